@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The broker: all that the data plane does off the data path, on the main lcore. Sessions (attach,
+ * channels, listeners, death), connections between them, local segments, links to peers, control.sock.
+ * It knows no DPDK: memory, devices and engines come in through broker_config; the sim and the unit tests
+ * give it others. One thread; nothing here is called by an engine.
+ */
+#ifndef WEIR_BROKER_H
+#define WEIR_BROKER_H
+
+#include "common/dpctl.h"
+#include "common/session_msg.h"
+#include "engine/engine.h"
+
+#include <sys/types.h>
+
+#define BROKER_ENGINES_MAX 32u
+
+struct broker_engine {
+	struct nic_device *dev; /* NULL: no NIC, local connections only */
+	struct nic_context *nic;
+	struct nic_srq *srq;
+	struct engine *engine;
+	uint32_t lcore, cpu;
+	int numa_socket;
+};
+
+struct broker_config {
+	const char *run_dir; /* session.sock and control.sock are made here; NULL: none (sim) */
+	uint32_t engines;
+	struct broker_engine engine[BROKER_ENGINES_MAX];
+	uint64_t incarnation;
+	uint32_t sessions, connections, channels; /* limits: all sessions; all engines; of one session */
+	uint32_t session_connections;		  /* descriptors in an arena */
+	uint32_t ring_slots;			  /* of a channel's rings */
+	uint64_t arena_bytes;			  /* default and largest arena */
+	uint32_t peer_ring_lines;
+	uint32_t recv_wrs; /* granted to a peer per link */
+	uint32_t links;
+	uint64_t node_timeout_ns; /* 1 s */
+	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
+
+	/* Puts a command into an engine's mailbox; comes back through broker_completed(). -EAGAIN: full. */
+	int (*command)(void *user, uint32_t engine, struct engine_command *command);
+	/*
+	 * A doorbell: a non-blocking socket that the engine can ring (engine_config.ring_doorbell gives its
+	 * id) and that wakes the engine when readable. The fd stays the broker's until doorbell_remove.
+	 */
+	int (*doorbell_add)(void *user, uint32_t engine, uint32_t doorbell, int fd);
+	void (*doorbell_remove)(void *user, uint32_t engine, uint32_t doorbell);
+	/* Memory for rings on a NUMA socket; registered memory comes from here. */
+	void *(*memory_get)(void *user, size_t bytes, int numa_socket);
+	void (*memory_put)(void *user, void *memory, size_t bytes);
+	/* Wakes an engine that may sleep (after commands). */
+	void (*wake)(void *user, uint32_t engine);
+	/* Counters of the loop that runs an engine: fills lcore, cycles, turns, sleeps of the row. */
+	void (*engine_row)(void *user, uint32_t engine, struct weir_row_engine *row);
+	uint64_t (*now)(void *user); /* monotonic ns */
+	void *user;
+};
+
+struct broker;
+
+/* Makes both sockets. NULL and errno; a message has been logged. */
+struct broker *broker_create(const struct broker_config *config);
+/* Closes sessions, takes links down, waits for nothing: engines have stopped. Removes the sockets. */
+void broker_destroy(struct broker *b);
+/* An epoll fd that is readable when broker_run() has something to do. */
+int broker_fd(const struct broker *b);
+/* Handles what is ready and what is due; never blocks. Returns ns until it wants to run again. */
+uint64_t broker_run(struct broker *b);
+/* A command came back from an engine. */
+void broker_completed(struct broker *b, uint32_t engine, struct engine_command *command);
+/* An event came from an engine. */
+void broker_event(struct broker *b, uint32_t engine, const struct engine_event *event);
+/* Tells programs and peers that we go; true once everything is drained and may be destroyed. */
+bool broker_stop(struct broker *b);
+
+/* ---- also used without sockets (sim): the same handlers that the sockets feed ---- */
+struct broker_session;
+/* Opens a session of a checked HELLO; fds[0] = arena. Reply is WELCOME or REFUSED. */
+struct broker_session *broker_session_open(struct broker *b, const struct weir_session_msg *hello, pid_t pid,
+					   uid_t uid, struct weir_session_msg *reply, int fds[2]);
+/* Answers any other request; *fd_count descriptors in fds (broker keeps its own). */
+void broker_session_request(struct broker_session *s, const struct weir_session_msg *request,
+			    struct weir_session_msg *reply, int fds[2], unsigned *fd_count);
+/* Ends it as if the program had died. */
+void broker_session_close(struct broker_session *s);
+/* A message from control (NODE, LINK ...), checked. */
+void broker_control_input(struct broker *b, const struct weir_ctl_msg *m);
+/* Where messages to control go when there is no socket. */
+void broker_set_control_output(struct broker *b, void (*output)(void *user, const struct weir_ctl_msg *m),
+			       void *user);
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An engine: the messaging work of one lcore. It owns its connections, links, channels, receive
+ * blocks and queue pairs; nobody else touches them. The main lcore talks to it by commands and gets
+ * events back; in the sim both are called from one thread. No DPDK here: memory, time and wires come
+ * in through parameters, so that the sim runs this very code.
+ *
+ * Nothing in engine_turn() allocates, locks, logs or makes a system call, except doorbells in its
+ * flush step (through engine_config.ring_doorbell).
+ */
+#ifndef WEIR_ENGINE_H
+#define WEIR_ENGINE_H
+
+#include "common/shm.h"
+#include "common/wire.h"
+#include "nic/nic.h"
+
+/* One session as one engine sees it. Made by main, owned by main, read by the engine. */
+struct engine_session {
+	uint32_t id;
+	uint8_t *base;			/* data plane's mapping of the arena */
+	struct weir_geometry geometry; /* private copy: never re-read from shared memory */
+	struct nic_mr mr;		/* of the receive and send areas, on this engine's device */
+	_Atomic uint32_t violation;	/* engine writes errno once: main closes the session */
+};
+
+/* All that crosses from main to an engine. Command structs belong to main until `done` comes back. */
+enum engine_command_type {
+	ENGINE_SET_NODE,	/* node: own node id and incarnation */
+	ENGINE_SESSION_ADD,	/* session */
+	ENGINE_SESSION_REMOVE,	/* session: its connections are reset, its peers told; done when nothing refers to it */
+	ENGINE_CHANNEL_ADD,	/* channel */
+	ENGINE_CONN_OPEN,	/* conn: start connecting over a link; out: vqpn. Result as WEIR_OP_OPENED */
+	ENGINE_CONN_ACCEPT,	/* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn */
+	ENGINE_CONN_REJECT,	/* conn: answer to ENGINE_EVENT_CONNECT with status */
+	ENGINE_CONN_LOCAL,	/* conn: one end of a local connection on this engine; out: vqpn */
+	ENGINE_CONN_LOCAL_OPENED, /* conn: the other end exists: tell the program (OPENED or ACCEPTED) */
+	ENGINE_CONN_PEER_CLOSED,  /* conn: the other end of a local connection closed with status */
+	ENGINE_PAIR,		/* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
+	ENGINE_LINK_ADD,	/* link: QPs are in RTS; traffic may flow */
+	ENGINE_LINK_FAIL,	/* link: its connections end with status, its QPs are the main lcore's again */
+	ENGINE_NODE_EVENT,	/* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each session */
+	ENGINE_SNAPSHOT,	/* snapshot: fill records for weirctl and telemetry */
+};
+
+struct engine_conn_command {
+	uint32_t session, channel; /* whose, and where its events go */
+	uint32_t vqpn;		   /* in or out, by type */
+	uint32_t desc;		   /* descriptor in the arena, chosen by main */
+	uint32_t link;		   /* link id */
+	uint16_t peer_node;
+	uint16_t reserved;
+	uint32_t peer_vqpn;
+	uint32_t window; /* wished, bytes; 0 = default */
+	uint32_t granted; /* CONN_ACCEPT: what the initiator granted */
+	uint32_t listener;
+	uint32_t segment, conn_index; /* local */
+	uint32_t status;	      /* errno */
+	char service[WEIR_SERVICE_MAX];
+};
+
+/* One end of a link, made by main. The engine owns the fields below `engine's` while it has it. */
+struct engine_link_command {
+	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
+	uint16_t peer_node;
+	uint8_t peer_engine;
+	struct nic_qp *qp[2]; /* nic_qp_init.user = what engine_link_user() returned for this id and index */
+	/* our ring, into which the peer writes, and the staging that mirrors the peer's ring */
+	void *ring, *staging;
+	uint32_t ring_lines, staging_lines;
+	struct nic_mr ring_mr, staging_mr, credit_mr; /* credit_mr: our credit line + 64 bytes of source for the peer's */
+	struct weir_credit_line *credit; /* [0] written by the peer, [1] source of our WRITE to the peer's */
+	uint64_t peer_ring_address, peer_credit_address;
+	uint32_t peer_ring_rkey, peer_credit_rkey;
+	uint32_t peer_recv_wrs; /* receive WRs that the peer granted */
+	uint32_t status;	/* LINK_FAIL: errno for its connections */
+};
+
+struct engine_snapshot;
+
+struct engine_command {
+	enum engine_command_type type;
+	int result; /* 0 or -errno, set by the engine */
+	void *owner; /* main's */
+	union {
+		struct {
+			uint16_t id;
+			uint64_t incarnation;
+		} node;
+		struct engine_session *session;
+		struct {
+			uint32_t session, channel; /* channel: index in the arena */
+			uint32_t doorbell;	   /* handed to ring_doorbell() */
+			bool fence;		   /* the program isn't registered for membarrier */
+		} channel;
+		struct engine_conn_command conn;
+		struct engine_link_command link;
+		struct engine_snapshot *snapshot;
+	};
+};
+
+/* All that crosses from an engine to main without having been asked for. */
+enum engine_event_type {
+	ENGINE_EVENT_CONNECT,	   /* a peer asks for a connection: main answers with CONN_ACCEPT or CONN_REJECT */
+	ENGINE_EVENT_CONN_CLOSED,  /* conn.vqpn and desc are free again */
+	ENGINE_EVENT_LOCAL_CLOSE,  /* program closed its end of a local connection: tell the other end */
+	ENGINE_EVENT_LINK_ERROR,   /* link: a QP of it is in ERR; status = errno, wc_status */
+	ENGINE_EVENT_VIOLATION,	   /* conn.session broke the rules: close it (reason) */
+};
+
+struct engine_event {
+	enum engine_event_type type;
+	uint32_t wc_status;
+	struct engine_conn_command conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
+	char reason[64];
+};
+
+struct engine_config {
+	uint32_t id, count;	 /* this engine and how many there are in this data plane */
+	uint32_t connections;	 /* entries of this engine's connection table (vqpn index = id * connections + i) */
+	uint32_t sessions;	 /* largest number of sessions */
+	uint32_t links;		 /* largest number of links */
+	uint32_t session_pending; /* slots that one session may have waiting inside the engine */
+	uint32_t initial_grant;	 /* cost granted to a new connection, bytes (default 8 * 64) */
+	uint32_t window;	 /* default flow-control window (2 MiB) */
+	double threshold;	 /* share of the window at which credit is returned (0.6) */
+	struct nic_context *nic;
+	struct nic_srq *srq;
+	uint32_t srq_depth;
+	/* Rings the doorbell of a channel: must not block. Called in the flush step only. */
+	void (*ring_doorbell)(void *user, uint32_t doorbell);
+	/* Puts an event into main's queue; false = full, the engine tries again next turn. */
+	bool (*emit)(void *user, const struct engine_event *event);
+	void *user;
+};
+
+struct engine;
+
+/* Allocates everything the engine will ever need. NULL and errno on failure. Main lcore. */
+struct engine *engine_create(const struct engine_config *config);
+/* All sessions and links must be gone. Main lcore, the engine stopped. */
+void engine_destroy(struct engine *e);
+/* Bytes that an engine of this configuration allocates, for the budget. */
+size_t engine_memory(const struct engine_config *config);
+
+/*
+ * One turn: channels, NIC, flush, and housekeeping every so many turns. `now`: monotonic ns.
+ * Returns the amount of work done, 0 = idle. The loop counts cycles, not the engine.
+ */
+unsigned engine_turn(struct engine *e, uint64_t now);
+
+/*
+ * Executes a command at once, on the engine's thread. Returns true when it is done and
+ * command->result is set; false when it ends later: then engine_done() hands it back.
+ */
+bool engine_execute(struct engine *e, struct engine_command *command);
+/* Next command that ended later, or NULL. */
+struct engine_command *engine_done(struct engine *e);
+
+/* What nic_qp_init.user must be for QP `index` (0 ring, 1 bulk) of link `link`. */
+void *engine_link_user(struct engine *e, uint32_t link, unsigned index);
+
+/*
+ * Sleep: sets tx_sleeping of all channels, then says whether there is work after all (the caller has
+ * put a fence or membarrier between: call prepare, fence, then check). wake() clears the flags.
+ * Returns in prepare the absolute time of the next timer (UINT64_MAX: none).
+ */
+uint64_t engine_sleep_prepare(struct engine *e, uint64_t now);
+bool engine_sleep_check(struct engine *e);
+void engine_sleep_cancel(struct engine *e);
+
+#define ENGINE_COUNTERS(X)                                                                              \
+	X(turns, "turns of the loop")                                                                    \
+	X(tx_messages, "messages accepted from programs for peers")                                       \
+	X(tx_bytes, "payload bytes of those")                                                             \
+	X(rx_messages, "messages delivered into sessions")                                                \
+	X(rx_bytes, "payload bytes of those")                                                             \
+	X(frames_sent, "frames written into peers' rings")                                                \
+	X(frames_received, "frames taken out of our rings")                                               \
+	X(credit_writes, "ring credits returned by a WRITE of their own")                                 \
+	X(ring_stalls, "passes in which a peer's ring had no room")                                       \
+	X(window_stalls, "messages that waited for their connection's window")                            \
+	X(bulk_messages, "messages sent by rendezvous")                                                   \
+	X(spilled, "slots that waited in receive blocks because the program's ring was full")             \
+	X(doorbells, "programs woken")                                                                    \
+	X(violations, "sessions that broke the rules")                                                    \
+	X(bad_frames, "frames of peers refused")                                                          \
+	X(stray, "messages for connections that are gone")
+
+struct engine_counters {
+#define X(name, help) _Atomic uint64_t name;
+	ENGINE_COUNTERS(X)
+#undef X
+};
+/* Any thread; fields are written by the engine, relaxed. */
+const struct engine_counters *engine_counters(const struct engine *e);
+
+/* Connection states; the table of transitions is in docs/protocol.md. */
+enum engine_conn_state {
+	CONN_FREE,	/* entry unused */
+	CONN_OPENING,	/* CONNECT sent, no answer yet */
+	CONN_OPEN,	/* both ways */
+	CONN_FINISHING, /* our program closed; queued data leaves, then FIN */
+	CONN_FINISHED,	/* FIN sent, the peer may still send or has not acknowledged */
+	CONN_PEER_GONE, /* peer's end is gone; program hasn't closed yet */
+	CONN_LOCAL,	/* both ends on this host: bytes go by segment */
+};
+
+struct engine_conn_record {
+	uint32_t vqpn, peer_vqpn, session, state, window;
+	uint16_t peer_node;
+	uint16_t local;
+	uint64_t outstanding, returned; /* cost: spent and not yet back; given back by the peer */
+	uint64_t by_ring, by_send, by_read, by_write, by_local; /* messages by primitive */
+};
+
+struct engine_link_record {
+	uint32_t link, peer_node, peer_engine, qpn[2], state;
+	uint64_t ring_used, ring_lines, frames_sent, frames_received;
+};
+
+struct engine_snapshot {
+	struct engine_conn_record *conns; /* main's memory */
+	uint32_t conn_room, conn_count, conn_from; /* fills from table index conn_from on; next in conn_next */
+	uint32_t conn_next; /* UINT32_MAX: no more */
+	struct engine_link_record *links;
+	uint32_t link_room, link_count;
+};
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The NIC layer, verbs-shaped: what every protocol of the data plane is written against. A driver
+ * (roce, verbs, the simulated wire) fills struct nic_ops; nobody else calls a driver.
+ *
+ * A device is one NIC port with one GID. Each engine has one context on it: its completion queue, its
+ * queue pairs and SRQ. Control verbs (marked C) run on the main lcore; data verbs (D) on the owning
+ * engine only, once per burst. Removal: unpublish, one quiet turn of every engine, free.
+ * Errors: 0 or -errno; counts for bursts.
+ */
+#ifndef WEIR_NIC_H
+#define WEIR_NIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NIC_SGE_MAX 2u
+#define NIC_POLL_MAX 32u
+
+enum nic_access {
+	NIC_LOCAL_WRITE = 0x1,
+	NIC_REMOTE_WRITE = 0x2,
+	NIC_REMOTE_READ = 0x4,
+	NIC_REMOTE_ATOMIC = 0x8,
+};
+
+enum nic_opcode {
+	NIC_SEND,
+	NIC_SEND_IMM,
+	NIC_WRITE,
+	NIC_WRITE_IMM,
+	NIC_READ,
+	NIC_CMP_SWAP,
+	NIC_FETCH_ADD,
+	NIC_RECV,     /* work completions only: a SEND arrived */
+	NIC_RECV_IMM, /* work completions only: a WRITE_IMM arrived */
+};
+
+enum nic_qp_type { NIC_RC, NIC_UD };
+
+/* IBTA volume 1, 10.3.1. */
+enum nic_qp_state { NIC_QP_RESET, NIC_QP_INIT, NIC_QP_RTR, NIC_QP_RTS, NIC_QP_SQD, NIC_QP_ERR };
+
+enum nic_wc_status { /* IBTA volume 1, 11.6.2, the names that verbs use */
+	NIC_WC_SUCCESS,
+	NIC_WC_LOC_LEN_ERR,
+	NIC_WC_LOC_PROT_ERR,
+	NIC_WC_WR_FLUSH_ERR,
+	NIC_WC_REM_INV_REQ_ERR,
+	NIC_WC_REM_ACCESS_ERR,
+	NIC_WC_REM_OP_ERR,
+	NIC_WC_RETRY_EXC_ERR,
+	NIC_WC_RNR_RETRY_EXC_ERR,
+	NIC_WC_FATAL_ERR,
+};
+
+#define NIC_SIGNALED 0x1u /* a work completion is wanted */
+#define NIC_FENCE 0x2u	  /* waits for earlier READs and atomics of the QP */
+#define NIC_INLINE 0x4u	  /* memory may change as soon as post_send returns */
+#define NIC_SOLICITED 0x8u
+
+struct nic_device; /* a driver's; begins with struct nic_device_head */
+struct nic_context;
+struct nic_qp; /* begins with struct nic_qp_head */
+struct nic_srq;
+
+struct nic_mr {
+	uint64_t address; /* as the peer names it: the virtual address */
+	uint64_t length;
+	uint32_t lkey, rkey;
+	void *driver;
+};
+
+struct nic_sge {
+	uint64_t address; /* virtual address in this process */
+	uint32_t length;
+	uint32_t lkey;
+};
+
+struct nic_send_wr {
+	uint64_t wr_id;
+	struct nic_sge sge[NIC_SGE_MAX];
+	uint8_t sge_count;
+	uint8_t opcode; /* enum nic_opcode */
+	uint16_t flags; /* NIC_SIGNALED ... */
+	uint32_t imm;	/* host order */
+	uint64_t remote_address;
+	uint32_t rkey;
+	uint64_t compare_add, swap; /* atomics */
+};
+
+struct nic_recv_wr {
+	uint64_t wr_id;
+	struct nic_sge sge; /* length 0: a receive for WRITE_IMM or empty SENDs */
+};
+
+struct nic_wc {
+	uint64_t wr_id;
+	void *qp_user; /* nic_qp_init.user of the QP */
+	uint8_t status; /* enum nic_wc_status */
+	uint8_t opcode; /* enum nic_opcode */
+	bool has_imm;
+	uint32_t imm;
+	uint32_t length;
+	uint32_t qpn;
+	uint32_t source_qpn; /* UD */
+};
+
+struct nic_gid {
+	uint8_t raw[16]; /* IPv4 as ::ffff:a.b.c.d */
+};
+
+struct nic_attr {
+	char name[64];
+	struct nic_gid gid;
+	uint16_t lid;
+	uint16_t mtu; /* largest path MTU in bytes: 256, 512, 1024, 2048, 4096 */
+	uint32_t max_qp, max_sge, max_inline, max_wr, max_srq_wr, max_rd_atomic;
+	int numa_socket; /* -1 unknown */
+	bool link_up;
+};
+
+struct nic_qp_init {
+	enum nic_qp_type type;
+	uint32_t send_wrs; /* depth of the send queue */
+	struct nic_srq *srq;
+	void *user; /* comes back in nic_wc.qp_user */
+};
+
+/* Attributes of qp_modify. RTR needs the remote ones, RTS psn and the retry ones. 0 = driver's default. */
+struct nic_qp_attr {
+	enum nic_qp_state state;
+	struct nic_gid remote_gid;
+	uint16_t remote_lid;
+	uint16_t mtu;
+	uint32_t remote_qpn;
+	uint32_t remote_psn; /* first PSN expected */
+	uint32_t psn;	     /* first PSN sent */
+	uint64_t timeout_ns; /* of one transmission; 0 = default */
+	uint8_t retry;	     /* 1 ... 7; 0 = driver's default */
+	uint8_t rnr_retry;   /* 7 = without limit */
+	uint8_t rd_atomic;
+};
+
+#define NIC_DROP_REASONS(X)                                                                             \
+	X(too_short, "frame shorter than its headers")                                                   \
+	X(not_ours, "not IPv4/UDP/4791 to our address, not ARP")                                          \
+	X(bad_ip, "IP header, length or checksum wrong")                                                  \
+	X(bad_icrc, "invariant CRC wrong")                                                                \
+	X(bad_bth, "transport header: version, opcode, pad or P_Key wrong")                               \
+	X(no_qp, "no such QP, or not in a state to receive")                                              \
+	X(wrong_peer, "source address is not the QP's peer")                                              \
+	X(duplicate, "PSN already received")                                                              \
+	X(out_of_order, "PSN ahead of the expected one")                                                  \
+	X(bad_request, "opcode out of sequence, length or address wrong")                                 \
+	X(no_buffer, "no receive WR (RNR)")                                                               \
+	X(handover_full, "ring to the owning engine full")                                                \
+	X(impaired, "dropped on purpose (loss=)")                                                         \
+	X(tx_full, "port did not take the frame")                                                         \
+	X(no_neighbour, "no ARP answer yet")
+
+struct nic_counters { /* per device and context; single writer: the owning engine */
+	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
+	uint64_t acks_sent, acks_received, naks_sent, naks_received, rnr_sent, rnr_received;
+	uint64_t retransmits, timeouts, handed_over, impaired_dup, impaired_reorder;
+	uint64_t doorbells; /* bursts given to the hardware */
+#define X(name, help) uint64_t drop_##name;
+	NIC_DROP_REASONS(X)
+#undef X
+};
+
+struct nic_async_event {
+	enum { NIC_EVENT_LINK_UP, NIC_EVENT_LINK_DOWN, NIC_EVENT_QP_FATAL, NIC_EVENT_DEVICE_FATAL } type;
+	void *qp_user;
+};
+
+struct nic_ops {
+	const char *driver;
+
+	/* C: attributes as of now. */
+	int (*query)(struct nic_device *dev, struct nic_attr *attr);
+	/* C: registers memory for all contexts of the device. Keys are not guessable. */
+	int (*mr_reg)(struct nic_device *dev, void *addr, size_t length, unsigned access,
+		      struct nic_mr *mr);
+	void (*mr_dereg)(struct nic_device *dev, struct nic_mr *mr);
+	/* C: state RESET. The QP number's low bits name the context's engine. */
+	int (*qp_create)(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp);
+	int (*qp_modify)(struct nic_qp *qp, const struct nic_qp_attr *attr);
+	void (*qp_destroy)(struct nic_qp *qp);
+	int (*srq_create)(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
+	void (*srq_destroy)(struct nic_srq *srq);
+	/* C: next asynchronous event, 0 or -EAGAIN. */
+	int (*async_event)(struct nic_device *dev, struct nic_async_event *event);
+
+	/*
+	 * D: posts up to n work requests in order; returns how many were taken (0 = queue full), or
+	 * -EINVAL / -ENOTCONN with none taken. Memory named by sge belongs to the driver until the
+	 * completion (own, or of a later signaled WR of this QP). Nothing leaves before flush().
+	 */
+	int (*post_send)(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n);
+	int (*post_srq_recv)(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
+	/*
+	 * D: receives, runs timers and fills up to n completions; `now` is monotonic time in ns.
+	 * *busy is set true if anything at all was done, else left alone.
+	 */
+	unsigned (*poll)(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now,
+			 bool *busy);
+	/* D: rings doorbells / sends what was queued; once a turn. */
+	void (*flush)(struct nic_context *ctx, uint64_t now);
+	/*
+	 * D: prepares for sleep. Returns the time (ns, absolute) at which poll() must be called at the
+	 * latest (UINT64_MAX: none), and in *fd an event fd that becomes readable on arrival, -1 if the
+	 * port has none (then sleep only briefly).
+	 */
+	uint64_t (*arm)(struct nic_context *ctx, uint64_t now, int *fd);
+	/* Any thread: the context's counters, each read relaxed. */
+	void (*counters)(const struct nic_context *ctx, struct nic_counters *out);
+	/* C */
+	void (*close)(struct nic_device *dev);
+};
+
+struct nic_device_head {
+	const struct nic_ops *ops;
+};
+struct nic_context_head {
+	const struct nic_ops *ops;
+	struct nic_device *dev;
+};
+struct nic_qp_head {
+	const struct nic_ops *ops;
+	uint32_t qpn;
+};
+
+#define NIC_OPS(p) (*(const struct nic_ops *const *)(p))
+
+static inline uint32_t
+nic_qpn(const struct nic_qp *qp)
+{
+	return ((const struct nic_qp_head *)qp)->qpn;
+}
+
+static inline int
+nic_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
+{
+	return NIC_OPS(qp)->post_send(qp, wr, n);
+}
+
+static inline unsigned
+nic_poll(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
+{
+	return NIC_OPS(ctx)->poll(ctx, wc, n, now, busy);
+}
+
+static inline void
+nic_flush(struct nic_context *ctx, uint64_t now)
+{
+	NIC_OPS(ctx)->flush(ctx, now);
+}
+
+const char *nic_wc_status_name(enum nic_wc_status status);
+
+#endif

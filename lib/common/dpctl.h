@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages on control.sock: between the data plane (which listens), weir-control and weirctl.
+ * SOCK_SEQPACKET, one message a packet of at most WEIR_CTL_MAX bytes, host byte order.
+ * weir_ctl_check() is the only decoder. The data plane keeps everything that control must know after a
+ * restart and tells it after HELLO; so control holds no state that a crash can lose.
+ */
+#ifndef WEIR_COMMON_DPCTL_H
+#define WEIR_COMMON_DPCTL_H
+
+#include "wire.h"
+
+#include "weir/address.h"
+
+#define WEIR_CTL_VERSION 1u
+#define WEIR_CTL_MAX 32768u
+#define WEIR_CTL_ADDRESSES 4
+#define WEIR_CTL_PEER_TEXT 64
+
+enum weir_ctl_type {
+	/* both ways */
+	WEIR_CTL_HELLO = 1,  /* first packet each way */
+	WEIR_CTL_LINK = 2,   /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
+	/* control -> data plane */
+	WEIR_CTL_NODE = 16,  /* a member, or a change of it */
+	WEIR_CTL_SYNCED = 17, /* all members have been told since HELLO */
+	/* data plane -> control */
+	WEIR_CTL_LINK_DOWN = 32, /* a link ended with an error: status */
+	WEIR_CTL_RESYNC = 33,	 /* the peer's data plane should offer this link again */
+	/* weirctl -> data plane and the answers */
+	WEIR_CTL_QUERY = 48,
+	WEIR_CTL_ROWS = 49, /* count records of one kind; more follow if `more` */
+	WEIR_CTL_ERROR = 50,
+};
+
+enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
+
+enum weir_node_state { WEIR_NODE_JOINING, WEIR_NODE_UP, WEIR_NODE_SUSPECT, WEIR_NODE_DOWN };
+
+enum weir_ctl_rows {
+	WEIR_ROWS_NODES = 1,
+	WEIR_ROWS_ENGINES,
+	WEIR_ROWS_SESSIONS,
+	WEIR_ROWS_CONNECTIONS,
+	WEIR_ROWS_QPS,
+	WEIR_ROWS_PORTS,
+	WEIR_ROWS_COUNTERS,
+};
+
+struct weir_ctl_node {
+	uint32_t id;
+	uint32_t state;	      /* enum weir_node_state */
+	uint64_t incarnation; /* of its data plane, 0 unknown */
+	uint32_t engines;     /* of its data plane, 0 unknown */
+	uint32_t self;	      /* 1: this is our own node */
+	uint32_t address_count;
+	uint8_t address[WEIR_CTL_ADDRESSES][16]; /* of its NICs; IPv4 as ::ffff:a.b.c.d */
+	char control[WEIR_CTL_PEER_TEXT];	 /* HOST:PORT of its control */
+};
+
+struct weir_row_engine {
+	uint32_t engine, lcore, cpu, sessions;
+	uint64_t busy_cycles, idle_cycles, tsc_hz;
+	uint64_t turns, sleeps, yields;
+	uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
+	uint64_t tx_messages_per_s, rx_messages_per_s;
+};
+struct weir_row_session {
+	uint32_t session, pid, uid, channels, connections, listeners;
+	uint64_t arena_bytes;
+	char name[32];
+};
+struct weir_row_connection {
+	uint32_t vqpn, peer_vqpn, session, engine, window;
+	uint32_t local;
+	uint32_t peer_node;
+	uint32_t state; /* enum engine_conn_state, text in state_name */
+	char state_name[16];
+	uint64_t outstanding, returned;
+	uint64_t by_ring, by_send, by_read, by_write, by_local;
+};
+struct weir_row_qp {
+	uint32_t qpn, peer_qpn, peer_node, engine, peer_engine;
+	char purpose[8]; /* ring, bulk */
+	char state[8];
+	uint64_t frames_sent, frames_received, ring_used, ring_lines;
+};
+#define WEIR_ROW_DROPS 24
+struct weir_row_port {
+	char name[64];
+	char driver[16];
+	char address[48];
+	uint32_t engine, link_up, mtu, drop_count;
+	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
+	struct {
+		char name[20];
+		uint64_t count;
+	} drops[WEIR_ROW_DROPS];
+};
+struct weir_row_counter {
+	char name[48];
+	char help[96];
+	uint64_t value;
+};
+
+struct weir_ctl_msg {
+	uint32_t type;	 /* enum weir_ctl_type */
+	uint32_t length; /* of this message, header included */
+	union {
+		struct {
+			uint32_t version; /* WEIR_CTL_VERSION */
+			uint32_t role;	  /* enum weir_ctl_role */
+			/* from control: who we are; from data plane: what it is */
+			uint32_t node;	      /* id; UINT32_MAX: not known yet (data plane) */
+			uint32_t engines;     /* data plane */
+			uint64_t incarnation; /* data plane: of this run, grows with each start */
+			uint32_t pid;
+			uint32_t address_count; /* data plane: of its NICs */
+			uint8_t address[WEIR_CTL_ADDRESSES][16];
+			char cluster[32];
+		} hello;
+		struct weir_ctl_node node;
+		struct weir_link_offer link;
+		struct {
+			uint16_t node, peer_node;
+			uint8_t engine, peer_engine;
+			uint16_t reserved;
+			uint32_t status; /* errno */
+		} link_down;
+		struct {
+			uint32_t rows; /* enum weir_ctl_rows */
+		} query;
+		struct {
+			uint32_t rows;
+			uint32_t record_bytes;
+			uint32_t count;
+			uint32_t more;
+			uint64_t records[]; /* count * record_bytes bytes */
+		} rows;
+		struct {
+			int32_t code; /* positive errno */
+			char reason[160];
+		} error;
+	};
+};
+
+/* Checks a received packet: type known, length right for the type, counts within it, strings ended. */
+int weir_ctl_check(const struct weir_ctl_msg *m, size_t length);
+/* Exact length of a message of a fixed-size type, or of an empty ROWS; 0 if there is no such type. */
+uint32_t weir_ctl_length(uint32_t type);
+/* Bytes of a record of this kind, 0 if there is none. */
+uint32_t weir_ctl_record_bytes(uint32_t rows);
+const char *weir_node_state_name(uint32_t state);
+
+#endif

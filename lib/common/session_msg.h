@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages between a program and the data plane on session.sock (SOCK_SEQPACKET, one message a
+ * packet, host byte order: same machine). A small closed set of request and reply; the program asks,
+ * the data plane answers in order. Events never come here but on the channels. weir_session_check()
+ * is the only decoder.
+ */
+#ifndef WEIR_COMMON_SESSION_MSG_H
+#define WEIR_COMMON_SESSION_MSG_H
+
+#include "shm.h"
+
+#include "weir/address.h"
+
+#define WEIR_SESSION_MAGIC 0x31565357u
+#define WEIR_SESSION_VERSION_MIN 1u
+#define WEIR_SESSION_VERSION_MAX 1u
+#define WEIR_REASON_MAX 160
+#define WEIR_NAME_MAX 32
+
+enum weir_session_type {
+	/* requests */
+	WEIR_MSG_HELLO = 1,	  /* first; answer WELCOME + fd of the arena */
+	WEIR_MSG_ADD_CHANNEL = 2, /* answer CHANNEL + fd of the doorbell */
+	WEIR_MSG_LISTEN = 3,	  /* answer LISTENING */
+	WEIR_MSG_UNLISTEN = 4,	  /* answer OK */
+	WEIR_MSG_CONNECT = 5,	  /* answer CONNECTING; later WEIR_OP_OPENED on the channel */
+	WEIR_MSG_SEGMENT = 6,	  /* answer SEGMENT_MAP + fds of memory and doorbell */
+	WEIR_MSG_PAIR = 7,	  /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
+	WEIR_MSG_BYE = 8,	  /* answer OK, then both close */
+	/* replies */
+	WEIR_MSG_OK = 64,
+	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
+	WEIR_MSG_WELCOME = 66,
+	WEIR_MSG_CHANNEL = 67,
+	WEIR_MSG_LISTENING = 68,
+	WEIR_MSG_CONNECTING = 69,
+	WEIR_MSG_SEGMENT_MAP = 70,
+};
+
+#define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
+#define WEIR_WELCOME_MEMBARRIER 0x1u /* so is the data plane: producers need no fence */
+
+struct weir_session_msg {
+	uint32_t type;	 /* enum weir_session_type */
+	uint32_t length; /* of this message, header included */
+	union {
+		struct {
+			uint32_t magic;
+			uint32_t version_min, version_max; /* the library speaks these */
+			uint32_t flags;			   /* WEIR_HELLO_* */
+			char name[WEIR_NAME_MAX];	   /* program, for people */
+		} hello;
+		struct {
+			uint32_t version;
+			uint32_t flags; /* WEIR_WELCOME_* */
+			uint32_t session;
+			uint32_t node; /* own node id, UINT32_MAX while no control has told */
+			struct weir_geometry geometry;
+		} welcome;
+		struct {
+			uint32_t engine; /* wished engine, UINT32_MAX = the data plane chooses */
+		} add_channel;
+		struct {
+			uint32_t channel; /* index in the arena */
+			uint32_t engine;
+		} channel;
+		struct {
+			uint32_t channel; /* new connections' events come here */
+			uint32_t backlog; /* connections not accepted yet; more are refused */
+			char service[WEIR_SERVICE_MAX];
+		} listen;
+		struct {
+			uint32_t listener;
+		} listening; /* also UNLISTEN */
+		struct {
+			uint32_t channel;
+			uint32_t flags; /* 0; transport flags later */
+			uint32_t window; /* flow-control window wished, bytes; 0 = default */
+			struct weir_address address;
+		} connect;
+		struct {
+			uint32_t vqpn;	  /* of our end */
+			uint32_t desc;	  /* its descriptor in the arena */
+			uint32_t engine;  /* that owns it */
+			uint32_t segment; /* not 0: local; map it by SEGMENT */
+			uint32_t conn_index; /* local: the connection's line in the segment */
+			uint32_t peer_vqpn;  /* local: what goes into weir_slot.vqpn */
+		} connecting;
+		struct {
+			uint32_t segment;
+		} segment;
+		struct {
+			uint32_t vqpn;
+			uint32_t channel;
+		} pair;
+		struct {
+			uint32_t segment;
+			uint32_t side; /* ours: 0 or 1 */
+			uint32_t flags; /* WEIR_WELCOME_MEMBARRIER: both programs are registered */
+			uint32_t reserved;
+			struct weir_segment_geometry geometry;
+		} segment_map;
+		struct {
+			int32_t code; /* positive errno */
+			char reason[WEIR_REASON_MAX];
+		} refused;
+	};
+};
+
+/*
+ * Checks a received packet of `length` bytes: type known, length exact for the type, strings ended.
+ * Returns 0, or -EBADMSG. The one decoder for both sides.
+ */
+int weir_session_check(const struct weir_session_msg *m, size_t length);
+
+/* Exact length of a message of `type`, 0 if there is no such type. */
+uint32_t weir_session_length(uint32_t type);
+
+/* Name of a type for logs, never NULL. */
+const char *weir_session_type_name(uint32_t type);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Layout of the memory that processes share: a session's arena (data plane and one program) and a
+ * segment (two local programs). Created, sealed, populated by the data plane. Every reader keeps its
+ * own copy of the geometry; nothing here holds a pointer. See docs/shared-memory.md.
+ */
+#ifndef WEIR_COMMON_SHM_H
+#define WEIR_COMMON_SHM_H
+
+#include "slot.h"
+
+#include <stddef.h>
+
+#define WEIR_LAYOUT_VERSION 1u
+#define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
+#define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
+#define WEIR_ALIGN_UP(x, a) (((x) + (a) - 1) / (a) * (a))
+
+/*
+ * Sizes from which the place of everything in an arena follows. Sent in WELCOME; the copy in the
+ * arena's first line is for people with a debugger and is never read by the data plane.
+ */
+struct weir_geometry {
+	uint32_t magic;
+	uint32_t version;      /* WEIR_LAYOUT_VERSION */
+	uint32_t connections;  /* connection descriptors */
+	uint32_t channels;     /* channels that can be made */
+	uint32_t ring_slots;   /* slots in each ring of a channel, a power of two */
+	uint32_t recv_blocks;  /* receive blocks of WEIR_BLOCK_SIZE, all engines together */
+	uint32_t engines;      /* recv blocks [i*n/engines, (i+1)*n/engines) belong to engine i */
+	uint32_t send_blocks;  /* blocks of the send heap, managed by the library */
+	uint64_t bytes;        /* of the whole arena */
+	uint64_t reserved[3];
+};
+static_assert(sizeof(struct weir_geometry) == 64, "one line");
+
+/* Written by the engine that owns the connection (relaxed, 8 bytes at a time), read by the program. */
+struct weir_conn_desc {
+	_Atomic uint64_t granted;   /* cost the program may have spent since opening; may shrink */
+	_Atomic uint64_t completed; /* messages complete since opening */
+	_Atomic uint32_t vqpn;      /* owner, 0 = free */
+	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs more goes bulk */
+	_Atomic uint32_t status;    /* 0 while usable, else errno */
+	uint32_t reserved[9];
+};
+static_assert(sizeof(struct weir_conn_desc) == 64, "one line a connection");
+
+/*
+ * Head of a channel: one line per writer and purpose. Sleep flags: 1 = rings the doorbell on
+ * publish, please (Dekker pair, docs/shared-memory.md).
+ */
+struct weir_channel_head {
+	_Alignas(64) _Atomic uint64_t rx_tail;     /* program writes, engine reads: consumer of rx */
+	_Alignas(64) _Atomic uint32_t rx_sleeping; /* program writes, engine reads */
+	_Alignas(64) _Atomic uint64_t tx_tail;     /* engine writes, program reads: consumer of tx */
+	_Alignas(64) _Atomic uint32_t tx_sleeping; /* engine writes, program reads */
+};
+static_assert(sizeof(struct weir_channel_head) == 256, "four lines");
+
+static inline uint64_t
+weir_channel_bytes(const struct weir_geometry *g)
+{
+	return sizeof(struct weir_channel_head) + 2ull * g->ring_slots * WEIR_SLOT_SIZE;
+}
+
+static inline uint64_t
+weir_arena_descs(const struct weir_geometry *g)
+{
+	(void)g;
+	return 4096;
+}
+
+/* Offset of channel i: its head, then the tx ring (program to engine), then the rx ring. */
+static inline uint64_t
+weir_arena_channel(const struct weir_geometry *g, uint32_t i)
+{
+	return weir_arena_descs(g) + (uint64_t)g->connections * sizeof(struct weir_conn_desc) +
+	       i * weir_channel_bytes(g);
+}
+
+static inline uint64_t
+weir_arena_recv(const struct weir_geometry *g)
+{
+	return WEIR_ALIGN_UP(weir_arena_channel(g, g->channels), WEIR_BLOCK_SIZE);
+}
+
+static inline uint64_t
+weir_arena_send(const struct weir_geometry *g)
+{
+	return weir_arena_recv(g) + (uint64_t)g->recv_blocks * WEIR_BLOCK_SIZE;
+}
+
+static inline uint64_t
+weir_arena_end(const struct weir_geometry *g)
+{
+	return weir_arena_send(g) + (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE;
+}
+
+/*
+ * A segment: two directions between a thread of one program and a thread of another, for all
+ * connections between those threads. Direction d is written by side d and read by side 1-d.
+ * Messages: WEIR_OP_INLINE as in channels; WEIR_OP_PLACE with place[0] = offset in the direction's
+ * byte area, place[1] = offset of this piece in the message, place[2] = bytes of this piece. Pieces
+ * are contiguous in the byte area, aligned to 64, and freed in order of production.
+ */
+struct weir_segment_geometry {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t ring_slots;  /* of each direction, a power of two */
+	uint32_t connections; /* connection lines of each direction */
+	uint64_t area_bytes;  /* byte area of each direction, a power of two */
+	uint64_t bytes;	      /* of the whole segment */
+	uint64_t reserved[4];
+};
+static_assert(sizeof(struct weir_segment_geometry) == 64, "one line");
+
+struct weir_segment_side { /* all written by the consumer of direction d, side 1-d */
+	_Alignas(64) _Atomic uint64_t tail;	/* slots consumed */
+	_Alignas(64) _Atomic uint64_t area_tail; /* byte area: everything before is free */
+	_Alignas(64) _Atomic uint32_t sleeping; /* ring the doorbell on publish */
+};
+
+/* Line of connection i in direction d: written by its receiver, read by its sender. */
+struct weir_segment_conn {
+	_Alignas(64) _Atomic uint64_t consumed; /* weir_cost consumed since opening */
+	_Atomic uint32_t wanted;		/* sender of d writes 1: ring me when consumed moves */
+};
+static_assert(sizeof(struct weir_segment_conn) == 64, "one line");
+
+static inline uint64_t
+weir_segment_side_at(const struct weir_segment_geometry *g, uint32_t d)
+{
+	(void)g;
+	return 4096 + d * 4096ull;
+}
+
+static inline uint64_t
+weir_segment_conns_at(const struct weir_segment_geometry *g, uint32_t d)
+{
+	return 3 * 4096ull + (uint64_t)d * g->connections * sizeof(struct weir_segment_conn);
+}
+
+static inline uint64_t
+weir_segment_ring_at(const struct weir_segment_geometry *g, uint32_t d)
+{
+	return WEIR_ALIGN_UP(weir_segment_conns_at(g, 2), 4096) +
+	       (uint64_t)d * g->ring_slots * WEIR_SLOT_SIZE;
+}
+
+static inline uint64_t
+weir_segment_area_at(const struct weir_segment_geometry *g, uint32_t d)
+{
+	return weir_segment_ring_at(g, 2) + d * g->area_bytes;
+}
+
+static inline uint64_t
+weir_segment_end(const struct weir_segment_geometry *g)
+{
+	return weir_segment_area_at(g, 2);
+}
+
+#endif

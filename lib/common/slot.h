@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slots: the 64-byte unit in which programs, engines and peers pass messages.
+ *
+ * A slot carries its own sequence number, so a consumer polls the slot itself: one cache-line
+ * transfer a message, not two. The same images travel in three places: the channel between a
+ * program thread and an engine, the segment between two local program threads, and (with another
+ * sequence number) the ring between two engines.
+ *
+ * A message is one head slot and up to WEIR_INLINE_SLOTS - 1 continuation slots. The producer fills
+ * the continuations first and publishes the head last with release; a consumer that acquired the
+ * head sees the whole message. Continuations carry a sequence number too, so that payload left from
+ * an earlier lap is never taken for a head.
+ */
+#ifndef WEIR_COMMON_SLOT_H
+#define WEIR_COMMON_SLOT_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define WEIR_SLOT_SIZE 64u
+#define WEIR_SLOT_HEAD_BYTES 48u
+#define WEIR_SLOT_MORE_BYTES 60u
+#define WEIR_INLINE_SLOTS 16u
+/* Largest payload that travels in slots: 948 bytes. */
+#define WEIR_INLINE_MAX (WEIR_SLOT_HEAD_BYTES + (WEIR_INLINE_SLOTS - 1) * WEIR_SLOT_MORE_BYTES)
+/* One receive block; the largest payload that spends the flow-control window. Above: bulk. */
+#define WEIR_BLOCK_SIZE 8192u
+/* Largest message of a stream. */
+#define WEIR_MESSAGE_MAX (16u << 20)
+
+/* What a slot says. One space for all rings, so that a slot in the wrong ring is never misread. */
+enum weir_slot_op {
+	WEIR_OP_NONE = 0,
+	/* program -> engine, program -> local program, engine -> peer engine, engine -> program */
+	WEIR_OP_INLINE = 1, /* message, payload in the slots */
+	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place (region, offset) */
+	/* program -> engine */
+	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
+	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
+	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
+	WEIR_OP_WANT = 19,     /* the program waits for the window of vqpn to open */
+	WEIR_OP_BIND = 20,     /* events of vqpn shall come on this channel from now on */
+	/* engine -> program */
+	WEIR_OP_OPENED = 32,   /* our connect() ended: status, then value = segment id or 0 */
+	WEIR_OP_ACCEPTED = 33, /* new connection on a listener: struct weir_slot_accept */
+	WEIR_OP_CLOSED = 34,   /* the peer's side ended: status 0 = end of stream, else errno */
+	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
+	WEIR_OP_WRITABLE = 36, /* answer to WANT: the window has opened */
+	WEIR_OP_PAIR = 37,     /* a local peer thread opened a segment to this channel: value = id */
+	WEIR_OP_NODE = 38,     /* value = node id, status 0 = up, EHOSTDOWN = down */
+};
+
+#define WEIR_SLOT_NOTIFY 0x01u /* the sender wants WEIR_OP_DONE when this message is complete */
+#define WEIR_SLOT_BULK 0x02u   /* does not spend the window: goes by rendezvous */
+
+/* {region 16, offset 48}: the only form in which memory is named between processes. */
+typedef uint64_t weir_place;
+#define WEIR_PLACE(region, offset) (((uint64_t)(region) << 48) | (uint64_t)(offset))
+#define WEIR_PLACE_REGION(p) ((uint16_t)((p) >> 48))
+#define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))
+
+struct weir_slot_accept {
+	uint32_t listener;   /* listener id that LISTEN returned */
+	uint32_t segment;    /* local segment id, 0 when the peer is remote */
+	uint16_t peer_node;  /* node id of the other end */
+	uint16_t reserved;
+	uint32_t peer_vqpn;  /* for information and the connection's index in the segment */
+	uint32_t conn_index; /* local: line of this connection in the segment */
+};
+
+/* One line. Written by the ring's producer, read by its consumer. */
+struct weir_slot {
+	_Atomic uint32_t seq; /* position + 1 of this slot; release by producer, acquire by consumer */
+	uint8_t op;           /* enum weir_slot_op */
+	uint8_t flags;        /* WEIR_SLOT_* */
+	uint16_t order;       /* low bits of the message's number on its connection */
+	uint32_t vqpn;        /* channel: the program's own; engine ring and segment: the receiver's */
+	uint32_t length;      /* payload bytes of the message, or a count */
+	union {
+		uint8_t data[WEIR_SLOT_HEAD_BYTES];
+		weir_place place[WEIR_SLOT_HEAD_BYTES / 8];
+		struct {
+			uint64_t value;
+			uint32_t status; /* errno, positive, or 0 */
+			uint32_t extra;
+		};
+		struct weir_slot_accept accept;
+	};
+};
+
+struct weir_slot_more {
+	_Atomic uint32_t seq;
+	uint8_t data[WEIR_SLOT_MORE_BYTES];
+};
+
+static_assert(sizeof(struct weir_slot) == WEIR_SLOT_SIZE, "a slot is one cache line");
+static_assert(sizeof(struct weir_slot_more) == WEIR_SLOT_SIZE, "a slot is one cache line");
+static_assert(offsetof(struct weir_slot, data) == 16, "head of a slot is 16 bytes");
+
+/* Slots that an inline payload of `length` bytes takes, 1 ... WEIR_INLINE_SLOTS. */
+static inline uint32_t
+weir_slots_inline(uint32_t length)
+{
+	if (length <= WEIR_SLOT_HEAD_BYTES)
+		return 1;
+	return 1 + (length - WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES - 1) / WEIR_SLOT_MORE_BYTES;
+}
+
+/*
+ * What a message costs of the flow-control window, in bytes: the one function that sender,
+ * both engines and receiver use. Inline: its slots. Larger: its head slot and a receive block.
+ * Not for bulk messages, which cost nothing of the window.
+ */
+static inline uint32_t
+weir_cost(uint32_t length)
+{
+	if (length <= WEIR_INLINE_MAX)
+		return weir_slots_inline(length) * WEIR_SLOT_SIZE;
+	return WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE;
+}
+
+/*
+ * One end of a slot ring. Private to its process (never in shared memory): base and mask are the
+ * owner's own copies, `pos` its own cursor. `size` is a power of two, 2^4 ... 2^24 slots.
+ */
+struct weir_ring {
+	struct weir_slot *slots;
+	uint32_t mask;
+	uint64_t pos;         /* producer: next position to write; consumer: next to read */
+	uint64_t limit;       /* producer: first position not known to be free; consumer: last published tail */
+	_Atomic uint64_t *tail; /* in shared memory; written by the consumer, read by the producer */
+};
+
+static inline void
+weir_ring_init(struct weir_ring *r, void *slots, uint32_t size, _Atomic uint64_t *tail, bool producer)
+{
+	r->slots = slots;
+	r->mask = size - 1;
+	r->pos = 0;
+	r->limit = producer ? size : 0;
+	r->tail = tail;
+}
+
+static inline struct weir_slot *
+weir_ring_at(const struct weir_ring *r, uint64_t pos)
+{
+	return &r->slots[pos & r->mask];
+}
+
+/*
+ * Producer: refreshes the limit from the consumer's tail. A tail that lies (behind what it said
+ * before, or beyond what was written) is refused: returns false and changes nothing.
+ */
+static inline bool
+weir_ring_refresh(struct weir_ring *r)
+{
+	/* pairs with the release in weir_ring_publish_tail() */
+	uint64_t tail = atomic_load_explicit(r->tail, memory_order_acquire);
+	uint64_t limit = tail + r->mask + 1;
+
+	if (tail > r->pos || limit < r->limit)
+		return false;
+	r->limit = limit;
+	return true;
+}
+
+/* Producer: free slots as far as known. */
+static inline uint64_t
+weir_ring_room(const struct weir_ring *r)
+{
+	return r->limit - r->pos;
+}
+
+/* Producer: marks the slot at pos + i as a continuation; its data must be in place. */
+static inline void
+weir_ring_continue(struct weir_ring *r, uint32_t i)
+{
+	struct weir_slot *s = weir_ring_at(r, r->pos + i);
+
+	atomic_store_explicit(&s->seq, (uint32_t)(r->pos + i + 1), memory_order_relaxed);
+}
+
+/* Producer: publishes the head at pos and steps over the n slots of its message. */
+static inline void
+weir_ring_publish(struct weir_ring *r, uint32_t n)
+{
+	struct weir_slot *s = weir_ring_at(r, r->pos);
+
+	/* pairs with the acquire in weir_ring_peek() */
+	atomic_store_explicit(&s->seq, (uint32_t)(r->pos + 1), memory_order_release);
+	r->pos += n;
+}
+
+/* Consumer: the head at pos if one is there, else NULL. */
+static inline struct weir_slot *
+weir_ring_peek(const struct weir_ring *r)
+{
+	struct weir_slot *s = weir_ring_at(r, r->pos);
+
+	/* pairs with the release in weir_ring_publish() */
+	if (atomic_load_explicit(&s->seq, memory_order_acquire) != (uint32_t)(r->pos + 1))
+		return NULL;
+	return s;
+}
+
+/* Consumer: tells the producer that everything before pos is free. */
+static inline void
+weir_ring_publish_tail(struct weir_ring *r)
+{
+	/* pairs with the acquire in weir_ring_refresh() */
+	atomic_store_explicit(r->tail, r->pos, memory_order_release);
+	r->limit = r->pos;
+}
+
+/* Consumer: steps over n slots; publishes the tail every eighth of the ring. */
+static inline void
+weir_ring_pop(struct weir_ring *r, uint32_t n)
+{
+	r->pos += n;
+	if (r->pos - r->limit > r->mask / 8)
+		weir_ring_publish_tail(r);
+}
+
+/* Producer: copies an inline payload into the slots from pos on. Head fields are the caller's. */
+static inline void
+weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
+{
+	const uint8_t *from = buf;
+	uint32_t n = weir_slots_inline(length);
+	uint32_t first = length < WEIR_SLOT_HEAD_BYTES ? length : WEIR_SLOT_HEAD_BYTES;
+
+	for (uint32_t i = 1, at = WEIR_SLOT_HEAD_BYTES; i < n; i++, at += WEIR_SLOT_MORE_BYTES) {
+		struct weir_slot_more *m = (struct weir_slot_more *)weir_ring_at(r, r->pos + i);
+		uint32_t left = length - at;
+
+		memcpy(m->data, from + at, left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);
+		weir_ring_continue(r, i);
+	}
+	if (first)
+		memcpy(weir_ring_at(r, r->pos)->data, from, first);
+}
+
+/* Consumer: copies `length` (checked by the caller, <= WEIR_INLINE_MAX) bytes out of the slots. */
+static inline void
+weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)
+{
+	uint8_t *to = buf;
+	uint32_t first = length < WEIR_SLOT_HEAD_BYTES ? length : WEIR_SLOT_HEAD_BYTES;
+
+	if (first)
+		memcpy(to, weir_ring_at(r, r->pos)->data, first);
+	for (uint32_t i = 1, at = WEIR_SLOT_HEAD_BYTES; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
+		const struct weir_slot_more *m =
+			(const struct weir_slot_more *)weir_ring_at(r, r->pos + i);
+		uint32_t left = length - at;
+
+		memcpy(to + at, m->data, left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);
+	}
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Attaching to Weir. A program attaches once per process; the handle may be used by all its threads.
+ * Each thread gets a channel of its own to an engine on first use. The library links libc alone and
+ * starts one sleeping thread, which notices the end of the data plane.
+ *
+ * After fork() the child gets -ENOTCONN from every call on a handle of its parent; it may attach
+ * itself. Errors are negative errno values.
+ */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weir;
+
+struct weir_options {
+	const char *instance; /* NULL: $WEIR_INSTANCE, else "default" */
+	const char *name;     /* shown to operators, at most 31 bytes; NULL: the program's name */
+	uint64_t arena;	      /* bytes of shared memory wished, 0: the data plane's default */
+};
+
+/*
+ * Attaches to the data plane of an instance. `options` may be NULL. Blocks at most 5 s.
+ * 0 and *handle (free with weir_detach), or -ENOENT (no data plane: start weir-dataplane),
+ * -EACCES (socket not permitted), -EPROTO (versions don't match), -ENOMEM, -EMFILE, -ECONNREFUSED
+ * (refused, see weir_reason()).
+ */
+int weir_attach(const struct weir_options *options, struct weir **handle);
+
+/* Closes everything and frees the handle. NULL is allowed. No other thread may be inside a call. */
+void weir_detach(struct weir *w);
+
+/* Why the last failing call of this thread failed: cause and remedy in one line. Never NULL. */
+const char *weir_reason(void);
+
+/* Own node id, or -EAGAIN while the control process has not told it. */
+int weir_node(struct weir *w);
+
+/*
+ * An fd for the caller's own epoll loop (level triggered, EPOLLIN): readable when weir_poll() on this
+ * thread has something to report, after weir_arm() returned 0. Belongs to the handle. Or -errno.
+ */
+int weir_fd(struct weir *w);
+
+/*
+ * Before sleeping on weir_fd(): returns 0 when the thread may sleep, -EAGAIN when events are there
+ * already, -ENODEV when the data plane is gone.
+ */
+int weir_arm(struct weir *w);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
