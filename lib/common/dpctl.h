@@ -144,7 +144,10 @@ struct weir_ctl_msg {
 	};
 };
 
-/* Checks a received packet: type known, length right for the type, counts within it, strings ended. */
+/*
+ * Checks a received packet: type known, length right for the type, counts within it, strings ended.
+ * 0, -EBADMSG, or -EPROTO (a HELLO of another version). LINK_DOWN and RESYNC both carry link_down.
+ */
 int weir_ctl_check(const struct weir_ctl_msg *m, size_t length);
 /* Exact length of a message of a fixed-size type, or of an empty ROWS; 0 if there is no such type. */
 uint32_t weir_ctl_length(uint32_t type);

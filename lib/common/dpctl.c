@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages of control.sock: lengths and the one decoder. See dpctl.h. */
+#include "dpctl.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define HEAD offsetof(struct weir_ctl_msg, hello)
+#define LENGTH_OF(member) ((uint32_t)(HEAD + sizeof(((struct weir_ctl_msg *)0)->member)))
+
+static_assert(LENGTH_OF(link) <= WEIR_CTL_MAX, "fits a packet");
+
+uint32_t
+weir_ctl_length(uint32_t type)
+{
+	switch (type) {
+	case WEIR_CTL_HELLO:
+		return LENGTH_OF(hello);
+	case WEIR_CTL_LINK:
+		return LENGTH_OF(link);
+	case WEIR_CTL_NODE:
+		return LENGTH_OF(node);
+	case WEIR_CTL_SYNCED:
+		return HEAD;
+	case WEIR_CTL_LINK_DOWN:
+	case WEIR_CTL_RESYNC:
+		return LENGTH_OF(link_down);
+	case WEIR_CTL_QUERY:
+		return LENGTH_OF(query);
+	case WEIR_CTL_ROWS:
+		return offsetof(struct weir_ctl_msg, rows.records);
+	case WEIR_CTL_ERROR:
+		return LENGTH_OF(error);
+	}
+	return 0;
+}
+
+uint32_t
+weir_ctl_record_bytes(uint32_t rows)
+{
+	switch (rows) {
+	case WEIR_ROWS_NODES:
+		return sizeof(struct weir_ctl_node);
+	case WEIR_ROWS_ENGINES:
+		return sizeof(struct weir_row_engine);
+	case WEIR_ROWS_SESSIONS:
+		return sizeof(struct weir_row_session);
+	case WEIR_ROWS_CONNECTIONS:
+		return sizeof(struct weir_row_connection);
+	case WEIR_ROWS_QPS:
+		return sizeof(struct weir_row_qp);
+	case WEIR_ROWS_PORTS:
+		return sizeof(struct weir_row_port);
+	case WEIR_ROWS_COUNTERS:
+		return sizeof(struct weir_row_counter);
+	}
+	return 0;
+}
+
+const char *
+weir_node_state_name(uint32_t state)
+{
+	static const char *const name[] = {"joining", "up", "suspect", "down"};
+
+	return state < sizeof(name) / sizeof(name[0]) ? name[state] : "unknown";
+}
+
+static bool
+ended(const char *text, size_t size)
+{
+	return memchr(text, 0, size) != NULL;
+}
+
+#define ENDED(array) ended(array, sizeof(array))
+
+static bool
+node_ok(const struct weir_ctl_node *n)
+{
+	return n->id < UINT16_MAX && n->state <= WEIR_NODE_DOWN && n->self <= 1 &&
+	       n->address_count <= WEIR_CTL_ADDRESSES && ENDED(n->control);
+}
+
+static bool
+port_ok(const struct weir_row_port *p)
+{
+	if (!ENDED(p->name) || !ENDED(p->driver) || !ENDED(p->address) ||
+	    p->drop_count > WEIR_ROW_DROPS)
+		return false;
+	for (uint32_t i = 0; i < p->drop_count; i++)
+		if (!ENDED(p->drops[i].name))
+			return false;
+	return true;
+}
+
+static bool
+record_ok(uint32_t rows, const void *record)
+{
+	const struct weir_row_session *session = record;
+	const struct weir_row_connection *conn = record;
+	const struct weir_row_qp *qp = record;
+	const struct weir_row_counter *counter = record;
+
+	switch (rows) {
+	case WEIR_ROWS_NODES:
+		return node_ok(record);
+	case WEIR_ROWS_SESSIONS:
+		return ENDED(session->name);
+	case WEIR_ROWS_CONNECTIONS:
+		return ENDED(conn->state_name);
+	case WEIR_ROWS_QPS:
+		return ENDED(qp->purpose) && ENDED(qp->state);
+	case WEIR_ROWS_PORTS:
+		return port_ok(record);
+	case WEIR_ROWS_COUNTERS:
+		return ENDED(counter->name) && ENDED(counter->help);
+	}
+	return true;
+}
+
+static bool
+rows_ok(const struct weir_ctl_msg *m, size_t length)
+{
+	size_t head = weir_ctl_length(WEIR_CTL_ROWS), bytes;
+
+	if (length < head)
+		return false;
+	bytes = weir_ctl_record_bytes(m->rows.rows);
+	if (!bytes || m->rows.record_bytes != bytes || m->rows.more > 1 ||
+	    m->rows.count != (length - head) / bytes || (length - head) % bytes)
+		return false;
+	for (uint32_t i = 0; i < m->rows.count; i++)
+		if (!record_ok(m->rows.rows, (const uint8_t *)m->rows.records + i * bytes))
+			return false;
+	return true;
+}
+
+static bool
+body_ok(const struct weir_ctl_msg *m)
+{
+	switch (m->type) {
+	case WEIR_CTL_HELLO:
+		return m->hello.role >= WEIR_ROLE_DATAPLANE && m->hello.role <= WEIR_ROLE_QUERY &&
+		       m->hello.address_count <= WEIR_CTL_ADDRESSES && ENDED(m->hello.cluster);
+	case WEIR_CTL_LINK:
+		return m->link.node < UINT16_MAX && m->link.peer_node < UINT16_MAX;
+	case WEIR_CTL_LINK_DOWN:
+	case WEIR_CTL_RESYNC:
+		return m->link_down.node < UINT16_MAX && m->link_down.peer_node < UINT16_MAX;
+	case WEIR_CTL_NODE:
+		return node_ok(&m->node);
+	case WEIR_CTL_QUERY:
+		return weir_ctl_record_bytes(m->query.rows) != 0;
+	case WEIR_CTL_ERROR:
+		return m->error.code > 0 && ENDED(m->error.reason);
+	}
+	return true;
+}
+
+int
+weir_ctl_check(const struct weir_ctl_msg *m, size_t length)
+{
+	if (length < HEAD || length > WEIR_CTL_MAX || m->length != length)
+		return -EBADMSG;
+	if (m->type == WEIR_CTL_HELLO && length >= HEAD + sizeof(m->hello.version) &&
+	    m->hello.version != WEIR_CTL_VERSION)
+		return -EPROTO;
+	if (m->type == WEIR_CTL_ROWS)
+		return rows_ok(m, length) ? 0 : -EBADMSG;
+	if (length != weir_ctl_length(m->type))
+		return -EBADMSG;
+	return body_ok(m) ? 0 : -EBADMSG;
+}
