@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The RoCEv2 protocol core: frames and time in, frames out. It knows neither DPDK nor any port;
+ * whoever owns a wire (the ethdev shell, the sim, a test) gives it buffers and a way to send, and
+ * feeds it what arrives. It implements struct nic_ops, so its users see a NIC like any other.
+ *
+ * Set-up (main thread): roce_device_create(), then roce_context_create() for each engine 0 ... n-1.
+ * From then on the data verbs of a context run on its engine only, the control verbs on the main
+ * thread; both may run at the same time.
+ * A turn: nic poll = wire.receive() -> roce_input() per frame, then ACKs, timers, completions;
+ * nic flush = builds and sends what was posted, then wire.flush().
+ */
+#ifndef WEIR_ROCE_H
+#define WEIR_ROCE_H
+
+#include "nic/nic.h"
+
+/* Bytes of headers and ICRC around a payload, at most: Ethernet 14, IP 20, UDP 8, BTH 12, RETH 16,
+ * ImmDt 4, ICRC 4. */
+#define ROCE_OVERHEAD 78u
+/* Longest frame (without FCS) on a device of path MTU `mtu`. Buffers must have room for it. */
+#define ROCE_FRAME_MAX(mtu) ((mtu) + ROCE_OVERHEAD)
+/* Length of the IP packet: what the port's L3 MTU must allow. */
+#define ROCE_IP_MAX(mtu) ((mtu) + ROCE_OVERHEAD - 14u)
+#define ROCE_MAX_INLINE 64u
+
+struct roce_device;
+struct roce_context; /* begins with struct nic_context_head */
+
+/*
+ * What a context needs from its wire. All called on the engine only, except that drop() is also
+ * called from roce_device_destroy(). A frame is a contiguous buffer named by an opaque pointer; its
+ * bytes start at (uint8_t *)frame + data_offset. A reference count says how many still need it: the
+ * core keeps sent frames until they are acknowledged and sends the same frame again if need be, so
+ * nobody may change a frame that was sent, and a receiver on the same host may be looking at the
+ * very same memory.
+ */
+struct roce_wire {
+	size_t data_offset;
+	/* Up to n frames of ROCE_FRAME_MAX(mtu) bytes each, one reference each; returns how many.
+	 */
+	unsigned (*alloc)(void *user, void **frames, unsigned n);
+	/* Gives back one reference of each. */
+	void (*drop)(void *user, void *const *frames, unsigned n);
+	/*
+	 * Queues a frame of `length` bytes. keep: the wire takes a reference of its own and the
+	 * core keeps its; else the core's reference passes to the wire. Never fails: what can't be
+	 * sent is counted as drop_tx_full and its reference dropped. A resent frame has the length
+	 * it had.
+	 */
+	void (*send)(void *user, void *frame, uint32_t length, bool keep);
+	/* How many more frames send() would take now without dropping; asked once a flush. */
+	unsigned (*room)(void *user);
+	/* Calls roce_input() for what has arrived, up to a burst. Returns how many frames. */
+	unsigned (*receive)(void *user, struct roce_context *ctx, uint64_t now);
+	/* Gives queued frames to the port. */
+	void (*flush)(void *user, uint64_t now);
+	/*
+	 * Prepares for sleep: time at which the wire itself wants to run again (UINT64_MAX: never)
+	 * and an fd that becomes readable on arrival, -1 if there is none. NULL: never, -1.
+	 */
+	uint64_t (*arm)(void *user, uint64_t now, int *fd);
+};
+
+/* 0 in a field: the default in brackets. */
+struct roce_config {
+	char name[64];
+	uint32_t ip;	/* own IPv4 address, host order */
+	uint8_t prefix; /* its network; peers outside are refused; 0 = everything is on link */
+	uint8_t mac[6];
+	uint16_t mtu;	    /* largest path MTU: 256, 512, 1024, 2048, 4096 [1024] */
+	unsigned contexts;  /* engines [1], at most 32 */
+	int numa_socket;    /* for query(); -1 unknown */
+	uint32_t max_qp;    /* per context [256] */
+	uint32_t max_mr;    /* per device [4096] */
+	uint32_t cq_depth;  /* per context; bounds the sum of all send_wrs and SRQ depths [65536] */
+	uint32_t max_wr;    /* largest send_wrs of a QP [8192] */
+	uint32_t tx_frames; /* sent and not yet acknowledged frames, per context: keep below the
+			       pool [4096] */
+	uint32_t window_bytes;	/* in flight per QP at most [1 MiB] */
+	uint32_t window_frames; /* the same in frames, power of two [512] */
+	uint32_t neighbours;	/* ARP entries [1024] */
+	uint64_t timeout_ns;	/* longest wait for an ACK before sending again [250 ms] */
+	uint8_t retry;		/* timeout * (retry + 1) without progress ends a QP [7: 2 s] */
+	uint8_t rnr_retry;	/* 7 = without limit [7] */
+	uint8_t rnr_timer; /* code 1 ... 31 of IBTA table 45 that we ask peers to wait [6: 80 us] */
+	/* Memory of QPs, rings, tables; NULL: libc. get() returns zeroed memory aligned to 64. */
+	void *(*memory_get)(void *user, size_t bytes);
+	void (*memory_put)(void *user, void *memory, size_t bytes);
+	/* Any may be NULL. link_up: state of the port now. close: called by nic close instead of
+	 * roce_device_destroy(). */
+	bool (*link_up)(void *user);
+	int (*async_event)(void *user, struct nic_async_event *event);
+	void (*close)(void *user);
+	void *user;
+};
+
+extern const struct nic_ops roce_ops;
+
+/* NULL and errno. Main thread. */
+struct roce_device *roce_device_create(const struct roce_config *config);
+/* Frees contexts, QPs, SRQs and all; the engines have stopped. NULL is fine. */
+void roce_device_destroy(struct roce_device *dev);
+/* Context of engine `id` < config.contexts; the wire struct is copied. NULL and errno. Main thread.
+ */
+struct roce_context *roce_context_create(struct roce_device *dev, unsigned id,
+					 const struct roce_wire *wire, void *wire_user);
+
+static inline struct nic_device *
+roce_nic_device(struct roce_device *dev)
+{
+	return (struct nic_device *)dev;
+}
+
+static inline struct nic_context *
+roce_nic_context(struct roce_context *ctx)
+{
+	return (struct nic_context *)ctx;
+}
+
+#define ROCE_DONE -1 /* taken, or dropped and counted: the caller frees its buffer in any case */
+
+/*
+ * Takes one received frame (Ethernet header first, no FCS). The bytes are never changed, and not
+ * looked at after the return. Returns ROCE_DONE, or the number of the engine that owns its QP: then
+ * nothing has been done but counting rx_frames, and the caller hands the frame to that engine,
+ * which calls roce_input_handed(); if it can't, it counts drop_handover_full of this context.
+ */
+int roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
+/* The same for a frame that came from another engine. */
+int roce_input_handed(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
+
+/* The context's counters, for the wire to count drops, impairments and doorbells in. Engine only.
+ */
+struct nic_counters *roce_counters(struct roce_context *ctx);
+
+/* Adds to a counter that other threads may read meanwhile (relaxed). Owning engine only. */
+static inline void
+roce_count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+#endif
