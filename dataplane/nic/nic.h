@@ -141,6 +141,7 @@ struct nic_qp_attr {
 	uint8_t retry;	     /* 1 ... 7; 0 = driver's default */
 	uint8_t rnr_retry;   /* 7 = without limit */
 	uint8_t rd_atomic;
+	uint8_t access; /* what the peer may do: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
 };
 
 #define NIC_DROP_REASONS(X)                                                                             \
@@ -160,8 +161,13 @@ struct nic_qp_attr {
 	X(tx_full, "port did not take the frame")                                                         \
 	X(no_neighbour, "no ARP answer yet")
 
-struct nic_counters { /* per device and context; single writer: the owning engine */
+/*
+ * Per device and context; single writer: the owning engine. Summed over the contexts of a device,
+ * rx_frames = rx_accepted + drops up to handover_full; the last three drops are on transmit.
+ */
+struct nic_counters {
 	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
+	uint64_t rx_accepted; /* frames that did their work: requests in sequence, ACKs, ARP */
 	uint64_t acks_sent, acks_received, naks_sent, naks_received, rnr_sent, rnr_received;
 	uint64_t retransmits, timeouts, handed_over, impaired_dup, impaired_reorder;
 	uint64_t doorbells; /* bursts given to the hardware */
