@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one decoder of session messages. */
+#include "session_msg.h"
+
+#include <errno.h>
+
+#define HEADER offsetof(struct weir_session_msg, hello)
+#define BODY(field) (uint32_t)(HEADER + sizeof(((struct weir_session_msg *)0)->field))
+
+struct type_info {
+	uint32_t length;
+	const char *name;
+};
+
+#define TYPE_COUNT (WEIR_MSG_SEGMENT_MAP + 1)
+
+static const struct type_info types[TYPE_COUNT] = {
+    [WEIR_MSG_HELLO] = {BODY(hello), "hello"},
+    [WEIR_MSG_ADD_CHANNEL] = {BODY(add_channel), "add-channel"},
+    [WEIR_MSG_LISTEN] = {BODY(listen), "listen"},
+    [WEIR_MSG_UNLISTEN] = {BODY(listening), "unlisten"},
+    [WEIR_MSG_CONNECT] = {BODY(connect), "connect"},
+    [WEIR_MSG_SEGMENT] = {BODY(segment), "segment"},
+    [WEIR_MSG_PAIR] = {BODY(pair), "pair"},
+    [WEIR_MSG_BYE] = {HEADER, "bye"},
+    [WEIR_MSG_OK] = {HEADER, "ok"},
+    [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
+    [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
+    [WEIR_MSG_CHANNEL] = {BODY(channel), "channel"},
+    [WEIR_MSG_LISTENING] = {BODY(listening), "listening"},
+    [WEIR_MSG_CONNECTING] = {BODY(connecting), "connecting"},
+    [WEIR_MSG_SEGMENT_MAP] = {BODY(segment_map), "segment-map"},
+};
+
+uint32_t
+weir_session_length(uint32_t type)
+{
+	return type < TYPE_COUNT ? types[type].length : 0;
+}
+
+const char *
+weir_session_type_name(uint32_t type)
+{
+	return type < TYPE_COUNT && types[type].name ? types[type].name : "unknown";
+}
+
+static bool
+ended(const char *s, size_t room)
+{
+	return memchr(s, '\0', room) != NULL;
+}
+
+int
+weir_session_check(const struct weir_session_msg *m, size_t length)
+{
+	uint32_t want;
+	bool strings = true;
+
+	if (length < HEADER)
+		return -EBADMSG;
+	want = weir_session_length(m->type);
+	if (!want || length != want || m->length != want)
+		return -EBADMSG;
+	switch (m->type) {
+	case WEIR_MSG_HELLO:
+		strings = ended(m->hello.name, sizeof(m->hello.name));
+		break;
+	case WEIR_MSG_LISTEN:
+		strings = ended(m->listen.service, sizeof(m->listen.service));
+		break;
+	case WEIR_MSG_CONNECT:
+		strings = ended(m->connect.address.service, sizeof(m->connect.address.service));
+		break;
+	case WEIR_MSG_REFUSED:
+		strings = ended(m->refused.reason, sizeof(m->refused.reason));
+		break;
+	}
+	return strings ? 0 : -EBADMSG;
+}
