@@ -19,14 +19,16 @@
 
 enum weir_ctl_type {
 	/* both ways */
-	WEIR_CTL_HELLO = 1,  /* first packet each way */
+	WEIR_CTL_HELLO = 1,  /* first packet each way: the client's, then the data plane's answer (or ERROR) */
 	WEIR_CTL_LINK = 2,   /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
 	/* control -> data plane */
 	WEIR_CTL_NODE = 16,  /* a member, or a change of it */
 	WEIR_CTL_SYNCED = 17, /* all members have been told since HELLO */
 	/* data plane -> control */
-	WEIR_CTL_LINK_DOWN = 32, /* a link ended with an error: status */
-	WEIR_CTL_RESYNC = 33,	 /* the peer's data plane should offer this link again */
+	WEIR_CTL_LINK_DOWN = 32, /* a link ended with an error: status; the peer did not answer on it */
+	/* The peer's data plane should offer this link again: control hands it to the peer's control, which
+	 * hands it as RESYNC to its data plane (node: who asks, peer_node: who should offer). Not kept: ask again. */
+	WEIR_CTL_RESYNC = 33,
 	/* weirctl -> data plane and the answers */
 	WEIR_CTL_QUERY = 48,
 	WEIR_CTL_ROWS = 49, /* count records of one kind; more follow if `more` */
@@ -35,6 +37,11 @@ enum weir_ctl_type {
 
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
 
+/*
+ * What control says of a node. JOINING: this control has not heard of it yet; changes nothing at a node
+ * that the data plane knows already (control was restarted). SUSPECT: its control is silent; traffic
+ * goes on. DOWN: its data plane is dead. A new incarnation is told as DOWN (old), then UP (new).
+ */
 enum weir_node_state { WEIR_NODE_JOINING, WEIR_NODE_UP, WEIR_NODE_SUSPECT, WEIR_NODE_DOWN };
 
 enum weir_ctl_rows {
