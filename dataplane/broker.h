@@ -14,7 +14,7 @@
 
 #include <sys/types.h>
 
-#define BROKER_ENGINES_MAX 32u
+#define BROKER_ENGINES_MAX WEIR_ENGINES_MAX
 
 struct broker_engine {
 	struct nic_device *dev; /* NULL: no NIC, local connections only */
@@ -69,7 +69,7 @@ void broker_destroy(struct broker *b);
 int broker_fd(const struct broker *b);
 /* Handles what is ready and what is due; never blocks. Returns ns until it wants to run again. */
 uint64_t broker_run(struct broker *b);
-/* A command came back from an engine. */
+/* A command came back from an engine. May be called from within config.command(). */
 void broker_completed(struct broker *b, uint32_t engine, struct engine_command *command);
 /* An event came from an engine. */
 void broker_event(struct broker *b, uint32_t engine, const struct engine_event *event);
@@ -78,13 +78,20 @@ bool broker_stop(struct broker *b);
 
 /* ---- also used without sockets (sim): the same handlers that the sockets feed ---- */
 struct broker_session;
-/* Opens a session of a checked HELLO; fds[0] = arena. Reply is WELCOME or REFUSED. */
-struct broker_session *broker_session_open(struct broker *b, const struct weir_session_msg *hello, pid_t pid,
-					   uid_t uid, struct weir_session_msg *reply, int fds[2]);
-/* Answers any other request; *fd_count descriptors in fds (broker keeps its own). */
-void broker_session_request(struct broker_session *s, const struct weir_session_msg *request,
-			    struct weir_session_msg *reply, int fds[2], unsigned *fd_count);
-/* Ends it as if the program had died. */
+/*
+ * Where a session's replies go: exactly one for HELLO and for each request, some at once, some after
+ * an engine has answered. The descriptors in fds stay the broker's: dup() to keep.
+ */
+typedef void broker_reply_fn(void *user, const struct weir_session_msg *reply, const int *fds,
+			     unsigned fd_count);
+/* Opens a session. The reply is WELCOME with the arena's fd, or REFUSED: then s is closed already (or NULL). */
+struct broker_session *broker_session_open(struct broker *b, const struct weir_session_msg *hello,
+					   size_t length, pid_t pid, uid_t uid,
+					   broker_reply_fn *reply, void *user);
+/* A request, checked here. -EBADMSG (malformed), -EBUSY (one is under way): close the session. */
+int broker_session_request(struct broker_session *s, const struct weir_session_msg *request,
+			   size_t length);
+/* Ends it as if the program had died: no reply comes any more, s is invalid. */
 void broker_session_close(struct broker_session *s);
 /* A message from control (NODE, LINK ...), checked. */
 void broker_control_input(struct broker *b, const struct weir_ctl_msg *m);

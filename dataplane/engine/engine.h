@@ -17,10 +17,12 @@
 
 /* One session as one engine sees it. Made by main, owned by main, read by the engine. */
 struct engine_session {
-	uint32_t id;
+	uint32_t id;			/* index < engine_config.sessions */
 	uint8_t *base;			/* data plane's mapping of the arena */
 	struct weir_geometry geometry; /* private copy: never re-read from shared memory */
-	struct nic_mr mr;		/* of the receive and send areas, on this engine's device */
+	/* On this engine's device; length 0 without a NIC. An arena is never remotely accessible as a whole. */
+	struct nic_mr recv_mr;		/* this engine's receive blocks: local and remote write (rkey goes into CTS) */
+	struct nic_mr send_mr;		/* the send heap: local read only */
 	_Atomic uint32_t violation;	/* engine writes errno once: main closes the session */
 };
 
@@ -30,18 +32,23 @@ enum engine_command_type {
 	ENGINE_SESSION_ADD,	/* session */
 	ENGINE_SESSION_REMOVE,	/* session: its connections are reset, its peers told; done when nothing refers to it */
 	ENGINE_CHANNEL_ADD,	/* channel */
-	ENGINE_CONN_OPEN,	/* conn: start connecting over a link; out: vqpn. Result as WEIR_OP_OPENED */
+	ENGINE_CONN_OPEN,	/* conn: start connecting over a link; out: vqpn. Result as WEIR_OP_OPENED. link = ENGINE_LINK_NONE: only take the entry, ENGINE_CONN_START follows */
+	ENGINE_CONN_START,	/* conn: vqpn of a CONN_OPEN without link: status 0: connect over link now; else WEIR_OP_OPENED with status, the entry ends (CONN_CLOSED). -ENOENT: program closed it meanwhile */
 	ENGINE_CONN_ACCEPT,	/* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn */
 	ENGINE_CONN_REJECT,	/* conn: answer to ENGINE_EVENT_CONNECT with status */
-	ENGINE_CONN_LOCAL,	/* conn: one end of a local connection on this engine; out: vqpn */
-	ENGINE_CONN_LOCAL_OPENED, /* conn: the other end exists: tell the program (OPENED or ACCEPTED) */
-	ENGINE_CONN_PEER_CLOSED,  /* conn: the other end of a local connection closed with status */
+	ENGINE_CONN_LOCAL,	/* conn: one end of a local connection on this engine; out: vqpn. listener = ENGINE_LISTENER_NONE: the connecting end */
+	ENGINE_CONN_LOCAL_OPENED, /* conn: vqpn, peer_vqpn: the other end exists: tell the program (OPENED or ACCEPTED). status not 0 (connecting end only): OPENED with status, the entry ends (CONN_CLOSED) */
+	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with status. -ENOENT: gone already */
 	ENGINE_PAIR,		/* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
 	ENGINE_LINK_ADD,	/* link: QPs are in RTS; traffic may flow */
 	ENGINE_LINK_FAIL,	/* link: its connections end with status, its QPs are the main lcore's again */
 	ENGINE_NODE_EVENT,	/* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each session */
 	ENGINE_SNAPSHOT,	/* snapshot: fill records for weirctl and telemetry */
+	ENGINE_QUIET,		/* nothing: that it came back means that a turn has passed */
 };
+
+#define ENGINE_LINK_NONE UINT32_MAX
+#define ENGINE_LISTENER_NONE UINT32_MAX
 
 struct engine_conn_command {
 	uint32_t session, channel; /* whose, and where its events go */

@@ -17,6 +17,7 @@
 #define WEIR_SESSION_VERSION_MAX 1u
 #define WEIR_REASON_MAX 160
 #define WEIR_NAME_MAX 32
+#define WEIR_ENGINES_MAX 32u
 
 enum weir_session_type {
 	/* requests */
@@ -40,6 +41,7 @@ enum weir_session_type {
 
 #define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
 #define WEIR_WELCOME_MEMBARRIER 0x1u /* so is the data plane: producers need no fence */
+#define WEIR_CONNECT_LOOP 0x1u	     /* to ourselves, but through the node's own port (weir-perf --loop) */
 
 struct weir_session_msg {
 	uint32_t type;	 /* enum weir_session_type */
@@ -49,6 +51,7 @@ struct weir_session_msg {
 			uint32_t magic;
 			uint32_t version_min, version_max; /* the library speaks these */
 			uint32_t flags;			   /* WEIR_HELLO_* */
+			uint64_t arena;			   /* bytes wished, 0 = the data plane's default */
 			char name[WEIR_NAME_MAX];	   /* program, for people */
 		} hello;
 		struct {
@@ -66,16 +69,22 @@ struct weir_session_msg {
 			uint32_t engine;
 		} channel;
 		struct {
-			uint32_t channel; /* new connections' events come here */
-			uint32_t backlog; /* connections not accepted yet; more are refused */
+			/*
+			 * channel[i], i < geometry.engines: the listening thread's channel to engine i, which
+			 * the library adds first (ADD_CHANNEL with that engine). A connection of a peer
+			 * belongs to the engine where the peer's link ends, and is accepted on that channel.
+			 */
+			uint32_t channel[WEIR_ENGINES_MAX];
+			uint32_t backlog; /* connections not accepted yet (weir_arena_head.accepted); more are refused; 0 = 128 */
+			uint32_t reserved;
 			char service[WEIR_SERVICE_MAX];
 		} listen;
 		struct {
-			uint32_t listener;
+			uint32_t listener; /* low 8 bits: its index in weir_arena_head.accepted */
 		} listening; /* also UNLISTEN */
 		struct {
 			uint32_t channel;
-			uint32_t flags; /* 0; transport flags later */
+			uint32_t flags;	 /* WEIR_CONNECT_* */
 			uint32_t window; /* flow-control window wished, bytes; 0 = default */
 			struct weir_address address;
 		} connect;

@@ -34,6 +34,20 @@ struct weir_geometry {
 };
 static_assert(sizeof(struct weir_geometry) == 64, "one line");
 
+#define WEIR_LISTENERS 256u /* of one session; low 8 bits of a listener id */
+
+/* First page of an arena. */
+struct weir_arena_head {
+	struct weir_geometry geometry; /* for people with a debugger */
+	_Alignas(64) _Atomic uint32_t node; /* data plane (main) writes, program reads: own node id + 1, 0 = not known yet */
+	/*
+	 * Connections taken out of listener i's queue by weir_accept() or dropped since LISTEN: program
+	 * writes, main reads for the backlog. Main sets it to 0 before it answers LISTEN.
+	 */
+	_Alignas(64) _Atomic uint32_t accepted[WEIR_LISTENERS];
+};
+static_assert(sizeof(struct weir_arena_head) <= 4096, "one page");
+
 /* Written by the engine that owns the connection (relaxed, 8 bytes at a time), read by the program. */
 struct weir_conn_desc {
 	_Atomic uint64_t granted;   /* cost the program may have spent since opening; may shrink */
