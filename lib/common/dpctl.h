@@ -40,7 +40,7 @@ enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_Q
 /*
  * What control says of a node. JOINING: this control has not heard of it yet; changes nothing at a node
  * that the data plane knows already (control was restarted). SUSPECT: its control is silent; traffic
- * goes on. DOWN: its data plane is dead. A new incarnation is told as DOWN (old), then UP (new).
+ * goes on. DOWN: its data plane is dead. UP with another incarnation: the old data plane is dead too.
  */
 enum weir_node_state { WEIR_NODE_JOINING, WEIR_NODE_UP, WEIR_NODE_SUSPECT, WEIR_NODE_DOWN };
 
