@@ -80,7 +80,8 @@ bool broker_stop(struct broker *b);
 struct broker_session;
 /*
  * Where a session's replies go: exactly one for HELLO and for each request, some at once, some after
- * an engine has answered. The descriptors in fds stay the broker's: dup() to keep.
+ * an engine has answered. The descriptors in fds stay the broker's: dup() to keep. reply NULL: the
+ * broker ended the session (rules broken, or it stops), s is invalid.
  */
 typedef void broker_reply_fn(void *user, const struct weir_session_msg *reply, const int *fds,
 			     unsigned fd_count);

@@ -41,12 +41,13 @@ enum engine_command_type {
 	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with status. -ENOENT: gone already */
 	ENGINE_PAIR,		/* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
 	ENGINE_LINK_ADD,	/* link: QPs are in RTS; traffic may flow */
-	ENGINE_LINK_FAIL,	/* link: its connections end with status, its QPs are the main lcore's again */
+	ENGINE_LINK_FAIL,	/* link: main has moved its QPs to ERR: its connections end with status; done when its QPs and memory are the main lcore's again */
 	ENGINE_NODE_EVENT,	/* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each session */
 	ENGINE_SNAPSHOT,	/* snapshot: fill records for weirctl and telemetry */
 	ENGINE_QUIET,		/* nothing: that it came back means that a turn has passed */
 };
 
+#define ENGINE_SEND_WRS 256u /* depth of the send queue of each QP of a link */
 #define ENGINE_LINK_NONE UINT32_MAX
 #define ENGINE_LISTENER_NONE UINT32_MAX
 

@@ -98,6 +98,7 @@ struct weir_session_msg {
 		} connecting;
 		struct {
 			uint32_t segment;
+			uint32_t side; /* 0: we made it (CONNECTING), 1: the peer did (ACCEPTED, WEIR_OP_PAIR) */
 		} segment;
 		struct {
 			uint32_t vqpn;
@@ -105,7 +106,7 @@ struct weir_session_msg {
 		} pair;
 		struct {
 			uint32_t segment;
-			uint32_t side; /* ours: 0 or 1 */
+			uint32_t side; /* ours, as asked for: 0 the connecting or pairing end, 1 the other */
 			uint32_t flags; /* WEIR_WELCOME_MEMBARRIER: both programs are registered */
 			uint32_t reserved;
 			struct weir_segment_geometry geometry;
