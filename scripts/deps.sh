@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# Sourced. install_deps: installs what is missing of the Debian packages that building, testing and
+# measuring need. Packages that are there are left alone, and then nothing is downloaded.
+
+WEIR_PACKAGES=(
+	# build
+	meson ninja-build gcc libc6-dev pkg-config binutils python3
+	libdpdk-dev dpdk libibverbs-dev rdma-core libisal-dev libnuma-dev libpcap-dev
+	libprotobuf-c-dev protobuf-c-compiler libevent-dev libssl-dev libjansson-dev libedit-dev
+	# tests
+	libcmocka-dev clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind jq
+	tcpdump tshark iproute2 ethtool util-linux mount procps numactl passwd
+	# documents and figures
+	man-db gnuplot-nox
+)
+
+packages_missing()
+{
+	local p
+
+	for p in "${WEIR_PACKAGES[@]}"; do
+		[ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || echo "$p"
+	done
+}
+
+apt_quietly()
+{
+	DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true \
+		apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 \
+		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
+		-y -q "$@" </dev/null
+}
+
+# Returns 0 when everything is there, else 3 after one line that says what is missing.
+install_deps()
+{
+	local missing log
+
+	mapfile -t missing < <(packages_missing)
+	[ "${#missing[@]}" -gt 0 ] || return 0
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "${0##*/}: packages are missing; as root: apt-get install ${missing[*]}" >&2
+		return 3
+	fi
+	log=$(mktemp)
+	echo "installing ${#missing[@]} packages: ${missing[*]}"
+	if apt_quietly update >"$log" 2>&1 &&
+	   apt_quietly --no-install-recommends install "${missing[@]}" >>"$log" 2>&1; then
+		rm -f "$log"
+		return 0
+	fi
+	tail -n 20 "$log" >&2
+	rm -f "$log"
+	echo "${0##*/}: apt could not install what is missing; see its messages above" >&2
+	return 3
+}
