@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# What smoke tests, quickstart and benchmarks share: nodes on this machine, started and stopped by the
+# process ids they were given, in a run directory of their own. Sourced, not run.
+#
+#   WEIR_BUILD   build directory (default: build/release of this tree)
+#   INTERACTIVE  =1: stop before the cleanup, with a shell in the test's environment
+#   WEIR_EAL     more EAL arguments for every data plane (default: --no-huge when no hugepages are free)
+
+set -u -o pipefail
+weir_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+WEIR_BUILD=${WEIR_BUILD:-$weir_root/build/release}
+weir_tmp=$(mktemp -d "${TMPDIR:-/tmp}/weir-smoke.XXXXXX")
+export WEIR_RUN_DIR=${WEIR_SMOKE_RUN_DIR:-$weir_tmp/run}
+export XDG_RUNTIME_DIR=$weir_tmp
+mkdir -p "$WEIR_RUN_DIR"
+PATH=$WEIR_BUILD/dataplane:$WEIR_BUILD/control:$WEIR_BUILD/apps:$WEIR_BUILD/apps/perf:$WEIR_BUILD/test/smoke:$WEIR_BUILD/test/hostile:$PATH
+
+declare -A weir_pid=()  # name -> pid of what runs
+declare -a weir_undo=() # commands, last first
+weir_failed=0
+
+# Prints a line and marks the test as failed.
+fail() {
+	echo "FAIL: $*" >&2
+	weir_failed=1
+}
+
+# Stops the test at once.
+die() {
+	fail "$@"
+	exit 1
+}
+
+skip() {
+	echo "SKIP: $*"
+	exit 77
+}
+
+undo() {
+	weir_undo+=("$*")
+}
+
+weir_cleanup() {
+	local code=$? name i
+	trap - EXIT INT TERM
+	if [ "${INTERACTIVE:-0}" = 1 ]; then
+		echo "run directory $WEIR_RUN_DIR; exit the shell to clean up"
+		bash -i || true
+	fi
+	for name in "${!weir_pid[@]}"; do
+		kill -CONT "${weir_pid[$name]}" 2>/dev/null
+		kill -TERM "${weir_pid[$name]}" 2>/dev/null
+	done
+	for name in "${!weir_pid[@]}"; do
+		gone "${weir_pid[$name]}" 5 || kill -KILL "${weir_pid[$name]}" 2>/dev/null
+		wait "${weir_pid[$name]}" 2>/dev/null
+	done
+	for ((i = ${#weir_undo[@]} - 1; i >= 0; i--)); do
+		eval "${weir_undo[i]}"
+	done
+	[ "$code" = 0 ] && [ "$weir_failed" != 0 ] && code=1
+	if [ "$code" != 0 ] && [ "$code" != 77 ]; then
+		for log in "$weir_tmp"/*.log; do
+			[ -s "$log" ] && { echo "--- ${log##*/}" && tail -n 40 "$log"; } >&2
+		done
+	fi
+	rm -rf "$weir_tmp"
+	exit "$code"
+}
+trap weir_cleanup EXIT
+trap 'exit 130' INT TERM
+
+# gone PID SECONDS: waits until the process has ended (a zombie of ours counts as ended).
+gone() {
+	local end=$((SECONDS + $2))
+	while [ -d "/proc/$1" ] && ! grep -q '^State:[[:space:]]Z' "/proc/$1/status" 2>/dev/null; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		read -rt 0.05 <> <(:) || true
+	done
+	return 0
+}
+
+# await SECONDS COMMAND...: repeats a quiet command until it succeeds.
+await() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		read -rt 0.05 <> <(:) || true
+	done
+}
+
+# run NAME COMMAND...: in the background, output in NAME.log, stopped at the end.
+run() {
+	local name=$1
+	shift
+	"$@" >>"$weir_tmp/$name.log" 2>&1 </dev/null &
+	weir_pid[$name]=$!
+}
+
+# stop NAME [SIGNAL]: ends what run() started and waits for it; returns its exit status.
+stop() {
+	local pid=${weir_pid[$1]}
+	kill -"${2:-TERM}" "$pid" 2>/dev/null
+	gone "$pid" 10 || fail "$1 (pid $pid) did not end within 10 s of SIG${2:-TERM}"
+	unset "weir_pid[$1]"
+	wait "$pid" 2>/dev/null
+}
+
+log_of() {
+	cat "$weir_tmp/$1.log"
+}
+
+# A TCP port of 127.0.0.1 that nobody uses.
+free_port() {
+	local port
+	for ((port = 20000 + RANDOM % 10000; ; port++)); do
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || {
+			echo "$port"
+			return
+		}
+	done
+}
+
+eal_memory() {
+	if [ -n "${WEIR_EAL:-}" ]; then
+		echo "$WEIR_EAL"
+	elif [ "$(awk '/HugePages_Free/ {print $2}' /proc/meminfo)" -ge 300 ]; then
+		echo "-m 256"
+	else
+		echo "--no-huge -m 256"
+	fi
+}
+
+# dataplane NAME CPU VDEV SPEC [OPTION...]: one engine on CPU beside the main lcore.
+# Variables: weir_netns (run inside this namespace), weir_lcores (EAL --lcores instead of the default).
+dataplane() {
+	local name=$1 cpu=$2 vdev=$3 spec=$4
+	shift 4
+	# shellcheck disable=SC2046
+	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} weir-dataplane \
+		--lcores "${weir_lcores:-0@$cpu,1@$cpu}" --no-pci $(eal_memory) ${vdev:+--vdev="$vdev"} \
+		-- --instance "$name" ${spec:+--nic "$spec"} "$@"
+	await 15 test -S "$WEIR_RUN_DIR/$name/session.sock" ||
+		die "data plane $name did not come up"
+}
+
+# control NAME ID: with the peers file of this test.
+control() {
+	run "control-$1" weir-control --instance "$1" --node "$2" --listen "127.0.0.1:${weir_port[$2]}" \
+		--peers "$weir_tmp/peers"
+}
+
+declare -A weir_port=()
+
+# peers ID=ADDRESS...: writes the peers file and chooses ports.
+peers() {
+	local entry
+	: >"$weir_tmp/peers"
+	for entry in "$@"; do
+		weir_port[${entry%%=*}]=$(free_port)
+		echo "${entry%%=*} 127.0.0.1:${weir_port[${entry%%=*}]} ${entry#*=}" >>"$weir_tmp/peers"
+	done
+}
+
+up() {
+	local name
+	for name in "$@"; do
+		weirctl --instance "$name" wait up --timeout 20 >/dev/null || die "node $name is not up"
+	done
+}
+
+# two_nodes_memif [SPEC-OPTIONS [DATAPLANE-OPTION...]]: nodes A (1) and B (2), one CPU each.
+two_nodes_memif() {
+	local options=${1:-}
+	[ $# -gt 0 ] && shift
+	peers 1=10.77.0.1 2=10.77.0.2
+	dataplane A 0 "net_memif0,role=server,id=0,socket-abstract=no,socket=$weir_tmp/memif.sock" \
+		"roce:net_memif0,ip=10.77.0.1/24$options" "$@"
+	dataplane B 1 "net_memif0,role=client,id=0,socket-abstract=no,socket=$weir_tmp/memif.sock" \
+		"roce:net_memif0,ip=10.77.0.2/24$options" "$@"
+	control A 1
+	control B 2
+	up A B
+}
+
+# veth_pair MTU: namespaces $weir_ns_a and $weir_ns_b joined by vethA - vethB.
+veth_pair() {
+	weir_ns_a=weir-a-$$
+	weir_ns_b=weir-b-$$
+	ip netns add "$weir_ns_a" || skip "network namespaces can't be made here"
+	undo "ip netns del $weir_ns_a"
+	ip netns add "$weir_ns_b" || die "cannot make a second namespace"
+	undo "ip netns del $weir_ns_b"
+	ip link add vethA netns "$weir_ns_a" mtu "$1" type veth peer name vethB netns "$weir_ns_b" mtu "$1" ||
+		die "cannot make a veth pair"
+	ip -n "$weir_ns_a" link set vethA up
+	ip -n "$weir_ns_b" link set vethB up
+	ip netns exec "$weir_ns_a" sysctl -qw net.ipv6.conf.vethA.disable_ipv6=1
+	ip netns exec "$weir_ns_b" sysctl -qw net.ipv6.conf.vethB.disable_ipv6=1
+}
+
+# two_nodes_veth [MTU [SPEC-OPTIONS [DATAPLANE-OPTION...]]]
+two_nodes_veth() {
+	local mtu=${1:-1500} options=${2:-} frame=2048
+	shift $(($# < 2 ? $# : 2))
+	[ "$mtu" -gt 1500 ] && frame=16384
+	veth_pair "$mtu"
+	peers 1=10.78.0.1 2=10.78.0.2
+	weir_netns=$weir_ns_a dataplane A 0 "net_af_packet0,iface=vethA,blocksz=65536,framesz=$frame,framecnt=512" \
+		"roce:net_af_packet0,ip=10.78.0.1/24$options" "$@"
+	weir_netns=$weir_ns_b dataplane B 1 "net_af_packet0,iface=vethB,blocksz=65536,framesz=$frame,framecnt=512" \
+		"roce:net_af_packet0,ip=10.78.0.2/24$options" "$@"
+	control A 1
+	control B 2
+	up A B
+}
+
+# one_node [DATAPLANE-OPTION...]: node A (1) with a loop port.
+one_node() {
+	peers 1=10.79.0.1
+	dataplane A 0 "net_ring0" "roce:net_ring0,ip=10.79.0.1/24" "$@"
+	control A 1
+	up A
+}
+
+# server NAME: weir-perf that serves on an instance.
+server() {
+	run "server-$1" weir-perf --instance "$1"
+	await 10 grep -q . "$weir_tmp/server-$1.log" || die "weir-perf on $1 doesn't serve"
+}
+
+# now_ms: monotonic milliseconds.
+now_ms() {
+	awk '{printf "%d\n", $1 * 1000}' /proc/uptime
+}
