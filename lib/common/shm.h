@@ -55,7 +55,8 @@ struct weir_conn_desc {
 	_Atomic uint32_t vqpn;      /* owner, 0 = free */
 	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs more goes bulk */
 	_Atomic uint32_t status;    /* 0 while usable, else errno */
-	uint32_t reserved[9];
+	_Atomic uint32_t recv_window; /* granted to the peer at a time now: CONSUMED is due at half of it */
+	uint32_t reserved[8];
 };
 static_assert(sizeof(struct weir_conn_desc) == 64, "one line a connection");
 

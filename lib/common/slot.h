@@ -43,11 +43,11 @@ enum weir_slot_op {
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
-	WEIR_OP_WANT = 19,     /* the program waits for the window of vqpn to open */
+	WEIR_OP_WANT = 19,     /* answer WRITABLE once all before it is taken and the window of vqpn is open */
 	WEIR_OP_BIND = 20,     /* events of vqpn shall come on this channel from now on */
 	/* engine -> program */
 	WEIR_OP_OPENED = 32,   /* our connect() ended: status, then value = segment id or 0 */
-	WEIR_OP_ACCEPTED = 33, /* new connection on a listener: struct weir_slot_accept */
+	WEIR_OP_ACCEPTED = 33, /* new connection on a listener: struct weir_slot_accept; length = its descriptor */
 	WEIR_OP_CLOSED = 34,   /* the peer's side ended: status 0 = end of stream, else errno */
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT: the window has opened */
@@ -56,7 +56,7 @@ enum weir_slot_op {
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u /* the sender wants WEIR_OP_DONE when this message is complete */
-#define WEIR_SLOT_BULK 0x02u   /* does not spend the window: goes by rendezvous */
+#define WEIR_SLOT_BULK 0x02u   /* does not spend the window: goes by rendezvous; set on delivery too */
 
 /* {region 16, offset 48}: the only form in which memory is named between processes. */
 typedef uint64_t weir_place;
@@ -78,7 +78,7 @@ struct weir_slot {
 	_Atomic uint32_t seq; /* position + 1 of this slot; release by producer, acquire by consumer */
 	uint8_t op;           /* enum weir_slot_op */
 	uint8_t flags;        /* WEIR_SLOT_* */
-	uint16_t order;       /* low bits of the message's number on its connection */
+	uint16_t order;       /* low bits of the message's number on its connection, from 0; CLOSE: of the next */
 	uint32_t vqpn;        /* channel: the program's own; engine ring and segment: the receiver's */
 	uint32_t length;      /* payload bytes of the message, or a count */
 	union {

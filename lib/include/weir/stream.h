@@ -48,6 +48,17 @@ void weir_listener_close(struct weir_listener *l);
 int weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 		 struct weir_conn **conn);
 
+#define WEIR_LOOP 0x1u /* to this very node, but through its own port: for measuring */
+
+struct weir_connect_options {
+	uint32_t flags;	 /* WEIR_LOOP */
+	uint32_t window; /* flow-control window wished, bytes; 0: the data plane's default */
+};
+/* weir_connect() with options, which may be NULL. */
+int weir_connect_with(struct weir *w, const struct weir_address *address,
+		      const struct weir_connect_options *options, int timeout_ms,
+		      struct weir_conn **conn);
+
 #define WEIR_NOTIFY 0x1u /* report the completion as WEIR_EVENT_SENT with the cookie given */
 
 /*
