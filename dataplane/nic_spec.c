@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The argument of --nic. */
+#include "options.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum nic_kind {
+	NIC_KIND_U8,
+	NIC_KIND_U16,
+	NIC_KIND_U32,
+	NIC_KIND_U64,
+	NIC_KIND_USEC,
+	NIC_KIND_PERCENT
+};
+
+struct nic_key {
+	const char *name;
+	enum nic_kind kind;
+	size_t offset;
+	uint64_t min, max;
+};
+
+#define AT(field) offsetof(struct nic_spec, field)
+
+static const struct nic_key keys[] = {
+    {"delay", NIC_KIND_U32, AT(delay_us), 0, 1000000},
+    {"dup", NIC_KIND_PERCENT, AT(dup), 0, 100},
+    {"loss", NIC_KIND_PERCENT, AT(loss), 0, 100},
+    {"mtu", NIC_KIND_U16, AT(mtu), 256, 4096},
+    {"queues", NIC_KIND_U16, AT(queues), 1, 32},
+    {"rd_atomic", NIC_KIND_U8, AT(rd_atomic), 1, 128},
+    {"reorder", NIC_KIND_PERCENT, AT(reorder), 0, 100},
+    {"retry", NIC_KIND_U8, AT(retry), 1, 7},
+    {"rnr", NIC_KIND_U8, AT(rnr), 1, 7},
+    {"seed", NIC_KIND_U64, AT(seed), 0, UINT64_MAX},
+    {"timeout", NIC_KIND_USEC, AT(timeout_ns), 100, 60000000},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+static int __attribute__((format(printf, 3, 4)))
+refuse(char *error, size_t size, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error, size, format, args);
+	va_end(args);
+	return -EINVAL;
+}
+
+static int
+parse_address(struct nic_spec *spec, const char *value)
+{
+	char address[32];
+	const char *slash = strchr(value, '/');
+	size_t length = slash ? (size_t)(slash - value) : 0;
+	struct in_addr in;
+	char *end;
+	unsigned long prefix;
+
+	if (length == 0 || length >= sizeof(address) || slash[1] < '0' || slash[1] > '9')
+		return -EINVAL;
+	memcpy(address, value, length);
+	address[length] = '\0';
+	prefix = strtoul(slash + 1, &end, 10);
+	if (inet_pton(AF_INET, address, &in) != 1 || *end || prefix < 1 || prefix > 32)
+		return -EINVAL;
+	spec->ip = ntohl(in.s_addr);
+	spec->prefix = (uint8_t)prefix;
+	/* neither 0.x, loopback, multicast nor broadcast is the address of a NIC */
+	if (spec->ip >> 24 == 0 || spec->ip >> 24 == 127 || spec->ip >> 28 >= 14)
+		return -EINVAL;
+	return 0;
+}
+
+static int
+store_number(struct nic_spec *spec, const struct nic_key *key, const char *value)
+{
+	void *field = (char *)spec + key->offset;
+	unsigned long long n;
+	char *end;
+
+	if (*value < '0' || *value > '9')
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	if (errno || *end || n < key->min || n > key->max)
+		return -EINVAL;
+	switch (key->kind) {
+	case NIC_KIND_U8:
+		*(uint8_t *)field = (uint8_t)n;
+		break;
+	case NIC_KIND_U16:
+		*(uint16_t *)field = (uint16_t)n;
+		break;
+	case NIC_KIND_U32:
+		*(uint32_t *)field = (uint32_t)n;
+		break;
+	case NIC_KIND_USEC:
+		*(uint64_t *)field = n * 1000;
+		break;
+	default:
+		*(uint64_t *)field = n;
+	}
+	return 0;
+}
+
+static int
+store_percent(struct nic_spec *spec, const struct nic_key *key, const char *value)
+{
+	char *end;
+	double v;
+
+	if ((*value < '0' || *value > '9') && *value != '.')
+		return -EINVAL;
+	v = strtod(value, &end);
+	if (*end || !(v >= 0 && v <= 100))
+		return -EINVAL;
+	*(double *)((char *)spec + key->offset) = v;
+	return 0;
+}
+
+static int
+parse_key(struct nic_spec *spec, const char *name, const char *value, char *error, size_t size)
+{
+	if (strcmp(name, "ip") == 0) {
+		if (parse_address(spec, value))
+			return refuse(
+			    error, size,
+			    "--nic: ip=%s is no unicast IPv4 address with its prefix length; "
+			    "give ip=10.0.0.1/24",
+			    value);
+		return 0;
+	}
+	for (size_t i = 0; i < KEYS; i++) {
+		if (strcmp(keys[i].name, name))
+			continue;
+		if (keys[i].kind == NIC_KIND_PERCENT ? store_percent(spec, &keys[i], value)
+						     : store_number(spec, &keys[i], value))
+			return refuse(
+			    error, size, "--nic: %s=%s is not good; give %s from %llu to %llu",
+			    name, value, keys[i].kind == NIC_KIND_PERCENT ? "percent" : "a number",
+			    (unsigned long long)keys[i].min, (unsigned long long)keys[i].max);
+		return 0;
+	}
+	return refuse(error, size, "--nic: unknown key '%s'; see --help", name);
+}
+
+static int
+check_spec(const struct nic_spec *spec, char *error, size_t size)
+{
+	if (!spec->prefix)
+		return refuse(error, size, "--nic roce:%s has no address; add ip=ADDR/LEN",
+			      spec->port);
+	if (spec->mtu & (spec->mtu - 1))
+		return refuse(error, size,
+			      "--nic: mtu=%u is no path MTU; give 256, 512, 1024, 2048 or 4096",
+			      spec->mtu);
+	return 0;
+}
+
+int
+options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size)
+{
+	char copy[512], *rest = copy, *word;
+
+	memset(spec, 0, sizeof(*spec));
+	spec->seed = 1;
+	if (strncmp(text, "verbs:", 6) == 0)
+		return refuse(error, size,
+			      "--nic %s: verbs devices are not in this version; "
+			      "use roce:PORT on a DPDK port",
+			      text);
+	if (strncmp(text, "roce:", 5) != 0 || strlen(text) >= sizeof(copy))
+		return refuse(error, size, "--nic %.64s is no SPEC; give roce:PORT,ip=ADDR/LEN",
+			      text);
+	snprintf(copy, sizeof(copy), "%s", text + 5);
+	word = strsep(&rest, ",");
+	if (!*word || strchr(word, '=') || strlen(word) >= sizeof(spec->port))
+		return refuse(error, size, "--nic %s names no port; give roce:PORT,ip=ADDR/LEN",
+			      text);
+	snprintf(spec->port, sizeof(spec->port), "%s", word);
+	while ((word = strsep(&rest, ","))) {
+		char *equals = strchr(word, '=');
+
+		if (!equals)
+			return refuse(error, size, "--nic: '%s' has no value; give %s=VALUE", word,
+				      word);
+		*equals = '\0';
+		if (parse_key(spec, word, equals + 1, error, size))
+			return -EINVAL;
+	}
+	return check_spec(spec, error, size);
+}

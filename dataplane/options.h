@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Options of weir-dataplane, behind `--`. Each has a long name and most an environment variable; a
+ * flag wins over the environment, that over the default. No DPDK.
+ */
+#ifndef WEIR_OPTIONS_H
+#define WEIR_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPTIONS_NICS 8u
+#define OPTIONS_NAME_MAX 32
+
+/* --nic roce:PORT,ip=ADDR/LEN,... */
+struct nic_spec {
+	char port[64];		   /* DPDK name or number */
+	uint32_t ip;		   /* host order */
+	uint8_t prefix;		   /* 1 ... 32 */
+	uint16_t mtu;		   /* path MTU in bytes; 0 = from the port */
+	uint16_t queues;	   /* 0 = what suits the port */
+	double loss, dup, reorder; /* percent of transmitted frames */
+	uint32_t delay_us;	   /* of each transmitted frame */
+	uint64_t seed;
+	uint64_t timeout_ns;	       /* longest wait for an ACK; 0 = the driver's default */
+	uint8_t retry, rnr, rd_atomic; /* 0 = the driver's default */
+};
+
+enum idle_mode { IDLE_POLL, IDLE_ADAPTIVE };
+
+struct options {
+	bool help, version; /* asked for: nothing else was looked at */
+	const char *instance;
+	const char *run_dir; /* of all instances */
+	enum idle_mode idle;
+	uint64_t idle_sleep_us, idle_spin_us;
+	uint64_t arena, channels, links, max_connections, max_sessions, node_timeout_ms;
+	uint64_t peer_ring, recv_wrs, ring_slots, session_connections, srq_depth, tx_frames, window;
+	double threshold;
+	struct nic_spec nic[OPTIONS_NICS];
+	unsigned nics;
+};
+
+/*
+ * Reads the arguments behind `--` (argv[0 ... argc), without a program name) and the environment.
+ * Returns 0, or -EINVAL with one line "cause; remedy" in error.
+ */
+int options_parse(struct options *o, int argc, char **argv, char *error, size_t size);
+
+/* Parses the argument of --nic. 0 or -EINVAL with a line in error. */
+int options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size);
+
+/* Prints --help on stdout. */
+void options_usage(void);
+
+#endif

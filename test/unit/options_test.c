@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "options.h"
+
+static struct options o;
+static char error[256];
+
+static int
+parse(const char *first, const char *second)
+{
+	char *argv[] = {(char *)first, (char *)second, NULL};
+
+	error[0] = '\0';
+	return options_parse(&o, first ? second ? 2 : 1 : 0, argv, error, sizeof(error));
+}
+
+/* The arguments are refused in one line that holds `cause` and a remedy. */
+static void
+refused(const char *first, const char *second, const char *cause)
+{
+	assert_int_not_equal(parse(first, second), 0);
+	assert_non_null(strstr(error, cause));
+	assert_non_null(strchr(error, ';'));
+	assert_null(strchr(error, '\n'));
+}
+
+static void
+defaults(void **state)
+{
+	assert_int_equal(parse(NULL, NULL), 0);
+	assert_string_equal(o.instance, "default");
+	assert_string_equal(o.run_dir, "/run/weir");
+	assert_int_equal(o.idle, IDLE_ADAPTIVE);
+	assert_int_equal(o.idle_sleep_us, 1000);
+	assert_int_equal(o.window, 2 << 20);
+	assert_int_equal(o.peer_ring, 256 << 10);
+	assert_true(o.threshold == 0.6);
+	assert_int_equal(o.nics, 0);
+	assert_false(o.help || o.version);
+}
+
+static void
+flag_env_default(void **state)
+{
+	setenv("WEIR_INSTANCE", "env", 1);
+	assert_int_equal(parse(NULL, NULL), 0);
+	assert_string_equal(o.instance, "env");
+	assert_int_equal(parse("--instance", "flag"), 0);
+	assert_string_equal(o.instance, "flag");
+	assert_int_equal(parse("--instance=eq", NULL), 0);
+	assert_string_equal(o.instance, "eq");
+	setenv("WEIR_INSTANCE", "", 1);
+	assert_int_equal(parse(NULL, NULL), 0);
+	assert_string_equal(o.instance, "default");
+	setenv("WEIR_INSTANCE", "../x", 1);
+	refused(NULL, NULL, "WEIR_INSTANCE");
+	unsetenv("WEIR_INSTANCE");
+}
+
+static void
+values(void **state)
+{
+	assert_int_equal(parse("--arena", "128M"), 0);
+	assert_int_equal(o.arena, 128 << 20);
+	assert_int_equal(parse("--arena", "2g"), 0);
+	assert_int_equal(o.arena, 2ull << 30);
+	assert_int_equal(parse("--idle", "poll"), 0);
+	assert_int_equal(o.idle, IDLE_POLL);
+	assert_int_equal(parse("--threshold", "0.25"), 0);
+	assert_true(o.threshold == 0.25);
+	assert_int_equal(parse("--help", NULL), 0);
+	assert_true(o.help);
+	assert_int_equal(parse("--version", NULL), 0);
+	assert_true(o.version);
+}
+
+static void
+bad_values(void **state)
+{
+	refused("--bogus", NULL, "unknown option '--bogus'");
+	refused("bogus", NULL, "unknown option 'bogus'");
+	refused("--arena", NULL, "lacks its argument");
+	refused("--arena", "12Q", "--arena '12Q'");
+	refused("--arena", "-1", "--arena '-1'");
+	refused("--arena", "99999999999G", "--arena");
+	refused("--arena", "18446744073709551616", "--arena");
+	refused("--arena", "1", "--arena '1'");
+	refused("--idle", "lazy", "poll or adaptive");
+	refused("--threshold", "1.5", "--threshold");
+	refused("--threshold", "nan", "--threshold");
+	refused("--instance", "a/b", "--instance");
+	refused("--instance", "", "--instance");
+	refused("--instance", ".", "--instance");
+	refused("--instance", "name-that-is-longer-than-31-bytes", "--instance");
+	refused("--run-dir", "relative", "--run-dir");
+	refused("--ring-slots", "1000", "give 1024");
+	refused("--max-connections", "1x", "--max-connections");
+}
+
+static void
+nic(void **state)
+{
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "roce:net_memif0,ip=10.0.0.1/24"), 0);
+	assert_int_equal(o.nics, 1);
+	assert_string_equal(n->port, "net_memif0");
+	assert_int_equal(n->ip, 0x0a000001);
+	assert_int_equal(n->prefix, 24);
+	assert_int_equal(n->mtu, 0);
+	assert_int_equal(n->seed, 1);
+	assert_int_equal(parse("--nic",
+			       "roce:0,ip=192.168.7.9/16,mtu=4096,loss=0.5,dup=1,reorder=2.5,"
+			       "delay=20,seed=99,timeout=1000,retry=3,rnr=7,rd_atomic=16,queues=2"),
+			 0);
+	assert_string_equal(n->port, "0");
+	assert_int_equal(n->mtu, 4096);
+	assert_true(n->loss == 0.5 && n->dup == 1 && n->reorder == 2.5);
+	assert_int_equal(n->delay_us, 20);
+	assert_int_equal(n->seed, 99);
+	assert_int_equal(n->timeout_ns, 1000000);
+	assert_int_equal(n->retry, 3);
+	assert_int_equal(n->rnr, 7);
+	assert_int_equal(n->rd_atomic, 16);
+	assert_int_equal(n->queues, 2);
+}
+
+static void
+bad_nic(void **state)
+{
+	refused("--nic", "verbs:mlx5_0", "not in this version");
+	refused("--nic", "net_memif0,ip=10.0.0.1/24", "no SPEC");
+	refused("--nic", "roce:", "names no port");
+	refused("--nic", "roce:ip=10.0.0.1/24", "names no port");
+	refused("--nic", "roce:net_memif0", "no address");
+	refused("--nic", "roce:0,ip=10.0.0.1", "ip=10.0.0.1");
+	refused("--nic", "roce:0,ip=10.0.0.1/33", "ip=10.0.0.1/33");
+	refused("--nic", "roce:0,ip=10.0.0.1/0", "ip=");
+	refused("--nic", "roce:0,ip=10.0.0.1/2x", "ip=");
+	refused("--nic", "roce:0,ip=10.0.0/24", "ip=");
+	refused("--nic", "roce:0,ip=/24", "ip=");
+	refused("--nic", "roce:0,ip=127.0.0.1/8", "ip=");
+	refused("--nic", "roce:0,ip=224.0.0.1/8", "ip=");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=1000", "no path MTU");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=9000", "mtu=9000");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=101", "percent");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=", "percent");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,loss", "no value");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,,", "no value");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,speed=9", "unknown key 'speed'");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,retry=8", "retry=8");
+}
+
+static void
+too_many_nics(void **state)
+{
+	char *argv[2 * (OPTIONS_NICS + 1)];
+
+	for (unsigned i = 0; i < 2 * (OPTIONS_NICS + 1); i += 2) {
+		argv[i] = (char *)"--nic";
+		argv[i + 1] = (char *)"roce:0,ip=10.0.0.1/24";
+	}
+	assert_int_equal(options_parse(&o, 2 * OPTIONS_NICS, argv, error, sizeof(error)), 0);
+	assert_int_equal(o.nics, OPTIONS_NICS);
+	assert_int_not_equal(options_parse(&o, 2 * OPTIONS_NICS + 2, argv, error, sizeof(error)),
+			     0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(defaults),	     cmocka_unit_test(flag_env_default),
+	    cmocka_unit_test(values),	     cmocka_unit_test(bad_values),
+	    cmocka_unit_test(nic),	     cmocka_unit_test(bad_nic),
+	    cmocka_unit_test(too_many_nics),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
