@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Bad input: one line with cause and remedy, the right exit code, nothing hangs, nobody else disturbed.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+# expect CODE PATTERN COMMAND...: exit code, one line on stderr in the form 'PROGRAM: cause; remedy'.
+expect() {
+	local code=$1 pattern=$2 got
+	shift 2
+	timeout 20 "$@" >"$weir_tmp/out" 2>"$weir_tmp/err" </dev/null
+	got=$?
+	[ $got = "$code" ] || fail "exit $got instead of $code: $*: $(head -n 2 "$weir_tmp/err")"
+	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$(wc -l <"$weir_tmp/err") lines instead of one: $*: $(cat "$weir_tmp/err")"
+	grep -qE "^[a-z-]+: .*; .*" "$weir_tmp/err" || fail "no cause and remedy: $*: $(cat "$weir_tmp/err")"
+	grep -qiE "$pattern" "$weir_tmp/err" || fail "does not name the cause ($pattern): $(cat "$weir_tmp/err")"
+}
+eal=(--no-huge -m 128 --no-pci --lcores "0@0,1@1")
+expect 2 'bogus' weir-dataplane "${eal[@]}" -- --instance X --bogus
+expect 2 'idle' weir-dataplane "${eal[@]}" -- --instance X --idle sometimes
+expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.300/24
+expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
+expect 2 'colour' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.1/24,colour=red
+expect 3 'net_absent0' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_absent0,ip=10.0.0.1/24
+expect 3 'hugepage' weir-dataplane -m 900000 --no-pci --lcores 0@0,1@1 -- --instance X
+expect 2 'lcore' weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0 -- --instance X
+expect 2 'bogus' weir-control --bogus
+expect 2 'peers' weir-control --instance X --node 1 --listen 127.0.0.1:1
+expect 2 'insecure|tls' weir-control --instance X --node 1 --listen 10.1.2.3:7000 --peers /dev/null
+printf '1 127.0.0.1:7001 10.0.0.1\n2 127.0.0.1 10.0.0.2\n' >"$weir_tmp/broken"
+expect 2 'broken:2:|line 2' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/broken"
+expect 2 'bogus' weir-perf --bogus
+expect 2 'bogus' weirctl --bogus
+expect 2 'elephants' weirctl --instance X show elephants
+expect 1 'data plane' weirctl --instance X show nodes
+expect 1 'data plane' weir-perf --instance X node:1 -t lat
+
+two_nodes_memif
+server B
+expect 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
+expect 1 'node|reach' weir-perf --instance A node:77 -t lat
+expect 1 'refused|service' weir-perf --instance A node:2:nobody -t lat
+expect 1 'node|reach' weir-perf --instance A 10.9.9.9 -t lat
+expect 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
+expect 3 'runs|instance' weir-control --instance A --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
+if id nobody >/dev/null 2>&1; then
+	chmod 711 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
+	expect 3 'permi' setpriv --reuid nobody --regid nogroup --clear-groups env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" weir-perf --instance A node:2 -t lat
+fi
+# Nonsense on the control port, from many at once.
+for _ in $(seq 1 20); do
+	{ exec 9<>"/dev/tcp/127.0.0.1/${weir_port[1]}" && head -c 20000 /dev/urandom >&9; exec 9>&-; } 2>/dev/null
+done
+exec 9<>"/dev/tcp/127.0.0.1/${weir_port[2]}" && printf '\xff\xff\xff\x7f' >&9
+weir-perf --instance A node:2 -t lat -s 64 -n 100 --verify >/dev/null 2>"$weir_tmp/perf.log" || fail "after nonsense on the control port: $(cat "$weir_tmp/perf.log")"
+weirctl --instance A wait up --timeout 5 >/dev/null || fail "control did not survive nonsense"
+exec 9>&-

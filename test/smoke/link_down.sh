@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A link that is down for a second stops traffic; up again resumes it: nothing lost, nothing reset.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+two_nodes_veth 1500
+run sink probe B sink s
+await 10 grep -q ready "$weir_tmp/sink.log" || die "no sink"
+run send probe A send node:2:s 60000 5 20
+await 10 grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
+ip -n "$weir_ns_a" link set vethA down
+read -rt 1 <> <(:) || true
+before=$(grep -c received "$weir_tmp/sink.log")
+ip -n "$weir_ns_a" link set vethA up
+await 60 grep -q 'end' "$weir_tmp/sink.log" || die "did not resume; $before"
+grep -q 'end -108 after 60000' "$weir_tmp/sink.log" || fail "sink: $(tail -n 1 "$weir_tmp/sink.log")"
+await 10 grep -q 'end 0 after 60000' "$weir_tmp/send.log" || fail "sender: $(tail -n 1 "$weir_tmp/send.log")"

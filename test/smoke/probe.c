@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A small program on the stream interface that smoke tests steer: it says on standard output what it
+ * saw, one line an event, with CLOCK_BOOTTIME milliseconds in front.
+ *
+ *   probe INSTANCE echo SERVICE           echoes on every connection until killed
+ *   probe INSTANCE sink SERVICE           receives one connection to its end, checking the contents
+ *   probe INSTANCE send ADDRESS COUNT SEED [PACE_US]  sends COUNT checked messages and closes
+ *   probe INSTANCE block ADDRESS          connects and blocks in recv until it ends
+ *   probe INSTANCE spin ADDRESS           the same, spinning
+ *   probe INSTANCE many ADDRESS N ROUNDS  N connections, ROUNDS echoes on each, by weir_wait
+ *   probe INSTANCE hold ADDRESS N         N idle connections until killed
+ *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
+ *   probe INSTANCE attach                 attaches and detaches
+ */
+#include "weir/stream.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LARGEST (256u << 10)
+
+static struct weir *w;
+
+static unsigned long long
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (unsigned long long)ts.tv_sec * 1000 + (unsigned long long)ts.tv_nsec / 1000000;
+}
+
+#define say(...) (printf("%llu ", now_ms()), printf(__VA_ARGS__), putchar('\n'), fflush(stdout))
+
+static int
+failed(const char *what, int r)
+{
+	say("%s: %s (%s)", what, strerror(-r), weir_reason());
+	return 1;
+}
+
+/* Contents of message `number`: its length and bytes follow from number and seed alone. */
+static size_t
+contents(uint64_t number, uint64_t seed, uint64_t *buf)
+{
+	uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull;
+	size_t length;
+
+	x ^= x >> 29;
+	x *= 0x94d049bb133111ebull;
+	x ^= x >> 32;
+	length = x % 64 == 0 ? x % LARGEST : (x >> 8) % (1ull << (x % 14));
+	for (size_t i = 0; i * 8 < length + 8; i++)
+		buf[i] = x += 0x9e3779b97f4a7c15ull;
+	return length;
+}
+
+static int
+dial(const char *text, struct weir_conn **c)
+{
+	struct weir_address a;
+	int r = weir_address_parse(text, &a);
+
+	return r ? r : weir_connect(w, &a, 5000, c);
+}
+
+static int
+echo(const char *service)
+{
+	static char buf[LARGEST + 64];
+	struct weir_event ev[32];
+	struct weir_listener *l;
+	struct weir_conn *c;
+	size_t length;
+	int r = weir_listen(w, service, 1024, &l);
+
+	if (r)
+		return failed("listen", r);
+	say("ready");
+	for (;;) {
+		r = weir_wait(w, ev, 32, -1);
+		if (r < 0)
+			return failed("wait", r);
+		for (int i = 0, n = r; i < n; i++) {
+			if (ev[i].type == WEIR_EVENT_ACCEPT)
+				while (weir_accept(l, 0, &c) == 0)
+					;
+			if (ev[i].type == WEIR_EVENT_READABLE)
+				while (weir_recv(ev[i].conn, buf, sizeof(buf), &length, 0) == 0)
+					if ((r = weir_send(ev[i].conn, buf, length, 1000)))
+						failed("echo", r);
+			if (ev[i].type == WEIR_EVENT_CLOSED) {
+				say("closed %d", ev[i].status);
+				weir_close(ev[i].conn);
+			}
+			if (ev[i].type == WEIR_EVENT_NODE)
+				say("node %llu %d", (unsigned long long)ev[i].cookie, ev[i].status);
+		}
+	}
+}
+
+static int
+sink(const char *service)
+{
+	static uint64_t want[LARGEST / 8 + 8], got[LARGEST / 8 + 8];
+	struct weir_listener *l;
+	struct weir_conn *c;
+	uint64_t count = 0, seed = 0;
+	size_t length;
+	int r = weir_listen(w, service, 8, &l);
+
+	if (r)
+		return failed("listen", r);
+	say("ready");
+	if ((r = weir_accept(l, -1, &c)))
+		return failed("accept", r);
+	r = weir_recv(c, &seed, sizeof(seed), &length, -1);
+	while (!r && !(r = weir_recv(c, got, sizeof(got), &length, -1))) {
+		if (length != contents(count, seed, want) || memcmp(want, got, length)) {
+			say("wrong message %llu, %zu bytes", (unsigned long long)count, length);
+			return 1;
+		}
+		if (++count % 10000 == 0)
+			say("received %llu", (unsigned long long)count);
+	}
+	say("end %d after %llu", r, (unsigned long long)count);
+	weir_close(c);
+	return 0;
+}
+
+static int
+send_all(const char *address, uint64_t count, uint64_t seed, useconds_t pace)
+{
+	static uint64_t buf[LARGEST / 8 + 8];
+	struct weir_conn *c;
+	uint64_t i;
+	int r = dial(address, &c);
+
+	if (r)
+		return failed("connect", r);
+	say("connected");
+	r = weir_send(c, &seed, sizeof(seed), -1);
+	for (i = 0; !r && i < count; i++) {
+		r = weir_send(c, buf, contents(i, seed, buf), -1);
+		if (pace)
+			usleep(pace);
+	}
+	if (!r)
+		r = weir_flush(c, 20000);
+	say("end %d after %llu", r, (unsigned long long)i);
+	weir_close(c);
+	return r ? 1 : 0;
+}
+
+static int
+block(const char *address, int timeout)
+{
+	struct weir_conn *c;
+	char buf[64];
+	size_t length;
+	int r = dial(address, &c);
+
+	if (r)
+		return failed("connect", r);
+	say("connected");
+	do {
+		r = weir_recv(c, buf, sizeof(buf), &length, timeout);
+	} while (r == 0 || r == -EAGAIN);
+	say("end %d", r);
+	r = weir_send(c, buf, 8, 0);
+	say("send %d", r);
+	weir_close(c);
+	return 0;
+}
+
+static int
+many(const char *address, unsigned n, unsigned rounds)
+{
+	struct weir_conn **c = calloc(n, sizeof(*c));
+	uint64_t *next = calloc(n, sizeof(*next)), left = (uint64_t)n * rounds, got;
+	struct weir_event ev[64];
+	size_t length;
+	int r;
+
+	for (uint64_t i = 0; i < n; i++) {
+		if ((r = dial(address, &c[i])))
+			return failed("connect", r);
+		weir_conn_set_user(c[i], &next[i]);
+		if ((r = weir_send(c[i], &next[i], 8, 1000)))
+			return failed("send", r);
+	}
+	say("connected %u", n);
+	while (left) {
+		r = weir_wait(w, ev, 64, 10000);
+		if (r <= 0)
+			return failed("wait", r ? r : -ETIMEDOUT);
+		for (int i = 0, k = r; i < k; i++) {
+			uint64_t *number = ev[i].user;
+
+			if (ev[i].type == WEIR_EVENT_CLOSED)
+				return failed("closed", ev[i].status);
+			while (ev[i].type == WEIR_EVENT_READABLE &&
+			       weir_recv(ev[i].conn, &got, sizeof(got), &length, 0) == 0) {
+				if (length != 8 || got != *number)
+					return failed("wrong echo", -EBADMSG);
+				left--;
+				if (++*number < rounds &&
+				    (r = weir_send(ev[i].conn, number, 8, 1000)))
+					return failed("send", r);
+			}
+		}
+	}
+	say("end 0 after %llu", (unsigned long long)n * rounds);
+	for (unsigned i = 0; i < n; i++)
+		weir_close(c[i]);
+	free(c);
+	free(next);
+	return 0;
+}
+
+static int
+hold(const char *address, unsigned n)
+{
+	struct weir_conn *c;
+	struct weir_event ev;
+	int r;
+
+	for (unsigned i = 0; i < n; i++)
+		if ((r = dial(address, &c)))
+			return failed("connect", r);
+	say("holding %u", n);
+	while ((r = weir_wait(w, &ev, 1, -1)) >= 0)
+		if (r && ev.type == WEIR_EVENT_CLOSED)
+			say("closed %d", ev.status);
+	return failed("wait", r);
+}
+
+struct turn {
+	pthread_mutex_t lock;
+	struct weir_conn *c;
+	uint64_t next, count;
+};
+
+/* Threads take turns: whoever has the lock sends the next number; the order must survive. */
+static void *
+take_turns(void *arg)
+{
+	struct turn *t = arg;
+	uint64_t buf[LARGEST / 8 + 8];
+	int r = 0;
+
+	while (!r) {
+		pthread_mutex_lock(&t->lock);
+		if (t->next < t->count) {
+			r = weir_send(t->c, buf, contents(t->next, 7, buf), 5000);
+			t->next++;
+		} else {
+			r = 1;
+		}
+		pthread_mutex_unlock(&t->lock);
+	}
+	return (void *)(intptr_t)(r < 0 ? r : 0);
+}
+
+static int
+threads(const char *address, unsigned n, uint64_t count)
+{
+	struct turn t = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = count};
+	pthread_t id[64];
+	uint64_t seed = 7;
+	int r = dial(address, &t.c);
+
+	if (r || (r = weir_send(t.c, &seed, sizeof(seed), 1000)))
+		return failed("connect", r);
+	for (unsigned i = 0; i < n && i < 64; i++)
+		if (pthread_create(&id[i], NULL, take_turns, &t))
+			return failed("thread", -errno);
+	for (unsigned i = 0; i < n && i < 64; i++) {
+		void *result;
+
+		pthread_join(id[i], &result);
+		r = r ? r : (int)(intptr_t)result;
+	}
+	if (!r)
+		r = weir_flush(t.c, 20000);
+	say("end %d after %llu", r, (unsigned long long)t.next);
+	weir_close(t.c);
+	return r ? 1 : 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct weir_options options = {.instance = argc > 1 ? argv[1] : NULL, .name = "probe"};
+	const char *mode = argc > 2 ? argv[2] : "", *arg = argc > 3 ? argv[3] : "";
+	unsigned long a = argc > 4 ? strtoul(argv[4], NULL, 0) : 0;
+	unsigned long b = argc > 5 ? strtoul(argv[5], NULL, 0) : 0;
+	unsigned long d = argc > 6 ? strtoul(argv[6], NULL, 0) : 0;
+	int r = weir_attach(&options, &w), code = 2;
+
+	if (r)
+		return failed("attach", r);
+	if (!strcmp(mode, "echo"))
+		code = echo(arg);
+	else if (!strcmp(mode, "sink"))
+		code = sink(arg);
+	else if (!strcmp(mode, "send"))
+		code = send_all(arg, a, b, (useconds_t)d);
+	else if (!strcmp(mode, "block") || !strcmp(mode, "spin"))
+		code = block(arg, !strcmp(mode, "block") ? -1 : 0);
+	else if (!strcmp(mode, "many"))
+		code = many(arg, (unsigned)a, (unsigned)b);
+	else if (!strcmp(mode, "hold"))
+		code = hold(arg, (unsigned)a);
+	else if (!strcmp(mode, "threads"))
+		code = threads(arg, (unsigned)a, b);
+	else if (!strcmp(mode, "attach"))
+		code = 0;
+	else
+		fprintf(stderr, "probe: no mode '%s'; see the head of probe.c\n", mode);
+	weir_detach(w);
+	return code;
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Two nodes over memif: every kind of test, contents verified, counters of both ports plausible.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+two_nodes_memif
+server B
+for test in lat rate bw; do
+	for size in 0 8 64 948 949 8192 8193 65536 1048576; do
+		[ "$test" = bw ] && [ "$size" = 0 ] && continue
+		weir-perf --instance A node:2 -t "$test" -s "$size" -n 300 --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+			fail "weir-perf -t $test -s $size failed: $(tail -n 1 "$weir_tmp/perf.log")"
+		jq -e '.results[0] | .errors == 0 and .verified == true and .count >= 300 and (.pids | length) >= 2
+			and .ports.tx_bytes >= .size * 300 and .ports.tx_frames > 0 and .ports.rx_frames > 0' \
+			"$weir_tmp/result.json" >/dev/null ||
+			fail "-t $test -s $size: $(jq -c '.results[0]' "$weir_tmp/result.json")"
+	done
+done
+weirctl --instance A --json show nodes | jq -e 'length == 2 and all(.state == "up") and all(has("id") and has("incarnation") and has("address"))' >/dev/null ||
+	fail "show nodes: $(weirctl --instance A --json show nodes)"
+weirctl --instance A --json show engines | jq -e 'length == 1 and all(has("lcore") and .busy_cycles > 0 and has("idle_cycles"))' >/dev/null ||
+	fail "show engines"
+weirctl --instance A --json show ports | jq -e 'length == 1 and all(has("name") and .rx_frames > 0 and .tx_frames > 0 and .rx_bytes > 0 and .tx_bytes > 0 and has("drops"))' >/dev/null ||
+	fail "show ports"
+for what in nodes engines sessions connections qps ports counters; do
+	weirctl --instance B show $what >/dev/null || fail "weirctl show $what"
+done
