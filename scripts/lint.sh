@@ -1,0 +1,138 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# lint.sh [--build DIR] [CHECK ...]: rules that a compiler doesn't know. Prints what breaks one.
+# Exit: 0 clean, 1 something to mend, 2 usage, 3 a tool is missing.
+# The checks are called by name:
+# shellcheck disable=SC2317
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+CHECKS=(format spdx whitespace tokens layering shellcheck headers)
+build=build/release
+bad=0
+
+complain()
+{
+	echo "$1"
+	bad=1
+}
+
+c_files()
+{
+	find lib dataplane control apps test -name '*.[ch]' -not -path '*/corpus/*' | sort
+}
+
+shell_files()
+{
+	{ find scripts test -name '*.sh'; echo .ci/run; } | sort
+}
+
+# Everything that people write: what git knows where this is a checkout, else all but what is built.
+source_files()
+{
+	if [ -e .git ] && command -v git >/dev/null; then
+		git ls-files --cached --others --exclude-standard
+	else
+		find . -type f -not -path './build*' -not -path './.git*' | sed 's|^\./||'
+	fi | while read -r f; do [ -f "$f" ] && echo "$f"; done | sort
+}
+
+text_files()
+{
+	source_files | grep -E '(\.([chsp]|sh|py|md|build|proto|map|service|txt|in|[1-8]|yml|yaml)|meson_options\.txt|\.ci/run)$' |
+		grep -v /corpus/
+}
+
+lint_format()
+{
+	c_files | xargs -r clang-format --dry-run --Werror 2>&1 | grep -E ': (error|warning):' | cut -d: -f1 | sort | uniq -c |
+		while read -r n f; do echo "$f: $n places differ from .clang-format; run: clang-format -i $f"; done | grep . && bad=1
+}
+
+lint_spdx()
+{
+	text_files | grep -vE '\.(md|txt)$' | while read -r f; do
+		head -n 3 "$f" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' || echo "$f: no SPDX line in the first three"
+	done | grep . && bad=1
+}
+
+lint_whitespace()
+{
+	text_files | xargs -r grep -nHE '[[:blank:]]+$' | sed 's/$/ <- blanks at the end/' | grep . && bad=1
+	text_files | while read -r f; do
+		[ ! -s "$f" ] || [ -z "$(tail -c 1 "$f")" ] || echo "$f: no newline at the end"
+		[ -z "$(tail -c 2 "$f" | tr -d '[:graph:][:blank:]' | tail -n +2)" ] || echo "$f: empty line at the end"
+	done | grep . && bad=1
+	text_files | xargs -r grep -lIU $'\r' | sed 's/$/: carriage returns/' | grep . && bad=1
+}
+
+lint_tokens()
+{
+	c_files | xargs -r python3 scripts/lint_tokens.py || bad=1
+}
+
+# $1 = file in the build, then regular expressions of the libraries that it may need.
+needs_only()
+{
+	local f lib
+
+	for f in "$build"/$1; do
+		if [ ! -f "$f" ] || [ -L "$f" ]; then continue; fi
+		seen=1
+		for lib in $(readelf -d "$f" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+			grep -qE "^($2)\$" <<<"$lib" || complain "$f: needs $lib; allowed: $2"
+		done
+	done
+	[ "${seen:-}" ] || complain "$build/$1: not there; build first: scripts/test.sh"
+	seen=""
+}
+
+lint_layering()
+{
+	local c='libc\.so\.6|ld-linux-.*'
+	local seen=""
+
+	needs_only 'lib/libweir.so.*' "$c"
+	needs_only apps/perf/weir-perf "$c|libweir\.so\..*"
+	needs_only apps/weirctl/weirctl "$c|libweir\.so\..*|libjansson\.so.*|libedit\.so.*"
+	needs_only control/weir-control "$c|libevent.*|libssl\.so.*|libcrypto\.so.*|libprotobuf-c\.so.*|libjansson\.so.*"
+}
+
+lint_shellcheck()
+{
+	shell_files | xargs -r shellcheck -x -P SCRIPTDIR || bad=1
+}
+
+# Every public header compiles alone, in C and in C++.
+lint_headers()
+{
+	local h
+
+	for h in lib/include/weir/*.h; do
+		gcc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -Ilib/include -x c "$h" || bad=1
+		clang++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -Ilib/include \
+			-Wno-pragma-once-outside-header -x c++ "$h" || bad=1
+	done
+}
+
+checks=()
+while [ $# -gt 0 ]; do
+	case "$1" in
+	--build) build=${2:?--build needs a folder}; shift ;;
+	--list) printf '%s\n' "${CHECKS[@]}"; exit 0 ;;
+	-*) echo "lint.sh: unknown option '$1'; known: --build DIR, --list" >&2; exit 2 ;;
+	*)
+		printf '%s\n' "${CHECKS[@]}" | grep -qx -- "$1" ||
+			{ echo "lint.sh: no check '$1'; known: ${CHECKS[*]}" >&2; exit 2; }
+		checks+=("$1")
+		;;
+	esac
+	shift
+done
+for tool in clang-format clang++ shellcheck readelf python3 gcc; do
+	command -v "$tool" >/dev/null || { echo "lint.sh: $tool is missing; run scripts/test.sh once as root" >&2; exit 3; }
+done
+for check in "${checks[@]:-${CHECKS[@]}}"; do
+	"lint_$check"
+done
+exit "$bad"
