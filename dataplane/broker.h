@@ -44,7 +44,8 @@ struct broker_config {
 	int (*command)(void *user, uint32_t engine, struct engine_command *command);
 	/*
 	 * A doorbell: a non-blocking socket that the engine can ring (engine_config.ring_doorbell gives its
-	 * id) and that wakes the engine when readable. The fd stays the broker's until doorbell_remove.
+	 * id) and that wakes the engine when readable. After 0 the fd is the callee's, who closes it once
+	 * doorbell_remove was called and the engine has let go of it.
 	 */
 	int (*doorbell_add)(void *user, uint32_t engine, uint32_t doorbell, int fd);
 	void (*doorbell_remove)(void *user, uint32_t engine, uint32_t doorbell);
