@@ -29,6 +29,12 @@ enum weir_session_type {
 	WEIR_MSG_SEGMENT = 6,	  /* answer SEGMENT_MAP + fds of memory and doorbell */
 	WEIR_MSG_PAIR = 7,	  /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
 	WEIR_MSG_BYE = 8,	  /* answer OK, then both close */
+	/*
+	 * We unmap our side of a segment. Answer OK: no connection of this side uses it and none will ever
+	 * join it; or REFUSED with EBUSY: one still does, or its end has not got through yet: asked again
+	 * later. So private cursors are never lost while the segment may be used again.
+	 */
+	WEIR_MSG_DROP_SEGMENT = 9, /* body: segment */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */

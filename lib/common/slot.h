@@ -38,7 +38,7 @@ enum weir_slot_op {
 	WEIR_OP_NONE = 0,
 	/* program -> engine, program -> local program, engine -> peer engine, engine -> program */
 	WEIR_OP_INLINE = 1, /* message, payload in the slots */
-	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place (region, offset) */
+	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place[0] (region, offset) */
 	/* program -> engine */
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
@@ -48,7 +48,11 @@ enum weir_slot_op {
 	/* engine -> program */
 	WEIR_OP_OPENED = 32,   /* our connect() ended: status, then value = segment id or 0 */
 	WEIR_OP_ACCEPTED = 33, /* new connection on a listener: struct weir_slot_accept; length = its descriptor */
-	WEIR_OP_CLOSED = 34,   /* the peer's side ended: status 0 = end of stream, else errno */
+	/*
+	 * Last event of a connection, once. The peer's side ended: status 0 = end of stream, else errno. Or
+	 * our own CLOSE is done: status 0 = all was delivered and the peer has been told, else errno.
+	 */
+	WEIR_OP_CLOSED = 34,
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT: the window has opened */
 	WEIR_OP_PAIR = 37,     /* a local peer thread opened a segment to this channel: value = id */

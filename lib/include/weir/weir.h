@@ -18,10 +18,13 @@ extern "C" {
 
 struct weir;
 
+#define WEIR_POLLING 0x1u /* calls that wait spin and yield the CPU, but never sleep */
+
 struct weir_options {
 	const char *instance; /* NULL: $WEIR_INSTANCE, else "default" */
 	const char *name;     /* shown to operators, at most 31 bytes; NULL: the program's name */
 	uint64_t arena;	      /* bytes of shared memory wished, 0: the data plane's default */
+	uint32_t flags;	      /* WEIR_POLLING */
 };
 
 /*
