@@ -24,6 +24,7 @@ struct engine_session {
 	struct nic_mr recv_mr;		/* this engine's receive blocks: local and remote write (rkey goes into CTS) */
 	struct nic_mr send_mr;		/* the send heap: local read only */
 	_Atomic uint32_t violation;	/* engine writes errno once: main closes the session */
+	void *work; /* engine_session_bytes() of zeroed memory, aligned to 64; the engine's until SESSION_REMOVE is done */
 };
 
 /* All that crosses from main to an engine. Command structs belong to main until `done` comes back. */
@@ -61,7 +62,7 @@ struct engine_conn_command {
 	uint32_t peer_vqpn;
 	uint32_t window; /* wished, bytes; 0 = default */
 	uint32_t granted; /* CONN_ACCEPT: what the initiator granted */
-	uint32_t listener;
+	uint32_t listener; /* ENGINE_LISTENER_NONE: our end initiated */
 	uint32_t segment, conn_index; /* local */
 	uint32_t status;	      /* errno */
 	char service[WEIR_SERVICE_MAX];
@@ -80,7 +81,9 @@ struct engine_link_command {
 	struct weir_credit_line *credit; /* [0] written by the peer, [1] source of our WRITE to the peer's */
 	uint64_t peer_ring_address, peer_credit_address;
 	uint32_t peer_ring_rkey, peer_credit_rkey;
-	uint32_t peer_recv_wrs; /* receive WRs that the peer granted */
+	uint32_t peer_recv_wrs; /* receive WRs that the peer granted, at least 4 */
+	uint32_t recv_wrs;	/* receive WRs that we granted to the peer */
+	void *work; /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until LINK_FAIL is done */
 	uint32_t status;	/* LINK_FAIL: errno for its connections */
 };
 
@@ -90,6 +93,7 @@ struct engine_command {
 	enum engine_command_type type;
 	int result; /* 0 or -errno, set by the engine */
 	void *owner; /* main's */
+	struct engine_command *next; /* engine's while it has the command */
 	union {
 		struct {
 			uint16_t id;
@@ -150,6 +154,10 @@ struct engine *engine_create(const struct engine_config *config);
 void engine_destroy(struct engine *e);
 /* Bytes that an engine of this configuration allocates, for the budget. */
 size_t engine_memory(const struct engine_config *config);
+/* Bytes of engine_session.work for an arena of this geometry. Main lcore. */
+size_t engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g);
+/* Bytes of engine_link_command.work for a peer ring of so many lines (a power of two, at least 64). */
+size_t engine_link_bytes(uint32_t staging_lines);
 
 /*
  * One turn: channels, NIC, flush, and housekeeping every so many turns. `now`: monotonic ns.
@@ -176,6 +184,9 @@ void *engine_link_user(struct engine *e, uint32_t link, unsigned index);
 uint64_t engine_sleep_prepare(struct engine *e, uint64_t now);
 bool engine_sleep_check(struct engine *e);
 void engine_sleep_cancel(struct engine *e);
+
+/* Debug and sim: NULL, or the text of an invariant that does not hold. O(everything). */
+const char *engine_check(const struct engine *e);
 
 #define ENGINE_COUNTERS(X)                                                                              \
 	X(turns, "turns of the loop")                                                                    \
@@ -212,6 +223,7 @@ enum engine_conn_state {
 	CONN_FINISHED,	/* FIN sent, the peer may still send or has not acknowledged */
 	CONN_PEER_GONE, /* peer's end is gone; program hasn't closed yet */
 	CONN_LOCAL,	/* both ends on this host: bytes go by segment */
+	CONN_DEAD,	/* RESET is leaving or has left: what arrives is refused until the peer acknowledges */
 };
 
 struct engine_conn_record {

@@ -43,7 +43,8 @@ enum weir_slot_op {
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
-	WEIR_OP_WANT = 19,     /* answer WRITABLE once all before it is taken and the window of vqpn is open */
+	WEIR_OP_WANT = 19,     /* answer WRITABLE once all before it is taken and the window of vqpn has room for
+				* cost `length` (0: for as much as fits the window) */
 	WEIR_OP_BIND = 20,     /* events of vqpn shall come on this channel from now on */
 	/* engine -> program */
 	WEIR_OP_OPENED = 32,   /* our connect() ended: status, then value = segment id or 0 */

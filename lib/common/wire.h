@@ -60,9 +60,9 @@ enum weir_wire_op {
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window */
 	WEIR_WIRE_REJECT = 66,	/* status: errno */
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
-	WEIR_WIRE_RESET = 68,	/* value: messages delivered; status: errno; answered by nothing */
-	WEIR_WIRE_FIN_ACK = 69, /* FIN was delivered: the vqpn may be reused */
-	WEIR_WIRE_GRANT = 70,	/* value: cost granted since opening; length: window */
+	WEIR_WIRE_RESET = 68,	/* value: messages delivered; status: errno; later ones are refused */
+	WEIR_WIRE_FIN_ACK = 69, /* answers FIN and RESET, last line of an end: the vqpn may be reused */
+	WEIR_WIRE_GRANT = 70,	/* value: cost granted since opening; length: window; place[2]: cost consumed */
 	WEIR_WIRE_STALLED = 71, /* the connection has data and no window; value: cost wanted */
 	WEIR_WIRE_RECLAIM = 72, /* receiver asks for unused grant back */
 	WEIR_WIRE_RECLAIMED = 73, /* value: granted is this now (lowered) */
