@@ -23,6 +23,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_SEGMENT] = {BODY(segment), "segment"},
     [WEIR_MSG_PAIR] = {BODY(pair), "pair"},
     [WEIR_MSG_BYE] = {HEADER, "bye"},
+    [WEIR_MSG_DROP_SEGMENT] = {BODY(segment), "drop-segment"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
