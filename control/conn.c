@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "conn.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/util.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void
+name_address(struct conn *c, const struct sockaddr *address, socklen_t length)
+{
+	char host[56] = "?", port[8] = "?";
+
+	getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(c->stranger, sizeof(c->stranger), "%s", host);
+	snprintf(c->from, sizeof(c->from), "%s:%s", host, port);
+}
+
+static void
+conn_free(struct conn *c)
+{
+	if (c->stream)
+		c->stream->transport->close(c->stream);
+	if (c->timer)
+		event_free(c->timer);
+	free(c);
+}
+
+// The one way in which a connection ends by itself.
+static void
+conn_end(struct conn *c, const char *reason)
+{
+	c->handler->closed(c, reason);
+	conn_free(c);
+}
+
+void
+conn_close(struct conn *c, const char *why)
+{
+	struct control_msg m = {.type = CONTROL_ERROR};
+
+	if (!c)
+		return;
+	if (why) {
+		snprintf(m.reason, sizeof(m.reason), "%s", why);
+		conn_send(c, &m);
+	}
+	conn_free(c);
+}
+
+static bool
+conn_refuse(struct conn *c, const char *why)
+{
+	struct control_msg m = {.type = CONTROL_ERROR};
+
+	snprintf(m.reason, sizeof(m.reason), "%s", why);
+	conn_send(c, &m);
+	conn_end(c, m.reason);
+	return false;
+}
+
+void
+conn_send(struct conn *c, const struct control_msg *m)
+{
+	uint8_t buf[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(m, buf, sizeof(buf));
+
+	if (m->type == CONTROL_HELLO)
+		c->said_hello = true;
+	// Never freed in here: callers go on using it.
+	if (n == 0 || c->stream->transport->write(c->stream, buf, n))
+		event_active(c->timer, EV_TIMEOUT, 0);
+}
+
+static void
+on_timer(evutil_socket_t fd, short what, void *user)
+{
+	struct conn *c = user;
+
+	if (c->joined)
+		conn_end(c, "it reads nothing");
+	else
+		conn_refuse(c, "handshake not done within 2 s");
+}
+
+static void
+on_opened(void *user)
+{
+	struct conn *c = user;
+
+	c->handler->opened(c);
+}
+
+// The first message: Hello of our version, or the reason why there will be none.
+static const char *
+first_message(struct conn *c, const struct control_msg *m)
+{
+	static char why[CONTROL_REASON_MAX];
+
+	if (m->type != CONTROL_HELLO)
+		return "the first message is not hello";
+	if (m->hello.version != CONTROL_VERSION) {
+		snprintf(why, sizeof(why),
+			 "protocol version %u here, %u there; install one release on all nodes",
+			 CONTROL_VERSION, m->hello.version);
+		return why;
+	}
+	return c->handler->hello(c, m);
+}
+
+static bool
+conn_message(struct conn *c, const uint8_t *data, size_t length)
+{
+	struct control_msg m;
+	const char *why;
+	char reason[CONTROL_REASON_MAX + 16];
+
+	if (control_msg_decode(data, length, &m))
+		return conn_refuse(c, "malformed message");
+	if (m.type == CONTROL_ERROR || (m.type == CONTROL_BYE && c->joined)) {
+		snprintf(reason, sizeof(reason), "%s%s", m.type == CONTROL_BYE ? "" : "it says: ",
+			 m.type == CONTROL_BYE ? "its control was stopped" : m.reason);
+		conn_end(c, reason);
+		return false;
+	}
+	if (c->joined) {
+		why = m.type == CONTROL_HELLO ? "a second hello" : c->handler->message(c, &m);
+	} else {
+		event_del(c->timer);
+		why = first_message(c, &m);
+		c->joined = !why;
+	}
+	return why ? conn_refuse(c, why) : true;
+}
+
+static bool
+on_input(void *user, const uint8_t *data, size_t length, size_t *taken)
+{
+	struct conn *c = user;
+	size_t at = 0, n;
+	int status;
+
+	for (;;) {
+		status = control_frame_next(data + at, length - at,
+					    c->joined ? CONTROL_FRAME_MAX : CONTROL_HELLO_MAX, &n);
+		if (status < 0)
+			return conn_refuse(c, "not a control message");
+		if (status == 0)
+			break;
+		if (!conn_message(c, data + at + CONTROL_PREFIX, n))
+			return false;
+		at += CONTROL_PREFIX + n;
+	}
+	*taken = at;
+	return true;
+}
+
+static void
+on_closed(void *user, int error)
+{
+	conn_end(user, error ? strerror(error) : "connection closed");
+}
+
+static const struct control_stream_handler stream_handler = {
+    .opened = on_opened,
+    .input = on_input,
+    .closed = on_closed,
+};
+
+static struct conn *
+conn_make(struct event_base *base, const struct sockaddr *address, socklen_t length,
+	  const struct conn_handler *handler, void *owner)
+{
+	static const struct timeval limit = {.tv_sec = CONN_HANDSHAKE_MS / 1000};
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->handler = handler;
+	c->owner = owner;
+	c->timer = evtimer_new(base, on_timer, c);
+	if (!c->timer || evtimer_add(c->timer, &limit)) {
+		conn_free(c);
+		errno = ENOMEM;
+		return NULL;
+	}
+	name_address(c, address, length);
+	return c;
+}
+
+struct conn *
+conn_dial(struct event_base *base, const struct control_transport *transport,
+	  const struct sockaddr *address, socklen_t length, const struct conn_handler *handler,
+	  void *owner)
+{
+	struct conn *c = conn_make(base, address, length, handler, owner);
+	int status;
+
+	if (!c)
+		return NULL;
+	c->dialled = true;
+	status = transport->dial(base, address, length, &stream_handler, c, &c->stream);
+	if (status) {
+		conn_free(c);
+		errno = -status;
+		return NULL;
+	}
+	return c;
+}
+
+struct conn *
+conn_accept(struct event_base *base, const struct control_transport *transport, int fd,
+	    const struct sockaddr *address, socklen_t length, const struct conn_handler *handler,
+	    void *owner)
+{
+	struct conn *c = conn_make(base, address, length, handler, owner);
+	int status;
+
+	if (!c) {
+		evutil_closesocket(fd);
+		return NULL;
+	}
+	status = transport->adopt(base, fd, &stream_handler, c, &c->stream);
+	if (status) {
+		conn_free(c);
+		errno = -status;
+		return NULL;
+	}
+	return c;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One line a message on stderr: "weir-control: cause; remedy". */
+#ifndef WEIR_CONTROL_LOG_H
+#define WEIR_CONTROL_LOG_H
+
+#include <stdint.h>
+
+#define LOG_LINE_MAX 320
+
+/* Memory of what was said last about one thing, so that it isn't said at each retry. Zeroed =
+ * nothing. */
+struct log_memory {
+	char last[LOG_LINE_MAX];
+	uint64_t at; /* ms */
+};
+
+__attribute__((format(printf, 1, 2))) void log_line(const char *format, ...);
+
+/* Logs unless it is what was logged last in this memory. */
+__attribute__((format(printf, 2, 3))) void log_once(struct log_memory *memory, const char *format,
+						    ...);
+
+/* For what strangers can cause: at most a line a second, the same line once a minute. */
+__attribute__((format(printf, 3, 4))) void log_limited(struct log_memory *memory, uint64_t now_ms,
+						       const char *format, ...);
+
+void log_forget(struct log_memory *memory);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control messages to and from protobuf. */
+#include "message.h"
+
+#include "weir_control.pb-c.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define ENGINES_MAX 256u
+
+int
+control_frame_next(const uint8_t *data, size_t have, size_t limit, size_t *length)
+{
+	uint32_t n;
+
+	if (have < CONTROL_PREFIX)
+		return 0;
+	n = (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
+	if (n == 0 || n > limit)
+		return -EMSGSIZE;
+	if (have - CONTROL_PREFIX < n)
+		return 0;
+	*length = n;
+	return 1;
+}
+
+// Text of a peer goes into our log: printable, one line, cut to size.
+static void
+copy_printable(char *to, size_t size, const char *from)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < size && from[i]; i++)
+		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
+	to[i] = 0;
+}
+
+static bool
+decode_dp(const Weir__Control__DataPlane *pb, struct dp_view *dp)
+{
+	if (!pb || pb->state < WEIR__CONTROL__DATA_PLANE__STATE__UNKNOWN ||
+	    pb->state > WEIR__CONTROL__DATA_PLANE__STATE__DOWN || pb->engines > ENGINES_MAX ||
+	    pb->n_address > WEIR_CTL_ADDRESSES)
+		return false;
+	if (pb->state == WEIR__CONTROL__DATA_PLANE__STATE__UP && pb->incarnation == 0)
+		return false;
+	dp->state = (enum dp_state)pb->state;
+	dp->incarnation = pb->incarnation;
+	dp->engines = pb->engines;
+	dp->address_count = pb->n_address;
+	for (size_t i = 0; i < pb->n_address; i++) {
+		if (pb->address[i].len != 16)
+			return false;
+		memcpy(dp->address[i], pb->address[i].data, 16);
+	}
+	return true;
+}
+
+static bool
+decode_hello(const Weir__Control__Hello *pb, struct control_msg *m)
+{
+	m->hello.version = pb->version;
+	// What follows the version may mean something else in another one.
+	if (pb->version != CONTROL_VERSION)
+		return true;
+	if (pb->node >= UINT16_MAX || strlen(pb->cluster) >= CONTROL_CLUSTER_MAX)
+		return false;
+	m->hello.node = pb->node;
+	copy_printable(m->hello.cluster, sizeof(m->hello.cluster), pb->cluster);
+	return decode_dp(pb->data_plane, &m->hello.dp);
+}
+
+static bool
+link_ids_ok(uint32_t node, uint32_t peer_node, uint32_t engine, uint32_t peer_engine)
+{
+	return node < UINT16_MAX && peer_node < UINT16_MAX && node != peer_node &&
+	       engine < ENGINES_MAX && peer_engine < ENGINES_MAX;
+}
+
+static bool
+decode_link(const Weir__Control__LinkOffer *pb, struct weir_link_offer *o)
+{
+	if (!link_ids_ok(pb->node, pb->peer_node, pb->engine, pb->peer_engine) ||
+	    pb->layout > UINT16_MAX || pb->gid.len != sizeof(o->gid) || pb->lid > UINT16_MAX ||
+	    pb->mtu < 256 || pb->mtu > 4096 || pb->n_qpn != 2 || pb->n_psn != 2 ||
+	    pb->attempt == 0 || pb->incarnation == 0 || pb->ring_lines == 0)
+		return false;
+	o->node = pb->node;
+	o->peer_node = pb->peer_node;
+	o->engine = pb->engine;
+	o->peer_engine = pb->peer_engine;
+	o->layout = pb->layout;
+	o->incarnation = pb->incarnation;
+	o->peer_incarnation = pb->peer_incarnation;
+	o->attempt = pb->attempt;
+	o->answered = pb->answered;
+	memcpy(o->gid, pb->gid.data, sizeof(o->gid));
+	o->lid = pb->lid;
+	o->mtu = pb->mtu;
+	for (int i = 0; i < 2; i++) {
+		if (pb->qpn[i] > 0xffffff || pb->psn[i] > 0xffffff)
+			return false;
+		o->qpn[i] = pb->qpn[i];
+		o->psn[i] = pb->psn[i];
+	}
+	o->ring_address = pb->ring_address;
+	o->credit_address = pb->credit_address;
+	o->ring_rkey = pb->ring_rkey;
+	o->credit_rkey = pb->credit_rkey;
+	o->ring_lines = pb->ring_lines;
+	o->recv_wrs = pb->recv_wrs;
+	return true;
+}
+
+static bool
+decode_resync(const Weir__Control__Resync *pb, struct control_resync *r)
+{
+	if (!link_ids_ok(pb->node, pb->peer_node, pb->engine, pb->peer_engine))
+		return false;
+	r->node = pb->node;
+	r->peer_node = pb->peer_node;
+	r->engine = pb->engine;
+	r->peer_engine = pb->peer_engine;
+	r->status = pb->status;
+	return true;
+}
+
+static bool
+decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
+{
+	switch (pb->body_case) {
+	case WEIR__CONTROL__ENVELOPE__BODY_HELLO:
+		m->type = CONTROL_HELLO;
+		return decode_hello(pb->hello, m);
+	case WEIR__CONTROL__ENVELOPE__BODY_DATA_PLANE:
+		m->type = CONTROL_DATA_PLANE;
+		return decode_dp(pb->data_plane, &m->dp);
+	case WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER:
+		m->type = CONTROL_LINK_OFFER;
+		return decode_link(pb->link_offer, &m->link);
+	case WEIR__CONTROL__ENVELOPE__BODY_RESYNC:
+		m->type = CONTROL_RESYNC;
+		return decode_resync(pb->resync, &m->resync);
+	case WEIR__CONTROL__ENVELOPE__BODY_HEARTBEAT:
+		m->type = CONTROL_HEARTBEAT;
+		return true;
+	case WEIR__CONTROL__ENVELOPE__BODY_BYE:
+		m->type = CONTROL_BYE;
+		return true;
+	case WEIR__CONTROL__ENVELOPE__BODY_ERROR:
+		m->type = CONTROL_ERROR;
+		copy_printable(m->reason, sizeof(m->reason), pb->error->reason);
+		return true;
+	default:
+		return false;
+	}
+}
+
+int
+control_msg_decode(const uint8_t *data, size_t length, struct control_msg *m)
+{
+	Weir__Control__Envelope *pb;
+	bool ok;
+
+	if (length == 0 || length > CONTROL_FRAME_MAX)
+		return -EBADMSG;
+	pb = weir__control__envelope__unpack(NULL, length, data);
+	if (!pb)
+		return -EBADMSG;
+	memset(m, 0, sizeof(*m));
+	ok = decode_body(pb, m);
+	weir__control__envelope__free_unpacked(pb, NULL);
+	return ok ? 0 : -EBADMSG;
+}

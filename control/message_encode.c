@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control messages into protobuf. Nothing is allocated: submessages lie on the stack. */
+#include "message.h"
+
+#include "weir_control.pb-c.h"
+
+#include <string.h>
+
+struct parts {
+	Weir__Control__Envelope envelope;
+	Weir__Control__Hello hello;
+	Weir__Control__DataPlane dp;
+	Weir__Control__LinkOffer link;
+	Weir__Control__Resync resync;
+	Weir__Control__Heartbeat heartbeat;
+	Weir__Control__Bye bye;
+	Weir__Control__Error error;
+	ProtobufCBinaryData address[WEIR_CTL_ADDRESSES];
+	uint32_t qpn[2], psn[2];
+};
+
+static Weir__Control__DataPlane *
+encode_dp(struct parts *p, const struct dp_view *dp)
+{
+	weir__control__data_plane__init(&p->dp);
+	p->dp.state = (Weir__Control__DataPlane__State)dp->state;
+	p->dp.incarnation = dp->incarnation;
+	p->dp.engines = dp->engines;
+	p->dp.n_address = dp->address_count;
+	p->dp.address = p->address;
+	for (uint32_t i = 0; i < dp->address_count; i++) {
+		p->address[i].len = 16;
+		p->address[i].data = (uint8_t *)dp->address[i];
+	}
+	return &p->dp;
+}
+
+static void
+encode_hello(struct parts *p, const struct control_msg *m)
+{
+	weir__control__hello__init(&p->hello);
+	p->hello.version = m->hello.version;
+	p->hello.cluster = (char *)m->hello.cluster;
+	p->hello.node = m->hello.node;
+	p->hello.data_plane = encode_dp(p, &m->hello.dp);
+	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HELLO;
+	p->envelope.hello = &p->hello;
+}
+
+static void
+encode_link(struct parts *p, const struct weir_link_offer *o)
+{
+	Weir__Control__LinkOffer *pb = &p->link;
+
+	weir__control__link_offer__init(pb);
+	pb->node = o->node;
+	pb->peer_node = o->peer_node;
+	pb->engine = o->engine;
+	pb->peer_engine = o->peer_engine;
+	pb->layout = o->layout;
+	pb->incarnation = o->incarnation;
+	pb->peer_incarnation = o->peer_incarnation;
+	pb->attempt = o->attempt;
+	pb->answered = o->answered;
+	pb->gid.len = sizeof(o->gid);
+	pb->gid.data = (uint8_t *)o->gid;
+	pb->lid = o->lid;
+	pb->mtu = o->mtu;
+	memcpy(p->qpn, o->qpn, sizeof(p->qpn));
+	memcpy(p->psn, o->psn, sizeof(p->psn));
+	pb->n_qpn = pb->n_psn = 2;
+	pb->qpn = p->qpn;
+	pb->psn = p->psn;
+	pb->ring_address = o->ring_address;
+	pb->credit_address = o->credit_address;
+	pb->ring_rkey = o->ring_rkey;
+	pb->credit_rkey = o->credit_rkey;
+	pb->ring_lines = o->ring_lines;
+	pb->recv_wrs = o->recv_wrs;
+	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER;
+	p->envelope.link_offer = pb;
+}
+
+static void
+encode_resync(struct parts *p, const struct control_resync *r)
+{
+	weir__control__resync__init(&p->resync);
+	p->resync.node = r->node;
+	p->resync.peer_node = r->peer_node;
+	p->resync.engine = r->engine;
+	p->resync.peer_engine = r->peer_engine;
+	p->resync.status = r->status;
+	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_RESYNC;
+	p->envelope.resync = &p->resync;
+}
+
+static void
+encode_body(struct parts *p, const struct control_msg *m)
+{
+	weir__control__envelope__init(&p->envelope);
+	switch (m->type) {
+	case CONTROL_HELLO:
+		encode_hello(p, m);
+		break;
+	case CONTROL_DATA_PLANE:
+		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_DATA_PLANE;
+		p->envelope.data_plane = encode_dp(p, &m->dp);
+		break;
+	case CONTROL_LINK_OFFER:
+		encode_link(p, &m->link);
+		break;
+	case CONTROL_RESYNC:
+		encode_resync(p, &m->resync);
+		break;
+	case CONTROL_HEARTBEAT:
+		weir__control__heartbeat__init(&p->heartbeat);
+		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+		p->envelope.heartbeat = &p->heartbeat;
+		break;
+	case CONTROL_BYE:
+		weir__control__bye__init(&p->bye);
+		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_BYE;
+		p->envelope.bye = &p->bye;
+		break;
+	case CONTROL_ERROR:
+		weir__control__error__init(&p->error);
+		p->error.reason = (char *)m->reason;
+		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_ERROR;
+		p->envelope.error = &p->error;
+		break;
+	}
+}
+
+size_t
+control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room)
+{
+	struct parts p;
+	size_t n;
+
+	encode_body(&p, m);
+	n = weir__control__envelope__get_packed_size(&p.envelope);
+	if (n == 0 || n > CONTROL_FRAME_MAX || n + CONTROL_PREFIX > room)
+		return 0;
+	buf[0] = n >> 24;
+	buf[1] = n >> 16;
+	buf[2] = n >> 8;
+	buf[3] = n;
+	return CONTROL_PREFIX + weir__control__envelope__pack(&p.envelope, buf + CONTROL_PREFIX);
+}

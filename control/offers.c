@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "offers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+void
+offers_fini(struct offers *o)
+{
+	free(o->list);
+	*o = (struct offers){0};
+}
+
+void
+offers_clear(struct offers *o)
+{
+	o->count = 0;
+}
+
+static struct offer *
+find(struct offers *o, uint8_t engine, uint8_t peer_engine)
+{
+	for (uint32_t i = 0; i < o->count; i++)
+		if (o->list[i].link.engine == engine && o->list[i].link.peer_engine == peer_engine)
+			return &o->list[i];
+	return NULL;
+}
+
+static void
+drop(struct offers *o, struct offer *offer)
+{
+	*offer = o->list[--o->count];
+}
+
+int
+offers_put(struct offers *o, const struct weir_link_offer *link, uint64_t now)
+{
+	struct offer *offer = find(o, link->engine, link->peer_engine);
+
+	if (!offer) {
+		if (o->count == o->room) {
+			uint32_t room = o->room ? o->room * 2 : 8;
+			struct offer *list = realloc(o->list, room * sizeof(*list));
+
+			if (!list)
+				return -ENOMEM;
+			o->list = list;
+			o->room = room;
+		}
+		offer = &o->list[o->count++];
+		offer->taken_up = 0;
+	}
+	offer->link = *link;
+	offer->due = now;
+	offer->sends = 0;
+	return 0;
+}
+
+void
+offers_answered(struct offers *o, const struct weir_link_offer *peer)
+{
+	struct offer *offer = find(o, peer->peer_engine, peer->engine);
+
+	if (offer)
+		offer->taken_up = peer->answered;
+}
+
+void
+offers_drop(struct offers *o, uint8_t engine, uint8_t peer_engine)
+{
+	struct offer *offer = find(o, engine, peer_engine);
+
+	if (offer)
+		drop(o, offer);
+}
+
+void
+offers_restart(struct offers *o, uint64_t peer_incarnation, uint64_t now)
+{
+	for (uint32_t i = o->count; i-- > 0;) {
+		struct offer *offer = &o->list[i];
+		uint64_t meant = offer->link.peer_incarnation;
+
+		offer->due = now;
+		offer->sends = 0;
+		if (meant && meant != peer_incarnation)
+			drop(o, offer);
+	}
+}
+
+const struct weir_link_offer *
+offers_next(struct offers *o, uint64_t now)
+{
+	for (uint32_t i = 0; i < o->count; i++) {
+		struct offer *offer = &o->list[i];
+		uint64_t wait = (uint64_t)OFFER_RETRY_MIN << (offer->sends < 5 ? offer->sends : 5);
+
+		if (now < offer->due || offer->sends == OFFER_SENDS)
+			continue;
+		// Taken up: what it says beyond that (`answered`) is sent once, not until it is
+		// answered.
+		if (offer->sends && offer->taken_up == offer->link.attempt)
+			continue;
+		offer->sends++;
+		offer->due = now + (wait < OFFER_RETRY_MAX ? wait : OFFER_RETRY_MAX);
+		return &offer->link;
+	}
+	return NULL;
+}

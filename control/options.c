@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "options.h"
+
+#include "log.h"
+#include "message.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INSTANCE_MAX 48
+
+static const char help[] =
+    "Usage: weir-control --instance NAME --node ID --listen HOST:PORT --peers FILE [OPTION]...\n"
+    "Keeps the membership of a Weir cluster and sets up the links of one node's data plane.\n"
+    "\n"
+    "  --instance NAME       which Weir of this host, the same as its weir-dataplane's\n"
+    "                        (default: $WEIR_INSTANCE, else \"default\")\n"
+    "  --node ID             id of this node, 0 to 65534\n"
+    "  --listen HOST:PORT    where the other nodes' weir-control reach this one\n"
+    "  --peers FILE          all nodes, this one included, a line each:\n"
+    "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
+    "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
+    "  --insecure            allow addresses other than loopback without TLS\n"
+    "  --node-timeout TIME   silence after which a node is suspect, as 1s or 500ms (default 1s)\n"
+    "  --help, --version\n"
+    "\n"
+    "Accepted, but for a later version: --node auto, --join HOST:PORT[,...], --etcd URL, --tls "
+    "DIR.\n"
+    "Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
+    "control.pid.\n"
+    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource or\n"
+    "permission. Example of two nodes on one host:\n"
+    "  weir-control --instance a --node 1 --listen 127.0.0.1:7471 --peers /etc/weir/peers\n"
+    "  weir-control --instance b --node 2 --listen 127.0.0.1:7472 --peers /etc/weir/peers\n";
+
+enum option_id {
+	OPT_INSTANCE = 256,
+	OPT_NODE,
+	OPT_LISTEN,
+	OPT_PEERS,
+	OPT_CLUSTER,
+	OPT_INSECURE,
+	OPT_TIMEOUT,
+	OPT_JOIN,
+	OPT_ETCD,
+	OPT_TLS,
+	OPT_HELP,
+	OPT_VERSION,
+};
+
+static const struct option long_options[] = {
+    {"instance", required_argument, NULL, OPT_INSTANCE},
+    {"node", required_argument, NULL, OPT_NODE},
+    {"listen", required_argument, NULL, OPT_LISTEN},
+    {"peers", required_argument, NULL, OPT_PEERS},
+    {"cluster", required_argument, NULL, OPT_CLUSTER},
+    {"insecure", no_argument, NULL, OPT_INSECURE},
+    {"node-timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"join", required_argument, NULL, OPT_JOIN},
+    {"etcd", required_argument, NULL, OPT_ETCD},
+    {"tls", required_argument, NULL, OPT_TLS},
+    {"help", no_argument, NULL, OPT_HELP},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {0},
+};
+
+static int
+usage_error(const char *format, const char *value)
+{
+	// The formats are this file's own.
+	log_line(format, value);
+	return EXIT_USAGE;
+}
+
+static int
+later(const char *option, const char *remedy)
+{
+	log_line("%s comes with a later version; use %s", option, remedy);
+	return EXIT_USAGE;
+}
+
+// Letters, digits, '_', '-', '.', no leading dot: it becomes a folder's name.
+static bool
+name_ok(const char *name, size_t max)
+{
+	size_t n = strlen(name);
+
+	if (n == 0 || n >= max || name[0] == '.')
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("_-.", name[i]))
+			return false;
+	return true;
+}
+
+static bool
+number(const char *text, unsigned long max, unsigned long *value, char **rest)
+{
+	if (!isdigit((unsigned char)*text))
+		return false;
+	errno = 0;
+	*value = strtoul(text, rest, 10);
+	return errno == 0 && *value <= max;
+}
+
+static int
+set_node(struct control_options *o, const char *text)
+{
+	unsigned long id;
+	char *rest;
+
+	if (!strcmp(text, "auto"))
+		return later("--node auto", "--node ID with --peers FILE");
+	if (!number(text, 65534, &id, &rest) || *rest)
+		return usage_error("--node '%s' is no node id; give 0 to 65534", text);
+	o->node = id;
+	return -1;
+}
+
+static int
+set_timeout(struct control_options *o, const char *text)
+{
+	unsigned long value;
+	char *rest;
+
+	if (number(text, 3600000, &value, &rest)) {
+		if (!strcmp(rest, "s") || !*rest)
+			value *= 1000;
+		else if (strcmp(rest, "ms"))
+			value = 0;
+		if (value >= 100 && value <= 3600000) {
+			o->node_timeout = value;
+			return -1;
+		}
+	}
+	return usage_error("--node-timeout '%s' is no time; give 100ms to 3600s", text);
+}
+
+static int
+set_option(struct control_options *o, int id, const char *value)
+{
+	switch (id) {
+	case OPT_INSTANCE:
+		o->instance = value;
+		return -1;
+	case OPT_NODE:
+		return set_node(o, value);
+	case OPT_LISTEN:
+		o->listen = value;
+		return -1;
+	case OPT_PEERS:
+		o->peers = value;
+		return -1;
+	case OPT_CLUSTER:
+		o->cluster = value;
+		return -1;
+	case OPT_INSECURE:
+		o->insecure = true;
+		return -1;
+	case OPT_TIMEOUT:
+		return set_timeout(o, value);
+	case OPT_JOIN:
+		return later("--join", "--peers FILE");
+	case OPT_ETCD:
+		return later("--etcd", "--peers FILE");
+	case OPT_TLS:
+		return later("--tls", "--peers FILE with loopback addresses, or --insecure");
+	case OPT_HELP:
+		fputs(help, stdout);
+		return EXIT_OK;
+	case OPT_VERSION:
+		puts("weir-control " WEIR_VERSION);
+		return EXIT_OK;
+	}
+	return EXIT_USAGE; // getopt has said why
+}
+
+static int
+check(const struct control_options *o, bool node_given)
+{
+	if (!name_ok(o->instance, INSTANCE_MAX))
+		return usage_error(
+		    "--instance '%s' is no name; use up to 47 letters, digits, '_', '-', '.'",
+		    o->instance);
+	if (!name_ok(o->cluster, CONTROL_CLUSTER_MAX))
+		return usage_error(
+		    "--cluster '%s' is no name; use up to 31 letters, digits, '_', '-', '.'",
+		    o->cluster);
+	if (!node_given)
+		return usage_error("%s is missing; see --help", "--node");
+	if (!o->listen)
+		return usage_error("%s is missing; see --help", "--listen");
+	if (!o->peers)
+		return usage_error("%s is missing; see --help", "--peers");
+	return -1;
+}
+
+int
+options_parse(int argc, char **argv, struct control_options *o)
+{
+	bool node_given = false;
+	int id, status;
+
+	*o = (struct control_options){.cluster = "default", .node_timeout = 1000};
+	o->instance = getenv("WEIR_INSTANCE");
+	if (!o->instance)
+		o->instance = "default";
+	opterr = 0;
+	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+		if (id == ':')
+			return usage_error("%s needs a value; see --help", argv[optind - 1]);
+		if (id == '?')
+			return usage_error("unknown option '%s'; see --help", argv[optind - 1]);
+		status = set_option(o, id, optarg);
+		if (status >= 0)
+			return status;
+		node_given |= id == OPT_NODE;
+	}
+	if (optind < argc)
+		return usage_error("unexpected argument '%s'; see --help", argv[optind]);
+	return check(o, node_given);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of weir-control. */
+#ifndef WEIR_CONTROL_OPTIONS_H
+#define WEIR_CONTROL_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum exit_code { EXIT_OK = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
+
+struct control_options {
+	const char *instance;
+	const char *listen; /* HOST:PORT */
+	const char *peers;  /* file */
+	const char *cluster;
+	uint16_t node;
+	uint32_t node_timeout; /* ms */
+	bool insecure;
+};
+
+/* -1: go on with *o (strings are argv's); else the exit code, all has been said. */
+int options_parse(int argc, char **argv, struct control_options *o);
+
+#endif

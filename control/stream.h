@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A byte stream to another control process. Whoever uses one sees neither sockets nor TLS; a
+ * transport makes it. Plain TCP is in stream_tcp.c; TLS will be a second transport.
+ */
+#ifndef WEIR_CONTROL_STREAM_H
+#define WEIR_CONTROL_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct event_base;
+struct control_stream;
+
+/* What the user of a stream is told. Never from inside a call of a stream's own function. */
+struct control_stream_handler {
+	void (*opened)(void *user); /* a dialled stream is connected */
+	/*
+	 * `length` bytes wait; sets how many of them it has taken. They are shown again, with more
+	 * behind them, until taken. Returns false when it has closed the stream.
+	 */
+	bool (*input)(void *user, const uint8_t *data, size_t length, size_t *taken);
+	/* The other end is gone; 0: it closed, else errno. The user still has to close the stream.
+	 */
+	void (*closed)(void *user, int error);
+};
+
+struct control_stream {
+	const struct control_transport *transport;
+	const struct control_stream_handler *handler;
+	void *user;
+};
+
+struct control_transport {
+	const char *name;
+	/* Begins to connect. 0 and *stream, or -errno. */
+	int (*dial)(struct event_base *base, const struct sockaddr *address, socklen_t length,
+		    const struct control_stream_handler *handler, void *user,
+		    struct control_stream **stream);
+	/* Takes over an accepted socket, also on failure. 0 and *stream, or -errno. */
+	int (*adopt)(struct event_base *base, int fd, const struct control_stream_handler *handler,
+		     void *user, struct control_stream **stream);
+	/* Queues all of it. 0, or -ENOBUFS: the other end takes nothing any more. */
+	int (*write)(struct control_stream *stream, const void *data, size_t length);
+	/* Sends what can be sent at once and frees. No handler is called afterwards. NULL is
+	 * allowed. */
+	void (*close)(struct control_stream *stream);
+};
+
+extern const struct control_transport control_tcp;
+
+#endif
