@@ -129,18 +129,31 @@ struct weir_segment_geometry {
 };
 static_assert(sizeof(struct weir_segment_geometry) == 64, "one line");
 
-struct weir_segment_side { /* all written by the consumer of direction d, side 1-d */
-	_Alignas(64) _Atomic uint64_t tail;	/* slots consumed */
+/* Of direction d. All but `wanted` is written by its consumer, side 1-d, and read by its producer, side d. */
+struct weir_segment_side {
+	_Alignas(64) _Atomic uint64_t tail;	 /* slots consumed */
 	_Alignas(64) _Atomic uint64_t area_tail; /* byte area: everything before is free */
-	_Alignas(64) _Atomic uint32_t sleeping; /* ring the doorbell on publish */
+	_Alignas(64) _Atomic uint32_t sleeping;	 /* ring the doorbell on publish */
+	_Alignas(64) _Atomic uint32_t wanted;	 /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
 };
 
 /* Line of connection i in direction d: written by its receiver, read by its sender. */
 struct weir_segment_conn {
-	_Alignas(64) _Atomic uint64_t consumed; /* weir_cost consumed since opening */
-	_Atomic uint32_t wanted;		/* sender of d writes 1: ring me when consumed moves */
+	_Alignas(64) _Atomic uint64_t consumed; /* weir_segment_cost() consumed since opening */
 };
 static_assert(sizeof(struct weir_segment_conn) == 64, "one line");
+
+/* A local connection's sender has at most so much unconsumed, or one message that is larger. */
+#define WEIR_SEGMENT_WINDOW (2ull << 20)
+
+/* What a message costs of the window of a local connection. */
+static inline uint64_t
+weir_segment_cost(uint32_t length)
+{
+	if (length <= WEIR_INLINE_MAX)
+		return weir_slots_inline(length) * WEIR_SLOT_SIZE;
+	return WEIR_SLOT_SIZE + WEIR_ALIGN_UP((uint64_t)length, WEIR_SLOT_SIZE);
+}
 
 static inline uint64_t
 weir_segment_side_at(const struct weir_segment_geometry *g, uint32_t d)
