@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ACKs, NAKs and congestion notifications. At most one answer per QP and turn: an ACK covers all
+ * that came before, a NAK too.
+ */
+#include "core.h"
+
+void
+roce_answer_later(struct roce_qp *qp, enum response response)
+{
+	if (response > qp->rs.response)
+		qp->rs.response = response;
+	if (link_alone(&qp->answer))
+		list_append(&qp->ctx->answers, &qp->answer);
+}
+
+static uint8_t
+syndrome(const struct roce_qp *qp, struct nic_counters *c)
+{
+	switch (qp->rs.response) {
+	case RESPOND_RNR:
+		roce_count(&c->rnr_sent, 1);
+		return AETH(AETH_RNR, qp->ctx->dev->config.rnr_timer);
+	case RESPOND_SEQUENCE:
+		roce_count(&c->naks_sent, 1);
+		return AETH(AETH_NAK, NAK_SEQUENCE);
+	case RESPOND_FATAL:
+		roce_count(&c->naks_sent, 1);
+		return AETH(AETH_NAK, qp->rs.nak);
+	default:
+		roce_count(&c->acks_sent, 1);
+		return AETH(AETH_ACK, AETH_UNLIMITED);
+	}
+}
+
+static void
+answer(struct roce_qp *qp, void *frame, uint8_t *data)
+{
+	struct roce_context *ctx = qp->ctx;
+	struct responder *rs = &qp->rs;
+	/* an ACK names the last PSN that was taken, a NAK the first that was not */
+	uint32_t psn = rs->response == RESPOND_ACK ? rs->expected - 1 : rs->expected;
+
+	memcpy(data, qp->template, sizeof(qp->template));
+	data[BTH_AT] = RC_ACK;
+	put32(data + BTH_AT + 8, psn & PSN_MASK);
+	put32(data + EXT_AT, (uint32_t)syndrome(qp, &ctx->counters) << 24 | rs->msn);
+	roce_frame_send(ctx, frame, roce_build_finish(qp, data, EXT_AT + AETH_BYTES), false);
+}
+
+void
+roce_answer_all(struct roce_context *ctx)
+{
+	while (!link_alone(&ctx->answers)) {
+		struct roce_qp *qp = LIST_OF(ctx->answers.next, struct roce_qp, answer);
+		uint8_t *data;
+		void *frame;
+
+		if (neighbour_known(qp->neighbour)) {
+			frame = roce_frame_take(ctx, &data);
+			if (frame == NULL)
+				return; /* next turn */
+			answer(qp, frame, data);
+		} else {
+			roce_count(&ctx->counters.drop_no_neighbour, 1);
+		}
+		qp->rs.response = RESPOND_NONE;
+		link_remove(&qp->answer);
+	}
+}
+
+void
+roce_answer_congestion(struct roce_qp *qp, uint64_t now)
+{
+	uint8_t *data;
+	void *frame;
+
+	if (now < qp->rs.cnp_next || !neighbour_known(qp->neighbour))
+		return;
+	frame = roce_frame_take(qp->ctx, &data);
+	if (frame == NULL)
+		return;
+	qp->rs.cnp_next = now + ROCE_CNP_GAP_NS;
+	memcpy(data, qp->template, sizeof(qp->template));
+	data[BTH_AT] = ROCE_CNP;
+	data[BTH_AT + 4] = BTH_BECN;
+	put32(data + BTH_AT + 8, 0);
+	memset(data + EXT_AT, 0, CNP_BYTES);
+	roce_frame_send(qp->ctx, frame, roce_build_finish(qp, data, EXT_AT + CNP_BYTES), false);
+}

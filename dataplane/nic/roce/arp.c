@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ARP (RFC 826) for our address and for the peers of our QPs. */
+#include "core.h"
+
+#define ARP_GAP_NS 2000000u		       /* between requests for one address */
+#define ARP_ETHERNET_IP4 0x0001080006040000ull /* hardware, protocol, lengths; operation 0 */
+
+static void
+send_arp(struct roce_context *ctx, uint16_t operation, const uint8_t *to_mac, uint32_t to_ip)
+{
+	static const uint8_t everyone[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	static const uint8_t nobody[6];
+	const struct roce_config *config = &ctx->dev->config;
+	uint8_t *data, *arp;
+	void *frame = roce_frame_take(ctx, &data);
+
+	if (frame == NULL)
+		return;
+	arp = data + ETH_BYTES;
+	memset(data, 0, ETH_MIN);
+	memcpy(data, to_mac ? to_mac : everyone, 6);
+	memcpy(data + 6, config->mac, 6);
+	put16(data + 12, ETH_TYPE_ARP);
+	put64(arp, ARP_ETHERNET_IP4 | operation);
+	memcpy(arp + 8, config->mac, 6);
+	put32(arp + 14, config->ip);
+	memcpy(arp + 18, to_mac ? to_mac : nobody, 6);
+	put32(arp + 24, to_ip);
+	roce_frame_send(ctx, frame, ETH_MIN, false);
+}
+
+void
+roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now)
+{
+	uint64_t asked = atomic_load_explicit(&n->asked, memory_order_relaxed);
+
+	if (asked != 0 && now - asked < ARP_GAP_NS)
+		return;
+	/* `| 1`: the clock may begin at 0. Only one engine asks; failing means another one just did
+	 */
+	if (atomic_compare_exchange_strong(&n->asked, &asked, now | 1))
+		send_arp(ctx, 1, NULL, atomic_load_explicit(&n->ip, memory_order_relaxed));
+}
+
+/* QPs of this engine that wait for the peer's MAC go on at once; others find it at their next
+ * timer. */
+static void
+wake_waiting(struct roce_context *ctx, const struct neighbour *n)
+{
+	for (struct link *l = ctx->timers.next; l != &ctx->timers; l = l->next) {
+		struct roce_qp *qp = LIST_OF(l, struct roce_qp, timer);
+
+		if (qp->neighbour == n && qp->rq.built != qp->rq.posted && !qp->rq.rnr_wait)
+			roce_requester_wake(qp);
+	}
+}
+
+enum drop
+roce_arp_input(struct roce_context *ctx, const uint8_t *frame, uint64_t now)
+{
+	const uint8_t *arp = frame + ETH_BYTES;
+	uint32_t operation, source = get32(arp + 14), own = ctx->dev->config.ip;
+	struct neighbour *n;
+	bool known;
+
+	(void)now;
+	operation = (uint32_t)(get64(arp) ^ ARP_ETHERNET_IP4);
+	if ((get64(arp) & ~0xffffull) != ARP_ETHERNET_IP4 || operation < 1 || operation > 2)
+		return DROP_not_ours;
+	n = source == own ? NULL : roce_neighbour_find(&ctx->dev->neighbours, source);
+	if (n) {
+		known = neighbour_known(n);
+		roce_neighbour_learn(n, source, arp + 8);
+		if (!known)
+			wake_waiting(ctx, n);
+	}
+	if (operation == 1 && get32(arp + 24) == own) {
+		/* a group address as sender would make us flood the network */
+		if ((arp[8] & 1) == 0)
+			send_arp(ctx, 2, arp + 8, source);
+		return DROP_NONE;
+	}
+	return n ? DROP_NONE : DROP_not_ours;
+}

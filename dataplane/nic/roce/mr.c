@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "mr.h"
+
+#include <errno.h>
+#include <sys/random.h>
+
+/* A new key whose place in the table is free; 0 and errno if there are no random numbers. */
+static uint32_t
+new_key(const struct mr_table *t)
+{
+	for (;;) {
+		uint32_t key;
+
+		if (getrandom(&key, sizeof(key), 0) != sizeof(key)) {
+			if (errno == EINTR)
+				continue;
+			return 0;
+		}
+		if (key != 0 &&
+		    atomic_load_explicit(&t->mrs[key & t->mask].key, memory_order_relaxed) == 0)
+			return key;
+	}
+}
+
+int
+roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access, struct nic_mr *mr)
+{
+	uint64_t address = (uintptr_t)addr;
+	struct mr *m;
+	uint32_t key;
+
+	if (length == 0 || address + length < address)
+		return -EINVAL;
+	/* at most half of the table is used, so a free place is found after two tries on average */
+	if (t->count == t->limit)
+		return -ENOSPC;
+	key = new_key(t);
+	if (key == 0)
+		return -errno;
+	m = &t->mrs[key & t->mask];
+	/* the old key must be seen as gone before any new value; partner: the fence in mr_check()
+	 */
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&m->address, address, memory_order_relaxed);
+	atomic_store_explicit(&m->length, length, memory_order_relaxed);
+	atomic_store_explicit(&m->access, access, memory_order_relaxed);
+	/* partner: the acquire load in mr_check() */
+	atomic_store_explicit(&m->key, key, memory_order_release);
+	t->count++;
+	*mr = (struct nic_mr){
+	    .address = address, .length = length, .lkey = key, .rkey = key, .driver = m};
+	return 0;
+}
+
+void
+roce_mr_remove(struct mr_table *t, uint32_t key)
+{
+	struct mr *m = &t->mrs[key & t->mask];
+
+	if (key == 0 || atomic_load_explicit(&m->key, memory_order_relaxed) != key)
+		return;
+	atomic_store_explicit(&m->key, 0, memory_order_release);
+	t->count--;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "neighbour.h"
+
+#include <stddef.h>
+
+struct neighbour *
+roce_neighbour_find(struct neighbours *t, uint32_t ip)
+{
+	for (uint32_t i = 0; i < t->count; i++) {
+		uint32_t other = atomic_load_explicit(&t->entries[i].ip, memory_order_relaxed);
+
+		if (other == ip)
+			return &t->entries[i];
+		if (other == 0) /* entries are filled from the front and never emptied */
+			break;
+	}
+	return NULL;
+}
+
+struct neighbour *
+roce_neighbour_get(struct neighbours *t, uint32_t ip)
+{
+	struct neighbour *n = roce_neighbour_find(t, ip), *unused = NULL;
+	uint64_t generation;
+
+	for (uint32_t i = 0; n == NULL && unused == NULL && i < t->count; i++) {
+		if (t->entries[i].users == 0)
+			unused = &t->entries[i];
+	}
+	if (n == NULL) {
+		n = unused;
+		if (n == NULL)
+			return NULL;
+		/* an engine that is learning for the old peer fails on the new generation */
+		generation = (atomic_load_explicit(&n->mac, memory_order_relaxed) >> 48) + 1;
+		atomic_store_explicit(&n->ip, ip, memory_order_relaxed);
+		atomic_store_explicit(&n->mac, generation << 48, memory_order_seq_cst);
+		atomic_store_explicit(&n->asked, 0, memory_order_relaxed);
+	}
+	n->users++;
+	return n;
+}
+
+void
+roce_neighbour_put(struct neighbour *n)
+{
+	n->users--;
+}
+
+void
+roce_neighbour_learn(struct neighbour *n, uint32_t ip, const uint8_t *mac)
+{
+	uint64_t old = atomic_load_explicit(&n->mac, memory_order_seq_cst), fresh = 0;
+
+	/* no group addresses, not zero */
+	memcpy(&fresh, mac, 6);
+	if ((mac[0] & 1) != 0 || fresh == 0)
+		return;
+	fresh |= old & ~NEIGHBOUR_MAC_MASK;
+	if (fresh == old || atomic_load_explicit(&n->ip, memory_order_seq_cst) != ip)
+		return;
+	atomic_compare_exchange_strong(&n->mac, &old, fresh);
+}

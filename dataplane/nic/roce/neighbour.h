@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MAC addresses of peers, shared by the engines of a device. Only peers of QPs have entries: main
+ * makes them when a QP gets its peer, so strangers can't fill the table; engines fill in the
+ * address.
+ */
+#ifndef WEIR_ROCE_NEIGHBOUR_H
+#define WEIR_ROCE_NEIGHBOUR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define NEIGHBOUR_MAC_MASK 0xffffffffffffull
+
+struct neighbour {
+	_Atomic uint32_t ip;  /* host order; main writes */
+	_Atomic uint64_t mac; /* generation 16 | MAC 48, 0 = unknown; main resets, engines write */
+	_Atomic uint64_t asked; /* time of the last request; engines */
+	uint32_t users;		/* main: QPs */
+};
+
+struct neighbours {
+	struct neighbour *entries;
+	uint32_t count;
+};
+
+/* Main: the entry of `ip`, made if need be, with one more user. NULL: the table is full. */
+struct neighbour *roce_neighbour_get(struct neighbours *t, uint32_t ip);
+void roce_neighbour_put(struct neighbour *n);
+/* Engine: the entry of `ip`, or NULL. */
+struct neighbour *roce_neighbour_find(struct neighbours *t, uint32_t ip);
+/* Any thread: notes the MAC of `ip`; nothing happens if the entry isn't that peer's any more. */
+void roce_neighbour_learn(struct neighbour *n, uint32_t ip, const uint8_t *mac);
+
+static inline bool
+neighbour_known(const struct neighbour *n)
+{
+	return (atomic_load_explicit(&n->mac, memory_order_relaxed) & NEIGHBOUR_MAC_MASK) != 0;
+}
+
+/* Copies the MAC (zeros if unknown). The word is all there is to read: relaxed is enough. */
+static inline void
+neighbour_mac(const struct neighbour *n, uint8_t *mac)
+{
+	uint64_t v = atomic_load_explicit(&n->mac, memory_order_relaxed);
+
+	memcpy(mac, &v, 6);
+}
+
+#endif

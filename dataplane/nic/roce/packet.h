@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bytes of RoCEv2 frames (IBTA volume 1 chapter 9 and annex A17) and of ARP: offsets, opcodes, and
+ * the one decoder through which every received frame goes.
+ */
+#ifndef WEIR_ROCE_PACKET_H
+#define WEIR_ROCE_PACKET_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "nic/nic.h"
+
+enum {
+	ETH_BYTES = 14,
+	IP_BYTES = 20,
+	UDP_BYTES = 8,
+	BTH_BYTES = 12,
+	RETH_BYTES = 16,
+	AETH_BYTES = 4,
+	IMM_BYTES = 4,
+	ICRC_BYTES = 4,
+	ARP_BYTES = 28,
+	CNP_BYTES = 16, /* reserved bytes behind the BTH */
+	IP_AT = ETH_BYTES,
+	UDP_AT = IP_AT + IP_BYTES,
+	BTH_AT = UDP_AT + UDP_BYTES,
+	EXT_AT = BTH_AT + BTH_BYTES, /* where extended headers begin */
+	ETH_MIN = 60,		     /* shortest frame on Ethernet, FCS not counted */
+};
+
+#define ETH_TYPE_IP 0x0800u
+#define ETH_TYPE_ARP 0x0806u
+#define ROCE_UDP_PORT 4791u
+#define ROCE_PKEY 0xffffu
+#define PSN_MASK 0xffffffu
+#define QPN_MASK 0xffffffu
+
+#define BTH_SOLICITED 0x80u /* in byte 1 */
+#define BTH_BECN 0x40u	    /* in byte 4 */
+#define BTH_ACK_REQ 0x80u   /* in byte 8 */
+
+enum opcode {
+	RC_SEND_FIRST = 0x00,
+	RC_SEND_MIDDLE,
+	RC_SEND_LAST,
+	RC_SEND_LAST_IMM,
+	RC_SEND_ONLY,
+	RC_SEND_ONLY_IMM,
+	RC_WRITE_FIRST,
+	RC_WRITE_MIDDLE,
+	RC_WRITE_LAST,
+	RC_WRITE_LAST_IMM,
+	RC_WRITE_ONLY,
+	RC_WRITE_ONLY_IMM,
+	RC_READ_REQUEST,
+	RC_READ_RESPONSE_FIRST,
+	RC_READ_RESPONSE_MIDDLE,
+	RC_READ_RESPONSE_LAST,
+	RC_READ_RESPONSE_ONLY,
+	RC_ACK,
+	RC_ATOMIC_ACK,
+	RC_CMP_SWAP,
+	RC_FETCH_ADD,
+	UD_SEND_ONLY = 0x64,
+	UD_SEND_ONLY_IMM,
+	ROCE_CNP = 0x81,
+};
+
+enum packet_kind {
+	PACKET_NONE, /* opcode that we don't know */
+	PACKET_ARP,
+	PACKET_SEND,
+	PACKET_WRITE,
+	PACKET_READ,
+	PACKET_ATOMIC,
+	PACKET_ACK,
+	PACKET_RESPONSE, /* to READ and atomics */
+	PACKET_DATAGRAM,
+	PACKET_CNP,
+};
+
+/* AETH syndrome: type in bits 5-6, value in bits 0-4. */
+enum aeth_type { AETH_ACK = 0, AETH_RNR = 1, AETH_NAK = 3 };
+enum nak_code { NAK_SEQUENCE, NAK_INVALID_REQUEST, NAK_REMOTE_ACCESS, NAK_REMOTE_OPERATION };
+#define AETH(type, value) ((uint8_t)((type) << 5 | (value)))
+#define AETH_TYPE(syndrome) ((syndrome) >> 5)
+#define AETH_VALUE(syndrome) ((syndrome)&0x1fu)
+#define AETH_UNLIMITED 31u /* credit count: the responder grants none, the requester asks none */
+
+/* Reasons to drop, as the counters of struct nic_counters are named. */
+enum drop {
+#define X(name, help) DROP_##name,
+	NIC_DROP_REASONS(X)
+#undef X
+	    DROP_NONE,
+};
+
+/* What the decoder found. Pointers are into the frame. */
+struct packet {
+	uint8_t kind, opcode; /* enum packet_kind, enum opcode */
+	bool first, last;     /* of its message */
+	bool has_imm, ack_request, becn, solicited;
+	bool marked;		     /* congestion experienced */
+	uint8_t syndrome;	     /* ACK */
+	uint32_t source_ip, dest_ip; /* host order */
+	uint32_t qpn, psn;
+	uint32_t imm;
+	uint64_t address; /* RETH */
+	uint32_t rkey, dma_length;
+	const uint8_t *payload;
+	uint32_t payload_length; /* without pad */
+	uint32_t icrc_at;	 /* offset of the ICRC in the frame */
+};
+
+static inline uint16_t
+get16(const uint8_t *p)
+{
+	uint16_t v;
+	memcpy(&v, p, sizeof(v));
+	return be16toh(v);
+}
+
+static inline uint32_t
+get32(const uint8_t *p)
+{
+	uint32_t v;
+	memcpy(&v, p, sizeof(v));
+	return be32toh(v);
+}
+
+static inline uint64_t
+get64(const uint8_t *p)
+{
+	uint64_t v;
+	memcpy(&v, p, sizeof(v));
+	return be64toh(v);
+}
+
+static inline void
+put16(uint8_t *p, uint16_t v)
+{
+	v = htobe16(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static inline void
+put32(uint8_t *p, uint32_t v)
+{
+	v = htobe32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static inline void
+put64(uint8_t *p, uint64_t v)
+{
+	v = htobe64(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+/*
+ * Checks a frame's structure up to the end of its headers and fills *p: lengths, checksum of the IP
+ * header, version, opcode, pad, P_Key. Not checked: whether it is for us, and the ICRC. DROP_NONE
+ * if all is well.
+ */
+enum drop roce_packet_decode(const uint8_t *frame, size_t length, struct packet *p);
+
+/* Sum of the 16-bit words of a header (even length), for an Internet checksum. */
+uint32_t ip_sum(const uint8_t *p, size_t length);
+
+static inline uint16_t
+ip_fold(uint32_t sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queue pairs as the main thread sees them. It writes a QP's fields before it publishes the state
+ * that lets the engine use them; what must happen on the engine (error, end) is ordered through the
+ * mailbox.
+ */
+#include "core.h"
+
+static void
+order(struct roce_qp *qp, uint32_t what)
+{
+	struct roce_context *ctx = qp->ctx;
+	struct roce_qp *head;
+
+	/* partner: the exchange in roce_qp_take_orders(). Not empty: it is in the mailbox already
+	 */
+	if (atomic_fetch_or_explicit(&qp->orders, what, memory_order_acq_rel) != 0)
+		return;
+	head = atomic_load_explicit(&ctx->mailbox, memory_order_relaxed);
+	do {
+		qp->mail_next = head;
+		/* release; partner: the acquire exchange of the mailbox in roce_qp_take_orders() */
+	} while (!atomic_compare_exchange_weak_explicit(
+	    &ctx->mailbox, &head, qp, memory_order_release, memory_order_relaxed));
+}
+
+/* A QP index that is free, or UINT32_MAX. */
+static uint32_t
+free_index(struct roce_context *ctx)
+{
+	uint32_t limit = ctx->dev->config.max_qp;
+
+	for (uint32_t i = 0; i < limit; i++) {
+		uint32_t index = (ctx->next_index + i) % limit;
+
+		if (!atomic_load_explicit(&ctx->qps[index], memory_order_relaxed)) {
+			ctx->next_index = index + 1;
+			return index;
+		}
+	}
+	return UINT32_MAX;
+}
+
+/* Number of the next QP at this index: generation, never 0, index, engine. */
+static uint32_t
+new_qpn(struct roce_context *ctx, uint32_t index)
+{
+	struct roce_device *dev = ctx->dev;
+	uint32_t bits = dev->engine_bits + dev->index_bits, most = (1u << (24 - bits)) - 1;
+	uint32_t generation = ctx->generations[index];
+
+	generation = generation >= most || generation == UINT8_MAX ? 1 : generation + 1;
+	ctx->generations[index] = (uint8_t)generation;
+	return generation << bits | index << dev->engine_bits | ctx->id;
+}
+
+static struct roce_qp *
+allocate(struct roce_context *ctx, uint32_t send_wrs)
+{
+	uint32_t frames = ctx->dev->config.window_frames, size = 1;
+	struct roce_qp *qp;
+	size_t bytes;
+
+	while (size < send_wrs)
+		size *= 2;
+	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) + frames * sizeof(qp->rq.frames[0]) +
+		frames * sizeof(qp->rq.lengths[0]);
+	qp = roce_memory_get(ctx->dev, bytes);
+	if (qp == NULL)
+		return NULL;
+	qp->bytes = bytes;
+	qp->rq.sq = (struct sq_entry *)(qp + 1);
+	qp->rq.sq_mask = size - 1;
+	qp->rq.sq_depth = send_wrs;
+	qp->rq.frames = (void **)(qp->rq.sq + size);
+	qp->rq.lengths = (uint16_t *)(qp->rq.frames + frames);
+	qp->rq.frame_mask = frames - 1;
+	return qp;
+}
+
+int
+roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct nic_qp **out)
+{
+	struct roce_context *ctx = (struct roce_context *)nctx;
+	struct roce_config *config = &ctx->dev->config;
+	uint32_t index;
+	struct roce_qp *qp;
+
+	if (init->type != NIC_RC)
+		return -ENOTSUP;
+	if (init->send_wrs == 0 || init->send_wrs > config->max_wr)
+		return -EINVAL;
+	roce_qp_reap(ctx);
+	index = free_index(ctx);
+	if (index == UINT32_MAX || init->send_wrs > config->cq_depth - ctx->cq_reserved)
+		return -ENOSPC;
+	qp = allocate(ctx, init->send_wrs);
+	if (qp == NULL)
+		return -ENOMEM;
+	qp->head = (struct nic_qp_head){.ops = &roce_ops, .qpn = new_qpn(ctx, index)};
+	qp->ctx = ctx;
+	qp->user = init->user;
+	qp->access = NIC_REMOTE_WRITE;
+	qp->index = index;
+	qp->send_wrs = init->send_wrs;
+	qp->srq = (struct roce_srq *)init->srq;
+	if (qp->srq)
+		qp->srq->users++;
+	link_init(&qp->sender);
+	link_init(&qp->answer);
+	link_init(&qp->timer);
+	link_init(&qp->all);
+	list_append(&ctx->all_qps, &qp->all);
+	ctx->cq_reserved += init->send_wrs;
+	/* partner: the acquire load in find_qp() */
+	atomic_store_explicit(&ctx->qps[index], qp, memory_order_release);
+	*out = (struct nic_qp *)qp;
+	return 0;
+}
+
+/* Headers that all frames of the QP share; lengths, checksum, opcode, PSN and peer's MAC are set
+ * per frame. */
+static void
+make_template(struct roce_qp *qp)
+{
+	const struct roce_config *config = &qp->ctx->dev->config;
+	uint8_t *t = qp->template, *ip = t + IP_AT, *udp = t + UDP_AT, *bth = t + BTH_AT;
+	/* the source port tells flows apart for whoever spreads them over paths or queues */
+	uint32_t entropy = (qp->head.qpn ^ qp->peer_qpn) * 2654435761u >> 18;
+
+	memcpy(t + 6, config->mac, 6);
+	put16(t + 12, ETH_TYPE_IP);
+	ip[0] = 0x45;
+	ip[1] = 2;	       /* ECN capable */
+	put16(ip + 6, 0x4000); /* never fragmented */
+	ip[8] = 64;
+	ip[9] = 17;
+	put32(ip + 12, config->ip);
+	put32(ip + 16, qp->peer_ip);
+	qp->ip_sum = ip_sum(ip, IP_BYTES);
+	put16(udp, (uint16_t)(0xc000 | entropy));
+	put16(udp + 2, ROCE_UDP_PORT);
+	put16(bth + 2, ROCE_PKEY);
+	put32(bth + 4, qp->peer_qpn);
+}
+
+static int
+to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	struct roce_device *dev = qp->ctx->dev;
+	uint32_t ip = get32(attr->remote_gid.raw + 12), bits = dev->config.prefix;
+	uint16_t mtu = attr->mtu ? attr->mtu : dev->config.mtu;
+
+	if (memcmp(attr->remote_gid.raw, mapped, sizeof(mapped)) != 0 || ip == 0)
+		return -EINVAL;
+	if (bits != 0 && (ip ^ dev->config.ip) >> (32 - bits) != 0)
+		return -ENETUNREACH;
+	if (mtu < 256 || mtu > dev->config.mtu || (mtu & (mtu - 1)) != 0 ||
+	    attr->remote_qpn > QPN_MASK || attr->remote_psn > PSN_MASK)
+		return -EINVAL;
+	qp->neighbour = roce_neighbour_get(&dev->neighbours, ip);
+	if (qp->neighbour == NULL)
+		return -ENOSPC;
+	if (ip == dev->config.ip)
+		roce_neighbour_learn(qp->neighbour, ip, dev->config.mac);
+	if (attr->access)
+		qp->access = attr->access;
+	qp->peer_ip = ip;
+	qp->peer_qpn = attr->remote_qpn;
+	qp->mtu = mtu;
+	qp->rs.expected = attr->remote_psn;
+	make_template(qp);
+	return 0;
+}
+
+static int
+to_rts(struct roce_qp *qp, const struct nic_qp_attr *attr)
+{
+	const struct roce_config *config = &qp->ctx->dev->config;
+	struct requester *rq = &qp->rq;
+
+	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7)
+		return -EINVAL;
+	rq->una = rq->send = rq->next = attr->psn;
+	rq->timeout_ns = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;
+	rq->retry = attr->retry ? attr->retry : config->retry;
+	rq->rnr_retry = attr->rnr_retry ? attr->rnr_retry : config->rnr_retry;
+	rq->rnr_left = rq->rnr_retry;
+	roce_window_init(&rq->window, ROCE_FRAME_MAX(qp->mtu), ROCE_MIN_FRAMES,
+			 config->window_bytes);
+	return 0;
+}
+
+int
+roce_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
+{
+	struct roce_qp *qp = (struct roce_qp *)nqp;
+	uint8_t from, to = (uint8_t)attr->state;
+	int error = 0;
+
+	switch (attr->state) {
+	case NIC_QP_INIT:
+		from = NIC_QP_RESET;
+		break;
+	case NIC_QP_RTR:
+		from = NIC_QP_INIT;
+		break;
+	case NIC_QP_RTS:
+		from = NIC_QP_RTR;
+		break;
+	case NIC_QP_ERR:
+		order(qp, ORDER_ERROR);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+	if (qp_state(qp) != from)
+		return -EINVAL;
+	if (to == NIC_QP_RTR)
+		error = to_rtr(qp, attr);
+	else if (to == NIC_QP_RTS)
+		error = to_rts(qp, attr);
+	if (error)
+		return error;
+	/* release: partner is qp_state(). The engine may have found an error meanwhile */
+	if (!atomic_compare_exchange_strong_explicit(&qp->state, &from, to, memory_order_release,
+						     memory_order_relaxed))
+		return -EINVAL;
+	return 0;
+}
+
+void
+roce_qp_destroy(struct nic_qp *nqp)
+{
+	struct roce_qp *qp = (struct roce_qp *)nqp;
+	struct roce_context *ctx;
+
+	if (qp == NULL)
+		return;
+	ctx = qp->ctx;
+	/* partner: the acquire load in find_qp() */
+	atomic_store_explicit(&ctx->qps[qp->index], NULL, memory_order_release);
+	order(qp, ORDER_DESTROY);
+	roce_qp_reap(ctx);
+}
+
+void
+roce_qp_free(struct roce_qp *qp)
+{
+	link_remove(&qp->all);
+	if (qp->neighbour)
+		roce_neighbour_put(qp->neighbour);
+	if (qp->srq)
+		roce_srq_release(qp->srq);
+	qp->ctx->cq_reserved -= qp->send_wrs;
+	roce_memory_put(qp->ctx->dev, qp, qp->bytes);
+}
+
+void
+roce_qp_reap(struct roce_context *ctx)
+{
+	/* partner: the release push in end() of qp_engine.c */
+	struct roce_qp *qp = atomic_exchange_explicit(&ctx->dead, NULL, memory_order_acquire);
+
+	while (qp) {
+		struct roce_qp *next = qp->mail_next;
+
+		roce_qp_free(qp);
+		qp = next;
+	}
+}

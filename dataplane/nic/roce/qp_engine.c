@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine's side of a QP's life: completions, errors, the end. */
+#include "core.h"
+
+void
+roce_qp_drop_frames(struct roce_qp *qp, uint32_t n)
+{
+	struct requester *rq = &qp->rq;
+	struct roce_context *ctx = qp->ctx;
+
+	ctx->held -= n;
+	while (n > 0) {
+		uint32_t slot = rq->una & rq->frame_mask, run = rq->frame_mask + 1 - slot;
+
+		if (run > n)
+			run = n;
+		ctx->wire.drop(ctx->wire_user, &rq->frames[slot], run);
+		rq->una += run;
+		n -= run;
+	}
+}
+
+void
+roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status)
+{
+	struct requester *rq = &qp->rq;
+	struct sq_entry *wr = &rq->sq[rq->retired++ & rq->sq_mask];
+	struct cq_entry *e;
+
+	if (status == NIC_WC_SUCCESS && !(wr->flags & NIC_SIGNALED))
+		return;
+	e = cq_push(qp->ctx, qp);
+	e->qp = qp;
+	e->srq = NULL;
+	e->sq_freed = rq->retired;
+	e->wc.wr_id = wr->wr_id;
+	e->wc.status = status;
+	e->wc.opcode = wr->opcode;
+	e->wc.has_imm = false;
+	e->wc.imm = 0;
+	e->wc.length = wr->length;
+}
+
+void
+roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status status,
+		 enum nic_opcode opcode, const struct packet *p)
+{
+	struct cq_entry *e = cq_push(qp->ctx, qp);
+
+	e->qp = NULL;
+	e->srq = qp->srq;
+	e->wc.wr_id = wr->wr_id;
+	e->wc.status = status;
+	e->wc.opcode = opcode;
+	e->wc.has_imm = p && p->has_imm;
+	e->wc.imm = e->wc.has_imm ? p->imm : 0;
+	e->wc.length = p ? qp->rs.received : 0;
+}
+
+/* Tells the main thread; it asks by nic async_event. */
+static void
+report(struct roce_qp *qp)
+{
+	struct roce_context *ctx = qp->ctx;
+	uint32_t head = atomic_load_explicit(&ctx->events_head, memory_order_relaxed);
+
+	/* partner: the release store of the tail in async_event() */
+	if (head - atomic_load_explicit(&ctx->events_tail, memory_order_acquire) == ROCE_EVENTS)
+		return;
+	ctx->events[head % ROCE_EVENTS] = qp->head.qpn;
+	/* partner: the acquire load in async_event() */
+	atomic_store_explicit(&ctx->events_head, head + 1, memory_order_release);
+}
+
+void
+roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
+{
+	struct requester *rq = &qp->rq;
+
+	atomic_store_explicit(&qp->state, NIC_QP_ERR, memory_order_release);
+	link_remove(&qp->sender);
+	link_remove(&qp->timer);
+	roce_qp_drop_frames(qp, rq->next - rq->una);
+	rq->send = rq->next;
+	rq->in_flight = 0;
+	rq->built = rq->posted;
+	while (rq->retired != rq->posted)
+		roce_qp_complete(qp, rq->retired == wr ? status : NIC_WC_WR_FLUSH_ERR);
+	if (qp->rs.kind == PACKET_SEND)
+		roce_qp_received(qp, &qp->rs.wr, NIC_WC_WR_FLUSH_ERR, NIC_RECV, NULL);
+	qp->rs.kind = PACKET_NONE;
+	report(qp);
+}
+
+/*
+ * Nothing of the engine's refers to the QP any more; main may free it. Completions of its sends
+ * that nobody has polled vanish, those of receives stay: they give buffers back.
+ */
+static void
+end(struct roce_qp *qp)
+{
+	struct roce_context *ctx = qp->ctx;
+	struct roce_qp *head;
+
+	if (qp_state(qp) != NIC_QP_ERR)
+		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
+	link_remove(&qp->answer);
+	for (uint32_t i = ctx->cq_tail; i != ctx->cq_head; i++) {
+		if (ctx->cq[i & ctx->cq_mask].qp == qp)
+			ctx->cq[i & ctx->cq_mask].qp = NULL;
+	}
+	head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
+	do {
+		qp->mail_next = head;
+		/* partner: the acquire exchange in roce_qp_reap() */
+	} while (!atomic_compare_exchange_weak_explicit(&ctx->dead, &head, qp, memory_order_release,
+							memory_order_relaxed));
+}
+
+void
+roce_qp_take_orders(struct roce_context *ctx)
+{
+	/* partner: the release push in order() of qp.c */
+	struct roce_qp *qp = atomic_exchange_explicit(&ctx->mailbox, NULL, memory_order_acquire);
+
+	while (qp) {
+		struct roce_qp *next = qp->mail_next; /* read first: it may be ordered again */
+		/* partner: the fetch-or in order() */
+		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
+
+		if (orders & ORDER_DESTROY)
+			end(qp);
+		else if (qp_state(qp) != NIC_QP_ERR)
+			roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
+		qp = next;
+	}
+}

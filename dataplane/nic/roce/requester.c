@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sending half of a QP: posts, frames in flight, acknowledgements. */
+#include "core.h"
+
+static int
+check_wr(const struct roce_qp *qp, const struct nic_send_wr *wr, uint32_t *length)
+{
+	uint64_t sum = 0;
+
+	if (wr->opcode > NIC_FETCH_ADD || wr->sge_count > NIC_SGE_MAX)
+		return -EINVAL;
+	if (wr->opcode > NIC_WRITE_IMM)
+		return -ENOTSUP;
+	for (unsigned i = 0; i < wr->sge_count; i++)
+		sum += wr->sge[i].length;
+	if (sum > ((wr->flags & NIC_INLINE) ? ROCE_MAX_INLINE : ROCE_MESSAGE_MAX))
+		return -EINVAL;
+	*length = (uint32_t)sum;
+	return 0;
+}
+
+static void
+take_wr(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
+{
+	uint32_t at = 0;
+
+	e->wr_id = wr->wr_id;
+	e->remote_address = wr->remote_address;
+	e->rkey = wr->rkey;
+	e->imm = wr->imm;
+	e->length = length;
+	e->flags = wr->flags;
+	e->opcode = wr->opcode;
+	e->sge_count = wr->sge_count;
+	if (!(wr->flags & NIC_INLINE)) {
+		e->sge[0] = wr->sge[0];
+		e->sge[1] = wr->sge[1];
+		return;
+	}
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		memcpy(e->data + at, (const void *)(uintptr_t)wr->sge[i].address,
+		       wr->sge[i].length);
+		at += wr->sge[i].length;
+	}
+}
+
+void
+roce_requester_wake(struct roce_qp *qp)
+{
+	if (link_alone(&qp->sender))
+		list_append(&qp->ctx->senders, &qp->sender);
+}
+
+int
+roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
+{
+	struct roce_qp *qp = (struct roce_qp *)nqp;
+	struct requester *rq = &qp->rq;
+	uint32_t room = rq->sq_depth - (rq->posted - rq->freed), length;
+	unsigned i;
+	int error;
+
+	if (qp_state(qp) != NIC_QP_RTS)
+		return -ENOTCONN;
+	for (i = 0; i < n && i < room; i++) {
+		error = check_wr(qp, &wr[i], &length);
+		if (error) {
+			if (i == 0)
+				return error;
+			break;
+		}
+		take_wr(&rq->sq[rq->posted & rq->sq_mask], &wr[i], length);
+		rq->posted++;
+	}
+	if (i > 0 && !rq->rnr_wait)
+		roce_requester_wake(qp);
+	return (int)i;
+}
+
+/* The memory that a WR names must be registered, all of it, before the first byte is read. */
+static bool
+memory_ok(const struct roce_qp *qp, const struct sq_entry *wr)
+{
+	if (wr->flags & NIC_INLINE)
+		return true;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		const struct nic_sge *s = &wr->sge[i];
+
+		if (s->length != 0 &&
+		    !mr_check(&qp->ctx->dev->mrs, s->lkey, s->address, s->length, 0))
+			return false;
+	}
+	return true;
+}
+
+static bool
+window_open(const struct requester *rq, uint32_t frame)
+{
+	return rq->in_flight == 0 || rq->in_flight + frame <= rq->window.size;
+}
+
+/* Whether another new frame can be made now, buffers apart. */
+static bool
+can_build(const struct roce_qp *qp)
+{
+	const struct requester *rq = &qp->rq;
+
+	return rq->built != rq->posted && rq->next - rq->una <= rq->frame_mask &&
+	       qp->ctx->held < qp->ctx->dev->config.tx_frames &&
+	       window_open(rq, ROCE_FRAME_MAX(qp->mtu));
+}
+
+/* Waiting for an answer begins. */
+static void
+start_waiting(struct roce_qp *qp, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+
+	if (!link_alone(&qp->timer))
+		return;
+	rq->progress = now;
+	rq->retries = 0;
+	roce_timer_start(qp, now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns));
+}
+
+/* Builds and sends a new frame. False: not now; a QP that failed is in no list any more. */
+static bool
+send_new(struct roce_qp *qp, uint64_t now)
+{
+	struct roce_context *ctx = qp->ctx;
+	struct requester *rq = &qp->rq;
+	uint32_t psn = rq->next, slot = psn & rq->frame_mask, length;
+	uint8_t *data;
+	bool more;
+	void *frame;
+
+	if (rq->offset == 0 && !memory_ok(qp, &rq->sq[rq->built & rq->sq_mask])) {
+		roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
+		return false;
+	}
+	frame = roce_frame_take(ctx, &data);
+	if (frame == NULL)
+		return false;
+	/* what follows this frame, if anything, decides whether it asks for an answer */
+	rq->in_flight += ROCE_FRAME_MAX(qp->mtu);
+	ctx->held++;
+	more = rq->next + 1 - rq->una <= rq->frame_mask && ctx->held < ctx->dev->config.tx_frames &&
+	       roce_frame_ready(ctx) && window_open(rq, ROCE_FRAME_MAX(qp->mtu)) &&
+	       (rq->posted - rq->built > 1 ||
+		rq->sq[rq->built & rq->sq_mask].length - rq->offset > qp->mtu);
+	roce_build_frame(qp, data, more, &length);
+	rq->in_flight -= ROCE_FRAME_MAX(qp->mtu) - length;
+	rq->frames[slot] = frame;
+	rq->lengths[slot] = (uint16_t)length;
+	rq->send = rq->next;
+	window_sent(&rq->window, psn, now);
+	roce_frame_send(ctx, frame, length, true);
+	start_waiting(qp, now);
+	return true;
+}
+
+static void
+send_again(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+	uint32_t slot = rq->send & rq->frame_mask;
+
+	rq->in_flight += rq->lengths[slot];
+	rq->send++;
+	roce_count(&qp->ctx->counters.retransmits, 1);
+	roce_frame_send(qp->ctx, rq->frames[slot], rq->lengths[slot], true);
+}
+
+/* Sends up to `limit` frames. False: nothing more can leave until something happens. */
+static bool
+transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+
+	if (rq->rnr_wait)
+		return false;
+	if (!neighbour_known(qp->neighbour)) {
+		if (rq->built != rq->posted) {
+			roce_arp_ask(qp->ctx, qp->neighbour, now);
+			start_waiting(qp, now);
+		}
+		return false;
+	}
+	while (*sent < limit) {
+		if (rq->send != rq->next) {
+			if (!window_open(rq, rq->lengths[rq->send & rq->frame_mask]))
+				return false;
+			send_again(qp);
+		} else if (!can_build(qp) || !send_new(qp, now)) {
+			return false;
+		}
+		++*sent;
+	}
+	return true;
+}
+
+/*
+ * A QP that waits for buffers, its own or the pool's, stays in the list: nothing else would wake
+ * it.
+ */
+static bool
+starved(const struct roce_qp *qp)
+{
+	const struct requester *rq = &qp->rq;
+
+	return qp_state(qp) == NIC_QP_RTS && !rq->rnr_wait && neighbour_known(qp->neighbour) &&
+	       rq->send == rq->next && rq->built != rq->posted &&
+	       rq->next - rq->una <= rq->frame_mask && window_open(rq, ROCE_FRAME_MAX(qp->mtu));
+}
+
+/* The port takes nothing: whoever waits for it does so by the clock, and fails when time is over.
+ */
+static void
+port_stuck(struct roce_context *ctx, uint64_t now)
+{
+	for (struct link *l = ctx->senders.next; l != &ctx->senders; l = l->next)
+		start_waiting(LIST_OF(l, struct roce_qp, sender), now);
+}
+
+void
+roce_requester_flush(struct roce_context *ctx, uint64_t now)
+{
+	unsigned room = ctx->wire.room(ctx->wire_user);
+	struct link waiting;
+
+	if (room == 0)
+		port_stuck(ctx, now);
+	link_init(&waiting);
+	while (room > 0 && !link_alone(&ctx->senders)) {
+		struct roce_qp *qp = LIST_OF(ctx->senders.next, struct roce_qp, sender);
+		unsigned sent = 0;
+		bool again = transmit(qp, room < ROCE_QUANTUM ? room : ROCE_QUANTUM, &sent, now);
+
+		room -= sent;
+		link_remove(&qp->sender);
+		if (again)
+			list_append(&ctx->senders, &qp->sender);
+		else if (starved(qp))
+			list_append(&waiting, &qp->sender);
+	}
+	while (!link_alone(&waiting)) {
+		struct link *l = waiting.next;
+
+		link_remove(l);
+		list_append(&ctx->senders, l);
+	}
+}
+
+/* Everything before `to` has arrived: its frames are given back and its WRs complete. */
+static void
+advance(struct roce_qp *qp, uint32_t to, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	uint32_t bytes = 0, n = to - rq->una;
+
+	for (uint32_t psn = rq->una; psn != to; psn++) {
+		if ((int32_t)(psn - rq->send) < 0)
+			bytes += rq->lengths[psn & rq->frame_mask];
+	}
+	rq->in_flight -= bytes;
+	roce_qp_drop_frames(qp, n);
+	if ((int32_t)(rq->send - rq->una) < 0)
+		rq->send = rq->una;
+	while (rq->retired != rq->built &&
+	       (int32_t)(rq->una - rq->sq[rq->retired & rq->sq_mask].last_psn) > 0)
+		roce_qp_complete(qp, NIC_WC_SUCCESS);
+	rq->progress = now;
+	rq->retries = 0;
+	rq->rnr_wait = false;
+	rq->rnr_left = rq->rnr_retry;
+	rq->nak_seen = false;
+	roce_window_acked(&rq->window, bytes, rq->una, rq->next, now);
+	if (rq->una == rq->next)
+		link_remove(&qp->timer);
+	else
+		rq->deadline = now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
+	if (rq->send != rq->next || rq->built != rq->posted)
+		roce_requester_wake(qp);
+}
+
+void
+roce_requester_go_back(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+
+	rq->send = rq->una;
+	rq->in_flight = 0;
+	roce_requester_wake(qp);
+}
+
+/* The peer had no receive WR for the oldest frame. */
+static enum drop
+receiver_not_ready(struct roce_qp *qp, unsigned code, uint64_t now)
+{
+	/* IBTA volume 1, table 45, in units of 10 us */
+	static const uint32_t waits[32] = {65536, 1,	2,    3,     4,	    6,	   8,	  12,
+					   16,	  24,	32,   48,    64,    96,	   128,	  192,
+					   256,	  384,	512,  768,   1024,  1536,  2048,  3072,
+					   4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+	struct requester *rq = &qp->rq;
+
+	if (rq->rnr_wait)
+		return DROP_duplicate;
+	if (rq->rnr_retry != 7 && rq->rnr_left-- == 0) {
+		roce_qp_fail(qp, rq->retired, NIC_WC_RNR_RETRY_EXC_ERR);
+		return DROP_NONE;
+	}
+	rq->window.sampling = false;
+	roce_requester_go_back(qp);
+	link_remove(&qp->sender);
+	rq->rnr_wait = true;
+	rq->progress = now;
+	rq->retries = 0;
+	roce_timer_start(qp, now + waits[code] * UINT64_C(10000));
+	return DROP_NONE;
+}
+
+static enum drop
+sequence_nak(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+
+	/* a second one for the same PSN is a copy of the first: one gap, one NAK */
+	if (rq->una == rq->next || (rq->nak_seen && rq->nak_psn == rq->una))
+		return DROP_NONE;
+	rq->nak_seen = true;
+	rq->nak_psn = rq->una;
+	roce_window_lost(&rq->window, rq->next);
+	if (!rq->rnr_wait)
+		roce_requester_go_back(qp);
+	return DROP_NONE;
+}
+
+static enum drop
+negative(struct roce_qp *qp, unsigned code, bool outstanding)
+{
+	static const uint8_t status[] = {
+	    [NAK_INVALID_REQUEST] = NIC_WC_REM_INV_REQ_ERR,
+	    [NAK_REMOTE_ACCESS] = NIC_WC_REM_ACCESS_ERR,
+	    [NAK_REMOTE_OPERATION] = NIC_WC_REM_OP_ERR,
+	};
+
+	if (code == NAK_SEQUENCE)
+		return sequence_nak(qp);
+	if (code > NAK_REMOTE_OPERATION)
+		return DROP_bad_request;
+	if (!outstanding)
+		return DROP_duplicate;
+	roce_qp_fail(qp, qp->rq.retired, status[code]);
+	return DROP_NONE;
+}
+
+enum drop
+roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	struct nic_counters *c = &qp->ctx->counters;
+	uint32_t distance = (p->psn - rq->una) & PSN_MASK, outstanding = rq->next - rq->una;
+	unsigned type = AETH_TYPE(p->syndrome), value = AETH_VALUE(p->syndrome);
+
+	if (qp_state(qp) != NIC_QP_RTS)
+		return DROP_no_qp;
+	if (type == AETH_ACK) {
+		roce_count(&c->acks_received, 1);
+		if (distance >= outstanding)
+			return DROP_duplicate;
+		advance(qp, rq->una + distance + 1, now);
+		return DROP_NONE;
+	}
+	/* a NAK names the first PSN that was not taken: all before it are acknowledged */
+	if ((type != AETH_RNR && type != AETH_NAK) || (p->syndrome & 0x80) != 0)
+		return DROP_bad_request;
+	roce_count(type == AETH_RNR ? &c->rnr_received : &c->naks_received, 1);
+	if (distance > outstanding || (type == AETH_RNR && distance == outstanding))
+		return DROP_duplicate;
+	if (distance > 0)
+		advance(qp, rq->una + distance, now);
+	if (type == AETH_RNR)
+		return receiver_not_ready(qp, value, now);
+	return negative(qp, value, distance < outstanding);
+}

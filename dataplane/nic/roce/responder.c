@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The receiving half of a QP: requests in sequence go into memory, all others get what the standard
+ * says. */
+#include "core.h"
+
+#define PSN_HALF 0x800000u
+
+/* The request can't be answered but by ending the QP. */
+static enum drop
+refuse(struct roce_qp *qp, enum nak_code code)
+{
+	qp->rs.nak = code;
+	roce_answer_later(qp, RESPOND_FATAL);
+	roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
+	return DROP_bad_request;
+}
+
+/* The same, and the receive WR under way ends with `status`. */
+static enum drop
+refuse_send(struct roce_qp *qp, enum nic_wc_status status, enum nak_code code)
+{
+	qp->rs.kind = PACKET_NONE;
+	roce_qp_received(qp, &qp->rs.wr, status, NIC_RECV, NULL);
+	return refuse(qp, code);
+}
+
+static enum drop
+not_ready(struct roce_qp *qp)
+{
+	qp->rs.gap = true; /* what follows is ahead: nothing to be said about it */
+	roce_answer_later(qp, RESPOND_RNR);
+	return DROP_no_buffer;
+}
+
+static bool
+take_recv(struct roce_qp *qp, struct nic_recv_wr *wr)
+{
+	struct roce_srq *srq = qp->srq;
+
+	if (srq == NULL || srq->taken == srq->posted)
+		return false;
+	*wr = srq->ring[srq->taken++ & srq->mask];
+	return true;
+}
+
+static enum drop
+take_send(struct roce_qp *qp, const struct packet *p)
+{
+	struct responder *rs = &qp->rs;
+
+	if (p->first) {
+		if (!take_recv(qp, &rs->wr))
+			return not_ready(qp);
+		rs->kind = PACKET_SEND;
+		rs->address = rs->wr.sge.address;
+		rs->left = rs->wr.sge.length;
+		rs->received = 0;
+	}
+	if (p->payload_length > rs->left)
+		return refuse_send(qp, NIC_WC_LOC_LEN_ERR, NAK_INVALID_REQUEST);
+	if (p->payload_length != 0) {
+		if (!mr_check(&qp->ctx->dev->mrs, rs->wr.sge.lkey, rs->address, p->payload_length,
+			      NIC_LOCAL_WRITE))
+			return refuse_send(qp, NIC_WC_LOC_PROT_ERR, NAK_REMOTE_OPERATION);
+		memcpy((void *)(uintptr_t)rs->address, p->payload, p->payload_length);
+	}
+	rs->address += p->payload_length;
+	rs->left -= p->payload_length;
+	rs->received += p->payload_length;
+	if (p->last)
+		roce_qp_received(qp, &rs->wr, NIC_WC_SUCCESS, NIC_RECV, p);
+	return DROP_NONE;
+}
+
+static enum drop
+take_write(struct roce_qp *qp, const struct packet *p)
+{
+	struct responder *rs = &qp->rs;
+	uint64_t address = p->first ? p->address : rs->address;
+	uint32_t left = p->first ? p->dma_length : rs->left;
+	uint32_t rkey = p->first ? p->rkey : rs->rkey, n = p->payload_length;
+	struct nic_recv_wr wr;
+
+	if (left > ROCE_MESSAGE_MAX || n > left || (p->last && n != left) ||
+	    (!p->last && n == left))
+		return refuse(qp, NAK_INVALID_REQUEST);
+	/* the whole of it at once when it begins, and each packet: it may be gone meanwhile */
+	if (left != 0 && (!(qp->access & NIC_REMOTE_WRITE) ||
+			  !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE)))
+		return refuse(qp, NAK_REMOTE_ACCESS);
+	if (p->has_imm && !take_recv(qp, &wr))
+		return not_ready(qp);
+	if (n != 0)
+		memcpy((void *)(uintptr_t)address, p->payload, n);
+	rs->received = (p->first ? 0 : rs->received) + n;
+	rs->kind = PACKET_WRITE;
+	rs->address = address + n;
+	rs->left = left - n;
+	rs->rkey = rkey;
+	if (p->has_imm)
+		roce_qp_received(qp, &wr, NIC_WC_SUCCESS, NIC_RECV_IMM, p);
+	return DROP_NONE;
+}
+
+/* The expected packet came although we had complained. */
+static void
+gap_closed(struct responder *rs)
+{
+	if (rs->response == RESPOND_RNR)
+		rs->response = RESPOND_ACK;
+	if (rs->response != RESPOND_SEQUENCE) /* else the NAK of this gap hasn't even left */
+		rs->gap = false;
+}
+
+static enum drop
+out_of_sequence(struct roce_qp *qp, uint32_t ahead)
+{
+	if (ahead >= PSN_HALF) {
+		roce_answer_later(qp, RESPOND_ACK); /* the ACK may have been lost */
+		return DROP_duplicate;
+	}
+	if (!qp->rs.gap) {
+		qp->rs.gap = true;
+		roce_answer_later(qp, RESPOND_SEQUENCE);
+	}
+	return DROP_out_of_order;
+}
+
+enum drop
+roce_responder_input(struct roce_qp *qp, const struct packet *p)
+{
+	struct responder *rs = &qp->rs;
+	uint32_t ahead = (p->psn - rs->expected) & PSN_MASK;
+	enum drop drop;
+
+	if (ahead != 0)
+		return out_of_sequence(qp, ahead);
+	if (p->kind != PACKET_SEND && p->kind != PACKET_WRITE)
+		return refuse(qp, NAK_INVALID_REQUEST);
+	if (rs->kind == PACKET_NONE ? !p->first : (p->first || p->kind != rs->kind))
+		return refuse(qp, NAK_INVALID_REQUEST);
+	if (p->last ? p->payload_length > qp->mtu || (!p->first && p->payload_length == 0)
+		    : p->payload_length != qp->mtu)
+		return refuse(qp, NAK_INVALID_REQUEST);
+	drop = p->kind == PACKET_SEND ? take_send(qp, p) : take_write(qp, p);
+	if (drop != DROP_NONE)
+		return drop;
+	rs->expected = (rs->expected + 1) & PSN_MASK;
+	if (rs->gap)
+		gap_closed(rs);
+	if (p->last) {
+		rs->kind = PACKET_NONE;
+		rs->msn = (rs->msn + 1) & PSN_MASK;
+	}
+	if (p->ack_request)
+		roce_answer_later(qp, RESPOND_ACK);
+	return DROP_NONE;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The device: configuration, tables that all engines share, and the table of operations. */
+#include "context.h"
+#include "core.h"
+
+#include <stdlib.h>
+
+void *
+roce_memory_get(struct roce_device *dev, size_t bytes)
+{
+	void *memory;
+
+	if (dev->config.memory_get)
+		return dev->config.memory_get(dev->config.user, bytes);
+	bytes = (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+	memory = aligned_alloc(CACHE_LINE, bytes);
+	if (memory)
+		memset(memory, 0, bytes);
+	return memory;
+}
+
+void
+roce_memory_put(struct roce_device *dev, void *memory, size_t bytes)
+{
+	if (memory == NULL)
+		return;
+	if (dev->config.memory_put)
+		dev->config.memory_put(dev->config.user, memory, bytes);
+	else
+		free(memory);
+}
+
+static uint32_t
+log2_up(uint32_t n)
+{
+	return n <= 1 ? 0 : 32 - (uint32_t)__builtin_clz(n - 1);
+}
+
+#define DEFAULT(field, value)                                                                      \
+	do {                                                                                       \
+		if (c->field == 0)                                                                 \
+			c->field = (value);                                                        \
+	} while (0)
+
+static void
+set_defaults(struct roce_config *c)
+{
+	DEFAULT(mtu, 1024);
+	DEFAULT(contexts, 1);
+	DEFAULT(max_qp, 256);
+	DEFAULT(max_mr, 4096);
+	DEFAULT(cq_depth, 65536);
+	DEFAULT(max_wr, 8192);
+	DEFAULT(tx_frames, 4096);
+	DEFAULT(window_bytes, 1u << 20);
+	DEFAULT(window_frames, 512);
+	DEFAULT(neighbours, 1024);
+	DEFAULT(timeout_ns, 250000000u);
+	DEFAULT(retry, 7);
+	DEFAULT(rnr_retry, 7);
+	DEFAULT(rnr_timer, 6);
+}
+
+static bool
+config_ok(const struct roce_config *c)
+{
+	return c->ip != 0 && c->prefix <= 32 && (c->mac[0] & 1) == 0 && c->mtu >= 256 &&
+	       c->mtu <= 4096 && (c->mtu & (c->mtu - 1)) == 0 && c->contexts <= ROCE_CONTEXTS_MAX &&
+	       c->max_qp <= 65536 && c->max_mr <= 1u << 24 && c->cq_depth <= 1u << 24 &&
+	       c->max_wr <= c->cq_depth && c->window_frames >= 2 * ROCE_MIN_FRAMES &&
+	       c->window_frames <= 1u << 20 && (c->window_frames & (c->window_frames - 1)) == 0 &&
+	       c->window_bytes <= 1u << 30 && c->neighbours <= 1u << 20 && c->retry <= 7 &&
+	       c->rnr_retry <= 7 && c->rnr_timer <= 31 && c->timeout_ns <= UINT64_C(1000000000000);
+}
+
+struct roce_device *
+roce_device_create(const struct roce_config *config)
+{
+	struct roce_config c = *config;
+	struct roce_device *dev;
+
+	set_defaults(&c);
+	if (!config_ok(&c)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	dev = calloc(1, sizeof(*dev));
+	if (dev == NULL)
+		return NULL;
+	dev->head.ops = &roce_ops;
+	dev->config = c;
+	dev->engine_bits = log2_up(c.contexts);
+	dev->index_bits = log2_up(c.max_qp);
+	dev->mrs.limit = c.max_mr;
+	dev->mrs.mask = (2u << log2_up(c.max_mr)) - 1;
+	dev->mrs.mrs = roce_memory_get(dev, (dev->mrs.mask + 1) * sizeof(struct mr));
+	dev->neighbours.count = c.neighbours;
+	dev->neighbours.entries = roce_memory_get(dev, c.neighbours * sizeof(struct neighbour));
+	if (dev->mrs.mrs == NULL || dev->neighbours.entries == NULL) {
+		roce_device_destroy(dev);
+		errno = ENOMEM;
+		return NULL;
+	}
+	return dev;
+}
+
+void
+roce_device_destroy(struct roce_device *dev)
+{
+	if (dev == NULL)
+		return;
+	for (unsigned i = 0; i < dev->config.contexts; i++) {
+		if (dev->contexts[i])
+			roce_context_destroy(dev->contexts[i]);
+	}
+	roce_memory_put(dev, dev->neighbours.entries,
+			dev->config.neighbours * sizeof(struct neighbour));
+	roce_memory_put(dev, dev->mrs.mrs, (dev->mrs.mask + 1) * sizeof(struct mr));
+	free(dev);
+}
+
+static int
+query(struct nic_device *ndev, struct nic_attr *attr)
+{
+	struct roce_device *dev = (struct roce_device *)ndev;
+	const struct roce_config *c = &dev->config;
+
+	memset(attr, 0, sizeof(*attr));
+	memcpy(attr->name, c->name, sizeof(attr->name));
+	attr->name[sizeof(attr->name) - 1] = '\0';
+	attr->gid.raw[10] = attr->gid.raw[11] = 0xff;
+	put32(attr->gid.raw + 12, c->ip);
+	attr->mtu = c->mtu;
+	attr->max_qp = c->max_qp;
+	attr->max_sge = NIC_SGE_MAX;
+	attr->max_inline = ROCE_MAX_INLINE;
+	attr->max_wr = c->max_wr;
+	attr->max_srq_wr = c->cq_depth;
+	attr->numa_socket = c->numa_socket;
+	attr->link_up = c->link_up ? c->link_up(c->user) : true;
+	return 0;
+}
+
+static int
+mr_reg(struct nic_device *dev, void *addr, size_t length, unsigned access, struct nic_mr *mr)
+{
+	return roce_mr_register(&((struct roce_device *)dev)->mrs, addr, length, access, mr);
+}
+
+static void
+mr_dereg(struct nic_device *dev, struct nic_mr *mr)
+{
+	roce_mr_remove(&((struct roce_device *)dev)->mrs, mr->lkey);
+	mr->lkey = mr->rkey = 0;
+}
+
+/* The next QP that failed and still exists. */
+static bool
+next_failed(struct roce_context *ctx, struct nic_async_event *event)
+{
+	uint32_t tail = atomic_load_explicit(&ctx->events_tail, memory_order_relaxed);
+	struct roce_qp *qp = NULL;
+
+	/* partner: the release store in report() of qp_engine.c */
+	while (qp == NULL && tail != atomic_load_explicit(&ctx->events_head, memory_order_acquire))
+		qp = find_qp(ctx, ctx->events[tail++ % ROCE_EVENTS]);
+	/* partner: the acquire load in report() */
+	atomic_store_explicit(&ctx->events_tail, tail, memory_order_release);
+	if (qp)
+		*event = (struct nic_async_event){.type = NIC_EVENT_QP_FATAL, .qp_user = qp->user};
+	return qp != NULL;
+}
+
+static int
+async_event(struct nic_device *ndev, struct nic_async_event *event)
+{
+	struct roce_device *dev = (struct roce_device *)ndev;
+
+	for (unsigned i = 0; i < dev->config.contexts; i++) {
+		if (dev->contexts[i] && next_failed(dev->contexts[i], event))
+			return 0;
+	}
+	return dev->config.async_event ? dev->config.async_event(dev->config.user, event) : -EAGAIN;
+}
+
+static void
+close_device(struct nic_device *ndev)
+{
+	struct roce_device *dev = (struct roce_device *)ndev;
+
+	if (dev->config.close)
+		dev->config.close(dev->config.user);
+	else
+		roce_device_destroy(dev);
+}
+
+const struct nic_ops roce_ops = {
+    .driver = "roce",
+    .query = query,
+    .mr_reg = mr_reg,
+    .mr_dereg = mr_dereg,
+    .qp_create = roce_qp_create,
+    .qp_modify = roce_qp_modify,
+    .qp_destroy = roce_qp_destroy,
+    .srq_create = roce_srq_create,
+    .srq_destroy = roce_srq_destroy,
+    .async_event = async_event,
+    .post_send = roce_post_send,
+    .post_srq_recv = roce_post_srq_recv,
+    .poll = roce_context_poll,
+    .flush = roce_context_flush,
+    .arm = roce_context_arm,
+    .counters = roce_context_counters,
+    .close = close_device,
+};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared receive queues. A WR counts as outstanding until its completion was polled. */
+#include "core.h"
+
+int
+roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
+{
+	struct roce_context *ctx = (struct roce_context *)nctx;
+	uint32_t size = 1;
+	struct roce_srq *srq;
+	size_t bytes;
+
+	if (depth == 0 || depth > ctx->dev->config.cq_depth)
+		return -EINVAL;
+	roce_qp_reap(ctx);
+	if (depth > ctx->dev->config.cq_depth - ctx->cq_reserved)
+		return -ENOSPC;
+	while (size < depth)
+		size *= 2;
+	bytes = sizeof(*srq) + size * sizeof(srq->ring[0]);
+	srq = roce_memory_get(ctx->dev, bytes);
+	if (srq == NULL)
+		return -ENOMEM;
+	srq->ctx = ctx;
+	srq->ring = (struct nic_recv_wr *)(srq + 1);
+	srq->mask = size - 1;
+	srq->depth = depth;
+	srq->bytes = bytes;
+	link_init(&srq->all);
+	list_append(&ctx->all_srqs, &srq->all);
+	ctx->cq_reserved += depth;
+	*out = (struct nic_srq *)srq;
+	return 0;
+}
+
+void
+roce_srq_free(struct roce_srq *srq)
+{
+	link_remove(&srq->all);
+	srq->ctx->cq_reserved -= srq->depth;
+	roce_memory_put(srq->ctx->dev, srq, srq->bytes);
+}
+
+void
+roce_srq_release(struct roce_srq *srq)
+{
+	if (--srq->users == 0 && srq->dying)
+		roce_srq_free(srq);
+}
+
+void
+roce_srq_destroy(struct nic_srq *nsrq)
+{
+	struct roce_srq *srq = (struct roce_srq *)nsrq;
+
+	if (srq == NULL)
+		return;
+	roce_qp_reap(srq->ctx);
+	srq->dying = true; /* freed with the last QP that uses it */
+	if (srq->users == 0)
+		roce_srq_free(srq);
+}
+
+int
+roce_post_srq_recv(struct nic_srq *nsrq, const struct nic_recv_wr *wr, unsigned n)
+{
+	struct roce_srq *srq = (struct roce_srq *)nsrq;
+	uint32_t room = srq->depth - (srq->posted - srq->freed);
+	unsigned i;
+
+	for (i = 0; i < n && i < room; i++)
+		srq->ring[srq->posted++ & srq->mask] = wr[i];
+	return (int)i;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One timer per QP: for the answer to what it sent, for the peer's receiver to be ready, for ARP.
+ * A list of the QPs that wait, walked when the earliest deadline may have come.
+ */
+#include "core.h"
+
+void
+roce_timer_start(struct roce_qp *qp, uint64_t deadline)
+{
+	struct roce_context *ctx = qp->ctx;
+
+	qp->rq.deadline = deadline;
+	if (link_alone(&qp->timer))
+		list_append(&ctx->timers, &qp->timer);
+	if (deadline < ctx->next_tick)
+		ctx->next_tick = deadline;
+}
+
+static void
+expired(struct roce_qp *qp, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	uint64_t rto = roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
+
+	if (rq->rnr_wait) {
+		rq->rnr_wait = false;
+		rq->deadline = now + rto;
+		roce_requester_wake(qp);
+		return;
+	}
+	if (rq->una == rq->next && rq->built == rq->posted) {
+		link_remove(&qp->timer);
+		return;
+	}
+	roce_count(&qp->ctx->counters.timeouts, 1);
+	/* both: a process that was stopped for a while must still get its retries */
+	if (rq->retries >= rq->retry &&
+	    now - rq->progress >= rq->timeout_ns * (rq->retry + UINT64_C(1))) {
+		roce_qp_fail(qp, rq->retired, NIC_WC_RETRY_EXC_ERR);
+		return;
+	}
+	if (rq->retries < 32)
+		rq->retries++;
+	if (rq->retries >= 3) /* has the peer another MAC now? */
+		roce_arp_ask(qp->ctx, qp->neighbour, now);
+	roce_window_timeout(&rq->window, rq->next);
+	roce_requester_go_back(qp);
+	rto <<= rq->retries;
+	rq->deadline = now + (rto < rq->timeout_ns ? rto : rq->timeout_ns);
+}
+
+void
+roce_timer_run(struct roce_context *ctx, uint64_t now)
+{
+	uint64_t earliest = UINT64_MAX;
+	struct link *l, *next;
+
+	for (l = ctx->timers.next; l != &ctx->timers; l = next) {
+		struct roce_qp *qp = LIST_OF(l, struct roce_qp, timer);
+
+		next = l->next;
+		if (qp->rq.deadline <= now)
+			expired(qp, now);
+		if (!link_alone(l) && qp->rq.deadline < earliest)
+			earliest = qp->rq.deadline;
+	}
+	ctx->next_tick = earliest < now + ROCE_TICK_NS ? now + ROCE_TICK_NS : earliest;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "window.h"
+
+#define WINDOW_START 65536u
+#define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
+#define WINDOW_DELAY_NS 1000000u   /* queueing beyond this is congestion; less is scheduling */
+
+static uint32_t
+larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+void
+roce_window_init(struct window *w, uint32_t frame, uint32_t frames_min, uint32_t cap)
+{
+	*w = (struct window){.floor = frame * frames_min, .step = frame};
+	w->cap = larger(cap, w->floor);
+	w->size = larger(w->cap < WINDOW_START ? w->cap : WINDOW_START, w->floor);
+	w->threshold = w->cap;
+}
+
+static void
+measured(struct window *w, uint64_t rtt, uint32_t next)
+{
+	uint64_t difference = rtt > w->rtt ? rtt - w->rtt : w->rtt - rtt;
+
+	if (w->rtt == 0) {
+		w->rtt = rtt;
+		w->variance = rtt / 2;
+	} else {
+		w->variance += difference / 4;
+		w->variance -= w->variance / 4;
+		w->rtt += rtt / 8;
+		w->rtt -= w->rtt / 8;
+	}
+	/* the shortest ages slowly, so that a longer path is learnt in time */
+	if (w->rtt_min == 0 || rtt < w->rtt_min)
+		w->rtt_min = rtt;
+	else
+		w->rtt_min += w->rtt_min / 1024 + 1;
+	if (rtt > 2 * w->rtt_min + WINDOW_DELAY_NS && w->size > WINDOW_DELAY_FLOOR &&
+	    !w->recovering) {
+		w->size = larger(w->size - w->size / 8, WINDOW_DELAY_FLOOR);
+		w->threshold = w->size;
+		w->recovering = true;
+		w->recover = next;
+	}
+}
+
+void
+roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next, uint64_t now)
+{
+	uint64_t grown;
+
+	if (w->recovering && (int32_t)(una - w->recover) >= 0)
+		w->recovering = false;
+	if (w->sampling && (int32_t)(una - w->sample_psn) > 0) {
+		w->sampling = false;
+		measured(w, now - w->sample_time, next);
+	}
+	if (w->size == w->cap || w->recovering)
+		return;
+	if (w->size < w->threshold)
+		grown = (uint64_t)w->size + bytes;
+	else
+		grown = w->size + (uint64_t)w->step * bytes / w->size + 1;
+	w->size = grown < w->cap ? (uint32_t)grown : w->cap;
+}
+
+void
+roce_window_lost(struct window *w, uint32_t next)
+{
+	w->sampling = false; /* an answer to a resent frame measures nothing */
+	if (w->recovering)
+		return;
+	w->size = larger(w->size / 2, w->floor);
+	w->threshold = w->size;
+	w->recovering = true;
+	w->recover = next;
+}
+
+void
+roce_window_timeout(struct window *w, uint32_t next)
+{
+	roce_window_lost(w, next);
+	w->size = w->floor;
+	w->recovering = false; /* else it could not grow again until all is acknowledged */
+}
+
+uint64_t
+roce_window_rto(const struct window *w, uint64_t least, uint64_t most)
+{
+	uint64_t rto = w->rtt + 4 * w->variance;
+
+	if (rto < least)
+		rto = least;
+	return rto < most ? rto : most;
+}
