@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "weirctl.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "Usage: weirctl [--instance NAME] [--json] show "
+    "nodes|engines|sessions|connections|qps|ports|counters\n"
+    "       weirctl [--instance NAME] wait up|node:ID|connections:K [--timeout SECONDS]\n"
+    "Asks the weir-dataplane of an instance.\n"
+    "\n"
+    "  show KIND          prints a table; with --json an array of objects\n"
+    "  wait up            until the data plane answers and weir-control has told it its node\n"
+    "  wait node:ID       until that node is up\n"
+    "  wait connections:K until at least K ends of connections are open; 0: until there are none\n"
+    "\n"
+    "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
+    "  --json             JSON instead of a table\n"
+    "  --timeout SECONDS  of wait, may be a fraction (default 30)\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n";
+
+struct options {
+	const char *instance;
+	bool json;
+	double timeout;
+};
+
+int
+weirctl_fail(int code, const char *format, ...)
+{
+	va_list list;
+
+	fputs("weirctl: ", stderr);
+	va_start(list, format);
+	vfprintf(stderr, format, list);
+	va_end(list);
+	fputc('\n', stderr);
+	return code;
+}
+
+static int
+show(const struct options *o, const char *name)
+{
+	static struct query q;
+	struct rows rows;
+	uint32_t kind = rows_kind(name);
+	json_t *array;
+	int status;
+
+	if (!kind)
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "cannot show '%s'; give nodes, engines, sessions, "
+				    "connections, qps, ports or counters",
+				    name);
+	status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
+	if (!status)
+		status = query_rows(&q, kind, &rows);
+	query_close(&q);
+	if (status)
+		return weirctl_fail(status, "%s", q.reason);
+	array = rows_json(&rows);
+	free(rows.records);
+	if (!array)
+		return weirctl_fail(WEIRCTL_RESOURCE, "out of memory for %u records", rows.count);
+	if (o->json) {
+		json_dumpf(array, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		table_print(kind, array);
+	}
+	json_decref(array);
+	if (fflush(stdout) || ferror(stdout))
+		return weirctl_fail(WEIRCTL_FAILED,
+				    "cannot write the answer; see where stdout goes");
+	return WEIRCTL_OK;
+}
+
+static int
+run(const struct options *o, int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[0], "show"))
+		return show(o, argv[1]);
+	if (argc == 2 && !strcmp(argv[0], "wait"))
+		return wait_for(o->instance, argv[1], o->timeout);
+	if (argc && strcmp(argv[0], "show") && strcmp(argv[0], "wait"))
+		return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see --help", argv[0]);
+	return weirctl_fail(WEIRCTL_USAGE, "give 'show KIND' or 'wait WHAT'; see --help");
+}
+
+static bool
+parse_timeout(const char *text, double *seconds)
+{
+	char *end;
+
+	*seconds = strtod(text, &end);
+	return end != text && !*end && *seconds >= 0 && *seconds <= 1e6;
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option long_options[] = {
+	    {"instance", required_argument, NULL, 'i'}, {"json", no_argument, NULL, 'j'},
+	    {"timeout", required_argument, NULL, 't'},	{"help", no_argument, NULL, 'h'},
+	    {"version", no_argument, NULL, 'v'},	{0},
+	};
+	struct options o = {.instance = getenv("WEIR_INSTANCE"), .timeout = 30};
+	int id;
+
+	opterr = 0;
+	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+		if (id == 'i') {
+			o.instance = optarg;
+		} else if (id == 'j') {
+			o.json = true;
+		} else if (id == 'h') {
+			fputs(help, stdout);
+			return WEIRCTL_OK;
+		} else if (id == 'v') {
+			puts("weirctl " WEIR_VERSION);
+			return WEIRCTL_OK;
+		} else if (id == 't') {
+			if (!parse_timeout(optarg, &o.timeout))
+				return weirctl_fail(WEIRCTL_USAGE,
+						    "--timeout '%s' is no time; give seconds",
+						    optarg);
+		} else {
+			return weirctl_fail(WEIRCTL_USAGE,
+					    id == ':' ? "%s needs a value; see --help"
+						      : "unknown option '%s'; see --help",
+					    argv[optind - 1]);
+		}
+	}
+	if (!o.instance || !*o.instance)
+		o.instance = "default";
+	if (strchr(o.instance, '/') || o.instance[0] == '.')
+		return weirctl_fail(WEIRCTL_USAGE, "--instance '%s' is no name; see --help",
+				    o.instance);
+	return run(&o, argc - optind, argv + optind);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Records of the data plane as JSON objects: the one list of fields, for programs and for tables.
+ */
+#include "weirctl.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kind_name[] = {
+    [WEIR_ROWS_NODES] = "nodes",       [WEIR_ROWS_ENGINES] = "engines",
+    [WEIR_ROWS_SESSIONS] = "sessions", [WEIR_ROWS_CONNECTIONS] = "connections",
+    [WEIR_ROWS_QPS] = "qps",	       [WEIR_ROWS_PORTS] = "ports",
+    [WEIR_ROWS_COUNTERS] = "counters",
+};
+
+uint32_t
+rows_kind(const char *name)
+{
+	for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_COUNTERS; i++)
+		if (!strcmp(kind_name[i], name))
+			return i;
+	return 0;
+}
+
+static void
+put(json_t *o, const char *key, uint64_t value)
+{
+	json_object_set_new(o, key, json_integer((json_int_t)value));
+}
+
+static void
+put_text(json_t *o, const char *key, const char *text)
+{
+	json_t *value = json_string(text);
+
+	// Names come from programs: what isn't UTF-8 is shown as nothing rather than not at all.
+	json_object_set_new(o, key, value ? value : json_string(""));
+}
+
+#define PUT(field) put(o, #field, r->field)
+
+static void
+address_text(const uint8_t ip[16], char *text, size_t size)
+{
+	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+	if (!memcmp(ip, mapped, sizeof(mapped)))
+		inet_ntop(AF_INET, ip + 12, text, size);
+	else
+		inet_ntop(AF_INET6, ip, text, size);
+}
+
+static void
+node_json(json_t *o, const struct weir_ctl_node *r)
+{
+	char text[WEIR_CTL_ADDRESSES * (INET6_ADDRSTRLEN + 1)] = "";
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < r->address_count; i++) {
+		if (i)
+			text[n++] = ',';
+		address_text(r->address[i], text + n, sizeof(text) - n);
+		n += strlen(text + n);
+	}
+	PUT(id);
+	put_text(o, "state", weir_node_state_name(r->state));
+	PUT(incarnation);
+	put_text(o, "address", text);
+	json_object_set_new(o, "self", json_boolean(r->self));
+	PUT(engines);
+	put_text(o, "control", r->control);
+}
+
+static void
+engine_json(json_t *o, const struct weir_row_engine *r)
+{
+	double cycles = (double)r->busy_cycles + (double)r->idle_cycles;
+
+	PUT(engine);
+	PUT(lcore);
+	PUT(cpu);
+	PUT(sessions);
+	PUT(busy_cycles);
+	PUT(idle_cycles);
+	json_object_set_new(o, "busy_percent",
+			    json_real(cycles > 0 ? 100.0 * r->busy_cycles / cycles : 0));
+	PUT(tsc_hz);
+	PUT(turns);
+	PUT(sleeps);
+	PUT(yields);
+	PUT(tx_messages);
+	PUT(rx_messages);
+	PUT(tx_bytes);
+	PUT(rx_bytes);
+	PUT(tx_messages_per_s);
+	PUT(rx_messages_per_s);
+}
+
+static void
+session_json(json_t *o, const struct weir_row_session *r)
+{
+	PUT(session);
+	put_text(o, "name", r->name);
+	PUT(pid);
+	PUT(uid);
+	PUT(channels);
+	PUT(connections);
+	PUT(listeners);
+	PUT(arena_bytes);
+}
+
+static void
+connection_json(json_t *o, const struct weir_row_connection *r)
+{
+	json_t *ways = json_object();
+	char peer[16];
+
+	snprintf(peer, sizeof(peer), "node:%u", r->peer_node);
+	PUT(vqpn);
+	put_text(o, "peer", r->local ? "local" : peer);
+	PUT(peer_vqpn);
+	put_text(o, "state", r->state_name);
+	PUT(session);
+	PUT(engine);
+	PUT(window);
+	PUT(outstanding);
+	PUT(returned);
+	put(ways, "ring", r->by_ring);
+	put(ways, "send", r->by_send);
+	put(ways, "read", r->by_read);
+	put(ways, "write", r->by_write);
+	put(ways, "local", r->by_local);
+	json_object_set_new(o, "by_primitive", ways);
+}
+
+static void
+qp_json(json_t *o, const struct weir_row_qp *r)
+{
+	PUT(qpn);
+	PUT(peer_qpn);
+	PUT(peer_node);
+	PUT(engine);
+	PUT(peer_engine);
+	put_text(o, "purpose", r->purpose);
+	put_text(o, "state", r->state);
+	PUT(frames_sent);
+	PUT(frames_received);
+	PUT(ring_used);
+	PUT(ring_lines);
+}
+
+static void
+port_json(json_t *o, const struct weir_row_port *r)
+{
+	json_t *drops = json_object();
+
+	put_text(o, "name", r->name);
+	put_text(o, "driver", r->driver);
+	put_text(o, "address", r->address);
+	PUT(engine);
+	put_text(o, "link", r->link_up ? "up" : "down");
+	PUT(mtu);
+	PUT(rx_frames);
+	PUT(tx_frames);
+	PUT(rx_bytes);
+	PUT(tx_bytes);
+	for (uint32_t i = 0; i < r->drop_count; i++)
+		put(drops, r->drops[i].name, r->drops[i].count);
+	json_object_set_new(o, "drops", drops);
+}
+
+static void
+counter_json(json_t *o, const struct weir_row_counter *r)
+{
+	put_text(o, "name", r->name);
+	PUT(value);
+	put_text(o, "help", r->help);
+}
+
+json_t *
+rows_json(const struct rows *rows)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; array && i < rows->count; i++) {
+		const void *record = rows_at(rows, i);
+		json_t *o = json_object();
+
+		if (rows->kind == WEIR_ROWS_NODES)
+			node_json(o, record);
+		else if (rows->kind == WEIR_ROWS_ENGINES)
+			engine_json(o, record);
+		else if (rows->kind == WEIR_ROWS_SESSIONS)
+			session_json(o, record);
+		else if (rows->kind == WEIR_ROWS_CONNECTIONS)
+			connection_json(o, record);
+		else if (rows->kind == WEIR_ROWS_QPS)
+			qp_json(o, record);
+		else if (rows->kind == WEIR_ROWS_PORTS)
+			port_json(o, record);
+		else
+			counter_json(o, record);
+		if (json_array_append_new(array, o)) {
+			json_decref(array);
+			array = NULL;
+		}
+	}
+	return array;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "weirctl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL_NS 50000000
+
+struct condition {
+	uint32_t kind;	 /* of the records it looks at */
+	uint32_t number; /* node id or number of connections */
+	bool own;	 /* own node, whatever its id */
+};
+
+static bool
+parse_number(const char *text, uint32_t *number)
+{
+	char *end;
+	unsigned long value;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	*number = value;
+	return !errno && !*end && value < UINT32_MAX;
+}
+
+static bool
+parse_condition(const char *what, struct condition *c)
+{
+	*c = (struct condition){.kind = WEIR_ROWS_NODES};
+	if (!strcmp(what, "up")) {
+		c->own = true;
+		return true;
+	}
+	if (!strncmp(what, "node:", 5))
+		return parse_number(what + 5, &c->number);
+	c->kind = WEIR_ROWS_CONNECTIONS;
+	return !strncmp(what, "connections:", 12) && parse_number(what + 12, &c->number);
+}
+
+static bool
+node_up(const struct condition *c, const struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->count; i++) {
+		const struct weir_ctl_node *node = rows_at(rows, i);
+
+		if (node->state == WEIR_NODE_UP && (c->own ? node->self : node->id == c->number))
+			return true;
+	}
+	return false;
+}
+
+// Ends of connections that carry data: those in state open, and local ones.
+static uint32_t
+open_connections(const struct rows *rows)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rows->count; i++) {
+		const struct weir_row_connection *conn = rows_at(rows, i);
+
+		n += !strcmp(conn->state_name, "open") || !strcmp(conn->state_name, "local");
+	}
+	return n;
+}
+
+// 0 and *holds, or an exit code and q->reason.
+static int
+check(struct query *q, const struct condition *c, bool *holds)
+{
+	struct rows rows;
+	int status = query_rows(q, c->kind, &rows);
+
+	if (status)
+		return status;
+	if (c->kind == WEIR_ROWS_NODES) {
+		*holds = node_up(c, &rows);
+		snprintf(q->reason, sizeof(q->reason),
+			 c->own ? "the data plane answers, but no weir-control has told it its node"
+				: "node %u is not up; see weirctl show nodes",
+			 c->number);
+	} else {
+		uint32_t n = open_connections(&rows);
+
+		*holds = c->number ? n >= c->number : rows.count == 0;
+		snprintf(q->reason, sizeof(q->reason), "%u of %u connections are open", n,
+			 c->number);
+	}
+	free(rows.records);
+	return 0;
+}
+
+static double
+now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+int
+wait_for(const char *instance, const char *what, double seconds)
+{
+	static const struct timespec pause = {.tv_nsec = POLL_NS};
+	static struct query q = {.fd = -1};
+	double end = now() + seconds;
+	struct condition c;
+	bool holds = false;
+
+	if (!parse_condition(what, &c))
+		return weirctl_fail(
+		    WEIRCTL_USAGE, "cannot wait for '%s'; give up, node:ID or connections:K", what);
+	for (;;) {
+		double left = end - now();
+		int status = 0;
+
+		left = left < WEIRCTL_ANSWER_SECONDS ? left : WEIRCTL_ANSWER_SECONDS;
+		if (q.fd < 0)
+			status = query_open(&q, instance, left);
+		else
+			query_limit(&q, left);
+		if (!status)
+			status = check(&q, &c, &holds);
+		if (holds) {
+			query_close(&q);
+			return WEIRCTL_OK;
+		}
+		// Not there yet is what we wait for; anything else won't get better.
+		if (status == WEIRCTL_USAGE || status == WEIRCTL_RESOURCE) {
+			query_close(&q);
+			return weirctl_fail(status, "%s", q.reason);
+		}
+		if (status)
+			query_close(&q);
+		if (now() >= end)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	query_close(&q);
+	return weirctl_fail(WEIRCTL_TIMEOUT, "'%s' does not hold after %g s: %s", what, seconds,
+			    q.reason);
+}
