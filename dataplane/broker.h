@@ -21,6 +21,7 @@ struct broker_engine {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	struct engine *engine;
+	const struct engine_config *engine_config; /* what it was created with: sizes of its work memory follow */
 	uint32_t lcore, cpu;
 	int numa_socket;
 };
@@ -49,7 +50,10 @@ struct broker_config {
 	 */
 	int (*doorbell_add)(void *user, uint32_t engine, uint32_t doorbell, int fd);
 	void (*doorbell_remove)(void *user, uint32_t engine, uint32_t doorbell);
-	/* Memory for rings on a NUMA socket; registered memory comes from here. */
+	/*
+	 * Memory for rings and for the engines' work on a NUMA socket: zeroed, aligned to 64. Registered
+	 * memory comes from here.
+	 */
 	void *(*memory_get)(void *user, size_t bytes, int numa_socket);
 	void (*memory_put)(void *user, void *memory, size_t bytes);
 	/* Wakes an engine that may sleep (after commands). */
