@@ -46,7 +46,7 @@ static const struct opcode_info opcodes[256] = {
 };
 
 uint32_t
-ip_sum(const uint8_t *p, size_t length)
+roce_ip_sum(const uint8_t *p, size_t length)
 {
 	uint32_t sum = 0;
 
@@ -69,7 +69,7 @@ decode_ip(const uint8_t *frame, size_t length, struct packet *p, uint32_t *end)
 	ip_length = get16(ip + 2);
 	if (ip_length < IP_BYTES + UDP_BYTES || ip_length > length - IP_AT)
 		return DROP_bad_ip;
-	if (ip_fold(ip_sum(ip, IP_BYTES)) != 0xffff)
+	if (ip_fold(roce_ip_sum(ip, IP_BYTES)) != 0xffff)
 		return DROP_bad_ip;
 	/* 17 = UDP; no fragments: RoCE never needs any */
 	if (ip[9] != 17 || get16(udp + 2) != ROCE_UDP_PORT)

@@ -169,7 +169,7 @@ put64(uint8_t *p, uint64_t v)
 enum drop roce_packet_decode(const uint8_t *frame, size_t length, struct packet *p);
 
 /* Sum of the 16-bit words of a header (even length), for an Internet checksum. */
-uint32_t ip_sum(const uint8_t *p, size_t length);
+uint32_t roce_ip_sum(const uint8_t *p, size_t length);
 
 static inline uint16_t
 ip_fold(uint32_t sum)

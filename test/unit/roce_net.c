@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "roce_net.h"
+
+uint32_t
+net_random(struct net *n)
+{
+	n->random ^= n->random << 13;
+	n->random ^= n->random >> 7;
+	n->random ^= n->random << 17;
+	return (uint32_t)(n->random >> 16);
+}
+
+uint32_t
+net_ip(unsigned node)
+{
+	return 0x0a000001 + node;
+}
+
+void
+net_mac(unsigned node, uint8_t *mac)
+{
+	memcpy(mac, (const uint8_t[6]){2, 0, 0, 0, 0, (uint8_t)(node + 1)}, 6);
+}
+
+static uint32_t
+hash(const uint8_t *p, uint32_t n)
+{
+	uint32_t h = 2166136261u;
+
+	while (n--)
+		h = (h ^ *p++) * 16777619u;
+	return h;
+}
+
+static unsigned
+wire_alloc(void *user, void **frames, unsigned n)
+{
+	struct net *net = ((struct net_port *)user)->node->net;
+	unsigned i;
+
+	for (i = 0; i < n && net->frames_left != 0; i++) {
+		struct net_frame *f = calloc(1, sizeof(*f));
+
+		assert_non_null(f);
+		f->refs = 1;
+		f->net = net;
+		net->frames_live++;
+		if (net->frames_left > 0)
+			net->frames_left--;
+		frames[i] = f;
+	}
+	return i;
+}
+
+static void
+put_frame(struct net_frame *f)
+{
+	assert_true(f->refs > 0);
+	if (--f->refs > 0)
+		return;
+	f->net->frames_live--;
+	if (f->net->frames_left >= 0)
+		f->net->frames_left++;
+	free(f);
+}
+
+static void
+wire_drop(void *user, void *const *frames, unsigned n)
+{
+	(void)user;
+	for (unsigned i = 0; i < n; i++)
+		put_frame(frames[i]);
+}
+
+static void
+enqueue(struct net *n, struct net_frame *f, unsigned node)
+{
+	assert_true(n->queued < NET_QUEUE);
+	f->refs++;
+	n->queue[n->queued++] = (struct net_delivery){f, node, n->now};
+}
+
+/* Somewhere among the last frames that still wait. */
+static void
+shuffle(struct net *n)
+{
+	unsigned last = n->queued - 1, to = last - (last < 8 ? 0 : net_random(n) % 8);
+	struct net_delivery d = n->queue[last];
+
+	memmove(&n->queue[to + 1], &n->queue[to], (last - to) * sizeof(d));
+	n->queue[to] = d;
+}
+
+static void
+wire_send(void *user, void *frame, uint32_t length, bool keep)
+{
+	struct net *n = ((struct net_port *)user)->node->net;
+	struct net_frame *f = frame;
+	uint8_t mac[6];
+
+	assert_true(f->refs > 0);
+	assert_true(length >= EXT_AT + ICRC_BYTES && length <= sizeof(f->data));
+	if (f->length == 0) {
+		f->length = length;
+		f->hash = hash(f->data, length);
+	}
+	assert_int_equal(f->length, length);
+	assert_int_equal(f->hash, hash(f->data, length));
+	if ((!n->tap || n->tap(n, f->data, length)) && net_random(n) % 100 >= n->loss) {
+		for (unsigned i = 0; i < n->nodes; i++) {
+			net_mac(i, mac);
+			if ((f->data[0] & 1) == 0 && memcmp(mac, f->data, 6) != 0)
+				continue;
+			enqueue(n, f, i);
+			if (net_random(n) % 100 < n->reorder)
+				shuffle(n);
+			if (net_random(n) % 100 < n->dup)
+				enqueue(n, f, i);
+		}
+	}
+	if (!keep)
+		put_frame(f);
+}
+
+static unsigned
+wire_room(void *user)
+{
+	struct net_port *p = user;
+
+	return p->node->stuck ? 0 : p->node->net->room;
+}
+
+static void
+deliver(struct net_node *node, const struct net_frame *f, unsigned context, uint64_t now)
+{
+	/* exactly as long as the frame, so that a sanitizer sees reads behind its end */
+	uint8_t *copy = malloc(f->length);
+	int engine;
+
+	assert_non_null(copy);
+	memcpy(copy, f->data, f->length);
+	engine = roce_input(node->port[context].ctx, copy, f->length, now);
+	if (engine != ROCE_DONE) {
+		assert_in_range(engine, 0, node->contexts - 1);
+		assert_int_equal(roce_input_handed(node->port[engine].ctx, copy, f->length, now),
+				 ROCE_DONE);
+	}
+	assert_memory_equal(copy, f->data, f->length);
+	free(copy);
+}
+
+static unsigned
+wire_receive(void *user, struct roce_context *ctx, uint64_t now)
+{
+	struct net_port *p = user;
+	struct net *n = p->node->net;
+	struct net_frame *burst[32];
+	unsigned kept = 0, got = 0;
+
+	assert_ptr_equal(p->ctx, ctx);
+	if (p != &p->node->port[p->node->rss])
+		return 0;
+	for (unsigned i = 0; i < n->queued; i++) {
+		const struct net_delivery *d = &n->queue[i];
+
+		if (d->node != p->node->id || d->due >= now || got == 32)
+			n->queue[kept++] = *d;
+		else
+			burst[got++] = d->frame;
+	}
+	n->queued = kept;
+	for (unsigned i = 0; i < got; i++) {
+		assert_int_equal(burst[i]->hash, hash(burst[i]->data, burst[i]->length));
+		deliver(p->node, burst[i], p->node->rss, now);
+		put_frame(burst[i]);
+	}
+	return got;
+}
+
+static void
+wire_flush(void *user, uint64_t now)
+{
+	(void)user;
+	(void)now;
+}
+
+static const struct roce_wire wire = {
+    .data_offset = offsetof(struct net_frame, data),
+    .alloc = wire_alloc,
+    .drop = wire_drop,
+    .send = wire_send,
+    .room = wire_room,
+    .receive = wire_receive,
+    .flush = wire_flush,
+};
+
+static void
+create_node(struct net *n, unsigned id, unsigned contexts, const struct roce_config *config)
+{
+	struct net_node *node = &n->node[id];
+	struct roce_config c = config ? *config : (struct roce_config){0};
+
+	c.ip = net_ip(id);
+	c.prefix = 24;
+	c.contexts = contexts;
+	net_mac(id, c.mac);
+	node->net = n;
+	node->id = id;
+	node->contexts = contexts;
+	node->dev = roce_device_create(&c);
+	assert_non_null(node->dev);
+	for (unsigned i = 0; i < contexts; i++) {
+		struct net_port *p = &node->port[i];
+
+		p->node = node;
+		p->ctx = roce_context_create(node->dev, i, &wire, p);
+		assert_non_null(p->ctx);
+		assert_int_equal(roce_ops.srq_create(roce_nic_context(p->ctx), 512, &p->srq), 0);
+	}
+}
+
+struct net *
+net_create(unsigned nodes, unsigned contexts, const struct roce_config *config, uint64_t seed)
+{
+	struct net *n = calloc(1, sizeof(*n));
+
+	assert_non_null(n);
+	n->nodes = nodes;
+	n->random = seed * 0x9e3779b97f4a7c15u + 1;
+	n->room = 1024;
+	n->frames_left = -1;
+	for (unsigned i = 0; i < nodes; i++)
+		create_node(n, i, contexts, config);
+	return n;
+}
+
+void
+net_destroy(struct net *n)
+{
+	for (unsigned i = 0; i < n->nodes; i++) {
+		net_check_sum(&n->node[i]);
+		roce_ops.close(roce_nic_device(n->node[i].dev));
+	}
+	while (n->queued > 0)
+		put_frame(n->queue[--n->queued].frame);
+	assert_int_equal(n->frames_live, 0);
+	free(n);
+}
+
+void
+net_turn(struct net *n)
+{
+	n->now += NET_STEP_NS;
+	for (unsigned i = 0; i < n->nodes * NET_CONTEXTS; i++) {
+		struct net_port *p = &n->node[i / NET_CONTEXTS].port[i % NET_CONTEXTS];
+		bool busy = false;
+
+		if (!p->ctx)
+			continue;
+		p->wcs += nic_poll(roce_nic_context(p->ctx), p->wc + p->wcs,
+				   NET_WCS - p->wcs < 32 ? NET_WCS - p->wcs : 32, n->now, &busy);
+		assert_true(p->wcs < NET_WCS);
+		nic_flush(roce_nic_context(p->ctx), n->now);
+	}
+}
+
+void
+net_run(struct net *n, uint64_t ns)
+{
+	uint64_t end = n->now + ns;
+
+	while (n->now < end)
+		net_turn(n);
+}
+
+void
+net_inject(struct net *n, unsigned node, const uint8_t *frame, uint32_t length)
+{
+	struct net_frame f = {.length = length};
+
+	memcpy(f.data, frame, length);
+	deliver(&n->node[node], &f, n->node[node].rss, n->now);
+}
+
+struct nic_qp *
+net_qp(struct net_port *p)
+{
+	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 64, .srq = p->srq, .user = p};
+	struct nic_qp *qp;
+
+	assert_int_equal(roce_ops.qp_create(roce_nic_context(p->ctx), &init, &qp), 0);
+	return qp;
+}
+
+int
+net_rtr(struct nic_qp *qp, struct net_node *peer, uint32_t remote_qpn, uint32_t psn)
+{
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT};
+	struct nic_attr device;
+	int error = roce_ops.qp_modify(qp, &attr);
+
+	if (error)
+		return error;
+	roce_ops.query(roce_nic_device(peer->dev), &device);
+	attr.state = NIC_QP_RTR;
+	attr.remote_gid = device.gid;
+	attr.remote_qpn = remote_qpn;
+	attr.remote_psn = psn;
+	return roce_ops.qp_modify(qp, &attr);
+}
+
+int
+net_rts(struct nic_qp *qp, uint32_t psn)
+{
+	struct nic_qp_attr attr = {.state = NIC_QP_RTS, .psn = psn};
+
+	return roce_ops.qp_modify(qp, &attr);
+}
+
+void
+net_connect(struct net_port *a, struct net_port *b, uint32_t psn, struct nic_qp **qa,
+	    struct nic_qp **qb)
+{
+	*qa = net_qp(a);
+	*qb = net_qp(b);
+	assert_int_equal(net_rtr(*qa, b->node, nic_qpn(*qb), psn), 0);
+	assert_int_equal(net_rtr(*qb, a->node, nic_qpn(*qa), psn), 0);
+	assert_int_equal(net_rts(*qa, psn), 0);
+	assert_int_equal(net_rts(*qb, psn), 0);
+}
+
+void
+net_post_recvs(struct net_port *p, const struct nic_mr *mr, unsigned count, uint32_t each)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct nic_recv_wr wr = {
+		    .wr_id = i,
+		    .sge = {.address = mr ? mr->address + (uint64_t)i * each : 0,
+			    .length = mr ? each : 0,
+			    .lkey = mr ? mr->lkey : 0}};
+
+		assert_int_equal(roce_ops.post_srq_recv(p->srq, &wr, 1), 1);
+	}
+}
+
+struct nic_counters
+net_counters(struct net_node *node)
+{
+	struct nic_counters sum = {0}, one;
+
+	for (unsigned i = 0; i < node->contexts; i++) {
+		roce_ops.counters(roce_nic_context(node->port[i].ctx), &one);
+		for (size_t k = 0; k < sizeof(one) / 8; k++)
+			((uint64_t *)&sum)[k] += ((uint64_t *)&one)[k];
+	}
+	return sum;
+}
+
+void
+net_check_sum(struct net_node *node)
+{
+	struct nic_counters c = net_counters(node);
+	uint64_t drops = 0;
+
+#define X(name, help) drops += c.drop_##name;
+	NIC_DROP_REASONS(X)
+#undef X
+	drops -= c.drop_impaired + c.drop_tx_full + c.drop_no_neighbour;
+	assert_int_equal(c.rx_frames, c.rx_accepted + drops);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A network for tests of the protocol core: nodes with one or more contexts on a switch, a virtual
+ * clock, loss, duplication and reordering from a seed. Proves on the way that a frame never changes
+ * once sent, and that every buffer comes back.
+ */
+#ifndef WEIR_TEST_ROCE_NET_H
+#define WEIR_TEST_ROCE_NET_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nic/roce/core.h"
+
+#define NET_NODES 3
+#define NET_CONTEXTS 4
+#define NET_QUEUE 8192
+#define NET_WCS 4096
+#define NET_STEP_NS 2000
+
+struct net;
+
+struct net_frame {
+	int refs;
+	uint32_t length, hash; /* of the first send: later ones must be the same */
+	struct net *net;
+	uint8_t data[ROCE_FRAME_MAX(4096)];
+};
+
+struct net_node;
+
+struct net_port {
+	struct net_node *node;
+	struct roce_context *ctx;
+	struct nic_srq *srq;
+	struct nic_wc wc[NET_WCS]; /* all completions so far */
+	unsigned wcs;
+};
+
+struct net_node {
+	struct net *net;
+	unsigned id;
+	struct roce_device *dev;
+	struct net_port port[NET_CONTEXTS];
+	unsigned contexts;
+	unsigned rss; /* context whose queue gets the frames that arrive */
+	bool stuck;   /* its port takes nothing */
+};
+
+struct net_delivery {
+	struct net_frame *frame;
+	unsigned node;
+	uint64_t due;
+};
+
+struct net {
+	struct net_node node[NET_NODES];
+	unsigned nodes;
+	uint64_t now;
+	uint64_t random;
+	unsigned loss, dup, reorder; /* percent */
+	unsigned room;		     /* what wires say they take in one flush */
+	int frames_left;	     /* allocation fails when 0; -1: without limit */
+	int frames_live;
+	struct net_delivery queue[NET_QUEUE];
+	unsigned queued;
+	/* Sees every frame that is sent; false: it is lost. May be NULL. */
+	bool (*tap)(struct net *n, const uint8_t *frame, uint32_t length);
+	void *tap_user;
+};
+
+/* `config` gives what isn't default; address, MAC and contexts are filled in. */
+struct net *net_create(unsigned nodes, unsigned contexts, const struct roce_config *config,
+		       uint64_t seed);
+/* Checks that no buffer was lost. */
+void net_destroy(struct net *n);
+/* One turn of every node; time goes on. */
+void net_turn(struct net *n);
+/* Turns until `ns` have passed. */
+void net_run(struct net *n, uint64_t ns);
+/* Puts a frame into a node's receive queue now. */
+void net_inject(struct net *n, unsigned node, const uint8_t *frame, uint32_t length);
+/* A QP at each of the ports, connected and in RTS; psn of both directions. */
+void net_connect(struct net_port *a, struct net_port *b, uint32_t psn, struct nic_qp **qa,
+		 struct nic_qp **qb);
+struct nic_qp *net_qp(struct net_port *p);
+int net_rtr(struct nic_qp *qp, struct net_node *peer, uint32_t remote_qpn, uint32_t psn);
+int net_rts(struct nic_qp *qp, uint32_t psn);
+/* `count` receives into `mr` at multiples of `each`, wr_id from 0. */
+void net_post_recvs(struct net_port *p, const struct nic_mr *mr, unsigned count, uint32_t each);
+struct nic_counters net_counters(struct net_node *node);
+/* rx_frames = accepted + drops on receive. */
+void net_check_sum(struct net_node *node);
+uint32_t net_random(struct net *n);
+uint32_t net_ip(unsigned node);
+void net_mac(unsigned node, uint8_t *mac);
+
+#endif
