@@ -42,11 +42,18 @@ mailbox_init(struct mailbox *m)
 	m->under_way = 0;
 }
 
+/* Main: whether post() would take one. */
+static inline bool
+mailbox_has_room(const struct mailbox *m)
+{
+	return m->under_way < MAILBOX_MAILS;
+}
+
 /* Main: false when as many are under way as there are places for answers. */
 static inline bool
 mailbox_post(struct mailbox *m, const struct mail *mail)
 {
-	if (m->under_way == MAILBOX_MAILS || !spsc_push(&m->down, mail, sizeof(*mail)))
+	if (!mailbox_has_room(m) || !spsc_push(&m->down, mail, sizeof(*mail)))
 		return false;
 	m->under_way++;
 	return true;

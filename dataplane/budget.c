@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a data plane is made of and what it costs, printed once at start. */
+#include "memory.h"
+#include "plane.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+
+static uint64_t total;
+
+static void
+line(const char *pool, uint64_t count, uint64_t each, const char *when)
+{
+	printf("  %-34s %8llu x %11llu = %13llu  %s\n", pool, (unsigned long long)count,
+	       (unsigned long long)each, (unsigned long long)(count * each), when);
+	total += count * each;
+}
+
+static void
+print_port(const struct plane *p, unsigned i)
+{
+	const struct nic_spec *spec = &p->options->nic[i];
+	struct in_addr address = {.s_addr = htonl(spec->ip)};
+	struct ethdev_info info;
+	char ip[INET_ADDRSTRLEN];
+
+	ethdev_describe(p->port[i].port, &info);
+	printf("port %u: %s, driver %s, %s/%u, %02x:%02x:%02x:%02x:%02x:%02x, path MTU %u, "
+	       "%u rx and %u tx queues, NUMA socket %d\n",
+	       i, info.name, info.driver, inet_ntop(AF_INET, &address, ip, sizeof(ip)),
+	       spec->prefix, info.mac[0], info.mac[1], info.mac[2], info.mac[3], info.mac[4],
+	       info.mac[5], info.mtu, info.rx_queues, info.tx_queues, info.numa_socket);
+}
+
+static void
+print_engine(const struct plane *p, unsigned i)
+{
+	const struct plane_engine *e = &p->engine[i];
+	struct ethdev_info info;
+
+	printf("engine %u: lcore %u, cpu %u, NUMA socket %d, ", i, e->lcore, e->cpu,
+	       e->numa_socket);
+	if (e->port < 0) {
+		printf("no port\n");
+		return;
+	}
+	ethdev_describe(p->port[e->port].port, &info);
+	printf("port %s%s\n", info.name, e->loop->config.cpu_shared ? ", shares its cpu" : "");
+}
+
+static void
+print_pools(const struct plane *p)
+{
+	const struct options *o = p->options;
+	char name[96];
+
+	printf("memory (bytes):\n");
+	for (unsigned i = 0; i < p->ports; i++) {
+		struct ethdev_info info;
+
+		ethdev_describe(p->port[i].port, &info);
+		snprintf(name, sizeof(name), "frames of port %.20s", info.name);
+		line(name, info.frames, info.pool_bytes / info.frames, "now");
+		snprintf(name, sizeof(name), "tables of port %.20s", info.name);
+		line(name, 1, info.table_bytes, "now");
+	}
+	line("tables of an engine", p->engines, engine_memory(&p->engine[0].config), "now");
+	line("mailboxes of an engine", p->engines, sizeof(struct loop), "now");
+	printf("  %-34s %36s %13llu\n", "", "total", (unsigned long long)total);
+	line("rings of a link, two ways", o->links * (p->ports > 0),
+	     2 * o->peer_ring + engine_link_bytes((uint32_t)(o->peer_ring / WEIR_SLOT_SIZE)),
+	     "at most");
+	line("arena of a session", o->max_sessions, o->arena, "at most");
+	printf("  %-34s %36s %13llu\n", "", "at most", (unsigned long long)total);
+}
+
+void
+budget_print(const struct plane *p)
+{
+	for (unsigned i = 0; i < p->ports; i++)
+		print_port(p, i);
+	for (unsigned i = 0; i < p->engines; i++)
+		print_engine(p, i);
+	total = 0;
+	print_pools(p);
+	fflush(stdout);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "doorbell.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TOKENS 64u	 /* wakes in a row */
+#define TOKEN_NS 50000u	 /* and one more each so many ns */
+#define MUTE_NS 1000000u /* how long one that rings too often is ignored */
+
+void
+loop_ring_doorbell(void *loop, uint32_t number)
+{
+	struct loop *l = loop;
+	struct doorbell *d = number < l->config.doorbells ? l->doorbell[number] : NULL;
+
+	/* a full socket rings already, a closed one is nobody's */
+	if (d && send(d->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return;
+}
+
+static void
+unlink_muted(struct loop *l, const struct doorbell *d)
+{
+	for (struct doorbell **at = &l->muted; *at; at = &(*at)->next_muted) {
+		if (*at == d) {
+			*at = d->next_muted;
+			return;
+		}
+	}
+}
+
+void
+doorbell_mail(struct loop *l, const struct mail *mail)
+{
+	struct doorbell *d = mail->about;
+
+	if (mail->kind == MAIL_DOORBELL_ADD) {
+		l->doorbell[d->number] = d;
+		return;
+	}
+	l->doorbell[d->number] = NULL;
+	if (d->muted_until)
+		unlink_muted(l, d);
+}
+
+static void
+set_events(struct loop *l, struct doorbell *d, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = d};
+
+	/* fails if main has taken it out already: then nothing comes from it any more */
+	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, d->fd, &e))
+		return;
+}
+
+static bool
+take_token(struct doorbell *d, uint64_t now)
+{
+	uint64_t more = (now - d->refilled) / TOKEN_NS;
+
+	if (d->tokens + more >= TOKENS) {
+		d->tokens = TOKENS;
+		d->refilled = now;
+	} else {
+		d->tokens += (uint32_t)more;
+		d->refilled += more * TOKEN_NS;
+	}
+	if (d->tokens == 0)
+		return false;
+	d->tokens--;
+	return true;
+}
+
+void
+doorbell_rang(struct loop *l, struct doorbell *d, uint64_t now)
+{
+	char bytes[64];
+	int rings = 0;
+
+	/* MSG_DONTWAIT: whatever the program has done to the socket's flags */
+	while (rings < 16 && recv(d->fd, bytes, sizeof(bytes), MSG_DONTWAIT) >= 0)
+		rings++;
+	if (take_token(d, now) || d->muted_until)
+		return;
+	set_events(l, d, 0);
+	d->muted_until = now + MUTE_NS;
+	d->next_muted = l->muted;
+	l->muted = d;
+}
+
+uint64_t
+doorbell_unmute(struct loop *l, uint64_t now)
+{
+	struct doorbell **at = &l->muted;
+	uint64_t next = UINT64_MAX;
+
+	while (*at) {
+		struct doorbell *d = *at;
+
+		if (d->muted_until > now) {
+			if (d->muted_until < next)
+				next = d->muted_until;
+			at = &d->next_muted;
+			continue;
+		}
+		*at = d->next_muted;
+		d->muted_until = 0;
+		set_events(l, d, EPOLLIN);
+	}
+	return next;
+}
+
+/* ---- main's side ---- */
+
+int
+loop_doorbell_add(struct loop *l, uint32_t number, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	struct doorbell *d;
+	int rc;
+
+	if (number >= l->config.doorbells || l->known[number])
+		return -EINVAL;
+	/* leaving: an earlier holder of the number may be among them */
+	if (l->leaving || !mailbox_has_room(&l->mailbox))
+		return -EAGAIN;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->fd = fd;
+	d->number = number;
+	d->tokens = TOKENS;
+	e.data.ptr = d;
+	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+		rc = -errno;
+		free(d);
+		return rc;
+	}
+	mailbox_post(&l->mailbox, &(struct mail){MAIL_DOORBELL_ADD, d});
+	l->known[number] = d;
+	return 0;
+}
+
+void
+doorbell_post_leaving(struct loop *l)
+{
+	while (l->leaving) {
+		struct doorbell *d = l->leaving;
+
+		if (!mailbox_post(&l->mailbox, &(struct mail){MAIL_DOORBELL_REMOVE, d}))
+			return;
+		l->leaving = d->next_leaving;
+	}
+}
+
+void
+loop_doorbell_remove(struct loop *l, uint32_t number)
+{
+	struct doorbell *d = number < l->config.doorbells ? l->known[number] : NULL;
+
+	if (!d)
+		return;
+	l->known[number] = NULL;
+	epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, d->fd, NULL);
+	d->next_leaving = l->leaving;
+	l->leaving = d;
+	doorbell_post_leaving(l);
+	loop_wake(l);
+}
+
+void
+doorbell_forget(struct doorbell *d)
+{
+	close(d->fd);
+	free(d);
+}
+
+void
+doorbell_close_all(struct loop *l)
+{
+	struct doorbell *next;
+	struct mail mail;
+
+	while (mailbox_take(&l->mailbox, &mail) || mailbox_collect(&l->mailbox, &mail))
+		if (mail.kind == MAIL_DOORBELL_REMOVE)
+			doorbell_forget(mail.about);
+	for (struct doorbell *d = l->leaving; d; d = next) {
+		next = d->next_leaving;
+		doorbell_forget(d);
+	}
+	for (uint32_t i = 0; i < l->config.doorbells; i++)
+		if (l->known[i])
+			doorbell_forget(l->known[i]);
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ethdev_port.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <rte_epoll.h>
+#include <rte_malloc.h>
+
+#define RX_DESCRIPTORS 1024u
+#define TX_DESCRIPTORS 1024u
+#define POOL_CACHE 256u
+
+int
+ethdev_fail(char *error, size_t size, int rc, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error, size, format, args);
+	va_end(args);
+	return rc;
+}
+
+static void *
+core_memory_get(void *user, size_t bytes)
+{
+	struct ethdev_port *port = user;
+	void *memory = port->config.memory_get(port->config.user, bytes, port->numa_socket);
+
+	if (memory)
+		port->table_bytes += bytes;
+	return memory;
+}
+
+static void
+core_memory_put(void *user, void *memory, size_t bytes)
+{
+	struct ethdev_port *port = user;
+
+	port->config.memory_put(port->config.user, memory, bytes);
+}
+
+static bool
+core_link_up(void *user)
+{
+	struct ethdev_port *port = user;
+	struct rte_eth_link link;
+
+	return rte_eth_link_get_nowait(port->id, &link) == 0 && link.link_status;
+}
+
+static int
+core_async_event(void *user, struct nic_async_event *event)
+{
+	struct ethdev_port *port = user;
+	bool up = core_link_up(port);
+
+	if (up == port->link_was_up)
+		return -EAGAIN;
+	port->link_was_up = up;
+	event->type = up ? NIC_EVENT_LINK_UP : NIC_EVENT_LINK_DOWN;
+	event->qp_user = NULL;
+	return 0;
+}
+
+static void
+core_close(void *user)
+{
+	ethdev_close(user);
+}
+
+/* "; ports: a, b" or a hint how to get one. */
+static int
+no_such_port(const char *name, char *error, size_t size)
+{
+	char list[256] = "", one[RTE_ETH_NAME_MAX_LEN];
+	uint16_t id;
+
+	RTE_ETH_FOREACH_DEV(id)
+	{
+		size_t used = strlen(list);
+
+		if (rte_eth_dev_get_name_by_port(id, one) == 0)
+			snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", one);
+	}
+	if (*list)
+		return ethdev_fail(
+		    error, size, -ENODEV,
+		    "no DPDK port '%s'; give one of %s, or make it with --vdev or -a", name, list);
+	return ethdev_fail(error, size, -ENODEV,
+			   "no DPDK port '%s'; make it with --vdev=%s,... or -a PCI-ADDRESS", name,
+			   name);
+}
+
+static int
+find_port(struct ethdev_port *port, char *error, size_t size)
+{
+	const char *name = port->config.port;
+	char *end;
+	unsigned long number;
+
+	if (rte_eth_dev_get_port_by_name(name, &port->id) == 0)
+		return 0;
+	number = strtoul(name, &end, 10);
+	if (*name < '0' || *name > '9' || *end || number >= RTE_MAX_ETHPORTS ||
+	    !rte_eth_dev_is_valid_port((uint16_t)number))
+		return no_such_port(name, error, size);
+	port->id = (uint16_t)number;
+	return 0;
+}
+
+/* Own address of the port; ports that have none get one made of the IP address. */
+static void
+choose_mac(struct ethdev_port *port)
+{
+	struct rte_ether_addr address;
+
+	if (rte_eth_macaddr_get(port->id, &address) == 0 && !rte_is_zero_ether_addr(&address)) {
+		memcpy(port->mac, address.addr_bytes, sizeof(port->mac));
+		return;
+	}
+	port->mac[0] = 0x02;
+	port->mac[1] = 0x00;
+	for (int i = 0; i < 4; i++)
+		port->mac[2 + i] = (uint8_t)(port->config.ip >> (24 - 8 * i));
+}
+
+/*
+ * Queues: one per engine if the port has so many. memif is the exception: how many rings there are
+ * is settled with the peer later, and a ring that the peer does not have would swallow frames.
+ */
+static void
+choose_queues(struct ethdev_port *port)
+{
+	unsigned wished = port->config.queues ? port->config.queues : port->config.contexts;
+
+	if (!port->config.queues && strcmp(port->info.driver_name, "net_memif") == 0)
+		wished = 1;
+	wished = RTE_MIN(wished, port->config.contexts);
+	port->rx_queues = (uint16_t)RTE_MIN(wished, port->info.max_rx_queues);
+	port->tx_queues = (uint16_t)RTE_MIN(wished, port->info.max_tx_queues);
+}
+
+static int
+make_pool(struct ethdev_port *port, uint32_t room, char *error, size_t size)
+{
+	unsigned contexts = port->config.contexts;
+	uint32_t each = port->config.tx_frames + ETHDEV_TX + ETHDEV_HAND + 2 * POOL_CACHE;
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	if (impair_wanted(&port->config.impair))
+		each += IMPAIR_HELD;
+	port->frames =
+	    contexts * each + port->rx_queues * RX_DESCRIPTORS + port->tx_queues * TX_DESCRIPTORS;
+	room = RTE_ALIGN(RTE_MAX(room, 2048u) + RTE_PKTMBUF_HEADROOM, RTE_CACHE_LINE_SIZE);
+	snprintf(name, sizeof(name), "weir-frames-%u", port->id);
+	port->pool = rte_pktmbuf_pool_create(name, port->frames, POOL_CACHE, 0, (uint16_t)room,
+					     port->numa_socket);
+	if (!port->pool)
+		return ethdev_fail(
+		    error, size, -ENOMEM,
+		    "no memory for %u frames of %u bytes of port %s; give more (-m MB, "
+		    "hugepages) or lower --tx-frames",
+		    port->frames, room, port->name);
+	return 0;
+}
+
+static void
+set_rss(struct ethdev_port *port, struct rte_eth_conf *conf)
+{
+	uint64_t types =
+	    port->info.flow_type_rss_offloads & (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
+
+	if (port->rx_queues < 2 || !types)
+		return;
+	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+	conf->rx_adv_conf.rss_conf.rss_hf = types;
+}
+
+static int
+configure(struct ethdev_port *port)
+{
+	struct rte_eth_conf conf = {0};
+	uint16_t rx = RX_DESCRIPTORS, tx = TX_DESCRIPTORS;
+	int rc;
+
+	set_rss(port, &conf);
+	conf.intr_conf.rxq = port->config.interrupts;
+	rc = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
+	if (rc && port->config.interrupts) {
+		conf.intr_conf.rxq = 0;
+		rc = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
+	}
+	if (rc)
+		return rc;
+	port->configured = true;
+	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
+	for (uint16_t q = 0; q < port->rx_queues && !rc; q++)
+		rc = rte_eth_rx_queue_setup(port->id, q, rx, port->numa_socket, NULL, port->pool);
+	for (uint16_t q = 0; q < port->tx_queues && !rc; q++)
+		rc = rte_eth_tx_queue_setup(port->id, q, tx, port->numa_socket, NULL);
+	return rc;
+}
+
+static int
+start(struct ethdev_port *port, char *error, size_t size)
+{
+	uint16_t mtu;
+	int rc = configure(port);
+
+	if (rc)
+		return ethdev_fail(error, size, rc,
+				   "port %s can't be set up: %s; see --log-level=8", port->name,
+				   rte_strerror(-rc));
+	/* a NIC: frames of the path MTU must fit */
+	if (!port->info.if_index && port->config.mtu && rte_eth_dev_get_mtu(port->id, &mtu) == 0 &&
+	    mtu < ROCE_IP_MAX(port->mtu) && port->info.max_rx_pktlen > ROCE_FRAME_MAX(port->mtu))
+		rte_eth_dev_set_mtu(port->id, (uint16_t)ROCE_IP_MAX(port->mtu));
+	rc = rte_eth_dev_start(port->id);
+	if (rc)
+		return ethdev_fail(error, size, rc, "port %s does not start: %s; see --log-level=8",
+				   port->name, rte_strerror(-rc));
+	port->started = true;
+	return 0;
+}
+
+static void *
+get(struct ethdev_port *port, size_t bytes)
+{
+	return core_memory_get(port, bytes);
+}
+
+static struct ethdev_ring *
+make_ring(struct ethdev_port *port)
+{
+	struct ethdev_ring *r = get(port, sizeof(*r));
+
+	if (r)
+		spsc_init(&r->ring, r->cells, ETHDEV_HAND);
+	return r;
+}
+
+/* Rings between contexts: from each receive queue's owner to all, to each transmit queue's owner.
+ */
+static int
+make_rings(struct ethdev_port *port)
+{
+	for (unsigned to = 0; to < port->config.contexts; to++)
+		for (unsigned from = 0; from < port->rx_queues; from++)
+			if (from != to && !(port->context[to]->rx_in[from] = make_ring(port)))
+				return -ENOMEM;
+	for (unsigned from = port->tx_queues; from < port->config.contexts; from++) {
+		struct ethdev_context *owner = port->context[from % port->tx_queues];
+
+		owner->tx_in[from] = make_ring(port);
+		if (!owner->tx_in[from])
+			return -ENOMEM;
+		port->context[from]->tx_to = owner->tx_in[from];
+	}
+	return 0;
+}
+
+/* Event fd of the context's receive queue; -1 where the port has no interrupts. */
+static int
+open_interrupt(struct ethdev_port *port, uint16_t queue)
+{
+	int fd;
+
+	if (!port->config.interrupts || queue == ETHDEV_NO_QUEUE)
+		return -1;
+	fd = epoll_create1(EPOLL_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (rte_eth_dev_rx_intr_ctl_q(port->id, queue, fd, RTE_INTR_EVENT_ADD, NULL)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int
+make_context(struct ethdev_port *port, unsigned id)
+{
+	struct ethdev_context *c = get(port, sizeof(*c));
+	struct impair_frame *held;
+
+	if (!c)
+		return -ENOMEM;
+	port->context[id] = c;
+	c->port = port;
+	c->id = id;
+	c->rx_queue = id < port->rx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
+	c->tx_queue = id < port->tx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
+	c->rx_fd = -1;
+	if (impair_wanted(&port->config.impair)) {
+		held = get(port, IMPAIR_HELD * sizeof(*held));
+		if (!held)
+			return -ENOMEM;
+		impair_init(&c->impair, &port->config.impair, id, held);
+		c->impaired = true;
+	}
+	return 0;
+}
+
+static int
+make_core(struct ethdev_port *port)
+{
+	const struct ethdev_config *config = &port->config;
+	struct roce_config core = {
+	    .ip = config->ip,
+	    .prefix = config->prefix,
+	    .mtu = port->mtu,
+	    .contexts = config->contexts,
+	    .numa_socket = port->numa_socket,
+	    .max_qp = config->max_qp,
+	    .cq_depth = config->cq_depth,
+	    .tx_frames = config->tx_frames,
+	    .timeout_ns = config->timeout_ns,
+	    .retry = config->retry,
+	    .rnr_retry = config->rnr_retry,
+	    .memory_get = core_memory_get,
+	    .memory_put = core_memory_put,
+	    .link_up = core_link_up,
+	    .async_event = core_async_event,
+	    .close = core_close,
+	    .user = port,
+	};
+
+	memcpy(core.name, port->name, sizeof(core.name));
+	memcpy(core.mac, port->mac, sizeof(core.mac));
+	port->roce = roce_device_create(&core);
+	if (!port->roce)
+		return -errno;
+	for (unsigned i = 0; i < config->contexts; i++) {
+		struct ethdev_context *c = port->context[i];
+
+		c->roce = roce_context_create(port->roce, i, &ethdev_wire, c);
+		if (!c->roce)
+			return -errno;
+		c->counters = roce_counters(c->roce);
+	}
+	return 0;
+}
+
+static int
+make_contexts(struct ethdev_port *port, char *error, size_t size)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < port->config.contexts && !rc; i++)
+		rc = make_context(port, i);
+	if (!rc)
+		rc = make_rings(port);
+	if (!rc)
+		rc = make_core(port);
+	if (rc)
+		return ethdev_fail(
+		    error, size, rc,
+		    "no memory for the tables of port %s: %s; give more (-m MB, hugepages)",
+		    port->name, strerror(-rc));
+	return 0;
+}
+
+int
+ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *error, size_t size)
+{
+	struct ethdev_port *port = calloc(1, sizeof(*port));
+	uint32_t room;
+	int rc;
+
+	if (!port)
+		return ethdev_fail(error, size, -ENOMEM, "no memory for port %s; free some",
+				   config->port);
+	port->config = *config;
+	rc = find_port(port, error, size);
+	if (rc)
+		goto err_close;
+	rte_eth_dev_get_name_by_port(port->id, port->name);
+	rc = rte_eth_dev_info_get(port->id, &port->info);
+	if (rc) {
+		ethdev_fail(error, size, rc, "port %s tells nothing: %s; is it gone", port->name,
+			    rte_strerror(-rc));
+		goto err_close;
+	}
+	port->numa_socket = rte_eth_dev_socket_id(port->id);
+	choose_mac(port);
+	choose_queues(port);
+	rc = ethdev_choose_mtu(port, &room, error, size);
+	if (!rc)
+		rc = make_pool(port, room, error, size);
+	if (!rc)
+		rc = make_contexts(port, error, size);
+	if (!rc)
+		rc = start(port, error, size);
+	if (rc)
+		goto err_close;
+	for (unsigned i = 0; i < config->contexts; i++)
+		port->context[i]->rx_fd = open_interrupt(port, port->context[i]->rx_queue);
+	*out = port;
+	return 0;
+
+err_close:
+	ethdev_close(port);
+	return rc;
+}
+
+static void
+free_context(struct ethdev_port *port, struct ethdev_context *c)
+{
+	for (unsigned i = 0; i < ETHDEV_CONTEXTS_MAX; i++) {
+		if (c->rx_in[i])
+			core_memory_put(port, c->rx_in[i], sizeof(*c->rx_in[i]));
+		if (c->tx_in[i])
+			core_memory_put(port, c->tx_in[i], sizeof(*c->tx_in[i]));
+	}
+	if (c->impaired)
+		core_memory_put(port, c->impair.held, IMPAIR_HELD * sizeof(*c->impair.held));
+	core_memory_put(port, c, sizeof(*c));
+}
+
+void
+ethdev_close(struct ethdev_port *port)
+{
+	if (!port)
+		return;
+	for (unsigned i = 0; i < port->config.contexts; i++) {
+		struct ethdev_context *c = port->context[i];
+
+		if (!c)
+			continue;
+		ethdev_wire_drain(c);
+		if (c->rx_fd >= 0)
+			close(c->rx_fd);
+	}
+	roce_device_destroy(port->roce);
+	if (port->started)
+		rte_eth_dev_stop(port->id);
+	if (port->configured)
+		rte_eth_dev_close(port->id);
+	for (unsigned i = 0; i < port->config.contexts; i++)
+		if (port->context[i])
+			free_context(port, port->context[i]);
+	rte_mempool_free(port->pool);
+	free(port);
+}
+
+struct nic_device *
+ethdev_device(const struct ethdev_port *port)
+{
+	return roce_nic_device(port->roce);
+}
+
+struct nic_context *
+ethdev_context(const struct ethdev_port *port, unsigned context)
+{
+	return roce_nic_context(port->context[context]->roce);
+}
+
+void
+ethdev_describe(const struct ethdev_port *port, struct ethdev_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "%s", port->name);
+	snprintf(info->driver, sizeof(info->driver), "%s", port->info.driver_name);
+	memcpy(info->mac, port->mac, sizeof(info->mac));
+	info->mtu = port->mtu;
+	info->rx_queues = port->rx_queues;
+	info->tx_queues = port->tx_queues;
+	info->numa_socket = port->numa_socket;
+	info->frames = port->frames;
+	info->pool_bytes = (size_t)port->frames * (port->pool->elt_size + port->pool->header_size +
+						   port->pool->trailer_size);
+	info->table_bytes = port->table_bytes;
+}

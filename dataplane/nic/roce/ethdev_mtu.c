@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Path MTU and frame size of a port. What ports say of themselves is often wrong: memif, ring and
+ * null carry more than they say, af_packet drops or cuts what exceeds its frame size. So the
+ * kernel's interface is asked where there is one, and the port's own arguments.
+ */
+#include "ethdev_port.h"
+
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define JUMBO 9000u
+/* af_packet keeps a header of its own before each frame in its ring. */
+#define AF_PACKET_HEADER 66u
+#define AF_PACKET_FRAME 2048u
+
+static bool
+driver_is(const struct ethdev_port *port, const char *name)
+{
+	return strcmp(port->info.driver_name, name) == 0;
+}
+
+/* Value of a number in the arguments that the port was made with, or `otherwise`. */
+static unsigned
+port_argument(const struct ethdev_port *port, const char *key, unsigned otherwise)
+{
+	const struct rte_devargs *devargs = rte_dev_devargs(port->info.device);
+	size_t length = strlen(key);
+
+	if (!devargs || !devargs->args)
+		return otherwise;
+	for (const char *at = devargs->args; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, key, length) == 0 && at[length] == '=')
+			return (unsigned)strtoul(at + length + 1, NULL, 0);
+	}
+	return otherwise;
+}
+
+static uint32_t
+interface_mtu(unsigned index, char name[IF_NAMESIZE])
+{
+	struct ifreq request = {0};
+	uint32_t mtu = 0;
+	int fd;
+
+	if (!if_indextoname(index, name))
+		return 0;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	memcpy(request.ifr_name, name, IF_NAMESIZE);
+	if (ioctl(fd, SIOCGIFMTU, &request) == 0)
+		mtu = (uint32_t)request.ifr_mtu;
+	close(fd);
+	return mtu;
+}
+
+/* Largest IP packet that the port carries. */
+static uint32_t
+port_mtu(const struct ethdev_port *port, char interface[IF_NAMESIZE])
+{
+	uint32_t mtu = 0;
+	uint16_t own;
+
+	interface[0] = '\0';
+	if (port->info.if_index)
+		mtu = interface_mtu(port->info.if_index, interface);
+	if (mtu)
+		return mtu;
+	if (driver_is(port, "net_memif") || driver_is(port, "net_ring") ||
+	    driver_is(port, "net_null"))
+		return JUMBO;
+	if (rte_eth_dev_get_mtu(port->id, &own))
+		own = RTE_ETHER_MTU;
+	/* a NIC: ethdev_open() sets it to what the wished path MTU needs */
+	if (port->config.mtu)
+		return RTE_MIN(port->info.max_mtu, RTE_MAX(own, ROCE_IP_MAX(port->config.mtu)));
+	return own;
+}
+
+static uint16_t
+largest_path_mtu(uint32_t mtu)
+{
+	for (uint16_t path = 4096; path >= 256; path /= 2)
+		if (ROCE_IP_MAX(path) <= mtu)
+			return path;
+	return 0;
+}
+
+static int
+check_af_packet(struct ethdev_port *port, char *error, size_t size)
+{
+	unsigned frame = port_argument(port, "framesz", AF_PACKET_FRAME), enough = AF_PACKET_FRAME;
+
+	if (ROCE_FRAME_MAX(port->mtu) + AF_PACKET_HEADER <= frame)
+		return 0;
+	while (enough < ROCE_FRAME_MAX(port->mtu) + AF_PACKET_HEADER)
+		enough *= 2;
+	return ethdev_fail(
+	    error, size, -EMSGSIZE,
+	    "port %s carries frames of %u bytes, path MTU %u needs %u; add framesz=%u "
+	    "and blocksz=%u to its --vdev, or mtu=%u to --nic",
+	    port->name, frame - AF_PACKET_HEADER, port->mtu, ROCE_FRAME_MAX(port->mtu), enough,
+	    enough, largest_path_mtu(frame - AF_PACKET_HEADER - 14));
+}
+
+int
+ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t size)
+{
+	char interface[IF_NAMESIZE];
+	uint32_t mtu = port_mtu(port, interface);
+	uint16_t path = largest_path_mtu(mtu), wished = port->config.mtu;
+
+	if (!path)
+		return ethdev_fail(error, size, -EMSGSIZE,
+				   "port %s has an MTU of %u, RoCE needs %u; raise it", port->name,
+				   mtu, ROCE_IP_MAX(256u));
+	if (wished > path)
+		return ethdev_fail(
+		    error, size, -EMSGSIZE,
+		    "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
+		    "mtu=%u in --nic",
+		    wished, ROCE_IP_MAX(wished), *interface ? interface : port->name, mtu,
+		    *interface ? interface : "INTERFACE", ROCE_IP_MAX(wished), path);
+	port->mtu = wished ? wished : path;
+	*room = ROCE_FRAME_MAX(port->mtu);
+	if (driver_is(port, "net_af_packet")) {
+		int rc = check_af_packet(port, error, size);
+
+		if (rc)
+			return rc;
+		*room = port_argument(port, "framesz", AF_PACKET_FRAME);
+	} else if (driver_is(port, "net_memif")) {
+		/* its receiver trusts the buffer size of the peer */
+		*room = RTE_MAX(JUMBO + 216u, port_argument(port, "bsize", 0));
+	} else if (!driver_is(port, "net_ring") && !driver_is(port, "net_null")) {
+		*room = RTE_MAX(*room, RTE_MAX(mtu + 32, port->info.min_rx_bufsize));
+	}
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The whole of a data plane: engines on their lcores, the ports they use, the broker on the main
+ * lcore. Built from the options, run by main.c, taken down in reverse.
+ */
+#ifndef WEIR_PLANE_H
+#define WEIR_PLANE_H
+
+#include "broker.h"
+#include "loop.h"
+#include "nic/roce/ethdev.h"
+#include "options.h"
+
+#define PLANE_ENGINES_MAX BROKER_ENGINES_MAX
+
+/* What an engine did in the last second. Main writes once a second, telemetry reads; relaxed. */
+struct plane_rates {
+	_Atomic uint64_t busy_cycles, idle_cycles, turns, sleeps, yields;
+	_Atomic uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
+};
+
+struct plane_engine {
+	struct loop *loop;
+	struct engine_config config;
+	struct engine *engine;
+	struct nic_srq *srq;
+	unsigned lcore, cpu;
+	int numa_socket;
+	int port; /* index in plane.port, -1 none */
+	unsigned context;
+	bool launched;
+	struct plane_rates rates, totals; /* per second; at the last look */
+};
+
+struct plane_port {
+	struct plane *plane;
+	unsigned index;
+	struct ethdev_port *port;
+};
+
+struct plane {
+	const struct options *options;
+	const char *run_dir;
+	struct clock clock;
+	struct main_bell bell;
+	struct rte_rcu_qsbr *quiet;
+	unsigned engines, ports;
+	struct plane_engine engine[PLANE_ENGINES_MAX];
+	struct plane_port port[OPTIONS_NICS];
+	struct broker *broker;
+	uint64_t rated; /* ns, last look at the counters */
+};
+
+/*
+ * Builds everything and starts the engines. 0, or -errno and a line "cause; remedy" in error.
+ * plane_close() is due in both cases.
+ */
+int plane_open(struct plane *p, const struct options *options, const char *run_dir, char *error,
+	       size_t size);
+/* Stops the engines and frees everything. */
+void plane_close(struct plane *p);
+/* Takes what the engines have for main to the broker. */
+void plane_collect(struct plane *p);
+/* Once a second: computes the rates. */
+void plane_rate(struct plane *p);
+
+/* budget.c: what was built and what it costs, on stdout. */
+void budget_print(const struct plane *p);
+
+/* telemetry.c: endpoints /weir/... on DPDK's telemetry socket, until telemetry_stop(). */
+void telemetry_start(const struct plane *p);
+void telemetry_stop(void);
+
+#endif

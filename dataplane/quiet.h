@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Quiet turns: what an engine may be looking at is taken away only after every engine has begun a
+ * new turn (or sleeps).
+ */
+#ifndef WEIR_QUIET_H
+#define WEIR_QUIET_H
+
+#include <rte_rcu_qsbr.h>
+
+/* The quiet points of `engines` engines; NULL and errno. Main lcore. One at a time. */
+struct rte_rcu_qsbr *quiet_create(unsigned engines);
+void quiet_destroy(struct rte_rcu_qsbr *quiet);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "run_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PID_FILE "dataplane.pid"
+
+/* Makes parent and path; whoever ends may remove an empty one meanwhile, so more than one try. */
+static int
+make_dirs(const char *parent, const char *path)
+{
+	for (int i = 0; i < 16; i++) {
+		if (mkdir(parent, 0755) && errno != EEXIST)
+			return -errno;
+		if (mkdir(path, 0755) == 0 || errno == EEXIST)
+			return 0;
+		if (errno != ENOENT)
+			return -errno;
+	}
+	return -EBUSY;
+}
+
+/* Whether the file that we have locked is still the one that has the name. */
+static bool
+is_current(int fd, const char *path)
+{
+	struct stat ours, named;
+
+	return fstat(fd, &ours) == 0 && stat(path, &named) == 0 && ours.st_ino == named.st_ino &&
+	       ours.st_dev == named.st_dev;
+}
+
+static int
+busy(const char *instance, int fd, char *error, size_t size)
+{
+	char pid[16] = "";
+	ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+
+	pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
+	snprintf(error, size,
+		 "instance '%s' runs already%s%s; stop it, or give another --instance NAME",
+		 instance, *pid ? " as pid " : "", pid);
+	return -EBUSY;
+}
+
+static int
+take(struct run_dir *r, const char *parent, const char *instance, const char *file, char *error,
+     size_t size)
+{
+	for (int i = 0; i < 16; i++) {
+		int rc = make_dirs(parent, r->path), fd;
+
+		if (rc)
+			return rc;
+		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		if (fd < 0 && errno == ENOENT)
+			continue; /* the directory was just removed */
+		if (fd < 0)
+			return -errno;
+		if (flock(fd, LOCK_EX | LOCK_NB)) {
+			rc = errno == EWOULDBLOCK ? busy(instance, fd, error, size) : -errno;
+			close(fd);
+			return rc;
+		}
+		if (is_current(fd, file)) {
+			r->pid_fd = fd;
+			return 0;
+		}
+		close(fd);
+	}
+	return -EAGAIN;
+}
+
+int
+run_dir_take(struct run_dir *r, const char *parent, const char *instance, char *error, size_t size)
+{
+	char file[160], pid[16];
+	int rc, length;
+
+	r->pid_fd = -1;
+	error[0] = '\0';
+	snprintf(r->path, sizeof(r->path), "%s/%s", parent, instance);
+	snprintf(file, sizeof(file), "%s/" PID_FILE, r->path);
+	rc = take(r, parent, instance, file, error, size);
+	if (rc) {
+		if (!*error)
+			snprintf(error, size,
+				 "no run directory %s: %s; run as root or give --run-dir DIR",
+				 r->path, strerror(-rc));
+		return rc;
+	}
+	length = snprintf(pid, sizeof(pid), "%d\n", getpid());
+	if (ftruncate(r->pid_fd, 0) || write(r->pid_fd, pid, (size_t)length) != length) {
+		rc = -errno;
+		snprintf(error, size, "can't write %s: %s; make room there", file, strerror(-rc));
+		run_dir_release(r);
+	}
+	return rc;
+}
+
+void
+run_dir_release(struct run_dir *r)
+{
+	char file[160], *slash;
+
+	if (r->pid_fd < 0)
+		return;
+	snprintf(file, sizeof(file), "%s/" PID_FILE, r->path);
+	unlink(file);
+	close(r->pid_fd);
+	r->pid_fd = -1;
+	if (rmdir(r->path))
+		return; /* control is still there */
+	slash = strrchr(r->path, '/');
+	*slash = '\0';
+	rmdir(r->path); /* if this was the last instance */
+	*slash = '/';
+}
