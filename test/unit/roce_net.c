@@ -228,6 +228,7 @@ net_create(unsigned nodes, unsigned contexts, const struct roce_config *config, 
 	n->nodes = nodes;
 	n->random = seed * 0x9e3779b97f4a7c15u + 1;
 	n->room = 1024;
+	n->step = NET_STEP_NS;
 	n->frames_left = -1;
 	for (unsigned i = 0; i < nodes; i++)
 		create_node(n, i, contexts, config);
@@ -250,7 +251,7 @@ net_destroy(struct net *n)
 void
 net_turn(struct net *n)
 {
-	n->now += NET_STEP_NS;
+	n->now += n->step;
 	for (unsigned i = 0; i < n->nodes * NET_CONTEXTS; i++) {
 		struct net_port *p = &n->node[i / NET_CONTEXTS].port[i % NET_CONTEXTS];
 		bool busy = false;

@@ -21,7 +21,7 @@
 #define NET_CONTEXTS 4
 #define NET_QUEUE 8192
 #define NET_WCS 4096
-#define NET_STEP_NS 2000
+#define NET_STEP_NS 2000 /* of a turn; tests that wait for seconds take longer steps */
 
 struct net;
 
@@ -61,7 +61,7 @@ struct net_delivery {
 struct net {
 	struct net_node node[NET_NODES];
 	unsigned nodes;
-	uint64_t now;
+	uint64_t now, step;
 	uint64_t random;
 	unsigned loss, dup, reorder; /* percent */
 	unsigned room;		     /* what wires say they take in one flush */

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames made by hand, with right checksums, for tests and fuzzing of the receiving side. */
+#ifndef WEIR_TEST_ROCE_CRAFT_H
+#define WEIR_TEST_ROCE_CRAFT_H
+
+#include "nic/roce/icrc.h"
+#include "nic/roce/packet.h"
+
+struct craft {
+	uint8_t opcode;
+	uint32_t source_ip, dest_ip, qpn, psn;
+	uint8_t source_mac[6], dest_mac[6];
+	uint8_t tos, bth4;
+	bool ack_request;
+	bool reth, immediate;
+	uint64_t address;
+	uint32_t rkey, dma_length, imm;
+	bool aeth;
+	uint8_t syndrome;
+	const uint8_t *payload;
+	uint32_t length;
+};
+
+/* Makes IP checksum, lengths and ICRC right for a frame whose headers up to the BTH are there. */
+static inline void
+craft_fix(uint8_t *f, uint32_t length)
+{
+	uint32_t crc;
+
+	put16(f + IP_AT + 2, (uint16_t)(length - IP_AT));
+	put16(f + UDP_AT + 4, (uint16_t)(length - UDP_AT));
+	put16(f + IP_AT + 10, 0);
+	put16(f + IP_AT + 10, (uint16_t)~ip_fold(roce_ip_sum(f + IP_AT, IP_BYTES)));
+	crc = htole32(roce_icrc(f + IP_AT, length - IP_AT - ICRC_BYTES));
+	memcpy(f + length - ICRC_BYTES, &crc, ICRC_BYTES);
+}
+
+/* Returns the length. `f` has room for ROCE_FRAME_MAX(4096) + 28 bytes. */
+static inline uint32_t
+craft_frame(const struct craft *c, uint8_t *f)
+{
+	uint32_t at = EXT_AT, pad = -c->length & 3;
+
+	memset(f, 0, EXT_AT);
+	memcpy(f, c->dest_mac, 6);
+	memcpy(f + 6, c->source_mac, 6);
+	put16(f + 12, ETH_TYPE_IP);
+	f[IP_AT] = 0x45;
+	f[IP_AT + 1] = c->tos;
+	f[IP_AT + 8] = 64;
+	f[IP_AT + 9] = 17;
+	put32(f + IP_AT + 12, c->source_ip);
+	put32(f + IP_AT + 16, c->dest_ip);
+	put16(f + UDP_AT, 0xd000);
+	put16(f + UDP_AT + 2, ROCE_UDP_PORT);
+	f[BTH_AT] = c->opcode;
+	f[BTH_AT + 1] = (uint8_t)(pad << 4);
+	put16(f + BTH_AT + 2, ROCE_PKEY);
+	put32(f + BTH_AT + 4, c->qpn | (uint32_t)c->bth4 << 24);
+	put32(f + BTH_AT + 8, c->psn | (c->ack_request ? 0x80000000u : 0));
+	if (c->reth) {
+		put64(f + at, c->address);
+		put32(f + at + 8, c->rkey);
+		put32(f + at + 12, c->dma_length);
+		at += RETH_BYTES;
+	}
+	if (c->aeth) {
+		put32(f + at, (uint32_t)c->syndrome << 24);
+		at += AETH_BYTES;
+	}
+	if (c->immediate) {
+		put32(f + at, c->imm);
+		at += IMM_BYTES;
+	}
+	if (c->length)
+		memcpy(f + at, c->payload, c->length);
+	memset(f + at + c->length, 0, pad + ICRC_BYTES);
+	at += c->length + pad + ICRC_BYTES;
+	craft_fix(f, at);
+	return at;
+}
+
+#endif

@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Life of queue pairs, timers, errors and their limits, ARP, memory regions. */
+#include "roce_craft.h"
+#include "roce_net.h"
+
+#define SECOND UINT64_C(1000000000)
+
+struct pair {
+	struct net *net;
+	struct net_port *a, *b;
+	struct nic_qp *qa, *qb;
+	uint8_t memory[2][65536];
+	struct nic_mr mr[2];
+};
+
+static struct pair *
+pair_create(const struct roce_config *config)
+{
+	struct pair *p = calloc(1, sizeof(*p));
+
+	p->net = net_create(2, 1, config, 3);
+	p->a = &p->net->node[0].port[0];
+	p->b = &p->net->node[1].port[0];
+	net_connect(p->a, p->b, 100, &p->qa, &p->qb);
+	for (unsigned i = 0; i < 2; i++)
+		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i],
+				sizeof(p->memory[i]), NIC_LOCAL_WRITE | NIC_REMOTE_WRITE,
+				&p->mr[i]);
+	return p;
+}
+
+static void
+pair_destroy(struct pair *p)
+{
+	net_destroy(p->net);
+	free(p);
+}
+
+static struct nic_send_wr
+write_wr(struct pair *p, uint64_t id, uint32_t length)
+{
+	return (struct nic_send_wr){.wr_id = id,
+				    .opcode = NIC_WRITE,
+				    .flags = NIC_SIGNALED,
+				    .sge_count = 1,
+				    .sge = {{p->mr[0].address, length, p->mr[0].lkey}},
+				    .remote_address = p->mr[1].address,
+				    .rkey = p->mr[1].rkey};
+}
+
+static int
+post(struct pair *p, struct nic_send_wr wr)
+{
+	return nic_post_send(p->qa, &wr, 1);
+}
+
+static void
+expect_wc(const struct net_port *port, unsigned i, uint64_t id, enum nic_wc_status status)
+{
+	assert_true(i < port->wcs);
+	assert_int_equal(port->wc[i].wr_id, id);
+	assert_string_equal(nic_wc_status_name(port->wc[i].status), nic_wc_status_name(status));
+}
+
+/* So that both ends know each other's MAC and have sent something. */
+static void
+warm_up(struct pair *p)
+{
+	assert_int_equal(post(p, write_wr(p, 0, 1)), 1);
+	net_run(p->net, 100000);
+	expect_wc(p->a, 0, 0, NIC_WC_SUCCESS);
+	p->a->wcs = 0;
+}
+
+static void
+states(void **state)
+{
+	struct net *n = net_create(2, 1, NULL, 1);
+	struct nic_qp *qp = net_qp(&n->node[0].port[0]);
+	struct nic_send_wr wr = {.opcode = NIC_SEND};
+	struct nic_qp_attr attr = {.state = NIC_QP_RTR};
+	struct nic_async_event event;
+
+	assert_int_equal(nic_post_send(qp, &wr, 1), -ENOTCONN);
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), -EINVAL); /* RESET to RTR */
+	assert_int_equal(net_rts(qp, 1), -EINVAL);
+	attr.state = NIC_QP_SQD;
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), -EINVAL);
+	assert_int_equal(net_rtr(qp, &n->node[1], 0x1000000, 0), -EINVAL);
+	attr = (struct nic_qp_attr){.state = NIC_QP_RTR, .remote_qpn = 5};
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), -EINVAL); /* no IPv4 address */
+	attr.remote_gid.raw[10] = attr.remote_gid.raw[11] = 0xff;
+	put32(attr.remote_gid.raw + 12, 0x0b000001);
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), -ENETUNREACH);
+	put32(attr.remote_gid.raw + 12, net_ip(1));
+	attr.mtu = 2048; /* device: 1024 */
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), -EINVAL);
+	attr.mtu = 500;
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), -EINVAL);
+	attr.mtu = 512;
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
+	assert_int_equal(nic_post_send(qp, &wr, 1), -ENOTCONN);
+	assert_int_equal(net_rts(qp, 0x1000000), -EINVAL);
+	assert_int_equal(net_rts(qp, 0xffffff), 0);
+	assert_int_equal(net_rts(qp, 1), -EINVAL);
+	assert_int_equal(nic_post_send(qp, &wr, 1), 1);
+	attr.state = NIC_QP_ERR;
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
+	net_turn(n);
+	expect_wc(&n->node[0].port[0], 0, 0, NIC_WC_WR_FLUSH_ERR);
+	assert_int_equal(nic_post_send(qp, &wr, 1), -ENOTCONN);
+	assert_int_equal(net_rts(qp, 1), -EINVAL);
+	assert_int_equal(roce_ops.async_event(roce_nic_device(n->node[0].dev), &event), 0);
+	assert_int_equal(roce_ops.async_event(roce_nic_device(n->node[0].dev), &event), -EAGAIN);
+	net_destroy(n);
+}
+
+static void
+posts_refused(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr[3], ok = write_wr(p, 7, 1);
+
+	for (unsigned opcode = NIC_READ; opcode <= NIC_FETCH_ADD; opcode++) {
+		wr[0] = ok;
+		wr[0].opcode = (uint8_t)opcode;
+		assert_int_equal(post(p, wr[0]), -ENOTSUP);
+	}
+	wr[0] = ok;
+	wr[0].opcode = NIC_RECV;
+	assert_int_equal(post(p, wr[0]), -EINVAL);
+	wr[0] = ok;
+	wr[0].sge_count = NIC_SGE_MAX + 1;
+	assert_int_equal(post(p, wr[0]), -EINVAL);
+	wr[0] = ok;
+	wr[0].flags |= NIC_INLINE;
+	wr[0].sge[0].length = ROCE_MAX_INLINE + 1;
+	assert_int_equal(post(p, wr[0]), -EINVAL);
+	wr[0] = ok;
+	wr[0].sge_count = 2;
+	wr[0].sge[0].length = wr[0].sge[1].length = 0xf0000000;
+	assert_int_equal(post(p, wr[0]), -EINVAL);
+	/* good ones before a bad one are taken */
+	wr[0] = wr[1] = wr[2] = ok;
+	wr[2].opcode = NIC_READ;
+	assert_int_equal(nic_post_send(p->qa, wr, 3), 2);
+	/* the queue has 64 places */
+	for (unsigned i = 2; i < 64; i++)
+		assert_int_equal(post(p, ok), 1);
+	assert_int_equal(post(p, ok), 0);
+	net_run(p->net, SECOND / 1000);
+	assert_int_equal(p->a->wcs, 64);
+	assert_int_equal(post(p, ok), 1);
+	net_run(p->net, SECOND / 1000);
+	assert_int_equal(p->a->wcs, 65);
+	pair_destroy(p);
+}
+
+static void
+wrong_local_key(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = write_wr(p, 2, 64);
+
+	warm_up(p);
+	assert_int_equal(post(p, write_wr(p, 1, 64)), 1);
+	wr.sge[0].lkey ^= 0x10000000;
+	assert_int_equal(post(p, wr), 1);
+	assert_int_equal(post(p, write_wr(p, 3, 64)), 1);
+	net_run(p->net, 1000000);
+	assert_int_equal(p->a->wcs, 3);
+	expect_wc(p->a, 0, 1, NIC_WC_WR_FLUSH_ERR);
+	expect_wc(p->a, 1, 2, NIC_WC_LOC_PROT_ERR);
+	expect_wc(p->a, 2, 3, NIC_WC_WR_FLUSH_ERR);
+	pair_destroy(p);
+}
+
+static void
+remote_refuses(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = write_wr(p, 2, 64);
+
+	wr.rkey ^= 0x10000000;
+	assert_int_equal(post(p, write_wr(p, 1, 64)), 1);
+	assert_int_equal(post(p, wr), 1);
+	assert_int_equal(post(p, write_wr(p, 3, 64)), 1);
+	net_run(p->net, 10000000);
+	assert_int_equal(p->a->wcs, 3);
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	expect_wc(p->a, 1, 2, NIC_WC_REM_ACCESS_ERR);
+	expect_wc(p->a, 2, 3, NIC_WC_WR_FLUSH_ERR);
+	assert_int_equal(qp_state((struct roce_qp *)p->qb), NIC_QP_ERR);
+	pair_destroy(p);
+}
+
+static void
+inline_copied(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = write_wr(p, 1, 40);
+
+	memset(p->memory[0], 'a', 40);
+	wr.flags |= NIC_INLINE;
+	wr.sge[0].lkey = 0; /* not needed */
+	assert_int_equal(post(p, wr), 1);
+	memset(p->memory[0], 'b', 40);
+	net_run(p->net, 100000);
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	for (unsigned i = 0; i < 40; i++)
+		assert_int_equal(p->memory[1][i], 'a');
+	pair_destroy(p);
+}
+
+/* Nothing comes back: after 2 s, not much before nor after, the first WR fails and the others are
+ * flushed. */
+static void
+retries_exceeded(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	uint64_t begun;
+
+	p->net->step = 10 * NET_STEP_NS;
+	warm_up(p);
+	p->net->loss = 100;
+	begun = p->net->now;
+	for (unsigned i = 1; i <= 5; i++)
+		assert_int_equal(post(p, write_wr(p, i, 5000)), 1);
+	while (p->a->wcs == 0 && p->net->now - begun < 3 * SECOND)
+		net_turn(p->net);
+	assert_in_range(p->net->now - begun, SECOND * 19 / 10, SECOND * 23 / 10);
+	net_turn(p->net);
+	assert_int_equal(p->a->wcs, 5);
+	expect_wc(p->a, 0, 1, NIC_WC_RETRY_EXC_ERR);
+	for (unsigned i = 1; i < 5; i++)
+		expect_wc(p->a, i, i + 1, NIC_WC_WR_FLUSH_ERR);
+	assert_int_equal(post(p, write_wr(p, 6, 1)), -ENOTCONN);
+	assert_true(net_counters(&p->net->node[0]).timeouts >= 7);
+	pair_destroy(p);
+}
+
+/* A second without a wire is survived, and traffic goes on soon after. */
+static void
+outage(void **state)
+{
+	struct pair *p = pair_create(NULL);
+
+	p->net->step = 10 * NET_STEP_NS;
+	warm_up(p);
+	p->net->loss = 100;
+	assert_int_equal(post(p, write_wr(p, 1, 60000)), 1);
+	net_run(p->net, SECOND);
+	p->net->loss = 0;
+	assert_int_equal(p->a->wcs, 0);
+	net_run(p->net, SECOND * 3 / 10);
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	pair_destroy(p);
+}
+
+/* A process that was stopped for long gets its retries when it runs again. */
+static void
+clock_jumps(void **state)
+{
+	struct pair *p = pair_create(NULL);
+
+	warm_up(p);
+	p->net->loss = 100;
+	assert_int_equal(post(p, write_wr(p, 1, 100)), 1);
+	net_turn(p->net);
+	p->net->now += 10 * SECOND;
+	p->net->loss = 0;
+	net_run(p->net, SECOND / 100);
+	assert_int_equal(p->a->wcs, 1);
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	pair_destroy(p);
+}
+
+static void
+port_stuck(void **state)
+{
+	struct pair *p = pair_create(NULL);
+
+	p->net->step = 10 * NET_STEP_NS;
+	warm_up(p);
+	p->net->node[0].stuck = true;
+	assert_int_equal(post(p, write_wr(p, 1, 100)), 1);
+	net_run(p->net, SECOND * 18 / 10);
+	assert_int_equal(p->a->wcs, 0);
+	net_run(p->net, SECOND / 2);
+	expect_wc(p->a, 0, 1, NIC_WC_RETRY_EXC_ERR);
+	pair_destroy(p);
+}
+
+static void
+options_count(void **state)
+{
+	struct roce_config config = {.timeout_ns = 10000000, .retry = 2};
+	struct pair *p = pair_create(&config);
+
+	warm_up(p);
+	p->net->loss = 100;
+	assert_int_equal(post(p, write_wr(p, 1, 100)), 1);
+	net_run(p->net, 25000000);
+	assert_int_equal(p->a->wcs, 0);
+	net_run(p->net, 20000000);
+	expect_wc(p->a, 0, 1, NIC_WC_RETRY_EXC_ERR);
+	pair_destroy(p);
+}
+
+static void
+not_ready_and_recovery(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = write_wr(p, 1, 3000);
+
+	p->net->step = 10 * NET_STEP_NS;
+	wr.opcode = NIC_SEND;
+	assert_int_equal(post(p, wr), 1);
+	net_run(p->net, 5 * SECOND); /* longer than silence would be borne */
+	assert_int_equal(p->a->wcs, 0);
+	assert_true(net_counters(&p->net->node[0]).rnr_received > 100);
+	net_post_recvs(p->b, &p->mr[1], 1, 4096);
+	net_run(p->net, SECOND / 1000);
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	expect_wc(p->b, 0, 0, NIC_WC_SUCCESS);
+	assert_int_equal(p->b->wc[0].length, 3000);
+	pair_destroy(p);
+}
+
+static void
+not_ready_limit(void **state)
+{
+	struct roce_config config = {.rnr_retry = 3};
+	struct pair *p = pair_create(&config);
+	struct nic_send_wr wr = write_wr(p, 1, 10);
+
+	p->net->step = 10 * NET_STEP_NS;
+	wr.opcode = NIC_SEND;
+	assert_int_equal(post(p, wr), 1);
+	net_run(p->net, SECOND);
+	expect_wc(p->a, 0, 1, NIC_WC_RNR_RETRY_EXC_ERR);
+	assert_int_equal(net_counters(&p->net->node[0]).rnr_received, 4);
+	pair_destroy(p);
+}
+
+static void
+no_arp_answer(void **state)
+{
+	struct net *n = net_create(2, 1, NULL, 1);
+	struct nic_qp *qp = net_qp(&n->node[0].port[0]);
+	struct nic_send_wr wr = {.wr_id = 5, .opcode = NIC_SEND, .flags = NIC_SIGNALED};
+
+	n->step = 10 * NET_STEP_NS;
+	n->loss = 100;
+	assert_int_equal(net_rtr(qp, &n->node[1], 5, 5), 0);
+	assert_int_equal(net_rts(qp, 5), 0);
+	assert_int_equal(nic_post_send(qp, &wr, 1), 1);
+	net_run(n, SECOND * 19 / 10);
+	assert_int_equal(n->node[0].port[0].wcs, 0);
+	assert_in_range(net_counters(&n->node[0]).tx_frames, 5, 100);
+	net_run(n, SECOND / 2);
+	expect_wc(&n->node[0].port[0], 0, 5, NIC_WC_RETRY_EXC_ERR);
+	net_destroy(n);
+}
+
+static uint8_t arp_seen[64];
+
+static bool
+see_arp(struct net *n, const uint8_t *f, uint32_t length)
+{
+	if (get16(f + 12) == ETH_TYPE_ARP)
+		memcpy(arp_seen, f, 60);
+	return true;
+}
+
+static void
+make_arp(uint8_t *f, uint16_t operation, unsigned sender, uint32_t sender_ip, uint32_t target_ip)
+{
+	memset(f, 0, 60);
+	memset(f, 0xff, 6);
+	net_mac(sender, f + 6);
+	put16(f + 12, ETH_TYPE_ARP);
+	put64(f + 14, 0x0001080006040000u | operation);
+	net_mac(sender, f + 22);
+	put32(f + 28, sender_ip);
+	put32(f + 38, target_ip);
+}
+
+static void
+arp_answers(void **state)
+{
+	struct net *n = net_create(2, 1, NULL, 1);
+	uint8_t f[60], own[6], peer[6];
+
+	net_mac(0, own);
+	net_mac(1, peer);
+	n->tap = see_arp;
+	make_arp(f, 1, 1, net_ip(1), net_ip(0));
+	net_inject(n, 0, f, 42);
+	assert_memory_equal(arp_seen, peer, 6);
+	assert_memory_equal(arp_seen + 6, own, 6);
+	assert_int_equal(get16(arp_seen + 20), 2);
+	assert_memory_equal(arp_seen + 22, own, 6);
+	assert_int_equal(get32(arp_seen + 28), net_ip(0));
+	assert_memory_equal(arp_seen + 32, peer, 6);
+	assert_int_equal(get32(arp_seen + 38), net_ip(1));
+	memset(arp_seen, 0, sizeof(arp_seen));
+	make_arp(f, 1, 1, net_ip(1), net_ip(2)); /* somebody else's */
+	net_inject(n, 0, f, 60);
+	make_arp(f, 3, 1, net_ip(1), net_ip(0)); /* no such operation */
+	net_inject(n, 0, f, 60);
+	make_arp(f, 1, 1, net_ip(1), net_ip(0));
+	f[19] = 5; /* no such length of addresses */
+	net_inject(n, 0, f, 60);
+	make_arp(f, 1, 1, net_ip(1), net_ip(0));
+	net_inject(n, 0, f, 41); /* cut */
+	assert_int_equal(get16(arp_seen + 20), 0);
+	assert_int_equal(net_counters(&n->node[0]).drop_not_ours, 3);
+	assert_int_equal(net_counters(&n->node[0]).drop_too_short, 1);
+	/* our own question coming back, as on a looped port: answered from our own MAC */
+	make_arp(f, 1, 0, net_ip(0), net_ip(0));
+	net_inject(n, 0, f, 60);
+	assert_memory_equal(arp_seen + 22, own, 6);
+	net_destroy(n);
+}
+
+/* Only peers are learnt, and only single addresses. */
+static void
+arp_learns(void **state)
+{
+	struct net *n = net_create(2, 1, NULL, 1);
+	struct roce_qp *qp = (struct roce_qp *)net_qp(&n->node[0].port[0]);
+	uint8_t f[60], mac[6], peer[6];
+
+	assert_int_equal(net_rtr((struct nic_qp *)qp, &n->node[1], 5, 5), 0);
+	assert_false(neighbour_known(qp->neighbour));
+	make_arp(f, 2, 1, net_ip(1), net_ip(0));
+	f[22] |= 1;
+	net_inject(n, 0, f, 60);
+	assert_false(neighbour_known(qp->neighbour));
+	make_arp(f, 2, 1, net_ip(1), net_ip(0));
+	net_inject(n, 0, f, 60);
+	neighbour_mac(qp->neighbour, mac);
+	net_mac(1, peer);
+	assert_memory_equal(mac, peer, 6);
+	make_arp(f, 2, 1, net_ip(2), net_ip(0));
+	net_inject(n, 0, f, 60);
+	assert_null(roce_neighbour_find(&n->node[0].dev->neighbours, net_ip(2)));
+	make_arp(f, 2, 2, net_ip(1), net_ip(0)); /* it has moved */
+	net_inject(n, 0, f, 60);
+	neighbour_mac(qp->neighbour, mac);
+	net_mac(2, peer);
+	assert_memory_equal(mac, peer, 6);
+	net_destroy(n);
+}
+
+static void
+neighbours_reused(void **state)
+{
+	struct roce_config config = {.neighbours = 1};
+	struct net *n = net_create(3, 1, &config, 1);
+	struct net_port *port = &n->node[0].port[0];
+	struct nic_qp *first = net_qp(port), *second = net_qp(port), *third = net_qp(port);
+
+	assert_int_equal(net_rtr(first, &n->node[1], 5, 5), 0);
+	assert_int_equal(net_rtr(second, &n->node[1], 5, 5), 0);
+	assert_int_equal(net_rtr(third, &n->node[2], 5, 5), -ENOSPC);
+	roce_ops.qp_destroy(first);
+	roce_ops.qp_destroy(second);
+	roce_ops.qp_destroy(third);
+	net_turn(n);
+	third = net_qp(port);
+	assert_int_equal(net_rtr(third, &n->node[2], 5, 5), 0);
+	assert_false(neighbour_known(((struct roce_qp *)third)->neighbour));
+	net_destroy(n);
+}
+
+/* Frames of a destroyed QP are given back, its index lives again under another number. */
+static void
+destroyed_under_load(void **state)
+{
+	struct roce_config config = {.max_qp = 2};
+	struct pair *p = pair_create(&config);
+	uint32_t old = nic_qpn(p->qa), live;
+	struct nic_qp *again, *other;
+	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 1};
+
+	warm_up(p);
+	p->net->loss = 100;
+	for (unsigned i = 1; i < 20; i++)
+		assert_int_equal(post(p, write_wr(p, i, 3000)), 1);
+	net_run(p->net, 100000);
+	assert_true(p->a->ctx->held > 10);
+	other = net_qp(p->a);
+	assert_int_equal(roce_ops.qp_create(roce_nic_context(p->a->ctx), &init, &again), -ENOSPC);
+	roce_ops.qp_destroy(p->qa);
+	live = (uint32_t)p->a->wcs;
+	net_turn(p->net);
+	assert_int_equal(p->a->ctx->held, 0);
+	assert_int_equal(p->a->wcs, live); /* nobody wants those any more */
+	again = net_qp(p->a);
+	assert_int_not_equal(nic_qpn(again), old);
+	assert_int_not_equal(nic_qpn(again), nic_qpn(other));
+	p->net->loss = 0;
+	net_run(p->net, 10000000);
+	pair_destroy(p);
+}
+
+static void
+numbers_differ(void **state)
+{
+	struct roce_config config = {.max_qp = 64};
+	struct net *n = net_create(1, 4, &config, 1);
+	uint32_t last = 0;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		struct net_port *port = &n->node[0].port[i % 4];
+		struct nic_qp *qp = net_qp(port);
+
+		assert_int_equal(nic_qpn(qp) & 3, i % 4);
+		assert_in_range(nic_qpn(qp), 2, QPN_MASK);
+		assert_int_not_equal(nic_qpn(qp), last);
+		last = nic_qpn(qp);
+		roce_ops.qp_destroy(qp);
+		net_turn(n);
+	}
+	net_destroy(n);
+}
+
+static void
+budgets(void **state)
+{
+	struct roce_config config = {.cq_depth = 1024, .max_wr = 512};
+	struct net *n = net_create(1, 1, &config, 1);
+	struct nic_context *ctx = roce_nic_context(n->node[0].port[0].ctx);
+	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 512};
+	struct nic_qp *qp, *refused;
+	struct nic_srq *srq;
+	struct nic_recv_wr wr = {0};
+
+	/* the port's own SRQ has 512 */
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), 0);
+	init.send_wrs = 1;
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &refused), -ENOSPC);
+	assert_int_equal(roce_ops.srq_create(ctx, 1, &srq), -ENOSPC);
+	roce_ops.qp_destroy(qp);
+	net_turn(n);
+	assert_int_equal(roce_ops.srq_create(ctx, 3, &srq), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(roce_ops.post_srq_recv(srq, &wr, 1), 1);
+	assert_int_equal(roce_ops.post_srq_recv(srq, &wr, 1), 0);
+	init = (struct nic_qp_init){.type = NIC_UD, .send_wrs = 1};
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -ENOTSUP);
+	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 513};
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -EINVAL);
+	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 1, .srq = srq};
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), 0);
+	roce_ops.srq_destroy(srq); /* lives until its last QP is gone */
+	roce_ops.qp_destroy(qp);
+	net_turn(n);
+	net_destroy(n);
+}
+
+static void
+regions(void **state)
+{
+	struct roce_config config = {.max_mr = 100};
+	struct net *n = net_create(1, 1, &config, 1);
+	struct nic_device *dev = roce_nic_device(n->node[0].dev);
+	struct mr_table *t = &n->node[0].dev->mrs;
+	static uint8_t memory[100][16];
+	struct nic_mr mr[100], more;
+
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(roce_ops.mr_reg(dev, memory[i], 16, NIC_REMOTE_READ, &mr[i]), 0);
+		assert_int_equal(mr[i].address, (uintptr_t)memory[i]);
+		for (unsigned k = 0; k < i; k++)
+			assert_int_not_equal(mr[k].rkey, mr[i].rkey);
+	}
+	assert_int_equal(roce_ops.mr_reg(dev, memory, 16, 0, &more), -ENOSPC);
+	for (unsigned i = 0; i < 100; i++) {
+		uint32_t key = mr[i].rkey;
+		uint64_t at = mr[i].address;
+
+		assert_true(mr_check(t, key, at, 16, NIC_REMOTE_READ));
+		assert_true(mr_check(t, key, at + 16, 0, NIC_REMOTE_READ));
+		assert_false(mr_check(t, key, at, 17, 0));
+		assert_false(mr_check(t, key, at + 1, 16, 0));
+		assert_false(mr_check(t, key, at - 1, 2, 0));
+		assert_false(mr_check(t, key, at + 8, UINT64_MAX - 4, 0));
+		assert_false(mr_check(t, key, at, 1, NIC_REMOTE_READ | NIC_REMOTE_WRITE));
+		roce_ops.mr_dereg(dev, &mr[i]);
+		assert_int_equal(mr[i].rkey, 0);
+		assert_false(mr_check(t, key, at, 1, 0));
+	}
+	assert_false(mr_check(t, 0, 0, 0, 0));
+	assert_int_equal(roce_ops.mr_reg(dev, memory, 0, 0, &more), -EINVAL);
+	assert_int_equal(roce_ops.mr_reg(dev, memory, SIZE_MAX, 0, &more), -EINVAL);
+	net_destroy(n);
+}
+
+static void
+window_moves(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct window *w = &((struct roce_qp *)p->qa)->rq.window;
+	uint64_t id = 0, done = 0;
+
+	for (unsigned round = 0; round < 20000; round++) {
+		p->net->loss = round / 5000 == 1 ? 20 : 0;
+		while (post(p, write_wr(p, ++id, 60000)) == 1)
+			;
+		id--;
+		net_turn(p->net);
+		done += p->a->wcs;
+		p->a->wcs = 0;
+		assert_in_range(w->size, ROCE_MIN_FRAMES * ROCE_FRAME_MAX(1024), 1 << 20);
+		if (round == 4999)
+			assert_int_equal(w->size, 1 << 20);
+		if (round == 9999)
+			assert_true(w->size < 100000);
+	}
+	assert_true(w->size > 200000); /* it has recovered */
+	assert_true(done > 100);
+	pair_destroy(p);
+}
+
+static void
+sleep_times(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_context *ctx = roce_nic_context(p->a->ctx);
+	uint64_t next;
+	int fd = 0;
+
+	warm_up(p);
+	assert_int_equal(roce_ops.arm(ctx, p->net->now, &fd), UINT64_MAX);
+	assert_int_equal(fd, -1);
+	p->net->loss = 100;
+	assert_int_equal(post(p, write_wr(p, 1, 10)), 1);
+	assert_int_equal(roce_ops.arm(ctx, p->net->now, &fd), p->net->now);
+	net_turn(p->net);
+	next = roce_ops.arm(ctx, p->net->now, &fd);
+	assert_in_range(next, p->net->now + 1, p->net->now + ROCE_RTO_MIN_NS);
+	p->net->loss = 0;
+	/* sleeping until the time that it says, it sends again; a wake-up in vain is allowed */
+	for (unsigned i = 0; i < 2 && p->a->wcs == 0; i++) {
+		p->net->now = roce_ops.arm(ctx, p->net->now, &fd) - NET_STEP_NS;
+		net_turn(p->net);
+		net_turn(p->net);
+		net_turn(p->net);
+	}
+	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	pair_destroy(p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(states),
+	    cmocka_unit_test(posts_refused),
+	    cmocka_unit_test(wrong_local_key),
+	    cmocka_unit_test(remote_refuses),
+	    cmocka_unit_test(inline_copied),
+	    cmocka_unit_test(retries_exceeded),
+	    cmocka_unit_test(outage),
+	    cmocka_unit_test(clock_jumps),
+	    cmocka_unit_test(port_stuck),
+	    cmocka_unit_test(options_count),
+	    cmocka_unit_test(not_ready_and_recovery),
+	    cmocka_unit_test(not_ready_limit),
+	    cmocka_unit_test(no_arp_answer),
+	    cmocka_unit_test(arp_answers),
+	    cmocka_unit_test(arp_learns),
+	    cmocka_unit_test(neighbours_reused),
+	    cmocka_unit_test(destroyed_under_load),
+	    cmocka_unit_test(numbers_differ),
+	    cmocka_unit_test(budgets),
+	    cmocka_unit_test(regions),
+	    cmocka_unit_test(window_moves),
+	    cmocka_unit_test(sleep_times),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
