@@ -94,7 +94,7 @@ lint_layering()
 
 	needs_only 'lib/libweir.so.*' "$c"
 	needs_only apps/perf/weir-perf "$c|libweir\.so\..*"
-	needs_only apps/weirctl/weirctl "$c|libweir\.so\..*|libjansson\.so.*|libedit\.so.*"
+	needs_only apps/weirctl "$c|libweir\.so\..*|libjansson\.so.*|libedit\.so.*"
 	needs_only control/weir-control "$c|libevent.*|libssl\.so.*|libcrypto\.so.*|libprotobuf-c\.so.*|libjansson\.so.*"
 }
 

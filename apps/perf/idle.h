@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a thread does between two looks at its connections. Polling: one pause; but where it shares
+ * its CPU with somebody who has work (an engine, the other program), it yields, because then
+ * spinning keeps away the very one that it waits for. Whether it does is noticed, not told.
+ * Sleeping: weir_wait().
+ */
+#ifndef WEIR_PERF_IDLE_H
+#define WEIR_PERF_IDLE_H
+
+#include "clock.h"
+
+#include "weir/stream.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define IDLE_PROBE 512	    /* empty polls before a yield that finds out */
+#define IDLE_OTHERS_NS 1500 /* a yield that takes longer ran somebody else */
+#define IDLE_ALONE 256	    /* shorter yields in a row until the CPU counts as our own again */
+#define IDLE_SLEEP_MS 100   /* also how late a signal is seen */
+
+struct idle {
+	struct weir *weir;
+	bool sleeping;
+	bool shared;
+	uint32_t empty; /* polls without work since the last yield */
+	uint32_t quick; /* short yields in a row */
+};
+
+/* Completions that come as events; see flow.h. */
+void perf_idle_events(struct idle *idle, int timeout_ms);
+void perf_idle_yield(struct idle *idle);
+
+static inline void
+perf_idle_init(struct idle *idle, struct weir *weir, bool sleeping)
+{
+	*idle = (struct idle){.weir = weir, .sleeping = sleeping};
+}
+
+/* After a poll that found nothing. */
+static inline void
+perf_idle(struct idle *idle)
+{
+	if (idle->sleeping)
+		perf_idle_events(idle, IDLE_SLEEP_MS);
+	else if (idle->shared || ++idle->empty >= IDLE_PROBE)
+		perf_idle_yield(idle);
+	else
+		cpu_relax();
+}
+
+#endif

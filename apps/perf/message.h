@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the two weir-perf programs say to each other on the connection that they measure: the driver
+ * asks (REQUEST), the server answers (READY), messages of the plan flow, the driver says END, the
+ * server answers RESULT; then the next REQUEST. While messages flow, a control message is known by
+ * its length, which is never that of the message expected there.
+ */
+#ifndef WEIR_PERF_MESSAGE_H
+#define WEIR_PERF_MESSAGE_H
+
+#include "plan.h"
+
+#define PERF_MAGIC 0x46524550u /* "PERF" */
+#define PERF_VERSION 1u
+
+enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
+
+#define PERF_BOTH 0x1u	 /* the server sends too */
+#define PERF_VERIFY 0x2u /* every byte is checked */
+#define PERF_SLEEP 0x4u	 /* the server sleeps when it waits */
+#define PERF_COPY 0x8u	 /* no loans, no reservations */
+
+struct perf_ports {
+	uint64_t tx_frames, rx_frames, tx_bytes, rx_bytes;
+};
+
+struct perf_message {
+	uint32_t magic, version;
+	uint32_t kind;	 /* enum perf_kind */
+	uint32_t flags;	 /* REQUEST: PERF_* */
+	uint32_t test;	 /* REQUEST: enum perf_test */
+	uint32_t size;	 /* REQUEST */
+	uint32_t window; /* REQUEST: messages under way at most, 0: no limit */
+	uint32_t status; /* READY, RESULT: errno */
+	uint64_t count;	 /* REQUEST: messages, 0: until END */
+	uint64_t large;	 /* REQUEST */
+	uint64_t warmup; /* REQUEST: messages that aren't measured */
+	uint64_t seed;	 /* REQUEST */
+	uint64_t sent;	 /* END, RESULT: messages sent by who says it */
+	uint64_t received, bytes,
+	    errors; /* RESULT: what arrived, warm-up included, and what of it was wrong */
+	uint64_t measured, measured_ns; /* RESULT: messages after the warm-up, and their time */
+	uint32_t pid;			/* READY: of the server's data plane, 0: unknown */
+	uint32_t ports_known;		/* RESULT: 1 when `ports` is filled */
+	struct perf_ports ports;	/* RESULT: what the server's ports counted meanwhile */
+};
+
+/* Length of a control message where a message of `expected` bytes could come. */
+static inline uint32_t
+perf_message_length(uint32_t expected)
+{
+	return sizeof(struct perf_message) + (expected == sizeof(struct perf_message) ? 8 : 0);
+}
+
+#define PERF_MESSAGE_MAX (sizeof(struct perf_message) + 8)
+
+/* Checks a received message and copies it out. 0 or -EBADMSG (cut, of another version, nonsense).
+ */
+int perf_message_read(struct perf_message *to, const void *buf, size_t length, enum perf_kind kind);
+
+#endif

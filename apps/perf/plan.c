@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plan.h"
+
+#include <string.h>
+
+#define STEP 0x9e3779b97f4a7c15ull
+#define LARGE_FIRST_BIT 16 /* 64 KiB */
+#define LARGE_LAST_BIT 24  /* 16 MiB */
+#define SMALL_LAST_BIT 13  /* 8 KiB */
+
+const char *
+perf_test_name(uint32_t test)
+{
+	static const char *const names[PERF_TESTS] = {"lat", "bw", "rate", "mix"};
+
+	return test < PERF_TESTS ? names[test] : "?";
+}
+
+/* Log-uniform in [2^first, 2^last], the powers of two themselves more often: they are the edges. */
+static uint32_t
+log_uniform(uint64_t r, unsigned first, unsigned last)
+{
+	unsigned bit = first + (unsigned)(r % (last - first + 1));
+
+	r >>= 8;
+	if (bit == last || r % 16 == 0)
+		return 1u << bit;
+	return (1u << bit) + (uint32_t)((r >> 4) & ((1u << bit) - 1));
+}
+
+uint32_t
+perf_plan_mixed_size(const struct perf_plan *plan, uint64_t i)
+{
+	uint64_t r = perf_mix(plan->seed + (i + 1) * STEP);
+	uint64_t every = plan->large ? plan->count / plan->large : 0;
+	uint32_t size;
+
+	if (every && i % every == every - 1 && i / every < plan->large)
+		return log_uniform(r, LARGE_FIRST_BIT, LARGE_LAST_BIT);
+	/* 0 is as likely as 1 */
+	size = log_uniform(r >> 1, 0, SMALL_LAST_BIT);
+	return size == 1 && (r & 1) ? 0 : size;
+}
+
+uint32_t
+perf_plan_largest(const struct perf_plan *plan)
+{
+	if (plan->test != PERF_MIX)
+		return plan->size;
+	return 1u << (plan->large ? LARGE_LAST_BIT : SMALL_LAST_BIT);
+}
+
+/* Word k of the message is first + k * STEP; the last bytes are the first ones of the next word. */
+static uint64_t
+first_word(const struct perf_plan *plan, uint64_t i)
+{
+	return perf_mix(plan->seed ^ perf_mix(i + STEP));
+}
+
+void
+perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t length)
+{
+	uint8_t *to = buf;
+	uint64_t word = first_word(plan, i);
+	size_t words = length / 8;
+
+	for (size_t k = 0; k < words; k++) {
+		uint64_t w = word + k * STEP;
+
+		memcpy(to + 8 * k, &w, 8);
+	}
+	word += words * STEP;
+	if (length % 8)
+		memcpy(to + 8 * words, &word, length % 8);
+}
+
+bool
+perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length)
+{
+	const uint8_t *from = buf;
+	uint64_t word = first_word(plan, i), differ = 0;
+	size_t words = length / 8;
+
+	for (size_t k = 0; k < words; k++) {
+		uint64_t w;
+
+		memcpy(&w, from + 8 * k, 8);
+		differ |= w ^ (word + k * STEP);
+	}
+	word += words * STEP;
+	return !differ && (!(length % 8) || memcmp(from + 8 * words, &word, length % 8) == 0);
+}
+
+void
+perf_plan_stamp(uint64_t i, void *buf, size_t length)
+{
+	uint8_t *to = buf;
+
+	if (length < sizeof(i))
+		return;
+	memcpy(to, &i, sizeof(i));
+	memcpy(to + length - sizeof(i), &i, sizeof(i));
+}
+
+bool
+perf_plan_stamped(uint64_t i, const void *buf, size_t length)
+{
+	const uint8_t *from = buf;
+
+	if (length < sizeof(i))
+		return true;
+	return memcmp(from + length - sizeof(i), &i, sizeof(i)) == 0 &&
+	       (length < 2 * sizeof(i) || memcmp(from, &i, sizeof(i)) == 0);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "responder.h"
+
+#include "clock.h"
+#include "ports.h"
+
+#include <errno.h>
+
+#define BURST 64
+
+void
+responder_init(struct responder *r, const char *instance, struct weir *weir, struct weir_conn *conn)
+{
+	*r = (struct responder){.instance = instance};
+	perf_flow_init(&r->flow, weir, conn);
+}
+
+void
+responder_fini(struct responder *r)
+{
+	perf_flow_fini(&r->flow);
+}
+
+/* Waits for a request; whatever is wrong with it, the answer says so. */
+static int
+rest(struct responder *r)
+{
+	struct perf_flow *f = &r->flow;
+	pid_t pid = 0;
+	int rc = perf_flow_recv_control(f);
+
+	if (rc)
+		return rc == -EAGAIN ? 0 : rc;
+	rc = perf_message_read(&r->request, &f->control, f->control_length, PERF_REQUEST);
+	if (!rc)
+		rc = perf_flow_start(f, &r->request, false);
+	r->ports_known = perf_ports_read(r->instance, &r->before, &pid) == 0;
+	r->reply = (struct perf_message){.status = (uint32_t)-rc, .pid = (uint32_t)pid};
+	r->start_ns = r->last_ns = now_ns();
+	r->state = RESPONDER_READY;
+	return 1;
+}
+
+/* Sends the waiting answer and goes on to `next`. */
+static int
+answer(struct responder *r, enum perf_kind kind, enum responder_state next)
+{
+	int rc = perf_flow_send_control(&r->flow, &r->reply, kind);
+
+	if (rc)
+		return rc == -EAGAIN ? 0 : rc;
+	r->state = r->reply.status ? RESPONDER_RESTING : next;
+	return 1;
+}
+
+/* The driver has said END: everything it sent lies before that. */
+static int
+finish(struct responder *r)
+{
+	struct perf_flow *f = &r->flow;
+	struct perf_ports after;
+	struct perf_message end;
+	pid_t pid;
+	int rc = perf_message_read(&end, &f->control, f->control_length, PERF_END);
+
+	if (rc)
+		return rc;
+	r->reply = (struct perf_message){
+	    .sent = f->sent,
+	    .received = f->received,
+	    .bytes = f->bytes,
+	    .errors = f->errors,
+	    /* fewer than the warm-up: then all count, from READY on */
+	    .measured =
+		f->received > r->request.warmup ? f->received - r->request.warmup : f->received,
+	    .measured_ns = r->last_ns - r->start_ns,
+	};
+	if (r->ports_known && perf_ports_read(r->instance, &after, &pid) == 0) {
+		r->reply.ports_known = 1;
+		r->reply.ports = perf_ports_since(&r->before, &after);
+	}
+	r->state = RESPONDER_RESULT;
+	return 1;
+}
+
+/* Up to `most` messages of the plan. How many, or FLOW_CONTROL in *control. */
+static int
+take(struct responder *r, int most, bool *control)
+{
+	struct perf_flow *f = &r->flow;
+	int n, rc = 0;
+
+	for (n = 0; n < most; n++) {
+		rc = perf_flow_recv(f);
+		if (rc)
+			break;
+		if (f->received == r->request.warmup)
+			r->start_ns = now_ns();
+	}
+	if (n)
+		r->last_ns = now_ns();
+	*control = rc == FLOW_CONTROL;
+	return rc < 0 && rc != -EAGAIN ? rc : n;
+}
+
+/* Sends until the plan asks no more of it now. */
+static int
+give(struct responder *r, uint64_t until)
+{
+	struct perf_flow *f = &r->flow;
+	int n, rc = 0;
+
+	for (n = 0; n < BURST && f->sent < until; n++) {
+		rc = perf_flow_send(f);
+		if (rc)
+			break;
+	}
+	return rc < 0 && rc != -EAGAIN ? rc : n;
+}
+
+static int
+run(struct responder *r)
+{
+	bool lat = r->request.test == PERF_LAT, control;
+	uint64_t until = 0;
+	int got, gave = 0;
+
+	/* a round trip's answer leaves before anything else is looked for */
+	got = take(r, lat ? 1 : BURST, &control);
+	if (got < 0)
+		return got;
+	if (control)
+		return finish(r);
+	if (lat)
+		until = r->flow.received;
+	else if (r->request.flags & PERF_BOTH)
+		until = r->request.count ? r->request.count : UINT64_MAX;
+	if (until)
+		gave = give(r, until);
+	return gave < 0 ? gave : got + gave;
+}
+
+int
+responder_step(struct responder *r)
+{
+	switch (r->state) {
+	case RESPONDER_RESTING:
+		return rest(r);
+	case RESPONDER_READY:
+		return answer(r, PERF_READY, RESPONDER_RUNNING);
+	case RESPONDER_RUNNING:
+		return run(r);
+	case RESPONDER_RESULT:
+		return answer(r, PERF_RESULT, RESPONDER_RESTING);
+	}
+	return -EINVAL;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whole runs of weir-perf's driver and responder over a made-up library: two queues in this
+ * process, which can lose, change and double messages, and refuse them now and then.
+ */
+#include "driver.h"
+#include "ports.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DEPTH 16
+
+struct message {
+	void *data;
+	size_t length;
+};
+
+struct weir_conn {
+	struct weir_conn *peer;
+	struct message queue[DEPTH]; /* what has arrived here */
+	unsigned head, tail;
+	void *user;
+	uint64_t notify;
+};
+
+static struct weir_conn ends[2];
+static unsigned calls;
+static uint64_t data_seen;
+static enum { HONEST, LOSES, CHANGES, DOUBLES, ENDS } wire;
+
+static bool
+is_control(size_t length)
+{
+	return length == sizeof(struct perf_message) || length == PERF_MESSAGE_MAX;
+}
+
+static void
+enqueue(struct weir_conn *to, const void *buf, size_t length)
+{
+	struct message *m = &to->queue[to->head++ % DEPTH];
+
+	m->data = malloc(length ? length : 1);
+	m->length = length;
+	memcpy(m->data, buf, length);
+}
+
+int
+weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
+{
+	struct weir_conn *to = c->peer;
+	bool hit;
+
+	if (++calls % 5 == 0 || to->head - to->tail >= DEPTH - 1)
+		return -EAGAIN;
+	hit = wire != HONEST && !is_control(length) && ++data_seen == 20;
+	if (hit && wire == ENDS)
+		return -ECONNRESET;
+	if (hit && wire == LOSES)
+		return 0;
+	enqueue(to, buf, length);
+	if (hit && wire == CHANGES)
+		((uint8_t *)to->queue[(to->head - 1) % DEPTH].data)[length / 2] ^= 1;
+	if (hit && wire == DOUBLES)
+		enqueue(to, buf, length);
+	return 0;
+}
+
+int
+weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
+		 uint64_t cookie, int timeout_ms)
+{
+	int rc = weir_send(c, buf, length, timeout_ms);
+
+	if (rc == 0)
+		c->notify = cookie;
+	return rc;
+}
+
+int
+weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf)
+{
+	if (++calls % 5 == 0 || c->peer->head - c->peer->tail >= DEPTH - 2)
+		return -EAGAIN;
+	*buf = malloc(length);
+	return 0;
+}
+
+int
+weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, uint64_t cookie)
+{
+	int rc;
+
+	while ((rc = weir_send_notify(c, buf, length, flags, cookie, 0)) == -EAGAIN)
+		;
+	free(buf);
+	return rc;
+}
+
+void
+weir_send_abandon(struct weir_conn *c, void *buf)
+{
+}
+
+int
+weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+{
+	struct message *m = &c->queue[c->tail % DEPTH];
+
+	if (c->head == c->tail || ++calls % 7 == 0)
+		return -EAGAIN;
+	*length = m->length;
+	if (m->length > size)
+		return -EMSGSIZE;
+	memcpy(buf, m->data, m->length);
+	free(m->data);
+	c->tail++;
+	return 0;
+}
+
+int
+weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
+{
+	struct message *m = &c->queue[c->tail % DEPTH];
+
+	if (c->head == c->tail || ++calls % 7 == 0)
+		return -EAGAIN;
+	loan->data = m->data;
+	loan->length = m->length;
+	c->tail++;
+	return 0;
+}
+
+void
+weir_release(struct weir *w, struct weir_loan *loan)
+{
+	free((void *)(uintptr_t)loan->data);
+}
+
+int
+weir_poll(struct weir *w, struct weir_event *events, unsigned n)
+{
+	int found = 0;
+
+	for (int i = 0; i < 2; i++) {
+		if (!ends[i].notify)
+			continue;
+		events[found++] = (struct weir_event){
+		    .type = WEIR_EVENT_SENT, .user = ends[i].user, .cookie = ends[i].notify};
+		ends[i].notify = 0;
+	}
+	return found;
+}
+
+int
+weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
+{
+	return weir_poll(w, events, n);
+}
+
+void
+weir_conn_set_user(struct weir_conn *c, void *user)
+{
+	c->user = user;
+}
+
+/* A port through which nothing goes. */
+int
+perf_ports_read(const char *instance, struct perf_ports *ports, pid_t *pid)
+{
+	*ports = (struct perf_ports){.tx_frames = 1, .rx_frames = 2, .tx_bytes = 3, .rx_bytes = 4};
+	*pid = 4711;
+	return 0;
+}
+
+struct perf_ports
+perf_ports_since(const struct perf_ports *before, const struct perf_ports *after)
+{
+	return (struct perf_ports){.tx_frames = after->tx_frames - before->tx_frames};
+}
+
+static int
+run_one(const struct perf_options *o, uint32_t test, uint32_t size, struct perf_result *result)
+{
+	static struct driver d;
+	static struct responder r;
+	const char *what = "";
+	int rc;
+
+	memset(ends, 0, sizeof(ends));
+	ends[0].peer = &ends[1];
+	ends[1].peer = &ends[0];
+	data_seen = 0;
+	d = (struct driver){.options = o};
+	perf_idle_init(&d.idle, NULL, false);
+	perf_flow_init(&d.flow, NULL, &ends[0]);
+	responder_init(&r, NULL, NULL, &ends[1]);
+	d.here = &r;
+	rc = driver_run(&d, test, size, result, &what);
+	perf_flow_fini(&d.flow);
+	responder_fini(&r);
+	for (int i = 0; i < 2; i++) {
+		while (ends[i].tail != ends[i].head)
+			free(ends[i].queue[ends[i].tail++ % DEPTH].data);
+	}
+	return rc;
+}
+
+static struct perf_options
+options(uint64_t count)
+{
+	return (struct perf_options){.count = count,
+				     .seed = 5,
+				     .cpu = -1,
+				     .patience_s = 1,
+				     .verify = true,
+				     .duration_s = 0.05};
+}
+
+static void
+test_every_test_and_size(void **state)
+{
+	static const uint32_t sizes[] = {
+	    0, 1, 7, 8, 48, 64, 948, 949, 5000, sizeof(struct perf_message), PERF_MESSAGE_MAX};
+	static struct perf_result r;
+
+	wire = HONEST;
+	for (unsigned variant = 0; variant < 32; variant++) {
+		struct perf_options o = options(500);
+
+		o.both = variant & 1;
+		o.copy = variant & 2;
+		o.window = variant & 4 ? 8 : 0;
+		o.verify = variant & 8;
+		if (variant & 16)
+			o.count = 0;
+		for (uint32_t test = 0; test < PERF_MIX; test++) {
+			uint32_t size =
+			    sizes[(variant + test) % (sizeof(sizes) / sizeof(sizes[0]))];
+
+			assert_int_equal(run_one(&o, test, size, &r), 0);
+			assert_int_equal(r.errors, 0);
+			if (o.count)
+				assert_int_equal(r.count, 500);
+			assert_true(r.msgs_per_s > 0);
+			assert_int_equal(r.payload, r.count * size);
+			assert_true((test == PERF_LAT) == (r.latency.count > 0));
+			assert_int_equal(r.peer_pid, 4711);
+			assert_true((o.both && test != PERF_LAT) == (r.back_msgs_per_s > 0));
+		}
+	}
+}
+
+static void
+test_mix(void **state)
+{
+	static struct perf_result r;
+	struct perf_options o = options(2000);
+
+	wire = HONEST;
+	o.large = 2;
+	assert_int_equal(run_one(&o, PERF_MIX, 0, &r), 0);
+	assert_int_equal(r.errors, 0);
+	assert_int_equal(r.count, 2000);
+}
+
+/* What the wire does wrong is found, with whole contents and with stamps alone. */
+static void
+test_faults(void **state)
+{
+	static struct perf_result r;
+	struct perf_options o = options(300);
+
+	for (unsigned verify = 0; verify < 2; verify++) {
+		o.verify = verify;
+		wire = LOSES;
+		assert_int_equal(run_one(&o, PERF_RATE, 64, &r), 0);
+		assert_true(r.errors > 0);
+		wire = DOUBLES;
+		assert_int_equal(run_one(&o, PERF_RATE, 64, &r), 0);
+		assert_true(r.errors > 0);
+		wire = LOSES;
+		assert_int_equal(run_one(&o, PERF_LAT, 64, &r), -ETIMEDOUT);
+		wire = ENDS;
+		assert_int_equal(run_one(&o, PERF_BW, 2000, &r), -ECONNRESET);
+	}
+	wire = CHANGES;
+	assert_int_equal(run_one(&o, PERF_BW, 2000, &r), 0);
+	assert_int_equal(r.errors, 1);
+	assert_int_equal(run_one(&o, PERF_LAT, 64, &r), 0);
+	assert_int_equal(r.errors, 1);
+}
+
+static void
+test_stops(void **state)
+{
+	static struct perf_result r;
+	struct perf_options o = options(0);
+
+	wire = HONEST;
+	o.duration_s = 3600;
+	atomic_store(&perf_stop, true);
+	assert_int_equal(run_one(&o, PERF_RATE, 8, &r), -EINTR);
+	assert_int_equal(run_one(&o, PERF_LAT, 8, &r), -EINTR);
+	atomic_store(&perf_stop, false);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_every_test_and_size),
+	    cmocka_unit_test(test_mix),
+	    cmocka_unit_test(test_faults),
+	    cmocka_unit_test(test_stops),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

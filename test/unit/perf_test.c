@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-perf's parts: histogram, plan of sizes and contents, options, control messages. */
+#include "histogram.h"
+#include "message.h"
+#include "options.h"
+#include "plan.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void
+test_histogram_buckets(void **state)
+{
+	uint32_t last = 0;
+
+	for (uint64_t v = 0; v < 1u << 20; v++) {
+		uint32_t b = histogram_bucket(v);
+		uint64_t middle = histogram_value(b);
+
+		assert_true(b < HISTOGRAM_BUCKETS);
+		assert_true(b == last || b == last + 1);
+		last = b;
+		/* within 1 % of the truth */
+		assert_true((middle > v ? middle - v : v - middle) * 100 <= v);
+	}
+	assert_int_equal(histogram_bucket((1ull << HISTOGRAM_MAX_BITS) - 1), HISTOGRAM_BUCKETS - 1);
+	assert_int_equal(histogram_bucket(1ull << HISTOGRAM_MAX_BITS), HISTOGRAM_BUCKETS - 1);
+	assert_int_equal(histogram_bucket(UINT64_MAX), HISTOGRAM_BUCKETS - 1);
+}
+
+static void
+test_histogram_percentiles(void **state)
+{
+	static struct histogram a, b;
+
+	histogram_clear(&a);
+	histogram_clear(&b);
+	assert_int_equal(histogram_percentile(&a, 0.5), 0);
+	for (uint64_t v = 1; v <= 100; v++)
+		histogram_record(&a, v);
+	assert_int_equal(histogram_percentile(&a, 0.5), 50);
+	assert_int_equal(histogram_percentile(&a, 0.99), 99);
+	assert_int_equal(histogram_percentile(&a, 0.999), 100);
+	assert_int_equal(histogram_percentile(&a, 0), 1);
+	assert_true(histogram_mean(&a) == 50.5);
+	histogram_record(&b, 1000000);
+	histogram_add(&b, &a);
+	assert_int_equal(b.count, 101);
+	assert_int_equal(b.min, 1);
+	assert_int_equal(b.max, 1000000);
+	assert_int_equal(histogram_percentile(&b, 0.5), 51);
+	/* never more than the largest that was seen */
+	assert_int_equal(histogram_percentile(&b, 1), 1000000);
+}
+
+static void
+test_contents(void **state)
+{
+	struct perf_plan plan = {.test = PERF_BW, .size = 300, .seed = 7}, other = plan;
+	uint8_t buf[300];
+
+	other.seed = 8;
+	for (size_t length = 0; length <= sizeof(buf); length++) {
+		memset(buf, 0, sizeof(buf));
+		perf_plan_fill(&plan, 5, buf, length);
+		assert_true(perf_plan_check(&plan, 5, buf, length));
+		if (length < 8)
+			continue;
+		assert_false(perf_plan_check(&plan, 6, buf, length));
+		assert_false(perf_plan_check(&other, 5, buf, length));
+		for (size_t i = 0; i < length; i += 7) {
+			buf[i] ^= 0x10;
+			assert_false(perf_plan_check(&plan, 5, buf, length));
+			buf[i] ^= 0x10;
+		}
+	}
+	/* two pieces that changed places */
+	perf_plan_fill(&plan, 5, buf, sizeof(buf));
+	for (size_t i = 0; i < 64; i++) {
+		uint8_t byte = buf[i];
+
+		buf[i] = buf[64 + i];
+		buf[64 + i] = byte;
+	}
+	assert_false(perf_plan_check(&plan, 5, buf, sizeof(buf)));
+}
+
+static void
+test_stamps(void **state)
+{
+	uint8_t buf[64] = {0};
+
+	for (size_t length = 0; length <= sizeof(buf); length++) {
+		perf_plan_stamp(77, buf, length);
+		assert_true(perf_plan_stamped(77, buf, length));
+		if (length >= 8)
+			assert_false(perf_plan_stamped(78, buf, length));
+	}
+}
+
+static void
+test_mixed_sizes(void **state)
+{
+	struct perf_plan plan = {.test = PERF_MIX, .count = 100000, .large = 10, .seed = 3};
+	uint32_t of_bit[26] = {0}, large = 0, zero = 0;
+
+	for (uint64_t i = 0; i < plan.count; i++) {
+		uint32_t size = perf_plan_size(&plan, i);
+
+		assert_true(size <= 16u << 20);
+		assert_int_equal(size, perf_plan_size(&plan, i));
+		assert_true(size <= 8192 || size >= 65536);
+		large += size >= 65536;
+		zero += size == 0;
+		of_bit[size ? 32 - (uint32_t)__builtin_clz(size) : 0]++;
+	}
+	assert_int_equal(large, 10);
+	assert_true(zero > 1000);
+	/* every doubling is as likely as the others */
+	for (unsigned bit = 2; bit <= 13; bit++)
+		assert_in_range(of_bit[bit], 6000, 8300);
+	assert_int_equal(perf_plan_largest(&plan), 16u << 20);
+	plan.large = 0;
+	assert_int_equal(perf_plan_largest(&plan), 8192);
+}
+
+static enum options_result
+parse(struct perf_options *o, const char *line)
+{
+	static char words[512];
+	static char reason[160];
+	char *argv[32], *rest = words, *word;
+	int argc = 0;
+
+	snprintf(words, sizeof(words), "weir-perf %s", line);
+	while ((word = strsep(&rest, " ")) && argc < 31) {
+		if (*word)
+			argv[argc++] = word;
+	}
+	argv[argc] = NULL;
+	reason[0] = '\0';
+	enum options_result result = perf_options_parse(argc, argv, o, reason, sizeof(reason));
+
+	/* cause and remedy, in one line */
+	if (result == OPTIONS_WRONG)
+		assert_true(strstr(reason, "; ") && !strchr(reason, '\n'));
+	return result;
+}
+
+static void
+test_options(void **state)
+{
+	struct perf_options o;
+
+	assert_int_equal(parse(&o, "--instance B"), OPTIONS_RUN);
+	assert_string_equal(o.instance, "B");
+	assert_int_equal(o.test_count, 0);
+	assert_int_equal(
+	    parse(&o, "--instance A node:2 -t lat,bw -s 8,64k,1M -n 100 -w 16 -b --wait sleep "
+		      "--cpu 1 --verify --seed 9 --json --flags RC"),
+	    OPTIONS_RUN);
+	assert_string_equal(o.address, "node:2");
+	assert_int_equal(o.test_count, 2);
+	assert_int_equal(o.tests[1], PERF_BW);
+	assert_int_equal(o.size_count, 3);
+	assert_int_equal(o.sizes[1], 65536);
+	assert_int_equal(o.sizes[2], 1 << 20);
+	assert_int_equal(o.count, 100);
+	assert_int_equal(o.window, 16);
+	assert_true(o.both && o.sleep && o.verify);
+	assert_int_equal(o.cpu, 1);
+	assert_int_equal(o.seed, 9);
+	assert_int_equal(o.format, FORMAT_JSON);
+	assert_int_equal(parse(&o, "node:2 -t rate --all -D 0.5"), OPTIONS_RUN);
+	assert_int_equal(o.size_count, 22);
+	assert_int_equal(o.sizes[21], 16 << 20);
+	assert_int_equal(parse(&o, "node:2 -t mix -n 1000000"), OPTIONS_RUN);
+	assert_int_equal(o.large, 100);
+	assert_int_equal(parse(&o, "--loop -t lat"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--help"), OPTIONS_HELP);
+	assert_int_equal(parse(&o, "--version"), OPTIONS_VERSION);
+}
+
+static void
+test_wrong_options(void **state)
+{
+	static const char *const wrong[] = {
+	    "--bogus",
+	    "-x",
+	    "-t lat",
+	    "node:2",
+	    "node:2 -t",
+	    "node:2 -t fast",
+	    "node:2 -t lat,",
+	    "node:2 -t lat -s",
+	    "node:2 -t lat -s ,",
+	    "node:2 -t lat -s 17m",
+	    "node:2 -t lat -s -1",
+	    "node:2 -t lat -s 8x",
+	    "node:2 -t lat -n 0",
+	    "node:2 -t lat -D 0",
+	    "node:2 -t lat -D nan",
+	    "node:2 -t lat -w 0",
+	    "node:2 -t lat --wait rest",
+	    "node:2 -t lat --cpu -1",
+	    "node:2 node:3 -t lat",
+	    "--loop -t lat --wait sleep",
+	    "node:2 -t mix -n 5 --large 6",
+	    "node:2 -t lat --flags UD",
+	    "node:2 -t lat --seed 1z",
+	    "node:2 -t lat --calibrate --no-calibrate",
+	};
+	struct perf_options o;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		if (parse(&o, wrong[i]) != OPTIONS_WRONG)
+			fail_msg("'%s' was taken", wrong[i]);
+	}
+}
+
+static void
+test_messages(void **state)
+{
+	struct perf_message m = {.magic = PERF_MAGIC,
+				 .version = PERF_VERSION,
+				 .kind = PERF_REQUEST},
+			    out;
+	uint8_t buf[PERF_MESSAGE_MAX + 8] = {0};
+
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), 0);
+	assert_int_equal(perf_message_read(&out, buf, PERF_MESSAGE_MAX, PERF_REQUEST), 0);
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_END), -EBADMSG);
+	for (size_t n = 0; n < sizeof(buf); n++) {
+		if (n != sizeof(m) && n != PERF_MESSAGE_MAX)
+			assert_int_equal(perf_message_read(&out, buf, n, PERF_REQUEST), -EBADMSG);
+	}
+	m.test = PERF_TESTS;
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.test = PERF_BW;
+	m.size = (16u << 20) + 1;
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.size = 8;
+	m.version++;
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	/* never the length of a message of the plan */
+	for (uint32_t size = 0; size < 1000; size++)
+		assert_int_not_equal(perf_message_length(size), size);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_histogram_buckets), cmocka_unit_test(test_histogram_percentiles),
+	    cmocka_unit_test(test_contents),	      cmocka_unit_test(test_stamps),
+	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
+	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_messages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
