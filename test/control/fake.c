@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+char fake_dir[64], fake_peers[96];
+struct fake_dp fake_dp[2];
+struct fake_control fake_control[2];
+
+static const char *binary_path;
+
+uint64_t
+fake_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+// ---- data planes ----
+
+static void
+answer(struct fake_dp *dp, struct weir_ctl_msg *m)
+{
+	if (dp->conn >= 0)
+		assert_int_equal(send(dp->conn, m, m->length, MSG_NOSIGNAL), m->length);
+}
+
+void
+fake_dp_send(int i, struct weir_ctl_msg *m)
+{
+	m->length = weir_ctl_length(m->type);
+	answer(&fake_dp[i], m);
+}
+
+struct weir_ctl_msg
+fake_offer(int from, int to, uint32_t attempt, uint32_t answered)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK};
+
+	m.link = (struct weir_link_offer){
+	    .node = from + 1,
+	    .peer_node = to + 1,
+	    .engine = from,
+	    .peer_engine = to,
+	    .layout = 0x101,
+	    .incarnation = fake_dp[from].incarnation,
+	    .attempt = attempt,
+	    .answered = answered,
+	    .gid = {10, 0, 0, from + 1},
+	    .lid = 3,
+	    .mtu = 1024,
+	    .qpn = {16, 17},
+	    .psn = {0xffffff, 5},
+	    .ring_address = 0x100000000,
+	    .credit_address = 0x200000000,
+	    .ring_rkey = 7,
+	    .credit_rkey = 8,
+	    .ring_lines = 4096,
+	    .recv_wrs = 64,
+	};
+	return m;
+}
+
+static void
+greet(struct fake_dp *dp, const struct weir_ctl_msg *m)
+{
+	int i = dp - fake_dp;
+	struct weir_ctl_msg out = {.type = WEIR_CTL_HELLO};
+
+	dp->hellos++;
+	dp->hello_node = m->hello.node;
+	dp->nodes = dp->synced = 0;
+	out.hello.version = dp->version;
+	out.hello.role = WEIR_ROLE_DATAPLANE;
+	out.hello.node = UINT32_MAX;
+	out.hello.engines = 2;
+	out.hello.incarnation = dp->incarnation;
+	out.hello.pid = getpid();
+	fake_dp_send(i, &out);
+	for (unsigned t = 0; t < dp->tell_count; t++) {
+		struct weir_ctl_msg link = {.type = WEIR_CTL_LINK};
+
+		link.link = dp->tell[t];
+		fake_dp_send(i, &link);
+	}
+}
+
+// Rows in pages of dp->page records.
+static void
+tell_rows(struct fake_dp *dp, uint32_t kind)
+{
+	static union {
+		struct weir_ctl_msg m;
+		uint8_t bytes[WEIR_CTL_MAX];
+	} out;
+	uint32_t bytes = weir_ctl_record_bytes(kind), at = 0;
+
+	do {
+		uint32_t n = dp->record_count - at < dp->page ? dp->record_count - at : dp->page;
+
+		memset(&out, 0, weir_ctl_length(WEIR_CTL_ROWS));
+		out.m.type = WEIR_CTL_ROWS;
+		out.m.length = weir_ctl_length(WEIR_CTL_ROWS) + n * bytes;
+		out.m.rows.rows = kind;
+		out.m.rows.record_bytes = bytes;
+		out.m.rows.count = n;
+		memcpy(out.m.rows.records, (const uint8_t *)dp->records + (size_t)at * bytes,
+		       (size_t)n * bytes);
+		at += n;
+		out.m.rows.more = at < dp->record_count;
+		answer(dp, &out.m);
+	} while (at < dp->record_count);
+}
+
+static void
+take(struct fake_dp *dp, const struct weir_ctl_msg *m)
+{
+	switch (m->type) {
+	case WEIR_CTL_HELLO:
+		greet(dp, m);
+		break;
+	case WEIR_CTL_NODE:
+		assert_in_range(m->node.id, 0, FAKE_NODES - 1);
+		dp->nodes++;
+		dp->node[m->node.id] = m->node;
+		dp->told[m->node.id][m->node.state]++;
+		break;
+	case WEIR_CTL_SYNCED:
+		dp->nodes_before_synced = dp->nodes;
+		dp->synced++;
+		break;
+	case WEIR_CTL_LINK:
+		dp->links++;
+		dp->link = m->link;
+		break;
+	case WEIR_CTL_RESYNC:
+		dp->resyncs++;
+		dp->resync_node = m->link_down.node;
+		break;
+	case WEIR_CTL_QUERY:
+		tell_rows(dp, m->query.rows);
+		break;
+	default:
+		fail_msg("control sent type %u", m->type);
+	}
+}
+
+static void
+hang_up(struct fake_dp *dp)
+{
+	if (dp->conn >= 0)
+		close(dp->conn);
+	dp->conn = -1;
+}
+
+static void
+serve(struct fake_dp *dp)
+{
+	union {
+		struct weir_ctl_msg m;
+		uint8_t bytes[WEIR_CTL_MAX];
+	} in;
+	ssize_t n;
+
+	for (;;) {
+		n = recv(dp->conn, in.bytes, sizeof(in), MSG_DONTWAIT);
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			hang_up(dp);
+			return;
+		}
+		assert_int_equal(weir_ctl_check(&in.m, n), 0);
+		take(dp, &in.m);
+	}
+}
+
+void
+fake_pump(int ms)
+{
+	uint64_t end = fake_now() + ms;
+
+	do {
+		struct pollfd fds[4];
+		int left = end - fake_now();
+
+		for (int i = 0; i < 2; i++) {
+			fds[2 * i] = (struct pollfd){fake_dp[i].listener, POLLIN, 0};
+			fds[2 * i + 1] = (struct pollfd){fake_dp[i].conn, POLLIN, 0};
+		}
+		if (poll(fds, 4, left > 0 ? left : 0) <= 0)
+			continue;
+		for (int i = 0; i < 2; i++) {
+			struct fake_dp *dp = &fake_dp[i];
+
+			if (fds[2 * i + 1].revents)
+				serve(dp);
+			if (fds[2 * i].revents && dp->listener >= 0) {
+				hang_up(dp);
+				dp->conn = accept(dp->listener, NULL, NULL);
+			}
+		}
+	} while (fake_now() < end);
+}
+
+void
+fake_dp_start(int i, uint64_t incarnation)
+{
+	struct fake_dp *dp = &fake_dp[i];
+	struct sockaddr_un path = {.sun_family = AF_UNIX};
+	char folder[80];
+
+	snprintf(folder, sizeof(folder), "%s/%c", fake_dir, 'a' + i);
+	mkdir(folder, 0755);
+	memset(dp, 0, sizeof(*dp));
+	snprintf(dp->path, sizeof(dp->path), "%s/control.sock", folder);
+	memcpy(path.sun_path, dp->path, sizeof(dp->path));
+	unlink(dp->path);
+	dp->conn = -1;
+	dp->version = WEIR_CTL_VERSION;
+	dp->incarnation = incarnation;
+	dp->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(dp->listener, (struct sockaddr *)&path, sizeof(path)), 0);
+	assert_int_equal(listen(dp->listener, 8), 0);
+}
+
+void
+fake_dp_die(int i)
+{
+	hang_up(&fake_dp[i]);
+	if (fake_dp[i].listener >= 0)
+		close(fake_dp[i].listener);
+	fake_dp[i].listener = -1;
+	fake_dp[i].incarnation = 0;
+}
+
+// ---- controls ----
+
+static void
+log_path(int i, char path[96])
+{
+	snprintf(path, 96, "%s/log-%c", fake_dir, 'a' + i);
+}
+
+static pid_t
+spawn(char *const argv[], const char *log)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+
+		dup2(fd, STDERR_FILENO);
+		dup2(fd, STDOUT_FILENO);
+		close(fd);
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	return pid;
+}
+
+void
+fake_control_start(int i)
+{
+	char instance[] = {'a' + i, 0}, node[] = {'1' + i, 0}, listen[32], log[96];
+	char *argv[] = {
+	    (char *)binary_path, "--instance", instance,	 "--node", node, "--listen", listen,
+	    "--peers",		 fake_peers,   "--node-timeout", "500ms",  NULL};
+
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[i].port);
+	log_path(i, log);
+	fake_control[i].pid = spawn(argv, log);
+}
+
+void
+fake_control_kill(int i, int signal)
+{
+	kill(fake_control[i].pid, signal);
+	if (signal != SIGKILL)
+		return;
+	waitpid(fake_control[i].pid, NULL, 0);
+	fake_control[i].pid = 0;
+}
+
+static int
+await_exit(pid_t pid)
+{
+	uint64_t end = fake_now() + 10000;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (fake_now() > end) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			fail_msg("process doesn't end");
+		}
+		fake_pump(5);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int
+fake_control_stop(int i)
+{
+	pid_t pid = fake_control[i].pid;
+
+	fake_control[i].pid = 0;
+	kill(pid, SIGTERM);
+	return await_exit(pid);
+}
+
+static const char *
+read_text(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
+
+	text[n > 0 ? n : 0] = 0;
+	if (fd >= 0)
+		close(fd);
+	return text;
+}
+
+int
+fake_run(char *const argv[], char *text, size_t size)
+{
+	char log[96];
+	int status;
+
+	snprintf(log, sizeof(log), "%s/log-run", fake_dir);
+	unlink(log);
+	status = await_exit(spawn(argv, log));
+	read_text(log, text, size);
+	return status;
+}
+
+const char *
+fake_log(int i)
+{
+	static char text[65536];
+	char log[96];
+
+	log_path(i, log);
+	return read_text(log, text, sizeof(text));
+}
+
+unsigned
+fake_log_count(int i, const char *text)
+{
+	unsigned n = 0;
+
+	for (const char *at = fake_log(i); (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}
+
+// ---- all of it ----
+
+// A port that was free a moment ago.
+static uint16_t
+free_port(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+	close(fd);
+	return ntohs(address.sin_port);
+}
+
+void
+fake_setup(const char *binary)
+{
+	FILE *f;
+
+	binary_path = binary;
+	strcpy(fake_dir, "/tmp/weir-control-test-XXXXXX");
+	assert_non_null(mkdtemp(fake_dir));
+	setenv("WEIR_RUN_DIR", fake_dir, 1);
+	unsetenv("WEIR_INSTANCE");
+	snprintf(fake_peers, sizeof(fake_peers), "%s/peers", fake_dir);
+	f = fopen(fake_peers, "w");
+	for (int i = 0; i < 2; i++) {
+		fake_dp[i].conn = fake_dp[i].listener = -1;
+		fake_control[i] = (struct fake_control){.port = free_port()};
+		fprintf(f, "%d 127.0.0.1:%u 10.0.0.%d\n", i + 1, fake_control[i].port, i + 1);
+	}
+	fclose(f);
+}
+
+void
+fake_teardown(void)
+{
+	static const char *const own[] = {"log-a", "log-b", "log-run", "peers"};
+	char path[128];
+
+	for (int i = 0; i < 2; i++) {
+		fake_dp_die(i);
+		unlink(fake_dp[i].path);
+		if (fake_control[i].pid) {
+			kill(fake_control[i].pid, SIGCONT);
+			assert_int_equal(fake_control_stop(i), 0);
+		}
+		// Only there if no control has run after the data plane.
+		snprintf(path, sizeof(path), "%s/%c", fake_dir, 'a' + i);
+		rmdir(path);
+	}
+	for (int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s", fake_dir, own[i]);
+		unlink(path);
+	}
+	assert_int_equal(rmdir(fake_dir), 0);
+}

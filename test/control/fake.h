@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Data planes that are none: they listen on control.sock, say HELLO, and remember what they are
+ * told. And weir-control processes beside them, in a run directory of their own.
+ */
+#ifndef WEIR_TEST_CONTROL_FAKE_H
+#define WEIR_TEST_CONTROL_FAKE_H
+
+#include "common/dpctl.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define FAKE_NODES 4 /* node ids 0 ... 3 */
+
+struct fake_dp {
+	char path[108];
+	int listener, conn;   /* -1: none */
+	uint64_t incarnation; /* 0: not running */
+	uint32_t version;     /* of control.sock that it says it speaks */
+	/* what control has told */
+	unsigned hellos, synced, nodes, links, resyncs;
+	uint32_t hello_node;
+	struct weir_ctl_node node[FAKE_NODES];
+	unsigned told[FAKE_NODES][WEIR_NODE_DOWN + 1]; /* how often each state */
+	unsigned nodes_before_synced;
+	struct weir_link_offer link;
+	struct weir_link_offer tell[4]; /* links told after HELLO */
+	unsigned tell_count;
+	uint16_t resync_node;
+	/* what weirctl is answered */
+	const void *records;
+	uint32_t record_count, page;
+};
+
+struct fake_control {
+	pid_t pid; /* 0: not running */
+	uint16_t port;
+};
+
+extern char fake_dir[64];   /* the run directory */
+extern char fake_peers[96]; /* a peers file of nodes 1 and 2 */
+extern struct fake_dp fake_dp[2];
+extern struct fake_control fake_control[2]; /* nodes 1 and 2, instances a and b */
+
+/* A new run directory and ports. `binary`: the weir-control under test. */
+void fake_setup(const char *binary);
+/* Kills what still runs and removes the directory; fails if a process left a file there. */
+void fake_teardown(void);
+
+void fake_dp_start(int i, uint64_t incarnation);
+/* As if the process died: the socket's file stays. */
+void fake_dp_die(int i);
+void fake_dp_send(int i, struct weir_ctl_msg *m);
+struct weir_ctl_msg fake_offer(int from, int to, uint32_t attempt, uint32_t answered);
+
+void fake_control_start(int i);
+/* Runs it to its end with these arguments: exit code, and stderr in `text`. */
+int fake_run(char *const argv[], char *text, size_t size);
+void fake_control_kill(int i, int signal);
+/* Stops it with SIGTERM and returns its exit code. */
+int fake_control_stop(int i);
+/* Its stderr so far; static. */
+const char *fake_log(int i);
+/* How often `text` is in its stderr. */
+unsigned fake_log_count(int i, const char *text);
+
+/* Serves all data planes for a while. */
+void fake_pump(int ms);
+uint64_t fake_now(void); /* ms */
+
+/* Serves until `condition` holds; fails after `ms`. */
+#define AWAIT(condition, ms)                                                                       \
+	do {                                                                                       \
+		uint64_t end_ = fake_now() + (ms);                                                 \
+		while (!(condition)) {                                                             \
+			if (fake_now() > end_)                                                     \
+				fail_msg("not within %d ms: %s\n--- a:\n%s", (int)(ms),            \
+					 #condition, fake_log(0));                                 \
+			fake_pump(10);                                                             \
+		}                                                                                  \
+	} while (0)
+
+#endif

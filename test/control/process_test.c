@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two weir-control processes between two fake data planes: start, death, silence, return. */
+#include "fake.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define A 0
+#define B 1
+#define LONG 10000 /* ms within which what must happen has happened, on a busy machine too */
+
+static const char *binary;
+
+static int
+setup(void **state)
+{
+	fake_setup(binary);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	fake_teardown();
+	return 0;
+}
+
+static bool
+sees(int dp, int node, enum weir_node_state what)
+{
+	return fake_dp[dp].nodes && fake_dp[dp].node[node + 1].state == what &&
+	       fake_dp[dp].node[node + 1].id == (uint32_t)node + 1;
+}
+
+static void
+start_both(void)
+{
+	for (int i = 0; i < 2; i++) {
+		fake_dp_start(i, 100 + i);
+		fake_control_start(i);
+	}
+	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
+}
+
+static void
+test_both_come_up(void **state)
+{
+	static const uint8_t mapped[16] = {[10] = 0xff, 0xff, 10, 0, 0, 2};
+	struct fake_dp *a = &fake_dp[A];
+
+	start_both();
+	AWAIT(a->synced == 1 && fake_dp[B].synced == 1, LONG);
+	assert_int_equal(a->hello_node, 1);
+	assert_int_equal(a->nodes_before_synced, 2);
+	assert_int_equal(a->node[1].self, 1);
+	assert_int_equal(a->node[1].state, WEIR_NODE_UP);
+	assert_int_equal(a->node[1].incarnation, 100);
+	assert_int_equal(a->node[2].self, 0);
+	assert_int_equal(a->node[2].incarnation, 101);
+	assert_int_equal(a->node[2].engines, 2);
+	assert_int_equal(a->node[2].address_count, 1);
+	assert_memory_equal(a->node[2].address[0], mapped, 16);
+	// Nobody becomes suspect while all is well.
+	fake_pump(1500);
+	assert_int_equal(a->told[2][WEIR_NODE_SUSPECT], 0);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
+	assert_int_equal(fake_dp[A].hellos, 1);
+	assert_int_equal(fake_control_stop(A), 0);
+	assert_int_equal(fake_log_count(A, "ended"), 0);
+	AWAIT(sees(B, A, WEIR_NODE_SUSPECT), LONG);
+}
+
+static void
+test_any_order(void **state)
+{
+	fake_control_start(B);
+	fake_pump(300);
+	fake_dp_start(B, 101);
+	fake_control_start(A);
+	AWAIT(sees(B, A, WEIR_NODE_DOWN),
+	      LONG); // its control says that nobody is behind the socket
+	fake_dp_start(A, 100);
+	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
+}
+
+static void
+test_offers_until_answered(void **state)
+{
+	struct weir_ctl_msg offer, answer;
+	unsigned before;
+
+	start_both();
+	offer = fake_offer(A, B, 1, 0);
+	fake_dp_send(A, &offer);
+	AWAIT(fake_dp[B].links == 1, LONG);
+	assert_memory_equal(&fake_dp[B].link, &offer.link, sizeof(offer.link));
+	// Not answered: it comes again.
+	AWAIT(fake_dp[B].links == 3, LONG);
+	answer = fake_offer(B, A, 4, 1);
+	fake_dp_send(B, &answer);
+	AWAIT(fake_dp[A].links >= 1, LONG);
+	assert_memory_equal(&fake_dp[A].link, &answer.link, sizeof(answer.link));
+	before = fake_dp[B].links;
+	fake_pump(3000);
+	assert_int_equal(fake_dp[B].links, before);
+	// And theirs until we answer.
+	assert_true(fake_dp[A].links > 1);
+	offer = fake_offer(A, B, 1, 4);
+	fake_dp_send(A, &offer);
+	AWAIT(fake_dp[B].links == before + 1 && fake_dp[B].link.answered == 4, LONG);
+	before = fake_dp[A].links;
+	fake_pump(3000);
+	assert_int_equal(fake_dp[A].links, before);
+	assert_int_equal(fake_dp[B].link.answered, 4);
+}
+
+static void
+test_offers_before_the_peer(void **state)
+{
+	struct weir_ctl_msg offer;
+
+	fake_dp_start(A, 100);
+	fake_control_start(A);
+	AWAIT(fake_dp[A].synced, LONG);
+	offer = fake_offer(A, B, 1, 0);
+	fake_dp_send(A, &offer);
+	fake_pump(300);
+	fake_control_start(B);
+	// Told that the node is down, the data plane has given that link up: the offer goes with it.
+	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
+	offer = fake_offer(A, B, 2, 0);
+	fake_dp_send(A, &offer);
+	fake_dp_start(B, 101);
+	AWAIT(fake_dp[B].links >= 1, LONG);
+	assert_memory_equal(&fake_dp[B].link, &offer.link, sizeof(offer.link));
+	// Meant for a data plane that is not there any more: not handed on.
+	offer = fake_offer(A, B, 3, 0);
+	offer.link.peer_incarnation = 99;
+	fake_dp_send(A, &offer);
+	fake_pump(1000);
+	assert_int_equal(fake_dp[B].link.attempt, 2);
+}
+
+static void
+test_resync(void **state)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_RESYNC};
+
+	start_both();
+	m.link_down.node = 2;
+	m.link_down.peer_node = 1;
+	m.link_down.engine = 1;
+	m.link_down.status = EIO;
+	fake_dp_send(B, &m);
+	AWAIT(fake_dp[A].resyncs == 1, LONG);
+	assert_int_equal(fake_dp[A].resync_node, 2);
+	// What isn't about us goes nowhere and hurts nobody.
+	m.link_down.node = 3;
+	fake_dp_send(B, &m);
+	m.link_down.node = 2;
+	m.link_down.peer_node = 2;
+	fake_dp_send(B, &m);
+	fake_pump(300);
+	assert_int_equal(fake_dp[A].resyncs, 1);
+	assert_true(sees(A, B, WEIR_NODE_UP));
+}
+
+static void
+test_data_plane_dies_and_returns(void **state)
+{
+	uint64_t died;
+
+	start_both();
+	died = fake_now();
+	fake_dp_die(A);
+	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	// At once, not after a timeout. (A quarter of a second for a busy machine.)
+	assert_true(fake_now() - died < 250);
+	assert_int_equal(fake_dp[B].node[1].incarnation, 100);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
+	fake_pump(500);
+	fake_dp_start(A, 200);
+	AWAIT(sees(B, A, WEIR_NODE_UP) && fake_dp[B].node[1].incarnation == 200, LONG);
+	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 1);
+}
+
+static void
+test_control_killed_and_restarted(void **state)
+{
+	struct weir_ctl_msg link;
+
+	start_both();
+	link = fake_offer(B, A, 3, 2);
+	fake_control_kill(B, SIGKILL);
+	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(2500);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	// The data plane tells its links to the new one, which passes them on.
+	fake_dp[B].tell[0] = link.link;
+	fake_dp[B].tell_count = 1;
+	fake_control_start(B);
+	AWAIT(sees(A, B, WEIR_NODE_UP) && fake_dp[A].links >= 1, LONG);
+	assert_memory_equal(&fake_dp[A].link, &link.link, sizeof(link.link));
+	assert_int_equal(fake_dp[A].node[2].incarnation, 101);
+	assert_int_equal(fake_dp[B].hellos, 2);
+	AWAIT(fake_dp[B].synced == 1 && sees(B, A, WEIR_NODE_UP), LONG);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 0);
+}
+
+static void
+test_control_stopped_and_continued(void **state)
+{
+	start_both();
+	fake_control_kill(A, SIGSTOP); // the end that dials
+	AWAIT(sees(B, A, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(1000);
+	fake_control_kill(A, SIGCONT);
+	AWAIT(sees(B, A, WEIR_NODE_UP), LONG);
+	fake_control_kill(B, SIGSTOP); // longer than a connection may be silent
+	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(6000);
+	fake_control_kill(B, SIGCONT);
+	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 0);
+	assert_int_equal(fake_dp[A].hellos, 1);
+}
+
+static void
+test_node_lost(void **state)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK_DOWN};
+
+	start_both();
+	m.link_down.node = 1;
+	m.link_down.peer_node = 2;
+	m.link_down.status = EIO;
+	// A link fails while control is heard: no reason to give the node up.
+	fake_dp_send(A, &m);
+	fake_pump(1000);
+	assert_true(sees(A, B, WEIR_NODE_UP));
+	// The whole node falls silent, then a link fails.
+	fake_control_kill(B, SIGSTOP);
+	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	fake_dp_send(A, &m);
+	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
+	fake_control_kill(B, SIGCONT);
+	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+}
+
+static void
+test_dead_behind_a_dead_control(void **state)
+{
+	start_both();
+	fake_control_kill(A, SIGKILL);
+	fake_dp_die(A);
+	AWAIT(sees(B, A, WEIR_NODE_SUSPECT), LONG);
+	// The new control finds nobody behind the socket and says so.
+	fake_control_start(A);
+	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+}
+
+static void
+test_data_plane_of_another_release(void **state)
+{
+	fake_dp_start(A, 100);
+	fake_dp[A].version = WEIR_CTL_VERSION + 1;
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "data plane speaks version 2"), LONG);
+	fake_pump(1000);
+	assert_int_equal(fake_log_count(A, "data plane speaks version"), 1);
+	assert_true(fake_dp[A].hellos > 1); // it may be replaced meanwhile
+	fake_dp[A].version = WEIR_CTL_VERSION;
+	AWAIT(fake_dp[A].synced, LONG);
+}
+
+static void
+test_stop_leaves_nothing(void **state)
+{
+	char path[96];
+
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "listens on"), LONG);
+	snprintf(path, sizeof(path), "%s/a/control.pid", fake_dir);
+	assert_int_equal(access(path, R_OK), 0);
+	fake_control_kill(A, SIGINT);
+	assert_int_equal(fake_control_stop(A), 0);
+	assert_int_equal(access(path, R_OK), -1);
+	snprintf(path, sizeof(path), "%s/a", fake_dir);
+	assert_int_equal(access(path, R_OK), -1);
+	// A pid file that a killed one has left is no obstacle.
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "listens on") == 2, LONG);
+	fake_control_kill(A, SIGKILL);
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "listens on") == 3, LONG);
+}
+
+static void
+test_one_per_instance(void **state)
+{
+	char text[512], expected[64], listen[32];
+	char *argv[] = {(char *)binary, "--instance", "a",	 "--node",   "1",
+			"--listen",	listen,	      "--peers", fake_peers, NULL};
+
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "listens on"), LONG);
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[B].port);
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 3);
+	snprintf(expected, sizeof(expected), "runs already (pid %d)", (int)fake_control[A].pid);
+	assert_non_null(strstr(text, expected));
+	argv[2] = "c";
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[A].port);
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 3);
+	assert_non_null(strstr(text, "Address already in use; stop what listens there"));
+}
+
+static void
+test_usage(void **state)
+{
+	static const struct {
+		const char *args[8], *says;
+	} bad[] = {
+	    {{"--bogus"}, "unknown option '--bogus'"},
+	    {{"extra"}, "unexpected argument 'extra'"},
+	    {{"--listen"}, "--listen needs a value"},
+	    {{"--join", "127.0.0.1:1"}, "--join comes with a later version; use --peers FILE"},
+	    {{"--etcd", "http://x"}, "--etcd comes with a later version; use --peers FILE"},
+	    {{"--tls", "/x"}, "--tls comes with a later version; use --peers FILE"},
+	    {{"--node", "auto"}, "--node auto comes with a later version; use --node ID"},
+	    {{"--node", "65535"}, "'65535' is no node id"},
+	    {{"--node", "-1"}, "'-1' is no node id"},
+	    {{"--node", "1x"}, "'1x' is no node id"},
+	    {{"--node-timeout", "1h"}, "'1h' is no time"},
+	    {{"--node-timeout", "10ms"}, "'10ms' is no time"},
+	    {{"--instance", "../x"}, "'../x' is no name"},
+	    {{"--cluster", ""}, "'' is no name"},
+	    {{"--listen", "127.0.0.1:1", "--peers", "P"}, "--node is missing"},
+	    {{"--node", "1", "--peers", "P"}, "--listen is missing"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1"}, "--peers is missing"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--peers", "/nonexistent"},
+	     "cannot read /nonexistent: No such file or directory"},
+	    {{"--node", "3", "--listen", "127.0.0.1:1", "--peers", "P"}, "node 3 is not in"},
+	    {{"--node", "1", "--listen", "127.0.0.1", "--peers", "P"}, "is not HOST:PORT"},
+	    {{"--node", "1", "--listen", "0.0.0.0:1", "--peers", "P"}, "add --insecure"},
+	    {{"--node", "1", "--listen", "[::]:1", "--peers", "P"}, "add --insecure"},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char *argv[10] = {(char *)binary}, text[4096];
+		int status;
+
+		for (int j = 0; j < 8 && bad[i].args[j]; j++)
+			argv[j + 1] =
+			    strcmp(bad[i].args[j], "P") ? (char *)bad[i].args[j] : fake_peers;
+		status = fake_run(argv, text, sizeof(text));
+		if (status != 2 || !strstr(text, bad[i].says) ||
+		    strncmp(text, "weir-control: ", 14) || strchr(text, '\n')[1])
+			fail_msg("case %zu: exit %d, not '%s' but '%s'", i, status, bad[i].says,
+				 text);
+	}
+}
+
+static void
+test_help(void **state)
+{
+	char *argv[] = {(char *)binary, "--help", NULL}, text[4096];
+
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 0);
+	assert_non_null(strstr(text, "--peers FILE"));
+	assert_non_null(strstr(text, "Exit codes"));
+	argv[1] = "--version";
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 0);
+}
+
+static void
+test_bad_peers_file(void **state)
+{
+	char *argv[] = {(char *)binary, "--node",  "1",	       "--listen",
+			"127.0.0.1:1",	"--peers", fake_peers, NULL};
+	char text[512];
+	FILE *f = fopen(fake_peers, "w");
+
+	fputs("# one\n1 127.0.0.1:1 10.0.0.1\n2 127.0.0.1:2 10.0.0.x\n", f);
+	fclose(f);
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "/peers:3:15: '10.0.0.x' is not an IPv4 or IPv6 address;"));
+	f = fopen(fake_peers, "w");
+	fputs("1 127.0.0.1:1 10.0.0.1\n2 192.0.2.1:2 10.0.0.2\n", f);
+	fclose(f);
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "peer '192.0.2.1:2' is not a loopback address"));
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_both_come_up),
+	    TEST(test_any_order),
+	    TEST(test_offers_until_answered),
+	    TEST(test_offers_before_the_peer),
+	    TEST(test_resync),
+	    TEST(test_data_plane_dies_and_returns),
+	    TEST(test_control_killed_and_restarted),
+	    TEST(test_control_stopped_and_continued),
+	    TEST(test_node_lost),
+	    TEST(test_dead_behind_a_dead_control),
+	    TEST(test_data_plane_of_another_release),
+	    TEST(test_stop_leaves_nothing),
+	    TEST(test_one_per_instance),
+	    TEST(test_usage),
+	    TEST(test_help),
+	    TEST(test_bad_peers_file),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
+		return 2;
+	}
+	binary = argv[1];
+	return cmocka_run_group_tests_name("control_process", tests, NULL, NULL);
+}
