@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames into the protocol core. The input is a list of steps: a frame as it is, a frame whose
+ * addresses, lengths, key and checksums are made right so that it reaches a QP, a post, time. The
+ * QPs are in different states and in the middle of messages.
+ */
+#include "nic/roce/core.h"
+#include "../unit/roce_craft.h"
+
+#include <stdlib.h>
+
+#define QPS 6u
+#define STEPS 64u
+#define BUFFER 4096u
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			abort();                                                                   \
+	} while (0)
+
+struct frame {
+	int refs;
+	uint8_t data[ROCE_FRAME_MAX(256)];
+};
+
+struct world {
+	struct roce_device *dev;
+	struct roce_context *ctx;
+	struct nic_srq *srq;
+	struct nic_qp *qp[QPS];
+	uint8_t *memory, *receive;
+	struct nic_mr mr, recv_mr;
+	uint64_t now;
+	int frames;
+};
+
+static unsigned
+fuzz_alloc(void *user, void **frames, unsigned n)
+{
+	struct world *w = user;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct frame *f = calloc(1, sizeof(*f));
+
+		CHECK(f);
+		f->refs = 1;
+		w->frames++;
+		frames[i] = f;
+	}
+	return n;
+}
+
+static void
+fuzz_drop(void *user, void *const *frames, unsigned n)
+{
+	struct world *w = user;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct frame *f = frames[i];
+
+		CHECK(f->refs == 1);
+		w->frames--;
+		free(f);
+	}
+}
+
+static void
+fuzz_send(void *user, void *frame, uint32_t length, bool keep)
+{
+	struct packet p;
+
+	CHECK(length <= sizeof(((struct frame *)frame)->data));
+	/* what we send, we must understand ourselves */
+	CHECK(roce_packet_decode(((struct frame *)frame)->data, length, &p) == DROP_NONE);
+	if (!keep)
+		fuzz_drop(user, &frame, 1);
+}
+
+static unsigned
+fuzz_room(void *user)
+{
+	return 64;
+}
+
+static unsigned
+fuzz_receive(void *user, struct roce_context *ctx, uint64_t now)
+{
+	return 0;
+}
+
+static void
+fuzz_flush(void *user, uint64_t now)
+{
+}
+
+static const struct roce_wire wire = {
+    .data_offset = offsetof(struct frame, data),
+    .alloc = fuzz_alloc,
+    .drop = fuzz_drop,
+    .send = fuzz_send,
+    .room = fuzz_room,
+    .receive = fuzz_receive,
+    .flush = fuzz_flush,
+};
+
+static void
+make_qp(struct world *w, unsigned i)
+{
+	static const uint8_t states[QPS] = {NIC_QP_RTS, NIC_QP_RTS,  NIC_QP_RTS,
+					    NIC_QP_RTR, NIC_QP_INIT, NIC_QP_ERR};
+	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 8, .srq = w->srq};
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
+				   .remote_gid = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 2}},
+				   .remote_qpn = 17,
+				   .remote_psn = i == 1 ? 0xfffffe : 1000,
+				   .psn = i == 1 ? 0xffffff : 1000,
+				   .access = i == 2 ? NIC_REMOTE_READ : 0};
+
+	CHECK(roce_ops.qp_create(roce_nic_context(w->ctx), &init, &w->qp[i]) == 0);
+	while (attr.state <= states[i] && attr.state <= NIC_QP_RTS) {
+		CHECK(roce_ops.qp_modify(w->qp[i], &attr) == 0);
+		attr.state++;
+	}
+	if (states[i] == NIC_QP_ERR) {
+		attr.state = NIC_QP_ERR;
+		CHECK(roce_ops.qp_modify(w->qp[i], &attr) == 0);
+	}
+}
+
+static void
+make_world(struct world *w)
+{
+	struct roce_config config = {.ip = 0x0a000001,
+				     .mac = {2, 0, 0, 0, 0, 1},
+				     .mtu = 256,
+				     .max_qp = 8,
+				     .max_mr = 4,
+				     .cq_depth = 256,
+				     .max_wr = 8,
+				     .window_frames = 16,
+				     .neighbours = 4};
+
+	*w = (struct world){.now = 1000};
+	w->dev = roce_device_create(&config);
+	CHECK(w->dev);
+	w->ctx = roce_context_create(w->dev, 0, &wire, w);
+	CHECK(w->ctx);
+	w->memory = malloc(BUFFER);
+	w->receive = malloc(BUFFER);
+	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->memory, BUFFER,
+			      NIC_REMOTE_WRITE | NIC_LOCAL_WRITE, &w->mr) == 0);
+	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->receive, BUFFER, NIC_LOCAL_WRITE,
+			      &w->recv_mr) == 0);
+	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 16, &w->srq) == 0);
+	for (unsigned i = 0; i < QPS; i++)
+		make_qp(w, i);
+}
+
+static void
+end_world(struct world *w)
+{
+	struct nic_counters c;
+	uint64_t drops = 0;
+
+	roce_ops.counters(roce_nic_context(w->ctx), &c);
+#define X(name, help) drops += c.drop_##name;
+	NIC_DROP_REASONS(X)
+#undef X
+	drops -= c.drop_impaired + c.drop_tx_full + c.drop_no_neighbour;
+	CHECK(c.rx_frames == c.rx_accepted + drops);
+	roce_device_destroy(w->dev);
+	CHECK(w->frames == 0);
+	free(w->memory);
+	free(w->receive);
+}
+
+/* Everything that a stranger could know is made right; what is left is up to the input. */
+static void
+make_reachable(struct world *w, uint8_t *f, uint32_t n, uint8_t how)
+{
+	struct roce_qp *qp = (struct roce_qp *)w->qp[how % QPS];
+	uint32_t psn = get32(f + BTH_AT + 8);
+	bool answer = f[BTH_AT] == RC_ACK;
+
+	memcpy(f, w->dev->config.mac, 6);
+	put16(f + 12, ETH_TYPE_IP);
+	f[IP_AT] = 0x45;
+	put16(f + IP_AT + 6, 0);
+	f[IP_AT + 9] = 17;
+	put32(f + IP_AT + 12, 0x0a000002);
+	put32(f + IP_AT + 16, 0x0a000001);
+	put16(f + UDP_AT + 2, ROCE_UDP_PORT);
+	f[BTH_AT + 1] &= 0xf0;
+	put16(f + BTH_AT + 2, ROCE_PKEY);
+	put32(f + BTH_AT + 4, qp->head.qpn);
+	/* PSNs near what is expected: mostly exactly that */
+	psn = (answer ? qp->rq.una : qp->rs.expected) + (psn % 4 == 3 ? psn >> 2 : 0);
+	put32(f + BTH_AT + 8, (psn & PSN_MASK) | (uint32_t)f[BTH_AT + 8] << 24);
+	if ((how & 0x40) && n >= EXT_AT + RETH_BYTES) {
+		put64(f + EXT_AT, w->mr.address + get64(f + EXT_AT) % (BUFFER + 64));
+		put32(f + EXT_AT + 8, w->mr.rkey);
+	}
+	if ((how & 0x80) && n >= EXT_AT + RETH_BYTES + ICRC_BYTES)
+		put32(f + EXT_AT + 12, n - EXT_AT - RETH_BYTES - ICRC_BYTES);
+	craft_fix(f, n);
+}
+
+static void
+give_frame(struct world *w, const uint8_t *data, uint32_t n, bool reachable, uint8_t how)
+{
+	uint8_t *f = malloc(n ? n : 1);
+
+	memcpy(f, data, n);
+	if (reachable && n >= EXT_AT + ICRC_BYTES)
+		make_reachable(w, f, n, how);
+	CHECK(roce_input(w->ctx, f, n, w->now) == ROCE_DONE);
+	free(f);
+}
+
+static void
+post(struct world *w, uint8_t how)
+{
+	struct nic_recv_wr recv = {.sge = {w->recv_mr.address + how, how * 4u, w->recv_mr.lkey}};
+	struct nic_send_wr send = {.opcode = how % 4,
+				   .flags = NIC_SIGNALED,
+				   .sge_count = 1,
+				   .sge = {{w->mr.address, how * 7u, w->mr.lkey}},
+				   .remote_address = 5,
+				   .rkey = 6};
+
+	roce_ops.post_srq_recv(w->srq, &recv, 1);
+	nic_post_send(w->qp[how % QPS], &send, 1);
+}
+
+static void
+turn(struct world *w, uint64_t ns)
+{
+	struct nic_wc wc[32];
+	bool busy = false;
+
+	w->now += ns;
+	nic_poll(roce_nic_context(w->ctx), wc, 32, w->now, &busy);
+	nic_flush(roce_nic_context(w->ctx), w->now);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct world w;
+
+	make_world(&w);
+	turn(&w, 1);
+	for (unsigned step = 0; step < STEPS && size >= 3; step++) {
+		uint8_t what = data[0], how = data[1];
+		uint32_t n = data[2] * 4u + (what >> 6);
+
+		data += 3;
+		size -= 3;
+		if (n > size)
+			n = (uint32_t)size;
+		switch (what % 8) {
+		case 0:
+			give_frame(&w, data, n, false, how);
+			break;
+		case 1:
+			turn(&w, UINT64_C(1) << how % 34);
+			n = 0;
+			break;
+		case 2:
+			post(&w, how);
+			n = 0;
+			break;
+		default:
+			give_frame(&w, data, n, true, how);
+			break;
+		}
+		data += n;
+		size -= n;
+		if (what & 0x20)
+			turn(&w, 1000);
+	}
+	end_world(&w);
+	return 0;
+}
