@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Geometry and memory of arenas. */
+#include "arena.h"
+#include "sigbus.h"
+
+#include "common/session_msg.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+/* Smallest number of receive and of send blocks: a bulk message or two. */
+#define BLOCKS_MIN 64u
+
+int
+arena_geometry(const struct arena_limits *limits, uint64_t wish, struct weir_geometry *g)
+{
+	uint64_t bytes = wish && wish < limits->bytes ? wish : limits->bytes;
+	uint64_t fixed, least, recv;
+
+	*g = (struct weir_geometry){
+	    .magic = WEIR_ARENA_MAGIC,
+	    .version = WEIR_LAYOUT_VERSION,
+	    .connections = limits->connections,
+	    .channels = limits->channels,
+	    .ring_slots = limits->ring_slots,
+	    .engines = limits->engines,
+	};
+	fixed = weir_arena_recv(g);
+	least = fixed + (uint64_t)BLOCKS_MIN * (limits->engines + 1) * WEIR_BLOCK_SIZE;
+	if (least > limits->bytes)
+		return -EINVAL;
+	if (bytes < least)
+		bytes = least;
+	bytes = WEIR_ALIGN_UP(bytes, MEMFD_HUGE_PAGE);
+	recv = bytes / 2;
+	if (recv + fixed + BLOCKS_MIN * WEIR_BLOCK_SIZE > bytes)
+		recv = (bytes - fixed) / 2;
+	recv = recv / WEIR_BLOCK_SIZE / limits->engines * limits->engines;
+	g->recv_blocks = (uint32_t)recv;
+	g->send_blocks = (uint32_t)((bytes - weir_arena_send(g)) / WEIR_BLOCK_SIZE);
+	g->bytes = bytes;
+	return 0;
+}
+
+void
+arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *offset, uint64_t *bytes)
+{
+	uint64_t from = (uint64_t)engine * g->recv_blocks / g->engines;
+	uint64_t to = (uint64_t)(engine + 1) * g->recv_blocks / g->engines;
+
+	*offset = weir_arena_recv(g) + from * WEIR_BLOCK_SIZE;
+	*bytes = (to - from) * WEIR_BLOCK_SIZE;
+}
+
+int
+arena_open(const struct weir_geometry *g, const int *numa_socket, int notify_fd, struct arena *a)
+{
+	struct memfd_part part[WEIR_ENGINES_MAX + 1];
+	uint64_t offset, bytes;
+	int rc;
+
+	part[0] = (struct memfd_part){0, g->bytes, numa_socket[0]};
+	for (uint32_t i = 0; i < g->engines; i++) {
+		arena_recv_part(g, i, &offset, &bytes);
+		part[i + 1] = (struct memfd_part){offset, bytes, numa_socket[i]};
+	}
+	rc = memfd_open("weir-arena", g->bytes, 1, part, g->engines + 1, &a->memory);
+	if (rc)
+		return rc;
+	a->geometry = *g;
+	a->guard = sigbus_guard_add(a->memory.base, a->memory.bytes, a->memory.page, notify_fd);
+	if (a->guard < 0) {
+		rc = a->guard;
+		memfd_close(&a->memory);
+		return rc;
+	}
+	arena_head(a)->geometry = *g;
+	return 0;
+}
+
+bool
+arena_spoilt(const struct arena *a)
+{
+	return sigbus_guard_hit(a->guard);
+}
+
+void
+arena_close(struct arena *a)
+{
+	sigbus_guard_remove(a->guard);
+	a->guard = -1;
+	memfd_close(&a->memory);
+}

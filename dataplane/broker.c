@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The broker: its making and ending, its turn, and what comes from engines and control. */
+#define _GNU_SOURCE
+#include "broker_internal.h"
+
+#include "log.h"
+#include "sigbus.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/membarrier.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define LOG_LINES_A_SECOND 20u
+#define EVENTS_A_RUN 64
+#define STOP_PATIENCE_NS BROKER_SECOND_NS
+
+void
+broker_log(struct broker *b, const char *format, ...)
+{
+	char line[512];
+	va_list args;
+
+	if (broker_now(b) / BROKER_SECOND_NS != b->log_second) {
+		b->log_second = broker_now(b) / BROKER_SECOND_NS;
+		b->log_count = 0;
+	}
+	if (b->log_count++ >= LOG_LINES_A_SECOND)
+		return;
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	log_info("%s", line);
+}
+
+int
+broker_watch_add(struct broker *b, struct broker_watch *w, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = w};
+
+	return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, w->fd, &e) ? -errno : 0;
+}
+
+void
+broker_watch_remove(struct broker *b, struct broker_watch *w)
+{
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+}
+
+static int
+socket_path(const struct broker *b, const char *name, struct sockaddr_un *a)
+{
+	int n = snprintf(a->sun_path, sizeof(a->sun_path), "%s/%s", b->config.run_dir, name);
+
+	a->sun_family = AF_UNIX;
+	return n > 0 && (size_t)n < sizeof(a->sun_path) ? 0 : -ENAMETOOLONG;
+}
+
+/* A socket that nobody answers on is left over from a data plane that died. */
+static int
+remove_stale(const struct sockaddr_un *a)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int taken;
+
+	if (fd < 0)
+		return -errno;
+	taken = !connect(fd, (const struct sockaddr *)a, sizeof(*a)) || errno == EAGAIN;
+	close(fd);
+	if (taken)
+		return -EADDRINUSE;
+	return unlink(a->sun_path) && errno != ENOENT ? -errno : 0;
+}
+
+static int
+bind_socket(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
+{
+	struct group *g = group ? getgrnam(group) : NULL;
+	mode_t mask = umask(0177); /* nobody else before the owner is right */
+	int rc = bind(fd, (const struct sockaddr *)a, sizeof(*a)) ? -errno : 0;
+
+	umask(mask);
+	if (rc)
+		return rc;
+	if (g && chown(a->sun_path, (uid_t)-1, g->gr_gid) && errno != EPERM)
+		return -errno;
+	if (chmod(a->sun_path, mode) || listen(fd, 128))
+		return -errno;
+	return 0;
+}
+
+int
+broker_listen(struct broker *b, const char *name, unsigned mode, const char *group)
+{
+	struct sockaddr_un a = {0};
+	int fd, rc = socket_path(b, name, &a);
+
+	if (!rc)
+		rc = remove_stale(&a);
+	if (rc) {
+		log_error("%s/%s: %s; %s", b->config.run_dir, name, strerror(-rc),
+			  rc == -EADDRINUSE ? "stop the data plane that has it, or choose another "
+					      "--instance"
+					    : "choose another run directory: WEIR_RUN_DIR");
+		return rc;
+	}
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	rc = fd < 0 ? -errno : bind_socket(fd, &a, mode, group);
+	if (rc) {
+		log_error("%s: %s; make its directory, or choose another: WEIR_RUN_DIR", a.sun_path,
+			  strerror(-rc));
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+void
+broker_unlisten(struct broker *b, const char *name, int fd)
+{
+	struct sockaddr_un a = {0};
+
+	close(fd);
+	if (!socket_path(b, name, &a))
+		unlink(a.sun_path);
+}
+
+/* A program punched a hole, and an engine or we fell into it. */
+static void
+fault_ready(struct broker_watch *w, uint32_t events)
+{
+	struct broker *b = (struct broker *)((char *)w - offsetof(struct broker, fault_watch));
+	uint64_t n;
+
+	(void)events;
+	if (read(w->fd, &n, sizeof(n)) < 0)
+		return;
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (s && s->state != SESSION_CLOSING && arena_spoilt(&s->arena)) {
+			b->counters.holes++;
+			session_spoil(s, "it punched a hole into its arena");
+		}
+	}
+}
+
+static int
+open_descriptors(struct broker *b)
+{
+	int rc;
+
+	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	b->fault_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (b->epoll_fd < 0 || b->fault_fd < 0)
+		return -errno;
+	b->fault_watch = (struct broker_watch){.fd = b->fault_fd, .ready = fault_ready};
+	rc = broker_watch_add(b, &b->fault_watch, EPOLLIN);
+	if (!rc)
+		rc = sigbus_install();
+	if (rc || !b->config.run_dir)
+		return rc;
+	rc = session_socket_open(b);
+	return rc ? rc : control_socket_open(b);
+}
+
+static int
+query_devices(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct nic_device *dev = b->config.engine[i].dev;
+		int rc = dev ? broker_ops(b, i)->query(dev, &b->attr[i]) : 0;
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+struct broker *
+broker_create(const struct broker_config *config)
+{
+	struct broker *b = broker_alloc(sizeof(*b));
+	int rc;
+
+	b->config = *config;
+	b->epoll_fd = b->fault_fd = -1;
+	b->node = BROKER_NODE_UNKNOWN;
+	b->session = broker_alloc(config->sessions * sizeof(*b->session));
+	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
+	b->segment = broker_alloc(BROKER_SEGMENTS_MAX * sizeof(*b->segment));
+	b->link_table =
+	    broker_alloc((size_t)config->engines * config->links * sizeof(*b->link_table) + 1);
+	b->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+	node_tell_engines(b); /* not known yet, but a loop-back link needs a number */
+	rc = query_devices(b);
+	if (!rc)
+		rc = open_descriptors(b);
+	if (rc) {
+		broker_destroy(b);
+		errno = -rc;
+		return NULL;
+	}
+	return b;
+}
+
+void
+broker_destroy(struct broker *b)
+{
+	if (!b)
+		return;
+	b->stopping = true;
+	b->flushing = true; /* the engines take nothing any more */
+	session_socket_close(b);
+	control_socket_close(b);
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (!s)
+			continue;
+		broker_session_close(s);
+		s->waiting = s->commands = 0;
+		session_release(s);
+	}
+	command_free_all(b);
+	for (uint32_t i = 1; i < b->segment_top; i++)
+		segment_close(b->segment[i]);
+	link_free_all(b);
+	node_free_all(b);
+	if (b->fault_fd >= 0)
+		close(b->fault_fd);
+	if (b->epoll_fd >= 0)
+		close(b->epoll_fd);
+	free(b->link_table);
+	free(b->segment);
+	free(b->conn);
+	free(b->session);
+	free(b);
+}
+
+int
+broker_fd(const struct broker *b)
+{
+	return b->epoll_fd;
+}
+
+static uint64_t
+earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t
+timers(struct broker *b, uint64_t now)
+{
+	uint64_t next = earlier(connect_timers(b, now), node_timers(b, now));
+
+	next = earlier(next, link_timers(b, now));
+	next = earlier(next, session_socket_timers(b, now));
+	return earlier(next, control_socket_timers(b, now));
+}
+
+uint64_t
+broker_run(struct broker *b)
+{
+	struct epoll_event e;
+	uint64_t now, next;
+
+	/* one at a time: what one does may free what the next would name */
+	for (int i = 0; i < EVENTS_A_RUN && epoll_wait(b->epoll_fd, &e, 1, 0) == 1; i++) {
+		struct broker_watch *w = e.data.ptr;
+
+		w->ready(w, e.events);
+	}
+	now = broker_now(b);
+	next = timers(b, now);
+	broker_flush(b);
+	if (command_waiting(b)) /* a mailbox was full */
+		return BROKER_SECOND_NS / 1000;
+	if (next == UINT64_MAX)
+		return next;
+	return next > now ? next - now : 0;
+}
+
+static void
+local_close_event(struct broker *b, const struct engine_event *event)
+{
+	struct broker_conn *c = conn_find(b, event->conn.vqpn);
+
+	if (c)
+		conn_tell_peer(b, c, event->conn.status);
+}
+
+static void
+closed_event(struct broker *b, uint32_t engine, uint32_t vqpn)
+{
+	struct broker_conn *c = conn_find(b, vqpn);
+
+	if (c)
+		conn_gone(b, c);
+	else
+		command_note_early(b, engine, vqpn);
+}
+
+void
+broker_event(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	struct broker_session *s;
+
+	switch (event->type) {
+	case ENGINE_EVENT_CONNECT:
+		connect_event(b, engine, event);
+		break;
+	case ENGINE_EVENT_CONN_CLOSED:
+		closed_event(b, engine, event->conn.vqpn);
+		break;
+	case ENGINE_EVENT_LOCAL_CLOSE:
+		local_close_event(b, event);
+		break;
+	case ENGINE_EVENT_LINK_ERROR:
+		link_error_event(b, engine, event);
+		break;
+	case ENGINE_EVENT_VIOLATION:
+		s = event->conn.session < b->config.sessions ? b->session[event->conn.session]
+							     : NULL;
+		if (s)
+			session_spoil(s, event->reason);
+		break;
+	}
+	broker_flush(b);
+}
+
+static void
+hello_input(struct broker *b, const struct weir_ctl_msg *m)
+{
+	if (m->hello.node < UINT16_MAX)
+		node_set_own(b, m->hello.node);
+	control_welcome(b);
+}
+
+static void
+resync_input(struct broker *b, const struct weir_ctl_msg *m)
+{
+	struct broker_link *l =
+	    link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
+
+	if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
+		link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
+}
+
+void
+broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
+{
+	switch (m->type) {
+	case WEIR_CTL_HELLO:
+		hello_input(b, m);
+		break;
+	case WEIR_CTL_NODE:
+		node_input(b, &m->node);
+		break;
+	case WEIR_CTL_SYNCED:
+		b->synced = true;
+		break;
+	case WEIR_CTL_LINK:
+		link_offer_input(b, &m->link);
+		break;
+	case WEIR_CTL_RESYNC:
+		resync_input(b, m);
+		break;
+	default:
+		b->counters.control_bad++;
+	}
+	broker_flush(b);
+}
+
+void
+broker_set_control_output(struct broker *b,
+			  void (*output)(void *user, const struct weir_ctl_msg *m), void *user)
+{
+	b->control_output = output;
+	b->control_output_user = user;
+}
+
+bool
+broker_stop(struct broker *b)
+{
+	uint64_t now = broker_now(b);
+
+	if (!b->stopping) {
+		b->stopping = true;
+		b->stop_deadline = now + STOP_PATIENCE_NS;
+		for (uint32_t i = 0; i < b->config.sessions; i++)
+			if (b->session[i])
+				session_end(b->session[i]);
+		session_socket_close(b);
+		broker_flush(b);
+	}
+	broker_run(b);
+	if (b->session_count && now < b->stop_deadline)
+		return false;
+	/* control and so the peers notice; engines let go of what still waits on links */
+	control_socket_close(b);
+	for (struct broker_link *l = b->links; l; l = l->next)
+		link_fail(l, EHOSTDOWN);
+	broker_flush(b);
+	return (!b->session_count && link_all_down(b) && !command_waiting(b)) ||
+	       now >= b->stop_deadline + 2 * STOP_PATIENCE_NS;
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of the broker share. All of it belongs to the main thread; engines see only
+ * engine_session and the commands that are theirs until they come back.
+ */
+#ifndef WEIR_BROKER_INTERNAL_H
+#define WEIR_BROKER_INTERNAL_H
+
+#include "broker.h"
+
+#include "arena.h"
+#include "segment.h"
+#include "service.h"
+
+#define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
+#define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
+#define BROKER_SESSION_SEGMENTS 256u /* that one session may be part of */
+#define BROKER_CONNECT_TIMEOUT_NS 5000000000ull
+#define BROKER_NODE_UNKNOWN UINT32_MAX
+#define BROKER_SECOND_NS 1000000000ull
+
+#define BROKER_COUNTERS(X)                                                                         \
+	X(sessions_opened, "programs attached")                                                    \
+	X(sessions_closed, "programs that left or died")                                           \
+	X(sessions_refused, "programs refused at attach")                                          \
+	X(sessions_spoilt, "sessions closed because they broke the rules")                         \
+	X(holes, "sessions that punched holes into their arena")                                   \
+	X(requests, "requests of programs answered")                                               \
+	X(requests_refused, "requests of programs refused")                                        \
+	X(requests_bad, "malformed requests")                                                      \
+	X(connects_local, "connections set up between local programs")                             \
+	X(connects_out, "connections asked for at peers")                                          \
+	X(connects_in, "connections asked for by peers")                                           \
+	X(connects_refused, "connections of peers refused")                                        \
+	X(connects_timed_out, "connections whose link did not come up in time")                    \
+	X(links_up, "links brought up")                                                            \
+	X(links_failed, "links ended")                                                             \
+	X(offers_sent, "link offers sent")                                                         \
+	X(offers_bad, "link offers of peers refused as wrong")                                     \
+	X(offers_stale, "link offers of peers that were out of date")                              \
+	X(nodes_down, "times that a node was lost")                                                \
+	X(control_bad, "malformed messages on control.sock")                                       \
+	X(control_slow, "clients of control.sock closed because they did not read")
+
+struct broker_counters {
+#define X(name, help) uint64_t name;
+	BROKER_COUNTERS(X)
+#undef X
+};
+
+/* ---- commands to engines (broker_command.c) ---- */
+
+struct broker_command;
+typedef void command_done_fn(struct broker *b, struct broker_command *c);
+
+struct broker_command {
+	struct engine_command cmd;
+	uint32_t engine;
+	command_done_fn *done; /* NULL: nobody cares */
+	void *context;
+	bool about_conn; /* context is a broker_conn that counts this command */
+	struct broker_command *next;
+	struct broker_command *next_all, **previous_all; /* of all that exist */
+};
+
+/* Commands of one engine that wait for room in its mailbox, in order. */
+struct broker_mailbox {
+	struct broker_command *first, **last;
+	uint32_t opening; /* commands under way that make a connection */
+	uint32_t *early;  /* vqpns whose CONN_CLOSED overtook the answer to that command */
+	uint32_t early_count, early_room;
+};
+
+/* Out of memory for a few hundred bytes ends the process: nothing would work any more. */
+void *broker_alloc(size_t bytes);
+struct broker_command *command_new(struct broker *b, uint32_t engine, enum engine_command_type type,
+				   command_done_fn *done, void *context);
+/* Queues it; it leaves at the next broker_flush(). */
+void command_submit(struct broker *b, struct broker_command *c);
+/* Gives waiting commands to the engines. At the end of every entry point. */
+void broker_flush(struct broker *b);
+/* Whether this connection was closed before the answer that made it; forgets it. */
+bool command_closed_early(struct broker *b, uint32_t engine, uint32_t vqpn);
+void command_note_early(struct broker *b, uint32_t engine, uint32_t vqpn);
+/* The engines have stopped: forgets all commands. */
+void command_free_all(struct broker *b);
+/* Whether an engine's mailbox was full. */
+bool command_waiting(const struct broker *b);
+
+/* ---- sessions (broker_session.c, broker_request.c) ---- */
+
+enum session_state {
+	SESSION_ADDING,	 /* engines are being told; HELLO has no answer yet */
+	SESSION_OPEN,	 /* requests are answered */
+	SESSION_CLOSING, /* no more replies; engines have been told to forget it */
+};
+
+struct broker_channel {
+	uint32_t engine;
+};
+
+struct broker_session {
+	struct broker *b;
+	uint32_t id;
+	enum session_state state;
+	pid_t pid;
+	uid_t uid;
+	bool membarrier;
+	char name[WEIR_NAME_MAX];
+	broker_reply_fn *reply; /* NULL once nobody listens */
+	void *user;
+	bool pending;	   /* a request waits for its reply */
+	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
+	uint32_t commands; /* other commands under way that point here */
+	int result;	   /* first error of ADD */
+	struct arena arena;
+	struct engine_session *view; /* one an engine */
+	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
+	struct broker_channel *channel;
+	uint32_t channel_count;
+	int program_doorbell; /* of the channel being added */
+	uint32_t *free_desc;
+	uint32_t free_desc_count;
+	struct service_listener *listener[WEIR_LISTENERS];
+	uint32_t listener_generation[WEIR_LISTENERS];
+	uint32_t listener_count, segment_count, conn_count;
+	struct broker_conn *conns;
+};
+
+void session_reply(struct broker_session *s, struct weir_session_msg *reply, const int *fds,
+		   unsigned fd_count);
+void session_refuse(struct broker_session *s, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+struct weir_session_msg session_msg(uint32_t type);
+/* Closes it and tells its owner by a NULL reply. */
+void session_end(struct broker_session *s);
+/* The same because it broke the rules. */
+void session_spoil(struct broker_session *s, const char *reason);
+void session_unlisten(struct broker_session *s, uint32_t index);
+/* Frees it if nothing refers to it any more. */
+void session_release(struct broker_session *s);
+void session_free(struct broker_session *s);
+/* Tells all arenas who we are. */
+void session_publish_node(struct broker *b);
+
+/* ---- connections (broker_conn.c, broker_connect.c, broker_local.c) ---- */
+
+struct broker_conn {
+	struct broker_session *session; /* NULL once it has ended */
+	uint32_t engine, channel, desc;
+	uint32_t vqpn;	   /* 0 until the engine has it */
+	uint32_t listener; /* accepting end: its listener, else ENGINE_LISTENER_NONE */
+	uint32_t window;
+	uint32_t commands; /* under way that point here */
+	bool gone;	   /* the engine's entry is free */
+	/* remote */
+	struct broker_node *waiting_for; /* in that node's list until a link to it is up */
+	uint64_t deadline;
+	bool loop;
+	uint32_t node, link;
+	/* local */
+	struct broker_conn *peer; /* other end, NULL once either has gone */
+	struct segment *segment;
+	uint32_t conn_index;
+	bool opened;			     /* its program has been told how opening ended */
+	bool replied;			     /* connecting end: CONNECTING has been sent */
+	struct broker_conn *next, *previous; /* of the session */
+	struct broker_conn *next_waiting;
+};
+
+/* Takes a descriptor of the session. NULL: none free. */
+struct broker_conn *conn_new(struct broker_session *s, uint32_t channel);
+/* The engine made it: true if it lives, false if it is gone already. */
+bool conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn);
+struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
+/* The engine's entry is free (or was never made). */
+void conn_gone(struct broker *b, struct broker_conn *c);
+/* A command about it. */
+struct broker_command *conn_command(struct broker *b, struct broker_conn *c,
+				    enum engine_command_type type, command_done_fn *done);
+/* In `done` of a conn_command, last: c may be freed. */
+void conn_command_done(struct broker *b, struct broker_conn *c);
+/* The other end of a local connection ended. */
+void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);
+void conn_reply_connecting(struct broker_conn *c);
+
+void connect_request(struct broker_session *s, const struct weir_session_msg *m);
+/* A peer asks. */
+void connect_event(struct broker *b, uint32_t engine, const struct engine_event *event);
+/* Starts what waits for this node, or ends it with status. */
+void connect_kick(struct broker *b, struct broker_node *n);
+void connect_fail_waiting(struct broker *b, struct broker_node *n, uint32_t status);
+/* Takes it out of its node's list. */
+void connect_forget(struct broker_conn *c);
+/* Ends what waits too long; returns the next deadline. */
+uint64_t connect_timers(struct broker *b, uint64_t now);
+/* The listener that takes one more connection, or NULL. */
+struct service_listener *connect_listener(struct broker *b, const char *service);
+/* The engine refused an accepting end: it doesn't count against the backlog. */
+void connect_not_accepted(struct broker_conn *c);
+
+void local_connect(struct broker_session *s, const struct weir_session_msg *m);
+void local_segment_request(struct broker_session *s, const struct weir_session_msg *m);
+void local_drop_request(struct broker_session *s, const struct weir_session_msg *m);
+void local_pair_request(struct broker_session *s, const struct weir_session_msg *m);
+/* This end of a local connection is done with its line. */
+void local_line_give(struct broker *b, struct broker_conn *c);
+/* Tells the program of c that the other end ended with status. */
+void local_peer_ended(struct broker *b, struct broker_conn *c, uint32_t status);
+/* The session ended: its sides of segments too. */
+void local_session_end(struct broker *b, struct broker_session *s);
+
+/* ---- nodes (broker_node.c) ---- */
+
+struct broker_node {
+	struct weir_ctl_node is; /* as control says; incarnation also from offers */
+	struct broker_conn *waiting, **waiting_last;
+	uint64_t repair_until; /* 0: all well; else when it counts as lost */
+	bool told_up;	       /* programs have been told */
+};
+
+struct broker_node *node_find(const struct broker *b, uint32_t id);
+/* The loop-back pseudo node. */
+struct broker_node *node_loop(struct broker *b);
+bool node_usable(const struct broker_node *n);
+/* Which node has this address: 0 and *node (NULL: ourselves), or -EHOSTUNREACH and the like. */
+int node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node);
+void node_input(struct broker *b, const struct weir_ctl_node *is);
+/* Programs are told, if they were not. */
+void node_up(struct broker *b, struct broker_node *n);
+void node_set_own(struct broker *b, uint32_t id);
+/* Own id and incarnation. */
+void node_tell_engines(struct broker *b);
+/* Its data plane is dead or another: all that waits on it ends. */
+void node_lost(struct broker *b, struct broker_node *n);
+uint64_t node_timers(struct broker *b, uint64_t now);
+void node_free_all(struct broker *b);
+
+/* ---- links (broker_link.c, broker_offer.c) ---- */
+
+enum link_state {
+	LINK_DOWN,    /* nothing of it exists */
+	LINK_OFFERED, /* our QPs exist; the peer's are not known */
+	LINK_ADDING,  /* QPs in RTS; the engine is being told */
+	LINK_UP,      /* the engine has it; usable once confirmed */
+	LINK_FAILING, /* QPs in ERR; the engine gives it back */
+	LINK_QUIET,   /* every engine finishes a turn before its QPs and memory go */
+};
+
+struct broker_link {
+	struct broker_link *next;
+	struct broker *b;
+	uint32_t engine;
+	uint32_t node; /* peer */
+	uint32_t peer_engine;
+	struct broker_link *twin; /* loop: the other end */
+	bool leads;		  /* loop: the end that connects */
+	enum link_state state;
+	bool confirmed;	       /* the peer has taken up our offer: we may send */
+	bool again;	       /* start anew once it is down */
+	uint32_t id;	       /* in the engine's table */
+	uint32_t attempt;      /* of our QPs */
+	uint32_t peer_attempt; /* taken up with ours, 0 = none */
+	uint32_t peer_burnt;   /* newest attempt of the peer that was ever taken up */
+	uint64_t peer_incarnation;
+	uint32_t fail_status;	     /* ADDING: fail with it once the engine has it; 0 = no */
+	uint32_t quiet, quiet_round; /* engines that have not finished their turn */
+	uint64_t deadline, resend;
+	struct nic_qp *qp[2];
+	uint32_t psn[2];
+	uint8_t *memory, *staging; /* memory: ring, then credit lines */
+	size_t memory_bytes, staging_bytes;
+	void *work; /* the engine's while it has the link */
+	size_t work_bytes;
+	struct nic_mr ring_mr, credit_mr, staging_mr;
+	struct weir_link_offer peer;  /* taken */
+	struct weir_link_offer saved; /* came while we were going down; attempt 0: none */
+};
+
+/* A usable link, or NULL: one is being set up (*status 0) or can't be (*status: positive errno). */
+struct broker_link *link_want(struct broker *b, uint32_t engine, struct broker_node *n,
+			      int *status);
+struct broker_link *link_find(const struct broker *b, uint32_t engine, uint32_t node,
+			      uint32_t peer_engine);
+struct broker_link *link_by_id(const struct broker *b, uint32_t engine, uint32_t id);
+struct broker_link *link_make(struct broker *b, uint32_t engine, uint32_t node,
+			      uint32_t peer_engine);
+/* Makes QPs and memory and offers them. */
+int link_start(struct broker_link *l);
+/* Connects our QPs to those of the offer and gives the link to the engine. */
+int link_take(struct broker_link *l, const struct weir_link_offer *offer);
+void link_fail(struct broker_link *l, uint32_t status);
+void link_confirm(struct broker_link *l);
+void link_error_event(struct broker *b, uint32_t engine, const struct engine_event *event);
+uint64_t link_timers(struct broker *b, uint64_t now);
+bool link_all_down(const struct broker *b);
+void link_free_all(struct broker *b);
+
+void link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link_offer *o);
+void link_offer_send(struct broker_link *l, uint32_t answered);
+void link_offer_input(struct broker *b, const struct weir_link_offer *o);
+void link_resync(struct broker *b);
+
+/* ---- sockets and rows ---- */
+
+struct broker_watch {
+	int fd;
+	void (*ready)(struct broker_watch *w, uint32_t events);
+};
+
+int broker_watch_add(struct broker *b, struct broker_watch *w, uint32_t events);
+void broker_watch_remove(struct broker *b, struct broker_watch *w);
+/* A listening SOCK_SEQPACKET at run_dir/name; -errno, logged. */
+int broker_listen(struct broker *b, const char *name, unsigned mode, const char *group);
+/* Closes and removes it. */
+void broker_unlisten(struct broker *b, const char *name, int fd);
+
+/* session.sock: programs. */
+struct session_socket;
+int session_socket_open(struct broker *b);
+void session_socket_close(struct broker *b);
+uint64_t session_socket_timers(struct broker *b, uint64_t now);
+
+/* control.sock: weir-control and weirctl. */
+struct control_socket;
+int control_socket_open(struct broker *b);
+void control_socket_close(struct broker *b);
+uint64_t control_socket_timers(struct broker *b, uint64_t now);
+void control_send(struct broker *b, const struct weir_ctl_msg *m);
+/* A control is there: tells it everything. */
+void control_welcome(struct broker *b);
+
+/* An answer to a QUERY, made page by page. */
+struct rows_query {
+	struct broker *b;
+	uint32_t rows;	 /* enum weir_ctl_rows */
+	uint32_t engine; /* that is asked next, or was asked */
+	uint32_t from;	 /* next record; connections: next index in the engine's table */
+	bool busy;	 /* an engine fills the snapshot */
+	bool filled;	 /* it has, and the records are not on a page yet */
+	bool orphaned;	 /* closed while busy: freed when the engine has answered */
+	struct engine_snapshot snapshot;
+	struct engine_link_record *links; /* of all engines, config.links each */
+	uint32_t link_count[BROKER_ENGINES_MAX];
+	struct weir_ctl_msg *page;	     /* WEIR_CTL_MAX bytes */
+	void (*ready)(struct rows_query *q); /* after rows_next() said false */
+	void *user;
+};
+struct rows_query *rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q),
+			     void *user);
+/* Makes the next page: true: q->page is complete. False: ready() will be called, then ask again. */
+bool rows_next(struct rows_query *q);
+void rows_close(struct rows_query *q);
+/* No engine will answer any more. */
+void rows_abandon(struct rows_query *q);
+
+/* ---- the broker itself ---- */
+
+struct broker {
+	struct broker_config config;
+	int epoll_fd, fault_fd;
+	struct broker_watch fault_watch;
+	bool membarrier; /* registered: producers need no fence */
+	bool flushing;
+	bool stopping;
+	uint64_t stop_deadline;
+	uint64_t log_second; /* that log_count belongs to */
+	uint32_t log_count;
+	uint32_t node; /* own id */
+	bool synced;
+	struct nic_attr attr[BROKER_ENGINES_MAX];
+	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
+	struct broker_command *commands; /* all that exist */
+	struct broker_session **session;
+	uint32_t session_count, session_next;
+	struct broker_conn **conn; /* by vqpn index */
+	uint32_t conn_count;
+	struct service_table services;
+	struct segment **segment; /* by low bits of its id */
+	uint32_t segment_top;	  /* all lie below */
+	uint32_t segment_generation;
+	struct broker_node **node_list;
+	uint32_t node_count, node_room;
+	struct broker_node *loop;
+	struct broker_link *links;
+	struct broker_link **link_table; /* engine * config.links + id */
+	uint32_t link_next[BROKER_ENGINES_MAX];
+	struct session_socket *session_socket;
+	struct control_socket *control_socket;
+	void (*control_output)(void *user, const struct weir_ctl_msg *m);
+	void *control_output_user;
+	struct broker_counters counters;
+};
+
+static inline uint64_t
+broker_now(const struct broker *b)
+{
+	return b->config.now(b->config.user);
+}
+
+static inline const struct broker_engine *
+broker_engine(const struct broker *b, uint32_t engine)
+{
+	return &b->config.engine[engine];
+}
+
+static inline const struct nic_ops *
+broker_ops(const struct broker *b, uint32_t engine)
+{
+	return NIC_OPS(b->config.engine[engine].dev);
+}
+
+/* One line on stderr, not too many a second. */
+void broker_log(struct broker *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Nodes: what control says of them, which address is whose, and what happens when one is lost. */
+#include "broker_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct broker_node *
+node_find(const struct broker *b, uint32_t id)
+{
+	for (uint32_t i = 0; i < b->node_count; i++)
+		if (b->node_list[i]->is.id == id)
+			return b->node_list[i];
+	return NULL;
+}
+
+static struct broker_node *
+node_new(uint32_t id)
+{
+	struct broker_node *n = broker_alloc(sizeof(*n));
+
+	n->is.id = id;
+	n->waiting_last = &n->waiting;
+	return n;
+}
+
+static struct broker_node *
+node_add(struct broker *b, uint32_t id)
+{
+	struct broker_node *n = node_new(id);
+
+	if (b->node_count == b->node_room) {
+		uint32_t room = b->node_room ? b->node_room * 2 : 16;
+		struct broker_node **more = broker_alloc(room * sizeof(*more));
+
+		if (b->node_count)
+			memcpy(more, b->node_list, b->node_count * sizeof(*more));
+		free(b->node_list);
+		b->node_list = more;
+		b->node_room = room;
+	}
+	b->node_list[b->node_count++] = n;
+	return n;
+}
+
+struct broker_node *
+node_loop(struct broker *b)
+{
+	if (!b->loop)
+		b->loop = node_new(0);
+	/* without a control the number is not known; it stays within this node */
+	b->loop->is.id = b->node == BROKER_NODE_UNKNOWN ? UINT16_MAX : b->node;
+	b->loop->is.state = WEIR_NODE_UP;
+	b->loop->is.engines = b->config.engines;
+	return b->loop;
+}
+
+bool
+node_usable(const struct broker_node *n)
+{
+	return n->is.engines && (n->is.state == WEIR_NODE_UP || n->is.state == WEIR_NODE_SUSPECT);
+}
+
+static bool
+own_address(const struct broker *b, const uint8_t mapped[16])
+{
+	if (mapped[12] == 127)
+		return true;
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (!memcmp(b->attr[i].gid.raw, mapped, 16))
+			return true;
+	return false;
+}
+
+static int
+resolve_ipv4(struct broker *b, const uint8_t ip[4], struct broker_node **node)
+{
+	uint8_t mapped[16] = {
+	    [10] = 0xff, [11] = 0xff, [12] = ip[0], [13] = ip[1], [14] = ip[2], [15] = ip[3]};
+
+	*node = NULL;
+	if (own_address(b, mapped))
+		return 0;
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		struct broker_node *n = b->node_list[i];
+
+		for (uint32_t k = 0; k < n->is.address_count; k++)
+			if (!memcmp(n->is.address[k], mapped, 16)) {
+				*node = n->is.self ? NULL : n;
+				return 0;
+			}
+	}
+	return -EHOSTUNREACH;
+}
+
+int
+node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node)
+{
+	switch (address->kind) {
+	case WEIR_ADDRESS_NODE:
+		*node = NULL;
+		if (address->id == b->node)
+			return 0;
+		*node = node_find(b, address->id);
+		return *node ? 0 : -EHOSTUNREACH;
+	case WEIR_ADDRESS_IPV4:
+		return resolve_ipv4(b, address->ip, node);
+	case WEIR_ADDRESS_IPV6:
+	case WEIR_ADDRESS_GID:
+	case WEIR_ADDRESS_LID:
+		return -EOPNOTSUPP;
+	}
+	return -EINVAL;
+}
+
+static void
+tell_programs(struct broker *b, const struct broker_node *n, uint32_t status)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *k = command_new(b, i, ENGINE_NODE_EVENT, NULL, NULL);
+
+		k->cmd.conn.peer_node = (uint16_t)n->is.id;
+		k->cmd.conn.status = status;
+		command_submit(b, k);
+	}
+}
+
+void
+node_up(struct broker *b, struct broker_node *n)
+{
+	if (!n->told_up && !n->is.self) {
+		n->told_up = true;
+		tell_programs(b, n, 0);
+	}
+}
+
+void
+node_lost(struct broker *b, struct broker_node *n)
+{
+	n->repair_until = 0;
+	for (struct broker_link *l = b->links; l; l = l->next) {
+		if (l->node != n->is.id || l->twin)
+			continue;
+		l->again = false;
+		l->saved.attempt = 0;
+		link_fail(l, EHOSTDOWN);
+	}
+	connect_fail_waiting(b, n, EHOSTDOWN);
+	if (!n->told_up)
+		return;
+	n->told_up = false;
+	b->counters.nodes_down++;
+	broker_log(b, "node %u is down: its connections end", n->is.id);
+	tell_programs(b, n, EHOSTDOWN);
+}
+
+void
+node_tell_engines(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *k = command_new(b, i, ENGINE_SET_NODE, NULL, NULL);
+
+		k->cmd.node.id = (uint16_t)b->node; /* unknown: 65535, which is nobody's */
+		k->cmd.node.incarnation = b->config.incarnation;
+		command_submit(b, k);
+	}
+}
+
+void
+node_set_own(struct broker *b, uint32_t id)
+{
+	if (id == BROKER_NODE_UNKNOWN || id == b->node)
+		return;
+	if (b->node != BROKER_NODE_UNKNOWN) {
+		broker_log(b, "own node id changes from %u to %u: links end", b->node, id);
+		for (struct broker_link *l = b->links; l; l = l->next)
+			link_fail(l, ECONNRESET);
+	}
+	b->node = id;
+	session_publish_node(b);
+	node_tell_engines(b);
+}
+
+/* Takes over what is new in `is`; true if it is another life of the node's data plane. */
+static bool
+update(struct broker_node *n, const struct weir_ctl_node *is)
+{
+	struct weir_ctl_node was = n->is;
+
+	n->is = *is;
+	if (!is->engines)
+		n->is.engines = was.engines;
+	/* incarnations grow: an offer may have told of a newer one already */
+	if (is->incarnation < was.incarnation)
+		n->is.incarnation = was.incarnation;
+	/* a control that was restarted has not heard of it yet: nothing new */
+	if (is->state == WEIR_NODE_JOINING && was.incarnation)
+		n->is.state = was.state;
+	return was.incarnation && n->is.incarnation != was.incarnation;
+}
+
+void
+node_input(struct broker *b, const struct weir_ctl_node *is)
+{
+	struct broker_node *n = node_find(b, is->id);
+
+	if (is->self)
+		node_set_own(b, is->id);
+	if (!n)
+		n = node_add(b, is->id);
+	if (update(n, is) && !n->is.self)
+		node_lost(b, n);
+	if (n->is.self)
+		return;
+	if (n->is.state == WEIR_NODE_DOWN)
+		node_lost(b, n);
+	else if (n->is.state == WEIR_NODE_UP)
+		node_up(b, n);
+	connect_kick(b, n);
+}
+
+uint64_t
+node_timers(struct broker *b, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		struct broker_node *n = b->node_list[i];
+
+		if (!n->repair_until)
+			continue;
+		if (n->repair_until <= now)
+			node_lost(b, n);
+		else if (n->repair_until < next)
+			next = n->repair_until;
+	}
+	return next;
+}
+
+void
+node_free_all(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->node_count; i++)
+		free(b->node_list[i]);
+	free(b->node_list);
+	free(b->loop);
+}

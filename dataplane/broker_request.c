@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests of programs: dispatch, channels, listeners. */
+#include "broker_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static uint32_t
+least_used_engine(const struct broker_session *s)
+{
+	uint32_t count[BROKER_ENGINES_MAX] = {0}, best = 0;
+
+	for (uint32_t i = 0; i < s->channel_count; i++)
+		count[s->channel[i].engine]++;
+	/* programs start on different engines */
+	for (uint32_t i = 0, e; i < s->b->config.engines; i++) {
+		e = (s->id + i) % s->b->config.engines;
+		if (i == 0 || count[e] < count[best])
+			best = e;
+	}
+	return best;
+}
+
+/* It was the last one: a session has one request at a time. */
+static void
+channel_undo(struct broker_session *s)
+{
+	uint32_t i = --s->channel_count;
+
+	s->b->config.doorbell_remove(s->b->config.user, s->channel[i].engine,
+				     s->id * s->b->config.channels + i);
+	close(s->program_doorbell);
+	s->program_doorbell = -1;
+}
+
+static void
+channel_added(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+	struct weir_session_msg m = session_msg(WEIR_MSG_CHANNEL);
+	int doorbell = s->program_doorbell;
+
+	(void)b;
+	s->commands--;
+	if (s->state != SESSION_OPEN) {
+		session_release(s);
+		return;
+	}
+	if (c->cmd.result) {
+		channel_undo(s);
+		session_refuse(s, -c->cmd.result, "engine %u has no room for another channel",
+			       c->engine);
+		return;
+	}
+	m.channel.channel = c->cmd.channel.channel;
+	m.channel.engine = c->engine;
+	s->program_doorbell = -1;
+	session_reply(s, &m, &doorbell, 1);
+	close(doorbell);
+}
+
+static void
+add_channel(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct broker *b = s->b;
+	uint32_t engine = m->add_channel.engine, i = s->channel_count;
+	uint32_t id = s->id * b->config.channels + i;
+	struct broker_command *c;
+	int pair[2], rc;
+
+	if (engine == UINT32_MAX)
+		engine = least_used_engine(s);
+	if (engine >= b->config.engines) {
+		session_refuse(s, EINVAL, "no engine %u; there are %u", engine, b->config.engines);
+		return;
+	}
+	if (i == b->config.channels) {
+		session_refuse(s, EMFILE,
+			       "all %u channels of the session are in use; "
+			       "use fewer threads or raise the limit",
+			       i);
+		return;
+	}
+	/* datagrams: one end closed is not an event that wakes the other for ever */
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair)) {
+		session_refuse(s, errno,
+			       "no descriptor for a doorbell; raise the data plane's limit");
+		return;
+	}
+	rc = b->config.doorbell_add(b->config.user, engine, id, pair[0]);
+	if (rc) {
+		close(pair[0]);
+		close(pair[1]);
+		session_refuse(s, -rc, "engine %u takes no doorbell now; try again", engine);
+		return;
+	}
+	s->channel[i].engine = engine;
+	s->channel_count++;
+	s->program_doorbell = pair[1];
+	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
+	c->cmd.channel.session = s->id;
+	c->cmd.channel.channel = i;
+	c->cmd.channel.doorbell = id;
+	c->cmd.channel.fence = !s->membarrier;
+	s->commands++;
+	command_submit(b, c);
+}
+
+static bool
+channels_fit(const struct broker_session *s, const uint32_t *channel)
+{
+	for (uint32_t i = 0; i < s->b->config.engines; i++)
+		if (channel[i] >= s->channel_count || s->channel[channel[i]].engine != i)
+			return false;
+	return true;
+}
+
+static void
+listen_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct weir_session_msg r = session_msg(WEIR_MSG_LISTENING);
+	struct service_listener *l;
+	uint32_t i = 0;
+
+	if (!service_name_ok(m->listen.service)) {
+		session_refuse(s, EINVAL,
+			       "bad service name; use letters, digits, '_', '-' and '.'");
+		return;
+	}
+	if (!channels_fit(s, m->listen.channel)) {
+		session_refuse(s, EINVAL, "a listener needs a channel to each engine");
+		return;
+	}
+	while (i < WEIR_LISTENERS && s->listener[i])
+		i++;
+	if (i == WEIR_LISTENERS) {
+		session_refuse(s, EMFILE, "all %u listeners of the session are in use", i);
+		return;
+	}
+	l = broker_alloc(sizeof(*l));
+	l->session = s;
+	l->id = i | (s->listener_generation[i]++ & 0x7fffffu) << 8;
+	memcpy(l->channel, m->listen.channel, sizeof(l->channel));
+	l->backlog = m->listen.backlog ? m->listen.backlog : SERVICE_BACKLOG_DEFAULT;
+	memcpy(l->service, m->listen.service, sizeof(l->service));
+	if (service_add(&s->b->services, l)) {
+		free(l);
+		session_refuse(s, EADDRINUSE,
+			       "service %s is taken on this node; choose another name",
+			       m->listen.service);
+		return;
+	}
+	s->listener[i] = l;
+	s->listener_count++;
+	/* program's from the answer on */
+	atomic_store_explicit(&arena_head(&s->arena)->accepted[i], 0, memory_order_relaxed);
+	r.listening.listener = l->id;
+	session_reply(s, &r, NULL, 0);
+}
+
+static void
+unlisten_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	uint32_t i = m->listening.listener % WEIR_LISTENERS;
+	struct weir_session_msg r = session_msg(WEIR_MSG_OK);
+
+	if (!s->listener[i] || s->listener[i]->id != m->listening.listener) {
+		session_refuse(s, ENOENT, "no listener %u", m->listening.listener);
+		return;
+	}
+	session_unlisten(s, i);
+	session_reply(s, &r, NULL, 0);
+}
+
+static void
+bye(struct broker_session *s)
+{
+	struct weir_session_msg r = session_msg(WEIR_MSG_OK);
+
+	session_reply(s, &r, NULL, 0);
+}
+
+int
+broker_session_request(struct broker_session *s, const struct weir_session_msg *m, size_t length)
+{
+	struct broker *b = s->b;
+
+	if (weir_session_check(m, length)) {
+		b->counters.requests_bad++;
+		return -EBADMSG;
+	}
+	if (s->pending || s->state != SESSION_OPEN) {
+		b->counters.requests_bad++;
+		return -EBUSY;
+	}
+	s->pending = true;
+	switch (m->type) {
+	case WEIR_MSG_ADD_CHANNEL:
+		add_channel(s, m);
+		break;
+	case WEIR_MSG_LISTEN:
+		listen_request(s, m);
+		break;
+	case WEIR_MSG_UNLISTEN:
+		unlisten_request(s, m);
+		break;
+	case WEIR_MSG_CONNECT:
+		connect_request(s, m);
+		break;
+	case WEIR_MSG_SEGMENT:
+		local_segment_request(s, m);
+		break;
+	case WEIR_MSG_PAIR:
+		local_pair_request(s, m);
+		break;
+	case WEIR_MSG_DROP_SEGMENT:
+		local_drop_request(s, m);
+		break;
+	case WEIR_MSG_BYE:
+		bye(s);
+		break;
+	default: /* HELLO again, or a reply */
+		s->pending = false;
+		b->counters.requests_bad++;
+		return -EBADMSG;
+	}
+	broker_flush(b);
+	return 0;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sessions: attach, replies, the end. A session ends in one way, whoever ends it: names and
+ * segments go at once, local peers are told, every engine forgets it, and only then its memory
+ * goes.
+ */
+#include "broker_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct weir_session_msg
+session_msg(uint32_t type)
+{
+	return (struct weir_session_msg){.type = type, .length = weir_session_length(type)};
+}
+
+static void
+refusal_text(struct weir_session_msg *m, int code, const char *format, va_list args)
+{
+	*m = session_msg(WEIR_MSG_REFUSED);
+	m->refused.code = code;
+	vsnprintf(m->refused.reason, sizeof(m->refused.reason), format, args);
+}
+
+void
+session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	refusal_text(reply, code, format, args);
+	va_end(args);
+}
+
+void
+session_reply(struct broker_session *s, struct weir_session_msg *reply, const int *fds,
+	      unsigned fd_count)
+{
+	if (!s->pending)
+		return;
+	s->pending = false;
+	if (reply->type == WEIR_MSG_REFUSED)
+		s->b->counters.requests_refused++;
+	else
+		s->b->counters.requests++;
+	if (s->reply)
+		s->reply(s->user, reply, fds, fd_count);
+}
+
+void
+session_refuse(struct broker_session *s, int code, const char *format, ...)
+{
+	struct weir_session_msg m;
+	va_list args;
+
+	va_start(args, format);
+	refusal_text(&m, code, format, args);
+	va_end(args);
+	session_reply(s, &m, NULL, 0);
+}
+
+static size_t
+work_bytes(const struct broker_session *s, uint32_t i)
+{
+	return engine_session_bytes(broker_engine(s->b, i)->engine_config, &s->view[i].geometry);
+}
+
+/* Work memory of each engine; its receive blocks and the send heap as MRs of its device. */
+static int
+build_view(struct broker_session *s, uint32_t i)
+{
+	const struct weir_geometry *g = &s->arena.geometry;
+	struct nic_device *dev = broker_engine(s->b, i)->dev;
+	struct engine_session *v = &s->view[i];
+	uint8_t *base = arena_base(&s->arena);
+	uint64_t offset, bytes;
+	int rc;
+
+	v->id = s->id;
+	v->base = base;
+	v->geometry = *g;
+	v->work = s->b->config.memory_get(s->b->config.user, work_bytes(s, i),
+					  broker_engine(s->b, i)->numa_socket);
+	if (!v->work)
+		return -ENOMEM;
+	if (!dev)
+		return 0;
+	arena_recv_part(g, i, &offset, &bytes);
+	rc = broker_ops(s->b, i)->mr_reg(dev, base + offset, bytes,
+					 NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &v->recv_mr);
+	if (rc)
+		return rc;
+	for (uint32_t k = 0; k < i; k++)
+		if (broker_engine(s->b, k)->dev == dev) {
+			v->send_mr = s->view[k].send_mr;
+			return 0;
+		}
+	rc =
+	    broker_ops(s->b, i)->mr_reg(dev, base + weir_arena_send(g),
+					(uint64_t)g->send_blocks * WEIR_BLOCK_SIZE, 0, &v->send_mr);
+	s->view_owned[i] = !rc;
+	return rc;
+}
+
+static void
+deregister_views(struct broker_session *s)
+{
+	for (uint32_t i = 0; i < s->b->config.engines; i++) {
+		struct nic_device *dev = broker_engine(s->b, i)->dev;
+		struct engine_session *v = &s->view[i];
+
+		if (dev && v->recv_mr.length)
+			broker_ops(s->b, i)->mr_dereg(dev, &v->recv_mr);
+		if (dev && s->view_owned[i])
+			broker_ops(s->b, i)->mr_dereg(dev, &v->send_mr);
+	}
+}
+
+void
+session_free(struct broker_session *s)
+{
+	struct broker *b = s->b;
+
+	for (uint32_t i = 0; i < s->channel_count; i++)
+		b->config.doorbell_remove(b->config.user, s->channel[i].engine,
+					  s->id * b->config.channels + i);
+	if (s->program_doorbell >= 0)
+		close(s->program_doorbell);
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (s->view[i].work)
+			b->config.memory_put(b->config.user, s->view[i].work, work_bytes(s, i));
+	deregister_views(s);
+	arena_close(&s->arena);
+	b->session[s->id] = NULL;
+	b->session_count--;
+	free(s->view);
+	free(s->view_owned);
+	free(s->channel);
+	free(s->free_desc);
+	free(s);
+}
+
+void
+session_release(struct broker_session *s)
+{
+	if (s->state != SESSION_CLOSING || s->waiting || s->commands)
+		return;
+	while (s->conns)
+		conn_gone(s->b, s->conns);
+	session_free(s);
+}
+
+static void
+removed(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+
+	(void)b;
+	s->waiting--;
+	session_release(s);
+}
+
+void
+session_unlisten(struct broker_session *s, uint32_t index)
+{
+	struct service_listener *l = s->listener[index];
+
+	service_remove(&s->b->services, l);
+	s->listener[index] = NULL;
+	s->listener_count--;
+	free(l);
+}
+
+static void
+close_session(struct broker_session *s)
+{
+	struct broker *b = s->b;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	s->state = SESSION_CLOSING;
+	s->reply = NULL;
+	s->pending = false;
+	b->counters.sessions_closed++;
+	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
+		if (s->listener[i])
+			session_unlisten(s, i);
+	for (struct broker_conn *c = s->conns; c; c = c->next) {
+		connect_forget(c);
+		conn_tell_peer(b, c, ECONNRESET);
+	}
+	local_session_end(b, s);
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *c = command_new(b, i, ENGINE_SESSION_REMOVE, removed, s);
+
+		c->cmd.session = &s->view[i];
+		s->waiting++;
+		command_submit(b, c);
+	}
+}
+
+void
+broker_session_close(struct broker_session *s)
+{
+	struct broker *b = s->b;
+
+	close_session(s);
+	broker_flush(b);
+}
+
+void
+session_end(struct broker_session *s)
+{
+	broker_reply_fn *reply = s->reply;
+	void *user = s->user;
+
+	close_session(s);
+	if (reply)
+		reply(user, NULL, NULL, 0);
+}
+
+void
+session_spoil(struct broker_session *s, const char *reason)
+{
+	if (s->state == SESSION_CLOSING)
+		return;
+	s->b->counters.sessions_spoilt++;
+	broker_log(s->b, "session %u (pid %d, %s) closed: %s", s->id, (int)s->pid, s->name, reason);
+	session_end(s);
+}
+
+static void
+welcome(struct broker_session *s)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
+
+	s->state = SESSION_OPEN;
+	s->b->counters.sessions_opened++;
+	m.welcome.version = WEIR_SESSION_VERSION_MAX;
+	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
+	m.welcome.session = s->id;
+	m.welcome.node = s->b->node;
+	m.welcome.geometry = s->arena.geometry;
+	session_reply(s, &m, &s->arena.memory.fd, 1);
+}
+
+static void
+added(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+
+	s->waiting--;
+	if (c->cmd.result && !s->result)
+		s->result = c->cmd.result;
+	if (s->state == SESSION_CLOSING) {
+		session_release(s);
+		return;
+	}
+	if (s->waiting)
+		return;
+	if (!s->result) {
+		welcome(s);
+		return;
+	}
+	b->counters.sessions_refused++;
+	session_refuse(s, -s->result,
+		       "an engine has no room for another session; raise the data plane's limits");
+	close_session(s);
+}
+
+/* Memory and views; the engines don't know it yet. */
+static int
+build(struct broker_session *s, uint64_t wish, const char **what)
+{
+	const struct broker_config *c = &s->b->config;
+	struct arena_limits limits = {c->session_connections, c->channels, c->ring_slots,
+				      c->engines, c->arena_bytes};
+	int numa[BROKER_ENGINES_MAX];
+	struct weir_geometry g;
+	int rc = arena_geometry(&limits, wish, &g);
+
+	*what = "an arena (allow larger ones: --arena)";
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < c->engines; i++)
+		numa[i] = c->engine[i].numa_socket;
+	*what = "shared memory (free some, or reserve huge pages: scripts/setup_hugepages.sh)";
+	rc = arena_open(&g, numa, s->b->fault_fd, &s->arena);
+	if (rc)
+		return rc;
+	*what = "memory regions (raise the limit of locked memory or of regions)";
+	for (uint32_t i = 0; i < c->engines && !rc; i++)
+		rc = build_view(s, i);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < c->session_connections; i++)
+		s->free_desc[i] = c->session_connections - 1 - i;
+	s->free_desc_count = c->session_connections;
+	return 0;
+}
+
+/* The slots go round, so that a doorbell's number isn't used again at once. */
+static uint32_t
+free_slot(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		uint32_t id = (b->session_next + i) % b->config.sessions;
+
+		if (!b->session[id]) {
+			b->session_next = id + 1;
+			return id;
+		}
+	}
+	return UINT32_MAX;
+}
+
+static struct broker_session *
+session_new(struct broker *b, uint32_t id)
+{
+	const struct broker_config *c = &b->config;
+	struct broker_session *s = broker_alloc(sizeof(*s));
+
+	s->b = b;
+	s->id = id;
+	s->state = SESSION_ADDING;
+	s->program_doorbell = -1;
+	s->arena = (struct arena){.memory = {.fd = -1, .base = (void *)-1}, .guard = -1};
+	s->view = broker_alloc(c->engines * sizeof(*s->view));
+	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
+	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
+	s->free_desc = broker_alloc(c->session_connections * sizeof(*s->free_desc));
+	b->session[id] = s;
+	b->session_count++;
+	return s;
+}
+
+/* Whether we can talk to it at all; else the answer that says why. */
+static bool
+hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t length,
+		 struct weir_session_msg *no)
+{
+	size_t head = offsetof(struct weir_session_msg, hello.flags);
+
+	if (length < head || m->type != WEIR_MSG_HELLO || m->hello.magic != WEIR_SESSION_MAGIC) {
+		session_refusal(no, EPROTO,
+				"not a greeting of libweir; use the library of this version");
+		return false;
+	}
+	if (m->hello.version_min > WEIR_SESSION_VERSION_MAX ||
+	    m->hello.version_max < WEIR_SESSION_VERSION_MIN) {
+		session_refusal(no, EPROTO,
+				"the library speaks versions %u to %u, the data plane %u to %u; "
+				"install libweir and weir-dataplane of one release",
+				m->hello.version_min, m->hello.version_max,
+				WEIR_SESSION_VERSION_MIN, WEIR_SESSION_VERSION_MAX);
+		return false;
+	}
+	if (weir_session_check(m, length)) {
+		session_refusal(no, EPROTO, "malformed greeting; use the library of this version");
+		return false;
+	}
+	if (b->stopping) {
+		session_refusal(no, ECONNREFUSED, "the data plane is stopping; attach again later");
+		return false;
+	}
+	if (b->session_count == b->config.sessions) {
+		session_refusal(no, EMFILE,
+				"all %u sessions are in use; close a program or raise the limit",
+				b->config.sessions);
+		return false;
+	}
+	return true;
+}
+
+struct broker_session *
+broker_session_open(struct broker *b, const struct weir_session_msg *hello, size_t length,
+		    pid_t pid, uid_t uid, broker_reply_fn *reply, void *user)
+{
+	struct weir_session_msg no;
+	struct broker_session *s;
+	const char *what;
+	int rc;
+
+	if (!hello_acceptable(b, hello, length, &no)) {
+		b->counters.sessions_refused++;
+		reply(user, &no, NULL, 0);
+		return NULL;
+	}
+	s = session_new(b, free_slot(b));
+	s->pid = pid;
+	s->uid = uid;
+	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
+	memcpy(s->name, hello->hello.name, sizeof(s->name));
+	rc = build(s, hello->hello.arena, &what);
+	if (rc) {
+		b->counters.sessions_refused++;
+		session_free(s);
+		session_refusal(&no, -rc, "no memory for %s: %s", what, strerror(-rc));
+		reply(user, &no, NULL, 0);
+		return NULL;
+	}
+	atomic_store_explicit(&arena_head(&s->arena)->node,
+			      b->node == BROKER_NODE_UNKNOWN ? 0 : b->node + 1,
+			      memory_order_relaxed);
+	s->reply = reply;
+	s->user = user;
+	s->pending = true;
+	s->waiting = b->config.engines;
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);
+
+		c->cmd.session = &s->view[i];
+		command_submit(b, c);
+	}
+	broker_flush(b);
+	return s;
+}
+
+void
+session_publish_node(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.sessions; i++)
+		if (b->session[i])
+			atomic_store_explicit(&arena_head(&b->session[i]->arena)->node, b->node + 1,
+					      memory_order_relaxed);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Service names. */
+#include "service.h"
+
+#include <errno.h>
+
+static uint32_t
+bucket_of(const char *name)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	while (*name)
+		h = (h ^ (uint8_t)*name++) * 16777619u;
+	return h % SERVICE_BUCKETS;
+}
+
+bool
+service_name_ok(const char *name)
+{
+	size_t n = strnlen(name, WEIR_SERVICE_MAX);
+
+	if (n == 0 || n == WEIR_SERVICE_MAX)
+		return false;
+	return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") ==
+	       n;
+}
+
+struct service_listener *
+service_find(const struct service_table *t, const char *name)
+{
+	struct service_listener *l;
+
+	if (!service_name_ok(name))
+		return NULL;
+	l = t->bucket[bucket_of(name)];
+	while (l && strcmp(l->service, name))
+		l = l->next;
+	return l;
+}
+
+int
+service_add(struct service_table *t, struct service_listener *l)
+{
+	struct service_listener **at = &t->bucket[bucket_of(l->service)];
+
+	if (service_find(t, l->service))
+		return -EADDRINUSE;
+	l->next = *at;
+	*at = l;
+	return 0;
+}
+
+void
+service_remove(struct service_table *t, struct service_listener *l)
+{
+	struct service_listener **at = &t->bucket[bucket_of(l->service)];
+
+	while (*at && *at != l)
+		at = &(*at)->next;
+	if (*at)
+		*at = l->next;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The SIGBUS handler: see sigbus.h. Everything below handle() is async-signal-safe. */
+#include "sigbus.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Written by main; read by the handler on any thread, which alone writes `hit`. */
+struct guard {
+	_Atomic uintptr_t base; /* 0: free */
+	_Atomic size_t length, page;
+	_Atomic int notify_fd;
+	_Atomic bool hit;
+};
+
+static struct guard guards[SIGBUS_GUARDS];
+static _Atomic int guards_used; /* none in use from here on */
+
+static struct guard *
+guard_of(uintptr_t addr)
+{
+	int n = atomic_load_explicit(&guards_used, memory_order_acquire);
+
+	for (int i = 0; i < n; i++) {
+		/* pairs with the release in sigbus_guard_add() */
+		uintptr_t base = atomic_load_explicit(&guards[i].base, memory_order_acquire);
+
+		if (base &&
+		    addr - base < atomic_load_explicit(&guards[i].length, memory_order_relaxed))
+			return &guards[i];
+	}
+	return NULL;
+}
+
+/* Private zeroes over the page (the whole huge page) that holds addr. */
+static bool
+repair(struct guard *g, uintptr_t addr)
+{
+	size_t page = atomic_load_explicit(&g->page, memory_order_relaxed);
+	void *at = (void *)(addr & ~(uintptr_t)(page - 1));
+	int fd = atomic_load_explicit(&g->notify_fd, memory_order_relaxed);
+	uint64_t one = 1;
+
+	if (mmap(at, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) == MAP_FAILED)
+		return false;
+	madvise(at, page, MADV_DONTFORK);
+	atomic_store_explicit(&g->hit, true, memory_order_release);
+	/* can only fail when the counter is full: then it is readable anyway */
+	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
+		errno = 0;
+	return true;
+}
+
+static void
+handle(int signal_number, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	bool fault = info->si_code > 0; /* else sent by a process */
+	uintptr_t addr = (uintptr_t)info->si_addr;
+	struct guard *g = fault ? guard_of(addr) : NULL;
+
+	(void)context;
+	if (!g || !repair(g, addr)) {
+		/* not ours: the default action, when the access is repeated or the signal again */
+		signal(signal_number, SIG_DFL);
+		if (!fault)
+			raise(signal_number);
+	}
+	errno = saved;
+}
+
+int
+sigbus_install(void)
+{
+	struct sigaction sa = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
+
+	sigemptyset(&sa.sa_mask);
+	return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
+}
+
+int
+sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
+{
+	int used = atomic_load_explicit(&guards_used, memory_order_relaxed);
+	int i = 0;
+
+	while (i < used && atomic_load_explicit(&guards[i].base, memory_order_relaxed))
+		i++;
+	if (i == SIGBUS_GUARDS)
+		return -ENOSPC;
+	atomic_store_explicit(&guards[i].length, length, memory_order_relaxed);
+	atomic_store_explicit(&guards[i].page, page, memory_order_relaxed);
+	atomic_store_explicit(&guards[i].notify_fd, notify_fd, memory_order_relaxed);
+	atomic_store_explicit(&guards[i].hit, false, memory_order_relaxed);
+	/* pairs with the acquire in guard_of() */
+	atomic_store_explicit(&guards[i].base, (uintptr_t)base, memory_order_release);
+	if (i == used)
+		atomic_store_explicit(&guards_used, used + 1, memory_order_release);
+	return i;
+}
+
+bool
+sigbus_guard_hit(int guard)
+{
+	/* pairs with the release in repair() */
+	return guard >= 0 && atomic_load_explicit(&guards[guard].hit, memory_order_acquire);
+}
+
+void
+sigbus_guard_remove(int guard)
+{
+	if (guard >= 0)
+		atomic_store_explicit(&guards[guard].base, 0, memory_order_release);
+}
