@@ -29,13 +29,21 @@ put(json_t *o, const char *key, uint64_t value)
 	json_object_set_new(o, key, json_integer((json_int_t)value));
 }
 
+// Names come from programs: what isn't UTF-8 loses the bytes that aren't ASCII.
 static void
 put_text(json_t *o, const char *key, const char *text)
 {
 	json_t *value = json_string(text);
+	char ascii[128];
+	size_t n = 0;
 
-	// Names come from programs: what isn't UTF-8 is shown as nothing rather than not at all.
-	json_object_set_new(o, key, value ? value : json_string(""));
+	if (!value) {
+		for (; text[n] && n < sizeof(ascii) - 1; n++)
+			ascii[n] = text[n] & 0x80 ? '?' : text[n];
+		ascii[n] = 0;
+		value = json_string(ascii);
+	}
+	json_object_set_new(o, key, value);
 }
 
 #define PUT(field) put(o, #field, r->field)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -294,7 +295,7 @@ dp_create(struct event_base *base, const char *socket_path, const struct weir_ct
 	dp->fd = -1;
 	dp->last = &dp->first;
 	dp->path.sun_family = AF_UNIX;
-	strncpy(dp->path.sun_path, socket_path, sizeof(dp->path.sun_path) - 1);
+	snprintf(dp->path.sun_path, sizeof(dp->path.sun_path), "%s", socket_path);
 	dp->retry = evtimer_new(base, on_retry, dp);
 	if (!dp->retry) {
 		free(dp);

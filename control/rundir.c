@@ -30,7 +30,7 @@ read_pid(int fd)
 
 	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
 		return 0;
-	return atoi(text);
+	return strtoul(text, NULL, 10);
 }
 
 // Opens and locks the file; -ESTALE if somebody has removed it in between.

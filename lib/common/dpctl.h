@@ -2,8 +2,8 @@
 /*
  * Messages on control.sock: between the data plane (which listens), weir-control and weirctl.
  * SOCK_SEQPACKET, one message a packet of at most WEIR_CTL_MAX bytes, host byte order.
- * weir_ctl_check() is the only decoder. The data plane keeps everything that control must know after a
- * restart and tells it after HELLO; so control holds no state that a crash can lose.
+ * weir_ctl_check() is the only decoder. The data plane keeps everything that control must know
+ * after a restart and tells it after HELLO; so control holds no state that a crash can lose.
  */
 #ifndef WEIR_COMMON_DPCTL_H
 #define WEIR_COMMON_DPCTL_H
@@ -19,15 +19,19 @@
 
 enum weir_ctl_type {
 	/* both ways */
-	WEIR_CTL_HELLO = 1,  /* first packet each way: the client's, then the data plane's answer (or ERROR) */
-	WEIR_CTL_LINK = 2,   /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
+	WEIR_CTL_HELLO =
+	    1, /* first packet each way: the client's, then the data plane's answer (or ERROR) */
+	WEIR_CTL_LINK =
+	    2, /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
 	/* control -> data plane */
-	WEIR_CTL_NODE = 16,  /* a member, or a change of it */
+	WEIR_CTL_NODE = 16,   /* a member, or a change of it */
 	WEIR_CTL_SYNCED = 17, /* all members have been told since HELLO */
 	/* data plane -> control */
-	WEIR_CTL_LINK_DOWN = 32, /* a link ended with an error: status; the peer did not answer on it */
-	/* The peer's data plane should offer this link again: control hands it to the peer's control, which
-	 * hands it as RESYNC to its data plane (node: who asks, peer_node: who should offer). Not kept: ask again. */
+	WEIR_CTL_LINK_DOWN =
+	    32, /* a link ended with an error: status; the peer did not answer on it */
+	/* The peer's data plane should offer this link again: control hands it to the peer's
+	 * control, which hands it as RESYNC to its data plane (node: who asks, peer_node: who
+	 * should offer). Not kept: ask again. */
 	WEIR_CTL_RESYNC = 33,
 	/* weirctl -> data plane and the answers */
 	WEIR_CTL_QUERY = 48,
@@ -38,9 +42,10 @@ enum weir_ctl_type {
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
 
 /*
- * What control says of a node. JOINING: this control has not heard of it yet; changes nothing at a node
- * that the data plane knows already (control was restarted). SUSPECT: its control is silent; traffic
- * goes on. DOWN: its data plane is dead. UP with another incarnation: the old data plane is dead too.
+ * What control says of a node. JOINING: this control has not heard of it yet; changes nothing at a
+ * node that the data plane knows already (control was restarted). SUSPECT: its control is silent;
+ * traffic goes on. DOWN: its data plane is dead. UP with another incarnation: the old data plane is
+ * dead too.
  */
 enum weir_node_state { WEIR_NODE_JOINING, WEIR_NODE_UP, WEIR_NODE_SUSPECT, WEIR_NODE_DOWN };
 
@@ -156,7 +161,8 @@ struct weir_ctl_msg {
  * 0, -EBADMSG, or -EPROTO (a HELLO of another version). LINK_DOWN and RESYNC both carry link_down.
  */
 int weir_ctl_check(const struct weir_ctl_msg *m, size_t length);
-/* Exact length of a message of a fixed-size type, or of an empty ROWS; 0 if there is no such type. */
+/* Exact length of a message of a fixed-size type, or of an empty ROWS; 0 if there is no such type.
+ */
 uint32_t weir_ctl_length(uint32_t type);
 /* Bytes of a record of this kind, 0 if there is none. */
 uint32_t weir_ctl_record_bytes(uint32_t rows);

@@ -123,8 +123,10 @@ tell_rows(struct fake_dp *dp, uint32_t kind)
 		out.m.rows.rows = kind;
 		out.m.rows.record_bytes = bytes;
 		out.m.rows.count = n;
-		memcpy(out.m.rows.records, (const uint8_t *)dp->records + (size_t)at * bytes,
-		       (size_t)n * bytes);
+		if (n)
+			memcpy(out.m.rows.records,
+			       (const uint8_t *)dp->records + (size_t)at * bytes,
+			       (size_t)n * bytes);
 		at += n;
 		out.m.rows.more = at < dp->record_count;
 		answer(dp, &out.m);
@@ -397,7 +399,7 @@ fake_setup(const char *binary)
 	FILE *f;
 
 	binary_path = binary;
-	strcpy(fake_dir, "/tmp/weir-control-test-XXXXXX");
+	snprintf(fake_dir, sizeof(fake_dir), "/tmp/weir-control-test-XXXXXX");
 	assert_non_null(mkdtemp(fake_dir));
 	setenv("WEIR_RUN_DIR", fake_dir, 1);
 	unsetenv("WEIR_INSTANCE");

@@ -133,7 +133,8 @@ test_offers_before_the_peer(void **state)
 	fake_dp_send(A, &offer);
 	fake_pump(300);
 	fake_control_start(B);
-	// Told that the node is down, the data plane has given that link up: the offer goes with it.
+	// Told that the node is down, the data plane has given that link up: the offer goes with
+	// it.
 	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
 	offer = fake_offer(A, B, 2, 0);
 	fake_dp_send(A, &offer);

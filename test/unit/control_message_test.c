@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ hello(void)
 
 	m.hello.version = CONTROL_VERSION;
 	m.hello.node = 65534;
-	strcpy(m.hello.cluster, "spring");
+	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "spring");
 	m.hello.dp.state = DP_UP;
 	m.hello.dp.incarnation = UINT64_MAX;
 	m.hello.dp.engines = 4;
@@ -311,7 +312,7 @@ test_text_is_printable(void **state)
 	size_t length;
 	uint8_t *data;
 
-	strcpy(m.reason, "a\nb\x1b[2J\x80");
+	snprintf(m.reason, sizeof(m.reason), "a\nb\x1b[2J\x80");
 	data = encode(&m, &length);
 	assert_int_equal(control_msg_decode(data + CONTROL_PREFIX, length - CONTROL_PREFIX, &out),
 			 0);

@@ -107,10 +107,10 @@ test_long_fields(void **state)
 	struct peers peers;
 
 	memset(text + 2, 'h', 200);
-	strcpy(text + 202, ":1 1.1.1.1");
+	snprintf(text + 202, sizeof(text) - 202, ":1 1.1.1.1");
 	assert_int_equal(peers_parse(text, &peers, error, sizeof(error)), -EINVAL);
 	assert_memory_equal(error, "1:3:", 4);
-	strcpy(text, "1 1.1.1.1:1 ");
+	snprintf(text, sizeof(text), "1 1.1.1.1:1 ");
 	memset(text + 12, '1', 300);
 	text[312] = 0;
 	assert_int_equal(peers_parse(text, &peers, error, sizeof(error)), -EINVAL);
@@ -126,7 +126,8 @@ test_many(void **state)
 	struct peers peers;
 
 	for (int i = 0; i < 1000; i++)
-		at += sprintf(at, "%d 127.0.0.1:%d 10.0.%d.%d\n", i, i + 1, i / 250, i % 250 + 1);
+		at += snprintf(at, 64, "%d 127.0.0.1:%d 10.0.%d.%d\n", i, i + 1, i / 250,
+			       i % 250 + 1);
 	assert_int_equal(peers_parse(text, &peers, error, sizeof(error)), 0);
 	assert_int_equal(peers.count, 1000);
 	assert_int_equal(peers_find(&peers, 999)->line, 1000);

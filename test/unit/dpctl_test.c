@@ -15,8 +15,8 @@ static const uint32_t types[] = {
     WEIR_CTL_RESYNC, WEIR_CTL_QUERY, WEIR_CTL_ROWS, WEIR_CTL_ERROR,
 };
 
-/* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so that
- * the compiler doesn't see it already: noinline). */
+/* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so
+ * that the compiler doesn't see it already: noinline). */
 static __attribute__((noinline)) struct weir_ctl_msg *
 packet(uint32_t type, uint32_t length)
 {

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weirctl against a data plane that is none: tables, JSON, waiting, errors. */
+#include "fake.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static const char *binary;
+static char text[1 << 20];
+
+static int
+setup(void **state)
+{
+	fake_setup(binary);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	fake_teardown();
+	return 0;
+}
+
+static void
+answer_with(const void *records, uint32_t count, uint32_t page)
+{
+	fake_dp[0].records = records;
+	fake_dp[0].record_count = count;
+	fake_dp[0].page = page;
+}
+
+// weirctl --instance a WORDS...; the words are separated by blanks.
+static int
+weirctl(const char *words)
+{
+	char copy[128], *argv[12] = {(char *)binary, "--instance", "a"};
+	int n = 3;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *at = copy, *w; (w = strsep(&at, " "));)
+		if (*w)
+			argv[n++] = w;
+	return fake_run(argv, text, sizeof(text));
+}
+
+static json_t *
+shown(const char *kind, size_t count)
+{
+	char words[64];
+	json_t *array;
+
+	snprintf(words, sizeof(words), "--json show %s", kind);
+	assert_int_equal(weirctl(words), 0);
+	array = json_loads(text, 0, NULL);
+	assert_non_null(array);
+	assert_int_equal(json_array_size(array), count);
+	return array;
+}
+
+static json_int_t
+number(const json_t *row, const char *key)
+{
+	assert_true(json_is_integer(json_object_get(row, key)));
+	return json_integer_value(json_object_get(row, key));
+}
+
+static const char *
+string(const json_t *row, const char *key)
+{
+	assert_true(json_is_string(json_object_get(row, key)));
+	return json_string_value(json_object_get(row, key));
+}
+
+static void
+test_nodes(void **state)
+{
+	struct weir_ctl_node nodes[2] = {
+	    {.id = 1,
+	     .state = WEIR_NODE_UP,
+	     .incarnation = 1ull << 62,
+	     .engines = 2,
+	     .self = 1,
+	     .address_count = 2,
+	     .control = "127.0.0.1:7471",
+	     .address = {{[10] = 0xff, 0xff, 10, 0, 0, 1}, {[0] = 0xfd, [15] = 1}}},
+	    {.id = 2, .state = WEIR_NODE_SUSPECT},
+	};
+	json_t *array;
+
+	fake_dp_start(0, 100);
+	answer_with(nodes, 2, 10);
+	array = shown("nodes", 2);
+	assert_int_equal(number(json_array_get(array, 0), "id"), 1);
+	assert_string_equal(string(json_array_get(array, 0), "state"), "up");
+	assert_string_equal(string(json_array_get(array, 0), "address"), "10.0.0.1,fd00::1");
+	assert_int_equal(number(json_array_get(array, 0), "incarnation"), 1ll << 62);
+	assert_string_equal(string(json_array_get(array, 1), "state"), "suspect");
+	json_decref(array);
+	assert_int_equal(weirctl("show nodes"), 0);
+	assert_non_null(strstr(text, "NODE  SELF  STATE"));
+	assert_non_null(strstr(text, "suspect"));
+}
+
+static void
+test_pages(void **state)
+{
+	struct weir_row_connection *rows = calloc(1000, sizeof(*rows));
+	json_t *array, *ways;
+
+	for (uint32_t i = 0; i < 1000; i++) {
+		rows[i].vqpn = i + 0x100000;
+		rows[i].peer_node = 2;
+		rows[i].local = i == 5;
+		rows[i].window = 2 << 20;
+		rows[i].by_ring = 3000000000;
+		snprintf(rows[i].state_name, sizeof(rows[i].state_name),
+			 i < 10 ? "open" : "opening");
+	}
+	fake_dp_start(0, 100);
+	answer_with(rows, 1000, 150);
+	array = shown("connections", 1000);
+	for (uint32_t i = 0; i < 1000; i++)
+		assert_int_equal(number(json_array_get(array, i), "vqpn"), i + 0x100000);
+	assert_string_equal(string(json_array_get(array, 4), "peer"), "node:2");
+	assert_string_equal(string(json_array_get(array, 5), "peer"), "local");
+	ways = json_object_get(json_array_get(array, 4), "by_primitive");
+	assert_int_equal(number(ways, "ring"), 3000000000);
+	assert_int_equal(number(ways, "send"), 0);
+	json_decref(array);
+	assert_int_equal(weirctl("show connections"), 0);
+	assert_non_null(strstr(text, "2048.0 KiB"));
+	assert_non_null(strstr(text, "ring=3000000000"));
+
+	assert_int_equal(weirctl("wait connections:10 --timeout 5"), 0);
+	assert_int_equal(weirctl("wait connections:11 --timeout 0.2"), 4);
+	assert_non_null(strstr(text, "10 of 11 connections are open"));
+	assert_int_equal(weirctl("wait connections:0 --timeout 0.2"), 4);
+	answer_with(rows, 0, 150);
+	assert_int_equal(weirctl("wait connections:0 --timeout 5"), 0);
+	free(rows);
+}
+
+static void
+test_ports_engines_and_the_rest(void **state)
+{
+	struct weir_row_port port = {.name = "net_memif0",
+				     .rx_frames = 12,
+				     .tx_bytes = 123456789,
+				     .drop_count = 2,
+				     .drops = {{"no_memory", 7}, {"bad_icrc", 0}}};
+	struct weir_row_engine engine = {.lcore = 3, .busy_cycles = 300, .idle_cycles = 100};
+	struct weir_row_session session = {.session = 1, .name = "evil\x1b[2J\xff"};
+	struct weir_row_qp qp = {.qpn = 0x11, .purpose = "ring", .state = "rts"};
+	struct weir_row_counter counter = {"turns", "turns of the loop", 99};
+	json_t *array;
+
+	fake_dp_start(0, 100);
+	answer_with(&port, 1, 1);
+	array = shown("ports", 1);
+	assert_int_equal(number(json_object_get(json_array_get(array, 0), "drops"), "no_memory"),
+			 7);
+	assert_int_equal(number(json_array_get(array, 0), "tx_bytes"), 123456789);
+	json_decref(array);
+	assert_int_equal(weirctl("show ports"), 0);
+	assert_non_null(strstr(text, "no_memory=7"));
+	assert_null(strstr(text, "bad_icrc"));
+	assert_non_null(strstr(text, "117.7 MiB"));
+
+	answer_with(&engine, 1, 1);
+	array = shown("engines", 1);
+	assert_int_equal(number(json_array_get(array, 0), "busy_cycles"), 300);
+	assert_int_equal(number(json_array_get(array, 0), "lcore"), 3);
+	json_decref(array);
+	assert_int_equal(weirctl("show engines"), 0);
+	assert_non_null(strstr(text, "75.0 %"));
+
+	answer_with(&session, 1, 1);
+	array = shown("sessions", 1);
+	assert_string_equal(string(json_array_get(array, 0), "name"), "evil\x1b[2J?");
+	json_decref(array);
+	assert_int_equal(weirctl("show sessions"), 0);
+	assert_non_null(strstr(text, "evil"));
+	assert_null(strchr(text, 0x1b));
+	answer_with(&qp, 1, 1);
+	array = shown("qps", 1);
+	assert_string_equal(string(json_array_get(array, 0), "purpose"), "ring");
+	json_decref(array);
+	assert_int_equal(weirctl("show qps"), 0);
+	answer_with(&counter, 1, 1);
+	array = shown("counters", 1);
+	assert_int_equal(number(json_array_get(array, 0), "value"), 99);
+	json_decref(array);
+	answer_with(NULL, 0, 1);
+	json_decref(shown("counters", 0));
+	assert_int_equal(weirctl("show counters"), 0);
+	assert_string_equal(text, "COUNTER  VALUE  MEANING\n");
+}
+
+static void
+test_wait_for_nodes(void **state)
+{
+	struct weir_ctl_node nodes[2] = {{.id = 2, .state = WEIR_NODE_UP},
+					 {.id = 1, .state = WEIR_NODE_JOINING, .self = 1}};
+
+	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
+	assert_non_null(strstr(text, "no data plane for instance 'a'"));
+	fake_dp_start(0, 100);
+	answer_with(nodes, 0, 10);
+	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
+	assert_non_null(strstr(text, "no weir-control has told it"));
+	answer_with(nodes, 2, 10);
+	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
+	assert_int_equal(weirctl("wait node:2 --timeout 0.2"), 0);
+	assert_int_equal(weirctl("wait node:3 --timeout 0.2"), 4);
+	nodes[1].state = WEIR_NODE_UP;
+	assert_int_equal(weirctl("wait up --timeout 0.2"), 0);
+}
+
+static void
+test_errors(void **state)
+{
+	static const struct {
+		const char *words;
+		int code;
+		const char *says;
+	} bad[] = {
+	    {"show nodes", 1, "no data plane for instance 'a'"},
+	    {"", 2, "give 'show KIND' or 'wait WHAT'"},
+	    {"show", 2, "give 'show KIND'"},
+	    {"show nodes engines", 2, "give 'show KIND'"},
+	    {"show sheep", 2, "cannot show 'sheep'"},
+	    {"reboot", 2, "unknown command 'reboot'"},
+	    {"wait", 2, "give 'show KIND'"},
+	    {"wait rain", 2, "cannot wait for 'rain'"},
+	    {"wait node:", 2, "cannot wait for 'node:'"},
+	    {"wait node:x", 2, "cannot wait for"},
+	    {"wait connections:-1", 2, "cannot wait for"},
+	    {"wait up --timeout x", 2, "'x' is no time"},
+	    {"wait up --timeout -1", 2, "'-1' is no time"},
+	    {"--fast show nodes", 2, "unknown option '--fast'"},
+	    {"show nodes --instance", 2, "--instance needs a value"},
+	    {"show nodes --instance ../x", 2, "'../x' is no name"},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int code = weirctl(bad[i].words);
+
+		if (code != bad[i].code || !strstr(text, bad[i].says) ||
+		    strncmp(text, "weirctl: ", 9) || strchr(text, '\n')[1])
+			fail_msg("'%s': exit %d and '%s'", bad[i].words, code, text);
+	}
+	fake_dp_start(0, 100);
+	fake_dp[0].version = 9;
+	assert_int_equal(weirctl("show nodes"), 1);
+	assert_non_null(strstr(text, "another version of control.sock"));
+}
+
+static void
+test_silent_data_plane(void **state)
+{
+	uint64_t begin = fake_now();
+	char *argv[] = {(char *)binary, "--instance", "a", "wait", "up", "--timeout", "0.5", NULL};
+
+	fake_dp_start(0, 100);
+	fake_dp[0].version = 9;
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 4);
+	assert_in_range(fake_now() - begin, 400, 5000);
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_nodes),	       TEST(test_pages),  TEST(test_ports_engines_and_the_rest),
+	    TEST(test_wait_for_nodes), TEST(test_errors), TEST(test_silent_data_plane),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s PATH-OF-WEIRCTL\n", argv[0]);
+		return 2;
+	}
+	binary = argv[1];
+	return cmocka_run_group_tests_name("weirctl", tests, NULL, NULL);
+}
