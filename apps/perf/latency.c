@@ -8,8 +8,12 @@
 #include "clock.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #define BLOCK 512u
+#define WARMUP 1000u
+#define SLOW_NS 1e5
+#define SLOW_BLOCK 8u
 
 static inline int
 round_trip(struct driver *d)
@@ -38,8 +42,13 @@ timed_block(struct driver *d, uint64_t n, struct histogram *h)
 	uint64_t then = now_ns(), now;
 
 	for (; n; n--) {
-		int rc = round_trip(d);
+		int rc;
 
+		if (d->options->pause_ms) {
+			usleep(d->options->pause_ms * 1000);
+			then = now_ns();
+		}
+		rc = round_trip(d);
 		if (rc)
 			return rc;
 		now = now_ns();
@@ -59,35 +68,53 @@ bare_block(struct driver *d, uint64_t n)
 	return rc;
 }
 
+/* Round trips that aren't measured, for a tenth of the time at most. How many in *done. */
+static int
+warm_up(struct driver *d, uint64_t *done)
+{
+	const struct perf_options *o = d->options;
+	uint64_t n = o->count && o->count < 10 * WARMUP ? o->count / 10 : WARMUP;
+	uint64_t end = now_ns() + (uint64_t)(o->duration_s * 1e8);
+	int rc = 0;
+
+	for (*done = 0; *done < n && !rc; ++*done) {
+		if (!o->count && now_ns() > end)
+			break;
+		rc = round_trip(d);
+	}
+	return rc;
+}
+
+/* How many round trips the next block has. */
+static uint64_t
+block_size(const struct perf_options *o, const struct perf_result *r, uint64_t left)
+{
+	uint64_t n = BLOCK;
+
+	if (o->pause_ms)
+		n = 1;
+	else if (!o->count && r->latency.count && histogram_mean(&r->latency) > SLOW_NS)
+		n = SLOW_BLOCK; /* so that a run ends in time */
+	return n < left ? n : left;
+}
+
 int
 driver_latency(struct driver *d, struct perf_result *r)
 {
 	const struct perf_options *o = d->options;
-	uint64_t left = o->count ? o->count : UINT64_MAX, warmup, n;
-	uint64_t start, end, begin, now, bare = 0, bare_ns = 0;
+	uint64_t n = 0, left, start, end, begin, now, bare = 0, bare_ns = 0;
 	bool timed = true;
 	int rc;
 
-	warmup = o->count ? o->count / 10 : 1000;
-	if (warmup > 1000)
-		warmup = 1000;
-	start = now_ns();
-	/* a warm-up of slow round trips must not eat up the time */
-	for (end = start + (uint64_t)(o->duration_s * 1e8); warmup && left > 1; warmup--, left--) {
-		rc = round_trip(d);
-		if (rc)
-			return rc;
-		if (!o->count && now_ns() > end)
-			break;
-	}
+	rc = o->pause_ms ? 0 : warm_up(d, &n);
+	if (rc)
+		return rc;
+	left = o->count ? o->count - n : UINT64_MAX;
 	start = now = now_ns();
 	end = start + (uint64_t)(o->duration_s * 1e9);
-	for (n = 0; left && (o->count || now < end); timed = !timed) {
-		uint64_t block = left < BLOCK ? left : BLOCK;
+	for (n = 0; left && (o->count || now < end); timed = !timed || o->pause_ms) {
+		uint64_t block = block_size(o, r, left);
 
-		/* long round trips: don't overshoot the time by a block of them */
-		if (!o->count && r->latency.count && histogram_mean(&r->latency) > 1e5)
-			block = 8;
 		begin = now;
 		rc = timed ? timed_block(d, block, &r->latency) : bare_block(d, block);
 		if (rc)

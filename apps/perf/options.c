@@ -23,6 +23,7 @@ enum {
 	OPT_LOOP,
 	OPT_NO_CALIBRATE,
 	OPT_PATIENCE,
+	OPT_PAUSE,
 	OPT_SEED,
 	OPT_SERVICE,
 	OPT_VERIFY,
@@ -47,6 +48,7 @@ static const struct option long_options[] = {
     {"loop", no_argument, NULL, OPT_LOOP},
     {"no-calibrate", no_argument, NULL, OPT_NO_CALIBRATE},
     {"patience", required_argument, NULL, OPT_PATIENCE},
+    {"pause", required_argument, NULL, OPT_PAUSE},
     {"seed", required_argument, NULL, OPT_SEED},
     {"service", required_argument, NULL, OPT_SERVICE},
     {"size", required_argument, NULL, 's'},
@@ -215,47 +217,84 @@ all_sizes(struct perf_options *o)
 		o->sizes[o->size_count++] = size;
 }
 
+/* An option without an argument; false: it is none. */
+static bool
+take_flag(struct perf_options *o, int option)
+{
+	switch (option) {
+	case OPT_ALL:
+		all_sizes(o);
+		return true;
+	case OPT_CALIBRATE:
+		return o->calibrate = true;
+	case OPT_NO_CALIBRATE:
+		return o->no_calibrate = true;
+	case OPT_COPY:
+		return o->copy = true;
+	case OPT_CSV:
+		o->format = FORMAT_CSV;
+		return true;
+	case OPT_JSON:
+		o->format = FORMAT_JSON;
+		return true;
+	case OPT_LOOP:
+		return o->loop = true;
+	case OPT_VERIFY:
+		return o->verify = true;
+	case 'b':
+		return o->both = true;
+	}
+	return false;
+}
+
+/* An option whose argument is a number within bounds. 0 or -EINVAL. */
+static int
+take_number(struct perf_options *o, int option, const char *arg)
+{
+	uint64_t n = 0;
+	int rc = -EINVAL;
+
+	switch (option) {
+	case 'n':
+		return parse_bounded(arg, 1, UINT64_MAX >> 8, &o->count);
+	case OPT_SEED:
+		return parse_bounded(arg, 0, UINT64_MAX, &o->seed);
+	case OPT_CPU:
+		rc = parse_bounded(arg, 0, CPU_SETSIZE - 1, &n);
+		o->cpu = (int)n;
+		break;
+	case OPT_LARGE:
+		o->large_given = true;
+		return parse_bounded(arg, 0, UINT64_MAX >> 8, &o->large);
+	case OPT_PATIENCE:
+		rc = parse_bounded(arg, 1, 86400, &n);
+		o->patience_s = (int)n;
+		break;
+	case OPT_PAUSE:
+		rc = parse_bounded(arg, 1, 60000, &n);
+		o->pause_ms = (uint32_t)n;
+		break;
+	case 'w':
+		rc = parse_bounded(arg, 1, UINT32_MAX, &n);
+		o->window = (uint32_t)n;
+		break;
+	}
+	return rc;
+}
+
 /* One option with or without its argument. 0 or -EINVAL. */
 static int
 take_option(struct perf_options *o, int option, const char *arg)
 {
-	uint64_t n = 0;
-	int rc = 0;
-
+	if (take_flag(o, option))
+		return 0;
 	switch (option) {
-	case OPT_ALL:
-		all_sizes(o);
-		break;
-	case OPT_CALIBRATE:
-		o->calibrate = true;
-		break;
-	case OPT_NO_CALIBRATE:
-		o->no_calibrate = true;
-		break;
-	case OPT_COPY:
-		o->copy = true;
-		break;
-	case OPT_CSV:
-		o->format = FORMAT_CSV;
-		break;
-	case OPT_JSON:
-		o->format = FORMAT_JSON;
-		break;
 	case OPT_INSTANCE:
 		o->instance = arg;
-		break;
+		return 0;
 	case OPT_SERVICE:
 		o->service = arg;
-		break;
-	case OPT_LOOP:
-		o->loop = true;
-		break;
-	case OPT_VERIFY:
-		o->verify = true;
-		break;
-	case 'b':
-		o->both = true;
-		break;
+		return 0;
 	case OPT_WAIT:
 		return parse_wait(o, arg);
 	case 'D':
@@ -266,28 +305,8 @@ take_option(struct perf_options *o, int option, const char *arg)
 		return parse_tests(o, arg);
 	case OPT_FLAGS:
 		return strcmp(arg, "RC") == 0 ? 0 : -EINVAL;
-	case OPT_SEED:
-		return parse_number(arg, &o->seed);
-	case 'n':
-		return parse_bounded(arg, 1, UINT64_MAX >> 8, &o->count);
-	case OPT_CPU:
-		rc = parse_bounded(arg, 0, CPU_SETSIZE - 1, &n);
-		o->cpu = (int)n;
-		break;
-	case OPT_LARGE:
-		rc = parse_bounded(arg, 0, UINT64_MAX >> 8, &o->large);
-		o->large_given = true;
-		break;
-	case OPT_PATIENCE:
-		rc = parse_bounded(arg, 1, 86400, &n);
-		o->patience_s = (int)n;
-		break;
-	case 'w':
-		rc = parse_bounded(arg, 1, UINT32_MAX, &n);
-		o->window = (uint32_t)n;
-		break;
 	}
-	return rc;
+	return take_number(o, option, arg);
 }
 
 /* What can't go together, and what follows from what was said. */

@@ -26,6 +26,7 @@ struct perf_options {
 	uint32_t window;
 	uint64_t seed;
 	int cpu;	/* -1: not pinned */
+	uint32_t pause_ms; /* lat: rest before each round trip */
 	int patience_s; /* without any progress the run has failed */
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
 	enum perf_format format;

@@ -1,0 +1,315 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--list]: measures what a set promises and says
+# what of it holds. A figure counts from runs labelled near alone: the others are repeated, at most 30
+# tries. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=scripts/deps.sh
+. scripts/deps.sh
+
+TRIES=30
+SETS=(foundation)
+usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list]"
+set_name="" runs=5 json="" only="" list=0
+
+wrong()
+{
+	echo "bench.sh: $1; usage: $usage" >&2
+	exit 2
+}
+
+while [ $# -gt 0 ]; do
+	case "$1" in
+	--runs) runs=${2:-}; [[ $runs =~ ^[1-9][0-9]?$ ]] || wrong "'$runs' is no number of runs (1 ... 99)"; shift ;;
+	--json) json=${2:-}; [ -n "$json" ] || wrong "--json needs a file"; shift ;;
+	--only) only=,${2:-},; shift ;;
+	--list) list=1 ;;
+	-h | --help) echo "$usage"; exit 0 ;;
+	-*) wrong "unknown option '$1'" ;;
+	*)
+		[[ -z $set_name && " ${SETS[*]} " == *" $1 "* ]] || wrong "no set '$1'"
+		set_name=$1
+		;;
+	esac
+	shift || wrong "a value is missing"
+done
+[ -n "$set_name" ] || wrong "no set named"
+[ -z "$json" ] || : >"$json" || wrong "$json can't be written"
+[ -z "$json" ] || json=$(realpath "$json")
+
+if [ "$list" = 0 ]; then
+	[ -n "${WEIR_NO_DEPS:-}" ] || install_deps || exit 3
+	[ -f build/release/build.ninja ] || meson setup build/release --buildtype=release >/dev/null
+	ninja -C build/release >/dev/null || { echo "bench.sh: the build failed; see scripts/test.sh" >&2; exit 1; }
+fi
+# shellcheck source=test/smoke/_init.sh
+. test/smoke/_init.sh
+if [ "$list" = 0 ] && [ "$(id -u)" -eq 0 ]; then
+	scripts/setup_hugepages.sh --save >"$weir_tmp/hugepages"
+	undo "scripts/setup_hugepages.sh --restore '$weir_tmp/hugepages' >/dev/null"
+	scripts/setup_hugepages.sh --2m 1024 >/dev/null || echo "without hugepages: figures will be worse"
+fi
+figures=$weir_tmp/figures.json
+: >"$figures"
+
+# Whether a figure is wanted; with --list only its name is printed.
+wanted()
+{
+	[ -z "$only" ] || [[ $only == *,$1,* ]] || return 1
+	[ "$list" = 0 ] || { echo "$1"; return 1; }
+}
+
+# Whether any of these is; so that nodes aren't started for nothing.
+any_wanted()
+{
+	local name
+
+	if [ "$list" = 1 ]; then
+		for name in "$@"; do
+			wanted "$name"
+		done
+		return 1
+	fi
+	for name in "$@"; do
+		wanted "$name" && return 0
+	done
+	return 1
+}
+
+# record NAME UNIT OP TARGET LABEL COMMAND: runs as JSON numbers on stdin, far ones in $far. OP "-": no
+# target, told only.
+record()
+{
+	jq -cs --arg name "$1" --arg unit "$2" --arg op "$3" --arg target "$4" --arg label "$5" \
+		--arg command "$6" --argjson far "${far:-[]}" '
+		def median: sort | if length == 0 then null elif length % 2 == 1 then .[length / 2 | floor]
+			else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+		{name: $name, value: median, unit: $unit, op: $op,
+		 target: (if $op == "-" then null else ($target | tonumber) end),
+		 met: (median as $v | if $v == null then null elif $op == "-" then true
+			elif $op == "<=" then $v <= ($target | tonumber) else $v >= ($target | tonumber) end),
+		 label: (if median == null then "not measured" else $label end), runs: .,
+		 far: ($far | median), command: $command}' >>"$figures"
+	far=""
+	tail -n 1 "$figures" | jq -r '"\(if .met == null then "not measured" elif .met then "ok" else "MISSED" end)  \(.name): \(.value) \(.unit)"'
+}
+
+# perf NAME UNIT OP TARGET JQ ARGUMENT...: one figure from runs of weir-perf. JQ: the value from a result.
+perf()
+{
+	local name=$1 unit=$2 op=$3 target=$4 expression=$5 try result label value
+	local -a near=() away=()
+	shift 5
+
+	wanted "$name" || return 0
+	for ((try = 0; try < TRIES && ${#near[@]} < runs; try++)); do
+		if ! weir-perf "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
+			echo "$name: weir-perf failed: $(tail -n 1 "$weir_tmp/perf.log")" >&2
+			break
+		fi
+		result=$(jq -c '.results[0]' "$weir_tmp/result.json")
+		label=$(jq -r '.calibration.label' <<<"$result")
+		value=$(jq "$expression" <<<"$result")
+		case "$label" in
+		near) near+=("$value") ;;
+		far) away+=("$value") ;;
+		esac
+	done
+	[ "${#near[@]}" -ge "$runs" ] || near=()
+	far=$(printf '%s\n' "${away[@]}" | jq -cs .)
+	printf '%s\n' "${near[@]}" | record "$name" "$unit" "$op" "$target" near "weir-perf $*"
+}
+
+# Ends everything that runs, so that the next nodes have the machine for themselves.
+stop_all()
+{
+	local name
+
+	for name in "${!weir_pid[@]}"; do
+		stop "$name"
+	done
+}
+
+# Clock ticks that processes have run.
+ticks()
+{
+	local pid sum=0 line
+
+	for pid in "$@"; do
+		line=$(cat "/proc/$pid/stat" 2>/dev/null) || continue
+		line=${line##*) }
+		# shellcheck disable=SC2086
+		set -- $line
+		sum=$((sum + ${12} + ${13}))
+	done
+	echo "$sum"
+}
+
+# KiB that the processes named hold: PSS, and hugepages in use on the machine.
+memory_kib()
+{
+	local name sum=0
+
+	for name in "$@"; do
+		sum=$((sum + $(awk '/^Pss:/ { print $2 }' "/proc/${weir_pid[$name]}/smaps_rollup")))
+	done
+	awk -v sum="$sum" '/^HugePages_Total/ { t = $2 } /^HugePages_Free/ { f = $2 } /^Hugepagesize/ { s = $2 }
+		END { print sum + (t - f) * s }' /proc/meminfo
+}
+
+local_figures()
+{
+	any_wanted local_rtt_8 local_rtt_64 local_rate_64 local_bw_64k || return 0
+	one_node --idle adaptive
+	run server-A weir-perf --instance A --cpu 1
+	await 10 grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
+	perf local_rtt_8 "x line, mean" '<=' 1.6 '.ratio.mean_line' --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
+	perf local_rtt_64 "x line, mean" '<=' 1.6 '.ratio.mean_line' --instance A node:1 -t lat -s 64 -D 0.5 --cpu 0
+	perf local_rate_64 "x ring" '>=' 0.25 '.ratio.ring' --instance A node:1 -t rate -s 64 -D 0.5 --cpu 0
+	perf local_bw_64k "GB/s" '>=' 45 '.bytes_per_s / 1e9' --instance A node:1 -t bw -s 64k -D 0.5 --cpu 0
+	stop_all
+}
+
+loop_figures()
+{
+	any_wanted loop_rtt_64 loop_rate_64 || return 0
+	one_node --idle adaptive
+	perf loop_rtt_64 "us above 2 lines, mean" '<=' 0.25 '.lat_us.mean - 2 * .calibration.line_ns / 1000' \
+		--instance A --loop -t lat -s 64 -D 0.5 --cpu 1
+	perf loop_rate_64 "M/s" '>=' 25 '.msgs_per_s / 1e6' --instance A --loop -t rate -s 64 -D 0.5 --cpu 1
+	stop_all
+}
+
+memif_figures()
+{
+	any_wanted memif_rtt_64 memif_rate_64 memif_bw_64k || return 0
+	two_nodes_memif "" --idle adaptive
+	run server-B weir-perf --instance B --cpu 1
+	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	perf memif_rtt_64 "x chain of 4, p50" '<=' 2 '.ratio.p50_chain4' --instance A node:2 -t lat -s 64 -D 1 --cpu 0
+	perf memif_rate_64 "M/s" '>=' 10 '.msgs_per_s / 1e6' --instance A node:2 -t rate -s 64 -D 1 --cpu 0
+	perf memif_bw_64k "GB/s" '>=' 6 '.bytes_per_s / 1e9' --instance A node:2 -t bw -s 64k -D 1 --cpu 0
+	stop_all
+}
+
+# idle NAME: CPU of the nodes A and B over 30 s while a program on each is blocked in wait.
+idle_share()
+{
+	local name=$1 node before after begin end value
+	local -A ticks_of=()
+	shift
+
+	run echo probe B echo e
+	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	run block probe A block node:2:e
+	await 10 grep -q . "$weir_tmp/block.log" || die "probe doesn't connect"
+	sleep 3 # what has just been set up comes to rest
+	begin=$(now_ms)
+	for node in A B; do
+		ticks_of[$node]=$(ticks "${weir_pid[dataplane-$node]}" "${weir_pid[control-$node]}")
+	done
+	sleep 30
+	end=$(now_ms)
+	for node in A B; do
+		before=${ticks_of[$node]}
+		after=$(ticks "${weir_pid[dataplane-$node]}" "${weir_pid[control-$node]}")
+		awk -v t="$((after - before))" -v hz="$(getconf CLK_TCK)" -v ms="$((end - begin))" \
+			'BEGIN { print 100 * t / hz * 1000 / ms }'
+	done | sort -n | tail -n 1 >"$weir_tmp/share"
+	value=$(cat "$weir_tmp/share")
+	echo "$value" | record "$name" "% of a core, the busier node" '<=' 2 any "utime+stime over 30 s, two programs blocked"
+}
+
+idle_figures()
+{
+	if any_wanted idle_memif first_memif; then
+		two_nodes_memif "" --idle adaptive
+		wanted idle_memif && idle_share idle_memif
+		stop_programs
+		server B
+		perf first_memif "us, p50 of first messages after 100 ms of rest" '-' 0 '.lat_us.p50' \
+			--instance A node:2 -t lat -s 64 -n 20 --pause 100 --wait sleep
+		stop_all
+	fi
+	if any_wanted idle_veth first_veth; then
+		two_nodes_veth 1500 "" --idle adaptive
+		wanted idle_veth && idle_share idle_veth
+		stop_programs
+		server B
+		perf first_veth "us, p50 of first messages after 100 ms of rest" '-' 0 '.lat_us.p50' \
+			--instance A node:2 -t lat -s 64 -n 20 --pause 100 --wait sleep
+		stop_all
+	fi
+}
+
+stop_programs()
+{
+	local name
+
+	for name in "${!weir_pid[@]}"; do
+		case "$name" in dataplane-* | control-*) ;; *) stop "$name" ;; esac
+	done
+}
+
+# What 1,000 idle connections hold beyond one.
+memory_figures()
+{
+	local n one many
+
+	wanted memory_1000 || return 0
+	two_nodes_memif "" --idle adaptive
+	run echo probe B echo e
+	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	for n in 1 1000; do
+		run "hold-$n" probe A hold node:2:e "$n"
+		await 60 grep -q holding "$weir_tmp/hold-$n.log" || die "$n connections were not made: $(log_of "hold-$n")"
+		sleep 1
+		many=$(memory_kib dataplane-A dataplane-B control-A control-B echo "hold-$n")
+		[ "$n" = 1 ] && one=$many && stop "hold-$n"
+	done
+	awk -v k="$((many - one))" 'BEGIN { print k / 1024 }' |
+		record memory_1000 "MiB for 999 idle connections more" '<=' 4 any "PSS of all processes and hugepages in use"
+	stop_all
+}
+
+# Ten million messages of all sizes through a bad link: all arrive, once, in order, unchanged.
+lossy_figures()
+{
+	wanted lossy_10m || return 0
+	two_nodes_memif ",loss=1,dup=1,reorder=1,seed=11" --idle adaptive
+	server B
+	if weir-perf --instance A node:2 -t mix -n "${WEIR_LOSSY:-10000000}" --large 1000 --verify --seed 4 --no-calibrate \
+		--patience 60 --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
+		jq '.results[0] | .count - .errors' "$weir_tmp/result.json"
+	else
+		tail -n 1 "$weir_tmp/perf.log" >&2
+		jq '.results[0] // empty | .count - .errors' "$weir_tmp/result.json" 2>/dev/null | grep . || echo 0
+	fi | record lossy_10m "messages, every byte verified" '>=' "${WEIR_LOSSY:-10000000}" any \
+		"weir-perf -t mix -n ${WEIR_LOSSY:-10000000} --large 1000 --verify over loss=1,dup=1,reorder=1"
+	stop_all
+}
+
+set_foundation()
+{
+	local_figures
+	loop_figures
+	memif_figures
+	idle_figures
+	memory_figures
+	lossy_figures
+}
+
+"set_$set_name"
+[ "$list" = 0 ] || exit 0
+[ -z "$json" ] || jq -s . "$figures" >"$json"
+echo
+jq -r '[.name, (if .value == null then "-" else (.value * 1000 | round / 1000 | tostring) end), .unit, .op,
+	(.target // "-" | tostring), (if .met == null then "not measured" elif .met then "met" else "MISSED" end), .label,
+	(if .far == null then "-" else (.far * 1000 | round / 1000 | tostring) end)] | @tsv' "$figures" |
+	awk -F '\t' 'BEGIN { printf "%-14s %10s %-3s %10s  %-12s %-6s %10s  %s\n", "figure", "value", "", "target", "", "label", "far", "unit" }
+		{ printf "%-14s %10s %-3s %10s  %-12s %-6s %10s  %s\n", $1, $2, $4, $5, $6, $7, $8, $3 }'
+if jq -es 'any(.met == false)' "$figures" >/dev/null; then
+	exit 1
+fi
+jq -es 'length > 0 and all(.met != null)' "$figures" >/dev/null || exit 3
