@@ -129,6 +129,22 @@ make_qp(struct world *w, unsigned i)
 }
 
 static void
+post(struct world *w, uint8_t how)
+{
+	struct nic_recv_wr recv = {
+	    .sge = {w->recv_mr.address + how, how % 4 * 100u, w->recv_mr.lkey}};
+	struct nic_send_wr send = {.opcode = how % 4,
+				   .flags = NIC_SIGNALED,
+				   .sge_count = 1,
+				   .sge = {{w->mr.address, how * 7u, w->mr.lkey}},
+				   .remote_address = 5,
+				   .rkey = 6};
+
+	roce_ops.post_srq_recv(w->srq, &recv, 1);
+	nic_post_send(w->qp[how % QPS], &send, 1);
+}
+
+static void
 make_world(struct world *w)
 {
 	struct roce_config config = {.ip = 0x0a000001,
@@ -152,9 +168,14 @@ make_world(struct world *w)
 			      NIC_REMOTE_WRITE | NIC_LOCAL_WRITE, &w->mr) == 0);
 	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->receive, BUFFER, NIC_LOCAL_WRITE,
 			      &w->recv_mr) == 0);
-	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 16, &w->srq) == 0);
+	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 4, &w->srq) == 0);
 	for (unsigned i = 0; i < QPS; i++)
 		make_qp(w, i);
+	roce_neighbour_learn(((struct roce_qp *)w->qp[0])->neighbour, 0x0a000002,
+			     (const uint8_t[6]){2, 0, 0, 0, 0, 2});
+	/* something is under way, and there is room for something */
+	for (unsigned i = 0; i < QPS; i++)
+		post(w, (uint8_t)(i + 100));
 }
 
 static void
@@ -181,8 +202,11 @@ make_reachable(struct world *w, uint8_t *f, uint32_t n, uint8_t how)
 {
 	struct roce_qp *qp = (struct roce_qp *)w->qp[how % QPS];
 	uint32_t psn = get32(f + BTH_AT + 8);
-	bool answer = f[BTH_AT] == RC_ACK;
+	bool answer;
 
+	if (how & 0x20) /* an opcode that there is */
+		f[BTH_AT] %= RC_FETCH_ADD + 1;
+	answer = f[BTH_AT] == RC_ACK;
 	memcpy(f, w->dev->config.mac, 6);
 	put16(f + 12, ETH_TYPE_IP);
 	f[IP_AT] = 0x45;
@@ -219,21 +243,6 @@ give_frame(struct world *w, const uint8_t *data, uint32_t n, bool reachable, uin
 }
 
 static void
-post(struct world *w, uint8_t how)
-{
-	struct nic_recv_wr recv = {.sge = {w->recv_mr.address + how, how * 4u, w->recv_mr.lkey}};
-	struct nic_send_wr send = {.opcode = how % 4,
-				   .flags = NIC_SIGNALED,
-				   .sge_count = 1,
-				   .sge = {{w->mr.address, how * 7u, w->mr.lkey}},
-				   .remote_address = 5,
-				   .rkey = 6};
-
-	roce_ops.post_srq_recv(w->srq, &recv, 1);
-	nic_post_send(w->qp[how % QPS], &send, 1);
-}
-
-static void
 turn(struct world *w, uint64_t ns)
 {
 	struct nic_wc wc[32];
@@ -242,6 +251,16 @@ turn(struct world *w, uint64_t ns)
 	w->now += ns;
 	nic_poll(roce_nic_context(w->ctx), wc, 32, w->now, &busy);
 	nic_flush(roce_nic_context(w->ctx), w->now);
+}
+
+/* A QP dies, another is made. */
+static void
+again(struct world *w, unsigned i)
+{
+	roce_ops.qp_destroy(w->qp[i]);
+	turn(w, 1);
+	make_qp(w, i);
+	turn(w, 1);
 }
 
 int
@@ -268,7 +287,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			n = 0;
 			break;
 		case 2:
-			post(&w, how);
+			if (what & 0x80)
+				again(&w, how % QPS);
+			else
+				post(&w, how);
 			n = 0;
 			break;
 		default:
