@@ -91,8 +91,9 @@ driver_stream(struct driver *d, struct perf_result *r)
 		if (atomic_load_explicit(&perf_stop, memory_order_relaxed))
 			return -EINTR;
 	}
-	if (o->both && f->received > back.warmup && back.last_ns > back.start_ns)
-		r->back_msgs_per_s = (double)(f->received - back.warmup) * 1e9 /
-				     (double)(back.last_ns - back.start_ns);
+	if (o->both && back.last_ns > back.start_ns)
+		r->back_msgs_per_s =
+		    (double)(f->received - (f->received > back.warmup ? back.warmup : 0)) * 1e9 /
+		    (double)(back.last_ns - back.start_ns);
 	return 0;
 }
