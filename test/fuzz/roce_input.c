@@ -168,7 +168,7 @@ make_world(struct world *w)
 			      NIC_REMOTE_WRITE | NIC_LOCAL_WRITE, &w->mr) == 0);
 	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->receive, BUFFER, NIC_LOCAL_WRITE,
 			      &w->recv_mr) == 0);
-	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 4, &w->srq) == 0);
+	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 1, &w->srq) == 0);
 	for (unsigned i = 0; i < QPS; i++)
 		make_qp(w, i);
 	roce_neighbour_learn(((struct roce_qp *)w->qp[0])->neighbour, 0x0a000002,
