@@ -31,7 +31,6 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 
 echo "starting two nodes: A (10.77.0.1) and B (10.77.0.2), each a data plane and a control process"
-# shellcheck disable=SC2119
 two_nodes_memif
 weirctl --instance A show nodes
 server B
