@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define QUICK_RETRIES 20 /* after its connection ended, then at DP_RETRY_MS */
 #define BURST 64	 /* messages taken before other sockets have their turn */
 #define QUEUE_LINKS 4096 /* then link messages are dropped: the peer sends them again */
 #define QUEUE_MAX 16384	 /* then the data plane is left and told everything anew */
@@ -28,6 +29,7 @@ struct dp {
 	struct weir_ctl_msg hello;
 	int fd;		 /* -1: not connected */
 	bool complained; /* it said why it won't have us: the end of the connection is no death */
+	unsigned quick;	 /* connections that ended before HELLO, one after the other */
 	struct dp_view view;
 	struct event *retry, *readable, *writable;
 	struct queued *first, **last;
@@ -38,6 +40,8 @@ struct dp {
 		uint8_t bytes[WEIR_CTL_MAX];
 	} in;
 };
+
+static void try_connect(struct dp *dp);
 
 static void
 set_view(struct dp *dp, enum dp_state state)
@@ -85,18 +89,20 @@ leave(struct dp *dp)
 	retry_later(dp);
 }
 
+/*
+ * The connection ended. Is the data plane dead, or did it only hang up on us? It is dead when
+ * nobody listens any more; a dying one may still have its listening socket for a moment.
+ */
 static void
 gone(struct dp *dp)
 {
-	bool attached = dp->view.state == DP_UP;
-
-	leave(dp);
-	if (dp->complained)
+	if (dp->complained || dp->view.state != DP_UP || dp->quick == QUICK_RETRIES) {
+		leave(dp);
 		return;
-	if (attached)
-		log_line("data plane is gone (incarnation %llu); start weir-dataplane again",
-			 (unsigned long long)dp->view.incarnation);
-	set_view(dp, DP_DOWN);
+	}
+	dp->quick++;
+	disconnect(dp);
+	try_connect(dp);
 }
 
 static void
@@ -118,6 +124,7 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 		return;
 	}
 	log_forget(&dp->trouble);
+	dp->quick = 0;
 	// The same one again, or another: both are news to the peers if it was not up.
 	dp->view.incarnation = m->hello.incarnation;
 	dp->view.engines = m->hello.engines;
@@ -249,6 +256,10 @@ connect_failed(struct dp *dp, int error)
 		if (dp->view.state == DP_UNKNOWN)
 			log_line("no data plane behind %s yet; start weir-dataplane",
 				 dp->path.sun_path);
+		if (dp->view.state == DP_UP)
+			log_line(
+			    "data plane is gone (incarnation %llu); start weir-dataplane again",
+			    (unsigned long long)dp->view.incarnation);
 		set_view(dp, DP_DOWN);
 	} else if (error != EAGAIN) {
 		log_once(&dp->trouble, "cannot connect to %s: %s; run as the data plane's user",
@@ -257,10 +268,8 @@ connect_failed(struct dp *dp, int error)
 }
 
 static void
-on_retry(evutil_socket_t fd, short what, void *user)
+try_connect(struct dp *dp)
 {
-	struct dp *dp = user;
-
 	dp->complained = false;
 	dp->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (dp->fd < 0 || connect(dp->fd, (struct sockaddr *)&dp->path, sizeof(dp->path))) {
@@ -278,6 +287,12 @@ on_retry(evutil_socket_t fd, short what, void *user)
 		return;
 	}
 	enqueue(dp, &dp->hello);
+}
+
+static void
+on_retry(evutil_socket_t fd, short what, void *user)
+{
+	try_connect(user);
 }
 
 struct dp *
@@ -302,7 +317,7 @@ dp_create(struct event_base *base, const char *socket_path, const struct weir_ct
 		errno = ENOMEM;
 		return NULL;
 	}
-	on_retry(-1, EV_TIMEOUT, dp);
+	try_connect(dp);
 	return dp;
 }
 

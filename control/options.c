@@ -25,7 +25,7 @@ static const char help[] =
     "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
     "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
     "  --insecure            allow addresses other than loopback without TLS\n"
-    "  --node-timeout TIME   silence after which a node is suspect, as 1s or 500ms (default 1s)\n"
+    "  --node-timeout TIME   silence after which a node is suspect, 1s, 500ms or 500 (default 1s)\n"
     "  --help, --version\n"
     "\n"
     "Accepted, but for a later version: --node auto, --join HOST:PORT[,...], --etcd URL, --tls "
@@ -128,9 +128,9 @@ set_timeout(struct control_options *o, const char *text)
 	char *rest;
 
 	if (number(text, 3600000, &value, &rest)) {
-		if (!strcmp(rest, "s") || !*rest)
+		if (!strcmp(rest, "s"))
 			value *= 1000;
-		else if (strcmp(rest, "ms"))
+		else if (*rest && strcmp(rest, "ms"))
 			value = 0;
 		if (value >= 100 && value <= 3600000) {
 			o->node_timeout = value;

@@ -65,7 +65,7 @@ alive(struct peer *p)
 static unsigned
 take_view(struct peer *p, const struct dp_view *view)
 {
-	bool renewed = view->state == DP_UP && p->dp.incarnation != view->incarnation;
+	bool renewed = p->state == WEIR_NODE_UP && p->dp.incarnation != view->incarnation;
 
 	if (view->state == DP_UNKNOWN) {
 		p->dp.state = DP_UNKNOWN;
@@ -76,9 +76,8 @@ take_view(struct peer *p, const struct dp_view *view)
 		return enter(p, WEIR_NODE_DOWN);
 	}
 	p->dp = *view;
-	if (renewed && p->state == WEIR_NODE_UP)
-		return PEER_DO_TELL | PEER_DO_OFFERS;
-	return alive(p);
+	// Whatever was offered before it came (again) may not have reached it.
+	return PEER_DO_OFFERS | (renewed ? PEER_DO_TELL : alive(p));
 }
 
 static unsigned
@@ -87,8 +86,7 @@ opened(struct peer *p, uint64_t now, const struct dp_view *view)
 	p->phase = PEER_JOINED;
 	p->backoff = PEER_RETRY_MIN;
 	p->beat_at = now;
-	// Offers sent on the connection before may not have arrived.
-	return take_view(p, view) | (view->state == DP_UP ? PEER_DO_OFFERS : 0);
+	return take_view(p, view);
 }
 
 static void

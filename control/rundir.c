@@ -92,6 +92,10 @@ rundir_leave(struct rundir *r)
 
 	snprintf(file, sizeof(file), "%s/" PID_FILE, r->path);
 	unlink(file);
-	rmdir(r->path); // fails while the data plane has files there, as it should
 	close(r->pid_fd);
+	// Fails while the data plane has files there, or another instance runs, as it should.
+	if (rmdir(r->path) == 0) {
+		*strrchr(r->path, '/') = 0;
+		rmdir(r->path);
+	}
 }

@@ -17,7 +17,7 @@ struct rundir {
  * -ENAMETOOLONG, or another -errno.
  */
 int rundir_enter(struct rundir *r, const char *instance, int *owner);
-/* Removes the pid file, and the folder if nothing else is in it. */
+/* Removes the pid file, and the folder and the one above it if nothing else is in them. */
 void rundir_leave(struct rundir *r);
 
 #endif

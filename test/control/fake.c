@@ -246,6 +246,12 @@ fake_dp_start(int i, uint64_t incarnation)
 }
 
 void
+fake_dp_hang_up(int i)
+{
+	hang_up(&fake_dp[i]);
+}
+
+void
 fake_dp_die(int i)
 {
 	hang_up(&fake_dp[i]);

@@ -51,6 +51,8 @@ void fake_teardown(void);
 void fake_dp_start(int i, uint64_t incarnation);
 /* As if the process died: the socket's file stays. */
 void fake_dp_die(int i);
+/* It closes control's connection and goes on. */
+void fake_dp_hang_up(int i);
 void fake_dp_send(int i, struct weir_ctl_msg *m);
 struct weir_ctl_msg fake_offer(int from, int to, uint32_t attempt, uint32_t answered);
 

@@ -194,6 +194,22 @@ test_data_plane_dies_and_returns(void **state)
 }
 
 static void
+test_data_plane_hangs_up(void **state)
+{
+	struct weir_ctl_msg offer;
+
+	start_both();
+	// It had enough of a control that read nothing, say; it lives.
+	fake_dp_hang_up(A);
+	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced == 1, LONG);
+	offer = fake_offer(A, B, 1, 0);
+	fake_dp_send(A, &offer);
+	AWAIT(fake_dp[B].links == 1, LONG);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 0);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_UP], 1);
+}
+
+static void
 test_control_killed_and_restarted(void **state)
 {
 	struct weir_ctl_msg link;
@@ -413,6 +429,7 @@ main(int argc, char **argv)
 	    TEST(test_offers_before_the_peer),
 	    TEST(test_resync),
 	    TEST(test_data_plane_dies_and_returns),
+	    TEST(test_data_plane_hangs_up),
 	    TEST(test_control_killed_and_restarted),
 	    TEST(test_control_stopped_and_continued),
 	    TEST(test_node_lost),
