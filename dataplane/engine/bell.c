@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Doorbells: a program that sleeps is woken after something was published for it. A program that
+ * claims to sleep for ever costs no more than a bell every BELL_NS: what is too early is rung
+ * later.
+ */
+#include "internal.h"
+
+static bool
+too_early(const struct engine *e, const struct channel *ch)
+{
+	return ch->bell_at > e->now + (uint64_t)BELL_NS * (BELL_BURST - 1);
+}
+
+void
+bells_ring(struct engine *e)
+{
+	struct list *node, *following;
+	bool fence = false;
+
+	if (list_empty(&e->bells))
+		return;
+	LIST_EACH(node, following, &e->bells)
+	fence |= LIST_OWNER(node, struct channel, bell)->fence;
+	/* Fence P of docs/shared-memory.md; where the sleeper uses membarrier, its compiler half is
+	 * enough */
+	if (fence)
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	LIST_EACH(node, following, &e->bells)
+	{
+		struct channel *ch = LIST_OWNER(node, struct channel, bell);
+		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);
+
+		if (asleep && too_early(e, ch))
+			continue;
+		list_remove(node);
+		ch->bell_due = false;
+		if (!asleep)
+			continue;
+		ch->bell_at = (ch->bell_at > e->now ? ch->bell_at : e->now) + BELL_NS;
+		count(&e->counters.doorbells, 1);
+		e->config.ring_doorbell(e->config.user, ch->doorbell);
+	}
+}
+
+/* When a bell that was too early may be rung. */
+uint64_t
+bells_next(const struct engine *e)
+{
+	const struct list *node;
+	uint64_t next = UINT64_MAX;
+
+	for (node = e->bells.next; node != &e->bells; node = node->next) {
+		const struct channel *ch = LIST_OWNER(node, const struct channel, bell);
+		uint64_t at = ch->bell_at - (uint64_t)BELL_NS * (BELL_BURST - 1);
+
+		if (at < next)
+			next = at;
+	}
+	return next;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bulk messages, by rendezvous: RTS announces one, the receiver finds a run of blocks and answers
+ * CTS, the sender WRITEs it there in segments on the link's second QP and says BULK in the ring
+ * once all of it is acknowledged. So messages are delivered in ring order and none waits behind
+ * another connection's bytes.
+ */
+#include "internal.h"
+
+/* ---- sending ---- */
+
+/* RTS of p has left: the next one. */
+void
+bulk_ask(struct conn *c, struct pend *p)
+{
+	p->state = PEND_ASKED;
+	c->asked[c->asked_count++] = p;
+	for (p = p->next; p && p->state != PEND_BULK; p = p->next) {
+		/* continuations follow their head */
+		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
+
+		while (--n)
+			p = p->next;
+	}
+	c->rts_next = p;
+}
+
+bool
+bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts)
+{
+	struct pend *p = NULL;
+
+	for (uint32_t i = 0; i < c->asked_count && !p; i++)
+		if (c->asked[i]->number == cts->number && c->asked[i]->state == PEND_ASKED)
+			p = c->asked[i];
+	if (!p)
+		return false;
+	if (cts->status) {
+		conn_abort(e, c, cts->status == EMSGSIZE ? EMSGSIZE : ENOMEM, false);
+		return true;
+	}
+	p->remote = cts->address;
+	p->rkey = cts->rkey;
+	p->state = PEND_WRITING;
+	count(&e->counters.bulk_messages, 1);
+	if (p->slot.length) {
+		list_append(&c->link->writing, &p->writing);
+	} else {
+		p->state = PEND_WRITTEN;
+		conn_advance(e, c);
+	}
+	link_busy(e, c->link);
+	return true;
+}
+
+/* Posts the next segment of p; false if the queue has no room. */
+static bool
+post_segment(struct engine *e, struct link *l, struct pend *p)
+{
+	struct conn *c = p->conn;
+	uint32_t left = p->slot.length - p->written;
+	uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
+	uint64_t offset = WEIR_PLACE_OFFSET(p->slot.place[0]) + p->written;
+	struct nic_send_wr wr = {
+	    .wr_id = l->sq_posted[1] + 1,
+	    .sge = {{(uintptr_t)(c->session->base + offset), length,
+		     c->session->shared->send_mr.lkey}},
+	    .sge_count = 1,
+	    .opcode = NIC_WRITE,
+	    .flags = NIC_SIGNALED,
+	    .remote_address = p->remote + p->written,
+	    .rkey = p->rkey,
+	};
+	int n = nic_post_send(l->is.qp[1], &wr, 1);
+
+	if (n < 0)
+		link_break(e, l, (uint32_t)-n, 0);
+	if (n <= 0)
+		return false;
+	l->sq_posted[1]++;
+	l->in_flight[l->flight_end++ % BULK_WRITES] = p;
+	p->written += length;
+	p->in_flight++;
+	c->bulk_flight++;
+	return true;
+}
+
+void
+bulk_post(struct engine *e, struct link *l)
+{
+	while (!list_empty(&l->writing) && l->flight_end - l->flight_first < BULK_WRITES) {
+		struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
+
+		if (!post_segment(e, l, p))
+			break;
+		list_remove(&p->writing);
+		if (p->written < p->slot.length)
+			list_append(&l->writing, &p->writing);
+	}
+}
+
+/* The oldest WRITE in flight is acknowledged. */
+void
+bulk_done(struct engine *e, struct link *l)
+{
+	struct pend *p = l->in_flight[l->flight_first++ % BULK_WRITES];
+	struct conn *c = p->conn;
+
+	p->in_flight--;
+	c->bulk_flight--;
+	if (c->state == CONN_OPEN || c->state == CONN_FINISHING) {
+		if (p->written == p->slot.length && !p->in_flight) {
+			p->state = PEND_WRITTEN;
+			conn_advance(e, c);
+		}
+	} else if (!c->bulk_flight) {
+		pend_drop(e, c);
+		owe(e, c, 0); /* RESET and FIN_ACK have waited for this */
+		conn_settle(e, c);
+	}
+}
+
+void
+bulk_cancel(struct conn *c)
+{
+	for (uint32_t i = 0; i < c->asked_count; i++)
+		list_remove(&c->asked[i]->writing);
+}
+
+/* ---- receiving ---- */
+
+static uint32_t
+blocks_of(uint32_t length)
+{
+	return length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
+}
+
+/* RTS. False: the peer broke the rules. */
+bool
+bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
+{
+	struct session *s = c->session;
+	struct rts *r = &c->rts[c->rts_count];
+
+	if (c->rts_count == RTS_MAX || length > WEIR_MESSAGE_MAX || number < c->rx_messages)
+		return false;
+	for (uint32_t i = 0; i < c->rts_count; i++)
+		if (c->rts[i].number == number)
+			return false;
+	c->rts_count++;
+	*r = (struct rts){.number = number, .length = length, .state = RTS_WAITING};
+	if (blocks_of(length) + s->reserve > s->blocks.count) {
+		r->state = RTS_REFUSED;
+		owe(e, c, OWE_CTS);
+		return true;
+	}
+	list_append_once(&s->placing, &c->placing);
+	s->hungry = true;
+	session_feed(e, s);
+	/* it came so for want of window */
+	if (length <= WEIR_BLOCK_SIZE && session_affords(s, WEIR_SLOT_SIZE, 1))
+		credit_wanted(e, c, weir_cost(length));
+	return true;
+}
+
+/* Finds a place for the first that has none; false if there is none now. */
+bool
+bulk_place_first(struct engine *e, struct conn *c)
+{
+	struct session *s = c->session;
+
+	for (uint32_t i = 0; i < c->rts_count; i++) {
+		struct rts *r = &c->rts[i];
+		uint32_t n = blocks_of(r->length);
+
+		if (r->state != RTS_WAITING)
+			continue;
+		if (!session_affords(s, WEIR_SLOT_SIZE, n))
+			return false;
+		r->block = weir_blocks_take_run(&s->blocks, n);
+		if (r->block == WEIR_BLOCK_NONE)
+			return false;
+		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
+		r->state = RTS_PLACED;
+		owe(e, c, OWE_CTS);
+		return true;
+	}
+	return false;
+}
+
+static void
+remove_rts(struct conn *c, uint32_t i)
+{
+	memmove(&c->rts[i], &c->rts[i + 1], (--c->rts_count - i) * sizeof(c->rts[0]));
+}
+
+/* BULK: the message lies in its place. False: the peer broke the rules. */
+bool
+bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
+{
+	for (uint32_t i = 0; i < c->rts_count; i++) {
+		struct rts r = c->rts[i];
+
+		if (r.number != number)
+			continue;
+		if (r.state != RTS_ANSWERED || number != c->rx_messages)
+			return false;
+		remove_rts(c, i);
+		c->session->promised -= WEIR_SLOT_SIZE;
+		c->session->runs[r.block] = blocks_of(r.length);
+		deliver_bulk(e, c, r.block, r.length);
+		return true;
+	}
+	return false;
+}
+
+/* No bulk message of the peer will come: what was set aside is free. */
+void
+bulk_forget(struct engine *e, struct conn *c)
+{
+	struct session *s = c->session;
+
+	for (uint32_t i = 0; i < c->rts_count; i++) {
+		const struct rts *r = &c->rts[i];
+
+		if (r->state != RTS_PLACED && r->state != RTS_ANSWERED)
+			continue;
+		weir_blocks_give(&s->blocks, r->block, blocks_of(r->length));
+		s->promised -= WEIR_SLOT_SIZE;
+	}
+	c->rts_count = 0;
+	list_remove(&c->placing);
+	session_feed(e, s);
+}

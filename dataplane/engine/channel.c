@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slots from programs. A program is never trusted: each head is copied once, the copy is checked
+ * and used; what breaks the rules ends the session and nobody else's.
+ */
+#include "internal.h"
+
+enum take { TAKEN, STAYS };
+
+void
+channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorbell, bool fence)
+{
+	const struct weir_geometry *g = &s->shared->geometry;
+	struct channel *ch = &s->channels[index];
+	uint8_t *at = s->base + weir_arena_channel(g, index);
+	uint64_t ring_bytes = (uint64_t)g->ring_slots * WEIR_SLOT_SIZE;
+
+	memset(ch, 0, sizeof(*ch));
+	ch->session = s;
+	ch->head = (struct weir_channel_head *)(void *)at;
+	ch->doorbell = doorbell;
+	ch->fence = fence;
+	weir_ring_init(&ch->tx, at + sizeof(*ch->head), g->ring_slots, &ch->head->tx_tail, false);
+	weir_ring_init(&ch->rx, at + sizeof(*ch->head) + ring_bytes, g->ring_slots,
+		       &ch->head->rx_tail, true);
+	list_init(&ch->telling);
+	ch->spill_first = ch->spill_last = WEIR_BLOCK_NONE;
+	list_append(&e->hot, &ch->polled);
+}
+
+void
+channel_fini(struct channel *ch)
+{
+	if (!ch->session)
+		return;
+	list_remove(&ch->polled);
+	list_remove(&ch->backlog);
+	list_remove(&ch->bell);
+	ch->session = NULL;
+}
+
+static enum take
+refuse(struct engine *e, struct channel *ch, const char *reason)
+{
+	session_violate(e, ch->session, reason);
+	return STAYS;
+}
+
+/* Slots for connections that are gone are nobody's fault; for what never was the program's they
+ * are. */
+static bool
+is_stale(struct engine *e, const struct conn *c, uint32_t vqpn)
+{
+	return !c && WEIR_VQPN_INDEX(vqpn) - e->first_index < e->config.connections;
+}
+
+static inline void
+taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t slots, uint32_t length)
+{
+	c->taken++;
+	e->tx_messages++;
+	e->tx_bytes += length;
+	weir_ring_pop(&ch->tx, slots);
+}
+
+static inline void
+put_slots(struct link *l, const struct channel *ch, struct head h, uint32_t n)
+{
+	const struct weir_slot *from = weir_ring_at(&ch->tx, ch->tx.pos);
+	struct weir_slot *to = link_at(l, l->tx_pos++);
+
+	head_store(to, 0, h);
+	memcpy(to->data, from->data, WEIR_SLOT_HEAD_BYTES);
+	for (uint32_t i = 1; i < n; i++)
+		memcpy(link_at(l, l->tx_pos++), weir_ring_at(&ch->tx, ch->tx.pos + i),
+		       WEIR_SLOT_SIZE);
+}
+
+/* A message that can't go straight into the frame. */
+static enum take
+take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h, weir_place place)
+{
+	uint32_t slots = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+
+	if (c->state == CONN_LOCAL || c->user_closed)
+		return refuse(e, ch, "message on a local or closed connection");
+	if (c->state != CONN_PEER_GONE && c->state != CONN_DEAD &&
+	    !pend_message(e, c, ch, h, place)) {
+		ch->blocked = true;
+		return STAYS;
+	}
+	taken(e, ch, c, slots, h.length);
+	return TAKEN;
+}
+
+static inline enum take
+take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
+{
+	uint32_t slots = weir_slots_inline(h.length), cost = slots * WEIR_SLOT_SIZE;
+	struct link *l = c->link;
+
+	if (UNLIKELY(h.length > WEIR_INLINE_MAX || h.flags & WEIR_SLOT_BULK))
+		return refuse(e, ch, "inline message too long, or marked as bulk");
+	if (LIKELY(c->fast && c->granted - c->spent >= cost && list_empty(&l->active))) {
+		enum room room = link_room(e, l, slots);
+
+		if (LIKELY(room == ROOM)) {
+			bool notify = h.flags & WEIR_SLOT_NOTIFY;
+
+			h.vqpn = c->peer_vqpn;
+			h.flags = 0;
+			put_slots(l, ch, h, slots);
+			credit_spend(c, cost);
+			link_sent(e, l, c, notify);
+			taken(e, ch, c, slots, h.length);
+			return TAKEN;
+		}
+		if (room == ROOM_LATER)
+			return STAYS;
+	}
+	return take_slowly(e, ch, c, h, 0);
+}
+
+static enum take
+take_place(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *slot,
+	   struct head h)
+{
+	weir_place place = ((const struct weir_slot *)slot)->place[0];
+	uint32_t cost, lines;
+	const uint8_t *from;
+
+	atomic_signal_fence(memory_order_seq_cst); /* read once */
+	from = session_source(ch->session, place, h.length);
+	if (h.length > WEIR_MESSAGE_MAX || !from)
+		return refuse(e, ch, "payload outside the send area, or too long");
+	if (h.length > WEIR_BLOCK_SIZE)
+		h.flags |= WEIR_SLOT_BULK;
+	cost = weir_cost(h.length);
+	lines = message_lines(h.length);
+	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
+	    list_empty(&c->link->active)) {
+		enum room room = link_room(e, c->link, lines);
+
+		if (room == ROOM) {
+			struct head out = {
+			    .order = h.order, .vqpn = c->peer_vqpn, .length = h.length};
+
+			if (h.length <= WEIR_INLINE_MAX)
+				link_put_inline(c->link, out, from);
+			else
+				link_put_place(c->link, out, from);
+			credit_spend(c, cost);
+			link_sent(e, c->link, c, h.flags & WEIR_SLOT_NOTIFY);
+			taken(e, ch, c, 1, h.length);
+			return TAKEN;
+		}
+		if (room == ROOM_LATER)
+			return STAYS;
+	}
+	return take_slowly(e, ch, c, h, place);
+}
+
+static inline enum take
+take_message(struct engine *e, struct channel *ch, const struct weir_slot *slot, struct head h)
+{
+	struct conn *c = conn_find(e, h.vqpn);
+
+	if (UNLIKELY(!c || c->session != ch->session)) {
+		if (!is_stale(e, c, h.vqpn) ||
+		    (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
+			return refuse(e, ch, "message on a connection that isn't the program's");
+		weir_ring_pop(&ch->tx, h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1);
+		count(&e->counters.stray, 1);
+		return TAKEN;
+	}
+	if (UNLIKELY((uint16_t)c->taken != h.order)) {
+		ch->blocked = true; /* the earlier one is published in another channel */
+		return STAYS;
+	}
+	if (LIKELY(h.op == WEIR_OP_INLINE))
+		return take_inline(e, ch, c, h);
+	return take_place(e, ch, c, slot, h);
+}
+
+static bool
+take_release(struct engine *e, struct channel *ch, const struct weir_slot *copy)
+{
+	if (copy->length == 0 || copy->length > WEIR_SLOT_HEAD_BYTES / sizeof(weir_place))
+		return false;
+	for (uint32_t i = 0; i < copy->length; i++)
+		if (!session_release(e, ch->session, copy->place[i]))
+			return false;
+	session_feed(e, ch->session);
+	return true;
+}
+
+static void
+bind(struct engine *e, struct channel *ch, struct conn *c)
+{
+	unsigned what = c->tell;
+
+	if (c->channel == ch)
+		return;
+	if (list_linked(&c->telling)) {
+		list_remove(&c->telling);
+		if (what & (TELL_OPENED | TELL_ACCEPTED))
+			c->channel->opening--;
+	}
+	c->channel = ch;
+	c->tell = 0;
+	if (what)
+		tell(e, c, what);
+}
+
+static bool
+take_close(struct engine *e, struct channel *ch, struct conn *c)
+{
+	if (c->user_closed) {
+		refuse(e, ch, "connection closed twice");
+		return false;
+	}
+	conn_user_close(e, c, false);
+	return true;
+}
+
+/* Ops other than messages. */
+static enum take
+take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
+{
+	struct weir_slot copy;
+	struct conn *c;
+
+	line_load(&copy, slot);
+	if (copy.op == WEIR_OP_RELEASE) {
+		if (ch->tx.pos >= ch->ahead && !take_release(e, ch, &copy))
+			return refuse(e, ch, "released a block that was not out");
+		weir_ring_pop(&ch->tx, 1);
+		return TAKEN;
+	}
+	if (copy.op < WEIR_OP_CLOSE || copy.op > WEIR_OP_BIND)
+		return refuse(e, ch, "unknown op in a slot");
+	c = conn_find(e, copy.vqpn);
+	if (!c || c->session != ch->session) {
+		if (!is_stale(e, c, copy.vqpn))
+			return refuse(e, ch, "op on a connection that isn't the program's");
+		weir_ring_pop(&ch->tx, 1);
+		return TAKEN;
+	}
+	if (copy.op == WEIR_OP_CLOSE && (uint16_t)c->taken != copy.order) {
+		ch->blocked = true;
+		return STAYS;
+	}
+	weir_ring_pop(&ch->tx, 1);
+	if (copy.op == WEIR_OP_BIND) {
+		bind(e, ch, c);
+	} else if (copy.op == WEIR_OP_WANT) {
+		c->wants = true;
+		c->wanted = copy.length;
+		credit_answer_want(e, c);
+	} else if (copy.op == WEIR_OP_CLOSE) {
+		if (!take_close(e, ch, c))
+			return STAYS;
+	} else if (!credit_consumed(e, c, copy.value)) {
+		return refuse(e, ch, "consumed more than was delivered");
+	}
+	return TAKEN;
+}
+
+/*
+ * A channel whose head has to wait: what gives receive memory back is done all the same, so that
+ * two programs that wait for each other's memory get on.
+ */
+static void
+look_ahead(struct engine *e, struct channel *ch)
+{
+	uint64_t p = ch->ahead > ch->tx.pos ? ch->ahead : ch->tx.pos;
+
+	for (unsigned i = 0; i < CHANNEL_BUDGET; i++) {
+		const struct weir_slot *slot = weir_ring_at(&ch->tx, p);
+		struct weir_slot copy;
+		struct conn *c;
+
+		if (atomic_load_explicit(&slot->seq, memory_order_acquire) != (uint32_t)(p + 1))
+			break;
+		line_load(&copy, slot);
+		if (copy.op == WEIR_OP_INLINE && copy.length > WEIR_INLINE_MAX)
+			break; /* refused when its turn comes */
+		p += copy.op == WEIR_OP_INLINE ? weir_slots_inline(copy.length) : 1;
+		ch->ahead = p;
+		c = copy.op == WEIR_OP_CONSUMED ? conn_find(e, copy.vqpn) : NULL;
+		if (copy.op == WEIR_OP_RELEASE && !take_release(e, ch, &copy)) {
+			refuse(e, ch, "released a block that was not out");
+			break;
+		}
+		if (c && c->session == ch->session && !credit_consumed(e, c, copy.value)) {
+			refuse(e, ch, "consumed more than was delivered");
+			break;
+		}
+	}
+}
+
+static inline unsigned
+channel_poll(struct engine *e, struct channel *ch)
+{
+	uint64_t end = ch->tx.pos + CHANNEL_BUDGET;
+	unsigned n = 0;
+
+	if (UNLIKELY(ch->session->deaf))
+		return 0;
+	ch->blocked = false;
+	while (ch->tx.pos < end) {
+		const struct weir_slot *slot = weir_ring_peek(&ch->tx);
+		enum take t;
+		struct head h;
+
+		if (!slot)
+			break;
+		h = head_load(slot);
+		if (LIKELY(h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE))
+			t = take_message(e, ch, slot, h);
+		else
+			t = take_control(e, ch, slot);
+		if (UNLIKELY(t == STAYS)) {
+			if (ch->blocked)
+				look_ahead(e, ch);
+			break;
+		}
+		n++;
+	}
+	ch->empty = n ? 0 : ch->empty + 1;
+	return n;
+}
+
+unsigned
+channels_poll(struct engine *e)
+{
+	struct list *node, *following, *last = e->cold.prev;
+	unsigned n = 0, left = COLD_CHANNELS;
+
+	LIST_EACH(node, following, &e->hot)
+	n += channel_poll(e, LIST_OWNER(node, struct channel, polled));
+	if (e->hot.next != e->hot.prev) { /* another one is first in the next pass */
+		node = e->hot.next;
+		list_remove(node);
+		list_append(&e->hot, node);
+	}
+	for (node = e->cold.next; node != &e->cold && left; left--) {
+		unsigned some = channel_poll(e, LIST_OWNER(node, struct channel, polled));
+
+		following = node == last ? &e->cold : node->next;
+		list_remove(node);
+		list_append(some ? &e->hot : &e->cold, node);
+		node = following;
+		n += some;
+	}
+	return n;
+}
+
+/* Its head waits for an earlier message of its connection. */
+bool
+channel_out_of_order(struct engine *e, const struct channel *ch)
+{
+	const struct weir_slot *slot = weir_ring_peek(&ch->tx);
+	struct conn *c;
+	struct head h;
+
+	if (!slot)
+		return false;
+	h = head_load(slot);
+	if (h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE && h.op != WEIR_OP_CLOSE)
+		return false;
+	c = conn_find(e, h.vqpn);
+	return c && c->session == ch->session && (uint16_t)c->taken != h.order;
+}
+
+/* All channels of s that have something wait for a message that is nowhere. */
+static bool
+waits_for_nothing(struct engine *e, struct session *s)
+{
+	uint32_t channels = s->shared->geometry.channels, stuck = 0;
+
+	/* twice: what a channel waits for may have been published in one looked at before it */
+	for (uint32_t k = 0; k < 2; k++)
+		for (uint32_t i = 0; i < channels; i++) {
+			const struct channel *ch = &s->channels[i];
+
+			if (!ch->session || !weir_ring_peek(&ch->tx))
+				continue;
+			if (!channel_out_of_order(e, ch))
+				return false;
+			stuck++;
+		}
+	return stuck;
+}
+
+void
+channels_housekeeping(struct engine *e)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, &e->hot)
+	{
+		struct channel *ch = LIST_OWNER(node, struct channel, polled);
+
+		if (ch->blocked && !ch->session->deaf && channel_out_of_order(e, ch) &&
+		    waits_for_nothing(e, ch->session)) {
+			refuse(e, ch, "messages out of order: one is missing");
+		} else if (ch->empty > COLD_AFTER && !ch->blocked) {
+			list_remove(node);
+			list_append(&e->cold, node);
+		}
+	}
+}
+
+bool
+channel_has_work(const struct channel *ch)
+{
+	return !ch->blocked && !ch->session->deaf && weir_ring_peek(&ch->tx);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The invariants, for tests: what must hold after every turn, whatever programs and peers do. */
+#include "internal.h"
+
+struct sums { /* of one session */
+	uint64_t promised, pend_slots, blocks;
+};
+
+static const char *
+check_pending(const struct conn *c, struct sums *sums)
+{
+	uint64_t cost = 0;
+	uint32_t asked = 0;
+
+	for (const struct pend *p = c->pend_first; p; p = p->next) {
+		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
+
+		if (p->state == PEND_MESSAGE)
+			cost += weir_cost(p->slot.length);
+		else
+			asked += p->state != PEND_BULK;
+		sums->pend_slots += n;
+		while (--n) {
+			p = p->next;
+			if (!p)
+				return "a waiting message lacks its end";
+		}
+	}
+	if (cost != c->pend_cost)
+		return "cost of what waits is wrong";
+	if (asked != c->asked_count)
+		return "count of announced bulk messages is wrong";
+	return NULL;
+}
+
+static const char *
+check_conn(const struct conn *c, struct sums *sums)
+{
+	if (c->granted < c->spent)
+		return "spent more than was granted";
+	if (c->returned > c->spent)
+		return "more was returned than was spent";
+	if (!c->sealed && c->completed + c->flight != c->sent)
+		return "completed and in flight are not what was sent";
+	if (c->rx_consumed > c->rx_delivered || c->rx_delivered > c->rx_granted)
+		return "consumed <= delivered <= granted does not hold";
+	if (c->fast && (c->pend_first || c->state != CONN_OPEN || !c->link))
+		return "the short way is open while something waits";
+	if (list_linked(&c->active) && !c->pend_first)
+		return "takes part in the round with nothing to send";
+	sums->promised += c->rx_granted - c->rx_delivered;
+	for (uint32_t i = 0; i < c->rts_count; i++)
+		if (c->rts[i].state == RTS_PLACED || c->rts[i].state == RTS_ANSWERED) {
+			uint32_t length = c->rts[i].length;
+
+			sums->promised += WEIR_SLOT_SIZE;
+			sums->blocks +=
+			    length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
+		}
+	return check_pending(c, sums);
+}
+
+static const char *
+check_blocks(const struct session *s, uint64_t placed)
+{
+	uint32_t out = 0, chained = 0, spilled = 0, slots = 0;
+
+	for (uint32_t b = 0; b < s->blocks.count; b++) {
+		if (s->runs[b] & RUN_CHAIN)
+			chained++;
+		else
+			out += s->runs[b];
+	}
+	for (uint32_t i = 0; i < s->shared->geometry.channels; i++) {
+		const struct channel *ch = &s->channels[i];
+
+		if (!ch->session)
+			continue;
+		slots = ch->spill_count + (ch->spill_count ? ch->spill_from : 0);
+		spilled += (slots + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE - 1) /
+			   (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE);
+		if (!ch->spill_count != (ch->spill_last == WEIR_BLOCK_NONE))
+			return "a spill chain without slots, or slots without a chain";
+	}
+	if (spilled != chained)
+		return "spill blocks are not what is spilled";
+	if (out + chained + placed != s->blocks.count - s->blocks.free)
+		return "blocks taken are not those in use";
+	return NULL;
+}
+
+static const char *
+check_session(const struct session *s)
+{
+	const struct list *node;
+	struct sums sums = {0};
+	uint64_t slack = 0;
+
+	for (node = s->conns.next; node != &s->conns; node = node->next) {
+		const char *wrong =
+		    check_conn(LIST_OWNER(node, const struct conn, of_session), &sums);
+
+		if (wrong)
+			return wrong;
+	}
+	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
+		if (s->channels[i].session)
+			slack += spill_slack(&s->channels[i]);
+	if (sums.promised != s->promised)
+		return "what is promised is not the sum over the connections";
+	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE)
+		return "more is promised than there are blocks";
+	if (sums.pend_slots != s->pool_used)
+		return "waiting slots are not those of the connections";
+	return check_blocks(s, sums.blocks);
+}
+
+static const char *
+check_link(const struct link *l)
+{
+	uint64_t flight = 0, runs = 0, end = l->credited;
+	const struct list *node;
+
+	if (l->credited > l->tx_posted || l->tx_posted > l->tx_pos ||
+	    l->tx_pos - l->credited > l->mask + 1)
+		return "the peer's ring is overrun";
+	if (l->wrs_used - l->wrs_credited > l->is.peer_recv_wrs)
+		return "more receive WRs used than granted";
+	if (l->wrs_seen - l->wrs_told > l->is.recv_wrs)
+		return "the peer uses more receive WRs than it was granted";
+	if (l->sq_posted[0] - l->sq_done[0] > ENGINE_SEND_WRS ||
+	    l->sq_posted[1] - l->sq_done[1] > BULK_WRITES)
+		return "a send queue is overrun";
+	if (l->rx_told > l->rx_pos || l->rx_pos - l->rx_told > l->rx_mask + 1)
+		return "our ring is overrun";
+	for (uint32_t i = l->run_first; i != l->run_end; i++) {
+		const struct run *r = &l->runs[i & l->mask];
+
+		if ((int32_t)(r->end - (uint32_t)end) <= 0)
+			return "runs are out of order";
+		end += r->end - (uint32_t)end;
+		runs += r->count;
+	}
+	if (end > l->tx_pos)
+		return "a run ends where nothing was written";
+	for (node = l->conns.next; node != &l->conns; node = node->next)
+		flight += LIST_OWNER(node, const struct conn, of_link)->flight;
+	return runs == flight ? NULL : "messages in flight are not those of the runs";
+}
+
+const char *
+engine_check(const struct engine *e)
+{
+	const char *wrong = NULL;
+
+	for (uint32_t i = 0; i < e->config.sessions && !wrong; i++)
+		if (e->sessions[i].shared)
+			wrong = check_session(&e->sessions[i]);
+	for (uint32_t i = 0; i < e->config.links && !wrong; i++)
+		if (e->links[i].up && !e->links[i].broken)
+			wrong = check_link(&e->links[i]);
+	return wrong;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands of the main lcore. Most are done at once; some wait for room or for peers. */
+#include "internal.h"
+
+/* It ends later than engine_execute(): main gets it from engine_done(). */
+void
+engine_complete(struct engine *e, struct engine_command *c, int result)
+{
+	c->result = result;
+	c->next = NULL;
+	*e->done_last = c;
+	e->done_last = &c->next;
+}
+
+struct engine_command *
+engine_done(struct engine *e)
+{
+	struct engine_command *c = e->done;
+
+	if (!c)
+		return NULL;
+	e->done = c->next;
+	if (!e->done)
+		e->done_last = &e->done;
+	return c;
+}
+
+static struct link *
+find_link(struct engine *e, uint32_t id)
+{
+	if (id >= e->config.links || !e->links[id].up || e->links[id].broken)
+		return NULL;
+	return &e->links[id];
+}
+
+/* Session that may still get connections, with that channel. */
+static struct session *
+find_session(struct engine *e, uint32_t id, uint32_t channel)
+{
+	struct session *s = session_find(e, id);
+
+	if (!s || s->remove || s->violated || channel >= s->shared->geometry.channels ||
+	    !s->channels[channel].session)
+		return NULL;
+	return s;
+}
+
+static struct conn *
+make_conn(struct engine *e, struct engine_conn_command *k, int *result)
+{
+	struct session *s = find_session(e, k->session, k->channel);
+	struct conn *c;
+
+	*result = -ENOENT;
+	if (!s)
+		return NULL;
+	*result = -EINVAL;
+	if (k->desc >= s->shared->geometry.connections)
+		return NULL;
+	*result = -ENOSPC;
+	c = conn_new(e, s, k);
+	if (!c)
+		return NULL;
+	k->vqpn = c->vqpn;
+	*result = 0;
+	return c;
+}
+
+static void
+start(struct engine *e, struct conn *c, struct link *l)
+{
+	c->peer_node = l->is.peer_node;
+	c->listener = ENGINE_LISTENER_NONE;
+	conn_attach(e, c, l);
+	credit_first(e, c);
+	owe(e, c, OWE_CONNECT);
+}
+
+static int
+open_conn(struct engine *e, struct engine_conn_command *k)
+{
+	struct link *l = k->link == ENGINE_LINK_NONE ? NULL : find_link(e, k->link);
+	struct conn *c;
+	int result;
+
+	if (!l && k->link != ENGINE_LINK_NONE)
+		return -EHOSTDOWN;
+	c = make_conn(e, k, &result);
+	if (!c)
+		return result;
+	c->listener = ENGINE_LISTENER_NONE;
+	if (l)
+		start(e, c, l);
+	return 0;
+}
+
+static int
+start_conn(struct engine *e, const struct engine_conn_command *k)
+{
+	struct conn *c = conn_find(e, k->vqpn);
+	struct link *l;
+
+	if (!c || c->state != CONN_OPENING || c->link || c->user_closed)
+		return -ENOENT;
+	if (k->status) {
+		conn_refused(e, c, k->status);
+		return 0;
+	}
+	l = find_link(e, k->link);
+	if (!l)
+		return -EHOSTDOWN;
+	start(e, c, l);
+	return 0;
+}
+
+static int
+accept_conn(struct engine *e, struct engine_conn_command *k)
+{
+	struct link *l = find_link(e, k->link);
+	struct conn *c;
+	int result;
+
+	if (!l)
+		return -EHOSTDOWN;
+	if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
+		return -EINVAL;
+	c = make_conn(e, k, &result);
+	if (!c)
+		return result;
+	c->peer_node = l->is.peer_node;
+	conn_attach(e, c, l);
+	credit_first(e, c);
+	owe(e, c, OWE_ACCEPT);
+	conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
+	return 0;
+}
+
+static int
+add_local(struct engine *e, struct engine_conn_command *k)
+{
+	int result;
+	struct conn *c = make_conn(e, k, &result);
+
+	if (!c)
+		return result;
+	c->state = CONN_LOCAL;
+	c->local = true;
+	c->peer_vqpn = k->peer_vqpn;
+	return 0;
+}
+
+static int
+local_opened(struct engine *e, const struct engine_conn_command *k)
+{
+	struct conn *c = conn_find(e, k->vqpn);
+
+	if (!c || c->state != CONN_LOCAL)
+		return -ENOENT;
+	c->peer_vqpn = k->peer_vqpn;
+	if (k->segment)
+		c->segment = k->segment;
+	if (k->status) {
+		c->local_told = true;
+		conn_refused(e, c, k->status);
+	} else {
+		tell(e, c, c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
+	}
+	return 0;
+}
+
+static int
+local_peer_closed(struct engine *e, const struct engine_conn_command *k)
+{
+	struct conn *c = conn_find(e, k->vqpn);
+
+	if (!c || c->state != CONN_LOCAL)
+		return -ENOENT;
+	conn_local_closed(e, c, k->status);
+	return 0;
+}
+
+static int
+reject_conn(struct engine *e, const struct engine_conn_command *k)
+{
+	struct link *l = find_link(e, k->link);
+
+	if (!l)
+		return -EHOSTDOWN;
+	return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED) ? 0 : -EAGAIN;
+}
+
+/* -EAGAIN: its receive memory is promised to peers to the last block, and asked back. */
+static int
+add_channel(struct engine *e, const struct engine_command *k)
+{
+	struct session *s = session_find(e, k->channel.session);
+	uint64_t slack = WEIR_BLOCK_SIZE;
+
+	if (!s || s->remove || s->violated)
+		return -ENOENT;
+	if (k->channel.channel >= s->shared->geometry.channels)
+		return -EINVAL;
+	if (s->channels[k->channel.channel].session)
+		return -EBUSY;
+	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
+		if (s->channels[i].session)
+			slack += spill_slack(&s->channels[i]);
+	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE) {
+		if (!s->adding)
+			s->reserve++;
+		s->adding = s->hungry = true;
+		return -EAGAIN;
+	}
+	if (s->adding)
+		s->reserve--;
+	s->adding = false;
+	channel_init(e, s, k->channel.channel, k->channel.doorbell, k->channel.fence);
+	return 0;
+}
+
+static int
+pair(struct engine *e, const struct engine_conn_command *k)
+{
+	struct session *s = find_session(e, k->session, k->channel);
+	struct weir_slot event = {.op = WEIR_OP_PAIR};
+
+	if (!s)
+		return -ENOENT;
+	event.value = k->segment;
+	return channel_put_event(e, &s->channels[k->channel], &event) ? 0 : -EAGAIN;
+}
+
+static int
+node_event(struct engine *e, const struct engine_conn_command *k)
+{
+	e->node_events[e->node_event_end++ % NODE_EVENTS] =
+	    (struct node_event){k->peer_node, k->status};
+	nodes_tell(e);
+	return 0;
+}
+
+/* 0 or -errno; -EAGAIN: again next turn. */
+static int
+execute(struct engine *e, struct engine_command *c)
+{
+	switch (c->type) {
+	case ENGINE_SET_NODE:
+		e->node = c->node.id;
+		return 0;
+	case ENGINE_SESSION_ADD:
+		return session_add(e, c->session);
+	case ENGINE_CHANNEL_ADD:
+		return add_channel(e, c);
+	case ENGINE_CONN_OPEN:
+		return open_conn(e, &c->conn);
+	case ENGINE_CONN_START:
+		return start_conn(e, &c->conn);
+	case ENGINE_CONN_ACCEPT:
+		return accept_conn(e, &c->conn);
+	case ENGINE_CONN_REJECT:
+		return reject_conn(e, &c->conn);
+	case ENGINE_CONN_LOCAL:
+		return add_local(e, &c->conn);
+	case ENGINE_CONN_LOCAL_OPENED:
+		return local_opened(e, &c->conn);
+	case ENGINE_CONN_PEER_CLOSED:
+		return local_peer_closed(e, &c->conn);
+	case ENGINE_PAIR:
+		return pair(e, &c->conn);
+	case ENGINE_LINK_ADD:
+		return link_add(e, &c->link);
+	case ENGINE_LINK_FAIL:
+		return link_fail(e, &c->link);
+	case ENGINE_NODE_EVENT:
+		return node_event(e, &c->conn);
+	case ENGINE_SNAPSHOT:
+		engine_snapshot_fill(e, c->snapshot);
+		return 0;
+	case ENGINE_QUIET:
+		return 0;
+	case ENGINE_SESSION_REMOVE:
+		break; /* in engine_execute() */
+	}
+	return -EINVAL;
+}
+
+bool
+engine_execute(struct engine *e, struct engine_command *c)
+{
+	struct engine_command **last = &e->waiting;
+
+	if (c->type == ENGINE_SESSION_REMOVE) {
+		session_remove(e, c);
+		return false;
+	}
+	c->result = execute(e, c);
+	if (c->result != -EAGAIN)
+		return true;
+	while (*last)
+		last = &(*last)->next;
+	c->next = NULL;
+	*last = c;
+	return false;
+}
+
+void
+commands_retry(struct engine *e)
+{
+	struct engine_command **at = &e->waiting;
+
+	while (*at) {
+		struct engine_command *c = *at;
+		int result = execute(e, c);
+
+		if (result == -EAGAIN) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		engine_complete(e, c, result);
+	}
+}
+
+/* Those that wait for a session that ends. */
+void
+commands_abandon(struct engine *e, const struct session *s)
+{
+	struct engine_command **at = &e->waiting;
+
+	while (*at) {
+		struct engine_command *c = *at;
+		bool its = (c->type == ENGINE_CHANNEL_ADD && c->channel.session == s->shared->id) ||
+			   (c->type == ENGINE_PAIR && c->conn.session == s->shared->id);
+
+		if (!its) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		engine_complete(e, c, -ENOENT);
+	}
+}

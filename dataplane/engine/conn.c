@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connections: the table and the states. docs/protocol.md has the table of transitions.
+ *
+ * The last word of an end is FIN (all it sent has been put into the ring) or RESET (what the peer
+ * sent beyond a count is refused). It is answered by FIN_ACK, after which the other end says
+ * nothing more; then the entry can be used again by another connection.
+ */
+#include "internal.h"
+
+/* Whether messages may go straight into a frame. */
+void
+conn_refresh(struct conn *c)
+{
+	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->owed & OWE_ACCEPT) && c->link;
+}
+
+/* An entry for a connection of s, or NULL. */
+struct conn *
+conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k)
+{
+	uint32_t window = k->window ? k->window : e->config.window, generation;
+	struct conn *c;
+
+	if (e->free_count)
+		c = &e->conns[e->free_conns[--e->free_count]];
+	else if (e->conns_fresh < e->config.connections)
+		c = &e->conns[e->conns_fresh++];
+	else
+		return NULL;
+	generation = c->generation % 4095 + 1;
+	memset(c, 0, sizeof(*c));
+	c->generation = (uint16_t)generation;
+	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
+	c->state = CONN_OPENING;
+	c->session = s;
+	c->channel = &s->channels[k->channel];
+	c->desc_index = k->desc;
+	c->desc =
+	    (struct weir_conn_desc *)(void *)(s->base + weir_arena_descs(&s->shared->geometry)) +
+	    k->desc;
+	c->rx_window_max = window < 1u << 30 ? window : 1u << 30;
+	c->peer_node = k->peer_node;
+	c->listener = k->listener;
+	c->segment = k->segment;
+	c->conn_index = k->conn_index;
+	memcpy(c->service, k->service, sizeof(c->service));
+	list_append(&s->conns, &c->of_session);
+	atomic_store_explicit(&c->desc->granted, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->completed, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->window, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->recv_window, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->status, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->vqpn, c->vqpn, memory_order_release);
+	return c;
+}
+
+void
+conn_attach(struct engine *e, struct conn *c, struct link *l)
+{
+	(void)e;
+	c->link = l;
+	list_append(&l->conns, &c->of_link);
+}
+
+static void
+detach(struct conn *c)
+{
+	list_remove(&c->of_link);
+	list_remove(&c->active);
+	list_remove(&c->owing);
+	c->link = NULL;
+	c->owed = 0;
+}
+
+static void
+set_status(struct conn *c, uint32_t status)
+{
+	if (!c->status)
+		c->status = status;
+	atomic_store_explicit(&c->desc->status, status ? status : ECONNRESET, memory_order_relaxed);
+}
+
+/* ---- opening ---- */
+
+/* ACCEPT came, or was queued by us. */
+void
+conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t granted, uint32_t window)
+{
+	c->peer_vqpn = peer_vqpn;
+	c->accepts = true;
+	c->granted = granted;
+	c->peer_window = window;
+	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->window, window, memory_order_relaxed);
+	if (c->user_closed) {
+		c->state = CONN_FINISHING;
+	} else {
+		c->state = CONN_OPEN;
+		tell(e, c, c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
+	}
+	conn_advance(e, c);
+}
+
+/* A connection that never was: REJECT, or no way there. */
+void
+conn_refused(struct engine *e, struct conn *c, uint32_t status)
+{
+	detach(c);
+	c->state = CONN_PEER_GONE;
+	c->sealed = c->refused = true;
+	set_status(c, status);
+	credit_withdraw(e, c);
+	pend_drop(e, c);
+	if (c->user_closed)
+		conn_settle(e, c);
+	else
+		tell(e, c, TELL_OPENED);
+}
+
+/* ---- closing ---- */
+
+/* Nothing waits any more: the last word can be said. */
+void
+conn_try_finish(struct engine *e, struct conn *c)
+{
+	if (c->state != CONN_FINISHING || c->pend_first)
+		return;
+	if (c->abort) {
+		c->state = CONN_DEAD;
+		owe(e, c, OWE_RESET);
+	} else {
+		owe(e, c, OWE_FIN);
+	}
+}
+
+static void
+close_local(struct engine *e, struct conn *c, uint32_t status)
+{
+	c->state = CONN_PEER_GONE;
+	set_status(c, status);
+	list_append_once(&e->closing, &c->closing);
+	conn_settle(e, c);
+}
+
+/* The program closed it; `abort`: it died. */
+void
+conn_user_close(struct engine *e, struct conn *c, bool abort)
+{
+	c->user_closed = true;
+	c->abort |= abort;
+	c->wants = false;
+	switch (c->state) {
+	case CONN_OPENING:
+		if (!c->link)
+			conn_refused(e, c, 0);
+		break; /* else the answer decides */
+	case CONN_OPEN:
+		c->state = CONN_FINISHING;
+		/* fall through */
+	case CONN_FINISHING:
+		conn_refresh(c);
+		conn_try_finish(e, c);
+		break;
+	case CONN_LOCAL:
+		close_local(e, c, 0);
+		break;
+	default:
+		conn_settle(e, c);
+	}
+}
+
+void
+conn_local_closed(struct engine *e, struct conn *c, uint32_t status)
+{
+	c->local_told = true;
+	close_local(e, c, status);
+}
+
+void
+conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
+{
+	if (refuse && c->accepts)
+		credit_withdraw(e, c);
+	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+		return;
+	c->state = CONN_DEAD;
+	set_status(c, status);
+	conn_refresh(c);
+	pend_drop(e, c);
+	c->owed &= OWE_ACCEPT;
+	owe(e, c, OWE_RESET);
+}
+
+/* FIN, or RESET (`seal`: what is complete is known): the peer only acknowledges from now on. */
+void
+conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
+{
+	bool waits = c->state == CONN_FINISHED && !seal;
+
+	if (c->state == CONN_PEER_GONE || (c->reset_sent && !seal))
+		return;
+	c->sealed |= seal;
+	if (c->accepts)
+		credit_withdraw(e, c);
+	bulk_forget(e, c);
+	pend_drop(e, c);
+	c->owed = 0;
+	set_status(c, status);
+	owe(e, c, OWE_FIN_ACK);
+	if (!waits && !c->reset_sent)
+		c->state = CONN_PEER_GONE;
+	conn_refresh(c);
+	conn_settle(e, c);
+}
+
+/* FIN_ACK: the peer says nothing more. */
+void
+conn_peer_acknowledged(struct engine *e, struct conn *c)
+{
+	c->state = CONN_PEER_GONE;
+	if (c->accepts)
+		credit_withdraw(e, c);
+	bulk_forget(e, c);
+	conn_settle(e, c);
+}
+
+void
+conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
+{
+	if (c->state == CONN_OPENING) {
+		conn_refused(e, c, status);
+		return;
+	}
+	for (uint32_t i = 0; i < c->asked_count; i++)
+		c->asked[i]->in_flight = 0;
+	c->flight = c->bulk_flight = 0;
+	c->sealed = true;
+	detach(c);
+	if (c->accepts)
+		credit_withdraw(e, c);
+	bulk_forget(e, c);
+	pend_drop(e, c);
+	if (c->state != CONN_PEER_GONE)
+		set_status(c, status);
+	c->state = CONN_PEER_GONE;
+	conn_refresh(c);
+	conn_settle(e, c);
+}
+
+/* n messages lie in the receiving session. */
+void
+conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
+{
+	c->flight -= n;
+	if (!c->sealed) {
+		c->completed += n;
+		/* the program may use the memory of these again */
+		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
+		if (notify)
+			tell(e, c, TELL_DONE);
+	}
+	if (!c->flight)
+		conn_settle(e, c);
+}
+
+/* An end that has nothing more to come: CLOSED for the program, then the entry is free. */
+void
+conn_settle(struct engine *e, struct conn *c)
+{
+	if (c->state != CONN_PEER_GONE || c->gone)
+		return;
+	if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
+	    (c->sealed || !c->flight))
+		tell(e, c, TELL_CLOSED);
+	if (!c->user_closed || !c->closed_told || c->flight || c->bulk_flight || c->owed)
+		return;
+	if (c->link)
+		detach(c);
+	c->gone = true;
+	c->was = c->vqpn;
+	c->vqpn = 0;
+	atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
+	list_append_once(&e->closing, &c->closing);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Control lines between engines. What a connection owes its peer is a bit until there is room in
+ * the ring, and the line is filled in when it is written, so that it says how things are then.
+ */
+#include "internal.h"
+
+void
+owe(struct engine *e, struct conn *c, unsigned what)
+{
+	/* an end's last word is FIN or RESET; after that it only acknowledges the other's */
+	if (c->state == CONN_FINISHED || c->state == CONN_PEER_GONE || c->reset_sent)
+		what &= OWE_FIN_ACK;
+	c->owed |= what;
+	if (!c->link || !c->owed || !c->link->up)
+		return;
+	list_append_once(&c->link->owing, &c->owing);
+	link_busy(e, c->link);
+}
+
+bool
+reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t status)
+{
+	if (e->reject_end - e->reject_first == REJECTS)
+		return false;
+	e->rejects[e->reject_end++ % REJECTS] = (struct reject){l, peer_vqpn, status};
+	link_busy(e, l);
+	return true;
+}
+
+static struct weir_slot *
+put(struct link *l, uint8_t op, uint32_t vqpn, uint32_t length)
+{
+	struct weir_slot *s = link_put_line(l);
+	struct head h = {.op = op, .vqpn = vqpn, .length = length};
+
+	memset(s, 0, sizeof(*s));
+	head_store(s, 0, h);
+	return s;
+}
+
+static void
+put_connect(struct engine *e, struct link *l, struct conn *c)
+{
+	struct weir_wire_connect w = {.vqpn = c->vqpn,
+				      .window = c->rx_window_max,
+				      .granted = (uint32_t)c->rx_granted,
+				      .node = e->node};
+
+	memcpy(w.service, c->service, sizeof(w.service));
+	memcpy(put(l, WEIR_WIRE_CONNECT, 0, 0)->data, &w, sizeof(w));
+}
+
+static void
+put_cts(struct link *l, struct conn *c, uint32_t i)
+{
+	const struct session *s = c->session;
+	struct rts *r = &c->rts[i];
+	struct weir_wire_cts w = {.number = r->number};
+
+	if (r->state == RTS_PLACED) {
+		w.address =
+		    (uintptr_t)(s->base + s->recv_at + (uint64_t)r->block * WEIR_BLOCK_SIZE);
+		w.rkey = s->shared->recv_mr.rkey;
+		r->state = RTS_ANSWERED;
+	} else {
+		w.status = EMSGSIZE;
+		memmove(r, r + 1, (--c->rts_count - i) * sizeof(*r));
+	}
+	memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
+}
+
+/* RTS and CTS: several may be due. False: no room for all. */
+static bool
+send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
+{
+	while (c->owed & OWE_RTS && c->rts_next && c->asked_count < RTS_MAX) {
+		struct pend *p = c->rts_next;
+
+		if (link_room(e, l, 1) != ROOM)
+			return false;
+		put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->value = p->number;
+		bulk_ask(c, p);
+	}
+	c->owed &= ~(unsigned)OWE_RTS;
+	for (uint32_t i = 0; c->owed & OWE_CTS && i < c->rts_count;) {
+		if (c->rts[i].state != RTS_PLACED && c->rts[i].state != RTS_REFUSED) {
+			i++;
+			continue;
+		}
+		if (link_room(e, l, 1) != ROOM)
+			return false;
+		put_cts(l, c, i);
+	}
+	c->owed &= ~(unsigned)OWE_CTS;
+	return true;
+}
+
+static void
+put_last_word(struct engine *e, struct link *l, struct conn *c, unsigned what)
+{
+	struct weir_slot *s;
+
+	if (what == OWE_FIN) {
+		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
+		c->state = CONN_FINISHED;
+		c->owed &= OWE_FIN_ACK;
+	} else if (what == OWE_RESET) {
+		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
+		s->value = c->rx_messages;
+		s->status = ECONNRESET;
+		c->reset_sent = true;
+		c->owed &= OWE_FIN_ACK;
+		credit_withdraw(e, c);
+	} else {
+		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
+	}
+}
+
+static void
+put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
+{
+	struct weir_slot *s;
+
+	switch (what) {
+	case OWE_CONNECT:
+		put_connect(e, l, c);
+		break;
+	case OWE_ACCEPT:
+		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->rx_window);
+		s->value = c->rx_granted;
+		s->extra = c->vqpn;
+		break;
+	case OWE_GRANT:
+		s = put(l, WEIR_WIRE_GRANT, c->peer_vqpn, c->rx_window);
+		s->value = c->rx_granted;
+		s->place[2] = c->rx_consumed;
+		break;
+	case OWE_RECLAIM:
+		put(l, WEIR_WIRE_RECLAIM, c->peer_vqpn, 0);
+		break;
+	case OWE_RECLAIMED:
+		put(l, WEIR_WIRE_RECLAIMED, c->peer_vqpn, 0)->value = c->granted;
+		break;
+	case OWE_STALLED:
+		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
+		c->stall_told = true;
+		break;
+	default:
+		put_last_word(e, l, c, what);
+	}
+}
+
+/* Lines of one connection, lowest bit first. False: no room for all. */
+static bool
+send_owed(struct engine *e, struct link *l, struct conn *c)
+{
+	while (c->owed) {
+		unsigned what = c->owed & (~c->owed + 1);
+
+		if (what & (OWE_RTS | OWE_CTS)) {
+			if (!send_bulk_lines(e, l, c))
+				return false;
+			continue;
+		}
+		/* what the peer is told with these: no WRITE of ours is under way any more */
+		if (what & (OWE_RESET | OWE_FIN_ACK) && c->bulk_flight)
+			break;
+		if (link_room(e, l, 1) != ROOM)
+			return false;
+		c->owed &= ~what;
+		put_line(e, l, c, what);
+		if (what == OWE_ACCEPT) {
+			conn_refresh(c);
+			conn_advance(e, c);
+		}
+	}
+	list_remove(&c->owing);
+	conn_settle(e, c);
+	return true;
+}
+
+static void
+send_rejects(struct engine *e, struct link *l)
+{
+	for (uint32_t n = e->reject_end - e->reject_first; n; n--) {
+		struct reject r = e->rejects[e->reject_first++ % REJECTS];
+
+		if (r.link != l || !l->up) {
+			if (r.link->up)
+				e->rejects[e->reject_end++ % REJECTS] = r;
+			continue;
+		}
+		if (link_room(e, l, 1) != ROOM) {
+			e->rejects[e->reject_end++ % REJECTS] = r;
+			continue;
+		}
+		put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
+	}
+}
+
+void
+control_send(struct engine *e, struct link *l)
+{
+	l->frame_max = FRAME_LINES + CONTROL_LINES; /* messages can't crowd these out */
+	if (UNLIKELY(e->reject_first != e->reject_end))
+		send_rejects(e, l);
+	while (!list_empty(&l->owing))
+		if (!send_owed(e, l, LIST_OWNER(l->owing.next, struct conn, owing)))
+			break;
+	l->frame_max = FRAME_LINES;
+}
+
+/* ---- receiving: 1 line taken, or -1: no peer of ours says this ---- */
+
+static int
+take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
+{
+	struct weir_wire_connect w;
+	struct engine_event *event;
+
+	memcpy(&w, s->data, sizeof(w));
+	if (s->vqpn || !w.vqpn || !memchr(w.service, 0, sizeof(w.service)))
+		return -1;
+	if (e->connect_end - e->connect_first == CONNECTS)
+		return reject_later(e, l, w.vqpn, ECONNREFUSED) ? 1 : -1;
+	event = &e->connects[e->connect_end++ % CONNECTS];
+	*event = (struct engine_event){
+	    .type = ENGINE_EVENT_CONNECT,
+	    .conn = {.link = l->id,
+		     .peer_node = l->is.peer_node,
+		     .peer_vqpn = w.vqpn,
+		     .window = w.window,
+		     .granted = w.granted},
+	};
+	memcpy(event->conn.service, w.service, sizeof(w.service));
+	return 1;
+}
+
+static int
+take_answer(struct engine *e, struct conn *c, const struct weir_slot *s)
+{
+	if (c->state != CONN_OPENING)
+		return -1;
+	if (s->op == WEIR_WIRE_ACCEPT) {
+		if (!s->extra)
+			return -1;
+		conn_opened(e, c, s->extra, s->value, s->length);
+	} else {
+		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+	}
+	return 1;
+}
+
+static int
+take_end(struct engine *e, struct conn *c, const struct weir_slot *s)
+{
+	if (s->op == WEIR_WIRE_FIN_ACK) {
+		if (c->state != CONN_FINISHED && !(c->state == CONN_DEAD && c->reset_sent))
+			return -1;
+		conn_peer_acknowledged(e, c);
+	} else if (s->op == WEIR_WIRE_FIN) {
+		if (c->accepts && s->value != c->rx_messages) {
+			count(&e->counters.bad_frames, 1);
+			conn_abort(e, c, EPROTO, true);
+		} else {
+			conn_peer_ended(e, c, 0, false);
+		}
+	} else {
+		if (!c->sealed && s->value <= c->sent && s->value >= c->completed) {
+			c->completed = s->value;
+			atomic_store_explicit(&c->desc->completed, c->completed,
+					      memory_order_release);
+		}
+		conn_peer_ended(e, c, s->status ? s->status : ECONNRESET, true);
+	}
+	return 1;
+}
+
+static bool
+take_window(struct engine *e, struct conn *c, const struct weir_slot *s)
+{
+	switch (s->op) {
+	case WEIR_WIRE_GRANT:
+		if (s->value < c->granted || s->place[2] > c->spent)
+			return false;
+		credit_return(e, c, s->value, s->place[2], s->length);
+		return true;
+	case WEIR_WIRE_STALLED:
+		credit_wanted(e, c, s->value < UINT32_MAX ? (uint32_t)s->value : UINT32_MAX);
+		return true;
+	case WEIR_WIRE_RECLAIM:
+		credit_hand_back(e, c);
+		return true;
+	default: /* RECLAIMED */
+		if (!c->reclaiming || s->value > c->rx_granted || s->value < c->rx_delivered)
+			return false;
+		credit_reclaimed(e, c, s->value);
+		return true;
+	}
+}
+
+static bool
+take_bulk(struct engine *e, struct conn *c, const struct weir_slot *s)
+{
+	struct weir_wire_cts cts;
+
+	if (s->op == WEIR_WIRE_RTS)
+		return bulk_asked(e, c, s->value, s->length);
+	if (s->op == WEIR_WIRE_BULK)
+		return bulk_arrived(e, c, s->value);
+	memcpy(&cts, s->data, sizeof(cts));
+	return bulk_answered(e, c, &cts);
+}
+
+/* Lines between open ends; an end that has closed or died has no use for some of them. */
+static bool
+take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
+{
+	bool open = c->state == CONN_OPEN || c->state == CONN_FINISHING;
+
+	switch (s->op) {
+	case WEIR_WIRE_GRANT:
+	case WEIR_WIRE_RECLAIM:
+		return !open || take_window(e, c, s);
+	case WEIR_WIRE_STALLED:
+	case WEIR_WIRE_RECLAIMED:
+		return !c->accepts || take_window(e, c, s);
+	case WEIR_WIRE_RTS:
+	case WEIR_WIRE_CTS:
+		return !open || take_bulk(e, c, s);
+	default: /* BULK */
+		return !c->accepts || take_bulk(e, c, s);
+	}
+}
+
+int
+control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
+{
+	struct conn *c;
+
+	if (s->op == WEIR_WIRE_CONNECT)
+		return take_connect(e, l, s);
+	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_BULK)
+		return -1;
+	c = conn_find(e, s->vqpn);
+	if (!c || c->link != l)
+		return -1;
+	if (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT)
+		return take_answer(e, c, s);
+	if (c->state == CONN_OPENING)
+		return -1;
+	if (s->op >= WEIR_WIRE_FIN && s->op <= WEIR_WIRE_FIN_ACK)
+		return take_end(e, c, s);
+	if (!take_flow(e, c, s)) {
+		count(&e->counters.bad_frames, 1);
+		conn_abort(e, c, EPROTO, true);
+	}
+	return 1;
+}

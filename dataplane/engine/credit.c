@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The flow-control window of connections: the one place where it is spent and the one where it is
+ * returned, and at the receiving end what may be granted. What was granted and has not arrived yet
+ * always fits the free receive blocks (docs/decisions.md 4), whatever the program does.
+ */
+#include "internal.h"
+
+#define COST_MAX (WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE)
+
+/* ---- sending end ---- */
+
+void
+credit_spend(struct conn *c, uint32_t cost)
+{
+	assert(c->granted - c->spent >= cost);
+	c->spent += cost;
+}
+
+static void
+show(struct conn *c)
+{
+	atomic_store_explicit(&c->desc->granted, c->granted, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->window, c->peer_window, memory_order_relaxed);
+}
+
+void
+credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consumed,
+	      uint32_t window)
+{
+	c->granted = granted;
+	c->returned = consumed;
+	c->peer_window = window;
+	c->stall_told = false;
+	show(c);
+	credit_answer_want(e, c);
+	conn_advance(e, c);
+}
+
+/* The peer asks for what isn't used. What is spent, and what messages wait for, stays. */
+void
+credit_hand_back(struct engine *e, struct conn *c)
+{
+	if (!c->pend_first)
+		c->granted = c->spent;
+	show(c);
+	owe(e, c, OWE_RECLAIMED);
+}
+
+void
+credit_answer_want(struct engine *e, struct conn *c)
+{
+	uint32_t wanted = c->wanted ? c->wanted : c->peer_window;
+
+	if (!c->wants || c->state != CONN_OPEN)
+		return;
+	if (wanted > COST_MAX)
+		wanted = COST_MAX;
+	if (c->granted - c->spent >= (uint64_t)c->pend_cost + wanted) {
+		c->wants = false;
+		tell(e, c, TELL_WRITABLE);
+	} else if (!c->stall_told) {
+		owe(e, c, OWE_STALLED);
+	}
+}
+
+/* What STALLED asks for. */
+uint32_t
+credit_missing(const struct conn *c)
+{
+	uint64_t cost = c->pend_cost;
+
+	if (c->wants)
+		cost += c->wanted ? c->wanted : c->peer_window;
+	return cost < COST_MAX ? (uint32_t)cost : COST_MAX;
+}
+
+/* ---- receiving end ---- */
+
+/* Bytes of receive memory that may still be promised. */
+uint64_t
+session_spare(const struct session *s)
+{
+	uint64_t have = (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE;
+	uint64_t need = s->promised + (uint64_t)s->reserve * WEIR_BLOCK_SIZE;
+
+	return have > need ? have - need : 0;
+}
+
+bool
+session_affords(const struct session *s, uint64_t more, uint32_t n)
+{
+	return session_spare(s) >= more + (uint64_t)n * WEIR_BLOCK_SIZE;
+}
+
+/* The grant of a new connection. */
+uint32_t
+credit_first(struct engine *e, struct conn *c)
+{
+	uint64_t spare = session_spare(c->session);
+	uint32_t grant = e->config.initial_grant;
+
+	if (grant > spare)
+		grant = (uint32_t)spare;
+	grant -= grant % WEIR_SLOT_SIZE;
+	c->session->promised += grant;
+	c->rx_granted = c->rx_window = grant;
+	atomic_store_explicit(&c->desc->recv_window, grant, memory_order_relaxed);
+	return grant;
+}
+
+/* The window that c gets next: it doubles with traffic, halves while somebody is short of memory.
+ */
+static uint32_t
+next_window(const struct engine *e, const struct conn *c, bool used_up)
+{
+	uint32_t window = c->rx_window, least = e->config.initial_grant;
+
+	if (used_up && c->session->hungry)
+		window /= 2;
+	else if (used_up || c->rx_wanted > window)
+		window = window * 2 > c->rx_wanted ? window * 2 : c->rx_wanted;
+	if (window < least)
+		window = least;
+	return window < c->rx_window_max ? window : c->rx_window_max;
+}
+
+/* Grants what is due, as far as the memory reaches. */
+static void
+grant(struct engine *e, struct conn *c)
+{
+	struct session *s = c->session;
+	uint64_t used = c->rx_consumed - c->rx_told, left = c->rx_granted - c->rx_delivered;
+	bool used_up = used >= e->config.threshold * c->rx_window;
+	uint64_t spare = session_spare(s), target, more = 0;
+	uint32_t window;
+	bool low;
+
+	if (!c->accepts || c->reclaiming || (c->state != CONN_OPEN && c->state != CONN_FINISHING))
+		return;
+	if (c->rx_wanted <= left)
+		c->rx_wanted = 0;
+	/* below that a sender may hold a message that is larger than what it has left */
+	low = left < COST_MAX && left < c->rx_window;
+	if (!c->rx_wanted && !(used && (used_up || low)))
+		return;
+	window = next_window(e, c, used_up);
+	if (c->rx_consumed + window > c->rx_granted + spare && window > c->rx_window)
+		window = c->rx_window;
+	target = c->rx_consumed + window;
+	if (target < c->rx_delivered + c->rx_wanted)
+		target = c->rx_delivered + c->rx_wanted;
+	if (target > c->rx_granted)
+		more = target - c->rx_granted < spare ? target - c->rx_granted : spare;
+	more -= more % WEIR_SLOT_SIZE;
+	c->rx_granted += more;
+	s->promised += more;
+	if (left + more >= c->rx_wanted) {
+		c->rx_wanted = 0;
+		list_remove(&c->starving);
+	} else {
+		list_append_once(&s->starving, &c->starving);
+		s->hungry = true;
+	}
+	if (!more)
+		return;
+	c->rx_told = c->rx_consumed;
+	c->rx_window = window;
+	atomic_store_explicit(&c->desc->recv_window, window, memory_order_relaxed);
+	owe(e, c, OWE_GRANT);
+}
+
+/* The program consumed. False: more than was delivered. */
+bool
+credit_consumed(struct engine *e, struct conn *c, uint64_t consumed)
+{
+	if (consumed > c->rx_delivered)
+		return false;
+	if (consumed > c->rx_consumed) { /* else another channel's was faster */
+		c->rx_consumed = consumed;
+		grant(e, c);
+	}
+	return true;
+}
+
+/* The peer waits for so much. */
+void
+credit_wanted(struct engine *e, struct conn *c, uint32_t cost)
+{
+	c->rx_wanted = cost < COST_MAX ? cost : COST_MAX;
+	grant(e, c);
+}
+
+void
+credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
+{
+	c->session->promised -= c->rx_granted - granted;
+	c->rx_granted = granted;
+	c->rx_window =
+	    e->config.initial_grant < c->rx_window_max ? e->config.initial_grant : c->rx_window_max;
+	c->reclaiming = false;
+	grant(e, c);
+	session_feed(e, c->session);
+}
+
+/* Asks some idle senders for what they don't use. */
+void
+credit_reclaim_some(struct engine *e, struct session *s)
+{
+	for (unsigned i = 0; i < 64; i++) {
+		struct list *node = s->reclaim_next ? s->reclaim_next : s->conns.next;
+		struct conn *c;
+
+		if (node == &s->conns) {
+			s->reclaim_next = NULL;
+			break;
+		}
+		c = LIST_OWNER(node, struct conn, of_session);
+		s->reclaim_next = node->next;
+		if (c->accepts && !c->reclaiming && !c->rx_wanted &&
+		    c->rx_seen == c->rx_delivered && c->rx_granted > c->rx_delivered &&
+		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
+			c->reclaiming = true;
+			owe(e, c, OWE_RECLAIM);
+		}
+		c->rx_seen = c->rx_delivered;
+	}
+}
+
+/* Nothing of the peer will be delivered any more. */
+void
+credit_withdraw(struct engine *e, struct conn *c)
+{
+	c->accepts = false;
+	c->session->promised -= c->rx_granted - c->rx_delivered;
+	c->rx_granted = c->rx_delivered;
+	c->rx_wanted = 0;
+	list_remove(&c->starving);
+	session_feed(e, c->session);
+}
+
+void
+session_feed(struct engine *e, struct session *s)
+{
+	if (LIKELY(!s->hungry))
+		return;
+	while (!list_empty(&s->starving)) {
+		struct conn *c = LIST_OWNER(s->starving.next, struct conn, starving);
+
+		grant(e, c);
+		if (list_linked(&c->starving))
+			break;
+	}
+	while (!list_empty(&s->placing)) {
+		struct conn *c = LIST_OWNER(s->placing.next, struct conn, placing);
+		bool more = false;
+
+		for (uint32_t i = 0; i < c->rts_count; i++)
+			more |= c->rts[i].state == RTS_WAITING;
+		if (more && !bulk_place_first(e, c))
+			break;
+		list_remove(&c->placing);
+		if (more)
+			list_append(&s->placing, &c->placing);
+	}
+	s->hungry = !list_empty(&s->starving) || !list_empty(&s->placing) || s->adding;
+}

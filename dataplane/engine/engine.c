@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An engine: its memory, and its turn. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+struct parts { /* offsets of what an engine allocates, in one piece */
+	size_t conns, free_conns, sessions, links, rejects, connects, bytes;
+};
+
+static struct parts
+lay_out(const struct engine_config *config)
+{
+	struct parts p;
+
+	p.conns = WEIR_ALIGN_UP(sizeof(struct engine), 64);
+	p.links = p.conns + WEIR_ALIGN_UP(config->connections * sizeof(struct conn), 64);
+	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct link), 64);
+	p.connects = p.sessions + WEIR_ALIGN_UP(config->sessions * sizeof(struct session), 64);
+	p.rejects = p.connects + WEIR_ALIGN_UP(CONNECTS * sizeof(struct engine_event), 64);
+	p.free_conns = p.rejects + WEIR_ALIGN_UP(REJECTS * sizeof(struct reject), 64);
+	p.bytes = WEIR_ALIGN_UP(p.free_conns + config->connections * sizeof(uint32_t), 64);
+	return p;
+}
+
+size_t
+engine_memory(const struct engine_config *config)
+{
+	return lay_out(config).bytes;
+}
+
+struct engine *
+engine_create(const struct engine_config *config)
+{
+	struct parts at = lay_out(config);
+	struct engine *e;
+	uint8_t *memory;
+
+	if (!config->connections || !config->sessions || !config->ring_doorbell || !config->emit ||
+	    (uint64_t)(config->id + 1) * config->connections > 1u << 20) {
+		errno = EINVAL;
+		return NULL;
+	}
+	/* untouched pages cost nothing: what is zero is not written */
+	e = calloc(1, at.bytes);
+	if (!e)
+		return NULL;
+	memory = (uint8_t *)e;
+	e->config = *config;
+	e->conns = (struct conn *)(void *)(memory + at.conns);
+	e->links = (struct link *)(void *)(memory + at.links);
+	e->sessions = (struct session *)(void *)(memory + at.sessions);
+	e->connects = (struct engine_event *)(void *)(memory + at.connects);
+	e->rejects = (struct reject *)(void *)(memory + at.rejects);
+	e->free_conns = (uint32_t *)(void *)(memory + at.free_conns);
+	e->first_index = config->id * config->connections;
+	list_init(&e->hot);
+	list_init(&e->cold);
+	list_init(&e->busy);
+	list_init(&e->backlog);
+	list_init(&e->bells);
+	list_init(&e->closing);
+	list_init(&e->removals);
+	e->done_last = &e->done;
+	e->srq_missing = config->srq ? config->srq_depth : 0;
+	return e;
+}
+
+void
+engine_destroy(struct engine *e)
+{
+	free(e);
+}
+
+const struct engine_counters *
+engine_counters(const struct engine *e)
+{
+	return &e->counters;
+}
+
+/* ---- the NIC ---- */
+
+static void
+refill_srq(struct engine *e)
+{
+	struct nic_recv_wr wr[NIC_POLL_MAX] = {0};
+
+	while (e->srq_missing) {
+		unsigned n = e->srq_missing < NIC_POLL_MAX ? e->srq_missing : NIC_POLL_MAX;
+		int posted = NIC_OPS(e->config.nic)->post_srq_recv(e->config.srq, wr, n);
+
+		if (posted <= 0)
+			return;
+		e->srq_missing -= (uint32_t)posted;
+	}
+}
+
+static void
+take_send_completion(struct engine *e, struct link *l, unsigned index, const struct nic_wc *wc)
+{
+	if (wc->wr_id > l->sq_posted[index])
+		return;
+	while (index == 1 && l->sq_done[1] < wc->wr_id) {
+		l->sq_done[1]++;
+		bulk_done(e, l);
+	}
+	if (index == 0 && wc->wr_id > l->sq_done[0])
+		l->sq_done[0] = wc->wr_id;
+}
+
+static void
+take_completion(struct engine *e, const struct nic_wc *wc)
+{
+	const struct link_qp *qp = wc->qp_user;
+	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
+	struct link *l = qp->link;
+
+	if (received && wc->status == NIC_WC_SUCCESS)
+		e->srq_missing++;
+	if (!l || !l->up || l->broken || wc->qpn != nic_qpn(l->is.qp[qp->index]))
+		return; /* of an earlier life of the link */
+	if (wc->status != NIC_WC_SUCCESS) {
+		link_break(e, l, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO, wc->status);
+	} else if (!received) {
+		take_send_completion(e, l, qp->index, wc);
+	} else {
+		l->wrs_seen++;
+		link_busy(e, l);
+		if (WEIR_IMM_KIND(wc->imm) == WEIR_IMM_CREDIT)
+			return; /* the line is looked at in every turn */
+		if (WEIR_IMM_KIND(wc->imm) != WEIR_IMM_FRAME || qp->index != 0 ||
+		    !frame_receive(e, l, WEIR_IMM_VALUE(wc->imm))) {
+			count(&e->counters.bad_frames, 1);
+			link_break(e, l, EPROTO, 0);
+		}
+	}
+}
+
+/* What peers wrote into our credit lines before the completions that are polled next. */
+static void
+snap_credit(struct engine *e)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, &e->busy)
+	{
+		struct link *l = LIST_OWNER(node, struct link, busy);
+		const struct weir_credit_line *line = &l->is.credit[0];
+
+		l->snap_consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
+		l->snap_wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
+		l->snapped = true;
+	}
+}
+
+/*
+ * Only once all that had arrived before is processed: a RESET in an earlier frame says which of the
+ * messages that this credit covers were refused.
+ */
+static unsigned
+apply_credit(struct engine *e, bool drained)
+{
+	struct list *node, *following;
+	unsigned work = 0;
+
+	LIST_EACH(node, following, &e->busy)
+	{
+		struct link *l = LIST_OWNER(node, struct link, busy);
+		uint64_t before = l->credited;
+
+		if (!l->snapped)
+			continue;
+		l->snapped = false;
+		if (!drained || !l->up || l->broken)
+			continue;
+		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs)) {
+			count(&e->counters.bad_frames, 1);
+			link_break(e, l, EPROTO, 0);
+		}
+		work += l->credited != before;
+	}
+	return work;
+}
+
+static unsigned
+poll_nic(struct engine *e)
+{
+	struct nic_wc wc[NIC_POLL_MAX];
+	struct list *node, *following;
+	bool busy = false;
+	unsigned n;
+
+	snap_credit(e);
+	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
+	for (unsigned i = 0; i < n; i++)
+		take_completion(e, &wc[i]);
+	if (e->srq_missing)
+		refill_srq(e);
+	if (!e->srq_missing)
+		LIST_EACH(node, following, &e->busy)
+		{
+			struct link *l = LIST_OWNER(node, struct link, busy);
+
+			l->wrs_back = l->wrs_seen;
+		}
+	return n + busy + apply_credit(e, n < NIC_POLL_MAX);
+}
+
+static void
+send_links(struct engine *e)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, &e->busy)
+	link_send(e, LIST_OWNER(node, struct link, busy));
+}
+
+/* ---- the turn ---- */
+
+static void
+publish_counters(struct engine *e)
+{
+	count(&e->counters.tx_messages, e->tx_messages);
+	count(&e->counters.tx_bytes, e->tx_bytes);
+	count(&e->counters.rx_messages, e->rx_messages);
+	count(&e->counters.rx_bytes, e->rx_bytes);
+	e->tx_messages = e->tx_bytes = e->rx_messages = e->rx_bytes = 0;
+}
+
+static void
+housekeeping(struct engine *e)
+{
+	channels_housekeeping(e);
+	sessions_housekeeping(e);
+	nodes_tell(e);
+}
+
+unsigned
+engine_turn(struct engine *e, uint64_t now)
+{
+	unsigned work;
+
+	e->now = now;
+	e->turn++;
+	work = channels_poll(e);
+	if (e->config.nic) {
+		work += poll_nic(e);
+		if (!list_empty(&e->backlog))
+			backlogs_drain(e);
+		send_links(e);
+		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
+	} else if (!list_empty(&e->backlog)) {
+		backlogs_drain(e);
+	}
+	bells_ring(e);
+	if (e->waiting)
+		commands_retry(e);
+	if (!list_empty(&e->removals))
+		sessions_remove(e);
+	engine_emit_pending(e);
+	if (work)
+		publish_counters(e);
+	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
+		housekeeping(e);
+	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);
+	return work;
+}

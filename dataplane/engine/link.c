@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Links: frames are built where they will be sent from, in the staging that mirrors the peer's
+ * ring, and leave as one WRITE_WITH_IMM a pass. Ring credit and receive WRs are spent in
+ * close_frame() and returned in link_credit().
+ */
+#include "internal.h"
+
+enum { RING, BULK }; /* index of a QP */
+
+size_t
+engine_link_bytes(uint32_t staging_lines)
+{
+	return staging_lines * sizeof(struct run);
+}
+
+/* ---- room ---- */
+
+static uint64_t
+wrs_left(const struct link *l)
+{
+	return l->is.peer_recv_wrs + l->wrs_credited - l->wrs_used;
+}
+
+static bool
+queue_has(const struct link *l, uint32_t n)
+{
+	return l->sq_posted[RING] - l->sq_done[RING] + n <= ENGINE_SEND_WRS;
+}
+
+/* A frame may begin: one line more stays free for the head that says STALLED, and a receive WR, and
+ * another for the credit that answers it; a place in the send queue for credit. */
+static bool
+frame_may_open(const struct link *l)
+{
+	return l->up && !l->broken && !l->frame_wrs && queue_has(l, 3);
+}
+
+static void
+set_limit(struct link *l)
+{
+	uint64_t most = l->frame_at + l->frame_max, room = l->credited + l->mask;
+
+	l->tx_limit = most < room ? most : room;
+}
+
+static void
+open_frame(struct engine *e, struct link *l)
+{
+	l->frame_at = l->tx_pos++;
+	set_limit(l);
+	link_busy(e, l);
+}
+
+/* The slow half of link_room(). */
+enum room
+link_find_room(struct engine *e, struct link *l, uint32_t lines)
+{
+	uint64_t end = l->tx_pos + lines + (l->tx_limit ? 0 : 1);
+
+	if (!l->tx_limit && !frame_may_open(l))
+		return ROOM_FULL;
+	if (end > l->credited + l->mask || (!l->tx_limit && wrs_left(l) < 3)) {
+		l->stalled = true;
+		link_busy(e, l);
+		return ROOM_FULL;
+	}
+	if (!l->tx_limit) {
+		open_frame(e, l);
+		return ROOM;
+	}
+	if (end > l->frame_at + l->frame_max)
+		return ROOM_LATER;
+	set_limit(l); /* credit has come since it was opened */
+	return ROOM;
+}
+
+/* ---- lines ---- */
+
+struct weir_slot *
+link_put_line(struct link *l)
+{
+	return link_at(l, l->tx_pos++);
+}
+
+/* An inline message from memory in one piece. */
+void
+link_put_inline(struct link *l, struct head h, const uint8_t *from)
+{
+	uint32_t n = weir_slots_inline(h.length), left = h.length;
+	uint32_t part = left < WEIR_SLOT_HEAD_BYTES ? left : WEIR_SLOT_HEAD_BYTES;
+	struct weir_slot *to = link_put_line(l);
+
+	h.op = WEIR_OP_INLINE;
+	memset(to, 0, sizeof(*to));
+	head_store(to, 0, h);
+	memcpy(to->data, from, part);
+	for (uint32_t i = 1; i < n; i++) {
+		char *more = (char *)link_put_line(l);
+
+		from += part;
+		left -= part;
+		part = left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES;
+		memset(more, 0, WEIR_SLOT_SIZE);
+		memcpy(more + 4, from, part);
+	}
+}
+
+/* A message as a head and bare payload. */
+void
+link_put_place(struct link *l, struct head h, const uint8_t *from)
+{
+	uint32_t at = (uint32_t)((l->tx_pos + 1) & l->mask),
+		 first = (l->mask + 1 - at) * WEIR_SLOT_SIZE;
+	struct weir_slot *to = link_at(l, l->tx_pos);
+
+	h.op = WEIR_OP_PLACE;
+	memset(to, 0, sizeof(*to));
+	head_store(to, 0, h);
+	if (first > h.length)
+		first = h.length;
+	memcpy(&l->staging[at], from, first);
+	memcpy(l->staging, from + first, h.length - first);
+	l->tx_pos += message_lines(h.length);
+}
+
+/* A message of c has been put: it completes when the peer has consumed up to here. */
+void
+link_sent(struct engine *e, struct link *l, struct conn *c, bool notify)
+{
+	struct run *r = &l->runs[(l->run_end - 1) & l->mask];
+
+	(void)e;
+	c->sent++;
+	c->flight++;
+	if (l->run_end != l->run_first && r->conn == c &&
+	    (int32_t)(r->end - (uint32_t)l->frame_at) > 0) {
+		r->end = (uint32_t)l->tx_pos;
+		r->count++;
+		r->notify |= notify;
+		return;
+	}
+	r = &l->runs[l->run_end++ & l->mask];
+	*r = (struct run){.end = (uint32_t)l->tx_pos, .count = 1, .notify = notify, .conn = c};
+}
+
+/* ---- posting ---- */
+
+static void
+finish_wr(struct link *l, struct nic_send_wr *wr)
+{
+	wr->wr_id = ++l->sq_posted[RING];
+	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4) {
+		wr->flags |= NIC_SIGNALED;
+		l->sq_signaled[RING] = l->sq_posted[RING];
+	}
+}
+
+/* False if some of the frame is left. */
+static bool
+post_frame(struct engine *e, struct link *l)
+{
+	int n;
+
+	if (!l->frame_wrs)
+		return true;
+	n = nic_post_send(l->is.qp[RING], &l->frame[l->frame_posted],
+			  l->frame_wrs - l->frame_posted);
+	if (n < 0) {
+		link_break(e, l, (uint32_t)-n, 0);
+		return false;
+	}
+	l->frame_posted += (uint32_t)n;
+	if (l->frame_posted < l->frame_wrs)
+		return false;
+	l->frame_wrs = l->frame_posted = 0;
+	return true;
+}
+
+static void
+add_write(struct link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
+{
+	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
+	uint64_t line = at & l->mask;
+
+	*wr = (struct nic_send_wr){
+	    .sge = {{(uintptr_t)&l->staging[line], lines * WEIR_SLOT_SIZE, l->is.staging_mr.lkey}},
+	    .sge_count = 1,
+	    .opcode = frame_lines ? NIC_WRITE_IMM : NIC_WRITE,
+	    .imm = WEIR_IMM(WEIR_IMM_FRAME, frame_lines),
+	    .remote_address = l->is.peer_ring_address + line * WEIR_SLOT_SIZE,
+	    .rkey = l->is.peer_ring_rkey,
+	};
+	finish_wr(l, wr);
+}
+
+static void
+credit_told(struct link *l)
+{
+	l->rx_told = l->rx_pos;
+	l->wrs_told = l->wrs_back;
+	l->credit_due = UINT64_MAX;
+	l->peer_stalled = false;
+}
+
+static void
+close_frame(struct engine *e, struct link *l)
+{
+	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
+	uint32_t first = l->mask + 1 - (uint32_t)(l->frame_at & l->mask);
+	struct weir_frame_head head = {
+	    .version = WEIR_WIRE_VERSION,
+	    .flags = l->stalled ? WEIR_FRAME_STALLED : 0,
+	    .lines = lines,
+	    .position = l->frame_at,
+	    .consumed = l->rx_pos,
+	    .wrs = l->wrs_back,
+	};
+
+	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
+	if (lines > first)
+		add_write(l, l->frame_at, first, 0);
+	else
+		first = 0;
+	add_write(l, l->frame_at + first, lines - first, lines);
+	l->wrs_used++;
+	l->stall_told = l->stalled;
+	l->tx_posted = l->tx_pos;
+	l->tx_limit = 0;
+	l->frames_sent++;
+	count(&e->counters.frames_sent, 1);
+	credit_told(l);
+	post_frame(e, l);
+}
+
+/* Credit alone: a WRITE of our line to the peer's; it takes neither room nor, unless it has to wake
+ * the peer, a receive WR. */
+static void
+write_credit(struct engine *e, struct link *l)
+{
+	struct weir_credit_line *line = &l->is.credit[1];
+	bool wake = l->peer_stalled && wrs_left(l) >= 1;
+	struct nic_send_wr wr = {
+	    .sge = {{(uintptr_t)line, sizeof(*line), l->is.credit_mr.lkey}},
+	    .sge_count = 1,
+	    .opcode = wake ? NIC_WRITE_IMM : NIC_WRITE,
+	    .flags = NIC_INLINE,
+	    .imm = WEIR_IMM(WEIR_IMM_CREDIT, 0),
+	    .remote_address = l->is.peer_credit_address,
+	    .rkey = l->is.peer_credit_rkey,
+	};
+	uint64_t signaled = l->sq_signaled[RING];
+	int n;
+
+	if (!queue_has(l, 1))
+		return;
+	atomic_store_explicit(&line->consumed, l->rx_pos, memory_order_relaxed);
+	atomic_store_explicit(&line->wrs, l->wrs_back, memory_order_relaxed);
+	finish_wr(l, &wr);
+	n = nic_post_send(l->is.qp[RING], &wr, 1);
+	if (n <= 0) {
+		l->sq_posted[RING]--;
+		l->sq_signaled[RING] = signaled;
+		if (n < 0)
+			link_break(e, l, (uint32_t)-n, 0);
+		return;
+	}
+	l->wrs_used += wake;
+	count(&e->counters.credit_writes, 1);
+	credit_told(l);
+}
+
+static void
+return_credit(struct engine *e, struct link *l)
+{
+	uint64_t lines = l->rx_pos - l->rx_told, wrs = l->wrs_back - l->wrs_told;
+
+	if (!lines && !wrs)
+		return;
+	if (l->peer_stalled || lines > l->rx_mask / 4 || wrs * 4 >= l->is.recv_wrs ||
+	    e->now >= l->credit_due)
+		write_credit(e, l);
+	else if (l->credit_due == UINT64_MAX)
+		l->credit_due = e->now + CREDIT_DELAY_NS;
+}
+
+static bool
+has_unsent(const struct link *l)
+{
+	return l->frame_wrs || !list_empty(&l->owing) || !list_empty(&l->active) ||
+	       !list_empty(&l->writing);
+}
+
+/* The sending half of a pass: at most one frame. */
+void
+link_send(struct engine *e, struct link *l)
+{
+	if (!l->up || l->broken) {
+		list_remove(&l->busy);
+		return;
+	}
+	if (post_frame(e, l)) {
+		control_send(e, l);
+		pending_send(e, l);
+		/* nothing fits: the line that is kept free tells the peer */
+		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
+		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1) {
+			count(&e->counters.ring_stalls, 1);
+			open_frame(e, l);
+		}
+		if (l->tx_limit)
+			close_frame(e, l);
+		if (!l->frame_wrs && !l->broken)
+			return_credit(e, l);
+	}
+	bulk_post(e, l);
+	if (!has_unsent(l) && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
+	    l->wrs_back == l->wrs_told)
+		list_remove(&l->busy);
+}
+
+/* What the peer gives back, by frame or by credit line. False: it can't be. */
+bool
+link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
+{
+	if (consumed > l->tx_posted || wrs > l->wrs_used)
+		return false;
+	if (wrs > l->wrs_credited) {
+		l->wrs_credited = wrs;
+		l->stalled = l->stall_told = false;
+	}
+	if (consumed <= l->credited)
+		return true;
+	l->credited = consumed;
+	l->stalled = l->stall_told = false;
+	while (l->run_first != l->run_end) {
+		struct run r = l->runs[l->run_first & l->mask];
+
+		if ((int32_t)((uint32_t)consumed - r.end) < 0)
+			break;
+		l->run_first++;
+		conn_completed(e, r.conn, r.count, r.notify);
+	}
+	return true;
+}
+
+/* ---- life ---- */
+
+void
+link_break(struct engine *e, struct link *l, uint32_t error, uint32_t wc_status)
+{
+	(void)e;
+	if (l->broken)
+		return;
+	l->broken = true;
+	l->error = error;
+	l->error_wc = wc_status;
+	l->tx_limit = 0;
+}
+
+static bool
+is_power(uint32_t n, uint32_t least)
+{
+	return n >= least && !(n & (n - 1));
+}
+
+int
+link_add(struct engine *e, const struct engine_link_command *k)
+{
+	struct link *l;
+
+	if (k->link >= e->config.links || !is_power(k->ring_lines, 256) ||
+	    !is_power(k->staging_lines, 256) || k->peer_recv_wrs < 4 || !k->work)
+		return -EINVAL;
+	l = &e->links[k->link];
+	if (l->up)
+		return -EBUSY;
+	memset(l, 0, sizeof(*l));
+	l->id = k->link;
+	l->is = *k;
+	l->up = true;
+	l->staging = k->staging;
+	l->mask = k->staging_lines - 1;
+	l->ring = k->ring;
+	l->rx_mask = k->ring_lines - 1;
+	l->runs = k->work;
+	l->credit_due = UINT64_MAX;
+	l->frame_max = FRAME_LINES;
+	list_init(&l->active);
+	list_init(&l->owing);
+	list_init(&l->writing);
+	list_init(&l->conns);
+	for (unsigned i = 0; i < 2; i++)
+		l->user[i] = (struct link_qp){l, i};
+	return 0;
+}
+
+int
+link_fail(struct engine *e, const struct engine_link_command *k)
+{
+	struct list *node, *following;
+	struct link *l;
+
+	if (k->link >= e->config.links || !e->links[k->link].up)
+		return -ENOENT;
+	l = &e->links[k->link];
+	l->up = false;
+	l->broken = true;
+	l->error = 0;
+	list_remove(&l->busy);
+	LIST_EACH(node, following, &l->conns)
+	conn_link_failed(e, LIST_OWNER(node, struct conn, of_link),
+			 k->status ? k->status : EHOSTDOWN);
+	for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
+		struct engine_event *event = &e->connects[i % CONNECTS];
+
+		if (event->conn.link == l->id)
+			event->conn.link = ENGINE_LINK_NONE; /* not told any more */
+	}
+	return 0;
+}
+
+void *
+engine_link_user(struct engine *e, uint32_t link, unsigned index)
+{
+	struct link *l = &e->links[link];
+
+	l->user[index] = (struct link_qp){l, index};
+	return &l->user[index];
+}
+
+/* Whether sleeping would leave undone what could be done now. */
+bool
+link_is_pressing(const struct link *l)
+{
+	if (!l->up || l->broken)
+		return false;
+	if (l->frame_wrs || l->rx_pos != l->rx_told || l->wrs_back != l->wrs_told)
+		return true;
+	if (atomic_load_explicit(&l->is.credit[0].consumed, memory_order_relaxed) != l->credited &&
+	    l->credited != l->tx_posted)
+		return true;
+	if (!list_empty(&l->writing) && l->flight_end - l->flight_first < BULK_WRITES)
+		return true;
+	return !l->stalled && (!list_empty(&l->owing) || !list_empty(&l->active));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Doubly linked list through nodes inside the members. A member that is in no list has next NULL.
+ */
+#ifndef WEIR_ENGINE_LIST_H
+#define WEIR_ENGINE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct list {
+	struct list *next, *prev;
+};
+
+#define LIST_OWNER(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+
+/* For every member of list `l`; the member at hand may be removed. */
+#define LIST_EACH(node, following, l)                                                              \
+	for (node = (l)->next, following = node->next; node != (l);                                \
+	     node = following, following = node->next)
+
+static inline void
+list_init(struct list *l)
+{
+	l->next = l->prev = l;
+}
+
+static inline bool
+list_empty(const struct list *l)
+{
+	return l->next == l;
+}
+
+static inline bool
+list_linked(const struct list *node)
+{
+	return node->next != NULL;
+}
+
+static inline void
+list_append(struct list *l, struct list *node)
+{
+	node->prev = l->prev;
+	node->next = l;
+	l->prev->next = node;
+	l->prev = node;
+}
+
+static inline void
+list_remove(struct list *node)
+{
+	if (!list_linked(node))
+		return;
+	node->prev->next = node->next;
+	node->next->prev = node->prev;
+	node->next = node->prev = NULL;
+}
+
+static inline void
+list_append_once(struct list *l, struct list *node)
+{
+	if (!list_linked(node))
+		list_append(l, node);
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that can't leave at once: beyond the window, behind a bulk message, or with the peer's
+ * ring full. They wait per connection in slots of their session's pool; connections whose first
+ * message could leave but for room in the ring take turns (deficit round robin in lines).
+ */
+#include "internal.h"
+
+static struct pend *
+pend_take(struct session *s)
+{
+	struct pend *p = s->pool_free;
+
+	if (p)
+		s->pool_free = p->next;
+	else
+		p = &s->pool[s->pool_fresh++];
+	s->pool_used++;
+	p->next = NULL;
+	return p;
+}
+
+static void
+pend_give(struct session *s, struct pend *p)
+{
+	p->next = s->pool_free;
+	s->pool_free = p;
+	s->pool_used--;
+}
+
+static void
+append(struct conn *c, struct pend *p)
+{
+	if (c->pend_first)
+		c->pend_last->next = p;
+	else
+		c->pend_first = p;
+	c->pend_last = p;
+}
+
+/* Copies the message at the channel's position. False if the session has no room for it. */
+bool
+pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h, weir_place place)
+{
+	uint32_t n = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+	bool first = !c->pend_first;
+	struct session *s = c->session;
+	struct pend *p;
+
+	if (s->pool_used + n > s->pool_size)
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		p = pend_take(s);
+		memcpy(&p->slot, weir_ring_at(&ch->tx, ch->tx.pos + i), WEIR_SLOT_SIZE);
+		append(c, p);
+		if (i)
+			continue;
+		head_store(&p->slot, 0, h);
+		p->conn = c;
+		p->number = c->taken;
+		p->state = h.flags & WEIR_SLOT_BULK ? PEND_BULK : PEND_MESSAGE;
+		p->written = p->in_flight = 0;
+		p->writing.next = NULL;
+		if (h.op == WEIR_OP_PLACE)
+			p->slot.place[0] = place;
+		if (p->state == PEND_MESSAGE)
+			c->pend_cost += weir_cost(h.length);
+		else if (!c->rts_next)
+			c->rts_next = p;
+	}
+	c->fast = false;
+	if (first || c->rts_next)
+		conn_advance(e, c);
+	return true;
+}
+
+/* Its first message may leave, but for room in the ring. */
+bool
+conn_ready(const struct conn *c)
+{
+	const struct pend *p = c->pend_first;
+
+	if (!p || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || c->owed & OWE_ACCEPT)
+		return false;
+	if (p->state == PEND_MESSAGE)
+		return c->granted - c->spent >= weir_cost(p->slot.length);
+	return p->state == PEND_WRITTEN;
+}
+
+void
+conn_activate(struct engine *e, struct conn *c)
+{
+	if (!c->link || list_linked(&c->active))
+		return;
+	list_append(&c->link->active, &c->active);
+	link_busy(e, c->link);
+}
+
+/* Something has changed for what waits: finds out what it waits for now. */
+void
+conn_advance(struct engine *e, struct conn *c)
+{
+	if (!c->pend_first) {
+		conn_refresh(c);
+		credit_answer_want(e, c);
+		conn_try_finish(e, c);
+		return;
+	}
+	if (!c->link || (c->state != CONN_OPEN && c->state != CONN_FINISHING))
+		return;
+	if (c->rts_next && c->asked_count < RTS_MAX)
+		owe(e, c, OWE_RTS);
+	if (conn_ready(c)) {
+		conn_activate(e, c);
+	} else if (c->pend_first->state == PEND_MESSAGE && !c->stall_told &&
+		   !(c->owed & OWE_STALLED)) {
+		count(&e->counters.window_stalls, 1);
+		owe(e, c, OWE_STALLED);
+	}
+}
+
+static void
+unlink_first(struct session *s, struct conn *c)
+{
+	struct pend *p = c->pend_first;
+
+	c->pend_first = p->next;
+	pend_give(s, p);
+}
+
+static void
+put_inline(struct link *l, struct conn *c, struct head h)
+{
+	uint32_t n = weir_slots_inline(h.length);
+	struct pend *p = c->pend_first;
+	struct weir_slot *to = link_put_line(l);
+
+	head_store(to, 0, h);
+	memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
+	for (uint32_t i = 1; i < n; i++) {
+		unlink_first(c->session, c);
+		memcpy(link_put_line(l), &c->pend_first->slot, WEIR_SLOT_SIZE);
+	}
+}
+
+/* Sends the first message, for which there is room. */
+static void
+send_first(struct engine *e, struct link *l, struct conn *c)
+{
+	struct pend *p = c->pend_first;
+	struct head h = head_load(&p->slot);
+	bool notify = h.flags & WEIR_SLOT_NOTIFY;
+
+	h.flags = 0;
+	h.vqpn = c->peer_vqpn;
+	if (p->state == PEND_WRITTEN) {
+		struct weir_slot *to = link_put_line(l);
+
+		memset(to, 0, sizeof(*to));
+		h.op = WEIR_WIRE_BULK;
+		head_store(to, 0, h);
+		to->value = p->number;
+		memmove(c->asked, c->asked + 1, --c->asked_count * sizeof(c->asked[0]));
+		c->by_write++;
+	} else {
+		const uint8_t *from = c->session->base + WEIR_PLACE_OFFSET(p->slot.place[0]);
+
+		credit_spend(c, weir_cost(h.length));
+		c->pend_cost -= weir_cost(h.length);
+		if (h.op == WEIR_OP_INLINE)
+			put_inline(l, c, h);
+		else if (h.length <= WEIR_INLINE_MAX)
+			link_put_inline(l, h, from);
+		else
+			link_put_place(l, h, from);
+	}
+	unlink_first(c->session, c);
+	link_sent(e, l, c, notify);
+}
+
+void
+pending_send(struct engine *e, struct link *l)
+{
+	while (!list_empty(&l->active)) {
+		struct conn *c = LIST_OWNER(l->active.next, struct conn, active);
+
+		if (!c->in_turn)
+			c->deficit += QUANTUM;
+		c->in_turn = true;
+		while (conn_ready(c)) {
+			const struct pend *p = c->pend_first;
+			uint32_t lines =
+			    p->state == PEND_MESSAGE ? message_lines(p->slot.length) : 1;
+
+			if (lines > c->deficit)
+				break;
+			if (link_room(e, l, lines) != ROOM)
+				return;
+			c->deficit -= lines;
+			send_first(e, l, c);
+		}
+		list_remove(&c->active);
+		c->in_turn = false;
+		if (conn_ready(c)) {
+			list_append(&l->active, &c->active);
+		} else {
+			c->deficit = 0;
+			conn_advance(e, c);
+		}
+	}
+}
+
+/* What waits will never leave. Memory of WRITEs in flight stays until they have ended. */
+void
+pend_drop(struct engine *e, struct conn *c)
+{
+	bulk_cancel(c);
+	list_remove(&c->active);
+	if (c->bulk_flight)
+		return;
+	while (c->pend_first)
+		unlink_first(c->session, c);
+	c->asked_count = 0;
+	c->pend_cost = 0;
+	c->rts_next = NULL;
+	(void)e;
+}

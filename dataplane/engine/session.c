@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sessions as an engine knows them: receive blocks, pool of waiting slots, channels. A session that
+ * is removed first gives away what its program had published, then ends its connections, and is
+ * done when no peer can name it any more.
+ */
+#include "internal.h"
+
+static uint32_t
+first_block(const struct engine_config *config, const struct weir_geometry *g, uint32_t engine)
+{
+	(void)config;
+	return (uint32_t)((uint64_t)engine * g->recv_blocks / g->engines);
+}
+
+static uint32_t
+block_count(const struct engine_config *config, const struct weir_geometry *g)
+{
+	return first_block(config, g, config->id + 1) - first_block(config, g, config->id);
+}
+
+struct places { /* of the parts of engine_session.work */
+	size_t pool, channels, map, runs, bytes;
+};
+
+static struct places
+lay_out(const struct engine_config *config, const struct weir_geometry *g)
+{
+	uint32_t blocks = block_count(config, g);
+	struct places p = {0};
+
+	p.channels = (size_t)config->session_pending * sizeof(struct pend);
+	p.map = p.channels + (size_t)g->channels * sizeof(struct channel);
+	p.runs = p.map + (size_t)weir_blocks_words(blocks) * sizeof(uint64_t);
+	p.bytes = WEIR_ALIGN_UP(p.runs + (size_t)blocks * sizeof(uint32_t), 64);
+	return p;
+}
+
+size_t
+engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g)
+{
+	return lay_out(config, g).bytes;
+}
+
+struct session *
+session_find(struct engine *e, uint32_t id)
+{
+	if (id >= e->config.sessions || !e->sessions[id].shared)
+		return NULL;
+	return &e->sessions[id];
+}
+
+int
+session_add(struct engine *e, struct engine_session *shared)
+{
+	const struct weir_geometry *g = &shared->geometry;
+	struct places at = lay_out(&e->config, g);
+	uint8_t *work = shared->work;
+	struct session *s;
+
+	if (shared->id >= e->config.sessions || !work || e->config.id >= g->engines)
+		return -EINVAL;
+	s = &e->sessions[shared->id];
+	if (s->shared)
+		return -EBUSY;
+	memset(s, 0, sizeof(*s));
+	s->shared = shared;
+	s->base = shared->base;
+	s->pool = (struct pend *)(void *)(work + at.pool);
+	s->pool_size = e->config.session_pending;
+	s->channels = (struct channel *)(void *)(work + at.channels);
+	s->runs = (uint32_t *)(void *)(work + at.runs);
+	weir_blocks_init(&s->blocks, (uint64_t *)(void *)(work + at.map),
+			 block_count(&e->config, g));
+	s->recv_at = weir_arena_recv(g) +
+		     (uint64_t)first_block(&e->config, g, e->config.id) * WEIR_BLOCK_SIZE;
+	s->send_at = weir_arena_send(g);
+	s->send_end = weir_arena_end(g);
+	s->node_seen = e->node_event_end;
+	list_init(&s->conns);
+	list_init(&s->starving);
+	list_init(&s->placing);
+	return 0;
+}
+
+/* The program broke the rules: it is not listened to any more, its peers are told. */
+void
+session_violate(struct engine *e, struct session *s, const char *reason)
+{
+	struct list *node, *following;
+
+	if (s->violated)
+		return;
+	s->violated = s->deaf = s->tell_violation = true;
+	s->reason = reason;
+	e->news = true;
+	atomic_store_explicit(&s->shared->violation, EPROTO, memory_order_relaxed);
+	count(&e->counters.violations, 1);
+	LIST_EACH(node, following, &s->conns)
+	conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
+}
+
+/* The program gives a block, or the run of a bulk message, back. */
+bool
+session_release(struct engine *e, struct session *s, weir_place place)
+{
+	uint64_t offset = WEIR_PLACE_OFFSET(place) - s->recv_at;
+	uint64_t block = offset / WEIR_BLOCK_SIZE;
+	uint32_t run;
+
+	(void)e;
+	if (WEIR_PLACE_REGION(place) || WEIR_PLACE_OFFSET(place) < s->recv_at ||
+	    block >= s->blocks.count || offset % WEIR_BLOCK_SIZE)
+		return false;
+	run = s->runs[block];
+	if (!run || run & RUN_CHAIN)
+		return false;
+	s->runs[block] = 0;
+	weir_blocks_give(&s->blocks, (uint32_t)block, run);
+	return true;
+}
+
+/* ---- removal ---- */
+
+void
+session_remove(struct engine *e, struct engine_command *c)
+{
+	struct session *s = session_find(e, c->session->id);
+	struct list *node, *following;
+
+	if (!s || s->remove) {
+		engine_complete(e, c, -ENOENT);
+		return;
+	}
+	s->remove = c;
+	s->draining = true;
+	s->deadline = e->now + REMOVE_NS;
+	LIST_EACH(node, following, &s->conns)
+	tell_nobody(LIST_OWNER(node, struct conn, of_session));
+	commands_abandon(e, s);
+	list_append(&e->removals, &s->removal);
+}
+
+/* Nothing is left in its channels that could still be sent. */
+static bool
+is_drained(struct engine *e, const struct session *s)
+{
+	if (s->deaf || e->now >= s->deadline)
+		return true;
+	for (uint32_t i = 0; i < s->shared->geometry.channels; i++) {
+		const struct channel *ch = &s->channels[i];
+
+		if (ch->session && weir_ring_peek(&ch->tx) && !channel_out_of_order(e, ch))
+			return false;
+	}
+	return true;
+}
+
+static void
+close_all(struct engine *e, struct session *s)
+{
+	struct list *node, *following;
+
+	s->draining = false;
+	s->deaf = true;
+	LIST_EACH(node, following, &s->conns)
+	{
+		struct conn *c = LIST_OWNER(node, struct conn, of_session);
+
+		if (c->user_closed)
+			conn_settle(e, c);
+		else
+			conn_user_close(e, c, true);
+	}
+}
+
+/* What could not leave in time never will. */
+static void
+give_up(struct engine *e, struct session *s)
+{
+	struct list *node, *following;
+
+	s->deadline = UINT64_MAX;
+	LIST_EACH(node, following, &s->conns)
+	{
+		struct conn *c = LIST_OWNER(node, struct conn, of_session);
+
+		if (c->state == CONN_FINISHING && c->pend_first)
+			conn_abort(e, c, ECONNRESET, false);
+	}
+}
+
+static void
+finish(struct engine *e, struct session *s)
+{
+	struct engine_command *c = s->remove;
+
+	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
+		channel_fini(&s->channels[i]);
+	list_remove(&s->removal);
+	s->shared = NULL;
+	engine_complete(e, c, 0);
+}
+
+void
+sessions_remove(struct engine *e)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, &e->removals)
+	{
+		struct session *s = LIST_OWNER(node, struct session, removal);
+
+		if (s->draining && is_drained(e, s))
+			close_all(e, s);
+		if (!s->draining && e->now >= s->deadline)
+			give_up(e, s);
+		if (!s->draining && list_empty(&s->conns))
+			finish(e, s);
+	}
+}
+
+void
+sessions_housekeeping(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->config.sessions; i++) {
+		struct session *s = &e->sessions[i];
+
+		if (s->shared && s->hungry)
+			credit_reclaim_some(e, s);
+	}
+}

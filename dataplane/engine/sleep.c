@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sleep: one half of the Dekker pair with programs (docs/shared-memory.md). Frames wake the engine
+ * through the NIC's event fd; what neither bell nor frame announces is looked at after a while.
+ */
+#include "internal.h"
+
+static void
+set_sleeping(struct list *channels, uint32_t value)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, channels)
+	atomic_store_explicit(&LIST_OWNER(node, struct channel, polled)->head->tx_sleeping, value,
+			      memory_order_relaxed);
+}
+
+static uint64_t
+sooner(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t
+engine_sleep_prepare(struct engine *e, uint64_t now)
+{
+	struct list *node, *following;
+	uint64_t next = bells_next(e);
+
+	set_sleeping(&e->hot, 1);
+	set_sleeping(&e->cold, 1);
+	/* a program that makes room in its ring, or main in its queue, doesn't say so */
+	if (!list_empty(&e->backlog) || !list_empty(&e->closing) || !list_empty(&e->removals) ||
+	    e->waiting || e->news || e->connect_first != e->connect_end)
+		next = sooner(next, now + RETRY_NS);
+	LIST_EACH(node, following, &e->busy)
+	{
+		(void)node; /* acknowledgements by credit line come without a completion */
+		next = sooner(next, now + ACK_WAIT_NS);
+		break;
+	}
+	LIST_EACH(node, following, &e->hot)
+	if (LIST_OWNER(node, struct channel, polled)->blocked)
+		next = sooner(next, now + ACK_WAIT_NS);
+	for (uint32_t i = 0; i < e->config.sessions; i++)
+		if (e->sessions[i].shared &&
+		    (e->sessions[i].hungry || e->sessions[i].node_seen != e->node_event_end))
+			next = sooner(next, now + RETRY_NS);
+	return next;
+}
+
+static bool
+any_has_work(const struct list *channels)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, channels)
+	if (channel_has_work(LIST_OWNER(node, struct channel, polled)))
+		return true;
+	return false;
+}
+
+bool
+engine_sleep_check(struct engine *e)
+{
+	struct list *node, *following;
+
+	if (any_has_work(&e->hot) || any_has_work(&e->cold))
+		return true;
+	LIST_EACH(node, following, &e->busy)
+	if (link_is_pressing(LIST_OWNER(node, struct link, busy)))
+		return true;
+	return e->done != NULL;
+}
+
+void
+engine_sleep_cancel(struct engine *e)
+{
+	set_sleeping(&e->hot, 0);
+	set_sleeping(&e->cold, 0);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What weirctl and telemetry are told about connections and links. */
+#include "internal.h"
+
+static void
+fill_conn(const struct conn *c, struct engine_conn_record *r)
+{
+	*r = (struct engine_conn_record){
+	    .vqpn = c->vqpn,
+	    .peer_vqpn = c->peer_vqpn,
+	    .session = c->session->shared->id,
+	    .state = c->state,
+	    .window = c->peer_window,
+	    .peer_node = c->peer_node,
+	    .local = c->local,
+	    .outstanding = c->spent - c->returned,
+	    .returned = c->returned,
+	    .by_ring = c->sent + c->rx_messages - c->by_write,
+	    .by_write = c->by_write,
+	};
+}
+
+void
+engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
+{
+	uint32_t i = s->conn_from;
+
+	s->conn_count = s->link_count = 0;
+	for (; i < e->conns_fresh && s->conn_count < s->conn_room; i++)
+		if (e->conns[i].vqpn)
+			fill_conn(&e->conns[i], &s->conns[s->conn_count++]);
+	s->conn_next = i < e->conns_fresh ? i : UINT32_MAX;
+	for (i = 0; i < e->config.links && s->link_count < s->link_room; i++) {
+		const struct link *l = &e->links[i];
+
+		if (!l->up)
+			continue;
+		s->links[s->link_count++] = (struct engine_link_record){
+		    .link = i,
+		    .peer_node = l->is.peer_node,
+		    .peer_engine = l->is.peer_engine,
+		    .qpn = {nic_qpn(l->is.qp[0]), nic_qpn(l->is.qp[1])},
+		    .state = l->broken,
+		    .ring_used = l->tx_pos - l->credited,
+		    .ring_lines = l->mask + 1,
+		    .frames_sent = l->frames_sent,
+		    .frames_received = l->frames_received,
+		};
+	}
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that find their program's ring full: their slots are packed into receive blocks, which
+ * were promised for that, and replayed in order. So a slow program stalls its own connections only.
+ * A program can write into its blocks: what is replayed is read as carefully as what it sends.
+ */
+#include "internal.h"
+
+#define SLOTS (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE)
+#define CHAIN_END 0x7fffffffu
+
+static struct weir_slot *
+spill_at(const struct session *s, uint32_t block, uint32_t slot)
+{
+	return (struct weir_slot *)(void *)(s->base + s->recv_at +
+					    (uint64_t)block * WEIR_BLOCK_SIZE +
+					    slot * WEIR_SLOT_SIZE);
+}
+
+/* Bytes of free blocks that this channel's next spills may take beyond their own size. */
+uint64_t
+spill_slack(const struct channel *ch)
+{
+	if (ch->spill_last == WEIR_BLOCK_NONE)
+		return WEIR_BLOCK_SIZE;
+	return ch->spill_to * WEIR_SLOT_SIZE;
+}
+
+static struct weir_slot *
+next_place(struct channel *ch)
+{
+	struct session *s = ch->session;
+
+	if (ch->spill_last == WEIR_BLOCK_NONE || ch->spill_to == SLOTS) {
+		uint32_t b = weir_blocks_take(&s->blocks);
+
+		assert(b != WEIR_BLOCK_NONE); /* it was promised */
+		s->runs[b] = RUN_CHAIN | CHAIN_END;
+		if (ch->spill_last == WEIR_BLOCK_NONE) {
+			ch->spill_first = b;
+			ch->spill_from = 0;
+		} else {
+			s->runs[ch->spill_last] = RUN_CHAIN | b;
+		}
+		ch->spill_last = b;
+		ch->spill_to = 0;
+	}
+	ch->spill_count++;
+	return spill_at(s, ch->spill_last, ch->spill_to++);
+}
+
+/* A message of n slots: its head, and the rest from a ring. */
+void
+spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *head,
+	    const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint32_t n)
+{
+	memcpy(next_place(ch), head, WEIR_SLOT_SIZE);
+	for (uint32_t i = 1; i < n; i++)
+		memcpy(next_place(ch), &ring[(pos + i) & mask], WEIR_SLOT_SIZE);
+	c->spilled++;
+	count(&e->counters.spilled, n);
+	channel_clog(e, ch);
+}
+
+static void
+step(struct channel *ch)
+{
+	struct session *s = ch->session;
+	uint32_t b = ch->spill_first;
+
+	ch->spill_count--;
+	if (++ch->spill_from < SLOTS && ch->spill_count)
+		return;
+	ch->spill_from = 0;
+	ch->spill_first = s->runs[b] & ~RUN_CHAIN;
+	if (ch->spill_first == CHAIN_END)
+		ch->spill_first = ch->spill_last = WEIR_BLOCK_NONE;
+	s->runs[b] = 0;
+	weir_blocks_give(&s->blocks, b, 1);
+}
+
+/* Copies the message of n slots at the spill's head to the ring, which has room. */
+static void
+replay(struct channel *ch, const struct weir_slot *head, uint32_t n)
+{
+	struct weir_ring *r = &ch->rx;
+	struct weir_slot *to = weir_ring_at(r, r->pos);
+
+	memcpy((char *)to + 4, (const char *)head + 4, WEIR_SLOT_SIZE - 4);
+	step(ch);
+	for (uint32_t i = 1; i < n; i++) {
+		to = weir_ring_at(r, r->pos + i);
+		memcpy((char *)to + 4,
+		       (char *)spill_at(ch->session, ch->spill_first, ch->spill_from) + 4,
+		       WEIR_SLOT_SIZE - 4);
+		weir_ring_continue(r, i);
+		step(ch);
+	}
+	weir_ring_publish(r, n);
+}
+
+static void
+spill_drain(struct engine *e, struct channel *ch)
+{
+	struct session *s = ch->session;
+	bool any = false;
+
+	while (ch->spill_count) {
+		struct weir_slot head;
+		struct conn *c;
+		uint32_t n;
+
+		line_load(&head, spill_at(s, ch->spill_first, ch->spill_from));
+		n = head.op == WEIR_OP_INLINE && head.length <= WEIR_INLINE_MAX
+			? weir_slots_inline(head.length)
+			: 1;
+		if (n > ch->spill_count) {
+			session_violate(e, s, "wrote into its receive memory");
+			return;
+		}
+		if (!channel_room(e, ch, n))
+			break;
+		replay(ch, &head, n);
+		any = true;
+		c = conn_find(e, head.vqpn);
+		if (!c || c->session != s || !c->spilled)
+			continue;
+		if (!--c->spilled && c->tell & TELL_CLOSED)
+			list_append_once(&c->channel->telling, &c->telling);
+	}
+	if (any) {
+		channel_published(e, ch);
+		session_feed(e, s);
+	}
+}
+
+/* What waited for room in programs' rings. */
+void
+backlogs_drain(struct engine *e)
+{
+	struct list *node, *following;
+
+	LIST_EACH(node, following, &e->backlog)
+	{
+		struct channel *ch = LIST_OWNER(node, struct channel, backlog);
+
+		if (ch->session->violated) {
+			list_remove(node);
+			continue;
+		}
+		channel_tell(e, ch);
+		spill_drain(e, ch);
+		if (!ch->spill_count)
+			channel_tell(e, ch); /* CLOSED may have waited for the last message */
+		ch->clogged = ch->opening || ch->spill_count;
+		if (!ch->clogged && list_empty(&ch->telling))
+			list_remove(node);
+	}
+}
