@@ -130,8 +130,14 @@ conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status)
 		return;
 	c->peer = NULL;
 	p->peer = NULL;
-	if (p->vqpn && !p->gone) /* else the answer that makes it will find no peer */
+	if (p->gone)
+		return;
+	if (p->vqpn) {
 		local_peer_ended(b, p, status);
+	} else if (!p->commands) { /* else the answer that makes it will find no peer */
+		connect_not_accepted(p);
+		conn_gone(b, p);
+	}
 }
 
 void

@@ -25,9 +25,10 @@ connect_listener(struct broker *b, const char *service)
 void
 connect_not_accepted(struct broker_conn *c)
 {
-	struct service_listener *l =
-	    c->session ? c->session->listener[c->listener % WEIR_LISTENERS] : NULL;
+	struct service_listener *l = NULL;
 
+	if (c->session && c->listener != ENGINE_LISTENER_NONE)
+		l = c->session->listener[c->listener % WEIR_LISTENERS];
 	if (l && l->id == c->listener)
 		l->created--;
 }

@@ -259,7 +259,6 @@ struct broker_link {
 	bool leads;		  /* loop: the end that connects */
 	enum link_state state;
 	bool confirmed;	       /* the peer has taken up our offer: we may send */
-	bool again;	       /* start anew once it is down */
 	uint32_t id;	       /* in the engine's table */
 	uint32_t attempt;      /* of our QPs */
 	uint32_t peer_attempt; /* taken up with ours, 0 = none */
@@ -287,7 +286,7 @@ struct broker_link *link_find(const struct broker *b, uint32_t engine, uint32_t 
 struct broker_link *link_by_id(const struct broker *b, uint32_t engine, uint32_t id);
 struct broker_link *link_make(struct broker *b, uint32_t engine, uint32_t node,
 			      uint32_t peer_engine);
-/* Makes QPs and memory and offers them. */
+/* Makes QPs and memory. 0 or -errno, logged. Then link_offer_send() or link_take(). */
 int link_start(struct broker_link *l);
 /* Connects our QPs to those of the offer and gives the link to the engine. */
 int link_take(struct broker_link *l, const struct weir_link_offer *offer);

@@ -201,7 +201,7 @@ build(struct broker_link *l)
 	l->attempt++;
 	l->peer_attempt = 0;
 	l->fail_status = 0;
-	l->confirmed = l->again = false;
+	l->confirmed = false;
 	l->state = LINK_OFFERED;
 	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
 	l->resend = broker_now(l->b) + RESEND_NS;
@@ -233,13 +233,21 @@ link_start(struct broker_link *l)
 			   l->engine, l->node, strerror(-rc));
 		return rc;
 	}
-	if (!l->twin) {
-		link_offer_send(l, 0);
+	if (!l->twin)
 		return 0;
-	}
 	rc = start_loop(l);
 	if (rc)
 		link_fail(l, (uint32_t)-rc);
+	return rc;
+}
+
+static int
+start_and_offer(struct broker_link *l)
+{
+	int rc = link_start(l);
+
+	if (!rc)
+		link_offer_send(l, 0);
 	return rc;
 }
 
@@ -259,10 +267,8 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 				 : link_make(b, engine, n->is.id, engine % n->is.engines);
 		if (l->state == LINK_UP && l->confirmed)
 			return l;
-		if (l->state == LINK_DOWN)
-			rc = link_start(l);
-		else
-			l->again = true; /* if it is on its way down */
+		if (l->state == LINK_DOWN) /* else those who wait are looked at when it changes */
+			rc = start_and_offer(l);
 		*status = -rc;
 	}
 	return NULL;
@@ -338,8 +344,8 @@ down(struct broker_link *l)
 		return;
 	if (saved.attempt)
 		link_offer_input(b, &saved);
-	if (l->state == LINK_DOWN && l->again && !l->twin && n && node_usable(n))
-		link_start(l);
+	if (l->state == LINK_DOWN && !l->twin && n && n->repair_until && node_usable(n))
+		start_and_offer(l);
 	if (n)
 		connect_kick(b, n);
 }
@@ -534,20 +540,10 @@ link_error_event(struct broker *b, uint32_t engine, const struct engine_event *e
 	if (!l->twin && n) {
 		tell_control(l, status);
 		/* both ends set it up anew; if that takes too long the node counts as lost */
-		l->again = true;
 		if (!n->repair_until)
 			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
 	}
 	link_fail(l, status);
-}
-
-static void
-set_up_again_or_give_up(struct broker_link *l)
-{
-	struct broker_node *n = node_find(l->b, l->node);
-
-	l->again = n && (n->waiting || n->repair_until);
-	link_fail(l, ETIMEDOUT);
 }
 
 uint64_t
@@ -561,7 +557,7 @@ link_timers(struct broker *b, uint64_t now)
 		if (!open || l->twin)
 			continue;
 		if (l->deadline <= now) {
-			set_up_again_or_give_up(l);
+			link_fail(l, ETIMEDOUT);
 			continue;
 		}
 		if (l->resend <= now) {

@@ -128,6 +128,8 @@ local_peer_ended(struct broker *b, struct broker_conn *c, uint32_t status)
 {
 	struct broker_command *k;
 
+	if (c->session->state == SESSION_CLOSING) /* its engine forgets it anyway */
+		return;
 	if (!c->opened && c->listener == ENGINE_LISTENER_NONE) {
 		give_up(b, c);
 		return;

@@ -141,7 +141,6 @@ node_lost(struct broker *b, struct broker_node *n)
 	for (struct broker_link *l = b->links; l; l = l->next) {
 		if (l->node != n->is.id || l->twin)
 			continue;
-		l->again = false;
 		l->saved.attempt = 0;
 		link_fail(l, EHOSTDOWN);
 	}

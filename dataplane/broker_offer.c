@@ -179,8 +179,12 @@ offer_to_down(struct broker_link *l, const struct weir_link_offer *o)
 	bool takeable = !o->answered && o->attempt > l->peer_burnt;
 
 	/* an answer to QPs that are gone: a new offer tells the peer so */
-	if (!link_start(l) && takeable)
+	if (link_start(l))
+		return;
+	if (takeable)
 		take(l, o);
+	else
+		link_offer_send(l, 0);
 }
 
 void

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "broker_fake.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- the NIC ---- */
+
+struct fake_device {
+	struct nic_device_head head;
+	struct fake *f;
+};
+
+static int
+query(struct nic_device *dev, struct nic_attr *attr)
+{
+	struct fake *f = ((struct fake_device *)dev)->f;
+
+	*attr = (struct nic_attr){.name = "fake", .mtu = 1024, .numa_socket = -1, .link_up = true};
+	attr->gid =
+	    (struct nic_gid){{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = (uint8_t)f->node}};
+	return 0;
+}
+
+static int
+mr_reg(struct nic_device *dev, void *addr, size_t length, unsigned access, struct nic_mr *mr)
+{
+	struct fake *f = ((struct fake_device *)dev)->f;
+
+	(void)access;
+	*mr = (struct nic_mr){.address = (uintptr_t)addr, .length = length};
+	mr->lkey = mr->rkey = ++f->next_key;
+	f->live_mrs++;
+	return 0;
+}
+
+static void
+mr_dereg(struct nic_device *dev, struct nic_mr *mr)
+{
+	assert_true(mr->length);
+	((struct fake_device *)dev)->f->live_mrs--;
+}
+
+static int
+qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp)
+{
+	struct fake *f = ((struct fake_device *)((struct nic_context_head *)ctx)->dev)->f;
+	struct fake_qp *q;
+
+	assert_int_equal(init->type, NIC_RC);
+	if (f->qp_fail)
+		return f->qp_fail;
+	q = calloc(1, sizeof(*q));
+	q->head.ops = ((struct nic_context_head *)ctx)->ops;
+	q->head.qpn = ++f->next_qpn;
+	q->f = f;
+	q->next = f->qps;
+	f->qps = q;
+	f->live_qps++;
+	*qp = (struct nic_qp *)q;
+	return 0;
+}
+
+static int
+qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr)
+{
+	struct fake_qp *q = (struct fake_qp *)qp;
+
+	if (attr->state != NIC_QP_ERR)
+		assert_int_equal(attr->state, q->state + 1);
+	q->state = attr->state;
+	if (attr->state == NIC_QP_RTR) {
+		q->remote_qpn = attr->remote_qpn;
+		q->remote_psn = attr->remote_psn;
+	}
+	if (attr->state == NIC_QP_RTS)
+		q->psn = attr->psn;
+	return 0;
+}
+
+static void
+qp_destroy(struct nic_qp *qp)
+{
+	struct fake_qp *q = (struct fake_qp *)qp, **at = &q->f->qps;
+
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	q->f->live_qps--;
+	free(q);
+}
+
+static void
+counters(const struct nic_context *ctx, struct nic_counters *out)
+{
+	(void)ctx;
+	*out = (struct nic_counters){.rx_frames = 7, .tx_frames = 9, .drop_bad_icrc = 3};
+}
+
+static const struct nic_ops ops = {
+    .driver = "fake",
+    .query = query,
+    .mr_reg = mr_reg,
+    .mr_dereg = mr_dereg,
+    .qp_create = qp_create,
+    .qp_modify = qp_modify,
+    .qp_destroy = qp_destroy,
+    .counters = counters,
+};
+
+struct fake_qp *
+fake_qp_find(struct fake *f, uint32_t qpn)
+{
+	struct fake_qp *q = f->qps;
+
+	while (q && q->head.qpn != qpn)
+		q = q->next;
+	return q;
+}
+
+/* ---- the engines ---- */
+
+static struct engine_counters no_counters;
+
+const struct engine_counters *
+engine_counters(const struct engine *e)
+{
+	(void)e;
+	return &no_counters;
+}
+
+void *
+engine_link_user(struct engine *e, uint32_t link, unsigned index)
+{
+	(void)e;
+	return (void *)(uintptr_t)(link * 2 + index + 1);
+}
+
+size_t
+engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g)
+{
+	(void)config;
+	return g->recv_blocks * 8ull;
+}
+
+size_t
+engine_link_bytes(uint32_t staging_lines)
+{
+	return staging_lines * 2ull;
+}
+
+void
+fake_emit(struct fake *f, uint32_t engine, const struct engine_event *e)
+{
+	assert_true(f->event_count < FAKE_EVENTS);
+	f->event[f->event_count].engine = engine;
+	f->event[f->event_count++].e = *e;
+}
+
+static void
+emit_closed(struct fake *f, uint32_t engine, uint32_t vqpn)
+{
+	struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED, .conn.vqpn = vqpn};
+
+	fake_emit(f, engine, &e);
+}
+
+static void
+snapshot(struct fake *f, uint32_t engine, struct engine_snapshot *s)
+{
+	uint32_t i = s->conn_from;
+
+	while (s->conn_count < s->conn_room && i < f->snapshot_conns) {
+		struct engine_conn_record *r = &s->conns[s->conn_count++];
+
+		*r = (struct engine_conn_record){.vqpn = engine << 16 | i, .state = CONN_OPEN};
+		i++;
+	}
+	s->conn_next = i < f->snapshot_conns ? i : UINT32_MAX;
+}
+
+/* What a real engine would do, as far as the broker can tell. */
+static void
+execute(struct fake *f, uint32_t engine, struct engine_command *c)
+{
+	c->result = 0;
+	if ((int)c->type == f->fail_type) {
+		c->result = f->fail_rc;
+		return;
+	}
+	switch (c->type) {
+	case ENGINE_CONN_OPEN:
+	case ENGINE_CONN_ACCEPT:
+	case ENGINE_CONN_LOCAL:
+		c->conn.vqpn =
+		    WEIR_VQPN(engine << 16 | (f->next_conn & 0xffff), 1 + f->next_conn / 0x10000);
+		f->next_conn++;
+		break;
+	case ENGINE_CONN_START:
+	case ENGINE_CONN_LOCAL_OPENED:
+		if (c->conn.status)
+			emit_closed(f, engine, c->conn.vqpn);
+		break;
+	case ENGINE_LINK_ADD:
+		f->links++;
+		break;
+	case ENGINE_LINK_FAIL:
+		f->links--;
+		break;
+	case ENGINE_SNAPSHOT:
+		snapshot(f, engine, c->snapshot);
+		break;
+	default:
+		break;
+	}
+}
+
+static int
+command(void *user, uint32_t engine, struct engine_command *c)
+{
+	struct fake *f = user;
+
+	if (f->full)
+		return -EAGAIN;
+	f->count[c->type]++;
+	f->last[c->type] = *c;
+	f->last_engine[c->type] = engine;
+	if (f->hold) {
+		assert_true(f->held_count < FAKE_COMMANDS);
+		f->held[f->held_count].engine = engine;
+		f->held[f->held_count++].c = c;
+		return 0;
+	}
+	execute(f, engine, c);
+	broker_completed(f->b, engine, c);
+	return 0;
+}
+
+static bool
+deliver_events(struct fake *f)
+{
+	uint32_t n = f->event_count, i;
+
+	for (i = 0; i < n; i++)
+		broker_event(f->b, f->event[i].engine, &f->event[i].e);
+	memmove(f->event, f->event + n, (f->event_count - n) * sizeof(f->event[0]));
+	f->event_count -= n;
+	return n != 0;
+}
+
+void
+fake_run(struct fake *f)
+{
+	do {
+		for (int i = 0; i < 8; i++)
+			broker_run(f->b);
+	} while (deliver_events(f));
+}
+
+void
+fake_release(struct fake *f)
+{
+	while (f->held_count) {
+		uint32_t n = f->held_count;
+
+		for (uint32_t i = 0; i < n; i++) {
+			execute(f, f->held[i].engine, f->held[i].c);
+			broker_completed(f->b, f->held[i].engine, f->held[i].c);
+		}
+		memmove(f->held, f->held + n, (f->held_count - n) * sizeof(f->held[0]));
+		f->held_count -= n;
+	}
+	fake_run(f);
+	if (f->held_count)
+		fake_release(f);
+}
+
+/* ---- the rest of what the broker asks for ---- */
+
+static int
+doorbell_add(void *user, uint32_t engine, uint32_t doorbell, int fd)
+{
+	struct fake *f = user;
+
+	(void)engine;
+	assert_true(doorbell < 4096 && f->doorbell[doorbell] == -1);
+	f->doorbell[doorbell] = fd;
+	f->live_doorbells++;
+	return 0;
+}
+
+static void
+doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
+{
+	struct fake *f = user;
+
+	(void)engine;
+	assert_true(doorbell < 4096 && f->doorbell[doorbell] >= 0);
+	close(f->doorbell[doorbell]);
+	f->doorbell[doorbell] = -1;
+	f->live_doorbells--;
+}
+
+static void *
+memory_get(void *user, size_t bytes, int numa_socket)
+{
+	(void)numa_socket;
+	((struct fake *)user)->live_memory += bytes;
+	return calloc(1, bytes);
+}
+
+static void
+memory_put(void *user, void *memory, size_t bytes)
+{
+	((struct fake *)user)->live_memory -= bytes;
+	free(memory);
+}
+
+static uint64_t
+now(void *user)
+{
+	return ((struct fake *)user)->now;
+}
+
+static void
+output(void *user, const struct weir_ctl_msg *m)
+{
+	struct fake *f = user;
+
+	assert_int_equal(weir_ctl_check(m, m->length), 0);
+	assert_true(f->output_count < FAKE_OUTPUT);
+	f->output[f->output_count++] = *m;
+}
+
+static void
+make_devices(struct fake *f, uint32_t engines)
+{
+	struct fake_device *dev = calloc(1, sizeof(*dev));
+
+	dev->head.ops = &ops;
+	dev->f = f;
+	for (uint32_t i = 0; i < engines; i++) {
+		struct nic_context_head *ctx = calloc(1, sizeof(*ctx));
+
+		ctx->ops = &ops;
+		ctx->dev = (struct nic_device *)dev;
+		f->config.engine[i].dev = ctx->dev;
+		f->config.engine[i].nic = (struct nic_context *)ctx;
+	}
+}
+
+struct fake *
+fake_open(const struct fake_config *config)
+{
+	struct fake *f = calloc(1, sizeof(*f));
+
+	f->fail_type = -1;
+	f->node = config->node;
+	f->now = 1000 * BROKER_SECOND_NS;
+	f->next_qpn = (config->node & 0xff) * 10000;
+	memset(f->doorbell, 0xff, sizeof(f->doorbell));
+	f->config = (struct broker_config){
+	    .engines = config->engines,
+	    .incarnation = config->incarnation ? config->incarnation : 100,
+	    .sessions = config->sessions ? config->sessions : 8,
+	    .connections = 100000,
+	    .channels = 8,
+	    .session_connections = 4096,
+	    .ring_slots = 64,
+	    .arena_bytes = 8 << 20,
+	    .peer_ring_lines = 64,
+	    .recv_wrs = 64,
+	    .links = 8,
+	    .node_timeout_ns = BROKER_SECOND_NS,
+	    .repair_timeout_ns = 10 * BROKER_SECOND_NS,
+	    .command = command,
+	    .doorbell_add = doorbell_add,
+	    .doorbell_remove = doorbell_remove,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
+	    .now = now,
+	    .user = f,
+	};
+	for (uint32_t i = 0; i < config->engines; i++)
+		f->config.engine[i].numa_socket = -1;
+	if (!config->no_nic)
+		make_devices(f, config->engines);
+	if (config->sockets) {
+		snprintf(f->dir, sizeof(f->dir), "/tmp/weir-broker-XXXXXX");
+		assert_non_null(mkdtemp(f->dir));
+		f->config.run_dir = f->dir;
+	}
+	f->b = broker_create(&f->config);
+	assert_non_null(f->b);
+	if (!config->sockets)
+		broker_set_control_output(f->b, output, f);
+	if (config->node != UINT32_MAX) {
+		struct weir_ctl_msg m = {.type = WEIR_CTL_HELLO};
+
+		m.hello.node = config->node;
+		m.hello.role = WEIR_ROLE_CONTROL;
+		broker_control_input(f->b, &m);
+	}
+	fake_run(f);
+	f->output_count = 0;
+	return f;
+}
+
+void
+fake_close(struct fake *f)
+{
+	void *dev = f->config.engine[0].dev;
+
+	broker_destroy(f->b);
+	assert_int_equal(f->live_qps, 0);
+	assert_int_equal(f->live_mrs, 0);
+	assert_int_equal(f->live_memory, 0);
+	assert_int_equal(f->live_doorbells, 0);
+	for (uint32_t i = 0; i < f->config.engines; i++)
+		free(f->config.engine[i].nic);
+	free(dev);
+	if (f->config.run_dir)
+		assert_int_equal(rmdir(f->dir), 0); /* both sockets are gone */
+	free(f);
+}
+
+void
+fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uint32_t engines)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
+
+	m.node.id = id;
+	m.node.state = state;
+	m.node.incarnation = incarnation;
+	m.node.engines = engines;
+	m.node.address_count = 1;
+	m.node.address[0][10] = m.node.address[0][11] = 0xff;
+	m.node.address[0][12] = 10;
+	m.node.address[0][15] = (uint8_t)id;
+	assert_int_equal(weir_ctl_check(&m, m.length), 0);
+	broker_control_input(f->b, &m);
+	fake_run(f);
+}
+
+/* ---- sessions without sockets ---- */
+
+static void
+on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsigned fd_count)
+{
+	struct fake_session *s = user;
+
+	if (!reply) {
+		s->ended = true;
+		s->s = NULL;
+		return;
+	}
+	assert_int_equal(weir_session_check(reply, reply->length), 0);
+	memcpy(&s->reply, reply, reply->length);
+	s->replies++;
+	s->fd_count = fd_count;
+	for (unsigned i = 0; i < fd_count; i++)
+		s->fds[i] = fds[i];
+}
+
+void
+fake_attach(struct fake *f, struct fake_session *s)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
+
+	memset(s, 0, sizeof(*s));
+	m.hello.magic = WEIR_SESSION_MAGIC;
+	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
+	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.arena = 4 << 20;
+	snprintf(m.hello.name, sizeof(m.hello.name), "test");
+	s->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, s);
+	assert_non_null(s->s);
+	if (f->hold)
+		return;
+	assert_int_equal(s->replies, 1);
+	assert_int_equal(s->reply.type, WEIR_MSG_WELCOME);
+}
+
+int
+fake_request(struct fake *f, struct fake_session *s, struct weir_session_msg *m)
+{
+	int rc;
+
+	m->length = weir_session_length(m->type);
+	rc = broker_session_request(s->s, m, m->length);
+	fake_run(f);
+	return rc;
+}
+
+void
+fake_channels(struct fake *f, struct fake_session *s)
+{
+	for (uint32_t i = 0; i < f->config.engines; i++) {
+		struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
+
+		m.add_channel.engine = i;
+		assert_int_equal(fake_request(f, s, &m), 0);
+		if (f->hold)
+			fake_release(f);
+		assert_int_equal(s->reply.type, WEIR_MSG_CHANNEL);
+		assert_int_equal(s->reply.channel.channel, i);
+		assert_int_equal(s->reply.channel.engine, i);
+	}
+}
+
+void
+fake_listen(struct fake *f, struct fake_session *s, const char *service, uint32_t backlog)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN};
+
+	for (uint32_t i = 0; i < f->config.engines; i++)
+		m.listen.channel[i] = i;
+	m.listen.backlog = backlog;
+	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
+	assert_int_equal(fake_request(f, s, &m), 0);
+}
+
+void
+fake_connect(struct fake *f, struct fake_session *s, uint32_t node, const char *service,
+	     uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
+
+	m.connect.flags = flags;
+	m.connect.address.kind = WEIR_ADDRESS_NODE;
+	m.connect.address.id = node;
+	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "%s", service);
+	assert_int_equal(fake_request(f, s, &m), 0);
+}
+
+unsigned
+fake_open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+unsigned
+fake_mappings(const char *name)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned n = 0;
+
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, name) != NULL;
+	fclose(maps);
+	return n;
+}
