@@ -177,7 +177,7 @@ on_signal(evutil_socket_t number, short what, void *user)
 {
 	struct control *c = user;
 
-	log_line("stopping on %s; the data plane goes on", number == SIGINT ? "SIGINT" : "SIGTERM");
+	log_line("stopping on signal %d; the data plane goes on", (int)number);
 	event_base_loopbreak(c->base);
 }
 
@@ -209,16 +209,19 @@ static int
 make_events(struct control *c)
 {
 	static const struct timeval every = {.tv_usec = CONTROL_TICK_MS * 1000};
+	static const int signals[CONTROL_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
 	c->base = event_base_new();
 	if (!c->base)
 		return EXIT_RESOURCE;
 	c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
-	c->sigterm = evsignal_new(c->base, SIGTERM, on_signal, c);
-	c->sigint = evsignal_new(c->base, SIGINT, on_signal, c);
-	if (!c->tick || !c->sigterm || !c->sigint || event_add(c->tick, &every) ||
-	    event_add(c->sigterm, NULL) || event_add(c->sigint, NULL))
+	if (!c->tick || event_add(c->tick, &every))
 		return EXIT_RESOURCE;
+	for (int i = 0; i < CONTROL_SIGNALS; i++) {
+		c->stop[i] = evsignal_new(c->base, signals[i], on_signal, c);
+		if (!c->stop[i] || event_add(c->stop[i], NULL))
+			return EXIT_RESOURCE;
+	}
 	return -1;
 }
 
@@ -273,10 +276,9 @@ stop(struct control *c)
 	dp_destroy(c->dp);
 	if (c->tick)
 		event_free(c->tick);
-	if (c->sigterm)
-		event_free(c->sigterm);
-	if (c->sigint)
-		event_free(c->sigint);
+	for (int i = 0; i < CONTROL_SIGNALS; i++)
+		if (c->stop[i])
+			event_free(c->stop[i]);
 	if (c->base)
 		event_base_free(c->base);
 }

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #define CONTROL_TICK_MS 50u
+#define CONTROL_SIGNALS 3
 #define CONTROL_STRANGERS 32u /* accepted connections whose handshake isn't done */
 
 /* Another node. */
@@ -29,6 +30,7 @@ struct member {
 	struct sockaddr_storage address;
 	socklen_t address_length;
 	struct log_memory trouble;
+	struct log_meter meter;
 };
 
 struct control {
@@ -41,7 +43,8 @@ struct control {
 	struct event_base *base;
 	struct dp *dp;
 	struct log_memory dp_trouble;
-	struct event *tick, *sigterm, *sigint;
+	struct event *tick;
+	struct event *stop[CONTROL_SIGNALS];
 	/* the door */
 	struct evconnlistener *listener;
 	struct conn *strangers; /* oldest first */

@@ -7,6 +7,7 @@
 
 #define SECOND 1000u
 #define MINUTE (60u * SECOND)
+#define BURST 20u
 
 static void
 print(const char *line)
@@ -54,6 +55,23 @@ log_limited(struct log_memory *memory, uint64_t now_ms, const char *format, ...)
 		return;
 	memcpy(memory->last, line, sizeof(line));
 	memory->at = now_ms;
+	print(line);
+}
+
+void
+log_metered(struct log_meter *meter, uint64_t now_ms, const char *format, ...)
+{
+	char line[LOG_LINE_MAX];
+	va_list list;
+
+	if (meter->full_at < now_ms)
+		meter->full_at = now_ms;
+	if (meter->full_at - now_ms > BURST * SECOND)
+		return;
+	meter->full_at += SECOND;
+	va_start(list, format);
+	vsnprintf(line, sizeof(line), format, list);
+	va_end(list);
 	print(line);
 }
 

@@ -24,6 +24,13 @@ __attribute__((format(printf, 2, 3))) void log_once(struct log_memory *memory, c
 __attribute__((format(printf, 3, 4))) void log_limited(struct log_memory *memory, uint64_t now_ms,
 						       const char *format, ...);
 
+/* For what a member can cause: a burst of lines, then one a second. */
+struct log_meter {
+	uint64_t full_at; /* ms: when the whole burst is there again; 0 = it is */
+};
+__attribute__((format(printf, 3, 4))) void log_metered(struct log_meter *meter, uint64_t now_ms,
+						       const char *format, ...);
+
 void log_forget(struct log_memory *memory);
 
 #endif

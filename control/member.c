@@ -43,22 +43,26 @@ member_tell(struct member *m)
 }
 
 static void
-announce(struct member *m)
+announce(struct member *m, uint64_t now)
 {
+	unsigned id = m->entry->id;
+
 	switch (m->peer.state) {
 	case WEIR_NODE_UP:
-		log_line("node %u is up (incarnation %llu, %u engines)", m->entry->id,
-			 (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
+		log_metered(&m->meter, now, "node %u is up (incarnation %llu, %u engines)", id,
+			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
 		break;
 	case WEIR_NODE_SUSPECT:
-		log_line(
-		    "node %u is suspect: its control has been silent for %u ms; traffic goes on",
-		    m->entry->id, m->peer.timeout);
+		log_metered(&m->meter, now,
+			    "node %u is suspect: its control has been silent for %u ms; traffic "
+			    "goes on",
+			    id, m->peer.timeout);
 		break;
 	case WEIR_NODE_DOWN:
-		log_line("node %u is down: %s", m->entry->id,
-			 m->peer.dp.state == DP_DOWN ? "its data plane does not run"
-						     : "neither its control nor its links answer");
+		log_metered(&m->meter, now, "node %u is down: %s", id,
+			    m->peer.dp.state == DP_DOWN
+				? "its data plane does not run"
+				: "neither its control nor its links answer");
 		break;
 	default:
 		break;
@@ -103,7 +107,7 @@ member_step(struct member *m, enum peer_event event, const struct dp_view *view)
 	unsigned actions = peer_step(&m->peer, event, now, view);
 
 	if (actions & PEER_DO_TELL) {
-		announce(m);
+		announce(m, now);
 		member_tell(m);
 		if (m->peer.state == WEIR_NODE_DOWN)
 			offers_clear(&m->offers);
@@ -115,7 +119,8 @@ member_step(struct member *m, enum peer_event event, const struct dp_view *view)
 	if (actions & PEER_DO_BEAT)
 		conn_send(m->conn, &beat);
 	if (actions & PEER_DO_CLOSE) {
-		log_line("node %u: connection closed after long silence", m->entry->id);
+		log_metered(&m->meter, now, "node %u: connection closed after long silence",
+			    m->entry->id);
 		conn_close(m->conn, NULL);
 		m->conn = NULL;
 		member_step(m, PEER_LOST, NULL);
@@ -312,7 +317,8 @@ on_closed(struct conn *conn, const char *reason)
 		return;
 	}
 	if (conn->joined)
-		log_line("node %u: connection to its control ended: %s", m->entry->id, reason);
+		log_metered(&m->meter, control_now(),
+			    "node %u: connection to its control ended: %s", m->entry->id, reason);
 	else
 		log_once(&m->trouble, "node %u at %s is not connected: %s; trying again",
 			 m->entry->id, m->entry->control, reason);
