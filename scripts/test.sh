@@ -91,11 +91,12 @@ build()
 # Tests of build/$1 whose suites match $2: lines "$3/NAME TIMEOUT COMMAND", the command after $4.
 meson_tests()
 {
-	meson introspect --tests "build/$1" | jq -r --arg suite "$2" --arg prefix "$3" --arg before "${4:-}" '
+	meson introspect --tests "build/$1" | jq -r --arg suite "$2" --arg prefix "$3" --arg before "${4:-}" \
+		--arg build "$root/build/$1" '
 		.[] | select(.suite | any(. == $suite or endswith(":" + $suite)))
 		| select($before == "" or (.cmd[0] | endswith(".sh") | not))
 		| ((.env | to_entries | map("export \(.key)=\(.value | @sh); ") | join(""))
-		   + (if .workdir then "cd \(.workdir | @sh) && " else "" end)
+		   + "cd \(.workdir // $build | @sh) && "
 		   + "exec " + (.cmd | map(@sh) | join(" "))) as $command
 		| "\($prefix)/\(.name | gsub(" "; "_")) \(if $before == "" then .timeout else .timeout * 10 end) "
 		  + "\($before) bash -c \($command | @sh)"'
@@ -213,6 +214,7 @@ suite_sanitize()
 	if build asan -Dbuildtype=debug -Db_sanitize=address,undefined; then
 		{
 			meson_tests asan unit sanitize/asan "$SANE"
+			meson_tests asan control sanitize/asan "$SANE"
 			seed_tests "$SEEDS_SANITIZE" sanitize/asan "$SANE" asan
 		} | run_tests "$cores"
 	else
