@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sends every message of its clients back, one client after another: echo [SERVICE]. */
+#include <weir/stream.h>
+
+#include <stdio.h>
+
+/* Until the client has closed. */
+static void
+serve(struct weir *w, struct weir_conn *c)
+{
+	struct weir_loan message;
+	int rc = 0;
+
+	while (!rc && weir_recv_loan(c, &message, -1) == 0) {
+		rc = weir_send(c, message.data, message.length, -1);
+		weir_release(w, &message);
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+	struct weir_listener *listener;
+	struct weir_conn *c;
+	struct weir *w;
+
+	if (weir_attach(NULL, &w) || weir_listen(w, argc > 1 ? argv[1] : "echo", 0, &listener)) {
+		fprintf(stderr, "echo: %s\n", weir_reason());
+		return 1;
+	}
+	while (weir_accept(listener, -1, &c) == 0) {
+		serve(w, c);
+		weir_close(c);
+	}
+	fprintf(stderr, "echo: %s\n", weir_reason());
+	return 1;
+}
