@@ -107,7 +107,10 @@ check_addresses(const struct control *c, const struct dp_view *view)
 
 		for (uint32_t j = 0; j < c->self->address_count; j++)
 			known |= !memcmp(view->address[i], c->self->address[j], 16);
-		inet_ntop(AF_INET6, view->address[i], text, sizeof(text));
+		if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)view->address[i]))
+			inet_ntop(AF_INET, view->address[i] + 12, text, sizeof(text));
+		else
+			inet_ntop(AF_INET6, view->address[i], text, sizeof(text));
 		if (!known)
 			log_line(
 			    "data plane has NIC address %s, which line %u of the peers file does "
