@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Inside libweir: the session, its threads, and the pipes (channels and segments) that a thread
+ * owns.
+ *
+ * One lock a thread object protects everything that hangs on it: its pipes, its connections, its
+ * lists. The thread itself pays nothing for it (bias.h); another one that calls on a connection of
+ * this thread takes it, and so sends, receives and makes progress in its place. A connection never
+ * changes the thread object it hangs on, its `home`.
+ *
+ * Order of locks: the lock of thread objects (thread.c), a home, weir.request_lock, then the leaves
+ * (heap, foreign_lock). Two homes are never locked at once.
+ */
+#ifndef WEIR_CLIENT_INTERNAL_H
+#define WEIR_CLIENT_INTERNAL_H
+
+/* What programs may call is all that the library shows. */
+#pragma GCC visibility push(default)
+#include "weir/stream.h"
+#include "weir/weir.h"
+#pragma GCC visibility pop
+
+#include "common/block.h"
+#include "common/session_msg.h"
+#include "common/shm.h"
+
+#include "client/bias.h"
+
+#include <sys/queue.h>
+
+struct weir_conn;
+struct weir_listener;
+struct weir_parked;
+struct weir_thread;
+
+/* ---- how requests reach the data plane ---- */
+
+/*
+ * The session socket, or what a test or the simulator puts in its place. request(): one round trip;
+ * 0 and *reply (checked by the caller, WEIR_MSG_REFUSED included), descriptors in fds are the
+ * caller's
+ * (-1: none); or -ENODEV, -ETIMEDOUT. fd: hangs up when the data plane goes; -1: there is none, no
+ * watcher runs, weir_lost() says so instead.
+ */
+struct weir_transport {
+	int (*request)(void *user, const struct weir_session_msg *request,
+		       struct weir_session_msg *reply, int fds[2]);
+	void (*close)(void *user);
+	void *user;
+	int fd;
+};
+
+/* weir_attach() over a given transport, which belongs to the handle from success on. */
+int weir_attach_with(const struct weir_options *options, const struct weir_transport *transport,
+		     struct weir **handle);
+/* The data plane is gone. Any thread. */
+void weir_lost(struct weir *w);
+/* Connects the session socket of an instance. 0 or -errno. */
+int weir_socket_open(const char *instance, struct weir_transport *transport);
+
+/*
+ * Tests: the calling thread becomes another one as far as w is concerned: makes a thread object, or
+ * takes up one that it made before. Without it each OS thread has one object a session.
+ */
+struct weir_thread *weir_thread_new(struct weir *w);
+void weir_thread_use(struct weir_thread *t);
+
+/* ---- session ---- */
+
+/* In a page of its own that is zeroed in a forked child. */
+enum { WEIR_FORKED = 0, WEIR_UP = 1, WEIR_DEAD = 2 };
+struct weir_life {
+	_Atomic uint32_t state; /* watcher writes DEAD, the kernel FORKED; all read */
+};
+
+/* The send heap: blocks in the arena, given out to all threads. */
+struct weir_heap {
+	pthread_mutex_t lock;
+	struct weir_blocks blocks; /* under lock */
+	uint64_t *map;
+	uint32_t *run; /* blocks of the allocation that starts here; 0: none does. By its owner */
+	uint32_t cache_room;		  /* blocks that a thread may keep to itself */
+	_Atomic uint32_t starving;	  /* threads that wait for blocks; written under lock */
+	LIST_HEAD(, weir_thread) starved; /* under lock */
+};
+
+struct weir {
+	struct weir_transport transport;
+	struct weir_life *life;
+	uint8_t *arena;
+	struct weir_geometry geometry;
+	bool fence;    /* the data plane is not registered for membarrier, or we aren't */
+	bool polling;  /* WEIR_POLLING */
+	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
+	pthread_mutex_t request_lock;
+	struct weir_heap heap;
+	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
+	/* watcher */
+	pthread_t watcher;
+	bool watched;
+	int watcher_fd;		/* eventfd: stop, or tails to push */
+	_Atomic uint32_t stop;	/* detach writes, watcher reads */
+	_Atomic uint32_t tails; /* messages that wait for room in a segment; any thread writes */
+};
+
+static inline uint32_t
+weir_state(const struct weir *w)
+{
+	return atomic_load_explicit(&w->life->state, memory_order_relaxed);
+}
+
+/* ---- pipes ---- */
+
+/* A pair of rings towards an engine or a local thread. */
+struct weir_pipe {
+	struct weir_ring rx, tx;
+	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
+	_Atomic uint32_t *rx_sleeping; /* we write */
+	int bell;		       /* socket: rings the other end, readable when rung */
+	bool fence;	/* a full fence is due between publishing and looking at tx_sleeping */
+	bool local;	/* a segment */
+	uint32_t empty; /* polls in a row that found nothing */
+	uint32_t burst; /* messages received since the last send */
+	struct weir_thread *home;
+};
+
+#define WEIR_RELEASES 6u /* places in a slot */
+/* Slots of a channel's tx ring that messages leave free for control. */
+#define WEIR_CONTROL_RESERVE 8u
+
+struct weir_channel {
+	struct weir_pipe pipe;
+	SLIST_ENTRY(weir_channel) next;
+	uint32_t index, engine;
+	uint32_t release_count;
+	weir_place *release;		 /* receive places to give back; room for all there are */
+	TAILQ_HEAD(, weir_conn) control; /* connections with slots to be written */
+	TAILQ_HEAD(, weir_conn) dues;	 /* connections with consumption not told yet */
+};
+
+/* A piece of a segment's byte area between arrival and release. */
+struct weir_span {
+	uint64_t end;
+	bool free;
+};
+
+struct weir_segment {
+	struct weir_pipe pipe;
+	LIST_ENTRY(weir_segment) next;
+	uint32_t id, side;
+	uint32_t users;		/* connections and loans */
+	uint32_t endings;	/* connections whose end waits for what the segment holds */
+	int error;		/* 0, or -EPROTO: the peer spoilt it */
+	uint64_t unknown_since; /* ns: a message for nobody we know is at the head; 0: none */
+	uint8_t *base;
+	struct weir_segment_geometry geometry;
+	struct weir_segment_side *out, *in; /* of the direction we write, we read */
+	struct weir_segment_conn *out_conns, *in_conns;
+	uint8_t *out_area, *in_area;
+	uint64_t out_pos, out_limit; /* byte area we write: next byte; first byte not known free */
+	uint64_t in_pos, in_free,
+	    in_told;		 /* byte area we read: end of what came; free up to; told so */
+	struct weir_span *spans; /* ring of what is in between, in order of arrival */
+	uint32_t span_room;	 /* a power of two */
+	uint64_t span_head, span_tail;
+	uint64_t held; /* rx position + 1 of a message reported but left in place, 0 = none */
+	TAILQ_HEAD(, weir_conn) conns;
+	TAILQ_HEAD(, weir_conn) dues;
+};
+
+#define WEIR_SEGMENT_OF(p) ((struct weir_segment *)(p))
+#define WEIR_CHANNEL_OF(p) ((struct weir_channel *)(p))
+static_assert(offsetof(struct weir_segment, pipe) == 0, "a segment begins with its pipe");
+static_assert(offsetof(struct weir_channel, pipe) == 0, "a channel begins with its pipe");
+
+/* ---- threads ---- */
+
+/* Sleeps, or is about to: is written to when another thread has moved something at this home. */
+struct weir_waiter {
+	LIST_ENTRY(weir_waiter) next;
+	int fd;
+};
+
+/* Another thread's object whose connections report to this thread. */
+struct weir_foreign {
+	LIST_ENTRY(weir_foreign) next;
+	struct weir_thread *home;
+	_Atomic uint32_t conns; /* up: the thread; down: any; 0: the thread drops it */
+	struct weir_waiter waiter;
+};
+
+/* Which of a home's vQPNs are whose: pages by index, so that finding one is two loads. */
+#define WEIR_VQPN_PAGE 1024u
+struct weir_vqpn_entry {
+	uint32_t vqpn;		/* the latest life of this index that was ours */
+	struct weir_conn *conn; /* NULL: that life is over */
+};
+
+struct weir_node_event {
+	uint16_t node;
+	int32_t status;
+};
+
+struct weir_thread {
+	struct weir_bias lock; /* protects all that follows, but what says otherwise */
+	struct weir *w;
+	struct weir_life *life;
+	_Atomic(struct weir *)
+	    session; /* w while it is attached; detach writes, its OS thread reads */
+	SLIST_HEAD(, weir_channel) channels;
+	LIST_HEAD(, weir_segment) segments;
+	struct weir_channel *channel_to[WEIR_ENGINES_MAX];
+	struct weir_vqpn_entry *vqpn[(1u << 20) / WEIR_VQPN_PAGE];
+	_Atomic uint32_t
+	    users; /* connections and listeners that hang on this home; read for adoption */
+	TAILQ_HEAD(, weir_conn) ready;	 /* have something to report, and report here */
+	TAILQ_HEAD(, weir_conn) blocked; /* were told -EAGAIN and want to be told when it is over */
+	TAILQ_HEAD(, weir_conn) tails;	 /* have pieces of a message to push into a segment */
+	TAILQ_HEAD(, weir_listener) accepts; /* listeners with connections to report */
+	LIST_HEAD(, weir_listener) listening;
+	struct weir_node_event *nodes;
+	uint32_t node_count, node_room;
+	struct weir_parked *spare[2]; /* parked messages for reuse, by class */
+	uint32_t spare_count[2];
+	uint32_t cache[16]; /* free send blocks */
+	uint32_t cache_count;
+	uint32_t turns, turns_seen; /* calls that moved something, and what the watcher saw of it */
+	/* sleep */
+	int rings_fd;	  /* epoll: doorbells and the session socket */
+	int nudge_fd;	  /* eventfd: other threads wake the thread; it alone reads */
+	int epoll_fd;	  /* epoll: rings_fd of this and of foreign homes, nudge_fd */
+	uint32_t armed;	  /* sleepers: > 0 means that the sleep flags are up */
+	uint32_t closing; /* connections that we have closed and that are not over */
+	bool unsettled;	  /* something could not be told for want of room: no long sleep */
+	LIST_HEAD(, weir_waiter) waiters;
+	bool fd_armed; /* weir_arm() said 0; the owner's alone */
+	struct weir_waiter fd_waiter;
+	/* connections of other homes that report here */
+	LIST_HEAD(, weir_foreign) foreign; /* the thread's alone */
+	pthread_mutex_t foreign_lock;
+	TAILQ_HEAD(, weir_conn) foreign_ready; /* under foreign_lock */
+	_Atomic uint32_t foreign_count;	       /* written under foreign_lock, read by the thread */
+	/* membership */
+	LIST_ENTRY(weir_thread) in_session, in_tls, in_starved;
+	_Atomic bool starved; /* written under heap.lock, read by all: waits for send blocks */
+	bool orphan;	      /* its OS thread has ended; under the lock of thread objects */
+};
+
+/* The calling thread's object for w, made if need be; NULL and errno. */
+struct weir_thread *weir_thread_get(struct weir *w);
+/* Frees w's thread objects; nobody is inside a call. */
+void weir_threads_free(struct weir *w);
+/* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Home locked. */
+int weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **ch);
+/* Calls f for each thread object of w. No lock held. */
+void weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t));
+/* A pipe was made: its doorbell wakes this home. 0 or -errno. */
+int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
+/* One more connection of `home` reports to t, the caller's own. NULL and errno. */
+struct weir_foreign *weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home);
+/* Forgets homes of which none reports to t any more. */
+void weir_thread_reap_foreign(struct weir_thread *t);
+/* Writes to a waiter's eventfd. */
+void weir_nudge(int fd);
+/* Wakes everybody who waits at this home but `self`. */
+void weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self);
+
+static inline void
+weir_lock(struct weir_thread *t)
+{
+	weir_bias_lock(&t->lock);
+}
+
+static inline void
+weir_unlock(struct weir_thread *t)
+{
+	weir_bias_unlock(&t->lock);
+}
+
+/* ---- requests ---- */
+
+/* Asks; `want` is the reply expected. 0 or -errno with the reason set. Lock order: see above. */
+int weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
+		 struct weir_session_msg *reply, int fds[2]);
+/* A message of this type, its length set, else zero. */
+struct weir_session_msg weir_message(uint32_t type);
+
+/* ---- reasons ---- */
+
+/* Sets weir_reason() and returns `rc`. */
+int weir_fail(int rc, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+/* -ENOTCONN in a forked child, -ENODEV when the data plane is gone. */
+int weir_gone(const struct weir *w) __attribute__((cold));
+
+/* ---- send heap ---- */
+
+int weir_heap_init(struct weir *w);
+void weir_heap_fini(struct weir *w);
+/* Memory of `length` bytes: first block, or WEIR_BLOCK_NONE: none now, the thread is told when. */
+uint32_t weir_heap_take(struct weir_thread *t, uint32_t length);
+void weir_heap_give(struct weir_thread *t, uint32_t first);
+/* Whether `length` bytes could ever be had. */
+bool weir_heap_fits(const struct weir *w, uint32_t length);
+/* Gives back what the thread keeps. */
+void weir_heap_flush(struct weir_thread *t);
+
+static inline uint64_t
+weir_heap_offset(const struct weir *w, uint32_t block)
+{
+	return weir_arena_send(&w->geometry) + (uint64_t)block * WEIR_BLOCK_SIZE;
+}
+
+/* ---- segments ---- */
+
+/* Maps side `side` of segment `id`, or finds it mapped. Home locked. 0 or -errno. */
+int weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_segment **seg);
+/* Unmaps it whatever uses it. Home locked, or nobody else there. */
+void weir_segment_free(struct weir_segment *seg);
+/* Room for `bytes` in one piece in the area we write: 0 and *offset, -EAGAIN, -EPROTO. */
+int weir_area_take(struct weir_segment *seg, uint32_t bytes, uint64_t *offset);
+bool weir_area_room(struct weir_segment *seg, uint32_t bytes);
+/* A piece arrived: checks it; *span names it until weir_area_free(). 0, -EPROTO, -ENOMEM (try
+ * again). */
+int weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span);
+void weir_area_free(struct weir_segment *seg, uint64_t span);
+/* Tells the peer what we have consumed; rings if it wanted to know. */
+void weir_segment_tell(struct weir_segment *seg);
+
+/* ---- doorbells ---- */
+
+void weir_bell_ring(struct weir_pipe *p) __attribute__((cold));
+void weir_bell_drain(int fd);
+
+/* Messages were published: wakes the other end if it sleeps. */
+static inline void
+weir_pipe_published(struct weir_pipe *p)
+{
+	/*
+	 * Pairs with the fence in weir_thread_arm() of a local peer, engine_sleep_prepare() of an
+	 * engine: a membarrier there, where both processes are registered.
+	 */
+	if (weir_unlikely(p->fence))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	if (weir_unlikely(atomic_load_explicit(p->tx_sleeping, memory_order_relaxed)))
+		weir_bell_ring(p);
+}
+
+/* ---- waiting ---- */
+
+struct weir_wait {
+	struct weir_thread *home; /* whose rings hold what is waited for */
+	struct weir_thread *self; /* the caller's own; NULL until it sleeps */
+	bool events; /* for anything that self reports: home is self, and foreign homes count */
+	int timeout_ms;
+	bool armed;		  /* sleep flags are up: one more look, then sleep */
+	bool nap;		  /* home was unsettled */
+	uint32_t polls;		  /* since the last yield */
+	bool nap_always;	  /* what is waited for rings no bell */
+	uint64_t start, deadline; /* ns; 0: clock not looked at yet */
+	struct weir_waiter waiter;
+};
+
+/* Raises the sleep flags and looks nowhere: look again, then sleep. Home locked. */
+void weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter);
+void weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter);
+
+static inline void
+weir_wait_init(struct weir_wait *wait, struct weir_thread *home, int timeout_ms)
+{
+	*wait = (struct weir_wait){.home = home, .timeout_ms = timeout_ms};
+}
+
+/*
+ * After a look that found nothing: pauses, yields or sleeps. 0: look again; -EAGAIN: time is over
+ * (or there was none); -ENODEV. No lock held.
+ */
+int weir_wait_next(struct weir_wait *wait);
+/* After success, or when giving up otherwise. */
+void weir_wait_end(struct weir_wait *wait);
+/*
+ * Raises or lowers the flags of t and of the foreign homes that report to it. No lock held. True:
+ * some home is unsettled.
+ */
+bool weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter);
+void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);
+/* Takes rung doorbells off rings_fd. */
+void weir_thread_drain(struct weir_thread *t);
+uint64_t weir_clock(void);
+
+static inline void
+weir_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield" ::: "memory");
+#endif
+}
+
+/* ---- upwards: what lib/stream does for the above ---- */
+
+/* Moves what waits on the home's rings; returns how much. `want`: its next message stays in the
+ * ring. */
+unsigned weir_drive(struct weir_thread *t, struct weir_conn *want);
+/* Before sleep: everything that others may wait for is told, wishes are made known. Home locked. */
+void weir_drive_settle(struct weir_thread *t);
+/* Frees connections and listeners of a home at detach. */
+void weir_thread_clear(struct weir_thread *t);
+/* Waits until closed connections have delivered all, or for a while. */
+void weir_linger(struct weir *w);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Why the last call of this thread failed, and how requests say so. */
+#include "client/internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static __thread char reason[WEIR_REASON_MAX + 64];
+
+const char *
+weir_reason(void)
+{
+	return reason;
+}
+
+int
+weir_fail(int rc, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason, sizeof(reason), format, args);
+	va_end(args);
+	return rc;
+}
+
+int
+weir_gone(const struct weir *w)
+{
+	if (weir_state(w) == WEIR_FORKED)
+		return weir_fail(-ENOTCONN, "this process was forked from the one that attached; "
+					    "attach again");
+	return weir_fail(-ENODEV, "the data plane is gone; attach again when it is back");
+}
+
+struct weir_session_msg
+weir_message(uint32_t type)
+{
+	struct weir_session_msg m;
+
+	memset(&m, 0, sizeof(m));
+	m.type = type;
+	m.length = weir_session_length(type);
+	return m;
+}
+
+int
+weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
+	     struct weir_session_msg *reply, int fds[2])
+{
+	int rc;
+
+	fds[0] = fds[1] = -1;
+	pthread_mutex_lock(&w->request_lock);
+	rc = weir_state(w) == WEIR_UP ? w->transport.request(w->transport.user, m, reply, fds)
+				      : -ENODEV;
+	pthread_mutex_unlock(&w->request_lock);
+	if (rc == -ENODEV)
+		return weir_gone(w);
+	if (rc)
+		return weir_fail(rc, "no answer to %s from the data plane: %s",
+				 weir_session_type_name(m->type), strerror(-rc));
+	if (reply->type == want)
+		return 0;
+	if (reply->type == WEIR_MSG_REFUSED && reply->refused.code > 0)
+		return weir_fail(-reply->refused.code, "%s", reply->refused.reason);
+	return weir_fail(-EPROTO,
+			 "the data plane answered %s to %s; library and data plane don't match",
+			 weir_session_type_name(reply->type), weir_session_type_name(m->type));
+}

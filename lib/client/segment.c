@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Segments: the memory that a local peer's thread shares with ours, our end of it. Nothing the peer
+ * writes is believed: cursors are private, its tails are only compared, its offsets checked.
+ */
+#include "client/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SPANS_MIN 64u
+#define UNUSED_MAX 4u
+
+static bool
+geometry_ok(const struct weir_segment_geometry *g)
+{
+	return g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
+	       g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) &&
+	       g->connections && g->connections <= 1u << 20 && g->area_bytes >= 4096 &&
+	       g->area_bytes <= 1ull << 32 && !(g->area_bytes & (g->area_bytes - 1)) &&
+	       weir_segment_end(g) <= g->bytes;
+}
+
+static void
+lay_out(struct weir_segment *seg)
+{
+	const struct weir_segment_geometry *g = &seg->geometry;
+	uint32_t out = seg->side, in = 1 - seg->side;
+	uint8_t *b = seg->base;
+
+	seg->out = (struct weir_segment_side *)(b + weir_segment_side_at(g, out));
+	seg->in = (struct weir_segment_side *)(b + weir_segment_side_at(g, in));
+	seg->out_conns = (struct weir_segment_conn *)(b + weir_segment_conns_at(g, out));
+	seg->in_conns = (struct weir_segment_conn *)(b + weir_segment_conns_at(g, in));
+	seg->out_area = b + weir_segment_area_at(g, out);
+	seg->in_area = b + weir_segment_area_at(g, in);
+	seg->out_limit = g->area_bytes;
+	weir_ring_init(&seg->pipe.tx, b + weir_segment_ring_at(g, out), g->ring_slots,
+		       &seg->out->tail, true);
+	weir_ring_init(&seg->pipe.rx, b + weir_segment_ring_at(g, in), g->ring_slots,
+		       &seg->in->tail, false);
+	seg->pipe.tx_sleeping = &seg->out->sleeping;
+	seg->pipe.rx_sleeping = &seg->in->sleeping;
+}
+
+static int
+map(struct weir_thread *t, const struct weir_session_msg *r, const int fds[2],
+    struct weir_segment **out)
+{
+	struct weir_segment *seg = calloc(1, sizeof(*seg));
+	int rc = -ENOMEM;
+	void *base;
+
+	if (!seg)
+		return rc;
+	seg->id = r->segment_map.segment;
+	seg->side = r->segment_map.side;
+	seg->geometry = r->segment_map.geometry;
+	seg->spans = calloc(SPANS_MIN, sizeof(*seg->spans));
+	seg->span_room = SPANS_MIN;
+	if (!seg->spans)
+		goto err_seg;
+	base = mmap(NULL, seg->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+		    fds[0], 0);
+	if (base == MAP_FAILED) {
+		rc = -errno;
+		goto err_spans;
+	}
+	madvise(base, seg->geometry.bytes, MADV_DONTFORK);
+	seg->base = base;
+	lay_out(seg);
+	TAILQ_INIT(&seg->conns);
+	TAILQ_INIT(&seg->dues);
+	seg->pipe.local = true;
+	seg->pipe.bell = fds[1];
+	seg->pipe.fence = !(r->segment_map.flags & WEIR_WELCOME_MEMBARRIER);
+	seg->pipe.home = t;
+	rc = weir_thread_add_bell(t, &seg->pipe);
+	if (rc)
+		goto err_map;
+	LIST_INSERT_HEAD(&t->segments, seg, next);
+	*out = seg;
+	return 0;
+err_map:
+	munmap(base, seg->geometry.bytes);
+err_spans:
+	free(seg->spans);
+err_seg:
+	free(seg);
+	return rc;
+}
+
+void
+weir_segment_free(struct weir_segment *seg)
+{
+	LIST_REMOVE(seg, next);
+	close(seg->pipe.bell);
+	if (weir_state(seg->pipe.home->w) != WEIR_FORKED)
+		munmap(seg->base, seg->geometry.bytes);
+	free(seg->spans);
+	free(seg);
+}
+
+/*
+ * Segments that nothing uses go when the data plane says that nothing ever will. Some are kept: the
+ * same threads often connect again.
+ */
+static void
+drop_unused(struct weir_thread *t)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_DROP_SEGMENT), r;
+	struct weir_segment *seg, *next;
+	unsigned unused = 0;
+	int fds[2];
+
+	for (seg = LIST_FIRST(&t->segments); seg; seg = next) {
+		next = LIST_NEXT(seg, next);
+		if (seg->users || ++unused <= UNUSED_MAX)
+			continue;
+		m.segment.segment = seg->id;
+		m.segment.side = seg->side;
+		if (!weir_request(t->w, &m, WEIR_MSG_OK, &r, fds))
+			weir_segment_free(seg);
+	}
+}
+
+int
+weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_segment **out)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_SEGMENT), r;
+	struct weir_segment *seg;
+	int fds[2], rc;
+
+	LIST_FOREACH(seg, &t->segments, next)
+	{
+		if (seg->id == id && seg->side == side) {
+			*out = seg;
+			return 0;
+		}
+	}
+	drop_unused(t);
+	m.segment.segment = id;
+	m.segment.side = side;
+	rc = weir_request(t->w, &m, WEIR_MSG_SEGMENT_MAP, &r, fds);
+	if (rc)
+		return rc;
+	if (r.segment_map.segment != id || r.segment_map.side != side || fds[0] < 0 || fds[1] < 0 ||
+	    !geometry_ok(&r.segment_map.geometry))
+		rc = -EPROTO;
+	else
+		rc = map(t, &r, fds, out);
+	if (fds[0] >= 0)
+		close(fds[0]);
+	if (rc && fds[1] >= 0)
+		close(fds[1]);
+	return rc ? weir_fail(rc, "no shared memory with the local peer: %s", strerror(-rc)) : 0;
+}
+
+/* ---- the byte area we write ---- */
+
+static bool
+refresh(struct weir_segment *seg)
+{
+	/* pairs with the release in weir_segment_tell() */
+	uint64_t tail = atomic_load_explicit(&seg->out->area_tail, memory_order_acquire);
+	uint64_t limit = tail + seg->geometry.area_bytes;
+
+	if (tail > seg->out_pos || limit < seg->out_limit)
+		return false;
+	seg->out_limit = limit;
+	return true;
+}
+
+bool
+weir_area_room(struct weir_segment *seg, uint32_t bytes)
+{
+	uint64_t size = seg->geometry.area_bytes, at = seg->out_pos & (size - 1);
+	uint64_t need = WEIR_ALIGN_UP((uint64_t)bytes, WEIR_SLOT_SIZE);
+
+	if (need > size - at)
+		need += size - at;
+	/* a tail that lies is found by who takes */
+	return need <= seg->out_limit - seg->out_pos || !refresh(seg) ||
+	       need <= seg->out_limit - seg->out_pos;
+}
+
+int
+weir_area_take(struct weir_segment *seg, uint32_t bytes, uint64_t *offset)
+{
+	uint64_t size = seg->geometry.area_bytes, at = seg->out_pos & (size - 1), skip = 0;
+	uint64_t need = WEIR_ALIGN_UP((uint64_t)bytes, WEIR_SLOT_SIZE);
+
+	if (need > size - at)
+		skip = size - at;
+	if (skip + need > seg->out_limit - seg->out_pos) {
+		if (!refresh(seg))
+			return -EPROTO;
+		if (skip + need > seg->out_limit - seg->out_pos)
+			return -EAGAIN;
+	}
+	*offset = skip ? 0 : at;
+	seg->out_pos += skip + need;
+	return 0;
+}
+
+/* ---- the byte area we read ---- */
+
+static int
+grow_spans(struct weir_segment *seg)
+{
+	uint32_t room = seg->span_room * 2;
+	struct weir_span *spans = calloc(room, sizeof(*spans));
+
+	if (!spans)
+		return -ENOMEM;
+	for (uint64_t i = seg->span_head; i != seg->span_tail; i++)
+		spans[i & (room - 1)] = seg->spans[i & (seg->span_room - 1)];
+	free(seg->spans);
+	seg->spans = spans;
+	seg->span_room = room;
+	return 0;
+}
+
+int
+weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span)
+{
+	uint64_t size = seg->geometry.area_bytes, skip, end;
+
+	if (offset % WEIR_SLOT_SIZE || offset >= size || !bytes || bytes > size - offset)
+		return -EPROTO;
+	skip = (offset - seg->in_pos) & (size - 1);
+	end = seg->in_pos + skip + WEIR_ALIGN_UP(bytes, WEIR_SLOT_SIZE);
+	if (end - seg->in_free > size)
+		return -EPROTO;
+	if (seg->span_tail - seg->span_head == seg->span_room && grow_spans(seg))
+		return -ENOMEM;
+	*span = seg->span_tail++;
+	seg->spans[*span & (seg->span_room - 1)] = (struct weir_span){.end = end};
+	seg->in_pos = end;
+	return 0;
+}
+
+void
+weir_area_free(struct weir_segment *seg, uint64_t span)
+{
+	uint32_t mask = seg->span_room - 1;
+
+	seg->spans[span & mask].free = true;
+	while (seg->span_head != seg->span_tail && seg->spans[seg->span_head & mask].free)
+		seg->in_free = seg->spans[seg->span_head++ & mask].end;
+	/* the sender must not run dry while we are busy */
+	if (seg->in_free - seg->in_told > seg->geometry.area_bytes / 8) {
+		seg->in_told = seg->in_free;
+		/* pairs with the acquire in refresh() */
+		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
+	}
+}

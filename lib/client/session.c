@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Attach and detach; the thread that notices the end of the data plane. */
+#define _GNU_SOURCE
+#include "client/internal.h"
+
+#include "client/barrier.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define TAIL_MS 1
+
+/* ---- the watcher ---- */
+
+void
+weir_lost(struct weir *w)
+{
+	atomic_store_explicit(&w->life->state, WEIR_DEAD, memory_order_relaxed);
+}
+
+/* A thread that calls often pushes its messages itself. */
+static void
+push_for(struct weir_thread *t)
+{
+	bool idle;
+
+	weir_bias_lock_slow(&t->lock);
+	idle = t->turns == t->turns_seen;
+	t->turns_seen = t->turns;
+	if (idle && !TAILQ_EMPTY(&t->tails))
+		weir_drive(t, NULL);
+	weir_bias_unlock_passing(&t->lock);
+}
+
+static void *
+watch(void *arg)
+{
+	struct weir *w = arg;
+
+	while (!atomic_load_explicit(&w->stop, memory_order_acquire)) {
+		struct pollfd fds[2] = {{.fd = w->transport.fd, .events = POLLRDHUP},
+					{.fd = w->watcher_fd, .events = POLLIN}};
+		bool tails = atomic_load_explicit(&w->tails, memory_order_relaxed);
+		uint64_t count;
+
+		if (poll(fds, 2, tails ? TAIL_MS : -1) < 0)
+			continue;
+		if (fds[0].revents) {
+			weir_lost(w);
+			break;
+		}
+		if (fds[1].revents && read(w->watcher_fd, &count, sizeof(count)) < 0)
+			continue;
+		if (tails)
+			weir_threads_each(w, push_for);
+	}
+	return NULL;
+}
+
+static int
+start_watcher(struct weir *w)
+{
+	sigset_t all, before;
+	int rc;
+
+	w->watcher_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->watcher_fd < 0)
+		return -errno;
+	if (w->transport.fd < 0)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	rc = -pthread_create(&w->watcher, NULL, watch, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	w->watched = !rc;
+	return rc;
+}
+
+static void
+stop_watcher(struct weir *w, bool forked)
+{
+	if (w->watched && !forked) {
+		atomic_store_explicit(&w->stop, 1, memory_order_release);
+		weir_nudge(w->watcher_fd);
+		pthread_join(w->watcher, NULL);
+	}
+	if (w->watcher_fd >= 0)
+		close(w->watcher_fd);
+}
+
+/* ---- attach ---- */
+
+static int
+open_life(struct weir *w)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return -errno;
+	w->life = page;
+	if (madvise(page, 4096, MADV_WIPEONFORK))
+		return -errno;
+	atomic_store(&w->life->state, WEIR_UP);
+	return 0;
+}
+
+static bool
+geometry_ok(const struct weir_geometry *g)
+{
+	return g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
+	       g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) && g->engines &&
+	       g->engines <= WEIR_ENGINES_MAX && g->channels && g->connections &&
+	       g->connections <= 1u << 20 && g->channels <= 1u << 16 &&
+	       weir_arena_end(g) <= g->bytes;
+}
+
+/* Sends HELLO, maps the arena of the answer. */
+static int
+say_hello(struct weir *w, const struct weir_options *o)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_HELLO), r;
+	const char *name = o && o->name ? o->name : program_invocation_short_name;
+	void *arena;
+	int fds[2], rc;
+
+	m.hello.magic = WEIR_SESSION_MAGIC;
+	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
+	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.flags = weir_barrier_registered() ? WEIR_HELLO_MEMBARRIER : 0;
+	m.hello.arena = o ? o->arena : 0;
+	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
+	rc = weir_request(w, &m, WEIR_MSG_WELCOME, &r, fds);
+	if (rc)
+		return rc;
+	w->geometry = r.welcome.geometry;
+	w->node = r.welcome.node;
+	w->fence = !weir_barrier_registered() || !(r.welcome.flags & WEIR_WELCOME_MEMBARRIER);
+	rc = -EPROTO;
+	if (fds[0] >= 0 && geometry_ok(&w->geometry)) {
+		arena =
+		    mmap(NULL, w->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+		rc = arena == MAP_FAILED ? -errno : 0;
+		if (!rc) {
+			w->arena = arena;
+			madvise(arena, w->geometry.bytes, MADV_DONTFORK);
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return rc ? weir_fail(rc, "the data plane's memory cannot be mapped: %s", strerror(-rc))
+		  : 0;
+}
+
+static void
+free_session(struct weir *w, bool forked)
+{
+	stop_watcher(w, forked);
+	if (w->heap.map)
+		weir_heap_fini(w);
+	if (w->arena && !forked)
+		munmap(w->arena, w->geometry.bytes);
+	if (w->life)
+		munmap(w->life, 4096);
+	pthread_mutex_destroy(&w->request_lock);
+	free(w);
+}
+
+int
+weir_attach_with(const struct weir_options *o, const struct weir_transport *transport,
+		 struct weir **handle)
+{
+	struct weir *w = calloc(1, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return weir_fail(-ENOMEM, "no memory for a session");
+	w->transport = *transport;
+	w->watcher_fd = -1;
+	w->polling = o && o->flags & WEIR_POLLING;
+	LIST_INIT(&w->threads);
+	pthread_mutex_init(&w->request_lock, NULL);
+	weir_barrier_register();
+	rc = open_life(w);
+	if (rc) {
+		weir_fail(rc,
+			  "no page that forked children don't inherit: %s; use Linux 4.14 or newer",
+			  strerror(-rc));
+		goto err;
+	}
+	rc = say_hello(w, o);
+	if (rc)
+		goto err;
+	rc = weir_heap_init(w);
+	if (!rc)
+		rc = start_watcher(w);
+	if (rc) {
+		weir_fail(rc, "no session: %s", strerror(-rc));
+		goto err;
+	}
+	*handle = w;
+	return 0;
+err:
+	free_session(w, false);
+	return rc;
+}
+
+int
+weir_attach(const struct weir_options *o, struct weir **handle)
+{
+	const char *instance = o && o->instance ? o->instance : getenv("WEIR_INSTANCE");
+	struct weir_transport transport;
+	int rc;
+
+	if (!handle || (o && o->flags & ~WEIR_POLLING))
+		return weir_fail(-EINVAL, "no handle to fill, or an unknown flag");
+	rc = weir_socket_open(instance && *instance ? instance : "default", &transport);
+	if (rc)
+		return rc;
+	rc = weir_attach_with(o, &transport, handle);
+	if (rc)
+		transport.close(transport.user);
+	return rc == -ENODEV ? -ECONNREFUSED : rc;
+}
+
+void
+weir_detach(struct weir *w)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_BYE), r;
+	bool forked;
+	int fds[2];
+
+	if (!w)
+		return;
+	forked = weir_state(w) == WEIR_FORKED;
+	if (!forked) {
+		weir_linger(w);
+		if (weir_state(w) == WEIR_UP)
+			weir_request(w, &m, WEIR_MSG_OK, &r, fds);
+	}
+	w->transport.close(w->transport.user);
+	stop_watcher(w, forked);
+	w->watched = false;
+	w->watcher_fd = -1;
+	weir_threads_free(w);
+	free_session(w, forked);
+}
+
+int
+weir_node(struct weir *w)
+{
+	const struct weir_arena_head *head;
+	uint32_t node;
+
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	head = (const struct weir_arena_head *)w->arena;
+	node = atomic_load_explicit(&head->node, memory_order_relaxed);
+	if (node)
+		return (int)(node - 1);
+	return w->node != UINT32_MAX
+		   ? (int)w->node
+		   : weir_fail(-EAGAIN, "no control process has told the node id yet; "
+					"start weir-control");
+}

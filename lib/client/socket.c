@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The session socket: one packet out, one packet and up to two descriptors in. */
+#define _GNU_SOURCE
+#include "client/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define ANSWER_NS 5000000000ull
+
+static int
+wait_for(int fd, short events, uint64_t deadline)
+{
+	for (;;) {
+		struct pollfd p = {.fd = fd, .events = events};
+		uint64_t now = weir_clock();
+		int n;
+
+		if (now >= deadline)
+			return -ETIMEDOUT;
+		n = poll(&p, 1, (int)((deadline - now) / 1000000) + 1);
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+static int
+send_packet(int fd, const struct weir_session_msg *m, uint64_t deadline)
+{
+	for (;;) {
+		ssize_t n = send(fd, m, m->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int rc;
+
+		if (n == (ssize_t)m->length)
+			return 0;
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			return -ENODEV;
+		rc = wait_for(fd, POLLOUT, deadline);
+		if (rc)
+			return rc;
+	}
+}
+
+static void
+take_fds(struct msghdr *msg, int fds[2])
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			if (i < 2 && fds[i] < 0)
+				fds[i] = fd;
+			else
+				close(fd);
+		}
+	}
+}
+
+static void
+drop_fds(int fds[2])
+{
+	for (int i = 0; i < 2; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
+}
+
+static int
+receive_packet(int fd, struct weir_session_msg *m, int fds[2], uint64_t deadline)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(2 * sizeof(int))];
+	} control;
+	struct iovec iov = {.iov_base = m, .iov_len = sizeof(*m)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n;
+	int rc;
+
+	do {
+		rc = wait_for(fd, POLLIN, deadline);
+		if (rc)
+			return rc;
+		msg.msg_control = control.room;
+		msg.msg_controllen = sizeof(control.room);
+		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && (errno == EAGAIN || errno == EINTR));
+	if (n <= 0)
+		return -ENODEV;
+	take_fds(&msg, fds);
+	if (weir_session_check(m, (size_t)n)) {
+		drop_fds(fds);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static int
+request(void *user, const struct weir_session_msg *m, struct weir_session_msg *reply, int fds[2])
+{
+	int fd = (int)(intptr_t)user;
+	uint64_t deadline = weir_clock() + ANSWER_NS;
+	int rc = send_packet(fd, m, deadline);
+
+	if (!rc)
+		rc = receive_packet(fd, reply, fds, deadline);
+	/* an answer that comes later would be taken for the next one's */
+	if (rc == -ETIMEDOUT)
+		shutdown(fd, SHUT_RDWR);
+	return rc;
+}
+
+static void
+close_socket(void *user)
+{
+	close((int)(intptr_t)user);
+}
+
+int
+weir_socket_open(const char *instance, struct weir_transport *transport)
+{
+	const char *dir = getenv("WEIR_RUN_DIR");
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd, n, rc;
+
+	n = snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s/session.sock",
+		     dir && *dir ? dir : "/run/weir", instance);
+	if (n < 0 || (size_t)n >= sizeof(a.sun_path))
+		return weir_fail(-ENAMETOOLONG,
+				 "the path of the session socket is too long; set a shorter "
+				 "WEIR_RUN_DIR or instance name");
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return weir_fail(-errno, "no socket: %s", strerror(errno));
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+		rc = -errno;
+		close(fd);
+		/* a socket that nobody listens on is what a data plane leaves that was killed */
+		if (rc == -ENOENT || rc == -ECONNREFUSED)
+			return weir_fail(-ENOENT, "no data plane at %s; start weir-dataplane",
+					 a.sun_path);
+		return weir_fail(rc, "%s: %s; ask for membership of its group", a.sun_path,
+				 strerror(-rc));
+	}
+	*transport = (struct weir_transport){
+	    .request = request, .close = close_socket, .user = (void *)(intptr_t)fd, .fd = fd};
+	return 0;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Thread objects: one for each OS thread that uses a session, found through thread-local storage.
+ * It outlives its OS thread while connections hang on it; a new thread takes over one that nothing
+ * hangs on any more, and its channels with it.
+ */
+#define _GNU_SOURCE
+#include "client/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread LIST_HEAD(, weir_thread) mine __attribute__((tls_model("initial-exec")));
+static pthread_key_t exit_key;
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+
+static void
+release_memory(struct weir_thread *t)
+{
+	pthread_mutex_destroy(&t->foreign_lock);
+	weir_bias_fini(&t->lock);
+	free(t);
+}
+
+/* Objects of sessions that are gone are nobody's but ours. */
+static void
+drop_detached(bool ending)
+{
+	struct weir_thread *t, *next;
+
+	pthread_mutex_lock(&threads_lock);
+	for (t = LIST_FIRST(&mine); t; t = next) {
+		next = LIST_NEXT(t, in_tls);
+		if (atomic_load(&t->session) && !ending)
+			continue;
+		LIST_REMOVE(t, in_tls);
+		if (atomic_load(&t->session))
+			t->orphan = true;
+		else
+			release_memory(t);
+	}
+	pthread_mutex_unlock(&threads_lock);
+}
+
+static void
+thread_exits(void *unused)
+{
+	(void)unused;
+	drop_detached(true);
+}
+
+static void
+make_key(void)
+{
+	pthread_key_create(&exit_key, thread_exits);
+}
+
+int
+weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = p->bell};
+
+	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell, &e))
+		return -errno;
+	if (t->armed)
+		atomic_store_explicit(p->rx_sleeping, 1, memory_order_relaxed);
+	return 0;
+}
+
+static int
+add_fd(int epoll, int fd, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.fd = -1};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+static int
+open_fds(struct weir_thread *t)
+{
+	int rc;
+
+	t->rings_fd = epoll_create1(EPOLL_CLOEXEC);
+	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	t->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (t->rings_fd < 0 || t->epoll_fd < 0 || t->nudge_fd < 0)
+		return -errno;
+	t->fd_waiter.fd = t->nudge_fd;
+	rc = add_fd(t->epoll_fd, t->rings_fd, EPOLLIN);
+	if (!rc)
+		rc = add_fd(t->epoll_fd, t->nudge_fd, EPOLLIN);
+	if (!rc && t->w->transport.fd >= 0)
+		rc = add_fd(t->rings_fd, t->w->transport.fd, EPOLLRDHUP);
+	return rc;
+}
+
+static void
+close_fds(struct weir_thread *t)
+{
+	int fds[] = {t->rings_fd, t->epoll_fd, t->nudge_fd};
+
+	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static void
+init_lists(struct weir_thread *t)
+{
+	SLIST_INIT(&t->channels);
+	LIST_INIT(&t->segments);
+	TAILQ_INIT(&t->ready);
+	TAILQ_INIT(&t->blocked);
+	TAILQ_INIT(&t->tails);
+	TAILQ_INIT(&t->accepts);
+	LIST_INIT(&t->listening);
+	LIST_INIT(&t->waiters);
+	LIST_INIT(&t->foreign);
+	TAILQ_INIT(&t->foreign_ready);
+}
+
+/* NULL and errno. */
+static struct weir_thread *
+create(struct weir *w)
+{
+	struct weir_thread *t = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*t), 64));
+	int rc;
+
+	if (!t)
+		return NULL;
+	memset(t, 0, sizeof(*t));
+	t->w = w;
+	t->life = w->life;
+	init_lists(t);
+	pthread_mutex_init(&t->foreign_lock, NULL);
+	rc = weir_bias_init(&t->lock);
+	if (rc) {
+		free(t);
+		errno = -rc;
+		return NULL;
+	}
+	rc = open_fds(t);
+	if (rc) {
+		close_fds(t);
+		release_memory(t);
+		errno = -rc;
+		return NULL;
+	}
+	atomic_store(&t->session, w);
+	return t;
+}
+
+/* Under threads_lock. */
+static struct weir_thread *
+adopt(struct weir *w)
+{
+	struct weir_thread *t;
+
+	LIST_FOREACH(t, &w->threads, in_session)
+	{
+		if (!t->orphan || atomic_load_explicit(&t->users, memory_order_relaxed))
+			continue;
+		t->orphan = false;
+		return t;
+	}
+	return NULL;
+}
+
+struct weir_thread *
+weir_thread_new(struct weir *w)
+{
+	struct weir_thread *t;
+
+	pthread_once(&exit_once, make_key);
+	pthread_setspecific(exit_key, &mine);
+	drop_detached(false);
+	pthread_mutex_lock(&threads_lock);
+	t = adopt(w);
+	if (!t) {
+		t = create(w);
+		if (t)
+			LIST_INSERT_HEAD(&w->threads, t, in_session);
+	}
+	pthread_mutex_unlock(&threads_lock);
+	if (t)
+		LIST_INSERT_HEAD(&mine, t, in_tls);
+	return t;
+}
+
+struct weir_thread *
+weir_thread_get(struct weir *w)
+{
+	struct weir_thread *t;
+
+	LIST_FOREACH(t, &mine, in_tls)
+	if (atomic_load_explicit(&t->session, memory_order_relaxed) == w)
+		return t;
+	return weir_thread_new(w);
+}
+
+void
+weir_thread_use(struct weir_thread *t)
+{
+	LIST_REMOVE(t, in_tls);
+	LIST_INSERT_HEAD(&mine, t, in_tls);
+}
+
+void
+weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t))
+{
+	struct weir_thread *t;
+
+	pthread_mutex_lock(&threads_lock);
+	LIST_FOREACH(t, &w->threads, in_session)
+	f(t);
+	pthread_mutex_unlock(&threads_lock);
+}
+
+static void
+free_pipes(struct weir_thread *t)
+{
+	struct weir_channel *ch;
+	struct weir_segment *seg;
+
+	while ((seg = LIST_FIRST(&t->segments)))
+		weir_segment_free(seg);
+	while ((ch = SLIST_FIRST(&t->channels))) {
+		SLIST_REMOVE_HEAD(&t->channels, next);
+		close(ch->pipe.bell);
+		free(ch->release);
+		free(ch);
+	}
+}
+
+static void
+free_foreign(struct weir_thread *t)
+{
+	struct weir_foreign *f;
+
+	while ((f = LIST_FIRST(&t->foreign))) {
+		LIST_REMOVE(f, next);
+		free(f);
+	}
+}
+
+void
+weir_threads_free(struct weir *w)
+{
+	struct weir_thread *t;
+
+	pthread_mutex_lock(&threads_lock);
+	LIST_FOREACH(t, &w->threads, in_session)
+	weir_thread_clear(t);
+	while ((t = LIST_FIRST(&w->threads))) {
+		LIST_REMOVE(t, in_session);
+		free_foreign(t);
+		free_pipes(t);
+		close_fds(t);
+		for (unsigned i = 0; i < sizeof(t->vqpn) / sizeof(t->vqpn[0]); i++)
+			free(t->vqpn[i]);
+		free(t->nodes);
+		if (t->orphan)
+			release_memory(t);
+		else
+			atomic_store(&t->session, NULL); /* its OS thread frees it */
+	}
+	pthread_mutex_unlock(&threads_lock);
+	drop_detached(false);
+}
+
+struct weir_foreign *
+weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home)
+{
+	struct weir_foreign *f;
+	int rc;
+
+	LIST_FOREACH(f, &t->foreign, next)
+	{
+		if (f->home == home) {
+			atomic_fetch_add_explicit(&f->conns, 1, memory_order_relaxed);
+			return f;
+		}
+	}
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return NULL;
+	rc = add_fd(t->epoll_fd, home->rings_fd, EPOLLIN);
+	if (rc) {
+		free(f);
+		errno = -rc;
+		return NULL;
+	}
+	f->home = home;
+	atomic_init(&f->conns, 1);
+	f->waiter.fd = t->nudge_fd;
+	LIST_INSERT_HEAD(&t->foreign, f, next);
+	return f;
+}
+
+void
+weir_thread_reap_foreign(struct weir_thread *t)
+{
+	struct weir_foreign *f, *next;
+
+	for (f = LIST_FIRST(&t->foreign); f; f = next) {
+		next = LIST_NEXT(f, next);
+		if (atomic_load_explicit(&f->conns, memory_order_relaxed))
+			continue;
+		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+		LIST_REMOVE(f, next);
+		free(f);
+	}
+}
+
+void
+weir_nudge(int fd)
+{
+	uint64_t one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void
+weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self)
+{
+	struct weir_waiter *waiter;
+
+	LIST_FOREACH(waiter, &t->waiters, next)
+	if (waiter != self)
+		weir_nudge(waiter->fd);
+}

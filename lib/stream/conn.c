@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections: made, found by vQPN, ended, freed; what they have to report. */
+#include "stream/conn.h"
+
+#include "common/wire.h"
+
+#include <stdlib.h>
+
+#define NOTES_MIN 16u
+
+/* ---- table ---- */
+
+static struct weir_vqpn_entry *
+entry(struct weir_thread *t, uint32_t vqpn)
+{
+	struct weir_vqpn_entry *page = t->vqpn[WEIR_VQPN_INDEX(vqpn) / WEIR_VQPN_PAGE];
+
+	return page ? &page[WEIR_VQPN_INDEX(vqpn) % WEIR_VQPN_PAGE] : NULL;
+}
+
+static int
+enter(struct weir_thread *t, uint32_t vqpn, struct weir_conn *c)
+{
+	struct weir_vqpn_entry **page = &t->vqpn[WEIR_VQPN_INDEX(vqpn) / WEIR_VQPN_PAGE], *e;
+
+	if (!*page)
+		*page = calloc(WEIR_VQPN_PAGE, sizeof(**page));
+	if (!*page)
+		return -ENOMEM;
+	e = entry(t, vqpn);
+	if (e->conn) /* two lives of one index at once: the data plane is mistaken */
+		return -EPROTO;
+	*e = (struct weir_vqpn_entry){vqpn, c};
+	return 0;
+}
+
+/*
+ * A generation that is not later than the last one we had here is over. A later one is about to be
+ * told: events and messages come by different rings.
+ */
+static bool
+is_over(const struct weir_vqpn_entry *e, uint32_t vqpn)
+{
+	uint32_t ahead = (WEIR_VQPN_GENERATION(vqpn) - WEIR_VQPN_GENERATION(e->vqpn)) & 0xfff;
+
+	return e->vqpn && (ahead == 0 || ahead >= 0x800);
+}
+
+struct weir_conn *
+weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale)
+{
+	struct weir_vqpn_entry *e = entry(t, vqpn);
+
+	*stale = false;
+	if (!e)
+		return NULL;
+	if (weir_likely(e->vqpn == vqpn && e->conn))
+		return e->conn;
+	*stale = is_over(e, vqpn);
+	return NULL;
+}
+
+/* ---- life ---- */
+
+struct weir_conn *
+weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uint32_t desc)
+{
+	struct weir_conn *c;
+	uint64_t at = weir_arena_descs(&t->w->geometry) + (uint64_t)desc * sizeof(*c->desc);
+
+	if (desc >= t->w->geometry.connections)
+		return NULL;
+	c = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*c), 64));
+	if (!c)
+		return NULL;
+	memset(c, 0, sizeof(*c));
+	if (enter(t, vqpn, c)) {
+		free(c);
+		return NULL;
+	}
+	c->home = c->reporter = t;
+	c->channel = ch;
+	c->pipe = &ch->pipe;
+	c->vqpn = c->send_vqpn = vqpn;
+	c->desc = (struct weir_conn_desc *)(t->w->arena + at);
+	c->send_error = -EAGAIN;
+	c->queue_end = &c->queue;
+	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
+	return c;
+}
+
+static void
+join_segment(struct weir_conn *c, struct weir_segment *seg)
+{
+	if (c->conn_index >= seg->geometry.connections)
+		return;
+	seg->users++;
+	TAILQ_INSERT_TAIL(&seg->conns, c, in_segment);
+	c->pipe = &seg->pipe;
+	c->send_vqpn = c->peer_vqpn;
+	c->peer_consumed = &seg->out_conns[c->conn_index].consumed;
+	c->our_consumed = &seg->in_conns[c->conn_index].consumed;
+	c->granted = WEIR_SEGMENT_WINDOW;
+	c->due_at = WEIR_SEGMENT_WINDOW / 4;
+	if (c->ending)
+		seg->endings++;
+	if (seg->error)
+		weir_conn_ended(c, EPROTO);
+}
+
+int
+weir_conn_map(struct weir_conn *c)
+{
+	struct weir_segment *seg;
+	int rc;
+
+	if (c->pipe)
+		return 0;
+	rc = weir_segment_get(c->home, c->segment_id, c->side, &seg);
+	if (rc)
+		return rc;
+	join_segment(c, seg);
+	return c->pipe ? 0 : weir_fail(-EPROTO, "the connection's line is not in the segment");
+}
+
+void
+weir_conn_find_segment(struct weir_conn *c)
+{
+	struct weir_segment *seg;
+
+	LIST_FOREACH(seg, &c->home->segments, next)
+	if (seg->id == c->segment_id && seg->side == c->side)
+		join_segment(c, seg);
+}
+
+static void
+leave_lists(struct weir_conn *c)
+{
+	weir_conn_unready(c);
+	if (c->foreign)
+		atomic_fetch_sub_explicit(&c->foreign->conns, 1, memory_order_relaxed);
+	c->foreign = NULL;
+	if (c->on_blocked)
+		TAILQ_REMOVE(&c->home->blocked, c, in_blocked);
+	if (c->control)
+		TAILQ_REMOVE(&c->channel->control, c, in_control);
+	if (c->due && c->pipe->local)
+		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->dues, c, in_dues);
+	else if (c->due)
+		TAILQ_REMOVE(&c->channel->dues, c, in_dues);
+	c->on_blocked = c->due = false;
+	c->control = 0;
+}
+
+static void
+free_notes(struct weir_conn *c)
+{
+	while (c->blocks.head != c->blocks.tail) {
+		struct weir_note *n = &c->blocks.ring[c->blocks.head++ & (c->blocks.room - 1)];
+
+		weir_heap_give(c->home, (uint32_t)n->value);
+	}
+	free(c->blocks.ring);
+	free(c->cookies.ring);
+}
+
+void
+weir_conn_free(struct weir_conn *c)
+{
+	struct weir_thread *t = c->home;
+
+	t->closing -= c->state == CONN_CLOSING && !c->never_opened;
+	weir_tail_drop(c);
+	leave_lists(c);
+	weir_park_clear(c);
+	free_notes(c);
+	free(c->assembly);
+	if (c->pipe && c->pipe->local) {
+		WEIR_SEGMENT_OF(c->pipe)->users--;
+		WEIR_SEGMENT_OF(c->pipe)->endings -= c->ending;
+		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->conns, c, in_segment);
+	}
+	entry(t, c->vqpn)->conn = NULL;
+	atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);
+	free(c);
+}
+
+/* CLOSED has come to one that we close: it goes, but not before our CLOSE has. */
+static void
+end_closing(struct weir_conn *c)
+{
+	c->end_held = true;
+	if (c->tail_kept) {
+		weir_tail_drop(c);
+		weir_control_post(c, CONTROL_CLOSE);
+	} else if (!(c->control & CONTROL_CLOSE)) {
+		weir_conn_free(c);
+	}
+}
+
+void
+weir_conn_ended(struct weir_conn *c, uint32_t status)
+{
+	if (c->state == CONN_CLOSING) {
+		end_closing(c);
+		return;
+	}
+	if (c->state == CONN_ENDED)
+		return;
+	/* completed before the end is final: what is not, was lost, or delivered without our
+	 * knowing */
+	if (!c->local)
+		weir_conn_completed(
+		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
+	c->state = CONN_ENDED;
+	c->end = status ? -(int)status : -ESHUTDOWN;
+	c->send_error = status ? -(int)status : -ECONNRESET;
+	c->wanting = false;
+	weir_tail_drop(c);
+	while (c->blocks.head != c->blocks.tail) {
+		struct weir_note *n = &c->blocks.ring[c->blocks.head++ & (c->blocks.room - 1)];
+
+		weir_heap_give(c->home, (uint32_t)n->value);
+	}
+	weir_conn_report(c,
+			 PENDING_CLOSED | (c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
+}
+
+void
+weir_conn_close(struct weir_conn *c)
+{
+	bool ended = c->state == CONN_ENDED || c->ending;
+
+	weir_conn_bind_to(c, c->home, NULL);
+	weir_conn_unready(c);
+	weir_park_clear(c);
+	c->cookies.head = c->cookies.tail;
+	c->state = CONN_CLOSING;
+	c->send_error = -EPIPE;
+	c->end_held = ended;
+	if (c->never_opened) {
+		weir_conn_free(c);
+		return;
+	}
+	c->home->closing++;
+	/* the rest of a message goes first; weir_tails_push() closes then */
+	if (!c->tail_kept)
+		weir_control_post(c, CONTROL_CLOSE);
+}
+
+/* ---- completion ---- */
+
+int
+weir_notes_room(struct weir_notes *n)
+{
+	uint32_t room = n->room ? n->room * 2 : NOTES_MIN;
+	struct weir_note *ring;
+
+	if (n->tail - n->head < n->room)
+		return 0;
+	ring = calloc(room, sizeof(*ring));
+	if (!ring)
+		return -ENOMEM;
+	for (uint32_t i = n->head; i != n->tail; i++)
+		ring[i & (room - 1)] = n->ring[i & (n->room - 1)];
+	free(n->ring);
+	n->ring = ring;
+	n->room = room;
+	return 0;
+}
+
+void
+weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value)
+{
+	n->ring[n->tail++ & (n->room - 1)] = (struct weir_note){number, value};
+}
+
+void
+weir_conn_completed(struct weir_conn *c, uint64_t upto)
+{
+	struct weir_notes *b = &c->blocks;
+
+	if (upto <= c->completed || upto > c->sent)
+		return;
+	c->completed = upto;
+	while (b->head != b->tail && b->ring[b->head & (b->room - 1)].number < upto)
+		weir_heap_give(c->home, (uint32_t)b->ring[b->head++ & (b->room - 1)].value);
+	if (c->cookies.head != c->cookies.tail &&
+	    c->cookies.ring[c->cookies.head & (c->cookies.room - 1)].number < upto)
+		weir_conn_report(c, PENDING_SENT);
+}
+
+/* ---- what there is to report ---- */
+
+void
+weir_conn_report(struct weir_conn *c, uint8_t pending)
+{
+	struct weir_thread *r = c->reporter;
+
+	c->pending |= pending;
+	if (c->queued || c->state == CONN_CLOSING || c->listener)
+		return;
+	c->queued = true;
+	if (weir_likely(r == c->home)) {
+		TAILQ_INSERT_TAIL(&r->ready, c, in_ready);
+		return;
+	}
+	pthread_mutex_lock(&r->foreign_lock);
+	TAILQ_INSERT_TAIL(&r->foreign_ready, c, in_ready);
+	atomic_fetch_add_explicit(&r->foreign_count, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&r->foreign_lock);
+}
+
+void
+weir_conn_unready(struct weir_conn *c)
+{
+	struct weir_thread *r = c->reporter;
+
+	if (!c->queued)
+		return;
+	c->queued = false;
+	if (r == c->home) {
+		TAILQ_REMOVE(&r->ready, c, in_ready);
+		return;
+	}
+	pthread_mutex_lock(&r->foreign_lock);
+	TAILQ_REMOVE(&r->foreign_ready, c, in_ready);
+	atomic_fetch_sub_explicit(&r->foreign_count, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&r->foreign_lock);
+}
+
+void
+weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter, struct weir_foreign *foreign)
+{
+	weir_conn_unready(c);
+	if (c->foreign)
+		atomic_fetch_sub_explicit(&c->foreign->conns, 1, memory_order_relaxed);
+	c->foreign = foreign;
+	c->reporter = reporter;
+	if (c->pending)
+		weir_conn_report(c, 0);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Inside the stream model: connections, listeners, messages that were taken out of a ring before
+ * anybody asked for them. All of it is protected by the lock of the connection's home.
+ */
+#ifndef WEIR_STREAM_CONN_H
+#define WEIR_STREAM_CONN_H
+
+#include "client/internal.h"
+
+#include <errno.h>
+
+/* A message in process memory, or still where it arrived. */
+enum weir_parked_kind {
+	PARKED_BYTES,  /* in `bytes` */
+	PARKED_BUFFER, /* in memory of its own */
+	PARKED_PLACE,  /* in a receive block of the arena */
+	PARKED_SPAN,   /* in the byte area of a segment */
+};
+
+struct weir_parked {
+	struct weir_parked *next;
+	uint8_t *data;
+	uint32_t length;
+	uint8_t kind;  /* enum weir_parked_kind */
+	uint8_t class; /* of spare memory it goes back to; SPARE_NONE */
+	bool lent;     /* the program has it */
+	uint32_t vqpn;
+	uint32_t cost;		/* still to be counted as consumed */
+	uint64_t at;		/* place, or span */
+	struct weir_pipe *pipe; /* PLACE, SPAN: where it came in */
+	struct weir_thread *home;
+	uint8_t bytes[];
+};
+#define SPARE_SMALL 0  /* WEIR_SLOT_HEAD_BYTES */
+#define SPARE_INLINE 1 /* WEIR_INLINE_MAX */
+#define SPARE_NONE 2
+
+/* A FIFO of what waits for messages to complete. */
+struct weir_note {
+	uint64_t number; /* of the message */
+	uint64_t value;	 /* first block, or cookie */
+};
+struct weir_notes {
+	struct weir_note *ring;
+	uint32_t room; /* a power of two, or 0 */
+	uint32_t head, tail;
+};
+
+enum weir_conn_state {
+	CONN_OPENING, /* connect() under way */
+	CONN_OPEN,
+	CONN_ENDED,   /* the other end is gone: `end` says how */
+	CONN_CLOSING, /* closed by us: stays until CLOSED has come */
+};
+
+#define PENDING_OPENED 0x1u
+#define PENDING_READABLE 0x2u
+#define PENDING_WRITABLE 0x4u
+#define PENDING_SENT 0x8u
+#define PENDING_CLOSED 0x10u
+
+#define CONTROL_WANT 0x1u
+#define CONTROL_CONSUMED 0x2u
+#define CONTROL_CLOSE 0x4u
+
+struct weir_conn {
+	/* what every message touches */
+	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
+	struct weir_thread *home;
+	uint32_t vqpn;		 /* ours */
+	uint32_t send_vqpn;	 /* what goes into slots that we write */
+	int send_error;		 /* 0: may send; -EAGAIN: not open yet */
+	uint32_t state;		 /* enum weir_conn_state */
+	uint64_t spent, granted; /* cost: of what we sent; that we may spend */
+	uint64_t sent;		 /* messages */
+	struct weir_parked *queue, **queue_end;
+	uint64_t consumed, returned; /* cost: of what was received; that the sender was told */
+	uint32_t due_at;	     /* tell when so much is untold */
+	bool due;		     /* on the pipe's list of dues */
+	bool readable;		     /* reported, or about to be */
+	bool blocked;		     /* WRITABLE shall be reported */
+	bool wanting;		     /* a WANT is under way */
+	/* the rest */
+	bool local;	   /* its bytes go by a segment */
+	bool queued;	   /* on a list of ready ones */
+	bool on_blocked;   /* on its home's list */
+	bool want_heap;	   /* blocked for want of send blocks */
+	bool end_held;	   /* CLOSED has come: goes when our CLOSE is written */
+	uint8_t control;   /* CONTROL_*: slots to be written */
+	uint8_t pending;   /* PENDING_*: events to be reported */
+	bool never_opened; /* connect() failed: there is nothing to close */
+	bool ending; /* CLOSED has come, but not all that the segment holds could be taken in yet */
+	uint32_t end_status; /* of that CLOSED */
+	int end;	     /* what recv says after the last message */
+	uint32_t want_length;
+	uint64_t completed;
+	struct weir_channel *channel; /* for control; of the data too if remote */
+	struct weir_conn_desc *desc;
+	struct weir_notes blocks, cookies;
+	uint32_t segment_id, side, conn_index; /* local */
+	uint32_t peer_vqpn;
+	uint16_t peer_node;
+	_Atomic uint64_t *peer_consumed; /* local: written by the peer, how far it is */
+	_Atomic uint64_t *our_consumed;	 /* local: we write */
+	/* local: a message that came, or goes, in pieces */
+	uint8_t *assembly;
+	uint32_t assembly_length, assembled;
+	uint64_t parked_cost; /* local: of what lies in the queue */
+	uint8_t *tail;
+	uint32_t tail_length, tail_at;
+	bool tail_lent;			/* tail is the memory of a caller who waits */
+	bool tail_kept;			/* there is a tail, on its home's list */
+	struct weir_thread *reporter;	/* whose weir_poll() tells of it */
+	struct weir_foreign *foreign;	/* reporter's entry for our home, if they differ */
+	struct weir_listener *listener; /* not accepted yet */
+	void *user;
+	TAILQ_ENTRY(weir_conn)
+	in_control, in_dues, in_ready, in_blocked, in_tails, in_segment, in_accept;
+};
+
+struct weir_listener {
+	struct weir_thread *home;
+	uint32_t id;
+	bool queued;		       /* on its home's list of those with something to report */
+	TAILQ_HEAD(, weir_conn) conns; /* not accepted yet */
+	TAILQ_ENTRY(weir_listener) in_accepts;
+	LIST_ENTRY(weir_listener) in_home;
+};
+
+/* The 16 bytes before a slot's data, copied once. */
+struct weir_head {
+	uint32_t seq;
+	uint8_t op, flags;
+	uint16_t order;
+	uint32_t vqpn, length;
+};
+static_assert(sizeof(struct weir_head) == offsetof(struct weir_slot, data), "head of a slot");
+
+static inline struct weir_head
+weir_head_copy(const struct weir_slot *s)
+{
+	struct weir_head h;
+
+	memcpy(&h, s, sizeof(h));
+	atomic_signal_fence(memory_order_seq_cst); /* never read again */
+	return h;
+}
+
+/* ---- conn.c ---- */
+struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn,
+				uint32_t desc);
+/* Takes it off all lists and frees it. */
+void weir_conn_free(struct weir_conn *c);
+/* Whose vQPN it is; NULL and *stale: it was ours and is over, or never will be. */
+struct weir_conn *weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale);
+/* Maps a local connection's segment. 0 or -errno. */
+int weir_conn_map(struct weir_conn *c);
+/* Joins it if it is mapped already. */
+void weir_conn_find_segment(struct weir_conn *c);
+/* The other end is gone: status 0 or positive errno. */
+void weir_conn_ended(struct weir_conn *c, uint32_t status);
+/* Something to report. */
+void weir_conn_report(struct weir_conn *c, uint8_t pending);
+/* Reports to another thread from now on; `foreign`: that thread's entry for the home, NULL: to its
+ * home. */
+void weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter,
+		       struct weir_foreign *foreign);
+/* No longer reports anything. */
+void weir_conn_unready(struct weir_conn *c);
+/* Messages before number `upto` are complete. */
+void weir_conn_completed(struct weir_conn *c, uint64_t upto);
+int weir_notes_room(struct weir_notes *n);
+void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
+/* Closes; the program's handle is invalid from now on. Home locked. */
+void weir_conn_close(struct weir_conn *c);
+
+/* ---- control.c ---- */
+/* Slots to the engine: written as soon as there is room. */
+void weir_control_post(struct weir_conn *c, uint8_t control);
+void weir_control_release(struct weir_channel *ch, weir_place place);
+/* Closes a connection that we cannot take. */
+void weir_control_refuse(struct weir_channel *ch, uint32_t vqpn);
+/* Writes what waits. */
+void weir_control_flush(struct weir_channel *ch);
+/* Tells the engine of all consumption and all places given back. */
+void weir_control_settle(struct weir_channel *ch);
+
+/* ---- channel_drive.c, segment_drive.c ---- */
+bool weir_place_ok(const struct weir *w, weir_place place, uint32_t length);
+/* Takes the message at the ring's head into the connection's queue. 0, -EPROTO, -ENOMEM. */
+int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
+unsigned weir_channel_drive(struct weir_channel *ch, struct weir_conn *want);
+unsigned weir_segment_drive(struct weir_segment *seg, struct weir_conn *want);
+/* CLOSED has come: takes in all that the peer wrote before; ends the connection when that is done.
+ */
+void weir_segment_finish(struct weir_conn *c, uint32_t status);
+/* A piece of a message at the ring's head, into the connection's memory. 0, -EPROTO, -ENOMEM. */
+int weir_segment_take_piece(struct weir_conn *c, const struct weir_head *h);
+/* Where a whole message at the ring's head lies. False: it is a piece only. */
+bool weir_segment_whole(struct weir_segment *seg, const struct weir_head *h, uint64_t *offset);
+void weir_segment_spoil(struct weir_segment *seg);
+/* Pushes pieces of messages that wait for room. */
+unsigned weir_tails_push(struct weir_thread *t);
+
+/* ---- park.c ---- */
+struct weir_parked *weir_parked_new(struct weir_thread *t, uint32_t length);
+void weir_parked_free(struct weir_parked *p);
+/* Copies an inline message at the pipe's head out of the ring. NULL: no memory, it stays. */
+struct weir_parked *weir_park_inline(struct weir_conn *c, const struct weir_head *h);
+void weir_park_append(struct weir_conn *c, struct weir_parked *p);
+/* Forgets all messages not received. */
+void weir_park_clear(struct weir_conn *c);
+/* `cost` was received. */
+void weir_conn_consumed(struct weir_conn *c, uint32_t cost);
+
+/* ---- tail.c ---- */
+/* Pushes what fits of the message c->tail. 0: all is out; -EAGAIN, -EPROTO. */
+int weir_tail_push(struct weir_conn *c);
+/* The rest waits: `lent`: in memory of a caller who waits, else in ours. */
+void weir_tail_keep(struct weir_conn *c, uint8_t *data, bool lent);
+void weir_tail_drop(struct weir_conn *c);
+
+/* ---- send.c ---- */
+/* Whether a message of want_length could be sent now. */
+bool weir_send_possible(struct weir_conn *c);
+
+/* ---- listen.c ---- */
+/* A connection has left the listener's queue. */
+void weir_listener_took(struct weir_listener *l);
+/* Frees it with what waits in it; the data plane knows already, or is gone. Home locked. */
+void weir_listener_free(struct weir_listener *l);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connecting, closing, and what belongs to a connection as a whole. */
+#include "stream/conn.h"
+
+/* Home locked: nobody else may see its events before it is in the table. */
+static int
+start(struct weir_thread *t, const struct weir_address *address,
+      const struct weir_connect_options *o, struct weir_conn **conn)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r;
+	struct weir_channel *ch;
+	struct weir_conn *c;
+	int fds[2], rc;
+
+	rc = weir_channel_get(t, UINT32_MAX, &ch);
+	if (rc)
+		return rc;
+	m.connect.channel = ch->index;
+	m.connect.flags = o && o->flags & WEIR_LOOP ? WEIR_CONNECT_LOOP : 0;
+	m.connect.window = o ? o->window : 0;
+	m.connect.address = *address;
+	rc = weir_request(t->w, &m, WEIR_MSG_CONNECTING, &r, fds);
+	if (rc)
+		return rc;
+	c = weir_conn_new(t, ch, r.connecting.vqpn, r.connecting.desc);
+	if (!c) {
+		weir_control_refuse(ch, r.connecting.vqpn);
+		return weir_fail(-ENOMEM, "no memory for a connection");
+	}
+	c->state = CONN_OPENING;
+	c->local = r.connecting.segment;
+	c->segment_id = r.connecting.segment;
+	c->conn_index = r.connecting.conn_index;
+	c->peer_vqpn = r.connecting.peer_vqpn;
+	if (c->local) {
+		c->pipe = NULL;
+		rc = weir_conn_map(c);
+	}
+	if (rc) {
+		weir_conn_close(c);
+		return rc;
+	}
+	c->peer_node = address->kind == WEIR_ADDRESS_NODE ? (uint16_t)address->id : UINT16_MAX;
+	*conn = c;
+	return 0;
+}
+
+/* -EAGAIN: not yet. */
+static int
+opened(struct weir_conn *c)
+{
+	int rc = -EAGAIN;
+
+	weir_lock(c->home);
+	weir_drive(c->home, NULL);
+	if (c->state == CONN_OPEN)
+		rc = 0;
+	else if (c->state == CONN_ENDED)
+		rc = c->never_opened ? c->end : 0;
+	/* told by the return value */
+	if (rc != -EAGAIN) {
+		c->pending &= (uint8_t)~PENDING_OPENED;
+		if (!c->pending)
+			weir_conn_unready(c);
+	}
+	weir_unlock(c->home);
+	return rc;
+}
+
+static int
+finish(struct weir_conn *c, int timeout_ms)
+{
+	struct weir_wait wait;
+	int rc;
+
+	weir_wait_init(&wait, c->home, timeout_ms);
+	while ((rc = opened(c)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	if (rc == -EAGAIN)
+		return weir_fail(-ETIMEDOUT, "the peer has not answered within %d ms", timeout_ms);
+	if (rc && rc != -ENODEV)
+		weir_fail(rc, "the connection was refused: %s", strerror(-rc));
+	return rc;
+}
+
+int
+weir_connect_with(struct weir *w, const struct weir_address *address,
+		  const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
+{
+	struct weir_thread *t;
+	struct weir_conn *c;
+	int rc;
+
+	if (!address || !conn || (o && o->flags & ~WEIR_LOOP))
+		return weir_fail(-EINVAL,
+				 "no address, no place for the connection, or an unknown flag");
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	t = weir_thread_get(w);
+	if (!t)
+		return weir_fail(-errno, "no resources for another thread: %s", strerror(errno));
+	weir_lock(t);
+	rc = start(t, address, o, &c);
+	weir_unlock(t);
+	if (rc)
+		return rc;
+	if (timeout_ms) {
+		rc = finish(c, timeout_ms);
+		if (rc) {
+			weir_lock(t);
+			weir_conn_close(c);
+			weir_unlock(t);
+			return rc;
+		}
+	}
+	*conn = c;
+	return 0;
+}
+
+int
+weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
+	     struct weir_conn **conn)
+{
+	return weir_connect_with(w, address, NULL, timeout_ms, conn);
+}
+
+void
+weir_close(struct weir_conn *c)
+{
+	struct weir_thread *t;
+
+	if (!c || weir_state(c->home->w) == WEIR_FORKED)
+		return;
+	t = c->home;
+	weir_lock(t);
+	weir_conn_close(c);
+	weir_unlock(t);
+}
+
+int
+weir_conn_bind(struct weir_conn *c)
+{
+	struct weir_foreign *f = NULL;
+	struct weir_thread *t;
+
+	if (weir_state(c->home->w) != WEIR_UP)
+		return weir_gone(c->home->w);
+	t = weir_thread_get(c->home->w);
+	if (t && t != c->home)
+		f = weir_thread_add_foreign(t, c->home);
+	if (!t || (t != c->home && !f))
+		return weir_fail(-errno, "the connection cannot be bound: %s", strerror(errno));
+	weir_lock(c->home);
+	weir_conn_bind_to(c, t, f);
+	weir_unlock(c->home);
+	return 0;
+}
+
+void
+weir_conn_set_user(struct weir_conn *c, void *user)
+{
+	c->user = user;
+}
+
+void *
+weir_conn_user(const struct weir_conn *c)
+{
+	return c->user;
+}
+
+int
+weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local)
+{
+	int own;
+
+	if (weir_state(c->home->w) == WEIR_FORKED)
+		return weir_gone(c->home->w);
+	if (local)
+		*local = c->local;
+	if (!node)
+		return 0;
+	*node = c->peer_node;
+	if (!c->local)
+		return *node == UINT16_MAX ? -EAGAIN : 0;
+	own = weir_node(c->home->w);
+	if (own < 0)
+		return own;
+	*node = (uint16_t)own;
+	return 0;
+}

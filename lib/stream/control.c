@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the library tells the engine besides messages: wishes, consumption, places given back,
+ * close. Messages leave some slots of the ring free for it, and what finds no room waits in lists.
+ */
+#include "stream/conn.h"
+
+static bool
+put(struct weir_channel *ch, const struct weir_slot *from)
+{
+	struct weir_ring *r = &ch->pipe.tx;
+	struct weir_slot *s;
+
+	if (!weir_ring_room(r) && (!weir_ring_refresh(r) || !weir_ring_room(r)))
+		return false;
+	s = weir_ring_at(r, r->pos);
+	memcpy((uint8_t *)s + sizeof(s->seq), (const uint8_t *)from + sizeof(s->seq),
+	       sizeof(*s) - sizeof(s->seq));
+	weir_ring_publish(r, 1);
+	weir_pipe_published(&ch->pipe);
+	return true;
+}
+
+static bool
+put_releases(struct weir_channel *ch)
+{
+	while (ch->release_count) {
+		uint32_t n = ch->release_count < WEIR_RELEASES ? ch->release_count : WEIR_RELEASES;
+		struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = n};
+
+		memcpy(s.place, ch->release + ch->release_count - n, n * sizeof(s.place[0]));
+		if (!put(ch, &s))
+			return false;
+		ch->release_count -= n;
+	}
+	return true;
+}
+
+void
+weir_control_release(struct weir_channel *ch, weir_place place)
+{
+	/* the data plane would have to be mistaken to give out more places than there are */
+	if (ch->release_count > ch->pipe.home->w->geometry.recv_blocks)
+		return;
+	ch->release[ch->release_count++] = place;
+	if (ch->release_count >= WEIR_RELEASES)
+		put_releases(ch);
+}
+
+static bool
+put_one(struct weir_channel *ch, struct weir_conn *c)
+{
+	struct weir_slot s = {.vqpn = c->vqpn};
+
+	if (c->control & CONTROL_CONSUMED) {
+		/* places first: what is consumed may be granted again */
+		s.op = WEIR_OP_CONSUMED;
+		s.value = c->consumed;
+		if (!put_releases(ch) || !put(ch, &s))
+			return false;
+		c->returned = s.value;
+		c->control &= (uint8_t)~CONTROL_CONSUMED;
+	}
+	if (c->control & CONTROL_WANT) {
+		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
+		s.length = weir_cost(c->want_length);
+		if (!put(ch, &s))
+			return false;
+		c->control &= (uint8_t)~CONTROL_WANT;
+	}
+	if (c->control & CONTROL_CLOSE) {
+		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_CLOSE};
+		s.order = c->local ? 0 : (uint16_t)c->sent; /* of messages by this way */
+		if (!put(ch, &s))
+			return false;
+		c->control &= (uint8_t)~CONTROL_CLOSE;
+	}
+	return true;
+}
+
+void
+weir_control_flush(struct weir_channel *ch)
+{
+	struct weir_conn *c;
+
+	while ((c = TAILQ_FIRST(&ch->control))) {
+		bool last = c->control & CONTROL_CLOSE && c->end_held;
+
+		if (!put_one(ch, c))
+			return;
+		TAILQ_REMOVE(&ch->control, c, in_control);
+		/* its CLOSED has come already: nothing else will */
+		if (last)
+			weir_conn_free(c);
+	}
+}
+
+void
+weir_control_post(struct weir_conn *c, uint8_t control)
+{
+	if (!c->control)
+		TAILQ_INSERT_TAIL(&c->channel->control, c, in_control);
+	c->control |= control;
+	weir_control_flush(c->channel);
+}
+
+void
+weir_control_settle(struct weir_channel *ch)
+{
+	struct weir_conn *c;
+
+	while ((c = TAILQ_FIRST(&ch->dues))) {
+		TAILQ_REMOVE(&ch->dues, c, in_dues);
+		c->due = false;
+		weir_control_post(c, CONTROL_CONSUMED);
+	}
+	weir_control_flush(ch);
+	put_releases(ch);
+}
+
+void
+weir_control_refuse(struct weir_channel *ch, uint32_t vqpn)
+{
+	struct weir_slot s = {.op = WEIR_OP_CLOSE, .vqpn = vqpn};
+
+	put(ch, &s);
+}

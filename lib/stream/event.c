@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Events: connections with something to report stand in a list, so that finding the next one takes
+ * no scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program do
+ * so.
+ */
+#include "stream/conn.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+struct batch {
+	struct weir_event *at;
+	unsigned left;
+};
+
+static bool
+put(struct batch *b, uint32_t type, int32_t status, struct weir_conn *c, uint64_t cookie)
+{
+	if (!b->left)
+		return false;
+	*b->at++ = (struct weir_event){.type = type,
+				       .status = status,
+				       .conn = c,
+				       .user = c ? c->user : NULL,
+				       .cookie = cookie};
+	b->left--;
+	return true;
+}
+
+/* One event for each message with a cookie that is complete, or never will be. */
+static bool
+put_sent(struct batch *b, struct weir_conn *c)
+{
+	struct weir_notes *n = &c->cookies;
+
+	while (n->head != n->tail) {
+		struct weir_note *note = &n->ring[n->head & (n->room - 1)];
+		bool done = note->number < c->completed;
+
+		if (!done && c->state != CONN_ENDED)
+			break;
+		if (!put(b, WEIR_EVENT_SENT, done ? 0 : c->send_error, c, note->value))
+			return false;
+		n->head++;
+	}
+	return true;
+}
+
+/* False: no room for all of it. */
+static bool
+put_conn(struct batch *b, struct weir_conn *c)
+{
+	static const struct {
+		uint8_t pending;
+		uint32_t type;
+	} plain[] = {{PENDING_OPENED, WEIR_EVENT_OPENED},
+		     {PENDING_READABLE, WEIR_EVENT_READABLE},
+		     {PENDING_WRITABLE, WEIR_EVENT_WRITABLE}};
+
+	for (unsigned i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		if (!(c->pending & plain[i].pending))
+			continue;
+		if (!put(b, plain[i].type, 0, c, 0))
+			return false;
+		c->pending &= (uint8_t)~plain[i].pending;
+	}
+	if (c->pending & PENDING_SENT) {
+		if (!put_sent(b, c))
+			return false;
+		c->pending &= (uint8_t)~PENDING_SENT;
+	}
+	/* after the last message: recv reports again when it has taken that */
+	if (c->pending & PENDING_CLOSED && !c->queue) {
+		if (!put(b, WEIR_EVENT_CLOSED, c->end == -ESHUTDOWN ? 0 : c->end, c, 0))
+			return false;
+		c->pending &= (uint8_t)~PENDING_CLOSED;
+	}
+	return true;
+}
+
+static void
+put_listeners(struct batch *b, struct weir_thread *t)
+{
+	struct weir_listener *l;
+
+	while (b->left && (l = TAILQ_FIRST(&t->accepts))) {
+		TAILQ_REMOVE(&t->accepts, l, in_accepts);
+		l->queued = false;
+		put(b, WEIR_EVENT_ACCEPT, 0, NULL, 0);
+		b->at[-1].listener = l;
+	}
+}
+
+static void
+put_nodes(struct batch *b, struct weir_thread *t)
+{
+	while (b->left && t->node_count) {
+		struct weir_node_event *n = &t->nodes[--t->node_count];
+
+		put(b, WEIR_EVENT_NODE, n->status, NULL, n->node);
+	}
+}
+
+/* Home locked. */
+static void
+put_home(struct batch *b, struct weir_thread *t)
+{
+	struct weir_conn *c;
+
+	put_listeners(b, t);
+	put_nodes(b, t);
+	while (b->left && (c = TAILQ_FIRST(&t->ready))) {
+		if (!put_conn(b, c))
+			return;
+		TAILQ_REMOVE(&t->ready, c, in_ready);
+		c->queued = false;
+	}
+}
+
+static struct weir_conn *
+pop_foreign(struct weir_thread *t)
+{
+	struct weir_conn *c;
+
+	pthread_mutex_lock(&t->foreign_lock);
+	c = TAILQ_FIRST(&t->foreign_ready);
+	if (c) {
+		TAILQ_REMOVE(&t->foreign_ready, c, in_ready);
+		atomic_fetch_sub_explicit(&t->foreign_count, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&t->foreign_lock);
+	return c;
+}
+
+static void
+put_foreign(struct batch *b, struct weir_thread *t)
+{
+	while (b->left && atomic_load_explicit(&t->foreign_count, memory_order_relaxed)) {
+		struct weir_conn *c = pop_foreign(t);
+
+		if (!c)
+			return;
+		weir_lock(c->home);
+		c->queued = false;
+		if (!put_conn(b, c))
+			weir_conn_report(c, 0);
+		weir_unlock(c->home);
+	}
+}
+
+static unsigned
+collect(struct weir_thread *t, struct weir_event *events, unsigned n)
+{
+	struct batch b = {events, n};
+	struct weir_foreign *f;
+
+	weir_lock(t);
+	weir_drive(t, NULL);
+	put_home(&b, t);
+	weir_unlock(t);
+	LIST_FOREACH(f, &t->foreign, next)
+	{
+		weir_lock(f->home);
+		weir_drive(f->home, NULL);
+		weir_unlock(f->home);
+	}
+	if (weir_unlikely(atomic_load_explicit(&t->foreign_count, memory_order_relaxed)))
+		put_foreign(&b, t);
+	return n - b.left;
+}
+
+static void
+disarm(struct weir_thread *t)
+{
+	struct weir_foreign *f;
+	uint64_t count;
+
+	if (t->fd_armed) {
+		t->fd_armed = false;
+		weir_thread_disarm_all(t, &t->fd_waiter);
+		weir_thread_drain(t);
+		LIST_FOREACH(f, &t->foreign, next)
+		weir_thread_drain(f->home);
+		if (read(t->nudge_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+			return;
+	}
+	weir_thread_reap_foreign(t);
+}
+
+/* NULL: *rc says why. */
+static struct weir_thread *
+enter(struct weir *w, int *rc)
+{
+	struct weir_thread *t = NULL;
+
+	if (weir_unlikely(weir_state(w) == WEIR_FORKED)) {
+		*rc = weir_gone(w);
+		return NULL;
+	}
+	t = weir_thread_get(w);
+	if (!t)
+		*rc = weir_fail(-errno, "no resources for another thread: %s", strerror(errno));
+	else if (weir_unlikely(t->fd_armed || !LIST_EMPTY(&t->foreign)))
+		disarm(t);
+	return t;
+}
+
+int
+weir_poll(struct weir *w, struct weir_event *events, unsigned n)
+{
+	struct weir_thread *t;
+	unsigned got;
+	int rc = 0;
+
+	t = enter(w, &rc);
+	if (!t)
+		return rc;
+	got = collect(t, events, n);
+	if (got)
+		return (int)got;
+	if (weir_unlikely(weir_state(w) != WEIR_UP))
+		return weir_gone(w);
+	weir_pause();
+	return 0;
+}
+
+int
+weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
+{
+	struct weir_wait wait;
+	struct weir_thread *t;
+	unsigned got;
+	int rc = 0;
+
+	t = enter(w, &rc);
+	if (!t)
+		return rc;
+	weir_wait_init(&wait, t, timeout_ms);
+	wait.events = true;
+	do {
+		got = collect(t, events, n);
+		rc = got ? 0 : weir_wait_next(&wait);
+	} while (!got && !rc);
+	weir_wait_end(&wait);
+	return got ? (int)got : rc == -EAGAIN ? 0 : rc;
+}
+
+int
+weir_fd(struct weir *w)
+{
+	struct weir_thread *t;
+	int rc = 0;
+
+	t = enter(w, &rc);
+	return t ? t->epoll_fd : rc;
+}
+
+/* Looks without taking anything. */
+static bool
+anything(struct weir_thread *t)
+{
+	struct weir_foreign *f;
+	bool found;
+
+	weir_lock(t);
+	weir_drive(t, NULL);
+	found = !TAILQ_EMPTY(&t->ready) || !TAILQ_EMPTY(&t->accepts) || t->node_count;
+	weir_unlock(t);
+	LIST_FOREACH(f, &t->foreign, next)
+	{
+		weir_lock(f->home);
+		weir_drive(f->home, NULL);
+		weir_unlock(f->home);
+	}
+	return found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed);
+}
+
+int
+weir_arm(struct weir *w)
+{
+	struct weir_thread *t;
+	bool unsettled;
+	int rc = 0;
+
+	t = enter(w, &rc);
+	if (!t)
+		return rc;
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	unsettled = weir_thread_arm_all(t, &t->fd_waiter);
+	t->fd_armed = true;
+	if (!anything(t) && !unsettled)
+		return 0;
+	disarm(t);
+	return -EAGAIN;
+}

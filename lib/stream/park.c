@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that were taken out of a ring before the program asked for them, and loans: the same
+ * thing with the program holding it.
+ */
+#include "stream/conn.h"
+
+#include <stdlib.h>
+
+#define SPARES_MAX 256u
+
+static const uint32_t class_bytes[] = {WEIR_SLOT_HEAD_BYTES, WEIR_INLINE_MAX};
+
+struct weir_parked *
+weir_parked_new(struct weir_thread *t, uint32_t length)
+{
+	uint8_t class = length <= WEIR_SLOT_HEAD_BYTES ? SPARE_SMALL
+			: length <= WEIR_INLINE_MAX    ? SPARE_INLINE
+						       : SPARE_NONE;
+	struct weir_parked *p;
+
+	if (class != SPARE_NONE && t->spare[class]) {
+		p = t->spare[class];
+		t->spare[class] = p->next;
+		t->spare_count[class]--;
+	} else {
+		p = malloc(sizeof(*p) + (class == SPARE_NONE ? length : class_bytes[class]));
+		if (!p)
+			return NULL;
+	}
+	*p =
+	    (struct weir_parked){.length = length, .class = class, .kind = PARKED_BYTES, .home = t};
+	p->data = p->bytes;
+	return p;
+}
+
+void
+weir_parked_free(struct weir_parked *p)
+{
+	struct weir_thread *t = p->home;
+
+	switch (p->kind) {
+	case PARKED_BUFFER:
+		free(p->data);
+		break;
+	case PARKED_PLACE:
+		weir_control_release(WEIR_CHANNEL_OF(p->pipe), p->at);
+		break;
+	case PARKED_SPAN:
+		weir_area_free(WEIR_SEGMENT_OF(p->pipe), p->at);
+		WEIR_SEGMENT_OF(p->pipe)->users--;
+		break;
+	}
+	if (p->class == SPARE_NONE || t->spare_count[p->class] == SPARES_MAX) {
+		free(p);
+		return;
+	}
+	p->next = t->spare[p->class];
+	t->spare[p->class] = p;
+	t->spare_count[p->class]++;
+}
+
+struct weir_parked *
+weir_park_inline(struct weir_conn *c, const struct weir_head *h)
+{
+	struct weir_parked *p = weir_parked_new(c->home, h->length);
+
+	if (!p)
+		return NULL;
+	weir_ring_get_inline(&c->pipe->rx, p->bytes, h->length);
+	p->vqpn = c->vqpn;
+	p->cost = weir_cost(h->length);
+	return p;
+}
+
+void
+weir_park_append(struct weir_conn *c, struct weir_parked *p)
+{
+	p->next = NULL;
+	*c->queue_end = p;
+	c->queue_end = &p->next;
+	c->parked_cost += p->cost;
+	if (!c->readable) {
+		c->readable = true;
+		weir_conn_report(c, PENDING_READABLE);
+	}
+}
+
+void
+weir_park_clear(struct weir_conn *c)
+{
+	struct weir_parked *p;
+
+	while ((p = c->queue)) {
+		c->queue = p->next;
+		weir_parked_free(p);
+	}
+	c->queue_end = &c->queue;
+}
+
+void
+weir_conn_consumed(struct weir_conn *c, uint32_t cost)
+{
+	struct weir_segment *seg;
+
+	c->consumed += cost;
+	if (!c->pipe->local) {
+		if (!c->due && c->consumed != c->returned) {
+			c->due = true;
+			c->due_at =
+			    atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
+			TAILQ_INSERT_TAIL(&c->channel->dues, c, in_dues);
+		}
+		if (c->consumed - c->returned >= c->due_at && c->due_at) {
+			TAILQ_REMOVE(&c->channel->dues, c, in_dues);
+			c->due = false;
+			weir_control_post(c, CONTROL_CONSUMED);
+		}
+		return;
+	}
+	seg = WEIR_SEGMENT_OF(c->pipe);
+	if (!c->due) {
+		c->due = true;
+		TAILQ_INSERT_TAIL(&seg->dues, c, in_dues);
+	}
+	if (c->consumed - c->returned >= c->due_at ||
+	    weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)))
+		weir_segment_tell(seg);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receiving. A message at the head of the ring is copied straight to the caller; what lies before
+ * it for other connections is parked with them.
+ */
+#include "stream/conn.h"
+
+/* A consumer that has caught up with a stream in one direction waits for a batch to gather. */
+#define STREAM_BURST 64u
+#define STREAM_PAUSES 20u
+#define ROUNDS 16u
+
+enum next { NEXT_QUEUE, NEXT_RING };
+
+static inline bool
+at_head(const struct weir_conn *c, struct weir_head *h)
+{
+	struct weir_slot *s;
+
+	if (weir_unlikely(c->state == CONN_ENDED))
+		return false;
+	s = weir_ring_peek(&c->pipe->rx);
+	if (!s)
+		return false;
+	*h = weir_head_copy(s);
+	return h->vqpn == c->vqpn && (h->op == WEIR_OP_INLINE || h->op == WEIR_OP_PLACE);
+}
+
+/* Drives the rings of this connection always, others now and then. */
+static unsigned
+drive_for(struct weir_conn *c)
+{
+	struct weir_thread *t = c->home;
+	struct weir_pipe *p = c->pipe;
+	unsigned n;
+
+	if (!p->local)
+		return weir_drive(t, c);
+	n = weir_segment_drive(WEIR_SEGMENT_OF(p), c);
+	if (n) {
+		if (weir_unlikely(!LIST_EMPTY(&t->waiters)))
+			weir_thread_wake(t, NULL);
+		return n;
+	}
+	if (weir_ring_peek(&c->channel->pipe.rx) || p->empty % 16 == 0)
+		return weir_drive(t, c);
+	return 0;
+}
+
+/* Where the next message lies: NEXT_*, -EAGAIN, or how the connection ended. */
+static int
+next(struct weir_conn *c, struct weir_head *h)
+{
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		if (c->queue)
+			return NEXT_QUEUE;
+		if (at_head(c, h))
+			return NEXT_RING;
+		if (!drive_for(c)) {
+			if (c->queue) /* an end was finished */
+				return NEXT_QUEUE;
+			return c->state == CONN_ENDED ? c->end : -EAGAIN;
+		}
+	}
+	return -EAGAIN;
+}
+
+static int
+spoilt(struct weir_conn *c)
+{
+	if (c->local)
+		weir_segment_spoil(WEIR_SEGMENT_OF(c->pipe));
+	else
+		weir_conn_ended(c, EPROTO);
+	return -EPROTO;
+}
+
+static inline int
+too_small(uint32_t needs, size_t size, size_t *length)
+{
+	*length = needs;
+	return weir_fail(-EMSGSIZE, "the message has %u bytes, the buffer %zu", needs, size);
+}
+
+/* ---- from the ring ---- */
+
+static inline int
+take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size, size_t *length)
+{
+	struct weir_ring *r = &c->pipe->rx;
+	uint32_t slots;
+
+	if (weir_unlikely(h->length > WEIR_INLINE_MAX))
+		return spoilt(c);
+	if (weir_unlikely(h->length > size))
+		return too_small(h->length, size, length);
+	slots = weir_slots_inline(h->length);
+	weir_ring_get_inline(r, buf, h->length);
+	weir_ring_pop(r, slots);
+	c->pipe->burst++;
+	c->pipe->empty = 0;
+	*length = h->length;
+	weir_conn_consumed(c, h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE);
+	return 0;
+}
+
+static int
+take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size, size_t *length)
+{
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	uint64_t offset, span;
+	int rc;
+
+	if (h->length <= WEIR_INLINE_MAX || h->length > WEIR_MESSAGE_MAX)
+		return spoilt(c);
+	if (!weir_segment_whole(seg, h, &offset)) {
+		rc = weir_segment_take_piece(c, h);
+		return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
+	}
+	if (h->length > size)
+		return too_small(h->length, size, length);
+	rc = weir_area_arrived(seg, offset, h->length, &span);
+	if (rc)
+		return rc == -EPROTO ? spoilt(c) : rc;
+	memcpy(buf, seg->in_area + offset, h->length);
+	weir_area_free(seg, span);
+	weir_ring_pop(&seg->pipe.rx, 1);
+	c->pipe->burst++;
+	c->pipe->empty = 0;
+	*length = h->length;
+	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
+	return 0;
+}
+
+static int
+take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size, size_t *length)
+{
+	struct weir_ring *r = &c->pipe->rx;
+	weir_place place = weir_ring_at(r, r->pos)->place[0];
+
+	if (!weir_place_ok(c->home->w, place, h->length)) {
+		weir_ring_pop(r, 1);
+		return spoilt(c);
+	}
+	if (h->length > size)
+		return too_small(h->length, size, length);
+	memcpy(buf, c->home->w->arena + WEIR_PLACE_OFFSET(place), h->length);
+	weir_ring_pop(r, 1);
+	c->pipe->empty = 0;
+	weir_control_release(c->channel, place);
+	*length = h->length;
+	weir_conn_consumed(
+	    c, h->flags & WEIR_SLOT_BULK || h->length > WEIR_BLOCK_SIZE ? 0 : weir_cost(h->length));
+	return 0;
+}
+
+/* ---- from the queue ---- */
+
+static struct weir_parked *
+unpark(struct weir_conn *c)
+{
+	struct weir_parked *p = c->queue;
+
+	c->queue = p->next;
+	if (!c->queue) {
+		c->queue_end = &c->queue;
+		/* an end is reported behind the last message */
+		if (c->state == CONN_ENDED && c->pending)
+			weir_conn_report(c, 0);
+	}
+	c->parked_cost -= p->cost;
+	return p;
+}
+
+static int
+take_parked(struct weir_conn *c, void *buf, size_t size, size_t *length)
+{
+	struct weir_parked *p = c->queue;
+	uint32_t cost = p->cost;
+
+	if (p->length > size)
+		return too_small(p->length, size, length);
+	unpark(c);
+	if (p->length)
+		memcpy(buf, p->data, p->length);
+	*length = p->length;
+	weir_parked_free(p);
+	weir_conn_consumed(c, cost);
+	return 0;
+}
+
+/* ---- calls ---- */
+
+static int
+nothing(struct weir_conn *c, int rc)
+{
+	c->readable = false;
+	if (rc != -EAGAIN)
+		return weir_fail(rc,
+				 rc == -ESHUTDOWN ? "end of the stream: the peer has closed it"
+						  : "the connection has ended: %s",
+				 strerror(-rc));
+	if (c->pipe->burst >= STREAM_BURST && c->pipe->empty == 1)
+		for (unsigned i = 0; i < STREAM_PAUSES; i++)
+			weir_pause();
+	return rc;
+}
+
+static inline int
+try_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
+{
+	struct weir_head h;
+	int rc;
+
+	do {
+		rc = next(c, &h);
+		if (rc < 0)
+			return nothing(c, rc);
+		if (rc == NEXT_QUEUE)
+			return take_parked(c, buf, size, length);
+		if (h.op == WEIR_OP_INLINE)
+			rc = take_inline(c, &h, buf, size, length);
+		else if (c->local)
+			rc = take_area(c, &h, buf, size, length);
+		else
+			rc = take_place(c, &h, buf, size, length);
+	} while (rc == -EINTR); /* a piece of a message */
+	return rc;
+}
+
+static inline int
+locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
+{
+	int rc;
+
+	weir_lock(c->home);
+	rc = try_recv(c, buf, size, length);
+	weir_unlock(c->home);
+	return rc;
+}
+
+static int
+recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+{
+	struct weir_wait wait;
+	int rc;
+
+	weir_wait_init(&wait, c->home, timeout_ms);
+	do {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+		rc = locked_recv(c, buf, size, length);
+	} while (rc == -EAGAIN);
+	weir_wait_end(&wait);
+	return rc;
+}
+
+int
+weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+{
+	int rc;
+
+	if (weir_unlikely(weir_state(c->home->w) == WEIR_FORKED))
+		return weir_gone(c->home->w);
+	rc = locked_recv(c, buf, size, length);
+	if (weir_likely(rc != -EAGAIN))
+		return rc;
+	return recv_wait(c, buf, size, length, timeout_ms);
+}
+
+/* ---- loans ---- */
+
+/* A whole message in the byte area: lent where it lies. */
+static int
+lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **out)
+{
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	struct weir_parked *p;
+	uint64_t offset;
+	int rc;
+
+	if (h->length <= WEIR_INLINE_MAX || h->length > WEIR_MESSAGE_MAX)
+		return spoilt(c);
+	if (!weir_segment_whole(seg, h, &offset)) {
+		rc = weir_segment_take_piece(c, h);
+		return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
+	}
+	p = weir_parked_new(c->home, 0);
+	if (!p)
+		return -ENOMEM;
+	rc = weir_area_arrived(seg, offset, h->length, &p->at);
+	if (rc) {
+		weir_parked_free(p);
+		return rc == -EPROTO ? spoilt(c) : rc;
+	}
+	weir_ring_pop(&seg->pipe.rx, 1);
+	seg->users++;
+	p->kind = PARKED_SPAN;
+	p->data = seg->in_area + offset;
+	p->length = h->length;
+	p->pipe = c->pipe;
+	p->cost = (uint32_t)weir_segment_cost(h->length);
+	*out = p;
+	return 0;
+}
+
+/* Anything else: as it would be parked. */
+static int
+lend_ring(struct weir_conn *c, const struct weir_head *h, struct weir_parked **out)
+{
+	int rc;
+
+	if (c->local && h->op == WEIR_OP_PLACE)
+		return lend_area(c, h, out);
+	if (c->local)
+		rc = h->length > WEIR_INLINE_MAX ? -EPROTO : weir_segment_take_piece(c, h);
+	else
+		rc = weir_channel_park(c, h);
+	if (rc == -EPROTO)
+		return spoilt(c);
+	if (rc)
+		return rc;
+	*out = unpark(c);
+	return 0;
+}
+
+static int
+try_loan(struct weir_conn *c, struct weir_loan *loan)
+{
+	struct weir_parked *p = NULL;
+	struct weir_head h;
+	int rc;
+
+	do {
+		rc = next(c, &h);
+		if (rc < 0)
+			return nothing(c, rc);
+		if (rc == NEXT_QUEUE) {
+			p = unpark(c);
+			rc = 0;
+		} else {
+			rc = lend_ring(c, &h, &p);
+		}
+	} while (rc == -EINTR);
+	if (rc)
+		return rc;
+	p->lent = true;
+	*loan =
+	    (struct weir_loan){.data = p->data, .length = p->length, .internal = {(uintptr_t)p}};
+	/* a place is consumed when it is given back */
+	if (p->kind != PARKED_PLACE) {
+		weir_conn_consumed(c, p->cost);
+		p->cost = 0;
+	}
+	return 0;
+}
+
+static int
+locked_loan(struct weir_conn *c, struct weir_loan *loan)
+{
+	int rc;
+
+	weir_lock(c->home);
+	rc = try_loan(c, loan);
+	weir_unlock(c->home);
+	return rc;
+}
+
+int
+weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
+{
+	struct weir_wait wait;
+	int rc;
+
+	if (weir_state(c->home->w) == WEIR_FORKED)
+		return weir_gone(c->home->w);
+	weir_wait_init(&wait, c->home, timeout_ms);
+	while ((rc = locked_loan(c, loan)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	return rc;
+}
+
+void
+weir_release(struct weir *w, struct weir_loan *loan)
+{
+	struct weir_parked *p = (struct weir_parked *)(uintptr_t)loan->internal[0];
+	struct weir_thread *t;
+	struct weir_conn *c;
+	uint32_t cost;
+	bool stale;
+
+	if (!p || weir_state(w) == WEIR_FORKED)
+		return;
+	*loan = (struct weir_loan){0};
+	t = p->home;
+	weir_lock(t);
+	cost = p->cost;
+	c = weir_conn_find(t, p->vqpn, &stale);
+	weir_parked_free(p);
+	if (cost && c && c->state != CONN_CLOSING)
+		weir_conn_consumed(c, cost);
+	weir_unlock(t);
+}

@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sending. Up to WEIR_INLINE_MAX bytes go straight from the caller's memory into slots. More goes
+ * through the send heap to an engine, through the byte area to a local peer. Window, ring and
+ * memory are looked at before anything is taken.
+ */
+#include "stream/conn.h"
+
+#include <stdlib.h>
+
+/* What is sent, and how. */
+struct message {
+	const uint8_t *data;
+	uint32_t length;
+	uint32_t flags;
+	uint64_t cookie;
+	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
+	uint8_t *copy;	/* memory of `length` for what finds no room; taken: NULL */
+};
+
+/* ---- what there is room for ---- */
+
+static int
+refresh_window(struct weir_conn *c)
+{
+	uint64_t consumed;
+
+	if (!c->pipe->local) {
+		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
+		return 0;
+	}
+	/* pairs with the release in weir_segment_tell() of the peer */
+	consumed = atomic_load_explicit(c->peer_consumed, memory_order_acquire);
+	if (consumed > c->spent || consumed + WEIR_SEGMENT_WINDOW < c->granted)
+		return -EPROTO;
+	c->granted = consumed + WEIR_SEGMENT_WINDOW;
+	return 0;
+}
+
+static inline bool
+fits_window(const struct weir_conn *c, uint64_t cost)
+{
+	/* grants may shrink below what was spent */
+	return c->spent + cost <= c->granted;
+}
+
+static int
+window_slow(struct weir_conn *c, uint64_t cost)
+{
+	int rc = refresh_window(c);
+
+	if (rc || fits_window(c, cost))
+		return rc;
+	/* one local message may be larger than the window, alone */
+	if (c->pipe->local && c->spent + WEIR_SEGMENT_WINDOW == c->granted)
+		return 0;
+	return -EAGAIN;
+}
+
+static inline int
+window(struct weir_conn *c, uint64_t cost)
+{
+	return weir_likely(fits_window(c, cost)) ? 0 : window_slow(c, cost);
+}
+
+static int
+room_slow(struct weir_pipe *p, uint32_t n)
+{
+	if (!weir_ring_refresh(&p->tx))
+		return -EPROTO;
+	if (weir_ring_room(&p->tx) >= n)
+		return 0;
+	if (!p->local)
+		return -EAGAIN;
+	/* polling the line that the consumer is about to write only slows it down */
+	for (unsigned i = 0; i < 20; i++)
+		weir_pause();
+	if (!weir_ring_refresh(&p->tx))
+		return -EPROTO;
+	return weir_ring_room(&p->tx) >= n ? 0 : -EAGAIN;
+}
+
+/* Slots for n, and on a channel what control needs. */
+static inline int
+room(struct weir_pipe *p, uint32_t n)
+{
+	if (!p->local)
+		n += WEIR_CONTROL_RESERVE;
+	return weir_likely(weir_ring_room(&p->tx) >= n) ? 0 : room_slow(p, n);
+}
+
+/* ---- ways of a message; 0, -EAGAIN, -EPROTO, -EMSGSIZE, -ENOMEM ---- */
+
+static inline void
+put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, uint32_t length)
+{
+	s->op = op;
+	s->flags = flags;
+	s->order = (uint16_t)c->sent;
+	s->vqpn = c->send_vqpn;
+	s->length = length;
+}
+
+static inline void
+put_done(struct weir_conn *c, uint32_t slots, uint64_t cost)
+{
+	struct weir_pipe *p = c->pipe;
+
+	weir_ring_publish(&p->tx, slots);
+	c->spent += cost;
+	c->sent++;
+	p->burst = 0;
+	weir_pipe_published(p);
+}
+
+static inline int
+put_inline(struct weir_conn *c, const struct message *m)
+{
+	struct weir_ring *r = &c->pipe->tx;
+	uint32_t slots = weir_slots_inline(m->length);
+	uint64_t cost = slots * WEIR_SLOT_SIZE;
+	int rc = window(c, cost);
+
+	if (!rc)
+		rc = room(c->pipe, slots);
+	if (weir_unlikely(rc))
+		return rc;
+	weir_ring_put_inline(r, m->data, m->length);
+	put_head(c, weir_ring_at(r, r->pos), WEIR_OP_INLINE,
+		 m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0, m->length);
+	put_done(c, slots, cost);
+	return 0;
+}
+
+/* Through the send heap, to an engine. */
+static int
+put_place(struct weir_conn *c, struct message *m)
+{
+	struct weir_thread *t = c->home;
+	struct weir_ring *r = &c->pipe->tx;
+	uint32_t block = m->block, cost = weir_cost(m->length);
+	bool bulk = m->length > WEIR_BLOCK_SIZE ||
+		    cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
+	uint64_t offset;
+	int rc = bulk ? 0 : window(c, cost);
+
+	if (!weir_heap_fits(t->w, m->length))
+		return weir_fail(-EMSGSIZE,
+				 "a message of %u bytes is larger than the arena; attach "
+				 "with a larger one",
+				 m->length);
+	if (!rc)
+		rc = room(c->pipe, 1);
+	if (!rc)
+		rc = weir_notes_room(&c->blocks);
+	if (rc)
+		return rc;
+	if (block == WEIR_BLOCK_NONE) {
+		block = weir_heap_take(t, m->length);
+		c->want_heap = block == WEIR_BLOCK_NONE;
+		if (c->want_heap)
+			return -EAGAIN;
+		memcpy(t->w->arena + weir_heap_offset(t->w, block), m->data, m->length);
+	}
+	offset = weir_heap_offset(t->w, block);
+	put_head(c, weir_ring_at(r, r->pos), WEIR_OP_PLACE,
+		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0)), m->length);
+	weir_ring_at(r, r->pos)->place[0] = WEIR_PLACE(0, offset);
+	weir_notes_put(&c->blocks, c->sent, block);
+	m->block = WEIR_BLOCK_NONE; /* freed on completion */
+	put_done(c, 1, bulk ? 0 : cost);
+	return 0;
+}
+
+/* Through the byte area, in one piece. */
+static int
+put_area(struct weir_conn *c, const struct message *m)
+{
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	struct weir_ring *r = &c->pipe->tx;
+	uint64_t cost = weir_segment_cost(m->length), offset;
+	struct weir_slot *s;
+	int rc = window(c, cost);
+
+	if (!rc)
+		rc = room(c->pipe, 1);
+	if (!rc)
+		rc = weir_area_take(seg, m->length, &offset);
+	if (rc)
+		return rc;
+	memcpy(seg->out_area + offset, m->data, m->length);
+	s = weir_ring_at(r, r->pos);
+	put_head(c, s, WEIR_OP_PLACE, 0, m->length);
+	s->place[0] = offset;
+	s->place[1] = 0;
+	s->place[2] = m->length;
+	put_done(c, 1, cost);
+	return 0;
+}
+
+/* Through the byte area in pieces; what finds no room is kept for later. */
+static int
+put_pieces(struct weir_conn *c, struct message *m)
+{
+	uint64_t cost = weir_segment_cost(m->length);
+	int rc = window(c, cost);
+
+	if (rc)
+		return rc;
+	c->sent++;
+	c->tail = (uint8_t *)m->data;
+	c->tail_length = m->length;
+	c->tail_at = 0;
+	rc = weir_tail_push(c);
+	if (!c->tail_at) {
+		c->sent--;
+		c->tail = NULL;
+		return rc;
+	}
+	c->spent += cost;
+	c->pipe->burst = 0;
+	if (rc)
+		weir_tail_keep(c, c->tail, true);
+	else
+		c->tail = NULL;
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+static int
+put_local(struct weir_conn *c, struct message *m)
+{
+	uint64_t number = c->sent;
+	int rc;
+
+	c->want_heap = false;
+	if (c->tail_kept)
+		return -EAGAIN;
+	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
+		return -ENOMEM;
+	if (m->length <= WEIR_INLINE_MAX)
+		rc = put_inline(c, m);
+	else if (m->length <= WEIR_SEGMENT_OF(c->pipe)->geometry.area_bytes / 2)
+		rc = put_area(c, m);
+	else
+		rc = put_pieces(c, m);
+	if (rc)
+		return rc;
+	if (m->flags & WEIR_NOTIFY)
+		weir_notes_put(&c->cookies, number, m->cookie);
+	weir_conn_completed(c, c->sent - c->tail_kept);
+	return 0;
+}
+
+static int
+put_remote(struct weir_conn *c, struct message *m)
+{
+	uint64_t number = c->sent;
+	int rc;
+
+	c->want_heap = false;
+	/* completions give memory back: they must not pile up behind a program that only sends */
+	if (weir_ring_peek(&c->pipe->rx))
+		weir_channel_drive(c->channel, NULL);
+	if (c->send_error)
+		return c->send_error;
+	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
+		return -ENOMEM;
+	rc = m->length <= WEIR_INLINE_MAX ? put_inline(c, m) : put_place(c, m);
+	if (rc == -EAGAIN && m->length <= WEIR_INLINE_MAX &&
+	    !fits_window(c, weir_cost(m->length)) &&
+	    weir_cost(m->length) > atomic_load_explicit(&c->desc->window, memory_order_relaxed))
+		rc = put_place(c, m);
+	if (rc)
+		return rc;
+	if (weir_unlikely(m->block != WEIR_BLOCK_NONE))
+		weir_heap_give(c->home, m->block); /* went inline after all */
+	if (m->flags & WEIR_NOTIFY)
+		weir_notes_put(&c->cookies, number, m->cookie);
+	return 0;
+}
+
+/* ---- full ---- */
+
+bool
+weir_send_possible(struct weir_conn *c)
+{
+	struct weir_segment *seg;
+	uint64_t cost = weir_segment_cost(c->want_length), need;
+
+	if (c->state != CONN_OPEN)
+		return true;
+	if (c->want_heap)
+		return !atomic_load_explicit(&c->home->starved, memory_order_relaxed);
+	if (c->tail_kept)
+		return false;
+	if (window(c, cost) == -EAGAIN)
+		return false;
+	if (c->want_length <= WEIR_INLINE_MAX)
+		return room(c->pipe, weir_slots_inline(c->want_length)) != -EAGAIN;
+	if (room(c->pipe, 1) == -EAGAIN)
+		return false;
+	seg = WEIR_SEGMENT_OF(c->pipe);
+	need = c->want_length < seg->geometry.area_bytes / 2 ? c->want_length
+							     : seg->geometry.area_bytes / 4;
+	return weir_area_room(seg, (uint32_t)need);
+}
+
+/* Remembers that WRITABLE is wanted and says so to whom it concerns. */
+static void
+block(struct weir_conn *c, uint32_t length)
+{
+	struct weir_thread *t = c->home;
+
+	if (c->state != CONN_OPEN)
+		return;
+	c->want_length = length;
+	c->blocked = true;
+	if ((c->pipe->local || c->want_heap) && !c->on_blocked) {
+		TAILQ_INSERT_TAIL(&t->blocked, c, in_blocked);
+		c->on_blocked = true;
+	}
+	if (c->pipe->local && t->armed)
+		atomic_store_explicit(&WEIR_SEGMENT_OF(c->pipe)->out->wanted, 1,
+				      memory_order_relaxed);
+	if (c->pipe->local || c->want_heap || c->wanting)
+		return;
+	c->wanting = true;
+	if (length > WEIR_BLOCK_SIZE)
+		c->want_length = 0;
+	weir_control_post(c, CONTROL_WANT);
+}
+
+static int
+failed(struct weir_conn *c, const struct message *m, int rc)
+{
+	if (rc == -EAGAIN)
+		block(c, m->length);
+	if (rc != -EPROTO)
+		return rc;
+	if (c->pipe->local)
+		weir_segment_spoil(WEIR_SEGMENT_OF(c->pipe));
+	return weir_fail(rc, "the %s spoilt the shared memory; close the connection",
+			 c->pipe->local ? "local peer" : "data plane");
+}
+
+static int
+send_error(const struct weir_conn *c)
+{
+	if (c->send_error == -EAGAIN)
+		return -EAGAIN;
+	return weir_fail(c->send_error, "the connection has ended: %s", strerror(-c->send_error));
+}
+
+static inline int
+try_send(struct weir_conn *c, struct message *m)
+{
+	int rc;
+
+	if (weir_unlikely(weir_state(c->home->w) != WEIR_UP))
+		return weir_gone(c->home->w);
+	weir_lock(c->home);
+	if (weir_unlikely(c->send_error))
+		rc = send_error(c);
+	else if (c->pipe->local)
+		rc = put_local(c, m);
+	else
+		rc = put_remote(c, m);
+	if (weir_unlikely(rc))
+		rc = failed(c, m, rc);
+	weir_unlock(c->home);
+	return rc;
+}
+
+/* ---- waiting ---- */
+
+static void
+make_progress(struct weir_conn *c)
+{
+	weir_lock(c->home);
+	weir_drive(c->home, NULL);
+	weir_unlock(c->home);
+}
+
+/* The message is accepted; its rest goes out while there is time, and is copied when there is none.
+ */
+static void
+push_rest(struct weir_conn *c, struct message *m, struct weir_wait *wait)
+{
+	for (;;) {
+		bool kept;
+		int rc;
+
+		weir_lock(c->home);
+		weir_tails_push(c->home);
+		kept = c->tail_kept && c->tail_lent;
+		weir_unlock(c->home);
+		if (!kept)
+			return;
+		rc = weir_wait_next(wait);
+		if (rc)
+			break;
+		make_progress(c);
+	}
+	weir_lock(c->home);
+	if (c->tail_kept && c->tail_lent) {
+		memcpy(m->copy + c->tail_at, m->data + c->tail_at, m->length - c->tail_at);
+		weir_tail_keep(c, m->copy, false);
+		m->copy = NULL;
+	}
+	weir_unlock(c->home);
+}
+
+static int
+send_message(struct weir_conn *c, struct message *m, int timeout_ms)
+{
+	struct weir_wait wait;
+	int rc;
+
+	weir_wait_init(&wait, c->home, timeout_ms);
+	while ((rc = try_send(c, m)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+		make_progress(c);
+	}
+	if (!rc && m->copy)
+		push_rest(c, m, &wait);
+	weir_wait_end(&wait);
+	return rc;
+}
+
+/* Kept apart: only messages that a segment may take in pieces need memory for their rest. */
+static int
+send_large(struct weir_conn *c, struct message *m, int timeout_ms)
+{
+	int rc;
+
+	if (m->length > WEIR_STREAM_MESSAGE_MAX)
+		return weir_fail(-EMSGSIZE, "a message has at most %u bytes",
+				 WEIR_STREAM_MESSAGE_MAX);
+	if (c->local && c->pipe && m->length > WEIR_SEGMENT_OF(c->pipe)->geometry.area_bytes / 2) {
+		m->copy = malloc(m->length);
+		if (!m->copy)
+			return weir_fail(-ENOMEM, "no memory for a message of %u bytes", m->length);
+	}
+	rc = send_message(c, m, timeout_ms);
+	free(m->copy);
+	return rc;
+}
+
+int
+weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
+		 uint64_t cookie, int timeout_ms)
+{
+	struct message m = {.data = buf,
+			    .length = (uint32_t)length,
+			    .flags = flags,
+			    .cookie = cookie,
+			    .block = WEIR_BLOCK_NONE};
+	int rc;
+
+	if (flags & ~WEIR_NOTIFY)
+		return weir_fail(-EINVAL, "unknown flag");
+	if (length > WEIR_INLINE_MAX) {
+		m.length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+		return send_large(c, &m, timeout_ms);
+	}
+	rc = try_send(c, &m);
+	if (weir_likely(rc != -EAGAIN) || !timeout_ms)
+		return rc;
+	return send_message(c, &m, timeout_ms);
+}
+
+int
+weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
+{
+	return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
+}
+
+/* ---- zero copy ---- */
+
+static int
+try_reserve(struct weir_conn *c, size_t length, void **buf)
+{
+	struct weir_thread *t = c->home;
+	uint32_t first;
+	int rc = 0;
+
+	if (weir_state(t->w) != WEIR_UP)
+		return weir_gone(t->w);
+	weir_lock(t);
+	if (c->send_error) {
+		rc = send_error(c);
+	} else {
+		first = weir_heap_take(t, (uint32_t)length);
+		if (first == WEIR_BLOCK_NONE) {
+			rc = -EAGAIN;
+			c->want_heap = true;
+			block(c, (uint32_t)length);
+		} else {
+			*buf = t->w->arena + weir_heap_offset(t->w, first);
+		}
+	}
+	weir_unlock(t);
+	return rc;
+}
+
+int
+weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf)
+{
+	struct weir_wait wait;
+	int rc;
+
+	if (weir_state(c->home->w) != WEIR_UP)
+		return weir_gone(c->home->w);
+	if (length > WEIR_STREAM_MESSAGE_MAX || !weir_heap_fits(c->home->w, (uint32_t)length))
+		return weir_fail(-EMSGSIZE, "a message of %zu bytes is larger than %s", length,
+				 length > WEIR_STREAM_MESSAGE_MAX ? "messages may be"
+								  : "the arena");
+	weir_wait_init(&wait, c->home, timeout_ms);
+	while ((rc = try_reserve(c, length, buf)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+		make_progress(c);
+	}
+	weir_wait_end(&wait);
+	return rc;
+}
+
+/* The block that a reservation begins with, or WEIR_BLOCK_NONE. */
+static uint32_t
+block_of(const struct weir *w, const void *buf)
+{
+	uint64_t at = (uint64_t)((const uint8_t *)buf - w->arena) - weir_arena_send(&w->geometry);
+
+	if (at % WEIR_BLOCK_SIZE || at / WEIR_BLOCK_SIZE >= w->geometry.send_blocks ||
+	    !w->heap.run[at / WEIR_BLOCK_SIZE])
+		return WEIR_BLOCK_NONE;
+	return (uint32_t)(at / WEIR_BLOCK_SIZE);
+}
+
+int
+weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, uint64_t cookie)
+{
+	struct weir *w = c->home->w;
+	struct message m = {
+	    .data = buf, .length = (uint32_t)length, .flags = flags, .cookie = cookie};
+	int rc;
+
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	m.block = block_of(w, buf);
+	if (flags & ~WEIR_NOTIFY || m.block == WEIR_BLOCK_NONE ||
+	    length > (uint64_t)w->heap.run[m.block] * WEIR_BLOCK_SIZE)
+		return weir_fail(-EINVAL, "not what weir_send_reserve() gave, or longer than that");
+	if (!c->local)
+		return send_message(c, &m, 0);
+	rc = send_large(c, &m, 0);
+	if (!rc)
+		weir_send_abandon(c, buf);
+	return rc;
+}
+
+void
+weir_send_abandon(struct weir_conn *c, void *buf)
+{
+	struct weir *w = c->home->w;
+	uint32_t block = weir_state(w) == WEIR_FORKED ? WEIR_BLOCK_NONE : block_of(w, buf);
+
+	if (block == WEIR_BLOCK_NONE)
+		return;
+	weir_lock(c->home);
+	weir_heap_give(c->home, block);
+	weir_unlock(c->home);
+}
+
+/* ---- flush ---- */
+
+static int
+flushed(struct weir_conn *c, uint64_t upto)
+{
+	int rc = -EAGAIN;
+
+	weir_lock(c->home);
+	weir_drive(c->home, NULL);
+	if (!c->local && c->state == CONN_OPEN)
+		weir_conn_completed(
+		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
+	if (c->completed >= upto)
+		rc = 0;
+	else if (c->state == CONN_ENDED)
+		rc = send_error(c);
+	weir_unlock(c->home);
+	return rc;
+}
+
+int
+weir_flush(struct weir_conn *c, int timeout_ms)
+{
+	struct weir_wait wait;
+	uint64_t upto;
+	int rc;
+
+	if (weir_state(c->home->w) != WEIR_UP)
+		return weir_gone(c->home->w);
+	weir_lock(c->home);
+	upto = c->sent;
+	weir_unlock(c->home);
+	weir_wait_init(&wait, c->home, timeout_ms);
+	wait.nap_always = true; /* not every message rings when it is complete */
+	while ((rc = flushed(c, upto)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	return rc;
+}
