@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-CHECKS=(format spdx whitespace tokens layering shellcheck headers)
+CHECKS=(format spdx whitespace tokens size layering shellcheck headers)
 build=build/release
 bad=0
 
@@ -67,6 +67,20 @@ lint_whitespace()
 lint_tokens()
 {
 	c_files | xargs -r python3 scripts/lint_tokens.py || bad=1
+}
+
+# A function fits a screen, a file is one subject.
+lint_size()
+{
+	c_files | xargs -r awk '
+		FNR == 1 { open = 0 }
+		/^\{/ { open = FNR }
+		/^\}/ {
+			if (open && FNR - open > 60)
+				print FILENAME ":" open ": a function of " FNR - open " lines; cut it below 60"
+			open = 0
+		}
+		FNR == 801 { print FILENAME ": more than 800 lines; divide it by subject" }' | grep . && bad=1
 }
 
 # $1 = file in the build, then regular expressions of the libraries that it may need.
