@@ -30,7 +30,7 @@ craft_fix(uint8_t *f, uint32_t length)
 	put16(f + IP_AT + 2, (uint16_t)(length - IP_AT));
 	put16(f + UDP_AT + 4, (uint16_t)(length - UDP_AT));
 	put16(f + IP_AT + 10, 0);
-	put16(f + IP_AT + 10, (uint16_t)~ip_fold(roce_ip_sum(f + IP_AT, IP_BYTES)));
+	put16(f + IP_AT + 10, (uint16_t)~ip_fold(ip_sum(f + IP_AT)));
 	crc = htole32(roce_icrc(f + IP_AT, length - IP_AT - ICRC_BYTES));
 	memcpy(f + length - ICRC_BYTES, &crc, ICRC_BYTES);
 }

@@ -24,8 +24,9 @@
 #define ROCE_MESSAGE_MAX (1u << 31) /* IBTA volume 1, 9.4.3 */
 #define ROCE_TICK_NS 100000u	    /* timers are looked at no more often */
 #define ROCE_RTO_MIN_NS 4000000u
-#define ROCE_MIN_FRAMES 4u /* the window never falls below so many frames; AckReq is set as often  \
-			    */
+#define ROCE_MIN_FRAMES                                                                            \
+	4u /* the window never falls below so many frames; AckReq is set as often                  \
+	    */
 #define ROCE_CNP_GAP_NS 50000u /* between congestion notifications of one QP */
 
 struct roce_qp;
@@ -41,7 +42,9 @@ struct sq_entry {
 	uint16_t flags;
 	uint8_t opcode;
 	uint8_t sge_count;
-	uint32_t reserved;
+	uint8_t wire_first; /* opcode of a first packet; MIDDLE, LAST, LAST_IMM, ONLY, ONLY_IMM
+			       follow */
+	bool has_imm;
 	union {
 		struct nic_sge sge[NIC_SGE_MAX];
 		uint8_t data[ROCE_MAX_INLINE]; /* NIC_INLINE */
@@ -224,9 +227,12 @@ void roce_requester_wake(struct roce_qp *qp);
 void roce_timer_start(struct roce_qp *qp, uint64_t deadline);
 void roce_timer_run(struct roce_context *ctx, uint64_t now);
 
-/* build.c, engine: makes the next frame of the WR under way and gives it its PSN. */
-void roce_build_frame(struct roce_qp *qp, uint8_t *frame, bool more, uint32_t *length);
-/* Completes the BTH of a frame begun from the template, and adds lengths, checksums and ICRC. */
+/*
+ * build.c, engine: makes the next frame, of the WR under way. more: another one follows at once, so
+ * this one needs no answer. Returns its length.
+ */
+uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more);
+/* Completes a frame begun from the template that ends at `end`: lengths, checksums, ICRC. */
 uint32_t roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end);
 
 /* responder.c, engine */
@@ -240,10 +246,28 @@ void roce_answer_congestion(struct roce_qp *qp, uint64_t now);
 enum drop roce_arp_input(struct roce_context *ctx, const uint8_t *frame, uint64_t now);
 void roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now);
 
-/* frame.c, engine: a frame for sending, NULL if the wire has none; gives it to the wire. */
-bool roce_frame_ready(struct roce_context *ctx);
-void *roce_frame_take(struct roce_context *ctx, uint8_t **data);
+/* frame.c, engine: frames from the wire, false: it has none. Gives one to the wire. */
+bool roce_frame_refill(struct roce_context *ctx);
 void roce_frame_send(struct roce_context *ctx, void *frame, uint32_t length, bool keep);
+
+static inline bool
+roce_frame_ready(struct roce_context *ctx)
+{
+	return ctx->spare_count != 0 || roce_frame_refill(ctx);
+}
+
+/* A frame for sending, NULL if the wire has none. */
+static inline void *
+roce_frame_take(struct roce_context *ctx, uint8_t **data)
+{
+	void *frame;
+
+	if (!roce_frame_ready(ctx))
+		return NULL;
+	frame = ctx->spare[--ctx->spare_count];
+	*data = (uint8_t *)frame + ctx->wire.data_offset;
+	return frame;
+}
 
 static inline struct roce_qp *
 find_qp(struct roce_context *ctx, uint32_t qpn)

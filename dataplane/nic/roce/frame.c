@@ -3,23 +3,10 @@
 #include "core.h"
 
 bool
-roce_frame_ready(struct roce_context *ctx)
+roce_frame_refill(struct roce_context *ctx)
 {
-	if (ctx->spare_count == 0)
-		ctx->spare_count = ctx->wire.alloc(ctx->wire_user, ctx->spare, ROCE_SPARE);
+	ctx->spare_count = ctx->wire.alloc(ctx->wire_user, ctx->spare, ROCE_SPARE);
 	return ctx->spare_count != 0;
-}
-
-void *
-roce_frame_take(struct roce_context *ctx, uint8_t **data)
-{
-	void *frame;
-
-	if (!roce_frame_ready(ctx))
-		return NULL;
-	frame = ctx->spare[--ctx->spare_count];
-	*data = (uint8_t *)frame + ctx->wire.data_offset;
-	return frame;
 }
 
 void

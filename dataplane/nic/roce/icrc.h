@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CRC of an IPv4 packet of `length` >= 40 bytes (IP header to the end of the pad, ICRC not
- * counted). */
+/*
+ * CRC of an IPv4 packet that lies behind an Ethernet header; `length` >= 40: from the IP header to
+ * the end of the pad, ICRC not counted.
+ */
 uint32_t roce_icrc(const uint8_t *ip, size_t length);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way of a received frame to its QP. */
 #include "core.h"
+#include "decode.h"
 #include "icrc.h"
 
 static void
@@ -10,7 +11,6 @@ count_drop(struct nic_counters *c, enum drop drop)
 #define X(name, help) offsetof(struct nic_counters, drop_##name),
 	    NIC_DROP_REASONS(X)
 #undef X
-		offsetof(struct nic_counters, rx_accepted), /* DROP_NONE */
 	};
 
 	roce_count((uint64_t *)(void *)((char *)c + offsets[drop]), 1);
@@ -61,7 +61,7 @@ input(struct roce_context *ctx, const uint8_t *frame, size_t length, bool handed
 	struct roce_device *dev = ctx->dev;
 	struct packet p;
 	struct roce_qp *qp;
-	enum drop drop = roce_packet_decode(frame, length, &p);
+	enum drop drop = decode(frame, length, &p);
 
 	if (drop == DROP_NONE && p.kind == PACKET_ARP) {
 		drop = roce_arp_input(ctx, frame, now);
@@ -83,7 +83,10 @@ input(struct roce_context *ctx, const uint8_t *frame, size_t length, bool handed
 				drop = qp ? to_qp(qp, frame, &p, now) : DROP_no_qp;
 		}
 	}
-	count_drop(&ctx->counters, drop);
+	if (drop == DROP_NONE)
+		roce_count(&ctx->counters.rx_accepted, 1);
+	else
+		count_drop(&ctx->counters, drop);
 	return ROCE_DONE;
 }
 

@@ -99,11 +99,21 @@ enum drop {
 	    DROP_NONE,
 };
 
+enum {			    /* flags of an opcode, and so of a packet */
+       PACKET_FIRST = 0x01, /* of its message */
+       PACKET_LAST = 0x02,
+       PACKET_RETH = 0x04,
+       PACKET_IMM = 0x08,
+       PACKET_AETH = 0x10,
+       PACKET_PAYLOAD = 0x20,
+       PACKET_ONLY = PACKET_FIRST | PACKET_LAST,
+};
+
 /* What the decoder found. Pointers are into the frame. */
 struct packet {
-	uint8_t kind, opcode; /* enum packet_kind, enum opcode */
-	bool first, last;     /* of its message */
-	bool has_imm, ack_request, becn, solicited;
+	uint8_t kind;  /* enum packet_kind */
+	uint8_t flags; /* PACKET_FIRST ... */
+	bool ack_request;
 	bool marked;		     /* congestion experienced */
 	uint8_t syndrome;	     /* ACK */
 	uint32_t source_ip, dest_ip; /* host order */
@@ -161,15 +171,20 @@ put64(uint8_t *p, uint64_t v)
 	memcpy(p, &v, sizeof(v));
 }
 
-/*
- * Checks a frame's structure up to the end of its headers and fills *p: lengths, checksum of the IP
- * header, version, opcode, pad, P_Key. Not checked: whether it is for us, and the ICRC. DROP_NONE
- * if all is well.
- */
-enum drop roce_packet_decode(const uint8_t *frame, size_t length, struct packet *p);
+/* Sum of the 16-bit words of an IP header (20 bytes), for an Internet checksum. */
+static inline uint32_t
+ip_sum(const uint8_t *p)
+{
+	uint32_t w[5];
+	uint64_t sum;
 
-/* Sum of the 16-bit words of a header (even length), for an Internet checksum. */
-uint32_t roce_ip_sum(const uint8_t *p, size_t length);
+	/* the sum of the words in wrong byte order is the sum in wrong byte order (RFC 1071) */
+	memcpy(w, p, sizeof(w));
+	sum = (uint64_t)w[0] + w[1] + w[2] + w[3] + w[4];
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return be16toh((uint16_t)((sum & 0xffff) + (sum >> 16)));
+}
 
 static inline uint16_t
 ip_fold(uint32_t sum)
@@ -178,5 +193,12 @@ ip_fold(uint32_t sum)
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (uint16_t)sum;
 }
+
+/*
+ * Checks a frame's structure up to the end of its headers and fills *p: lengths, checksum of the IP
+ * header, version, opcode, pad, P_Key. Not checked: whether it is for us, and the ICRC. DROP_NONE
+ * if all is well.
+ */
+enum drop roce_packet_decode(const uint8_t *frame, size_t length, struct packet *p);
 
 #endif

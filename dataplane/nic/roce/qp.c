@@ -137,7 +137,7 @@ make_template(struct roce_qp *qp)
 	ip[9] = 17;
 	put32(ip + 12, config->ip);
 	put32(ip + 16, qp->peer_ip);
-	qp->ip_sum = roce_ip_sum(ip, IP_BYTES);
+	qp->ip_sum = ip_sum(ip);
 	put16(udp, (uint16_t)(0xc000 | entropy));
 	put16(udp + 2, ROCE_UDP_PORT);
 	put16(bth + 2, ROCE_PKEY);

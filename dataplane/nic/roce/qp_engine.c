@@ -52,7 +52,7 @@ roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_s
 	e->wc.wr_id = wr->wr_id;
 	e->wc.status = status;
 	e->wc.opcode = opcode;
-	e->wc.has_imm = p && p->has_imm;
+	e->wc.has_imm = p && (p->flags & PACKET_IMM);
 	e->wc.imm = e->wc.has_imm ? p->imm : 0;
 	e->wc.length = p ? qp->rs.received : 0;
 }

@@ -3,45 +3,51 @@
 #include "core.h"
 
 static int
-check_wr(const struct roce_qp *qp, const struct nic_send_wr *wr, uint32_t *length)
-{
-	uint64_t sum = 0;
-
-	if (wr->opcode > NIC_FETCH_ADD || wr->sge_count > NIC_SGE_MAX)
-		return -EINVAL;
-	if (wr->opcode > NIC_WRITE_IMM)
-		return -ENOTSUP;
-	for (unsigned i = 0; i < wr->sge_count; i++)
-		sum += wr->sge[i].length;
-	if (sum > ((wr->flags & NIC_INLINE) ? ROCE_MAX_INLINE : ROCE_MESSAGE_MAX))
-		return -EINVAL;
-	*length = (uint32_t)sum;
-	return 0;
-}
-
-static void
-take_wr(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
+take_inline(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
 {
 	uint32_t at = 0;
 
-	e->wr_id = wr->wr_id;
-	e->remote_address = wr->remote_address;
-	e->rkey = wr->rkey;
-	e->imm = wr->imm;
-	e->length = length;
-	e->flags = wr->flags;
-	e->opcode = wr->opcode;
-	e->sge_count = wr->sge_count;
-	if (!(wr->flags & NIC_INLINE)) {
-		e->sge[0] = wr->sge[0];
-		e->sge[1] = wr->sge[1];
-		return;
-	}
+	if (length > ROCE_MAX_INLINE)
+		return -EINVAL;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		memcpy(e->data + at, (const void *)(uintptr_t)wr->sge[i].address,
 		       wr->sge[i].length);
 		at += wr->sge[i].length;
 	}
+	return 0;
+}
+
+/* Checks a WR and copies it into its place. */
+static inline int
+take_wr(struct sq_entry *e, const struct nic_send_wr *wr)
+{
+	uint64_t length = 0;
+
+	if (wr->opcode > NIC_WRITE_IMM)
+		return wr->opcode <= NIC_FETCH_ADD ? -ENOTSUP : -EINVAL;
+	if (wr->sge_count > NIC_SGE_MAX)
+		return -EINVAL;
+	if (wr->sge_count != 0)
+		length = wr->sge[0].length;
+	if (wr->sge_count == 2)
+		length += wr->sge[1].length;
+	if (length > ROCE_MESSAGE_MAX)
+		return -EINVAL;
+	e->wr_id = wr->wr_id;
+	e->remote_address = wr->remote_address;
+	e->rkey = wr->rkey;
+	e->imm = wr->imm;
+	e->length = (uint32_t)length;
+	e->flags = wr->flags;
+	e->opcode = wr->opcode;
+	e->sge_count = wr->sge_count;
+	e->wire_first = wr->opcode <= NIC_SEND_IMM ? RC_SEND_FIRST : RC_WRITE_FIRST;
+	e->has_imm = wr->opcode == NIC_SEND_IMM || wr->opcode == NIC_WRITE_IMM;
+	if (wr->flags & NIC_INLINE)
+		return take_inline(e, wr, e->length);
+	e->sge[0] = wr->sge[0];
+	e->sge[1] = wr->sge[1];
+	return 0;
 }
 
 void
@@ -56,20 +62,21 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 {
 	struct roce_qp *qp = (struct roce_qp *)nqp;
 	struct requester *rq = &qp->rq;
-	uint32_t room = rq->sq_depth - (rq->posted - rq->freed), length;
+	uint32_t room = rq->sq_depth - (rq->posted - rq->freed);
 	unsigned i;
 	int error;
 
 	if (qp_state(qp) != NIC_QP_RTS)
 		return -ENOTCONN;
-	for (i = 0; i < n && i < room; i++) {
-		error = check_wr(qp, &wr[i], &length);
+	if (n > room)
+		n = room;
+	for (i = 0; i < n; i++) {
+		error = take_wr(&rq->sq[rq->posted & rq->sq_mask], &wr[i]);
 		if (error) {
 			if (i == 0)
 				return error;
 			break;
 		}
-		take_wr(&rq->sq[rq->posted & rq->sq_mask], &wr[i], length);
 		rq->posted++;
 	}
 	if (i > 0 && !rq->rnr_wait)
@@ -99,17 +106,6 @@ window_open(const struct requester *rq, uint32_t frame)
 	return rq->in_flight == 0 || rq->in_flight + frame <= rq->window.size;
 }
 
-/* Whether another new frame can be made now, buffers apart. */
-static bool
-can_build(const struct roce_qp *qp)
-{
-	const struct requester *rq = &qp->rq;
-
-	return rq->built != rq->posted && rq->next - rq->una <= rq->frame_mask &&
-	       qp->ctx->held < qp->ctx->dev->config.tx_frames &&
-	       window_open(rq, ROCE_FRAME_MAX(qp->mtu));
-}
-
 /* Waiting for an answer begins. */
 static void
 start_waiting(struct roce_qp *qp, uint64_t now)
@@ -123,40 +119,66 @@ start_waiting(struct roce_qp *qp, uint64_t now)
 	roce_timer_start(qp, now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns));
 }
 
-/* Builds and sends a new frame. False: not now; a QP that failed is in no list any more. */
-static bool
-send_new(struct roce_qp *qp, uint64_t now)
+/* How many new frames may be made now, window and posts apart; all have a buffer. */
+static uint32_t
+frames_allowed(const struct roce_qp *qp, uint32_t limit)
+{
+	struct roce_context *ctx = qp->ctx;
+	const struct requester *rq = &qp->rq;
+	uint32_t room = rq->frame_mask + 1 - (rq->next - rq->una);
+	uint32_t held = ctx->dev->config.tx_frames - ctx->held;
+
+	if (held < room)
+		room = held;
+	if (limit < room)
+		room = limit;
+	if (room != 0 && !roce_frame_ready(ctx))
+		return 0;
+	return room < ctx->spare_count ? room : ctx->spare_count;
+}
+
+static void
+send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 {
 	struct roce_context *ctx = qp->ctx;
 	struct requester *rq = &qp->rq;
 	uint32_t psn = rq->next, slot = psn & rq->frame_mask, length;
 	uint8_t *data;
-	bool more;
-	void *frame;
+	void *frame = roce_frame_take(ctx, &data);
 
-	if (rq->offset == 0 && !memory_ok(qp, &rq->sq[rq->built & rq->sq_mask])) {
-		roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
-		return false;
-	}
-	frame = roce_frame_take(ctx, &data);
-	if (frame == NULL)
-		return false;
-	/* what follows this frame, if anything, decides whether it asks for an answer */
-	rq->in_flight += ROCE_FRAME_MAX(qp->mtu);
+	length = roce_build_frame(qp, wr, data, more);
 	ctx->held++;
-	more = rq->next + 1 - rq->una <= rq->frame_mask && ctx->held < ctx->dev->config.tx_frames &&
-	       roce_frame_ready(ctx) && window_open(rq, ROCE_FRAME_MAX(qp->mtu)) &&
-	       (rq->posted - rq->built > 1 ||
-		rq->sq[rq->built & rq->sq_mask].length - rq->offset > qp->mtu);
-	roce_build_frame(qp, data, more, &length);
-	rq->in_flight -= ROCE_FRAME_MAX(qp->mtu) - length;
+	rq->in_flight += length;
 	rq->frames[slot] = frame;
 	rq->lengths[slot] = (uint16_t)length;
-	rq->send = rq->next;
+	rq->send = rq->next = psn + 1;
 	window_sent(&rq->window, psn, now);
 	roce_frame_send(ctx, frame, length, true);
-	start_waiting(qp, now);
-	return true;
+}
+
+/* Makes frames of what was posted; returns how many. */
+static uint32_t
+send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	uint32_t frame = ROCE_FRAME_MAX(qp->mtu), allowed = frames_allowed(qp, limit), n = 0;
+
+	while (n < allowed && rq->built != rq->posted && window_open(rq, frame)) {
+		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
+		bool more;
+
+		if (rq->offset == 0 && !memory_ok(qp, wr)) {
+			roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
+			return n;
+		}
+		/* what will follow this frame at once, if anything: else it asks for an answer */
+		more = ++n < allowed && rq->in_flight + 2 * frame <= rq->window.size &&
+		       (rq->posted - rq->built > 1 || wr->length - rq->offset > qp->mtu);
+		send_new(qp, wr, more, now);
+	}
+	if (n != 0)
+		start_waiting(qp, now);
+	return n;
 }
 
 static void
@@ -186,17 +208,16 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 		}
 		return false;
 	}
-	while (*sent < limit) {
-		if (rq->send != rq->next) {
-			if (!window_open(rq, rq->lengths[rq->send & rq->frame_mask]))
-				return false;
-			send_again(qp);
-		} else if (!can_build(qp) || !send_new(qp, now)) {
+	while (rq->send != rq->next) {
+		if (*sent == limit)
+			return true;
+		if (!window_open(rq, rq->lengths[rq->send & rq->frame_mask]))
 			return false;
-		}
+		send_again(qp);
 		++*sent;
 	}
-	return true;
+	*sent += send_burst(qp, limit - *sent, now);
+	return *sent == limit;
 }
 
 /*

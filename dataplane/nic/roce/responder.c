@@ -48,7 +48,7 @@ take_send(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
 
-	if (p->first) {
+	if (p->flags & PACKET_FIRST) {
 		if (!take_recv(qp, &rs->wr))
 			return not_ready(qp);
 		rs->kind = PACKET_SEND;
@@ -67,7 +67,7 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	rs->address += p->payload_length;
 	rs->left -= p->payload_length;
 	rs->received += p->payload_length;
-	if (p->last)
+	if (p->flags & PACKET_LAST)
 		roce_qp_received(qp, &rs->wr, NIC_WC_SUCCESS, NIC_RECV, p);
 	return DROP_NONE;
 }
@@ -76,28 +76,28 @@ static enum drop
 take_write(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
-	uint64_t address = p->first ? p->address : rs->address;
-	uint32_t left = p->first ? p->dma_length : rs->left;
-	uint32_t rkey = p->first ? p->rkey : rs->rkey, n = p->payload_length;
+	bool first = p->flags & PACKET_FIRST, last = p->flags & PACKET_LAST;
+	uint64_t address = first ? p->address : rs->address;
+	uint32_t left = first ? p->dma_length : rs->left, n = p->payload_length;
+	uint32_t rkey = first ? p->rkey : rs->rkey;
 	struct nic_recv_wr wr;
 
-	if (left > ROCE_MESSAGE_MAX || n > left || (p->last && n != left) ||
-	    (!p->last && n == left))
+	if (left > ROCE_MESSAGE_MAX || n > left || (n == left) != last)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	/* the whole of it at once when it begins, and each packet: it may be gone meanwhile */
 	if (left != 0 && (!(qp->access & NIC_REMOTE_WRITE) ||
 			  !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE)))
 		return refuse(qp, NAK_REMOTE_ACCESS);
-	if (p->has_imm && !take_recv(qp, &wr))
+	if ((p->flags & PACKET_IMM) && !take_recv(qp, &wr))
 		return not_ready(qp);
 	if (n != 0)
 		memcpy((void *)(uintptr_t)address, p->payload, n);
-	rs->received = (p->first ? 0 : rs->received) + n;
+	rs->received = (first ? 0 : rs->received) + n;
 	rs->kind = PACKET_WRITE;
 	rs->address = address + n;
 	rs->left = left - n;
 	rs->rkey = rkey;
-	if (p->has_imm)
+	if (p->flags & PACKET_IMM)
 		roce_qp_received(qp, &wr, NIC_WC_SUCCESS, NIC_RECV_IMM, p);
 	return DROP_NONE;
 }
@@ -131,16 +131,17 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
 	uint32_t ahead = (p->psn - rs->expected) & PSN_MASK;
+	bool first = p->flags & PACKET_FIRST, last = p->flags & PACKET_LAST;
 	enum drop drop;
 
 	if (ahead != 0)
 		return out_of_sequence(qp, ahead);
 	if (p->kind != PACKET_SEND && p->kind != PACKET_WRITE)
 		return refuse(qp, NAK_INVALID_REQUEST);
-	if (rs->kind == PACKET_NONE ? !p->first : (p->first || p->kind != rs->kind))
+	if (rs->kind == PACKET_NONE ? !first : (first || p->kind != rs->kind))
 		return refuse(qp, NAK_INVALID_REQUEST);
-	if (p->last ? p->payload_length > qp->mtu || (!p->first && p->payload_length == 0)
-		    : p->payload_length != qp->mtu)
+	if (last ? p->payload_length > qp->mtu || (!first && p->payload_length == 0)
+		 : p->payload_length != qp->mtu)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	drop = p->kind == PACKET_SEND ? take_send(qp, p) : take_write(qp, p);
 	if (drop != DROP_NONE)
@@ -148,7 +149,7 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 	rs->expected = (rs->expected + 1) & PSN_MASK;
 	if (rs->gap)
 		gap_closed(rs);
-	if (p->last) {
+	if (last) {
 		rs->kind = PACKET_NONE;
 		rs->msn = (rs->msn + 1) & PSN_MASK;
 	}
