@@ -230,7 +230,7 @@ broker_destroy(struct broker *b)
 			continue;
 		broker_session_close(s);
 		s->waiting = s->commands = 0;
-		session_release(s);
+		broker_session_release(s);
 	}
 	command_free_all(b);
 	for (uint32_t i = 1; i < b->segment_top; i++)
@@ -411,7 +411,7 @@ broker_stop(struct broker *b)
 	/* control and so the peers notice; engines let go of what still waits on links */
 	control_socket_close(b);
 	for (struct broker_link *l = b->links; l; l = l->next)
-		link_fail(l, EHOSTDOWN);
+		broker_link_fail(l, EHOSTDOWN);
 	broker_flush(b);
 	return (!b->session_count && link_all_down(b) && !command_waiting(b)) ||
 	       now >= b->stop_deadline + 2 * STOP_PATIENCE_NS;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct broker_conn *
-conn_new(struct broker_session *s, uint32_t channel)
+broker_conn_new(struct broker_session *s, uint32_t channel)
 {
 	struct broker_conn *c;
 

@@ -207,7 +207,7 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 			       strerror(status));
 		return;
 	}
-	c = conn_new(s, m->connect.channel);
+	c = broker_conn_new(s, m->connect.channel);
 	if (!c) {
 		session_refuse(s, EMFILE,
 			       "all connections are in use; close some or raise "
@@ -301,7 +301,7 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	if (link)
 		link_confirm(link);
 	l = connect_listener(b, asked->service);
-	c = l ? conn_new(l->session, l->channel[engine]) : NULL;
+	c = l ? broker_conn_new(l->session, l->channel[engine]) : NULL;
 	if (!c) {
 		reject(b, engine, asked, ECONNREFUSED);
 		return;

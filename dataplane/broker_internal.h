@@ -140,7 +140,7 @@ void session_end(struct broker_session *s);
 void session_spoil(struct broker_session *s, const char *reason);
 void session_unlisten(struct broker_session *s, uint32_t index);
 /* Frees it if nothing refers to it any more. */
-void session_release(struct broker_session *s);
+void broker_session_release(struct broker_session *s);
 void session_free(struct broker_session *s);
 /* Tells all arenas who we are. */
 void session_publish_node(struct broker *b);
@@ -171,7 +171,7 @@ struct broker_conn {
 };
 
 /* Takes a descriptor of the session. NULL: none free. */
-struct broker_conn *conn_new(struct broker_session *s, uint32_t channel);
+struct broker_conn *broker_conn_new(struct broker_session *s, uint32_t channel);
 /* The engine made it: true if it lives, false if it is gone already. */
 bool conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn);
 struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
@@ -290,7 +290,7 @@ struct broker_link *link_make(struct broker *b, uint32_t engine, uint32_t node,
 int link_start(struct broker_link *l);
 /* Connects our QPs to those of the offer and gives the link to the engine. */
 int link_take(struct broker_link *l, const struct weir_link_offer *offer);
-void link_fail(struct broker_link *l, uint32_t status);
+void broker_link_fail(struct broker_link *l, uint32_t status);
 void link_confirm(struct broker_link *l);
 void link_error_event(struct broker *b, uint32_t engine, const struct engine_event *event);
 uint64_t link_timers(struct broker *b, uint64_t now);
@@ -327,7 +327,7 @@ struct control_socket;
 int control_socket_open(struct broker *b);
 void control_socket_close(struct broker *b);
 uint64_t control_socket_timers(struct broker *b, uint64_t now);
-void control_send(struct broker *b, const struct weir_ctl_msg *m);
+void broker_control_send(struct broker *b, const struct weir_ctl_msg *m);
 /* A control is there: tells it everything. */
 void control_welcome(struct broker *b);
 

@@ -237,7 +237,7 @@ link_start(struct broker_link *l)
 		return 0;
 	rc = start_loop(l);
 	if (rc)
-		link_fail(l, (uint32_t)-rc);
+		broker_link_fail(l, (uint32_t)-rc);
 	return rc;
 }
 
@@ -405,7 +405,7 @@ take_from_engine(struct broker_link *l, uint32_t status)
 }
 
 void
-link_fail(struct broker_link *l, uint32_t status)
+broker_link_fail(struct broker_link *l, uint32_t status)
 {
 	switch (l->state) {
 	case LINK_OFFERED:
@@ -424,7 +424,7 @@ link_fail(struct broker_link *l, uint32_t status)
 	}
 	l->b->counters.links_failed++;
 	if (l->twin)
-		link_fail(l->twin, status);
+		broker_link_fail(l->twin, status);
 }
 
 static void
@@ -461,7 +461,7 @@ engine_has_it(struct broker *b, struct broker_command *c)
 		broker_log(b, "engine %u takes no link to node %u: %s", l->engine, l->node,
 			   strerror(-c->cmd.result));
 		if (l->twin)
-			link_fail(l->twin, ECONNRESET);
+			broker_link_fail(l->twin, ECONNRESET);
 		take_apart(l);
 		return;
 	}
@@ -501,7 +501,7 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	if (rc) {
 		broker_log(l->b, "link of engine %u with node %u can't be set up: %s", l->engine,
 			   offer->node, strerror(-rc));
-		link_fail(l, (uint32_t)-rc);
+		broker_link_fail(l, (uint32_t)-rc);
 		return rc;
 	}
 	l->state = LINK_ADDING;
@@ -522,7 +522,7 @@ tell_control(struct broker_link *l, uint32_t status)
 	m.link_down.engine = (uint8_t)l->engine;
 	m.link_down.peer_engine = (uint8_t)l->peer_engine;
 	m.link_down.status = status;
-	control_send(l->b, &m);
+	broker_control_send(l->b, &m);
 }
 
 void
@@ -543,7 +543,7 @@ link_error_event(struct broker *b, uint32_t engine, const struct engine_event *e
 		if (!n->repair_until)
 			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
 	}
-	link_fail(l, status);
+	broker_link_fail(l, status);
 }
 
 uint64_t
@@ -557,7 +557,7 @@ link_timers(struct broker *b, uint64_t now)
 		if (!open || l->twin)
 			continue;
 		if (l->deadline <= now) {
-			link_fail(l, ETIMEDOUT);
+			broker_link_fail(l, ETIMEDOUT);
 			continue;
 		}
 		if (l->resend <= now) {

@@ -225,8 +225,8 @@ make_ends(struct broker_session *s, uint32_t channel, struct service_listener *l
 			       strerror(-rc));
 		return NULL;
 	}
-	x = conn_new(s, channel);
-	y = x ? conn_new(t, peer_channel) : NULL;
+	x = broker_conn_new(s, channel);
+	y = x ? broker_conn_new(t, peer_channel) : NULL;
 	if (!y) {
 		if (x)
 			conn_gone(b, x);

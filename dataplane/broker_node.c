@@ -142,7 +142,7 @@ node_lost(struct broker *b, struct broker_node *n)
 		if (l->node != n->is.id || l->twin)
 			continue;
 		l->saved.attempt = 0;
-		link_fail(l, EHOSTDOWN);
+		broker_link_fail(l, EHOSTDOWN);
 	}
 	connect_fail_waiting(b, n, EHOSTDOWN);
 	if (!n->told_up)
@@ -173,7 +173,7 @@ node_set_own(struct broker *b, uint32_t id)
 	if (b->node != BROKER_NODE_UNKNOWN) {
 		broker_log(b, "own node id changes from %u to %u: links end", b->node, id);
 		for (struct broker_link *l = b->links; l; l = l->next)
-			link_fail(l, ECONNRESET);
+			broker_link_fail(l, ECONNRESET);
 	}
 	b->node = id;
 	session_publish_node(b);

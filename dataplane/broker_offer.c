@@ -54,7 +54,7 @@ link_offer_send(struct broker_link *l, uint32_t answered)
 		return;
 	link_offer_fill(l, answered, &m.link);
 	l->b->counters.offers_sent++;
-	control_send(l->b, &m);
+	broker_control_send(l->b, &m);
 }
 
 /* What goes to a control that has just come: everything, as if it had never heard of it. */
@@ -165,7 +165,7 @@ offer_to_live(struct broker_link *l, const struct weir_link_offer *o)
 	} else if (o->attempt > l->peer_attempt) {
 		/* the peer's end is a new one: ours goes too, then this offer is looked at again */
 		l->saved = *o;
-		link_fail(l, ECONNRESET);
+		broker_link_fail(l, ECONNRESET);
 	} else if (o->answered == l->attempt) {
 		link_confirm(l);
 	} else if (!o->answered && l->state == LINK_UP) {

@@ -45,7 +45,7 @@ channel_added(struct broker *b, struct broker_command *c)
 	(void)b;
 	s->commands--;
 	if (s->state != SESSION_OPEN) {
-		session_release(s);
+		broker_session_release(s);
 		return;
 	}
 	if (c->cmd.result) {

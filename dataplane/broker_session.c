@@ -145,7 +145,7 @@ session_free(struct broker_session *s)
 }
 
 void
-session_release(struct broker_session *s)
+broker_session_release(struct broker_session *s)
 {
 	if (s->state != SESSION_CLOSING || s->waiting || s->commands)
 		return;
@@ -161,7 +161,7 @@ removed(struct broker *b, struct broker_command *c)
 
 	(void)b;
 	s->waiting--;
-	session_release(s);
+	broker_session_release(s);
 }
 
 void
@@ -257,7 +257,7 @@ added(struct broker *b, struct broker_command *c)
 	if (c->cmd.result && !s->result)
 		s->result = c->cmd.result;
 	if (s->state == SESSION_CLOSING) {
-		session_release(s);
+		broker_session_release(s);
 		return;
 	}
 	if (s->waiting)

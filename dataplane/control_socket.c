@@ -178,7 +178,7 @@ refuse(struct client *c, int code, const char *format, ...)
 }
 
 void
-control_send(struct broker *b, const struct weir_ctl_msg *m)
+broker_control_send(struct broker *b, const struct weir_ctl_msg *m)
 {
 	if (b->control_output)
 		b->control_output(b->control_output_user, m);
@@ -217,7 +217,7 @@ control_welcome(struct broker *b)
 	struct weir_ctl_msg m;
 
 	own_hello(b, &m);
-	control_send(b, &m);
+	broker_control_send(b, &m);
 	link_resync(b);
 }
 

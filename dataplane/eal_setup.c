@@ -19,6 +19,7 @@
 
 #define ARGUMENTS_MAX 128
 #define PREFIX "weir-"
+#define PROGRAM "weir-dataplane"
 
 struct arguments {
 	char *argv[ARGUMENTS_MAX];
@@ -69,7 +70,7 @@ build(struct arguments *a, const char *instance, int argc, char **argv)
 {
 	bool no_huge = given(argc, argv, "--no-huge");
 
-	append(a, argv[0]);
+	append(a, PROGRAM);
 	append(a, "--log-level=*:error");
 	snprintf(a->prefix, sizeof(a->prefix), "--file-prefix=" PREFIX "%s", instance);
 	append(a, a->prefix);
@@ -147,7 +148,7 @@ find_cause(char *text)
 		char *option = strstr(line, "option '");
 
 		if (option)
-			return line + (strncmp(line, "weir-dataplane: ", 16) == 0 ? 16 : 0);
+			return strncmp(line, PROGRAM ": ", 16) == 0 ? line + 16 : line;
 		if (says_little(line) || !strstr(line, ": ") || line[0] == ' ' || line[0] == '\t')
 			continue;
 		if (strncmp(line, "EAL: ", 5) == 0)
@@ -163,6 +164,7 @@ static int
 complain(int rc, char *text, char *error, size_t size)
 {
 	const char *cause = text ? find_cause(text) : "EAL does not start", *remedy;
+	size_t length;
 
 	if (strstr(cause, "hugepage") || strstr(cause, "memory")) {
 		remedy =
@@ -179,8 +181,36 @@ complain(int rc, char *text, char *error, size_t size)
 	} else {
 		remedy = "check the EAL options, which stand before --";
 	}
-	snprintf(error, size, "%s; %s", cause, remedy);
+	length = strlen(cause);
+	if (length && cause[length - 1] == '.')
+		length--;
+	snprintf(error, size, "%.*s; %s", (int)length, cause, remedy);
+	if (error[0] >= 'A' && error[0] <= 'Z' && error[1] >= 'a' && error[1] <= 'z')
+		error[0] += 'a' - 'A';
 	return rc;
+}
+
+/* A --file-prefix of the user's may be shared: only a directory with our name is removed. */
+static void
+remove_runtime_dir(const char *runtime_dir, const char *instance)
+{
+	char path[256], name[64], *slash;
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s", runtime_dir);
+	snprintf(name, sizeof(name), "/" PREFIX "%s", instance);
+	slash = strrchr(path, '/');
+	dir = slash && strcmp(slash, name) == 0 ? opendir(path) : NULL;
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	rmdir(path);
+	*slash = '\0';
+	rmdir(path); /* if no other process of DPDK is left */
 }
 
 int
@@ -201,10 +231,13 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 	capture_start(&capture);
 	rc = rte_eal_init(a.argc, a.argv) < 0 ? -rte_errno : 0;
 	text = capture_end(&capture);
-	if (rc)
+	if (rc) {
 		rc = complain(rc, text, error, size);
-	else if (text && given(argc, argv, "--log-level"))
+		if (rc != -EBUSY)
+			remove_runtime_dir(rte_eal_get_runtime_dir(), instance);
+	} else if (text && given(argc, argv, "--log-level")) {
 		fputs(text, stderr);
+	}
 	free(text);
 	return rc;
 }
@@ -212,24 +245,9 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 void
 eal_teardown(const char *instance)
 {
-	char path[256], name[64], *slash;
-	struct dirent *entry;
-	DIR *dir;
+	char path[256];
 
 	snprintf(path, sizeof(path), "%s", rte_eal_get_runtime_dir());
-	snprintf(name, sizeof(name), "/" PREFIX "%s", instance);
 	rte_eal_cleanup();
-	slash = strrchr(path, '/');
-	if (!slash || strcmp(slash, name)) /* a --file-prefix of the user's: may be shared */
-		return;
-	dir = opendir(path);
-	if (!dir)
-		return;
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			unlinkat(dirfd(dir), entry->d_name, 0);
-	closedir(dir);
-	rmdir(path);
-	*slash = '\0';
-	rmdir(path); /* if no other process of DPDK is left */
+	remove_runtime_dir(path, instance);
 }

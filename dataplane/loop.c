@@ -64,7 +64,7 @@ loop_wake(struct loop *l)
 {
 	uint64_t one = 1;
 
-	/* what the engine is to find is published: pairs with the fence in sleep_until_event() */
+	/* what the engine is to find is published: pairs with the fence in doze() */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&l->sleeping, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&l->sleeping, 0, memory_order_relaxed) &&
@@ -185,16 +185,36 @@ watch_nic(struct loop *l, int fd)
 	l->nic_fd = fd;
 }
 
-/* Until when to sleep: `now` or earlier if there is work after all. */
-static uint64_t
-sleep_end(struct loop *l, uint64_t now, uint64_t timer)
+/*
+ * From now on whoever has something for us rings: sets the flags, and says whether there is work
+ * after all. They stay set over sleeps without work, so only the first one costs the fence.
+ */
+static bool
+doze(struct loop *l, uint64_t now)
 {
-	uint64_t end = RTE_MIN(timer, now + SLEEP_ANY_NS), next;
+	atomic_store_explicit(&l->sleeping, 1, memory_order_relaxed);
+	l->timer = engine_sleep_prepare(l->engine, now);
+	fence(); /* pairs with that in loop_wake(), and with a program's after publishing */
+	l->dozing = true;
+	return !engine_sleep_check(l->engine) && spsc_empty(&l->mailbox.down) &&
+	       !atomic_load_explicit(&l->stop, memory_order_relaxed);
+}
+
+static void
+awake(struct loop *l)
+{
+	l->dozing = false;
+	atomic_store_explicit(&l->sleeping, 0, memory_order_relaxed);
+	engine_sleep_cancel(l->engine);
+}
+
+/* Until when to sleep; `now` or earlier: not at all. */
+static uint64_t
+sleep_end(struct loop *l, uint64_t now)
+{
+	uint64_t end = RTE_MIN(l->timer, now + SLEEP_ANY_NS), next;
 	int fd = -1;
 
-	if (engine_sleep_check(l->engine) || !spsc_empty(&l->mailbox.down) ||
-	    atomic_load_explicit(&l->stop, memory_order_relaxed))
-		return now;
 	end = RTE_MIN(end, doorbell_unmute(l, now));
 	if (!l->nic)
 		return end;
@@ -233,19 +253,23 @@ wait_for_events(struct loop *l, uint64_t ns)
 static void
 sleep_until_event(struct loop *l, uint64_t now)
 {
-	uint64_t timer, end;
+	uint64_t end;
 
-	atomic_store_explicit(&l->sleeping, 1, memory_order_relaxed);
-	timer = engine_sleep_prepare(l->engine, now);
-	fence(); /* pairs with that in loop_wake(), and with a program's after publishing */
-	end = sleep_end(l, now, timer);
+	if (!l->dozing && !doze(l, now)) {
+		awake(l);
+		return;
+	}
+	end = sleep_end(l, now);
 	if (end > now) {
 		wait_for_events(l, end - now);
 		add(&l->stats.sleeps, 1);
 	}
-	atomic_store_explicit(&l->sleeping, 0, memory_order_relaxed);
-	engine_sleep_cancel(l->engine);
+	/* a wake or a timer: the flags are set anew before the next sleep */
+	if (!atomic_load_explicit(&l->sleeping, memory_order_relaxed) ||
+	    clock_now(l->config.clock) >= l->timer)
+		awake(l);
 	notice_sharing(l, now);
+	atomic_store_explicit(&l->stats.turns, l->turns, memory_order_relaxed);
 }
 
 /* After a turn without work. */
@@ -279,6 +303,8 @@ loop_run(void *loop)
 		work += engine_turn(l->engine, now);
 		work += give_back_done(l);
 		if (work) {
+			if (l->dozing)
+				awake(l);
 			l->last_work = now;
 			l->empty_turns = 0;
 			l->sleep_ns = SLEEP_MIN_NS;
@@ -290,6 +316,8 @@ loop_run(void *loop)
 			housekeeping(l, now);
 		rte_rcu_qsbr_quiescent(l->config.quiet, l->config.id);
 	}
+	if (l->dozing)
+		awake(l);
 	rte_rcu_qsbr_thread_offline(l->config.quiet, l->config.id);
 	return 0;
 }

@@ -54,7 +54,9 @@ struct loop {
 	/* the engine's */
 	_Alignas(64) uint64_t last_work; /* ns */
 	uint64_t empty_turns, turn_tsc, turns;
-	uint64_t sleep_ns;				/* next timed sleep */
+	uint64_t sleep_ns; /* next timed sleep */
+	uint64_t timer;	   /* while dozing: when the engine wants to run */
+	bool dozing;	   /* sleep flags are set: who has something for us rings */
 	uint64_t usage_checked, shared_until, switches; /* noticing that the CPU is shared */
 	bool shared, told_main;
 	int nic_fd;		    /* in the epoll set, -1 none */

@@ -54,8 +54,6 @@ static const struct row rows[] = {
      "run directories of all instances lie here"},
     {"session-connections", "WEIR_SESSION_CONNECTIONS", "N", KIND_NUMBER, AT(session_connections),
      1, 1 << 20, "4096", "connections of one session"},
-    {"srq-depth", "WEIR_SRQ_DEPTH", "N", KIND_NUMBER, AT(srq_depth), 64, 32768, "8192",
-     "receive work requests of an engine"},
     {"threshold", "WEIR_THRESHOLD", "SHARE", KIND_SHARE, AT(threshold), 0, 1, "0.6",
      "share of the window at which credit is returned"},
     {"tx-frames", "WEIR_TX_FRAMES", "N", KIND_NUMBER, AT(tx_frames), 64, 1 << 20, "4096",

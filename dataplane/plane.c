@@ -439,8 +439,10 @@ plane_close(struct plane *p)
 		if (e->srq)
 			NIC_OPS(e->config.nic)->srq_destroy(e->srq);
 	}
+	quiet_hold_interrupts();
 	for (unsigned i = 0; i < p->ports; i++)
 		ethdev_close(p->port[i].port);
+	quiet_release_interrupts();
 	for (unsigned i = 0; i < p->engines; i++)
 		loop_destroy(p->engine[i].loop);
 	quiet_destroy(p->quiet);

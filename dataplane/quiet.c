@@ -10,10 +10,12 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_interrupts.h>
 #include <rte_malloc.h>
 
@@ -40,6 +42,53 @@ quiet_destroy(struct rte_rcu_qsbr *quiet)
 {
 	atomic_store(&points, NULL);
 	rte_free(quiet);
+}
+
+/* The interrupt thread sets the first and the last, main the second. */
+static _Atomic bool held, released, passed;
+
+static void
+wait_for(_Atomic bool *flag)
+{
+	while (!atomic_load(flag))
+		usleep(100);
+}
+
+static void
+hold(void *unused)
+{
+	(void)unused;
+	atomic_store(&held, true);
+	wait_for(&released);
+}
+
+static void
+pass(void *unused)
+{
+	(void)unused;
+	atomic_store(&passed, true);
+}
+
+/* Alarms run on the interrupt thread. */
+static void
+run_there(void (*function)(void *), _Atomic bool *done)
+{
+	if (rte_eal_alarm_set(1, function, NULL) == 0)
+		for (int i = 0; i < 10000 && !atomic_load(done); i++)
+			usleep(100);
+}
+
+void
+quiet_hold_interrupts(void)
+{
+	run_there(hold, &held);
+}
+
+void
+quiet_release_interrupts(void)
+{
+	atomic_store(&released, true);
+	run_there(pass, &passed);
 }
 
 int

@@ -12,4 +12,12 @@
 struct rte_rcu_qsbr *quiet_create(unsigned engines);
 void quiet_destroy(struct rte_rcu_qsbr *quiet);
 
+/*
+ * Holds EAL's interrupt thread between two callbacks, while ports are closed: a driver must not
+ * handle its peer's good-bye meanwhile. Release waits until it has seen that they are gone.
+ * Main lcore, at the end; once.
+ */
+void quiet_hold_interrupts(void);
+void quiet_release_interrupts(void);
+
 #endif

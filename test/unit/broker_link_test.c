@@ -313,7 +313,7 @@ test_stale(void **state)
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	first = n.f[0]->output[0];
 	exchange(&n);
-	link_fail(the_link(&n, 0), ECONNRESET);
+	broker_link_fail(the_link(&n, 0), ECONNRESET);
 	fake_run(n.f[0]);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	exchange(&n);
@@ -590,7 +590,7 @@ test_quiet(void **state)
 	bring_up(&n);
 	memory = n.f[0]->live_memory;
 	n.f[0]->hold = true;
-	link_fail(the_link(&n, 0), EHOSTDOWN);
+	broker_link_fail(the_link(&n, 0), EHOSTDOWN);
 	broker_run(n.f[0]->b);
 	assert_int_equal(n.f[0]->count[ENGINE_LINK_FAIL], 1);
 	assert_int_equal(n.f[0]->live_qps, 2);
