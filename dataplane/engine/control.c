@@ -143,6 +143,8 @@ put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
 		put(l, WEIR_WIRE_RECLAIMED, c->peer_vqpn, 0)->value = c->granted;
 		break;
 	case OWE_STALLED:
+		if (!credit_missing(c))
+			break; /* no longer */
 		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
 		c->stall_told = true;
 		break;

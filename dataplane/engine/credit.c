@@ -47,32 +47,50 @@ credit_hand_back(struct engine *e, struct conn *c)
 	owe(e, c, OWE_RECLAIMED);
 }
 
-void
-credit_answer_want(struct engine *e, struct conn *c)
+static uint32_t
+want_of(const struct conn *c)
 {
 	uint32_t wanted = c->wanted ? c->wanted : c->peer_window;
 
-	if (!c->wants || c->state != CONN_OPEN)
-		return;
-	if (wanted > COST_MAX)
-		wanted = COST_MAX;
-	if (c->granted - c->spent >= (uint64_t)c->pend_cost + wanted) {
-		c->wants = false;
-		tell(e, c, TELL_WRITABLE);
-	} else if (!c->stall_told) {
-		owe(e, c, OWE_STALLED);
-	}
+	return wanted < COST_MAX ? wanted : COST_MAX;
 }
 
-/* What STALLED asks for. */
+/* What the first message that waits, or the program, lacks of the window; 0: it isn't that. */
 uint32_t
 credit_missing(const struct conn *c)
 {
-	uint64_t cost = c->pend_cost;
+	const struct pend *p = c->pend_first;
+	uint32_t cost = 0;
 
-	if (c->wants)
-		cost += c->wanted ? c->wanted : c->peer_window;
-	return cost < COST_MAX ? (uint32_t)cost : COST_MAX;
+	if (p && p->state == PEND_MESSAGE)
+		cost = weir_cost(p->slot.length);
+	else if (!p && c->wants)
+		cost = want_of(c);
+	return c->granted - c->spent < cost ? cost : 0;
+}
+
+/* WANT: once there is room beyond what waits already. */
+void
+credit_answer_want(struct engine *e, struct conn *c)
+{
+	if (!c->wants || c->state != CONN_OPEN)
+		return;
+	if (c->granted - c->spent >= (uint64_t)c->pend_cost + want_of(c)) {
+		c->wants = false;
+		tell(e, c, TELL_WRITABLE);
+	} else {
+		credit_stalled(e, c);
+	}
+}
+
+/* Tells the peer, once until it grants. */
+void
+credit_stalled(struct engine *e, struct conn *c)
+{
+	if (c->stall_told || c->owed & OWE_STALLED || !credit_missing(c))
+		return;
+	count(&e->counters.window_stalls, 1);
+	owe(e, c, OWE_STALLED);
 }
 
 /* ---- receiving end ---- */
@@ -109,20 +127,41 @@ credit_first(struct engine *e, struct conn *c)
 	return grant;
 }
 
-/* The window that c gets next: it doubles with traffic, halves while somebody is short of memory.
- */
+/* Traffic doubles the window, up to the wished one; it halves while somebody is short of memory. */
 static uint32_t
-next_window(const struct engine *e, const struct conn *c, bool used_up)
+next_window(const struct engine *e, struct conn *c)
 {
-	uint32_t window = c->rx_window, least = e->config.initial_grant;
+	uint32_t window = c->rx_window;
+	bool used_up = c->rx_consumed - c->rx_grown >= e->config.threshold * window;
 
-	if (used_up && c->session->hungry)
-		window /= 2;
-	else if (used_up || c->rx_wanted > window)
-		window = window * 2 > c->rx_wanted ? window * 2 : c->rx_wanted;
-	if (window < least)
-		window = least;
-	return window < c->rx_window_max ? window : c->rx_window_max;
+	if (used_up) {
+		c->rx_grown = c->rx_consumed;
+		window = c->session->hungry ? window / 2 : window * 2;
+	}
+	if (window < c->rx_wanted)
+		window = c->rx_wanted;
+	if (window < e->config.initial_grant)
+		window = e->config.initial_grant;
+	if (window > c->rx_window_max)
+		window = c->rx_window_max;
+	/* memory that isn't there makes no window larger */
+	if (window > c->rx_window && c->rx_window >= e->config.initial_grant &&
+	    c->rx_consumed + window > c->rx_granted + session_spare(c->session))
+		window = c->rx_window;
+	return window;
+}
+
+/* Whether credit should be returned now. */
+static bool
+is_due(const struct engine *e, const struct conn *c)
+{
+	uint64_t used = c->rx_consumed - c->rx_told, left = c->rx_granted - c->rx_delivered;
+
+	if (c->rx_wanted > left)
+		return true;
+	/* below that a sender may hold a message that is larger than what it has left */
+	return used && (used >= e->config.threshold * c->rx_window ||
+			(left < COST_MAX && left < c->rx_window));
 }
 
 /* Grants what is due, as far as the memory reaches. */
@@ -130,43 +169,34 @@ static void
 grant(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
-	uint64_t used = c->rx_consumed - c->rx_told, left = c->rx_granted - c->rx_delivered;
-	bool used_up = used >= e->config.threshold * c->rx_window;
-	uint64_t spare = session_spare(s), target, more = 0;
-	uint32_t window;
-	bool low;
+	uint64_t target, more = 0, spare;
 
-	if (!c->accepts || c->reclaiming || (c->state != CONN_OPEN && c->state != CONN_FINISHING))
+	if (!c->accepts || c->reclaiming || (c->state != CONN_OPEN && c->state != CONN_FINISHING) ||
+	    !is_due(e, c))
 		return;
-	if (c->rx_wanted <= left)
-		c->rx_wanted = 0;
-	/* below that a sender may hold a message that is larger than what it has left */
-	low = left < COST_MAX && left < c->rx_window;
-	if (!c->rx_wanted && !(used && (used_up || low)))
-		return;
-	window = next_window(e, c, used_up);
-	if (c->rx_consumed + window > c->rx_granted + spare && window > c->rx_window)
-		window = c->rx_window;
-	target = c->rx_consumed + window;
+	c->rx_window = next_window(e, c);
+	target = c->rx_consumed + c->rx_window;
+	/* a program says that it consumed when it is half a window: the other half mustn't stall
+	 * the peer */
 	if (target < c->rx_delivered + c->rx_wanted)
-		target = c->rx_delivered + c->rx_wanted;
+		target += c->rx_window / 2;
+	spare = session_spare(s);
 	if (target > c->rx_granted)
 		more = target - c->rx_granted < spare ? target - c->rx_granted : spare;
 	more -= more % WEIR_SLOT_SIZE;
 	c->rx_granted += more;
 	s->promised += more;
-	if (left + more >= c->rx_wanted) {
+	list_remove(&c->starving);
+	if (c->rx_granted - c->rx_delivered >= c->rx_wanted) {
 		c->rx_wanted = 0;
-		list_remove(&c->starving);
-	} else {
-		list_append_once(&s->starving, &c->starving);
+	} else if (c->rx_granted + WEIR_SLOT_SIZE <= target) {
+		list_append(&s->starving, &c->starving);
 		s->hungry = true;
 	}
 	if (!more)
 		return;
 	c->rx_told = c->rx_consumed;
-	c->rx_window = window;
-	atomic_store_explicit(&c->desc->recv_window, window, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->recv_window, c->rx_window, memory_order_relaxed);
 	owe(e, c, OWE_GRANT);
 }
 
@@ -187,7 +217,8 @@ credit_consumed(struct engine *e, struct conn *c, uint64_t consumed)
 void
 credit_wanted(struct engine *e, struct conn *c, uint32_t cost)
 {
-	c->rx_wanted = cost < COST_MAX ? cost : COST_MAX;
+	cost = cost < COST_MAX ? cost : COST_MAX;
+	c->rx_wanted = c->rx_granted - c->rx_delivered < cost ? cost : 0;
 	grant(e, c);
 }
 

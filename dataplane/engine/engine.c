@@ -190,6 +190,8 @@ poll_nic(struct engine *e)
 	bool busy = false;
 	unsigned n;
 
+	if (UNLIKELY(e->srq_missing))
+		refill_srq(e); /* at first there is nothing in it */
 	snap_credit(e);
 	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
 	for (unsigned i = 0; i < n; i++)

@@ -197,7 +197,7 @@ const char *engine_check(const struct engine *e);
 	X(frames_sent, "frames written into peers' rings")                                                \
 	X(frames_received, "frames taken out of our rings")                                               \
 	X(credit_writes, "ring credits returned by a WRITE of their own")                                 \
-	X(ring_stalls, "passes in which a peer's ring had no room")                                       \
+	X(ring_stalls, "times that a peer's ring had no room")                                       \
 	X(window_stalls, "messages that waited for their connection's window")                            \
 	X(bulk_messages, "messages sent by rendezvous")                                                   \
 	X(spilled, "slots that waited in receive blocks because the program's ring was full")             \

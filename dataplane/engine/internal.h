@@ -143,6 +143,7 @@ struct conn {
 	uint64_t rx_granted, rx_delivered,
 	    rx_consumed; /* cost: granted to the peer, put into the session, taken by the program */
 	uint64_t rx_told;     /* rx_consumed when credit was last returned */
+	uint64_t rx_grown;    /* rx_consumed when the window last changed with traffic */
 	uint64_t rx_messages; /* delivered */
 	uint64_t rx_seen;     /* rx_delivered when reclaim looked last */
 	uint32_t rx_window, rx_window_max;
@@ -490,6 +491,7 @@ void credit_withdraw(struct engine *e, struct conn *c);
 void credit_answer_want(struct engine *e, struct conn *c);
 void credit_hand_back(struct engine *e, struct conn *c);
 uint32_t credit_missing(const struct conn *c);
+void credit_stalled(struct engine *e, struct conn *c);
 /* After receive memory has become free: serves those that wait for it. */
 void session_feed(struct engine *e, struct session *s);
 /* Whether n blocks can be taken besides what is promised, `more` bytes and the reserve. */

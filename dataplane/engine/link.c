@@ -61,6 +61,7 @@ link_find_room(struct engine *e, struct link *l, uint32_t lines)
 	if (!l->tx_limit && !frame_may_open(l))
 		return ROOM_FULL;
 	if (end > l->credited + l->mask || (!l->tx_limit && wrs_left(l) < 3)) {
+		count(&e->counters.ring_stalls, !l->stalled);
 		l->stalled = true;
 		link_busy(e, l);
 		return ROOM_FULL;
@@ -305,7 +306,6 @@ link_send(struct engine *e, struct link *l)
 		/* nothing fits: the line that is kept free tells the peer */
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
 		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1) {
-			count(&e->counters.ring_stalls, 1);
 			open_frame(e, l);
 		}
 		if (l->tx_limit)

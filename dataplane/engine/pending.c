@@ -110,13 +110,10 @@ conn_advance(struct engine *e, struct conn *c)
 		return;
 	if (c->rts_next && c->asked_count < RTS_MAX)
 		owe(e, c, OWE_RTS);
-	if (conn_ready(c)) {
+	if (conn_ready(c))
 		conn_activate(e, c);
-	} else if (c->pend_first->state == PEND_MESSAGE && !c->stall_told &&
-		   !(c->owed & OWE_STALLED)) {
-		count(&e->counters.window_stalls, 1);
-		owe(e, c, OWE_STALLED);
-	}
+	else
+		credit_stalled(e, c);
 }
 
 static void

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages between two engines: sizes, wraps, windows, completions, fairness. */
+#include "engine_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 948,
+				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+struct pair {
+	struct world *w;
+	struct program *pa, *pb;
+	struct pconn *a, *b;
+};
+
+static struct pair
+pair_open(const struct world_options *o)
+{
+	struct pair p;
+
+	p.w = world_create(o);
+	p.pa = program_open(p.w, 0, 1);
+	p.pb = program_open(p.w, 1, 1);
+	world_connect(p.pa, p.pb, &p.a, &p.b);
+	return p;
+}
+
+/* Sends n messages of a kind, retrying as a program would; all must arrive and complete. */
+static void
+stream(struct pair *p, struct pconn *from, struct pconn *to, uint32_t length, unsigned flags,
+       unsigned n)
+{
+	uint64_t want = to->received + n, end = from->sent + n;
+	unsigned left = n;
+
+	for (unsigned i = 0;
+	     i < 400000 && (left || pconn_completed(from) < end || to->received < want); i++) {
+		while (left && pconn_send(from, length, flags))
+			left--;
+		world_step(p->w);
+	}
+	assert_int_equal(left, 0);
+	assert_int_equal(to->received, want);
+	assert_int_equal(pconn_completed(from), end);
+}
+
+static void
+test_each_size(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500, .recv_blocks = 4096});
+
+	(void)state;
+	for (unsigned i = 0; i < SIZES; i++) {
+		stream(&p, p.a, p.b, sizes[i], 0, 5);
+		stream(&p, p.b, p.a, sizes[i], 0, 3);
+	}
+	stream(&p, p.a, p.b, 16 << 20, 0, 1);
+	world_destroy(p.w);
+}
+
+/* Every length of the inline and block range wraps the small rings many times. */
+static void
+test_ring_wraps(void **state)
+{
+	struct pair p =
+	    pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 64, .recv_wrs = 6});
+
+	(void)state;
+	for (uint32_t length = 0; length < 1200; length += 13)
+		stream(&p, p.a, p.b, length, 0, 20);
+	for (uint32_t length = 949; length <= 8192; length += 517)
+		stream(&p, p.a, p.b, length, 0, 10);
+	assert_true(node_counters(p.w, 0)->ring_stalls > 0);
+	world_destroy(p.w);
+}
+
+/* A queue of the NIC that takes one WR at a time. */
+static void
+test_slow_queue(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 700});
+
+	(void)state;
+	p.w->node[0].nic->post_most = 1;
+	for (uint32_t length = 0; length < 9000; length += 401)
+		stream(&p, p.a, p.b, length, 0, 30);
+	world_destroy(p.w);
+}
+
+static void
+test_window_grows_and_stalls(void **state)
+{
+	struct pair p = pair_open(NULL);
+	uint64_t sent = 0, granted;
+
+	(void)state;
+	assert_int_equal(pconn_granted(p.a), 512);
+	stream(&p, p.a, p.b, 64, 0, 3000);
+	granted = pconn_granted(p.a) - p.a->spent;
+	assert_true(granted > 64 << 10);
+	/* the receiver doesn't read: what was granted goes through, half a window more as it is
+	 * asked for, then nothing */
+	p.pb->stopped = true;
+	for (unsigned i = 0; i < 3000; i++) {
+		while (pconn_send(p.a, 64, 0))
+			sent += weir_cost(64);
+		world_step(p.w);
+	}
+	assert_in_range(sent, granted, granted + (128 << 10));
+	assert_int_equal(pconn_completed(p.a), p.a->sent);
+	assert_true(node_counters(p.w, 1)->spilled > 0);
+	/* and goes on when it reads again */
+	p.pb->stopped = false;
+	world_run(p.w, 200);
+	assert_int_equal(p.b->received, p.a->sent);
+	stream(&p, p.a, p.b, 64, 0, 3000);
+	world_destroy(p.w);
+}
+
+/* Messages beyond the grant wait in the engine; WANT is answered when they could go. */
+static void
+test_beyond_the_window(void **state)
+{
+	struct pair p = pair_open(NULL);
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		assert_true(pconn_push(p.a, 0, 100, 0));
+	pconn_op(p.a, WEIR_OP_WANT, 0);
+	p.pb->stopped = true;
+	world_run(p.w, 200);
+	assert_int_equal(pconn_completed(p.a), 6); /* half a window more than it granted at first */
+	assert_int_equal(p.a->writable, 0);
+	p.pb->stopped = false;
+	world_run(p.w, 500);
+	assert_int_equal(p.b->received, 100);
+	assert_int_equal(p.a->writable, 1);
+	world_destroy(p.w);
+}
+
+/* One program that doesn't read costs the other connection on the link nothing. */
+static void
+test_slow_program(void **state)
+{
+	struct pair p = pair_open(NULL);
+	struct program *other = program_open(p.w, 1, 1);
+	struct pconn *x, *y;
+
+	(void)state;
+	world_connect(p.pa, other, &x, &y);
+	other->stopped = true;
+	for (unsigned i = 0; i < 200; i++) {
+		while (pconn_send(x, 300, 0))
+			;
+		pconn_send(x, 8192, 0);
+		world_step(p.w);
+	}
+	stream(&p, p.a, p.b, 500, 0, 1000);
+	stream(&p, p.a, p.b, 1 << 20, 0, 3);
+	other->stopped = false;
+	world_run(p.w, 500);
+	assert_int_equal(y->received, x->sent);
+	world_destroy(p.w);
+}
+
+/* Bulk and small messages keep the order of the connection. */
+static void
+test_mixed_order(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .pending = 256});
+	uint32_t r = 1;
+
+	(void)state;
+	for (unsigned i = 0; i < 600; i++) {
+		r = r * 1103515245 + 12345;
+		for (unsigned k = 0; k < 50 && !pconn_send(p.a, sizes[(r >> 16) % SIZES],
+							   r & 64 ? WEIR_SLOT_NOTIFY : 0);
+		     k++)
+			world_step(p.w);
+		if (r & 128)
+			pconn_send(p.b, sizes[(r >> 20) % SIZES], 0);
+	}
+	for (unsigned i = 0; i < 20000 && pconn_completed(p.a) < p.a->sent; i++)
+		world_step(p.w);
+	assert_int_equal(p.b->received, p.a->sent);
+	assert_int_equal(p.a->received, p.b->sent);
+	assert_true(p.a->done_value > 0);
+	world_destroy(p.w);
+}
+
+/* More bulk than the receiver's memory holds: it comes in turns, as blocks are given back. */
+static void
+test_bulk_waits_for_memory(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64});
+
+	(void)state;
+	p.b->keep_blocks = true;
+	for (unsigned i = 0; i < 12; i++)
+		assert_true(pconn_send(p.a, 160000, 0));
+	world_run(p.w, 200);
+	assert_int_equal(p.b->received, 3);
+	while (p.b->received < 12) {
+		uint64_t before = p.b->received;
+
+		program_release_held(p.pb);
+		world_run(p.w, 100);
+		assert_true(p.b->received > before);
+	}
+	assert_int_equal(pconn_completed(p.a), 12);
+	/* what never fits ends the connection */
+	pconn_send(p.a, 600000, 0);
+	world_run(p.w, 200);
+	assert_true(p.a->done && p.b->done);
+	assert_int_equal(p.a->close_status, EMSGSIZE);
+	assert_int_equal(p.b->close_status, ECONNRESET);
+	assert_int_equal(pconn_completed(p.a), 12);
+	world_destroy(p.w);
+}
+
+/* Idle connections hold grants; one that wants them gets them. */
+static void
+test_reclaim(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+	struct pconn *x[8], *y[8];
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		world_connect(p.pa, p.pb, &x[i], &y[i]);
+		stream(&p, x[i], y[i], 900, 0, 300);
+	}
+	world_run(p.w, 2000);
+	/* nearly all of the receive memory for one message */
+	stream(&p, p.a, p.b, 28 * 8192, 0, 2);
+	for (unsigned i = 0; i < 8; i++)
+		stream(&p, x[i], y[i], 900, 0, 30);
+	world_destroy(p.w);
+}
+
+/* Connections that all want to send share the ring. */
+static void
+test_fairness(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 3000});
+	struct pconn *x[4], *y[4];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		world_connect(p.pa, p.pb, &x[i], &y[i]);
+		stream(&p, x[i], y[i], 800, 0, 300);
+		y[i]->received = y[i]->received;
+	}
+	for (unsigned step = 0; step < 3000; step++) {
+		for (unsigned i = 0; i < 4; i++) /* the first one tries ten times as hard */
+			for (unsigned k = 0; k < (i ? 1 : 10); k++)
+				pconn_send(x[i], 800, 0);
+		world_step(p.w);
+	}
+	for (unsigned i = 1; i < 4; i++)
+		assert_in_range(y[i]->received, y[0]->received / 4, y[0]->received * 4);
+	world_destroy(p.w);
+}
+
+/* A ping-pong needs one frame a message: credit rides on the answers. */
+static void
+test_no_extra_frames(void **state)
+{
+	struct pair p = pair_open(NULL);
+	uint64_t before, credits;
+
+	(void)state;
+	stream(&p, p.a, p.b, 8, 0, 3000);
+	stream(&p, p.b, p.a, 8, 0, 3000);
+	world_run(p.w, 200);
+	before = p.w->net.write_imms;
+	credits = p.w->net.writes;
+	for (unsigned i = 0; i < 100; i++) {
+		uint64_t want = p.b->received + 1;
+
+		assert_true(pconn_send(p.a, 8, 0));
+		while (p.b->received < want)
+			world_step(p.w);
+		world_run(p.w, 5); /* the program thinks */
+		assert_true(pconn_send(p.b, 8, 0));
+		want = p.a->received + 1;
+		while (p.a->received < want)
+			world_step(p.w);
+	}
+	assert_int_equal(p.w->net.write_imms - before, 200);
+	assert_true(p.w->net.writes - credits <= 2); /* wraps */
+	world_destroy(p.w);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_each_size),
+	    cmocka_unit_test(test_ring_wraps),
+	    cmocka_unit_test(test_slow_queue),
+	    cmocka_unit_test(test_window_grows_and_stalls),
+	    cmocka_unit_test(test_beyond_the_window),
+	    cmocka_unit_test(test_slow_program),
+	    cmocka_unit_test(test_mixed_order),
+	    cmocka_unit_test(test_bulk_waits_for_memory),
+	    cmocka_unit_test(test_reclaim),
+	    cmocka_unit_test(test_fairness),
+	    cmocka_unit_test(test_no_extra_frames),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

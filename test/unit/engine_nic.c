@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine_nic.h"
+
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n);
+static int fake_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
+static unsigned fake_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now,
+			  bool *busy);
+static void fake_flush(struct nic_context *c, uint64_t now);
+
+static const struct nic_ops fake_ops = {
+    .driver = "fake",
+    .post_send = fake_post_send,
+    .post_srq_recv = fake_post_recv,
+    .poll = fake_poll,
+    .flush = fake_flush,
+};
+
+void
+fake_context_init(struct nic_context *c, struct fake_net *net)
+{
+	memset(c, 0, sizeof(*c));
+	c->head.ops = &fake_ops;
+	c->net = net;
+	c->last = &c->first;
+}
+
+void
+fake_context_fini(struct nic_context *c)
+{
+	while (c->first) {
+		struct fake_packet *p = c->first;
+
+		c->first = p->next;
+		free(p);
+	}
+}
+
+void
+fake_qp_init(struct fake_qp *q, struct nic_context *ctx, void *user)
+{
+	*q = (struct fake_qp){.head = {&fake_ops, ++ctx->net->qps}, .ctx = ctx, .user = user};
+}
+
+void
+fake_qp_join(struct fake_qp *a, struct fake_qp *b)
+{
+	a->peer = b;
+	b->peer = a;
+}
+
+static void
+complete(struct fake_qp *q, struct nic_wc wc)
+{
+	struct nic_context *c = q->ctx;
+
+	wc.qp_user = q->user;
+	wc.qpn = q->head.qpn;
+	c->cq[c->cq_end++ % FAKE_CQ] = wc;
+}
+
+void
+fake_qp_break(struct fake_qp *q)
+{
+	q->dead = true;
+	complete(q, (struct nic_wc){.status = NIC_WC_RETRY_EXC_ERR, .opcode = NIC_WRITE});
+	if (q->peer && !q->peer->dead)
+		fake_qp_break(q->peer);
+}
+
+void
+fake_receive(struct fake_qp *q, uint32_t imm)
+{
+	q->ctx->recv_wrs--;
+	complete(q, (struct nic_wc){.opcode = NIC_RECV_IMM, .has_imm = true, .imm = imm});
+}
+
+struct nic_mr
+fake_mr(struct fake_net *net, void *at, size_t length, unsigned access)
+{
+	uint32_t key = net->mrs++;
+
+	net->mr[key] = (struct nic_mr){
+	    .address = (uintptr_t)at, .length = length, .lkey = key + 1, .rkey = key + 1};
+	net->access[key] = access;
+	return net->mr[key];
+}
+
+void
+fake_mr_end(struct fake_net *net, const struct nic_mr *mr)
+{
+	if (mr->rkey)
+		net->mr[mr->rkey - 1].length = 0;
+}
+
+static bool
+within(const struct fake_net *net, uint32_t key, uint64_t at, uint64_t length, unsigned access)
+{
+	const struct nic_mr *mr;
+
+	if (!key || key > net->mrs || (net->access[key - 1] & access) != access)
+		return false;
+	mr = &net->mr[key - 1];
+	return at >= mr->address && length <= mr->length && at - mr->address <= mr->length - length;
+}
+
+static void
+send_packet(struct fake_qp *to, struct fake_packet *p, uint64_t now)
+{
+	struct nic_context *c = to->ctx;
+
+	p->to = to;
+	p->due = now + c->net->delay_ns;
+	p->next = NULL;
+	*c->last = p;
+	c->last = &p->next;
+}
+
+static int
+fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
+{
+	struct fake_qp *q = (struct fake_qp *)qp;
+	struct fake_net *net = q->ctx->net;
+	unsigned i;
+
+	if (q->dead)
+		return -ENOTCONN;
+	if (q->ctx->post_most && n > q->ctx->post_most)
+		n = q->ctx->post_most;
+	for (i = 0; i < n; i++) {
+		uint32_t length = wr[i].sge[0].length;
+		struct fake_packet *p = calloc(1, sizeof(*p) + length);
+
+		if (q->posted - q->freed >= ENGINE_SEND_WRS)
+			net->overruns++;
+		if (!within(net, wr[i].sge[0].lkey, wr[i].sge[0].address, length, 0))
+			net->bad_writes++;
+		p->wr = wr[i];
+		p->length = length;
+		p->signaled = wr[i].flags & NIC_SIGNALED;
+		memcpy(p->data, (void *)(uintptr_t)wr[i].sge[0].address, length);
+		q->posted++;
+		p->wr.compare_add = q->posted;
+		net->bytes += length;
+		if (wr[i].opcode == NIC_WRITE)
+			net->writes++;
+		else
+			net->write_imms++;
+		send_packet(q->peer, p, q->ctx->now);
+	}
+	return (int)i;
+}
+
+static int
+fake_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n)
+{
+	(void)wr;
+	((struct nic_context *)srq)->recv_wrs += n;
+	return (int)n;
+}
+
+static void
+fake_flush(struct nic_context *c, uint64_t now)
+{
+	c->now = now;
+}
+
+static void
+arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
+{
+	struct fake_qp *q = p->to;
+
+	if (q->dead) {
+		free(p);
+		return;
+	}
+	if (p->ack) {
+		complete(q, (struct nic_wc){.wr_id = p->wr.wr_id, .opcode = p->wr.opcode});
+		q->freed = p->wr.compare_add;
+		free(p);
+		return;
+	}
+	if (within(c->net, p->wr.rkey, p->wr.remote_address, p->length, NIC_REMOTE_WRITE))
+		memcpy((void *)(uintptr_t)p->wr.remote_address, p->data, p->length);
+	else
+		c->net->bad_writes++;
+	if (p->wr.opcode == NIC_WRITE_IMM) {
+		if (!c->recv_wrs)
+			c->net->no_recv++;
+		fake_receive(q, p->wr.imm);
+	}
+	if (p->signaled) {
+		p->ack = true;
+		send_packet(q->peer, p, now);
+	} else {
+		free(p);
+	}
+}
+
+static unsigned
+fake_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
+{
+	unsigned i = 0;
+
+	c->now = now;
+	while (c->first && c->first->due <= now) {
+		struct fake_packet *p = c->first;
+
+		c->first = p->next;
+		if (!c->first)
+			c->last = &c->first;
+		arrive(c, p, now);
+		*busy = true;
+	}
+	while (i < n && c->cq_first != c->cq_end)
+		wc[i++] = c->cq[c->cq_first++ % FAKE_CQ];
+	return i;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A NIC for tests of engines: WRITEs between contexts of one process, in order, with a delay. It is
+ * strict where hardware is: a WRITE outside its region, a receive without a WR and an overrun send
+ * queue are counted, and a test that meets one fails.
+ */
+#ifndef TEST_ENGINE_NIC_H
+#define TEST_ENGINE_NIC_H
+
+#include "nic/nic.h"
+
+#define FAKE_MRS 256
+#define FAKE_CQ 65536
+
+struct fake_packet {
+	struct fake_packet *next;
+	uint64_t due;
+	struct fake_qp *to;
+	bool ack, signaled;
+	struct nic_send_wr wr;
+	uint32_t length;
+	uint8_t data[];
+};
+
+struct fake_net {
+	struct nic_mr mr[FAKE_MRS];
+	unsigned access[FAKE_MRS];
+	uint32_t mrs, qps;
+	uint64_t delay_ns;
+	uint32_t bad_writes, no_recv, overruns; /* must stay 0 */
+	uint64_t writes, write_imms, bytes;
+};
+
+struct nic_context {
+	struct nic_context_head head;
+	struct fake_net *net;
+	struct fake_packet *first, **last; /* on their way here */
+	struct nic_wc cq[FAKE_CQ];
+	uint32_t cq_first, cq_end;
+	uint32_t recv_wrs;
+	uint64_t now;
+	unsigned post_most; /* WRs taken a call, 0: all */
+};
+
+struct fake_qp {
+	struct nic_qp_head head;
+	struct nic_context *ctx;
+	struct fake_qp *peer;
+	void *user;
+	uint64_t posted, freed; /* WRs; a WR is free when a signaled one behind it was polled */
+	bool dead;
+};
+
+void fake_context_init(struct nic_context *c, struct fake_net *net);
+void fake_context_fini(struct nic_context *c);
+void fake_qp_init(struct fake_qp *q, struct nic_context *ctx, void *user);
+void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
+/* Both ends get an error completion. */
+void fake_qp_break(struct fake_qp *q);
+struct nic_mr fake_mr(struct fake_net *net, void *at, size_t length, unsigned access);
+void fake_mr_end(struct fake_net *net, const struct nic_mr *mr);
+/* A completion as of a WRITE_IMM of a peer. */
+void fake_receive(struct fake_qp *q, uint32_t imm);
+
+#endif

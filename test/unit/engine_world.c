@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct world_options
+defaults(const struct world_options *o)
+{
+	struct world_options d = o ? *o : (struct world_options){0};
+
+	d.ring_lines = d.ring_lines ? d.ring_lines : 1024;
+	d.recv_wrs = d.recv_wrs ? d.recv_wrs : 64;
+	d.ring_slots = d.ring_slots ? d.ring_slots : 256;
+	d.recv_blocks = d.recv_blocks ? d.recv_blocks : 1024;
+	d.window = d.window ? d.window : 256 << 10;
+	d.initial_grant = d.initial_grant ? d.initial_grant : 512;
+	d.pending = d.pending ? d.pending : 1024;
+	return d;
+}
+
+static struct world_options options_now;
+
+static void
+on_doorbell(void *user, uint32_t doorbell)
+{
+	struct node *n = user;
+
+	for (unsigned i = 0; i < PROGRAMS; i++)
+		if (n->program[i] && doorbell / CHANNELS == i)
+			n->program[i]->bells++;
+}
+
+static struct pconn *
+find_conn(struct program *p, uint32_t vqpn)
+{
+	for (unsigned i = 0; i < CONNS; i++)
+		if (p->conn[i].used && p->conn[i].vqpn == vqpn)
+			return &p->conn[i];
+	return NULL;
+}
+
+static struct pconn *
+free_conn(struct program *p)
+{
+	for (unsigned i = 0; i < CONNS; i++)
+		if (!p->conn[i].used || p->conn[i].freed) {
+			p->conn[i] = (struct pconn){.p = p, .desc = i, .used = true};
+			return &p->conn[i];
+		}
+	fail_msg("no free connection in the test program");
+	return NULL;
+}
+
+/* Main's answer to a CONNECT. */
+static void
+answer(struct node *n, const struct engine_conn_command *asked)
+{
+	struct program *p = n->program[n->listener];
+	struct engine_command k = {.type = ENGINE_CONN_ACCEPT, .conn = *asked};
+	struct pconn *c;
+
+	n->connects++;
+	if (n->refuse || !p) {
+		k.type = ENGINE_CONN_REJECT;
+		k.conn.status = ECONNREFUSED;
+		assert_true(engine_execute(n->engine, &k));
+		return;
+	}
+	c = free_conn(p);
+	c->channel = n->listen_channel;
+	k.conn.session = p->id;
+	k.conn.channel = n->listen_channel;
+	k.conn.desc = c->desc;
+	k.conn.listener = 7;
+	assert_true(engine_execute(n->engine, &k));
+	if (k.result) {
+		c->used = false;
+		return;
+	}
+	c->vqpn = k.conn.vqpn;
+}
+
+struct late { /* events are answered outside of the turn */
+	struct node *n;
+	struct engine_event event;
+};
+static struct late late[65536];
+static uint32_t late_count;
+
+static bool
+on_emit(void *user, const struct engine_event *event)
+{
+	struct node *n = user;
+
+	if (n->full)
+		return false;
+	assert_true(late_count < 65536);
+	late[late_count++] = (struct late){n, *event};
+	return true;
+}
+
+static void
+handle(struct node *n, const struct engine_event *event)
+{
+	struct program *p;
+	struct pconn *c;
+
+	switch (event->type) {
+	case ENGINE_EVENT_CONNECT:
+		answer(n, &event->conn);
+		break;
+	case ENGINE_EVENT_CONN_CLOSED:
+		n->conn_closed++;
+		p = n->program[event->conn.session];
+		c = p ? find_conn(p, event->conn.vqpn) : NULL;
+		if (c)
+			c->freed = true;
+		break;
+	case ENGINE_EVENT_LOCAL_CLOSE:
+		n->local_closed++;
+		break;
+	case ENGINE_EVENT_LINK_ERROR:
+		n->link_errors++;
+		n->link_error = event->conn.status;
+		break;
+	case ENGINE_EVENT_VIOLATION:
+		assert_true(event->reason[0]);
+		if (n->program[event->conn.session])
+			n->program[event->conn.session]->violated = true;
+		break;
+	}
+}
+
+static void
+make_link(struct world *w, unsigned i)
+{
+	struct node *n = &w->node[i], *m = &w->node[!i];
+	size_t bytes = options_now.ring_lines * 64;
+
+	memset(n->work, 0, engine_link_bytes(options_now.ring_lines));
+	memset(n->credit, 0, 128);
+	n->link = (struct engine_link_command){
+	    .link = 1,
+	    .peer_node = (uint16_t)!i,
+	    .qp = {(struct nic_qp *)&n->qp[0], (struct nic_qp *)&n->qp[1]},
+	    .ring = n->ring,
+	    .staging = n->staging,
+	    .ring_lines = options_now.ring_lines,
+	    .staging_lines = options_now.ring_lines,
+	    .ring_mr = fake_mr(&w->net, n->ring, bytes, NIC_REMOTE_WRITE),
+	    .staging_mr = fake_mr(&w->net, n->staging, bytes, 0),
+	    .credit_mr = fake_mr(&w->net, n->credit, 128, NIC_REMOTE_WRITE),
+	    .credit = n->credit,
+	    .peer_recv_wrs = options_now.recv_wrs,
+	    .recv_wrs = options_now.recv_wrs,
+	    .work = n->work,
+	};
+	(void)m;
+}
+
+void
+world_link_up(struct world *w)
+{
+	for (unsigned i = 0; i < WORLD_NODES; i++) {
+		struct node *n = &w->node[i];
+
+		for (unsigned k = 0; k < 2; k++)
+			fake_qp_init(&n->qp[k], n->nic, engine_link_user(n->engine, 1, k));
+		make_link(w, i);
+	}
+	for (unsigned k = 0; k < 2; k++)
+		fake_qp_join(&w->node[0].qp[k], &w->node[1].qp[k]);
+	for (unsigned i = 0; i < WORLD_NODES; i++) {
+		struct node *n = &w->node[i], *m = &w->node[!i];
+		struct engine_command k = {.type = ENGINE_LINK_ADD};
+
+		n->link.peer_ring_address = m->link.ring_mr.address;
+		n->link.peer_ring_rkey = m->link.ring_mr.rkey;
+		n->link.peer_credit_address = m->link.credit_mr.address;
+		n->link.peer_credit_rkey = m->link.credit_mr.rkey;
+		k.link = n->link;
+		assert_true(engine_execute(n->engine, &k));
+		assert_int_equal(k.result, 0);
+	}
+}
+
+void
+world_link_fail(struct world *w, unsigned node, uint32_t status)
+{
+	struct engine_command k = {.type = ENGINE_LINK_FAIL, .link = {.link = 1, .status = status}};
+
+	w->node[node].qp[0].dead = w->node[node].qp[1].dead = true;
+	assert_true(engine_execute(w->node[node].engine, &k));
+	assert_int_equal(k.result, 0);
+}
+
+struct world *
+world_create(const struct world_options *o)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	options_now = defaults(o);
+	late_count = 0;
+	w->now = 1000000;
+	w->step_ns = 500;
+	w->net.delay_ns = options_now.delay_ns;
+	for (unsigned i = 0; i < WORLD_NODES; i++) {
+		struct node *n = &w->node[i];
+		struct engine_config c = {
+		    .id = 0,
+		    .count = 1,
+		    .connections = 128,
+		    .sessions = PROGRAMS,
+		    .links = 4,
+		    .session_pending = options_now.pending,
+		    .initial_grant = options_now.initial_grant,
+		    .window = options_now.window,
+		    .threshold = 0.6,
+		    .srq_depth = 256,
+		    .ring_doorbell = on_doorbell,
+		    .emit = on_emit,
+		    .user = n,
+		};
+
+		n->nic = malloc(sizeof(*n->nic));
+		fake_context_init(n->nic, &w->net);
+		c.nic = n->nic;
+		c.srq = (struct nic_srq *)n->nic;
+		n->engine = engine_create(&c);
+		assert_non_null(n->engine);
+		n->ring = aligned_alloc(64, options_now.ring_lines * 64);
+		n->staging = aligned_alloc(64, options_now.ring_lines * 64);
+		n->credit = aligned_alloc(64, 128);
+		n->work = aligned_alloc(64, engine_link_bytes(options_now.ring_lines));
+		memset(n->ring, 0xee, options_now.ring_lines * 64);
+		memset(n->staging, 0xdd, options_now.ring_lines * 64);
+	}
+	if (!options_now.no_link)
+		world_link_up(w);
+	return w;
+}
+
+static void
+free_program(struct program *p)
+{
+	free(p->arena);
+	free(p->view.work);
+	free(p);
+}
+
+void
+world_destroy(struct world *w)
+{
+	assert_int_equal(w->net.bad_writes, 0);
+	assert_int_equal(w->net.no_recv, 0);
+	assert_int_equal(w->net.overruns, 0);
+	for (unsigned i = 0; i < WORLD_NODES; i++) {
+		struct node *n = &w->node[i];
+
+		engine_destroy(n->engine);
+		fake_context_fini(n->nic);
+		for (unsigned k = 0; k < PROGRAMS; k++)
+			if (n->program[k])
+				free_program(n->program[k]);
+		free(n->nic);
+		free(n->ring);
+		free(n->staging);
+		free(n->credit);
+		free(n->work);
+	}
+	free(w);
+}
+
+static void
+node_turn(struct world *w, struct node *n)
+{
+	struct engine_command *k;
+	const char *wrong;
+
+	engine_turn(n->engine, w->now);
+	wrong = engine_check(n->engine);
+	if (wrong)
+		fail_msg("node %d at %lu: %s", (int)(n - w->node), (unsigned long)w->now, wrong);
+	while ((k = engine_done(n->engine))) {
+		struct program *p = k->owner;
+
+		if (k->type == ENGINE_SESSION_REMOVE)
+			p->removed = true;
+		free(k);
+	}
+}
+
+void
+world_step(struct world *w)
+{
+	w->now += w->step_ns;
+	for (unsigned i = 0; i < WORLD_NODES; i++)
+		node_turn(w, &w->node[i]);
+	for (uint32_t i = 0; i < late_count; i++)
+		handle(late[i].n, &late[i].event);
+	late_count = 0;
+	for (unsigned i = 0; i < WORLD_NODES; i++)
+		for (unsigned k = 0; k < PROGRAMS; k++)
+			if (w->node[i].program[k] && !w->node[i].program[k]->stopped)
+				program_read(w->node[i].program[k]);
+}
+
+void
+world_run(struct world *w, unsigned steps)
+{
+	while (steps--)
+		world_step(w);
+}
+
+/* ---- programs ---- */
+
+int
+program_command(struct program *p, struct engine_command *c)
+{
+	assert_true(engine_execute(p->w->node[p->node].engine, c));
+	return c->result;
+}
+
+static void
+add_channel(struct program *p, unsigned i)
+{
+	const struct weir_geometry *g = &p->view.geometry;
+	uint8_t *at = p->arena + weir_arena_channel(g, i);
+	struct weir_channel_head *head = (void *)at;
+	struct engine_command k = {.type = ENGINE_CHANNEL_ADD,
+				   .channel = {p->id, i, p->id * CHANNELS + i, true}};
+
+	weir_ring_init(&p->tx[i], at + sizeof(*head), g->ring_slots, &head->tx_tail, true);
+	weir_ring_init(&p->rx[i], at + sizeof(*head) + g->ring_slots * 64, g->ring_slots,
+		       &head->rx_tail, false);
+	assert_int_equal(program_command(p, &k), 0);
+}
+
+struct program *
+program_open(struct world *w, unsigned node, unsigned channels)
+{
+	struct program *p = calloc(1, sizeof(*p));
+	struct engine_config config = {.id = 0, .session_pending = options_now.pending};
+	struct weir_geometry *g = &p->view.geometry;
+	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &p->view};
+	struct node *n = &w->node[node];
+
+	while (n->program[p->id])
+		p->id++;
+	assert_true(p->id < PROGRAMS);
+	n->program[p->id] = p;
+	p->w = w;
+	p->node = node;
+	*g = (struct weir_geometry){.magic = WEIR_ARENA_MAGIC,
+				    .version = WEIR_LAYOUT_VERSION,
+				    .connections = CONNS,
+				    .channels = CHANNELS,
+				    .ring_slots = options_now.ring_slots,
+				    .recv_blocks = options_now.recv_blocks,
+				    .engines = 1,
+				    .send_blocks = 8192};
+	g->bytes = weir_arena_end(g);
+	p->arena = aligned_alloc(8192, WEIR_ALIGN_UP(g->bytes, 8192));
+	memset(p->arena, 0, weir_arena_recv(g));
+	p->view.id = p->id;
+	p->view.base = p->arena;
+	p->view.recv_mr = fake_mr(&w->net, p->arena + weir_arena_recv(g),
+				  (size_t)g->recv_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_WRITE);
+	p->view.send_mr = fake_mr(&w->net, p->arena + weir_arena_send(g),
+				  (size_t)g->send_blocks * WEIR_BLOCK_SIZE, 0);
+	p->view.work = aligned_alloc(64, engine_session_bytes(&config, g));
+	memset(p->view.work, 0, engine_session_bytes(&config, g));
+	assert_int_equal(program_command(p, &k), 0);
+	for (unsigned i = 0; i < channels; i++)
+		add_channel(p, i);
+	return p;
+}
+
+void
+program_die(struct program *p)
+{
+	struct engine_command *k = calloc(1, sizeof(*k));
+
+	k->type = ENGINE_SESSION_REMOVE;
+	k->session = &p->view;
+	k->owner = p;
+	p->stopped = true;
+	assert_false(engine_execute(p->w->node[p->node].engine, k));
+}
+
+static const struct weir_conn_desc *
+desc_of(const struct pconn *c)
+{
+	return (const struct weir_conn_desc *)(const void *)(c->p->arena +
+							     weir_arena_descs(
+								 &c->p->view.geometry)) +
+	       c->desc;
+}
+
+uint64_t
+pconn_completed(const struct pconn *c)
+{
+	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->completed);
+}
+
+uint64_t
+pconn_granted(const struct pconn *c)
+{
+	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->granted);
+}
+
+uint32_t
+pconn_status(const struct pconn *c)
+{
+	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->status);
+}
+
+static uint8_t
+pattern(uint32_t tag, uint64_t message, uint32_t i)
+{
+	return (uint8_t)(tag * 131 + message * 29 + i * 7 + (i >> 8) * 3);
+}
+
+static void
+fill(uint8_t *to, uint32_t tag, uint64_t message, uint32_t length)
+{
+	for (uint32_t i = 0; i < length; i++)
+		to[i] = pattern(tag, message, i);
+}
+
+static void
+verify(const uint8_t *at, uint32_t tag, uint64_t message, uint32_t length)
+{
+	for (uint32_t i = 0; i < length; i++)
+		if (at[i] != pattern(tag, message, i))
+			fail_msg("message %lu of length %u: byte %u is %u", (unsigned long)message,
+				 length, i, at[i]);
+}
+
+struct pconn *
+pconn_connect(struct program *p, uint32_t window)
+{
+	struct pconn *c = free_conn(p);
+	struct engine_command k = {
+	    .type = ENGINE_CONN_OPEN,
+	    .conn = {
+		.session = p->id, .desc = c->desc, .link = 1, .window = window, .service = "echo"}};
+
+	assert_int_equal(program_command(p, &k), 0);
+	c->vqpn = k.conn.vqpn;
+	return c;
+}
+
+void
+world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b)
+{
+	static uint32_t tag = 1;
+	struct world *w = pa->w;
+
+	w->node[pb->node].listener = pb->id;
+	*a = pconn_connect(pa, 0);
+	for (unsigned i = 0; i < 200 && !(*a)->opened; i++)
+		world_step(w);
+	assert_true((*a)->opened);
+	assert_int_equal((*a)->open_status, 0);
+	*b = NULL;
+	for (unsigned i = 0; i < CONNS; i++)
+		if (pb->conn[i].used && pb->conn[i].opened && !pb->conn[i].freed &&
+		    pb->conn[i].peer_vqpn == (*a)->vqpn)
+			*b = &pb->conn[i];
+	assert_non_null(*b);
+	(*a)->tag_out = (*b)->tag_in = tag++;
+	(*b)->tag_out = (*a)->tag_in = tag++;
+}
+
+void
+program_slot(struct program *p, uint32_t channel, const struct weir_slot *s)
+{
+	struct weir_ring *r = &p->tx[channel];
+
+	if (!weir_ring_room(r))
+		weir_ring_refresh(r);
+	assert_true(weir_ring_room(r) > 0);
+	memcpy((char *)weir_ring_at(r, r->pos) + 4, (const char *)s + 4, 60);
+	weir_ring_publish(r, 1);
+}
+
+void
+pconn_op(struct pconn *c, uint8_t op, uint64_t value)
+{
+	struct weir_slot s = {.op = op, .vqpn = c->vqpn, .order = (uint16_t)c->sent};
+
+	s.value = value;
+	program_slot(c->p, c->channel, &s);
+}
+
+bool
+pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags)
+{
+	bool is_inline = length <= WEIR_INLINE_MAX && !(flags & WEIR_SLOT_BULK);
+	uint32_t n = is_inline ? weir_slots_inline(length) : 1;
+	struct weir_ring *r = &c->p->tx[channel];
+	struct weir_slot s = {.op = is_inline ? WEIR_OP_INLINE : WEIR_OP_PLACE,
+			      .flags = (uint8_t)flags,
+			      .order = (uint16_t)c->sent,
+			      .vqpn = c->vqpn,
+			      .length = length};
+	uint8_t payload[WEIR_INLINE_MAX];
+
+	if (weir_ring_room(r) < n) {
+		assert_true(weir_ring_refresh(r));
+		if (weir_ring_room(r) < n)
+			return false;
+	}
+	if (is_inline) {
+		fill(payload, c->tag_out, c->sent, length);
+		memcpy((char *)weir_ring_at(r, r->pos) + 4, (char *)&s + 4, 12);
+		weir_ring_put_inline(r, payload, length);
+		weir_ring_publish(r, n);
+	} else {
+		const struct weir_geometry *g = &c->p->view.geometry;
+		uint64_t room = (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE;
+
+		/* the heap is large enough that nothing under way is written over */
+		if (c->p->heap % room + length > room)
+			c->p->heap += room - c->p->heap % room;
+		s.place[0] = WEIR_PLACE(0, weir_arena_send(g) + c->p->heap % room);
+		fill(c->p->arena + WEIR_PLACE_OFFSET(s.place[0]), c->tag_out, c->sent, length);
+		c->p->heap += WEIR_ALIGN_UP(length, 64);
+		program_slot(c->p, channel, &s);
+	}
+	c->sent++;
+	return true;
+}
+
+bool
+pconn_send(struct pconn *c, uint32_t length, unsigned flags)
+{
+	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->window);
+	bool bulk =
+	    flags & WEIR_SLOT_BULK || length > WEIR_BLOCK_SIZE || weir_cost(length) > window;
+	uint64_t granted = pconn_granted(c);
+
+	if (!bulk && (granted < c->spent || granted - c->spent < weir_cost(length))) {
+		struct weir_slot want = {
+		    .op = WEIR_OP_WANT, .vqpn = c->vqpn, .length = weir_cost(length)};
+
+		if (c->wants == c->writable) /* each is answered once */
+			program_slot(c->p, c->channel, &want);
+		c->wants = c->writable + 1;
+		return false;
+	}
+	if (!pconn_push(c, c->channel, length, bulk ? flags | WEIR_SLOT_BULK : flags))
+		return false;
+	if (!bulk)
+		c->spent += weir_cost(length);
+	return true;
+}
+
+void
+pconn_close(struct pconn *c)
+{
+	pconn_op(c, WEIR_OP_CLOSE, 0);
+}
+
+/* ---- what programs read ---- */
+
+static void
+give_back(struct program *p, uint32_t channel, weir_place place)
+{
+	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
+
+	s.place[0] = place;
+	program_slot(p, channel, &s);
+}
+
+void
+program_release_held(struct program *p)
+{
+	for (uint32_t i = 0; i < p->held_count; i++) {
+		give_back(p, 0, p->held[i].place);
+		world_step(p->w);
+	}
+	p->held_count = 0;
+}
+
+static void
+consume(struct pconn *c, uint32_t cost)
+{
+	uint32_t window =
+	    atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->recv_window);
+
+	c->consumed += cost;
+	if (c->consumed - c->told >= window / 2) {
+		pconn_op(c, WEIR_OP_CONSUMED, c->consumed);
+		c->told = c->consumed;
+	}
+}
+
+static void
+take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
+{
+	struct pconn *c = find_conn(p, s->vqpn);
+	uint8_t buf[WEIR_INLINE_MAX];
+
+	assert_non_null(c);
+	assert_true(c->opened);
+	assert_false(c->done);
+	assert_int_equal(s->order, (uint16_t)c->received);
+	if (s->op == WEIR_OP_INLINE) {
+		assert_true(s->length <= WEIR_INLINE_MAX);
+		weir_ring_get_inline(&p->rx[channel], buf, s->length);
+		verify(buf, c->tag_in, c->received, s->length);
+	} else {
+		assert_int_equal(WEIR_PLACE_REGION(s->place[0]), 0);
+		verify(p->arena + WEIR_PLACE_OFFSET(s->place[0]), c->tag_in, c->received,
+		       s->length);
+		if (c->keep_blocks)
+			p->held[p->held_count++] = (struct held){s->place[0], c};
+		else
+			give_back(p, channel, s->place[0]);
+	}
+	c->received++;
+	if (!(s->flags & WEIR_SLOT_BULK) && !c->keep_blocks)
+		consume(c, weir_cost(s->length));
+}
+
+static void
+take_event(struct program *p, const struct weir_slot *s)
+{
+	struct pconn *c = find_conn(p, s->vqpn);
+
+	if (s->op == WEIR_OP_NODE || s->op == WEIR_OP_PAIR) {
+		p->nodes_seen += s->op == WEIR_OP_NODE;
+		p->pairs_seen += s->op == WEIR_OP_PAIR;
+		return;
+	}
+	assert_non_null(c);
+	switch (s->op) {
+	case WEIR_OP_OPENED:
+	case WEIR_OP_ACCEPTED:
+		assert_false(c->opened);
+		c->opened = true;
+		if (s->op == WEIR_OP_OPENED)
+			c->open_status = s->status;
+		else
+			c->peer_vqpn = s->accept.peer_vqpn;
+		break;
+	case WEIR_OP_CLOSED:
+		assert_false(c->done);
+		c->done = true;
+		c->close_status = s->status;
+		break;
+	case WEIR_OP_DONE:
+		assert_false(c->done);
+		assert_true(s->value >= c->done_value);
+		c->done_value = s->value;
+		break;
+	case WEIR_OP_WRITABLE:
+		c->writable++;
+		break;
+	default:
+		fail_msg("op %u in the receive ring", s->op);
+	}
+}
+
+void
+program_read(struct program *p)
+{
+	for (unsigned i = 0; i < CHANNELS; i++) {
+		struct weir_slot *s;
+
+		if (!p->rx[i].slots)
+			continue;
+		while ((s = weir_ring_peek(&p->rx[i]))) {
+			struct weir_slot copy = *s;
+
+			if (copy.op == WEIR_OP_INLINE || copy.op == WEIR_OP_PLACE)
+				take_message(p, i, &copy);
+			else
+				take_event(p, &copy);
+			weir_ring_pop(&p->rx[i], copy.op == WEIR_OP_INLINE
+						     ? weir_slots_inline(copy.length)
+						     : 1);
+		}
+	}
+}
+
+const struct engine_counters *
+node_counters(struct world *w, unsigned node)
+{
+	return engine_counters(w->node[node].engine);
+}

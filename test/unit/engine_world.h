@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two nodes with an engine each, joined by a link over a fake NIC, and programs that speak to them
+ * through channels as the library does: what engine tests stand on. Time passes in steps; after
+ * each the engines' invariants are checked.
+ */
+#ifndef TEST_ENGINE_WORLD_H
+#define TEST_ENGINE_WORLD_H
+
+#include "engine/engine.h"
+#include "engine_nic.h"
+
+#define WORLD_NODES 2
+#define PROGRAMS 3 /* of a node */
+#define CHANNELS 3 /* of a program */
+#define CONNS 64   /* of a program */
+
+struct program;
+
+struct pconn { /* one end of a connection, as a library knows it */
+	struct program *p;
+	uint32_t vqpn, desc, channel;
+	uint32_t tag_out, tag_in; /* what its messages look like */
+	uint64_t sent, spent, received, consumed, told;
+	bool used, opened, closed, done, freed, no_read, keep_blocks;
+	uint32_t open_status, close_status;
+	uint64_t done_value;
+	uint32_t wants, writable;
+	uint32_t peer_vqpn;
+};
+
+struct held {
+	weir_place place;
+	struct pconn *c;
+};
+
+struct program {
+	struct world *w;
+	uint32_t node, id;
+	struct engine_session view;
+	uint8_t *arena;
+	struct weir_ring tx[CHANNELS], rx[CHANNELS];
+	struct pconn conn[CONNS];
+	uint64_t heap;		/* next byte of the send heap */
+	bool stopped;		/* doesn't read */
+	bool removed, violated; /* main was told */
+	struct held held[65536];
+	uint32_t held_count;
+	uint32_t nodes_seen, pairs_seen;
+	uint64_t bells;
+};
+
+struct node {
+	struct engine *engine;
+	struct nic_context *nic;
+	struct fake_qp qp[2];
+	uint8_t *ring, *staging, *work;
+	struct weir_credit_line *credit;
+	struct engine_link_command link;
+	struct program *program[PROGRAMS];
+	uint32_t listener; /* program that accepts */
+	uint32_t listen_channel;
+	bool refuse, full; /* reject CONNECTs; main's queue is full */
+	uint32_t link_errors, link_error;
+	uint32_t connects, conn_closed, local_closed;
+};
+
+struct world {
+	struct fake_net net;
+	struct node node[WORLD_NODES];
+	uint64_t now, step_ns;
+	uint32_t seed;
+};
+
+struct world_options {
+	uint32_t ring_lines, recv_wrs, ring_slots, recv_blocks, window, initial_grant, pending;
+	uint64_t delay_ns;
+	bool no_link;
+};
+
+struct world *world_create(const struct world_options *options);
+void world_destroy(struct world *w);
+void world_step(struct world *w);
+void world_run(struct world *w, unsigned steps);
+void world_link_up(struct world *w);
+void world_link_fail(struct world *w, unsigned node, uint32_t status);
+
+struct program *program_open(struct world *w, unsigned node, unsigned channels);
+/* Submits SESSION_REMOVE; program->removed once it is done. */
+void program_die(struct program *p);
+int program_command(struct program *p, struct engine_command *c);
+
+/* Connects channel 0 of both and waits until it is open. a->peer end in *b. */
+void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
+struct pconn *pconn_connect(struct program *p, uint32_t window);
+
+/* Publishes a message of the connection's pattern; false: no room for it now (as the library says).
+ */
+bool pconn_send(struct pconn *c, uint32_t length, unsigned flags);
+/* The same through any channel, without regard to grants. */
+bool pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags);
+void pconn_close(struct pconn *c);
+/* Publishes any slot. */
+void program_slot(struct program *p, uint32_t channel, const struct weir_slot *s);
+void pconn_op(struct pconn *c, uint8_t op, uint64_t value);
+uint64_t pconn_completed(const struct pconn *c);
+uint64_t pconn_granted(const struct pconn *c);
+uint32_t pconn_status(const struct pconn *c);
+void program_read(struct program *p);
+void program_release_held(struct program *p);
+const struct engine_counters *node_counters(struct world *w, unsigned node);
+
+#endif
