@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What control does, as far as brokers can tell: says who the members are, carries offers between
+ * data planes (late, twice, never out of order), finds silent nodes suspect.
+ */
+#include "node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct letter {
+	uint32_t to;
+	union {
+		struct weir_ctl_msg m;
+		uint8_t bytes[512];
+	};
+};
+
+static void
+deliver(struct sim *s, void *arg)
+{
+	struct letter *l = arg;
+	struct sim_node *n = s->node[l->to];
+
+	if (n && n->broker) {
+		broker_control_input(n->broker, &l->m);
+		sim_node_kick(n);
+	}
+	free(l);
+}
+
+static void
+mail(struct sim *s, uint64_t at, uint32_t to, const struct weir_ctl_msg *m)
+{
+	struct letter *l = calloc(1, sizeof(*l));
+
+	if (!l || m->length > sizeof(l->bytes))
+		abort();
+	l->to = to;
+	memcpy(l->bytes, m, m->length);
+	sim_call(s, at, deliver, l);
+}
+
+/* Frees letters under way, at the end of a seed. */
+void
+sim_control_reset(struct sim *s)
+{
+	for (size_t i = 0; i < s->heap_count; i++) {
+		if (s->heap[i].actor || s->heap[i].run != deliver)
+			continue;
+		free(s->heap[i].arg);
+		s->heap[i].run = NULL;
+	}
+}
+
+static bool
+cut_off(const struct sim *s, uint32_t node)
+{
+	return s->sc.cut_at <= s->now && s->sc.cut_node == node;
+}
+
+/* A message of a data plane to its control; those for peers go on. */
+void
+sim_control_output(void *user, const struct weir_ctl_msg *m)
+{
+	struct sim_node *n = user;
+	struct sim *s = n->s;
+	uint32_t to;
+	uint64_t at;
+
+	if (m->type == WEIR_CTL_LINK)
+		to = m->link.peer_node;
+	else if (m->type == WEIR_CTL_RESYNC)
+		to = m->link_down.peer_node;
+	else
+		return;
+	if (to >= s->sc.nodes)
+		sim_fail(s, "node %u: message for node %u, which doesn't exist", n->id, to);
+	if (cut_off(s, n->id) || cut_off(s, to))
+		return;
+	at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
+	/* one stream between two controls: in order */
+	if (at <= n->last_control[to])
+		at = n->last_control[to] + 1;
+	n->last_control[to] = at;
+	sim_trace(s, "control: node %u to node %u: type %u", n->id, to, m->type);
+	mail(s, at, to, m);
+	if (rng_chance(&s->rng, s->sc.control_dup))
+		mail(s, ++n->last_control[to], to, m);
+}
+
+static void
+tell(struct sim *s, uint64_t at, uint32_t to, uint32_t about, enum weir_node_state state)
+{
+	struct weir_ctl_msg m = {
+		.type = WEIR_CTL_NODE,
+		.length = weir_ctl_length(WEIR_CTL_NODE),
+		.node = {
+			.id = about,
+			.state = state,
+			.incarnation = 1000 + about,
+			.engines = s->sc.engines[about],
+			.self = to == about,
+			.address_count = 1,
+		},
+	};
+	uint32_t ip = sim_node_ip(about);
+
+	m.node.address[0][10] = m.node.address[0][11] = 0xff;
+	for (uint32_t i = 0; i < 4; i++)
+		m.node.address[0][12 + i] = (uint8_t)(ip >> (24 - 8 * i));
+	mail(s, at, to, &m);
+}
+
+void
+sim_control_start(struct sim *s)
+{
+	uint64_t suspect = s->sc.cut_at + rng_log(&s->rng, 100 * SIM_MS, SIM_S);
+	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED, .length = weir_ctl_length(WEIR_CTL_SYNCED)};
+
+	for (uint32_t to = 0; to < s->sc.nodes; to++) {
+		uint64_t at = rng_next(&s->rng) % s->sc.control_delay;
+
+		tell(s, at++, to, to, WEIR_NODE_UP);
+		for (uint32_t i = 0; i < s->sc.nodes; i++) {
+			if (i == to)
+				continue;
+			if (rng_chance(&s->rng, 300))
+				tell(s, at++, to, i, WEIR_NODE_JOINING);
+			else
+				tell(s, at++, to, i, WEIR_NODE_UP);
+		}
+		mail(s, at++, to, &synced);
+		at += rng_next(&s->rng) % s->sc.control_delay;
+		for (uint32_t i = 0; i < s->sc.nodes; i++) {
+			if (i != to)
+				tell(s, at++, to, i, WEIR_NODE_UP);
+			if (i != to && s->sc.cut_at != SIM_NEVER &&
+			    (to == s->sc.cut_node || i == s->sc.cut_node))
+				tell(s, suspect > at ? suspect : at, to, i, WEIR_NODE_SUSPECT);
+		}
+	}
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a program does with one end of a connection. */
+#ifndef WEIR_TEST_SIM_END_H
+#define WEIR_TEST_SIM_END_H
+
+#include "oracle.h"
+#include "program.h"
+
+/* Tries once; true if anything happened. */
+bool sim_end_connect(struct sim_program *p, struct sim_end *e);
+bool sim_end_send(struct sim_program *p, struct sim_end *e);
+bool sim_end_receive(struct sim_program *p, struct sim_end *e);
+/* Closes if it is time to. */
+bool sim_end_close(struct sim_program *p, struct sim_end *e);
+/* The connection broke, or could not be made. */
+void sim_end_failed(struct sim_program *p, struct sim_end *e, int status);
+/* When the end wants to be looked at without having been woken. */
+uint64_t sim_end_timer(const struct sim_end *e);
+/* Gives back loans that are over; all of them if `all`. */
+bool sim_program_release(struct sim_program *p, bool all);
+
+#endif

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A node's engines and its main lcore, as actors under the virtual clock. */
+#include "node.h"
+
+#include "log.h"
+#include "program.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SIM_LINKS 16u
+#define SIM_NAP_MAX SIM_MS
+
+/* ---- engines ---- */
+
+struct sim_port *
+sim_port(struct sim *s, uint32_t node, uint32_t engine)
+{
+	return &s->node[node]->engine[engine].port;
+}
+
+struct sim_port *
+sim_rx_port(struct sim *s, uint32_t node)
+{
+	struct sim_node *n = s->node[node];
+
+	return &n->engine[n->rss ? rng_below(&s->rng, n->engines) : 0].port;
+}
+
+void
+sim_engine_wake(struct sim *s, uint32_t node, uint32_t engine)
+{
+	struct sim_engine *e = &s->node[node]->engine[engine];
+
+	if (e->state == SIM_AWAKE)
+		return;
+	e->rung = true;
+	/* a wake takes a while */
+	if (e->state == SIM_ASLEEP)
+		sim_schedule(s, &e->actor, s->now + rng_log(&s->rng, 100, 50 * SIM_US));
+}
+
+static void
+run_mailbox(struct sim_engine *e)
+{
+	struct engine_command *c;
+
+	while (e->mail_tail != e->mail_head) {
+		c = e->mailbox[e->mail_tail++ % SIM_MAILBOX];
+		if (engine_execute(e->engine, c))
+			e->replies[e->reply_head++ % SIM_MAILBOX] = c;
+	}
+	while ((c = engine_done(e->engine)))
+		e->replies[e->reply_head++ % SIM_MAILBOX] = c;
+	if (e->reply_head != e->reply_tail)
+		sim_node_kick(e->n);
+}
+
+static void
+check_engine(struct sim_engine *e)
+{
+	struct sim *s = e->n->s;
+	const char *wrong;
+
+	if (!s->options.check_every || e->turns % s->options.check_every)
+		return;
+	wrong = engine_check(e->engine);
+	if (wrong)
+		sim_fail(s, "node %u engine %u at %lu us: %s", e->n->id, e->id, s->now / 1000, wrong);
+}
+
+static bool
+engine_has_work(struct sim_engine *e)
+{
+	return e->mail_tail != e->mail_head || sim_port_readable(&e->port) ||
+	       engine_sleep_check(e->engine);
+}
+
+/* The flags are up and others have had time to publish: looks once more, then sleeps. */
+static void
+fall_asleep(struct sim_engine *e)
+{
+	struct sim *s = e->n->s;
+	int fd = -1;
+	uint64_t nic;
+
+	if (e->rung || engine_has_work(e)) {
+		engine_sleep_cancel(e->engine);
+		e->state = SIM_AWAKE;
+		sim_schedule(s, &e->actor, s->now + 100);
+		return;
+	}
+	nic = NIC_OPS(e->nic)->arm(e->nic, s->now, &fd);
+	if (nic < e->sleep_until)
+		e->sleep_until = nic;
+	if (fd < 0) {
+		if (e->sleep_until > s->now + e->nap)
+			e->sleep_until = s->now + e->nap;
+		e->nap = e->nap * 2 > SIM_NAP_MAX ? SIM_NAP_MAX : e->nap * 2;
+	}
+	e->state = SIM_ASLEEP;
+	if (e->sleep_until != SIM_NEVER)
+		sim_schedule(s, &e->actor, e->sleep_until);
+}
+
+static void
+wake_up(struct sim_engine *e)
+{
+	char drain[64];
+
+	for (uint32_t i = 0; e->rung && i < e->n->doorbells; i++) {
+		struct sim_doorbell *d = &e->n->doorbell[i];
+
+		while (d->used && d->engine == e->id &&
+		       recv(d->fd, drain, sizeof(drain), MSG_DONTWAIT) == sizeof(drain))
+			;
+	}
+	engine_sleep_cancel(e->engine);
+	e->state = SIM_AWAKE;
+	e->idle = 0;
+}
+
+static void
+run_engine(struct sim *s, void *arg)
+{
+	struct sim_engine *e = arg;
+	uint64_t pause;
+
+	if (e->state == SIM_PREPARED) {
+		fall_asleep(e);
+		return;
+	}
+	if (e->state == SIM_ASLEEP)
+		wake_up(e);
+	e->rung = false;
+	run_mailbox(e);
+	e->turns++;
+	if (engine_turn(e->engine, s->now)) {
+		e->idle = 0;
+		e->nap = 10 * SIM_US;
+	} else {
+		e->idle++;
+	}
+	run_mailbox(e);
+	check_engine(e);
+	if (s->sc.sleeps[e->n->id] && e->idle > 2) {
+		e->sleep_until = engine_sleep_prepare(e->engine, s->now);
+		e->state = SIM_PREPARED;
+		sim_schedule(s, &e->actor, s->now + rng_below(&s->rng, 1000));
+		return;
+	}
+	/* empty turns are taken further and further apart: nothing is lost by it but steps */
+	pause = e->idle ? SIM_US << (e->idle < 6 ? e->idle : 6) : rng_log(&s->rng, 100, 2000);
+	if (rng_chance(&s->rng, 5))
+		pause += rng_log(&s->rng, SIM_US, 100 * SIM_US);
+	sim_schedule(s, &e->actor, s->now + pause);
+}
+
+/* ---- what engines and the broker ask of their shell ---- */
+
+static void
+ring_doorbell(void *user, uint32_t id)
+{
+	struct sim_engine *e = user;
+	struct sim_node *n = e->n;
+
+	sim_trace(n->s, "node %u engine %u rings doorbell %u", n->id, e->id, id);
+	for (uint32_t i = 0; i < n->doorbells; i++)
+		if (n->doorbell[i].used && n->doorbell[i].id == id && n->doorbell[i].engine == e->id)
+			send(n->doorbell[i].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	sim_programs_wake(n->s, n->id);
+}
+
+static bool
+emit_event(void *user, const struct engine_event *ev)
+{
+	struct sim_engine *e = user;
+
+	if (e->event_head - e->event_tail == SIM_EVENTS || rng_chance(&e->n->s->rng, 20))
+		return false;
+	e->events[e->event_head++ % SIM_EVENTS] = *ev;
+	sim_node_kick(e->n);
+	return true;
+}
+
+static int
+put_command(void *user, uint32_t engine, struct engine_command *c)
+{
+	struct sim_node *n = user;
+	struct sim_engine *e = &n->engine[engine];
+
+	if (e->mail_out == SIM_MAILBOX || rng_chance(&n->s->rng, 20))
+		return -EAGAIN;
+	e->mail_out++;
+	e->mailbox[e->mail_head++ % SIM_MAILBOX] = c;
+	return 0;
+}
+
+static void
+wake_engine(void *user, uint32_t engine)
+{
+	struct sim_node *n = user;
+
+	sim_engine_wake(n->s, n->id, engine);
+}
+
+static int
+doorbell_add(void *user, uint32_t engine, uint32_t doorbell, int fd)
+{
+	struct sim_node *n = user;
+	uint32_t i = 0;
+
+	while (i < SIM_DOORBELLS && n->doorbell[i].used)
+		i++;
+	if (i == SIM_DOORBELLS)
+		return -ENOSPC;
+	n->doorbell[i] = (struct sim_doorbell){doorbell, engine, fd, true};
+	if (i >= n->doorbells)
+		n->doorbells = i + 1;
+	return 0;
+}
+
+static void
+doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
+{
+	struct sim_node *n = user;
+
+	for (uint32_t i = 0; i < n->doorbells; i++)
+		if (n->doorbell[i].used && n->doorbell[i].id == doorbell &&
+		    n->doorbell[i].engine == engine) {
+			close(n->doorbell[i].fd);
+			n->doorbell[i].used = false;
+		}
+}
+
+static void *
+memory_get(void *user, size_t bytes, int numa_socket)
+{
+	void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+
+	(void)user;
+	(void)numa_socket;
+	if (p)
+		memset(p, 0, bytes);
+	return p;
+}
+
+static void
+memory_put(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	(void)bytes;
+	free(memory);
+}
+
+static void
+engine_row(void *user, uint32_t engine, struct weir_row_engine *row)
+{
+	struct sim_node *n = user;
+
+	row->turns = n->engine[engine].turns;
+}
+
+static uint64_t
+virtual_now(void *user)
+{
+	struct sim_node *n = user;
+
+	return n->s->now;
+}
+
+void
+sim_node_listen(struct sim_node *n)
+{
+	struct pollfd fds[SIM_DOORBELLS];
+	uint32_t which[SIM_DOORBELLS], count = 0;
+
+	for (uint32_t i = 0; i < n->doorbells; i++) {
+		struct sim_doorbell *d = &n->doorbell[i];
+
+		if (!d->used || n->engine[d->engine].state == SIM_AWAKE || n->engine[d->engine].rung)
+			continue;
+		which[count] = d->engine;
+		fds[count++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
+	}
+	if (!count || poll(fds, count, 0) < 0)
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		if (fds[i].revents & POLLIN)
+			sim_engine_wake(n->s, n->id, which[i]);
+	for (uint32_t i = 0; i < n->engines; i++) {
+		struct sim_engine *e = &n->engine[i];
+
+		if (e->state == SIM_ASLEEP && !e->rung && e->mail_tail == e->mail_head &&
+		    engine_sleep_check(e->engine))
+			sim_fail(n->s, "node %u engine %u sleeps over work: nobody rang its doorbell",
+				 n->id, i);
+	}
+}
+
+/* ---- the main lcore ---- */
+
+void
+sim_node_kick(struct sim_node *n)
+{
+	sim_schedule(n->s, &n->actor, n->s->now + rng_log(&n->s->rng, 100, 20 * SIM_US));
+}
+
+static void
+run_main(struct sim *s, void *arg)
+{
+	struct sim_node *n = arg;
+	uint64_t next;
+
+	for (uint32_t i = 0; i < n->engines; i++) {
+		struct sim_engine *e = &n->engine[i];
+
+		while (e->reply_tail != e->reply_head) {
+			struct engine_command *c = e->replies[e->reply_tail++ % SIM_MAILBOX];
+
+			e->mail_out--;
+			broker_completed(n->broker, i, c);
+		}
+		while (e->event_tail != e->event_head)
+			broker_event(n->broker, i, &e->events[e->event_tail++ % SIM_EVENTS]);
+	}
+	next = broker_run(n->broker);
+	if (next < SIM_NEVER - s->now)
+		sim_schedule(s, &n->actor, s->now + (next < SIM_US ? SIM_US : next));
+}
+
+/* ---- create and destroy ---- */
+
+/* What the broker has to say goes into the trace. */
+#define LOG(name)                                                                                  \
+	void name(const char *format, ...)                                                         \
+	{                                                                                          \
+		va_list args;                                                                      \
+                                                                                                   \
+		va_start(args, format);                                                            \
+		log_line(format, args);                                                            \
+		va_end(args);                                                                      \
+	}
+
+static struct sim *logged;
+
+static void
+log_line(const char *format, va_list args)
+{
+	char text[400];
+
+	vsnprintf(text, sizeof(text), format, args);
+	if (logged)
+		sim_trace(logged, "log: %s", text);
+}
+
+LOG(log_error)
+LOG(log_warning)
+LOG(log_info)
+
+static struct roce_device *
+create_device(struct sim_node *n)
+{
+	const struct sim_scenario *sc = &n->s->sc;
+	struct roce_config rc = {
+		.ip = sim_node_ip(n->id),
+		.prefix = 24,
+		.mac = {2, 0, 0, 0, 0, (uint8_t)(n->id + 1)},
+		.mtu = (uint16_t)sc->mtu,
+		.contexts = n->engines,
+		.numa_socket = -1,
+		.max_qp = 32,
+		.max_mr = 256,
+		.cq_depth = 4096,
+		.max_wr = 512,
+		.tx_frames = 1024,
+		.window_bytes = 128 * 1024,
+		.window_frames = 128,
+		.neighbours = 16,
+		.timeout_ns = sc->timeout_ns,
+	};
+
+	return roce_device_create(&rc);
+}
+
+static int
+create_engine(struct sim_node *n, struct sim_engine *e)
+{
+	const struct sim_scenario *sc = &n->s->sc;
+	struct engine_config *ec = &e->config;
+	struct roce_context *ctx;
+	int rc;
+
+	*ec = (struct engine_config){
+		.id = e->id,
+		.count = n->engines,
+		.connections = 64,
+		.sessions = SIM_PROGRAMS_MAX,
+		.links = SIM_LINKS,
+		.session_pending = sc->session_pending,
+		.initial_grant = sc->initial_grant,
+		.window = sc->window,
+		.threshold = 0.6,
+		.srq_depth = 256,
+		.ring_doorbell = ring_doorbell,
+		.emit = emit_event,
+		.user = e,
+	};
+
+	sim_port_init(&e->port, n->s, n->id, e->id, sc->event_fd[n->id]);
+	ctx = roce_context_create(n->dev, e->id, &sim_wire, &e->port);
+	if (!ctx)
+		return -errno;
+	e->port.ctx = ctx;
+	e->nic = roce_nic_context(ctx);
+	rc = NIC_OPS(e->nic)->srq_create(e->nic, ec->srq_depth, &e->srq);
+	if (rc)
+		return rc;
+	ec->nic = e->nic;
+	ec->srq = e->srq;
+	e->engine = engine_create(ec);
+	if (!e->engine)
+		return -errno;
+	e->actor = (struct sim_actor){run_engine, e, SIM_NEVER};
+	e->nap = 10 * SIM_US;
+	sim_schedule(n->s, &e->actor, n->s->now + rng_below(&n->s->rng, 10000));
+	return 0;
+}
+
+static struct broker *
+create_broker(struct sim_node *n)
+{
+	const struct sim_scenario *sc = &n->s->sc;
+	struct broker_config bc = {
+		.run_dir = NULL,
+		.engines = n->engines,
+		.incarnation = 1000 + n->id,
+		.sessions = SIM_PROGRAMS_MAX,
+		.connections = 64 * n->engines,
+		.channels = 4,
+		.session_connections = 64,
+		.ring_slots = sc->ring_slots,
+		.arena_bytes = sc->arena_bytes,
+		.peer_ring_lines = sc->ring_lines,
+		.recv_wrs = sc->recv_wrs,
+		.links = SIM_LINKS,
+		.node_timeout_ns = SIM_S,
+		.repair_timeout_ns = 10 * SIM_S,
+		.command = put_command,
+		.doorbell_add = doorbell_add,
+		.doorbell_remove = doorbell_remove,
+		.memory_get = memory_get,
+		.memory_put = memory_put,
+		.wake = wake_engine,
+		.engine_row = engine_row,
+		.now = virtual_now,
+		.user = n,
+	};
+
+	for (uint32_t i = 0; i < n->engines; i++)
+		bc.engine[i] = (struct broker_engine){
+			.dev = roce_nic_device(n->dev),
+			.nic = n->engine[i].nic,
+			.srq = n->engine[i].srq,
+			.engine = n->engine[i].engine,
+			.engine_config = &n->engine[i].config,
+			.numa_socket = -1,
+		};
+	return broker_create(&bc);
+}
+
+struct sim_node *
+sim_node_create(struct sim *s, uint32_t id)
+{
+	struct sim_node *n = calloc(1, sizeof(*n));
+	int rc;
+
+	if (!n)
+		abort();
+	logged = n->s = s;
+	n->id = id;
+	n->engines = s->sc.engines[id];
+	n->rss = rng_below(&s->rng, 2);
+	n->actor = (struct sim_actor){run_main, n, SIM_NEVER};
+	n->dev = create_device(n);
+	if (!n->dev)
+		sim_fail(s, "no device: %s", strerror(errno));
+	for (uint32_t i = 0; i < n->engines; i++) {
+		n->engine[i].n = n;
+		n->engine[i].id = i;
+		rc = create_engine(n, &n->engine[i]);
+		if (rc)
+			sim_fail(s, "no engine: %s", strerror(-rc));
+	}
+	n->broker = create_broker(n);
+	if (!n->broker)
+		sim_fail(s, "no broker: %s", strerror(errno));
+	broker_set_control_output(n->broker, sim_control_output, n);
+	sim_node_kick(n);
+	return n;
+}
+
+void
+sim_node_destroy(struct sim_node *n)
+{
+	if (!n)
+		return;
+	broker_destroy(n->broker);
+	for (uint32_t i = 0; i < n->engines; i++) {
+		sim_port_fini(&n->engine[i].port);
+		engine_destroy(n->engine[i].engine);
+	}
+	roce_device_destroy(n->dev);
+	free(n);
+}
+
+bool
+sim_node_idle(struct sim_node *n)
+{
+	for (uint32_t i = 0; i < n->engines; i++) {
+		struct engine_conn_record record;
+		struct engine_snapshot shot = {.conns = &record, .conn_room = 1};
+		struct engine_command c = {.type = ENGINE_SNAPSHOT, .snapshot = &shot};
+
+		if (!engine_execute(n->engine[i].engine, &c) || c.result)
+			sim_fail(n->s, "node %u: no snapshot", n->id);
+		if (shot.conn_count)
+			return false;
+	}
+	return true;
+}
+
+void
+sim_node_check(struct sim_node *n)
+{
+	struct sim *s = n->s;
+
+	for (uint32_t i = 0; i < n->engines; i++) {
+		const struct engine_counters *ec = engine_counters(n->engine[i].engine);
+		struct nic_counters nc = {0};
+
+		NIC_OPS(n->engine[i].nic)->counters(n->engine[i].nic, &nc);
+		if (atomic_load(&ec->violations))
+			sim_fail(s, "node %u: %lu sessions broke the rules", n->id,
+				 atomic_load(&ec->violations));
+		if (atomic_load(&ec->bad_frames))
+			sim_fail(s, "node %u: %lu frames of peers refused", n->id,
+				 atomic_load(&ec->bad_frames));
+		if (nc.rnr_sent)
+			sim_fail(s, "node %u: %lu times no receive WR was there", n->id, nc.rnr_sent);
+		if (!s->sc.wire.corrupt && (nc.drop_bad_icrc || nc.drop_bad_ip || nc.drop_bad_bth ||
+					    nc.drop_too_short || nc.drop_bad_request))
+			sim_fail(s, "node %u: bad frames on a good wire: icrc %lu ip %lu bth %lu short %lu "
+				 "request %lu", n->id, nc.drop_bad_icrc, nc.drop_bad_ip, nc.drop_bad_bth,
+				 nc.drop_too_short, nc.drop_bad_request);
+	}
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A simulated program: its life, its events, its sleep. */
+#include "client.h"
+#include "end.h"
+#include "node.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sim_end *
+find_end(struct sim_program *p, uint32_t conn, uint32_t side)
+{
+	for (uint32_t i = 0; i < p->ends; i++)
+		if (p->end[i].conn == conn && p->end[i].side == side)
+			return &p->end[i];
+	return NULL;
+}
+
+bool
+sim_program_gone(const struct sim *s, uint32_t id)
+{
+	return s->program[id]->dead || s->program[id]->ended;
+}
+
+bool
+sim_program_ended(const struct sim_program *p)
+{
+	return p->dead || p->ended;
+}
+
+/* ---- events ---- */
+
+static void
+opened(struct sim_program *p, struct sim_end *e, struct weir_conn *c)
+{
+	e->c = c;
+	e->state = END_OPEN;
+	e->readable = true;
+	weir_conn_set_user(c, e);
+	sim_trace(p->s, "program %u: connection %u end %u is open", p->id, e->conn, e->side);
+	sim_progress(p->s);
+}
+
+static void
+accept_all(struct sim_program *p, struct weir_listener *l)
+{
+	struct weir_conn *c;
+	int rc;
+
+	while ((rc = weir_accept(l, 0, &c)) == 0) {
+		struct sim_end *e = NULL;
+
+		for (uint32_t i = 0; i < p->ends; i++)
+			if (p->end[i].listener == l && p->end[i].side == 1)
+				e = &p->end[i];
+		if (!e) {
+			if (p->unnamed_count == SIM_CONNS_MAX)
+				sim_fail(p->s, "program %u: more connections than were made", p->id);
+			weir_conn_set_user(c, NULL);
+			p->unnamed[p->unnamed_count++] = c;
+		} else if (e->state != END_IDLE) {
+			sim_fail(p->s, "connection %u was accepted twice", e->conn);
+		} else {
+			opened(p, e, c);
+		}
+	}
+	if (rc != -EAGAIN)
+		sim_fail(p->s, "program %u: accept gives %d", p->id, rc);
+}
+
+/* The first message on a shared service says which connection it is. */
+static bool
+name_connections(struct sim_program *p)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < p->unnamed_count;) {
+		struct weir_conn *c = p->unnamed[i];
+		size_t length = 0;
+		int rc = weir_recv(c, p->buffer, SIM_MESSAGE_MAX, &length, 0);
+		uint32_t conn = rc == 0 ? sim_message_conn(p->buffer, length) : SIM_CONNS_MAX;
+		struct sim_end *e = conn < SIM_CONNS_MAX ? find_end(p, conn, 1) : NULL;
+
+		if (rc == -EAGAIN) {
+			i++;
+			continue;
+		}
+		any = true;
+		p->unnamed[i] = p->unnamed[--p->unnamed_count];
+		if (rc) { /* who connected has died */
+			sim_trace(p->s, "program %u: a connection ended unnamed with %d", p->id, rc);
+			weir_close(c);
+			continue;
+		}
+		if (!e || e->state != END_IDLE)
+			sim_fail(p->s, "program %u: first message of no connection or of one twice (%zu bytes)",
+				 p->id, length);
+		opened(p, e, c);
+		sim_received(p->s, conn, 0, p->buffer, length);
+	}
+	return any;
+}
+
+static void
+handle(struct sim_program *p, const struct weir_event *ev)
+{
+	struct sim_end *e = ev->conn ? ev->user : NULL;
+
+	sim_trace(p->s, "program %u: event %u of connection %d, status %d", p->id, ev->type,
+		  e ? (int)e->conn : -1, ev->status);
+	switch (ev->type) {
+	case WEIR_EVENT_ACCEPT:
+		accept_all(p, ev->listener);
+		break;
+	case WEIR_EVENT_OPENED:
+		if (!e || e->state != END_CONNECTING)
+			sim_fail(p->s, "program %u: OPENED for no connection", p->id);
+		opened(p, e, ev->conn);
+		break;
+	case WEIR_EVENT_CLOSED:
+		if (e && e->state == END_CONNECTING)
+			sim_end_failed(p, e, ev->status);
+		else if (e)
+			e->readable = true; /* what is queued comes first */
+		break;
+	case WEIR_EVENT_READABLE:
+		if (e)
+			e->readable = true;
+		break;
+	case WEIR_EVENT_WRITABLE:
+		if (e)
+			e->blocked = false;
+		break;
+	case WEIR_EVENT_SENT:
+		if (!e)
+			sim_fail(p->s, "program %u: SENT for no connection", p->id);
+		sim_completed(p->s, e->conn, e->side, (uint32_t)ev->cookie, ev->status);
+		break;
+	}
+}
+
+static bool
+take_events(struct sim_program *p)
+{
+	struct weir_event ev[8];
+	int n = weir_poll(p->w, ev, 1 + rng_below(&p->rng, 8));
+
+	if (n < 0)
+		sim_fail(p->s, "program %u: poll gives %d", p->id, n);
+	for (int i = 0; i < n; i++)
+		handle(p, &ev[i]);
+	return n > 0;
+}
+
+/* ---- a step ---- */
+
+static bool
+end_is_over(const struct sim_program *p, const struct sim_end *e)
+{
+	const struct sim_conn_plan *c = &p->s->sc.conn[e->conn];
+	const struct sim_program *other;
+
+	if (e->state == END_CLOSED)
+		return true;
+	if (e->side == 0 || e->state != END_IDLE)
+		return false;
+	/* nobody will connect any more */
+	other = p->s->program[c->program[0]];
+	for (uint32_t i = 0; i < other->ends; i++)
+		if (other->end[i].conn == e->conn && other->end[i].side == 0)
+			return other->dead || other->end[i].state == END_CLOSED;
+	return true;
+}
+
+/* Gives back everything; what was sent last may still be on its way. */
+static void
+wind_up(struct sim_program *p)
+{
+	sim_program_release(p, true);
+	p->inside = true;
+	for (uint32_t i = 0; i < p->ends; i++) {
+		weir_listener_close(p->end[i].listener);
+		p->end[i].listener = NULL;
+	}
+	weir_listener_close(p->listener);
+	p->listener = NULL;
+	p->inside = false;
+	while (p->unnamed_count)
+		weir_close(p->unnamed[--p->unnamed_count]);
+}
+
+static void
+finish(struct sim_program *p)
+{
+	struct sim *s = p->s;
+
+	p->inside = true;
+	if (rng_chance(&p->rng, 500))
+		sim_client_detach(p);
+	else
+		sim_client_die(p);
+	p->inside = false;
+	p->ended = true;
+	sim_trace(s, "program %u: ended", p->id);
+	sim_progress(s);
+	/* who waits for us to connect need not wait any more */
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		if (!sim_program_ended(s->program[i]))
+			sim_schedule(s, &s->program[i]->actor, s->now + 1);
+}
+
+static void
+die(struct sim *s, void *arg)
+{
+	struct sim_program *p = arg;
+
+	if (p->ended)
+		return;
+	if (p->inside || !p->w) { /* in the middle of a call: right after it */
+		sim_schedule(s, &p->killer, s->now + 10 * SIM_US);
+		return;
+	}
+	sim_trace(s, "program %u: dies", p->id);
+	sim_client_die(p);
+	p->dead = true;
+	for (uint32_t i = 0; i < p->ends; i++) {
+		struct sim_end *e = &p->end[i];
+
+		sim_flow(s, e->conn, e->side)->sender_gone = true;
+		sim_flow(s, e->conn, !e->side)->receiver_gone = true;
+	}
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		if (!sim_program_ended(s->program[i]))
+			sim_schedule(s, &s->program[i]->actor, s->now + 1);
+}
+
+static bool
+work(struct sim_program *p)
+{
+	bool any = take_events(p);
+	uint32_t first = p->ends ? rng_below(&p->rng, p->ends) : 0;
+
+	any |= name_connections(p);
+	for (uint32_t i = 0; i < p->ends; i++) {
+		struct sim_end *e = &p->end[(first + i) % p->ends];
+		uint32_t burst = 1 + rng_below(&p->rng, 8);
+
+		any |= sim_end_connect(p, e);
+		any |= sim_end_receive(p, e);
+		while (burst-- && sim_end_send(p, e))
+			any = true;
+		any |= sim_end_close(p, e);
+	}
+	any |= sim_program_release(p, false);
+	return any;
+}
+
+static uint64_t
+next_timer(const struct sim_program *p)
+{
+	uint64_t at = SIM_NEVER;
+
+	for (uint32_t i = 0; i < p->ends; i++) {
+		uint64_t t = sim_end_timer(&p->end[i]);
+
+		if (t < at)
+			at = t;
+	}
+	for (uint32_t i = 0; i < p->held_count; i++)
+		if (p->held[i].until < at)
+			at = p->held[i].until;
+	return at;
+}
+
+static void
+rest(struct sim_program *p, bool busy)
+{
+	struct sim *s = p->s;
+	uint64_t timer = next_timer(p);
+	int rc;
+
+	if (busy) {
+		p->backoff = 200;
+		sim_schedule(s, &p->actor, s->now + rng_log(&p->rng, 100, 5 * SIM_US));
+		return;
+	}
+	if (p->plan->sleeps) {
+		rc = weir_arm(p->w);
+		if (rc == 0) {
+			p->asleep = true;
+			sim_trace(s, "program %u: sleeps", p->id);
+			if (timer != SIM_NEVER)
+				sim_schedule(s, &p->actor, timer);
+			return;
+		}
+		if (rc != -EAGAIN)
+			sim_fail(s, "program %u: arm gives %d", p->id, rc);
+	}
+	p->backoff = p->backoff < 20 * SIM_US ? p->backoff * 2 : p->backoff;
+	sim_schedule(s, &p->actor, s->now + p->backoff);
+}
+
+static void
+run_program(struct sim *s, void *arg)
+{
+	struct sim_program *p = arg;
+	bool busy, over = true;
+
+	if (p->dead || p->ended)
+		return;
+	if (p->inside) { /* waits for an answer: again later */
+		sim_schedule(s, &p->actor, s->now + 10 * SIM_US);
+		return;
+	}
+	if (!p->w) {
+		sim_client_start(p);
+		return;
+	}
+	p->asleep = false;
+	busy = work(p);
+	for (uint32_t i = 0; i < p->ends; i++)
+		over &= end_is_over(p, &p->end[i]);
+	if (over)
+		wind_up(p);
+	if (over && sim_client_idle(p))
+		finish(p);
+	else
+		rest(p, busy);
+	sim_node_listen(s->node[p->node]);
+	sim_programs_wake(s, p->node);
+}
+
+void
+sim_programs_wake(struct sim *s, uint32_t node)
+{
+	struct pollfd fds[SIM_PROGRAMS_MAX];
+	struct sim_program *who[SIM_PROGRAMS_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->sc.programs; i++) {
+		struct sim_program *p = s->program[i];
+
+		if (!p || p->node != node || !p->asleep || p->dead || p->ended)
+			continue;
+		who[n] = p;
+		fds[n++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
+	}
+	if (!n || poll(fds, n, 0) <= 0)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		if (fds[i].revents & POLLIN) {
+			who[i]->asleep = false;
+			sim_schedule(s, &who[i]->actor, s->now + rng_log(&s->rng, 100, 50 * SIM_US));
+		}
+}
+
+/* ---- start and end ---- */
+
+static void
+add_end(struct sim_program *p, uint32_t conn, uint32_t side)
+{
+	const struct sim_conn_plan *c = &p->s->sc.conn[conn];
+	struct sim_end *e = &p->end[p->ends++];
+
+	e->conn = conn;
+	e->side = side;
+	e->start = c->start;
+	e->drains = rng_chance(&p->rng, 500);
+	e->lingers = side == 1 && rng_chance(&p->rng, 400);
+	e->receive_max = UINT32_MAX;
+	if (c->hasty && side == 1)
+		e->receive_max = rng_below(&p->rng, c->messages[0] + 1);
+}
+
+void
+sim_program_attached(struct sim_program *p)
+{
+	char name[WEIR_SERVICE_MAX];
+	int rc;
+
+	snprintf(name, sizeof(name), "program%u", p->id);
+	p->fd = weir_fd(p->w);
+	p->inside = true;
+	rc = weir_listen(p->w, name, 1 + rng_below(&p->rng, 8), &p->listener);
+	for (uint32_t i = 0; i < p->ends && rc == 0; i++) {
+		const struct sim_conn_plan *c = &p->s->sc.conn[p->end[i].conn];
+
+		if (p->end[i].side == 0 || c->shared || c->unknown)
+			continue;
+		snprintf(name, sizeof(name), "conn%u", p->end[i].conn);
+		rc = weir_listen(p->w, name, 0, &p->end[i].listener);
+	}
+	p->inside = false;
+	if (rc)
+		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
+	sim_schedule(p->s, &p->actor, p->s->now + rng_below(&p->rng, 5000));
+}
+
+struct sim_program *
+sim_program_create(struct sim *s, uint32_t id)
+{
+	struct sim_program *p = calloc(1, sizeof(*p));
+
+	if (!p || !(p->buffer = malloc(SIM_MESSAGE_MAX + 64)))
+		abort();
+	p->s = s;
+	p->id = id;
+	p->plan = &s->sc.program[id];
+	p->node = p->plan->node;
+	p->rng.state = sim_hash(s->sc.seed, 77, id);
+	p->backoff = 200;
+	for (uint32_t i = 0; i < s->sc.conns; i++)
+		for (uint32_t side = 0; side < 2; side++)
+			if (s->sc.conn[i].program[side] == id && !(side == 1 && s->sc.conn[i].unknown))
+				add_end(p, i, side);
+	p->actor = (struct sim_actor){run_program, p, SIM_NEVER};
+	p->killer = (struct sim_actor){die, p, SIM_NEVER};
+	sim_schedule(s, &p->actor, s->now + rng_log(&p->rng, 1, 100 * SIM_US));
+	if (p->plan->killed_at != SIM_NEVER)
+		sim_schedule(s, &p->killer, p->plan->killed_at);
+	return p;
+}
+
+void
+sim_program_destroy(struct sim_program *p)
+{
+	if (!p)
+		return;
+	free(p->buffer);
+	free(p);
+}
+
+void
+sim_program_waits_for(const struct sim_program *p, char *text, size_t size)
+{
+	size_t at = strlen(text);
+
+	for (uint32_t i = 0; i < p->ends && !sim_program_ended(p) && at < size; i++) {
+		const struct sim_end *e = &p->end[i];
+		const struct sim_flow *in = sim_flow(p->s, e->conn, !e->side);
+		const struct sim_flow *out = sim_flow(p->s, e->conn, e->side);
+
+		if (e->state == END_CLOSED)
+			continue;
+		at += (size_t)snprintf(text + at, size - at, "[p%u%s c%u.%u %s sent %u/%u%s got %u/%u]", p->id,
+				       p->asleep ? " asleep" : "", e->conn, e->side,
+				       e->state == END_IDLE	    ? "idle"
+				       : e->state == END_CONNECTING ? "connecting"
+								    : "open",
+				       out->accepted, out->planned, e->blocked ? " blocked" : "",
+				       in->received, in->planned);
+	}
+}

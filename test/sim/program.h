@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A simulated program: attaches, listens, connects, sends, receives, sleeps, closes, all from the
+ * seed, on the stream API with calls that don't wait. It ends when all its connections have.
+ */
+#ifndef WEIR_TEST_SIM_PROGRAM_H
+#define WEIR_TEST_SIM_PROGRAM_H
+
+#include "sim.h"
+
+#include "weir/stream.h"
+
+enum sim_end_state {
+	END_IDLE,	/* not connected yet (end 0), not accepted yet (end 1) */
+	END_CONNECTING, /* end 0: waits for OPENED */
+	END_OPEN,
+	END_CLOSED,
+};
+
+/* One end of a connection. */
+struct sim_end {
+	uint32_t conn, side;
+	enum sim_end_state state;
+	struct weir_conn *c;
+	struct weir_listener *listener; /* end 1 with a service of its own */
+	uint64_t start;			/* end 0: when to connect (again) */
+	uint64_t paused_until;		/* doesn't receive until then */
+	bool readable, blocked, peer_done;
+	bool drains;  /* waits for all completions before it closes */
+	bool lingers; /* end 1: closes after the peer has */
+	uint32_t receive_max; /* hasty: closes after so many */
+};
+
+struct sim_held { /* a message on loan */
+	struct weir_loan loan;
+	uint64_t until;
+	uint32_t conn, flow, number;
+};
+
+struct sim_program {
+	struct sim *s;
+	uint32_t id, node;
+	const struct sim_program_plan *plan;
+	struct rng rng;
+	struct sim_actor actor, killer;
+	struct sim_client *client; /* how it talks to the broker */
+	struct weir *w;
+	int fd; /* weir_fd() */
+	bool dead, ended, asleep, inside;
+	uint64_t backoff;
+	struct weir_listener *listener; /* of all connections without a service of their own */
+	struct weir_conn *unnamed[SIM_CONNS_MAX]; /* accepted, first message not received yet */
+	uint32_t unnamed_count;
+	struct sim_end end[2 * SIM_CONNS_MAX];
+	uint32_t ends;
+	struct sim_held held[4];
+	uint32_t held_count;
+	uint8_t *buffer; /* SIM_MESSAGE_MAX + 64 */
+};
+
+struct sim_program *sim_program_create(struct sim *s, uint32_t id);
+/* Attached: listens on what others will connect to. */
+void sim_program_attached(struct sim_program *p);
+void sim_program_destroy(struct sim_program *p);
+bool sim_program_ended(const struct sim_program *p);
+/* Dead, or ended: nobody connects to it any more. */
+bool sim_program_gone(const struct sim *s, uint32_t id);
+/* Adds what the program waits for to `text`. */
+void sim_program_waits_for(const struct sim_program *p, char *text, size_t size);
+/* Wakes the sleeping programs of a node whose doorbell rang. */
+void sim_programs_wake(struct sim *s, uint32_t node);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One seed: build the nodes and programs, run until everything has ended, check, take down. */
+#include "node.h"
+#include "oracle.h"
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void
+build(struct sim *s)
+{
+	sim_oracle_create(s);
+	for (uint32_t i = 0; i < s->sc.nodes; i++)
+		s->node[i] = sim_node_create(s, i);
+	sim_control_start(s);
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		s->program[i] = sim_program_create(s, i);
+}
+
+static bool
+all_programs_ended(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		if (!sim_program_ended(s->program[i]))
+			return false;
+	return true;
+}
+
+static void
+say_stuck(struct sim *s)
+{
+	char waits[160] = "";
+
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		sim_program_waits_for(s->program[i], waits, sizeof(waits));
+	sim_fail(s, "stuck since %lu us: %s", (s->progress_at - SIM_START) / 1000, waits);
+}
+
+static void
+run_until_ended(struct sim *s)
+{
+	while (!all_programs_ended(s)) {
+		if (!sim_step(s))
+			sim_fail(s, "nothing is left to happen");
+		if (s->now - s->progress_at > s->options.limit)
+			say_stuck(s);
+	}
+}
+
+/* The programs are gone: what they leave behind must go too. */
+static void
+run_until_idle(struct sim *s)
+{
+	uint64_t end = s->now + s->options.limit;
+
+	for (uint32_t i = 0; i < s->sc.nodes; i++)
+		while (!sim_node_idle(s->node[i])) {
+			if (!sim_step(s) || s->now > end)
+				sim_fail(s, "node %u still holds connections or sessions of ended programs",
+					 i);
+		}
+}
+
+static void
+take_down(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->sc.programs; i++)
+		sim_program_destroy(s->program[i]);
+	sim_wire_reset(s);
+	sim_control_reset(s);
+	for (uint32_t i = 0; i < s->sc.nodes; i++)
+		sim_node_destroy(s->node[i]);
+	sim_oracle_destroy(s);
+	if (sim_frames_out())
+		sim_fail(s, "%lu frames were never given back", sim_frames_out());
+}
+
+bool
+sim_run(struct sim *s, uint64_t seed)
+{
+	memset(s->node, 0, sizeof(s->node));
+	memset(s->program, 0, sizeof(s->program));
+	s->oracle = NULL;
+	s->heap_count = 0;
+	s->now = s->progress_at = SIM_START;
+	s->steps = 0;
+	s->rng.state = seed ^ 0x51a7ull << 40;
+	sim_scenario_make(&s->sc, seed, s->options.without);
+	if (s->options.verbose)
+		sim_scenario_print(&s->sc);
+	/* a failed seed leaves its memory behind */
+	if (setjmp(s->failed)) {
+		sim_frames_forget();
+		return false;
+	}
+	build(s);
+	run_until_ended(s);
+	sim_oracle_check(s);
+	run_until_idle(s);
+	for (uint32_t i = 0; i < s->sc.nodes; i++)
+		sim_node_check(s->node[i]);
+	take_down(s);
+	sim_trace(s, "passed: %lu steps, %lu us", s->steps, (s->now - SIM_START) / 1000);
+	return true;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a seed means. Every value of a scenario comes from the seed and nothing else. */
+#include "sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool
+part(struct rng *r, uint32_t without, enum sim_part p, uint32_t permille)
+{
+	/* drawn in any case: leaving a part out does not change the others */
+	bool drawn = rng_chance(r, permille);
+
+	return drawn && !(without & (1u << p));
+}
+
+static void
+make_wire(struct sim_wire_plan *w, uint32_t nodes, struct rng *r, uint32_t without)
+{
+	/* draws in a fixed order, so that --without keeps the rest of the scenario as it is */
+	uint32_t loss = (uint32_t)rng_log(r, 1, 60), dup = (uint32_t)rng_log(r, 1, 60);
+	uint32_t reorder = (uint32_t)rng_log(r, 1, 100), corrupt = (uint32_t)rng_log(r, 1, 30);
+	uint32_t full = (uint32_t)rng_log(r, 1, 100);
+
+	memset(w, 0, sizeof(*w));
+	w->delay = rng_log(r, 200, 30 * SIM_US);
+	w->jitter = rng_log(r, 1, 20 * SIM_US);
+	w->outage_at = SIM_START + rng_log(r, 10 * SIM_US, 10 * SIM_MS);
+	w->outage_for = rng_log(r, 100 * SIM_US, 700 * SIM_MS);
+	w->outage_node = rng_below(r, nodes);
+	if (part(r, without, SIM_loss, 500))
+		w->loss = loss;
+	if (part(r, without, SIM_dup, 500))
+		w->dup = dup;
+	if (part(r, without, SIM_reorder, 500))
+		w->reorder = reorder;
+	if (part(r, without, SIM_corrupt, 300))
+		w->corrupt = corrupt;
+	if (part(r, without, SIM_full, 300))
+		w->full = full;
+	if (!part(r, without, SIM_outage, 100))
+		w->outage_for = 0;
+}
+
+static void
+make_sizes(struct sim_scenario *sc, struct rng *r)
+{
+	static const uint32_t mtus[] = {256, 512, 1024, 2048, 4096};
+
+	sc->mtu = mtus[rng_below(r, 5)];
+	/* the smallest holds one message of a block and little else */
+	sc->ring_lines = 256u << rng_below(r, 5);
+	sc->recv_wrs = 8u << rng_below(r, 5);
+	sc->ring_slots = 64u << rng_below(r, 4);
+	sc->largest = rng_chance(r, 100) ? 1u << 20 : 65537;
+	sc->arena_bytes = sc->largest > 65537 ? 8u << 20 : sc->ring_slots > 128 ? 4u << 20 : 2u << 20;
+	sc->timeout_ns = rng_log(r, 500 * SIM_US, 64 * SIM_MS);
+	sc->window = (uint32_t)rng_log(r, 16384, 2u << 20);
+	sc->initial_grant = (uint32_t)rng_log(r, 64, 16384) & ~63u;
+	sc->session_pending = 64u << rng_below(r, 4);
+}
+
+static void
+make_programs(struct sim_scenario *sc, struct rng *r, uint32_t without)
+{
+	sc->programs = sc->nodes + rng_below(r, SIM_PROGRAMS_MAX - sc->nodes + 1);
+	for (uint32_t i = 0; i < sc->programs; i++) {
+		struct sim_program_plan *p = &sc->program[i];
+		uint32_t often = (uint32_t)rng_log(r, 1, 200);
+
+		/* every node has one at least */
+		p->node = i < sc->nodes ? i : rng_below(r, sc->nodes);
+		p->sleeps = part(r, without, SIM_sleep, 600);
+		p->pause_for = rng_log(r, 10 * SIM_US, 5 * SIM_MS);
+		p->pause = part(r, without, SIM_pause, 500) ? often : 0;
+		p->killed_at = SIM_NEVER;
+	}
+}
+
+/* Who talks to whom. About `total` messages in all. */
+static void
+make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without)
+{
+	uint32_t total = 500 + rng_below(r, 200);
+	uint32_t bulky = part(r, without, SIM_bulk, 700) ? (uint32_t)rng_log(r, 2, 60) : 0;
+	uint32_t share;
+
+	sc->conns = 4 + (uint32_t)rng_log(r, 1, SIM_CONNS_MAX - 4) - 1;
+	share = total / sc->conns + 1;
+	for (uint32_t i = 0; i < sc->conns; i++) {
+		struct sim_conn_plan *c = &sc->conn[i];
+		uint32_t a = rng_below(r, sc->programs), b = rng_below(r, sc->programs);
+		uint32_t one_way = rng_below(r, 4);
+
+		/* other nodes for the most part */
+		for (uint32_t try = 0; try < 8 && sc->program[a].node == sc->program[b].node; try++) {
+			if ((i >= sc->nodes && rng_chance(r, 300)) && !(without & (1u << SIM_local)))
+				break;
+			b = rng_below(r, sc->programs);
+		}
+		while ((without & (1u << SIM_local)) && sc->program[a].node == sc->program[b].node)
+			b = (b + 1) % sc->programs;
+		c->program[0] = a;
+		c->program[1] = b;
+		c->messages[0] = one_way == 1 ? 0 : one_way == 0 ? share : share / 2 + 1;
+		c->messages[1] = one_way == 0 ? 0 : one_way == 1 ? share : share / 2 + 1;
+		c->start = SIM_START + (rng_chance(r, 500) ? 0 : rng_log(r, SIM_US, 3 * SIM_MS));
+		c->bulky = bulky;
+		c->shared = c->messages[0] && rng_chance(r, 500);
+	}
+	if (part(r, without, SIM_refuse, 200)) {
+		struct sim_conn_plan *c = &sc->conn[sc->conns - 1];
+
+		sc->conn[sc->conns++] = *c;
+		c[1].unknown = true;
+		c[1].shared = false;
+	}
+}
+
+static void
+make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
+{
+	uint32_t victim = rng_below(r, sc->programs), node = rng_below(r, sc->nodes);
+	uint64_t kill_at = SIM_START + rng_log(r, SIM_US, 20 * SIM_MS);
+	uint64_t cut_at = SIM_START + rng_log(r, SIM_US, 20 * SIM_MS);
+
+	sc->cut_at = SIM_NEVER;
+	if (part(r, without, SIM_kill, 150))
+		sc->program[victim].killed_at = kill_at;
+	if (part(r, without, SIM_hasty, 150))
+		sc->conn[rng_below(r, 4)].hasty = true;
+	if (part(r, without, SIM_cut, 60)) {
+		sc->cut_node = node;
+		sc->cut_at = cut_at;
+	}
+}
+
+void
+sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without)
+{
+	struct rng r = {seed * 0x9e3779b97f4a7c15ull + 1};
+
+	memset(sc, 0, sizeof(*sc));
+	sc->seed = seed;
+	/* two nodes more often than four */
+	sc->nodes = 2 + (rng_chance(&r, 350) ? 1 + rng_below(&r, 2) : 0);
+	for (uint32_t i = 0; i < sc->nodes; i++) {
+		sc->engines[i] = 1 + rng_below(&r, SIM_ENGINES_MAX);
+		sc->event_fd[i] = rng_chance(&r, 500);
+		sc->sleeps[i] = part(&r, without, SIM_sleep, 600);
+	}
+	make_sizes(sc, &r);
+	make_wire(&sc->wire, sc->nodes, &r, without);
+	make_programs(sc, &r, without);
+	make_conns(sc, &r, without);
+	make_deaths(sc, &r, without);
+	sc->control_delay = rng_log(&r, SIM_US, 5 * SIM_MS);
+	sc->control_dup = (uint32_t)rng_log(&r, 1, 300);
+	if (!part(&r, without, SIM_control, 500)) {
+		sc->control_delay = 10 * SIM_US;
+		sc->control_dup = 0;
+	}
+}
+
+void
+sim_scenario_print(const struct sim_scenario *sc)
+{
+	const struct sim_wire_plan *w = &sc->wire;
+
+	printf("seed %lu: %u nodes, %u programs, %u connections\n", sc->seed, sc->nodes, sc->programs,
+	       sc->conns);
+	printf("  mtu %u, peer ring %u lines, %u recv wrs, channel %u slots, arena %lu KiB, "
+	       "window %u, first grant %u, pending %u, timeout %lu us\n",
+	       sc->mtu, sc->ring_lines, sc->recv_wrs, sc->ring_slots, sc->arena_bytes / 1024, sc->window,
+	       sc->initial_grant, sc->session_pending, sc->timeout_ns / 1000);
+	printf("  wire: loss %u dup %u reorder %u corrupt %u full %u permille, delay %lu+%lu ns", w->loss,
+	       w->dup, w->reorder, w->corrupt, w->full, w->delay, w->jitter);
+	if (w->outage_for)
+		printf(", node %u dark at %lu us for %lu us", w->outage_node, (w->outage_at - SIM_START) / 1000,
+		       w->outage_for / 1000);
+	printf("\n  control: delay up to %lu us, %u permille twice\n", sc->control_delay / 1000,
+	       sc->control_dup);
+	for (uint32_t i = 0; i < sc->nodes; i++)
+		printf("  node %u: %u engines%s%s\n", i, sc->engines[i], sc->sleeps[i] ? ", adaptive" : "",
+		       sc->event_fd[i] ? ", rx interrupt" : "");
+	for (uint32_t i = 0; i < sc->programs; i++) {
+		const struct sim_program_plan *p = &sc->program[i];
+
+		printf("  program %u on node %u%s", i, p->node, p->sleeps ? ", sleeps" : "");
+		if (p->pause)
+			printf(", pauses (%u permille, to %lu us)", p->pause, p->pause_for / 1000);
+		if (p->killed_at != SIM_NEVER)
+			printf(", dies at %lu us", (p->killed_at - SIM_START) / 1000);
+		printf("\n");
+	}
+	for (uint32_t i = 0; i < sc->conns; i++)
+		printf("  connection %u: program %u to %u%s%s%s, %u and %u messages, bulk %u permille\n", i,
+		       sc->conn[i].program[0], sc->conn[i].program[1],
+		       sc->conn[i].unknown ? " (no such service)" : "",
+		       sc->conn[i].shared ? ", shared service" : "", sc->conn[i].hasty ? ", hasty" : "",
+		       sc->conn[i].messages[0], sc->conn[i].messages[1], sc->conn[i].bulky);
+	if (sc->cut_at != SIM_NEVER)
+		printf("  node %u is cut off at %lu us\n", sc->cut_node, (sc->cut_at - SIM_START) / 1000);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The simulator: many nodes' engines, brokers, RoCE cores and programs in one process and one
+ * thread, under a virtual clock. All chance comes from the seed, so a run can be repeated.
+ *
+ *   scenario.c  what a seed means: sizes, impairments, who talks to whom, who dies
+ *   core.c      clock, event queue, trace, failure
+ *   wire.c      frames between nodes and what happens to them
+ *   node.c      one node: engines, main lcore
+ *   control.c   what control would do
+ *   program.c   programs: small state machines on the stream API
+ *   oracle.c    what must have arrived, and whether it did
+ *   run.c       one seed from start to end
+ */
+#ifndef WEIR_TEST_SIM_H
+#define WEIR_TEST_SIM_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_NODES_MAX 4u
+#define SIM_ENGINES_MAX 2u
+#define SIM_PROGRAMS_MAX 8u
+#define SIM_CONNS_MAX 24u
+#define SIM_NEVER UINT64_MAX
+#define SIM_START (3600 * SIM_S) /* an hour after boot: 0 stands for "no time" in places */
+#define SIM_US UINT64_C(1000)
+#define SIM_MS UINT64_C(1000000)
+#define SIM_S UINT64_C(1000000000)
+
+/* ---- chance ---- */
+struct rng {
+	uint64_t state;
+};
+uint64_t rng_next(struct rng *r);
+/* 0 ... n - 1; n >= 1 */
+uint32_t rng_below(struct rng *r, uint32_t n);
+/* true in `permille` of 1000 cases */
+bool rng_chance(struct rng *r, uint32_t permille);
+/* low ... high, all magnitudes alike */
+uint64_t rng_log(struct rng *r, uint64_t low, uint64_t high);
+/* A value that depends on its arguments alone. */
+uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
+
+/* ---- what a seed means ---- */
+/* Parts that can be left out with --without. */
+#define SIM_PARTS(X)                                                                               \
+	X(loss, "frames are lost")                                                                 \
+	X(dup, "frames arrive twice")                                                              \
+	X(reorder, "frames overtake each other")                                                   \
+	X(corrupt, "bits flip, frames are cut short")                                              \
+	X(outage, "a wire is dead for a while")                                                    \
+	X(full, "transmit queues are full at times")                                               \
+	X(sleep, "engines and programs sleep and wait for their doorbells")                        \
+	X(pause, "programs stop receiving for a while")                                            \
+	X(bulk, "messages above 8 KiB")                                                            \
+	X(local, "connections between programs of one node")                                       \
+	X(kill, "a program dies")                                                                  \
+	X(hasty, "a program closes before it has received everything")                                                                  \
+	X(cut, "a node is cut off for good")                                                       \
+	X(control, "control messages are late and arrive twice")                                   \
+	X(refuse, "connects to services and nodes that don't exist")
+
+enum sim_part {
+#define X(name, help) SIM_##name,
+	SIM_PARTS(X)
+#undef X
+	SIM_PART_COUNT
+};
+
+struct sim_wire_plan { /* permille, ns */
+	uint32_t loss, dup, reorder, corrupt, full;
+	uint64_t delay, jitter;
+	uint64_t outage_at, outage_for;
+	uint32_t outage_node;
+};
+
+struct sim_conn_plan {
+	uint32_t program[2]; /* [0] connects, [1] accepts */
+	uint32_t messages[2]; /* that end 0, end 1 send */
+	uint64_t start;	      /* when end 0 connects */
+	uint32_t bulky;	      /* permille of messages above a block */
+	bool loop;	      /* both on one node, but through its port */
+	bool shared;	      /* its acceptor has one service for all such connections */
+	bool hasty;	      /* end 1 closes before it has received everything */
+	bool unknown;	      /* asks for a service that nobody has */
+};
+
+struct sim_program_plan {
+	uint32_t node;
+	bool sleeps;	     /* waits for its doorbell when it has nothing to do */
+	uint32_t pause;	     /* permille of steps after which it doesn't receive for a while */
+	uint64_t pause_for;  /* longest pause */
+	uint64_t killed_at;  /* SIM_NEVER: lives */
+};
+
+struct sim_scenario {
+	uint64_t seed;
+	uint32_t nodes, engines[SIM_NODES_MAX], programs, conns;
+	bool event_fd[SIM_NODES_MAX]; /* the port has an rx interrupt */
+	bool sleeps[SIM_NODES_MAX];   /* --idle=adaptive */
+	struct sim_wire_plan wire;
+	struct sim_program_plan program[SIM_PROGRAMS_MAX];
+	struct sim_conn_plan conn[SIM_CONNS_MAX];
+	uint32_t mtu, ring_lines, recv_wrs, ring_slots, window, initial_grant, session_pending;
+	uint32_t largest; /* message, bytes */
+	uint64_t arena_bytes, timeout_ns;
+	uint64_t control_delay;
+	uint32_t control_dup;
+	uint32_t cut_node;
+	uint64_t cut_at; /* SIM_NEVER: not */
+};
+
+/* Fills *sc from the seed; parts whose bit is set in `without` stay out. */
+void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without);
+void sim_scenario_print(const struct sim_scenario *sc);
+
+/* ---- clock and events ---- */
+struct sim;
+
+/* Something that takes turns: due once at most. */
+struct sim_actor {
+	void (*run)(struct sim *s, void *arg);
+	void *arg;
+	uint64_t due; /* SIM_NEVER: not scheduled */
+};
+
+struct sim_event { /* in the heap */
+	uint64_t at;
+	uint64_t order; /* random: events of one instant come in any order */
+	struct sim_actor *actor;
+	void (*run)(struct sim *s, void *arg); /* without an actor: runs once, always */
+	void *arg;
+};
+
+struct sim_options {
+	uint32_t without;	 /* bits of enum sim_part */
+	uint32_t check_every;	 /* engine_check() every so many turns, 0 = never */
+	bool verbose, keep_going;
+	uint64_t limit;		 /* virtual ns without progress: stuck */
+};
+
+struct sim_node;
+struct sim_program;
+struct sim_oracle;
+
+struct sim {
+	struct sim_scenario sc;
+	struct sim_options options;
+	uint64_t now;
+	uint64_t progress_at; /* when something last moved */
+	struct rng rng;
+	struct sim_event *heap;
+	size_t heap_count, heap_room;
+	struct sim_node *node[SIM_NODES_MAX];
+	struct sim_program *program[SIM_PROGRAMS_MAX];
+	struct sim_oracle *oracle;
+	uint64_t steps;
+	jmp_buf failed;
+	char cause[240];
+};
+
+/* Runs `actor` at `at`, or earlier if it is due earlier. */
+void sim_schedule(struct sim *s, struct sim_actor *actor, uint64_t at);
+void sim_unschedule(struct sim_actor *actor);
+/* Calls run(s, arg) once at `at`. */
+void sim_call(struct sim *s, uint64_t at, void (*run)(struct sim *s, void *arg), void *arg);
+/* Runs the next event; false when there is none. */
+bool sim_step(struct sim *s);
+/* Something moved: not stuck. */
+void sim_progress(struct sim *s);
+/* Ends the seed with a cause. */
+void sim_fail(struct sim *s, const char *format, ...)
+	__attribute__((noreturn, format(printf, 2, 3)));
+void sim_trace_line(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define sim_trace(s, ...)                                                                          \
+	do {                                                                                       \
+		if ((s)->options.verbose)                                                          \
+			sim_trace_line(s, __VA_ARGS__);                                            \
+	} while (0)
+
+/* Runs one seed; true if it passed, else s->cause says why. */
+bool sim_run(struct sim *s, uint64_t seed);
+
+#endif
