@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Geometry of arenas: whatever the limits and wishes, everything lies inside and nothing overlaps.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "arena.h"
+
+#include <errno.h>
+
+static void
+check_geometry(const struct weir_geometry *g)
+{
+	uint64_t end = weir_arena_recv(g), offset, bytes;
+
+	assert_true(weir_arena_descs(g) >= sizeof(struct weir_arena_head));
+	assert_true(weir_arena_channel(g, g->channels) <= weir_arena_recv(g));
+	assert_int_equal(g->recv_blocks % g->engines, 0);
+	for (uint32_t i = 0; i < g->engines; i++) {
+		arena_recv_part(g, i, &offset, &bytes);
+		assert_int_equal(offset, end);
+		assert_true(bytes >= 16 * WEIR_BLOCK_SIZE);
+		end = offset + bytes;
+	}
+	assert_int_equal(end, weir_arena_send(g));
+	assert_true(g->send_blocks >= 16);
+	assert_true(weir_arena_end(g) <= g->bytes);
+	assert_true(g->bytes - weir_arena_end(g) < WEIR_BLOCK_SIZE);
+	assert_int_equal(g->bytes % MEMFD_HUGE_PAGE, 0);
+}
+
+static void
+test_default(void **state)
+{
+	struct arena_limits limits = {10240, 64, 1024, 2, 64ull << 20};
+	struct weir_geometry g;
+
+	(void)state;
+	assert_int_equal(arena_geometry(&limits, 0, &g), 0);
+	check_geometry(&g);
+	assert_int_equal(g.bytes, 64 << 20);
+	assert_int_equal(g.recv_blocks, (32 << 20) / WEIR_BLOCK_SIZE);
+}
+
+static void
+test_wishes(void **state)
+{
+	static const uint32_t engines[] = {1, 2, 3, 7, 32}, slots[] = {16, 64, 1024, 8192};
+	static const uint64_t wishes[] = {0,	   1,	     4096,	 1 << 20,
+					  5000000, 16 << 20, 1ull << 30, ~0ull};
+	struct weir_geometry g;
+	unsigned made = 0;
+
+	(void)state;
+	for (unsigned e = 0; e < 5; e++)
+		for (unsigned s = 0; s < 4; s++)
+			for (unsigned w = 0; w < 8; w++)
+				for (uint32_t c = 1; c <= 65536; c *= 16) {
+					struct arena_limits limits = {c, 8, slots[s], engines[e],
+								      64ull << 20};
+
+					if (arena_geometry(&limits, wishes[w], &g))
+						continue;
+					check_geometry(&g);
+					assert_true(g.bytes <= 64 << 20);
+					made++;
+				}
+	assert_true(made > 600);
+}
+
+static void
+test_too_small(void **state)
+{
+	struct arena_limits limits = {1024, 64, 4096, 1, 16ull << 20}; /* channels alone: 32 MiB */
+	struct weir_geometry g;
+
+	(void)state;
+	assert_int_equal(arena_geometry(&limits, 0, &g), -EINVAL);
+}
+
+static void
+test_open(void **state)
+{
+	struct arena_limits limits = {64, 2, 64, 2, 4ull << 20};
+	int numa[2] = {0, -1};
+	struct weir_geometry g;
+	struct arena a;
+
+	(void)state;
+	assert_int_equal(arena_geometry(&limits, 0, &g), 0);
+	assert_int_equal(arena_open(&g, numa, -1, &a), 0);
+	assert_int_equal(arena_head(&a)->geometry.magic, WEIR_ARENA_MAGIC);
+	arena_base(&a)[g.bytes - 1] = 1;
+	arena_head(&a)->geometry.bytes = 1; /* a program may: ours is another copy */
+	assert_int_equal(a.geometry.bytes, g.bytes);
+	assert_false(arena_spoilt(&a));
+	arena_close(&a);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_default),
+	    cmocka_unit_test(test_wishes),
+	    cmocka_unit_test(test_too_small),
+	    cmocka_unit_test(test_open),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

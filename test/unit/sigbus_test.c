@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Holes in shared memory: repaired where we guard, fatal elsewhere. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "memfd.h"
+#include "sigbus.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGES 8
+
+/* Shared memory that a program can spoil: without seals it may as well shrink it. */
+struct victim {
+	int fd, notify, guard;
+	uint8_t *at;
+	size_t page;
+};
+
+static void
+victim_open(struct victim *v)
+{
+	v->page = (size_t)sysconf(_SC_PAGESIZE);
+	v->fd = memfd_create("weir-test", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(v->fd, (off_t)(PAGES * v->page)), 0);
+	v->at = mmap(NULL, PAGES * v->page, PROT_READ | PROT_WRITE, MAP_SHARED, v->fd, 0);
+	assert_ptr_not_equal(v->at, MAP_FAILED);
+	memset(v->at, 0x55, PAGES * v->page);
+	v->notify = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	assert_int_equal(sigbus_install(), 0);
+	v->guard = sigbus_guard_add(v->at, PAGES * v->page, v->page, v->notify);
+	assert_true(v->guard >= 0);
+}
+
+static void
+victim_close(struct victim *v)
+{
+	sigbus_guard_remove(v->guard);
+	munmap(v->at, PAGES * v->page);
+	close(v->fd);
+	close(v->notify);
+}
+
+static void
+test_repair(void **state)
+{
+	struct victim v;
+	uint64_t n;
+
+	(void)state;
+	victim_open(&v);
+	assert_false(sigbus_guard_hit(v.guard));
+	assert_int_equal(ftruncate(v.fd, (off_t)(2 * v.page)), 0);
+	assert_int_equal(v.at[0], 0x55);
+	assert_false(sigbus_guard_hit(v.guard));
+	assert_int_equal(v.at[3 * v.page + 17], 0); /* read */
+	assert_true(sigbus_guard_hit(v.guard));
+	v.at[5 * v.page + 4095] = 9; /* write */
+	assert_int_equal(v.at[5 * v.page + 4095], 9);
+	assert_int_equal(read(v.notify, &n, sizeof(n)), sizeof(n));
+	assert_int_equal(n, 2); /* one a page, not one an access */
+	assert_int_equal(v.at[v.page], 0x55);
+	victim_close(&v);
+}
+
+/* A hole in a sealed memfd: pages come back as zeroes; with huge pages left none, as SIGBUS. */
+static void
+test_hole_in_memfd(void **state)
+{
+	struct memfd m;
+	int guard;
+
+	(void)state;
+	assert_int_equal(memfd_open("weir-test", 4 * MEMFD_HUGE_PAGE, 1, NULL, 0, &m), 0);
+	assert_int_equal(m.bytes, 4 * MEMFD_HUGE_PAGE);
+	assert_int_equal(fcntl(m.fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	assert_int_not_equal(ftruncate(m.fd, 4096), 0);
+	guard = sigbus_guard_add(m.base, m.bytes, m.page, -1);
+	memset(m.base, 1, m.bytes);
+	assert_int_equal(fallocate(m.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   MEMFD_HUGE_PAGE, 2 * MEMFD_HUGE_PAGE),
+			 0);
+	for (size_t at = 0; at < m.bytes; at += 4096)
+		((uint8_t *)m.base)[at]++;
+	assert_int_equal(((uint8_t *)m.base)[0], 2);
+	assert_int_equal(((uint8_t *)m.base)[MEMFD_HUGE_PAGE], 1);
+	sigbus_guard_remove(guard);
+	memfd_close(&m);
+}
+
+static int
+end_of_child(void (*act)(struct victim *v), struct victim *v)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		act(v);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+}
+
+static void
+fault_elsewhere(struct victim *v)
+{
+	size_t bytes = PAGES * v->page;
+	int fd = memfd_create("weir-other", MFD_CLOEXEC);
+	uint8_t *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+
+	_exit(at[0] & 1); /* beyond the end of the file */
+}
+
+static void
+be_killed(struct victim *v)
+{
+	(void)v;
+	kill(getpid(), SIGBUS);
+}
+
+static void
+fault_when_removed(struct victim *v)
+{
+	sigbus_guard_remove(v->guard);
+	if (ftruncate(v->fd, 0))
+		_exit(1);
+	_exit(v->at[0] & 1);
+}
+
+static void
+test_default_elsewhere(void **state)
+{
+	struct victim v;
+
+	(void)state;
+	victim_open(&v);
+	assert_int_equal(end_of_child(fault_elsewhere, &v), SIGBUS);
+	assert_int_equal(end_of_child(be_killed, &v), SIGBUS);
+	assert_int_equal(end_of_child(fault_when_removed, &v), SIGBUS);
+	assert_false(sigbus_guard_hit(v.guard));
+	victim_close(&v);
+}
+
+static void *
+touch_all(void *arg)
+{
+	struct victim *v = arg;
+
+	for (size_t i = 0; i < PAGES; i++)
+		v->at[i * v->page]++;
+	return NULL;
+}
+
+/* Engines on several threads fall into the same hole. */
+static void
+test_threads(void **state)
+{
+	struct victim v;
+	pthread_t t[4];
+
+	(void)state;
+	victim_open(&v);
+	assert_int_equal(ftruncate(v.fd, 0), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, touch_all, &v), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	assert_true(sigbus_guard_hit(v.guard));
+	victim_close(&v);
+}
+
+static void
+test_table(void **state)
+{
+	static int guard[SIGBUS_GUARDS];
+	static uint8_t memory[2];
+
+	(void)state;
+	for (int i = 0; i < SIGBUS_GUARDS; i++) {
+		guard[i] = sigbus_guard_add(memory, 1, 1, -1);
+		assert_int_equal(guard[i], i);
+	}
+	assert_true(sigbus_guard_add(memory, 1, 1, -1) < 0);
+	sigbus_guard_remove(guard[77]);
+	assert_int_equal(sigbus_guard_add(memory, 1, 1, -1), 77);
+	for (int i = 0; i < SIGBUS_GUARDS; i++)
+		sigbus_guard_remove(guard[i]);
+	sigbus_guard_remove(-1);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_repair),
+	    cmocka_unit_test(test_hole_in_memfd),
+	    cmocka_unit_test(test_default_elsewhere),
+	    cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_table),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
