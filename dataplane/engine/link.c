@@ -349,9 +349,9 @@ link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
 void
 link_break(struct engine *e, struct link *l, uint32_t error, uint32_t wc_status)
 {
-	(void)e;
 	if (l->broken)
 		return;
+	e->news = true;
 	l->broken = true;
 	l->error = error;
 	l->error_wc = wc_status;
