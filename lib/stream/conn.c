@@ -34,6 +34,23 @@ enter(struct weir_thread *t, uint32_t vqpn, struct weir_conn *c)
 	return 0;
 }
 
+bool
+weir_conn_vqpn_taken(struct weir_thread *t, uint32_t vqpn)
+{
+	struct weir_vqpn_entry *e = entry(t, vqpn);
+
+	return e && e->conn;
+}
+
+void
+weir_conn_forget(struct weir_conn *c)
+{
+	struct weir_vqpn_entry *e = entry(c->home, c->vqpn);
+
+	if (e->conn == c)
+		e->conn = NULL;
+}
+
 /*
  * A generation that is not later than the last one we had here is over. A later one is about to be
  * told: events and messages come by different rings.
@@ -180,7 +197,7 @@ weir_conn_free(struct weir_conn *c)
 		WEIR_SEGMENT_OF(c->pipe)->endings -= c->ending;
 		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->conns, c, in_segment);
 	}
-	entry(t, c->vqpn)->conn = NULL;
+	weir_conn_forget(c);
 	atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);
 	free(c);
 }

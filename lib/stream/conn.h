@@ -150,6 +150,10 @@ weir_head_copy(const struct weir_slot *s)
 /* ---- conn.c ---- */
 struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn,
 				uint32_t desc);
+/* Its vQPN is not its own any more. */
+void weir_conn_forget(struct weir_conn *c);
+/* Another life of this vQPN has not ended here yet. */
+bool weir_conn_vqpn_taken(struct weir_thread *t, uint32_t vqpn);
 /* Takes it off all lists and frees it. */
 void weir_conn_free(struct weir_conn *c);
 /* Whose vQPN it is; NULL and *stale: it was ours and is over, or never will be. */
