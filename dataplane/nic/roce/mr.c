@@ -38,12 +38,10 @@ roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access,
 	if (key == 0)
 		return -errno;
 	m = &t->mrs[key & t->mask];
-	/* the old key must be seen as gone before any new value; partner: the fence in mr_check()
-	 */
-	atomic_thread_fence(memory_order_release);
-	atomic_store_explicit(&m->address, address, memory_order_relaxed);
-	atomic_store_explicit(&m->length, length, memory_order_relaxed);
-	atomic_store_explicit(&m->access, access, memory_order_relaxed);
+	/* release: who sees one of them sees the old key gone; partners: the loads in mr_check() */
+	atomic_store_explicit(&m->address, address, memory_order_release);
+	atomic_store_explicit(&m->length, length, memory_order_release);
+	atomic_store_explicit(&m->access, access, memory_order_release);
 	/* partner: the acquire load in mr_check() */
 	atomic_store_explicit(&m->key, key, memory_order_release);
 	t->count++;

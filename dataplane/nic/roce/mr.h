@@ -41,12 +41,13 @@ mr_check(const struct mr_table *t, uint32_t key, uint64_t address, uint64_t leng
 	/* partner: the release store of the key in roce_mr_register() */
 	if (key == 0 || atomic_load_explicit(&m->key, memory_order_acquire) != key)
 		return false;
-	base = atomic_load_explicit(&m->address, memory_order_relaxed);
-	size = atomic_load_explicit(&m->length, memory_order_relaxed);
-	rights = atomic_load_explicit(&m->access, memory_order_relaxed);
-	/* was the entry taken by another region meanwhile? partner: the fence in roce_mr_register()
+	/*
+	 * Acquire, so that the key is read again after them: was the entry taken by another region
+	 * meanwhile? Partners: the release stores in roce_mr_register()
 	 */
-	atomic_thread_fence(memory_order_acquire);
+	base = atomic_load_explicit(&m->address, memory_order_acquire);
+	size = atomic_load_explicit(&m->length, memory_order_acquire);
+	rights = atomic_load_explicit(&m->access, memory_order_acquire);
 	if (atomic_load_explicit(&m->key, memory_order_relaxed) != key)
 		return false;
 	return (rights & access) == access && address >= base && length <= size &&

@@ -72,12 +72,12 @@ report(struct roce_qp *qp)
 	atomic_store_explicit(&ctx->events_head, head + 1, memory_order_release);
 }
 
-void
-roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
+/* The sending half; before RTS its fields are still main's, and there is nothing to end. */
+static void
+fail_requester(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 {
 	struct requester *rq = &qp->rq;
 
-	atomic_store_explicit(&qp->state, NIC_QP_ERR, memory_order_release);
 	link_remove(&qp->sender);
 	link_remove(&qp->timer);
 	roce_qp_drop_frames(qp, rq->next - rq->una);
@@ -86,6 +86,14 @@ roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 	rq->built = rq->posted;
 	while (rq->retired != rq->posted)
 		roce_qp_complete(qp, rq->retired == wr ? status : NIC_WC_WR_FLUSH_ERR);
+}
+
+void
+roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
+{
+	/* partner: the exchange in roce_qp_modify(), which fails from now on */
+	if (atomic_exchange_explicit(&qp->state, NIC_QP_ERR, memory_order_acq_rel) == NIC_QP_RTS)
+		fail_requester(qp, wr, status);
 	if (qp->rs.kind == PACKET_SEND)
 		roce_qp_received(qp, &qp->rs.wr, NIC_WC_WR_FLUSH_ERR, NIC_RECV, NULL);
 	qp->rs.kind = PACKET_NONE;

@@ -106,14 +106,12 @@ window_open(const struct requester *rq, uint32_t frame)
 	return rq->in_flight == 0 || rq->in_flight + frame <= rq->window.size;
 }
 
-/* Waiting for an answer begins. */
+/* Waiting begins: for an answer, for the peer's MAC, for the port. */
 static void
 start_waiting(struct roce_qp *qp, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 
-	if (!link_alone(&qp->timer))
-		return;
 	rq->progress = now;
 	rq->retries = 0;
 	roce_timer_start(qp, now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns));
@@ -162,6 +160,7 @@ send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 	uint32_t frame = ROCE_FRAME_MAX(qp->mtu), allowed = frames_allowed(qp, limit), n = 0;
+	bool idle = rq->una == rq->next;
 
 	while (n < allowed && rq->built != rq->posted && window_open(rq, frame)) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
@@ -176,7 +175,7 @@ send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
 		       (rq->posted - rq->built > 1 || wr->length - rq->offset > qp->mtu);
 		send_new(qp, wr, more, now);
 	}
-	if (n != 0)
+	if (n != 0 && idle)
 		start_waiting(qp, now);
 	return n;
 }
@@ -204,7 +203,8 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 	if (!neighbour_known(qp->neighbour)) {
 		if (rq->built != rq->posted) {
 			roce_arp_ask(qp->ctx, qp->neighbour, now);
-			start_waiting(qp, now);
+			if (link_alone(&qp->timer))
+				start_waiting(qp, now);
 		}
 		return false;
 	}
@@ -239,8 +239,12 @@ starved(const struct roce_qp *qp)
 static void
 port_stuck(struct roce_context *ctx, uint64_t now)
 {
-	for (struct link *l = ctx->senders.next; l != &ctx->senders; l = l->next)
-		start_waiting(LIST_OF(l, struct roce_qp, sender), now);
+	for (struct link *l = ctx->senders.next; l != &ctx->senders; l = l->next) {
+		struct roce_qp *qp = LIST_OF(l, struct roce_qp, sender);
+
+		if (link_alone(&qp->timer))
+			start_waiting(qp, now);
+	}
 }
 
 void

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared receive queues. A WR counts as outstanding until its completion was polled. */
+/*
+ * Shared receive queues. A WR counts as outstanding until its completion was polled; so the
+ * completions of an SRQ must have been polled before it is destroyed.
+ */
 #include "core.h"
 
 int
