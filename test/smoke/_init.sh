@@ -12,7 +12,8 @@ weir_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 WEIR_BUILD=${WEIR_BUILD:-$weir_root/build/release}
 weir_tmp=$(mktemp -d "${TMPDIR:-/tmp}/weir-smoke.XXXXXX")
 export WEIR_RUN_DIR=${WEIR_SMOKE_RUN_DIR:-$weir_tmp/run}
-export XDG_RUNTIME_DIR=$weir_tmp
+# where DPDK keeps its files: not shared with another test at the same time
+export XDG_RUNTIME_DIR=$weir_tmp RUNTIME_DIRECTORY=$weir_tmp
 mkdir -p "$WEIR_RUN_DIR"
 PATH=$WEIR_BUILD/dataplane:$WEIR_BUILD/control:$WEIR_BUILD/apps:$WEIR_BUILD/apps/perf:$WEIR_BUILD/test/smoke:$WEIR_BUILD/test/hostile:$PATH
 
@@ -176,9 +177,9 @@ two_nodes_memif() {
 	local options=${1:-}
 	[ $# -gt 0 ] && shift
 	peers 1=10.77.0.1 2=10.77.0.2
-	dataplane A 0 "net_memif0,role=server,id=0,socket-abstract=no,socket=$weir_tmp/memif.sock" \
+	dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket-abstract=no,socket=$weir_tmp/memif.sock" \
 		"roce:net_memif0,ip=10.77.0.1/24$options" "$@"
-	dataplane B 1 "net_memif0,role=client,id=0,socket-abstract=no,socket=$weir_tmp/memif.sock" \
+	dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket-abstract=no,socket=$weir_tmp/memif.sock" \
 		"roce:net_memif0,ip=10.77.0.2/24$options" "$@"
 	control A 1
 	control B 2

@@ -17,6 +17,10 @@
 /* af_packet keeps a header of its own before each frame in its ring. */
 #define AF_PACKET_HEADER 66u
 #define AF_PACKET_FRAME 2048u
+/* memif's buffers. A frame that needs two of them leaves a "more follows" mark behind in the ring,
+ * which the next short frame there inherits: its receiver then runs through garbage. So one buffer.
+ */
+#define MEMIF_BUFFER 2048u
 
 static bool
 driver_is(const struct ethdev_port *port, const char *name)
@@ -72,8 +76,10 @@ port_mtu(const struct ethdev_port *port, char interface[IF_NAMESIZE])
 		mtu = interface_mtu(port->info.if_index, interface);
 	if (mtu)
 		return mtu;
-	if (driver_is(port, "net_memif") || driver_is(port, "net_ring") ||
-	    driver_is(port, "net_null"))
+	if (driver_is(port, "net_memif"))
+		return RTE_MIN(JUMBO,
+			       port_argument(port, "bsize", MEMIF_BUFFER) - RTE_ETHER_HDR_LEN);
+	if (driver_is(port, "net_ring") || driver_is(port, "net_null"))
 		return JUMBO;
 	if (rte_eth_dev_get_mtu(port->id, &own))
 		own = RTE_ETHER_MTU;
@@ -109,6 +115,26 @@ check_af_packet(struct ethdev_port *port, char *error, size_t size)
 	    enough, largest_path_mtu(frame - AF_PACKET_HEADER - 14));
 }
 
+/* How a larger path MTU can be had. */
+static int
+refuse_mtu(const struct ethdev_port *port, const char *interface, uint32_t mtu, uint16_t path,
+	   char *error, size_t size)
+{
+	uint16_t wished = port->config.mtu;
+
+	if (driver_is(port, "net_memif"))
+		return ethdev_fail(
+		    error, size, -EMSGSIZE,
+		    "path MTU %u needs memif buffers of %u bytes; add bsize=%u to the "
+		    "--vdev of both ends, or mtu=%u to --nic",
+		    wished, ROCE_FRAME_MAX(wished), RTE_ALIGN(ROCE_FRAME_MAX(wished), 64u), path);
+	return ethdev_fail(error, size, -EMSGSIZE,
+			   "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
+			   "mtu=%u in --nic",
+			   wished, ROCE_IP_MAX(wished), *interface ? interface : port->name, mtu,
+			   *interface ? interface : "INTERFACE", ROCE_IP_MAX(wished), path);
+}
+
 int
 ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t size)
 {
@@ -121,12 +147,7 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 				   "port %s has an MTU of %u, RoCE needs %u; raise it", port->name,
 				   mtu, ROCE_IP_MAX(256u));
 	if (wished > path)
-		return ethdev_fail(
-		    error, size, -EMSGSIZE,
-		    "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
-		    "mtu=%u in --nic",
-		    wished, ROCE_IP_MAX(wished), *interface ? interface : port->name, mtu,
-		    *interface ? interface : "INTERFACE", ROCE_IP_MAX(wished), path);
+		return refuse_mtu(port, interface, mtu, path, error, size);
 	port->mtu = wished ? wished : path;
 	*room = ROCE_FRAME_MAX(port->mtu);
 	if (driver_is(port, "net_af_packet")) {
