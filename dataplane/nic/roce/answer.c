@@ -53,14 +53,13 @@ roce_answer_all(struct roce_context *ctx)
 {
 	while (!link_alone(&ctx->answers)) {
 		struct roce_qp *qp = LIST_OF(ctx->answers.next, struct roce_qp, answer);
-		uint8_t *data;
 		void *frame;
 
 		if (neighbour_known(qp->neighbour)) {
-			frame = roce_frame_take(ctx, &data);
+			frame = roce_frame_take(ctx);
 			if (frame == NULL)
 				return; /* next turn */
-			answer(qp, frame, data);
+			answer(qp, frame, roce_frame_data(ctx, frame));
 		} else {
 			roce_count(&ctx->counters.drop_no_neighbour, 1);
 		}
@@ -77,9 +76,10 @@ roce_answer_congestion(struct roce_qp *qp, uint64_t now)
 
 	if (now < qp->rs.cnp_next || !neighbour_known(qp->neighbour))
 		return;
-	frame = roce_frame_take(qp->ctx, &data);
+	frame = roce_frame_take(qp->ctx);
 	if (frame == NULL)
 		return;
+	data = roce_frame_data(qp->ctx, frame);
 	qp->rs.cnp_next = now + ROCE_CNP_GAP_NS;
 	memcpy(data, qp->template, sizeof(qp->template));
 	data[BTH_AT] = ROCE_CNP;

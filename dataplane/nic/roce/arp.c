@@ -12,10 +12,11 @@ send_arp(struct roce_context *ctx, uint16_t operation, const uint8_t *to_mac, ui
 	static const uint8_t nobody[6];
 	const struct roce_config *config = &ctx->dev->config;
 	uint8_t *data, *arp;
-	void *frame = roce_frame_take(ctx, &data);
+	void *frame = roce_frame_take(ctx);
 
 	if (frame == NULL)
 		return;
+	data = roce_frame_data(ctx, frame);
 	arp = data + ETH_BYTES;
 	memset(data, 0, ETH_MIN);
 	memcpy(data, to_mac ? to_mac : everyone, 6);

@@ -258,15 +258,15 @@ roce_frame_ready(struct roce_context *ctx)
 
 /* A frame for sending, NULL if the wire has none. */
 static inline void *
-roce_frame_take(struct roce_context *ctx, uint8_t **data)
+roce_frame_take(struct roce_context *ctx)
 {
-	void *frame;
+	return roce_frame_ready(ctx) ? ctx->spare[--ctx->spare_count] : NULL;
+}
 
-	if (!roce_frame_ready(ctx))
-		return NULL;
-	frame = ctx->spare[--ctx->spare_count];
-	*data = (uint8_t *)frame + ctx->wire.data_offset;
-	return frame;
+static inline uint8_t *
+roce_frame_data(const struct roce_context *ctx, void *frame)
+{
+	return (uint8_t *)frame + ctx->wire.data_offset;
 }
 
 static inline struct roce_qp *

@@ -141,10 +141,10 @@ send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 	struct roce_context *ctx = qp->ctx;
 	struct requester *rq = &qp->rq;
 	uint32_t psn = rq->next, slot = psn & rq->frame_mask, length;
-	uint8_t *data;
-	void *frame = roce_frame_take(ctx, &data);
+	void *frame =
+	    ctx->spare[--ctx->spare_count]; /* frames_allowed() has seen that it is there */
 
-	length = roce_build_frame(qp, wr, data, more);
+	length = roce_build_frame(qp, wr, roce_frame_data(ctx, frame), more);
 	ctx->held++;
 	rq->in_flight += length;
 	rq->frames[slot] = frame;
