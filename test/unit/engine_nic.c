@@ -83,8 +83,13 @@ fake_receive(struct fake_qp *q, uint32_t imm)
 struct nic_mr
 fake_mr(struct fake_net *net, void *at, size_t length, unsigned access)
 {
-	uint32_t key = net->mrs++;
+	uint32_t key = 0;
 
+	while (key < net->mrs &&
+	       (net->mr[key].address != (uintptr_t)at || net->mr[key].length != length))
+		key++;
+	if (key == net->mrs)
+		net->mrs++;
 	net->mr[key] = (struct nic_mr){
 	    .address = (uintptr_t)at, .length = length, .lkey = key + 1, .rkey = key + 1};
 	net->access[key] = access;

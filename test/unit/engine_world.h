@@ -22,7 +22,9 @@ struct pconn { /* one end of a connection, as a library knows it */
 	uint32_t vqpn, desc, channel;
 	uint32_t tag_out, tag_in; /* what its messages look like */
 	uint64_t sent, spent, received, consumed, told;
-	bool used, opened, closed, done, freed, no_read, keep_blocks;
+	bool used, opened, done, freed;
+	bool no_read;	  /* its messages are not looked at */
+	bool keep_blocks; /* nor given back */
 	uint32_t open_status, close_status;
 	uint64_t done_value;
 	uint32_t wants, writable;

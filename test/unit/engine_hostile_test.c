@@ -1,0 +1,706 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Programs and peers that break the rules: they lose their session, connection or link, nobody
+ * else. */
+#include "engine_world.h"
+
+#include "engine/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+struct pair {
+	struct world *w;
+	struct program *pa, *pb, *honest;
+	struct pconn *a, *b, *x, *y; /* x belongs to the honest program on the hostile one's node */
+};
+
+static struct pair
+pair_open(void)
+{
+	struct pair p;
+
+	p.w = world_create(NULL);
+	p.pa = program_open(p.w, 0, 2);
+	p.pb = program_open(p.w, 1, 2);
+	p.honest = program_open(p.w, 0, 1);
+	world_connect(p.pa, p.pb, &p.a, &p.b);
+	world_connect(p.honest, p.pb, &p.x, &p.y);
+	return p;
+}
+
+static void
+honest_traffic(struct pair *p)
+{
+	uint64_t want = p->y->received + 20;
+
+	for (unsigned n = 20, i = 0; i < 2000 && p->y->received < want; i++) {
+		if (n && pconn_send(p->x, 400, 0))
+			n--;
+		world_step(p->w);
+	}
+	assert_int_equal(p->y->received, want);
+	assert_int_equal(p->y->received, p->x->sent);
+	assert_false(p->honest->violated || p->pb->violated);
+}
+
+/* After what a hostile program did: it is found out, its peer learns it, the others go on. */
+static void
+assert_caught(struct pair *p)
+{
+	world_run(p->w, 1000);
+	assert_true(p->pa->violated);
+	assert_int_equal(atomic_load(&p->pa->view.violation), EPROTO);
+	assert_true(p->b->done);
+	assert_int_equal(p->b->close_status, ECONNRESET);
+	honest_traffic(p);
+	program_die(p->pa);
+	world_run(p->w, 200);
+	assert_true(p->pa->removed);
+	honest_traffic(p);
+	world_destroy(p->w);
+}
+
+static void
+push(struct program *p, struct weir_slot s)
+{
+	program_slot(p, 0, &s);
+}
+
+static void
+test_bad_messages(void **state)
+{
+	for (unsigned kind = 0; kind < 14; kind++) {
+		struct pair p = pair_open();
+		const struct weir_geometry *g = &p.pa->view.geometry;
+		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
+
+		(void)state;
+		s.place[0] = weir_arena_send(g);
+		switch (kind) {
+		case 0:
+			s.op = WEIR_OP_INLINE;
+			s.length = WEIR_INLINE_MAX + 1;
+			break;
+		case 1:
+			s.op = WEIR_OP_INLINE;
+			s.flags = WEIR_SLOT_BULK;
+			s.length = 10;
+			break;
+		case 2:
+			s.place[0] = weir_arena_recv(g);
+			break;
+		case 3:
+			s.place[0] = WEIR_PLACE(1, weir_arena_send(g));
+			break;
+		case 4:
+			s.place[0] = weir_arena_end(g) - 999;
+			break;
+		case 5:
+			s.place[0] = (1ull << 48) - 500;
+			break;
+		case 6:
+			s.length = WEIR_MESSAGE_MAX + 1;
+			break;
+		case 7:
+			s.length = UINT32_MAX;
+			break;
+		case 8:
+			s.op = 3;
+			break;
+		case 9:
+			s.op = WEIR_OP_OPENED;
+			break;
+		case 10:
+			s.vqpn = p.x->vqpn; /* another session's */
+			break;
+		case 11:
+			s.vqpn = 5000; /* beyond the table */
+			break;
+		case 12:
+			s.op = WEIR_OP_INLINE;
+			s.vqpn = WEIR_VQPN(100, 3);
+			s.length = UINT32_MAX;
+			break;
+		case 13:
+			s.order = 7; /* nowhere are the seven before it */
+			break;
+		}
+		push(p.pa, s);
+		assert_caught(&p);
+	}
+}
+
+static void
+test_bad_control(void **state)
+{
+	for (unsigned kind = 0; kind < 12; kind++) {
+		struct pair p = pair_open();
+		const struct weir_geometry *g = &p.pa->view.geometry;
+		struct weir_slot s = {.op = WEIR_OP_RELEASE, .vqpn = p.a->vqpn, .length = 1};
+
+		(void)state;
+		s.place[0] = weir_arena_recv(g);
+		switch (kind) {
+		case 0: /* a block that is not out */
+			break;
+		case 1:
+			s.length = 0;
+			break;
+		case 2:
+			s.length = 7;
+			break;
+		case 3:
+			s.place[0] += 64;
+			break;
+		case 4:
+			s.place[0] = weir_arena_send(g);
+			break;
+		case 5:
+			s.place[0] = WEIR_PLACE(3, weir_arena_recv(g));
+			break;
+		case 6:
+			s.place[0] = 0;
+			break;
+		case 7:
+			s.op = WEIR_OP_CONSUMED;
+			s.value = 64;
+			break;
+		case 8:
+			s.op = WEIR_OP_CLOSE;
+			s.vqpn = p.x->vqpn;
+			break;
+		case 9:
+			s.op = 255;
+			break;
+		case 10: /* the same block twice */
+			pconn_send(p.b, 5000, 0);
+			world_run(p.w, 50);
+			p.pa->stopped = true;
+			pconn_send(p.b, 5000, 0);
+			world_run(p.w, 50);
+			assert_int_equal(p.a->received, 1);
+			push(p.pa, s);
+			break;
+		case 11: /* the inside of a run */
+			p.a->keep_blocks = true;
+			pconn_send(p.b, 30000, 0);
+			world_run(p.w, 100);
+			s.place[0] = p.pa->held[0].place + WEIR_BLOCK_SIZE;
+			break;
+		}
+		push(p.pa, s);
+		assert_caught(&p);
+	}
+}
+
+static void
+test_after_close(void **state)
+{
+	struct pair p = pair_open();
+
+	(void)state;
+	pconn_push(p.a, 0, 10, 0);
+	pconn_close(p.a);
+	pconn_push(p.a, 0, 10, 0);
+	world_run(p.w, 100);
+	assert_true(p.pa->violated);
+	/* the entry has gone meanwhile: then it is only stray */
+	pconn_push(p.x, 0, 10, 0);
+	pconn_close(p.x);
+	world_run(p.w, 200);
+	assert_true(p.x->freed);
+	pconn_push(p.x, 0, 10, 0);
+	pconn_close(p.x);
+	world_run(p.w, 20);
+	assert_false(p.honest->violated);
+	assert_true(node_counters(p.w, 0)->stray > 0);
+	world_destroy(p.w);
+}
+
+static void
+test_lying_tail(void **state)
+{
+	for (unsigned kind = 0; kind < 2; kind++) {
+		struct pair p = pair_open();
+		struct weir_channel_head *head =
+		    (void *)(p.pa->arena + weir_arena_channel(&p.pa->view.geometry, 0));
+
+		(void)state;
+		for (unsigned i = 0; i < 3000; i++) {
+			pconn_send(p.b, 10, 0);
+			world_run(p.w, 2);
+		}
+		p.pa->stopped = true;
+		atomic_store(&head->rx_tail, kind ? 100000 : 3);
+		for (unsigned i = 0; i < 2000 && !p.pa->violated; i++) {
+			pconn_send(p.b, 10, 0);
+			world_step(p.w);
+		}
+		assert_caught(&p);
+	}
+}
+
+/* It writes into the slots that wait in its receive memory. */
+static void
+test_scribbles_in_spills(void **state)
+{
+	for (unsigned kind = 0; kind < 3; kind++) {
+		struct pair p = pair_open();
+		const struct weir_geometry *g = &p.pa->view.geometry;
+		uint8_t *recv = p.pa->arena + weir_arena_recv(g);
+
+		(void)state;
+		for (unsigned i = 0; i < 600; i++) { /* the window has to grow beyond the ring */
+			pconn_send(p.b, 500, 0);
+			world_run(p.w, 2);
+		}
+		p.pa->stopped = true;
+		for (unsigned i = 0; i < 800; i++) {
+			pconn_send(p.b, 10, 0);
+			world_step(p.w);
+		}
+		assert_true(node_counters(p.w, 0)->spilled > 0);
+		for (size_t i = 0; i < g->recv_blocks * (size_t)WEIR_BLOCK_SIZE; i++)
+			recv[i] = kind == 0 ? 0xff : kind == 1 ? 0 : (uint8_t)(i * 131 >> 3);
+		/* and lets it all be replayed */
+		for (unsigned i = 0; i < 400; i++) {
+			struct weir_channel_head *head =
+			    (void *)(p.pa->arena + weir_arena_channel(g, 0));
+			struct channel *ch = &p.w->node[0].engine->sessions[p.pa->id].channels[0];
+
+			if (!p.pa->violated)
+				atomic_store(&head->rx_tail, ch->rx.pos);
+			world_step(p.w);
+		}
+		honest_traffic(&p);
+		program_die(p.pa);
+		world_run(p.w, 500);
+		assert_true(p.pa->removed);
+		world_destroy(p.w);
+	}
+}
+
+/* The quota of waiting slots is per session; what gives memory back is still heard. */
+static void
+test_quota(void **state)
+{
+	struct pair p = pair_open();
+	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
+
+	(void)state;
+	p.a->keep_blocks = true;
+	pconn_send(p.b, 30000, 0);
+	world_run(p.w, 100);
+	assert_int_equal(p.pa->held_count, 1);
+	p.pb->stopped = true;
+	for (unsigned i = 0; i < 2000; i++) {
+		if (p.w->node[0].engine->sessions[0].pool_used < 1020)
+			while (weir_ring_refresh(&p.pa->tx[0]) &&
+			       weir_ring_room(&p.pa->tx[0]) > 30 && pconn_push(p.a, 0, 900, 0))
+				;
+		world_step(p.w);
+	}
+	assert_true(p.w->node[0].engine->sessions[0].pool_used > 1000);
+	s.place[0] = p.pa->held[0].place;
+	push(p.pa, s);
+	world_run(p.w, 5);
+	assert_int_equal(p.w->node[0].engine->sessions[0].blocks.free,
+			 p.pa->view.geometry.recv_blocks);
+	p.pb->stopped = false;
+	world_run(p.w, 20000);
+	assert_int_equal(p.b->received, p.a->sent);
+	honest_traffic(&p);
+	world_destroy(p.w);
+}
+
+/* Threads of a program: messages of one connection in several channels keep their order. */
+static void
+test_order_across_channels(void **state)
+{
+	struct pair p = pair_open();
+	unsigned sent = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 3000; i++) {
+		for (unsigned k = 0; k < 5; k++)
+			sent += pconn_push(p.a, (i * 7 + k * 3) / 4 % 2, i % 200, 0);
+		world_step(p.w);
+	}
+	world_run(p.w, 3000);
+	assert_false(p.pa->violated);
+	assert_int_equal(p.b->received, sent);
+	world_destroy(p.w);
+}
+
+/* ---- peers ---- */
+
+/* Writes a frame into node 1's ring as its peer would, with a head that may lie. */
+static void
+inject(struct pair *p, const struct weir_slot *lines, uint32_t n, const struct weir_frame_head *lie,
+       uint32_t imm)
+{
+	struct link *l = &p->w->node[1].engine->links[1];
+	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
+				       .lines = n + 1,
+				       .position = l->rx_pos,
+				       .consumed = l->tx_posted,
+				       .wrs = l->wrs_used};
+
+	if (lie)
+		head = *lie;
+	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
+	for (uint32_t i = 0; i < n; i++)
+		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
+	fake_receive(&p->w->node[1].qp[0], imm ? imm : WEIR_IMM(WEIR_IMM_FRAME, n + 1));
+}
+
+static void
+repair(struct pair *p)
+{
+	world_link_fail(p->w, 0, EHOSTDOWN);
+	world_link_fail(p->w, 1, EHOSTDOWN);
+	world_run(p->w, 20);
+	p->w->node[0].nic->cq_first = p->w->node[0].nic->cq_end;
+	p->w->node[1].nic->cq_first = p->w->node[1].nic->cq_end;
+	pconn_close(p->a);
+	pconn_close(p->b);
+	pconn_close(p->x);
+	pconn_close(p->y);
+	world_run(p->w, 20);
+	world_link_up(p->w);
+	world_connect(p->pa, p->pb, &p->a, &p->b);
+	world_connect(p->honest, p->pb, &p->x, &p->y);
+	world_run(p->w, 100);
+}
+
+static void
+assert_link_error(struct pair *p, unsigned errors)
+{
+	world_run(p->w, 3);
+	assert_int_equal(p->w->node[1].link_errors, errors + 1);
+	assert_int_equal(p->w->node[1].link_error, EPROTO);
+	repair(p);
+	honest_traffic(p);
+}
+
+static void
+test_bad_heads(void **state)
+{
+	struct pair p = pair_open();
+
+	(void)state;
+	world_run(p.w, 100);
+	for (unsigned kind = 0; kind < 9; kind++) {
+		struct link *l = &p.w->node[1].engine->links[1];
+		struct weir_frame_head h = {.version = WEIR_WIRE_VERSION,
+					    .lines = 1,
+					    .position = l->rx_pos,
+					    .consumed = l->tx_posted,
+					    .wrs = l->wrs_used};
+		unsigned errors = p.w->node[1].link_errors;
+		uint32_t imm = 0;
+
+		switch (kind) {
+		case 0:
+			h.version = 2;
+			break;
+		case 1:
+			h.lines = 2;
+			break;
+		case 2:
+			h.position++;
+			break;
+		case 3:
+			h.lines = 0;
+			imm = WEIR_IMM(WEIR_IMM_FRAME, 0);
+			break;
+		case 4:
+			h.lines = 4096;
+			imm = WEIR_IMM(WEIR_IMM_FRAME, 4096);
+			break;
+		case 5:
+			h.consumed++;
+			break;
+		case 6:
+			h.wrs++;
+			break;
+		case 7:
+			imm = WEIR_IMM(99, 1);
+			break;
+		case 8:
+			h.consumed = UINT64_MAX;
+			break;
+		}
+		inject(&p, NULL, 0, &h, imm);
+		assert_link_error(&p, errors);
+	}
+	/* the credit line lies */
+	atomic_store(&p.w->node[1].credit->consumed, 1u << 30);
+	pconn_send(p.b, 10, 0);
+	assert_link_error(&p, p.w->node[1].link_errors);
+	world_destroy(p.w);
+}
+
+static void
+test_bad_lines(void **state)
+{
+	struct pair p = pair_open();
+
+	(void)state;
+	for (unsigned kind = 0; kind < 17; kind++) {
+		struct weir_slot s[2] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
+		struct weir_wire_connect w = {.vqpn = 9, .service = "x"};
+		unsigned errors = p.w->node[1].link_errors;
+
+		switch (kind) {
+		case 0:
+			s->length = 49; /* its end lies beyond the frame */
+			break;
+		case 1:
+			s->length = 949;
+			break;
+		case 2:
+			s->length = UINT32_MAX;
+			break;
+		case 3:
+			s->op = WEIR_OP_PLACE;
+			s->length = 100;
+			break;
+		case 4:
+			s->op = WEIR_OP_PLACE;
+			s->length = 8193;
+			break;
+		case 5:
+			s->op = WEIR_OP_PLACE;
+			s->length = 4000;
+			break;
+		case 6:
+			s->op = 0;
+			break;
+		case 7:
+			s->op = WEIR_OP_CLOSE;
+			break;
+		case 8:
+			s->op = 255;
+			break;
+		case 9:
+			s->vqpn = WEIR_VQPN(77, 1);
+			break;
+		case 10:
+			s->vqpn += 1u << 20; /* another life of it */
+			break;
+		case 11:
+			s->op = WEIR_WIRE_FIN_ACK;
+			break;
+		case 12:
+			s->op = WEIR_WIRE_ACCEPT;
+			s->extra = 5;
+			break;
+		case 13:
+			s->op = WEIR_WIRE_CONNECT; /* vqpn field set */
+			break;
+		case 14:
+			s->op = WEIR_WIRE_CONNECT;
+			s->vqpn = 0;
+			w.vqpn = 0;
+			memcpy(s->data, &w, sizeof(w));
+			break;
+		case 15:
+			s->op = WEIR_WIRE_CONNECT;
+			s->vqpn = 0;
+			memset(w.service, 'x', sizeof(w.service));
+			memcpy(s->data, &w, sizeof(w));
+			break;
+		case 16:
+			s->op = WEIR_WIRE_GRANT;
+			s->vqpn = 0;
+			break;
+		}
+		inject(&p, s, 1, NULL, 0);
+		assert_link_error(&p, errors);
+	}
+	world_destroy(p.w);
+}
+
+/* What ends one connection: the link and the others stay. */
+static void
+test_bad_flow(void **state)
+{
+	struct pair p = pair_open();
+
+	(void)state;
+	for (unsigned kind = 0; kind < 11; kind++) {
+		struct weir_slot s[12] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
+		uint32_t n = 1;
+
+		switch (kind) {
+		case 0: /* more than was granted */
+			for (n = 0; n < 12; n++) {
+				s[n] = s[0];
+				s[n].order = (uint16_t)n;
+			}
+			break;
+		case 1:
+			s->order = 1;
+			break;
+		case 2: /* lowers a grant */
+			s->op = WEIR_WIRE_GRANT;
+			s->value = 64;
+			break;
+		case 3: /* consumed what wasn't sent */
+			s->op = WEIR_WIRE_GRANT;
+			s->value = 1 << 20;
+			s->place[2] = 64;
+			break;
+		case 4:
+			s->op = WEIR_WIRE_RECLAIMED;
+			break;
+		case 5:
+			s->op = WEIR_WIRE_RTS;
+			s->length = WEIR_MESSAGE_MAX + 1;
+			break;
+		case 6: /* the same number twice */
+			s->op = WEIR_WIRE_RTS;
+			s->length = 10000;
+			s[1] = s[0];
+			n = 2;
+			break;
+		case 7: /* too many */
+			for (n = 0; n < 9; n++) {
+				s[n] = (struct weir_slot){
+				    .op = WEIR_WIRE_RTS, .vqpn = p.b->vqpn, .length = 10000};
+				s[n].value = n;
+			}
+			break;
+		case 8:
+			s->op = WEIR_WIRE_CTS;
+			break;
+		case 9:
+			s->op = WEIR_WIRE_BULK;
+			break;
+		case 10:
+			s->op = WEIR_WIRE_FIN;
+			s->value = 3;
+			break;
+		}
+		p.b->no_read = true;
+		inject(&p, s, n, NULL, 0);
+		world_run(p.w, 1);
+		assert_int_equal(p.w->node[1].engine->links[1].broken, 0);
+		assert_int_equal(pconn_status(p.b), EPROTO);
+		assert_int_equal(pconn_status(p.y), 0);
+		assert_int_equal(p.w->node[1].link_errors, 0);
+		repair(&p);
+	}
+	world_destroy(p.w);
+}
+
+static uint32_t
+next_random(uint32_t *r)
+{
+	*r ^= *r << 13;
+	*r ^= *r >> 17;
+	*r ^= *r << 5;
+	return *r;
+}
+
+/* Frames of random lines: whatever happens, the invariants hold and sessions end. */
+static void
+test_random_lines(void **state)
+{
+	struct pair p = pair_open();
+	uint32_t r = 12345;
+
+	(void)state;
+	for (unsigned round = 0; round < 2000; round++) {
+		struct weir_slot s[8];
+		uint32_t n = next_random(&r) % 9;
+
+		for (uint32_t i = 0; i < n; i++) {
+			for (unsigned k = 0; k < 16; k++)
+				((uint32_t *)(void *)&s[i])[k] = next_random(&r);
+			s[i].op = next_random(&r) % 4 ? (uint8_t)(64 + next_random(&r) % 14)
+						      : (uint8_t)(next_random(&r) % 4);
+			s[i].vqpn = next_random(&r) % 8 ? p.b->vqpn : next_random(&r);
+			s[i].length = next_random(&r) % 3 ? next_random(&r) % 2000 : s[i].length;
+			s[i].order = (uint16_t)(next_random(&r) % 3);
+			if (next_random(&r) % 2)
+				s[i].value = next_random(&r) % 5000;
+		}
+		p.b->no_read = true;
+		inject(&p, s, n, NULL, 0);
+		world_run(p.w, 3);
+		if (p.w->node[1].engine->links[1].broken || p.b->done || round % 50 == 49)
+			repair(&p);
+	}
+	program_die(p.pb);
+	program_die(p.pa);
+	world_link_fail(p.w, 0, EHOSTDOWN);
+	world_link_fail(p.w, 1, EHOSTDOWN);
+	world_run(p.w, 3000);
+	assert_true(p.pa->removed && p.pb->removed);
+	world_destroy(p.w);
+}
+
+/* Random slots from a program, in both channels. */
+static void
+test_random_slots(void **state)
+{
+	uint32_t r = 777;
+
+	(void)state;
+	for (unsigned round = 0; round < 40; round++) {
+		struct pair p = pair_open();
+
+		for (unsigned i = 0; i < 60 && !p.pa->violated; i++) {
+			struct weir_slot s;
+
+			for (unsigned k = 0; k < 16; k++)
+				((uint32_t *)(void *)&s)[k] = next_random(&r);
+			s.op = next_random(&r) % 8 ? (uint8_t)(next_random(&r) % 2 + 1)
+						   : (uint8_t)(16 + next_random(&r) % 5);
+			s.vqpn = p.a->vqpn;
+			s.order = (uint16_t)p.a->sent;
+			s.length = next_random(&r) % 4 ? next_random(&r) % 900 : s.length % 20000;
+			s.flags = s.op == WEIR_OP_INLINE ? 0 : s.flags & 3;
+			if (s.op == WEIR_OP_PLACE)
+				s.place[0] = weir_arena_send(&p.pa->view.geometry) +
+					     next_random(&r) % 100000;
+			if (next_random(&r) % 50 == 0)
+				s.length = next_random(&r);
+			p.a->sent += s.op < 16;
+			program_slot(p.pa, next_random(&r) % 8 ? 0 : 1, &s);
+			p.pb->stopped = true;
+			world_run(p.w, 2);
+		}
+		program_die(p.pa);
+		p.w->step_ns = 1000000;
+		world_run(p.w, 800);
+		assert_true(p.pa->removed);
+		world_destroy(p.w);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_bad_messages),
+	    cmocka_unit_test(test_bad_control),
+	    cmocka_unit_test(test_after_close),
+	    cmocka_unit_test(test_lying_tail),
+	    cmocka_unit_test(test_scribbles_in_spills),
+	    cmocka_unit_test(test_quota),
+	    cmocka_unit_test(test_order_across_channels),
+	    cmocka_unit_test(test_bad_heads),
+	    cmocka_unit_test(test_bad_lines),
+	    cmocka_unit_test(test_bad_flow),
+	    cmocka_unit_test(test_random_lines),
+	    cmocka_unit_test(test_random_slots),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sleep and wake: nothing that could be done is left undone, no bell is lost, none is rung too
+ * often. */
+#include "engine_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static struct weir_channel_head *
+head_of(struct program *p, unsigned channel)
+{
+	return (void *)(p->arena + weir_arena_channel(&p->view.geometry, channel));
+}
+
+static void
+test_flags(void **state)
+{
+	struct world *w = world_create(NULL);
+	struct program *pa = program_open(w, 0, 2), *pb = program_open(w, 1, 1);
+	struct engine *e = w->node[0].engine;
+	struct pconn *a, *b;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	world_run(w, 200);
+	assert_int_equal(atomic_load(&head_of(pa, 0)->tx_sleeping), 0);
+	assert_int_equal(engine_sleep_prepare(e, w->now), UINT64_MAX);
+	assert_int_equal(atomic_load(&head_of(pa, 0)->tx_sleeping), 1);
+	assert_int_equal(atomic_load(&head_of(pa, 1)->tx_sleeping), 1);
+	assert_false(engine_sleep_check(e));
+	/* published between the flag and the look: it is seen */
+	assert_true(pconn_send(a, 10, 0));
+	assert_true(engine_sleep_check(e));
+	engine_sleep_cancel(e);
+	assert_int_equal(atomic_load(&head_of(pa, 0)->tx_sleeping), 0);
+	world_run(w, 200);
+	assert_int_equal(b->received, 1);
+	world_destroy(w);
+}
+
+/* Credit that is due keeps an engine awake; an acknowledgement that is awaited bounds its sleep. */
+static void
+test_credit_before_sleep(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.delay_ns = 2000});
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct pconn *a, *b;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	world_run(w, 300);
+	pconn_send(a, 10, 0);
+	while (b->received < 1)
+		world_step(w);
+	assert_true(engine_sleep_check(w->node[1].engine));
+	assert_true(engine_sleep_prepare(w->node[0].engine, w->now) < UINT64_MAX);
+	engine_sleep_cancel(w->node[0].engine);
+	world_run(w, 300);
+	assert_false(engine_sleep_check(w->node[1].engine));
+	assert_int_equal(engine_sleep_prepare(w->node[0].engine, w->now), UINT64_MAX);
+	engine_sleep_cancel(w->node[0].engine);
+	world_destroy(w);
+}
+
+/* A sender that stalls gets its credit with a completion, which wakes it. */
+static void
+test_stalled_sender_wakes(void **state)
+{
+	struct world *w =
+	    world_create(&(struct world_options){.ring_lines = 256, .delay_ns = 4000});
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct engine *e = w->node[0].engine;
+	struct pconn *a, *b;
+	unsigned sleeps = 0;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	for (unsigned i = 0; i < 2000; i++) {
+		pconn_send(a, 8000, 0);
+		world_step(w);
+	}
+	world_run(w, 2000);
+	for (unsigned k = 0; k < 30; k++)
+		pconn_send(a, 8000, 0);
+	for (unsigned i = 0; i < 4000 && pconn_completed(a) < a->sent; i++) {
+		bool wakes;
+
+		engine_sleep_prepare(e, w->now);
+		if (!engine_sleep_check(e)) {
+			/* sleeps until a completion: only the other node runs */
+			do {
+				struct nic_context *c = w->node[0].nic;
+
+				w->now += 500;
+				engine_turn(w->node[1].engine, w->now);
+				program_read(pb);
+				wakes = c->cq_first != c->cq_end ||
+					(c->first && c->first->due <= w->now);
+			} while (!wakes && ++sleeps < 100000);
+		}
+		engine_sleep_cancel(e);
+		world_step(w);
+	}
+	assert_true(sleeps > 0 && sleeps < 100000);
+	assert_int_equal(pconn_completed(a), a->sent);
+	world_destroy(w);
+}
+
+static void
+test_bells(void **state)
+{
+	struct world *w = world_create(NULL);
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct pconn *a, *b;
+	uint64_t bells;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	for (unsigned i = 0; i < 1000; i++) {
+		pconn_send(a, 10, 0);
+		world_step(w);
+	}
+	assert_int_equal(pb->bells, 0); /* it is awake */
+	world_run(w, 100);
+	atomic_store(&head_of(pb, 0)->rx_sleeping, 1);
+	pconn_send(a, 10, 0);
+	world_run(w, 5);
+	assert_int_equal(pb->bells, 1);
+	/* it claims to sleep for ever: a few at once, then one every 20 us */
+	bells = pb->bells;
+	for (unsigned i = 0; i < 4000; i++) { /* 2 ms */
+		pconn_send(a, 10, 0);
+		world_step(w);
+	}
+	assert_in_range(pb->bells - bells, 20, 110);
+	/* the last message's bell is late, but comes */
+	atomic_store(&head_of(pb, 0)->rx_sleeping, 0);
+	world_run(w, 1000);
+	atomic_store(&head_of(pb, 0)->rx_sleeping, 1);
+	for (unsigned i = 0; i < 20; i++) {
+		pconn_send(a, 10, 0);
+		world_step(w);
+	}
+	bells = pb->bells;
+	assert_true(engine_sleep_prepare(w->node[1].engine, w->now) < w->now + 100000);
+	engine_sleep_cancel(w->node[1].engine);
+	world_run(w, 200);
+	assert_true(pb->bells > bells);
+	bells = pb->bells;
+	world_run(w, 2000);
+	assert_int_equal(pb->bells, bells);
+	world_destroy(w);
+}
+
+/* Channels without work are looked at less often, and noticed all the same. */
+static void
+test_cold_channels(void **state)
+{
+	struct world *w = world_create(NULL);
+	struct program *pa = program_open(w, 0, 3), *pb = program_open(w, 1, 1);
+	struct pconn *a, *b;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	world_run(w, 6000);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t want = b->received + 1;
+
+		pconn_push(a, i, 10, 0);
+		world_run(w, 10);
+		assert_int_equal(b->received, want);
+	}
+	world_destroy(w);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_flags),
+	    cmocka_unit_test(test_credit_before_sleep),
+	    cmocka_unit_test(test_stalled_sender_wakes),
+	    cmocka_unit_test(test_bells),
+	    cmocka_unit_test(test_cold_channels),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
