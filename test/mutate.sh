@@ -120,6 +120,8 @@ worker() # NUMBER PATCH...
 	done
 	[ ${#mine[@]} -gt 0 ] || return 0
 	copy_sources "$dir/src"
+	# an earlier run left objects with faults that are newer than their sources
+	sed -n 's|^+++ b/||p' test/mutations/*.patch | sort -u | sed "s|^|$dir/src/|" | xargs touch -c
 	if [ ! -f "$dir/build/build.ninja" ]; then
 		meson setup "$dir/build" "$dir/src" -Dbuildtype=debugoptimized -Ddebug=false >"$dir/log" 2>&1 ||
 			{ cat "$dir/log"; return 1; }
