@@ -84,8 +84,9 @@ build(struct arguments *a, const char *instance, int argc, char **argv)
 	/* pages come back whatever kills us; zero-copy ports need the files */
 	if (!no_huge && !given(argc, argv, "--single-file-segments"))
 		append(a, "--huge-unlink=always");
+	/* EAL takes --in-memory for a promise about hugepages; without them it means: no files */
 	for (int i = 1; i < argc; i++)
-		append(a, argv[i]);
+		append(a, no_huge && strcmp(argv[i], "--in-memory") == 0 ? "--no-shconf" : argv[i]);
 }
 
 /* ---- what EAL says goes into a file for the while; its complaint becomes our one line ---- */
@@ -166,7 +167,8 @@ complain(int rc, char *text, char *error, size_t size)
 	const char *cause = text ? find_cause(text) : "EAL does not start", *remedy;
 	size_t length;
 
-	if (strstr(cause, "hugepage") || strstr(cause, "memory")) {
+	if (strstr(cause, "hugepage") || strstr(cause, "memory available") ||
+	    strstr(cause, "init memory")) {
 		remedy =
 		    "reserve hugepages with scripts/setup_hugepages.sh, or add --no-huge -m 512";
 		rc = -ENOMEM;
@@ -229,7 +231,7 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 	build(&a, instance, argc, argv);
 	rte_openlog_stream(stderr);
 	capture_start(&capture);
-	rc = rte_eal_init(a.argc, a.argv) < 0 ? -rte_errno : 0;
+	rc = rte_eal_init(a.argc, a.argv) < 0 ? (rte_errno ? -rte_errno : -EIO) : 0;
 	text = capture_end(&capture);
 	if (rc) {
 		rc = complain(rc, text, error, size);

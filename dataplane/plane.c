@@ -154,7 +154,8 @@ find_engines(struct plane *p, char *error, size_t size)
 				    "%u worker lcores are more than %u engines; give fewer with -l",
 				    rte_lcore_count() - 1, PLANE_ENGINES_MAX);
 		e->lcore = lcore;
-		e->cpu = (unsigned)rte_lcore_to_cpu_id((int)lcore);
+		e->cpu = only_cpu(lcore) < 0 ? (unsigned)rte_lcore_to_cpu_id((int)lcore)
+					     : (unsigned)only_cpu(lcore);
 		e->numa_socket = (int)rte_lcore_to_socket_id(lcore);
 		e->port = -1;
 		p->engines++;

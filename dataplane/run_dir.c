@@ -109,7 +109,7 @@ run_dir_take(struct run_dir *r, const char *parent, const char *instance, char *
 void
 run_dir_release(struct run_dir *r)
 {
-	char file[160], *slash;
+	char file[160];
 
 	if (r->pid_fd < 0)
 		return;
@@ -117,10 +117,5 @@ run_dir_release(struct run_dir *r)
 	unlink(file);
 	close(r->pid_fd);
 	r->pid_fd = -1;
-	if (rmdir(r->path))
-		return; /* control is still there */
-	slash = strrchr(r->path, '/');
-	*slash = '\0';
-	rmdir(r->path); /* if this was the last instance */
-	*slash = '/';
+	rmdir(r->path); /* unless control is still there */
 }

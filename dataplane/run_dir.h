@@ -17,7 +17,7 @@ struct run_dir {
  */
 int run_dir_take(struct run_dir *r, const char *parent, const char *instance, char *error,
 		 size_t size);
-/* Removes the pid file and the directories that are empty now. */
+/* Removes the pid file, and the directory of the instance if it is empty now. */
 void run_dir_release(struct run_dir *r);
 
 #endif

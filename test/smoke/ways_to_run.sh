@@ -24,7 +24,7 @@ if id nobody >/dev/null 2>&1; then
 	chmod 711 "$weir_tmp"
 	chown nobody "$weir_tmp/user"
 	WEIR_RUN_DIR=$weir_tmp/user run user setpriv --reuid nobody --regid nogroup --clear-groups \
-		env XDG_RUNTIME_DIR="$weir_tmp/user" HOME="$weir_tmp/user" "$WEIR_BUILD/dataplane/weir-dataplane" --in-memory --no-huge -m 256 --no-pci --lcores 0@0,1@1 --vdev net_ring0 \
+		env XDG_RUNTIME_DIR="$weir_tmp/user" RUNTIME_DIRECTORY="$weir_tmp/user" HOME="$weir_tmp/user" "$WEIR_BUILD/dataplane/weir-dataplane" --in-memory --no-huge -m 256 --no-pci --lcores 0@0,1@1 --vdev net_ring0 \
 		-- --instance U --nic roce:net_ring0,ip=10.80.0.1/24
 	await 15 test -S "$weir_tmp/user/U/session.sock" || fail "an ordinary user's data plane did not start: $(tail -n 3 "$weir_tmp/user.log")"
 	WEIR_RUN_DIR=$weir_tmp/user probe U attach || fail "attach to the user's data plane"
