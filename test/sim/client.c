@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libweir's transport in the simulator: requests go straight to the node's broker. Some answers come
- * only after an engine has done something; meanwhile everybody else goes on, in steps inside the call.
+ * libweir's transport in the simulator: requests go straight to the node's broker. Some answers
+ * come only after an engine has done something; meanwhile everybody else goes on, in steps inside
+ * the call.
  */
 #include "client.h"
 #include "node.h"
@@ -30,7 +31,8 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 	if (!reply) { /* the broker has ended the session */
 		c->session = NULL;
 		if (!c->leaving)
-			sim_fail(c->p->s, "program %u: the data plane closed its session", c->p->id);
+			sim_fail(c->p->s, "program %u: the data plane closed its session",
+				 c->p->id);
 		return;
 	}
 	if (c->replied)
@@ -58,11 +60,13 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 	else
 		rc = broker_session_request(c->session, m, m->length);
 	if (rc)
-		sim_fail(s, "program %u: request %s gives %d", c->p->id, weir_session_type_name(m->type), rc);
+		sim_fail(s, "program %u: request %s gives %d", c->p->id,
+			 weir_session_type_name(m->type), rc);
 	sim_node_kick(n);
 	while (!c->replied)
 		if (!sim_step(s) || s->now > end)
-			sim_fail(s, "program %u: no answer to %s", c->p->id, weir_session_type_name(m->type));
+			sim_fail(s, "program %u: no answer to %s", c->p->id,
+				 weir_session_type_name(m->type));
 	*reply = c->reply;
 	fds[0] = c->fds[0];
 	fds[1] = c->fds[1];
@@ -93,17 +97,6 @@ sim_client_start(struct sim_program *p)
 	if (rc)
 		sim_fail(p->s, "program %u: attach gives %d: %s", p->id, rc, weir_reason());
 	sim_program_attached(p);
-}
-
-bool
-sim_client_idle(const struct sim_program *p)
-{
-	struct weir_thread *t;
-
-	LIST_FOREACH(t, &p->w->threads, in_session)
-		if (t->closing)
-			return false;
-	return true;
 }
 
 static void

@@ -7,9 +7,7 @@
 
 /* Attaches; then calls sim_program_attached(). */
 void sim_client_start(struct sim_program *p);
-/* All connections that were closed have delivered what they had. */
-bool sim_client_idle(const struct sim_program *p);
-/* Ends the session with weir_detach(). */
+/* Ends the session with weir_detach(), which waits until what was sent has been delivered. */
 void sim_client_detach(struct sim_program *p);
 /* The program dies: at once, in whatever state it is. */
 void sim_client_die(struct sim_program *p);

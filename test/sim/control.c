@@ -93,15 +93,16 @@ static void
 tell(struct sim *s, uint64_t at, uint32_t to, uint32_t about, enum weir_node_state state)
 {
 	struct weir_ctl_msg m = {
-		.type = WEIR_CTL_NODE,
-		.length = weir_ctl_length(WEIR_CTL_NODE),
-		.node = {
-			.id = about,
-			.state = state,
-			.incarnation = 1000 + about,
-			.engines = s->sc.engines[about],
-			.self = to == about,
-			.address_count = 1,
+	    .type = WEIR_CTL_NODE,
+	    .length = weir_ctl_length(WEIR_CTL_NODE),
+	    .node =
+		{
+		    .id = about,
+		    .state = state,
+		    .incarnation = 1000 + about,
+		    .engines = s->sc.engines[about],
+		    .self = to == about,
+		    .address_count = 1,
 		},
 	};
 	uint32_t ip = sim_node_ip(about);
@@ -116,7 +117,8 @@ void
 sim_control_start(struct sim *s)
 {
 	uint64_t suspect = s->sc.cut_at + rng_log(&s->rng, 100 * SIM_MS, SIM_S);
-	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED, .length = weir_ctl_length(WEIR_CTL_SYNCED)};
+	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED,
+				      .length = weir_ctl_length(WEIR_CTL_SYNCED)};
 
 	for (uint32_t to = 0; to < s->sc.nodes; to++) {
 		uint64_t at = rng_next(&s->rng) % s->sc.control_delay;

@@ -115,7 +115,8 @@ sim_unschedule(struct sim_actor *actor)
 void
 sim_call(struct sim *s, uint64_t at, void (*run)(struct sim *s, void *arg), void *arg)
 {
-	heap_push(s, (struct sim_event){at < s->now ? s->now : at, rng_next(&s->rng), NULL, run, arg});
+	heap_push(s,
+		  (struct sim_event){at < s->now ? s->now : at, rng_next(&s->rng), NULL, run, arg});
 }
 
 bool

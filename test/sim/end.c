@@ -72,7 +72,8 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 	struct sim *s = p->s;
 	const struct sim_conn_plan *c = plan_of(p, e);
 	struct weir_connect_options options = {.flags = c->loop ? WEIR_LOOP : 0};
-	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = s->sc.program[c->program[1]].node};
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE,
+				 .id = s->sc.program[c->program[1]].node};
 	int rc;
 
 	if (e->state != END_IDLE || e->side != 0 || s->now < e->start)
@@ -94,10 +95,12 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 	p->inside = true;
 	rc = weir_connect_with(p->w, &a, &options, 0, &e->c);
 	p->inside = false;
-	sim_progress(s);
 	if (rc == 0) {
+		sim_progress(s);
 		weir_conn_set_user(e->c, e);
 		e->state = END_CONNECTING;
+	} else if (c->unknown && rc == -ECONNREFUSED) {
+		e->state = END_CLOSED;
 	} else if (rc == -EHOSTUNREACH || rc == -EAGAIN || rc == -ECONNREFUSED) {
 		/* control has not told of the node yet */
 		e->start = s->now + RETRY;
@@ -158,8 +161,8 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 	f->accepted++;
 	rc = send_one(p, e, f->accepted - 1, length, &asked);
 	if (rc == 0) {
-		sim_trace(s, "connection %u flow %u: sent %u (%u bytes)", e->conn, e->side, f->accepted - 1,
-			  length);
+		sim_trace(s, "connection %u flow %u: sent %u (%u bytes)", e->conn, e->side,
+			  f->accepted - 1, length);
 		f->asked += asked;
 		sim_progress(s);
 		return true;
@@ -173,8 +176,8 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 	}
 	/* what has arrived can still be received: the end comes from there */
 	if ((rc != -ECONNRESET && rc != -EHOSTDOWN) || !excused(s, e))
-		sim_fail(s, "connection %u end %u: send of %u bytes gives %d: %s", e->conn, e->side, length,
-			 rc, weir_reason());
+		sim_fail(s, "connection %u end %u: send of %u bytes gives %d: %s", e->conn, e->side,
+			 length, rc, weir_reason());
 	f->failed = true;
 	return true;
 }
@@ -188,8 +191,8 @@ receive_small(struct sim_program *p, struct sim_end *e)
 	int rc = weir_recv(e->c, p->buffer, size, &length, 0);
 
 	if (rc == -EMSGSIZE && length <= size)
-		sim_fail(p->s, "connection %u: EMSGSIZE for %zu bytes in a buffer of %u", e->conn, length,
-			 size);
+		sim_fail(p->s, "connection %u: EMSGSIZE for %zu bytes in a buffer of %u", e->conn,
+			 length, size);
 	if (rc == 0)
 		sim_received(p->s, e->conn, !e->side, p->buffer, length);
 	return rc;
@@ -235,8 +238,8 @@ peer_ended(struct sim_program *p, struct sim_end *e)
 
 	sim_trace(p->s, "connection %u end %u: end of stream", e->conn, e->side);
 	if (f->received < f->accepted && !excused(p->s, e))
-		sim_fail(p->s, "connection %u flow %u: end of stream after %u of %u messages", e->conn,
-			 !e->side, f->received, f->accepted);
+		sim_fail(p->s, "connection %u flow %u: end of stream after %u of %u messages",
+			 e->conn, !e->side, f->received, f->accepted);
 	e->peer_done = true;
 	f->receiver_done = true;
 	sim_progress(p->s);
@@ -337,9 +340,10 @@ sim_program_release(struct sim_program *p, bool all)
 		}
 		struct sim_held *h = &p->held[i];
 
-		if (!sim_message_is(h->loan.data, (uint32_t)h->loan.length, h->conn, h->flow, h->number))
-			sim_fail(p->s, "connection %u flow %u message %u changed while on loan", h->conn,
-				 h->flow, h->number);
+		if (!sim_message_is(h->loan.data, (uint32_t)h->loan.length, h->conn, h->flow,
+				    h->number))
+			sim_fail(p->s, "connection %u flow %u message %u changed while on loan",
+				 h->conn, h->flow, h->number);
 		weir_release(p->w, &h->loan);
 		*h = p->held[--p->held_count];
 		any = true;

@@ -62,12 +62,14 @@ usage(FILE *to)
 #define X(name, help) fprintf(to, "      %-10s%s\n", #name, help);
 	SIM_PARTS(X)
 #undef X
-	fprintf(to, "  --only PART[,PART...]     leave all other parts out\n"
-		    "  --check-every N           check the engines' invariants every N turns (1; 0 never)\n"
-		    "  --limit SECONDS           simulated time without progress that fails a seed (30)\n"
-		    "  --keep-going              go on after a failing seed\n"
-		    "  --verbose                 print the scenario and what happens\n"
-		    "exit: 0 all passed, 1 a seed failed, 2 usage\n");
+	fprintf(
+	    to,
+	    "  --only PART[,PART...]     leave all other parts out\n"
+	    "  --check-every N           check the engines' invariants every N turns (1; 0 never)\n"
+	    "  --limit SECONDS           simulated time without progress that fails a seed (30)\n"
+	    "  --keep-going              go on after a failing seed\n"
+	    "  --verbose                 print the scenario and what happens\n"
+	    "exit: 0 all passed, 1 a seed failed, 2 usage\n");
 }
 
 static bool
@@ -75,7 +77,7 @@ parse_parts(const char *text, uint32_t *bits)
 {
 	static const char *const names[] = {
 #define X(name, help) #name,
-		SIM_PARTS(X)
+	    SIM_PARTS(X)
 #undef X
 	};
 	char copy[256], *save = NULL;
@@ -161,10 +163,10 @@ static bool
 parse(int argc, char **argv, struct arguments *a)
 {
 	static const struct option longs[] = {
-		{"seed", 1, NULL, 's'},	       {"from", 1, NULL, 'f'},	{"to", 1, NULL, 't'},
-		{"without", 1, NULL, 'w'},     {"only", 1, NULL, 'o'},	{"check-every", 1, NULL, 'c'},
-		{"limit", 1, NULL, 'l'},       {"keep-going", 0, NULL, 'k'}, {"verbose", 0, NULL, 'v'},
-		{"help", 0, NULL, 'h'},	       {NULL, 0, NULL, 0},
+	    {"seed", 1, NULL, 's'},    {"from", 1, NULL, 'f'},	     {"to", 1, NULL, 't'},
+	    {"without", 1, NULL, 'w'}, {"only", 1, NULL, 'o'},	     {"check-every", 1, NULL, 'c'},
+	    {"limit", 1, NULL, 'l'},   {"keep-going", 0, NULL, 'k'}, {"verbose", 0, NULL, 'v'},
+	    {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -201,7 +203,8 @@ main(int argc, char **argv)
 		alarm(120);
 		if (sim_run(&sim, running))
 			continue;
-		printf("seed %lu: %s (test-sim --seed %lu --verbose)\n", running, sim.cause, running);
+		printf("seed %lu: %s (test-sim --seed %lu --verbose)\n", running, sim.cause,
+		       running);
 		failed++;
 		if (!a.options.keep_going)
 			break;

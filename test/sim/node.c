@@ -2,13 +2,10 @@
 /* A node's engines and its main lcore, as actors under the virtual clock. */
 #include "node.h"
 
-#include "log.h"
 #include "program.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -72,7 +69,8 @@ check_engine(struct sim_engine *e)
 		return;
 	wrong = engine_check(e->engine);
 	if (wrong)
-		sim_fail(s, "node %u engine %u at %lu us: %s", e->n->id, e->id, s->now / 1000, wrong);
+		sim_fail(s, "node %u engine %u at %lu us: %s", e->n->id, e->id,
+			 (s->now - SIM_START) / 1000, wrong);
 }
 
 static bool
@@ -172,7 +170,8 @@ ring_doorbell(void *user, uint32_t id)
 
 	sim_trace(n->s, "node %u engine %u rings doorbell %u", n->id, e->id, id);
 	for (uint32_t i = 0; i < n->doorbells; i++)
-		if (n->doorbell[i].used && n->doorbell[i].id == id && n->doorbell[i].engine == e->id)
+		if (n->doorbell[i].used && n->doorbell[i].id == id &&
+		    n->doorbell[i].engine == e->id)
 			send(n->doorbell[i].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	sim_programs_wake(n->s, n->id);
 }
@@ -284,7 +283,8 @@ sim_node_listen(struct sim_node *n)
 	for (uint32_t i = 0; i < n->doorbells; i++) {
 		struct sim_doorbell *d = &n->doorbell[i];
 
-		if (!d->used || n->engine[d->engine].state == SIM_AWAKE || n->engine[d->engine].rung)
+		if (!d->used || n->engine[d->engine].state == SIM_AWAKE ||
+		    n->engine[d->engine].rung)
 			continue;
 		which[count] = d->engine;
 		fds[count++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
@@ -299,7 +299,8 @@ sim_node_listen(struct sim_node *n)
 
 		if (e->state == SIM_ASLEEP && !e->rung && e->mail_tail == e->mail_head &&
 		    engine_sleep_check(e->engine))
-			sim_fail(n->s, "node %u engine %u sleeps over work: nobody rang its doorbell",
+			sim_fail(n->s,
+				 "node %u engine %u sleeps over work: nobody rang its doorbell",
 				 n->id, i);
 	}
 }
@@ -337,53 +338,26 @@ run_main(struct sim *s, void *arg)
 
 /* ---- create and destroy ---- */
 
-/* What the broker has to say goes into the trace. */
-#define LOG(name)                                                                                  \
-	void name(const char *format, ...)                                                         \
-	{                                                                                          \
-		va_list args;                                                                      \
-                                                                                                   \
-		va_start(args, format);                                                            \
-		log_line(format, args);                                                            \
-		va_end(args);                                                                      \
-	}
-
-static struct sim *logged;
-
-static void
-log_line(const char *format, va_list args)
-{
-	char text[400];
-
-	vsnprintf(text, sizeof(text), format, args);
-	if (logged)
-		sim_trace(logged, "log: %s", text);
-}
-
-LOG(log_error)
-LOG(log_warning)
-LOG(log_info)
-
 static struct roce_device *
 create_device(struct sim_node *n)
 {
 	const struct sim_scenario *sc = &n->s->sc;
 	struct roce_config rc = {
-		.ip = sim_node_ip(n->id),
-		.prefix = 24,
-		.mac = {2, 0, 0, 0, 0, (uint8_t)(n->id + 1)},
-		.mtu = (uint16_t)sc->mtu,
-		.contexts = n->engines,
-		.numa_socket = -1,
-		.max_qp = 32,
-		.max_mr = 256,
-		.cq_depth = 4096,
-		.max_wr = 512,
-		.tx_frames = 1024,
-		.window_bytes = 128 * 1024,
-		.window_frames = 128,
-		.neighbours = 16,
-		.timeout_ns = sc->timeout_ns,
+	    .ip = sim_node_ip(n->id),
+	    .prefix = 24,
+	    .mac = {2, 0, 0, 0, 0, (uint8_t)(n->id + 1)},
+	    .mtu = (uint16_t)sc->mtu,
+	    .contexts = n->engines,
+	    .numa_socket = -1,
+	    .max_qp = 32,
+	    .max_mr = 256,
+	    .cq_depth = 4096,
+	    .max_wr = 512,
+	    .tx_frames = 1024,
+	    .window_bytes = 128 * 1024,
+	    .window_frames = 128,
+	    .neighbours = 16,
+	    .timeout_ns = sc->timeout_ns,
 	};
 
 	return roce_device_create(&rc);
@@ -398,19 +372,19 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	int rc;
 
 	*ec = (struct engine_config){
-		.id = e->id,
-		.count = n->engines,
-		.connections = 64,
-		.sessions = SIM_PROGRAMS_MAX,
-		.links = SIM_LINKS,
-		.session_pending = sc->session_pending,
-		.initial_grant = sc->initial_grant,
-		.window = sc->window,
-		.threshold = 0.6,
-		.srq_depth = 256,
-		.ring_doorbell = ring_doorbell,
-		.emit = emit_event,
-		.user = e,
+	    .id = e->id,
+	    .count = n->engines,
+	    .connections = 64,
+	    .sessions = SIM_PROGRAMS_MAX,
+	    .links = SIM_LINKS,
+	    .session_pending = sc->session_pending,
+	    .initial_grant = sc->initial_grant,
+	    .window = sc->window,
+	    .threshold = 0.6,
+	    .srq_depth = 256,
+	    .ring_doorbell = ring_doorbell,
+	    .emit = emit_event,
+	    .user = e,
 	};
 
 	sim_port_init(&e->port, n->s, n->id, e->id, sc->event_fd[n->id]);
@@ -438,39 +412,39 @@ create_broker(struct sim_node *n)
 {
 	const struct sim_scenario *sc = &n->s->sc;
 	struct broker_config bc = {
-		.run_dir = NULL,
-		.engines = n->engines,
-		.incarnation = 1000 + n->id,
-		.sessions = SIM_PROGRAMS_MAX,
-		.connections = 64 * n->engines,
-		.channels = 4,
-		.session_connections = 64,
-		.ring_slots = sc->ring_slots,
-		.arena_bytes = sc->arena_bytes,
-		.peer_ring_lines = sc->ring_lines,
-		.recv_wrs = sc->recv_wrs,
-		.links = SIM_LINKS,
-		.node_timeout_ns = SIM_S,
-		.repair_timeout_ns = 10 * SIM_S,
-		.command = put_command,
-		.doorbell_add = doorbell_add,
-		.doorbell_remove = doorbell_remove,
-		.memory_get = memory_get,
-		.memory_put = memory_put,
-		.wake = wake_engine,
-		.engine_row = engine_row,
-		.now = virtual_now,
-		.user = n,
+	    .run_dir = NULL,
+	    .engines = n->engines,
+	    .incarnation = 1000 + n->id,
+	    .sessions = SIM_PROGRAMS_MAX,
+	    .connections = 64 * n->engines,
+	    .channels = 4,
+	    .session_connections = 64,
+	    .ring_slots = sc->ring_slots,
+	    .arena_bytes = sc->arena_bytes,
+	    .peer_ring_lines = sc->ring_lines,
+	    .recv_wrs = sc->recv_wrs,
+	    .links = SIM_LINKS,
+	    .node_timeout_ns = SIM_S,
+	    .repair_timeout_ns = 10 * SIM_S,
+	    .command = put_command,
+	    .doorbell_add = doorbell_add,
+	    .doorbell_remove = doorbell_remove,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
+	    .wake = wake_engine,
+	    .engine_row = engine_row,
+	    .now = virtual_now,
+	    .user = n,
 	};
 
 	for (uint32_t i = 0; i < n->engines; i++)
 		bc.engine[i] = (struct broker_engine){
-			.dev = roce_nic_device(n->dev),
-			.nic = n->engine[i].nic,
-			.srq = n->engine[i].srq,
-			.engine = n->engine[i].engine,
-			.engine_config = &n->engine[i].config,
-			.numa_socket = -1,
+		    .dev = roce_nic_device(n->dev),
+		    .nic = n->engine[i].nic,
+		    .srq = n->engine[i].srq,
+		    .engine = n->engine[i].engine,
+		    .engine_config = &n->engine[i].config,
+		    .numa_socket = -1,
 		};
 	return broker_create(&bc);
 }
@@ -483,7 +457,7 @@ sim_node_create(struct sim *s, uint32_t id)
 
 	if (!n)
 		abort();
-	logged = n->s = s;
+	n->s = s;
 	n->id = id;
 	n->engines = s->sc.engines[id];
 	n->rss = rng_below(&s->rng, 2);
@@ -553,11 +527,15 @@ sim_node_check(struct sim_node *n)
 			sim_fail(s, "node %u: %lu frames of peers refused", n->id,
 				 atomic_load(&ec->bad_frames));
 		if (nc.rnr_sent)
-			sim_fail(s, "node %u: %lu times no receive WR was there", n->id, nc.rnr_sent);
+			sim_fail(s, "node %u: %lu times no receive WR was there", n->id,
+				 nc.rnr_sent);
 		if (!s->sc.wire.corrupt && (nc.drop_bad_icrc || nc.drop_bad_ip || nc.drop_bad_bth ||
 					    nc.drop_too_short || nc.drop_bad_request))
-			sim_fail(s, "node %u: bad frames on a good wire: icrc %lu ip %lu bth %lu short %lu "
-				 "request %lu", n->id, nc.drop_bad_icrc, nc.drop_bad_ip, nc.drop_bad_bth,
-				 nc.drop_too_short, nc.drop_bad_request);
+			sim_fail(
+			    s,
+			    "node %u: bad frames on a good wire: icrc %lu ip %lu bth %lu short %lu "
+			    "request %lu",
+			    n->id, nc.drop_bad_icrc, nc.drop_bad_ip, nc.drop_bad_bth,
+			    nc.drop_too_short, nc.drop_bad_request);
 	}
 }

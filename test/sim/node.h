@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One node: engines with their ports, a broker, and the part of control that the broker talks to. */
+/* One node: engines with their ports, a broker, and the part of control that the broker talks to.
+ */
 #ifndef WEIR_TEST_SIM_NODE_H
 #define WEIR_TEST_SIM_NODE_H
 
@@ -35,7 +36,8 @@ struct sim_engine {
 	uint64_t turns;
 	struct engine_command *mailbox[SIM_MAILBOX], *replies[SIM_MAILBOX];
 	uint32_t mail_head, mail_tail, reply_head, reply_tail;
-	uint32_t mail_out; /* in the mailbox or inside the engine: a reply slot is reserved for each */
+	uint32_t
+	    mail_out; /* in the mailbox or inside the engine: a reply slot is reserved for each */
 	struct engine_event events[SIM_EVENTS];
 	uint32_t event_head, event_tail;
 };
@@ -55,8 +57,8 @@ struct sim_node {
 	struct broker *broker;
 	struct sim_actor actor; /* the main lcore */
 	struct sim_doorbell doorbell[SIM_DOORBELLS];
-	uint32_t doorbells; /* highest used + 1 */
-	uint32_t rss;	    /* 0: all frames to engine 0; 1: any engine */
+	uint32_t doorbells;		      /* highest used + 1 */
+	uint32_t rss;			      /* 0: all frames to engine 0; 1: any engine */
 	uint64_t last_control[SIM_NODES_MAX]; /* when the last message to that node arrives */
 };
 
@@ -67,7 +69,8 @@ struct sim_port *sim_rx_port(struct sim *s, uint32_t node);
 struct sim_port *sim_port(struct sim *s, uint32_t node, uint32_t engine);
 /* Something that wakes a sleeping engine has happened. */
 void sim_engine_wake(struct sim *s, uint32_t node, uint32_t engine);
-/* Programs may have rung doorbells: wakes whom they rang. Fails the seed if a sleeper was missed. */
+/* Programs may have rung doorbells: wakes whom they rang. Fails the seed if a sleeper was missed.
+ */
 void sim_node_listen(struct sim_node *n);
 /* The main lcore has something to do. */
 void sim_node_kick(struct sim_node *n);

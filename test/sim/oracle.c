@@ -11,7 +11,8 @@ struct sim_oracle {
 };
 
 /* Around every border: slot, continuation, inline, block, segment. */
-static const uint32_t sizes[] = {0, 1, 8, 47, 48, 49, 64, 107, 108, 109, 500, 947, 948, 949, 4096, 8191, 8192};
+static const uint32_t sizes[] = {0,   1,   8,	47,  48,  49,	64,   107, 108,
+				 109, 500, 947, 948, 949, 4096, 8191, 8192};
 
 uint32_t
 sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t number)
@@ -109,18 +110,19 @@ sim_received(struct sim *s, uint32_t conn, uint32_t flow, const void *data, size
 	if (length >= 8)
 		memcpy(&name, data, 8);
 	if (number >= f->planned)
-		sim_fail(s, "connection %u flow %u: a message more than were sent (%zu bytes, %016lx)", conn,
-			 flow, length, name);
+		sim_fail(s,
+			 "connection %u flow %u: a message more than were sent (%zu bytes, %016lx)",
+			 conn, flow, length, name);
 	expected = sim_message_length(s, conn, flow, number);
 	if (length != expected)
-		sim_fail(s, "connection %u flow %u message %u: %zu bytes instead of %u (%016lx)", conn, flow,
-			 number, length, expected, name);
+		sim_fail(s, "connection %u flow %u message %u: %zu bytes instead of %u (%016lx)",
+			 conn, flow, number, length, expected, name);
 	if (!sim_message_is(data, (uint32_t)length, conn, flow, number))
-		sim_fail(s, "connection %u flow %u message %u of %u bytes: wrong content (%016lx)", conn, flow,
-			 number, expected, name);
+		sim_fail(s, "connection %u flow %u message %u of %u bytes: wrong content (%016lx)",
+			 conn, flow, number, expected, name);
 	if (number >= f->accepted)
-		sim_fail(s, "connection %u flow %u message %u arrived before it was accepted", conn, flow,
-			 number);
+		sim_fail(s, "connection %u flow %u message %u arrived before it was accepted", conn,
+			 flow, number);
 	f->received++;
 	sim_trace(s, "connection %u flow %u: received %u (%u bytes)", conn, flow, number, expected);
 	sim_progress(s);
@@ -134,12 +136,15 @@ sim_completed(struct sim *s, uint32_t conn, uint32_t flow, uint32_t number, int 
 	sim_trace(s, "connection %u flow %u: message %u complete, %d", conn, flow, number, status);
 	f->notified++;
 	if (f->notified > f->asked)
-		sim_fail(s, "connection %u flow %u message %u: completed twice", conn, flow, number);
+		sim_fail(s, "connection %u flow %u message %u: completed twice", conn, flow,
+			 number);
 	if (status == 0 && f->failed)
-		sim_fail(s, "connection %u flow %u message %u: complete after an earlier one failed", conn,
-			 flow, number);
+		sim_fail(s,
+			 "connection %u flow %u message %u: complete after an earlier one failed",
+			 conn, flow, number);
 	if (status == 0 && number < f->completed)
-		sim_fail(s, "connection %u flow %u message %u: completed out of order", conn, flow, number);
+		sim_fail(s, "connection %u flow %u message %u: completed out of order", conn, flow,
+			 number);
 	if (status == 0)
 		f->completed = number + 1;
 	else
@@ -186,7 +191,8 @@ sim_conn_excused(const struct sim *s, uint32_t conn)
 	for (uint32_t i = 0; i < 2; i++) {
 		const struct sim_program_plan *p = &s->sc.program[c->program[i]];
 
-		if (p->killed_at != SIM_NEVER || (s->sc.cut_at != SIM_NEVER && p->node == s->sc.cut_node))
+		if (p->killed_at != SIM_NEVER ||
+		    (s->sc.cut_at != SIM_NEVER && p->node == s->sc.cut_node))
 			return true;
 	}
 	return false;
@@ -202,15 +208,16 @@ check_flow(struct sim *s, uint32_t conn, uint32_t flow)
 		sim_fail(s, "connection %u flow %u: %u messages complete, %u received", conn, flow,
 			 f->completed, f->received);
 	if (!f->sender_gone && f->notified != f->asked)
-		sim_fail(s, "connection %u flow %u: %u of %u completions reported", conn, flow, f->notified,
-			 f->asked);
+		sim_fail(s, "connection %u flow %u: %u of %u completions reported", conn, flow,
+			 f->notified, f->asked);
 	if (sim_conn_excused(s, conn))
 		return;
 	if (f->failed)
-		sim_fail(s, "connection %u flow %u: messages failed on a sound connection", conn, flow);
+		sim_fail(s, "connection %u flow %u: messages failed on a sound connection", conn,
+			 flow);
 	if (f->received != f->planned)
-		sim_fail(s, "connection %u flow %u: %u of %u messages received", conn, flow, f->received,
-			 f->planned);
+		sim_fail(s, "connection %u flow %u: %u of %u messages received", conn, flow,
+			 f->received, f->planned);
 }
 
 void

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs send and what must become of it. A flow is one direction of a connection: end 0 (who
- * connected) sends on flow 0. Lengths and contents follow from seed, connection, flow and number.
+ * What programs send and what must become of it. A flow is one direction of a connection: end 0
+ * (who connected) sends on flow 0. Lengths and contents follow from seed, connection, flow and
+ * number.
  */
 #ifndef WEIR_TEST_SIM_ORACLE_H
 #define WEIR_TEST_SIM_ORACLE_H
@@ -12,20 +13,21 @@
 
 struct sim_flow {
 	uint32_t planned;
-	uint32_t accepted;	/* weir_send() said 0 */
-	uint32_t received;	/* in order, contents verified */
-	uint32_t notified;	/* of those sent with WEIR_NOTIFY: how many have been reported */
-	uint32_t asked;		/* sent with WEIR_NOTIFY */
-	uint32_t completed;	/* messages known complete with status 0: all before this number */
-	bool failed;		/* a completion came with a status */
-	bool receiver_done;	/* the receiver has seen the end, or has closed */
-	bool receiver_gone;	/* died, or closed before it had everything */
+	uint32_t accepted;  /* weir_send() said 0 */
+	uint32_t received;  /* in order, contents verified */
+	uint32_t notified;  /* of those sent with WEIR_NOTIFY: how many have been reported */
+	uint32_t asked;	    /* sent with WEIR_NOTIFY */
+	uint32_t completed; /* messages known complete with status 0: all before this number */
+	bool failed;	    /* a completion came with a status */
+	bool receiver_done; /* the receiver has seen the end, or has closed */
+	bool receiver_gone; /* died, or closed before it had everything */
 	bool sender_gone;
 };
 
 uint32_t sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t number);
 void sim_message_fill(uint8_t *buf, uint32_t length, uint32_t conn, uint32_t flow, uint32_t number);
-bool sim_message_is(const uint8_t *buf, uint32_t length, uint32_t conn, uint32_t flow, uint32_t number);
+bool sim_message_is(const uint8_t *buf, uint32_t length, uint32_t conn, uint32_t flow,
+		    uint32_t number);
 /* Connection that a first message names, or SIM_CONNS_MAX. */
 uint32_t sim_message_conn(const void *buf, size_t length);
 

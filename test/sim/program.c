@@ -58,7 +58,8 @@ accept_all(struct sim_program *p, struct weir_listener *l)
 				e = &p->end[i];
 		if (!e) {
 			if (p->unnamed_count == SIM_CONNS_MAX)
-				sim_fail(p->s, "program %u: more connections than were made", p->id);
+				sim_fail(p->s, "program %u: more connections than were made",
+					 p->id);
 			weir_conn_set_user(c, NULL);
 			p->unnamed[p->unnamed_count++] = c;
 		} else if (e->state != END_IDLE) {
@@ -91,12 +92,15 @@ name_connections(struct sim_program *p)
 		any = true;
 		p->unnamed[i] = p->unnamed[--p->unnamed_count];
 		if (rc) { /* who connected has died */
-			sim_trace(p->s, "program %u: a connection ended unnamed with %d", p->id, rc);
+			sim_trace(p->s, "program %u: a connection ended unnamed with %d", p->id,
+				  rc);
 			weir_close(c);
 			continue;
 		}
 		if (!e || e->state != END_IDLE)
-			sim_fail(p->s, "program %u: first message of no connection or of one twice (%zu bytes)",
+			sim_fail(p->s,
+				 "program %u: first message of no connection or of one twice (%zu "
+				 "bytes)",
 				 p->id, length);
 		opened(p, e, c);
 		sim_received(p->s, conn, 0, p->buffer, length);
@@ -175,33 +179,18 @@ end_is_over(const struct sim_program *p, const struct sim_end *e)
 	return true;
 }
 
-/* Gives back everything; what was sent last may still be on its way. */
-static void
-wind_up(struct sim_program *p)
-{
-	sim_program_release(p, true);
-	p->inside = true;
-	for (uint32_t i = 0; i < p->ends; i++) {
-		weir_listener_close(p->end[i].listener);
-		p->end[i].listener = NULL;
-	}
-	weir_listener_close(p->listener);
-	p->listener = NULL;
-	p->inside = false;
-	while (p->unnamed_count)
-		weir_close(p->unnamed[--p->unnamed_count]);
-}
-
 static void
 finish(struct sim_program *p)
 {
 	struct sim *s = p->s;
 
+	sim_program_release(p, true);
 	p->inside = true;
-	if (rng_chance(&p->rng, 500))
-		sim_client_detach(p);
-	else
-		sim_client_die(p);
+	for (uint32_t i = 0; i < p->ends && rng_chance(&p->rng, 500); i++) {
+		weir_listener_close(p->end[i].listener);
+		p->end[i].listener = NULL;
+	}
+	sim_client_detach(p);
 	p->inside = false;
 	p->ended = true;
 	sim_trace(s, "program %u: ended", p->id);
@@ -324,8 +313,6 @@ run_program(struct sim *s, void *arg)
 	for (uint32_t i = 0; i < p->ends; i++)
 		over &= end_is_over(p, &p->end[i]);
 	if (over)
-		wind_up(p);
-	if (over && sim_client_idle(p))
 		finish(p);
 	else
 		rest(p, busy);
@@ -353,7 +340,8 @@ sim_programs_wake(struct sim *s, uint32_t node)
 	for (uint32_t i = 0; i < n; i++)
 		if (fds[i].revents & POLLIN) {
 			who[i]->asleep = false;
-			sim_schedule(s, &who[i]->actor, s->now + rng_log(&s->rng, 100, 50 * SIM_US));
+			sim_schedule(s, &who[i]->actor,
+				     s->now + rng_log(&s->rng, 100, 50 * SIM_US));
 		}
 }
 
@@ -414,7 +402,8 @@ sim_program_create(struct sim *s, uint32_t id)
 	p->backoff = 200;
 	for (uint32_t i = 0; i < s->sc.conns; i++)
 		for (uint32_t side = 0; side < 2; side++)
-			if (s->sc.conn[i].program[side] == id && !(side == 1 && s->sc.conn[i].unknown))
+			if (s->sc.conn[i].program[side] == id &&
+			    !(side == 1 && s->sc.conn[i].unknown))
 				add_end(p, i, side);
 	p->actor = (struct sim_actor){run_program, p, SIM_NEVER};
 	p->killer = (struct sim_actor){die, p, SIM_NEVER};
@@ -445,7 +434,8 @@ sim_program_waits_for(const struct sim_program *p, char *text, size_t size)
 
 		if (e->state == END_CLOSED)
 			continue;
-		at += (size_t)snprintf(text + at, size - at, "[p%u%s c%u.%u %s sent %u/%u%s got %u/%u]", p->id,
+		at += (size_t)snprintf(text + at, size - at,
+				       "[p%u%s c%u.%u %s sent %u/%u%s got %u/%u]", p->id,
 				       p->asleep ? " asleep" : "", e->conn, e->side,
 				       e->state == END_IDLE	    ? "idle"
 				       : e->state == END_CONNECTING ? "connecting"

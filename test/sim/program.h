@@ -26,8 +26,8 @@ struct sim_end {
 	uint64_t start;			/* end 0: when to connect (again) */
 	uint64_t paused_until;		/* doesn't receive until then */
 	bool readable, blocked, peer_done;
-	bool drains;  /* waits for all completions before it closes */
-	bool lingers; /* end 1: closes after the peer has */
+	bool drains;	      /* waits for all completions before it closes */
+	bool lingers;	      /* end 1: closes after the peer has */
 	uint32_t receive_max; /* hasty: closes after so many */
 };
 

@@ -57,8 +57,10 @@ run_until_idle(struct sim *s)
 	for (uint32_t i = 0; i < s->sc.nodes; i++)
 		while (!sim_node_idle(s->node[i])) {
 			if (!sim_step(s) || s->now > end)
-				sim_fail(s, "node %u still holds connections or sessions of ended programs",
-					 i);
+				sim_fail(
+				    s,
+				    "node %u still holds connections or sessions of ended programs",
+				    i);
 		}
 }
 
@@ -82,10 +84,11 @@ sim_run(struct sim *s, uint64_t seed)
 	memset(s->node, 0, sizeof(s->node));
 	memset(s->program, 0, sizeof(s->program));
 	s->oracle = NULL;
+	sim_running = s;
 	s->heap_count = 0;
 	s->now = s->progress_at = SIM_START;
 	s->steps = 0;
-	s->rng.state = seed ^ 0x51a7ull << 40;
+	s->rng.state = sim_hash(seed, 2, 2);
 	sim_scenario_make(&s->sc, seed, s->options.without);
 	if (s->options.verbose)
 		sim_scenario_print(&s->sc);

@@ -53,7 +53,9 @@ make_sizes(struct sim_scenario *sc, struct rng *r)
 	sc->recv_wrs = 8u << rng_below(r, 5);
 	sc->ring_slots = 64u << rng_below(r, 4);
 	sc->largest = rng_chance(r, 100) ? 1u << 20 : 65537;
-	sc->arena_bytes = sc->largest > 65537 ? 8u << 20 : sc->ring_slots > 128 ? 4u << 20 : 2u << 20;
+	sc->arena_bytes = sc->largest > 65537	 ? 8u << 20
+			  : sc->ring_slots > 128 ? 4u << 20
+						 : 2u << 20;
 	sc->timeout_ns = rng_log(r, 500 * SIM_US, 64 * SIM_MS);
 	sc->window = (uint32_t)rng_log(r, 16384, 2u << 20);
 	sc->initial_grant = (uint32_t)rng_log(r, 64, 16384) & ~63u;
@@ -93,8 +95,10 @@ make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without)
 		uint32_t one_way = rng_below(r, 4);
 
 		/* other nodes for the most part */
-		for (uint32_t try = 0; try < 8 && sc->program[a].node == sc->program[b].node; try++) {
-			if ((i >= sc->nodes && rng_chance(r, 300)) && !(without & (1u << SIM_local)))
+		for (uint32_t try = 0; try < 8 && sc->program[a].node == sc->program[b].node;
+		     try++) {
+			if ((i >= sc->nodes && rng_chance(r, 300)) &&
+			    !(without & (1u << SIM_local)))
 				break;
 			b = rng_below(r, sc->programs);
 		}
@@ -138,7 +142,7 @@ make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without)
 {
-	struct rng r = {seed * 0x9e3779b97f4a7c15ull + 1};
+	struct rng r = {sim_hash(seed, 1, 1)};
 
 	memset(sc, 0, sizeof(*sc));
 	sc->seed = seed;
@@ -167,22 +171,22 @@ sim_scenario_print(const struct sim_scenario *sc)
 {
 	const struct sim_wire_plan *w = &sc->wire;
 
-	printf("seed %lu: %u nodes, %u programs, %u connections\n", sc->seed, sc->nodes, sc->programs,
-	       sc->conns);
+	printf("seed %lu: %u nodes, %u programs, %u connections\n", sc->seed, sc->nodes,
+	       sc->programs, sc->conns);
 	printf("  mtu %u, peer ring %u lines, %u recv wrs, channel %u slots, arena %lu KiB, "
 	       "window %u, first grant %u, pending %u, timeout %lu us\n",
-	       sc->mtu, sc->ring_lines, sc->recv_wrs, sc->ring_slots, sc->arena_bytes / 1024, sc->window,
-	       sc->initial_grant, sc->session_pending, sc->timeout_ns / 1000);
-	printf("  wire: loss %u dup %u reorder %u corrupt %u full %u permille, delay %lu+%lu ns", w->loss,
-	       w->dup, w->reorder, w->corrupt, w->full, w->delay, w->jitter);
+	       sc->mtu, sc->ring_lines, sc->recv_wrs, sc->ring_slots, sc->arena_bytes / 1024,
+	       sc->window, sc->initial_grant, sc->session_pending, sc->timeout_ns / 1000);
+	printf("  wire: loss %u dup %u reorder %u corrupt %u full %u permille, delay %lu+%lu ns",
+	       w->loss, w->dup, w->reorder, w->corrupt, w->full, w->delay, w->jitter);
 	if (w->outage_for)
-		printf(", node %u dark at %lu us for %lu us", w->outage_node, (w->outage_at - SIM_START) / 1000,
-		       w->outage_for / 1000);
+		printf(", node %u dark at %lu us for %lu us", w->outage_node,
+		       (w->outage_at - SIM_START) / 1000, w->outage_for / 1000);
 	printf("\n  control: delay up to %lu us, %u permille twice\n", sc->control_delay / 1000,
 	       sc->control_dup);
 	for (uint32_t i = 0; i < sc->nodes; i++)
-		printf("  node %u: %u engines%s%s\n", i, sc->engines[i], sc->sleeps[i] ? ", adaptive" : "",
-		       sc->event_fd[i] ? ", rx interrupt" : "");
+		printf("  node %u: %u engines%s%s\n", i, sc->engines[i],
+		       sc->sleeps[i] ? ", adaptive" : "", sc->event_fd[i] ? ", rx interrupt" : "");
 	for (uint32_t i = 0; i < sc->programs; i++) {
 		const struct sim_program_plan *p = &sc->program[i];
 
@@ -194,11 +198,14 @@ sim_scenario_print(const struct sim_scenario *sc)
 		printf("\n");
 	}
 	for (uint32_t i = 0; i < sc->conns; i++)
-		printf("  connection %u: program %u to %u%s%s%s, %u and %u messages, bulk %u permille\n", i,
-		       sc->conn[i].program[0], sc->conn[i].program[1],
+		printf("  connection %u: program %u to %u%s%s%s, %u and %u messages, bulk %u "
+		       "permille\n",
+		       i, sc->conn[i].program[0], sc->conn[i].program[1],
 		       sc->conn[i].unknown ? " (no such service)" : "",
-		       sc->conn[i].shared ? ", shared service" : "", sc->conn[i].hasty ? ", hasty" : "",
-		       sc->conn[i].messages[0], sc->conn[i].messages[1], sc->conn[i].bulky);
+		       sc->conn[i].shared ? ", shared service" : "",
+		       sc->conn[i].hasty ? ", hasty" : "", sc->conn[i].messages[0],
+		       sc->conn[i].messages[1], sc->conn[i].bulky);
 	if (sc->cut_at != SIM_NEVER)
-		printf("  node %u is cut off at %lu us\n", sc->cut_node, (sc->cut_at - SIM_START) / 1000);
+		printf("  node %u is cut off at %lu us\n", sc->cut_node,
+		       (sc->cut_at - SIM_START) / 1000);
 }

@@ -10,6 +10,7 @@
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
  *   oracle.c    what must have arrived, and whether it did
+ *   system.c    clock, chance and log of the code under test
  *   run.c       one seed from start to end
  */
 #ifndef WEIR_TEST_SIM_H
@@ -58,7 +59,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(bulk, "messages above 8 KiB")                                                            \
 	X(local, "connections between programs of one node")                                       \
 	X(kill, "a program dies")                                                                  \
-	X(hasty, "a program closes before it has received everything")                                                                  \
+	X(hasty, "a program closes before it has received everything")                             \
 	X(cut, "a node is cut off for good")                                                       \
 	X(control, "control messages are late and arrive twice")                                   \
 	X(refuse, "connects to services and nodes that don't exist")
@@ -67,7 +68,7 @@ enum sim_part {
 #define X(name, help) SIM_##name,
 	SIM_PARTS(X)
 #undef X
-	SIM_PART_COUNT
+	    SIM_PART_COUNT
 };
 
 struct sim_wire_plan { /* permille, ns */
@@ -78,7 +79,7 @@ struct sim_wire_plan { /* permille, ns */
 };
 
 struct sim_conn_plan {
-	uint32_t program[2]; /* [0] connects, [1] accepts */
+	uint32_t program[2];  /* [0] connects, [1] accepts */
 	uint32_t messages[2]; /* that end 0, end 1 send */
 	uint64_t start;	      /* when end 0 connects */
 	uint32_t bulky;	      /* permille of messages above a block */
@@ -90,10 +91,10 @@ struct sim_conn_plan {
 
 struct sim_program_plan {
 	uint32_t node;
-	bool sleeps;	     /* waits for its doorbell when it has nothing to do */
-	uint32_t pause;	     /* permille of steps after which it doesn't receive for a while */
-	uint64_t pause_for;  /* longest pause */
-	uint64_t killed_at;  /* SIM_NEVER: lives */
+	bool sleeps;	    /* waits for its doorbell when it has nothing to do */
+	uint32_t pause;	    /* permille of steps after which it doesn't receive for a while */
+	uint64_t pause_for; /* longest pause */
+	uint64_t killed_at; /* SIM_NEVER: lives */
 };
 
 struct sim_scenario {
@@ -136,10 +137,10 @@ struct sim_event { /* in the heap */
 };
 
 struct sim_options {
-	uint32_t without;	 /* bits of enum sim_part */
-	uint32_t check_every;	 /* engine_check() every so many turns, 0 = never */
+	uint32_t without;     /* bits of enum sim_part */
+	uint32_t check_every; /* engine_check() every so many turns, 0 = never */
 	bool verbose, keep_going;
-	uint64_t limit;		 /* virtual ns without progress: stuck */
+	uint64_t limit; /* virtual ns without progress: stuck */
 };
 
 struct sim_node;
@@ -173,7 +174,7 @@ bool sim_step(struct sim *s);
 void sim_progress(struct sim *s);
 /* Ends the seed with a cause. */
 void sim_fail(struct sim *s, const char *format, ...)
-	__attribute__((noreturn, format(printf, 2, 3)));
+    __attribute__((noreturn, format(printf, 2, 3)));
 void sim_trace_line(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define sim_trace(s, ...)                                                                          \
 	do {                                                                                       \
@@ -181,6 +182,8 @@ void sim_trace_line(struct sim *s, const char *format, ...) __attribute__((forma
 			sim_trace_line(s, __VA_ARGS__);                                            \
 	} while (0)
 
+/* The simulation that is running, for what the code under test asks of its system. */
+extern struct sim *sim_running;
 /* Runs one seed; true if it passed, else s->cause says why. */
 bool sim_run(struct sim *s, uint64_t seed);
 

@@ -195,8 +195,8 @@ transmit(struct sim_port *p, struct sim_frame *f, uint32_t length)
 	struct sim *s = p->s;
 	const uint8_t *data = frame_data(f);
 	bool all = data[0] & 1;
-	uint32_t ip = (uint32_t)data[30] << 24 | (uint32_t)data[31] << 16 | (uint32_t)data[32] << 8 |
-		      data[33];
+	uint32_t ip = (uint32_t)data[30] << 24 | (uint32_t)data[31] << 16 |
+		      (uint32_t)data[32] << 8 | data[33];
 
 	if (is_arp(data)) /* target protocol address */
 		ip = (uint32_t)data[38] << 24 | (uint32_t)data[39] << 16 | (uint32_t)data[40] << 8 |
@@ -301,7 +301,8 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 		uint32_t i = p->handed.tail++ % SIM_RX_QUEUE;
 		struct sim_frame *f = p->handed.slot[i].frame;
 
-		if (roce_input_handed(ctx, frame_data(f), p->handed.slot[i].length, now) != ROCE_DONE)
+		if (roce_input_handed(ctx, frame_data(f), p->handed.slot[i].length, now) !=
+		    ROCE_DONE)
 			sim_fail(p->s, "a frame was handed to an engine that doesn't own its QP");
 		frame_put(p->s, f);
 	}
@@ -333,14 +334,14 @@ wire_arm(void *user, uint64_t now, int *fd)
 }
 
 const struct roce_wire sim_wire = {
-	.data_offset = sizeof(struct sim_frame),
-	.alloc = wire_alloc,
-	.drop = wire_drop,
-	.send = wire_send,
-	.room = wire_room,
-	.receive = wire_receive,
-	.flush = wire_flush,
-	.arm = wire_arm,
+    .data_offset = sizeof(struct sim_frame),
+    .alloc = wire_alloc,
+    .drop = wire_drop,
+    .send = wire_send,
+    .room = wire_room,
+    .receive = wire_receive,
+    .flush = wire_flush,
+    .arm = wire_arm,
 };
 
 /* ---- ports ---- */

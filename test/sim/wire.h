@@ -42,7 +42,8 @@ struct sim_port {
 
 extern const struct roce_wire sim_wire;
 
-void sim_port_init(struct sim_port *p, struct sim *s, uint32_t node, uint32_t engine, bool event_fd);
+void sim_port_init(struct sim_port *p, struct sim *s, uint32_t node, uint32_t engine,
+		   bool event_fd);
 /* Frames wait to be received. */
 bool sim_port_readable(const struct sim_port *p);
 /* Drops what waits in the port. */

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the code under test gets instead of the system's clock, chance, sleep and log (--wrap at
+ * link time), so that a seed runs the same every time.
+ */
+#include "sim.h"
+
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct sim *sim_running;
+
+uint64_t __wrap_weir_clock(void);
+ssize_t __wrap_getrandom(void *buf, size_t length, unsigned flags);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+
+uint64_t
+__wrap_weir_clock(void)
+{
+	return sim_running->now;
+}
+
+/* PSNs come from here too: often just before they wrap. */
+ssize_t
+__wrap_getrandom(void *buf, size_t length, unsigned flags)
+{
+	uint8_t *to = buf;
+	bool wraps = rng_chance(&sim_running->rng, 300);
+
+	(void)flags;
+	for (size_t i = 0; i < length; i++)
+		to[i] = wraps && i > 0 ? 0xff : (uint8_t)rng_next(&sim_running->rng);
+	return (ssize_t)length;
+}
+
+static void
+nothing(struct sim *s, void *arg)
+{
+	(void)s;
+	(void)arg;
+}
+
+/* A program that waits inside a call: everybody else goes on meanwhile. */
+int
+__wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	struct sim *s = sim_running;
+	uint64_t end = s->now + (uint64_t)wanted->tv_sec * SIM_S + (uint64_t)wanted->tv_nsec;
+
+	(void)left;
+	sim_call(s, end, nothing, NULL);
+	while (s->now < end)
+		sim_step(s);
+	return 0;
+}
+
+static void
+log_line(const char *format, va_list args)
+{
+	char text[400];
+
+	vsnprintf(text, sizeof(text), format, args);
+	if (sim_running)
+		sim_trace(sim_running, "log: %s", text);
+}
+
+#define LOG(name)                                                                                  \
+	void name(const char *format, ...)                                                         \
+	{                                                                                          \
+		va_list args;                                                                      \
+                                                                                                   \
+		va_start(args, format);                                                            \
+		log_line(format, args);                                                            \
+		va_end(args);                                                                      \
+	}
+
+LOG(log_error)
+LOG(log_warning)
+LOG(log_info)
