@@ -65,6 +65,7 @@ make_event(const struct conn *c, unsigned what)
 	if (what == TELL_OPENED) {
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
+		s.extra = c->peer_node;
 		s.status = c->refused ? c->status : 0;
 	} else if (what == TELL_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allocator of equal blocks: single ones from the low end, contiguous runs from the high end, so that
- * runs stay possible. A bitmap in the owner's private memory; no locks: one owner. The engine uses it
- * for receive blocks, the library for the send heap.
+ * Allocator of equal blocks: single ones from the low end, contiguous runs from the high end, so
+ * that runs stay possible. A bitmap in the owner's private memory; no locks: one owner. The engine
+ * uses it for receive blocks, the library for the send heap.
  */
 #ifndef WEIR_COMMON_BLOCK_H
 #define WEIR_COMMON_BLOCK_H

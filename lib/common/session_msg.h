@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages between a program and the data plane on session.sock (SOCK_SEQPACKET, one message a
- * packet, host byte order: same machine). A small closed set of request and reply; the program asks,
- * the data plane answers in order. Events never come here but on the channels. weir_session_check()
- * is the only decoder.
+ * packet, host byte order: same machine). A small closed set of request and reply; the program
+ * asks, the data plane answers in order. Events never come here but on the channels.
+ * weir_session_check() is the only decoder.
  */
 #ifndef WEIR_COMMON_SESSION_MSG_H
 #define WEIR_COMMON_SESSION_MSG_H
@@ -27,12 +27,13 @@ enum weir_session_type {
 	WEIR_MSG_UNLISTEN = 4,	  /* answer OK */
 	WEIR_MSG_CONNECT = 5,	  /* answer CONNECTING; later WEIR_OP_OPENED on the channel */
 	WEIR_MSG_SEGMENT = 6,	  /* answer SEGMENT_MAP + fds of memory and doorbell */
-	WEIR_MSG_PAIR = 7,	  /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
-	WEIR_MSG_BYE = 8,	  /* answer OK, then both close */
+	WEIR_MSG_PAIR = 7, /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
+	WEIR_MSG_BYE = 8,  /* answer OK, then both close */
 	/*
-	 * We unmap our side of a segment. Answer OK: no connection of this side uses it and none will ever
-	 * join it; or REFUSED with EBUSY: one still does, or its end has not got through yet: asked again
-	 * later. So private cursors are never lost while the segment may be used again.
+	 * We unmap our side of a segment. Answer OK: no connection of this side uses it and none
+	 * will ever join it; or REFUSED with EBUSY: one still does, or its end has not got through
+	 * yet: asked again later. So private cursors are never lost while the segment may be used
+	 * again.
 	 */
 	WEIR_MSG_DROP_SEGMENT = 9, /* body: segment */
 	/* replies */
@@ -47,7 +48,8 @@ enum weir_session_type {
 
 #define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
 #define WEIR_WELCOME_MEMBARRIER 0x1u /* so is the data plane: producers need no fence */
-#define WEIR_CONNECT_LOOP 0x1u	     /* to ourselves, but through the node's own port (weir-perf --loop) */
+#define WEIR_CONNECT_LOOP                                                                          \
+	0x1u /* to ourselves, but through the node's own port (weir-perf --loop) */
 
 struct weir_session_msg {
 	uint32_t type;	 /* enum weir_session_type */
@@ -57,8 +59,8 @@ struct weir_session_msg {
 			uint32_t magic;
 			uint32_t version_min, version_max; /* the library speaks these */
 			uint32_t flags;			   /* WEIR_HELLO_* */
-			uint64_t arena;			   /* bytes wished, 0 = the data plane's default */
-			char name[WEIR_NAME_MAX];	   /* program, for people */
+			uint64_t arena;		  /* bytes wished, 0 = the data plane's default */
+			char name[WEIR_NAME_MAX]; /* program, for people */
 		} hello;
 		struct {
 			uint32_t version;
@@ -76,18 +78,21 @@ struct weir_session_msg {
 		} channel;
 		struct {
 			/*
-			 * channel[i], i < geometry.engines: the listening thread's channel to engine i, which
-			 * the library adds first (ADD_CHANNEL with that engine). A connection of a peer
-			 * belongs to the engine where the peer's link ends, and is accepted on that channel.
+			 * channel[i], i < geometry.engines: the listening thread's channel to
+			 * engine i, which the library adds first (ADD_CHANNEL with that engine). A
+			 * connection of a peer belongs to the engine where the peer's link ends,
+			 * and is accepted on that channel.
 			 */
 			uint32_t channel[WEIR_ENGINES_MAX];
-			uint32_t backlog; /* connections not accepted yet (weir_arena_head.accepted); more are refused; 0 = 128 */
+			uint32_t
+			    backlog; /* connections not accepted yet (weir_arena_head.accepted);
+					more are refused; 0 = 128 */
 			uint32_t reserved;
 			char service[WEIR_SERVICE_MAX];
 		} listen;
 		struct {
 			uint32_t listener; /* low 8 bits: its index in weir_arena_head.accepted */
-		} listening; /* also UNLISTEN */
+		} listening;		   /* also UNLISTEN */
 		struct {
 			uint32_t channel;
 			uint32_t flags;	 /* WEIR_CONNECT_* */
@@ -95,16 +100,17 @@ struct weir_session_msg {
 			struct weir_address address;
 		} connect;
 		struct {
-			uint32_t vqpn;	  /* of our end */
-			uint32_t desc;	  /* its descriptor in the arena */
-			uint32_t engine;  /* that owns it */
-			uint32_t segment; /* not 0: local; map it by SEGMENT */
+			uint32_t vqpn;	     /* of our end */
+			uint32_t desc;	     /* its descriptor in the arena */
+			uint32_t engine;     /* that owns it */
+			uint32_t segment;    /* not 0: local; map it by SEGMENT */
 			uint32_t conn_index; /* local: the connection's line in the segment */
 			uint32_t peer_vqpn;  /* local: what goes into weir_slot.vqpn */
 		} connecting;
 		struct {
 			uint32_t segment;
-			uint32_t side; /* 0: we made it (CONNECTING), 1: the peer did (ACCEPTED, WEIR_OP_PAIR) */
+			uint32_t side; /* 0: we made it (CONNECTING), 1: the peer did (ACCEPTED,
+					  WEIR_OP_PAIR) */
 		} segment;
 		struct {
 			uint32_t vqpn;
@@ -112,7 +118,8 @@ struct weir_session_msg {
 		} pair;
 		struct {
 			uint32_t segment;
-			uint32_t side; /* ours, as asked for: 0 the connecting or pairing end, 1 the other */
+			uint32_t side; /* ours, as asked for: 0 the connecting or pairing end, 1 the
+					  other */
 			uint32_t flags; /* WEIR_WELCOME_MEMBARRIER: both programs are registered */
 			uint32_t reserved;
 			struct weir_segment_geometry geometry;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Layout of the memory that processes share: a session's arena (data plane and one program) and a
- * segment (two local programs). Created, sealed, populated by the data plane. Every reader keeps its
- * own copy of the geometry; nothing here holds a pointer. See docs/shared-memory.md.
+ * segment (two local programs). Created, sealed, populated by the data plane. Every reader keeps
+ * its own copy of the geometry; nothing here holds a pointer. See docs/shared-memory.md.
  */
 #ifndef WEIR_COMMON_SHM_H
 #define WEIR_COMMON_SHM_H
@@ -14,7 +14,7 @@
 #define WEIR_LAYOUT_VERSION 1u
 #define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
 #define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
-#define WEIR_ALIGN_UP(x, a) (((x) + (a) - 1) / (a) * (a))
+#define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
 
 /*
  * Sizes from which the place of everything in an arena follows. Sent in WELCOME; the copy in the
@@ -22,14 +22,14 @@
  */
 struct weir_geometry {
 	uint32_t magic;
-	uint32_t version;      /* WEIR_LAYOUT_VERSION */
-	uint32_t connections;  /* connection descriptors */
-	uint32_t channels;     /* channels that can be made */
-	uint32_t ring_slots;   /* slots in each ring of a channel, a power of two */
-	uint32_t recv_blocks;  /* receive blocks of WEIR_BLOCK_SIZE, all engines together */
-	uint32_t engines;      /* recv blocks [i*n/engines, (i+1)*n/engines) belong to engine i */
-	uint32_t send_blocks;  /* blocks of the send heap, managed by the library */
-	uint64_t bytes;        /* of the whole arena */
+	uint32_t version;     /* WEIR_LAYOUT_VERSION */
+	uint32_t connections; /* connection descriptors */
+	uint32_t channels;    /* channels that can be made */
+	uint32_t ring_slots;  /* slots in each ring of a channel, a power of two */
+	uint32_t recv_blocks; /* receive blocks of WEIR_BLOCK_SIZE, all engines together */
+	uint32_t engines;     /* recv blocks [i*n/engines, (i+1)*n/engines) belong to engine i */
+	uint32_t send_blocks; /* blocks of the send heap, managed by the library */
+	uint64_t bytes;	      /* of the whole arena */
 	uint64_t reserved[3];
 };
 static_assert(sizeof(struct weir_geometry) == 64, "one line");
@@ -39,23 +39,27 @@ static_assert(sizeof(struct weir_geometry) == 64, "one line");
 /* First page of an arena. */
 struct weir_arena_head {
 	struct weir_geometry geometry; /* for people with a debugger */
-	_Alignas(64) _Atomic uint32_t node; /* data plane (main) writes, program reads: own node id + 1, 0 = not known yet */
+	_Alignas(64) _Atomic uint32_t
+	    node; /* data plane (main) writes, program reads: own node id + 1, 0 = not known yet */
 	/*
-	 * Connections taken out of listener i's queue by weir_accept() or dropped since LISTEN: program
-	 * writes, main reads for the backlog. Main sets it to 0 before it answers LISTEN.
+	 * Connections taken out of listener i's queue by weir_accept() or dropped since LISTEN:
+	 * program writes, main reads for the backlog. Main sets it to 0 before it answers LISTEN.
 	 */
 	_Alignas(64) _Atomic uint32_t accepted[WEIR_LISTENERS];
 };
 static_assert(sizeof(struct weir_arena_head) <= 4096, "one page");
 
-/* Written by the engine that owns the connection (relaxed, 8 bytes at a time), read by the program. */
+/* Written by the engine that owns the connection (relaxed, 8 bytes at a time), read by the program.
+ */
 struct weir_conn_desc {
 	_Atomic uint64_t granted;   /* cost the program may have spent since opening; may shrink */
 	_Atomic uint64_t completed; /* messages complete since opening */
-	_Atomic uint32_t vqpn;      /* owner, 0 = free */
-	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs more goes bulk */
+	_Atomic uint32_t vqpn;	    /* owner, 0 = free */
+	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs
+				       more goes bulk */
 	_Atomic uint32_t status;    /* 0 while usable, else errno */
-	_Atomic uint32_t recv_window; /* granted to the peer at a time now: CONSUMED is due at half of it */
+	_Atomic uint32_t
+	    recv_window; /* granted to the peer at a time now: CONSUMED is due at half of it */
 	uint32_t reserved[8];
 };
 static_assert(sizeof(struct weir_conn_desc) == 64, "one line a connection");
@@ -65,9 +69,9 @@ static_assert(sizeof(struct weir_conn_desc) == 64, "one line a connection");
  * publish, please (Dekker pair, docs/shared-memory.md).
  */
 struct weir_channel_head {
-	_Alignas(64) _Atomic uint64_t rx_tail;     /* program writes, engine reads: consumer of rx */
+	_Alignas(64) _Atomic uint64_t rx_tail; /* program writes, engine reads: consumer of rx */
 	_Alignas(64) _Atomic uint32_t rx_sleeping; /* program writes, engine reads */
-	_Alignas(64) _Atomic uint64_t tx_tail;     /* engine writes, program reads: consumer of tx */
+	_Alignas(64) _Atomic uint64_t tx_tail; /* engine writes, program reads: consumer of tx */
 	_Alignas(64) _Atomic uint32_t tx_sleeping; /* engine writes, program reads */
 };
 static_assert(sizeof(struct weir_channel_head) == 256, "four lines");
@@ -129,12 +133,14 @@ struct weir_segment_geometry {
 };
 static_assert(sizeof(struct weir_segment_geometry) == 64, "one line");
 
-/* Of direction d. All but `wanted` is written by its consumer, side 1-d, and read by its producer, side d. */
+/* Of direction d. All but `wanted` is written by its consumer, side 1-d, and read by its producer,
+ * side d. */
 struct weir_segment_side {
 	_Alignas(64) _Atomic uint64_t tail;	 /* slots consumed */
 	_Alignas(64) _Atomic uint64_t area_tail; /* byte area: everything before is free */
 	_Alignas(64) _Atomic uint32_t sleeping;	 /* ring the doorbell on publish */
-	_Alignas(64) _Atomic uint32_t wanted;	 /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
+	_Alignas(64) _Atomic uint32_t
+	    wanted; /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
 };
 
 /* Line of connection i in direction d: written by its receiver, read by its sender. */

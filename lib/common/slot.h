@@ -43,25 +43,29 @@ enum weir_slot_op {
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
-	WEIR_OP_WANT = 19,     /* answer WRITABLE once all before it is taken and the window of vqpn has room for
-				* cost `length` (0: for as much as fits the window) */
-	WEIR_OP_BIND = 20,     /* events of vqpn shall come on this channel from now on */
+	WEIR_OP_WANT = 19, /* answer WRITABLE once all before it is taken and the window of vqpn has
+			    * room for cost `length` (0: for as much as fits the window) */
+	WEIR_OP_BIND = 20, /* events of vqpn shall come on this channel from now on */
 	/* engine -> program */
-	WEIR_OP_OPENED = 32,   /* our connect() ended: status, then value = segment id or 0 */
-	WEIR_OP_ACCEPTED = 33, /* new connection on a listener: struct weir_slot_accept; length = its descriptor */
+	/* our connect() ended: status, then value = segment id or 0, extra = the peer's node */
+	WEIR_OP_OPENED = 32,
+	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
+	WEIR_OP_ACCEPTED = 33,
 	/*
-	 * Last event of a connection, once. The peer's side ended: status 0 = end of stream, else errno. Or
-	 * our own CLOSE is done: status 0 = all was delivered and the peer has been told, else errno.
+	 * Last event of a connection, once. The peer's side ended: status 0 = end of stream, else
+	 * errno. Or our own CLOSE is done: status 0 = all was delivered and the peer has been told,
+	 * else errno.
 	 */
 	WEIR_OP_CLOSED = 34,
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT: the window has opened */
-	WEIR_OP_PAIR = 37,     /* a local peer thread opened a segment to this channel: value = id */
-	WEIR_OP_NODE = 38,     /* value = node id, status 0 = up, EHOSTDOWN = down */
+	WEIR_OP_PAIR = 37, /* a local peer thread opened a segment to this channel: value = id */
+	WEIR_OP_NODE = 38, /* value = node id, status 0 = up, EHOSTDOWN = down */
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u /* the sender wants WEIR_OP_DONE when this message is complete */
-#define WEIR_SLOT_BULK 0x02u   /* does not spend the window: goes by rendezvous; set on delivery too */
+#define WEIR_SLOT_BULK                                                                             \
+	0x02u /* does not spend the window: goes by rendezvous; set on delivery too */
 
 /* {region 16, offset 48}: the only form in which memory is named between processes. */
 typedef uint64_t weir_place;
@@ -70,9 +74,9 @@ typedef uint64_t weir_place;
 #define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))
 
 struct weir_slot_accept {
-	uint32_t listener;   /* listener id that LISTEN returned */
-	uint32_t segment;    /* local segment id, 0 when the peer is remote */
-	uint16_t peer_node;  /* node id of the other end */
+	uint32_t listener;  /* listener id that LISTEN returned */
+	uint32_t segment;   /* local segment id, 0 when the peer is remote */
+	uint16_t peer_node; /* node id of the other end */
 	uint16_t reserved;
 	uint32_t peer_vqpn;  /* for information and the connection's index in the segment */
 	uint32_t conn_index; /* local: line of this connection in the segment */
@@ -80,12 +84,14 @@ struct weir_slot_accept {
 
 /* One line. Written by the ring's producer, read by its consumer. */
 struct weir_slot {
-	_Atomic uint32_t seq; /* position + 1 of this slot; release by producer, acquire by consumer */
-	uint8_t op;           /* enum weir_slot_op */
-	uint8_t flags;        /* WEIR_SLOT_* */
-	uint16_t order;       /* low bits of the message's number on its connection, from 0; CLOSE: of the next */
-	uint32_t vqpn;        /* channel: the program's own; engine ring and segment: the receiver's */
-	uint32_t length;      /* payload bytes of the message, or a count */
+	_Atomic uint32_t
+	    seq;	/* position + 1 of this slot; release by producer, acquire by consumer */
+	uint8_t op;	/* enum weir_slot_op */
+	uint8_t flags;	/* WEIR_SLOT_* */
+	uint16_t order; /* low bits of the message's number on its connection, from 0; CLOSE: of the
+			   next */
+	uint32_t vqpn;	/* channel: the program's own; engine ring and segment: the receiver's */
+	uint32_t length; /* payload bytes of the message, or a count */
 	union {
 		uint8_t data[WEIR_SLOT_HEAD_BYTES];
 		weir_place place[WEIR_SLOT_HEAD_BYTES / 8];
@@ -113,7 +119,8 @@ weir_slots_inline(uint32_t length)
 {
 	if (length <= WEIR_SLOT_HEAD_BYTES)
 		return 1;
-	return 1 + (length - WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES - 1) / WEIR_SLOT_MORE_BYTES;
+	return 1 +
+	       (length - WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES - 1) / WEIR_SLOT_MORE_BYTES;
 }
 
 /*
@@ -136,13 +143,16 @@ weir_cost(uint32_t length)
 struct weir_ring {
 	struct weir_slot *slots;
 	uint32_t mask;
-	uint64_t pos;         /* producer: next position to write; consumer: next to read */
-	uint64_t limit;       /* producer: first position not known to be free; consumer: last published tail */
-	_Atomic uint64_t *tail; /* in shared memory; written by the consumer, read by the producer */
+	uint64_t pos;	/* producer: next position to write; consumer: next to read */
+	uint64_t limit; /* producer: first position not known to be free; consumer: last published
+			   tail */
+	_Atomic uint64_t
+	    *tail; /* in shared memory; written by the consumer, read by the producer */
 };
 
 static inline void
-weir_ring_init(struct weir_ring *r, void *slots, uint32_t size, _Atomic uint64_t *tail, bool producer)
+weir_ring_init(struct weir_ring *r, void *slots, uint32_t size, _Atomic uint64_t *tail,
+	       bool producer)
 {
 	r->slots = slots;
 	r->mask = size - 1;
@@ -243,7 +253,8 @@ weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
 		struct weir_slot_more *m = (struct weir_slot_more *)weir_ring_at(r, r->pos + i);
 		uint32_t left = length - at;
 
-		memcpy(m->data, from + at, left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);
+		memcpy(m->data, from + at,
+		       left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);
 		weir_ring_continue(r, i);
 	}
 	if (first)
@@ -259,9 +270,10 @@ weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)
 
 	if (first)
 		memcpy(to, weir_ring_at(r, r->pos)->data, first);
-	for (uint32_t i = 1, at = WEIR_SLOT_HEAD_BYTES; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
+	for (uint32_t i = 1, at = WEIR_SLOT_HEAD_BYTES; at < length;
+	     i++, at += WEIR_SLOT_MORE_BYTES) {
 		const struct weir_slot_more *m =
-			(const struct weir_slot_more *)weir_ring_at(r, r->pos + i);
+		    (const struct weir_slot_more *)weir_ring_at(r, r->pos + i);
 		uint32_t left = length - at;
 
 		memcpy(to + at, m->data, left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);

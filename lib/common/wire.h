@@ -3,10 +3,10 @@
  * What data planes write into each other's rings. Everything is little-endian (both ends are x86-64
  * or arm64; the offer carries a layout version, and another byte order is refused there).
  *
- * The ring between two engines is an array of 64-byte lines in the receiver's memory. In one pass the
- * sender appends a frame: one weir_frame_head line, then messages and control lines. A frame leaves
- * as one WRITE_WITH_IMM (two WRITEs at the wrap, the last with the immediate). Nothing is padded at
- * the ring's end: positions are taken modulo the ring, line by line.
+ * The ring between two engines is an array of 64-byte lines in the receiver's memory. In one pass
+ * the sender appends a frame: one weir_frame_head line, then messages and control lines. A frame
+ * leaves as one WRITE_WITH_IMM (two WRITEs at the wrap, the last with the immediate). Nothing is
+ * padded at the ring's end: positions are taken modulo the ring, line by line.
  *
  * Lines of a message: struct weir_slot (seq unused) with op WEIR_OP_INLINE followed by its
  * continuation slots, or WEIR_OP_PLACE followed by ceil(length / 64) lines of bare payload; vqpn is
@@ -27,11 +27,12 @@ enum weir_imm_kind {
 	WEIR_IMM_CREDIT = 2, /* the credit line was written; wakes a sleeping engine */
 	WEIR_IMM_NOTIFY = 3, /* one-sided operations, later */
 };
-#define WEIR_IMM(kind, value) (((uint32_t)(kind) << 24) | ((value) & 0xffffffu))
+#define WEIR_IMM(kind, value) (((uint32_t)(kind) << 24) | ((value)&0xffffffu))
 #define WEIR_IMM_KIND(imm) ((imm) >> 24)
-#define WEIR_IMM_VALUE(imm) ((imm) & 0xffffffu)
+#define WEIR_IMM_VALUE(imm) ((imm)&0xffffffu)
 
-#define WEIR_FRAME_STALLED 0x1u /* the sender has data and no room: return credit by WRITE_WITH_IMM */
+#define WEIR_FRAME_STALLED                                                                         \
+	0x1u /* the sender has data and no room: return credit by WRITE_WITH_IMM */
 
 /* First line of a frame. Ring credit rides here. */
 struct weir_frame_head {
@@ -60,15 +61,18 @@ enum weir_wire_op {
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window */
 	WEIR_WIRE_REJECT = 66,	/* status: errno */
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
-	WEIR_WIRE_RESET = 68,	/* value: messages delivered; status: errno; later ones are refused */
-	WEIR_WIRE_FIN_ACK = 69, /* answers FIN and RESET, last line of an end: the vqpn may be reused */
-	WEIR_WIRE_GRANT = 70,	/* value: cost granted since opening; length: window; place[2]: cost consumed */
-	WEIR_WIRE_STALLED = 71, /* the connection has data and no window; value: cost wanted */
-	WEIR_WIRE_RECLAIM = 72, /* receiver asks for unused grant back */
+	WEIR_WIRE_RESET = 68, /* value: messages delivered; status: errno; later ones are refused */
+	WEIR_WIRE_FIN_ACK =
+	    69, /* answers FIN and RESET, last line of an end: the vqpn may be reused */
+	WEIR_WIRE_GRANT =
+	    70, /* value: cost granted since opening; length: window; place[2]: cost consumed */
+	WEIR_WIRE_STALLED = 71,	  /* the connection has data and no window; value: cost wanted */
+	WEIR_WIRE_RECLAIM = 72,	  /* receiver asks for unused grant back */
 	WEIR_WIRE_RECLAIMED = 73, /* value: granted is this now (lowered) */
-	WEIR_WIRE_RTS = 74,	/* bulk: length of the next bulk message; value: its number */
-	WEIR_WIRE_CTS = 75,	/* bulk: struct weir_wire_cts; status ENOMEM/EMSGSIZE if never */
-	WEIR_WIRE_BULK = 76,	/* bulk message `value` lies whole in its place: deliver it here in order */
+	WEIR_WIRE_RTS = 74,	  /* bulk: length of the next bulk message; value: its number */
+	WEIR_WIRE_CTS = 75,	  /* bulk: struct weir_wire_cts; status ENOMEM/EMSGSIZE if never */
+	WEIR_WIRE_BULK =
+	    76, /* bulk message `value` lies whole in its place: deliver it here in order */
 };
 
 struct weir_wire_connect { /* in weir_slot.data */
@@ -89,33 +93,33 @@ struct weir_wire_cts { /* in weir_slot.data */
 };
 
 /* vQPN: index 20 bits (which entry), generation 12 bits (which life of it; never 0). */
-#define WEIR_VQPN_INDEX(v) ((v) & 0xfffffu)
+#define WEIR_VQPN_INDEX(v) ((v)&0xfffffu)
 #define WEIR_VQPN_GENERATION(v) ((v) >> 20)
 #define WEIR_VQPN(index, generation) (((uint32_t)(generation) << 20) | (index))
 
 /*
- * What one end of an engine pair tells the other through the control processes: enough to bring both
- * QPs to RTS and to write into each other's ring. The link of engines (A,i) and (B,j) is the same
- * link seen from both ends, so offers that cross are one link.
+ * What one end of an engine pair tells the other through the control processes: enough to bring
+ * both QPs to RTS and to write into each other's ring. The link of engines (A,i) and (B,j) is the
+ * same link seen from both ends, so offers that cross are one link.
  */
 struct weir_link_offer {
-	uint16_t node, peer_node;	/* from, to */
-	uint8_t engine, peer_engine;	/* from, to */
-	uint16_t layout;		/* WEIR_WIRE_VERSION | 0x100 on little-endian */
-	uint64_t incarnation;		/* of the sending data plane */
-	uint64_t peer_incarnation;	/* of the data plane it is meant for; 0 = unknown */
-	uint32_t attempt;		/* counts the sender's QPs for this link; newer wins */
-	uint32_t answered;		/* attempt of the peer's offer that this end has taken up, 0 = none */
+	uint16_t node, peer_node;    /* from, to */
+	uint8_t engine, peer_engine; /* from, to */
+	uint16_t layout;	     /* WEIR_WIRE_VERSION | 0x100 on little-endian */
+	uint64_t incarnation;	     /* of the sending data plane */
+	uint64_t peer_incarnation;   /* of the data plane it is meant for; 0 = unknown */
+	uint32_t attempt;	     /* counts the sender's QPs for this link; newer wins */
+	uint32_t answered; /* attempt of the peer's offer that this end has taken up, 0 = none */
 	uint8_t gid[16];
 	uint16_t lid;
-	uint16_t mtu;			/* path MTU in bytes: 256 ... 4096; the smaller one counts */
-	uint32_t qpn[2];		/* [0] ring and SEND, [1] bulk and one-sided */
+	uint16_t mtu;	 /* path MTU in bytes: 256 ... 4096; the smaller one counts */
+	uint32_t qpn[2]; /* [0] ring and SEND, [1] bulk and one-sided */
 	uint32_t psn[2];
 	uint64_t ring_address;
 	uint64_t credit_address;
 	uint32_t ring_rkey, credit_rkey;
 	uint32_t ring_lines;
-	uint32_t recv_wrs;		/* receive WRs granted at setup */
+	uint32_t recv_wrs; /* receive WRs granted at setup */
 };
 
 #endif
