@@ -135,7 +135,7 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 }
 
 static void
-opened(struct weir_conn *c, uint32_t status)
+opened(struct weir_conn *c, uint32_t status, uint16_t node)
 {
 	if (status) {
 		/* it never was: no CLOSE is owed, and no other end will come */
@@ -148,6 +148,7 @@ opened(struct weir_conn *c, uint32_t status)
 		return;
 	c->state = CONN_OPEN;
 	c->send_error = 0;
+	c->peer_node = node;
 	weir_conn_report(c, PENDING_OPENED);
 }
 
@@ -208,7 +209,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 		return;
 	switch (h->op) {
 	case WEIR_OP_OPENED:
-		opened(c, s->status);
+		opened(c, s->status, (uint16_t)s->extra);
 		break;
 	case WEIR_OP_CLOSED:
 		closed(c, s->status);

@@ -22,7 +22,8 @@ start(struct weir_thread *t, const struct weir_address *address,
 	rc = weir_request(t->w, &m, WEIR_MSG_CONNECTING, &r, fds);
 	if (rc)
 		return rc;
-	/* the reply may have overtaken the end of the vQPN's last life, which is in the ring by now */
+	/* the reply may have overtaken the end of the vQPN's last life, which is in the ring by now
+	 */
 	while (weir_conn_vqpn_taken(t, r.connecting.vqpn) && weir_drive(t, NULL))
 		;
 	c = weir_conn_new(t, ch, r.connecting.vqpn, r.connecting.desc);
@@ -43,7 +44,6 @@ start(struct weir_thread *t, const struct weir_address *address,
 		weir_conn_close(c);
 		return rc;
 	}
-	c->peer_node = address->kind == WEIR_ADDRESS_NODE ? (uint16_t)address->id : UINT16_MAX;
 	*conn = c;
 	return 0;
 }
@@ -178,20 +178,13 @@ weir_conn_user(const struct weir_conn *c)
 int
 weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local)
 {
-	int own;
-
 	if (weir_state(c->home->w) == WEIR_FORKED)
 		return weir_gone(c->home->w);
+	if (c->state == CONN_OPENING)
+		return -EAGAIN;
 	if (local)
 		*local = c->local;
-	if (!node)
-		return 0;
-	*node = c->peer_node;
-	if (!c->local)
-		return *node == UINT16_MAX ? -EAGAIN : 0;
-	own = weir_node(c->home->w);
-	if (own < 0)
-		return own;
-	*node = (uint16_t)own;
+	if (node)
+		*node = c->peer_node;
 	return 0;
 }

@@ -43,6 +43,7 @@ weir_control_release(struct weir_channel *ch, weir_place place)
 	if (ch->release_count > ch->pipe.home->w->geometry.recv_blocks)
 		return;
 	ch->release[ch->release_count++] = place;
+	ch->pipe.empty = 0; /* told when nothing else comes */
 	if (ch->release_count >= WEIR_RELEASES)
 		put_releases(ch);
 }

@@ -96,6 +96,10 @@ try_accept(struct weir_listener *l, struct weir_conn **conn)
 	TAILQ_REMOVE(&l->conns, c, in_accept);
 	weir_listener_took(l);
 	c->listener = NULL;
+	if (l->queued && TAILQ_EMPTY(&l->conns)) {
+		TAILQ_REMOVE(&t->accepts, l, in_accepts);
+		l->queued = false;
+	}
 	rc = weir_conn_map(c);
 	if (rc) {
 		weir_conn_close(c);

@@ -48,6 +48,7 @@ weir_parked_free(struct weir_parked *p)
 		break;
 	case PARKED_SPAN:
 		weir_area_free(WEIR_SEGMENT_OF(p->pipe), p->at);
+		p->pipe->empty = 0;
 		WEIR_SEGMENT_OF(p->pipe)->users--;
 		break;
 	}
@@ -107,6 +108,7 @@ weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 	if (!c->pipe->local) {
 		if (!c->due && c->consumed != c->returned) {
 			c->due = true;
+			c->pipe->empty = 0;
 			c->due_at =
 			    atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
 			TAILQ_INSERT_TAIL(&c->channel->dues, c, in_dues);
@@ -121,6 +123,7 @@ weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 	seg = WEIR_SEGMENT_OF(c->pipe);
 	if (!c->due) {
 		c->due = true;
+		seg->pipe.empty = 0; /* told when nothing else comes */
 		TAILQ_INSERT_TAIL(&seg->dues, c, in_dues);
 	}
 	if (c->consumed - c->returned >= c->due_at ||

@@ -98,7 +98,6 @@ take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t si
 	weir_ring_get_inline(r, buf, h->length);
 	weir_ring_pop(r, slots);
 	c->pipe->burst++;
-	c->pipe->empty = 0;
 	*length = h->length;
 	weir_conn_consumed(c, h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE);
 	return 0;
@@ -126,7 +125,6 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 	weir_area_free(seg, span);
 	weir_ring_pop(&seg->pipe.rx, 1);
 	c->pipe->burst++;
-	c->pipe->empty = 0;
 	*length = h->length;
 	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
 	return 0;
@@ -146,7 +144,6 @@ take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t siz
 		return too_small(h->length, size, length);
 	memcpy(buf, c->home->w->arena + WEIR_PLACE_OFFSET(place), h->length);
 	weir_ring_pop(r, 1);
-	c->pipe->empty = 0;
 	weir_control_release(c->channel, place);
 	*length = h->length;
 	weir_conn_consumed(
@@ -195,6 +192,11 @@ static int
 nothing(struct weir_conn *c, int rc)
 {
 	c->readable = false;
+	if (weir_unlikely(c->pending & PENDING_READABLE)) {
+		c->pending &= (uint8_t)~PENDING_READABLE;
+		if (!c->pending)
+			weir_conn_unready(c);
+	}
 	if (rc != -EAGAIN)
 		return weir_fail(rc,
 				 rc == -ESHUTDOWN ? "end of the stream: the peer has closed it"

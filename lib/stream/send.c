@@ -291,6 +291,8 @@ weir_send_possible(struct weir_conn *c)
 		return true;
 	if (c->want_heap)
 		return !atomic_load_explicit(&c->home->starved, memory_order_relaxed);
+	if (!c->pipe->local)
+		return true; /* it got a block meanwhile; what it waits for now, the engine tells */
 	if (c->tail_kept)
 		return false;
 	if (window(c, cost) == -EAGAIN)
@@ -300,8 +302,8 @@ weir_send_possible(struct weir_conn *c)
 	if (room(c->pipe, 1) == -EAGAIN)
 		return false;
 	seg = WEIR_SEGMENT_OF(c->pipe);
-	need = c->want_length < seg->geometry.area_bytes / 2 ? c->want_length
-							     : seg->geometry.area_bytes / 4;
+	need = c->want_length <= seg->geometry.area_bytes / 2 ? c->want_length
+							      : seg->geometry.area_bytes / 4;
 	return weir_area_room(seg, (uint32_t)need);
 }
 

@@ -29,7 +29,8 @@ struct weir_address {
 	uint32_t kind; /* enum weir_address_kind */
 	uint32_t id;   /* node id or LID */
 	uint8_t ip[16];
-	char service[WEIR_SERVICE_MAX]; /* letters, digits, '_', '-', '.'; may be empty when listening on none */
+	char service[WEIR_SERVICE_MAX]; /* letters, digits, '_', '-', '.'; may be empty when
+					   listening on none */
 };
 
 /*

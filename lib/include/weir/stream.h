@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The stream model: sockets that keep message boundaries (RDMAvisor's connect, listen, accept, send,
- * recv, recv_zero_copy). Messages are 0 B ... 16 MiB, arrive once and in order, on connections to
- * the same host or another with the same calls.
+ * The stream model: sockets that keep message boundaries (RDMAvisor's connect, listen, accept,
+ * send, recv, recv_zero_copy). Messages are 0 B ... 16 MiB, arrive once and in order, on
+ * connections to the same host or another with the same calls.
  *
- * Threads: any thread may send on any connection; messages of all threads have one order, that of the
- * calls. One thread at a time receives on a connection. weir_close() needs the connection for itself.
- * Waiting: `timeout_ms` < 0 waits for ever, 0 doesn't wait (then -EAGAIN).
- * All calls give -ENODEV within 100 ms once the data plane is gone (recv first returns what had arrived), -ENOTCONN
- * in a forked child.
+ * Threads: any thread may send on any connection; messages of all threads have one order, that of
+ * the calls. One thread at a time receives on a connection. weir_close() needs the connection for
+ * itself. Waiting: `timeout_ms` < 0 waits for ever, 0 doesn't wait (then -EAGAIN). All calls give
+ * -ENODEV within 100 ms once the data plane is gone (recv first returns what had arrived),
+ * -ENOTCONN in a forked child.
  *
  * What completion means: a message is complete when every byte lies in the receiving session's
  * memory. -ECONNRESET and -EHOSTDOWN mean: not delivered, or delivered once without our knowing.
@@ -34,7 +34,8 @@ struct weir_listener;
  * Listens on a service name of this node. `backlog`: connections not yet accepted, more are refused
  * (0 = 128). Events come to the calling thread. -EADDRINUSE: another program has the name.
  */
-int weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener);
+int weir_listen(struct weir *w, const char *service, unsigned backlog,
+		struct weir_listener **listener);
 /* Next connection, received on the listener's thread; it belongs to the caller. */
 int weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn);
 /* Refuses what was not accepted and frees the listener. NULL is allowed. */
@@ -73,13 +74,16 @@ int weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsign
 
 /*
  * Zero-copy send: memory of `length` bytes to write the message into; then commit (length may have
- * shrunk) or abandon. One reservation per thread and connection at a time. After commit the memory is the library's.
+ * shrunk) or abandon. One reservation per thread and connection at a time. After commit the memory
+ * is the library's.
  */
 int weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf);
-int weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, uint64_t cookie);
+int weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags,
+		     uint64_t cookie);
 void weir_send_abandon(struct weir_conn *c, void *buf);
 
-/* Waits until everything accepted so far on c is complete: 0, or -EAGAIN (time), or how it ended. */
+/* Waits until everything accepted so far on c is complete: 0, or -EAGAIN (time), or how it ended.
+ */
 int weir_flush(struct weir_conn *c, int timeout_ms);
 
 /*
@@ -94,13 +98,15 @@ struct weir_loan {
 	size_t length;
 	uint64_t internal[3];
 };
-/* Receives without a copy: the message stays where it arrived until released. Errors as weir_recv. */
+/* Receives without a copy: the message stays where it arrived until released. Errors as weir_recv.
+ */
 int weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms);
 /* Gives the place back, any order, any thread, also after weir_close(c). */
 void weir_release(struct weir *w, struct weir_loan *loan);
 
 enum weir_event_type {
-	WEIR_EVENT_READABLE = 1, /* a message can be received; reported once until recv gives -EAGAIN */
+	WEIR_EVENT_READABLE =
+	    1, /* a message can be received; reported once until recv gives -EAGAIN */
 	WEIR_EVENT_WRITABLE = 2, /* a send that gave -EAGAIN may succeed now */
 	WEIR_EVENT_SENT = 3,	 /* a message sent with WEIR_NOTIFY ended: cookie, status */
 	WEIR_EVENT_OPENED = 4,	 /* a weir_connect() without waiting succeeded */
@@ -129,10 +135,11 @@ int weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout
 int weir_conn_bind(struct weir_conn *c);
 void weir_conn_set_user(struct weir_conn *c, void *user);
 void *weir_conn_user(const struct weir_conn *c);
-/* Node of the other end, and whether it is this host's. */
+/* Node of the other end, and whether it is this host's. -EAGAIN: not connected yet. */
 int weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local);
 
-/* No more sends; queued data still arrives and the peer then sees the end of the stream. Frees c. */
+/* No more sends; queued data still arrives and the peer then sees the end of the stream. Frees c.
+ */
 void weir_close(struct weir_conn *c);
 
 #ifdef __cplusplus

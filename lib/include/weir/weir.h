@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attaching to Weir. A program attaches once per process; the handle may be used by all its threads.
- * Each thread gets a channel of its own to an engine on first use. The library links libc alone and
- * starts one sleeping thread, which notices the end of the data plane.
+ * Attaching to Weir. A program attaches once per process; the handle may be used by all its
+ * threads. Each thread gets a channel of its own to an engine on first use. The library links libc
+ * alone and starts one sleeping thread, which notices the end of the data plane.
  *
  * After fork() the child gets -ENOTCONN from every call on a handle of its parent; it may attach
  * itself. Errors are negative errno values.
@@ -45,8 +45,9 @@ const char *weir_reason(void);
 int weir_node(struct weir *w);
 
 /*
- * An fd for the caller's own epoll loop (level triggered, EPOLLIN): readable when weir_poll() on this
- * thread has something to report, after weir_arm() returned 0. Belongs to the handle. Or -errno.
+ * An fd for the caller's own epoll loop (level triggered, EPOLLIN): readable when weir_poll() on
+ * this thread has something to report, after weir_arm() returned 0. Belongs to the handle. Or
+ * -errno.
  */
 int weir_fd(struct weir *w);
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A data plane for tests of libweir: one process, no sockets but doorbells. Local connections get
+ * segments as from the real one. Connections to node 1 are "remote": an engine takes slots out of
+ * one channel and puts them into another, keeping windows and receive blocks as the real one does,
+ * and fails the test when the library breaks a rule.
+ */
+#ifndef WEIR_TEST_PLANE_FAKE_H
+#define WEIR_TEST_PLANE_FAKE_H
+
+#include "client/internal.h"
+
+#define FAKE_LOCAL "node:0:svc"
+#define FAKE_REMOTE "node:1:svc"
+
+struct fake;
+
+struct fake_options {
+	uint32_t ring_slots, recv_blocks, send_blocks, channels; /* 0: 256, 64, 64, 8 */
+	uint32_t window;	/* most granted at a time, remote; 0: 64 KiB */
+	uint32_t first;		/* granted to a new connection; 0: 512 */
+	uint32_t area_bytes;	/* of a segment; 0: 64 KiB */
+	uint32_t segment_slots; /* 0: 256 */
+	bool fence;		/* says that nobody is registered for membarrier */
+	bool slow_open;		/* connections open only when fake_open() says so */
+	bool watched;		/* sessions have a socket, so that the library watches it */
+};
+
+struct fake *fake_create(const struct fake_options *o);
+void fake_destroy(struct fake *f);
+/* A session of its own. Fails the test on error. */
+struct weir *fake_attach(struct fake *f);
+/* One pass over all channels. Returns what it moved. */
+unsigned fake_turn(struct fake *f);
+/* Turns until nothing moves. */
+void fake_settle(struct fake *f);
+/* A thread that does nothing but turns, until fake_stop(). */
+void fake_run(struct fake *f);
+void fake_stop(struct fake *f);
+/* The engine takes nothing out of channels while held. */
+void fake_hold(struct fake *f, bool held);
+void fake_open(struct fake *f);
+/* The program of w has died: its peers are told. Its handle stays valid. */
+void fake_die(struct fake *f, struct weir *w);
+/* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */
+void fake_cut(struct fake *f, struct weir *w);
+uint32_t fake_recv_blocks_free(struct fake *f, struct weir *w);
+uint32_t fake_open_ends(struct fake *f);
+/* Both mappings of the only segment. */
+uint8_t *fake_segment(struct fake *f, struct weir_segment_geometry *g);
+uint32_t fake_segments(struct fake *f);
+void fake_node_event(struct fake *f, uint16_t node, uint32_t status);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections over an engine: the fake one fails the test when a rule of the channel is broken. */
+#include "stream_pair.h"
+
+static const size_t sizes[] = {0, 1, 48, 49, 947, 948, 949, 4096, 8192, 8193, 16384, 65536, 300000};
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* All receive blocks are back, all send blocks too. */
+static void
+check_memory(struct pair *p)
+{
+	struct weir_event e;
+
+	for (int i = 0; i < 200; i++) { /* what is due is told after some empty polls */
+		weir_poll(p->a, &e, 1);
+		weir_poll(p->b, &e, 1);
+		fake_settle(p->f);
+	}
+	assert_int_equal(fake_recv_blocks_free(p->f, p->a), 64);
+	assert_int_equal(fake_recv_blocks_free(p->f, p->b), 64);
+	assert_int_equal(p->a->heap.blocks.free + p->a->threads.lh_first->cache_count, 64);
+}
+
+static void
+test_sizes(void **state)
+{
+	for (int self = 0; self < 2; self++) {
+		struct pair p = pair_open(FAKE_REMOTE, NULL, self);
+
+		(void)state;
+		for (int round = 0; round < 30; round++) {
+			/* the fake engine doesn't look past a message that waits for memory */
+			for (size_t i = 0; i < COUNT(sizes) - (size_t)self; i++) {
+				pair_pass(&p, p.c, p.d, (uint32_t)i, sizes[i]);
+				pair_pass(&p, p.d, p.c, (uint32_t)i + 100, sizes[i]);
+			}
+		}
+		check_memory(&p);
+		pair_close(&p);
+	}
+}
+
+static void
+test_too_long(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	uint8_t *m = calloc(1, 65 * 8192);
+	void *buf;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, m, WEIR_STREAM_MESSAGE_MAX + 1ul, 0), -EMSGSIZE);
+	assert_int_equal(weir_send(p.c, m, 64 * 8192 + 1, 0), -EMSGSIZE);
+	assert_int_equal(weir_send_reserve(p.c, 64 * 8192 + 1, 0, &buf), -EMSGSIZE);
+	assert_int_equal(weir_send(p.c, m, 64 * 8192, 0), 0);
+	free(m);
+	fake_settle(p.f);
+	pair_close(&p);
+}
+
+static void
+fill_and_drain(struct pair *p, size_t length)
+{
+	uint8_t *in = malloc(length + 1);
+	struct weir_event e;
+	uint32_t sent = 0, got = 0;
+	size_t n;
+	int rc;
+
+	for (;; sent++) {
+		uint8_t *m = make_message(sent, length);
+
+		rc = weir_send(p->c, m, length, 0);
+		free(m);
+		if (rc)
+			break;
+		assert_true(sent < 100000);
+	}
+	assert_int_equal(rc, -EAGAIN);
+	assert_true(sent > 0);
+	while (got < sent) {
+		assert_int_equal(pair_recv(p, p->d, in, length, &n), 0);
+		assert_int_equal(n, length);
+		check_message(in, got++, length);
+	}
+	for (rc = 0; rc < 200; rc++) {
+		weir_recv(p->d, in, length, &n, 0);
+		fake_settle(p->f);
+	}
+	assert_int_equal(weir_poll(p->a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	assert_ptr_equal(e.conn, p->c);
+	assert_int_equal(weir_poll(p->a, &e, 1), 0);
+	free(in);
+}
+
+/* By ring, by window, by send heap. */
+static void
+test_full(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		fill_and_drain(&p, 0);
+		fill_and_drain(&p, 64);
+		fill_and_drain(&p, 948);
+		fill_and_drain(&p, 5000);
+		fill_and_drain(&p, 20000);
+	}
+	check_memory(&p);
+	pair_close(&p);
+}
+
+/* With the smallest of everything. */
+static void
+test_narrow(void **state)
+{
+	static const struct fake_options o = {.ring_slots = 32, .first = 64, .window = 128};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+
+	(void)state;
+	for (uint32_t i = 0; i < 500; i++)
+		pair_pass(&p, i % 2 ? p.c : p.d, i % 2 ? p.d : p.c, i, (i * 131) % 2000);
+	fill_and_drain(&p, 10);
+	fill_and_drain(&p, 900);
+	check_memory(&p);
+	pair_close(&p);
+}
+
+static void
+test_completion(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct weir_event e[4];
+	uint8_t *m = make_message(1, 5000);
+
+	(void)state;
+	fake_hold(p.f, true);
+	assert_int_equal(weir_send_notify(p.c, "a", 1, WEIR_NOTIFY, 100, 0), 0);
+	assert_int_equal(weir_send(p.c, "b", 1, 0), 0);
+	assert_int_equal(weir_send_notify(p.c, m, 5000, WEIR_NOTIFY, 200, 0), 0);
+	fake_settle(p.f);
+	assert_int_equal(weir_flush(p.c, 0), -EAGAIN);
+	assert_int_equal(weir_poll(p.a, e, 4), 0);
+	fake_hold(p.f, false);
+	fake_settle(p.f);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_poll(p.a, e, 4), 2);
+	assert_int_equal(e[0].type, WEIR_EVENT_SENT);
+	assert_int_equal(e[0].cookie, 100);
+	assert_int_equal(e[1].cookie, 200);
+	assert_int_equal(e[1].status, 0);
+	/* what never completes is told as well, once */
+	fake_hold(p.f, true);
+	assert_int_equal(weir_send_notify(p.c, m, 5000, WEIR_NOTIFY, 300, 0), 0);
+	fake_die(p.f, p.b);
+	fake_hold(p.f, false);
+	fake_turn(p.f);
+	fake_turn(p.f);
+	assert_int_equal(weir_poll(p.a, e, 1), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_SENT);
+	assert_int_equal(e[0].cookie, 300);
+	assert_int_equal(e[0].status, -ECONNRESET);
+	assert_int_equal(weir_poll(p.a, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	assert_int_equal(e[0].status, -ECONNRESET);
+	assert_int_equal(weir_flush(p.c, -1), -ECONNRESET);
+	free(m);
+	weir_lost(p.a);
+	weir_lost(p.b);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+static void
+test_zero_copy(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	uint8_t in[40000];
+	void *buf;
+	size_t n;
+
+	(void)state;
+	for (uint32_t i = 0; i < 300; i++) {
+		size_t length = i % 2 ? 100 : 6000 + i * 20;
+		uint8_t *m = make_message(i, length);
+
+		assert_int_equal(weir_send_reserve(p.c, length + 50, 0, &buf), 0);
+		memcpy(buf, m, length);
+		if (i % 7 == 0) {
+			weir_send_abandon(p.c, buf);
+		} else {
+			assert_int_equal(weir_send_commit(p.c, buf, length, 0, 0), 0);
+			assert_int_equal(pair_recv(&p, p.d, in, sizeof(in), &n), 0);
+			check_message(in, i, length);
+		}
+		free(m);
+	}
+	/* committed twice, or longer than reserved */
+	assert_int_equal(weir_send_reserve(p.c, 100, 0, &buf), 0);
+	assert_int_equal(weir_send_commit(p.c, buf, 8193, 0, 0), -EINVAL);
+	assert_int_equal(weir_send_commit(p.c, (char *)buf + 1, 8, 0, 0), -EINVAL);
+	weir_send_abandon(p.c, buf);
+	check_memory(&p);
+	pair_close(&p);
+}
+
+static void
+test_loans(void **state)
+{
+	static const size_t lengths[] = {3000, 20, 0, 9000, 949, 30000};
+	static const struct fake_options o = {.first = 65536};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	struct weir_loan loan[COUNT(lengths)];
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		for (size_t i = 0; i < COUNT(lengths); i++) {
+			uint8_t *m = make_message((uint32_t)i, lengths[i]);
+
+			assert_int_equal(weir_send(p.c, m, lengths[i], 0), 0);
+			free(m);
+			fake_settle(p.f);
+		}
+		for (size_t i = 0; i < COUNT(lengths); i++)
+			assert_int_equal(weir_recv_loan(p.d, &loan[i], 0), 0);
+		for (size_t k = 0; k < COUNT(lengths); k++) {
+			size_t i = (k * 5 + (size_t)round) % COUNT(lengths);
+
+			check_message(loan[i].data, (uint32_t)i, lengths[i]);
+			weir_release(p.b, &loan[i]);
+		}
+		check_memory(&p);
+	}
+	pair_close(&p);
+}
+
+static void
+test_close_with_data(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	uint8_t *m = make_message(4, 7000), in[7000];
+	struct weir_event e[4];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, m, 7000, 0), 0);
+	assert_int_equal(weir_send(p.c, "end", 3, 0), 0);
+	weir_close(p.c);
+	p.c = NULL;
+	fake_settle(p.f);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	check_message(in, 4, 7000);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -ESHUTDOWN);
+	assert_int_equal(weir_poll(p.b, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	/* what arrives for a closed one gives its memory back */
+	weir_close(p.d);
+	p.d = NULL;
+	p.c = pair_connect(&p, FAKE_REMOTE);
+	p.d = pair_accept(&p);
+	assert_int_equal(weir_send(p.c, m, 7000, 0), 0);
+	fake_settle(p.f);
+	weir_close(p.d);
+	p.d = NULL;
+	fake_settle(p.f);
+	check_memory(&p);
+	free(m);
+	pair_close(&p);
+}
+
+static void
+test_open_refused(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct weir_address address;
+	struct weir_event e[4];
+	struct weir_conn *c;
+
+	(void)state;
+	assert_int_equal(weir_address_parse("node:0:nobody", &address), 0);
+	assert_int_equal(weir_connect(p.a, &address, 0, &c), -ECONNREFUSED);
+	assert_string_equal(weir_reason(), "nobody listens; start it");
+	assert_int_equal(weir_address_parse("node:1:nobody", &address), 0);
+	assert_int_equal(weir_connect(p.a, &address, 0, &c), 0);
+	assert_int_equal(weir_send(c, "x", 1, 0), -EAGAIN);
+	fake_settle(p.f);
+	assert_int_equal(weir_poll(p.a, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	assert_int_equal(e[0].status, -ECONNREFUSED);
+	assert_int_equal(weir_send(c, "x", 1, 0), -ECONNREFUSED);
+	weir_close(c);
+	fake_run(p.f);
+	assert_int_equal(weir_connect(p.a, &address, 1000, &c), -ECONNREFUSED);
+	fake_stop(p.f);
+	pair_close(&p);
+}
+
+static void
+test_open_late(void **state)
+{
+	static const struct fake_options o = {.slow_open = true};
+	struct fake *f = fake_create(&o);
+	struct weir *a = fake_attach(f), *b = fake_attach(f);
+	struct weir_listener *l, *l2;
+	struct weir_address address;
+	struct weir_conn *c, *d;
+	struct weir_event e[4];
+
+	(void)state;
+	assert_int_equal(weir_listen(b, "svc", 0, &l), 0);
+	assert_int_equal(weir_listen(a, "svc", 0, &l2), -EADDRINUSE);
+	assert_int_equal(weir_listen(a, "", 0, &l2), -EINVAL);
+	assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+	assert_int_equal(weir_connect(a, &address, 20, &c), -ETIMEDOUT);
+	fake_settle(f);
+	assert_int_equal(weir_connect(a, &address, 0, &c), 0);
+	assert_int_equal(weir_send(c, "x", 1, 0), -EAGAIN);
+	assert_int_equal(weir_poll(a, e, 4), 0);
+	fake_open(f);
+	fake_settle(f);
+	assert_int_equal(weir_poll(a, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_OPENED);
+	assert_int_equal(weir_send(c, "x", 1, 0), 0);
+	assert_int_equal(weir_accept(l, 0, &d), 0);
+	weir_close(c);
+	weir_close(d);
+	fake_run(f);
+	weir_detach(a);
+	weir_detach(b);
+	fake_destroy(f);
+}
+
+static void
+test_nodes(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct weir_event e[4];
+
+	(void)state;
+	fake_node_event(p.f, 7, 0);
+	fake_node_event(p.f, 9, 0);
+	fake_node_event(p.f, 7, EHOSTDOWN); /* the later one counts */
+	fake_settle(p.f);
+	assert_int_equal(weir_poll(p.a, e, 4), 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(e[i].type, WEIR_EVENT_NODE);
+		assert_int_equal(e[i].status, e[i].cookie == 7 ? -EHOSTDOWN : 0);
+	}
+	pair_close(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_sizes),	 cmocka_unit_test(test_too_long),
+	    cmocka_unit_test(test_full),	 cmocka_unit_test(test_narrow),
+	    cmocka_unit_test(test_completion),	 cmocka_unit_test(test_zero_copy),
+	    cmocka_unit_test(test_loans),	 cmocka_unit_test(test_close_with_data),
+	    cmocka_unit_test(test_open_refused), cmocka_unit_test(test_open_late),
+	    cmocka_unit_test(test_nodes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
