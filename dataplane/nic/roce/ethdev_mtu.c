@@ -157,8 +157,8 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 			return rc;
 		*room = port_argument(port, "framesz", AF_PACKET_FRAME);
 	} else if (driver_is(port, "net_memif")) {
-		/* its receiver trusts the buffer size of the peer */
-		*room = RTE_MAX(JUMBO + 216u, port_argument(port, "bsize", 0));
+		/* buffers of equal size are its fast path, in both directions */
+		*room = RTE_MAX(*room, port_argument(port, "bsize", MEMIF_BUFFER));
 	} else if (!driver_is(port, "net_ring") && !driver_is(port, "net_null")) {
 		*room = RTE_MAX(*room, RTE_MAX(mtu + 32, port->info.min_rx_bufsize));
 	}
