@@ -20,7 +20,8 @@
 #define RING_PUBLISH 32u
 #define RING_TURNS (1u << 17) /* slots a batch */
 #define CHAIN 4u
-#define CHAIN_TURNS 100u /* round trips a batch */
+#define CHAIN_TURNS 50u		 /* round trips a batch */
+#define BUDGET_NS (NS_PER_S / 4) /* a measurement on a busy machine has fewer batches */
 
 struct slot {
 	_Alignas(64) uint64_t word[8];
@@ -34,7 +35,9 @@ struct shared {
 	_Alignas(64) _Atomic uint64_t head;   /* producer writes, consumer reads */
 	_Alignas(64) _Atomic uint64_t tail;   /* consumer writes, producer reads */
 	_Alignas(64) _Atomic uint32_t ready;  /* both: how many have started */
-	_Alignas(64) double batch[BATCHES];   /* the measuring side */
+	_Atomic bool stop;		      /* measuring side writes: enough */
+	_Alignas(64) double batch[BATCHES];   /* the measuring side's */
+	unsigned batches;
 	struct slot ring[RING_SLOTS];
 };
 
@@ -63,29 +66,43 @@ median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-/* Waits for the other side to start; both sides. */
-static void
+/* Waits for the other side to start; both sides. false: there is none. */
+static bool
 meet(struct shared *s)
 {
 	atomic_fetch_add(&s->ready, 1);
-	while (atomic_load(&s->ready) < 2)
+	while (atomic_load(&s->ready) < 2) {
+		if (atomic_load(&s->stop))
+			return false;
 		sched_yield();
+	}
+	return true;
 }
 
-static inline void
-await(_Atomic uint64_t *line, uint64_t value)
+static bool
+stopped(struct shared *s)
 {
-	/* pairs with the release store of the line's writer */
-	while (atomic_load_explicit(line, memory_order_acquire) != value)
-		cpu_relax();
+	return atomic_load_explicit(&s->stop, memory_order_relaxed);
+}
+
+/* Whether another batch shall be measured. */
+static bool
+go_on(const struct shared *s, uint64_t begin)
+{
+	return s->batches < BATCHES && (!s->batches || now_ns() - begin < BUDGET_NS);
 }
 
 /* A round trip is a line each way, as a message and its answer are. */
 static void
 line_answer(struct shared *s)
 {
-	for (uint64_t i = 1; i <= BATCHES * LINE_TURNS; i++) {
-		await(&s->ask, i);
+	for (uint64_t i = 1;; i++) {
+		/* pairs with the release in line_ask() */
+		while (atomic_load_explicit(&s->ask, memory_order_acquire) != i) {
+			if (stopped(s))
+				return;
+			cpu_relax();
+		}
 		atomic_store_explicit(&s->answer, i, memory_order_release);
 	}
 }
@@ -93,17 +110,20 @@ line_answer(struct shared *s)
 static void
 line_ask(struct shared *s)
 {
-	uint64_t i = 0;
+	uint64_t i = 0, start = now_ns();
 
-	for (unsigned b = 0; b < BATCHES; b++) {
+	while (go_on(s, start)) {
 		uint64_t begin = now_ns();
 
 		for (uint64_t end = i + LINE_TURNS; i < end;) {
 			atomic_store_explicit(&s->ask, ++i, memory_order_release);
-			await(&s->answer, i);
+			/* pairs with the release in line_answer() */
+			while (atomic_load_explicit(&s->answer, memory_order_acquire) != i)
+				cpu_relax();
 		}
-		s->batch[b] = (double)(now_ns() - begin) / LINE_TURNS;
+		s->batch[s->batches++] = (double)(now_ns() - begin) / LINE_TURNS;
 	}
+	atomic_store(&s->stop, true);
 }
 
 /* One word of each slot is written and read: what is measured is lines that move. */
@@ -112,11 +132,13 @@ ring_consume(struct shared *s)
 {
 	uint64_t pos = 0, sum = 0;
 
-	while (pos < (uint64_t)BATCHES * RING_TURNS) {
+	for (;;) {
 		/* pairs with the release in ring_produce() */
 		uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 
 		if (head == pos) {
+			if (stopped(s))
+				break;
 			cpu_relax();
 			continue;
 		}
@@ -130,46 +152,75 @@ ring_consume(struct shared *s)
 }
 
 static void
+ring_batch(struct shared *s, uint64_t pos, uint64_t *free_until)
+{
+	for (uint64_t end = pos + RING_TURNS; pos < end; pos += RING_PUBLISH) {
+		while (*free_until - pos < RING_PUBLISH) {
+			/* pairs with the release in ring_consume() */
+			*free_until =
+			    RING_SLOTS + atomic_load_explicit(&s->tail, memory_order_acquire);
+			if (*free_until - pos < RING_PUBLISH)
+				cpu_relax();
+		}
+		for (unsigned i = 0; i < RING_PUBLISH; i++)
+			s->ring[(pos + i) % RING_SLOTS].word[0] = pos + i;
+		/* pairs with the acquire in ring_consume() */
+		atomic_store_explicit(&s->head, pos + RING_PUBLISH, memory_order_release);
+	}
+}
+
+static void
 ring_produce(struct shared *s)
 {
-	uint64_t pos = 0, free_until = RING_SLOTS;
+	uint64_t free_until = RING_SLOTS, start = now_ns();
 
-	for (unsigned b = 0; b < BATCHES; b++) {
+	while (go_on(s, start)) {
 		uint64_t begin = now_ns();
 
-		for (uint64_t end = pos + RING_TURNS; pos < end; pos += RING_PUBLISH) {
-			while (free_until - pos < RING_PUBLISH) {
-				/* pairs with the release in ring_consume() */
-				free_until = RING_SLOTS +
-					     atomic_load_explicit(&s->tail, memory_order_acquire);
-				if (free_until - pos < RING_PUBLISH)
-					cpu_relax();
-			}
-			for (unsigned i = 0; i < RING_PUBLISH; i++)
-				s->ring[(pos + i) % RING_SLOTS].word[0] = pos + i;
-			/* pairs with the acquire in ring_consume() */
-			atomic_store_explicit(&s->head, pos + RING_PUBLISH, memory_order_release);
-		}
-		s->batch[b] = RING_TURNS * 1e3 / (double)(now_ns() - begin);
+		ring_batch(s, (uint64_t)s->batches * RING_TURNS, &free_until);
+		s->batch[s->batches++] = RING_TURNS * 1e3 / (double)(now_ns() - begin);
 	}
+	atomic_store(&s->stop, true);
+}
+
+/* Waits, yielding, until the line holds number i; false: no more is measured. */
+static bool
+chain_await(struct shared *s, uint64_t i)
+{
+	/* pairs with the release of whoever has the number before */
+	while (atomic_load_explicit(&s->turn, memory_order_acquire) != i) {
+		if (stopped(s))
+			return false;
+		sched_yield();
+	}
+	return true;
 }
 
 /* Process k of the chain passes the line on when it holds a number that is k modulo CHAIN. */
 static void
-chain_link(struct shared *s, unsigned k)
+chain_pass(struct shared *s, unsigned k)
 {
-	uint64_t begin = now_ns();
-	unsigned batch = 0;
-
-	for (uint64_t i = k; i < (uint64_t)CHAIN * CHAIN_TURNS * BATCHES; i += CHAIN) {
-		while (atomic_load_explicit(&s->turn, memory_order_acquire) != i)
-			sched_yield();
-		if (k == 0 && i && i % (CHAIN * CHAIN_TURNS) == 0) {
-			s->batch[batch++] = (double)(now_ns() - begin) / (1e3 * CHAIN_TURNS);
-			begin = now_ns();
-		}
+	for (uint64_t i = k; chain_await(s, i); i += CHAIN)
 		atomic_store_explicit(&s->turn, i + 1, memory_order_release);
+}
+
+/* Process 0 is the one that measures. */
+static void
+chain_measure(struct shared *s)
+{
+	uint64_t i = 0, start = now_ns();
+
+	while (go_on(s, start)) {
+		uint64_t begin = now_ns();
+
+		for (unsigned n = 0; n < CHAIN_TURNS; n++) {
+			atomic_store_explicit(&s->turn, i + 1, memory_order_release);
+			i += CHAIN;
+			chain_await(s, i);
+		}
+		s->batch[s->batches++] = (double)(now_ns() - begin) / (1e3 * CHAIN_TURNS);
 	}
+	atomic_store(&s->stop, true);
 }
 
 struct side {
@@ -184,8 +235,8 @@ side_main(void *arg)
 	struct side *side = arg;
 
 	pin(side->cpu);
-	meet(side->shared);
-	side->work(side->shared);
+	if (meet(side->shared))
+		side->work(side->shared);
 	return NULL;
 }
 
@@ -201,8 +252,7 @@ run_pair(struct shared *s, void (*measure)(struct shared *), void (*other)(struc
 	if (pthread_create(&threads[0], NULL, side_main, &sides[0]))
 		return false;
 	if (pthread_create(&threads[1], NULL, side_main, &sides[1])) {
-		atomic_store(&s->ready, 2);
-		pthread_cancel(threads[0]);
+		atomic_store(&s->stop, true);
 		pthread_join(threads[0], NULL);
 		return false;
 	}
@@ -228,7 +278,10 @@ run_chain(struct shared *s, const int cpus[2])
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			if (getppid() == parent) {
 				pin(cpus[n % 2]);
-				chain_link(s, n);
+				if (n == 0)
+					chain_measure(s);
+				else
+					chain_pass(s, n);
 			}
 			_exit(0);
 		}
@@ -271,11 +324,11 @@ calibrate(const cpu_set_t *allowed, int cpu)
 	if (s == MAP_FAILED)
 		return c;
 	if (run_pair(s, line_ask, line_answer, cpus)) {
-		c.line_ns = median(s->batch, BATCHES);
+		c.line_ns = median(s->batch, s->batches);
 		if (run_pair(s, ring_produce, ring_consume, cpus)) {
-			c.ring_mps = median(s->batch, BATCHES);
+			c.ring_mps = median(s->batch, s->batches);
 			if (run_chain(s, cpus)) {
-				c.chain4_us = median(s->batch, BATCHES - 1);
+				c.chain4_us = median(s->batch, s->batches);
 				c.valid = true;
 			}
 		}
