@@ -117,7 +117,7 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 		printed ? "," : "", perf_test_name(r->test), r->size, (unsigned long long)r->count,
 		r->duration_s);
 	fprintf(to, "\"msgs_per_s\":%.1f,\"bytes_per_s\":%.1f,", r->msgs_per_s, r->bytes_per_s);
-	if (info->options->both)
+	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "\"back_msgs_per_s\":%.1f,", r->back_msgs_per_s);
 	fputs("\"lat_us\":", to);
 	json_latency(r, to);
@@ -203,7 +203,7 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "%7.1f %-5s", c.line_ns, calibration_label(&r->before, &r->after));
 	else
 		fprintf(to, "%7s %-5s", "-", "none");
-	if (info->options->both)
+	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "  back %.3f M/s", r->back_msgs_per_s / 1e6);
 	if (r->errors)
 		fprintf(to, "  %llu ERRORS", (unsigned long long)r->errors);
