@@ -122,7 +122,7 @@ wait_main(int epoll_fd, uint64_t ns)
 static void
 run(struct plane *p, int epoll_fd, int signal_fd)
 {
-	uint64_t stop_at = 0;
+	uint64_t stop_at = 0, mend;
 
 	for (;;) {
 		uint64_t next = broker_run(p->broker), now = clock_now(&p->clock);
@@ -134,6 +134,9 @@ run(struct plane *p, int epoll_fd, int signal_fd)
 		if (stop_at && next > 10000000)
 			next = 10000000;
 		plane_rate(p);
+		mend = plane_mend_ports(p);
+		if (mend < next)
+			next = mend;
 		wait_main(epoll_fd, next < RATE_NS ? next : RATE_NS);
 		plane_collect(p);
 	}

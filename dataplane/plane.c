@@ -20,6 +20,7 @@
 #include <rte_lcore.h>
 
 #define SESSION_PENDING 4096u
+#define MEND_NS 200000000ull /* between two looks at a port that is down */
 #define REPAIR_TIMEOUT_NS 10000000000ull
 
 static int __attribute__((format(printf, 4, 5)))
@@ -504,4 +505,26 @@ plane_rate(struct plane *p)
 #undef RATE
 	}
 	p->rated = now;
+}
+
+uint64_t
+plane_mend_ports(struct plane *p)
+{
+	uint64_t now = clock_now(&p->clock), next = UINT64_MAX;
+
+	for (unsigned i = 0; i < p->ports; i++) {
+		struct ethdev_port *port = p->port[i].port;
+
+		if (!ethdev_wants_restart(port))
+			continue;
+		next = MEND_NS;
+		if (now - p->mended < MEND_NS)
+			continue;
+		ethdev_park(port);
+		rte_rcu_qsbr_synchronize(p->quiet, RTE_QSBR_THRID_INVALID);
+		ethdev_restart(port);
+	}
+	if (now - p->mended >= MEND_NS)
+		p->mended = now;
+	return next;
 }

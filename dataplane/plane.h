@@ -49,6 +49,7 @@ struct plane {
 	struct plane_port port[OPTIONS_NICS];
 	struct broker *broker;
 	uint64_t rated; /* ns, last look at the counters */
+	uint64_t mended; /* ns, last look at the ports */
 };
 
 /*
@@ -61,6 +62,8 @@ int plane_open(struct plane *p, const struct options *options, const char *run_d
 void plane_close(struct plane *p);
 /* Takes what the engines have for main to the broker. */
 void plane_collect(struct plane *p);
+/* Starts ports again that can't do so themselves; ns until it wants to be called again. */
+uint64_t plane_mend_ports(struct plane *p);
 /* Once a second: computes the rates. */
 void plane_rate(struct plane *p);
 

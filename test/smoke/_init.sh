@@ -134,17 +134,22 @@ eal_memory() {
 	fi
 }
 
+# started NAME: how often that data plane has come up.
+started() {
+	cat "$weir_tmp/dataplane-$1.log" 2>/dev/null | grep -c "instance '$1' is up" || true
+}
+
 # dataplane NAME CPU VDEV SPEC [OPTION...]: one engine on CPU beside the main lcore.
 # Variables: weir_netns (run inside this namespace), weir_lcores (EAL --lcores instead of the default).
 dataplane() {
-	local name=$1 cpu=$2 vdev=$3 spec=$4
+	local name=$1 cpu=$2 vdev=$3 spec=$4 starts
 	shift 4
+	starts=$(started "$name")
 	# shellcheck disable=SC2046
 	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} weir-dataplane \
 		--lcores "${weir_lcores:-0@$cpu,1@$cpu}" --no-pci $(eal_memory) ${vdev:+--vdev="$vdev"} \
 		-- --instance "$name" ${spec:+--nic "$spec"} "$@"
-	await 15 test -S "$WEIR_RUN_DIR/$name/session.sock" ||
-		die "data plane $name did not come up"
+	await 15 eval "[ \$(started $name) -gt $starts ]" || die "data plane $name did not come up"
 }
 
 # control NAME ID: with the peers file of this test.
@@ -172,14 +177,17 @@ up() {
 	done
 }
 
+# An abstract socket: a data plane that is killed leaves no file in its successor's way.
+weir_memif=weir-memif-$$
+
 # two_nodes_memif [SPEC-OPTIONS [DATAPLANE-OPTION...]]: nodes A (1) and B (2), one CPU each.
 two_nodes_memif() {
 	local options=${1:-}
 	[ $# -gt 0 ] && shift
 	peers 1=10.77.0.1 2=10.77.0.2
-	dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket-abstract=no,socket=$weir_tmp/memif.sock" \
+	dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif" \
 		"roce:net_memif0,ip=10.77.0.1/24$options" "$@"
-	dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket-abstract=no,socket=$weir_tmp/memif.sock" \
+	dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif" \
 		"roce:net_memif0,ip=10.77.0.2/24$options" "$@"
 	control A 1
 	control B 2
@@ -209,9 +217,9 @@ two_nodes_veth() {
 	[ "$mtu" -gt 1500 ] && frame=16384
 	veth_pair "$mtu"
 	peers 1=10.78.0.1 2=10.78.0.2
-	weir_netns=$weir_ns_a dataplane A 0 "net_af_packet0,iface=vethA,blocksz=65536,framesz=$frame,framecnt=512" \
+	weir_netns=$weir_ns_a dataplane A 0 "net_af_packet0,iface=vethA,qdisc_bypass=0,blocksz=65536,framesz=$frame,framecnt=512" \
 		"roce:net_af_packet0,ip=10.78.0.1/24$options" "$@"
-	weir_netns=$weir_ns_b dataplane B 1 "net_af_packet0,iface=vethB,blocksz=65536,framesz=$frame,framecnt=512" \
+	weir_netns=$weir_ns_b dataplane B 1 "net_af_packet0,iface=vethB,qdisc_bypass=0,blocksz=65536,framesz=$frame,framecnt=512" \
 		"roce:net_af_packet0,ip=10.78.0.2/24$options" "$@"
 	control A 1
 	control B 2

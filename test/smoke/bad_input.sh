@@ -26,7 +26,8 @@ expect 3 'hugepage' weir-dataplane -m 900000 --no-pci --lcores 0@0,1@1 -- --inst
 expect 2 'lcore' weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0 -- --instance X
 expect 2 'bogus' weir-control --bogus
 expect 2 'peers' weir-control --instance X --node 1 --listen 127.0.0.1:1
-expect 2 'insecure|tls' weir-control --instance X --node 1 --listen 10.1.2.3:7000 --peers /dev/null
+echo '1 10.1.2.3:7000 10.0.0.1' >"$weir_tmp/remote"
+expect 2 'insecure|tls' weir-control --instance X --node 1 --listen 10.1.2.3:7000 --peers "$weir_tmp/remote"
 printf '1 127.0.0.1:7001 10.0.0.1\n2 127.0.0.1 10.0.0.2\n' >"$weir_tmp/broken"
 expect 2 'broken:2:|line 2' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/broken"
 expect 2 'bogus' weir-perf --bogus
@@ -38,9 +39,9 @@ expect 1 'data plane' weir-perf --instance X node:1 -t lat
 two_nodes_memif
 server B
 expect 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
-expect 1 'node|reach' weir-perf --instance A node:77 -t lat
+expect 1 'node|reach|member' weir-perf --instance A node:77 -t lat
 expect 1 'refused|service' weir-perf --instance A node:2:nobody -t lat
-expect 1 'node|reach' weir-perf --instance A 10.9.9.9 -t lat
+expect 1 'node|reach|member' weir-perf --instance A 10.9.9.9 -t lat
 expect 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
 expect 3 'runs|instance' weir-control --instance A --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
 if id nobody >/dev/null 2>&1; then

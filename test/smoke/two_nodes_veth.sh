@@ -21,4 +21,5 @@ for opcode in 6 7 8 11 17; do
 	grep -q " $opcode\$" "$weir_tmp/opcodes.log" || fail "opcode $opcode was not seen: $(tr '\n' ';' <"$weir_tmp/opcodes.log")"
 done
 awk -F'\t' '($1 == 9 || $1 == 11) && $2 == "" {bad = 1} END {exit bad}' "$weir_tmp/decoded.log" || fail "an immediate that tshark does not show"
-tshark -r "$weir_tmp/wire.pcap" -c 200 2>/dev/null | grep -q 'RRoCE' || fail "tshark does not call it RRoCE"
+tshark -r "$weir_tmp/wire.pcap" -c 200 >"$weir_tmp/names.log" 2>/dev/null
+grep -q 'RRoCE.*RDMA Write' "$weir_tmp/names.log" || fail "tshark does not call it RRoCE"

@@ -93,9 +93,11 @@ no_such_port(const char *name, char *error, size_t size)
 		return ethdev_fail(
 		    error, size, -ENODEV,
 		    "no DPDK port '%s'; give one of %s, or make it with --vdev or -a", name, list);
-	return ethdev_fail(error, size, -ENODEV,
-			   "no DPDK port '%s'; make it with --vdev=%s,... or -a PCI-ADDRESS", name,
-			   name);
+	return ethdev_fail(
+	    error, size, -ENODEV,
+	    "no DPDK port '%s'; make it with --vdev=%s,... or -a PCI-ADDRESS; if that "
+	    "is there, --log-level=pmd:8 says what the driver lacks",
+	    name, name);
 }
 
 static int
@@ -208,6 +210,38 @@ configure(struct ethdev_port *port)
 	return rc;
 }
 
+static bool
+is_memif_client(const struct ethdev_port *port)
+{
+	const struct rte_devargs *devargs = rte_dev_devargs(port->info.device);
+
+	/* client is what it is unless told otherwise */
+	return strcmp(port->info.driver_name, "net_memif") == 0 && devargs &&
+	       (!devargs->args || !strstr(devargs->args, "role=server"));
+}
+
+bool
+ethdev_wants_restart(const struct ethdev_port *port)
+{
+	return is_memif_client(port) && !core_link_up((void *)(uintptr_t)port);
+}
+
+void
+ethdev_park(struct ethdev_port *port)
+{
+	/* partner: parked() in ethdev_wire.c */
+	atomic_store(&port->parked, true);
+}
+
+void
+ethdev_restart(struct ethdev_port *port)
+{
+	if (port->started)
+		rte_eth_dev_stop(port->id);
+	port->started = rte_eth_dev_start(port->id) == 0;
+	atomic_store(&port->parked, false);
+}
+
 static int
 start(struct ethdev_port *port, char *error, size_t size)
 {
@@ -223,6 +257,8 @@ start(struct ethdev_port *port, char *error, size_t size)
 	    mtu < ROCE_IP_MAX(port->mtu) && port->info.max_rx_pktlen > ROCE_FRAME_MAX(port->mtu))
 		rte_eth_dev_set_mtu(port->id, (uint16_t)ROCE_IP_MAX(port->mtu));
 	rc = rte_eth_dev_start(port->id);
+	if (rc && is_memif_client(port))
+		return 0; /* its server may come later */
 	if (rc)
 		return ethdev_fail(error, size, rc, "port %s does not start: %s; see --log-level=8",
 				   port->name, rte_strerror(-rc));

@@ -6,6 +6,8 @@
 #include "ethdev.h"
 #include "spsc.h"
 
+#include <stdatomic.h>
+
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -52,6 +54,7 @@ struct ethdev_port {
 	uint16_t mtu; /* path MTU */
 	int numa_socket;
 	bool started, configured, link_was_up;
+	_Atomic bool parked; /* main sets while it restarts the port, engines leave it alone */
 	struct rte_mempool *pool;
 	uint32_t frames;
 	size_t table_bytes;

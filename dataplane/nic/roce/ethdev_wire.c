@@ -3,6 +3,8 @@
  * The data path of the ethdev shell: frames of the core are mbufs. A received mbuf is only read:
  * over net_ring its sender may still hold it. Each function runs on the context's engine.
  */
+#include <stdatomic.h>
+
 #include "ethdev_port.h"
 
 #include <rte_epoll.h>
@@ -125,6 +127,13 @@ forget_stuck(struct ethdev_context *c, uint64_t now)
 	}
 }
 
+/* Partner: the store in ethdev_park(), after which main waits for a quiet turn. */
+static inline bool
+parked(const struct ethdev_context *c)
+{
+	return atomic_load_explicit(&c->port->parked, memory_order_relaxed);
+}
+
 /* Gives frames to our queue; what it does not take stays in front. */
 static void
 burst_out(struct ethdev_context *c, uint64_t now)
@@ -133,7 +142,10 @@ burst_out(struct ethdev_context *c, uint64_t now)
 
 	while (done < c->tx_count) {
 		uint16_t n = (uint16_t)RTE_MIN(c->tx_count - done, ETHDEV_BURST);
-		uint16_t sent = rte_eth_tx_burst(c->port->id, c->tx_queue, c->tx + done, n);
+		uint16_t sent = 0;
+
+		if (!parked(c))
+			sent = rte_eth_tx_burst(c->port->id, c->tx_queue, c->tx + done, n);
 
 		roce_count(&c->counters->doorbells, 1);
 		done += sent;
@@ -270,7 +282,7 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 		n = c->early_count;
 		c->early_count = 0;
 		take_frames(c, c->early, n, now);
-	} else if (c->rx_queue != ETHDEV_NO_QUEUE) {
+	} else if (c->rx_queue != ETHDEV_NO_QUEUE && !parked(c)) {
 		n = rte_eth_rx_burst(c->port->id, c->rx_queue, mbufs, ETHDEV_BURST);
 		if (n)
 			take_frames(c, mbufs, n, now);
@@ -299,6 +311,8 @@ arm_interrupt(struct ethdev_context *c)
 
 	while (rte_epoll_wait(c->rx_fd, stale, 1, 0) > 0)
 		;
+	if (parked(c))
+		return true;
 	rte_eth_dev_rx_intr_enable(c->port->id, c->rx_queue);
 	c->armed = true;
 	c->early_count = rte_eth_rx_burst(c->port->id, c->rx_queue, c->early, ETHDEV_BURST);
