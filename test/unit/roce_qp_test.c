@@ -67,7 +67,7 @@ static void
 warm_up(struct pair *p)
 {
 	assert_int_equal(post(p, write_wr(p, 0, 1)), 1);
-	net_run(p->net, 100000);
+	net_run(p->net, 1000000);
 	expect_wc(p->a, 0, 0, NIC_WC_SUCCESS);
 	p->a->wcs = 0;
 }
@@ -220,7 +220,7 @@ retries_exceeded(void **state)
 	struct pair *p = pair_create(NULL);
 	uint64_t begun;
 
-	p->net->step = 10 * NET_STEP_NS;
+	p->net->step = 20 * NET_STEP_NS;
 	warm_up(p);
 	p->net->loss = 100;
 	begun = p->net->now;
@@ -245,7 +245,7 @@ outage(void **state)
 {
 	struct pair *p = pair_create(NULL);
 
-	p->net->step = 10 * NET_STEP_NS;
+	p->net->step = 20 * NET_STEP_NS;
 	warm_up(p);
 	p->net->loss = 100;
 	assert_int_equal(post(p, write_wr(p, 1, 60000)), 1);
@@ -280,7 +280,7 @@ port_stuck(void **state)
 {
 	struct pair *p = pair_create(NULL);
 
-	p->net->step = 10 * NET_STEP_NS;
+	p->net->step = 20 * NET_STEP_NS;
 	warm_up(p);
 	p->net->node[0].stuck = true;
 	assert_int_equal(post(p, write_wr(p, 1, 100)), 1);
@@ -313,7 +313,7 @@ not_ready_and_recovery(void **state)
 	struct pair *p = pair_create(NULL);
 	struct nic_send_wr wr = write_wr(p, 1, 3000);
 
-	p->net->step = 10 * NET_STEP_NS;
+	p->net->step = 20 * NET_STEP_NS;
 	wr.opcode = NIC_SEND;
 	assert_int_equal(post(p, wr), 1);
 	net_run(p->net, 5 * SECOND); /* longer than silence would be borne */
@@ -334,7 +334,7 @@ not_ready_limit(void **state)
 	struct pair *p = pair_create(&config);
 	struct nic_send_wr wr = write_wr(p, 1, 10);
 
-	p->net->step = 10 * NET_STEP_NS;
+	p->net->step = 20 * NET_STEP_NS;
 	wr.opcode = NIC_SEND;
 	assert_int_equal(post(p, wr), 1);
 	net_run(p->net, SECOND);
@@ -350,7 +350,7 @@ no_arp_answer(void **state)
 	struct nic_qp *qp = net_qp(&n->node[0].port[0]);
 	struct nic_send_wr wr = {.wr_id = 5, .opcode = NIC_SEND, .flags = NIC_SIGNALED};
 
-	n->step = 10 * NET_STEP_NS;
+	n->step = 20 * NET_STEP_NS;
 	n->loss = 100;
 	assert_int_equal(net_rtr(qp, &n->node[1], 5, 5), 0);
 	assert_int_equal(net_rts(qp, 5), 0);
@@ -606,8 +606,8 @@ window_moves(void **state)
 	struct window *w = &((struct roce_qp *)p->qa)->rq.window;
 	uint64_t id = 0, done = 0;
 
-	for (unsigned round = 0; round < 20000; round++) {
-		p->net->loss = round / 5000 == 1 ? 20 : 0;
+	for (unsigned round = 0; round < 12000; round++) {
+		p->net->loss = round / 3000 == 1 ? 20 : 0;
 		while (post(p, write_wr(p, ++id, 60000)) == 1)
 			;
 		id--;
@@ -615,9 +615,9 @@ window_moves(void **state)
 		done += p->a->wcs;
 		p->a->wcs = 0;
 		assert_in_range(w->size, ROCE_MIN_FRAMES * ROCE_FRAME_MAX(1024), 1 << 20);
-		if (round == 4999)
+		if (round == 2999)
 			assert_int_equal(w->size, 1 << 20);
-		if (round == 9999)
+		if (round == 5999)
 			assert_true(w->size < 100000);
 	}
 	assert_true(w->size > 200000); /* it has recovered */
