@@ -100,7 +100,7 @@ struct weir {
 	bool watched;
 	int watcher_fd;		/* eventfd: stop, or tails to push */
 	_Atomic uint32_t stop;	/* detach writes, watcher reads */
-	_Atomic uint32_t tails; /* messages that wait for room in a segment; any thread writes */
+	bool chores; /* the watcher's: something is left to do */
 };
 
 static inline uint32_t

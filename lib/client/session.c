@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define TAIL_MS 1
+#define CHORES_MS 1
 
 /* ---- the watcher ---- */
 
@@ -24,17 +24,22 @@ weir_lost(struct weir *w)
 	atomic_store_explicit(&w->life->state, WEIR_DEAD, memory_order_relaxed);
 }
 
-/* A thread that calls often pushes its messages itself. */
+/*
+ * Chores: pushing messages that found no room, and seeing closed connections of ended threads off.
+ * A thread that calls often does it itself.
+ */
 static void
-push_for(struct weir_thread *t)
+do_chores(struct weir_thread *t)
 {
 	bool idle;
 
 	weir_bias_lock_slow(&t->lock);
 	idle = t->turns == t->turns_seen;
-	t->turns_seen = t->turns;
-	if (idle && !TAILQ_EMPTY(&t->tails))
+	if (idle && (!TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing)))
 		weir_drive(t, NULL);
+	t->turns_seen = t->turns;
+	if (!TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing))
+		t->w->chores = true;
 	weir_bias_unlock_passing(&t->lock);
 }
 
@@ -46,10 +51,9 @@ watch(void *arg)
 	while (!atomic_load_explicit(&w->stop, memory_order_acquire)) {
 		struct pollfd fds[2] = {{.fd = w->transport.fd, .events = POLLRDHUP},
 					{.fd = w->watcher_fd, .events = POLLIN}};
-		bool tails = atomic_load_explicit(&w->tails, memory_order_relaxed);
 		uint64_t count;
 
-		if (poll(fds, 2, tails ? TAIL_MS : -1) < 0)
+		if (poll(fds, 2, w->chores ? CHORES_MS : -1) < 0)
 			continue;
 		if (fds[0].revents) {
 			weir_lost(w);
@@ -57,8 +61,8 @@ watch(void *arg)
 		}
 		if (fds[1].revents && read(w->watcher_fd, &count, sizeof(count)) < 0)
 			continue;
-		if (tails)
-			weir_threads_each(w, push_for);
+		w->chores = false;
+		weir_threads_each(w, do_chores);
 	}
 	return NULL;
 }
@@ -83,15 +87,13 @@ start_watcher(struct weir *w)
 }
 
 static void
-stop_watcher(struct weir *w, bool forked)
+stop_watcher(struct weir *w)
 {
-	if (w->watched && !forked) {
-		atomic_store_explicit(&w->stop, 1, memory_order_release);
-		weir_nudge(w->watcher_fd);
-		pthread_join(w->watcher, NULL);
-	}
-	if (w->watcher_fd >= 0)
-		close(w->watcher_fd);
+	if (!w->watched)
+		return;
+	atomic_store_explicit(&w->stop, 1, memory_order_release);
+	weir_nudge(w->watcher_fd);
+	pthread_join(w->watcher, NULL);
 }
 
 /* ---- attach ---- */
@@ -159,12 +161,13 @@ say_hello(struct weir *w, const struct weir_options *o)
 }
 
 static void
-free_session(struct weir *w, bool forked)
+free_session(struct weir *w)
 {
-	stop_watcher(w, forked);
+	if (w->watcher_fd >= 0)
+		close(w->watcher_fd);
 	if (w->heap.map)
 		weir_heap_fini(w);
-	if (w->arena && !forked)
+	if (w->arena)
 		munmap(w->arena, w->geometry.bytes);
 	if (w->life)
 		munmap(w->life, 4096);
@@ -207,7 +210,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	*handle = w;
 	return 0;
 err:
-	free_session(w, false);
+	free_session(w);
 	return rc;
 }
 
@@ -233,23 +236,21 @@ void
 weir_detach(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_BYE), r;
-	bool forked;
 	int fds[2];
 
 	if (!w)
 		return;
-	forked = weir_state(w) == WEIR_FORKED;
-	if (!forked) {
-		weir_linger(w);
-		if (weir_state(w) == WEIR_UP)
-			weir_request(w, &m, WEIR_MSG_OK, &r, fds);
+	if (weir_state(w) == WEIR_FORKED) { /* locks and memory are the parent's */
+		w->transport.close(w->transport.user);
+		return;
 	}
+	weir_linger(w);
+	if (weir_state(w) == WEIR_UP)
+		weir_request(w, &m, WEIR_MSG_OK, &r, fds);
+	stop_watcher(w);
 	w->transport.close(w->transport.user);
-	stop_watcher(w, forked);
-	w->watched = false;
-	w->watcher_fd = -1;
 	weir_threads_free(w);
-	free_session(w, forked);
+	free_session(w);
 }
 
 int

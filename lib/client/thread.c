@@ -38,10 +38,13 @@ drop_detached(bool ending)
 		if (atomic_load(&t->session) && !ending)
 			continue;
 		LIST_REMOVE(t, in_tls);
-		if (atomic_load(&t->session))
-			t->orphan = true;
-		else
+		if (!atomic_load(&t->session)) {
 			release_memory(t);
+			continue;
+		}
+		t->orphan = true;
+		if (t->w->watched)
+			weir_nudge(t->w->watcher_fd);
 	}
 	pthread_mutex_unlock(&threads_lock);
 }
@@ -162,7 +165,12 @@ adopt(struct weir *w)
 
 	LIST_FOREACH(t, &w->threads, in_session)
 	{
-		if (!t->orphan || atomic_load_explicit(&t->users, memory_order_relaxed))
+		if (!t->orphan)
+			continue;
+		weir_lock(t);
+		weir_drive(t, NULL); /* sees off what it had closed */
+		weir_unlock(t);
+		if (atomic_load_explicit(&t->users, memory_order_relaxed))
 			continue;
 		t->orphan = false;
 		return t;

@@ -56,15 +56,13 @@ void
 weir_tail_keep(struct weir_conn *c, uint8_t *data, bool lent)
 {
 	struct weir *w = c->home->w;
-	bool was_lent = c->tail_lent;
 
 	if (!c->tail_kept)
 		TAILQ_INSERT_TAIL(&c->home->tails, c, in_tails);
 	c->tail = data;
 	c->tail_lent = lent;
-	/* the caller pushes what it lent itself */
-	if (!lent && (!c->tail_kept || was_lent) &&
-	    !atomic_fetch_add_explicit(&w->tails, 1, memory_order_relaxed) && w->watched)
+	/* what the caller lent it pushes itself */
+	if (!lent && w->watched)
 		weir_nudge(w->watcher_fd);
 	c->tail_kept = true;
 }
@@ -75,10 +73,8 @@ weir_tail_drop(struct weir_conn *c)
 	if (!c->tail_kept)
 		return;
 	TAILQ_REMOVE(&c->home->tails, c, in_tails);
-	if (!c->tail_lent) {
-		atomic_fetch_sub_explicit(&c->home->w->tails, 1, memory_order_relaxed);
+	if (!c->tail_lent)
 		free(c->tail);
-	}
 	c->tail = NULL;
 	c->tail_kept = false;
 }
