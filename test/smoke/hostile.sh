@@ -19,7 +19,7 @@ seed=${SEED:-$RANDOM}
 echo "seed $seed"
 for mode in garbage cursors scribble payload punch doorbell messages segment; do
 	for address in node:1:victim node:2:victim; do
-		hostile A $mode 1.5 "$seed" $address || fail "mode $mode against $address, seed $seed"
+		hostile A $mode 1 "$seed" $address || fail "mode $mode against $address, seed $seed"
 		for who in send local-send sink local-sink; do
 			gone "${weir_pid[$who]}" 0 && die "$who ended during $mode ($address): $(tail -n 1 "$weir_tmp/$who.log")"
 		done
@@ -31,5 +31,5 @@ for who in sink local-sink; do
 	n=$(grep -c received "$weir_tmp/$who.log")
 	more() { [ "$(grep -c received "$weir_tmp/$who.log")" -gt "$n" ]; }
 	await 20 more || fail "$who receives nothing any more"
-	grep -q wrong "$weir_tmp/$who.log" && fail "$who: $(grep wrong "$weir_tmp/$who.log")"
+	if grep -q wrong "$weir_tmp/$who.log"; then fail "$who: $(grep wrong "$weir_tmp/$who.log")"; fi
 done
