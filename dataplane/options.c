@@ -28,7 +28,7 @@ static const struct row rows[] = {
      "channels of a session"},
     {"idle", "WEIR_IDLE", "poll|adaptive", KIND_IDLE, AT(idle), 0, 0, "adaptive",
      "what an engine without work does: poll on, or spin, yield and sleep"},
-    {"idle-sleep", "WEIR_IDLE_SLEEP", "USEC", KIND_NUMBER, AT(idle_sleep_us), 50, 100000, "1000",
+    {"idle-sleep", "WEIR_IDLE_SLEEP", "USEC", KIND_NUMBER, AT(idle_sleep_us), 50, 100000, "2000",
      "longest sleep while the port can't wake its engine"},
     {"idle-spin", "WEIR_IDLE_SPIN", "USEC", KIND_NUMBER, AT(idle_spin_us), 0, 10000000, "100",
      "time without work after which an adaptive engine sleeps"},

@@ -39,7 +39,7 @@ defaults(void **state)
 	assert_string_equal(o.instance, "default");
 	assert_string_equal(o.run_dir, "/run/weir");
 	assert_int_equal(o.idle, IDLE_ADAPTIVE);
-	assert_int_equal(o.idle_sleep_us, 1000);
+	assert_int_equal(o.idle_sleep_us, 2000);
 	assert_int_equal(o.window, 2 << 20);
 	assert_int_equal(o.peer_ring, 256 << 10);
 	assert_true(o.threshold == 0.6);
