@@ -173,8 +173,8 @@ opened(struct broker *b, struct broker_command *k)
 	if (k->cmd.result) {
 		if (c->session)
 			session_refuse(c->session, -k->cmd.result,
-				       "engine %u opens no connection now: %s", c->engine,
-				       strerror(-k->cmd.result));
+				       "engine %u opens no connection now: %s; try again",
+				       c->engine, strerror(-k->cmd.result));
 		conn_gone(b, c);
 	} else {
 		c->vqpn = k->cmd.conn.vqpn;
@@ -198,13 +198,15 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	int status;
 
 	if (!loop && n->is.state == WEIR_NODE_DOWN) {
-		session_refuse(s, EHOSTDOWN, "node %u is down", n->is.id);
+		session_refuse(s, EHOSTDOWN, "node %u is down; connect again when it is up",
+			       n->is.id);
 		return;
 	}
 	l = link_want(b, engine, n, &status);
 	if (!l && status) {
-		session_refuse(s, status, "no link from engine %u to node %u: %s", engine, n->is.id,
-			       strerror(status));
+		session_refuse(s, status,
+			       "no link from engine %u to node %u: %s; see the data plane's log",
+			       engine, n->is.id, strerror(status));
 		return;
 	}
 	c = broker_conn_new(s, m->connect.channel);
@@ -234,7 +236,7 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 	int rc;
 
 	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_LOOP) {
-		session_refuse(s, EINVAL, "no such channel, or an unknown flag");
+		session_refuse(s, EINVAL, "no such channel, or an unknown flag; mend the program");
 		return;
 	}
 	if (!service_name_ok(a->service)) {
@@ -248,11 +250,14 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 			       "use a node id or an IPv4 address");
 	} else if (rc) {
 		session_refuse(s, -rc,
-			       s->b->synced ? "no member of the cluster has this address"
+			       s->b->synced ? "no member of the cluster has this address; see "
+					      "weirctl show nodes"
 					    : "the members of the cluster are not known; "
 					      "start weir-control");
 	} else if (loop && n) {
-		session_refuse(s, EINVAL, "loop-back needs an address of this very node");
+		session_refuse(
+		    s, EINVAL,
+		    "loop-back needs an address of this very node; weirctl show nodes names it");
 	} else if (loop) {
 		remote_connect(s, m, node_loop(s->b), true);
 	} else if (n) {

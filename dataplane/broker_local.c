@@ -256,7 +256,9 @@ local_connect(struct broker_session *s, const struct weir_session_msg *m)
 
 	l = connect_listener(s->b, service);
 	if (!l) {
-		session_refuse(s, ECONNREFUSED, "no program listens on %s, or its queue is full",
+		session_refuse(s, ECONNREFUSED,
+			       "no program listens on %s, or its queue is full; start it, or raise "
+			       "its backlog",
 			       service);
 		return;
 	}

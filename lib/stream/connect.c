@@ -84,9 +84,15 @@ finish(struct weir_conn *c, int timeout_ms)
 	}
 	weir_wait_end(&wait);
 	if (rc == -EAGAIN)
-		return weir_fail(-ETIMEDOUT, "the peer has not answered within %d ms", timeout_ms);
+		return weir_fail(-ETIMEDOUT,
+				 "the peer has not answered within %d ms; see weirctl show nodes, "
+				 "or wait longer",
+				 timeout_ms);
 	if (rc && rc != -ENODEV)
-		weir_fail(rc, "the connection was refused: %s", strerror(-rc));
+		weir_fail(rc, "the connection was refused: %s; %s", strerror(-rc),
+			  rc == -ECONNREFUSED
+			      ? "see that a program listens on that service over there"
+			      : "see that the node is up and reached (weirctl show nodes, qps)");
 	return rc;
 }
 
