@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The broker: all that the data plane does off the data path, on the main lcore. Sessions (attach,
- * channels, listeners, death), connections between them, local segments, links to peers, control.sock.
- * It knows no DPDK: memory, devices and engines come in through broker_config; the sim and the unit tests
- * give it others. One thread; nothing here is called by an engine.
+ * channels, listeners, death), connections between them, local segments, links to peers,
+ * control.sock. It knows no DPDK: memory, devices and engines come in through broker_config; the
+ * sim and the unit tests give it others. One thread; nothing here is called by an engine.
  */
 #ifndef WEIR_BROKER_H
 #define WEIR_BROKER_H
@@ -21,7 +21,8 @@ struct broker_engine {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	struct engine *engine;
-	const struct engine_config *engine_config; /* what it was created with: sizes of its work memory follow */
+	const struct engine_config
+	    *engine_config; /* what it was created with: sizes of its work memory follow */
 	uint32_t lcore, cpu;
 	int numa_socket;
 };
@@ -31,34 +32,37 @@ struct broker_config {
 	uint32_t engines;
 	struct broker_engine engine[BROKER_ENGINES_MAX];
 	uint64_t incarnation;
-	uint32_t sessions, connections, channels; /* limits: all sessions; all engines; of one session */
-	uint32_t session_connections;		  /* descriptors in an arena */
-	uint32_t ring_slots;			  /* of a channel's rings */
-	uint64_t arena_bytes;			  /* default and largest arena */
+	uint32_t sessions, connections,
+	    channels;		      /* limits: all sessions; all engines; of one session */
+	uint32_t session_connections; /* descriptors in an arena */
+	uint32_t ring_slots;	      /* of a channel's rings */
+	uint64_t arena_bytes;	      /* default and largest arena */
 	uint32_t peer_ring_lines;
 	uint32_t recv_wrs; /* granted to a peer per link */
 	uint32_t links;
-	uint64_t node_timeout_ns; /* 1 s */
+	uint64_t node_timeout_ns;   /* 1 s */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
 
-	/* Puts a command into an engine's mailbox; comes back through broker_completed(). -EAGAIN: full. */
+	/* Puts a command into an engine's mailbox; comes back through broker_completed(). -EAGAIN:
+	 * full. */
 	int (*command)(void *user, uint32_t engine, struct engine_command *command);
 	/*
-	 * A doorbell: a non-blocking socket that the engine can ring (engine_config.ring_doorbell gives its
-	 * id) and that wakes the engine when readable. After 0 the fd is the callee's, who closes it once
-	 * doorbell_remove was called and the engine has let go of it.
+	 * A doorbell: a non-blocking socket that the engine can ring (engine_config.ring_doorbell
+	 * gives its id) and that wakes the engine when readable. After 0 the fd is the callee's,
+	 * who closes it once doorbell_remove was called and the engine has let go of it.
 	 */
 	int (*doorbell_add)(void *user, uint32_t engine, uint32_t doorbell, int fd);
 	void (*doorbell_remove)(void *user, uint32_t engine, uint32_t doorbell);
 	/*
-	 * Memory for rings and for the engines' work on a NUMA socket: zeroed, aligned to 64. Registered
-	 * memory comes from here.
+	 * Memory for rings and for the engines' work on a NUMA socket: zeroed, aligned to 64.
+	 * Registered memory comes from here.
 	 */
 	void *(*memory_get)(void *user, size_t bytes, int numa_socket);
 	void (*memory_put)(void *user, void *memory, size_t bytes);
 	/* Wakes an engine that may sleep (after commands). */
 	void (*wake)(void *user, uint32_t engine);
-	/* Counters of the loop that runs an engine: fills lcore, cycles, turns, sleeps of the row. */
+	/* Counters of the loop that runs an engine: fills lcore, cycles, turns, sleeps of the row.
+	 */
 	void (*engine_row)(void *user, uint32_t engine, struct weir_row_engine *row);
 	uint64_t (*now)(void *user); /* monotonic ns */
 	void *user;
@@ -68,7 +72,8 @@ struct broker;
 
 /* Makes both sockets. NULL and errno; a message has been logged. */
 struct broker *broker_create(const struct broker_config *config);
-/* Closes sessions, takes links down, waits for nothing: engines have stopped. Removes the sockets. */
+/* Closes sessions, takes links down, waits for nothing: engines have stopped. Removes the sockets.
+ */
 void broker_destroy(struct broker *b);
 /* An epoll fd that is readable when broker_run() has something to do. */
 int broker_fd(const struct broker *b);
@@ -84,13 +89,14 @@ bool broker_stop(struct broker *b);
 /* ---- also used without sockets (sim): the same handlers that the sockets feed ---- */
 struct broker_session;
 /*
- * Where a session's replies go: exactly one for HELLO and for each request, some at once, some after
- * an engine has answered. The descriptors in fds stay the broker's: dup() to keep. reply NULL: the
- * broker ended the session (rules broken, or it stops), s is invalid.
+ * Where a session's replies go: exactly one for HELLO and for each request, some at once, some
+ * after an engine has answered. The descriptors in fds stay the broker's: dup() to keep. reply
+ * NULL: the broker ended the session (rules broken, or it stops), s is invalid.
  */
 typedef void broker_reply_fn(void *user, const struct weir_session_msg *reply, const int *fds,
 			     unsigned fd_count);
-/* Opens a session. The reply is WELCOME with the arena's fd, or REFUSED: then s is closed already (or NULL). */
+/* Opens a session. The reply is WELCOME with the arena's fd, or REFUSED: then s is closed already
+ * (or NULL). */
 struct broker_session *broker_session_open(struct broker *b, const struct weir_session_msg *hello,
 					   size_t length, pid_t pid, uid_t uid,
 					   broker_reply_fn *reply, void *user);
@@ -102,7 +108,8 @@ void broker_session_close(struct broker_session *s);
 /* A message from control (NODE, LINK ...), checked. */
 void broker_control_input(struct broker *b, const struct weir_ctl_msg *m);
 /* Where messages to control go when there is no socket. */
-void broker_set_control_output(struct broker *b, void (*output)(void *user, const struct weir_ctl_msg *m),
+void broker_set_control_output(struct broker *b,
+			       void (*output)(void *user, const struct weir_ctl_msg *m),
 			       void *user);
 
 #endif
