@@ -211,8 +211,8 @@ add_channel(struct engine *e, const struct engine_command *k)
 		s->adding = s->hungry = true;
 		return -EAGAIN;
 	}
-	if (s->adding)
-		s->reserve--;
+	if (!s->adding)
+		s->reserve++; /* a block for its spills, from now on */
 	s->adding = false;
 	channel_init(e, s, k->channel.channel, k->channel.doorbell, k->channel.fence);
 	return 0;
