@@ -234,7 +234,8 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	}
 	for (uint32_t i = 0; i < c->asked_count; i++)
 		c->asked[i]->in_flight = 0;
-	c->flight = c->bulk_flight = 0;
+	c->landed = c->sent;
+	c->bulk_flight = 0;
 	c->sealed = true;
 	detach(c);
 	if (c->accepts)
@@ -242,7 +243,8 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	bulk_forget(e, c);
 	pend_drop(e, c);
 	if (c->state != CONN_PEER_GONE)
-		set_status(c, status);
+		/* what programs are told: the node is lost, or this connection is */
+		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
 	c->state = CONN_PEER_GONE;
 	conn_refresh(c);
 	conn_settle(e, c);
@@ -252,7 +254,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 void
 conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 {
-	c->flight -= n;
+	c->landed += n;
 	if (!c->sealed) {
 		c->completed += n;
 		/* the program may use the memory of these again */
@@ -260,7 +262,7 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 		if (notify)
 			tell(e, c, TELL_DONE);
 	}
-	if (!c->flight)
+	if (UNLIKELY(c->state != CONN_OPEN))
 		conn_settle(e, c);
 }
 
@@ -271,9 +273,10 @@ conn_settle(struct engine *e, struct conn *c)
 	if (c->state != CONN_PEER_GONE || c->gone)
 		return;
 	if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
-	    (c->sealed || !c->flight))
+	    (c->sealed || c->landed == c->sent))
 		tell(e, c, TELL_CLOSED);
-	if (!c->user_closed || !c->closed_told || c->flight || c->bulk_flight || c->owed)
+	if (!c->user_closed || !c->closed_told || c->landed != c->sent ||
+	    c->bulk_flight || c->owed)
 		return;
 	if (c->link)
 		detach(c);
