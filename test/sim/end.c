@@ -50,12 +50,12 @@ sim_end_failed(struct sim_program *p, struct sim_end *e, int status)
 		return;
 	}
 	if (plan_of(p, e)->unknown) {
-		if (status != -ECONNREFUSED)
+		if (status != -ECONNREFUSED && !excused(s, e))
 			sim_fail(s, "connection %u to no service ended with %d", e->conn, status);
 	} else if (!excused(s, e)) {
 		sim_fail(s, "connection %u end %u failed: %d", e->conn, e->side, status);
 	}
-	out_flow(p, e)->failed = true;
+	out_flow(p, e)->unsent = true;
 	in_flow(p, e)->receiver_done = true;
 	e->peer_done = true;
 	/* what was sent with WEIR_NOTIFY must still end: closed after that */
@@ -99,7 +99,7 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 		sim_progress(s);
 		weir_conn_set_user(e->c, e);
 		e->state = END_CONNECTING;
-	} else if (c->unknown && rc == -ECONNREFUSED) {
+	} else if (rc == -ECONNREFUSED && (c->unknown || sim_program_gone(s, c->program[1]))) {
 		e->state = END_CLOSED;
 	} else if (rc == -EHOSTUNREACH || rc == -EAGAIN || rc == -ECONNREFUSED) {
 		/* control has not told of the node yet */
@@ -154,7 +154,7 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 	bool asked;
 	int rc;
 
-	if (e->state != END_OPEN || e->blocked || f->failed || f->accepted == f->planned)
+	if (e->state != END_OPEN || e->blocked || f->unsent || f->accepted == f->planned)
 		return false;
 	length = sim_message_length(s, e->conn, e->side, f->accepted);
 	/* what a commit says last may already be on its way when it returns */
@@ -178,7 +178,7 @@ sim_end_send(struct sim_program *p, struct sim_end *e)
 	if ((rc != -ECONNRESET && rc != -EHOSTDOWN) || !excused(s, e))
 		sim_fail(s, "connection %u end %u: send of %u bytes gives %d: %s", e->conn, e->side,
 			 length, rc, weir_reason());
-	f->failed = true;
+	f->unsent = true;
 	return true;
 }
 
@@ -241,6 +241,7 @@ peer_ended(struct sim_program *p, struct sim_end *e)
 		sim_fail(p->s, "connection %u flow %u: end of stream after %u of %u messages",
 			 e->conn, !e->side, f->received, f->accepted);
 	e->peer_done = true;
+	e->blocked = false; /* the next send will say so */
 	f->receiver_done = true;
 	sim_progress(p->s);
 }
@@ -291,14 +292,14 @@ sim_end_close(struct sim_program *p, struct sim_end *e)
 
 	if (e->state != END_OPEN)
 		return false;
-	if ((out->accepted < out->planned && !out->failed) || !all_in)
+	if ((out->accepted < out->planned && !out->unsent) || !all_in)
 		return false;
 	/* after a failed send the end comes from recv */
-	if ((out->failed || e->lingers) && !e->peer_done)
+	if ((out->unsent || e->lingers) && !e->peer_done)
 		return false;
-	if ((e->drains || out->failed) && out->notified < out->asked)
+	if ((e->drains || out->unsent) && out->notified < out->asked)
 		return false;
-	if (e->drains && !out->failed) {
+	if (e->drains && !out->unsent) {
 		rc = weir_flush(e->c, 0);
 		if (rc == 0)
 			sim_flushed(s, e->conn, e->side, out->accepted);
@@ -319,11 +320,11 @@ sim_end_close(struct sim_program *p, struct sim_end *e)
 }
 
 uint64_t
-sim_end_timer(const struct sim_end *e)
+sim_end_timer(const struct sim_program *p, const struct sim_end *e)
 {
 	if (e->state == END_IDLE && e->side == 0)
 		return e->start;
-	if (e->state == END_OPEN && e->readable && e->paused_until)
+	if (e->state == END_OPEN && e->readable && e->paused_until > p->s->now)
 		return e->paused_until;
 	return SIM_NEVER;
 }

@@ -15,7 +15,7 @@ bool sim_end_close(struct sim_program *p, struct sim_end *e);
 /* The connection broke, or could not be made. */
 void sim_end_failed(struct sim_program *p, struct sim_end *e, int status);
 /* When the end wants to be looked at without having been woken. */
-uint64_t sim_end_timer(const struct sim_end *e);
+uint64_t sim_end_timer(const struct sim_program *p, const struct sim_end *e);
 /* Gives back loans that are over; all of them if `all`. */
 bool sim_program_release(struct sim_program *p, bool all);
 

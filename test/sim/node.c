@@ -35,8 +35,12 @@ sim_engine_wake(struct sim *s, uint32_t node, uint32_t engine)
 {
 	struct sim_engine *e = &s->node[node]->engine[engine];
 
-	if (e->state == SIM_AWAKE)
+	if (e->state == SIM_AWAKE) {
+		/* it polls: finds out with its next turn, which the clock may have put far off */
+		if (e->idle)
+			sim_schedule(s, &e->actor, s->now + rng_below(&s->rng, 2000));
 		return;
+	}
 	e->rung = true;
 	/* a wake takes a while */
 	if (e->state == SIM_ASLEEP)
@@ -154,7 +158,7 @@ run_engine(struct sim *s, void *arg)
 		return;
 	}
 	/* empty turns are taken further and further apart: nothing is lost by it but steps */
-	pause = e->idle ? SIM_US << (e->idle < 6 ? e->idle : 6) : rng_log(&s->rng, 100, 2000);
+	pause = e->idle ? SIM_US << (e->idle < 10 ? e->idle : 10) : rng_log(&s->rng, 100, 2000);
 	if (rng_chance(&s->rng, 5))
 		pause += rng_log(&s->rng, SIM_US, 100 * SIM_US);
 	sim_schedule(s, &e->actor, s->now + pause);
@@ -280,6 +284,9 @@ sim_node_listen(struct sim_node *n)
 	struct pollfd fds[SIM_DOORBELLS];
 	uint32_t which[SIM_DOORBELLS], count = 0;
 
+	for (uint32_t i = 0; i < n->engines; i++)
+		if (n->engine[i].state == SIM_AWAKE)
+			sim_engine_wake(n->s, n->id, i);
 	for (uint32_t i = 0; i < n->doorbells; i++) {
 		struct sim_doorbell *d = &n->doorbell[i];
 

@@ -195,7 +195,8 @@ sim_conn_excused(const struct sim *s, uint32_t conn)
 		    (s->sc.cut_at != SIM_NEVER && p->node == s->sc.cut_node))
 			return true;
 	}
-	return false;
+	return s->sc.wire_broken &&
+	       s->sc.program[c->program[0]].node != s->sc.program[c->program[1]].node;
 }
 
 static void

@@ -253,7 +253,7 @@ next_timer(const struct sim_program *p)
 	uint64_t at = SIM_NEVER;
 
 	for (uint32_t i = 0; i < p->ends; i++) {
-		uint64_t t = sim_end_timer(&p->end[i]);
+		uint64_t t = sim_end_timer(p, &p->end[i]);
 
 		if (t < at)
 			at = t;
@@ -288,7 +288,7 @@ rest(struct sim_program *p, bool busy)
 		if (rc != -EAGAIN)
 			sim_fail(s, "program %u: arm gives %d", p->id, rc);
 	}
-	p->backoff = p->backoff < 20 * SIM_US ? p->backoff * 2 : p->backoff;
+	p->backoff = p->backoff < 200 * SIM_US ? p->backoff * 2 : p->backoff;
 	sim_schedule(s, &p->actor, s->now + p->backoff);
 }
 
@@ -357,7 +357,7 @@ add_end(struct sim_program *p, uint32_t conn, uint32_t side)
 	e->side = side;
 	e->start = c->start;
 	e->drains = rng_chance(&p->rng, 500);
-	e->lingers = side == 1 && rng_chance(&p->rng, 400);
+	e->lingers = side == 1 && rng_chance(&p->rng, 400) && !c->hasty;
 	e->receive_max = UINT32_MAX;
 	if (c->hasty && side == 1)
 		e->receive_max = rng_below(&p->rng, c->messages[0] + 1);

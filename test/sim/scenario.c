@@ -155,6 +155,10 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without)
 	}
 	make_sizes(sc, &r);
 	make_wire(&sc->wire, sc->nodes, &r, without);
+	/* a QP gives up after 8 timeouts: shorter outages must do no harm */
+	sc->wire_broken = sc->wire.outage_for && rng_chance(&r, 200);
+	if (sc->wire.outage_for > 3 * sc->timeout_ns && !sc->wire_broken)
+		sc->wire.outage_for = 3 * sc->timeout_ns;
 	make_programs(sc, &r, without);
 	make_conns(sc, &r, without);
 	make_deaths(sc, &r, without);

@@ -103,6 +103,7 @@ struct sim_scenario {
 	bool event_fd[SIM_NODES_MAX]; /* the port has an rx interrupt */
 	bool sleeps[SIM_NODES_MAX];   /* --idle=adaptive */
 	struct sim_wire_plan wire;
+	bool wire_broken; /* by an outage that is longer than QPs wait */
 	struct sim_program_plan program[SIM_PROGRAMS_MAX];
 	struct sim_conn_plan conn[SIM_CONNS_MAX];
 	uint32_t mtu, ring_lines, recv_wrs, ring_slots, window, initial_grant, session_pending;

@@ -115,7 +115,7 @@ arrive(struct sim *s, void *arg)
 		frame_put(s, f);
 		return;
 	}
-	if (p->event_fd)
+	if (p->event_fd || s->node[p->node]->engine[p->engine].state == SIM_AWAKE)
 		sim_engine_wake(s, p->node, p->engine);
 }
 
