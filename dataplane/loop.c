@@ -19,8 +19,8 @@
 #include <rte_pause.h>
 
 #define HOUSEKEEPING 1024u	   /* turns, a power of two */
-#define USAGE_NS 10000000u	   /* looks for others on the CPU so often */
-#define USAGE_SWITCHES 2u	   /* so many switches in that time: there are others */
+#define USAGE_NS 40000000u	   /* looks for others on the CPU so often */
+#define USAGE_SWITCHES 4u	   /* so many switches in that time: there are others */
 #define SHARED_NS 500000000u	   /* believed for so long after the last sign */
 #define EMPTY_TURNS 20u		   /* at least, before a sleep */
 #define SLEEP_MIN_NS 50000u	   /* first timed sleep; doubles */
