@@ -529,16 +529,20 @@ void
 link_error_event(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
 	struct broker_link *l = link_by_id(b, engine, event->conn.link);
-	uint32_t status = event->conn.status ? event->conn.status : ECONNRESET;
+	bool silent = event->wc_status == NIC_WC_RETRY_EXC_ERR;
+	/* what programs know: nobody answers there, or the connection broke */
+	uint32_t status = silent ? EHOSTDOWN : ECONNRESET;
 	struct broker_node *n;
 
 	if (!l || (l->state != LINK_UP && l->state != LINK_ADDING))
 		return;
 	broker_log(b, "link of engine %u with node %u ended: %s (%s)", engine, l->node,
-		   nic_wc_status_name(event->wc_status), strerror((int)status));
+		   event->wc_status ? nic_wc_status_name(event->wc_status) : "by the engine",
+		   strerror((int)event->conn.status));
 	n = node_find(b, l->node);
 	if (!l->twin && n) {
-		tell_control(l, status);
+		if (silent)
+			tell_control(l, status);
 		/* both ends set it up anew; if that takes too long the node counts as lost */
 		if (!n->repair_until)
 			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #define LAYOUT (WEIR_WIRE_VERSION | 0x100u)
-#define RING_LINES_MIN 64u
+#define RING_LINES_MIN 256u
 #define RING_LINES_MAX 65536u
 #define RECV_WRS_MIN 4u
 #define RECV_WRS_MAX 65536u

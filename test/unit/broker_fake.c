@@ -379,7 +379,7 @@ fake_open(const struct fake_config *config)
 	    .session_connections = 4096,
 	    .ring_slots = 64,
 	    .arena_bytes = 8 << 20,
-	    .peer_ring_lines = 64,
+	    .peer_ring_lines = 256,
 	    .recv_wrs = 64,
 	    .links = 8,
 	    .node_timeout_ns = BROKER_SECOND_NS,

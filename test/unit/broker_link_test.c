@@ -363,7 +363,7 @@ test_error(void **state)
 		for (unsigned i = 0; i < 2; i++)
 			if (which & 1u << i)
 				assert_int_equal(n.f[i]->last[ENGINE_LINK_FAIL].link.status,
-						 ETIMEDOUT);
+						 EHOSTDOWN);
 		exchange(&n);
 		assert_joined(&n);
 		assert_int_equal(n.f[0]->count[ENGINE_LINK_FAIL], 1);
@@ -385,6 +385,8 @@ test_not_repaired(void **state)
 	(void)state;
 	bring_up(&n);
 	link_error(&n, 0);
+	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_LINK_DOWN);
+	assert_int_equal(n.f[0]->output[1].type, WEIR_CTL_LINK); /* the next attempt */
 	n.f[0]->output_count = 0;
 	for (unsigned i = 0; i < 11; i++) {
 		pass_time(&n, BROKER_SECOND_NS);
