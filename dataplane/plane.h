@@ -48,7 +48,7 @@ struct plane {
 	struct plane_engine engine[PLANE_ENGINES_MAX];
 	struct plane_port port[OPTIONS_NICS];
 	struct broker *broker;
-	uint64_t rated; /* ns, last look at the counters */
+	uint64_t rated;	 /* ns, last look at the counters */
 	uint64_t mended; /* ns, last look at the ports */
 };
 

@@ -55,9 +55,9 @@ int ethdev_open(const struct ethdev_config *config, struct ethdev_port **port, c
 void ethdev_close(struct ethdev_port *port);
 
 /*
- * A memif client asks its server once and never again: when there is no server yet, or it went, somebody
- * has to start the port anew. Whether this is due; then ethdev_park(), a quiet turn of all engines,
- * ethdev_restart(). Main lcore.
+ * A memif client asks its server once and never again: when there is no server yet, or it went,
+ * somebody has to start the port anew. Whether this is due; then ethdev_park(), a quiet turn of all
+ * engines, ethdev_restart(). Main lcore.
  */
 bool ethdev_wants_restart(const struct ethdev_port *port);
 void ethdev_park(struct ethdev_port *port);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "run_dir.h"
+
+static char parent[32];
+static char error[256];
+
+static int
+make_parent(void **state)
+{
+	snprintf(parent, sizeof(parent), "/tmp/weir-run-XXXXXX");
+	return mkdtemp(parent) ? 0 : -1;
+}
+
+static int
+remove_parent(void **state)
+{
+	return rmdir(parent); /* fails if anything was left behind */
+}
+
+static void
+one_holder_of_a_name(void **state)
+{
+	struct run_dir a, b, c;
+	char expected[64];
+
+	assert_int_equal(run_dir_take(&a, parent, "x", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&b, parent, "x", error, sizeof(error)), -EBUSY);
+	snprintf(expected, sizeof(expected), "runs already as pid %d;", getpid());
+	assert_non_null(strstr(error, expected));
+	assert_int_equal(run_dir_take(&b, parent, "y", error, sizeof(error)), 0);
+	run_dir_release(&a);
+	assert_int_equal(run_dir_take(&c, parent, "x", error, sizeof(error)), 0);
+	run_dir_release(&b);
+	run_dir_release(&c);
+}
+
+static void
+what_a_crash_left_is_taken_over(void **state)
+{
+	char path[128];
+	struct run_dir a;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/x/dataplane.pid", parent);
+	fd = open(path, O_CREAT | O_WRONLY, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "1234567\n", 8), 8);
+	close(fd);
+	assert_int_equal(run_dir_take(&a, parent, "x", error, sizeof(error)), 0);
+	run_dir_release(&a);
+}
+
+static void
+what_others_keep_there_stays(void **state)
+{
+	char path[128];
+	struct run_dir a;
+	int fd;
+
+	assert_int_equal(run_dir_take(&a, parent, "x", error, sizeof(error)), 0);
+	snprintf(path, sizeof(path), "%s/x/control.pid", parent);
+	fd = open(path, O_CREAT | O_WRONLY, 0644);
+	assert_true(fd >= 0);
+	close(fd);
+	run_dir_release(&a);
+	assert_int_equal(access(path, F_OK), 0);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(rmdir(path), 0);
+}
+
+static void
+no_such_place(void **state)
+{
+	struct run_dir a;
+
+	assert_int_equal(run_dir_take(&a, "/proc/none", "x", error, sizeof(error)), -ENOENT);
+	assert_non_null(strstr(error, "--run-dir"));
+	run_dir_release(&a);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(one_holder_of_a_name, make_parent, remove_parent),
+	    cmocka_unit_test_setup_teardown(what_a_crash_left_is_taken_over, make_parent,
+					    remove_parent),
+	    cmocka_unit_test_setup_teardown(what_others_keep_there_stays, make_parent,
+					    remove_parent),
+	    cmocka_unit_test(no_such_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
