@@ -109,9 +109,9 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 
 			h.vqpn = c->peer_vqpn;
 			h.flags = 0;
-			put_slots(l, ch, h, slots);
 			credit_spend(c, cost);
-			link_sent(e, l, c, notify);
+			put_slots(l, ch, h, slots);
+			link_sent(l, c, notify);
 			taken(e, ch, c, slots, h.length);
 			return TAKEN;
 		}
@@ -150,7 +150,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 			else
 				link_put_place(c->link, out, from);
 			credit_spend(c, cost);
-			link_sent(e, c->link, c, h.flags & WEIR_SLOT_NOTIFY);
+			link_sent(c->link, c, h.flags & WEIR_SLOT_NOTIFY);
 			taken(e, ch, c, 1, h.length);
 			return TAKEN;
 		}

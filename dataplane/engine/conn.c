@@ -275,8 +275,7 @@ conn_settle(struct engine *e, struct conn *c)
 	if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
 	    (c->sealed || c->landed == c->sent))
 		tell(e, c, TELL_CLOSED);
-	if (!c->user_closed || !c->closed_told || c->landed != c->sent ||
-	    c->bulk_flight || c->owed)
+	if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight || c->owed)
 		return;
 	if (c->link)
 		detach(c);

@@ -10,13 +10,6 @@
 
 /* ---- sending end ---- */
 
-void
-credit_spend(struct conn *c, uint32_t cost)
-{
-	assert(c->granted - c->spent >= cost);
-	c->spent += cost;
-}
-
 static void
 show(struct conn *c)
 {

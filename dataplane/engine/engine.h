@@ -2,8 +2,8 @@
 /*
  * An engine: the messaging work of one lcore. It owns its connections, links, channels, receive
  * blocks and queue pairs; nobody else touches them. The main lcore talks to it by commands and gets
- * events back; in the sim both are called from one thread. No DPDK here: memory, time and wires come
- * in through parameters, so that the sim runs this very code.
+ * events back; in the sim both are called from one thread. No DPDK here: memory, time and wires
+ * come in through parameters, so that the sim runs this very code.
  *
  * Nothing in engine_turn() allocates, locks, logs or makes a system call, except doorbells in its
  * flush step (through engine_config.ring_doorbell).
@@ -17,35 +17,50 @@
 
 /* One session as one engine sees it. Made by main, owned by main, read by the engine. */
 struct engine_session {
-	uint32_t id;			/* index < engine_config.sessions */
-	uint8_t *base;			/* data plane's mapping of the arena */
+	uint32_t id;		       /* index < engine_config.sessions */
+	uint8_t *base;		       /* data plane's mapping of the arena */
 	struct weir_geometry geometry; /* private copy: never re-read from shared memory */
-	/* On this engine's device; length 0 without a NIC. An arena is never remotely accessible as a whole. */
-	struct nic_mr recv_mr;		/* this engine's receive blocks: local and remote write (rkey goes into CTS) */
-	struct nic_mr send_mr;		/* the send heap: local read only */
-	_Atomic uint32_t violation;	/* engine writes errno once: main closes the session */
-	void *work; /* engine_session_bytes() of zeroed memory, aligned to 64; the engine's until SESSION_REMOVE is done */
+	/* On this engine's device; length 0 without a NIC. An arena is never remotely accessible as
+	 * a whole. */
+	struct nic_mr
+	    recv_mr; /* this engine's receive blocks: local and remote write (rkey goes into CTS) */
+	struct nic_mr send_mr;	    /* the send heap: local read only */
+	_Atomic uint32_t violation; /* engine writes errno once: main closes the session */
+	void *work; /* engine_session_bytes() of zeroed memory, aligned to 64; the engine's until
+		       SESSION_REMOVE is done */
 };
 
-/* All that crosses from main to an engine. Command structs belong to main until `done` comes back. */
+/* All that crosses from main to an engine. Command structs belong to main until `done` comes back.
+ */
 enum engine_command_type {
-	ENGINE_SET_NODE,	/* node: own node id and incarnation */
-	ENGINE_SESSION_ADD,	/* session */
-	ENGINE_SESSION_REMOVE,	/* session: its connections are reset, its peers told; done when nothing refers to it */
-	ENGINE_CHANNEL_ADD,	/* channel */
-	ENGINE_CONN_OPEN,	/* conn: start connecting over a link; out: vqpn. Result as WEIR_OP_OPENED. link = ENGINE_LINK_NONE: only take the entry, ENGINE_CONN_START follows */
-	ENGINE_CONN_START,	/* conn: vqpn of a CONN_OPEN without link: status 0: connect over link now; else WEIR_OP_OPENED with status, the entry ends (CONN_CLOSED). -ENOENT: program closed it meanwhile */
-	ENGINE_CONN_ACCEPT,	/* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn */
-	ENGINE_CONN_REJECT,	/* conn: answer to ENGINE_EVENT_CONNECT with status */
-	ENGINE_CONN_LOCAL,	/* conn: one end of a local connection on this engine; out: vqpn. listener = ENGINE_LISTENER_NONE: the connecting end */
-	ENGINE_CONN_LOCAL_OPENED, /* conn: vqpn, peer_vqpn: the other end exists: tell the program (OPENED or ACCEPTED). status not 0 (connecting end only): OPENED with status, the entry ends (CONN_CLOSED) */
-	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with status. -ENOENT: gone already */
-	ENGINE_PAIR,		/* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
-	ENGINE_LINK_ADD,	/* link: QPs are in RTS; traffic may flow */
-	ENGINE_LINK_FAIL,	/* link: main has moved its QPs to ERR: its connections end with status; done when its QPs and memory are the main lcore's again */
-	ENGINE_NODE_EVENT,	/* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each session */
-	ENGINE_SNAPSHOT,	/* snapshot: fill records for weirctl and telemetry */
-	ENGINE_QUIET,		/* nothing: that it came back means that a turn has passed */
+	ENGINE_SET_NODE,       /* node: own node id and incarnation */
+	ENGINE_SESSION_ADD,    /* session */
+	ENGINE_SESSION_REMOVE, /* session: its connections are reset, its peers told; done when
+				  nothing refers to it */
+	ENGINE_CHANNEL_ADD,    /* channel */
+	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
+				  WEIR_OP_OPENED. link = ENGINE_LINK_NONE: only take the entry,
+				  ENGINE_CONN_START follows */
+	ENGINE_CONN_START,  /* conn: vqpn of a CONN_OPEN without link: status 0: connect over link
+			       now; else WEIR_OP_OPENED with status, the entry ends (CONN_CLOSED).
+			       -ENOENT: program closed it meanwhile */
+	ENGINE_CONN_ACCEPT, /* conn: answer to ENGINE_EVENT_CONNECT; out: vqpn */
+	ENGINE_CONN_REJECT, /* conn: answer to ENGINE_EVENT_CONNECT with status */
+	ENGINE_CONN_LOCAL,  /* conn: one end of a local connection on this engine; out: vqpn.
+			       listener = ENGINE_LISTENER_NONE: the connecting end */
+	ENGINE_CONN_LOCAL_OPENED, /* conn: vqpn, peer_vqpn: the other end exists: tell the program
+				     (OPENED or ACCEPTED). status not 0 (connecting end only):
+				     OPENED with status, the entry ends (CONN_CLOSED) */
+	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with
+				     status. -ENOENT: gone already */
+	ENGINE_PAIR,	   /* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
+	ENGINE_LINK_ADD,   /* link: QPs are in RTS; traffic may flow */
+	ENGINE_LINK_FAIL,  /* link: main has moved its QPs to ERR: its connections end with status;
+			      done when its QPs and memory are the main lcore's again */
+	ENGINE_NODE_EVENT, /* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each
+			      session */
+	ENGINE_SNAPSHOT,   /* snapshot: fill records for weirctl and telemetry */
+	ENGINE_QUIET,	   /* nothing: that it came back means that a turn has passed */
 };
 
 #define ENGINE_SEND_WRS 256u /* depth of the send queue of each QP of a link */
@@ -60,9 +75,9 @@ struct engine_conn_command {
 	uint16_t peer_node;
 	uint16_t reserved;
 	uint32_t peer_vqpn;
-	uint32_t window; /* wished, bytes; 0 = default */
-	uint32_t granted; /* CONN_ACCEPT: what the initiator granted */
-	uint32_t listener; /* ENGINE_LISTENER_NONE: our end initiated */
+	uint32_t window;	      /* wished, bytes; 0 = default */
+	uint32_t granted;	      /* CONN_ACCEPT: what the initiator granted */
+	uint32_t listener;	      /* ENGINE_LISTENER_NONE: our end initiated */
 	uint32_t segment, conn_index; /* local */
 	uint32_t status;	      /* errno */
 	char service[WEIR_SERVICE_MAX];
@@ -73,26 +88,30 @@ struct engine_link_command {
 	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
 	uint16_t peer_node;
 	uint8_t peer_engine;
-	struct nic_qp *qp[2]; /* nic_qp_init.user = what engine_link_user() returned for this id and index */
+	struct nic_qp
+	    *qp[2]; /* nic_qp_init.user = what engine_link_user() returned for this id and index */
 	/* our ring, into which the peer writes, and the staging that mirrors the peer's ring */
 	void *ring, *staging;
 	uint32_t ring_lines, staging_lines;
-	struct nic_mr ring_mr, staging_mr, credit_mr; /* credit_mr: our credit line + 64 bytes of source for the peer's */
-	struct weir_credit_line *credit; /* [0] written by the peer, [1] source of our WRITE to the peer's */
+	struct nic_mr ring_mr, staging_mr,
+	    credit_mr; /* credit_mr: our credit line + 64 bytes of source for the peer's */
+	struct weir_credit_line
+	    *credit; /* [0] written by the peer, [1] source of our WRITE to the peer's */
 	uint64_t peer_ring_address, peer_credit_address;
 	uint32_t peer_ring_rkey, peer_credit_rkey;
 	uint32_t peer_recv_wrs; /* receive WRs that the peer granted, at least 4 */
 	uint32_t recv_wrs;	/* receive WRs that we granted to the peer */
-	void *work; /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until LINK_FAIL is done */
-	uint32_t status;	/* LINK_FAIL: errno for its connections */
+	void *work;	 /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
+			    LINK_FAIL is done */
+	uint32_t status; /* LINK_FAIL: errno for its connections */
 };
 
 struct engine_snapshot;
 
 struct engine_command {
 	enum engine_command_type type;
-	int result; /* 0 or -errno, set by the engine */
-	void *owner; /* main's */
+	int result;		     /* 0 or -errno, set by the engine */
+	void *owner;		     /* main's */
 	struct engine_command *next; /* engine's while it has the command */
 	union {
 		struct {
@@ -113,29 +132,33 @@ struct engine_command {
 
 /* All that crosses from an engine to main without having been asked for. */
 enum engine_event_type {
-	ENGINE_EVENT_CONNECT,	   /* a peer asks for a connection: main answers with CONN_ACCEPT or CONN_REJECT */
-	ENGINE_EVENT_CONN_CLOSED,  /* conn.vqpn and desc are free again */
-	ENGINE_EVENT_LOCAL_CLOSE,  /* program closed its end of a local connection: tell the other end */
-	ENGINE_EVENT_LINK_ERROR,   /* link: a QP of it is in ERR; status = errno, wc_status */
-	ENGINE_EVENT_VIOLATION,	   /* conn.session broke the rules: close it (reason) */
+	ENGINE_EVENT_CONNECT,	  /* a peer asks for a connection: main answers with CONN_ACCEPT or
+				     CONN_REJECT */
+	ENGINE_EVENT_CONN_CLOSED, /* conn.vqpn and desc are free again */
+	ENGINE_EVENT_LOCAL_CLOSE, /* program closed its end of a local connection: tell the other
+				     end */
+	ENGINE_EVENT_LINK_ERROR,  /* link: a QP of it is in ERR; status = errno, wc_status */
+	ENGINE_EVENT_VIOLATION,	  /* conn.session broke the rules: close it (reason) */
 };
 
 struct engine_event {
 	enum engine_event_type type;
 	uint32_t wc_status;
-	struct engine_conn_command conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
+	struct engine_conn_command
+	    conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
 	char reason[64];
 };
 
 struct engine_config {
-	uint32_t id, count;	 /* this engine and how many there are in this data plane */
-	uint32_t connections;	 /* entries of this engine's connection table (vqpn index = id * connections + i) */
-	uint32_t sessions;	 /* largest number of sessions */
-	uint32_t links;		 /* largest number of links */
+	uint32_t id, count;	  /* this engine and how many there are in this data plane */
+	uint32_t connections;	  /* entries of this engine's connection table (vqpn index = id *
+				     connections + i) */
+	uint32_t sessions;	  /* largest number of sessions */
+	uint32_t links;		  /* largest number of links */
 	uint32_t session_pending; /* slots that one session may have waiting inside the engine */
-	uint32_t initial_grant;	 /* cost granted to a new connection, bytes (default 8 * 64) */
-	uint32_t window;	 /* default flow-control window (2 MiB) */
-	double threshold;	 /* share of the window at which credit is returned (0.6) */
+	uint32_t initial_grant;	  /* cost granted to a new connection, bytes (default 8 * 64) */
+	uint32_t window;	  /* default flow-control window (2 MiB) */
+	double threshold;	  /* share of the window at which credit is returned (0.6) */
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	uint32_t srq_depth;
@@ -156,7 +179,8 @@ void engine_destroy(struct engine *e);
 size_t engine_memory(const struct engine_config *config);
 /* Bytes of engine_session.work for an arena of this geometry. Main lcore. */
 size_t engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g);
-/* Bytes of engine_link_command.work for a peer ring of so many lines (a power of two, at least 64). */
+/* Bytes of engine_link_command.work for a peer ring of so many lines (a power of two, at least 64).
+ */
 size_t engine_link_bytes(uint32_t staging_lines);
 
 /*
@@ -177,8 +201,8 @@ struct engine_command *engine_done(struct engine *e);
 void *engine_link_user(struct engine *e, uint32_t link, unsigned index);
 
 /*
- * Sleep: sets tx_sleeping of all channels, then says whether there is work after all (the caller has
- * put a fence or membarrier between: call prepare, fence, then check). wake() clears the flags.
+ * Sleep: sets tx_sleeping of all channels, then says whether there is work after all (the caller
+ * has put a fence or membarrier between: call prepare, fence, then check). wake() clears the flags.
  * Returns in prepare the absolute time of the next timer (UINT64_MAX: none).
  */
 uint64_t engine_sleep_prepare(struct engine *e, uint64_t now);
@@ -188,22 +212,22 @@ void engine_sleep_cancel(struct engine *e);
 /* Debug and sim: NULL, or the text of an invariant that does not hold. O(everything). */
 const char *engine_check(const struct engine *e);
 
-#define ENGINE_COUNTERS(X)                                                                              \
-	X(turns, "turns of the loop")                                                                    \
-	X(tx_messages, "messages accepted from programs for peers")                                       \
-	X(tx_bytes, "payload bytes of those")                                                             \
-	X(rx_messages, "messages delivered into sessions")                                                \
-	X(rx_bytes, "payload bytes of those")                                                             \
-	X(frames_sent, "frames written into peers' rings")                                                \
-	X(frames_received, "frames taken out of our rings")                                               \
-	X(credit_writes, "ring credits returned by a WRITE of their own")                                 \
-	X(ring_stalls, "times that a peer's ring had no room")                                       \
-	X(window_stalls, "messages that waited for their connection's window")                            \
-	X(bulk_messages, "messages sent by rendezvous")                                                   \
-	X(spilled, "slots that waited in receive blocks because the program's ring was full")             \
-	X(doorbells, "programs woken")                                                                    \
-	X(violations, "sessions that broke the rules")                                                    \
-	X(bad_frames, "frames of peers refused")                                                          \
+#define ENGINE_COUNTERS(X)                                                                         \
+	X(turns, "turns of the loop")                                                              \
+	X(tx_messages, "messages accepted from programs for peers")                                \
+	X(tx_bytes, "payload bytes of those")                                                      \
+	X(rx_messages, "messages delivered into sessions")                                         \
+	X(rx_bytes, "payload bytes of those")                                                      \
+	X(frames_sent, "frames written into peers' rings")                                         \
+	X(frames_received, "frames taken out of our rings")                                        \
+	X(credit_writes, "ring credits returned by a WRITE of their own")                          \
+	X(ring_stalls, "times that a peer's ring had no room")                                     \
+	X(window_stalls, "messages that waited for their connection's window")                     \
+	X(bulk_messages, "messages sent by rendezvous")                                            \
+	X(spilled, "slots that waited in receive blocks because the program's ring was full")      \
+	X(doorbells, "programs woken")                                                             \
+	X(violations, "sessions that broke the rules")                                             \
+	X(bad_frames, "frames of peers refused")                                                   \
 	X(stray, "messages for connections that are gone")
 
 struct engine_counters {
@@ -223,7 +247,8 @@ enum engine_conn_state {
 	CONN_FINISHED,	/* FIN sent, the peer may still send or has not acknowledged */
 	CONN_PEER_GONE, /* peer's end is gone; program hasn't closed yet */
 	CONN_LOCAL,	/* both ends on this host: bytes go by segment */
-	CONN_DEAD,	/* RESET is leaving or has left: what arrives is refused until the peer acknowledges */
+	CONN_DEAD,	/* RESET is leaving or has left: what arrives is refused until the peer
+			   acknowledges */
 };
 
 struct engine_conn_record {
@@ -241,7 +266,8 @@ struct engine_link_record {
 
 struct engine_snapshot {
 	struct engine_conn_record *conns; /* main's memory */
-	uint32_t conn_room, conn_count, conn_from; /* fills from table index conn_from on; next in conn_next */
+	uint32_t conn_room, conn_count,
+	    conn_from;	    /* fills from table index conn_from on; next in conn_next */
 	uint32_t conn_next; /* UINT32_MAX: no more */
 	struct engine_link_record *links;
 	uint32_t link_room, link_count;

@@ -5,6 +5,59 @@
  */
 #include "internal.h"
 
+/* Lines of the ring go into slots as they are; the head is stored last. */
+static inline void
+copy_slots(struct weir_ring *r, const struct link *l, uint64_t pos, struct head h, uint32_t n)
+{
+	struct weir_slot *to = weir_ring_at(r, r->pos);
+	uint64_t b = (uint64_t)h.length << 32 | h.vqpn;
+	uint64_t a =
+	    (uint64_t)h.order << 48 | (uint64_t)WEIR_OP_INLINE << 32 | (uint32_t)(r->pos + 1);
+
+	for (uint32_t i = 1; i < n; i++) {
+		char *more = (char *)weir_ring_at(r, r->pos + i);
+
+		memcpy(more + 4, (const char *)&l->ring[(pos + i) & l->rx_mask] + 4,
+		       WEIR_SLOT_MORE_BYTES);
+		weir_ring_continue(r, i);
+	}
+	memcpy((char *)to + 8, &b, 8);
+	memcpy(to->data, l->ring[pos & l->rx_mask].data, WEIR_SLOT_HEAD_BYTES);
+	/* pairs with the acquire in weir_ring_peek(); sequence and first half of the head at once
+	 */
+	atomic_store_explicit((_Atomic uint64_t *)(void *)to, a, memory_order_release);
+	r->pos += n;
+}
+
+/* Its program's ring is full, or older messages wait already. */
+static __attribute__((noinline)) void
+spill_inline(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos,
+	     uint32_t n)
+{
+	struct weir_slot head;
+
+	line_load(&head, &l->ring[pos & l->rx_mask]);
+	h.flags = 0;
+	head_store(&head, 0, h);
+	spill_slots(e, c->channel, c, &head, l->ring, l->rx_mask, pos, n);
+}
+
+static inline void
+deliver_inline(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos,
+	       uint32_t n)
+{
+	struct channel *ch = c->channel;
+
+	if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
+		return;
+	if (LIKELY(!ch->clogged && channel_room(e, ch, n))) {
+		copy_slots(&ch->rx, l, pos, h, n);
+		channel_published(e, ch);
+	} else {
+		spill_inline(e, c, h, l, pos, n);
+	}
+}
+
 /* The message or control line at pos, of a frame that ends at `end`: its lines, or -1. */
 static inline int
 take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
@@ -19,9 +72,12 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 		if (UNLIKELY(!c || c->link != l || c->state == CONN_OPENING))
 			return -1;
 		if (LIKELY(h.op == WEIR_OP_INLINE)) {
-			if (h.length > WEIR_INLINE_MAX || weir_slots_inline(h.length) > end - pos)
+			uint32_t n = weir_slots_inline(h.length);
+
+			if (UNLIKELY(h.length > WEIR_INLINE_MAX || n > end - pos))
 				return -1;
-			return deliver_inline(e, c, h, l, pos);
+			deliver_inline(e, c, h, l, pos, n);
+			return (int)n;
 		}
 		if (h.length <= WEIR_INLINE_MAX || h.length > WEIR_BLOCK_SIZE ||
 		    message_lines(h.length) > end - pos)

@@ -117,12 +117,12 @@ struct conn {
 	bool wants;	  /* WANT has no answer yet */
 	bool in_turn;	  /* has its quantum of this round */
 	uint32_t peer_vqpn;
-	uint32_t flight;   /* messages in the peer's ring, not credited yet */
 	struct link *link; /* NULL: none yet, local, or the link has failed */
 	struct session *session;
 	uint64_t taken;		 /* messages taken from the program */
 	uint64_t granted, spent; /* cost; the peer's grant, what left against it */
 	uint64_t sent;		 /* messages that left */
+	uint64_t landed;	 /* of those: out of the peer's ring */
 	uint64_t completed;
 	struct weir_conn_desc *desc;
 	uint64_t returned; /* cost that the peer consumed, as it said with its last GRANT */
@@ -202,6 +202,7 @@ struct link {
 	uint64_t credited;		 /* what the peer has consumed */
 	uint64_t wrs_used, wrs_credited; /* receive WRs of the peer: used; given back */
 	struct run *runs;		 /* ring of mask + 1, FIFO */
+	struct run *run;		 /* the last one of the open frame */
 	uint32_t run_first, run_end;
 	struct list active; /* connections in deficit round robin */
 	struct list owing;
@@ -464,12 +465,36 @@ bool channel_put_event(struct engine *e, struct channel *ch, const struct weir_s
 void nodes_tell(struct engine *e);
 
 /* deliver.c */
-int deliver_inline(struct engine *e, struct conn *c, struct head h, const struct link *l,
-		   uint64_t pos);
 int deliver_place(struct engine *e, struct conn *c, struct head h, const struct link *l,
 		  uint64_t pos);
 void deliver_bulk(struct engine *e, struct conn *c, uint32_t block, uint32_t length);
-bool channel_room(struct engine *e, struct channel *ch, uint32_t n);
+bool channel_find_room(struct engine *e, struct channel *ch, uint32_t n);
+bool peer_misbehaved(struct engine *e, struct conn *c);
+
+/* Room for n slots in the program's ring. */
+static inline bool
+channel_room(struct engine *e, struct channel *ch, uint32_t n)
+{
+	return weir_ring_room(&ch->rx) >= n || channel_find_room(e, ch, n);
+}
+
+/* Whether a message of this cost may be delivered; takes it off the grant. */
+static inline bool
+admit(struct engine *e, struct conn *c, struct head h, uint32_t cost)
+{
+	if (UNLIKELY(!c->accepts)) {
+		count(&e->counters.stray, 1);
+		return false;
+	}
+	if (UNLIKELY((uint16_t)c->rx_messages != h.order || c->rx_granted - c->rx_delivered < cost))
+		return peer_misbehaved(e, c);
+	c->rx_delivered += cost;
+	c->rx_messages++;
+	c->session->promised -= cost;
+	e->rx_messages++;
+	e->rx_bytes += h.length;
+	return true;
+}
 
 /* spill.c */
 void spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *head,
@@ -479,7 +504,13 @@ void channel_clog(struct engine *e, struct channel *ch);
 uint64_t spill_slack(const struct channel *ch);
 
 /* credit.c */
-void credit_spend(struct conn *c, uint32_t cost);
+static inline void
+credit_spend(struct conn *c, uint32_t cost)
+{
+	assert(c->granted - c->spent >= cost);
+	c->spent += cost;
+}
+
 void credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consumed,
 		   uint32_t window);
 bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed);
@@ -535,7 +566,6 @@ int link_fail(struct engine *e, const struct engine_link_command *k);
 bool link_is_pressing(const struct link *l);
 void link_put_inline(struct link *l, struct head h, const uint8_t *from);
 void link_put_place(struct link *l, struct head h, const uint8_t *from);
-void link_sent(struct engine *e, struct link *l, struct conn *c, bool notify);
 struct weir_slot *link_put_line(struct link *l);
 
 static inline struct weir_slot *
@@ -551,6 +581,23 @@ link_room(struct engine *e, struct link *l, uint32_t lines)
 	if (LIKELY(l->tx_pos + lines <= l->tx_limit))
 		return ROOM;
 	return link_find_room(e, l, lines);
+}
+
+/* A message of c has been put: it completes when the peer has consumed up to here. */
+static inline void
+link_sent(struct link *l, struct conn *c, bool notify)
+{
+	struct run *r = l->run;
+
+	c->sent++;
+	if (LIKELY(r && r->conn == c)) {
+		r->end = (uint32_t)l->tx_pos;
+		r->count++;
+		r->notify |= notify;
+		return;
+	}
+	l->run = r = &l->runs[l->run_end++ & l->mask];
+	*r = (struct run){.end = (uint32_t)l->tx_pos, .count = 1, .notify = notify, .conn = c};
 }
 
 static inline void

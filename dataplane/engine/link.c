@@ -48,6 +48,7 @@ static void
 open_frame(struct engine *e, struct link *l)
 {
 	l->frame_at = l->tx_pos++;
+	l->run = NULL;
 	set_limit(l);
 	link_busy(e, l);
 }
@@ -123,26 +124,6 @@ link_put_place(struct link *l, struct head h, const uint8_t *from)
 	memcpy(&l->staging[at], from, first);
 	memcpy(l->staging, from + first, h.length - first);
 	l->tx_pos += message_lines(h.length);
-}
-
-/* A message of c has been put: it completes when the peer has consumed up to here. */
-void
-link_sent(struct engine *e, struct link *l, struct conn *c, bool notify)
-{
-	struct run *r = &l->runs[(l->run_end - 1) & l->mask];
-
-	(void)e;
-	c->sent++;
-	c->flight++;
-	if (l->run_end != l->run_first && r->conn == c &&
-	    (int32_t)(r->end - (uint32_t)l->frame_at) > 0) {
-		r->end = (uint32_t)l->tx_pos;
-		r->count++;
-		r->notify |= notify;
-		return;
-	}
-	r = &l->runs[l->run_end++ & l->mask];
-	*r = (struct run){.end = (uint32_t)l->tx_pos, .count = 1, .notify = notify, .conn = c};
 }
 
 /* ---- posting ---- */

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an engine costs a message: one engine, a link to itself over a NIC that only copies, a
+ * program that fills its channel and empties it between turns. Times the turns alone.
+ *
+ * engine_bench [SIZE [MESSAGES-A-TURN [IDLE-CONNECTIONS]]]; under callgrind:
+ * --toggle-collect=engine_turn
+ */
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct nic_context {
+	struct nic_context_head head;
+	struct nic_wc cq[64];
+	unsigned cq_first, cq_end;
+};
+
+struct copy_qp {
+	struct nic_qp_head head;
+	struct nic_context *ctx;
+	void *user;
+};
+
+static void
+complete(struct copy_qp *q, struct nic_wc wc)
+{
+	wc.qp_user = q->user;
+	wc.qpn = q->head.qpn;
+	q->ctx->cq[q->ctx->cq_end++ % 64] = wc;
+}
+
+static int
+copy_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
+{
+	struct copy_qp *q = (struct copy_qp *)qp;
+
+	for (unsigned i = 0; i < n; i++) {
+		memcpy((void *)(uintptr_t)wr[i].remote_address,
+		       (void *)(uintptr_t)wr[i].sge[0].address, wr[i].sge[0].length);
+		if (wr[i].opcode == NIC_WRITE_IMM)
+			complete(q, (struct nic_wc){.opcode = NIC_RECV_IMM, .imm = wr[i].imm});
+		if (wr[i].flags & NIC_SIGNALED)
+			complete(q, (struct nic_wc){.opcode = NIC_WRITE, .wr_id = wr[i].wr_id});
+	}
+	return (int)n;
+}
+
+static int
+copy_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n)
+{
+	(void)srq;
+	(void)wr;
+	return (int)n;
+}
+
+static unsigned
+copy_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
+{
+	unsigned i = 0;
+
+	(void)now;
+	(void)busy;
+	while (i < n && c->cq_first != c->cq_end)
+		wc[i++] = c->cq[c->cq_first++ % 64];
+	return i;
+}
+
+static void
+copy_flush(struct nic_context *c, uint64_t now)
+{
+	(void)c;
+	(void)now;
+}
+
+static const struct nic_ops copy_ops = {
+    .driver = "copy",
+    .post_send = copy_post_send,
+    .post_srq_recv = copy_post_recv,
+    .poll = copy_poll,
+    .flush = copy_flush,
+};
+
+static struct engine_event asked;
+static bool was_asked;
+
+static bool
+on_emit(void *user, const struct engine_event *event)
+{
+	(void)user;
+	asked = *event;
+	was_asked = event->type == ENGINE_EVENT_CONNECT;
+	return true;
+}
+
+static void
+on_bell(void *user, uint32_t doorbell)
+{
+	(void)user;
+	(void)doorbell;
+}
+
+static struct nic_context ctx = {.head = {&copy_ops, NULL}};
+static struct copy_qp qp[2];
+static struct engine_session session;
+static struct engine *e;
+static struct weir_ring tx, rx;
+static uint32_t vqpn[2], order;
+static uint64_t now, spent, consumed, told;
+
+#define LINES 4096u
+
+static void *
+memory(size_t bytes)
+{
+	void *p = aligned_alloc(8192, WEIR_ALIGN_UP(bytes, 8192));
+
+	memset(p, 0, WEIR_ALIGN_UP(bytes, 8192));
+	return p;
+}
+
+static void
+must(struct engine_command *k)
+{
+	if (!engine_execute(e, k) || k->result) {
+		fprintf(stderr, "engine_bench: command %d: %d\n", k->type, k->result);
+		exit(1);
+	}
+}
+
+static void
+make_link(void)
+{
+	struct engine_command k = {.type = ENGINE_LINK_ADD};
+	struct engine_link_command *l = &k.link;
+
+	for (unsigned i = 0; i < 2; i++)
+		qp[i] = (struct copy_qp){{&copy_ops, i + 1}, &ctx, engine_link_user(e, 0, i)};
+	*l = (struct engine_link_command){
+	    .qp = {(struct nic_qp *)&qp[0], (struct nic_qp *)&qp[1]},
+	    .ring = memory(LINES * 64),
+	    .staging = memory(LINES * 64),
+	    .ring_lines = LINES,
+	    .staging_lines = LINES,
+	    .credit = memory(128),
+	    .peer_recv_wrs = 64,
+	    .recv_wrs = 64,
+	    .work = memory(engine_link_bytes(LINES)),
+	};
+	l->peer_ring_address = (uintptr_t)l->ring;
+	l->peer_credit_address = (uintptr_t)l->credit;
+	must(&k);
+}
+
+static void
+make_session(const struct engine_config *config)
+{
+	struct weir_geometry *g = &session.geometry;
+	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &session};
+	struct weir_channel_head *head;
+
+	*g = (struct weir_geometry){.connections = 32768,
+				    .channels = 1,
+				    .ring_slots = 4096,
+				    .recv_blocks = 4096,
+				    .engines = 1,
+				    .send_blocks = 64};
+	session.base = memory(weir_arena_end(g));
+	session.work = memory(engine_session_bytes(config, g));
+	must(&k);
+	k = (struct engine_command){.type = ENGINE_CHANNEL_ADD};
+	must(&k);
+	head = (void *)(session.base + weir_arena_channel(g, 0));
+	weir_ring_init(&tx, head + 1, g->ring_slots, &head->tx_tail, true);
+	weir_ring_init(&rx, (uint8_t *)(head + 1) + g->ring_slots * 64, g->ring_slots,
+		       &head->rx_tail, false);
+}
+
+static void
+connect_one(uint32_t desc)
+{
+	struct engine_command k = {.type = ENGINE_CONN_OPEN, .conn = {.desc = desc}};
+	struct weir_slot *s;
+
+	must(&k);
+	vqpn[0] = k.conn.vqpn;
+	while (!was_asked)
+		engine_turn(e, now += 100);
+	was_asked = false;
+	k.type = ENGINE_CONN_ACCEPT;
+	k.conn = asked.conn;
+	k.conn.desc = desc + 1;
+	k.conn.listener = 1;
+	must(&k);
+	vqpn[1] = k.conn.vqpn;
+	for (unsigned events = 0; events < 2;) {
+		engine_turn(e, now += 100);
+		while ((s = weir_ring_peek(&rx))) {
+			weir_ring_pop(&rx, 1);
+			events++;
+		}
+	}
+}
+
+/* Descriptors are handed out in the order of entries. */
+static struct weir_conn_desc *
+desc_of(uint32_t v)
+{
+	return (struct weir_conn_desc *)(void *)(session.base +
+						 weir_arena_descs(&session.geometry)) +
+	       WEIR_VQPN_INDEX(v);
+}
+
+static void
+send_some(unsigned n, uint32_t length)
+{
+	static uint8_t payload[WEIR_INLINE_MAX];
+	struct weir_conn_desc *mine = desc_of(vqpn[0]);
+
+	weir_ring_refresh(&tx);
+	while (n-- && weir_ring_room(&tx) >= WEIR_INLINE_SLOTS &&
+	       atomic_load(&mine->granted) - spent >= weir_cost(length)) {
+		struct weir_slot *s = weir_ring_at(&tx, tx.pos);
+
+		s->op = WEIR_OP_INLINE;
+		s->flags = 0;
+		s->order = (uint16_t)order++;
+		s->vqpn = vqpn[0];
+		s->length = length;
+		weir_ring_put_inline(&tx, payload, length);
+		weir_ring_publish(&tx, weir_slots_inline(length));
+		spent += weir_cost(length);
+	}
+}
+
+static uint64_t
+receive_all(void)
+{
+	struct weir_slot *s, consume = {.op = WEIR_OP_CONSUMED, .vqpn = vqpn[1]};
+	uint64_t n = 0;
+
+	while ((s = weir_ring_peek(&rx))) {
+		consumed += weir_cost(s->length);
+		weir_ring_pop(&rx, weir_slots_inline(s->length));
+		n++;
+	}
+	if (consumed - told >= atomic_load(&desc_of(vqpn[1])->recv_window) / 2) {
+		consume.value = told = consumed;
+		memcpy((char *)weir_ring_at(&tx, tx.pos) + 4, (char *)&consume + 4, 60);
+		weir_ring_publish(&tx, 1);
+	}
+	return n;
+}
+
+static uint64_t
+clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+int
+main(int argc, char **argv)
+{
+	uint32_t length = argc > 1 ? (uint32_t)atoi(argv[1]) : 48;
+	unsigned batch = argc > 2 ? (unsigned)atoi(argv[2]) : 32;
+	uint32_t idle = argc > 3 ? (uint32_t)atoi(argv[3]) : 0;
+	struct engine_config c = {.count = 1,
+				  .connections = 65536,
+				  .sessions = 4,
+				  .links = 4,
+				  .session_pending = 8192,
+				  .initial_grant = 512,
+				  .window = 2 << 20,
+				  .threshold = 0.6,
+				  .nic = &ctx,
+				  .srq = (struct nic_srq *)&ctx,
+				  .srq_depth = 64,
+				  .ring_doorbell = on_bell,
+				  .emit = on_emit};
+	uint64_t got = 0, turns = 0, total = 5000000, chunk_got = 0, chunk_ns = 0;
+	double best = 1e9;
+
+	if (length > WEIR_INLINE_MAX)
+		return 2;
+	e = engine_create(&c);
+	make_session(&c);
+	make_link();
+	for (uint32_t i = 0; i <= idle; i++)
+		connect_one(2 * i);
+	while (got < total) {
+		uint64_t t, n;
+
+		send_some(batch, length);
+		t = clock_ns();
+		engine_turn(e, now += 1000);
+		chunk_ns += clock_ns() - t;
+		turns++;
+		n = receive_all();
+		got += n;
+		chunk_got += n;
+		if (turns % 512)
+			continue;
+		/* the best of many short stretches: what others do to the machine is not the
+		 * engine's */
+		if (chunk_got && (double)chunk_ns / (double)chunk_got < best)
+			best = (double)chunk_ns / (double)chunk_got;
+		chunk_got = chunk_ns = 0;
+	}
+	printf(
+	    "%u B, %u a turn, %u idle: %.1f ns a message both ways at best, %.1f messages a turn\n",
+	    length, batch, idle, best, (double)got / (double)turns);
+	return 0;
+}
