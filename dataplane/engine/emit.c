@@ -3,6 +3,8 @@
  * isn't. */
 #include "internal.h"
 
+#include <stdio.h>
+
 static bool
 emit(struct engine *e, const struct engine_event *event)
 {
@@ -105,7 +107,7 @@ emit_violations(struct engine *e)
 
 		if (!s->shared || !s->tell_violation)
 			continue;
-		strncpy(event.reason, s->reason, sizeof(event.reason) - 1);
+		snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
 		if (!emit(e, &event))
 			return false;
 		s->tell_violation = false;

@@ -267,9 +267,9 @@ clock_ns(void)
 int
 main(int argc, char **argv)
 {
-	uint32_t length = argc > 1 ? (uint32_t)atoi(argv[1]) : 48;
-	unsigned batch = argc > 2 ? (unsigned)atoi(argv[2]) : 32;
-	uint32_t idle = argc > 3 ? (uint32_t)atoi(argv[3]) : 0;
+	uint32_t length = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 48;
+	unsigned batch = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 32;
+	uint32_t idle = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	struct engine_config c = {.count = 1,
 				  .connections = 65536,
 				  .sessions = 4,
