@@ -53,6 +53,7 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 	int rc = 0;
 
 	c->replied = false;
+	sim_node_listen(n);
 	sim_trace(s, "program %u: asks %s", c->p->id, weir_session_type_name(m->type));
 	if (m->type == WEIR_MSG_HELLO)
 		c->session = broker_session_open(n->broker, m, m->length, 1000 + (pid_t)c->p->id, 0,

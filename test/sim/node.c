@@ -171,6 +171,7 @@ ring_doorbell(void *user, uint32_t id)
 {
 	struct sim_engine *e = user;
 	struct sim_node *n = e->n;
+	bool rang = n->s->rang;
 
 	sim_trace(n->s, "node %u engine %u rings doorbell %u", n->id, e->id, id);
 	for (uint32_t i = 0; i < n->doorbells; i++)
@@ -178,6 +179,7 @@ ring_doorbell(void *user, uint32_t id)
 		    n->doorbell[i].engine == e->id)
 			send(n->doorbell[i].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	sim_programs_wake(n->s, n->id);
+	n->s->rang = rang;
 }
 
 static bool
@@ -278,15 +280,13 @@ virtual_now(void *user)
 	return n->s->now;
 }
 
-void
-sim_node_listen(struct sim_node *n)
+/* Whose doorbell rang? */
+static void
+look_at_bells(struct sim_node *n)
 {
 	struct pollfd fds[SIM_DOORBELLS];
 	uint32_t which[SIM_DOORBELLS], count = 0;
 
-	for (uint32_t i = 0; i < n->engines; i++)
-		if (n->engine[i].state == SIM_AWAKE)
-			sim_engine_wake(n->s, n->id, i);
 	for (uint32_t i = 0; i < n->doorbells; i++) {
 		struct sim_doorbell *d = &n->doorbell[i];
 
@@ -296,11 +296,22 @@ sim_node_listen(struct sim_node *n)
 		which[count] = d->engine;
 		fds[count++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
 	}
-	if (!count || poll(fds, count, 0) < 0)
-		return;
-	for (uint32_t i = 0; i < count; i++)
-		if (fds[i].revents & POLLIN)
-			sim_engine_wake(n->s, n->id, which[i]);
+	if (count && poll(fds, count, 0) > 0)
+		for (uint32_t i = 0; i < count; i++)
+			if (fds[i].revents & POLLIN)
+				sim_engine_wake(n->s, n->id, which[i]);
+	sim_programs_wake(n->s, n->id);
+}
+
+void
+sim_node_listen(struct sim_node *n)
+{
+	for (uint32_t i = 0; i < n->engines; i++)
+		if (n->engine[i].state == SIM_AWAKE)
+			sim_engine_wake(n->s, n->id, i);
+	if (n->s->rang)
+		look_at_bells(n);
+	n->s->rang = false;
 	for (uint32_t i = 0; i < n->engines; i++) {
 		struct sim_engine *e = &n->engine[i];
 

@@ -18,8 +18,8 @@ struct sim_flow {
 	uint32_t notified;  /* of those sent with WEIR_NOTIFY: how many have been reported */
 	uint32_t asked;	    /* sent with WEIR_NOTIFY */
 	uint32_t completed; /* messages known complete with status 0: all before this number */
-	bool unsent; /* a send was refused: the connection has ended */
-	bool failed; /* a completion came with a status */
+	bool unsent;	    /* a send was refused: the connection has ended */
+	bool failed;	    /* a completion came with a status */
 	bool receiver_done; /* the receiver has seen the end, or has closed */
 	bool receiver_gone; /* died, or closed before it had everything */
 	bool sender_gone;

@@ -317,7 +317,6 @@ run_program(struct sim *s, void *arg)
 	else
 		rest(p, busy);
 	sim_node_listen(s->node[p->node]);
-	sim_programs_wake(s, p->node);
 }
 
 void

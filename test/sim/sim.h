@@ -160,6 +160,7 @@ struct sim {
 	struct sim_program *program[SIM_PROGRAMS_MAX];
 	struct sim_oracle *oracle;
 	uint64_t steps;
+	bool rang; /* a doorbell, since somebody last looked whose */
 	jmp_buf failed;
 	char cause[240];
 };
