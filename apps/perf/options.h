@@ -25,9 +25,9 @@ struct perf_options {
 	bool large_given;
 	uint32_t window;
 	uint64_t seed;
-	int cpu;	/* -1: not pinned */
+	int cpu;	   /* -1: not pinned */
 	uint32_t pause_ms; /* lat: rest before each round trip */
-	int patience_s; /* without any progress the run has failed */
+	int patience_s;	   /* without any progress the run has failed */
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
 	enum perf_format format;
 };

@@ -3,9 +3,9 @@
  * The NIC layer, verbs-shaped: what every protocol of the data plane is written against. A driver
  * (roce, verbs, the simulated wire) fills struct nic_ops; nobody else calls a driver.
  *
- * A device is one NIC port with one GID. Each engine has one context on it: its completion queue, its
- * queue pairs and SRQ. Control verbs (marked C) run on the main lcore; data verbs (D) on the owning
- * engine only, once per burst. Removal: unpublish, one quiet turn of every engine, free.
+ * A device is one NIC port with one GID. Each engine has one context on it: its completion queue,
+ * its queue pairs and SRQ. Control verbs (marked C) run on the main lcore; data verbs (D) on the
+ * owning engine only, once per burst. Removal: unpublish, one quiet turn of every engine, free.
  * Errors: 0 or -errno; counts for bursts.
  */
 #ifndef WEIR_NIC_H
@@ -43,16 +43,16 @@ enum nic_qp_type { NIC_RC, NIC_UD };
 enum nic_qp_state { NIC_QP_RESET, NIC_QP_INIT, NIC_QP_RTR, NIC_QP_RTS, NIC_QP_SQD, NIC_QP_ERR };
 
 enum nic_wc_status { /* IBTA volume 1, 11.6.2, the names that verbs use */
-	NIC_WC_SUCCESS,
-	NIC_WC_LOC_LEN_ERR,
-	NIC_WC_LOC_PROT_ERR,
-	NIC_WC_WR_FLUSH_ERR,
-	NIC_WC_REM_INV_REQ_ERR,
-	NIC_WC_REM_ACCESS_ERR,
-	NIC_WC_REM_OP_ERR,
-	NIC_WC_RETRY_EXC_ERR,
-	NIC_WC_RNR_RETRY_EXC_ERR,
-	NIC_WC_FATAL_ERR,
+		     NIC_WC_SUCCESS,
+		     NIC_WC_LOC_LEN_ERR,
+		     NIC_WC_LOC_PROT_ERR,
+		     NIC_WC_WR_FLUSH_ERR,
+		     NIC_WC_REM_INV_REQ_ERR,
+		     NIC_WC_REM_ACCESS_ERR,
+		     NIC_WC_REM_OP_ERR,
+		     NIC_WC_RETRY_EXC_ERR,
+		     NIC_WC_RNR_RETRY_EXC_ERR,
+		     NIC_WC_FATAL_ERR,
 };
 
 #define NIC_SIGNALED 0x1u /* a work completion is wanted */
@@ -97,7 +97,7 @@ struct nic_recv_wr {
 
 struct nic_wc {
 	uint64_t wr_id;
-	void *qp_user; /* nic_qp_init.user of the QP */
+	void *qp_user;	/* nic_qp_init.user of the QP */
 	uint8_t status; /* enum nic_wc_status */
 	uint8_t opcode; /* enum nic_opcode */
 	bool has_imm;
@@ -128,7 +128,8 @@ struct nic_qp_init {
 	void *user; /* comes back in nic_wc.qp_user */
 };
 
-/* Attributes of qp_modify. RTR needs the remote ones, RTS psn and the retry ones. 0 = driver's default. */
+/* Attributes of qp_modify. RTR needs the remote ones, RTS psn and the retry ones. 0 = driver's
+ * default. */
 struct nic_qp_attr {
 	enum nic_qp_state state;
 	struct nic_gid remote_gid;
@@ -144,21 +145,21 @@ struct nic_qp_attr {
 	uint8_t access; /* what the peer may do: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
 };
 
-#define NIC_DROP_REASONS(X)                                                                             \
-	X(too_short, "frame shorter than its headers")                                                   \
-	X(not_ours, "not IPv4/UDP/4791 to our address, not ARP")                                          \
-	X(bad_ip, "IP header, length or checksum wrong")                                                  \
-	X(bad_icrc, "invariant CRC wrong")                                                                \
-	X(bad_bth, "transport header: version, opcode, pad or P_Key wrong")                               \
-	X(no_qp, "no such QP, or not in a state to receive")                                              \
-	X(wrong_peer, "source address is not the QP's peer")                                              \
-	X(duplicate, "PSN already received")                                                              \
-	X(out_of_order, "PSN ahead of the expected one")                                                  \
-	X(bad_request, "opcode out of sequence, length or address wrong")                                 \
-	X(no_buffer, "no receive WR (RNR)")                                                               \
-	X(handover_full, "ring to the owning engine full")                                                \
-	X(impaired, "dropped on purpose (loss=)")                                                         \
-	X(tx_full, "port did not take the frame")                                                         \
+#define NIC_DROP_REASONS(X)                                                                        \
+	X(too_short, "frame shorter than its headers")                                             \
+	X(not_ours, "not IPv4/UDP/4791 to our address, not ARP")                                   \
+	X(bad_ip, "IP header, length or checksum wrong")                                           \
+	X(bad_icrc, "invariant CRC wrong")                                                         \
+	X(bad_bth, "transport header: version, opcode, pad or P_Key wrong")                        \
+	X(no_qp, "no such QP, or not in a state to receive")                                       \
+	X(wrong_peer, "source address is not the QP's peer")                                       \
+	X(duplicate, "PSN already received")                                                       \
+	X(out_of_order, "PSN ahead of the expected one")                                           \
+	X(bad_request, "opcode out of sequence, length or address wrong")                          \
+	X(no_buffer, "no receive WR (RNR)")                                                        \
+	X(handover_full, "ring to the owning engine full")                                         \
+	X(impaired, "dropped on purpose (loss=)")                                                  \
+	X(tx_full, "port did not take the frame")                                                  \
 	X(no_neighbour, "no ARP answer yet")
 
 /*
@@ -177,7 +178,12 @@ struct nic_counters {
 };
 
 struct nic_async_event {
-	enum { NIC_EVENT_LINK_UP, NIC_EVENT_LINK_DOWN, NIC_EVENT_QP_FATAL, NIC_EVENT_DEVICE_FATAL } type;
+	enum {
+		NIC_EVENT_LINK_UP,
+		NIC_EVENT_LINK_DOWN,
+		NIC_EVENT_QP_FATAL,
+		NIC_EVENT_DEVICE_FATAL
+	} type;
 	void *qp_user;
 };
 
@@ -191,7 +197,8 @@ struct nic_ops {
 		      struct nic_mr *mr);
 	void (*mr_dereg)(struct nic_device *dev, struct nic_mr *mr);
 	/* C: state RESET. The QP number's low bits name the context's engine. */
-	int (*qp_create)(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp);
+	int (*qp_create)(struct nic_context *ctx, const struct nic_qp_init *init,
+			 struct nic_qp **qp);
 	int (*qp_modify)(struct nic_qp *qp, const struct nic_qp_attr *attr);
 	void (*qp_destroy)(struct nic_qp *qp);
 	int (*srq_create)(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
@@ -215,9 +222,9 @@ struct nic_ops {
 	/* D: rings doorbells / sends what was queued; once a turn. */
 	void (*flush)(struct nic_context *ctx, uint64_t now);
 	/*
-	 * D: prepares for sleep. Returns the time (ns, absolute) at which poll() must be called at the
-	 * latest (UINT64_MAX: none), and in *fd an event fd that becomes readable on arrival, -1 if the
-	 * port has none (then sleep only briefly).
+	 * D: prepares for sleep. Returns the time (ns, absolute) at which poll() must be called at
+	 * the latest (UINT64_MAX: none), and in *fd an event fd that becomes readable on arrival,
+	 * -1 if the port has none (then sleep only briefly).
 	 */
 	uint64_t (*arm)(struct nic_context *ctx, uint64_t now, int *fd);
 	/* Any thread: the context's counters, each read relaxed. */

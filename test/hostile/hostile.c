@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that attaches and then breaks every rule it can: what the data plane and local peers must
- * survive. It speaks the session protocol itself, so that nothing of the library protects the victim.
+ * A program that attaches and then breaks every rule it can: what the data plane and local peers
+ * must survive. It speaks the session protocol itself, so that nothing of the library protects the
+ * victim.
  *
  *   hostile INSTANCE MODE SECONDS [SEED] [ADDRESS]
  *
- * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it out.
- * Exit 0: the time is over and the data plane still answers a fresh attach. 1: it doesn't. 2: usage.
+ * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
+ * out. Exit 0: the time is over and the data plane still answers a fresh attach. 1: it doesn't. 2:
+ * usage.
  */
 #define _GNU_SOURCE
 #include "common/session_msg.h"
@@ -156,7 +158,8 @@ err:
 static struct weir_channel_head *
 channel(struct victim *v)
 {
-	return (struct weir_channel_head *)(v->arena + weir_arena_channel(&v->geometry, v->channel));
+	return (struct weir_channel_head *)(v->arena +
+					    weir_arena_channel(&v->geometry, v->channel));
 }
 
 static int
@@ -187,7 +190,8 @@ open_conn(struct victim *v)
 	v->segment_doorbell = fds[1];
 	v->segment_geometry = r.segment_map.geometry;
 	v->side = r.segment_map.side;
-	v->segment = mmap(NULL, v->segment_geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+	v->segment =
+	    mmap(NULL, v->segment_geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (v->segment == MAP_FAILED)
 		v->segment = NULL;
 	return v->segment ? 0 : -1;
@@ -206,9 +210,18 @@ static void
 put_garbage(struct victim *v, unsigned which)
 {
 	struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
-	static const uint8_t ops[] = {WEIR_OP_INLINE,  WEIR_OP_PLACE, WEIR_OP_CLOSE, WEIR_OP_CONSUMED,
-				      WEIR_OP_RELEASE, WEIR_OP_WANT,  WEIR_OP_BIND,  0,
-				      WEIR_OP_DONE,    64,	       76,	     255};
+	static const uint8_t ops[] = {WEIR_OP_INLINE,
+				      WEIR_OP_PLACE,
+				      WEIR_OP_CLOSE,
+				      WEIR_OP_CONSUMED,
+				      WEIR_OP_RELEASE,
+				      WEIR_OP_WANT,
+				      WEIR_OP_BIND,
+				      0,
+				      WEIR_OP_DONE,
+				      64,
+				      76,
+				      255};
 
 	for (unsigned i = 0; i < WEIR_SLOT_HEAD_BYTES; i += 8) {
 		uint64_t x = rng() >> (rng() % 64);
@@ -277,7 +290,8 @@ do_payload(struct victim *v)
 	for (unsigned i = 0; i < 5000; i++) {
 		struct weir_slot *s;
 
-		if (!weir_ring_room(&v->tx) && (!weir_ring_refresh(&v->tx) || !weir_ring_room(&v->tx))) {
+		if (!weir_ring_room(&v->tx) &&
+		    (!weir_ring_refresh(&v->tx) || !weir_ring_room(&v->tx))) {
 			usleep(50);
 			continue;
 		}
@@ -305,12 +319,13 @@ do_punch(struct victim *v)
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t at = rng() % (v->geometry.bytes >> 21) << 21;
 
-		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(i ? at : 0),
-			  2 << 20);
+		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			  (off_t)(i ? at : 0), 2 << 20);
 		put_garbage(v, i);
 		usleep(100);
 	}
-	fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)v->geometry.bytes);
+	fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		  (off_t)v->geometry.bytes);
 	usleep(1000);
 	if (ftruncate(v->arena_fd, 4096) == 0)
 		fprintf(stderr, "hostile: the arena could be shrunk; seal it\n"), exit(1);
@@ -378,7 +393,7 @@ do_segment(struct victim *v)
 		uint64_t ring = weir_segment_ring_at(&v->segment_geometry, 0) / 8;
 
 		((_Atomic uint64_t *)v->segment)[rng() % 4 ? ring + rng() % 64 : rng() % words] =
-			rng() % 2 ? rng() : rng() % 4;
+		    rng() % 2 ? rng() : rng() % 4;
 	}
 	fallocate(v->segment_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 		  (off_t)v->segment_geometry.bytes);
@@ -390,9 +405,9 @@ static const struct {
 	const char *name;
 	void (*run)(struct victim *v);
 } modes[] = {
-	{"garbage", do_garbage}, {"cursors", do_cursors},   {"scribble", do_scribble},
-	{"payload", do_payload}, {"punch", do_punch},	    {"doorbell", do_doorbell},
-	{"messages", do_messages}, {"segment", do_segment},
+    {"garbage", do_garbage},   {"cursors", do_cursors}, {"scribble", do_scribble},
+    {"payload", do_payload},   {"punch", do_punch},	{"doorbell", do_doorbell},
+    {"messages", do_messages}, {"segment", do_segment},
 };
 
 static int
@@ -437,7 +452,8 @@ main(int argc, char **argv)
 	for (unsigned k = 0; k < 100 && attach(&v) < 0; k++)
 		usleep(20000);
 	if (v.sock < 0) {
-		fprintf(stderr, "hostile: %s: the data plane no longer lets anybody attach\n", argv[2]);
+		fprintf(stderr, "hostile: %s: the data plane no longer lets anybody attach\n",
+			argv[2]);
 		return 1;
 	}
 	drop(&v);

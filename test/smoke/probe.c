@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small program on the stream interface that smoke tests steer: it says on standard output what it
- * saw, one line an event, with CLOCK_BOOTTIME milliseconds in front.
+ * A small program on the stream interface that smoke tests steer: it says on standard output what
+ * it saw, one line an event, with CLOCK_BOOTTIME milliseconds in front.
  *
  *   probe INSTANCE echo SERVICE           echoes on every connection until killed
  *   probe INSTANCE sink SERVICE           receives one connection to its end, checking the contents
