@@ -317,7 +317,9 @@ memory_get(void *user, size_t bytes, int numa_socket)
 {
 	(void)numa_socket;
 	((struct fake *)user)->live_memory += bytes;
-	return calloc(1, bytes);
+	void *memory = aligned_alloc(64, WEIR_ALIGN_UP(bytes, 64));
+
+	return memory ? memset(memory, 0, bytes) : NULL;
 }
 
 static void
