@@ -239,8 +239,10 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 
 		weir_heap_give(c->home, (uint32_t)n->value);
 	}
-	weir_conn_report(c,
-			 PENDING_CLOSED | (c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
+	/* whoever waits to send learns here that it can't: CLOSED comes after the last message */
+	weir_conn_report(c, PENDING_CLOSED | (c->blocked ? PENDING_WRITABLE : 0) |
+				(c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
+	c->blocked = false;
 }
 
 void
