@@ -191,7 +191,10 @@ close_session(struct broker_session *s)
 			session_unlisten(s, i);
 	for (struct broker_conn *c = s->conns; c; c = c->next) {
 		connect_forget(c);
-		conn_tell_peer(b, c, ECONNRESET);
+		/* an open one is ended by its engine: the program may have closed it properly
+		 * before */
+		if (!c->opened || !c->peer || !c->peer->opened)
+			conn_tell_peer(b, c, ECONNRESET);
 	}
 	local_session_end(b, s);
 	for (uint32_t i = 0; i < b->config.engines; i++) {

@@ -454,20 +454,28 @@ plane_close(struct plane *p)
 
 /* ---- running ---- */
 
+static void
+collect_events(struct plane *p, unsigned engine)
+{
+	struct engine_event event;
+
+	while (mailbox_next_event(&p->engine[engine].loop->mailbox, &event))
+		broker_event(p->broker, engine, &event);
+}
+
 void
 plane_collect(struct plane *p)
 {
 	struct engine_command *command;
-	struct engine_event event;
 
 	main_bell_clear(&p->bell);
 	for (unsigned i = 0; i < p->engines; i++) {
-		struct loop *l = p->engine[i].loop;
-
-		while ((command = loop_collect(l)))
+		while ((command = loop_collect(p->engine[i].loop))) {
+			/* events that were raised before it was answered come first */
+			collect_events(p, i);
 			broker_completed(p->broker, i, command);
-		while (mailbox_next_event(&l->mailbox, &event))
-			broker_event(p->broker, i, &event);
+		}
+		collect_events(p, i);
 	}
 }
 

@@ -332,6 +332,13 @@ sim_node_kick(struct sim_node *n)
 }
 
 static void
+collect_events(struct sim_engine *e)
+{
+	while (e->event_tail != e->event_head)
+		broker_event(e->n->broker, e->id, &e->events[e->event_tail++ % SIM_EVENTS]);
+}
+
+static void
 run_main(struct sim *s, void *arg)
 {
 	struct sim_node *n = arg;
@@ -343,11 +350,11 @@ run_main(struct sim *s, void *arg)
 		while (e->reply_tail != e->reply_head) {
 			struct engine_command *c = e->replies[e->reply_tail++ % SIM_MAILBOX];
 
+			collect_events(e);
 			e->mail_out--;
 			broker_completed(n->broker, i, c);
 		}
-		while (e->event_tail != e->event_head)
-			broker_event(n->broker, i, &e->events[e->event_tail++ % SIM_EVENTS]);
+		collect_events(e);
 	}
 	next = broker_run(n->broker);
 	if (next < SIM_NEVER - s->now)
