@@ -261,7 +261,8 @@ sim_end_receive(struct sim_program *p, struct sim_end *e)
 			e->paused_until = s->now + rng_log(&p->rng, SIM_US, p->plan->pause_for);
 			return true;
 		}
-		if (in_flow(p, e)->received >= e->receive_max)
+		/* enough, unless a send failed: then the end is to be seen */
+		if (in_flow(p, e)->received >= e->receive_max && !out_flow(p, e)->unsent)
 			return any;
 		rc = receive_one(p, e);
 		if (rc == 0) {
