@@ -125,19 +125,6 @@ connect_kick(struct broker *b, struct broker_node *n)
 	}
 }
 
-void
-connect_fail_waiting(struct broker *b, struct broker_node *n, uint32_t status)
-{
-	struct broker_conn *c = detach(n);
-
-	while (c) {
-		struct broker_conn *next = c->next_waiting;
-
-		start(b, c, NULL, status);
-		c = next;
-	}
-}
-
 static uint64_t
 node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
 {

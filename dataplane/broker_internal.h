@@ -189,9 +189,8 @@ void conn_reply_connecting(struct broker_conn *c);
 void connect_request(struct broker_session *s, const struct weir_session_msg *m);
 /* A peer asks. */
 void connect_event(struct broker *b, uint32_t engine, const struct engine_event *event);
-/* Starts what waits for this node, or ends it with status. */
+/* What waits for this node goes on, or ends if the node is down. */
 void connect_kick(struct broker *b, struct broker_node *n);
-void connect_fail_waiting(struct broker *b, struct broker_node *n, uint32_t status);
 /* Takes it out of its node's list. */
 void connect_forget(struct broker_conn *c);
 /* Ends what waits too long; returns the next deadline. */

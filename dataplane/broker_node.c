@@ -144,7 +144,6 @@ node_lost(struct broker *b, struct broker_node *n)
 		l->saved.attempt = 0;
 		broker_link_fail(l, EHOSTDOWN);
 	}
-	connect_fail_waiting(b, n, EHOSTDOWN);
 	if (!n->told_up)
 		return;
 	n->told_up = false;

@@ -336,6 +336,38 @@ test_stale(void **state)
 	net_close(&n);
 }
 
+/* An offer is taken up only by the QPs that it is meant for, and its QPs only once. */
+static void
+test_burnt(void **state)
+{
+	struct net n;
+	struct weir_ctl_msg first, m;
+
+	(void)state;
+	net_open(&n, 1, 1);
+	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
+	first = n.f[1]->output[0];
+	exchange(&n);
+	assert_joined(&n);
+	m = first; /* right attempt, answer to what never was */
+	m.link.answered = 77;
+	hand_over(&n, 1, &m);
+	assert_int_equal(n.f[0]->output_count, 0);
+	broker_link_fail(the_link(&n, 0), ECONNRESET);
+	fake_run(n.f[0]);
+	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
+	assert_int_equal(the_link(&n, 0)->state, LINK_OFFERED);
+	hand_over(&n, 1, &first); /* its QPs are joined to ours of before */
+	assert_int_equal(the_link(&n, 0)->state, LINK_OFFERED);
+	m.link.attempt = 5;
+	m.link.answered = 1; /* joined to our first attempt, which is gone */
+	hand_over(&n, 1, &m);
+	assert_int_equal(the_link(&n, 0)->state, LINK_OFFERED);
+	exchange(&n);
+	assert_joined(&n);
+	net_close(&n);
+}
+
 static void
 link_error(struct net *n, unsigned i)
 {
@@ -604,6 +636,7 @@ test_quiet(void **state)
 	n.f[0]->held_count = 1;
 	n.f[0]->hold = false;
 	fake_release(n.f[0]);
+	assert_int_equal(n.f[0]->count[ENGINE_QUIET], 2);
 	assert_true(n.f[0]->live_memory < memory);
 	assert_int_equal(n.f[0]->live_qps, 0);
 	n.f[0]->links--; /* LINK_FAIL was answered by hand */
@@ -715,15 +748,25 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bring_up),	 cmocka_unit_test(test_engine_pairs),
-	    cmocka_unit_test(test_crossing),	 cmocka_unit_test(test_duplicates),
-	    cmocka_unit_test(test_lost),	 cmocka_unit_test(test_nobody_answers),
-	    cmocka_unit_test(test_stale),	 cmocka_unit_test(test_error),
-	    cmocka_unit_test(test_not_repaired), cmocka_unit_test(test_node_down),
-	    cmocka_unit_test(test_restart),	 cmocka_unit_test(test_resync),
-	    cmocka_unit_test(test_loop),	 cmocka_unit_test(test_accept_and_reject),
-	    cmocka_unit_test(test_no_resources), cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_storm),
+	    cmocka_unit_test(test_bring_up),
+	    cmocka_unit_test(test_engine_pairs),
+	    cmocka_unit_test(test_crossing),
+	    cmocka_unit_test(test_duplicates),
+	    cmocka_unit_test(test_lost),
+	    cmocka_unit_test(test_nobody_answers),
+	    cmocka_unit_test(test_stale),
+	    cmocka_unit_test(test_burnt),
+	    cmocka_unit_test(test_error),
+	    cmocka_unit_test(test_not_repaired),
+	    cmocka_unit_test(test_node_down),
+	    cmocka_unit_test(test_restart),
+	    cmocka_unit_test(test_resync),
+	    cmocka_unit_test(test_loop),
+	    cmocka_unit_test(test_accept_and_reject),
+	    cmocka_unit_test(test_no_resources),
+	    cmocka_unit_test(test_quiet),
+	    cmocka_unit_test(test_garbage),
+	    cmocka_unit_test(test_storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -458,6 +458,7 @@ test_pair(void **state)
 {
 	struct pair p;
 	struct weir_session_msg c;
+	uint32_t pair;
 
 	(void)state;
 	pair_open(&p, 4);
@@ -473,7 +474,8 @@ test_pair(void **state)
 	assert_int_equal(p.c.reply.segment_map.side, 0);
 	assert_int_not_equal(p.c.reply.segment_map.segment, c.connecting.segment);
 	assert_int_equal(p.f->count[ENGINE_PAIR], 1);
-	assert_int_equal(p.f->last[ENGINE_PAIR].conn.segment, p.c.reply.segment_map.segment);
+	pair = p.c.reply.segment_map.segment;
+	assert_int_equal(p.f->last[ENGINE_PAIR].conn.segment, pair);
 	assert_int_equal(p.f->last[ENGINE_PAIR].conn.session, p.l.s->id);
 	/* from the other end */
 	ask(&p, &p.l, WEIR_MSG_PAIR, c.connecting.peer_vqpn, 0);
@@ -486,6 +488,11 @@ test_pair(void **state)
 	expect_refused(&p.c, ENOTCONN);
 	ask(&p, &p.c, WEIR_MSG_PAIR, c.connecting.vqpn, 7);
 	expect_refused(&p.c, ENOTCONN);
+	/* what was queued in it can be fetched after a death */
+	broker_session_close(p.c.s);
+	fake_run(p.f);
+	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, pair, 1).type, WEIR_MSG_SEGMENT_MAP);
+	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, pair, 1).type, WEIR_MSG_REFUSED);
 	fake_close(p.f);
 }
 
@@ -556,6 +563,54 @@ test_limits(void **state)
 	fake_run(p.f);
 	assert_int_equal(p.f->count[ENGINE_CONN_PEER_CLOSED], 4096);
 	fake_close(p.f);
+}
+
+/* Descriptors, lines and entries come round for ever. */
+static void
+test_many_lives(void **state)
+{
+	struct pair p;
+	struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED};
+
+	(void)state;
+	pair_open(&p, 10000);
+	for (unsigned i = 0; i < 5000; i++) {
+		fake_connect(p.f, &p.c, 7, "echo", 0);
+		assert_int_equal(p.c.reply.type, WEIR_MSG_CONNECTING);
+		e.conn.vqpn = p.c.reply.connecting.vqpn;
+		fake_emit(p.f, 0, &e);
+		e.conn.vqpn = p.c.reply.connecting.peer_vqpn;
+		fake_emit(p.f, 0, &e);
+		fake_run(p.f);
+	}
+	assert_int_equal(p.f->b->conn_count, 0);
+	fake_close(p.f);
+}
+
+/* The engine may answer CHANNEL_ADD after SESSION_REMOVE. */
+static void
+test_answers_out_of_order(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	struct fake_session s;
+	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
+	struct engine_command *late;
+
+	(void)state;
+	fake_attach(f, &s);
+	f->hold = true;
+	assert_int_equal(fake_request(f, &s, &m), 0);
+	late = f->held[0].c;
+	assert_int_equal(late->type, ENGINE_CHANNEL_ADD);
+	f->held_count = 0;
+	broker_session_close(s.s);
+	f->hold = false;
+	fake_release(f);
+	assert_int_equal(f->b->session_count, 1);
+	late->result = -ENOENT;
+	broker_completed(f->b, 0, late);
+	assert_int_equal(f->b->session_count, 0);
+	fake_close(f);
 }
 
 static void
@@ -651,6 +706,8 @@ main(void)
 	    cmocka_unit_test(test_connect_to_itself),
 	    cmocka_unit_test(test_closed_before_answer),
 	    cmocka_unit_test(test_limits),
+	    cmocka_unit_test(test_many_lives),
+	    cmocka_unit_test(test_answers_out_of_order),
 	    cmocka_unit_test(test_nothing_is_left),
 	    cmocka_unit_test(test_full_mailbox),
 	    cmocka_unit_test(test_stop),

@@ -479,6 +479,24 @@ test_asks_without_waiting(void **state)
 	fake_close(f);
 }
 
+/* Asks for ever and reads nothing: closed as soon as an answer finds no room. */
+static void
+test_never_reads(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	int fd = attach(f);
+	struct weir_session_msg m = session_msg(WEIR_MSG_UNLISTEN);
+
+	(void)state;
+	for (unsigned i = 0; i < 100000 && f->b->session_count; i++) {
+		send(fd, &m, m.length, MSG_NOSIGNAL);
+		fake_run(f);
+	}
+	assert_int_equal(f->b->session_count, 0);
+	close(fd);
+	fake_close(f);
+}
+
 /* ---- control.sock ---- */
 
 union ctl {
@@ -540,6 +558,16 @@ test_control(void **state)
 	close(fd);
 	fd = ctl_open(f, WEIR_ROLE_CONTROL, &in);
 	assert_int_equal(in.m.type, WEIR_CTL_HELLO);
+	second = dial(f, "control.sock");
+	m.hello.version = WEIR_CTL_VERSION;
+	m.hello.role = WEIR_ROLE_CONTROL;
+	m.hello.node = 7;
+	ctl_send(second, &m, WEIR_CTL_HELLO);
+	close(fd); /* told after it */
+	fd = second;
+	assert_true(get(f, fd, &in, sizeof(in), NULL) > 0);
+	assert_int_equal(in.m.type, WEIR_CTL_HELLO);
+	m = (struct weir_ctl_msg){0};
 	m.node.id = 9;
 	m.node.state = WEIR_NODE_UP;
 	m.node.engines = 1;
@@ -764,6 +792,7 @@ main(void)
 	    cmocka_unit_test(test_hole),
 	    cmocka_unit_test(test_vandals),
 	    cmocka_unit_test(test_asks_without_waiting),
+	    cmocka_unit_test(test_never_reads),
 	    cmocka_unit_test(test_control),
 	    cmocka_unit_test(test_bad_control),
 	    cmocka_unit_test(test_rows),
