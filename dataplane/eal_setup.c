@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "eal_setup.h"
 
+#include "quiet.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -250,6 +252,9 @@ eal_teardown(const char *instance)
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s", rte_eal_get_runtime_dir());
+	/* what it still listens to lies in memory that goes now; the thread ends with the process
+	 */
+	quiet_hold_interrupts();
 	rte_eal_cleanup();
 	remove_runtime_dir(path, instance);
 }

@@ -530,7 +530,10 @@ plane_mend_ports(struct plane *p)
 			continue;
 		ethdev_park(port);
 		rte_rcu_qsbr_synchronize(p->quiet, RTE_QSBR_THRID_INVALID);
+		/* memif's handshake may be under way there: it is no match for a restart */
+		quiet_hold_interrupts();
 		ethdev_restart(port);
+		quiet_release_interrupts();
 	}
 	if (now - p->mended >= MEND_NS)
 		p->mended = now;

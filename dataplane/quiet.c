@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When a memif peer goes, the driver unmaps the rings that it shared with it, on EAL's interrupt
- * thread, while an engine may be polling them: it clears its flag "connected", but does not wait
- * for those who looked at it before. So munmap() on that thread waits for a quiet turn of all
- * engines; from then on they see the flag. All other threads unmap as usual.
+ * Quiet turns, and what memif's driver does on EAL's interrupt thread that needs them. When a peer
+ * goes, it unmaps the rings that it shared with it, while an engine may be polling them: it clears
+ * its flag "connected", but does not wait for those who looked at it before. So munmap() on that
+ * thread waits for a quiet turn of all engines; from then on they see the flag. And when a client
+ * is gone before it could be greeted, it closes the descriptor that EAL still watches, at which EAL
+ * aborts; so sendmsg() on that thread does as if the peer was there: its hang-up comes as an event
+ * next, and that is handled well. All other threads unmap and send as usual.
  */
 #define _GNU_SOURCE
 #include "quiet.h"
@@ -12,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,7 +48,7 @@ quiet_destroy(struct rte_rcu_qsbr *quiet)
 	rte_free(quiet);
 }
 
-/* The interrupt thread sets the first and the last, main the second. */
+/* The interrupt thread sets the first and the last, main the second; main clears them. */
 static _Atomic bool held, released, passed;
 
 static void
@@ -81,6 +85,9 @@ run_there(void (*function)(void *), _Atomic bool *done)
 void
 quiet_hold_interrupts(void)
 {
+	atomic_store(&held, false);
+	atomic_store(&released, false);
+	atomic_store(&passed, false);
 	run_there(hold, &held);
 }
 
@@ -103,4 +110,16 @@ munmap(void *address, size_t length)
 			usleep(50);
 	}
 	return (int)syscall(SYS_munmap, address, length);
+}
+
+ssize_t
+sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	ssize_t sent = syscall(SYS_sendmsg, fd, message, flags | MSG_NOSIGNAL), bytes = 0;
+
+	if (sent >= 0 || (errno != EPIPE && errno != ECONNRESET) || !rte_thread_is_intr())
+		return sent;
+	for (size_t i = 0; i < message->msg_iovlen; i++)
+		bytes += (ssize_t)message->msg_iov[i].iov_len;
+	return bytes;
 }

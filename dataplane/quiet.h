@@ -13,9 +13,8 @@ struct rte_rcu_qsbr *quiet_create(unsigned engines);
 void quiet_destroy(struct rte_rcu_qsbr *quiet);
 
 /*
- * Holds EAL's interrupt thread between two callbacks, while ports are closed: a driver must not
- * handle its peer's good-bye meanwhile. Release waits until it has seen that they are gone.
- * Main lcore, at the end; once.
+ * Holds EAL's interrupt thread between two callbacks, while ports are stopped, started or closed: a
+ * driver must not talk to its peer meanwhile. Release waits until the thread goes on. Main lcore.
  */
 void quiet_hold_interrupts(void);
 void quiet_release_interrupts(void);
