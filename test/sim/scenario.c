@@ -104,6 +104,8 @@ make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without)
 		}
 		while ((without & (1u << SIM_local)) && sc->program[a].node == sc->program[b].node)
 			b = (b + 1) % sc->programs;
+		c->loop =
+		    part(r, without, SIM_loop, 250) && sc->program[a].node == sc->program[b].node;
 		c->program[0] = a;
 		c->program[1] = b;
 		c->messages[0] = one_way == 1 ? 0 : one_way == 0 ? share : share / 2 + 1;
@@ -202,13 +204,13 @@ sim_scenario_print(const struct sim_scenario *sc)
 		printf("\n");
 	}
 	for (uint32_t i = 0; i < sc->conns; i++)
-		printf("  connection %u: program %u to %u%s%s%s, %u and %u messages, bulk %u "
+		printf("  connection %u: program %u to %u%s%s%s%s, %u and %u messages, bulk %u "
 		       "permille\n",
 		       i, sc->conn[i].program[0], sc->conn[i].program[1],
 		       sc->conn[i].unknown ? " (no such service)" : "",
 		       sc->conn[i].shared ? ", shared service" : "",
-		       sc->conn[i].hasty ? ", hasty" : "", sc->conn[i].messages[0],
-		       sc->conn[i].messages[1], sc->conn[i].bulky);
+		       sc->conn[i].loop ? ", loop" : "", sc->conn[i].hasty ? ", hasty" : "",
+		       sc->conn[i].messages[0], sc->conn[i].messages[1], sc->conn[i].bulky);
 	if (sc->cut_at != SIM_NEVER)
 		printf("  node %u is cut off at %lu us\n", sc->cut_node,
 		       (sc->cut_at - SIM_START) / 1000);

@@ -58,6 +58,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(pause, "programs stop receiving for a while")                                            \
 	X(bulk, "messages above 8 KiB")                                                            \
 	X(local, "connections between programs of one node")                                       \
+	X(loop, "connections of a node to itself, through its port")                               \
 	X(kill, "a program dies")                                                                  \
 	X(hasty, "a program closes before it has received everything")                             \
 	X(cut, "a node is cut off for good")                                                       \

@@ -17,7 +17,7 @@
 struct flight {
 	struct sim_frame *frame;
 	uint32_t length;
-	uint32_t to;
+	uint32_t from, to;
 	struct flight *next;
 };
 
@@ -107,11 +107,12 @@ arrive(struct sim *s, void *arg)
 	struct flight *fl = arg;
 	struct sim_frame *f = fl->frame;
 	uint32_t to = fl->to, length = fl->length;
+	bool dark = fl->from != to && sim_node_dark(s, to);
 	struct sim_port *p = sim_rx_port(s, to);
 
 	fl->next = free_flights;
 	free_flights = fl;
-	if (sim_node_dark(s, to) || !queue_put(&p->rx, f, length)) {
+	if (dark || !queue_put(&p->rx, f, length)) {
 		frame_put(s, f);
 		return;
 	}
@@ -120,7 +121,7 @@ arrive(struct sim *s, void *arg)
 }
 
 static void
-launch(struct sim *s, uint32_t to, struct sim_frame *f, uint32_t length, uint64_t at)
+launch(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t length, uint64_t at)
 {
 	struct flight *fl = free_flights;
 
@@ -131,6 +132,7 @@ launch(struct sim *s, uint32_t to, struct sim_frame *f, uint32_t length, uint64_
 	f->refs++;
 	fl->frame = f;
 	fl->length = length;
+	fl->from = from;
 	fl->to = to;
 	sim_call(s, at, arrive, fl);
 }
@@ -181,9 +183,9 @@ carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t l
 			arrival = last_arrival[from][to] + 1;
 		last_arrival[from][to] = arrival;
 	}
-	launch(s, to, f, length, arrival);
+	launch(s, from, to, f, length, arrival);
 	if (rng_chance(&s->rng, w->dup))
-		launch(s, to, f, length, arrival + rng_log(&s->rng, 1, 300 * SIM_US));
+		launch(s, from, to, f, length, arrival + rng_log(&s->rng, 1, 300 * SIM_US));
 	if (copy)
 		frame_put(s, copy);
 }
@@ -204,8 +206,9 @@ transmit(struct sim_port *p, struct sim_frame *f, uint32_t length)
 	if (p->busy_until < s->now)
 		p->busy_until = s->now;
 	p->busy_until += (length * NS_PER_KBYTE) / 1024 + 1;
-	for (uint32_t n = 0; n < s->sc.nodes && !sim_node_dark(s, p->node); n++)
-		if (all ? n != p->node : sim_node_ip(n) == ip)
+	for (uint32_t n = 0; n < s->sc.nodes; n++)
+		if ((all ? n != p->node : sim_node_ip(n) == ip) &&
+		    (n == p->node || !sim_node_dark(s, p->node)))
 			carry(s, p->node, n, f, length, p->busy_until);
 	frame_put(s, f);
 }
