@@ -20,16 +20,15 @@ bells_ring(struct engine *e)
 
 	if (list_empty(&e->bells))
 		return;
-	LIST_EACH(node, following, &e->bells)
-	fence |= LIST_OWNER(node, struct channel, bell)->fence;
+	LIST_EACH (node, following, &e->bells)
+		fence |= LIST_OWNER(node, struct channel, bell)->fence;
 	/* Fence P of docs/shared-memory.md; where the sleeper uses membarrier, its compiler half is
 	 * enough */
 	if (fence)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	LIST_EACH(node, following, &e->bells)
-	{
+	LIST_EACH (node, following, &e->bells) {
 		struct channel *ch = LIST_OWNER(node, struct channel, bell);
 		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);
 

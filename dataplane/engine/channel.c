@@ -337,8 +337,8 @@ channels_poll(struct engine *e)
 	struct list *node, *following, *last = e->cold.prev;
 	unsigned n = 0, left = COLD_CHANNELS;
 
-	LIST_EACH(node, following, &e->hot)
-	n += channel_poll(e, LIST_OWNER(node, struct channel, polled));
+	LIST_EACH (node, following, &e->hot)
+		n += channel_poll(e, LIST_OWNER(node, struct channel, polled));
 	if (e->hot.next != e->hot.prev) { /* another one is first in the next pass */
 		node = e->hot.next;
 		list_remove(node);
@@ -398,8 +398,7 @@ channels_housekeeping(struct engine *e)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, &e->hot)
-	{
+	LIST_EACH (node, following, &e->hot) {
 		struct channel *ch = LIST_OWNER(node, struct channel, polled);
 
 		if (ch->blocked && !ch->session->deaf && channel_out_of_order(e, ch) &&

@@ -42,8 +42,7 @@ emit_closing(struct engine *e)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, &e->closing)
-	{
+	LIST_EACH (node, following, &e->closing) {
 		struct conn *c = LIST_OWNER(node, struct conn, closing);
 		struct engine_event event = {
 		    .type = ENGINE_EVENT_LOCAL_CLOSE,

@@ -119,6 +119,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 		e->srq_missing++;
 	if (!l || !l->up || l->broken || wc->qpn != nic_qpn(l->is.qp[qp->index]))
 		return; /* of an earlier life of the link */
+	l->heard_at = e->now;
 	if (wc->status != NIC_WC_SUCCESS) {
 		link_break(e, l, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO, wc->status);
 	} else if (!received) {
@@ -142,8 +143,7 @@ snap_credit(struct engine *e)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, &e->busy)
-	{
+	LIST_EACH (node, following, &e->busy) {
 		struct link *l = LIST_OWNER(node, struct link, busy);
 		const struct weir_credit_line *line = &l->is.credit[0];
 
@@ -163,8 +163,7 @@ apply_credit(struct engine *e, bool drained)
 	struct list *node, *following;
 	unsigned work = 0;
 
-	LIST_EACH(node, following, &e->busy)
-	{
+	LIST_EACH (node, following, &e->busy) {
 		struct link *l = LIST_OWNER(node, struct link, busy);
 		uint64_t before = l->credited;
 
@@ -199,8 +198,7 @@ poll_nic(struct engine *e)
 	if (e->srq_missing)
 		refill_srq(e);
 	if (!e->srq_missing)
-		LIST_EACH(node, following, &e->busy)
-		{
+		LIST_EACH (node, following, &e->busy) {
 			struct link *l = LIST_OWNER(node, struct link, busy);
 
 			l->wrs_back = l->wrs_seen;
@@ -213,8 +211,8 @@ send_links(struct engine *e)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, &e->busy)
-	link_send(e, LIST_OWNER(node, struct link, busy));
+	LIST_EACH (node, following, &e->busy)
+		link_send(e, LIST_OWNER(node, struct link, busy));
 }
 
 /* ---- the turn ---- */
@@ -250,6 +248,8 @@ engine_turn(struct engine *e, uint64_t now)
 		if (!list_empty(&e->backlog))
 			backlogs_drain(e);
 		send_links(e);
+		if (UNLIKELY(now >= e->keepalive_at))
+			links_keepalive(e);
 		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
 	} else if (!list_empty(&e->backlog)) {
 		backlogs_drain(e);

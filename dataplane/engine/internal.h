@@ -40,9 +40,10 @@ enum {
 	CREDIT_DELAY_NS = 20000, /* a reply may carry the credit; later it goes alone */
 	RETRY_NS = 200000,	 /* what needs a program's or main's room while the engine sleeps */
 	ACK_WAIT_NS = 1000000,	 /* credit comes without waking: look after this long */
-	BELL_NS = 20000,	 /* between two doorbells of a channel ... */
-	BELL_BURST = 4,		 /* ... after so many at once */
-	REMOVE_NS = 500000000,	 /* what a dead program left behind has so long to leave */
+	KEEPALIVE_NS = 250000000, /* a link on which nothing was heard for so long is tried */
+	BELL_NS = 20000,	  /* between two doorbells of a channel ... */
+	BELL_BURST = 4,		  /* ... after so many at once */
+	REMOVE_NS = 500000000,	  /* what a dead program left behind has so long to leave */
 };
 
 /* Control lines that a connection owes its peer, in the order in which they are written. */
@@ -225,6 +226,7 @@ struct link {
 	uint64_t credit_due; /* when credit leaves alone; UINT64_MAX: nothing to return */
 	uint64_t snap_consumed, snap_wrs;
 	bool snapped;
+	uint64_t heard_at; /* a completion or credit came */
 
 	uint32_t id;
 	struct engine_link_command is; /* private copy of the command */
@@ -296,6 +298,7 @@ struct node_event {
 struct engine {
 	struct engine_config config;
 	uint64_t now, turn;
+	uint64_t keepalive_at;
 	struct conn *conns;
 	uint32_t first_index; /* vqpn index of conns[0] */
 	uint32_t *free_conns; /* stack */
@@ -564,6 +567,8 @@ bool link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t w
 int link_add(struct engine *e, const struct engine_link_command *k);
 int link_fail(struct engine *e, const struct engine_link_command *k);
 bool link_is_pressing(const struct link *l);
+void links_keepalive(struct engine *e);
+bool links_need_keepalive(const struct engine *e);
 void link_put_inline(struct link *l, struct head h, const uint8_t *from);
 void link_put_place(struct link *l, struct head h, const uint8_t *from);
 struct weir_slot *link_put_line(struct link *l);

@@ -313,6 +313,7 @@ link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
 	if (consumed <= l->credited)
 		return true;
 	l->credited = consumed;
+	l->heard_at = e->now;
 	l->stalled = l->stall_told = false;
 	while (l->run_first != l->run_end) {
 		struct run r = l->runs[l->run_first & l->mask];
@@ -360,6 +361,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l->id = k->link;
 	l->is = *k;
 	l->up = true;
+	l->heard_at = e->now;
 	l->staging = k->staging;
 	l->mask = k->staging_lines - 1;
 	l->ring = k->ring;
@@ -389,9 +391,9 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 	l->broken = true;
 	l->error = 0;
 	list_remove(&l->busy);
-	LIST_EACH(node, following, &l->conns)
-	conn_link_failed(e, LIST_OWNER(node, struct conn, of_link),
-			 k->status ? k->status : EHOSTDOWN);
+	LIST_EACH (node, following, &l->conns)
+		conn_link_failed(e, LIST_OWNER(node, struct conn, of_link),
+				 k->status ? k->status : EHOSTDOWN);
 	for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
 		struct engine_event *event = &e->connects[i % CONNECTS];
 
@@ -408,6 +410,34 @@ engine_link_user(struct engine *e, uint32_t link, unsigned index)
 
 	l->user[index] = (struct link_qp){l, index};
 	return &l->user[index];
+}
+
+static bool
+needs_keepalive(const struct link *l)
+{
+	return l->up && !l->broken && !list_empty(&l->conns);
+}
+
+/* A peer that is gone is noticed although nothing is under way to it: an empty WRITE finds out. */
+void
+links_keepalive(struct engine *e)
+{
+	e->keepalive_at = e->now + KEEPALIVE_NS;
+	for (uint32_t i = 0; i < e->config.links; i++) {
+		struct link *l = &e->links[i];
+
+		if (needs_keepalive(l) && !l->frame_wrs && e->now - l->heard_at >= KEEPALIVE_NS)
+			write_credit(e, l);
+	}
+}
+
+bool
+links_need_keepalive(const struct engine *e)
+{
+	for (uint32_t i = 0; i < e->config.links; i++)
+		if (needs_keepalive(&e->links[i]))
+			return true;
+	return false;
 }
 
 /* Whether sleeping would leave undone what could be done now. */

@@ -96,8 +96,8 @@ session_violate(struct engine *e, struct session *s, const char *reason)
 	e->news = true;
 	atomic_store_explicit(&s->shared->violation, EPROTO, memory_order_relaxed);
 	count(&e->counters.violations, 1);
-	LIST_EACH(node, following, &s->conns)
-	conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
+	LIST_EACH (node, following, &s->conns)
+		conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
 }
 
 /* The program gives a block, or the run of a bulk message, back. */
@@ -135,8 +135,8 @@ session_remove(struct engine *e, struct engine_command *c)
 	s->remove = c;
 	s->draining = true;
 	s->deadline = e->now + REMOVE_NS;
-	LIST_EACH(node, following, &s->conns)
-	tell_nobody(LIST_OWNER(node, struct conn, of_session));
+	LIST_EACH (node, following, &s->conns)
+		tell_nobody(LIST_OWNER(node, struct conn, of_session));
 	commands_abandon(e, s);
 	list_append(&e->removals, &s->removal);
 }
@@ -163,8 +163,7 @@ close_all(struct engine *e, struct session *s)
 
 	s->draining = false;
 	s->deaf = true;
-	LIST_EACH(node, following, &s->conns)
-	{
+	LIST_EACH (node, following, &s->conns) {
 		struct conn *c = LIST_OWNER(node, struct conn, of_session);
 
 		if (c->user_closed)
@@ -181,8 +180,7 @@ give_up(struct engine *e, struct session *s)
 	struct list *node, *following;
 
 	s->deadline = UINT64_MAX;
-	LIST_EACH(node, following, &s->conns)
-	{
+	LIST_EACH (node, following, &s->conns) {
 		struct conn *c = LIST_OWNER(node, struct conn, of_session);
 
 		if (c->state == CONN_FINISHING && c->pend_first)
@@ -207,8 +205,7 @@ sessions_remove(struct engine *e)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, &e->removals)
-	{
+	LIST_EACH (node, following, &e->removals) {
 		struct session *s = LIST_OWNER(node, struct session, removal);
 
 		if (s->draining && is_drained(e, s))

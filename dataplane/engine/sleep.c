@@ -10,9 +10,9 @@ set_sleeping(struct list *channels, uint32_t value)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, channels)
-	atomic_store_explicit(&LIST_OWNER(node, struct channel, polled)->head->tx_sleeping, value,
-			      memory_order_relaxed);
+	LIST_EACH (node, following, channels)
+		atomic_store_explicit(&LIST_OWNER(node, struct channel, polled)->head->tx_sleeping,
+				      value, memory_order_relaxed);
 }
 
 static uint64_t
@@ -33,15 +33,16 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 	if (!list_empty(&e->backlog) || !list_empty(&e->closing) || !list_empty(&e->removals) ||
 	    e->waiting || e->news || e->connect_first != e->connect_end)
 		next = sooner(next, now + RETRY_NS);
-	LIST_EACH(node, following, &e->busy)
-	{
+	LIST_EACH (node, following, &e->busy) {
 		(void)node; /* acknowledgements by credit line come without a completion */
 		next = sooner(next, now + ACK_WAIT_NS);
 		break;
 	}
-	LIST_EACH(node, following, &e->hot)
-	if (LIST_OWNER(node, struct channel, polled)->blocked)
-		next = sooner(next, now + ACK_WAIT_NS);
+	if (links_need_keepalive(e))
+		next = sooner(next, e->keepalive_at);
+	LIST_EACH (node, following, &e->hot)
+		if (LIST_OWNER(node, struct channel, polled)->blocked)
+			next = sooner(next, now + ACK_WAIT_NS);
 	for (uint32_t i = 0; i < e->config.sessions; i++)
 		if (e->sessions[i].shared &&
 		    (e->sessions[i].hungry || e->sessions[i].node_seen != e->node_event_end))
@@ -54,9 +55,9 @@ any_has_work(const struct list *channels)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, channels)
-	if (channel_has_work(LIST_OWNER(node, struct channel, polled)))
-		return true;
+	LIST_EACH (node, following, channels)
+		if (channel_has_work(LIST_OWNER(node, struct channel, polled)))
+			return true;
 	return false;
 }
 
@@ -67,9 +68,9 @@ engine_sleep_check(struct engine *e)
 
 	if (any_has_work(&e->hot) || any_has_work(&e->cold))
 		return true;
-	LIST_EACH(node, following, &e->busy)
-	if (link_is_pressing(LIST_OWNER(node, struct link, busy)))
-		return true;
+	LIST_EACH (node, following, &e->busy)
+		if (link_is_pressing(LIST_OWNER(node, struct link, busy)))
+			return true;
 	return e->done != NULL;
 }
 

@@ -140,8 +140,7 @@ backlogs_drain(struct engine *e)
 {
 	struct list *node, *following;
 
-	LIST_EACH(node, following, &e->backlog)
-	{
+	LIST_EACH (node, following, &e->backlog) {
 		struct channel *ch = LIST_OWNER(node, struct channel, backlog);
 
 		if (ch->session->violated) {

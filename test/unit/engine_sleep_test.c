@@ -25,7 +25,7 @@ test_flags(void **state)
 	world_connect(pa, pb, &a, &b);
 	world_run(w, 200);
 	assert_int_equal(atomic_load(&head_of(pa, 0)->tx_sleeping), 0);
-	assert_int_equal(engine_sleep_prepare(e, w->now), UINT64_MAX);
+	assert_true(engine_sleep_prepare(e, w->now) > w->now + 100000000); /* keepalive */
 	assert_int_equal(atomic_load(&head_of(pa, 0)->tx_sleeping), 1);
 	assert_int_equal(atomic_load(&head_of(pa, 1)->tx_sleeping), 1);
 	assert_false(engine_sleep_check(e));
@@ -54,11 +54,11 @@ test_credit_before_sleep(void **state)
 	while (b->received < 1)
 		world_step(w);
 	assert_true(engine_sleep_check(w->node[1].engine));
-	assert_true(engine_sleep_prepare(w->node[0].engine, w->now) < UINT64_MAX);
+	assert_true(engine_sleep_prepare(w->node[0].engine, w->now) < w->now + 2000000);
 	engine_sleep_cancel(w->node[0].engine);
 	world_run(w, 300);
 	assert_false(engine_sleep_check(w->node[1].engine));
-	assert_int_equal(engine_sleep_prepare(w->node[0].engine, w->now), UINT64_MAX);
+	assert_true(engine_sleep_prepare(w->node[0].engine, w->now) > w->now + 100000000);
 	engine_sleep_cancel(w->node[0].engine);
 	world_destroy(w);
 }
@@ -104,6 +104,27 @@ test_stalled_sender_wakes(void **state)
 	}
 	assert_true(sleeps > 0 && sleeps < 100000);
 	assert_int_equal(pconn_completed(a), a->sent);
+	world_destroy(w);
+}
+
+/* Nothing is under way, and the peer has gone: it is noticed all the same. */
+static void
+test_keepalive(void **state)
+{
+	struct world *w = world_create(NULL);
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct pconn *a, *b;
+	uint64_t writes;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	world_run(w, 200);
+	writes = w->net.writes;
+	w->step_ns = 1000000;
+	world_run(w, 240);
+	assert_int_equal(w->net.writes, writes);
+	world_run(w, 600);
+	assert_in_range(w->net.writes, writes + 2, writes + 6); /* of both */
 	world_destroy(w);
 }
 
@@ -181,6 +202,7 @@ main(void)
 	    cmocka_unit_test(test_flags),
 	    cmocka_unit_test(test_credit_before_sleep),
 	    cmocka_unit_test(test_stalled_sender_wakes),
+	    cmocka_unit_test(test_keepalive),
 	    cmocka_unit_test(test_bells),
 	    cmocka_unit_test(test_cold_channels),
 	};
