@@ -98,9 +98,9 @@ struct weir {
 	/* watcher */
 	pthread_t watcher;
 	bool watched;
-	int watcher_fd;		/* eventfd: stop, or tails to push */
-	_Atomic uint32_t stop;	/* detach writes, watcher reads */
-	bool chores; /* the watcher's: something is left to do */
+	int watcher_fd;	       /* eventfd: stop, or tails to push */
+	_Atomic uint32_t stop; /* detach writes, watcher reads */
+	bool chores;	       /* the watcher's: something is left to do */
 };
 
 static inline uint32_t

@@ -80,10 +80,10 @@ parse_parts(const char *text, uint32_t *bits)
 	    SIM_PARTS(X)
 #undef X
 	};
-	char copy[256], *save = NULL;
+	char copy[256], *rest = copy, *t;
 
 	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
+	while ((t = strsep(&rest, ","))) {
 		unsigned i = 0;
 
 		while (i < SIM_PART_COUNT && strcmp(t, names[i]) != 0)

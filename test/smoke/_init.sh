@@ -136,7 +136,8 @@ eal_memory() {
 
 # started NAME: how often that data plane has come up.
 started() {
-	cat "$weir_tmp/dataplane-$1.log" 2>/dev/null | grep -c "instance '$1' is up" || true
+	touch "$weir_tmp/dataplane-$1.log"
+	grep -c "instance '$1' is up" "$weir_tmp/dataplane-$1.log" || true
 }
 
 # dataplane NAME CPU VDEV SPEC [OPTION...]: one engine on CPU beside the main lcore.

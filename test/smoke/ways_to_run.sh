@@ -15,7 +15,7 @@ probe A many node:1:e 8 20 >"$weir_tmp/many.log" 2>&1 || fail "two engines: $(ta
 weir-perf --instance A --loop -t lat -s 64,65536 -n 200 --verify >"$weir_tmp/perf.log" 2>&1 || fail "loop with two engines on one queue: $(tail -n 1 "$weir_tmp/perf.log")"
 kill -TERM "${weir_pid[echo]}" 2>/dev/null
 stop dataplane-A || fail "exit status $? on SIGTERM"
-[ ! -e "$WEIR_RUN_DIR/A/session.sock" ] && [ ! -e "$WEIR_RUN_DIR/A/control.sock" ] || fail "sockets left behind"
+if [ -e "$WEIR_RUN_DIR/A/session.sock" ] || [ -e "$WEIR_RUN_DIR/A/control.sock" ]; then fail "sockets left behind"; fi
 stop control-A || fail "control: exit status $?"
 [ -z "$(find "$WEIR_RUN_DIR" -type f -o -type s)" ] || fail "files left: $(find "$WEIR_RUN_DIR" -type f -o -type s)"
 
