@@ -14,12 +14,12 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <rte_alarm.h>
 #include <rte_interrupts.h>
 #include <rte_malloc.h>
 
@@ -48,54 +48,68 @@ quiet_destroy(struct rte_rcu_qsbr *quiet)
 	rte_free(quiet);
 }
 
-/* The interrupt thread sets the first and the last, main the second; main clears them. */
-static _Atomic bool held, released, passed;
-
-static void
-wait_for(_Atomic bool *flag)
-{
-	while (!atomic_load(flag))
-		usleep(100);
-}
+/*
+ * Main asks the interrupt thread to stand still, by an event of our own: not by an alarm, whose end
+ * rte_eal_cleanup() waits for.
+ */
+static struct rte_intr_handle *call; /* main's */
+static _Atomic bool held, released;  /* the interrupt thread sets the first, main the second */
 
 static void
 hold(void *unused)
 {
+	uint64_t count;
+
 	(void)unused;
+	if (read(rte_intr_fd_get(call), &count, sizeof(count)) < 0)
+		return;
 	atomic_store(&held, true);
-	wait_for(&released);
+	while (!atomic_load(&released))
+		usleep(100);
+	atomic_store(&held, false);
+}
+
+static int
+open_call(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	call = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	if (fd >= 0 && call && rte_intr_fd_set(call, fd) == 0 &&
+	    rte_intr_type_set(call, RTE_INTR_HANDLE_EXT) == 0 &&
+	    rte_intr_callback_register(call, hold, NULL) == 0)
+		return 0;
+	rte_intr_instance_free(call);
+	call = NULL;
+	if (fd >= 0)
+		close(fd);
+	return -1;
 }
 
 static void
-pass(void *unused)
+wait_until(const _Atomic bool *flag, bool value)
 {
-	(void)unused;
-	atomic_store(&passed, true);
-}
-
-/* Alarms run on the interrupt thread. */
-static void
-run_there(void (*function)(void *), _Atomic bool *done)
-{
-	if (rte_eal_alarm_set(1, function, NULL) == 0)
-		for (int i = 0; i < 10000 && !atomic_load(done); i++)
-			usleep(100);
+	for (int i = 0; i < 10000 && atomic_load(flag) != value; i++)
+		usleep(100);
 }
 
 void
 quiet_hold_interrupts(void)
 {
-	atomic_store(&held, false);
+	uint64_t one = 1;
+
+	if (!call && open_call())
+		return;
 	atomic_store(&released, false);
-	atomic_store(&passed, false);
-	run_there(hold, &held);
+	if (write(rte_intr_fd_get(call), &one, sizeof(one)) == sizeof(one))
+		wait_until(&held, true);
 }
 
 void
 quiet_release_interrupts(void)
 {
 	atomic_store(&released, true);
-	run_there(pass, &passed);
+	wait_until(&held, false);
 }
 
 int

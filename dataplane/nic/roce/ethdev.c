@@ -117,13 +117,17 @@ find_port(struct ethdev_port *port, char *error, size_t size)
 	return 0;
 }
 
-/* Own address of the port; ports that have none get one made of the IP address. */
+/*
+ * Own address of the port; ports that have none get one made of the IP address, memif too: its own
+ * is another one at each start, which peers would have to find out first.
+ */
 static void
 choose_mac(struct ethdev_port *port)
 {
 	struct rte_ether_addr address;
 
-	if (rte_eth_macaddr_get(port->id, &address) == 0 && !rte_is_zero_ether_addr(&address)) {
+	if (strcmp(port->info.driver_name, "net_memif") &&
+	    rte_eth_macaddr_get(port->id, &address) == 0 && !rte_is_zero_ether_addr(&address)) {
 		memcpy(port->mac, address.addr_bytes, sizeof(port->mac));
 		return;
 	}

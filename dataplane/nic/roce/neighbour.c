@@ -23,6 +23,11 @@ roce_neighbour_get(struct neighbours *t, uint32_t ip)
 	struct neighbour *n = roce_neighbour_find(t, ip), *unused = NULL;
 	uint64_t generation;
 
+	/* nobody has watched it since its last user: it may have another address now */
+	if (n != NULL && n->users == 0) {
+		unused = n;
+		n = NULL;
+	}
 	for (uint32_t i = 0; n == NULL && unused == NULL && i < t->count; i++) {
 		if (t->entries[i].users == 0)
 			unused = &t->entries[i];
