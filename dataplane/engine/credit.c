@@ -182,7 +182,8 @@ grant(struct engine *e, struct conn *c)
 	list_remove(&c->starving);
 	if (c->rx_granted - c->rx_delivered >= c->rx_wanted) {
 		c->rx_wanted = 0;
-	} else if (c->rx_granted + WEIR_SLOT_SIZE <= target) {
+	} else if (c->rx_granted + WEIR_SLOT_SIZE <= target ||
+		   session_spare(s) < c->rx_wanted) { /* also if that kept the window small */
 		list_append(&s->starving, &c->starving);
 		s->hungry = true;
 	}
