@@ -21,7 +21,7 @@ driver_wait(struct driver *d)
 	struct perf_flow *f = &d->flow;
 	uint64_t now;
 
-	if (f->window)
+	if (f->blocked || (d->here && d->here->flow.blocked))
 		perf_idle_events(&d->idle, 0);
 	if (d->here) {
 		int rc = responder_step(d->here);

@@ -47,6 +47,7 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->window = request->window;
 	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
+	f->blocked = false;
 	largest = perf_plan_largest(&f->out);
 	f->in_size = f->copy && largest > room ? largest : room;
 	f->in_buf = malloc(f->in_size);
@@ -110,7 +111,8 @@ perf_flow_send(struct perf_flow *f)
 	if (f->window) {
 		if (f->failed)
 			return f->failed;
-		if (f->sent - f->completed >= f->window)
+		f->blocked = f->sent - f->completed >= f->window;
+		if (f->blocked)
 			return -EAGAIN;
 		/* twice in a window is often enough, the last of a window always */
 		if ((f->sent + 1) % (f->window > 1 ? f->window / 2 : 1) == 0)
@@ -120,6 +122,7 @@ perf_flow_send(struct perf_flow *f)
 		rc = send_copy(f, length, flags);
 	else
 		rc = send_in_place(f, length, flags);
+	f->blocked = rc == -EAGAIN;
 	if (rc == 0)
 		f->sent++;
 	return rc;

@@ -27,6 +27,7 @@ struct perf_flow {
 	uint64_t completed; /* of sent, as far as events told; with a window only */
 	uint64_t bytes;	    /* received */
 	uint64_t errors;    /* messages whose contents or length were wrong */
+	bool blocked;	    /* the last send had to wait: events tell when it may go on */
 	int failed;	    /* -errno that an event brought */
 	uint64_t prepared;  /* out_buf holds message prepared - 1 */
 

@@ -25,7 +25,7 @@ serve(struct weir *weir, struct weir_conn *conn, const struct perf_options *o)
 			break;
 		if (rc)
 			continue;
-		if (r.flow.window)
+		if (r.flow.blocked)
 			perf_idle_events(&run, 0);
 		run.sleeping = o->sleep || (r.request.flags & PERF_SLEEP);
 		/* without a client's wish the CPU is left alone */
