@@ -38,7 +38,8 @@ done
 [ -z "$json" ] || : >"$json" || wrong "$json can't be written"
 [ -z "$json" ] || json=$(realpath "$json")
 
-if [ "$list" = 0 ]; then
+# With WEIR_BUILD set, what lies there is measured as it is.
+if [ "$list" = 0 ] && [ -z "${WEIR_BUILD:-}" ]; then
 	[ -n "${WEIR_NO_DEPS:-}" ] || install_deps || exit 3
 	[ -f build/release/build.ninja ] || meson setup build/release --buildtype=release >/dev/null
 	ninja -C build/release >/dev/null || { echo "bench.sh: the build failed; see scripts/test.sh" >&2; exit 1; }
@@ -81,7 +82,7 @@ any_wanted()
 # target, told only.
 record()
 {
-	jq -cs --arg name "$1" --arg unit "$2" --arg op "$3" --arg target "$4" --arg label "$5" \
+	jq -cs --arg name "$1" --arg unit "$2" --arg op "$3" --arg target "$4" --arg mark "$5" \
 		--arg command "$6" --argjson far "${far:-[]}" '
 		def median: sort | if length == 0 then null elif length % 2 == 1 then .[length / 2 | floor]
 			else (.[length / 2 - 1] + .[length / 2]) / 2 end;
@@ -89,7 +90,7 @@ record()
 		 target: (if $op == "-" then null else ($target | tonumber) end),
 		 met: (median as $v | if $v == null then null elif $op == "-" then true
 			elif $op == "<=" then $v <= ($target | tonumber) else $v >= ($target | tonumber) end),
-		 label: (if median == null then "not measured" else $label end), runs: .,
+		 label: (if median == null then "not measured" else $mark end), runs: .,
 		 far: ($far | median), command: $command}' >>"$figures"
 	far=""
 	tail -n 1 "$figures" | jq -r '"\(if .met == null then "not measured" elif .met then "ok" else "MISSED" end)  \(.name): \(.value) \(.unit)"'
@@ -121,13 +122,25 @@ perf()
 	printf '%s\n' "${near[@]}" | record "$name" "$unit" "$op" "$target" near "weir-perf $*"
 }
 
-# Ends everything that runs, so that the next nodes have the machine for themselves.
+# Ends what runs, so that the next nodes have the machine for themselves: programs first.
 stop_all()
+{
+	local name kind
+
+	stop_programs
+	for kind in control dataplane; do
+		for name in "${!weir_pid[@]}"; do
+			[[ $name != $kind-* ]] || stop "$name"
+		done
+	done
+}
+
+stop_programs()
 {
 	local name
 
 	for name in "${!weir_pid[@]}"; do
-		stop "$name"
+		case "$name" in dataplane-* | control-*) ;; *) stop "$name" ;; esac
 	done
 }
 
@@ -241,15 +254,6 @@ idle_figures()
 			--instance A node:2 -t lat -s 64 -n 20 --pause 100 --wait sleep
 		stop_all
 	fi
-}
-
-stop_programs()
-{
-	local name
-
-	for name in "${!weir_pid[@]}"; do
-		case "$name" in dataplane-* | control-*) ;; *) stop "$name" ;; esac
-	done
 }
 
 # What 1,000 idle connections hold beyond one.
