@@ -220,6 +220,7 @@ struct weir_thread {
 	LIST_HEAD(, weir_listener) listening;
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
+	LIST_HEAD(, weir_parked) loans; /* that the program has not given back */
 	struct weir_parked *spare[2]; /* parked messages for reuse, by class */
 	uint32_t spare_count[2];
 	uint32_t cache[16]; /* free send blocks */

@@ -121,6 +121,7 @@ init_lists(struct weir_thread *t)
 	TAILQ_INIT(&t->tails);
 	TAILQ_INIT(&t->accepts);
 	LIST_INIT(&t->listening);
+	LIST_INIT(&t->loans);
 	LIST_INIT(&t->waiters);
 	LIST_INIT(&t->foreign);
 	TAILQ_INIT(&t->foreign_ready);

@@ -24,12 +24,12 @@ struct weir_parked {
 	uint32_t length;
 	uint8_t kind;  /* enum weir_parked_kind */
 	uint8_t class; /* of spare memory it goes back to; SPARE_NONE */
-	bool lent;     /* the program has it */
 	uint32_t vqpn;
 	uint32_t cost;		/* still to be counted as consumed */
 	uint64_t at;		/* place, or span */
 	struct weir_pipe *pipe; /* PLACE, SPAN: where it came in */
 	struct weir_thread *home;
+	LIST_ENTRY(weir_parked) in_loans; /* while the program has it */
 	uint8_t bytes[];
 };
 #define SPARE_SMALL 0  /* WEIR_SLOT_HEAD_BYTES */

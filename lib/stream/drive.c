@@ -151,6 +151,12 @@ weir_thread_clear(struct weir_thread *t)
 	while ((l = LIST_FIRST(&t->listening)))
 		weir_listener_free(l);
 	each_conn(t, weir_conn_free);
+	while ((p = LIST_FIRST(&t->loans))) {
+		LIST_REMOVE(p, in_loans);
+		if (p->kind == PARKED_BUFFER)
+			free(p->data);
+		free(p);
+	}
 	for (unsigned i = 0; i < 2; i++) {
 		while ((p = t->spare[i])) {
 			t->spare[i] = p->next;

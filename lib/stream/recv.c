@@ -347,7 +347,7 @@ try_loan(struct weir_conn *c, struct weir_loan *loan)
 	} while (rc == -EINTR);
 	if (rc)
 		return rc;
-	p->lent = true;
+	LIST_INSERT_HEAD(&c->home->loans, p, in_loans);
 	*loan =
 	    (struct weir_loan){.data = p->data, .length = p->length, .internal = {(uintptr_t)p}};
 	/* a place is consumed when it is given back */
@@ -403,6 +403,7 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	weir_lock(t);
 	cost = p->cost;
 	c = weir_conn_find(t, p->vqpn, &stale);
+	LIST_REMOVE(p, in_loans);
 	weir_parked_free(p);
 	if (cost && c && c->state != CONN_CLOSING)
 		weir_conn_consumed(c, cost);

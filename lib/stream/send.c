@@ -494,6 +494,9 @@ try_reserve(struct weir_conn *c, size_t length, void **buf)
 	if (c->send_error) {
 		rc = send_error(c);
 	} else {
+		/* completions give memory back */
+		if (c->pipe && !c->pipe->local && weir_ring_peek(&c->pipe->rx))
+			weir_channel_drive(c->channel, NULL);
 		first = weir_heap_take(t, (uint32_t)length);
 		if (first == WEIR_BLOCK_NONE) {
 			rc = -EAGAIN;

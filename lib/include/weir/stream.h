@@ -101,7 +101,8 @@ struct weir_loan {
 /* Receives without a copy: the message stays where it arrived until released. Errors as weir_recv.
  */
 int weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms);
-/* Gives the place back, any order, any thread, also after weir_close(c). */
+/* Gives the place back, any order, any thread, also after weir_close(c). weir_detach() ends what is
+ * still on loan. */
 void weir_release(struct weir *w, struct weir_loan *loan);
 
 enum weir_event_type {
