@@ -117,10 +117,11 @@ struct weir_pipe {
 	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
 	_Atomic uint32_t *rx_sleeping; /* we write */
 	int bell;		       /* socket: rings the other end, readable when rung */
-	bool fence;	/* a full fence is due between publishing and looking at tx_sleeping */
-	bool local;	/* a segment */
-	uint32_t empty; /* polls in a row that found nothing */
-	uint32_t burst; /* messages received since the last send */
+	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
+	bool local;	    /* a segment */
+	uint32_t empty;	    /* polls in a row that found nothing */
+	uint32_t burst;	    /* messages received since the last send */
+	uint64_t caught_up; /* position where the consumer last found nothing */
 	struct weir_thread *home;
 };
 

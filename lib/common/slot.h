@@ -241,42 +241,82 @@ weir_ring_pop(struct weir_ring *r, uint32_t n)
 		weir_ring_publish_tail(r);
 }
 
+/* N bytes, N known at compile time: two moves by way of registers. */
+#define WEIR_SLOT_MOVE(N, to, from)                                                                \
+	do {                                                                                       \
+		uint8_t weir_move_[N];                                                             \
+		memcpy(weir_move_, (from), N);                                                     \
+		memcpy((to), weir_move_, N);                                                       \
+	} while (0)
+
+/*
+ * Copies up to WEIR_SLOT_MORE_BYTES bytes, in pieces that overlap: a call to memcpy() costs more
+ * than the copy, and so does a loop.
+ */
+static inline void
+weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
+{
+	if (n >= 16) {
+		if (n > 32) {
+			WEIR_SLOT_MOVE(16, to + 16, from + 16);
+			WEIR_SLOT_MOVE(16, to + n - 32, from + n - 32);
+		}
+		WEIR_SLOT_MOVE(16, to, from);
+		WEIR_SLOT_MOVE(16, to + n - 16, from + n - 16);
+	} else if (n >= 8) {
+		WEIR_SLOT_MOVE(8, to, from);
+		WEIR_SLOT_MOVE(8, to + n - 8, from + n - 8);
+	} else {
+		for (uint32_t i = 0; i < n; i++)
+			to[i] = from[i];
+	}
+}
+
 /* Producer: copies an inline payload into the slots from pos on. Head fields are the caller's. */
 static inline void
 weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
 {
 	const uint8_t *from = buf;
-	uint32_t n = weir_slots_inline(length);
-	uint32_t first = length < WEIR_SLOT_HEAD_BYTES ? length : WEIR_SLOT_HEAD_BYTES;
+	uint8_t *head = weir_ring_at(r, r->pos)->data;
+	uint32_t at = WEIR_SLOT_HEAD_BYTES;
 
-	for (uint32_t i = 1, at = WEIR_SLOT_HEAD_BYTES; i < n; i++, at += WEIR_SLOT_MORE_BYTES) {
+	if (length <= WEIR_SLOT_HEAD_BYTES) {
+		weir_slot_copy(head, from, length);
+		return;
+	}
+	for (uint32_t i = 1; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
 		struct weir_slot_more *m = (struct weir_slot_more *)weir_ring_at(r, r->pos + i);
-		uint32_t left = length - at;
 
-		memcpy(m->data, from + at,
-		       left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);
+		if (length - at >= WEIR_SLOT_MORE_BYTES)
+			memcpy(m->data, from + at, WEIR_SLOT_MORE_BYTES);
+		else
+			weir_slot_copy(m->data, from + at, length - at);
 		weir_ring_continue(r, i);
 	}
-	if (first)
-		memcpy(weir_ring_at(r, r->pos)->data, from, first);
+	memcpy(head, from, WEIR_SLOT_HEAD_BYTES);
 }
 
 /* Consumer: copies `length` (checked by the caller, <= WEIR_INLINE_MAX) bytes out of the slots. */
 static inline void
 weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)
 {
+	const uint8_t *head = weir_ring_at(r, r->pos)->data;
+	uint32_t at = WEIR_SLOT_HEAD_BYTES;
 	uint8_t *to = buf;
-	uint32_t first = length < WEIR_SLOT_HEAD_BYTES ? length : WEIR_SLOT_HEAD_BYTES;
 
-	if (first)
-		memcpy(to, weir_ring_at(r, r->pos)->data, first);
-	for (uint32_t i = 1, at = WEIR_SLOT_HEAD_BYTES; at < length;
-	     i++, at += WEIR_SLOT_MORE_BYTES) {
+	if (length <= WEIR_SLOT_HEAD_BYTES) {
+		weir_slot_copy(to, head, length);
+		return;
+	}
+	memcpy(to, head, WEIR_SLOT_HEAD_BYTES);
+	for (uint32_t i = 1; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
 		const struct weir_slot_more *m =
 		    (const struct weir_slot_more *)weir_ring_at(r, r->pos + i);
-		uint32_t left = length - at;
 
-		memcpy(to + at, m->data, left < WEIR_SLOT_MORE_BYTES ? left : WEIR_SLOT_MORE_BYTES);
+		if (length - at >= WEIR_SLOT_MORE_BYTES)
+			memcpy(to + at, m->data, WEIR_SLOT_MORE_BYTES);
+		else
+			weir_slot_copy(to + at, m->data, length - at);
 	}
 }
 

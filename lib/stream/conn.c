@@ -96,6 +96,7 @@ weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uin
 		return NULL;
 	}
 	c->home = c->reporter = t;
+	c->life = t->life;
 	c->channel = ch;
 	c->pipe = &ch->pipe;
 	c->vqpn = c->send_vqpn = vqpn;
@@ -226,7 +227,9 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 		return;
 	/* completed before the end is final: what is not, was lost, or delivered without our
 	 * knowing */
-	if (!c->local)
+	if (c->local)
+		weir_conn_completed(c, c->sent - c->tail_kept);
+	else
 		weir_conn_completed(
 		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
 	c->state = CONN_ENDED;

@@ -68,6 +68,7 @@ struct weir_conn {
 	/* what every message touches */
 	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
 	struct weir_thread *home;
+	struct weir_life *life;
 	uint32_t vqpn;		 /* ours */
 	uint32_t send_vqpn;	 /* what goes into slots that we write */
 	int send_error;		 /* 0: may send; -EAGAIN: not open yet */
@@ -147,6 +148,12 @@ weir_head_copy(const struct weir_slot *s)
 	return h;
 }
 
+static inline uint32_t
+weir_conn_life(const struct weir_conn *c)
+{
+	return atomic_load_explicit(&c->life->state, memory_order_relaxed);
+}
+
 /* ---- conn.c ---- */
 struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn,
 				uint32_t desc);
@@ -196,6 +203,16 @@ bool weir_place_ok(const struct weir *w, weir_place place, uint32_t length);
 int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
 unsigned weir_channel_drive(struct weir_channel *ch, struct weir_conn *want);
 unsigned weir_segment_drive(struct weir_segment *seg, struct weir_conn *want);
+
+/* Nothing has come: soon what was consumed is told, a pause in a conversation is not enough for
+ * that. */
+static inline void
+weir_segment_idle(struct weir_segment *seg)
+{
+	if (weir_unlikely(++seg->pipe.empty == 8))
+		weir_segment_tell(seg);
+}
+
 /* CLOSED has come: takes in all that the peer wrote before; ends the connection when that is done.
  */
 void weir_segment_finish(struct weir_conn *c, uint32_t status);

@@ -13,17 +13,10 @@
 enum next { NEXT_QUEUE, NEXT_RING };
 
 static inline bool
-at_head(const struct weir_conn *c, struct weir_head *h)
+is_mine(const struct weir_conn *c, const struct weir_head *h)
 {
-	struct weir_slot *s;
-
-	if (weir_unlikely(c->state == CONN_ENDED))
-		return false;
-	s = weir_ring_peek(&c->pipe->rx);
-	if (!s)
-		return false;
-	*h = weir_head_copy(s);
-	return h->vqpn == c->vqpn && (h->op == WEIR_OP_INLINE || h->op == WEIR_OP_PLACE);
+	return h->vqpn == c->vqpn && (h->op == WEIR_OP_INLINE || h->op == WEIR_OP_PLACE) &&
+	       c->state != CONN_ENDED;
 }
 
 /* Drives the rings of this connection always, others now and then. */
@@ -47,22 +40,49 @@ drive_for(struct weir_conn *c)
 	return 0;
 }
 
-/* Where the next message lies: NEXT_*, -EAGAIN, or how the connection ended. */
 static int
-next(struct weir_conn *c, struct weir_head *h)
+next_slow(struct weir_conn *c, struct weir_head *h)
 {
 	for (unsigned round = 0; round < ROUNDS; round++) {
+		unsigned n = drive_for(c);
+		struct weir_slot *s;
+
 		if (c->queue)
 			return NEXT_QUEUE;
-		if (at_head(c, h))
-			return NEXT_RING;
-		if (!drive_for(c)) {
-			if (c->queue) /* an end was finished */
-				return NEXT_QUEUE;
-			return c->state == CONN_ENDED ? c->end : -EAGAIN;
+		s = weir_ring_peek(&c->pipe->rx);
+		if (s) {
+			*h = weir_head_copy(s);
+			if (is_mine(c, h))
+				return NEXT_RING;
 		}
+		if (!n)
+			return c->state == CONN_ENDED ? c->end : -EAGAIN;
 	}
 	return -EAGAIN;
+}
+
+/* Where the next message lies: NEXT_*, -EAGAIN, or how the connection ended. */
+static inline int
+next(struct weir_conn *c, struct weir_head *h)
+{
+	struct weir_pipe *p = c->pipe;
+	struct weir_slot *s;
+
+	if (weir_unlikely(c->queue))
+		return NEXT_QUEUE;
+	s = weir_ring_peek(&p->rx);
+	if (weir_likely(s)) {
+		*h = weir_head_copy(s);
+		if (weir_likely(is_mine(c, h)))
+			return NEXT_RING;
+	} else if (p->local && (p->empty + 1) % 8 && !weir_ring_peek(&c->channel->pipe.rx) &&
+		   c->state != CONN_ENDED) {
+		p->empty++;
+		/* the second line of a message shall be on its way when the first is seen */
+		__builtin_prefetch(weir_ring_at(&p->rx, p->rx.pos + 1));
+		return -EAGAIN;
+	}
+	return next_slow(c, h);
 }
 
 static int
@@ -202,9 +222,10 @@ nothing(struct weir_conn *c, int rc)
 				 rc == -ESHUTDOWN ? "end of the stream: the peer has closed it"
 						  : "the connection has ended: %s",
 				 strerror(-rc));
-	if (c->pipe->burst >= STREAM_BURST && c->pipe->empty == 1)
+	if (c->pipe->burst >= STREAM_BURST && c->pipe->caught_up != c->pipe->rx.pos)
 		for (unsigned i = 0; i < STREAM_PAUSES; i++)
 			weir_pause();
+	c->pipe->caught_up = c->pipe->rx.pos;
 	return rc;
 }
 
@@ -263,11 +284,15 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 {
 	int rc;
 
-	if (weir_unlikely(weir_state(c->home->w) == WEIR_FORKED))
+	if (weir_unlikely(weir_conn_life(c) == WEIR_FORKED))
 		return weir_gone(c->home->w);
 	rc = locked_recv(c, buf, size, length);
 	if (weir_likely(rc != -EAGAIN))
 		return rc;
+	if (!timeout_ms && weir_conn_life(c) == WEIR_UP) {
+		weir_pause(); /* whoever polls polls again */
+		return rc;
+	}
 	return recv_wait(c, buf, size, length, timeout_ms);
 }
 

@@ -346,10 +346,9 @@ weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
 	}
 	if (seg->endings)
 		finish_endings(seg);
-	if (n) {
+	if (n)
 		seg->pipe.empty = 0;
-	} else if (!seg->pipe.empty++) {
-		weir_segment_tell(seg);
-	}
+	else
+		weir_segment_idle(seg);
 	return n;
 }

@@ -4,19 +4,9 @@
  * through the send heap to an engine, through the byte area to a local peer. Window, ring and
  * memory are looked at before anything is taken.
  */
-#include "stream/conn.h"
+#include "stream/send.h"
 
 #include <stdlib.h>
-
-/* What is sent, and how. */
-struct message {
-	const uint8_t *data;
-	uint32_t length;
-	uint32_t flags;
-	uint64_t cookie;
-	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
-	uint8_t *copy;	/* memory of `length` for what finds no room; taken: NULL */
-};
 
 /* ---- what there is room for ---- */
 
@@ -114,7 +104,7 @@ put_done(struct weir_conn *c, uint32_t slots, uint64_t cost)
 }
 
 static inline int
-put_inline(struct weir_conn *c, const struct message *m)
+put_inline(struct weir_conn *c, const struct weir_message_out *m)
 {
 	struct weir_ring *r = &c->pipe->tx;
 	uint32_t slots = weir_slots_inline(m->length);
@@ -134,7 +124,7 @@ put_inline(struct weir_conn *c, const struct message *m)
 
 /* Through the send heap, to an engine. */
 static int
-put_place(struct weir_conn *c, struct message *m)
+put_place(struct weir_conn *c, struct weir_message_out *m)
 {
 	struct weir_thread *t = c->home;
 	struct weir_ring *r = &c->pipe->tx;
@@ -174,7 +164,7 @@ put_place(struct weir_conn *c, struct message *m)
 
 /* Through the byte area, in one piece. */
 static int
-put_area(struct weir_conn *c, const struct message *m)
+put_area(struct weir_conn *c, const struct weir_message_out *m)
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
 	struct weir_ring *r = &c->pipe->tx;
@@ -200,7 +190,7 @@ put_area(struct weir_conn *c, const struct message *m)
 
 /* Through the byte area in pieces; what finds no room is kept for later. */
 static int
-put_pieces(struct weir_conn *c, struct message *m)
+put_pieces(struct weir_conn *c, struct weir_message_out *m)
 {
 	uint64_t cost = weir_segment_cost(m->length);
 	int rc = window(c, cost);
@@ -227,7 +217,7 @@ put_pieces(struct weir_conn *c, struct message *m)
 }
 
 static int
-put_local(struct weir_conn *c, struct message *m)
+put_local(struct weir_conn *c, struct weir_message_out *m)
 {
 	uint64_t number = c->sent;
 	int rc;
@@ -245,14 +235,15 @@ put_local(struct weir_conn *c, struct message *m)
 		rc = put_pieces(c, m);
 	if (rc)
 		return rc;
-	if (m->flags & WEIR_NOTIFY)
+	if (m->flags & WEIR_NOTIFY) {
 		weir_notes_put(&c->cookies, number, m->cookie);
-	weir_conn_completed(c, c->sent - c->tail_kept);
+		weir_conn_completed(c, c->sent - c->tail_kept);
+	}
 	return 0;
 }
 
 static int
-put_remote(struct weir_conn *c, struct message *m)
+put_remote(struct weir_conn *c, struct weir_message_out *m)
 {
 	uint64_t number = c->sent;
 	int rc;
@@ -308,8 +299,8 @@ weir_send_possible(struct weir_conn *c)
 }
 
 /* Remembers that WRITABLE is wanted and says so to whom it concerns. */
-static void
-block(struct weir_conn *c, uint32_t length)
+void
+weir_send_blocked(struct weir_conn *c, uint32_t length)
 {
 	struct weir_thread *t = c->home;
 
@@ -333,10 +324,10 @@ block(struct weir_conn *c, uint32_t length)
 }
 
 static int
-failed(struct weir_conn *c, const struct message *m, int rc)
+failed(struct weir_conn *c, const struct weir_message_out *m, int rc)
 {
 	if (rc == -EAGAIN)
-		block(c, m->length);
+		weir_send_blocked(c, m->length);
 	if (rc != -EPROTO)
 		return rc;
 	if (c->pipe->local)
@@ -345,8 +336,8 @@ failed(struct weir_conn *c, const struct message *m, int rc)
 			 c->pipe->local ? "local peer" : "data plane");
 }
 
-static int
-send_error(const struct weir_conn *c)
+int
+weir_send_error(const struct weir_conn *c)
 {
 	if (c->send_error == -EAGAIN)
 		return -EAGAIN;
@@ -354,7 +345,7 @@ send_error(const struct weir_conn *c)
 }
 
 static inline int
-try_send(struct weir_conn *c, struct message *m)
+try_send(struct weir_conn *c, struct weir_message_out *m)
 {
 	int rc;
 
@@ -362,7 +353,7 @@ try_send(struct weir_conn *c, struct message *m)
 		return weir_gone(c->home->w);
 	weir_lock(c->home);
 	if (weir_unlikely(c->send_error))
-		rc = send_error(c);
+		rc = weir_send_error(c);
 	else if (c->pipe->local)
 		rc = put_local(c, m);
 	else
@@ -375,8 +366,8 @@ try_send(struct weir_conn *c, struct message *m)
 
 /* ---- waiting ---- */
 
-static void
-make_progress(struct weir_conn *c)
+void
+weir_send_progress(struct weir_conn *c)
 {
 	weir_lock(c->home);
 	weir_drive(c->home, NULL);
@@ -386,7 +377,7 @@ make_progress(struct weir_conn *c)
 /* The message is accepted; its rest goes out while there is time, and is copied when there is none.
  */
 static void
-push_rest(struct weir_conn *c, struct message *m, struct weir_wait *wait)
+push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wait)
 {
 	for (;;) {
 		bool kept;
@@ -401,7 +392,7 @@ push_rest(struct weir_conn *c, struct message *m, struct weir_wait *wait)
 		rc = weir_wait_next(wait);
 		if (rc)
 			break;
-		make_progress(c);
+		weir_send_progress(c);
 	}
 	weir_lock(c->home);
 	if (c->tail_kept && c->tail_lent) {
@@ -412,8 +403,8 @@ push_rest(struct weir_conn *c, struct message *m, struct weir_wait *wait)
 	weir_unlock(c->home);
 }
 
-static int
-send_message(struct weir_conn *c, struct message *m, int timeout_ms)
+int
+weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 {
 	struct weir_wait wait;
 	int rc;
@@ -423,7 +414,7 @@ send_message(struct weir_conn *c, struct message *m, int timeout_ms)
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;
-		make_progress(c);
+		weir_send_progress(c);
 	}
 	if (!rc && m->copy)
 		push_rest(c, m, &wait);
@@ -432,8 +423,8 @@ send_message(struct weir_conn *c, struct message *m, int timeout_ms)
 }
 
 /* Kept apart: only messages that a segment may take in pieces need memory for their rest. */
-static int
-send_large(struct weir_conn *c, struct message *m, int timeout_ms)
+int
+weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 {
 	int rc;
 
@@ -445,7 +436,7 @@ send_large(struct weir_conn *c, struct message *m, int timeout_ms)
 		if (!m->copy)
 			return weir_fail(-ENOMEM, "no memory for a message of %u bytes", m->length);
 	}
-	rc = send_message(c, m, timeout_ms);
+	rc = weir_send_message(c, m, timeout_ms);
 	free(m->copy);
 	return rc;
 }
@@ -454,171 +445,57 @@ int
 weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
 		 uint64_t cookie, int timeout_ms)
 {
-	struct message m = {.data = buf,
-			    .length = (uint32_t)length,
-			    .flags = flags,
-			    .cookie = cookie,
-			    .block = WEIR_BLOCK_NONE};
+	struct weir_message_out m = {.data = buf,
+				     .length = (uint32_t)length,
+				     .flags = flags,
+				     .cookie = cookie,
+				     .block = WEIR_BLOCK_NONE};
 	int rc;
 
 	if (flags & ~WEIR_NOTIFY)
 		return weir_fail(-EINVAL, "unknown flag");
 	if (length > WEIR_INLINE_MAX) {
 		m.length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
-		return send_large(c, &m, timeout_ms);
+		return weir_send_large(c, &m, timeout_ms);
 	}
 	rc = try_send(c, &m);
 	if (weir_likely(rc != -EAGAIN) || !timeout_ms)
 		return rc;
-	return send_message(c, &m, timeout_ms);
+	return weir_send_message(c, &m, timeout_ms);
+}
+
+/* The common case: a small message that everything is ready for. False: not so; nothing is taken.
+ */
+static inline bool
+put_small(struct weir_conn *c, const void *buf, uint32_t length)
+{
+	struct weir_pipe *p = c->pipe;
+	uint32_t slots = weir_slots_inline(length);
+	uint64_t cost = slots * WEIR_SLOT_SIZE;
+
+	if (weir_unlikely(c->send_error || c->tail_kept || !fits_window(c, cost)))
+		return false;
+	if (weir_unlikely(weir_ring_room(&p->tx) < slots + WEIR_CONTROL_RESERVE))
+		return false;
+	if (!c->local && weir_ring_peek(&p->rx))
+		return false;
+	weir_ring_put_inline(&p->tx, buf, length);
+	put_head(c, weir_ring_at(&p->tx, p->tx.pos), WEIR_OP_INLINE, 0, length);
+	put_done(c, slots, cost);
+	return true;
 }
 
 int
 weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 {
+	if (weir_likely(length <= WEIR_INLINE_MAX && weir_conn_life(c) == WEIR_UP)) {
+		bool sent;
+
+		weir_lock(c->home);
+		sent = put_small(c, buf, (uint32_t)length);
+		weir_unlock(c->home);
+		if (weir_likely(sent))
+			return 0;
+	}
 	return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
-}
-
-/* ---- zero copy ---- */
-
-static int
-try_reserve(struct weir_conn *c, size_t length, void **buf)
-{
-	struct weir_thread *t = c->home;
-	uint32_t first;
-	int rc = 0;
-
-	if (weir_state(t->w) != WEIR_UP)
-		return weir_gone(t->w);
-	weir_lock(t);
-	if (c->send_error) {
-		rc = send_error(c);
-	} else {
-		/* completions give memory back */
-		if (c->pipe && !c->pipe->local && weir_ring_peek(&c->pipe->rx))
-			weir_channel_drive(c->channel, NULL);
-		first = weir_heap_take(t, (uint32_t)length);
-		if (first == WEIR_BLOCK_NONE) {
-			rc = -EAGAIN;
-			c->want_heap = true;
-			block(c, (uint32_t)length);
-		} else {
-			*buf = t->w->arena + weir_heap_offset(t->w, first);
-		}
-	}
-	weir_unlock(t);
-	return rc;
-}
-
-int
-weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf)
-{
-	struct weir_wait wait;
-	int rc;
-
-	if (weir_state(c->home->w) != WEIR_UP)
-		return weir_gone(c->home->w);
-	if (length > WEIR_STREAM_MESSAGE_MAX || !weir_heap_fits(c->home->w, (uint32_t)length))
-		return weir_fail(-EMSGSIZE, "a message of %zu bytes is larger than %s", length,
-				 length > WEIR_STREAM_MESSAGE_MAX ? "messages may be"
-								  : "the arena");
-	weir_wait_init(&wait, c->home, timeout_ms);
-	while ((rc = try_reserve(c, length, buf)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
-		if (rc)
-			break;
-		make_progress(c);
-	}
-	weir_wait_end(&wait);
-	return rc;
-}
-
-/* The block that a reservation begins with, or WEIR_BLOCK_NONE. */
-static uint32_t
-block_of(const struct weir *w, const void *buf)
-{
-	uint64_t at = (uint64_t)((const uint8_t *)buf - w->arena) - weir_arena_send(&w->geometry);
-
-	if (at % WEIR_BLOCK_SIZE || at / WEIR_BLOCK_SIZE >= w->geometry.send_blocks ||
-	    !w->heap.run[at / WEIR_BLOCK_SIZE])
-		return WEIR_BLOCK_NONE;
-	return (uint32_t)(at / WEIR_BLOCK_SIZE);
-}
-
-int
-weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, uint64_t cookie)
-{
-	struct weir *w = c->home->w;
-	struct message m = {
-	    .data = buf, .length = (uint32_t)length, .flags = flags, .cookie = cookie};
-	int rc;
-
-	if (weir_state(w) != WEIR_UP)
-		return weir_gone(w);
-	m.block = block_of(w, buf);
-	if (flags & ~WEIR_NOTIFY || m.block == WEIR_BLOCK_NONE ||
-	    length > (uint64_t)w->heap.run[m.block] * WEIR_BLOCK_SIZE)
-		return weir_fail(-EINVAL, "not what weir_send_reserve() gave, or longer than that");
-	if (!c->local)
-		return send_message(c, &m, 0);
-	rc = send_large(c, &m, 0);
-	if (!rc)
-		weir_send_abandon(c, buf);
-	return rc;
-}
-
-void
-weir_send_abandon(struct weir_conn *c, void *buf)
-{
-	struct weir *w = c->home->w;
-	uint32_t block = weir_state(w) == WEIR_FORKED ? WEIR_BLOCK_NONE : block_of(w, buf);
-
-	if (block == WEIR_BLOCK_NONE)
-		return;
-	weir_lock(c->home);
-	weir_heap_give(c->home, block);
-	weir_unlock(c->home);
-}
-
-/* ---- flush ---- */
-
-static int
-flushed(struct weir_conn *c, uint64_t upto)
-{
-	int rc = -EAGAIN;
-
-	weir_lock(c->home);
-	weir_drive(c->home, NULL);
-	if (!c->local && c->state == CONN_OPEN)
-		weir_conn_completed(
-		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
-	if (c->completed >= upto)
-		rc = 0;
-	else if (c->state == CONN_ENDED)
-		rc = send_error(c);
-	weir_unlock(c->home);
-	return rc;
-}
-
-int
-weir_flush(struct weir_conn *c, int timeout_ms)
-{
-	struct weir_wait wait;
-	uint64_t upto;
-	int rc;
-
-	if (weir_state(c->home->w) != WEIR_UP)
-		return weir_gone(c->home->w);
-	weir_lock(c->home);
-	upto = c->sent;
-	weir_unlock(c->home);
-	weir_wait_init(&wait, c->home, timeout_ms);
-	wait.nap_always = true; /* not every message rings when it is complete */
-	while ((rc = flushed(c, upto)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
-		if (rc)
-			break;
-	}
-	weir_wait_end(&wait);
-	return rc;
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside sending: what send.c offers to zero-copy sends and to flush. */
+#ifndef WEIR_STREAM_SEND_H
+#define WEIR_STREAM_SEND_H
+
+#include "stream/conn.h"
+
+/* What is sent, and how. */
+struct weir_message_out {
+	const uint8_t *data;
+	uint32_t length;
+	uint32_t flags;
+	uint64_t cookie;
+	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
+	uint8_t *copy;	/* memory of `length` for what finds no room; taken: NULL */
+};
+
+/* Sends, waiting for room as long as it may. */
+int weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
+/* The same for any length. */
+int weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
+/* Remembers that WRITABLE is wanted and says so to whom it concerns. Home locked. */
+void weir_send_blocked(struct weir_conn *c, uint32_t length);
+/* Why nothing can be sent, or -EAGAIN. */
+int weir_send_error(const struct weir_conn *c);
+/* Moves what waits on the rings, while a sender waits. */
+void weir_send_progress(struct weir_conn *c);
+
+#endif
