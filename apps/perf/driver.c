@@ -31,7 +31,7 @@ driver_wait(struct driver *d)
 	}
 	if (!d->here)
 		perf_idle(&d->idle);
-	if (!d->idle.sleeping && ++d->idles % LOOK_EVERY)
+	if (!d->idle.sleeping && !f->wait_ms && ++d->idles % LOOK_EVERY)
 		return 0;
 	if (atomic_load_explicit(&perf_stop, memory_order_relaxed))
 		return -EINTR;
@@ -119,7 +119,8 @@ request_of(const struct perf_options *o, uint32_t test, uint32_t size)
 	    .large = test == PERF_MIX ? o->large : 0,
 	    .seed = o->seed,
 	    .flags = (o->both && test != PERF_LAT ? PERF_BOTH : 0) | (o->verify ? PERF_VERIFY : 0) |
-		     (o->sleep ? PERF_SLEEP : 0) | (o->copy ? PERF_COPY : 0),
+		     (o->sleep ? PERF_SLEEP : 0) | (o->loop ? PERF_HERE : 0) |
+		     (o->copy ? PERF_COPY : 0),
 	};
 
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);

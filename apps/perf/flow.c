@@ -48,6 +48,11 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
 	f->blocked = false;
+	/* what takes longer would outlast the time that a waiting call stays awake */
+	f->wait_ms = f->out.test == PERF_LAT && !(request->flags & (PERF_SLEEP | PERF_HERE)) &&
+			     f->out.size <= FLOW_COPY_MAX
+			 ? FLOW_WAIT_MS
+			 : 0;
 	largest = perf_plan_largest(&f->out);
 	f->in_size = f->copy && largest > room ? largest : room;
 	f->in_buf = malloc(f->in_size);
@@ -165,7 +170,7 @@ perf_flow_recv(struct perf_flow *f)
 	int rc;
 
 	if (expected <= FLOW_COPY_MAX || f->copy) {
-		rc = weir_recv(f->conn, f->in_buf, f->in_size, &length, 0);
+		rc = weir_recv(f->conn, f->in_buf, f->in_size, &length, f->wait_ms);
 		if (rc == -EMSGSIZE)
 			return -EPROTO;
 		return rc ? rc : arrived(f, f->in_buf, length, expected);

@@ -12,6 +12,7 @@
 
 /* Up to here a message is copied through a buffer: it travels in slots anyway. */
 #define FLOW_COPY_MAX 948u
+#define FLOW_WAIT_MS 10
 
 #define FLOW_CONTROL                                                                               \
 	1 /* perf_flow_recv(): not a message of the plan but one for perf_message_read() */
@@ -29,6 +30,7 @@ struct perf_flow {
 	uint64_t errors;    /* messages whose contents or length were wrong */
 	bool blocked;	    /* the last send had to wait: events tell when it may go on */
 	int failed;	    /* -errno that an event brought */
+	int wait_ms;	    /* round trips: so long a receive may wait */
 	uint64_t prepared;  /* out_buf holds message prepared - 1 */
 
 	uint8_t *out_buf; /* largest message of `out`, written once */

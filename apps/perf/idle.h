@@ -38,7 +38,7 @@ perf_idle_init(struct idle *idle, struct weir *weir, bool sleeping)
 	*idle = (struct idle){.weir = weir, .sleeping = sleeping};
 }
 
-/* After a poll that found nothing. */
+/* After a poll that found nothing; the library has paused already. */
 static inline void
 perf_idle(struct idle *idle)
 {
@@ -46,8 +46,6 @@ perf_idle(struct idle *idle)
 		perf_idle_events(idle, IDLE_SLEEP_MS);
 	else if (idle->shared || ++idle->empty >= IDLE_PROBE)
 		perf_idle_yield(idle);
-	else
-		cpu_relax();
 }
 
 #endif

@@ -33,6 +33,7 @@ round_trip(struct driver *d)
 		if (rc)
 			return rc;
 	}
+	d->idle.empty = 0;
 	return rc == FLOW_CONTROL ? -EPROTO : rc;
 }
 

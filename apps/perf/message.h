@@ -18,6 +18,7 @@ enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 #define PERF_BOTH 0x1u	 /* the server sends too */
 #define PERF_VERIFY 0x2u /* every byte is checked */
 #define PERF_SLEEP 0x4u	 /* the server sleeps when it waits */
+#define PERF_HERE 0x10u	 /* both ends are one thread: neither may wait inside a call */
 #define PERF_COPY 0x8u	 /* no loans, no reservations */
 
 struct perf_ports {

@@ -97,8 +97,6 @@ take(struct responder *r, int most, bool *control)
 		if (f->received == r->request.warmup)
 			r->start_ns = now_ns();
 	}
-	if (n)
-		r->last_ns = now_ns();
 	*control = rc == FLOW_CONTROL;
 	return rc < 0 && rc != -EAGAIN ? rc : n;
 }
@@ -129,14 +127,16 @@ run(struct responder *r)
 	got = take(r, lat ? 1 : BURST, &control);
 	if (got < 0)
 		return got;
-	if (control)
-		return finish(r);
 	if (lat)
 		until = r->flow.received;
 	else if (r->request.flags & PERF_BOTH)
 		until = r->request.count ? r->request.count : UINT64_MAX;
-	if (until)
+	if (until && !control)
 		gave = give(r, until);
+	if (got)
+		r->last_ns = now_ns();
+	if (control)
+		return finish(r);
 	return gave < 0 ? gave : got + gave;
 }
 

@@ -23,8 +23,10 @@ serve(struct weir *weir, struct weir_conn *conn, const struct perf_options *o)
 		rc = responder_step(&r);
 		if (rc < 0)
 			break;
-		if (rc)
+		if (rc) {
+			run.empty = 0;
 			continue;
+		}
 		if (r.flow.blocked)
 			perf_idle_events(&run, 0);
 		run.sleeping = o->sleep || (r.request.flags & PERF_SLEEP);

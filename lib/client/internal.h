@@ -222,7 +222,7 @@ struct weir_thread {
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
 	LIST_HEAD(, weir_parked) loans; /* that the program has not given back */
-	struct weir_parked *spare[2]; /* parked messages for reuse, by class */
+	struct weir_parked *spare[2];	/* parked messages for reuse, by class */
 	uint32_t spare_count[2];
 	uint32_t cache[16]; /* free send blocks */
 	uint32_t cache_count;
@@ -359,6 +359,7 @@ struct weir_wait {
 	bool armed;		  /* sleep flags are up: one more look, then sleep */
 	bool nap;		  /* home was unsettled */
 	uint32_t polls;		  /* since the last yield */
+	uint32_t looks;		  /* a poll may look so often at its rings before it gives up */
 	bool nap_always;	  /* what is waited for rings no bell */
 	uint64_t start, deadline; /* ns; 0: clock not looked at yet */
 	struct weir_waiter waiter;

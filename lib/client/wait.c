@@ -19,6 +19,7 @@
 #define POLLS_ALONE 300u
 #define POLLS_AFTER_YIELD 32u
 #define POLLS_SHARED 4u
+#define LOOKS 16u
 #define YIELD_SHARED_NS 1000u /* an idle yield takes less than half of this */
 #define NAP_NS 1000000u
 #define AWAKE_NS 100000u /* a wake costs about half of this */
@@ -213,6 +214,7 @@ weir_wait_next(struct weir_wait *wait)
 		return weir_gone(wait->home->w);
 	if (!wait->timeout_ms)
 		return -EAGAIN;
+	wait->looks = shared_cpu || wait->armed ? 0 : LOOKS;
 	if (!wait->armed && wait->polls < limit) {
 		wait->polls++;
 		weir_pause();

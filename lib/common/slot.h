@@ -193,7 +193,7 @@ weir_ring_room(const struct weir_ring *r)
 
 /* Producer: marks the slot at pos + i as a continuation; its data must be in place. */
 static inline void
-weir_ring_continue(struct weir_ring *r, uint32_t i)
+weir_ring_continue(const struct weir_ring *r, uint32_t i)
 {
 	struct weir_slot *s = weir_ring_at(r, r->pos + i);
 
@@ -276,8 +276,9 @@ weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
 static inline void
 weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
 {
+	const struct weir_ring ring = *r; /* what is written below may alias *r */
 	const uint8_t *from = buf;
-	uint8_t *head = weir_ring_at(r, r->pos)->data;
+	uint8_t *head = weir_ring_at(&ring, ring.pos)->data;
 	uint32_t at = WEIR_SLOT_HEAD_BYTES;
 
 	if (length <= WEIR_SLOT_HEAD_BYTES) {
@@ -285,13 +286,14 @@ weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
 		return;
 	}
 	for (uint32_t i = 1; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
-		struct weir_slot_more *m = (struct weir_slot_more *)weir_ring_at(r, r->pos + i);
+		struct weir_slot_more *m =
+		    (struct weir_slot_more *)weir_ring_at(&ring, ring.pos + i);
 
 		if (length - at >= WEIR_SLOT_MORE_BYTES)
 			memcpy(m->data, from + at, WEIR_SLOT_MORE_BYTES);
 		else
 			weir_slot_copy(m->data, from + at, length - at);
-		weir_ring_continue(r, i);
+		weir_ring_continue(&ring, i);
 	}
 	memcpy(head, from, WEIR_SLOT_HEAD_BYTES);
 }
@@ -300,7 +302,8 @@ weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
 static inline void
 weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)
 {
-	const uint8_t *head = weir_ring_at(r, r->pos)->data;
+	const struct weir_ring ring = *r; /* what is written below may alias *r */
+	const uint8_t *head = weir_ring_at(&ring, ring.pos)->data;
 	uint32_t at = WEIR_SLOT_HEAD_BYTES;
 	uint8_t *to = buf;
 
@@ -311,7 +314,7 @@ weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)
 	memcpy(to, head, WEIR_SLOT_HEAD_BYTES);
 	for (uint32_t i = 1; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
 		const struct weir_slot_more *m =
-		    (const struct weir_slot_more *)weir_ring_at(r, r->pos + i);
+		    (const struct weir_slot_more *)weir_ring_at(&ring, ring.pos + i);
 
 		if (length - at >= WEIR_SLOT_MORE_BYTES)
 			memcpy(to + at, m->data, WEIR_SLOT_MORE_BYTES);

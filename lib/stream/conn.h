@@ -232,8 +232,19 @@ struct weir_parked *weir_park_inline(struct weir_conn *c, const struct weir_head
 void weir_park_append(struct weir_conn *c, struct weir_parked *p);
 /* Forgets all messages not received. */
 void weir_park_clear(struct weir_conn *c);
+/* `cost` was received: something is to be done about it. */
+void weir_conn_consumed_slow(struct weir_conn *c);
+
 /* `cost` was received. */
-void weir_conn_consumed(struct weir_conn *c, uint32_t cost);
+static inline void
+weir_conn_consumed(struct weir_conn *c, uint32_t cost)
+{
+	c->consumed += cost;
+	if (weir_unlikely(!c->due || c->consumed - c->returned >= c->due_at ||
+			  (c->local && atomic_load_explicit(&WEIR_SEGMENT_OF(c->pipe)->in->wanted,
+							    memory_order_relaxed))))
+		weir_conn_consumed_slow(c);
+}
 
 /* ---- tail.c ---- */
 /* Pushes what fits of the message c->tail. 0: all is out; -EAGAIN, -EPROTO. */

@@ -100,11 +100,10 @@ weir_park_clear(struct weir_conn *c)
 }
 
 void
-weir_conn_consumed(struct weir_conn *c, uint32_t cost)
+weir_conn_consumed_slow(struct weir_conn *c)
 {
 	struct weir_segment *seg;
 
-	c->consumed += cost;
 	if (!c->pipe->local) {
 		if (!c->due && c->consumed != c->returned) {
 			c->due = true;

@@ -251,7 +251,24 @@ try_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	return rc;
 }
 
-static inline int
+/*
+ * Waiting: a message that is on its way is seen at once. Not with a lock that others wait for.
+ */
+static inline void
+look_out(const struct weir_conn *c, uint32_t looks)
+{
+	const struct weir_ring *r = &c->pipe->rx, *events = &c->channel->pipe.rx;
+
+	if (c->queue || !c->home->lock.fast)
+		return;
+	while (looks-- && !weir_ring_peek(r) && !weir_ring_peek(events)) {
+		/* the second line of a message shall be on its way when the first is seen */
+		__builtin_prefetch(weir_ring_at(r, r->pos + 1));
+		weir_pause();
+	}
+}
+
+static int __attribute__((noinline))
 locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 {
 	int rc;
@@ -262,7 +279,7 @@ locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	return rc;
 }
 
-static int
+static int __attribute__((noinline))
 recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
 	struct weir_wait wait;
@@ -273,14 +290,36 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;
-		rc = locked_recv(c, buf, size, length);
+		weir_lock(c->home);
+		look_out(c, wait.looks);
+		rc = try_recv(c, buf, size, length);
+		weir_unlock(c->home);
 	} while (rc == -EAGAIN);
 	weir_wait_end(&wait);
 	return rc;
 }
 
-int
-weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+/* The common case: a small message that lies at the head of the ring. False: not so. */
+static inline bool
+take_small(struct weir_conn *c, void *buf, size_t size, size_t *length)
+{
+	const struct weir_slot *s;
+	struct weir_head h;
+
+	if (weir_unlikely(c->state != CONN_OPEN || c->queue))
+		return false;
+	s = weir_ring_peek(&c->pipe->rx);
+	if (!s)
+		return false;
+	h = weir_head_copy(s);
+	if (weir_unlikely(h.vqpn != c->vqpn || h.op != WEIR_OP_INLINE || h.length > size ||
+			  h.length > WEIR_INLINE_MAX))
+		return false;
+	return take_inline(c, &h, buf, size, length) == 0;
+}
+
+static int __attribute__((noinline))
+recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
 	int rc;
 
@@ -294,6 +333,21 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 		return rc;
 	}
 	return recv_wait(c, buf, size, length, timeout_ms);
+}
+
+int
+weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+{
+	if (weir_likely(weir_conn_life(c) == WEIR_UP)) {
+		bool taken;
+
+		weir_lock(c->home);
+		taken = take_small(c, buf, size, length);
+		weir_unlock(c->home);
+		if (weir_likely(taken))
+			return 0;
+	}
+	return recv_slow(c, buf, size, length, timeout_ms);
 }
 
 /* ---- loans ---- */
