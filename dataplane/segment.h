@@ -10,7 +10,7 @@
 #include "common/shm.h"
 
 #define SEGMENT_CONNECTIONS 1024u
-#define SEGMENT_RING_SLOTS 4096u
+#define SEGMENT_RING_SLOTS 512u
 #define SEGMENT_AREA_BYTES (1ull << 20)
 
 struct broker_session;

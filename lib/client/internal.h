@@ -349,6 +349,18 @@ weir_pipe_published(struct weir_pipe *p)
 		weir_bell_ring(p);
 }
 
+/* Steps over n slots of a message; `order` is its head's. */
+static inline void
+weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint32_t n)
+{
+	if (!p->local) {
+		weir_ring_pop(&p->rx, n);
+		return;
+	}
+	weir_ring_answered(&p->tx, order);
+	weir_ring_pop_paired(&p->rx, n);
+}
+
 /* ---- waiting ---- */
 
 struct weir_wait {

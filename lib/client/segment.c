@@ -17,7 +17,7 @@ static bool
 geometry_ok(const struct weir_segment_geometry *g)
 {
 	return g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
-	       g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) &&
+	       g->ring_slots <= 1u << 15 && !(g->ring_slots & (g->ring_slots - 1)) &&
 	       g->connections && g->connections <= 1u << 20 && g->area_bytes >= 4096 &&
 	       g->area_bytes <= 1ull << 32 && !(g->area_bytes & (g->area_bytes - 1)) &&
 	       weir_segment_end(g) <= g->bytes;

@@ -24,7 +24,8 @@
 #define NAP_NS 1000000u
 #define AWAKE_NS 100000u /* a wake costs about half of this */
 
-static __thread uint8_t shared_cpu; /* falls with each short yield, rises with a long one */
+/* falls with each short yield, rises with a long one */
+static __thread uint8_t shared_cpu __attribute__((tls_model("initial-exec")));
 
 uint64_t
 weir_clock(void)

@@ -5,8 +5,7 @@
  */
 #include "stream/conn.h"
 
-/* A consumer that has caught up with a stream in one direction waits for a batch to gather. */
-#define STREAM_BURST 64u
+#define STREAM_BURST 64u /* messages in a row that are a stream */
 #define STREAM_PAUSES 20u
 #define ROUNDS 16u
 
@@ -116,7 +115,7 @@ take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t si
 		return too_small(h->length, size, length);
 	slots = weir_slots_inline(h->length);
 	weir_ring_get_inline(r, buf, h->length);
-	weir_ring_pop(r, slots);
+	weir_pipe_pop(c->pipe, h->order, slots);
 	c->pipe->burst++;
 	*length = h->length;
 	weir_conn_consumed(c, h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE);
@@ -143,7 +142,7 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 		return rc == -EPROTO ? spoilt(c) : rc;
 	memcpy(buf, seg->in_area + offset, h->length);
 	weir_area_free(seg, span);
-	weir_ring_pop(&seg->pipe.rx, 1);
+	weir_pipe_pop(&seg->pipe, h->order, 1);
 	c->pipe->burst++;
 	*length = h->length;
 	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
@@ -279,26 +278,6 @@ locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	return rc;
 }
 
-static int __attribute__((noinline))
-recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
-{
-	struct weir_wait wait;
-	int rc;
-
-	weir_wait_init(&wait, c->home, timeout_ms);
-	do {
-		rc = weir_wait_next(&wait);
-		if (rc)
-			break;
-		weir_lock(c->home);
-		look_out(c, wait.looks);
-		rc = try_recv(c, buf, size, length);
-		weir_unlock(c->home);
-	} while (rc == -EAGAIN);
-	weir_wait_end(&wait);
-	return rc;
-}
-
 /* The common case: a small message that lies at the head of the ring. False: not so. */
 static inline bool
 take_small(struct weir_conn *c, void *buf, size_t size, size_t *length)
@@ -316,6 +295,26 @@ take_small(struct weir_conn *c, void *buf, size_t size, size_t *length)
 			  h.length > WEIR_INLINE_MAX))
 		return false;
 	return take_inline(c, &h, buf, size, length) == 0;
+}
+
+static int __attribute__((noinline))
+recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
+{
+	struct weir_wait wait;
+	int rc;
+
+	weir_wait_init(&wait, c->home, timeout_ms);
+	do {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+		weir_lock(c->home);
+		look_out(c, wait.looks);
+		rc = take_small(c, buf, size, length) ? 0 : try_recv(c, buf, size, length);
+		weir_unlock(c->home);
+	} while (rc == -EAGAIN);
+	weir_wait_end(&wait);
+	return rc;
 }
 
 static int __attribute__((noinline))
@@ -375,7 +374,7 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **o
 		weir_parked_free(p);
 		return rc == -EPROTO ? spoilt(c) : rc;
 	}
-	weir_ring_pop(&seg->pipe.rx, 1);
+	weir_pipe_pop(&seg->pipe, h->order, 1);
 	seg->users++;
 	p->kind = PARKED_SPAN;
 	p->data = seg->in_area + offset;

@@ -86,7 +86,7 @@ put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, ui
 {
 	s->op = op;
 	s->flags = flags;
-	s->order = (uint16_t)c->sent;
+	s->order = (uint16_t)(c->pipe->local ? c->pipe->rx.pos : c->sent);
 	s->vqpn = c->send_vqpn;
 	s->length = length;
 }
@@ -96,7 +96,10 @@ put_done(struct weir_conn *c, uint32_t slots, uint64_t cost)
 {
 	struct weir_pipe *p = c->pipe;
 
-	weir_ring_publish(&p->tx, slots);
+	if (p->local)
+		weir_ring_publish_paired(&p->tx, slots);
+	else
+		weir_ring_publish(&p->tx, slots);
 	c->spent += cost;
 	c->sent++;
 	p->burst = 0;

@@ -292,14 +292,224 @@ test_bias(void **state)
 	weir_bias_fini(&g.lock);
 }
 
+/* ---- paired rings ---- */
+
+struct end {
+	struct weir_ring *tx, *rx;
+	uint32_t sent, received;
+};
+
+struct pair {
+	struct both *to_b, *to_a;
+	struct end end[2];
+};
+
+static struct pair
+make_pair(void)
+{
+	struct pair p = {.to_b = make(), .to_a = make()};
+
+	p.end[0] = (struct end){&p.to_b->tx, &p.to_a->rx, 0, 0};
+	p.end[1] = (struct end){&p.to_a->tx, &p.to_b->rx, 0, 0};
+	return p;
+}
+
+static void
+free_pair(struct pair *p)
+{
+	free(p->to_a);
+	free(p->to_b);
+}
+
+/* Lengths and contents follow from the message's number. */
+static uint32_t
+length_of(uint32_t number)
+{
+	return number * 2654435761u % 13 ? number * 40503u % 100
+					 : number * 40503u % WEIR_INLINE_MAX;
+}
+
+static bool
+pair_send(struct end *e, uint32_t length)
+{
+	uint32_t n = weir_slots_inline(length);
+	uint8_t m[WEIR_INLINE_MAX];
+	struct weir_slot *s;
+
+	if (weir_ring_room(e->tx) < n && (!weir_ring_refresh(e->tx) || weir_ring_room(e->tx) < n))
+		return false;
+	for (uint32_t i = 0; i < length; i++)
+		m[i] = (uint8_t)(e->sent * 3 + i);
+	weir_ring_put_inline(e->tx, m, length);
+	s = weir_ring_at(e->tx, e->tx->pos);
+	s->op = WEIR_OP_INLINE;
+	s->flags = 0;
+	s->order = (uint16_t)e->rx->pos;
+	s->vqpn = e->sent++;
+	s->length = length;
+	weir_ring_publish_paired(e->tx, n);
+	return true;
+}
+
+static bool
+pair_receive(struct end *e)
+{
+	const struct weir_slot *s = weir_ring_peek(e->rx);
+	uint8_t m[WEIR_INLINE_MAX];
+
+	if (!s)
+		return false;
+	if (s->vqpn != e->received)
+		fail_msg("message %u instead of %u", s->vqpn, e->received);
+	weir_ring_get_inline(e->rx, m, s->length);
+	for (uint32_t i = 0; i < s->length; i++)
+		if (m[i] != (uint8_t)(e->received * 3 + i))
+			fail_msg("message %u differs at %u", e->received, i);
+	e->received++;
+	weir_ring_answered(e->tx, s->order);
+	weir_ring_pop_paired(e->rx, weir_slots_inline(s->length));
+	return true;
+}
+
+static void
+converse(struct pair *p, uint32_t turns)
+{
+	for (uint32_t i = 0; i < turns; i++) {
+		assert_true(pair_send(&p->end[0], 64));
+		assert_true(pair_receive(&p->end[1]));
+		assert_true(pair_send(&p->end[1], 64));
+		assert_true(pair_receive(&p->end[0]));
+	}
+}
+
+static void
+test_conversation(void **state)
+{
+	struct pair p = make_pair();
+
+	(void)state;
+	converse(&p, 100);
+	/* few lines again and again */
+	for (uint32_t i = 0; i < 100; i++) {
+		converse(&p, 1);
+		assert_true(p.to_b->tx.pos - p.to_b->tx.base < 8);
+		assert_int_equal(p.to_b->tx.base, p.to_b->rx.base);
+	}
+	free_pair(&p);
+}
+
+/* After a restart a burst stops before what was not read, and goes on when it was. */
+static void
+test_burst_after_restart(void **state)
+{
+	struct pair p = make_pair();
+	uint32_t n = 0, full = 0;
+
+	(void)state;
+	for (uint32_t turns = 100; turns < 108; turns++) {
+		converse(&p, turns);
+		for (n = 0; pair_send(&p.end[0], 64); n++)
+			;
+		assert_true(n > 0);
+		while (pair_receive(&p.end[1]))
+			;
+		assert_int_equal(p.end[1].received, p.end[0].sent);
+		weir_ring_publish_tail(p.end[1].rx); /* as whoever finds nothing does */
+		for (full = 0; pair_send(&p.end[0], 64); full++)
+			;
+		assert_int_equal(full, SLOTS / 2);
+		while (pair_receive(&p.end[1]))
+			;
+		assert_int_equal(p.end[1].received, p.end[0].sent);
+	}
+	free_pair(&p);
+}
+
+/* One direction alone never restarts: its consumer may be far behind. */
+static void
+test_stream_does_not_restart(void **state)
+{
+	struct pair p = make_pair();
+
+	(void)state;
+	for (uint32_t i = 0; i < 1000; i++) {
+		assert_true(pair_send(&p.end[0], 64));
+		assert_true(pair_receive(&p.end[1]));
+		weir_ring_publish_tail(p.end[1].rx);
+		assert_true(weir_ring_refresh(p.end[0].tx));
+	}
+	assert_int_equal(p.to_b->tx.base, 0);
+	free_pair(&p);
+}
+
+static void
+test_mixed_talk(void **state)
+{
+	struct pair p = make_pair();
+	unsigned seed = 7;
+	uint32_t restarts = 0;
+
+	(void)state;
+	for (uint32_t round = 0; round < 3000; round++) {
+		uint64_t base = p.to_b->tx.base;
+
+		converse(&p, (uint32_t)rand_r(&seed) % 40);
+		restarts += p.to_b->tx.base != base;
+		for (uint32_t i = (uint32_t)rand_r(&seed) % 60; i; i--) {
+			struct end *e = &p.end[rand_r(&seed) % 2];
+
+			if (rand_r(&seed) % 2)
+				pair_send(e, length_of(e->sent));
+			else
+				pair_receive(e);
+		}
+		for (uint32_t i = 0; i < 2; i++) {
+			while (pair_receive(&p.end[i]))
+				;
+			weir_ring_publish_tail(p.end[i].rx);
+			assert_int_equal(p.end[i].received, p.end[1 - i].sent);
+		}
+	}
+	assert_true(restarts > 100);
+	free_pair(&p);
+}
+
+/* What a peer says that can't be, is ignored. */
+static void
+test_lying_answer(void **state)
+{
+	struct pair p = make_pair();
+	struct weir_ring before;
+
+	(void)state;
+	for (uint32_t i = 0; i < 10; i++)
+		assert_true(pair_send(&p.end[0], 8));
+	weir_ring_answered(p.end[0].tx, 4);
+	before = *p.end[0].tx;
+	assert_int_equal(before.limit, SLOTS + 4);
+	weir_ring_answered(p.end[0].tx, 3);
+	weir_ring_answered(p.end[0].tx, 11);
+	weir_ring_answered(p.end[0].tx, 0xffff);
+	assert_memory_equal(&before, p.end[0].tx, sizeof(before));
+	free_pair(&p);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_every_length), cmocka_unit_test(test_full),
-	    cmocka_unit_test(test_tail_is_told), cmocka_unit_test(test_lying_tail),
-	    cmocka_unit_test(test_old_payload),	 cmocka_unit_test(test_two_threads),
+	    cmocka_unit_test(test_every_length),
+	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_tail_is_told),
+	    cmocka_unit_test(test_lying_tail),
+	    cmocka_unit_test(test_old_payload),
+	    cmocka_unit_test(test_two_threads),
 	    cmocka_unit_test(test_bias),
+	    cmocka_unit_test(test_conversation),
+	    cmocka_unit_test(test_burst_after_restart),
+	    cmocka_unit_test(test_stream_does_not_restart),
+	    cmocka_unit_test(test_mixed_talk),
+	    cmocka_unit_test(test_lying_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
