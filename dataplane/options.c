@@ -308,7 +308,7 @@ options_usage(void)
 	    "\nKeys of --nic roce:PORT (PORT: DPDK port name or number):\n"
 	    "  ip=ADDR/LEN                  address of the port and its network\n"
 	    "  mtu=BYTES                    path MTU: 256, 512, 1024, 2048, 4096 [from the port]\n"
-	    "  queues=N                     queue pairs of the port to use [what suits it]\n"
+	    "  queues=N                     queues of the port to use [one an engine; memif 1]\n"
 	    "  timeout=USEC, retry=N        longest wait for an ACK [250000], repetitions [7]\n"
 	    "  rnr=N, rd_atomic=N           RNR repetitions, 7 without limit [7]; READs under way\n"
 	    "  loss=, dup=, reorder=PERCENT impairments of transmitted frames [0]\n"
