@@ -32,8 +32,9 @@ static const char help[] =
     "DIR.\n"
     "Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
     "control.pid.\n"
-    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource or\n"
-    "permission. Example of two nodes on one host:\n"
+    "Exit codes: 0 stopped by SIGTERM, SIGINT or SIGHUP, 1 failure while running, 2 usage, 3 "
+    "resource\n"
+    "or permission. Example of two nodes on one host:\n"
     "  weir-control --instance a --node 1 --listen 127.0.0.1:7471 --peers /etc/weir/peers\n"
     "  weir-control --instance b --node 2 --listen 127.0.0.1:7472 --peers /etc/weir/peers\n";
 

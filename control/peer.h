@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What this control knows of one other node, as a state machine: events and time in, actions out.
- * No sockets, no clock. The table of transitions is in docs/control-protocol.md.
+ * No sockets, no clock. The table of transitions is in docs/protocol.md.
  *
  * The node with the lower id dials, always: one connection per pair and nothing to arbitrate.
  */

@@ -52,8 +52,14 @@ static void
 print_pools(const struct plane *p)
 {
 	const struct options *o = p->options;
+	uint32_t lines = (uint32_t)(o->peer_ring / WEIR_SLOT_SIZE);
+	uint64_t joined = 0; /* engines that have a port */
+	struct weir_geometry g = {0};
 	char name[96];
 
+	plane_arena(p, &g);
+	for (unsigned i = 0; i < p->engines; i++)
+		joined += p->engine[i].port >= 0;
 	printf("memory (bytes):\n");
 	for (unsigned i = 0; i < p->ports; i++) {
 		struct ethdev_info info;
@@ -67,10 +73,12 @@ print_pools(const struct plane *p)
 	line("tables of an engine", p->engines, engine_memory(&p->engine[0].config), "now");
 	line("mailboxes of an engine", p->engines, sizeof(struct loop), "now");
 	printf("  %-34s %36s %13llu\n", "", "total", (unsigned long long)total);
-	line("rings of a link, two ways", o->links * (p->ports > 0),
-	     2 * o->peer_ring + engine_link_bytes((uint32_t)(o->peer_ring / WEIR_SLOT_SIZE)),
+	line("rings of a link, two ways", o->links * joined,
+	     2 * o->peer_ring + 2 * sizeof(struct weir_credit_line) + engine_link_bytes(lines),
 	     "at most");
-	line("arena of a session", o->max_sessions, o->arena, "at most");
+	line("arena of a session", o->max_sessions, g.bytes, "at most");
+	line("tables of a session in an engine", o->max_sessions * p->engines,
+	     engine_session_bytes(&p->engine[0].config, &g), "at most");
 	printf("  %-34s %36s %13llu\n", "", "at most", (unsigned long long)total);
 }
 

@@ -35,7 +35,7 @@ static const struct row rows[] = {
     {"instance", "WEIR_INSTANCE", "NAME", KIND_NAME, AT(instance), 0, 0, "default",
      "name of this data plane; its run directory is RUN-DIR/NAME"},
     {"links", "WEIR_LINKS", "N", KIND_NUMBER, AT(links), 1, 4096, "64",
-     "engine pairs with peers, all engines together"},
+     "links of each engine to engines of peers"},
     {"max-connections", "WEIR_MAX_CONNECTIONS", "N", KIND_NUMBER, AT(max_connections), 1, 1 << 20,
      "16384", "connections of all sessions"},
     {"max-sessions", "WEIR_MAX_SESSIONS", "N", KIND_NUMBER, AT(max_sessions), 1, 4096, "64",
@@ -44,11 +44,11 @@ static const struct row rows[] = {
      "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...]; may be given several times"},
     {"node-timeout", "WEIR_NODE_TIMEOUT", "MSEC", KIND_NUMBER, AT(node_timeout_ms), 100, 600000,
      "1000", "silence after which a peer is taken for dead"},
-    {"peer-ring", "WEIR_PEER_RING", "SIZE", KIND_SIZE, AT(peer_ring), 16 << 10, 64 << 20, "256K",
+    {"peer-ring", "WEIR_PEER_RING", "SIZE", KIND_SIZE, AT(peer_ring), 16 << 10, 4 << 20, "256K",
      "ring into which an engine of a peer writes"},
     {"recv-wrs", "WEIR_RECV_WRS", "N", KIND_NUMBER, AT(recv_wrs), 8, 4096, "128",
      "receive work requests granted to each engine of a peer"},
-    {"ring-slots", "WEIR_RING_SLOTS", "N", KIND_NUMBER, AT(ring_slots), 16, 1 << 20, "1024",
+    {"ring-slots", "WEIR_RING_SLOTS", "N", KIND_NUMBER, AT(ring_slots), 32, 1 << 20, "1024",
      "slots of each ring of a channel, a power of two"},
     {"run-dir", "WEIR_RUN_DIR", "DIR", KIND_PATH, AT(run_dir), 0, 0, "/run/weir",
      "run directories of all instances lie here"},
@@ -303,12 +303,12 @@ options_usage(void)
 			printf(" ($%s)", rows[i].env);
 		putchar('\n');
 	}
-	printf("  %-28s %s\n  %-28s %s\n", "--help", "this text", "--version", "the version");
+	printf("  %-28s %s\n  %-28s %s\n", "-h, --help", "this text", "--version", "the version");
 	printf(
 	    "\nKeys of --nic roce:PORT (PORT: DPDK port name or number):\n"
 	    "  ip=ADDR/LEN                  address of the port and its network\n"
 	    "  mtu=BYTES                    path MTU: 256, 512, 1024, 2048, 4096 [from the port]\n"
-	    "  queues=N                     queue pairs of the port to use [what suits it]\n"
+	    "  queues=N                     queues of the port to use [one an engine; memif 1]\n"
 	    "  timeout=USEC, retry=N        longest wait for an ACK [250000], repetitions [7]\n"
 	    "  rnr=N, rd_atomic=N           RNR repetitions, 7 without limit [7]; READs under way\n"
 	    "  loss=, dup=, reorder=PERCENT impairments of transmitted frames [0]\n"

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "plane.h"
 
+#include "arena.h"
 #include "log.h"
 #include "memory.h"
 #include "quiet.h"
@@ -172,6 +173,35 @@ find_engines(struct plane *p, char *error, size_t size)
 			    "%u --nic for %u engines; give each an lcore with -l or --lcores",
 			    p->options->nics, p->engines);
 	return 0;
+}
+
+int
+plane_arena(const struct plane *p, struct weir_geometry *g)
+{
+	const struct options *o = p->options;
+	struct arena_limits limits = {
+	    .connections = (uint32_t)o->session_connections,
+	    .channels = (uint32_t)o->channels,
+	    .ring_slots = (uint32_t)o->ring_slots,
+	    .engines = p->engines,
+	    .bytes = o->arena,
+	};
+
+	return arena_geometry(&limits, 0, g);
+}
+
+/* Better now than when the first program attaches. */
+static int
+check_arena(const struct plane *p, char *error, size_t size)
+{
+	struct weir_geometry g;
+
+	if (!plane_arena(p, &g))
+		return 0;
+	return fail(error, size, -EINVAL,
+		    "an arena of %llu bytes holds no session; give a larger --arena, or a smaller "
+		    "--session-connections, --channels or --ring-slots",
+		    (unsigned long long)p->options->arena);
 }
 
 static bool
@@ -397,6 +427,8 @@ plane_open(struct plane *p, const struct options *options, const char *run_dir, 
 	p->ports = options->nics;
 	clock_start(&p->clock);
 	rc = find_engines(p, error, size);
+	if (!rc)
+		rc = check_arena(p, error, size);
 	if (!rc)
 		rc = make_loops(p, error, size);
 	for (unsigned i = 0; i < options->nics && !rc; i++)

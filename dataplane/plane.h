@@ -62,6 +62,8 @@ int plane_open(struct plane *p, const struct options *options, const char *run_d
 void plane_close(struct plane *p);
 /* Takes what the engines have for main to the broker. */
 void plane_collect(struct plane *p);
+/* What the options make of an arena. 0, or -EINVAL: there is no room for what one must hold. */
+int plane_arena(const struct plane *p, struct weir_geometry *g);
 /* Starts ports again that can't do so themselves; ns until it wants to be called again. */
 uint64_t plane_mend_ports(struct plane *p);
 /* Once a second: computes the rates. */

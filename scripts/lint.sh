@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-CHECKS=(format spdx whitespace tokens size layering shellcheck headers)
+CHECKS=(format spdx whitespace tokens size layering shellcheck headers docs)
 build=build/release
 bad=0
 
@@ -118,6 +118,12 @@ lint_headers()
 		clang++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -Ilib/include \
 			-Wno-pragma-once-outside-header -x c++ "$h" || bad=1
 	done
+}
+
+# What documents name is there, and everything is named that should be.
+lint_docs()
+{
+	python3 scripts/lint_docs.py "$build" || bad=1
 }
 
 checks=()

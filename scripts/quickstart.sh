@@ -22,6 +22,7 @@ if ! { [ -f build/release/build.ninja ] || meson setup build/release --buildtype
 fi
 rm -f "$log"
 
+WEIR_BUILD=$PWD/build/release
 # shellcheck source=test/smoke/_init.sh
 . test/smoke/_init.sh
 if [ "$(id -u)" -eq 0 ]; then
@@ -32,6 +33,7 @@ fi
 
 echo "starting two nodes: A (10.77.0.1) and B (10.77.0.2), each a data plane and a control process"
 two_nodes_memif
+weirctl --instance A wait node:2 --timeout 20 || die "node A does not see node B"
 weirctl --instance A show nodes
 server B
 echo

@@ -6,6 +6,7 @@
 #include <weir/stream.h>
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,17 +30,18 @@ serve(struct weir *w, struct weir_conn *c)
 	return rc == -EAGAIN ? 0 : rc; /* nothing more for now */
 }
 
-/* Handles events until the asking end has its answer, or 5 s have passed in vain. */
+/* Handles events until the asking end has its answer. -ETIMEDOUT: nothing happened for 5 s. */
 static int
 converse(struct weir *w, struct weir_listener *listener, struct weir_conn *asking)
 {
 	struct weir_conn *serving = NULL;
 	struct weir_event e;
+	bool answered = false;
 	char answer[64];
 	size_t length;
 	int rc = 0;
 
-	while (!rc && weir_wait(w, &e, 1, 5000) == 1) {
+	while (!rc && !answered && weir_wait(w, &e, 1, 5000) == 1) {
 		if (e.type == WEIR_EVENT_ACCEPT) {
 			rc = weir_accept(listener, 0, &serving);
 		} else if (e.type == WEIR_EVENT_OPENED) {
@@ -48,16 +50,16 @@ converse(struct weir *w, struct weir_listener *listener, struct weir_conn *askin
 			rc = serve(w, serving);
 		} else if (e.type == WEIR_EVENT_READABLE) {
 			rc = weir_recv(asking, answer, sizeof(answer), &length, 0);
-			if (!rc)
+			answered = !rc;
+			if (answered)
 				printf("client: %zu bytes back: %.*s\n", length, (int)length,
 				       answer);
-			break;
 		} else if (e.type == WEIR_EVENT_CLOSED) {
-			rc = e.status ? e.status : -1;
+			rc = e.status ? e.status : -ESHUTDOWN;
 		}
 	}
 	weir_close(serving);
-	return rc;
+	return rc || answered ? rc : -ETIMEDOUT;
 }
 
 int
@@ -89,7 +91,7 @@ main(int argc, char **argv)
 		weir_listener_close(listener);
 	}
 	if (rc)
-		fprintf(stderr, "hello_stream: %s\n", weir_reason());
+		fprintf(stderr, "hello_stream: %s: %s\n", strerror(-rc), weir_reason());
 	weir_detach(w);
 	return rc ? 1 : 0;
 }

@@ -176,7 +176,7 @@ table_begin(const struct perf_info *info, FILE *to)
 	fprintf(to, ", %s, %s, %s%s\n", info->path, o->sleep ? "sleeping" : "polling",
 		o->copy ? "copying" : "zero-copy above 948 B", o->verify ? ", verified" : "");
 	fputs("latency in us is the round trip; M/s and MB/s are one direction, as received\n", to);
-	fprintf(to, "%-4s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %-5s\n", "test", "size",
+	fprintf(to, "%-4s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test", "size",
 		"count", "M/s", "MB/s", "min", "mean", "p50", "p99", "p99.9", "max", "line ns",
 		"label");
 }
@@ -200,9 +200,9 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 	else
 		fprintf(to, "%8s %8s %8s %8s %8s %8s ", "-", "-", "-", "-", "-", "-");
 	if (c.valid)
-		fprintf(to, "%7.1f %-5s", c.line_ns, calibration_label(&r->before, &r->after));
+		fprintf(to, "%7.1f %s", c.line_ns, calibration_label(&r->before, &r->after));
 	else
-		fprintf(to, "%7s %-5s", "-", "none");
+		fprintf(to, "%7s %s", "-", "none");
 	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "  back %.3f M/s", r->back_msgs_per_s / 1e6);
 	if (r->errors)

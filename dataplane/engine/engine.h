@@ -179,8 +179,8 @@ void engine_destroy(struct engine *e);
 size_t engine_memory(const struct engine_config *config);
 /* Bytes of engine_session.work for an arena of this geometry. Main lcore. */
 size_t engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g);
-/* Bytes of engine_link_command.work for a peer ring of so many lines (a power of two, at least 64).
- */
+/* Bytes of engine_link_command.work for a peer ring of so many lines: a power of two, at least 256
+ * (link_add() refuses less). */
 size_t engine_link_bytes(uint32_t staging_lines);
 
 /*

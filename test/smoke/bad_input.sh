@@ -18,6 +18,7 @@ expect() {
 eal=(--no-huge -m 128 --no-pci --lcores "0@0,1@1")
 expect 2 'bogus' weir-dataplane "${eal[@]}" -- --instance X --bogus
 expect 2 'idle' weir-dataplane "${eal[@]}" -- --instance X --idle sometimes
+expect 2 'arena' weir-dataplane "${eal[@]}" -- --instance X --arena 1M
 expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.300/24
 expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
 expect 2 'colour' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.1/24,colour=red

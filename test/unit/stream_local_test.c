@@ -30,6 +30,33 @@ test_sizes(void **state)
 	}
 }
 
+/* What lies whole in the segment is complete, asked for by WEIR_NOTIFY or not. */
+static void
+test_flush(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	size_t length = 40000; /* goes in pieces: the area has 64 KiB */
+	uint8_t *m = make_message(1, length);
+
+	(void)state;
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_send(p.c, m, 64, 0), 0);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	/* the rest of this one waits for room */
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	assert_int_equal(weir_flush(p.c, 0), -EAGAIN);
+	assert_int_equal(weir_recv(p.d, m, 64, &length, 0), 0);
+	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), 0);
+	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), -EAGAIN);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), 0);
+	check_message(m, 1, length);
+	free(m);
+	pair_close(&p);
+}
+
 static void
 test_too_long(void **state)
 {
@@ -593,14 +620,23 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_sizes),	    cmocka_unit_test(test_too_long),
-	    cmocka_unit_test(test_small_buffer),    cmocka_unit_test(test_full),
-	    cmocka_unit_test(test_slow_neighbour),  cmocka_unit_test(test_events),
-	    cmocka_unit_test(test_large_events),    cmocka_unit_test(test_close),
-	    cmocka_unit_test(test_peer_dies),	    cmocka_unit_test(test_late_accept),
-	    cmocka_unit_test(test_loans),	    cmocka_unit_test(test_zero_copy),
-	    cmocka_unit_test(test_hostile_peer),    cmocka_unit_test(test_scribble_at_random),
-	    cmocka_unit_test(test_data_plane_gone), cmocka_unit_test(test_fork),
+	    cmocka_unit_test(test_sizes),
+	    cmocka_unit_test(test_too_long),
+	    cmocka_unit_test(test_flush),
+	    cmocka_unit_test(test_small_buffer),
+	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_slow_neighbour),
+	    cmocka_unit_test(test_events),
+	    cmocka_unit_test(test_large_events),
+	    cmocka_unit_test(test_close),
+	    cmocka_unit_test(test_peer_dies),
+	    cmocka_unit_test(test_late_accept),
+	    cmocka_unit_test(test_loans),
+	    cmocka_unit_test(test_zero_copy),
+	    cmocka_unit_test(test_hostile_peer),
+	    cmocka_unit_test(test_scribble_at_random),
+	    cmocka_unit_test(test_data_plane_gone),
+	    cmocka_unit_test(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""lint_docs.py BUILD: documents against what is there.
+
+Paths that docs/*.md and README.md name exist; docs/architecture.md names every source file; samples of
+C compile; man pages and --help of the programs in BUILD name the same options. Prints FILE: what. Exits 1 if there was
+anything to print.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+SOURCES = ["lib", "dataplane", "control", "apps"]
+PATH = re.compile(r"`((?:lib|dataplane|control|apps|test|scripts|docs|\.ci)/[\w./@-]*)`")
+SAMPLE = re.compile(r"^```c\n(.*?)^```", re.M | re.S)
+LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
+OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*|-[a-zA-Z])(?![\w-])")
+# Of DPDK, not ours.
+EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--lcores", "--vdev",
+       "--no-pci", "--log-level", "--huge-unlink", "--single-file-segments"}
+PROGRAMS = [("dataplane/weir-dataplane", "weir-dataplane.8"), ("control/weir-control", "weir-control.8"),
+            ("apps/weirctl", "weirctl.1"), ("apps/perf/weir-perf", "weir-perf.1")]
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def missing_paths():
+    for doc in ["README.md"] + sorted(glob.glob("docs/*.md")):
+        text = read(doc)
+        for path in sorted(set(PATH.findall(text))):
+            if "NAME" not in path and not os.path.exists(path):
+                yield f"{doc}: names {path}, which is not there"
+        for link in sorted(set(LINK.findall(text))):
+            if not os.path.exists(os.path.join(os.path.dirname(doc), link)):
+                yield f"{doc}: links to {link}, which is not there"
+
+
+def unnamed_sources():
+    named = set(PATH.findall(read("docs/architecture.md")))
+    for folder in SOURCES:
+        for path in sorted(glob.glob(folder + "/**/*.[ch]", recursive=True)):
+            if path not in named:
+                yield f"docs/architecture.md: does not name {path}"
+
+
+def options_of_man(page):
+    text = read(os.path.join("docs", "man", page))
+    text = re.sub(r"\\f[A-Z]|^\.[A-Z]+ ", " ", text.replace("\\-", "-"), flags=re.M)
+    return set(OPTION.findall(text.replace('"', " ")))
+
+
+def different_options(build):
+    for program, page in PROGRAMS:
+        path = os.path.join(build, program)
+        if not os.path.exists(path):
+            yield f"{path}: not there; build first: scripts/test.sh"
+            continue
+        told = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+        told, written = set(OPTION.findall(told)) - EAL, options_of_man(page) - EAL
+        for option in sorted(told - written):
+            yield f"docs/man/{page}: lacks {option}, which --help has"
+        for option in sorted(written - told):
+            yield f"docs/man/{page}: has {option}, which --help lacks"
+
+
+def broken_samples():
+    for doc in ["README.md"] + sorted(glob.glob("docs/*.md")):
+        for number, sample in enumerate(SAMPLE.findall(read(doc)), 1):
+            gcc = subprocess.run(["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+                                  "-Ilib/include", "-x", "c", "-"],
+                                 input=sample, capture_output=True, text=True)
+            if gcc.returncode:
+                yield f"{doc}: sample {number} does not compile: {gcc.stderr.strip()}"
+
+
+def main():
+    found = [*missing_paths(), *unnamed_sources(), *broken_samples(), *different_options(sys.argv[1])]
+    print("\n".join(found), end="\n" if found else "")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
