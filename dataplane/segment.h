@@ -11,7 +11,7 @@
 
 #define SEGMENT_CONNECTIONS 1024u
 #define SEGMENT_RING_SLOTS 512u
-#define SEGMENT_AREA_BYTES (1ull << 20)
+#define SEGMENT_AREA_BYTES (1ull << 19)
 
 struct broker_session;
 

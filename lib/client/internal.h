@@ -159,6 +159,9 @@ struct weir_segment {
 	struct weir_segment_conn *out_conns, *in_conns;
 	uint8_t *out_area, *in_area;
 	uint64_t out_pos, out_limit; /* byte area we write: next byte; first byte not known free */
+	/* place in that area that a program fills for a message to come; one at a time */
+	struct weir_conn *reserver; /* NULL: none */
+	uint64_t reserved, reserved_bytes;
 	uint64_t in_pos, in_free,
 	    in_told;		 /* byte area we read: end of what came; free up to; told so */
 	struct weir_span *spans; /* ring of what is in between, in order of arrival */
@@ -321,6 +324,21 @@ void weir_segment_free(struct weir_segment *seg);
 /* Room for `bytes` in one piece in the area we write: 0 and *offset, -EAGAIN, -EPROTO. */
 int weir_area_take(struct weir_segment *seg, uint32_t bytes, uint64_t *offset);
 bool weir_area_room(struct weir_segment *seg, uint32_t bytes);
+/* Largest message that goes in one piece now. */
+static inline uint64_t
+weir_area_whole(const struct weir_segment *seg)
+{
+	return seg->geometry.area_bytes / (seg->reserver ? 4 : 2);
+}
+
+/*
+ * Keeps a place for a message of c, at most a quarter of the area: 0 and *offset, -EAGAIN, -EPROTO,
+ * -EBUSY (another has one). What is taken meanwhile goes around it.
+ */
+int weir_area_reserve(struct weir_segment *seg, struct weir_conn *c, uint32_t bytes,
+		      uint64_t *offset);
+/* The message has so many bytes: takes the place. 0 and *offset, -EAGAIN, -EPROTO. */
+int weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *offset);
 /* A piece arrived: checks it; *span names it until weir_area_free(). 0, -EPROTO, -ENOMEM (try
  * again). */
 int weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span);

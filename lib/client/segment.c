@@ -173,35 +173,95 @@ refresh(struct weir_segment *seg)
 	return true;
 }
 
+/* Bytes to skip before `need` fit in one piece beside what is reserved. */
+static uint64_t
+skip_for(const struct weir_segment *seg, uint64_t need, uint64_t *offset)
+{
+	uint64_t size = seg->geometry.area_bytes, at = seg->out_pos & (size - 1), skip = 0;
+	uint64_t from = seg->reserved, to = seg->reserved + seg->reserved_bytes;
+
+	/* at most to the end, around what is reserved, and to the end again */
+	for (int i = 0; i < 3; i++) {
+		if (need > size - at) {
+			skip += size - at;
+			at = 0;
+		}
+		if (!seg->reserver || at >= to || at + need <= from)
+			break;
+		skip += to - at;
+		at = to;
+	}
+	*offset = at;
+	return skip;
+}
+
+/* Whether the next `bytes` are free. */
+static int
+area_free(struct weir_segment *seg, uint64_t bytes)
+{
+	if (bytes <= seg->out_limit - seg->out_pos)
+		return 0;
+	if (!refresh(seg))
+		return -EPROTO;
+	return bytes <= seg->out_limit - seg->out_pos ? 0 : -EAGAIN;
+}
+
+static inline uint64_t
+area_need(uint32_t bytes)
+{
+	return WEIR_ALIGN_UP((uint64_t)bytes, WEIR_SLOT_SIZE);
+}
+
 bool
 weir_area_room(struct weir_segment *seg, uint32_t bytes)
 {
-	uint64_t size = seg->geometry.area_bytes, at = seg->out_pos & (size - 1);
-	uint64_t need = WEIR_ALIGN_UP((uint64_t)bytes, WEIR_SLOT_SIZE);
+	uint64_t need = area_need(bytes), offset;
 
-	if (need > size - at)
-		need += size - at;
 	/* a tail that lies is found by who takes */
-	return need <= seg->out_limit - seg->out_pos || !refresh(seg) ||
-	       need <= seg->out_limit - seg->out_pos;
+	return area_free(seg, skip_for(seg, need, &offset) + need) != -EAGAIN;
 }
 
 int
 weir_area_take(struct weir_segment *seg, uint32_t bytes, uint64_t *offset)
 {
-	uint64_t size = seg->geometry.area_bytes, at = seg->out_pos & (size - 1), skip = 0;
-	uint64_t need = WEIR_ALIGN_UP((uint64_t)bytes, WEIR_SLOT_SIZE);
+	uint64_t need = area_need(bytes), skip = skip_for(seg, need, offset);
+	int rc = area_free(seg, skip + need);
 
-	if (need > size - at)
-		skip = size - at;
-	if (skip + need > seg->out_limit - seg->out_pos) {
-		if (!refresh(seg))
-			return -EPROTO;
-		if (skip + need > seg->out_limit - seg->out_pos)
-			return -EAGAIN;
-	}
-	*offset = skip ? 0 : at;
+	if (!rc)
+		seg->out_pos += skip + need;
+	return rc;
+}
+
+int
+weir_area_reserve(struct weir_segment *seg, struct weir_conn *c, uint32_t bytes, uint64_t *offset)
+{
+	uint64_t need = area_need(bytes), skip;
+	int rc;
+
+	if (seg->reserver)
+		return -EBUSY;
+	skip = skip_for(seg, need, offset);
+	rc = area_free(seg, skip + need);
+	if (rc)
+		return rc;
+	seg->reserver = c;
+	seg->reserved = *offset;
+	seg->reserved_bytes = need;
+	return 0;
+}
+
+int
+weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *offset)
+{
+	uint64_t need = area_need(bytes);
+	uint64_t skip = (seg->reserved - seg->out_pos) & (seg->geometry.area_bytes - 1);
+	int rc = area_free(seg, skip + need);
+
+	if (rc)
+		return rc;
+	*offset = seg->reserved;
 	seg->out_pos += skip + need;
+	seg->reserver = NULL;
 	return 0;
 }
 

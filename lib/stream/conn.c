@@ -194,6 +194,8 @@ weir_conn_free(struct weir_conn *c)
 	free_notes(c);
 	free(c->assembly);
 	if (c->pipe && c->pipe->local) {
+		if (WEIR_SEGMENT_OF(c->pipe)->reserver == c)
+			WEIR_SEGMENT_OF(c->pipe)->reserver = NULL;
 		WEIR_SEGMENT_OF(c->pipe)->users--;
 		WEIR_SEGMENT_OF(c->pipe)->endings -= c->ending;
 		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->conns, c, in_segment);

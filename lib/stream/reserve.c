@@ -2,31 +2,60 @@
 /* Zero-copy send: the program writes a message into the send heap and commits it. */
 #include "stream/send.h"
 
+/* Where a local peer will read it. -EBUSY: not possible now. */
+static int
+reserve_area(struct weir_conn *c, uint32_t length, void **buf)
+{
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	uint64_t offset;
+	int rc;
+
+	if (length <= WEIR_INLINE_MAX || length > seg->geometry.area_bytes / 4)
+		return -EBUSY;
+	rc = weir_area_reserve(seg, c, length, &offset);
+	if (rc == -EAGAIN) {
+		c->want_heap = false;
+		weir_send_blocked(c, length);
+	}
+	if (!rc)
+		*buf = seg->out_area + offset;
+	return rc;
+}
+
+static int
+reserve_heap(struct weir_conn *c, uint32_t length, void **buf)
+{
+	struct weir_thread *t = c->home;
+	uint32_t first;
+
+	/* completions give memory back */
+	if (c->pipe && !c->pipe->local && weir_ring_peek(&c->pipe->rx))
+		weir_channel_drive(c->channel, NULL);
+	first = weir_heap_take(t, length);
+	if (first == WEIR_BLOCK_NONE) {
+		c->want_heap = true;
+		weir_send_blocked(c, length);
+		return -EAGAIN;
+	}
+	*buf = t->w->arena + weir_heap_offset(t->w, first);
+	return 0;
+}
+
 static int
 try_reserve(struct weir_conn *c, size_t length, void **buf)
 {
 	struct weir_thread *t = c->home;
-	uint32_t first;
-	int rc = 0;
+	int rc;
 
 	if (weir_state(t->w) != WEIR_UP)
 		return weir_gone(t->w);
 	weir_lock(t);
-	if (c->send_error) {
+	if (c->send_error)
 		rc = weir_send_error(c);
-	} else {
-		/* completions give memory back */
-		if (c->pipe && !c->pipe->local && weir_ring_peek(&c->pipe->rx))
-			weir_channel_drive(c->channel, NULL);
-		first = weir_heap_take(t, (uint32_t)length);
-		if (first == WEIR_BLOCK_NONE) {
-			rc = -EAGAIN;
-			c->want_heap = true;
-			weir_send_blocked(c, (uint32_t)length);
-		} else {
-			*buf = t->w->arena + weir_heap_offset(t->w, first);
-		}
-	}
+	else
+		rc = c->pipe && c->pipe->local ? reserve_area(c, (uint32_t)length, buf) : -EBUSY;
+	if (rc == -EBUSY)
+		rc = reserve_heap(c, (uint32_t)length, buf);
 	weir_unlock(t);
 	return rc;
 }
@@ -66,24 +95,53 @@ block_of(const struct weir *w, const void *buf)
 	return (uint32_t)(at / WEIR_BLOCK_SIZE);
 }
 
+/* Whether buf is the connection's place in the byte area. Home locked. */
+static bool
+in_area(const struct weir_conn *c, const void *buf)
+{
+	const struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+
+	return c->pipe && c->pipe->local && seg->reserver == c &&
+	       buf == seg->out_area + seg->reserved;
+}
+
+/* How much may be committed of what was reserved; 0: it was not. */
+static uint64_t
+reserved_bytes(const struct weir_conn *c, struct weir_message_out *m)
+{
+	uint64_t bytes = 0;
+
+	m->block = WEIR_BLOCK_NONE;
+	weir_lock(c->home);
+	m->in_place = in_area(c, m->data);
+	if (m->in_place)
+		bytes = WEIR_SEGMENT_OF(c->pipe)->reserved_bytes;
+	weir_unlock(c->home);
+	if (m->in_place)
+		return bytes;
+	m->block = block_of(c->home->w, m->data);
+	return m->block == WEIR_BLOCK_NONE
+		   ? 0
+		   : (uint64_t)c->home->w->heap.run[m->block] * WEIR_BLOCK_SIZE;
+}
+
 int
 weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, uint64_t cookie)
 {
-	struct weir *w = c->home->w;
 	struct weir_message_out m = {
 	    .data = buf, .length = (uint32_t)length, .flags = flags, .cookie = cookie};
+	uint64_t most;
 	int rc;
 
-	if (weir_state(w) != WEIR_UP)
-		return weir_gone(w);
-	m.block = block_of(w, buf);
-	if (flags & ~WEIR_NOTIFY || m.block == WEIR_BLOCK_NONE ||
-	    length > (uint64_t)w->heap.run[m.block] * WEIR_BLOCK_SIZE)
+	if (weir_state(c->home->w) != WEIR_UP)
+		return weir_gone(c->home->w);
+	most = reserved_bytes(c, &m);
+	if (flags & ~WEIR_NOTIFY || !most || length > most)
 		return weir_fail(-EINVAL, "not what weir_send_reserve() gave, or longer than that");
 	if (!c->local)
 		return weir_send_message(c, &m, 0);
 	rc = weir_send_large(c, &m, 0);
-	if (!rc)
+	if (!rc && (!m.in_place || length <= WEIR_INLINE_MAX)) /* it was copied */
 		weir_send_abandon(c, buf);
 	return rc;
 }
@@ -92,11 +150,17 @@ void
 weir_send_abandon(struct weir_conn *c, void *buf)
 {
 	struct weir *w = c->home->w;
-	uint32_t block = weir_state(w) == WEIR_FORKED ? WEIR_BLOCK_NONE : block_of(w, buf);
+	uint32_t block;
 
-	if (block == WEIR_BLOCK_NONE)
+	if (weir_state(w) == WEIR_FORKED)
 		return;
 	weir_lock(c->home);
-	weir_heap_give(c->home, block);
+	if (in_area(c, buf)) {
+		WEIR_SEGMENT_OF(c->pipe)->reserver = NULL;
+	} else {
+		block = block_of(w, buf);
+		if (block != WEIR_BLOCK_NONE)
+			weir_heap_give(c->home, block);
+	}
 	weir_unlock(c->home);
 }

@@ -178,10 +178,12 @@ put_area(struct weir_conn *c, const struct weir_message_out *m)
 	if (!rc)
 		rc = room(c->pipe, 1);
 	if (!rc)
-		rc = weir_area_take(seg, m->length, &offset);
+		rc = m->in_place ? weir_area_take_reserved(seg, m->length, &offset)
+				 : weir_area_take(seg, m->length, &offset);
 	if (rc)
 		return rc;
-	memcpy(seg->out_area + offset, m->data, m->length);
+	if (!m->in_place)
+		memcpy(seg->out_area + offset, m->data, m->length);
 	s = weir_ring_at(r, r->pos);
 	put_head(c, s, WEIR_OP_PLACE, 0, m->length);
 	s->place[0] = offset;
@@ -232,10 +234,10 @@ put_local(struct weir_conn *c, struct weir_message_out *m)
 		return -ENOMEM;
 	if (m->length <= WEIR_INLINE_MAX)
 		rc = put_inline(c, m);
-	else if (m->length <= WEIR_SEGMENT_OF(c->pipe)->geometry.area_bytes / 2)
+	else if (m->length <= weir_area_whole(WEIR_SEGMENT_OF(c->pipe)))
 		rc = put_area(c, m);
 	else
-		rc = put_pieces(c, m);
+		rc = m->copy ? put_pieces(c, m) : -ENOBUFS;
 	if (rc)
 		return rc;
 	if (m->flags & WEIR_NOTIFY) {
@@ -296,8 +298,8 @@ weir_send_possible(struct weir_conn *c)
 	if (room(c->pipe, 1) == -EAGAIN)
 		return false;
 	seg = WEIR_SEGMENT_OF(c->pipe);
-	need = c->want_length <= seg->geometry.area_bytes / 2 ? c->want_length
-							      : seg->geometry.area_bytes / 4;
+	need =
+	    c->want_length <= weir_area_whole(seg) ? c->want_length : seg->geometry.area_bytes / 4;
 	return weir_area_room(seg, (uint32_t)need);
 }
 
@@ -434,12 +436,13 @@ weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 	if (m->length > WEIR_STREAM_MESSAGE_MAX)
 		return weir_fail(-EMSGSIZE, "a message has at most %u bytes",
 				 WEIR_STREAM_MESSAGE_MAX);
-	if (c->local && c->pipe && m->length > WEIR_SEGMENT_OF(c->pipe)->geometry.area_bytes / 2) {
+	rc = weir_send_message(c, m, timeout_ms);
+	if (rc == -ENOBUFS) {
 		m->copy = malloc(m->length);
 		if (!m->copy)
 			return weir_fail(-ENOMEM, "no memory for a message of %u bytes", m->length);
+		rc = weir_send_message(c, m, timeout_ms);
 	}
-	rc = weir_send_message(c, m, timeout_ms);
 	free(m->copy);
 	return rc;
 }

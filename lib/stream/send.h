@@ -12,6 +12,7 @@ struct weir_message_out {
 	uint32_t flags;
 	uint64_t cookie;
 	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
+	bool in_place;	/* data lies in what is reserved of the byte area */
 	uint8_t *copy;	/* memory of `length` for what finds no room; taken: NULL */
 };
 

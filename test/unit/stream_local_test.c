@@ -414,6 +414,54 @@ test_zero_copy(void **state)
 	pair_close(&p);
 }
 
+/* A place is kept while others send around it for laps of the byte area, and goes out as it is. */
+static void
+test_reservation_is_kept(void **state)
+{
+	static const size_t others[] = {1000, 8000, 15000, 31000};
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	uint8_t in[40000];
+	size_t n;
+
+	(void)state;
+	for (uint32_t round = 0; round < 24; round++) {
+		size_t length = 2000 + 577 * round;
+		uint8_t *m = make_message(round, length);
+		void *buf, *second;
+
+		assert_int_equal(weir_send_reserve(p.c, length, 0, &buf), 0);
+		memcpy(buf, m, length);
+		/* a second one lies elsewhere */
+		assert_int_equal(weir_send_reserve(p.c, length, 0, &second), 0);
+		memcpy(second, m, length);
+		for (uint32_t i = 0; i < round * 5; i++) {
+			size_t other = others[i % 4];
+			uint8_t *o = make_message(i, other);
+
+			assert_int_equal(weir_send(p.c, o, other, 0), 0);
+			assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+			assert_int_equal(n, other);
+			check_message(in, i, other);
+			free(o);
+		}
+		check_message(buf, round, length);
+		if (round % 5 == 4) {
+			weir_send_abandon(p.c, buf);
+		} else {
+			assert_int_equal(weir_send_commit(p.c, buf, length - round, 0, 0), 0);
+			assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+			assert_int_equal(n, length - round);
+			assert_memory_equal(in, m, n);
+			assert_int_equal(weir_send_commit(p.c, buf, 10, 0, 0), -EINVAL);
+		}
+		assert_int_equal(weir_send_commit(p.c, second, length, 0, 0), 0);
+		assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+		check_message(in, round, length);
+		free(m);
+	}
+	pair_close(&p);
+}
+
 /* What the peer may scribble, and that it costs only its own connection. */
 enum scribble {
 	OP,
@@ -633,6 +681,7 @@ main(void)
 	    cmocka_unit_test(test_late_accept),
 	    cmocka_unit_test(test_loans),
 	    cmocka_unit_test(test_zero_copy),
+	    cmocka_unit_test(test_reservation_is_kept),
 	    cmocka_unit_test(test_hostile_peer),
 	    cmocka_unit_test(test_scribble_at_random),
 	    cmocka_unit_test(test_data_plane_gone),
