@@ -483,8 +483,6 @@ put_small(struct weir_conn *c, const void *buf, uint32_t length)
 		return false;
 	if (weir_unlikely(weir_ring_room(&p->tx) < slots + WEIR_CONTROL_RESERVE))
 		return false;
-	if (!c->local && weir_ring_peek(&p->rx))
-		return false;
 	weir_ring_put_inline(&p->tx, buf, length);
 	put_head(c, weir_ring_at(&p->tx, p->tx.pos), WEIR_OP_INLINE, 0, length);
 	put_done(c, slots, cost);
