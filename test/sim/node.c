@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define SIM_LINKS 16u
+#define SIM_SRQ 256u
 #define SIM_NAP_MAX SIM_MS
 
 /* ---- engines ---- */
@@ -134,6 +135,12 @@ run_engine(struct sim *s, void *arg)
 	struct sim_engine *e = arg;
 	uint64_t pause;
 
+	if (e->state == SIM_DROWSY) {
+		e->sleep_until = engine_sleep_prepare(e->engine, s->now);
+		e->state = SIM_PREPARED;
+		sim_schedule(s, &e->actor, s->now + rng_below(&s->rng, 1000));
+		return;
+	}
 	if (e->state == SIM_PREPARED) {
 		fall_asleep(e);
 		return;
@@ -152,8 +159,7 @@ run_engine(struct sim *s, void *arg)
 	run_mailbox(e);
 	check_engine(e);
 	if (s->sc.sleeps[e->n->id] && e->idle > 2) {
-		e->sleep_until = engine_sleep_prepare(e->engine, s->now);
-		e->state = SIM_PREPARED;
+		e->state = SIM_DROWSY;
 		sim_schedule(s, &e->actor, s->now + rng_below(&s->rng, 1000));
 		return;
 	}
@@ -374,9 +380,9 @@ create_device(struct sim_node *n)
 	    .mtu = (uint16_t)sc->mtu,
 	    .contexts = n->engines,
 	    .numa_socket = -1,
-	    .max_qp = 32,
+	    .max_qp = 2 * SIM_LINKS,
 	    .max_mr = 256,
-	    .cq_depth = 4096,
+	    .cq_depth = 2 * SIM_LINKS * ENGINE_SEND_WRS + SIM_SRQ,
 	    .max_wr = 512,
 	    .tx_frames = 1024,
 	    .window_bytes = 128 * 1024,
@@ -406,7 +412,7 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	    .initial_grant = sc->initial_grant,
 	    .window = sc->window,
 	    .threshold = 0.6,
-	    .srq_depth = 256,
+	    .srq_depth = SIM_SRQ,
 	    .ring_doorbell = ring_doorbell,
 	    .emit = emit_event,
 	    .user = e,

@@ -15,6 +15,7 @@
 
 enum sim_engine_state {
 	SIM_AWAKE,
+	SIM_DROWSY,   /* will raise its sleep flags next; others may publish meanwhile */
 	SIM_PREPARED, /* sleep flags are set; it looks once more, then sleeps */
 	SIM_ASLEEP,
 };

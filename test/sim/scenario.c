@@ -75,6 +75,7 @@ make_programs(struct sim_scenario *sc, struct rng *r, uint32_t without)
 		p->sleeps = part(r, without, SIM_sleep, 600);
 		p->pause_for = rng_log(r, 10 * SIM_US, 5 * SIM_MS);
 		p->pause = part(r, without, SIM_pause, 500) ? often : 0;
+		p->threads = part(r, without, SIM_threads, 250) ? 2 : 1;
 		p->killed_at = SIM_NEVER;
 	}
 }
@@ -196,7 +197,8 @@ sim_scenario_print(const struct sim_scenario *sc)
 	for (uint32_t i = 0; i < sc->programs; i++) {
 		const struct sim_program_plan *p = &sc->program[i];
 
-		printf("  program %u on node %u%s", i, p->node, p->sleeps ? ", sleeps" : "");
+		printf("  program %u on node %u%s%s", i, p->node,
+		       p->threads > 1 ? ", two threads" : "", p->sleeps ? ", sleeps" : "");
 		if (p->pause)
 			printf(", pauses (%u permille, to %lu us)", p->pause, p->pause_for / 1000);
 		if (p->killed_at != SIM_NEVER)

@@ -55,6 +55,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(outage, "a wire is dead for a while")                                                    \
 	X(full, "transmit queues are full at times")                                               \
 	X(sleep, "engines and programs sleep and wait for their doorbells")                        \
+	X(threads, "programs of two threads")                                                      \
 	X(pause, "programs stop receiving for a while")                                            \
 	X(bulk, "messages above 8 KiB")                                                            \
 	X(local, "connections between programs of one node")                                       \
@@ -92,6 +93,7 @@ struct sim_conn_plan {
 
 struct sim_program_plan {
 	uint32_t node;
+	uint32_t threads;
 	bool sleeps;	    /* waits for its doorbell when it has nothing to do */
 	uint32_t pause;	    /* permille of steps after which it doesn't receive for a while */
 	uint64_t pause_for; /* longest pause */
