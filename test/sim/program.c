@@ -42,6 +42,7 @@ opened(struct sim_program *p, struct sim_end *e, struct weir_conn *c)
 	e->state = END_OPEN;
 	e->readable = e->was_open = true;
 	weir_conn_set_user(c, e);
+	p->s->counts.connections += e->side;
 	sim_trace(p->s, "program %u: connection %u end %u is open", p->id, e->conn, e->side);
 	sim_progress(p->s);
 }
@@ -225,6 +226,7 @@ die(struct sim *s, void *arg)
 		return;
 	}
 	sim_trace(s, "program %u: dies", p->id);
+	s->counts.deaths++;
 	sim_client_die(p);
 	p->dead = true;
 	for (uint32_t i = 0; i < p->ends; i++) {
@@ -254,9 +256,11 @@ work(struct sim_thread *t)
 
 		if (e->thread == self)
 			any |= sim_end_connect(p, e);
-		if (p->threads > 1 && e->state == END_OPEN && rng_chance(&p->rng, 10) &&
-		    weir_conn_bind(e->c))
-			sim_fail(p->s, "connection %u: bind: %s", e->conn, weir_reason());
+		if (p->threads > 1 && e->state == END_OPEN && rng_chance(&p->rng, 10)) {
+			p->s->counts.rebound++;
+			if (weir_conn_bind(e->c))
+				sim_fail(p->s, "connection %u: bind: %s", e->conn, weir_reason());
+		}
 		any |= sim_end_receive(p, e);
 		while (burst-- && sim_end_send(p, e))
 			any = true;
@@ -287,6 +291,17 @@ next_timer(const struct sim_thread *thread)
 }
 
 static void
+count_sleep(struct sim_program *p)
+{
+	bool blocked = false;
+
+	for (uint32_t i = 0; i < p->ends; i++)
+		blocked |= p->end[i].state == END_OPEN && p->end[i].blocked;
+	p->s->counts.program_sleeps++;
+	p->s->counts.blocked_sleeps += blocked;
+}
+
+static void
 rest(struct sim_thread *t, bool busy)
 {
 	struct sim_program *p = t->p;
@@ -303,11 +318,13 @@ rest(struct sim_thread *t, bool busy)
 		rc = weir_arm(p->w);
 		if (rc == 0) {
 			t->asleep = true;
+			count_sleep(p);
 			sim_trace(s, "program %u: sleeps", p->id);
 			if (timer != SIM_NEVER)
 				sim_schedule(s, &t->actor, timer);
 			return;
 		}
+		s->counts.program_flinches++;
 		if (rc != -EAGAIN)
 			sim_fail(s, "program %u: arm gives %d", p->id, rc);
 	}
@@ -374,6 +391,7 @@ sim_programs_wake(struct sim *s, uint32_t node)
 	for (uint32_t i = 0; i < n; i++)
 		if (fds[i].revents & POLLIN) {
 			who[i]->asleep = false;
+			s->counts.program_rung++;
 			sim_schedule(s, &who[i]->actor,
 				     s->now + rng_log(&s->rng, 100, 50 * SIM_US));
 		}
