@@ -428,6 +428,27 @@ test_fd(void **state)
 	}
 }
 
+/* Who asks for it once more is still to be woken. */
+static void
+test_fd_while_armed(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
+	struct weir_event e;
+
+	(void)state;
+	while (weir_arm(p.b) == -EAGAIN)
+		while (weir_poll(p.b, &e, 1) > 0)
+			;
+	assert_int_equal(weir_fd(p.b), fd.fd);
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	assert_int_equal(weir_send(p.c, "now", 3, 0), 0);
+	assert_int_equal(poll(&fd, 1, 0), 1);
+	assert_int_equal(weir_poll(p.b, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_READABLE);
+	pair_close(&p);
+}
+
 /* ---- the watcher ---- */
 
 static void *
@@ -511,15 +532,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_ping_pong),
-	    cmocka_unit_test(test_many_senders),
-	    cmocka_unit_test(test_slow_receiver),
-	    cmocka_unit_test(test_timeouts),
-	    cmocka_unit_test(test_receive_elsewhere),
-	    cmocka_unit_test(test_bind),
-	    cmocka_unit_test(test_thread_ends),
-	    cmocka_unit_test(test_fd),
-	    cmocka_unit_test(test_cut),
+	    cmocka_unit_test(test_ping_pong),	      cmocka_unit_test(test_many_senders),
+	    cmocka_unit_test(test_slow_receiver),     cmocka_unit_test(test_timeouts),
+	    cmocka_unit_test(test_receive_elsewhere), cmocka_unit_test(test_bind),
+	    cmocka_unit_test(test_thread_ends),	      cmocka_unit_test(test_fd),
+	    cmocka_unit_test(test_fd_while_armed),    cmocka_unit_test(test_cut),
 	    cmocka_unit_test(test_tail_is_pushed),
 	};
 
