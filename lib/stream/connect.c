@@ -156,6 +156,8 @@ weir_conn_bind(struct weir_conn *c)
 	if (weir_state(c->home->w) != WEIR_UP)
 		return weir_gone(c->home->w);
 	t = weir_thread_get(c->home->w);
+	if (t)
+		weir_thread_rouse(t); /* a home that was not armed with the others may join them */
 	if (t && t != c->home)
 		f = weir_thread_add_foreign(t, c->home);
 	if (!t || (t != c->home && !f))

@@ -188,6 +188,15 @@ disarm(struct weir_thread *t)
 	weir_thread_reap_foreign(t);
 }
 
+void
+weir_thread_rouse(struct weir_thread *t)
+{
+	if (!t->fd_armed)
+		return;
+	disarm(t);
+	weir_nudge(t->nudge_fd);
+}
+
 /* The caller's own; NULL: *rc says why. */
 static struct weir_thread *
 own(struct weir *w, int *rc)

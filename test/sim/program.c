@@ -238,6 +238,17 @@ die(struct sim *s, void *arg)
 	look_around(s);
 }
 
+/* To the calling thread. */
+static void
+rebind(struct sim_program *p, struct sim_end *e, uint32_t permille)
+{
+	if (p->threads < 2 || e->state != END_OPEN || !rng_chance(&p->rng, permille))
+		return;
+	p->s->counts.rebound++;
+	if (weir_conn_bind(e->c))
+		sim_fail(p->s, "connection %u: bind: %s", e->conn, weir_reason());
+}
+
 static bool
 work(struct sim_thread *t)
 {
@@ -256,11 +267,7 @@ work(struct sim_thread *t)
 
 		if (e->thread == self)
 			any |= sim_end_connect(p, e);
-		if (p->threads > 1 && e->state == END_OPEN && rng_chance(&p->rng, 10)) {
-			p->s->counts.rebound++;
-			if (weir_conn_bind(e->c))
-				sim_fail(p->s, "connection %u: bind: %s", e->conn, weir_reason());
-		}
+		rebind(p, e, 10);
 		any |= sim_end_receive(p, e);
 		while (burst-- && sim_end_send(p, e))
 			any = true;
@@ -320,6 +327,7 @@ rest(struct sim_thread *t, bool busy)
 			t->asleep = true;
 			count_sleep(p);
 			sim_trace(s, "program %u: sleeps", p->id);
+			rebind(p, &p->end[rng_below(&p->rng, p->ends)], 20);
 			if (timer != SIM_NEVER)
 				sim_schedule(s, &t->actor, timer);
 			return;
