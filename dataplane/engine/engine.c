@@ -243,6 +243,8 @@ engine_turn(struct engine *e, uint64_t now)
 	e->now = now;
 	e->turn++;
 	work = channels_poll(e);
+	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
+		housekeeping(e); /* before lines and bells: what it causes leaves in this turn */
 	if (e->config.nic) {
 		work += poll_nic(e);
 		if (!list_empty(&e->backlog))
@@ -262,8 +264,6 @@ engine_turn(struct engine *e, uint64_t now)
 	engine_emit_pending(e);
 	if (work)
 		publish_counters(e);
-	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
-		housekeeping(e);
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);
 	return work;
 }

@@ -441,6 +441,8 @@ unsigned weir_drive(struct weir_thread *t, struct weir_conn *want);
 void weir_drive_settle(struct weir_thread *t);
 /* Frees connections and listeners of a home at detach. */
 void weir_thread_clear(struct weir_thread *t);
+/* The caller's own, armed or not: what it sleeps on has changed, its descriptor says look again. */
+void weir_thread_rouse(struct weir_thread *t);
 /* Waits until closed connections have delivered all, or for a while. */
 void weir_linger(struct weir *w);
 

@@ -237,27 +237,31 @@ idle(struct weir_channel *ch)
 	}
 }
 
+/* False: nothing is there, or it stays. */
+static inline bool
+one(struct weir_channel *ch, struct weir_conn *want)
+{
+	struct weir_ring *r = &ch->pipe.rx;
+	struct weir_slot *s = weir_ring_peek(r);
+	struct weir_head h;
+
+	if (!s)
+		return false;
+	h = weir_head_copy(s);
+	if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE)
+		return message(ch, &h, want);
+	event(ch, &h, s);
+	weir_ring_pop(r, 1);
+	return true;
+}
+
 unsigned
 weir_channel_drive(struct weir_channel *ch, struct weir_conn *want)
 {
-	struct weir_ring *r = &ch->pipe.rx;
 	unsigned n = 0;
 
-	for (; n < BUDGET; n++) {
-		struct weir_slot *s = weir_ring_peek(r);
-		struct weir_head h;
-
-		if (!s)
-			break;
-		h = weir_head_copy(s);
-		if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE) {
-			if (!message(ch, &h, want))
-				break;
-			continue;
-		}
-		event(ch, &h, s);
-		weir_ring_pop(r, 1);
-	}
+	while (n < BUDGET && one(ch, want))
+		n++;
 	if (n)
 		ch->pipe.empty = 0;
 	else
@@ -265,4 +269,16 @@ weir_channel_drive(struct weir_channel *ch, struct weir_conn *want)
 	if (!TAILQ_EMPTY(&ch->control))
 		weir_control_flush(ch);
 	return n;
+}
+
+void
+weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn)
+{
+	struct weir_thread *t = ch->pipe.home;
+
+	if (weir_likely(!weir_conn_vqpn_taken(t, vqpn)))
+		return;
+	while (weir_conn_vqpn_taken(t, vqpn) && one(ch, NULL))
+		ch->pipe.empty = 0;
+	weir_thread_wake(t, NULL);
 }

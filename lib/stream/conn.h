@@ -202,6 +202,11 @@ bool weir_place_ok(const struct weir *w, weir_place place, uint32_t length);
 /* Takes the message at the ring's head into the connection's queue. 0, -EPROTO, -ENOMEM. */
 int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
 unsigned weir_channel_drive(struct weir_channel *ch, struct weir_conn *want);
+/*
+ * A reply may overtake the end of its vQPN's last life, which is in the ring by then: takes that
+ * in, and not a slot more, because what comes after it may be about the new life.
+ */
+void weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn);
 unsigned weir_segment_drive(struct weir_segment *seg, struct weir_conn *want);
 
 /* Nothing has come: soon what was consumed is told, a pause in a conversation is not enough for

@@ -22,10 +22,7 @@ start(struct weir_thread *t, const struct weir_address *address,
 	rc = weir_request(t->w, &m, WEIR_MSG_CONNECTING, &r, fds);
 	if (rc)
 		return rc;
-	/* the reply may have overtaken the end of the vQPN's last life, which is in the ring by now
-	 */
-	while (weir_conn_vqpn_taken(t, r.connecting.vqpn) && weir_drive(t, NULL))
-		;
+	weir_channel_end_life(ch, r.connecting.vqpn);
 	c = weir_conn_new(t, ch, r.connecting.vqpn, r.connecting.desc);
 	if (!c) {
 		weir_control_refuse(ch, r.connecting.vqpn);
@@ -159,6 +156,8 @@ weir_conn_bind(struct weir_conn *c)
 	if (weir_state(c->home->w) != WEIR_UP)
 		return weir_gone(c->home->w);
 	t = weir_thread_get(c->home->w);
+	if (t)
+		weir_thread_rouse(t); /* a home that was not armed with the others may join them */
 	if (t && t != c->home)
 		f = weir_thread_add_foreign(t, c->home);
 	if (!t || (t != c->home && !f))

@@ -188,11 +188,20 @@ disarm(struct weir_thread *t)
 	weir_thread_reap_foreign(t);
 }
 
-/* NULL: *rc says why. */
-static struct weir_thread *
-enter(struct weir *w, int *rc)
+void
+weir_thread_rouse(struct weir_thread *t)
 {
-	struct weir_thread *t = NULL;
+	if (!t->fd_armed)
+		return;
+	disarm(t);
+	weir_nudge(t->nudge_fd);
+}
+
+/* The caller's own; NULL: *rc says why. */
+static struct weir_thread *
+own(struct weir *w, int *rc)
+{
+	struct weir_thread *t;
 
 	if (weir_unlikely(weir_state(w) == WEIR_FORKED)) {
 		*rc = weir_gone(w);
@@ -201,7 +210,16 @@ enter(struct weir *w, int *rc)
 	t = weir_thread_get(w);
 	if (!t)
 		*rc = weir_fail(-errno, "no resources for another thread: %s", strerror(errno));
-	else if (weir_unlikely(t->fd_armed || !LIST_EMPTY(&t->foreign)))
+	return t;
+}
+
+/* The same, awake. */
+static struct weir_thread *
+enter(struct weir *w, int *rc)
+{
+	struct weir_thread *t = own(w, rc);
+
+	if (t && weir_unlikely(t->fd_armed || !LIST_EMPTY(&t->foreign)))
 		disarm(t);
 	return t;
 }
@@ -249,10 +267,9 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 int
 weir_fd(struct weir *w)
 {
-	struct weir_thread *t;
 	int rc = 0;
+	struct weir_thread *t = own(w, &rc);
 
-	t = enter(w, &rc);
 	return t ? t->epoll_fd : rc;
 }
 

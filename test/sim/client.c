@@ -92,9 +92,7 @@ sim_client_start(struct sim_program *p)
 		abort();
 	p->client->p = p;
 	t.user = p->client;
-	p->inside = true;
 	rc = weir_attach_with(&options, &t, &p->w);
-	p->inside = false;
 	if (rc)
 		sim_fail(p->s, "program %u: attach gives %d: %s", p->id, rc, weir_reason());
 	sim_program_attached(p);

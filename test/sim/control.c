@@ -65,14 +65,16 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 {
 	struct sim_node *n = user;
 	struct sim *s = n->s;
-	uint32_t to;
+	uint32_t to = 0;
 	uint64_t at;
 
 	if (m->type == WEIR_CTL_LINK)
 		to = m->link.peer_node;
 	else if (m->type == WEIR_CTL_RESYNC)
 		to = m->link_down.peer_node;
-	else
+	else if (m->type == WEIR_CTL_LINK_DOWN)
+		s->counts.links_lost++;
+	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC)
 		return;
 	if (to >= s->sc.nodes)
 		sim_fail(s, "node %u: message for node %u, which doesn't exist", n->id, to);

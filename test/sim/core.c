@@ -32,13 +32,13 @@ rng_chance(struct rng *r, uint32_t permille)
 uint64_t
 rng_log(struct rng *r, uint64_t low, uint64_t high)
 {
-	uint64_t v = low;
+	uint32_t magnitudes = 1;
+	uint64_t v;
 
-	while (v < high && rng_below(r, 2))
-		v *= 2;
-	if (v >= high)
-		return high;
-	return v + rng_next(r) % (v < high - v ? v + 1 : high - v + 1);
+	while (low << magnitudes < high)
+		magnitudes++;
+	v = low << rng_below(r, magnitudes);
+	return v + rng_next(r) % ((v < high - v ? v : high - v) + 1);
 }
 
 uint64_t

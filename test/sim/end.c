@@ -92,9 +92,7 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 			a.ip[i] = (uint8_t)(ip >> (24 - 8 * i));
 	}
 	sim_trace(s, "program %u: connects %u to node %u %s", p->id, e->conn, a.id, a.service);
-	p->inside = true;
 	rc = weir_connect_with(p->w, &a, &options, 0, &e->c);
-	p->inside = false;
 	if (rc == 0) {
 		sim_progress(s);
 		weir_conn_set_user(e->c, e);

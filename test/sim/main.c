@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,9 +27,9 @@ say_seed(const char *why)
 static void
 on_signal(int sig)
 {
-	say_seed(sig == SIGALRM ? "does not end" : strsignal(sig));
+	say_seed(sig == SIGPROF ? "does not end" : strsignal(sig));
 	signal(sig, SIG_DFL);
-	raise(sig == SIGALRM ? SIGABRT : sig);
+	raise(sig == SIGPROF ? SIGABRT : sig);
 }
 
 /* AddressSanitizer ends the process without a signal. */
@@ -43,7 +44,7 @@ on_death(void)
 static void
 catch_crashes(void)
 {
-	static const int signals[] = {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL};
+	static const int signals[] = {SIGABRT, SIGPROF, SIGBUS, SIGFPE, SIGILL};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], on_signal);
@@ -52,6 +53,15 @@ catch_crashes(void)
 	else
 		signal(SIGSEGV, on_signal);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Of the process: it may be stopped for a while, or share its CPU. 0: no limit. */
+static void
+limit_cpu(time_t seconds)
+{
+	struct itimerval t = {.it_value.tv_sec = seconds};
+
+	setitimer(ITIMER_PROF, &t, NULL);
 }
 
 static void
@@ -68,6 +78,7 @@ usage(FILE *to)
 	    "  --check-every N           check the engines' invariants every N turns (1; 0 never)\n"
 	    "  --limit SECONDS           simulated time without progress that fails a seed (30)\n"
 	    "  --keep-going              go on after a failing seed\n"
+	    "  --counts                  print what the seeds have been through\n"
 	    "  --verbose                 print the scenario and what happens\n"
 	    "exit: 0 all passed, 1 a seed failed, 2 usage\n");
 }
@@ -112,6 +123,7 @@ parse_number(const char *text, uint64_t *value)
 }
 
 struct arguments {
+	bool counts;
 	uint64_t from, to;
 	bool given;
 	struct sim_options options;
@@ -152,6 +164,9 @@ parse_option(struct arguments *a, int c)
 	case 'k':
 		a->options.keep_going = true;
 		return true;
+	case 'C':
+		a->counts = true;
+		return true;
 	case 'v':
 		a->options.verbose = true;
 		return true;
@@ -163,10 +178,10 @@ static bool
 parse(int argc, char **argv, struct arguments *a)
 {
 	static const struct option longs[] = {
-	    {"seed", 1, NULL, 's'},    {"from", 1, NULL, 'f'},	     {"to", 1, NULL, 't'},
-	    {"without", 1, NULL, 'w'}, {"only", 1, NULL, 'o'},	     {"check-every", 1, NULL, 'c'},
-	    {"limit", 1, NULL, 'l'},   {"keep-going", 0, NULL, 'k'}, {"verbose", 0, NULL, 'v'},
-	    {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0},
+	    {"seed", 1, NULL, 's'},    {"from", 1, NULL, 'f'},	{"to", 1, NULL, 't'},
+	    {"without", 1, NULL, 'w'}, {"only", 1, NULL, 'o'},	{"check-every", 1, NULL, 'c'},
+	    {"counts", 0, NULL, 'C'},  {"limit", 1, NULL, 'l'}, {"keep-going", 0, NULL, 'k'},
+	    {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},	{NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -187,6 +202,7 @@ int
 main(int argc, char **argv)
 {
 	static struct sim sim;
+	struct sim_tally tally = {0};
 	struct arguments a = {0};
 	struct timespec begin, end;
 	uint64_t failed = 0;
@@ -200,9 +216,11 @@ main(int argc, char **argv)
 	sim.options = a.options;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (running = a.from; running <= a.to; running++) {
-		alarm(120);
-		if (sim_run(&sim, running))
+		limit_cpu(120);
+		if (sim_run(&sim, running)) {
+			sim_tally_add(&tally, &sim.counts);
 			continue;
+		}
 		printf("seed %lu: %s (test-sim --seed %lu --verbose)\n", running, sim.cause,
 		       running);
 		failed++;
@@ -210,8 +228,10 @@ main(int argc, char **argv)
 			break;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	alarm(0);
+	limit_cpu(0);
 	printf("%lu seeds, %lu failed, %.1f s\n", running - a.from + (running <= a.to), failed,
 	       (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
-	return failed ? 1 : 0;
+	if (a.counts)
+		sim_tally_print(&tally);
+	return failed || (!a.options.without && !sim_tally_check(&tally));
 }

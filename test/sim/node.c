@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A node's engines and its main lcore, as actors under the virtual clock. */
+/* A node: its main lcore as an actor, what it gives its engines and its broker. */
+#include "conserve.h"
 #include "node.h"
-
 #include "program.h"
 
 #include <errno.h>
@@ -11,158 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SIM_LINKS 16u
-#define SIM_NAP_MAX SIM_MS
-
-/* ---- engines ---- */
-
-struct sim_port *
-sim_port(struct sim *s, uint32_t node, uint32_t engine)
-{
-	return &s->node[node]->engine[engine].port;
-}
-
-struct sim_port *
-sim_rx_port(struct sim *s, uint32_t node)
-{
-	struct sim_node *n = s->node[node];
-
-	return &n->engine[n->rss ? rng_below(&s->rng, n->engines) : 0].port;
-}
-
-void
-sim_engine_wake(struct sim *s, uint32_t node, uint32_t engine)
-{
-	struct sim_engine *e = &s->node[node]->engine[engine];
-
-	if (e->state == SIM_AWAKE) {
-		/* it polls: finds out with its next turn, which the clock may have put far off */
-		if (e->idle)
-			sim_schedule(s, &e->actor, s->now + rng_below(&s->rng, 2000));
-		return;
-	}
-	e->rung = true;
-	/* a wake takes a while */
-	if (e->state == SIM_ASLEEP)
-		sim_schedule(s, &e->actor, s->now + rng_log(&s->rng, 100, 50 * SIM_US));
-}
-
-static void
-run_mailbox(struct sim_engine *e)
-{
-	struct engine_command *c;
-
-	while (e->mail_tail != e->mail_head) {
-		c = e->mailbox[e->mail_tail++ % SIM_MAILBOX];
-		if (engine_execute(e->engine, c))
-			e->replies[e->reply_head++ % SIM_MAILBOX] = c;
-	}
-	while ((c = engine_done(e->engine)))
-		e->replies[e->reply_head++ % SIM_MAILBOX] = c;
-	if (e->reply_head != e->reply_tail)
-		sim_node_kick(e->n);
-}
-
-static void
-check_engine(struct sim_engine *e)
-{
-	struct sim *s = e->n->s;
-	const char *wrong;
-
-	if (!s->options.check_every || e->turns % s->options.check_every)
-		return;
-	wrong = engine_check(e->engine);
-	if (wrong)
-		sim_fail(s, "node %u engine %u at %lu us: %s", e->n->id, e->id,
-			 (s->now - SIM_START) / 1000, wrong);
-}
-
-static bool
-engine_has_work(struct sim_engine *e)
-{
-	return e->mail_tail != e->mail_head || sim_port_readable(&e->port) ||
-	       engine_sleep_check(e->engine);
-}
-
-/* The flags are up and others have had time to publish: looks once more, then sleeps. */
-static void
-fall_asleep(struct sim_engine *e)
-{
-	struct sim *s = e->n->s;
-	int fd = -1;
-	uint64_t nic;
-
-	if (e->rung || engine_has_work(e)) {
-		engine_sleep_cancel(e->engine);
-		e->state = SIM_AWAKE;
-		sim_schedule(s, &e->actor, s->now + 100);
-		return;
-	}
-	nic = NIC_OPS(e->nic)->arm(e->nic, s->now, &fd);
-	if (nic < e->sleep_until)
-		e->sleep_until = nic;
-	if (fd < 0) {
-		if (e->sleep_until > s->now + e->nap)
-			e->sleep_until = s->now + e->nap;
-		e->nap = e->nap * 2 > SIM_NAP_MAX ? SIM_NAP_MAX : e->nap * 2;
-	}
-	e->state = SIM_ASLEEP;
-	if (e->sleep_until != SIM_NEVER)
-		sim_schedule(s, &e->actor, e->sleep_until);
-}
-
-static void
-wake_up(struct sim_engine *e)
-{
-	char drain[64];
-
-	for (uint32_t i = 0; e->rung && i < e->n->doorbells; i++) {
-		struct sim_doorbell *d = &e->n->doorbell[i];
-
-		while (d->used && d->engine == e->id &&
-		       recv(d->fd, drain, sizeof(drain), MSG_DONTWAIT) == sizeof(drain))
-			;
-	}
-	engine_sleep_cancel(e->engine);
-	e->state = SIM_AWAKE;
-	e->idle = 0;
-}
-
-static void
-run_engine(struct sim *s, void *arg)
-{
-	struct sim_engine *e = arg;
-	uint64_t pause;
-
-	if (e->state == SIM_PREPARED) {
-		fall_asleep(e);
-		return;
-	}
-	if (e->state == SIM_ASLEEP)
-		wake_up(e);
-	e->rung = false;
-	run_mailbox(e);
-	e->turns++;
-	if (engine_turn(e->engine, s->now)) {
-		e->idle = 0;
-		e->nap = 10 * SIM_US;
-	} else {
-		e->idle++;
-	}
-	run_mailbox(e);
-	check_engine(e);
-	if (s->sc.sleeps[e->n->id] && e->idle > 2) {
-		e->sleep_until = engine_sleep_prepare(e->engine, s->now);
-		e->state = SIM_PREPARED;
-		sim_schedule(s, &e->actor, s->now + rng_below(&s->rng, 1000));
-		return;
-	}
-	/* empty turns are taken further and further apart: nothing is lost by it but steps */
-	pause = e->idle ? SIM_US << (e->idle < 10 ? e->idle : 10) : rng_log(&s->rng, 100, 2000);
-	if (rng_chance(&s->rng, 5))
-		pause += rng_log(&s->rng, SIM_US, 100 * SIM_US);
-	sim_schedule(s, &e->actor, s->now + pause);
-}
+#define SIM_SRQ 256u
 
 /* ---- what engines and the broker ask of their shell ---- */
 
@@ -298,8 +147,10 @@ look_at_bells(struct sim_node *n)
 	}
 	if (count && poll(fds, count, 0) > 0)
 		for (uint32_t i = 0; i < count; i++)
-			if (fds[i].revents & POLLIN)
+			if (fds[i].revents & POLLIN) {
+				n->s->counts.engine_rung++;
 				sim_engine_wake(n->s, n->id, which[i]);
+			}
 	sim_programs_wake(n->s, n->id);
 }
 
@@ -374,9 +225,9 @@ create_device(struct sim_node *n)
 	    .mtu = (uint16_t)sc->mtu,
 	    .contexts = n->engines,
 	    .numa_socket = -1,
-	    .max_qp = 32,
+	    .max_qp = 2 * SIM_LINKS,
 	    .max_mr = 256,
-	    .cq_depth = 4096,
+	    .cq_depth = 2 * SIM_LINKS * ENGINE_SEND_WRS + SIM_SRQ,
 	    .max_wr = 512,
 	    .tx_frames = 1024,
 	    .window_bytes = 128 * 1024,
@@ -406,7 +257,7 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	    .initial_grant = sc->initial_grant,
 	    .window = sc->window,
 	    .threshold = 0.6,
-	    .srq_depth = 256,
+	    .srq_depth = SIM_SRQ,
 	    .ring_doorbell = ring_doorbell,
 	    .emit = emit_event,
 	    .user = e,
@@ -426,7 +277,7 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	e->engine = engine_create(ec);
 	if (!e->engine)
 		return -errno;
-	e->actor = (struct sim_actor){run_engine, e, SIM_NEVER};
+	e->actor = (struct sim_actor){sim_engine_run, e, SIM_NEVER};
 	e->nap = 10 * SIM_US;
 	sim_schedule(n->s, &e->actor, n->s->now + rng_below(&n->s->rng, 10000));
 	return 0;
@@ -446,7 +297,7 @@ create_broker(struct sim_node *n)
 	    .session_connections = 64,
 	    .ring_slots = sc->ring_slots,
 	    .arena_bytes = sc->arena_bytes,
-	    .peer_ring_lines = sc->ring_lines,
+	    .peer_ring_lines = sc->ring_lines[n->id],
 	    .recv_wrs = sc->recv_wrs,
 	    .links = SIM_LINKS,
 	    .node_timeout_ns = SIM_S,
@@ -539,12 +390,14 @@ void
 sim_node_check(struct sim_node *n)
 {
 	struct sim *s = n->s;
+	uint64_t bad = 0;
 
 	for (uint32_t i = 0; i < n->engines; i++) {
 		const struct engine_counters *ec = engine_counters(n->engine[i].engine);
 		struct nic_counters nc = {0};
 
 		NIC_OPS(n->engine[i].nic)->counters(n->engine[i].nic, &nc);
+		sim_count_engine(s, n->engine[i].engine);
 		if (atomic_load(&ec->violations))
 			sim_fail(s, "node %u: %lu sessions broke the rules", n->id,
 				 atomic_load(&ec->violations));
@@ -554,13 +407,10 @@ sim_node_check(struct sim_node *n)
 		if (nc.rnr_sent)
 			sim_fail(s, "node %u: %lu times no receive WR was there", n->id,
 				 nc.rnr_sent);
-		if (!s->sc.wire.corrupt && (nc.drop_bad_icrc || nc.drop_bad_ip || nc.drop_bad_bth ||
-					    nc.drop_too_short || nc.drop_bad_request))
-			sim_fail(
-			    s,
-			    "node %u: bad frames on a good wire: icrc %lu ip %lu bth %lu short %lu "
-			    "request %lu",
-			    n->id, nc.drop_bad_icrc, nc.drop_bad_ip, nc.drop_bad_bth,
-			    nc.drop_too_short, nc.drop_bad_request);
+		bad += nc.drop_bad_icrc + nc.drop_bad_ip + nc.drop_bad_bth + nc.drop_too_short +
+		       nc.drop_bad_request;
 	}
+	if (bad > s->damaged)
+		sim_fail(s, "node %u: %lu bad frames, %lu were damaged on their way", n->id, bad,
+			 s->damaged);
 }

@@ -15,8 +15,10 @@
 
 enum sim_engine_state {
 	SIM_AWAKE,
+	SIM_DROWSY,   /* will raise its sleep flags next; others may publish meanwhile */
 	SIM_PREPARED, /* sleep flags are set; it looks once more, then sleeps */
 	SIM_ASLEEP,
+	SIM_DOZING, /* a turn between two sleeps, the flags still up */
 };
 
 struct sim_engine {
@@ -29,10 +31,10 @@ struct sim_engine {
 	struct engine_config config;
 	struct sim_actor actor;
 	enum sim_engine_state state;
-	bool rung;	      /* woken by a doorbell, a command or a frame */
-	uint64_t sleep_until; /* timer, SIM_NEVER: none */
-	uint32_t idle;	      /* empty turns in a row */
-	uint64_t nap;	      /* next timed sleep on a port without interrupt */
+	bool rung;	/* woken by a doorbell, a command or a frame */
+	uint64_t timer; /* of the engine, when it prepared to sleep; SIM_NEVER: none */
+	uint32_t idle;	/* empty turns in a row */
+	uint64_t nap;	/* next timed sleep on a port without interrupt */
 	uint64_t turns;
 	struct engine_command *mailbox[SIM_MAILBOX], *replies[SIM_MAILBOX];
 	uint32_t mail_head, mail_tail, reply_head, reply_tail;
@@ -67,6 +69,8 @@ void sim_node_destroy(struct sim_node *n);
 /* Where the next frame to a node is received. */
 struct sim_port *sim_rx_port(struct sim *s, uint32_t node);
 struct sim_port *sim_port(struct sim *s, uint32_t node, uint32_t engine);
+/* A turn of the engine `arg`, or a step of its falling asleep. */
+void sim_engine_run(struct sim *s, void *arg);
 /* Something that wakes a sleeping engine has happened. */
 void sim_engine_wake(struct sim *s, uint32_t node, uint32_t engine);
 /* Programs may have rung doorbells: wakes whom they rang. Fails the seed if a sleeper was missed.

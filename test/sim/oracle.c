@@ -2,6 +2,7 @@
 /* What must have arrived, and whether it did. */
 #include "oracle.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,46 @@ struct sim_oracle {
 	struct sim_flow flow[SIM_CONNS_MAX][2];
 };
 
-/* Around every border: slot, continuation, inline, block, segment. */
-static const uint32_t sizes[] = {0,   1,   8,	47,  48,  49,	64,   107, 108,
+/* Around every border: slot, continuation, inline, block. */
+static const uint32_t small[] = {0,   1,   8,	47,  48,  49,	64,   107, 108,
 				 109, 500, 947, 948, 949, 4096, 8191, 8192};
+#define SMALL (sizeof(small) / sizeof(small[0]))
+/* Larger ones are rare: each has its turn every so many messages. Segment of a WRITE, MTU. */
+#define LARGE 7u
+#define LARGE_EVERY 64u
+static_assert(SMALL + LARGE == SIM_SIZE_CLASSES, "counts.h demands them all");
+
+static uint32_t
+large(const struct sim *s, uint32_t i)
+{
+	/* the smallest multiple of the MTU that goes by WRITE */
+	uint32_t packets = (8192 / s->sc.mtu + 1) * s->sc.mtu;
+	const uint32_t sizes[LARGE] = {8193,	    65535,   65536,	 65537,
+				       packets - 1, packets, packets + 1};
+
+	return sizes[i];
+}
+
+/* A number among all messages of the seed that may have any size. */
+static bool
+has_turn(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t number, uint32_t *which)
+{
+	const struct sim_conn_plan *c = &s->sc.conn[conn];
+	uint32_t at = c->first[flow] + number - (c->shared && flow == 0);
+
+	*which = at / LARGE_EVERY % LARGE;
+	return s->sc.bulk && at % LARGE_EVERY == s->sc.seed % LARGE_EVERY;
+}
+
+/* Which border sizes have been received. */
+static void
+note_size(struct sim *s, uint32_t length)
+{
+	for (uint32_t i = 0; i < SMALL + LARGE; i++)
+		if (length == (i < SMALL ? small[i] : large(s, i - SMALL)))
+			s->sizes |= UINT64_C(1) << i;
+	s->counts.sizes = (uint64_t)__builtin_popcountll(s->sizes);
+}
 
 uint32_t
 sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t number)
@@ -24,6 +62,8 @@ sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t n
 	/* the first message on a shared service says which connection it is */
 	if (c->shared && flow == 0 && number == 0)
 		return 16;
+	if (has_turn(s, conn, flow, number, &kind))
+		return large(s, kind);
 	if (rng_chance(&r, c->bulky)) {
 		kind = rng_below(&r, 8);
 		if (kind < 3)
@@ -34,7 +74,7 @@ sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t n
 	}
 	kind = rng_below(&r, 10);
 	if (kind < 6)
-		return sizes[rng_below(&r, sizeof(sizes) / sizeof(sizes[0]))];
+		return small[rng_below(&r, SMALL)];
 	return kind < 9 ? rng_below(&r, 949) : 949 + rng_below(&r, 8192 - 949 + 1);
 }
 
@@ -124,6 +164,8 @@ sim_received(struct sim *s, uint32_t conn, uint32_t flow, const void *data, size
 		sim_fail(s, "connection %u flow %u message %u arrived before it was accepted", conn,
 			 flow, number);
 	f->received++;
+	s->counts.messages++;
+	note_size(s, expected);
 	sim_trace(s, "connection %u flow %u: received %u (%u bytes)", conn, flow, number, expected);
 	sim_progress(s);
 }

@@ -4,6 +4,8 @@
 #include "end.h"
 #include "node.h"
 
+#include "client/internal.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -38,8 +40,9 @@ opened(struct sim_program *p, struct sim_end *e, struct weir_conn *c)
 {
 	e->c = c;
 	e->state = END_OPEN;
-	e->readable = true;
+	e->readable = e->was_open = true;
 	weir_conn_set_user(c, e);
+	p->s->counts.connections += e->side;
 	sim_trace(p->s, "program %u: connection %u end %u is open", p->id, e->conn, e->side);
 	sim_progress(p->s);
 }
@@ -165,18 +168,30 @@ static bool
 end_is_over(const struct sim_program *p, const struct sim_end *e)
 {
 	const struct sim_conn_plan *c = &p->s->sc.conn[e->conn];
-	const struct sim_program *other;
+	const struct sim_end *other;
 
 	if (e->state == END_CLOSED)
 		return true;
 	if (e->side == 0 || e->state != END_IDLE)
 		return false;
+	other = find_end(p->s->program[c->program[0]], e->conn, 0);
+	/* it waits to be accepted, unless what would have named it was lost */
+	if (other->was_open && !(c->shared && sim_conn_excused(p->s, e->conn)))
+		return false;
 	/* nobody will connect any more */
-	other = p->s->program[c->program[0]];
-	for (uint32_t i = 0; i < other->ends; i++)
-		if (other->end[i].conn == e->conn && other->end[i].side == 0)
-			return other->dead || other->end[i].state == END_CLOSED;
-	return true;
+	return other->state == END_CLOSED || p->s->program[c->program[0]]->dead;
+}
+
+/* A program has ended: who waits for it to connect need not wait any more. */
+static void
+look_around(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->sc.programs; i++) {
+		struct sim_program *p = s->program[i];
+
+		for (uint32_t k = 0; k < p->threads && !sim_program_ended(p); k++)
+			sim_schedule(s, &p->thread[k].actor, s->now + 1);
+	}
 }
 
 static void
@@ -185,20 +200,18 @@ finish(struct sim_program *p)
 	struct sim *s = p->s;
 
 	sim_program_release(p, true);
-	p->inside = true;
+	for (uint32_t i = 0; i < p->ends; i++)
+		if (p->end[i].state == END_IDLE && p->end[i].side == 1)
+			sim_flow(s, p->end[i].conn, 0)->receiver_gone = true;
 	for (uint32_t i = 0; i < p->ends && rng_chance(&p->rng, 500); i++) {
 		weir_listener_close(p->end[i].listener);
 		p->end[i].listener = NULL;
 	}
 	sim_client_detach(p);
-	p->inside = false;
 	p->ended = true;
 	sim_trace(s, "program %u: ended", p->id);
 	sim_progress(s);
-	/* who waits for us to connect need not wait any more */
-	for (uint32_t i = 0; i < s->sc.programs; i++)
-		if (!sim_program_ended(s->program[i]))
-			sim_schedule(s, &s->program[i]->actor, s->now + 1);
+	look_around(s);
 }
 
 static void
@@ -213,6 +226,7 @@ die(struct sim *s, void *arg)
 		return;
 	}
 	sim_trace(s, "program %u: dies", p->id);
+	s->counts.deaths++;
 	sim_client_die(p);
 	p->dead = true;
 	for (uint32_t i = 0; i < p->ends; i++) {
@@ -221,23 +235,39 @@ die(struct sim *s, void *arg)
 		sim_flow(s, e->conn, e->side)->sender_gone = true;
 		sim_flow(s, e->conn, !e->side)->receiver_gone = true;
 	}
-	for (uint32_t i = 0; i < s->sc.programs; i++)
-		if (!sim_program_ended(s->program[i]))
-			sim_schedule(s, &s->program[i]->actor, s->now + 1);
+	look_around(s);
+}
+
+/* To the calling thread. */
+static void
+rebind(struct sim_program *p, struct sim_end *e, uint32_t permille)
+{
+	if (p->threads < 2 || e->state != END_OPEN || !rng_chance(&p->rng, permille))
+		return;
+	p->s->counts.rebound++;
+	if (weir_conn_bind(e->c))
+		sim_fail(p->s, "connection %u: bind: %s", e->conn, weir_reason());
 }
 
 static bool
-work(struct sim_program *p)
+work(struct sim_thread *t)
 {
-	bool any = take_events(p);
-	uint32_t first = p->ends ? rng_below(&p->rng, p->ends) : 0;
+	struct sim_program *p = t->p;
+	uint32_t first = p->ends ? rng_below(&p->rng, p->ends) : 0,
+		 self = (uint32_t)(t - p->thread);
+	bool any;
 
-	any |= name_connections(p);
+	weir_thread_use(t->object);
+	any = take_events(p);
+	if (self == 0)
+		any |= name_connections(p);
 	for (uint32_t i = 0; i < p->ends; i++) {
 		struct sim_end *e = &p->end[(first + i) % p->ends];
 		uint32_t burst = 1 + rng_below(&p->rng, 8);
 
-		any |= sim_end_connect(p, e);
+		if (e->thread == self)
+			any |= sim_end_connect(p, e);
+		rebind(p, e, 10);
 		any |= sim_end_receive(p, e);
 		while (burst-- && sim_end_send(p, e))
 			any = true;
@@ -248,14 +278,17 @@ work(struct sim_program *p)
 }
 
 static uint64_t
-next_timer(const struct sim_program *p)
+next_timer(const struct sim_thread *thread)
 {
+	const struct sim_program *p = thread->p;
 	uint64_t at = SIM_NEVER;
 
 	for (uint32_t i = 0; i < p->ends; i++) {
-		uint64_t t = sim_end_timer(p, &p->end[i]);
+		const struct sim_end *e = &p->end[i];
+		uint64_t t = sim_end_timer(p, e);
+		bool ours = e->state != END_IDLE || e->thread == (uint32_t)(thread - p->thread);
 
-		if (t < at)
+		if (ours && t < at)
 			at = t;
 	}
 	for (uint32_t i = 0; i < p->held_count; i++)
@@ -265,80 +298,108 @@ next_timer(const struct sim_program *p)
 }
 
 static void
-rest(struct sim_program *p, bool busy)
+count_sleep(struct sim_program *p)
 {
+	bool blocked = false;
+
+	for (uint32_t i = 0; i < p->ends; i++)
+		blocked |= p->end[i].state == END_OPEN && p->end[i].blocked;
+	p->s->counts.program_sleeps++;
+	p->s->counts.blocked_sleeps += blocked;
+}
+
+static void
+rest(struct sim_thread *t, bool busy)
+{
+	struct sim_program *p = t->p;
 	struct sim *s = p->s;
-	uint64_t timer = next_timer(p);
+	uint64_t timer = next_timer(t);
 	int rc;
 
 	if (busy) {
-		p->backoff = 200;
-		sim_schedule(s, &p->actor, s->now + rng_log(&p->rng, 100, 5 * SIM_US));
+		t->backoff = 200;
+		sim_schedule(s, &t->actor, s->now + rng_log(&p->rng, 100, 5 * SIM_US));
 		return;
 	}
 	if (p->plan->sleeps) {
 		rc = weir_arm(p->w);
 		if (rc == 0) {
-			p->asleep = true;
+			t->asleep = true;
+			count_sleep(p);
 			sim_trace(s, "program %u: sleeps", p->id);
+			rebind(p, &p->end[rng_below(&p->rng, p->ends)], 20);
 			if (timer != SIM_NEVER)
-				sim_schedule(s, &p->actor, timer);
+				sim_schedule(s, &t->actor, timer);
 			return;
 		}
+		s->counts.program_flinches++;
 		if (rc != -EAGAIN)
 			sim_fail(s, "program %u: arm gives %d", p->id, rc);
 	}
-	p->backoff = p->backoff < 200 * SIM_US ? p->backoff * 2 : p->backoff;
-	sim_schedule(s, &p->actor, s->now + p->backoff);
+	t->backoff = t->backoff < 200 * SIM_US ? t->backoff * 2 : t->backoff;
+	sim_schedule(s, &t->actor, s->now + t->backoff);
 }
 
 static void
-run_program(struct sim *s, void *arg)
+step(struct sim_thread *t)
 {
-	struct sim_program *p = arg;
+	struct sim_program *p = t->p;
 	bool busy, over = true;
 
-	if (p->dead || p->ended)
-		return;
-	if (p->inside) { /* waits for an answer: again later */
-		sim_schedule(s, &p->actor, s->now + 10 * SIM_US);
-		return;
-	}
-	if (!p->w) {
+	if (!t->object) {
 		sim_client_start(p);
 		return;
 	}
-	p->asleep = false;
-	busy = work(p);
+	t->asleep = false;
+	busy = work(t);
 	for (uint32_t i = 0; i < p->ends; i++)
 		over &= end_is_over(p, &p->end[i]);
 	if (over)
 		finish(p);
 	else
-		rest(p, busy);
+		rest(t, busy);
+}
+
+static void
+run_thread(struct sim *s, void *arg)
+{
+	struct sim_thread *t = arg;
+	struct sim_program *p = t->p;
+
+	if (p->dead || p->ended)
+		return;
+	if (p->inside) { /* it waits for an answer, its locks held: again later */
+		sim_schedule(s, &t->actor, s->now + 10 * SIM_US);
+		return;
+	}
+	p->inside = true;
+	step(t);
+	p->inside = false;
 	sim_node_listen(s->node[p->node]);
 }
 
 void
 sim_programs_wake(struct sim *s, uint32_t node)
 {
-	struct pollfd fds[SIM_PROGRAMS_MAX];
-	struct sim_program *who[SIM_PROGRAMS_MAX];
+	struct pollfd fds[SIM_PROGRAMS_MAX * SIM_THREADS_MAX];
+	struct sim_thread *who[SIM_PROGRAMS_MAX * SIM_THREADS_MAX];
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->sc.programs; i++) {
-		struct sim_program *p = s->program[i];
+	for (uint32_t i = 0; i < s->sc.programs * SIM_THREADS_MAX; i++) {
+		struct sim_program *p = s->program[i / SIM_THREADS_MAX];
+		struct sim_thread *t = p ? &p->thread[i % SIM_THREADS_MAX] : NULL;
 
-		if (!p || p->node != node || !p->asleep || p->dead || p->ended)
+		if (!p || p->node != node || !t->asleep || p->dead || p->ended)
 			continue;
-		who[n] = p;
-		fds[n++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
+		who[n] = t;
+		fds[n++] = (struct pollfd){.fd = t->fd, .events = POLLIN};
 	}
 	if (!n || poll(fds, n, 0) <= 0)
 		return;
 	for (uint32_t i = 0; i < n; i++)
 		if (fds[i].revents & POLLIN) {
 			who[i]->asleep = false;
+			s->counts.program_rung++;
 			sim_schedule(s, &who[i]->actor,
 				     s->now + rng_log(&s->rng, 100, 50 * SIM_US));
 		}
@@ -355,6 +416,7 @@ add_end(struct sim_program *p, uint32_t conn, uint32_t side)
 	e->conn = conn;
 	e->side = side;
 	e->start = c->start;
+	e->thread = rng_below(&p->rng, p->threads);
 	e->drains = rng_chance(&p->rng, 500);
 	e->lingers = side == 1 && rng_chance(&p->rng, 400) && !c->hasty;
 	e->receive_max = UINT32_MAX;
@@ -369,8 +431,6 @@ sim_program_attached(struct sim_program *p)
 	int rc;
 
 	snprintf(name, sizeof(name), "program%u", p->id);
-	p->fd = weir_fd(p->w);
-	p->inside = true;
 	rc = weir_listen(p->w, name, 1 + rng_below(&p->rng, 8), &p->listener);
 	for (uint32_t i = 0; i < p->ends && rc == 0; i++) {
 		const struct sim_conn_plan *c = &p->s->sc.conn[p->end[i].conn];
@@ -380,10 +440,19 @@ sim_program_attached(struct sim_program *p)
 		snprintf(name, sizeof(name), "conn%u", p->end[i].conn);
 		rc = weir_listen(p->w, name, 0, &p->end[i].listener);
 	}
-	p->inside = false;
 	if (rc)
 		sim_fail(p->s, "program %u: listen gives %d: %s", p->id, rc, weir_reason());
-	sim_schedule(p->s, &p->actor, p->s->now + rng_below(&p->rng, 5000));
+	for (uint32_t i = 0; i < p->threads; i++) {
+		struct sim_thread *t = &p->thread[i];
+
+		/* the first has an object since it listened */
+		t->object = i ? weir_thread_new(p->w) : weir_thread_get(p->w);
+		if (!t->object)
+			sim_fail(p->s, "program %u: no thread", p->id);
+		weir_thread_use(t->object);
+		t->fd = weir_fd(p->w);
+		sim_schedule(p->s, &t->actor, p->s->now + rng_below(&p->rng, 5000));
+	}
 }
 
 struct sim_program *
@@ -398,15 +467,19 @@ sim_program_create(struct sim *s, uint32_t id)
 	p->plan = &s->sc.program[id];
 	p->node = p->plan->node;
 	p->rng.state = sim_hash(s->sc.seed, 77, id);
-	p->backoff = 200;
+	p->threads = p->plan->threads;
+	for (uint32_t i = 0; i < p->threads; i++) {
+		p->thread[i].p = p;
+		p->thread[i].backoff = 200;
+		p->thread[i].actor = (struct sim_actor){run_thread, &p->thread[i], SIM_NEVER};
+	}
 	for (uint32_t i = 0; i < s->sc.conns; i++)
 		for (uint32_t side = 0; side < 2; side++)
 			if (s->sc.conn[i].program[side] == id &&
 			    !(side == 1 && s->sc.conn[i].unknown))
 				add_end(p, i, side);
-	p->actor = (struct sim_actor){run_program, p, SIM_NEVER};
 	p->killer = (struct sim_actor){die, p, SIM_NEVER};
-	sim_schedule(s, &p->actor, s->now + rng_log(&p->rng, 1, 100 * SIM_US));
+	sim_schedule(s, &p->thread[0].actor, s->now + rng_log(&p->rng, 1, 100 * SIM_US));
 	if (p->plan->killed_at != SIM_NEVER)
 		sim_schedule(s, &p->killer, p->plan->killed_at);
 	return p;
@@ -425,7 +498,10 @@ void
 sim_program_waits_for(const struct sim_program *p, char *text, size_t size)
 {
 	size_t at = strlen(text);
+	uint32_t asleep = 0;
 
+	for (uint32_t i = 0; i < p->threads; i++)
+		asleep += p->thread[i].asleep;
 	for (uint32_t i = 0; i < p->ends && !sim_program_ended(p) && at < size; i++) {
 		const struct sim_end *e = &p->end[i];
 		const struct sim_flow *in = sim_flow(p->s, e->conn, !e->side);
@@ -435,7 +511,7 @@ sim_program_waits_for(const struct sim_program *p, char *text, size_t size)
 			continue;
 		at += (size_t)snprintf(text + at, size - at,
 				       "[p%u%s c%u.%u %s sent %u/%u%s got %u/%u]", p->id,
-				       p->asleep ? " asleep" : "", e->conn, e->side,
+				       asleep == p->threads ? " asleep" : "", e->conn, e->side,
 				       e->state == END_IDLE	    ? "idle"
 				       : e->state == END_CONNECTING ? "connecting"
 								    : "open",

@@ -20,11 +20,13 @@ enum sim_end_state {
 /* One end of a connection. */
 struct sim_end {
 	uint32_t conn, side;
+	uint32_t thread; /* end 0: which one connects */
 	enum sim_end_state state;
 	struct weir_conn *c;
 	struct weir_listener *listener; /* end 1 with a service of its own */
 	uint64_t start;			/* end 0: when to connect (again) */
 	uint64_t paused_until;		/* doesn't receive until then */
+	bool was_open;
 	bool readable, blocked, peer_done;
 	bool drains;	      /* waits for all completions before it closes */
 	bool lingers;	      /* end 1: closes after the peer has */
@@ -37,17 +39,29 @@ struct sim_held { /* a message on loan */
 	uint32_t conn, flow, number;
 };
 
+#define SIM_THREADS_MAX 2u
+
+struct sim_thread {
+	struct sim_program *p;
+	struct weir_thread *object; /* NULL: attaches first */
+	struct sim_actor actor;
+	int fd; /* weir_fd() */
+	bool asleep;
+	uint64_t backoff;
+};
+
 struct sim_program {
 	struct sim *s;
 	uint32_t id, node;
 	const struct sim_program_plan *plan;
 	struct rng rng;
-	struct sim_actor actor, killer;
+	struct sim_actor killer;
+	struct sim_thread thread[SIM_THREADS_MAX];
+	uint32_t threads;
 	struct sim_client *client; /* how it talks to the broker */
 	struct weir *w;
-	int fd; /* weir_fd() */
-	bool dead, ended, asleep, inside;
-	uint64_t backoff;
+	bool dead, ended;
+	bool inside; /* one of its threads runs, or is in a call that waits for an answer */
 	struct weir_listener *listener; /* of all connections without a service of their own */
 	struct weir_conn *unnamed[SIM_CONNS_MAX]; /* accepted, first message not received yet */
 	uint32_t unnamed_count;

@@ -4,6 +4,7 @@
 #include "oracle.h"
 #include "program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,8 +79,8 @@ take_down(struct sim *s)
 		sim_fail(s, "%lu frames were never given back", sim_frames_out());
 }
 
-bool
-sim_run(struct sim *s, uint64_t seed)
+static bool
+run_once(struct sim *s, uint64_t seed, uint32_t without)
 {
 	memset(s->node, 0, sizeof(s->node));
 	memset(s->program, 0, sizeof(s->program));
@@ -88,8 +89,10 @@ sim_run(struct sim *s, uint64_t seed)
 	s->heap_count = 0;
 	s->now = s->progress_at = SIM_START;
 	s->steps = 0;
+	s->frames = s->damaged = 0;
 	s->rng.state = sim_hash(seed, 2, 2);
-	sim_scenario_make(&s->sc, seed, s->options.without);
+	sim_scenario_make(&s->sc, seed, without);
+	s->counts.nodes = s->sc.nodes;
 	if (s->options.verbose)
 		sim_scenario_print(&s->sc);
 	/* a failed seed leaves its memory behind */
@@ -100,10 +103,33 @@ sim_run(struct sim *s, uint64_t seed)
 	build(s);
 	run_until_ended(s);
 	sim_oracle_check(s);
+	s->counts.deaths += s->sc.cut_at <= s->now;
 	run_until_idle(s);
 	for (uint32_t i = 0; i < s->sc.nodes; i++)
 		sim_node_check(s->node[i]);
 	take_down(s);
 	sim_trace(s, "passed: %lu steps, %lu us", s->steps, (s->now - SIM_START) / 1000);
 	return true;
+}
+
+bool
+sim_run(struct sim *s, uint64_t seed)
+{
+	const uint32_t deaths = 1u << SIM_kill | 1u << SIM_cut | 1u << SIM_hasty | 1u << SIM_outage;
+	uint64_t have, least;
+	const char *lack;
+
+	memset(&s->counts, 0, sizeof(s->counts));
+	s->sizes = 0;
+	if (!run_once(s, seed, s->options.without))
+		return false;
+	if (s->options.without || !sim_counts_lack(&s->counts, &have, &least))
+		return true;
+	if (!run_once(s, seed, deaths))
+		return false;
+	lack = sim_counts_lack(&s->counts, &have, &least);
+	if (lack)
+		snprintf(s->cause, sizeof(s->cause), "too little: %lu instead of %lu %s", have,
+			 least, lack);
+	return !lack;
 }

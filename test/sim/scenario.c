@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FRAMES_FEW 100u /* that any seed sends: each impairment happens within or soon after */
+
 static bool
 part(struct rng *r, uint32_t without, enum sim_part p, uint32_t permille)
 {
@@ -40,6 +42,8 @@ make_wire(struct sim_wire_plan *w, uint32_t nodes, struct rng *r, uint32_t witho
 		w->full = full;
 	if (!part(r, without, SIM_outage, 100))
 		w->outage_for = 0;
+	for (uint32_t i = 0; i < SIM_IMPAIRMENTS; i++)
+		w->due[i] = without & (1u << i) ? UINT32_MAX : rng_below(r, FRAMES_FEW);
 }
 
 static void
@@ -48,15 +52,18 @@ make_sizes(struct sim_scenario *sc, struct rng *r)
 	static const uint32_t mtus[] = {256, 512, 1024, 2048, 4096};
 
 	sc->mtu = mtus[rng_below(r, 5)];
-	/* the smallest holds one message of a block and little else */
-	sc->ring_lines = 256u << rng_below(r, 5);
+	/* the smallest holds one message of a block and little else; half of the nodes' surely wrap
+	 */
+	for (uint32_t i = 0; i < sc->nodes; i++)
+		sc->ring_lines[i] = 256u << rng_below(r, i % 2 ? 5 : 4 / sc->nodes);
 	sc->recv_wrs = 8u << rng_below(r, 5);
 	sc->ring_slots = 64u << rng_below(r, 4);
 	sc->largest = rng_chance(r, 100) ? 1u << 20 : 65537;
 	sc->arena_bytes = sc->largest > 65537	 ? 8u << 20
 			  : sc->ring_slots > 128 ? 4u << 20
 						 : 2u << 20;
-	sc->timeout_ns = rng_log(r, 500 * SIM_US, 64 * SIM_MS);
+	/* ARP asks every 2 ms at most: there must be time for several lost answers */
+	sc->timeout_ns = rng_log(r, 4 * SIM_MS, 64 * SIM_MS);
 	sc->window = (uint32_t)rng_log(r, 16384, 2u << 20);
 	sc->initial_grant = (uint32_t)rng_log(r, 64, 16384) & ~63u;
 	sc->session_pending = 64u << rng_below(r, 4);
@@ -75,6 +82,7 @@ make_programs(struct sim_scenario *sc, struct rng *r, uint32_t without)
 		p->sleeps = part(r, without, SIM_sleep, 600);
 		p->pause_for = rng_log(r, 10 * SIM_US, 5 * SIM_MS);
 		p->pause = part(r, without, SIM_pause, 500) ? often : 0;
+		p->threads = part(r, without, SIM_threads, 250) ? 2 : 1;
 		p->killed_at = SIM_NEVER;
 	}
 }
@@ -87,6 +95,7 @@ make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without)
 	uint32_t bulky = part(r, without, SIM_bulk, 700) ? (uint32_t)rng_log(r, 2, 60) : 0;
 	uint32_t share;
 
+	sc->bulk = !(without & (1u << SIM_bulk));
 	sc->conns = 4 + (uint32_t)rng_log(r, 1, SIM_CONNS_MAX - 4) - 1;
 	share = total / sc->conns + 1;
 	for (uint32_t i = 0; i < sc->conns; i++) {
@@ -113,6 +122,12 @@ make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without)
 		c->start = SIM_START + (rng_chance(r, 500) ? 0 : rng_log(r, SIM_US, 3 * SIM_MS));
 		c->bulky = bulky;
 		c->shared = c->messages[0] && rng_chance(r, 500);
+	}
+	for (uint32_t i = 0, n = 0; i < 2 * sc->conns; i++) {
+		struct sim_conn_plan *c = &sc->conn[i / 2];
+
+		c->first[i % 2] = n;
+		n += c->messages[i % 2] - (c->shared && i % 2 == 0);
 	}
 	if (part(r, without, SIM_refuse, 200)) {
 		struct sim_conn_plan *c = &sc->conn[sc->conns - 1];
@@ -179,10 +194,10 @@ sim_scenario_print(const struct sim_scenario *sc)
 
 	printf("seed %lu: %u nodes, %u programs, %u connections\n", sc->seed, sc->nodes,
 	       sc->programs, sc->conns);
-	printf("  mtu %u, peer ring %u lines, %u recv wrs, channel %u slots, arena %lu KiB, "
+	printf("  mtu %u, %u recv wrs, channel %u slots, arena %lu KiB, "
 	       "window %u, first grant %u, pending %u, timeout %lu us\n",
-	       sc->mtu, sc->ring_lines, sc->recv_wrs, sc->ring_slots, sc->arena_bytes / 1024,
-	       sc->window, sc->initial_grant, sc->session_pending, sc->timeout_ns / 1000);
+	       sc->mtu, sc->recv_wrs, sc->ring_slots, sc->arena_bytes / 1024, sc->window,
+	       sc->initial_grant, sc->session_pending, sc->timeout_ns / 1000);
 	printf("  wire: loss %u dup %u reorder %u corrupt %u full %u permille, delay %lu+%lu ns",
 	       w->loss, w->dup, w->reorder, w->corrupt, w->full, w->delay, w->jitter);
 	if (w->outage_for)
@@ -191,12 +206,14 @@ sim_scenario_print(const struct sim_scenario *sc)
 	printf("\n  control: delay up to %lu us, %u permille twice\n", sc->control_delay / 1000,
 	       sc->control_dup);
 	for (uint32_t i = 0; i < sc->nodes; i++)
-		printf("  node %u: %u engines%s%s\n", i, sc->engines[i],
-		       sc->sleeps[i] ? ", adaptive" : "", sc->event_fd[i] ? ", rx interrupt" : "");
+		printf("  node %u: %u engines, rings of %u lines%s%s\n", i, sc->engines[i],
+		       sc->ring_lines[i], sc->sleeps[i] ? ", adaptive" : "",
+		       sc->event_fd[i] ? ", rx interrupt" : "");
 	for (uint32_t i = 0; i < sc->programs; i++) {
 		const struct sim_program_plan *p = &sc->program[i];
 
-		printf("  program %u on node %u%s", i, p->node, p->sleeps ? ", sleeps" : "");
+		printf("  program %u on node %u%s%s", i, p->node,
+		       p->threads > 1 ? ", two threads" : "", p->sleeps ? ", sleeps" : "");
 		if (p->pause)
 			printf(", pauses (%u permille, to %lu us)", p->pause, p->pause_for / 1000);
 		if (p->killed_at != SIM_NEVER)

@@ -6,15 +6,20 @@
  *   scenario.c  what a seed means: sizes, impairments, who talks to whom, who dies
  *   core.c      clock, event queue, trace, failure
  *   wire.c      frames between nodes and what happens to them
- *   node.c      one node: engines, main lcore
+ *   node.c      one node: main lcore, doorbells, memory
+ *   engine.c    its engines: turns, sleep
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
  *   oracle.c    what must have arrived, and whether it did
+ *   conserve.c  credits at both ends of links and connections
+ *   counts.c    what a seed must have been through
  *   system.c    clock, chance and log of the code under test
  *   run.c       one seed from start to end
  */
 #ifndef WEIR_TEST_SIM_H
 #define WEIR_TEST_SIM_H
+
+#include "counts.h"
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -25,6 +30,7 @@
 #define SIM_ENGINES_MAX 2u
 #define SIM_PROGRAMS_MAX 8u
 #define SIM_CONNS_MAX 24u
+#define SIM_LINKS 16u
 #define SIM_NEVER UINT64_MAX
 #define SIM_START (3600 * SIM_S) /* an hour after boot: 0 stands for "no time" in places */
 #define SIM_US UINT64_C(1000)
@@ -52,9 +58,10 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(dup, "frames arrive twice")                                                              \
 	X(reorder, "frames overtake each other")                                                   \
 	X(corrupt, "bits flip, frames are cut short")                                              \
-	X(outage, "a wire is dead for a while")                                                    \
 	X(full, "transmit queues are full at times")                                               \
+	X(outage, "a wire is dead for a while")                                                    \
 	X(sleep, "engines and programs sleep and wait for their doorbells")                        \
+	X(threads, "programs of two threads")                                                      \
 	X(pause, "programs stop receiving for a while")                                            \
 	X(bulk, "messages above 8 KiB")                                                            \
 	X(local, "connections between programs of one node")                                       \
@@ -72,9 +79,12 @@ enum sim_part {
 	    SIM_PART_COUNT
 };
 
+#define SIM_IMPAIRMENTS 5u /* the first parts, in that order: SIM_loss ... SIM_full */
+
 struct sim_wire_plan { /* permille, ns */
 	uint32_t loss, dup, reorder, corrupt, full;
 	uint64_t delay, jitter;
+	uint32_t due[SIM_IMPAIRMENTS]; /* frame from which on each is bound to happen */
 	uint64_t outage_at, outage_for;
 	uint32_t outage_node;
 };
@@ -82,6 +92,7 @@ struct sim_wire_plan { /* permille, ns */
 struct sim_conn_plan {
 	uint32_t program[2];  /* [0] connects, [1] accepts */
 	uint32_t messages[2]; /* that end 0, end 1 send */
+	uint32_t first[2];    /* number of the first of them among the messages of all */
 	uint64_t start;	      /* when end 0 connects */
 	uint32_t bulky;	      /* permille of messages above a block */
 	bool loop;	      /* both on one node, but through its port */
@@ -92,6 +103,7 @@ struct sim_conn_plan {
 
 struct sim_program_plan {
 	uint32_t node;
+	uint32_t threads;
 	bool sleeps;	    /* waits for its doorbell when it has nothing to do */
 	uint32_t pause;	    /* permille of steps after which it doesn't receive for a while */
 	uint64_t pause_for; /* longest pause */
@@ -107,8 +119,10 @@ struct sim_scenario {
 	bool wire_broken; /* by an outage that is longer than QPs wait */
 	struct sim_program_plan program[SIM_PROGRAMS_MAX];
 	struct sim_conn_plan conn[SIM_CONNS_MAX];
-	uint32_t mtu, ring_lines, recv_wrs, ring_slots, window, initial_grant, session_pending;
+	uint32_t ring_lines[SIM_NODES_MAX]; /* of each peer's ring on the node */
+	uint32_t mtu, recv_wrs, ring_slots, window, initial_grant, session_pending;
 	uint32_t largest; /* message, bytes */
+	bool bulk;	  /* some are above a block */
 	uint64_t arena_bytes, timeout_ns;
 	uint64_t control_delay;
 	uint32_t control_dup;
@@ -151,6 +165,9 @@ struct sim_oracle;
 
 struct sim {
 	struct sim_scenario sc;
+	struct sim_counts counts;
+	uint64_t sizes;		  /* bits: border sizes that were received */
+	uint64_t frames, damaged; /* that went onto the wire; copies of them that were spoilt */
 	struct sim_options options;
 	uint64_t now;
 	uint64_t progress_at; /* when something last moved */
@@ -187,7 +204,10 @@ void sim_trace_line(struct sim *s, const char *format, ...) __attribute__((forma
 
 /* The simulation that is running, for what the code under test asks of its system. */
 extern struct sim *sim_running;
-/* Runs one seed; true if it passed, else s->cause says why. */
+/*
+ * Runs one seed; true if it passed, else s->cause says why. Where a death left too little to see,
+ * the seed is run once more without.
+ */
 bool sim_run(struct sim *s, uint64_t seed);
 
 #endif

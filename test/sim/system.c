@@ -24,6 +24,8 @@ ssize_t __wrap_getrandom(void *buf, size_t length, unsigned flags);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 ssize_t __wrap_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __real_send(int fd, const void *buf, size_t length, int flags);
+ssize_t __wrap_write(int fd, const void *buf, size_t length);
+ssize_t __real_write(int fd, const void *buf, size_t length);
 int __wrap_madvise(void *at, size_t length, int advice);
 int __real_madvise(void *at, size_t length, int advice);
 
@@ -52,6 +54,15 @@ __wrap_send(int fd, const void *buf, size_t length, int flags)
 {
 	sim_running->rang = true;
 	return __real_send(fd, buf, length, flags);
+}
+
+/* Threads of one program wake each other through an eventfd. */
+ssize_t
+__wrap_write(int fd, const void *buf, size_t length)
+{
+	if (sim_running)
+		sim_running->rang = true;
+	return __real_write(fd, buf, length);
 }
 
 /* Arenas are mostly left untouched here: populating them would take most of a seed's time. */

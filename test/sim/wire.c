@@ -16,6 +16,7 @@
 
 struct flight {
 	struct sim_frame *frame;
+	uint64_t number;
 	uint32_t length;
 	uint32_t from, to;
 	struct flight *next;
@@ -26,6 +27,8 @@ static struct flight *free_flights;
 static uint64_t frames_out;
 /* When the last frame from a to b arrives: later ones come after it, unless they overtake. */
 static uint64_t last_arrival[SIM_NODES_MAX][SIM_NODES_MAX];
+/* The highest number of a frame from a to b that has arrived. */
+static uint64_t arrived[SIM_NODES_MAX][SIM_NODES_MAX];
 
 static uint8_t *
 frame_data(struct sim_frame *f)
@@ -71,6 +74,7 @@ sim_frames_forget(void)
 {
 	frames_out = 0;
 	memset(last_arrival, 0, sizeof(last_arrival));
+	memset(arrived, 0, sizeof(arrived));
 }
 
 uint32_t
@@ -109,9 +113,13 @@ arrive(struct sim *s, void *arg)
 	uint32_t to = fl->to, length = fl->length;
 	bool dark = fl->from != to && sim_node_dark(s, to);
 	struct sim_port *p = sim_rx_port(s, to);
+	uint64_t *last = &arrived[fl->from][to];
 
+	s->counts.overtaken += fl->number < *last;
+	*last = fl->number > *last ? fl->number : *last;
 	fl->next = free_flights;
 	free_flights = fl;
+	s->counts.dark += dark;
 	if (dark || !queue_put(&p->rx, f, length)) {
 		frame_put(s, f);
 		return;
@@ -131,6 +139,7 @@ launch(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t 
 		abort();
 	f->refs++;
 	fl->frame = f;
+	fl->number = s->frames;
 	fl->length = length;
 	fl->from = from;
 	fl->to = to;
@@ -164,6 +173,15 @@ corrupt(struct sim *s, struct sim_frame *f, uint32_t *length)
 	return copy;
 }
 
+/* `count` times it has happened in this seed: once at least, unless it is left out. */
+static bool
+happens(struct sim *s, enum sim_part part, uint32_t permille, uint64_t count)
+{
+	bool bound = !count && s->frames >= s->sc.wire.due[part];
+
+	return rng_chance(&s->rng, permille) || bound;
+}
+
 /* One frame from node `from` to node `to`; it has left the port at `at`. */
 static void
 carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t length, uint64_t at)
@@ -172,11 +190,17 @@ carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t l
 	struct sim_frame *copy = NULL;
 	uint64_t arrival = at + w->delay + rng_below(&s->rng, (uint32_t)w->jitter + 1);
 
-	if (rng_chance(&s->rng, w->loss))
+	s->frames++;
+	if (happens(s, SIM_loss, w->loss, s->counts.lost)) {
+		s->counts.lost++;
 		return;
-	if (rng_chance(&s->rng, w->corrupt))
+	}
+	if (happens(s, SIM_corrupt, w->corrupt, s->counts.corrupted)) {
+		s->counts.corrupted++;
+		s->damaged++;
 		f = copy = corrupt(s, f, &length);
-	if (rng_chance(&s->rng, w->reorder)) {
+	}
+	if (happens(s, SIM_reorder, w->reorder, s->counts.overtaken)) {
 		arrival += rng_log(&s->rng, SIM_US, 100 * SIM_US);
 	} else {
 		if (arrival <= last_arrival[from][to])
@@ -184,8 +208,11 @@ carry(struct sim *s, uint32_t from, uint32_t to, struct sim_frame *f, uint32_t l
 		last_arrival[from][to] = arrival;
 	}
 	launch(s, from, to, f, length, arrival);
-	if (rng_chance(&s->rng, w->dup))
+	if (happens(s, SIM_dup, w->dup, s->counts.doubled)) {
+		s->counts.doubled++;
+		s->damaged += copy != NULL;
 		launch(s, from, to, f, length, arrival + rng_log(&s->rng, 1, 300 * SIM_US));
+	}
 	if (copy)
 		frame_put(s, copy);
 }
@@ -207,9 +234,12 @@ transmit(struct sim_port *p, struct sim_frame *f, uint32_t length)
 		p->busy_until = s->now;
 	p->busy_until += (length * NS_PER_KBYTE) / 1024 + 1;
 	for (uint32_t n = 0; n < s->sc.nodes; n++)
-		if ((all ? n != p->node : sim_node_ip(n) == ip) &&
-		    (n == p->node || !sim_node_dark(s, p->node)))
-			carry(s, p->node, n, f, length, p->busy_until);
+		if (all ? n != p->node : sim_node_ip(n) == ip) {
+			if (n == p->node || !sim_node_dark(s, p->node))
+				carry(s, p->node, n, f, length, p->busy_until);
+			else
+				s->counts.dark++;
+		}
 	frame_put(s, f);
 }
 
@@ -239,8 +269,10 @@ wire_room(void *user)
 	struct sim_port *p = user;
 	struct sim *s = p->s;
 
-	if (s->now >= p->full_until && rng_chance(&s->rng, s->sc.wire.full))
+	if (s->now >= p->full_until && happens(s, SIM_full, s->sc.wire.full, s->counts.full)) {
+		s->counts.full++;
 		p->full_until = s->now + rng_log(&s->rng, 100, 100 * SIM_US);
+	}
 	if (s->now < p->full_until || p->busy_until > s->now + BACKLOG_NS)
 		return 0;
 	return SIM_TX_QUEUE - p->tx_count;
@@ -398,4 +430,5 @@ sim_wire_reset(struct sim *s)
 		ev->run = NULL;
 	}
 	memset(last_arrival, 0, sizeof(last_arrival));
+	memset(arrived, 0, sizeof(arrived));
 }

@@ -243,6 +243,36 @@ test_reclaim(void **state)
 	world_destroy(p.w);
 }
 
+/* What an engine finds due by itself leaves in that turn: it may be about to sleep. */
+static void
+test_reclaim_at_once(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+	struct engine *e = p.w->node[1].engine;
+	const struct engine_counters *c = engine_counters(e);
+	unsigned asked = 0, i;
+	struct pconn *x, *y;
+
+	(void)state;
+	world_connect(p.pa, p.pb, &x, &y);
+	stream(&p, x, y, 900, 0, 3000); /* its window is large now */
+	world_run(p.w, 2000);
+	pconn_send(p.a, 28 * 8192, 0);
+	for (i = 0; i < 2000 && p.b->received < 1; i++) {
+		uint64_t frames = atomic_load(&c->frames_received);
+
+		world_step(p.w);
+		if (atomic_load(&c->turns) % 256 == 0 &&
+		    atomic_load(&c->frames_received) == frames && i > 100) {
+			assert_false(engine_sleep_check(e));
+			asked++;
+		}
+	}
+	assert_int_equal(p.b->received, 1);
+	assert_true(asked > 0);
+	world_destroy(p.w);
+}
+
 /* Connections that all want to send share the ring. */
 static void
 test_fairness(void **state)
@@ -310,6 +340,7 @@ main(void)
 	    cmocka_unit_test(test_mixed_order),
 	    cmocka_unit_test(test_bulk_waits_for_memory),
 	    cmocka_unit_test(test_reclaim),
+	    cmocka_unit_test(test_reclaim_at_once),
 	    cmocka_unit_test(test_fairness),
 	    cmocka_unit_test(test_no_extra_frames),
 	};

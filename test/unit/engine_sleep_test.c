@@ -63,6 +63,35 @@ test_credit_before_sleep(void **state)
 	world_destroy(w);
 }
 
+/* Credit came by line first and then in a frame: the line, now old, is no reason to stay awake. */
+static void
+test_old_credit_line(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.delay_ns = 4000});
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct pconn *a, *b;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	pconn_send(a, 10, 0);
+	world_run(w, 300);
+	assert_true(atomic_load(&w->node[0].credit[0].consumed) > 0);
+	pconn_send(a, 10, 0);
+	while (b->received < 2)
+		world_step(w);
+	pconn_send(b, 10, 0);
+	while (a->received < 1)
+		world_step(w);
+	pconn_send(a, 10, 0);
+	world_run(w, 3);
+	assert_int_equal(b->received, 2);
+	assert_int_equal(pconn_completed(a), 2);
+	assert_false(engine_sleep_check(w->node[0].engine));
+	world_run(w, 300);
+	assert_int_equal(pconn_completed(a), 3);
+	world_destroy(w);
+}
+
 /* A sender that stalls gets its credit with a completion, which wakes it. */
 static void
 test_stalled_sender_wakes(void **state)
@@ -199,11 +228,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_flags),
-	    cmocka_unit_test(test_credit_before_sleep),
-	    cmocka_unit_test(test_stalled_sender_wakes),
-	    cmocka_unit_test(test_keepalive),
-	    cmocka_unit_test(test_bells),
+	    cmocka_unit_test(test_flags),	    cmocka_unit_test(test_credit_before_sleep),
+	    cmocka_unit_test(test_old_credit_line), cmocka_unit_test(test_stalled_sender_wakes),
+	    cmocka_unit_test(test_keepalive),	    cmocka_unit_test(test_bells),
 	    cmocka_unit_test(test_cold_channels),
 	};
 

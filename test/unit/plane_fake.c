@@ -401,6 +401,15 @@ channel_turn(struct fake *f, struct session *s, struct channel *ch)
 	return n;
 }
 
+static void
+push_all(struct fake *f)
+{
+	for (uint32_t i = 0; i < SESSIONS; i++)
+		for (uint32_t k = 0; f->session[i].used && k < CHANNELS; k++)
+			if (f->session[i].channel[k].used)
+				push_packets(&f->session[i].channel[k]);
+}
+
 static unsigned
 turn(struct fake *f)
 {
@@ -413,10 +422,7 @@ turn(struct fake *f)
 	for (uint32_t i = 0; i < ENDS; i++)
 		if (f->end[i].used && !f->held)
 			put_done(f, &f->end[i]);
-	for (uint32_t i = 0; i < SESSIONS; i++)
-		for (uint32_t k = 0; f->session[i].used && k < CHANNELS; k++)
-			if (f->session[i].channel[k].used)
-				push_packets(&f->session[i].channel[k]);
+	push_all(f);
 	return n;
 }
 
@@ -705,6 +711,8 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 		break;
 	case WEIR_MSG_CONNECT:
 		do_connect(f, index, m, r);
+		if (f->o.prompt)
+			push_all(f);
 		break;
 	case WEIR_MSG_SEGMENT:
 		map_segment(f, index, m, r, fds);

@@ -23,6 +23,7 @@ struct fake_options {
 	uint32_t segment_slots; /* 0: 256 */
 	bool fence;		/* says that nobody is registered for membarrier */
 	bool slow_open;		/* connections open only when fake_open() says so */
+	bool prompt;		/* what a request caused is in the rings before its reply */
 	bool watched;		/* sessions have a socket, so that the library watches it */
 };
 

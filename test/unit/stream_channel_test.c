@@ -2,6 +2,9 @@
 /* Connections over an engine: the fake one fails the test when a rule of the channel is broken. */
 #include "stream_pair.h"
 
+#include "common/wire.h"
+#include "stream/conn.h"
+
 static const size_t sizes[] = {0, 1, 48, 49, 947, 948, 949, 4096, 8192, 8193, 16384, 65536, 300000};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -333,6 +336,35 @@ test_open_late(void **state)
 	fake_destroy(f);
 }
 
+/* All of the last life of a vQPN and of the next lies in the ring when connect() gets its reply. */
+static void
+test_two_lives_in_ring(void **state)
+{
+	static const struct fake_options o = {.prompt = true};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	struct weir_address nobody, svc;
+	struct weir_conn *first, *second, *d;
+	struct weir_event e[4];
+
+	(void)state;
+	assert_int_equal(weir_address_parse("node:1:nobody", &nobody), 0);
+	assert_int_equal(weir_address_parse(FAKE_REMOTE, &svc), 0);
+	assert_int_equal(weir_connect(p.a, &nobody, 0, &first), 0);
+	assert_int_equal(weir_connect(p.a, &svc, 0, &second), 0);
+	assert_int_equal(WEIR_VQPN_INDEX(first->vqpn), WEIR_VQPN_INDEX(second->vqpn));
+	assert_int_equal(weir_poll(p.a, e, 4), 2);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	assert_ptr_equal(e[0].conn, first);
+	assert_int_equal(e[1].type, WEIR_EVENT_OPENED);
+	assert_ptr_equal(e[1].conn, second);
+	assert_int_equal(weir_accept(p.l, 0, &d), 0);
+	pair_pass(&p, second, d, 1, 100);
+	weir_close(first);
+	weir_close(second);
+	weir_close(d);
+	pair_close(&p);
+}
+
 static void
 test_nodes(void **state)
 {
@@ -356,11 +388,17 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_sizes),	 cmocka_unit_test(test_too_long),
-	    cmocka_unit_test(test_full),	 cmocka_unit_test(test_narrow),
-	    cmocka_unit_test(test_completion),	 cmocka_unit_test(test_zero_copy),
-	    cmocka_unit_test(test_loans),	 cmocka_unit_test(test_close_with_data),
-	    cmocka_unit_test(test_open_refused), cmocka_unit_test(test_open_late),
+	    cmocka_unit_test(test_sizes),
+	    cmocka_unit_test(test_too_long),
+	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_narrow),
+	    cmocka_unit_test(test_completion),
+	    cmocka_unit_test(test_zero_copy),
+	    cmocka_unit_test(test_loans),
+	    cmocka_unit_test(test_close_with_data),
+	    cmocka_unit_test(test_open_refused),
+	    cmocka_unit_test(test_open_late),
+	    cmocka_unit_test(test_two_lives_in_ring),
 	    cmocka_unit_test(test_nodes),
 	};
 

@@ -428,6 +428,59 @@ test_fd(void **state)
 	}
 }
 
+/* Who asks for it once more is still to be woken. */
+static void
+test_fd_while_armed(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
+	struct weir_event e;
+
+	(void)state;
+	while (weir_arm(p.b) == -EAGAIN)
+		while (weir_poll(p.b, &e, 1) > 0)
+			;
+	assert_int_equal(weir_fd(p.b), fd.fd);
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	assert_int_equal(weir_send(p.c, "now", 3, 0), 0);
+	assert_int_equal(poll(&fd, 1, 0), 1);
+	assert_int_equal(weir_poll(p.b, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_READABLE);
+	pair_close(&p);
+}
+
+/* A connection with something to report is bound to a thread that was about to sleep. */
+static void *
+bind_while_armed(void *arg)
+{
+	struct job *j = arg;
+	struct pollfd fd = {.fd = weir_fd(j->p->b), .events = POLLIN};
+	struct weir_event e;
+
+	while (weir_arm(j->p->b) == -EAGAIN)
+		;
+	j->rc = weir_conn_bind(j->c);
+	if (!j->rc && poll(&fd, 1, 0) != 1)
+		j->rc = -ENODATA;
+	if (!j->rc && (weir_poll(j->p->b, &e, 1) != 1 || e.conn != j->c))
+		j->rc = -ENOENT;
+	return NULL;
+}
+
+static void
+test_bind_while_armed(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct job j = {.p = &p, .c = p.d};
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
+	pthread_join(start(bind_while_armed, &j), NULL);
+	assert_int_equal(j.rc, 0);
+	assert_int_equal(weir_conn_bind(p.d), 0);
+	pair_close(&p);
+}
+
 /* ---- the watcher ---- */
 
 static void *
@@ -519,6 +572,8 @@ main(void)
 	    cmocka_unit_test(test_bind),
 	    cmocka_unit_test(test_thread_ends),
 	    cmocka_unit_test(test_fd),
+	    cmocka_unit_test(test_fd_while_armed),
+	    cmocka_unit_test(test_bind_while_armed),
 	    cmocka_unit_test(test_cut),
 	    cmocka_unit_test(test_tail_is_pushed),
 	};

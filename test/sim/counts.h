@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a seed has been through, counted where it happens. A simulator that silently stops to
+ * exercise something proves nothing any more, so the counts are demanded: some of every seed, the
+ * others of a share of the seeds in a long range.
+ */
+#ifndef WEIR_TEST_SIM_COUNTS_H
+#define WEIR_TEST_SIM_COUNTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, least in every seed, least share of seeds (permille) that have any, what it is */
+#define SIM_COUNTS(X)                                                                              \
+	X(nodes, 2, 1000, "nodes")                                                                 \
+	X(connections, 4, 1000, "connections open at both ends")                                   \
+	X(messages, 500, 1000, "messages received, contents verified")                             \
+	X(sizes, SIM_SIZE_CLASSES, 1000, "of the border sizes: how many were received")            \
+	X(rings_wrapped, 1, 1000, "peers' rings that were filled to their end and on")             \
+	X(lost, 1, 1000, "frames lost")                                                            \
+	X(doubled, 1, 1000, "frames that arrived twice")                                           \
+	X(overtaken, 1, 1000, "frames that arrived after later ones")                              \
+	X(corrupted, 1, 1000, "frames with bits flipped, or cut short")                            \
+	X(full, 1, 1000, "times that a transmit queue was full")                                   \
+	X(conserved, 1, 1000, "turns after which credits at both ends were compared")              \
+	X(dark, 0, 60, "frames lost because a node was dark or cut off")                           \
+	X(ring_stalls, 0, 500, "senders stopped by a peer's ring")                                 \
+	X(window_stalls, 0, 900, "messages stopped by their connection's window")                  \
+	X(spilled, 0, 200, "slots that waited for room in a program's ring")                       \
+	X(bulk, 0, 900, "messages by rendezvous")                                                  \
+	X(credit_writes, 0, 900, "credits returned by a WRITE of their own")                       \
+	X(engine_sleeps, 0, 500, "times that an engine slept")                                     \
+	X(engine_flinches, 0, 500, "times that an engine found work after raising its flags")      \
+	X(engine_dozed, 0, 400, "times that it found nothing and slept on, its flags still up")    \
+	X(engine_rung, 0, 500, "engines woken by a program's doorbell")                            \
+	X(ring_stalled_sleeps, 0, 300, "engines asleep while a peer's ring stops them")            \
+	X(window_stalled_sleeps, 0, 400, "engines asleep while a window stops them")               \
+	X(program_sleeps, 0, 500, "times that a program slept")                                    \
+	X(program_flinches, 0, 30, "times that a program found work after raising its flags")      \
+	X(program_rung, 0, 500, "programs woken by a doorbell")                                    \
+	X(blocked_sleeps, 0, 500, "programs asleep while a send of theirs waits")                  \
+	X(rebound, 0, 300, "connections bound to another thread")                                  \
+	X(links_lost, 0, 15, "links that failed")                                                  \
+	X(deaths, 0, 80, "programs that died, nodes that were cut off")
+
+struct sim_counts {
+#define X(name, least, share, help) uint64_t name;
+	SIM_COUNTS(X)
+#undef X
+};
+
+struct sim_tally { /* of a range of seeds */
+	uint64_t seeds;
+	struct sim_counts sum, having;
+};
+
+#define SIM_SIZE_CLASSES 24u /* in oracle.c */
+#define SIM_LONG_RANGE 500u  /* seeds from which on the shares are demanded */
+
+/* What a seed lacks: NULL, or its line of the list above. */
+const char *sim_counts_lack(const struct sim_counts *c, uint64_t *have, uint64_t *least);
+void sim_tally_add(struct sim_tally *t, const struct sim_counts *c);
+void sim_tally_print(const struct sim_tally *t);
+/* Prints what too few seeds had; false if there is any. */
+bool sim_tally_check(const struct sim_tally *t);
+
+#endif
