@@ -200,7 +200,9 @@ enter(struct weir *w, int *rc)
 	}
 	t = weir_thread_get(w);
 	if (!t)
-		*rc = weir_fail(-errno, "no resources for another thread: %s", strerror(errno));
+		*rc = weir_fail(
+		    -errno, "no resources for another thread: %s; raise the limit of open files",
+		    strerror(errno));
 	else if (weir_unlikely(t->fd_armed || !LIST_EMPTY(&t->foreign)))
 		disarm(t);
 	return t;
