@@ -22,7 +22,7 @@
 #define SESSION_PENDING 4096u
 #define MEND_NS 200000000ull /* between two looks at a port that is down */
 #define REPAIR_TIMEOUT_NS 10000000000ull
-#define BURST_NS 500000000ull /* main's CPU time: 75 programs with 64 MiB of hugepages each */
+#define BURST_NS 500000000ull /* main's CPU time: to attach 50 times with 64 MiB of hugepages */
 
 static int __attribute__((format(printf, 4, 5)))
 fail(char *error, size_t size, int rc, const char *format, ...)

@@ -2,7 +2,7 @@
 /*
  * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
  * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
- * paced by client, programs that soon leave again by user.
+ * paced by client, coming and soon leaving again by process.
  */
 #define _GNU_SOURCE
 #include "broker_internal.h"
@@ -19,7 +19,7 @@
 #define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
-#define USERS 64u
+#define PROCESSES 64u
 
 struct client {
 	struct broker_watch watch; /* first */
@@ -42,14 +42,14 @@ struct session_socket {
 	struct broker *b;
 	struct client *clients;
 	uint32_t count;
-	uint64_t paused_until;	 /* not accepting: out of descriptors */
-	struct pace user[USERS]; /* by uid; who shares one by chance shares the wait */
+	uint64_t paused_until;		/* not accepting: out of descriptors */
+	struct pace process[PROCESSES]; /* by pid; who shares one by chance shares the wait */
 };
 
 static struct pace *
-user_pace(struct client *c)
+process_pace(struct client *c)
 {
-	return &c->b->session_socket->user[c->peer.uid % USERS];
+	return &c->b->session_socket->process[(uint32_t)c->peer.pid % PROCESSES];
 }
 
 static void
@@ -58,7 +58,7 @@ client_close(struct client *c)
 	struct session_socket *ss = c->b->session_socket;
 
 	if (broker_now(c->b) - c->since < SHORT_NS)
-		pace_use(user_pace(c), c->b->config.burst_ns, c->cost_ns);
+		pace_use(process_pace(c), c->b->config.burst_ns, c->cost_ns);
 	if (c->session)
 		broker_session_close(c->session);
 	broker_watch_remove(c->b, &c->watch);
@@ -147,14 +147,14 @@ request(struct client *c, const struct weir_session_msg *m, size_t length)
 	pace_use(&c->pace, c->b->config.burst_ns / 2, cost);
 }
 
-/* Whether it, or its user, has cost enough for now: then only its end is noticed. */
+/* Whether it, or its process, has cost enough for now: then only its end is noticed. */
 static bool
 hold(struct client *c)
 {
 	uint64_t now = broker_now(c->b), burst = c->b->config.burst_ns;
 
 	c->held_until =
-	    c->session ? pace_due(&c->pace, burst / 2, now) : pace_due(user_pace(c), burst, now);
+	    c->session ? pace_due(&c->pace, burst / 2, now) : pace_due(process_pace(c), burst, now);
 	if (!c->held_until)
 		return false;
 	if (c->deadline != UINT64_MAX)

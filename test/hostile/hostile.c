@@ -7,8 +7,8 @@
  *   hostile INSTANCE MODE SECONDS [SEED] [ADDRESS]
  *
  * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
- * out. Exit 0: the time is over and the data plane still answers a fresh attach. 1: it doesn't. 2:
- * usage.
+ * out. It takes little CPU itself, so that what others lose they lose to what it does. Exit 0: the
+ * time is over and the data plane still answers a fresh attach. 1: it doesn't. 2: usage.
  */
 #define _GNU_SOURCE
 #include "common/session_msg.h"
@@ -288,7 +288,7 @@ do_payload(struct victim *v)
 	open_conn(v);
 	start_tx(v);
 	usleep(2000);
-	for (unsigned i = 0; i < 5000; i++) {
+	for (unsigned i = 0; i < 1000; i++) {
 		struct weir_slot *s;
 
 		if (!weir_ring_room(&v->tx) &&
@@ -308,6 +308,7 @@ do_payload(struct victim *v)
 		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		for (unsigned k = 0; k < 64; k++)
 			((_Atomic uint64_t *)(v->arena + send_at))[rng() % (bytes / 64)] = rng();
+		usleep(300); /* a share of the engine that is fair is not what this is about */
 	}
 }
 
@@ -426,7 +427,7 @@ flip(void *arg)
 	uint64_t x = 88172645463325252ull;
 	uint64_t bytes = f->v->geometry.bytes;
 
-	while (!atomic_load(&f->stop)) {
+	for (unsigned i = 1; !atomic_load(&f->stop); i++) {
 		uint64_t pos = atomic_load(&f->pos);
 		_Atomic uint64_t *line;
 
@@ -445,6 +446,8 @@ flip(void *arg)
 		default:
 			__asm__ __volatile__("pause");
 		}
+		if (i % 1024 == 0) /* not the CPU is to be taken from others */
+			usleep(100);
 	}
 	return NULL;
 }
