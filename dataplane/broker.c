@@ -51,6 +51,14 @@ broker_watch_add(struct broker *b, struct broker_watch *w, uint32_t events)
 }
 
 void
+broker_watch_change(struct broker *b, struct broker_watch *w, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = w};
+
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, w->fd, &e); /* can't fail for one that was added */
+}
+
+void
 broker_watch_remove(struct broker *b, struct broker_watch *w)
 {
 	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);

@@ -309,6 +309,8 @@ struct broker_watch {
 };
 
 int broker_watch_add(struct broker *b, struct broker_watch *w, uint32_t events);
+/* Events 0: its end is reported still. */
+void broker_watch_change(struct broker *b, struct broker_watch *w, uint32_t events);
 void broker_watch_remove(struct broker *b, struct broker_watch *w);
 /* A listening SOCK_SEQPACKET at run_dir/name; -errno, logged. */
 int broker_listen(struct broker *b, const char *name, unsigned mode, const char *group);

@@ -163,14 +163,53 @@ find_cause(char *text)
 	return "EAL does not start";
 }
 
+/* What a driver said when it could not make its port; "" if nothing. */
+static char grievance[160];
+
+static void
+note_grievance(char *text)
+{
+	for (char *line; (line = strsep(&text, "\n"));) {
+		char *at = strstr(line, "(): ");
+
+		if (!at || strncmp(line, "vdev_probe", 10) == 0 || strncmp(line, "EAL:", 4) == 0)
+			continue;
+		for (at += 4; *at == ' ';)
+			at++;
+		if (strncmp(at, "net_", 4) == 0 && strstr(at, ": ")) /* the port's name again */
+			at = strstr(at, ": ") + 2;
+		at[strcspn(at, ";")] = '\0';
+		snprintf(grievance, sizeof(grievance), "%s", at);
+		at = grievance + strlen(grievance);
+		while (at > grievance && (at[-1] == '.' || at[-1] == '!'))
+			*--at = '\0';
+		return;
+	}
+}
+
+void
+eal_explain(char *error, size_t size)
+{
+	size_t cause = strcspn(error, ";");
+
+	if (*grievance)
+		snprintf(error + cause, size - cause, ": %s; check its --vdev", grievance);
+}
+
 static int
 complain(int rc, char *text, char *error, size_t size)
 {
 	const char *cause = text ? find_cause(text) : "EAL does not start", *remedy;
 	size_t length;
 
-	if (strstr(cause, "hugepage") || strstr(cause, "memory available") ||
-	    strstr(cause, "init memory")) {
+	if (strstr(cause, "Permission denied")) {
+		remedy = "run as root, or add --in-memory or --no-huge";
+		rc = -EACCES;
+	} else if (strstr(cause, "memseg")) {
+		remedy = "ask for less memory: -m MB";
+		rc = -ENOMEM;
+	} else if (strstr(cause, "hugepage") || strstr(cause, "memory available") ||
+		   strstr(cause, "init memory")) {
 		remedy =
 		    "reserve hugepages with scripts/setup_hugepages.sh, or add --no-huge -m 512";
 		rc = -ENOMEM;
@@ -185,9 +224,9 @@ complain(int rc, char *text, char *error, size_t size)
 	} else {
 		remedy = "check the EAL options, which stand before --";
 	}
-	length = strlen(cause);
-	if (length && cause[length - 1] == '.')
-		length--;
+	length = strcspn(cause, ".?;"); /* no second sentence */
+	while (cause[length] && cause[length + 1] && cause[length + 1] != ' ')
+		length += 1 + strcspn(cause + length + 1, ".?;");
 	snprintf(error, size, "%.*s; %s", (int)length, cause, remedy);
 	if (error[0] >= 'A' && error[0] <= 'Z' && error[1] >= 'a' && error[1] <= 'z')
 		error[0] += 'a' - 'A';
@@ -239,8 +278,10 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 		rc = complain(rc, text, error, size);
 		if (rc != -EBUSY)
 			remove_runtime_dir(rte_eal_get_runtime_dir(), instance);
-	} else if (text && given(argc, argv, "--log-level")) {
-		fputs(text, stderr);
+	} else if (text) {
+		if (given(argc, argv, "--log-level"))
+			fputs(text, stderr);
+		note_grievance(text);
 	}
 	free(text);
 	return rc;

@@ -11,6 +11,9 @@
  */
 int eal_setup(const char *instance, int argc, char **argv, char *error, size_t size);
 
+/* A port is missing: if its driver complained at start, that becomes the cause in `error`. */
+void eal_explain(char *error, size_t size);
+
 /* Ends EAL and removes the files that it leaves in its run directory. */
 void eal_teardown(const char *instance);
 

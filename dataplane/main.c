@@ -40,6 +40,9 @@ exit_code(int rc)
 	case -EMFILE:
 	case -EBUSY:
 	case -EMSGSIZE:
+	case -ENOENT:
+	case -ENOTDIR:
+	case -EROFS:
 		return EXIT_RESOURCE;
 	default:
 		return EXIT_FAILED;
@@ -181,6 +184,8 @@ start(const struct options *o, int eal_argc, char **argv, int signal_fd)
 	if (rc)
 		goto out;
 	rc = plane_open(&plane, o, dir.path, error, sizeof(error));
+	if (rc == -ENODEV)
+		eal_explain(error, sizeof(error));
 	if (!rc)
 		rc = serve(&plane, signal_fd, error, sizeof(error));
 	plane_close(&plane);
@@ -209,6 +214,12 @@ main(int argc, char **argv)
 		printf("weir-dataplane " WEIR_VERSION " (%s)\n", rte_version());
 		return EXIT_OK;
 	}
+	for (int i = 1; i < dashes && !rc; i++)
+		if (options_know(argv[i]))
+			rc = snprintf(error, sizeof(error),
+				      "%s stands among the EAL options; write weir-dataplane [EAL "
+				      "options] -- %s",
+				      argv[i], argv[i]);
 	if (rc) {
 		log_error("%s", error);
 		return EXIT_USAGE;

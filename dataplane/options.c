@@ -18,6 +18,8 @@ struct row {
 	const char *help;
 };
 
+#define RECV_WRS_MAX (8u << 20) /* of an engine: what its completion queue can take */
+
 #define AT(field) offsetof(struct options, field)
 
 /* Alphabetical: also the order of --help. */
@@ -219,6 +221,12 @@ find_row(const char *name, size_t length)
 	return NULL;
 }
 
+bool
+options_know(const char *word)
+{
+	return strncmp(word, "--", 2) == 0 && find_row(word + 2, strcspn(word + 2, "="));
+}
+
 /* Takes one option and its argument; returns how many words that were, or -EINVAL. */
 static int
 take_option(struct options *o, int argc, char **argv, char *error, size_t size)
@@ -238,7 +246,8 @@ take_option(struct options *o, int argc, char **argv, char *error, size_t size)
 	}
 	row = strncmp(word, "--", 2) == 0 ? find_row(word + 2, length - 2) : NULL;
 	if (!row)
-		return refuse(error, size, "unknown option '%s'; see --help", word);
+		return refuse(error, size,
+			      "unknown option '%s'; see --help, EAL options stand before --", word);
 	value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
 	if (!value)
 		return refuse(error, size, "option %s lacks its argument; give --%s %s", word,
@@ -260,6 +269,12 @@ check_together(const struct options *o, char *error, size_t size)
 		return refuse(error, size, "--peer-ring %llu is no power of two; give %llu",
 			      (unsigned long long)o->peer_ring,
 			      1ull << (64 - __builtin_clzll(o->peer_ring)));
+	if (o->links * o->recv_wrs > RECV_WRS_MAX)
+		return refuse(error, size,
+			      "--links %llu with --recv-wrs %llu are %llu receive work requests; "
+			      "lower one, at most %u are possible",
+			      (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
+			      (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
 	return 0;
 }
 

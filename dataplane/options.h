@@ -51,6 +51,9 @@ int options_parse(struct options *o, int argc, char **argv, char *error, size_t 
 /* Parses the argument of --nic. 0 or -EINVAL with a line in error. */
 int options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size);
 
+/* Whether `word` is an option of ours, with or without an argument behind `=`. */
+bool options_know(const char *word);
+
 /* Prints --help on stdout. */
 void options_usage(void);
 

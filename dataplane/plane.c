@@ -23,6 +23,7 @@
 #define SESSION_PENDING 4096u
 #define MEND_NS 200000000ull /* between two looks at a port that is down */
 #define REPAIR_TIMEOUT_NS 10000000000ull
+#define BURST_NS 500000000ull /* main's CPU time: to attach 50 times with 64 MiB of hugepages */
 
 static int __attribute__((format(printf, 4, 5)))
 fail(char *error, size_t size, int rc, const char *format, ...)
@@ -364,6 +365,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .links = (uint32_t)o->links,
 	    .node_timeout_ns = o->node_timeout_ms * 1000000,
 	    .repair_timeout_ns = REPAIR_TIMEOUT_NS,
+	    .burst_ns = BURST_NS,
 	    .command = broker_command,
 	    .doorbell_add = broker_doorbell_add,
 	    .doorbell_remove = broker_doorbell_remove,

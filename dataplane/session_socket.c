@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
- * rubbish is closed; no client can make us wait.
+ * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
+ * paced by client, coming and soon leaving again by process.
  */
 #define _GNU_SOURCE
 #include "broker_internal.h"
+#include "pace.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +17,9 @@
 #define HELLO_TIMEOUT_NS (5 * BROKER_SECOND_NS)
 #define PAUSE_NS (BROKER_SECOND_NS / 10)
 #define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
+#define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
+#define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
+#define PROCESSES 64u
 
 struct client {
 	struct broker_watch watch; /* first */
@@ -22,9 +27,13 @@ struct client {
 	struct broker_session *session; /* NULL: has not said HELLO, or was closed */
 	struct ucred peer;
 	uint64_t deadline; /* for HELLO */
-	bool greeted;	   /* WELCOME was sent */
-	bool ended;	   /* the broker has ended the session, or refused it */
-	bool over;	   /* closed when its socket is next looked at */
+	uint64_t since;	   /* that it came */
+	uint64_t cost_ns;  /* main's CPU time for it */
+	struct pace pace;
+	uint64_t held_until; /* not heard before; 0: it is heard */
+	bool greeted;	     /* WELCOME was sent */
+	bool ended;	     /* the broker has ended the session, or refused it */
+	bool over;	     /* closed when its socket is next looked at */
 	struct client *next, **previous;
 };
 
@@ -33,14 +42,23 @@ struct session_socket {
 	struct broker *b;
 	struct client *clients;
 	uint32_t count;
-	uint64_t paused_until; /* not accepting: out of descriptors */
+	uint64_t paused_until;		/* not accepting: out of descriptors */
+	struct pace process[PROCESSES]; /* by pid; who shares one by chance shares the wait */
 };
+
+static struct pace *
+process_pace(struct client *c)
+{
+	return &c->b->session_socket->process[(uint32_t)c->peer.pid % PROCESSES];
+}
 
 static void
 client_close(struct client *c)
 {
 	struct session_socket *ss = c->b->session_socket;
 
+	if (broker_now(c->b) - c->since < SHORT_NS)
+		pace_use(process_pace(c), c->b->config.burst_ns, c->cost_ns);
 	if (c->session)
 		broker_session_close(c->session);
 	broker_watch_remove(c->b, &c->watch);
@@ -103,12 +121,46 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 static void
 hello(struct client *c, const struct weir_session_msg *m, size_t length)
 {
+	uint64_t begin = pace_clock();
 	struct broker_session *s =
 	    broker_session_open(c->b, m, length, c->peer.pid, c->peer.uid, on_reply, c);
 
 	if (!c->ended) /* else s is gone already */
 		c->session = s;
 	c->deadline = UINT64_MAX;
+	/* giving its memory back takes up to a third of what making it took */
+	c->cost_ns += (pace_clock() - begin) * 4 / 3;
+}
+
+static void
+request(struct client *c, const struct weir_session_msg *m, size_t length)
+{
+	uint64_t begin = pace_clock(), cost;
+
+	if (!c->session || broker_session_request(c->session, m, length) ||
+	    m->type == WEIR_MSG_BYE) {
+		client_close(c);
+		return;
+	}
+	cost = pace_clock() - begin + REQUEST_NS;
+	c->cost_ns += cost;
+	pace_use(&c->pace, c->b->config.burst_ns / 2, cost);
+}
+
+/* Whether it, or its process, has cost enough for now: then only its end is noticed. */
+static bool
+hold(struct client *c)
+{
+	uint64_t now = broker_now(c->b), burst = c->b->config.burst_ns;
+
+	c->held_until =
+	    c->session ? pace_due(&c->pace, burst / 2, now) : pace_due(process_pace(c), burst, now);
+	if (!c->held_until)
+		return false;
+	if (c->deadline != UINT64_MAX)
+		c->deadline = c->held_until + HELLO_TIMEOUT_NS;
+	broker_watch_change(c->b, &c->watch, 0);
+	return true;
 }
 
 static void
@@ -121,7 +173,12 @@ client_ready(struct broker_watch *w, uint32_t events)
 	} in;
 	ssize_t n;
 
-	(void)events;
+	if (events & (EPOLLHUP | EPOLLERR)) { /* whatever it said last, nobody waits for answers */
+		client_close(c);
+		return;
+	}
+	if (!c->over && hold(c))
+		return;
 	memset(&in, 0, sizeof(in));
 	/* descriptors that a program sends along are dropped by the kernel: no room for them here
 	 */
@@ -134,9 +191,8 @@ client_ready(struct broker_watch *w, uint32_t events)
 	}
 	if (!c->session && c->deadline != UINT64_MAX)
 		hello(c, &in.m, (size_t)n);
-	else if (!c->session || broker_session_request(c->session, &in.m, (size_t)n) ||
-		 in.m.type == WEIR_MSG_BYE)
-		client_close(c);
+	else
+		request(c, &in.m, (size_t)n);
 }
 
 static void
@@ -158,7 +214,8 @@ welcome(struct session_socket *ss, int fd)
 
 	c->b = b;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
-	c->deadline = broker_now(b) + HELLO_TIMEOUT_NS;
+	c->since = broker_now(b);
+	c->deadline = c->since + HELLO_TIMEOUT_NS;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &length) ||
 	    broker_watch_add(b, &c->watch, EPOLLIN)) {
 		close(fd);
@@ -245,9 +302,17 @@ session_socket_timers(struct broker *b, uint64_t now)
 		next = ss->paused_until;
 	for (struct client *c = ss->clients, *after; c; c = after) {
 		after = c->next;
-		if (c->deadline <= now)
+		if (c->deadline <= now) {
 			client_close(c);
-		else if (c->deadline < next)
+			continue;
+		}
+		if (c->held_until && c->held_until <= now) {
+			c->held_until = 0;
+			broker_watch_change(b, &c->watch, EPOLLIN);
+		}
+		if (c->held_until && c->held_until < next)
+			next = c->held_until;
+		if (c->deadline < next)
 			next = c->deadline;
 	}
 	return next;

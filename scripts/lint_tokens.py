@@ -24,10 +24,13 @@ TOKENS = [
     ("dataplane/engine dataplane/nic", r"\b(exit|_exit|quick_exit)\s*\(", "an error code"),
 ]
 
-# (folders, not in, regular expression on what is included, who may)
+# (folders, or beginnings of paths: *; not in; regular expression on what is included, without ../; who may)
 INCLUDES = [
     ("lib control apps", "", r"<rte_", "only dataplane/ and its tests include DPDK"),
-    ("dataplane/engine dataplane/sessions dataplane/broker", "", r"<rte_", "engines and the broker know no DPDK"),
+    ("dataplane/engine dataplane/broker* dataplane/arena* dataplane/segment* dataplane/session_socket* "
+     "dataplane/control_socket* dataplane/memfd* dataplane/sigbus* dataplane/service* dataplane/pace*", "", r"<rte_",
+     "engines and the broker know no DPDK"),
+    ("dataplane/nic", "dataplane/nic/roce/ethdev*", r"<rte_", "drivers' protocol cores know no DPDK"),
     ("lib control apps", "", r"<infiniband/|<rdma/", "only dataplane/ and its tests include verbs"),
     ("dataplane", "dataplane/nic", r"<infiniband/|<rdma/", "verbs stay behind nic.h"),
     ("lib", "", r'"(dataplane|control|apps|engine|nic)/|"broker', "lib/ knows nothing above it"),
@@ -47,7 +50,8 @@ def blank(match):
 
 
 def within(path, folders):
-    return any(f == "." or path.startswith(f + "/") or path == f for f in folders.split())
+    return any(f == "." or path.startswith(f[:-1] if f.endswith("*") else f + "/") or path == f
+               for f in folders.split())
 
 
 def check(path):
@@ -62,12 +66,12 @@ def check(path):
                 word = m.group(0).rstrip("( \t")
                 found.append(f"{path}:{number}: {word}; use {instead}")
     for number, line in enumerate(text.split("\n"), 1):
-        m = re.match(r'\s*#\s*include\s*([<"][^>"]*[>"]?)', line)
+        m = re.match(r'\s*#\s*include\s*([<"])(?:\.\./)*([^>"]*)', line)
         if not m:
             continue
         for folders, but, pattern, why in INCLUDES:
-            if within(path, folders) and not (but and within(path, but)) and re.match(pattern, m.group(1)):
-                found.append(f"{path}:{number}: includes {m.group(1)}; {why}")
+            if within(path, folders) and not (but and within(path, but)) and re.match(pattern, m.group(1) + m.group(2)):
+                found.append(f"{path}:{number}: includes {m.group(2)}; {why}")
     return found
 
 

@@ -113,7 +113,7 @@ apply()
 			short="node $node: memory for only $(cat "$(pool_file "$node" "$size")") of $pages pages of $(size_name "$size")"
 			break
 		fi
-		echo "node $node: pages of $(size_name "$size"): $old -> $pages"
+		echo "node $node: pages of $(size_name "$size"): $old -> $(cat "$(pool_file "$node" "$size")")"
 	done
 	[ -n "$short" ] || return 0
 	while read -r node size pages _; do
@@ -152,7 +152,7 @@ reserve()
 	[ "$2" -eq 0 ] || pools | grep -q '^[0-9]* 1048576 ' ||
 		die 3 "this processor or kernel offers no pages of 1 GiB, nothing was changed; ask for 2 MiB ones"
 	plan=$(wanted "$1" "$2")
-	more=$({ pools; echo "$plan"; } | awk 'NF == 4 { k -= $2 * $3; next } NF { k += $2 * $3 } END { print k + 0 }')
+	more=$({ pools; echo "$plan"; } | awk 'NF == 4 { k -= $2 * $3; next } NF { k += $2 * $3 } END { printf "%.0f\n", k }')
 	available=$(awk '$1 == "MemAvailable:" { print $2 }' "$meminfo")
 	[ "$more" -le "$available" ] ||
 		die 3 "$((more / 1024)) MiB more are wanted, $((available / 1024)) MiB are available, nothing was changed; ask for fewer pages"
@@ -194,7 +194,9 @@ restore()
 	local size
 
 	need_root
-	[ -r "$1" ] || die 2 "--restore needs the file that --save wrote"
+	if ! grep -qs '^[0-9]' "$1" || grep -qvE '^([0-9]+ [0-9]+ [0-9]+|mounted [0-9]+)$' "$1"; then
+		die 2 "--restore needs the file that --save wrote, nothing was changed"
+	fi
 	for size in 2048 1048576; do
 		grep -q "^mounted $size$" "$1" || do_unmount "$size"
 	done
@@ -205,7 +207,7 @@ restore()
 whole()
 {
 	case "$1" in
-	'' | *[!0-9]* | ????????*) usage >&2; die 2 "'$1' is not a number of pages" ;;
+	'' | *[!0-9]* | ????????*) die 2 "'$1' is not a number of pages; try --2m 512" ;;
 	esac
 }
 
@@ -217,7 +219,7 @@ while [ $# -gt 0 ]; do
 	--status | --release | --save) action=${1#--} ;;
 	--restore) action=restore; file=${2:-}; shift ;;
 	-h | --help) usage; exit 0 ;;
-	*) usage >&2; die 2 "unknown option '$1'" ;;
+	*) die 2 "unknown option '$1'; see --help" ;;
 	esac
 	shift || break
 done

@@ -59,13 +59,15 @@ weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 	if (rc == -ENODEV)
 		return weir_gone(w);
 	if (rc)
-		return weir_fail(rc, "no answer to %s from the data plane: %s",
-				 weir_session_type_name(m->type), strerror(-rc));
+		return weir_fail(
+		    rc,
+		    "no answer to %s from the data plane: %s; see whether it is stopped or "
+		    "overloaded",
+		    weir_session_type_name(m->type), strerror(-rc));
 	if (reply->type == want)
 		return 0;
 	if (reply->type == WEIR_MSG_REFUSED && reply->refused.code > 0)
 		return weir_fail(-reply->refused.code, "%s", reply->refused.reason);
-	return weir_fail(-EPROTO,
-			 "the data plane answered %s to %s; library and data plane don't match",
+	return weir_fail(-EPROTO, "the data plane answered %s to %s; install one release of both",
 			 weir_session_type_name(reply->type), weir_session_type_name(m->type));
 }

@@ -155,7 +155,12 @@ weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_
 		close(fds[0]);
 	if (rc && fds[1] >= 0)
 		close(fds[1]);
-	return rc ? weir_fail(rc, "no shared memory with the local peer: %s", strerror(-rc)) : 0;
+	return rc ? weir_fail(rc,
+			      "no shared memory with the local peer: %s; free memory or raise the "
+			      "limit of open "
+			      "files",
+			      strerror(-rc))
+		  : 0;
 }
 
 /* ---- the byte area we write ---- */

@@ -156,7 +156,10 @@ say_hello(struct weir *w, const struct weir_options *o)
 	for (int i = 0; i < 2; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	return rc ? weir_fail(rc, "the data plane's memory cannot be mapped: %s", strerror(-rc))
+	return rc ? weir_fail(rc,
+			      "the data plane's memory cannot be mapped: %s; raise the limit of "
+			      "address space",
+			      strerror(-rc))
 		  : 0;
 }
 
@@ -183,7 +186,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	int rc;
 
 	if (!w)
-		return weir_fail(-ENOMEM, "no memory for a session");
+		return weir_fail(-ENOMEM, "no memory for a session; free some");
 	w->transport = *transport;
 	w->watcher_fd = -1;
 	w->polling = o && o->flags & WEIR_POLLING;
@@ -204,7 +207,8 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	if (!rc)
 		rc = start_watcher(w);
 	if (rc) {
-		weir_fail(rc, "no session: %s", strerror(-rc));
+		weir_fail(rc, "no session: %s; raise the limits of memory, threads and files",
+			  strerror(-rc));
 		goto err;
 	}
 	*handle = w;
@@ -222,7 +226,7 @@ weir_attach(const struct weir_options *o, struct weir **handle)
 	int rc;
 
 	if (!handle || (o && o->flags & ~WEIR_POLLING))
-		return weir_fail(-EINVAL, "no handle to fill, or an unknown flag");
+		return weir_fail(-EINVAL, "no handle to fill, or an unknown flag; see weir/weir.h");
 	rc = weir_socket_open(instance && *instance ? instance : "default", &transport);
 	if (rc)
 		return rc;

@@ -135,6 +135,7 @@ int
 weir_socket_open(const char *instance, struct weir_transport *transport)
 {
 	const char *dir = getenv("WEIR_RUN_DIR");
+	struct timeval patience = {.tv_sec = ANSWER_NS / 1000000000u};
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int fd, n, rc;
 
@@ -146,16 +147,20 @@ weir_socket_open(const char *instance, struct weir_transport *transport)
 				 "WEIR_RUN_DIR or instance name");
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return weir_fail(-errno, "no socket: %s", strerror(errno));
+		return weir_fail(-errno, "no socket: %s; raise the limit of open files",
+				 strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
-		rc = -errno;
+		rc = errno == EAGAIN ? -ETIMEDOUT : -errno; /* its queue stayed full */
 		close(fd);
 		/* a socket that nobody listens on is what a data plane leaves that was killed */
 		if (rc == -ENOENT || rc == -ECONNREFUSED)
 			return weir_fail(-ENOENT, "no data plane at %s; start weir-dataplane",
 					 a.sun_path);
-		return weir_fail(rc, "%s: %s; ask for membership of its group", a.sun_path,
-				 strerror(-rc));
+		return weir_fail(rc, "%s: %s; %s", a.sun_path, strerror(-rc),
+				 rc == -EACCES || rc == -EPERM
+				     ? "ask for membership of its group"
+				     : "see whether the data plane is stopped or overloaded");
 	}
 	*transport = (struct weir_transport){
 	    .request = request, .close = close_socket, .user = (void *)(intptr_t)fd, .fd = fd};

@@ -147,7 +147,8 @@ arm(struct weir_wait *wait)
 {
 	wait->self = weir_thread_get(wait->home->w);
 	if (!wait->self)
-		return weir_fail(-errno, "cannot wait: %s", strerror(errno));
+		return weir_fail(-errno, "cannot wait: %s; raise the limit of open files",
+				 strerror(errno));
 	drain_nudge(wait->self);
 	wait->waiter.fd = wait->self->nudge_fd;
 	if (wait->events) {
@@ -225,7 +226,8 @@ weir_wait_next(struct weir_wait *wait)
 	if (!wait->start)
 		start_clock(wait, now);
 	if (now >= wait->deadline)
-		return -EAGAIN;
+		return weir_fail(-EAGAIN, "the time is over; wait longer, or look at the peer "
+					  "(weirctl show connections)");
 	if (wait->armed) {
 		sleep_until(wait, now);
 		disarm(wait);

@@ -152,6 +152,7 @@ struct weir_ring {
 	_Atomic uint64_t
 	    *tail;	/* in shared memory; written by the consumer, read by the producer */
 	uint64_t seen;	/* producer: newest tail known */
+	uint64_t told;	/* producer: tail as last read */
 	uint32_t turns; /* producer, paired: answers in a row that all before was consumed for */
 };
 
@@ -163,7 +164,7 @@ weir_ring_init(struct weir_ring *r, void *slots, uint32_t size, _Atomic uint64_t
 	r->mask = size - 1;
 	r->pos = r->base = 0;
 	r->limit = producer ? size : 0;
-	r->seen = 0;
+	r->seen = r->told = 0;
 	r->turns = 0;
 	r->tail = tail;
 }
@@ -174,27 +175,31 @@ weir_ring_at(const struct weir_ring *r, uint64_t pos)
 	return &r->slots[(pos - r->base) & r->mask];
 }
 
-/*
- * Producer: everything before `tail` was consumed. A tail that lies (behind what it said before, or
- * beyond what was written) is refused: returns false and changes nothing.
- */
-static inline bool
+/* Producer: everything before `tail` was consumed. */
+static inline void
 weir_ring_learn(struct weir_ring *r, uint64_t tail)
 {
-	if (tail > r->pos || tail < r->seen)
-		return false;
 	r->seen = tail;
 	if (tail >= r->base) /* else what lies beyond the restart is in use still */
 		r->limit = tail + r->mask + 1;
-	return true;
 }
 
-/* Producer: refreshes the limit from the consumer's tail. False: it lies. */
+/*
+ * Producer: refreshes the limit from the consumer's tail. A tail that lies (behind what it said
+ * before, or beyond what was written) is refused: returns false and changes nothing.
+ */
 static inline bool
 weir_ring_refresh(struct weir_ring *r)
 {
 	/* pairs with the release in weir_ring_publish_tail() */
-	return weir_ring_learn(r, atomic_load_explicit(r->tail, memory_order_acquire));
+	uint64_t tail = atomic_load_explicit(r->tail, memory_order_acquire);
+
+	if (tail > r->pos || tail < r->told)
+		return false;
+	r->told = tail;
+	if (tail > r->seen) /* answers may have said more */
+		weir_ring_learn(r, tail);
+	return true;
 }
 
 /* Producer: free slots as far as known. */
@@ -287,8 +292,12 @@ weir_ring_publish_paired(struct weir_ring *r, uint32_t n)
 static inline void
 weir_ring_answered(struct weir_ring *r, uint16_t low)
 {
-	if (weir_ring_learn(r, r->seen + (uint16_t)(low - (uint16_t)r->seen)) && r->seen == r->pos)
-		r->turns++;
+	uint64_t tail = r->seen + (uint16_t)(low - (uint16_t)r->seen);
+
+	if (tail > r->pos)
+		return;
+	weir_ring_learn(r, tail);
+	r->turns += tail == r->pos;
 }
 
 /* Consumer: as weir_ring_pop(). */

@@ -138,7 +138,10 @@ weir_conn_map(struct weir_conn *c)
 	if (rc)
 		return rc;
 	join_segment(c, seg);
-	return c->pipe ? 0 : weir_fail(-EPROTO, "the connection's line is not in the segment");
+	return c->pipe
+		   ? 0
+		   : weir_fail(-EPROTO,
+			       "the connection's line is not in the segment; close the connection");
 }
 
 void
@@ -215,6 +218,33 @@ end_closing(struct weir_conn *c)
 		weir_control_post(c, CONTROL_CLOSE);
 	} else if (!(c->control & CONTROL_CLOSE)) {
 		weir_conn_free(c);
+	}
+}
+
+int
+weir_conn_failed(int rc)
+{
+	switch (rc) {
+	case -ESHUTDOWN:
+		return weir_fail(rc, "end of the stream: the peer has closed it; connect again for "
+				     "more");
+	case -ECONNRESET:
+		return weir_fail(rc, "the peer has gone; connect again when it is back");
+	case -EHOSTDOWN:
+		return weir_fail(rc, "the peer's node is down; connect again when it is up "
+				     "(weirctl wait node:ID)");
+	case -ENOMEM:
+		return weir_fail(rc, "no memory to take a message; free some");
+	case -EPIPE:
+		return weir_fail(rc, "the connection was closed here; connect again");
+	case -EPROTO:
+		return weir_fail(rc, "the other side spoilt the shared memory; close the "
+				     "connection");
+	case -EMSGSIZE:
+		return weir_fail(rc, "a message was larger than the peer's memory; let the peer "
+				     "attach with a larger arena");
+	default:
+		return weir_fail(rc, "the connection has ended: %s; connect again", strerror(-rc));
 	}
 }
 

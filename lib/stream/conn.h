@@ -171,6 +171,8 @@ int weir_conn_map(struct weir_conn *c);
 void weir_conn_find_segment(struct weir_conn *c);
 /* The other end is gone: status 0 or positive errno. */
 void weir_conn_ended(struct weir_conn *c, uint32_t status);
+/* Says in words how a connection ended; returns rc. */
+int weir_conn_failed(int rc);
 /* Something to report. */
 void weir_conn_report(struct weir_conn *c, uint8_t pending);
 /* Reports to another thread from now on; `foreign`: that thread's entry for the home, NULL: to its

@@ -26,7 +26,7 @@ start(struct weir_thread *t, const struct weir_address *address,
 	c = weir_conn_new(t, ch, r.connecting.vqpn, r.connecting.desc);
 	if (!c) {
 		weir_control_refuse(ch, r.connecting.vqpn);
-		return weir_fail(-ENOMEM, "no memory for a connection");
+		return weir_fail(-ENOMEM, "no memory for a connection; free some");
 	}
 	c->state = CONN_OPENING;
 	c->local = r.connecting.segment;
@@ -103,12 +103,15 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 
 	if (!address || !conn || (o && o->flags & ~WEIR_LOOP))
 		return weir_fail(-EINVAL,
-				 "no address, no place for the connection, or an unknown flag");
+				 "no address, no place for the connection, or an unknown flag; see "
+				 "weir/stream.h");
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	t = weir_thread_get(w);
 	if (!t)
-		return weir_fail(-errno, "no resources for another thread: %s", strerror(errno));
+		return weir_fail(
+		    -errno, "no resources for another thread: %s; raise the limit of open files",
+		    strerror(errno));
 	weir_lock(t);
 	rc = start(t, address, o, &c);
 	weir_unlock(t);
@@ -161,7 +164,9 @@ weir_conn_bind(struct weir_conn *c)
 	if (t && t != c->home)
 		f = weir_thread_add_foreign(t, c->home);
 	if (!t || (t != c->home && !f))
-		return weir_fail(-errno, "the connection cannot be bound: %s", strerror(errno));
+		return weir_fail(
+		    -errno, "the connection cannot be bound: %s; raise the limit of open files",
+		    strerror(errno));
 	weir_lock(c->home);
 	weir_conn_bind_to(c, t, f);
 	weir_unlock(c->home);

@@ -209,7 +209,9 @@ own(struct weir *w, int *rc)
 	}
 	t = weir_thread_get(w);
 	if (!t)
-		*rc = weir_fail(-errno, "no resources for another thread: %s", strerror(errno));
+		*rc = weir_fail(
+		    -errno, "no resources for another thread: %s; raise the limit of open files",
+		    strerror(errno));
 	return t;
 }
 

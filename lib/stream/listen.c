@@ -50,13 +50,15 @@ weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_l
 	n = snprintf(m.listen.service, sizeof(m.listen.service), "%s", service ? service : "");
 	if (n <= 0 || (size_t)n >= sizeof(m.listen.service))
 		return weir_fail(-EINVAL,
-				 "a service name has 1 to %u letters, digits, '_', '-', '.'",
+				 "not a service name; give 1 to %u letters, digits, '_', '-', '.'",
 				 WEIR_SERVICE_MAX - 1);
 	m.listen.backlog = backlog;
 	t = weir_thread_get(w);
 	l = t ? calloc(1, sizeof(*l)) : NULL;
 	if (!l)
-		return weir_fail(t ? -ENOMEM : -errno, "no resources for a listener");
+		return weir_fail(t ? -ENOMEM : -errno,
+				 "no resources for a listener; raise the limits of memory and "
+				 "files");
 	l->home = t;
 	TAILQ_INIT(&l->conns);
 	weir_lock(t);

@@ -91,14 +91,15 @@ spoilt(struct weir_conn *c)
 		weir_segment_spoil(WEIR_SEGMENT_OF(c->pipe));
 	else
 		weir_conn_ended(c, EPROTO);
-	return -EPROTO;
+	return weir_conn_failed(-EPROTO);
 }
 
 static inline int
 too_small(uint32_t needs, size_t size, size_t *length)
 {
 	*length = needs;
-	return weir_fail(-EMSGSIZE, "the message has %u bytes, the buffer %zu", needs, size);
+	return weir_fail(-EMSGSIZE, "the message has %u bytes, the buffer %zu; give a larger one",
+			 needs, size);
 }
 
 /* ---- from the ring ---- */
@@ -217,10 +218,7 @@ nothing(struct weir_conn *c, int rc)
 			weir_conn_unready(c);
 	}
 	if (rc != -EAGAIN)
-		return weir_fail(rc,
-				 rc == -ESHUTDOWN ? "end of the stream: the peer has closed it"
-						  : "the connection has ended: %s",
-				 strerror(-rc));
+		return weir_conn_failed(rc);
 	if (c->pipe->burst >= STREAM_BURST && c->pipe->caught_up != c->pipe->rx.pos)
 		for (unsigned i = 0; i < STREAM_PAUSES; i++)
 			weir_pause();

@@ -70,8 +70,9 @@ weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf
 		return weir_gone(c->home->w);
 	if (length > WEIR_STREAM_MESSAGE_MAX || !weir_heap_fits(c->home->w, (uint32_t)length))
 		return weir_fail(-EMSGSIZE, "a message of %zu bytes is larger than %s", length,
-				 length > WEIR_STREAM_MESSAGE_MAX ? "messages may be"
-								  : "the arena");
+				 length > WEIR_STREAM_MESSAGE_MAX
+				     ? "messages may be; send it in parts"
+				     : "the arena; attach with a larger one");
 	weir_wait_init(&wait, c->home, timeout_ms);
 	while ((rc = try_reserve(c, length, buf)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
@@ -137,7 +138,9 @@ weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, 
 		return weir_gone(c->home->w);
 	most = reserved_bytes(c, &m);
 	if (flags & ~WEIR_NOTIFY || !most || length > most)
-		return weir_fail(-EINVAL, "not what weir_send_reserve() gave, or longer than that");
+		return weir_fail(-EINVAL,
+				 "not what weir_send_reserve() gave, or longer than that; reserve "
+				 "again");
 	if (!c->local)
 		return weir_send_message(c, &m, 0);
 	rc = weir_send_large(c, &m, 0);

@@ -258,7 +258,7 @@ put_remote(struct weir_conn *c, struct weir_message_out *m)
 	if (weir_ring_peek(&c->pipe->rx))
 		weir_channel_drive(c->channel, NULL);
 	if (c->send_error)
-		return c->send_error;
+		return weir_send_error(c);
 	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
 		return -ENOMEM;
 	rc = m->length <= WEIR_INLINE_MAX ? put_inline(c, m) : put_place(c, m);
@@ -333,6 +333,8 @@ failed(struct weir_conn *c, const struct weir_message_out *m, int rc)
 {
 	if (rc == -EAGAIN)
 		weir_send_blocked(c, m->length);
+	if (rc == -ENOMEM)
+		return weir_fail(rc, "no memory to note a message; free some");
 	if (rc != -EPROTO)
 		return rc;
 	if (c->pipe->local)
@@ -344,9 +346,7 @@ failed(struct weir_conn *c, const struct weir_message_out *m, int rc)
 int
 weir_send_error(const struct weir_conn *c)
 {
-	if (c->send_error == -EAGAIN)
-		return -EAGAIN;
-	return weir_fail(c->send_error, "the connection has ended: %s", strerror(-c->send_error));
+	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c->send_error);
 }
 
 static inline int
@@ -434,13 +434,14 @@ weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 	int rc;
 
 	if (m->length > WEIR_STREAM_MESSAGE_MAX)
-		return weir_fail(-EMSGSIZE, "a message has at most %u bytes",
+		return weir_fail(-EMSGSIZE, "a message has at most %u bytes; send it in parts",
 				 WEIR_STREAM_MESSAGE_MAX);
 	rc = weir_send_message(c, m, timeout_ms);
 	if (rc == -ENOBUFS) {
 		m->copy = malloc(m->length);
 		if (!m->copy)
-			return weir_fail(-ENOMEM, "no memory for a message of %u bytes", m->length);
+			return weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some",
+					 m->length);
 		rc = weir_send_message(c, m, timeout_ms);
 	}
 	free(m->copy);
@@ -459,7 +460,7 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 	int rc;
 
 	if (flags & ~WEIR_NOTIFY)
-		return weir_fail(-EINVAL, "unknown flag");
+		return weir_fail(-EINVAL, "unknown flag; only WEIR_NOTIFY is known");
 	if (length > WEIR_INLINE_MAX) {
 		m.length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
 		return weir_send_large(c, &m, timeout_ms);

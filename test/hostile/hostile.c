@@ -7,8 +7,8 @@
  *   hostile INSTANCE MODE SECONDS [SEED] [ADDRESS]
  *
  * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
- * out. Exit 0: the time is over and the data plane still answers a fresh attach. 1: it doesn't. 2:
- * usage.
+ * out. It takes little CPU itself, so that what others lose they lose to what it does. Exit 0: the
+ * time is over and the data plane still answers a fresh attach. 1: it doesn't. 2: usage.
  */
 #define _GNU_SOURCE
 #include "common/session_msg.h"
@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -287,7 +288,7 @@ do_payload(struct victim *v)
 	open_conn(v);
 	start_tx(v);
 	usleep(2000);
-	for (unsigned i = 0; i < 5000; i++) {
+	for (unsigned i = 0; i < 1000; i++) {
 		struct weir_slot *s;
 
 		if (!weir_ring_room(&v->tx) &&
@@ -307,6 +308,7 @@ do_payload(struct victim *v)
 		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		for (unsigned k = 0; k < 64; k++)
 			((_Atomic uint64_t *)(v->arena + send_at))[rng() % (bytes / 64)] = rng();
+		usleep(300); /* a share of the engine that is fair is not what this is about */
 	}
 }
 
@@ -347,6 +349,183 @@ do_doorbell(struct victim *v)
 			shutdown(v->doorbell, rng() % 3);
 		if (i % 100 == 0)
 			usleep(1000);
+	}
+}
+
+/* Answers that arrived: taken, and their cost in *consumed. */
+static void
+take_answers(struct weir_ring *rx, uint64_t *consumed)
+{
+	struct weir_slot *s;
+
+	while ((s = weir_ring_peek(rx))) {
+		uint32_t n = s->op == WEIR_OP_INLINE ? weir_slots_inline(s->length) : 1;
+
+		if (s->op == WEIR_OP_INLINE)
+			*consumed += weir_cost(s->length);
+		weir_ring_pop(rx, n);
+	}
+	weir_ring_publish_tail(rx);
+}
+
+/* A well-formed 8-byte message, or with CONSUMED what we took. */
+static void
+put_plain(struct victim *v, uint8_t op, uint16_t order, uint64_t value)
+{
+	struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
+
+	s->op = op;
+	s->flags = 0;
+	s->order = order;
+	s->vqpn = v->vqpn;
+	s->length = 8;
+	s->value = value;
+	s->status = s->extra = 0;
+	weir_ring_publish(&v->tx, 1);
+}
+
+/* Awake, and says that it sleeps, while an echo answers: a doorbell for everything that comes. */
+static void
+do_flags(struct victim *v)
+{
+	struct weir_channel_head *h = channel(v);
+	uint64_t consumed = 0, told = 0;
+	double end = seconds() + 0.3;
+	struct weir_ring rx;
+	uint16_t order = 0;
+
+	open_conn(v);
+	start_tx(v);
+	weir_ring_init(&rx, (struct weir_slot *)(h + 1) + v->geometry.ring_slots,
+		       v->geometry.ring_slots, &h->rx_tail, false);
+	usleep(2000);
+	while (seconds() < end) {
+		atomic_store(&h->rx_sleeping, 1);
+		if (weir_ring_room(&v->tx) > 2 || weir_ring_refresh(&v->tx)) {
+			if (weir_ring_room(&v->tx) > 2 && order < 60000)
+				put_plain(v, WEIR_OP_INLINE, order++, 0);
+			if (weir_ring_room(&v->tx) && consumed != told)
+				put_plain(v, WEIR_OP_CONSUMED, 0, told = consumed);
+		}
+		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		take_answers(&rx, &consumed);
+		usleep(50);
+	}
+}
+
+struct flipper {
+	struct victim *v;
+	_Atomic uint64_t pos; /* do_descriptors() writes, flip() reads */
+	_Atomic bool stop;
+};
+
+/* Rewrites the fields of what was published last, for as long as it may be looked at. */
+static void *
+flip(void *arg)
+{
+	struct flipper *f = arg;
+	uint64_t x = 88172645463325252ull;
+	uint64_t bytes = f->v->geometry.bytes;
+
+	for (unsigned i = 1; !atomic_load(&f->stop); i++) {
+		uint64_t pos = atomic_load(&f->pos);
+		_Atomic uint64_t *line;
+
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		line = (_Atomic uint64_t *)weir_ring_at(&f->v->tx, pos - x % 8);
+		switch (x >> 60) {
+		case 0: /* vqpn and length */
+			atomic_store(&line[1], f->v->vqpn | (x & 0x3ffffff) << 32);
+			break;
+		case 1: /* place */
+			atomic_store(&line[2], x >> 8 & (2 * bytes - 1));
+			break;
+		case 2: /* the flags beside sequence and op */
+			atomic_fetch_xor((_Atomic uint8_t *)line + 5, (uint8_t)(x >> 8 & 3));
+			break;
+		default:
+			__asm__ __volatile__("pause");
+		}
+		if (i % 1024 == 0) /* not the CPU is to be taken from others */
+			usleep(100);
+	}
+	return NULL;
+}
+
+/* Descriptors rewritten while the engine reads them: what it checks must be what it uses. */
+static void
+do_descriptors(struct victim *v)
+{
+	uint64_t send_at = weir_arena_send(&v->geometry);
+	struct flipper f = {.v = v};
+	double end = seconds() + 0.1;
+	uint16_t order = 0;
+	pthread_t thread;
+
+	open_conn(v);
+	start_tx(v);
+	usleep(2000);
+	if (pthread_create(&thread, NULL, flip, &f))
+		return;
+	while (seconds() < end) {
+		struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
+
+		if (!weir_ring_room(&v->tx) &&
+		    (!weir_ring_refresh(&v->tx) || !weir_ring_room(&v->tx))) {
+			usleep(20);
+			continue;
+		}
+		s->op = WEIR_OP_PLACE;
+		s->flags = 0;
+		s->order = order++;
+		s->vqpn = v->vqpn;
+		s->length = 949 + (uint32_t)(rng() % 7000);
+		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
+		atomic_store(&f.pos, v->tx.pos);
+		weir_ring_publish(&v->tx, 1);
+		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		usleep(5);
+	}
+	atomic_store(&f.stop, true);
+	pthread_join(thread, NULL);
+}
+
+/* Well-formed requests that come to nothing, as fast as they are answered. */
+static void
+do_requests(struct victim *v)
+{
+	struct weir_session_msg m, r;
+	double end = seconds() + 0.5;
+	int fds[2];
+
+	for (unsigned i = 0; seconds() < end; i++) {
+		memset(&m, 0, sizeof(m));
+		switch (i % 3) {
+		case 0:
+			m.type = WEIR_MSG_CONNECT;
+			m.connect.channel = v->channel;
+			m.connect.address = (struct weir_address){
+			    .kind = WEIR_ADDRESS_NODE, .id = (uint32_t)(rng() % 4), .service = "x"};
+			break;
+		case 1:
+			m.type = WEIR_MSG_LISTEN;
+			snprintf(m.listen.service, sizeof(m.listen.service), "h-%llx",
+				 (unsigned long long)rng());
+			break;
+		default:
+			m.type = WEIR_MSG_SEGMENT;
+			m.segment.segment = (uint32_t)rng();
+		}
+		m.length = weir_session_length(m.type);
+		if (ask(v->sock, &m, m.length, &r, fds) < 0)
+			return;
+		if (r.type == WEIR_MSG_LISTENING) {
+			m = r;
+			m.type = WEIR_MSG_UNLISTEN;
+			m.length = weir_session_length(m.type);
+			if (ask(v->sock, &m, m.length, &r, fds) < 0)
+				return;
+		}
 	}
 }
 
@@ -405,9 +584,10 @@ static const struct {
 	const char *name;
 	void (*run)(struct victim *v);
 } modes[] = {
-    {"garbage", do_garbage},   {"cursors", do_cursors}, {"scribble", do_scribble},
-    {"payload", do_payload},   {"punch", do_punch},	{"doorbell", do_doorbell},
-    {"messages", do_messages}, {"segment", do_segment},
+    {"garbage", do_garbage},	     {"cursors", do_cursors},	{"scribble", do_scribble},
+    {"payload", do_payload},	     {"punch", do_punch},	{"doorbell", do_doorbell},
+    {"messages", do_messages},	     {"segment", do_segment},	{"flags", do_flags},
+    {"descriptors", do_descriptors}, {"requests", do_requests},
 };
 
 static int

@@ -23,6 +23,13 @@ expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip
 expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
 expect 2 'colour' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.1/24,colour=red
 expect 3 'net_absent0' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_absent0,ip=10.0.0.1/24
+expect 3 'no such device' weir-dataplane "${eal[@]}" --vdev net_af_packet0,iface=nosuch -- --instance X --nic roce:net_af_packet0,ip=10.0.0.1/24
+expect 3 'unknown role' weir-dataplane "${eal[@]}" --vdev net_memif0,role=frog -- --instance X --nic roce:net_memif0,ip=10.0.0.1/24
+expect 3 'less memory' weir-dataplane --no-huge -m 99999999 --no-pci --lcores 0@0,1@1 -- --instance X
+expect 3 'run directory' weir-dataplane "${eal[@]}" -- --instance X --run-dir /proc/nothing
+expect 2 'among the EAL options' weir-dataplane --instance X
+expect 2 'stand before' weir-dataplane "${eal[@]}" -- --instance X --no-huge
+expect 2 'lower one' weir-dataplane "${eal[@]}" -- --instance X --links 4096 --recv-wrs 4096
 expect 3 'hugepage' weir-dataplane -m 900000 --no-pci --lcores 0@0,1@1 -- --instance X
 expect 2 'lcore' weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0 -- --instance X
 expect 2 'bogus' weir-control --bogus
@@ -46,6 +53,10 @@ expect 1 'node|reach|member' weir-perf --instance A 10.9.9.9 -t lat
 expect 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
 expect 3 'runs|instance' weir-control --instance A --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
 if id nobody >/dev/null 2>&1; then
+	expect 3 '(permission denied; run as root, or add|hugepage)' setpriv --reuid nobody --regid nogroup --clear-groups \
+		env XDG_RUNTIME_DIR=/tmp RUNTIME_DIRECTORY=/tmp "$(command -v weir-dataplane)" --file-prefix "weir-bad-$$" --no-pci --lcores 0@0,1@1 -- --instance X --run-dir /tmp/weir-bad-$$
+	rm -rf "/tmp/dpdk/weir-bad-$$" "/tmp/weir-bad-$$"
+	rmdir /tmp/dpdk 2>/dev/null
 	chmod 711 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 	expect 3 'permi' setpriv --reuid nobody --regid nogroup --clear-groups env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" weir-perf --instance A node:2 -t lat
 fi

@@ -386,6 +386,7 @@ fake_open(const struct fake_config *config)
 	    .links = 8,
 	    .node_timeout_ns = BROKER_SECOND_NS,
 	    .repair_timeout_ns = 10 * BROKER_SECOND_NS,
+	    .burst_ns = config->burst_ns,
 	    .command = command,
 	    .doorbell_add = doorbell_add,
 	    .doorbell_remove = doorbell_remove,

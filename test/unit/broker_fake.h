@@ -22,6 +22,7 @@ struct fake_config {
 	uint32_t node; /* own id, told as control would; UINT32_MAX: not told */
 	uint32_t sessions;
 	uint64_t incarnation;
+	uint64_t burst_ns;
 };
 
 struct fake {

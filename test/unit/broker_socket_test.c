@@ -497,6 +497,74 @@ test_never_reads(void **state)
 	fake_close(f);
 }
 
+/* Who costs too much waits: others don't, and nobody for ever. */
+static void
+test_paced_requests(void **state)
+{
+	struct fake_config config = with_sockets;
+	struct weir_session_msg m = session_msg(WEIR_MSG_UNLISTEN), r;
+	struct fake *f;
+	int fd, other;
+
+	(void)state;
+	config.burst_ns = 2; /* whatever is asked is more than that */
+	f = fake_open(&config);
+	fd = attach(f);
+	other = attach(f);
+	assert_int_equal(call(f, fd, m, NULL).type, WEIR_MSG_REFUSED);
+	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
+	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), -EAGAIN);
+	assert_int_equal(call(f, other, m, NULL).type, WEIR_MSG_REFUSED);
+	f->now += 4 * BROKER_SECOND_NS;
+	assert_true(get(f, fd, &r, sizeof(r), NULL) > 0);
+	/* its end is seen all the same */
+	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
+	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), -EAGAIN);
+	close(fd);
+	fake_run(f);
+	assert_int_equal(f->b->session_count, 1);
+	close(other);
+	fake_close(f);
+}
+
+static void
+test_paced_attach(void **state)
+{
+	struct fake_config config = with_sockets;
+	struct weir_session_msg m = hello(), r;
+	int fd, fds[2] = {-1, -1};
+	struct fake *f;
+
+	(void)state;
+	config.burst_ns = 2;
+	f = fake_open(&config);
+	/* who stays costs nothing, who leaves soon does */
+	for (unsigned i = 0; i < 3; i++) {
+		fd = attach(f);
+		f->now += 20 * BROKER_SECOND_NS;
+		close(fd);
+		fake_run(f);
+	}
+	close(attach(f));
+	fd = dial(f, "session.sock");
+	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
+	assert_int_equal(get(f, fd, &r, sizeof(r), fds), -EAGAIN);
+	f->now += 4 * BROKER_SECOND_NS;
+	assert_true(get(f, fd, &r, sizeof(r), fds) > 0);
+	assert_int_equal(r.type, WEIR_MSG_WELCOME);
+	close(fds[0]);
+	close(fd);
+	/* one that has left before its turn costs nothing */
+	fd = dial(f, "session.sock");
+	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
+	fake_run(f);
+	close(fd);
+	f->now += 4 * BROKER_SECOND_NS;
+	fake_run(f);
+	assert_int_equal(f->b->counters.sessions_opened, 5);
+	fake_close(f);
+}
+
 /* ---- control.sock ---- */
 
 union ctl {
@@ -793,6 +861,8 @@ main(void)
 	    cmocka_unit_test(test_vandals),
 	    cmocka_unit_test(test_asks_without_waiting),
 	    cmocka_unit_test(test_never_reads),
+	    cmocka_unit_test(test_paced_requests),
+	    cmocka_unit_test(test_paced_attach),
 	    cmocka_unit_test(test_control),
 	    cmocka_unit_test(test_bad_control),
 	    cmocka_unit_test(test_rows),

@@ -176,6 +176,30 @@ too_many_nics(void **state)
 			     0);
 }
 
+static void
+knowing(void **state)
+{
+	(void)state;
+	assert_true(options_know("--instance"));
+	assert_true(options_know("--instance=A"));
+	assert_false(options_know("--instances"));
+	assert_false(options_know("--no-huge"));
+	assert_false(options_know("instance"));
+	assert_false(options_know("-l"));
+}
+
+static void
+together(void **state)
+{
+	char *argv[] = {(char *)"--links", (char *)"4096", (char *)"--recv-wrs", (char *)"4096"};
+
+	(void)state;
+	assert_int_not_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
+	assert_non_null(strstr(error, "; lower one"));
+	argv[3] = (char *)"2048";
+	assert_int_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
+}
+
 int
 main(void)
 {
@@ -183,7 +207,8 @@ main(void)
 	    cmocka_unit_test(defaults),	     cmocka_unit_test(flag_env_default),
 	    cmocka_unit_test(values),	     cmocka_unit_test(bad_values),
 	    cmocka_unit_test(nic),	     cmocka_unit_test(bad_nic),
-	    cmocka_unit_test(too_many_nics),
+	    cmocka_unit_test(too_many_nics), cmocka_unit_test(knowing),
+	    cmocka_unit_test(together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

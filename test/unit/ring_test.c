@@ -474,6 +474,23 @@ test_mixed_talk(void **state)
 	free_pair(&p);
 }
 
+/* A tail may be told later than an answer has said as much. */
+static void
+test_late_tail(void **state)
+{
+	struct pair p = make_pair();
+
+	(void)state;
+	converse(&p, 10);
+	weir_ring_publish_tail(p.end[1].rx);
+	converse(&p, 2);
+	assert_true(weir_ring_refresh(p.end[0].tx));
+	assert_int_equal(p.to_b->tx.seen, p.to_b->tx.pos);
+	atomic_fetch_sub(&p.to_b->tail, 1);
+	assert_false(weir_ring_refresh(p.end[0].tx));
+	free_pair(&p);
+}
+
 /* What a peer says that can't be, is ignored. */
 static void
 test_lying_answer(void **state)
@@ -510,6 +527,7 @@ main(void)
 	    cmocka_unit_test(test_stream_does_not_restart),
 	    cmocka_unit_test(test_mixed_talk),
 	    cmocka_unit_test(test_lying_answer),
+	    cmocka_unit_test(test_late_tail),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,12 +56,16 @@ usage_errors()
 	machine 99999999
 	hugepages --nonsense
 	expect "unknown option" $? 2
+	expect "one line" "$(wc -l <"$tmp/err")" 1
 	hugepages --2m many
 	expect "not a number" $? 2
 	hugepages --2m -5
 	expect "negative number" $? 2
 	hugepages --restore /nonexistent
 	expect "no file to restore" $? 2
+	echo "root:x:0:0" >"$tmp/saved"
+	hugepages --restore "$tmp/saved"
+	expect "not what --save wrote" $? 2
 	expect "nothing changed" "$(all_pages)" "0 0 0 0"
 }
 
@@ -89,6 +93,10 @@ without_memory()
 	expect "one line" "$(wc -l <"$tmp/err")" 1
 	grep -q '2048 MiB more are wanted, 976 MiB are available' "$tmp/err" ||
 		fail "what is missing: $(cat "$tmp/err")"
+	hugepages --2m 9999999
+	expect "no memory by far" $? 3
+	expect "one line" "$(wc -l <"$tmp/err")" 1
+	grep -q '39999996 MiB more are wanted' "$tmp/err" || fail "what is missing: $(cat "$tmp/err")"
 	rm -rf "$tmp/nodes"/node?/hugepages/hugepages-1048576kB
 	hugepages --2m 1 --1g 1
 	expect "no pages of 1 GiB" $? 3

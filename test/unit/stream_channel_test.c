@@ -274,6 +274,33 @@ test_close_with_data(void **state)
 	pair_close(&p);
 }
 
+/* Every failing call says why, and what to do, in its own words. */
+static void
+test_reasons(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	uint8_t in[8];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_connect(p.a, NULL, 0, NULL), -EINVAL);
+	assert_non_null(strstr(weir_reason(), "; see weir/stream.h"));
+	assert_int_equal(weir_recv(p.c, in, sizeof(in), &n, 1), -EAGAIN);
+	assert_non_null(strstr(weir_reason(), "the time is over; "));
+	weir_close(p.d);
+	p.d = NULL;
+	fake_settle(p.f);
+	/* the send itself finds the end in the ring */
+	assert_int_equal(weir_send(p.c, "x", 1, 0), -ECONNRESET);
+	assert_non_null(strstr(weir_reason(), "the peer has gone; "));
+	assert_int_equal(weir_recv(p.c, in, sizeof(in), &n, 0), -ESHUTDOWN);
+	assert_non_null(strstr(weir_reason(), "end of the stream"));
+	assert_non_null(strstr(weir_reason(), "; "));
+	assert_int_equal(weir_send(p.c, "x", 1, 0), -ECONNRESET);
+	assert_non_null(strstr(weir_reason(), "the peer has gone; "));
+	pair_close(&p);
+}
+
 static void
 test_open_refused(void **state)
 {
@@ -400,6 +427,7 @@ main(void)
 	    cmocka_unit_test(test_open_late),
 	    cmocka_unit_test(test_two_lives_in_ring),
 	    cmocka_unit_test(test_nodes),
+	    cmocka_unit_test(test_reasons),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

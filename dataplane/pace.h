@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How much of main's CPU time somebody may use up: a burst at once, and in the long run one
+ * PACE_SHAREth of the time. Main commonly shares its CPU with engines or programs: without this,
+ * one program that attaches or asks in a loop takes half of it from them.
+ */
+#ifndef WEIR_PACE_H
+#define WEIR_PACE_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define PACE_SHARE 20u		  /* a twentieth */
+#define PACE_EXCESS_NS 150000000u /* used beyond the burst that counts: nobody waits for ever */
+
+struct pace {
+	uint64_t used_ns, seen; /* when it was last drained */
+};
+
+/* CPU time of this thread. */
+static inline uint64_t
+pace_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline void
+pace_use(struct pace *p, uint64_t burst_ns, uint64_t ns)
+{
+	p->used_ns += ns;
+	if (p->used_ns > burst_ns + PACE_EXCESS_NS)
+		p->used_ns = burst_ns + PACE_EXCESS_NS;
+}
+
+/* When it may go on: 0, or a time after `now`. A burst of 0 is without limit. */
+static inline uint64_t
+pace_due(struct pace *p, uint64_t burst_ns, uint64_t now)
+{
+	uint64_t drained = (now - p->seen) / PACE_SHARE;
+
+	p->used_ns -= drained < p->used_ns ? drained : p->used_ns;
+	p->seen = now;
+	if (!burst_ns || p->used_ns < burst_ns)
+		return 0;
+	return now + (p->used_ns - burst_ns + 1) * PACE_SHARE;
+}
+
+#endif

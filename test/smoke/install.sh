@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What is installed is whole: a program outside of the tree builds with pkg-config and runs; units and man pages are sound.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+DESTDIR=$weir_tmp/dest meson install -C "$WEIR_BUILD" --no-rebuild --quiet >"$weir_tmp/install.log" 2>&1 || die "meson install"
+pc=$(find "$weir_tmp/dest" -name weir.pc)
+prefix=$(sed -n 's/^prefix=//p' "$pc")
+dest=$weir_tmp/dest$prefix
+libdir=$(dirname "$(dirname "$pc")")
+
+# A program of somebody else, in C and in C++.
+mkdir "$weir_tmp/outside"
+cat >"$weir_tmp/outside/other.c" <<'C'
+#include <weir/stream.h>
+#include <stdio.h>
+int main(void)
+{
+	struct weir *w;
+	if (weir_attach(NULL, &w)) {
+		fprintf(stderr, "%s\n", weir_reason());
+		return 1;
+	}
+	printf("node %d\n", weir_node(w));
+	weir_detach(w);
+	return 0;
+}
+C
+for compiler in "gcc -x c -std=c11" "g++ -x c++"; do
+	# shellcheck disable=SC2046
+	(cd "$weir_tmp/outside" && PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR=$weir_tmp/dest &&
+		export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR &&
+		$compiler -Wall -Wextra -Werror other.c -o other $(pkg-config --cflags --libs weir)) || die "no program with $compiler"
+done
+one_node
+out=$(LD_LIBRARY_PATH=$libdir WEIR_INSTANCE=A "$weir_tmp/outside/other") || fail "the program does not run"
+[ "$out" = "node 1" ] || fail "it says '$out'"
+readelf -d "$weir_tmp/outside/other" | grep -q 'NEEDED.*\[libweir\.so\.[0-9]*\]' || fail "not linked to the soname"
+LD_LIBRARY_PATH=$libdir "$dest/bin/weirctl" --instance A show nodes | grep -q up || fail "the installed weirctl"
+for program in bin/weirctl bin/weir-perf sbin/weir-dataplane sbin/weir-control; do
+	LD_LIBRARY_PATH=$libdir "$dest/$program" --version | grep -q . || fail "$program --version"
+	LD_LIBRARY_PATH=$libdir "$dest/$program" --help | grep -q -- --instance || fail "$program --help"
+	find "$dest/share/man" -name "${program##*/}.[18]*" | grep -q . || fail "$program has no man page"
+done
+
+# The library gives away what its headers name, and nothing else.
+grep -ohE '\bweir_[a-z_]+\(' "$dest"/include/weir/*.h | tr -d '(' | sort -u >"$weir_tmp/declared"
+nm -D --defined-only "$libdir"/libweir.so | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$weir_tmp/exported"
+diff "$weir_tmp/declared" "$weir_tmp/exported" >"$weir_tmp/diff" || fail "declared and exported differ: $(tr '\n' ' ' <"$weir_tmp/diff")"
+
+# A unit's ExecStart is where the program was installed.
+for unit in "$dest"/lib/systemd/system/weir-*@.service; do
+	start=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit")
+	[ -x "$weir_tmp/dest$start" ] || fail "${unit##*/} starts $start"
+	if command -v systemd-analyze >/dev/null; then
+		sed "s|^ExecStart=|&$weir_tmp/dest|; /^Documentation=/d; s|^EnvironmentFile=|&-|" "$unit" >"$weir_tmp/${unit##*/}"
+		systemd-analyze verify "$weir_tmp/${unit##*/}" >"$weir_tmp/verify" 2>&1
+		if grep -q "${unit##*/}\|weir-" "$weir_tmp/verify"; then fail "${unit##*/}: $(cat "$weir_tmp/verify")"; fi
+	fi
+done
+if command -v man >/dev/null; then
+	for page in "$dest"/share/man/man?/*; do
+		[ -z "$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null)" ] || fail "man page ${page##*/} has warnings"
+	done
+fi
