@@ -90,25 +90,3 @@ perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_
 	word += words * STEP;
 	return !differ && (!(length % 8) || memcmp(from + 8 * words, &word, length % 8) == 0);
 }
-
-void
-perf_plan_stamp(uint64_t i, void *buf, size_t length)
-{
-	uint8_t *to = buf;
-
-	if (length < sizeof(i))
-		return;
-	memcpy(to, &i, sizeof(i));
-	memcpy(to + length - sizeof(i), &i, sizeof(i));
-}
-
-bool
-perf_plan_stamped(uint64_t i, const void *buf, size_t length)
-{
-	const uint8_t *from = buf;
-
-	if (length < sizeof(i))
-		return true;
-	return memcmp(from + length - sizeof(i), &i, sizeof(i)) == 0 &&
-	       (length < 2 * sizeof(i) || memcmp(from, &i, sizeof(i)) == 0);
-}

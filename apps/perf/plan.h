@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum perf_test { PERF_LAT, PERF_BW, PERF_RATE, PERF_MIX, PERF_TESTS };
 
@@ -48,8 +49,31 @@ void perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t 
 bool perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length);
 
 /* The short form: only the number of the message, at both ends of it. */
-void perf_plan_stamp(uint64_t i, void *buf, size_t length);
-bool perf_plan_stamped(uint64_t i, const void *buf, size_t length);
+static inline void
+perf_plan_stamp(uint64_t i, void *buf, size_t length)
+{
+	uint8_t *to = buf;
+
+	if (length < sizeof(i))
+		return;
+	memcpy(to, &i, sizeof(i));
+	memcpy(to + length - sizeof(i), &i, sizeof(i));
+}
+
+static inline bool
+perf_plan_stamped(uint64_t i, const void *buf, size_t length)
+{
+	const uint8_t *from = buf;
+	uint64_t first, last;
+
+	if (length < sizeof(i))
+		return true;
+	memcpy(&last, from + length - sizeof(i), sizeof(i));
+	if (length < 2 * sizeof(i))
+		return last == i;
+	memcpy(&first, from, sizeof(i));
+	return first == i && last == i;
+}
 
 const char *perf_test_name(uint32_t test);
 

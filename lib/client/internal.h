@@ -410,8 +410,15 @@ weir_wait_init(struct weir_wait *wait, struct weir_thread *home, int timeout_ms)
  * (or there was none); -ENODEV. No lock held.
  */
 int weir_wait_next(struct weir_wait *wait);
+void weir_wait_disarm(struct weir_wait *wait);
 /* After success, or when giving up otherwise. */
-void weir_wait_end(struct weir_wait *wait);
+static inline void
+weir_wait_end(struct weir_wait *wait)
+{
+	if (weir_unlikely(wait->armed))
+		weir_wait_disarm(wait);
+}
+
 /*
  * Raises or lowers the flags of t and of the foreign homes that report to it. No lock held. True:
  * some home is unsettled.

@@ -163,8 +163,8 @@ arm(struct weir_wait *wait)
 	return 0;
 }
 
-static void
-disarm(struct weir_wait *wait)
+void
+weir_wait_disarm(struct weir_wait *wait)
 {
 	struct weir_foreign *f;
 
@@ -230,7 +230,7 @@ weir_wait_next(struct weir_wait *wait)
 					  "(weirctl show connections)");
 	if (wait->armed) {
 		sleep_until(wait, now);
-		disarm(wait);
+		weir_wait_disarm(wait);
 		wait->polls = 0;
 		return 0;
 	}
@@ -239,11 +239,4 @@ weir_wait_next(struct weir_wait *wait)
 	if (wait->home->w->polling || now - wait->start < AWAKE_NS)
 		return 0;
 	return arm(wait);
-}
-
-void
-weir_wait_end(struct weir_wait *wait)
-{
-	if (wait->armed)
-		disarm(wait);
 }
