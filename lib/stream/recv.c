@@ -258,11 +258,8 @@ look_out(const struct weir_conn *c, uint32_t looks)
 
 	if (c->queue || !c->home->lock.fast)
 		return;
-	while (looks-- && !weir_ring_peek(r) && !weir_ring_peek(events)) {
-		/* the second line of a message shall be on its way when the first is seen */
-		__builtin_prefetch(weir_ring_at(r, r->pos + 1));
+	while (looks-- && !weir_ring_peek(r) && !weir_ring_peek(events))
 		weir_pause();
-	}
 }
 
 static int __attribute__((noinline))
