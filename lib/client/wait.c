@@ -18,7 +18,7 @@
 
 #define POLLS_ALONE 300u
 #define POLLS_AFTER_YIELD 32u
-#define POLLS_SHARED 4u
+#define POLLS_SHARED 1u
 #define LOOKS 16u
 #define YIELD_SHARED_NS 1000u /* an idle yield takes less than half of this */
 #define NAP_NS 1000000u
