@@ -119,6 +119,7 @@ struct weir_pipe {
 	int bell;		       /* socket: rings the other end, readable when rung */
 	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
 	bool local;	    /* a segment */
+	bool untold;	    /* a segment: something was consumed since the peer was told last */
 	uint32_t empty;	    /* polls in a row that found nothing */
 	uint32_t burst;	    /* messages received since the last send */
 	uint64_t caught_up; /* position where the consumer last found nothing */
@@ -375,6 +376,7 @@ weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint32_t n)
 		weir_ring_pop(&p->rx, n);
 		return;
 	}
+	p->untold = true;
 	weir_ring_answered(&p->tx, order);
 	weir_ring_pop_paired(&p->rx, n);
 }

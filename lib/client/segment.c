@@ -313,6 +313,8 @@ weir_area_free(struct weir_segment *seg, uint64_t span)
 	uint32_t mask = seg->span_room - 1;
 
 	seg->spans[span & mask].free = true;
+	seg->pipe.untold = true;
+	seg->pipe.empty = 0; /* told when nothing else comes */
 	while (seg->span_head != seg->span_tail && seg->spans[seg->span_head & mask].free)
 		seg->in_free = seg->spans[seg->span_head++ & mask].end;
 	/* the sender must not run dry while we are busy */

@@ -48,7 +48,6 @@ weir_parked_free(struct weir_parked *p)
 		break;
 	case PARKED_SPAN:
 		weir_area_free(WEIR_SEGMENT_OF(p->pipe), p->at);
-		p->pipe->empty = 0;
 		WEIR_SEGMENT_OF(p->pipe)->users--;
 		break;
 	}
@@ -120,6 +119,7 @@ weir_conn_consumed_slow(struct weir_conn *c)
 		return;
 	}
 	seg = WEIR_SEGMENT_OF(c->pipe);
+	seg->pipe.untold = true;
 	if (!c->due) {
 		c->due = true;
 		seg->pipe.empty = 0; /* told when nothing else comes */

@@ -47,29 +47,25 @@ void
 weir_segment_tell(struct weir_segment *seg)
 {
 	struct weir_ring *r = &seg->pipe.rx;
-	bool moved = false;
 	struct weir_conn *c;
 
+	if (!seg->pipe.untold)
+		return;
+	seg->pipe.untold = false;
 	while ((c = TAILQ_FIRST(&seg->dues))) {
 		TAILQ_REMOVE(&seg->dues, c, in_dues);
 		c->due = false;
 		c->returned = c->consumed;
 		/* pairs with the acquire in refresh_window() */
 		atomic_store_explicit(c->our_consumed, c->consumed, memory_order_release);
-		moved = true;
 	}
-	if (r->pos != r->limit) {
+	if (r->pos != r->limit)
 		weir_ring_publish_tail(r);
-		moved = true;
-	}
 	if (seg->in_told != seg->in_free) {
 		seg->in_told = seg->in_free;
 		/* pairs with the acquire in refresh() of segment.c */
 		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
-		moved = true;
 	}
-	if (!moved)
-		return;
 	/* pairs with the fence in weir_thread_arm() of the peer */
 	if (weir_unlikely(seg->pipe.fence))
 		atomic_thread_fence(memory_order_seq_cst);

@@ -414,6 +414,38 @@ test_zero_copy(void **state)
 	pair_close(&p);
 }
 
+/* A sender that sleeps is rung when there is room for the rest of what goes in pieces. */
+static void
+test_rest_of_pieces(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	const size_t length = 200000;
+	uint8_t *m = make_message(1, length), *in = malloc(length);
+	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
+	struct weir_event e;
+	size_t n = 0;
+	int rc = -EAGAIN;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) /* the receiver has been at rest for long */
+		assert_int_equal(weir_recv(p.d, in, length, &n, 0), -EAGAIN);
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	for (int round = 0; rc && round < 20; round++) {
+		while (weir_arm(p.a) == -EAGAIN)
+			weir_poll(p.a, &e, 1);
+		for (int i = 0; rc && i < 100; i++)
+			rc = weir_recv(p.d, in, length, &n, 0);
+		assert_true(!rc || poll(&fd, 1, 0) == 1);
+		weir_poll(p.a, &e, 1);
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(n, length);
+	check_message(in, 1, length);
+	free(in);
+	free(m);
+	pair_close(&p);
+}
+
 /* A place is kept while others send around it for laps of the byte area, and goes out as it is. */
 static void
 test_reservation_is_kept(void **state)
@@ -682,6 +714,7 @@ main(void)
 	    cmocka_unit_test(test_loans),
 	    cmocka_unit_test(test_zero_copy),
 	    cmocka_unit_test(test_reservation_is_kept),
+	    cmocka_unit_test(test_rest_of_pieces),
 	    cmocka_unit_test(test_hostile_peer),
 	    cmocka_unit_test(test_scribble_at_random),
 	    cmocka_unit_test(test_data_plane_gone),
