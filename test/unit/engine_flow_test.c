@@ -245,6 +245,19 @@ test_largest_bulk(void **state)
 	assert_true(arrived && refused);
 }
 
+/* Channels can't take all the memory: who has one could send and receive nothing. */
+static void
+test_channels_leave_memory(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.recv_blocks = 4});
+	struct program *p = program_open(w, 0, 2);
+	struct engine_command k = {.type = ENGINE_CHANNEL_ADD, .channel = {p->id, 2, 99, true}};
+
+	(void)state;
+	assert_int_equal(program_command(p, &k), -ENOSPC);
+	world_destroy(w);
+}
+
 /* Idle connections hold grants; one that wants them gets them. */
 static void
 test_reclaim(void **state)
@@ -362,6 +375,7 @@ main(void)
 	    cmocka_unit_test(test_mixed_order),
 	    cmocka_unit_test(test_bulk_waits_for_memory),
 	    cmocka_unit_test(test_largest_bulk),
+	    cmocka_unit_test(test_channels_leave_memory),
 	    cmocka_unit_test(test_reclaim),
 	    cmocka_unit_test(test_reclaim_at_once),
 	    cmocka_unit_test(test_fairness),
