@@ -135,6 +135,19 @@ blocks_of(uint32_t length)
 	return length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
 }
 
+/* Its slot may have to be spilled: into a block beyond those that channels begin with. */
+static bool
+refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
+{
+	const struct session *s = c->session;
+
+	if (blocks_of(r->length) + s->reserve < s->blocks.count)
+		return false;
+	r->state = RTS_REFUSED;
+	owe(e, c, OWE_CTS);
+	return true;
+}
+
 /* RTS. False: the peer broke the rules. */
 bool
 bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
@@ -149,11 +162,8 @@ bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
 			return false;
 	c->rts_count++;
 	*r = (struct rts){.number = number, .length = length, .state = RTS_WAITING};
-	if (blocks_of(length) + s->reserve > s->blocks.count) {
-		r->state = RTS_REFUSED;
-		owe(e, c, OWE_CTS);
+	if (refuse_if_too_large(e, c, r))
 		return true;
-	}
 	list_append_once(&s->placing, &c->placing);
 	s->hungry = true;
 	session_feed(e, s);
@@ -175,6 +185,8 @@ bulk_place_first(struct engine *e, struct conn *c)
 
 		if (r->state != RTS_WAITING)
 			continue;
+		if (refuse_if_too_large(e, c, r)) /* by now: channels were added */
+			return true;
 		if (!session_affords(s, WEIR_SLOT_SIZE, n))
 			return false;
 		r->block = weir_blocks_take_run(&s->blocks, n);

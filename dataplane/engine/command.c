@@ -202,6 +202,9 @@ add_channel(struct engine *e, const struct engine_command *k)
 		return -EINVAL;
 	if (s->channels[k->channel.channel].session)
 		return -EBUSY;
+	/* the largest message that isn't bulk must still fit beside what channels keep */
+	if (s->reserve + !s->adding + 2 > s->blocks.count)
+		return -ENOSPC;
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
 		if (s->channels[i].session)
 			slack += spill_slack(&s->channels[i]);

@@ -92,9 +92,10 @@ struct weir_conn {
 	uint8_t pending;   /* PENDING_*: events to be reported */
 	bool never_opened; /* connect() failed: there is nothing to close */
 	bool ending; /* CLOSED has come, but not all that the segment holds could be taken in yet */
-	uint32_t end_status; /* of that CLOSED */
-	int end;	     /* what recv says after the last message */
-	uint32_t want_length;
+	uint32_t end_status;  /* of that CLOSED */
+	int end;	      /* what recv says after the last message */
+	uint32_t want_length; /* of the message that was refused last */
+	uint32_t wanted;      /* cost in the WANT under way */
 	uint64_t completed;
 	struct weir_channel *channel; /* for control; of the data too if remote */
 	struct weir_conn_desc *desc;

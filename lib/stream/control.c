@@ -64,7 +64,7 @@ put_one(struct weir_channel *ch, struct weir_conn *c)
 	}
 	if (c->control & CONTROL_WANT) {
 		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
-		s.length = weir_cost(c->want_length);
+		s.length = c->wanted;
 		if (!put(ch, &s))
 			return false;
 		c->control &= (uint8_t)~CONTROL_WANT;

@@ -308,6 +308,7 @@ void
 weir_send_blocked(struct weir_conn *c, uint32_t length)
 {
 	struct weir_thread *t = c->home;
+	uint32_t cost;
 
 	if (c->state != CONN_OPEN)
 		return;
@@ -320,11 +321,15 @@ weir_send_blocked(struct weir_conn *c, uint32_t length)
 	if (c->pipe->local && t->armed)
 		atomic_store_explicit(&WEIR_SEGMENT_OF(c->pipe)->out->wanted, 1,
 				      memory_order_relaxed);
-	if (c->pipe->local || c->want_heap || c->wanting)
+	if (c->pipe->local || c->want_heap)
+		return;
+	/* what goes by rendezvous needs a slot, no window */
+	cost = length > WEIR_BLOCK_SIZE ? WEIR_SLOT_SIZE : weir_cost(length);
+	/* the answer to one under way comes early enough, unless that wants more than this needs */
+	if (c->wanting && c->wanted <= cost)
 		return;
 	c->wanting = true;
-	if (length > WEIR_BLOCK_SIZE)
-		c->want_length = 0;
+	c->wanted = cost;
 	weir_control_post(c, CONTROL_WANT);
 }
 

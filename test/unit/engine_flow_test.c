@@ -223,6 +223,41 @@ test_bulk_waits_for_memory(void **state)
 	world_destroy(p.w);
 }
 
+/* Every length arrives or is refused: none waits for memory that there will never be. */
+static void
+test_largest_bulk(void **state)
+{
+	bool arrived = false, refused = false;
+
+	(void)state;
+	for (uint32_t blocks = 28; blocks <= 32; blocks++) {
+		struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+
+		pconn_send(p.a, blocks * 8192, 0);
+		world_run(p.w, 3000);
+		assert_int_equal(p.b->received, !p.a->done);
+		if (p.a->done)
+			assert_int_equal(p.a->close_status, EMSGSIZE);
+		arrived |= !p.a->done;
+		refused |= p.a->done;
+		world_destroy(p.w);
+	}
+	assert_true(arrived && refused);
+}
+
+/* Channels can't take all the memory: who has one could send and receive nothing. */
+static void
+test_channels_leave_memory(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.recv_blocks = 4});
+	struct program *p = program_open(w, 0, 2);
+	struct engine_command k = {.type = ENGINE_CHANNEL_ADD, .channel = {p->id, 2, 99, true}};
+
+	(void)state;
+	assert_int_equal(program_command(p, &k), -ENOSPC);
+	world_destroy(w);
+}
+
 /* Idle connections hold grants; one that wants them gets them. */
 static void
 test_reclaim(void **state)
@@ -339,6 +374,8 @@ main(void)
 	    cmocka_unit_test(test_slow_program),
 	    cmocka_unit_test(test_mixed_order),
 	    cmocka_unit_test(test_bulk_waits_for_memory),
+	    cmocka_unit_test(test_largest_bulk),
+	    cmocka_unit_test(test_channels_leave_memory),
 	    cmocka_unit_test(test_reclaim),
 	    cmocka_unit_test(test_reclaim_at_once),
 	    cmocka_unit_test(test_fairness),

@@ -114,6 +114,39 @@ test_full(void **state)
 	pair_close(&p);
 }
 
+/* A large message was refused, then a small one: the small one need not wait for the large one's
+ * window. */
+static void
+test_want_less(void **state)
+{
+	static const struct fake_options o = {.first = 512, .window = 512};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	uint8_t m[400] = {0}, in[400];
+	struct weir_event e;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(weir_send(p.c, m, 48, 0), 0);
+	assert_int_equal(weir_send(p.c, m, 400, 0), -EAGAIN);
+	fake_settle(p.f);
+	assert_int_equal(weir_send(p.c, m, 48, 0), -EAGAIN);
+	fake_settle(p.f);
+	assert_int_equal(weir_poll(p.a, &e, 1), 0);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	for (int i = 0; i < 200; i++) {
+		weir_poll(p.b, &e, 1); /* tells what was consumed */
+		fake_settle(p.f);
+	}
+	assert_int_equal(weir_poll(p.a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	assert_int_equal(weir_send(p.c, m, 48, 0), 0);
+	fake_settle(p.f);
+	while (weir_recv(p.d, in, sizeof(in), &n, 0) == 0)
+		fake_settle(p.f);
+	pair_close(&p);
+}
+
 /* With the smallest of everything. */
 static void
 test_narrow(void **state)
@@ -418,6 +451,7 @@ main(void)
 	    cmocka_unit_test(test_sizes),
 	    cmocka_unit_test(test_too_long),
 	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_want_less),
 	    cmocka_unit_test(test_narrow),
 	    cmocka_unit_test(test_completion),
 	    cmocka_unit_test(test_zero_copy),
