@@ -14,7 +14,6 @@ loop() {
 		fail "loop, CPU $1: $(tail -n 1 "$weir_tmp/perf.log")"
 }
 
-pages=$(free_pages)
 peers 1=10.79.0.1
 # Three engines on one CPU with one queue: what isn't the queue's engine's is handed over.
 weir_lcores=0@0,1@0,2@0,3@0 dataplane A 0 net_ring0 roce:net_ring0,ip=10.79.0.1/24,queues=1 --idle adaptive
@@ -82,8 +81,6 @@ stop control-A || fail "control: exit status $?"
 for who in echo sink send; do
 	kill "${weir_pid[$who]}" 2>/dev/null
 done
-back() { [ "$(free_pages)" -ge "$pages" ]; }
-await 5 back || fail "hugepages: $pages were free, now $(free_pages)"
 
 # ordinary_user EAL-OPTION...: a data plane of nobody's.
 ordinary_user() {
