@@ -38,7 +38,7 @@ parse_condition(const char *what, struct condition *c)
 		return true;
 	}
 	if (!strncmp(what, "node:", 5))
-		return parse_number(what + 5, &c->number);
+		return parse_number(what + 5, &c->number) && c->number < UINT16_MAX;
 	c->kind = WEIR_ROWS_CONNECTIONS;
 	return !strncmp(what, "connections:", 12) && parse_number(what + 12, &c->number);
 }

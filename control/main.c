@@ -9,17 +9,21 @@
 #include <string.h>
 #include <sys/resource.h>
 
-// The file's text, NUL-terminated, or NULL after having said why not.
+// The file's text, NUL-terminated, or NULL and an exit code after having said why not.
 static char *
-read_file(const char *name)
+read_file(const char *name, int *status)
 {
 	FILE *f = fopen(name, "re");
 	char *text = f ? malloc(PEERS_TEXT_MAX + 1) : NULL;
 	size_t n = 0;
 
+	*status = EXIT_USAGE;
 	if (text)
 		n = fread(text, 1, PEERS_TEXT_MAX + 1, f);
-	if (!text || ferror(f)) {
+	if (!f && errno == EACCES) {
+		*status = EXIT_RESOURCE;
+		log_line("cannot read %s: %s; let this user read it", name, strerror(errno));
+	} else if (!text || ferror(f)) {
 		log_line("cannot read %s: %s; give the peers file with --peers", name,
 			 strerror(errno));
 		free(text);
@@ -40,11 +44,12 @@ read_file(const char *name)
 static int
 load_peers(const char *name, struct peers *peers)
 {
-	char *text = read_file(name), error[256];
+	char error[256];
 	int status;
+	char *text = read_file(name, &status);
 
 	if (!text)
-		return EXIT_USAGE;
+		return status;
 	status = peers_parse(text, peers, error, sizeof(error));
 	free(text);
 	if (!status)

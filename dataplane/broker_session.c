@@ -379,6 +379,14 @@ hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t leng
 	return true;
 }
 
+/* For logs and tables: what could steer a terminal or end a line is left out. */
+static void
+take_name(struct broker_session *s, const char *name)
+{
+	for (size_t i = 0; i < sizeof(s->name) - 1 && name[i]; i++)
+		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+}
+
 struct broker_session *
 broker_session_open(struct broker *b, const struct weir_session_msg *hello, size_t length,
 		    pid_t pid, uid_t uid, broker_reply_fn *reply, void *user)
@@ -397,7 +405,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->pid = pid;
 	s->uid = uid;
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
-	memcpy(s->name, hello->hello.name, sizeof(s->name));
+	take_name(s, hello->hello.name);
 	rc = build(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;

@@ -20,16 +20,18 @@ driver_wait(struct driver *d)
 {
 	struct perf_flow *f = &d->flow;
 	uint64_t now;
+	int rc = 0;
 
 	if (f->blocked || (d->here && d->here->flow.blocked))
 		perf_idle_events(&d->idle, 0);
 	if (d->here) {
-		int rc = responder_step(d->here);
-
+		rc = responder_step(d->here);
 		if (rc < 0)
 			return rc;
 	}
-	if (!d->here)
+	if (rc)
+		d->idle.empty = 0; /* both ends' work: no reason to look for others on the CPU */
+	else
 		perf_idle(&d->idle);
 	if (!d->idle.sleeping && !f->wait_ms && ++d->idles % LOOK_EVERY)
 		return 0;

@@ -39,12 +39,30 @@ catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+static int
+exit_code(int rc)
+{
+	switch (rc) {
+	case 0:
+		return 0;
+	case -EINVAL:
+		return EXIT_USAGE;
+	case -EACCES:
+	case -EPERM:
+	case -ENOMEM:
+	case -EMFILE:
+		return EXIT_RESOURCE;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
 /* Says why, and gives the exit code. */
 static int
 failed(int rc, const char *doing)
 {
 	if (rc == -EINTR || atomic_load(&perf_stop))
-		fprintf(stderr, "weir-perf: interrupted while %s; run it again\n", doing);
+		fprintf(stderr, "weir-perf: interrupted at %s; run it again\n", doing);
 	else if (rc == -ETIMEDOUT)
 		fprintf(stderr,
 			"weir-perf: no progress in %s; look at both nodes with weirctl show\n",
@@ -56,8 +74,7 @@ failed(int rc, const char *doing)
 			doing);
 	else
 		fprintf(stderr, "weir-perf: %s\n", weir_reason());
-	return rc == -EACCES || rc == -EPERM || rc == -ENOMEM || rc == -EMFILE ? EXIT_RESOURCE
-									       : EXIT_FAILED;
+	return exit_code(rc);
 }
 
 /* The address with or without a service. */
@@ -255,7 +272,7 @@ run(const struct perf_options *o, const struct weir_address *address, const cpu_
 	if (o->test_count)
 		rc = drive(weir, o, address, allowed);
 	else
-		rc = perf_serve(weir, o) ? EXIT_FAILED : 0;
+		rc = exit_code(perf_serve(weir, o));
 	weir_detach(weir);
 	return rc;
 }

@@ -344,17 +344,29 @@ settle(struct perf_options *o, char *reason, size_t size)
 	return OPTIONS_RUN;
 }
 
+/* As it is written; getopt has shuffled argv. */
+static const char *
+name_of(int option)
+{
+	static char name[32];
+
+	snprintf(name, sizeof(name), "-%c", option);
+	for (const struct option *l = long_options; l->name && option > 255; l++)
+		if (l->val == option)
+			snprintf(name, sizeof(name), "--%s", l->name);
+	return name;
+}
+
 enum options_result
 perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, size_t reason_size)
 {
-	int option, at;
+	int option;
 
 	*o = (struct perf_options){
 	    .service = PERF_SERVICE, .duration_s = 1, .seed = 1, .cpu = -1, .patience_s = 30};
 	opterr = 0;
 	optind = 1;
 	for (;;) {
-		at = optind;
 		option = getopt_long(argc, argv, ":bD:hn:s:t:w:", long_options, NULL);
 		if (option < 0)
 			break;
@@ -364,13 +376,13 @@ perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, 
 			return OPTIONS_VERSION;
 		if (option == '?')
 			return wrong(reason, reason_size, "unknown option '%s'; see --help",
-				     argv[at]);
+				     optopt ? name_of(optopt) : argv[optind - 1]);
 		if (option == ':')
 			return wrong(reason, reason_size, "option '%s' needs a value; see --help",
-				     argv[at]);
+				     name_of(optopt));
 		if (take_option(o, option, optarg))
 			return wrong(reason, reason_size, "'%s' is no value for '%s'; see --help",
-				     optarg ? optarg : "", argv[at]);
+				     optarg ? optarg : "", name_of(option));
 	}
 	if (optind < argc)
 		o->address = argv[optind++];

@@ -77,12 +77,19 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, int bell,
 	return 0;
 }
 
+/* A thread that listens has a channel to each engine: threads and programs connect over different
+ * ones. */
+static struct weir_channel *
+any_channel(const struct weir_thread *t)
+{
+	return t->channel_to[t->engine] ? t->channel_to[t->engine] : SLIST_FIRST(&t->channels);
+}
+
 int
 weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **out)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_ADD_CHANNEL), r;
-	struct weir_channel *ch =
-	    engine == UINT32_MAX ? SLIST_FIRST(&t->channels) : t->channel_to[engine];
+	struct weir_channel *ch = engine == UINT32_MAX ? any_channel(t) : t->channel_to[engine];
 	int fds[2], rc;
 
 	if (ch) {

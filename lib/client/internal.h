@@ -92,6 +92,7 @@ struct weir {
 	bool fence;    /* the data plane is not registered for membarrier, or we aren't */
 	bool polling;  /* WEIR_POLLING */
 	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
+	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
 	struct weir_heap heap;
 	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
@@ -215,6 +216,7 @@ struct weir_thread {
 	SLIST_HEAD(, weir_channel) channels;
 	LIST_HEAD(, weir_segment) segments;
 	struct weir_channel *channel_to[WEIR_ENGINES_MAX];
+	uint32_t engine; /* for its connections, if it has a channel there */
 	struct weir_vqpn_entry *vqpn[(1u << 20) / WEIR_VQPN_PAGE];
 	_Atomic uint32_t
 	    users; /* connections and listeners that hang on this home; read for adoption */

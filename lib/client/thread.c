@@ -139,6 +139,7 @@ create(struct weir *w)
 	memset(t, 0, sizeof(*t));
 	t->w = w;
 	t->life = w->life;
+	t->engine = w->turn++ % w->geometry.engines;
 	init_lists(t);
 	pthread_mutex_init(&t->foreign_lock, NULL);
 	rc = weir_bias_init(&t->lock);

@@ -242,6 +242,7 @@ test_errors(void **state)
 	    {"wait rain", 2, "cannot wait for 'rain'"},
 	    {"wait node:", 2, "cannot wait for 'node:'"},
 	    {"wait node:x", 2, "cannot wait for"},
+	    {"wait node:65535", 2, "cannot wait for"},
 	    {"wait connections:-1", 2, "cannot wait for"},
 	    {"wait up --timeout x", 2, "'x' is no time"},
 	    {"wait up --timeout -1", 2, "'-1' is no time"},

@@ -5,6 +5,7 @@
 #
 #   WEIR_BUILD   build directory (default: build/release of this tree)
 #   INTERACTIVE  =1: stop before the cleanup, with a shell in the test's environment
+#   weir_logs    =no: a failure shows no logs
 #   WEIR_EAL     more EAL arguments for every data plane (default: --no-huge when no hugepages are free)
 
 set -u -o pipefail
@@ -61,7 +62,7 @@ weir_cleanup() {
 		eval "${weir_undo[i]}"
 	done
 	[ "$code" = 0 ] && [ "$weir_failed" != 0 ] && code=1
-	if [ "$code" != 0 ] && [ "$code" != 77 ]; then
+	if [ "$code" != 0 ] && [ "$code" != 77 ] && [ "${weir_logs:-yes}" = yes ]; then
 		for log in "$weir_tmp"/*.log; do
 			[ -s "$log" ] && { echo "--- ${log##*/}" && tail -n 40 "$log"; } >&2
 		done

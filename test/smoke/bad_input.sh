@@ -48,6 +48,7 @@ two_nodes_memif
 server B
 expect 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
 expect 1 'node|reach|member' weir-perf --instance A node:77 -t lat
+expect 2 'service name' weir-perf --instance A --service bad/name
 expect 1 'refused|service' weir-perf --instance A node:2:nobody -t lat
 expect 1 'node|reach|member' weir-perf --instance A 10.9.9.9 -t lat
 expect 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
@@ -58,6 +59,8 @@ if id nobody >/dev/null 2>&1; then
 	rm -rf "/tmp/dpdk/weir-bad-$$" "/tmp/weir-bad-$$"
 	rmdir /tmp/dpdk 2>/dev/null
 	chmod 711 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
+	chmod 600 "$weir_tmp/peers"
+	expect 3 'let this user read it' setpriv --reuid nobody --regid nogroup --clear-groups "$(command -v weir-control)" --instance X --node 1 --listen 127.0.0.1:1 --peers "$weir_tmp/peers"
 	expect 3 'permi' setpriv --reuid nobody --regid nogroup --clear-groups env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" weir-perf --instance A node:2 -t lat
 fi
 # Nonsense on the control port, from many at once.

@@ -12,8 +12,7 @@ chmod 755 "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 chmod 666 "$WEIR_RUN_DIR/A/session.sock"
 # The container's root: the host's libraries and programs read-only, and one bind-mounted socket.
 mkdir -p "$weir_tmp/root" "$weir_tmp/program"
-cp "$WEIR_BUILD"/lib/client/libweir.so* "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program" 2>/dev/null ||
-	cp "$(dirname "$(find "$WEIR_BUILD/lib" -name 'libweir.so*' | head -n 1)")"/libweir.so* "$weir_tmp/program"
+find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
 cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
 cat >"$weir_tmp/inside.sh" <<'IN'
 set -e

@@ -9,7 +9,8 @@
  *   probe INSTANCE block ADDRESS          connects and blocks in recv until it ends
  *   probe INSTANCE spin ADDRESS           the same, spinning
  *   probe INSTANCE many ADDRESS N ROUNDS  N connections, ROUNDS echoes on each, by weir_wait
- *   probe INSTANCE hold ADDRESS N         N idle connections until killed
+ *   probe INSTANCE hold ADDRESS N [FIRST] N idle connections until killed; with FIRST so many, the
+ *                                         others at SIGUSR1
  *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
  *   probe INSTANCE attach                 attaches and detaches
  */
@@ -17,6 +18,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,15 +227,24 @@ many(const char *address, unsigned n, unsigned rounds)
 }
 
 static int
-hold(const char *address, unsigned n)
+hold(const char *address, unsigned n, unsigned first)
 {
 	struct weir_conn *c;
 	struct weir_event ev;
+	sigset_t go;
 	int r;
 
-	for (unsigned i = 0; i < n; i++)
+	sigemptyset(&go);
+	sigaddset(&go, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &go, NULL);
+	for (unsigned i = 0; i < n; i++) {
+		if (first && i == first) {
+			say("holding %u", first);
+			sigwait(&go, &r);
+		}
 		if ((r = dial(address, &c)))
 			return failed("connect", r);
+	}
 	say("holding %u", n);
 	while ((r = weir_wait(w, &ev, 1, -1)) >= 0)
 		if (r && ev.type == WEIR_EVENT_CLOSED)
@@ -317,7 +328,7 @@ main(int argc, char **argv)
 	else if (!strcmp(mode, "many"))
 		code = many(arg, (unsigned)a, (unsigned)b);
 	else if (!strcmp(mode, "hold"))
-		code = hold(arg, (unsigned)a);
+		code = hold(arg, (unsigned)a, (unsigned)b);
 	else if (!strcmp(mode, "threads"))
 		code = threads(arg, (unsigned)a, b);
 	else if (!strcmp(mode, "attach"))

@@ -127,6 +127,23 @@ test_attach(void **state)
 	fake_close(f);
 }
 
+/* A program's name goes to logs and terminals. */
+static void
+test_name(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	int fd = dial(f, "session.sock"), fds[2] = {-1, -1};
+	struct weir_session_msg m = hello();
+
+	(void)state;
+	snprintf(m.hello.name, sizeof(m.hello.name), "a\x1b[31m\nb: \xff\x9b");
+	assert_int_equal(call(f, fd, m, fds).type, WEIR_MSG_WELCOME);
+	assert_string_equal(f->b->session[0]->name, "a?[31m?b: ??");
+	close(fds[0]);
+	close(fd);
+	fake_close(f);
+}
+
 static void
 test_permissions(void **state)
 {
@@ -850,6 +867,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_attach),
+	    cmocka_unit_test(test_name),
 	    cmocka_unit_test(test_permissions),
 	    cmocka_unit_test(test_version),
 	    cmocka_unit_test(test_too_many),

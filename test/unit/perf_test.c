@@ -129,11 +129,12 @@ test_mixed_sizes(void **state)
 	assert_int_equal(perf_plan_largest(&plan), 8192);
 }
 
+static char reason[160];
+
 static enum options_result
 parse(struct perf_options *o, const char *line)
 {
 	static char words[512];
-	static char reason[160];
 	char *argv[32], *rest = words, *word;
 	int argc = 0;
 
@@ -223,6 +224,31 @@ test_wrong_options(void **state)
 	}
 }
 
+/* The option that is wrong is named, wherever it stands. */
+static void
+test_wrong_names(void **state)
+{
+	static const struct {
+		const char *line, *names;
+	} wrong[] = {
+	    {"node:2 -t fast", "'fast' is no value for '-t'"},
+	    {"node:2 -t lat --window 0", "'0' is no value for '-w'"},
+	    {"node:2 --seed=x -t lat", "'x' is no value for '--seed'"},
+	    {"node:2 -t lat --pause", "option '--pause' needs"},
+	    {"node:2 -t lat -n", "option '-n' needs"},
+	    {"node:2 -t lat --bogus", "unknown option '--bogus'"},
+	    {"node:2 -t lat -x", "unknown option '-x'"},
+	};
+	struct perf_options o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(parse(&o, wrong[i].line), OPTIONS_WRONG);
+		if (!strstr(reason, wrong[i].names))
+			fail_msg("%s: %s", wrong[i].line, reason);
+	}
+}
+
 static void
 test_messages(void **state)
 {
@@ -263,7 +289,8 @@ main(void)
 	    cmocka_unit_test(test_histogram_buckets), cmocka_unit_test(test_histogram_percentiles),
 	    cmocka_unit_test(test_contents),	      cmocka_unit_test(test_stamps),
 	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
-	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_messages),
+	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
+	    cmocka_unit_test(test_messages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
