@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-
 static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 948,
 				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))

@@ -35,7 +35,7 @@ make(void)
 static void
 put(struct both *b, uint32_t seed, uint32_t length)
 {
-	uint8_t m[WEIR_INLINE_MAX];
+	uint8_t m[WEIR_INLINE_MAX] = {0};
 	struct weir_slot *s = weir_ring_at(&b->tx, b->tx.pos);
 
 	for (uint32_t i = 0; i < length; i++)
