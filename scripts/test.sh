@@ -255,9 +255,29 @@ suite_smoke()
 	done | run_tests 1
 }
 
+# One run, in which every fault that has to be noticed counts as a test.
 suite_mutate()
 {
-	[ ! -f test/mutate.sh ] || echo "mutate/mutate 1200 $root/test/mutate.sh" | run_tests 1
+	local patch name log=$work/mutate.log line=$work/line.log tried=1 seconds
+
+	if [ "$list" = 0 ]; then
+		timeout -k 10 1200 test/mutate.sh >"$log" 2>&1 &
+		wait $!
+	fi
+	for patch in test/mutations/*.patch; do
+		name=$(basename "$patch" .patch)
+		if [ "$list" = 1 ]; then
+			echo "mutate/$name"
+			continue
+		fi
+		# its line of the table, and why it could not be tried
+		grep -A 12 "^$name " "$log" | sed -n '1p; 2,${ /^  |/!q; p; }' >"$line"
+		[ -s "$line" ] || { echo "not tried" >"$line"; tried=0; }
+		seconds=$(sed -n '1s/^.* \([0-9]*\) s  .*/\1/p' "$line")
+		grep -q "^$name  *killed " "$line"
+		note "mutate/$name" $? "${seconds:-0}" "$line"
+	done
+	[ "$tried" = 1 ] || tail -n 40 "$log" # why
 }
 
 # Which lines of lib/ and dataplane/ the unit and protocol tests run. Reported, never a failure.

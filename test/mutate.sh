@@ -5,13 +5,19 @@
 # notices has survived. Exit: 0 none survived, 1 one did (or a patch no longer applies), 2 usage.
 #
 # Head of a patch:  # fault: what is wrong now, in one line
-#                   # tests: unit tests (as in test/unit), or sim:FROM-TO[:OPTIONS] for seeds of test-sim
+#                   # tests: one or more of
+#                       NAME                     a unit test (as in test/unit)
+#                       tsan:NAME                the same under ThreadSanitizer
+#                       control:NAME             a test of test/control
+#                       sim:FROM-TO[:OPTIONS]    seeds of test-sim
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 work=$PWD/build/mutate
 jobs=$(nproc)
 limit=60 # seconds that one test may take
+fixed='setarch -R' # ThreadSanitizer knows only some of the addresses that a program may get
+$fixed true 2>/dev/null || fixed=
 
 usage()
 {
@@ -33,102 +39,134 @@ copy_sources() # TO
 		tar --null -T - -cf - | tar -xf - -C "$1"
 }
 
-program_of() # TEST
+# The build directory below that of a worker, and what is built there.
+build_of() # TEST
 {
 	case $1 in
-	sim:*) echo test/sim/test-sim ;;
-	*) echo "test/unit/${1}_test" ;;
+	tsan:*) echo tsan ;;
+	*) echo build ;;
 	esac
 }
 
-run_test() # BUILD TEST LOG
+programs_of() # TEST
 {
-	local range options=''
-
-	case $2 in
-	sim:*)
-		range=${2#sim:}
-		[ "$range" = "${range#*:}" ] || options=${range#*:}
-		range=${range%%:*}
-		# shellcheck disable=SC2086
-		timeout "$limit" "$1/test/sim/test-sim" --from "${range%-*}" --to "${range#*-}" $options
-		;;
-	*)
-		WEIR_TEST_DATA=$PWD/test/data timeout "$limit" "$1/$(program_of "$2")"
-		;;
-	esac >"$3" 2>&1
+	case $1 in
+	sim:*) echo test/sim/test-sim ;;
+	control:*) echo "test/control/control_${1#*:}_test control/weir-control" ;;
+	*) echo "test/unit/${1#tsan:}_test" ;;
+	esac
 }
 
-# Tries one fault; a line of the table: name, verdict, what killed it, seconds.
+build_tests() # DIR TEST...: the log is in DIR/log
+{
+	local dir=$1 b t programs
+
+	shift
+	for b in build tsan; do
+		programs=$(for t in "$@"; do [ "$(build_of "$t")" != $b ] || programs_of "$t"; done)
+		# shellcheck disable=SC2086
+		[ -z "$programs" ] || ninja -C "$dir/$b" $programs >"$dir/log" 2>&1 || return 1
+	done
+}
+
+run_test() # DIR TEST: the log is in DIR/log
+{
+	local dir=$1 what=${2#*:} programs before='' options=''
+	local -a args=()
+
+	programs=$(programs_of "$2")
+	case $2 in
+	sim:*)
+		[ "$what" = "${what#*:}" ] || options=${what#*:}
+		what=${what%%:*}
+		# shellcheck disable=SC2206
+		args=(--from "${what%-*}" --to "${what#*-}" $options)
+		;;
+	control:*) args=("$dir/build/control/weir-control") ;;
+	tsan:*) before=$fixed ;;
+	esac
+	{
+		# shellcheck disable=SC2086
+		TSAN_OPTIONS=halt_on_error=1 WEIR_TEST_DATA=$PWD/test/data timeout "$limit" $before \
+			"$dir/$(build_of "$2")/${programs%% *}" "${args[@]}"
+	} >"$dir/log" 2>&1
+}
+
+# Tries one fault; a line of the table: name, verdict, what killed it, seconds, fault.
 try() # DIR PATCH
 {
-	local dir=$1 patch=$2 name tests t begin=$SECONDS verdict=SURVIVED by=- programs=()
+	local dir=$1 patch=$2 begin=$SECONDS verdict=SURVIVED by=- t
+	local -a tests
 
-	name=$(basename "$patch" .patch)
-	tests=$(field "$patch" tests)
-	for t in $tests; do
-		programs+=("$(program_of "$t")")
-	done
-	if [ ${#programs[@]} -eq 0 ]; then
+	read -ra tests <<<"$(field "$patch" tests)"
+	sed -n 's|^+++ b/||p' "$patch" >>"$dir/touched"
+	if [ ${#tests[@]} -eq 0 ]; then
 		verdict='NO TESTS'
 	elif ! patch -s -p1 -F0 --dry-run -d "$dir/src" <"$patch" >"$dir/log" 2>&1; then
 		verdict='STALE PATCH'
 	else
 		patch -s -p1 -F0 -d "$dir/src" <"$patch" >/dev/null
-		if ! ninja -C "$dir/build" "${programs[@]}" >"$dir/log" 2>&1; then
+		if ! build_tests "$dir" "${tests[@]}"; then
 			verdict='NOT BUILT'
 		else
-			for t in $tests; do
-				run_test "$dir/build" "$t" "$dir/log" && continue
+			for t in "${tests[@]}"; do
+				run_test "$dir" "$t" && continue
 				verdict=killed by=$t
 				break
 			done
 		fi
 		patch -s -R -p1 -d "$dir/src" <"$patch" >/dev/null
 	fi
-	printf '%-34s %-12s %-22s %3d s  %s\n' "$name" "$verdict" "$by" $((SECONDS - begin)) \
-		"$(field "$patch" fault)"
-	[ "$verdict" = killed ]
+	printf '%-26s %-11s %-34s %3d s  %s\n' "$(basename "$patch" .patch)" "$verdict" "$by" \
+		$((SECONDS - begin)) "$(field "$patch" fault)"
+	[ "$verdict" = killed ] && return
+	[ "$verdict" = SURVIVED ] || tail -n 12 "$dir/log" | sed 's/^/  | /'
+	return 1
 }
 
 # The tests must pass without a fault, or their failing says nothing.
-sound() # DIR PATCH...
+sound() # DIR TEST...
 {
-	local dir=$1 tests t programs=()
+	local dir=$1 t
 
+	build_tests "$@" || { tail -n 20 "$dir/log"; return 1; }
 	shift
-	tests=$(for p in "$@"; do field "$p" tests; done | tr ' ' '\n' | sort -u)
-	for t in $tests; do
-		programs+=("$(program_of "$t")")
-	done
-	ninja -C "$dir/build" "${programs[@]}" >"$dir/log" 2>&1 || { tail -n 20 "$dir/log"; return 1; }
-	for t in $tests; do
-		run_test "$dir/build" "$t" "$dir/log" && continue
+	for t in "$@"; do
+		run_test "$dir" "$t" && continue
 		echo "mutate.sh: $t fails without a fault; mend it first"
 		tail -n 5 "$dir/log"
 		return 1
 	done
 }
 
-# One worker: its own copy and build, every jobs-th patch.
+configure() # DIR BUILD MESON-OPTION...
+{
+	local dir=$1 b=$2
+
+	shift 2
+	[ -f "$dir/$b/build.ninja" ] ||
+		meson setup "$dir/$b" "$dir/src" -Dbuildtype=debugoptimized -Ddebug=false "$@" \
+			>"$dir/log" 2>&1 || { cat "$dir/log"; return 1; }
+}
+
+# One worker: its own copy and builds.
 worker() # NUMBER PATCH...
 {
-	local dir=$work/$1 bad=0 mine=() i
+	local dir=$work/$1 bad=0 p
+	local -a tests
 
-	for ((i = $1 + 2; i <= $#; i += jobs)); do
-		mine+=("${!i}")
-	done
-	[ ${#mine[@]} -gt 0 ] || return 0
+	shift
 	copy_sources "$dir/src"
-	# an earlier run left objects with faults that are newer than their sources
-	sed -n 's|^+++ b/||p' test/mutations/*.patch | sort -u | sed "s|^|$dir/src/|" | xargs touch -c
-	if [ ! -f "$dir/build/build.ninja" ]; then
-		meson setup "$dir/build" "$dir/src" -Dbuildtype=debugoptimized -Ddebug=false >"$dir/log" 2>&1 ||
-			{ cat "$dir/log"; return 1; }
-	fi
-	sound "$dir" "${mine[@]}" || return 1
-	for i in "${mine[@]}"; do
-		try "$dir" "$i" || bad=1
+	# earlier runs left objects with faults that are newer than their sources
+	touch "$dir/touched"
+	sort -u -o "$dir/touched" "$dir/touched"
+	(cd "$dir/src" && xargs -r touch -c) <"$dir/touched"
+	mapfile -t tests < <(for p in "$@"; do field "$p" tests; done | tr ' ' '\n' | sort -u)
+	configure "$dir" build || return 1
+	[[ " ${tests[*]}" != *" tsan:"* ]] || configure "$dir" tsan -Db_sanitize=thread || return 1
+	sound "$dir" "${tests[@]}" || return 1
+	for p in "$@"; do
+		try "$dir" "$p" || bad=1
 	done
 	return $bad
 }
@@ -155,7 +193,17 @@ done
 rm -rf "$work"/*/src
 pids=()
 for ((w = 0; w < jobs; w++)); do
-	worker "$w" "${patches[@]}" &
+	mine=() n=0
+	for p in "${patches[@]}"; do
+		# one worker has all that need another build
+		if [[ $(field "$p" tests) = *tsan:* ]]; then
+			[ $w -ne 0 ] || mine+=("$p")
+		else
+			[ $((n++ % jobs)) -ne $w ] || mine+=("$p")
+		fi
+	done
+	[ ${#mine[@]} -gt 0 ] || continue
+	worker "$w" "${mine[@]}" &
 	pids+=($!)
 done
 trap 'kill "${pids[@]}" 2>/dev/null' INT TERM
@@ -163,5 +211,9 @@ status=0
 for pid in "${pids[@]}"; do
 	wait "$pid" || status=1
 done
-[ $status -eq 0 ] && echo "${#patches[@]} faults, none survived" || echo "a fault survived or could not be tried"
+if [ $status -eq 0 ]; then
+	echo "${#patches[@]} faults, none survived"
+else
+	echo "a fault survived or could not be tried"
+fi
 exit $status

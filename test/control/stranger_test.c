@@ -246,11 +246,26 @@ test_restarted_peer_still_gets_in(void **state)
 	say(fd, data, n);
 	AWAIT(fake_dp[B].links == 1, LONG);
 	assert_memory_equal(&fake_dp[B].link, &m.link, sizeof(m.link));
+	// What another life of A offered, or meant for another life of B, is nobody's business.
+	offer.link.attempt = 2;
+	offer.link.incarnation = 99;
+	n = control_msg_encode(&offer, data, sizeof(data));
+	offer.link = m.link;
+	offer.link.attempt = 3;
+	offer.link.peer_incarnation = 99;
+	n += control_msg_encode(&offer, data + n, sizeof(data) - n);
+	offer.link = m.link;
+	offer.link.attempt = 4;
+	say(fd, data, n);
+	n = control_msg_encode(&offer, data, sizeof(data));
+	say(fd, data, n);
+	AWAIT(fake_dp[B].link.attempt == 4, LONG);
+	assert_int_equal(fake_dp[B].links, 2);
 	offer.link.node = 3;
 	n = control_msg_encode(&offer, data, sizeof(data));
 	say(fd, data, n);
 	fake_pump(300);
-	assert_int_equal(fake_dp[B].links, 1);
+	assert_int_equal(fake_dp[B].links, 2);
 	close(fd);
 	fake_control_start(A);
 	AWAIT(fake_log_count(A, "node 2 is up") == 2, LONG);

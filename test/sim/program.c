@@ -189,8 +189,10 @@ look_around(struct sim *s)
 	for (uint32_t i = 0; i < s->sc.programs; i++) {
 		struct sim_program *p = s->program[i];
 
-		for (uint32_t k = 0; k < p->threads && !sim_program_ended(p); k++)
+		for (uint32_t k = 0; k < p->threads && !sim_program_ended(p); k++) {
+			p->thread[k].drowsy = false;
 			sim_schedule(s, &p->thread[k].actor, s->now + 1);
+		}
 	}
 }
 
@@ -309,48 +311,70 @@ count_sleep(struct sim_program *p)
 }
 
 static void
+back_off(struct sim_thread *t)
+{
+	t->backoff = t->backoff < 200 * SIM_US ? t->backoff * 2 : t->backoff;
+	sim_schedule(t->p->s, &t->actor, t->p->s->now + t->backoff);
+}
+
+/* It has found nothing to do, and others have had time to publish since. */
+static void
+fall_asleep(struct sim_thread *t)
+{
+	struct sim_program *p = t->p;
+	struct sim *s = p->s;
+	int rc;
+
+	weir_thread_use(t->object);
+	rc = weir_arm(p->w);
+	if (rc == 0) {
+		t->asleep = true;
+		count_sleep(p);
+		sim_trace(s, "program %u: sleeps", p->id);
+		rebind(p, &p->end[rng_below(&p->rng, p->ends)], 20);
+		if (t->alarm != SIM_NEVER)
+			sim_schedule(s, &t->actor, t->alarm);
+		return;
+	}
+	s->counts.program_flinches++;
+	if (rc != -EAGAIN)
+		sim_fail(s, "program %u: arm gives %d", p->id, rc);
+	back_off(t);
+}
+
+static void
 rest(struct sim_thread *t, bool busy)
 {
 	struct sim_program *p = t->p;
 	struct sim *s = p->s;
-	uint64_t timer = next_timer(t);
-	int rc;
 
 	if (busy) {
 		t->backoff = 200;
 		sim_schedule(s, &t->actor, s->now + rng_log(&p->rng, 100, 5 * SIM_US));
-		return;
+	} else if (p->plan->sleeps) {
+		t->drowsy = true;
+		t->alarm = next_timer(t);
+		sim_schedule(s, &t->actor, s->now + rng_below(&p->rng, 2000));
+	} else {
+		back_off(t);
 	}
-	if (p->plan->sleeps) {
-		rc = weir_arm(p->w);
-		if (rc == 0) {
-			t->asleep = true;
-			count_sleep(p);
-			sim_trace(s, "program %u: sleeps", p->id);
-			rebind(p, &p->end[rng_below(&p->rng, p->ends)], 20);
-			if (timer != SIM_NEVER)
-				sim_schedule(s, &t->actor, timer);
-			return;
-		}
-		s->counts.program_flinches++;
-		if (rc != -EAGAIN)
-			sim_fail(s, "program %u: arm gives %d", p->id, rc);
-	}
-	t->backoff = t->backoff < 200 * SIM_US ? t->backoff * 2 : t->backoff;
-	sim_schedule(s, &t->actor, s->now + t->backoff);
 }
 
 static void
 step(struct sim_thread *t)
 {
 	struct sim_program *p = t->p;
-	bool busy, over = true;
+	bool busy, drowsy = t->drowsy, over = true;
 
 	if (!t->object) {
 		sim_client_start(p);
 		return;
 	}
-	t->asleep = false;
+	t->asleep = t->drowsy = false;
+	if (drowsy && t->alarm > p->s->now) {
+		fall_asleep(t);
+		return;
+	}
 	busy = work(t);
 	for (uint32_t i = 0; i < p->ends; i++)
 		over &= end_is_over(p, &p->end[i]);

@@ -47,6 +47,8 @@ struct sim_thread {
 	struct sim_actor actor;
 	int fd; /* weir_fd() */
 	bool asleep;
+	bool drowsy;	/* has found nothing to do: sleeps next ... */
+	uint64_t alarm; /* ... until then */
 	uint64_t backoff;
 };
 

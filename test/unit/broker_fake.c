@@ -38,9 +38,12 @@ mr_reg(struct nic_device *dev, void *addr, size_t length, unsigned access, struc
 {
 	struct fake *f = ((struct fake_device *)dev)->f;
 
-	(void)access;
 	*mr = (struct nic_mr){.address = (uintptr_t)addr, .length = length};
 	mr->lkey = mr->rkey = ++f->next_key;
+	if (mr->rkey <= FAKE_MRS) {
+		f->mr[mr->rkey - 1].is = *mr;
+		f->mr[mr->rkey - 1].access = access;
+	}
 	f->live_mrs++;
 	return 0;
 }

@@ -12,6 +12,7 @@
 #define FAKE_COMMANDS 4096u
 #define FAKE_EVENTS 1024u
 #define FAKE_OUTPUT 1024u
+#define FAKE_MRS 64u
 
 struct fake_qp;
 
@@ -53,7 +54,11 @@ struct fake {
 	/* NIC */
 	struct fake_qp *qps;
 	uint32_t live_qps, live_mrs, next_qpn, next_key;
-	int qp_fail; /* qp_create fails with it */
+	struct {
+		struct nic_mr is; /* key i + 1 */
+		unsigned access;
+	} mr[FAKE_MRS]; /* all there ever were, the first ones */
+	int qp_fail;	/* qp_create fails with it */
 	size_t live_memory;
 	uint32_t live_doorbells;
 	int doorbell[4096]; /* fd by number, -1 */

@@ -3,11 +3,12 @@
  */
 #include "engine_world.h"
 
+#include "engine/internal.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
 
-#include <errno.h>
 #include <stdlib.h>
 
 struct pair {
@@ -210,6 +211,66 @@ test_receiver_dies(void **state)
 		assert_true(p.a->freed);
 		world_destroy(p.w);
 	}
+}
+
+/*
+ * What says how many messages a dead program got waits behind more frames than are polled at once,
+ * the credit for the others is there already: it mustn't count before.
+ */
+static void
+test_count_behind_a_queue(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_wrs = 200});
+	struct program *q = program_open(p.w, 0, 1), *r = program_open(p.w, 1, 1);
+	struct pair other = {.w = p.w, .pa = q, .pb = r};
+	struct pconn *x, *y;
+
+	(void)state;
+	world_connect(q, r, &x, &y);
+	send_all(&other, y, 10, 4000);
+	world_run(p.w, 2000);
+	assert_int_equal(x->received, 4000);
+	p.w->net.delay_ns = 60000;
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(pconn_send(p.a, 100, 0));
+	engine_turn(p.w->node[0].engine, p.w->now);
+	/* node 0 is busy with something else, for longer than a frame takes both ways */
+	for (unsigned i = 0; i < 400; i++) {
+		if (i < 80)
+			assert_true(pconn_send(y, 10, 0));
+		if (i == 85)
+			program_die(p.pb);
+		p.w->now += p.w->step_ns;
+		engine_turn(p.w->node[1].engine, p.w->now);
+	}
+	assert_int_equal(node_counters(p.w, 1)->stray, 4);
+	world_run(p.w, 1000);
+	assert_true(p.a->done);
+	assert_int_equal(p.a->close_status, ECONNRESET);
+	assert_int_equal(pconn_completed(p.a), 0);
+	assert_int_equal(x->received, 4080);
+	world_destroy(p.w);
+}
+
+/* An end that closes has promised its blocks to WRITEs under way: they are acknowledged first. */
+static void
+test_close_under_bulk(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+	const struct link *l = &p.w->node[0].engine->links[1];
+
+	(void)state;
+	assert_true(pconn_send(p.a, 1 << 20, 0));
+	while (p.w->node[1].engine->conns[0].rts[0].state != RTS_ANSWERED)
+		world_step(p.w);
+	pconn_close(p.b); /* FIN arrives just behind CTS */
+	while (!p.b->freed)
+		world_step(p.w);
+	assert_true(l->flight_end > 0);
+	assert_int_equal(l->flight_first, l->flight_end);
+	assert_int_equal(pconn_completed(p.a), 0);
+	assert_true(p.a->done);
+	world_destroy(p.w);
 }
 
 /* The peer doesn't take what a dead program left: it is given up in time. */
@@ -477,6 +538,8 @@ main(void)
 	    cmocka_unit_test(test_main_is_slow),
 	    cmocka_unit_test(test_sender_dies),
 	    cmocka_unit_test(test_receiver_dies),
+	    cmocka_unit_test(test_count_behind_a_queue),
+	    cmocka_unit_test(test_close_under_bulk),
 	    cmocka_unit_test(test_dies_behind_a_stall),
 	    cmocka_unit_test(test_dies_under_bulk),
 	    cmocka_unit_test(test_link_fails),

@@ -2,11 +2,11 @@
 /* Messages between two engines: sizes, wraps, windows, completions, fairness. */
 #include "engine_world.h"
 
+#include "engine/internal.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
-
-#include <errno.h>
 
 static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 948,
 				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};
@@ -308,6 +308,129 @@ test_reclaim_at_once(void **state)
 	world_destroy(p.w);
 }
 
+/* What is granted needs memory behind it: a peer that waits for a grant gets it when there is. */
+static void
+test_grant_waits_for_memory(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 16});
+	struct pconn *x, *y;
+
+	(void)state;
+	world_connect(p.pa, p.pb, &x, &y);
+	p.b->keep_blocks = true;
+	assert_true(pconn_send(p.a, 14 * WEIR_BLOCK_SIZE, 0));
+	world_run(p.w, 100);
+	assert_int_equal(p.b->received, 1);
+	assert_true(pconn_push(x, 0, 5000, 0));
+	world_run(p.w, 2000);
+	assert_int_equal(y->received, 0);
+	program_release_held(p.pb);
+	world_run(p.w, 100);
+	assert_int_equal(y->received, 1);
+	world_destroy(p.w);
+}
+
+/* A grant that was asked back and one that is due cross: the sender may only use what is left. */
+static void
+test_reclaim_meets_grant(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64, .delay_ns = 5000});
+	const struct conn *c = &p.w->node[1].engine->conns[0];
+	struct pconn *x, *y;
+
+	(void)state;
+	assert_int_equal(c->vqpn, p.b->vqpn);
+	world_connect(p.pa, p.pb, &x, &y);
+	stream(&p, p.a, p.b, 64, 0, 3000);
+	world_run(p.w, 500);
+	p.pb->stopped = true;
+	while (c->rx_granted - c->rx_delivered > c->rx_window / 5) {
+		assert_true(pconn_send(p.a, 64, 0));
+		world_step(p.w);
+	}
+	assert_true(pconn_send(x, 60 * WEIR_BLOCK_SIZE, 0)); /* there isn't so much free */
+	for (unsigned i = 0; i < 2000 && !c->reclaiming; i++)
+		world_step(p.w);
+	assert_true(c->reclaiming);
+	p.pb->stopped = false;
+	while (p.b->received < p.a->sent)
+		world_step(p.w);
+	assert_true(c->reclaiming);
+	pconn_op(p.b, WEIR_OP_CONSUMED, p.b->consumed);
+	p.b->told = p.b->consumed;
+	for (unsigned i = 0; i < 500; i++) {
+		pconn_send(p.a, 64, 0);
+		world_step(p.w);
+	}
+	world_run(p.w, 100);
+	assert_int_equal(pconn_status(p.a), 0);
+	assert_int_equal(p.b->received, p.a->sent);
+	assert_int_equal(y->received, 1);
+	stream(&p, p.a, p.b, 64, 0, 300);
+	world_destroy(p.w);
+}
+
+/* Messages fill the peer's ring but for the line in which it is told that they do. */
+static void
+test_full_ring_is_told(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512});
+	const struct link *l = &p.w->node[0].engine->links[1];
+
+	(void)state;
+	stream(&p, p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */
+	world_run(p.w, 200);
+	assert_int_equal(l->tx_pos, l->credited);
+	/* the peer is busy with something else: two passes' heads and these make 256 lines */
+	for (unsigned i = 0; i < 255; i++) {
+		assert_true(pconn_send(p.a, 10, 0));
+		if (i >= 253)
+			for (unsigned k = 0; k < 3; k++)
+				engine_turn(p.w->node[0].engine, p.w->now += 500);
+	}
+	assert_true(l->stalled);
+	assert_true(l->stall_told);
+	world_run(p.w, 500);
+	assert_int_equal(p.b->received, p.a->sent);
+	world_destroy(p.w);
+}
+
+/* Of two connections whose messages wait neither gets more than its turn before the other. */
+static void
+test_turns_are_equal(void **state)
+{
+	struct pair p = pair_open(
+	    &(struct world_options){.ring_lines = 256, .delay_ns = 2000, .pending = 4096});
+	const uint32_t lines = message_lines(900);
+	struct pconn *x, *y;
+	unsigned left = 40;
+	uint64_t a, b;
+
+	(void)state;
+	world_connect(p.pa, p.pb, &x, &y);
+	stream(&p, p.a, p.b, 900, 0, 2000);
+	stream(&p, x, y, 900, 0, 2000);
+	world_run(p.w, 500);
+	while (left) { /* the peer is busy with something else */
+		if (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) >= 40) {
+			assert_true(pconn_send(p.a, 900, 0));
+			assert_true(pconn_send(x, 900, 0));
+			left--;
+		}
+		engine_turn(p.w->node[0].engine, p.w->now += 500);
+	}
+	a = p.b->received;
+	b = y->received;
+	while (p.b->received < p.a->sent || y->received < x->sent) {
+		int64_t ahead;
+
+		world_step(p.w);
+		ahead = (int64_t)(p.b->received - a) - (int64_t)(y->received - b);
+		assert_true(ahead * lines <= 2 * QUANTUM && -ahead * lines <= 2 * QUANTUM);
+	}
+	world_destroy(p.w);
+}
+
 /* Connections that all want to send share the ring. */
 static void
 test_fairness(void **state)
@@ -378,6 +501,10 @@ main(void)
 	    cmocka_unit_test(test_channels_leave_memory),
 	    cmocka_unit_test(test_reclaim),
 	    cmocka_unit_test(test_reclaim_at_once),
+	    cmocka_unit_test(test_grant_waits_for_memory),
+	    cmocka_unit_test(test_reclaim_meets_grant),
+	    cmocka_unit_test(test_full_ring_is_told),
+	    cmocka_unit_test(test_turns_are_equal),
 	    cmocka_unit_test(test_fairness),
 	    cmocka_unit_test(test_no_extra_frames),
 	};

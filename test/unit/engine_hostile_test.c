@@ -316,6 +316,29 @@ test_quota(void **state)
 	world_destroy(p.w);
 }
 
+/* To the slot: one more would lie behind the memory of those that wait. */
+static void
+test_quota_is_exact(void **state)
+{
+	struct pair p = pair_open();
+	const struct session *s = &p.w->node[0].engine->sessions[0];
+
+	(void)state;
+	p.pb->stopped = true;
+	for (unsigned i = 0; i < 2000; i++) {
+		while (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) > 30 &&
+		       pconn_push(p.a, 0, 10, 0))
+			;
+		world_step(p.w);
+		assert_true(s->pool_used <= s->pool_size);
+	}
+	assert_int_equal(s->pool_used, s->pool_size);
+	p.pb->stopped = false;
+	world_run(p.w, 20000);
+	assert_int_equal(p.b->received, p.a->sent);
+	world_destroy(p.w);
+}
+
 /* Threads of a program: messages of one connection in several channels keep their order. */
 static void
 test_order_across_channels(void **state)
@@ -337,12 +360,11 @@ test_order_across_channels(void **state)
 
 /* ---- peers ---- */
 
-/* Writes a frame into node 1's ring as its peer would, with a head that may lie. */
+/* Writes a frame into a ring of node 1 as the link's peer would, with a head that may lie. */
 static void
-inject(struct pair *p, const struct weir_slot *lines, uint32_t n, const struct weir_frame_head *lie,
-       uint32_t imm)
+inject_into(struct link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
+	    const struct weir_frame_head *lie, uint32_t imm)
 {
-	struct link *l = &p->w->node[1].engine->links[1];
 	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
 				       .lines = n + 1,
 				       .position = l->rx_pos,
@@ -354,7 +376,14 @@ inject(struct pair *p, const struct weir_slot *lines, uint32_t n, const struct w
 	memcpy(&l->ring[l->rx_pos & l->rx_mask], &head, 64);
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(&l->ring[(l->rx_pos + 1 + i) & l->rx_mask], &lines[i], 64);
-	fake_receive(&p->w->node[1].qp[0], imm ? imm : WEIR_IMM(WEIR_IMM_FRAME, n + 1));
+	fake_receive(qp, imm ? imm : WEIR_IMM(WEIR_IMM_FRAME, n + 1));
+}
+
+static void
+inject(struct pair *p, const struct weir_slot *lines, uint32_t n, const struct weir_frame_head *lie,
+       uint32_t imm)
+{
+	inject_into(&p->w->node[1].engine->links[1], &p->w->node[1].qp[0], lines, n, lie, imm);
 }
 
 static void
@@ -537,8 +566,8 @@ test_bad_flow(void **state)
 		uint32_t n = 1;
 
 		switch (kind) {
-		case 0: /* more than was granted */
-			for (n = 0; n < 12; n++) {
+		case 0: /* a slot more than was granted */
+			for (n = 0; n < 9; n++) {
 				s[n] = s[0];
 				s[n].order = (uint16_t)n;
 			}
@@ -596,6 +625,81 @@ test_bad_flow(void **state)
 		repair(&p);
 	}
 	world_destroy(p.w);
+}
+
+/* A second peer of node 1, of which there is nothing but the link. */
+struct stranger {
+	struct nic_context nowhere;
+	struct fake_qp qp[2], end[2];
+	struct weir_slot ring[256], staging[256];
+	struct weir_credit_line credit[2];
+	_Alignas(64) uint8_t work[16384];
+};
+
+static struct link *
+add_stranger(struct world *w, struct stranger *s)
+{
+	struct engine *e = w->node[1].engine;
+	struct engine_command k = {.type = ENGINE_LINK_ADD};
+
+	fake_context_init(&s->nowhere, &w->net);
+	for (unsigned i = 0; i < 2; i++) {
+		fake_qp_init(&s->qp[i], w->node[1].nic, engine_link_user(e, 2, i));
+		fake_qp_init(&s->end[i], &s->nowhere, NULL);
+		fake_qp_join(&s->qp[i], &s->end[i]);
+	}
+	assert_true(engine_link_bytes(256) <= sizeof(s->work));
+	k.link = (struct engine_link_command){
+	    .link = 2,
+	    .peer_node = 5,
+	    .qp = {(struct nic_qp *)&s->qp[0], (struct nic_qp *)&s->qp[1]},
+	    .ring = s->ring,
+	    .staging = s->staging,
+	    .ring_lines = 256,
+	    .staging_lines = 256,
+	    .staging_mr = fake_mr(&w->net, s->staging, sizeof(s->staging), 0),
+	    .credit_mr = fake_mr(&w->net, s->credit, sizeof(s->credit), NIC_REMOTE_WRITE),
+	    .credit = s->credit,
+	    .peer_recv_wrs = 64,
+	    .recv_wrs = 64,
+	    .work = s->work,
+	};
+	assert_true(engine_execute(e, &k));
+	assert_int_equal(k.result, 0);
+	return &e->links[2];
+}
+
+/* A peer names the connection of another one: it loses its link, they don't notice. */
+static void
+test_others_connections(void **state)
+{
+	static const uint8_t ops[] = {WEIR_OP_INLINE,	 WEIR_WIRE_FIN,	  WEIR_WIRE_RESET,
+				      WEIR_WIRE_FIN_ACK, WEIR_WIRE_GRANT, WEIR_WIRE_BULK};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(ops); i++) {
+		struct stranger *s = aligned_alloc(64, sizeof(*s));
+		struct pair p = pair_open();
+		struct weir_slot line = {.op = ops[i], .vqpn = p.b->vqpn};
+		struct link *l;
+
+		memset(s, 0, sizeof(*s));
+		l = add_stranger(p.w, s);
+		line.value = 1024; /* GRANT: more than it has */
+		p.b->no_read = true;
+		inject_into(l, &s->qp[0], &line, 1, NULL, 0);
+		world_run(p.w, 3);
+		assert_int_equal(l->broken, 1);
+		assert_int_equal(p.w->node[1].link_error, EPROTO);
+		assert_int_equal(p.w->node[1].engine->links[1].broken, 0);
+		assert_int_equal(pconn_status(p.b), 0);
+		assert_int_equal(p.b->received, 0);
+		assert_int_equal(pconn_granted(p.b), 512);
+		honest_traffic(&p);
+		world_destroy(p.w);
+		fake_context_fini(&s->nowhere);
+		free(s);
+	}
 }
 
 static uint32_t
@@ -694,10 +798,12 @@ main(void)
 	    cmocka_unit_test(test_lying_tail),
 	    cmocka_unit_test(test_scribbles_in_spills),
 	    cmocka_unit_test(test_quota),
+	    cmocka_unit_test(test_quota_is_exact),
 	    cmocka_unit_test(test_order_across_channels),
 	    cmocka_unit_test(test_bad_heads),
 	    cmocka_unit_test(test_bad_lines),
 	    cmocka_unit_test(test_bad_flow),
+	    cmocka_unit_test(test_others_connections),
 	    cmocka_unit_test(test_random_lines),
 	    cmocka_unit_test(test_random_slots),
 	};

@@ -203,16 +203,31 @@ test_bells(void **state)
 	world_destroy(w);
 }
 
-/* Channels without work are looked at less often, and noticed all the same. */
+/* Channels without work are looked at less often, and noticed all the same, before sleep too. */
 static void
 test_cold_channels(void **state)
 {
 	struct world *w = world_create(NULL);
 	struct program *pa = program_open(w, 0, 3), *pb = program_open(w, 1, 1);
+	struct engine *e = w->node[0].engine;
 	struct pconn *a, *b;
 
 	(void)state;
 	world_connect(pa, pb, &a, &b);
+	for (unsigned i = 0; i < 3; i++) {
+		world_run(w, 6000);
+		engine_sleep_prepare(e, w->now);
+		for (unsigned k = 0; k < 3; k++)
+			assert_int_equal(atomic_load(&head_of(pa, k)->tx_sleeping), 1);
+		assert_false(engine_sleep_check(e));
+		pconn_push(a, i, 10, 0);
+		assert_true(engine_sleep_check(e));
+		engine_sleep_cancel(e);
+		for (unsigned k = 0; k < 3; k++)
+			assert_int_equal(atomic_load(&head_of(pa, k)->tx_sleeping), 0);
+		world_run(w, 10);
+		assert_int_equal(b->received, i + 1);
+	}
 	world_run(w, 6000);
 	for (unsigned i = 0; i < 3; i++) {
 		uint64_t want = b->received + 1;

@@ -35,7 +35,7 @@ make(void)
 static void
 put(struct both *b, uint32_t seed, uint32_t length)
 {
-	uint8_t m[WEIR_INLINE_MAX];
+	uint8_t m[WEIR_INLINE_MAX] = {0};
 	struct weir_slot *s = weir_ring_at(&b->tx, b->tx.pos);
 
 	for (uint32_t i = 0; i < length; i++)
@@ -184,6 +184,7 @@ test_old_payload(void **state)
 /* ---- two threads ---- */
 
 #define STRESS 60000u
+#define PATIENCE 1000000u /* looks in vain */
 
 static uint32_t
 stress_length(uint32_t i)
@@ -216,7 +217,8 @@ test_two_threads(void **state)
 	(void)state;
 	assert_int_equal(pthread_create(&t, NULL, produce, b), 0);
 	for (uint32_t i = 0; i < STRESS; i++) {
-		while (!get(b, i, stress_length(i))) {
+		for (uint32_t n = 0; !get(b, i, stress_length(i)); n++) {
+			assert_true(n < PATIENCE);
 			weir_ring_publish_tail(&b->rx);
 			sched_yield();
 		}

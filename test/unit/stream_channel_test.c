@@ -97,6 +97,27 @@ fill_and_drain(struct pair *p, size_t length)
 }
 
 /* By ring, by window, by send heap. */
+/* However many messages wait, what gives credit and memory back finds room in the ring. */
+static void
+test_room_for_control(void **state)
+{
+	static const struct fake_options o = {.ring_slots = 64, .first = 65536};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	const struct weir_ring *tx = &p.c->pipe->tx;
+	unsigned sent = 0;
+
+	(void)state;
+	fake_hold(p.f, true);
+	while (weir_send(p.c, "x", 1, 0) == 0)
+		sent++;
+	assert_in_range(sent, 40, 64 - WEIR_CONTROL_RESERVE);
+	/* WANT has taken one */
+	assert_true(weir_ring_room(tx) >= WEIR_CONTROL_RESERVE - 1);
+	fake_hold(p.f, false);
+	fake_settle(p.f);
+	pair_close(&p);
+}
+
 static void
 test_full(void **state)
 {
@@ -450,6 +471,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_sizes),
 	    cmocka_unit_test(test_too_long),
+	    cmocka_unit_test(test_room_for_control),
 	    cmocka_unit_test(test_full),
 	    cmocka_unit_test(test_want_less),
 	    cmocka_unit_test(test_narrow),
