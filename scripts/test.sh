@@ -121,7 +121,7 @@ note()
 	*)
 		failed+=("$1")
 		printf 'FAIL  %-44s %4ds  exit %s\n' "$1" "$3" "$2"
-		tail -n 60 "$4" | sed 's/^/      | /'
+		{ grep -a '^FAIL:' "$4"; tail -n 60 "$4"; } | sed 's/^/      | /'
 		;;
 	esac
 }
