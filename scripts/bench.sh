@@ -290,6 +290,81 @@ memory_figures()
 	fi
 }
 
+# pair NAME WHAT ARGUMENT...: a rate of weir-perf, divided by the rate without. The functions take_away and
+# bring_back do that to what is compared. 10 pairs of runs with one label each.
+pair()
+{
+	local name=$1 what=$2 try first second a b
+	local -a ratios=()
+	shift 2
+
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		take_away
+		read -r first a < <(rate_of "$@")
+		bring_back
+		read -r second b < <(rate_of "$@")
+		if [ "$a" != "$b" ] || [ "$a" = mixed ] || [ "$first" = 0 ]; then continue; fi
+		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print 100 * b / a }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$name" "% of the rate without $what" '>=' "$target" paired "weir-perf $*"
+}
+
+rate_of()
+{
+	if weir-perf "$@" -t rate -s 64 -D 0.3 --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
+		jq -r '.results[0] | "\(.msgs_per_s) \(.calibration.label)"' "$weir_tmp/result.json"
+	else
+		echo "0 failed"
+	fi
+}
+
+# What a hostile program costs others: on the way to another node and to a local peer.
+hostile_figures()
+{
+	local target=90
+
+	any_wanted hostile_remote hostile_local || return 0
+	two_nodes_memif "" --idle adaptive
+	run echo-a probe A echo victim
+	run echo-b probe B echo victim
+	run server-A weir-perf --instance A --cpu 1
+	run server-B weir-perf --instance B --cpu 1
+	for name in server-A server-B echo-a echo-b; do
+		await 10 grep -q . "$weir_tmp/$name.log" || die "$name doesn't serve"
+	done
+	for name in remote:2 local:1; do
+		wanted "hostile_${name%:*}" || continue
+		run hostile hostile A all 600 7 "node:${name#*:}:victim"
+		take_away() { kill -STOP "${weir_pid[hostile]}"; }
+		bring_back() { kill -CONT "${weir_pid[hostile]}"; }
+		pair "hostile_${name%:*}" "a hostile program" --instance A "node:${name#*:}" --cpu 0
+		stop hostile
+	done
+	stop_all
+}
+
+# One busy connection beside 10,000 idle ones.
+fairness_figures()
+{
+	local target=95
+
+	wanted fair_10000 || return 0
+	two_nodes_memif "" --idle adaptive --session-connections 16384
+	run echo-b probe B echo e
+	run server-B weir-perf --instance B --cpu 1
+	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	take_away() { [ -z "${weir_pid[hold]:-}" ] || stop hold; }
+	bring_back()
+	{
+		: >"$weir_tmp/hold.log"
+		run hold probe A hold node:2:e 10000
+		await 60 grep -q holding "$weir_tmp/hold.log" || die "10,000 connections were not made: $(log_of hold)"
+	}
+	pair fair_10000 "10,000 idle connections" --instance A node:2 --cpu 0
+	stop_all
+}
+
 # Ten million messages of all sizes through a bad link: all arrive, once, in order, unchanged.
 lossy_figures()
 {
@@ -314,6 +389,8 @@ set_foundation()
 	memif_figures
 	idle_figures
 	memory_figures
+	hostile_figures
+	fairness_figures
 	lossy_figures
 }
 

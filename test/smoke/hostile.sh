@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A hostile program against the data plane and against its local peers: everybody else undisturbed.
+# A hostile program against the data plane and against its local peers: everybody else undisturbed. What
+# it costs their rate is a figure of scripts/bench.sh.
 # timeout: 300
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
-
-PAIRS=10
-TRIES=40
 
 two_nodes_memif
 run sink probe B sink s
@@ -37,49 +35,3 @@ for who in sink local-sink; do
 	await 20 more || fail "$who receives nothing any more"
 	if grep -q wrong "$weir_tmp/$who.log"; then fail "$who: $(grep wrong "$weir_tmp/$who.log")"; fi
 done
-for who in send local-send sink local-sink; do
-	stop "$who"
-done
-
-# rate ADDRESS: messages a second and the label of the run.
-rate() {
-	if weir-perf --instance A "$1" -t rate -s 64 -D 0.3 --cpu 0 --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
-		jq -r '.results[0] | "\(.msgs_per_s) \(.calibration.label)"' "$weir_tmp/result.json"
-	else
-		echo "0 failed"
-	fi
-}
-
-# keeps ADDRESS VICTIM: beside a program that goes through all modes a rate is at least 90 % of that without it.
-# Median of pairs of one label.
-keeps() {
-	local alone beside a b i n=0
-	: >"$weir_tmp/ratios"
-	run hostile hostile A all 600 "$seed" "$2"
-	for ((i = 0; i < TRIES && n < PAIRS; i++)); do
-		kill -STOP "${weir_pid[hostile]}"
-		read -r alone a < <(rate "$1")
-		kill -CONT "${weir_pid[hostile]}"
-		read -r beside b < <(rate "$1")
-		if [ "$a" = failed ] || [ "$b" = failed ]; then die "weir-perf to $1: $(cat "$weir_tmp/perf.log")"; fi
-		[ "$a" = "$b" ] || continue
-		n=$((n + 1))
-		awk -v a="$alone" -v b="$beside" 'BEGIN { printf "%.3f\n", b / a }' >>"$weir_tmp/ratios"
-	done
-	stop hostile
-	if [ "$n" -lt "$PAIRS" ]; then
-		echo "$1: not measured: only $n of $TRIES pairs had one label"
-		return
-	fi
-	echo "$1: beside hostile programs $(sort -n "$weir_tmp/ratios" | tr '\n' ' ')"
-	[ "$(sort -n "$weir_tmp/ratios" | awk '{ v[NR] = $1 } END { print ((v[NR / 2] + v[NR / 2 + 1]) / 2 >= 0.9) }')" = 1 ] ||
-		fail "$1 does not keep 90 % of its rate"
-}
-
-run server-B weir-perf --instance B --cpu 1
-run server-A weir-perf --instance A --cpu 1
-for who in server-A server-B; do
-	await 10 grep -q serving "$weir_tmp/$who.log" || die "weir-perf doesn't serve"
-done
-keeps node:2 node:2:victim
-keeps node:1 node:1:victim
