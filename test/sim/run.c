@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_TIMES 4u
+
 static void
 build(struct sim *s)
 {
@@ -80,7 +82,7 @@ take_down(struct sim *s)
 }
 
 static bool
-run_once(struct sim *s, uint64_t seed, uint32_t without)
+run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
 {
 	memset(s->node, 0, sizeof(s->node));
 	memset(s->program, 0, sizeof(s->program));
@@ -91,7 +93,7 @@ run_once(struct sim *s, uint64_t seed, uint32_t without)
 	s->steps = 0;
 	s->frames = s->damaged = 0;
 	s->rng.state = sim_hash(seed, 2, 2);
-	sim_scenario_make(&s->sc, seed, without);
+	sim_scenario_make(&s->sc, seed, without, times);
 	s->counts.nodes = s->sc.nodes;
 	if (s->options.verbose)
 		sim_scenario_print(&s->sc);
@@ -116,18 +118,18 @@ bool
 sim_run(struct sim *s, uint64_t seed)
 {
 	const uint32_t deaths = 1u << SIM_kill | 1u << SIM_cut | 1u << SIM_hasty | 1u << SIM_outage;
-	uint64_t have, least;
-	const char *lack;
+	uint64_t have = 0, least = 0;
+	const char *lack = "";
 
 	memset(&s->counts, 0, sizeof(s->counts));
 	s->sizes = 0;
-	if (!run_once(s, seed, s->options.without))
-		return false;
-	if (s->options.without || !sim_counts_lack(&s->counts, &have, &least))
-		return true;
-	if (!run_once(s, seed, deaths))
-		return false;
-	lack = sim_counts_lack(&s->counts, &have, &least);
+	if (s->options.without)
+		return run_once(s, seed, s->options.without, 1);
+	for (uint32_t times = 1; lack && times <= MOST_TIMES; times++) {
+		if (!run_once(s, seed, times > 1 ? deaths : 0, times))
+			return false;
+		lack = sim_counts_lack(&s->counts, &have, &least);
+	}
 	if (lack)
 		snprintf(s->cause, sizeof(s->cause), "too little: %lu instead of %lu %s", have,
 			 least, lack);

@@ -87,11 +87,11 @@ make_programs(struct sim_scenario *sc, struct rng *r, uint32_t without)
 	}
 }
 
-/* Who talks to whom. About `total` messages in all. */
+/* Who talks to whom, 500 messages and more in all. */
 static void
-make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without)
+make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without, uint32_t times)
 {
-	uint32_t total = 500 + rng_below(r, 200);
+	uint32_t total = times * (500 + rng_below(r, 200));
 	uint32_t bulky = part(r, without, SIM_bulk, 700) ? (uint32_t)rng_log(r, 2, 60) : 0;
 	uint32_t share;
 
@@ -157,7 +157,7 @@ make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 }
 
 void
-sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without)
+sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint32_t times)
 {
 	struct rng r = {sim_hash(seed, 1, 1)};
 
@@ -177,7 +177,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without)
 	if (sc->wire.outage_for > 3 * sc->timeout_ns && !sc->wire_broken)
 		sc->wire.outage_for = 3 * sc->timeout_ns;
 	make_programs(sc, &r, without);
-	make_conns(sc, &r, without);
+	make_conns(sc, &r, without, times);
 	make_deaths(sc, &r, without);
 	sc->control_delay = rng_log(&r, SIM_US, 5 * SIM_MS);
 	sc->control_dup = (uint32_t)rng_log(&r, 1, 300);

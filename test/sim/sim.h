@@ -130,8 +130,9 @@ struct sim_scenario {
 	uint64_t cut_at; /* SIM_NEVER: not */
 };
 
-/* Fills *sc from the seed; parts whose bit is set in `without` stay out. */
-void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without);
+/* Fills *sc from the seed; parts whose bit is set in `without` stay out. `times` as many messages.
+ */
+void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint32_t times);
 void sim_scenario_print(const struct sim_scenario *sc);
 
 /* ---- clock and events ---- */
@@ -205,8 +206,8 @@ void sim_trace_line(struct sim *s, const char *format, ...) __attribute__((forma
 /* The simulation that is running, for what the code under test asks of its system. */
 extern struct sim *sim_running;
 /*
- * Runs one seed; true if it passed, else s->cause says why. Where a death left too little to see,
- * the seed is run once more without.
+ * Runs one seed; true if it passed, else s->cause says why. Where that was too little to see, for a
+ * death or by chance, it is run once more without deaths and with more messages.
  */
 bool sim_run(struct sim *s, uint64_t seed);
 
