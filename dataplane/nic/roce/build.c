@@ -9,10 +9,6 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 {
 	const struct nic_sge *sge = wr->sge;
 
-	if (wr->flags & NIC_INLINE) {
-		memcpy(to, wr->data + offset, n);
-		return;
-	}
 	while (n > 0) {
 		uint32_t part;
 
@@ -29,12 +25,50 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 	}
 }
 
+/* What a frame that ends at `end` needs besides the template and its extended headers. */
+static void
+set_lengths(const struct roce_qp *qp, uint8_t *frame, uint32_t end)
+{
+	uint32_t length = end + ICRC_BYTES - IP_AT;
+
+	neighbour_mac(qp->neighbour, frame);
+	put16(frame + IP_AT + 2, (uint16_t)length);
+	put16(frame + IP_AT + 10, (uint16_t)~ip_fold(qp->ip_sum + length));
+	put16(frame + UDP_AT + 4, (uint16_t)(length - IP_BYTES));
+}
+
+static uint32_t
+put_icrc(uint8_t *frame, uint32_t end, uint32_t crc)
+{
+	crc = htole32(crc);
+	memcpy(frame + end, &crc, ICRC_BYTES);
+	return end + ICRC_BYTES;
+}
+
+/* Copies n bytes of the payload behind the headers, which are complete; returns the CRC. */
+static uint32_t
+copy_payload(const struct requester *rq, const struct sq_entry *wr, uint8_t *frame, uint32_t at,
+	     uint32_t n)
+{
+	uint32_t pad = -n & 3;
+
+	if (wr->flags & NIC_INLINE)
+		return roce_icrc_copy(frame + IP_AT, at - IP_AT, wr->data + rq->offset, n);
+	if (wr->sge_count == 1)
+		return roce_icrc_copy(frame + IP_AT, at - IP_AT,
+				      (const void *)(uintptr_t)(wr->sge[0].address + rq->offset),
+				      n);
+	gather(wr, rq->offset, frame + at, n);
+	memset(frame + at + n, 0, pad);
+	return roce_icrc(frame + IP_AT, at + n + pad - IP_AT);
+}
+
 uint32_t
 roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more)
 {
 	struct requester *rq = &qp->rq;
 	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
-	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT;
+	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT, crc;
 	bool first = rq->offset == 0, last = n == rest;
 	uint8_t *bth = frame + BTH_AT;
 
@@ -56,30 +90,20 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 		put32(frame + at, wr->imm);
 		at += IMM_BYTES;
 	}
-	memset(frame + at + (n & ~3u), 0, 4); /* pad */
-	if (wr->sge_count == 1 && !(wr->flags & NIC_INLINE))
-		memcpy(frame + at, (const void *)(uintptr_t)(wr->sge[0].address + rq->offset), n);
-	else
-		gather(wr, rq->offset, frame + at, n);
+	set_lengths(qp, frame, at + n + pad);
+	crc = copy_payload(rq, wr, frame, at, n);
 	rq->offset += n;
 	if (last) {
 		wr->last_psn = psn;
 		rq->built++;
 		rq->offset = 0;
 	}
-	return roce_build_finish(qp, frame, at + n + pad);
+	return put_icrc(frame, at + n + pad, crc);
 }
 
 uint32_t
 roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end)
 {
-	uint32_t length = end + ICRC_BYTES - IP_AT, crc;
-
-	neighbour_mac(qp->neighbour, frame);
-	put16(frame + IP_AT + 2, (uint16_t)length);
-	put16(frame + IP_AT + 10, (uint16_t)~ip_fold(qp->ip_sum + length));
-	put16(frame + UDP_AT + 4, (uint16_t)(length - IP_BYTES));
-	crc = htole32(roce_icrc(frame + IP_AT, end - IP_AT));
-	memcpy(frame + end, &crc, ICRC_BYTES);
-	return end + ICRC_BYTES;
+	set_lengths(qp, frame, end);
+	return put_icrc(frame, end, roce_icrc(frame + IP_AT, end - IP_AT));
 }

@@ -157,14 +157,15 @@ static int
 make_pool(struct ethdev_port *port, uint32_t room, char *error, size_t size)
 {
 	unsigned contexts = port->config.contexts;
-	uint32_t each = port->config.tx_frames + ETHDEV_TX + ETHDEV_HAND + 2 * POOL_CACHE;
+	uint32_t each =
+	    port->config.tx_frames + ETHDEV_TX + ETHDEV_HAND + ETHDEV_WARM + 2 * POOL_CACHE;
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	if (impair_wanted(&port->config.impair))
 		each += IMPAIR_HELD;
 	port->frames =
 	    contexts * each + port->rx_queues * RX_DESCRIPTORS + port->tx_queues * TX_DESCRIPTORS;
-	room = RTE_ALIGN(RTE_MAX(room, 2048u) + RTE_PKTMBUF_HEADROOM, RTE_CACHE_LINE_SIZE);
+	room += RTE_PKTMBUF_HEADROOM;
 	snprintf(name, sizeof(name), "weir-frames-%u", port->id);
 	port->pool = rte_pktmbuf_pool_create(name, port->frames, POOL_CACHE, 0, (uint16_t)room,
 					     port->numa_socket);

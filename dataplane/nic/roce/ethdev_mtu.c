@@ -149,16 +149,17 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 	if (wished > path)
 		return refuse_mtu(port, interface, mtu, path, error, size);
 	port->mtu = wished ? wished : path;
-	*room = ROCE_FRAME_MAX(port->mtu);
+	*room = ROCE_FRAME_MAX(port->mtu) + ETHDEV_SHIFT;
+	if (driver_is(port, "net_memif"))
+		return 0; /* less than its own buffers: equal ones make it allocate 32 for each
+			     burst, however short */
+	*room = RTE_MAX(*room, 2048u);
 	if (driver_is(port, "net_af_packet")) {
 		int rc = check_af_packet(port, error, size);
 
 		if (rc)
 			return rc;
-		*room = port_argument(port, "framesz", AF_PACKET_FRAME);
-	} else if (driver_is(port, "net_memif")) {
-		/* buffers of equal size are its fast path, in both directions */
-		*room = RTE_MAX(*room, port_argument(port, "bsize", MEMIF_BUFFER));
+		*room = RTE_MAX(*room, port_argument(port, "framesz", AF_PACKET_FRAME));
 	} else if (!driver_is(port, "net_ring") && !driver_is(port, "net_null")) {
 		*room = RTE_MAX(*room, RTE_MAX(mtu + 32, port->info.min_rx_bufsize));
 	}

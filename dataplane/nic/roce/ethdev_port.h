@@ -14,6 +14,10 @@
 #define ETHDEV_BURST 32u
 #define ETHDEV_TX 512u	  /* frames that wait for flush(), per context */
 #define ETHDEV_HAND 1024u /* frames in a ring between two contexts */
+#define ETHDEV_WARM 512u  /* free frames that a context keeps, last used first */
+/* Where frames begin, so that the payload of a frame without extended headers is on whole lines. */
+#define ETHDEV_SHIFT 10u
+#define ETHDEV_FRAME_AT (RTE_PKTMBUF_HEADROOM + ETHDEV_SHIFT)
 #define ETHDEV_NO_QUEUE UINT16_MAX
 
 /* From one context to another. Producer and consumer are the two engines. */
@@ -29,6 +33,8 @@ struct ethdev_context {
 	struct nic_counters *counters;
 	unsigned id;
 	uint16_t rx_queue, tx_queue; /* ETHDEV_NO_QUEUE: none of its own */
+	struct rte_mbuf *warm[ETHDEV_WARM];
+	uint32_t warm_count;
 	struct rte_mbuf *tx[ETHDEV_TX];
 	uint32_t tx_count;
 	uint64_t tx_stuck; /* since when the port takes nothing, 0 = it does */

@@ -20,26 +20,43 @@ frame_bytes(const struct rte_mbuf *m)
 	return rte_pktmbuf_mtod(m, const void *);
 }
 
+/*
+ * Frames that were used last are in the caches. The pool's own cache gives way to a ring, first in
+ * first out, so that all the memory of the pool would go through the caches in turn.
+ */
 static unsigned
 wire_alloc(void *user, void **frames, unsigned n)
 {
 	struct ethdev_context *c = user;
 	struct rte_mbuf **mbufs = (struct rte_mbuf **)frames;
-	unsigned i;
+	unsigned warm = RTE_MIN(n, c->warm_count), i;
 
-	if (rte_pktmbuf_alloc_bulk(c->port->pool, mbufs, n) == 0)
-		return n;
-	for (i = 0; i < n; i++)
-		if (!(mbufs[i] = rte_pktmbuf_alloc(c->port->pool)))
+	for (i = 0; i < n; i++) {
+		mbufs[i] = i < warm ? c->warm[--c->warm_count] : rte_pktmbuf_alloc(c->port->pool);
+		if (!mbufs[i])
 			break;
+		mbufs[i]->data_off = ETHDEV_FRAME_AT;
+		mbufs[i]->ol_flags = 0;
+	}
 	return i;
 }
 
 static void
 wire_drop(void *user, void *const *frames, unsigned n)
 {
-	(void)user;
-	rte_pktmbuf_free_bulk((struct rte_mbuf **)(uintptr_t)frames, n);
+	struct ethdev_context *c = user;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rte_mbuf *m = frames[i];
+
+		if (c->warm_count < ETHDEV_WARM && rte_mbuf_refcnt_read(m) == 1 && !m->next &&
+		    m->pool == c->port->pool)
+			c->warm[c->warm_count++] = m;
+		else
+			rte_pktmbuf_free(m);
+	}
+	/* who gave up its reference on another thread has read the frame before */
+	atomic_thread_fence(memory_order_acquire);
 }
 
 /* Takes the caller's reference. */
@@ -351,6 +368,8 @@ ethdev_wire_drain(struct ethdev_context *c)
 	if (c->impaired)
 		while ((m = impair_release(&c->impair, UINT64_MAX, &length)))
 			rte_pktmbuf_free(m);
+	rte_pktmbuf_free_bulk(c->warm, c->warm_count);
+	c->warm_count = 0;
 	for (unsigned i = 0; i < ETHDEV_CONTEXTS_MAX; i++) {
 		while (c->rx_in[i] && spsc_pop(&c->rx_in[i]->ring, &m, sizeof(m)))
 			rte_pktmbuf_free(m);
@@ -360,7 +379,7 @@ ethdev_wire_drain(struct ethdev_context *c)
 }
 
 const struct roce_wire ethdev_wire = {
-    .data_offset = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM,
+    .data_offset = sizeof(struct rte_mbuf) + ETHDEV_FRAME_AT,
     .alloc = wire_alloc,
     .drop = wire_drop,
     .send = wire_send,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short packets: one pass by carry-less multiplication, 64 bytes a step, the masked bytes ORed in
- * registers (after Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ",
- * Intel 2009). Long ones, and machines that can't: ISA-L, after a masked copy of the headers.
+ * One pass by carry-less multiplication, 64 bytes a step, the masked bytes ORed in registers (after
+ * Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel 2009).
+ * Machines that can't: ISA-L, after a masked copy of the headers.
  */
 #include "icrc.h"
 #include "packet.h"
@@ -14,7 +14,7 @@
 #define ICRC_SEED 0x2144df1cu
 
 static uint32_t
-icrc_long(const uint8_t *ip, size_t length)
+icrc_plain(const uint8_t *ip, size_t length)
 {
 	uint8_t head[IP_BYTES + UDP_BYTES + BTH_BYTES];
 
@@ -30,56 +30,60 @@ icrc_long(const uint8_t *ip, size_t length)
 			       length - sizeof(head));
 }
 
+static uint32_t
+icrc_copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	size_t pad = -length & 3;
+
+	if (length != 0)
+		memcpy(ip + headers, payload, length);
+	memset(ip + headers + length, 0, pad);
+	return icrc_plain(ip, headers + length + pad);
+}
+
 #ifdef __x86_64__
 #include <immintrin.h>
 
-#define ICRC_SHORT 1024u /* beyond, ISA-L's 256 bytes a step win */
 #define FAST __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul")))
+#define BLOCK sizeof(__m512i)
 
 /*
- * x^(128n + 32) and x^(128n - 32) modulo the polynomial, bit-reflected: they move a block of 16
- * bytes over n blocks. The first three bring the four blocks of a register over its last one.
+ * x^(32n + 32) and x^(32n - 32) modulo the polynomial, bit-reflected: they move what is in a
+ * register over n words of 4 bytes. Index n - 1.
  */
-static const uint64_t fold[10] = {
-    0x03db1ecdc, 0x174359406, /* n = 3 */
-    0x0f1da05aa, 0x15a546366, /* 2 */
-    0x1751997d0, 0x0ccaa009e, /* 1 */
-    0,		 0,	      /* the last stays */
-    0x154442bd4, 0x1c6e41596, /* 4 */
+static const uint64_t over[16][2] = {
+    {0x163cd6124, 0x100000000}, {0x0ccaa009e, 0x1db710640}, {0x140d44a2e, 0x163cd6124},
+    {0x1751997d0, 0x0ccaa009e}, {0x065673b46, 0x140d44a2e}, {0x15a546366, 0x1751997d0},
+    {0x1dac4fb5c, 0x065673b46}, {0x0f1da05aa, 0x15a546366}, {0x14e01d2d4, 0x1dac4fb5c},
+    {0x174359406, 0x0f1da05aa}, {0x02a283862, 0x14e01d2d4}, {0x03db1ecdc, 0x174359406},
+    {0x1b2bdfa4c, 0x02a283862}, {0x1c6e41596, 0x03db1ecdc}, {0x111a288ce, 0x1b2bdfa4c},
+    {0x154442bd4, 0x1c6e41596},
 };
-#define FOLD_1 (fold + 4)
-#define FOLD_4 (fold + 8)
-static const uint64_t fold_half[2] = {0x163cd6124, 0};
+#define OVER_BLOCK over[15]
+static const uint64_t over_2_blocks[2] = {0x1e88ef372, 0x14a7fe880};
+static const uint64_t over_3_blocks[2] = {0x1821d8bc0, 0x12e958ac4};
+static const uint64_t over_4_blocks[2] = {0x11542778a, 0x1322d1430};
+/* The first three parts of a register over the others; the last stays: times 0, and added. */
+static const uint64_t over_parts[8] = {
+    0x03db1ecdc, 0x174359406, 0x0f1da05aa, 0x15a546366, 0x1751997d0, 0x0ccaa009e, 0, 0,
+};
 static const uint64_t barrett[2] = {0x1db710641, 0x1f7011641};
 
 /*
  * What is ORed; the IP header begins at ONES_IP. The initial state and the eight ones come to four
  * zeros and four ones before the header; zeros before that change nothing.
  */
-#define ONES_IP 80
-static const uint8_t ones[ONES_IP + 128] = {
+#define ONES_IP 24
+static const uint8_t ones[ONES_IP + 60] = {
     [ONES_IP - 4] = 0xff,  [ONES_IP - 3] = 0xff,  [ONES_IP - 2] = 0xff,	 [ONES_IP - 1] = 0xff,
     [ONES_IP + 1] = 0xff,  [ONES_IP + 8] = 0xff,  [ONES_IP + 10] = 0xff, [ONES_IP + 11] = 0xff,
     [ONES_IP + 26] = 0xff, [ONES_IP + 27] = 0xff, [ONES_IP + 32] = 0xff,
 };
 
-static inline FAST uint32_t
-reduce(__m128i x)
+static inline FAST __m512i
+constant(const uint64_t k[2])
 {
-	const __m128i low32 = _mm_setr_epi32(-1, 0, -1, 0);
-	const __m128i poly = _mm_loadu_si128((const void *)barrett);
-	__m128i y;
-
-	/* 128 to 96 to 64 bits, then Barrett */
-	y = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)FOLD_1), 0x10);
-	x = _mm_xor_si128(_mm_srli_si128(x, 8), y);
-	y = _mm_srli_si128(x, 4);
-	x = _mm_and_si128(x, low32);
-	x = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)fold_half), 0x00);
-	x = _mm_xor_si128(x, y);
-	y = _mm_clmulepi64_si128(_mm_and_si128(x, low32), poly, 0x10);
-	y = _mm_clmulepi64_si128(_mm_and_si128(y, low32), poly, 0x00);
-	return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(x, y), 1);
+	return _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)k));
 }
 
 static inline FAST __m512i
@@ -89,52 +93,150 @@ multiply(__m512i x, __m512i k, __m512i plus)
 					 _mm512_clmulepi64_epi128(x, k, 0x11), plus, 0x96);
 }
 
-/* `length` is a multiple of 4, at least 40. */
-static FAST uint32_t
-icrc_short(const uint8_t *ip, size_t length)
+static inline FAST uint32_t
+reduce(__m512i z)
 {
-	/* zeros fill the message up in front to whole registers: `skip` bytes lie before the IP
-	 * header */
-	size_t skip = 4 + (-(length + 4) & 63), rest = (skip + length) / 64 - 1;
-	const uint8_t *p = (const uint8_t *)((uintptr_t)ip - skip);
-	const __m512i k4 = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)FOLD_4));
-	__mmask64 kept = skip == 64 ? 0 : UINT64_MAX << skip;
-	__m512i x, next;
+	const __m128i low32 = _mm_setr_epi32(-1, 0, -1, 0);
+	const __m128i poly = _mm_loadu_si128((const void *)barrett);
 	__m256i half;
+	__m128i x, y;
 
-	x = _mm512_or_si512(_mm512_maskz_loadu_epi8(kept, p),
-			    _mm512_loadu_si512(ones + ONES_IP - skip));
-	if (rest > 0) {
-		next = _mm512_or_si512(_mm512_loadu_si512(p + 64),
-				       _mm512_loadu_si512(ones + ONES_IP - skip + 64));
-		x = multiply(x, k4, next);
-	}
-	for (p += 128; rest > 1; rest--, p += 64)
-		x = multiply(x, k4, _mm512_loadu_si512(p));
-	/* the last block isn't moved: multiplied by 0, it is what is added */
-	x = multiply(x, _mm512_loadu_si512(fold), _mm512_maskz_mov_epi64(0xc0, x));
-	half = _mm256_xor_si256(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
-	return reduce(
-	    _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+	z = multiply(z, _mm512_loadu_si512(over_parts), _mm512_maskz_mov_epi64(0xc0, z));
+	half = _mm256_xor_si256(_mm512_castsi512_si256(z), _mm512_extracti64x4_epi64(z, 1));
+	x = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+	/* 128 to 96 to 64 bits, then Barrett */
+	y = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)over[3]), 0x10);
+	x = _mm_xor_si128(_mm_srli_si128(x, 8), y);
+	y = _mm_srli_si128(x, 4);
+	x = _mm_and_si128(x, low32);
+	x = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)over[0]), 0x00);
+	x = _mm_xor_si128(x, y);
+	y = _mm_clmulepi64_si128(_mm_and_si128(x, low32), poly, 0x10);
+	y = _mm_clmulepi64_si128(_mm_and_si128(y, low32), poly, 0x00);
+	return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(x, y), 1);
 }
 
-static bool short_possible; /* written before main() */
+/*
+ * The bytes of a block that `kept` names, zeros for the others; those that `written` names also go
+ * to `to`, which may be NULL.
+ */
+static inline FAST __m512i
+take(const uint8_t *from, __mmask64 kept, uint8_t *to, __mmask64 written)
+{
+	__m512i x = _mm512_maskz_loadu_epi8(kept, from);
+
+	/* not read again, where others may be writing: what is summed is what is stored */
+	__asm__("" : "+v"(x));
+	if (to)
+		_mm512_mask_storeu_epi8(to, written, x);
+	return x;
+}
+
+#define ALL UINT64_MAX
+#define AT(p, block) ((p) ? (p) + (block)*BLOCK : NULL)
+
+/* `x` and the blocks that follow, four at a time, as long as more than four are left. */
+static inline FAST __m512i
+take_fours(__m512i x, const uint8_t **from, uint8_t **to, size_t *blocks)
+{
+	const __m512i k = constant(over_4_blocks);
+	const uint8_t *p = *from;
+	uint8_t *q = *to;
+	__m512i y, z, w;
+
+	y = take(p, ALL, q, ALL);
+	z = take(p + BLOCK, ALL, AT(q, 1), ALL);
+	w = take(p + 2 * BLOCK, ALL, AT(q, 2), ALL);
+	p += 3 * BLOCK;
+	q = AT(q, 3);
+	for (*blocks -= 3; *blocks > 4; *blocks -= 4) {
+		x = multiply(x, k, take(p, ALL, q, ALL));
+		y = multiply(y, k, take(p + BLOCK, ALL, AT(q, 1), ALL));
+		z = multiply(z, k, take(p + 2 * BLOCK, ALL, AT(q, 2), ALL));
+		w = multiply(w, k, take(p + 3 * BLOCK, ALL, AT(q, 3), ALL));
+		p += 4 * BLOCK;
+		q = AT(q, 4);
+	}
+	*from = p;
+	*to = q;
+	x = multiply(x, constant(over_3_blocks), w);
+	y = multiply(y, constant(over_2_blocks), x);
+	return multiply(z, constant(OVER_BLOCK), y);
+}
+
+/*
+ * `headers` bytes at ip, then n bytes at `from`, which are copied to `to` unless that is NULL, and
+ * a pad. All of it ends at the end of a register: the payload's first block is filled up in front.
+ */
+static inline FAST uint32_t
+icrc_fast(const uint8_t *ip, size_t headers, const uint8_t *from, uint8_t *to, size_t n)
+{
+	size_t pad = -n & 3, skip = -(n + pad) & (BLOCK - 1), blocks = (n + pad + skip) / BLOCK;
+	size_t front = BLOCK - headers;
+	__mmask64 first = ALL << skip, last = ALL >> pad;
+	const __m512i k = constant(OVER_BLOCK);
+	__m512i x = _mm512_or_si512(
+	    _mm512_maskz_loadu_epi8(ALL << front, (const void *)((uintptr_t)ip - front)),
+	    _mm512_maskz_loadu_epi8(ALL << (front - 4), ones + ONES_IP - front));
+
+	if (blocks == 0)
+		return reduce(x);
+	from = (const uint8_t *)((uintptr_t)from - skip);
+	if (to)
+		to = (uint8_t *)((uintptr_t)to - skip);
+	x = multiply(x, constant(over[15 - skip / 4]),
+		     take(from, blocks == 1 ? first & last : first, to, first));
+	from += BLOCK;
+	to = AT(to, 1);
+	blocks--;
+	if (blocks >= 8)
+		x = take_fours(x, &from, &to, &blocks);
+	for (; blocks > 1; blocks--, from += BLOCK, to = AT(to, 1))
+		x = multiply(x, k, take(from, ALL, to, ALL));
+	if (blocks == 1)
+		x = multiply(x, k, take(from, last, to, ALL));
+	return reduce(x);
+}
+
+static FAST uint32_t
+icrc_check(const uint8_t *ip, size_t length)
+{
+	/* often the payload is whole blocks, and the headers are longer than the shortest */
+	size_t more = (length - 40) % BLOCK, headers = more <= 20 ? 40 + more : 40;
+
+	return icrc_fast(ip, headers, ip + headers, NULL, length - headers);
+}
+
+static FAST uint32_t
+icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	return icrc_fast(ip, headers, payload, ip + headers, length);
+}
+
+static bool fast; /* written before main() */
 
 __attribute__((constructor)) static void
 look_at_cpu(void)
 {
 	__builtin_cpu_init();
-	short_possible = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-			 __builtin_cpu_supports("vpclmulqdq");
+	fast = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	       __builtin_cpu_supports("vpclmulqdq");
 }
+#else
+enum { fast = 0 };
+#define icrc_check icrc_plain
+#define icrc_copy icrc_copy_plain
 #endif
 
 uint32_t
 roce_icrc(const uint8_t *ip, size_t length)
 {
-#ifdef __x86_64__
-	if (short_possible && length <= ICRC_SHORT && (length & 3) == 0)
-		return icrc_short(ip, length);
-#endif
-	return icrc_long(ip, length);
+	return fast && (length & 3) == 0 ? icrc_check(ip, length) : icrc_plain(ip, length);
+}
+
+uint32_t
+roce_icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	return fast ? icrc_copy(ip, headers, payload, length)
+		    : icrc_copy_plain(ip, headers, payload, length);
 }

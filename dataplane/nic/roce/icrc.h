@@ -12,4 +12,11 @@
  */
 uint32_t roce_icrc(const uint8_t *ip, size_t length);
 
+/*
+ * Copies the payload behind the headers of such a packet (40 ... 60 bytes), pads it with zeros to a
+ * multiple of 4, and returns the CRC of it all. Somebody may be writing the payload: the CRC is
+ * that of the copy in any case.
+ */
+uint32_t roce_icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length);
+
 #endif
