@@ -75,6 +75,7 @@ usage(FILE *to)
 	fprintf(
 	    to,
 	    "  --only PART[,PART...]     leave all other parts out\n"
+	    "  --times N                 N times as many messages (1)\n"
 	    "  --check-every N           check the engines' invariants every N turns (1; 0 never)\n"
 	    "  --limit SECONDS           simulated time without progress that fails a seed (30)\n"
 	    "  --keep-going              go on after a failing seed\n"
@@ -161,6 +162,11 @@ parse_option(struct arguments *a, int c)
 			return false;
 		a->options.limit = v * SIM_S;
 		return true;
+	case 'm':
+		if (!parse_number(optarg, &v) || v < 1 || v > 100)
+			return false;
+		a->options.times = (uint32_t)v;
+		return true;
 	case 'k':
 		a->options.keep_going = true;
 		return true;
@@ -178,14 +184,15 @@ static bool
 parse(int argc, char **argv, struct arguments *a)
 {
 	static const struct option longs[] = {
-	    {"seed", 1, NULL, 's'},    {"from", 1, NULL, 'f'},	{"to", 1, NULL, 't'},
-	    {"without", 1, NULL, 'w'}, {"only", 1, NULL, 'o'},	{"check-every", 1, NULL, 'c'},
-	    {"counts", 0, NULL, 'C'},  {"limit", 1, NULL, 'l'}, {"keep-going", 0, NULL, 'k'},
-	    {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},	{NULL, 0, NULL, 0},
+	    {"seed", 1, NULL, 's'},    {"from", 1, NULL, 'f'},	  {"to", 1, NULL, 't'},
+	    {"without", 1, NULL, 'w'}, {"only", 1, NULL, 'o'},	  {"check-every", 1, NULL, 'c'},
+	    {"counts", 0, NULL, 'C'},  {"limit", 1, NULL, 'l'},	  {"keep-going", 0, NULL, 'k'},
+	    {"times", 1, NULL, 'm'},   {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},
+	    {NULL, 0, NULL, 0},
 	};
 	int c;
 
-	a->options.check_every = 1;
+	a->options.check_every = a->options.times = 1;
 	a->options.limit = 30 * SIM_S;
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		if (c == 'h') {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TIMES 4u
+#define ATTEMPTS 4u
 
 static void
 build(struct sim *s)
@@ -123,10 +123,10 @@ sim_run(struct sim *s, uint64_t seed)
 
 	memset(&s->counts, 0, sizeof(s->counts));
 	s->sizes = 0;
-	if (s->options.without)
-		return run_once(s, seed, s->options.without, 1);
-	for (uint32_t times = 1; lack && times <= MOST_TIMES; times++) {
-		if (!run_once(s, seed, times > 1 ? deaths : 0, times))
+	if (s->options.without || s->options.times > 1)
+		return run_once(s, seed, s->options.without, s->options.times);
+	for (uint32_t i = 0; lack && i < ATTEMPTS; i++) {
+		if (!run_once(s, i ? sim_hash(seed, 3, i) : seed, i ? deaths : 0, 1))
 			return false;
 		lack = sim_counts_lack(&s->counts, &have, &least);
 	}

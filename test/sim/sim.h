@@ -155,6 +155,7 @@ struct sim_event { /* in the heap */
 
 struct sim_options {
 	uint32_t without;     /* bits of enum sim_part */
+	uint32_t times;	      /* as many messages */
 	uint32_t check_every; /* engine_check() every so many turns, 0 = never */
 	bool verbose, keep_going;
 	uint64_t limit; /* virtual ns without progress: stuck */
@@ -207,7 +208,7 @@ void sim_trace_line(struct sim *s, const char *format, ...) __attribute__((forma
 extern struct sim *sim_running;
 /*
  * Runs one seed; true if it passed, else s->cause says why. Where that was too little to see, for a
- * death or by chance, it is run once more without deaths and with more messages.
+ * death or by chance, other scenarios without deaths that follow from it are run as well.
  */
 bool sim_run(struct sim *s, uint64_t seed);
 

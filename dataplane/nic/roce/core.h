@@ -19,10 +19,10 @@
 
 #define CACHE_LINE 64
 #define ROCE_CONTEXTS_MAX 32u
-#define ROCE_QUANTUM 32u	      /* frames of one QP before it is the next one's turn */
-#define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
-#define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
-#define ROCE_TICK_NS 100000u	      /* timers are looked at no more often */
+#define ROCE_SPARE 32u		    /* frames taken from the wire at once */
+#define ROCE_QUANTUM 32u	    /* frames of one QP before it is the next one's turn */
+#define ROCE_MESSAGE_MAX (1u << 31) /* IBTA volume 1, 9.4.3 */
+#define ROCE_TICK_NS 100000u	    /* timers are looked at no more often */
 #define ROCE_RTO_MIN_NS 4000000u
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \

@@ -5,8 +5,7 @@
 bool
 roce_frame_refill(struct roce_context *ctx)
 {
-	ctx->spare_count += ctx->wire.alloc(ctx->wire_user, ctx->spare + ctx->spare_count,
-					    ROCE_SPARE - ctx->spare_count);
+	ctx->spare_count = ctx->wire.alloc(ctx->wire_user, ctx->spare, ROCE_SPARE);
 	return ctx->spare_count != 0;
 }
 
