@@ -618,7 +618,7 @@ main(int argc, char **argv)
 		;
 	if (i == count && strcmp(argv[2], "all"))
 		return usage();
-	while (seconds() < end && failures < 200) {
+	while ((seconds() < end || !rounds) && failures < 200) {
 		if (attach(&v) < 0) {
 			failures++;
 			usleep(20000);
