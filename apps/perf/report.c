@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "result.h"
 
+#include <string.h>
+
 static unsigned printed; /* results so far, for the commas between them */
+/* Sums over them, for the last line of the table. */
+static uint64_t payload;
+static struct perf_ports counted;
+static pid_t counters[2]; /* data planes, 0: unknown */
 
 static void
 json_string(FILE *to, const char *text)
@@ -154,11 +160,12 @@ csv_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 			(double)histogram_percentile(h, 0.999) / 1e3, (double)h->max / 1e3);
 	else
 		fputs(",,,,,,", to);
-	fprintf(to, "%.1f,%.1f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu\n", c.line_ns, c.ring_mps,
-		c.chain4_us, calibration_label(&r->before, &r->after),
+	fprintf(to, "%.1f,%.1f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d\n", c.line_ns,
+		c.ring_mps, c.chain4_us, calibration_label(&r->before, &r->after),
 		(unsigned long long)r->errors, boolean(info->options->verify && !r->errors),
 		(unsigned long long)r->ports.tx_frames, (unsigned long long)r->ports.rx_frames,
-		(unsigned long long)r->ports.tx_bytes, (unsigned long long)r->ports.rx_bytes);
+		(unsigned long long)r->ports.tx_bytes, (unsigned long long)r->ports.rx_bytes,
+		(unsigned long long)r->payload, (int)r->pid, (int)r->peer_pid);
 }
 
 static void
@@ -208,12 +215,39 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 	if (r->errors)
 		fprintf(to, "  %llu ERRORS", (unsigned long long)r->errors);
 	putc('\n', to);
+	payload += r->payload;
+	if (!r->ports_known)
+		return;
+	counted.tx_frames += r->ports.tx_frames;
+	counted.tx_bytes += r->ports.tx_bytes;
+	counters[0] = r->pid;
+	counters[1] = r->peer_pid;
+}
+
+/* Bytes that went through ports were counted there, or it was another path that was measured. */
+static void
+table_end(const struct perf_info *info, FILE *to)
+{
+	if (strcmp(info->path, "local") == 0 || !counters[0])
+		return;
+	fprintf(to,
+		"%llu bytes of payload left in %llu frames of %llu bytes, counted at the port by "
+		"the data "
+		"plane (pid %d",
+		(unsigned long long)payload, (unsigned long long)counted.tx_frames,
+		(unsigned long long)counted.tx_bytes, (int)counters[0]);
+	if (counters[1] && counters[1] != counters[0])
+		fprintf(to, "; the other one: pid %d", (int)counters[1]);
+	fputs(")\n", to);
 }
 
 void
 perf_report_begin(const struct perf_info *info, FILE *to)
 {
 	printed = 0;
+	payload = 0;
+	counted = (struct perf_ports){0};
+	counters[0] = counters[1] = 0;
 	if (info->options->format == FORMAT_JSON)
 		json_begin(info, to);
 	else if (info->options->format == FORMAT_CSV)
@@ -221,7 +255,7 @@ perf_report_begin(const struct perf_info *info, FILE *to)
 		      "us,p999_us,"
 		      "max_us,line_ns,ring_mps,chain4_us,label,errors,verified,tx_frames,rx_frames,"
 		      "tx_bytes,"
-		      "rx_bytes\n",
+		      "rx_bytes,payload_bytes,pid,peer_pid\n",
 		      to);
 	else
 		table_begin(info, to);
@@ -246,6 +280,8 @@ perf_report_end(const struct perf_info *info, FILE *to)
 {
 	if (info->options->format == FORMAT_JSON)
 		fputs("\n]}\n", to);
+	else if (info->options->format == FORMAT_TABLE)
+		table_end(info, to);
 	fflush(to);
 }
 

@@ -49,6 +49,7 @@ server B
 expect 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
 expect 1 'node|reach|member' weir-perf --instance A node:77 -t lat
 expect 2 'service name' weir-perf --instance A --service bad/name
+expect 1 'net_ring' weir-perf --instance A --loop -t lat
 expect 1 'refused|service' weir-perf --instance A node:2:nobody -t lat
 expect 1 'node|reach|member' weir-perf --instance A 10.9.9.9 -t lat
 expect 3 'runs|instance' weir-dataplane "${eal[@]}" -- --instance A
