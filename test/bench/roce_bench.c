@@ -3,8 +3,9 @@
  * What the RoCEv2 core costs a WRITE at both ends: two nodes on a wire that hands frames over as
  * they are. Times whole rounds: posts, frames, ICRC, delivery, acknowledgements.
  *
- * roce_bench [SIZE [WRITES-A-ROUND]]; under callgrind: --toggle-collect=rounds, and divide by the
- * number of WRITEs that it prints (valgrind knows no AVX-512: the ICRC is counted as ISA-L's).
+ * roce_bench [SIZE [WRITES-A-ROUND [MiB [WRITES]]]]: payload goes round so many MiB at each end.
+ * With a number of WRITEs it only does those: for callgrind with --toggle-collect=rounds (valgrind
+ * knows no AVX-512, so the ICRC is counted as ISA-L's).
  */
 #include "nic/roce/roce.h"
 
@@ -16,11 +17,11 @@
 
 #define FRAMES 4096u
 #define QUEUE 1024u
-#define MEMORY (8u << 20)
 
 struct frame {
 	uint32_t refs, length;
-	_Alignas(64) uint8_t data[ROCE_FRAME_MAX(4096)];
+	_Alignas(64) uint8_t shift[10]; /* so that payload begins on a line, as in the shell */
+	uint8_t data[ROCE_FRAME_MAX(4096)];
 };
 
 struct node {
@@ -40,6 +41,7 @@ static struct node node[2];
 static struct frame *unused[FRAMES];
 static uint32_t unused_count;
 static uint64_t now = 1;
+static uint64_t footprint = 1u << 20; /* of each node's memory */
 
 static void
 put(struct frame *f)
@@ -138,19 +140,19 @@ create(struct node *n, uint8_t id)
 	struct roce_config c = {
 	    .ip = 0x0a000000u + id, .prefix = 24, .mac = {2, 0, 0, 0, 0, id}, .mtu = 4096};
 	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 512, .user = n};
-	void *memory = aligned_alloc(4096, MEMORY);
+	void *memory = aligned_alloc(4096, footprint);
 
 	n->dev = roce_device_create(&c);
 	if (!memory || !n->dev)
 		must(-ENOMEM);
-	memset(memory, id, MEMORY);
+	memset(memory, id, footprint);
 	n->peer = &node[n == node];
 	n->ctx = roce_context_create(n->dev, 0, &wire, n);
 	n->nic = roce_nic_context(n->ctx);
 	must(roce_ops.srq_create(n->nic, 512, &n->srq));
 	init.srq = n->srq;
 	must(roce_ops.qp_create(n->nic, &init, &n->qp));
-	must(roce_ops.mr_reg(roce_nic_device(n->dev), memory, MEMORY,
+	must(roce_ops.mr_reg(roce_nic_device(n->dev), memory, footprint,
 			     NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &n->mr));
 }
 
@@ -194,7 +196,7 @@ rounds(uint64_t total, uint32_t size, unsigned batch)
 
 	while (got < total) {
 		for (unsigned i = 0; i < batch; i++) {
-			uint64_t at = posted * ((size + 63) & ~63u) % (MEMORY - size);
+			uint64_t at = posted * ((size + 63) & ~63u) % (footprint - size);
 			struct nic_send_wr wr = {
 			    .wr_id = posted,
 			    .sge = {{a->mr.address + (at & ~63ull), size, a->mr.lkey}},
@@ -230,12 +232,14 @@ main(int argc, char **argv)
 {
 	uint32_t size = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 64;
 	unsigned batch = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 32;
-	uint64_t total = argc > 3 ? strtoull(argv[3], NULL, 10) : 0, got = 0, chunk = 20000;
+	uint64_t total = argc > 4 ? strtoull(argv[4], NULL, 10) : 0, got = 0, chunk = 20000;
 	struct frame *memory = aligned_alloc(64, FRAMES * sizeof(struct frame));
 	struct nic_recv_wr fill[256] = {0};
 	double best = 1e12;
 
-	if (size > MEMORY / 2 || !memory)
+	if (argc > 3)
+		footprint = strtoull(argv[3], NULL, 10) << 20;
+	if (size > footprint / 2 || !memory)
 		return 2;
 	memset(memory, 0, FRAMES * sizeof(struct frame));
 	for (unsigned i = 0; i < FRAMES; i++)

@@ -41,11 +41,11 @@ answer(struct roce_qp *qp, void *frame, uint8_t *data)
 	/* an ACK names the last PSN that was taken, a NAK the first that was not */
 	uint32_t psn = rs->response == RESPOND_ACK ? rs->expected - 1 : rs->expected;
 
-	memcpy(data, qp->template, sizeof(qp->template));
+	roce_build_begin(qp, data, EXT_AT + AETH_BYTES);
 	data[BTH_AT] = RC_ACK;
 	put32(data + BTH_AT + 8, psn & PSN_MASK);
 	put32(data + EXT_AT, (uint32_t)syndrome(qp, &ctx->counters) << 24 | rs->msn);
-	roce_frame_send(ctx, frame, roce_build_finish(qp, data, EXT_AT + AETH_BYTES), false);
+	roce_frame_send(ctx, frame, roce_build_finish(data, EXT_AT + AETH_BYTES), false);
 }
 
 void
@@ -81,10 +81,10 @@ roce_answer_congestion(struct roce_qp *qp, uint64_t now)
 		return;
 	data = roce_frame_data(qp->ctx, frame);
 	qp->rs.cnp_next = now + ROCE_CNP_GAP_NS;
-	memcpy(data, qp->template, sizeof(qp->template));
+	roce_build_begin(qp, data, EXT_AT + CNP_BYTES);
 	data[BTH_AT] = ROCE_CNP;
 	data[BTH_AT + 4] = BTH_BECN;
 	put32(data + BTH_AT + 8, 0);
 	memset(data + EXT_AT, 0, CNP_BYTES);
-	roce_frame_send(qp->ctx, frame, roce_build_finish(qp, data, EXT_AT + CNP_BYTES), false);
+	roce_frame_send(qp->ctx, frame, roce_build_finish(data, EXT_AT + CNP_BYTES), false);
 }

@@ -25,16 +25,36 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 	}
 }
 
-/* What a frame that ends at `end` needs besides the template and its extended headers. */
-static void
-set_lengths(const struct roce_qp *qp, uint8_t *frame, uint32_t end)
+/* Lengths, checksum and MAC. */
+static __attribute__((noinline)) void
+fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
 {
 	uint32_t length = end + ICRC_BYTES - IP_AT;
+	uint8_t *t = qp->template;
 
-	neighbour_mac(qp->neighbour, frame);
-	put16(frame + IP_AT + 2, (uint16_t)length);
-	put16(frame + IP_AT + 10, (uint16_t)~ip_fold(qp->ip_sum + length));
-	put16(frame + UDP_AT + 4, (uint16_t)(length - IP_BYTES));
+	memcpy(t, &mac, 6);
+	put16(t + IP_AT + 2, (uint16_t)length);
+	put16(t + IP_AT + 10, (uint16_t)~ip_fold(qp->ip_sum + length));
+	put16(t + UDP_AT + 4, (uint16_t)(length - IP_BYTES));
+	qp->fits_end = end;
+	qp->fits_mac = mac;
+}
+
+static inline void
+begin(struct roce_qp *qp, uint8_t *frame, uint32_t end)
+{
+	uint64_t mac = neighbour_mac(qp->neighbour);
+
+	/* most frames are as long as the one before */
+	if (end != qp->fits_end || mac != qp->fits_mac)
+		fit_template(qp, end, mac);
+	memcpy(frame, qp->template, sizeof(qp->template));
+}
+
+void
+roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end)
+{
+	begin(qp, frame, end);
 }
 
 static uint32_t
@@ -68,29 +88,26 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 {
 	struct requester *rq = &qp->rq;
 	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
-	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT, crc;
+	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT, word = psn & PSN_MASK, crc;
 	bool first = rq->offset == 0, last = n == rest;
+	bool reth = first && wr->wire_first == RC_WRITE_FIRST, imm = last && wr->has_imm;
 	uint8_t *bth = frame + BTH_AT;
 
-	memcpy(frame, qp->template, sizeof(qp->template));
+	at += (reth ? RETH_BYTES : 0) + (imm ? IMM_BYTES : 0);
+	begin(qp, frame, at + n + pad);
 	bth[0] = wr->wire_first + (last ? (first ? 4 : 2) + wr->has_imm : !first);
 	bth[1] = (uint8_t)(pad << 4 | (last && (wr->flags & NIC_SOLICITED) ? BTH_SOLICITED : 0));
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
 	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)
-		put32(bth + 8, (psn & PSN_MASK) | (uint32_t)BTH_ACK_REQ << 24);
-	else
-		put32(bth + 8, psn & PSN_MASK);
-	if (first && wr->wire_first == RC_WRITE_FIRST) {
-		put64(frame + at, wr->remote_address);
-		put32(frame + at + 8, wr->rkey);
-		put32(frame + at + 12, wr->length);
-		at += RETH_BYTES;
+		word |= (uint32_t)BTH_ACK_REQ << 24;
+	put32(bth + 8, word);
+	if (reth) {
+		put64(frame + EXT_AT, wr->remote_address);
+		put32(frame + EXT_AT + 8, wr->rkey);
+		put32(frame + EXT_AT + 12, wr->length);
 	}
-	if (last && wr->has_imm) {
-		put32(frame + at, wr->imm);
-		at += IMM_BYTES;
-	}
-	set_lengths(qp, frame, at + n + pad);
+	if (imm)
+		put32(frame + at - IMM_BYTES, wr->imm);
 	crc = copy_payload(rq, wr, frame, at, n);
 	rq->offset += n;
 	if (last) {
@@ -102,8 +119,7 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 }
 
 uint32_t
-roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end)
+roce_build_finish(uint8_t *frame, uint32_t end)
 {
-	set_lengths(qp, frame, end);
 	return put_icrc(frame, end, roce_icrc(frame + IP_AT, end - IP_AT));
 }

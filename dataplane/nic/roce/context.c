@@ -108,8 +108,6 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
 	if (now >= ctx->next_tick)
 		roce_timer_run(ctx, now);
-	if (!link_alone(&ctx->answers))
-		roce_answer_all(ctx);
 	count = take_completions(ctx, wc, n);
 	if (frames != 0 || count != 0)
 		*busy = true;
@@ -121,6 +119,9 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 {
 	struct roce_context *ctx = (struct roce_context *)nctx;
 
+	/* not in poll: whoever waits for what has come has it by now */
+	if (!link_alone(&ctx->answers))
+		roce_answer_all(ctx);
 	if (!link_alone(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);

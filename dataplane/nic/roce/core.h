@@ -114,6 +114,9 @@ struct roce_qp {
 	struct link answer; /* in ctx->answers: a response waits */
 	struct link timer;  /* in ctx->timers */
 	uint32_t ip_sum;    /* of the template, without length and checksum */
+	/* engine, but for the initial values: the template fits frames that end there, to that MAC */
+	uint32_t fits_end;
+	uint64_t fits_mac;
 	_Alignas(CACHE_LINE) uint8_t template[CACHE_LINE]; /* headers up to the BTH */
 	struct requester rq;
 	struct responder rs;
@@ -232,8 +235,10 @@ void roce_timer_run(struct roce_context *ctx, uint64_t now);
  * this one needs no answer. Returns its length.
  */
 uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more);
-/* Completes a frame begun from the template that ends at `end`: lengths, checksums, ICRC. */
-uint32_t roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end);
+/* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come. */
+void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
+/* Completes a frame by its ICRC. Returns its length. */
+uint32_t roce_build_finish(uint8_t *frame, uint32_t end);
 
 /* responder.c, engine */
 enum drop roce_responder_input(struct roce_qp *qp, const struct packet *p);

@@ -39,7 +39,7 @@ decode_ip(const uint8_t *frame, size_t length, struct packet *p, uint32_t *end)
 	uint32_t first = get32(ip), ip_length = first & 0xffff;
 
 	/* version and header length; no fragments: RoCE never needs any */
-	if (first >> 24 != 0x45 || ip_length > length - IP_AT || ip_sum(ip) != 0xffff ||
+	if (first >> 24 != 0x45 || ip_length > length - IP_AT || !ip_sum_ok(ip) ||
 	    (get16(ip + 6) & 0x3fff) != 0)
 		return DROP_bad_ip;
 	if (ip[9] != 17 || get16(udp + 2) != ROCE_UDP_PORT)

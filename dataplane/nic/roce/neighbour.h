@@ -40,13 +40,12 @@ neighbour_known(const struct neighbour *n)
 	return (atomic_load_explicit(&n->mac, memory_order_relaxed) & NEIGHBOUR_MAC_MASK) != 0;
 }
 
-/* Copies the MAC (zeros if unknown). The word is all there is to read: relaxed is enough. */
-static inline void
-neighbour_mac(const struct neighbour *n, uint8_t *mac)
+/* The MAC in its first six bytes, zeros if unknown. The word is all there is to read: relaxed is
+ * enough. */
+static inline uint64_t
+neighbour_mac(const struct neighbour *n)
 {
-	uint64_t v = atomic_load_explicit(&n->mac, memory_order_relaxed);
-
-	memcpy(mac, &v, 6);
+	return atomic_load_explicit(&n->mac, memory_order_relaxed) & NEIGHBOUR_MAC_MASK;
 }
 
 #endif

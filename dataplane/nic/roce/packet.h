@@ -186,6 +186,17 @@ ip_sum(const uint8_t *p)
 	return be16toh((uint16_t)((sum & 0xffff) + (sum >> 16)));
 }
 
+/* Whether the checksum in an IP header (20 bytes, not all zeros) is right. */
+static inline bool
+ip_sum_ok(const uint8_t *p)
+{
+	uint32_t w[5];
+
+	/* 2^16 is 1 modulo 0xffff: this sums 16-bit words, and their byte order does not matter */
+	memcpy(w, p, sizeof(w));
+	return ((uint64_t)w[0] + w[1] + w[2] + w[3] + w[4]) % 0xffff == 0;
+}
+
 static inline uint16_t
 ip_fold(uint32_t sum)
 {

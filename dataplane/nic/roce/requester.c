@@ -41,8 +41,9 @@ take_wr(struct sq_entry *e, const struct nic_send_wr *wr)
 	e->flags = wr->flags;
 	e->opcode = wr->opcode;
 	e->sge_count = wr->sge_count;
-	e->wire_first = wr->opcode <= NIC_SEND_IMM ? RC_SEND_FIRST : RC_WRITE_FIRST;
-	e->has_imm = wr->opcode == NIC_SEND_IMM || wr->opcode == NIC_WRITE_IMM;
+	static_assert(NIC_SEND_IMM == 1 && NIC_WRITE == 2 && NIC_WRITE_IMM == 3, "bits");
+	e->wire_first = wr->opcode >> 1 ? RC_WRITE_FIRST : RC_SEND_FIRST;
+	e->has_imm = wr->opcode & 1;
 	if (wr->flags & NIC_INLINE)
 		return take_inline(e, wr, e->length);
 	e->sge[0] = wr->sge[0];
