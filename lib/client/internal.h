@@ -370,9 +370,9 @@ weir_pipe_published(struct weir_pipe *p)
 		weir_bell_ring(p);
 }
 
-/* Steps over n slots of a message; `order` is its head's. */
+/* Steps over n slots of a message; `order` and `flags` are its head's. */
 static inline void
-weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint32_t n)
+weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint8_t flags, uint32_t n)
 {
 	if (!p->local) {
 		weir_ring_pop(&p->rx, n);
@@ -380,7 +380,7 @@ weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint32_t n)
 	}
 	p->untold = true;
 	weir_ring_answered(&p->tx, order);
-	weir_ring_pop_paired(&p->rx, n);
+	weir_ring_pop_paired(&p->rx, flags, n);
 }
 
 /* ---- waiting ---- */

@@ -270,22 +270,27 @@ weir_ring_pop(struct weir_ring *r, uint32_t n)
 #define WEIR_RING_RESTART_AT 4u /* slots between restarts */
 #define WEIR_RING_TURNS 16u	/* so many answered messages are a conversation */
 
-/* Producer: as weir_ring_publish(). */
+/* Producer: as weir_ring_publish(); `s` is the slot at pos. */
 static inline void
-weir_ring_publish_paired(struct weir_ring *r, uint32_t n)
+weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n)
 {
-	uint64_t at = (r->pos - r->base) & r->mask;
+	uint64_t at = (uint64_t)(s - r->slots), pos = r->pos;
+	bool restart = false;
 
-	if (r->seen != r->pos)
+	if (r->seen != pos)
 		r->turns = 0;
-	if (r->turns < WEIR_RING_TURNS || at < WEIR_RING_RESTART_AT || at + n > r->mask) {
-		weir_ring_publish(r, n);
-		return;
+	else
+		restart =
+		    r->turns >= WEIR_RING_TURNS && at >= WEIR_RING_RESTART_AT && at + n <= r->mask;
+	if (restart)
+		s->flags |= WEIR_SLOT_RESTART;
+	/* pairs with the acquire in weir_ring_peek() */
+	atomic_store_explicit(&s->seq, (uint32_t)(pos + 1), memory_order_release);
+	r->pos = pos + n;
+	if (restart) {
+		r->base = r->pos;
+		r->limit = r->pos + at;
 	}
-	weir_ring_at(r, r->pos)->flags |= WEIR_SLOT_RESTART;
-	weir_ring_publish(r, n);
-	r->base = r->pos;
-	r->limit = r->pos + at;
 }
 
 /* Producer: the peer has read up to the position with these low bits. What can't be is ignored. */
@@ -300,14 +305,12 @@ weir_ring_answered(struct weir_ring *r, uint16_t low)
 	r->turns += tail == r->pos;
 }
 
-/* Consumer: as weir_ring_pop(). */
+/* Consumer: as weir_ring_pop(); `flags` are those of the head. */
 static inline void
-weir_ring_pop_paired(struct weir_ring *r, uint32_t n)
+weir_ring_pop_paired(struct weir_ring *r, uint8_t flags, uint32_t n)
 {
-	bool restart = weir_ring_at(r, r->pos)->flags & WEIR_SLOT_RESTART;
-
 	weir_ring_pop(r, n);
-	if (!restart)
+	if (!(flags & WEIR_SLOT_RESTART))
 		return;
 	r->base = r->pos;
 	weir_ring_publish_tail(r);
@@ -344,55 +347,89 @@ weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
 	}
 }
 
-/* Producer: copies an inline payload into the slots from pos on. Head fields are the caller's. */
+/* Producer: fills in a head but for what publishes it; as few stores as can be. */
 static inline void
-weir_ring_put_inline(struct weir_ring *r, const void *buf, uint32_t length)
+weir_slot_head(struct weir_slot *s, uint8_t op, uint8_t flags, uint16_t order, uint32_t vqpn,
+	       uint32_t length)
+{
+	uint32_t what = op | (uint32_t)flags << 8 | (uint32_t)order << 16;
+	uint64_t whose = vqpn | (uint64_t)length << 32;
+
+	static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields by their places");
+	static_assert(offsetof(struct weir_slot, flags) == 5 &&
+			  offsetof(struct weir_slot, order) == 6 &&
+			  offsetof(struct weir_slot, length) == 12,
+		      "fields by their places");
+	memcpy(&s->op, &what, sizeof(what));
+	memcpy(&s->vqpn, &whose, sizeof(whose));
+}
+
+/* Apart, so that a message of one slot needs few registers. `rest`: at least 1. */
+static __attribute__((noinline, unused)) void
+weir_ring_put_more(const struct weir_ring *r, const uint8_t *from, uint32_t rest)
 {
 	const struct weir_ring ring = *r; /* what is written below may alias *r */
-	const uint8_t *from = buf;
-	uint8_t *head = weir_ring_at(&ring, ring.pos)->data;
-	uint32_t at = WEIR_SLOT_HEAD_BYTES;
+
+	for (uint64_t pos = ring.pos + 1;; pos++) {
+		struct weir_slot_more *m = (struct weir_slot_more *)weir_ring_at(&ring, pos);
+
+		atomic_store_explicit(&m->seq, (uint32_t)(pos + 1), memory_order_relaxed);
+		if (rest <= WEIR_SLOT_MORE_BYTES) {
+			weir_slot_copy(m->data, from, rest);
+			return;
+		}
+		memcpy(m->data, from, WEIR_SLOT_MORE_BYTES);
+		from += WEIR_SLOT_MORE_BYTES;
+		rest -= WEIR_SLOT_MORE_BYTES;
+	}
+}
+
+static __attribute__((noinline, unused)) void
+weir_ring_get_more(const struct weir_ring *r, uint8_t *to, uint32_t rest)
+{
+	const struct weir_ring ring = *r; /* what is written below may alias *r */
+
+	for (uint64_t pos = ring.pos + 1;; pos++) {
+		const struct weir_slot_more *m =
+		    (const struct weir_slot_more *)weir_ring_at(&ring, pos);
+
+		if (rest <= WEIR_SLOT_MORE_BYTES) {
+			weir_slot_copy(to, m->data, rest);
+			return;
+		}
+		memcpy(to, m->data, WEIR_SLOT_MORE_BYTES);
+		to += WEIR_SLOT_MORE_BYTES;
+		rest -= WEIR_SLOT_MORE_BYTES;
+	}
+}
+
+/* Producer: copies an inline payload into the slots from pos on. Head fields are the caller's. */
+static inline void
+weir_ring_put_inline(const struct weir_ring *r, const void *buf, uint32_t length)
+{
+	uint8_t *head = weir_ring_at(r, r->pos)->data;
 
 	if (length <= WEIR_SLOT_HEAD_BYTES) {
-		weir_slot_copy(head, from, length);
+		weir_slot_copy(head, buf, length);
 		return;
 	}
-	for (uint32_t i = 1; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
-		struct weir_slot_more *m =
-		    (struct weir_slot_more *)weir_ring_at(&ring, ring.pos + i);
-
-		if (length - at >= WEIR_SLOT_MORE_BYTES)
-			memcpy(m->data, from + at, WEIR_SLOT_MORE_BYTES);
-		else
-			weir_slot_copy(m->data, from + at, length - at);
-		weir_ring_continue(&ring, i);
-	}
-	memcpy(head, from, WEIR_SLOT_HEAD_BYTES);
+	weir_ring_put_more(r, (const uint8_t *)buf + WEIR_SLOT_HEAD_BYTES,
+			   length - WEIR_SLOT_HEAD_BYTES);
+	memcpy(head, buf, WEIR_SLOT_HEAD_BYTES);
 }
 
 /* Consumer: copies `length` (checked by the caller, <= WEIR_INLINE_MAX) bytes out of the slots. */
 static inline void
 weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)
 {
-	const struct weir_ring ring = *r; /* what is written below may alias *r */
-	const uint8_t *head = weir_ring_at(&ring, ring.pos)->data;
-	uint32_t at = WEIR_SLOT_HEAD_BYTES;
-	uint8_t *to = buf;
+	const uint8_t *head = weir_ring_at(r, r->pos)->data;
 
 	if (length <= WEIR_SLOT_HEAD_BYTES) {
-		weir_slot_copy(to, head, length);
+		weir_slot_copy(buf, head, length);
 		return;
 	}
-	memcpy(to, head, WEIR_SLOT_HEAD_BYTES);
-	for (uint32_t i = 1; at < length; i++, at += WEIR_SLOT_MORE_BYTES) {
-		const struct weir_slot_more *m =
-		    (const struct weir_slot_more *)weir_ring_at(&ring, ring.pos + i);
-
-		if (length - at >= WEIR_SLOT_MORE_BYTES)
-			memcpy(to + at, m->data, WEIR_SLOT_MORE_BYTES);
-		else
-			weir_slot_copy(to + at, m->data, length - at);
-	}
+	weir_ring_get_more(r, (uint8_t *)buf + WEIR_SLOT_HEAD_BYTES, length - WEIR_SLOT_HEAD_BYTES);
+	memcpy(buf, head, WEIR_SLOT_HEAD_BYTES);
 }
 
 #endif

@@ -104,10 +104,10 @@ too_small(uint32_t needs, size_t size, size_t *length)
 
 /* ---- from the ring ---- */
 
-static inline int
+static inline __attribute__((always_inline)) int
 take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size, size_t *length)
 {
-	struct weir_ring *r = &c->pipe->rx;
+	struct weir_pipe *p = c->pipe;
 	uint32_t slots;
 
 	if (weir_unlikely(h->length > WEIR_INLINE_MAX))
@@ -115,9 +115,9 @@ take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t si
 	if (weir_unlikely(h->length > size))
 		return too_small(h->length, size, length);
 	slots = weir_slots_inline(h->length);
-	weir_ring_get_inline(r, buf, h->length);
-	weir_pipe_pop(c->pipe, h->order, slots);
-	c->pipe->burst++;
+	weir_ring_get_inline(&p->rx, buf, h->length);
+	weir_pipe_pop(p, h->order, h->flags, slots);
+	p->burst++;
 	*length = h->length;
 	weir_conn_consumed(c, h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE);
 	return 0;
@@ -143,7 +143,7 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 		return rc == -EPROTO ? spoilt(c) : rc;
 	memcpy(buf, seg->in_area + offset, h->length);
 	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	c->pipe->burst++;
 	*length = h->length;
 	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
@@ -369,7 +369,7 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **o
 		weir_parked_free(p);
 		return rc == -EPROTO ? spoilt(c) : rc;
 	}
-	weir_pipe_pop(&seg->pipe, h->order, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	seg->users++;
 	p->kind = PARKED_SPAN;
 	p->data = seg->in_area + offset;

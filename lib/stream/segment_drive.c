@@ -82,7 +82,7 @@ park_inline(struct weir_segment *seg, struct weir_conn *c, const struct weir_hea
 
 	if (!p)
 		return -ENOMEM;
-	weir_pipe_pop(&seg->pipe, h->order, weir_slots_inline(h->length));
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length));
 	weir_park_append(c, p);
 	return 0;
 }
@@ -105,7 +105,7 @@ park_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head
 	}
 	memcpy(p->bytes, seg->in_area + piece->offset, h->length);
 	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	p->vqpn = c->vqpn;
 	p->cost = (uint32_t)weir_segment_cost(h->length);
 	weir_park_append(c, p);
@@ -155,7 +155,7 @@ assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *
 	memcpy(c->assembly + c->assembled, seg->in_area + piece->offset, piece->bytes);
 	weir_area_free(seg, span);
 	c->assembled += (uint32_t)piece->bytes;
-	weir_pipe_pop(&seg->pipe, h->order, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	return c->assembled == c->assembly_length ? park_assembled(c) : 0;
 }
 
@@ -201,7 +201,7 @@ drop(struct weir_segment *seg, const struct weir_head *h)
 	int rc;
 
 	if (h->op == WEIR_OP_INLINE) {
-		weir_pipe_pop(&seg->pipe, h->order, weir_slots_inline(h->length));
+		weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length));
 		return 0;
 	}
 	piece = piece_copy(weir_ring_at(r, r->pos));
@@ -209,7 +209,7 @@ drop(struct weir_segment *seg, const struct weir_head *h)
 	if (rc)
 		return rc;
 	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, 1);
+	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	return 0;
 }
 

@@ -84,20 +84,20 @@ room(struct weir_pipe *p, uint32_t n)
 static inline void
 put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, uint32_t length)
 {
-	s->op = op;
-	s->flags = flags;
-	s->order = (uint16_t)(c->pipe->local ? c->pipe->rx.pos : c->sent);
-	s->vqpn = c->send_vqpn;
-	s->length = length;
+	const struct weir_pipe *p = c->pipe;
+
+	weir_slot_head(s, op, flags, (uint16_t)(p->local ? p->rx.pos : c->sent), c->send_vqpn,
+		       length);
 }
 
+/* `s`: the head, at pos of the pipe's ring. */
 static inline void
-put_done(struct weir_conn *c, uint32_t slots, uint64_t cost)
+put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
 {
 	struct weir_pipe *p = c->pipe;
 
 	if (p->local)
-		weir_ring_publish_paired(&p->tx, slots);
+		weir_ring_publish_paired(&p->tx, s, slots);
 	else
 		weir_ring_publish(&p->tx, slots);
 	c->spent += cost;
@@ -106,22 +106,29 @@ put_done(struct weir_conn *c, uint32_t slots, uint64_t cost)
 	weir_pipe_published(p);
 }
 
+/* Everything is ready for it. */
+static inline __attribute__((always_inline)) void
+put_slots(struct weir_conn *c, const void *data, uint32_t length, uint8_t flags, uint32_t slots)
+{
+	const struct weir_ring *r = &c->pipe->tx;
+	struct weir_slot *s = weir_ring_at(r, r->pos);
+
+	weir_ring_put_inline(r, data, length);
+	put_head(c, s, WEIR_OP_INLINE, flags, length);
+	put_done(c, s, slots, slots * WEIR_SLOT_SIZE);
+}
+
 static inline int
 put_inline(struct weir_conn *c, const struct weir_message_out *m)
 {
-	struct weir_ring *r = &c->pipe->tx;
 	uint32_t slots = weir_slots_inline(m->length);
-	uint64_t cost = slots * WEIR_SLOT_SIZE;
-	int rc = window(c, cost);
+	int rc = window(c, slots * WEIR_SLOT_SIZE);
 
 	if (!rc)
 		rc = room(c->pipe, slots);
 	if (weir_unlikely(rc))
 		return rc;
-	weir_ring_put_inline(r, m->data, m->length);
-	put_head(c, weir_ring_at(r, r->pos), WEIR_OP_INLINE,
-		 m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0, m->length);
-	put_done(c, slots, cost);
+	put_slots(c, m->data, m->length, m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0, slots);
 	return 0;
 }
 
@@ -130,7 +137,7 @@ static int
 put_place(struct weir_conn *c, struct weir_message_out *m)
 {
 	struct weir_thread *t = c->home;
-	struct weir_ring *r = &c->pipe->tx;
+	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
 	uint32_t block = m->block, cost = weir_cost(m->length);
 	bool bulk = m->length > WEIR_BLOCK_SIZE ||
 		    cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
@@ -156,12 +163,12 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 		memcpy(t->w->arena + weir_heap_offset(t->w, block), m->data, m->length);
 	}
 	offset = weir_heap_offset(t->w, block);
-	put_head(c, weir_ring_at(r, r->pos), WEIR_OP_PLACE,
-		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0)), m->length);
-	weir_ring_at(r, r->pos)->place[0] = WEIR_PLACE(0, offset);
+	put_head(c, s, WEIR_OP_PLACE, (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0)),
+		 m->length);
+	s->place[0] = WEIR_PLACE(0, offset);
 	weir_notes_put(&c->blocks, c->sent, block);
 	m->block = WEIR_BLOCK_NONE; /* freed on completion */
-	put_done(c, 1, bulk ? 0 : cost);
+	put_done(c, s, 1, bulk ? 0 : cost);
 	return 0;
 }
 
@@ -170,9 +177,8 @@ static int
 put_area(struct weir_conn *c, const struct weir_message_out *m)
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
-	struct weir_ring *r = &c->pipe->tx;
+	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
 	uint64_t cost = weir_segment_cost(m->length), offset;
-	struct weir_slot *s;
 	int rc = window(c, cost);
 
 	if (!rc)
@@ -184,12 +190,11 @@ put_area(struct weir_conn *c, const struct weir_message_out *m)
 		return rc;
 	if (!m->in_place)
 		memcpy(seg->out_area + offset, m->data, m->length);
-	s = weir_ring_at(r, r->pos);
 	put_head(c, s, WEIR_OP_PLACE, 0, m->length);
 	s->place[0] = offset;
 	s->place[1] = 0;
 	s->place[2] = m->length;
-	put_done(c, 1, cost);
+	put_done(c, s, 1, cost);
 	return 0;
 }
 
@@ -481,17 +486,13 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 static inline bool
 put_small(struct weir_conn *c, const void *buf, uint32_t length)
 {
-	struct weir_pipe *p = c->pipe;
 	uint32_t slots = weir_slots_inline(length);
-	uint64_t cost = slots * WEIR_SLOT_SIZE;
 
-	if (weir_unlikely(c->send_error || c->tail_kept || !fits_window(c, cost)))
+	if (weir_unlikely(c->send_error || c->tail_kept || !fits_window(c, slots * WEIR_SLOT_SIZE)))
 		return false;
-	if (weir_unlikely(weir_ring_room(&p->tx) < slots + WEIR_CONTROL_RESERVE))
+	if (weir_unlikely(weir_ring_room(&c->pipe->tx) < slots + WEIR_CONTROL_RESERVE))
 		return false;
-	weir_ring_put_inline(&p->tx, buf, length);
-	put_head(c, weir_ring_at(&p->tx, p->tx.pos), WEIR_OP_INLINE, 0, length);
-	put_done(c, slots, cost);
+	put_slots(c, buf, length, 0, slots);
 	return true;
 }
 

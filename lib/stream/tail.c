@@ -15,15 +15,12 @@ put_piece(struct weir_conn *c, uint64_t offset, uint32_t bytes)
 	struct weir_slot *s = weir_ring_at(r, r->pos);
 
 	memcpy(WEIR_SEGMENT_OF(c->pipe)->out_area + offset, c->tail + c->tail_at, bytes);
-	s->op = WEIR_OP_PLACE;
-	s->flags = 0;
-	s->order = (uint16_t)c->pipe->rx.pos;
-	s->vqpn = c->send_vqpn;
-	s->length = c->tail_length;
+	weir_slot_head(s, WEIR_OP_PLACE, 0, (uint16_t)c->pipe->rx.pos, c->send_vqpn,
+		       c->tail_length);
 	s->place[0] = offset;
 	s->place[1] = c->tail_at;
 	s->place[2] = bytes;
-	weir_ring_publish_paired(r, 1);
+	weir_ring_publish_paired(r, s, 1);
 	weir_pipe_published(c->pipe);
 	c->tail_at += bytes;
 }

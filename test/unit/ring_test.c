@@ -344,12 +344,8 @@ pair_send(struct end *e, uint32_t length)
 		m[i] = (uint8_t)(e->sent * 3 + i);
 	weir_ring_put_inline(e->tx, m, length);
 	s = weir_ring_at(e->tx, e->tx->pos);
-	s->op = WEIR_OP_INLINE;
-	s->flags = 0;
-	s->order = (uint16_t)e->rx->pos;
-	s->vqpn = e->sent++;
-	s->length = length;
-	weir_ring_publish_paired(e->tx, n);
+	weir_slot_head(s, WEIR_OP_INLINE, 0, (uint16_t)e->rx->pos, e->sent++, length);
+	weir_ring_publish_paired(e->tx, s, n);
 	return true;
 }
 
@@ -369,7 +365,7 @@ pair_receive(struct end *e)
 			fail_msg("message %u differs at %u", e->received, i);
 	e->received++;
 	weir_ring_answered(e->tx, s->order);
-	weir_ring_pop_paired(e->rx, weir_slots_inline(s->length));
+	weir_ring_pop_paired(e->rx, s->flags, weir_slots_inline(s->length));
 	return true;
 }
 
