@@ -102,6 +102,7 @@ struct weir {
 	int watcher_fd;	       /* eventfd: stop, or tails to push */
 	_Atomic uint32_t stop; /* detach writes, watcher reads */
 	bool chores;	       /* the watcher's: something is left to do */
+	uint32_t lingering;    /* detach's: ends that wait for CLOSED */
 };
 
 static inline uint32_t

@@ -113,14 +113,12 @@ close_all(struct weir_thread *t)
 	weir_unlock(t);
 }
 
-static __thread uint32_t lingering;
-
 static void
 linger_one(struct weir_thread *t)
 {
 	weir_lock(t);
 	weir_drive(t, NULL);
-	lingering += t->closing;
+	t->w->lingering += t->closing;
 	weir_unlock(t);
 }
 
@@ -134,11 +132,11 @@ weir_linger(struct weir *w)
 		return;
 	weir_threads_each(w, close_all);
 	do {
-		lingering = 0;
+		w->lingering = 0;
 		weir_threads_each(w, linger_one);
-		if (lingering)
+		if (w->lingering)
 			nanosleep(&nap, NULL);
-	} while (lingering && weir_state(w) == WEIR_UP && weir_clock() < end);
+	} while (w->lingering && weir_state(w) == WEIR_UP && weir_clock() < end);
 }
 
 void

@@ -5,6 +5,8 @@
 #include "common/wire.h"
 #include "stream/conn.h"
 
+#include <time.h>
+
 static const size_t sizes[] = {0, 1, 48, 49, 947, 948, 949, 4096, 8192, 8193, 16384, 65536, 300000};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -465,6 +467,55 @@ test_nodes(void **state)
 	pair_close(&p);
 }
 
+/* What happens while a program sleeps in detach: the first time another one detaches, the third
+ * time the engine goes on. */
+static struct {
+	struct fake *f;
+	struct weir *other;
+	unsigned count;
+} naps;
+
+int
+nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	struct weir *other = naps.other;
+
+	if (!naps.f)
+		return clock_nanosleep(CLOCK_REALTIME, 0, wanted, left);
+	naps.other = NULL;
+	if (other)
+		weir_detach(other);
+	fake_hold(naps.f, ++naps.count < 3);
+	fake_settle(naps.f);
+	return 0;
+}
+
+/* A detach waits for its own session's ends, whoever else detaches meanwhile. */
+static void
+test_detach_during_detach(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	size_t n;
+	char c;
+
+	(void)state;
+	naps.f = p.f;
+	naps.other = fake_attach(p.f);
+	fake_hold(p.f, true);
+	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
+	weir_close(p.c);
+	weir_detach(p.a);
+	naps.f = NULL;
+	assert_int_equal(naps.count, 3);
+	fake_settle(p.f);
+	assert_int_equal(weir_recv(p.d, &c, 1, &n, 0), 0);
+	assert_int_equal(weir_recv(p.d, &c, 1, &n, 0), -ESHUTDOWN);
+	weir_close(p.d);
+	fake_run(p.f);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
 int
 main(void)
 {
@@ -482,6 +533,7 @@ main(void)
 	    cmocka_unit_test(test_open_refused),
 	    cmocka_unit_test(test_open_late),
 	    cmocka_unit_test(test_two_lives_in_ring),
+	    cmocka_unit_test(test_detach_during_detach),
 	    cmocka_unit_test(test_nodes),
 	    cmocka_unit_test(test_reasons),
 	};
