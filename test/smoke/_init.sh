@@ -73,24 +73,26 @@ weir_cleanup() {
 trap weir_cleanup EXIT
 trap 'exit 130' INT TERM
 
-# gone PID SECONDS: waits until the process has ended (a zombie of ours counts as ended).
-gone() {
-	local end=$((SECONDS + $2))
-	while [ -d "/proc/$1" ] && ! grep -q '^State:[[:space:]]Z' "/proc/$1/status" 2>/dev/null; do
-		[ "$SECONDS" -lt "$end" ] || return 1
-		read -rt 0.05 <> <(:) || true
-	done
-	return 0
-}
-
-# await SECONDS COMMAND...: repeats a quiet command until it succeeds.
+# await SECONDS COMMAND...: repeats a quiet command until it succeeds. It is looked at once more when
+# time is over: a look that the machine held up for all that time says nothing of now.
 await() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1)) last=0
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ "$SECONDS" -lt "$end" ] || return 1
+		[ "$last" = 0 ] || return 1
+		[ "$SECONDS" -lt "$end" ] || last=1
 		read -rt 0.05 <> <(:) || true
 	done
+}
+
+# A zombie of ours counts as ended.
+has_ended() {
+	[ ! -d "/proc/$1" ] || grep -q '^State:[[:space:]]Z' "/proc/$1/status"
+}
+
+# gone PID SECONDS: waits until the process has ended.
+gone() {
+	await "$2" has_ended "$1"
 }
 
 # run NAME COMMAND...: in the background, output in NAME.log, stopped at the end.

@@ -16,7 +16,8 @@ for who in sink local-sink echo-a echo-b; do
 done
 run send probe A send node:2:s 100000000 3 50
 run local-send probe A send node:1:l 100000000 4 50
-await 20 grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
+await 20 grep -q 'received 10000' "$weir_tmp/sink.log" ||
+	die "10000 messages don't arrive within 20 s: $(tail -n 1 "$weir_tmp/sink.log")"
 seed=${SEED:-$RANDOM}
 echo "seed $seed"
 for mode in garbage cursors scribble payload punch doorbell messages segment flags descriptors requests; do
