@@ -168,6 +168,7 @@ port_json(json_t *o, const struct weir_row_port *r)
 	put_text(o, "address", r->address);
 	PUT(engine);
 	put_text(o, "link", r->link_up ? "up" : "down");
+	PUT(link_changes);
 	PUT(mtu);
 	PUT(rx_frames);
 	PUT(tx_frames);

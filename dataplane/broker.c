@@ -291,6 +291,7 @@ broker_run(struct broker *b)
 		w->ready(w, e.events);
 	}
 	now = broker_now(b);
+	port_look(b, now);
 	next = timers(b, now);
 	broker_flush(b);
 	if (command_waiting(b)) /* a mailbox was full */

@@ -323,6 +323,9 @@ int session_socket_open(struct broker *b);
 void session_socket_close(struct broker *b);
 uint64_t session_socket_timers(struct broker *b, uint64_t now);
 
+/* broker_port.c: what ports report. */
+void port_look(struct broker *b, uint64_t now);
+
 /* control.sock: weir-control and weirctl. */
 struct control_socket;
 int control_socket_open(struct broker *b);
@@ -371,6 +374,8 @@ struct broker {
 	uint32_t node; /* own id */
 	bool synced;
 	struct nic_attr attr[BROKER_ENGINES_MAX];
+	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the engine's port */
+	uint64_t port_look;			   /* when the ports are asked again */
 	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
 	struct broker_command *commands; /* all that exist */
 	struct broker_session **session;

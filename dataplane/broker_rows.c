@@ -157,6 +157,7 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 	address_text(&attr.gid, r->address, sizeof(r->address));
 	r->engine = index;
 	r->link_up = attr.link_up;
+	r->link_changes = b->link_changes[index];
 	r->mtu = attr.mtu;
 	r->rx_frames = c.rx_frames;
 	r->tx_frames = c.tx_frames;

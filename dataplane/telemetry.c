@@ -341,6 +341,7 @@ port_found(void *user, const void *row)
 #define ADD(name) rte_tel_data_add_dict_u64(l->d, #name, r->name)
 	ADD(engine);
 	ADD(link_up);
+	ADD(link_changes);
 	ADD(mtu);
 	ADD(rx_frames);
 	ADD(tx_frames);

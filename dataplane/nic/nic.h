@@ -203,7 +203,8 @@ struct nic_ops {
 	void (*qp_destroy)(struct nic_qp *qp);
 	int (*srq_create)(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
 	void (*srq_destroy)(struct nic_srq *srq);
-	/* C: next asynchronous event, 0 or -EAGAIN. */
+	/* C: next asynchronous event, 0 or -EAGAIN. A link counts as up when the device is opened.
+	 */
 	int (*async_event)(struct nic_device *dev, struct nic_async_event *event);
 
 	/*

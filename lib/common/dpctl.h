@@ -103,6 +103,7 @@ struct weir_row_port {
 	char driver[16];
 	char address[48];
 	uint32_t engine, link_up, mtu, drop_count;
+	uint64_t link_changes; /* of link_up that were noticed */
 	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
 	struct {
 		char name[20];

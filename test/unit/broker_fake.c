@@ -30,6 +30,18 @@ query(struct nic_device *dev, struct nic_attr *attr)
 	*attr = (struct nic_attr){.name = "fake", .mtu = 1024, .numa_socket = -1, .link_up = true};
 	attr->gid =
 	    (struct nic_gid){{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = (uint8_t)f->node}};
+	attr->link_up = !f->link_down;
+	return 0;
+}
+
+static int
+async_event(struct nic_device *dev, struct nic_async_event *event)
+{
+	struct fake *f = ((struct fake_device *)dev)->f;
+
+	if (f->async_first == f->async_end)
+		return -EAGAIN;
+	*event = f->async[f->async_first++];
 	return 0;
 }
 
@@ -114,6 +126,7 @@ counters(const struct nic_context *ctx, struct nic_counters *out)
 static const struct nic_ops ops = {
     .driver = "fake",
     .query = query,
+    .async_event = async_event,
     .mr_reg = mr_reg,
     .mr_dereg = mr_dereg,
     .qp_create = qp_create,

@@ -59,6 +59,9 @@ struct fake {
 		unsigned access;
 	} mr[FAKE_MRS]; /* all there ever were, the first ones */
 	int qp_fail;	/* qp_create fails with it */
+	bool link_down;
+	struct nic_async_event async[8]; /* what the device reports next */
+	uint32_t async_first, async_end;
 	size_t live_memory;
 	uint32_t live_doorbells;
 	int doorbell[4096]; /* fd by number, -1 */

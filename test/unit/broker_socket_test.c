@@ -783,6 +783,43 @@ test_rows(void **state)
 }
 
 static void
+report(struct fake *f, int type)
+{
+	f->async[f->async_end++].type = type;
+	f->link_down = type == NIC_EVENT_LINK_DOWN;
+}
+
+/* Two engines share the port: its changes are counted once for each of its rows. */
+static void
+test_port_events(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	union ctl in;
+	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
+	struct weir_row_port port[2];
+
+	(void)state;
+	f->now += BROKER_SECOND_NS;
+	fake_run(f);
+	report(f, NIC_EVENT_QP_FATAL);
+	report(f, NIC_EVENT_LINK_UP);
+	report(f, NIC_EVENT_DEVICE_FATAL);
+	report(f, NIC_EVENT_LINK_DOWN);
+	fake_run(f);
+	assert_int_equal(f->async_first, 0); /* not in every turn */
+	f->now += BROKER_SECOND_NS;
+	fake_run(f);
+	assert_int_equal(f->async_first, 4);
+	assert_int_equal(query(f, fd, WEIR_ROWS_PORTS, port, sizeof(port)), 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(port[i].link_changes, 2);
+		assert_false(port[i].link_up);
+	}
+	close(fd);
+	fake_close(f);
+}
+
+static void
 test_slow_reader(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
@@ -884,6 +921,7 @@ main(void)
 	    cmocka_unit_test(test_control),
 	    cmocka_unit_test(test_bad_control),
 	    cmocka_unit_test(test_rows),
+	    cmocka_unit_test(test_port_events),
 	    cmocka_unit_test(test_slow_reader),
 	    cmocka_unit_test(test_backlog_to_control),
 	    cmocka_unit_test(test_stop_closes_sockets),

@@ -52,6 +52,8 @@ core_link_up(void *user)
 	struct ethdev_port *port = user;
 	struct rte_eth_link link;
 
+	if (port->info.if_index && !ethdev_interface_up(port->info.if_index))
+		return false;
 	return rte_eth_link_get_nowait(port->id, &link) == 0 && link.link_status;
 }
 
@@ -423,6 +425,7 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 		return ethdev_fail(error, size, -ENOMEM, "no memory for port %s; free some",
 				   config->port);
 	port->config = *config;
+	port->link_was_up = true; /* else that is the first event */
 	rc = find_port(port, error, size);
 	if (rc)
 		goto err_close;

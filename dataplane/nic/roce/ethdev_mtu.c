@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Path MTU and frame size of a port. What ports say of themselves is often wrong: memif, ring and
- * null carry more than they say, af_packet drops or cuts what exceeds its frame size. So the
- * kernel's interface is asked where there is one, and the port's own arguments.
+ * Path MTU and frame size of a port, and its kernel's interface. What ports say of themselves is
+ * often wrong: memif, ring and null carry more than they say, af_packet drops or cuts what exceeds
+ * its frame size and is always up. So the kernel's interface is asked where there is one, and the
+ * port's own arguments.
  */
 #include "ethdev_port.h"
 
+#include <errno.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,23 +47,43 @@ port_argument(const struct ethdev_port *port, const char *key, unsigned otherwis
 	return otherwise;
 }
 
+/* What the kernel says of its interface. 0 or -errno; the name is in ifr_name where there is one.
+ */
+static int
+ask_interface(unsigned index, unsigned long what, struct ifreq *request)
+{
+	int fd, rc;
+
+	memset(request, 0, sizeof(*request));
+	if (!if_indextoname(index, request->ifr_name))
+		return -errno;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	rc = ioctl(fd, what, request) ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
 static uint32_t
 interface_mtu(unsigned index, char name[IF_NAMESIZE])
 {
-	struct ifreq request = {0};
-	uint32_t mtu = 0;
-	int fd;
+	struct ifreq request;
+	int rc = ask_interface(index, SIOCGIFMTU, &request);
 
-	if (!if_indextoname(index, name))
-		return 0;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return 0;
-	memcpy(request.ifr_name, name, IF_NAMESIZE);
-	if (ioctl(fd, SIOCGIFMTU, &request) == 0)
-		mtu = (uint32_t)request.ifr_mtu;
-	close(fd);
-	return mtu;
+	memcpy(name, request.ifr_name, IF_NAMESIZE);
+	return rc ? 0 : (uint32_t)request.ifr_mtu;
+}
+
+bool
+ethdev_interface_up(unsigned index)
+{
+	struct ifreq request;
+	int rc = ask_interface(index, SIOCGIFFLAGS, &request);
+
+	if (rc) /* it is gone, or we can't ask */
+		return rc != -ENXIO && rc != -ENODEV;
+	return request.ifr_flags & IFF_RUNNING;
 }
 
 /* Largest IP packet that the port carries. */

@@ -71,6 +71,9 @@ struct ethdev_port {
 /* ethdev_mtu.c: what the port can carry. Sets port->mtu and *room, the bytes a buffer must hold. */
 int ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t size);
 
+/* Whether the kernel's interface of this index carries frames. */
+bool ethdev_interface_up(unsigned index);
+
 /* ethdev_wire.c: the data path; user is a struct ethdev_context. */
 extern const struct roce_wire ethdev_wire;
 /* Frees all frames that wait anywhere in the context. */
