@@ -130,7 +130,10 @@ send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t len
 			return -EINTR;
 		}
 		sim_message_fill(place, length, e->conn, e->side, number);
-		return weir_send_commit(e->c, place, length, *asked ? WEIR_NOTIFY : 0, number);
+		rc = weir_send_commit(e->c, place, length, *asked ? WEIR_NOTIFY : 0, number);
+		if (rc) /* the place is ours still */
+			weir_send_abandon(e->c, place);
+		return rc;
 	}
 	sim_message_fill(p->buffer, length, e->conn, e->side, number);
 	if (*asked)

@@ -74,8 +74,8 @@ int weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsign
 
 /*
  * Zero-copy send: memory of `length` bytes to write the message into; then commit (length may have
- * shrunk) or abandon. One reservation per thread and connection at a time. After commit the memory
- * is the library's.
+ * shrunk) or abandon. One reservation per thread and connection at a time. After a commit that
+ * succeeded the memory is the library's; after one that failed it is still the caller's.
  */
 int weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf);
 int weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags,
