@@ -164,8 +164,7 @@ bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
 	*r = (struct rts){.number = number, .length = length, .state = RTS_WAITING};
 	if (refuse_if_too_large(e, c, r))
 		return true;
-	list_append_once(&s->placing, &c->placing);
-	s->hungry = true;
+	session_hunger(s, &s->placing, &c->placing);
 	session_feed(e, s);
 	/* it came so for want of window */
 	if (length <= WEIR_BLOCK_SIZE && session_affords(s, WEIR_SLOT_SIZE, 1))
@@ -173,31 +172,68 @@ bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
 	return true;
 }
 
-/* Finds a place for the first that has none; false if there is none now. */
-bool
-bulk_place_first(struct engine *e, struct conn *c)
+/*
+ * Blocks that must stay free beyond the place of c's i-th: half of them unless it is the next to
+ * be delivered. What comes between may have to wait for memory first, and must find some.
+ */
+static uint32_t
+blocks_beside(const struct conn *c, uint32_t i)
+{
+	return c->rts[i].number == c->rx_messages + i ? 0 : c->session->blocks.count / 2;
+}
+
+enum placing { PLACING_DONE, PLACING_PLACED, PLACING_LATER, PLACING_FULL };
+
+/* Finds a place for the first that has none. */
+static enum placing
+place_first(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 
-	for (uint32_t i = 0; i < c->rts_count; i++) {
+	for (uint32_t i = 0; c->accepts && i < c->rts_count; i++) {
 		struct rts *r = &c->rts[i];
-		uint32_t n = blocks_of(r->length);
+		uint32_t n = blocks_of(r->length), beside = blocks_beside(c, i);
 
 		if (r->state != RTS_WAITING)
 			continue;
 		if (refuse_if_too_large(e, c, r)) /* by now: channels were added */
-			return true;
-		if (!session_affords(s, WEIR_SLOT_SIZE, n))
-			return false;
+			return PLACING_PLACED;
+		if (!session_affords(s, WEIR_SLOT_SIZE, n + beside))
+			return beside ? PLACING_LATER : PLACING_FULL;
 		r->block = weir_blocks_take_run(&s->blocks, n);
 		if (r->block == WEIR_BLOCK_NONE)
-			return false;
+			return beside ? PLACING_LATER : PLACING_FULL;
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
 		r->state = RTS_PLACED;
 		owe(e, c, OWE_CTS);
-		return true;
+		return PLACING_PLACED;
 	}
-	return false;
+	return PLACING_DONE;
+}
+
+/* Places for those that wait, in turns, as far as the memory reaches. */
+void
+bulk_place(struct engine *e, struct session *s)
+{
+	struct list *node, *following;
+	bool any;
+
+	do {
+		any = false;
+		LIST_EACH (node, following, &s->placing) {
+			enum placing p = place_first(e, LIST_OWNER(node, struct conn, placing));
+
+			if (p == PLACING_FULL)
+				return;
+			if (p == PLACING_LATER)
+				continue;
+			list_remove(node);
+			if (p == PLACING_PLACED) { /* the others first */
+				list_append(&s->placing, node);
+				any = true;
+			}
+		}
+	} while (any);
 }
 
 static void
@@ -221,6 +257,7 @@ bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
 		c->session->promised -= WEIR_SLOT_SIZE;
 		c->session->runs[r.block] = blocks_of(r.length);
 		deliver_bulk(e, c, r.block, r.length);
+		session_feed(e, c->session);
 		return true;
 	}
 	return false;

@@ -30,14 +30,18 @@ credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consu
 	conn_advance(e, c);
 }
 
-/* The peer asks for what isn't used. What is spent, and what messages wait for, stays. */
+/*
+ * The peer asks for what isn't used: all, unless the first message that waits can leave with it.
+ * What waits for memory of the peer, be it window or a place for a bulk message, must not hold any.
+ */
 void
 credit_hand_back(struct engine *e, struct conn *c)
 {
-	if (!c->pend_first)
+	if (!conn_ready(c))
 		c->granted = c->spent;
 	show(c);
 	owe(e, c, OWE_RECLAIMED);
+	credit_stalled(e, c);
 }
 
 static uint32_t
@@ -163,10 +167,14 @@ grant(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 	uint64_t target, more = 0, spare;
+	bool starves;
 
-	if (!c->accepts || c->reclaiming || (c->state != CONN_OPEN && c->state != CONN_FINISHING) ||
-	    !is_due(e, c))
+	if (c->reclaiming)
+		return; /* its answer comes back here */
+	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due(e, c)) {
+		list_remove(&c->starving);
 		return;
+	}
 	c->rx_window = next_window(e, c);
 	target = c->rx_consumed + c->rx_window;
 	/* a program says that it consumed when it is half a window: the other half mustn't stall
@@ -177,16 +185,20 @@ grant(struct engine *e, struct conn *c)
 	if (target > c->rx_granted)
 		more = target - c->rx_granted < spare ? target - c->rx_granted : spare;
 	more -= more % WEIR_SLOT_SIZE;
+	/* a part that isn't enough would help nobody and be missing elsewhere */
+	if (c->rx_granted + more < c->rx_delivered + c->rx_wanted)
+		more = 0;
 	c->rx_granted += more;
 	s->promised += more;
-	list_remove(&c->starving);
-	if (c->rx_granted - c->rx_delivered >= c->rx_wanted) {
+	starves = c->rx_granted - c->rx_delivered < c->rx_wanted &&
+		  (c->rx_granted + WEIR_SLOT_SIZE <= target ||
+		   session_spare(s) < c->rx_wanted); /* also if that kept the window small */
+	if (c->rx_granted - c->rx_delivered >= c->rx_wanted)
 		c->rx_wanted = 0;
-	} else if (c->rx_granted + WEIR_SLOT_SIZE <= target ||
-		   session_spare(s) < c->rx_wanted) { /* also if that kept the window small */
-		list_append(&s->starving, &c->starving);
-		s->hungry = true;
-	}
+	if (starves)
+		session_hunger(s, &s->starving, &c->starving);
+	else
+		list_remove(&c->starving);
 	if (!more)
 		return;
 	c->rx_told = c->rx_consumed;
@@ -203,6 +215,8 @@ credit_consumed(struct engine *e, struct conn *c, uint64_t consumed)
 	if (consumed > c->rx_consumed) { /* else another channel's was faster */
 		c->rx_consumed = consumed;
 		grant(e, c);
+		session_feed(e,
+			     c->session); /* what is in the ring no longer isn't promised either */
 	}
 	return true;
 }
@@ -228,6 +242,13 @@ credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 	session_feed(e, c->session);
 }
 
+/* The first of those that wait gets what the others give up. */
+static bool
+is_next(const struct conn *c)
+{
+	return c->session->starving.next == &c->starving;
+}
+
 /* Asks some idle senders for what they don't use. */
 void
 credit_reclaim_some(struct engine *e, struct session *s)
@@ -242,8 +263,8 @@ credit_reclaim_some(struct engine *e, struct session *s)
 		}
 		c = LIST_OWNER(node, struct conn, of_session);
 		s->reclaim_next = node->next;
-		if (c->accepts && !c->reclaiming && !c->rx_wanted &&
-		    c->rx_seen == c->rx_delivered && c->rx_granted > c->rx_delivered &&
+		if (c->accepts && !c->reclaiming && !is_next(c) && c->rx_seen == c->rx_delivered &&
+		    c->rx_granted > c->rx_delivered &&
 		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
 			c->reclaiming = true;
 			owe(e, c, OWE_RECLAIM);
@@ -264,29 +285,26 @@ credit_withdraw(struct engine *e, struct conn *c)
 	session_feed(e, c->session);
 }
 
+/* Somebody waits for receive memory. */
+void
+session_hunger(struct session *s, struct list *l, struct list *node)
+{
+	list_append_once(l, node);
+	s->hungry = true;
+}
+
 void
 session_feed(struct engine *e, struct session *s)
 {
 	if (LIKELY(!s->hungry))
 		return;
 	while (!list_empty(&s->starving)) {
-		struct conn *c = LIST_OWNER(s->starving.next, struct conn, starving);
+		struct list *first = s->starving.next;
 
-		grant(e, c);
-		if (list_linked(&c->starving))
+		grant(e, LIST_OWNER(first, struct conn, starving));
+		if (s->starving.next == first)
 			break;
 	}
-	while (!list_empty(&s->placing)) {
-		struct conn *c = LIST_OWNER(s->placing.next, struct conn, placing);
-		bool more = false;
-
-		for (uint32_t i = 0; i < c->rts_count; i++)
-			more |= c->rts[i].state == RTS_WAITING;
-		if (more && !bulk_place_first(e, c))
-			break;
-		list_remove(&c->placing);
-		if (more)
-			list_append(&s->placing, &c->placing);
-	}
+	bulk_place(e, s);
 	s->hungry = !list_empty(&s->starving) || !list_empty(&s->placing) || s->adding;
 }

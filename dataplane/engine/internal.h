@@ -528,6 +528,7 @@ uint32_t credit_missing(const struct conn *c);
 void credit_stalled(struct engine *e, struct conn *c);
 /* After receive memory has become free: serves those that wait for it. */
 void session_feed(struct engine *e, struct session *s);
+void session_hunger(struct session *s, struct list *l, struct list *node);
 /* Whether n blocks can be taken besides what is promised, `more` bytes and the reserve. */
 bool session_affords(const struct session *s, uint64_t more, uint32_t n);
 uint64_t session_spare(const struct session *s);
@@ -549,7 +550,7 @@ void bulk_ask(struct conn *c, struct pend *p);
 bool bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length);
 bool bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts);
 bool bulk_arrived(struct engine *e, struct conn *c, uint64_t number);
-bool bulk_place_first(struct engine *e, struct conn *c);
+void bulk_place(struct engine *e, struct session *s);
 void bulk_forget(struct engine *e, struct conn *c);
 
 /* control.c */

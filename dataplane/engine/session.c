@@ -223,7 +223,9 @@ sessions_housekeeping(struct engine *e)
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
 		struct session *s = &e->sessions[i];
 
-		if (s->shared && s->hungry)
-			credit_reclaim_some(e, s);
+		if (!s->shared || !s->hungry)
+			continue;
+		session_feed(e, s); /* deliveries have made room */
+		credit_reclaim_some(e, s);
 	}
 }
