@@ -336,8 +336,11 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 	case ENGINE_EVENT_LOCAL_CLOSE:
 		local_close_event(b, event);
 		break;
+	case ENGINE_EVENT_LINK_SILENT:
+		node_link_silent(b, engine, event);
+		break;
 	case ENGINE_EVENT_LINK_ERROR:
-		link_error_event(b, engine, event);
+		node_link_error(b, engine, event);
 		break;
 	case ENGINE_EVENT_VIOLATION:
 		s = event->conn.session < b->config.sessions ? b->session[event->conn.session]

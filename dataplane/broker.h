@@ -40,7 +40,6 @@ struct broker_config {
 	uint32_t peer_ring_lines;
 	uint32_t recv_wrs; /* granted to a peer per link */
 	uint32_t links;
-	uint64_t node_timeout_ns;   /* 1 s */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
 	uint64_t burst_ns; /* CPU time of main that a process may cost by coming and leaving
 			      (pace.h), half of it by requests. 0: no limit */

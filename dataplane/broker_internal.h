@@ -234,6 +234,9 @@ void node_set_own(struct broker *b, uint32_t id);
 void node_tell_engines(struct broker *b);
 /* Its data plane is dead or another: all that waits on it ends. */
 void node_lost(struct broker *b, struct broker_node *n);
+/* An engine has something to say of a link. */
+void node_link_silent(struct broker *b, uint32_t engine, const struct engine_event *event);
+void node_link_error(struct broker *b, uint32_t engine, const struct engine_event *event);
 uint64_t node_timers(struct broker *b, uint64_t now);
 void node_free_all(struct broker *b);
 
@@ -291,7 +294,6 @@ int link_start(struct broker_link *l);
 int link_take(struct broker_link *l, const struct weir_link_offer *offer);
 void broker_link_fail(struct broker_link *l, uint32_t status);
 void link_confirm(struct broker_link *l);
-void link_error_event(struct broker *b, uint32_t engine, const struct engine_event *event);
 uint64_t link_timers(struct broker *b, uint64_t now);
 bool link_all_down(const struct broker *b);
 void link_free_all(struct broker *b);

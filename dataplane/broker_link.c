@@ -511,45 +511,6 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	return 0;
 }
 
-static void
-tell_control(struct broker_link *l, uint32_t status)
-{
-	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK_DOWN,
-				 .length = weir_ctl_length(WEIR_CTL_LINK_DOWN)};
-
-	m.link_down.node = (uint16_t)l->b->node;
-	m.link_down.peer_node = (uint16_t)l->node;
-	m.link_down.engine = (uint8_t)l->engine;
-	m.link_down.peer_engine = (uint8_t)l->peer_engine;
-	m.link_down.status = status;
-	broker_control_send(l->b, &m);
-}
-
-void
-link_error_event(struct broker *b, uint32_t engine, const struct engine_event *event)
-{
-	struct broker_link *l = link_by_id(b, engine, event->conn.link);
-	bool silent = event->wc_status == NIC_WC_RETRY_EXC_ERR;
-	/* what programs know: nobody answers there, or the connection broke */
-	uint32_t status = silent ? EHOSTDOWN : ECONNRESET;
-	struct broker_node *n;
-
-	if (!l || (l->state != LINK_UP && l->state != LINK_ADDING))
-		return;
-	broker_log(b, "link of engine %u with node %u ended: %s (%s)", engine, l->node,
-		   event->wc_status ? nic_wc_status_name(event->wc_status) : "by the engine",
-		   strerror((int)event->conn.status));
-	n = node_find(b, l->node);
-	if (!l->twin && n) {
-		if (silent)
-			tell_control(l, status);
-		/* both ends set it up anew; if that takes too long the node counts as lost */
-		if (!n->repair_until)
-			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
-	}
-	broker_link_fail(l, status);
-}
-
 uint64_t
 link_timers(struct broker *b, uint64_t now)
 {

@@ -45,7 +45,7 @@ static const struct row rows[] = {
     {"nic", NULL, "SPEC", KIND_NIC, 0, 0, 0, NULL,
      "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...]; may be given several times"},
     {"node-timeout", "WEIR_NODE_TIMEOUT", "MSEC", KIND_NUMBER, AT(node_timeout_ms), 100, 600000,
-     "1000", "silence after which a peer is taken for dead"},
+     "1000", "time without an answer of a peer on a link after which control is told"},
     {"peer-ring", "WEIR_PEER_RING", "SIZE", KIND_SIZE, AT(peer_ring), 16 << 10, 4 << 20, "256K",
      "ring into which an engine of a peer writes"},
     {"recv-wrs", "WEIR_RECV_WRS", "N", KIND_NUMBER, AT(recv_wrs), 8, 4096, "128",

@@ -95,6 +95,25 @@ emit_link_errors(struct engine *e)
 }
 
 static bool
+emit_silence(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->config.links; i++) {
+		struct link *l = &e->links[i];
+		struct engine_event event = {
+		    .type = ENGINE_EVENT_LINK_SILENT,
+		    .conn = {.link = i, .peer_node = l->is.peer_node, .status = EHOSTDOWN},
+		};
+
+		if (!l->up || !l->silent)
+			continue;
+		if (!emit(e, &event))
+			return false;
+		l->silent = false;
+	}
+	return true;
+}
+
+static bool
 emit_violations(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
@@ -121,6 +140,6 @@ engine_emit_pending(struct engine *e)
 		return;
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
-	if (e->news && emit_link_errors(e) && emit_violations(e))
+	if (e->news && emit_link_errors(e) && emit_silence(e) && emit_violations(e))
 		e->news = false;
 }

@@ -138,6 +138,8 @@ enum engine_event_type {
 	ENGINE_EVENT_LOCAL_CLOSE, /* program closed its end of a local connection: tell the other
 				     end */
 	ENGINE_EVENT_LINK_ERROR,  /* link: a QP of it is in ERR; status = errno, wc_status */
+	ENGINE_EVENT_LINK_SILENT, /* link: nobody has answered for config.silence_ns; again and
+				     again while it lasts */
 	ENGINE_EVENT_VIOLATION,	  /* conn.session broke the rules: close it (reason) */
 };
 
@@ -158,6 +160,7 @@ struct engine_config {
 	uint32_t session_pending; /* slots that one session may have waiting inside the engine */
 	uint32_t initial_grant;	  /* cost granted to a new connection, bytes (default 8 * 64) */
 	uint32_t window;	  /* default flow-control window (2 MiB) */
+	uint64_t silence_ns;	  /* node timeout: then main is told; 0: never */
 	double threshold;	  /* share of the window at which credit is returned (0.6) */
 	struct nic_context *nic;
 	struct nic_srq *srq;

@@ -227,6 +227,7 @@ struct link {
 	uint64_t snap_consumed, snap_wrs;
 	bool snapped;
 	uint64_t heard_at; /* a completion or credit came */
+	bool silent;	   /* for too long: main isn't told yet */
 
 	uint32_t id;
 	struct engine_link_command is; /* private copy of the command */

@@ -132,10 +132,10 @@ static void
 finish_wr(struct link *l, struct nic_send_wr *wr)
 {
 	wr->wr_id = ++l->sq_posted[RING];
-	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4) {
+	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4)
 		wr->flags |= NIC_SIGNALED;
+	if (wr->flags & NIC_SIGNALED)
 		l->sq_signaled[RING] = l->sq_posted[RING];
-	}
 }
 
 /* False if some of the frame is left. */
@@ -216,9 +216,9 @@ close_frame(struct engine *e, struct link *l)
 }
 
 /* Credit alone: a WRITE of our line to the peer's; it takes neither room nor, unless it has to wake
- * the peer, a receive WR. */
+ * the peer, a receive WR. `flags`: NIC_SIGNALED if it is a question whether the peer is there. */
 static void
-write_credit(struct engine *e, struct link *l)
+write_credit(struct engine *e, struct link *l, uint32_t flags)
 {
 	struct weir_credit_line *line = &l->is.credit[1];
 	bool wake = l->peer_stalled && wrs_left(l) >= 1;
@@ -226,7 +226,7 @@ write_credit(struct engine *e, struct link *l)
 	    .sge = {{(uintptr_t)line, sizeof(*line), l->is.credit_mr.lkey}},
 	    .sge_count = 1,
 	    .opcode = wake ? NIC_WRITE_IMM : NIC_WRITE,
-	    .flags = NIC_INLINE,
+	    .flags = NIC_INLINE | flags,
 	    .imm = WEIR_IMM(WEIR_IMM_CREDIT, 0),
 	    .remote_address = l->is.peer_credit_address,
 	    .rkey = l->is.peer_credit_rkey,
@@ -261,7 +261,7 @@ return_credit(struct engine *e, struct link *l)
 		return;
 	if (l->peer_stalled || lines > l->rx_mask / 4 || wrs * 4 >= l->is.recv_wrs ||
 	    e->now >= l->credit_due)
-		write_credit(e, l);
+		write_credit(e, l, 0);
 	else if (l->credit_due == UINT64_MAX)
 		l->credit_due = e->now + CREDIT_DELAY_NS;
 }
@@ -418,7 +418,10 @@ needs_keepalive(const struct link *l)
 	return l->up && !l->broken && !list_empty(&l->conns);
 }
 
-/* A peer that is gone is noticed although nothing is under way to it: an empty WRITE finds out. */
+/*
+ * A peer that is gone is noticed although nothing is under way to it: a WRITE that changes nothing
+ * asks. Main hears of a long silence before the QP gives up.
+ */
 void
 links_keepalive(struct engine *e)
 {
@@ -426,8 +429,12 @@ links_keepalive(struct engine *e)
 	for (uint32_t i = 0; i < e->config.links; i++) {
 		struct link *l = &e->links[i];
 
-		if (needs_keepalive(l) && !l->frame_wrs && e->now - l->heard_at >= KEEPALIVE_NS)
-			write_credit(e, l);
+		if (!needs_keepalive(l) || e->now - l->heard_at < KEEPALIVE_NS)
+			continue;
+		if (!l->frame_wrs)
+			write_credit(e, l, NIC_SIGNALED);
+		l->silent = e->config.silence_ns && e->now - l->heard_at >= e->config.silence_ns;
+		e->news |= l->silent;
 	}
 }
 

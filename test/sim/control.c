@@ -59,38 +59,6 @@ cut_off(const struct sim *s, uint32_t node)
 	return s->sc.cut_at <= s->now && s->sc.cut_node == node;
 }
 
-/* A message of a data plane to its control; those for peers go on. */
-void
-sim_control_output(void *user, const struct weir_ctl_msg *m)
-{
-	struct sim_node *n = user;
-	struct sim *s = n->s;
-	uint32_t to = 0;
-	uint64_t at;
-
-	if (m->type == WEIR_CTL_LINK)
-		to = m->link.peer_node;
-	else if (m->type == WEIR_CTL_RESYNC)
-		to = m->link_down.peer_node;
-	else if (m->type == WEIR_CTL_LINK_DOWN)
-		s->counts.links_lost++;
-	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC)
-		return;
-	if (to >= s->sc.nodes)
-		sim_fail(s, "node %u: message for node %u, which doesn't exist", n->id, to);
-	if (cut_off(s, n->id) || cut_off(s, to))
-		return;
-	at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
-	/* one stream between two controls: in order */
-	if (at <= n->last_control[to])
-		at = n->last_control[to] + 1;
-	n->last_control[to] = at;
-	sim_trace(s, "control: node %u to node %u: type %u", n->id, to, m->type);
-	mail(s, at, to, m);
-	if (rng_chance(&s->rng, s->sc.control_dup))
-		mail(s, ++n->last_control[to], to, m);
-}
-
 static void
 tell(struct sim *s, uint64_t at, uint32_t to, uint32_t about, enum weir_node_state state)
 {
@@ -115,6 +83,50 @@ tell(struct sim *s, uint64_t at, uint32_t to, uint32_t about, enum weir_node_sta
 	mail(s, at, to, &m);
 }
 
+/* A data plane hears nothing of a peer. If control doesn't either, the node is down. */
+static void
+nobody_answers(struct sim_node *n, uint32_t peer)
+{
+	struct sim *s = n->s;
+	uint64_t at = s->now + 1;
+
+	s->counts.links_lost++;
+	if (cut_off(s, n->id) || cut_off(s, peer))
+		tell(s, at > s->suspect_at ? at : s->suspect_at, n->id, peer, WEIR_NODE_DOWN);
+}
+
+/* A message of a data plane to its control; those for peers go on. */
+void
+sim_control_output(void *user, const struct weir_ctl_msg *m)
+{
+	struct sim_node *n = user;
+	struct sim *s = n->s;
+	uint32_t to = 0;
+	uint64_t at;
+
+	if (m->type == WEIR_CTL_LINK)
+		to = m->link.peer_node;
+	else if (m->type == WEIR_CTL_RESYNC)
+		to = m->link_down.peer_node;
+	else if (m->type == WEIR_CTL_LINK_DOWN)
+		nobody_answers(n, m->link_down.peer_node);
+	if (m->type != WEIR_CTL_LINK && m->type != WEIR_CTL_RESYNC)
+		return;
+	if (to >= s->sc.nodes)
+		sim_fail(s, "node %u: message for node %u, which doesn't exist", n->id, to);
+	if (cut_off(s, n->id) || cut_off(s, to))
+		return;
+	at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
+	/* one stream between two controls: in order */
+	if (at <= n->last_control[to])
+		at = n->last_control[to] + 1;
+	n->last_control[to] = at;
+	sim_trace(s, "control: node %u to node %u: type %u", n->id, to, m->type);
+	mail(s, at, to, m);
+	if (rng_chance(&s->rng, s->sc.control_dup))
+		mail(s, ++n->last_control[to], to, m);
+}
+
 void
 sim_control_start(struct sim *s)
 {
@@ -122,6 +134,7 @@ sim_control_start(struct sim *s)
 	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED,
 				      .length = weir_ctl_length(WEIR_CTL_SYNCED)};
 
+	s->suspect_at = suspect;
 	for (uint32_t to = 0; to < s->sc.nodes; to++) {
 		uint64_t at = rng_next(&s->rng) % s->sc.control_delay;
 

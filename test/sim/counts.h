@@ -41,7 +41,7 @@
 	X(program_rung, 0, 500, "programs woken by a doorbell")                                    \
 	X(blocked_sleeps, 0, 500, "programs asleep while a send of theirs waits")                  \
 	X(rebound, 0, 300, "connections bound to another thread")                                  \
-	X(links_lost, 0, 15, "links that failed")                                                  \
+	X(links_lost, 0, 15, "times that nobody answered on a link")                               \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

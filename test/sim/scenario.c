@@ -64,6 +64,7 @@ make_sizes(struct sim_scenario *sc, struct rng *r)
 						 : 2u << 20;
 	/* ARP asks every 2 ms at most: there must be time for several lost answers */
 	sc->timeout_ns = rng_log(r, 4 * SIM_MS, 64 * SIM_MS);
+	sc->silence_ns = rng_log(r, 100 * SIM_MS, SIM_S);
 	sc->window = (uint32_t)rng_log(r, 16384, 2u << 20);
 	sc->initial_grant = (uint32_t)rng_log(r, 64, 16384) & ~63u;
 	sc->session_pending = 64u << rng_below(r, 4);

@@ -123,7 +123,7 @@ struct sim_scenario {
 	uint32_t mtu, recv_wrs, ring_slots, window, initial_grant, session_pending;
 	uint32_t largest; /* message, bytes */
 	bool bulk;	  /* some are above a block */
-	uint64_t arena_bytes, timeout_ns;
+	uint64_t arena_bytes, timeout_ns, silence_ns;
 	uint64_t control_delay;
 	uint32_t control_dup;
 	uint32_t cut_node;
@@ -180,7 +180,8 @@ struct sim {
 	struct sim_program *program[SIM_PROGRAMS_MAX];
 	struct sim_oracle *oracle;
 	uint64_t steps;
-	bool rang; /* a doorbell, since somebody last looked whose */
+	uint64_t suspect_at; /* when controls have not heard of the node that is cut off for long */
+	bool rang;	     /* a doorbell, since somebody last looked whose */
 	jmp_buf failed;
 	char cause[240];
 };

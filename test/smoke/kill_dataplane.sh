@@ -43,3 +43,18 @@ dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif" "roce:
 up A B
 weirctl --instance B wait node:1 --timeout 10 >/dev/null || fail "B does not see node 1 again"
 probe A many node:2:b 3 10 >"$weir_tmp/again.log" 2>&1 || fail "after the restart: $(tail -n 1 "$weir_tmp/again.log")"
+
+# The whole node: nobody says that it is gone, but neither its control nor its data plane is heard.
+run late-a probe A echo late
+await 10 grep -q ready "$weir_tmp/late-a.log"
+run idle-b probe B block node:1:late
+await 10 grep -q connected "$weir_tmp/idle-b.log" || die "idle-b is not connected"
+sleep 0.6 # nothing is under way
+killed=$(now_ms)
+kill -KILL "${weir_pid[control-A]}" "${weir_pid[dataplane-A]}"
+stop control-A KILL
+stop dataplane-A KILL
+await 10 grep -q 'end' "$weir_tmp/idle-b.log" || fail "idle-b still waits"
+read -r at _ status < <(grep end "$weir_tmp/idle-b.log")
+[ "$status" = -112 ] || fail "idle-b got $status, expected -112 (EHOSTDOWN)"
+[ $((at - killed)) -le 2000 ] || fail "idle-b learnt after $((at - killed)) ms"

@@ -400,7 +400,6 @@ fake_open(const struct fake_config *config)
 	    .peer_ring_lines = 256,
 	    .recv_wrs = 64,
 	    .links = 8,
-	    .node_timeout_ns = BROKER_SECOND_NS,
 	    .repair_timeout_ns = 10 * BROKER_SECOND_NS,
 	    .burst_ns = config->burst_ns,
 	    .command = command,

@@ -409,6 +409,28 @@ test_error(void **state)
 	}
 }
 
+/* Silence alone changes nothing: control is told, and decides. */
+static void
+test_silent(void **state)
+{
+	struct engine_event e = {.type = ENGINE_EVENT_LINK_SILENT};
+	struct net n;
+
+	(void)state;
+	bring_up(&n);
+	n.f[0]->output_count = 0;
+	e.conn.link = the_link(&n, 0)->id;
+	fake_emit(n.f[0], 0, &e);
+	fake_run(n.f[0]);
+	assert_int_equal(n.f[0]->output_count, 1);
+	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_LINK_DOWN);
+	assert_int_equal(n.f[0]->output[0].link_down.peer_node, 2);
+	assert_joined(&n);
+	pass_time(&n, 11 * BROKER_SECOND_NS);
+	assert_joined(&n);
+	net_close(&n);
+}
+
 static void
 test_not_repaired(void **state)
 {
@@ -748,25 +770,16 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bring_up),
-	    cmocka_unit_test(test_engine_pairs),
-	    cmocka_unit_test(test_crossing),
-	    cmocka_unit_test(test_duplicates),
-	    cmocka_unit_test(test_lost),
-	    cmocka_unit_test(test_nobody_answers),
-	    cmocka_unit_test(test_stale),
-	    cmocka_unit_test(test_burnt),
-	    cmocka_unit_test(test_error),
-	    cmocka_unit_test(test_not_repaired),
-	    cmocka_unit_test(test_node_down),
-	    cmocka_unit_test(test_restart),
-	    cmocka_unit_test(test_resync),
-	    cmocka_unit_test(test_loop),
-	    cmocka_unit_test(test_accept_and_reject),
-	    cmocka_unit_test(test_no_resources),
-	    cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_garbage),
-	    cmocka_unit_test(test_storm),
+	    cmocka_unit_test(test_bring_up),	 cmocka_unit_test(test_engine_pairs),
+	    cmocka_unit_test(test_crossing),	 cmocka_unit_test(test_duplicates),
+	    cmocka_unit_test(test_lost),	 cmocka_unit_test(test_nobody_answers),
+	    cmocka_unit_test(test_stale),	 cmocka_unit_test(test_burnt),
+	    cmocka_unit_test(test_error),	 cmocka_unit_test(test_silent),
+	    cmocka_unit_test(test_not_repaired), cmocka_unit_test(test_node_down),
+	    cmocka_unit_test(test_restart),	 cmocka_unit_test(test_resync),
+	    cmocka_unit_test(test_loop),	 cmocka_unit_test(test_accept_and_reject),
+	    cmocka_unit_test(test_no_resources), cmocka_unit_test(test_quiet),
+	    cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,39 @@ test_keepalive(void **state)
 	world_destroy(w);
 }
 
+/* A peer that answers nothing is told of before its QP gives up, and for as long as that lasts. */
+static void
+test_silence(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.silence_ns = 1000000000});
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct node *n = &w->node[0];
+	struct pconn *a, *b;
+	unsigned ms;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	world_run(w, 200);
+	w->step_ns = 1000000;
+	world_run(w, 5000); /* idle, and fine */
+	assert_int_equal(n->silences + w->node[1].silences, 0);
+	for (ms = 0; ms < 2250; ms++) { /* the other node has stopped */
+		if (ms == 490)
+			assert_int_equal(n->silences, 0);
+		if (ms == 1250)
+			assert_in_range(n->silences, 1, 3);
+		w->now += w->step_ns;
+		engine_turn(n->engine, w->now);
+		world_events(w);
+	}
+	assert_in_range(n->silences, 4, 8);
+	n->silences = 0;
+	world_run(w, 2000);
+	assert_int_equal(n->silences, 0);
+	assert_int_equal(n->link_errors, 0);
+	world_destroy(w);
+}
+
 static void
 test_bells(void **state)
 {
@@ -245,8 +278,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_flags),	    cmocka_unit_test(test_credit_before_sleep),
 	    cmocka_unit_test(test_old_credit_line), cmocka_unit_test(test_stalled_sender_wakes),
-	    cmocka_unit_test(test_keepalive),	    cmocka_unit_test(test_bells),
-	    cmocka_unit_test(test_cold_channels),
+	    cmocka_unit_test(test_keepalive),	    cmocka_unit_test(test_silence),
+	    cmocka_unit_test(test_bells),	    cmocka_unit_test(test_cold_channels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

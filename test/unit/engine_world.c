@@ -129,6 +129,9 @@ handle(struct node *n, const struct engine_event *event)
 		n->link_errors++;
 		n->link_error = event->conn.status;
 		break;
+	case ENGINE_EVENT_LINK_SILENT:
+		n->silences++;
+		break;
 	case ENGINE_EVENT_VIOLATION:
 		assert_true(event->reason[0]);
 		if (n->program[event->conn.session])
@@ -221,6 +224,7 @@ world_create(const struct world_options *o)
 		    .session_pending = options_now.pending,
 		    .initial_grant = options_now.initial_grant,
 		    .window = options_now.window,
+		    .silence_ns = options_now.silence_ns,
 		    .threshold = 0.6,
 		    .srq_depth = 256,
 		    .ring_doorbell = on_doorbell,
@@ -297,14 +301,21 @@ node_turn(struct world *w, struct node *n)
 }
 
 void
+world_events(struct world *w)
+{
+	(void)w;
+	for (uint32_t i = 0; i < late_count; i++)
+		handle(late[i].n, &late[i].event);
+	late_count = 0;
+}
+
+void
 world_step(struct world *w)
 {
 	w->now += w->step_ns;
 	for (unsigned i = 0; i < WORLD_NODES; i++)
 		node_turn(w, &w->node[i]);
-	for (uint32_t i = 0; i < late_count; i++)
-		handle(late[i].n, &late[i].event);
-	late_count = 0;
+	world_events(w);
 	for (unsigned i = 0; i < WORLD_NODES; i++)
 		for (unsigned k = 0; k < PROGRAMS; k++)
 			if (w->node[i].program[k] && !w->node[i].program[k]->stopped)

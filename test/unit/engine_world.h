@@ -63,7 +63,7 @@ struct node {
 	uint32_t listener; /* program that accepts */
 	uint32_t listen_channel;
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
-	uint32_t link_errors, link_error;
+	uint32_t link_errors, link_error, silences;
 	uint32_t connects, conn_closed, local_closed;
 };
 
@@ -76,7 +76,7 @@ struct world {
 
 struct world_options {
 	uint32_t ring_lines, recv_wrs, ring_slots, recv_blocks, window, initial_grant, pending;
-	uint64_t delay_ns;
+	uint64_t delay_ns, silence_ns;
 	bool no_link;
 };
 
@@ -84,6 +84,8 @@ struct world *world_create(const struct world_options *options);
 void world_destroy(struct world *w);
 void world_step(struct world *w);
 void world_run(struct world *w, unsigned steps);
+/* Main takes the events that engines have raised; part of a step. */
+void world_events(struct world *w);
 void world_link_up(struct world *w);
 void world_link_fail(struct world *w, unsigned node, uint32_t status);
 
