@@ -133,7 +133,7 @@ conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status)
 	if (p->gone)
 		return;
 	if (p->vqpn) {
-		local_peer_ended(b, p, status);
+		local_peer_ended(b, p, c->opened, status);
 	} else if (!p->commands) { /* else the answer that makes it will find no peer */
 		connect_not_accepted(p);
 		conn_gone(b, p);

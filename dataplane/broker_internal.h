@@ -207,7 +207,7 @@ void local_pair_request(struct broker_session *s, const struct weir_session_msg 
 /* This end of a local connection is done with its line. */
 void local_line_give(struct broker *b, struct broker_conn *c);
 /* Tells the program of c that the other end ended with status. */
-void local_peer_ended(struct broker *b, struct broker_conn *c, uint32_t status);
+void local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t status);
 /* The session ended: its sides of segments too. */
 void local_session_end(struct broker *b, struct broker_session *s);
 

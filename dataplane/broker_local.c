@@ -123,14 +123,18 @@ give_up(struct broker *b, struct broker_conn *x)
 	tell_opened(b, x, ECONNREFUSED, NULL);
 }
 
+/*
+ * `told`: the other end's program may have known of the connection, have sent and closed before
+ * this one hears that it is open.
+ */
 void
-local_peer_ended(struct broker *b, struct broker_conn *c, uint32_t status)
+local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t status)
 {
 	struct broker_command *k;
 
 	if (c->session->state == SESSION_CLOSING) /* its engine forgets it anyway */
 		return;
-	if (!c->opened && c->listener == ENGINE_LISTENER_NONE) {
+	if (!c->opened && c->listener == ENGINE_LISTENER_NONE && !told) {
 		give_up(b, c);
 		return;
 	}
@@ -167,7 +171,7 @@ acceptor_made(struct broker *b, struct broker_command *k)
 		conn_gone(b, y);
 	} else if (!x) {
 		if (conn_made(b, y, k->cmd.conn.vqpn))
-			local_peer_ended(b, y, ECONNRESET);
+			local_peer_ended(b, y, false, ECONNRESET);
 	} else {
 		/* set first: CONNECTING tells it */
 		y->vqpn = k->cmd.conn.vqpn;

@@ -140,6 +140,7 @@ opened(struct weir_conn *c, uint32_t status, uint16_t node)
 	if (status) {
 		/* it never was: no CLOSE is owed, and no other end will come */
 		c->never_opened = c->state == CONN_OPENING;
+		weir_park_clear(c);  /* a local peer may have written all the same */
 		weir_conn_forget(c); /* its vQPN may be another's by now */
 		weir_conn_ended(c, status);
 		return;

@@ -348,16 +348,55 @@ test_death_while_connecting(void **state)
 		p.f->hold = false;
 		fake_release(p.f);
 		assert_int_equal(p.c.reply.type, WEIR_MSG_CONNECTING);
+		/* once the other program may know of it: what it sent comes first */
 		if (step < 3)
 			assert_int_equal(p.f->last[ENGINE_CONN_LOCAL_OPENED].conn.status,
-					 ECONNREFUSED);
+					 step < 2 ? ECONNREFUSED : 0);
+		assert_int_equal(p.f->count[ENGINE_CONN_PEER_CLOSED], step >= 2);
+		if (step >= 2)
+			assert_int_equal(p.f->last[ENGINE_CONN_PEER_CLOSED].conn.status,
+					 ECONNRESET);
 		assert_false(p.c.s->pending);
 		assert_int_equal(p.f->b->session_count, 1);
 		fake_close(p.f);
 	}
 }
 
-/* The same when the connecting program dies: the other end is told of no ghost that stays. */
+/* The accepting program hears of it first: it may have sent all and closed before the other does.
+ */
+static void
+test_closed_before_opened(void **state)
+{
+	struct engine_event e = {.type = ENGINE_EVENT_LOCAL_CLOSE};
+	struct pair p;
+
+	(void)state;
+	pair_open(&p, 4);
+	p.f->hold = true;
+	fake_connect(p.f, &p.c, 7, "echo", 0);
+	for (unsigned i = 0; i < 2; i++) { /* both entries are made, the acceptor's is opened */
+		struct engine_command *k = p.f->held[0].c;
+
+		k->result = 0;
+		k->conn.vqpn = WEIR_VQPN(i, 1);
+		memmove(p.f->held, p.f->held + 1, --p.f->held_count * sizeof(p.f->held[0]));
+		broker_completed(p.f->b, 0, k);
+	}
+	e.conn.vqpn = WEIR_VQPN(1, 1);
+	fake_emit(p.f, 0, &e);
+	p.f->hold = false;
+	fake_release(p.f);
+	assert_int_equal(p.f->last[ENGINE_CONN_LOCAL_OPENED].conn.vqpn, WEIR_VQPN(0, 1));
+	assert_int_equal(p.f->last[ENGINE_CONN_LOCAL_OPENED].conn.status, 0);
+	assert_int_equal(p.f->count[ENGINE_CONN_LOCAL_OPENED], 2);
+	assert_int_equal(p.f->count[ENGINE_CONN_PEER_CLOSED], 1);
+	assert_int_equal(p.f->last[ENGINE_CONN_PEER_CLOSED].conn.vqpn, WEIR_VQPN(0, 1));
+	assert_int_equal(p.f->last[ENGINE_CONN_PEER_CLOSED].conn.status, 0);
+	fake_close(p.f);
+}
+
+/* As test_death_while_connecting() when the connecting program dies: the other end is told of no
+ * ghost that stays. */
 static void
 test_connector_dies(void **state)
 {
@@ -699,6 +738,7 @@ main(void)
 	    cmocka_unit_test(test_backlog),
 	    cmocka_unit_test(test_close),
 	    cmocka_unit_test(test_death_while_connecting),
+	    cmocka_unit_test(test_closed_before_opened),
 	    cmocka_unit_test(test_connector_dies),
 	    cmocka_unit_test(test_death_tells_peer_and_keeps_segment),
 	    cmocka_unit_test(test_drop_segment),
