@@ -19,10 +19,10 @@
 
 #define CACHE_LINE 64
 #define ROCE_CONTEXTS_MAX 32u
-#define ROCE_SPARE 32u		    /* frames taken from the wire at once */
-#define ROCE_QUANTUM 32u	    /* frames of one QP before it is the next one's turn */
-#define ROCE_MESSAGE_MAX (1u << 31) /* IBTA volume 1, 9.4.3 */
-#define ROCE_TICK_NS 100000u	    /* timers are looked at no more often */
+#define ROCE_QUANTUM 32u	      /* frames of one QP before it is the next one's turn */
+#define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
+#define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
+#define ROCE_TICK_NS 100000u	      /* timers are looked at no more often */
 #define ROCE_RTO_MIN_NS 4000000u
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \
@@ -114,7 +114,8 @@ struct roce_qp {
 	struct link answer; /* in ctx->answers: a response waits */
 	struct link timer;  /* in ctx->timers */
 	uint32_t ip_sum;    /* of the template, without length and checksum */
-	/* engine, but for the initial values: the template fits frames that end there, to that MAC */
+	/* engine, but for the initial values: the template fits frames that end there, to that MAC
+	 */
 	uint32_t fits_end;
 	uint64_t fits_mac;
 	_Alignas(CACHE_LINE) uint8_t template[CACHE_LINE]; /* headers up to the BTH */
@@ -235,7 +236,8 @@ void roce_timer_run(struct roce_context *ctx, uint64_t now);
  * this one needs no answer. Returns its length.
  */
 uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more);
-/* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come. */
+/* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come.
+ */
 void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
 /* Completes a frame by its ICRC. Returns its length. */
 uint32_t roce_build_finish(uint8_t *frame, uint32_t end);

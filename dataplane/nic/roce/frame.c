@@ -5,7 +5,8 @@
 bool
 roce_frame_refill(struct roce_context *ctx)
 {
-	ctx->spare_count = ctx->wire.alloc(ctx->wire_user, ctx->spare, ROCE_SPARE);
+	ctx->spare_count += ctx->wire.alloc(ctx->wire_user, ctx->spare + ctx->spare_count,
+					    ROCE_SPARE - ctx->spare_count);
 	return ctx->spare_count != 0;
 }
 

@@ -131,8 +131,8 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 		room = held;
 	if (limit < room)
 		room = limit;
-	if (room != 0 && !roce_frame_ready(ctx))
-		return 0;
+	if (room > ctx->spare_count)
+		roce_frame_refill(ctx);
 	return room < ctx->spare_count ? room : ctx->spare_count;
 }
 

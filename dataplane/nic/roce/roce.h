@@ -7,8 +7,8 @@
  * Set-up (main thread): roce_device_create(), then roce_context_create() for each engine 0 ... n-1.
  * From then on the data verbs of a context run on its engine only, the control verbs on the main
  * thread; both may run at the same time.
- * A turn: nic poll = wire.receive() -> roce_input() per frame, then timers, completions; nic flush =
- * sends ACKs, builds and sends what was posted, then wire.flush().
+ * A turn: nic poll = wire.receive() -> roce_input() per frame, then timers, completions; nic flush
+ * = sends ACKs, builds and sends what was posted, then wire.flush().
  */
 #ifndef WEIR_ROCE_H
 #define WEIR_ROCE_H
