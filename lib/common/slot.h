@@ -373,11 +373,12 @@ weir_slot_fill(uint8_t *to, const uint8_t *from, uint32_t n)
 		return;
 	}
 	weir_slot_words(to, from);
-	if (n > 32) {
+	if (n > 32)
 		weir_slot_words(to + 16, from + 16);
+	if (n > 48)
 		weir_slot_words(to + n - 32, from + n - 32);
-	}
-	weir_slot_words(to + n - 16, from + n - 16);
+	if (n > 16)
+		weir_slot_words(to + n - 16, from + n - 16);
 }
 
 /* Producer: fills in a head but for what publishes it; as few stores as can be. */
@@ -449,6 +450,45 @@ weir_ring_put_inline(const struct weir_ring *r, const void *buf, uint32_t length
 	weir_ring_put_more(r, (const uint8_t *)buf + WEIR_SLOT_HEAD_BYTES,
 			   length - WEIR_SLOT_HEAD_BYTES);
 	weir_slot_fill(head, buf, WEIR_SLOT_HEAD_BYTES);
+}
+
+/* The longest payload of two slots: copied without a call. */
+#define WEIR_INLINE_SMALL (WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES)
+
+/* As weir_ring_put_inline() for a payload of one slot, or of two: known when it is compiled. */
+static inline __attribute__((always_inline)) void
+weir_ring_put_small(const struct weir_ring *r, struct weir_slot *head, const void *buf,
+		    uint32_t length, uint32_t slots)
+{
+	struct weir_slot_more *m;
+	uint32_t seq = (uint32_t)(r->pos + 2);
+
+	if (slots == 1) {
+		weir_slot_fill(head->data, buf, length);
+		return;
+	}
+	m = (struct weir_slot_more *)weir_ring_at(r, r->pos + 1);
+	weir_slot_fill(m->data, (const uint8_t *)buf + WEIR_SLOT_HEAD_BYTES,
+		       length - WEIR_SLOT_HEAD_BYTES);
+	atomic_store_explicit(&m->seq, seq, memory_order_relaxed);
+	weir_slot_fill(head->data, buf, WEIR_SLOT_HEAD_BYTES);
+}
+
+/* As weir_ring_get_inline(), the same. */
+static inline __attribute__((always_inline)) void
+weir_ring_get_small(const struct weir_ring *r, const struct weir_slot *head, void *buf,
+		    uint32_t length, uint32_t slots)
+{
+	const struct weir_slot_more *m;
+
+	if (slots == 1) {
+		weir_slot_copy(buf, head->data, length);
+		return;
+	}
+	m = (const struct weir_slot_more *)weir_ring_at(r, r->pos + 1);
+	weir_slot_copy((uint8_t *)buf + WEIR_SLOT_HEAD_BYTES, m->data,
+		       length - WEIR_SLOT_HEAD_BYTES);
+	memcpy(buf, head->data, WEIR_SLOT_HEAD_BYTES);
 }
 
 /* Consumer: copies `length` (checked by the caller, <= WEIR_INLINE_MAX) bytes out of the slots. */
