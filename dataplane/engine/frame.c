@@ -7,7 +7,8 @@
 
 /* Lines of the ring go into slots as they are; the head is stored last. */
 static inline void
-copy_slots(struct weir_ring *r, const struct link *l, uint64_t pos, struct head h, uint32_t n)
+copy_slots(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mask, uint64_t pos,
+	   struct head h, uint32_t n)
 {
 	struct weir_slot *to = weir_ring_at(r, r->pos);
 	uint64_t b = (uint64_t)h.length << 32 | h.vqpn;
@@ -17,16 +18,14 @@ copy_slots(struct weir_ring *r, const struct link *l, uint64_t pos, struct head 
 	for (uint32_t i = 1; i < n; i++) {
 		char *more = (char *)weir_ring_at(r, r->pos + i);
 
-		memcpy(more + 4, (const char *)&l->ring[(pos + i) & l->rx_mask] + 4,
-		       WEIR_SLOT_MORE_BYTES);
+		memcpy(more + 4, (const char *)&ring[(pos + i) & mask] + 4, WEIR_SLOT_MORE_BYTES);
 		weir_ring_continue(r, i);
 	}
 	memcpy((char *)to + 8, &b, 8);
-	memcpy(to->data, l->ring[pos & l->rx_mask].data, WEIR_SLOT_HEAD_BYTES);
+	memcpy(to->data, ring[pos & mask].data, WEIR_SLOT_HEAD_BYTES);
 	/* pairs with the acquire in weir_ring_peek(); sequence and first half of the head at once
 	 */
 	atomic_store_explicit((_Atomic uint64_t *)(void *)to, a, memory_order_release);
-	r->pos += n;
 }
 
 /* Its program's ring is full, or older messages wait already. */
@@ -51,11 +50,57 @@ deliver_inline(struct engine *e, struct conn *c, struct head h, const struct lin
 	if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
 		return;
 	if (LIKELY(!ch->clogged && channel_room(e, ch, n))) {
-		copy_slots(&ch->rx, l, pos, h, n);
+		copy_slots(&ch->rx, l->ring, l->rx_mask, pos, h, n);
+		ch->rx.pos += n;
 		channel_published(e, ch);
 	} else {
 		spill_inline(e, c, h, l, pos, n);
 	}
+}
+
+/*
+ * The inline messages from pos on that are one connection's, as far as nothing is special about
+ * them; how many lines. What is known of the connection stays in registers meanwhile: each store
+ * between those to slots waits, as they do, for lines that the program has, and few fit the queue.
+ */
+static uint32_t
+take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
+{
+	const struct weir_slot *ring = l->ring;
+	struct head h = head_load(&ring[pos & l->rx_mask]);
+	struct conn *c = conn_find(e, h.vqpn);
+	uint32_t mask = l->rx_mask, most, taken = 0, vqpn = h.vqpn;
+	uint64_t bytes = 0, messages, room;
+	struct weir_ring to;
+
+	if (h.op != WEIR_OP_INLINE || !c || c->link != l || c->state == CONN_OPENING ||
+	    !c->accepts || c->channel->clogged)
+		return 0;
+	to = c->channel->rx;
+	messages = c->rx_messages;
+	room = weir_ring_room(&to);
+	if (room > (c->rx_granted - c->rx_delivered) / WEIR_SLOT_SIZE)
+		room = (c->rx_granted - c->rx_delivered) / WEIR_SLOT_SIZE;
+	most = (uint32_t)(end - pos < room ? end - pos : room);
+	while (taken < most) {
+		uint32_t n = weir_slots_inline(h.length);
+
+		if (h.op != WEIR_OP_INLINE || h.vqpn != vqpn || h.order != (uint16_t)messages ||
+		    h.length > WEIR_INLINE_MAX || n > most - taken)
+			break;
+		copy_slots(&to, ring, mask, pos + taken, h, n);
+		to.pos += n;
+		taken += n;
+		bytes += h.length;
+		messages++;
+		h = head_load(&ring[(pos + taken) & mask]);
+	}
+	if (!taken)
+		return 0;
+	admitted(e, c, messages - c->rx_messages, bytes, taken * WEIR_SLOT_SIZE);
+	c->channel->rx.pos = to.pos;
+	channel_published(e, c->channel);
+	return taken;
 }
 
 /* The message or control line at pos, of a frame that ends at `end`: its lines, or -1. */
@@ -104,8 +149,10 @@ frame_receive(struct engine *e, struct link *l, uint32_t lines)
 	if (head.flags & WEIR_FRAME_STALLED)
 		l->peer_stalled = true;
 	for (pos++; pos < end;) {
-		int n = take_line(e, l, pos, end);
+		int n = (int)take_run(e, l, pos, end);
 
+		if (!n)
+			n = take_line(e, l, pos, end);
 		if (n < 0)
 			return false;
 		pos += (unsigned)n;

@@ -482,6 +482,17 @@ channel_room(struct engine *e, struct channel *ch, uint32_t n)
 	return weir_ring_room(&ch->rx) >= n || channel_find_room(e, ch, n);
 }
 
+/* Takes messages that may be delivered off the grant. */
+static inline void
+admitted(struct engine *e, struct conn *c, uint64_t messages, uint64_t bytes, uint32_t cost)
+{
+	c->rx_delivered += cost;
+	c->rx_messages += messages;
+	c->session->promised -= cost;
+	e->rx_messages += messages;
+	e->rx_bytes += bytes;
+}
+
 /* Whether a message of this cost may be delivered; takes it off the grant. */
 static inline bool
 admit(struct engine *e, struct conn *c, struct head h, uint32_t cost)
@@ -492,11 +503,7 @@ admit(struct engine *e, struct conn *c, struct head h, uint32_t cost)
 	}
 	if (UNLIKELY((uint16_t)c->rx_messages != h.order || c->rx_granted - c->rx_delivered < cost))
 		return peer_misbehaved(e, c);
-	c->rx_delivered += cost;
-	c->rx_messages++;
-	c->session->promised -= cost;
-	e->rx_messages++;
-	e->rx_bytes += h.length;
+	admitted(e, c, 1, h.length, cost);
 	return true;
 }
 
@@ -590,21 +597,22 @@ link_room(struct engine *e, struct link *l, uint32_t lines)
 	return link_find_room(e, l, lines);
 }
 
-/* A message of c has been put: it completes when the peer has consumed up to here. */
+/* Messages of c have been put: they complete when the peer has consumed up to here. */
 static inline void
-link_sent(struct link *l, struct conn *c, bool notify)
+link_sent(struct link *l, struct conn *c, uint32_t messages, bool notify)
 {
 	struct run *r = l->run;
 
-	c->sent++;
+	c->sent += messages;
 	if (LIKELY(r && r->conn == c)) {
 		r->end = (uint32_t)l->tx_pos;
-		r->count++;
+		r->count += messages;
 		r->notify |= notify;
 		return;
 	}
 	l->run = r = &l->runs[l->run_end++ & l->mask];
-	*r = (struct run){.end = (uint32_t)l->tx_pos, .count = 1, .notify = notify, .conn = c};
+	*r = (struct run){
+	    .end = (uint32_t)l->tx_pos, .count = messages, .notify = notify, .conn = c};
 }
 
 static inline void

@@ -172,7 +172,7 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 			link_put_place(l, h, from);
 	}
 	unlink_first(c->session, c);
-	link_sent(l, c, notify);
+	link_sent(l, c, 1, notify);
 }
 
 void

@@ -43,28 +43,45 @@ weir_bias_is_owner(struct weir_bias *b)
 	return atomic_load_explicit(&b->owner, memory_order_relaxed) == &weir_self;
 }
 
+/*
+ * The owner's way in alone; false: it is another's. After this weir_bias_leave() ends it, and
+ * nothing in between may look how the holder came in.
+ */
+static inline bool
+weir_bias_enter(struct weir_bias *b)
+{
+	if (weir_unlikely(!weir_bias_is_owner(b)))
+		return false;
+	atomic_store_explicit(&b->inside, 1, memory_order_relaxed);
+	/* pairs with the membarrier in weir_bias_lock_slow() */
+	atomic_signal_fence(memory_order_seq_cst);
+	if (weir_likely(weir_bias_is_owner(b)))
+		return true;
+	atomic_store_explicit(&b->inside, 0, memory_order_release);
+	return false;
+}
+
+static inline void
+weir_bias_leave(struct weir_bias *b)
+{
+	/* pairs with the acquire in weir_bias_lock_slow() */
+	atomic_store_explicit(&b->inside, 0, memory_order_release);
+}
+
 static inline void
 weir_bias_lock(struct weir_bias *b)
 {
-	if (weir_likely(weir_bias_is_owner(b))) {
-		atomic_store_explicit(&b->inside, 1, memory_order_relaxed);
-		/* pairs with the membarrier in weir_bias_lock_slow() */
-		atomic_signal_fence(memory_order_seq_cst);
-		if (weir_likely(weir_bias_is_owner(b))) {
-			b->fast = true;
-			return;
-		}
-		atomic_store_explicit(&b->inside, 0, memory_order_release);
-	}
-	weir_bias_lock_slow(b);
+	if (weir_likely(weir_bias_enter(b)))
+		b->fast = true;
+	else
+		weir_bias_lock_slow(b);
 }
 
 static inline void
 weir_bias_unlock(struct weir_bias *b)
 {
-	/* pairs with the acquire in weir_bias_lock_slow() */
 	if (weir_likely(b->fast))
-		atomic_store_explicit(&b->inside, 0, memory_order_release);
+		weir_bias_leave(b);
 	else
 		weir_bias_unlock_slow(b);
 }

@@ -355,9 +355,9 @@ void weir_segment_tell(struct weir_segment *seg);
 void weir_bell_ring(struct weir_pipe *p) __attribute__((cold));
 void weir_bell_drain(int fd);
 
-/* Messages were published: wakes the other end if it sleeps. */
-static inline void
-weir_pipe_published(struct weir_pipe *p)
+/* Messages were published: whether the other end has to be woken. */
+static inline bool
+weir_pipe_asleep(const struct weir_pipe *p)
 {
 	/*
 	 * Pairs with the fence in weir_thread_arm() of a local peer, engine_sleep_prepare() of an
@@ -367,7 +367,13 @@ weir_pipe_published(struct weir_pipe *p)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	if (weir_unlikely(atomic_load_explicit(p->tx_sleeping, memory_order_relaxed)))
+	return weir_unlikely(atomic_load_explicit(p->tx_sleeping, memory_order_relaxed));
+}
+
+static inline void
+weir_pipe_published(struct weir_pipe *p)
+{
+	if (weir_pipe_asleep(p))
 		weir_bell_ring(p);
 }
 

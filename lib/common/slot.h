@@ -325,8 +325,8 @@ weir_ring_pop_paired(struct weir_ring *r, uint8_t flags, uint32_t n)
 	} while (0)
 
 /*
- * Copies up to WEIR_SLOT_MORE_BYTES bytes, in pieces that overlap: a call to memcpy() costs more
- * than the copy, and so does a loop.
+ * Copies up to WEIR_SLOT_MORE_BYTES bytes out of a slot, in pieces that overlap: a call to memcpy()
+ * costs more than the copy, and so does a loop.
  */
 static inline void
 weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
@@ -345,6 +345,40 @@ weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
 		for (uint32_t i = 0; i < n; i++)
 			to[i] = from[i];
 	}
+}
+
+/* 16 bytes in two words, which the compiler may not join. */
+static inline void
+weir_slot_words(uint8_t *to, const uint8_t *from)
+{
+	uint64_t a, b;
+
+	memcpy(&a, from, 8);
+	memcpy(&b, from + 8, 8);
+	__asm__("" : "+r"(a), "+r"(b));
+	memcpy(to, &a, 8);
+	memcpy(to + 8, &b, 8);
+}
+
+/*
+ * The same into a slot. A program has written its message just before; a load wider than its stores
+ * would wait until they have left the store queue, behind all stores to slots whose lines the
+ * consumer still has.
+ */
+static inline void
+weir_slot_fill(uint8_t *to, const uint8_t *from, uint32_t n)
+{
+	if (n < 16) {
+		weir_slot_copy(to, from, n);
+		return;
+	}
+	weir_slot_words(to, from);
+	if (n > 32)
+		weir_slot_words(to + 16, from + 16);
+	if (n > 48)
+		weir_slot_words(to + n - 32, from + n - 32);
+	if (n > 16)
+		weir_slot_words(to + n - 16, from + n - 16);
 }
 
 /* Producer: fills in a head but for what publishes it; as few stores as can be. */
@@ -375,10 +409,10 @@ weir_ring_put_more(const struct weir_ring *r, const uint8_t *from, uint32_t rest
 
 		atomic_store_explicit(&m->seq, (uint32_t)(pos + 1), memory_order_relaxed);
 		if (rest <= WEIR_SLOT_MORE_BYTES) {
-			weir_slot_copy(m->data, from, rest);
+			weir_slot_fill(m->data, from, rest);
 			return;
 		}
-		memcpy(m->data, from, WEIR_SLOT_MORE_BYTES);
+		weir_slot_fill(m->data, from, WEIR_SLOT_MORE_BYTES);
 		from += WEIR_SLOT_MORE_BYTES;
 		rest -= WEIR_SLOT_MORE_BYTES;
 	}
@@ -410,12 +444,51 @@ weir_ring_put_inline(const struct weir_ring *r, const void *buf, uint32_t length
 	uint8_t *head = weir_ring_at(r, r->pos)->data;
 
 	if (length <= WEIR_SLOT_HEAD_BYTES) {
-		weir_slot_copy(head, buf, length);
+		weir_slot_fill(head, buf, length);
 		return;
 	}
 	weir_ring_put_more(r, (const uint8_t *)buf + WEIR_SLOT_HEAD_BYTES,
 			   length - WEIR_SLOT_HEAD_BYTES);
-	memcpy(head, buf, WEIR_SLOT_HEAD_BYTES);
+	weir_slot_fill(head, buf, WEIR_SLOT_HEAD_BYTES);
+}
+
+/* The longest payload of two slots: copied without a call. */
+#define WEIR_INLINE_SMALL (WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES)
+
+/* As weir_ring_put_inline() for a payload of one slot, or of two: known when it is compiled. */
+static inline __attribute__((always_inline)) void
+weir_ring_put_small(const struct weir_ring *r, struct weir_slot *head, const void *buf,
+		    uint32_t length, uint32_t slots)
+{
+	struct weir_slot_more *m;
+	uint32_t seq = (uint32_t)(r->pos + 2);
+
+	if (slots == 1) {
+		weir_slot_fill(head->data, buf, length);
+		return;
+	}
+	m = (struct weir_slot_more *)weir_ring_at(r, r->pos + 1);
+	weir_slot_fill(m->data, (const uint8_t *)buf + WEIR_SLOT_HEAD_BYTES,
+		       length - WEIR_SLOT_HEAD_BYTES);
+	atomic_store_explicit(&m->seq, seq, memory_order_relaxed);
+	weir_slot_fill(head->data, buf, WEIR_SLOT_HEAD_BYTES);
+}
+
+/* As weir_ring_get_inline(), the same. */
+static inline __attribute__((always_inline)) void
+weir_ring_get_small(const struct weir_ring *r, const struct weir_slot *head, void *buf,
+		    uint32_t length, uint32_t slots)
+{
+	const struct weir_slot_more *m;
+
+	if (slots == 1) {
+		weir_slot_copy(buf, head->data, length);
+		return;
+	}
+	m = (const struct weir_slot_more *)weir_ring_at(r, r->pos + 1);
+	weir_slot_copy((uint8_t *)buf + WEIR_SLOT_HEAD_BYTES, m->data,
+		       length - WEIR_SLOT_HEAD_BYTES);
+	memcpy(buf, head->data, WEIR_SLOT_HEAD_BYTES);
 }
 
 /* Consumer: copies `length` (checked by the caller, <= WEIR_INLINE_MAX) bytes out of the slots. */

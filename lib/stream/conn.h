@@ -243,14 +243,20 @@ void weir_park_clear(struct weir_conn *c);
 /* `cost` was received: something is to be done about it. */
 void weir_conn_consumed_slow(struct weir_conn *c);
 
-/* `cost` was received. */
+/* `cost` was received. True: weir_conn_consumed_slow() has to follow. */
+static inline bool
+weir_conn_note_consumed(struct weir_conn *c, uint32_t cost)
+{
+	c->consumed += cost;
+	return !c->due || c->consumed - c->returned >= c->due_at ||
+	       (c->local &&
+		atomic_load_explicit(&WEIR_SEGMENT_OF(c->pipe)->in->wanted, memory_order_relaxed));
+}
+
 static inline void
 weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 {
-	c->consumed += cost;
-	if (weir_unlikely(!c->due || c->consumed - c->returned >= c->due_at ||
-			  (c->local && atomic_load_explicit(&WEIR_SEGMENT_OF(c->pipe)->in->wanted,
-							    memory_order_relaxed))))
+	if (weir_unlikely(weir_conn_note_consumed(c, cost)))
 		weir_conn_consumed_slow(c);
 }
 

@@ -329,18 +329,56 @@ recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	return recv_wait(c, buf, size, length, timeout_ms);
 }
 
+/* What was consumed has to be told. */
+static __attribute__((noinline)) int
+tell_consumed(struct weir_conn *c)
+{
+	c->home->lock.fast = true;
+	weir_conn_consumed_slow(c);
+	weir_bias_leave(&c->home->lock);
+	return 0;
+}
+
+static inline __attribute__((always_inline)) int
+recv_small(struct weir_conn *c, const struct weir_slot *s, struct weir_head h, void *buf,
+	   size_t *length, uint32_t slots)
+{
+	struct weir_pipe *p = c->pipe;
+
+	*length = h.length;
+	weir_ring_get_small(&p->rx, s, buf, h.length, slots);
+	weir_pipe_pop(p, h.order, h.flags, slots);
+	p->burst++;
+	if (weir_unlikely(
+		weir_conn_note_consumed(c, h.flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE)))
+		return tell_consumed(c);
+	weir_bias_leave(&c->home->lock);
+	return 0;
+}
+
+/* The common case, a small message at the head of the ring: as weir_send(). */
 int
 weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
-	if (weir_likely(weir_conn_life(c) == WEIR_UP)) {
-		bool taken;
+	const struct weir_slot *s;
+	struct weir_head h;
 
-		weir_lock(c->home);
-		taken = take_small(c, buf, size, length);
-		weir_unlock(c->home);
-		if (weir_likely(taken))
-			return 0;
+	if (weir_unlikely(weir_conn_life(c) != WEIR_UP || !weir_bias_enter(&c->home->lock)))
+		return recv_slow(c, buf, size, length, timeout_ms);
+	if (weir_likely(c->state == CONN_OPEN && !c->queue)) {
+		s = weir_ring_peek(&c->pipe->rx);
+		if (s) {
+			h = weir_head_copy(s);
+			if (weir_likely(h.vqpn == c->vqpn && h.op == WEIR_OP_INLINE &&
+					h.length <= size)) {
+				if (h.length <= WEIR_SLOT_HEAD_BYTES)
+					return recv_small(c, s, h, buf, length, 1);
+				if (h.length <= WEIR_INLINE_SMALL)
+					return recv_small(c, s, h, buf, length, 2);
+			}
+		}
 	}
+	weir_bias_leave(&c->home->lock);
 	return recv_slow(c, buf, size, length, timeout_ms);
 }
 

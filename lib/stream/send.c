@@ -92,7 +92,7 @@ put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, ui
 
 /* `s`: the head, at pos of the pipe's ring. */
 static inline void
-put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
+put_published(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
 {
 	struct weir_pipe *p = c->pipe;
 
@@ -102,25 +102,21 @@ put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost
 		weir_ring_publish(&p->tx, slots);
 	c->spent += cost;
 	c->sent++;
-	p->burst = 0;
-	weir_pipe_published(p);
+	if (p->burst)
+		p->burst = 0;
 }
 
-/* Everything is ready for it. */
-static inline __attribute__((always_inline)) void
-put_slots(struct weir_conn *c, const void *data, uint32_t length, uint8_t flags, uint32_t slots)
+static inline void
+put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
 {
-	const struct weir_ring *r = &c->pipe->tx;
-	struct weir_slot *s = weir_ring_at(r, r->pos);
-
-	weir_ring_put_inline(r, data, length);
-	put_head(c, s, WEIR_OP_INLINE, flags, length);
-	put_done(c, s, slots, slots * WEIR_SLOT_SIZE);
+	put_published(c, s, slots, cost);
+	weir_pipe_published(c->pipe);
 }
 
 static inline int
 put_inline(struct weir_conn *c, const struct weir_message_out *m)
 {
+	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
 	uint32_t slots = weir_slots_inline(m->length);
 	int rc = window(c, slots * WEIR_SLOT_SIZE);
 
@@ -128,7 +124,9 @@ put_inline(struct weir_conn *c, const struct weir_message_out *m)
 		rc = room(c->pipe, slots);
 	if (weir_unlikely(rc))
 		return rc;
-	put_slots(c, m->data, m->length, m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0, slots);
+	weir_ring_put_inline(&c->pipe->tx, m->data, m->length);
+	put_head(c, s, WEIR_OP_INLINE, m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0, m->length);
+	put_done(c, s, slots, slots * WEIR_SLOT_SIZE);
 	return 0;
 }
 
@@ -481,32 +479,59 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 	return weir_send_message(c, &m, timeout_ms);
 }
 
-/* The common case: a small message that everything is ready for. False: not so; nothing is taken.
- */
-static inline bool
-put_small(struct weir_conn *c, const void *buf, uint32_t length)
+/* The peer sleeps: rings, and leaves. */
+static __attribute__((cold, noinline)) bool
+wake_peer(struct weir_conn *c)
 {
-	uint32_t slots = weir_slots_inline(length);
-
-	if (weir_unlikely(c->send_error || c->tail_kept || !fits_window(c, slots * WEIR_SLOT_SIZE)))
-		return false;
-	if (weir_unlikely(weir_ring_room(&c->pipe->tx) < slots + WEIR_CONTROL_RESERVE))
-		return false;
-	put_slots(c, buf, length, 0, slots);
+	weir_bell_ring(c->pipe);
+	weir_bias_leave(&c->home->lock);
 	return true;
+}
+
+/*
+ * The common case, a small message that everything is ready for, calls nothing and keeps little in
+ * memory: its stores wait for the slots' lines together, and the queue holds few. `slots`: known
+ * when it is compiled. False: not so; nothing is taken.
+ */
+static inline __attribute__((always_inline)) bool
+send_small(struct weir_conn *c, const void *buf, uint32_t length, uint32_t slots)
+{
+	struct weir_pipe *p;
+	struct weir_slot *s;
+
+	if (weir_unlikely(weir_conn_life(c) != WEIR_UP || !weir_bias_enter(&c->home->lock)))
+		return false;
+	p = c->pipe;
+	if (weir_unlikely(c->send_error || c->tail_kept ||
+			  !fits_window(c, slots * WEIR_SLOT_SIZE) ||
+			  weir_ring_room(&p->tx) < slots + WEIR_CONTROL_RESERVE)) {
+		weir_bias_leave(&c->home->lock);
+		return false;
+	}
+	s = weir_ring_at(&p->tx, p->tx.pos);
+	weir_ring_put_small(&p->tx, s, buf, length, slots);
+	put_head(c, s, WEIR_OP_INLINE, 0, length);
+	put_published(c, s, slots, slots * WEIR_SLOT_SIZE);
+	if (weir_unlikely(weir_pipe_asleep(p)))
+		return wake_peer(c);
+	weir_bias_leave(&c->home->lock);
+	return true;
+}
+
+static __attribute__((noinline)) int
+send_two_slots(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
+{
+	if (weir_likely(send_small(c, buf, (uint32_t)length, 2)))
+		return 0;
+	return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 }
 
 int
 weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 {
-	if (weir_likely(length <= WEIR_INLINE_MAX && weir_conn_life(c) == WEIR_UP)) {
-		bool sent;
-
-		weir_lock(c->home);
-		sent = put_small(c, buf, (uint32_t)length);
-		weir_unlock(c->home);
-		if (weir_likely(sent))
-			return 0;
-	}
+	if (length > WEIR_SLOT_HEAD_BYTES && length <= WEIR_INLINE_SMALL)
+		return send_two_slots(c, buf, length, timeout_ms);
+	if (weir_likely(length <= WEIR_SLOT_HEAD_BYTES && send_small(c, buf, (uint32_t)length, 1)))
+		return 0;
 	return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 }

@@ -24,6 +24,8 @@ defaults(const struct world_options *o)
 	return d;
 }
 
+#define CONTROL_SLOTS 2u /* that messages leave free, as the library has it */
+
 static struct world_options options_now;
 
 static void
@@ -524,9 +526,9 @@ pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags)
 			      .length = length};
 	uint8_t payload[WEIR_INLINE_MAX];
 
-	if (weir_ring_room(r) < n) {
+	if (weir_ring_room(r) < n + CONTROL_SLOTS) {
 		assert_true(weir_ring_refresh(r));
-		if (weir_ring_room(r) < n)
+		if (weir_ring_room(r) < n + CONTROL_SLOTS)
 			return false;
 	}
 	if (is_inline) {
