@@ -23,6 +23,8 @@ channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorb
 	weir_ring_init(&ch->tx, at + sizeof(*ch->head), g->ring_slots, &ch->head->tx_tail, false);
 	weir_ring_init(&ch->rx, at + sizeof(*ch->head) + ring_bytes, g->ring_slots,
 		       &ch->head->rx_tail, true);
+	weir_ring_init(&ch->returns, at + sizeof(*ch->head) + 2 * ring_bytes, WEIR_RETURN_SLOTS,
+		       &ch->head->return_tail, false);
 	list_init(&ch->telling);
 	ch->spill_first = ch->spill_last = WEIR_BLOCK_NONE;
 	list_append(&e->hot, &ch->polled);
@@ -247,6 +249,41 @@ take_release(struct engine *e, struct channel *ch, const struct weir_slot *copy)
 	return true;
 }
 
+/* What gives memory and credit back: it waits for nothing, whatever the messages wait for. */
+static __attribute__((noinline)) unsigned
+take_returns(struct engine *e, struct channel *ch)
+{
+	const struct weir_slot *slot;
+	unsigned n = 0;
+
+	while (n < WEIR_RETURN_SLOTS && (slot = weir_ring_peek(&ch->returns))) {
+		const char *wrong = NULL;
+		struct weir_slot copy;
+		struct conn *c;
+
+		line_load(&copy, slot);
+		c = conn_find(e, copy.vqpn);
+		if (copy.op == WEIR_OP_RELEASE)
+			wrong =
+			    take_release(e, ch, &copy) ? NULL : "released a block that was not out";
+		else if (copy.op != WEIR_OP_CONSUMED)
+			wrong = "unknown op in a slot";
+		else if (c && c->session == ch->session)
+			wrong = credit_consumed(e, c, copy.value)
+				    ? NULL
+				    : "consumed more than was delivered";
+		else if (!is_stale(e, c, copy.vqpn))
+			wrong = "op on a connection that isn't the program's";
+		if (wrong) {
+			refuse(e, ch, wrong);
+			break;
+		}
+		weir_ring_pop(&ch->returns, 1);
+		n++;
+	}
+	return n;
+}
+
 static void
 bind(struct engine *e, struct channel *ch, struct conn *c)
 {
@@ -284,13 +321,7 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 	struct conn *c;
 
 	line_load(&copy, slot);
-	if (copy.op == WEIR_OP_RELEASE) {
-		if (ch->tx.pos >= ch->ahead && !take_release(e, ch, &copy))
-			return refuse(e, ch, "released a block that was not out");
-		weir_ring_pop(&ch->tx, 1);
-		return TAKEN;
-	}
-	if (copy.op < WEIR_OP_CLOSE || copy.op > WEIR_OP_BIND)
+	if (copy.op != WEIR_OP_CLOSE && copy.op != WEIR_OP_WANT && copy.op != WEIR_OP_BIND)
 		return refuse(e, ch, "unknown op in a slot");
 	c = conn_find(e, copy.vqpn);
 	if (!c || c->session != ch->session) {
@@ -310,46 +341,10 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		c->wants = true;
 		c->wanted = copy.length;
 		credit_answer_want(e, c);
-	} else if (copy.op == WEIR_OP_CLOSE) {
-		if (!take_close(e, ch, c))
-			return STAYS;
-	} else if (!credit_consumed(e, c, copy.value)) {
-		return refuse(e, ch, "consumed more than was delivered");
+	} else if (!take_close(e, ch, c)) {
+		return STAYS;
 	}
 	return TAKEN;
-}
-
-/*
- * A channel whose head has to wait: what gives receive memory back is done all the same, so that
- * two programs that wait for each other's memory get on.
- */
-static void
-look_ahead(struct engine *e, struct channel *ch)
-{
-	uint64_t p = ch->ahead > ch->tx.pos ? ch->ahead : ch->tx.pos;
-
-	for (unsigned i = 0; i < CHANNEL_BUDGET; i++) {
-		const struct weir_slot *slot = weir_ring_at(&ch->tx, p);
-		struct weir_slot copy;
-		struct conn *c;
-
-		if (atomic_load_explicit(&slot->seq, memory_order_acquire) != (uint32_t)(p + 1))
-			break;
-		line_load(&copy, slot);
-		if (copy.op == WEIR_OP_INLINE && copy.length > WEIR_INLINE_MAX)
-			break; /* refused when its turn comes */
-		p += copy.op == WEIR_OP_INLINE ? weir_slots_inline(copy.length) : 1;
-		ch->ahead = p;
-		c = copy.op == WEIR_OP_CONSUMED ? conn_find(e, copy.vqpn) : NULL;
-		if (copy.op == WEIR_OP_RELEASE && !take_release(e, ch, &copy)) {
-			refuse(e, ch, "released a block that was not out");
-			break;
-		}
-		if (c && c->session == ch->session && !credit_consumed(e, c, copy.value)) {
-			refuse(e, ch, "consumed more than was delivered");
-			break;
-		}
-	}
 }
 
 static inline unsigned
@@ -360,6 +355,11 @@ channel_poll(struct engine *e, struct channel *ch)
 
 	if (UNLIKELY(ch->session->deaf))
 		return 0;
+	if (UNLIKELY(weir_ring_peek(&ch->returns))) {
+		n += take_returns(e, ch);
+		if (ch->session->deaf) /* for what was found there */
+			return n;
+	}
 	ch->blocked = false;
 	while (ch->tx.pos < end) {
 		const struct weir_slot *slot = weir_ring_peek(&ch->tx);
@@ -379,11 +379,8 @@ channel_poll(struct engine *e, struct channel *ch)
 			t = take_message(e, ch, slot, h);
 		else
 			t = take_control(e, ch, slot);
-		if (UNLIKELY(t == STAYS)) {
-			if (ch->blocked)
-				look_ahead(e, ch);
+		if (UNLIKELY(t == STAYS))
 			break;
-		}
 		n++;
 	}
 	ch->empty = n ? 0 : ch->empty + 1;
@@ -473,5 +470,6 @@ channels_housekeeping(struct engine *e)
 bool
 channel_has_work(const struct channel *ch)
 {
-	return !ch->blocked && !ch->session->deaf && weir_ring_peek(&ch->tx);
+	return !ch->session->deaf &&
+	       (weir_ring_peek(&ch->returns) || (!ch->blocked && weir_ring_peek(&ch->tx)));
 }

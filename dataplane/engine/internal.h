@@ -239,9 +239,8 @@ struct link {
 
 struct channel {
 	struct session *session; /* NULL: doesn't exist */
-	struct weir_ring tx, rx;
+	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
-	uint64_t ahead; /* RELEASE before this position is done already */
 	uint32_t empty; /* passes without work */
 	bool clogged;	/* what arrives for it is spilled: order */
 	bool blocked;	/* its head waits for an earlier message or for room in the engine */

@@ -60,6 +60,8 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, int bell,
 	weir_ring_init(&ch->pipe.tx, slots, w->geometry.ring_slots, &head->tx_tail, true);
 	weir_ring_init(&ch->pipe.rx, slots + w->geometry.ring_slots, w->geometry.ring_slots,
 		       &head->rx_tail, false);
+	weir_ring_init(&ch->returns, slots + 2ull * w->geometry.ring_slots, WEIR_RETURN_SLOTS,
+		       &head->return_tail, true);
 	ch->pipe.tx_sleeping = &head->tx_sleeping;
 	ch->pipe.rx_sleeping = &head->rx_sleeping;
 	ch->pipe.bell = bell;

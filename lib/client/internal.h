@@ -134,6 +134,7 @@ struct weir_pipe {
 
 struct weir_channel {
 	struct weir_pipe pipe;
+	struct weir_ring returns; /* producer */
 	SLIST_ENTRY(weir_channel) next;
 	uint32_t index, engine;
 	uint32_t release_count;

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#define WEIR_LAYOUT_VERSION 1u
+#define WEIR_LAYOUT_VERSION 2u
 #define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
 #define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
 #define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
@@ -73,13 +73,20 @@ struct weir_channel_head {
 	_Alignas(64) _Atomic uint32_t rx_sleeping; /* program writes, engine reads */
 	_Alignas(64) _Atomic uint64_t tx_tail; /* engine writes, program reads: consumer of tx */
 	_Alignas(64) _Atomic uint32_t tx_sleeping; /* engine writes, program reads */
+	_Alignas(64) _Atomic uint64_t return_tail; /* engine writes, program reads: consumer of
+						      returns */
 };
-static_assert(sizeof(struct weir_channel_head) == 256, "four lines");
+static_assert(sizeof(struct weir_channel_head) == 320, "five lines");
+
+/* Slots of a channel's third ring: what gives memory and credit back never waits behind a message.
+ */
+#define WEIR_RETURN_SLOTS 32u
 
 static inline uint64_t
 weir_channel_bytes(const struct weir_geometry *g)
 {
-	return sizeof(struct weir_channel_head) + 2ull * g->ring_slots * WEIR_SLOT_SIZE;
+	return sizeof(struct weir_channel_head) +
+	       (2ull * g->ring_slots + WEIR_RETURN_SLOTS) * WEIR_SLOT_SIZE;
 }
 
 static inline uint64_t
@@ -89,7 +96,10 @@ weir_arena_descs(const struct weir_geometry *g)
 	return 4096;
 }
 
-/* Offset of channel i: its head, then the tx ring (program to engine), then the rx ring. */
+/*
+ * Offset of channel i: its head, then the tx ring (program to engine), the rx ring, and the ring of
+ * returns (program to engine).
+ */
 static inline uint64_t
 weir_arena_channel(const struct weir_geometry *g, uint32_t i)
 {

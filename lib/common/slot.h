@@ -39,7 +39,7 @@ enum weir_slot_op {
 	/* program -> engine, program -> local program, engine -> peer engine, engine -> program */
 	WEIR_OP_INLINE = 1, /* message, payload in the slots */
 	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place[0] (region, offset) */
-	/* program -> engine */
+	/* program -> engine; CONSUMED and RELEASE in the ring of returns, the others in tx */
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the library tells the engine besides messages: wishes, consumption, places given back,
- * close. Messages leave some slots of the ring free for it, and what finds no room waits in lists.
+ * close. Consumption and places have a ring of their own, in which nothing waits for a message; for
+ * the rest messages leave some slots of theirs free. What finds no room waits in lists.
  */
 #include "stream/conn.h"
 
+/* In tx, or in the ring of returns. */
 static bool
-put(struct weir_channel *ch, const struct weir_slot *from)
+put(struct weir_channel *ch, struct weir_ring *r, const struct weir_slot *from)
 {
-	struct weir_ring *r = &ch->pipe.tx;
 	struct weir_slot *s;
 
 	if (!weir_ring_room(r) && (!weir_ring_refresh(r) || !weir_ring_room(r)))
@@ -29,7 +30,7 @@ put_releases(struct weir_channel *ch)
 		struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = n};
 
 		memcpy(s.place, ch->release + ch->release_count - n, n * sizeof(s.place[0]));
-		if (!put(ch, &s))
+		if (!put(ch, &ch->returns, &s))
 			return false;
 		ch->release_count -= n;
 	}
@@ -57,7 +58,7 @@ put_one(struct weir_channel *ch, struct weir_conn *c)
 		/* places first: what is consumed may be granted again */
 		s.op = WEIR_OP_CONSUMED;
 		s.value = c->consumed;
-		if (!put_releases(ch) || !put(ch, &s))
+		if (!put_releases(ch) || !put(ch, &ch->returns, &s))
 			return false;
 		c->returned = s.value;
 		c->control &= (uint8_t)~CONTROL_CONSUMED;
@@ -65,14 +66,14 @@ put_one(struct weir_channel *ch, struct weir_conn *c)
 	if (c->control & CONTROL_WANT) {
 		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
 		s.length = c->wanted;
-		if (!put(ch, &s))
+		if (!put(ch, &ch->pipe.tx, &s))
 			return false;
 		c->control &= (uint8_t)~CONTROL_WANT;
 	}
 	if (c->control & CONTROL_CLOSE) {
 		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_CLOSE};
 		s.order = c->local ? 0 : (uint16_t)c->sent; /* of messages by this way */
-		if (!put(ch, &s))
+		if (!put(ch, &ch->pipe.tx, &s))
 			return false;
 		c->control &= (uint8_t)~CONTROL_CLOSE;
 	}
@@ -124,5 +125,5 @@ weir_control_refuse(struct weir_channel *ch, uint32_t vqpn)
 {
 	struct weir_slot s = {.op = WEIR_OP_CLOSE, .vqpn = vqpn};
 
-	put(ch, &s);
+	put(ch, &ch->pipe.tx, &s);
 }

@@ -107,7 +107,7 @@ static struct nic_context ctx = {.head = {&copy_ops, NULL}};
 static struct copy_qp qp[2];
 static struct engine_session session;
 static struct engine *e;
-static struct weir_ring tx, rx;
+static struct weir_ring tx, rx, returns;
 static uint32_t vqpn[2], order;
 static uint64_t now, spent, consumed, told;
 
@@ -177,6 +177,8 @@ make_session(const struct engine_config *config)
 	weir_ring_init(&tx, head + 1, g->ring_slots, &head->tx_tail, true);
 	weir_ring_init(&rx, (uint8_t *)(head + 1) + g->ring_slots * 64, g->ring_slots,
 		       &head->rx_tail, false);
+	weir_ring_init(&returns, (uint8_t *)(head + 1) + g->ring_slots * 128, WEIR_RETURN_SLOTS,
+		       &head->return_tail, true);
 }
 
 static void
@@ -249,8 +251,9 @@ receive_all(void)
 	}
 	if (consumed - told >= atomic_load(&desc_of(vqpn[1])->recv_window) / 2) {
 		consume.value = told = consumed;
-		memcpy((char *)weir_ring_at(&tx, tx.pos) + 4, (char *)&consume + 4, 60);
-		weir_ring_publish(&tx, 1);
+		weir_ring_refresh(&returns);
+		memcpy((char *)weir_ring_at(&returns, returns.pos) + 4, (char *)&consume + 4, 60);
+		weir_ring_publish(&returns, 1);
 	}
 	return n;
 }

@@ -32,7 +32,7 @@ struct victim {
 	struct weir_geometry geometry;
 	struct weir_segment_geometry segment_geometry;
 	uint32_t channel, vqpn, peer_vqpn, side;
-	struct weir_ring tx;
+	struct weir_ring tx, returns;
 };
 
 static const char *instance, *target;
@@ -204,13 +204,16 @@ start_tx(struct victim *v)
 	struct weir_channel_head *h = channel(v);
 
 	weir_ring_init(&v->tx, h + 1, v->geometry.ring_slots, &h->tx_tail, true);
+	weir_ring_init(&v->returns, (struct weir_slot *)(h + 1) + 2 * v->geometry.ring_slots,
+		       WEIR_RETURN_SLOTS, &h->return_tail, true);
 }
 
 /* A slot of random contents in all fields, valid sequence: every check of the intake is met. */
 static void
 put_garbage(struct victim *v, unsigned which)
 {
-	struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
+	struct weir_ring *r = rng() % 4 ? &v->tx : &v->returns;
+	struct weir_slot *s = weir_ring_at(r, r->pos);
 	static const uint8_t ops[] = {WEIR_OP_INLINE,
 				      WEIR_OP_PLACE,
 				      WEIR_OP_CLOSE,
@@ -234,7 +237,7 @@ put_garbage(struct victim *v, unsigned which)
 	s->order = which < 8 ? (uint16_t)which : (uint16_t)rng();
 	s->vqpn = rng() % 2 ? v->vqpn : (uint32_t)rng();
 	s->length = (uint32_t)(rng() >> (32 + rng() % 32));
-	weir_ring_publish(&v->tx, 1);
+	weir_ring_publish(r, 1);
 	send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -372,7 +375,8 @@ take_answers(struct weir_ring *rx, uint64_t *consumed)
 static void
 put_plain(struct victim *v, uint8_t op, uint16_t order, uint64_t value)
 {
-	struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
+	struct weir_ring *r = op == WEIR_OP_CONSUMED ? &v->returns : &v->tx;
+	struct weir_slot *s = weir_ring_at(r, r->pos);
 
 	s->op = op;
 	s->flags = 0;
@@ -381,7 +385,7 @@ put_plain(struct victim *v, uint8_t op, uint16_t order, uint64_t value)
 	s->length = 8;
 	s->value = value;
 	s->status = s->extra = 0;
-	weir_ring_publish(&v->tx, 1);
+	weir_ring_publish(r, 1);
 }
 
 /* Awake, and says that it sleeps, while an echo answers: a doorbell for everything that comes. */
@@ -404,7 +408,8 @@ do_flags(struct victim *v)
 		if (weir_ring_room(&v->tx) > 2 || weir_ring_refresh(&v->tx)) {
 			if (weir_ring_room(&v->tx) > 2 && order < 60000)
 				put_plain(v, WEIR_OP_INLINE, order++, 0);
-			if (weir_ring_room(&v->tx) && consumed != told)
+			weir_ring_refresh(&v->returns);
+			if (weir_ring_room(&v->returns) && consumed != told)
 				put_plain(v, WEIR_OP_CONSUMED, 0, told = consumed);
 		}
 		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -136,7 +136,7 @@ test_bad_messages(void **state)
 static void
 test_bad_control(void **state)
 {
-	for (unsigned kind = 0; kind < 12; kind++) {
+	for (unsigned kind = 0; kind < 15; kind++) {
 		struct pair p = pair_open();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		struct weir_slot s = {.op = WEIR_OP_RELEASE, .vqpn = p.a->vqpn, .length = 1};
@@ -190,8 +190,23 @@ test_bad_control(void **state)
 			world_run(p.w, 100);
 			s.place[0] = p.pa->held[0].place + WEIR_BLOCK_SIZE;
 			break;
+		case 12: /* of another program */
+			s.op = WEIR_OP_CONSUMED;
+			s.vqpn = p.x->vqpn;
+			s.value = 0;
+			break;
+		case 13: /* in the wrong ring */
+			s.op = WEIR_OP_CONSUMED;
+			s.value = 0;
+			ring_put(&p.pa->tx[0], &s);
+			break;
+		case 14:
+			s.op = WEIR_OP_WANT;
+			ring_put(&p.pa->returns[0], &s);
+			break;
 		}
-		push(p.pa, s);
+		if (kind < 13)
+			push(p.pa, s);
 		assert_caught(&p);
 	}
 }

@@ -79,6 +79,39 @@ test_places_out_of_turn(void **state)
 	world_destroy(w);
 }
 
+/* A channel full of messages that can't leave gives memory and credit back as ever. */
+static void
+test_returns_pass_messages(void **state)
+{
+	struct world *w = world_create(
+	    &(struct world_options){.ring_slots = 64, .pending = 64, .recv_blocks = 64});
+	struct program *p = program_open(w, 0, 1), *slow = program_open(w, 1, 1);
+	struct pconn *a, *b, *x, *y;
+
+	(void)state;
+	world_connect(p, slow, &a, &b);
+	world_connect(p, program_open(w, 1, 1), &x, &y);
+	slow->stopped = true;
+	for (unsigned i = 0; i < 2000; i++) {
+		while (pconn_push(a, 0, 10, 0))
+			;
+		world_step(w);
+	}
+	assert_int_equal(weir_ring_room(&p->tx[0]), 0);
+	for (unsigned i = 0; i < 4000; i++) {
+		pconn_send(y, i % 2 ? 8192 : 64, 0);
+		world_step(w);
+	}
+	world_run(w, 100);
+	assert_true(x->received > 1000);
+	assert_int_equal(x->received, y->sent);
+	assert_int_equal(weir_ring_room(&p->tx[0]), 0);
+	slow->stopped = false;
+	world_run(w, 20000);
+	assert_int_equal(b->received, a->sent);
+	world_destroy(w);
+}
+
 int
 main(void)
 {
@@ -86,6 +119,7 @@ main(void)
 	    cmocka_unit_test(test_bulk_behind_its_window),
 	    cmocka_unit_test(test_pieces_too_small),
 	    cmocka_unit_test(test_places_out_of_turn),
+	    cmocka_unit_test(test_returns_pass_messages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -350,6 +350,8 @@ add_channel(struct program *p, unsigned i)
 				   .channel = {p->id, i, p->id * CHANNELS + i, true}};
 
 	weir_ring_init(&p->tx[i], at + sizeof(*head), g->ring_slots, &head->tx_tail, true);
+	weir_ring_init(&p->returns[i], at + sizeof(*head) + g->ring_slots * 128, WEIR_RETURN_SLOTS,
+		       &head->return_tail, true);
 	weir_ring_init(&p->rx[i], at + sizeof(*head) + g->ring_slots * 64, g->ring_slots,
 		       &head->rx_tail, false);
 	assert_int_equal(program_command(p, &k), 0);
@@ -495,8 +497,14 @@ world_connect(struct program *pa, struct program *pb, struct pconn **a, struct p
 void
 program_slot(struct program *p, uint32_t channel, const struct weir_slot *s)
 {
-	struct weir_ring *r = &p->tx[channel];
+	bool back = s->op == WEIR_OP_RELEASE || s->op == WEIR_OP_CONSUMED;
 
+	ring_put(back ? &p->returns[channel] : &p->tx[channel], s);
+}
+
+void
+ring_put(struct weir_ring *r, const struct weir_slot *s)
+{
 	if (!weir_ring_room(r))
 		weir_ring_refresh(r);
 	assert_true(weir_ring_room(r) > 0);

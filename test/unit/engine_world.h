@@ -41,7 +41,7 @@ struct program {
 	uint32_t node, id;
 	struct engine_session view;
 	uint8_t *arena;
-	struct weir_ring tx[CHANNELS], rx[CHANNELS];
+	struct weir_ring tx[CHANNELS], rx[CHANNELS], returns[CHANNELS];
 	struct pconn conn[CONNS];
 	uint64_t heap;		/* next byte of the send heap */
 	bool stopped;		/* doesn't read */
@@ -106,6 +106,8 @@ bool pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned fla
 void pconn_close(struct pconn *c);
 /* Publishes any slot. */
 void program_slot(struct program *p, uint32_t channel, const struct weir_slot *s);
+/* The same in this ring. */
+void ring_put(struct weir_ring *r, const struct weir_slot *s);
 void pconn_op(struct pconn *c, uint8_t op, uint64_t value);
 uint64_t pconn_completed(const struct pconn *c);
 uint64_t pconn_granted(const struct pconn *c);

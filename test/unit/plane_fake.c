@@ -29,7 +29,7 @@ struct packet { /* something for a program's ring that has not got in yet */
 struct channel {
 	bool used;
 	int bell, bell_theirs;
-	struct weir_ring tx, rx;
+	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
 	struct packet *first, **last;
 };
@@ -387,10 +387,18 @@ channel_turn(struct fake *f, struct session *s, struct channel *ch)
 	struct weir_slot *slot;
 	unsigned n = 0;
 
+	for (; !f->held && (slot = weir_ring_peek(&ch->returns)); n++) {
+		require(slot->op == WEIR_OP_RELEASE || slot->op == WEIR_OP_CONSUMED,
+			"an op that gives nothing back");
+		take(f, s, NULL, slot);
+		weir_ring_pop(&ch->returns, 1);
+	}
 	while (!f->held && (slot = weir_ring_peek(&ch->tx))) {
 		uint32_t slots = slot->op == WEIR_OP_INLINE ? weir_slots_inline(slot->length) : 1;
 
 		require(slots <= WEIR_INLINE_SLOTS, "length of an inline message");
+		require(slot->op != WEIR_OP_RELEASE && slot->op != WEIR_OP_CONSUMED,
+			"what waits for no message, among them");
 		if (!take(f, s, &ch->tx, slot))
 			break;
 		weir_ring_pop(&ch->tx, slots);
@@ -532,6 +540,8 @@ add_channel(struct session *s, struct weir_session_msg *r, int fds[2])
 	slots = (struct weir_slot *)(ch->head + 1);
 	weir_ring_init(&ch->tx, slots, s->g.ring_slots, &ch->head->tx_tail, false);
 	weir_ring_init(&ch->rx, slots + s->g.ring_slots, s->g.ring_slots, &ch->head->rx_tail, true);
+	weir_ring_init(&ch->returns, slots + 2 * s->g.ring_slots, WEIR_RETURN_SLOTS,
+		       &ch->head->return_tail, false);
 	r->type = WEIR_MSG_CHANNEL;
 	r->channel.channel = s->channels++;
 	r->channel.engine = 0;
