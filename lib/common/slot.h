@@ -341,9 +341,13 @@ weir_slot_copy(uint8_t *to, const uint8_t *from, uint32_t n)
 	} else if (n >= 8) {
 		WEIR_SLOT_MOVE(8, to, from);
 		WEIR_SLOT_MOVE(8, to + n - 8, from + n - 8);
-	} else {
-		for (uint32_t i = 0; i < n; i++)
-			to[i] = from[i];
+	} else if (n >= 4) {
+		WEIR_SLOT_MOVE(4, to, from);
+		WEIR_SLOT_MOVE(4, to + n - 4, from + n - 4);
+	} else if (n) {
+		to[0] = from[0];
+		to[n / 2] = from[n / 2];
+		to[n - 1] = from[n - 1];
 	}
 }
 

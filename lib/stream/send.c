@@ -90,9 +90,18 @@ put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, ui
 		       length);
 }
 
+static inline void
+put_counted(struct weir_conn *c, uint64_t cost)
+{
+	c->spent += cost;
+	c->sent++;
+	if (c->pipe->burst)
+		c->pipe->burst = 0;
+}
+
 /* `s`: the head, at pos of the pipe's ring. */
 static inline void
-put_published(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
+put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
 {
 	struct weir_pipe *p = c->pipe;
 
@@ -100,17 +109,8 @@ put_published(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t
 		weir_ring_publish_paired(&p->tx, s, slots);
 	else
 		weir_ring_publish(&p->tx, slots);
-	c->spent += cost;
-	c->sent++;
-	if (p->burst)
-		p->burst = 0;
-}
-
-static inline void
-put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
-{
-	put_published(c, s, slots, cost);
-	weir_pipe_published(c->pipe);
+	put_counted(c, cost);
+	weir_pipe_published(p);
 }
 
 static inline int
@@ -480,58 +480,82 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 }
 
 /* The peer sleeps: rings, and leaves. */
-static __attribute__((cold, noinline)) bool
+static __attribute__((cold, noinline)) int
 wake_peer(struct weir_conn *c)
 {
 	weir_bell_ring(c->pipe);
 	weir_bias_leave(&c->home->lock);
-	return true;
+	return 0;
+}
+
+/* Everything is ready for it; leaves. `slots` and `local` are known when it is compiled. */
+static inline __attribute__((always_inline)) int
+put_small(struct weir_conn *c, const void *buf, uint32_t length, uint32_t slots, bool local)
+{
+	struct weir_pipe *p = c->pipe;
+	struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
+
+	weir_ring_put_small(&p->tx, s, buf, length, slots);
+	weir_slot_head(s, WEIR_OP_INLINE, 0, (uint16_t)(local ? p->rx.pos : c->sent), c->send_vqpn,
+		       length);
+	if (local)
+		weir_ring_publish_paired(&p->tx, s, slots);
+	else
+		weir_ring_publish(&p->tx, slots);
+	put_counted(c, slots * WEIR_SLOT_SIZE);
+	if (weir_unlikely(weir_pipe_asleep(p)))
+		return wake_peer(c);
+	weir_bias_leave(&c->home->lock);
+	return 0;
+}
+
+static __attribute__((noinline)) int
+put_one_slot_local(struct weir_conn *c, const void *buf, uint32_t length)
+{
+	return put_small(c, buf, length, 1, true);
+}
+
+static __attribute__((noinline)) int
+put_two_slots_local(struct weir_conn *c, const void *buf, uint32_t length)
+{
+	return put_small(c, buf, length, 2, true);
+}
+
+static __attribute__((noinline)) int
+put_one_slot(struct weir_conn *c, const void *buf, uint32_t length)
+{
+	return put_small(c, buf, length, 1, false);
+}
+
+static __attribute__((noinline)) int
+put_two_slots(struct weir_conn *c, const void *buf, uint32_t length)
+{
+	return put_small(c, buf, length, 2, false);
 }
 
 /*
  * The common case, a small message that everything is ready for, calls nothing and keeps little in
- * memory: its stores wait for the slots' lines together, and the queue holds few. `slots`: known
- * when it is compiled. False: not so; nothing is taken.
+ * memory: its stores wait for the slots' lines together, and the queue holds few.
  */
-static inline __attribute__((always_inline)) bool
-send_small(struct weir_conn *c, const void *buf, uint32_t length, uint32_t slots)
-{
-	struct weir_pipe *p;
-	struct weir_slot *s;
-
-	if (weir_unlikely(weir_conn_life(c) != WEIR_UP || !weir_bias_enter(&c->home->lock)))
-		return false;
-	p = c->pipe;
-	if (weir_unlikely(c->send_error || c->tail_kept ||
-			  !fits_window(c, slots * WEIR_SLOT_SIZE) ||
-			  weir_ring_room(&p->tx) < slots + WEIR_CONTROL_RESERVE)) {
-		weir_bias_leave(&c->home->lock);
-		return false;
-	}
-	s = weir_ring_at(&p->tx, p->tx.pos);
-	weir_ring_put_small(&p->tx, s, buf, length, slots);
-	put_head(c, s, WEIR_OP_INLINE, 0, length);
-	put_published(c, s, slots, slots * WEIR_SLOT_SIZE);
-	if (weir_unlikely(weir_pipe_asleep(p)))
-		return wake_peer(c);
-	weir_bias_leave(&c->home->lock);
-	return true;
-}
-
-static __attribute__((noinline)) int
-send_two_slots(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
-{
-	if (weir_likely(send_small(c, buf, (uint32_t)length, 2)))
-		return 0;
-	return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
-}
-
 int
 weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 {
-	if (length > WEIR_SLOT_HEAD_BYTES && length <= WEIR_INLINE_SMALL)
-		return send_two_slots(c, buf, length, timeout_ms);
-	if (weir_likely(length <= WEIR_SLOT_HEAD_BYTES && send_small(c, buf, (uint32_t)length, 1)))
-		return 0;
-	return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
+	bool two = length > WEIR_SLOT_HEAD_BYTES;
+	struct weir_pipe *p;
+
+	if (weir_unlikely(length > WEIR_INLINE_SMALL || weir_conn_life(c) != WEIR_UP ||
+			  !weir_bias_enter(&c->home->lock)))
+		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
+	p = c->pipe;
+	if (weir_unlikely(c->send_error || c->tail_kept ||
+			  !fits_window(c, (1u + two) * WEIR_SLOT_SIZE) ||
+			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE)) {
+		weir_bias_leave(&c->home->lock);
+		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
+	}
+	if (p->local)
+		return two ? put_two_slots_local(c, buf, (uint32_t)length)
+			   : put_one_slot_local(c, buf, (uint32_t)length);
+	return two ? put_two_slots(c, buf, (uint32_t)length)
+		   : put_one_slot(c, buf, (uint32_t)length);
 }
