@@ -500,34 +500,49 @@ wait_for_end(void *arg)
 	return NULL;
 }
 
+/* How long the end took to be seen by a thread that waits or spins, in ms. */
+static uint64_t
+cut_once(bool spinning)
+{
+	static const struct fake_options o = {.watched = true};
+	struct pair p = pair_open(FAKE_LOCAL, &o, false);
+	struct job j = {.c = p.d, .timeout = spinning ? 0 : -1};
+	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
+	uint64_t before, took;
+	pthread_t t;
+
+	while (weir_arm(p.b) == -EAGAIN)
+		;
+	t = start(wait_for_end, &j);
+	nap(20);
+	before = now_ms();
+	fake_cut(p.f, p.b);
+	pthread_join(t, NULL);
+	took = now_ms() - before;
+	assert_int_equal(j.rc, -ENODEV);
+	assert_int_equal(poll(&fd, 1, 1000), 1);
+	assert_int_equal(weir_arm(p.b), -ENODEV);
+	weir_lost(p.a);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+	return took;
+}
+
+/* Within 100 ms; a machine that keeps threads waiting for a CPU gets more than one try. */
 static void
 test_cut(void **state)
 {
-	static const struct fake_options o = {.watched = true};
-
 	(void)state;
 	for (int spinning = 0; spinning < 2; spinning++) {
-		struct pair p = pair_open(FAKE_LOCAL, &o, false);
-		struct job j = {.c = p.d, .timeout = spinning ? 0 : -1};
-		struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
-		uint64_t before;
-		pthread_t t;
+		uint64_t best = UINT64_MAX;
 
-		while (weir_arm(p.b) == -EAGAIN)
-			;
-		t = start(wait_for_end, &j);
-		nap(20);
-		before = now_ms();
-		fake_cut(p.f, p.b);
-		pthread_join(t, NULL);
-		assert_int_equal(j.rc, -ENODEV);
-		assert_true(now_ms() - before < 100);
-		assert_int_equal(poll(&fd, 1, 1000), 1);
-		assert_int_equal(weir_arm(p.b), -ENODEV);
-		weir_lost(p.a);
-		weir_detach(p.a);
-		weir_detach(p.b);
-		fake_destroy(p.f);
+		for (int try = 0; try < 5 && best >= 100; try++) {
+			uint64_t took = cut_once(spinning);
+
+			best = took < best ? took : best;
+		}
+		assert_true(best < 100);
 	}
 }
 
