@@ -23,6 +23,10 @@
 #define USAGE_SWITCHES 4u	   /* so many switches in that time: there are others */
 #define SHARED_NS 500000000u	   /* believed for so long after the last sign */
 #define EMPTY_TURNS 20u		   /* at least, before a sleep */
+#define EXPECT_NS 16000u	   /* after work, what follows is waited for so long ... */
+#define OTHERS_NS 5000u		   /* ... if others gave the CPU back sooner than this */
+#define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
+#define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
 #define SLEEP_MIN_NS 50000u	   /* first timed sleep; doubles */
 #define SLEEP_ANY_NS 1000000000ull /* longest of all sleeps */
 #define EVENTS 32
@@ -157,7 +161,12 @@ housekeeping(struct loop *l, uint64_t now)
 static void
 yield(struct loop *l)
 {
+	uint64_t before = clock_now(l->config.clock);
+
 	sched_yield();
+	l->others_idle = clock_now(l->config.clock) - before < OTHERS_NS;
+	l->yielded = true;
+	l->busy_turns = 0;
 	add(&l->stats.yields, 1);
 }
 
@@ -257,6 +266,7 @@ sleep_until_event(struct loop *l, uint64_t now)
 
 	if (!l->dozing && !doze(l, now)) {
 		awake(l);
+		l->empty_turns = 1; /* the fence is dear: not in every turn */
 		return;
 	}
 	end = sleep_end(l, now);
@@ -272,6 +282,17 @@ sleep_until_event(struct loop *l, uint64_t now)
 	atomic_store_explicit(&l->stats.turns, l->turns, memory_order_relaxed);
 }
 
+/*
+ * Programs on this CPU have seen what came of the last work, and had nothing to do: what they wait
+ * for comes from the wire, soon. A frame that finds the engine switched away waits for two
+ * switches.
+ */
+static bool
+expecting(const struct loop *l, uint64_t since)
+{
+	return l->yielded && l->others_idle && l->busy_turns < FEW_TURNS && since < EXPECT_NS;
+}
+
 /* After a turn without work. */
 static void
 idle(struct loop *l, uint64_t now)
@@ -281,7 +302,8 @@ idle(struct loop *l, uint64_t now)
 	if (l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns &&
 	    l->empty_turns >= EMPTY_TURNS)
 		sleep_until_event(l, now);
-	else if (l->shared || (l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns / 2))
+	else if (l->shared ? !expecting(l, since)
+			   : l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns / 2)
 		yield(l);
 	else
 		rte_pause();
@@ -308,6 +330,11 @@ loop_run(void *loop)
 			l->last_work = now;
 			l->empty_turns = 0;
 			l->sleep_ns = SLEEP_MIN_NS;
+			l->busy_turns++;
+			if (engine_served(l->engine))
+				l->yielded = false;
+			if (l->shared && work <= FEW_WORK && engine_delivered(l->engine))
+				yield(l);
 		} else {
 			l->empty_turns++;
 			idle(l, now);

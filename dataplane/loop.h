@@ -59,6 +59,9 @@ struct loop {
 	bool dozing;	   /* sleep flags are set: who has something for us rings */
 	uint64_t usage_checked, shared_until, switches; /* noticing that the CPU is shared */
 	bool shared, told_main;
+	uint32_t busy_turns;	    /* since the last yield */
+	bool yielded;		    /* since programs got or gave something */
+	bool others_idle;	    /* the last yield was short */
 	int nic_fd;		    /* in the epoll set, -1 none */
 	struct doorbell **doorbell; /* by number */
 	struct doorbell *muted;	    /* rang too often */

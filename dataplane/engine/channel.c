@@ -370,7 +370,7 @@ channel_poll(struct engine *e, struct channel *ch)
 		if (!slot)
 			break;
 		h = head_load(slot);
-		if (LIKELY(h.op == WEIR_OP_INLINE))
+		if (n && h.op == WEIR_OP_INLINE) /* the first one opens the frame */
 			run = take_run(e, ch, h, end);
 		n += run;
 		if (run)

@@ -259,6 +259,7 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 		c->completed += n;
 		/* the program may use the memory of these again */
 		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
+		e->served = true;
 		if (notify)
 			tell(e, c, TELL_DONE);
 	}

@@ -26,6 +26,7 @@ credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consu
 	c->peer_window = window;
 	c->stall_told = false;
 	show(c);
+	e->served = true;
 	credit_answer_want(e, c);
 	conn_advance(e, c);
 }

@@ -235,6 +235,18 @@ housekeeping(struct engine *e)
 	nodes_tell(e);
 }
 
+bool
+engine_delivered(const struct engine *e)
+{
+	return e->delivered;
+}
+
+bool
+engine_served(const struct engine *e)
+{
+	return e->served;
+}
+
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {
@@ -242,7 +254,9 @@ engine_turn(struct engine *e, uint64_t now)
 
 	e->now = now;
 	e->turn++;
+	e->delivered = false;
 	work = channels_poll(e);
+	e->served = work != 0;
 	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
 		housekeeping(e); /* before lines and bells: what it causes leaves in this turn */
 	if (e->config.nic) {

@@ -191,6 +191,10 @@ size_t engine_link_bytes(uint32_t staging_lines);
  * Returns the amount of work done, 0 = idle. The loop counts cycles, not the engine.
  */
 unsigned engine_turn(struct engine *e, uint64_t now);
+/* Whether the last turn delivered messages that lie in slots: they are soon answered. */
+bool engine_delivered(const struct engine *e);
+/* Whether it took something from programs or told them something: they can go on. */
+bool engine_served(const struct engine *e);
 
 /*
  * Executes a command at once, on the engine's thread. Returns true when it is done and

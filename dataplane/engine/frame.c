@@ -100,6 +100,7 @@ take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 	admitted(e, c, messages - c->rx_messages, bytes, taken * WEIR_SLOT_SIZE);
 	c->channel->rx.pos = to.pos;
 	channel_published(e, c->channel);
+	e->delivered = true;
 	return taken;
 }
 

@@ -307,7 +307,9 @@ struct engine {
 	struct link *links;
 	struct list hot, cold; /* channels that had work lately; the others */
 	struct list busy, backlog, bells, closing, removals;
-	bool news; /* a link's error or a session's violation that main isn't told of */
+	bool served;	/* in this turn: programs got or gave something */
+	bool delivered; /* ... small messages, which are soon answered */
+	bool news;	/* a link's error or a session's violation that main isn't told of */
 	uint32_t srq_missing;
 	uint16_t node;
 	uint64_t tx_messages, tx_bytes, rx_messages, rx_bytes; /* of this turn */
@@ -412,6 +414,7 @@ uint64_t bells_next(const struct engine *e);
 static inline void
 channel_published(struct engine *e, struct channel *ch)
 {
+	e->served = true;
 	if (!ch->bell_due) {
 		ch->bell_due = true;
 		list_append_once(&e->bells, &ch->bell);
