@@ -24,6 +24,9 @@
 #define SHARED_NS 500000000u	   /* believed for so long after the last sign */
 #define EMPTY_TURNS 20u		   /* at least, before a sleep */
 #define EXPECT_NS 16000u	   /* after work, what follows is waited for so long ... */
+#define ALONE_NS 1000u		   /* a yield that finds nobody takes less than half of this */
+#define LONELY 8u		   /* so many of them in a row: nobody is there ... */
+#define LONELY_TURNS 16u	   /* ... and is looked for in so many turns */
 #define OTHERS_NS 5000u		   /* ... if others gave the CPU back sooner than this */
 #define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
 #define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
@@ -161,10 +164,12 @@ housekeeping(struct loop *l, uint64_t now)
 static void
 yield(struct loop *l)
 {
-	uint64_t before = clock_now(l->config.clock);
+	uint64_t before = clock_now(l->config.clock), took;
 
 	sched_yield();
-	l->others_idle = clock_now(l->config.clock) - before < OTHERS_NS;
+	took = clock_now(l->config.clock) - before;
+	l->others_idle = took < OTHERS_NS;
+	l->lonely = took < ALONE_NS ? RTE_MIN(l->lonely + 1, LONELY) : 0;
 	l->yielded = true;
 	l->busy_turns = 0;
 	add(&l->stats.yields, 1);
@@ -293,6 +298,13 @@ expecting(const struct loop *l, uint64_t since)
 	return l->yielded && l->others_idle && l->busy_turns < FEW_TURNS && since < EXPECT_NS;
 }
 
+/* The last yields found nobody: one now and then is enough. */
+static bool
+alone(const struct loop *l)
+{
+	return l->lonely == LONELY && l->empty_turns % LONELY_TURNS;
+}
+
 /* After a turn without work. */
 static void
 idle(struct loop *l, uint64_t now)
@@ -302,7 +314,7 @@ idle(struct loop *l, uint64_t now)
 	if (l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns &&
 	    l->empty_turns >= EMPTY_TURNS)
 		sleep_until_event(l, now);
-	else if (l->shared ? !expecting(l, since)
+	else if (l->shared ? !expecting(l, since) && !alone(l)
 			   : l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns / 2)
 		yield(l);
 	else
@@ -333,7 +345,8 @@ loop_run(void *loop)
 			l->busy_turns++;
 			if (engine_served(l->engine))
 				l->yielded = false;
-			if (l->shared && work <= FEW_WORK && engine_delivered(l->engine))
+			if (l->shared && l->lonely < LONELY && work <= FEW_WORK &&
+			    engine_delivered(l->engine))
 				yield(l);
 		} else {
 			l->empty_turns++;
