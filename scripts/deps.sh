@@ -11,6 +11,8 @@ WEIR_PACKAGES=(
 	# tests
 	libcmocka-dev clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq
 	tcpdump tshark iproute2 ethtool util-linux mount procps numactl passwd
+	# Soft-RoCE in a virtual machine: test/rxe/run.sh
+	qemu-system-x86 busybox-static cpio kmod ibverbs-utils perftest
 	# documents and figures
 	man-db gnuplot-nox
 )
@@ -53,5 +55,42 @@ install_deps()
 	tail -n 20 "$log" >&2
 	rm -f "$log"
 	echo "${0##*/}: apt could not install what is missing; see its messages above" >&2
+	return 3
+}
+
+# unpack_kernel DIR: Debian's own kernel package, the one that linux-image-amd64 depends on, in
+# DIR/VERSION: unpacked there, not installed, so that this machine's boot stays as it is. Prints
+# VERSION. Once it is there nothing is downloaded.
+unpack_kernel()
+{
+	local dir=$1 log package version
+
+	for version in "$dir"/*/boot/vmlinuz-*; do
+		[ -f "$version" ] && echo "${version##*/vmlinuz-}" && return 0
+	done
+	log=$(mktemp)
+	mkdir -p "$dir"
+	# shellcheck disable=SC2030,SC2031
+	if (
+		set -e
+		cd "$dir"
+		[ "$(id -u)" -ne 0 ] || apt_quietly update
+		package=$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)
+		[ -n "$package" ]
+		apt-get -q -o Acquire::Retries=3 download "$package"
+		version=${package#linux-image-}
+		rm -rf "$version.new"
+		dpkg-deb -x "$package"_*.deb "$version.new"
+		rm -f "$package"_*.deb
+		depmod -b "$version.new" "$version"
+		mv "$version.new" "$version"
+	) >"$log" 2>&1; then
+		rm -f "$log"
+		unpack_kernel "$dir"
+		return
+	fi
+	tail -n 20 "$log" >&2
+	rm -f "$log"
+	echo "${0##*/}: no kernel to boot; see the messages of apt above, and run scripts/deps.sh's packages in first" >&2
 	return 3
 }
