@@ -3,7 +3,6 @@
 #include "memory.h"
 #include "plane.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 
 static uint64_t total;
@@ -17,26 +16,10 @@ line(const char *pool, uint64_t count, uint64_t each, const char *when)
 }
 
 static void
-print_port(const struct plane *p, unsigned i)
-{
-	const struct nic_spec *spec = &p->options->nic[i];
-	struct in_addr address = {.s_addr = htonl(spec->ip)};
-	struct ethdev_info info;
-	char ip[INET_ADDRSTRLEN];
-
-	ethdev_describe(p->port[i].port, &info);
-	printf("port %u: %s, driver %s, %s/%u, %02x:%02x:%02x:%02x:%02x:%02x, path MTU %u, "
-	       "%u rx and %u tx queues, NUMA socket %d\n",
-	       i, info.name, info.driver, inet_ntop(AF_INET, &address, ip, sizeof(ip)),
-	       spec->prefix, info.mac[0], info.mac[1], info.mac[2], info.mac[3], info.mac[4],
-	       info.mac[5], info.mtu, info.rx_queues, info.tx_queues, info.numa_socket);
-}
-
-static void
 print_engine(const struct plane *p, unsigned i)
 {
 	const struct plane_engine *e = &p->engine[i];
-	struct ethdev_info info;
+	struct plane_port_info info;
 
 	printf("engine %u: lcore %u, cpu %u, NUMA socket %d, ", i, e->lcore, e->cpu,
 	       e->numa_socket);
@@ -44,7 +27,7 @@ print_engine(const struct plane *p, unsigned i)
 		printf("no port\n");
 		return;
 	}
-	ethdev_describe(p->port[e->port].port, &info);
+	plane_port_describe(&p->port[e->port], &info);
 	printf("port %s%s\n", info.name, e->loop->config.cpu_shared ? ", shares its cpu" : "");
 }
 
@@ -62,11 +45,12 @@ print_pools(const struct plane *p)
 		joined += p->engine[i].port >= 0;
 	printf("memory (bytes):\n");
 	for (unsigned i = 0; i < p->ports; i++) {
-		struct ethdev_info info;
+		struct plane_port_info info;
 
-		ethdev_describe(p->port[i].port, &info);
+		plane_port_describe(&p->port[i], &info);
 		snprintf(name, sizeof(name), "frames of port %.20s", info.name);
-		line(name, info.frames, info.pool_bytes / info.frames, "now");
+		if (info.frames)
+			line(name, info.frames, info.pool_bytes / info.frames, "now");
 		snprintf(name, sizeof(name), "tables of port %.20s", info.name);
 		line(name, 1, info.table_bytes, "now");
 	}
@@ -85,8 +69,12 @@ print_pools(const struct plane *p)
 void
 budget_print(const struct plane *p)
 {
-	for (unsigned i = 0; i < p->ports; i++)
-		print_port(p, i);
+	for (unsigned i = 0; i < p->ports; i++) {
+		struct plane_port_info info;
+
+		plane_port_describe(&p->port[i], &info);
+		printf("port %u: %s\n", i, info.text);
+	}
 	for (unsigned i = 0; i < p->engines; i++)
 		print_engine(p, i);
 	total = 0;

@@ -18,8 +18,11 @@ enum nic_kind {
 	NIC_KIND_PERCENT
 };
 
+enum { ROCE = 1, VERBS = 2, BOTH = 3 };
+
 struct nic_key {
 	const char *name;
+	unsigned drivers; /* which know it */
 	enum nic_kind kind;
 	size_t offset;
 	uint64_t min, max;
@@ -28,17 +31,19 @@ struct nic_key {
 #define AT(field) offsetof(struct nic_spec, field)
 
 static const struct nic_key keys[] = {
-    {"delay", NIC_KIND_U32, AT(delay_us), 0, 1000000},
-    {"dup", NIC_KIND_PERCENT, AT(dup), 0, 100},
-    {"loss", NIC_KIND_PERCENT, AT(loss), 0, 100},
-    {"mtu", NIC_KIND_U16, AT(mtu), 256, 4096},
-    {"queues", NIC_KIND_U16, AT(queues), 1, 32},
-    {"rd_atomic", NIC_KIND_U8, AT(rd_atomic), 1, 128},
-    {"reorder", NIC_KIND_PERCENT, AT(reorder), 0, 100},
-    {"retry", NIC_KIND_U8, AT(retry), 1, 7},
-    {"rnr", NIC_KIND_U8, AT(rnr), 1, 7},
-    {"seed", NIC_KIND_U64, AT(seed), 0, UINT64_MAX},
-    {"timeout", NIC_KIND_USEC, AT(timeout_ns), 100, 60000000},
+    {"delay", ROCE, NIC_KIND_U32, AT(delay_us), 0, 1000000},
+    {"dup", ROCE, NIC_KIND_PERCENT, AT(dup), 0, 100},
+    {"gid", VERBS, NIC_KIND_U32, AT(gid_index), 0, 65535},
+    {"loss", ROCE, NIC_KIND_PERCENT, AT(loss), 0, 100},
+    {"mtu", BOTH, NIC_KIND_U16, AT(mtu), 256, 4096},
+    {"port", VERBS, NIC_KIND_U8, AT(port_number), 1, 254},
+    {"queues", ROCE, NIC_KIND_U16, AT(queues), 1, 32},
+    {"rd_atomic", BOTH, NIC_KIND_U8, AT(rd_atomic), 1, 128},
+    {"reorder", ROCE, NIC_KIND_PERCENT, AT(reorder), 0, 100},
+    {"retry", BOTH, NIC_KIND_U8, AT(retry), 1, 7},
+    {"rnr", BOTH, NIC_KIND_U8, AT(rnr), 1, 7},
+    {"seed", ROCE, NIC_KIND_U64, AT(seed), 0, UINT64_MAX},
+    {"timeout", BOTH, NIC_KIND_USEC, AT(timeout_ns), 100, 60000000},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -137,8 +142,16 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 			    value);
 		return 0;
 	}
+	if (spec->verbs && strcmp(name, "transport") == 0) {
+		if (strcmp(value, "rc") == 0)
+			return 0;
+		return refuse(error, size,
+			      "--nic: transport=%s is not offered (%s); give transport=rc or leave "
+			      "it out",
+			      value, strcmp(value, "uc") == 0 ? "UC has no SRQ" : "links are RC");
+	}
 	for (size_t i = 0; i < KEYS; i++) {
-		if (strcmp(keys[i].name, name))
+		if (strcmp(keys[i].name, name) || !(keys[i].drivers & (spec->verbs ? VERBS : ROCE)))
 			continue;
 		if (keys[i].kind == NIC_KIND_PERCENT ? store_percent(spec, &keys[i], value)
 						     : store_number(spec, &keys[i], value))
@@ -154,7 +167,7 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 static int
 check_spec(const struct nic_spec *spec, char *error, size_t size)
 {
-	if (!spec->prefix)
+	if (!spec->verbs && !spec->prefix)
 		return refuse(error, size, "--nic roce:%s has no address; add ip=ADDR/LEN",
 			      spec->port);
 	if (spec->mtu & (spec->mtu - 1))
@@ -171,19 +184,19 @@ options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t s
 
 	memset(spec, 0, sizeof(*spec));
 	spec->seed = 1;
-	if (strncmp(text, "verbs:", 6) == 0)
+	spec->gid_index = -1;
+	spec->verbs = strncmp(text, "verbs:", 6) == 0;
+	if ((!spec->verbs && strncmp(text, "roce:", 5) != 0) || strlen(text) >= sizeof(copy))
 		return refuse(error, size,
-			      "--nic %s: verbs devices are not in this version; "
-			      "use roce:PORT on a DPDK port",
+			      "--nic %.64s is no SPEC; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE",
 			      text);
-	if (strncmp(text, "roce:", 5) != 0 || strlen(text) >= sizeof(copy))
-		return refuse(error, size, "--nic %.64s is no SPEC; give roce:PORT,ip=ADDR/LEN",
-			      text);
-	snprintf(copy, sizeof(copy), "%s", text + 5);
+	snprintf(copy, sizeof(copy), "%s", strchr(text, ':') + 1);
 	word = strsep(&rest, ",");
 	if (!*word || strchr(word, '=') || strlen(word) >= sizeof(spec->port))
-		return refuse(error, size, "--nic %s names no port; give roce:PORT,ip=ADDR/LEN",
-			      text);
+		return refuse(error, size, "--nic %s names no %s; give %s", text,
+			      spec->verbs ? "device" : "port",
+			      spec->verbs ? "verbs:DEVICE, see rdma link"
+					  : "roce:PORT,ip=ADDR/LEN");
 	snprintf(spec->port, sizeof(spec->port), "%s", word);
 	while ((word = strsep(&rest, ","))) {
 		char *equals = strchr(word, '=');

@@ -43,7 +43,8 @@ static const struct row rows[] = {
     {"max-sessions", "WEIR_MAX_SESSIONS", "N", KIND_NUMBER, AT(max_sessions), 1, 4096, "64",
      "attached programs"},
     {"nic", NULL, "SPEC", KIND_NIC, 0, 0, 0, NULL,
-     "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...]; may be given several times"},
+     "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...] or verbs:DEVICE[,KEY=VALUE...]; may be given "
+     "several times"},
     {"node-timeout", "WEIR_NODE_TIMEOUT", "MSEC", KIND_NUMBER, AT(node_timeout_ms), 100, 600000,
      "1000", "time without an answer of a peer on a link after which control is told"},
     {"peer-ring", "WEIR_PEER_RING", "SIZE", KIND_SIZE, AT(peer_ring), 16 << 10, 4 << 20, "256K",
@@ -328,6 +329,12 @@ options_usage(void)
 	    "  rnr=N, rd_atomic=N           RNR repetitions, 7 without limit [7]; READs under way\n"
 	    "  loss=, dup=, reorder=PERCENT impairments of transmitted frames [0]\n"
 	    "  delay=USEC, seed=N           delay of each transmitted frame [0], seed [1]\n"
+	    "\nKeys of --nic verbs:DEVICE (DEVICE: as `rdma link` names it):\n"
+	    "  port=N                       port of the device [the first that is up]\n"
+	    "  gid=N                        index of the GID [RoCE v2, IPv4 before IPv6]\n"
+	    "  ip=ADDR/LEN                  the GID of this address\n"
+	    "  mtu=, timeout=, retry=, rnr=, rd_atomic=   as above [mtu from the port,\n"
+	    "                               timeout 67000]\n"
 	    "\nEAL options: see dpdk's documentation; --file-prefix is weir-NAME unless given,\n"
 	    "--no-huge -m MB runs without hugepages, --in-memory without root.\n");
 }

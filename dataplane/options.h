@@ -13,10 +13,13 @@
 #define OPTIONS_NICS 8u
 #define OPTIONS_NAME_MAX 32
 
-/* --nic roce:PORT,ip=ADDR/LEN,... */
+/* --nic roce:PORT,ip=ADDR/LEN,... or verbs:DEVICE,... */
 struct nic_spec {
-	char port[64];		   /* DPDK name or number */
-	uint32_t ip;		   /* host order */
+	bool verbs;		   /* by libibverbs, else by DPDK */
+	char port[64];		   /* DPDK name or number, or the verbs device */
+	uint8_t port_number;	   /* verbs: of the device; 0 = the first that is up */
+	int32_t gid_index;	   /* verbs; -1 = found by address */
+	uint32_t ip;		   /* host order; verbs: 0 = any */
 	uint8_t prefix;		   /* 1 ... 32 */
 	uint16_t mtu;		   /* path MTU in bytes; 0 = from the port */
 	uint16_t queues;	   /* 0 = what suits the port */

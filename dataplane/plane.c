@@ -21,7 +21,6 @@
 #include <rte_lcore.h>
 
 #define SESSION_PENDING 4096u
-#define MEND_NS 200000000ull /* between two looks at a port that is down */
 #define REPAIR_TIMEOUT_NS 10000000000ull
 #define BURST_NS 500000000ull /* main's CPU time: to attach 50 times with 64 MiB of hugepages */
 
@@ -115,16 +114,6 @@ broker_engine_row(void *user, uint32_t engine, struct weir_row_engine *row)
 	row->yields = get(&s->yields);
 	row->tx_messages_per_s = get(&e->rates.tx_messages);
 	row->rx_messages_per_s = get(&e->rates.rx_messages);
-}
-
-/* A context of a port is engine context * ports + port. */
-static void
-port_wake(void *user, unsigned context)
-{
-	struct plane_port *port = user;
-	struct plane *p = port->plane;
-
-	loop_wake(p->engine[context * p->ports + port->index].loop);
 }
 
 /* ---- building ---- */
@@ -250,52 +239,10 @@ make_loops(struct plane *p, char *error, size_t size)
 	return 0;
 }
 
-/* Receive work requests of an engine: what all its links were granted. */
-static uint32_t
-srq_depth(const struct options *o)
+uint32_t
+plane_srq_depth(const struct plane *p)
 {
-	return (uint32_t)(o->links * o->recv_wrs);
-}
-
-static int
-open_port(struct plane *p, unsigned index, char *error, size_t size)
-{
-	const struct options *o = p->options;
-	const struct nic_spec *spec = &o->nic[index];
-	struct plane_port *port = &p->port[index];
-	struct ethdev_config config = {
-	    .port = spec->port,
-	    .ip = spec->ip,
-	    .prefix = spec->prefix,
-	    .mtu = spec->mtu,
-	    .queues = spec->queues,
-	    .contexts = (p->engines - index + o->nics - 1) / o->nics,
-	    .interrupts = o->idle == IDLE_ADAPTIVE,
-	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
-	    .timeout_ns = spec->timeout_ns,
-	    .retry = spec->retry,
-	    .rnr_retry = spec->rnr,
-	    /* a link being repaired has its old QPs beside the new ones for a while */
-	    .max_qp = 4 * (uint32_t)o->links,
-	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + srq_depth(o),
-	    .tx_frames = (uint32_t)o->tx_frames,
-	    .memory_get = broker_memory_get,
-	    .memory_put = broker_memory_put,
-	    .wake = port_wake,
-	    .user = port,
-	};
-	int rc;
-
-	port->plane = p;
-	port->index = index;
-	rc = ethdev_open(&config, &port->port, error, size);
-	if (rc)
-		return rc;
-	for (unsigned c = 0; c < config.contexts; c++) {
-		p->engine[c * o->nics + index].port = (int)index;
-		p->engine[c * o->nics + index].context = c;
-	}
-	return 0;
+	return (uint32_t)(p->options->links * p->options->recv_wrs);
 }
 
 static int
@@ -303,12 +250,12 @@ make_engine(struct plane *p, unsigned id)
 {
 	const struct options *o = p->options;
 	struct plane_engine *e = &p->engine[id];
-	struct ethdev_port *port = e->port < 0 ? NULL : p->port[e->port].port;
-	struct nic_context *nic = port ? ethdev_context(port, e->context) : NULL;
+	struct nic_context *nic =
+	    e->port < 0 ? NULL : plane_port_context(&p->port[e->port], e->context);
 	int rc;
 
 	if (nic) {
-		rc = NIC_OPS(nic)->srq_create(nic, srq_depth(o), &e->srq);
+		rc = NIC_OPS(nic)->srq_create(nic, plane_srq_depth(p), &e->srq);
 		if (rc)
 			return rc;
 	}
@@ -325,7 +272,7 @@ make_engine(struct plane *p, unsigned id)
 	    .threshold = o->threshold,
 	    .nic = nic,
 	    .srq = e->srq,
-	    .srq_depth = nic ? srq_depth(o) : 0,
+	    .srq_depth = nic ? plane_srq_depth(p) : 0,
 	    .ring_doorbell = loop_ring_doorbell,
 	    .emit = loop_emit,
 	    .user = e->loop,
@@ -381,7 +328,7 @@ make_broker(struct plane *p, char *error, size_t size)
 		struct plane_engine *e = &p->engine[i];
 
 		config.engine[i] = (struct broker_engine){
-		    .dev = e->port < 0 ? NULL : ethdev_device(p->port[e->port].port),
+		    .dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]),
 		    .nic = e->config.nic,
 		    .srq = e->srq,
 		    .engine = e->engine,
@@ -403,11 +350,11 @@ warn_remote(const struct plane *p)
 {
 	for (unsigned i = 0; i < p->engines; i++) {
 		const struct plane_engine *e = &p->engine[i];
-		struct ethdev_info info;
+		struct plane_port_info info;
 
 		if (e->port < 0)
 			continue;
-		ethdev_describe(p->port[e->port].port, &info);
+		plane_port_describe(&p->port[e->port], &info);
 		if (info.numa_socket >= 0 && info.numa_socket != e->numa_socket)
 			log_warning(
 			    "engine %u on NUMA socket %d uses port %s on socket %d; choose an "
@@ -434,7 +381,7 @@ plane_open(struct plane *p, const struct options *options, const char *run_dir, 
 	if (!rc)
 		rc = make_loops(p, error, size);
 	for (unsigned i = 0; i < options->nics && !rc; i++)
-		rc = open_port(p, i, error, size);
+		rc = plane_port_open(p, i, error, size);
 	for (unsigned i = 0; i < p->engines && !rc; i++) {
 		rc = make_engine(p, i);
 		if (rc)
@@ -477,7 +424,7 @@ plane_close(struct plane *p)
 	}
 	quiet_hold_interrupts();
 	for (unsigned i = 0; i < p->ports; i++)
-		ethdev_close(p->port[i].port);
+		plane_port_close(&p->port[i]);
 	quiet_release_interrupts();
 	for (unsigned i = 0; i < p->engines; i++)
 		loop_destroy(p->engine[i].loop);
@@ -547,29 +494,4 @@ plane_rate(struct plane *p)
 #undef RATE
 	}
 	p->rated = now;
-}
-
-uint64_t
-plane_mend_ports(struct plane *p)
-{
-	uint64_t now = clock_now(&p->clock), next = UINT64_MAX;
-
-	for (unsigned i = 0; i < p->ports; i++) {
-		struct ethdev_port *port = p->port[i].port;
-
-		if (!ethdev_wants_restart(port))
-			continue;
-		next = MEND_NS;
-		if (now - p->mended < MEND_NS)
-			continue;
-		ethdev_park(port);
-		rte_rcu_qsbr_synchronize(p->quiet, RTE_QSBR_THRID_INVALID);
-		/* memif's handshake may be under way there: it is no match for a restart */
-		quiet_hold_interrupts();
-		ethdev_restart(port);
-		quiet_release_interrupts();
-	}
-	if (now - p->mended >= MEND_NS)
-		p->mended = now;
-	return next;
 }

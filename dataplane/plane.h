@@ -9,6 +9,7 @@
 #include "broker.h"
 #include "loop.h"
 #include "nic/roce/ethdev.h"
+#include "nic/verbs/verbs.h"
 #include "options.h"
 
 #define PLANE_ENGINES_MAX BROKER_ENGINES_MAX
@@ -32,10 +33,12 @@ struct plane_engine {
 	struct plane_rates rates, totals; /* per second; at the last look */
 };
 
+/* A NIC port, by one of the two drivers. */
 struct plane_port {
 	struct plane *plane;
 	unsigned index;
-	struct ethdev_port *port;
+	struct ethdev_port *ethdev;
+	struct vnic_device *verbs;
 };
 
 struct plane {
@@ -68,6 +71,26 @@ int plane_arena(const struct plane *p, struct weir_geometry *g);
 uint64_t plane_mend_ports(struct plane *p);
 /* Once a second: computes the rates. */
 void plane_rate(struct plane *p);
+
+/* Receive work requests of an engine: what all its links were granted. */
+uint32_t plane_srq_depth(const struct plane *p);
+
+/* port.c */
+struct plane_port_info {
+	char name[64], text[384];
+	int numa_socket; /* -1 unknown */
+	uint32_t frames; /* in the pool; 0: there is none */
+	size_t pool_bytes, table_bytes;
+};
+/* Opens port `index` and gives its engines their contexts. 0, or -errno and a line in error. */
+int plane_port_open(struct plane *p, unsigned index, char *error, size_t size);
+void plane_port_close(struct plane_port *port);
+struct nic_device *plane_port_device(const struct plane_port *port);
+struct nic_context *plane_port_context(const struct plane_port *port, unsigned context);
+void plane_port_describe(const struct plane_port *port, struct plane_port_info *info);
+/* Readable when the port has something to say to plane_port_events(); -1: it never has. */
+int plane_port_event_fd(const struct plane_port *port);
+void plane_port_events(struct plane *p);
 
 /* budget.c: what was built and what it costs, on stdout. */
 void budget_print(const struct plane *p);

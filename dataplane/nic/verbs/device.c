@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A verbs device: found, opened, checked; memory regions; what happens to it. */
+#include "internal.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NODES "/dev/infiniband"
+#define PROBE_BYTES (1u << 20)
+
+int
+vnic_fail(char *error, size_t size, int rc, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error, size, format, args);
+	va_end(args);
+	return rc;
+}
+
+void *
+vnic_get(struct vnic_device *dev, size_t bytes, int numa_socket)
+{
+	void *memory = dev->config.memory_get(dev->config.user, bytes, numa_socket);
+
+	if (memory)
+		dev->table_bytes += bytes;
+	return memory;
+}
+
+void
+vnic_put(struct vnic_device *dev, void *memory, size_t bytes)
+{
+	if (!memory)
+		return;
+	dev->table_bytes -= bytes;
+	dev->config.memory_put(dev->config.user, memory, bytes);
+}
+
+unsigned
+vnic_mtu_bytes(enum ibv_mtu mtu)
+{
+	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 256u;
+}
+
+struct nic_device *
+vnic_nic_device(struct vnic_device *dev)
+{
+	return (struct nic_device *)dev;
+}
+
+struct nic_context *
+vnic_nic_context(struct vnic_device *dev, unsigned context)
+{
+	return (struct nic_context *)dev->context[context];
+}
+
+int
+vnic_async_fd(const struct vnic_device *dev)
+{
+	return dev->ctx->async_fd;
+}
+
+/* ---- finding ---- */
+
+static void
+list_names(struct ibv_device **list, int count, char *text, size_t size)
+{
+	size_t at = 0;
+
+	snprintf(text, size, "none");
+	for (int i = 0; i < count && at < size; i++)
+		at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "",
+				       ibv_get_device_name(list[i]));
+}
+
+static int
+open_device(struct vnic_device *dev, struct ibv_device *device, char *error, size_t size)
+{
+	errno = 0;
+	dev->ctx = ibv_open_device(device);
+	if (dev->ctx)
+		return 0;
+	if (access(NODES, F_OK))
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s: there is no %s; load ib_uverbs, or give the container "
+				 "--device=%s",
+				 dev->name, NODES, NODES);
+	if (errno == EACCES || errno == EPERM)
+		return vnic_fail(error, size, -EACCES,
+				 "verbs:%s: %s/%s can't be opened: %s; let this user read and "
+				 "write it",
+				 dev->name, NODES, device->dev_name, strerror(errno));
+	return vnic_fail(error, size, -ENODEV,
+			 "verbs:%s can't be opened: %s; install its provider (rdma-core, "
+			 "ibverbs-providers) and see ibv_devinfo",
+			 dev->name, strerror(errno ? errno : ENODEV));
+}
+
+static int
+find_device(struct vnic_device *dev, char *error, size_t size)
+{
+	struct ibv_device **list, *device = NULL;
+	int count = 0, rc;
+	char names[256];
+
+	errno = 0;
+	list = ibv_get_device_list(&count);
+	for (int i = 0; list && i < count; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), dev->name))
+			device = list[i];
+	list_names(list, list ? count : 0, names, sizeof(names));
+	if (device)
+		rc = open_device(dev, device, error, size);
+	else if (count == 0 && access(NODES, F_OK))
+		rc = vnic_fail(error, size, -ENODEV,
+			       "verbs:%s: there is no %s; load the NIC's driver and ib_uverbs, "
+			       "for Soft-RoCE: rdma link add rxe0 type rxe netdev INTERFACE",
+			       dev->name, NODES);
+	else
+		rc = vnic_fail(error, size, -ENODEV, "there is no RDMA device %s; name one of: %s",
+			       dev->name, names);
+	if (list)
+		ibv_free_device_list(list);
+	return rc;
+}
+
+static const char *
+state_text(enum ibv_port_state state)
+{
+	switch (state) {
+	case IBV_PORT_DOWN:
+		return "down";
+	case IBV_PORT_INIT:
+		return "waiting for a subnet manager";
+	case IBV_PORT_ARMED:
+		return "armed, not active";
+	default:
+		return "not active";
+	}
+}
+
+/* The port that was asked for, or the first that is up. */
+static int
+find_port(struct vnic_device *dev, struct ibv_port_attr *attr, char *error, size_t size)
+{
+	uint8_t first = dev->config.port ? dev->config.port : 1;
+	uint8_t last = dev->config.port ? first : dev->attr.phys_port_cnt;
+
+	if (first > dev->attr.phys_port_cnt)
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s has no port %u; give port=1 to port=%u", dev->name,
+				 first, dev->attr.phys_port_cnt);
+	for (uint8_t port = first; port <= last; port++) {
+		int rc = ibv_query_port(dev->ctx, port, attr);
+
+		if (rc)
+			return vnic_fail(error, size, -rc,
+					 "verbs:%s port %u tells nothing: %s; is it gone",
+					 dev->name, port, strerror(rc));
+		if (attr->state == IBV_PORT_ACTIVE) {
+			dev->port = port;
+			dev->ethernet = attr->link_layer == IBV_LINK_LAYER_ETHERNET;
+			return 0;
+		}
+	}
+	return vnic_fail(error, size, -ENODEV, "verbs:%s port %u is %s; %s", dev->name, last,
+			 state_text(attr->state),
+			 attr->link_layer == IBV_LINK_LAYER_ETHERNET
+			     ? "bring its interface up (ip link set INTERFACE up), see rdma link"
+			     : "connect it, or start opensm");
+}
+
+static int
+choose_mtu(struct vnic_device *dev, const struct ibv_port_attr *attr, char *error, size_t size)
+{
+	unsigned active = vnic_mtu_bytes(attr->active_mtu);
+
+	dev->mtu = dev->config.mtu ? dev->config.mtu : (uint16_t)active;
+	if (dev->mtu <= active)
+		return 0;
+	return vnic_fail(error, size, -EMSGSIZE,
+			 "mtu=%u is more than the %u that verbs:%s port %u carries; give mtu=%u or "
+			 "raise the MTU of its interface",
+			 dev->mtu, active, dev->name, dev->port, active);
+}
+
+static int
+check_abilities(const struct vnic_device *dev, char *error, size_t size)
+{
+	const struct ibv_device_attr *a = &dev->attr;
+
+	if (a->max_srq <= 0 || a->max_srq_wr <= 0)
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s has no shared receive queues, which links need; use its "
+				 "Ethernet port with --nic roce:PORT",
+				 dev->name);
+	if (dev->config.recv_depth > (uint32_t)a->max_srq_wr ||
+	    dev->config.recv_depth > (uint32_t)a->max_cqe)
+		return vnic_fail(error, size, -ENOSPC,
+				 "verbs:%s queues %d receives and %d completions, not %u; lower "
+				 "--links or --recv-wrs",
+				 dev->name, a->max_srq_wr, a->max_cqe, dev->config.recv_depth);
+	return 0;
+}
+
+static void
+explain_memlock(char *text, size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		snprintf(text, size, "memory can't be pinned; free some");
+	else
+		snprintf(
+		    text, size,
+		    "no more than %llu KiB may be locked; raise it with ulimit -l unlimited or "
+		    "LimitMEMLOCK=infinity, or grant CAP_IPC_LOCK",
+		    (unsigned long long)limit.rlim_cur >> 10);
+}
+
+/* Whether memory can be registered at all: better known now than when the first link comes. */
+static int
+probe_memory(struct vnic_device *dev, char *error, size_t size)
+{
+	char why[192];
+	struct ibv_mr *mr;
+	void *memory;
+	int rc = 0;
+
+	memory = aligned_alloc(4096, PROBE_BYTES);
+	if (!memory)
+		return vnic_fail(error, size, -ENOMEM, "no memory for verbs:%s; free some",
+				 dev->name);
+	memset(memory, 0, PROBE_BYTES);
+	errno = 0;
+	mr = ibv_reg_mr(dev->pd, memory, PROBE_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	if (mr) {
+		ibv_dereg_mr(mr);
+	} else if (errno == ENOMEM || errno == EPERM || errno == EAGAIN) {
+		explain_memlock(why, sizeof(why));
+		rc = vnic_fail(error, size, -ENOMEM, "verbs:%s: %s", dev->name, why);
+	} else {
+		rc = vnic_fail(error, size, -errno,
+			       "verbs:%s registers no memory: %s; see the kernel's log", dev->name,
+			       strerror(errno));
+	}
+	free(memory);
+	return rc;
+}
+
+static void
+read_numa_socket(struct vnic_device *dev)
+{
+	char path[512];
+	FILE *f;
+
+	dev->numa_socket = -1;
+	snprintf(path, sizeof(path), "%s/device/numa_node", dev->ctx->device->ibdev_path);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fscanf(f, "%d", &dev->numa_socket) != 1)
+		dev->numa_socket = -1;
+	fclose(f);
+}
+
+static int
+prepare(struct vnic_device *dev, char *error, size_t size)
+{
+	int flags, rc = ibv_query_device(dev->ctx, &dev->attr);
+
+	if (rc)
+		return vnic_fail(error, size, -rc, "verbs:%s tells nothing: %s; is it gone",
+				 dev->name, strerror(rc));
+	dev->pd = ibv_alloc_pd(dev->ctx);
+	flags = fcntl(dev->ctx->async_fd, F_GETFL);
+	if (!dev->pd || flags < 0 || fcntl(dev->ctx->async_fd, F_SETFL, flags | O_NONBLOCK))
+		return vnic_fail(error, size, -ENOMEM,
+				 "verbs:%s gives no protection domain: %s; end other users of it",
+				 dev->name, strerror(errno));
+	return 0;
+}
+
+static int
+make_contexts(struct vnic_device *dev, char *error, size_t size)
+{
+	for (unsigned i = 0; i < dev->config.contexts; i++) {
+		int rc = vnic_context_create(dev, i);
+
+		if (rc)
+			return vnic_fail(error, size, rc,
+					 "verbs:%s: no completion queue of %u entries: %s; lower "
+					 "--links or --recv-wrs, or give more memory",
+					 dev->name, dev->config.recv_depth, strerror(-rc));
+	}
+	return 0;
+}
+
+int
+vnic_open(const struct vnic_config *config, struct vnic_device **out, char *error, size_t size)
+{
+	struct vnic_device *dev = calloc(1, sizeof(*dev));
+	struct ibv_port_attr attr = {0};
+	int rc;
+
+	if (!dev)
+		return vnic_fail(error, size, -ENOMEM, "no memory for verbs:%s; free some",
+				 config->device);
+	dev->head.ops = &vnic_ops;
+	dev->config = *config;
+	snprintf(dev->name, sizeof(dev->name), "%s", config->device);
+	rc = find_device(dev, error, size);
+	if (!rc)
+		rc = prepare(dev, error, size);
+	if (!rc)
+		rc = check_abilities(dev, error, size);
+	if (!rc)
+		rc = find_port(dev, &attr, error, size);
+	if (!rc)
+		rc = choose_mtu(dev, &attr, error, size);
+	if (!rc)
+		rc = vnic_choose_gid(dev, &attr, error, size);
+	if (!rc)
+		rc = probe_memory(dev, error, size);
+	if (!rc)
+		rc = make_contexts(dev, error, size);
+	if (rc) {
+		vnic_close(dev);
+		return rc;
+	}
+	read_numa_socket(dev);
+	vnic_counters_open(dev);
+	log_info("verbs:%s: %s, path MTU %u", dev->name, dev->chosen, dev->mtu);
+	*out = dev;
+	return 0;
+}
+
+void
+vnic_close(struct vnic_device *dev)
+{
+	if (!dev)
+		return;
+	vnic_counters_close(dev);
+	for (unsigned i = 0; i < dev->config.contexts; i++)
+		vnic_context_destroy(dev->context[i]);
+	if (dev->pd)
+		ibv_dealloc_pd(dev->pd);
+	if (dev->ctx)
+		ibv_close_device(dev->ctx);
+	free(dev);
+}
+
+void
+vnic_describe(const struct vnic_device *dev, struct vnic_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "%s", dev->name);
+	snprintf(info->text, sizeof(info->text), "%s, path MTU %u, NUMA socket %d", dev->chosen,
+		 dev->mtu, dev->numa_socket);
+	info->numa_socket = dev->numa_socket;
+	info->table_bytes = dev->table_bytes;
+}
+
+/* ---- control verbs ---- */
+
+static int
+query(struct nic_device *ndev, struct nic_attr *attr)
+{
+	struct vnic_device *dev = (struct vnic_device *)ndev;
+	const struct ibv_device_attr *a = &dev->attr;
+	struct ibv_port_attr port;
+	int rc = ibv_query_port(dev->ctx, dev->port, &port);
+
+	if (rc)
+		return -rc;
+	memset(attr, 0, sizeof(*attr));
+	snprintf(attr->name, sizeof(attr->name), "%s", dev->name);
+	attr->gid = dev->gid;
+	attr->lid = port.lid;
+	attr->mtu = dev->mtu;
+	attr->max_qp = (uint32_t)a->max_qp;
+	attr->max_sge = a->max_sge < (int)NIC_SGE_MAX ? (uint32_t)a->max_sge : NIC_SGE_MAX;
+	attr->max_inline = VNIC_INLINE;
+	attr->max_wr = (uint32_t)a->max_qp_wr;
+	attr->max_srq_wr = (uint32_t)a->max_srq_wr;
+	attr->max_rd_atomic = (uint32_t)a->max_qp_rd_atom;
+	attr->numa_socket = dev->numa_socket;
+	attr->link_up = port.state == IBV_PORT_ACTIVE;
+	return 0;
+}
+
+static int
+mr_reg(struct nic_device *ndev, void *addr, size_t length, unsigned access, struct nic_mr *mr)
+{
+	struct vnic_device *dev = (struct vnic_device *)ndev;
+	unsigned flags = (access & NIC_LOCAL_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0u) |
+			 (access & NIC_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u) |
+			 (access & NIC_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
+			 (access & NIC_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
+	struct ibv_mr *is;
+	char why[192];
+	int rc;
+
+	if (access & NIC_REMOTE_INVALIDATE) /* only for memory windows, in verbs */
+		return -ENOTSUP;
+	if (!length ||
+	    ((access & (NIC_REMOTE_WRITE | NIC_REMOTE_ATOMIC)) && !(access & NIC_LOCAL_WRITE)))
+		return -EINVAL;
+	errno = 0;
+	is = ibv_reg_mr(dev->pd, addr, length, flags);
+	if (!is) {
+		rc = errno ? -errno : -ENOMEM;
+		explain_memlock(why, sizeof(why));
+		if (rc == -ENOMEM && !dev->told_memlock)
+			log_error("verbs:%s: %zu bytes not registered: %s", dev->name, length, why);
+		dev->told_memlock = rc == -ENOMEM;
+		return rc;
+	}
+	*mr = (struct nic_mr){.address = (uintptr_t)addr,
+			      .length = length,
+			      .lkey = is->lkey,
+			      .rkey = is->rkey,
+			      .driver = is};
+	return 0;
+}
+
+static void
+mr_dereg(struct nic_device *dev, struct nic_mr *mr)
+{
+	(void)dev;
+	if (mr->driver)
+		ibv_dereg_mr(mr->driver);
+	mr->driver = NULL;
+	mr->lkey = mr->rkey = 0;
+}
+
+/* ---- what happens by itself ---- */
+
+/* Whether the event is one of those that users hear of. */
+static bool
+translate(struct vnic_device *dev, const struct ibv_async_event *from, struct nic_async_event *to)
+{
+	struct vnic_qp *qp;
+
+	switch (from->event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		qp = from->element.qp->qp_context;
+		*to = (struct nic_async_event){NIC_EVENT_QP_FATAL, qp->user};
+		return !qp->doomed;
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		qp = from->element.qp->qp_context;
+		/* partner: the acquire load in note_flushed() */
+		atomic_store_explicit(&qp->flushed, true, memory_order_release);
+		return false;
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_PORT_ERR:
+		*to = (struct nic_async_event){from->event_type == IBV_EVENT_PORT_ERR
+						   ? NIC_EVENT_LINK_DOWN
+						   : NIC_EVENT_LINK_UP,
+					       NULL};
+		return from->element.port_num == dev->port;
+	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_CQ_ERR:
+	case IBV_EVENT_SRQ_ERR:
+		*to = (struct nic_async_event){NIC_EVENT_DEVICE_FATAL, NULL};
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void
+reap_all(struct vnic_device *dev)
+{
+	for (unsigned i = 0; i < dev->config.contexts; i++)
+		if (dev->context[i])
+			vnic_qp_reap(dev->context[i]);
+}
+
+static int
+async_event(struct nic_device *ndev, struct nic_async_event *event)
+{
+	struct vnic_device *dev = (struct vnic_device *)ndev;
+	struct ibv_async_event from;
+	bool told = false;
+
+	while (!told && !ibv_get_async_event(dev->ctx, &from)) {
+		told = translate(dev, &from, event);
+		ibv_ack_async_event(&from);
+	}
+	reap_all(dev);
+	return told ? 0 : -EAGAIN;
+}
+
+static void
+close_device(struct nic_device *dev)
+{
+	vnic_close((struct vnic_device *)dev);
+}
+
+const struct nic_ops vnic_ops = {
+    .driver = "verbs",
+    .query = query,
+    .mr_reg = mr_reg,
+    .mr_dereg = mr_dereg,
+    .qp_create = vnic_qp_create,
+    .qp_modify = vnic_qp_modify,
+    .qp_destroy = vnic_qp_destroy,
+    .srq_create = vnic_srq_create,
+    .srq_destroy = vnic_srq_destroy,
+    .ah_create = vnic_ah_create,
+    .ah_destroy = vnic_ah_destroy,
+    .async_event = async_event,
+    .post_send = vnic_post_send,
+    .post_srq_recv = vnic_post_srq_recv,
+    .poll = vnic_poll,
+    .flush = vnic_flush,
+    .arm = vnic_arm,
+    .counters = vnic_counters,
+    .close = close_device,
+};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which GID: the one that was asked for, or of those for RoCE v2 the first IPv4 address, else the
+ * first IPv6 address, else the link-local one. A wrong index is the most frequent trouble of those
+ * who use RDMA, so what was chosen is said, and what there is when it can't be.
+ */
+#include "internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GIDS_MAX 512u
+
+struct gids {
+	struct ibv_gid_entry entry[GIDS_MAX];
+	unsigned count; /* of our port */
+};
+
+static bool
+is_v4(const union ibv_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid->raw, mapped, sizeof(mapped));
+}
+
+static const char *
+gid_text(const union ibv_gid *gid, char *text, size_t size)
+{
+	bool v4 = is_v4(gid);
+
+	return inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid->raw + 12 : gid->raw, text,
+			 (socklen_t)size);
+}
+
+static const char *
+type_text(uint32_t type)
+{
+	switch (type) {
+	case IBV_GID_TYPE_IB:
+		return "InfiniBand";
+	case IBV_GID_TYPE_ROCE_V1:
+		return "RoCE v1";
+	case IBV_GID_TYPE_ROCE_V2:
+		return "RoCE v2";
+	}
+	return "unknown";
+}
+
+static int
+read_gids(struct vnic_device *dev, struct gids *g)
+{
+	ssize_t n = ibv_query_gid_table(dev->ctx, g->entry, GIDS_MAX, 0);
+
+	g->count = 0;
+	if (n < 0)
+		return (int)n;
+	for (ssize_t i = 0; i < n; i++)
+		if (g->entry[i].port_num == dev->port)
+			g->entry[g->count++] = g->entry[i];
+	return 0;
+}
+
+/* "0 fe80::1 (RoCE v2), 1 10.0.0.1 (RoCE v2)" */
+static void
+list_gids(const struct gids *g, char *text, size_t size)
+{
+	char one[INET6_ADDRSTRLEN];
+	size_t at = 0;
+
+	snprintf(text, size, "none");
+	for (unsigned i = 0; i < g->count && at < size; i++)
+		at += (size_t)snprintf(
+		    text + at, size - at, "%s%u %s (%s)", i ? ", " : "", g->entry[i].gid_index,
+		    gid_text(&g->entry[i].gid, one, sizeof(one)), type_text(g->entry[i].gid_type));
+}
+
+/* The higher, the better; 0: of no use. */
+static unsigned
+merit(const struct vnic_device *dev, const struct ibv_gid_entry *e)
+{
+	static const struct nic_gid any;
+	const struct vnic_config *c = &dev->config;
+
+	if (c->gid_index != VNIC_GID_ANY)
+		return e->gid_index == (uint32_t)c->gid_index;
+	if (!dev->ethernet)
+		return e->gid_index == 0 ? 2 : 1;
+	if (e->gid_type != IBV_GID_TYPE_ROCE_V2)
+		return 0;
+	if (memcmp(&c->gid, &any, sizeof(any)))
+		return !memcmp(&c->gid, e->gid.raw, sizeof(c->gid));
+	if (is_v4(&e->gid))
+		return 3;
+	return e->gid.raw[0] == 0xfe && (e->gid.raw[1] & 0xc0) == 0x80 ? 1 : 2;
+}
+
+static void
+say_chosen(struct vnic_device *dev, const struct ibv_gid_entry *e, const struct gids *g,
+	   const struct ibv_port_attr *attr)
+{
+	char text[INET6_ADDRSTRLEN], lid[32] = "";
+
+	if (!dev->ethernet)
+		snprintf(lid, sizeof(lid), "LID %u, ", attr->lid);
+	snprintf(dev->chosen, sizeof(dev->chosen), "port %u, %sGID index %u of %u: %s (%s)",
+		 dev->port, lid, e->gid_index, g->count, gid_text(&e->gid, text, sizeof(text)),
+		 type_text(e->gid_type));
+}
+
+static int
+refuse_gid(const struct vnic_device *dev, const struct gids *g, char *error, size_t size)
+{
+	const struct vnic_config *c = &dev->config;
+	char all[256], text[INET6_ADDRSTRLEN];
+	union ibv_gid gid;
+
+	list_gids(g, all, sizeof(all));
+	memcpy(gid.raw, c->gid.raw, sizeof(gid.raw));
+	if (c->gid_index != VNIC_GID_ANY)
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s port %u has no GID index %d; leave gid= out, or choose "
+				 "of: %s",
+				 dev->name, dev->port, c->gid_index, all);
+	if (!dev->ethernet)
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s port %u has no GID; see that a subnet manager runs",
+				 dev->name, dev->port);
+	if (c->gid.raw[15] || c->gid.raw[0])
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s port %u has no RoCE v2 GID %s; give its interface that "
+				 "address, or choose with gid= of: %s",
+				 dev->name, dev->port, gid_text(&gid, text, sizeof(text)), all);
+	return vnic_fail(error, size, -ENODEV,
+			 "verbs:%s port %u has no RoCE v2 GID; give its interface an address "
+			 "(ip addr add), it has: %s",
+			 dev->name, dev->port, all);
+}
+
+int
+vnic_choose_gid(struct vnic_device *dev, const struct ibv_port_attr *attr, char *error, size_t size)
+{
+	const struct ibv_gid_entry *best = NULL;
+	static struct gids g; /* main only */
+	int rc = read_gids(dev, &g);
+
+	if (rc)
+		return vnic_fail(error, size, rc, "verbs:%s tells no GIDs: %s; update rdma-core",
+				 dev->name, strerror(-rc));
+	for (unsigned i = 0; i < g.count; i++) {
+		const struct ibv_gid_entry *e = &g.entry[i];
+
+		if (merit(dev, e) && (!best || merit(dev, e) > merit(dev, best)))
+			best = e;
+	}
+	if (!best)
+		return refuse_gid(dev, &g, error, size);
+	if (dev->ethernet && best->gid_type != IBV_GID_TYPE_ROCE_V2)
+		return vnic_fail(error, size, -ENODEV,
+				 "verbs:%s: GID index %u is for RoCE v1, which no peer speaks; "
+				 "leave gid= out to have one for v2 found",
+				 dev->name, best->gid_index);
+	dev->gid_index = (int)best->gid_index;
+	memcpy(dev->gid.raw, best->gid.raw, sizeof(dev->gid.raw));
+	say_chosen(dev, best, &g, attr);
+	return 0;
+}

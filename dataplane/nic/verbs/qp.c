@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Queue pairs and address handles as the main thread sees them. */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TIMEOUT_DEFAULT 14u /* 4.096 us << 14 = 67 ms */
+#define RNR_TIMER 12u	    /* 0.64 ms */
+#define RD_ATOMIC_DEFAULT 16u
+#define HOP_LIMIT 64u
+#define PSN_MASK 0xffffffu
+
+static int
+last_error(void)
+{
+	return errno ? -errno : -EIO;
+}
+
+/* ---- making ---- */
+
+static int
+create(struct vnic_qp *qp, const struct nic_qp_init *init)
+{
+	struct ibv_qp_init_attr attr = {
+	    .qp_context = qp,
+	    .send_cq = qp->cq->cq,
+	    .recv_cq = qp->ctx->recv_cq.cq,
+	    .srq = qp->srq ? qp->srq->srq : NULL,
+	    .cap = {.max_send_wr = init->send_wrs,
+		    .max_send_sge = NIC_SGE_MAX,
+		    .max_recv_wr = qp->srq ? 0 : 1,
+		    .max_recv_sge = qp->srq ? 0 : 1,
+		    .max_inline_data = VNIC_INLINE},
+	    .qp_type = init->type == NIC_RC ? IBV_QPT_RC : IBV_QPT_UD,
+	};
+	struct ibv_qp_init_attr bare = attr;
+	size_t bytes = (size_t)(qp->mask + 1) * VNIC_INLINE;
+
+	errno = 0;
+	qp->qp = ibv_create_qp(qp->ctx->dev->pd, &attr);
+	if (qp->qp && attr.cap.max_inline_data >= VNIC_INLINE)
+		return 0;
+	if (qp->qp) {
+		ibv_destroy_qp(qp->qp);
+		qp->qp = NULL;
+	} else if (errno != EINVAL && errno != ENOMEM && errno != EOPNOTSUPP) {
+		return last_error();
+	}
+	/* a NIC that takes less inline: copies in memory of ours instead */
+	qp->bounce = vnic_get(qp->ctx->dev, bytes, qp->ctx->dev->config.numa_socket[qp->ctx->id]);
+	if (!qp->bounce)
+		return -ENOMEM;
+	qp->bounce_mr = ibv_reg_mr(qp->ctx->dev->pd, qp->bounce, bytes, 0);
+	if (!qp->bounce_mr)
+		return last_error();
+	bare.cap.max_inline_data = 0;
+	qp->qp = ibv_create_qp(qp->ctx->dev->pd, &bare);
+	return qp->qp ? 0 : last_error();
+}
+
+/* From now on its completions find it. */
+static int
+enter_qp(struct vnic_qp *qp)
+{
+	struct vnic_context *ctx = qp->ctx;
+	uint32_t at = qp->head.qpn >> VNIC_QPN_BITS;
+	_Atomic(struct vnic_qp *) *page = atomic_load_explicit(&ctx->qps[at], memory_order_relaxed);
+
+	if (!page) {
+		page = vnic_get(ctx->dev, VNIC_QPN_PAGE * sizeof(*page),
+				ctx->dev->config.numa_socket[ctx->id]);
+		if (!page)
+			return -ENOMEM;
+		/* partner: the acquire load in find_qp() */
+		atomic_store_explicit(&ctx->qps[at], page, memory_order_release);
+	}
+	/* partner: the acquire load in find_qp() */
+	atomic_store_explicit(&page[qp->head.qpn & (VNIC_QPN_PAGE - 1)], qp, memory_order_release);
+	return 0;
+}
+
+static struct vnic_qp *
+allocate(struct vnic_context *ctx, const struct nic_qp_init *init)
+{
+	uint32_t size = 1;
+	struct vnic_qp *qp;
+	size_t bytes;
+
+	while (size < init->send_wrs)
+		size *= 2;
+	bytes = sizeof(*qp) + size * sizeof(qp->sent[0]);
+	qp = vnic_get(ctx->dev, bytes, ctx->dev->config.numa_socket[ctx->id]);
+	if (!qp)
+		return NULL;
+	qp->bytes = bytes;
+	qp->ctx = ctx;
+	qp->user = init->user;
+	qp->type = (uint8_t)init->type;
+	qp->sent = (struct vnic_sent *)(qp + 1);
+	qp->depth = init->send_wrs;
+	qp->mask = size - 1;
+	qp->signal_every = init->send_wrs < 4 ? 1 : init->send_wrs / 4;
+	qp->refused = UINT64_MAX;
+	qp->srq = (struct vnic_srq *)init->srq;
+	if (qp->srq)
+		qp->srq->users++;
+	qp->next_all = ctx->all;
+	qp->link_all = &ctx->all;
+	if (ctx->all)
+		ctx->all->link_all = &qp->next_all;
+	ctx->all = qp;
+	return qp;
+}
+
+int
+vnic_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct nic_qp **out)
+{
+	struct vnic_context *ctx = (struct vnic_context *)nctx;
+	struct vnic_qp *qp;
+	int rc;
+
+	if (init->type != NIC_RC && init->type != NIC_UD)
+		return -EPROTONOSUPPORT;
+	if (!init->send_wrs || init->send_wrs > (uint32_t)ctx->dev->attr.max_qp_wr)
+		return -EINVAL;
+	vnic_qp_reap(ctx);
+	qp = allocate(ctx, init);
+	if (!qp)
+		return -ENOMEM;
+	qp->cq = vnic_send_cq(ctx, init->send_wrs);
+	rc = qp->cq ? 0 : last_error();
+	if (!rc) {
+		qp->cq->reserved += qp->depth;
+		rc = create(qp, init);
+	}
+	if (!rc) {
+		qp->head = (struct nic_qp_head){.ops = &vnic_ops, .qpn = qp->qp->qp_num};
+		rc = enter_qp(qp);
+	}
+	if (rc) {
+		vnic_qp_free(qp);
+		return rc;
+	}
+	*out = (struct nic_qp *)qp;
+	return 0;
+}
+
+/* Neither the engine nor the NIC uses it any more. */
+void
+vnic_qp_free(struct vnic_qp *qp)
+{
+	struct vnic_device *dev = qp->ctx->dev;
+
+	if (qp->qp)
+		ibv_destroy_qp(qp->qp);
+	if (qp->bounce_mr)
+		ibv_dereg_mr(qp->bounce_mr);
+	vnic_put(dev, qp->bounce, (size_t)(qp->mask + 1) * VNIC_INLINE);
+	*qp->link_all = qp->next_all;
+	if (qp->next_all)
+		qp->next_all->link_all = qp->link_all;
+	if (qp->cq)
+		qp->cq->reserved -= qp->depth;
+	if (qp->srq && --qp->srq->users == 0 && qp->srq->doomed)
+		vnic_srq_free(qp->srq);
+	vnic_put(dev, qp, qp->bytes);
+}
+
+void
+vnic_qp_reap(struct vnic_context *ctx)
+{
+	/* partner: the release push in give_back() */
+	struct vnic_qp *qp = atomic_exchange_explicit(&ctx->dead, NULL, memory_order_acquire);
+
+	while (qp) {
+		struct vnic_qp *next = qp->mail_next;
+
+		vnic_qp_free(qp);
+		qp = next;
+	}
+}
+
+void
+vnic_qp_destroy(struct nic_qp *nqp)
+{
+	struct vnic_qp *qp = (struct vnic_qp *)nqp;
+	struct nic_qp_attr error = {.state = NIC_QP_ERR};
+	struct vnic_context *ctx;
+	struct vnic_qp *head;
+
+	if (!qp)
+		return;
+	ctx = qp->ctx;
+	qp->doomed = true;
+	vnic_qp_modify(nqp, &error);
+	head = atomic_load_explicit(&ctx->mailbox, memory_order_relaxed);
+	do {
+		qp->mail_next = head;
+		/* partner: the acquire exchange in take_orders() */
+	} while (!atomic_compare_exchange_weak_explicit(
+	    &ctx->mailbox, &head, qp, memory_order_release, memory_order_relaxed));
+	vnic_qp_reap(ctx);
+}
+
+/* ---- states ---- */
+
+static unsigned
+access_flags(unsigned access)
+{
+	return (access & NIC_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u) |
+	       (access & NIC_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
+	       (access & NIC_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
+}
+
+static enum ibv_mtu
+mtu_code(unsigned bytes)
+{
+	enum ibv_mtu code = IBV_MTU_256;
+
+	while (code < IBV_MTU_4096 && vnic_mtu_bytes(code) < bytes)
+		code++;
+	return code;
+}
+
+/* 4.096 us << code is at least ns. */
+static uint8_t
+timeout_code(uint64_t ns)
+{
+	uint8_t code = 1;
+
+	if (!ns)
+		return TIMEOUT_DEFAULT;
+	while (code < 31 && (UINT64_C(4096) << code) < ns)
+		code++;
+	return code;
+}
+
+/* The way to a GID (RoCE, or another InfiniBand subnet) or LID. */
+static int
+way_to(const struct vnic_device *dev, const struct nic_gid *gid, uint16_t lid, uint8_t class,
+       struct ibv_ah_attr *ah)
+{
+	static const struct nic_gid none;
+	bool has_gid = memcmp(gid, &none, sizeof(none)) != 0;
+	/* the upper half of a GID is its subnet's; a LID counts within one subnet only */
+	bool away = has_gid && memcmp(gid->raw, dev->gid.raw, 8) != 0;
+
+	*ah = (struct ibv_ah_attr){.port_num = dev->port, .dlid = dev->ethernet ? 0 : lid};
+	if (dev->ethernet ? !has_gid : !lid)
+		return -EINVAL;
+	if (!dev->ethernet && !away)
+		return 0;
+	ah->is_global = 1;
+	memcpy(ah->grh.dgid.raw, gid->raw, sizeof(gid->raw));
+	ah->grh.sgid_index = (uint8_t)dev->gid_index;
+	ah->grh.hop_limit = HOP_LIMIT;
+	ah->grh.traffic_class = class;
+	return 0;
+}
+
+static unsigned
+rd_atomic(const struct vnic_device *dev, const struct nic_qp_attr *attr, int most)
+{
+	unsigned n = attr->rd_atomic	     ? attr->rd_atomic
+		     : dev->config.rd_atomic ? dev->config.rd_atomic
+					     : RD_ATOMIC_DEFAULT;
+
+	return most < (int)n ? (unsigned)(most > 0 ? most : 0) : n;
+}
+
+static int
+to_init(struct vnic_qp *qp, struct ibv_qp_attr *to)
+{
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+
+	to->port_num = qp->ctx->dev->port;
+	if (qp->type == NIC_UD)
+		return mask | IBV_QP_QKEY;
+	to->qp_access_flags = access_flags(NIC_REMOTE_WRITE);
+	return mask | IBV_QP_ACCESS_FLAGS;
+}
+
+static int
+to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *to)
+{
+	const struct vnic_device *dev = qp->ctx->dev;
+	unsigned mtu = attr->mtu ? attr->mtu : dev->mtu;
+	int rc;
+
+	if (qp->type == NIC_UD) {
+		to->qkey = attr->qkey;
+		return IBV_QP_STATE | IBV_QP_QKEY;
+	}
+	if (mtu < 256 || mtu > dev->mtu || (mtu & (mtu - 1)) || attr->remote_qpn > PSN_MASK ||
+	    attr->remote_psn > PSN_MASK)
+		return -EINVAL;
+	rc = way_to(dev, &attr->remote_gid, attr->remote_lid, attr->traffic_class, &to->ah_attr);
+	if (rc)
+		return rc;
+	to->path_mtu = mtu_code(mtu);
+	to->dest_qp_num = attr->remote_qpn;
+	to->rq_psn = attr->remote_psn;
+	to->max_dest_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_rd_atom);
+	to->min_rnr_timer = RNR_TIMER;
+	to->qp_access_flags = access_flags(attr->access ? attr->access : NIC_REMOTE_WRITE);
+	return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS;
+}
+
+static int
+to_rts(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *to)
+{
+	const struct vnic_device *dev = qp->ctx->dev;
+	const struct vnic_config *config = &dev->config;
+
+	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7)
+		return -EINVAL;
+	to->sq_psn = attr->psn;
+	if (qp->type == NIC_UD)
+		return IBV_QP_STATE | IBV_QP_SQ_PSN;
+	to->timeout = timeout_code(attr->timeout_ns ? attr->timeout_ns : config->timeout_ns);
+	to->retry_cnt = attr->retry ? attr->retry : config->retry ? config->retry : 7;
+	to->rnr_retry = attr->rnr_retry	    ? attr->rnr_retry
+			: config->rnr_retry ? config->rnr_retry
+					    : 7;
+	to->max_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_init_rd_atom);
+	return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+	       IBV_QP_MAX_QP_RD_ATOMIC;
+}
+
+int
+vnic_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
+{
+	static const enum ibv_qp_state states[] = {
+	    [NIC_QP_RESET] = IBV_QPS_RESET, [NIC_QP_INIT] = IBV_QPS_INIT,
+	    [NIC_QP_RTR] = IBV_QPS_RTR,	    [NIC_QP_RTS] = IBV_QPS_RTS,
+	    [NIC_QP_SQD] = IBV_QPS_SQD,	    [NIC_QP_ERR] = IBV_QPS_ERR,
+	};
+	struct vnic_qp *qp = (struct vnic_qp *)nqp;
+	struct ibv_qp_attr to = {.qp_state = IBV_QPS_RESET};
+	int mask = IBV_QP_STATE, rc;
+
+	/* back to RESET would need the engine's books in order: a new QP is made instead */
+	if (attr->state > NIC_QP_ERR || attr->state == NIC_QP_RESET)
+		return -EINVAL;
+	if (attr->state == NIC_QP_INIT)
+		mask = to_init(qp, &to);
+	else if (attr->state == NIC_QP_RTR)
+		mask = to_rtr(qp, attr, &to);
+	else if (attr->state == NIC_QP_RTS && vnic_qp_state(qp) != NIC_QP_SQD)
+		mask = to_rts(qp, attr, &to);
+	if (mask < 0)
+		return mask;
+	to.qp_state = states[attr->state];
+	rc = ibv_modify_qp(qp->qp, &to, mask);
+	if (rc)
+		return rc > 0 ? -rc : last_error();
+	/* release; partner: vnic_qp_state() */
+	atomic_store_explicit(&qp->state, (uint8_t)attr->state, memory_order_release);
+	return 0;
+}
+
+/* ---- datagrams ---- */
+
+int
+vnic_ah_create(struct nic_device *ndev, const struct nic_ah_attr *attr, struct nic_ah **ah)
+{
+	struct vnic_device *dev = (struct vnic_device *)ndev;
+	struct ibv_ah_attr to;
+	int rc = way_to(dev, &attr->gid, attr->lid, attr->traffic_class, &to);
+
+	if (rc)
+		return rc;
+	*ah = (struct nic_ah *)ibv_create_ah(dev->pd, &to);
+	return *ah ? 0 : last_error();
+}
+
+void
+vnic_ah_destroy(struct nic_ah *ah)
+{
+	if (ah)
+		ibv_destroy_ah((struct ibv_ah *)ah);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ports of a data plane: what differs between a DPDK port and a verbs device, in one place. */
+#include "log.h"
+#include "memory.h"
+#include "plane.h"
+#include "quiet.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEND_NS 200000000ull /* between two looks at a port that is down */
+
+static void *
+port_memory_get(void *user, size_t bytes, int numa_socket)
+{
+	(void)user;
+	return memory_get(bytes, numa_socket);
+}
+
+static void
+port_memory_put(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	memory_put(memory, bytes);
+}
+
+/* A context of a port is engine context * ports + port. */
+static void
+port_wake(void *user, unsigned context)
+{
+	struct plane_port *port = user;
+	struct plane *p = port->plane;
+
+	loop_wake(p->engine[context * p->ports + port->index].loop);
+}
+
+static int
+open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, size_t size)
+{
+	const struct options *o = p->options;
+	const struct nic_spec *spec = &o->nic[index];
+	struct ethdev_config config = {
+	    .port = spec->port,
+	    .ip = spec->ip,
+	    .prefix = spec->prefix,
+	    .mtu = spec->mtu,
+	    .queues = spec->queues,
+	    .contexts = contexts,
+	    .interrupts = o->idle == IDLE_ADAPTIVE,
+	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
+	    .timeout_ns = spec->timeout_ns,
+	    .retry = spec->retry,
+	    .rnr_retry = spec->rnr,
+	    /* a link being repaired has its old QPs beside the new ones for a while */
+	    .max_qp = 4 * (uint32_t)o->links,
+	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p),
+	    .tx_frames = (uint32_t)o->tx_frames,
+	    .memory_get = port_memory_get,
+	    .memory_put = port_memory_put,
+	    .wake = port_wake,
+	    .user = &p->port[index],
+	};
+
+	return ethdev_open(&config, &p->port[index].ethdev, error, size);
+}
+
+static int
+open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size_t size)
+{
+	const struct nic_spec *spec = &p->options->nic[index];
+	struct vnic_config config = {
+	    .device = spec->port,
+	    .port = spec->port_number,
+	    .gid_index = spec->gid_index,
+	    .mtu = spec->mtu,
+	    .timeout_ns = spec->timeout_ns,
+	    .retry = spec->retry,
+	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
+	    .contexts = contexts,
+	    .recv_depth = plane_srq_depth(p),
+	    .memory_get = port_memory_get,
+	    .memory_put = port_memory_put,
+	};
+
+	if (spec->ip) {
+		uint32_t ip = htonl(spec->ip);
+
+		config.gid.raw[10] = config.gid.raw[11] = 0xff;
+		memcpy(config.gid.raw + 12, &ip, sizeof(ip));
+	}
+	for (unsigned c = 0; c < contexts; c++)
+		config.numa_socket[c] = p->engine[c * p->options->nics + index].numa_socket;
+	return vnic_open(&config, &p->port[index].verbs, error, size);
+}
+
+int
+plane_port_open(struct plane *p, unsigned index, char *error, size_t size)
+{
+	unsigned nics = p->options->nics, contexts = (p->engines - index + nics - 1) / nics;
+	int rc;
+
+	p->port[index].plane = p;
+	p->port[index].index = index;
+	rc = p->options->nic[index].verbs ? open_verbs(p, index, contexts, error, size)
+					  : open_ethdev(p, index, contexts, error, size);
+	if (rc)
+		return rc;
+	for (unsigned c = 0; c < contexts; c++) {
+		p->engine[c * nics + index].port = (int)index;
+		p->engine[c * nics + index].context = c;
+	}
+	return 0;
+}
+
+void
+plane_port_close(struct plane_port *port)
+{
+	ethdev_close(port->ethdev);
+	vnic_close(port->verbs);
+	port->ethdev = NULL;
+	port->verbs = NULL;
+}
+
+struct nic_device *
+plane_port_device(const struct plane_port *port)
+{
+	return port->verbs ? vnic_nic_device(port->verbs) : ethdev_device(port->ethdev);
+}
+
+struct nic_context *
+plane_port_context(const struct plane_port *port, unsigned context)
+{
+	return port->verbs ? vnic_nic_context(port->verbs, context)
+			   : ethdev_context(port->ethdev, context);
+}
+
+static void
+describe_verbs(const struct plane_port *port, struct plane_port_info *info)
+{
+	struct vnic_info is;
+
+	vnic_describe(port->verbs, &is);
+	snprintf(info->name, sizeof(info->name), "%s", is.name);
+	snprintf(info->text, sizeof(info->text), "%s, driver verbs, %s", is.name, is.text);
+	info->numa_socket = is.numa_socket;
+	info->table_bytes = is.table_bytes;
+}
+
+static void
+describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
+{
+	const struct nic_spec *spec = &port->plane->options->nic[port->index];
+	struct in_addr address = {.s_addr = htonl(spec->ip)};
+	struct ethdev_info is;
+	char ip[INET_ADDRSTRLEN];
+
+	ethdev_describe(port->ethdev, &is);
+	snprintf(info->name, sizeof(info->name), "%s", is.name);
+	snprintf(
+	    info->text, sizeof(info->text),
+	    "%s, driver %s, %s/%u, %02x:%02x:%02x:%02x:%02x:%02x, path MTU %u, %u rx and %u tx "
+	    "queues, NUMA socket %d",
+	    is.name, is.driver, inet_ntop(AF_INET, &address, ip, sizeof(ip)), spec->prefix,
+	    is.mac[0], is.mac[1], is.mac[2], is.mac[3], is.mac[4], is.mac[5], is.mtu, is.rx_queues,
+	    is.tx_queues, is.numa_socket);
+	info->numa_socket = is.numa_socket;
+	info->frames = is.frames;
+	info->pool_bytes = is.pool_bytes;
+	info->table_bytes = is.table_bytes;
+}
+
+void
+plane_port_describe(const struct plane_port *port, struct plane_port_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	if (port->verbs)
+		describe_verbs(port, info);
+	else
+		describe_ethdev(port, info);
+}
+
+/* ---- what happens to ports ---- */
+
+int
+plane_port_event_fd(const struct plane_port *port)
+{
+	return port->verbs ? vnic_async_fd(port->verbs) : -1;
+}
+
+static void
+take_event(struct plane *p, unsigned index, const struct nic_async_event *event)
+{
+	const char *name = p->options->nic[index].port;
+
+	switch (event->type) {
+	case NIC_EVENT_LINK_UP:
+		log_info("port %s is up", name);
+		break;
+	case NIC_EVENT_LINK_DOWN:
+		log_warning("port %s is down; see its cable, switch and interface", name);
+		break;
+	case NIC_EVENT_QP_FATAL:
+		broker_qp_failed(p->broker, event->qp_user);
+		break;
+	case NIC_EVENT_DEVICE_FATAL:
+		log_error("port %s has failed; see the kernel's log, then restart the data plane",
+			  name);
+		break;
+	}
+}
+
+void
+plane_port_events(struct plane *p)
+{
+	struct nic_async_event event;
+
+	for (unsigned i = 0; i < p->ports; i++) {
+		struct nic_device *dev =
+		    p->port[i].verbs ? vnic_nic_device(p->port[i].verbs) : NULL;
+
+		while (dev && !NIC_OPS(dev)->async_event(dev, &event))
+			take_event(p, i, &event);
+	}
+}
+
+uint64_t
+plane_mend_ports(struct plane *p)
+{
+	uint64_t now = clock_now(&p->clock), next = UINT64_MAX;
+
+	for (unsigned i = 0; i < p->ports; i++) {
+		struct ethdev_port *port = p->port[i].ethdev;
+
+		if (!port || !ethdev_wants_restart(port))
+			continue;
+		next = MEND_NS;
+		if (now - p->mended < MEND_NS)
+			continue;
+		ethdev_park(port);
+		rte_rcu_qsbr_synchronize(p->quiet, RTE_QSBR_THRID_INVALID);
+		/* memif's handshake may be under way there: it is no match for a restart */
+		quiet_hold_interrupts();
+		ethdev_restart(port);
+		quiet_release_interrupts();
+	}
+	if (now - p->mended >= MEND_NS)
+		p->mended = now;
+	return next;
+}
