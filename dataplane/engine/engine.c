@@ -115,8 +115,8 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
 	struct link *l = qp->link;
 
-	if (received && wc->status == NIC_WC_SUCCESS)
-		e->srq_missing++;
+	if (received)
+		e->srq_missing++; /* one that failed is used up too */
 	if (!l || !l->up || l->broken || wc->qpn != nic_qpn(l->is.qp[qp->index]))
 		return; /* of an earlier life of the link */
 	l->heard_at = e->now;

@@ -327,6 +327,7 @@ test_link_fails(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
 	struct pconn *c, *x, *y;
 	uint64_t completed;
+	uint32_t receives;
 
 	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
@@ -338,7 +339,10 @@ test_link_fails(void **state)
 	c = pconn_connect(p.pa, 0);
 	world_run(p.w, 2);
 	fake_qp_break(&p.w->node[0].qp[1]);
+	receives = p.w->node[0].nic->recv_wrs;
+	fake_receive_fails(&p.w->node[0].qp[1]);
 	world_run(p.w, 20);
+	assert_true(p.w->node[0].nic->recv_wrs >= receives); /* posted again */
 	assert_int_equal(p.w->node[0].link_errors, 1);
 	assert_int_equal(p.w->node[0].link_error, ETIMEDOUT);
 	completed = pconn_completed(p.a);

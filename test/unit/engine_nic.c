@@ -80,6 +80,13 @@ fake_receive(struct fake_qp *q, uint32_t imm)
 	complete(q, (struct nic_wc){.opcode = NIC_RECV_IMM, .has_imm = true, .imm = imm});
 }
 
+void
+fake_receive_fails(struct fake_qp *q)
+{
+	q->ctx->recv_wrs--;
+	complete(q, (struct nic_wc){.status = NIC_WC_WR_FLUSH_ERR, .opcode = NIC_RECV});
+}
+
 struct nic_mr
 fake_mr(struct fake_net *net, void *at, size_t length, unsigned access)
 {

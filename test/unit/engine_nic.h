@@ -57,6 +57,8 @@ void fake_qp_init(struct fake_qp *q, struct nic_context *ctx, void *user);
 void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
 /* Both ends get an error completion. */
 void fake_qp_break(struct fake_qp *q);
+/* A receive WR was used up by a message that did not come to its end. */
+void fake_receive_fails(struct fake_qp *q);
 struct nic_mr fake_mr(struct fake_net *net, void *at, size_t length, unsigned access);
 void fake_mr_end(struct fake_net *net, const struct nic_mr *mr);
 /* A completion as of a WRITE_IMM of a peer. */
