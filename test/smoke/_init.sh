@@ -230,6 +230,64 @@ two_nodes_veth() {
 	up A B
 }
 
+# wire_end NAME NUMBER verbs|roce: what one end of the wire is: its interface vethNAME in this namespace
+# with kernel Soft-RoCE on it, or a DPDK port. Sets wire_vdev and wire_spec.
+wire_end() {
+	local name=$1 number=$2 frame=2048
+
+	[ "$wire_mtu" -gt 1500 ] && frame=8192
+	sysctl -qw "net.ipv6.conf.veth$name.disable_ipv6=1" "net.ipv4.conf.veth$name.accept_local=1"
+	ip link set "veth$name" up
+	case "$3" in
+	verbs)
+		ip addr add "10.77.0.$number/24" dev "veth$name"
+		rdma link add "rxe$name" type rxe netdev "veth$name" || skip "no kernel with Soft-RoCE; run it by test/rxe/run.sh"
+		undo "rdma link del rxe$name"
+		wire_vdev="" wire_spec=verbs:rxe$name
+		;;
+	roce)
+		wire_vdev=net_af_packet0,iface=veth$name,qdisc_bypass=0,blocksz=65536,framesz=$frame,framecnt=512
+		wire_spec=roce:net_af_packet0,ip=10.77.0.$number/24
+		;;
+	*) die "no such end of a wire: $3" ;;
+	esac
+}
+
+declare -A weir_again=()
+
+# again NAME [DATAPLANE-OPTION...]: that node's data plane, as two_nodes() started it.
+again() {
+	local name=$1 number vdev spec
+	shift
+	read -r number vdev spec <<<"${weir_again[$name]}"
+	[ "$vdev" = - ] && vdev=""
+	dataplane "$name" "$number" "$vdev" "$spec" "$@"
+}
+
+# two_nodes [DATAPLANE-OPTION...]: nodes A (1) and B (2), one CPU each, over memif; with
+# WEIR_WIRE=END,END, each verbs or roce, over a veth pair: kernel Soft-RoCE or a DPDK port at each end.
+two_nodes() {
+	local wire=${WEIR_WIRE:-} vdev spec
+	wire_mtu=${WEIR_WIRE_MTU:-1500}
+	peers 1=10.77.0.1 2=10.77.0.2
+	if [ -z "$wire" ]; then
+		weir_again[A]="0 net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.1/24"
+		weir_again[B]="1 net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.2/24"
+	else
+		ip link add vethA mtu "$wire_mtu" type veth peer name vethB mtu "$wire_mtu" || die "cannot make a veth pair"
+		undo "ip link del vethA"
+		wire_end A 1 "${wire%,*}"
+		weir_again[A]="0 ${wire_vdev:--} $wire_spec"
+		wire_end B 2 "${wire#*,}"
+		weir_again[B]="1 ${wire_vdev:--} $wire_spec"
+	fi
+	again A "$@"
+	again B "$@"
+	control A 1
+	control B 2
+	up A B
+}
+
 # one_node [DATAPLANE-OPTION...]: node A (1) with a loop port.
 one_node() {
 	peers 1=10.79.0.1

@@ -4,7 +4,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-two_nodes_memif
+two_nodes
 run echo probe B echo e
 await 10 grep -q ready "$weir_tmp/echo.log"
 probe A many node:2:e 100 50 >"$weir_tmp/many.log" 2>&1 || fail "many: $(tail -n 1 "$weir_tmp/many.log")"

@@ -4,7 +4,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-two_nodes_memif
+two_nodes
 run sink probe B sink s
 await 10 grep -q ready "$weir_tmp/sink.log"
 run send probe A send node:2:s 400000 9 10

@@ -6,7 +6,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-two_nodes_memif
+two_nodes
 run sink probe B sink s
 run local-sink probe A sink l
 run echo-a probe A echo victim

@@ -4,7 +4,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-two_nodes_memif
+two_nodes
 run echo-a probe A echo a
 run echo-b probe B echo b
 await 10 grep -q ready "$weir_tmp/echo-a.log"
@@ -39,7 +39,7 @@ for who in block-a spin-a local-a block-b spin-b echo-a; do
 done
 
 # Its successor, same name and node id.
-dataplane A 0 "net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif" "roce:net_memif0,ip=10.77.0.1/24"
+again A
 up A B
 weirctl --instance B wait node:1 --timeout 10 >/dev/null || fail "B does not see node 1 again"
 probe A many node:2:b 3 10 >"$weir_tmp/again.log" 2>&1 || fail "after the restart: $(tail -n 1 "$weir_tmp/again.log")"

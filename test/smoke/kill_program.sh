@@ -4,7 +4,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-two_nodes_memif
+two_nodes
 resources() {
 	local pid=${weir_pid[dataplane-$1]}
 	echo "fds $(find "/proc/$pid/fd" -type l | wc -l) maps $(grep -c memfd "/proc/$pid/maps") huge $(awk '/HugePages_Free/ {print $2}' /proc/meminfo)"

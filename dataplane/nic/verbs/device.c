@@ -121,11 +121,11 @@ find_device(struct vnic_device *dev, char *error, size_t size)
 	list_names(list, list ? count : 0, names, sizeof(names));
 	if (device)
 		rc = open_device(dev, device, error, size);
-	else if (count == 0 && access(NODES, F_OK))
+	else if (count == 0)
 		rc = vnic_fail(error, size, -ENODEV,
 			       "verbs:%s: there is no %s; load the NIC's driver and ib_uverbs, "
 			       "for Soft-RoCE: rdma link add rxe0 type rxe netdev INTERFACE",
-			       dev->name, NODES);
+			       dev->name, access(NODES, F_OK) ? NODES : "RDMA device");
 	else
 		rc = vnic_fail(error, size, -ENODEV, "there is no RDMA device %s; name one of: %s",
 			       dev->name, names);

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Two nodes over a wire (WEIR_WIRE), each end in turn driving: every size around the path MTU, contents
+# verified; then with 1 % of the frames lost each way.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/../../smoke/_init.sh"
+
+: "${WEIR_WIRE:=verbs,verbs}"
+two_nodes
+server A
+server B
+mtu=$(weirctl --instance A --json show ports | jq '.[0].mtu')
+[ "$mtu" = 1024 ] || fail "path MTU $mtu"
+
+# transfer COUNT SIZE TEST INSTANCE ADDRESS
+transfer() {
+	timeout 100 weir-perf --instance "$4" "$5" -t "$3" -s "$2" -n "$1" --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+		fail "weir-perf --instance $4 $5 -t $3 -s $2: $(tail -n 1 "$weir_tmp/perf.log")"
+	jq -e ".results[0] | .errors == 0 and .verified == true and .count >= $1" "$weir_tmp/result.json" >/dev/null ||
+		fail "$4 $5 -t $3 -s $2: $(jq -c '.results[0]' "$weir_tmp/result.json")"
+}
+
+both_ways() {
+	transfer "$1" "$2" "$3" A node:2
+	transfer "$1" "$2" "$3" B node:1
+}
+
+for size in 0 1 $((mtu - 1)) "$mtu" $((mtu + 1)); do
+	both_ways 100 "$size" lat
+done
+both_ways 500 64 rate
+both_ways 5 1048579 lat
+both_ways 40 65536 bw
+for end in A B; do
+	tc qdisc add dev "veth$end" root netem loss 1% limit 10000 || die "no netem"
+done
+for size in 0 1 $((mtu - 1)) "$mtu" $((mtu + 1)) 20000; do
+	both_ways 60 "$size" lat
+done
+for end in A B; do
+	tc -s qdisc show dev "veth$end" | grep -q 'dropped [1-9]' || fail "nothing was lost at $end: the test tests nothing"
+	tc qdisc del dev "veth$end" root
+done
+weirctl --instance A --json show nodes | jq -e 'length == 2 and all(.state == "up")' >/dev/null || fail "a node is not up"
+weirctl --instance A --json show ports | jq -e '.[0] | .rx_frames > 0 and .tx_frames > 0 and .tx_bytes > 0 and .link == "up"' >/dev/null ||
+	fail "show ports: $(weirctl --instance A --json show ports)"
