@@ -10,7 +10,7 @@ root=$PWD
 . scripts/deps.sh
 
 SUITES=(lint unit protocol control fuzz smoke sanitize mutate coverage rxe)
-DEFAULT=(lint unit protocol control sanitize fuzz smoke mutate coverage)
+DEFAULT=(lint unit protocol control sanitize fuzz smoke rxe mutate coverage)
 SEEDS=${WEIR_SEEDS:-10000}          # seeds of the protocol suite
 SEEDS_SANITIZE=${WEIR_SEEDS_SANITIZE:-200}
 SEED_RANGES=10
@@ -21,7 +21,7 @@ usage()
 {
 	cat <<END
 Usage: scripts/test.sh [--list] [--no-skip] [SUITE ...]
-Suites: ${SUITES[*]} (all but rxe when none is named)
+Suites: ${SUITES[*]} (all when none is named)
   --list      names the tests and runs nothing
   --no-skip   a skipped test that test/skips.txt doesn't permit is a failure
 Environment: WEIR_SEEDS, WEIR_FUZZ_SECONDS, WEIR_NO_DEPS=1 (leave apt alone)
@@ -296,9 +296,32 @@ suite_coverage()
 	echo "by file: build/coverage/coverage.txt"
 }
 
+# Tests in the virtual machine: those of test/rxe/tests, on each wire that they name in their first ten
+# lines ("# wires: END,END ..."), and smoke tests on wires with Soft-RoCE.
 suite_rxe()
 {
-	echo "rxe: no tests yet; they come with the verbs driver"
+	local script name wire wires timeout
+
+	for script in test/rxe/tests/*.sh; do
+		name=${script##*/}
+		timeout=$(sed -n '1,10s/^# timeout: *\([0-9]*\).*/\1/p' "$script")
+		wires=$(sed -n '1,10s/^# wires: *//p' "$script")
+		for wire in ${wires:--}; do
+			rxe_test "${name%.sh}$([ "$wire" = - ] || echo "-$wire")" "$wire" "${timeout:-120}" "$script"
+		done
+	done | run_tests 1
+	for wire in verbs,verbs verbs,roce; do
+		for name in connections kill_program kill_dataplane; do
+			rxe_test "$name-$wire" "$wire" 120 "test/smoke/$name.sh"
+		done
+	done | run_tests 1
+}
+
+# rxe_test NAME WIRE SECONDS SCRIPT: the line of a test in the virtual machine.
+rxe_test()
+{
+	echo "rxe/$1 $(($3 + 100)) WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$3 WEIR_BUILD=$root/build/release" \
+		"$([ "$2" = - ] || echo "WEIR_WIRE=$2") $root/test/rxe/run.sh $root/$4"
 }
 
 # A build that fails is a failed test.
@@ -317,7 +340,7 @@ prepare_machine()
 }
 
 [ -n "${WEIR_NO_DEPS:-}" ] || install_deps || exit 3
-if wants lint || wants unit || wants protocol || wants control || wants smoke; then
+if wants lint || wants unit || wants protocol || wants control || wants smoke || wants rxe; then
 	build release --buildtype=release || { broken build; suites=(); }
 fi
 prepare_machine

@@ -136,9 +136,38 @@ nic(void **state)
 }
 
 static void
+verbs_nic(void **state)
+{
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "verbs:mlx5_0"), 0);
+	assert_true(n->verbs);
+	assert_string_equal(n->port, "mlx5_0");
+	assert_int_equal(n->gid_index, -1);
+	assert_int_equal(n->port_number, 0);
+	assert_int_equal(n->ip, 0);
+	assert_int_equal(parse("--nic", "verbs:rxe0,port=2,gid=0,mtu=2048,transport=rc,retry=2,"
+					"timeout=500,rnr=1,rd_atomic=4,ip=10.0.0.1/24"),
+			 0);
+	assert_int_equal(n->port_number, 2);
+	assert_int_equal(n->gid_index, 0);
+	assert_int_equal(n->mtu, 2048);
+	assert_int_equal(n->timeout_ns, 500000);
+	assert_int_equal(n->ip, 0x0a000001);
+	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24"), 0);
+	assert_false(n->verbs);
+}
+
+static void
 bad_nic(void **state)
 {
-	refused("--nic", "verbs:mlx5_0", "not in this version");
+	refused("--nic", "verbs:", "names no device");
+	refused("--nic", "verbs:mlx5_0,gid=-1", "gid=-1");
+	refused("--nic", "verbs:mlx5_0,port=0", "port=0");
+	refused("--nic", "verbs:mlx5_0,loss=1", "unknown key 'loss'");
+	refused("--nic", "verbs:mlx5_0,transport=uc", "UC has no SRQ");
+	refused("--nic", "verbs:mlx5_0,transport=xrc", "transport=xrc is not offered");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,gid=3", "unknown key 'gid'");
 	refused("--nic", "net_memif0,ip=10.0.0.1/24", "no SPEC");
 	refused("--nic", "roce:", "names no port");
 	refused("--nic", "roce:ip=10.0.0.1/24", "names no port");
@@ -204,11 +233,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(defaults),	     cmocka_unit_test(flag_env_default),
-	    cmocka_unit_test(values),	     cmocka_unit_test(bad_values),
-	    cmocka_unit_test(nic),	     cmocka_unit_test(bad_nic),
-	    cmocka_unit_test(too_many_nics), cmocka_unit_test(knowing),
-	    cmocka_unit_test(together),
+	    cmocka_unit_test(defaults), cmocka_unit_test(flag_env_default),
+	    cmocka_unit_test(values),	cmocka_unit_test(bad_values),
+	    cmocka_unit_test(nic),	cmocka_unit_test(verbs_nic),
+	    cmocka_unit_test(bad_nic),	cmocka_unit_test(too_many_nics),
+	    cmocka_unit_test(knowing),	cmocka_unit_test(together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

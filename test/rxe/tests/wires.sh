@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Two nodes over a wire (WEIR_WIRE), each end in turn driving: every size around the path MTU, contents
 # verified; then with 1 % of the frames lost each way.
+# wires: verbs,verbs verbs,roce roce,roce
+# timeout: 200
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 
