@@ -322,23 +322,6 @@ closed_event(struct broker *b, uint32_t engine, uint32_t vqpn)
 }
 
 void
-broker_qp_failed(struct broker *b, const void *qp_user)
-{
-	for (const struct broker_link *l = b->links; l; l = l->next) {
-		struct engine_event event = {.wc_status = NIC_WC_FATAL_ERR};
-		struct engine *e = broker_engine(b, l->engine)->engine;
-
-		if (l->id == ENGINE_LINK_NONE || (qp_user != engine_link_user(e, l->id, 0) &&
-						  qp_user != engine_link_user(e, l->id, 1)))
-			continue;
-		event.conn.link = l->id;
-		event.conn.status = ECONNRESET;
-		link_error_event(b, l->engine, &event);
-		return;
-	}
-}
-
-void
 broker_event(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
 	struct broker_session *s;

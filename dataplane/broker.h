@@ -84,8 +84,6 @@ uint64_t broker_run(struct broker *b);
 void broker_completed(struct broker *b, uint32_t engine, struct engine_command *command);
 /* An event came from an engine. */
 void broker_event(struct broker *b, uint32_t engine, const struct engine_event *event);
-/* The NIC says that a QP has failed (nic_qp_init.user); its engine may hear nothing of it. */
-void broker_qp_failed(struct broker *b, const void *qp_user);
 /* Tells programs and peers that we go; true once everything is drained and may be destroyed. */
 bool broker_stop(struct broker *b);
 

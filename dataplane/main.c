@@ -137,7 +137,6 @@ run(struct plane *p, int epoll_fd, int signal_fd)
 		if (stop_at && next > 10000000)
 			next = 10000000;
 		plane_rate(p);
-		plane_port_events(p);
 		mend = plane_mend_ports(p);
 		if (mend < next)
 			next = mend;
@@ -146,26 +145,13 @@ run(struct plane *p, int epoll_fd, int signal_fd)
 	}
 }
 
-/* Ports that can't tell have -1. */
-static int
-watch_ports(struct plane *p, int epoll_fd)
-{
-	for (unsigned i = 0; i < p->ports; i++) {
-		int fd = plane_port_event_fd(&p->port[i]);
-
-		if (fd >= 0 && watch(epoll_fd, fd))
-			return -1;
-	}
-	return 0;
-}
-
 static int
 serve(struct plane *p, int signal_fd, char *error, size_t size)
 {
 	int epoll_fd = epoll_create1(EPOLL_CLOEXEC), rc = 0;
 
 	if (epoll_fd < 0 || watch(epoll_fd, signal_fd) || watch(epoll_fd, p->bell.fd) ||
-	    watch(epoll_fd, broker_fd(p->broker)) || watch_ports(p, epoll_fd)) {
+	    watch(epoll_fd, broker_fd(p->broker))) {
 		rc = -errno;
 		snprintf(error, size, "no epoll: %s; raise the limit of open files", strerror(-rc));
 		goto out;

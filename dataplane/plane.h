@@ -88,9 +88,6 @@ void plane_port_close(struct plane_port *port);
 struct nic_device *plane_port_device(const struct plane_port *port);
 struct nic_context *plane_port_context(const struct plane_port *port, unsigned context);
 void plane_port_describe(const struct plane_port *port, struct plane_port_info *info);
-/* Readable when the port has something to say to plane_port_events(); -1: it never has. */
-int plane_port_event_fd(const struct plane_port *port);
-void plane_port_events(struct plane *p);
 
 /* budget.c: what was built and what it costs, on stdout. */
 void budget_print(const struct plane *p);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ports of a data plane: what differs between a DPDK port and a verbs device, in one place. */
-#include "log.h"
 #include "memory.h"
 #include "plane.h"
 #include "quiet.h"
@@ -179,50 +178,6 @@ plane_port_describe(const struct plane_port *port, struct plane_port_info *info)
 		describe_verbs(port, info);
 	else
 		describe_ethdev(port, info);
-}
-
-/* ---- what happens to ports ---- */
-
-int
-plane_port_event_fd(const struct plane_port *port)
-{
-	return port->verbs ? vnic_async_fd(port->verbs) : -1;
-}
-
-static void
-take_event(struct plane *p, unsigned index, const struct nic_async_event *event)
-{
-	const char *name = p->options->nic[index].port;
-
-	switch (event->type) {
-	case NIC_EVENT_LINK_UP:
-		log_info("port %s is up", name);
-		break;
-	case NIC_EVENT_LINK_DOWN:
-		log_warning("port %s is down; see its cable, switch and interface", name);
-		break;
-	case NIC_EVENT_QP_FATAL:
-		broker_qp_failed(p->broker, event->qp_user);
-		break;
-	case NIC_EVENT_DEVICE_FATAL:
-		log_error("port %s has failed; see the kernel's log, then restart the data plane",
-			  name);
-		break;
-	}
-}
-
-void
-plane_port_events(struct plane *p)
-{
-	struct nic_async_event event;
-
-	for (unsigned i = 0; i < p->ports; i++) {
-		struct nic_device *dev =
-		    p->port[i].verbs ? vnic_nic_device(p->port[i].verbs) : NULL;
-
-		while (dev && !NIC_OPS(dev)->async_event(dev, &event))
-			take_event(p, i, &event);
-	}
 }
 
 uint64_t

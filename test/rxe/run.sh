@@ -35,12 +35,15 @@ finish()
 
 	trap - EXIT INT TERM HUP
 	for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null; done
-	wait
+	wait 2>/dev/null
 	rm -rf "$work"
 	exit "$code"
 }
 trap finish EXIT
-trap 'exit 130' INT TERM HUP
+for signal in INT TERM HUP; do
+	# shellcheck disable=SC2064
+	trap "echo 'run.sh: ended by SIG$signal' >&2; exit 130" "$signal"
+done
 
 # The initial RAM disk: busybox, the modules that mounting the root needs, init.
 make_initrd()

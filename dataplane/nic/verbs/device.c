@@ -64,12 +64,6 @@ vnic_nic_context(struct vnic_device *dev, unsigned context)
 	return (struct nic_context *)dev->context[context];
 }
 
-int
-vnic_async_fd(const struct vnic_device *dev)
-{
-	return dev->ctx->async_fd;
-}
-
 /* ---- finding ---- */
 
 static void

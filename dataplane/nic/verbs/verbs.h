@@ -42,9 +42,6 @@ void vnic_close(struct vnic_device *dev);
 struct nic_device *vnic_nic_device(struct vnic_device *dev);
 struct nic_context *vnic_nic_context(struct vnic_device *dev, unsigned context);
 
-/* Becomes readable when nic async_event() has something to say. */
-int vnic_async_fd(const struct vnic_device *dev);
-
 /* For the table printed at start. */
 struct vnic_info {
 	char text[256]; /* device, port, what was chosen */
