@@ -760,7 +760,7 @@ test_rows(void **state)
 	assert_string_equal(port.address, "10.0.0.7");
 	assert_string_equal(port.driver, "fake");
 	assert_int_equal(port.tx_frames, 9);
-	assert_int_equal(port.drop_count, 15);
+	assert_int_equal(port.drop_count, 16);
 	assert_int_equal(query(f, fd, WEIR_ROWS_COUNTERS, &counter, sizeof(counter)) > 50, 1);
 	assert_string_equal(counter.name, "engine.turns");
 	assert_int_equal(query(f, fd, WEIR_ROWS_QPS, NULL, 0), 0);
