@@ -14,7 +14,8 @@ cat >"$weir_tmp/nodes.py" <<'P'
 import ctypes, itertools, re, sys
 pid = int(sys.argv[1])
 at = [re.match(r"(\w+)-(\w+) .*memfd:weir-arena", line) for line in open(f"/proc/{pid}/maps")]
-begin, end = [int(x, 16) for x in next(m for m in at if m).groups()]
+at = [int(x, 16) for m in at if m for x in m.groups()]
+begin, end = min(at), max(at)  # one mapping, in pieces of different policy
 page = 2 << 20
 n = (end - begin) // page
 pages = (ctypes.c_void_p * n)(*[begin + i * page for i in range(n)])
