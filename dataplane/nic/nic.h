@@ -17,12 +17,14 @@
 
 #define NIC_SGE_MAX 2u
 #define NIC_POLL_MAX 32u
+#define NIC_GRH_BYTES 40u /* before the payload in the receive buffer of a datagram */
 
 enum nic_access {
 	NIC_LOCAL_WRITE = 0x1,
 	NIC_REMOTE_WRITE = 0x2,
 	NIC_REMOTE_READ = 0x4,
 	NIC_REMOTE_ATOMIC = 0x8,
+	NIC_REMOTE_INVALIDATE = 0x10, /* by SEND_INV; a driver may refuse it (-ENOTSUP) */
 };
 
 enum nic_opcode {
@@ -33,6 +35,7 @@ enum nic_opcode {
 	NIC_READ,
 	NIC_CMP_SWAP,
 	NIC_FETCH_ADD,
+	NIC_SEND_INV, /* SEND, and the peer's key nic_send_wr.rkey is no longer valid */
 	NIC_RECV,     /* work completions only: a SEND arrived */
 	NIC_RECV_IMM, /* work completions only: a WRITE_IMM arrived */
 };
@@ -64,6 +67,7 @@ struct nic_device; /* a driver's; begins with struct nic_device_head */
 struct nic_context;
 struct nic_qp; /* begins with struct nic_qp_head */
 struct nic_srq;
+struct nic_ah; /* address handle: where a datagram goes */
 
 struct nic_mr {
 	uint64_t address; /* as the peer names it: the virtual address */
@@ -87,7 +91,15 @@ struct nic_send_wr {
 	uint32_t imm;	/* host order */
 	uint64_t remote_address;
 	uint32_t rkey;
-	uint64_t compare_add, swap; /* atomics */
+	union {
+		struct { /* atomics: 8 bytes, the old value comes into sge[0] */
+			uint64_t compare_add, swap;
+		};
+		struct { /* UD */
+			struct nic_ah *ah;
+			uint32_t remote_qpn, qkey;
+		};
+	};
 };
 
 struct nic_recv_wr {
@@ -101,10 +113,11 @@ struct nic_wc {
 	uint8_t status; /* enum nic_wc_status */
 	uint8_t opcode; /* enum nic_opcode */
 	bool has_imm;
+	bool invalidated; /* imm is a key of ours that the peer has made invalid */
 	uint32_t imm;
 	uint32_t length;
 	uint32_t qpn;
-	uint32_t source_qpn; /* UD */
+	uint32_t source_qpn; /* UD; length counts the NIC_GRH_BYTES in front */
 };
 
 struct nic_gid {
@@ -141,8 +154,16 @@ struct nic_qp_attr {
 	uint64_t timeout_ns; /* of one transmission; 0 = default */
 	uint8_t retry;	     /* 1 ... 7; 0 = driver's default */
 	uint8_t rnr_retry;   /* 7 = without limit */
-	uint8_t rd_atomic;
-	uint8_t access; /* what the peer may do: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
+	uint8_t rd_atomic; /* READs and atomics under way in each direction; 0 = driver's default */
+	uint8_t access;	   /* what the peer may do: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
+	uint8_t traffic_class; /* IP type of service: DSCP in the upper six bits */
+	uint32_t qkey;	       /* UD: of the QP itself, given at RTR */
+};
+
+struct nic_ah_attr {
+	struct nic_gid gid;
+	uint16_t lid;
+	uint8_t traffic_class;
 };
 
 #define NIC_DROP_REASONS(X)                                                                        \
@@ -156,6 +177,7 @@ struct nic_qp_attr {
 	X(duplicate, "PSN already received")                                                       \
 	X(out_of_order, "PSN ahead of the expected one")                                           \
 	X(bad_request, "opcode out of sequence, length or address wrong")                          \
+	X(bad_qkey, "Q_Key of a datagram wrong")                                                   \
 	X(no_buffer, "no receive WR (RNR)")                                                        \
 	X(handover_full, "ring to the owning engine full")                                         \
 	X(impaired, "dropped on purpose (loss=)")                                                  \
@@ -203,6 +225,13 @@ struct nic_ops {
 	void (*qp_destroy)(struct nic_qp *qp);
 	int (*srq_create)(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
 	void (*srq_destroy)(struct nic_srq *srq);
+	/*
+	 * C: for datagrams to `attr`, from UD QPs of any context of the device. Destroyed when no
+	 * WR that names it is outstanding.
+	 */
+	int (*ah_create)(struct nic_device *dev, const struct nic_ah_attr *attr,
+			 struct nic_ah **ah);
+	void (*ah_destroy)(struct nic_ah *ah);
 	/* C: next asynchronous event, 0 or -EAGAIN. A link counts as up when the device is opened.
 	 */
 	int (*async_event)(struct nic_device *dev, struct nic_async_event *event);
