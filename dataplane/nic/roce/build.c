@@ -65,6 +65,14 @@ put_icrc(uint8_t *frame, uint32_t end, uint32_t crc)
 	return end + ICRC_BYTES;
 }
 
+uint32_t
+roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n)
+{
+	uint32_t crc = roce_icrc_copy(frame + IP_AT, at - IP_AT, payload, n);
+
+	return put_icrc(frame, at + n + (-n & 3), crc);
+}
+
 /* Copies n bytes of the payload behind the headers, which are complete; returns the CRC. */
 static uint32_t
 copy_payload(const struct requester *rq, const struct sq_entry *wr, uint8_t *frame, uint32_t at,
@@ -90,12 +98,12 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
 	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT, word = psn & PSN_MASK, crc;
 	bool first = rq->offset == 0, last = n == rest;
-	bool reth = first && wr->wire_first == RC_WRITE_FIRST, imm = last && wr->has_imm;
+	bool reth = first && wr->wire.first == RC_WRITE_FIRST, imm = last && wr->wire.has_imm;
 	uint8_t *bth = frame + BTH_AT;
 
 	at += (reth ? RETH_BYTES : 0) + (imm ? IMM_BYTES : 0);
 	begin(qp, frame, at + n + pad);
-	bth[0] = wr->wire_first + (last ? (first ? 4 : 2) + wr->has_imm : !first);
+	bth[0] = last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first;
 	bth[1] = (uint8_t)(pad << 4 | (last && (wr->flags & NIC_SOLICITED) ? BTH_SOLICITED : 0));
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
 	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)

@@ -27,9 +27,17 @@
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \
 	    */
+#define ROCE_READ_BYTES 65536u /* that one READ request asks for at most */
+#define ROCE_RD_MAX 128u
 #define ROCE_CNP_GAP_NS 50000u /* between congestion notifications of one QP */
 
 struct roce_qp;
+
+/* How a WR looks on the wire: opcodes of its packets; a MIDDLE follows the FIRST. */
+struct wire_form {
+	uint8_t first, last, only;
+	bool has_imm;
+};
 
 /* A work request in the send queue. Counters of PSNs run over 32 bits; the wire has the low 24. */
 struct sq_entry {
@@ -42,11 +50,12 @@ struct sq_entry {
 	uint16_t flags;
 	uint8_t opcode;
 	uint8_t sge_count;
-	uint8_t wire_first; /* opcode of a first packet; MIDDLE, LAST, LAST_IMM, ONLY, ONLY_IMM
-			       follow */
-	bool has_imm;
+	struct wire_form wire;
 	union {
-		struct nic_sge sge[NIC_SGE_MAX];
+		struct {
+			struct nic_sge sge[NIC_SGE_MAX];
+			uint64_t compare_add, swap;
+		};
 		uint8_t data[ROCE_MAX_INLINE]; /* NIC_INLINE */
 	};
 };
@@ -57,6 +66,25 @@ struct cq_entry {
 	struct roce_qp *qp;   /* send: its rq.freed becomes sq_freed; NULL: gone */
 	struct roce_srq *srq; /* receive: one of its WRs is free again; NULL: a send */
 	uint32_t sq_freed;
+};
+
+/* A READ or atomic, or a part of a READ, that is not answered yet. */
+struct fetch {
+	uint32_t psn, end; /* answers have the PSNs [psn, end) */
+	uint32_t wr;	   /* a count as requester.posted */
+	uint32_t offset;   /* of the WR's bytes */
+};
+
+/* A READ or atomic of the peer: to be answered, and kept to be answered again. */
+struct served {
+	uint64_t address; /* READ */
+	uint64_t value;	  /* atomic: what was there before */
+	uint32_t rkey, length, msn;
+	uint32_t psn, count; /* PSNs of the answers, 24 bits */
+	uint32_t begin;	     /* first of the answers that are wanted: 0, or more when asked again */
+	uint32_t sent;	     /* answers that have left; count: none waits */
+	bool atomic;
+	bool again; /* all have left once */
 };
 
 enum response { RESPOND_NONE, RESPOND_ACK, RESPOND_RNR, RESPOND_SEQUENCE, RESPOND_FATAL };
@@ -78,9 +106,15 @@ struct requester { /* engine, but for the initial values */
 	uint64_t timeout_ns;
 	uint32_t nak_psn;	/* last PSN of a sequence NAK that was acted on */
 	bool nak_seen;		/* nak_psn is valid, nothing was acknowledged since */
+	bool starved;		/* a request was to be sent again, and there was no frame */
 	bool rnr_wait;		/* the peer asked to wait until deadline */
 	uint8_t retry, retries; /* limit, so far */
 	uint8_t rnr_retry, rnr_left;
+	/* READs and atomics */
+	uint32_t special; /* WRs posted and not built that are one, or have a fence */
+	uint32_t bare;	  /* PSNs of [una, next) that stand for answers: no frame is held */
+	uint32_t fetches_first, fetches_next, fetches_mask, fetches_limit;
+	struct fetch *fetches;
 };
 
 struct responder {	   /* engine, but for the initial values */
@@ -95,6 +129,10 @@ struct responder {	   /* engine, but for the initial values */
 	uint32_t received;
 	struct nic_recv_wr wr; /* SEND */
 	uint64_t cnp_next;     /* no congestion notification before */
+	/* READs and atomics: counts; before `serving` all is answered */
+	uint32_t serving, served_next, served_mask, served_limit;
+	struct served *served;
+	uint32_t nak_psn; /* of RESPOND_FATAL */
 };
 
 #define ORDER_ERROR 0x1u
@@ -209,9 +247,10 @@ void roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status);
 void roce_qp_drop_frames(struct roce_qp *qp, uint32_t n);
 /* The oldest WR ends: a work completion if it is wanted, or if it failed. */
 void roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status);
-/* The receive WR of a message ends. */
-void roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status status,
-		      enum nic_opcode opcode, const struct packet *p);
+/* The receive WR of a message ends; that of the message under way ends without it. */
+void roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opcode opcode,
+		      const struct packet *p);
+void roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status);
 
 /* srq.c */
 int roce_srq_create(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
@@ -227,6 +266,32 @@ enum drop roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_
 /* Sends again from the oldest unacknowledged frame on. */
 void roce_requester_go_back(struct roce_qp *qp);
 void roce_requester_wake(struct roce_qp *qp);
+/* Everything before `to` has arrived, and if it was asked for, the answer too. */
+void roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now);
+/* The oldest frame, or its answer, was lost; the peer may say so often. */
+void roce_requester_lost(struct roce_qp *qp);
+
+/* fetch.c, engine: the requester's READs and atomics */
+enum fetch_result { FETCH_SENT, FETCH_ORDINARY, FETCH_WAITS };
+/* Checks such a WR, whose other fields are in *e already. */
+int roce_fetch_take(struct sq_entry *e, const struct nic_send_wr *wr);
+/* The next WR, of whatever kind: sends a request of it, or says that it isn't one, or must wait. */
+enum fetch_result roce_fetch_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now);
+bool roce_fetch_waits(const struct roce_qp *qp, const struct sq_entry *wr);
+/* Sends again what asks for the answers from requester.send on. False: no frame. */
+bool roce_fetch_again(struct roce_qp *qp);
+/* The next answer's PSN; requester.next if none is missing. No ACK goes beyond it. */
+uint32_t roce_fetch_bound(const struct requester *rq);
+enum drop roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now);
+/* Something after the next answer came before it. */
+enum drop roce_fetch_lost(struct roce_qp *qp, uint64_t now);
+
+static inline bool
+fetch_special(const struct sq_entry *wr)
+{
+	return wr->wire.first >= RC_READ_REQUEST || (wr->flags & NIC_FENCE);
+}
+
 /* timer.c, engine */
 void roce_timer_start(struct roce_qp *qp, uint64_t deadline);
 void roce_timer_run(struct roce_context *ctx, uint64_t now);
@@ -239,11 +304,22 @@ uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *fram
 /* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come.
  */
 void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
+/* Completes a frame by n bytes of payload, which begins at `at`, and its ICRC. Returns its length.
+ */
+uint32_t roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n);
 /* Completes a frame by its ICRC. Returns its length. */
 uint32_t roce_build_finish(uint8_t *frame, uint32_t end);
 
 /* responder.c, engine */
 enum drop roce_responder_input(struct roce_qp *qp, const struct packet *p);
+/* The request can't be answered but by a NAK that ends the QP. */
+enum drop roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn);
+/* serve.c, engine: READs and atomics of the peer, new ones and such as were there already */
+enum drop roce_serve(struct roce_qp *qp, const struct packet *p);
+enum drop roce_serve_again(struct roce_qp *qp, const struct packet *p);
+/* Sends answers as far as *room goes, which is lowered. False: some are left. */
+bool roce_serve_answers(struct roce_qp *qp, unsigned *room);
+void roce_serve_stop(struct roce_qp *qp);
 /* answer.c, engine */
 void roce_answer_later(struct roce_qp *qp, enum response response);
 void roce_answer_all(struct roce_context *ctx);
@@ -292,6 +368,22 @@ static inline enum nic_qp_state
 qp_state(const struct roce_qp *qp)
 {
 	return (enum nic_qp_state)atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+/* The memory that a WR names must be registered, all of it, before the first byte is read. */
+static inline bool
+memory_ok(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t access)
+{
+	if (wr->flags & NIC_INLINE)
+		return true;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		const struct nic_sge *s = &wr->sge[i];
+
+		if (s->length != 0 &&
+		    !mr_check(&qp->ctx->dev->mrs, s->lkey, s->address, s->length, access))
+			return false;
+	}
+	return true;
 }
 
 /* Can't overflow: cq_depth covers every send queue and SRQ. */

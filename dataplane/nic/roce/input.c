@@ -39,6 +39,8 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct packet *p, uint64_t
 	switch ((enum packet_kind)p->kind) {
 	case PACKET_ACK:
 		return roce_requester_ack(qp, p, now);
+	case PACKET_RESPONSE:
+		return roce_fetch_response(qp, p, now);
 	case PACKET_SEND:
 	case PACKET_WRITE:
 	case PACKET_READ:
@@ -50,7 +52,7 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct packet *p, uint64_t
 		if (state == NIC_QP_RTS)
 			roce_window_lost(&qp->rq.window, qp->rq.next);
 		return DROP_NONE;
-	default: /* responses that we never asked for, datagrams to a connected QP */
+	default: /* datagrams to a connected QP */
 		return DROP_bad_request;
 	}
 }

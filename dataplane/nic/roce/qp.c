@@ -57,14 +57,17 @@ new_qpn(struct roce_context *ctx, uint32_t index)
 static struct roce_qp *
 allocate(struct roce_context *ctx, uint32_t send_wrs)
 {
-	uint32_t frames = ctx->dev->config.window_frames, size = 1;
+	uint32_t frames = ctx->dev->config.window_frames, size = 1, reads = 1;
 	struct roce_qp *qp;
 	size_t bytes;
 
 	while (size < send_wrs)
 		size *= 2;
-	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) + frames * sizeof(qp->rq.frames[0]) +
-		frames * sizeof(qp->rq.lengths[0]);
+	while (reads < ctx->dev->config.rd_atomic)
+		reads *= 2;
+	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) +
+		reads * (sizeof(qp->rs.served[0]) + sizeof(qp->rq.fetches[0])) +
+		frames * (sizeof(qp->rq.frames[0]) + sizeof(qp->rq.lengths[0]));
 	qp = roce_memory_get(ctx->dev, bytes);
 	if (qp == NULL)
 		return NULL;
@@ -74,6 +77,9 @@ allocate(struct roce_context *ctx, uint32_t send_wrs)
 	qp->rq.sq_depth = send_wrs;
 	qp->rq.frames = (void **)(qp->rq.sq + size);
 	qp->rq.lengths = (uint16_t *)(qp->rq.frames + frames);
+	qp->rs.served = (struct served *)(void *)(qp->rq.lengths + frames);
+	qp->rs.served_mask = qp->rq.fetches_mask = reads - 1;
+	qp->rq.fetches = (struct fetch *)(qp->rs.served + reads);
 	qp->rq.frame_mask = frames - 1;
 	return qp;
 }
@@ -157,7 +163,8 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	if (bits != 0 && (ip ^ dev->config.ip) >> (32 - bits) != 0)
 		return -ENETUNREACH;
 	if (mtu < 256 || mtu > dev->config.mtu || (mtu & (mtu - 1)) != 0 ||
-	    attr->remote_qpn > QPN_MASK || attr->remote_psn > PSN_MASK)
+	    attr->remote_qpn > QPN_MASK || attr->remote_psn > PSN_MASK ||
+	    attr->rd_atomic > dev->config.rd_atomic)
 		return -EINVAL;
 	qp->neighbour = roce_neighbour_get(&dev->neighbours, ip);
 	if (qp->neighbour == NULL)
@@ -170,6 +177,7 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	qp->peer_qpn = attr->remote_qpn;
 	qp->mtu = mtu;
 	qp->rs.expected = attr->remote_psn;
+	qp->rs.served_limit = attr->rd_atomic ? attr->rd_atomic : dev->config.rd_atomic;
 	make_template(qp);
 	return 0;
 }
@@ -180,13 +188,15 @@ to_rts(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	const struct roce_config *config = &qp->ctx->dev->config;
 	struct requester *rq = &qp->rq;
 
-	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7)
+	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7 ||
+	    attr->rd_atomic > config->rd_atomic)
 		return -EINVAL;
 	rq->una = rq->send = rq->next = attr->psn;
 	rq->timeout_ns = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;
 	rq->retry = attr->retry ? attr->retry : config->retry;
 	rq->rnr_retry = attr->rnr_retry ? attr->rnr_retry : config->rnr_retry;
 	rq->rnr_left = rq->rnr_retry;
+	rq->fetches_limit = attr->rd_atomic ? attr->rd_atomic : config->rd_atomic;
 	roce_window_init(&rq->window, ROCE_FRAME_MAX(qp->mtu), ROCE_MIN_FRAMES,
 			 config->window_bytes);
 	return 0;

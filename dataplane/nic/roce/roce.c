@@ -56,6 +56,7 @@ set_defaults(struct roce_config *c)
 	DEFAULT(window_frames, 512);
 	DEFAULT(neighbours, 1024);
 	DEFAULT(timeout_ns, 250000000u);
+	DEFAULT(rd_atomic, 16);
 	DEFAULT(retry, 7);
 	DEFAULT(rnr_retry, 7);
 	DEFAULT(rnr_timer, 6);
@@ -70,7 +71,8 @@ config_ok(const struct roce_config *c)
 	       c->max_wr <= c->cq_depth && c->window_frames >= 2 * ROCE_MIN_FRAMES &&
 	       c->window_frames <= 1u << 20 && (c->window_frames & (c->window_frames - 1)) == 0 &&
 	       c->window_bytes <= 1u << 30 && c->neighbours <= 1u << 20 && c->retry <= 7 &&
-	       c->rnr_retry <= 7 && c->rnr_timer <= 31 && c->timeout_ns <= UINT64_C(1000000000000);
+	       c->rd_atomic <= ROCE_RD_MAX && c->rnr_retry <= 7 && c->rnr_timer <= 31 &&
+	       c->timeout_ns <= UINT64_C(1000000000000);
 }
 
 struct roce_device *
@@ -135,6 +137,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->max_sge = NIC_SGE_MAX;
 	attr->max_inline = ROCE_MAX_INLINE;
 	attr->max_wr = c->max_wr;
+	attr->max_rd_atomic = c->rd_atomic;
 	attr->max_srq_wr = c->cq_depth;
 	attr->numa_socket = c->numa_socket;
 	attr->link_up = c->link_up ? c->link_up(c->user) : true;
