@@ -428,10 +428,6 @@ negative(struct roce_qp *qp, unsigned code, uint32_t psn)
 		roce_requester_lost(qp);
 		return DROP_NONE;
 	}
-	if (code > NAK_REMOTE_OPERATION)
-		return DROP_bad_request;
-	if (psn == qp->rq.next)
-		return DROP_duplicate;
 	roce_qp_fail(qp, wr_of(&qp->rq, psn), status[code]);
 	return DROP_NONE;
 }
@@ -458,10 +454,12 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		return DROP_NONE;
 	}
 	/* a NAK names the first PSN that was not taken: all before it are acknowledged */
-	if ((type != AETH_RNR && type != AETH_NAK) || (p->syndrome & 0x80) != 0)
+	if ((type != AETH_RNR && type != AETH_NAK) || (p->syndrome & 0x80) != 0 ||
+	    (type == AETH_NAK && value > NAK_REMOTE_OPERATION))
 		return DROP_bad_request;
 	roce_count(type == AETH_RNR ? &c->rnr_received : &c->naks_received, 1);
-	if (distance > outstanding || (type == AETH_RNR && distance == outstanding))
+	if (distance > outstanding ||
+	    (distance == outstanding && (type == AETH_RNR || value != NAK_SEQUENCE)))
 		return DROP_duplicate;
 	bound = rq->bare != 0 ? roce_fetch_bound(rq) : psn;
 	if ((int32_t)(psn - bound) > 0 && (type == AETH_RNR || value == NAK_SEQUENCE))
