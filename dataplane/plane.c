@@ -275,6 +275,7 @@ open_port(struct plane *p, unsigned index, char *error, size_t size)
 	    .timeout_ns = spec->timeout_ns,
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
 	    /* a link being repaired has its old QPs beside the new ones for a while */
 	    .max_qp = 4 * (uint32_t)o->links,
 	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + srq_depth(o),

@@ -12,6 +12,7 @@
 #define QPS 8u
 #define EVERYTHING (NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC | NIC_REMOTE_INVALIDATE)
 #define STEPS 64u
+#define QKEY 0x01020304u
 #define BUFFER 4096u
 
 #define CHECK(condition)                                                                           \
@@ -110,12 +111,13 @@ make_qp(struct world *w, unsigned i)
 {
 	static const uint8_t states[QPS] = {NIC_QP_RTS,	 NIC_QP_RTS, NIC_QP_RTS, NIC_QP_RTR,
 					    NIC_QP_INIT, NIC_QP_ERR, NIC_QP_RTS, NIC_QP_RESET};
-	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 8, .srq = w->srq};
+	struct nic_qp_init init = {.type = i == 6 ? NIC_UD : NIC_RC, .send_wrs = 8, .srq = w->srq};
 	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
 				   .remote_gid = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 2}},
 				   .remote_qpn = 17,
 				   .remote_psn = i == 1 ? 0xfffffe : 1000,
 				   .psn = i == 1 ? 0xffffff : 1000,
+				   .qkey = QKEY,
 				   .rd_atomic = i == 1 ? 1 : 4,
 				   .access = i == 2   ? NIC_REMOTE_READ
 					     : i == 3 ? 0
@@ -217,15 +219,20 @@ make_reachable(struct world *w, uint8_t *f, uint32_t n, uint8_t how)
 	uint32_t psn = get32(f + BTH_AT + 8);
 	bool answer;
 
-	if (how & 0x20) /* an opcode that there is */
+	if ((how & 0x20) && qp->ud) {
+		f[BTH_AT] = UD_SEND_ONLY + f[BTH_AT] % 2;
+		if (n >= EXT_AT + 8)
+			put32(f + EXT_AT, QKEY);
+	} else if (how & 0x20) { /* an opcode that there is */
 		f[BTH_AT] %= RC_SEND_ONLY_INV + 1;
+	}
 	answer = f[BTH_AT] >= RC_READ_RESPONSE_FIRST && f[BTH_AT] <= RC_ATOMIC_ACK;
 	memcpy(f, w->dev->config.mac, 6);
 	put16(f + 12, ETH_TYPE_IP);
 	f[IP_AT] = 0x45;
 	put16(f + IP_AT + 6, 0);
 	f[IP_AT + 9] = 17;
-	put32(f + IP_AT + 12, 0x0a000002);
+	put32(f + IP_AT + 12, n % 16 == 5 ? 0 : 0x0a000002);
 	put32(f + IP_AT + 16, 0x0a000001);
 	put16(f + UDP_AT + 2, ROCE_UDP_PORT);
 	f[BTH_AT + 1] &= 0xf0;

@@ -557,8 +557,8 @@ budgets(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(roce_ops.post_srq_recv(srq, &wr, 1), 1);
 	assert_int_equal(roce_ops.post_srq_recv(srq, &wr, 1), 0);
-	init = (struct nic_qp_init){.type = NIC_UD, .send_wrs = 1};
-	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -ENOTSUP);
+	init = (struct nic_qp_init){.type = NIC_UD + 1, .send_wrs = 1};
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -EINVAL);
 	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 513};
 	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -EINVAL);
 	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 1, .srq = srq};

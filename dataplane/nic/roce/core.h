@@ -42,11 +42,17 @@ struct wire_form {
 /* A work request in the send queue. Counters of PSNs run over 32 bits; the wire has the low 24. */
 struct sq_entry {
 	uint64_t wr_id;
-	uint64_t remote_address;
-	uint32_t rkey;
+	union {
+		uint64_t remote_address;
+		const struct roce_ah *ah; /* UD */
+	};
+	uint32_t rkey; /* UD: the peer's QPN */
 	uint32_t imm;
 	uint32_t length;
-	uint32_t last_psn; /* valid once built */
+	union {
+		uint32_t last_psn; /* valid once built */
+		uint32_t qkey;	   /* UD */
+	};
 	uint16_t flags;
 	uint8_t opcode;
 	uint8_t sge_count;
@@ -142,10 +148,12 @@ struct roce_qp {
 	struct nic_qp_head head;
 	struct roce_context *ctx;
 	void *user;
+	bool ud;
 	_Atomic uint8_t state; /* enum nic_qp_state; main writes up to RTS, engine writes ERR */
 	uint8_t access;
 	uint16_t mtu;
 	uint32_t peer_ip, peer_qpn;
+	uint32_t qkey; /* UD */
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
 	struct link sender; /* in ctx->senders: may have something to send */
@@ -178,6 +186,15 @@ struct roce_srq {
 	uint32_t users;
 	bool dying;
 	size_t bytes;
+};
+
+/* Whom a datagram goes to. Main makes and frees it, engines read. */
+struct roce_ah {
+	struct roce_device *dev;
+	struct link all;
+	uint32_t ip, ip_sum;
+	struct neighbour *neighbour;
+	_Alignas(CACHE_LINE) uint8_t template[CACHE_LINE];
 };
 
 #define ROCE_EVENTS 256u
@@ -222,6 +239,7 @@ struct roce_device {
 	struct mr_table mrs;
 	struct neighbours neighbours;
 	struct roce_context *contexts[ROCE_CONTEXTS_MAX];
+	struct link all_ahs; /* main */
 };
 
 /* roce.c: zeroed memory of the device's user, aligned to 64; main thread */
@@ -232,6 +250,9 @@ void roce_memory_put(struct roce_device *dev, void *memory, size_t bytes);
 int roce_qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp);
 int roce_qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr);
 void roce_qp_destroy(struct nic_qp *qp);
+/* The neighbour that a GID names, with one user more: 0 or -errno. */
+int roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, uint32_t *ip,
+		   struct neighbour **neighbour);
 /* Frees what the engine has let go. */
 void roce_qp_reap(struct roce_context *ctx);
 void roce_qp_free(struct roce_qp *qp);
@@ -248,8 +269,8 @@ void roce_qp_drop_frames(struct roce_qp *qp, uint32_t n);
 /* The oldest WR ends: a work completion if it is wanted, or if it failed. */
 void roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status);
 /* The receive WR of a message ends; that of the message under way ends without it. */
-void roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opcode opcode,
-		      const struct packet *p);
+struct cq_entry *roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr,
+				  enum nic_opcode opcode, const struct packet *p);
 void roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status);
 
 /* srq.c */
@@ -304,11 +325,33 @@ uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *fram
 /* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come.
  */
 void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
+/*
+ * Headers of all frames to `ip`, up to the BTH, but for lengths, checksum, MAC, source port, QPN:
+ * returns the sum of the IP header as it stands.
+ */
+uint32_t roce_template_make(const struct roce_device *dev, uint32_t ip, uint8_t traffic_class,
+			    uint8_t *template);
+/* They, with MAC and lengths, into a frame that will end at `end`. */
+void roce_template_use(const uint8_t *template, uint32_t ip_sum, uint64_t mac, uint8_t *frame,
+		       uint32_t end);
+/* Tells flows apart for whoever spreads them over paths or queues. */
+uint16_t roce_source_port(uint32_t qpn, uint32_t peer_qpn);
+/* Completes a frame by n bytes of a WR from `offset` on, which begin at `at`, and its ICRC. */
+uint32_t roce_build_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at,
+			    uint32_t n);
 /* Completes a frame by n bytes of payload, which begins at `at`, and its ICRC. Returns its length.
  */
 uint32_t roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n);
 /* Completes a frame by its ICRC. Returns its length. */
 uint32_t roce_build_finish(uint8_t *frame, uint32_t end);
+
+/* ud.c: address handles on main, the rest on the engine */
+int roce_ah_create(struct nic_device *dev, const struct nic_ah_attr *attr, struct nic_ah **ah);
+void roce_ah_destroy(struct nic_ah *ah);
+int roce_ud_take(const struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr);
+bool roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now);
+void roce_ud_expired(struct roce_qp *qp, uint64_t now);
+enum drop roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p);
 
 /* responder.c, engine */
 enum drop roce_responder_input(struct roce_qp *qp, const struct packet *p);

@@ -26,14 +26,14 @@ icrc_ok(const uint8_t *frame, uint32_t icrc_at)
 }
 
 static enum drop
-to_qp(struct roce_qp *qp, const uint8_t *frame, const struct packet *p, uint64_t now)
+to_qp(struct roce_qp *qp, const uint8_t *frame, struct packet *p, uint64_t now)
 {
 	enum nic_qp_state state = qp_state(qp);
 
 	if (state != NIC_QP_RTR && state != NIC_QP_RTS)
 		return DROP_no_qp;
-	if (p->source_ip != qp->peer_ip)
-		return DROP_wrong_peer;
+	if (p->source_ip != qp->peer_ip || qp->ud)
+		return qp->ud ? roce_ud_input(qp, frame, p) : DROP_wrong_peer;
 	if (!neighbour_known(qp->neighbour)) /* answers go back the way that the frame came */
 		roce_neighbour_learn(qp->neighbour, p->source_ip, frame + 6);
 	switch ((enum packet_kind)p->kind) {

@@ -125,6 +125,7 @@ struct packet {
 	uint32_t source_ip, dest_ip; /* host order */
 	uint32_t qpn, psn;
 	uint32_t imm;		   /* or key */
+	uint32_t source_qpn;	   /* of a datagram */
 	uint64_t address;	   /* RETH, atomics */
 	uint32_t rkey, dma_length; /* dma_length: not of atomics */
 	const uint8_t *payload;

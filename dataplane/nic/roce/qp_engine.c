@@ -77,7 +77,7 @@ received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status st
 	return e;
 }
 
-void
+struct cq_entry *
 roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opcode opcode,
 		 const struct packet *p)
 {
@@ -87,6 +87,7 @@ roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opco
 	e->wc.invalidated = p->flags & PACKET_INV;
 	e->wc.imm = p->flags & (PACKET_IMM | PACKET_INV) ? p->imm : 0;
 	e->wc.length = qp->rs.received;
+	return e;
 }
 
 void

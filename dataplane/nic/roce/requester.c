@@ -30,24 +30,26 @@ take_inline(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
 
 /* READs, atomics, keys to invalidate, fences, data of the WR's own. */
 static __attribute__((noinline)) int
-take_special(struct requester *rq, struct sq_entry *e, const struct nic_send_wr *wr)
+take_special(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 {
 	int error = 0;
 
-	if (wr->opcode == NIC_SEND_INV)
+	if (qp->ud)
+		error = roce_ud_take(qp, e, wr);
+	else if (wr->opcode == NIC_SEND_INV)
 		e->imm = wr->rkey;
 	else if (wr->opcode > NIC_WRITE_IMM)
 		error = roce_fetch_take(e, wr);
 	if (wr->flags & NIC_INLINE)
 		error = error ? error : take_inline(e, wr, e->length);
 	if (!error)
-		rq->special += fetch_special(e);
+		qp->rq.special += !qp->ud && fetch_special(e);
 	return error;
 }
 
 /* Checks a WR and copies it into its place. */
 static inline int
-take_wr(struct requester *rq, struct sq_entry *e, const struct nic_send_wr *wr)
+take_wr(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 {
 	uint64_t length = 0;
 
@@ -70,9 +72,10 @@ take_wr(struct requester *rq, struct sq_entry *e, const struct nic_send_wr *wr)
 	e->wire = wire_forms[wr->opcode];
 	e->sge[0] = wr->sge[0];
 	e->sge[1] = wr->sge[1];
-	if (__builtin_expect(
-		wr->opcode > NIC_WRITE_IMM || (wr->flags & (NIC_INLINE | NIC_FENCE)) != 0, 0))
-		return take_special(rq, e, wr);
+	if (__builtin_expect(wr->opcode > NIC_WRITE_IMM || qp->ud ||
+				 (wr->flags & (NIC_INLINE | NIC_FENCE)) != 0,
+			     0))
+		return take_special(qp, e, wr);
 	return 0;
 }
 
@@ -97,7 +100,7 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	if (n > room)
 		n = room;
 	for (i = 0; i < n; i++) {
-		error = take_wr(rq, &rq->sq[rq->posted & rq->sq_mask], &wr[i]);
+		error = take_wr(qp, &rq->sq[rq->posted & rq->sq_mask], &wr[i]);
 		if (error) {
 			if (i == 0)
 				return error;
@@ -235,6 +238,8 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 
+	if (qp->ud)
+		return roce_ud_transmit(qp, limit, sent, now);
 	if (rq->rnr_wait)
 		return false;
 	if (!neighbour_known(qp->neighbour)) {
@@ -272,7 +277,11 @@ starved(const struct roce_qp *qp)
 {
 	const struct requester *rq = &qp->rq;
 
-	if (qp_state(qp) != NIC_QP_RTS || rq->rnr_wait || !neighbour_known(qp->neighbour))
+	if (qp_state(qp) != NIC_QP_RTS)
+		return false;
+	if (qp->ud)
+		return rq->starved;
+	if (rq->rnr_wait || !neighbour_known(qp->neighbour))
 		return false;
 	if (rq->starved)
 		return true;

@@ -90,6 +90,7 @@ roce_device_create(const struct roce_config *config)
 	if (dev == NULL)
 		return NULL;
 	dev->head.ops = &roce_ops;
+	link_init(&dev->all_ahs);
 	dev->config = c;
 	dev->engine_bits = log2_up(c.contexts);
 	dev->index_bits = log2_up(c.max_qp);
@@ -115,6 +116,8 @@ roce_device_destroy(struct roce_device *dev)
 		if (dev->contexts[i])
 			roce_context_destroy(dev->contexts[i]);
 	}
+	while (!link_alone(&dev->all_ahs))
+		roce_ah_destroy((struct nic_ah *)LIST_OF(dev->all_ahs.next, struct roce_ah, all));
 	roce_memory_put(dev, dev->neighbours.entries,
 			dev->config.neighbours * sizeof(struct neighbour));
 	roce_memory_put(dev, dev->mrs.mrs, (dev->mrs.mask + 1) * sizeof(struct mr));
@@ -207,6 +210,8 @@ const struct nic_ops roce_ops = {
     .qp_destroy = roce_qp_destroy,
     .srq_create = roce_srq_create,
     .srq_destroy = roce_srq_destroy,
+    .ah_create = roce_ah_create,
+    .ah_destroy = roce_ah_destroy,
     .async_event = async_event,
     .post_send = roce_post_send,
     .post_srq_recv = roce_post_srq_recv,
