@@ -43,8 +43,8 @@ static struct node node[2];
 static struct frame *unused[FRAMES];
 static uint32_t unused_count;
 static uint64_t now = 1;
-static uint64_t footprint = 1u << 20; /* of each node's memory */
-static uint8_t opcode = NIC_WRITE_IMM;
+static uint64_t footprint = 1u << 20;			       /* of each node's memory */
+static uint8_t opcode = NIC_WRITE_IMM, awaited = NIC_RECV_IMM; /* of work completions */
 
 static void
 put(struct frame *f)
@@ -178,25 +178,24 @@ connect_to_peer(struct node *n)
 		must(roce_ops.qp_modify(n->qp, &attr));
 }
 
-/* Returns how many operations have ended: those of others, by their receives, or own ones. */
+/* Returns how many completions there were of the kind that tells that operations have ended. */
 static unsigned
 turn(struct node *n)
 {
 	struct nic_recv_wr refill[32] = {0};
 	struct nic_wc wc[32];
 	bool busy = false;
-	unsigned count = nic_poll(n->nic, wc, 32, now, &busy), received = 0, ended = 0;
+	unsigned count = nic_poll(n->nic, wc, 32, now, &busy), ended = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		if (wc[i].status != NIC_WC_SUCCESS)
 			must(-EIO);
-		received += wc[i].opcode == NIC_RECV_IMM;
-		ended += wc[i].opcode == opcode ? SIGNAL : 0;
+		ended += wc[i].opcode == awaited;
 	}
-	if (received)
-		roce_ops.post_srq_recv(n->srq, refill, received);
+	if (ended && awaited == NIC_RECV_IMM)
+		roce_ops.post_srq_recv(n->srq, refill, ended);
 	nic_flush(n->nic, now);
-	return opcode == NIC_WRITE_IMM ? received : ended;
+	return ended;
 }
 
 /* `batch` operations posted a round, until `total` have ended. */
@@ -223,13 +222,8 @@ rounds(uint64_t total, uint32_t size, unsigned batch)
 				break;
 			posted++;
 		}
-		if (opcode == NIC_WRITE_IMM) {
-			turn(a);
-			got += turn(b);
-		} else {
-			got += turn(a);
-			turn(b);
-		}
+		got += turn(a) * SIGNAL; /* its own, one in so many */
+		got += turn(b);
 		now += 1000;
 	}
 	return got;
@@ -264,6 +258,7 @@ main(int argc, char **argv)
 		if (strcasecmp(argv[5], kinds[i].name) == 0) {
 			name = kinds[i].name;
 			opcode = kinds[i].opcode;
+			awaited = i == 0 ? NIC_RECV_IMM : opcode;
 		}
 	}
 	if (opcode == NIC_FETCH_ADD)

@@ -152,8 +152,9 @@ struct roce_qp {
 	_Atomic uint8_t state; /* enum nic_qp_state; main writes up to RTS, engine writes ERR */
 	uint8_t access;
 	uint16_t mtu;
-	uint32_t peer_ip, peer_qpn;
-	uint32_t qkey; /* UD */
+	uint32_t peer_qpn;
+	uint64_t peer_ip; /* UD: what no frame has */
+	uint32_t qkey;	  /* UD */
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
 	struct link sender; /* in ctx->senders: may have something to send */

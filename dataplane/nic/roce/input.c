@@ -32,7 +32,7 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, struct packet *p, uint64_t now)
 
 	if (state != NIC_QP_RTR && state != NIC_QP_RTS)
 		return DROP_no_qp;
-	if (p->source_ip != qp->peer_ip || qp->ud)
+	if (p->source_ip != qp->peer_ip)
 		return qp->ud ? roce_ud_input(qp, frame, p) : DROP_wrong_peer;
 	if (!neighbour_known(qp->neighbour)) /* answers go back the way that the frame came */
 		roce_neighbour_learn(qp->neighbour, p->source_ip, frame + 6);

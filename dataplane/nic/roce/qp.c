@@ -107,6 +107,7 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	qp->ctx = ctx;
 	qp->user = init->user;
 	qp->ud = init->type == NIC_UD;
+	qp->peer_ip = UINT64_MAX;
 	qp->access = NIC_REMOTE_WRITE;
 	qp->index = index;
 	qp->send_wrs = init->send_wrs;
@@ -152,7 +153,7 @@ make_template(struct roce_qp *qp, uint8_t traffic_class)
 {
 	uint8_t *t = qp->template;
 
-	qp->ip_sum = roce_template_make(qp->ctx->dev, qp->peer_ip, traffic_class, t);
+	qp->ip_sum = roce_template_make(qp->ctx->dev, (uint32_t)qp->peer_ip, traffic_class, t);
 	put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
 	put32(t + BTH_AT + 4, qp->peer_qpn);
 }
@@ -162,6 +163,7 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 {
 	struct roce_device *dev = qp->ctx->dev;
 	uint16_t mtu = attr->mtu ? attr->mtu : dev->config.mtu;
+	uint32_t ip;
 	int error;
 
 	if (mtu < 256 || mtu > dev->config.mtu || (mtu & (mtu - 1)) != 0 ||
@@ -172,9 +174,10 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	qp->qkey = attr->qkey;
 	if (qp->ud)
 		return 0;
-	error = roce_peer_find(dev, &attr->remote_gid, &qp->peer_ip, &qp->neighbour);
+	error = roce_peer_find(dev, &attr->remote_gid, &ip, &qp->neighbour);
 	if (error)
 		return error;
+	qp->peer_ip = ip;
 	qp->peer_qpn = attr->remote_qpn;
 	qp->rs.expected = attr->remote_psn;
 	qp->rs.served_limit = attr->rd_atomic ? attr->rd_atomic : dev->config.rd_atomic;

@@ -84,8 +84,8 @@ roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opco
 	struct cq_entry *e = received(qp, wr, NIC_WC_SUCCESS, opcode);
 
 	e->wc.has_imm = p->flags & PACKET_IMM;
-	e->wc.invalidated = p->flags & PACKET_INV;
-	e->wc.imm = p->flags & (PACKET_IMM | PACKET_INV) ? p->imm : 0;
+	e->wc.imm = e->wc.has_imm ? p->imm : 0;
+	e->wc.invalidated = false;
 	e->wc.length = qp->rs.received;
 	return e;
 }

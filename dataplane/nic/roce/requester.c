@@ -148,7 +148,7 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 	return room < ctx->spare_count ? room : ctx->spare_count;
 }
 
-static void
+static inline __attribute__((always_inline)) void
 send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 {
 	struct roce_context *ctx = qp->ctx;

@@ -59,6 +59,7 @@ static enum drop
 take_send(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
+	struct cq_entry *e;
 
 	if (p->flags & PACKET_FIRST) {
 		if (!take_recv(qp, &rs->wr))
@@ -81,8 +82,13 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	rs->address += p->payload_length;
 	rs->left -= p->payload_length;
 	rs->received += p->payload_length;
-	if (p->flags & PACKET_LAST)
-		roce_qp_received(qp, &rs->wr, NIC_RECV, p);
+	if (p->flags & PACKET_LAST) {
+		e = roce_qp_received(qp, &rs->wr, NIC_RECV, p);
+		if (p->flags & PACKET_INV) {
+			e->wc.invalidated = true;
+			e->wc.imm = p->imm;
+		}
+	}
 	return DROP_NONE;
 }
 
