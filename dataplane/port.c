@@ -51,6 +51,7 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 	    .timeout_ns = spec->timeout_ns,
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
 	    /* a link being repaired has its old QPs beside the new ones for a while */
 	    .max_qp = 4 * (uint32_t)o->links,
 	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p),

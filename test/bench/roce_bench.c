@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the RoCEv2 core costs a WRITE at both ends: two nodes on a wire that hands frames over as
- * they are. Times whole rounds: posts, frames, ICRC, delivery, acknowledgements.
+ * What the RoCEv2 core costs an operation at both ends: two nodes on a wire that hands frames over
+ * as they are. Times whole rounds: posts, frames, ICRC, delivery, acknowledgements.
  *
- * roce_bench [SIZE [WRITES-A-ROUND [MiB [WRITES]]]]: payload goes round so many MiB at each end.
- * With a number of WRITEs it only does those: for callgrind with --toggle-collect=rounds (valgrind
- * knows no AVX-512, so the ICRC is counted as ISA-L's).
+ * roce_bench [SIZE [OPS-A-ROUND [MiB [OPS [write|read|fadd]]]]]: payload goes round so many MiB at
+ * each end. With a number of operations it only does those: for callgrind with
+ * --toggle-collect=rounds (valgrind knows no AVX-512, so the ICRC is counted as ISA-L's).
  */
 #include "nic/roce/roce.h"
 
@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #define FRAMES 4096u
 #define QUEUE 1024u
+#define SIGNAL 64u /* one in so many is signaled */
 
 struct frame {
 	uint32_t refs, length;
@@ -41,7 +43,8 @@ static struct node node[2];
 static struct frame *unused[FRAMES];
 static uint32_t unused_count;
 static uint64_t now = 1;
-static uint64_t footprint = 1u << 20; /* of each node's memory */
+static uint64_t footprint = 1u << 20;			       /* of each node's memory */
+static uint8_t opcode = NIC_WRITE_IMM, awaited = NIC_RECV_IMM; /* of work completions */
 
 static void
 put(struct frame *f)
@@ -137,8 +140,11 @@ must(int error)
 static void
 create(struct node *n, uint8_t id)
 {
-	struct roce_config c = {
-	    .ip = 0x0a000000u + id, .prefix = 24, .mac = {2, 0, 0, 0, 0, id}, .mtu = 4096};
+	struct roce_config c = {.ip = 0x0a000000u + id,
+				.prefix = 24,
+				.mac = {2, 0, 0, 0, 0, id},
+				.mtu = 4096,
+				.rd_atomic = 128};
 	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 512, .user = n};
 	void *memory = aligned_alloc(4096, footprint);
 
@@ -152,14 +158,18 @@ create(struct node *n, uint8_t id)
 	must(roce_ops.srq_create(n->nic, 512, &n->srq));
 	init.srq = n->srq;
 	must(roce_ops.qp_create(n->nic, &init, &n->qp));
-	must(roce_ops.mr_reg(roce_nic_device(n->dev), memory, footprint,
-			     NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &n->mr));
+	must(roce_ops.mr_reg(
+	    roce_nic_device(n->dev), memory, footprint,
+	    NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC, &n->mr));
 }
 
 static void
 connect_to_peer(struct node *n)
 {
-	struct nic_qp_attr attr = {.state = NIC_QP_INIT, .remote_qpn = nic_qpn(n->peer->qp)};
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
+				   .remote_qpn = nic_qpn(n->peer->qp),
+				   .access =
+				       NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC};
 	struct nic_attr peer;
 
 	roce_ops.query(roce_nic_device(n->peer->dev), &peer);
@@ -168,26 +178,27 @@ connect_to_peer(struct node *n)
 		must(roce_ops.qp_modify(n->qp, &attr));
 }
 
+/* Returns how many completions there were of the kind that tells that operations have ended. */
 static unsigned
 turn(struct node *n)
 {
 	struct nic_recv_wr refill[32] = {0};
 	struct nic_wc wc[32];
 	bool busy = false;
-	unsigned count = nic_poll(n->nic, wc, 32, now, &busy), received = 0;
+	unsigned count = nic_poll(n->nic, wc, 32, now, &busy), ended = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		if (wc[i].status != NIC_WC_SUCCESS)
 			must(-EIO);
-		received += wc[i].opcode == NIC_RECV_IMM;
+		ended += wc[i].opcode == awaited;
 	}
-	if (received)
-		roce_ops.post_srq_recv(n->srq, refill, received);
+	if (ended && awaited == NIC_RECV_IMM)
+		roce_ops.post_srq_recv(n->srq, refill, ended);
 	nic_flush(n->nic, now);
-	return received;
+	return ended;
 }
 
-/* WRITEs with immediate, `batch` posted a round, until `total` have arrived. */
+/* `batch` operations posted a round, until `total` have ended. */
 static __attribute__((noinline, noclone)) uint64_t
 rounds(uint64_t total, uint32_t size, unsigned batch)
 {
@@ -201,8 +212,8 @@ rounds(uint64_t total, uint32_t size, unsigned batch)
 			    .wr_id = posted,
 			    .sge = {{a->mr.address + (at & ~63ull), size, a->mr.lkey}},
 			    .sge_count = 1,
-			    .opcode = NIC_WRITE_IMM,
-			    .flags = posted % 64 == 63 ? NIC_SIGNALED : 0,
+			    .opcode = opcode,
+			    .flags = posted % SIGNAL == SIGNAL - 1 ? NIC_SIGNALED : 0,
 			    .remote_address = b->mr.address + (at & ~63ull),
 			    .rkey = b->mr.rkey,
 			};
@@ -211,7 +222,7 @@ rounds(uint64_t total, uint32_t size, unsigned batch)
 				break;
 			posted++;
 		}
-		turn(a);
+		got += turn(a) * SIGNAL; /* its own, one in so many */
 		got += turn(b);
 		now += 1000;
 	}
@@ -237,6 +248,21 @@ main(int argc, char **argv)
 	struct nic_recv_wr fill[256] = {0};
 	double best = 1e12;
 
+	static const struct {
+		const char *name;
+		uint8_t opcode;
+	} kinds[] = {{"WRITE", NIC_WRITE_IMM}, {"READ", NIC_READ}, {"FADD", NIC_FETCH_ADD}};
+	const char *name = "WRITE";
+
+	for (unsigned i = 0; i < 3 && argc > 5; i++) {
+		if (strcasecmp(argv[5], kinds[i].name) == 0) {
+			name = kinds[i].name;
+			opcode = kinds[i].opcode;
+			awaited = i == 0 ? NIC_RECV_IMM : opcode;
+		}
+	}
+	if (opcode == NIC_FETCH_ADD)
+		size = 8;
 	if (argc > 3)
 		footprint = strtoull(argv[3], NULL, 10) << 20;
 	if (size > footprint / 2 || !memory)
@@ -257,7 +283,7 @@ main(int argc, char **argv)
 	}
 	if (total) {
 		got = rounds(total, size, batch);
-		printf("%llu WRITEs of %u B\n", (unsigned long long)got, size);
+		printf("%llu %ss of %u B\n", (unsigned long long)got, name, size);
 		return 0;
 	}
 	if (size > 4096)
@@ -271,9 +297,9 @@ main(int argc, char **argv)
 		if (ns < best)
 			best = ns;
 	}
-	printf("%u B, %u a round: %.1f ns a WRITE at best, %.2f GB/s, %.2f frames and %.2f answers "
-	       "a WRITE\n",
-	       size, batch, best, size / best, (double)node[0].frames_sent / (double)got,
+	printf("%u B, %u a round: %.1f ns a %s at best, %.2f GB/s, %.2f frames and %.2f answers "
+	       "each\n",
+	       size, batch, best, name, size / best, (double)node[0].frames_sent / (double)got,
 	       (double)node[1].frames_sent / (double)got);
 	return 0;
 }

@@ -9,8 +9,10 @@
 
 #include <stdlib.h>
 
-#define QPS 6u
+#define QPS 8u
+#define EVERYTHING (NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC | NIC_REMOTE_INVALIDATE)
 #define STEPS 64u
+#define QKEY 0x01020304u
 #define BUFFER 4096u
 
 #define CHECK(condition)                                                                           \
@@ -29,8 +31,8 @@ struct world {
 	struct roce_context *ctx;
 	struct nic_srq *srq;
 	struct nic_qp *qp[QPS];
-	uint8_t *memory, *receive;
-	struct nic_mr mr, recv_mr;
+	uint8_t *memory, *receive, *answers;
+	struct nic_mr mr, recv_mr, answers_mr;
 	uint64_t now;
 	int frames;
 };
@@ -107,15 +109,19 @@ static const struct roce_wire wire = {
 static void
 make_qp(struct world *w, unsigned i)
 {
-	static const uint8_t states[QPS] = {NIC_QP_RTS, NIC_QP_RTS,  NIC_QP_RTS,
-					    NIC_QP_RTR, NIC_QP_INIT, NIC_QP_ERR};
-	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 8, .srq = w->srq};
+	static const uint8_t states[QPS] = {NIC_QP_RTS,	 NIC_QP_RTS, NIC_QP_RTS, NIC_QP_RTR,
+					    NIC_QP_INIT, NIC_QP_ERR, NIC_QP_RTS, NIC_QP_RESET};
+	struct nic_qp_init init = {.type = i == 6 ? NIC_UD : NIC_RC, .send_wrs = 8, .srq = w->srq};
 	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
 				   .remote_gid = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 2}},
 				   .remote_qpn = 17,
 				   .remote_psn = i == 1 ? 0xfffffe : 1000,
 				   .psn = i == 1 ? 0xffffff : 1000,
-				   .access = i == 2 ? NIC_REMOTE_READ : 0};
+				   .qkey = QKEY,
+				   .rd_atomic = i == 1 ? 1 : 4,
+				   .access = i == 2   ? NIC_REMOTE_READ
+					     : i == 3 ? 0
+						      : EVERYTHING};
 
 	CHECK(roce_ops.qp_create(roce_nic_context(w->ctx), &init, &w->qp[i]) == 0);
 	while (attr.state <= states[i] && attr.state <= NIC_QP_RTS) {
@@ -133,12 +139,17 @@ post(struct world *w, uint8_t how)
 {
 	struct nic_recv_wr recv = {
 	    .sge = {w->recv_mr.address + how, how % 4 * 100u, w->recv_mr.lkey}};
-	struct nic_send_wr send = {.opcode = how % 4,
-				   .flags = NIC_SIGNALED,
-				   .sge_count = 1,
-				   .sge = {{w->mr.address, how * 7u, w->mr.lkey}},
-				   .remote_address = 5,
+	struct nic_send_wr send = {.opcode = how / 8 % (NIC_SEND_INV + 1),
+				   .flags = NIC_SIGNALED | (how & 0x80 ? NIC_FENCE : 0),
+				   .sge_count = 2,
+				   .remote_address = 8,
 				   .rkey = 6};
+
+	/* in two parts, into memory of its own: answers must not reach the rest */
+	send.sge[0] = (struct nic_sge){w->answers_mr.address, 8, w->answers_mr.lkey};
+	send.sge[1] = (struct nic_sge){w->answers_mr.address + 8, how * 7u, w->answers_mr.lkey};
+	if (send.opcode == NIC_CMP_SWAP || send.opcode == NIC_FETCH_ADD)
+		send.sge[1].length = 0;
 
 	roce_ops.post_srq_recv(w->srq, &recv, 1);
 	nic_post_send(w->qp[how % QPS], &send, 1);
@@ -152,6 +163,7 @@ make_world(struct world *w)
 				     .mtu = 256,
 				     .max_qp = 8,
 				     .max_mr = 4,
+				     .rd_atomic = 4,
 				     .cq_depth = 256,
 				     .max_wr = 8,
 				     .window_frames = 16,
@@ -164,8 +176,10 @@ make_world(struct world *w)
 	CHECK(w->ctx);
 	w->memory = malloc(BUFFER);
 	w->receive = malloc(BUFFER);
-	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->memory, BUFFER,
-			      NIC_REMOTE_WRITE | NIC_LOCAL_WRITE, &w->mr) == 0);
+	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->memory, BUFFER, EVERYTHING, &w->mr) == 0);
+	w->answers = malloc(BUFFER);
+	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->answers, BUFFER, NIC_LOCAL_WRITE,
+			      &w->answers_mr) == 0);
 	CHECK(roce_ops.mr_reg(roce_nic_device(w->dev), w->receive, BUFFER, NIC_LOCAL_WRITE,
 			      &w->recv_mr) == 0);
 	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 1, &w->srq) == 0);
@@ -193,6 +207,7 @@ end_world(struct world *w)
 	roce_device_destroy(w->dev);
 	CHECK(w->frames == 0);
 	free(w->memory);
+	free(w->answers);
 	free(w->receive);
 }
 
@@ -204,25 +219,36 @@ make_reachable(struct world *w, uint8_t *f, uint32_t n, uint8_t how)
 	uint32_t psn = get32(f + BTH_AT + 8);
 	bool answer;
 
-	if (how & 0x20) /* an opcode that there is */
-		f[BTH_AT] %= RC_FETCH_ADD + 1;
-	answer = f[BTH_AT] == RC_ACK;
+	if ((how & 0x20) && qp->ud) {
+		f[BTH_AT] = UD_SEND_ONLY + f[BTH_AT] % 2;
+		if (n >= EXT_AT + 8)
+			put32(f + EXT_AT, QKEY);
+	} else if (how & 0x20) { /* an opcode that there is */
+		f[BTH_AT] %= RC_SEND_ONLY_INV + 1;
+	}
+	answer = f[BTH_AT] >= RC_READ_RESPONSE_FIRST && f[BTH_AT] <= RC_ATOMIC_ACK;
 	memcpy(f, w->dev->config.mac, 6);
 	put16(f + 12, ETH_TYPE_IP);
 	f[IP_AT] = 0x45;
 	put16(f + IP_AT + 6, 0);
 	f[IP_AT + 9] = 17;
-	put32(f + IP_AT + 12, 0x0a000002);
+	put32(f + IP_AT + 12, n % 16 == 5 ? 0 : 0x0a000002);
 	put32(f + IP_AT + 16, 0x0a000001);
 	put16(f + UDP_AT + 2, ROCE_UDP_PORT);
 	f[BTH_AT + 1] &= 0xf0;
 	put16(f + BTH_AT + 2, ROCE_PKEY);
 	put32(f + BTH_AT + 4, qp->head.qpn);
-	/* PSNs near what is expected: mostly exactly that */
-	psn = (answer ? qp->rq.una : qp->rs.expected) + (psn % 4 == 3 ? psn >> 2 : 0);
+	/* PSNs near what is expected: mostly exactly that; answers to READs, and what was before */
+	psn = (answer ? (f[BTH_AT] == RC_ACK ? qp->rq.una : roce_fetch_bound(&qp->rq))
+		      : qp->rs.expected) +
+	      (psn % 4 == 3   ? psn >> 2
+	       : psn % 8 == 2 ? 0u - (psn >> 3) % 8
+			      : 0);
 	put32(f + BTH_AT + 8, (psn & PSN_MASK) | (uint32_t)f[BTH_AT + 8] << 24);
 	if ((how & 0x40) && n >= EXT_AT + RETH_BYTES) {
-		put64(f + EXT_AT, w->mr.address + get64(f + EXT_AT) % (BUFFER + 64));
+		uint64_t at = get64(f + EXT_AT) % (BUFFER + 64);
+
+		put64(f + EXT_AT, w->mr.address + (how & 0x10 ? at & ~7ull : at));
 		put32(f + EXT_AT + 8, w->mr.rkey);
 	}
 	if ((how & 0x80) && n >= EXT_AT + RETH_BYTES + ICRC_BYTES)

@@ -15,8 +15,11 @@ struct craft {
 	bool reth, immediate;
 	uint64_t address;
 	uint32_t rkey, dma_length, imm;
+	bool atomic; /* operands behind address and key */
+	uint64_t swap_add, compare;
 	bool aeth;
 	uint8_t syndrome;
+	bool value; /* behind the AETH: compare */
 	const uint8_t *payload;
 	uint32_t length;
 };
@@ -64,9 +67,20 @@ craft_frame(const struct craft *c, uint8_t *f)
 		put32(f + at + 12, c->dma_length);
 		at += RETH_BYTES;
 	}
+	if (c->atomic) {
+		put64(f + at, c->address);
+		put32(f + at + 8, c->rkey);
+		put64(f + at + 12, c->swap_add);
+		put64(f + at + 20, c->compare);
+		at += ATOMIC_BYTES;
+	}
 	if (c->aeth) {
 		put32(f + at, (uint32_t)c->syndrome << 24);
 		at += AETH_BYTES;
+	}
+	if (c->value) {
+		put64(f + at, c->compare);
+		at += VALUE_BYTES;
 	}
 	if (c->immediate) {
 		put32(f + at, c->imm);

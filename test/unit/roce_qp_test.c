@@ -124,7 +124,15 @@ posts_refused(void **state)
 	for (unsigned opcode = NIC_READ; opcode <= NIC_FETCH_ADD; opcode++) {
 		wr[0] = ok;
 		wr[0].opcode = (uint8_t)opcode;
-		assert_int_equal(post(p, wr[0]), -ENOTSUP);
+		wr[0].flags |= NIC_INLINE; /* answers can't be */
+		assert_int_equal(post(p, wr[0]), -EINVAL);
+		wr[0].flags = 0;
+		wr[0].sge[0].length = opcode == NIC_READ ? ROCE_MESSAGE_MAX + 1 : 7;
+		assert_int_equal(post(p, wr[0]), -EINVAL);
+		wr[0].sge[0].length = 8;
+		wr[0].remote_address += 4;
+		if (opcode != NIC_READ)
+			assert_int_equal(post(p, wr[0]), -EINVAL);
 	}
 	wr[0] = ok;
 	wr[0].opcode = NIC_RECV;
@@ -142,7 +150,7 @@ posts_refused(void **state)
 	assert_int_equal(post(p, wr[0]), -EINVAL);
 	/* good ones before a bad one are taken */
 	wr[0] = wr[1] = wr[2] = ok;
-	wr[2].opcode = NIC_READ;
+	wr[2].opcode = NIC_RECV;
 	assert_int_equal(nic_post_send(p->qa, wr, 3), 2);
 	/* the queue has 64 places */
 	for (unsigned i = 2; i < 64; i++)
@@ -549,8 +557,8 @@ budgets(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(roce_ops.post_srq_recv(srq, &wr, 1), 1);
 	assert_int_equal(roce_ops.post_srq_recv(srq, &wr, 1), 0);
-	init = (struct nic_qp_init){.type = NIC_UD, .send_wrs = 1};
-	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -ENOTSUP);
+	init = (struct nic_qp_init){.type = NIC_UD + 1, .send_wrs = 1};
+	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -EINVAL);
 	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 513};
 	assert_int_equal(roce_ops.qp_create(ctx, &init, &qp), -EINVAL);
 	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 1, .srq = srq};

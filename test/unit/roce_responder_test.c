@@ -357,7 +357,7 @@ invalid(struct bench *b, unsigned i)
 	    {RC_SEND_LAST, 64, 0},
 	    {RC_SEND_FIRST, MTU - 1, 0},
 	    {RC_SEND_ONLY, MTU + 4, 0},
-	    {RC_READ_REQUEST, 0, 64}, /* not offered */
+	    {RC_READ_REQUEST, 0, 0x80000001},
 	};
 	struct craft c;
 

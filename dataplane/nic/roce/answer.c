@@ -39,7 +39,9 @@ answer(struct roce_qp *qp, void *frame, uint8_t *data)
 	struct roce_context *ctx = qp->ctx;
 	struct responder *rs = &qp->rs;
 	/* an ACK names the last PSN that was taken, a NAK the first that was not */
-	uint32_t psn = rs->response == RESPOND_ACK ? rs->expected - 1 : rs->expected;
+	uint32_t psn = rs->response == RESPOND_ACK     ? rs->expected - 1
+		       : rs->response == RESPOND_FATAL ? rs->nak_psn
+						       : rs->expected;
 
 	roce_build_begin(qp, data, EXT_AT + AETH_BYTES);
 	data[BTH_AT] = RC_ACK;
@@ -48,24 +50,52 @@ answer(struct roce_qp *qp, void *frame, uint8_t *data)
 	roce_frame_send(ctx, frame, roce_build_finish(data, EXT_AT + AETH_BYTES), false);
 }
 
+/* What one QP has to say. False: not all of it could leave. */
+static bool
+answer_qp(struct roce_qp *qp, unsigned *room)
+{
+	struct roce_context *ctx = qp->ctx;
+	void *frame;
+
+	if (!neighbour_known(qp->neighbour)) {
+		roce_count(&ctx->counters.drop_no_neighbour, 1);
+		roce_serve_stop(qp);
+		qp->rs.response = RESPOND_NONE;
+		return true;
+	}
+	if (qp->rs.serving != qp->rs.served_next) {
+		if (*room == UINT32_MAX)
+			*room = ctx->wire.room(ctx->wire_user);
+		if (!roce_serve_answers(qp, room))
+			return false;
+	}
+	if (qp->rs.response == RESPOND_NONE)
+		return true;
+	frame = roce_frame_take(ctx);
+	if (frame == NULL)
+		return false;
+	answer(qp, frame, roce_frame_data(ctx, frame));
+	qp->rs.response = RESPOND_NONE;
+	return true;
+}
+
 void
 roce_answer_all(struct roce_context *ctx)
 {
+	unsigned room = UINT32_MAX; /* not asked yet */
+	struct link waiting;
+
+	link_init(&waiting);
 	while (!link_alone(&ctx->answers)) {
 		struct roce_qp *qp = LIST_OF(ctx->answers.next, struct roce_qp, answer);
-		void *frame;
+		bool done = answer_qp(qp, &room);
 
-		if (neighbour_known(qp->neighbour)) {
-			frame = roce_frame_take(ctx);
-			if (frame == NULL)
-				return; /* next turn */
-			answer(qp, frame, roce_frame_data(ctx, frame));
-		} else {
-			roce_count(&ctx->counters.drop_no_neighbour, 1);
-		}
-		qp->rs.response = RESPOND_NONE;
 		link_remove(&qp->answer);
+		if (!done) /* its next turn is at once, if there is room */
+			list_append(room != 0 && ctx->spare_count != 0 ? &ctx->answers : &waiting,
+				    &qp->answer);
 	}
+	list_move(&ctx->answers, &waiting);
 }
 
 void

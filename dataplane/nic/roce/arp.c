@@ -51,7 +51,8 @@ wake_waiting(struct roce_context *ctx, const struct neighbour *n)
 	for (struct link *l = ctx->timers.next; l != &ctx->timers; l = l->next) {
 		struct roce_qp *qp = LIST_OF(l, struct roce_qp, timer);
 
-		if (qp->neighbour == n && qp->rq.built != qp->rq.posted && !qp->rq.rnr_wait)
+		if ((qp->ud || qp->neighbour == n) && qp->rq.built != qp->rq.posted &&
+		    !qp->rq.rnr_wait)
 			roce_requester_wake(qp);
 	}
 }

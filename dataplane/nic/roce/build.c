@@ -25,17 +25,55 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 	}
 }
 
+uint32_t
+roce_template_make(const struct roce_device *dev, uint32_t ip, uint8_t traffic_class, uint8_t *t)
+{
+	const struct roce_config *config = &dev->config;
+	uint8_t *header = t + IP_AT;
+
+	memcpy(t + 6, config->mac, 6);
+	put16(t + 12, ETH_TYPE_IP);
+	header[0] = 0x45;
+	header[1] = (traffic_class & 0xfc) | 2; /* ECN capable */
+	put16(header + 6, 0x4000);		/* never fragmented */
+	header[8] = 64;
+	header[9] = 17;
+	put32(header + 12, config->ip);
+	put32(header + 16, ip);
+	put16(t + UDP_AT + 2, ROCE_UDP_PORT);
+	put16(t + BTH_AT + 2, ROCE_PKEY);
+	return ip_sum(header);
+}
+
+uint16_t
+roce_source_port(uint32_t qpn, uint32_t peer_qpn)
+{
+	return (uint16_t)(0xc000 | (qpn ^ peer_qpn) * 2654435761u >> 18);
+}
+
 /* Lengths, checksum and MAC. */
-static __attribute__((noinline)) void
-fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
+static void
+fit(uint8_t *t, uint32_t sum, uint64_t mac, uint32_t end)
 {
 	uint32_t length = end + ICRC_BYTES - IP_AT;
-	uint8_t *t = qp->template;
 
 	memcpy(t, &mac, 6);
 	put16(t + IP_AT + 2, (uint16_t)length);
-	put16(t + IP_AT + 10, (uint16_t)~ip_fold(qp->ip_sum + length));
+	put16(t + IP_AT + 10, (uint16_t)~ip_fold(sum + length));
 	put16(t + UDP_AT + 4, (uint16_t)(length - IP_BYTES));
+}
+
+void
+roce_template_use(const uint8_t *template, uint32_t sum, uint64_t mac, uint8_t *frame, uint32_t end)
+{
+	memcpy(frame, template, CACHE_LINE);
+	fit(frame, sum, mac, end);
+}
+
+static __attribute__((noinline)) void
+fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
+{
+	fit(qp->template, qp->ip_sum, mac, end);
 	qp->fits_end = end;
 	qp->fits_mac = mac;
 }
@@ -65,22 +103,35 @@ put_icrc(uint8_t *frame, uint32_t end, uint32_t crc)
 	return end + ICRC_BYTES;
 }
 
+uint32_t
+roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n)
+{
+	uint32_t crc = roce_icrc_copy(frame + IP_AT, at - IP_AT, payload, n);
+
+	return put_icrc(frame, at + n + (-n & 3), crc);
+}
+
 /* Copies n bytes of the payload behind the headers, which are complete; returns the CRC. */
-static uint32_t
-copy_payload(const struct requester *rq, const struct sq_entry *wr, uint8_t *frame, uint32_t at,
-	     uint32_t n)
+static inline uint32_t
+copy_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at, uint32_t n)
 {
 	uint32_t pad = -n & 3;
 
 	if (wr->flags & NIC_INLINE)
-		return roce_icrc_copy(frame + IP_AT, at - IP_AT, wr->data + rq->offset, n);
+		return roce_icrc_copy(frame + IP_AT, at - IP_AT, wr->data + offset, n);
 	if (wr->sge_count == 1)
 		return roce_icrc_copy(frame + IP_AT, at - IP_AT,
-				      (const void *)(uintptr_t)(wr->sge[0].address + rq->offset),
-				      n);
-	gather(wr, rq->offset, frame + at, n);
+				      (const void *)(uintptr_t)(wr->sge[0].address + offset), n);
+	gather(wr, offset, frame + at, n);
 	memset(frame + at + n, 0, pad);
 	return roce_icrc(frame + IP_AT, at + n + pad - IP_AT);
+}
+
+uint32_t
+roce_build_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at,
+		   uint32_t n)
+{
+	return put_icrc(frame, at + n + (-n & 3), copy_payload(wr, offset, frame, at, n));
 }
 
 uint32_t
@@ -90,12 +141,12 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
 	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT, word = psn & PSN_MASK, crc;
 	bool first = rq->offset == 0, last = n == rest;
-	bool reth = first && wr->wire_first == RC_WRITE_FIRST, imm = last && wr->has_imm;
+	bool reth = first && wr->wire.first == RC_WRITE_FIRST, imm = last && wr->wire.has_imm;
 	uint8_t *bth = frame + BTH_AT;
 
 	at += (reth ? RETH_BYTES : 0) + (imm ? IMM_BYTES : 0);
 	begin(qp, frame, at + n + pad);
-	bth[0] = wr->wire_first + (last ? (first ? 4 : 2) + wr->has_imm : !first);
+	bth[0] = last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first;
 	bth[1] = (uint8_t)(pad << 4 | (last && (wr->flags & NIC_SOLICITED) ? BTH_SOLICITED : 0));
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
 	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)
@@ -108,7 +159,7 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	}
 	if (imm)
 		put32(frame + at - IMM_BYTES, wr->imm);
-	crc = copy_payload(rq, wr, frame, at, n);
+	crc = copy_payload(wr, rq->offset, frame, at, n);
 	rq->offset += n;
 	if (last) {
 		wr->last_psn = psn;

@@ -27,26 +27,41 @@
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \
 	    */
+#define ROCE_READ_BYTES 65536u /* that one READ request asks for at most */
+#define ROCE_RD_MAX 128u
 #define ROCE_CNP_GAP_NS 50000u /* between congestion notifications of one QP */
 
 struct roce_qp;
 
+/* How a WR looks on the wire: opcodes of its packets; a MIDDLE follows the FIRST. */
+struct wire_form {
+	uint8_t first, last, only;
+	bool has_imm;
+};
+
 /* A work request in the send queue. Counters of PSNs run over 32 bits; the wire has the low 24. */
 struct sq_entry {
 	uint64_t wr_id;
-	uint64_t remote_address;
-	uint32_t rkey;
+	union {
+		uint64_t remote_address;
+		const struct roce_ah *ah; /* UD */
+	};
+	uint32_t rkey; /* UD: the peer's QPN */
 	uint32_t imm;
 	uint32_t length;
-	uint32_t last_psn; /* valid once built */
+	union {
+		uint32_t last_psn; /* valid once built */
+		uint32_t qkey;	   /* UD */
+	};
 	uint16_t flags;
 	uint8_t opcode;
 	uint8_t sge_count;
-	uint8_t wire_first; /* opcode of a first packet; MIDDLE, LAST, LAST_IMM, ONLY, ONLY_IMM
-			       follow */
-	bool has_imm;
+	struct wire_form wire;
 	union {
-		struct nic_sge sge[NIC_SGE_MAX];
+		struct {
+			struct nic_sge sge[NIC_SGE_MAX];
+			uint64_t compare_add, swap;
+		};
 		uint8_t data[ROCE_MAX_INLINE]; /* NIC_INLINE */
 	};
 };
@@ -57,6 +72,25 @@ struct cq_entry {
 	struct roce_qp *qp;   /* send: its rq.freed becomes sq_freed; NULL: gone */
 	struct roce_srq *srq; /* receive: one of its WRs is free again; NULL: a send */
 	uint32_t sq_freed;
+};
+
+/* A READ or atomic, or a part of a READ, that is not answered yet. */
+struct fetch {
+	uint32_t psn, end; /* answers have the PSNs [psn, end) */
+	uint32_t wr;	   /* a count as requester.posted */
+	uint32_t offset;   /* of the WR's bytes */
+};
+
+/* A READ or atomic of the peer: to be answered, and kept to be answered again. */
+struct served {
+	uint64_t address; /* READ */
+	uint64_t value;	  /* atomic: what was there before */
+	uint32_t rkey, length, msn;
+	uint32_t psn, count; /* PSNs of the answers, 24 bits */
+	uint32_t begin;	     /* first of the answers that are wanted: 0, or more when asked again */
+	uint32_t sent;	     /* answers that have left; count: none waits */
+	bool atomic;
+	bool again; /* all have left once */
 };
 
 enum response { RESPOND_NONE, RESPOND_ACK, RESPOND_RNR, RESPOND_SEQUENCE, RESPOND_FATAL };
@@ -78,9 +112,15 @@ struct requester { /* engine, but for the initial values */
 	uint64_t timeout_ns;
 	uint32_t nak_psn;	/* last PSN of a sequence NAK that was acted on */
 	bool nak_seen;		/* nak_psn is valid, nothing was acknowledged since */
+	bool starved;		/* a request was to be sent again, and there was no frame */
 	bool rnr_wait;		/* the peer asked to wait until deadline */
 	uint8_t retry, retries; /* limit, so far */
 	uint8_t rnr_retry, rnr_left;
+	/* READs and atomics */
+	uint32_t special; /* WRs posted and not built that are one, or have a fence */
+	uint32_t bare;	  /* PSNs of [una, next) that stand for answers: no frame is held */
+	uint32_t fetches_first, fetches_next, fetches_mask, fetches_limit;
+	struct fetch *fetches;
 };
 
 struct responder {	   /* engine, but for the initial values */
@@ -95,6 +135,10 @@ struct responder {	   /* engine, but for the initial values */
 	uint32_t received;
 	struct nic_recv_wr wr; /* SEND */
 	uint64_t cnp_next;     /* no congestion notification before */
+	/* READs and atomics: counts; before `serving` all is answered */
+	uint32_t serving, served_next, served_mask, served_limit;
+	struct served *served;
+	uint32_t nak_psn; /* of RESPOND_FATAL */
 };
 
 #define ORDER_ERROR 0x1u
@@ -104,10 +148,13 @@ struct roce_qp {
 	struct nic_qp_head head;
 	struct roce_context *ctx;
 	void *user;
+	bool ud;
 	_Atomic uint8_t state; /* enum nic_qp_state; main writes up to RTS, engine writes ERR */
 	uint8_t access;
 	uint16_t mtu;
-	uint32_t peer_ip, peer_qpn;
+	uint32_t peer_qpn;
+	uint64_t peer_ip; /* UD: what no frame has */
+	uint32_t qkey;	  /* UD */
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
 	struct link sender; /* in ctx->senders: may have something to send */
@@ -140,6 +187,15 @@ struct roce_srq {
 	uint32_t users;
 	bool dying;
 	size_t bytes;
+};
+
+/* Whom a datagram goes to. Main makes and frees it, engines read. */
+struct roce_ah {
+	struct roce_device *dev;
+	struct link all;
+	uint32_t ip, ip_sum;
+	struct neighbour *neighbour;
+	_Alignas(CACHE_LINE) uint8_t template[CACHE_LINE];
 };
 
 #define ROCE_EVENTS 256u
@@ -184,6 +240,7 @@ struct roce_device {
 	struct mr_table mrs;
 	struct neighbours neighbours;
 	struct roce_context *contexts[ROCE_CONTEXTS_MAX];
+	struct link all_ahs; /* main */
 };
 
 /* roce.c: zeroed memory of the device's user, aligned to 64; main thread */
@@ -194,6 +251,9 @@ void roce_memory_put(struct roce_device *dev, void *memory, size_t bytes);
 int roce_qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp);
 int roce_qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr);
 void roce_qp_destroy(struct nic_qp *qp);
+/* The neighbour that a GID names, with one user more: 0 or -errno. */
+int roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, uint32_t *ip,
+		   struct neighbour **neighbour);
 /* Frees what the engine has let go. */
 void roce_qp_reap(struct roce_context *ctx);
 void roce_qp_free(struct roce_qp *qp);
@@ -209,9 +269,10 @@ void roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status);
 void roce_qp_drop_frames(struct roce_qp *qp, uint32_t n);
 /* The oldest WR ends: a work completion if it is wanted, or if it failed. */
 void roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status);
-/* The receive WR of a message ends. */
-void roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status status,
-		      enum nic_opcode opcode, const struct packet *p);
+/* The receive WR of a message ends; that of the message under way ends without it. */
+struct cq_entry *roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr,
+				  enum nic_opcode opcode, const struct packet *p);
+void roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status);
 
 /* srq.c */
 int roce_srq_create(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
@@ -227,6 +288,32 @@ enum drop roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_
 /* Sends again from the oldest unacknowledged frame on. */
 void roce_requester_go_back(struct roce_qp *qp);
 void roce_requester_wake(struct roce_qp *qp);
+/* Everything before `to` has arrived, and if it was asked for, the answer too. */
+void roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now);
+/* The oldest frame, or its answer, was lost; the peer may say so often. */
+void roce_requester_lost(struct roce_qp *qp);
+
+/* fetch.c, engine: the requester's READs and atomics */
+enum fetch_result { FETCH_SENT, FETCH_ORDINARY, FETCH_WAITS };
+/* Checks such a WR, whose other fields are in *e already. */
+int roce_fetch_take(struct sq_entry *e, const struct nic_send_wr *wr);
+/* The next WR, of whatever kind: sends a request of it, or says that it isn't one, or must wait. */
+enum fetch_result roce_fetch_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now);
+bool roce_fetch_waits(const struct roce_qp *qp, const struct sq_entry *wr);
+/* Sends again what asks for the answers from requester.send on. False: no frame. */
+bool roce_fetch_again(struct roce_qp *qp);
+/* The next answer's PSN; requester.next if none is missing. No ACK goes beyond it. */
+uint32_t roce_fetch_bound(const struct requester *rq);
+enum drop roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now);
+/* Something after the next answer came before it. */
+enum drop roce_fetch_lost(struct roce_qp *qp, uint64_t now);
+
+static inline bool
+fetch_special(const struct sq_entry *wr)
+{
+	return wr->wire.first >= RC_READ_REQUEST || (wr->flags & NIC_FENCE);
+}
+
 /* timer.c, engine */
 void roce_timer_start(struct roce_qp *qp, uint64_t deadline);
 void roce_timer_run(struct roce_context *ctx, uint64_t now);
@@ -239,11 +326,44 @@ uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *fram
 /* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come.
  */
 void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
+/*
+ * Headers of all frames to `ip`, up to the BTH, but for lengths, checksum, MAC, source port, QPN:
+ * returns the sum of the IP header as it stands.
+ */
+uint32_t roce_template_make(const struct roce_device *dev, uint32_t ip, uint8_t traffic_class,
+			    uint8_t *template);
+/* They, with MAC and lengths, into a frame that will end at `end`. */
+void roce_template_use(const uint8_t *template, uint32_t ip_sum, uint64_t mac, uint8_t *frame,
+		       uint32_t end);
+/* Tells flows apart for whoever spreads them over paths or queues. */
+uint16_t roce_source_port(uint32_t qpn, uint32_t peer_qpn);
+/* Completes a frame by n bytes of a WR from `offset` on, which begin at `at`, and its ICRC. */
+uint32_t roce_build_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at,
+			    uint32_t n);
+/* Completes a frame by n bytes of payload, which begins at `at`, and its ICRC. Returns its length.
+ */
+uint32_t roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n);
 /* Completes a frame by its ICRC. Returns its length. */
 uint32_t roce_build_finish(uint8_t *frame, uint32_t end);
 
+/* ud.c: address handles on main, the rest on the engine */
+int roce_ah_create(struct nic_device *dev, const struct nic_ah_attr *attr, struct nic_ah **ah);
+void roce_ah_destroy(struct nic_ah *ah);
+int roce_ud_take(const struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr);
+bool roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now);
+void roce_ud_expired(struct roce_qp *qp, uint64_t now);
+enum drop roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p);
+
 /* responder.c, engine */
 enum drop roce_responder_input(struct roce_qp *qp, const struct packet *p);
+/* The request can't be answered but by a NAK that ends the QP. */
+enum drop roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn);
+/* serve.c, engine: READs and atomics of the peer, new ones and such as were there already */
+enum drop roce_serve(struct roce_qp *qp, const struct packet *p);
+enum drop roce_serve_again(struct roce_qp *qp, const struct packet *p);
+/* Sends answers as far as *room goes, which is lowered. False: some are left. */
+bool roce_serve_answers(struct roce_qp *qp, unsigned *room);
+void roce_serve_stop(struct roce_qp *qp);
 /* answer.c, engine */
 void roce_answer_later(struct roce_qp *qp, enum response response);
 void roce_answer_all(struct roce_context *ctx);
@@ -292,6 +412,22 @@ static inline enum nic_qp_state
 qp_state(const struct roce_qp *qp)
 {
 	return (enum nic_qp_state)atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+/* The memory that a WR names must be registered, all of it, before the first byte is read. */
+static inline bool
+memory_ok(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t access)
+{
+	if (wr->flags & NIC_INLINE)
+		return true;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		const struct nic_sge *s = &wr->sge[i];
+
+		if (s->length != 0 &&
+		    !mr_check(&qp->ctx->dev->mrs, s->lkey, s->address, s->length, access))
+			return false;
+	}
+	return true;
 }
 
 /* Can't overflow: cq_depth covers every send queue and SRQ. */

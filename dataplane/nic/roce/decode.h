@@ -64,7 +64,7 @@ decode_headers(const uint8_t *h, struct packet *p)
 		p->dma_length = get32(h + 12);
 		h += RETH_BYTES;
 	}
-	if (p->flags & (PACKET_IMM | PACKET_AETH)) { /* no packet has both */
+	if (p->flags & (PACKET_IMM | PACKET_INV | PACKET_AETH)) { /* no packet has two of them */
 		p->syndrome = h[0];
 		p->imm = get32(h);
 	}

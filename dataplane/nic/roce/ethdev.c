@@ -371,6 +371,7 @@ make_core(struct ethdev_port *port)
 	    .timeout_ns = config->timeout_ns,
 	    .retry = config->retry,
 	    .rnr_retry = config->rnr_retry,
+	    .rd_atomic = config->rd_atomic,
 	    .memory_get = core_memory_get,
 	    .memory_put = core_memory_put,
 	    .link_up = core_link_up,

@@ -23,7 +23,7 @@ struct ethdev_config {
 	bool interrupts; /* engines sleep: use receive interrupts where the port has them */
 	struct impair_config impair;
 	uint64_t timeout_ns; /* 0 = the core's default, as in roce_config */
-	uint8_t retry, rnr_retry;
+	uint8_t retry, rnr_retry, rd_atomic;
 	uint32_t max_qp, cq_depth, tx_frames;
 	/* Memory for tables of the core, zeroed, aligned to 64. */
 	void *(*memory_get)(void *user, size_t bytes, int numa_socket);

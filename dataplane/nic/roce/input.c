@@ -26,19 +26,21 @@ icrc_ok(const uint8_t *frame, uint32_t icrc_at)
 }
 
 static enum drop
-to_qp(struct roce_qp *qp, const uint8_t *frame, const struct packet *p, uint64_t now)
+to_qp(struct roce_qp *qp, const uint8_t *frame, struct packet *p, uint64_t now)
 {
 	enum nic_qp_state state = qp_state(qp);
 
 	if (state != NIC_QP_RTR && state != NIC_QP_RTS)
 		return DROP_no_qp;
 	if (p->source_ip != qp->peer_ip)
-		return DROP_wrong_peer;
+		return qp->ud ? roce_ud_input(qp, frame, p) : DROP_wrong_peer;
 	if (!neighbour_known(qp->neighbour)) /* answers go back the way that the frame came */
 		roce_neighbour_learn(qp->neighbour, p->source_ip, frame + 6);
 	switch ((enum packet_kind)p->kind) {
 	case PACKET_ACK:
 		return roce_requester_ack(qp, p, now);
+	case PACKET_RESPONSE:
+		return roce_fetch_response(qp, p, now);
 	case PACKET_SEND:
 	case PACKET_WRITE:
 	case PACKET_READ:
@@ -50,7 +52,7 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct packet *p, uint64_t
 		if (state == NIC_QP_RTS)
 			roce_window_lost(&qp->rq.window, qp->rq.next);
 		return DROP_NONE;
-	default: /* responses that we never asked for, datagrams to a connected QP */
+	default: /* datagrams to a connected QP */
 		return DROP_bad_request;
 	}
 }

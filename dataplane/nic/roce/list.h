@@ -43,4 +43,16 @@ list_append(struct link *list, struct link *l)
 	list->prev = l;
 }
 
+/* Appends all members of `from`. */
+static inline void
+list_move(struct link *list, struct link *from)
+{
+	while (!link_alone(from)) {
+		struct link *l = from->next;
+
+		link_remove(l);
+		list_append(list, l);
+	}
+}
+
 #endif

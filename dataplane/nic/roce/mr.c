@@ -41,7 +41,7 @@ roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access,
 	/* release: who sees one of them sees the old key gone; partners: the loads in mr_check() */
 	atomic_store_explicit(&m->address, address, memory_order_release);
 	atomic_store_explicit(&m->length, length, memory_order_release);
-	atomic_store_explicit(&m->access, access, memory_order_release);
+	atomic_store_explicit(&m->rights, (uint64_t)key << 32 | access, memory_order_release);
 	/* partner: the acquire load in mr_check() */
 	atomic_store_explicit(&m->key, key, memory_order_release);
 	t->count++;
@@ -59,4 +59,16 @@ roce_mr_remove(struct mr_table *t, uint32_t key)
 		return;
 	atomic_store_explicit(&m->key, 0, memory_order_release);
 	t->count--;
+}
+
+bool
+roce_mr_invalidate(struct mr_table *t, uint32_t key)
+{
+	struct mr *m = &t->mrs[key & t->mask];
+	uint64_t rights = atomic_load_explicit(&m->rights, memory_order_acquire);
+
+	/* fails if the region was removed meanwhile, and its place taken by another */
+	return key != 0 && atomic_load_explicit(&m->key, memory_order_acquire) == key &&
+	       rights >> 32 == key && (rights & NIC_REMOTE_INVALIDATE) &&
+	       atomic_compare_exchange_strong(&m->rights, &rights, rights & ~(uint64_t)UINT32_MAX);
 }

@@ -13,9 +13,9 @@
 
 #include "nic/nic.h"
 
-struct mr {		      /* main writes, engines read */
-	_Atomic uint32_t key; /* 0: free. Stored last (release) and cleared first */
-	_Atomic uint32_t access;
+struct mr {			 /* main writes, engines read, but for SEND_INV */
+	_Atomic uint32_t key;	 /* 0: free. Stored last (release) and cleared first */
+	_Atomic uint64_t rights; /* key 32 | access 32; engines take the access away */
 	_Atomic uint64_t address, length;
 };
 
@@ -30,13 +30,15 @@ int roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned acc
 /* Afterwards no engine finds the key; one that had found it may still copy until its turn ends. */
 void roce_mr_remove(struct mr_table *t, uint32_t key);
 
+/* Engine: takes all rights from a region that has NIC_REMOTE_INVALIDATE. False: there is none. */
+bool roce_mr_invalidate(struct mr_table *t, uint32_t key);
+
 /* Whether `key` names memory that holds [address, address + length) with all rights in `access`. */
 static inline bool
 mr_check(const struct mr_table *t, uint32_t key, uint64_t address, uint64_t length, uint32_t access)
 {
 	struct mr *m = &t->mrs[key & t->mask];
-	uint64_t base, size;
-	uint32_t rights;
+	uint64_t base, size, rights;
 
 	/* partner: the release store of the key in roce_mr_register() */
 	if (key == 0 || atomic_load_explicit(&m->key, memory_order_acquire) != key)
@@ -47,7 +49,7 @@ mr_check(const struct mr_table *t, uint32_t key, uint64_t address, uint64_t leng
 	 */
 	base = atomic_load_explicit(&m->address, memory_order_acquire);
 	size = atomic_load_explicit(&m->length, memory_order_acquire);
-	rights = atomic_load_explicit(&m->access, memory_order_acquire);
+	rights = atomic_load_explicit(&m->rights, memory_order_acquire);
 	if (atomic_load_explicit(&m->key, memory_order_relaxed) != key)
 		return false;
 	return (rights & access) == access && address >= base && length <= size &&

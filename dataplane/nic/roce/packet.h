@@ -21,7 +21,9 @@ enum {
 	BTH_BYTES = 12,
 	RETH_BYTES = 16,
 	AETH_BYTES = 4,
-	IMM_BYTES = 4,
+	IMM_BYTES = 4, /* an immediate, or a key to invalidate */
+	ATOMIC_BYTES = 28,
+	VALUE_BYTES = 8, /* of an atomic's answer, behind the AETH */
 	ICRC_BYTES = 4,
 	ARP_BYTES = 28,
 	CNP_BYTES = 16, /* reserved bytes behind the BTH */
@@ -65,6 +67,8 @@ enum opcode {
 	RC_ATOMIC_ACK,
 	RC_CMP_SWAP,
 	RC_FETCH_ADD,
+	RC_SEND_LAST_INV = 0x16,
+	RC_SEND_ONLY_INV,
 	UD_SEND_ONLY = 0x64,
 	UD_SEND_ONLY_IMM,
 	ROCE_CNP = 0x81,
@@ -106,6 +110,8 @@ enum {			    /* flags of an opcode, and so of a packet */
        PACKET_IMM = 0x08,
        PACKET_AETH = 0x10,
        PACKET_PAYLOAD = 0x20,
+       PACKET_INV = 0x40,   /* a key in the place of an immediate */
+       PACKET_VALUE = 0x80, /* of an atomic */
        PACKET_ONLY = PACKET_FIRST | PACKET_LAST,
 };
 
@@ -115,12 +121,13 @@ struct packet {
 	uint8_t flags; /* PACKET_FIRST ... */
 	bool ack_request;
 	bool marked;		     /* congestion experienced */
-	uint8_t syndrome;	     /* ACK */
+	uint8_t syndrome;	     /* AETH */
 	uint32_t source_ip, dest_ip; /* host order */
 	uint32_t qpn, psn;
-	uint32_t imm;
-	uint64_t address; /* RETH */
-	uint32_t rkey, dma_length;
+	uint32_t imm;		   /* or key */
+	uint32_t source_qpn;	   /* of a datagram */
+	uint64_t address;	   /* RETH, atomics */
+	uint32_t rkey, dma_length; /* dma_length: not of atomics */
 	const uint8_t *payload;
 	uint32_t payload_length; /* without pad */
 	uint32_t icrc_at;	 /* offset of the ICRC in the frame */
@@ -169,6 +176,25 @@ put64(uint8_t *p, uint64_t v)
 {
 	v = htobe64(v);
 	memcpy(p, &v, sizeof(v));
+}
+
+/* What lies in front of where the payload would be: the operands of an atomic, its answer. */
+static inline uint64_t
+packet_swap_add(const struct packet *p)
+{
+	return get64(p->payload - 16);
+}
+
+static inline uint64_t
+packet_compare(const struct packet *p)
+{
+	return get64(p->payload - 8);
+}
+
+static inline uint64_t
+packet_value(const struct packet *p)
+{
+	return get64(p->payload - VALUE_BYTES);
 }
 
 /* Sum of the 16-bit words of an IP header (20 bytes), for an Internet checksum. */

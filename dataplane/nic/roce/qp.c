@@ -57,14 +57,17 @@ new_qpn(struct roce_context *ctx, uint32_t index)
 static struct roce_qp *
 allocate(struct roce_context *ctx, uint32_t send_wrs)
 {
-	uint32_t frames = ctx->dev->config.window_frames, size = 1;
+	uint32_t frames = ctx->dev->config.window_frames, size = 1, reads = 1;
 	struct roce_qp *qp;
 	size_t bytes;
 
 	while (size < send_wrs)
 		size *= 2;
-	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) + frames * sizeof(qp->rq.frames[0]) +
-		frames * sizeof(qp->rq.lengths[0]);
+	while (reads < ctx->dev->config.rd_atomic)
+		reads *= 2;
+	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) +
+		reads * (sizeof(qp->rs.served[0]) + sizeof(qp->rq.fetches[0])) +
+		frames * (sizeof(qp->rq.frames[0]) + sizeof(qp->rq.lengths[0]));
 	qp = roce_memory_get(ctx->dev, bytes);
 	if (qp == NULL)
 		return NULL;
@@ -74,6 +77,9 @@ allocate(struct roce_context *ctx, uint32_t send_wrs)
 	qp->rq.sq_depth = send_wrs;
 	qp->rq.frames = (void **)(qp->rq.sq + size);
 	qp->rq.lengths = (uint16_t *)(qp->rq.frames + frames);
+	qp->rs.served = (struct served *)(void *)(qp->rq.lengths + frames);
+	qp->rs.served_mask = qp->rq.fetches_mask = reads - 1;
+	qp->rq.fetches = (struct fetch *)(qp->rs.served + reads);
 	qp->rq.frame_mask = frames - 1;
 	return qp;
 }
@@ -86,8 +92,8 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	uint32_t index;
 	struct roce_qp *qp;
 
-	if (init->type != NIC_RC)
-		return -ENOTSUP;
+	if (init->type != NIC_RC && init->type != NIC_UD)
+		return -EINVAL;
 	if (init->send_wrs == 0 || init->send_wrs > config->max_wr)
 		return -EINVAL;
 	roce_qp_reap(ctx);
@@ -100,6 +106,8 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	qp->head = (struct nic_qp_head){.ops = &roce_ops, .qpn = new_qpn(ctx, index)};
 	qp->ctx = ctx;
 	qp->user = init->user;
+	qp->ud = init->type == NIC_UD;
+	qp->peer_ip = UINT64_MAX;
 	qp->access = NIC_REMOTE_WRITE;
 	qp->index = index;
 	qp->send_wrs = init->send_wrs;
@@ -118,59 +126,64 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	return 0;
 }
 
+int
+roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, uint32_t *out,
+	       struct neighbour **neighbour)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	uint32_t ip = get32(gid->raw + 12), bits = dev->config.prefix;
+
+	if (memcmp(gid->raw, mapped, sizeof(mapped)) != 0 || ip == 0)
+		return -EINVAL;
+	if (bits != 0 && (ip ^ dev->config.ip) >> (32 - bits) != 0)
+		return -ENETUNREACH;
+	*neighbour = roce_neighbour_get(&dev->neighbours, ip);
+	if (*neighbour == NULL)
+		return -ENOSPC;
+	if (ip == dev->config.ip)
+		roce_neighbour_learn(*neighbour, ip, dev->config.mac);
+	*out = ip;
+	return 0;
+}
+
 /* Headers that all frames of the QP share; lengths, checksum, opcode, PSN and peer's MAC are set
  * per frame. */
 static void
-make_template(struct roce_qp *qp)
+make_template(struct roce_qp *qp, uint8_t traffic_class)
 {
-	const struct roce_config *config = &qp->ctx->dev->config;
-	uint8_t *t = qp->template, *ip = t + IP_AT, *udp = t + UDP_AT, *bth = t + BTH_AT;
-	/* the source port tells flows apart for whoever spreads them over paths or queues */
-	uint32_t entropy = (qp->head.qpn ^ qp->peer_qpn) * 2654435761u >> 18;
+	uint8_t *t = qp->template;
 
-	memcpy(t + 6, config->mac, 6);
-	put16(t + 12, ETH_TYPE_IP);
-	ip[0] = 0x45;
-	ip[1] = 2;	       /* ECN capable */
-	put16(ip + 6, 0x4000); /* never fragmented */
-	ip[8] = 64;
-	ip[9] = 17;
-	put32(ip + 12, config->ip);
-	put32(ip + 16, qp->peer_ip);
-	qp->ip_sum = ip_sum(ip);
-	put16(udp, (uint16_t)(0xc000 | entropy));
-	put16(udp + 2, ROCE_UDP_PORT);
-	put16(bth + 2, ROCE_PKEY);
-	put32(bth + 4, qp->peer_qpn);
+	qp->ip_sum = roce_template_make(qp->ctx->dev, (uint32_t)qp->peer_ip, traffic_class, t);
+	put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
+	put32(t + BTH_AT + 4, qp->peer_qpn);
 }
 
 static int
 to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	struct roce_device *dev = qp->ctx->dev;
-	uint32_t ip = get32(attr->remote_gid.raw + 12), bits = dev->config.prefix;
 	uint16_t mtu = attr->mtu ? attr->mtu : dev->config.mtu;
+	uint32_t ip;
+	int error;
 
-	if (memcmp(attr->remote_gid.raw, mapped, sizeof(mapped)) != 0 || ip == 0)
-		return -EINVAL;
-	if (bits != 0 && (ip ^ dev->config.ip) >> (32 - bits) != 0)
-		return -ENETUNREACH;
 	if (mtu < 256 || mtu > dev->config.mtu || (mtu & (mtu - 1)) != 0 ||
-	    attr->remote_qpn > QPN_MASK || attr->remote_psn > PSN_MASK)
+	    attr->remote_qpn > QPN_MASK || attr->remote_psn > PSN_MASK ||
+	    attr->rd_atomic > dev->config.rd_atomic)
 		return -EINVAL;
-	qp->neighbour = roce_neighbour_get(&dev->neighbours, ip);
-	if (qp->neighbour == NULL)
-		return -ENOSPC;
-	if (ip == dev->config.ip)
-		roce_neighbour_learn(qp->neighbour, ip, dev->config.mac);
-	if (attr->access)
-		qp->access = attr->access;
+	qp->mtu = mtu;
+	qp->qkey = attr->qkey;
+	if (qp->ud)
+		return 0;
+	error = roce_peer_find(dev, &attr->remote_gid, &ip, &qp->neighbour);
+	if (error)
+		return error;
 	qp->peer_ip = ip;
 	qp->peer_qpn = attr->remote_qpn;
-	qp->mtu = mtu;
 	qp->rs.expected = attr->remote_psn;
-	make_template(qp);
+	qp->rs.served_limit = attr->rd_atomic ? attr->rd_atomic : dev->config.rd_atomic;
+	if (attr->access)
+		qp->access = attr->access;
+	make_template(qp, attr->traffic_class);
 	return 0;
 }
 
@@ -180,13 +193,15 @@ to_rts(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	const struct roce_config *config = &qp->ctx->dev->config;
 	struct requester *rq = &qp->rq;
 
-	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7)
+	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7 ||
+	    attr->rd_atomic > config->rd_atomic)
 		return -EINVAL;
 	rq->una = rq->send = rq->next = attr->psn;
 	rq->timeout_ns = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;
 	rq->retry = attr->retry ? attr->retry : config->retry;
 	rq->rnr_retry = attr->rnr_retry ? attr->rnr_retry : config->rnr_retry;
 	rq->rnr_left = rq->rnr_retry;
+	rq->fetches_limit = attr->rd_atomic ? attr->rd_atomic : config->rd_atomic;
 	roce_window_init(&rq->window, ROCE_FRAME_MAX(qp->mtu), ROCE_MIN_FRAMES,
 			 config->window_bytes);
 	return 0;

@@ -2,12 +2,34 @@
 /* The engine's side of a QP's life: completions, errors, the end. */
 #include "core.h"
 
+/* The same where some PSNs stand for answers to READs and atomics. */
+static void
+drop_some(struct roce_qp *qp, uint32_t n)
+{
+	struct requester *rq = &qp->rq;
+
+	for (; n > 0; n--, rq->una++) {
+		void **frame = &rq->frames[rq->una & rq->frame_mask];
+
+		if (*frame == NULL) {
+			rq->bare--;
+			continue;
+		}
+		qp->ctx->held--;
+		qp->ctx->wire.drop(qp->ctx->wire_user, frame, 1);
+	}
+}
+
 void
 roce_qp_drop_frames(struct roce_qp *qp, uint32_t n)
 {
 	struct requester *rq = &qp->rq;
 	struct roce_context *ctx = qp->ctx;
 
+	if (rq->bare != 0) {
+		drop_some(qp, n);
+		return;
+	}
 	ctx->held -= n;
 	while (n > 0) {
 		uint32_t slot = rq->una & rq->frame_mask, run = rq->frame_mask + 1 - slot;
@@ -36,14 +58,14 @@ roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status)
 	e->wc.wr_id = wr->wr_id;
 	e->wc.status = status;
 	e->wc.opcode = wr->opcode;
-	e->wc.has_imm = false;
+	e->wc.has_imm = e->wc.invalidated = false;
 	e->wc.imm = 0;
 	e->wc.length = wr->length;
 }
 
-void
-roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status status,
-		 enum nic_opcode opcode, const struct packet *p)
+static inline struct cq_entry *
+received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_status status,
+	 enum nic_opcode opcode)
 {
 	struct cq_entry *e = cq_push(qp->ctx, qp);
 
@@ -52,9 +74,29 @@ roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_wc_s
 	e->wc.wr_id = wr->wr_id;
 	e->wc.status = status;
 	e->wc.opcode = opcode;
-	e->wc.has_imm = p && (p->flags & PACKET_IMM);
+	return e;
+}
+
+struct cq_entry *
+roce_qp_received(struct roce_qp *qp, const struct nic_recv_wr *wr, enum nic_opcode opcode,
+		 const struct packet *p)
+{
+	struct cq_entry *e = received(qp, wr, NIC_WC_SUCCESS, opcode);
+
+	e->wc.has_imm = p->flags & PACKET_IMM;
 	e->wc.imm = e->wc.has_imm ? p->imm : 0;
-	e->wc.length = p ? qp->rs.received : 0;
+	e->wc.invalidated = false;
+	e->wc.length = qp->rs.received;
+	return e;
+}
+
+void
+roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status)
+{
+	struct cq_entry *e = received(qp, &qp->rs.wr, status, NIC_RECV);
+
+	e->wc.has_imm = e->wc.invalidated = false;
+	e->wc.imm = e->wc.length = 0;
 }
 
 /* Tells the main thread; it asks by nic async_event. */
@@ -84,6 +126,9 @@ fail_requester(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 	rq->send = rq->next;
 	rq->in_flight = 0;
 	rq->built = rq->posted;
+	rq->special = 0;
+	rq->fetches_first = rq->fetches_next;
+	rq->starved = false;
 	while (rq->retired != rq->posted)
 		roce_qp_complete(qp, rq->retired == wr ? status : NIC_WC_WR_FLUSH_ERR);
 }
@@ -95,8 +140,10 @@ roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 	if (atomic_exchange_explicit(&qp->state, NIC_QP_ERR, memory_order_acq_rel) == NIC_QP_RTS)
 		fail_requester(qp, wr, status);
 	if (qp->rs.kind == PACKET_SEND)
-		roce_qp_received(qp, &qp->rs.wr, NIC_WC_WR_FLUSH_ERR, NIC_RECV, NULL);
+		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
 	qp->rs.kind = PACKET_NONE;
+	if (qp->rs.response != RESPOND_FATAL) /* else what comes before the NAK is still answered */
+		roce_serve_stop(qp);
 	report(qp);
 }
 

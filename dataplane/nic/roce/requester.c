@@ -2,6 +2,17 @@
 /* The sending half of a QP: posts, frames in flight, acknowledgements. */
 #include "core.h"
 
+static const struct wire_form wire_forms[] = {
+    [NIC_SEND] = {RC_SEND_FIRST, RC_SEND_LAST, RC_SEND_ONLY, false},
+    [NIC_SEND_IMM] = {RC_SEND_FIRST, RC_SEND_LAST_IMM, RC_SEND_ONLY_IMM, true},
+    [NIC_WRITE] = {RC_WRITE_FIRST, RC_WRITE_LAST, RC_WRITE_ONLY, false},
+    [NIC_WRITE_IMM] = {RC_WRITE_FIRST, RC_WRITE_LAST_IMM, RC_WRITE_ONLY_IMM, true},
+    [NIC_READ] = {RC_READ_REQUEST, RC_READ_REQUEST, RC_READ_REQUEST, false},
+    [NIC_CMP_SWAP] = {RC_CMP_SWAP, RC_CMP_SWAP, RC_CMP_SWAP, false},
+    [NIC_FETCH_ADD] = {RC_FETCH_ADD, RC_FETCH_ADD, RC_FETCH_ADD, false},
+    [NIC_SEND_INV] = {RC_SEND_FIRST, RC_SEND_LAST_INV, RC_SEND_ONLY_INV, true},
+};
+
 static int
 take_inline(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
 {
@@ -17,15 +28,32 @@ take_inline(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
 	return 0;
 }
 
+/* READs, atomics, keys to invalidate, fences, data of the WR's own. */
+static __attribute__((noinline)) int
+take_special(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
+{
+	int error = 0;
+
+	if (qp->ud)
+		error = roce_ud_take(qp, e, wr);
+	else if (wr->opcode == NIC_SEND_INV)
+		e->imm = wr->rkey;
+	else if (wr->opcode > NIC_WRITE_IMM)
+		error = roce_fetch_take(e, wr);
+	if (wr->flags & NIC_INLINE)
+		error = error ? error : take_inline(e, wr, e->length);
+	if (!error)
+		qp->rq.special += !qp->ud && fetch_special(e);
+	return error;
+}
+
 /* Checks a WR and copies it into its place. */
 static inline int
-take_wr(struct sq_entry *e, const struct nic_send_wr *wr)
+take_wr(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 {
 	uint64_t length = 0;
 
-	if (wr->opcode > NIC_WRITE_IMM)
-		return wr->opcode <= NIC_FETCH_ADD ? -ENOTSUP : -EINVAL;
-	if (wr->sge_count > NIC_SGE_MAX)
+	if (wr->opcode > NIC_SEND_INV || wr->sge_count > NIC_SGE_MAX)
 		return -EINVAL;
 	if (wr->sge_count != 0)
 		length = wr->sge[0].length;
@@ -41,13 +69,13 @@ take_wr(struct sq_entry *e, const struct nic_send_wr *wr)
 	e->flags = wr->flags;
 	e->opcode = wr->opcode;
 	e->sge_count = wr->sge_count;
-	static_assert(NIC_SEND_IMM == 1 && NIC_WRITE == 2 && NIC_WRITE_IMM == 3, "bits");
-	e->wire_first = wr->opcode >> 1 ? RC_WRITE_FIRST : RC_SEND_FIRST;
-	e->has_imm = wr->opcode & 1;
-	if (wr->flags & NIC_INLINE)
-		return take_inline(e, wr, e->length);
+	e->wire = wire_forms[wr->opcode];
 	e->sge[0] = wr->sge[0];
 	e->sge[1] = wr->sge[1];
+	if (__builtin_expect(wr->opcode > NIC_WRITE_IMM || qp->ud ||
+				 (wr->flags & (NIC_INLINE | NIC_FENCE)) != 0,
+			     0))
+		return take_special(qp, e, wr);
 	return 0;
 }
 
@@ -72,7 +100,7 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	if (n > room)
 		n = room;
 	for (i = 0; i < n; i++) {
-		error = take_wr(&rq->sq[rq->posted & rq->sq_mask], &wr[i]);
+		error = take_wr(qp, &rq->sq[rq->posted & rq->sq_mask], &wr[i]);
 		if (error) {
 			if (i == 0)
 				return error;
@@ -83,22 +111,6 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	if (i > 0 && !rq->rnr_wait)
 		roce_requester_wake(qp);
 	return (int)i;
-}
-
-/* The memory that a WR names must be registered, all of it, before the first byte is read. */
-static bool
-memory_ok(const struct roce_qp *qp, const struct sq_entry *wr)
-{
-	if (wr->flags & NIC_INLINE)
-		return true;
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		const struct nic_sge *s = &wr->sge[i];
-
-		if (s->length != 0 &&
-		    !mr_check(&qp->ctx->dev->mrs, s->lkey, s->address, s->length, 0))
-			return false;
-	}
-	return true;
 }
 
 static bool
@@ -136,7 +148,7 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 	return room < ctx->spare_count ? room : ctx->spare_count;
 }
 
-static void
+static inline __attribute__((always_inline)) void
 send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 {
 	struct roce_context *ctx = qp->ctx;
@@ -155,9 +167,12 @@ send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 	roce_frame_send(ctx, frame, length, true);
 }
 
-/* Makes frames of what was posted; returns how many. */
-static uint32_t
-send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
+/*
+ * Makes frames of what was posted; returns how many. special: there may be READs, atomics and
+ * fences.
+ */
+static inline __attribute__((always_inline)) uint32_t
+burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 {
 	struct requester *rq = &qp->rq;
 	uint32_t frame = ROCE_FRAME_MAX(qp->mtu), allowed = frames_allowed(qp, limit), n = 0;
@@ -165,20 +180,44 @@ send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
 
 	while (n < allowed && rq->built != rq->posted && window_open(rq, frame)) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
+		enum fetch_result fetch = FETCH_ORDINARY;
 		bool more;
 
-		if (rq->offset == 0 && !memory_ok(qp, wr)) {
+		if (special)
+			fetch = roce_fetch_next(qp, wr, now);
+		if (fetch == FETCH_WAITS)
+			break;
+		n++;
+		if (fetch == FETCH_SENT) {
+			allowed = n + frames_allowed(qp, limit - n);
+			continue;
+		}
+		if (rq->offset == 0 && !memory_ok(qp, wr, 0)) {
 			roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
-			return n;
+			return n - 1;
 		}
 		/* what will follow this frame at once, if anything: else it asks for an answer */
-		more = ++n < allowed && rq->in_flight + 2 * frame <= rq->window.size &&
+		more = n < allowed && rq->in_flight + 2 * frame <= rq->window.size &&
 		       (rq->posted - rq->built > 1 || wr->length - rq->offset > qp->mtu);
+		if (special && more && wr->length - rq->offset <= qp->mtu)
+			more = !fetch_special(&rq->sq[(rq->built + 1) & rq->sq_mask]);
 		send_new(qp, wr, more, now);
 	}
-	if (n != 0 && idle)
+	if (n != 0 && idle && (!special || rq->una != rq->next))
 		start_waiting(qp, now);
 	return n;
+}
+
+static uint32_t
+send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
+{
+	return burst(qp, limit, now, false);
+}
+
+static __attribute__((noinline)) uint32_t
+send_special_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
+{
+	return burst(qp, limit, now, true);
 }
 
 static void
@@ -199,6 +238,8 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 
+	if (qp->ud)
+		return roce_ud_transmit(qp, limit, sent, now);
 	if (rq->rnr_wait)
 		return false;
 	if (!neighbour_known(qp->neighbour)) {
@@ -214,10 +255,16 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 			return true;
 		if (!window_open(rq, rq->lengths[rq->send & rq->frame_mask]))
 			return false;
-		send_again(qp);
+		if (rq->bare != 0 && rq->frames[rq->send & rq->frame_mask] == NULL) {
+			if (!roce_fetch_again(qp))
+				return false;
+		} else {
+			send_again(qp);
+		}
 		++*sent;
 	}
-	*sent += send_burst(qp, limit - *sent, now);
+	*sent += qp->rq.special != 0 ? send_special_burst(qp, limit - *sent, now)
+				     : send_burst(qp, limit - *sent, now);
 	return *sent == limit;
 }
 
@@ -230,8 +277,18 @@ starved(const struct roce_qp *qp)
 {
 	const struct requester *rq = &qp->rq;
 
-	return qp_state(qp) == NIC_QP_RTS && !rq->rnr_wait && neighbour_known(qp->neighbour) &&
-	       rq->send == rq->next && rq->built != rq->posted &&
+	if (qp_state(qp) != NIC_QP_RTS)
+		return false;
+	if (qp->ud)
+		return rq->starved;
+	if (rq->rnr_wait || !neighbour_known(qp->neighbour))
+		return false;
+	if (rq->starved)
+		return true;
+	if (rq->special != 0 && rq->built != rq->posted &&
+	    roce_fetch_waits(qp, &rq->sq[rq->built & rq->sq_mask]))
+		return false; /* an answer wakes it */
+	return rq->send == rq->next && rq->built != rq->posted &&
 	       rq->next - rq->una <= rq->frame_mask && window_open(rq, ROCE_FRAME_MAX(qp->mtu));
 }
 
@@ -269,17 +326,12 @@ roce_requester_flush(struct roce_context *ctx, uint64_t now)
 		else if (starved(qp))
 			list_append(&waiting, &qp->sender);
 	}
-	while (!link_alone(&waiting)) {
-		struct link *l = waiting.next;
-
-		link_remove(l);
-		list_append(&ctx->senders, l);
-	}
+	list_move(&ctx->senders, &waiting);
 }
 
-/* Everything before `to` has arrived: its frames are given back and its WRs complete. */
-static void
-advance(struct roce_qp *qp, uint32_t to, uint64_t now)
+/* Frames before `to` are given back, WRs complete. */
+void
+roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 	uint32_t bytes = 0, n = to - rq->una;
@@ -346,24 +398,34 @@ receiver_not_ready(struct roce_qp *qp, unsigned code, uint64_t now)
 	return DROP_NONE;
 }
 
-static enum drop
-sequence_nak(struct roce_qp *qp)
+void
+roce_requester_lost(struct roce_qp *qp)
 {
 	struct requester *rq = &qp->rq;
 
-	/* a second one for the same PSN is a copy of the first: one gap, one NAK */
+	/* a second time for the same PSN tells nothing new: one gap, one NAK */
 	if (rq->una == rq->next || (rq->nak_seen && rq->nak_psn == rq->una))
-		return DROP_NONE;
+		return;
 	rq->nak_seen = true;
 	rq->nak_psn = rq->una;
 	roce_window_lost(&rq->window, rq->next);
 	if (!rq->rnr_wait)
 		roce_requester_go_back(qp);
-	return DROP_NONE;
+}
+
+/* The WR whose request has this PSN. */
+static uint32_t
+wr_of(const struct requester *rq, uint32_t psn)
+{
+	uint32_t wr = rq->retired;
+
+	while (wr != rq->built && (int32_t)(rq->sq[wr & rq->sq_mask].last_psn - psn) < 0)
+		wr++;
+	return wr;
 }
 
 static enum drop
-negative(struct roce_qp *qp, unsigned code, bool outstanding)
+negative(struct roce_qp *qp, unsigned code, uint32_t psn)
 {
 	static const uint8_t status[] = {
 	    [NAK_INVALID_REQUEST] = NIC_WC_REM_INV_REQ_ERR,
@@ -371,13 +433,11 @@ negative(struct roce_qp *qp, unsigned code, bool outstanding)
 	    [NAK_REMOTE_OPERATION] = NIC_WC_REM_OP_ERR,
 	};
 
-	if (code == NAK_SEQUENCE)
-		return sequence_nak(qp);
-	if (code > NAK_REMOTE_OPERATION)
-		return DROP_bad_request;
-	if (!outstanding)
-		return DROP_duplicate;
-	roce_qp_fail(qp, qp->rq.retired, status[code]);
+	if (code == NAK_SEQUENCE) {
+		roce_requester_lost(qp);
+		return DROP_NONE;
+	}
+	roce_qp_fail(qp, wr_of(&qp->rq, psn), status[code]);
 	return DROP_NONE;
 }
 
@@ -387,6 +447,7 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 	struct requester *rq = &qp->rq;
 	struct nic_counters *c = &qp->ctx->counters;
 	uint32_t distance = (p->psn - rq->una) & PSN_MASK, outstanding = rq->next - rq->una;
+	uint32_t bound, psn = rq->una + distance;
 	unsigned type = AETH_TYPE(p->syndrome), value = AETH_VALUE(p->syndrome);
 
 	if (qp_state(qp) != NIC_QP_RTS)
@@ -395,18 +456,28 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		roce_count(&c->acks_received, 1);
 		if (distance >= outstanding)
 			return DROP_duplicate;
-		advance(qp, rq->una + distance + 1, now);
+		/* an answer that is missing was lost if the ACK is right */
+		if (rq->bare != 0 && (int32_t)(psn - roce_fetch_bound(rq)) >= 0)
+			return roce_fetch_lost(qp, now);
+		roce_requester_advance(qp, psn + 1, now);
 		return DROP_NONE;
 	}
 	/* a NAK names the first PSN that was not taken: all before it are acknowledged */
-	if ((type != AETH_RNR && type != AETH_NAK) || (p->syndrome & 0x80) != 0)
+	if ((type != AETH_RNR && type != AETH_NAK) || (p->syndrome & 0x80) != 0 ||
+	    (type == AETH_NAK && value > NAK_REMOTE_OPERATION))
 		return DROP_bad_request;
 	roce_count(type == AETH_RNR ? &c->rnr_received : &c->naks_received, 1);
-	if (distance > outstanding || (type == AETH_RNR && distance == outstanding))
+	if (distance > outstanding ||
+	    (distance == outstanding && (type == AETH_RNR || value != NAK_SEQUENCE)))
 		return DROP_duplicate;
-	if (distance > 0)
-		advance(qp, rq->una + distance, now);
+	bound = rq->bare != 0 ? roce_fetch_bound(rq) : psn;
+	if ((int32_t)(psn - bound) > 0 && (type == AETH_RNR || value == NAK_SEQUENCE))
+		return roce_fetch_lost(qp, now);
+	if ((int32_t)(psn - bound) <= 0)
+		bound = psn;
+	if (bound != rq->una)
+		roce_requester_advance(qp, bound, now);
 	if (type == AETH_RNR)
 		return receiver_not_ready(qp, value, now);
-	return negative(qp, value, distance < outstanding);
+	return negative(qp, value, psn);
 }

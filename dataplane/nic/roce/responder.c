@@ -5,14 +5,20 @@
 
 #define PSN_HALF 0x800000u
 
-/* The request can't be answered but by ending the QP. */
-static enum drop
-refuse(struct roce_qp *qp, enum nak_code code)
+enum drop
+roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn)
 {
 	qp->rs.nak = code;
+	qp->rs.nak_psn = psn;
 	roce_answer_later(qp, RESPOND_FATAL);
 	roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 	return DROP_bad_request;
+}
+
+static enum drop
+refuse(struct roce_qp *qp, enum nak_code code)
+{
+	return roce_responder_refuse(qp, code, qp->rs.expected);
 }
 
 /* The same, and the receive WR under way ends with `status`. */
@@ -20,7 +26,7 @@ static enum drop
 refuse_send(struct roce_qp *qp, enum nic_wc_status status, enum nak_code code)
 {
 	qp->rs.kind = PACKET_NONE;
-	roce_qp_received(qp, &qp->rs.wr, status, NIC_RECV, NULL);
+	roce_qp_not_received(qp, status);
 	return refuse(qp, code);
 }
 
@@ -43,10 +49,17 @@ take_recv(struct roce_qp *qp, struct nic_recv_wr *wr)
 	return true;
 }
 
+static bool
+invalidate(struct roce_qp *qp, uint32_t key)
+{
+	return (qp->access & NIC_REMOTE_INVALIDATE) && roce_mr_invalidate(&qp->ctx->dev->mrs, key);
+}
+
 static enum drop
 take_send(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
+	struct cq_entry *e;
 
 	if (p->flags & PACKET_FIRST) {
 		if (!take_recv(qp, &rs->wr))
@@ -58,6 +71,8 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	}
 	if (p->payload_length > rs->left)
 		return refuse_send(qp, NIC_WC_LOC_LEN_ERR, NAK_INVALID_REQUEST);
+	if ((p->flags & PACKET_INV) && !invalidate(qp, p->imm))
+		return refuse_send(qp, NIC_WC_LOC_PROT_ERR, NAK_REMOTE_ACCESS);
 	if (p->payload_length != 0) {
 		if (!mr_check(&qp->ctx->dev->mrs, rs->wr.sge.lkey, rs->address, p->payload_length,
 			      NIC_LOCAL_WRITE))
@@ -67,8 +82,13 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	rs->address += p->payload_length;
 	rs->left -= p->payload_length;
 	rs->received += p->payload_length;
-	if (p->flags & PACKET_LAST)
-		roce_qp_received(qp, &rs->wr, NIC_WC_SUCCESS, NIC_RECV, p);
+	if (p->flags & PACKET_LAST) {
+		e = roce_qp_received(qp, &rs->wr, NIC_RECV, p);
+		if (p->flags & PACKET_INV) {
+			e->wc.invalidated = true;
+			e->wc.imm = p->imm;
+		}
+	}
 	return DROP_NONE;
 }
 
@@ -98,7 +118,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	rs->left = left - n;
 	rs->rkey = rkey;
 	if (p->flags & PACKET_IMM)
-		roce_qp_received(qp, &wr, NIC_WC_SUCCESS, NIC_RECV_IMM, p);
+		roce_qp_received(qp, &wr, NIC_RECV_IMM, p);
 	return DROP_NONE;
 }
 
@@ -113,9 +133,11 @@ gap_closed(struct responder *rs)
 }
 
 static enum drop
-out_of_sequence(struct roce_qp *qp, uint32_t ahead)
+out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 {
 	if (ahead >= PSN_HALF) {
+		if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC)
+			return roce_serve_again(qp, p);
 		roce_answer_later(qp, RESPOND_ACK); /* the ACK may have been lost */
 		return DROP_duplicate;
 	}
@@ -135,14 +157,18 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 	enum drop drop;
 
 	if (ahead != 0)
-		return out_of_sequence(qp, ahead);
-	if (p->kind != PACKET_SEND && p->kind != PACKET_WRITE)
-		return refuse(qp, NAK_INVALID_REQUEST);
+		return out_of_sequence(qp, p, ahead);
 	if (rs->kind == PACKET_NONE ? !first : (first || p->kind != rs->kind))
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (last ? p->payload_length > qp->mtu || (!first && p->payload_length == 0)
 		 : p->payload_length != qp->mtu)
 		return refuse(qp, NAK_INVALID_REQUEST);
+	if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC) {
+		drop = roce_serve(qp, p);
+		if (drop == DROP_NONE && rs->gap)
+			gap_closed(rs);
+		return drop;
+	}
 	drop = p->kind == PACKET_SEND ? take_send(qp, p) : take_write(qp, p);
 	if (drop != DROP_NONE)
 		return drop;

@@ -56,6 +56,7 @@ set_defaults(struct roce_config *c)
 	DEFAULT(window_frames, 512);
 	DEFAULT(neighbours, 1024);
 	DEFAULT(timeout_ns, 250000000u);
+	DEFAULT(rd_atomic, 16);
 	DEFAULT(retry, 7);
 	DEFAULT(rnr_retry, 7);
 	DEFAULT(rnr_timer, 6);
@@ -70,7 +71,8 @@ config_ok(const struct roce_config *c)
 	       c->max_wr <= c->cq_depth && c->window_frames >= 2 * ROCE_MIN_FRAMES &&
 	       c->window_frames <= 1u << 20 && (c->window_frames & (c->window_frames - 1)) == 0 &&
 	       c->window_bytes <= 1u << 30 && c->neighbours <= 1u << 20 && c->retry <= 7 &&
-	       c->rnr_retry <= 7 && c->rnr_timer <= 31 && c->timeout_ns <= UINT64_C(1000000000000);
+	       c->rd_atomic <= ROCE_RD_MAX && c->rnr_retry <= 7 && c->rnr_timer <= 31 &&
+	       c->timeout_ns <= UINT64_C(1000000000000);
 }
 
 struct roce_device *
@@ -88,6 +90,7 @@ roce_device_create(const struct roce_config *config)
 	if (dev == NULL)
 		return NULL;
 	dev->head.ops = &roce_ops;
+	link_init(&dev->all_ahs);
 	dev->config = c;
 	dev->engine_bits = log2_up(c.contexts);
 	dev->index_bits = log2_up(c.max_qp);
@@ -113,6 +116,8 @@ roce_device_destroy(struct roce_device *dev)
 		if (dev->contexts[i])
 			roce_context_destroy(dev->contexts[i]);
 	}
+	while (!link_alone(&dev->all_ahs))
+		roce_ah_destroy((struct nic_ah *)LIST_OF(dev->all_ahs.next, struct roce_ah, all));
 	roce_memory_put(dev, dev->neighbours.entries,
 			dev->config.neighbours * sizeof(struct neighbour));
 	roce_memory_put(dev, dev->mrs.mrs, (dev->mrs.mask + 1) * sizeof(struct mr));
@@ -135,6 +140,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->max_sge = NIC_SGE_MAX;
 	attr->max_inline = ROCE_MAX_INLINE;
 	attr->max_wr = c->max_wr;
+	attr->max_rd_atomic = c->rd_atomic;
 	attr->max_srq_wr = c->cq_depth;
 	attr->numa_socket = c->numa_socket;
 	attr->link_up = c->link_up ? c->link_up(c->user) : true;
@@ -204,6 +210,8 @@ const struct nic_ops roce_ops = {
     .qp_destroy = roce_qp_destroy,
     .srq_create = roce_srq_create,
     .srq_destroy = roce_srq_destroy,
+    .ah_create = roce_ah_create,
+    .ah_destroy = roce_ah_destroy,
     .async_event = async_event,
     .post_send = roce_post_send,
     .post_srq_recv = roce_post_srq_recv,

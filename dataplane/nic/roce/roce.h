@@ -80,6 +80,7 @@ struct roce_config {
 	uint32_t window_bytes;	/* in flight per QP at most [1 MiB] */
 	uint32_t window_frames; /* the same in frames, power of two [512] */
 	uint32_t neighbours;	/* ARP entries [1024] */
+	uint8_t rd_atomic;	/* READs and atomics of a QP under way each way, at most 128 [16] */
 	uint64_t timeout_ns;	/* longest wait for an ACK before sending again [250 ms] */
 	uint8_t retry;		/* timeout * (retry + 1) without progress ends a QP [7: 2 s] */
 	uint8_t rnr_retry;	/* 7 = without limit [7] */

@@ -21,7 +21,13 @@ static void
 expired(struct roce_qp *qp, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
-	uint64_t rto = roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
+	uint64_t rto;
+
+	if (qp->ud) {
+		roce_ud_expired(qp, now);
+		return;
+	}
+	rto = roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
 
 	if (rq->rnr_wait) {
 		rq->rnr_wait = false;

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * READs and atomics, the sending half. A READ takes as many PSNs as its answer has frames; they
+ * count as in flight, so what the peer may send at once is bounded by the same window as what we
+ * send. A long READ goes as several requests for that reason. Requests aren't kept as frames:
+ * what is missing is asked for anew.
+ */
+#include "core.h"
+
+static bool
+is_fetch(const struct sq_entry *wr)
+{
+	return wr->wire.first >= RC_READ_REQUEST;
+}
+
+static struct fetch *
+oldest(const struct requester *rq)
+{
+	return &rq->fetches[rq->fetches_first & rq->fetches_mask];
+}
+
+uint32_t
+roce_fetch_bound(const struct requester *rq)
+{
+	uint32_t psn;
+
+	if (rq->fetches_first == rq->fetches_next)
+		return rq->next;
+	psn = oldest(rq)->psn;
+	return (int32_t)(rq->una - psn) > 0 ? rq->una : psn;
+}
+
+int
+roce_fetch_take(struct sq_entry *e, const struct nic_send_wr *wr)
+{
+	if (wr->flags & NIC_INLINE)
+		return -EINVAL;
+	if (wr->opcode != NIC_READ && (e->length != VALUE_BYTES || (wr->remote_address & 7) != 0))
+		return -EINVAL;
+	e->compare_add = wr->compare_add;
+	e->swap = wr->swap;
+	return 0;
+}
+
+/* Bytes that the next request of a READ asks for. */
+static uint32_t
+next_part(const struct roce_qp *qp, const struct sq_entry *wr)
+{
+	const struct requester *rq = &qp->rq;
+	uint32_t rest = wr->length - rq->offset, most = rq->window.size / 2;
+
+	if (most > ROCE_READ_BYTES)
+		most = ROCE_READ_BYTES;
+	most /= qp->mtu;
+	if (most > (rq->frame_mask + 1) / 2)
+		most = (rq->frame_mask + 1) / 2;
+	most = most == 0 ? qp->mtu : most * qp->mtu;
+	return rest < most ? rest : most;
+}
+
+static uint32_t
+frames_of(const struct roce_qp *qp, uint32_t bytes)
+{
+	return bytes == 0 ? 1 : (bytes + qp->mtu - 1) / qp->mtu;
+}
+
+static uint32_t
+bytes_of(const struct roce_qp *qp, const struct sq_entry *wr, const struct fetch *f)
+{
+	uint32_t rest = wr->length - f->offset, most = (f->end - f->psn) * qp->mtu;
+
+	return rest < most ? rest : most;
+}
+
+/* Asks for the answers from `psn` on. */
+static void
+send_request(struct roce_qp *qp, void *frame, const struct fetch *f, uint32_t psn)
+{
+	const struct sq_entry *wr = &qp->rq.sq[f->wr & qp->rq.sq_mask];
+	uint32_t headers = wr->opcode == NIC_READ ? RETH_BYTES : ATOMIC_BYTES;
+	uint32_t skip = (psn - f->psn) * qp->mtu, end = EXT_AT + headers;
+	uint8_t *data = roce_frame_data(qp->ctx, frame), *ext = data + EXT_AT;
+
+	roce_build_begin(qp, data, end);
+	data[BTH_AT] = wr->wire.only;
+	put32(data + BTH_AT + 8, (psn & PSN_MASK) | (uint32_t)BTH_ACK_REQ << 24);
+	put64(ext, wr->remote_address + f->offset + skip);
+	put32(ext + 8, wr->rkey);
+	if (wr->opcode == NIC_READ) {
+		put32(ext + 12, bytes_of(qp, wr, f) - skip);
+	} else {
+		bool add = wr->opcode == NIC_FETCH_ADD;
+
+		put64(ext + 12, add ? wr->compare_add : wr->swap);
+		put64(ext + 20, add ? 0 : wr->compare_add);
+	}
+	roce_frame_send(qp->ctx, frame, roce_build_finish(data, end), false);
+}
+
+/* What waits for the answers: their places among the frames in flight. */
+static void
+expect(struct requester *rq, uint32_t count, uint32_t frame)
+{
+	for (uint32_t psn = rq->next; psn != rq->next + count; psn++) {
+		rq->frames[psn & rq->frame_mask] = NULL;
+		rq->lengths[psn & rq->frame_mask] = (uint16_t)frame;
+	}
+	rq->bare += count;
+	rq->in_flight += count * frame;
+	rq->send = rq->next += count;
+}
+
+static void
+request(struct roce_qp *qp, struct sq_entry *wr, uint32_t bytes, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	struct fetch *f = &rq->fetches[rq->fetches_next++ & rq->fetches_mask];
+	uint32_t count = frames_of(qp, bytes);
+
+	*f = (struct fetch){rq->next, rq->next + count, rq->built, rq->offset};
+	window_sent(&rq->window, rq->next, now);
+	expect(rq, count, ROCE_FRAME_MAX(bytes < qp->mtu ? bytes : qp->mtu));
+	rq->offset += bytes;
+	if (rq->offset == wr->length) {
+		wr->last_psn = rq->next - 1;
+		rq->built++;
+		rq->offset = 0;
+		rq->special--;
+	}
+	send_request(qp, qp->ctx->spare[--qp->ctx->spare_count], f, f->psn);
+}
+
+/* Whether the next request may leave, but for frames. */
+static bool
+may_leave(const struct roce_qp *qp, const struct sq_entry *wr)
+{
+	const struct requester *rq = &qp->rq;
+	uint32_t bytes = next_part(qp, wr), count = frames_of(qp, bytes);
+
+	return rq->fetches_next - rq->fetches_first < rq->fetches_limit &&
+	       count <= rq->frame_mask + 1 - (rq->next - rq->una) &&
+	       (rq->in_flight == 0 ||
+		rq->in_flight + count * ROCE_FRAME_MAX(qp->mtu) <= rq->window.size);
+}
+
+bool
+roce_fetch_waits(const struct roce_qp *qp, const struct sq_entry *wr)
+{
+	const struct requester *rq = &qp->rq;
+
+	if ((wr->flags & NIC_FENCE) && rq->fetches_first != rq->fetches_next)
+		return true;
+	return is_fetch(wr) && !may_leave(qp, wr);
+}
+
+enum fetch_result
+roce_fetch_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+
+	if (roce_fetch_waits(qp, wr))
+		return FETCH_WAITS;
+	if (!is_fetch(wr)) {
+		if (wr->flags & NIC_FENCE) { /* passed: from now on it is one like any other */
+			wr->flags &= (uint16_t)~NIC_FENCE;
+			rq->special--;
+		}
+		return FETCH_ORDINARY;
+	}
+	if (rq->offset == 0 && !memory_ok(qp, wr, NIC_LOCAL_WRITE)) {
+		roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
+		return FETCH_WAITS;
+	}
+	request(qp, wr, next_part(qp, wr), now);
+	return FETCH_SENT;
+}
+
+bool
+roce_fetch_again(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+	uint32_t i = rq->fetches_first;
+	struct fetch *f = oldest(rq);
+	void *frame = roce_frame_take(qp->ctx);
+
+	rq->starved = frame == NULL;
+	if (frame == NULL)
+		return false;
+	while ((int32_t)(rq->send - f->end) >= 0)
+		f = &rq->fetches[++i & rq->fetches_mask];
+	send_request(qp, frame, f, rq->send);
+	for (; rq->send != f->end; rq->send++)
+		rq->in_flight += rq->lengths[rq->send & rq->frame_mask];
+	roce_count(&qp->ctx->counters.retransmits, 1);
+	return true;
+}
+
+/* Writes n bytes to [offset, offset + n) of what the WR's list names. */
+static bool
+scatter(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, const uint8_t *from,
+	uint32_t n)
+{
+	const struct nic_sge *sge = wr->sge;
+
+	while (n > 0) {
+		uint32_t part;
+
+		if (offset >= sge->length) {
+			offset -= sge->length;
+			sge++;
+			continue;
+		}
+		part = sge->length - offset < n ? sge->length - offset : n;
+		/* it may be gone meanwhile */
+		if (!mr_check(&qp->ctx->dev->mrs, sge->lkey, sge->address + offset, part,
+			      NIC_LOCAL_WRITE))
+			return false;
+		memcpy((void *)(uintptr_t)(sge->address + offset), from, part);
+		from += part;
+		n -= part;
+		offset += part;
+	}
+	return true;
+}
+
+/* Whether an answer can be the one with `rest` bytes to come. */
+static bool
+fits(const struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p, uint32_t rest)
+{
+	if ((p->flags & PACKET_AETH) && (p->syndrome & 0xe0) != AETH(AETH_ACK, 0))
+		return false;
+	if (wr->opcode != NIC_READ)
+		return p->flags & PACKET_VALUE;
+	if (p->flags & PACKET_VALUE)
+		return false;
+	if (rest <= qp->mtu)
+		return (p->flags & PACKET_LAST) && p->payload_length == rest;
+	return !(p->flags & PACKET_LAST) && p->payload_length == qp->mtu;
+}
+
+static bool
+store(struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p, uint32_t offset)
+{
+	uint64_t value;
+
+	if (wr->opcode == NIC_READ)
+		return scatter(qp, wr, offset, p->payload, p->payload_length);
+	value = packet_value(p);
+	return scatter(qp, wr, 0, (const uint8_t *)&value, VALUE_BYTES);
+}
+
+enum drop
+roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	uint32_t distance = (p->psn - rq->una) & PSN_MASK, psn = roce_fetch_bound(rq), skip;
+	struct fetch *f = oldest(rq);
+	struct sq_entry *wr;
+
+	if (qp_state(qp) != NIC_QP_RTS)
+		return DROP_no_qp;
+	if (rq->fetches_first == rq->fetches_next || distance >= rq->next - rq->una ||
+	    (int32_t)(rq->una + distance - psn) < 0)
+		return DROP_duplicate;
+	if (rq->una + distance != psn)
+		return roce_fetch_lost(qp, now);
+	wr = &rq->sq[f->wr & rq->sq_mask];
+	skip = (psn - f->psn) * qp->mtu;
+	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip))
+		return DROP_bad_request;
+	if (p->marked) { /* the peer's answers queue somewhere: fewer at once */
+		roce_window_lost(&rq->window, rq->next);
+		roce_answer_congestion(qp, now);
+	}
+	if (!store(qp, wr, p, f->offset + skip)) {
+		roce_qp_fail(qp, f->wr, NIC_WC_LOC_PROT_ERR);
+		return DROP_NONE;
+	}
+	rq->fetches_first += psn + 1 == f->end;
+	roce_requester_advance(qp, psn + 1, now);
+	return DROP_NONE;
+}
+
+enum drop
+roce_fetch_lost(struct roce_qp *qp, uint64_t now)
+{
+	uint32_t psn = roce_fetch_bound(&qp->rq);
+
+	if (psn != qp->rq.una)
+		roce_requester_advance(qp, psn, now);
+	roce_requester_lost(qp);
+	return DROP_out_of_order;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * READs and atomics, the answering half. They are executed in order; their answers leave when the
+ * port has room, before any ACK or NAK of what came later. The last ones stay known, because the
+ * peer asks again for answers that were lost: a READ is read again, an atomic never done twice.
+ */
+#include "core.h"
+#include "icrc.h"
+
+static struct served *
+entry(const struct responder *rs, uint32_t i)
+{
+	return &rs->served[i & rs->served_mask];
+}
+
+/* A place for the peer's next request; NULL: it has more under way than was agreed. */
+static struct served *
+make_room(struct roce_qp *qp)
+{
+	struct responder *rs = &qp->rs;
+	struct served *e;
+
+	if (rs->served_next - rs->serving >= rs->served_limit) {
+		e = entry(rs, rs->serving);
+		/* asked for again: the peer has got it meanwhile, or it would not go on */
+		if (e->sent != e->count && !e->again)
+			return NULL;
+		rs->serving++;
+	}
+	e = entry(rs, rs->served_next++);
+	*e = (struct served){.psn = rs->expected, .count = 1, .msn = (rs->msn + 1) & PSN_MASK};
+	return e;
+}
+
+static enum drop
+take_read(struct roce_qp *qp, const struct packet *p)
+{
+	uint32_t n = p->dma_length;
+	struct served *e;
+
+	if (n > ROCE_MESSAGE_MAX)
+		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
+	if (n != 0 && (!(qp->access & NIC_REMOTE_READ) ||
+		       !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, n, NIC_REMOTE_READ)))
+		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, qp->rs.expected);
+	e = make_room(qp);
+	if (e == NULL)
+		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
+	e->address = p->address;
+	e->rkey = p->rkey;
+	e->length = n;
+	e->count = n == 0 ? 1 : (n + qp->mtu - 1) / qp->mtu;
+	return DROP_NONE;
+}
+
+static uint64_t
+execute(const struct packet *p)
+{
+	uint64_t *at = (uint64_t *)(uintptr_t)p->address, old = packet_compare(p);
+
+	if (p->payload[-ATOMIC_BYTES - BTH_BYTES] == RC_FETCH_ADD)
+		return __atomic_fetch_add(at, packet_swap_add(p), __ATOMIC_SEQ_CST);
+	__atomic_compare_exchange_n(at, &old, packet_swap_add(p), false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+	return old;
+}
+
+static enum drop
+take_atomic(struct roce_qp *qp, const struct packet *p)
+{
+	struct served *e;
+
+	if (p->address & 7)
+		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
+	if (!(qp->access & NIC_REMOTE_ATOMIC) ||
+	    !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, VALUE_BYTES, NIC_REMOTE_ATOMIC))
+		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, qp->rs.expected);
+	e = make_room(qp);
+	if (e == NULL)
+		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
+	e->atomic = true;
+	e->value = execute(p);
+	return DROP_NONE;
+}
+
+enum drop
+roce_serve(struct roce_qp *qp, const struct packet *p)
+{
+	struct responder *rs = &qp->rs;
+	enum drop drop = p->kind == PACKET_READ ? take_read(qp, p) : take_atomic(qp, p);
+
+	if (drop != DROP_NONE)
+		return drop;
+	rs->expected = (rs->expected + entry(rs, rs->served_next - 1)->count) & PSN_MASK;
+	rs->msn = (rs->msn + 1) & PSN_MASK;
+	roce_answer_later(qp, RESPOND_NONE);
+	return DROP_NONE;
+}
+
+/* Whether a request is the same as before, or asks for the rest of it from answer `skip` on. */
+static bool
+same(const struct roce_qp *qp, const struct served *e, const struct packet *p, uint32_t skip)
+{
+	uint32_t bytes = skip * qp->mtu;
+
+	if (e->atomic != (p->kind == PACKET_ATOMIC))
+		return false;
+	return e->atomic || (p->rkey == e->rkey && p->address == e->address + bytes &&
+			     p->dma_length == e->length - bytes);
+}
+
+enum drop
+roce_serve_again(struct roce_qp *qp, const struct packet *p)
+{
+	struct responder *rs = &qp->rs;
+	uint32_t known = rs->served_next < rs->served_limit ? rs->served_next : rs->served_limit;
+
+	for (uint32_t i = rs->served_next - known; i != rs->served_next; i++) {
+		struct served *e = entry(rs, i);
+		uint32_t skip = (p->psn - e->psn) & PSN_MASK;
+
+		if (skip >= e->count || !same(qp, e, p, skip))
+			continue;
+		if (e->sent > skip) {
+			e->again |= e->sent == e->count;
+			e->begin = e->sent = skip;
+		}
+		if ((int32_t)(rs->serving - i) > 0)
+			rs->serving = i;
+		roce_answer_later(qp, RESPOND_NONE);
+		break;
+	}
+	return DROP_duplicate;
+}
+
+void
+roce_serve_stop(struct roce_qp *qp)
+{
+	qp->rs.serving = qp->rs.served_next;
+}
+
+static uint32_t
+build_atomic(struct roce_qp *qp, const struct served *e, uint8_t *data)
+{
+	uint32_t end = EXT_AT + AETH_BYTES + VALUE_BYTES;
+
+	roce_build_begin(qp, data, end);
+	data[BTH_AT] = RC_ATOMIC_ACK;
+	put32(data + BTH_AT + 8, e->psn);
+	put32(data + EXT_AT, (uint32_t)AETH(AETH_ACK, AETH_UNLIMITED) << 24 | e->msn);
+	put64(data + EXT_AT + AETH_BYTES, e->value);
+	return roce_build_finish(data, end);
+}
+
+static uint32_t
+build_read(struct roce_qp *qp, const struct served *e, uint8_t *data, uint32_t n)
+{
+	bool first = e->sent == e->begin, last = e->sent + 1 == e->count;
+	uint32_t pad = -n & 3, at = EXT_AT + (first || last ? AETH_BYTES : 0);
+	uint64_t from = e->address + (uint64_t)e->sent * qp->mtu;
+
+	roce_build_begin(qp, data, at + n + pad);
+	data[BTH_AT] = first ? (last ? RC_READ_RESPONSE_ONLY : RC_READ_RESPONSE_FIRST)
+			     : (last ? RC_READ_RESPONSE_LAST : RC_READ_RESPONSE_MIDDLE);
+	data[BTH_AT + 1] = (uint8_t)(pad << 4);
+	put32(data + BTH_AT + 8, (e->psn + e->sent) & PSN_MASK);
+	if (first || last)
+		put32(data + EXT_AT, (uint32_t)AETH(AETH_ACK, AETH_UNLIMITED) << 24 | e->msn);
+	return roce_build_copy(data, at, (const void *)(uintptr_t)from, n);
+}
+
+/* The next answer of *e. False: the memory that it names is not there any more. */
+static bool
+send_answer(struct roce_qp *qp, struct served *e, void *frame)
+{
+	uint8_t *data = roce_frame_data(qp->ctx, frame);
+	uint32_t skip = e->sent * qp->mtu, n = e->length - skip, length;
+
+	if (n > qp->mtu)
+		n = qp->mtu;
+	if (n != 0 && !mr_check(&qp->ctx->dev->mrs, e->rkey, e->address + skip, n, NIC_REMOTE_READ))
+		return false;
+	length = e->atomic ? build_atomic(qp, e, data) : build_read(qp, e, data, n);
+	e->sent++;
+	roce_frame_send(qp->ctx, frame, length, false);
+	return true;
+}
+
+bool
+roce_serve_answers(struct roce_qp *qp, unsigned *room)
+{
+	struct responder *rs = &qp->rs;
+	unsigned quantum = ROCE_QUANTUM;
+
+	while (rs->serving != rs->served_next) {
+		struct served *e = entry(rs, rs->serving);
+
+		if (e->sent == e->count) {
+			/* it acknowledges all before it */
+			if (rs->response == RESPOND_ACK &&
+			    ((e->psn + e->count) & PSN_MASK) == rs->expected)
+				rs->response = RESPOND_NONE;
+			rs->serving++;
+			continue;
+		}
+		if (*room == 0 || quantum-- == 0)
+			return false;
+		if (!roce_frame_ready(qp->ctx)) {
+			*room = 0;
+			return false;
+		}
+		if (!send_answer(qp, e, qp->ctx->spare[qp->ctx->spare_count - 1])) {
+			roce_responder_refuse(qp, NAK_REMOTE_ACCESS, (e->psn + e->sent) & PSN_MASK);
+			roce_serve_stop(qp);
+			return true;
+		}
+		qp->ctx->spare_count--;
+		--*room;
+	}
+	return true;
+}
