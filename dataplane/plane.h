@@ -69,6 +69,10 @@ uint64_t plane_mend_ports(struct plane *p);
 /* Once a second: computes the rates. */
 void plane_rate(struct plane *p);
 
+/* plane_capture.c: broker_config.capture; user is the plane. */
+int plane_capture(void *user, const char *name, int fd, uint64_t limit, struct capture **capture,
+		  char *error, size_t size);
+
 /* budget.c: what was built and what it costs, on stdout. */
 void budget_print(const struct plane *p);
 
