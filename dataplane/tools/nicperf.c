@@ -151,11 +151,13 @@ start(const struct nicperf_options *o, int eal_argc, char **argv)
 	rc = eal_setup(instance, eal_argc, argv, np.error, sizeof(np.error));
 	if (rc)
 		goto out;
-	rc = nicperf_open(&np);
+	rc = nicperf_meet(&np);
+	if (!rc)
+		rc = nicperf_open(&np);
 	if (rc == -ENODEV)
 		eal_explain(np.error, sizeof(np.error));
 	if (!rc)
-		rc = nicperf_meet(&np);
+		rc = nicperf_exchange(&np);
 	if (!rc)
 		rc = await_link(&np);
 	for (unsigned i = 0; i < 2 && !rc && np.end[i]; i++)

@@ -16,6 +16,8 @@
 #include <stdio.h>
 
 #define NICPERF_QPS_MAX 1024u
+#define NICPERF_DEPTH_MIN 4u
+#define NICPERF_DEPTH_MAX 4096u
 #define NICPERF_THREADS_MAX 64u
 #define NICPERF_SIZES_MAX 32u
 #define NICPERF_SIZE_MAX (16u << 20)
@@ -46,10 +48,16 @@ struct nicperf_options {
 	uint32_t list;	 /* WRs posted at once */
 };
 
-/* What one end tells the other: equal in both processes, host byte order. */
+/* What the asking process begins with. Host byte order, as all that the two say. */
+struct nicperf_hello {
+	uint32_t magic, version, qps, depth;
+	uint64_t stride;
+};
+
+/* What one end tells the other, and the other it. */
 struct nicperf_offer {
-	uint32_t magic, version, qps, rkey;
-	uint64_t address, bytes; /* of the area for what comes */
+	uint32_t rkey;
+	uint64_t address; /* of the area for what comes */
 	struct nic_gid gid;
 	uint16_t lid, mtu;
 	uint32_t qpn[NICPERF_QPS_MAX];
@@ -79,9 +87,10 @@ struct nicperf {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	struct nic_attr attr;
-	void *driver; /* nicperf_device.c's */
-	uint32_t qps; /* QPs of an end */
-	uint64_t stride;
+	void *driver;		    /* nicperf_device.c's */
+	uint32_t qps;		    /* of an end, as the asking process wants */
+	uint32_t depth;		    /* of each */
+	uint64_t stride;	    /* memory of each, a power of two */
 	struct nicperf_end *end[2]; /* [0] ours; [1]: the other one, in the same process */
 	int socket;		    /* to the other process, -1: there is none */
 	char error[256];	    /* "cause; remedy" of what failed last */
@@ -106,7 +115,7 @@ const char *nicperf_test_name(uint32_t test);
 int nicperf_fail(struct nicperf *np, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* nicperf_device.c */
+/* nicperf_device.c: device, queue pairs, memory, after nicperf_meet(). */
 int nicperf_open(struct nicperf *np);
 void nicperf_close(struct nicperf *np);
 void nicperf_offer(const struct nicperf *np, const struct nicperf_end *end,
@@ -115,8 +124,10 @@ int nicperf_connect(struct nicperf *np, struct nicperf_end *end);
 /* One turn: completions, receives posted again, what is queued sent. -EIO: a completion failed. */
 int nicperf_turn(struct nicperf *np);
 
-/* nicperf_wire.c: the other process. */
+/* nicperf_wire.c: the other process. Finds it and agrees on qps, depth, stride. */
 int nicperf_meet(struct nicperf *np);
+/* Gives each end the offer of the other one. */
+int nicperf_exchange(struct nicperf *np);
 int nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size);
 /* The next run, waiting. test NICPERF_TESTS: there is none. */
 int nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size);

@@ -12,8 +12,6 @@
 
 #include <rte_common.h>
 
-#define MAGIC 0x77656e70u
-#define VERSION 1u
 #define TX_FRAMES 8192u
 #define RECEIVES_MAX 65536u
 #define COMPLETIONS_MIN 16384u /* a QP may have so many work requests by default, and more */
@@ -54,7 +52,7 @@ wake(void *user, unsigned context)
 static uint32_t
 receives(const struct nicperf *np)
 {
-	uint64_t n = 2ull * np->qps * np->options->depth;
+	uint64_t n = 2ull * np->qps * np->depth;
 
 	return n > RECEIVES_MAX ? RECEIVES_MAX : (uint32_t)n;
 }
@@ -75,7 +73,7 @@ open_device(struct nicperf *np)
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
 	    .max_qp = 2 * np->qps,
-	    .cq_depth = RTE_MAX(COMPLETIONS_MIN, 2 * np->qps * np->options->depth + receives(np)),
+	    .cq_depth = RTE_MAX(COMPLETIONS_MIN, 2 * np->qps * np->depth + receives(np)),
 	    .tx_frames = TX_FRAMES,
 	    .memory_get = get,
 	    .memory_put = put,
@@ -151,10 +149,8 @@ make_end(struct nicperf *np, struct nicperf_end **out)
 	end->out = end->in + end->bytes;
 	rc = register_memory(np, end);
 	for (uint32_t i = 0; i < np->qps && !rc; i++) {
-		struct nic_qp_init init = {.type = NIC_RC,
-					   .send_wrs = np->options->depth,
-					   .srq = np->srq,
-					   .user = &end->flow[i]};
+		struct nic_qp_init init = {
+		    .type = NIC_RC, .send_wrs = np->depth, .srq = np->srq, .user = &end->flow[i]};
 
 		rc = NIC_OPS(np->nic)->qp_create(np->nic, &init, &end->qp[i]);
 		if (rc)
@@ -168,12 +164,8 @@ void
 nicperf_offer(const struct nicperf *np, const struct nicperf_end *end, struct nicperf_offer *offer)
 {
 	*offer = (struct nicperf_offer){
-	    .magic = MAGIC,
-	    .version = VERSION,
-	    .qps = np->qps,
 	    .rkey = end->mr.rkey,
 	    .address = end->mr.address,
-	    .bytes = end->bytes,
 	    .gid = np->attr.gid,
 	    .lid = np->attr.lid,
 	    .mtu = np->attr.mtu,
@@ -187,14 +179,6 @@ nicperf_connect(struct nicperf *np, struct nicperf_end *end)
 {
 	const struct nicperf_offer *peer = &end->peer;
 
-	if (peer->magic != MAGIC || peer->version != VERSION)
-		return nicperf_fail(np, -EPROTO,
-				    "the other process is no weir-nicperf of this version; start "
-				    "the same one there");
-	if (peer->qps != np->qps || peer->bytes != end->bytes)
-		return nicperf_fail(np, -EPROTO,
-				    "the other process was started otherwise; give both the same "
-				    "-q, --shared and -s");
 	for (uint32_t i = 0; i < np->qps; i++) {
 		struct nic_qp_attr attr = {
 		    .state = NIC_QP_INIT,
@@ -230,12 +214,6 @@ nicperf_open(struct nicperf *np)
 	const struct nicperf_options *o = np->options;
 	int rc;
 
-	np->qps = o->shared ? 1 : o->qps;
-	np->stride = 64;
-	for (uint32_t i = 0; i < o->size_count; i++)
-		while (np->stride < o->sizes[i])
-			np->stride *= 2;
-	np->socket = -1;
 	clock_start(&np->clock);
 	rc = open_device(np);
 	if (!rc)

@@ -22,7 +22,7 @@ arrived(const struct nicperf_end *end, uint32_t size)
 static uint64_t
 mark(const struct nicperf *np)
 {
-	return np->options->depth / 2;
+	return np->depth / 2;
 }
 
 static int

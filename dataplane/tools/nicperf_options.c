@@ -157,7 +157,8 @@ parse_value(struct nicperf_options *o, int id, const char *value, char *error, s
 			   ? bad(error, size, "-q", value, "give 1 to 1024")
 			   : 0;
 	case 'd':
-		return parse_small(value, 4096, &o->depth) || o->depth < 4
+		return parse_small(value, NICPERF_DEPTH_MAX, &o->depth) ||
+			       o->depth < NICPERF_DEPTH_MIN
 			   ? bad(error, size, "--depth", value, "give 4 to 4096")
 			   : 0;
 	case 'l':

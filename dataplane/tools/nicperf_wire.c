@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MAGIC 0x77656e70u
+#define VERSION 1u
 #define CONNECT_TRIES 100 /* of 100 ms: the other process may be starting */
 
 struct word {
@@ -100,11 +102,56 @@ await_caller(struct nicperf *np, const char *port)
 			    strerror(errno));
 }
 
+static int
+hear_hello(struct nicperf *np)
+{
+	struct nicperf_hello h;
+	int rc = receive_all(np, &h, sizeof(h));
+
+	if (rc)
+		return rc;
+	if (h.magic != MAGIC || h.version != VERSION || !h.qps || h.qps > NICPERF_QPS_MAX ||
+	    h.depth < NICPERF_DEPTH_MIN || h.depth > NICPERF_DEPTH_MAX || h.stride < 64 ||
+	    h.stride > NICPERF_SIZE_MAX || h.stride & (h.stride - 1))
+		return nicperf_fail(np, -EPROTO,
+				    "who calls is no weir-nicperf of this version; start the same "
+				    "one there");
+	np->qps = h.qps;
+	np->depth = h.depth;
+	np->stride = h.stride;
+	return 0;
+}
+
 int
 nicperf_meet(struct nicperf *np)
 {
-	struct nicperf_offer ours;
+	const struct nicperf_options *o = np->options;
+	struct nicperf_hello hello;
 	char port[8];
+	int rc;
+
+	snprintf(port, sizeof(port), "%u", o->port);
+	if (o->listen) {
+		rc = await_caller(np, port);
+		return rc ? rc : hear_hello(np);
+	}
+	np->qps = o->shared ? 1 : o->qps;
+	np->depth = o->depth;
+	np->stride = 64;
+	for (uint32_t i = 0; i < o->size_count; i++)
+		while (np->stride < o->sizes[i])
+			np->stride *= 2;
+	if (!o->connect)
+		return 0;
+	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
+	rc = dial(np, port);
+	return rc ? rc : send_all(np, &hello, sizeof(hello));
+}
+
+int
+nicperf_exchange(struct nicperf *np)
+{
+	struct nicperf_offer ours;
 	int rc;
 
 	if (np->end[1]) {
@@ -112,10 +159,6 @@ nicperf_meet(struct nicperf *np)
 		nicperf_offer(np, np->end[1], &np->end[0]->peer);
 		return 0;
 	}
-	snprintf(port, sizeof(port), "%u", np->options->port);
-	rc = np->options->listen ? await_caller(np, port) : dial(np, port);
-	if (rc)
-		return rc;
 	nicperf_offer(np, np->end[0], &ours);
 	rc = send_all(np, &ours, sizeof(ours));
 	return rc ? rc : receive_all(np, &np->end[0]->peer, sizeof(ours));

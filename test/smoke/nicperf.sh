@@ -50,7 +50,7 @@ loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
 port=$(free_port)
 for spec in "" ,loss=1,dup=1,reorder=1,timeout=20; do
 	memif=net_memif0,id=0,bsize=4224,socket=$weir_memif
-	nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" -s 65536 &
+	nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
 	weir_pid[listen]=$!
 	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
 		-t "${list%,bare}" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
