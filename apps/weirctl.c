@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "weirctl.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,15 +12,19 @@ static const char help[] =
     "Usage: weirctl [--instance NAME] [--json] show "
     "nodes|engines|sessions|connections|qps|ports|counters\n"
     "       weirctl [--instance NAME] wait up|node:ID|connections:K [--timeout SECONDS]\n"
+    "       weirctl [--instance NAME] [--json] capture PORT FILE [--seconds S] [--packets N]\n"
     "Asks the weir-dataplane of an instance.\n"
     "\n"
     "  show KIND          prints a table; with --json an array of objects\n"
     "  wait up            until the data plane answers and weir-control has told it its node\n"
     "  wait node:ID       until that node is up\n"
     "  wait connections:K until at least K ends of connections are open; 0: until there are none\n"
+    "  capture PORT FILE  writes the frames of a port as pcapng until Ctrl-C; FILE - is stdout\n"
     "\n"
     "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
     "  --json             JSON instead of a table\n"
+    "  --packets N        capture ends after so many frames\n"
+    "  --seconds S        capture ends after so long, may be a fraction\n"
     "  --timeout SECONDS  of wait, may be a fraction (default 30)\n"
     "  --help, --version\n"
     "\n"
@@ -29,6 +34,7 @@ struct options {
 	const char *instance;
 	bool json;
 	double timeout;
+	struct capture_options capture;
 };
 
 int
@@ -82,15 +88,43 @@ show(const struct options *o, const char *name)
 }
 
 static int
+run_capture(const struct options *o, char **argv)
+{
+	struct capture_options c = o->capture;
+
+	c.port = argv[1];
+	c.file = argv[2];
+	c.json = o->json;
+	if (c.json && !strcmp(c.file, "-"))
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "--json and the frames can't both go to stdout; name a file");
+	return capture(o->instance, &c);
+}
+
+static int
 run(const struct options *o, int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[0], "show"))
 		return show(o, argv[1]);
 	if (argc == 2 && !strcmp(argv[0], "wait"))
 		return wait_for(o->instance, argv[1], o->timeout);
-	if (argc && strcmp(argv[0], "show") && strcmp(argv[0], "wait"))
+	if (argc == 3 && !strcmp(argv[0], "capture"))
+		return run_capture(o, argv);
+	if (argc && strcmp(argv[0], "show") && strcmp(argv[0], "wait") &&
+	    strcmp(argv[0], "capture"))
 		return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see --help", argv[0]);
-	return weirctl_fail(WEIRCTL_USAGE, "give 'show KIND' or 'wait WHAT'; see --help");
+	return weirctl_fail(WEIRCTL_USAGE,
+			    "give 'show KIND', 'wait WHAT' or 'capture PORT FILE'; see --help");
+}
+
+static bool
+parse_packets(const char *text, uint64_t *packets)
+{
+	char *end;
+
+	errno = 0;
+	*packets = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *packets;
 }
 
 static bool
@@ -108,6 +142,7 @@ main(int argc, char **argv)
 	static const struct option long_options[] = {
 	    {"instance", required_argument, NULL, 'i'}, {"json", no_argument, NULL, 'j'},
 	    {"timeout", required_argument, NULL, 't'},	{"help", no_argument, NULL, 'h'},
+	    {"packets", required_argument, NULL, 'p'},	{"seconds", required_argument, NULL, 's'},
 	    {"version", no_argument, NULL, 'v'},	{0},
 	};
 	struct options o = {.instance = getenv("WEIR_INSTANCE"), .timeout = 30};
@@ -129,6 +164,17 @@ main(int argc, char **argv)
 			if (!parse_timeout(optarg, &o.timeout))
 				return weirctl_fail(WEIRCTL_USAGE,
 						    "--timeout '%s' is no time; give seconds",
+						    optarg);
+		} else if (id == 's') {
+			if (!parse_timeout(optarg, &o.capture.seconds) || o.capture.seconds <= 0)
+				return weirctl_fail(WEIRCTL_USAGE,
+						    "--seconds '%s' is no time; give seconds",
+						    optarg);
+		} else if (id == 'p') {
+			if (!parse_packets(optarg, &o.capture.packets))
+				return weirctl_fail(WEIRCTL_USAGE,
+						    "--packets '%s' is no number of frames; give "
+						    "one from 1 on",
 						    optarg);
 		} else {
 			return weirctl_fail(WEIRCTL_USAGE,

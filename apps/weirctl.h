@@ -36,6 +36,9 @@ struct rows {
 int query_open(struct query *q, const char *instance, double seconds);
 void query_limit(struct query *q, double seconds);
 void query_close(struct query *q);
+/* A message of fixed size, with a descriptor or -1; one checked message of `type` into q->in. */
+int query_send(struct query *q, struct weir_ctl_msg *m, int fd);
+int query_receive(struct query *q, uint32_t type);
 /* 0 and *rows (free rows->records), or an exit code and q->reason. */
 int query_rows(struct query *q, uint32_t kind, struct rows *rows);
 
@@ -58,6 +61,16 @@ void table_print(uint32_t kind, const json_t *array);
 /* ---- weirctl_wait.c ---- */
 /* Waits until `what` holds. Returns the exit code; prints why not. */
 int wait_for(const char *instance, const char *what, double seconds);
+
+/* ---- weirctl_capture.c ---- */
+struct capture_options {
+	const char *port, *file; /* file "-": stdout */
+	double seconds;		 /* 0: until a signal */
+	uint64_t packets;	 /* 0: no limit */
+	bool json;
+};
+/* Until its end. Returns the exit code; prints how it went. */
+int capture(const char *instance, const struct capture_options *o);
 
 /* Prints "weirctl: ..." on stderr; returns `code`. */
 __attribute__((format(printf, 2, 3))) int weirctl_fail(int code, const char *format, ...);

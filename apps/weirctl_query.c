@@ -43,20 +43,33 @@ connect_failed(struct query *q, const char *instance, const char *path, int erro
 	return error == EACCES || error == EPERM ? WEIRCTL_RESOURCE : WEIRCTL_FAILED;
 }
 
-static int
-send_message(struct query *q, struct weir_ctl_msg *m)
+int
+query_send(struct query *q, struct weir_ctl_msg *m, int fd)
 {
-	m->length = weir_ctl_length(m->type);
-	if (send(q->fd, m, m->length, MSG_NOSIGNAL) == (ssize_t)m->length)
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {m, m->length = weir_ctl_length(m->type)};
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		control.align = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)),
+						 .cmsg_level = SOL_SOCKET,
+						 .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+		h.msg_control = control.bytes;
+		h.msg_controllen = sizeof(control.bytes);
+	}
+	if (sendmsg(q->fd, &h, MSG_NOSIGNAL) == (ssize_t)m->length)
 		return 0;
 	snprintf(q->reason, sizeof(q->reason), "data plane is gone: %s; start it again",
 		 strerror(errno));
 	return WEIRCTL_FAILED;
 }
 
-// One checked message of `type` into q->in.
-static int
-receive(struct query *q, uint32_t type)
+int
+query_receive(struct query *q, uint32_t type)
 {
 	ssize_t n = recv(q->fd, q->in.bytes, sizeof(q->in), MSG_TRUNC);
 	int status;
@@ -119,9 +132,9 @@ query_open(struct query *q, const char *instance, double seconds)
 	hello.hello.role = WEIR_ROLE_QUERY;
 	hello.hello.node = UINT32_MAX;
 	hello.hello.pid = getpid();
-	status = send_message(q, &hello);
+	status = query_send(q, &hello, -1);
 	if (!status)
-		status = receive(q, WEIR_CTL_HELLO);
+		status = query_receive(q, WEIR_CTL_HELLO);
 	if (status)
 		query_close(q);
 	return status;
@@ -164,10 +177,10 @@ query_rows(struct query *q, uint32_t kind, struct rows *rows)
 
 	*rows = (struct rows){.kind = kind, .bytes = weir_ctl_record_bytes(kind)};
 	ask.query.rows = kind;
-	status = send_message(q, &ask);
+	status = query_send(q, &ask, -1);
 	do {
 		if (!status)
-			status = receive(q, WEIR_CTL_ROWS);
+			status = query_receive(q, WEIR_CTL_ROWS);
 		if (!status && q->in.m.rows.rows != kind) {
 			snprintf(q->reason, sizeof(q->reason),
 				 "data plane answered something else");

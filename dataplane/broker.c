@@ -231,6 +231,7 @@ broker_destroy(struct broker *b)
 	b->flushing = true; /* the engines take nothing any more */
 	session_socket_close(b);
 	control_socket_close(b);
+	capture_close_all(b);
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 

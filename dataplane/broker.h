@@ -16,6 +16,8 @@
 
 #define BROKER_ENGINES_MAX WEIR_ENGINES_MAX
 
+struct capture;
+
 struct broker_engine {
 	struct nic_device *dev; /* NULL: no NIC, local connections only */
 	struct nic_context *nic;
@@ -66,6 +68,12 @@ struct broker_config {
 	 */
 	void (*engine_row)(void *user, uint32_t engine, struct weir_row_engine *row);
 	uint64_t (*now)(void *user); /* monotonic ns */
+	/*
+	 * Begins to write the frames of a port to fd, the capture's after 0; see capture.h. -errno
+	 * and a line "cause; remedy" in error. NULL: no port can be captured.
+	 */
+	int (*capture)(void *user, const char *port, int fd, uint64_t limit,
+		       struct capture **capture, char *error, size_t size);
 	void *user;
 };
 

@@ -40,7 +40,9 @@
 	X(offers_stale, "link offers of peers that were out of date")                              \
 	X(nodes_down, "times that a node was lost")                                                \
 	X(control_bad, "malformed messages on control.sock")                                       \
-	X(control_slow, "clients of control.sock closed because they did not read")
+	X(control_slow, "clients of control.sock closed because they did not read")                \
+	X(captured_frames, "frames in the files of captures that have ended")                      \
+	X(captured_dropped, "frames that those missed")
 
 struct broker_counters {
 #define X(name, help) uint64_t name;
@@ -337,6 +339,19 @@ void broker_control_send(struct broker *b, const struct weir_ctl_msg *m);
 /* A control is there: tells it everything. */
 void control_welcome(struct broker *b);
 
+/* Captures of ports (control_capture.c). `told` hears of the beginning, and once of the end. */
+struct capture_job;
+typedef void capture_told_fn(void *user, const struct weir_ctl_msg *m);
+/* A checked CAPTURE. fd is the capture's after 0. -errno and a reason: told hears nothing. */
+int capture_open(struct broker *b, const struct weir_ctl_msg *m, int fd, capture_told_fn *told,
+		 void *user, struct capture_job **job, char *reason, size_t size);
+/* Ends it: told() says when the file is whole, and j is gone then. */
+void capture_end(struct capture_job *j);
+/* The same, but told() isn't called any more. */
+void capture_orphan(struct capture_job *j);
+/* Waits until all files are whole. */
+void capture_close_all(struct broker *b);
+
 /* An answer to a QUERY, made page by page. */
 struct rows_query {
 	struct broker *b;
@@ -396,6 +411,7 @@ struct broker {
 	uint32_t link_next[BROKER_ENGINES_MAX];
 	struct session_socket *session_socket;
 	struct control_socket *control_socket;
+	struct capture_job *captures;
 	void (*control_output)(void *user, const struct weir_ctl_msg *m);
 	void *control_output_user;
 	struct broker_counters counters;

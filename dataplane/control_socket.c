@@ -34,8 +34,9 @@ struct client {
 	bool page_waits;		      /* q->page could not be sent yet */
 	struct unsent *unsent, **unsent_last; /* to control: waits for room in the socket */
 	uint32_t unsent_count;
-	struct rows_query *q; /* being answered: no more is read meanwhile */
-	uint64_t deadline;    /* for HELLO, or to read a page */
+	struct rows_query *q;	     /* being answered: no more is read meanwhile */
+	struct capture_job *capture; /* that it asked for and has not heard the end of */
+	uint64_t deadline;	     /* for HELLO, or to read a page */
 	struct client *next, **previous;
 };
 
@@ -69,6 +70,8 @@ client_close(struct client *c)
 		broker_log(c->b, "control has gone; traffic goes on");
 	}
 	rows_close(c->q);
+	if (c->capture)
+		capture_orphan(c->capture);
 	drop_unsent(c);
 	broker_watch_remove(c->b, &c->watch);
 	close(c->watch.fd);
@@ -296,6 +299,39 @@ pump(struct client *c)
 	}
 }
 
+static void
+told_of_capture(void *user, const struct weir_ctl_msg *m)
+{
+	struct client *c = user;
+
+	if (m->captured.over)
+		c->capture = NULL;
+	send_or_keep(c, m);
+}
+
+/* fd: what came with the message, -1 nothing; closed here unless the capture has it now. */
+static void
+capture_request(struct client *c, const struct weir_ctl_msg *m, int *fd)
+{
+	char reason[160];
+	int rc;
+
+	if (m->type == WEIR_CTL_CAPTURE_STOP) {
+		if (c->capture)
+			capture_end(c->capture);
+		return; /* its end may be on the way already */
+	}
+	if (c->capture) {
+		refuse(c, EBUSY, "a capture is under way here; open another connection");
+		return;
+	}
+	rc = capture_open(c->b, m, *fd, told_of_capture, c, &c->capture, reason, sizeof(reason));
+	if (rc)
+		refuse(c, -rc, "%s", reason);
+	else
+		*fd = -1;
+}
+
 static bool
 from_control(uint32_t type)
 {
@@ -304,13 +340,16 @@ from_control(uint32_t type)
 }
 
 static void
-request(struct client *c, const struct weir_ctl_msg *m)
+request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 {
 	if (c->role == WEIR_ROLE_CONTROL && from_control(m->type)) {
 		broker_control_input(c->b, m);
 	} else if (c->role == WEIR_ROLE_QUERY && m->type == WEIR_CTL_QUERY) {
 		c->q = rows_open(c->b, m->query.rows, rows_ready, c);
 		pump(c);
+	} else if (c->role == WEIR_ROLE_QUERY &&
+		   (m->type == WEIR_CTL_CAPTURE || m->type == WEIR_CTL_CAPTURE_STOP)) {
+		capture_request(c, m, fd);
 	} else if (c->role == WEIR_ROLE_CONTROL && m->type == WEIR_CTL_ERROR) {
 		broker_log(c->b, "control says: %s", m->error.reason);
 	} else {
@@ -319,13 +358,56 @@ request(struct client *c, const struct weir_ctl_msg *m)
 	}
 }
 
+/* A packet, and the descriptor that came with it or -1. */
+static ssize_t
+receive(int from, void *packet, size_t size, int *fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {packet, size};
+	struct msghdr h = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.bytes,
+			   .msg_controllen = sizeof(control.bytes)};
+	ssize_t n = recvmsg(from, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&h);
+
+	*fd = -1;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(fd, CMSG_DATA(c), sizeof(int));
+	return n;
+}
+
+static void
+handle(struct client *c, const struct weir_ctl_msg *in, size_t n, int *fd)
+{
+	int rc = weir_ctl_check(in, n);
+
+	if (rc == -EPROTO) {
+		c->b->counters.control_bad++;
+		refuse(c, EPROTO,
+		       "version %u is spoken there, %u by the data plane; install one release",
+		       in->hello.version, WEIR_CTL_VERSION);
+	} else if (rc) {
+		c->b->counters.control_bad++;
+		refuse(c, EBADMSG, "malformed message of %zu bytes", n);
+	} else if (!c->role) {
+		hello(c, in);
+	} else {
+		request(c, in, fd);
+	}
+}
+
 static void
 client_ready(struct broker_watch *w, uint32_t events)
 {
 	struct client *c = (struct client *)w;
 	struct weir_ctl_msg *in = c->b->control_socket->in;
-	ssize_t n;
-	int rc;
+	ssize_t n = 0;
+	int fd = -1;
 
 	if (c->q && !c->over && !(events & (EPOLLHUP | EPOLLERR))) {
 		pump(c);
@@ -335,28 +417,17 @@ client_ready(struct broker_watch *w, uint32_t events)
 		send_unsent(c);
 		return;
 	}
-	n = c->over || c->q ? 0 : recv(w->fd, in, WEIR_CTL_MAX + 8, MSG_DONTWAIT);
+	if (!c->over && !c->q)
+		n = receive(w->fd, in, WEIR_CTL_MAX + 8, &fd);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
 		client_close(c);
 		return;
 	}
-	rc = weir_ctl_check(in, (size_t)n);
-	if (rc) {
-		c->b->counters.control_bad++;
-		if (rc == -EPROTO)
-			refuse(c, EPROTO,
-			       "version %u is spoken there, %u by the data plane; "
-			       "install one release",
-			       in->hello.version, WEIR_CTL_VERSION);
-		else
-			refuse(c, EBADMSG, "malformed message of %zd bytes", n);
-	} else if (!c->role) {
-		hello(c, in);
-	} else {
-		request(c, in);
-	}
+	handle(c, in, (size_t)n, &fd);
+	if (fd >= 0)
+		close(fd);
 	broker_flush(c->b);
 	if (c->over)
 		client_close(c);

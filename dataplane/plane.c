@@ -321,6 +321,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .wake = broker_wake,
 	    .engine_row = broker_engine_row,
 	    .now = broker_now,
+	    .capture = plane_capture,
 	    .user = p,
 	};
 

@@ -89,6 +89,10 @@ struct nic_device *plane_port_device(const struct plane_port *port);
 struct nic_context *plane_port_context(const struct plane_port *port, unsigned context);
 void plane_port_describe(const struct plane_port *port, struct plane_port_info *info);
 
+/* plane_capture.c: broker_config.capture; user is the plane. */
+int plane_capture(void *user, const char *name, int fd, uint64_t limit, struct capture **capture,
+		  char *error, size_t size);
+
 /* budget.c: what was built and what it costs, on stdout. */
 void budget_print(const struct plane *p);
 

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/deps.sh
 
 TRIES=30
-SETS=(foundation)
+SETS=(foundation nics)
 usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list]"
 set_name="" runs=5 json="" only="" list=0
 
@@ -98,19 +98,27 @@ record()
 # perf NAME UNIT OP TARGET JQ ARGUMENT...: one figure from runs of weir-perf. JQ: the value from a result.
 perf()
 {
-	local name=$1 unit=$2 op=$3 target=$4 expression=$5 try result label value
+	local expression=$5
+
+	figure weir-perf "$1" "$2" "$3" "$4" ".results[0] | $expression" "${@:6}"
+}
+
+# figure PROGRAM NAME UNIT OP TARGET JQ ARGUMENT...: one figure from runs of a program that prints results
+# with labels as weir-perf does. JQ: the value from all it printed.
+figure()
+{
+	local program=$1 name=$2 unit=$3 op=$4 target=$5 expression=$6 try label value
 	local -a near=() away=()
-	shift 5
+	shift 6
 
 	wanted "$name" || return 0
 	for ((try = 0; try < TRIES && ${#near[@]} < runs; try++)); do
-		if ! weir-perf "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
-			echo "$name: weir-perf failed: $(tail -n 1 "$weir_tmp/perf.log")" >&2
+		if ! "$program" "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
+			echo "$name: $program failed: $(tail -n 1 "$weir_tmp/perf.log")" >&2
 			break
 		fi
-		result=$(jq -c '.results[0]' "$weir_tmp/result.json")
-		label=$(jq -r '.calibration.label' <<<"$result")
-		value=$(jq "$expression" <<<"$result")
+		label=$(jq -r '[.results[].calibration.label] | unique | if length == 1 then .[0] else "mixed" end' "$weir_tmp/result.json")
+		value=$(jq "$expression" "$weir_tmp/result.json")
 		case "$label" in
 		near) near+=("$value") ;;
 		far) away+=("$value") ;;
@@ -118,7 +126,7 @@ perf()
 	done
 	[ "${#near[@]}" -ge "$runs" ] || near=()
 	printf '%s\n' "${near[@]}" |
-		far=$(printf '%s\n' "${away[@]}" | jq -cs .) record "$name" "$unit" "$op" "$target" near "weir-perf $*"
+		far=$(printf '%s\n' "${away[@]}" | jq -cs .) record "$name" "$unit" "$op" "$target" near "$program $*"
 }
 
 # Ends what runs, so that the next nodes have the machine for themselves: programs first.
@@ -392,6 +400,129 @@ set_foundation()
 	hostile_figures
 	fairness_figures
 	lossy_figures
+}
+
+# ---- nics: the NIC layer alone ----
+
+# nicperf CPU VDEV SPEC ARGUMENT...
+nicperf()
+{
+	local cpu=$1 vdev=$2 spec=$3
+	shift 3
+
+	# shellcheck disable=SC2046
+	"$WEIR_BUILD/dataplane/tools/weir-nicperf" --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) --vdev "$vdev" \
+		-- --nic "roce:$spec" "$@"
+}
+
+# Both ends on one core.
+nicperf_loop()
+{
+	nicperf 0 net_ring0 net_ring0,ip=10.82.0.1/24 "$@"
+}
+
+# A core each; nic_spec: more of the SPEC, at both ends.
+nicperf_two()
+{
+	local memif=net_memif0,id=0,bsize=4224,socket=$weir_memif port code
+	port=$(free_port)
+
+	run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"
+	nicperf 0 "$memif,role=client" "net_memif0,ip=10.82.0.1/24${nic_spec:-}" --connect 127.0.0.1 --port "$port" "$@"
+	code=$?
+	gone "${weir_pid[nicperf-listen]}" 10
+	stop nicperf-listen
+	return "$code"
+}
+
+# Throughput with 1 % of the frames lost at each end, as a share of that without, runs in turn.
+loss_figure()
+{
+	local try whole
+	local -a ratios=()
+
+	wanted nic_loss_4k || return 0
+	for ((try = 0; try < TRIES && ${#ratios[@]} < runs; try++)); do
+		nicperf_two -t write -s 4096 -D 1 --no-calibrate --json >"$weir_tmp/whole.json" 2>"$weir_tmp/perf.log" || break
+		nic_spec=,loss=1 nicperf_two -t write -s 4096 -D 1 --no-calibrate --json >"$weir_tmp/lossy.json" 2>"$weir_tmp/perf.log" || break
+		whole=$(jq '.results[0].msgs_per_s' "$weir_tmp/whole.json")
+		ratios+=("$(jq --argjson whole "$whole" '100 * .results[0].msgs_per_s / $whole' "$weir_tmp/lossy.json")")
+	done
+	[ "${#ratios[@]}" -ge "$runs" ] || { ratios=(); tail -n 1 "$weir_tmp/perf.log" >&2; }
+	printf '%s\n' "${ratios[@]}" |
+		record nic_loss_4k "% of the lossless rate" '>=' 30 any "weir-nicperf -t write -s 4096, loss=1 at both ends"
+}
+
+# Instructions of a 64-byte WRITE at both ends, and the ICRC's share of them, which valgrind sees without AVX-512.
+instruction_figures()
+{
+	local writes=20000 counts
+
+	any_wanted nic_instr_64 nic_instr_icrc || return 0
+	counts=$(valgrind --tool=callgrind --callgrind-out-file="$weir_tmp/callgrind" --toggle-collect=rounds \
+		"$WEIR_BUILD/test/bench/roce_bench" 64 32 1 $writes >"$weir_tmp/perf.log" 2>&1 &&
+		callgrind_annotate --threshold=100 "$weir_tmp/callgrind" 2>/dev/null |
+		awk -v n=$writes '{ gsub(",", ""); sub(/\([0-9. ]*%\)/, "") }
+			/PROGRAM TOTALS/ { all = $1 } /crc/ && $1 ~ /^[0-9]+$/ { crc += $1 }
+			END { if (all) print all / n, 100 * crc / all }')
+	wanted nic_instr_64 && echo "${counts% *}" |
+		record nic_instr_64 "instructions a WRITE, both ends" '-' 0 any "callgrind of roce_bench 64 32 1 $writes"
+	wanted nic_instr_icrc && echo "${counts#* }" |
+		record nic_instr_icrc "% of those in CRC functions" '-' 0 any "callgrind of roce_bench 64 32 1 $writes"
+}
+
+# Small messages beside a large stream to the same peer, through the data planes.
+beside_figure()
+{
+	local try idle beside segments
+	local -a over=()
+
+	wanted nic_beside_64 || return 0
+	two_nodes_memif "" --idle adaptive
+	for name in perf bulk; do
+		run "server-$name" weir-perf --instance B --service "$name" --cpu 1
+		await 10 grep -q . "$weir_tmp/server-$name.log" || die "weir-perf doesn't serve"
+	done
+	for ((try = 0; try < TRIES && ${#over[@]} < runs; try++)); do
+		# the time of two segments of 64 KiB at the rate that the stream has alone
+		weir-perf --instance A node:2:bulk -t bw -s 16m -D 1 --no-calibrate --json >"$weir_tmp/bulk.json" 2>"$weir_tmp/perf.log" || break
+		segments=$(jq '2 * 65536 / .results[0].bytes_per_s * 1e6' "$weir_tmp/bulk.json")
+		idle=$(p99_of) || break
+		run stream weir-perf --instance A node:2:bulk -t bw -s 16m -D 4 --no-calibrate
+		sleep 0.5
+		beside=$(p99_of) || break
+		gone "${weir_pid[stream]}" 20
+		stop stream
+		over+=("$(awk -v a="$idle" -v b="$beside" -v s="$segments" 'BEGIN { print b - a - s }')")
+	done
+	[ "${#over[@]}" -ge "$runs" ] || { over=(); tail -n 1 "$weir_tmp/perf.log" >&2; }
+	printf '%s\n' "${over[@]}" | record nic_beside_64 "us of p99 above idle p99 and two segments" '<=' 0 any \
+		"weir-perf -t lat -s 64 beside -t bw -s 16m"
+	stop_all
+}
+
+p99_of()
+{
+	weir-perf --instance A node:2:perf -t lat -s 64 -D 2 --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" &&
+		jq '.results[0].lat_us.p99' "$weir_tmp/result.json"
+}
+
+set_nics()
+{
+	local rate='.results[0].msgs_per_s / 1e6' bytes='.results[0].bytes_per_s / 1e9'
+	local half='def p50(t): [.results[] | select(.test == t)][0].lat_us.p50; '
+
+	figure nicperf_loop nic_write_64 "M/s, one core" '>=' 12 "$rate" -t write -s 64 -D 0.5
+	figure nicperf_loop nic_read_64 "M/s, one core" '>=' 6 "$rate" -t read -s 64 -D 0.5
+	figure nicperf_loop nic_write_64k "GB/s, one core" '>=' 12 "$bytes" -t write -s 64k -D 0.5
+	figure nicperf_loop nic_qps_16 "M/s, 16 QPs, one thread" '-' 0 "$rate" -t write -s 64 -D 0.5 -q 16
+	figure nicperf_loop nic_shared_2 "M/s, 2 threads share a QP" '-' 0 "$rate" -t write -s 64 -D 0.5 -q 2 --shared
+	figure nicperf_two nic_memif_64 "M/s" '>=' 14 "$rate" -t write -s 64 -D 0.5
+	figure nicperf_two nic_memif_64k "GB/s" '>=' 14 "$bytes" -t write -s 65536 -D 0.5
+	figure nicperf_two nic_memif_lat "x bare frames, p50" '<=' 1.9 "$half"'p50("lat") / p50("bare")' -t lat,bare -s 64 -D 0.5
+	loss_figure
+	beside_figure
+	instruction_figures
 }
 
 "set_$set_name"

@@ -21,7 +21,8 @@ OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*|-[a-zA-Z])(?![\w-])")
 EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--lcores", "--vdev",
        "--no-pci", "--log-level", "--huge-unlink", "--single-file-segments"}
 PROGRAMS = [("dataplane/weir-dataplane", "weir-dataplane.8"), ("control/weir-control", "weir-control.8"),
-            ("apps/weirctl", "weirctl.1"), ("apps/perf/weir-perf", "weir-perf.1")]
+            ("apps/weirctl", "weirctl.1"), ("apps/perf/weir-perf", "weir-perf.1"),
+            ("dataplane/tools/weir-nicperf", "weir-nicperf.1")]
 
 
 def read(path):

@@ -28,6 +28,7 @@ TOKENS = [
 INCLUDES = [
     ("lib control apps", "", r"<rte_", "only dataplane/ and its tests include DPDK"),
     ("dataplane/engine dataplane/broker* dataplane/arena* dataplane/segment* dataplane/session_socket* "
+     "dataplane/capture* dataplane/pcapng* dataplane/control_capture* "
      "dataplane/control_socket* dataplane/memfd* dataplane/sigbus* dataplane/service* dataplane/pace*", "", r"<rte_",
      "engines and the broker know no DPDK"),
     ("dataplane/nic", "dataplane/nic/roce/ethdev*", r"<rte_", "drivers' protocol cores know no DPDK"),

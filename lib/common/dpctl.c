@@ -22,6 +22,7 @@ weir_ctl_length(uint32_t type)
 	case WEIR_CTL_NODE:
 		return LENGTH_OF(node);
 	case WEIR_CTL_SYNCED:
+	case WEIR_CTL_CAPTURE_STOP:
 		return HEAD;
 	case WEIR_CTL_LINK_DOWN:
 	case WEIR_CTL_RESYNC:
@@ -32,6 +33,10 @@ weir_ctl_length(uint32_t type)
 		return offsetof(struct weir_ctl_msg, rows.records);
 	case WEIR_CTL_ERROR:
 		return LENGTH_OF(error);
+	case WEIR_CTL_CAPTURE:
+		return LENGTH_OF(capture);
+	case WEIR_CTL_CAPTURED:
+		return LENGTH_OF(captured);
 	}
 	return 0;
 }
@@ -153,6 +158,10 @@ body_ok(const struct weir_ctl_msg *m)
 		return weir_ctl_record_bytes(m->query.rows) != 0;
 	case WEIR_CTL_ERROR:
 		return m->error.code > 0 && ENDED(m->error.reason);
+	case WEIR_CTL_CAPTURE:
+		return ENDED(m->capture.port);
+	case WEIR_CTL_CAPTURED:
+		return m->captured.over <= 1 && m->captured.code >= 0;
 	}
 	return true;
 }

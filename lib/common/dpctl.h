@@ -37,6 +37,11 @@ enum weir_ctl_type {
 	WEIR_CTL_QUERY = 48,
 	WEIR_CTL_ROWS = 49, /* count records of one kind; more follow if `more` */
 	WEIR_CTL_ERROR = 50,
+	/* weirctl -> data plane, with the descriptor of a file open for writing: frames of a port
+	 * go there as pcapng. CAPTURED answers: when it begins, and when the file is whole. */
+	WEIR_CTL_CAPTURE = 51,
+	WEIR_CTL_CAPTURE_STOP = 52, /* ends it; so does closing the connection */
+	WEIR_CTL_CAPTURED = 53,
 };
 
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
@@ -154,6 +159,16 @@ struct weir_ctl_msg {
 			int32_t code; /* positive errno */
 			char reason[160];
 		} error;
+		struct {
+			char port[64];	 /* as in weir_row_port.name */
+			uint64_t frames; /* to write; 0: until it is stopped */
+		} capture;
+		struct {
+			uint32_t over;		/* 0: begun, 1: the file is whole */
+			int32_t code;		/* 0, or positive errno of what ended it */
+			uint64_t frames, bytes; /* in the file */
+			uint64_t dropped;
+		} captured;
 	};
 };
 

@@ -233,7 +233,7 @@ test_errors(void **state)
 		const char *says;
 	} bad[] = {
 	    {"show nodes", 1, "no data plane for instance 'a'"},
-	    {"", 2, "give 'show KIND' or 'wait WHAT'"},
+	    {"", 2, "give 'show KIND', 'wait WHAT' or 'capture PORT FILE'"},
 	    {"show", 2, "give 'show KIND'"},
 	    {"show nodes engines", 2, "give 'show KIND'"},
 	    {"show sheep", 2, "cannot show 'sheep'"},
@@ -246,6 +246,12 @@ test_errors(void **state)
 	    {"wait connections:-1", 2, "cannot wait for"},
 	    {"wait up --timeout x", 2, "'x' is no time"},
 	    {"wait up --timeout -1", 2, "'-1' is no time"},
+	    {"capture net0", 2, "give 'show KIND'"},
+	    {"--json capture net0 -", 2, "--json and the frames can't both go to stdout"},
+	    {"capture net0 f --seconds 0", 2, "'0' is no time"},
+	    {"capture net0 f --packets 0", 2, "'0' is no number of frames"},
+	    {"capture net0 f --packets 1x", 2, "'1x' is no number of frames"},
+	    {"capture net0 f", 1, "no data plane for instance 'a'"},
 	    {"--fast show nodes", 2, "unknown option '--fast'"},
 	    {"show nodes --instance", 2, "--instance needs a value"},
 	    {"show nodes --instance ../x", 2, "'../x' is no name"},

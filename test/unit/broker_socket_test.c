@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "broker_fake.h"
+#include "capture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -853,6 +854,213 @@ test_slow_reader(void **state)
 	close(other);
 }
 
+/* ---- captures ---- */
+
+static struct capture *captured; /* the last one begun */
+
+static int
+capture_thread(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	return pthread_create(thread, NULL, run, arg);
+}
+
+static void
+capture_detach(void *user)
+{
+	(void)user;
+}
+
+static int
+capture_hook(void *user, const char *port, int fd, uint64_t limit, struct capture **out,
+	     char *error, size_t size)
+{
+	struct capture_config config = {
+	    .port = port,
+	    .driver = "fake",
+	    .application = "test",
+	    .rings = 1,
+	    .limit = limit,
+	    .fd = fd,
+	    .thread = capture_thread,
+	    .detach = capture_detach,
+	};
+	int rc;
+
+	(void)user;
+	if (strcmp(port, "net0")) {
+		snprintf(error, size, "no port '%s'; there is net0", port);
+		return -ENODEV;
+	}
+	rc = capture_create(&config, out, error, size);
+	if (!rc)
+		rc = capture_start(*out);
+	captured = *out;
+	return rc;
+}
+
+/* CAPTURE with a descriptor, -1: without. */
+static void
+ask_capture(int fd, const char *port, uint64_t frames, int file)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct weir_ctl_msg m = {.type = WEIR_CTL_CAPTURE,
+				 .length = weir_ctl_length(WEIR_CTL_CAPTURE)};
+	struct iovec iov = {.iov_base = &m, .iov_len = m.length};
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	snprintf(m.capture.port, sizeof(m.capture.port), "%s", port);
+	m.capture.frames = frames;
+	if (file >= 0) {
+		control.align = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(file)),
+						 .cmsg_level = SOL_SOCKET,
+						 .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.align), &file, sizeof(file));
+		h.msg_control = control.room;
+		h.msg_controllen = sizeof(control.room);
+	}
+	assert_int_equal(sendmsg(fd, &h, MSG_NOSIGNAL), m.length);
+}
+
+/* The next message, waiting for the capture's thread; closed: type 0. */
+static const struct weir_ctl_msg *
+captured_message(struct fake *f, int fd, union ctl *in)
+{
+	ssize_t n;
+
+	for (int i = 0; (n = get(f, fd, in, sizeof(*in), NULL)) == -EAGAIN; i++) {
+		assert_true(i < 10000);
+		usleep(1000);
+	}
+	if (n <= 0)
+		in->m.type = 0;
+	return &in->m;
+}
+
+static unsigned
+open_fds(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void
+test_capture(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	int fd, file = memfd_create("capture", MFD_CLOEXEC);
+	const struct weir_ctl_msg *m;
+	struct capture_frame frame = {.captured = 60, .original = 60};
+	uint8_t data[60] = {0};
+	unsigned fds;
+	union ctl in;
+
+	(void)state;
+	f->b->config.capture = capture_hook;
+	fds = open_fds();
+	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
+	ask_capture(fd, "net0", 0, file);
+	m = captured_message(f, fd, &in);
+	assert_int_equal(m->type, WEIR_CTL_CAPTURED);
+	assert_int_equal(m->captured.over, 0);
+	for (unsigned i = 0; i < 5; i++)
+		capture_put(capture_ring(captured, 0), &frame, data);
+	ctl_send(fd, &in.m, WEIR_CTL_CAPTURE_STOP);
+	m = captured_message(f, fd, &in);
+	assert_int_equal(m->type, WEIR_CTL_CAPTURED);
+	assert_int_equal(m->captured.over, 1);
+	assert_int_equal(m->captured.code, 0);
+	assert_int_equal(m->captured.frames, 5);
+	assert_int_equal(m->captured.bytes, lseek(file, 0, SEEK_END));
+	assert_int_equal(f->b->counters.captured_frames, 5);
+	/* a stop that comes late does no harm; rows can be asked for; it ends at its limit */
+	ctl_send(fd, &in.m, WEIR_CTL_CAPTURE_STOP);
+	ask_capture(fd, "net0", 2, file);
+	assert_int_equal(captured_message(f, fd, &in)->captured.over, 0);
+	for (unsigned i = 0; i < 5; i++)
+		capture_put(capture_ring(captured, 0), &frame, data);
+	m = captured_message(f, fd, &in);
+	assert_int_equal(m->captured.over, 1);
+	assert_int_equal(m->captured.frames, 2);
+	/* who asked goes: so does the capture */
+	ask_capture(fd, "net0", 0, file);
+	assert_int_equal(captured_message(f, fd, &in)->captured.over, 0);
+	assert_non_null(f->b->captures);
+	close(fd);
+	for (int i = 0; f->b->captures && i < 10000; i++) {
+		fake_run(f);
+		usleep(1000);
+	}
+	assert_null(f->b->captures);
+	assert_int_equal(open_fds(), fds);
+	close(file);
+	fake_close(f);
+}
+
+static void
+expect_capture_error(struct fake *f, const char *port, int file, int code)
+{
+	union ctl in;
+	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
+
+	ask_capture(fd, port, 0, file);
+	assert_int_equal(captured_message(f, fd, &in)->type, WEIR_CTL_ERROR);
+	assert_int_equal(in.m.error.code, code);
+	assert_non_null(strstr(in.m.error.reason, "; "));
+	assert_int_equal(captured_message(f, fd, &in)->type, 0);
+	close(fd);
+}
+
+static void
+test_capture_refused(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	int fd, file = memfd_create("capture", MFD_CLOEXEC), null = open("/dev/null", O_WRONLY);
+	unsigned fds = open_fds();
+	union ctl in;
+
+	(void)state;
+	expect_capture_error(f, "net0", file, EOPNOTSUPP);
+	f->b->config.capture = capture_hook;
+	expect_capture_error(f, "net0", -1, EBADF);
+	expect_capture_error(f, "net1", file, ENODEV);
+	expect_capture_error(f, "net0", null, EINVAL);
+	/* not from weir-control; and a descriptor that nobody asked for is closed */
+	fd = ctl_open(f, WEIR_ROLE_CONTROL, &in);
+	ask_capture(fd, "net0", 0, file);
+	do
+		captured_message(f, fd, &in);
+	while (in.m.type && in.m.type != WEIR_CTL_ERROR);
+	assert_int_equal(in.m.type, WEIR_CTL_ERROR);
+	close(fd);
+	/* one at a time */
+	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
+	ask_capture(fd, "net0", 0, file);
+	captured_message(f, fd, &in);
+	ask_capture(fd, "net0", 0, file);
+	assert_int_equal(captured_message(f, fd, &in)->type, WEIR_CTL_ERROR);
+	assert_int_equal(in.m.error.code, EBUSY);
+	close(fd);
+	for (int i = 0; f->b->captures && i < 10000; i++) {
+		fake_run(f);
+		usleep(1000);
+	}
+	assert_int_equal(open_fds(), fds);
+	/* one that is under way at the end is ended */
+	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
+	ask_capture(fd, "net0", 0, file);
+	captured_message(f, fd, &in);
+	fake_close(f);
+	close(fd);
+	close(file);
+	close(null);
+}
+
 /* A control that reads late still gets every message, in order. */
 static void
 test_backlog_to_control(void **state)
@@ -924,6 +1132,8 @@ main(void)
 	    cmocka_unit_test(test_port_events),
 	    cmocka_unit_test(test_slow_reader),
 	    cmocka_unit_test(test_backlog_to_control),
+	    cmocka_unit_test(test_capture),
+	    cmocka_unit_test(test_capture_refused),
 	    cmocka_unit_test(test_stop_closes_sockets),
 	};
 

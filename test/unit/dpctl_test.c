@@ -11,8 +11,9 @@
 #include <cmocka.h>
 
 static const uint32_t types[] = {
-    WEIR_CTL_HELLO,  WEIR_CTL_LINK,  WEIR_CTL_NODE, WEIR_CTL_SYNCED, WEIR_CTL_LINK_DOWN,
-    WEIR_CTL_RESYNC, WEIR_CTL_QUERY, WEIR_CTL_ROWS, WEIR_CTL_ERROR,
+    WEIR_CTL_HELLO,	WEIR_CTL_LINK,	  WEIR_CTL_NODE,	 WEIR_CTL_SYNCED,
+    WEIR_CTL_LINK_DOWN, WEIR_CTL_RESYNC,  WEIR_CTL_QUERY,	 WEIR_CTL_ROWS,
+    WEIR_CTL_ERROR,	WEIR_CTL_CAPTURE, WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED,
 };
 
 /* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so
@@ -89,7 +90,7 @@ test_short_and_unknown(void **state)
 	m->type = UINT32_MAX;
 	expect_bad(m);
 	assert_int_equal(weir_ctl_length(0), 0);
-	assert_int_equal(weir_ctl_length(51), 0);
+	assert_int_equal(weir_ctl_length(WEIR_CTL_CAPTURED + 1), 0);
 }
 
 static void
@@ -158,6 +159,24 @@ test_error_and_query(void **state)
 	expect_bad(m);
 	m = valid(WEIR_CTL_QUERY);
 	m->query.rows = WEIR_ROWS_COUNTERS + 1;
+	expect_bad(m);
+}
+
+static void
+test_capture(void **state)
+{
+	struct weir_ctl_msg *m = valid(WEIR_CTL_CAPTURE);
+
+	memset(m->capture.port, 'p', sizeof(m->capture.port));
+	expect_bad(m);
+	m = valid(WEIR_CTL_CAPTURED);
+	m->captured.over = 1;
+	m->captured.code = ENOSPC;
+	assert_int_equal(weir_ctl_check(m, m->length), 0);
+	m->captured.code = -ENOSPC;
+	expect_bad(m);
+	m = valid(WEIR_CTL_CAPTURED);
+	m->captured.over = 2;
 	expect_bad(m);
 }
 
@@ -258,6 +277,7 @@ main(void)
 	    cmocka_unit_test(test_hello),	    cmocka_unit_test(test_node),
 	    cmocka_unit_test(test_error_and_query), cmocka_unit_test(test_rows_counts),
 	    cmocka_unit_test(test_rows_strings),    cmocka_unit_test(test_names),
+	    cmocka_unit_test(test_capture),
 	};
 
 	return cmocka_run_group_tests_name("dpctl", tests, NULL, NULL);

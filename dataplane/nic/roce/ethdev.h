@@ -8,6 +8,8 @@
 #ifndef WEIR_ROCE_ETHDEV_H
 #define WEIR_ROCE_ETHDEV_H
 
+#include "capture.h"
+#include "clock.h"
 #include "impair.h"
 #include "roce.h"
 
@@ -62,6 +64,16 @@ void ethdev_close(struct ethdev_port *port);
 bool ethdev_wants_restart(const struct ethdev_port *port);
 void ethdev_park(struct ethdev_port *port);
 void ethdev_restart(struct ethdev_port *port);
+
+struct rte_rcu_qsbr;
+
+/*
+ * ethdev_capture.c: begins to write the port's frames to fd, `limit` of them (0: until it is
+ * stopped). The capture owns fd after 0; see capture.h for how it ends. One at a time, else -EBUSY.
+ * -errno and a line "cause; remedy" in error. Main lcore.
+ */
+int ethdev_capture(struct ethdev_port *port, const struct clock *clock, struct rte_rcu_qsbr *quiet,
+		   int fd, uint64_t limit, struct capture **capture, char *error, size_t size);
 
 struct nic_device *ethdev_device(const struct ethdev_port *port);
 struct nic_context *ethdev_context(const struct ethdev_port *port, unsigned context);

@@ -37,7 +37,8 @@ struct ethdev_context {
 	uint32_t warm_count;
 	struct rte_mbuf *tx[ETHDEV_TX];
 	uint32_t tx_count;
-	uint64_t tx_stuck; /* since when the port takes nothing, 0 = it does */
+	uint64_t tx_stuck;   /* since when the port takes nothing, 0 = it does */
+	uint32_t tx_offered; /* of tx, the first so many: the port has been offered them */
 	struct ethdev_ring *rx_in[ETHDEV_CONTEXTS_MAX]; /* received by [i], for us; NULL: never */
 	struct ethdev_ring *tx_in[ETHDEV_CONTEXTS_MAX]; /* from [i], to send on our queue */
 	struct ethdev_ring *tx_to; /* into the owner of our transmit queue; NULL: own queue */
@@ -60,7 +61,8 @@ struct ethdev_port {
 	uint16_t mtu; /* path MTU */
 	int numa_socket;
 	bool started, configured, link_was_up;
-	_Atomic bool parked; /* main sets while it restarts the port, engines leave it alone */
+	_Atomic bool captured; /* main sets, the capture's writer clears when it has let go */
+	_Atomic bool parked;   /* main sets while it restarts the port, engines leave it alone */
 	struct rte_mempool *pool;
 	uint32_t frames;
 	size_t table_bytes;

@@ -140,6 +140,7 @@ forget_stuck(struct ethdev_context *c, uint64_t now)
 		roce_count(&c->counters->drop_tx_full, c->tx_count);
 		rte_pktmbuf_free_bulk(c->tx, c->tx_count);
 		c->tx_count = 0;
+		c->tx_offered = 0;
 		c->tx_stuck = 0;
 	}
 }
@@ -161,9 +162,10 @@ burst_out(struct ethdev_context *c, uint64_t now)
 		uint16_t n = (uint16_t)RTE_MIN(c->tx_count - done, ETHDEV_BURST);
 		uint16_t sent = 0;
 
-		if (!parked(c))
+		if (!parked(c)) {
 			sent = rte_eth_tx_burst(c->port->id, c->tx_queue, c->tx + done, n);
-
+			c->tx_offered = n - sent;
+		}
 		roce_count(&c->counters->doorbells, 1);
 		done += sent;
 		if (sent < n)

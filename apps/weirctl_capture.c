@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weirctl capture: hands a file to the data plane, which writes a port's frames into it. */
+#define _GNU_SOURCE
+#include "weirctl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static double
+now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+// The file, with the caller's rights; frames are nobody else's business. What is in it is cut off
+// by the data plane when the capture begins, not for a port that isn't there. Negative: an exit
+// code.
+static int
+open_file(const char *file)
+{
+	int fd;
+
+	if (!strcmp(file, "-"))
+		fd = dup(STDOUT_FILENO);
+	else
+		fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		return fd;
+	return -weirctl_fail(WEIRCTL_RESOURCE, "cannot open %s: %s; name a file that you may write",
+			     file, strerror(errno));
+}
+
+static int
+open_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+// Until a signal, the end of the time, or news from the data plane. 0 or an exit code.
+static int
+await_end(struct query *q, int signals, double seconds)
+{
+	struct pollfd fds[2] = {{.fd = q->fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+	double end = now() + seconds;
+
+	for (;;) {
+		double left = seconds > 0 ? end - now() : 3600;
+		struct signalfd_siginfo info;
+		int n;
+
+		if (left <= 0)
+			return 0;
+		n = poll(fds, 2, left < 3600 ? (int)(left * 1000) + 1 : 3600000);
+		if (n < 0 && errno != EINTR) {
+			snprintf(q->reason, sizeof(q->reason), "cannot wait: %s; try again",
+				 strerror(errno));
+			return WEIRCTL_FAILED;
+		}
+		if (n > 0 && fds[1].revents)
+			return read(signals, &info, sizeof(info)) == sizeof(info) ? 0
+										  : WEIRCTL_FAILED;
+		if (n > 0 && fds[0].revents)
+			return 0;
+	}
+}
+
+// The last word is read already if the data plane ended it by itself.
+static int
+end_capture(struct query *q)
+{
+	struct weir_ctl_msg stop = {.type = WEIR_CTL_CAPTURE_STOP};
+	int status = query_send(q, &stop, -1);
+
+	if (!status)
+		status = query_receive(q, WEIR_CTL_CAPTURED);
+	if (!status && !q->in.m.captured.over) {
+		snprintf(q->reason, sizeof(q->reason), "data plane answered something else");
+		status = WEIRCTL_FAILED;
+	}
+	return status;
+}
+
+static int
+report(const struct capture_options *o, const struct weir_ctl_msg *m)
+{
+	if (o->json) {
+		json_t *object = json_pack(
+		    "{s:I, s:I, s:I, s:s?}", "frames", (json_int_t)m->captured.frames, "bytes",
+		    (json_int_t)m->captured.bytes, "dropped", (json_int_t)m->captured.dropped,
+		    "error", m->captured.code ? strerror(m->captured.code) : NULL);
+
+		if (object)
+			json_dumpf(object, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(object);
+	} else {
+		fprintf(stderr, "%llu frames written, %llu dropped\n",
+			(unsigned long long)m->captured.frames,
+			(unsigned long long)m->captured.dropped);
+	}
+	if (!m->captured.code)
+		return WEIRCTL_OK;
+	return weirctl_fail(m->captured.code == ENOSPC || m->captured.code == EDQUOT
+				? WEIRCTL_RESOURCE
+				: WEIRCTL_FAILED,
+			    "the file could not be written further: %s; what is in it is whole",
+			    strerror(m->captured.code));
+}
+
+static int
+begin_capture(struct query *q, const struct capture_options *o, int file)
+{
+	struct weir_ctl_msg ask = {.type = WEIR_CTL_CAPTURE};
+	int status;
+
+	snprintf(ask.capture.port, sizeof(ask.capture.port), "%s", o->port);
+	ask.capture.frames = o->packets;
+	status = query_send(q, &ask, file);
+	if (!status)
+		status = query_receive(q, WEIR_CTL_CAPTURED);
+	return status;
+}
+
+int
+capture(const char *instance, const struct capture_options *o)
+{
+	static struct query q;
+	int signals, file, status;
+
+	if (strlen(o->port) >= sizeof(q.in.m.capture.port))
+		return weirctl_fail(WEIRCTL_USAGE, "no port has the name '%s'; see show ports",
+				    o->port);
+	status = query_open(&q, instance, WEIRCTL_ANSWER_SECONDS);
+	if (status)
+		return weirctl_fail(status, "%s", q.reason);
+	signals = open_signals();
+	file = open_file(o->file);
+	if (file < 0) {
+		query_close(&q);
+		return -file;
+	}
+	status = begin_capture(&q, o, file);
+	close(file);
+	if (!status) {
+		fprintf(stderr, "capturing %s; Ctrl-C ends it\n", o->port);
+		status = await_end(&q, signals, o->seconds);
+	}
+	if (!status)
+		status = end_capture(&q);
+	close(signals);
+	query_close(&q);
+	if (status)
+		return weirctl_fail(status, "%s", q.reason);
+	return report(o, &q.in.m);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-nicperf: start, runs one by one, end. See docs/man/weir-nicperf.1. */
+#define _GNU_SOURCE
+#include "nicperf.h"
+
+#include "eal_setup.h"
+#include "nic/roce/ethdev.h"
+#include "quiet.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_version.h>
+
+#define LINK_TRIES 50 /* of 200 ms */
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
+
+static cpu_set_t cpus; /* that we were given, before EAL bound us to one */
+
+static int
+exit_code(int rc)
+{
+	switch (rc) {
+	case 0:
+		return EXIT_OK;
+	case -EINVAL:
+		return EXIT_USAGE;
+	case -ENOMEM:
+	case -EACCES:
+	case -EPERM:
+	case -ENODEV:
+	case -EBUSY:
+	case -EMSGSIZE:
+		return EXIT_RESOURCE;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
+/* A memif client that was there before its server asks again. */
+static int
+await_link(struct nicperf *np)
+{
+	static const struct timespec pause = {.tv_nsec = 200000000};
+
+	for (int i = 0; i < LINK_TRIES; i++) {
+		if (NIC_OPS(np->dev)->query(np->dev, &np->attr) == 0 && np->attr.link_up)
+			return 0;
+		if (ethdev_wants_restart(np->driver)) {
+			quiet_hold_interrupts();
+			ethdev_restart(np->driver);
+			quiet_release_interrupts();
+		}
+		nanosleep(&pause, NULL);
+	}
+	return nicperf_fail(np, -ENODEV, "the link of %s does not come up; look at its other end",
+			    np->attr.name);
+}
+
+static int
+run(struct nicperf *np, struct nicperf_result *r)
+{
+	int rc = nicperf_tell(np, r->test, r->size);
+
+	if (rc)
+		return rc;
+	if (r->test == NICPERF_LAT)
+		rc = nicperf_latency(np, r);
+	else if (r->test == NICPERF_BARE)
+		rc = nicperf_bare(np, r);
+	else
+		rc = nicperf_stream(np, r);
+	/* the other end stops polling: the machine can be measured */
+	return rc ? rc : nicperf_tell(np, NICPERF_TESTS, 0);
+}
+
+static int
+measure(struct nicperf *np, uint32_t test, uint32_t size)
+{
+	static struct nicperf_result r;
+	int rc;
+
+	memset(&r, 0, sizeof(r));
+	histogram_clear(&r.latency);
+	r.test = test;
+	r.size = test == NICPERF_FADD || test == NICPERF_CAS ? 8 : size;
+	if (np->options->calibrate)
+		r.before = calibrate(&cpus, -1);
+	rc = run(np, &r);
+	if (rc)
+		return rc;
+	if (np->options->calibrate)
+		r.after = calibrate(&cpus, -1);
+	nicperf_report(np, &r, stdout);
+	return 0;
+}
+
+static int
+ask(struct nicperf *np)
+{
+	const struct nicperf_options *o = np->options;
+	int rc = 0;
+
+	nicperf_report_begin(np, stdout);
+	for (uint32_t t = 0; t < o->test_count && !rc; t++)
+		for (uint32_t s = 0; s < o->size_count && !rc; s++) {
+			rc = measure(np, o->tests[t], o->sizes[s]);
+			if (o->tests[t] == NICPERF_FADD || o->tests[t] == NICPERF_CAS)
+				break; /* always 8 bytes */
+		}
+	nicperf_report_end(np, stdout);
+	return rc;
+}
+
+/* One run after the other, until the asking process has gone. */
+static int
+answer(struct nicperf *np)
+{
+	uint32_t test, size;
+	int rc = 0;
+
+	while (!rc) {
+		if (nicperf_hear(np, &test, &size))
+			return 0; /* gone: it says why */
+		if (test == NICPERF_LAT) {
+			rc = nicperf_answer_latency(np, size);
+		} else if (test == NICPERF_BARE) {
+			rc = nicperf_answer_bare(np);
+		} else if (test < NICPERF_TESTS) {
+			for (uint32_t i = 1; !rc && (i % 1024 || !nicperf_heard(np)); i++)
+				rc = nicperf_turn(np);
+		}
+	}
+	return rc;
+}
+
+static int
+start(const struct nicperf_options *o, int eal_argc, char **argv)
+{
+	static struct nicperf np;
+	char instance[32];
+	int rc;
+
+	np.options = o;
+	np.socket = -1;
+	snprintf(instance, sizeof(instance), "nicperf-%d", (int)getpid());
+	rc = eal_setup(instance, eal_argc, argv, np.error, sizeof(np.error));
+	if (rc)
+		goto out;
+	rc = nicperf_meet(&np);
+	if (!rc)
+		rc = nicperf_open(&np);
+	if (rc == -ENODEV)
+		eal_explain(np.error, sizeof(np.error));
+	if (!rc)
+		rc = nicperf_exchange(&np);
+	if (!rc)
+		rc = await_link(&np);
+	for (unsigned i = 0; i < 2 && !rc && np.end[i]; i++)
+		rc = nicperf_connect(&np, np.end[i]);
+	if (!rc)
+		rc = o->listen ? answer(&np) : ask(&np);
+	if (np.socket >= 0)
+		close(np.socket);
+	nicperf_close(&np);
+	eal_teardown(instance);
+out:
+	if (rc)
+		fprintf(stderr, "weir-nicperf: %s\n", np.error);
+	return exit_code(rc);
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct nicperf_options o;
+	char error[256];
+	int dashes = 1, rc;
+
+	while (dashes < argc && strcmp(argv[dashes], "--"))
+		dashes++;
+	if (dashes == argc) /* no EAL options: all are ours */
+		dashes = 0;
+	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
+	if (!rc && o.help) {
+		nicperf_usage();
+		return EXIT_OK;
+	}
+	if (!rc && o.version) {
+		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
+		return EXIT_OK;
+	}
+	if (rc) {
+		fprintf(stderr, "weir-nicperf: %s\n", error);
+		return EXIT_USAGE;
+	}
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	return start(&o, dashes ? dashes : 1, argv);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nicperf.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[NICPERF_TESTS] = {"write", "read", "send", "fadd",
+						 "cas",	  "lat",  "bare"};
+
+const char *
+nicperf_test_name(uint32_t test)
+{
+	return names[test];
+}
+
+void
+nicperf_usage(void)
+{
+	fputs("Usage: weir-nicperf [EAL options] -- --nic SPEC [--listen | --connect HOST] "
+	      "[options]\n"
+	      "Measures the NIC layer: no programs, no rings. With neither --listen nor --connect "
+	      "both\n"
+	      "ends are in this process, on a port that brings back what it sends "
+	      "(--vdev=net_ring0).\n"
+	      "\n"
+	      "  --connect HOST     asks the process that listens there for the other end\n"
+	      "  --depth N          work requests of a queue pair under way [128]\n"
+	      "  -D SECONDS         duration of each run, may be a fraction [1]\n"
+	      "  --help, --version\n"
+	      "  --json             JSON instead of a table\n"
+	      "  --list N           work requests posted at once [32]\n"
+	      "  --listen           answers, until the asking process is done\n"
+	      "  -n COUNT           operations of each queue pair, instead of -D\n"
+	      "  --nic SPEC         as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...]\n"
+	      "  --no-calibrate     doesn't measure the bare machine around each run\n"
+	      "  --port N           TCP port of --listen and --connect [18515]\n"
+	      "  -q N               queue pairs; with --shared: threads [1]\n"
+	      "  -s SIZE[,SIZE]     bytes of an operation, k and m may follow [64]\n"
+	      "  --shared           -q threads share one queue pair under a lock\n"
+	      "  -t TEST[,TEST]     write, read, send, fadd, cas: rate; lat: ping-pong of WRITEs;\n"
+	      "                     bare: ping-pong of frames of the same length [write]\n",
+	      stdout);
+}
+
+static int
+bad(char *error, size_t size, const char *option, const char *value, const char *remedy)
+{
+	snprintf(error, size, "%s '%s' is not good; %s", option, value, remedy);
+	return -EINVAL;
+}
+
+static int
+parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	if (end == text || *text == '-' || errno)
+		return -EINVAL;
+	if (*end == 'k' || *end == 'm') {
+		*value <<= *end == 'k' ? 10 : 20;
+		end++;
+	}
+	return *end || *value < low || *value > high ? -EINVAL : 0;
+}
+
+static int
+parse_tests(struct nicperf_options *o, const char *text)
+{
+	o->test_count = 0;
+	while (*text) {
+		size_t n = strcspn(text, ",");
+		uint32_t test = 0;
+
+		while (test < NICPERF_TESTS &&
+		       (strlen(names[test]) != n || strncmp(names[test], text, n)))
+			test++;
+		if (test == NICPERF_TESTS || o->test_count == NICPERF_TESTS)
+			return -EINVAL;
+		o->tests[o->test_count++] = test;
+		text += n + (text[n] == ',');
+	}
+	return o->test_count ? 0 : -EINVAL;
+}
+
+static int
+parse_sizes(struct nicperf_options *o, const char *text)
+{
+	o->size_count = 0;
+	while (*text) {
+		size_t n = strcspn(text, ",");
+		char one[24];
+		uint64_t value;
+
+		if (n >= sizeof(one) || o->size_count == NICPERF_SIZES_MAX)
+			return -EINVAL;
+		memcpy(one, text, n);
+		one[n] = '\0';
+		if (parse_number(one, 1, NICPERF_SIZE_MAX, &value))
+			return -EINVAL;
+		o->sizes[o->size_count++] = (uint32_t)value;
+		text += n + (text[n] == ',');
+	}
+	return o->size_count ? 0 : -EINVAL;
+}
+
+static int
+parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	*seconds = strtod(text, &end);
+	return end == text || *end || !(*seconds > 0) || *seconds > 86400 ? -EINVAL : 0;
+}
+
+static int
+parse_small(const char *text, uint32_t high, uint32_t *value)
+{
+	uint64_t n = 0;
+	int rc = parse_number(text, 1, high, &n);
+
+	*value = (uint32_t)n;
+	return rc;
+}
+
+/* One option with a value. */
+static int
+parse_value(struct nicperf_options *o, int id, const char *value, char *error, size_t size)
+{
+	uint32_t port;
+
+	switch (id) {
+	case 'N':
+		return options_parse_nic(&o->nic, value, error, size);
+	case 'c':
+		o->connect = value;
+		return *value ? 0 : bad(error, size, "--connect", value, "give a host");
+	case 't':
+		return parse_tests(o, value) ? bad(error, size, "-t", value,
+						   "give write, read, send, fadd, cas, lat or bare")
+					     : 0;
+	case 's':
+		return parse_sizes(o, value) ? bad(error, size, "-s", value, "give 1 to 16m") : 0;
+	case 'n':
+		return parse_number(value, 1, 1ull << 40, &o->count)
+			   ? bad(error, size, "-n", value, "give a count from 1 on")
+			   : 0;
+	case 'D':
+		return parse_seconds(value, &o->duration)
+			   ? bad(error, size, "-D", value, "give seconds")
+			   : 0;
+	case 'q':
+		return parse_small(value, NICPERF_QPS_MAX, &o->qps)
+			   ? bad(error, size, "-q", value, "give 1 to 1024")
+			   : 0;
+	case 'd':
+		return parse_small(value, NICPERF_DEPTH_MAX, &o->depth) ||
+			       o->depth < NICPERF_DEPTH_MIN
+			   ? bad(error, size, "--depth", value, "give 4 to 4096")
+			   : 0;
+	case 'l':
+		return parse_small(value, 256, &o->list)
+			   ? bad(error, size, "--list", value, "give 1 to 256")
+			   : 0;
+	case 'p':
+		if (parse_small(value, 65535, &port))
+			return bad(error, size, "--port", value, "give 1 to 65535");
+		o->port = (uint16_t)port;
+	}
+	return 0;
+}
+
+static int
+check(const struct nicperf_options *o, char *error, size_t size)
+{
+	const char *why = NULL;
+
+	if (!o->nic.port[0])
+		why = "no --nic; give roce:PORT,ip=ADDR/LEN";
+	else if (o->listen && o->connect)
+		why = "--listen and --connect are for two processes; give one of them";
+	else if (o->shared && o->qps > NICPERF_THREADS_MAX)
+		why = "more than 64 threads; give a smaller -q with --shared";
+	else if (o->list > o->depth)
+		why = "--list is more than --depth; post fewer at once";
+	if (why)
+		snprintf(error, size, "%s", why);
+	return why ? -EINVAL : 0;
+}
+
+int
+nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error, size_t size)
+{
+	static const struct option longs[] = {
+	    {"connect", required_argument, NULL, 'c'}, {"depth", required_argument, NULL, 'd'},
+	    {"help", no_argument, NULL, 'h'},	       {"json", no_argument, NULL, 'j'},
+	    {"list", required_argument, NULL, 'l'},    {"listen", no_argument, NULL, 'L'},
+	    {"nic", required_argument, NULL, 'N'},     {"no-calibrate", no_argument, NULL, 'C'},
+	    {"port", required_argument, NULL, 'p'},    {"shared", no_argument, NULL, 'S'},
+	    {"version", no_argument, NULL, 'v'},       {0},
+	};
+	int id, rc;
+
+	*o = (struct nicperf_options){.port = NICPERF_PORT,
+				      .tests = {NICPERF_WRITE},
+				      .test_count = 1,
+				      .sizes = {64},
+				      .size_count = 1,
+				      .duration = 1,
+				      .qps = 1,
+				      .depth = 128,
+				      .list = 32,
+				      .calibrate = true};
+	opterr = 0;
+	optind = 1;
+	while ((id = getopt_long(argc, argv, ":t:s:n:D:q:h", longs, NULL)) != -1) {
+		switch (id) {
+		case 'h':
+			o->help = true;
+			return 0;
+		case 'v':
+			o->version = true;
+			return 0;
+		case 'j':
+			o->json = true;
+			break;
+		case 'L':
+			o->listen = true;
+			break;
+		case 'C':
+			o->calibrate = false;
+			break;
+		case 'S':
+			o->shared = true;
+			break;
+		case ':':
+		case '?':
+			snprintf(error, size, "%s %s; see --help",
+				 id == ':' ? "a value is missing for" : "unknown option",
+				 argv[optind - 1]);
+			return -EINVAL;
+		default:
+			rc = parse_value(o, id, optarg, error, size);
+			if (rc)
+				return rc;
+		}
+	}
+	if (optind < argc) {
+		snprintf(error, size, "'%s' is no option; see --help", argv[optind]);
+		return -EINVAL;
+	}
+	return check(o, error, size);
+}

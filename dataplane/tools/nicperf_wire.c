@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What two processes say to each other over TCP: offers, then runs one by one. */
+#define _GNU_SOURCE
+#include "nicperf.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC 0x77656e70u
+#define VERSION 1u
+#define CONNECT_TRIES 100 /* of 100 ms: the other process may be starting */
+
+struct word {
+	uint32_t test, size;
+};
+
+static int
+send_all(struct nicperf *np, const void *data, size_t n)
+{
+	if (send(np->socket, data, n, MSG_NOSIGNAL) == (ssize_t)n)
+		return 0;
+	return nicperf_fail(np, -EPIPE, "the other process is gone: %s; look at what it said",
+			    strerror(errno));
+}
+
+static int
+receive_all(struct nicperf *np, void *data, size_t n)
+{
+	ssize_t got = recv(np->socket, data, n, MSG_WAITALL);
+
+	if (got == (ssize_t)n)
+		return 0;
+	return nicperf_fail(np, -EPIPE, "the other process is gone; look at what it said");
+}
+
+/* A socket that listens on, or is connected to, host and port; -1 and errno. */
+static int
+open_socket(const char *host, const char *port, bool listener)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC,
+				 .ai_socktype = SOCK_STREAM,
+				 .ai_flags = listener ? AI_PASSIVE : 0},
+			*all, *a;
+	int fd = -1, one = 1, error = EADDRNOTAVAIL;
+
+	if (getaddrinfo(host, port, &hints, &all)) {
+		errno = EADDRNOTAVAIL;
+		return -1;
+	}
+	for (a = all; a && fd < 0; a = a->ai_next) {
+		fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			continue;
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		if (listener ? !bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 1)
+			     : !connect(fd, a->ai_addr, a->ai_addrlen))
+			break;
+		error = errno;
+		close(fd);
+		fd = -1;
+	}
+	freeaddrinfo(all);
+	errno = error;
+	return fd;
+}
+
+static int
+dial(struct nicperf *np, const char *port)
+{
+	static const struct timespec pause = {.tv_nsec = 100000000};
+
+	for (int i = 0; i < CONNECT_TRIES; i++) {
+		np->socket = open_socket(np->options->connect, port, false);
+		if (np->socket >= 0)
+			return 0;
+		if (errno != ECONNREFUSED)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return nicperf_fail(np, -errno,
+			    "nobody answers at %s port %s: %s; start weir-nicperf "
+			    "--listen there",
+			    np->options->connect, port, strerror(errno));
+}
+
+static int
+await_caller(struct nicperf *np, const char *port)
+{
+	int fd = open_socket(NULL, port, true);
+
+	if (fd >= 0) {
+		np->socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+		close(fd);
+	}
+	if (fd >= 0 && np->socket >= 0)
+		return 0;
+	return nicperf_fail(np, -errno, "cannot listen on port %s: %s; give another --port", port,
+			    strerror(errno));
+}
+
+static int
+hear_hello(struct nicperf *np)
+{
+	struct nicperf_hello h;
+	int rc = receive_all(np, &h, sizeof(h));
+
+	if (rc)
+		return rc;
+	if (h.magic != MAGIC || h.version != VERSION || !h.qps || h.qps > NICPERF_QPS_MAX ||
+	    h.depth < NICPERF_DEPTH_MIN || h.depth > NICPERF_DEPTH_MAX || h.stride < 64 ||
+	    h.stride > NICPERF_SIZE_MAX || h.stride & (h.stride - 1))
+		return nicperf_fail(np, -EPROTO,
+				    "who calls is no weir-nicperf of this version; start the same "
+				    "one there");
+	np->qps = h.qps;
+	np->depth = h.depth;
+	np->stride = h.stride;
+	return 0;
+}
+
+int
+nicperf_meet(struct nicperf *np)
+{
+	const struct nicperf_options *o = np->options;
+	struct nicperf_hello hello;
+	char port[8];
+	int rc;
+
+	snprintf(port, sizeof(port), "%u", o->port);
+	if (o->listen) {
+		rc = await_caller(np, port);
+		return rc ? rc : hear_hello(np);
+	}
+	np->qps = o->shared ? 1 : o->qps;
+	np->depth = o->depth;
+	np->stride = 64;
+	for (uint32_t i = 0; i < o->size_count; i++)
+		while (np->stride < o->sizes[i])
+			np->stride *= 2;
+	if (!o->connect)
+		return 0;
+	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
+	rc = dial(np, port);
+	return rc ? rc : send_all(np, &hello, sizeof(hello));
+}
+
+int
+nicperf_exchange(struct nicperf *np)
+{
+	struct nicperf_offer ours;
+	int rc;
+
+	if (np->end[1]) {
+		nicperf_offer(np, np->end[0], &np->end[1]->peer);
+		nicperf_offer(np, np->end[1], &np->end[0]->peer);
+		return 0;
+	}
+	nicperf_offer(np, np->end[0], &ours);
+	rc = send_all(np, &ours, sizeof(ours));
+	return rc ? rc : receive_all(np, &np->end[0]->peer, sizeof(ours));
+}
+
+int
+nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size)
+{
+	struct word word = {test, size};
+
+	return np->socket < 0 ? 0 : send_all(np, &word, sizeof(word));
+}
+
+int
+nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
+{
+	struct word word;
+	int rc = receive_all(np, &word, sizeof(word));
+
+	if (rc)
+		return rc;
+	if (word.test > NICPERF_TESTS || word.size > np->stride)
+		return nicperf_fail(np, -EPROTO,
+				    "the other process asks for something else; start "
+				    "the same version there");
+	*test = word.test;
+	*size = word.size;
+	return 0;
+}
+
+bool
+nicperf_heard(struct nicperf *np)
+{
+	char byte;
+
+	return np->socket >= 0 && (recv(np->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+				   (errno != EAGAIN && errno != EINTR));
+}

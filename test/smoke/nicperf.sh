@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weir-nicperf: each test, in one process on a loopback port and in two over memif; bad input in one line.
+# timeout: 240
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+PATH=$WEIR_BUILD/dataplane/tools:$PATH
+
+# nicperf NAME CPU VDEV PORT,OPTIONS ARGUMENT...: its JSON in NAME.json; in the foreground.
+nicperf() {
+	local name=$1 cpu=$2 vdev=$3 spec=$4
+	shift 4
+	# shellcheck disable=SC2046
+	weir-nicperf --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) --vdev "$vdev" -- --nic "roce:$spec" \
+		--no-calibrate "$@" >"$weir_tmp/$name.json" 2>"$weir_tmp/$name.log"
+}
+
+loop() {
+	nicperf loop 0 net_ring0 net_ring0,ip=10.81.0.1/24 --json "$@"
+}
+
+# Tests that the driver offers: the others have said that it doesn't.
+offered=()
+for test in write read send fadd cas lat bare; do
+	if loop -t $test -n 2000 -s 64; then
+		offered+=("$test")
+	elif ! grep -q "weir-nicperf: driver roce does not offer $test; " "$weir_tmp/loop.log"; then
+		fail "loop, $test: $(log_of loop)"
+	fi
+done
+for test in write send lat bare; do
+	[[ " ${offered[*]} " == *" $test "* ]] || fail "$test is not offered"
+done
+
+# each of them: counts, sizes around the MTU and above, several QPs, threads that share one
+list=$(IFS=,; echo "${offered[*]}")
+loop -t "${list%,bare}" -n 500 -s 1,63,4095,4096,4097,65536 || fail "sizes: $(log_of loop)"
+jq -e '.results | length > 0 and all(.count == 500 and .msgs_per_s > 0 and .duration_s > 0)' "$weir_tmp/loop.json" >/dev/null ||
+	fail "sizes: $(jq -c '.results[] | select(.count != 500)' "$weir_tmp/loop.json")"
+jq -e '[.results[] | select(.test == "lat")] | length == 6 and all(.lat_us.min > 0 and .lat_us.p50 <= .lat_us.p99 and .lat_us.p99 <= .lat_us.p999 and .lat_us.p999 <= .lat_us.max)' \
+	"$weir_tmp/loop.json" >/dev/null || fail "latency: $(jq -c .results "$weir_tmp/loop.json")"
+loop -t "$(IFS=,; echo "${offered[*]:0:${#offered[@]}-2}")" -q 16 -n 1000 || fail "16 QPs: $(log_of loop)"
+jq -e '.results | all(.count == 16000)' "$weir_tmp/loop.json" >/dev/null || fail "16 QPs: $(jq -c .results "$weir_tmp/loop.json")"
+loop -t write,send -q 3 --shared -D 0.3 || fail "3 threads: $(log_of loop)"
+jq -e '.test_info.threads == 3 and .test_info.qps == 1 and (.results | all(.count > 1000))' "$weir_tmp/loop.json" >/dev/null ||
+	fail "3 threads: $(jq -c . "$weir_tmp/loop.json")"
+loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
+
+# two processes, and again through a link that loses
+port=$(free_port)
+for spec in "" ,loss=1,dup=1,reorder=1,timeout=20; do
+	memif=net_memif0,id=0,bsize=4224,socket=$weir_memif
+	nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
+	weir_pid[listen]=$!
+	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
+		-t "${list%,bare}" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
+	gone "${weir_pid[listen]}" 10 || fail "the listening process does not end"
+	stop listen || fail "the listening process: $(log_of listen)"
+	jq -e '.results | length >= 6 and all(.count > 10)' "$weir_tmp/two.json" >/dev/null ||
+		fail "two processes$spec: $(jq -c .results "$weir_tmp/two.json")"
+done
+
+# a table, in perftest's words
+nicperf table 0 net_ring0 net_ring0,ip=10.81.0.1/24 -t write,lat -n 100 || fail "table: $(log_of table)"
+grep -q '^test .*#bytes .*#iterations .*BW peak.*BW average.*MsgRate' "$weir_tmp/table.json" || fail "table: $(cat "$weir_tmp/table.json")"
+grep -q 't_min .*t_typical .*99% .*99.9% .*t_max' "$weir_tmp/table.json" || fail "table: $(cat "$weir_tmp/table.json")"
+
+# bad input: exit code, one line, with a remedy
+refused() {
+	local code=$1 says=$2
+	shift 2
+	weir-nicperf "$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
+	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
+	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: more than a line: $(cat "$weir_tmp/err")"
+	grep -q "^weir-nicperf: .*$says.*; " "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
+}
+ring=roce:net_ring0,ip=10.81.0.1/24
+refused 2 'no --nic'
+refused 2 "unknown option --fast" -- --nic $ring --fast
+refused 2 "-t 'fly' is not good" -- --nic $ring -t fly
+refused 2 "-s '0' is not good" -- --nic $ring -s 0
+refused 2 "-s '17m' is not good" -- --nic $ring -s 17m
+refused 2 "--list is more than --depth" -- --nic $ring --depth 8
+refused 2 "give one of them" -- --nic $ring --listen --connect localhost
+refused 3 "no DPDK port 'net_ring7'" --no-pci --in-memory --no-huge -m 128 -- --nic roce:net_ring7,ip=10.81.0.1/24
