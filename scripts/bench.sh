@@ -404,14 +404,14 @@ set_foundation()
 
 # ---- nics: the NIC layer alone ----
 
-# nicperf CPU VDEV SPEC ARGUMENT...
+# nicperf CPU VDEV SPEC ARGUMENT...: with nicperf_exec=exec instead of the shell that calls it.
 nicperf()
 {
 	local cpu=$1 vdev=$2 spec=$3
 	shift 3
 
 	# shellcheck disable=SC2046
-	"$WEIR_BUILD/dataplane/tools/weir-nicperf" --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) --vdev "$vdev" \
+	${nicperf_exec:-} "$WEIR_BUILD/dataplane/tools/weir-nicperf" --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) --vdev "$vdev" \
 		-- --nic "roce:$spec" "$@"
 }
 
@@ -427,7 +427,7 @@ nicperf_two()
 	local memif=net_memif0,id=0,bsize=4224,socket=$weir_memif port code
 	port=$(free_port)
 
-	run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"
+	nicperf_exec=exec run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"
 	nicperf 0 "$memif,role=client" "net_memif0,ip=10.82.0.1/24${nic_spec:-}" --connect 127.0.0.1 --port "$port" "$@"
 	code=$?
 	gone "${weir_pid[nicperf-listen]}" 10

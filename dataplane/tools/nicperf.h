@@ -11,42 +11,9 @@
 #include "clock.h"
 #include "histogram.h"
 #include "nic/nic.h"
-#include "options.h"
+#include "nicperf_options.h"
 
 #include <stdio.h>
-
-#define NICPERF_QPS_MAX 1024u
-#define NICPERF_DEPTH_MIN 4u
-#define NICPERF_DEPTH_MAX 4096u
-#define NICPERF_THREADS_MAX 64u
-#define NICPERF_SIZES_MAX 32u
-#define NICPERF_SIZE_MAX (16u << 20)
-#define NICPERF_PORT 18515u /* perftest's */
-
-enum nicperf_test {
-	NICPERF_WRITE,
-	NICPERF_READ,
-	NICPERF_SEND,
-	NICPERF_FADD,
-	NICPERF_CAS,
-	NICPERF_LAT,
-	NICPERF_BARE, /* frames of the length that `lat` has, past the NIC layer */
-	NICPERF_TESTS
-};
-
-struct nicperf_options {
-	bool help, version, json, shared, calibrate, listen;
-	struct nic_spec nic;
-	const char *connect; /* HOST of the other process; with neither it nor listen: both ends */
-	uint16_t port;
-	uint32_t tests[NICPERF_TESTS], test_count;
-	uint32_t sizes[NICPERF_SIZES_MAX], size_count;
-	uint64_t count;	 /* operations of each QP; 0: by time */
-	double duration; /* seconds */
-	uint32_t qps;	 /* with shared: threads */
-	uint32_t depth;	 /* WRs of a QP under way */
-	uint32_t list;	 /* WRs posted at once */
-};
 
 /* What the asking process begins with. Host byte order, as all that the two say. */
 struct nicperf_hello {
@@ -104,12 +71,6 @@ struct nicperf_result {
 	struct histogram latency; /* ns, half of the round trip */
 	struct calibration before, after;
 };
-
-/* nicperf_options.c. 0, or -EINVAL and a line. */
-int nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error,
-			  size_t size);
-void nicperf_usage(void);
-const char *nicperf_test_name(uint32_t test);
 
 /* All below: 0, or -errno and a line in np->error. */
 int nicperf_fail(struct nicperf *np, int rc, const char *format, ...)

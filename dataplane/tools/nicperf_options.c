@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nicperf.h"
+#include "nicperf_options.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,7 +82,9 @@ parse_tests(struct nicperf_options *o, const char *text)
 		if (test == NICPERF_TESTS || o->test_count == NICPERF_TESTS)
 			return -EINVAL;
 		o->tests[o->test_count++] = test;
-		text += n + (text[n] == ',');
+		text += n;
+		if (*text && !*++text)
+			return -EINVAL; /* nothing behind the comma */
 	}
 	return o->test_count ? 0 : -EINVAL;
 }
@@ -102,7 +105,9 @@ parse_sizes(struct nicperf_options *o, const char *text)
 		if (parse_number(one, 1, NICPERF_SIZE_MAX, &value))
 			return -EINVAL;
 		o->sizes[o->size_count++] = (uint32_t)value;
-		text += n + (text[n] == ',');
+		text += n;
+		if (*text && !*++text)
+			return -EINVAL; /* nothing behind the comma */
 	}
 	return o->size_count ? 0 : -EINVAL;
 }

@@ -6,12 +6,13 @@
 . "$(dirname "$0")/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH
 
-# nicperf NAME CPU VDEV PORT,OPTIONS ARGUMENT...: its JSON in NAME.json; in the foreground.
+# nicperf NAME CPU VDEV PORT,OPTIONS ARGUMENT...: what it prints goes to NAME.json; with nicperf_exec=exec it takes the
+# place of the shell.
 nicperf() {
 	local name=$1 cpu=$2 vdev=$3 spec=$4
 	shift 4
 	# shellcheck disable=SC2046
-	weir-nicperf --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) --vdev "$vdev" -- --nic "roce:$spec" \
+	${nicperf_exec:-} weir-nicperf --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) --vdev "$vdev" -- --nic "roce:$spec" \
 		--no-calibrate "$@" >"$weir_tmp/$name.json" 2>"$weir_tmp/$name.log"
 }
 
@@ -50,7 +51,7 @@ loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
 port=$(free_port)
 for spec in "" ,loss=1,dup=1,reorder=1,timeout=20; do
 	memif=net_memif0,id=0,bsize=4224,socket=$weir_memif
-	nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
+	nicperf_exec=exec nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
 	weir_pid[listen]=$!
 	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
 		-t "${list%,bare}" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
