@@ -35,6 +35,7 @@ struct capture {
 	pthread_t thread;
 	bool started;
 	_Atomic bool stop; /* main sets, writer reads */
+	_Atomic bool over; /* writer sets after the result, main reads */
 	/* the writer's, then main's */
 	bool pipe;
 	uint8_t *out; /* OUT_BYTES */
@@ -271,7 +272,8 @@ run(void *arg)
 	while (take_some(c, TURN_FRAMES))
 		; /* only counted, if the file takes no more */
 	end_file(c, ended ? dropped : dropped_until_now(c));
-	/* pairs with the read of the fd: main has seen that it is readable */
+	/* pairs with the acquire in capture_result() */
+	atomic_store_explicit(&c->over, true, memory_order_release);
 	if (write(c->end_fd, &one, sizeof(one)) < 0)
 		abort(); /* an event fd takes its first */
 	return NULL;
@@ -384,6 +386,8 @@ capture_fd(const struct capture *c)
 void
 capture_result(const struct capture *c, struct capture_result *result)
 {
+	/* pairs with the release in run(): main has seen that the fd is readable */
+	(void)atomic_load_explicit(&c->over, memory_order_acquire);
 	*result = c->result;
 }
 
