@@ -404,7 +404,7 @@ set_foundation()
 
 # ---- nics: the NIC layer alone ----
 
-# nicperf CPU VDEV SPEC ARGUMENT...: with nicperf_exec=exec instead of the shell that calls it.
+# nicperf CPU VDEV SPEC ARGUMENT...: with nicperf_exec="exec" instead of the shell that calls it.
 nicperf()
 {
 	local cpu=$1 vdev=$2 spec=$3
@@ -427,7 +427,7 @@ nicperf_two()
 	local memif=net_memif0,id=0,bsize=4224,socket=$weir_memif port code
 	port=$(free_port)
 
-	nicperf_exec=exec run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"
+	nicperf_exec="exec" run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"
 	nicperf 0 "$memif,role=client" "net_memif0,ip=10.82.0.1/24${nic_spec:-}" --connect 127.0.0.1 --port "$port" "$@"
 	code=$?
 	gone "${weir_pid[nicperf-listen]}" 10

@@ -15,6 +15,7 @@
 
 #include <rte_version.h>
 
+#define LOOK 1024u    /* turns between two looks at the socket, a system call */
 #define LINK_TRIES 50 /* of 200 ms */
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
@@ -61,6 +62,20 @@ await_link(struct nicperf *np)
 			    np->attr.name);
 }
 
+/* The other end has WRITEs of its own to be acknowledged; then it stops polling, as we do. */
+static int
+end_run(struct nicperf *np)
+{
+	uint32_t test, size;
+	int rc = nicperf_tell(np, NICPERF_TESTS, 0);
+
+	if (rc || np->socket < 0)
+		return rc;
+	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
+		rc = nicperf_turn(np);
+	return rc ? rc : nicperf_hear(np, &test, &size);
+}
+
 static int
 run(struct nicperf *np, struct nicperf_result *r)
 {
@@ -74,8 +89,7 @@ run(struct nicperf *np, struct nicperf_result *r)
 		rc = nicperf_bare(np, r);
 	else
 		rc = nicperf_stream(np, r);
-	/* the other end stops polling: the machine can be measured */
-	return rc ? rc : nicperf_tell(np, NICPERF_TESTS, 0);
+	return rc ? rc : end_run(np);
 }
 
 static int
@@ -116,26 +130,35 @@ ask(struct nicperf *np)
 	return rc;
 }
 
-/* One run after the other, until the asking process has gone. */
+static int
+answer_run(struct nicperf *np, uint32_t test, uint32_t size)
+{
+	int rc = 0;
+
+	if (test == NICPERF_LAT)
+		return nicperf_answer_latency(np, size);
+	if (test == NICPERF_BARE)
+		return nicperf_answer_bare(np);
+	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
+		rc = nicperf_turn(np);
+	return rc;
+}
+
+/* One run after the other, until the asking process has gone: it says why. */
 static int
 answer(struct nicperf *np)
 {
 	uint32_t test, size;
 	int rc = 0;
 
-	while (!rc) {
-		if (nicperf_hear(np, &test, &size))
-			return 0; /* gone: it says why */
-		if (test == NICPERF_LAT) {
-			rc = nicperf_answer_latency(np, size);
-		} else if (test == NICPERF_BARE) {
-			rc = nicperf_answer_bare(np);
-		} else if (test < NICPERF_TESTS) {
-			for (uint32_t i = 1; !rc && (i % 1024 || !nicperf_heard(np)); i++)
-				rc = nicperf_turn(np);
-		}
+	while (!rc && !nicperf_hear(np, &test, &size)) {
+		rc = answer_run(np, test, size);
+		if (!rc && nicperf_hear(np, &test, &size))
+			break;
+		if (!rc)
+			rc = nicperf_tell(np, NICPERF_TESTS, 0);
 	}
-	return rc;
+	return rc == -EPIPE ? 0 : rc;
 }
 
 static int

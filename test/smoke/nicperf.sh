@@ -6,7 +6,7 @@
 . "$(dirname "$0")/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH
 
-# nicperf NAME CPU VDEV PORT,OPTIONS ARGUMENT...: what it prints goes to NAME.json; with nicperf_exec=exec it takes the
+# nicperf NAME CPU VDEV PORT,OPTIONS ARGUMENT...: what it prints goes to NAME.json; with nicperf_exec="exec" it takes the
 # place of the shell.
 nicperf() {
 	local name=$1 cpu=$2 vdev=$3 spec=$4
@@ -49,9 +49,9 @@ loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
 
 # two processes, and again through a link that loses
 port=$(free_port)
-for spec in "" ,loss=1,dup=1,reorder=1,timeout=20; do
+for spec in "" ,loss=1,dup=1,reorder=1,timeout=20000; do
 	memif=net_memif0,id=0,bsize=4224,socket=$weir_memif
-	nicperf_exec=exec nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
+	nicperf_exec="exec" nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
 	weir_pid[listen]=$!
 	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
 		-t "${list%,bare}" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
@@ -82,5 +82,5 @@ refused 2 "-t 'fly' is not good" -- --nic $ring -t fly
 refused 2 "-s '0' is not good" -- --nic $ring -s 0
 refused 2 "-s '17m' is not good" -- --nic $ring -s 17m
 refused 2 "--list is more than --depth" -- --nic $ring --depth 8
-refused 2 "give one of them" -- --nic $ring --listen --connect localhost
+refused 2 "are for two processes" -- --nic $ring --listen --connect localhost
 refused 3 "no DPDK port 'net_ring7'" --no-pci --in-memory --no-huge -m 128 -- --nic roce:net_ring7,ip=10.81.0.1/24
