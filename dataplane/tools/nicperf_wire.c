@@ -180,7 +180,8 @@ nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
 
 	if (rc)
 		return rc;
-	if (word.test > NICPERF_TESTS || word.size > np->stride)
+	if (word.test > NICPERF_TESTS || word.size > np->stride ||
+	    (word.test < NICPERF_TESTS && !word.size))
 		return nicperf_fail(np, -EPROTO,
 				    "the other process asks for something else; start "
 				    "the same version there");
