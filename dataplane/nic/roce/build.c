@@ -78,21 +78,22 @@ fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
 	qp->fits_mac = mac;
 }
 
-static inline void
-begin(struct roce_qp *qp, uint8_t *frame, uint32_t end)
+/* The template for frames that end at `end`. */
+static inline const uint8_t *
+fitting(struct roce_qp *qp, uint32_t end)
 {
 	uint64_t mac = neighbour_mac(qp->neighbour);
 
 	/* most frames are as long as the one before */
 	if (end != qp->fits_end || mac != qp->fits_mac)
 		fit_template(qp, end, mac);
-	memcpy(frame, qp->template, sizeof(qp->template));
+	return qp->template;
 }
 
 void
 roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end)
 {
-	begin(qp, frame, end);
+	memcpy(frame, fitting(qp, end), sizeof(qp->template));
 }
 
 static uint32_t
@@ -111,62 +112,77 @@ roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n)
 	return put_icrc(frame, at + n + (-n & 3), crc);
 }
 
-/* Copies n bytes of the payload behind the headers, which are complete; returns the CRC. */
-static inline uint32_t
-copy_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at, uint32_t n)
-{
-	uint32_t pad = -n & 3;
-
-	if (wr->flags & NIC_INLINE)
-		return roce_icrc_copy(frame + IP_AT, at - IP_AT, wr->data + offset, n);
-	if (wr->sge_count == 1)
-		return roce_icrc_copy(frame + IP_AT, at - IP_AT,
-				      (const void *)(uintptr_t)(wr->sge[0].address + offset), n);
-	gather(wr, offset, frame + at, n);
-	memset(frame + at + n, 0, pad);
-	return roce_icrc(frame + IP_AT, at + n + pad - IP_AT);
-}
-
 uint32_t
 roce_build_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at,
 		   uint32_t n)
 {
-	return put_icrc(frame, at + n + (-n & 3), copy_payload(wr, offset, frame, at, n));
+	uint32_t pad = -n & 3;
+
+	if (wr->flags & NIC_INLINE)
+		return roce_build_copy(frame, at, wr->data + offset, n);
+	if (wr->sge_count == 1)
+		return roce_build_copy(frame, at,
+				       (const void *)(uintptr_t)(wr->sge[0].address + offset), n);
+	gather(wr, offset, frame + at, n);
+	memset(frame + at + n, 0, pad);
+	return roce_build_finish(frame, at + n + pad);
+}
+
+/*
+ * Headers of the frame `psn` with n bytes of the WR, and its payload where that is in one piece:
+ * all of it in registers, for what was just stored in pieces loads slowly.
+ */
+static inline uint32_t
+build_wr(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, uint32_t n, bool last, bool ask)
+{
+	uint32_t offset = qp->rq.offset, psn = qp->rq.next & PSN_MASK, pad = -n & 3, at = EXT_AT;
+	bool first = offset == 0, pieces = wr->sge_count == 2 && !(wr->flags & NIC_INLINE);
+	uint32_t bth = (last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first);
+	uint64_t e0 = 0, e1 = 0, e2 = 0;
+	const uint8_t *template, *payload;
+	uint32_t crc;
+
+	bth = bth << 24 | pad << 20 | ROCE_PKEY;
+	if (last && (wr->flags & NIC_SOLICITED))
+		bth |= BTH_SOLICITED << 16;
+	if (last && wr->wire.has_imm) {
+		e0 = htobe64((uint64_t)wr->imm << 32);
+		at += IMM_BYTES;
+	}
+	if (first && wr->wire.first == RC_WRITE_FIRST) {
+		e2 = e0;
+		e0 = htobe64(wr->remote_address);
+		e1 = htobe64((uint64_t)wr->rkey << 32 | wr->length);
+		at += RETH_BYTES;
+	}
+	payload = wr->flags & NIC_INLINE ? wr->data : (const void *)(uintptr_t)wr->sge[0].address;
+	template = fitting(qp, at + n + pad);
+	memcpy(frame, template, 16);
+	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT,
+			      htobe64((uint64_t)qp->peer_qpn << 32 | (uint32_t)ask << 31 | psn), e0,
+			      e1, e2, htobe32(bth), at - IP_AT, payload + offset, pieces ? 0 : n);
+	if (pieces)
+		return roce_build_payload(wr, offset, frame, at, n);
+	return put_icrc(frame, at + n + pad, crc);
 }
 
 uint32_t
 roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more)
 {
 	struct requester *rq = &qp->rq;
-	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
-	uint32_t pad = -n & 3, psn = rq->next, at = EXT_AT, word = psn & PSN_MASK, crc;
-	bool first = rq->offset == 0, last = n == rest;
-	bool reth = first && wr->wire.first == RC_WRITE_FIRST, imm = last && wr->wire.has_imm;
-	uint8_t *bth = frame + BTH_AT;
+	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu, length;
+	bool last = n == rest;
 
-	at += (reth ? RETH_BYTES : 0) + (imm ? IMM_BYTES : 0);
-	begin(qp, frame, at + n + pad);
-	bth[0] = last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first;
-	bth[1] = (uint8_t)(pad << 4 | (last && (wr->flags & NIC_SOLICITED) ? BTH_SOLICITED : 0));
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
-	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)
-		word |= (uint32_t)BTH_ACK_REQ << 24;
-	put32(bth + 8, word);
-	if (reth) {
-		put64(frame + EXT_AT, wr->remote_address);
-		put32(frame + EXT_AT + 8, wr->rkey);
-		put32(frame + EXT_AT + 12, wr->length);
-	}
-	if (imm)
-		put32(frame + at - IMM_BYTES, wr->imm);
-	crc = copy_payload(wr, rq->offset, frame, at, n);
+	length = build_wr(qp, wr, frame, n, last,
+			  !more || rq->next % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1);
 	rq->offset += n;
 	if (last) {
-		wr->last_psn = psn;
+		wr->last_psn = rq->next;
 		rq->built++;
 		rq->offset = 0;
 	}
-	return put_icrc(frame, at + n + pad, crc);
+	return length;
 }
 
 uint32_t

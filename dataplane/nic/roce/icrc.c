@@ -41,10 +41,22 @@ icrc_copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
 	return icrc_plain(ip, headers + length + pad);
 }
 
+static uint32_t
+icrc_frame_plain(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e0, uint64_t e1,
+		 uint64_t e2, uint32_t bth, size_t headers, const void *payload, size_t length)
+{
+	const uint64_t behind[] = {numbers, e0, e1, e2};
+
+	memcpy(ip, begin, IP_BYTES + UDP_BYTES);
+	memcpy(ip + IP_BYTES + UDP_BYTES, &bth, sizeof(bth));
+	memcpy(ip + IP_BYTES + UDP_BYTES + sizeof(bth), behind, sizeof(behind));
+	return icrc_copy_plain(ip, headers, payload, length);
+}
+
 #ifdef __x86_64__
 #include <immintrin.h>
 
-#define FAST __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul")))
+#define FAST __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,vpclmulqdq,pclmul")))
 #define BLOCK sizeof(__m512i)
 
 /*
@@ -63,9 +75,9 @@ static const uint64_t over[16][2] = {
 static const uint64_t over_2_blocks[2] = {0x1e88ef372, 0x14a7fe880};
 static const uint64_t over_3_blocks[2] = {0x1821d8bc0, 0x12e958ac4};
 static const uint64_t over_4_blocks[2] = {0x11542778a, 0x1322d1430};
-/* The first three parts of a register over the others; the last stays: times 0, and added. */
-static const uint64_t over_parts[8] = {
-    0x03db1ecdc, 0x174359406, 0x0f1da05aa, 0x15a546366, 0x1751997d0, 0x0ccaa009e, 0, 0,
+/* The words of a register over the last one, which stays: times 0, and added. */
+static const uint64_t over_words[8] = {
+    0x1c6e41596, 0x03db1ecdc, 0x174359406, 0x0f1da05aa, 0x15a546366, 0x1751997d0, 0x0ccaa009e, 0,
 };
 static const uint64_t barrett[2] = {0x1db710641, 0x1f7011641};
 
@@ -101,12 +113,11 @@ reduce(__m512i z)
 	__m256i half;
 	__m128i x, y;
 
-	z = multiply(z, _mm512_loadu_si512(over_parts), _mm512_maskz_mov_epi64(0xc0, z));
+	z = multiply(z, _mm512_loadu_si512(over_words),
+		     _mm512_maskz_permutexvar_epi64(0x40, _mm512_set1_epi64(7), z));
 	half = _mm256_xor_si256(_mm512_castsi512_si256(z), _mm512_extracti64x4_epi64(z, 1));
 	x = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-	/* 128 to 96 to 64 bits, then Barrett */
-	y = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)over[3]), 0x10);
-	x = _mm_xor_si128(_mm_srli_si128(x, 8), y);
+	/* 96 to 64 bits, then Barrett */
 	y = _mm_srli_si128(x, 4);
 	x = _mm_and_si128(x, low32);
 	x = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)over[0]), 0x00);
@@ -164,21 +175,29 @@ take_fours(__m512i x, const uint8_t **from, uint8_t **to, size_t *blocks)
 	return multiply(z, constant(OVER_BLOCK), y);
 }
 
+/* Headers that end at the end of a register, with ones where they are masked. */
+static inline FAST __m512i
+masked(__m512i x, size_t headers)
+{
+	size_t front = BLOCK - headers;
+
+	return _mm512_or_si512(x,
+			       _mm512_maskz_loadu_epi8(ALL << (front - 4), ones + ONES_IP - front));
+}
+
 /*
- * `headers` bytes at ip, then n bytes at `from`, which are copied to `to` unless that is NULL, and
- * a pad. All of it ends at the end of a register: the payload's first block is filled up in front.
+ * Headers in x, masked, then n bytes at `from`, which are copied to `to` unless that is NULL, and a
+ * pad. All of it ends at the end of a register: the payload's first block is filled up in front.
  */
 static inline FAST uint32_t
-icrc_fast(const uint8_t *ip, size_t headers, const uint8_t *from, uint8_t *to, size_t n)
+icrc_fast(__m512i x, const uint8_t *from, uint8_t *to, size_t n)
 {
 	size_t pad = -n & 3, skip = -(n + pad) & (BLOCK - 1), blocks = (n + pad + skip) / BLOCK;
-	size_t front = BLOCK - headers;
 	__mmask64 first = ALL << skip, last = ALL >> pad;
 	const __m512i k = constant(OVER_BLOCK);
-	__m512i x = _mm512_or_si512(
-	    _mm512_maskz_loadu_epi8(ALL << front, (const void *)((uintptr_t)ip - front)),
-	    _mm512_maskz_loadu_epi8(ALL << (front - 4), ones + ONES_IP - front));
 
+	if (n == BLOCK)
+		return reduce(multiply(x, k, take(from, ALL, to, ALL)));
 	if (blocks == 0)
 		return reduce(x);
 	from = (const uint8_t *)((uintptr_t)from - skip);
@@ -198,19 +217,52 @@ icrc_fast(const uint8_t *ip, size_t headers, const uint8_t *from, uint8_t *to, s
 	return reduce(x);
 }
 
+/* Headers in memory, 40 ... 60 bytes. */
+static inline FAST __m512i
+headers_at(const uint8_t *ip, size_t headers)
+{
+	size_t front = BLOCK - headers;
+
+	return masked(_mm512_maskz_loadu_epi8(ALL << front, (const void *)((uintptr_t)ip - front)),
+		      headers);
+}
+
 static FAST uint32_t
 icrc_check(const uint8_t *ip, size_t length)
 {
 	/* often the payload is whole blocks, and the headers are longer than the shortest */
 	size_t more = (length - 40) % BLOCK, headers = more <= 20 ? 40 + more : 40;
 
-	return icrc_fast(ip, headers, ip + headers, NULL, length - headers);
+	return icrc_fast(headers_at(ip, headers), ip + headers, NULL, length - headers);
 }
 
 static FAST uint32_t
 icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
 {
-	return icrc_fast(ip, headers, payload, ip + headers, length);
+	return icrc_fast(headers_at(ip, headers), payload, ip + headers, length);
+}
+
+/* The headers are put together in a register: what was just stored piece by piece loads slowly. */
+static FAST uint32_t
+icrc_frame(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e0, uint64_t e1,
+	   uint64_t e2, uint32_t bth, size_t headers, const void *payload, size_t length)
+{
+	static const uint8_t bytes[BLOCK] = {
+	    0,	1,  2,	3,  4,	5,  6,	7,  8,	9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+	    22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+	    44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63,
+	};
+	const __m256i low = _mm256_blend_epi32(_mm256_loadu_si256((const void *)begin),
+					       _mm256_set1_epi32((int)bth), 0x80);
+	const __m256i high =
+	    _mm256_set_epi64x((int64_t)e2, (int64_t)e1, (int64_t)e0, (int64_t)numbers);
+	__m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+	const char front = (char)(BLOCK - headers);
+
+	_mm512_storeu_si512(ip, x);
+	x = _mm512_maskz_permutexvar_epi8(
+	    ALL << front, _mm512_sub_epi8(_mm512_loadu_si512(bytes), _mm512_set1_epi8(front)), x);
+	return icrc_fast(masked(x, headers), payload, ip + headers, length);
 }
 
 static bool fast; /* written before main() */
@@ -220,12 +272,13 @@ look_at_cpu(void)
 {
 	__builtin_cpu_init();
 	fast = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-	       __builtin_cpu_supports("vpclmulqdq");
+	       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("vpclmulqdq");
 }
 #else
 enum { fast = 0 };
 #define icrc_check icrc_plain
 #define icrc_copy icrc_copy_plain
+#define icrc_frame icrc_frame_plain
 #endif
 
 uint32_t
@@ -239,4 +292,13 @@ roce_icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
 {
 	return fast ? icrc_copy(ip, headers, payload, length)
 		    : icrc_copy_plain(ip, headers, payload, length);
+}
+
+uint32_t
+roce_icrc_frame(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e0, uint64_t e1,
+		uint64_t e2, uint32_t bth, size_t headers, const void *payload, size_t length)
+{
+	return fast ? icrc_frame(ip, begin, numbers, e0, e1, e2, bth, headers, payload, length)
+		    : icrc_frame_plain(ip, begin, numbers, e0, e1, e2, bth, headers, payload,
+				       length);
 }

@@ -19,4 +19,13 @@ uint32_t roce_icrc(const uint8_t *ip, size_t length);
  */
 uint32_t roce_icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length);
 
+/*
+ * The same for a packet whose headers aren't there yet: 28 bytes from `begin` on (IP and UDP), then
+ * the words of the BTH and of what extends it, as they stand in memory: `bth`, the two behind it,
+ * three times eight bytes. The first `headers` of all these bytes are kept (40 ... 60).
+ */
+uint32_t roce_icrc_frame(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e0,
+			 uint64_t e1, uint64_t e2, uint32_t bth, size_t headers,
+			 const void *payload, size_t length);
+
 #endif

@@ -216,11 +216,14 @@ ip_sum(const uint8_t *p)
 static inline bool
 ip_sum_ok(const uint8_t *p)
 {
-	uint32_t w[5];
+	uint64_t a, b;
+	uint32_t c;
 
 	/* 2^16 is 1 modulo 0xffff: this sums 16-bit words, and their byte order does not matter */
-	memcpy(w, p, sizeof(w));
-	return ((uint64_t)w[0] + w[1] + w[2] + w[3] + w[4]) % 0xffff == 0;
+	memcpy(&a, p, sizeof(a));
+	memcpy(&b, p + 8, sizeof(b));
+	memcpy(&c, p + 16, sizeof(c));
+	return ((a >> 32) + (uint32_t)a + (b >> 32) + (uint32_t)b + c) % 0xffff == 0;
 }
 
 static inline uint16_t
