@@ -10,6 +10,8 @@ roce_answer_later(struct roce_qp *qp, enum response response)
 {
 	if (response > qp->rs.response)
 		qp->rs.response = response;
+	if (response != RESPOND_ACK)
+		qp->ctx->urgent = true;
 	if (link_alone(&qp->answer))
 		list_append(&qp->ctx->answers, &qp->answer);
 }
@@ -79,8 +81,19 @@ answer_qp(struct roce_qp *qp, unsigned *room)
 	return true;
 }
 
+/*
+ * An ACK would delay the frame that answers the request in earnest, and those that come one by one
+ * need but one: ACKs wait until there is nothing else to do, or for a short time.
+ */
+bool
+roce_answer_due(const struct roce_context *ctx, uint64_t now)
+{
+	return !link_alone(&ctx->answers) &&
+	       (ctx->urgent || !ctx->received || now - ctx->answered >= ROCE_ACK_WAIT_NS);
+}
+
 void
-roce_answer_all(struct roce_context *ctx)
+roce_answer_all(struct roce_context *ctx, uint64_t now)
 {
 	unsigned room = UINT32_MAX; /* not asked yet */
 	struct link waiting;
@@ -96,6 +109,8 @@ roce_answer_all(struct roce_context *ctx)
 				    &qp->answer);
 	}
 	list_move(&ctx->answers, &waiting);
+	ctx->urgent = !link_alone(&ctx->answers);
+	ctx->answered = now;
 }
 
 void

@@ -106,6 +106,7 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		roce_qp_take_orders(ctx);
 	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
+	ctx->received = frames != 0;
 	if (now >= ctx->next_tick)
 		roce_timer_run(ctx, now);
 	count = take_completions(ctx, wc, n);
@@ -120,8 +121,8 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 	struct roce_context *ctx = (struct roce_context *)nctx;
 
 	/* not in poll: whoever waits for what has come has it by now */
-	if (!link_alone(&ctx->answers))
-		roce_answer_all(ctx);
+	if (roce_answer_due(ctx, now))
+		roce_answer_all(ctx, now);
 	if (!link_alone(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);

@@ -29,6 +29,7 @@
 	    */
 #define ROCE_READ_BYTES 65536u /* that one READ request asks for at most */
 #define ROCE_RD_MAX 128u
+#define ROCE_ACK_WAIT_NS 2000u /* that ACKs let frames go first which keep coming and going */
 #define ROCE_CNP_GAP_NS 50000u /* between congestion notifications of one QP */
 
 struct roce_qp;
@@ -210,6 +211,9 @@ struct roce_context {
 	struct link senders, answers, timers;
 	uint64_t next_tick; /* <= every deadline, or the earliest look at them allowed */
 	uint32_t held;	    /* frames kept for retransmission */
+	bool received;	    /* frames came in this turn */
+	bool urgent;	    /* not only ACKs wait in `answers` */
+	uint64_t answered;  /* when what waited there last left */
 	uint32_t spare_count;
 	void *spare[ROCE_SPARE];
 	struct cq_entry *cq;
@@ -366,7 +370,9 @@ bool roce_serve_answers(struct roce_qp *qp, unsigned *room);
 void roce_serve_stop(struct roce_qp *qp);
 /* answer.c, engine */
 void roce_answer_later(struct roce_qp *qp, enum response response);
-void roce_answer_all(struct roce_context *ctx);
+/* Whether what waits there should leave. */
+bool roce_answer_due(const struct roce_context *ctx, uint64_t now);
+void roce_answer_all(struct roce_context *ctx, uint64_t now);
 void roce_answer_congestion(struct roce_qp *qp, uint64_t now);
 
 /* arp.c, engine */
