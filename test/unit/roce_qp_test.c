@@ -654,11 +654,74 @@ sleep_times(void **state)
 	/* sleeping until the time that it says, it sends again; a wake-up in vain is allowed */
 	for (unsigned i = 0; i < 2 && p->a->wcs == 0; i++) {
 		p->net->now = roce_ops.arm(ctx, p->net->now, &fd) - NET_STEP_NS;
-		net_turn(p->net);
-		net_turn(p->net);
-		net_turn(p->net);
+		for (unsigned turn = 0; turn < 4; turn++) /* there, and its ACK a turn later */
+			net_turn(p->net);
 	}
 	expect_wc(p->a, 0, 1, NIC_WC_SUCCESS);
+	pair_destroy(p);
+}
+
+static bool
+see_order(struct net *n, const uint8_t *f, uint32_t length)
+{
+	char *order = n->tap_user;
+
+	(void)length;
+	if (get32(f + IP_AT + 12) == net_ip(1) && strlen(order) < 8)
+		strcat(order, f[BTH_AT] == RC_ACK ? "a" : "w");
+	return true;
+}
+
+/* An ACK lets the answer in earnest go first. */
+static void
+ack_after_answer(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = write_wr(p, 1, 10);
+	char order[9] = "";
+
+	(void)state;
+	warm_up(p);
+	p->net->step = 100;
+	p->net->tap = see_order;
+	p->net->tap_user = order;
+	p->memory[0][0] = 7;
+	assert_int_equal(post(p, wr), 1);
+	for (unsigned i = 0; i < 10 && p->memory[1][0] != 7; i++)
+		net_turn(p->net);
+	wr.sge[0] = (struct nic_sge){p->mr[1].address, 10, p->mr[1].lkey};
+	wr.remote_address = p->mr[0].address;
+	wr.rkey = p->mr[0].rkey;
+	assert_int_equal(nic_post_send(p->qb, &wr, 1), 1);
+	nic_flush(roce_nic_context(p->b->ctx), p->net->now);
+	for (unsigned i = 0; i < 5; i++)
+		net_turn(p->net);
+	assert_string_equal(order, "wa");
+	assert_int_equal(p->a->wcs, 1);
+	assert_int_equal(p->b->wcs, 1);
+	pair_destroy(p);
+}
+
+/* While frames keep coming one ACK stands for many, and none waits for ever. */
+static void
+acks_gathered(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	uint64_t before;
+
+	(void)state;
+	warm_up(p);
+	p->net->step = 100;
+	before = net_counters(&p->net->node[1]).acks_sent;
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(post(p, write_wr(p, i, 10)), 1);
+		net_turn(p->net);
+	}
+	assert_in_range(net_counters(&p->net->node[1]).acks_sent - before,
+			100 * 100 / ROCE_ACK_WAIT_NS - 2, 100 * 100 / ROCE_ACK_WAIT_NS + 2);
+	for (unsigned i = 0; i < 3; i++)
+		net_turn(p->net);
+	assert_int_equal(p->a->wcs, 100);
 	pair_destroy(p);
 }
 
@@ -688,6 +751,8 @@ main(void)
 	    cmocka_unit_test(regions),
 	    cmocka_unit_test(window_moves),
 	    cmocka_unit_test(sleep_times),
+	    cmocka_unit_test(ack_after_answer),
+	    cmocka_unit_test(acks_gathered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

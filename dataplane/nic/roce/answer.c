@@ -86,14 +86,19 @@ answer_qp(struct roce_qp *qp, unsigned *room)
  * need but one: ACKs wait until there is nothing else to do, or for a short time.
  */
 bool
-roce_answer_due(const struct roce_context *ctx, uint64_t now)
+roce_answer_due(struct roce_context *ctx, uint64_t now)
 {
-	return !link_alone(&ctx->answers) &&
-	       (ctx->urgent || !ctx->received || now - ctx->answered >= ROCE_ACK_WAIT_NS);
+	if (link_alone(&ctx->answers))
+		return false;
+	if (ctx->urgent || !ctx->received)
+		return true;
+	if (ctx->owed == 0)
+		ctx->owed = now;
+	return now - ctx->owed >= ROCE_ACK_WAIT_NS;
 }
 
 void
-roce_answer_all(struct roce_context *ctx, uint64_t now)
+roce_answer_all(struct roce_context *ctx)
 {
 	unsigned room = UINT32_MAX; /* not asked yet */
 	struct link waiting;
@@ -110,7 +115,7 @@ roce_answer_all(struct roce_context *ctx, uint64_t now)
 	}
 	list_move(&ctx->answers, &waiting);
 	ctx->urgent = !link_alone(&ctx->answers);
-	ctx->answered = now;
+	ctx->owed = 0;
 }
 
 void

@@ -122,7 +122,7 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 
 	/* not in poll: whoever waits for what has come has it by now */
 	if (roce_answer_due(ctx, now))
-		roce_answer_all(ctx, now);
+		roce_answer_all(ctx);
 	if (!link_alone(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);

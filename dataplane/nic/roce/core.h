@@ -29,7 +29,7 @@
 	    */
 #define ROCE_READ_BYTES 65536u /* that one READ request asks for at most */
 #define ROCE_RD_MAX 128u
-#define ROCE_ACK_WAIT_NS 2000u /* that ACKs let frames go first which keep coming and going */
+#define ROCE_ACK_WAIT_NS 1000u /* that ACKs let frames go first which keep coming and going */
 #define ROCE_CNP_GAP_NS 50000u /* between congestion notifications of one QP */
 
 struct roce_qp;
@@ -213,7 +213,7 @@ struct roce_context {
 	uint32_t held;	    /* frames kept for retransmission */
 	bool received;	    /* frames came in this turn */
 	bool urgent;	    /* not only ACKs wait in `answers` */
-	uint64_t answered;  /* when what waited there last left */
+	uint64_t owed;	    /* since then they have been waiting; 0: not yet */
 	uint32_t spare_count;
 	void *spare[ROCE_SPARE];
 	struct cq_entry *cq;
@@ -371,8 +371,8 @@ void roce_serve_stop(struct roce_qp *qp);
 /* answer.c, engine */
 void roce_answer_later(struct roce_qp *qp, enum response response);
 /* Whether what waits there should leave. */
-bool roce_answer_due(const struct roce_context *ctx, uint64_t now);
-void roce_answer_all(struct roce_context *ctx, uint64_t now);
+bool roce_answer_due(struct roce_context *ctx, uint64_t now);
+void roce_answer_all(struct roce_context *ctx);
 void roce_answer_congestion(struct roce_qp *qp, uint64_t now);
 
 /* arp.c, engine */
