@@ -79,7 +79,13 @@ static const uint64_t over_4_blocks[2] = {0x11542778a, 0x1322d1430};
 static const uint64_t over_words[8] = {
     0x1c6e41596, 0x03db1ecdc, 0x174359406, 0x0f1da05aa, 0x15a546366, 0x1751997d0, 0x0ccaa009e, 0,
 };
-static const uint64_t barrett[2] = {0x1db710641, 0x1f7011641};
+/* The same for the words of the register before it. */
+static const uint64_t over_words_before[8] = {
+    0x14a7fe880, 0x1ea89367e, 0x1d7cfc6ac, 0x0df068dc2,
+    0x18cb44e58, 0x1c7569e54, 0x0ae0b5394, 0x154442bd4,
+};
+/* The quotient by the polynomial, x^64 of it apart, of what has 96 bits; the polynomial. */
+static const uint64_t barrett[2] = {0xb4e5b025f7011640, 0x1db710640};
 
 /*
  * What is ORed; the IP header begins at ONES_IP. The initial state and the eight ones come to four
@@ -105,26 +111,37 @@ multiply(__m512i x, __m512i k, __m512i plus)
 					 _mm512_clmulepi64_epi128(x, k, 0x11), plus, 0x96);
 }
 
+/* The CRC of what four parts of 96 bits come to. */
+static inline FAST uint32_t
+reduce_parts(__m512i z)
+{
+	const __m128i constants = _mm_loadu_si128((const void *)barrett);
+	__m256i half = _mm256_xor_si256(_mm512_castsi512_si256(z), _mm512_extracti64x4_epi64(z, 1));
+	__m128i x = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+	__m128i y = _mm_xor_si128(_mm_clmulepi64_si128(x, constants, 0x00), x);
+
+	y = _mm_clmulepi64_si128(y, constants, 0x10);
+	return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(x, y), 2);
+}
+
+static inline FAST __m512i
+last_word(__m512i z)
+{
+	return _mm512_maskz_permutexvar_epi64(0x40, _mm512_set1_epi64(7), z);
+}
+
 static inline FAST uint32_t
 reduce(__m512i z)
 {
-	const __m128i low32 = _mm_setr_epi32(-1, 0, -1, 0);
-	const __m128i poly = _mm_loadu_si128((const void *)barrett);
-	__m256i half;
-	__m128i x, y;
+	return reduce_parts(multiply(z, _mm512_loadu_si512(over_words), last_word(z)));
+}
 
-	z = multiply(z, _mm512_loadu_si512(over_words),
-		     _mm512_maskz_permutexvar_epi64(0x40, _mm512_set1_epi64(7), z));
-	half = _mm256_xor_si256(_mm512_castsi512_si256(z), _mm512_extracti64x4_epi64(z, 1));
-	x = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-	/* 96 to 64 bits, then Barrett */
-	y = _mm_srli_si128(x, 4);
-	x = _mm_and_si128(x, low32);
-	x = _mm_clmulepi64_si128(x, _mm_loadu_si128((const void *)over[0]), 0x00);
-	x = _mm_xor_si128(x, y);
-	y = _mm_clmulepi64_si128(_mm_and_si128(x, low32), poly, 0x10);
-	y = _mm_clmulepi64_si128(_mm_and_si128(y, low32), poly, 0x00);
-	return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(x, y), 1);
+/* The same for a register and one more behind it. */
+static inline FAST uint32_t
+reduce_two(__m512i y, __m512i z)
+{
+	z = multiply(z, _mm512_loadu_si512(over_words), last_word(z));
+	return reduce_parts(multiply(y, _mm512_loadu_si512(over_words_before), z));
 }
 
 /*
@@ -197,7 +214,7 @@ icrc_fast(__m512i x, const uint8_t *from, uint8_t *to, size_t n)
 	const __m512i k = constant(OVER_BLOCK);
 
 	if (n == BLOCK)
-		return reduce(multiply(x, k, take(from, ALL, to, ALL)));
+		return reduce_two(x, take(from, ALL, to, ALL));
 	if (blocks == 0)
 		return reduce(x);
 	from = (const uint8_t *)((uintptr_t)from - skip);
