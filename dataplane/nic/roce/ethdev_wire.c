@@ -13,6 +13,7 @@
 #define STUCK_NS 20000000u
 /* Frames wait although the port had no room: look again. */
 #define RETRY_NS 100000u
+#define PREFETCH_AHEAD 2u /* frames */
 
 static const void *
 frame_bytes(const struct rte_mbuf *m)
@@ -236,6 +237,16 @@ wire_flush(void *user, uint64_t now)
 		burst_out(c, now);
 }
 
+/* A small frame whole, of a large one what is looked at first. */
+static inline void
+prefetch_frame(const struct rte_mbuf *m)
+{
+	const char *frame = frame_bytes(m);
+
+	for (unsigned line = 0; line < 3; line++)
+		rte_prefetch0(frame + line * RTE_CACHE_LINE_SIZE);
+}
+
 /* Frames that `n` mbufs hold go into the core; those of other engines are handed over. */
 static void
 take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint64_t now)
@@ -248,6 +259,8 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 		struct rte_mbuf *m = mbufs[i];
 		int to;
 
+		if (i + PREFETCH_AHEAD < n)
+			prefetch_frame(mbufs[i + PREFETCH_AHEAD]);
 		/* one that can't be made contiguous is cut, and refused for its length */
 		if (m->nb_segs > 1)
 			rte_pktmbuf_linearize(m);
