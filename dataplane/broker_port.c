@@ -39,6 +39,8 @@ take_events(struct broker *b, uint32_t engine)
 			break;
 		case NIC_EVENT_QP_FATAL:
 			break; /* the engine finds out and says which link: link_error_event() */
+		case NIC_EVENT_SQ_DRAINED:
+			break; /* links are never drained */
 		case NIC_EVENT_DEVICE_FATAL:
 			broker_log(b, "port %s has failed; restart the data plane",
 				   b->attr[engine].name);

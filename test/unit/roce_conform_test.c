@@ -100,7 +100,7 @@ make_qp(struct world *w, enum nic_qp_state state)
 	uint8_t mac[6];
 
 	assert_int_equal(roce_ops.qp_create(roce_nic_context(w->port->ctx), &init, &w->qp), 0);
-	for (; attr.state <= state && attr.state <= NIC_QP_RTS; attr.state++)
+	for (; attr.state <= state && attr.state <= NIC_QP_SQD; attr.state++)
 		assert_int_equal(roce_ops.qp_modify(w->qp, &attr), 0);
 	if (state >= NIC_QP_RTR) {
 		net_mac(1, mac);
@@ -109,8 +109,9 @@ make_qp(struct world *w, enum nic_qp_state state)
 	if (state == NIC_QP_ERR) {
 		attr.state = NIC_QP_ERR;
 		assert_int_equal(roce_ops.qp_modify(w->qp, &attr), 0);
-		net_turn(w->net);
 	}
+	if (state >= NIC_QP_SQD)
+		net_turn(w->net);
 }
 
 /* The QP goes, and with it every completion and posted receive. */
@@ -358,6 +359,13 @@ judge_expected(uint8_t op, enum doing doing, enum fault fault, uint32_t expected
 	return v;
 }
 
+/* In SQD it receives as in RTS. */
+static bool
+receives(enum nic_qp_state state)
+{
+	return state == NIC_QP_RTR || state == NIC_QP_RTS || state == NIC_QP_SQD;
+}
+
 static struct verdict
 judge(uint8_t op, enum nic_qp_state state, enum doing doing, enum place place, enum fault fault)
 {
@@ -367,7 +375,7 @@ judge(uint8_t op, enum nic_qp_state state, enum doing doing, enum place place, e
 		return silent(DROP_bad_bth);
 	if (fault == WRONG_CRC)
 		return silent(DROP_bad_icrc);
-	if (state != NIC_QP_RTR && state != NIC_QP_RTS)
+	if (!receives(state))
 		return silent(DROP_no_qp);
 	if (fault == STRANGER)
 		return silent(DROP_wrong_peer);
@@ -472,8 +480,10 @@ one_case(struct world *w, uint8_t op, enum nic_qp_state state, enum doing doing,
 	same(untouched(w), !v.written);
 	memset(w->memory + MEMORY, FILL, MEMORY);
 	same(untouched(w), true); /* nothing beyond the region */
-	if (state == NIC_QP_RTR || state == NIC_QP_RTS)
-		same(qp_state((struct roce_qp *)w->qp), v.ended ? NIC_QP_ERR : state);
+	if (receives(state))
+		same(qp_state((struct roce_qp *)w->qp), v.ended		      ? NIC_QP_ERR
+							: state == NIC_QP_SQD ? NIC_QP_RTS
+									      : state);
 	end_qp(w);
 	roce_ops.mr_dereg(roce_nic_device(w->net->node[0].dev), &w->gone);
 }
@@ -486,11 +496,7 @@ every_request_in_every_state(void **state)
 
 	for (unsigned op = 0; op < 256; op++) {
 		for (unsigned s = NIC_QP_RESET; s <= NIC_QP_ERR; s++) {
-			bool live = s == NIC_QP_RTR || s == NIC_QP_RTS;
-
-			if (s == NIC_QP_SQD)
-				continue;
-			for (unsigned d = NOTHING; d <= (live ? WRITING : NOTHING); d++)
+			for (unsigned d = NOTHING; d <= (receives(s) ? WRITING : NOTHING); d++)
 				for (unsigned p = 0; p < PLACES; p++)
 					for (unsigned f = 0; f < FAULTS; f++) {
 						if (!applies(f, (uint8_t)op) ||

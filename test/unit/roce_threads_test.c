@@ -49,6 +49,43 @@ quiet_turn(void)
 }
 
 static void
+modify(struct nic_qp *qp, enum nic_qp_state to)
+{
+	struct nic_qp_attr attr = {.state = to};
+
+	assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
+}
+
+static void
+wait_for_five(void)
+{
+	uint64_t before = atomic_load(&completed);
+
+	while (atomic_load(&completed) < before + 5)
+		sched_yield();
+}
+
+/* Under load: stopped for a while, then back to the beginning. */
+static void
+second_life(struct nic_qp *a, struct nic_qp *b, uint32_t psn)
+{
+	struct net_node *node = &net->node[0];
+
+	modify(a, NIC_QP_SQD);
+	quiet_turn();
+	modify(a, NIC_QP_RTS);
+	wait_for_five();
+	modify(a, NIC_QP_RESET);
+	modify(b, NIC_QP_RESET);
+	quiet_turn();
+	assert_int_equal(net_rtr(a, node, nic_qpn(b), psn), 0);
+	assert_int_equal(net_rtr(b, node, nic_qpn(a), psn), 0);
+	assert_int_equal(net_rts(a, psn), 0);
+	assert_int_equal(net_rts(b, psn), 0);
+	wait_for_five();
+}
+
+static void
 one_life(unsigned i)
 {
 	struct net_port *p = &net->node[0].port[0];
@@ -57,17 +94,16 @@ one_life(unsigned i)
 	struct nic_async_event event;
 	struct nic_qp *a, *b;
 	struct nic_mr mr[2];
-	uint64_t before;
 
 	assert_int_equal(roce_ops.mr_reg(dev, memory[0], 4096, 0, &mr[0]), 0);
 	assert_int_equal(roce_ops.mr_reg(dev, memory[1], 4096, NIC_REMOTE_WRITE, &mr[1]), 0);
 	atomic_store(&lkey, mr[0].lkey);
 	atomic_store(&rkey, mr[1].rkey);
 	net_connect(p, p, i, &a, &b);
-	before = atomic_load(&completed);
 	atomic_store(&active, a);
-	while (atomic_load(&completed) < before + 5)
-		sched_yield();
+	wait_for_five();
+	if (i % 2)
+		second_life(a, b, 100000 + i);
 	if (i % 3 == 0) /* the peer's region goes: the QPs end in errors */
 		roce_ops.mr_dereg(dev, &mr[1]);
 	if (i % 3 == 1)

@@ -158,17 +158,28 @@ memory(void **state)
 
 /* ---- ways ---- */
 
+static struct nic_qp *
+init_qp(void)
+{
+	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 8};
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT};
+	struct nic_qp *qp;
+
+	assert_int_equal(ops()->qp_create(ctx, &init, &qp), 0);
+	assert_int_equal(ops()->qp_modify(qp, &attr), 0);
+	return qp;
+}
+
 static void
 way_by_gid(void **state)
 {
 	const struct ibv_qp_attr *m = &fake.modified;
 	struct nic_qp_attr attr = {.state = NIC_QP_RTR, .rnr_retry = 7};
-	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 8};
 	struct nic_qp *qp;
 
 	(void)state;
 	open_roce();
-	assert_int_equal(ops()->qp_create(ctx, &init, &qp), 0);
+	qp = init_qp();
 	attr.remote_lid = 9;
 	assert_int_equal(ops()->qp_modify(qp, &attr), -EINVAL); /* no GID */
 	attr.remote_gid = gid("10.0.0.2");
@@ -206,7 +217,6 @@ static void
 way_by_lid(void **state)
 {
 	struct nic_qp_attr attr = {.state = NIC_QP_RTR};
-	struct nic_qp_init init = {.type = NIC_RC, .send_wrs = 8};
 	struct nic_ah_attr to = {.lid = 12};
 	struct nic_attr is;
 	struct nic_ah *ah;
@@ -217,13 +227,15 @@ way_by_lid(void **state)
 	assert_int_equal(open_with(&defaults), 0);
 	assert_int_equal(ops()->query(vnic_nic_device(dev), &is), 0);
 	assert_int_equal(is.lid, 7);
-	assert_int_equal(ops()->qp_create(ctx, &init, &qp), 0);
+	qp = init_qp();
 	assert_int_equal(ops()->qp_modify(qp, &attr), -EINVAL); /* no LID */
 	attr.remote_lid = 9;
 	attr.remote_gid = gid("fe80::2:c903:1:3"); /* same subnet */
 	assert_int_equal(ops()->qp_modify(qp, &attr), 0);
 	assert_int_equal(fake.modified.ah_attr.is_global, 0);
 	assert_int_equal(fake.modified.ah_attr.dlid, 9);
+	ops()->qp_destroy(qp);
+	qp = init_qp();
 	attr.remote_gid = gid("fec0::5"); /* another: by its router */
 	assert_int_equal(ops()->qp_modify(qp, &attr), 0);
 	assert_int_equal(fake.modified.ah_attr.is_global, 1);

@@ -100,6 +100,7 @@ struct requester { /* engine, but for the initial values */
 	struct sq_entry *sq;
 	uint32_t sq_mask, sq_depth;
 	uint32_t posted, built, retired, freed; /* counts of WRs, each <= the one before */
+	uint32_t parked;			/* SQD: WRs behind `posted`, for RTS */
 	uint32_t offset;			/* of WR `built`: bytes already in frames */
 	/* PSNs: [una, next) are in frames that we hold, [una, send) of them count as in flight */
 	uint32_t una, send, next;
@@ -114,6 +115,7 @@ struct requester { /* engine, but for the initial values */
 	uint32_t nak_psn;	/* last PSN of a sequence NAK that was acted on */
 	bool nak_seen;		/* nak_psn is valid, nothing was acknowledged since */
 	bool starved;		/* a request was to be sent again, and there was no frame */
+	bool draining, drained; /* SQD; that nothing is under way has been told */
 	bool rnr_wait;		/* the peer asked to wait until deadline */
 	uint8_t retry, retries; /* limit, so far */
 	uint8_t rnr_retry, rnr_left;
@@ -144,13 +146,16 @@ struct responder {	   /* engine, but for the initial values */
 
 #define ORDER_ERROR 0x1u
 #define ORDER_DESTROY 0x2u
+#define ORDER_RESET 0x4u
+#define ORDER_DRAIN 0x8u /* roce_qp.drain was changed */
 
 struct roce_qp {
 	struct nic_qp_head head;
 	struct roce_context *ctx;
 	void *user;
 	bool ud;
-	_Atomic uint8_t state; /* enum nic_qp_state; main writes up to RTS, engine writes ERR */
+	_Atomic uint8_t state; /* enum nic_qp_state, SQD is RTS here; main writes INIT to RTS,
+				  engine RESET and ERR */
 	uint8_t access;
 	uint16_t mtu;
 	uint32_t peer_qpn;
@@ -171,11 +176,13 @@ struct roce_qp {
 	struct responder rs;
 	/* main to engine and back */
 	_Atomic uint32_t orders;   /* ORDER_*: main sets, engine takes */
+	_Atomic bool drain;	   /* SQD is wanted: main sets, engine reads */
 	struct roce_qp *mail_next; /* while in ctx->mailbox or ctx->dead */
 	/* main */
 	struct link all;
 	size_t bytes;
 	uint32_t index, send_wrs;
+	bool resetting; /* ordered, and not yet seen in `state` */
 };
 
 struct roce_srq {
@@ -224,7 +231,7 @@ struct roce_context {
 	/* stacks linked by mail_next: main pushes and engine takes all; the other way round */
 	_Alignas(CACHE_LINE) _Atomic(struct roce_qp *) mailbox;
 	_Atomic(struct roce_qp *) dead;
-	/* QPs that failed: engine writes at events_head (release), main reads at events_tail
+	/* event 8 | QPN 24: engine writes at events_head (release), main reads at events_tail
 	 * (release) */
 	_Atomic uint32_t events_head, events_tail;
 	uint32_t events[ROCE_EVENTS];
@@ -269,6 +276,8 @@ void roce_qp_take_orders(struct roce_context *ctx);
  * are outstanding with WR_FLUSH_ERR. wr = posted: none has a status of its own.
  */
 void roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status);
+/* For a QP in SQD: tells main once nothing is under way. */
+void roce_qp_drained(struct roce_qp *qp);
 /* Gives back the n oldest frames that the QP holds. */
 void roce_qp_drop_frames(struct roce_qp *qp, uint32_t n);
 /* The oldest WR ends: a work completion if it is wanted, or if it failed. */

@@ -153,6 +153,7 @@ make_template(struct roce_qp *qp, uint8_t traffic_class)
 {
 	uint8_t *t = qp->template;
 
+	memset(t, 0, sizeof(qp->template)); /* an earlier life's lengths would be summed up */
 	qp->ip_sum = roce_template_make(qp->ctx->dev, (uint32_t)qp->peer_ip, traffic_class, t);
 	put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
 	put32(t + BTH_AT + 4, qp->peer_qpn);
@@ -207,35 +208,69 @@ to_rts(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	return 0;
 }
 
+/* The engine has let go of a QP that comes here. */
+static void
+to_init(struct roce_qp *qp)
+{
+	if (qp->neighbour)
+		roce_neighbour_put(qp->neighbour);
+	qp->neighbour = NULL;
+	qp->peer_ip = UINT64_MAX;
+	qp->access = NIC_REMOTE_WRITE;
+	atomic_store_explicit(&qp->drain, false, memory_order_relaxed);
+}
+
+static void
+set_drain(struct roce_qp *qp, bool wanted)
+{
+	/* the mailbox orders it */
+	atomic_store_explicit(&qp->drain, wanted, memory_order_relaxed);
+	order(qp, ORDER_DRAIN);
+}
+
+/* The state that nic.h speaks of. */
+static enum nic_qp_state
+state_seen(struct roce_qp *qp)
+{
+	enum nic_qp_state state = qp_state(qp);
+
+	if (state == NIC_QP_RESET)
+		qp->resetting = false;
+	if (state == NIC_QP_RTS && atomic_load_explicit(&qp->drain, memory_order_relaxed))
+		return NIC_QP_SQD;
+	return state;
+}
+
 int
 roce_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 {
 	struct roce_qp *qp = (struct roce_qp *)nqp;
-	uint8_t from, to = (uint8_t)attr->state;
+	enum nic_qp_state state = state_seen(qp);
+	uint8_t from = (uint8_t)state, to = (uint8_t)attr->state;
 	int error = 0;
 
-	switch (attr->state) {
-	case NIC_QP_INIT:
-		from = NIC_QP_RESET;
-		break;
-	case NIC_QP_RTR:
-		from = NIC_QP_INIT;
-		break;
-	case NIC_QP_RTS:
-		from = NIC_QP_RTR;
-		break;
-	case NIC_QP_ERR:
+	if (qp->resetting)
+		return -EAGAIN;
+	if (!nic_qp_may(state, attr->state))
+		return -EINVAL;
+	if (to == NIC_QP_ERR) {
 		order(qp, ORDER_ERROR);
 		return 0;
-	default:
-		return -EINVAL;
 	}
-	if (qp_state(qp) != from)
-		return -EINVAL;
-	if (to == NIC_QP_RTR)
-		error = to_rtr(qp, attr);
-	else if (to == NIC_QP_RTS)
-		error = to_rts(qp, attr);
+	if (to == NIC_QP_RESET) {
+		qp->resetting = state != NIC_QP_RESET;
+		if (qp->resetting)
+			order(qp, ORDER_RESET);
+		return 0;
+	}
+	if (to == NIC_QP_SQD || state == NIC_QP_SQD) {
+		set_drain(qp, to == NIC_QP_SQD);
+		return 0;
+	}
+	if (to == NIC_QP_INIT)
+		to_init(qp);
+	else
+		error = to == NIC_QP_RTR ? to_rtr(qp, attr) : to_rts(qp, attr);
 	if (error)
 		return error;
 	/* release: partner is qp_state(). The engine may have found an error meanwhile */

@@ -101,7 +101,7 @@ roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status)
 
 /* Tells the main thread; it asks by nic async_event. */
 static void
-report(struct roce_qp *qp)
+report(struct roce_qp *qp, uint32_t event)
 {
 	struct roce_context *ctx = qp->ctx;
 	uint32_t head = atomic_load_explicit(&ctx->events_head, memory_order_relaxed);
@@ -109,7 +109,7 @@ report(struct roce_qp *qp)
 	/* partner: the release store of the tail in async_event() */
 	if (head - atomic_load_explicit(&ctx->events_tail, memory_order_acquire) == ROCE_EVENTS)
 		return;
-	ctx->events[head % ROCE_EVENTS] = qp->head.qpn;
+	ctx->events[head % ROCE_EVENTS] = event << 24 | qp->head.qpn;
 	/* partner: the acquire load in async_event() */
 	atomic_store_explicit(&ctx->events_head, head + 1, memory_order_release);
 }
@@ -125,6 +125,9 @@ fail_requester(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 	roce_qp_drop_frames(qp, rq->next - rq->una);
 	rq->send = rq->next;
 	rq->in_flight = 0;
+	rq->posted += rq->parked;
+	rq->parked = 0;
+	rq->draining = false;
 	rq->built = rq->posted;
 	rq->special = 0;
 	rq->fetches_first = rq->fetches_next;
@@ -144,13 +147,84 @@ roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 	qp->rs.kind = PACKET_NONE;
 	if (qp->rs.response != RESPOND_FATAL) /* else what comes before the NAK is still answered */
 		roce_serve_stop(qp);
-	report(qp);
+	report(qp, NIC_EVENT_QP_FATAL);
 }
 
-/*
- * Nothing of the engine's refers to the QP any more; main may free it. Completions of its sends
- * that nobody has polled vanish, those of receives stay: they give buffers back.
- */
+void
+roce_qp_drained(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+
+	if (!rq->draining || rq->drained || rq->una != rq->next || rq->built != rq->posted)
+		return;
+	rq->drained = true;
+	report(qp, NIC_EVENT_SQ_DRAINED);
+}
+
+/* Into SQD or out of it: what has not begun to leave waits for RTS. */
+static void
+drain(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+	/* ordered by the mailbox after the store in set_drain() of qp.c */
+	bool wanted = atomic_load_explicit(&qp->drain, memory_order_relaxed);
+	uint32_t end = rq->posted + rq->parked, begun = rq->built + (rq->offset != 0);
+
+	if (qp_state(qp) != NIC_QP_RTS || wanted == rq->draining)
+		return;
+	rq->draining = wanted;
+	rq->drained = false;
+	rq->posted = wanted ? begun : end;
+	rq->parked = end - rq->posted;
+	if (wanted)
+		roce_qp_drained(qp);
+	else
+		roce_requester_wake(qp);
+}
+
+/* Completions of its sends that nobody has polled vanish, those of receives stay: they give buffers
+ * back. */
+static void
+forget_sends(struct roce_qp *qp)
+{
+	struct roce_context *ctx = qp->ctx;
+
+	for (uint32_t i = ctx->cq_tail; i != ctx->cq_head; i++) {
+		if (ctx->cq[i & ctx->cq_mask].qp == qp)
+			ctx->cq[i & ctx->cq_mask].qp = NULL;
+	}
+}
+
+/* As if it had just been made. What was outstanding is forgotten. */
+static void
+reset(struct roce_qp *qp)
+{
+	struct requester *rq = &qp->rq;
+	struct responder *rs = &qp->rs;
+
+	link_remove(&qp->sender);
+	link_remove(&qp->timer);
+	link_remove(&qp->answer);
+	roce_qp_drop_frames(qp, rq->next - rq->una);
+	if (rs->kind == PACKET_SEND)
+		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
+	forget_sends(qp);
+	*rq = (struct requester){.sq = rq->sq,
+				 .sq_mask = rq->sq_mask,
+				 .sq_depth = rq->sq_depth,
+				 .frame_mask = rq->frame_mask,
+				 .frames = rq->frames,
+				 .lengths = rq->lengths,
+				 .fetches = rq->fetches,
+				 .fetches_mask = rq->fetches_mask};
+	*rs = (struct responder){.served = rs->served, .served_mask = rs->served_mask};
+	qp->fits_end = 0;
+	qp->fits_mac = 0;
+	/* partner: qp_state(); from here on the fields are main's */
+	atomic_store_explicit(&qp->state, NIC_QP_RESET, memory_order_release);
+}
+
+/* Nothing of the engine's refers to the QP any more; main may free it. */
 static void
 end(struct roce_qp *qp)
 {
@@ -160,16 +234,28 @@ end(struct roce_qp *qp)
 	if (qp_state(qp) != NIC_QP_ERR)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 	link_remove(&qp->answer);
-	for (uint32_t i = ctx->cq_tail; i != ctx->cq_head; i++) {
-		if (ctx->cq[i & ctx->cq_mask].qp == qp)
-			ctx->cq[i & ctx->cq_mask].qp = NULL;
-	}
+	forget_sends(qp);
 	head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
 	do {
 		qp->mail_next = head;
 		/* partner: the acquire exchange in roce_qp_reap() */
 	} while (!atomic_compare_exchange_weak_explicit(&ctx->dead, &head, qp, memory_order_release,
 							memory_order_relaxed));
+}
+
+static void
+obey(struct roce_qp *qp, uint32_t orders)
+{
+	if (orders & ORDER_DESTROY) {
+		end(qp);
+		return;
+	}
+	if ((orders & ORDER_ERROR) && qp_state(qp) != NIC_QP_ERR)
+		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
+	if (orders & ORDER_DRAIN)
+		drain(qp);
+	if (orders & ORDER_RESET)
+		reset(qp);
 }
 
 void
@@ -180,13 +266,9 @@ roce_qp_take_orders(struct roce_context *ctx)
 
 	while (qp) {
 		struct roce_qp *next = qp->mail_next; /* read first: it may be ordered again */
-		/* partner: the fetch-or in order() */
-		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
 
-		if (orders & ORDER_DESTROY)
-			end(qp);
-		else if (qp_state(qp) != NIC_QP_ERR)
-			roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
+		/* partner: the fetch-or in order() */
+		obey(qp, atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel));
 		qp = next;
 	}
 }

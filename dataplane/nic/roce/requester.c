@@ -91,7 +91,7 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 {
 	struct roce_qp *qp = (struct roce_qp *)nqp;
 	struct requester *rq = &qp->rq;
-	uint32_t room = rq->sq_depth - (rq->posted - rq->freed);
+	uint32_t end = rq->posted + rq->parked, room = rq->sq_depth - (end - rq->freed);
 	unsigned i;
 	int error;
 
@@ -100,14 +100,19 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	if (n > room)
 		n = room;
 	for (i = 0; i < n; i++) {
-		error = take_wr(qp, &rq->sq[rq->posted & rq->sq_mask], &wr[i]);
+		error = take_wr(qp, &rq->sq[end & rq->sq_mask], &wr[i]);
 		if (error) {
 			if (i == 0)
 				return error;
 			break;
 		}
-		rq->posted++;
+		end++;
 	}
+	if (__builtin_expect(rq->draining, 0)) {
+		rq->parked = end - rq->posted;
+		return (int)i;
+	}
+	rq->posted = end;
 	if (i > 0 && !rq->rnr_wait)
 		roce_requester_wake(qp);
 	return (int)i;
@@ -353,10 +358,13 @@ roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 	rq->rnr_left = rq->rnr_retry;
 	rq->nak_seen = false;
 	roce_window_acked(&rq->window, bytes, rq->una, rq->next, now);
-	if (rq->una == rq->next)
+	if (rq->una == rq->next) {
 		link_remove(&qp->timer);
-	else
+		if (__builtin_expect(rq->draining, 0))
+			roce_qp_drained(qp);
+	} else {
 		rq->deadline = now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
+	}
 	if (rq->send != rq->next || rq->built != rq->posted)
 		roce_requester_wake(qp);
 }

@@ -177,7 +177,7 @@ vnic_arm(struct nic_context *nctx, uint64_t now, int *fd)
 		notify_all(ctx);
 		return now;
 	}
-	for (const struct vnic_qp *qp = ctx->dying; qp; qp = qp->mail_next)
+	for (const struct vnic_qp *qp = ctx->dying; qp; qp = qp->next_dying)
 		if (qp->deadline < next)
 			next = qp->deadline;
 	return next;

@@ -453,6 +453,10 @@ translate(struct vnic_device *dev, const struct ibv_async_event *from, struct ni
 		qp = from->element.qp->qp_context;
 		*to = (struct nic_async_event){NIC_EVENT_QP_FATAL, qp->user};
 		return !qp->doomed;
+	case IBV_EVENT_SQ_DRAINED:
+		qp = from->element.qp->qp_context;
+		*to = (struct nic_async_event){NIC_EVENT_SQ_DRAINED, qp->user};
+		return !qp->doomed;
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		qp = from->element.qp->qp_context;
 		/* partner: the acquire load in note_flushed() */

@@ -6,7 +6,8 @@
  * The end of a QP: main takes it to ERR and orders its end (mailbox); the engine lets the NIC
  * finish what it had begun (the last receive of an SRQ may still complete), hands out all
  * completions, forgets the QP and gives it back (dead); main destroys it with its next control
- * verb.
+ * verb. A QP that goes back to RESET takes the same way up to there: then the engine's books are as
+ * at the beginning, and it is main's to bring up again.
  */
 #ifndef WEIR_VERBS_INTERNAL_H
 #define WEIR_VERBS_INTERNAL_H
@@ -30,6 +31,9 @@
 #define VNIC_RECV                                                                                  \
 	(UINT64_C(1) << 63) /* in ibv wr_id: SRQ in bits 32 ..., place in the low ones             \
 			     */
+
+#define VNIC_ORDER_RESET 0x1u
+#define VNIC_ORDER_DESTROY 0x2u
 
 struct vnic_sent { /* a WR under way */
 	uint64_t wr_id;
@@ -67,14 +71,16 @@ struct vnic_qp {
 	struct vnic_context *ctx;
 	struct ibv_qp *qp;
 	void *user;
-	uint8_t type;	       /* enum nic_qp_type */
-	_Atomic uint8_t state; /* enum nic_qp_state; main writes, the engine reads */
-	_Atomic bool flushed;  /* main: the last receive has completed; the engine reads */
-	bool doomed;	       /* main: nic qp_destroy() was called */
-	struct vnic_srq *srq;  /* main */
-	struct vnic_cq *cq;    /* of its sends */
+	uint8_t type;		 /* enum nic_qp_type */
+	_Atomic uint8_t state;	 /* enum nic_qp_state; main writes, the engine reads */
+	_Atomic bool flushed;	 /* main: the last receive has completed; the engine reads */
+	bool doomed;		 /* main: nic qp_destroy() was called */
+	_Atomic uint32_t orders; /* VNIC_ORDER_*: main sets, the engine takes */
+	_Atomic bool resetting;	 /* main sets, the engine clears when its books are in order */
+	struct vnic_srq *srq;	 /* main */
+	struct vnic_cq *cq;	 /* of its sends */
 	struct vnic_qp *next_all, **link_all; /* main */
-	struct vnic_qp *mail_next;	      /* of whoever has it: mailbox, dying, dead */
+	struct vnic_qp *mail_next;	      /* of whoever has it: mailbox, dead */
 	size_t bytes;
 
 	/* the engine's */
@@ -82,9 +88,11 @@ struct vnic_qp {
 	uint64_t refused;	/* first that the NIC did not take; UINT64_MAX none */
 	uint64_t refused_told;	/* up to which of those poll() has said so */
 	uint32_t depth, mask, unsignaled, signal_every;
-	bool broken, dirty, ready; /* ready: may be forgotten when the CQs are empty */
+	bool broken, dirty;
+	bool dying, destroyed; /* in the context's list; because of qp_destroy() */
+	bool ready;	       /* may be forgotten when the CQs are empty */
 	uint64_t deadline;
-	struct vnic_qp *next_dirty, *next_refused;
+	struct vnic_qp *next_dirty, *next_refused, *next_dying;
 	struct vnic_batch *first, *last; /* since the last flush */
 	struct vnic_sent *sent;
 	uint8_t *bounce; /* inline data, if the NIC takes none: a place a WR */
@@ -102,7 +110,7 @@ struct vnic_context {
 	_Atomic uint32_t send_cqs;
 	/* pages of the QP table: main makes them; entries: main sets, the engine clears */
 	_Atomic(_Atomic(struct vnic_qp *) *) qps[VNIC_QPN_PAGE];
-	_Atomic(struct vnic_qp *) mailbox; /* main to engine: to be ended */
+	_Atomic(struct vnic_qp *) mailbox; /* main to engine: orders */
 	_Atomic(struct vnic_qp *) dead;	   /* engine to main: ended */
 
 	/* main's */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completions, and the engine's part in the end of a QP. */
+/* Completions, and the engine's part in the end and the reset of a QP. */
 #include "internal.h"
 
 #include <endian.h>
@@ -180,16 +180,22 @@ take_refused(struct vnic_context *ctx, struct nic_wc *wc, unsigned n)
 static void
 take_orders(struct vnic_context *ctx, uint64_t now, bool *busy)
 {
-	/* partner: the release push in vnic_qp_destroy() */
+	/* partner: the release push in order() of qp.c */
 	struct vnic_qp *qp = atomic_exchange_explicit(&ctx->mailbox, NULL, memory_order_acquire);
 
 	while (qp) {
-		struct vnic_qp *next = qp->mail_next;
+		struct vnic_qp *next = qp->mail_next; /* read first: it may be ordered again */
+		/* partner: the fetch-or in order() */
+		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
 
-		qp->broken = true;
-		qp->deadline = now + VNIC_LINGER_NS;
-		qp->mail_next = ctx->dying;
-		ctx->dying = qp;
+		if (!qp->dying) {
+			qp->next_dying = ctx->dying;
+			ctx->dying = qp;
+		}
+		qp->broken = qp->dying = true;
+		qp->destroyed |= (orders & VNIC_ORDER_DESTROY) != 0;
+		/* in RESET a NIC has nothing more to say */
+		qp->deadline = now + (qp->destroyed ? VNIC_LINGER_NS : 0);
 		qp = next;
 		*busy = true;
 	}
@@ -199,7 +205,7 @@ take_orders(struct vnic_context *ctx, uint64_t now, bool *busy)
 static void
 note_flushed(struct vnic_context *ctx, uint64_t now)
 {
-	for (struct vnic_qp *qp = ctx->dying; qp; qp = qp->mail_next)
+	for (struct vnic_qp *qp = ctx->dying; qp; qp = qp->next_dying)
 		/* partner: the release store in vnic_async_event() */
 		qp->ready =
 		    now >= qp->deadline || atomic_load_explicit(&qp->flushed, memory_order_acquire);
@@ -220,6 +226,18 @@ give_back(struct vnic_qp *qp)
 							memory_order_relaxed));
 }
 
+/* As if it had just been made; what came before in a CQ, and its places, are behind. */
+static void
+begin_anew(struct vnic_qp *qp)
+{
+	free_places(qp, qp->posted);
+	qp->refused = UINT64_MAX;
+	qp->broken = false;
+	qp->unsignaled = 0;
+	/* partner: the acquire load in vnic_qp_modify() */
+	atomic_store_explicit(&qp->resetting, false, memory_order_release);
+}
+
 /* The CQs are empty. */
 static void
 end_ready(struct vnic_context *ctx)
@@ -228,10 +246,14 @@ end_ready(struct vnic_context *ctx)
 
 	while ((qp = *at)) {
 		if (qp->ready && !qp->dirty) {
-			*at = qp->mail_next;
-			give_back(qp);
+			*at = qp->next_dying;
+			qp->dying = false;
+			if (qp->destroyed)
+				give_back(qp);
+			else
+				begin_anew(qp);
 		} else {
-			at = &qp->mail_next;
+			at = &qp->next_dying;
 		}
 	}
 }

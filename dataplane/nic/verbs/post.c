@@ -152,9 +152,10 @@ vnic_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	struct vnic_qp *qp = (struct vnic_qp *)nqp;
 	struct vnic_context *ctx = qp->ctx;
 	uint32_t room = qp->depth - (uint32_t)(qp->posted - qp->freed);
+	uint8_t state = vnic_qp_state(qp);
 	unsigned i;
 
-	if (vnic_qp_state(qp) != NIC_QP_RTS || qp->broken)
+	if ((state != NIC_QP_RTS && state != NIC_QP_SQD) || qp->broken)
 		return -ENOTCONN;
 	if (room > VNIC_BATCH - ctx->batched)
 		room = VNIC_BATCH - ctx->batched;

@@ -181,25 +181,36 @@ vnic_qp_reap(struct vnic_context *ctx)
 	}
 }
 
-void
-vnic_qp_destroy(struct nic_qp *nqp)
+static void
+order(struct vnic_qp *qp, uint32_t what)
 {
-	struct vnic_qp *qp = (struct vnic_qp *)nqp;
-	struct nic_qp_attr error = {.state = NIC_QP_ERR};
-	struct vnic_context *ctx;
+	struct vnic_context *ctx = qp->ctx;
 	struct vnic_qp *head;
 
-	if (!qp)
+	/* partner: the exchange in take_orders(). Not empty: it is in the mailbox already */
+	if (atomic_fetch_or_explicit(&qp->orders, what, memory_order_acq_rel) != 0)
 		return;
-	ctx = qp->ctx;
-	qp->doomed = true;
-	vnic_qp_modify(nqp, &error);
 	head = atomic_load_explicit(&ctx->mailbox, memory_order_relaxed);
 	do {
 		qp->mail_next = head;
 		/* partner: the acquire exchange in take_orders() */
 	} while (!atomic_compare_exchange_weak_explicit(
 	    &ctx->mailbox, &head, qp, memory_order_release, memory_order_relaxed));
+}
+
+void
+vnic_qp_destroy(struct nic_qp *nqp)
+{
+	struct vnic_qp *qp = (struct vnic_qp *)nqp;
+	struct nic_qp_attr error = {.state = NIC_QP_ERR};
+	struct vnic_context *ctx;
+
+	if (!qp)
+		return;
+	ctx = qp->ctx;
+	qp->doomed = true;
+	vnic_qp_modify(nqp, &error);
+	order(qp, VNIC_ORDER_DESTROY);
 	vnic_qp_reap(ctx);
 }
 
@@ -329,6 +340,25 @@ to_rts(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *t
 	       IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
+/* What ibv_modify_qp() needs for a change that there is; -errno. */
+static int
+fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ibv_qp_attr *to)
+{
+	switch (attr->state) {
+	case NIC_QP_INIT:
+		return to_init(qp, to);
+	case NIC_QP_RTR:
+		return to_rtr(qp, attr, to);
+	case NIC_QP_RTS:
+		return from == NIC_QP_SQD ? IBV_QP_STATE : to_rts(qp, attr, to);
+	case NIC_QP_SQD:
+		to->en_sqd_async_notify = 1;
+		return IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY;
+	default:
+		return IBV_QP_STATE;
+	}
+}
+
 int
 vnic_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 {
@@ -339,25 +369,33 @@ vnic_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 	};
 	struct vnic_qp *qp = (struct vnic_qp *)nqp;
 	struct ibv_qp_attr to = {.qp_state = IBV_QPS_RESET};
-	int mask = IBV_QP_STATE, rc;
+	uint8_t from = vnic_qp_state(qp);
+	int mask, rc;
 
-	/* back to RESET would need the engine's books in order: a new QP is made instead */
-	if (attr->state > NIC_QP_ERR || attr->state == NIC_QP_RESET)
+	/* partner: the release store in begin_anew() */
+	if (atomic_load_explicit(&qp->resetting, memory_order_acquire))
+		return -EAGAIN;
+	if (!nic_qp_may(from, attr->state))
 		return -EINVAL;
-	if (attr->state == NIC_QP_INIT)
-		mask = to_init(qp, &to);
-	else if (attr->state == NIC_QP_RTR)
-		mask = to_rtr(qp, attr, &to);
-	else if (attr->state == NIC_QP_RTS && vnic_qp_state(qp) != NIC_QP_SQD)
-		mask = to_rts(qp, attr, &to);
+	if (from == NIC_QP_RESET && attr->state == NIC_QP_RESET)
+		return 0;
+	mask = fill(qp, attr, from, &to);
 	if (mask < 0)
 		return mask;
 	to.qp_state = states[attr->state];
-	rc = ibv_modify_qp(qp->qp, &to, mask);
+	/* from RESET the kernel allows nothing but INIT; such a QP is as dead as one in ERR */
+	rc = from == NIC_QP_RESET && attr->state != NIC_QP_INIT ? 0
+								: ibv_modify_qp(qp->qp, &to, mask);
 	if (rc)
 		return rc > 0 ? -rc : last_error();
+	if (attr->state == NIC_QP_RESET) {
+		atomic_store_explicit(&qp->flushed, false, memory_order_relaxed);
+		atomic_store_explicit(&qp->resetting, true, memory_order_relaxed);
+	}
 	/* release; partner: vnic_qp_state() */
 	atomic_store_explicit(&qp->state, (uint8_t)attr->state, memory_order_release);
+	if (attr->state == NIC_QP_RESET)
+		order(qp, VNIC_ORDER_RESET);
 	return 0;
 }
 
