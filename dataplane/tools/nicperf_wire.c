@@ -18,8 +18,8 @@ struct word {
 	uint32_t test, size;
 };
 
-static int
-send_all(struct nicperf *np, const void *data, size_t n)
+int
+nicperf_send(struct nicperf *np, const void *data, size_t n)
 {
 	if (send(np->socket, data, n, MSG_NOSIGNAL) == (ssize_t)n)
 		return 0;
@@ -27,8 +27,8 @@ send_all(struct nicperf *np, const void *data, size_t n)
 			    strerror(errno));
 }
 
-static int
-receive_all(struct nicperf *np, void *data, size_t n)
+int
+nicperf_receive(struct nicperf *np, void *data, size_t n)
 {
 	ssize_t got = recv(np->socket, data, n, MSG_WAITALL);
 
@@ -106,7 +106,7 @@ static int
 hear_hello(struct nicperf *np)
 {
 	struct nicperf_hello h;
-	int rc = receive_all(np, &h, sizeof(h));
+	int rc = nicperf_receive(np, &h, sizeof(h));
 
 	if (rc)
 		return rc;
@@ -141,11 +141,14 @@ nicperf_meet(struct nicperf *np)
 	for (uint32_t i = 0; i < o->size_count; i++)
 		while (np->stride < o->sizes[i])
 			np->stride *= 2;
+	for (uint32_t i = 0; i < o->test_count; i++)
+		if (o->tests[i] == NICPERF_VERIFY && np->stride < NICPERF_VERIFY_STRIDE)
+			np->stride = NICPERF_VERIFY_STRIDE;
 	if (!o->connect)
 		return 0;
 	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
 	rc = dial(np, port);
-	return rc ? rc : send_all(np, &hello, sizeof(hello));
+	return rc ? rc : nicperf_send(np, &hello, sizeof(hello));
 }
 
 int
@@ -160,8 +163,8 @@ nicperf_exchange(struct nicperf *np)
 		return 0;
 	}
 	nicperf_offer(np, np->end[0], &ours);
-	rc = send_all(np, &ours, sizeof(ours));
-	return rc ? rc : receive_all(np, &np->end[0]->peer, sizeof(ours));
+	rc = nicperf_send(np, &ours, sizeof(ours));
+	return rc ? rc : nicperf_receive(np, &np->end[0]->peer, sizeof(ours));
 }
 
 int
@@ -169,14 +172,14 @@ nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size)
 {
 	struct word word = {test, size};
 
-	return np->socket < 0 ? 0 : send_all(np, &word, sizeof(word));
+	return np->socket < 0 ? 0 : nicperf_send(np, &word, sizeof(word));
 }
 
 int
 nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
 {
 	struct word word;
-	int rc = receive_all(np, &word, sizeof(word));
+	int rc = nicperf_receive(np, &word, sizeof(word));
 
 	if (rc)
 		return rc;
