@@ -12,8 +12,6 @@
 
 #include <rte_version.h>
 
-#define LOOK 1024u /* turns between two looks at the socket, a system call */
-
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
 
 static cpu_set_t cpus; /* that we were given, before EAL bound us to one */
@@ -47,9 +45,7 @@ end_run(struct nicperf *np)
 
 	if (rc || np->socket < 0)
 		return rc;
-	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
-		rc = nicperf_turn(np);
-	return rc ? rc : nicperf_hear(np, &test, &size);
+	return nicperf_hear(np, &test, &size);
 }
 
 /* Said to the other process in the place of a size. */
@@ -131,7 +127,6 @@ static int
 answer_run(struct nicperf *np, uint32_t test, uint32_t size)
 {
 	struct nicperf_result all = {0};
-	int rc = 0;
 
 	if (test == NICPERF_VERIFY)
 		return nicperf_verify(np, size, &all);
@@ -139,9 +134,7 @@ answer_run(struct nicperf *np, uint32_t test, uint32_t size)
 		return nicperf_answer_latency(np, size);
 	if (test == NICPERF_BARE)
 		return nicperf_answer_bare(np);
-	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
-		rc = nicperf_turn(np);
-	return rc;
+	return 0; /* until it is told of the end: nicperf_hear() */
 }
 
 /* One run after the other, until the asking process has gone: it says why. */
@@ -151,10 +144,12 @@ answer(struct nicperf *np)
 	uint32_t test, size;
 	int rc = 0;
 
-	while (!rc && !nicperf_hear(np, &test, &size)) {
-		rc = answer_run(np, test, size);
-		if (!rc && nicperf_hear(np, &test, &size))
-			break;
+	while (!rc) {
+		rc = nicperf_hear(np, &test, &size);
+		if (!rc)
+			rc = answer_run(np, test, size);
+		if (!rc)
+			rc = nicperf_hear(np, &test, &size);
 		if (!rc)
 			rc = nicperf_tell(np, NICPERF_TESTS, 0);
 	}
