@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,7 +12,7 @@ static void
 log_line(const char *level, const char *format, va_list args)
 {
 	char line[1024];
-	int head = snprintf(line, sizeof(line), LOG_PROGRAM ": %s", level);
+	int head = snprintf(line, sizeof(line), "%s: %s", program_invocation_short_name, level);
 	int text = vsnprintf(line + head, sizeof(line) - head - 1, format, args);
 	size_t length = head;
 

@@ -4,19 +4,13 @@
 #include "nicperf.h"
 
 #include "eal_setup.h"
-#include "nic/roce/ethdev.h"
-#include "quiet.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <rte_version.h>
-
-#define LOOK 1024u    /* turns between two looks at the socket, a system call */
-#define LINK_TRIES 50 /* of 200 ms */
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
 
@@ -42,26 +36,6 @@ exit_code(int rc)
 	}
 }
 
-/* A memif client that was there before its server asks again. */
-static int
-await_link(struct nicperf *np)
-{
-	static const struct timespec pause = {.tv_nsec = 200000000};
-
-	for (int i = 0; i < LINK_TRIES; i++) {
-		if (NIC_OPS(np->dev)->query(np->dev, &np->attr) == 0 && np->attr.link_up)
-			return 0;
-		if (ethdev_wants_restart(np->driver)) {
-			quiet_hold_interrupts();
-			ethdev_restart(np->driver);
-			quiet_release_interrupts();
-		}
-		nanosleep(&pause, NULL);
-	}
-	return nicperf_fail(np, -ENODEV, "the link of %s does not come up; look at its other end",
-			    np->attr.name);
-}
-
 /* The other end has WRITEs of its own to be acknowledged; then it stops polling, as we do. */
 static int
 end_run(struct nicperf *np)
@@ -71,25 +45,41 @@ end_run(struct nicperf *np)
 
 	if (rc || np->socket < 0)
 		return rc;
-	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
-		rc = nicperf_turn(np);
-	return rc ? rc : nicperf_hear(np, &test, &size);
+	return nicperf_hear(np, &test, &size);
+}
+
+/* Said to the other process in the place of a size. */
+static uint32_t
+verify_rounds(const struct nicperf *np)
+{
+	uint64_t n = np->options->count ? np->options->count : NICPERF_VERIFY_ROUNDS;
+
+	return n > np->stride ? (uint32_t)np->stride : (uint32_t)n;
 }
 
 static int
 run(struct nicperf *np, struct nicperf_result *r)
 {
-	int rc = nicperf_tell(np, r->test, r->size);
+	uint32_t rounds = verify_rounds(np);
+	int rc = nicperf_tell(np, r->test, r->test == NICPERF_VERIFY ? rounds : r->size);
 
 	if (rc)
 		return rc;
-	if (r->test == NICPERF_LAT)
+	if (r->test == NICPERF_VERIFY)
+		rc = nicperf_verify(np, rounds, r);
+	else if (r->test == NICPERF_LAT)
 		rc = nicperf_latency(np, r);
 	else if (r->test == NICPERF_BARE)
 		rc = nicperf_bare(np, r);
 	else
 		rc = nicperf_stream(np, r);
 	return rc ? rc : end_run(np);
+}
+
+static bool
+has_own_size(uint32_t test)
+{
+	return test == NICPERF_FADD || test == NICPERF_CAS || test == NICPERF_VERIFY;
 }
 
 static int
@@ -101,7 +91,10 @@ measure(struct nicperf *np, uint32_t test, uint32_t size)
 	memset(&r, 0, sizeof(r));
 	histogram_clear(&r.latency);
 	r.test = test;
-	r.size = test == NICPERF_FADD || test == NICPERF_CAS ? 8 : size;
+	if (test == NICPERF_FADD || test == NICPERF_CAS)
+		r.size = 8;
+	else if (!has_own_size(test))
+		r.size = size;
 	if (np->options->calibrate)
 		r.before = calibrate(&cpus, -1);
 	rc = run(np, &r);
@@ -123,8 +116,8 @@ ask(struct nicperf *np)
 	for (uint32_t t = 0; t < o->test_count && !rc; t++)
 		for (uint32_t s = 0; s < o->size_count && !rc; s++) {
 			rc = measure(np, o->tests[t], o->sizes[s]);
-			if (o->tests[t] == NICPERF_FADD || o->tests[t] == NICPERF_CAS)
-				break; /* always 8 bytes */
+			if (has_own_size(o->tests[t]))
+				break;
 		}
 	nicperf_report_end(np, stdout);
 	return rc;
@@ -133,15 +126,15 @@ ask(struct nicperf *np)
 static int
 answer_run(struct nicperf *np, uint32_t test, uint32_t size)
 {
-	int rc = 0;
+	struct nicperf_result all = {0};
 
+	if (test == NICPERF_VERIFY)
+		return nicperf_verify(np, size, &all);
 	if (test == NICPERF_LAT)
 		return nicperf_answer_latency(np, size);
 	if (test == NICPERF_BARE)
 		return nicperf_answer_bare(np);
-	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
-		rc = nicperf_turn(np);
-	return rc;
+	return 0; /* until it is told of the end: nicperf_hear() */
 }
 
 /* One run after the other, until the asking process has gone: it says why. */
@@ -151,10 +144,12 @@ answer(struct nicperf *np)
 	uint32_t test, size;
 	int rc = 0;
 
-	while (!rc && !nicperf_hear(np, &test, &size)) {
-		rc = answer_run(np, test, size);
-		if (!rc && nicperf_hear(np, &test, &size))
-			break;
+	while (!rc) {
+		rc = nicperf_hear(np, &test, &size);
+		if (!rc)
+			rc = answer_run(np, test, size);
+		if (!rc)
+			rc = nicperf_hear(np, &test, &size);
 		if (!rc)
 			rc = nicperf_tell(np, NICPERF_TESTS, 0);
 	}
@@ -182,7 +177,7 @@ start(const struct nicperf_options *o, int eal_argc, char **argv)
 	if (!rc)
 		rc = nicperf_exchange(&np);
 	if (!rc)
-		rc = await_link(&np);
+		rc = open_nic_await_link(&np.open, &np.attr, np.error, sizeof(np.error));
 	for (unsigned i = 0; i < 2 && !rc && np.end[i]; i++)
 		rc = nicperf_connect(&np, np.end[i]);
 	if (!rc)

@@ -12,6 +12,7 @@
 #include "histogram.h"
 #include "nic/nic.h"
 #include "nicperf_options.h"
+#include "open_nic.h"
 
 #include <stdio.h>
 
@@ -54,18 +55,21 @@ struct nicperf {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	struct nic_attr attr;
-	void *driver;		    /* nicperf_device.c's */
+	struct open_nic open;	    /* dev and nic are of it */
 	uint32_t qps;		    /* of an end, as the asking process wants */
 	uint32_t depth;		    /* of each */
 	uint64_t stride;	    /* memory of each, a power of two */
 	struct nicperf_end *end[2]; /* [0] ours; [1]: the other one, in the same process */
-	int socket;		    /* to the other process, -1: there is none */
-	char error[256];	    /* "cause; remedy" of what failed last */
+	struct nic_wc received;	    /* the last one */
+	uint64_t receives;
+	int socket;	 /* to the other process, -1: there is none */
+	char error[256]; /* "cause; remedy" of what failed last */
 };
 
 struct nicperf_result {
 	uint32_t test, size;
 	uint64_t count;
+	uint64_t repeated, not_offered; /* of a verification: datagrams, steps */
 	double seconds;
 	double peak;		  /* operations a second in the best 5 ms */
 	struct histogram latency; /* ns, half of the round trip */
@@ -89,6 +93,8 @@ int nicperf_turn(struct nicperf *np);
 int nicperf_meet(struct nicperf *np);
 /* Gives each end the offer of the other one. */
 int nicperf_exchange(struct nicperf *np);
+int nicperf_send(struct nicperf *np, const void *data, size_t n);
+int nicperf_receive(struct nicperf *np, void *data, size_t n);
 int nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size);
 /* The next run, waiting. test NICPERF_TESTS: there is none. */
 int nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size);
@@ -101,6 +107,9 @@ int nicperf_latency(struct nicperf *np, struct nicperf_result *r);
 int nicperf_answer_latency(struct nicperf *np, uint32_t size);
 int nicperf_bare(struct nicperf *np, struct nicperf_result *r);
 int nicperf_answer_bare(struct nicperf *np);
+
+/* nicperf_verify.c: both ends of a verification, in either process. */
+int nicperf_verify(struct nicperf *np, uint32_t rounds, struct nicperf_result *r);
 
 /* nicperf_report.c */
 void nicperf_report_begin(const struct nicperf *np, FILE *to);

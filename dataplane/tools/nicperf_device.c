@@ -3,18 +3,14 @@
 #include "nicperf.h"
 
 #include "memory.h"
-#include "nic/roce/ethdev.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_common.h>
-
-#define TX_FRAMES 8192u
 #define RECEIVES_MAX 65536u
-#define COMPLETIONS_MIN 16384u /* a QP may have so many work requests by default, and more */
+#define UD_QPS 2u /* of a verification */
 
 int
 nicperf_fail(struct nicperf *np, int rc, const char *format, ...)
@@ -27,67 +23,12 @@ nicperf_fail(struct nicperf *np, int rc, const char *format, ...)
 	return rc;
 }
 
-static void *
-get(void *user, size_t bytes, int numa_socket)
-{
-	(void)user;
-	return memory_get(bytes, numa_socket);
-}
-
-static void
-put(void *user, void *memory, size_t bytes)
-{
-	(void)user;
-	memory_put(memory, bytes);
-}
-
-/* There is one context: nobody to wake. */
-static void
-wake(void *user, unsigned context)
-{
-	(void)user;
-	(void)context;
-}
-
 static uint32_t
 receives(const struct nicperf *np)
 {
 	uint64_t n = 2ull * np->qps * np->depth;
 
 	return n > RECEIVES_MAX ? RECEIVES_MAX : (uint32_t)n;
-}
-
-static int
-open_device(struct nicperf *np)
-{
-	const struct nic_spec *spec = &np->options->nic;
-	struct ethdev_config config = {
-	    .port = spec->port,
-	    .ip = spec->ip,
-	    .prefix = spec->prefix,
-	    .mtu = spec->mtu,
-	    .queues = 1,
-	    .contexts = 1,
-	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
-	    .timeout_ns = spec->timeout_ns,
-	    .retry = spec->retry,
-	    .rnr_retry = spec->rnr,
-	    .max_qp = 2 * np->qps,
-	    .cq_depth = RTE_MAX(COMPLETIONS_MIN, 2 * np->qps * np->depth + receives(np)),
-	    .tx_frames = TX_FRAMES,
-	    .memory_get = get,
-	    .memory_put = put,
-	    .wake = wake,
-	};
-	struct ethdev_port *port;
-	int rc = ethdev_open(&config, &port, np->error, sizeof(np->error));
-
-	if (rc)
-		return rc;
-	np->driver = port;
-	np->dev = ethdev_device(port);
-	np->nic = ethdev_context(port, 0);
-	return 0;
 }
 
 static int
@@ -186,7 +127,8 @@ nicperf_connect(struct nicperf *np, struct nicperf_end *end)
 		    .remote_lid = peer->lid,
 		    .mtu = peer->mtu < np->attr.mtu ? peer->mtu : np->attr.mtu,
 		    .remote_qpn = peer->qpn[i],
-		    .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC,
+		    .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC |
+			      NIC_REMOTE_INVALIDATE,
 		};
 
 		end->flow[i] = (struct nicperf_flow){
@@ -212,10 +154,13 @@ int
 nicperf_open(struct nicperf *np)
 {
 	const struct nicperf_options *o = np->options;
+	const struct open_nic_need need = {2 * np->qps + UD_QPS, np->depth, receives(np)};
 	int rc;
 
 	clock_start(&np->clock);
-	rc = open_device(np);
+	rc = open_nic(&o->nic, &need, &np->open, np->error, sizeof(np->error));
+	np->dev = np->open.dev;
+	np->nic = np->open.context;
 	if (!rc)
 		rc = NIC_OPS(np->dev)->query(np->dev, &np->attr);
 	if (!rc)
@@ -275,10 +220,13 @@ nicperf_turn(struct nicperf *np)
 					  "a work request failed: %s; look at both ends and the "
 					  "network between them",
 					  nic_wc_status_name(wc[i].status));
-		else if (wc[i].opcode == NIC_RECV || wc[i].opcode == NIC_RECV_IMM)
+		else if (wc[i].opcode == NIC_RECV || wc[i].opcode == NIC_RECV_IMM) {
+			np->received = wc[i];
+			np->receives++;
 			received++;
-		else
+		} else {
 			((struct nicperf_flow *)wc[i].qp_user)->done = wc[i].wr_id;
+		}
 	}
 	if (received && !rc)
 		rc = post_receives(np, received);

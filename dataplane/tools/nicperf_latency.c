@@ -91,6 +91,15 @@ clear(struct nicperf *np)
 		memset(np->end[i]->in, 0, np->stride);
 }
 
+/* The other one's memory is clear: what we write there stays. */
+static int
+await_clear(struct nicperf *np)
+{
+	uint32_t test, size;
+
+	return np->socket < 0 ? 0 : nicperf_hear(np, &test, &size);
+}
+
 /* Unsignaled WRITEs of this run are taken back by the next signal: one more completes all. */
 static int
 settle(struct nicperf *np, struct nicperf_end *end, uint32_t size)
@@ -120,6 +129,7 @@ nicperf_latency(struct nicperf *np, struct nicperf_result *r)
 	int rc = 0;
 
 	clear(np);
+	rc = await_clear(np);
 	for (uint64_t i = 0; !rc && (o->count ? n < o->count : n == 0 || begin < end); i++) {
 		uint64_t start = clock_now(&np->clock);
 
@@ -143,9 +153,10 @@ nicperf_latency(struct nicperf *np, struct nicperf_result *r)
 int
 nicperf_answer_latency(struct nicperf *np, uint32_t size)
 {
-	int rc = 0;
+	int rc;
 
 	clear(np);
+	rc = nicperf_tell(np, NICPERF_TESTS, 0);
 	for (uint8_t byte = 1; !rc; byte = (uint8_t)(byte % 255 + 1)) {
 		rc = await_byte(np, np->end[0], size, byte, true);
 		if (!rc)

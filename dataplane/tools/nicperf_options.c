@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char *const names[NICPERF_TESTS] = {"write", "read", "send", "fadd",
-						 "cas",	  "lat",  "bare"};
+						 "cas",	  "lat",  "bare", "verify"};
 
 const char *
 nicperf_test_name(uint32_t test)
@@ -35,13 +35,16 @@ nicperf_usage(void)
 	      "  --listen           answers, until the asking process is done\n"
 	      "  -n COUNT           operations of each queue pair, instead of -D\n"
 	      "  --nic SPEC         as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...]\n"
+	      "                     or verbs:DEVICE[,...]\n"
 	      "  --no-calibrate     doesn't measure the bare machine around each run\n"
 	      "  --port N           TCP port of --listen and --connect [18515]\n"
 	      "  -q N               queue pairs; with --shared: threads [1]\n"
 	      "  -s SIZE[,SIZE]     bytes of an operation, k and m may follow [64]\n"
 	      "  --shared           -q threads share one queue pair under a lock\n"
 	      "  -t TEST[,TEST]     write, read, send, fadd, cas: rate; lat: ping-pong of WRITEs;\n"
-	      "                     bare: ping-pong of frames of the same length [write]\n",
+	      "                     bare: ping-pong of frames of the same length;\n"
+	      "                     verify: all operations and sizes around the MTU, -n times,\n"
+	      "                     every byte looked at [write]\n",
 	      stdout);
 }
 
@@ -144,9 +147,10 @@ parse_value(struct nicperf_options *o, int id, const char *value, char *error, s
 		o->connect = value;
 		return *value ? 0 : bad(error, size, "--connect", value, "give a host");
 	case 't':
-		return parse_tests(o, value) ? bad(error, size, "-t", value,
-						   "give write, read, send, fadd, cas, lat or bare")
-					     : 0;
+		return parse_tests(o, value)
+			   ? bad(error, size, "-t", value,
+				 "give write, read, send, fadd, cas, lat, bare or verify")
+			   : 0;
 	case 's':
 		return parse_sizes(o, value) ? bad(error, size, "-s", value, "give 1 to 16m") : 0;
 	case 'n':
@@ -184,7 +188,7 @@ check(const struct nicperf_options *o, char *error, size_t size)
 	const char *why = NULL;
 
 	if (!o->nic.port[0])
-		why = "no --nic; give roce:PORT,ip=ADDR/LEN";
+		why = "no --nic; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE";
 	else if (o->listen && o->connect)
 		why = "--listen and --connect are for two processes; give one of them";
 	else if (o->shared && o->qps > NICPERF_THREADS_MAX)

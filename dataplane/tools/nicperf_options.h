@@ -11,6 +11,8 @@
 #define NICPERF_THREADS_MAX 64u
 #define NICPERF_SIZES_MAX 32u
 #define NICPERF_SIZE_MAX (16u << 20)
+#define NICPERF_VERIFY_STRIDE (2u << 20) /* memory of a queue pair */
+#define NICPERF_VERIFY_ROUNDS 2u
 #define NICPERF_PORT 18515u /* perftest's */
 
 enum nicperf_test {
@@ -20,7 +22,8 @@ enum nicperf_test {
 	NICPERF_FADD,
 	NICPERF_CAS,
 	NICPERF_LAT,
-	NICPERF_BARE, /* frames of the length that `lat` has, past the NIC layer */
+	NICPERF_BARE,	/* frames of the length that `lat` has, past the NIC layer */
+	NICPERF_VERIFY, /* all operations, every byte looked at */
 	NICPERF_TESTS
 };
 

@@ -61,6 +61,9 @@ json_result(const struct nicperf_result *r, FILE *to)
 			us(h->max));
 	else
 		fputs("\"lat_us\":null,", to);
+	if (r->test == NICPERF_VERIFY)
+		fprintf(to, "\"repeated\":%llu,\"not_offered\":%llu,",
+			(unsigned long long)r->repeated, (unsigned long long)r->not_offered);
 	if (c.valid)
 		fprintf(to,
 			"\"calibration\":{\"line_ns\":%.1f,\"ring_mps\":%.1f,\"before\":%.1f,"

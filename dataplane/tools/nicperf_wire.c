@@ -5,21 +5,24 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MAGIC 0x77656e70u
-#define VERSION 1u
+#define VERSION 2u
+#define LOOK 1024u	  /* turns between two looks at the socket, a system call */
 #define CONNECT_TRIES 100 /* of 100 ms: the other process may be starting */
 
 struct word {
 	uint32_t test, size;
 };
 
-static int
-send_all(struct nicperf *np, const void *data, size_t n)
+int
+nicperf_send(struct nicperf *np, const void *data, size_t n)
 {
 	if (send(np->socket, data, n, MSG_NOSIGNAL) == (ssize_t)n)
 		return 0;
@@ -27,8 +30,8 @@ send_all(struct nicperf *np, const void *data, size_t n)
 			    strerror(errno));
 }
 
-static int
-receive_all(struct nicperf *np, void *data, size_t n)
+int
+nicperf_receive(struct nicperf *np, void *data, size_t n)
 {
 	ssize_t got = recv(np->socket, data, n, MSG_WAITALL);
 
@@ -106,7 +109,7 @@ static int
 hear_hello(struct nicperf *np)
 {
 	struct nicperf_hello h;
-	int rc = receive_all(np, &h, sizeof(h));
+	int rc = nicperf_receive(np, &h, sizeof(h));
 
 	if (rc)
 		return rc;
@@ -122,6 +125,15 @@ hear_hello(struct nicperf *np)
 	return 0;
 }
 
+/* Words are short and waited for. */
+static void
+no_delay(int fd)
+{
+	int one = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
 int
 nicperf_meet(struct nicperf *np)
 {
@@ -133,6 +145,7 @@ nicperf_meet(struct nicperf *np)
 	snprintf(port, sizeof(port), "%u", o->port);
 	if (o->listen) {
 		rc = await_caller(np, port);
+		no_delay(np->socket);
 		return rc ? rc : hear_hello(np);
 	}
 	np->qps = o->shared ? 1 : o->qps;
@@ -141,11 +154,15 @@ nicperf_meet(struct nicperf *np)
 	for (uint32_t i = 0; i < o->size_count; i++)
 		while (np->stride < o->sizes[i])
 			np->stride *= 2;
+	for (uint32_t i = 0; i < o->test_count; i++)
+		if (o->tests[i] == NICPERF_VERIFY && np->stride < NICPERF_VERIFY_STRIDE)
+			np->stride = NICPERF_VERIFY_STRIDE;
 	if (!o->connect)
 		return 0;
 	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
 	rc = dial(np, port);
-	return rc ? rc : send_all(np, &hello, sizeof(hello));
+	no_delay(np->socket);
+	return rc ? rc : nicperf_send(np, &hello, sizeof(hello));
 }
 
 int
@@ -160,8 +177,8 @@ nicperf_exchange(struct nicperf *np)
 		return 0;
 	}
 	nicperf_offer(np, np->end[0], &ours);
-	rc = send_all(np, &ours, sizeof(ours));
-	return rc ? rc : receive_all(np, &np->end[0]->peer, sizeof(ours));
+	rc = nicperf_send(np, &ours, sizeof(ours));
+	return rc ? rc : nicperf_receive(np, &np->end[0]->peer, sizeof(ours));
 }
 
 int
@@ -169,15 +186,20 @@ nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size)
 {
 	struct word word = {test, size};
 
-	return np->socket < 0 ? 0 : send_all(np, &word, sizeof(word));
+	return np->socket < 0 ? 0 : nicperf_send(np, &word, sizeof(word));
 }
 
 int
 nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
 {
 	struct word word;
-	int rc = receive_all(np, &word, sizeof(word));
+	int rc = 0;
 
+	/* the other one may be connecting: its NIC asks for our address */
+	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
+		rc = nicperf_turn(np);
+	if (!rc)
+		rc = nicperf_receive(np, &word, sizeof(word));
 	if (rc)
 		return rc;
 	if (word.test > NICPERF_TESTS || word.size > np->stride ||

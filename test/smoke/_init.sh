@@ -230,6 +230,13 @@ two_nodes_veth() {
 	up A B
 }
 
+# A veth pair in this namespace. DPDK's af_packet makes a number of its own from process id and index of
+# the interface, which no two ports may share: with these indices no two processes of a small machine do.
+wire_pair() {
+	ip link add vethA index 200 mtu "$wire_mtu" type veth peer name vethB index $((200 + 32768)) mtu "$wire_mtu" ||
+		die "cannot make a veth pair"
+}
+
 # wire_end NAME NUMBER verbs|roce: what one end of the wire is: its interface vethNAME in this namespace
 # with kernel Soft-RoCE on it, or a DPDK port. Sets wire_vdev and wire_spec.
 wire_end() {
@@ -242,7 +249,7 @@ wire_end() {
 	verbs)
 		ip addr add "10.77.0.$number/24" dev "veth$name"
 		rdma link add "rxe$name" type rxe netdev "veth$name" || skip "no kernel with Soft-RoCE; run it by test/rxe/run.sh"
-		undo "rdma link del rxe$name"
+		undo "rdma link del rxe$name 2>/dev/null"
 		wire_vdev="" wire_spec=verbs:rxe$name
 		;;
 	roce)
@@ -274,7 +281,7 @@ two_nodes() {
 		weir_again[A]="0 net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.1/24"
 		weir_again[B]="1 net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.2/24"
 	else
-		ip link add vethA mtu "$wire_mtu" type veth peer name vethB mtu "$wire_mtu" || die "cannot make a veth pair"
+		wire_pair
 		undo "ip link del vethA"
 		wire_end A 1 "${wire%,*}"
 		weir_again[A]="0 ${wire_vdev:--} $wire_spec"

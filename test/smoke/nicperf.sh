@@ -47,6 +47,10 @@ jq -e '.test_info.threads == 3 and .test_info.qps == 1 and (.results | all(.coun
 	fail "3 threads: $(jq -c . "$weir_tmp/loop.json")"
 loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
 
+# every byte of every operation
+loop -t verify || fail "verify: $(log_of loop)"
+jq -e '.results[0] | .count == 260 and .repeated == 0 and .not_offered == 0' "$weir_tmp/loop.json" >/dev/null || fail "verify: $(cat "$weir_tmp/loop.json")"
+
 # two processes, and again through a link that loses
 port=$(free_port)
 for spec in "" ,loss=1,dup=1,reorder=1,timeout=20000; do
@@ -54,7 +58,7 @@ for spec in "" ,loss=1,dup=1,reorder=1,timeout=20000; do
 	nicperf_exec="exec" nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
 	weir_pid[listen]=$!
 	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
-		-t "${list%,bare}" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
+		-t "${list%,bare},verify" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
 	gone "${weir_pid[listen]}" 10 || fail "the listening process does not end"
 	stop listen || fail "the listening process: $(log_of listen)"
 	jq -e '.results | length >= 6 and all(.count > 10)' "$weir_tmp/two.json" >/dev/null ||

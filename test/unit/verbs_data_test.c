@@ -91,7 +91,11 @@ inline_data(void **state)
 	struct nic_qp *qp;
 
 	(void)state;
-	for (int bare = 0; bare < 2; bare++) {
+	for (int i = 0; i < 6; i++) {
+		static const uint8_t opcode[] = {NIC_WRITE, NIC_SEND_IMM, NIC_SEND_INV};
+		bool bare = i % 2;
+
+		wr.opcode = opcode[i / 2];
 		roce();
 		fake.max_inline = bare ? 32 : 400;
 		assert_int_equal(open_with(&defaults), 0);

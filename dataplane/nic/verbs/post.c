@@ -45,12 +45,19 @@ take_inline(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *
 	return 0;
 }
 
+/* Its memory is for what comes. */
+static bool
+brings_back(const struct nic_send_wr *wr)
+{
+	return wr->opcode == NIC_READ || wr->opcode == NIC_CMP_SWAP || wr->opcode == NIC_FETCH_ADD;
+}
+
 static int
 take_memory(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 {
 	if (wr->sge_count > NIC_SGE_MAX)
 		return -EINVAL;
-	if (wr->flags & NIC_INLINE && wr->opcode != NIC_READ && wr->opcode < NIC_CMP_SWAP)
+	if (wr->flags & NIC_INLINE && !brings_back(wr))
 		return take_inline(qp, b, wr);
 	b->wr.num_sge = wr->sge_count;
 	for (unsigned i = 0; i < wr->sge_count; i++)

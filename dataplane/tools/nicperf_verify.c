@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every operation in every size around the path MTU, each end asking in turn: each byte that comes
+ * is looked at, and those around it. A step: who answers prepares its memory and says so, who asks
+ * works on it and says so, who answers looks at it and says what it found. Both count the same
+ * steps, so neither has to say which it is.
+ */
+#include "nicperf.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define BURST 8u    /* WRITEs, READs, atomics under way together */
+#define SLOT 16384u /* of memory, each of them */
+#define GUARD 64u   /* bytes before and behind that stay as they are */
+#define LARGE ((1u << 20) + 3)
+#define BACKGROUND 0xe5
+#define QKEY 0x11111111u
+#define TRIES 50u /* of a datagram */
+#define LOOK 16u
+#define PATIENCE_NS 20000000000ull
+#define DATAGRAM_NS 500000000ull /* after which it is lost */
+
+_Static_assert(NICPERF_VERIFY_STRIDE > LARGE + 2 * GUARD + 8, "");
+_Static_assert(NICPERF_VERIFY_STRIDE >= BURST * SLOT, "");
+
+struct op {
+	const char *name;
+	uint8_t opcode;
+	bool datagram, receives, in_burst;
+};
+
+static const struct op all_ops[] = {
+    {"SEND", NIC_SEND, false, true, false},
+    {"SEND_IMM", NIC_SEND_IMM, false, true, false},
+    {"SEND_INV", NIC_SEND_INV, false, true, false},
+    {"WRITE", NIC_WRITE, false, false, true},
+    {"WRITE_IMM", NIC_WRITE_IMM, false, true, false},
+    {"READ", NIC_READ, false, false, true},
+    {"CMP_SWAP", NIC_CMP_SWAP, false, false, true},
+    {"FETCH_ADD", NIC_FETCH_ADD, false, false, true},
+    {"datagram", NIC_SEND, true, true, false},
+    {"datagram with immediate", NIC_SEND_IMM, true, true, false},
+};
+#define OPS (sizeof(all_ops) / sizeof(all_ops[0]))
+
+struct step {
+	const struct op *op;
+	uint32_t size, seed;
+};
+
+enum said { READY, NOT_OFFERED, DONE, GOOD, LOST, FAILED };
+
+struct word {
+	uint32_t said; /* enum said */
+	uint32_t rkey; /* to be invalidated */
+};
+
+struct side {
+	struct nicperf_end *end;
+	struct nicperf_flow ud;
+	struct nic_ah *ah;
+	uint32_t ud_qpn; /* the other one's */
+};
+
+struct verify {
+	struct nicperf *np;
+	struct side side[2];
+	struct side *asks, *answers; /* NULL: in the other process */
+	struct nic_mr doomed;	     /* its key is to be invalidated */
+	uint64_t receives;	     /* before the step */
+	struct nicperf_result *result;
+};
+
+static bool
+is_atomic(const struct step *s)
+{
+	return s->op->opcode == NIC_CMP_SWAP || s->op->opcode == NIC_FETCH_ADD;
+}
+
+static unsigned
+burst(const struct verify *v, const struct step *s)
+{
+	unsigned most = v->np->depth < BURST ? v->np->depth : BURST;
+
+	return s->op->in_burst && s->size <= SLOT - 2 * GUARD - 8 ? most : 1;
+}
+
+/* Where in an area the data of operation i lie: at any address, but atomics and receives. */
+static uint64_t
+place(const struct step *s, unsigned i)
+{
+	return (uint64_t)i * SLOT + GUARD + (is_atomic(s) ? 0 : s->seed & 7);
+}
+
+static uint64_t
+mix(uint64_t seed, uint64_t i)
+{
+	uint64_t x = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xd1342543de82ef95);
+
+	x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+	return x ^ x >> 32;
+}
+
+static void
+fill(uint8_t *to, uint64_t bytes, uint64_t seed)
+{
+	for (uint64_t i = 0; i < bytes; i += 8) {
+		uint64_t word = mix(seed, i);
+
+		memcpy(to + i, &word, bytes - i < 8 ? bytes - i : 8);
+	}
+}
+
+static int
+fail(struct verify *v, const struct step *s, const char *what, uint64_t number)
+{
+	return nicperf_fail(v->np, -EIO,
+			    "%s of %u bytes, step %u: %s %llu; one of the two drivers is at fault",
+			    s->op->name, s->size, s->seed, what, (unsigned long long)number);
+}
+
+/* A turn whose failure is this step's. */
+static int
+turn(struct verify *v, const struct step *s)
+{
+	int rc = nicperf_turn(v->np);
+	char why[sizeof(v->np->error)];
+
+	if (!rc)
+		return 0;
+	snprintf(why, sizeof(why), "%s", v->np->error);
+	return nicperf_fail(v->np, rc, "%s of %u bytes, step %u: %s", s->op->name, s->size, s->seed,
+			    why);
+}
+
+/* What should have been filled with `seed` + i, and what is around it. */
+static int
+look(struct verify *v, const struct step *s, const uint8_t *area, uint64_t at, uint64_t seed,
+     uint64_t before)
+{
+	const uint8_t *data = area + at;
+
+	for (uint64_t i = 0; i < s->size; i += 8) {
+		uint64_t word = mix(seed, i);
+		size_t n = s->size - i < 8 ? s->size - i : 8;
+
+		if (memcmp(data + i, &word, n))
+			return fail(v, s, "wrong bytes from", i);
+	}
+	for (uint64_t i = 0; i < GUARD; i++)
+		if (data[s->size + i] != BACKGROUND ||
+		    (i < before && data[-1 - (int)i] != BACKGROUND))
+			return fail(v, s, "written outside, distance", i);
+	return 0;
+}
+
+static void
+clear(const struct verify *v, const struct step *s, uint8_t *area)
+{
+	unsigned n = burst(v, s);
+
+	memset(area, BACKGROUND, n > 1 ? n * SLOT : s->size + 2 * GUARD + 8 + NIC_GRH_BYTES);
+}
+
+/* ---- what an atomic does ---- */
+
+static uint64_t
+atomic_begin(const struct step *s)
+{
+	return mix(s->seed, 0);
+}
+
+/* Every other comparison fails, and changes nothing. */
+static uint64_t
+atomic_next(const struct step *s, unsigned i, uint64_t now, struct nic_send_wr *wr)
+{
+	uint64_t number = mix(s->seed, i + 1);
+
+	wr->compare_add = number;
+	if (s->op->opcode == NIC_FETCH_ADD)
+		return now + number;
+	wr->compare_add = i % 2 ? ~now : now;
+	wr->swap = number;
+	return i % 2 ? now : number;
+}
+
+/* ---- who asks ---- */
+
+static void
+describe(const struct verify *v, const struct step *s, unsigned i, uint32_t rkey,
+	 struct nic_send_wr *wr)
+{
+	const struct side *side = v->asks;
+	uint32_t length = is_atomic(s) ? 8 : s->size;
+	uint64_t at = (uintptr_t)side->end->out + place(s, i);
+	uint32_t half = s->seed & 2 && !is_atomic(s) && v->np->attr.max_sge > 1 ? length / 2 : 0;
+
+	*wr = (struct nic_send_wr){
+	    .sge = {{at, length - half, side->end->mr.lkey},
+		    {at + length - half, half, side->end->mr.lkey}},
+	    .sge_count = (uint8_t)((length > 0) + (half > 0)),
+	    .opcode = s->op->opcode,
+	    .flags = NIC_SIGNALED,
+	    .imm = (uint32_t)mix(s->seed, 7),
+	    .remote_address = side->end->peer.address + place(s, is_atomic(s) ? 0 : i),
+	    .rkey = s->op->opcode == NIC_SEND_INV ? rkey : side->end->peer.rkey,
+	};
+	if (s->op->datagram) {
+		wr->ah = side->ah;
+		wr->remote_qpn = side->ud_qpn;
+		wr->qkey = QKEY;
+	}
+	if (s->seed & 4 && s->op->opcode != NIC_READ && !is_atomic(s) &&
+	    length <= v->np->attr.max_inline)
+		wr->flags |= NIC_INLINE;
+}
+
+static int
+post(struct verify *v, const struct step *s, struct nicperf_flow *flow, struct nic_send_wr *wr)
+{
+	int rc;
+
+	wr->wr_id = ++flow->posted;
+	rc = nic_post_send(flow->qp, wr, 1);
+	if (rc != 1)
+		return nicperf_fail(v->np, -EIO,
+				    "%s of %u bytes can't be posted: %s; see the driver",
+				    s->op->name, s->size, rc < 0 ? strerror(-rc) : "queue full");
+	/* the driver has taken it along */
+	if (wr->flags & NIC_INLINE)
+		memset((void *)(uintptr_t)wr->sge[0].address, BACKGROUND, s->size);
+	return 0;
+}
+
+static int
+await_done(struct verify *v, const struct step *s, const struct nicperf_flow *flow)
+{
+	uint64_t begin = clock_now(&v->np->clock);
+	int rc = 0;
+
+	while (!rc && flow->done != flow->posted) {
+		rc = turn(v, s);
+		if (!rc && clock_now(&v->np->clock) - begin > PATIENCE_NS)
+			rc = fail(v, s, "no completion within s",
+				  (clock_now(&v->np->clock) - begin) / 1000000000u);
+	}
+	return rc;
+}
+
+static int
+look_at_results(struct verify *v, const struct step *s)
+{
+	const uint8_t *area = v->asks->end->out;
+	uint64_t now = atomic_begin(s), old;
+	struct nic_send_wr wr;
+	int rc = 0;
+
+	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
+		if (s->op->opcode == NIC_READ)
+			rc = look(v, s, area, place(s, i), s->seed + i, GUARD);
+		if (!is_atomic(s))
+			continue;
+		memcpy(&old, area + place(s, i), sizeof(old));
+		if (old != now)
+			return fail(v, s, "wrong old value of operation", i);
+		now = atomic_next(s, i, now, &wr);
+	}
+	return rc;
+}
+
+static int
+ask(struct verify *v, const struct step *s, uint32_t rkey)
+{
+	struct nicperf_flow *flow = s->op->datagram ? &v->asks->ud : &v->asks->end->flow[0];
+	uint8_t *area = v->asks->end->out;
+	uint64_t now = atomic_begin(s);
+	struct nic_send_wr wr;
+	int rc = 0;
+
+	clear(v, s, area);
+	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
+		if (s->op->opcode != NIC_READ && !is_atomic(s))
+			fill(area + place(s, i), s->size, s->seed + i);
+		describe(v, s, i, rkey, &wr);
+		if (is_atomic(s))
+			now = atomic_next(s, i, now, &wr);
+		rc = post(v, s, flow, &wr);
+	}
+	if (!rc)
+		rc = await_done(v, s, flow);
+	return rc ? rc : look_at_results(v, s);
+}
+
+/* ---- who answers ---- */
+
+static enum said
+prepare(struct verify *v, const struct step *s, uint32_t *rkey)
+{
+	struct nicperf_end *end = v->answers->end;
+	const struct nic_ops *ops = NIC_OPS(v->np->dev);
+	uint64_t word = atomic_begin(s);
+
+	clear(v, s, end->in);
+	if (is_atomic(s))
+		memcpy(end->in + place(s, 0), &word, sizeof(word));
+	for (unsigned i = 0; s->op->opcode == NIC_READ && i < burst(v, s); i++)
+		fill(end->in + place(s, i), s->size, s->seed + i);
+	v->receives = v->np->receives;
+	if (s->op->opcode != NIC_SEND_INV)
+		return READY;
+	if (ops->mr_reg(v->np->dev, end->in, SLOT,
+			NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_INVALIDATE, &v->doomed))
+		return NOT_OFFERED;
+	*rkey = v->doomed.rkey;
+	return READY;
+}
+
+/* -EAGAIN: a datagram that didn't come. */
+static int
+look_at_receive(struct verify *v, const struct step *s)
+{
+	uint64_t patience = s->op->datagram ? DATAGRAM_NS : PATIENCE_NS;
+	uint64_t begin = clock_now(&v->np->clock);
+	const struct nic_wc *wc = &v->np->received;
+	bool invalidates = s->op->opcode == NIC_SEND_INV, writes = s->op->opcode == NIC_WRITE_IMM;
+	bool has_imm = s->op->opcode == NIC_SEND_IMM || writes;
+	int rc;
+
+	while (v->np->receives == v->receives) {
+		rc = turn(v, s);
+		if (rc)
+			return rc;
+		if (clock_now(&v->np->clock) - begin > patience)
+			return s->op->datagram ? -EAGAIN : fail(v, s, "receives:", 0);
+	}
+	/* a network may double datagrams */
+	if (v->np->receives - v->receives > 1 && !s->op->datagram)
+		return fail(v, s, "receives:", v->np->receives - v->receives);
+	if (wc->opcode != (writes ? NIC_RECV_IMM : NIC_RECV))
+		return fail(v, s, "opcode of the receive:", wc->opcode);
+	if (wc->length != s->size + (s->op->datagram ? NIC_GRH_BYTES : 0))
+		return fail(v, s, "length of the receive:", wc->length);
+	if (wc->has_imm != has_imm || (has_imm && wc->imm != (uint32_t)mix(s->seed, 7)))
+		return fail(v, s, "immediate of the receive:", wc->has_imm ? wc->imm : 0);
+	if (wc->invalidated != invalidates || (invalidates && wc->imm != v->doomed.rkey))
+		return fail(v, s, "invalidated by the receive:", wc->invalidated ? wc->imm : 0);
+	return 0;
+}
+
+static int
+look_at_memory(struct verify *v, const struct step *s)
+{
+	const uint8_t *area = v->answers->end->in;
+	uint64_t now = atomic_begin(s), is;
+	struct nic_send_wr wr;
+	int rc = 0;
+
+	if (s->op->receives && s->op->opcode != NIC_WRITE_IMM)
+		return look(v, s, area, s->op->datagram ? NIC_GRH_BYTES : 0, s->seed, 0);
+	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
+		if (is_atomic(s))
+			now = atomic_next(s, i, now, &wr);
+		else
+			rc = look(v, s, area, place(s, i), s->seed + i, GUARD);
+	}
+	if (rc || !is_atomic(s))
+		return rc;
+	memcpy(&is, area + place(s, 0), sizeof(is));
+	return is == now ? 0 : fail(v, s, "wrong last value after operation", burst(v, s) - 1);
+}
+
+static int
+answer(struct verify *v, const struct step *s)
+{
+	int rc = s->op->receives ? look_at_receive(v, s) : 0;
+
+	return rc ? rc : look_at_memory(v, s);
+}
+
+/* ---- together ---- */
+
+/* Who has `word` tells the other process, if there is one; both turn their NIC meanwhile. */
+static int
+agree(struct verify *v, bool ours, struct word *word)
+{
+	int rc = 0;
+
+	if (v->np->socket < 0)
+		return 0;
+	if (ours)
+		return nicperf_send(v->np, word, sizeof(*word));
+	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(v->np)); i++)
+		rc = nicperf_turn(v->np);
+	if (!rc)
+		rc = nicperf_receive(v->np, word, sizeof(*word));
+	if (!rc && word->said == FAILED)
+		rc =
+		    nicperf_fail(v->np, -EIO, "the other process has failed; look at what it said");
+	return rc;
+}
+
+/* Tells the other one of a failure here; the failure. */
+static int
+agree_on(struct verify *v, bool ours, struct word *word, int failure)
+{
+	int rc;
+
+	if (failure)
+		word->said = FAILED;
+	rc = failure && !ours ? 0 : agree(v, ours, word);
+	return failure ? failure : rc;
+}
+
+/* 0, -EAGAIN: a datagram was lost. */
+static int
+try_step(struct verify *v, const struct step *s)
+{
+	struct word ready = {0}, done = {DONE, 0}, found = {GOOD, 0};
+	int rc = 0;
+
+	if (v->answers)
+		ready.said = prepare(v, s, &ready.rkey);
+	rc = agree(v, v->answers, &ready);
+	if (!rc && ready.said == NOT_OFFERED) {
+		v->result->not_offered++;
+		return 0;
+	}
+	if (!rc && v->asks)
+		rc = ask(v, s, ready.rkey);
+	rc = agree_on(v, v->asks, &done, rc);
+	if (!rc && v->answers) {
+		rc = answer(v, s);
+		if (rc == -EAGAIN) {
+			found.said = LOST;
+			rc = 0;
+		}
+	}
+	rc = agree_on(v, v->answers, &found, rc);
+	if (v->doomed.length)
+		NIC_OPS(v->np->dev)->mr_dereg(v->np->dev, &v->doomed);
+	v->doomed.length = 0;
+	v->result->count += !rc && found.said == GOOD ? burst(v, s) : 0;
+	return rc ? rc : found.said == LOST ? -EAGAIN : 0;
+}
+
+static int
+run_step(struct verify *v, struct step *s)
+{
+	int rc;
+
+	for (unsigned i = 0; i < TRIES; i++) {
+		rc = try_step(v, s);
+		s->seed++;
+		if (rc != -EAGAIN)
+			return rc;
+		v->result->repeated++;
+	}
+	return fail(v, s, "lost, times", TRIES);
+}
+
+static int
+run_sizes(struct verify *v, const struct op *op, uint32_t *seed)
+{
+	const uint32_t mtu =
+	    v->side[0].end->peer.mtu < v->np->attr.mtu ? v->side[0].end->peer.mtu : v->np->attr.mtu;
+	const uint32_t sizes[] = {0, 1, mtu - 1, mtu, mtu + 1, LARGE};
+	struct step s = {.op = op, .size = 8, .seed = *seed};
+	int rc = 0;
+
+	if (is_atomic(&s))
+		rc = run_step(v, &s);
+	for (unsigned i = 0; !is_atomic(&s) && i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++) {
+		if (op->datagram && sizes[i] > mtu)
+			break;
+		s.size = sizes[i];
+		rc = run_step(v, &s);
+	}
+	*seed = s.seed;
+	return rc;
+}
+
+static int
+run_all(struct verify *v, uint32_t rounds)
+{
+	bool alone = v->np->socket < 0;
+	uint32_t seed = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < (alone ? rounds : 2 * rounds) && !rc; i++) {
+		bool ask = alone || i % 2 == v->np->options->listen;
+
+		/* what is sent to this process comes to the last end that it has */
+		v->asks = ask ? &v->side[0] : NULL;
+		v->answers = alone ? &v->side[1] : ask ? NULL : &v->side[0];
+		for (unsigned o = 0; o < OPS && !rc; o++)
+			rc = run_sizes(v, &all_ops[o], &seed);
+	}
+	return rc;
+}
+
+/* ---- datagrams need queue pairs of their own ---- */
+
+static int
+make_datagrams(struct verify *v, struct side *side)
+{
+	struct nic_qp_init init = {
+	    .type = NIC_UD, .send_wrs = v->np->depth, .srq = v->np->srq, .user = &side->ud};
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT, .qkey = QKEY, .mtu = v->np->attr.mtu};
+	struct nic_ah_attr to = {.gid = side->end->peer.gid, .lid = side->end->peer.lid};
+	int rc = NIC_OPS(v->np->nic)->qp_create(v->np->nic, &init, &side->ud.qp);
+
+	for (; !rc && attr.state <= NIC_QP_RTS; attr.state++)
+		rc = NIC_OPS(v->np->nic)->qp_modify(side->ud.qp, &attr);
+	if (!rc)
+		rc = NIC_OPS(v->np->dev)->ah_create(v->np->dev, &to, &side->ah);
+	return rc ? nicperf_fail(v->np, rc, "no queue pair for datagrams: %s; see the driver",
+				 strerror(-rc))
+		  : 0;
+}
+
+static int
+exchange_datagrams(struct verify *v)
+{
+	struct word ours = {READY, nic_qpn(v->side[0].ud.qp)}, theirs = ours;
+	int rc;
+
+	if (v->np->socket < 0) {
+		v->side[1].ud_qpn = ours.rkey;
+		v->side[0].ud_qpn = nic_qpn(v->side[1].ud.qp);
+		return 0;
+	}
+	rc = nicperf_send(v->np, &ours, sizeof(ours));
+	if (!rc)
+		rc = agree(v, false, &theirs);
+	v->side[0].ud_qpn = theirs.rkey;
+	return rc;
+}
+
+static void
+free_datagrams(struct verify *v, struct side *side)
+{
+	if (side->ud.qp)
+		NIC_OPS(v->np->dev)->qp_destroy(side->ud.qp);
+	if (side->ah)
+		NIC_OPS(v->np->dev)->ah_destroy(side->ah);
+	if (side->end)
+		side->end->flow[0].posted = side->end->flow[0].done = 0;
+}
+
+int
+nicperf_verify(struct nicperf *np, uint32_t rounds, struct nicperf_result *r)
+{
+	struct verify v = {.np = np, .result = r};
+	uint64_t begin = clock_now(&np->clock);
+	int rc = 0;
+
+	for (unsigned i = 0; i < 2 && np->end[i] && !rc; i++) {
+		v.side[i].end = np->end[i];
+		rc = make_datagrams(&v, &v.side[i]);
+	}
+	if (!rc)
+		rc = exchange_datagrams(&v);
+	if (!rc)
+		rc = run_all(&v, rounds);
+	for (unsigned i = 0; i < 2; i++)
+		free_datagrams(&v, &v.side[i]);
+	r->seconds = (double)(clock_now(&np->clock) - begin) / 1e9;
+	return rc;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "open_nic.h"
+
+#include "memory.h"
+#include "nic/roce/ethdev.h"
+#include "nic/verbs/verbs.h"
+#include "quiet.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_common.h>
+#include <rte_lcore.h>
+
+#define TX_FRAMES 8192u
+#define COMPLETIONS_MIN 16384u /* a QP may have so many work requests by default, and more */
+#define LINK_TRIES 50	       /* of 200 ms */
+
+static void *
+get(void *user, size_t bytes, int numa_socket)
+{
+	(void)user;
+	return memory_get(bytes, numa_socket);
+}
+
+static void
+put(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	memory_put(memory, bytes);
+}
+
+/* There is one context: nobody to wake. */
+static void
+wake(void *user, unsigned context)
+{
+	(void)user;
+	(void)context;
+}
+
+static int
+open_ethdev(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
+	    char *error, size_t size)
+{
+	struct ethdev_config config = {
+	    .port = spec->port,
+	    .ip = spec->ip,
+	    .prefix = spec->prefix,
+	    .mtu = spec->mtu,
+	    .queues = 1,
+	    .contexts = 1,
+	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
+	    .timeout_ns = spec->timeout_ns,
+	    .retry = spec->retry,
+	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
+	    .max_qp = need->queue_pairs,
+	    .cq_depth = RTE_MAX(COMPLETIONS_MIN, need->queue_pairs * need->sends + need->receives),
+	    .tx_frames = TX_FRAMES,
+	    .memory_get = get,
+	    .memory_put = put,
+	    .wake = wake,
+	};
+	int rc = ethdev_open(&config, &out->ethdev, error, size);
+
+	if (rc)
+		return rc;
+	out->dev = ethdev_device(out->ethdev);
+	out->context = ethdev_context(out->ethdev, 0);
+	return 0;
+}
+
+static int
+open_verbs(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
+	   char *error, size_t size)
+{
+	struct vnic_config config = {
+	    .device = spec->port,
+	    .port = spec->port_number,
+	    .gid_index = spec->gid_index,
+	    .mtu = spec->mtu,
+	    .timeout_ns = spec->timeout_ns,
+	    .retry = spec->retry,
+	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
+	    .contexts = 1,
+	    .numa_socket = {(int)rte_socket_id()},
+	    .recv_depth = need->receives,
+	    .memory_get = get,
+	    .memory_put = put,
+	};
+	uint32_t ip = htonl(spec->ip);
+	struct vnic_device *device;
+	int rc;
+
+	if (ip) {
+		config.gid.raw[10] = config.gid.raw[11] = 0xff;
+		memcpy(config.gid.raw + 12, &ip, sizeof(ip));
+	}
+	rc = vnic_open(&config, &device, error, size);
+	if (rc)
+		return rc;
+	out->dev = vnic_nic_device(device);
+	out->context = vnic_nic_context(device, 0);
+	return 0;
+}
+
+int
+open_nic(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
+	 char *error, size_t size)
+{
+	memset(out, 0, sizeof(*out));
+	return spec->verbs ? open_verbs(spec, need, out, error, size)
+			   : open_ethdev(spec, need, out, error, size);
+}
+
+/* A memif client that was there before its server asks again. */
+int
+open_nic_await_link(const struct open_nic *nic, struct nic_attr *attr, char *error, size_t size)
+{
+	static const struct timespec pause = {.tv_nsec = 200000000};
+
+	for (int i = 0; i < LINK_TRIES; i++) {
+		if (NIC_OPS(nic->dev)->query(nic->dev, attr) == 0 && attr->link_up)
+			return 0;
+		if (nic->ethdev && ethdev_wants_restart(nic->ethdev)) {
+			quiet_hold_interrupts();
+			ethdev_restart(nic->ethdev);
+			quiet_release_interrupts();
+		}
+		nanosleep(&pause, NULL);
+	}
+	snprintf(error, size, "the link of %s does not come up; look at its other end", attr->name);
+	return -ENODEV;
+}
