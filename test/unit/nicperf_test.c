@@ -92,7 +92,7 @@ test_bad(void **state)
 	    NIC "-t fly",
 	    NIC "-t write,",
 	    NIC "-t ,",
-	    NIC "-t write,write,write,write,write,write,write,write",
+	    NIC "-t write,write,write,write,write,write,write,write,write",
 	    NIC "-s 0",
 	    NIC "-s 16385k",
 	    NIC "-s 1,,2",
