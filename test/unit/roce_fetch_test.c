@@ -205,8 +205,10 @@ mixed(void **state)
 				wr = make_wr(p, NIC_READ, i, local, local - 1024, 900);
 				wr.flags |= i % 8 == 3 ? NIC_FENCE : 0;
 			}
-			while (nic_post_send(p->qa, &wr, 1) == 0)
+			for (unsigned turn = 0; nic_post_send(p->qa, &wr, 1) == 0; turn++) {
+				assert_true(turn < 1000000); /* 2 s */
 				net_turn(p->net);
+			}
 		}
 		run_until(p, 200);
 		for (unsigned i = 0; i < 200; i++) {
@@ -509,14 +511,19 @@ against_threads(void **state)
 	uint64_t sum;
 	pthread_t thread;
 	unsigned done = 0;
+	int rc;
 
 	assert_int_equal(pthread_create(&thread, NULL, add, p->memory[1]), 0);
 	while (done < 3000) {
 		struct nic_send_wr wr = make_wr(p, NIC_FETCH_ADD, 0, 64, 0, 8);
 
 		wr.compare_add = UINT64_C(1) << 32;
-		while (nic_post_send(p->qa, &wr, 1) == 1)
-			;
+		do
+			rc = nic_post_send(p->qa, &wr, 1);
+		while (rc == 1);
+		if (rc < 0)
+			atomic_store(&stop, true);
+		assert_int_equal(rc, 0);
 		net_turn(p->net);
 		done += p->a->wcs;
 		p->a->wcs = 0;
