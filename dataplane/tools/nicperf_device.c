@@ -63,8 +63,10 @@ open_device(struct nicperf *np)
 	const struct nic_spec *spec = &np->options->nic;
 	struct ethdev_config config = {
 	    .port = spec->port,
-	    .ip = spec->ip,
+	    .gid = spec->gid,
 	    .prefix = spec->prefix,
+	    .vlan = spec->vlan,
+	    .pcp = spec->pcp,
 	    .mtu = spec->mtu,
 	    .queues = 1,
 	    .contexts = 1,
