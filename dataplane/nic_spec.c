@@ -36,6 +36,7 @@ static const struct nic_key keys[] = {
     {"gid", VERBS, NIC_KIND_U32, AT(gid_index), 0, 65535},
     {"loss", ROCE, NIC_KIND_PERCENT, AT(loss), 0, 100},
     {"mtu", BOTH, NIC_KIND_U16, AT(mtu), 256, 4096},
+    {"pcp", ROCE, NIC_KIND_U8, AT(pcp), 0, 7},
     {"port", VERBS, NIC_KIND_U8, AT(port_number), 1, 254},
     {"queues", ROCE, NIC_KIND_U16, AT(queues), 1, 32},
     {"rd_atomic", BOTH, NIC_KIND_U8, AT(rd_atomic), 1, 128},
@@ -44,6 +45,7 @@ static const struct nic_key keys[] = {
     {"rnr", BOTH, NIC_KIND_U8, AT(rnr), 1, 7},
     {"seed", ROCE, NIC_KIND_U64, AT(seed), 0, UINT64_MAX},
     {"timeout", BOTH, NIC_KIND_USEC, AT(timeout_ns), 100, 60000000},
+    {"vlan", ROCE, NIC_KIND_U16, AT(vlan), 1, 4094},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -61,10 +63,11 @@ refuse(char *error, size_t size, const char *format, ...)
 static int
 parse_address(struct nic_spec *spec, const char *value)
 {
-	char address[32];
+	char address[INET6_ADDRSTRLEN];
 	const char *slash = strchr(value, '/');
 	size_t length = slash ? (size_t)(slash - value) : 0;
-	struct in_addr in;
+	bool six = strchr(value, ':') != NULL;
+	uint8_t *raw = spec->gid.raw;
 	char *end;
 	unsigned long prefix;
 
@@ -73,12 +76,22 @@ parse_address(struct nic_spec *spec, const char *value)
 	memcpy(address, value, length);
 	address[length] = '\0';
 	prefix = strtoul(slash + 1, &end, 10);
-	if (inet_pton(AF_INET, address, &in) != 1 || *end || prefix < 1 || prefix > 32)
+	if (*end || prefix < 1 || prefix > (six ? 128 : 32))
 		return -EINVAL;
-	spec->ip = ntohl(in.s_addr);
 	spec->prefix = (uint8_t)prefix;
+	if (six) { /* neither multicast nor in ::/64, where IPv4 and loopback are */
+		static const uint8_t zero[8];
+
+		return inet_pton(AF_INET6, address, raw) == 1 && raw[0] != 0xff &&
+			       memcmp(raw, zero, sizeof(zero))
+			   ? 0
+			   : -EINVAL;
+	}
+	memset(raw, 0, 10);
+	memset(raw + 10, 0xff, 2);
 	/* neither 0.x, loopback, multicast nor broadcast is the address of a NIC */
-	if (spec->ip >> 24 == 0 || spec->ip >> 24 == 127 || spec->ip >> 28 >= 14)
+	if (inet_pton(AF_INET, address, raw + 12) != 1 || raw[12] == 0 || raw[12] == 127 ||
+	    raw[12] >= 224)
 		return -EINVAL;
 	return 0;
 }
@@ -137,8 +150,8 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 		if (parse_address(spec, value))
 			return refuse(
 			    error, size,
-			    "--nic: ip=%s is no unicast IPv4 address with its prefix length; "
-			    "give ip=10.0.0.1/24",
+			    "--nic: ip=%s is no unicast address with its prefix length; give "
+			    "ip=10.0.0.1/24 or ip=fd00::1/64",
 			    value);
 		return 0;
 	}
@@ -170,6 +183,10 @@ check_spec(const struct nic_spec *spec, char *error, size_t size)
 	if (!spec->verbs && !spec->prefix)
 		return refuse(error, size, "--nic roce:%s has no address; add ip=ADDR/LEN",
 			      spec->port);
+	if (spec->pcp && !spec->vlan)
+		return refuse(error, size,
+			      "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID",
+			      spec->pcp);
 	if (spec->mtu & (spec->mtu - 1))
 		return refuse(error, size,
 			      "--nic: mtu=%u is no path MTU; give 256, 512, 1024, 2048 or 4096",

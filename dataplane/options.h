@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nic/nic.h"
+
 #define OPTIONS_NICS 8u
 #define OPTIONS_NAME_MAX 32
 
@@ -19,8 +21,10 @@ struct nic_spec {
 	char port[64];		   /* DPDK name or number, or the verbs device */
 	uint8_t port_number;	   /* verbs: of the device; 0 = the first that is up */
 	int32_t gid_index;	   /* verbs; -1 = found by address */
-	uint32_t ip;		   /* host order; verbs: 0 = any */
-	uint8_t prefix;		   /* 1 ... 32 */
+	struct nic_gid gid;	   /* verbs: all 0 = any */
+	uint8_t prefix;		   /* 0: none was given */
+	uint16_t vlan;		   /* ID in all frames; 0 = no tag */
+	uint8_t pcp;		   /* priority in the tag */
 	uint16_t mtu;		   /* path MTU in bytes; 0 = from the port */
 	uint16_t queues;	   /* 0 = what suits the port */
 	double loss, dup, reorder; /* percent of transmitted frames */

@@ -41,8 +41,10 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 	const struct nic_spec *spec = &o->nic[index];
 	struct ethdev_config config = {
 	    .port = spec->port,
-	    .ip = spec->ip,
+	    .gid = spec->gid,
 	    .prefix = spec->prefix,
+	    .vlan = spec->vlan,
+	    .pcp = spec->pcp,
 	    .mtu = spec->mtu,
 	    .queues = spec->queues,
 	    .contexts = contexts,
@@ -73,6 +75,7 @@ open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size
 	    .device = spec->port,
 	    .port = spec->port_number,
 	    .gid_index = spec->gid_index,
+	    .gid = spec->gid,
 	    .mtu = spec->mtu,
 	    .timeout_ns = spec->timeout_ns,
 	    .retry = spec->retry,
@@ -84,12 +87,6 @@ open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size
 	    .memory_put = port_memory_put,
 	};
 
-	if (spec->ip) {
-		uint32_t ip = htonl(spec->ip);
-
-		config.gid.raw[10] = config.gid.raw[11] = 0xff;
-		memcpy(config.gid.raw + 12, &ip, sizeof(ip));
-	}
 	for (unsigned c = 0; c < contexts; c++)
 		config.numa_socket[c] = p->engine[c * p->options->nics + index].numa_socket;
 	return vnic_open(&config, &p->port[index].verbs, error, size);
@@ -152,19 +149,22 @@ static void
 describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
 {
 	const struct nic_spec *spec = &port->plane->options->nic[port->index];
-	struct in_addr address = {.s_addr = htonl(spec->ip)};
+	bool six = !IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)spec->gid.raw);
+	char ip[INET6_ADDRSTRLEN], vlan[32] = "";
 	struct ethdev_info is;
-	char ip[INET_ADDRSTRLEN];
 
 	ethdev_describe(port->ethdev, &is);
+	inet_ntop(six ? AF_INET6 : AF_INET, spec->gid.raw + (six ? 0 : 12), ip, sizeof(ip));
+	if (spec->vlan)
+		snprintf(vlan, sizeof(vlan), ", VLAN %u priority %u", spec->vlan, spec->pcp);
 	snprintf(info->name, sizeof(info->name), "%s", is.name);
 	snprintf(
 	    info->text, sizeof(info->text),
-	    "%s, driver %s, %s/%u, %02x:%02x:%02x:%02x:%02x:%02x, path MTU %u, %u rx and %u tx "
-	    "queues, NUMA socket %d",
-	    is.name, is.driver, inet_ntop(AF_INET, &address, ip, sizeof(ip)), spec->prefix,
-	    is.mac[0], is.mac[1], is.mac[2], is.mac[3], is.mac[4], is.mac[5], is.mtu, is.rx_queues,
-	    is.tx_queues, is.numa_socket);
+	    "%s, driver %s, %s/%u%s, %02x:%02x:%02x:%02x:%02x:%02x, path MTU %u, %u rx and %u tx "
+	    "queues%s%s, NUMA socket %d",
+	    is.name, is.driver, ip, spec->prefix, vlan, is.mac[0], is.mac[1], is.mac[2], is.mac[3],
+	    is.mac[4], is.mac[5], is.mtu, is.rx_queues, is.tx_queues, *is.help ? ", " : "", is.help,
+	    is.numa_socket);
 	info->numa_socket = is.numa_socket;
 	info->frames = is.frames;
 	info->pool_bytes = is.pool_bytes;

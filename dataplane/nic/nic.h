@@ -124,6 +124,14 @@ struct nic_gid {
 	uint8_t raw[16]; /* IPv4 as ::ffff:a.b.c.d */
 };
 
+/* The GID of an IPv4 address in host order. */
+static inline struct nic_gid
+nic_gid_ipv4(uint32_t ip)
+{
+	return (struct nic_gid){{[10] = 0xff, 0xff, (uint8_t)(ip >> 24), (uint8_t)(ip >> 16),
+				 (uint8_t)(ip >> 8), (uint8_t)ip}};
+}
+
 struct nic_attr {
 	char name[64];
 	struct nic_gid gid;

@@ -6,7 +6,6 @@
 #include "nic/verbs/verbs.h"
 #include "quiet.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +46,10 @@ open_ethdev(const struct nic_spec *spec, const struct open_nic_need *need, struc
 {
 	struct ethdev_config config = {
 	    .port = spec->port,
-	    .ip = spec->ip,
+	    .gid = spec->gid,
 	    .prefix = spec->prefix,
+	    .vlan = spec->vlan,
+	    .pcp = spec->pcp,
 	    .mtu = spec->mtu,
 	    .queues = 1,
 	    .contexts = 1,
@@ -81,6 +82,7 @@ open_verbs(const struct nic_spec *spec, const struct open_nic_need *need, struct
 	    .device = spec->port,
 	    .port = spec->port_number,
 	    .gid_index = spec->gid_index,
+	    .gid = spec->gid,
 	    .mtu = spec->mtu,
 	    .timeout_ns = spec->timeout_ns,
 	    .retry = spec->retry,
@@ -92,15 +94,9 @@ open_verbs(const struct nic_spec *spec, const struct open_nic_need *need, struct
 	    .memory_get = get,
 	    .memory_put = put,
 	};
-	uint32_t ip = htonl(spec->ip);
 	struct vnic_device *device;
-	int rc;
+	int rc = vnic_open(&config, &device, error, size);
 
-	if (ip) {
-		config.gid.raw[10] = config.gid.raw[11] = 0xff;
-		memcpy(config.gid.raw + 12, &ip, sizeof(ip));
-	}
-	rc = vnic_open(&config, &device, error, size);
 	if (rc)
 		return rc;
 	out->dev = vnic_nic_device(device);

@@ -140,7 +140,7 @@ must(int error)
 static void
 create(struct node *n, uint8_t id)
 {
-	struct roce_config c = {.ip = 0x0a000000u + id,
+	struct roce_config c = {.gid = nic_gid_ipv4(0x0a000000u + id),
 				.prefix = 24,
 				.mac = {2, 0, 0, 0, 0, id},
 				.mtu = 4096,

@@ -74,7 +74,8 @@ fuzz_send(void *user, void *frame, uint32_t length, bool keep)
 
 	CHECK(length <= sizeof(((struct frame *)frame)->data));
 	/* what we send, we must understand ourselves */
-	CHECK(roce_packet_decode(((struct frame *)frame)->data, length, &p) == DROP_NONE);
+	CHECK(roce_packet_decode(((struct frame *)frame)->data, length, &w->dev->headers, &p) ==
+	      DROP_NONE);
 	if (!keep)
 		fuzz_drop(user, &frame, 1);
 }
@@ -158,7 +159,7 @@ post(struct world *w, uint8_t how)
 static void
 make_world(struct world *w)
 {
-	struct roce_config config = {.ip = 0x0a000001,
+	struct roce_config config = {.gid = nic_gid_ipv4(0x0a000001),
 				     .mac = {2, 0, 0, 0, 0, 1},
 				     .mtu = 256,
 				     .max_qp = 8,
@@ -185,8 +186,8 @@ make_world(struct world *w)
 	CHECK(roce_ops.srq_create(roce_nic_context(w->ctx), 1, &w->srq) == 0);
 	for (unsigned i = 0; i < QPS; i++)
 		make_qp(w, i);
-	roce_neighbour_learn(((struct roce_qp *)w->qp[0])->neighbour, 0x0a000002,
-			     (const uint8_t[6]){2, 0, 0, 0, 0, 2});
+	roce_neighbour_learn(((struct roce_qp *)w->qp[0])->neighbour,
+			     (struct address){0, 0x0a000002}, (const uint8_t[6]){2, 0, 0, 0, 0, 2});
 	/* something is under way, and there is room for something */
 	for (unsigned i = 0; i < QPS; i++)
 		post(w, (uint8_t)(i + 100));

@@ -219,7 +219,7 @@ create_device(struct sim_node *n)
 {
 	const struct sim_scenario *sc = &n->s->sc;
 	struct roce_config rc = {
-	    .ip = sim_node_ip(n->id),
+	    .gid = nic_gid_ipv4(sim_node_ip(n->id)),
 	    .prefix = 24,
 	    .mac = {2, 0, 0, 0, 0, (uint8_t)(n->id + 1)},
 	    .mtu = (uint16_t)sc->mtu,

@@ -107,6 +107,14 @@ bad_values(void **state)
 	refused("--max-connections", "1x", "--max-connections");
 }
 
+static uint32_t
+get_ip(const struct nic_spec *n)
+{
+	const uint8_t *raw = n->gid.raw;
+
+	return (uint32_t)raw[12] << 24 | (uint32_t)raw[13] << 16 | (uint32_t)raw[14] << 8 | raw[15];
+}
+
 static void
 nic(void **state)
 {
@@ -115,8 +123,12 @@ nic(void **state)
 	assert_int_equal(parse("--nic", "roce:net_memif0,ip=10.0.0.1/24"), 0);
 	assert_int_equal(o.nics, 1);
 	assert_string_equal(n->port, "net_memif0");
-	assert_int_equal(n->ip, 0x0a000001);
+	assert_int_equal(get_ip(n), 0x0a000001);
 	assert_int_equal(n->prefix, 24);
+	assert_int_equal(n->gid.raw[9], 0);
+	assert_int_equal(n->gid.raw[10], 0xff);
+	assert_int_equal(n->gid.raw[11], 0xff);
+	assert_int_equal(n->vlan, 0);
 	assert_int_equal(n->mtu, 0);
 	assert_int_equal(n->seed, 1);
 	assert_int_equal(parse("--nic",
@@ -136,6 +148,32 @@ nic(void **state)
 }
 
 static void
+six_and_vlan(void **state)
+{
+	static const uint8_t local[16] = {0xfe, 0x80, [15] = 7};
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "roce:0,ip=fe80::7/64,vlan=4094,pcp=5"), 0);
+	assert_memory_equal(n->gid.raw, local, sizeof(local));
+	assert_int_equal(n->prefix, 64);
+	assert_int_equal(n->vlan, 4094);
+	assert_int_equal(n->pcp, 5);
+	assert_int_equal(parse("--nic", "verbs:rxe0,ip=fe80::7/128"), 0);
+	assert_memory_equal(n->gid.raw, local, sizeof(local));
+	refused("--nic", "roce:0,ip=fe80::7/129", "no unicast address");
+	refused("--nic", "roce:0,ip=fe80::7", "no unicast address");
+	refused("--nic", "roce:0,ip=ff02::1/64", "no unicast address");
+	refused("--nic", "roce:0,ip=::1/128", "no unicast address");
+	refused("--nic", "roce:0,ip=::ffff:10.0.0.1/128", "no unicast address");
+	refused("--nic", "roce:0,ip=fd00:::1/64", "no unicast address");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=0", "from 1 to 4094");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=4095", "from 1 to 4094");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=5,pcp=8", "from 0 to 7");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,pcp=3", "add vlan=ID");
+	refused("--nic", "verbs:rxe0,vlan=5", "unknown key");
+}
+
+static void
 verbs_nic(void **state)
 {
 	const struct nic_spec *n = &o.nic[0];
@@ -145,7 +183,7 @@ verbs_nic(void **state)
 	assert_string_equal(n->port, "mlx5_0");
 	assert_int_equal(n->gid_index, -1);
 	assert_int_equal(n->port_number, 0);
-	assert_int_equal(n->ip, 0);
+	assert_int_equal(get_ip(n), 0);
 	assert_int_equal(parse("--nic", "verbs:rxe0,port=2,gid=0,mtu=2048,transport=rc,retry=2,"
 					"timeout=500,rnr=1,rd_atomic=4,ip=10.0.0.1/24"),
 			 0);
@@ -153,7 +191,7 @@ verbs_nic(void **state)
 	assert_int_equal(n->gid_index, 0);
 	assert_int_equal(n->mtu, 2048);
 	assert_int_equal(n->timeout_ns, 500000);
-	assert_int_equal(n->ip, 0x0a000001);
+	assert_int_equal(get_ip(n), 0x0a000001);
 	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24"), 0);
 	assert_false(n->verbs);
 }
@@ -233,11 +271,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(defaults), cmocka_unit_test(flag_env_default),
-	    cmocka_unit_test(values),	cmocka_unit_test(bad_values),
-	    cmocka_unit_test(nic),	cmocka_unit_test(verbs_nic),
-	    cmocka_unit_test(bad_nic),	cmocka_unit_test(too_many_nics),
-	    cmocka_unit_test(knowing),	cmocka_unit_test(together),
+	    cmocka_unit_test(defaults),	     cmocka_unit_test(flag_env_default),
+	    cmocka_unit_test(values),	     cmocka_unit_test(bad_values),
+	    cmocka_unit_test(nic),	     cmocka_unit_test(six_and_vlan),
+	    cmocka_unit_test(verbs_nic),     cmocka_unit_test(bad_nic),
+	    cmocka_unit_test(too_many_nics), cmocka_unit_test(knowing),
+	    cmocka_unit_test(together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,8 @@ make_qp(struct world *w, enum nic_qp_state state)
 		assert_int_equal(roce_ops.qp_modify(w->qp, &attr), 0);
 	if (state >= NIC_QP_RTR) {
 		net_mac(1, mac);
-		roce_neighbour_learn(((struct roce_qp *)w->qp)->neighbour, net_ip(1), mac);
+		roce_neighbour_learn(((struct roce_qp *)w->qp)->neighbour,
+				     (struct address){0, net_ip(1)}, mac);
 	}
 	if (state == NIC_QP_ERR) {
 		attr.state = NIC_QP_ERR;

@@ -33,16 +33,21 @@ fill(uint8_t *p, size_t n, uint32_t seed)
 	}
 }
 
+static bool six; /* IPv6 */
+
 static uint32_t
 by_definition(const uint8_t *ip, size_t n)
 {
 	static const uint8_t ones8[8] = {255, 255, 255, 255, 255, 255, 255, 255};
 	static const uint8_t masked[] = {1, 8, 10, 11, 26, 27, 32};
-	static uint8_t plain[64 + LONGEST];
+	static const uint8_t masked6[] = {1, 2, 3, 7, 46, 47, 52};
+	static uint8_t plain[128 + LONGEST];
 
 	memcpy(plain, ip, n);
 	for (size_t i = 0; i < sizeof(masked); i++)
-		plain[masked[i]] = 0xff;
+		plain[six ? masked6[i] : masked[i]] = 0xff;
+	if (six)
+		plain[0] |= 0x0f;
 	return crc32_bitwise(crc32_bitwise(0, ones8, 8), plain, n);
 }
 
@@ -51,16 +56,16 @@ every_length(void **state)
 {
 	uint8_t *frame = malloc(ETH_BYTES + LONGEST);
 
-	(void)state;
-	for (size_t n = 40; n < LONGEST - 60; n += n < 700 ? 1 : 61) {
+	six = *state != NULL;
+	for (size_t n = six ? 60 : 40; n < LONGEST - 60; n += n < 700 ? 1 : 61) {
 		/* exactly so long, so that a sanitizer sees what is read behind the end */
 		uint8_t *ip = (frame = realloc(frame, ETH_BYTES + n)) + ETH_BYTES;
 		uint32_t expected;
 
 		fill(frame, ETH_BYTES + n, (uint32_t)n);
 		expected = by_definition(ip, n);
-		assert_int_equal(icrc_plain(ip, n), expected);
-		assert_int_equal(roce_icrc(ip, n), expected);
+		assert_int_equal(six ? icrc6_plain(ip, n) : icrc_plain(ip, n), expected);
+		assert_int_equal(six ? roce_icrc6(ip, n) : roce_icrc(ip, n), expected);
 	}
 	free(frame);
 }
@@ -70,7 +75,7 @@ static void
 check_copy(uint32_t (*copy)(uint8_t *, size_t, const void *, size_t), size_t headers, size_t n,
 	   unsigned from_at, unsigned to_at)
 {
-	static uint8_t source[64 + LONGEST], frame[256 + LONGEST], before[sizeof(frame)];
+	static uint8_t source[64 + LONGEST], frame[320 + LONGEST], before[sizeof(frame)];
 	uint8_t *ip = frame + 64 + to_at, *from = source + from_at;
 	size_t pad = -n & 3;
 	uint32_t crc;
@@ -88,20 +93,23 @@ check_copy(uint32_t (*copy)(uint8_t *, size_t, const void *, size_t), size_t hea
 static void
 copies(void **state)
 {
-	static const size_t headers[] = {40, 44, 56, 60};
+	static const size_t headers[] = {40, 44, 56, 60}, headers6[] = {60, 64, 76, 88};
 
-	(void)state;
+	six = *state != NULL;
 	for (size_t n = 0; n <= 4224; n += n < 700 ? 1 : 41)
 		for (unsigned h = 0; h < 4; h++) {
 			unsigned a = (unsigned)(n * 5 + h) % 64,
 				 b = (unsigned)(n * 3 + h * 17) % 64;
 
-			check_copy(roce_icrc_copy, headers[h], n, a, b);
-			check_copy(icrc_copy_plain, headers[h], n, a, b);
+			check_copy(six ? roce_icrc6_copy : roce_icrc_copy,
+				   six ? headers6[h] : headers[h], n, a, b);
+			check_copy(six ? icrc6_copy_plain : icrc_copy_plain,
+				   six ? headers6[h] : headers[h], n, a, b);
 		}
 	for (size_t n = 256; n <= 4096; n *= 2)
 		for (unsigned at = 0; at < 64; at++)
-			check_copy(roce_icrc_copy, 40, n, at, 63 - at);
+			check_copy(six ? roce_icrc6_copy : roce_icrc_copy, six ? 60 : 40, n, at,
+				   63 - at);
 }
 
 static _Atomic bool scribbled_enough;
@@ -144,6 +152,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_length),
 	    cmocka_unit_test(copies),
+	    {"every_length, IPv6", every_length, NULL, NULL, (void *)"six"},
+	    {"copies, IPv6", copies, NULL, NULL, (void *)"six"},
 	    cmocka_unit_test(payload_changes),
 	};
 

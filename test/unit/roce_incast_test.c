@@ -178,7 +178,7 @@ static const struct roce_wire wire = {
 static void
 make_node(struct world *w, unsigned id, uint16_t mtu)
 {
-	struct roce_config config = {.ip = 0x0a000001 + id,
+	struct roce_config config = {.gid = nic_gid_ipv4(0x0a000001 + id),
 				     .mac = {2, 0, 0, 0, 0, (uint8_t)id},
 				     .mtu = mtu,
 				     .max_qp = 2 * SENDERS,

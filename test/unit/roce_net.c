@@ -200,7 +200,7 @@ create_node(struct net *n, unsigned id, unsigned contexts, const struct roce_con
 	struct net_node *node = &n->node[id];
 	struct roce_config c = config ? *config : (struct roce_config){0};
 
-	c.ip = net_ip(id);
+	c.gid = nic_gid_ipv4(net_ip(id));
 	c.prefix = 24;
 	c.contexts = contexts;
 	net_mac(id, c.mac);

@@ -17,6 +17,7 @@ struct real_frame {
 
 static struct real_frame frames[1000];
 static unsigned frame_count;
+static const struct headers untagged;
 
 /* pcap: a header of 24 bytes, then 16 bytes before each frame, all in host order here. */
 static int
@@ -68,7 +69,7 @@ real_frames(void **state)
 	for (unsigned i = 0; i < frame_count; i++) {
 		const struct real_frame *r = &frames[i];
 		struct packet p = {0};
-		enum drop drop = roce_packet_decode(r->data, r->length, &p);
+		enum drop drop = roce_packet_decode(r->data, r->length, &untagged, &p);
 		uint32_t end = IP_AT + get16(r->data + IP_AT + 2) - ICRC_BYTES;
 
 		assert_true(crc_matches(r->data, end));
@@ -159,7 +160,7 @@ truncated(void **state)
 			struct packet p;
 
 			memcpy(cut, r->data, n);
-			assert_int_not_equal(roce_packet_decode(cut, n, &p), DROP_NONE);
+			assert_int_not_equal(roce_packet_decode(cut, n, &untagged, &p), DROP_NONE);
 			free(cut);
 		}
 	}
@@ -183,7 +184,7 @@ truncated_with_lengths(void **state)
 			put16(cut + UDP_AT + 4, (uint16_t)(n - UDP_AT));
 			put16(cut + IP_AT + 10, 0);
 			put16(cut + IP_AT + 10, (uint16_t)~ip_fold(ip_sum(cut + IP_AT)));
-			drop = roce_packet_decode(cut, n, &p);
+			drop = roce_packet_decode(cut, n, &untagged, &p);
 			if (n < EXT_AT + ICRC_BYTES)
 				assert_int_equal(drop, DROP_too_short);
 			if (drop == DROP_NONE) {
@@ -249,7 +250,7 @@ corrupted_fields(void **state)
 		f[cases[i].at] ^= cases[i].mask;
 		if (cases[i].fix)
 			fix_ip(f);
-		assert_int_equal(roce_packet_decode(f, r->length, &p), cases[i].drop);
+		assert_int_equal(roce_packet_decode(f, r->length, &untagged, &p), cases[i].drop);
 		free(f);
 	}
 }
@@ -263,14 +264,14 @@ pad_and_payload(void **state)
 
 	memcpy(f, ack->data, ack->length);
 	f[BTH_AT + 1] |= 0x10; /* pad where there is no payload */
-	assert_int_equal(roce_packet_decode(f, ack->length, &p), DROP_bad_bth);
+	assert_int_equal(roce_packet_decode(f, ack->length, &untagged, &p), DROP_bad_bth);
 	memcpy(f, w->data, w->length);
-	assert_int_equal(roce_packet_decode(f, w->length, &p), DROP_NONE);
+	assert_int_equal(roce_packet_decode(f, w->length, &untagged, &p), DROP_NONE);
 	assert_int_equal(p.flags, PACKET_LAST | PACKET_PAYLOAD);
 	uint32_t n = p.payload_length + (f[BTH_AT + 1] >> 4 & 3);
 	for (unsigned pad = 0; pad < 4; pad++) {
 		f[BTH_AT + 1] = (uint8_t)(pad << 4);
-		assert_int_equal(roce_packet_decode(f, w->length, &p), DROP_NONE);
+		assert_int_equal(roce_packet_decode(f, w->length, &untagged, &p), DROP_NONE);
 		assert_int_equal(p.payload_length, n - pad);
 	}
 }
@@ -281,7 +282,7 @@ fields_read(void **state)
 	const struct real_frame *r = find_opcode(RC_WRITE_FIRST);
 	struct packet p;
 
-	assert_int_equal(roce_packet_decode(r->data, r->length, &p), DROP_NONE);
+	assert_int_equal(roce_packet_decode(r->data, r->length, &untagged, &p), DROP_NONE);
 	assert_int_equal(p.kind, PACKET_WRITE);
 	assert_int_equal(p.flags, PACKET_FIRST | PACKET_RETH | PACKET_PAYLOAD);
 	assert_int_equal(p.payload_length, 1024);
@@ -309,7 +310,8 @@ noise(void **state)
 			f[12 + x % 64 % (r->length - 12)] = (uint8_t)(x >> 32);
 		}
 		fix_ip(f);
-		if (roce_packet_decode(f, r->length, &p) == DROP_NONE && p.kind != PACKET_ARP)
+		if (roce_packet_decode(f, r->length, &untagged, &p) == DROP_NONE &&
+		    p.kind != PACKET_ARP)
 			assert_true(p.payload + p.payload_length + ICRC_BYTES <= f + r->length);
 		free(f);
 	}

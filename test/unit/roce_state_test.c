@@ -29,13 +29,12 @@ static void
 connect_to(struct nic_qp *qp, struct nic_qp *peer, uint32_t psn)
 {
 	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-				   .remote_gid = {{[10] = 0xff, [11] = 0xff}},
+				   .remote_gid = ((struct roce_qp *)peer)->ctx->dev->config.gid,
 				   .remote_qpn = nic_qpn(peer),
 				   .remote_psn = psn,
 				   .psn = psn,
 				   .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ};
 
-	put32(attr.remote_gid.raw + 12, ((struct roce_qp *)peer)->ctx->dev->config.ip);
 	for (; attr.state <= NIC_QP_RTS; attr.state++)
 		assert_int_equal(roce_ops.qp_modify(qp, &attr), 0);
 }

@@ -49,7 +49,7 @@ answer(struct roce_qp *qp, void *frame, uint8_t *data)
 	data[BTH_AT] = RC_ACK;
 	put32(data + BTH_AT + 8, psn & PSN_MASK);
 	put32(data + EXT_AT, (uint32_t)syndrome(qp, &ctx->counters) << 24 | rs->msn);
-	roce_frame_send(ctx, frame, roce_build_finish(data, EXT_AT + AETH_BYTES), false);
+	roce_frame_send(ctx, frame, roce_build_finish(qp, data, EXT_AT + AETH_BYTES), false);
 }
 
 /* What one QP has to say. False: not all of it could leave. */
@@ -136,5 +136,5 @@ roce_answer_congestion(struct roce_qp *qp, uint64_t now)
 	data[BTH_AT + 4] = BTH_BECN;
 	put32(data + BTH_AT + 8, 0);
 	memset(data + EXT_AT, 0, CNP_BYTES);
-	roce_frame_send(qp->ctx, frame, roce_build_finish(data, EXT_AT + CNP_BYTES), false);
+	roce_frame_send(qp->ctx, frame, roce_build_finish(qp, data, EXT_AT + CNP_BYTES), false);
 }

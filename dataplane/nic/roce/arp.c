@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ARP (RFC 826) for our address and for the peers of our QPs. */
+/*
+ * MAC addresses of peers: who asks for them and who waits, for either kind of address; and ARP
+ * (RFC 826). For our address and for the peers of our QPs only.
+ */
 #include "core.h"
 
 #define ARP_GAP_NS 2000000u		       /* between requests for one address */
@@ -10,7 +13,7 @@ send_arp(struct roce_context *ctx, uint16_t operation, const uint8_t *to_mac, ui
 {
 	static const uint8_t everyone[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 	static const uint8_t nobody[6];
-	const struct roce_config *config = &ctx->dev->config;
+	const struct roce_device *dev = ctx->dev;
 	uint8_t *data, *arp;
 	void *frame = roce_frame_take(ctx);
 
@@ -19,12 +22,11 @@ send_arp(struct roce_context *ctx, uint16_t operation, const uint8_t *to_mac, ui
 	data = roce_frame_data(ctx, frame);
 	arp = data + ETH_BYTES;
 	memset(data, 0, ETH_MIN);
-	memcpy(data, to_mac ? to_mac : everyone, 6);
-	memcpy(data + 6, config->mac, 6);
-	put16(data + 12, ETH_TYPE_ARP);
+	roce_frame_ethernet(dev, data, to_mac ? to_mac : everyone);
+	put16(arp - 2, ETH_TYPE_ARP);
 	put64(arp, ARP_ETHERNET_IP4 | operation);
-	memcpy(arp + 8, config->mac, 6);
-	put32(arp + 14, config->ip);
+	memcpy(arp + 8, dev->config.mac, 6);
+	put32(arp + 14, (uint32_t)dev->address.low);
 	memcpy(arp + 18, to_mac ? to_mac : nobody, 6);
 	put32(arp + 24, to_ip);
 	roce_frame_send(ctx, frame, ETH_MIN, false);
@@ -39,8 +41,12 @@ roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now)
 		return;
 	/* `| 1`: the clock may begin at 0. Only one engine asks; failing means another one just did
 	 */
-	if (atomic_compare_exchange_strong(&n->asked, &asked, now | 1))
-		send_arp(ctx, 1, NULL, atomic_load_explicit(&n->ip, memory_order_relaxed));
+	if (!atomic_compare_exchange_strong(&n->asked, &asked, now | 1))
+		return;
+	if (ctx->dev->headers.six)
+		roce_nd_ask(ctx, neighbour_address(n));
+	else
+		send_arp(ctx, 1, NULL, (uint32_t)neighbour_address(n).low);
 }
 
 /* QPs of this engine that wait for the peer's MAC go on at once; others find it at their next
@@ -57,25 +63,30 @@ wake_waiting(struct roce_context *ctx, const struct neighbour *n)
 	}
 }
 
+void
+roce_arp_learn(struct roce_context *ctx, struct neighbour *n, struct address ip, const uint8_t *mac)
+{
+	bool known = neighbour_known(n);
+
+	roce_neighbour_learn(n, ip, mac);
+	if (!known)
+		wake_waiting(ctx, n);
+}
+
 enum drop
-roce_arp_input(struct roce_context *ctx, const uint8_t *frame, uint64_t now)
+roce_arp_input(struct roce_context *ctx, const uint8_t *frame)
 {
 	const uint8_t *arp = frame + ETH_BYTES;
-	uint32_t operation, source = get32(arp + 14), own = ctx->dev->config.ip;
+	uint32_t operation, source = get32(arp + 14), own = (uint32_t)ctx->dev->address.low;
+	struct address from = {0, source};
 	struct neighbour *n;
-	bool known;
 
-	(void)now;
 	operation = (uint32_t)(get64(arp) ^ ARP_ETHERNET_IP4);
 	if ((get64(arp) & ~0xffffull) != ARP_ETHERNET_IP4 || operation < 1 || operation > 2)
 		return DROP_not_ours;
-	n = source == own ? NULL : roce_neighbour_find(&ctx->dev->neighbours, source);
-	if (n) {
-		known = neighbour_known(n);
-		roce_neighbour_learn(n, source, arp + 8);
-		if (!known)
-			wake_waiting(ctx, n);
-	}
+	n = source == own ? NULL : roce_neighbour_find(&ctx->dev->neighbours, from);
+	if (n)
+		roce_arp_learn(ctx, n, from, arp + 8);
 	if (operation == 1 && get32(arp + 24) == own) {
 		/* a group address as sender would make us flood the network */
 		if ((arp[8] & 1) == 0)

@@ -25,24 +25,43 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 	}
 }
 
-uint32_t
-roce_template_make(const struct roce_device *dev, uint32_t ip, uint8_t traffic_class, uint8_t *t)
+static void
+put_ip4(uint8_t *header, struct address from, struct address to, uint8_t type_of_service)
 {
-	const struct roce_config *config = &dev->config;
-	uint8_t *header = t + IP_AT;
-
-	memcpy(t + 6, config->mac, 6);
-	put16(t + 12, ETH_TYPE_IP);
 	header[0] = 0x45;
-	header[1] = (traffic_class & 0xfc) | 2; /* ECN capable */
-	put16(header + 6, 0x4000);		/* never fragmented */
+	header[1] = type_of_service;
+	put16(header + 6, 0x4000); /* never fragmented */
 	header[8] = 64;
 	header[9] = 17;
-	put32(header + 12, config->ip);
-	put32(header + 16, ip);
+	put32(header + 12, (uint32_t)from.low);
+	put32(header + 16, (uint32_t)to.low);
+}
+
+/* Flow label 0: the UDP source port tells flows apart. */
+static void
+put_ip6(uint8_t *header, struct address from, struct address to, uint8_t traffic_class)
+{
+	put32(header, 6u << 28 | (uint32_t)traffic_class << 20);
+	header[6] = 17;
+	header[7] = 64;
+	put_address(header + 8, from);
+	put_address(header + 24, to);
+}
+
+uint32_t
+roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
+		   uint8_t *template)
+{
+	uint8_t *t = template + ROCE_TEMPLATE_AT, ecn_capable = (traffic_class & 0xfc) | 2;
+
+	roce_frame_ethernet(dev, t, (const uint8_t[6]){0});
+	if (dev->headers.six)
+		put_ip6(t + IP6_AT, dev->address, ip, ecn_capable);
+	else
+		put_ip4(t + IP_AT, dev->address, ip, ecn_capable);
 	put16(t + UDP_AT + 2, ROCE_UDP_PORT);
 	put16(t + BTH_AT + 2, ROCE_PKEY);
-	return ip_sum(header);
+	return dev->headers.six ? 0 : ip_sum(t + IP_AT);
 }
 
 uint16_t
@@ -51,29 +70,49 @@ roce_source_port(uint32_t qpn, uint32_t peer_qpn)
 	return (uint16_t)(0xc000 | (qpn ^ peer_qpn) * 2654435761u >> 18);
 }
 
-/* Lengths, checksum and MAC. */
+/* Lengths, checksum and MAC. The UDP checksum is 0 (annex A17), with IPv6 too. */
 static void
-fit(uint8_t *t, uint32_t sum, uint64_t mac, uint32_t end)
+fit(const struct headers *h, uint8_t *t, uint32_t sum, uint64_t mac, uint32_t end)
 {
-	uint32_t length = end + ICRC_BYTES - IP_AT;
+	uint32_t length = end + ICRC_BYTES - UDP_AT;
 
-	memcpy(t, &mac, 6);
+	memcpy(t - h->front, &mac, 6);
+	put16(t + UDP_AT + 4, (uint16_t)length);
+	if (h->six) {
+		put16(t + IP6_AT + 4, (uint16_t)length);
+		return;
+	}
+	length += IP_BYTES;
 	put16(t + IP_AT + 2, (uint16_t)length);
 	put16(t + IP_AT + 10, (uint16_t)~ip_fold(sum + length));
-	put16(t + UDP_AT + 4, (uint16_t)(length - IP_BYTES));
+}
+
+/* A line, and what lies before it: 4, 20 or 24 bytes. */
+static inline void
+copy_template(const struct headers *h, uint8_t *frame, const uint8_t *t)
+{
+	enum { LONGER = IP6_BYTES - IP_BYTES };
+
+	if (h->front != 0) {
+		memcpy(frame - h->front, t - h->front, VLAN_BYTES);
+		if (h->six)
+			memcpy(frame - LONGER, t - LONGER, LONGER);
+	}
+	memcpy(frame, t, CACHE_LINE);
 }
 
 void
-roce_template_use(const uint8_t *template, uint32_t sum, uint64_t mac, uint8_t *frame, uint32_t end)
+roce_template_use(const struct headers *h, const uint8_t *template, uint32_t sum, uint64_t mac,
+		  uint8_t *frame, uint32_t end)
 {
-	memcpy(frame, template, CACHE_LINE);
-	fit(frame, sum, mac, end);
+	copy_template(h, frame, template + ROCE_TEMPLATE_AT);
+	fit(h, frame, sum, mac, end);
 }
 
 static __attribute__((noinline)) void
 fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
 {
-	fit(qp->template, qp->ip_sum, mac, end);
+	fit(&qp->headers, qp->template + ROCE_TEMPLATE_AT, qp->ip_sum, mac, end);
 	qp->fits_end = end;
 	qp->fits_mac = mac;
 }
@@ -87,13 +126,13 @@ fitting(struct roce_qp *qp, uint32_t end)
 	/* most frames are as long as the one before */
 	if (end != qp->fits_end || mac != qp->fits_mac)
 		fit_template(qp, end, mac);
-	return qp->template;
+	return qp->template + ROCE_TEMPLATE_AT;
 }
 
 void
 roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end)
 {
-	memcpy(frame, fitting(qp, end), sizeof(qp->template));
+	copy_template(&qp->headers, frame, fitting(qp, end));
 }
 
 static uint32_t
@@ -105,27 +144,28 @@ put_icrc(uint8_t *frame, uint32_t end, uint32_t crc)
 }
 
 uint32_t
-roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n)
+roce_build_copy(const struct roce_qp *qp, uint8_t *frame, uint32_t at, const void *payload,
+		uint32_t n)
 {
-	uint32_t crc = roce_icrc_copy(frame + IP_AT, at - IP_AT, payload, n);
+	uint32_t crc = frame_icrc_copy(qp->headers.six, frame, at, payload, n);
 
 	return put_icrc(frame, at + n + (-n & 3), crc);
 }
 
 uint32_t
-roce_build_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at,
-		   uint32_t n)
+roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset,
+		   uint8_t *frame, uint32_t at, uint32_t n)
 {
 	uint32_t pad = -n & 3;
 
 	if (wr->flags & NIC_INLINE)
-		return roce_build_copy(frame, at, wr->data + offset, n);
+		return roce_build_copy(qp, frame, at, wr->data + offset, n);
 	if (wr->sge_count == 1)
-		return roce_build_copy(frame, at,
+		return roce_build_copy(qp, frame, at,
 				       (const void *)(uintptr_t)(wr->sge[0].address + offset), n);
 	gather(wr, offset, frame + at, n);
 	memset(frame + at + n, 0, pad);
-	return roce_build_finish(frame, at + n + pad);
+	return roce_build_finish(qp, frame, at + n + pad);
 }
 
 /*
@@ -138,6 +178,7 @@ build_wr(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, uint32_t n, bo
 	uint32_t offset = qp->rq.offset, psn = qp->rq.next & PSN_MASK, pad = -n & 3, at = EXT_AT;
 	bool first = offset == 0, pieces = wr->sge_count == 2 && !(wr->flags & NIC_INLINE);
 	uint32_t bth = (last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first);
+	uint64_t numbers = htobe64((uint64_t)qp->peer_qpn << 32 | (uint32_t)ask << 31 | psn);
 	uint64_t e0 = 0, e1 = 0, e2 = 0;
 	const uint8_t *template, *payload;
 	uint32_t crc;
@@ -157,12 +198,19 @@ build_wr(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, uint32_t n, bo
 	}
 	payload = wr->flags & NIC_INLINE ? wr->data : (const void *)(uintptr_t)wr->sge[0].address;
 	template = fitting(qp, at + n + pad);
+	if (qp->headers.front != 0) {
+		const uint64_t behind[] = {numbers, e0, e1, e2};
+
+		copy_template(&qp->headers, frame, template);
+		put32(frame + BTH_AT, bth);
+		memcpy(frame + BTH_AT + 4, behind, sizeof(behind));
+		return roce_build_payload(qp, wr, offset, frame, at, n);
+	}
 	memcpy(frame, template, 16);
-	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT,
-			      htobe64((uint64_t)qp->peer_qpn << 32 | (uint32_t)ask << 31 | psn), e0,
-			      e1, e2, htobe32(bth), at - IP_AT, payload + offset, pieces ? 0 : n);
+	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT, numbers, e0, e1, e2, htobe32(bth),
+			      at - IP_AT, payload + offset, pieces ? 0 : n);
 	if (pieces)
-		return roce_build_payload(wr, offset, frame, at, n);
+		return roce_build_payload(qp, wr, offset, frame, at, n);
 	return put_icrc(frame, at + n + pad, crc);
 }
 
@@ -186,7 +234,7 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 }
 
 uint32_t
-roce_build_finish(uint8_t *frame, uint32_t end)
+roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end)
 {
-	return put_icrc(frame, end, roce_icrc(frame + IP_AT, end - IP_AT));
+	return put_icrc(frame, end, frame_icrc(qp->headers.six, frame, end));
 }

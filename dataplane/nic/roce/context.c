@@ -39,6 +39,8 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	ctx->id = id;
 	ctx->wire = *wire;
 	ctx->wire_user = wire_user;
+	ctx->front = dev->headers.front;
+	ctx->frame_at = wire->data_offset + dev->headers.front;
 	ctx->next_tick = UINT64_MAX;
 	link_init(&ctx->senders);
 	link_init(&ctx->answers);

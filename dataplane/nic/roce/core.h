@@ -31,6 +31,9 @@
 #define ROCE_RD_MAX 128u
 #define ROCE_ACK_WAIT_NS 1000u /* that ACKs let frames go first which keep coming and going */
 #define ROCE_CNP_GAP_NS 50000u /* between congestion notifications of one QP */
+/* Headers up to the BTH: offset 0 is on a line of its own, what comes before lies before it. */
+#define ROCE_TEMPLATE (2 * CACHE_LINE)
+#define ROCE_TEMPLATE_AT CACHE_LINE
 
 struct roce_qp;
 
@@ -159,19 +162,20 @@ struct roce_qp {
 	uint8_t access;
 	uint16_t mtu;
 	uint32_t peer_qpn;
-	uint64_t peer_ip; /* UD: what no frame has */
-	uint32_t qkey;	  /* UD */
+	struct address peer; /* UD: what no frame has */
+	uint32_t qkey;	     /* UD */
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
-	struct link sender; /* in ctx->senders: may have something to send */
-	struct link answer; /* in ctx->answers: a response waits */
-	struct link timer;  /* in ctx->timers */
-	uint32_t ip_sum;    /* of the template, without length and checksum */
+	struct link sender;	/* in ctx->senders: may have something to send */
+	struct link answer;	/* in ctx->answers: a response waits */
+	struct link timer;	/* in ctx->timers */
+	struct headers headers; /* the device's */
+	uint32_t ip_sum;	/* IPv4: of the template, without length and checksum */
 	/* engine, but for the initial values: the template fits frames that end there, to that MAC
 	 */
 	uint32_t fits_end;
 	uint64_t fits_mac;
-	_Alignas(CACHE_LINE) uint8_t template[CACHE_LINE]; /* headers up to the BTH */
+	_Alignas(CACHE_LINE) uint8_t template[ROCE_TEMPLATE];
 	struct requester rq;
 	struct responder rs;
 	/* main to engine and back */
@@ -201,9 +205,9 @@ struct roce_srq {
 struct roce_ah {
 	struct roce_device *dev;
 	struct link all;
-	uint32_t ip, ip_sum;
+	uint32_t ip_sum;
 	struct neighbour *neighbour;
-	_Alignas(CACHE_LINE) uint8_t template[CACHE_LINE];
+	_Alignas(CACHE_LINE) uint8_t template[ROCE_TEMPLATE];
 };
 
 #define ROCE_EVENTS 256u
@@ -213,6 +217,8 @@ struct roce_context {
 	struct roce_device *dev;
 	struct roce_wire wire;
 	void *wire_user;
+	size_t frame_at; /* offset 0 of a frame, from its buffer */
+	uint32_t front;	 /* the device's headers.front */
 	unsigned id;
 	/* engine */
 	struct link senders, answers, timers;
@@ -247,6 +253,8 @@ struct roce_context {
 struct roce_device {
 	struct nic_device_head head;
 	struct roce_config config; /* defaults filled in; constant */
+	struct headers headers;	   /* constant, as the address */
+	struct address address;
 	uint32_t engine_bits, index_bits;
 	struct mr_table mrs;
 	struct neighbours neighbours;
@@ -258,12 +266,17 @@ struct roce_device {
 void *roce_memory_get(struct roce_device *dev, size_t bytes);
 void roce_memory_put(struct roce_device *dev, void *memory, size_t bytes);
 
+/* address.c: what a GID stands for */
+enum address_kind { ADDRESS_NONE, ADDRESS_IP4, ADDRESS_IP6 };
+enum address_kind roce_address(const struct nic_gid *gid, struct address *address);
+bool roce_on_link(const struct roce_device *dev, struct address ip);
+
 /* qp.c: control verbs, main thread */
 int roce_qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp);
 int roce_qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr);
 void roce_qp_destroy(struct nic_qp *qp);
 /* The neighbour that a GID names, with one user more: 0 or -errno. */
-int roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, uint32_t *ip,
+int roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, struct address *ip,
 		   struct neighbour **neighbour);
 /* Frees what the engine has let go. */
 void roce_qp_reap(struct roce_context *ctx);
@@ -341,23 +354,24 @@ uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *fram
 void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
 /*
  * Headers of all frames to `ip`, up to the BTH, but for lengths, checksum, MAC, source port, QPN:
- * returns the sum of the IP header as it stands.
+ * returns the sum of the IPv4 header as it stands.
  */
-uint32_t roce_template_make(const struct roce_device *dev, uint32_t ip, uint8_t traffic_class,
+uint32_t roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
 			    uint8_t *template);
 /* They, with MAC and lengths, into a frame that will end at `end`. */
-void roce_template_use(const uint8_t *template, uint32_t ip_sum, uint64_t mac, uint8_t *frame,
-		       uint32_t end);
+void roce_template_use(const struct headers *h, const uint8_t *template, uint32_t ip_sum,
+		       uint64_t mac, uint8_t *frame, uint32_t end);
 /* Tells flows apart for whoever spreads them over paths or queues. */
 uint16_t roce_source_port(uint32_t qpn, uint32_t peer_qpn);
 /* Completes a frame by n bytes of a WR from `offset` on, which begin at `at`, and its ICRC. */
-uint32_t roce_build_payload(const struct sq_entry *wr, uint32_t offset, uint8_t *frame, uint32_t at,
-			    uint32_t n);
+uint32_t roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset,
+			    uint8_t *frame, uint32_t at, uint32_t n);
 /* Completes a frame by n bytes of payload, which begins at `at`, and its ICRC. Returns its length.
  */
-uint32_t roce_build_copy(uint8_t *frame, uint32_t at, const void *payload, uint32_t n);
+uint32_t roce_build_copy(const struct roce_qp *qp, uint8_t *frame, uint32_t at, const void *payload,
+			 uint32_t n);
 /* Completes a frame by its ICRC. Returns its length. */
-uint32_t roce_build_finish(uint8_t *frame, uint32_t end);
+uint32_t roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end);
 
 /* ud.c: address handles on main, the rest on the engine */
 int roce_ah_create(struct nic_device *dev, const struct nic_ah_attr *attr, struct nic_ah **ah);
@@ -384,11 +398,18 @@ bool roce_answer_due(struct roce_context *ctx, uint64_t now);
 void roce_answer_all(struct roce_context *ctx);
 void roce_answer_congestion(struct roce_qp *qp, uint64_t now);
 
-/* arp.c, engine */
-enum drop roce_arp_input(struct roce_context *ctx, const uint8_t *frame, uint64_t now);
+/* arp.c and nd.c, engine: which MAC an address has. What was learnt lets waiting QPs go on. */
 void roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now);
+void roce_arp_learn(struct roce_context *ctx, struct neighbour *n, struct address ip,
+		    const uint8_t *mac);
+enum drop roce_arp_input(struct roce_context *ctx, const uint8_t *frame);
+void roce_nd_ask(struct roce_context *ctx, struct address ip);
+enum drop roce_nd_input(struct roce_context *ctx, const uint8_t *frame, const struct packet *p);
 
-/* frame.c, engine: frames from the wire, false: it has none. Gives one to the wire. */
+/*
+ * frame.c, engine: frames from the wire, false: it has none. Gives one to the wire. Lengths in the
+ * core are where frames end: they don't count what lies before offset 0.
+ */
 bool roce_frame_refill(struct roce_context *ctx);
 void roce_frame_send(struct roce_context *ctx, void *frame, uint32_t length, bool keep);
 
@@ -397,6 +418,9 @@ roce_frame_ready(struct roce_context *ctx)
 {
 	return ctx->spare_count != 0 || roce_frame_refill(ctx);
 }
+
+/* Ethernet header of a frame to a MAC, up to the type. */
+void roce_frame_ethernet(const struct roce_device *dev, uint8_t *frame, const uint8_t *mac);
 
 /* A frame for sending, NULL if the wire has none. */
 static inline void *
@@ -408,10 +432,10 @@ roce_frame_take(struct roce_context *ctx)
 static inline uint8_t *
 roce_frame_data(const struct roce_context *ctx, void *frame)
 {
-	return (uint8_t *)frame + ctx->wire.data_offset;
+	return (uint8_t *)frame + ctx->frame_at;
 }
 
-static inline struct roce_qp *
+static inline __attribute__((always_inline)) struct roce_qp *
 find_qp(struct roce_context *ctx, uint32_t qpn)
 {
 	struct roce_device *dev = ctx->dev;

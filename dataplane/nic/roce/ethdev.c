@@ -136,7 +136,7 @@ choose_mac(struct ethdev_port *port)
 	port->mac[0] = 0x02;
 	port->mac[1] = 0x00;
 	for (int i = 0; i < 4; i++)
-		port->mac[2 + i] = (uint8_t)(port->config.ip >> (24 - 8 * i));
+		port->mac[2 + i] = port->config.gid.raw[12 + i];
 }
 
 /*
@@ -261,8 +261,9 @@ start(struct ethdev_port *port, char *error, size_t size)
 				   rte_strerror(-rc));
 	/* a NIC: frames of the path MTU must fit */
 	if (!port->info.if_index && port->config.mtu && rte_eth_dev_get_mtu(port->id, &mtu) == 0 &&
-	    mtu < ROCE_IP_MAX(port->mtu) && port->info.max_rx_pktlen > ROCE_FRAME_MAX(port->mtu))
-		rte_eth_dev_set_mtu(port->id, (uint16_t)ROCE_IP_MAX(port->mtu));
+	    mtu < ethdev_ip_max(port, port->mtu) &&
+	    port->info.max_rx_pktlen > ethdev_frame_max(port, port->mtu))
+		rte_eth_dev_set_mtu(port->id, (uint16_t)ethdev_ip_max(port, port->mtu));
 	rc = rte_eth_dev_start(port->id);
 	if (rc && is_memif_client(port))
 		return 0; /* its server may come later */
@@ -342,6 +343,7 @@ make_context(struct ethdev_port *port, unsigned id)
 	port->context[id] = c;
 	c->port = port;
 	c->id = id;
+	c->frame_at = (uint16_t)(ETHDEV_FRAME_AT - port->front);
 	c->rx_queue = id < port->rx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
 	c->tx_queue = id < port->tx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
 	c->rx_fd = -1;
@@ -359,9 +361,12 @@ static int
 make_core(struct ethdev_port *port)
 {
 	const struct ethdev_config *config = &port->config;
+	struct roce_wire wire = ethdev_wire;
 	struct roce_config core = {
-	    .ip = config->ip,
+	    .gid = config->gid,
 	    .prefix = config->prefix,
+	    .vlan = config->vlan,
+	    .pcp = config->pcp,
 	    .mtu = port->mtu,
 	    .contexts = config->contexts,
 	    .numa_socket = port->numa_socket,
@@ -380,6 +385,7 @@ make_core(struct ethdev_port *port)
 	    .user = port,
 	};
 
+	wire.data_offset -= port->front;
 	memcpy(core.name, port->name, sizeof(core.name));
 	memcpy(core.mac, port->mac, sizeof(core.mac));
 	port->roce = roce_device_create(&core);
@@ -388,7 +394,7 @@ make_core(struct ethdev_port *port)
 	for (unsigned i = 0; i < config->contexts; i++) {
 		struct ethdev_context *c = port->context[i];
 
-		c->roce = roce_context_create(port->roce, i, &ethdev_wire, c);
+		c->roce = roce_context_create(port->roce, i, &wire, c);
 		if (!c->roce)
 			return -errno;
 		c->counters = roce_counters(c->roce);
@@ -426,6 +432,8 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 		return ethdev_fail(error, size, -ENOMEM, "no memory for port %s; free some",
 				   config->port);
 	port->config = *config;
+	port->front =
+	    (uint16_t)roce_front(&(struct roce_config){.gid = config->gid, .vlan = config->vlan});
 	port->link_was_up = true; /* else that is the first event */
 	rc = find_port(port, error, size);
 	if (rc)

@@ -17,8 +17,10 @@
 
 struct ethdev_config {
 	const char *port; /* DPDK name or number */
-	uint32_t ip;	  /* host order */
+	struct nic_gid gid;
 	uint8_t prefix;
+	uint16_t vlan; /* 0 = no tag */
+	uint8_t pcp;
 	uint16_t mtu;	 /* path MTU; 0 = largest that the port carries */
 	uint16_t queues; /* 0 = what suits the port */
 	unsigned contexts;
@@ -43,6 +45,7 @@ struct ethdev_info {
 	uint8_t mac[6];
 	uint16_t mtu, rx_queues, tx_queues;
 	int numa_socket; /* -1 unknown */
+	char help[64];	 /* what the port does of our work; may be empty */
 	uint32_t frames; /* in the pool */
 	size_t pool_bytes, table_bytes;
 };

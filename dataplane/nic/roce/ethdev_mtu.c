@@ -100,22 +100,23 @@ port_mtu(const struct ethdev_port *port, char interface[IF_NAMESIZE])
 		return mtu;
 	if (driver_is(port, "net_memif"))
 		return RTE_MIN(JUMBO,
-			       port_argument(port, "bsize", MEMIF_BUFFER) - RTE_ETHER_HDR_LEN);
+			       port_argument(port, "bsize", MEMIF_BUFFER) - ethdev_ethernet(port));
 	if (driver_is(port, "net_ring") || driver_is(port, "net_null"))
 		return JUMBO;
 	if (rte_eth_dev_get_mtu(port->id, &own))
 		own = RTE_ETHER_MTU;
 	/* a NIC: ethdev_open() sets it to what the wished path MTU needs */
 	if (port->config.mtu)
-		return RTE_MIN(port->info.max_mtu, RTE_MAX(own, ROCE_IP_MAX(port->config.mtu)));
+		return RTE_MIN(port->info.max_mtu,
+			       RTE_MAX(own, ethdev_ip_max(port, port->config.mtu)));
 	return own;
 }
 
 static uint16_t
-largest_path_mtu(uint32_t mtu)
+largest_path_mtu(const struct ethdev_port *port, uint32_t mtu)
 {
 	for (uint16_t path = 4096; path >= 256; path /= 2)
-		if (ROCE_IP_MAX(path) <= mtu)
+		if (ethdev_ip_max(port, path) <= mtu)
 			return path;
 	return 0;
 }
@@ -125,16 +126,17 @@ check_af_packet(struct ethdev_port *port, char *error, size_t size)
 {
 	unsigned frame = port_argument(port, "framesz", AF_PACKET_FRAME), enough = AF_PACKET_FRAME;
 
-	if (ROCE_FRAME_MAX(port->mtu) + AF_PACKET_HEADER <= frame)
+	if (ethdev_frame_max(port, port->mtu) + AF_PACKET_HEADER <= frame)
 		return 0;
-	while (enough < ROCE_FRAME_MAX(port->mtu) + AF_PACKET_HEADER)
+	while (enough < ethdev_frame_max(port, port->mtu) + AF_PACKET_HEADER)
 		enough *= 2;
 	return ethdev_fail(
 	    error, size, -EMSGSIZE,
 	    "port %s carries frames of %u bytes, path MTU %u needs %u; add framesz=%u "
 	    "and blocksz=%u to its --vdev, or mtu=%u to --nic",
-	    port->name, frame - AF_PACKET_HEADER, port->mtu, ROCE_FRAME_MAX(port->mtu), enough,
-	    enough, largest_path_mtu(frame - AF_PACKET_HEADER - 14));
+	    port->name, frame - AF_PACKET_HEADER, port->mtu, ethdev_frame_max(port, port->mtu),
+	    enough, enough,
+	    largest_path_mtu(port, frame - AF_PACKET_HEADER - ethdev_ethernet(port)));
 }
 
 /* How a larger path MTU can be had. */
@@ -149,12 +151,14 @@ refuse_mtu(const struct ethdev_port *port, const char *interface, uint32_t mtu, 
 		    error, size, -EMSGSIZE,
 		    "path MTU %u needs memif buffers of %u bytes; add bsize=%u to the "
 		    "--vdev of both ends, or mtu=%u to --nic",
-		    wished, ROCE_FRAME_MAX(wished), RTE_ALIGN(ROCE_FRAME_MAX(wished), 64u), path);
+		    wished, ethdev_frame_max(port, wished),
+		    RTE_ALIGN(ethdev_frame_max(port, wished), 64u), path);
 	return ethdev_fail(error, size, -EMSGSIZE,
 			   "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
 			   "mtu=%u in --nic",
-			   wished, ROCE_IP_MAX(wished), *interface ? interface : port->name, mtu,
-			   *interface ? interface : "INTERFACE", ROCE_IP_MAX(wished), path);
+			   wished, ethdev_ip_max(port, wished), *interface ? interface : port->name,
+			   mtu, *interface ? interface : "INTERFACE", ethdev_ip_max(port, wished),
+			   path);
 }
 
 int
@@ -162,16 +166,16 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 {
 	char interface[IF_NAMESIZE];
 	uint32_t mtu = port_mtu(port, interface);
-	uint16_t path = largest_path_mtu(mtu), wished = port->config.mtu;
+	uint16_t path = largest_path_mtu(port, mtu), wished = port->config.mtu;
 
 	if (!path)
 		return ethdev_fail(error, size, -EMSGSIZE,
 				   "port %s has an MTU of %u, RoCE needs %u; raise it", port->name,
-				   mtu, ROCE_IP_MAX(256u));
+				   mtu, ethdev_ip_max(port, 256));
 	if (wished > path)
 		return refuse_mtu(port, interface, mtu, path, error, size);
 	port->mtu = wished ? wished : path;
-	*room = ROCE_FRAME_MAX(port->mtu) + ETHDEV_SHIFT;
+	*room = ethdev_frame_max(port, port->mtu) + ETHDEV_SHIFT;
 	if (driver_is(port, "net_memif"))
 		return 0; /* less than its own buffers: equal ones make it allocate 32 for each
 			     burst, however short */

@@ -32,6 +32,7 @@ struct ethdev_context {
 	struct roce_context *roce;
 	struct nic_counters *counters;
 	unsigned id;
+	uint16_t frame_at; /* in our mbufs: so that offset 0 of the core is at ETHDEV_FRAME_AT */
 	uint16_t rx_queue, tx_queue; /* ETHDEV_NO_QUEUE: none of its own */
 	struct rte_mbuf *warm[ETHDEV_WARM];
 	uint32_t warm_count;
@@ -58,7 +59,8 @@ struct ethdev_port {
 	uint16_t id, rx_queues, tx_queues;
 	struct rte_eth_dev_info info;
 	uint8_t mac[6];
-	uint16_t mtu; /* path MTU */
+	uint16_t mtu;	/* path MTU */
+	uint16_t front; /* roce_front() */
 	int numa_socket;
 	bool started, configured, link_was_up;
 	_Atomic bool captured; /* main sets, the capture's writer clears when it has let go */
@@ -69,6 +71,25 @@ struct ethdev_port {
 	struct roce_device *roce;
 	struct ethdev_context *context[ETHDEV_CONTEXTS_MAX];
 };
+
+static inline uint32_t
+ethdev_ethernet(const struct ethdev_port *port)
+{
+	return RTE_ETHER_HDR_LEN + (port->config.vlan ? RTE_VLAN_HLEN : 0);
+}
+
+/* Longest frame, and longest IP packet, with a path MTU. */
+static inline uint32_t
+ethdev_frame_max(const struct ethdev_port *port, uint32_t mtu)
+{
+	return mtu + ROCE_OVERHEAD + port->front;
+}
+
+static inline uint32_t
+ethdev_ip_max(const struct ethdev_port *port, uint32_t mtu)
+{
+	return ethdev_frame_max(port, mtu) - ethdev_ethernet(port);
+}
 
 /* ethdev_mtu.c: what the port can carry. Sets port->mtu and *room, the bytes a buffer must hold. */
 int ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t size);

@@ -36,7 +36,7 @@ wire_alloc(void *user, void **frames, unsigned n)
 		mbufs[i] = i < warm ? c->warm[--c->warm_count] : rte_pktmbuf_alloc(c->port->pool);
 		if (!mbufs[i])
 			break;
-		mbufs[i]->data_off = ETHDEV_FRAME_AT;
+		mbufs[i]->data_off = c->frame_at;
 		mbufs[i]->ol_flags = 0;
 	}
 	return i;

@@ -94,7 +94,7 @@ send_request(struct roce_qp *qp, void *frame, const struct fetch *f, uint32_t ps
 		put64(ext + 12, add ? wr->compare_add : wr->swap);
 		put64(ext + 20, add ? 0 : wr->compare_add);
 	}
-	roce_frame_send(qp->ctx, frame, roce_build_finish(data, end), false);
+	roce_frame_send(qp->ctx, frame, roce_build_finish(qp, data, end), false);
 }
 
 /* What waits for the answers: their places among the frames in flight. */

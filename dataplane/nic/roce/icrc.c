@@ -5,7 +5,6 @@
  * Machines that can't: ISA-L, after a masked copy of the headers.
  */
 #include "icrc.h"
-#include "packet.h"
 
 #include <isa-l/crc.h>
 
@@ -31,14 +30,45 @@ icrc_plain(const uint8_t *ip, size_t length)
 }
 
 static uint32_t
-icrc_copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
+icrc6_plain(const uint8_t *ip, size_t length)
+{
+	uint8_t head[IP6_BYTES + UDP_BYTES + BTH_BYTES];
+
+	memcpy(head, ip, sizeof(head));
+	head[0] |= 0x0f; /* traffic class, flow label */
+	head[1] = 0xff;
+	head[2] = 0xff;
+	head[3] = 0xff;
+	head[7] = 0xff;	 /* hop limit */
+	head[46] = 0xff; /* UDP checksum */
+	head[47] = 0xff;
+	head[52] = 0xff; /* resv8a with FECN and BECN */
+	return crc32_gzip_refl(crc32_gzip_refl(ICRC_SEED, head, sizeof(head)), ip + sizeof(head),
+			       length - sizeof(head));
+}
+
+/* Copies the payload, pads it, and returns the length of it all. */
+static size_t
+copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
 {
 	size_t pad = -length & 3;
 
 	if (length != 0)
 		memcpy(ip + headers, payload, length);
 	memset(ip + headers + length, 0, pad);
-	return icrc_plain(ip, headers + length + pad);
+	return headers + length + pad;
+}
+
+static uint32_t
+icrc_copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	return icrc_plain(ip, copy_plain(ip, headers, payload, length));
+}
+
+static uint32_t
+icrc6_copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	return icrc6_plain(ip, copy_plain(ip, headers, payload, length));
 }
 
 static uint32_t
@@ -96,6 +126,12 @@ static const uint8_t ones[ONES_IP + 60] = {
     [ONES_IP - 4] = 0xff,  [ONES_IP - 3] = 0xff,  [ONES_IP - 2] = 0xff,	 [ONES_IP - 1] = 0xff,
     [ONES_IP + 1] = 0xff,  [ONES_IP + 8] = 0xff,  [ONES_IP + 10] = 0xff, [ONES_IP + 11] = 0xff,
     [ONES_IP + 26] = 0xff, [ONES_IP + 27] = 0xff, [ONES_IP + 32] = 0xff,
+};
+
+/* The same for IPv6; its headers take up to two registers. */
+static const uint8_t ones6[BLOCK] = {
+    [0] = 0xff, [1] = 0xff, [2] = 0xff,	    [3] = 0xff,	     [4] = 0x0f,      [5] = 0xff,
+    [6] = 0xff, [7] = 0xff, [4 + 7] = 0xff, [4 + 46] = 0xff, [4 + 47] = 0xff, [4 + 52] = 0xff,
 };
 
 static inline FAST __m512i
@@ -244,6 +280,23 @@ headers_at(const uint8_t *ip, size_t headers)
 		      headers);
 }
 
+/* Headers of IPv6 in memory, 60 bytes and more, behind four bytes of ones: up to two registers. */
+static inline FAST __m512i
+headers6_at(const uint8_t *ip, size_t headers)
+{
+	size_t more = headers + 4 - BLOCK; /* bytes of the second one */
+	__m512i x =
+	    _mm512_or_si512(_mm512_maskz_loadu_epi8(ALL << 4, (const void *)((uintptr_t)ip - 4)),
+			    _mm512_loadu_si512(ones6));
+
+	if (more == 0)
+		return x;
+	/* none of these is masked */
+	return multiply(x, constant(over[more / 4 - 1]),
+			_mm512_maskz_loadu_epi8(ALL << (BLOCK - more),
+						(const void *)((uintptr_t)ip + headers - BLOCK)));
+}
+
 static FAST uint32_t
 icrc_check(const uint8_t *ip, size_t length)
 {
@@ -257,6 +310,20 @@ static FAST uint32_t
 icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
 {
 	return icrc_fast(headers_at(ip, headers), payload, ip + headers, length);
+}
+
+static FAST uint32_t
+icrc6_check(const uint8_t *ip, size_t length)
+{
+	size_t headers = 60 + (length - 60) % BLOCK;
+
+	return icrc_fast(headers6_at(ip, headers), ip + headers, NULL, length - headers);
+}
+
+static FAST uint32_t
+icrc6_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	return icrc_fast(headers6_at(ip, headers), payload, ip + headers, length);
 }
 
 /* The headers are put together in a register: what was just stored piece by piece loads slowly. */
@@ -295,6 +362,8 @@ look_at_cpu(void)
 enum { fast = 0 };
 #define icrc_check icrc_plain
 #define icrc_copy icrc_copy_plain
+#define icrc6_check icrc6_plain
+#define icrc6_copy icrc6_copy_plain
 #define icrc_frame icrc_frame_plain
 #endif
 
@@ -318,4 +387,17 @@ roce_icrc_frame(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e0
 	return fast ? icrc_frame(ip, begin, numbers, e0, e1, e2, bth, headers, payload, length)
 		    : icrc_frame_plain(ip, begin, numbers, e0, e1, e2, bth, headers, payload,
 				       length);
+}
+
+uint32_t
+roce_icrc6(const uint8_t *ip, size_t length)
+{
+	return fast && (length & 3) == 0 ? icrc6_check(ip, length) : icrc6_plain(ip, length);
+}
+
+uint32_t
+roce_icrc6_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
+{
+	return fast ? icrc6_copy(ip, headers, payload, length)
+		    : icrc6_copy_plain(ip, headers, payload, length);
 }

@@ -3,8 +3,7 @@
 #ifndef WEIR_ROCE_ICRC_H
 #define WEIR_ROCE_ICRC_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "packet.h"
 
 /*
  * CRC of an IPv4 packet that lies behind an Ethernet header; `length` >= 40: from the IP header to
@@ -18,6 +17,26 @@ uint32_t roce_icrc(const uint8_t *ip, size_t length);
  * that of the copy in any case.
  */
 uint32_t roce_icrc_copy(uint8_t *ip, size_t headers, const void *payload, size_t length);
+
+/* The same for IPv6: `length` >= 60, headers 60 ... 88 bytes. */
+uint32_t roce_icrc6(const uint8_t *ip, size_t length);
+uint32_t roce_icrc6_copy(uint8_t *ip, size_t headers, const void *payload, size_t length);
+
+/* The CRC of a frame whose pad ends at `end`, counted from offset 0 (packet.h). */
+static inline uint32_t
+frame_icrc(bool six, const uint8_t *frame, uint32_t end)
+{
+	return six ? roce_icrc6(frame + IP6_AT, end + IP6_BYTES - UDP_AT)
+		   : roce_icrc(frame + IP_AT, end - IP_AT);
+}
+
+/* The same with n bytes of payload, copied to `at`. */
+static inline uint32_t
+frame_icrc_copy(bool six, uint8_t *frame, uint32_t at, const void *payload, uint32_t n)
+{
+	return six ? roce_icrc6_copy(frame + IP6_AT, at + IP6_BYTES - UDP_AT, payload, n)
+		   : roce_icrc_copy(frame + IP_AT, at - IP_AT, payload, n);
+}
 
 /*
  * The same for a packet whose headers aren't there yet: 28 bytes from `begin` on (IP and UDP), then

@@ -17,25 +17,32 @@ count_drop(struct nic_counters *c, enum drop drop)
 }
 
 static bool
-icrc_ok(const uint8_t *frame, uint32_t icrc_at)
+icrc_ok(const uint8_t *frame, uint32_t icrc_at, bool six)
 {
 	uint32_t stored;
 
 	memcpy(&stored, frame + icrc_at, sizeof(stored));
-	return le32toh(stored) == roce_icrc(frame + IP_AT, icrc_at - IP_AT);
+	return le32toh(stored) == frame_icrc(six, frame, icrc_at);
 }
 
-static enum drop
-to_qp(struct roce_qp *qp, const uint8_t *frame, struct packet *p, uint64_t now)
+static inline bool
+is_address(struct address a, struct address b, const struct headers *h)
+{
+	return a.low == b.low && (!h->six || a.high == b.high);
+}
+
+static inline __attribute__((always_inline)) enum drop
+to_qp(struct roce_qp *qp, const uint8_t *frame, const struct headers *h, struct packet *p,
+      uint64_t now)
 {
 	enum nic_qp_state state = qp_state(qp);
 
 	if (state != NIC_QP_RTR && state != NIC_QP_RTS)
 		return DROP_no_qp;
-	if (p->source_ip != qp->peer_ip)
+	if (!is_address(p->source, qp->peer, h))
 		return qp->ud ? roce_ud_input(qp, frame, p) : DROP_wrong_peer;
 	if (!neighbour_known(qp->neighbour)) /* answers go back the way that the frame came */
-		roce_neighbour_learn(qp->neighbour, p->source_ip, frame + 6);
+		roce_neighbour_learn(qp->neighbour, p->source, frame - h->front + 6);
 	switch ((enum packet_kind)p->kind) {
 	case PACKET_ACK:
 		return roce_requester_ack(qp, p, now);
@@ -57,20 +64,22 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, struct packet *p, uint64_t now)
 	}
 }
 
-static int
-input(struct roce_context *ctx, const uint8_t *frame, size_t length, bool handed, uint64_t now)
+static inline __attribute__((always_inline)) int
+input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct headers *h,
+      bool handed, uint64_t now)
 {
+	const uint8_t *frame = data + h->front;
 	struct roce_device *dev = ctx->dev;
 	struct packet p;
 	struct roce_qp *qp;
-	enum drop drop = decode(frame, length, &p);
+	enum drop drop = decode(data, length, h, &p);
 
-	if (drop == DROP_NONE && p.kind == PACKET_ARP) {
-		drop = roce_arp_input(ctx, frame, now);
+	if (drop == DROP_NONE && p.kind == (h->six ? PACKET_ND : PACKET_ARP)) {
+		drop = h->six ? roce_nd_input(ctx, frame, &p) : roce_arp_input(ctx, frame);
 	} else if (drop == DROP_NONE) {
 		unsigned engine = p.qpn & ((1u << dev->engine_bits) - 1);
 
-		if (p.dest_ip != dev->config.ip || memcmp(frame, dev->config.mac, 6) != 0) {
+		if (!is_address(p.dest, dev->address, h) || memcmp(data, dev->config.mac, 6) != 0) {
 			drop = DROP_not_ours;
 		} else if (engine != ctx->id) {
 			if (engine < dev->config.contexts && !handed)
@@ -79,10 +88,10 @@ input(struct roce_context *ctx, const uint8_t *frame, size_t length, bool handed
 		} else {
 			qp = find_qp(ctx, p.qpn);
 			__builtin_prefetch(qp ? &qp->rs : NULL);
-			if (!icrc_ok(frame, p.icrc_at))
+			if (!icrc_ok(frame, p.icrc_at, h->six))
 				drop = DROP_bad_icrc;
 			else
-				drop = qp ? to_qp(qp, frame, &p, now) : DROP_no_qp;
+				drop = qp ? to_qp(qp, frame, h, &p, now) : DROP_no_qp;
 		}
 	}
 	if (drop == DROP_NONE)
@@ -92,6 +101,23 @@ input(struct roce_context *ctx, const uint8_t *frame, size_t length, bool handed
 	return ROCE_DONE;
 }
 
+static __attribute__((noinline)) int
+input_longer(struct roce_context *ctx, const uint8_t *data, size_t length, bool handed,
+	     uint64_t now)
+{
+	return input(ctx, data, length, &ctx->dev->headers, handed, now);
+}
+
+/* IPv4 without a tag is the common case: made for it alone, the rest is left out. */
+static inline int
+input_any(struct roce_context *ctx, const uint8_t *data, size_t length, bool handed, uint64_t now)
+{
+	static const struct headers plain;
+
+	return ctx->front == 0 ? input(ctx, data, length, &plain, handed, now)
+			       : input_longer(ctx, data, length, handed, now);
+}
+
 int
 roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
 {
@@ -99,7 +125,7 @@ roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t n
 
 	roce_count(&ctx->counters.rx_frames, 1);
 	roce_count(&ctx->counters.rx_bytes, length);
-	engine = input(ctx, data, length, false, now);
+	engine = input_any(ctx, data, length, false, now);
 	if (engine != ROCE_DONE)
 		roce_count(&ctx->counters.handed_over, 1);
 	return engine;
@@ -108,5 +134,5 @@ roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t n
 int
 roce_input_handed(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
 {
-	return input(ctx, data, length, true, now);
+	return input_any(ctx, data, length, true, now);
 }

@@ -4,21 +4,22 @@
 #include <stddef.h>
 
 struct neighbour *
-roce_neighbour_find(struct neighbours *t, uint32_t ip)
+roce_neighbour_find(struct neighbours *t, struct address ip)
 {
 	for (uint32_t i = 0; i < t->count; i++) {
-		uint32_t other = atomic_load_explicit(&t->entries[i].ip, memory_order_relaxed);
+		struct address other = neighbour_address(&t->entries[i]);
 
-		if (other == ip)
+		if (address_same(other, ip))
 			return &t->entries[i];
-		if (other == 0) /* entries are filled from the front and never emptied */
+		/* entries are filled from the front and never emptied */
+		if (other.low == 0 && other.high == 0)
 			break;
 	}
 	return NULL;
 }
 
 struct neighbour *
-roce_neighbour_get(struct neighbours *t, uint32_t ip)
+roce_neighbour_get(struct neighbours *t, struct address ip)
 {
 	struct neighbour *n = roce_neighbour_find(t, ip), *unused = NULL;
 	uint64_t generation;
@@ -38,7 +39,8 @@ roce_neighbour_get(struct neighbours *t, uint32_t ip)
 			return NULL;
 		/* an engine that is learning for the old peer fails on the new generation */
 		generation = (atomic_load_explicit(&n->mac, memory_order_relaxed) >> 48) + 1;
-		atomic_store_explicit(&n->ip, ip, memory_order_relaxed);
+		atomic_store_explicit(&n->high, ip.high, memory_order_relaxed);
+		atomic_store_explicit(&n->low, ip.low, memory_order_relaxed);
 		atomic_store_explicit(&n->mac, generation << 48, memory_order_seq_cst);
 		atomic_store_explicit(&n->asked, 0, memory_order_relaxed);
 	}
@@ -53,7 +55,7 @@ roce_neighbour_put(struct neighbour *n)
 }
 
 void
-roce_neighbour_learn(struct neighbour *n, uint32_t ip, const uint8_t *mac)
+roce_neighbour_learn(struct neighbour *n, struct address ip, const uint8_t *mac)
 {
 	uint64_t old = atomic_load_explicit(&n->mac, memory_order_seq_cst), fresh = 0;
 
@@ -62,7 +64,7 @@ roce_neighbour_learn(struct neighbour *n, uint32_t ip, const uint8_t *mac)
 	if ((mac[0] & 1) != 0 || fresh == 0)
 		return;
 	fresh |= old & ~NEIGHBOUR_MAC_MASK;
-	if (fresh == old || atomic_load_explicit(&n->ip, memory_order_seq_cst) != ip)
+	if (fresh == old || !address_same(neighbour_address(n), ip))
 		return;
 	atomic_compare_exchange_strong(&n->mac, &old, fresh);
 }

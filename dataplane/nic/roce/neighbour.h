@@ -8,14 +8,13 @@
 #define WEIR_ROCE_NEIGHBOUR_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "packet.h"
 
 #define NEIGHBOUR_MAC_MASK 0xffffffffffffull
 
 struct neighbour {
-	_Atomic uint32_t ip;  /* host order; main writes */
+	_Atomic uint64_t high, low; /* the address, 0 = never used; main writes */
 	_Atomic uint64_t mac; /* generation 16 | MAC 48, 0 = unknown; main resets, engines write */
 	_Atomic uint64_t asked; /* time of the last request; engines */
 	uint32_t users;		/* main: QPs */
@@ -27,12 +26,20 @@ struct neighbours {
 };
 
 /* Main: the entry of `ip`, made if need be, with one more user. NULL: the table is full. */
-struct neighbour *roce_neighbour_get(struct neighbours *t, uint32_t ip);
+struct neighbour *roce_neighbour_get(struct neighbours *t, struct address ip);
 void roce_neighbour_put(struct neighbour *n);
 /* Engine: the entry of `ip`, or NULL. */
-struct neighbour *roce_neighbour_find(struct neighbours *t, uint32_t ip);
+struct neighbour *roce_neighbour_find(struct neighbours *t, struct address ip);
 /* Any thread: notes the MAC of `ip`; nothing happens if the entry isn't that peer's any more. */
-void roce_neighbour_learn(struct neighbour *n, uint32_t ip, const uint8_t *mac);
+void roce_neighbour_learn(struct neighbour *n, struct address ip, const uint8_t *mac);
+
+/* Whose entry it is; what another thread may be changing must be looked at again afterwards. */
+static inline struct address
+neighbour_address(const struct neighbour *n)
+{
+	return (struct address){atomic_load_explicit(&n->high, memory_order_seq_cst),
+				atomic_load_explicit(&n->low, memory_order_seq_cst)};
+}
 
 static inline bool
 neighbour_known(const struct neighbour *n)

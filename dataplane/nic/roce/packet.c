@@ -40,7 +40,7 @@ const struct opcode_info roce_opcodes[256] = {
 };
 
 enum drop
-roce_packet_decode(const uint8_t *frame, size_t length, struct packet *p)
+roce_packet_decode(const uint8_t *data, size_t length, const struct headers *h, struct packet *p)
 {
-	return decode(frame, length, p);
+	return decode(data, length, h, p);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bytes of RoCEv2 frames (IBTA volume 1 chapter 9 and annex A17) and of ARP: offsets, opcodes, and
- * the one decoder through which every received frame goes.
+ * Bytes of RoCEv2 frames (IBTA volume 1 chapter 9 and annex A17): offsets, opcodes, and the one
+ * decoder through which every received frame goes.
+ *
+ * Offsets are those of IPv4 without a VLAN tag. Where headers are longer, a frame begins so many
+ * bytes before offset 0 (struct headers), and all from the UDP header on is where it always is.
  */
 #ifndef WEIR_ROCE_PACKET_H
 #define WEIR_ROCE_PACKET_H
@@ -16,7 +19,9 @@
 
 enum {
 	ETH_BYTES = 14,
+	VLAN_BYTES = 4,
 	IP_BYTES = 20,
+	IP6_BYTES = 40,
 	UDP_BYTES = 8,
 	BTH_BYTES = 12,
 	RETH_BYTES = 16,
@@ -31,11 +36,29 @@ enum {
 	UDP_AT = IP_AT + IP_BYTES,
 	BTH_AT = UDP_AT + UDP_BYTES,
 	EXT_AT = BTH_AT + BTH_BYTES, /* where extended headers begin */
-	ETH_MIN = 60,		     /* shortest frame on Ethernet, FCS not counted */
+	IP6_AT = UDP_AT - IP6_BYTES,
+	FRONT_MAX = IP6_BYTES - IP_BYTES + VLAN_BYTES,
+	ETH_MIN = 60, /* shortest frame on Ethernet, FCS not counted */
+};
+
+/* What is in front of the UDP headers of a device's frames. */
+struct headers {
+	uint8_t front; /* bytes more than Ethernet and IPv4 have */
+	bool six;      /* IPv6 */
+	uint16_t vlan; /* ID; 0: no tag */
+	uint16_t tag;  /* what follows 0x8100 */
+};
+
+/* An address in host order; IPv4: high is 0. */
+struct address {
+	uint64_t high, low;
 };
 
 #define ETH_TYPE_IP 0x0800u
 #define ETH_TYPE_ARP 0x0806u
+#define ETH_TYPE_VLAN 0x8100u
+#define ETH_TYPE_IP6 0x86ddu
+#define VLAN_ID_MASK 0xfffu
 #define ROCE_UDP_PORT 4791u
 #define ROCE_PKEY 0xffffu
 #define PSN_MASK 0xffffffu
@@ -77,6 +100,7 @@ enum opcode {
 enum packet_kind {
 	PACKET_NONE, /* opcode that we don't know */
 	PACKET_ARP,
+	PACKET_ND, /* ICMPv6 */
 	PACKET_SEND,
 	PACKET_WRITE,
 	PACKET_READ,
@@ -120,9 +144,9 @@ struct packet {
 	uint8_t kind;  /* enum packet_kind */
 	uint8_t flags; /* PACKET_FIRST ... */
 	bool ack_request;
-	bool marked;		     /* congestion experienced */
-	uint8_t syndrome;	     /* AETH */
-	uint32_t source_ip, dest_ip; /* host order */
+	bool marked;	  /* congestion experienced */
+	uint8_t syndrome; /* AETH */
+	struct address source, dest;
 	uint32_t qpn, psn;
 	uint32_t imm;		   /* or key */
 	uint32_t source_qpn;	   /* of a datagram */
@@ -130,7 +154,7 @@ struct packet {
 	uint32_t rkey, dma_length; /* dma_length: not of atomics */
 	const uint8_t *payload;
 	uint32_t payload_length; /* without pad */
-	uint32_t icrc_at;	 /* offset of the ICRC in the frame */
+	uint32_t icrc_at;	 /* offset of the ICRC */
 };
 
 static inline uint16_t
@@ -176,6 +200,25 @@ put64(uint8_t *p, uint64_t v)
 {
 	v = htobe64(v);
 	memcpy(p, &v, sizeof(v));
+}
+
+static inline bool
+address_same(struct address a, struct address b)
+{
+	return a.low == b.low && a.high == b.high;
+}
+
+static inline struct address
+get_address(const uint8_t *p)
+{
+	return (struct address){get64(p), get64(p + 8)};
+}
+
+static inline void
+put_address(uint8_t *p, struct address a)
+{
+	put64(p, a.high);
+	put64(p + 8, a.low);
 }
 
 /* What lies in front of where the payload would be: the operands of an atomic, its answer. */
@@ -235,10 +278,11 @@ ip_fold(uint32_t sum)
 }
 
 /*
- * Checks a frame's structure up to the end of its headers and fills *p: lengths, checksum of the IP
- * header, version, opcode, pad, P_Key. Not checked: whether it is for us, and the ICRC. DROP_NONE
- * if all is well.
+ * Checks a frame's structure up to the end of its headers and fills *p: VLAN, lengths, checksum of
+ * the IP header, version, opcode, pad, P_Key. Not checked: whether it is for us, the ICRC, and all
+ * of ARP and ICMPv6. DROP_NONE if all is well.
  */
-enum drop roce_packet_decode(const uint8_t *frame, size_t length, struct packet *p);
+enum drop roce_packet_decode(const uint8_t *data, size_t length, const struct headers *h,
+			     struct packet *p);
 
 #endif

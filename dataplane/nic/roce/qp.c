@@ -107,7 +107,8 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	qp->ctx = ctx;
 	qp->user = init->user;
 	qp->ud = init->type == NIC_UD;
-	qp->peer_ip = UINT64_MAX;
+	qp->headers = ctx->dev->headers;
+	qp->peer = (struct address){UINT64_MAX, UINT64_MAX};
 	qp->access = NIC_REMOTE_WRITE;
 	qp->index = index;
 	qp->send_wrs = init->send_wrs;
@@ -127,20 +128,19 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 }
 
 int
-roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, uint32_t *out,
+roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, struct address *out,
 	       struct neighbour **neighbour)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-	uint32_t ip = get32(gid->raw + 12), bits = dev->config.prefix;
+	struct address ip;
 
-	if (memcmp(gid->raw, mapped, sizeof(mapped)) != 0 || ip == 0)
+	if (roce_address(gid, &ip) != (dev->headers.six ? ADDRESS_IP6 : ADDRESS_IP4))
 		return -EINVAL;
-	if (bits != 0 && (ip ^ dev->config.ip) >> (32 - bits) != 0)
+	if (!roce_on_link(dev, ip))
 		return -ENETUNREACH;
 	*neighbour = roce_neighbour_get(&dev->neighbours, ip);
 	if (*neighbour == NULL)
 		return -ENOSPC;
-	if (ip == dev->config.ip)
+	if (address_same(ip, dev->address))
 		roce_neighbour_learn(*neighbour, ip, dev->config.mac);
 	*out = ip;
 	return 0;
@@ -151,10 +151,11 @@ roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, uint32_t *out
 static void
 make_template(struct roce_qp *qp, uint8_t traffic_class)
 {
-	uint8_t *t = qp->template;
+	uint8_t *t = qp->template + ROCE_TEMPLATE_AT;
 
-	memset(t, 0, sizeof(qp->template)); /* an earlier life's lengths would be summed up */
-	qp->ip_sum = roce_template_make(qp->ctx->dev, (uint32_t)qp->peer_ip, traffic_class, t);
+	/* an earlier life's lengths would be summed up */
+	memset(qp->template, 0, sizeof(qp->template));
+	qp->ip_sum = roce_template_make(qp->ctx->dev, qp->peer, traffic_class, qp->template);
 	put16(t + UDP_AT, roce_source_port(qp->head.qpn, qp->peer_qpn));
 	put32(t + BTH_AT + 4, qp->peer_qpn);
 }
@@ -164,7 +165,7 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 {
 	struct roce_device *dev = qp->ctx->dev;
 	uint16_t mtu = attr->mtu ? attr->mtu : dev->config.mtu;
-	uint32_t ip;
+	struct address ip;
 	int error;
 
 	if (mtu < 256 || mtu > dev->config.mtu || (mtu & (mtu - 1)) != 0 ||
@@ -178,7 +179,7 @@ to_rtr(struct roce_qp *qp, const struct nic_qp_attr *attr)
 	error = roce_peer_find(dev, &attr->remote_gid, &ip, &qp->neighbour);
 	if (error)
 		return error;
-	qp->peer_ip = ip;
+	qp->peer = ip;
 	qp->peer_qpn = attr->remote_qpn;
 	qp->rs.expected = attr->remote_psn;
 	qp->rs.served_limit = attr->rd_atomic ? attr->rd_atomic : dev->config.rd_atomic;
@@ -215,7 +216,7 @@ to_init(struct roce_qp *qp)
 	if (qp->neighbour)
 		roce_neighbour_put(qp->neighbour);
 	qp->neighbour = NULL;
-	qp->peer_ip = UINT64_MAX;
+	qp->peer = (struct address){UINT64_MAX, UINT64_MAX};
 	qp->access = NIC_REMOTE_WRITE;
 	atomic_store_explicit(&qp->drain, false, memory_order_relaxed);
 }

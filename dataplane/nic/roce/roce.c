@@ -65,7 +65,11 @@ set_defaults(struct roce_config *c)
 static bool
 config_ok(const struct roce_config *c)
 {
-	return c->ip != 0 && c->prefix <= 32 && (c->mac[0] & 1) == 0 && c->mtu >= 256 &&
+	struct address ip;
+	enum address_kind kind = roce_address(&c->gid, &ip);
+
+	return kind != ADDRESS_NONE && c->prefix <= (kind == ADDRESS_IP4 ? 32 : 128) &&
+	       c->vlan < VLAN_ID_MASK && c->pcp <= 7 && (c->mac[0] & 1) == 0 && c->mtu >= 256 &&
 	       c->mtu <= 4096 && (c->mtu & (c->mtu - 1)) == 0 && c->contexts <= ROCE_CONTEXTS_MAX &&
 	       c->max_qp <= 65536 && c->max_mr <= 1u << 24 && c->cq_depth <= 1u << 24 &&
 	       c->max_wr <= c->cq_depth && c->window_frames >= 2 * ROCE_MIN_FRAMES &&
@@ -92,6 +96,12 @@ roce_device_create(const struct roce_config *config)
 	dev->head.ops = &roce_ops;
 	link_init(&dev->all_ahs);
 	dev->config = c;
+	dev->headers = (struct headers){
+	    .front = (uint8_t)roce_front(&c),
+	    .six = roce_address(&c.gid, &dev->address) == ADDRESS_IP6,
+	    .vlan = c.vlan,
+	    .tag = (uint16_t)(c.pcp << 13 | c.vlan),
+	};
 	dev->engine_bits = log2_up(c.contexts);
 	dev->index_bits = log2_up(c.max_qp);
 	dev->mrs.limit = c.max_mr;
@@ -133,8 +143,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	memset(attr, 0, sizeof(*attr));
 	memcpy(attr->name, c->name, sizeof(attr->name));
 	attr->name[sizeof(attr->name) - 1] = '\0';
-	attr->gid.raw[10] = attr->gid.raw[11] = 0xff;
-	put32(attr->gid.raw + 12, c->ip);
+	attr->gid = c->gid;
 	attr->mtu = c->mtu;
 	attr->max_qp = c->max_qp;
 	attr->max_sge = NIC_SGE_MAX;

@@ -15,13 +15,12 @@
 
 #include "nic/nic.h"
 
-/* Bytes of headers and ICRC around a payload, at most: Ethernet 14, IP 20, UDP 8, BTH 12, RETH 16,
- * ImmDt 4, ICRC 4. */
+/* Bytes of headers and ICRC around a payload, at most: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH
+ * 16, ImmDt 4, ICRC 4; and what a VLAN tag (4) and IPv6 (20) add. */
 #define ROCE_OVERHEAD 78u
-/* Longest frame (without FCS) on a device of path MTU `mtu`. Buffers must have room for it. */
-#define ROCE_FRAME_MAX(mtu) ((mtu) + ROCE_OVERHEAD)
-/* Length of the IP packet: what the port's L3 MTU must allow. */
-#define ROCE_IP_MAX(mtu) ((mtu) + ROCE_OVERHEAD - 14u)
+#define ROCE_FRONT_MAX 24u
+/* Longest frame (without FCS) on any device of path MTU `mtu`. Buffers must have room for it. */
+#define ROCE_FRAME_MAX(mtu) ((mtu) + ROCE_OVERHEAD + ROCE_FRONT_MAX)
 #define ROCE_MAX_INLINE 64u
 
 struct roce_device;
@@ -65,8 +64,10 @@ struct roce_wire {
 /* 0 in a field: the default in brackets. */
 struct roce_config {
 	char name[64];
-	uint32_t ip;	/* own IPv4 address, host order */
-	uint8_t prefix; /* its network; peers outside are refused; 0 = everything is on link */
+	struct nic_gid gid; /* own address, IPv4 or IPv6: peers have one of the same kind */
+	uint8_t prefix;	    /* its network; peers outside are refused; 0 = everything is on link */
+	uint16_t vlan;	    /* ID that all frames have, 1 ... 4094; 0: no tag */
+	uint8_t pcp;	    /* priority in that tag, 0 ... 7 */
 	uint8_t mac[6];
 	uint16_t mtu;	    /* largest path MTU: 256, 512, 1024, 2048, 4096 [1024] */
 	unsigned contexts;  /* engines [1], at most 32 */
@@ -79,7 +80,7 @@ struct roce_config {
 			       pool [4096] */
 	uint32_t window_bytes;	/* in flight per QP at most [1 MiB] */
 	uint32_t window_frames; /* the same in frames, power of two [512] */
-	uint32_t neighbours;	/* ARP entries [1024] */
+	uint32_t neighbours;	/* MAC addresses of peers [1024] */
 	uint8_t rd_atomic;	/* READs and atomics of a QP under way each way, at most 128 [16] */
 	uint64_t timeout_ns;	/* longest wait for an ACK before sending again [250 ms] */
 	uint8_t retry;		/* timeout * (retry + 1) without progress ends a QP [7: 2 s] */
@@ -106,6 +107,9 @@ void roce_device_destroy(struct roce_device *dev);
  */
 struct roce_context *roce_context_create(struct roce_device *dev, unsigned id,
 					 const struct roce_wire *wire, void *wire_user);
+
+/* By how many bytes the headers of such a device are longer than those of IPv4 without a tag. */
+unsigned roce_front(const struct roce_config *config);
 
 static inline struct nic_device *
 roce_nic_device(struct roce_device *dev)

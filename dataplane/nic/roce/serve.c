@@ -149,7 +149,7 @@ build_atomic(struct roce_qp *qp, const struct served *e, uint8_t *data)
 	put32(data + BTH_AT + 8, e->psn);
 	put32(data + EXT_AT, (uint32_t)AETH(AETH_ACK, AETH_UNLIMITED) << 24 | e->msn);
 	put64(data + EXT_AT + AETH_BYTES, e->value);
-	return roce_build_finish(data, end);
+	return roce_build_finish(qp, data, end);
 }
 
 static uint32_t
@@ -166,7 +166,7 @@ build_read(struct roce_qp *qp, const struct served *e, uint8_t *data, uint32_t n
 	put32(data + BTH_AT + 8, (e->psn + e->sent) & PSN_MASK);
 	if (first || last)
 		put32(data + EXT_AT, (uint32_t)AETH(AETH_ACK, AETH_UNLIMITED) << 24 | e->msn);
-	return roce_build_copy(data, at, (const void *)(uintptr_t)from, n);
+	return roce_build_copy(qp, data, at, (const void *)(uintptr_t)from, n);
 }
 
 /* The next answer of *e. False: the memory that it names is not there any more. */

@@ -15,17 +15,18 @@ roce_ah_create(struct nic_device *ndev, const struct nic_ah_attr *attr, struct n
 {
 	struct roce_device *dev = (struct roce_device *)ndev;
 	struct roce_ah *ah = roce_memory_get(dev, sizeof(*ah));
+	struct address ip;
 	int error;
 
 	if (ah == NULL)
 		return -ENOMEM;
-	error = roce_peer_find(dev, &attr->gid, &ah->ip, &ah->neighbour);
+	error = roce_peer_find(dev, &attr->gid, &ip, &ah->neighbour);
 	if (error) {
 		roce_memory_put(dev, ah, sizeof(*ah));
 		return error;
 	}
 	ah->dev = dev;
-	ah->ip_sum = roce_template_make(dev, ah->ip, attr->traffic_class, ah->template);
+	ah->ip_sum = roce_template_make(dev, ip, attr->traffic_class, ah->template);
 	list_append(&dev->all_ahs, &ah->all);
 	*out = (struct nic_ah *)ah;
 	return 0;
@@ -67,8 +68,8 @@ build(struct roce_qp *qp, const struct sq_entry *wr, uint8_t *f)
 	uint32_t at = EXT_AT + DETH_BYTES + (wr->wire.has_imm ? IMM_BYTES : 0);
 	uint8_t *bth = f + BTH_AT;
 
-	roce_template_use(wr->ah->template, wr->ah->ip_sum, neighbour_mac(wr->ah->neighbour), f,
-			  at + n + pad);
+	roce_template_use(&qp->headers, wr->ah->template, wr->ah->ip_sum,
+			  neighbour_mac(wr->ah->neighbour), f, at + n + pad);
 	put16(f + UDP_AT, roce_source_port(qp->head.qpn, wr->rkey));
 	bth[0] = wr->wire.has_imm ? UD_SEND_ONLY_IMM : UD_SEND_ONLY;
 	bth[1] = (uint8_t)(pad << 4 | (wr->flags & NIC_SOLICITED ? BTH_SOLICITED : 0));
@@ -78,7 +79,7 @@ build(struct roce_qp *qp, const struct sq_entry *wr, uint8_t *f)
 	put32(f + EXT_AT + 4, qp->head.qpn);
 	if (wr->wire.has_imm)
 		put32(f + EXT_AT + DETH_BYTES, wr->imm);
-	return roce_build_payload(wr, 0, f, at, n);
+	return roce_build_payload(qp, wr, 0, f, at, n);
 }
 
 static void
@@ -147,10 +148,15 @@ roce_ud_expired(struct roce_qp *qp, uint64_t now)
 
 /* ---- receiving ---- */
 
-/* What verbs programs find before the payload: the IP header, at the end of the place for a GRH. */
+/* What verbs programs find before the payload: the IP header, at the end of the place for a GRH,
+ * which is as long as that of IPv6. */
 static void
-put_grh(uint8_t *to, const uint8_t *frame)
+put_grh(const struct roce_qp *qp, uint8_t *to, const uint8_t *frame)
 {
+	if (qp->headers.six) {
+		memcpy(to, frame + IP6_AT, IP6_BYTES);
+		return;
+	}
 	memset(to, 0, NIC_GRH_BYTES - IP_BYTES);
 	memcpy(to + NIC_GRH_BYTES - IP_BYTES, frame + IP_AT, IP_BYTES);
 }
@@ -183,7 +189,7 @@ roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 		return DROP_bad_request;
 	}
-	put_grh((uint8_t *)(uintptr_t)wr->sge.address, frame);
+	put_grh(qp, (uint8_t *)(uintptr_t)wr->sge.address, frame);
 	if (p->payload_length != 0)
 		memcpy((uint8_t *)(uintptr_t)wr->sge.address + NIC_GRH_BYTES, p->payload,
 		       p->payload_length);
