@@ -453,6 +453,21 @@ loss_figure()
 		record nic_loss_4k "% of the lossless rate" '>=' 30 any "weir-nicperf -t write -s 4096, loss=1 at both ends"
 }
 
+# The verbs driver beside perftest on the same Soft-RoCE device, in the virtual machine: runs in turn, and
+# the ratio of each pair.
+verbs_figures()
+{
+	local tree=$PWD
+
+	any_wanted nic_verbs_lat nic_verbs_bw || return 0
+	WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$((60 + 30 * runs)) "$tree/test/rxe/run.sh" "$tree/test/rxe/bench.sh" "$runs" \
+		>"$weir_tmp/verbs" 2>"$weir_tmp/perf.log" || tail -n 1 "$weir_tmp/perf.log" >&2
+	wanted nic_verbs_lat && awk '$1 == "lat" { print $2 / $3 }' "$weir_tmp/verbs" |
+		record nic_verbs_lat "x ib_write_lat, medians, 64 B on rxe" '<=' 1.15 any "weir-nicperf --nic verbs:rxe0 -t lat -s 64"
+	wanted nic_verbs_bw && awk '$1 == "bw" { print $2 / $3 }' "$weir_tmp/verbs" |
+		record nic_verbs_bw "x ib_write_bw, 64 KiB on rxe" '>=' 0.9 any "weir-nicperf --nic verbs:rxe0 -t write -s 65536 --list 1"
+}
+
 # Instructions of a 64-byte WRITE at both ends, and the ICRC's share of them, which valgrind sees without AVX-512.
 instruction_figures()
 {
@@ -525,6 +540,7 @@ set_nics()
 	loss_figure
 	beside_figure
 	instruction_figures
+	verbs_figures
 }
 
 "set_$set_name"

@@ -296,32 +296,75 @@ suite_coverage()
 	echo "by file: build/coverage/coverage.txt"
 }
 
-# Tests in the virtual machine: those of test/rxe/tests, on each wire that they name in their first ten
-# lines ("# wires: END,END ..."), and smoke tests on wires with Soft-RoCE.
-suite_rxe()
+# Tests in the virtual machine: those of test/rxe/tests and the smoke tests that name wires in their first ten
+# lines ("# wires: END,END ..."), on each of them; "NAME SECONDS WIRE SCRIPT" each. Two nodes on a wire take
+# longer there: "# wired: SECONDS".
+rxe_tests()
 {
-	local script name wire wires timeout
+	local script name wire wires seconds
 
-	for script in test/rxe/tests/*.sh; do
+	for script in test/rxe/tests/*.sh test/smoke/*.sh; do
 		name=${script##*/}
-		timeout=$(sed -n '1,10s/^# timeout: *\([0-9]*\).*/\1/p' "$script")
+		seconds=$(sed -n '1,10s/^# wired: *\([0-9]*\).*/\1/p' "$script")
+		seconds=${seconds:-$(sed -n '1,10s/^# timeout: *\([0-9]*\).*/\1/p' "$script")}
 		wires=$(sed -n '1,10s/^# wires: *//p' "$script")
+		[[ -n $wires || $script == test/rxe/* ]] || continue
 		for wire in ${wires:--}; do
-			rxe_test "${name%.sh}$([ "$wire" = - ] || echo "-$wire")" "$wire" "${timeout:-120}" "$script"
+			echo "${name%.sh}$([ "$wire" = - ] || echo "-$wire") ${seconds:-120} $wire $root/$script"
 		done
-	done | run_tests 1
-	for wire in verbs,verbs verbs,roce; do
-		for name in connections kill_program kill_dataplane; do
-			rxe_test "$name-$wire" "$wire" 120 "test/smoke/$name.sh"
-		done
-	done | run_tests 1
+	done
 }
 
-# rxe_test NAME WIRE SECONDS SCRIPT: the line of a test in the virtual machine.
-rxe_test()
+# All of them in one machine. If it dies, or a test lets it stand, the next one begins behind that test.
+suite_rxe()
 {
-	echo "rxe/$1 $(($3 + 100)) WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$3 WEIR_BUILD=$root/build/release" \
-		"$([ "$2" = - ] || echo "WEIR_WIRE=$2") $root/test/rxe/run.sh $root/$4"
+	local name seconds wire script sum line
+	local -a tests=() arguments
+
+	mapfile -t tests < <(rxe_tests)
+	if [ "$list" = 1 ]; then
+		printf 'rxe/%s\n' "${tests[@]%% *}"
+		return
+	fi
+	mkfifo "$work/rxe"
+	while [ "${#tests[@]}" -gt 0 ]; do
+		arguments=() sum=60
+		for line in "${tests[@]}"; do
+			read -r name seconds wire script <<<"$line"
+			arguments+=("$name" "$seconds" "$wire" "$script")
+			sum=$((sum + seconds + 15))
+		done
+		WEIR_NO_DEPS=1 WEIR_RXE_TIMEOUT=$sum WEIR_BUILD=$root/build/release \
+			test/rxe/run.sh "$root/test/rxe/suite.sh" "${arguments[@]}" >"$work/rxe" 2>&1 &
+		note_rxe
+		wait $!
+	done
+}
+
+# Takes from `tests` those that a machine has had, by what it says; all of them, if it hasn't come up.
+note_rxe()
+{
+	local line name code took begun="" log=$work/rxe.log
+
+	: >"$log"
+	while IFS= read -r line; do
+		if [[ $line == "weir-test begin "* ]]; then
+			begun=${line##* }
+			: >"$log"
+		elif [[ $line == "weir-test end "* ]]; then
+			read -r _ _ name code took <<<"$line"
+			note "rxe/$name" "$code" "$took" "$log"
+			tests=("${tests[@]:1}")
+			begun=-
+		else
+			printf '%s\n' "$line" >>"$log"
+		fi
+	done <"$work/rxe"
+	while [ "${#tests[@]}" -gt 0 ] && [ "$begun" != - ]; do
+		note "rxe/${tests[0]%% *}" 125 0 "$log"
+		tests=("${tests[@]:1}")
+		[ -z "$begun" ] || break
+	done
 }
 
 # A build that fails is a failed test.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A hundred connections between two nodes, and several threads on one connection.
+# wires: verbs,verbs verbs,roce roce,roce
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

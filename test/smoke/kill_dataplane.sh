@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # kill -9 of a data plane: -ENODEV to its programs at once, -EHOSTDOWN to remote waiters; it comes back.
+# wires: verbs,verbs verbs,roce roce,roce
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

@@ -41,4 +41,5 @@ ip link set vethA down
 expect 3 'port 1 is down; bring its interface up' verbs:rxe0 plain
 ip link set vethA up
 mv /dev/infiniband "$weir_tmp/hidden"
+undo "mv \"$weir_tmp/hidden\" /dev/infiniband"
 expect 3 'no /dev/infiniband; load' verbs:rxe0 plain
