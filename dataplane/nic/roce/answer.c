@@ -36,7 +36,7 @@ syndrome(const struct roce_qp *qp, struct nic_counters *c)
 }
 
 static void
-answer(struct roce_qp *qp, void *frame, uint8_t *data)
+answer(struct roce_qp *qp, void *frame)
 {
 	struct roce_context *ctx = qp->ctx;
 	struct responder *rs = &qp->rs;
@@ -44,12 +44,12 @@ answer(struct roce_qp *qp, void *frame, uint8_t *data)
 	uint32_t psn = rs->response == RESPOND_ACK     ? rs->expected - 1
 		       : rs->response == RESPOND_FATAL ? rs->nak_psn
 						       : rs->expected;
+	uint64_t aeth = packet_aeth(syndrome(qp, &ctx->counters), rs->msn);
 
-	roce_build_begin(qp, data, EXT_AT + AETH_BYTES);
-	data[BTH_AT] = RC_ACK;
-	put32(data + BTH_AT + 8, psn & PSN_MASK);
-	put32(data + EXT_AT, (uint32_t)syndrome(qp, &ctx->counters) << 24 | rs->msn);
-	roce_frame_send(ctx, frame, roce_build_finish(qp, data, EXT_AT + AETH_BYTES), false);
+	roce_frame_send(ctx, frame,
+			roce_build_packet(qp, roce_frame_data(ctx, frame), BTH(RC_ACK),
+					  psn & PSN_MASK, aeth, 0, 0, AETH_BYTES, NULL, 0),
+			false);
 }
 
 /* What one QP has to say. False: not all of it could leave. */
@@ -76,7 +76,7 @@ answer_qp(struct roce_qp *qp, unsigned *room)
 	frame = roce_frame_take(ctx);
 	if (frame == NULL)
 		return false;
-	answer(qp, frame, roce_frame_data(ctx, frame));
+	answer(qp, frame);
 	qp->rs.response = RESPOND_NONE;
 	return true;
 }
@@ -121,7 +121,7 @@ roce_answer_all(struct roce_context *ctx)
 void
 roce_answer_congestion(struct roce_qp *qp, uint64_t now)
 {
-	uint8_t *data;
+	uint32_t length;
 	void *frame;
 
 	if (now < qp->rs.cnp_next || !neighbour_known(qp->neighbour))
@@ -129,12 +129,8 @@ roce_answer_congestion(struct roce_qp *qp, uint64_t now)
 	frame = roce_frame_take(qp->ctx);
 	if (frame == NULL)
 		return;
-	data = roce_frame_data(qp->ctx, frame);
 	qp->rs.cnp_next = now + ROCE_CNP_GAP_NS;
-	roce_build_begin(qp, data, EXT_AT + CNP_BYTES);
-	data[BTH_AT] = ROCE_CNP;
-	data[BTH_AT + 4] = BTH_BECN;
-	put32(data + BTH_AT + 8, 0);
-	memset(data + EXT_AT, 0, CNP_BYTES);
-	roce_frame_send(qp->ctx, frame, roce_build_finish(qp, data, EXT_AT + CNP_BYTES), false);
+	length = roce_build_packet(qp, roce_frame_data(qp->ctx, frame), BTH(ROCE_CNP),
+				   (uint64_t)BTH_BECN << 56, 0, 0, 0, CNP_BYTES, NULL, 0);
+	roce_frame_send(qp->ctx, frame, length, false);
 }

@@ -129,12 +129,6 @@ fitting(struct roce_qp *qp, uint32_t end)
 	return qp->template + ROCE_TEMPLATE_AT;
 }
 
-void
-roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end)
-{
-	copy_template(&qp->headers, frame, fitting(qp, end));
-}
-
 static uint32_t
 put_icrc(uint8_t *frame, uint32_t end, uint32_t crc)
 {
@@ -152,78 +146,75 @@ roce_build_copy(const struct roce_qp *qp, uint8_t *frame, uint32_t at, const voi
 	return put_icrc(frame, at + n + (-n & 3), crc);
 }
 
-uint32_t
-roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset,
-		   uint8_t *frame, uint32_t at, uint32_t n)
+const void *
+roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, uint32_t n)
 {
-	uint32_t pad = -n & 3;
-
 	if (wr->flags & NIC_INLINE)
-		return roce_build_copy(qp, frame, at, wr->data + offset, n);
+		return wr->data + offset;
 	if (wr->sge_count == 1)
-		return roce_build_copy(qp, frame, at,
-				       (const void *)(uintptr_t)(wr->sge[0].address + offset), n);
-	gather(wr, offset, frame + at, n);
-	memset(frame + at + n, 0, pad);
-	return roce_build_finish(qp, frame, at + n + pad);
+		return (const void *)(uintptr_t)(wr->sge[0].address + offset);
+	gather(wr, offset, qp->ctx->gathered, n);
+	return qp->ctx->gathered;
 }
 
-/*
- * Headers of the frame `psn` with n bytes of the WR, and its payload where that is in one piece:
- * all of it in registers, for what was just stored in pieces loads slowly.
- */
-static inline uint32_t
-build_wr(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, uint32_t n, bool last, bool ask)
+/* IPv4 without a tag goes through registers: what was just stored in pieces loads slowly. */
+static inline __attribute__((always_inline)) uint32_t
+build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uint64_t e0,
+	     uint64_t e1, uint64_t e2, uint32_t extended, const void *payload, uint32_t n)
 {
-	uint32_t offset = qp->rq.offset, psn = qp->rq.next & PSN_MASK, pad = -n & 3, at = EXT_AT;
-	bool first = offset == 0, pieces = wr->sge_count == 2 && !(wr->flags & NIC_INLINE);
-	uint32_t bth = (last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first);
-	uint64_t numbers = htobe64((uint64_t)qp->peer_qpn << 32 | (uint32_t)ask << 31 | psn);
-	uint64_t e0 = 0, e1 = 0, e2 = 0;
-	const uint8_t *template, *payload;
-	uint32_t crc;
+	uint32_t pad = -n & 3, at = EXT_AT + extended, crc;
+	uint64_t numbers = htobe64((uint64_t)qp->peer_qpn << 32 | psn);
+	const uint8_t *template = fitting(qp, at + n + pad);
 
-	bth = bth << 24 | pad << 20 | ROCE_PKEY;
-	if (last && (wr->flags & NIC_SOLICITED))
-		bth |= BTH_SOLICITED << 16;
-	if (last && wr->wire.has_imm) {
-		e0 = htobe64((uint64_t)wr->imm << 32);
-		at += IMM_BYTES;
-	}
-	if (first && wr->wire.first == RC_WRITE_FIRST) {
-		e2 = e0;
-		e0 = htobe64(wr->remote_address);
-		e1 = htobe64((uint64_t)wr->rkey << 32 | wr->length);
-		at += RETH_BYTES;
-	}
-	payload = wr->flags & NIC_INLINE ? wr->data : (const void *)(uintptr_t)wr->sge[0].address;
-	template = fitting(qp, at + n + pad);
+	bth = htobe32(bth | pad << 20 | ROCE_PKEY);
 	if (qp->headers.front != 0) {
 		const uint64_t behind[] = {numbers, e0, e1, e2};
 
 		copy_template(&qp->headers, frame, template);
-		put32(frame + BTH_AT, bth);
-		memcpy(frame + BTH_AT + 4, behind, sizeof(behind));
-		return roce_build_payload(qp, wr, offset, frame, at, n);
+		memcpy(frame + BTH_AT, &bth, sizeof(bth));
+		memcpy(frame + BTH_AT + sizeof(bth), behind, sizeof(behind));
+		return roce_build_copy(qp, frame, at, payload, n);
 	}
 	memcpy(frame, template, 16);
-	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT, numbers, e0, e1, e2, htobe32(bth),
-			      at - IP_AT, payload + offset, pieces ? 0 : n);
-	if (pieces)
-		return roce_build_payload(qp, wr, offset, frame, at, n);
+	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT, numbers, e0, e1, e2, bth, at - IP_AT,
+			      payload, n);
 	return put_icrc(frame, at + n + pad, crc);
+}
+
+uint32_t
+roce_build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uint64_t e0,
+		  uint64_t e1, uint64_t e2, uint32_t extended, const void *payload, uint32_t n)
+{
+	return build_packet(qp, frame, bth, psn, e0, e1, e2, extended, payload, n);
 }
 
 uint32_t
 roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more)
 {
 	struct requester *rq = &qp->rq;
-	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu, length;
-	bool last = n == rest;
+	uint32_t rest = wr->length - rq->offset, n = rest < qp->mtu ? rest : qp->mtu;
+	uint32_t psn = rq->next & PSN_MASK, extended = 0, bth, length;
+	bool first = rq->offset == 0, last = n == rest;
+	uint64_t e0 = 0, e1 = 0, e2 = 0;
 
+	bth = BTH(last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first);
+	if (last && (wr->flags & NIC_SOLICITED))
+		bth |= BTH_SOLICITED << 16;
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
-	length = build_wr(qp, wr, frame, n, last,
-			  !more || rq->next % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1);
+	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)
+		psn |= (uint32_t)BTH_ACK_REQ << 24;
+	if (last && wr->wire.has_imm) {
+		e0 = htobe64((uint64_t)wr->imm << 32);
+		extended = IMM_BYTES;
+	}
+	if (first && wr->wire.first == RC_WRITE_FIRST) {
+		e2 = e0;
+		e0 = htobe64(wr->remote_address);
+		e1 = htobe64((uint64_t)wr->rkey << 32 | wr->length);
+		extended += RETH_BYTES;
+	}
+	length = build_packet(qp, frame, bth, psn, e0, e1, e2, extended,
+			      roce_build_payload(qp, wr, rq->offset, n), n);
 	rq->offset += n;
 	if (last) {
 		wr->last_psn = rq->next;
@@ -231,10 +222,4 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 		rq->offset = 0;
 	}
 	return length;
-}
-
-uint32_t
-roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end)
-{
-	return put_icrc(frame, end, frame_icrc(qp->headers.six, frame, end));
 }

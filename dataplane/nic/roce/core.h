@@ -19,7 +19,8 @@
 
 #define CACHE_LINE 64
 #define ROCE_CONTEXTS_MAX 32u
-#define ROCE_QUANTUM 32u	      /* frames of one QP before it is the next one's turn */
+#define ROCE_QUANTUM 32u /* frames of one QP before it is the next one's turn */
+#define ROCE_MTU_MAX 4096u
 #define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
 #define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
 #define ROCE_TICK_NS 100000u	      /* timers are looked at no more often */
@@ -229,6 +230,7 @@ struct roce_context {
 	uint64_t owed;	    /* since then they have been waiting; 0: not yet */
 	uint32_t spare_count;
 	void *spare[ROCE_SPARE];
+	uint8_t gathered[ROCE_MTU_MAX]; /* payload that lay in two pieces */
 	struct cq_entry *cq;
 	uint32_t cq_mask, cq_head, cq_tail;
 	struct nic_counters counters; /* engine writes with roce_count(), anyone reads relaxed */
@@ -349,9 +351,14 @@ void roce_timer_run(struct roce_context *ctx, uint64_t now);
  * this one needs no answer. Returns its length.
  */
 uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more);
-/* The headers of a frame that will end at `end`, up to the BTH; opcode and PSN are still to come.
+/*
+ * A packet to the QP's peer: opcode and flags of the BTH (BTH()), PSN and the flags beside it and
+ * beside the QPN, up to 20 bytes
+ * that extend it, as they stand in memory, and n bytes of payload, copied. Returns its length.
  */
-void roce_build_begin(struct roce_qp *qp, uint8_t *frame, uint32_t end);
+uint32_t roce_build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn,
+			   uint64_t e0, uint64_t e1, uint64_t e2, uint32_t extended,
+			   const void *payload, uint32_t n);
 /*
  * Headers of all frames to `ip`, up to the BTH, but for lengths, checksum, MAC, source port, QPN:
  * returns the sum of the IPv4 header as it stands.
@@ -363,15 +370,14 @@ void roce_template_use(const struct headers *h, const uint8_t *template, uint32_
 		       uint64_t mac, uint8_t *frame, uint32_t end);
 /* Tells flows apart for whoever spreads them over paths or queues. */
 uint16_t roce_source_port(uint32_t qpn, uint32_t peer_qpn);
-/* Completes a frame by n bytes of a WR from `offset` on, which begin at `at`, and its ICRC. */
-uint32_t roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset,
-			    uint8_t *frame, uint32_t at, uint32_t n);
+/* n bytes of a WR from `offset` on, in one piece: copied together if need be, until the next call.
+ */
+const void *roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset,
+			       uint32_t n);
 /* Completes a frame by n bytes of payload, which begins at `at`, and its ICRC. Returns its length.
  */
 uint32_t roce_build_copy(const struct roce_qp *qp, uint8_t *frame, uint32_t at, const void *payload,
 			 uint32_t n);
-/* Completes a frame by its ICRC. Returns its length. */
-uint32_t roce_build_finish(const struct roce_qp *qp, uint8_t *frame, uint32_t end);
 
 /* ud.c: address handles on main, the rest on the engine */
 int roce_ah_create(struct nic_device *dev, const struct nic_ah_attr *attr, struct nic_ah **ah);

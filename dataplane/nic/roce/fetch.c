@@ -77,24 +77,24 @@ static void
 send_request(struct roce_qp *qp, void *frame, const struct fetch *f, uint32_t psn)
 {
 	const struct sq_entry *wr = &qp->rq.sq[f->wr & qp->rq.sq_mask];
-	uint32_t headers = wr->opcode == NIC_READ ? RETH_BYTES : ATOMIC_BYTES;
-	uint32_t skip = (psn - f->psn) * qp->mtu, end = EXT_AT + headers;
-	uint8_t *data = roce_frame_data(qp->ctx, frame), *ext = data + EXT_AT;
+	uint32_t skip = (psn - f->psn) * qp->mtu, bth = BTH(wr->wire.only), length;
+	uint64_t address = htobe64(wr->remote_address + f->offset + skip);
+	uint64_t key = (uint64_t)wr->rkey << 32, compare, swap, ask = BTH_ACK_REQ << 24;
+	uint8_t *data = roce_frame_data(qp->ctx, frame);
 
-	roce_build_begin(qp, data, end);
-	data[BTH_AT] = wr->wire.only;
-	put32(data + BTH_AT + 8, (psn & PSN_MASK) | (uint32_t)BTH_ACK_REQ << 24);
-	put64(ext, wr->remote_address + f->offset + skip);
-	put32(ext + 8, wr->rkey);
+	ask |= psn & PSN_MASK;
 	if (wr->opcode == NIC_READ) {
-		put32(ext + 12, bytes_of(qp, wr, f) - skip);
-	} else {
-		bool add = wr->opcode == NIC_FETCH_ADD;
-
-		put64(ext + 12, add ? wr->compare_add : wr->swap);
-		put64(ext + 20, add ? 0 : wr->compare_add);
+		key |= bytes_of(qp, wr, f) - skip;
+		length = roce_build_packet(qp, data, bth, ask, address, htobe64(key), 0, RETH_BYTES,
+					   NULL, 0);
+	} else { /* the operand to compare with goes where a payload would */
+		swap = wr->opcode == NIC_FETCH_ADD ? wr->compare_add : wr->swap;
+		compare = wr->opcode == NIC_FETCH_ADD ? 0 : htobe64(wr->compare_add);
+		length = roce_build_packet(qp, data, bth, ask, address, htobe64(key | swap >> 32),
+					   htobe64(swap << 32), ATOMIC_BYTES - sizeof(compare),
+					   &compare, sizeof(compare));
 	}
-	roce_frame_send(qp->ctx, frame, roce_build_finish(qp, data, end), false);
+	roce_frame_send(qp->ctx, frame, length, false);
 }
 
 /* What waits for the answers: their places among the frames in flight. */

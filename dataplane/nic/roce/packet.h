@@ -64,9 +64,10 @@ struct address {
 #define PSN_MASK 0xffffffu
 #define QPN_MASK 0xffffffu
 
-#define BTH_SOLICITED 0x80u /* in byte 1 */
-#define BTH_BECN 0x40u	    /* in byte 4 */
-#define BTH_ACK_REQ 0x80u   /* in byte 8 */
+#define BTH(opcode) ((uint32_t)(opcode) << 24) /* its first word in host order */
+#define BTH_SOLICITED 0x80u		       /* in byte 1 */
+#define BTH_BECN 0x40u			       /* in byte 4 */
+#define BTH_ACK_REQ 0x80u		       /* in byte 8 */
 
 enum opcode {
 	RC_SEND_FIRST = 0x00,
@@ -219,6 +220,13 @@ put_address(uint8_t *p, struct address a)
 {
 	put64(p, a.high);
 	put64(p + 8, a.low);
+}
+
+/* An AETH as roce_build_packet() takes it, alone or before the value of an atomic. */
+static inline uint64_t
+packet_aeth(uint8_t syndrome, uint32_t msn)
+{
+	return htobe64((uint64_t)syndrome << 56 | (uint64_t)msn << 32);
 }
 
 /* What lies in front of where the payload would be: the operands of an atomic, its answer. */

@@ -142,31 +142,25 @@ roce_serve_stop(struct roce_qp *qp)
 static uint32_t
 build_atomic(struct roce_qp *qp, const struct served *e, uint8_t *data)
 {
-	uint32_t end = EXT_AT + AETH_BYTES + VALUE_BYTES;
+	uint64_t aeth = packet_aeth(AETH(AETH_ACK, AETH_UNLIMITED), e->msn);
 
-	roce_build_begin(qp, data, end);
-	data[BTH_AT] = RC_ATOMIC_ACK;
-	put32(data + BTH_AT + 8, e->psn);
-	put32(data + EXT_AT, (uint32_t)AETH(AETH_ACK, AETH_UNLIMITED) << 24 | e->msn);
-	put64(data + EXT_AT + AETH_BYTES, e->value);
-	return roce_build_finish(qp, data, end);
+	return roce_build_packet(qp, data, BTH(RC_ATOMIC_ACK), e->psn,
+				 aeth | htobe64(e->value >> 32), htobe64(e->value << 32), 0,
+				 AETH_BYTES + VALUE_BYTES, NULL, 0);
 }
 
 static uint32_t
 build_read(struct roce_qp *qp, const struct served *e, uint8_t *data, uint32_t n)
 {
 	bool first = e->sent == e->begin, last = e->sent + 1 == e->count;
-	uint32_t pad = -n & 3, at = EXT_AT + (first || last ? AETH_BYTES : 0);
+	uint32_t opcode = first	 ? (last ? RC_READ_RESPONSE_ONLY : RC_READ_RESPONSE_FIRST)
+			  : last ? RC_READ_RESPONSE_LAST
+				 : RC_READ_RESPONSE_MIDDLE;
+	uint64_t aeth = packet_aeth(AETH(AETH_ACK, AETH_UNLIMITED), e->msn);
 	uint64_t from = e->address + (uint64_t)e->sent * qp->mtu;
 
-	roce_build_begin(qp, data, at + n + pad);
-	data[BTH_AT] = first ? (last ? RC_READ_RESPONSE_ONLY : RC_READ_RESPONSE_FIRST)
-			     : (last ? RC_READ_RESPONSE_LAST : RC_READ_RESPONSE_MIDDLE);
-	data[BTH_AT + 1] = (uint8_t)(pad << 4);
-	put32(data + BTH_AT + 8, (e->psn + e->sent) & PSN_MASK);
-	if (first || last)
-		put32(data + EXT_AT, (uint32_t)AETH(AETH_ACK, AETH_UNLIMITED) << 24 | e->msn);
-	return roce_build_copy(qp, data, at, (const void *)(uintptr_t)from, n);
+	return roce_build_packet(qp, data, BTH(opcode), (e->psn + e->sent) & PSN_MASK, aeth, 0, 0,
+				 first || last ? AETH_BYTES : 0, (const void *)(uintptr_t)from, n);
 }
 
 /* The next answer of *e. False: the memory that it names is not there any more. */

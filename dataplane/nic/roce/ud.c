@@ -79,7 +79,7 @@ build(struct roce_qp *qp, const struct sq_entry *wr, uint8_t *f)
 	put32(f + EXT_AT + 4, qp->head.qpn);
 	if (wr->wire.has_imm)
 		put32(f + EXT_AT + DETH_BYTES, wr->imm);
-	return roce_build_payload(qp, wr, 0, f, at, n);
+	return roce_build_copy(qp, f, at, roce_build_payload(qp, wr, 0, n), n);
 }
 
 static void
