@@ -45,7 +45,8 @@ struct node {
 struct world {
 	struct node node[NODES];
 	uint64_t now, dropped, marked;
-	uint32_t queue, mark; /* bytes */
+	uint32_t random, loss; /* one frame in so many is lost by chance; 0: none */
+	uint32_t queue, mark;  /* bytes */
 	struct frame *unused;
 };
 
@@ -101,7 +102,8 @@ carry(struct world *w, const struct frame *f, struct node *to)
 	uint64_t waiting = (begin - w->now) * BYTES_PER_US / 1000;
 	struct frame *copy;
 
-	if (waiting + f->length > w->queue) {
+	w->random = w->random * 1664525u + 1013904223u;
+	if (waiting + f->length > w->queue || (w->loss != 0 && (w->random >> 8) % w->loss == 0)) {
 		w->dropped++;
 		return;
 	}
@@ -381,6 +383,32 @@ recovers(void **state)
 	world_destroy(w);
 }
 
+/* One frame in a hundred is lost by chance, in either direction: what counts is how soon that is
+ * noticed, and that the window doesn't take it for congestion. */
+static void
+lossy(uint16_t mtu, enum nic_opcode opcode, unsigned least)
+{
+	struct world *w = world_create(mtu, 1u << 20, UINT32_MAX);
+	unsigned percent;
+
+	w->loss = 100;
+	turns(w, 3000000, 1, opcode);
+	percent = goodput(w, 20000000, mtu, 1, opcode);
+	print_message("mtu %u, 1 %% lost, %s: %u %%\n", mtu, opcode == NIC_READ ? "READ" : "WRITE",
+		      percent);
+	assert_true(percent >= least);
+	world_destroy(w);
+}
+
+static void
+loss_by_chance(void **state)
+{
+	lossy(1024, NIC_WRITE, 25);
+	lossy(4096, NIC_WRITE, 60);
+	lossy(1024, NIC_READ, 12);
+	lossy(4096, NIC_READ, 60);
+}
+
 int
 main(void)
 {
@@ -388,6 +416,7 @@ main(void)
 	    cmocka_unit_test(incast_marked),
 	    cmocka_unit_test(incast_dropped),
 	    cmocka_unit_test(recovers),
+	    cmocka_unit_test(loss_by_chance),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,6 +229,31 @@ ahead(void **state)
 	bench_destroy(b);
 }
 
+/* PSNs that begin anew: the peer went back as told, and the missing one was lost on its way again.
+ */
+static void
+lost_again(void **state)
+{
+	struct bench *b = bench_create();
+	struct craft c = craft(b, RC_WRITE_ONLY, PSN + 1, 64);
+
+	for (unsigned i = 1; i <= 3; i++) {
+		c.psn = (PSN + i) & PSN_MASK;
+		give(b, &c);
+		give(b, &c); /* one that came twice tells nothing */
+	}
+	expect_answer(b, 1, NAK(NAK_SEQUENCE), PSN);
+	for (unsigned i = 1; i <= 5; i++) {
+		c.psn = (PSN + i) & PSN_MASK;
+		give(b, &c);
+	}
+	expect_answer(b, 2, NAK(NAK_SEQUENCE), PSN);
+	c.psn = PSN;
+	give(b, &c);
+	expect_answer(b, 3, ACK, PSN);
+	bench_destroy(b);
+}
+
 /* A frame ahead and the missing one in the same burst: the NAK names what is expected after both.
  */
 static void
@@ -612,14 +637,23 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(in_sequence),	   cmocka_unit_test(acks_coalesced),
-	    cmocka_unit_test(duplicates),	   cmocka_unit_test(ahead),
-	    cmocka_unit_test(ahead_then_expected), cmocka_unit_test(access_refused),
-	    cmocka_unit_test(invalid_refused),	   cmocka_unit_test(changes_midway),
-	    cmocka_unit_test(wrong_peer),	   cmocka_unit_test(bad_crc),
-	    cmocka_unit_test(receiver_not_ready),  cmocka_unit_test(not_ready_at_the_end),
-	    cmocka_unit_test(send_too_long),	   cmocka_unit_test(send_without_memory),
-	    cmocka_unit_test(flushed_midway),	   cmocka_unit_test(congestion),
+	    cmocka_unit_test(in_sequence),
+	    cmocka_unit_test(acks_coalesced),
+	    cmocka_unit_test(duplicates),
+	    cmocka_unit_test(ahead),
+	    cmocka_unit_test(lost_again),
+	    cmocka_unit_test(ahead_then_expected),
+	    cmocka_unit_test(access_refused),
+	    cmocka_unit_test(invalid_refused),
+	    cmocka_unit_test(changes_midway),
+	    cmocka_unit_test(wrong_peer),
+	    cmocka_unit_test(bad_crc),
+	    cmocka_unit_test(receiver_not_ready),
+	    cmocka_unit_test(not_ready_at_the_end),
+	    cmocka_unit_test(send_too_long),
+	    cmocka_unit_test(send_without_memory),
+	    cmocka_unit_test(flushed_midway),
+	    cmocka_unit_test(congestion),
 	    cmocka_unit_test(stray_answers),
 	};
 

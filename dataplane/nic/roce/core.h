@@ -23,8 +23,10 @@
 #define ROCE_MTU_MAX 4096u
 #define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
 #define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
-#define ROCE_TICK_NS 100000u	      /* timers are looked at no more often */
-#define ROCE_RTO_MIN_NS 4000000u
+#define ROCE_TICK_NS 50000u	      /* timers are looked at no more often, ... */
+#define ROCE_TICK_QP_NS 2000u	      /* ... and for each QP that waits, so much less often */
+#define ROCE_RTO_MIN_NS 200000u	      /* a timeout that is premature costs little */
+#define ROCE_NEIGHBOUR_NS 4000000u    /* datagrams: between looks whether the MAC is known */
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \
 	    */
@@ -116,8 +118,8 @@ struct requester { /* engine, but for the initial values */
 	uint64_t deadline; /* of the timer, valid while `timer` is in the list */
 	uint64_t progress; /* when something was last acknowledged, or the wait began */
 	uint64_t timeout_ns;
-	uint32_t nak_psn;	/* last PSN of a sequence NAK that was acted on */
-	bool nak_seen;		/* nak_psn is valid, nothing was acknowledged since */
+	uint64_t went_back;	/* when the loss of `una` was last noticed; 0: not yet */
+	uint32_t answer;	/* last PSN of an answer that came out of order */
 	bool starved;		/* a request was to be sent again, and there was no frame */
 	bool draining, drained; /* SQD; that nothing is under way has been told */
 	bool rnr_wait;		/* the peer asked to wait until deadline */
@@ -136,7 +138,9 @@ struct responder {	   /* engine, but for the initial values */
 	uint8_t response; /* enum response that waits in the context's responders list */
 	uint8_t nak;	  /* enum nak_code of RESPOND_FATAL */
 	uint8_t kind;	  /* PACKET_SEND or PACKET_WRITE: message under way; PACKET_NONE: none */
-	bool gap;	  /* a PSN ahead was seen and NAKed; silent until the expected one comes */
+	bool gap;	  /* a PSN ahead was seen and NAKed; silent until the expected one comes, or
+			   * the peer has gone back and lost it again */
+	uint32_t seen;	  /* gap: the last PSN */
 	uint64_t address; /* WRITE: where the next byte goes; SEND: in our own memory */
 	uint32_t rkey, left; /* WRITE: announced and not yet arrived; SEND: room left */
 	uint32_t received;
@@ -319,7 +323,7 @@ void roce_requester_wake(struct roce_qp *qp);
 /* Everything before `to` has arrived, and if it was asked for, the answer too. */
 void roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now);
 /* The oldest frame, or its answer, was lost; the peer may say so often. */
-void roce_requester_lost(struct roce_qp *qp);
+void roce_requester_lost(struct roce_qp *qp, uint64_t now);
 
 /* fetch.c, engine: the requester's READs and atomics */
 enum fetch_result { FETCH_SENT, FETCH_ORDINARY, FETCH_WAITS };

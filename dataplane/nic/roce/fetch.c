@@ -249,6 +249,18 @@ store(struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p, uin
 	return scatter(qp, wr, 0, (const uint8_t *)&value, VALUE_BYTES);
 }
 
+/* An answer behind the next one: that was lost; it is asked for once, unless the answers begin
+ * anew. */
+static enum drop
+out_of_order(struct roce_qp *qp, uint32_t psn, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	bool known = rq->went_back != 0 && (int32_t)(psn - rq->answer) >= 0;
+
+	rq->answer = psn;
+	return known ? DROP_out_of_order : roce_fetch_lost(qp, now);
+}
+
 enum drop
 roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 {
@@ -263,13 +275,13 @@ roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 	    (int32_t)(rq->una + distance - psn) < 0)
 		return DROP_duplicate;
 	if (rq->una + distance != psn)
-		return roce_fetch_lost(qp, now);
+		return out_of_order(qp, rq->una + distance, now);
 	wr = &rq->sq[f->wr & rq->sq_mask];
 	skip = (psn - f->psn) * qp->mtu;
 	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip))
 		return DROP_bad_request;
 	if (p->marked) { /* the peer's answers queue somewhere: fewer at once */
-		roce_window_lost(&rq->window, rq->next);
+		roce_window_marked(&rq->window, rq->next);
 		roce_answer_congestion(qp, now);
 	}
 	if (!store(qp, wr, p, f->offset + skip)) {
@@ -288,6 +300,6 @@ roce_fetch_lost(struct roce_qp *qp, uint64_t now)
 
 	if (psn != qp->rq.una)
 		roce_requester_advance(qp, psn, now);
-	roce_requester_lost(qp);
+	roce_requester_lost(qp, now);
 	return DROP_out_of_order;
 }

@@ -57,7 +57,7 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct headers *h, struct 
 		return roce_responder_input(qp, p);
 	case PACKET_CNP:
 		if (state == NIC_QP_RTS)
-			roce_window_lost(&qp->rq.window, qp->rq.next);
+			roce_window_marked(&qp->rq.window, qp->rq.next);
 		return DROP_NONE;
 	default: /* datagrams to a connected QP */
 		return DROP_bad_request;

@@ -347,8 +347,10 @@ roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 	}
 	rq->in_flight -= bytes;
 	roce_qp_drop_frames(qp, n);
-	if ((int32_t)(rq->send - rq->una) < 0)
+	if ((int32_t)(rq->send - rq->una) < 0) { /* the peer has what we were to send again */
 		rq->send = rq->una;
+		roce_window_restore(&rq->window);
+	}
 	while (rq->retired != rq->built &&
 	       (int32_t)(rq->una - rq->sq[rq->retired & rq->sq_mask].last_psn) > 0)
 		roce_qp_complete(qp, NIC_WC_SUCCESS);
@@ -356,7 +358,7 @@ roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 	rq->retries = 0;
 	rq->rnr_wait = false;
 	rq->rnr_left = rq->rnr_retry;
-	rq->nak_seen = false;
+	rq->went_back = 0;
 	roce_window_acked(&rq->window, bytes, rq->una, rq->next, now);
 	if (rq->una == rq->next) {
 		link_remove(&qp->timer);
@@ -407,16 +409,20 @@ receiver_not_ready(struct roce_qp *qp, unsigned code, uint64_t now)
 }
 
 void
-roce_requester_lost(struct roce_qp *qp)
+roce_requester_lost(struct roce_qp *qp, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 
-	/* a second time for the same PSN tells nothing new: one gap, one NAK */
-	if (rq->una == rq->next || (rq->nak_seen && rq->nak_psn == rq->una))
+	/* told again before what was sent again can have arrived: nothing new */
+	if (rq->una == rq->next ||
+	    (rq->went_back != 0 &&
+	     (rq->send == rq->una || now - rq->went_back < rq->window.rtt / 2)))
 		return;
-	rq->nak_seen = true;
-	rq->nak_psn = rq->una;
-	roce_window_lost(&rq->window, rq->next);
+	if (rq->went_back == 0)
+		roce_window_lost(&rq->window, rq->next);
+	else /* lost again, or it was late: with few frames, each round can't but be smaller */
+		roce_window_timeout(&rq->window, rq->next);
+	rq->went_back = now;
 	if (!rq->rnr_wait)
 		roce_requester_go_back(qp);
 }
@@ -433,7 +439,7 @@ wr_of(const struct requester *rq, uint32_t psn)
 }
 
 static enum drop
-negative(struct roce_qp *qp, unsigned code, uint32_t psn)
+negative(struct roce_qp *qp, unsigned code, uint32_t psn, uint64_t now)
 {
 	static const uint8_t status[] = {
 	    [NAK_INVALID_REQUEST] = NIC_WC_REM_INV_REQ_ERR,
@@ -442,7 +448,7 @@ negative(struct roce_qp *qp, unsigned code, uint32_t psn)
 	};
 
 	if (code == NAK_SEQUENCE) {
-		roce_requester_lost(qp);
+		roce_requester_lost(qp, now);
 		return DROP_NONE;
 	}
 	roce_qp_fail(qp, wr_of(&qp->rq, psn), status[code]);
@@ -487,5 +493,5 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		roce_requester_advance(qp, bound, now);
 	if (type == AETH_RNR)
 		return receiver_not_ready(qp, value, now);
-	return negative(qp, value, psn);
+	return negative(qp, value, psn, now);
 }

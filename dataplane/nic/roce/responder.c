@@ -33,6 +33,7 @@ refuse_send(struct roce_qp *qp, enum nic_wc_status status, enum nak_code code)
 static enum drop
 not_ready(struct roce_qp *qp)
 {
+	qp->rs.seen = qp->rs.expected;
 	qp->rs.gap = true; /* what follows is ahead: nothing to be said about it */
 	roce_answer_later(qp, RESPOND_RNR);
 	return DROP_no_buffer;
@@ -135,16 +136,20 @@ gap_closed(struct responder *rs)
 static enum drop
 out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 {
+	struct responder *rs = &qp->rs;
+
 	if (ahead >= PSN_HALF) {
 		if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC)
 			return roce_serve_again(qp, p);
 		roce_answer_later(qp, RESPOND_ACK); /* the ACK may have been lost */
 		return DROP_duplicate;
 	}
-	if (!qp->rs.gap) {
-		qp->rs.gap = true;
+	/* PSNs that begin anew: the peer has gone back, and the expected one is lost again */
+	if (!rs->gap || ((p->psn - rs->seen) & PSN_MASK) >= PSN_HALF) {
+		rs->gap = true;
 		roce_answer_later(qp, RESPOND_SEQUENCE);
 	}
+	rs->seen = p->psn;
 	return DROP_out_of_order;
 }
 

@@ -28,7 +28,6 @@ expired(struct roce_qp *qp, uint64_t now)
 		return;
 	}
 	rto = roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
-
 	if (rq->rnr_wait) {
 		rq->rnr_wait = false;
 		rq->deadline = now + rto;
@@ -48,7 +47,7 @@ expired(struct roce_qp *qp, uint64_t now)
 	}
 	if (rq->retries < 32)
 		rq->retries++;
-	if (rq->retries >= 3) /* has the peer another MAC now? */
+	if (rq->retries >= 7) /* has the peer another MAC now? */
 		roce_arp_ask(qp->ctx, qp->neighbour, now);
 	roce_window_timeout(&rq->window, rq->next);
 	roce_requester_go_back(qp);
@@ -60,16 +59,18 @@ void
 roce_timer_run(struct roce_context *ctx, uint64_t now)
 {
 	uint64_t earliest = UINT64_MAX;
+	uint64_t soonest = now + ROCE_TICK_NS;
 	struct link *l, *next;
 
 	for (l = ctx->timers.next; l != &ctx->timers; l = next) {
 		struct roce_qp *qp = LIST_OF(l, struct roce_qp, timer);
 
 		next = l->next;
+		soonest += ROCE_TICK_QP_NS;
 		if (qp->rq.deadline <= now)
 			expired(qp, now);
 		if (!link_alone(l) && qp->rq.deadline < earliest)
 			earliest = qp->rq.deadline;
 	}
-	ctx->next_tick = earliest < now + ROCE_TICK_NS ? now + ROCE_TICK_NS : earliest;
+	ctx->next_tick = earliest < soonest ? soonest : earliest;
 }

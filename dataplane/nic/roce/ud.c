@@ -110,7 +110,7 @@ roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t no
 			roce_arp_ask(ctx, wr->ah->neighbour, now);
 			if (link_alone(&qp->timer)) {
 				rq->progress = now;
-				roce_timer_start(qp, now + ROCE_RTO_MIN_NS);
+				roce_timer_start(qp, now + ROCE_NEIGHBOUR_NS);
 			}
 			return false;
 		}
@@ -137,7 +137,7 @@ roce_ud_expired(struct roce_qp *qp, uint64_t now)
 		link_remove(&qp->timer);
 		return;
 	}
-	rq->deadline = now + ROCE_RTO_MIN_NS;
+	rq->deadline = now + ROCE_NEIGHBOUR_NS;
 	if (now - rq->progress >= qp->ctx->dev->config.timeout_ns) {
 		roce_count(&qp->ctx->counters.drop_no_neighbour, 1);
 		done(qp);

@@ -3,6 +3,7 @@
 
 #define WINDOW_START 65536u
 #define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
+#define WINDOW_QUEUED_NS 14000u	   /* a shorter round trip has no room for a queue */
 #define WINDOW_DELAY_NS 1000000u   /* queueing beyond this is congestion; less is scheduling */
 
 static uint32_t
@@ -18,6 +19,18 @@ roce_window_init(struct window *w, uint32_t frame, uint32_t frames_min, uint32_t
 	w->cap = larger(cap, w->floor);
 	w->size = larger(w->cap < WINDOW_START ? w->cap : WINDOW_START, w->floor);
 	w->threshold = w->cap;
+}
+
+static void
+decrease(struct window *w, uint32_t size, uint32_t next)
+{
+	if (w->recovering)
+		return;
+	w->before = w->size;
+	w->size = larger(size, w->floor);
+	w->threshold = w->size;
+	w->recovering = true;
+	w->recover = next;
 }
 
 static void
@@ -39,13 +52,8 @@ measured(struct window *w, uint64_t rtt, uint32_t next)
 		w->rtt_min = rtt;
 	else
 		w->rtt_min += w->rtt_min / 1024 + 1;
-	if (rtt > 2 * w->rtt_min + WINDOW_DELAY_NS && w->size > WINDOW_DELAY_FLOOR &&
-	    !w->recovering) {
-		w->size = larger(w->size - w->size / 8, WINDOW_DELAY_FLOOR);
-		w->threshold = w->size;
-		w->recovering = true;
-		w->recover = next;
-	}
+	if (rtt > 2 * w->rtt_min + WINDOW_DELAY_NS && w->size > WINDOW_DELAY_FLOOR)
+		decrease(w, larger(w->size - w->size / 8, WINDOW_DELAY_FLOOR), next);
 }
 
 void
@@ -53,13 +61,15 @@ roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next,
 {
 	uint64_t grown;
 
-	if (w->recovering && (int32_t)(una - w->recover) >= 0)
+	if (w->recovering && (int32_t)(una - w->recover) >= 0) {
 		w->recovering = false;
+		w->before = 0;
+	}
 	if (w->sampling && (int32_t)(una - w->sample_psn) > 0) {
 		w->sampling = false;
 		measured(w, now - w->sample_time, next);
 	}
-	if (w->size == w->cap || w->recovering)
+	if (w->size == w->cap || (w->recovering && w->size >= w->threshold))
 		return;
 	if (w->size < w->threshold)
 		grown = (uint64_t)w->size + bytes;
@@ -69,15 +79,18 @@ roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next,
 }
 
 void
+roce_window_marked(struct window *w, uint32_t next)
+{
+	decrease(w, w->size / 2, next);
+}
+
+void
 roce_window_lost(struct window *w, uint32_t next)
 {
 	w->sampling = false; /* an answer to a resent frame measures nothing */
-	if (w->recovering)
-		return;
-	w->size = larger(w->size / 2, w->floor);
-	w->threshold = w->size;
-	w->recovering = true;
-	w->recover = next;
+	/* without a queue nothing overflows: it was chance, and with less in flight less is sent
+	 * again */
+	decrease(w, w->rtt < WINDOW_QUEUED_NS ? w->size - w->size / 8 : w->size / 2, next);
 }
 
 void
@@ -85,7 +98,17 @@ roce_window_timeout(struct window *w, uint32_t next)
 {
 	roce_window_lost(w, next);
 	w->size = w->floor;
-	w->recovering = false; /* else it could not grow again until all is acknowledged */
+}
+
+void
+roce_window_restore(struct window *w)
+{
+	if (w->before == 0)
+		return;
+	w->size = w->before;
+	w->threshold = larger(w->threshold, w->size);
+	w->before = 0;
+	w->recovering = false;
 }
 
 uint64_t

@@ -15,7 +15,8 @@ struct window {			  /* engine */
 	uint32_t floor, cap, step;
 	uint32_t recover; /* PSN: one decrease until this is acknowledged */
 	bool recovering;
-	bool sampling; /* a round trip is being measured */
+	uint32_t before; /* size before that decrease, 0: it is over */
+	bool sampling;	 /* a round trip is being measured */
 	uint32_t sample_psn;
 	uint64_t sample_time;
 	uint64_t rtt, variance, rtt_min; /* ns, 0 = none yet */
@@ -26,10 +27,14 @@ void roce_window_init(struct window *w, uint32_t frame, uint32_t frames_min, uin
 /* `bytes` in flight were acknowledged, everything before PSN `una` in all; `next` is the next new
  * PSN. */
 void roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next, uint64_t now);
-/* A frame was lost or marked. */
+/* A frame was lost. */
 void roce_window_lost(struct window *w, uint32_t next);
-/* Nothing came back at all: begin anew. */
+/* Nothing came back at all: begins with little. */
 void roce_window_timeout(struct window *w, uint32_t next);
+/* What seemed lost was only late. */
+void roce_window_restore(struct window *w);
+/* The peer, or a switch, says that frames queue. */
+void roce_window_marked(struct window *w, uint32_t next);
 /* How long to wait for an answer, ns. */
 uint64_t roce_window_rto(const struct window *w, uint64_t least, uint64_t most);
 
