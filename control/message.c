@@ -111,6 +111,12 @@ decode_link(const Weir__Control__LinkOffer *pb, struct weir_link_offer *o)
 	o->credit_rkey = pb->credit_rkey;
 	o->ring_lines = pb->ring_lines;
 	o->recv_wrs = pb->recv_wrs;
+	o->joined = pb->joined;
+	o->resumes = pb->resumes;
+	o->born = pb->born;
+	o->peer_born = pb->peer_born;
+	o->consumed = pb->consumed;
+	o->received = pb->received;
 	return true;
 }
 

@@ -77,6 +77,12 @@ encode_link(struct parts *p, const struct weir_link_offer *o)
 	pb->credit_rkey = o->credit_rkey;
 	pb->ring_lines = o->ring_lines;
 	pb->recv_wrs = o->recv_wrs;
+	pb->joined = o->joined;
+	pb->resumes = o->resumes;
+	pb->born = o->born;
+	pb->peer_born = o->peer_born;
+	pb->consumed = o->consumed;
+	pb->received = o->received;
 	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER;
 	p->envelope.link_offer = pb;
 }

@@ -343,6 +343,9 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 	case ENGINE_EVENT_LINK_ERROR:
 		node_link_error(b, engine, event);
 		break;
+	case ENGINE_EVENT_LINK_HEARD:
+		node_link_heard(b, engine, event);
+		break;
 	case ENGINE_EVENT_VIOLATION:
 		s = event->conn.session < b->config.sessions ? b->session[event->conn.session]
 							     : NULL;

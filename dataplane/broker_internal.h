@@ -35,6 +35,8 @@
 	X(connects_timed_out, "connections whose link did not come up in time")                    \
 	X(links_up, "links brought up")                                                            \
 	X(links_failed, "links ended")                                                             \
+	X(links_broken, "times that queue pairs of a link failed")                                 \
+	X(links_repaired, "times that a link went on with new queue pairs")                        \
 	X(offers_sent, "link offers sent")                                                         \
 	X(offers_bad, "link offers of peers refused as wrong")                                     \
 	X(offers_stale, "link offers of peers that were out of date")                              \
@@ -239,16 +241,22 @@ void node_lost(struct broker *b, struct broker_node *n);
 /* An engine has something to say of a link. */
 void node_link_silent(struct broker *b, uint32_t engine, const struct engine_event *event);
 void node_link_error(struct broker *b, uint32_t engine, const struct engine_event *event);
+void node_link_heard(struct broker *b, uint32_t engine, const struct engine_event *event);
+/* Tells control that nobody answers on it. */
+struct broker_link;
+void node_tell_control(struct broker_link *l, uint32_t status);
 uint64_t node_timers(struct broker *b, uint64_t now);
 void node_free_all(struct broker *b);
 
-/* ---- links (broker_link.c, broker_offer.c) ---- */
+/* ---- links (broker_link.c, broker_repair.c, broker_offer.c) ---- */
 
 enum link_state {
 	LINK_DOWN,    /* nothing of it exists */
 	LINK_OFFERED, /* our QPs exist; the peer's are not known */
 	LINK_ADDING,  /* QPs in RTS; the engine is being told */
 	LINK_UP,      /* the engine has it; usable once confirmed */
+	LINK_PAUSING, /* QPs failed; the engine lets go of them */
+	LINK_PAUSED,  /* they are gone; new ones are made, soon: OFFERED */
 	LINK_FAILING, /* QPs in ERR; the engine gives it back */
 	LINK_QUIET,   /* every engine finishes a turn before its QPs and memory go */
 };
@@ -262,7 +270,17 @@ struct broker_link {
 	struct broker_link *twin; /* loop: the other end */
 	bool leads;		  /* loop: the end that connects */
 	enum link_state state;
-	bool confirmed;	       /* the peer has taken up our offer: we may send */
+	bool confirmed;	  /* the peer has taken up our offer: we may send */
+	bool open;	  /* connections may be made over it */
+	bool live;	  /* the engine has it; between PAUSING and UP: it is being repaired */
+	bool renew;	  /* PAUSING: the deadline may be set anew */
+	bool hasty;	  /* PAUSING: new QPs are made at once */
+	uint32_t resumes; /* enum weir_resume: QPs of this attempt that are new */
+	uint32_t wider;	  /* PAUSING, ADDING: the same, to be repaired next */
+	uint32_t born, peer_born;    /* attempts with which it first came up */
+	uint64_t consumed, received; /* of our ring, as the engine said when it paused */
+	uint64_t resumed_at;
+	void *user[2];	       /* nic_qp_init.user of its QPs */
 	uint32_t id;	       /* in the engine's table */
 	uint32_t attempt;      /* of our QPs */
 	uint32_t peer_attempt; /* taken up with ours, 0 = none */
@@ -296,9 +314,29 @@ int link_start(struct broker_link *l);
 int link_take(struct broker_link *l, const struct weir_link_offer *offer);
 void broker_link_fail(struct broker_link *l, uint32_t status);
 void link_confirm(struct broker_link *l);
+/* Of both QPs, or of the second only: `first` is 0 or 1. */
+int link_make_qps(struct broker_link *l, unsigned first);
+void link_destroy_qps(struct broker_link *l, unsigned first);
+int link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigned first);
+/* Memory regions: new keys for the same memory. */
+void link_deregister(struct broker_link *l);
+int link_register(struct broker_link *l);
+void link_fill_command(const struct broker_link *l, struct engine_link_command *c);
+void link_engine_has_it(struct broker *b, struct broker_command *c);
 uint64_t link_timers(struct broker *b, uint64_t now);
 bool link_all_down(const struct broker *b);
 void link_free_all(struct broker *b);
+
+/* broker_repair.c: a link whose QPs failed goes on with new ones. `resumes`: which. */
+void link_repair(struct broker_link *l, uint32_t resumes);
+/* The driver says that the QP with this nic_qp_init.user has failed. */
+void link_qp_fatal(struct broker *b, const void *qp_user);
+/* Connects the new QPs to those of the offer and lets the engine go on. */
+int link_take_again(struct broker_link *l, const struct weir_link_offer *offer);
+/* PAUSED, and it is time: makes them. */
+void link_rebuild(struct broker_link *l);
+/* It took too long. */
+void link_give_up(struct broker_link *l);
 
 void link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link_offer *o);
 void link_offer_send(struct broker_link *l, uint32_t answered);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Links: two QPs, a ring each way and credit lines between one of our engines and one of a peer's.
- * They come up by offers (broker_offer.c) and go in one way: QPs to ERR, the engine gives the link
- * back, QPs are destroyed, every engine finishes its turns, memory is freed.
+ * They come up by offers (broker_offer.c), and again so with new QPs when those failed
+ * (broker_repair.c). They go in one way: QPs to ERR, the engine gives the link back, QPs are
+ * destroyed, every engine finishes its turns, memory is freed.
  */
 #include "broker_internal.h"
 
@@ -108,14 +109,22 @@ dereg(struct broker_link *l, struct nic_mr *mr)
 	mr->length = 0;
 }
 
-static void
-destroy_qps(struct broker_link *l)
+void
+link_destroy_qps(struct broker_link *l, unsigned first)
 {
-	for (unsigned k = 0; k < 2; k++) {
+	for (unsigned k = first; k < 2; k++) {
 		if (l->qp[k])
 			broker_ops(l->b, l->engine)->qp_destroy(l->qp[k]);
 		l->qp[k] = NULL;
 	}
+}
+
+void
+link_deregister(struct broker_link *l)
+{
+	dereg(l, &l->ring_mr);
+	dereg(l, &l->credit_mr);
+	dereg(l, &l->staging_mr);
 }
 
 static void
@@ -123,9 +132,7 @@ free_memory(struct broker_link *l)
 {
 	struct broker *b = l->b;
 
-	dereg(l, &l->ring_mr);
-	dereg(l, &l->credit_mr);
-	dereg(l, &l->staging_mr);
+	link_deregister(l);
 	put_memory(b, l->memory, l->memory_bytes);
 	put_memory(b, l->staging, l->staging_bytes);
 	put_memory(b, l->work, l->work_bytes);
@@ -167,10 +174,39 @@ make_qp(struct broker_link *l, unsigned k)
 
 	if (rc)
 		return rc;
+	l->user[k] = init.user;
 	if (getrandom(&l->psn[k], sizeof(l->psn[k]), 0) != (ssize_t)sizeof(l->psn[k]))
 		return -EIO;
 	l->psn[k] &= 0xffffff;
 	return ops->qp_modify(l->qp[k], &attr);
+}
+
+int
+link_make_qps(struct broker_link *l, unsigned first)
+{
+	int rc = 0;
+
+	for (unsigned k = first; k < 2 && !rc; k++)
+		rc = make_qp(l, k);
+	if (rc)
+		link_destroy_qps(l, first);
+	return rc;
+}
+
+/* Ring, credit lines and, once it is known, the staging. */
+int
+link_register(struct broker_link *l)
+{
+	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
+	unsigned access = NIC_LOCAL_WRITE | NIC_REMOTE_WRITE;
+	int rc = reg(l, l->memory, ring, access, &l->ring_mr);
+
+	if (!rc)
+		rc = reg(l, l->memory + ring, 2 * sizeof(struct weir_credit_line), access,
+			 &l->credit_mr);
+	if (!rc && l->staging)
+		rc = reg(l, l->staging, l->staging_bytes, 0, &l->staging_mr);
+	return rc;
 }
 
 /* Our QPs, ring and credit lines. */
@@ -178,30 +214,23 @@ static int
 build(struct broker_link *l)
 {
 	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
-	size_t credit = 2 * sizeof(struct weir_credit_line);
 	int rc = take_id(l);
 
 	if (rc)
 		return rc;
-	l->memory_bytes = ring + credit;
+	l->memory_bytes = ring + 2 * sizeof(struct weir_credit_line);
 	l->memory = get_memory(l, l->memory_bytes);
-	rc = l->memory ? 0 : -ENOMEM;
+	rc = l->memory ? link_register(l) : -ENOMEM;
 	if (!rc)
-		rc = reg(l, l->memory, ring, NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &l->ring_mr);
-	if (!rc)
-		rc = reg(l, l->memory + ring, credit, NIC_LOCAL_WRITE | NIC_REMOTE_WRITE,
-			 &l->credit_mr);
-	for (unsigned k = 0; k < 2 && !rc; k++)
-		rc = make_qp(l, k);
+		rc = link_make_qps(l, 0);
 	if (rc) {
-		destroy_qps(l);
 		free_memory(l);
 		return rc;
 	}
 	l->attempt++;
-	l->peer_attempt = 0;
-	l->fail_status = 0;
-	l->confirmed = false;
+	l->peer_attempt = l->born = l->peer_born = 0;
+	l->fail_status = l->resumes = l->wider = 0;
+	l->confirmed = l->open = false;
 	l->state = LINK_OFFERED;
 	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
 	l->resend = broker_now(l->b) + RESEND_NS;
@@ -265,7 +294,7 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 	} else if (n == b->loop || node_usable(n)) {
 		l = n == b->loop ? loop_link(b, engine)
 				 : link_make(b, engine, n->is.id, engine % n->is.engines);
-		if (l->state == LINK_UP && l->confirmed)
+		if (l->open)
 			return l;
 		if (l->state == LINK_DOWN) /* else those who wait are looked at when it changes */
 			rc = start_and_offer(l);
@@ -274,8 +303,8 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 	return NULL;
 }
 
-static int
-connect_qps(struct broker_link *l, const struct weir_link_offer *o)
+int
+link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigned first)
 {
 	const struct nic_ops *ops = broker_ops(l->b, l->engine);
 	uint16_t mtu = l->b->attr[l->engine].mtu;
@@ -287,7 +316,7 @@ connect_qps(struct broker_link *l, const struct weir_link_offer *o)
 	int rc = 0;
 
 	memcpy(attr.remote_gid.raw, o->gid, sizeof(o->gid));
-	for (unsigned k = 0; k < 2 && !rc; k++) {
+	for (unsigned k = first; k < 2 && !rc; k++) {
 		attr.remote_qpn = o->qpn[k];
 		attr.remote_psn = o->psn[k];
 		attr.psn = l->psn[k];
@@ -300,8 +329,8 @@ connect_qps(struct broker_link *l, const struct weir_link_offer *o)
 	return rc;
 }
 
-static void
-fill_command(const struct broker_link *l, struct engine_link_command *c)
+void
+link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 {
 	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
 
@@ -377,8 +406,8 @@ static void
 take_apart(struct broker_link *l)
 {
 	l->state = LINK_QUIET;
-	l->confirmed = false;
-	destroy_qps(l);
+	l->confirmed = l->open = l->live = false;
+	link_destroy_qps(l, 0);
 	quiet_round(l, 1);
 }
 
@@ -396,10 +425,11 @@ take_from_engine(struct broker_link *l, uint32_t status)
 	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_FAIL, given_back, l);
 
 	for (unsigned k = 0; k < 2; k++)
-		broker_ops(l->b, l->engine)->qp_modify(l->qp[k], &attr);
+		if (l->qp[k])
+			broker_ops(l->b, l->engine)->qp_modify(l->qp[k], &attr);
 	l->state = LINK_FAILING;
-	l->confirmed = false;
-	fill_command(l, &c->cmd.link);
+	l->confirmed = l->open = false;
+	link_fill_command(l, &c->cmd.link);
 	c->cmd.link.status = status;
 	command_submit(l->b, c);
 }
@@ -409,7 +439,10 @@ broker_link_fail(struct broker_link *l, uint32_t status)
 {
 	switch (l->state) {
 	case LINK_OFFERED:
-		take_apart(l);
+		if (l->live)
+			take_from_engine(l, status);
+		else
+			take_apart(l);
 		break;
 	case LINK_ADDING:
 		if (l->fail_status)
@@ -417,6 +450,8 @@ broker_link_fail(struct broker_link *l, uint32_t status)
 		l->fail_status = status;
 		break;
 	case LINK_UP:
+	case LINK_PAUSING:
+	case LINK_PAUSED:
 		take_from_engine(l, status);
 		break;
 	default:
@@ -433,7 +468,17 @@ usable(struct broker_link *l)
 	struct broker *b = l->b;
 	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
 
-	b->counters.links_up++;
+	l->open = true;
+	if (l->resumes) {
+		struct broker_command *go = command_new(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
+
+		go->cmd.link.link = l->id;
+		command_submit(b, go);
+		b->counters.links_repaired++;
+		broker_log(b, "link of engine %u with node %u is repaired", l->engine, l->node);
+	} else {
+		b->counters.links_up++;
+	}
 	if (!n)
 		return;
 	n->repair_until = 0;
@@ -453,31 +498,46 @@ link_confirm(struct broker_link *l)
 }
 
 static void
-engine_has_it(struct broker *b, struct broker_command *c)
+not_taken(struct broker_link *l, int rc)
+{
+	broker_log(l->b, "engine %u takes no link to node %u: %s", l->engine, l->node,
+		   strerror(-rc));
+	if (l->twin)
+		broker_link_fail(l->twin, ECONNRESET);
+	if (l->live)
+		take_from_engine(l, ECONNRESET);
+	else
+		take_apart(l);
+}
+
+void
+link_engine_has_it(struct broker *b, struct broker_command *c)
 {
 	struct broker_link *l = c->context;
+	uint32_t wider = l->wider;
 
 	if (c->cmd.result) {
-		broker_log(b, "engine %u takes no link to node %u: %s", l->engine, l->node,
-			   strerror(-c->cmd.result));
-		if (l->twin)
-			broker_link_fail(l->twin, ECONNRESET);
-		take_apart(l);
+		not_taken(l, c->cmd.result);
 		return;
 	}
 	l->state = LINK_UP;
+	l->live = true;
+	l->wider = 0;
+	l->resumed_at = broker_now(b);
 	if (l->fail_status) {
 		take_from_engine(l, l->fail_status);
-		return;
-	}
-	if (l->twin) {
-		if (l->twin->state == LINK_UP)
-			l->confirmed = l->twin->confirmed = true;
+	} else if (wider) {
+		link_repair(l, wider);
+	} else if (l->twin) {
+		if (l->twin->state != LINK_UP)
+			return;
+		link_confirm(l->twin);
+		link_confirm(l);
 	} else {
 		link_offer_send(l, l->peer_attempt);
+		if (l->confirmed)
+			usable(l);
 	}
-	if (l->confirmed)
-		usable(l);
 }
 
 int
@@ -487,7 +547,8 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	int rc;
 
 	l->peer = *offer;
-	l->peer_attempt = l->peer_burnt = offer->attempt;
+	l->peer_attempt = l->peer_burnt = l->peer_born = offer->attempt;
+	l->born = l->attempt;
 	l->staging_bytes = (size_t)offer->ring_lines * WEIR_SLOT_SIZE;
 	l->staging = get_memory(l, l->staging_bytes);
 	l->work_bytes = engine_link_bytes(offer->ring_lines);
@@ -497,7 +558,7 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	else
 		rc = reg(l, l->staging, l->staging_bytes, 0, &l->staging_mr);
 	if (!rc)
-		rc = connect_qps(l, offer);
+		rc = link_connect_qps(l, offer, 0);
 	if (rc) {
 		broker_log(l->b, "link of engine %u with node %u can't be set up: %s", l->engine,
 			   offer->node, strerror(-rc));
@@ -505,10 +566,19 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 		return rc;
 	}
 	l->state = LINK_ADDING;
-	c = command_new(l->b, l->engine, ENGINE_LINK_ADD, engine_has_it, l);
-	fill_command(l, &c->cmd.link);
+	c = command_new(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
+	link_fill_command(l, &c->cmd.link);
 	command_submit(l->b, c);
 	return 0;
+}
+
+static void
+say_again(struct broker_link *l)
+{
+	link_offer_send(l, 0);
+	/* with the silence of its control it means that the node is down */
+	if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH && !l->twin)
+		node_tell_control(l, EHOSTDOWN);
 }
 
 uint64_t
@@ -517,17 +587,24 @@ link_timers(struct broker *b, uint64_t now)
 	uint64_t next = UINT64_MAX;
 
 	for (struct broker_link *l = b->links; l; l = l->next) {
-		bool open = l->state == LINK_OFFERED || (l->state == LINK_UP && !l->confirmed);
+		bool waits = l->state == LINK_OFFERED || l->state == LINK_PAUSED ||
+			     (l->state == LINK_UP && !l->confirmed);
 
-		if (!open || l->twin)
+		if (!waits || (l->twin && !l->live))
 			continue;
 		if (l->deadline <= now) {
-			broker_link_fail(l, ETIMEDOUT);
+			if (l->resumes)
+				link_give_up(l);
+			else
+				broker_link_fail(l, ETIMEDOUT);
 			continue;
 		}
 		if (l->resend <= now) {
-			link_offer_send(l, 0);
 			l->resend = now + RESEND_NS;
+			if (l->state == LINK_PAUSED)
+				link_rebuild(l);
+			else
+				say_again(l);
 		}
 		if (l->resend < next)
 			next = l->resend;
@@ -552,7 +629,7 @@ link_free_all(struct broker *b)
 
 	while ((l = b->links)) {
 		b->links = l->next;
-		destroy_qps(l);
+		link_destroy_qps(l, 0);
 		free_memory(l);
 		free(l);
 	}

@@ -219,8 +219,8 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 
 /* ---- links on which nobody answers ---- */
 
-static void
-tell_control(struct broker_link *l, uint32_t status)
+void
+node_tell_control(struct broker_link *l, uint32_t status)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK_DOWN,
 				 .length = weir_ctl_length(WEIR_CTL_LINK_DOWN)};
@@ -239,33 +239,57 @@ node_link_silent(struct broker *b, uint32_t engine, const struct engine_event *e
 {
 	struct broker_link *l = link_by_id(b, engine, event->conn.link);
 
-	if (l && l->state == LINK_UP && !l->twin)
-		tell_control(l, EHOSTDOWN);
+	if (l && l->live && !l->twin)
+		node_tell_control(l, EHOSTDOWN);
+}
+
+void
+node_link_heard(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	struct broker_link *l = link_by_id(b, engine, event->conn.link);
+
+	if (l && l->qp[0] && nic_qpn(l->qp[0]) == event->qpn)
+		link_confirm(l);
+}
+
+/* The peer broke the rules: its connections end, then it is set up anew. */
+static void
+end_link(struct broker *b, struct broker_link *l, uint32_t status)
+{
+	struct broker_node *n = l->twin ? NULL : node_find(b, l->node);
+
+	broker_log(b, "link of engine %u with node %u ended: %s", l->engine, l->node,
+		   strerror((int)status));
+	if (n && !n->repair_until)
+		n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
+	broker_link_fail(l, ECONNRESET);
 }
 
 void
 node_link_error(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
 	struct broker_link *l = link_by_id(b, engine, event->conn.link);
-	bool silent = event->wc_status == NIC_WC_RETRY_EXC_ERR;
-	/* what programs know: nobody answers there, or the connection broke */
-	uint32_t status = silent ? EHOSTDOWN : ECONNRESET;
-	struct broker_node *n;
+	uint32_t resumes = WEIR_RESUME_NOT;
 
-	if (!l || (l->state != LINK_UP && l->state != LINK_ADDING))
+	if (!l || (!l->live && l->state != LINK_ADDING))
 		return;
-	broker_log(b, "link of engine %u with node %u ended: %s (%s)", engine, l->node,
-		   event->wc_status ? nic_wc_status_name(event->wc_status) : "by the engine",
-		   strerror((int)event->conn.status));
-	n = node_find(b, l->node);
-	if (!l->twin && n) {
-		if (silent)
-			tell_control(l, status);
-		/* both ends set it up anew; if that takes too long the node counts as lost */
-		if (!n->repair_until)
-			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
+	if (event->conn.status == EPROTO && !event->wc_status) {
+		end_link(b, l, EPROTO);
+		return;
 	}
-	broker_link_fail(l, status);
+	if (l->qp[0] && nic_qpn(l->qp[0]) == event->qpn)
+		resumes = WEIR_RESUME_BOTH;
+	else if (l->qp[1] && nic_qpn(l->qp[1]) == event->qpn)
+		resumes = WEIR_RESUME_BULK;
+	if (!resumes)
+		return; /* that one is gone already */
+	broker_log(b, "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine,
+		   l->node,
+		   event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
+		   strerror((int)event->conn.status));
+	if (event->wc_status == NIC_WC_RETRY_EXC_ERR && !l->twin)
+		node_tell_control(l, EHOSTDOWN);
+	link_repair(l, resumes);
 }
 
 uint64_t

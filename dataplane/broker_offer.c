@@ -3,6 +3,7 @@
  * Offers: how both ends of a link learn of each other's QPs and keys, through the controls. Offers
  * may cross, be repeated, come late or from a former life; the table is in docs/protocol.md.
  *   answered = 0: take mine up (or say again that you have); else: I have taken up that attempt.
+ *   resumes: these QPs are new, but the link is the one that you know by born and peer_born.
  */
 #include "broker_internal.h"
 
@@ -41,6 +42,12 @@ link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link
 	    .credit_rkey = l->credit_mr.rkey,
 	    .ring_lines = b->config.peer_ring_lines,
 	    .recv_wrs = b->config.recv_wrs,
+	    .joined = l->peer_attempt,
+	    .resumes = l->resumes,
+	    .born = l->born,
+	    .peer_born = l->peer_born,
+	    .consumed = l->consumed,
+	    .received = l->received,
 	};
 	memcpy(o->gid, attr->gid.raw, sizeof(o->gid));
 }
@@ -99,6 +106,8 @@ offer_form(const struct weir_link_offer *o)
 	if (!place_ok(o->ring_address, (uint64_t)o->ring_lines * WEIR_SLOT_SIZE) ||
 	    !place_ok(o->credit_address, sizeof(struct weir_credit_line)))
 		return "bad address";
+	if (o->resumes > WEIR_RESUME_BOTH || (o->resumes && (!o->born || !o->peer_born)))
+		return "resumes no link";
 	if (o->recv_wrs < RECV_WRS_MIN || o->recv_wrs > RECV_WRS_MAX)
 		return "bad number of receives";
 	if (!memcmp(o->gid, no_gid, sizeof(no_gid)) && !o->lid)
@@ -143,18 +152,74 @@ incarnation_fits(struct broker *b, struct broker_node *n, const struct weir_link
 static bool
 fresh(const struct broker_link *l, const struct weir_link_offer *o)
 {
+	if (o->joined && o->joined != l->attempt)
+		return false;
 	if (o->answered)
 		return o->answered == l->attempt;
 	return o->attempt > l->peer_burnt;
 }
 
+/* The peer has taken up ours. */
+static bool
+joined(const struct broker_link *l, const struct weir_link_offer *o)
+{
+	return o->answered == l->attempt || o->joined == l->attempt;
+}
+
 static void
 take(struct broker_link *l, const struct weir_link_offer *o)
 {
-	bool answered = o->answered == l->attempt;
+	bool confirms = joined(l, o);
+	int rc = l->live ? link_take_again(l, o) : link_take(l, o);
 
-	if (!link_take(l, o) && answered)
+	if (!rc && confirms)
 		link_confirm(l);
+}
+
+static bool
+same_life(const struct broker_link *l, const struct weir_link_offer *o)
+{
+	return o->resumes && o->born == l->peer_born && o->peer_born == l->born;
+}
+
+/* Our QPs have failed and are new. */
+static void
+offer_to_repair(struct broker_link *l, const struct weir_link_offer *o)
+{
+	/* one that was joined with QPs of ours which failed may be joined again: the peer knows */
+	if (o->attempt <= l->peer_burnt && !joined(l, o)) {
+		l->b->counters.offers_stale++;
+	} else if (!same_life(l, o)) {
+		l->saved = *o;
+		broker_link_fail(l, ECONNRESET);
+	} else if (o->resumes > l->resumes) {
+		l->saved = *o;
+		link_repair(l, o->resumes);
+	} else if (o->resumes < l->resumes) {
+		link_offer_send(l, 0); /* the peer has to make a new ring QP too */
+	} else if (fresh(l, o)) {
+		take(l, o);
+	} else {
+		l->b->counters.offers_stale++;
+	}
+}
+
+static void
+offer_to_offered(struct broker_link *l, const struct weir_link_offer *o)
+{
+	if (l->live) {
+		offer_to_repair(l, o);
+	} else if (o->resumes && o->peer_born == l->attempt) {
+		/* it took up this very attempt, and its QPs failed since: it won't again */
+		l->saved = *o;
+		broker_link_fail(l, ECONNRESET);
+	} else if (o->resumes) {
+		link_offer_send(l, 0); /* a link that is gone here */
+	} else if (fresh(l, o)) {
+		take(l, o);
+	} else {
+		l->b->counters.offers_stale++;
+	}
 }
 
 static void
@@ -163,20 +228,24 @@ offer_to_live(struct broker_link *l, const struct weir_link_offer *o)
 	if (o->attempt < l->peer_attempt) {
 		l->b->counters.offers_stale++;
 	} else if (o->attempt > l->peer_attempt) {
-		/* the peer's end is a new one: ours goes too, then this offer is looked at again */
+		/* the peer's QPs are new ones: ours too, then this offer is looked at again */
 		l->saved = *o;
-		broker_link_fail(l, ECONNRESET);
-	} else if (o->answered == l->attempt) {
-		link_confirm(l);
-	} else if (!o->answered && l->state == LINK_UP) {
-		link_offer_send(l, l->peer_attempt);
+		if (same_life(l, o))
+			link_repair(l, o->resumes);
+		else
+			broker_link_fail(l, ECONNRESET);
+	} else {
+		if (joined(l, o))
+			link_confirm(l);
+		if (!o->answered && l->state == LINK_UP)
+			link_offer_send(l, l->peer_attempt);
 	}
 }
 
 static void
 offer_to_down(struct broker_link *l, const struct weir_link_offer *o)
 {
-	bool takeable = !o->answered && o->attempt > l->peer_burnt;
+	bool takeable = !o->answered && !o->joined && !o->resumes && o->attempt > l->peer_burnt;
 
 	/* an answer to QPs that are gone: a new offer tells the peer so */
 	if (link_start(l))
@@ -218,15 +287,14 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 		offer_to_down(l, o);
 		break;
 	case LINK_OFFERED:
-		if (fresh(l, o))
-			take(l, o);
-		else
-			b->counters.offers_stale++;
+		offer_to_offered(l, o);
 		break;
 	case LINK_ADDING:
 	case LINK_UP:
 		offer_to_live(l, o);
 		break;
+	case LINK_PAUSING:
+	case LINK_PAUSED:
 	case LINK_FAILING:
 	case LINK_QUIET:
 		if (o->attempt > l->saved.attempt)

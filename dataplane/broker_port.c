@@ -2,7 +2,7 @@
 /* Ports: what their drivers report is asked for now and then. */
 #include "broker_internal.h"
 
-#define LOOK_NS (BROKER_SECOND_NS / 2)
+#define LOOK_NS (BROKER_SECOND_NS / 10)
 #define EVENTS_A_LOOK 1024u /* a driver that reports without end */
 
 static void
@@ -38,7 +38,8 @@ take_events(struct broker *b, uint32_t engine)
 			link_changed(b, engine, event.type == NIC_EVENT_LINK_UP);
 			break;
 		case NIC_EVENT_QP_FATAL:
-			break; /* the engine finds out and says which link: link_error_event() */
+			link_qp_fatal(b, event.qp_user);
+			break;
 		case NIC_EVENT_SQ_DRAINED:
 			break; /* links are never drained */
 		case NIC_EVENT_DEVICE_FATAL:

@@ -74,8 +74,10 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 }
 
 static const char *
-qp_state(const struct broker_link *l)
+qp_state(const struct broker_link *l, uint32_t k)
 {
+	if (l->open && k == 0) /* goes on while the other one is repaired */
+		return "RTS";
 	switch (l->state) {
 	case LINK_OFFERED:
 		return "INIT";
@@ -117,7 +119,7 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 	r->engine = l->engine;
 	r->peer_engine = l->peer_engine;
 	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
-	snprintf(r->state, sizeof(r->state), "%s", qp_state(l));
+	snprintf(r->state, sizeof(r->state), "%s", qp_state(l, k));
 	e = link_record(q, l);
 	if (e && k == 0) {
 		r->frames_sent = e->frames_sent;

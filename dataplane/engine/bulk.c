@@ -74,7 +74,7 @@ post_segment(struct engine *e, struct link *l, struct pend *p)
 	int n = nic_post_send(l->is.qp[1], &wr, 1);
 
 	if (n < 0)
-		link_break(e, l, (uint32_t)-n, 0);
+		link_break(e, l, BULK, (uint32_t)-n, 0);
 	if (n <= 0)
 		return false;
 	l->sq_posted[1]++;
@@ -85,10 +85,17 @@ post_segment(struct engine *e, struct link *l, struct pend *p)
 	return true;
 }
 
+bool
+bulk_may_post(const struct link *l)
+{
+	return !l->bulk_broken && !l->hold && !list_empty(&l->writing) &&
+	       l->flight_end - l->flight_first < BULK_WRITES;
+}
+
 void
 bulk_post(struct engine *e, struct link *l)
 {
-	while (!list_empty(&l->writing) && l->flight_end - l->flight_first < BULK_WRITES) {
+	while (bulk_may_post(l)) {
 		struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
 
 		if (!post_segment(e, l, p))
@@ -106,6 +113,7 @@ bulk_done(struct engine *e, struct link *l)
 	struct pend *p = l->in_flight[l->flight_first++ % BULK_WRITES];
 	struct conn *c = p->conn;
 
+	l->bulk_unproven = false;
 	p->in_flight--;
 	c->bulk_flight--;
 	if (c->state == CONN_OPEN || c->state == CONN_FINISHING) {
@@ -118,6 +126,67 @@ bulk_done(struct engine *e, struct link *l)
 		owe(e, c, 0); /* RESET and FIN_ACK have waited for this */
 		conn_settle(e, c);
 	}
+}
+
+/* ---- faults ---- */
+
+/* A WRITE failed. If the peer's NIC, or ours, said why, it would fail again: its connection ends.
+ */
+void
+bulk_failed(struct link *l, const struct nic_wc *wc)
+{
+	uint64_t behind = wc->wr_id - l->sq_done[BULK] - 1;
+
+	if (wc->status == NIC_WC_RETRY_EXC_ERR || wc->status == NIC_WC_WR_FLUSH_ERR ||
+	    wc->status == NIC_WC_RNR_RETRY_EXC_ERR || wc->status == NIC_WC_FATAL_ERR)
+		return;
+	if (!l->bulk_broken && behind < l->flight_end - l->flight_first)
+		l->in_flight[(l->flight_first + behind) % BULK_WRITES]->conn->bulk_refused = true;
+}
+
+/* From the oldest segment on that nobody has acknowledged. They are acknowledged in order. */
+static void
+rewind_writes(struct engine *e, struct link *l, struct pend *p)
+{
+	uint32_t segments = (p->written + BULK_SEGMENT - 1) / BULK_SEGMENT;
+
+	count(&e->counters.bulk_replayed, p->in_flight);
+	p->conn->bulk_flight -= p->in_flight;
+	p->written = (segments - p->in_flight) * BULK_SEGMENT;
+	p->in_flight = 0;
+	list_append_once(&l->writing, &p->writing);
+}
+
+/*
+ * The QP is a new one, and the peer's old one can't write any more. WRITEs whose outcome is unknown
+ * are made again: their place is promised until BULK, FIN_ACK or RESET, none of which has left
+ * while they were in flight, and the same bytes twice are the same. Whatever else will once go by
+ * this QP, and must not be repeated, ends with -EIO here.
+ */
+void
+bulk_resume(struct engine *e, struct link *l)
+{
+	for (; l->flight_first != l->flight_end; l->flight_first++) {
+		struct pend *p = l->in_flight[l->flight_first % BULK_WRITES];
+		struct conn *c = p->conn;
+
+		if (!p->in_flight) /* an older segment has rewound it */
+			continue;
+		rewind_writes(e, l, p);
+		if (c->state != CONN_OPEN && c->state != CONN_FINISHING) {
+			list_remove(&p->writing);
+			if (c->bulk_flight)
+				continue;
+			pend_drop(e, c);
+			owe(e, c, 0); /* RESET and FIN_ACK have waited for this */
+			conn_settle(e, c);
+		} else if (c->bulk_refused && !c->bulk_flight) {
+			conn_abort(e, c, ECONNRESET, false);
+		} else {
+			l->bulk_unproven = true;
+		}
+	}
+	l->sq_done[BULK] = l->sq_posted[BULK];
 }
 
 void

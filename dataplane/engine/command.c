@@ -28,7 +28,8 @@ engine_done(struct engine *e)
 static struct link *
 find_link(struct engine *e, uint32_t id)
 {
-	if (id >= e->config.links || !e->links[id].up || e->links[id].broken)
+	/* one that is being repaired takes connections too: their lines wait */
+	if (id >= e->config.links || !e->links[id].up)
 		return NULL;
 	return &e->links[id];
 }
@@ -272,6 +273,12 @@ execute(struct engine *e, struct engine_command *c)
 		return pair(e, &c->conn);
 	case ENGINE_LINK_ADD:
 		return link_add(e, &c->link);
+	case ENGINE_LINK_PAUSE:
+		return link_pause(e, &c->link);
+	case ENGINE_LINK_RESUME:
+		return link_resume(e, &c->link);
+	case ENGINE_LINK_GO:
+		return link_go(e, &c->link);
 	case ENGINE_LINK_FAIL:
 		return link_fail(e, &c->link);
 	case ENGINE_NODE_EVENT:

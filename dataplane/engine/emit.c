@@ -82,6 +82,7 @@ emit_link_errors(struct engine *e)
 		struct engine_event event = {
 		    .type = ENGINE_EVENT_LINK_ERROR,
 		    .wc_status = l->error_wc,
+		    .qpn = l->error_qpn,
 		    .conn = {.link = i, .peer_node = l->is.peer_node, .status = l->error},
 		};
 
@@ -90,6 +91,26 @@ emit_link_errors(struct engine *e)
 		if (!emit(e, &event))
 			return false;
 		l->error = 0;
+	}
+	return true;
+}
+
+static bool
+emit_heard(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->config.links; i++) {
+		struct link *l = &e->links[i];
+		struct engine_event event = {
+		    .type = ENGINE_EVENT_LINK_HEARD,
+		    .qpn = l->qpn[RING],
+		    .conn = {.link = i, .peer_node = l->is.peer_node},
+		};
+
+		if (!l->up || !l->heard)
+			continue;
+		if (!emit(e, &event))
+			return false;
+		l->heard = false;
 	}
 	return true;
 }
@@ -140,6 +161,7 @@ engine_emit_pending(struct engine *e)
 		return;
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
-	if (e->news && emit_link_errors(e) && emit_silence(e) && emit_violations(e))
+	if (e->news && emit_link_errors(e) && emit_heard(e) && emit_silence(e) &&
+	    emit_violations(e))
 		e->news = false;
 }

@@ -106,6 +106,8 @@ take_send_completion(struct engine *e, struct link *l, unsigned index, const str
 	}
 	if (index == 0 && wc->wr_id > l->sq_done[0])
 		l->sq_done[0] = wc->wr_id;
+	if (UNLIKELY(l->proof) && index == 0 && wc->wr_id >= l->proof)
+		l->proof = 0;
 }
 
 static void
@@ -117,14 +119,20 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 
 	if (received)
 		e->srq_missing++; /* one that failed is used up too */
-	if (!l || !l->up || l->broken || wc->qpn != nic_qpn(l->is.qp[qp->index]))
+	if (!l || !l->up || (qp->index == RING ? l->broken : l->bulk_broken) ||
+	    wc->qpn != l->qpn[qp->index])
 		return; /* of an earlier life of the link */
 	l->heard_at = e->now;
 	if (wc->status != NIC_WC_SUCCESS) {
-		link_break(e, l, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO, wc->status);
+		if (qp->index == BULK)
+			bulk_failed(l, wc);
+		link_break(e, l, qp->index, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO,
+			   wc->status);
 	} else if (!received) {
 		take_send_completion(e, l, qp->index, wc);
 	} else {
+		if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
+			link_heard(e, l);
 		l->wrs_seen++;
 		link_busy(e, l);
 		if (WEIR_IMM_KIND(wc->imm) == WEIR_IMM_CREDIT)
@@ -132,7 +140,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 		if (WEIR_IMM_KIND(wc->imm) != WEIR_IMM_FRAME || qp->index != 0 ||
 		    !frame_receive(e, l, WEIR_IMM_VALUE(wc->imm))) {
 			count(&e->counters.bad_frames, 1);
-			link_break(e, l, EPROTO, 0);
+			link_break(e, l, RING, EPROTO, 0);
 		}
 	}
 }
@@ -174,7 +182,7 @@ apply_credit(struct engine *e, bool drained)
 			continue;
 		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs)) {
 			count(&e->counters.bad_frames, 1);
-			link_break(e, l, EPROTO, 0);
+			link_break(e, l, RING, EPROTO, 0);
 		}
 		work += l->credited != before;
 	}

@@ -53,10 +53,16 @@ enum engine_command_type {
 				     OPENED with status, the entry ends (CONN_CLOSED) */
 	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with
 				     status. -ENOENT: gone already */
-	ENGINE_PAIR,	   /* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
-	ENGINE_LINK_ADD,   /* link: QPs are in RTS; traffic may flow */
-	ENGINE_LINK_FAIL,  /* link: main has moved its QPs to ERR: its connections end with status;
-			      done when its QPs and memory are the main lcore's again */
+	ENGINE_PAIR,	    /* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
+	ENGINE_LINK_ADD,    /* link: QPs are in RTS; traffic may flow */
+	ENGINE_LINK_PAUSE,  /* link: main has moved QPs of it to ERR, which ones says link.resumes:
+			       the engine lets go of them; out: consumed, received, proven */
+	ENGINE_LINK_RESUME, /* link: those are new QPs in RTS: frames are taken; nothing leaves
+			       before LINK_GO, or a frame of the peer. Then what it lacks is written
+			       again. -EPROTO: it says what can't be */
+	ENGINE_LINK_GO,	    /* link: the peer has resumed as well: what was held back may leave */
+	ENGINE_LINK_FAIL,   /* link: main has moved its QPs to ERR: its connections end with status;
+			       done when its QPs and memory are the main lcore's again */
 	ENGINE_NODE_EVENT, /* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each
 			      session */
 	ENGINE_SNAPSHOT,   /* snapshot: fill records for weirctl and telemetry */
@@ -101,9 +107,13 @@ struct engine_link_command {
 	uint32_t peer_ring_rkey, peer_credit_rkey;
 	uint32_t peer_recv_wrs; /* receive WRs that the peer granted, at least 4 */
 	uint32_t recv_wrs;	/* receive WRs that we granted to the peer */
-	void *work;	 /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
-			    LINK_FAIL is done */
-	uint32_t status; /* LINK_FAIL: errno for its connections */
+	void *work;	  /* engine_link_bytes() of zeroed memory, aligned to 64; the engine's until
+			     LINK_FAIL is done */
+	uint32_t status;  /* LINK_FAIL: errno for its connections */
+	uint32_t resumes; /* LINK_PAUSE, LINK_RESUME: enum weir_resume */
+	bool proven;	  /* out of LINK_PAUSE: what was written again after the last resume has got
+			     through */
+	uint64_t consumed, received; /* out of LINK_PAUSE: ours; LINK_RESUME: the peer's */
 };
 
 struct engine_snapshot;
@@ -137,7 +147,9 @@ enum engine_event_type {
 	ENGINE_EVENT_CONN_CLOSED, /* conn.vqpn and desc are free again */
 	ENGINE_EVENT_LOCAL_CLOSE, /* program closed its end of a local connection: tell the other
 				     end */
-	ENGINE_EVENT_LINK_ERROR,  /* link: a QP of it is in ERR; status = errno, wc_status */
+	ENGINE_EVENT_LINK_ERROR,  /* link: a QP of it is in ERR, or the peer broke the rules
+				     (EPROTO); status = errno, wc_status, qpn */
+	ENGINE_EVENT_LINK_HEARD,  /* link: resumed, and held back: the peer has written, qpn */
 	ENGINE_EVENT_LINK_SILENT, /* link: nobody has answered for config.silence_ns; again and
 				     again while it lasts */
 	ENGINE_EVENT_VIOLATION,	  /* conn.session broke the rules: close it (reason) */
@@ -146,6 +158,7 @@ enum engine_event_type {
 struct engine_event {
 	enum engine_event_type type;
 	uint32_t wc_status;
+	uint32_t qpn; /* LINK_ERROR, LINK_HEARD: of the QP, as it was then */
 	struct engine_conn_command
 	    conn; /* CONNECT: link, peer_node, peer_vqpn, window, granted, service */
 	char reason[64];
@@ -227,6 +240,8 @@ const char *engine_check(const struct engine *e);
 	X(rx_bytes, "payload bytes of those")                                                      \
 	X(frames_sent, "frames written into peers' rings")                                         \
 	X(frames_received, "frames taken out of our rings")                                        \
+	X(frames_replayed, "frames written again after a link was repaired")                       \
+	X(bulk_replayed, "bulk writes of unknown outcome that were made again")                    \
 	X(credit_writes, "ring credits returned by a WRITE of their own")                          \
 	X(ring_stalls, "times that a peer's ring had no room")                                     \
 	X(window_stalls, "messages that waited for their connection's window")                     \

@@ -134,10 +134,12 @@ struct conn {
 	struct pend *rts_next;		     /* first bulk message whose RTS has not left */
 	struct pend *asked[RTS_MAX];	     /* those whose RTS has left, oldest first */
 	uint32_t asked_count;
-	uint32_t bulk_flight; /* WRITEs in flight */
-	uint32_t deficit;     /* lines */
-	uint32_t by_write;    /* bulk messages sent and received */
-	uint32_t owed;	      /* enum owed */
+	uint32_t
+	    bulk_flight;   /* WRITEs in flight, or of unknown outcome until the link is repaired */
+	bool bulk_refused; /* the peer's NIC refused one: it isn't repeated */
+	uint32_t deficit;  /* lines */
+	uint32_t by_write; /* bulk messages sent and received */
+	uint32_t owed;	   /* enum owed */
 
 	/* receiving */
 	struct channel *channel; /* where its events go */
@@ -183,6 +185,10 @@ struct run {
 	struct conn *conn;
 };
 
+enum { RING, BULK }; /* index of a link's QP */
+
+#define PROOF_DUE UINT64_MAX
+
 struct link_qp { /* nic_qp_init.user */
 	struct link *link;
 	unsigned index;
@@ -192,11 +198,17 @@ struct link {
 	/* sending; positions are in lines since the link is up */
 	struct weir_slot *staging;
 	uint32_t mask;
-	bool up, broken;
-	bool stalled;			 /* something didn't fit; until credit comes */
-	bool stall_told;		 /* the peer knows */
-	uint64_t tx_pos;		 /* next line to write */
-	uint64_t tx_limit;		 /* of this frame; 0: no frame is open */
+	bool up, broken;    /* broken: nothing uses the ring's QP */
+	bool bulk_broken;   /* the same of the second */
+	uint8_t hold;	    /* enum weir_resume: QPs on which nothing may leave yet */
+	bool replaying;	    /* frames from `replay` on leave again, before all else */
+	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
+	uint64_t replay;
+	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
+	bool stalled;	   /* something didn't fit; until credit comes */
+	bool stall_told;   /* the peer knows */
+	uint64_t tx_pos;   /* next line to write */
+	uint64_t tx_limit; /* of this frame; 0: no frame is open */
 	uint64_t tx_posted;		 /* end of the last frame that was closed */
 	uint64_t frame_at;		 /* head of the open frame */
 	uint32_t frame_max;		 /* lines */
@@ -233,7 +245,9 @@ struct link {
 	struct engine_link_command is; /* private copy of the command */
 	struct list conns;
 	struct link_qp user[2];
-	uint32_t error, error_wc; /* not 0: main isn't told yet */
+	uint32_t qpn[2];
+	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */
+	bool heard;			     /* the same of LINK_HEARD */
 	uint64_t frames_sent, frames_received;
 };
 
@@ -555,6 +569,9 @@ void pend_drop(struct engine *e, struct conn *c);
 /* bulk.c */
 void bulk_post(struct engine *e, struct link *l);
 void bulk_done(struct engine *e, struct link *l);
+bool bulk_may_post(const struct link *l);
+void bulk_failed(struct link *l, const struct nic_wc *wc);
+void bulk_resume(struct engine *e, struct link *l);
 void bulk_cancel(struct conn *c);
 void bulk_ask(struct conn *c, struct pend *p);
 bool bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length);
@@ -573,7 +590,11 @@ bool reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t
 enum room { ROOM, ROOM_LATER, ROOM_FULL };
 enum room link_find_room(struct engine *e, struct link *l, uint32_t lines);
 void link_send(struct engine *e, struct link *l);
-void link_break(struct engine *e, struct link *l, uint32_t error, uint32_t wc_status);
+/* A QP of it failed, or (RING) the peer broke the rules. */
+void link_break(struct engine *e, struct link *l, unsigned index, uint32_t error,
+		uint32_t wc_status);
+/* The open frame gets its head; it leaves with the next replay. */
+void link_seal(struct link *l);
 bool link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs);
 int link_add(struct engine *e, const struct engine_link_command *k);
 int link_fail(struct engine *e, const struct engine_link_command *k);
@@ -622,6 +643,12 @@ link_busy(struct engine *e, struct link *l)
 {
 	list_append_once(&e->busy, &l->busy);
 }
+
+/* repair.c */
+int link_pause(struct engine *e, struct engine_link_command *k);
+int link_resume(struct engine *e, const struct engine_link_command *k);
+int link_go(struct engine *e, const struct engine_link_command *k);
+void link_heard(struct engine *e, struct link *l);
 
 /* frame.c */
 bool frame_receive(struct engine *e, struct link *l, uint32_t lines);

@@ -6,8 +6,6 @@
  */
 #include "internal.h"
 
-enum { RING, BULK }; /* index of a QP */
-
 size_t
 engine_link_bytes(uint32_t staging_lines)
 {
@@ -28,12 +26,18 @@ queue_has(const struct link *l, uint32_t n)
 	return l->sq_posted[RING] - l->sq_done[RING] + n <= ENGINE_SEND_WRS;
 }
 
+static bool
+may_write(const struct link *l)
+{
+	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !l->replaying;
+}
+
 /* A frame may begin: one line more stays free for the head that says STALLED, and a receive WR, and
  * another for the credit that answers it; a place in the send queue for credit. */
 static bool
 frame_may_open(const struct link *l)
 {
-	return l->up && !l->broken && !l->frame_wrs && queue_has(l, 3);
+	return may_write(l) && !l->frame_wrs && queue_has(l, 3);
 }
 
 static void
@@ -134,6 +138,10 @@ finish_wr(struct link *l, struct nic_send_wr *wr)
 	wr->wr_id = ++l->sq_posted[RING];
 	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4)
 		wr->flags |= NIC_SIGNALED;
+	if (UNLIKELY(l->proof == PROOF_DUE) && !l->replaying) {
+		wr->flags |= NIC_SIGNALED;
+		l->proof = wr->wr_id;
+	}
 	if (wr->flags & NIC_SIGNALED)
 		l->sq_signaled[RING] = l->sq_posted[RING];
 }
@@ -149,7 +157,7 @@ post_frame(struct engine *e, struct link *l)
 	n = nic_post_send(l->is.qp[RING], &l->frame[l->frame_posted],
 			  l->frame_wrs - l->frame_posted);
 	if (n < 0) {
-		link_break(e, l, (uint32_t)-n, 0);
+		link_break(e, l, RING, (uint32_t)-n, 0);
 		return false;
 	}
 	l->frame_posted += (uint32_t)n;
@@ -185,11 +193,26 @@ credit_told(struct link *l)
 	l->peer_stalled = false;
 }
 
+/* The WRITEs of a frame that lies in the staging. */
 static void
-close_frame(struct engine *e, struct link *l)
+add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
+{
+	uint32_t first = l->mask + 1 - (uint32_t)(at & l->mask);
+
+	if (lines > first)
+		add_write(l, at, first, 0);
+	else
+		first = 0;
+	add_write(l, at + first, lines - first, lines);
+	l->wrs_used++;
+	l->frames_sent++;
+	count(&e->counters.frames_sent, 1);
+}
+
+void
+link_seal(struct link *l)
 {
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
-	uint32_t first = l->mask + 1 - (uint32_t)(l->frame_at & l->mask);
 	struct weir_frame_head head = {
 	    .version = WEIR_WIRE_VERSION,
 	    .flags = l->stalled ? WEIR_FRAME_STALLED : 0,
@@ -200,19 +223,43 @@ close_frame(struct engine *e, struct link *l)
 	};
 
 	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
-	if (lines > first)
-		add_write(l, l->frame_at, first, 0);
-	else
-		first = 0;
-	add_write(l, l->frame_at + first, lines - first, lines);
-	l->wrs_used++;
 	l->stall_told = l->stalled;
 	l->tx_posted = l->tx_pos;
 	l->tx_limit = 0;
-	l->frames_sent++;
-	count(&e->counters.frames_sent, 1);
+}
+
+static void
+close_frame(struct engine *e, struct link *l)
+{
+	link_seal(l);
+	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at));
 	credit_told(l);
 	post_frame(e, l);
+}
+
+/*
+ * What the peer had not consumed when the link broke leaves once more, as it was. The credit in
+ * those heads is old: newer credit may cover messages that a RESET among them says were refused, so
+ * it is told behind them. False: more is to come.
+ */
+static bool
+replay(struct engine *e, struct link *l)
+{
+	if (LIKELY(!l->replaying))
+		return true;
+	while (l->replay != l->tx_posted) {
+		const struct weir_frame_head *head = (const void *)link_at(l, l->replay);
+
+		if (!queue_has(l, 3) || !wrs_left(l))
+			return false;
+		add_frame(e, l, l->replay, head->lines);
+		l->replay += head->lines;
+		count(&e->counters.frames_replayed, 1);
+		if (!post_frame(e, l))
+			return false;
+	}
+	l->replaying = false;
+	return true;
 }
 
 /* Credit alone: a WRITE of our line to the peer's; it takes neither room nor, unless it has to wake
@@ -234,7 +281,7 @@ write_credit(struct engine *e, struct link *l, uint32_t flags)
 	uint64_t signaled = l->sq_signaled[RING];
 	int n;
 
-	if (!queue_has(l, 1))
+	if (!may_write(l) || !queue_has(l, 1))
 		return;
 	atomic_store_explicit(&line->consumed, l->rx_pos, memory_order_relaxed);
 	atomic_store_explicit(&line->wrs, l->wrs_back, memory_order_relaxed);
@@ -243,8 +290,10 @@ write_credit(struct engine *e, struct link *l, uint32_t flags)
 	if (n <= 0) {
 		l->sq_posted[RING]--;
 		l->sq_signaled[RING] = signaled;
+		if (l->proof == wr.wr_id)
+			l->proof = PROOF_DUE;
 		if (n < 0)
-			link_break(e, l, (uint32_t)-n, 0);
+			link_break(e, l, RING, (uint32_t)-n, 0);
 		return;
 	}
 	l->wrs_used += wake;
@@ -257,7 +306,7 @@ return_credit(struct engine *e, struct link *l)
 {
 	uint64_t lines = l->rx_pos - l->rx_told, wrs = l->wrs_back - l->wrs_told;
 
-	if (!lines && !wrs)
+	if (!lines && !wrs && !l->peer_stalled)
 		return;
 	if (l->peer_stalled || lines > l->rx_mask / 4 || wrs * 4 >= l->is.recv_wrs ||
 	    e->now >= l->credit_due)
@@ -269,19 +318,19 @@ return_credit(struct engine *e, struct link *l)
 static bool
 has_unsent(const struct link *l)
 {
-	return l->frame_wrs || !list_empty(&l->owing) || !list_empty(&l->active) ||
-	       !list_empty(&l->writing);
+	return l->frame_wrs || l->replaying || l->peer_stalled || !list_empty(&l->owing) ||
+	       !list_empty(&l->active) || !list_empty(&l->writing);
 }
 
 /* The sending half of a pass: at most one frame. */
 void
 link_send(struct engine *e, struct link *l)
 {
-	if (!l->up || l->broken) {
+	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH) {
 		list_remove(&l->busy);
 		return;
 	}
-	if (post_frame(e, l)) {
+	if (post_frame(e, l) && replay(e, l)) {
 		control_send(e, l);
 		pending_send(e, l);
 		/* nothing fits: the line that is kept free tells the peer */
@@ -329,15 +378,19 @@ link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
 /* ---- life ---- */
 
 void
-link_break(struct engine *e, struct link *l, uint32_t error, uint32_t wc_status)
+link_break(struct engine *e, struct link *l, unsigned index, uint32_t error, uint32_t wc_status)
 {
-	if (l->broken)
+	bool *broken = index == RING ? &l->broken : &l->bulk_broken;
+
+	if (l->broken || *broken)
 		return;
 	e->news = true;
-	l->broken = true;
+	*broken = true;
 	l->error = error;
 	l->error_wc = wc_status;
-	l->tx_limit = 0;
+	l->error_qpn = l->qpn[index];
+	if (index == RING)
+		l->tx_limit = 0; /* what is in the open frame stays there, see link_seal() */
 }
 
 static bool
@@ -373,8 +426,10 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	list_init(&l->owing);
 	list_init(&l->writing);
 	list_init(&l->conns);
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < 2; i++) {
 		l->user[i] = (struct link_qp){l, i};
+		l->qpn[i] = nic_qpn(k->qp[i]);
+	}
 	return 0;
 }
 
@@ -388,7 +443,8 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 		return -ENOENT;
 	l = &e->links[k->link];
 	l->up = false;
-	l->broken = true;
+	l->broken = l->bulk_broken = true;
+	l->heard = false;
 	l->error = 0;
 	list_remove(&l->busy);
 	LIST_EACH (node, following, &l->conns)
@@ -415,7 +471,7 @@ engine_link_user(struct engine *e, uint32_t link, unsigned index)
 static bool
 needs_keepalive(const struct link *l)
 {
-	return l->up && !l->broken && !list_empty(&l->conns);
+	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !list_empty(&l->conns);
 }
 
 /*
@@ -451,14 +507,15 @@ links_need_keepalive(const struct engine *e)
 bool
 link_is_pressing(const struct link *l)
 {
-	if (!l->up || l->broken)
+	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH)
 		return false;
-	if (l->frame_wrs || l->rx_pos != l->rx_told || l->wrs_back != l->wrs_told)
+	if (l->frame_wrs || l->replaying || l->peer_stalled || l->rx_pos != l->rx_told ||
+	    l->wrs_back != l->wrs_told)
 		return true;
 	/* frames bring credit too: what the line says may be old */
 	if (atomic_load_explicit(&l->is.credit[0].consumed, memory_order_relaxed) > l->credited)
 		return true;
-	if (!list_empty(&l->writing) && l->flight_end - l->flight_first < BULK_WRITES)
+	if (bulk_may_post(l))
 		return true;
 	return !l->stalled && (!list_empty(&l->owing) || !list_empty(&l->active));
 }

@@ -102,6 +102,12 @@ struct weir_wire_cts { /* in weir_slot.data */
  * both QPs to RTS and to write into each other's ring. The link of engines (A,i) and (B,j) is the
  * same link seen from both ends, so offers that cross are one link.
  */
+enum weir_resume {
+	WEIR_RESUME_NOT,  /* a new link */
+	WEIR_RESUME_BULK, /* goes on; the second QP is a new one */
+	WEIR_RESUME_BOTH, /* goes on from what was consumed; both QPs are new ones */
+};
+
 struct weir_link_offer {
 	uint16_t node, peer_node;    /* from, to */
 	uint8_t engine, peer_engine; /* from, to */
@@ -120,6 +126,13 @@ struct weir_link_offer {
 	uint32_t ring_rkey, credit_rkey;
 	uint32_t ring_lines;
 	uint32_t recv_wrs; /* receive WRs granted at setup */
+	/* repair; docs/protocol.md 2 */
+	uint32_t joined;  /* attempt of the peer that these QPs are connected to, 0 none */
+	uint32_t resumes; /* enum weir_resume */
+	uint32_t born,
+	    peer_born;	   /* first attempts of the link that goes on: sender's, receiver's */
+	uint64_t consumed; /* lines of the sender's ring, ever */
+	uint64_t received; /* receive WRs of the sender used, ever */
 };
 
 #endif

@@ -107,6 +107,8 @@ sim_count_engine(struct sim *s, const struct engine *e)
 	s->counts.window_stalls += atomic_load(&c->window_stalls);
 	s->counts.spilled += atomic_load(&c->spilled);
 	s->counts.bulk += atomic_load(&c->bulk_messages);
+	s->counts.replayed += atomic_load(&c->frames_replayed);
+	s->counts.bulk_replayed += atomic_load(&c->bulk_replayed);
 	s->counts.credit_writes += atomic_load(&c->credit_writes);
 }
 

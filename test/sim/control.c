@@ -116,12 +116,20 @@ sim_control_output(void *user, const struct weir_ctl_msg *m)
 		sim_fail(s, "node %u: message for node %u, which doesn't exist", n->id, to);
 	if (cut_off(s, n->id) || cut_off(s, to))
 		return;
+	if (rng_chance(&s->rng, s->sc.control_loss))
+		return;
 	at = s->now + SIM_US + rng_next(&s->rng) % s->sc.control_delay;
 	/* one stream between two controls: in order */
 	if (at <= n->last_control[to])
 		at = n->last_control[to] + 1;
 	n->last_control[to] = at;
-	sim_trace(s, "control: node %u to node %u: type %u", n->id, to, m->type);
+	if (m->type == WEIR_CTL_LINK)
+		sim_trace(
+		    s,
+		    "control: node %u.%u offers node %u.%u attempt %u (joined %u, answers %u, "
+		    "resumes %u of %u.%u)",
+		    n->id, m->link.engine, to, m->link.peer_engine, m->link.attempt, m->link.joined,
+		    m->link.answered, m->link.resumes, m->link.born, m->link.peer_born);
 	mail(s, at, to, m);
 	if (rng_chance(&s->rng, s->sc.control_dup))
 		mail(s, ++n->last_control[to], to, m);

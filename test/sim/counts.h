@@ -42,6 +42,13 @@
 	X(blocked_sleeps, 0, 500, "programs asleep while a send of theirs waits")                  \
 	X(rebound, 0, 300, "connections bound to another thread")                                  \
 	X(links_lost, 0, 15, "times that nobody answered on a link")                               \
+	X(faults, 0, 250, "QPs that were made to fail")                                            \
+	X(muted, 0, 30, "completions that were lost with their QP")                                \
+	X(revoked, 0, 100, "regions of rings that were revoked")                                   \
+	X(broken, 0, 250, "times that QPs of a link failed")                                       \
+	X(repaired, 0, 250, "times that a link went on with new QPs")                              \
+	X(replayed, 0, 150, "frames written again after that")                                     \
+	X(bulk_replayed, 0, 40, "bulk WRITEs made again after that")                               \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

@@ -54,6 +54,7 @@ struct sim_node {
 	struct sim *s;
 	uint32_t id;
 	struct roce_device *dev;
+	struct sim_fault *fault; /* NULL: its QPs don't fail */
 	uint32_t engines;
 	struct sim_engine engine[SIM_ENGINES_MAX];
 	struct broker *broker;

@@ -173,9 +173,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	}
 	make_sizes(sc, &r);
 	make_wire(&sc->wire, sc->nodes, &r, without);
-	/* a QP gives up after 8 timeouts: shorter outages must do no harm */
-	sc->wire_broken = sc->wire.outage_for && rng_chance(&r, 200);
-	if (sc->wire.outage_for > 3 * sc->timeout_ns && !sc->wire_broken)
+	/* a QP gives up after 8 timeouts; a link that is repaired does no harm either */
+	if (sc->wire.outage_for > 3 * sc->timeout_ns && !rng_chance(&r, 200))
 		sc->wire.outage_for = 3 * sc->timeout_ns;
 	make_programs(sc, &r, without);
 	make_conns(sc, &r, without, times);
@@ -186,6 +185,11 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 		sc->control_delay = 10 * SIM_US;
 		sc->control_dup = 0;
 	}
+	sc->fault_every = rng_log(&r, 20 * SIM_US, 20 * SIM_MS);
+	sc->faults = 1 + rng_below(&r, 12);
+	sc->control_loss = (uint32_t)rng_log(&r, 1, 300);
+	if (!part(&r, without, SIM_fault, 400))
+		sc->faults = sc->control_loss = 0;
 }
 
 void
@@ -206,6 +210,11 @@ sim_scenario_print(const struct sim_scenario *sc)
 		       (w->outage_at - SIM_START) / 1000, w->outage_for / 1000);
 	printf("\n  control: delay up to %lu us, %u permille twice\n", sc->control_delay / 1000,
 	       sc->control_dup);
+	if (sc->faults)
+		printf(
+		    "  %u QPs of each node fail, one in %lu us at most; %u permille of offers are "
+		    "lost\n",
+		    sc->faults, sc->fault_every / 1000, sc->control_loss);
 	for (uint32_t i = 0; i < sc->nodes; i++)
 		printf("  node %u: %u engines, rings of %u lines%s%s\n", i, sc->engines[i],
 		       sc->ring_lines[i], sc->sleeps[i] ? ", adaptive" : "",

@@ -8,6 +8,7 @@
  *   wire.c      frames between nodes and what happens to them
  *   node.c      one node: main lcore, doorbells, memory
  *   engine.c    its engines: turns, sleep
+ *   fault.c     QPs that fail
  *   control.c   what control would do
  *   program.c   programs: small state machines on the stream API
  *   oracle.c    what must have arrived, and whether it did
@@ -70,7 +71,8 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(hasty, "a program closes before it has received everything")                             \
 	X(cut, "a node is cut off for good")                                                       \
 	X(control, "control messages are late and arrive twice")                                   \
-	X(refuse, "connects to services and nodes that don't exist")
+	X(refuse, "connects to services and nodes that don't exist")                               \
+	X(fault, "QPs fail")
 
 enum sim_part {
 #define X(name, help) SIM_##name,
@@ -116,7 +118,8 @@ struct sim_scenario {
 	bool event_fd[SIM_NODES_MAX]; /* the port has an rx interrupt */
 	bool sleeps[SIM_NODES_MAX];   /* --idle=adaptive */
 	struct sim_wire_plan wire;
-	bool wire_broken; /* by an outage that is longer than QPs wait */
+	uint32_t faults;      /* of QPs of each node */
+	uint64_t fault_every; /* ns at most between two */
 	struct sim_program_plan program[SIM_PROGRAMS_MAX];
 	struct sim_conn_plan conn[SIM_CONNS_MAX];
 	uint32_t ring_lines[SIM_NODES_MAX]; /* of each peer's ring on the node */
@@ -126,6 +129,7 @@ struct sim_scenario {
 	uint64_t arena_bytes, timeout_ns, silence_ns;
 	uint64_t control_delay;
 	uint32_t control_dup;
+	uint32_t control_loss; /* permille; both data planes say it again */
 	uint32_t cut_node;
 	uint64_t cut_at; /* SIM_NEVER: not */
 };

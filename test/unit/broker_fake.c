@@ -231,6 +231,11 @@ execute(struct fake *f, uint32_t engine, struct engine_command *c)
 	case ENGINE_LINK_ADD:
 		f->links++;
 		break;
+	case ENGINE_LINK_PAUSE:
+		c->link.proven = !f->unproven;
+		c->link.consumed = f->consumed;
+		c->link.received = f->received;
+		break;
 	case ENGINE_LINK_FAIL:
 		f->links--;
 		break;

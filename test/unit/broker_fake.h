@@ -51,6 +51,8 @@ struct fake {
 	uint32_t last_engine[32];
 	uint32_t next_conn, snapshot_conns;
 	uint32_t links; /* held by engines */
+	bool unproven;	/* what they say when a link is paused ... */
+	uint64_t consumed, received;
 	/* NIC */
 	struct fake_qp *qps;
 	uint32_t live_qps, live_mrs, next_qpn, next_key;

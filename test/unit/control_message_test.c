@@ -56,6 +56,12 @@ offer(void)
 	    .credit_rkey = 1,
 	    .ring_lines = 4096,
 	    .recv_wrs = 128,
+	    .joined = 5,
+	    .resumes = WEIR_RESUME_BOTH,
+	    .born = 3,
+	    .peer_born = 0xffffffff,
+	    .consumed = 0xfedcba9876543210,
+	    .received = 0x0123456789abcdef,
 	};
 	return m;
 }

@@ -338,9 +338,9 @@ test_link_fails(void **state)
 	pconn_close(y);
 	c = pconn_connect(p.pa, 0);
 	world_run(p.w, 2);
-	fake_qp_break(&p.w->node[0].qp[1]);
+	fake_qp_break(&p.w->node[0].qp[0]);
 	receives = p.w->node[0].nic->recv_wrs;
-	fake_receive_fails(&p.w->node[0].qp[1]);
+	fake_receive_fails(&p.w->node[0].qp[0]);
 	world_run(p.w, 20);
 	assert_true(p.w->node[0].nic->recv_wrs >= receives); /* posted again */
 	assert_int_equal(p.w->node[0].link_errors, 1);

@@ -131,6 +131,8 @@ handle(struct node *n, const struct engine_event *event)
 		n->link_errors++;
 		n->link_error = event->conn.status;
 		break;
+	case ENGINE_EVENT_LINK_HEARD:
+		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		n->silences++;
 		break;
