@@ -91,7 +91,7 @@ make_qp(struct world *w, enum nic_qp_state state)
 	struct nic_qp_init init = {
 	    .type = NIC_RC, .send_wrs = 16, .srq = w->port->srq, .user = w->port};
 	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-				   .remote_gid = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 2}},
+				   .remote_gid = net_gid(net_ip(1)),
 				   .remote_qpn = 17,
 				   .remote_psn = PSN,
 				   .psn = PSN,
@@ -104,8 +104,8 @@ make_qp(struct world *w, enum nic_qp_state state)
 		assert_int_equal(roce_ops.qp_modify(w->qp, &attr), 0);
 	if (state >= NIC_QP_RTR) {
 		net_mac(1, mac);
-		roce_neighbour_learn(((struct roce_qp *)w->qp)->neighbour,
-				     (struct address){0, net_ip(1)}, mac);
+		roce_neighbour_learn(((struct roce_qp *)w->qp)->neighbour, net_address(net_ip(1)),
+				     mac);
 	}
 	if (state == NIC_QP_ERR) {
 		attr.state = NIC_QP_ERR;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "roce_net.h"
 
+#include "nic/roce/icrc.h"
+
 uint32_t
 net_random(struct net *n)
 {
@@ -14,6 +16,121 @@ uint32_t
 net_ip(unsigned node)
 {
 	return 0x0a000001 + node;
+}
+
+bool
+net_six(void)
+{
+	const char *kind = getenv("WEIR_NET");
+
+	return kind && strstr(kind, "six");
+}
+
+static bool
+has_vlan(void)
+{
+	const char *kind = getenv("WEIR_NET");
+
+	return kind && strstr(kind, "vlan");
+}
+
+struct nic_gid
+net_gid(uint32_t ip)
+{
+	struct nic_gid gid = nic_gid_ipv4(ip);
+
+	if (net_six()) {
+		memset(gid.raw, 0, 12);
+		gid.raw[0] = ip ? 0xfe : 0;
+		gid.raw[1] = ip ? 0x80 : 0;
+	}
+	return gid;
+}
+
+struct address
+net_address(uint32_t ip)
+{
+	struct nic_gid gid = net_gid(ip);
+	struct address address;
+
+	assert_int_not_equal(roce_address(&gid, &address), ADDRESS_NONE);
+	return address;
+}
+
+#define TAG (0x6000u | 77u)
+
+/* A plain IPv4 frame as the nodes have it; its ICRC stays as right or wrong as it is. */
+static uint32_t
+dress(const uint8_t *plain, uint32_t n, uint8_t *f)
+{
+	uint32_t length = n >= UDP_AT ? get16(plain + IP_AT + 2) : 0, end = IP_AT + length, crc;
+	uint8_t *start = f;
+
+	memcpy(f, plain, n < 12 ? n : 12);
+	if (n <= 12)
+		return n;
+	f += 12;
+	if (has_vlan()) {
+		put16(f, ETH_TYPE_VLAN);
+		put16(f + 2, TAG);
+		f += 4;
+	}
+	if (!net_six() || n < UDP_AT || get16(plain + 12) != ETH_TYPE_IP) {
+		memcpy(f, plain + 12, n - 12);
+		return (uint32_t)(f - start) + n - 12;
+	}
+	put16(f, ETH_TYPE_IP6);
+	f += 2;
+	put32(f, 6u << 28 | (uint32_t)plain[IP_AT + 1] << 20 | 0x12345);
+	put16(f + 4, (uint16_t)(length - IP_BYTES));
+	f[6] = plain[IP_AT + 9];
+	f[7] = plain[IP_AT + 8];
+	memcpy(f + 8, net_gid(get32(plain + IP_AT + 12)).raw, 16);
+	memcpy(f + 24, net_gid(get32(plain + IP_AT + 16)).raw, 16);
+	memcpy(f + IP6_BYTES, plain + UDP_AT, n - UDP_AT);
+	if (end <= n && end >= EXT_AT + ICRC_BYTES) {
+		memcpy(&crc, plain + end - 4, 4);
+		crc ^= htole32(roce_icrc(plain + IP_AT, length - 4));
+		crc ^= htole32(roce_icrc6(f, length - 4 + 20));
+		memcpy(f + length + 16, &crc, 4);
+	}
+	return (uint32_t)(f - start) + IP6_BYTES + n - UDP_AT;
+}
+
+/* The other way round, without checksums. */
+static uint32_t
+undress(const uint8_t *f, uint32_t n, uint8_t *plain)
+{
+	uint32_t tag = has_vlan() ? 4 : 0;
+	const uint8_t *ip = f + ETH_BYTES + tag;
+
+	memcpy(plain, f, 12);
+	if (tag) {
+		assert_int_equal(get16(f + 12), ETH_TYPE_VLAN);
+		assert_int_equal(get16(f + 14), TAG);
+	}
+	if (!net_six() || get16(ip - 2) != ETH_TYPE_IP6 || ip[6] != 17) {
+		memcpy(plain + 12, ip - 2, n - 12 - tag);
+		return n - tag;
+	}
+	memset(plain + 12, 0, UDP_AT - 12);
+	put16(plain + 12, ETH_TYPE_IP);
+	plain[IP_AT] = 0x45;
+	plain[IP_AT + 1] = (uint8_t)(get16(ip) >> 4);
+	put16(plain + IP_AT + 2, (uint16_t)(get16(ip + 4) + IP_BYTES));
+	plain[IP_AT + 9] = ip[6];
+	put32(plain + IP_AT + 12, get32(ip + 20));
+	put32(plain + IP_AT + 16, get32(ip + 36));
+	memcpy(plain + UDP_AT, ip + IP6_BYTES, n - ETH_BYTES - tag - IP6_BYTES);
+	return n - tag - 20;
+}
+
+static bool
+show_tap(struct net *n, const struct net_frame *f)
+{
+	uint8_t plain[sizeof(f->data)];
+
+	return !n->tap || n->tap(n, plain, undress(f->data, f->length, plain));
 }
 
 void
@@ -106,7 +223,7 @@ wire_send(void *user, void *frame, uint32_t length, bool keep)
 	}
 	assert_int_equal(f->length, length);
 	assert_int_equal(f->hash, hash(f->data, length));
-	if ((!n->tap || n->tap(n, f->data, length)) && net_random(n) % 100 >= n->loss) {
+	if (show_tap(n, f) && net_random(n) % 100 >= n->loss) {
 		for (unsigned i = 0; i < n->nodes; i++) {
 			net_mac(i, mac);
 			if ((f->data[0] & 1) == 0 && memcmp(mac, f->data, 6) != 0)
@@ -200,8 +317,10 @@ create_node(struct net *n, unsigned id, unsigned contexts, const struct roce_con
 	struct net_node *node = &n->node[id];
 	struct roce_config c = config ? *config : (struct roce_config){0};
 
-	c.gid = nic_gid_ipv4(net_ip(id));
-	c.prefix = 24;
+	c.gid = net_gid(net_ip(id));
+	c.prefix = net_six() ? 120 : 24;
+	c.vlan = has_vlan() ? TAG & VLAN_ID_MASK : 0;
+	c.pcp = has_vlan() ? TAG >> 13 : 0;
 	c.contexts = contexts;
 	net_mac(id, c.mac);
 	node->net = n;
@@ -277,9 +396,9 @@ net_run(struct net *n, uint64_t ns)
 void
 net_inject(struct net *n, unsigned node, const uint8_t *frame, uint32_t length)
 {
-	struct net_frame f = {.length = length};
+	struct net_frame f;
 
-	memcpy(f.data, frame, length);
+	f.length = dress(frame, length, f.data);
 	deliver(&n->node[node], &f, n->node[node].rss, n->now);
 }
 

@@ -69,7 +69,8 @@ struct net {
 	int frames_live;
 	struct net_delivery queue[NET_QUEUE];
 	unsigned queued;
-	/* Sees every frame that is sent; false: it is lost. May be NULL. */
+	/* Sees every frame that is sent, ICMPv6 as bare Ethernet; false: it is lost. May be NULL.
+	 */
 	bool (*tap)(struct net *n, const uint8_t *frame, uint32_t length);
 	void *tap_user;
 };
@@ -97,6 +98,13 @@ struct nic_counters net_counters(struct net_node *node);
 /* rx_frames = accepted + drops on receive. */
 void net_check_sum(struct net_node *node);
 uint32_t net_random(struct net *n);
+/*
+ * WEIR_NET in the environment names other headers than plain IPv4: six, vlan, or six,vlan. What is
+ * injected and what taps see are plain IPv4 frames all the same: the net changes their clothes.
+ */
+bool net_six(void);
+struct nic_gid net_gid(uint32_t ip);
+struct address net_address(uint32_t ip);
 uint32_t net_ip(unsigned node);
 void net_mac(unsigned node, uint8_t *mac);
 

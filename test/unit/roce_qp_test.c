@@ -453,7 +453,8 @@ arp_learns(void **state)
 	assert_memory_equal(mac, peer, 6);
 	make_arp(f, 2, 1, net_ip(2), net_ip(0));
 	net_inject(n, 0, f, 60);
-	assert_null(roce_neighbour_find(&n->node[0].dev->neighbours, (struct address){0, net_ip(2)}));
+	assert_null(
+	    roce_neighbour_find(&n->node[0].dev->neighbours, (struct address){0, net_ip(2)}));
 	make_arp(f, 2, 2, net_ip(1), net_ip(0)); /* it has moved */
 	net_inject(n, 0, f, 60);
 	memcpy(mac, &(uint64_t){neighbour_mac(qp->neighbour)}, sizeof(mac));
