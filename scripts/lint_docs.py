@@ -22,7 +22,8 @@ EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--l
        "--no-pci", "--log-level", "--huge-unlink", "--single-file-segments"}
 PROGRAMS = [("dataplane/weir-dataplane", "weir-dataplane.8"), ("control/weir-control", "weir-control.8"),
             ("apps/weirctl", "weirctl.1"), ("apps/perf/weir-perf", "weir-perf.1"),
-            ("dataplane/tools/weir-nicperf", "weir-nicperf.1")]
+            ("dataplane/tools/weir-nicperf", "weir-nicperf.1"),
+            ("dataplane/tools/weir-roce-peer", "weir-roce-peer.1")]
 
 
 def read(path):

@@ -4,6 +4,7 @@
 #include "nicperf.h"
 
 #include "eal_setup.h"
+#include "tool.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -12,29 +13,7 @@
 
 #include <rte_version.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
-
 static cpu_set_t cpus; /* that we were given, before EAL bound us to one */
-
-static int
-exit_code(int rc)
-{
-	switch (rc) {
-	case 0:
-		return EXIT_OK;
-	case -EINVAL:
-		return EXIT_USAGE;
-	case -ENOMEM:
-	case -EACCES:
-	case -EPERM:
-	case -ENODEV:
-	case -EBUSY:
-	case -EMSGSIZE:
-		return EXIT_RESOURCE;
-	default:
-		return EXIT_FAILED;
-	}
-}
 
 /* The other end has WRITEs of its own to be acknowledged; then it stops polling, as we do. */
 static int
@@ -189,7 +168,7 @@ start(const struct nicperf_options *o, int eal_argc, char **argv)
 out:
 	if (rc)
 		fprintf(stderr, "weir-nicperf: %s\n", np.error);
-	return exit_code(rc);
+	return tool_exit_code(rc);
 }
 
 int
@@ -197,24 +176,20 @@ main(int argc, char **argv)
 {
 	static struct nicperf_options o;
 	char error[256];
-	int dashes = 1, rc;
+	int dashes = tool_split(argc, argv), rc;
 
-	while (dashes < argc && strcmp(argv[dashes], "--"))
-		dashes++;
-	if (dashes == argc) /* no EAL options: all are ours */
-		dashes = 0;
 	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
 	if (!rc && o.help) {
 		nicperf_usage();
-		return EXIT_OK;
+		return TOOL_OK;
 	}
 	if (!rc && o.version) {
 		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
-		return EXIT_OK;
+		return TOOL_OK;
 	}
 	if (rc) {
 		fprintf(stderr, "weir-nicperf: %s\n", error);
-		return EXIT_USAGE;
+		return TOOL_USAGE;
 	}
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	return start(&o, dashes ? dashes : 1, argv);

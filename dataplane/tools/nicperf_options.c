@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nicperf_options.h"
 
+#include "tool.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -49,29 +51,6 @@ nicperf_usage(void)
 }
 
 static int
-bad(char *error, size_t size, const char *option, const char *value, const char *remedy)
-{
-	snprintf(error, size, "%s '%s' is not good; %s", option, value, remedy);
-	return -EINVAL;
-}
-
-static int
-parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	if (end == text || *text == '-' || errno)
-		return -EINVAL;
-	if (*end == 'k' || *end == 'm') {
-		*value <<= *end == 'k' ? 10 : 20;
-		end++;
-	}
-	return *end || *value < low || *value > high ? -EINVAL : 0;
-}
-
-static int
 parse_tests(struct nicperf_options *o, const char *text)
 {
 	o->test_count = 0;
@@ -105,7 +84,7 @@ parse_sizes(struct nicperf_options *o, const char *text)
 			return -EINVAL;
 		memcpy(one, text, n);
 		one[n] = '\0';
-		if (parse_number(one, 1, NICPERF_SIZE_MAX, &value))
+		if (tool_parse_number(one, 1, NICPERF_SIZE_MAX, &value))
 			return -EINVAL;
 		o->sizes[o->size_count++] = (uint32_t)value;
 		text += n;
@@ -124,16 +103,6 @@ parse_seconds(const char *text, double *seconds)
 	return end == text || *end || !(*seconds > 0) || *seconds > 86400 ? -EINVAL : 0;
 }
 
-static int
-parse_small(const char *text, uint32_t high, uint32_t *value)
-{
-	uint64_t n = 0;
-	int rc = parse_number(text, 1, high, &n);
-
-	*value = (uint32_t)n;
-	return rc;
-}
-
 /* One option with a value. */
 static int
 parse_value(struct nicperf_options *o, int id, const char *value, char *error, size_t size)
@@ -145,38 +114,39 @@ parse_value(struct nicperf_options *o, int id, const char *value, char *error, s
 		return options_parse_nic(&o->nic, value, error, size);
 	case 'c':
 		o->connect = value;
-		return *value ? 0 : bad(error, size, "--connect", value, "give a host");
+		return *value ? 0 : tool_bad(error, size, "--connect", value, "give a host");
 	case 't':
 		return parse_tests(o, value)
-			   ? bad(error, size, "-t", value,
-				 "give write, read, send, fadd, cas, lat, bare or verify")
+			   ? tool_bad(error, size, "-t", value,
+				      "give write, read, send, fadd, cas, lat, bare or verify")
 			   : 0;
 	case 's':
-		return parse_sizes(o, value) ? bad(error, size, "-s", value, "give 1 to 16m") : 0;
+		return parse_sizes(o, value) ? tool_bad(error, size, "-s", value, "give 1 to 16m")
+					     : 0;
 	case 'n':
-		return parse_number(value, 1, 1ull << 40, &o->count)
-			   ? bad(error, size, "-n", value, "give a count from 1 on")
+		return tool_parse_number(value, 1, 1ull << 40, &o->count)
+			   ? tool_bad(error, size, "-n", value, "give a count from 1 on")
 			   : 0;
 	case 'D':
 		return parse_seconds(value, &o->duration)
-			   ? bad(error, size, "-D", value, "give seconds")
+			   ? tool_bad(error, size, "-D", value, "give seconds")
 			   : 0;
 	case 'q':
-		return parse_small(value, NICPERF_QPS_MAX, &o->qps)
-			   ? bad(error, size, "-q", value, "give 1 to 1024")
+		return tool_parse_small(value, 1, NICPERF_QPS_MAX, &o->qps)
+			   ? tool_bad(error, size, "-q", value, "give 1 to 1024")
 			   : 0;
 	case 'd':
-		return parse_small(value, NICPERF_DEPTH_MAX, &o->depth) ||
+		return tool_parse_small(value, 1, NICPERF_DEPTH_MAX, &o->depth) ||
 			       o->depth < NICPERF_DEPTH_MIN
-			   ? bad(error, size, "--depth", value, "give 4 to 4096")
+			   ? tool_bad(error, size, "--depth", value, "give 4 to 4096")
 			   : 0;
 	case 'l':
-		return parse_small(value, 256, &o->list)
-			   ? bad(error, size, "--list", value, "give 1 to 256")
+		return tool_parse_small(value, 1, 256, &o->list)
+			   ? tool_bad(error, size, "--list", value, "give 1 to 256")
 			   : 0;
 	case 'p':
-		if (parse_small(value, 65535, &port))
-			return bad(error, size, "--port", value, "give 1 to 65535");
+		if (tool_parse_small(value, 1, 65535, &port))
+			return tool_bad(error, size, "--port", value, "give 1 to 65535");
 		o->port = (uint16_t)port;
 	}
 	return 0;
@@ -247,10 +217,7 @@ nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *er
 			break;
 		case ':':
 		case '?':
-			snprintf(error, size, "%s %s; see --help",
-				 id == ':' ? "a value is missing for" : "unknown option",
-				 argv[optind - 1]);
-			return -EINVAL;
+			return tool_unknown(error, size, id, argv[optind - 1]);
 		default:
 			rc = parse_value(o, id, optarg, error, size);
 			if (rc)

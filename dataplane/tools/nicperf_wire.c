@@ -3,19 +3,16 @@
 #define _GNU_SOURCE
 #include "nicperf.h"
 
+#include "tool_socket.h"
+
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAGIC 0x77656e70u
 #define VERSION 2u
-#define LOOK 1024u	  /* turns between two looks at the socket, a system call */
-#define CONNECT_TRIES 100 /* of 100 ms: the other process may be starting */
+#define LOOK 1024u /* turns between two looks at the socket, a system call */
 
 struct word {
 	uint32_t test, size;
@@ -40,69 +37,18 @@ nicperf_receive(struct nicperf *np, void *data, size_t n)
 	return nicperf_fail(np, -EPIPE, "the other process is gone; look at what it said");
 }
 
-/* A socket that listens on, or is connected to, host and port; -1 and errno. */
 static int
-open_socket(const char *host, const char *port, bool listener)
+await_caller(struct nicperf *np)
 {
-	struct addrinfo hints = {.ai_family = AF_UNSPEC,
-				 .ai_socktype = SOCK_STREAM,
-				 .ai_flags = listener ? AI_PASSIVE : 0},
-			*all, *a;
-	int fd = -1, one = 1, error = EADDRNOTAVAIL;
+	int fd = tool_listen(np->options->port, np->error, sizeof(np->error));
 
-	if (getaddrinfo(host, port, &hints, &all)) {
-		errno = EADDRNOTAVAIL;
-		return -1;
-	}
-	for (a = all; a && fd < 0; a = a->ai_next) {
-		fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (fd < 0)
-			continue;
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-		if (listener ? !bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 1)
-			     : !connect(fd, a->ai_addr, a->ai_addrlen))
-			break;
-		error = errno;
-		close(fd);
-		fd = -1;
-	}
-	freeaddrinfo(all);
-	errno = error;
-	return fd;
-}
-
-static int
-dial(struct nicperf *np, const char *port)
-{
-	static const struct timespec pause = {.tv_nsec = 100000000};
-
-	for (int i = 0; i < CONNECT_TRIES; i++) {
-		np->socket = open_socket(np->options->connect, port, false);
-		if (np->socket >= 0)
-			return 0;
-		if (errno != ECONNREFUSED)
-			break;
-		nanosleep(&pause, NULL);
-	}
-	return nicperf_fail(np, -errno,
-			    "nobody answers at %s port %s: %s; start weir-nicperf "
-			    "--listen there",
-			    np->options->connect, port, strerror(errno));
-}
-
-static int
-await_caller(struct nicperf *np, const char *port)
-{
-	int fd = open_socket(NULL, port, true);
-
-	if (fd >= 0) {
-		np->socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-		close(fd);
-	}
-	if (fd >= 0 && np->socket >= 0)
-		return 0;
-	return nicperf_fail(np, -errno, "cannot listen on port %s: %s; give another --port", port,
-			    strerror(errno));
+	if (fd < 0)
+		return fd;
+	np->socket = tool_accept(fd);
+	close(fd);
+	return np->socket < 0 ? nicperf_fail(np, np->socket, "nobody can call: %s; start it again",
+					     strerror(-np->socket))
+			      : 0;
 }
 
 static int
@@ -125,27 +71,15 @@ hear_hello(struct nicperf *np)
 	return 0;
 }
 
-/* Words are short and waited for. */
-static void
-no_delay(int fd)
-{
-	int one = 1;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-}
-
 int
 nicperf_meet(struct nicperf *np)
 {
 	const struct nicperf_options *o = np->options;
 	struct nicperf_hello hello;
-	char port[8];
 	int rc;
 
-	snprintf(port, sizeof(port), "%u", o->port);
 	if (o->listen) {
-		rc = await_caller(np, port);
-		no_delay(np->socket);
+		rc = await_caller(np);
 		return rc ? rc : hear_hello(np);
 	}
 	np->qps = o->shared ? 1 : o->qps;
@@ -160,9 +94,9 @@ nicperf_meet(struct nicperf *np)
 	if (!o->connect)
 		return 0;
 	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
-	rc = dial(np, port);
-	no_delay(np->socket);
-	return rc ? rc : nicperf_send(np, &hello, sizeof(hello));
+	np->socket =
+	    tool_dial(o->connect, o->port, "weir-nicperf --listen", np->error, sizeof(np->error));
+	return np->socket < 0 ? np->socket : nicperf_send(np, &hello, sizeof(hello));
 }
 
 int

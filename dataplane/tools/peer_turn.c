@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "peer.h"
+
+#include "clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define QUIET_NS 50000000ull
+#define LINGER_NS 2000000000ull
+
+static struct clock time_base;
+
+void
+peer_start_clock(void)
+{
+	clock_start(&time_base);
+}
+
+uint64_t
+peer_now(void)
+{
+	return clock_now(&time_base);
+}
+
+/* Counts what was completed, says what failed. */
+static int
+judge(struct peer *p, const struct nic_wc *wc, unsigned n, uint64_t now)
+{
+	if (n)
+		p->last = now;
+	else if (now - p->last > p->patience_ns)
+		return peer_fail(p, -ETIMEDOUT,
+				 "%s: nothing has happened for %u s; look at the other end, and "
+				 "that -n is the same there",
+				 p->run.test->name, p->options->patience);
+	for (unsigned i = 0; i < n; i++)
+		if (wc[i].status != NIC_WC_SUCCESS)
+			return peer_fail(p, -EIO,
+					 "%s: a work request failed: %s; look at both ends and "
+					 "the network between them",
+					 p->run.test->name, nic_wc_status_name(wc[i].status));
+	return (int)n;
+}
+
+int
+peer_turn(struct peer *p, struct nic_wc *wc)
+{
+	uint64_t now = peer_now();
+	unsigned n = p->stashed < NIC_POLL_MAX ? p->stashed : NIC_POLL_MAX;
+	bool busy = false;
+
+	if (n) {
+		memcpy(wc, p->stash, n * sizeof(*wc));
+		p->stashed -= n;
+		memmove(p->stash, p->stash + n, p->stashed * sizeof(*wc));
+	} else {
+		nic_flush(p->nic.context, now);
+		n = nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, &busy);
+	}
+	return judge(p, wc, n, now);
+}
+
+int
+peer_turn_aside(struct peer *p)
+{
+	uint64_t now = peer_now();
+	struct nic_wc *wc = p->stash + p->stashed;
+	bool busy = false;
+	int n;
+
+	nic_flush(p->nic.context, now);
+	if (p->stashed > PEER_STASH - NIC_POLL_MAX)
+		return 0; /* enough until they are fetched */
+	n = judge(p, wc, nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, &busy), now);
+	if (n > 0)
+		p->stashed += (unsigned)n;
+	return n < 0 ? n : 0;
+}
+
+int
+peer_reuse(struct peer *p, const struct nic_wc *wc)
+{
+	struct nic_recv_wr wr = {
+	    .wr_id = wc->wr_id,
+	    .sge = {(uintptr_t)(p->slot + wc->wr_id * p->slot_bytes), p->slot_bytes, p->local.lkey},
+	};
+
+	if (NIC_OPS(p->nic.context)->post_srq_recv(p->srq, &wr, 1) == 1)
+		return 0;
+	return peer_fail(p, -EIO, "a receive could not be posted; report this");
+}
+
+int
+peer_post(struct peer *p, struct peer_qp *q, const struct nic_send_wr *wr)
+{
+	if (nic_post_send(q->qp, wr, 1) == 1)
+		return 0;
+	return peer_fail(p, -EIO, "%s: a work request was refused; report this", p->run.test->name);
+}
+
+int
+peer_send(struct peer *p, struct peer_qp *q)
+{
+	struct nic_send_wr wr = {
+	    .sge = {{(uintptr_t)p->out, p->run.size, p->local.lkey}},
+	    .sge_count = 1,
+	    .opcode = NIC_SEND,
+	    .flags = NIC_SIGNALED,
+	};
+
+	if (q->ah) {
+		wr.ah = q->ah;
+		wr.remote_qpn = q->remote.qpn;
+		wr.qkey = PEER_QKEY;
+	}
+	return peer_post(p, q, &wr);
+}
+
+int
+peer_linger(struct peer *p)
+{
+	uint64_t begin = peer_now(), now = begin, heard = begin;
+	struct nic_wc wc[NIC_POLL_MAX];
+
+	while (now - heard < QUIET_NS && now - begin < LINGER_NS) {
+		bool busy = false;
+
+		now = peer_now();
+		nic_flush(p->nic.context, now);
+		nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, &busy);
+		if (busy)
+			heard = now;
+	}
+	return 0;
+}
