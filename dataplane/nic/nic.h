@@ -128,8 +128,12 @@ struct nic_gid {
 static inline struct nic_gid
 nic_gid_ipv4(uint32_t ip)
 {
-	return (struct nic_gid){{[10] = 0xff, 0xff, (uint8_t)(ip >> 24), (uint8_t)(ip >> 16),
-				 (uint8_t)(ip >> 8), (uint8_t)ip}};
+	return (struct nic_gid){{[10] = 0xff,
+				 0xff,
+				 (uint8_t)(ip >> 24),
+				 (uint8_t)(ip >> 16),
+				 (uint8_t)(ip >> 8),
+				 (uint8_t)ip}};
 }
 
 struct nic_attr {

@@ -666,10 +666,11 @@ static bool
 see_order(struct net *n, const uint8_t *f, uint32_t length)
 {
 	char *order = n->tap_user;
+	size_t seen = strlen(order);
 
 	(void)length;
-	if (get32(f + IP_AT + 12) == net_ip(1) && strlen(order) < 8)
-		strcat(order, f[BTH_AT] == RC_ACK ? "a" : "w");
+	if (get32(f + IP_AT + 12) == net_ip(1) && seen < 8)
+		order[seen] = f[BTH_AT] == RC_ACK ? 'a' : 'w';
 	return true;
 }
 
