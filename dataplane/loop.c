@@ -28,6 +28,7 @@
 #define LONELY 8u		   /* so many of them in a row: nobody is there ... */
 #define LONELY_TURNS 16u	   /* ... and is looked for in so many turns */
 #define OTHERS_NS 5000u		   /* ... if others gave the CPU back sooner than this */
+#define TURN_NS 30000u		   /* a stream lets others on the CPU run so often */
 #define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
 #define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
 #define SLEEP_MIN_NS 50000u	   /* first timed sleep; doubles */
@@ -167,7 +168,8 @@ yield(struct loop *l)
 	uint64_t before = clock_now(l->config.clock), took;
 
 	sched_yield();
-	took = clock_now(l->config.clock) - before;
+	l->yield_end = clock_now(l->config.clock);
+	took = l->yield_end - before;
 	l->others_idle = took < OTHERS_NS;
 	l->lonely = took < ALONE_NS ? RTE_MIN(l->lonely + 1, LONELY) : 0;
 	l->yielded = true;
@@ -345,8 +347,9 @@ loop_run(void *loop)
 			l->busy_turns++;
 			if (engine_served(l->engine))
 				l->yielded = false;
-			if (l->shared && l->lonely < LONELY && work <= FEW_WORK &&
-			    engine_delivered(l->engine))
+			if (l->shared && (now - l->yield_end >= TURN_NS ||
+					  (l->lonely < LONELY && work <= FEW_WORK &&
+					   engine_delivered(l->engine))))
 				yield(l);
 		} else {
 			l->empty_turns++;

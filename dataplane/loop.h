@@ -62,6 +62,7 @@ struct loop {
 	uint32_t busy_turns;	    /* since the last yield */
 	bool yielded;		    /* since programs got or gave something */
 	uint32_t lonely;	    /* yields in a row that found nobody */
+	uint64_t yield_end;	    /* of the last one */
 	bool others_idle;	    /* the last yield was short */
 	int nic_fd;		    /* in the epoll set, -1 none */
 	struct doorbell **doorbell; /* by number */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames that are lost by name: how soon that is noticed, and what it does to the window. */
+/* Frames that are lost by name: how soon that is noticed, and what it does to the window. What may
+ * leave at once. */
 #include "roce_net.h"
 
 #define BYTES 65536u
@@ -45,12 +46,12 @@ fate(struct net *n, const uint8_t *f, uint32_t length)
 
 /* After it the round trip is known, and the window lets a message leave whole. */
 static struct pair *
-pair_create(void)
+pair_create(const struct roce_config *config)
 {
 	struct pair *p = calloc(1, sizeof(*p));
 	struct requester *rq;
 
-	p->net = net_create(2, 1, NULL, 3);
+	p->net = net_create(2, 1, config, 3);
 	p->net->step = 1000;
 	p->net->tap = fate;
 	p->net->tap_user = p;
@@ -117,7 +118,7 @@ lost_again(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		struct pair *p = pair_create();
+		struct pair *p = pair_create(NULL);
 
 		net_post_recvs(p->b, &p->mr[1], 2, BYTES);
 		transfer(p, NIC_WRITE);
@@ -147,7 +148,7 @@ answer_lost(struct net *n, const uint8_t *f, uint32_t length)
 static void
 answer_lost_again(void **state)
 {
-	struct pair *p = pair_create();
+	struct pair *p = pair_create(NULL);
 
 	(void)state;
 	transfer(p, NIC_READ);
@@ -164,7 +165,7 @@ answer_lost_again(void **state)
 static void
 silence_is_short(void **state)
 {
-	struct pair *p = pair_create();
+	struct pair *p = pair_create(NULL);
 
 	(void)state;
 	transfer(p, NIC_WRITE);
@@ -183,7 +184,7 @@ silence_is_short(void **state)
 static void
 late_acks(void **state)
 {
-	struct pair *p = pair_create();
+	struct pair *p = pair_create(NULL);
 	uint32_t size;
 
 	(void)state;
@@ -200,7 +201,7 @@ late_acks(void **state)
 static void
 told_twice(void **state)
 {
-	struct pair *p = pair_create();
+	struct pair *p = pair_create(NULL);
 	uint64_t before;
 
 	(void)state;
@@ -241,6 +242,51 @@ chance_or_queue(void **state)
 	assert_int_equal(w.size, 400000);
 }
 
+static unsigned bytes_before_small;
+static bool small_seen;
+
+static bool
+see_small(struct net *n, const uint8_t *f, uint32_t length)
+{
+	small_seen |= get16(f + 12) == ETH_TYPE_IP && f[BTH_AT] == RC_WRITE_ONLY;
+	bytes_before_small += small_seen ? 0 : length;
+	return true;
+}
+
+/* However much one QP may have in flight, another one waits for a turn of 64 KiB at most. */
+static void
+stream_gives_way(void **state)
+{
+	struct roce_config config = {.mtu = 4096};
+	struct pair *p = pair_create(&config);
+	struct nic_send_wr wr = {.sge_count = 1,
+				 .opcode = NIC_WRITE,
+				 .sge = {{p->mr[0].address, BYTES, p->mr[0].lkey}},
+				 .remote_address = p->mr[1].address,
+				 .rkey = p->mr[1].rkey};
+	struct nic_context *nic = roce_nic_context(p->a->ctx);
+	struct nic_qp *qa, *qb;
+	bool busy = false;
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	net_connect(p->a, p->b, PSN, &qa, &qb);
+	window(p)->size = window(p)->threshold = 16 * BYTES;
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+	p->net->tap = see_small;
+	nic_flush(nic, p->net->now);
+	assert_in_range(bytes_before_small, BYTES, 3 * BYTES / 2);
+	wr.sge[0].length = 64;
+	assert_int_equal(nic_post_send(qa, &wr, 1), 1);
+	nic_poll(nic, p->a->wc, 32, p->net->now, &busy);
+	assert_true(busy); /* the engine goes on */
+	nic_flush(nic, p->net->now);
+	assert_true(small_seen);
+	assert_in_range(bytes_before_small, BYTES, 2 * BYTES);
+	pair_destroy(p);
+}
+
 int
 main(void)
 {
@@ -248,6 +294,7 @@ main(void)
 	    cmocka_unit_test(lost_again),	cmocka_unit_test(answer_lost_again),
 	    cmocka_unit_test(silence_is_short), cmocka_unit_test(late_acks),
 	    cmocka_unit_test(told_twice),	cmocka_unit_test(chance_or_queue),
+	    cmocka_unit_test(stream_gives_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

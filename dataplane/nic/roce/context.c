@@ -112,7 +112,7 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 	if (now >= ctx->next_tick)
 		roce_timer_run(ctx, now);
 	count = take_completions(ctx, wc, n);
-	if (frames != 0 || count != 0)
+	if (frames != 0 || count != 0 || ctx->more)
 		*busy = true;
 	return count;
 }
@@ -125,6 +125,7 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 	/* not in poll: whoever waits for what has come has it by now */
 	if (roce_answer_due(ctx, now))
 		roce_answer_all(ctx);
+	ctx->more = false;
 	if (!link_alone(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);

@@ -19,7 +19,8 @@
 
 #define CACHE_LINE 64
 #define ROCE_CONTEXTS_MAX 32u
-#define ROCE_QUANTUM 32u /* frames of one QP before it is the next one's turn */
+#define ROCE_QUANTUM 32u       /* frames of one QP before it is the next one's turn, at most */
+#define ROCE_TURN_BYTES 65536u /* of all QPs, before the engine looks at what else there is */
 #define ROCE_MTU_MAX 4096u
 #define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
 #define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
@@ -230,6 +231,7 @@ struct roce_context {
 	uint64_t next_tick; /* <= every deadline, or the earliest look at them allowed */
 	uint32_t held;	    /* frames kept for retransmission */
 	bool received;	    /* frames came in this turn */
+	bool more;	    /* the turn was over, but not what is to be sent */
 	bool urgent;	    /* not only ACKs wait in `answers` */
 	uint64_t owed;	    /* since then they have been waiting; 0: not yet */
 	uint32_t spare_count;

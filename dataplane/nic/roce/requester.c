@@ -310,19 +310,31 @@ port_stuck(struct roce_context *ctx, uint64_t now)
 	}
 }
 
+/* Frames of one QP before it is the next one's turn: of long ones half of a turn. */
+static unsigned
+quantum(const struct roce_qp *qp)
+{
+	unsigned n = ROCE_TURN_BYTES / 2 / qp->mtu;
+
+	if (n > ROCE_QUANTUM || qp->rq.sq[qp->rq.built & qp->rq.sq_mask].length < qp->mtu)
+		return ROCE_QUANTUM;
+	return n;
+}
+
 void
 roce_requester_flush(struct roce_context *ctx, uint64_t now)
 {
 	unsigned room = ctx->wire.room(ctx->wire_user);
+	uint64_t end = ctx->counters.tx_bytes + ROCE_TURN_BYTES;
 	struct link waiting;
 
 	if (room == 0)
 		port_stuck(ctx, now);
 	link_init(&waiting);
-	while (room > 0 && !link_alone(&ctx->senders)) {
+	while (room > 0 && ctx->counters.tx_bytes < end && !link_alone(&ctx->senders)) {
 		struct roce_qp *qp = LIST_OF(ctx->senders.next, struct roce_qp, sender);
-		unsigned sent = 0;
-		bool again = transmit(qp, room < ROCE_QUANTUM ? room : ROCE_QUANTUM, &sent, now);
+		unsigned sent = 0, n = quantum(qp);
+		bool again = transmit(qp, room < n ? room : n, &sent, now);
 
 		room -= sent;
 		link_remove(&qp->sender);
@@ -331,6 +343,7 @@ roce_requester_flush(struct roce_context *ctx, uint64_t now)
 		else if (starved(qp))
 			list_append(&waiting, &qp->sender);
 	}
+	ctx->more = room > 0 && !link_alone(&ctx->senders);
 	list_move(&ctx->senders, &waiting);
 }
 
