@@ -70,6 +70,7 @@ fuzz_drop(void *user, void *const *frames, unsigned n)
 static void
 fuzz_send(void *user, void *frame, uint32_t length, bool keep)
 {
+	struct world *w = user;
 	struct packet p;
 
 	CHECK(length <= sizeof(((struct frame *)frame)->data));
@@ -114,7 +115,7 @@ make_qp(struct world *w, unsigned i)
 					    NIC_QP_INIT, NIC_QP_ERR, NIC_QP_RTS, NIC_QP_RESET};
 	struct nic_qp_init init = {.type = i == 6 ? NIC_UD : NIC_RC, .send_wrs = 8, .srq = w->srq};
 	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-				   .remote_gid = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 2}},
+				   .remote_gid = craft_gid(w->dev->headers.six, 0x0a000002),
 				   .remote_qpn = 17,
 				   .remote_psn = i == 1 ? 0xfffffe : 1000,
 				   .psn = i == 1 ? 0xffffff : 1000,
@@ -156,10 +157,12 @@ post(struct world *w, uint8_t how)
 	nic_post_send(w->qp[how % QPS], &send, 1);
 }
 
+/* kind: 1 IPv6, 2 VLAN tag */
 static void
-make_world(struct world *w)
+make_world(struct world *w, unsigned kind)
 {
-	struct roce_config config = {.gid = nic_gid_ipv4(0x0a000001),
+	struct roce_config config = {.gid = craft_gid(kind & 1, 0x0a000001),
+				     .vlan = kind & 2 ? 77 : 0,
 				     .mac = {2, 0, 0, 0, 0, 1},
 				     .mtu = 256,
 				     .max_qp = 8,
@@ -187,7 +190,9 @@ make_world(struct world *w)
 	for (unsigned i = 0; i < QPS; i++)
 		make_qp(w, i);
 	roce_neighbour_learn(((struct roce_qp *)w->qp[0])->neighbour,
-			     (struct address){0, 0x0a000002}, (const uint8_t[6]){2, 0, 0, 0, 0, 2});
+			     w->dev->headers.six ? (struct address){0xfe80ull << 48, 0x0a000002}
+						 : (struct address){0, 0x0a000002},
+			     (const uint8_t[6]){2, 0, 0, 0, 0, 2});
 	/* something is under way, and there is room for something */
 	for (unsigned i = 0; i < QPS; i++)
 		post(w, (uint8_t)(i + 100));
@@ -260,12 +265,49 @@ make_reachable(struct world *w, uint8_t *f, uint32_t n, uint8_t how)
 static void
 give_frame(struct world *w, const uint8_t *data, uint32_t n, bool reachable, uint8_t how)
 {
-	uint8_t *f = malloc(n ? n : 1);
+	uint8_t *f = malloc(n + 1), *dressed, *exact;
 
 	memcpy(f, data, n);
 	if (reachable && n >= EXT_AT + ICRC_BYTES)
 		make_reachable(w, f, n, how);
-	CHECK(roce_input(w->ctx, f, n, w->now) == ROCE_DONE);
+	dressed = malloc(n + FRONT_MAX + 1);
+	if (reachable)
+		n = craft_dress(&w->dev->headers, f, n, dressed);
+	else
+		memcpy(dressed, f, n);
+	exact = malloc(n ? n : 1); /* a sanitizer sees what is read behind its end */
+	memcpy(exact, dressed, n);
+	CHECK(roce_input(w->ctx, exact, n, w->now) == ROCE_DONE);
+	free(exact);
+	free(dressed);
+	free(f);
+}
+
+/* A message of neighbour discovery in which much is right. */
+static void
+give_nd(struct world *w, const uint8_t *data, uint32_t n, uint8_t how)
+{
+	uint32_t front = w->dev->headers.front, length = front + UDP_AT + n;
+	uint8_t *f = calloc(1, length), *nd = f + front + UDP_AT, *ip = nd - IP6_BYTES;
+	struct nic_gid own = craft_gid(true, 0x0a000001), peer = craft_gid(true, 0x0a000002);
+
+	memcpy(nd, data, n);
+	roce_frame_ethernet(w->dev, f + front, (const uint8_t[6]){0x33, 0x33, 0xff, 0, 0, 1});
+	put32(ip, 6u << 28);
+	put16(ip + 4, (uint16_t)n);
+	ip[6] = 58;
+	ip[7] = how & 1 ? 64 : 255;
+	if (how & 2)
+		memcpy(ip + 8, peer.raw, 16);
+	memcpy(ip + 24, own.raw, 16);
+	if (n >= 24) {
+		nd[0] = 135 + (how >> 2 & 1);
+		nd[1] = 0;
+		if (how & 8)
+			memcpy(nd + 8, nd[0] == 135 ? own.raw : peer.raw, 16);
+		craft_icmp6(ip);
+	}
+	CHECK(roce_input(w->ctx, f, length, w->now) == ROCE_DONE);
 	free(f);
 }
 
@@ -295,7 +337,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct world w;
 
-	make_world(&w);
+	make_world(&w, size ? data[size - 1] & 3 : 0);
 	turn(&w, 1);
 	for (unsigned step = 0; step < STEPS && size >= 3; step++) {
 		uint8_t what = data[0], how = data[1];
@@ -320,6 +362,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				post(&w, how);
 			n = 0;
 			break;
+		case 3:
+			if (w.dev->headers.six) {
+				give_nd(&w, data, n, how);
+				break;
+			}
+			/* fall through */
 		default:
 			give_frame(&w, data, n, true, how);
 			break;

@@ -94,4 +94,72 @@ craft_frame(const struct craft *c, uint8_t *f)
 	return at;
 }
 
+/* The GID of an address: IPv4's, or fe80::IP; 0 is nobody in either. */
+static inline struct nic_gid
+craft_gid(bool six, uint32_t ip)
+{
+	struct nic_gid gid = nic_gid_ipv4(ip);
+
+	if (six) {
+		memset(gid.raw, 0, 12);
+		gid.raw[0] = ip ? 0xfe : 0;
+		gid.raw[1] = ip ? 0x80 : 0;
+	}
+	return gid;
+}
+
+/*
+ * A plain IPv4 frame with other headers; its ICRC stays as right or wrong as it is. `f` has room
+ * for FRONT_MAX more bytes. Returns the length.
+ */
+static inline uint32_t
+craft_dress(const struct headers *h, const uint8_t *plain, uint32_t n, uint8_t *f)
+{
+	uint32_t length = n >= UDP_AT ? get16(plain + IP_AT + 2) : 0, end = IP_AT + length, crc;
+	uint8_t *start = f;
+
+	memcpy(f, plain, n < 12 ? n : 12);
+	if (n <= 12)
+		return n;
+	f += 12;
+	if (h->vlan) {
+		put16(f, ETH_TYPE_VLAN);
+		put16(f + 2, h->tag);
+		f += VLAN_BYTES;
+	}
+	if (!h->six || n < UDP_AT || get16(plain + 12) != ETH_TYPE_IP) {
+		memcpy(f, plain + 12, n - 12);
+		return (uint32_t)(f - start) + n - 12;
+	}
+	put16(f, ETH_TYPE_IP6);
+	f += 2;
+	put32(f, 6u << 28 | (uint32_t)plain[IP_AT + 1] << 20 | 0x12345);
+	put16(f + 4, (uint16_t)(length - IP_BYTES));
+	f[6] = plain[IP_AT + 9];
+	f[7] = plain[IP_AT + 8];
+	memcpy(f + 8, craft_gid(true, get32(plain + IP_AT + 12)).raw, 16);
+	memcpy(f + 24, craft_gid(true, get32(plain + IP_AT + 16)).raw, 16);
+	memcpy(f + IP6_BYTES, plain + UDP_AT, n - UDP_AT);
+	if (end <= n && end >= EXT_AT + ICRC_BYTES) {
+		memcpy(&crc, plain + end - ICRC_BYTES, ICRC_BYTES);
+		crc ^= htole32(roce_icrc(plain + IP_AT, length - ICRC_BYTES));
+		length += IP6_BYTES - IP_BYTES - ICRC_BYTES;
+		crc ^= htole32(roce_icrc6(f, length));
+		memcpy(f + length, &crc, ICRC_BYTES);
+	}
+	return (uint32_t)(f - start) + IP6_BYTES + n - UDP_AT;
+}
+
+/* Makes the checksum of an ICMPv6 message right, whose IPv6 header begins at `ip`. */
+static inline void
+craft_icmp6(uint8_t *ip)
+{
+	uint32_t length = get16(ip + 4), sum = length + 58;
+
+	put16(ip + IP6_BYTES + 2, 0);
+	for (uint32_t at = 8; at < IP6_BYTES + length; at++)
+		sum += (uint32_t)ip[at] << (at % 2 ? 0 : 8);
+	put16(ip + IP6_BYTES + 2, (uint16_t)~ip_fold(sum));
+}
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "roce_net.h"
 
-#include "nic/roce/icrc.h"
+#include "roce_craft.h"
 
 uint32_t
 net_random(struct net *n)
@@ -37,14 +37,7 @@ has_vlan(void)
 struct nic_gid
 net_gid(uint32_t ip)
 {
-	struct nic_gid gid = nic_gid_ipv4(ip);
-
-	if (net_six()) {
-		memset(gid.raw, 0, 12);
-		gid.raw[0] = ip ? 0xfe : 0;
-		gid.raw[1] = ip ? 0x80 : 0;
-	}
-	return gid;
+	return craft_gid(net_six(), ip);
 }
 
 struct address
@@ -58,44 +51,6 @@ net_address(uint32_t ip)
 }
 
 #define TAG (0x6000u | 77u)
-
-/* A plain IPv4 frame as the nodes have it; its ICRC stays as right or wrong as it is. */
-static uint32_t
-dress(const uint8_t *plain, uint32_t n, uint8_t *f)
-{
-	uint32_t length = n >= UDP_AT ? get16(plain + IP_AT + 2) : 0, end = IP_AT + length, crc;
-	uint8_t *start = f;
-
-	memcpy(f, plain, n < 12 ? n : 12);
-	if (n <= 12)
-		return n;
-	f += 12;
-	if (has_vlan()) {
-		put16(f, ETH_TYPE_VLAN);
-		put16(f + 2, TAG);
-		f += 4;
-	}
-	if (!net_six() || n < UDP_AT || get16(plain + 12) != ETH_TYPE_IP) {
-		memcpy(f, plain + 12, n - 12);
-		return (uint32_t)(f - start) + n - 12;
-	}
-	put16(f, ETH_TYPE_IP6);
-	f += 2;
-	put32(f, 6u << 28 | (uint32_t)plain[IP_AT + 1] << 20 | 0x12345);
-	put16(f + 4, (uint16_t)(length - IP_BYTES));
-	f[6] = plain[IP_AT + 9];
-	f[7] = plain[IP_AT + 8];
-	memcpy(f + 8, net_gid(get32(plain + IP_AT + 12)).raw, 16);
-	memcpy(f + 24, net_gid(get32(plain + IP_AT + 16)).raw, 16);
-	memcpy(f + IP6_BYTES, plain + UDP_AT, n - UDP_AT);
-	if (end <= n && end >= EXT_AT + ICRC_BYTES) {
-		memcpy(&crc, plain + end - 4, 4);
-		crc ^= htole32(roce_icrc(plain + IP_AT, length - 4));
-		crc ^= htole32(roce_icrc6(f, length - 4 + 20));
-		memcpy(f + length + 16, &crc, 4);
-	}
-	return (uint32_t)(f - start) + IP6_BYTES + n - UDP_AT;
-}
 
 /* The other way round, without checksums. */
 static uint32_t
@@ -398,7 +353,7 @@ net_inject(struct net *n, unsigned node, const uint8_t *frame, uint32_t length)
 {
 	struct net_frame f;
 
-	f.length = dress(frame, length, f.data);
+	f.length = craft_dress(&n->node[node].dev->headers, frame, length, f.data);
 	deliver(&n->node[node], &f, n->node[node].rss, n->now);
 }
 
