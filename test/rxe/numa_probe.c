@@ -100,7 +100,7 @@ open_ethdev(const struct nic_spec *spec, struct nic_device **dev, struct nic_con
 {
 	struct ethdev_config config = {
 	    .port = spec->port,
-	    .ip = spec->ip,
+	    .gid = spec->gid,
 	    .prefix = spec->prefix,
 	    .contexts = ENGINES,
 	    .max_qp = 64,
