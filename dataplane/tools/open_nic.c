@@ -114,15 +114,21 @@ open_nic(const struct nic_spec *spec, const struct open_nic_need *need, struct o
 			   : open_ethdev(spec, need, out, error, size);
 }
 
-/* A memif client that was there before its server asks again. */
+/*
+ * A memif client that was there before its server asks again. Once the link is up, the driver hears
+ * no more of its peer: it would unmap the rings that we are polling when that goes away.
+ */
 int
 open_nic_await_link(const struct open_nic *nic, struct nic_attr *attr, char *error, size_t size)
 {
 	static const struct timespec pause = {.tv_nsec = 200000000};
 
 	for (int i = 0; i < LINK_TRIES; i++) {
-		if (NIC_OPS(nic->dev)->query(nic->dev, attr) == 0 && attr->link_up)
+		if (NIC_OPS(nic->dev)->query(nic->dev, attr) == 0 && attr->link_up) {
+			if (nic->ethdev)
+				quiet_hold_interrupts();
 			return 0;
+		}
 		if (nic->ethdev && ethdev_wants_restart(nic->ethdev)) {
 			quiet_hold_interrupts();
 			ethdev_restart(nic->ethdev);

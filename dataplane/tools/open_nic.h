@@ -25,7 +25,9 @@ struct open_nic {
 /* 0, or -errno and a line "cause; remedy" in error. */
 int open_nic(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
 	     char *error, size_t size);
-/* Waits until the link is up; `attr` is the device's from then. 0, or -errno and a line in error.
+/*
+ * Waits until the link is up; `attr` is the device's from then, and the driver is told of nothing
+ * any more (quiet.h). 0, or -errno and a line in error.
  */
 int open_nic_await_link(const struct open_nic *nic, struct nic_attr *attr, char *error,
 			size_t size);

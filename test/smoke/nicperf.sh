@@ -53,15 +53,15 @@ jq -e '.results[0] | .count == 260 and .repeated == 0 and .not_offered == 0' "$w
 
 # two processes, and again through a link that loses
 port=$(free_port)
-for spec in "" ,loss=1,dup=1,reorder=1,timeout=20000; do
+for spec in "" ,loss=1,dup=1,reorder=1,timeout=200000; do
 	memif=net_memif0,id=0,bsize=4224,socket=$weir_memif
 	nicperf_exec="exec" nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
 	weir_pid[listen]=$!
 	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
-		-t "${list%,bare},verify" -s 64,65536 -D 0.3 --json || fail "two processes$spec: $(log_of two)"
+		-t "${list%,bare},verify" -s 64,65536 -n 100 --json || fail "two processes$spec: $(log_of two)"
 	gone "${weir_pid[listen]}" 10 || fail "the listening process does not end"
 	stop listen || fail "the listening process: $(log_of listen)"
-	jq -e '.results | length >= 6 and all(.count > 10)' "$weir_tmp/two.json" >/dev/null ||
+	jq -e '.results | length >= 6 and all(.count >= 100)' "$weir_tmp/two.json" >/dev/null ||
 		fail "two processes$spec: $(jq -c .results "$weir_tmp/two.json")"
 done
 
