@@ -215,6 +215,35 @@ told_twice(void **state)
 	pair_destroy(p);
 }
 
+/* A round trip that is longer than the shortest timeout is learnt: then nothing is sent twice. */
+static void
+long_way(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = {.opcode = NIC_WRITE,
+				 .flags = NIC_SIGNALED,
+				 .sge_count = 1,
+				 .sge = {{p->mr[0].address, 64, p->mr[0].lkey}},
+				 .remote_address = p->mr[1].address,
+				 .rkey = p->mr[1].rkey};
+	uint64_t before = 0;
+
+	(void)state;
+	transfer(p, NIC_WRITE); /* the way was short before */
+	p->net->step = 1000000;
+	for (unsigned i = 0; i < 20; i++) {
+		if (i == 10)
+			before = sender(p).timeouts;
+		assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+		for (unsigned k = 0; k < 30; k++)
+			net_turn(p->net);
+		assert_int_equal(p->a->wcs, i + 2);
+	}
+	assert_true(before > 0);
+	assert_int_equal(sender(p).timeouts, before);
+	pair_destroy(p);
+}
+
 /* Without a queue a loss was chance; with one it is the queue that has no room. */
 static void
 chance_or_queue(void **state)
@@ -294,7 +323,7 @@ main(void)
 	    cmocka_unit_test(lost_again),	cmocka_unit_test(answer_lost_again),
 	    cmocka_unit_test(silence_is_short), cmocka_unit_test(late_acks),
 	    cmocka_unit_test(told_twice),	cmocka_unit_test(chance_or_queue),
-	    cmocka_unit_test(stream_gives_way),
+	    cmocka_unit_test(long_way),		cmocka_unit_test(stream_gives_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

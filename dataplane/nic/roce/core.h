@@ -26,7 +26,6 @@
 #define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
 #define ROCE_TICK_NS 50000u	      /* timers are looked at no more often, ... */
 #define ROCE_TICK_QP_NS 2000u	      /* ... and for each QP that waits, so much less often */
-#define ROCE_RTO_MIN_NS 200000u	      /* a timeout that is premature costs little */
 #define ROCE_NEIGHBOUR_NS 4000000u    /* datagrams: between looks whether the MAC is known */
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \

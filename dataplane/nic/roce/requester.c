@@ -132,7 +132,7 @@ start_waiting(struct roce_qp *qp, uint64_t now)
 
 	rq->progress = now;
 	rq->retries = 0;
-	roce_timer_start(qp, now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns));
+	roce_timer_start(qp, now + roce_window_rto(&rq->window, rq->timeout_ns));
 }
 
 /* How many new frames may be made now, window and posts apart; all have a buffer. */
@@ -378,7 +378,7 @@ roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 		if (__builtin_expect(rq->draining, 0))
 			roce_qp_drained(qp);
 	} else {
-		rq->deadline = now + roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
+		rq->deadline = now + roce_window_rto(&rq->window, rq->timeout_ns);
 	}
 	if (rq->send != rq->next || rq->built != rq->posted)
 		roce_requester_wake(qp);
@@ -411,7 +411,7 @@ receiver_not_ready(struct roce_qp *qp, unsigned code, uint64_t now)
 		roce_qp_fail(qp, rq->retired, NIC_WC_RNR_RETRY_EXC_ERR);
 		return DROP_NONE;
 	}
-	rq->window.sampling = false;
+	rq->window.resent = true;
 	roce_requester_go_back(qp);
 	link_remove(&qp->sender);
 	rq->rnr_wait = true;
@@ -434,7 +434,7 @@ roce_requester_lost(struct roce_qp *qp, uint64_t now)
 	if (rq->went_back == 0)
 		roce_window_lost(&rq->window, rq->next);
 	else /* lost again, or it was late: with few frames, each round can't but be smaller */
-		roce_window_timeout(&rq->window, rq->next);
+		roce_window_lost_again(&rq->window, rq->next);
 	rq->went_back = now;
 	if (!rq->rnr_wait)
 		roce_requester_go_back(qp);

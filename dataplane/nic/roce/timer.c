@@ -21,16 +21,14 @@ static void
 expired(struct roce_qp *qp, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
-	uint64_t rto;
 
 	if (qp->ud) {
 		roce_ud_expired(qp, now);
 		return;
 	}
-	rto = roce_window_rto(&rq->window, ROCE_RTO_MIN_NS, rq->timeout_ns);
 	if (rq->rnr_wait) {
 		rq->rnr_wait = false;
-		rq->deadline = now + rto;
+		rq->deadline = now + roce_window_rto(&rq->window, rq->timeout_ns);
 		roce_requester_wake(qp);
 		return;
 	}
@@ -51,8 +49,7 @@ expired(struct roce_qp *qp, uint64_t now)
 		roce_arp_ask(qp->ctx, qp->neighbour, now);
 	roce_window_timeout(&rq->window, rq->next);
 	roce_requester_go_back(qp);
-	rto <<= rq->retries;
-	rq->deadline = now + (rto < rq->timeout_ns ? rto : rq->timeout_ns);
+	rq->deadline = now + roce_window_rto(&rq->window, rq->timeout_ns);
 }
 
 void

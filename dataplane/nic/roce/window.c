@@ -4,7 +4,10 @@
 #define WINDOW_START 65536u
 #define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
 #define WINDOW_QUEUED_NS 14000u	   /* a shorter round trip has no room for a queue */
-#define WINDOW_DELAY_NS 1000000u   /* queueing beyond this is congestion; less is scheduling */
+#define WINDOW_RTO_MIN_NS 200000u  /* a timeout that is premature costs little */
+#define WINDOW_RTO_FIRST_NS 400000u
+#define WINDOW_BACKOFF 20
+#define WINDOW_DELAY_NS 1000000u /* queueing beyond this is congestion; less is scheduling */
 
 static uint32_t
 larger(uint32_t a, uint32_t b)
@@ -47,6 +50,7 @@ measured(struct window *w, uint64_t rtt, uint32_t next)
 		w->rtt += rtt / 8;
 		w->rtt -= w->rtt / 8;
 	}
+	w->backoff = 0;
 	/* the shortest ages slowly, so that a longer path is learnt in time */
 	if (w->rtt_min == 0 || rtt < w->rtt_min)
 		w->rtt_min = rtt;
@@ -67,7 +71,8 @@ roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next,
 	}
 	if (w->sampling && (int32_t)(una - w->sample_psn) > 0) {
 		w->sampling = false;
-		measured(w, now - w->sample_time, next);
+		if (!w->resent || w->rtt == 0) /* too long at first is better than nothing */
+			measured(w, now - w->sample_time, next);
 	}
 	if (w->size == w->cap || (w->recovering && w->size >= w->threshold))
 		return;
@@ -87,17 +92,27 @@ roce_window_marked(struct window *w, uint32_t next)
 void
 roce_window_lost(struct window *w, uint32_t next)
 {
-	w->sampling = false; /* an answer to a resent frame measures nothing */
+	bool queued = w->rtt == 0 || w->rtt >= WINDOW_QUEUED_NS;
+
+	w->resent = true;
 	/* without a queue nothing overflows: it was chance, and with less in flight less is sent
 	 * again */
-	decrease(w, w->rtt < WINDOW_QUEUED_NS ? w->size - w->size / 8 : w->size / 2, next);
+	decrease(w, w->size - w->size / (queued ? 2 : 8), next);
+}
+
+void
+roce_window_lost_again(struct window *w, uint32_t next)
+{
+	roce_window_lost(w, next);
+	w->size = w->floor;
 }
 
 void
 roce_window_timeout(struct window *w, uint32_t next)
 {
-	roce_window_lost(w, next);
-	w->size = w->floor;
+	roce_window_lost_again(w, next);
+	if (w->backoff < WINDOW_BACKOFF)
+		w->backoff++;
 }
 
 void
@@ -112,11 +127,10 @@ roce_window_restore(struct window *w)
 }
 
 uint64_t
-roce_window_rto(const struct window *w, uint64_t least, uint64_t most)
+roce_window_rto(const struct window *w, uint64_t most)
 {
-	uint64_t rto = w->rtt + 4 * w->variance;
+	uint64_t rto = w->rtt == 0 ? WINDOW_RTO_FIRST_NS : w->rtt + 4 * w->variance;
 
-	if (rto < least)
-		rto = least;
+	rto = (rto < WINDOW_RTO_MIN_NS ? WINDOW_RTO_MIN_NS : rto) << w->backoff;
 	return rto < most ? rto : most;
 }

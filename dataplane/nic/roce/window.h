@@ -17,6 +17,8 @@ struct window {			  /* engine */
 	bool recovering;
 	uint32_t before; /* size before that decrease, 0: it is over */
 	bool sampling;	 /* a round trip is being measured */
+	bool resent;	 /* ... of a frame that may have been sent again: it measures nothing */
+	uint8_t backoff; /* timeouts since a round trip was measured */
 	uint32_t sample_psn;
 	uint64_t sample_time;
 	uint64_t rtt, variance, rtt_min; /* ns, 0 = none yet */
@@ -29,14 +31,16 @@ void roce_window_init(struct window *w, uint32_t frame, uint32_t frames_min, uin
 void roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next, uint64_t now);
 /* A frame was lost. */
 void roce_window_lost(struct window *w, uint32_t next);
-/* Nothing came back at all: begins with little. */
+/* What was sent again was lost again: begins with little. */
+void roce_window_lost_again(struct window *w, uint32_t next);
+/* Nothing came back at all: the same, and the next wait is twice as long. */
 void roce_window_timeout(struct window *w, uint32_t next);
 /* What seemed lost was only late. */
 void roce_window_restore(struct window *w);
 /* The peer, or a switch, says that frames queue. */
 void roce_window_marked(struct window *w, uint32_t next);
-/* How long to wait for an answer, ns. */
-uint64_t roce_window_rto(const struct window *w, uint64_t least, uint64_t most);
+/* How long to wait for an answer, ns, `most` at most. */
+uint64_t roce_window_rto(const struct window *w, uint64_t most);
 
 /* A new frame leaves. */
 static inline void
@@ -44,6 +48,7 @@ window_sent(struct window *w, uint32_t psn, uint64_t now)
 {
 	if (!w->sampling) {
 		w->sampling = true;
+		w->resent = false;
 		w->sample_psn = psn;
 		w->sample_time = now;
 	}
