@@ -95,6 +95,13 @@ set_mark(uint8_t *f)
 	put16(f + IP_AT + 10, (uint16_t)~ip_fold(ip_sum(f + IP_AT)));
 }
 
+static uint32_t
+next_random(struct world *w)
+{
+	w->random = w->random * 1664525u + 1013904223u;
+	return w->random >> 8;
+}
+
 static void
 carry(struct world *w, const struct frame *f, struct node *to)
 {
@@ -102,8 +109,7 @@ carry(struct world *w, const struct frame *f, struct node *to)
 	uint64_t waiting = (begin - w->now) * BYTES_PER_US / 1000;
 	struct frame *copy;
 
-	w->random = w->random * 1664525u + 1013904223u;
-	if (waiting + f->length > w->queue || (w->loss != 0 && (w->random >> 8) % w->loss == 0)) {
+	if (waiting + f->length > w->queue || (w->loss != 0 && next_random(w) % w->loss == 0)) {
 		w->dropped++;
 		return;
 	}
@@ -287,8 +293,9 @@ turns(struct world *w, uint64_t ns, unsigned senders, enum nic_opcode opcode)
 {
 	for (uint64_t end = w->now + ns; w->now < end; w->now += STEP_NS) {
 		post_all(w, senders, opcode);
-		for (unsigned i = 0; i < NODES; i++) {
-			struct node *n = &w->node[i];
+		/* nobody is always first at the switch */
+		for (unsigned i = 0, first = next_random(w) % NODES; i < NODES; i++) {
+			struct node *n = &w->node[(first + i) % NODES];
 			struct nic_wc wc[32];
 			bool busy = false;
 			unsigned count = nic_poll(n->nic, wc, 32, w->now, &busy);

@@ -5,7 +5,7 @@
 #define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
 #define WINDOW_QUEUED_NS 14000u	   /* a shorter round trip has no room for a queue */
 #define WINDOW_RTO_MIN_NS 200000u  /* a timeout that is premature costs little */
-#define WINDOW_RTO_FIRST_NS 1000000u
+#define WINDOW_RTO_FIRST_NS 400000u
 #define WINDOW_BACKOFF 20
 #define WINDOW_DELAY_NS 1000000u /* queueing beyond this is congestion; less is scheduling */
 
@@ -71,7 +71,7 @@ roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next,
 	}
 	if (w->sampling && (int32_t)(una - w->sample_psn) > 0) {
 		w->sampling = false;
-		if (!w->resent)
+		if (!w->resent || w->rtt == 0) /* too long at first is better than nothing */
 			measured(w, now - w->sample_time, next);
 	}
 	if (w->size == w->cap || (w->recovering && w->size >= w->threshold))
