@@ -293,12 +293,10 @@ broker_run(struct broker *b)
 	}
 	now = broker_now(b);
 	port_look(b, now);
-	next = timers(b, now);
+	next = earlier(timers(b, now), b->port_look);
 	broker_flush(b);
 	if (command_waiting(b)) /* a mailbox was full */
 		return BROKER_SECOND_NS / 1000;
-	if (next == UINT64_MAX)
-		return next;
 	return next > now ? next - now : 0;
 }
 

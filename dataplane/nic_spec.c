@@ -33,6 +33,7 @@ struct nic_key {
 static const struct nic_key keys[] = {
     {"delay", ROCE, NIC_KIND_U32, AT(delay_us), 0, 1000000},
     {"dup", ROCE, NIC_KIND_PERCENT, AT(dup), 0, 100},
+    {"fault", BOTH, NIC_KIND_U32, AT(fault_ms), 10, 3600000},
     {"gid", VERBS, NIC_KIND_U32, AT(gid_index), 0, 65535},
     {"loss", ROCE, NIC_KIND_PERCENT, AT(loss), 0, 100},
     {"mtu", BOTH, NIC_KIND_U16, AT(mtu), 256, 4096},

@@ -329,11 +329,12 @@ options_usage(void)
 	    "  rnr=N, rd_atomic=N           RNR repetitions, 7 without limit [7]; READs under way\n"
 	    "  loss=, dup=, reorder=PERCENT impairments of transmitted frames [0]\n"
 	    "  delay=USEC, seed=N           delay of each transmitted frame [0], seed [1]\n"
+	    "  fault=MSEC                   a queue pair fails so often [never]\n"
 	    "\nKeys of --nic verbs:DEVICE (DEVICE: as `rdma link` names it):\n"
 	    "  port=N                       port of the device [the first that is up]\n"
 	    "  gid=N                        index of the GID [RoCE v2, IPv4 before IPv6]\n"
 	    "  ip=ADDR/LEN                  the GID of this address\n"
-	    "  mtu=, timeout=, retry=, rnr=, rd_atomic=   as above [mtu from the port,\n"
+	    "  mtu=, timeout=, retry=, rnr=, rd_atomic=, fault=   as above [mtu from the port,\n"
 	    "                               timeout 67000]\n"
 	    "\nEAL options: see dpdk's documentation; --file-prefix is weir-NAME unless given,\n"
 	    "--no-huge -m MB runs without hugepages, --in-memory without root.\n");

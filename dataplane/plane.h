@@ -39,6 +39,7 @@ struct plane_port {
 	unsigned index;
 	struct ethdev_port *ethdev;
 	struct vnic_device *verbs;
+	struct nic_fault *fault; /* NULL: it fails by itself only */
 };
 
 struct plane {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ports of a data plane: what differs between a DPDK port and a verbs device, in one place. */
 #include "memory.h"
+#include "nic/fault.h"
 #include "plane.h"
 #include "quiet.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define MEND_NS 200000000ull /* between two looks at a port that is down */
 
@@ -92,6 +95,33 @@ open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size
 	return vnic_open(&config, &p->port[index].verbs, error, size);
 }
 
+static uint64_t
+monotonic(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Its queue pairs are to fail now and then. */
+static int
+attach_fault(struct plane *p, unsigned index, unsigned contexts)
+{
+	struct nic_context *context[PLANE_ENGINES_MAX];
+	struct plane_port *port = &p->port[index];
+	struct nic_fault_config config = {
+	    .every_ns = p->options->nic[index].fault_ms * UINT64_C(1000000),
+	    .region = p->options->peer_ring,
+	    .now = monotonic,
+	};
+
+	for (unsigned c = 0; c < contexts; c++)
+		context[c] = plane_port_context(port, c);
+	port->fault = nic_fault_attach(plane_port_device(port), context, contexts, &config);
+	return port->fault ? 0 : -ENOMEM;
+}
+
 int
 plane_port_open(struct plane *p, unsigned index, char *error, size_t size)
 {
@@ -102,6 +132,8 @@ plane_port_open(struct plane *p, unsigned index, char *error, size_t size)
 	p->port[index].index = index;
 	rc = p->options->nic[index].verbs ? open_verbs(p, index, contexts, error, size)
 					  : open_ethdev(p, index, contexts, error, size);
+	if (!rc && p->options->nic[index].fault_ms)
+		rc = attach_fault(p, index, contexts);
 	if (rc)
 		return rc;
 	for (unsigned c = 0; c < contexts; c++) {
@@ -116,6 +148,8 @@ plane_port_close(struct plane_port *port)
 {
 	ethdev_close(port->ethdev);
 	vnic_close(port->verbs);
+	nic_fault_free(port->fault);
+	port->fault = NULL;
 	port->ethdev = NULL;
 	port->verbs = NULL;
 }

@@ -273,20 +273,21 @@ again() {
 
 # two_nodes [DATAPLANE-OPTION...]: nodes A (1) and B (2), one CPU each, over memif; with
 # WEIR_WIRE=END,END, each verbs or roce, over a veth pair: kernel Soft-RoCE or a DPDK port at each end.
+# Variable: weir_spec (",KEY=VALUE..." for every --nic).
 two_nodes() {
 	local wire=${WEIR_WIRE:-} vdev spec
 	wire_mtu=${WEIR_WIRE_MTU:-1500}
 	peers 1=10.77.0.1 2=10.77.0.2
 	if [ -z "$wire" ]; then
-		weir_again[A]="0 net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.1/24"
-		weir_again[B]="1 net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.2/24"
+		weir_again[A]="0 net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.1/24${weir_spec:-}"
+		weir_again[B]="1 net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.2/24${weir_spec:-}"
 	else
 		wire_pair
 		undo "ip link del vethA"
 		wire_end A 1 "${wire%,*}"
-		weir_again[A]="0 ${wire_vdev:--} $wire_spec"
+		weir_again[A]="0 ${wire_vdev:--} $wire_spec${weir_spec:-}"
 		wire_end B 2 "${wire#*,}"
-		weir_again[B]="1 ${wire_vdev:--} $wire_spec"
+		weir_again[B]="1 ${wire_vdev:--} $wire_spec${weir_spec:-}"
 	fi
 	again A "$@"
 	again B "$@"

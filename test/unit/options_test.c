@@ -221,6 +221,7 @@ bad_nic(void **state)
 	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=1000", "no path MTU");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=9000", "mtu=9000");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=101", "percent");
+	refused("--nic", "verbs:rxe0,fault=1", "give a number from 10");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=", "percent");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,loss", "no value");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,,", "no value");

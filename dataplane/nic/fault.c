@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fault.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct fault_qp {
+	struct nic_qp *qp;
+	void *user;
+	struct fault_qp *next;
+};
+
+struct fault_mr {
+	struct nic_mr mr;
+	bool revoked; /* its owner gives it back all the same */
+	struct fault_mr *next;
+};
+
+/* All of it is the main thread's. The operations stand first: objects lead back here by them. */
+struct nic_fault {
+	struct nic_ops ops;
+	const struct nic_ops *real;
+	struct nic_fault_config config;
+	struct nic_device *dev;
+	struct fault_qp *qps; /* oldest first: they take turns */
+	struct fault_mr *mrs;
+	void *event; /* nic_qp_init.user of a QP whose fault is to be told */
+	uint64_t next;
+	unsigned kind;
+};
+
+static struct nic_fault *
+of(const void *object)
+{
+	return (struct nic_fault *)(uintptr_t)NIC_OPS(object);
+}
+
+static void
+append(struct nic_fault *f, struct fault_qp *q)
+{
+	struct fault_qp **last = &f->qps;
+
+	while (*last)
+		last = &(*last)->next;
+	q->next = NULL;
+	*last = q;
+}
+
+static int
+qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp)
+{
+	struct nic_fault *f = of(ctx);
+	struct fault_qp *q = calloc(1, sizeof(*q));
+	int rc = q ? f->real->qp_create(ctx, init, qp) : -ENOMEM;
+
+	if (rc) {
+		free(q);
+		return rc;
+	}
+	((struct nic_qp_head *)*qp)->ops = &f->ops;
+	q->qp = *qp;
+	q->user = init->user;
+	append(f, q);
+	return 0;
+}
+
+static void
+qp_destroy(struct nic_qp *qp)
+{
+	struct nic_fault *f = of(qp);
+	struct fault_qp **at = &f->qps, *q;
+
+	while ((q = *at) && q->qp != qp)
+		at = &q->next;
+	if (q) {
+		*at = q->next;
+		if (f->event == q->user)
+			f->event = NULL;
+		free(q);
+	}
+	f->real->qp_destroy(qp);
+}
+
+static int
+mr_reg(struct nic_device *dev, void *addr, size_t length, unsigned access, struct nic_mr *mr)
+{
+	struct nic_fault *f = of(dev);
+	int rc = f->real->mr_reg(dev, addr, length, access, mr);
+	struct fault_mr *m;
+
+	if (rc || !(access & NIC_REMOTE_WRITE) || length != f->config.region)
+		return rc;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return 0; /* this one is never revoked */
+	m->mr = *mr;
+	m->next = f->mrs;
+	f->mrs = m;
+	return 0;
+}
+
+static void
+mr_dereg(struct nic_device *dev, struct nic_mr *mr)
+{
+	struct nic_fault *f = of(dev);
+	struct fault_mr **at = &f->mrs, *m;
+	bool revoked;
+
+	while ((m = *at) && (m->mr.lkey != mr->lkey || m->mr.address != mr->address))
+		at = &m->next;
+	revoked = m && m->revoked;
+	if (m)
+		*at = m->next;
+	free(m);
+	if (revoked)
+		mr->lkey = mr->rkey = 0;
+	else
+		f->real->mr_dereg(dev, mr);
+}
+
+static void
+revoke(struct nic_fault *f)
+{
+	struct fault_mr *m = f->mrs;
+	struct nic_mr gone;
+
+	while (m && m->revoked)
+		m = m->next;
+	if (!m)
+		return;
+	gone = m->mr;
+	m->revoked = true;
+	f->real->mr_dereg(f->dev, &gone);
+}
+
+static void
+strike(struct nic_fault *f)
+{
+	struct nic_qp_attr error = {.state = NIC_QP_ERR};
+	struct fault_qp *q = f->qps;
+	unsigned kind = f->kind++ % 3;
+
+	if (!q)
+		return;
+	if (kind == 2 && f->mrs) {
+		revoke(f);
+		return;
+	}
+	f->qps = q->next;
+	append(f, q);
+	f->real->qp_modify(q->qp, &error);
+	if (kind == 1)
+		f->event = q->user;
+}
+
+static int
+async_event(struct nic_device *dev, struct nic_async_event *event)
+{
+	struct nic_fault *f = of(dev);
+	uint64_t now = f->config.now();
+
+	if (now >= f->next) {
+		f->next = now + f->config.every_ns;
+		strike(f);
+	}
+	if (!f->event)
+		return f->real->async_event(dev, event);
+	*event = (struct nic_async_event){.type = NIC_EVENT_QP_FATAL, .qp_user = f->event};
+	f->event = NULL;
+	return 0;
+}
+
+struct nic_fault *
+nic_fault_attach(struct nic_device *dev, struct nic_context *const *contexts, unsigned count,
+		 const struct nic_fault_config *config)
+{
+	struct nic_fault *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->config = *config;
+	f->dev = dev;
+	f->next = config->now() + config->every_ns;
+	f->real = NIC_OPS(dev);
+	f->ops = *f->real;
+	f->ops.qp_create = qp_create;
+	f->ops.qp_destroy = qp_destroy;
+	f->ops.mr_reg = mr_reg;
+	f->ops.mr_dereg = mr_dereg;
+	f->ops.async_event = async_event;
+	((struct nic_device_head *)dev)->ops = &f->ops;
+	for (unsigned i = 0; i < count; i++)
+		((struct nic_context_head *)contexts[i])->ops = &f->ops;
+	return f;
+}
+
+void
+nic_fault_free(struct nic_fault *f)
+{
+	if (!f)
+		return;
+	while (f->qps) {
+		struct fault_qp *q = f->qps;
+
+		f->qps = q->next;
+		free(q);
+	}
+	while (f->mrs) {
+		struct fault_mr *m = f->mrs;
+
+		f->mrs = m->next;
+		free(m);
+	}
+	free(f);
+}
