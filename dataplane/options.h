@@ -30,7 +30,7 @@ struct nic_spec {
 	double loss, dup, reorder; /* percent of transmitted frames */
 	uint32_t delay_us;	   /* of each transmitted frame */
 	uint64_t seed;
-	uint32_t fault_ms; /* between two faults on purpose; 0 = none */
+	uint32_t fault_ms;	       /* between two faults on purpose; 0 = none */
 	uint64_t timeout_ns;	       /* longest wait for an ACK; 0 = the driver's default */
 	uint8_t retry, rnr, rd_atomic; /* 0 = the driver's default */
 };
