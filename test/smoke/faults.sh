@@ -5,7 +5,11 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-weir_spec=,fault=250
+# In the virtual machine a fault that nobody tells is noticed after a second: the next must not come
+# before, or nothing ever gets through.
+every=250 messages=12000 least=10
+[ -z "${WEIR_WIRE:-}" ] || every=3000 messages=3000 least=3
+weir_spec=,fault=$every
 two_nodes
 server B
 run echo probe B echo e
@@ -15,8 +19,8 @@ done
 await 10 grep -q ready "$weir_tmp/echo.log"
 await 10 grep -q ready "$weir_tmp/sinkA.log"
 await 10 grep -q ready "$weir_tmp/sinkB.log"
-run sendA probe A send node:2:s 12000 11 500
-run sendB probe B send node:1:s 12000 12 500
+run sendA probe A send node:2:s $messages 11 500
+run sendB probe B send node:1:s $messages 12 500
 for size in 200000 3000; do
 	timeout 60 weir-perf --instance A node:2 -t bw -s "$size" -D 3 --no-calibrate --verify --json >"$weir_tmp/$size.json" 2>"$weir_tmp/perf.log" ||
 		fail "weir-perf -s $size: $(tail -n 1 "$weir_tmp/perf.log")"
@@ -26,11 +30,11 @@ done
 timeout 60 probe A many node:2:e 20 20 >"$weir_tmp/many.log" 2>&1 || fail "many: $(tail -n 1 "$weir_tmp/many.log")"
 grep -q 'end 0 after 400' "$weir_tmp/many.log" || fail "many: $(tail -n 1 "$weir_tmp/many.log")"
 for name in A B; do
-	await 60 grep -q 'end -108 after 12000' "$weir_tmp/sink$name.log" || fail "sink $name: $(tail -n 1 "$weir_tmp/sink$name.log")"
+	await 60 grep -q "end -108 after $messages" "$weir_tmp/sink$name.log" || fail "sink $name: $(tail -n 1 "$weir_tmp/sink$name.log")"
 	counter() {
 		weirctl --instance "$name" --json show counters | jq "map(select(.name == \"$1\") | .value) | add // 0"
 	}
-	[ "$(counter broker.links_repaired)" -ge 10 ] || fail "$name: $(counter broker.links_repaired) repairs: the test tests nothing"
+	[ "$(counter broker.links_repaired)" -ge "$least" ] || fail "$name: $(counter broker.links_repaired) repairs: the test tests nothing"
 	[ "$(counter broker.links_failed)" = 0 ] || fail "$name: $(counter broker.links_failed) links failed"
 	[ "$(counter broker.nodes_down)" = 0 ] || fail "$name: a node counted as lost"
 done
