@@ -55,6 +55,7 @@ enum nic_wc_status { /* IBTA volume 1, 11.6.2, the names that verbs use */
 		     NIC_WC_REM_OP_ERR,
 		     NIC_WC_RETRY_EXC_ERR,
 		     NIC_WC_RNR_RETRY_EXC_ERR,
+		     NIC_WC_BAD_RESP_ERR,
 		     NIC_WC_FATAL_ERR,
 };
 

@@ -23,6 +23,8 @@ nic_wc_status_name(enum nic_wc_status status)
 		return "no answer, retries exceeded";
 	case NIC_WC_RNR_RETRY_EXC_ERR:
 		return "receiver not ready, retries exceeded";
+	case NIC_WC_BAD_RESP_ERR:
+		return "bad response";
 	case NIC_WC_FATAL_ERR:
 		return "fatal error";
 	}

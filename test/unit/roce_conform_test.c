@@ -711,6 +711,13 @@ check_answer(struct world *w, uint8_t op, uint8_t syndrome, int32_t distance)
 					 i != wr_at[distance]);
 		return;
 	}
+	if (op != RC_ACK && distance == 1 && (op != RC_READ_RESPONSE_FIRST || type != AETH_ACK)) {
+		assert_true(ended); /* in its place, and nothing that can be there */
+		assert_int_equal(w->port->wcs, 4);
+		assert_int_equal(w->port->wc[1].status, NIC_WC_BAD_RESP_ERR);
+		assert_true(clean(w));
+		return;
+	}
 	assert_false(ended);
 	if (op == RC_READ_RESPONSE_FIRST && type == AETH_ACK && distance == 1) {
 		assert_int_equal(done, 2); /* the only answer that can be the next */
@@ -766,34 +773,26 @@ give_answer(struct world *w, uint8_t op, uint32_t at, uint32_t length)
 	give(w, &c, false);
 }
 
-/* Answers in order complete everything; wrong ones in between change nothing. */
+static const uint8_t answer_ops[] = {RC_READ_RESPONSE_FIRST, RC_READ_RESPONSE_MIDDLE,
+				     RC_READ_RESPONSE_LAST, RC_READ_RESPONSE_ONLY, RC_ATOMIC_ACK};
+static const uint32_t right[][2] = {{RC_ACK, 0},
+				    {RC_READ_RESPONSE_FIRST, MTU},
+				    {RC_READ_RESPONSE_MIDDLE, MTU},
+				    {RC_READ_RESPONSE_LAST, 8},
+				    {RC_ATOMIC_ACK, 0},
+				    {RC_ACK, 0}};
+
+/* Answers in order complete everything; whatever comes in places of the past changes nothing. */
 static void
 in_order_with_noise(void **state)
 {
-	static const uint8_t ops[] = {RC_READ_RESPONSE_FIRST, RC_READ_RESPONSE_MIDDLE,
-				      RC_READ_RESPONSE_LAST, RC_READ_RESPONSE_ONLY, RC_ATOMIC_ACK};
-	static const uint32_t right[][2] = {{RC_ACK, 0},
-					    {RC_READ_RESPONSE_FIRST, MTU},
-					    {RC_READ_RESPONSE_MIDDLE, MTU},
-					    {RC_READ_RESPONSE_LAST, 8},
-					    {RC_ATOMIC_ACK, 0},
-					    {RC_ACK, 0}};
 	struct world *w = world_create();
 
 	make_outstanding(w);
 	for (uint32_t step = 0; step < 6; step++) {
-		for (unsigned i = 0; i < sizeof(ops); i++) {
-			for (uint32_t n = 0; n <= MTU + 4; n += step % 2 ? 4 : MTU) {
-				bool first = ops[i] <= RC_READ_RESPONSE_MIDDLE, fits;
-
-				/* wrong for the place */
-				fits = step == 4       ? ops[i] == RC_ATOMIC_ACK
-				       : step == 3     ? !first && ops[i] != RC_ATOMIC_ACK && n == 8
-				       : step % 5 != 0 ? first && n == MTU
-						       : false;
-				if (!fits && step != 0)
-					give_answer(w, ops[i], step, n);
-			}
+		for (unsigned i = 0; i < sizeof(answer_ops); i++) {
+			for (uint32_t n = 0; n <= MTU + 4; n += step % 2 ? 4 : MTU)
+				give_answer(w, answer_ops[i], step - 1, n);
 		}
 		assert_int_equal(((struct roce_qp *)w->qp)->rq.una, PSN + step);
 		give_answer(w, (uint8_t)right[step][0], step, right[step][1]);
@@ -811,6 +810,49 @@ in_order_with_noise(void **state)
 	world_destroy(w);
 }
 
+/* In the place of an answer, and not it: the WR ends, and with it the QP. */
+static void
+one_wrong_answer(struct world *w, uint32_t step, uint8_t op, uint32_t n)
+{
+	unsigned wr = step == 4 ? 2 : 1;
+
+	make_outstanding(w);
+	for (uint32_t i = 0; i < step; i++)
+		give_answer(w, (uint8_t)right[i][0], i, right[i][1]);
+	memset(w->receive, FILL, sizeof(w->receive));
+	give_answer(w, op, step, n);
+	assert_int_equal(qp_state((struct roce_qp *)w->qp), NIC_QP_ERR);
+	assert_int_equal(w->port->wcs, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(w->port->wc[i].status, i < wr	  ? NIC_WC_SUCCESS
+							: i == wr ? NIC_WC_BAD_RESP_ERR
+								  : NIC_WC_WR_FLUSH_ERR);
+	assert_true(clean(w));
+	end_qp(w);
+}
+
+static void
+wrong_answers(void **state)
+{
+	struct world *w = world_create();
+
+	for (uint32_t step = 1; step < 5; step++) {
+		for (unsigned i = 0; i < sizeof(answer_ops); i++) {
+			uint8_t op = answer_ops[i];
+			bool first = op <= RC_READ_RESPONSE_MIDDLE, atomic = op == RC_ATOMIC_ACK;
+
+			for (uint32_t n = 0; n <= MTU + 4; n += 4) {
+				if (step == 4	? atomic
+				    : step == 3 ? !first && !atomic && n == 8
+						: first && n == MTU)
+					continue;
+				one_wrong_answer(w, step, op, n);
+			}
+		}
+	}
+	world_destroy(w);
+}
+
 int
 main(void)
 {
@@ -821,6 +863,7 @@ main(void)
 	    cmocka_unit_test(depth_of_memory),
 	    cmocka_unit_test(every_answer_everywhere),
 	    cmocka_unit_test(in_order_with_noise),
+	    cmocka_unit_test(wrong_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

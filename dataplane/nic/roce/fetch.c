@@ -278,8 +278,10 @@ roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		return out_of_order(qp, rq->una + distance, now);
 	wr = &rq->sq[f->wr & rq->sq_mask];
 	skip = (psn - f->psn) * qp->mtu;
-	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip))
+	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip)) { /* asking again would not mend it */
+		roce_qp_fail(qp, f->wr, NIC_WC_BAD_RESP_ERR);
 		return DROP_bad_request;
+	}
 	if (p->marked) { /* the peer's answers queue somewhere: fewer at once */
 		roce_window_marked(&rq->window, rq->next);
 		roce_answer_congestion(qp, now);
