@@ -495,6 +495,67 @@ do_descriptors(struct victim *v)
 	pthread_join(thread, NULL);
 }
 
+/* The payload in the slots of what was published last, and not a bit of the heads. */
+static void *
+spoil(void *arg)
+{
+	struct flipper *f = arg;
+	uint64_t x = 88172645463325252ull;
+
+	for (unsigned i = 1; !atomic_load(&f->stop); i++) {
+		struct weir_slot *s;
+
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		s = weir_ring_at(&f->v->tx, atomic_load(&f->pos) - 1 - x % 64);
+		if (s->op == WEIR_OP_INLINE)
+			atomic_store((_Atomic uint32_t *)(void *)(s->data + (x >> 8) % 12 * 4),
+				     (uint32_t)(x >> 32));
+		if (i % 65536 == 0)
+			usleep(200);
+	}
+	return NULL;
+}
+
+/* Small messages, all of them sound, whose payload changes on the way. */
+static void
+do_rewrite(struct victim *v)
+{
+	struct flipper f = {.v = v};
+	double end = seconds() + 1;
+	uint16_t order = 0;
+	pthread_t thread;
+
+	if (open_conn(v) < 0 || v->segment) { /* a local peer's ring: do_segment() */
+		usleep(10000);
+		return;
+	}
+	start_tx(v);
+	usleep(2000);
+	if (pthread_create(&thread, NULL, spoil, &f))
+		return;
+	while (seconds() < end) {
+		if (weir_ring_room(&v->tx) < 8 && !weir_ring_refresh(&v->tx)) {
+			usleep(20);
+			continue;
+		}
+		for (unsigned i = 0; i < 8 && weir_ring_room(&v->tx); i++) {
+			struct weir_slot *s = weir_ring_at(&v->tx, v->tx.pos);
+
+			s->op = WEIR_OP_INLINE;
+			s->flags = 0;
+			s->order = order++;
+			s->vqpn = v->vqpn;
+			s->length = 8 + (uint32_t)(rng() % 41);
+			weir_ring_publish(&v->tx, 1);
+		}
+		atomic_store(&f.pos, v->tx.pos);
+		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		usleep(20);
+	}
+	atomic_store(&f.stop, true);
+	pthread_join(thread, NULL);
+}
+
 /* Well-formed requests that come to nothing, as fast as they are answered. */
 static void
 do_requests(struct victim *v)
@@ -592,7 +653,7 @@ static const struct {
     {"garbage", do_garbage},	     {"cursors", do_cursors},	{"scribble", do_scribble},
     {"payload", do_payload},	     {"punch", do_punch},	{"doorbell", do_doorbell},
     {"messages", do_messages},	     {"segment", do_segment},	{"flags", do_flags},
-    {"descriptors", do_descriptors}, {"requests", do_requests},
+    {"descriptors", do_descriptors}, {"requests", do_requests}, {"rewrite", do_rewrite},
 };
 
 static int

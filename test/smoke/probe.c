@@ -13,12 +13,17 @@
  *                                         others at SIGUSR1
  *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
  *   probe INSTANCE attach                 attaches and detaches
+ *   probe INSTANCE drain SERVICE          receives on every connection until killed, looks at
+ * nothing probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and writes their
+ * memory until it is taken for others, and then
  */
 #include "weir/stream.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +77,9 @@ dial(const char *text, struct weir_conn **c)
 	return r ? r : weir_connect(w, &a, 5000, c);
 }
 
+/* Whatever comes on any connection; `back`: it goes back. */
 static int
-echo(const char *service)
+serve(const char *service, bool back)
 {
 	static char buf[LARGEST + 64];
 	struct weir_event ev[32];
@@ -95,7 +101,7 @@ echo(const char *service)
 					;
 			if (ev[i].type == WEIR_EVENT_READABLE)
 				while (weir_recv(ev[i].conn, buf, sizeof(buf), &length, 0) == 0)
-					if ((r = weir_send(ev[i].conn, buf, length, 1000)))
+					if (back && (r = weir_send(ev[i].conn, buf, length, 1000)))
 						failed("echo", r);
 			if (ev[i].type == WEIR_EVENT_CLOSED) {
 				say("closed %d", ev[i].status);
@@ -305,6 +311,69 @@ threads(const char *address, unsigned n, uint64_t count)
 	return r ? 1 : 0;
 }
 
+#define REWRITTEN 64u
+
+static struct {
+	_Atomic(uint64_t *) at[REWRITTEN]; /* rewrite() writes, scribble() reads */
+	_Atomic size_t words[REWRITTEN];
+	_Atomic bool stop;
+} sent;
+
+/* Over the last messages, wherever they are by now; pauses leave others the processor. */
+static void *
+scribble(void *arg)
+{
+	uint64_t x = 88172645463325252ull;
+
+	for (unsigned n = 1; !atomic_load(&sent.stop); n++) {
+		uint64_t *at;
+
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		at = atomic_load(&sent.at[x % REWRITTEN]);
+		if (at)
+			__atomic_store_n(at + (x >> 8) % atomic_load(&sent.words[x % REWRITTEN]), x,
+					 __ATOMIC_RELAXED);
+		if (n % 65536 == 0)
+			usleep(200);
+	}
+	return arg;
+}
+
+static int
+rewrite(const char *address, unsigned long seconds)
+{
+	static const size_t sizes[] = {1000, 64, 8000, 948, 60000, 3000, 250000, 8192};
+	unsigned long long end = now_ms() + seconds * 1000;
+	struct weir_conn *c;
+	uint64_t count = 0;
+	pthread_t thread;
+	void *buf;
+	int r = dial(address, &c);
+
+	if (r || (r = -pthread_create(&thread, NULL, scribble, NULL)))
+		return failed("connect", r);
+	while (!r && now_ms() < end) {
+		size_t length = sizes[count % 8];
+
+		r = weir_send_reserve(c, length, 10000, &buf);
+		if (!r) {
+			atomic_store(&sent.at[count % REWRITTEN], NULL);
+			atomic_store(&sent.words[count % REWRITTEN], length / 8);
+			atomic_store(&sent.at[count % REWRITTEN], buf);
+			while ((r = weir_send_commit(c, buf, length, 0, 0)) == -EAGAIN)
+				usleep(50);
+			count++;
+		}
+	}
+	if (!r)
+		r = weir_flush(c, 20000);
+	atomic_store(&sent.stop, true);
+	pthread_join(thread, NULL);
+	say("end %d after %llu", r, (unsigned long long)count);
+	weir_close(c);
+	return r ? 1 : 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -318,7 +387,11 @@ main(int argc, char **argv)
 	if (r)
 		return failed("attach", r);
 	if (!strcmp(mode, "echo"))
-		code = echo(arg);
+		code = serve(arg, true);
+	else if (!strcmp(mode, "drain"))
+		code = serve(arg, false);
+	else if (!strcmp(mode, "rewrite"))
+		code = rewrite(arg, a);
 	else if (!strcmp(mode, "sink"))
 		code = sink(arg);
 	else if (!strcmp(mode, "send"))
