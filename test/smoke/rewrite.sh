@@ -27,7 +27,7 @@ for who in send local-send back-send; do
 done
 
 counters() { # INSTANCE: frames that have to do with what this is about
-	weirctl --instance "$1" --json show ports | jq -c '.[0] | {icrc: .drops.bad_icrc, bad: .drops.bad_request, naks: .naks_received, retransmits, timeouts}'
+	weirctl --instance "$1" --json show counters | jq -c '[.[] | select(.name | test("nic.(drop_bad_icrc|drop_bad_request|naks_received|retransmits|timeouts)$")) | {(.name): .value}] | add'
 }
 before=$(counters A)$(counters B)
 run small hostile A rewrite "$seconds" "$seed" node:2:d
@@ -43,7 +43,7 @@ done
 grep -q ' rounds' "$weir_tmp/small.log" || fail "small: $(tail -n 1 "$weir_tmp/small.log")"
 echo "before $before after $(counters A)$(counters B)"
 for node in A B; do
-	counters $node | jq -e '.icrc == 0 and .bad == 0' >/dev/null || fail "frames of $node's peer were spoilt: $(counters $node)"
+	counters $node | jq -e '."nic.drop_bad_icrc" == 0 and ."nic.drop_bad_request" == 0' >/dev/null || fail "frames of $node's peer were spoilt: $(counters $node)"
 	weirctl --instance $node --json show qps | jq -e 'all(.state == "RTS")' >/dev/null || fail "a QP of $node has failed: $(weirctl --instance $node show qps)"
 	weirctl --instance $node --json show counters | jq -e 'map(select(.name == "broker.links_failed"))[0].value == 0' >/dev/null || fail "a link of $node failed"
 done
