@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Two nodes over a wire (WEIR_WIRE) with IPv6 addresses, then in a VLAN, then both: sizes around the path
+# MTU, contents verified, each end in turn driving.
+# wires: verbs,roce
+# timeout: 150
+: "${WEIR_WIRE:=verbs,roce}"
+if [ -z "${WEIR_WIRE_NET:-}" ]; then
+	for net in six vlan six,vlan; do
+		WEIR_WIRE_NET=$net "$0" || exit
+	done
+	exit 0
+fi
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/../../smoke/_init.sh"
+
+export WEIR_WIRE
+two_nodes
+server A
+server B
+for size in 0 1 1023 1024 1025 100003; do
+	for end in "A node:2" "B node:1"; do
+		# shellcheck disable=SC2086
+		timeout 30 weir-perf --instance $end -t lat -s "$size" -n 20 --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+			fail "$WEIR_WIRE_NET: $end, $size bytes: $(tail -n 1 "$weir_tmp/perf.log")"
+		jq -e '.results[0] | .errors == 0 and .verified == true' "$weir_tmp/result.json" >/dev/null ||
+			fail "$WEIR_WIRE_NET: $end, $size bytes: $(jq -c '.results[0]' "$weir_tmp/result.json")"
+	done
+done
