@@ -233,8 +233,7 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 	rc = node_resolve(s->b, a, &n);
 	if (rc == -EOPNOTSUPP) {
 		session_refuse(s, EOPNOTSUPP,
-			       "addresses of this kind are not resolved yet; "
-			       "use a node id or an IPv4 address");
+			       "LIDs are not resolved; use a node id, an IP address or a GID");
 	} else if (rc) {
 		session_refuse(s, -rc,
 			       s->b->synced ? "no member of the cluster has this address; see "

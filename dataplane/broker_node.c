@@ -62,30 +62,29 @@ node_usable(const struct broker_node *n)
 }
 
 static bool
-own_address(const struct broker *b, const uint8_t mapped[16])
+own_address(const struct broker *b, const uint8_t gid[16])
 {
-	if (mapped[12] == 127)
+	static const uint8_t mapped_loop[13] = {[10] = 0xff, 0xff, 127}, loop[16] = {[15] = 1};
+
+	if (!memcmp(gid, mapped_loop, sizeof(mapped_loop)) || !memcmp(gid, loop, sizeof(loop)))
 		return true;
 	for (uint32_t i = 0; i < b->config.engines; i++)
-		if (!memcmp(b->attr[i].gid.raw, mapped, 16))
+		if (!memcmp(b->attr[i].gid.raw, gid, 16))
 			return true;
 	return false;
 }
 
 static int
-resolve_ipv4(struct broker *b, const uint8_t ip[4], struct broker_node **node)
+resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
 {
-	uint8_t mapped[16] = {
-	    [10] = 0xff, [11] = 0xff, [12] = ip[0], [13] = ip[1], [14] = ip[2], [15] = ip[3]};
-
 	*node = NULL;
-	if (own_address(b, mapped))
+	if (own_address(b, gid))
 		return 0;
 	for (uint32_t i = 0; i < b->node_count; i++) {
 		struct broker_node *n = b->node_list[i];
 
 		for (uint32_t k = 0; k < n->is.address_count; k++)
-			if (!memcmp(n->is.address[k], mapped, 16)) {
+			if (!memcmp(n->is.address[k], gid, 16)) {
 				*node = n->is.self ? NULL : n;
 				return 0;
 			}
@@ -96,6 +95,8 @@ resolve_ipv4(struct broker *b, const uint8_t ip[4], struct broker_node **node)
 int
 node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node)
 {
+	uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff};
+
 	switch (address->kind) {
 	case WEIR_ADDRESS_NODE:
 		*node = NULL;
@@ -104,9 +105,11 @@ node_resolve(struct broker *b, const struct weir_address *address, struct broker
 		*node = node_find(b, address->id);
 		return *node ? 0 : -EHOSTUNREACH;
 	case WEIR_ADDRESS_IPV4:
-		return resolve_ipv4(b, address->ip, node);
+		memcpy(mapped + 12, address->ip, 4);
+		return resolve_gid(b, mapped, node);
 	case WEIR_ADDRESS_IPV6:
 	case WEIR_ADDRESS_GID:
+		return resolve_gid(b, address->ip, node);
 	case WEIR_ADDRESS_LID:
 		return -EOPNOTSUPP;
 	}

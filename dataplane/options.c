@@ -322,7 +322,8 @@ options_usage(void)
 	printf("  %-28s %s\n  %-28s %s\n", "-h, --help", "this text", "--version", "the version");
 	printf(
 	    "\nKeys of --nic roce:PORT (PORT: DPDK port name or number):\n"
-	    "  ip=ADDR/LEN                  address of the port and its network\n"
+	    "  ip=ADDR/LEN                  address of the port and its network, IPv4 or IPv6\n"
+	    "  vlan=ID,pcp=N                VLAN tag of all frames and its priority [none, 0]\n"
 	    "  mtu=BYTES                    path MTU: 256, 512, 1024, 2048, 4096 [from the port]\n"
 	    "  queues=N                     queues of the port to use [one an engine; memif 1]\n"
 	    "  timeout=USEC, retry=N        longest wait for an ACK [250000], repetitions [7]\n"

@@ -238,23 +238,32 @@ wire_pair() {
 }
 
 # wire_end NAME NUMBER verbs|roce: what one end of the wire is: its interface vethNAME in this namespace
-# with kernel Soft-RoCE on it, or a DPDK port. Sets wire_vdev and wire_spec.
+# with kernel Soft-RoCE on it, or a DPDK port. Sets wire_vdev and wire_spec. WEIR_WIRE_NET=six, vlan or
+# six,vlan: with IPv6 addresses, in a VLAN.
 wire_end() {
-	local name=$1 number=$2 frame=2048
+	local name=$1 number=$2 frame=2048 address=10.77.0.$2/24 at=veth$1 tag=""
 
 	[ "$wire_mtu" -gt 1500 ] && frame=8192
 	sysctl -qw "net.ipv6.conf.veth$name.disable_ipv6=1" "net.ipv4.conf.veth$name.accept_local=1"
 	ip link set "veth$name" up
+	[[ ${WEIR_WIRE_NET:-} == *six* ]] && address=fd00:77::$number/64
+	[[ ${WEIR_WIRE_NET:-} == *vlan* ]] && at=veth$name.77 tag=,vlan=77,pcp=3
 	case "$3" in
 	verbs)
-		ip addr add "10.77.0.$number/24" dev "veth$name"
+		if [ -n "$tag" ]; then
+			ip link add link "veth$name" name "$at" type vlan id 77 || die "cannot make a VLAN"
+			ip link set "$at" up
+			sysctl -qw "net.ipv4.conf.${at/./\/}.accept_local=1"
+		fi
+		[[ $address == *:* ]] && sysctl -qw "net.ipv6.conf.${at/./\/}.disable_ipv6=0"
+		ip addr add "$address" dev "$at" $([[ $address != *:* ]] || echo nodad)
 		rdma link add "rxe$name" type rxe netdev "veth$name" || skip "no kernel with Soft-RoCE; run it by test/rxe/run.sh"
 		undo "rdma link del rxe$name 2>/dev/null"
-		wire_vdev="" wire_spec=verbs:rxe$name
+		wire_vdev="" wire_spec=verbs:rxe$name${WEIR_WIRE_NET:+,ip=$address}
 		;;
 	roce)
 		wire_vdev=net_af_packet0,iface=veth$name,qdisc_bypass=0,blocksz=65536,framesz=$frame,framecnt=512
-		wire_spec=roce:net_af_packet0,ip=10.77.0.$number/24
+		wire_spec=roce:net_af_packet0,ip=$address$tag
 		;;
 	*) die "no such end of a wire: $3" ;;
 	esac

@@ -40,12 +40,12 @@ decode_other(const uint8_t *data, size_t length, const struct headers *h, struct
 
 /* IPv4: its length is that of header and payload. `room`: bytes of the frame from there on. */
 static inline enum drop
-decode_ip4(const uint8_t *ip, size_t room, struct packet *p, uint32_t *payload)
+decode_ip4(const uint8_t *ip, size_t room, bool checked, struct packet *p, uint32_t *payload)
 {
 	uint32_t first = get32(ip), ip_length = first & 0xffff;
 
 	/* version and header length; no fragments: RoCE never needs any */
-	if (first >> 24 != 0x45 || ip_length > room || !ip_sum_ok(ip) ||
+	if (first >> 24 != 0x45 || ip_length > room || !(checked || ip_sum_ok(ip)) ||
 	    (get16(ip + 6) & 0x3fff) != 0)
 		return DROP_bad_ip;
 	if (ip[9] != 17)
@@ -85,7 +85,7 @@ decode_ip(const uint8_t *frame, size_t length, const struct headers *h, struct p
 	if (h->six)
 		drop = decode_ip6(frame + IP6_AT, length - (size_t)IP6_AT, p, &payload);
 	else
-		drop = decode_ip4(frame + IP_AT, length - IP_AT, p, &payload);
+		drop = decode_ip4(frame + IP_AT, length - IP_AT, h->checked, p, &payload);
 	if (drop != DROP_NONE || (h->six && p->kind == PACKET_ND))
 		return drop;
 	if (get16(udp + 2) != ROCE_UDP_PORT)

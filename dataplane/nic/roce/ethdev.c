@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ethdev_port.h"
+#include "ethdev_flow.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -211,6 +212,12 @@ make_pools(struct ethdev_port *port, uint32_t room, char *error, size_t size)
 	return 0;
 }
 
+static bool
+is_six(const struct ethdev_port *port)
+{
+	return port->front >= RTE_VLAN_HLEN + 1;
+}
+
 static void
 free_pools(struct ethdev_port *port)
 {
@@ -227,13 +234,25 @@ free_pools(struct ethdev_port *port)
 static void
 set_rss(struct ethdev_port *port, struct rte_eth_conf *conf)
 {
-	uint64_t types =
-	    port->info.flow_type_rss_offloads & (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
+	uint64_t types = port->info.flow_type_rss_offloads &
+			 (is_six(port) ? RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_UDP
+				       : RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
 
 	if (port->rx_queues < 2 || !types)
 		return;
 	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 	conf->rx_adv_conf.rss_conf.rss_hf = types;
+}
+
+/*
+ * What a port may do for us. Tags are neither put in nor taken out by it: they are in the template
+ * of each QP's headers as it is, and captures see them.
+ */
+static uint64_t
+wished_offloads(const struct ethdev_port *port)
+{
+	return (is_six(port) ? 0 : RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) |
+	       (port->config.vlan ? RTE_ETH_RX_OFFLOAD_VLAN_FILTER : 0);
 }
 
 static int
@@ -244,6 +263,8 @@ configure(struct ethdev_port *port)
 	int rc;
 
 	set_rss(port, &conf);
+	conf.rxmode.offloads = wished_offloads(port) & port->info.rx_offload_capa;
+	port->checked = conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
 	conf.intr_conf.rxq = port->config.interrupts;
 	rc = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
 	if (rc && port->config.interrupts) {
@@ -294,6 +315,37 @@ ethdev_restart(struct ethdev_port *port)
 	atomic_store(&port->parked, false);
 }
 
+/* Neighbour discovery asks a group that our address belongs to. */
+static void
+join_group(struct ethdev_port *port)
+{
+	const uint8_t *raw = port->config.gid.raw;
+	struct rte_ether_addr group = {{0x33, 0x33, 0xff, raw[13], raw[14], raw[15]}};
+
+	/* a port that can none of it has no filter either */
+	if (rte_eth_dev_set_mc_addr_list(port->id, &group, 1) &&
+	    rte_eth_allmulticast_enable(port->id))
+		rte_eth_promiscuous_enable(port->id);
+}
+
+/* What can be asked of a started port only. That it can't do this or that changes nothing. */
+static void
+enlist(struct ethdev_port *port)
+{
+	struct ethdev_flow_config flow = {.engines = port->config.contexts,
+					  .queues = port->rx_queues,
+					  .six = is_six(port),
+					  .vlan = port->config.vlan != 0};
+
+	if (is_six(port))
+		join_group(port);
+	if (port->config.vlan && (port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER))
+		rte_eth_dev_vlan_filter(port->id, port->config.vlan, 1);
+	port->steered = ethdev_flow_create(port->id, &flow, port->rules);
+	for (unsigned i = 0; i < port->config.contexts; i++)
+		port->context[i]->checked = port->checked;
+}
+
 static int
 start(struct ethdev_port *port, char *error, size_t size)
 {
@@ -316,6 +368,7 @@ start(struct ethdev_port *port, char *error, size_t size)
 		return ethdev_fail(error, size, rc, "port %s does not start: %s; see --log-level=8",
 				   port->name, rte_strerror(-rc));
 	port->started = true;
+	enlist(port);
 	return 0;
 }
 
@@ -578,6 +631,9 @@ ethdev_describe(const struct ethdev_port *port, struct ethdev_info *info)
 	info->rx_queues = port->rx_queues;
 	info->tx_queues = port->tx_queues;
 	info->numa_socket = port->numa_socket;
+	snprintf(
+	    info->help, sizeof(info->help), "%s%s%s", port->checked ? "checks IP checksums" : "",
+	    port->checked && port->steered ? ", " : "", port->steered ? "steers queue pairs" : "");
 	info->frames = port->frames;
 	info->pool_bytes =
 	    (size_t)port->frames * (pool->elt_size + pool->header_size + pool->trailer_size);

@@ -45,6 +45,7 @@ struct ethdev_context {
 	struct ethdev_ring *tx_in[ETHDEV_CONTEXTS_MAX]; /* from [i], to send on our queue */
 	struct ethdev_ring *tx_to; /* into the owner of our transmit queue; NULL: own queue */
 	bool impaired;
+	bool checked; /* the port's */
 	uint64_t now; /* of the turn, for impairments */
 	struct impair impair;
 	/* sleep */
@@ -64,12 +65,15 @@ struct ethdev_port {
 	uint16_t front; /* roce_front() */
 	int numa_socket;
 	bool started, configured, link_was_up;
+	bool checked;	       /* the port looks at checksums of IPv4 headers */
+	bool steered;	       /* and has a rule for the QPs of each queue */
 	_Atomic bool captured; /* main sets, the capture's writer clears when it has let go */
 	_Atomic bool parked;   /* main sets while it restarts the port, engines leave it alone */
 	struct rte_mempool *pool[ETHDEV_CONTEXTS_MAX]; /* of each context; one a NUMA socket */
 	uint32_t frames;
 	size_t table_bytes;
 	struct roce_device *roce;
+	struct rte_flow *rules[ETHDEV_CONTEXTS_MAX];
 	struct ethdev_context *context[ETHDEV_CONTEXTS_MAX];
 };
 

@@ -247,6 +247,12 @@ prefetch_frame(const struct rte_mbuf *m)
 		rte_prefetch0(frame + line * RTE_CACHE_LINE_SIZE);
 }
 
+static inline bool
+sum_is_good(const struct rte_mbuf *m)
+{
+	return (m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD;
+}
+
 /* Frames that `n` mbufs hold go into the core; those of other engines are handed over. */
 static void
 take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint64_t now)
@@ -264,7 +270,9 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 		/* one that can't be made contiguous is cut, and refused for its length */
 		if (m->nb_segs > 1)
 			rte_pktmbuf_linearize(m);
-		to = roce_input(c->roce, frame_bytes(m), rte_pktmbuf_data_len(m), now);
+		to = c->checked && sum_is_good(m)
+			 ? roce_input_checked(c->roce, frame_bytes(m), rte_pktmbuf_data_len(m), now)
+			 : roce_input(c->roce, frame_bytes(m), rte_pktmbuf_data_len(m), now);
 		if (to >= 0) {
 			struct ethdev_context *other = c->port->context[to];
 

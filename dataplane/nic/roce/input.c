@@ -132,6 +132,22 @@ roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t n
 }
 
 int
+roce_input_checked(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
+{
+	static const struct headers checked = {.checked = true};
+	int engine;
+
+	if (ctx->front != 0)
+		return roce_input(ctx, data, length, now);
+	roce_count(&ctx->counters.rx_frames, 1);
+	roce_count(&ctx->counters.rx_bytes, length);
+	engine = input(ctx, data, length, &checked, false, now);
+	if (engine != ROCE_DONE)
+		roce_count(&ctx->counters.handed_over, 1);
+	return engine;
+}
+
+int
 roce_input_handed(struct roce_context *ctx, const void *data, size_t length, uint64_t now)
 {
 	return input_any(ctx, data, length, true, now);

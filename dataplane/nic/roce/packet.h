@@ -45,6 +45,7 @@ enum {
 struct headers {
 	uint8_t front; /* bytes more than Ethernet and IPv4 have */
 	bool six;      /* IPv6 */
+	bool checked;  /* somebody else has found the IPv4 header's checksum right */
 	uint16_t vlan; /* ID; 0: no tag */
 	uint16_t tag;  /* what follows 0x8100 */
 };

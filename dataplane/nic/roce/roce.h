@@ -139,6 +139,8 @@ roce_nic_context(struct roce_context *ctx)
  * which calls roce_input_handed(); if it can't, it counts drop_handover_full of this context.
  */
 int roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
+/* The same for a frame whose IPv4 header's checksum the port has found right. */
+int roce_input_checked(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
 /* The same for a frame that came from another engine. */
 int roce_input_handed(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
 
