@@ -64,6 +64,8 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 	    .user = &p->port[index],
 	};
 
+	for (unsigned c = 0; c < contexts; c++)
+		config.numa_socket[c] = p->engine[c * p->options->nics + index].numa_socket;
 	return ethdev_open(&config, &p->port[index].ethdev, error, size);
 }
 

@@ -53,6 +53,7 @@ open_ethdev(const struct nic_spec *spec, const struct open_nic_need *need, struc
 	    .mtu = spec->mtu,
 	    .queues = 1,
 	    .contexts = 1,
+	    .numa_socket = {(int)rte_socket_id()},
 	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
 	    .timeout_ns = spec->timeout_ns,
 	    .retry = spec->retry,

@@ -333,13 +333,60 @@ other_peers(void **state)
 	net_destroy(n);
 }
 
+struct memory_count {
+	unsigned of[NET_CONTEXTS], of_all;
+};
+
+static void *
+counted_get(void *user, unsigned context, size_t bytes)
+{
+	struct memory_count *count = user;
+	void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+
+	assert_true(context == ROCE_ALL || context < NET_CONTEXTS);
+	(*(context == ROCE_ALL ? &count->of_all : &count->of[context]))++;
+	return memset(memory, 0, bytes);
+}
+
+static void
+counted_put(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	(void)bytes;
+	free(memory);
+}
+
+/* Whoever gives memory is told whose engine will use it. */
+static void
+memory_of_an_engine(void **state)
+{
+	struct memory_count count = {0};
+	struct roce_config config = {
+	    .memory_get = counted_get, .memory_put = counted_put, .user = &count};
+	struct net *n;
+	struct nic_qp *qp;
+
+	(void)state;
+	n = net_create(1, 2, &config, 1);
+	assert_int_equal(count.of[0], 4); /* context, completions, queue pairs, SRQ */
+	assert_int_equal(count.of[1], 4);
+	assert_int_not_equal(count.of_all, 0);
+	qp = net_qp(&n->node[0].port[1]);
+	assert_int_equal(count.of[0], 4);
+	assert_int_equal(count.of[1], 5);
+	roce_ops.qp_destroy(qp);
+	net_turn(n);
+	net_destroy(n);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_pair),	  cmocka_unit_test(drained),
-	    cmocka_unit_test(drained_and_failed), cmocka_unit_test(used_again),
-	    cmocka_unit_test(receive_comes_back), cmocka_unit_test(other_peers),
+	    cmocka_unit_test(every_pair),	   cmocka_unit_test(drained),
+	    cmocka_unit_test(drained_and_failed),  cmocka_unit_test(used_again),
+	    cmocka_unit_test(receive_comes_back),  cmocka_unit_test(other_peers),
+	    cmocka_unit_test(memory_of_an_engine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

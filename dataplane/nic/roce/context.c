@@ -20,17 +20,17 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 		errno = EINVAL;
 		return NULL;
 	}
-	ctx = roce_memory_get(dev, sizeof(*ctx));
+	ctx = roce_memory_get(dev, id, sizeof(*ctx));
 	if (ctx == NULL)
 		goto err;
 	while (size < dev->config.cq_depth)
 		size *= 2;
 	ctx->cq_bytes = size * sizeof(ctx->cq[0]);
 	ctx->cq_mask = size - 1;
-	ctx->cq = roce_memory_get(dev, ctx->cq_bytes);
+	ctx->cq = roce_memory_get(dev, id, ctx->cq_bytes);
 	/* QPs by index, and behind them their generations */
 	ctx->qps_bytes = qps * sizeof(ctx->qps[0]) + qps;
-	ctx->qps = roce_memory_get(dev, ctx->qps_bytes);
+	ctx->qps = roce_memory_get(dev, id, ctx->qps_bytes);
 	if (ctx->cq == NULL || ctx->qps == NULL)
 		goto err_free;
 	ctx->generations = (uint8_t *)(ctx->qps + qps);

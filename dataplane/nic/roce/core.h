@@ -269,7 +269,8 @@ struct roce_device {
 };
 
 /* roce.c: zeroed memory of the device's user, aligned to 64; main thread */
-void *roce_memory_get(struct roce_device *dev, size_t bytes);
+/* context: whose engine uses it, or ROCE_ALL. */
+void *roce_memory_get(struct roce_device *dev, unsigned context, size_t bytes);
 void roce_memory_put(struct roce_device *dev, void *memory, size_t bytes);
 
 /* address.c: what a GID stands for */

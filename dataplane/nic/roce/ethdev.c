@@ -28,10 +28,11 @@ ethdev_fail(char *error, size_t size, int rc, const char *format, ...)
 }
 
 static void *
-core_memory_get(void *user, size_t bytes)
+core_memory_get(void *user, unsigned context, size_t bytes)
 {
 	struct ethdev_port *port = user;
-	void *memory = port->config.memory_get(port->config.user, bytes, port->numa_socket);
+	int socket = context == ROCE_ALL ? port->numa_socket : port->config.numa_socket[context];
+	void *memory = port->config.memory_get(port->config.user, bytes, socket);
 
 	if (memory)
 		port->table_bytes += bytes;
@@ -155,29 +156,72 @@ choose_queues(struct ethdev_port *port)
 	port->tx_queues = (uint16_t)RTE_MIN(wished, port->info.max_tx_queues);
 }
 
-static int
-make_pool(struct ethdev_port *port, uint32_t room, char *error, size_t size)
+/* Frames that contexts on this NUMA socket may have in use; any of them may wait in a transmit
+ * queue. */
+static uint32_t
+frames_of(const struct ethdev_port *port, int numa_socket)
 {
-	unsigned contexts = port->config.contexts;
 	uint32_t each =
 	    port->config.tx_frames + ETHDEV_TX + ETHDEV_HAND + ETHDEV_WARM + 2 * POOL_CACHE;
-	char name[RTE_MEMPOOL_NAMESIZE];
+	uint32_t frames = port->tx_queues * TX_DESCRIPTORS;
 
 	if (impair_wanted(&port->config.impair))
 		each += IMPAIR_HELD;
-	port->frames =
-	    contexts * each + port->rx_queues * RX_DESCRIPTORS + port->tx_queues * TX_DESCRIPTORS;
+	for (unsigned i = 0; i < port->config.contexts; i++)
+		if (port->config.numa_socket[i] == numa_socket)
+			frames += each + (i < port->rx_queues ? RX_DESCRIPTORS : 0);
+	return frames;
+}
+
+static struct rte_mempool *
+make_pool(struct ethdev_port *port, uint32_t frames, uint32_t room, int numa_socket)
+{
+	char name[RTE_MEMPOOL_NAMESIZE];
+	struct rte_mempool *pool;
+
+	snprintf(name, sizeof(name), "weir-frames-%u-%d", port->id, numa_socket);
+	pool = rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0, (uint16_t)room, numa_socket);
+	if (pool || numa_socket == SOCKET_ID_ANY)
+		return pool;
+	return rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0, (uint16_t)room, SOCKET_ID_ANY);
+}
+
+static int
+make_pools(struct ethdev_port *port, uint32_t room, char *error, size_t size)
+{
 	room += RTE_PKTMBUF_HEADROOM;
-	snprintf(name, sizeof(name), "weir-frames-%u", port->id);
-	port->pool = rte_pktmbuf_pool_create(name, port->frames, POOL_CACHE, 0, (uint16_t)room,
-					     port->numa_socket);
-	if (!port->pool)
-		return ethdev_fail(
-		    error, size, -ENOMEM,
-		    "no memory for %u frames of %u bytes of port %s; give more (-m MB, "
-		    "hugepages) or lower --tx-frames",
-		    port->frames, room, port->name);
+	for (unsigned i = 0; i < port->config.contexts; i++) {
+		int numa_socket = port->config.numa_socket[i];
+		uint32_t frames = frames_of(port, numa_socket);
+
+		for (unsigned j = 0; j < i && !port->pool[i]; j++)
+			if (port->config.numa_socket[j] == numa_socket)
+				port->pool[i] = port->pool[j];
+		if (port->pool[i])
+			continue;
+		port->frames += frames;
+		port->pool[i] = make_pool(port, frames, room, numa_socket);
+		if (!port->pool[i])
+			return ethdev_fail(
+			    error, size, -ENOMEM,
+			    "no memory for %u frames of %u bytes of port %s; give more (-m MB, "
+			    "hugepages) or lower --tx-frames",
+			    frames, room, port->name);
+	}
 	return 0;
+}
+
+static void
+free_pools(struct ethdev_port *port)
+{
+	for (unsigned i = 0; i < port->config.contexts; i++) {
+		struct rte_mempool *pool = port->pool[i];
+
+		for (unsigned j = i; pool && j < port->config.contexts; j++)
+			if (port->pool[j] == pool)
+				port->pool[j] = NULL;
+		rte_mempool_free(pool);
+	}
 }
 
 static void
@@ -211,9 +255,10 @@ configure(struct ethdev_port *port)
 	port->configured = true;
 	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
 	for (uint16_t q = 0; q < port->rx_queues && !rc; q++)
-		rc = rte_eth_rx_queue_setup(port->id, q, rx, port->numa_socket, NULL, port->pool);
+		rc = rte_eth_rx_queue_setup(port->id, q, rx, port->config.numa_socket[q], NULL,
+					    port->pool[q]);
 	for (uint16_t q = 0; q < port->tx_queues && !rc; q++)
-		rc = rte_eth_tx_queue_setup(port->id, q, tx, port->numa_socket, NULL);
+		rc = rte_eth_tx_queue_setup(port->id, q, tx, port->config.numa_socket[q], NULL);
 	return rc;
 }
 
@@ -275,15 +320,15 @@ start(struct ethdev_port *port, char *error, size_t size)
 }
 
 static void *
-get(struct ethdev_port *port, size_t bytes)
+get(struct ethdev_port *port, unsigned context, size_t bytes)
 {
-	return core_memory_get(port, bytes);
+	return core_memory_get(port, context, bytes);
 }
 
 static struct ethdev_ring *
-make_ring(struct ethdev_port *port)
+make_ring(struct ethdev_port *port, unsigned to)
 {
-	struct ethdev_ring *r = get(port, sizeof(*r));
+	struct ethdev_ring *r = get(port, to, sizeof(*r));
 
 	if (r)
 		spsc_init(&r->ring, r->cells, ETHDEV_HAND);
@@ -297,12 +342,12 @@ make_rings(struct ethdev_port *port)
 {
 	for (unsigned to = 0; to < port->config.contexts; to++)
 		for (unsigned from = 0; from < port->rx_queues; from++)
-			if (from != to && !(port->context[to]->rx_in[from] = make_ring(port)))
+			if (from != to && !(port->context[to]->rx_in[from] = make_ring(port, to)))
 				return -ENOMEM;
 	for (unsigned from = port->tx_queues; from < port->config.contexts; from++) {
 		struct ethdev_context *owner = port->context[from % port->tx_queues];
 
-		owner->tx_in[from] = make_ring(port);
+		owner->tx_in[from] = make_ring(port, owner->id);
 		if (!owner->tx_in[from])
 			return -ENOMEM;
 		port->context[from]->tx_to = owner->tx_in[from];
@@ -335,7 +380,7 @@ open_interrupt(struct ethdev_port *port, uint16_t queue)
 static int
 make_context(struct ethdev_port *port, unsigned id)
 {
-	struct ethdev_context *c = get(port, sizeof(*c));
+	struct ethdev_context *c = get(port, id, sizeof(*c));
 	struct impair_frame *held;
 
 	if (!c)
@@ -347,8 +392,9 @@ make_context(struct ethdev_port *port, unsigned id)
 	c->rx_queue = id < port->rx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
 	c->tx_queue = id < port->tx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
 	c->rx_fd = -1;
+	c->pool = port->pool[id];
 	if (impair_wanted(&port->config.impair)) {
-		held = get(port, IMPAIR_HELD * sizeof(*held));
+		held = get(port, id, IMPAIR_HELD * sizeof(*held));
 		if (!held)
 			return -ENOMEM;
 		impair_init(&c->impair, &port->config.impair, id, held);
@@ -450,7 +496,7 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 	choose_queues(port);
 	rc = ethdev_choose_mtu(port, &room, error, size);
 	if (!rc)
-		rc = make_pool(port, room, error, size);
+		rc = make_pools(port, room, error, size);
 	if (!rc)
 		rc = make_contexts(port, error, size);
 	if (!rc)
@@ -503,7 +549,7 @@ ethdev_close(struct ethdev_port *port)
 	for (unsigned i = 0; i < port->config.contexts; i++)
 		if (port->context[i])
 			free_context(port, port->context[i]);
-	rte_mempool_free(port->pool);
+	free_pools(port);
 	free(port);
 }
 
@@ -522,6 +568,8 @@ ethdev_context(const struct ethdev_port *port, unsigned context)
 void
 ethdev_describe(const struct ethdev_port *port, struct ethdev_info *info)
 {
+	const struct rte_mempool *pool = port->pool[0];
+
 	memset(info, 0, sizeof(*info));
 	snprintf(info->name, sizeof(info->name), "%s", port->name);
 	snprintf(info->driver, sizeof(info->driver), "%s", port->info.driver_name);
@@ -531,7 +579,7 @@ ethdev_describe(const struct ethdev_port *port, struct ethdev_info *info)
 	info->tx_queues = port->tx_queues;
 	info->numa_socket = port->numa_socket;
 	info->frames = port->frames;
-	info->pool_bytes = (size_t)port->frames * (port->pool->elt_size + port->pool->header_size +
-						   port->pool->trailer_size);
+	info->pool_bytes =
+	    (size_t)port->frames * (pool->elt_size + pool->header_size + pool->trailer_size);
 	info->table_bytes = port->table_bytes;
 }

@@ -24,6 +24,7 @@ struct ethdev_config {
 	uint16_t mtu;	 /* path MTU; 0 = largest that the port carries */
 	uint16_t queues; /* 0 = what suits the port */
 	unsigned contexts;
+	int numa_socket[ETHDEV_CONTEXTS_MAX]; /* of each context's engine */
 	bool interrupts; /* engines sleep: use receive interrupts where the port has them */
 	struct impair_config impair;
 	uint64_t timeout_ns; /* 0 = the core's default, as in roce_config */

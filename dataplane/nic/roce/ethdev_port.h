@@ -34,6 +34,7 @@ struct ethdev_context {
 	unsigned id;
 	uint16_t frame_at; /* in our mbufs: so that offset 0 of the core is at ETHDEV_FRAME_AT */
 	uint16_t rx_queue, tx_queue; /* ETHDEV_NO_QUEUE: none of its own */
+	struct rte_mempool *pool;
 	struct rte_mbuf *warm[ETHDEV_WARM];
 	uint32_t warm_count;
 	struct rte_mbuf *tx[ETHDEV_TX];
@@ -65,7 +66,7 @@ struct ethdev_port {
 	bool started, configured, link_was_up;
 	_Atomic bool captured; /* main sets, the capture's writer clears when it has let go */
 	_Atomic bool parked;   /* main sets while it restarts the port, engines leave it alone */
-	struct rte_mempool *pool;
+	struct rte_mempool *pool[ETHDEV_CONTEXTS_MAX]; /* of each context; one a NUMA socket */
 	uint32_t frames;
 	size_t table_bytes;
 	struct roce_device *roce;

@@ -33,7 +33,7 @@ wire_alloc(void *user, void **frames, unsigned n)
 	unsigned warm = RTE_MIN(n, c->warm_count), i;
 
 	for (i = 0; i < n; i++) {
-		mbufs[i] = i < warm ? c->warm[--c->warm_count] : rte_pktmbuf_alloc(c->port->pool);
+		mbufs[i] = i < warm ? c->warm[--c->warm_count] : rte_pktmbuf_alloc(c->pool);
 		if (!mbufs[i])
 			break;
 		mbufs[i]->data_off = c->frame_at;
@@ -51,7 +51,7 @@ wire_drop(void *user, void *const *frames, unsigned n)
 		struct rte_mbuf *m = frames[i];
 
 		if (c->warm_count < ETHDEV_WARM && rte_mbuf_refcnt_read(m) == 1 && !m->next &&
-		    m->pool == c->port->pool)
+		    m->pool == c->pool)
 			c->warm[c->warm_count++] = m;
 		else
 			rte_pktmbuf_free(m);

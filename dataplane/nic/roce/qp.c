@@ -68,7 +68,7 @@ allocate(struct roce_context *ctx, uint32_t send_wrs)
 	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) +
 		reads * (sizeof(qp->rs.served[0]) + sizeof(qp->rq.fetches[0])) +
 		frames * (sizeof(qp->rq.frames[0]) + sizeof(qp->rq.lengths[0]));
-	qp = roce_memory_get(ctx->dev, bytes);
+	qp = roce_memory_get(ctx->dev, ctx->id, bytes);
 	if (qp == NULL)
 		return NULL;
 	qp->bytes = bytes;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 void *
-roce_memory_get(struct roce_device *dev, size_t bytes)
+roce_memory_get(struct roce_device *dev, unsigned context, size_t bytes)
 {
 	void *memory;
 
 	if (dev->config.memory_get)
-		return dev->config.memory_get(dev->config.user, bytes);
+		return dev->config.memory_get(dev->config.user, context, bytes);
 	bytes = (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 	memory = aligned_alloc(CACHE_LINE, bytes);
 	if (memory)
@@ -106,9 +106,9 @@ roce_device_create(const struct roce_config *config)
 	dev->index_bits = log2_up(c.max_qp);
 	dev->mrs.limit = c.max_mr;
 	dev->mrs.mask = (2u << log2_up(c.max_mr)) - 1;
-	dev->mrs.mrs = roce_memory_get(dev, (dev->mrs.mask + 1) * sizeof(struct mr));
+	dev->mrs.mrs = roce_memory_get(dev, ROCE_ALL, (dev->mrs.mask + 1) * sizeof(struct mr));
 	dev->neighbours.count = c.neighbours;
-	dev->neighbours.entries = roce_memory_get(dev, c.neighbours * sizeof(struct neighbour));
+	dev->neighbours.entries = roce_memory_get(dev, ROCE_ALL, c.neighbours * sizeof(struct neighbour));
 	if (dev->mrs.mrs == NULL || dev->neighbours.entries == NULL) {
 		roce_device_destroy(dev);
 		errno = ENOMEM;

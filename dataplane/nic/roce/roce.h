@@ -15,6 +15,8 @@
 
 #include "nic/nic.h"
 
+#include <limits.h>
+
 /* Bytes of headers and ICRC around a payload, at most: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH
  * 16, ImmDt 4, ICRC 4; and what a VLAN tag (4) and IPv6 (20) add. */
 #define ROCE_OVERHEAD 78u
@@ -61,6 +63,8 @@ struct roce_wire {
 	uint64_t (*arm)(void *user, uint64_t now, int *fd);
 };
 
+#define ROCE_ALL UINT_MAX
+
 /* 0 in a field: the default in brackets. */
 struct roce_config {
 	char name[64];
@@ -86,8 +90,11 @@ struct roce_config {
 	uint8_t retry;		/* timeout * (retry + 1) without progress ends a QP [7: 2 s] */
 	uint8_t rnr_retry;	/* 7 = without limit [7] */
 	uint8_t rnr_timer; /* code 1 ... 31 of IBTA table 45 that we ask peers to wait [6: 80 us] */
-	/* Memory of QPs, rings, tables; NULL: libc. get() returns zeroed memory aligned to 64. */
-	void *(*memory_get)(void *user, size_t bytes);
+	/*
+	 * Memory of QPs, rings, tables; NULL: libc. get() returns zeroed memory aligned to 64, for
+	 * the engine of `context`; ROCE_ALL: for all of them.
+	 */
+	void *(*memory_get)(void *user, unsigned context, size_t bytes);
 	void (*memory_put)(void *user, void *memory, size_t bytes);
 	/* Any may be NULL. link_up: state of the port now. close: called by nic close instead of
 	 * roce_device_destroy(). */

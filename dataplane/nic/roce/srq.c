@@ -21,7 +21,7 @@ roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 	while (size < depth)
 		size *= 2;
 	bytes = sizeof(*srq) + size * sizeof(srq->ring[0]);
-	srq = roce_memory_get(ctx->dev, bytes);
+	srq = roce_memory_get(ctx->dev, ctx->id, bytes);
 	if (srq == NULL)
 		return -ENOMEM;
 	srq->ctx = ctx;

@@ -14,7 +14,7 @@ int
 roce_ah_create(struct nic_device *ndev, const struct nic_ah_attr *attr, struct nic_ah **out)
 {
 	struct roce_device *dev = (struct roce_device *)ndev;
-	struct roce_ah *ah = roce_memory_get(dev, sizeof(*ah));
+	struct roce_ah *ah = roce_memory_get(dev, ROCE_ALL, sizeof(*ah));
 	struct address ip;
 	int error;
 

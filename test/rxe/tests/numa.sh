@@ -1,11 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Two engines on two NUMA nodes: the kernel says (move_pages) that in an arena each engine's receive
-# blocks lie on its own node; DPDK's memory is there on both.
+# Two engines on two NUMA nodes: the kernel says (move_pages) that what each driver keeps for an engine,
+# pools, rings, tables, queues, lies on the engine's own node, and in an arena each engine's receive blocks;
+# DPDK's memory is there on both.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 
 [ -d /sys/devices/system/node/node1 ] || skip "one NUMA node; run it by test/rxe/run.sh"
+PATH=$WEIR_BUILD/test/rxe:$PATH
+
+# either driver, with the engines on two nodes and, so that it is no chance, on one
+ip link add vethA mtu 1500 type veth peer name vethB mtu 1500 || die "cannot make a veth pair"
+undo "ip link del vethA"
+ip link set vethA up && ip link set vethB up && ip addr add 10.77.0.1/24 dev vethA
+rdma link add rxeA type rxe netdev vethA || skip "no kernel with Soft-RoCE; run it by test/rxe/run.sh"
+undo "rdma link del rxeA"
+for node in 1 0; do
+	numa_probe --lcores 0@0,1@1 --no-pci --in-memory --socket-mem 64,64 --vdev net_ring0 -- $node roce:net_ring0,ip=10.82.0.1/24 verbs:rxeA \
+		>"$weir_tmp/numa.log" 2>&1 || fail "engines on 0 and $node: $(log_of numa)"
+	grep 'looked at' "$weir_tmp/numa.log" || fail "nothing looked at: $(log_of numa)"
+done
+
 weir_lcores=0@0,1@0,2@1 dataplane A 0 "" ""
 run echo probe A echo e
 await 10 grep -q ready "$weir_tmp/echo.log" || die "no session"
