@@ -16,6 +16,22 @@ tidy()
 	ip -all netns del
 } 2>/dev/null
 
+# EAL opens every driver that it finds, and there are a hundred: a second of emulated time for each process.
+few_drivers()
+{
+	local all few=/run/drivers name
+
+	for all in /usr/lib/*/dpdk/pmds-*; do
+		mkdir -p -m 755 "$few" # EAL trusts no folder that others may write to
+		for name in bus_pci bus_vdev mempool_ring net_af_packet net_memif net_ring net_tap; do
+			cp -a "$all/librte_$name.so"* "$few"
+		done
+		mount --bind "$few" "$all"
+	done
+}
+
+few_drivers
+export WEIR_EAL="${WEIR_EAL:--m 32}" # there is more when it is needed; hugepages take their time too
 while [ $# -ge 4 ]; do
 	echo "weir-test begin $1"
 	since=$SECONDS

@@ -16,7 +16,7 @@ mtu=$(weirctl --instance A --json show ports | jq '.[0].mtu')
 
 # transfer COUNT SIZES TESTS INSTANCE ADDRESS
 transfer() {
-	timeout 100 weir-perf --instance "$4" "$5" -t "$3" -s "$2" -n "$1" --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+	timeout 100 weir-perf --instance "$4" "$5" -t "$3" -s "$2" -n "$1" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
 		fail "weir-perf --instance $4 $5 -t $3 -s $2: $(tail -n 1 "$weir_tmp/perf.log")"
 	jq -e ".results | length > 0 and all(.errors == 0 and .verified == true and .count >= $1)" "$weir_tmp/result.json" >/dev/null ||
 		fail "$4 $5 -t $3 -s $2: $(jq -c '.results' "$weir_tmp/result.json")"
