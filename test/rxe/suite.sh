@@ -22,7 +22,7 @@ few_drivers()
 	local all few=/run/drivers name
 
 	for all in /usr/lib/*/dpdk/pmds-*; do
-		mkdir -p -m 755 "$few" # EAL trusts no folder that others may write to
+		mkdir -p "$few" && chmod 755 "$few" # EAL trusts no folder that others may write to
 		for name in bus_pci bus_vdev mempool_ring net_af_packet net_memif net_ring net_tap; do
 			cp -a "$all/librte_$name.so"* "$few"
 		done

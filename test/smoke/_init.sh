@@ -255,8 +255,12 @@ wire_end() {
 			ip link set "$at" up
 			sysctl -qw "net.ipv4.conf.${at/./\/}.accept_local=1"
 		fi
-		[[ $address == *:* ]] && sysctl -qw "net.ipv6.conf.${at/./\/}.disable_ipv6=0"
-		ip addr add "$address" dev "$at" $([[ $address != *:* ]] || echo nodad)
+		if [[ $address == *:* ]]; then
+			sysctl -qw "net.ipv6.conf.${at/./\/}.disable_ipv6=0"
+			ip addr add "$address" dev "$at" nodad
+		else
+			ip addr add "$address" dev "$at"
+		fi
 		rdma link add "rxe$name" type rxe netdev "veth$name" || skip "no kernel with Soft-RoCE; run it by test/rxe/run.sh"
 		undo "rdma link del rxe$name 2>/dev/null"
 		wire_vdev="" wire_spec=verbs:rxe$name${WEIR_WIRE_NET:+,ip=$address}

@@ -232,19 +232,6 @@ free_pools(struct ethdev_port *port)
 }
 
 static void
-free_pools(struct ethdev_port *port)
-{
-	for (unsigned i = 0; i < port->config.contexts; i++) {
-		struct rte_mempool *pool = port->pool[i];
-
-		for (unsigned j = i; pool && j < port->config.contexts; j++)
-			if (port->pool[j] == pool)
-				port->pool[j] = NULL;
-		rte_mempool_free(pool);
-	}
-}
-
-static void
 set_rss(struct ethdev_port *port, struct rte_eth_conf *conf)
 {
 	uint64_t types = port->info.flow_type_rss_offloads &

@@ -108,7 +108,8 @@ roce_device_create(const struct roce_config *config)
 	dev->mrs.mask = (2u << log2_up(c.max_mr)) - 1;
 	dev->mrs.mrs = roce_memory_get(dev, ROCE_ALL, (dev->mrs.mask + 1) * sizeof(struct mr));
 	dev->neighbours.count = c.neighbours;
-	dev->neighbours.entries = roce_memory_get(dev, ROCE_ALL, c.neighbours * sizeof(struct neighbour));
+	dev->neighbours.entries =
+	    roce_memory_get(dev, ROCE_ALL, c.neighbours * sizeof(struct neighbour));
 	if (dev->mrs.mrs == NULL || dev->neighbours.entries == NULL) {
 		roce_device_destroy(dev);
 		errno = ENOMEM;
