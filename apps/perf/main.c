@@ -232,7 +232,7 @@ drive(struct weir *weir, const struct perf_options *o, const struct weir_address
 	d = (struct driver){.options = o, .weir = weir, .progress = isatty(STDERR_FILENO)};
 	perf_idle_init(&d.idle, weir, o->sleep);
 	rc = connect_ends(weir, o, address, &d, &ends);
-	if (o->loop && rc == -EHOSTDOWN) {
+	if (o->loop && (rc == -EHOSTDOWN || rc == -ETIMEDOUT)) {
 		fputs("weir-perf: the port doesn't hand back what is sent to its own address; for "
 		      "--loop use one that does, such as net_ring\n",
 		      stderr);

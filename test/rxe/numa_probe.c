@@ -195,7 +195,7 @@ main(int argc, char **argv)
 	if (argc - dashes < 3)
 		return 2;
 	rc = eal_setup("numa", dashes, argv, error, sizeof(error));
-	nodes[1] = atoi(argv[dashes + 1]);
+	nodes[1] = (int)strtoul(argv[dashes + 1], NULL, 10);
 	for (int i = dashes + 2; i < argc && !rc; i++) {
 		rc = options_parse_nic(&spec, argv[i], error, sizeof(error));
 		if (!rc)
