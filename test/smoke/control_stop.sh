@@ -13,7 +13,7 @@ two_nodes
 run sink probe B sink s
 await 10 grep -q ready "$weir_tmp/sink.log"
 run send probe A send node:2:s "$all" 9 10
-await 10 grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
+await 60 grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
 kill -STOP "${weir_pid[control-A]}" "${weir_pid[control-B]}"
 await 60 grep -q "received $stopped" "$weir_tmp/sink.log" || fail "traffic stopped with control"
 kill -CONT "${weir_pid[control-A]}" "${weir_pid[control-B]}"
