@@ -38,6 +38,7 @@ struct peer {
 	struct nic_attr attr;
 	struct nic_srq *srq;
 	uint64_t patience_ns, last;	     /* when something last happened */
+	uint64_t turned;		     /* when we last looked */
 	int listener[PEER_RUNS_MAX], socket; /* -1: none */
 
 	/* Memory, for the largest run. */

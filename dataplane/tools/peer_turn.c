@@ -8,6 +8,7 @@
 
 #define QUIET_NS 50000000ull
 #define LINGER_NS 2000000000ull
+#define PAUSE_NS 500000000ull /* between two turns: we were stopped, they are not to blame */
 
 static struct clock time_base;
 
@@ -23,10 +24,40 @@ peer_now(void)
 	return clock_now(&time_base);
 }
 
+static unsigned
+poll_nic(struct peer *p, struct nic_wc *wc, uint64_t now, bool *busy)
+{
+	nic_flush(p->nic.context, now);
+	return nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, busy);
+}
+
+/*
+ * What belongs to a queue pair of an earlier run is nobody's: it ended with messages under way, as
+ * the ping-pongs on many queue pairs do. How many are left.
+ */
+static unsigned
+sift(struct peer *p, struct nic_wc *wc, unsigned n)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct peer_qp *q = wc[i].qp_user;
+
+		if (q < p->qp + p->qps && wc[i].qpn == nic_qpn(q->qp))
+			wc[kept++] = wc[i];
+		else if (wc[i].opcode == NIC_RECV)
+			peer_reuse(p, &wc[i]);
+	}
+	return kept;
+}
+
 /* Counts what was completed, says what failed. */
 static int
 judge(struct peer *p, const struct nic_wc *wc, unsigned n, uint64_t now)
 {
+	if (now - p->turned > PAUSE_NS)
+		p->last += now - p->turned;
+	p->turned = now;
 	if (n)
 		p->last = now;
 	else if (now - p->last > p->patience_ns)
@@ -55,8 +86,7 @@ peer_turn(struct peer *p, struct nic_wc *wc)
 		p->stashed -= n;
 		memmove(p->stash, p->stash + n, p->stashed * sizeof(*wc));
 	} else {
-		nic_flush(p->nic.context, now);
-		n = nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, &busy);
+		n = sift(p, wc, poll_nic(p, wc, now, &busy));
 	}
 	return judge(p, wc, n, now);
 }
@@ -69,10 +99,9 @@ peer_turn_aside(struct peer *p)
 	bool busy = false;
 	int n;
 
-	nic_flush(p->nic.context, now);
 	if (p->stashed > PEER_STASH - NIC_POLL_MAX)
 		return 0; /* enough until they are fetched */
-	n = judge(p, wc, nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, &busy), now);
+	n = judge(p, wc, sift(p, wc, poll_nic(p, wc, now, &busy)), now);
 	if (n > 0)
 		p->stashed += (unsigned)n;
 	return n < 0 ? n : 0;
@@ -125,10 +154,13 @@ peer_linger(struct peer *p)
 
 	while (now - heard < QUIET_NS && now - begin < LINGER_NS) {
 		bool busy = false;
+		unsigned n;
 
 		now = peer_now();
-		nic_flush(p->nic.context, now);
-		nic_poll(p->nic.context, wc, NIC_POLL_MAX, now, &busy);
+		n = poll_nic(p, wc, now, &busy);
+		for (unsigned i = 0; i < n; i++)
+			if (wc[i].opcode == NIC_RECV)
+				peer_reuse(p, &wc[i]);
 		if (busy)
 			heard = now;
 	}

@@ -55,7 +55,7 @@ peer_meet(struct peer *p, uint32_t run)
 			return peer_fail(p, p->socket, "nobody can call: %s; start it again",
 					 strerror(-p->socket));
 	}
-	p->last = peer_now();
+	p->last = p->turned = peer_now();
 	return 0;
 }
 
