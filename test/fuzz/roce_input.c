@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define QPS 8u
+#define QPS 9u
 #define EVERYTHING (NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC | NIC_REMOTE_INVALIDATE)
 #define STEPS 64u
 #define QKEY 0x01020304u
@@ -108,25 +108,32 @@ static const struct roce_wire wire = {
     .flush = fuzz_flush,
 };
 
+static struct nic_qp_attr
+attr_of(const struct world *w, unsigned i, enum nic_qp_state state)
+{
+	return (struct nic_qp_attr){.state = state,
+				    .remote_gid = craft_gid(w->dev->headers.six, 0x0a000002),
+				    .remote_qpn = 17,
+				    .remote_psn = i == 1 ? 0xfffffe : 1000,
+				    .psn = i == 1 ? 0xffffff : 1000,
+				    .qkey = QKEY,
+				    .rd_atomic = i == 1 ? 1 : 4,
+				    .access = i == 2   ? NIC_REMOTE_READ
+					      : i == 3 ? 0
+						       : EVERYTHING};
+}
+
 static void
 make_qp(struct world *w, unsigned i)
 {
-	static const uint8_t states[QPS] = {NIC_QP_RTS,	 NIC_QP_RTS, NIC_QP_RTS, NIC_QP_RTR,
-					    NIC_QP_INIT, NIC_QP_ERR, NIC_QP_RTS, NIC_QP_RESET};
+	static const uint8_t states[QPS] = {NIC_QP_RTS, NIC_QP_RTS,   NIC_QP_RTS,
+					    NIC_QP_RTR, NIC_QP_INIT,  NIC_QP_ERR,
+					    NIC_QP_RTS, NIC_QP_RESET, NIC_QP_SQD};
 	struct nic_qp_init init = {.type = i == 6 ? NIC_UD : NIC_RC, .send_wrs = 8, .srq = w->srq};
-	struct nic_qp_attr attr = {.state = NIC_QP_INIT,
-				   .remote_gid = craft_gid(w->dev->headers.six, 0x0a000002),
-				   .remote_qpn = 17,
-				   .remote_psn = i == 1 ? 0xfffffe : 1000,
-				   .psn = i == 1 ? 0xffffff : 1000,
-				   .qkey = QKEY,
-				   .rd_atomic = i == 1 ? 1 : 4,
-				   .access = i == 2   ? NIC_REMOTE_READ
-					     : i == 3 ? 0
-						      : EVERYTHING};
+	struct nic_qp_attr attr = attr_of(w, i, NIC_QP_INIT);
 
 	CHECK(roce_ops.qp_create(roce_nic_context(w->ctx), &init, &w->qp[i]) == 0);
-	while (attr.state <= states[i] && attr.state <= NIC_QP_RTS) {
+	while (attr.state <= states[i] && attr.state <= NIC_QP_SQD) {
 		CHECK(roce_ops.qp_modify(w->qp[i], &attr) == 0);
 		attr.state++;
 	}
@@ -165,7 +172,7 @@ make_world(struct world *w, unsigned kind)
 				     .vlan = kind & 2 ? 77 : 0,
 				     .mac = {2, 0, 0, 0, 0, 1},
 				     .mtu = 256,
-				     .max_qp = 8,
+				     .max_qp = 16,
 				     .max_mr = 4,
 				     .rd_atomic = 4,
 				     .cq_depth = 256,
@@ -332,6 +339,16 @@ again(struct world *w, unsigned i)
 	turn(w, 1);
 }
 
+/* Any state is asked for; what there isn't is refused. */
+static void
+change(struct world *w, uint8_t how)
+{
+	struct nic_qp_attr attr = attr_of(w, how % QPS, how / QPS % 7);
+	int rc = roce_ops.qp_modify(w->qp[how % QPS], &attr);
+
+	CHECK(rc == 0 || rc == -EINVAL || rc == -EAGAIN);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -358,6 +375,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case 2:
 			if (what & 0x80)
 				again(&w, how % QPS);
+			else if (what & 0x40)
+				change(&w, how);
 			else
 				post(&w, how);
 			n = 0;

@@ -17,7 +17,7 @@ struct world {
 	struct net *net;
 	struct net_port *port[2];
 	struct nic_qp *mine, *others; /* from node 0 to node 1 */
-	_Alignas(64) uint8_t rewritten[2][BYTES];
+	_Alignas(8) uint8_t rewritten[2][BYTES];
 	uint8_t target[BYTES], receive[BYTES], quiet[BYTES], copy[BYTES];
 	struct nic_mr rewritten_mr[2], target_mr, receive_mr, quiet_mr, copy_mr;
 };
