@@ -290,7 +290,11 @@ again() {
 two_nodes() {
 	local wire=${WEIR_WIRE:-} vdev spec
 	wire_mtu=${WEIR_WIRE_MTU:-1500}
-	peers 1=10.77.0.1 2=10.77.0.2
+	if [[ ${WEIR_WIRE_NET:-} == *six* ]]; then
+		peers 1=fd00:77::1 2=fd00:77::2
+	else
+		peers 1=10.77.0.1 2=10.77.0.2
+	fi
 	if [ -z "$wire" ]; then
 		weir_again[A]="0 net_memif0,role=server,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.1/24${weir_spec:-}"
 		weir_again[B]="1 net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif roce:net_memif0,ip=10.77.0.2/24${weir_spec:-}"

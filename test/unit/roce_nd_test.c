@@ -395,6 +395,39 @@ headers(void **state)
 	}
 }
 
+/* A checksum that the port has looked at isn't computed again; all else is looked at. */
+static void
+checked_by_port(void **state)
+{
+	uint8_t f[ETH_BYTES + 256];
+	struct nic_qp *a, *b;
+	struct net *n;
+	uint32_t length;
+
+	setenv("WEIR_NET", "", 1);
+	n = net_create(2, 1, NULL, 1);
+	net_connect(&n->node[0].port[0], &n->node[1].port[0], 5, &a, &b);
+	struct craft c = {.opcode = RC_ACK,
+			  .source_ip = net_ip(1),
+			  .dest_ip = net_ip(0),
+			  .qpn = nic_qpn(a),
+			  .psn = 4,
+			  .aeth = true,
+			  .syndrome = AETH(AETH_ACK, AETH_UNLIMITED)};
+	net_mac(0, c.dest_mac);
+	net_mac(1, c.source_mac);
+	length = craft_frame(&c, f);
+	f[IP_AT + 11] ^= 1; /* not in the ICRC */
+	give_bytes(n, f, length);
+	assert_int_equal(net_counters(&n->node[0]).drop_bad_ip, 1);
+	assert_int_equal(roce_input_checked(n->node[0].port[0].ctx, f, length, n->now), ROCE_DONE);
+	assert_int_equal(net_counters(&n->node[0]).drop_bad_ip, 1);
+	f[IP_AT] ^= 0x20;
+	assert_int_equal(roce_input_checked(n->node[0].port[0].ctx, f, length, n->now), ROCE_DONE);
+	assert_int_equal(net_counters(&n->node[0]).drop_bad_ip, 2);
+	net_destroy(n);
+}
+
 /* A device has one kind of address, its peers the same. */
 static void
 other_kind(void **state)
@@ -435,9 +468,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(asks),	  cmocka_unit_test(answers),	  cmocka_unit_test(learns),
-	    cmocka_unit_test(invalid),	  cmocka_unit_test(more_invalid), cmocka_unit_test(headers),
-	    cmocka_unit_test(other_kind),
+	    cmocka_unit_test(asks),	    cmocka_unit_test(answers),
+	    cmocka_unit_test(learns),	    cmocka_unit_test(invalid),
+	    cmocka_unit_test(more_invalid), cmocka_unit_test(headers),
+	    cmocka_unit_test(other_kind),   cmocka_unit_test(checked_by_port),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

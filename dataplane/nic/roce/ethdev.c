@@ -215,7 +215,7 @@ make_pools(struct ethdev_port *port, uint32_t room, char *error, size_t size)
 static bool
 is_six(const struct ethdev_port *port)
 {
-	return port->front >= RTE_VLAN_HLEN + 1;
+	return port->front > RTE_VLAN_HLEN;
 }
 
 static void

@@ -32,4 +32,3 @@ for size in 0 1 1023 1024 1025 100003; do
 done
 weirctl --instance A --json show ports | jq -e '.[0] | .rx_frames > 0 and .link == "up"' >/dev/null ||
 	fail "show ports: $(weirctl --instance A --json show ports)"
-echo "$WEIR_WIRE_NET: $(grep -ho 'path MTU.*\|GID index.*' "$weir_tmp"/dataplane-*.log | sort -u | tr '\n' ';')"
