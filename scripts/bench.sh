@@ -486,13 +486,34 @@ instruction_figures()
 		record nic_instr_icrc "% of those in CRC functions" '-' 0 any "callgrind of roce_bench 64 32 1 $writes"
 }
 
-# Small messages beside a large stream to the same peer, through the data planes.
-beside_figure()
+# p99 of small WRITEs beside a large stream to the same peer, and without it.
+nic_beside_figure()
 {
 	local try idle beside segments
 	local -a over=()
 
 	wanted nic_beside_64 || return 0
+	for ((try = 0; try < TRIES && ${#over[@]} < runs; try++)); do
+		nicperf_two -t write -s 16m -D 0.5 --depth 4 --list 1 --no-calibrate --json >"$weir_tmp/bulk.json" 2>"$weir_tmp/perf.log" || break
+		segments=$(jq '2 * 65536 / .results[0].bytes_per_s * 1e6' "$weir_tmp/bulk.json")
+		nicperf_two -t lat -s 64 -D 1 --no-calibrate --json >"$weir_tmp/idle.json" 2>"$weir_tmp/perf.log" || break
+		nicperf_two -t lat -s 64 -D 1 --beside 16m --no-calibrate --json >"$weir_tmp/beside.json" 2>"$weir_tmp/perf.log" || break
+		idle=$(jq '.results[0].lat_us.p99' "$weir_tmp/idle.json")
+		beside=$(jq '.results[0].lat_us.p99' "$weir_tmp/beside.json")
+		over+=("$(awk -v a="$idle" -v b="$beside" -v s="$segments" 'BEGIN { print b - a - s }')")
+	done
+	[ "${#over[@]}" -ge "$runs" ] || { over=(); tail -n 1 "$weir_tmp/perf.log" >&2; }
+	printf '%s\n' "${over[@]}" | record nic_beside_64 "us of p99 above idle p99 and two segments" '<=' 0 any \
+		"weir-nicperf -t lat -s 64 --beside 16m"
+}
+
+# The same through the data planes: six processes on two CPUs.
+beside_figure()
+{
+	local try idle beside segments
+	local -a over=()
+
+	wanted nic_beside_programs || return 0
 	two_nodes_memif "" --idle adaptive
 	for name in perf bulk; do
 		run "server-$name" weir-perf --instance B --service "$name" --cpu 1
@@ -511,7 +532,7 @@ beside_figure()
 		over+=("$(awk -v a="$idle" -v b="$beside" -v s="$segments" 'BEGIN { print b - a - s }')")
 	done
 	[ "${#over[@]}" -ge "$runs" ] || { over=(); tail -n 1 "$weir_tmp/perf.log" >&2; }
-	printf '%s\n' "${over[@]}" | record nic_beside_64 "us of p99 above idle p99 and two segments" '<=' 0 any \
+	printf '%s\n' "${over[@]}" | record nic_beside_programs "us of p99 above idle p99 and two segments" '-' 0 any \
 		"weir-perf -t lat -s 64 beside -t bw -s 16m"
 	stop_all
 }
@@ -538,6 +559,7 @@ set_nics()
 	figure nicperf_two nic_memif_64k "GB/s" '>=' 14 "$bytes" -t write -s 65536 -D 0.5
 	figure nicperf_two nic_memif_lat "x bare frames, p50" '<=' 1.9 "$half"'p50("lat") / p50("bare")' -t lat,bare -s 64 -D 0.5
 	loss_figure
+	nic_beside_figure
 	beside_figure
 	instruction_figures
 	verbs_figures

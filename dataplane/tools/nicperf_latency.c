@@ -46,6 +46,32 @@ send_byte(struct nicperf *np, struct nicperf_end *end, uint32_t size, uint8_t by
 	return 0;
 }
 
+/* The other queue pair always has two large WRITEs under way. */
+static int
+keep_streaming(struct nicperf *np)
+{
+	struct nicperf_flow *f = &np->end[0]->flow[1];
+
+	while (f->posted - f->done < 2) {
+		struct nic_send_wr wr = {
+		    .wr_id = f->posted + 1,
+		    .sge = {{f->local, np->options->beside, np->end[0]->mr.lkey}},
+		    .sge_count = 1,
+		    .opcode = NIC_WRITE,
+		    .flags = NIC_SIGNALED,
+		    .remote_address = f->remote,
+		    .rkey = f->rkey,
+		};
+
+		if (nic_post_send(f->qp, &wr, 1) != 1)
+			return nicperf_fail(np, -EIO,
+					    "a WRITE of the stream could not be posted; "
+					    "look at both ends");
+		f->posted++;
+	}
+	return 0;
+}
+
 /* Until the byte lies in memory. -EPIPE: the other process has said something. */
 static int
 await_byte(struct nicperf *np, const struct nicperf_end *end, uint32_t size, uint8_t byte,
@@ -56,6 +82,8 @@ await_byte(struct nicperf *np, const struct nicperf_end *end, uint32_t size, uin
 
 	for (uint32_t i = 1; arrived(end, size) != byte; i++) {
 		rc = nicperf_turn(np);
+		if (!rc && np->options->beside)
+			rc = keep_streaming(np);
 		if (rc)
 			return rc;
 		if (i % LOOK)
@@ -98,6 +126,23 @@ await_clear(struct nicperf *np)
 	uint32_t test, size;
 
 	return np->socket < 0 ? 0 : nicperf_hear(np, &test, &size);
+}
+
+static int
+end_stream(struct nicperf *np)
+{
+	struct nicperf_flow *f = &np->end[0]->flow[1];
+	uint64_t begin = clock_now(&np->clock);
+	int rc = 0;
+
+	while (!rc && f->done < f->posted) {
+		rc = nicperf_turn(np);
+		if (!rc && clock_now(&np->clock) - begin > PATIENCE_NS)
+			rc = nicperf_fail(np, -ETIMEDOUT,
+					  "the stream does not end; look at the other end");
+	}
+	f->posted = f->done = 0;
+	return rc;
 }
 
 /* Unsignaled WRITEs of this run are taken back by the next signal: one more completes all. */
@@ -145,6 +190,8 @@ nicperf_latency(struct nicperf *np, struct nicperf_result *r)
 		n++;
 	}
 	r->count = n;
+	if (!rc && o->beside)
+		rc = end_stream(np);
 	for (unsigned i = 0; i < 2 && !rc && np->end[i]; i++)
 		rc = settle(np, np->end[i], r->size);
 	return rc;

@@ -28,6 +28,7 @@ nicperf_usage(void)
 	      "ends are in this process, on a port that brings back what it sends "
 	      "(--vdev=net_ring0).\n"
 	      "\n"
+	      "  --beside SIZE      lat: a second queue pair does WRITEs of SIZE all the time\n"
 	      "  --connect HOST     asks the process that listens there for the other end\n"
 	      "  --depth N          work requests of a queue pair under way [128]\n"
 	      "  -D SECONDS         duration of each run, may be a fraction [1]\n"
@@ -131,6 +132,10 @@ parse_value(struct nicperf_options *o, int id, const char *value, char *error, s
 		return parse_seconds(value, &o->duration)
 			   ? tool_bad(error, size, "-D", value, "give seconds")
 			   : 0;
+	case 'b':
+		return tool_parse_small(value, 1, NICPERF_SIZE_MAX, &o->beside)
+			   ? tool_bad(error, size, "--beside", value, "give 1 to 16m")
+			   : 0;
 	case 'q':
 		return tool_parse_small(value, 1, NICPERF_QPS_MAX, &o->qps)
 			   ? tool_bad(error, size, "-q", value, "give 1 to 1024")
@@ -161,6 +166,8 @@ check(const struct nicperf_options *o, char *error, size_t size)
 		why = "no --nic; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE";
 	else if (o->listen && o->connect)
 		why = "--listen and --connect are for two processes; give one of them";
+	else if (o->beside && o->shared)
+		why = "--beside needs a queue pair of its own; leave --shared out";
 	else if (o->shared && o->qps > NICPERF_THREADS_MAX)
 		why = "more than 64 threads; give a smaller -q with --shared";
 	else if (o->list > o->depth)
@@ -174,12 +181,19 @@ int
 nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error, size_t size)
 {
 	static const struct option longs[] = {
-	    {"connect", required_argument, NULL, 'c'}, {"depth", required_argument, NULL, 'd'},
-	    {"help", no_argument, NULL, 'h'},	       {"json", no_argument, NULL, 'j'},
-	    {"list", required_argument, NULL, 'l'},    {"listen", no_argument, NULL, 'L'},
-	    {"nic", required_argument, NULL, 'N'},     {"no-calibrate", no_argument, NULL, 'C'},
-	    {"port", required_argument, NULL, 'p'},    {"shared", no_argument, NULL, 'S'},
-	    {"version", no_argument, NULL, 'v'},       {0},
+	    {"beside", required_argument, NULL, 'b'},
+	    {"connect", required_argument, NULL, 'c'},
+	    {"depth", required_argument, NULL, 'd'},
+	    {"help", no_argument, NULL, 'h'},
+	    {"json", no_argument, NULL, 'j'},
+	    {"list", required_argument, NULL, 'l'},
+	    {"listen", no_argument, NULL, 'L'},
+	    {"nic", required_argument, NULL, 'N'},
+	    {"no-calibrate", no_argument, NULL, 'C'},
+	    {"port", required_argument, NULL, 'p'},
+	    {"shared", no_argument, NULL, 'S'},
+	    {"version", no_argument, NULL, 'v'},
+	    {0},
 	};
 	int id, rc;
 

@@ -39,6 +39,7 @@ struct nicperf_options {
 	uint32_t qps;	 /* with shared: threads */
 	uint32_t depth;	 /* WRs of a QP under way */
 	uint32_t list;	 /* WRs posted at once */
+	uint32_t beside; /* lat: bytes of each WRITE of a second QP meanwhile; 0: there is none */
 };
 
 /* 0, or -EINVAL and a line "cause; remedy" in error. Strings point into argv. */

@@ -82,12 +82,14 @@ nicperf_meet(struct nicperf *np)
 		rc = await_caller(np);
 		return rc ? rc : hear_hello(np);
 	}
-	np->qps = o->shared ? 1 : o->qps;
+	np->qps = o->shared ? 1 : o->qps + (o->beside && o->qps == 1);
 	np->depth = o->depth;
 	np->stride = 64;
 	for (uint32_t i = 0; i < o->size_count; i++)
 		while (np->stride < o->sizes[i])
 			np->stride *= 2;
+	while (np->stride < o->beside)
+		np->stride *= 2;
 	for (uint32_t i = 0; i < o->test_count; i++)
 		if (o->tests[i] == NICPERF_VERIFY && np->stride < NICPERF_VERIFY_STRIDE)
 			np->stride = NICPERF_VERIFY_STRIDE;
