@@ -70,7 +70,7 @@ perf_options_usage(FILE *to)
 	    "alone\n"
 	    "weir-perf --calibrate                                  the machine without Weir\n"
 	    "TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB)\n"
-	    "ADDRESS: node:ID, IPv4 ..., with or without :SERVICE (perf)\n"
+	    "ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf)\n"
 	    "  --all                 sizes 8 B ... 16 MiB, doubling\n"
 	    "  -b, --bidirectional   both directions at once (not lat)\n"
 	    "  --calibrate           measure the machine before and after each run (the default)\n"
