@@ -306,7 +306,8 @@ main(int argc, char **argv)
 	}
 	if (o.address && parse_address(o.address, &address)) {
 		fprintf(stderr,
-			"weir-perf: '%s' is no address; write node:ID or an IP address ([IPv6]), with or "
+			"weir-perf: '%s' is no address; write node:ID, an IPv4 or [IPv6] address, "
+			"with or "
 			"without :SERVICE\n",
 			o.address);
 		return EXIT_USAGE;

@@ -177,24 +177,25 @@ check(const struct nicperf_options *o, char *error, size_t size)
 	return why ? -EINVAL : 0;
 }
 
+static const struct option longs[] = {
+    {"beside", required_argument, NULL, 'b'},
+    {"connect", required_argument, NULL, 'c'},
+    {"depth", required_argument, NULL, 'd'},
+    {"help", no_argument, NULL, 'h'},
+    {"json", no_argument, NULL, 'j'},
+    {"list", required_argument, NULL, 'l'},
+    {"listen", no_argument, NULL, 'L'},
+    {"nic", required_argument, NULL, 'N'},
+    {"no-calibrate", no_argument, NULL, 'C'},
+    {"port", required_argument, NULL, 'p'},
+    {"shared", no_argument, NULL, 'S'},
+    {"version", no_argument, NULL, 'v'},
+    {0},
+};
+
 int
 nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error, size_t size)
 {
-	static const struct option longs[] = {
-	    {"beside", required_argument, NULL, 'b'},
-	    {"connect", required_argument, NULL, 'c'},
-	    {"depth", required_argument, NULL, 'd'},
-	    {"help", no_argument, NULL, 'h'},
-	    {"json", no_argument, NULL, 'j'},
-	    {"list", required_argument, NULL, 'l'},
-	    {"listen", no_argument, NULL, 'L'},
-	    {"nic", required_argument, NULL, 'N'},
-	    {"no-calibrate", no_argument, NULL, 'C'},
-	    {"port", required_argument, NULL, 'p'},
-	    {"shared", no_argument, NULL, 'S'},
-	    {"version", no_argument, NULL, 'v'},
-	    {0},
-	};
 	int id, rc;
 
 	*o = (struct nicperf_options){.port = NICPERF_PORT,
