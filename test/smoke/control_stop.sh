@@ -6,8 +6,8 @@
 . "$(dirname "$0")/_init.sh"
 
 # messages until control has stopped, until it has gone, in all; on a wire the machine is an emulated one
-read -r stopped ended all <<<"150000 250000 400000"
-[ -z "${WEIR_WIRE:-}" ] || read -r stopped ended all <<<"20000 30000 50000"
+read -r stopped ended all <<<"60000 100000 150000"
+[ -z "${WEIR_WIRE:-}" ] || read -r stopped ended all <<<"15000 20000 27000"
 
 two_nodes
 run sink probe B sink s
