@@ -285,7 +285,7 @@ take_frames(struct ethdev_context *c, struct rte_mbuf **mbufs, unsigned n, uint6
 		done[free++] = m;
 	}
 	if (free)
-		rte_pktmbuf_free_bulk(done, free);
+		wire_drop(c, (void *const *)done, free);
 	for (; wake; wake &= wake - 1)
 		c->port->config.wake(c->port->config.user, (unsigned)__builtin_ctz(wake));
 }
