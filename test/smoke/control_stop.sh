@@ -5,9 +5,9 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# messages until control has stopped, until it has gone, in all; on a wire the machine is an emulated one
+# messages, in ten thousands as the sink tells them: until control has stopped, until it has gone, in all; on a wire the machine is an emulated one
 read -r stopped ended all <<<"60000 100000 150000"
-[ -z "${WEIR_WIRE:-}" ] || read -r stopped ended all <<<"15000 20000 27000"
+[ -z "${WEIR_WIRE:-}" ] || read -r stopped ended all <<<"20000 30000 40000"
 
 two_nodes
 run sink probe B sink s
