@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Control stopped for a whole run, killed, restarted: traffic goes on.
-# wires: verbs,verbs verbs,roce roce,roce
+# wires: verbs,roce
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
