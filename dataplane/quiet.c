@@ -64,8 +64,9 @@ hold(void *unused)
 	if (read(rte_intr_fd_get(call), &count, sizeof(count)) < 0)
 		return;
 	atomic_store(&held, true);
-	while (!atomic_load(&released))
-		usleep(100);
+	/* ports are closed in a moment; a tool holds it as long as it measures */
+	for (unsigned i = 0; !atomic_load(&released); i++)
+		usleep(i < 100 ? 100 : 20000);
 	atomic_store(&held, false);
 }
 
