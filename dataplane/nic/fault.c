@@ -7,6 +7,7 @@
 struct fault_qp {
 	struct nic_qp *qp;
 	void *user;
+	bool sends; /* in RTS: a QP that is still being set up has nothing to fail at */
 	struct fault_qp *next;
 };
 
@@ -62,6 +63,18 @@ qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp
 	q->user = init->user;
 	append(f, q);
 	return 0;
+}
+
+static int
+qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr)
+{
+	struct nic_fault *f = of(qp);
+	int rc = f->real->qp_modify(qp, attr);
+
+	for (struct fault_qp *q = f->qps; q && !rc; q = q->next)
+		if (q->qp == qp)
+			q->sends = attr->state == NIC_QP_RTS;
+	return rc;
 }
 
 static void
@@ -137,17 +150,21 @@ static void
 strike(struct nic_fault *f)
 {
 	struct nic_qp_attr error = {.state = NIC_QP_ERR};
-	struct fault_qp *q = f->qps;
-	unsigned kind = f->kind++ % 3;
+	struct fault_qp **at = &f->qps, *q;
+	unsigned kind;
 
+	while ((q = *at) && !q->sends)
+		at = &q->next;
 	if (!q)
 		return;
+	kind = f->kind++ % 3;
 	if (kind == 2 && f->mrs) {
 		revoke(f);
 		return;
 	}
-	f->qps = q->next;
+	*at = q->next;
 	append(f, q);
+	q->sends = false;
 	f->real->qp_modify(q->qp, &error);
 	if (kind == 1)
 		f->event = q->user;
@@ -184,6 +201,7 @@ nic_fault_attach(struct nic_device *dev, struct nic_context *const *contexts, un
 	f->real = NIC_OPS(dev);
 	f->ops = *f->real;
 	f->ops.qp_create = qp_create;
+	f->ops.qp_modify = qp_modify;
 	f->ops.qp_destroy = qp_destroy;
 	f->ops.mr_reg = mr_reg;
 	f->ops.mr_dereg = mr_dereg;
