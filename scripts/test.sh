@@ -290,8 +290,10 @@ suite_coverage()
 	find build/coverage -name '*.gcda' -delete
 	{ meson_tests coverage unit c; meson_tests coverage protocol c; seed_tests 100 c "" coverage; } |
 		while read -r _ timeout command; do
-			timeout "$timeout" bash -c "$command" >/dev/null 2>&1 </dev/null
+			[ "$(jobs -rp | wc -l)" -lt "$cores" ] || wait -n
+			timeout "$timeout" bash -c "$command" >/dev/null 2>&1 </dev/null &
 		done
+	wait
 	gcovr -r . --object-directory build/coverage -f 'lib/' -f 'dataplane/' --exclude '.*test.*' \
 		--gcov-ignore-parse-errors -s -o build/coverage/coverage.txt 2>/dev/null |
 		sed -n 's/^\(lines\|branches\)/coverage of lib and dataplane: \1/p'
