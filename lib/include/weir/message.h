@@ -25,10 +25,12 @@
 extern "C" {
 #endif
 
-#define WEIR_MESSAGE_WHOLE (1u << 20) /* up to here a message goes, and is handled, in one piece   \
-				       */
+#define WEIR_MESSAGE_WHOLE                                                                         \
+	(1u << 20) /* up to here a message goes, and is handled, in one piece                      \
+		    */
 #define WEIR_HANDLER_THREADS_MAX 32u
 #define WEIR_LANES_MAX 256u
+#define WEIR_MESSAGE_PARTS 16u
 #define WEIR_NO_TIMEOUT (-2) /* of a request: waits for ever */
 
 /* What a message is about: type and subtype, 8 bits each; the program's own, all of them. */
@@ -115,6 +117,7 @@ struct weir_message {
 	struct weir_reply reply;
 };
 #define WEIR_MESSAGE_REQUEST 0x1u /* the sender waits for a response */
+#define WEIR_MESSAGE_BROKEN 0x2u  /* it will never be whole: `data` is what `place` gave */
 
 #define WEIR_HANDLER_EXCLUSIVE 0x1u /* one message at a time of all exclusive handlers together */
 #define WEIR_HANDLER_UNORDERED                                                                     \
@@ -126,8 +129,9 @@ struct weir_handler {
 	uint32_t flags; /* WEIR_HANDLER_* */
 	/*
 	 * Asked for each message above WEIR_MESSAGE_WHOLE when its first piece is there: memory of
-	 * message->length bytes, which `handle` is given as data; NULL drops the message. A message
-	 * that breaks off gets `handle` with data NULL. May be NULL: the library allocates.
+	 * message->length bytes, which `handle` is given as data; NULL drops the message. If the
+	 * message breaks off, `handle` gets it with WEIR_MESSAGE_BROKEN. May be NULL: the library
+	 * allocates.
 	 */
 	void *(*place)(struct weir_messenger *m, const struct weir_message *header, void *user);
 };
@@ -160,7 +164,7 @@ int weir_message_refuse(struct weir_messenger *m, const struct weir_reply *reply
  */
 int weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
 		      size_t length, int timeout_ms);
-/* The same from several places. */
+/* The same from several places, at most WEIR_MESSAGE_PARTS. */
 int weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type,
 		       const struct iovec *iov, unsigned n, int timeout_ms);
 /* The same to n nodes; results[i] (may be NULL) is what weir_message_send() had returned. Returns
