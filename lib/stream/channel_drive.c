@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What engines send: messages, and events of connections, listeners and nodes. */
-#include "stream/conn.h"
+#include "stream/model.h"
 
 #include <stdlib.h>
 
@@ -253,6 +253,15 @@ one(struct weir_channel *ch, struct weir_conn *want)
 		return message(ch, &h, want);
 	event(ch, &h, s);
 	weir_ring_pop(r, 1);
+	return true;
+}
+
+bool
+weir_channel_step(struct weir_channel *ch)
+{
+	if (!one(ch, NULL))
+		return false;
+	ch->pipe.empty = 0;
 	return true;
 }
 

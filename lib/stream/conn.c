@@ -102,6 +102,7 @@ weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uin
 	c->vqpn = c->send_vqpn = vqpn;
 	c->desc = (struct weir_conn_desc *)(t->w->arena + at);
 	c->send_error = -EAGAIN;
+	c->threshold = 50;
 	c->queue_end = &c->queue;
 	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
 	return c;
@@ -119,7 +120,7 @@ join_segment(struct weir_conn *c, struct weir_segment *seg)
 	c->peer_consumed = &seg->out_conns[c->conn_index].consumed;
 	c->our_consumed = &seg->in_conns[c->conn_index].consumed;
 	c->granted = WEIR_SEGMENT_WINDOW;
-	c->due_at = WEIR_SEGMENT_WINDOW / 4;
+	c->due_at = WEIR_SEGMENT_WINDOW / 200 * c->threshold;
 	if (c->ending)
 		seg->endings++;
 	if (seg->error)

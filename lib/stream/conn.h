@@ -64,6 +64,8 @@ enum weir_conn_state {
 #define CONTROL_CONSUMED 0x2u
 #define CONTROL_CLOSE 0x4u
 
+struct weir_lane;
+
 struct weir_conn {
 	/* what every message touches */
 	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
@@ -116,6 +118,8 @@ struct weir_conn {
 	struct weir_thread *reporter;	/* whose weir_poll() tells of it */
 	struct weir_foreign *foreign;	/* reporter's entry for our home, if they differ */
 	struct weir_listener *listener; /* not accepted yet */
+	struct weir_lane *lane; /* a connection of the message model; its own events are not told */
+	uint8_t threshold;	/* percent of the window after which consumption is told */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
 	in_control, in_dues, in_ready, in_blocked, in_tails, in_segment, in_accept;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connecting, closing, and what belongs to a connection as a whole. */
-#include "stream/conn.h"
+#include "stream/model.h"
 
 /* Home locked: nobody else may see its events before it is in the table. */
-static int
-start(struct weir_thread *t, const struct weir_address *address,
-      const struct weir_connect_options *o, struct weir_conn **conn)
+int
+weir_conn_start(struct weir_thread *t, const struct weir_address *address,
+		const struct weir_connect_options *o, struct weir_conn **conn)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r;
 	struct weir_channel *ch;
@@ -113,7 +113,7 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 		    -errno, "no resources for another thread: %s; raise the limit of open files",
 		    strerror(errno));
 	weir_lock(t);
-	rc = start(t, address, o, &c);
+	rc = weir_conn_start(t, address, o, &c);
 	weir_unlock(t);
 	if (rc)
 		return rc;

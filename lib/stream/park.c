@@ -107,8 +107,9 @@ weir_conn_consumed_slow(struct weir_conn *c)
 		if (!c->due && c->consumed != c->returned) {
 			c->due = true;
 			c->pipe->empty = 0;
-			c->due_at =
-			    atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
+			c->due_at = (uint32_t)((uint64_t)atomic_load_explicit(
+						   &c->desc->recv_window, memory_order_relaxed) *
+					       c->threshold / 100);
 			TAILQ_INSERT_TAIL(&c->channel->dues, c, in_dues);
 		}
 		if (c->consumed - c->returned >= c->due_at && c->due_at) {

@@ -3,7 +3,7 @@
  * Receiving. A message at the head of the ring is copied straight to the caller; what lies before
  * it for other connections is parked with them.
  */
-#include "stream/conn.h"
+#include "stream/model.h"
 
 #define STREAM_BURST 64u /* messages in a row that are a stream */
 #define STREAM_PAUSES 20u
@@ -435,6 +435,55 @@ lend_ring(struct weir_conn *c, const struct weir_head *h, struct weir_parked **o
 	if (rc)
 		return rc;
 	*out = unpark(c);
+	return 0;
+}
+
+/* Copied, so that the ring goes on; counted when the caller is done with it. */
+static int
+take_head(struct weir_conn *c, const struct weir_head *h, void *buf, struct weir_taken *taken)
+{
+	struct weir_pipe *p = c->pipe;
+	uint32_t slots = weir_slots_inline(h->length);
+
+	if (weir_unlikely(h->length > WEIR_INLINE_MAX))
+		return spoilt(c);
+	if (h->length > WEIR_SLOT_HEAD_BYTES && h->length <= WEIR_INLINE_SMALL)
+		weir_ring_get_small(&p->rx, weir_ring_at(&p->rx, p->rx.pos), buf, h->length, 2);
+	else
+		weir_ring_get_inline(&p->rx, buf, h->length);
+	weir_pipe_pop(p, h->order, h->flags, slots);
+	p->burst++;
+	*taken =
+	    (struct weir_taken){.data = buf,
+				.length = h->length,
+				.cost = h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE};
+	return 0;
+}
+
+int
+weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
+{
+	struct weir_parked *p = NULL;
+	struct weir_head h;
+	int rc;
+
+	do {
+		rc = next(c, &h);
+		if (rc < 0)
+			return nothing(c, rc);
+		if (weir_likely(rc == NEXT_RING && h.op == WEIR_OP_INLINE))
+			return take_head(c, &h, buf, taken);
+		if (rc == NEXT_QUEUE) {
+			p = unpark(c);
+			rc = 0;
+		} else {
+			rc = lend_ring(c, &h, &p);
+		}
+	} while (rc == -EINTR);
+	if (rc)
+		return rc;
+	LIST_INSERT_HEAD(&c->home->loans, p, in_loans);
+	*taken = (struct weir_taken){.data = p->data, .length = p->length, .loan = p};
 	return 0;
 }
 

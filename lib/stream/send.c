@@ -130,6 +130,20 @@ put_inline(struct weir_conn *c, const struct weir_message_out *m)
 	return 0;
 }
 
+void
+weir_message_fill(uint8_t *to, const struct weir_message_out *m)
+{
+	if (!m->parts) {
+		memcpy(to, m->data, m->length);
+		return;
+	}
+	for (uint32_t i = 0; i < m->part_count; i++) {
+		if (m->parts[i].iov_len)
+			memcpy(to, m->parts[i].iov_base, m->parts[i].iov_len);
+		to += m->parts[i].iov_len;
+	}
+}
+
 /* Through the send heap, to an engine. */
 static int
 put_place(struct weir_conn *c, struct weir_message_out *m)
@@ -158,7 +172,7 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 		c->want_heap = block == WEIR_BLOCK_NONE;
 		if (c->want_heap)
 			return -EAGAIN;
-		memcpy(t->w->arena + weir_heap_offset(t->w, block), m->data, m->length);
+		weir_message_fill(t->w->arena + weir_heap_offset(t->w, block), m);
 	}
 	offset = weir_heap_offset(t->w, block);
 	put_head(c, s, WEIR_OP_PLACE, (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0)),
@@ -187,7 +201,7 @@ put_area(struct weir_conn *c, const struct weir_message_out *m)
 	if (rc)
 		return rc;
 	if (!m->in_place)
-		memcpy(seg->out_area + offset, m->data, m->length);
+		weir_message_fill(seg->out_area + offset, m);
 	put_head(c, s, WEIR_OP_PLACE, 0, m->length);
 	s->place[0] = offset;
 	s->place[1] = 0;
@@ -357,6 +371,20 @@ weir_send_error(const struct weir_conn *c)
 	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c->send_error);
 }
 
+int
+weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
+{
+	int rc;
+
+	if (weir_unlikely(c->send_error))
+		rc = weir_send_error(c);
+	else if (c->pipe->local)
+		rc = put_local(c, m);
+	else
+		rc = put_remote(c, m);
+	return weir_unlikely(rc) ? failed(c, m, rc) : 0;
+}
+
 static inline int
 try_send(struct weir_conn *c, struct weir_message_out *m)
 {
@@ -365,14 +393,7 @@ try_send(struct weir_conn *c, struct weir_message_out *m)
 	if (weir_unlikely(weir_state(c->home->w) != WEIR_UP))
 		return weir_gone(c->home->w);
 	weir_lock(c->home);
-	if (weir_unlikely(c->send_error))
-		rc = weir_send_error(c);
-	else if (c->pipe->local)
-		rc = put_local(c, m);
-	else
-		rc = put_remote(c, m);
-	if (weir_unlikely(rc))
-		rc = failed(c, m, rc);
+	rc = weir_send_locked(c, m);
 	weir_unlock(c->home);
 	return rc;
 }

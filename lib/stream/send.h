@@ -5,6 +5,8 @@
 
 #include "stream/conn.h"
 
+#include <sys/uio.h>
+
 /* What is sent, and how. */
 struct weir_message_out {
 	const uint8_t *data;
@@ -13,9 +15,16 @@ struct weir_message_out {
 	uint64_t cookie;
 	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
 	bool in_place;	/* data lies in what is reserved of the byte area */
-	uint8_t *copy;	/* memory of `length` for what finds no room; taken: NULL */
+	const struct iovec
+	    *parts; /* what `data` would be lies in so many places; NULL: it doesn't */
+	uint32_t part_count;
+	uint8_t *copy; /* memory of `length` for what finds no room; taken: NULL */
 };
 
+/* Copies what is sent to one place. */
+void weir_message_fill(uint8_t *to, const struct weir_message_out *m);
+/* Sends without waiting. Home locked. */
+int weir_send_locked(struct weir_conn *c, struct weir_message_out *m);
 /* Sends, waiting for room as long as it may. */
 int weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
 /* The same for any length. */

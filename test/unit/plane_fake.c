@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #define SESSIONS 4u
-#define CHANNELS 8u
+#define CHANNELS 16u
 #define ENDS 64u
 #define SEGMENTS 8u
-#define LISTENERS 8u
+#define LISTENERS 64u
 
 struct packet { /* something for a program's ring that has not got in yet */
 	struct packet *next;
@@ -554,7 +554,8 @@ do_listen(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 	struct listener *l = &f->listener[f->listeners];
 
 	for (uint32_t i = 0; i < f->listeners; i++)
-		if (f->listener[i].used && !strcmp(f->listener[i].service, m->listen.service)) {
+		if (f->listener[i].used && !strcmp(f->listener[i].service, m->listen.service) &&
+		    (!f->o.nodes || f->listener[i].session == session)) {
 			r->type = WEIR_MSG_REFUSED;
 			r->refused.code = EADDRINUSE;
 			return;
@@ -606,11 +607,13 @@ tell_opened(struct fake *f, struct end *x)
 	x->open = y->open = true;
 	p = packet(f, y, WEIR_OP_ACCEPTED);
 	p->slot[0].length = y->desc_index;
-	p->slot[0].accept = (struct weir_slot_accept){.listener = y->listener,
-						      .segment = y->segment,
-						      .peer_vqpn = x->vqpn,
-						      .conn_index = y->conn_index};
-	packet(f, x, WEIR_OP_OPENED);
+	p->slot[0].accept =
+	    (struct weir_slot_accept){.listener = y->listener,
+				      .peer_node = f->o.nodes ? (uint16_t)FAKE_NODE(x->session) : 0,
+				      .segment = y->segment,
+				      .peer_vqpn = x->vqpn,
+				      .conn_index = y->conn_index};
+	packet(f, x, WEIR_OP_OPENED)->slot[0].extra = f->o.nodes ? FAKE_NODE(y->session) : 0;
 	if (!x->local) {
 		grant(x);
 		grant(y);
@@ -626,7 +629,8 @@ do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 
 	for (uint32_t i = 0; i < f->listeners; i++)
 		if (f->listener[i].used &&
-		    !strcmp(f->listener[i].service, m->connect.address.service))
+		    !strcmp(f->listener[i].service, m->connect.address.service) &&
+		    (!f->o.nodes || m->connect.address.id == FAKE_NODE(f->listener[i].session)))
 			l = &f->listener[i];
 	if (!l && m->connect.address.id == 0) {
 		r->type = WEIR_MSG_REFUSED;
@@ -760,7 +764,7 @@ fake_create(const struct fake_options *o)
 	f->o.ring_slots = f->o.ring_slots ? f->o.ring_slots : 256;
 	f->o.recv_blocks = f->o.recv_blocks ? f->o.recv_blocks : 64;
 	f->o.send_blocks = f->o.send_blocks ? f->o.send_blocks : 64;
-	f->o.channels = f->o.channels ? f->o.channels : CHANNELS;
+	f->o.channels = f->o.channels ? f->o.channels : 8;
 	f->o.window = f->o.window ? f->o.window : 65536;
 	f->o.first = f->o.first ? f->o.first : 512;
 	f->o.area_bytes = f->o.area_bytes ? f->o.area_bytes : 65536;

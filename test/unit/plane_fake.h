@@ -12,6 +12,8 @@
 
 #define FAKE_LOCAL "node:0:svc"
 #define FAKE_REMOTE "node:1:svc"
+/* The session that was attached as the i-th, as a node of its own; names are its own then too. */
+#define FAKE_NODE(i) (10u + (i))
 
 struct fake;
 
@@ -24,6 +26,7 @@ struct fake_options {
 	bool fence;		/* says that nobody is registered for membarrier */
 	bool slow_open;		/* connections open only when fake_open() says so */
 	bool prompt;		/* what a request caused is in the rings before its reply */
+	bool nodes;		/* each session is a node: FAKE_NODE() */
 	bool watched;		/* sessions have a socket, so that the library watches it */
 };
 

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What stands before each message of a lane: 8 bytes, 16 where an id is needed. Little-endian. */
+#ifndef WEIR_MESSAGE_HEADER_H
+#define WEIR_MESSAGE_HEADER_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum message_kind {
+	KIND_MESSAGE = 1,  /* head of 8 bytes */
+	KIND_REQUEST = 2,  /* id: the sender's, comes back with the response */
+	KIND_RESPONSE = 3, /* id; status: 0, or why there is no response */
+	/* part of a message too long for one; id: of the request, else 0; struct message_piece
+	 * follows; flags: kind of the whole */
+	KIND_PIECE = 4,
+	KIND_HELLO = 5, /* first message each way; id: incarnation; status: handler threads */
+	KIND_BYE = 6,	/* the sender wants to close the connection: close your lanes */
+};
+
+struct message_header {
+	uint8_t kind;  /* enum message_kind */
+	uint8_t flags; /* 0; PIECE: enum message_kind of the whole */
+	uint16_t type;
+	uint32_t status;
+	uint64_t id; /* not in KIND_MESSAGE */
+};
+static_assert(sizeof(struct message_header) == 16, "as it travels");
+#define HEADER_SHORT 8u
+#define HEADER_LONG 16u
+
+struct message_piece {
+	uint64_t total;	 /* bytes of the whole message */
+	uint64_t offset; /* of this piece in it; the pieces come in order */
+};
+
+/* Reads the head of a message of `length` bytes: how long the head is, or 0: it is not one. */
+static inline uint32_t
+message_header_read(struct message_header *h, const uint8_t *data, uint32_t length)
+{
+	*h = (struct message_header){0};
+	if (length < HEADER_SHORT)
+		return 0;
+	memcpy(h, data, HEADER_SHORT);
+	if (h->kind == KIND_MESSAGE)
+		return h->flags || h->status ? 0 : HEADER_SHORT;
+	if (h->kind < KIND_MESSAGE || h->kind > KIND_BYE || length < HEADER_LONG)
+		return 0;
+	memcpy(&h->id, data + HEADER_SHORT, sizeof(h->id));
+	if (h->kind == KIND_PIECE)
+		return h->flags >= KIND_MESSAGE && h->flags <= KIND_RESPONSE ? HEADER_LONG : 0;
+	return h->flags ? 0 : HEADER_LONG;
+}
+
+/* Reads what follows the head of a piece of `length` bytes. False: that can't be. */
+static inline bool
+message_piece_read(struct message_piece *p, const uint8_t *data, uint32_t length)
+{
+	if (length <= sizeof(*p))
+		return false;
+	memcpy(p, data, sizeof(*p));
+	return p->offset < p->total && length - sizeof(*p) <= p->total - p->offset;
+}
+
+#endif

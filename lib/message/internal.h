@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Inside the message model.
+ *
+ * A messenger has peers, one for each node that it ever knew; a peer has lanes, each of them a
+ * connection of the stream model that hangs on a home: outgoing ones on that of a sender (a program
+ * thread), incoming ones on that of a worker (a handler thread). Messages and requests go one way
+ * on a lane, responses come back on it.
+ *
+ * Locks: m->lock, then a home, then m->leaf. What one message touches is under its home's lock
+ * alone. A lane gets and loses its connection under both m->lock and its home. Peers, lanes,
+ * senders and workers stay where they are until the messenger closes, so that who lost sight of one
+ * may look at it again.
+ */
+#ifndef WEIR_MESSAGE_INTERNAL_H
+#define WEIR_MESSAGE_INTERNAL_H
+
+#pragma GCC visibility push(default)
+#include "weir/message.h"
+#pragma GCC visibility pop
+
+#include "message/header.h"
+#include "stream/model.h"
+
+#include <errno.h>
+
+#define NODES 65536u
+#define NODE_PAGE 256u
+#define LEAVE_NS 10000000000ull /* a connection that closes is given so long */
+#define TICK_MS 100		/* housekeeping */
+#define MINIMUM_WINDOW (64u << 10)
+#define TYPES 65536u
+
+/* ---- lanes ---- */
+
+/* A response that found no room. */
+struct waiting {
+	struct waiting *next;
+	uint32_t length;
+	uint8_t bytes[];
+};
+
+/* A message that comes in pieces. */
+struct assembly {
+	struct message_header header; /* of the whole */
+	uint64_t total, got;
+	uint8_t *data; /* NULL: what comes is thrown away */
+	bool ours;     /* data was allocated here */
+};
+
+struct lane {
+	struct weir_messenger *m;
+	struct peer *peer;
+	struct weir_thread *home;
+	struct sender *sender;	   /* outgoing: whose; NULL: incoming */
+	struct weir_conn *conn;	   /* NULL: none. Written under m->lock and home */
+	uint64_t life;		   /* counts connections. As conn */
+	TAILQ_ENTRY(lane) in_peer; /* m->lock */
+	SLIST_ENTRY(lane) spare;   /* m->lock */
+	bool open;		   /* counted in peer->open. m->lock */
+	/* home */
+	bool greet;		       /* hello is to be sent first */
+	bool cutting;		       /* a message in pieces is being sent */
+	bool doomed;		       /* closes when pins and running have gone */
+	uint32_t pins;		       /* calls that use conn without holding the lock */
+	struct worker *running;	       /* has a message of it, the next one waits */
+	struct waiting *first, **last; /* responses; messages wait until they have gone */
+	uint64_t incarnation;	       /* of the other end; 0: not known yet */
+	_Atomic uint32_t hello; /* handler threads over there + 1, to be looked at; 0: nothing */
+	/* in.total: something is under way. Incoming: who has `running`; else home */
+	struct assembly in;
+	struct exclusive *held; /* place for a message that waits for its turn; kept */
+	/* home writes; who looks for the least recently used reads */
+	_Atomic uint32_t used;	      /* m->epoch at the last message */
+	_Atomic uint32_t outstanding; /* requests sent on it and not ended */
+};
+
+static inline struct lane *
+lane_of(const struct weir_conn *c)
+{
+	return (struct lane *)c->lane;
+}
+
+/* ---- peers ---- */
+
+enum peer_state {
+	PEER_DOWN,    /* no lanes */
+	PEER_OPEN,    /* lanes, or about to have some */
+	PEER_LEAVING, /* we want to close: BYE goes when no request is outstanding */
+	PEER_BYE,     /* BYE is sent: the other end closes its lanes */
+	PEER_ASKED,   /* BYE has come: our lanes close when no request is outstanding */
+};
+
+/* m->lock */
+struct peer {
+	uint16_t node;
+	uint8_t state; /* enum peer_state */
+	bool told;     /* the program was told CREATED */
+	bool evicted;
+	bool stepping;		 /* on m->stepping */
+	uint32_t threads;	 /* handler threads over there, as far as we know; at least 1 */
+	uint32_t incoming, open; /* lanes: from there; that are open */
+	uint32_t used;		 /* as lanes', of those that are gone */
+	uint64_t incarnation;
+	uint64_t deadline; /* of closing */
+	uint32_t lives;	   /* counts how often it went DOWN */
+	int leave_status;  /* how the last closing ended */
+	int lost;	   /* how its last lane ended */
+	TAILQ_HEAD(, lane) lanes;
+	TAILQ_ENTRY(peer) in_open, in_stepping;
+};
+
+/* ---- senders ---- */
+
+struct request_slot {
+	struct weir_request *request; /* NULL: free */
+	uint32_t generation;
+	uint32_t next; /* free list */
+	struct lane *lane;
+};
+
+/* A thread that sends, or several that share one's lanes. */
+struct sender {
+	struct weir_messenger *m;
+	struct weir_thread *home;
+	uint32_t index; /* counts them */
+	uint32_t users; /* threads. m->lock */
+	TAILQ_ENTRY(sender) next;
+	SLIST_HEAD(, lane) spares; /* m->lock */
+	/* home */
+	struct lane **page[NODES / NODE_PAGE];
+	struct request_slot *slots;
+	uint32_t slot_count, slot_free;
+	_Atomic uint64_t late, malformed; /* responses for nobody; what is none */
+	uint8_t buffer[WEIR_INLINE_MAX + 12] __attribute__((aligned(64)));
+};
+
+static inline struct lane *
+sender_lane(const struct sender *s, uint16_t node)
+{
+	struct lane **page = s->page[node / NODE_PAGE];
+
+	return page ? page[node % NODE_PAGE] : NULL;
+}
+
+/* ---- workers ---- */
+
+struct worker {
+	struct weir_messenger *m;
+	pthread_t thread;
+	uint32_t index;
+	bool runs;	  /* has a thread */
+	bool started;	  /* m->lock: status is known */
+	int status;	  /* of its start */
+	char reason[256]; /* for that */
+	struct weir_thread *home;
+	struct sender *sender;
+	struct weir_listener *listener;
+	SLIST_HEAD(, lane) spares; /* m->lock */
+	/* the message in hand: the worker's alone */
+	struct lane *lane; /* NULL: none */
+	uint64_t life;
+	struct weir_taken taken;
+	struct message_header header;
+	struct weir_message message;
+	uint64_t guard_until;
+	/* worker writes, others read */
+	_Alignas(64) _Atomic uint64_t since; /* ns: began with the messages at hand; 0: waits */
+	_Atomic uint32_t type;		     /* being handled, + 1; 0: none */
+	_Atomic uint32_t asleep;	     /* 2: until it is called; 1: for a moment */
+	_Atomic uint64_t handled, unknown, malformed, oversized, taken_over;
+	_Alignas(64) uint8_t buffer[WEIR_INLINE_MAX + 12];
+};
+
+/* ---- messengers ---- */
+
+/* What the program is to be told. */
+struct event {
+	uint16_t node;
+	enum weir_link_event link; /* 0: a message broke off */
+	int status;
+	struct assembly broken;
+};
+
+struct handler {
+	struct weir_handler h;
+	struct handler *retired; /* unregistered, kept until the messenger closes */
+};
+
+/* A message for an exclusive handler that waits for its turn. Its lane's `running` is set. */
+struct exclusive {
+	struct exclusive *next;
+	struct lane *lane;
+	uint64_t life;
+	struct weir_taken taken;
+	struct message_header header;
+	struct weir_message message;
+	_Alignas(16) uint8_t bytes[WEIR_INLINE_MAX];
+};
+
+struct weir_messenger {
+	struct weir *w;
+	uint64_t serial; /* never given twice */
+	uint64_t incarnation;
+	struct weir_messenger_options o;
+	char service[WEIR_SERVICE_MAX];
+	_Atomic(struct handler *) *handlers; /* by type; written under leaf */
+	struct handler *retired;	     /* leaf */
+	struct worker *workers;
+	pthread_key_t key; /* a thread's sender */
+	_Atomic uint32_t stop;
+	bool fence; /* who unregisters can't make others run a fence */
+	/* lock writes; read by every message, so nothing else that is written lies beside it */
+	_Alignas(64) _Atomic uint32_t epoch;
+	_Alignas(64) pthread_mutex_t lock;
+	struct peer **peers[NODES / NODE_PAGE];
+	TAILQ_HEAD(, peer) open, stepping;
+	uint32_t connected; /* peers that are not DOWN */
+	TAILQ_HEAD(, sender) senders;
+	uint32_t sender_count;
+	uint64_t created, lost, evicted;
+	struct event *events;
+	uint32_t event_count, event_room;
+	pthread_cond_t changed; /* a peer went DOWN */
+	pthread_mutex_t leaf;
+	/* leaf */
+	struct exclusive *exclusive, **exclusive_end;
+	bool exclusive_taken;
+};
+
+/* ---- lane.c ---- */
+/* The calling thread's sender. NULL: *rc says why. */
+struct sender *sender_get(struct weir_messenger *m, int *rc);
+void sender_leave(void *sender);
+/* An open lane of s to a node, pinned: made if need be. 0, -EAGAIN, or why not. */
+int lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane);
+/* Pins an incoming lane for a response. 0 or -EHOSTUNREACH. */
+int lane_pin_reply(struct lane *lane, uint64_t life);
+void lane_unpin(struct lane *lane);
+/* Begins to connect a lane. m->lock. */
+int lane_make(struct sender *s, struct peer *p);
+/* Opens the lane's connection and says hello on it. 0, -EAGAIN: not open yet, or how it ended. Home
+ * locked. */
+int lane_greet(struct lane *lane);
+/* Makes a lane of an accepted connection. m->lock. */
+int lane_accept(struct worker *k, struct peer *p, struct weir_conn *c);
+/* Its connection has ended with `status`, or is to end: closed, requests ended. m->lock. */
+void lane_end(struct lane *lane, int status);
+/* The same without m->lock, if that connection still is the lane's. */
+void lane_ended(struct lane *lane, uint64_t life, int status);
+/* Sends on a pinned lane. */
+int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
+	      int timeout_ms);
+/* What a call of the stream model means to who sends messages. */
+int message_error(int rc);
+
+/* ---- peer.c ---- */
+struct peer *peer_get(struct weir_messenger *m, uint16_t node);
+/* A lane is about to be made: counts the peer, evicts another. 0, -EAGAIN: not now. m->lock. */
+int peer_use(struct weir_messenger *m, struct peer *p, bool must);
+/* No lane was made after all. m->lock. */
+void peer_unuse(struct weir_messenger *m, struct peer *p);
+/* m->lock. */
+void peer_lane_open(struct lane *lane);
+/* A lane has gone. m->lock. */
+void peer_lane_gone(struct lane *lane, int status);
+/* Begins to close. m->lock. */
+void peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state);
+/* What closes gets on. True: something still does. m->lock. */
+bool peers_step(struct weir_messenger *m);
+/* Hello has come. m->lock. */
+void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
+/* BYE has come. m->lock. */
+void peer_bye(struct weir_messenger *m, struct peer *p);
+/* Lanes whose other end is gone, of threads that don't look. */
+void peers_look(struct weir_messenger *m);
+
+/* ---- request.c ---- */
+/* A response has come on an outgoing lane. Home locked. */
+void request_response(struct lane *lane, const struct message_header *h, const uint8_t *data,
+		      uint32_t length);
+void request_piece(struct lane *lane, const struct message_header *h, const uint8_t *data,
+		   uint32_t length);
+/* Ends what waits for the lane. Home locked. */
+void requests_end(struct lane *lane, int status);
+/* Ends all of a sender's that go to a node, or to any: UINT32_MAX. How many. */
+uint32_t requests_cancel(struct sender *s, uint32_t node);
+
+/* ---- take.c ---- */
+enum {
+	TAKE_NOTHING = 0,
+	TAKE_MESSAGE = 1, /* of an incoming lane */
+	TAKE_ENDED = 2,	  /* the lane's connection has ended: *life, *status */
+	TAKE_MOVED = 3,	  /* something else */
+};
+struct take {
+	struct weir_taken taken;
+	struct lane *lane;
+	uint64_t life;
+	int status;
+};
+/*
+ * Gets on with a home, which is locked: takes in responses and finds the next message. `mine`: only
+ * what concerns outgoing lanes; messages for handlers are put by.
+ */
+int home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
+/* Takes in what concerns the sender, responses most of all. Home locked. */
+void sender_take(struct sender *s);
+/* Messages of the lane may be taken again. Home locked. */
+void lane_resume(struct lane *lane);
+
+/* ---- respond.c ---- */
+/* Sends what could not be sent before. Home locked. */
+void lane_flush(struct lane *lane);
+/* Hello, or something as short. Home locked. 0, -EAGAIN, or how the connection ended. */
+int lane_put(struct lane *lane, const struct message_header *h);
+/* Sends now, or keeps a copy. Home locked. */
+int lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length);
+
+/* ---- handle.c ---- */
+/* Deals with the message in the worker's hand. Nothing locked. */
+void message_handle(struct worker *k);
+/* Puts it down. Home not locked. */
+void message_finish(struct worker *k);
+/* Tells a handler that a message broke off. */
+void message_broken(struct weir_messenger *m, const struct event *e);
+void handlers_free(struct weir_messenger *m);
+
+/* ---- pieces.c ---- */
+/* Sends what is longer than WEIR_MESSAGE_WHOLE. */
+int pieces_send(struct lane *lane, const struct message_header *h, const struct iovec *iov,
+		unsigned n, uint64_t total, int timeout_ms);
+/* The worker has a piece in hand. 1: now it has the whole message; 0; -EPROTO. */
+int piece_take(struct worker *k, const uint8_t *data, uint32_t length);
+/* Forgets what is under way; the program is told if it gave the memory. m->lock. */
+void assembly_drop(struct lane *lane);
+/* Ends one that is whole and was handled. */
+void assembly_done(struct lane *lane);
+
+/* ---- messenger.c ---- */
+/* To be told by the first worker. m->lock. */
+void event_add(struct weir_messenger *m, const struct event *e);
+/* Tells the program. Nothing locked. */
+void events_tell(struct weir_messenger *m);
+/* Waits for a while, for peers to go DOWN. m->lock. */
+void messenger_await(struct weir_messenger *m);
+
+/* ---- pool.c ---- */
+int workers_start(struct weir_messenger *m);
+void workers_stop(struct weir_messenger *m);
+/* Wakes the first worker: housekeeping has something to do. */
+void workers_call(struct weir_messenger *m);
+
+static inline void
+count(_Atomic uint64_t *counter)
+{
+	/* one writer */
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}
+
+#endif

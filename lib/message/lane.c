@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Senders and their lanes: made by a thread's first message to a node, ended with either. */
+#include "message/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The sender that this thread used last. */
+static __thread struct {
+	uint64_t serial;
+	struct sender *sender;
+} latest __attribute__((tls_model("initial-exec")));
+
+/* ---- senders ---- */
+
+/* One that a thread which has ended left behind on the same home. m->lock. */
+static struct sender *
+find_left(struct weir_messenger *m, const struct weir_thread *t)
+{
+	struct sender *s;
+
+	TAILQ_FOREACH(s, &m->senders, next)
+	if (s->home == t)
+		return s;
+	return NULL;
+}
+
+/* Shares with whom fewest share. m->lock. */
+static struct sender *
+find_shared(struct weir_messenger *m)
+{
+	struct sender *s, *best = NULL;
+
+	TAILQ_FOREACH(s, &m->senders, next)
+	if (s->users && (!best || s->users < best->users))
+		best = s;
+	return best;
+}
+
+/* m->lock. NULL: *rc says why. */
+static struct sender *
+sender_make(struct weir_messenger *m, int *rc)
+{
+	struct weir_thread *t = weir_thread_get(m->w);
+	struct weir_channel *ch;
+	struct sender *s;
+
+	if (!t) {
+		*rc = weir_fail(-errno,
+				"no resources for another thread: %s; raise the limit of "
+				"open files",
+				strerror(errno));
+		return NULL;
+	}
+	s = find_left(m, t);
+	if (s)
+		return s;
+	if (m->sender_count >= m->o.lanes && find_shared(m))
+		return find_shared(m);
+	weir_lock(t);
+	*rc = weir_channel_get(t, UINT32_MAX, &ch);
+	weir_unlock(t);
+	if (*rc) /* no channel for another thread */
+		return find_shared(m);
+	s = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*s), 64));
+	if (!s) {
+		*rc = weir_fail(-ENOMEM, "no memory for a thread that sends; free some");
+		return NULL;
+	}
+	memset(s, 0, sizeof(*s));
+	s->m = m;
+	s->index = m->sender_count;
+	s->home = t;
+	s->slot_free = UINT32_MAX;
+	SLIST_INIT(&s->spares);
+	TAILQ_INSERT_TAIL(&m->senders, s, next);
+	m->sender_count++;
+	return s;
+}
+
+static struct sender *
+sender_find(struct weir_messenger *m, int *rc)
+{
+	struct sender *s = pthread_getspecific(m->key);
+
+	if (!s) {
+		pthread_mutex_lock(&m->lock);
+		s = sender_make(m, rc);
+		if (s)
+			s->users++;
+		pthread_mutex_unlock(&m->lock);
+		if (!s)
+			return NULL;
+		pthread_setspecific(m->key, s);
+	}
+	latest.serial = m->serial;
+	latest.sender = s;
+	return s;
+}
+
+struct sender *
+sender_get(struct weir_messenger *m, int *rc)
+{
+	if (weir_likely(latest.serial == m->serial && weir_state(m->w) == WEIR_UP))
+		return latest.sender;
+	if (weir_state(m->w) != WEIR_UP) {
+		*rc = weir_gone(m->w);
+		return NULL;
+	}
+	return sender_find(m, rc);
+}
+
+/* The thread ends; its lanes do, unless others use them. */
+void
+sender_leave(void *arg)
+{
+	struct sender *s = arg;
+	struct weir_messenger *m = s->m;
+
+	if (weir_state(m->w) == WEIR_FORKED)
+		return;
+	pthread_mutex_lock(&m->lock);
+	if (!--s->users) {
+		requests_cancel(s, UINT32_MAX);
+		for (uint32_t i = 0; i < NODES; i++) {
+			if (!s->page[i / NODE_PAGE])
+				i += NODE_PAGE - 1;
+			else if (s->page[i / NODE_PAGE][i % NODE_PAGE])
+				lane_end(s->page[i / NODE_PAGE][i % NODE_PAGE], 0);
+		}
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- making ---- */
+
+int
+message_error(int rc)
+{
+	switch (rc) {
+	case -ECONNRESET:
+	case -EHOSTDOWN:
+	case -EPIPE:
+	case -ESHUTDOWN:
+		return weir_fail(-EHOSTUNREACH, "the connection to the node is lost; what was "
+						"under way may not have arrived, send again");
+	case -ETIMEDOUT:
+		return weir_fail(-EHOSTUNREACH, "no link to the node came up; see weirctl show "
+						"nodes, qps");
+	default:
+		return rc;
+	}
+}
+
+/* m->lock and home. */
+static struct lane *
+lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *home, struct sender *s,
+	  struct lane *lane)
+{
+	if (!lane) {
+		lane = calloc(1, sizeof(*lane));
+		if (!lane)
+			return NULL;
+		lane->m = m;
+		lane->home = home;
+		lane->sender = s;
+		lane->last = &lane->first;
+	}
+	lane->peer = p;
+	lane->life++;
+	lane->greet = true;
+	lane->incarnation = 0;
+	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
+	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
+			      memory_order_relaxed);
+	atomic_store_explicit(&lane->outstanding, 0, memory_order_relaxed);
+	TAILQ_INSERT_TAIL(&p->lanes, lane, in_peer);
+	return lane;
+}
+
+static void
+lane_attach(struct lane *lane, struct weir_conn *c)
+{
+	c->lane = (struct weir_lane *)lane;
+	c->threshold = (uint8_t)lane->m->o.threshold;
+	if (c->local && c->pipe)
+		c->due_at = WEIR_SEGMENT_WINDOW / 200 * c->threshold;
+	lane->conn = c;
+}
+
+static uint32_t
+lane_threads(const struct weir_messenger *m)
+{
+	return m->o.flags & WEIR_MESSENGER_CLIENT ? 0 : m->o.handler_threads;
+}
+
+static int
+no_memory(void)
+{
+	return weir_fail(-ENOMEM, "no memory for a connection; free some");
+}
+
+/* Senders are spread over the peer's handler threads, each of which listens on a name. m->lock. */
+static int
+start(struct sender *s, struct peer *p, struct weir_conn **c)
+{
+	struct weir_messenger *m = s->m;
+	struct weir_connect_options o = {.window = m->o.window};
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = p->node};
+	uint32_t k = s->index % p->threads;
+
+	memcpy(a.service, m->service, sizeof(a.service));
+	if (k)
+		snprintf(a.service + strlen(a.service), sizeof(a.service) - strlen(a.service),
+			 ".%u", k);
+	return weir_conn_start(s->home, &a, &o, c);
+}
+
+int
+lane_make(struct sender *s, struct peer *p)
+{
+	struct lane ***page = &s->page[p->node / NODE_PAGE], *lane;
+	struct weir_conn *c;
+	int rc;
+
+	weir_lock(s->home);
+	if (!*page)
+		*page = calloc(NODE_PAGE, sizeof(**page));
+	rc = *page ? start(s, p, &c) : no_memory();
+	if (rc)
+		goto out;
+	lane = SLIST_FIRST(&s->spares);
+	if (lane)
+		SLIST_REMOVE_HEAD(&s->spares, spare);
+	lane = lane_take(s->m, p, s->home, s, lane);
+	if (!lane) {
+		weir_conn_close(c);
+		rc = no_memory();
+		goto out;
+	}
+	lane_attach(lane, c);
+	(*page)[p->node % NODE_PAGE] = lane;
+out:
+	weir_unlock(s->home);
+	return rc;
+}
+
+int
+lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
+{
+	struct message_header h = {
+	    .kind = KIND_HELLO, .status = lane_threads(k->m), .id = k->m->incarnation};
+	struct iovec part = {&h, HEADER_LONG};
+	struct lane *lane = SLIST_FIRST(&k->spares);
+
+	if (lane)
+		SLIST_REMOVE_HEAD(&k->spares, spare);
+	weir_lock(k->home);
+	lane = lane_take(k->m, p, k->home, NULL, lane);
+	if (lane) {
+		lane_attach(lane, c);
+		lane->greet = false;
+		lane_say(lane, &part, 1, HEADER_LONG);
+		/* it may have ended, or have messages, already */
+		lane_resume(lane);
+	}
+	weir_unlock(k->home);
+	if (!lane) {
+		weir_close(c);
+		return no_memory();
+	}
+	p->incoming++;
+	peer_lane_open(lane);
+	return 0;
+}
+
+/* ---- ending ---- */
+
+/* Nobody uses its connection any more: closes that. m->lock and home. */
+static void
+lane_close(struct lane *lane)
+{
+	struct waiting *w;
+
+	weir_conn_close(lane->conn);
+	lane->conn = NULL;
+	lane->doomed = false;
+	while ((w = lane->first)) {
+		lane->first = w->next;
+		free(w);
+	}
+	lane->last = &lane->first;
+	assembly_drop(lane);
+}
+
+/* m->lock. */
+static void
+lane_put_by(struct lane *lane, int status)
+{
+	struct weir_messenger *m = lane->m;
+
+	TAILQ_REMOVE(&lane->peer->lanes, lane, in_peer);
+	peer_lane_gone(lane, status);
+	if (lane->sender)
+		SLIST_INSERT_HEAD(&lane->sender->spares, lane, spare);
+	else
+		for (uint32_t i = 0; i < m->o.handler_threads; i++)
+			if (m->workers[i].home == lane->home)
+				SLIST_INSERT_HEAD(&m->workers[i].spares, lane, spare);
+}
+
+void
+lane_end(struct lane *lane, int status)
+{
+	bool closed;
+
+	weir_lock(lane->home);
+	if (!lane->conn) {
+		weir_unlock(lane->home);
+		return;
+	}
+	if (lane->sender) {
+		struct lane **at =
+		    &lane->sender->page[lane->peer->node / NODE_PAGE][lane->peer->node % NODE_PAGE];
+
+		if (*at == lane)
+			*at = NULL;
+		requests_end(lane, status ? message_error(status) : -ECANCELED);
+	}
+	/* who waits to send on it, or for its next message, sees that first */
+	lane->doomed = lane->pins || lane->running;
+	if (lane->doomed)
+		weir_conn_ended(lane->conn, ECONNRESET);
+	else
+		lane_close(lane);
+	closed = !lane->conn;
+	weir_thread_wake(lane->home, NULL);
+	weir_unlock(lane->home);
+	if (closed)
+		lane_put_by(lane, status);
+}
+
+void
+lane_ended(struct lane *lane, uint64_t life, int status)
+{
+	struct weir_messenger *m = lane->m;
+
+	pthread_mutex_lock(&m->lock);
+	if (lane->life == life && lane->conn)
+		lane_end(lane, status);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- pins ---- */
+
+void
+lane_unpin(struct lane *lane)
+{
+	uint64_t life = lane->life;
+	bool last;
+
+	weir_lock(lane->home);
+	lane->pins--;
+	last = lane->doomed && !lane->pins && !lane->running;
+	weir_unlock(lane->home);
+	if (last)
+		lane_ended(lane, life, -ECONNRESET);
+}
+
+int
+lane_pin_reply(struct lane *lane, uint64_t life)
+{
+	int rc = -EHOSTUNREACH;
+
+	weir_lock(lane->home);
+	if (lane->life == life && lane->conn && !lane->doomed) {
+		lane->pins++;
+		rc = 0;
+	}
+	weir_unlock(lane->home);
+	return rc ? weir_fail(rc, "who asked has gone; nothing is to be done") : 0;
+}
+
+int
+lane_greet(struct lane *lane)
+{
+	struct weir_conn *c = lane->conn;
+	struct message_header h = {
+	    .kind = KIND_HELLO, .status = lane->m->o.handler_threads, .id = lane->m->incarnation};
+	int rc;
+
+	if (c->state == CONN_OPENING)
+		weir_drive(lane->home, NULL);
+	if (c->state == CONN_OPENING)
+		return -EAGAIN;
+	if (c->state != CONN_OPEN)
+		return c->state == CONN_ENDED ? c->end : -EPIPE;
+	rc = lane_put(lane, &h);
+	if (!rc)
+		lane->greet = false;
+	return rc;
+}
+
+/* One look. 0: pinned; -ENOENT: there is no lane; -EAGAIN; or how it ended. */
+static int
+pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
+{
+	struct lane *lane;
+	uint64_t life = 0;
+	int rc = -ENOENT;
+
+	weir_lock(s->home);
+	lane = sender_lane(s, node);
+	if (lane && lane->conn && !lane->doomed) {
+		*opened = lane->greet;
+		life = lane->life;
+		rc = lane->conn->state == CONN_ENDED ? lane->conn->end
+		     : lane->greet		     ? lane_greet(lane)
+						     : 0;
+		if (!rc)
+			lane->pins++;
+		*out = lane;
+	}
+	weir_unlock(s->home);
+	if (rc && rc != -ENOENT && rc != -EAGAIN)
+		lane_ended(lane, life, rc);
+	return rc;
+}
+
+static int
+make(struct sender *s, uint16_t node)
+{
+	struct weir_messenger *m = s->m;
+	struct peer *p;
+	int rc;
+
+	pthread_mutex_lock(&m->lock);
+	p = peer_get(m, node);
+	rc = p ? peer_use(m, p, false) : no_memory();
+	if (!rc && !sender_lane(s, node))
+		rc = lane_make(s, p);
+	if (rc && p)
+		peer_unuse(m, p);
+	pthread_mutex_unlock(&m->lock);
+	return rc;
+}
+
+/* The peer has fewer handler threads than we thought: its first one is there for sure. */
+static bool
+one_thread(struct sender *s, uint16_t node)
+{
+	struct peer *p;
+	bool more;
+
+	pthread_mutex_lock(&s->m->lock);
+	p = peer_get(s->m, node);
+	more = p && s->index % p->threads;
+	if (more)
+		p->threads = 1;
+	pthread_mutex_unlock(&s->m->lock);
+	return more;
+}
+
+static int
+not_opened(int rc)
+{
+	if (rc == -EHOSTUNREACH)
+		return weir_fail(rc, "no such node, or no way to it; see weirctl show nodes");
+	if (rc == -ECONNREFUSED)
+		return weir_fail(rc, "no messenger of that name is open on the node; start its "
+				     "program");
+	return message_error(rc);
+}
+
+int
+lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
+{
+	struct weir_wait wait;
+	bool opened = false;
+	int rc;
+
+	weir_wait_init(&wait, s->home, timeout_ms);
+	for (;;) {
+		rc = pin(s, node, lane, &opened);
+		if (rc == -ECONNREFUSED && one_thread(s, node))
+			continue;
+		if (rc == -ENOENT) {
+			rc = make(s, node);
+			if (!rc)
+				continue;
+			wait.nap_always = true; /* another connection closes first */
+		}
+		if (rc != -EAGAIN)
+			break;
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	if (!rc && opened) {
+		pthread_mutex_lock(&s->m->lock);
+		peer_lane_open(*lane);
+		pthread_mutex_unlock(&s->m->lock);
+	}
+	return rc && rc != -EAGAIN ? not_opened(rc) : rc;
+}
+
+int
+lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
+{
+	struct weir_messenger *m = lane->m;
+	int rc = weir_send_parts(lane->conn, parts, n, length, timeout_ms);
+
+	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
+			      memory_order_relaxed);
+	return rc;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messengers: opened, closed; what the program is told. */
+#define _GNU_SOURCE
+#include "message/internal.h"
+
+#include "client/barrier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+static _Atomic uint64_t serials = 1;
+
+/* ---- options ---- */
+
+static bool
+service_ok(const char *service)
+{
+	/* the other handler threads' names are longer by up to three characters */
+	return service && *service && strlen(service) <= WEIR_SERVICE_MAX - 5;
+}
+
+static int
+check(const struct weir_messenger_options *o)
+{
+	if (!service_ok(o->service))
+		return weir_fail(-EINVAL,
+				 "not a service name; give 1 to %u letters, digits, '_', "
+				 "'-', '.'",
+				 WEIR_SERVICE_MAX - 5);
+	if (o->flags & ~WEIR_MESSENGER_CLIENT)
+		return weir_fail(-EINVAL, "unknown flag; only WEIR_MESSENGER_CLIENT is known");
+	if (!o->handler_threads || o->handler_threads > WEIR_HANDLER_THREADS_MAX)
+		return weir_fail(-EINVAL, "%u handler threads; give 1 to %u", o->handler_threads,
+				 WEIR_HANDLER_THREADS_MAX);
+	if (!o->lanes || o->lanes > WEIR_LANES_MAX)
+		return weir_fail(-EINVAL, "%u lanes; give 1 to %u", o->lanes, WEIR_LANES_MAX);
+	if (!o->connections || o->connections > NODES)
+		return weir_fail(-EINVAL, "a limit of %u connections; give 1 to %u", o->connections,
+				 NODES);
+	if (o->window && (o->window < MINIMUM_WINDOW || o->window > 1u << 30))
+		return weir_fail(-EINVAL,
+				 "a window of %u bytes; give 0 for the data plane's default, or "
+				 "%u to %u",
+				 o->window, MINIMUM_WINDOW, 1u << 30);
+	if (!o->threshold || o->threshold > 90)
+		return weir_fail(-EINVAL, "a threshold of %u %%; give 1 to 90", o->threshold);
+	if (!o->request_timeout_ms || o->request_timeout_ms > INT32_MAX)
+		return weir_fail(-EINVAL, "a request timeout of %u ms; give at least 1",
+				 o->request_timeout_ms);
+	if (o->message_max < WEIR_MESSAGE_WHOLE)
+		return weir_fail(-EINVAL, "message_max of %llu bytes; give at least %u",
+				 (unsigned long long)o->message_max, WEIR_MESSAGE_WHOLE);
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static void
+free_peers(struct weir_messenger *m)
+{
+	for (uint32_t i = 0; i < NODES / NODE_PAGE; i++) {
+		for (uint32_t k = 0; m->peers[i] && k < NODE_PAGE; k++)
+			free(m->peers[i][k]);
+		free(m->peers[i]);
+	}
+}
+
+static void
+free_lane(struct lane *lane)
+{
+	free(lane->held);
+	free(lane);
+}
+
+static void
+free_senders(struct weir_messenger *m)
+{
+	struct sender *s;
+	struct lane *lane;
+
+	while ((s = TAILQ_FIRST(&m->senders))) {
+		TAILQ_REMOVE(&m->senders, s, next);
+		while ((lane = SLIST_FIRST(&s->spares))) {
+			SLIST_REMOVE_HEAD(&s->spares, spare);
+			free_lane(lane);
+		}
+		for (uint32_t i = 0; i < NODES / NODE_PAGE; i++)
+			free(s->page[i]);
+		free(s->slots);
+		free(s);
+	}
+	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+		while ((lane = SLIST_FIRST(&m->workers[i].spares))) {
+			SLIST_REMOVE_HEAD(&m->workers[i].spares, spare);
+			free_lane(lane);
+		}
+	}
+}
+
+static void
+messenger_free(struct weir_messenger *m)
+{
+	free_senders(m);
+	free_peers(m);
+	handlers_free(m);
+	free(m->workers);
+	free(m->events);
+	pthread_key_delete(m->key);
+	pthread_cond_destroy(&m->changed);
+	pthread_mutex_destroy(&m->leaf);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+static struct weir_messenger *
+messenger_make(struct weir *w, const struct weir_messenger_options *o)
+{
+	struct weir_messenger *m = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*m), 64));
+
+	if (!m)
+		return NULL;
+	memset(m, 0, sizeof(*m));
+	m->w = w;
+	m->o = *o;
+	if (o->flags & WEIR_MESSENGER_CLIENT)
+		m->o.handler_threads = 1;
+	m->serial = atomic_fetch_add(&serials, 1);
+	if (getrandom(&m->incarnation, sizeof(m->incarnation), 0) < 0)
+		m->incarnation = weir_clock();
+	m->incarnation |= 1; /* never 0 */
+	m->fence = !weir_barrier_private();
+	snprintf(m->service, sizeof(m->service), "%s", o->service);
+	TAILQ_INIT(&m->open);
+	TAILQ_INIT(&m->stepping);
+	TAILQ_INIT(&m->senders);
+	m->exclusive_end = &m->exclusive;
+	m->handlers = calloc(TYPES, sizeof(m->handlers[0]));
+	m->workers = aligned_alloc(64, m->o.handler_threads * sizeof(*m->workers));
+	if (!m->handlers || !m->workers || pthread_key_create(&m->key, sender_leave)) {
+		free(m->handlers);
+		free(m->workers);
+		free(m);
+		return NULL;
+	}
+	memset(m->workers, 0, m->o.handler_threads * sizeof(*m->workers));
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->leaf, NULL);
+	pthread_cond_init(&m->changed, NULL);
+	return m;
+}
+
+int
+weir_messenger_open(struct weir *w, const struct weir_messenger_options *options,
+		    struct weir_messenger **messenger)
+{
+	static const struct weir_messenger_options defaults = WEIR_MESSENGER_OPTIONS;
+	const struct weir_messenger_options *o = options ? options : &defaults;
+	struct weir_messenger *m;
+	int rc;
+
+	if (!messenger)
+		return weir_fail(-EINVAL, "no place for the messenger; give one");
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	rc = check(o);
+	if (rc)
+		return rc;
+	m = messenger_make(w, o);
+	if (!m)
+		return weir_fail(-ENOMEM, "no memory for a messenger; free some");
+	rc = workers_start(m);
+	if (rc) {
+		workers_stop(m);
+		messenger_free(m);
+		return rc;
+	}
+	*messenger = m;
+	return 0;
+}
+
+/* ---- closing ---- */
+
+void
+messenger_await(struct weir_messenger *m)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_nsec += 20000000;
+	ts.tv_sec += ts.tv_nsec / 1000000000;
+	ts.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&m->changed, &m->lock, &ts);
+}
+
+/* What is left when the time, or the data plane, is over. m->lock. */
+static void
+end_all(struct weir_messenger *m)
+{
+	struct peer *p, *next;
+	struct lane *lane, *next_lane;
+
+	for (p = TAILQ_FIRST(&m->open); p; p = next) {
+		next = TAILQ_NEXT(p, in_open);
+		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next_lane) {
+			next_lane = TAILQ_NEXT(lane, in_peer);
+			lane_end(lane, 0);
+		}
+	}
+}
+
+void
+weir_messenger_close(struct weir_messenger *m)
+{
+	uint64_t end = weir_clock() + LEAVE_NS;
+	struct sender *s;
+	struct peer *p;
+
+	if (!m || weir_state(m->w) == WEIR_FORKED)
+		return;
+	pthread_mutex_lock(&m->lock);
+	TAILQ_FOREACH(s, &m->senders, next)
+	requests_cancel(s, UINT32_MAX);
+	TAILQ_FOREACH(p, &m->open, in_open)
+	peer_leave(m, p, PEER_LEAVING);
+	while (m->connected && weir_state(m->w) == WEIR_UP && weir_clock() < end)
+		messenger_await(m);
+	pthread_mutex_unlock(&m->lock);
+	workers_stop(m);
+	pthread_mutex_lock(&m->lock);
+	end_all(m);
+	pthread_mutex_unlock(&m->lock);
+	events_tell(m);
+	messenger_free(m);
+}
+
+/* ---- telling ---- */
+
+void
+event_add(struct weir_messenger *m, const struct event *e)
+{
+	uint32_t room = m->event_room ? m->event_room * 2 : 16;
+	struct event *grown;
+
+	if (m->event_count == m->event_room) {
+		grown = realloc(m->events, room * sizeof(*grown));
+		if (!grown)
+			return;
+		m->events = grown;
+		m->event_room = room;
+	}
+	m->events[m->event_count++] = *e;
+	workers_call(m);
+}
+
+void
+events_tell(struct weir_messenger *m)
+{
+	struct event *events;
+	uint32_t n;
+
+	pthread_mutex_lock(&m->lock);
+	events = m->events;
+	n = m->event_count;
+	m->events = NULL;
+	m->event_count = m->event_room = 0;
+	pthread_mutex_unlock(&m->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct event *e = &events[i];
+
+		if (!e->link)
+			message_broken(m, e);
+		else if (m->o.link)
+			m->o.link(e->node, e->link, e->status, m->o.user);
+	}
+	free(events);
+}
+
+void
+weir_messenger_stats(const struct weir_messenger *messenger, struct weir_messenger_stats *stats)
+{
+	struct weir_messenger *m = (struct weir_messenger *)(uintptr_t)messenger;
+	struct sender *s;
+
+	*stats = (struct weir_messenger_stats){0};
+	pthread_mutex_lock(&m->lock);
+	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+		struct worker *k = &m->workers[i];
+
+		stats->handled += atomic_load_explicit(&k->handled, memory_order_relaxed);
+		stats->unknown += atomic_load_explicit(&k->unknown, memory_order_relaxed);
+		stats->malformed += atomic_load_explicit(&k->malformed, memory_order_relaxed);
+		stats->oversized += atomic_load_explicit(&k->oversized, memory_order_relaxed);
+		stats->taken_over += atomic_load_explicit(&k->taken_over, memory_order_relaxed);
+	}
+	TAILQ_FOREACH(s, &m->senders, next)
+	{
+		stats->late += atomic_load_explicit(&s->late, memory_order_relaxed);
+		stats->malformed += atomic_load_explicit(&s->malformed, memory_order_relaxed);
+	}
+	stats->created = m->created;
+	stats->lost = m->lost;
+	stats->evicted = m->evicted;
+	pthread_mutex_unlock(&m->lock);
+}

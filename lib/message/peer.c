@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Logical connections: one a node, made of lanes both ways. The least recently used one makes room;
+ * a connection closes in order, in steps that the first worker takes.
+ */
+#include "message/internal.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* m->lock. */
+struct peer *
+peer_get(struct weir_messenger *m, uint16_t node)
+{
+	struct peer ***page = &m->peers[node / NODE_PAGE], **at;
+
+	if (!*page)
+		*page = calloc(NODE_PAGE, sizeof(**page));
+	if (!*page)
+		return NULL;
+	at = &(*page)[node % NODE_PAGE];
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (!*at)
+			return NULL;
+		(*at)->node = node;
+		/* as a rule others have as many as we; hello says how many */
+		(*at)->threads = m->o.handler_threads;
+		TAILQ_INIT(&(*at)->lanes);
+	}
+	return *at;
+}
+
+static void
+tell(struct weir_messenger *m, struct peer *p, enum weir_link_event event, int status)
+{
+	struct event e = {.node = p->node, .link = event, .status = status};
+
+	p->told = event == WEIR_LINK_CREATED;
+	if (p->told)
+		m->created++;
+	else
+		m->lost++;
+	event_add(m, &e);
+}
+
+/* ---- which one goes ---- */
+
+static uint32_t
+outstanding(const struct peer *p)
+{
+	const struct lane *lane;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	n += atomic_load_explicit(&lane->outstanding, memory_order_relaxed);
+	return n;
+}
+
+static uint32_t
+used(const struct peer *p)
+{
+	const struct lane *lane;
+	uint32_t latest = p->used;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		uint32_t at = atomic_load_explicit(&lane->used, memory_order_relaxed);
+
+		if ((int32_t)(at - latest) > 0)
+			latest = at;
+	}
+	return latest;
+}
+
+/* Idle ones first, of these the one that was used least recently. */
+static void
+evict(struct weir_messenger *m)
+{
+	struct peer *p, *best = NULL;
+	uint32_t best_used = 0;
+	bool best_busy = true;
+
+	TAILQ_FOREACH(p, &m->open, in_open)
+	{
+		bool busy = outstanding(p);
+		uint32_t at = used(p);
+
+		if (p->state != PEER_OPEN)
+			return; /* one is about to go */
+		if (best &&
+		    (busy > best_busy || (busy == best_busy && (int32_t)(at - best_used) >= 0)))
+			continue;
+		best = p;
+		best_used = at;
+		best_busy = busy;
+	}
+	if (!best)
+		return;
+	m->evicted++;
+	peer_leave(m, best, PEER_LEAVING);
+}
+
+int
+peer_use(struct weir_messenger *m, struct peer *p, bool must)
+{
+	if (p->state == PEER_OPEN)
+		return 0;
+	if (p->state != PEER_DOWN && !must)
+		return -EAGAIN;
+	if (p->state == PEER_BYE) /* to say good-bye on */
+		p->state = PEER_LEAVING;
+	if (p->state != PEER_DOWN)
+		return 0;
+	if (m->connected >= m->o.connections) {
+		evict(m);
+		if (!must)
+			return weir_fail(-EAGAIN, "as many nodes are connected as may be, and none "
+						  "has closed in time; allow more connections");
+	}
+	m->connected++;
+	p->state = PEER_OPEN;
+	p->lost = 0;
+	TAILQ_INSERT_TAIL(&m->open, p, in_open);
+	/* what is used from now on was used later than what was used before */
+	p->used = atomic_fetch_add_explicit(&m->epoch, 1, memory_order_relaxed) + 1;
+	return 0;
+}
+
+static void
+down(struct weir_messenger *m, struct peer *p)
+{
+	p->state = PEER_DOWN;
+	p->lives++;
+	m->connected--;
+	TAILQ_REMOVE(&m->open, p, in_open);
+	if (p->stepping)
+		TAILQ_REMOVE(&m->stepping, p, in_stepping);
+	p->stepping = false;
+	if (p->told)
+		tell(m, p, WEIR_LINK_LOST, p->lost);
+	pthread_cond_broadcast(&m->changed);
+}
+
+void
+peer_unuse(struct weir_messenger *m, struct peer *p)
+{
+	if (p->state == PEER_OPEN && TAILQ_EMPTY(&p->lanes))
+		down(m, p);
+}
+
+/* ---- lanes ---- */
+
+void
+peer_lane_open(struct lane *lane)
+{
+	struct peer *p = lane->peer;
+
+	if (!lane->conn || lane->open)
+		return;
+	lane->open = true;
+	if (!p->told)
+		tell(lane->m, p, WEIR_LINK_CREATED, 0);
+}
+
+void
+peer_lane_gone(struct lane *lane, int status)
+{
+	struct peer *p = lane->peer;
+	uint32_t at = atomic_load_explicit(&lane->used, memory_order_relaxed);
+
+	if ((int32_t)(at - p->used) > 0)
+		p->used = at;
+	p->incoming -= !lane->sender;
+	lane->open = false;
+	/* in order: closed by us, or by its program */
+	if (status != -ESHUTDOWN && status && p->state == PEER_OPEN)
+		p->lost = status;
+	if (TAILQ_EMPTY(&p->lanes))
+		down(lane->m, p);
+	else if (p->stepping)
+		workers_call(lane->m);
+}
+
+void
+peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
+{
+	struct weir_messenger *m = lane->m;
+	struct peer *p = lane->peer;
+	struct lane *other, *next;
+
+	if (threads && threads <= WEIR_HANDLER_THREADS_MAX)
+		p->threads = threads;
+	lane->incarnation = incarnation;
+	if (p->incarnation == incarnation)
+		return;
+	p->incarnation = incarnation;
+	/* the program over there is another one than before: what led to that leads nowhere */
+	for (other = TAILQ_FIRST(&p->lanes); other; other = next) {
+		next = TAILQ_NEXT(other, in_peer);
+		if (other->incarnation && other->incarnation != incarnation) {
+			if (p->told)
+				tell(m, p, WEIR_LINK_LOST, -ECONNRESET);
+			lane_end(other, -ECONNRESET);
+		}
+	}
+	if (!p->told)
+		tell(m, p, WEIR_LINK_CREATED, 0);
+}
+
+/* ---- closing ---- */
+
+void
+peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
+{
+	if (p->state != PEER_OPEN)
+		return;
+	p->state = state;
+	p->leave_status = 0;
+	p->deadline = weir_clock() + LEAVE_NS;
+	p->stepping = true;
+	TAILQ_INSERT_TAIL(&m->stepping, p, in_stepping);
+	workers_call(m);
+}
+
+static void
+end_lanes(struct peer *p, bool incoming, int status)
+{
+	struct lane *lane, *next;
+
+	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		if (incoming || lane->sender)
+			lane_end(lane, status);
+	}
+}
+
+/* Says good-bye on any of our lanes. False: there is none, or not now. */
+static bool
+say_bye(struct peer *p)
+{
+	static const struct message_header bye = {.kind = KIND_BYE};
+	struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		int rc = -EAGAIN;
+
+		if (!lane->sender)
+			continue;
+		weir_lock(lane->home);
+		if (lane->conn && !lane->doomed && !lane->greet)
+			rc = lane_put(lane, &bye);
+		weir_unlock(lane->home);
+		if (!rc)
+			return true;
+	}
+	return false;
+}
+
+/* None of our lanes leads there: the first worker makes one for the word. */
+static bool
+has_lane(struct weir_messenger *m, struct peer *p)
+{
+	struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->sender)
+		return true;
+	lane_make(m->workers[0].sender, p);
+	return false;
+}
+
+/* A lane that was made for the good-bye has nobody else who opens it. */
+static void
+open_lanes(struct peer *p)
+{
+	struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		if (!lane->sender)
+			continue;
+		weir_lock(lane->home);
+		if (lane->conn && lane->greet)
+			lane_greet(lane);
+		weir_unlock(lane->home);
+	}
+}
+
+/* One step. The peer may be DOWN after it. */
+static void
+step(struct weir_messenger *m, struct peer *p, uint64_t now)
+{
+	bool late = now >= p->deadline;
+
+	if (late) {
+		p->leave_status = p->state == PEER_ASKED ? 0 : -ETIMEDOUT;
+		end_lanes(p, true, 0);
+		return;
+	}
+	if (p->state == PEER_LEAVING && !outstanding(p) && p->incoming) {
+		if (has_lane(m, p))
+			open_lanes(p);
+		if (say_bye(p))
+			p->state = PEER_BYE;
+	} else if (p->state == PEER_LEAVING && !outstanding(p)) {
+		p->state = PEER_BYE; /* nothing leads from there */
+	}
+	if (p->state == PEER_BYE && !p->incoming)
+		end_lanes(p, false, 0);
+	if (p->state == PEER_ASKED && !outstanding(p))
+		end_lanes(p, false, 0);
+}
+
+bool
+peers_step(struct weir_messenger *m)
+{
+	uint64_t now = weir_clock();
+	struct peer *p, *next;
+
+	for (p = TAILQ_FIRST(&m->stepping); p; p = next) {
+		next = TAILQ_NEXT(p, in_stepping);
+		step(m, p, now);
+	}
+	return !TAILQ_EMPTY(&m->stepping);
+}
+
+void
+peer_bye(struct weir_messenger *m, struct peer *p)
+{
+	/* who has said it too waits for our lanes as we wait for its */
+	if (p->state == PEER_LEAVING || p->state == PEER_BYE)
+		end_lanes(p, false, 0);
+	else
+		peer_leave(m, p, PEER_ASKED);
+}
+
+static struct peer *
+peer_known(struct weir_messenger *m, uint16_t node)
+{
+	struct peer **page = m->peers[node / NODE_PAGE];
+
+	return page ? page[node % NODE_PAGE] : NULL;
+}
+
+int
+weir_message_disconnect(struct weir_messenger *m, uint16_t node)
+{
+	struct peer *p;
+	uint32_t life;
+	int rc;
+
+	if (weir_state(m->w) != WEIR_UP)
+		return weir_gone(m->w);
+	pthread_mutex_lock(&m->lock);
+	p = peer_known(m, node);
+	if (!p || p->state == PEER_DOWN) {
+		pthread_mutex_unlock(&m->lock);
+		return weir_fail(-ENOTCONN, "node %u is not connected; nothing is to be closed",
+				 node);
+	}
+	peer_leave(m, p, PEER_LEAVING);
+	life = p->lives;
+	while (p->lives == life && weir_state(m->w) == WEIR_UP)
+		messenger_await(m);
+	rc = p->lives == life ? -ENODEV : p->leave_status;
+	pthread_mutex_unlock(&m->lock);
+	if (rc == -ENODEV)
+		return weir_gone(m->w);
+	return rc ? weir_fail(rc,
+			      "node %u did not let go within 10 s; the connection was closed "
+			      "all the same",
+			      node)
+		  : 0;
+}
+
+int
+weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms)
+{
+	struct lane *lane;
+	struct sender *s;
+	int rc = 0;
+
+	s = sender_get(m, &rc);
+	if (!s)
+		return rc;
+	rc = lane_pin(s, node, timeout_ms, &lane);
+	if (!rc)
+		lane_unpin(lane);
+	return rc;
+}
+
+/* ---- what nobody looks at ---- */
+
+/* The answer to our hello was taken in by a thread that didn't hold m->lock. */
+static void
+look_hello(struct lane *lane)
+{
+	uint32_t threads = atomic_load_explicit(&lane->hello, memory_order_acquire);
+
+	if (!threads)
+		return;
+	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
+	peer_hello(lane, lane->incarnation, threads - 1);
+}
+
+void
+peers_look(struct weir_messenger *m)
+{
+	struct peer *p, *next_peer;
+	struct lane *lane, *next;
+
+	pthread_mutex_lock(&m->lock);
+	for (p = TAILQ_FIRST(&m->open); p; p = next_peer) {
+		next_peer = TAILQ_NEXT(p, in_open);
+		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+			struct weir_conn *c = lane->conn;
+			int status;
+
+			next = TAILQ_NEXT(lane, in_peer);
+			look_hello(lane);
+			if (!lane->sender || !c ||
+			    !atomic_load_explicit(&c->desc->status, memory_order_relaxed))
+				continue;
+			weir_lock(lane->home);
+			sender_take(lane->sender);
+			status = lane->conn->state == CONN_ENDED ? lane->conn->end : 0;
+			weir_unlock(lane->home);
+			if (status)
+				lane_end(lane, status);
+		}
+	}
+	pthread_mutex_unlock(&m->lock);
+}

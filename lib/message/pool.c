@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Workers: the threads that handlers run in. Each owns a home, on which the lanes that chose it
+ * hang, and takes messages from the rings straight to their handlers. While one is in a handler for
+ * long, the others take messages of its other lanes.
+ */
+#include "message/internal.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#define BATCH 64u
+#define STUCK_NS 1000000u /* in one batch for so long: others help */
+#define GUARD_MS 4	  /* how often an idle worker looks after busy ones */
+#define GUARD_NS 100000000u
+
+/* ---- the message in hand ---- */
+
+static void
+home_lock(struct weir_thread *t, bool helps)
+{
+	if (helps)
+		weir_bias_lock_slow(&t->lock);
+	else
+		weir_lock(t);
+}
+
+static void
+home_unlock(struct weir_thread *t, bool helps)
+{
+	if (helps)
+		weir_bias_unlock_passing(&t->lock);
+	else
+		weir_unlock(t);
+}
+
+/* Home locked. True: its lane was kept for us only. */
+static inline bool
+finish(struct worker *k)
+{
+	struct lane *lane = k->lane;
+	struct weir_conn *c = lane->life == k->life ? lane->conn : NULL;
+
+	weir_taken_done(c, &k->taken);
+	k->lane = NULL;
+	if (weir_unlikely(lane->running != k))
+		return false;
+	lane->running = NULL;
+	if (weir_unlikely(c && (c->queue || c->pending)))
+		lane_resume(lane);
+	return weir_unlikely(lane->doomed && !lane->pins);
+}
+
+void
+message_finish(struct worker *k)
+{
+	struct lane *lane = k->lane;
+	uint64_t life = k->life;
+	bool last;
+
+	if (!lane)
+		return;
+	weir_lock(lane->home);
+	last = finish(k);
+	weir_unlock(lane->home);
+	if (last)
+		lane_ended(lane, life, -ECONNRESET);
+}
+
+/* Puts the last message down and takes the next one. */
+static inline int
+next(struct worker *k, struct weir_thread *t, bool helps)
+{
+	struct take take;
+	struct lane *lane = k->lane;
+	uint64_t life = k->life;
+	bool last;
+	int rc;
+
+	home_lock(t, helps);
+	last = lane && finish(k);
+	rc = home_take(t, k->buffer, false, &take);
+	if (rc == TAKE_MESSAGE) {
+		k->lane = take.lane;
+		k->life = take.life;
+		k->taken = take.taken;
+		take.lane->running = k;
+		/* who looks for the least recently used reads it */
+		atomic_store_explicit(&take.lane->used,
+				      atomic_load_explicit(&k->m->epoch, memory_order_relaxed),
+				      memory_order_relaxed);
+	}
+	if (weir_unlikely(rc == TAKE_MOVED && !LIST_EMPTY(&t->waiters)))
+		weir_thread_wake(t, NULL);
+	home_unlock(t, helps);
+	if (weir_unlikely(last))
+		lane_ended(lane, life, -ECONNRESET);
+	if (weir_unlikely(rc == TAKE_ENDED))
+		lane_ended(take.lane, take.life, take.status);
+	return rc;
+}
+
+/* ---- who looks after whom ---- */
+
+/* This worker was asleep and now is at work: another one shall notice if that takes long. */
+static void
+call_guard(struct worker *k)
+{
+	struct weir_messenger *m = k->m;
+	struct worker *other = NULL;
+
+	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+		uint32_t asleep = atomic_load_explicit(&m->workers[i].asleep, memory_order_relaxed);
+
+		if (&m->workers[i] == k)
+			continue;
+		if (asleep == 1)
+			return;
+		if (asleep == 2)
+			other = &m->workers[i];
+	}
+	if (other)
+		weir_nudge(other->home->nudge_fd);
+}
+
+static void
+begin_batch(struct worker *k)
+{
+	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed);
+
+	atomic_store_explicit(&k->since, weir_clock(), memory_order_relaxed);
+	if (weir_likely(!asleep))
+		return;
+	atomic_store_explicit(&k->asleep, 0, memory_order_relaxed);
+	if (asleep == 2)
+		call_guard(k);
+}
+
+static unsigned
+pump(struct worker *k, struct weir_thread *t, bool helps)
+{
+	unsigned n = 0, messages = 0;
+	int rc;
+
+	while (n < BATCH && (rc = next(k, t, helps)) != TAKE_NOTHING) {
+		n++;
+		if (rc != TAKE_MESSAGE)
+			continue;
+		if (!messages++)
+			begin_batch(k);
+		if (weir_unlikely(helps))
+			count(&k->taken_over);
+		message_handle(k);
+	}
+	message_finish(k);
+	if (messages)
+		atomic_store_explicit(&k->since, 0, memory_order_relaxed);
+	return n;
+}
+
+static void
+accept_all(struct worker *k)
+{
+	struct weir_messenger *m = k->m;
+	struct weir_conn *c;
+
+	while (k->listener && !weir_accept(k->listener, 0, &c)) {
+		struct peer *p;
+
+		pthread_mutex_lock(&m->lock);
+		p = peer_get(m, c->peer_node);
+		if (p && !peer_use(m, p, true)) {
+			if (lane_accept(k, p, c))
+				peer_unuse(m, p);
+		} else {
+			weir_close(c);
+		}
+		pthread_mutex_unlock(&m->lock);
+	}
+}
+
+static bool
+has_accepts(struct weir_thread *t)
+{
+	bool any;
+
+	weir_lock(t);
+	any = !TAILQ_EMPTY(&t->accepts);
+	t->node_count = 0; /* lost nodes are seen by their lanes */
+	weir_unlock(t);
+	return any;
+}
+
+/* Messages of workers that are in a handler for long. */
+static unsigned
+help(struct worker *k)
+{
+	struct weir_messenger *m = k->m;
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+		struct worker *other = &m->workers[i];
+		uint64_t since = atomic_load_explicit(&other->since, memory_order_relaxed);
+
+		if (other == k || !since || weir_clock() - since < STUCK_NS)
+			continue;
+		n += pump(k, other->home, true);
+		accept_all(other);
+	}
+	return n;
+}
+
+/* How long an idle worker may sleep. */
+static uint64_t
+nap_ms(struct worker *k, bool stepping)
+{
+	struct weir_messenger *m = k->m;
+	uint64_t now = weir_clock();
+	bool busy = false;
+
+	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+		struct worker *other = &m->workers[i];
+
+		if (other == k)
+			continue;
+		if (atomic_load_explicit(&other->since, memory_order_relaxed))
+			stepping = true;
+		busy |= !atomic_load_explicit(&other->asleep, memory_order_relaxed);
+	}
+	if (busy)
+		k->guard_until = now + GUARD_NS;
+	return stepping ? 1 : now < k->guard_until ? GUARD_MS : TICK_MS;
+}
+
+/* ---- the threads ---- */
+
+static bool
+housekeeping(struct worker *k, uint64_t *due)
+{
+	struct weir_messenger *m = k->m;
+	bool stepping;
+
+	if (k->index)
+		return false;
+	events_tell(m);
+	pthread_mutex_lock(&m->lock);
+	stepping = peers_step(m);
+	pthread_mutex_unlock(&m->lock);
+	if (weir_clock() >= *due) {
+		peers_look(m);
+		*due = weir_clock() + TICK_MS * 1000000ull;
+	}
+	return stepping;
+}
+
+static void
+work(struct worker *k)
+{
+	struct weir_messenger *m = k->m;
+	struct weir_wait wait;
+	uint64_t due = 0;
+	uint32_t turns = 0;
+	int rc = 0;
+
+	weir_wait_init(&wait, k->home, TICK_MS);
+	wait.events = true;
+	while (!atomic_load_explicit(&m->stop, memory_order_acquire) && rc != -ENODEV) {
+		bool stepping = false;
+		unsigned n = pump(k, k->home, false);
+
+		if (has_accepts(k->home))
+			accept_all(k);
+		if (!n)
+			n = help(k);
+		if (!n || ++turns % 256 == 0)
+			stepping = housekeeping(k, &due);
+		if (n) {
+			weir_wait_end(&wait);
+			weir_wait_init(&wait, k->home, TICK_MS);
+			wait.events = true;
+			continue;
+		}
+		if (wait.armed) {
+			uint64_t ms = nap_ms(k, stepping);
+
+			wait.deadline = weir_clock() + ms * 1000000u;
+			atomic_store_explicit(&k->asleep, ms == TICK_MS ? 2 : 1,
+					      memory_order_relaxed);
+		}
+		rc = weir_wait_next(&wait);
+		if (rc == -EAGAIN)
+			wait.deadline = UINT64_MAX;
+	}
+	weir_wait_end(&wait);
+}
+
+static int
+open_worker(struct worker *k)
+{
+	struct weir_messenger *m = k->m;
+	char name[WEIR_SERVICE_MAX];
+	int rc = 0;
+
+	k->home = weir_thread_get(m->w);
+	if (!k->home)
+		return weir_fail(-errno,
+				 "no resources for a handler thread: %s; raise the limit "
+				 "of open files",
+				 strerror(errno));
+	k->sender = sender_get(m, &rc);
+	if (!k->sender)
+		return rc;
+	if (m->o.flags & WEIR_MESSENGER_CLIENT)
+		return 0;
+	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
+	return weir_listen(m->w, name, 4096, &k->listener);
+}
+
+static void *
+run(void *arg)
+{
+	struct worker *k = arg;
+	struct weir_messenger *m = k->m;
+	int rc = open_worker(k);
+
+	pthread_mutex_lock(&m->lock);
+	k->status = rc;
+	if (rc)
+		snprintf(k->reason, sizeof(k->reason), "%s", weir_reason());
+	k->started = true;
+	pthread_cond_broadcast(&m->changed);
+	pthread_mutex_unlock(&m->lock);
+	if (!rc)
+		work(k);
+	weir_listener_close(k->listener);
+	return NULL;
+}
+
+void
+workers_call(struct weir_messenger *m)
+{
+	if (m->workers[0].home)
+		weir_nudge(m->workers[0].home->nudge_fd);
+}
+
+static int
+worker_start(struct worker *k)
+{
+	struct weir_messenger *m = k->m;
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	rc = -pthread_create(&k->thread, NULL, run, k);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		return weir_fail(rc, "no handler thread: %s; raise the limit of threads",
+				 strerror(-rc));
+	k->runs = true;
+	pthread_mutex_lock(&m->lock);
+	while (!k->started)
+		pthread_cond_wait(&m->changed, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+	return k->status ? weir_fail(k->status, "%s", k->reason) : 0;
+}
+
+int
+workers_start(struct weir_messenger *m)
+{
+	int rc = 0;
+
+	/* the others look at all of them */
+	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
+		m->workers[i].m = m;
+		m->workers[i].index = i;
+		atomic_store(&m->workers[i].asleep, 2);
+	}
+	for (uint32_t i = 0; i < m->o.handler_threads && !rc; i++)
+		rc = worker_start(&m->workers[i]);
+	return rc;
+}
+
+void
+workers_stop(struct weir_messenger *m)
+{
+	atomic_store_explicit(&m->stop, 1, memory_order_release);
+	for (uint32_t i = 0; i < m->o.handler_threads; i++)
+		if (m->workers[i].runs && m->workers[i].home)
+			weir_nudge(m->workers[i].home->nudge_fd);
+	for (uint32_t i = 0; i < m->o.handler_threads; i++)
+		if (m->workers[i].runs)
+			pthread_join(m->workers[i].thread, NULL);
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests: each has a slot in the table of its sender, named with a generation in the id that goes
+ * with it. A response whose generation is not the slot's is for a request that has ended.
+ */
+#include "message/internal.h"
+
+#include <stdlib.h>
+
+#define SLOTS_MIN 16u
+#define SLOTS_MAX (1u << 20)
+#define ERRNO_MAX 4095u
+
+enum { STATE_NONE = 0, STATE_WAITING = 0x57414954, STATE_ENDED = 0x454e4445 };
+
+/* What weir_request.internal holds. */
+struct inside {
+	struct sender *sender;
+	void *buffer;
+	size_t size;
+	uint32_t slot;
+	_Atomic uint32_t state;
+	uint64_t unused[2];
+};
+static_assert(sizeof(struct inside) == sizeof(((struct weir_request *)0)->internal), "its place");
+
+static inline struct inside *
+inside(struct weir_request *r)
+{
+	return (struct inside *)r->internal;
+}
+
+/* ---- slots; home locked ---- */
+
+static int
+slots_grow(struct sender *s)
+{
+	uint32_t n = s->slot_count ? s->slot_count * 2 : SLOTS_MIN;
+	struct request_slot *slots;
+
+	if (n > SLOTS_MAX)
+		return weir_fail(-ENOSPC, "%u requests of a thread are outstanding; collect some",
+				 s->slot_count);
+	slots = realloc(s->slots, n * sizeof(*slots));
+	if (!slots)
+		return weir_fail(-ENOMEM, "no memory for another request; free some");
+	for (uint32_t i = s->slot_count; i < n; i++)
+		slots[i] =
+		    (struct request_slot){.generation = 1, .next = i + 1 < n ? i + 1 : UINT32_MAX};
+	s->slot_free = s->slot_count;
+	s->slots = slots;
+	s->slot_count = n;
+	return 0;
+}
+
+static int
+slot_take(struct sender *s, struct weir_request *r, struct lane *lane, uint64_t *id)
+{
+	struct request_slot *slot;
+	int rc = s->slot_free == UINT32_MAX ? slots_grow(s) : 0;
+
+	if (rc)
+		return rc;
+	inside(r)->slot = s->slot_free;
+	slot = &s->slots[s->slot_free];
+	s->slot_free = slot->next;
+	slot->request = r;
+	slot->lane = lane;
+	*id = (uint64_t)slot->generation << 32 | inside(r)->slot;
+	atomic_store_explicit(&lane->outstanding,
+			      atomic_load_explicit(&lane->outstanding, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	return 0;
+}
+
+static void
+request_end(struct sender *s, struct weir_request *r, int status, size_t length)
+{
+	struct request_slot *slot = &s->slots[inside(r)->slot];
+	struct lane *lane = slot->lane;
+
+	slot->request = NULL;
+	slot->generation++;
+	slot->next = s->slot_free;
+	s->slot_free = inside(r)->slot;
+	atomic_store_explicit(&lane->outstanding,
+			      atomic_load_explicit(&lane->outstanding, memory_order_relaxed) - 1,
+			      memory_order_relaxed);
+	r->status = status;
+	r->length = length;
+	atomic_store_explicit(&inside(r)->state, STATE_ENDED, memory_order_release);
+}
+
+/* NULL: it has ended. */
+static struct weir_request *
+find(const struct sender *s, const struct lane *lane, uint64_t id)
+{
+	const struct request_slot *slot;
+
+	if ((uint32_t)id >= s->slot_count)
+		return NULL;
+	slot = &s->slots[(uint32_t)id];
+	return slot->generation == id >> 32 && slot->lane == lane ? slot->request : NULL;
+}
+
+void
+request_response(struct lane *lane, const struct message_header *h, const uint8_t *data,
+		 uint32_t length)
+{
+	struct sender *s = lane->sender;
+	struct weir_request *r = find(s, lane, h->id);
+	struct inside *in;
+
+	if (!r) {
+		count(&s->late);
+		return;
+	}
+	in = inside(r);
+	if (h->status) {
+		request_end(s, r, h->status <= ERRNO_MAX ? -(int)h->status : -EPROTO, 0);
+		return;
+	}
+	if (length && in->size)
+		memcpy(in->buffer, data, length < in->size ? length : in->size);
+	request_end(s, r, length > in->size ? -EMSGSIZE : 0, length);
+}
+
+void
+request_piece(struct lane *lane, const struct message_header *h, const uint8_t *data,
+	      uint32_t length)
+{
+	struct sender *s = lane->sender;
+	struct weir_request *r = find(s, lane, h->id);
+	struct assembly *a = &lane->in;
+	struct message_piece piece;
+	struct inside *in;
+
+	if (!message_piece_read(&piece, data, length) || h->flags != KIND_RESPONSE) {
+		count(&s->malformed);
+		return;
+	}
+	if (!piece.offset)
+		*a = (struct assembly){.header = *h, .total = piece.total};
+	if (piece.total != a->total || piece.offset != a->got || h->id != a->header.id) {
+		count(&s->malformed);
+		return;
+	}
+	length -= (uint32_t)sizeof(piece);
+	a->got += length;
+	if (r) {
+		in = inside(r);
+		if (piece.offset < in->size)
+			memcpy((uint8_t *)in->buffer + piece.offset, data + sizeof(piece),
+			       length < in->size - piece.offset ? length : in->size - piece.offset);
+	}
+	if (a->got < a->total)
+		return;
+	a->total = 0;
+	if (r)
+		request_end(s, r, a->got > in->size ? -EMSGSIZE : 0, a->got);
+	else
+		count(&s->late);
+}
+
+void
+requests_end(struct lane *lane, int status)
+{
+	struct sender *s = lane->sender;
+
+	if (!atomic_load_explicit(&lane->outstanding, memory_order_relaxed))
+		return;
+	for (uint32_t i = 0; i < s->slot_count; i++)
+		if (s->slots[i].request && s->slots[i].lane == lane)
+			request_end(s, s->slots[i].request, status, 0);
+}
+
+uint32_t
+requests_cancel(struct sender *s, uint32_t node)
+{
+	uint32_t n = 0;
+
+	weir_lock(s->home);
+	for (uint32_t i = 0; i < s->slot_count; i++) {
+		struct weir_request *r = s->slots[i].request;
+
+		if (!r || (node != UINT32_MAX && r->node != node))
+			continue;
+		request_end(s, r, -ECANCELED, 0);
+		n++;
+	}
+	if (n)
+		weir_thread_wake(s->home, NULL);
+	weir_unlock(s->home);
+	return n;
+}
+
+int
+weir_message_cancel(struct weir_messenger *m, uint16_t node)
+{
+	struct sender *s;
+	uint32_t n = 0;
+
+	if (weir_state(m->w) != WEIR_UP)
+		return weir_gone(m->w);
+	pthread_mutex_lock(&m->lock);
+	TAILQ_FOREACH(s, &m->senders, next)
+	n += requests_cancel(s, node);
+	pthread_mutex_unlock(&m->lock);
+	return (int)n;
+}
+
+/* ---- sending ---- */
+
+static int
+send_pinned(struct sender *s, struct lane *lane, struct weir_request *r, uint16_t type,
+	    const struct iovec *part, int timeout_ms)
+{
+	struct message_header h = {.kind = KIND_REQUEST, .type = type};
+	struct iovec parts[2] = {{&h, HEADER_LONG}, *part};
+	int rc;
+
+	weir_lock(s->home);
+	rc = slot_take(s, r, lane, &h.id);
+	weir_unlock(s->home);
+	if (rc)
+		return rc;
+	rc = part->iov_len > WEIR_MESSAGE_WHOLE
+		 ? pieces_send(lane, &h, part, 1, part->iov_len, timeout_ms)
+		 : lane_send(lane, parts, 2, HEADER_LONG + part->iov_len, timeout_ms);
+	if (!rc)
+		return 0;
+	weir_lock(s->home);
+	if (find(s, lane, h.id) == r)
+		request_end(s, r, rc, 0);
+	weir_unlock(s->home);
+	return rc;
+}
+
+static __attribute__((noinline)) int
+start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, uint16_t type,
+	   const void *buf, size_t length, int timeout_ms)
+{
+	struct iovec part = {(void *)(uintptr_t)buf, length};
+	struct lane *lane;
+	int rc;
+
+	if (length > m->o.message_max)
+		return weir_fail(-EMSGSIZE,
+				 "a request of %zu bytes is longer than message_max, %llu; send "
+				 "less or raise that",
+				 length, (unsigned long long)m->o.message_max);
+	rc = lane_pin(s, r->node, timeout_ms, &lane);
+	if (rc)
+		return rc;
+	rc = send_pinned(s, lane, r, type, &part, timeout_ms);
+	lane_unpin(lane);
+	return rc ? message_error(rc) : 0;
+}
+
+/* Everything is ready for a small one. -EAGAIN: not so. Home locked. */
+static int
+start_fast(struct sender *s, struct weir_request *r, uint16_t type, const void *buf,
+	   uint32_t length)
+{
+	struct lane *lane = sender_lane(s, r->node);
+	struct message_header h = {.kind = KIND_REQUEST, .type = type};
+	uint32_t epoch;
+	int rc;
+
+	if (weir_unlikely(!lane || lane->greet || s->slot_free == UINT32_MAX))
+		return -EAGAIN;
+	rc = slot_take(s, r, lane, &h.id);
+	if (rc)
+		return -EAGAIN;
+	rc = weir_send_headed(lane->conn, &h, HEADER_LONG, buf, length);
+	if (weir_unlikely(rc)) {
+		request_end(s, r, rc, 0);
+		return rc;
+	}
+	epoch = atomic_load_explicit(&s->m->epoch, memory_order_relaxed);
+	atomic_store_explicit(&lane->used, epoch, memory_order_relaxed);
+	return 0;
+}
+
+int
+weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t node, uint16_t type,
+		   const void *buf, size_t length, void *response, size_t size, int send_timeout_ms)
+{
+	struct sender *s;
+	int rc = -EAGAIN;
+
+	r->internal[0] = 0;
+	s = sender_get(m, &rc);
+	if (!s)
+		return rc;
+	r->node = node;
+	r->status = 0;
+	r->length = 0;
+	*inside(r) =
+	    (struct inside){.sender = s, .buffer = response, .size = size, .state = STATE_WAITING};
+	rc = -EAGAIN;
+	if (length <= WEIR_INLINE_SMALL - HEADER_LONG) {
+		weir_lock(s->home);
+		rc = start_fast(s, r, type, buf, (uint32_t)length);
+		if (rc)
+			atomic_store_explicit(&inside(r)->state, STATE_WAITING,
+					      memory_order_relaxed);
+		weir_unlock(s->home);
+	}
+	if (rc)
+		rc = start_slow(m, s, r, type, buf, length, send_timeout_ms);
+	if (rc)
+		r->internal[0] = 0;
+	return rc;
+}
+
+/* ---- collecting ---- */
+
+static bool
+ended(const struct weir_request *r)
+{
+	return atomic_load_explicit(&inside((struct weir_request *)(uintptr_t)r)->state,
+				    memory_order_acquire) == STATE_ENDED;
+}
+
+static bool
+look(struct sender *s, const struct weir_request *r)
+{
+	bool done;
+
+	weir_lock(s->home);
+	if (!ended(r))
+		sender_take(s);
+	done = ended(r);
+	weir_unlock(s->home);
+	return done;
+}
+
+/* Waited long enough, or nothing will come any more. */
+static void
+give_up(struct sender *s, struct weir_request *r, int status)
+{
+	weir_lock(s->home);
+	if (!ended(r)) {
+		request_end(s, r, status, 0);
+		weir_thread_wake(s->home, NULL);
+	}
+	weir_unlock(s->home);
+}
+
+static int
+result(const struct weir_request *r, int timeout_ms)
+{
+	switch (r->status) {
+	case 0:
+		return 0;
+	case -ETIMEDOUT:
+		return weir_fail(-ETIMEDOUT,
+				 "node %u has not responded within %d ms; wait longer, or see "
+				 "weirctl show sessions there",
+				 r->node, timeout_ms);
+	case -ECANCELED:
+		return weir_fail(-ECANCELED, "the request was cancelled; start it again");
+	case -ENOMSG:
+		return weir_fail(-ENOMSG,
+				 "nobody on node %u has registered the type; see that both ends "
+				 "are of one release",
+				 r->node);
+	case -EMSGSIZE:
+		return weir_fail(-EMSGSIZE, "the response has %zu bytes; give a larger buffer",
+				 r->length);
+	default:
+		return weir_fail(r->status, "the request to node %u failed: %s; see its program",
+				 r->node, strerror(-r->status));
+	}
+}
+
+int
+weir_request_wait(struct weir_request *r, int timeout_ms)
+{
+	struct sender *s = inside(r)->sender;
+	struct weir_wait wait;
+	int rc = 0;
+
+	if (!s)
+		return weir_fail(-EINVAL, "the request was not started; look at what "
+					  "weir_request_start() returned");
+	if (weir_state(s->m->w) == WEIR_FORKED)
+		return weir_gone(s->m->w);
+	if (timeout_ms == -1)
+		timeout_ms = (int)s->m->o.request_timeout_ms;
+	weir_wait_init(&wait, s->home, timeout_ms < 0 ? -1 : timeout_ms);
+	while (!look(s, r)) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+	}
+	weir_wait_end(&wait);
+	if (rc == -EAGAIN && !timeout_ms)
+		return rc;
+	if (rc)
+		give_up(s, r, rc == -EAGAIN ? -ETIMEDOUT : rc);
+	return result(r, timeout_ms);
+}
+
+void
+weir_request_cancel(struct weir_request *r)
+{
+	struct sender *s = inside(r)->sender;
+
+	if (s && weir_state(s->m->w) != WEIR_FORKED)
+		give_up(s, r, -ECANCELED);
+}
+
+int
+weir_message_request(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
+		     size_t length, void *response, size_t size, size_t *response_length,
+		     int timeout_ms)
+{
+	struct weir_request r;
+	int send_ms = timeout_ms == -1		      ? (int)m->o.request_timeout_ms
+		      : timeout_ms == WEIR_NO_TIMEOUT ? -1
+						      : timeout_ms;
+	int rc = weir_request_start(m, &r, node, type, buf, length, response, size, send_ms);
+
+	if (rc == -EAGAIN)
+		return weir_fail(-ETIMEDOUT,
+				 "the request to node %u found no room within %d ms; wait longer, "
+				 "or see weirctl show connections",
+				 node, send_ms);
+	if (rc)
+		return rc;
+	rc = weir_request_wait(&r, timeout_ms);
+	if (rc == -EAGAIN) {
+		weir_request_cancel(&r); /* its memory ends here */
+		rc = -ETIMEDOUT;
+	}
+	if (response_length)
+		*response_length = r.length;
+	return rc;
+}

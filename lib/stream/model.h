@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What other models need of streams, below the public calls: messages out of a ring before it is
+ * asked whose they are, counted as consumed when the model says so; messages with a head in front.
+ * The caller has locked the connection's home where that is said.
+ */
+#ifndef WEIR_STREAM_MODEL_H
+#define WEIR_STREAM_MODEL_H
+
+#include "stream/conn.h"
+
+#include <sys/uio.h>
+
+/* A message that was received, but does not count as consumed yet. */
+struct weir_taken {
+	const uint8_t *data;
+	uint32_t length;
+	uint32_t cost;		  /* in the caller's buffer: still to be counted */
+	struct weir_parked *loan; /* lent; NULL: in the caller's buffer */
+};
+
+/*
+ * Takes the next message of c: a small one at the ring's head is copied to buf (WEIR_INLINE_MAX
+ * bytes, aligned to 16), others are lent. 0, -EAGAIN, or how the connection ended. Home locked.
+ */
+int weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken);
+/* The message was dealt with; `c`: its connection, NULL if that is gone. Home locked. */
+void weir_taken_done(struct weir_conn *c, struct weir_taken *taken);
+
+/* Takes in what lies at the ring's head, an event or a message for later. False: it stays. Home
+ * locked. */
+bool weir_channel_step(struct weir_channel *ch);
+
+/* Connects a connection of `t`, which is locked; it opens later. 0 or -errno. */
+int weir_conn_start(struct weir_thread *t, const struct weir_address *address,
+		    const struct weir_connect_options *o, struct weir_conn **conn);
+
+/* Sends one message gathered from n places, `length` bytes together. As weir_send(). */
+int weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
+		    int timeout_ms);
+
+/* The same without waiting. Home locked. */
+int weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length);
+
+/*
+ * A small message with a head of 8 or 16 bytes, known when it is compiled, if everything is ready
+ * for it: 0; else -EAGAIN, and weir_send_parts() knows why. head_length + length <=
+ * WEIR_INLINE_SMALL. Home locked.
+ */
+static inline __attribute__((always_inline)) int
+weir_send_headed(struct weir_conn *c, const void *head, uint32_t head_length, const void *buf,
+		 uint32_t length)
+{
+	struct weir_pipe *p = c->pipe;
+	uint32_t total = head_length + length, first = length;
+	uint32_t slots = total > WEIR_SLOT_HEAD_BYTES ? 2 : 1;
+	struct weir_slot *s;
+
+	if (weir_unlikely(!p || c->send_error || c->tail_kept ||
+			  c->spent + slots * WEIR_SLOT_SIZE > c->granted ||
+			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE))
+		return -EAGAIN;
+	s = weir_ring_at(&p->tx, p->tx.pos);
+	if (slots == 2) {
+		struct weir_slot_more *more =
+		    (struct weir_slot_more *)weir_ring_at(&p->tx, p->tx.pos + 1);
+
+		first = WEIR_SLOT_HEAD_BYTES - head_length;
+		weir_slot_fill(more->data, (const uint8_t *)buf + first, length - first);
+		atomic_store_explicit(&more->seq, (uint32_t)(p->tx.pos + 2), memory_order_relaxed);
+	}
+	memcpy(s->data, head, head_length);
+	weir_slot_fill(s->data + head_length, buf, first);
+	weir_slot_head(s, WEIR_OP_INLINE, 0, (uint16_t)(p->local ? p->rx.pos : c->sent),
+		       c->send_vqpn, total);
+	if (p->local)
+		weir_ring_publish_paired(&p->tx, s, slots);
+	else
+		weir_ring_publish(&p->tx, slots);
+	c->spent += slots * WEIR_SLOT_SIZE;
+	c->sent++;
+	if (p->burst)
+		p->burst = 0;
+	weir_pipe_published(p);
+	return 0;
+}
+
+#endif
