@@ -311,7 +311,6 @@ link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigne
 	struct nic_qp_attr attr = {
 	    .remote_lid = o->lid,
 	    .mtu = o->mtu < mtu ? o->mtu : mtu,
-	    .access = NIC_REMOTE_WRITE,
 	};
 	int rc = 0;
 
@@ -320,6 +319,7 @@ link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigne
 		attr.remote_qpn = o->qpn[k];
 		attr.remote_psn = o->psn[k];
 		attr.psn = l->psn[k];
+		attr.access = k ? NIC_REMOTE_WRITE | NIC_REMOTE_READ : NIC_REMOTE_WRITE;
 		attr.state = NIC_QP_RTR;
 		rc = ops->qp_modify(l->qp[k], &attr);
 		attr.state = NIC_QP_RTS;

@@ -99,9 +99,9 @@ build_view(struct broker_session *s, uint32_t i)
 			v->send_mr = s->view[k].send_mr;
 			return 0;
 		}
-	rc =
-	    broker_ops(s->b, i)->mr_reg(dev, base + weir_arena_send(g),
-					(uint64_t)g->send_blocks * WEIR_BLOCK_SIZE, 0, &v->send_mr);
+	rc = broker_ops(s->b, i)->mr_reg(dev, base + weir_arena_send(g),
+					 (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE,
+					 NIC_REMOTE_READ, &v->send_mr);
 	s->view_owned[i] = !rc;
 	return rc;
 }

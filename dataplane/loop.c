@@ -31,6 +31,8 @@
 #define TURN_NS 30000u		   /* a stream lets others on the CPU run so often */
 #define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
 #define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
+#define LOAD_NS 1000000u	   /* the load is measured so often ... */
+#define LOAD_SPAN_NS 8000000u	   /* ... and says what was in so long */
 #define SLEEP_MIN_NS 50000u	   /* first timed sleep; doubles */
 #define SLEEP_ANY_NS 1000000000ull /* longest of all sleeps */
 #define EVENTS 32
@@ -134,6 +136,24 @@ account(struct loop *l, uint64_t tsc)
 {
 	add(l->empty_turns ? &l->stats.idle_cycles : &l->stats.busy_cycles, tsc - l->turn_tsc);
 	l->turn_tsc = tsc;
+}
+
+/* What peers are told, 1/1000: the share of busy cycles, of late. */
+static void
+measure_load(struct loop *l, uint64_t now)
+{
+	uint64_t busy = atomic_load_explicit(&l->stats.busy_cycles, memory_order_relaxed);
+	uint64_t idle = atomic_load_explicit(&l->stats.idle_cycles, memory_order_relaxed);
+	uint64_t some = busy - l->load_busy, all = some + idle - l->load_idle;
+	uint64_t span = RTE_MIN(now - l->load_at, LOAD_SPAN_NS);
+
+	if (all)
+		l->load = (uint32_t)((l->load * (LOAD_SPAN_NS - span) + some * 1000 / all * span) /
+				     LOAD_SPAN_NS);
+	l->load_busy = busy;
+	l->load_idle = idle;
+	l->load_at = now;
+	engine_set_load(l->engine, l->load);
 }
 
 /*
@@ -336,6 +356,8 @@ loop_run(void *loop)
 		unsigned work = take_mails(l);
 
 		account(l, tsc);
+		if (now - l->load_at >= LOAD_NS)
+			measure_load(l, now);
 		work += engine_turn(l->engine, now);
 		work += give_back_done(l);
 		if (work) {

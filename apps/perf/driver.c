@@ -122,7 +122,7 @@ request_of(const struct perf_options *o, uint32_t test, uint32_t size)
 	    .seed = o->seed,
 	    .flags = (o->both && test != PERF_LAT ? PERF_BOTH : 0) | (o->verify ? PERF_VERIFY : 0) |
 		     (o->sleep ? PERF_SLEEP : 0) | (o->loop ? PERF_HERE : 0) |
-		     (o->copy ? PERF_COPY : 0),
+		     (o->copy ? PERF_COPY : 0) | (o->flags & PERF_WAYS),
 	};
 
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);

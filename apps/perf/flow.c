@@ -45,6 +45,7 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->verify = request->flags & PERF_VERIFY;
 	f->copy = request->flags & PERF_COPY;
 	f->window = request->window;
+	f->way = request->flags & PERF_WAYS;
 	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
 	f->blocked = false;
@@ -116,7 +117,7 @@ static __attribute__((noinline)) int
 send_any(struct perf_flow *f)
 {
 	uint32_t length = perf_plan_size(&f->out, f->sent);
-	unsigned flags = 0;
+	unsigned flags = f->way;
 	int rc;
 
 	if (f->window) {
@@ -127,7 +128,7 @@ send_any(struct perf_flow *f)
 			return -EAGAIN;
 		/* twice in a window is often enough, the last of a window always */
 		if ((f->sent + 1) % (f->window > 1 ? f->window / 2 : 1) == 0)
-			flags = WEIR_NOTIFY;
+			flags |= WEIR_NOTIFY;
 	}
 	if (length <= FLOW_COPY_MAX || f->copy)
 		rc = send_copy(f, length, flags);
@@ -145,7 +146,8 @@ perf_flow_send(struct perf_flow *f)
 {
 	int rc;
 
-	if (f->window || f->verify || f->out.test == PERF_MIX || f->out.size > FLOW_COPY_MAX)
+	if (f->window || f->way || f->verify || f->out.test == PERF_MIX ||
+	    f->out.size > FLOW_COPY_MAX)
 		return send_any(f);
 	prepare(f, f->out.size);
 	rc = weir_send(f->conn, f->out_buf, f->out.size, 0);

@@ -23,6 +23,7 @@ struct perf_flow {
 	struct perf_plan out, in;
 	bool verify, copy;
 	uint32_t window; /* messages under way at most, 0: no limit */
+	uint32_t way;	 /* operation, in flags of each send; 0: any */
 
 	uint64_t sent, received;
 	uint64_t completed; /* of sent, as far as events told; with a window only */

@@ -20,6 +20,7 @@ enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 #define PERF_SLEEP 0x4u	 /* the server sleeps when it waits */
 #define PERF_HERE 0x10u	 /* both ends are one thread: neither may wait inside a call */
 #define PERF_COPY 0x8u	 /* no loans, no reservations */
+#define PERF_WAYS 0xf00u /* WEIR_RING ... WEIR_WRITE: how messages of the run go, both ways */
 
 struct perf_ports {
 	uint64_t tx_frames, rx_frames, tx_bytes, rx_bytes;

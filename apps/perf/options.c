@@ -78,7 +78,7 @@ perf_options_usage(FILE *to)
 	    "  --cpu N               pin to CPU N\n"
 	    "  --csv, --json         instead of a table\n"
 	    "  -D, --duration SECONDS  of each run (1)\n"
-	    "  --flags LIST          transport: RC\n"
+	    "  --flags LIST          how messages go: RC, and RING, READ or WRITE (Weir chooses)\n"
 	    "  --instance NAME       which Weir of this host ($WEIR_INSTANCE, else \"default\")\n"
 	    "  --large COUNT         mix: so many messages of 64 KiB ... 16 MiB (one in 10000)\n"
 	    "  --loop                through the node's own port, also to a program on this node\n"
@@ -191,6 +191,32 @@ parse_tests(struct perf_options *o, const char *list)
 		o->tests[o->test_count++] = t;
 	}
 	return o->test_count ? 0 : -EINVAL;
+}
+
+/* Names of stream.h without their WEIR_; one operation at most. */
+static int
+parse_flags(struct perf_options *o, const char *list)
+{
+	static const struct {
+		const char *name;
+		uint32_t flag;
+	} known[] = {
+	    {"RC", WEIR_RC}, {"RING", WEIR_RING}, {"READ", WEIR_READ}, {"WRITE", WEIR_WRITE}};
+	const uint32_t count = sizeof(known) / sizeof(known[0]);
+	char piece[8];
+	uint32_t i, operations;
+
+	while (*list) {
+		if (!next_piece(&list, piece, sizeof(piece)))
+			return -EINVAL;
+		for (i = 0; i < count && strcmp(piece, known[i].name) != 0; i++)
+			;
+		if (i == count)
+			return -EINVAL;
+		o->flags |= known[i].flag;
+	}
+	operations = o->flags & ~WEIR_RC;
+	return o->flags && !(operations & (operations - 1)) ? 0 : -EINVAL;
 }
 
 static int
@@ -310,7 +336,7 @@ take_option(struct perf_options *o, int option, const char *arg)
 	case 't':
 		return parse_tests(o, arg);
 	case OPT_FLAGS:
-		return strcmp(arg, "RC") == 0 ? 0 : -EINVAL;
+		return parse_flags(o, arg);
 	}
 	return take_number(o, option, arg);
 }

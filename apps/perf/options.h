@@ -25,6 +25,7 @@ struct perf_options {
 	bool large_given;
 	uint32_t window;
 	uint64_t seed;
+	uint32_t flags;	   /* WEIR_RC, an operation: of every message of a run */
 	int cpu;	   /* -1: not pinned */
 	uint32_t pause_ms; /* lat: rest before each round trip */
 	int patience_s;	   /* without any progress the run has failed */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bulk messages, by rendezvous: RTS announces one, the receiver finds a run of blocks and answers
- * CTS, the sender WRITEs it there in segments on the link's second QP and says BULK in the ring
- * once all of it is acknowledged. So messages are delivered in ring order and none waits behind
- * another connection's bytes.
+ * Bulk messages, by rendezvous: RTS announces one, the receiver finds a run of blocks. Either it
+ * answers CTS and the sender WRITEs the message there, or it READs it itself (fetch.c) and says
+ * FETCHED; in segments, on the link's second QP. When all of it is there the sender says BULK in
+ * the ring, unless the receiver has delivered it already. So messages are delivered in ring order
+ * and none waits behind another connection's bytes.
  */
 #include "internal.h"
 
@@ -53,79 +54,152 @@ bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts)
 	return true;
 }
 
-/* Posts the next segment of p; false if the queue has no room. */
-static bool
-post_segment(struct engine *e, struct link *l, struct pend *p)
+/* How p may be moved: as its program wants it, else either way. */
+uint32_t
+bulk_ways(const struct pend *p)
 {
-	struct conn *c = p->conn;
-	uint32_t left = p->slot.length - p->written;
-	uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
-	uint64_t offset = WEIR_PLACE_OFFSET(p->slot.place[0]) + p->written;
-	struct nic_send_wr wr = {
-	    .wr_id = l->sq_posted[1] + 1,
-	    .sge = {{(uintptr_t)(c->session->base + offset), length,
-		     c->session->shared->send_mr.lkey}},
-	    .sge_count = 1,
-	    .opcode = NIC_WRITE,
-	    .flags = NIC_SIGNALED,
-	    .remote_address = p->remote + p->written,
-	    .rkey = p->rkey,
-	};
-	int n = nic_post_send(l->is.qp[1], &wr, 1);
+	if (p->slot.flags & WEIR_SLOT_READ)
+		return WEIR_RTS_READ;
+	return p->slot.flags & WEIR_SLOT_WRITE ? WEIR_RTS_WRITE : WEIR_RTS_WRITE | WEIR_RTS_READ;
+}
 
+/*
+ * FETCHED: the peer has read it, and delivered it, if all before it were. False: the peer broke the
+ * rules.
+ */
+bool
+bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
+{
+	for (uint32_t i = 0; i < c->asked_count; i++) {
+		struct pend *p = c->asked[i];
+
+		if (p->number != number || p->state != PEND_ASKED ||
+		    !(bulk_ways(p) & WEIR_RTS_READ))
+			continue;
+		if (delivered && p != c->pend_first)
+			return false;
+		p->state = PEND_WRITTEN;
+		p->fetched = true;
+		count(&e->counters.bulk_messages, 1);
+		if (delivered)
+			pend_delivered(e, c);
+		conn_advance(e, c);
+		return true;
+	}
+	return false;
+}
+
+/* Posts a WRITE or READ; false if the queue has no room. */
+bool
+bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f)
+{
+	int n;
+
+	wr->wr_id = l->sq_posted[BULK] + 1;
+	wr->sge_count = 1;
+	wr->flags = NIC_SIGNALED;
+	n = nic_post_send(l->is.qp[BULK], wr, 1);
 	if (n < 0)
 		link_break(e, l, BULK, (uint32_t)-n, 0);
 	if (n <= 0)
 		return false;
-	l->sq_posted[1]++;
-	l->in_flight[l->flight_end++ % BULK_WRITES] = p;
-	p->written += length;
-	p->in_flight++;
-	c->bulk_flight++;
+	l->sq_posted[BULK]++;
+	l->in_flight[l->flight_end++ % BULK_FLIGHT] = f;
+	f.conn->bulk_flight++;
 	return true;
+}
+
+static bool
+has_room(const struct link *l)
+{
+	return l->flight_end - l->flight_first < BULK_FLIGHT;
 }
 
 bool
 bulk_may_post(const struct link *l)
 {
-	return !l->bulk_broken && !l->hold && !list_empty(&l->writing) &&
-	       l->flight_end - l->flight_first < BULK_WRITES;
+	return !l->bulk_broken && !l->hold && has_room(l) &&
+	       (!list_empty(&l->writing) || !list_empty(&l->fetching));
+}
+
+/* The next segment of the message whose turn it is; false: nothing was posted. */
+static bool
+write_next(struct engine *e, struct link *l)
+{
+	struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
+	uint32_t left, length;
+	struct source from;
+	struct nic_send_wr wr;
+
+	if (list_empty(&l->writing) || !has_room(l))
+		return false;
+	left = p->slot.length - p->written;
+	length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
+	from = session_source(p->conn->session, p->slot.place[0], p->slot.length);
+	wr = (struct nic_send_wr){
+	    .sge = {{(uintptr_t)from.at + p->written, length, from.mr->lkey}},
+	    .opcode = NIC_WRITE,
+	    .remote_address = p->remote + p->written,
+	    .rkey = p->rkey,
+	};
+	if (!bulk_put(e, l, &wr, (struct flight){p->conn, p, p->number}))
+		return false;
+	p->written += length;
+	p->in_flight++;
+	list_remove(&p->writing);
+	if (p->written < p->slot.length)
+		list_append(&l->writing, &p->writing);
+	return true;
 }
 
 void
 bulk_post(struct engine *e, struct link *l)
 {
-	while (bulk_may_post(l)) {
-		struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
+	bool some = true;
 
-		if (!post_segment(e, l, p))
-			break;
-		list_remove(&p->writing);
-		if (p->written < p->slot.length)
-			list_append(&l->writing, &p->writing);
+	while (some && bulk_may_post(l)) {
+		some = write_next(e, l);
+		some |= !l->bulk_broken && has_room(l) && fetch_post(e, l);
 	}
 }
 
-/* The oldest WRITE in flight is acknowledged. */
+/* Nothing of c is in flight any more: what has waited for that. */
+static void
+flight_over(struct engine *e, struct conn *c)
+{
+	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+		pend_drop(e, c);
+	if (c->forget)
+		bulk_forget(e, c);
+	owe(e, c, 0); /* FIN, RESET and FIN_ACK */
+	conn_settle(e, c);
+}
+
+static void
+written(struct engine *e, struct conn *c, struct pend *p)
+{
+	p->in_flight--;
+	if ((c->state != CONN_OPEN && c->state != CONN_FINISHING) || p->in_flight ||
+	    p->written < p->slot.length)
+		return;
+	p->state = PEND_WRITTEN;
+	conn_advance(e, c);
+}
+
+/* The oldest one in flight has succeeded. */
 void
 bulk_done(struct engine *e, struct link *l)
 {
-	struct pend *p = l->in_flight[l->flight_first++ % BULK_WRITES];
-	struct conn *c = p->conn;
+	struct flight f = l->in_flight[l->flight_first++ % BULK_FLIGHT];
 
 	l->bulk_unproven = false;
-	p->in_flight--;
-	c->bulk_flight--;
-	if (c->state == CONN_OPEN || c->state == CONN_FINISHING) {
-		if (p->written == p->slot.length && !p->in_flight) {
-			p->state = PEND_WRITTEN;
-			conn_advance(e, c);
-		}
-	} else if (!c->bulk_flight) {
-		pend_drop(e, c);
-		owe(e, c, 0); /* RESET and FIN_ACK have waited for this */
-		conn_settle(e, c);
-	}
+	f.conn->bulk_flight--;
+	if (f.pend)
+		written(e, f.conn, f.pend);
+	else
+		fetch_done(e, f.conn, f.number);
+	if (!f.conn->bulk_flight)
+		flight_over(e, f.conn);
 }
 
 /* ---- faults ---- */
@@ -141,50 +215,55 @@ bulk_failed(struct link *l, const struct nic_wc *wc)
 	    wc->status == NIC_WC_RNR_RETRY_EXC_ERR || wc->status == NIC_WC_FATAL_ERR)
 		return;
 	if (!l->bulk_broken && behind < l->flight_end - l->flight_first)
-		l->in_flight[(l->flight_first + behind) % BULK_WRITES]->conn->bulk_refused = true;
+		l->in_flight[(l->flight_first + behind) % BULK_FLIGHT].conn->bulk_refused = true;
 }
 
-/* From the oldest segment on that nobody has acknowledged. They are acknowledged in order. */
-static void
+/* Where it goes on: at the oldest segment that nobody has acknowledged. They are in order. */
+uint32_t
+bulk_rewound(uint32_t posted, uint32_t in_flight)
+{
+	return ((posted + BULK_SEGMENT - 1) / BULK_SEGMENT - in_flight) * BULK_SEGMENT;
+}
+
+/* False: an older segment has rewound it. */
+static bool
 rewind_writes(struct engine *e, struct link *l, struct pend *p)
 {
-	uint32_t segments = (p->written + BULK_SEGMENT - 1) / BULK_SEGMENT;
-
+	if (!p->in_flight)
+		return false;
 	count(&e->counters.bulk_replayed, p->in_flight);
 	p->conn->bulk_flight -= p->in_flight;
-	p->written = (segments - p->in_flight) * BULK_SEGMENT;
+	p->written = bulk_rewound(p->written, p->in_flight);
 	p->in_flight = 0;
-	list_append_once(&l->writing, &p->writing);
+	if (p->conn->state == CONN_OPEN || p->conn->state == CONN_FINISHING)
+		list_append_once(&l->writing, &p->writing);
+	else
+		list_remove(&p->writing);
+	return true;
 }
 
 /*
- * The QP is a new one, and the peer's old one can't write any more. WRITEs whose outcome is unknown
- * are made again: their place is promised until BULK, FIN_ACK or RESET, none of which has left
- * while they were in flight, and the same bytes twice are the same. Whatever else will once go by
- * this QP, and must not be repeated, ends with -EIO here.
+ * The QP is a new one, and the old ones can't write any more. WRITEs and READs whose outcome is
+ * unknown are made again: their place is promised until BULK, FIN_ACK or RESET, what is read stays
+ * where it is until FETCHED, FIN_ACK or RESET, none of which has left while they were in flight,
+ * and the same bytes twice are the same. Whatever else will once go by this QP, and must not be
+ * repeated, ends with -EIO here.
  */
 void
 bulk_resume(struct engine *e, struct link *l)
 {
 	for (; l->flight_first != l->flight_end; l->flight_first++) {
-		struct pend *p = l->in_flight[l->flight_first % BULK_WRITES];
-		struct conn *c = p->conn;
+		struct flight f = l->in_flight[l->flight_first % BULK_FLIGHT];
+		struct conn *c = f.conn;
 
-		if (!p->in_flight) /* an older segment has rewound it */
+		if (f.pend ? !rewind_writes(e, l, f.pend) : !fetch_rewind(e, l, c, f.number))
 			continue;
-		rewind_writes(e, l, p);
-		if (c->state != CONN_OPEN && c->state != CONN_FINISHING) {
-			list_remove(&p->writing);
-			if (c->bulk_flight)
-				continue;
-			pend_drop(e, c);
-			owe(e, c, 0); /* RESET and FIN_ACK have waited for this */
-			conn_settle(e, c);
-		} else if (c->bulk_refused && !c->bulk_flight) {
+		if (c->bulk_refused && !c->bulk_flight)
 			conn_abort(e, c, ECONNRESET, false);
-		} else {
+		if (c->state == CONN_OPEN || c->state == CONN_FINISHING)
 			l->bulk_unproven = true;
-		}
+		if (!c->bulk_flight)
+			flight_over(e, c);
 	}
 	l->sq_done[BULK] = l->sq_posted[BULK];
 }
@@ -198,19 +277,13 @@ bulk_cancel(struct conn *c)
 
 /* ---- receiving ---- */
 
-static uint32_t
-blocks_of(uint32_t length)
-{
-	return length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
-}
-
 /* Its slot may have to be spilled: into a block beyond those that channels begin with. */
 static bool
 refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 {
 	const struct session *s = c->session;
 
-	if (blocks_of(r->length) + s->reserve < s->blocks.count)
+	if (bulk_blocks(r->length) + s->reserve < s->blocks.count)
 		return false;
 	r->state = RTS_REFUSED;
 	owe(e, c, OWE_CTS);
@@ -219,26 +292,45 @@ refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 
 /* RTS. False: the peer broke the rules. */
 bool
-bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
+bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length)
 {
 	struct session *s = c->session;
 	struct rts *r = &c->rts[c->rts_count];
 
-	if (c->rts_count == RTS_MAX || length > WEIR_MESSAGE_MAX || number < c->rx_messages)
+	if (c->rts_count == RTS_MAX || length > WEIR_MESSAGE_MAX || rts->number < c->rx_messages ||
+	    !rts->ways || rts->ways & ~(WEIR_RTS_WRITE | WEIR_RTS_READ))
 		return false;
 	for (uint32_t i = 0; i < c->rts_count; i++)
-		if (c->rts[i].number == number)
+		if (c->rts[i].number == rts->number)
 			return false;
 	c->rts_count++;
-	*r = (struct rts){.number = number, .length = length, .state = RTS_WAITING};
+	*r = (struct rts){.number = rts->number,
+			  .address = rts->address,
+			  .length = length,
+			  .rkey = rts->rkey,
+			  .state = RTS_WAITING,
+			  .ways = (uint8_t)rts->ways};
 	if (refuse_if_too_large(e, c, r))
 		return true;
 	session_hunger(s, &s->placing, &c->placing);
 	session_feed(e, s);
+	r->waited = r->state == RTS_WAITING;
 	/* it came so for want of window */
-	if (length <= WEIR_BLOCK_SIZE && session_affords(s, WEIR_SLOT_SIZE, 1))
+	if (length <= WEIR_BLOCK_SIZE && rts->ways == (WEIR_RTS_WRITE | WEIR_RTS_READ) &&
+	    session_affords(s, WEIR_SLOT_SIZE, 1))
 		credit_wanted(e, c, weir_cost(length));
 	return true;
+}
+
+/* Those that are delivered, but not told. */
+static uint32_t
+ahead(const struct conn *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->rts_count; i++)
+		n += c->rts[i].delivered;
+	return n;
 }
 
 /*
@@ -248,7 +340,7 @@ bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length)
 static uint32_t
 blocks_beside(const struct conn *c, uint32_t i)
 {
-	return c->rts[i].number == c->rx_messages + i ? 0 : c->session->blocks.count / 2;
+	return c->rts[i].number == c->rx_messages + i - ahead(c) ? 0 : c->session->blocks.count / 2;
 }
 
 enum placing { PLACING_DONE, PLACING_PLACED, PLACING_LATER, PLACING_FULL };
@@ -261,7 +353,7 @@ place_first(struct engine *e, struct conn *c)
 
 	for (uint32_t i = 0; c->accepts && i < c->rts_count; i++) {
 		struct rts *r = &c->rts[i];
-		uint32_t n = blocks_of(r->length), beside = blocks_beside(c, i);
+		uint32_t n = bulk_blocks(r->length), beside = blocks_beside(c, i);
 
 		if (r->state != RTS_WAITING)
 			continue;
@@ -273,8 +365,12 @@ place_first(struct engine *e, struct conn *c)
 		if (r->block == WEIR_BLOCK_NONE)
 			return beside ? PLACING_LATER : PLACING_FULL;
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
-		r->state = RTS_PLACED;
-		owe(e, c, OWE_CTS);
+		if (fetch_is_better(e, c->link, r)) {
+			fetch_begin(e, c, r);
+		} else {
+			r->state = RTS_PLACED;
+			owe(e, c, OWE_CTS);
+		}
 		return PLACING_PLACED;
 	}
 	return PLACING_DONE;
@@ -305,8 +401,8 @@ bulk_place(struct engine *e, struct session *s)
 	} while (any);
 }
 
-static void
-remove_rts(struct conn *c, uint32_t i)
+void
+bulk_remove(struct conn *c, uint32_t i)
 {
 	memmove(&c->rts[i], &c->rts[i + 1], (--c->rts_count - i) * sizeof(c->rts[0]));
 }
@@ -320,33 +416,34 @@ bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
 
 		if (r.number != number)
 			continue;
-		if (r.state != RTS_ANSWERED || number != c->rx_messages)
+		if ((r.state != RTS_ANSWERED && r.state != RTS_FETCHED) || number != c->rx_messages)
 			return false;
-		remove_rts(c, i);
-		c->session->promised -= WEIR_SLOT_SIZE;
-		c->session->runs[r.block] = blocks_of(r.length);
-		deliver_bulk(e, c, r.block, r.length);
-		session_feed(e, c->session);
+		bulk_remove(c, i);
+		deliver_bulk(e, c, &r);
 		return true;
 	}
 	return false;
 }
 
-/* No bulk message of the peer will come: what was set aside is free. */
+/* No bulk message of the peer will come: what was set aside is free, once no READ fills it. */
 void
 bulk_forget(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 
+	list_remove(&c->placing);
+	list_remove(&c->fetching);
+	c->forget = c->bulk_flight != 0;
+	if (c->forget)
+		return;
 	for (uint32_t i = 0; i < c->rts_count; i++) {
 		const struct rts *r = &c->rts[i];
 
-		if (r->state != RTS_PLACED && r->state != RTS_ANSWERED)
+		if (!bulk_has_place(r))
 			continue;
-		weir_blocks_give(&s->blocks, r->block, blocks_of(r->length));
+		weir_blocks_give(&s->blocks, r->block, bulk_blocks(r->length));
 		s->promised -= WEIR_SLOT_SIZE;
 	}
 	c->rts_count = 0;
-	list_remove(&c->placing);
 	session_feed(e, s);
 }

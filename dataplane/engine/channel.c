@@ -96,13 +96,23 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 	return TAKEN;
 }
 
+/* One way only, and one that the message can go. */
+static bool
+ways_fit(uint8_t flags)
+{
+	uint8_t way = flags & WEIR_SLOT_WAYS, bulk = WEIR_SLOT_READ | WEIR_SLOT_WRITE;
+
+	return !(way & (way - 1)) && !(way & bulk) == !(flags & WEIR_SLOT_BULK);
+}
+
 static inline enum take
 take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 {
 	uint32_t slots = weir_slots_inline(h.length), cost = slots * WEIR_SLOT_SIZE;
 	struct link *l = c->link;
 
-	if (UNLIKELY(h.length > WEIR_INLINE_MAX || h.flags & WEIR_SLOT_BULK))
+	if (UNLIKELY(h.length > WEIR_INLINE_MAX ||
+		     h.flags & (WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE)))
 		return refuse(e, ch, "inline message too long, or marked as bulk");
 	if (LIKELY(c->fast && c->granted - c->spent >= cost && list_empty(&l->active))) {
 		enum room room = link_room(e, l, slots);
@@ -134,11 +144,13 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 	const uint8_t *from;
 
 	atomic_signal_fence(memory_order_seq_cst); /* read once */
-	from = session_source(ch->session, place, h.length);
+	from = session_source(ch->session, place, h.length).at;
 	if (h.length > WEIR_MESSAGE_MAX || !from)
 		return refuse(e, ch, "payload outside the send area, or too long");
 	if (h.length > WEIR_BLOCK_SIZE)
 		h.flags |= WEIR_SLOT_BULK;
+	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS && !ways_fit(h.flags)))
+		return refuse(e, ch, "a way that can't take the message");
 	cost = weir_cost(h.length);
 	lines = message_lines(h.length);
 	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
@@ -190,7 +202,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 		const struct weir_slot *slot;
 
 		if (h.op != WEIR_OP_INLINE || h.vqpn != vqpn || h.length > WEIR_INLINE_MAX ||
-		    flags & WEIR_SLOT_BULK || h.order != (uint16_t)(c->taken + messages) ||
+		    flags & ~WEIR_SLOT_NOTIFY || h.order != (uint16_t)(c->taken + messages) ||
 		    n > most - lines)
 			break;
 		h.vqpn = c->peer_vqpn;

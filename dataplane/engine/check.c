@@ -50,12 +50,9 @@ check_conn(const struct conn *c, struct sums *sums)
 		return "takes part in the round with nothing to send";
 	sums->promised += c->rx_granted - c->rx_delivered;
 	for (uint32_t i = 0; i < c->rts_count; i++)
-		if (c->rts[i].state == RTS_PLACED || c->rts[i].state == RTS_ANSWERED) {
-			uint32_t length = c->rts[i].length;
-
+		if (bulk_has_place(&c->rts[i])) {
 			sums->promised += WEIR_SLOT_SIZE;
-			sums->blocks +=
-			    length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
+			sums->blocks += bulk_blocks(c->rts[i].length);
 		}
 	return check_pending(c, sums);
 }
@@ -129,7 +126,7 @@ check_link(const struct link *l)
 	if (l->wrs_seen - l->wrs_told > l->is.recv_wrs)
 		return "the peer uses more receive WRs than it was granted";
 	if (l->sq_posted[0] - l->sq_done[0] > ENGINE_SEND_WRS ||
-	    l->sq_posted[1] - l->sq_done[1] > BULK_WRITES)
+	    l->sq_posted[1] - l->sq_done[1] > BULK_FLIGHT)
 		return "a send queue is overrun";
 	if (l->rx_told > l->rx_pos || l->rx_pos - l->rx_told > l->rx_mask + 1)
 		return "our ring is overrun";

@@ -69,6 +69,7 @@ detach(struct conn *c)
 	list_remove(&c->of_link);
 	list_remove(&c->active);
 	list_remove(&c->owing);
+	list_remove(&c->fetching);
 	c->link = NULL;
 	c->owed = 0;
 }
@@ -260,8 +261,10 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 		/* the program may use the memory of these again */
 		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
 		e->served = true;
-		if (notify)
+		if (notify || UNLIKELY(c->done_at))
 			tell(e, c, TELL_DONE);
+		if (UNLIKELY(c->done_at) && c->completed >= c->done_at)
+			c->done_at = 0;
 	}
 	if (UNLIKELY(c->state != CONN_OPEN))
 		conn_settle(e, c);

@@ -52,12 +52,37 @@ put_connect(struct engine *e, struct link *l, struct conn *c)
 }
 
 static void
-put_cts(struct link *l, struct conn *c, uint32_t i)
+put_rts(struct link *l, const struct conn *c, const struct pend *p)
+{
+	struct weir_wire_rts w = {.number = p->number, .ways = bulk_ways(p)};
+
+	if (w.ways & WEIR_RTS_READ) {
+		struct source from = session_source(c->session, p->slot.place[0], p->slot.length);
+
+		w.address = (uintptr_t)from.at;
+		w.rkey = from.mr->rkey;
+	}
+	memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
+}
+
+/* What is said about a message that the peer announced. */
+static void
+put_answer(struct link *l, struct conn *c, uint32_t i)
 {
 	const struct session *s = c->session;
 	struct rts *r = &c->rts[i];
 	struct weir_wire_cts w = {.number = r->number};
 
+	if (r->state == RTS_READ) {
+		struct weir_slot *line = put(l, WEIR_WIRE_FETCHED, c->peer_vqpn, 0);
+
+		line->value = r->number;
+		line->extra = r->delivered;
+		r->state = RTS_FETCHED;
+		if (r->delivered)
+			bulk_remove(c, i);
+		return;
+	}
 	if (r->state == RTS_PLACED) {
 		w.address =
 		    (uintptr_t)(s->base + s->recv_at + (uint64_t)r->block * WEIR_BLOCK_SIZE);
@@ -65,12 +90,12 @@ put_cts(struct link *l, struct conn *c, uint32_t i)
 		r->state = RTS_ANSWERED;
 	} else {
 		w.status = EMSGSIZE;
-		memmove(r, r + 1, (--c->rts_count - i) * sizeof(*r));
+		bulk_remove(c, i);
 	}
 	memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
 }
 
-/* RTS and CTS: several may be due. False: no room for all. */
+/* RTS, and CTS or FETCHED: several may be due. False: no room for all. */
 static bool
 send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
 {
@@ -79,18 +104,19 @@ send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
 
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->value = p->number;
+		put_rts(l, c, p);
 		bulk_ask(c, p);
 	}
 	c->owed &= ~(unsigned)OWE_RTS;
 	for (uint32_t i = 0; c->owed & OWE_CTS && i < c->rts_count;) {
-		if (c->rts[i].state != RTS_PLACED && c->rts[i].state != RTS_REFUSED) {
+		if (c->rts[i].state != RTS_PLACED && c->rts[i].state != RTS_REFUSED &&
+		    c->rts[i].state != RTS_READ) {
 			i++;
 			continue;
 		}
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		put_cts(l, c, i);
+		put_answer(l, c, i);
 	}
 	c->owed &= ~(unsigned)OWE_CTS;
 	return true;
@@ -165,8 +191,8 @@ send_owed(struct engine *e, struct link *l, struct conn *c)
 				return false;
 			continue;
 		}
-		/* what the peer is told with these: no WRITE of ours is under way any more */
-		if (what & (OWE_RESET | OWE_FIN_ACK) && c->bulk_flight)
+		/* what the peer is told with these: no WRITE or READ of ours is under way */
+		if (what & (OWE_FIN | OWE_RESET | OWE_FIN_ACK) && c->bulk_flight)
 			break;
 		if (link_room(e, l, 1) != ROOM)
 			return false;
@@ -269,7 +295,9 @@ take_end(struct engine *e, struct conn *c, const struct weir_slot *s)
 			conn_peer_ended(e, c, 0, false);
 		}
 	} else {
-		if (!c->sealed && s->value <= c->sent && s->value >= c->completed) {
+		/* what it has read may have been delivered before our BULK */
+		if (!c->sealed && s->value <= c->sent + c->asked_count &&
+		    s->value >= c->completed) {
 			c->completed = s->value;
 			atomic_store_explicit(&c->desc->completed, c->completed,
 					      memory_order_release);
@@ -305,12 +333,17 @@ take_window(struct engine *e, struct conn *c, const struct weir_slot *s)
 static bool
 take_bulk(struct engine *e, struct conn *c, const struct weir_slot *s)
 {
+	struct weir_wire_rts rts;
 	struct weir_wire_cts cts;
 
-	if (s->op == WEIR_WIRE_RTS)
-		return bulk_asked(e, c, s->value, s->length);
+	if (s->op == WEIR_WIRE_RTS) {
+		memcpy(&rts, s->data, sizeof(rts));
+		return bulk_asked(e, c, &rts, s->length);
+	}
 	if (s->op == WEIR_WIRE_BULK)
 		return bulk_arrived(e, c, s->value);
+	if (s->op == WEIR_WIRE_FETCHED)
+		return bulk_fetched(e, c, s->value, s->extra);
 	memcpy(&cts, s->data, sizeof(cts));
 	return bulk_answered(e, c, &cts);
 }
@@ -330,6 +363,7 @@ take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
 		return !c->accepts || take_window(e, c, s);
 	case WEIR_WIRE_RTS:
 	case WEIR_WIRE_CTS:
+	case WEIR_WIRE_FETCHED:
 		return !open || take_bulk(e, c, s);
 	default: /* BULK */
 		return !c->accepts || take_bulk(e, c, s);
@@ -343,7 +377,7 @@ control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
 
 	if (s->op == WEIR_WIRE_CONNECT)
 		return take_connect(e, l, s);
-	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_BULK)
+	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_FETCHED)
 		return -1;
 	c = conn_find(e, s->vqpn);
 	if (!c || c->link != l)

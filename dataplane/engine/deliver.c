@@ -63,17 +63,22 @@ deliver_place(struct engine *e, struct conn *c, struct head h, const struct link
 
 /* A bulk message that lies in its blocks already. */
 void
-deliver_bulk(struct engine *e, struct conn *c, uint32_t block, uint32_t length)
+deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 {
+	struct session *s = c->session;
 	struct head h = {.op = WEIR_OP_PLACE,
 			 .flags = WEIR_SLOT_BULK,
 			 .order = (uint16_t)c->rx_messages,
 			 .vqpn = c->vqpn,
-			 .length = length};
+			 .length = r->length};
 
+	s->promised -= WEIR_SLOT_SIZE;
+	s->runs[r->block] = bulk_blocks(r->length);
 	c->rx_messages++;
-	c->by_write++;
+	c->by_write += r->state == RTS_ANSWERED;
+	c->by_read += r->state != RTS_ANSWERED;
 	e->rx_messages++;
-	e->rx_bytes += length;
-	deliver_slot(e, c, h, block);
+	e->rx_bytes += r->length;
+	deliver_slot(e, c, h, r->block);
+	session_feed(e, s);
 }

@@ -255,6 +255,12 @@ engine_served(const struct engine *e)
 	return e->served;
 }
 
+void
+engine_set_load(struct engine *e, uint32_t load)
+{
+	e->load = load < 1000 ? load : 1000;
+}
+
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {

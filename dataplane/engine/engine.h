@@ -24,7 +24,8 @@ struct engine_session {
 	 * a whole. */
 	struct nic_mr
 	    recv_mr; /* this engine's receive blocks: local and remote write (rkey goes into CTS) */
-	struct nic_mr send_mr;	    /* the send heap: local read only */
+	struct nic_mr send_mr; /* the send heap: local and remote read; the rkey is told to peers
+				  that may fetch messages of this session, and to no one else */
 	_Atomic uint32_t violation; /* engine writes errno once: main closes the session */
 	void *work; /* engine_session_bytes() of zeroed memory, aligned to 64; the engine's until
 		       SESSION_REMOVE is done */
@@ -208,6 +209,8 @@ unsigned engine_turn(struct engine *e, uint64_t now);
 bool engine_delivered(const struct engine *e);
 /* Whether it took something from programs or told them something: they can go on. */
 bool engine_served(const struct engine *e);
+/* How busy this engine's thread is, 1/1000: peers are told. The engine's thread. */
+void engine_set_load(struct engine *e, uint32_t load);
 
 /*
  * Executes a command at once, on the engine's thread. Returns true when it is done and
@@ -246,6 +249,7 @@ const char *engine_check(const struct engine *e);
 	X(ring_stalls, "times that a peer's ring had no room")                                     \
 	X(window_stalls, "messages that waited for their connection's window")                     \
 	X(bulk_messages, "messages sent by rendezvous")                                            \
+	X(fetched, "messages fetched from peers by READ")                                          \
 	X(spilled, "slots that waited in receive blocks because the program's ring was full")      \
 	X(doorbells, "programs woken")                                                             \
 	X(violations, "sessions that broke the rules")                                             \

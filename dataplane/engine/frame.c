@@ -149,6 +149,7 @@ frame_receive(struct engine *e, struct link *l, uint32_t lines)
 	count(&e->counters.frames_received, 1);
 	if (head.flags & WEIR_FRAME_STALLED)
 		l->peer_stalled = true;
+	l->peer_load = head.load < 1000 ? head.load : 1000;
 	for (pos++; pos < end;) {
 		int n = (int)take_run(e, l, pos, end);
 

@@ -6,8 +6,8 @@
  *
  * Who calls whom: channel.c takes slots from programs, pending.c keeps those that can't leave yet,
  * link.c builds and posts frames, frame.c takes frames apart, deliver.c puts messages into
- * sessions, control.c writes and reads control lines, credit.c grants, bulk.c moves what is large,
- * conn.c knows the states.
+ * sessions, control.c writes and reads control lines, credit.c grants, bulk.c and fetch.c move what
+ * is large, conn.c knows the states.
  */
 #ifndef WEIR_ENGINE_INTERNAL_H
 #define WEIR_ENGINE_INTERNAL_H
@@ -32,8 +32,9 @@ enum {
 	MESSAGE_LINES = 1 + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE, /* of one message at most */
 	QUANTUM = MESSAGE_LINES, /* lines a round of the deficit round robin: any message fits */
 	RTS_MAX = 8,		 /* bulk messages of a connection under way */
-	BULK_SEGMENT = 65536,	 /* bytes of one WRITE */
-	BULK_WRITES = 8,	 /* of a link in flight */
+	BULK_SEGMENT = 65536,	 /* bytes of one WRITE or READ */
+	BULK_FLIGHT = 8,	 /* of a link */
+	LOAD_GAP = 150,		 /* 1/1000: so much busier is the end that leaves the work */
 	REJECTS = 4096,		 /* answers to CONNECT that wait for room */
 	CONNECTS = 4096,	 /* CONNECTs that wait for main */
 	NODE_EVENTS = 64,	 /* kept for sessions whose ring is full */
@@ -89,16 +90,31 @@ struct pend {
 	uint32_t rkey, written;
 	uint32_t in_flight; /* WRITEs */
 	uint8_t state;	    /* enum pend_state */
+	bool fetched;	    /* the peer has read it */
 };
 
-enum rts_state { RTS_WAITING, RTS_PLACED, RTS_ANSWERED, RTS_REFUSED };
+enum rts_state {
+	RTS_WAITING,
+	RTS_PLACED, /* CTS is due */
+	RTS_ANSWERED,
+	RTS_REFUSED,
+	RTS_READING, /* READs leave, or are under way */
+	RTS_READ,    /* all there: FETCHED is due */
+	RTS_FETCHED,
+};
 
 /* A bulk message that the peer announced. */
 struct rts {
-	uint64_t number;
+	uint64_t number, address; /* address: at the peer */
 	uint32_t length;
 	uint32_t block; /* first of its run, when placed */
-	uint8_t state;	/* enum rts_state */
+	uint32_t rkey;
+	uint32_t posted;   /* bytes that READs have been posted for */
+	uint8_t in_flight; /* of those READs */
+	uint8_t state;	   /* enum rts_state */
+	uint8_t ways;	   /* WEIR_RTS_* */
+	bool waited;	   /* there was no memory for it at first */
+	bool delivered;	   /* the peer isn't told yet */
 };
 
 struct conn {
@@ -125,6 +141,7 @@ struct conn {
 	uint64_t sent;		 /* messages that left */
 	uint64_t landed;	 /* of those: out of the peer's ring */
 	uint64_t completed;
+	uint64_t done_at; /* DONE is due until so many are complete, 0: it isn't */
 	struct weir_conn_desc *desc;
 	uint64_t returned; /* cost that the peer consumed, as it said with its last GRANT */
 	uint32_t peer_window;
@@ -134,12 +151,13 @@ struct conn {
 	struct pend *rts_next;		     /* first bulk message whose RTS has not left */
 	struct pend *asked[RTS_MAX];	     /* those whose RTS has left, oldest first */
 	uint32_t asked_count;
-	uint32_t
-	    bulk_flight;   /* WRITEs in flight, or of unknown outcome until the link is repaired */
-	bool bulk_refused; /* the peer's NIC refused one: it isn't repeated */
-	uint32_t deficit;  /* lines */
-	uint32_t by_write; /* bulk messages sent and received */
-	uint32_t owed;	   /* enum owed */
+	uint32_t bulk_flight; /* WRITEs and READs in flight, or of unknown outcome until the link is
+				 repaired */
+	bool bulk_refused;    /* the peer's NIC refused one: it isn't repeated */
+	bool forget;	      /* bulk_forget() waits for READs in flight */
+	uint32_t deficit;     /* lines */
+	uint32_t by_write, by_read; /* bulk messages sent and received */
+	uint32_t owed;		    /* enum owed */
 
 	/* receiving */
 	struct channel *channel; /* where its events go */
@@ -171,6 +189,7 @@ struct conn {
 	struct list of_session, of_link;
 	struct list active;   /* in link.active: the first that waits may leave */
 	struct list owing;    /* in link.owing */
+	struct list fetching; /* in link.fetching */
 	struct list telling;  /* in channel.telling */
 	struct list starving; /* in session.starving: wants grant that isn't there */
 	struct list placing;  /* in session.placing: wants a place for a bulk message */
@@ -188,6 +207,12 @@ struct run {
 enum { RING, BULK }; /* index of a link's QP */
 
 #define PROOF_DUE UINT64_MAX
+
+struct flight { /* a WRITE or READ */
+	struct conn *conn;
+	struct pend *pend; /* NULL: a READ of message `number` */
+	uint64_t number;
+};
 
 struct link_qp { /* nic_qp_init.user */
 	struct link *link;
@@ -223,8 +248,9 @@ struct link {
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
-	struct list writing; /* bulk: struct pend that have segments to post */
-	struct pend *in_flight[BULK_WRITES];
+	struct list writing;  /* bulk: struct pend that have segments to post */
+	struct list fetching; /* connections that have segments to read */
+	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 
 	/* receiving */
@@ -238,8 +264,10 @@ struct link {
 	uint64_t credit_due; /* when credit leaves alone; UINT64_MAX: nothing to return */
 	uint64_t snap_consumed, snap_wrs;
 	bool snapped;
-	uint64_t heard_at; /* a completion or credit came */
-	bool silent;	   /* for too long: main isn't told yet */
+	uint64_t heard_at;  /* a completion or credit came */
+	bool silent;	    /* for too long: main isn't told yet */
+	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
+	bool fetches;	    /* what is large is read, not written, where either may be */
 
 	uint32_t id;
 	struct engine_link_command is; /* private copy of the command */
@@ -313,6 +341,7 @@ struct engine {
 	struct engine_config config;
 	uint64_t now, turn;
 	uint64_t keepalive_at;
+	uint32_t load; /* 1/1000 */
 	struct conn *conns;
 	uint32_t first_index; /* vqpn index of conns[0] */
 	uint32_t *free_conns; /* stack */
@@ -446,16 +475,21 @@ void session_remove(struct engine *e, struct engine_command *c);
 void sessions_housekeeping(struct engine *e);
 void sessions_remove(struct engine *e);
 bool session_release(struct engine *e, struct session *s, weir_place place);
-/* Where the payload of a send lies, NULL if it isn't inside the send area. */
-static inline const uint8_t *
+/* What a program may send from. */
+struct source {
+	const uint8_t *at;	 /* NULL: it isn't the program's to send */
+	const struct nic_mr *mr; /* it lies in */
+};
+/* The one lookup of {region, offset, length} of a send. */
+static inline struct source
 session_source(const struct session *s, weir_place place, uint32_t length)
 {
 	uint64_t offset = WEIR_PLACE_OFFSET(place);
 
 	if (WEIR_PLACE_REGION(place) || offset < s->send_at || offset > s->send_end ||
 	    length > s->send_end - offset)
-		return NULL;
-	return s->base + offset;
+		return (struct source){0};
+	return (struct source){s->base + offset, &s->shared->send_mr};
 }
 
 /* conn.c */
@@ -487,7 +521,7 @@ void nodes_tell(struct engine *e);
 /* deliver.c */
 int deliver_place(struct engine *e, struct conn *c, struct head h, const struct link *l,
 		  uint64_t pos);
-void deliver_bulk(struct engine *e, struct conn *c, uint32_t block, uint32_t length);
+void deliver_bulk(struct engine *e, struct conn *c, const struct rts *r);
 bool channel_find_room(struct engine *e, struct channel *ch, uint32_t n);
 bool peer_misbehaved(struct engine *e, struct conn *c);
 
@@ -565,20 +599,46 @@ void conn_activate(struct engine *e, struct conn *c);
 void conn_advance(struct engine *e, struct conn *c);
 void pending_send(struct engine *e, struct link *l);
 void pend_drop(struct engine *e, struct conn *c);
+void pend_delivered(struct engine *e, struct conn *c);
 
 /* bulk.c */
+static inline uint32_t
+bulk_blocks(uint32_t length)
+{
+	return length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
+}
+
+/* Whether blocks are set aside for it. */
+static inline bool
+bulk_has_place(const struct rts *r)
+{
+	return r->state != RTS_WAITING && r->state != RTS_REFUSED && !r->delivered;
+}
+
 void bulk_post(struct engine *e, struct link *l);
 void bulk_done(struct engine *e, struct link *l);
 bool bulk_may_post(const struct link *l);
 void bulk_failed(struct link *l, const struct nic_wc *wc);
 void bulk_resume(struct engine *e, struct link *l);
 void bulk_cancel(struct conn *c);
+bool bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f);
+uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
+uint32_t bulk_ways(const struct pend *p);
 void bulk_ask(struct conn *c, struct pend *p);
-bool bulk_asked(struct engine *e, struct conn *c, uint64_t number, uint32_t length);
+bool bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length);
+bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
+void bulk_remove(struct conn *c, uint32_t i);
 bool bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts);
 bool bulk_arrived(struct engine *e, struct conn *c, uint64_t number);
 void bulk_place(struct engine *e, struct session *s);
 void bulk_forget(struct engine *e, struct conn *c);
+
+/* fetch.c */
+bool fetch_is_better(const struct engine *e, struct link *l, const struct rts *r);
+void fetch_begin(struct engine *e, struct conn *c, struct rts *r);
+bool fetch_post(struct engine *e, struct link *l);
+void fetch_done(struct engine *e, struct conn *c, uint64_t number);
+bool fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number);
 
 /* control.c */
 void owe(struct engine *e, struct conn *c, unsigned what);
@@ -594,7 +654,7 @@ void link_send(struct engine *e, struct link *l);
 void link_break(struct engine *e, struct link *l, unsigned index, uint32_t error,
 		uint32_t wc_status);
 /* The open frame gets its head; it leaves with the next replay. */
-void link_seal(struct link *l);
+void link_seal(struct engine *e, struct link *l);
 bool link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs);
 int link_add(struct engine *e, const struct engine_link_command *k);
 int link_fail(struct engine *e, const struct engine_link_command *k);

@@ -210,7 +210,7 @@ add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
 }
 
 void
-link_seal(struct link *l)
+link_seal(struct engine *e, struct link *l)
 {
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
 	struct weir_frame_head head = {
@@ -220,6 +220,7 @@ link_seal(struct link *l)
 	    .position = l->frame_at,
 	    .consumed = l->rx_pos,
 	    .wrs = l->wrs_back,
+	    .load = e->load,
 	};
 
 	memcpy(link_at(l, l->frame_at), &head, sizeof(head));
@@ -231,7 +232,7 @@ link_seal(struct link *l)
 static void
 close_frame(struct engine *e, struct link *l)
 {
-	link_seal(l);
+	link_seal(e, l);
 	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at));
 	credit_told(l);
 	post_frame(e, l);
@@ -319,7 +320,7 @@ static bool
 has_unsent(const struct link *l)
 {
 	return l->frame_wrs || l->replaying || l->peer_stalled || !list_empty(&l->owing) ||
-	       !list_empty(&l->active) || !list_empty(&l->writing);
+	       !list_empty(&l->active) || !list_empty(&l->writing) || !list_empty(&l->fetching);
 }
 
 /* The sending half of a pass: at most one frame. */
@@ -425,6 +426,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	list_init(&l->active);
 	list_init(&l->owing);
 	list_init(&l->writing);
+	list_init(&l->fetching);
 	list_init(&l->conns);
 	for (unsigned i = 0; i < 2; i++) {
 		l->user[i] = (struct link_qp){l, i};

@@ -60,6 +60,7 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		p->number = c->taken;
 		p->state = h.flags & WEIR_SLOT_BULK ? PEND_BULK : PEND_MESSAGE;
 		p->written = p->in_flight = 0;
+		p->fetched = false;
 		p->writing.next = NULL;
 		if (h.op == WEIR_OP_PLACE)
 			p->slot.place[0] = place;
@@ -158,9 +159,13 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 		head_store(to, 0, h);
 		to->value = p->number;
 		memmove(c->asked, c->asked + 1, --c->asked_count * sizeof(c->asked[0]));
-		c->by_write++;
+		c->by_read += p->fetched;
+		c->by_write += !p->fetched;
 	} else {
-		const uint8_t *from = c->session->base + WEIR_PLACE_OFFSET(p->slot.place[0]);
+		const uint8_t *from =
+		    h.op == WEIR_OP_INLINE
+			? NULL
+			: session_source(c->session, p->slot.place[0], h.length).at;
 
 		credit_spend(c, weir_cost(h.length));
 		c->pend_cost -= weir_cost(h.length);
@@ -173,6 +178,24 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 	}
 	unlink_first(c->session, c);
 	link_sent(l, c, 1, notify);
+}
+
+/* The first message, which the peer has read, was delivered: it is complete with those before it.
+ */
+void
+pend_delivered(struct engine *e, struct conn *c)
+{
+	bool notify = c->pend_first->slot.flags & WEIR_SLOT_NOTIFY;
+
+	list_remove(&c->active);
+	memmove(c->asked, c->asked + 1, --c->asked_count * sizeof(c->asked[0]));
+	c->by_read++;
+	c->sent++;
+	unlink_first(c->session, c);
+	/* credit for earlier ones may still be on its way: what is told counts them */
+	if (notify)
+		c->done_at = c->sent;
+	conn_completed(e, c, 1, false);
 }
 
 void

@@ -61,7 +61,7 @@ take_over(struct link *l, const struct engine_link_command *k, unsigned index)
 }
 
 static int
-resume_ring(struct link *l, const struct engine_link_command *k)
+resume_ring(struct engine *e, struct link *l, const struct engine_link_command *k)
 {
 	struct weir_credit_line *line = &l->is.credit[0];
 
@@ -83,7 +83,7 @@ resume_ring(struct link *l, const struct engine_link_command *k)
 	atomic_store_explicit(&line->wrs, l->wrs_credited, memory_order_relaxed);
 	l->snapped = false;
 	if (l->tx_pos != l->tx_posted)
-		link_seal(l);
+		link_seal(e, l);
 	l->sq_done[RING] = l->sq_signaled[RING] = l->sq_posted[RING];
 	l->stalled = l->stall_told = false;
 	l->replay = k->consumed;
@@ -104,7 +104,7 @@ link_resume(struct engine *e, const struct engine_link_command *k)
 	if (!l || !l->bulk_broken || (k->resumes == WEIR_RESUME_BOTH && !l->broken))
 		return -EINVAL;
 	if (k->resumes == WEIR_RESUME_BOTH)
-		rc = resume_ring(l, k);
+		rc = resume_ring(e, l, k);
 	if (rc)
 		return rc;
 	take_over(l, k, BULK);

@@ -19,7 +19,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_WIRE_VERSION 1u
+#define WEIR_WIRE_VERSION 2u
 
 /* Immediate: kind in the high 8 bits, value in the low 24. */
 enum weir_imm_kind {
@@ -69,10 +69,12 @@ enum weir_wire_op {
 	WEIR_WIRE_STALLED = 71,	  /* the connection has data and no window; value: cost wanted */
 	WEIR_WIRE_RECLAIM = 72,	  /* receiver asks for unused grant back */
 	WEIR_WIRE_RECLAIMED = 73, /* value: granted is this now (lowered) */
-	WEIR_WIRE_RTS = 74,	  /* bulk: length of the next bulk message; value: its number */
+	WEIR_WIRE_RTS = 74,	  /* bulk: length of the next bulk message; struct weir_wire_rts */
 	WEIR_WIRE_CTS = 75,	  /* bulk: struct weir_wire_cts; status ENOMEM/EMSGSIZE if never */
 	WEIR_WIRE_BULK =
 	    76, /* bulk message `value` lies whole in its place: deliver it here in order */
+	WEIR_WIRE_FETCHED =
+	    77, /* bulk: message `value` was read whole; extra 1: and delivered, else BULK is due */
 };
 
 struct weir_wire_connect { /* in weir_slot.data */
@@ -84,6 +86,17 @@ struct weir_wire_connect { /* in weir_slot.data */
 	char service[WEIR_SERVICE_MAX];
 };
 static_assert(sizeof(struct weir_wire_connect) <= WEIR_SLOT_HEAD_BYTES, "fits a head");
+
+/* How an announced message may be moved: the receiver answers CTS, or reads it. */
+#define WEIR_RTS_WRITE 0x1u
+#define WEIR_RTS_READ 0x2u
+
+struct weir_wire_rts { /* in weir_slot.data */
+	uint64_t number;
+	uint64_t address; /* of the message at the sender, and the key to it; 0 without READ */
+	uint32_t rkey;
+	uint32_t ways; /* WEIR_RTS_*, at least one */
+};
 
 struct weir_wire_cts { /* in weir_slot.data */
 	uint64_t number;

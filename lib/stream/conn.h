@@ -74,6 +74,7 @@ struct weir_conn {
 	uint32_t vqpn;		 /* ours */
 	uint32_t send_vqpn;	 /* what goes into slots that we write */
 	int send_error;		 /* 0: may send; -EAGAIN: not open yet */
+	uint8_t way;		 /* WEIR_SLOT_* of messages that don't ask for another; 0: any */
 	uint32_t state;		 /* enum weir_conn_state */
 	uint64_t spent, granted; /* cost: of what we sent; that we may spend */
 	uint64_t sent;		 /* messages */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connecting, closing, and what belongs to a connection as a whole. */
 #include "stream/model.h"
+#include "stream/send.h"
 
 /* Home locked: nobody else may see its events before it is in the table. */
 int
@@ -29,6 +30,7 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		return weir_fail(-ENOMEM, "no memory for a connection; free some");
 	}
 	c->state = CONN_OPENING;
+	c->way = o ? weir_way(o->flags) : 0;
 	c->local = r.connecting.segment;
 	c->segment_id = r.connecting.segment;
 	c->conn_index = r.connecting.conn_index;
@@ -101,10 +103,11 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 	struct weir_conn *c;
 	int rc;
 
-	if (!address || !conn || (o && o->flags & ~WEIR_LOOP))
+	if (!address || !conn)
 		return weir_fail(-EINVAL,
-				 "no address, no place for the connection, or an unknown flag; see "
-				 "weir/stream.h");
+				 "no address, or no place for the connection; see weir/stream.h");
+	if (o && weir_flags_check(o->flags, WEIR_LOOP))
+		return -EINVAL;
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	t = weir_thread_get(w);

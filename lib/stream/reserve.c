@@ -15,7 +15,7 @@ reserve_area(struct weir_conn *c, uint32_t length, void **buf)
 	rc = weir_area_reserve(seg, c, length, &offset);
 	if (rc == -EAGAIN) {
 		c->want_heap = false;
-		weir_send_blocked(c, length);
+		weir_send_blocked(c, length, false);
 	}
 	if (!rc)
 		*buf = seg->out_area + offset;
@@ -34,7 +34,7 @@ reserve_heap(struct weir_conn *c, uint32_t length, void **buf)
 	first = weir_heap_take(t, length);
 	if (first == WEIR_BLOCK_NONE) {
 		c->want_heap = true;
-		weir_send_blocked(c, length);
+		weir_send_blocked(c, length, false);
 		return -EAGAIN;
 	}
 	*buf = t->w->arena + weir_heap_offset(t->w, first);
@@ -137,10 +137,13 @@ weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, 
 	if (weir_state(c->home->w) != WEIR_UP)
 		return weir_gone(c->home->w);
 	most = reserved_bytes(c, &m);
-	if (flags & ~WEIR_NOTIFY || !most || length > most)
+	if (!most || length > most)
 		return weir_fail(-EINVAL,
 				 "not what weir_send_reserve() gave, or longer than that; reserve "
 				 "again");
+	rc = weir_message_way(c, &m);
+	if (rc)
+		return rc;
 	if (!c->local)
 		return weir_send_message(c, &m, 0);
 	rc = weir_send_large(c, &m, 0);

@@ -125,7 +125,8 @@ put_inline(struct weir_conn *c, const struct weir_message_out *m)
 	if (weir_unlikely(rc))
 		return rc;
 	weir_ring_put_inline(&c->pipe->tx, m->data, m->length);
-	put_head(c, s, WEIR_OP_INLINE, m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0, m->length);
+	put_head(c, s, WEIR_OP_INLINE,
+		 (uint8_t)((m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0) | m->way), m->length);
 	put_done(c, s, slots, slots * WEIR_SLOT_SIZE);
 	return 0;
 }
@@ -151,8 +152,10 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 	struct weir_thread *t = c->home;
 	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
 	uint32_t block = m->block, cost = weir_cost(m->length);
-	bool bulk = m->length > WEIR_BLOCK_SIZE ||
-		    cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
+	bool bulk = m->way
+			? m->way & WEIR_SLOT_BULK
+			: m->length > WEIR_BLOCK_SIZE ||
+			      cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
 	uint64_t offset;
 	int rc = bulk ? 0 : window(c, cost);
 
@@ -175,8 +178,8 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 		weir_message_fill(t->w->arena + weir_heap_offset(t->w, block), m);
 	}
 	offset = weir_heap_offset(t->w, block);
-	put_head(c, s, WEIR_OP_PLACE, (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0)),
-		 m->length);
+	put_head(c, s, WEIR_OP_PLACE,
+		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0) | m->way), m->length);
 	s->place[0] = WEIR_PLACE(0, offset);
 	weir_notes_put(&c->blocks, c->sent, block);
 	m->block = WEIR_BLOCK_NONE; /* freed on completion */
@@ -245,6 +248,7 @@ put_local(struct weir_conn *c, struct weir_message_out *m)
 	int rc;
 
 	c->want_heap = false;
+	m->way = 0;
 	if (c->tail_kept)
 		return -EAGAIN;
 	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
@@ -278,8 +282,9 @@ put_remote(struct weir_conn *c, struct weir_message_out *m)
 		return weir_send_error(c);
 	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
 		return -ENOMEM;
-	rc = m->length <= WEIR_INLINE_MAX ? put_inline(c, m) : put_place(c, m);
-	if (rc == -EAGAIN && m->length <= WEIR_INLINE_MAX &&
+	rc = m->length <= WEIR_INLINE_MAX && !(m->way & WEIR_SLOT_BULK) ? put_inline(c, m)
+									: put_place(c, m);
+	if (rc == -EAGAIN && m->length <= WEIR_INLINE_MAX && !m->way &&
 	    !fits_window(c, weir_cost(m->length)) &&
 	    weir_cost(m->length) > atomic_load_explicit(&c->desc->window, memory_order_relaxed))
 		rc = put_place(c, m);
@@ -322,7 +327,7 @@ weir_send_possible(struct weir_conn *c)
 
 /* Remembers that WRITABLE is wanted and says so to whom it concerns. */
 void
-weir_send_blocked(struct weir_conn *c, uint32_t length)
+weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 {
 	struct weir_thread *t = c->home;
 	uint32_t cost;
@@ -341,7 +346,7 @@ weir_send_blocked(struct weir_conn *c, uint32_t length)
 	if (c->pipe->local || c->want_heap)
 		return;
 	/* what goes by rendezvous needs a slot, no window */
-	cost = length > WEIR_BLOCK_SIZE ? WEIR_SLOT_SIZE : weir_cost(length);
+	cost = bulk || length > WEIR_BLOCK_SIZE ? WEIR_SLOT_SIZE : weir_cost(length);
 	/* the answer to one under way comes early enough, unless that wants more than this needs */
 	if (c->wanting && c->wanted <= cost)
 		return;
@@ -354,7 +359,7 @@ static int
 failed(struct weir_conn *c, const struct weir_message_out *m, int rc)
 {
 	if (rc == -EAGAIN)
-		weir_send_blocked(c, m->length);
+		weir_send_blocked(c, m->length, m->way & WEIR_SLOT_BULK);
 	if (rc == -ENOMEM)
 		return weir_fail(rc, "no memory to note a message; free some");
 	if (rc != -EPROTO)
@@ -488,12 +493,14 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 				     .block = WEIR_BLOCK_NONE};
 	int rc;
 
-	if (flags & ~WEIR_NOTIFY)
-		return weir_fail(-EINVAL, "unknown flag; only WEIR_NOTIFY is known");
-	if (length > WEIR_INLINE_MAX) {
-		m.length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
-		return weir_send_large(c, &m, timeout_ms);
+	m.length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+	if (weir_unlikely(flags | c->way)) {
+		rc = weir_message_way(c, &m);
+		if (rc)
+			return rc;
 	}
+	if (length > WEIR_INLINE_MAX)
+		return weir_send_large(c, &m, timeout_ms);
 	rc = try_send(c, &m);
 	if (weir_likely(rc != -EAGAIN) || !timeout_ms)
 		return rc;
@@ -568,7 +575,7 @@ weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 			  !weir_bias_enter(&c->home->lock)))
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	p = c->pipe;
-	if (weir_unlikely(c->send_error || c->tail_kept ||
+	if (weir_unlikely((c->send_error | c->way) || c->tail_kept ||
 			  !fits_window(c, (1u + two) * WEIR_SLOT_SIZE) ||
 			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE)) {
 		weir_bias_leave(&c->home->lock);

@@ -19,7 +19,18 @@ struct weir_message_out {
 	    *parts; /* what `data` would be lies in so many places; NULL: it doesn't */
 	uint32_t part_count;
 	uint8_t *copy; /* memory of `length` for what finds no room; taken: NULL */
+	uint8_t way;   /* WEIR_SLOT_* that say which one is asked for; 0: any */
 };
+
+/* ---- way.c ---- */
+/* Whether transport and operation in `flags` go together; `others`: what else may be there. */
+int weir_flags_check(unsigned flags, unsigned others);
+/* WEIR_SLOT_* for the operation in checked flags. */
+uint8_t weir_way(unsigned flags);
+/* Checks the flags of *m and fills in its way. 0, -EINVAL, -EMSGSIZE. */
+int weir_message_way(const struct weir_conn *c, struct weir_message_out *m);
+
+/* ---- send.c ---- */
 
 /* Copies what is sent to one place. */
 void weir_message_fill(uint8_t *to, const struct weir_message_out *m);
@@ -29,8 +40,9 @@ int weir_send_locked(struct weir_conn *c, struct weir_message_out *m);
 int weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
 /* The same for any length. */
 int weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
-/* Remembers that WRITABLE is wanted and says so to whom it concerns. Home locked. */
-void weir_send_blocked(struct weir_conn *c, uint32_t length);
+/* Remembers that WRITABLE is wanted and says so to whom it concerns. `bulk`: it needs no window.
+ * Home locked. */
+void weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk);
 /* Why nothing can be sent, or -EAGAIN. */
 int weir_send_error(const struct weir_conn *c);
 /* Moves what waits on the rings, while a sender waits. */

@@ -29,6 +29,7 @@
 	X(window_stalls, 0, 900, "messages stopped by their connection's window")                  \
 	X(spilled, 0, 200, "slots that waited for room in a program's ring")                       \
 	X(bulk, 0, 900, "messages by rendezvous")                                                  \
+	X(fetched, 0, 800, "of those: read by the receiver")                                       \
 	X(credit_writes, 0, 900, "credits returned by a WRITE of their own")                       \
 	X(engine_sleeps, 0, 500, "times that an engine slept")                                     \
 	X(engine_flinches, 0, 500, "times that an engine found work after raising its flags")      \
@@ -48,7 +49,7 @@
 	X(broken, 0, 250, "times that QPs of a link failed")                                       \
 	X(repaired, 0, 250, "times that a link went on with new QPs")                              \
 	X(replayed, 0, 150, "frames written again after that")                                     \
-	X(bulk_replayed, 0, 40, "bulk WRITEs made again after that")                               \
+	X(bulk_replayed, 0, 40, "bulk WRITEs and READs made again after that")                     \
 	X(deaths, 0, 80, "programs that died, nodes that were cut off")
 
 struct sim_counts {

@@ -110,14 +110,31 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 	return true;
 }
 
+/* Now and then the program says how a message is to go. */
+static unsigned
+any_operation(struct sim_program *p, uint32_t length)
+{
+	uint32_t kind = rng_below(&p->rng, 10);
+
+	if (kind == 0)
+		return WEIR_READ;
+	if (kind == 1)
+		return WEIR_RC | WEIR_WRITE;
+	return kind == 2 && length <= WEIR_RING_MAX ? WEIR_RING : 0;
+}
+
 /* Sends in one of the ways there are. */
 static int
 send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t length, bool *asked)
 {
 	uint32_t way = rng_below(&p->rng, 4);
+	unsigned flags = any_operation(p, length);
 	void *place;
 	int rc;
 
+	/* parts that are left out: only small messages */
+	if (!p->s->sc.bulk)
+		flags &= WEIR_RC | WEIR_RING;
 	*asked = rng_chance(&p->rng, 200) || (e->drains && number + 1 == out_flow(p, e)->planned);
 	if (way == 0) {
 		uint32_t more = rng_chance(&p->rng, 300) ? rng_below(&p->rng, 100) : 0;
@@ -130,14 +147,16 @@ send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t len
 			return -EINTR;
 		}
 		sim_message_fill(place, length, e->conn, e->side, number);
-		rc = weir_send_commit(e->c, place, length, *asked ? WEIR_NOTIFY : 0, number);
+		rc = weir_send_commit(e->c, place, length, flags | (*asked ? WEIR_NOTIFY : 0),
+				      number);
 		if (rc) /* the place is ours still */
 			weir_send_abandon(e->c, place);
 		return rc;
 	}
 	sim_message_fill(p->buffer, length, e->conn, e->side, number);
-	if (*asked)
-		rc = weir_send_notify(e->c, p->buffer, length, WEIR_NOTIFY, number, 0);
+	if (*asked || flags)
+		rc = weir_send_notify(e->c, p->buffer, length, flags | (*asked ? WEIR_NOTIFY : 0),
+				      number, 0);
 	else
 		rc = weir_send(e->c, p->buffer, length, 0);
 	/* the buffer may be reused at once */

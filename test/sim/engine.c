@@ -167,6 +167,8 @@ turn(struct sim_engine *e)
 	bool work;
 
 	e->rung = false;
+	if (rng_chance(&e->n->s->rng, 2))
+		engine_set_load(e->engine, rng_below(&e->n->s->rng, 1001));
 	run_mailbox(e);
 	e->turns++;
 	work = engine_turn(e->engine, e->n->s->now);

@@ -192,9 +192,15 @@ test_what_peers_may_write(void **state)
 	for (uint32_t i = 0; i < n.f->next_key; i++) {
 		const struct nic_mr *mr = &n.f->mr[i].is;
 
-		if (!(n.f->mr[i].access & NIC_REMOTE_WRITE)) {
-			assert_int_equal(n.f->mr[i].access & NIC_REMOTE_READ, 0);
-		} else if (mr->rkey == l->ring_mr.rkey) {
+		if (!n.f->mr[i].access)
+			continue;			    /* what we send from */
+		if (n.f->mr[i].access == NIC_REMOTE_READ) { /* by those who are told its key */
+			assert_int_equal(mr->address, arena + weir_arena_send(g));
+			assert_int_equal(mr->length, (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE);
+			continue;
+		}
+		assert_int_equal(n.f->mr[i].access & NIC_REMOTE_READ, 0);
+		if (mr->rkey == l->ring_mr.rkey) {
 			assert_int_equal(mr->length, n.f->config.peer_ring_lines * 64);
 		} else if (mr->rkey == l->credit_mr.rkey) {
 			assert_int_equal(mr->length, 2 * sizeof(struct weir_credit_line));

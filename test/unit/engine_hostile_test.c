@@ -72,7 +72,7 @@ push(struct program *p, struct weir_slot s)
 static void
 test_bad_messages(void **state)
 {
-	for (unsigned kind = 0; kind < 14; kind++) {
+	for (unsigned kind = 0; kind < 19; kind++) {
 		struct pair p = pair_open();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
@@ -126,6 +126,24 @@ test_bad_messages(void **state)
 			break;
 		case 13:
 			s.order = 7; /* nowhere are the seven before it */
+			break;
+		case 14: /* ways: one that doesn't take it, two, or none of its kind */
+			s.op = WEIR_OP_INLINE;
+			s.length = 10;
+			s.flags = WEIR_SLOT_READ;
+			break;
+		case 15:
+			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE;
+			break;
+		case 16:
+			s.flags = WEIR_SLOT_READ;
+			break;
+		case 17:
+			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_RING;
+			break;
+		case 18:
+			s.length = 10000;
+			s.flags = WEIR_SLOT_RING;
 			break;
 		}
 		push(p.pa, s);
@@ -449,7 +467,7 @@ test_bad_heads(void **state)
 
 		switch (kind) {
 		case 0:
-			h.version = 2;
+			h.version = WEIR_WIRE_VERSION + 1;
 			break;
 		case 1:
 			h.lines = 2;
@@ -569,6 +587,16 @@ test_bad_lines(void **state)
 	world_destroy(p.w);
 }
 
+static struct weir_slot
+rts_line(const struct pconn *c, uint64_t number, uint32_t length, uint32_t ways)
+{
+	struct weir_slot s = {.op = WEIR_WIRE_RTS, .vqpn = c->vqpn, .length = length};
+	struct weir_wire_rts rts = {.number = number, .ways = ways};
+
+	memcpy(s.data, &rts, sizeof(rts));
+	return s;
+}
+
 /* What ends one connection: the link and the others stay. */
 static void
 test_bad_flow(void **state)
@@ -576,7 +604,7 @@ test_bad_flow(void **state)
 	struct pair p = pair_open();
 
 	(void)state;
-	for (unsigned kind = 0; kind < 11; kind++) {
+	for (unsigned kind = 0; kind < 14; kind++) {
 		struct weir_slot s[12] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
 		uint32_t n = 1;
 
@@ -603,21 +631,15 @@ test_bad_flow(void **state)
 			s->op = WEIR_WIRE_RECLAIMED;
 			break;
 		case 5:
-			s->op = WEIR_WIRE_RTS;
-			s->length = WEIR_MESSAGE_MAX + 1;
+			s[0] = rts_line(p.b, 0, WEIR_MESSAGE_MAX + 1, WEIR_RTS_WRITE);
 			break;
 		case 6: /* the same number twice */
-			s->op = WEIR_WIRE_RTS;
-			s->length = 10000;
-			s[1] = s[0];
+			s[1] = s[0] = rts_line(p.b, 0, 10000, WEIR_RTS_WRITE);
 			n = 2;
 			break;
 		case 7: /* too many */
-			for (n = 0; n < 9; n++) {
-				s[n] = (struct weir_slot){
-				    .op = WEIR_WIRE_RTS, .vqpn = p.b->vqpn, .length = 10000};
-				s[n].value = n;
-			}
+			for (n = 0; n < 9; n++)
+				s[n] = rts_line(p.b, n, 10000, WEIR_RTS_WRITE);
 			break;
 		case 8:
 			s->op = WEIR_WIRE_CTS;
@@ -628,6 +650,15 @@ test_bad_flow(void **state)
 		case 10:
 			s->op = WEIR_WIRE_FIN;
 			s->value = 3;
+			break;
+		case 11:
+			s[0] = rts_line(p.b, 0, 10000, 0);
+			break;
+		case 12:
+			s[0] = rts_line(p.b, 0, 10000, 4);
+			break;
+		case 13: /* fetched what wasn't announced */
+			s->op = WEIR_WIRE_FETCHED;
 			break;
 		}
 		p.b->no_read = true;

@@ -64,13 +64,14 @@ static void
 test_places_out_of_turn(void **state)
 {
 	struct world *w = world_create(&(struct world_options){.recv_blocks = 64});
+	struct weir_wire_rts rts = {.number = 1, .ways = WEIR_RTS_WRITE};
 	struct pconn *a, *b;
 	struct conn *c;
 
 	(void)state;
 	world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a, &b);
 	c = conn_of(b);
-	assert_true(bulk_asked(w->node[1].engine, c, 1, 40 * WEIR_BLOCK_SIZE));
+	assert_true(bulk_asked(w->node[1].engine, c, &rts, 40 * WEIR_BLOCK_SIZE));
 	assert_int_equal(c->rts[0].state, RTS_WAITING);
 	assert_true(pconn_send(a, 64, 0));
 	world_run(w, 2 * HOUSEKEEPING);

@@ -155,11 +155,14 @@ fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 		p->wr = wr[i];
 		p->length = length;
 		p->signaled = wr[i].flags & NIC_SIGNALED;
-		memcpy(p->data, (void *)(uintptr_t)wr[i].sge[0].address, length);
+		if (wr[i].opcode != NIC_READ)
+			memcpy(p->data, (void *)(uintptr_t)wr[i].sge[0].address, length);
 		q->posted++;
 		p->wr.compare_add = q->posted;
 		net->bytes += length;
-		if (wr[i].opcode == NIC_WRITE)
+		if (wr[i].opcode == NIC_READ)
+			net->reads++;
+		else if (wr[i].opcode == NIC_WRITE)
 			net->writes++;
 		else
 			net->write_imms++;
@@ -192,15 +195,20 @@ arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 		return;
 	}
 	if (p->ack) {
+		if (p->wr.opcode == NIC_READ)
+			memcpy((void *)(uintptr_t)p->wr.sge[0].address, p->data, p->length);
 		complete(q, (struct nic_wc){.wr_id = p->wr.wr_id, .opcode = p->wr.opcode});
 		q->freed = p->wr.compare_add;
 		free(p);
 		return;
 	}
-	if (within(c->net, p->wr.rkey, p->wr.remote_address, p->length, NIC_REMOTE_WRITE))
-		memcpy((void *)(uintptr_t)p->wr.remote_address, p->data, p->length);
-	else
+	if (!within(c->net, p->wr.rkey, p->wr.remote_address, p->length,
+		    p->wr.opcode == NIC_READ ? NIC_REMOTE_READ : NIC_REMOTE_WRITE))
 		c->net->bad_writes++;
+	else if (p->wr.opcode == NIC_READ)
+		memcpy(p->data, (void *)(uintptr_t)p->wr.remote_address, p->length);
+	else
+		memcpy((void *)(uintptr_t)p->wr.remote_address, p->data, p->length);
 	if (p->wr.opcode == NIC_WRITE_IMM) {
 		if (!c->recv_wrs)
 			c->net->no_recv++;

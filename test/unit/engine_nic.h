@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A NIC for tests of engines: WRITEs between contexts of one process, in order, with a delay. It is
- * strict where hardware is: a WRITE outside its region, a receive without a WR and an overrun send
- * queue are counted, and a test that meets one fails.
+ * A NIC for tests of engines: WRITEs and READs between contexts of one process, in order, with a
+ * delay. It is strict where hardware is: a WRITE or READ outside its region, a receive without a WR
+ * and an overrun send queue are counted, and a test that meets one fails.
  */
 #ifndef TEST_ENGINE_NIC_H
 #define TEST_ENGINE_NIC_H
@@ -28,7 +28,7 @@ struct fake_net {
 	uint32_t mrs, qps;
 	uint64_t delay_ns;
 	uint32_t bad_writes, no_recv, overruns; /* must stay 0 */
-	uint64_t writes, write_imms, bytes;
+	uint64_t writes, write_imms, reads, bytes;
 };
 
 struct nic_context {

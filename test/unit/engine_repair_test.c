@@ -125,6 +125,15 @@ any_length(unsigned i)
 	return lengths[i * 7 % (sizeof(lengths) / sizeof(lengths[0]))];
 }
 
+static bool
+send_any(struct pconn *c, unsigned i)
+{
+	static const unsigned ways[] = {0, WEIR_SLOT_BULK | WEIR_SLOT_READ,
+					WEIR_SLOT_BULK | WEIR_SLOT_WRITE, 0, 0};
+
+	return pconn_send(c, any_length(i), ways[i % 5]);
+}
+
 /* Both ways, all sizes, a fault every few microseconds. The programs check what they receive. */
 static void
 test_streams(void **state)
@@ -137,8 +146,7 @@ test_streams(void **state)
 
 		for (unsigned step = 0; step < 4000; step++) {
 			for (unsigned i = 0; i < 2; i++)
-				if (sent[i] < 500 &&
-				    pconn_send(i ? p.b : p.a, any_length(sent[i]), 0))
+				if (sent[i] < 500 && send_any(i ? p.b : p.a, sent[i]))
 					sent[i]++;
 			world_step(p.w);
 			if (step % 37 == 36 && p.round < 50)
@@ -151,6 +159,7 @@ test_streams(void **state)
 		assert_int_equal(pconn_completed(p.b), p.b->sent);
 		assert_true(p.a->sent > 100 && p.round == 50);
 		assert_true(node_counters(p.w, 0)->bulk_replayed > 0);
+		assert_true(node_counters(p.w, 0)->fetched > 10);
 		pair_close(&p);
 	}
 }
@@ -283,42 +292,51 @@ test_liar(void **state)
 	}
 }
 
-/* The peer's NIC refuses a WRITE: that connection ends, the others' are made again. */
+/* The peer's NIC refuses a WRITE, or a READ: that connection ends, the others' are made again. */
 static void
 test_refused(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
-	struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR, .opcode = NIC_WRITE};
-	struct pconn *x, *y;
-	struct link *l;
-
 	(void)state;
-	world_connect(p.pa, p.pb, &x, &y);
-	assert_true(pconn_send(p.a, 500000, 0));
-	world_run(p.w, 1);
-	assert_true(pconn_send(x, 500000, 0));
-	l = &((struct engine *)p.w->node[0].engine)->links[1];
-	while (l->flight_end - l->flight_first < BULK_WRITES)
-		world_step(p.w);
-	wc.wr_id = l->sq_done[1] + 1; /* the oldest one */
-	x = l->in_flight[l->flight_first % BULK_WRITES]->conn->vqpn == p.a->vqpn ? x : p.a;
-	wc.qp_user = &l->user[1];
-	wc.qpn = nic_qpn(qp_of(&p, 0, 1));
-	p.w->node[0].nic->cq[p.w->node[0].nic->cq_end++ % FAKE_CQ] = wc;
-	((struct fake_qp *)qp_of(&p, 0, 1))->dead = true;
-	((struct fake_qp *)qp_of(&p, 1, 1))->dead = true;
-	world_run(p.w, 3);
-	assert_int_equal(p.w->node[0].link_errors, 1);
-	repair(&p, WEIR_RESUME_BULK);
-	world_run(p.w, 500);
-	assert_false(x->done);
-	assert_int_equal(pconn_completed(x), 1);
-	assert_int_equal(p.a->done + p.b->done, x == p.a ? 0 : 2);
-	assert_int_equal(p.b->received + y->received, 1);
-	pair_close(&p);
+	for (unsigned i = 0; i < 2; i++) { /* whose WR is refused */
+		unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
+		struct pconn *x, *y;
+		struct link *l;
+
+		world_connect(p.pa, p.pb, &x, &y);
+		assert_true(pconn_send(p.a, 500000, way));
+		world_run(p.w, 1);
+		assert_true(pconn_send(x, 500000, way));
+		l = &((struct engine *)p.w->node[i].engine)->links[1];
+		while (l->flight_end - l->flight_first < BULK_FLIGHT)
+			world_step(p.w);
+		wc.wr_id = l->sq_done[1] + 1; /* the oldest one */
+		wc.opcode = i ? NIC_READ : NIC_WRITE;
+		x = l->in_flight[l->flight_first % BULK_FLIGHT].conn->vqpn == (i ? p.b : p.a)->vqpn
+			? x
+			: p.a;
+		wc.qp_user = &l->user[1];
+		wc.qpn = nic_qpn(qp_of(&p, i, 1));
+		p.w->node[i].nic->cq[p.w->node[i].nic->cq_end++ % FAKE_CQ] = wc;
+		((struct fake_qp *)qp_of(&p, 0, 1))->dead = true;
+		((struct fake_qp *)qp_of(&p, 1, 1))->dead = true;
+		world_run(p.w, 3);
+		assert_int_equal(p.w->node[i].link_errors, 1);
+		repair(&p, WEIR_RESUME_BULK);
+		world_run(p.w, 500);
+		assert_false(x->done);
+		assert_int_equal(pconn_completed(x), 1);
+		assert_int_equal(p.a->done + p.b->done, x == p.a ? 0 : 2);
+		assert_int_equal(p.b->received + y->received, 1);
+		pair_close(&p);
+	}
 }
 
-/* The place of a bulk message is the peer's again when we say RESET: not while a WRITE may come. */
+/*
+ * The place of a bulk message is the peer's again when we say RESET: not while a WRITE may come. So
+ * is the memory that we read: not while a READ may go there.
+ */
 static void
 test_reset_waits(void **state)
 {

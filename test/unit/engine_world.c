@@ -390,7 +390,7 @@ program_open(struct world *w, unsigned node, unsigned channels)
 	p->view.recv_mr = fake_mr(&w->net, p->arena + weir_arena_recv(g),
 				  (size_t)g->recv_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_WRITE);
 	p->view.send_mr = fake_mr(&w->net, p->arena + weir_arena_send(g),
-				  (size_t)g->send_blocks * WEIR_BLOCK_SIZE, 0);
+				  (size_t)g->send_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_READ);
 	p->view.work = aligned_alloc(64, engine_session_bytes(&config, g));
 	memset(p->view.work, 0, engine_session_bytes(&config, g));
 	assert_int_equal(program_command(p, &k), 0);
@@ -566,10 +566,11 @@ bool
 pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 {
 	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->window);
-	bool bulk =
-	    flags & WEIR_SLOT_BULK || length > WEIR_BLOCK_SIZE || weir_cost(length) > window;
+	bool bulk = flags & WEIR_SLOT_BULK;
 	uint64_t granted = pconn_granted(c);
 
+	if (!(flags & WEIR_SLOT_WAYS))
+		bulk |= length > WEIR_BLOCK_SIZE || weir_cost(length) > window;
 	if (!bulk && (granted < c->spent || granted - c->spent < weir_cost(length))) {
 		struct weir_slot want = {
 		    .op = WEIR_OP_WANT, .vqpn = c->vqpn, .length = weir_cost(length)};

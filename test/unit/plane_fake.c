@@ -89,6 +89,7 @@ struct fake {
 	pthread_t thread;
 	_Atomic bool stop;
 	bool running, held;
+	uint8_t way; /* of the last message */
 };
 
 static void
@@ -234,6 +235,12 @@ put_done(struct fake *f, struct end *e)
 	e->notify = false;
 }
 
+uint8_t
+fake_way(const struct fake *f)
+{
+	return f->way;
+}
+
 static bool
 deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir_ring *tx)
 {
@@ -266,6 +273,7 @@ deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir
 	} else {
 		require(!(s->flags & WEIR_SLOT_BULK), "an inline message marked as bulk");
 	}
+	f->way = s->flags & (WEIR_SLOT_WAYS | WEIR_SLOT_BULK);
 	p = packet(f, to, s->op);
 	p->slots = slots;
 	for (uint32_t i = 1; i < slots; i++)

@@ -51,8 +51,20 @@ int weir_connect(struct weir *w, const struct weir_address *address, int timeout
 
 #define WEIR_LOOP 0x1u /* to this very node, but through its own port: for measuring */
 
+/*
+ * Transport and operation, for who knows better than Weir, which chooses by size, load and memory:
+ * flags of weir_connect_with(), for all that this end sends, and of single messages. -EINVAL: more
+ * than one operation. -EMSGSIZE: the message is larger than that operation carries. Within a host
+ * messages go through shared memory whatever is asked for.
+ */
+#define WEIR_RC 0x10u	  /* reliable connection: what connections are */
+#define WEIR_RING 0x100u  /* through the peer's ring, at most WEIR_RING_MAX bytes */
+#define WEIR_READ 0x400u  /* announced; the peer's engine fetches it by RDMA READ */
+#define WEIR_WRITE 0x800u /* announced; written by RDMA WRITE where the peer has made room */
+#define WEIR_RING_MAX 8192u
+
 struct weir_connect_options {
-	uint32_t flags;	 /* WEIR_LOOP */
+	uint32_t flags;	 /* WEIR_LOOP, transport, operation */
 	uint32_t window; /* flow-control window wished, bytes; 0: the data plane's default */
 };
 /* weir_connect() with options, which may be NULL. */
@@ -68,7 +80,7 @@ int weir_connect_with(struct weir *w, const struct weir_address *address,
  * WEIR_STREAM_MESSAGE_MAX or than the arena. -ECONNRESET, -EHOSTDOWN, -EPIPE (closed by us).
  */
 int weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms);
-/* The same with flags (WEIR_NOTIFY) and a cookie for the completion event. */
+/* The same with flags (WEIR_NOTIFY, an operation) and a cookie for the completion event. */
 int weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
 		     uint64_t cookie, int timeout_ms);
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bulk messages that the receiving engine fetches: as soon as there is a place for one it READs it
+ * out of the sender's memory, and delivers it, if it is the next, before the sender hears of it.
+ * The sender keeps it there until FETCHED.
+ */
+#include "internal.h"
+
+/*
+ * Who moves what may go either way: the end whose engine has less to do. Not for a little less, and
+ * not for as long as it is little: each change costs both ends the order that they are used to. A
+ * message that had to wait for memory here is read in any case: its place is used at once, while
+ * CTS would be on its way.
+ */
+bool
+fetch_is_better(const struct engine *e, struct link *l, const struct rts *r)
+{
+	if (r->ways != (WEIR_RTS_WRITE | WEIR_RTS_READ))
+		return r->ways == WEIR_RTS_READ;
+	if (r->waited)
+		return true;
+	if (l->peer_load > e->load + LOAD_GAP)
+		l->fetches = true;
+	else if (e->load > l->peer_load + LOAD_GAP)
+		l->fetches = false;
+	return l->fetches;
+}
+
+static bool
+may_read(const struct conn *c)
+{
+	return c->accepts && (c->state == CONN_OPEN || c->state == CONN_FINISHING) &&
+	       !(c->owed & (OWE_FIN | OWE_RESET | OWE_FIN_ACK));
+}
+
+/* The oldest one that is not asked for to its end. */
+static struct rts *
+unread(struct conn *c)
+{
+	for (uint32_t i = 0; i < c->rts_count; i++) {
+		struct rts *r = &c->rts[i];
+
+		if (r->state == RTS_READING && (r->posted < r->length || !r->length))
+			return r;
+	}
+	return NULL;
+}
+
+static void
+arrived(struct engine *e, struct conn *c, struct rts *r)
+{
+	r->state = RTS_READ;
+	count(&e->counters.fetched, 1);
+	owe(e, c, OWE_CTS);
+	if (r->number != c->rx_messages)
+		return;
+	r->delivered = true;
+	deliver_bulk(e, c, r);
+}
+
+/* It has a place. */
+void
+fetch_begin(struct engine *e, struct conn *c, struct rts *r)
+{
+	r->state = RTS_READING;
+	list_append_once(&c->link->fetching, &c->fetching);
+	link_busy(e, c->link);
+}
+
+/* The next segment of the connection whose turn it is; false: nothing was done. */
+bool
+fetch_post(struct engine *e, struct link *l)
+{
+	struct conn *c = LIST_OWNER(l->fetching.next, struct conn, fetching);
+	struct nic_send_wr wr = {.opcode = NIC_READ};
+	const struct session *s;
+	struct rts *r;
+
+	if (list_empty(&l->fetching))
+		return false;
+	r = may_read(c) ? unread(c) : NULL;
+	if (r && r->length) {
+		uint32_t left = r->length - r->posted;
+		uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
+
+		s = c->session;
+		wr.sge[0] = (struct nic_sge){(uintptr_t)(s->base + s->recv_at) +
+						 (uint64_t)r->block * WEIR_BLOCK_SIZE + r->posted,
+					     length, s->shared->recv_mr.lkey};
+		wr.remote_address = r->address + r->posted;
+		wr.rkey = r->rkey;
+		if (!bulk_put(e, l, &wr, (struct flight){.conn = c, .number = r->number}))
+			return false;
+		r->posted += length;
+		r->in_flight++;
+	} else if (r) {
+		arrived(e, c, r);
+	}
+	list_remove(&c->fetching);
+	if (r && unread(c))
+		list_append(&l->fetching, &c->fetching);
+	return true;
+}
+
+static struct rts *
+find(struct conn *c, uint64_t number)
+{
+	for (uint32_t i = 0; i < c->rts_count; i++)
+		if (c->rts[i].number == number)
+			return &c->rts[i];
+	return NULL;
+}
+
+/* The oldest READ of it that was in flight has succeeded. */
+void
+fetch_done(struct engine *e, struct conn *c, uint64_t number)
+{
+	struct rts *r = find(c, number); /* it stays as long as something is in flight */
+
+	assert(r && r->in_flight);
+	r->in_flight--;
+	if (may_read(c) && !r->in_flight && r->posted == r->length)
+		arrived(e, c, r);
+}
+
+/* The outcome of its READs is unknown. False: that is known already. */
+bool
+fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
+{
+	struct rts *r = find(c, number);
+
+	if (!r || !r->in_flight)
+		return false;
+	count(&e->counters.bulk_replayed, r->in_flight);
+	c->bulk_flight -= r->in_flight;
+	r->posted = bulk_rewound(r->posted, r->in_flight);
+	r->in_flight = 0;
+	if (may_read(c))
+		list_append_once(&l->fetching, &c->fetching);
+	return true;
+}
