@@ -412,6 +412,7 @@ peers_look(struct weir_messenger *m)
 	struct lane *lane, *next;
 
 	pthread_mutex_lock(&m->lock);
+	atomic_fetch_add_explicit(&m->epoch, 1, memory_order_relaxed);
 	for (p = TAILQ_FIRST(&m->open); p; p = next_peer) {
 		next_peer = TAILQ_NEXT(p, in_open);
 		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {

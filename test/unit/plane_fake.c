@@ -161,6 +161,7 @@ tell_closed(struct fake *f, struct end *e, uint32_t status)
 	if (e->told_closed)
 		return;
 	e->told_closed = true;
+	atomic_store(&e->desc->status, status ? status : ECONNRESET);
 	packet(f, e, WEIR_OP_CLOSED)->slot[0].status = status;
 }
 

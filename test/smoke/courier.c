@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A small program on the message model that smoke tests steer.
+ *
+ *   courier INSTANCE serve [SERVICE]                   handles messages until killed; says what it
+ * sees courier INSTANCE note NODE THREADS COUNT SIZE      each thread sends COUNT; then all are
+ * accounted for courier INSTANCE ask NODE THREADS COUNT SIZE       each thread makes COUNT requests
+ *   courier INSTANCE large NODE BYTES                  a request and a response of so many bytes
+ *   courier INSTANCE block NODE MS                     a request whose handler takes so long
+ *   courier INSTANCE leave NODE                        connects, closes in order
+ *   courier INSTANCE keep NODE                         connects, then asks four times a second
+ * until killed
+ */
+#include "weir/message.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOTE WEIR_TYPE(1, 1)
+#define ECHO WEIR_TYPE(1, 2)
+#define REPORT WEIR_TYPE(1, 3)
+#define SLEEP WEIR_TYPE(1, 4)
+#define SENDERS 64
+
+struct report {
+	uint64_t notes, wrong;
+};
+
+static struct weir *w;
+static struct weir_messenger *m;
+static _Atomic uint64_t notes[SENDERS], wrong;
+
+static double
+now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+#define say(...) (printf(__VA_ARGS__), putchar('\n'), fflush(stdout))
+
+static int
+failed(const char *what, int rc)
+{
+	say("%s: %s (%s)", what, strerror(-rc), weir_reason());
+	return 1;
+}
+
+/* ---- serving ---- */
+
+static void
+on_note(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	const uint32_t *v = message->data;
+	uint64_t n;
+
+	(void)messenger, (void)user;
+	if (message->length < 8 || v[0] >= SENDERS) {
+		atomic_fetch_add(&wrong, 1);
+		return;
+	}
+	/* one thread's messages come one after another */
+	n = atomic_load_explicit(&notes[v[0]], memory_order_relaxed);
+	if ((uint32_t)n != v[1])
+		atomic_fetch_add(&wrong, 1);
+	atomic_store_explicit(&notes[v[0]], n + 1, memory_order_relaxed);
+}
+
+static void
+on_echo(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	int rc = weir_message_respond(messenger, &message->reply, message->data, message->length);
+
+	(void)user;
+	if (rc)
+		failed("respond", rc);
+}
+
+static void
+on_report(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	struct report r = {.wrong = atomic_load(&wrong)};
+
+	(void)user;
+	for (unsigned i = 0; i < SENDERS; i++)
+		r.notes += atomic_load(&notes[i]);
+	if (message->length) /* begins anew */
+		for (unsigned i = 0; i < SENDERS; i++)
+			atomic_store(&notes[i], 0);
+	weir_message_respond(messenger, &message->reply, &r, sizeof(r));
+}
+
+static void
+on_sleep(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	uint32_t ms = 0;
+
+	(void)user;
+	memcpy(&ms, message->data, message->length < sizeof(ms) ? message->length : sizeof(ms));
+	usleep(ms * 1000);
+	weir_message_respond(messenger, &message->reply, &ms, sizeof(ms));
+}
+
+static void
+on_link(uint16_t node, enum weir_link_event event, int status, void *user)
+{
+	(void)user;
+	say("%s %u %d", event == WEIR_LINK_CREATED ? "created" : "lost", node, status);
+}
+
+static int
+serve(void)
+{
+	static const struct {
+		uint16_t type;
+		void (*f)(struct weir_messenger *, const struct weir_message *, void *);
+	} handlers[] = {{NOTE, on_note}, {ECHO, on_echo}, {REPORT, on_report}, {SLEEP, on_sleep}};
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct weir_handler h = {.handle = handlers[i].f};
+		int rc = weir_message_register(m, handlers[i].type, &h);
+
+		if (rc)
+			return failed("register", rc);
+	}
+	say("ready");
+	for (;;)
+		pause();
+}
+
+/* ---- sending ---- */
+
+struct job {
+	pthread_t thread;
+	uint16_t node;
+	uint32_t index;
+	uint64_t count;
+	size_t size;
+	double seconds;
+	int rc;
+};
+
+static void *
+note(void *arg)
+{
+	struct job *j = arg;
+	uint32_t *buf = calloc(1, j->size + 8);
+	double start = now();
+
+	buf[0] = j->index;
+	for (uint64_t i = 0; i < j->count && !j->rc; i++) {
+		buf[1] = (uint32_t)i;
+		j->rc = weir_message_send(m, j->node, NOTE, buf, j->size, 10000);
+	}
+	if (j->rc)
+		failed("send", j->rc);
+	j->seconds = now() - start;
+	free(buf);
+	return NULL;
+}
+
+static void *
+ask(void *arg)
+{
+	struct job *j = arg;
+	uint8_t *out = calloc(1, j->size + 8), *in = malloc(j->size + 8);
+	double start = now();
+	size_t n = 0;
+
+	for (uint64_t i = 0; i < j->count && !j->rc; i++) {
+		memcpy(out, &i, sizeof(i));
+		j->rc = weir_message_request(m, j->node, ECHO, out, j->size, in, j->size, &n, 5000);
+		if (!j->rc && (n != j->size || memcmp(in, out, n)))
+			j->rc = -EBADMSG;
+	}
+	if (j->rc)
+		failed("request", j->rc);
+	j->seconds = now() - start;
+	free(in);
+	free(out);
+	return NULL;
+}
+
+static int
+run_threads(void *(*f)(void *), uint16_t node, unsigned threads, uint64_t count, size_t size)
+{
+	struct job *jobs = calloc(threads, sizeof(*jobs));
+	double slowest = 0, fastest = 1e9, start = now();
+	struct report r = {0};
+	size_t n;
+	int rc = 0;
+
+	if (threads > SENDERS || size < 8)
+		return failed("arguments", -EINVAL);
+	if (f == note)
+		rc = weir_message_request(m, node, REPORT, "x", 1, &r, sizeof(r), &n, 5000);
+	for (unsigned i = 0; i < threads; i++) {
+		jobs[i] = (struct job){.node = node, .index = i, .count = count, .size = size};
+		pthread_create(&jobs[i].thread, NULL, f, &jobs[i]);
+	}
+	for (unsigned i = 0; i < threads; i++) {
+		pthread_join(jobs[i].thread, NULL);
+		rc = rc ? rc : jobs[i].rc;
+		slowest = jobs[i].seconds > slowest ? jobs[i].seconds : slowest;
+		fastest = jobs[i].seconds < fastest ? jobs[i].seconds : fastest;
+	}
+	if (f == note)
+		for (r.notes = 0; !rc && r.notes < threads * count && now() - start < 60;)
+			rc =
+			    weir_message_request(m, node, REPORT, NULL, 0, &r, sizeof(r), &n, 5000);
+	free(jobs);
+	if (rc)
+		return failed("threads", rc);
+	if (f == note && (r.notes != threads * count || r.wrong)) {
+		say("%llu notes, %llu wrong", (unsigned long long)r.notes,
+		    (unsigned long long)r.wrong);
+		return 1;
+	}
+	say("end 0, %.0f/s, fastest thread %.3f s, slowest %.3f s",
+	    (double)threads * (double)count / (now() - start), fastest, slowest);
+	return 0;
+}
+
+static int
+large(uint16_t node, size_t bytes)
+{
+	uint8_t *out = malloc(bytes), *in = malloc(bytes);
+	double start = now();
+	size_t n = 0;
+	int rc;
+
+	for (size_t i = 0; i < bytes; i++)
+		out[i] = (uint8_t)(i * 31 + i / 4096);
+	rc = weir_message_request(m, node, ECHO, out, bytes, in, bytes, &n, 20000);
+	if (rc)
+		return failed("request", rc);
+	if (n != bytes || memcmp(in, out, n))
+		return failed("contents", -EBADMSG);
+	say("end 0, %.0f MB/s", (double)bytes * 2e-6 / (now() - start));
+	free(in);
+	free(out);
+	return 0;
+}
+
+static int
+keep(uint16_t node)
+{
+	char in[8];
+	size_t n;
+
+	for (;;) {
+		int rc = weir_message_request(m, node, ECHO, "ping", 4, in, 8, &n, 5000);
+
+		say("asked %d", rc);
+		if (rc == -ENODEV)
+			return 1;
+		usleep(250000);
+	}
+}
+
+static int
+run(int argc, char **argv)
+{
+	const char *what = argv[2];
+	uint16_t node = argc > 3 ? (uint16_t)strtoul(argv[3], NULL, 0) : 0;
+	unsigned long v[3] = {0};
+	uint32_t ms;
+	size_t n;
+	int rc;
+
+	for (int i = 4; i < argc && i < 7; i++)
+		v[i - 4] = strtoul(argv[i], NULL, 0);
+	if (!strcmp(what, "serve"))
+		return serve();
+	if (!strcmp(what, "note"))
+		return run_threads(note, node, (unsigned)v[0], v[1], v[2]);
+	if (!strcmp(what, "ask"))
+		return run_threads(ask, node, (unsigned)v[0], v[1], v[2]);
+	if (!strcmp(what, "large"))
+		return large(node, v[0]);
+	if (!strcmp(what, "keep"))
+		return keep(node);
+	if (!strcmp(what, "block")) {
+		ms = (uint32_t)v[0];
+		rc = weir_message_request(m, node, SLEEP, &ms, 4, &ms, 4, &n, WEIR_NO_TIMEOUT);
+	} else {
+		rc = weir_message_connect(m, node, 5000);
+		if (!rc)
+			rc = weir_message_disconnect(m, node);
+	}
+	if (rc)
+		return failed(what, rc);
+	say("end 0");
+	return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct weir_options options = {.name = "courier"};
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	int rc;
+
+	if (argc < 3)
+		return 2;
+	options.instance = argv[1];
+	rc = weir_attach(&options, &w);
+	if (rc)
+		return failed("attach", rc);
+	o.link = on_link;
+	o.service = "courier";
+	if (strcmp(argv[2], "serve"))
+		o.flags = WEIR_MESSENGER_CLIENT;
+	else if (argc > 3)
+		o.service = argv[3];
+	rc = weir_messenger_open(w, &o, &m);
+	if (rc)
+		return failed("messenger", rc);
+	rc = run(argc, argv);
+	weir_messenger_close(m);
+	weir_detach(w);
+	return rc;
+}

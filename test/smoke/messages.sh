@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Messages and requests between two nodes: many threads, all sizes, closing, a peer that is killed.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+# ask NAME ARGUMENT...: courier on A says "end 0".
+ask() {
+	courier A "$@" >"$weir_tmp/$1.log" 2>&1 && grep -q 'end 0' "$weir_tmp/$1.log" ||
+		fail "$*: $(tail -n 1 "$weir_tmp/$1.log")"
+}
+
+two_nodes
+courier A leave 2 >"$weir_tmp/nobody.log" 2>&1 && fail "connected to nobody"
+grep -q 'onnection refused' "$weir_tmp/nobody.log" || fail "nobody: $(tail -n 1 "$weir_tmp/nobody.log")"
+run serve courier B serve
+await 10 grep -q ready "$weir_tmp/serve.log"
+ask leave 2
+ask note 2 1 50000 64
+ask note 2 4 20000 200
+ask ask 2 1 2000 64
+ask ask 2 4 1000 3000
+ask large 2 3000000
+await 10 sh -c "[ \$(grep -c 'lost 1 0' $weir_tmp/serve.log) = 6 ]" ||
+	fail "links did not end in order: $(cat "$weir_tmp/serve.log")"
+courier A leave 9 >"$weir_tmp/unknown.log" 2>&1 && fail "connected to a node that is not there"
+grep -q 'No route to host' "$weir_tmp/unknown.log" || fail "unknown: $(tail -n 1 "$weir_tmp/unknown.log")"
+# the program over there is killed, and comes back
+run keep courier A keep 2
+await 10 grep -q 'asked 0' "$weir_tmp/keep.log"
+stop serve KILL
+await 10 grep -q 'lost 2 -' "$weir_tmp/keep.log" || fail "the loss was not told: $(tail -n 3 "$weir_tmp/keep.log")"
+run again courier B serve
+await 10 sh -c "[ \$(grep -c 'created 2' $weir_tmp/keep.log) = 2 ]" || fail "not connected again: $(tail -n 3 "$weir_tmp/keep.log")"
+await 10 sh -c "tail -n 1 $weir_tmp/keep.log | grep -q 'asked 0'" || fail "no answers after the restart"
