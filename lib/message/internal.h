@@ -65,7 +65,7 @@ struct lane {
 	uint32_t pins;		       /* calls that use conn without holding the lock */
 	struct worker *running;	       /* has a message of it, the next one waits */
 	struct waiting *first, **last; /* responses; messages wait until they have gone */
-	uint64_t incarnation;	       /* of the other end; 0: not known yet */
+	_Atomic uint64_t incarnation;  /* of the other end; 0: not known yet */
 	_Atomic uint32_t hello; /* handler threads over there + 1, to be looked at; 0: nothing */
 	/* in.total: something is under way. Incoming: who has `running`; else home */
 	struct assembly in;
@@ -202,6 +202,7 @@ struct weir_messenger {
 	struct weir *w;
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
+	uint32_t threads; /* handler threads that a peer has as far as we know nothing of it */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];
 	_Atomic(struct handler *) *handlers; /* by type; written under leaf */

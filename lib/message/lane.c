@@ -169,7 +169,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *home, st
 	lane->peer = p;
 	lane->life++;
 	lane->greet = true;
-	lane->incarnation = 0;
+	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
 			      memory_order_relaxed);

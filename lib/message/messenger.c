@@ -124,6 +124,7 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	memset(m, 0, sizeof(*m));
 	m->w = w;
 	m->o = *o;
+	m->threads = o->handler_threads;
 	if (o->flags & WEIR_MESSENGER_CLIENT)
 		m->o.handler_threads = 1;
 	m->serial = atomic_fetch_add(&serials, 1);

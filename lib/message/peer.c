@@ -25,7 +25,7 @@ peer_get(struct weir_messenger *m, uint16_t node)
 			return NULL;
 		(*at)->node = node;
 		/* as a rule others have as many as we; hello says how many */
-		(*at)->threads = m->o.handler_threads;
+		(*at)->threads = m->threads;
 		TAILQ_INIT(&(*at)->lanes);
 	}
 	return *at;
@@ -191,14 +191,16 @@ peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 
 	if (threads && threads <= WEIR_HANDLER_THREADS_MAX)
 		p->threads = threads;
-	lane->incarnation = incarnation;
+	atomic_store_explicit(&lane->incarnation, incarnation, memory_order_relaxed);
 	if (p->incarnation == incarnation)
 		return;
 	p->incarnation = incarnation;
 	/* the program over there is another one than before: what led to that leads nowhere */
 	for (other = TAILQ_FIRST(&p->lanes); other; other = next) {
+		uint64_t its = atomic_load_explicit(&other->incarnation, memory_order_relaxed);
+
 		next = TAILQ_NEXT(other, in_peer);
-		if (other->incarnation && other->incarnation != incarnation) {
+		if (its && its != incarnation) {
 			if (p->told)
 				tell(m, p, WEIR_LINK_LOST, -ECONNRESET);
 			lane_end(other, -ECONNRESET);
@@ -402,7 +404,8 @@ look_hello(struct lane *lane)
 	if (!threads)
 		return;
 	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
-	peer_hello(lane, lane->incarnation, threads - 1);
+	peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),
+		   threads - 1);
 }
 
 void

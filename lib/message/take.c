@@ -23,7 +23,7 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 		request_piece(lane, &h, data + head, length - head);
 		return;
 	case KIND_HELLO:
-		lane->incarnation = h.id;
+		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
 		/* pairs with the acquire in look_hello() */
 		atomic_store_explicit(&lane->hello, (h.status & 0xff) + 1, memory_order_release);
 		return;

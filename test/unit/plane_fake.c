@@ -88,7 +88,8 @@ struct fake {
 	uint32_t listeners;
 	pthread_t thread;
 	_Atomic bool stop;
-	bool running, held;
+	bool running;
+	_Atomic bool held;
 	uint8_t way; /* of the last message */
 };
 
