@@ -13,10 +13,11 @@ switch_mac(const uint8_t bytes[6])
 	return mac;
 }
 
+/* The product's highest bits: only they depend on the last byte, in which neighbours differ. */
 static uint32_t
 bucket_of(uint64_t mac)
 {
-	return (uint32_t)((mac * 0x9e3779b97f4a7c15u) >> 32) & (SWITCH_BUCKETS - 1);
+	return (uint32_t)((mac * 0x9e3779b97f4a7c15u) >> (64 - SWITCH_BUCKET_BITS));
 }
 
 static bool

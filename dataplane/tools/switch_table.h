@@ -8,7 +8,8 @@
 
 #include <stdint.h>
 
-#define SWITCH_BUCKETS 1024u /* a power of two */
+#define SWITCH_BUCKET_BITS 10
+#define SWITCH_BUCKETS (1u << SWITCH_BUCKET_BITS)
 #define SWITCH_WAYS 4u
 #define SWITCH_NOWHERE UINT32_MAX
 

@@ -127,6 +127,23 @@ test_crowded(void **state)
 	assert_in_range(known, 950, 1000); /* some buckets get five */
 }
 
+/* Nodes have addresses in a row, in a few networks, with a byte of zero here and there. */
+static void
+test_neighbours(void **state)
+{
+	uint8_t m[6] = {0x02, 0, 10, 88};
+
+	(void)state;
+	for (unsigned net = 0; net < 4; net++)
+		for (unsigned i = 0; i < 256; i++) {
+			m[4] = (uint8_t)net;
+			m[5] = (uint8_t)i;
+			switch_table_learn(&table, switch_mac(m), i % 32, 0);
+		}
+	assert_int_equal(table.crowded, 0);
+	assert_int_equal(switch_table_count(&table, 0), 1024);
+}
+
 static void
 test_queue(void **state)
 {
@@ -216,6 +233,7 @@ main(void)
 	    cmocka_unit_test_setup(test_ages, setup),
 	    cmocka_unit_test_setup(test_forgets_a_port, setup),
 	    cmocka_unit_test_setup(test_crowded, setup),
+	    cmocka_unit_test_setup(test_neighbours, setup),
 	    cmocka_unit_test(test_queue),
 	    cmocka_unit_test(test_options),
 	    cmocka_unit_test(test_bad_options),
