@@ -173,6 +173,16 @@ opened(struct broker *b, struct broker_command *k)
 	conn_command_done(b, c);
 }
 
+/* Nothing is made: the program asks again by a channel to that engine. */
+static void
+redirect(struct broker_session *s, uint32_t engine)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_CONNECTING);
+
+	m.connecting.engine = engine;
+	session_reply(s, &m, NULL, 0);
+}
+
 static void
 remote_connect(struct broker_session *s, const struct weir_session_msg *m, struct broker_node *n,
 	       bool loop)
@@ -187,6 +197,10 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	if (!loop && n->is.state == WEIR_NODE_DOWN) {
 		session_refuse(s, EHOSTDOWN, "node %u is down; connect again when it is up",
 			       n->is.id);
+		return;
+	}
+	if (!loop && node_engine(b, n, engine) != engine) {
+		redirect(s, node_engine(b, n, engine));
 		return;
 	}
 	l = link_want(b, engine, n, &status);

@@ -230,6 +230,8 @@ struct broker_node *node_loop(struct broker *b);
 bool node_usable(const struct broker_node *n);
 /* Which node has this address: 0 and *node (NULL: ourselves), or -EHOSTUNREACH and the like. */
 int node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node);
+/* The engine whose port reaches it: `wish`, if that does, or if none does. */
+uint32_t node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish);
 void node_input(struct broker *b, const struct weir_ctl_node *is);
 /* Programs are told, if they were not. */
 void node_up(struct broker *b, struct broker_node *n);

@@ -116,6 +116,38 @@ node_resolve(struct broker *b, const struct weir_address *address, struct broker
 	return -EINVAL;
 }
 
+static bool
+same_network(const struct nic_attr *attr, const uint8_t address[16])
+{
+	unsigned whole = attr->prefix / 8, rest = attr->prefix % 8;
+
+	return !memcmp(attr->gid.raw, address, whole) &&
+	       (!rest || (attr->gid.raw[whole] ^ address[whole]) >> (8 - rest) == 0);
+}
+
+static bool
+reaches(const struct broker *b, uint32_t engine, const struct broker_node *n)
+{
+	const struct nic_attr *attr = &b->attr[engine];
+	bool found = !attr->prefix;
+
+	for (uint32_t k = 0; k < n->is.address_count && !found; k++)
+		found = same_network(attr, n->is.address[k]);
+	return found && broker_engine(b, engine)->dev;
+}
+
+uint32_t
+node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		uint32_t engine = (wish + i) % b->config.engines;
+
+		if (reaches(b, engine, n))
+			return engine;
+	}
+	return wish;
+}
+
 static void
 tell_programs(struct broker *b, const struct broker_node *n, uint32_t status)
 {

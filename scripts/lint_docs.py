@@ -23,7 +23,8 @@ EAL = {"-l", "-m", "-f", "-a", "--no-huge", "--in-memory", "--file-prefix", "--l
 PROGRAMS = [("dataplane/weir-dataplane", "weir-dataplane.8"), ("control/weir-control", "weir-control.8"),
             ("apps/weirctl", "weirctl.1"), ("apps/perf/weir-perf", "weir-perf.1"),
             ("dataplane/tools/weir-nicperf", "weir-nicperf.1"),
-            ("dataplane/tools/weir-roce-peer", "weir-roce-peer.1")]
+            ("dataplane/tools/weir-roce-peer", "weir-roce-peer.1"),
+            ("dataplane/tools/weir-switch", "weir-switch.1")]
 
 
 def read(path):

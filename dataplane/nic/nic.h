@@ -140,6 +140,7 @@ nic_gid_ipv4(uint32_t ip)
 struct nic_attr {
 	char name[64];
 	struct nic_gid gid;
+	uint8_t prefix; /* bits of it that name the network of its peers; 0: any GID may be one */
 	uint16_t lid;
 	uint16_t mtu; /* largest path MTU in bytes: 256, 512, 1024, 2048, 4096 */
 	uint32_t max_qp, max_sge, max_inline, max_wr, max_srq_wr, max_rd_atomic;

@@ -14,7 +14,7 @@
 
 #define WEIR_CTL_VERSION 1u
 #define WEIR_CTL_MAX 32768u
-#define WEIR_CTL_ADDRESSES 4
+#define WEIR_CTL_ADDRESSES 8
 #define WEIR_CTL_PEER_TEXT 64
 
 enum weir_ctl_type {

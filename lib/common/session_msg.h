@@ -100,10 +100,11 @@ struct weir_session_msg {
 			struct weir_address address;
 		} connect;
 		struct {
-			uint32_t vqpn;	     /* of our end */
-			uint32_t desc;	     /* its descriptor in the arena */
-			uint32_t engine;     /* that owns it */
-			uint32_t segment;    /* not 0: local; map it by SEGMENT */
+			uint32_t vqpn;	  /* of our end; 0: nothing was made, ask again by a channel
+					     to `engine`, whose port reaches the peer */
+			uint32_t desc;	  /* its descriptor in the arena */
+			uint32_t engine;  /* that owns it */
+			uint32_t segment; /* not 0: local; map it by SEGMENT */
 			uint32_t conn_index; /* local: the connection's line in the segment */
 			uint32_t peer_vqpn;  /* local: what goes into weir_slot.vqpn */
 		} connecting;

@@ -3,6 +3,30 @@
 #include "stream/model.h"
 #include "stream/send.h"
 
+/* By any channel, or by one to the engine that the data plane names: only its port gets there. */
+static int
+ask(struct weir_thread *t, struct weir_session_msg *m, struct weir_session_msg *r,
+    struct weir_channel **ch)
+{
+	uint32_t engine = UINT32_MAX;
+	int fds[2], rc;
+
+	for (int asked = 0; asked < 2; asked++) {
+		rc = weir_channel_get(t, engine, ch);
+		if (rc)
+			return rc;
+		m->connect.channel = (*ch)->index;
+		rc = weir_request(t->w, m, WEIR_MSG_CONNECTING, r, fds);
+		if (rc || r->connecting.vqpn)
+			return rc;
+		engine = r->connecting.engine;
+		if (engine >= t->w->geometry.engines)
+			break;
+	}
+	return weir_fail(-EPROTO, "the data plane names no engine for this connection; install one "
+				  "release of both");
+}
+
 /* Home locked: nobody else may see its events before it is in the table. */
 int
 weir_conn_start(struct weir_thread *t, const struct weir_address *address,
@@ -11,16 +35,12 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r;
 	struct weir_channel *ch;
 	struct weir_conn *c;
-	int fds[2], rc;
+	int rc;
 
-	rc = weir_channel_get(t, UINT32_MAX, &ch);
-	if (rc)
-		return rc;
-	m.connect.channel = ch->index;
 	m.connect.flags = o && o->flags & WEIR_LOOP ? WEIR_CONNECT_LOOP : 0;
 	m.connect.window = o ? o->window : 0;
 	m.connect.address = *address;
-	rc = weir_request(t->w, &m, WEIR_MSG_CONNECTING, &r, fds);
+	rc = ask(t, &m, &r, &ch);
 	if (rc)
 		return rc;
 	weir_channel_end_life(ch, r.connecting.vqpn);

@@ -717,6 +717,44 @@ test_full_mailbox(void **state)
 	fake_close(f);
 }
 
+/* Ports in two networks: a connection belongs to the engine whose port reaches the peer. */
+static void
+test_other_engine(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
+	struct fake_session s;
+
+	(void)state;
+	fake_attach(f, &s);
+	fake_channels(f, &s);
+	fake_node(f, 9, WEIR_NODE_UP, 1, 2); /* 10.0.0.9 */
+	f->b->attr[0].gid.raw[13] = 1;	     /* 10.1.0.7/15, then /16 */
+	f->b->attr[0].prefix = 96 + 15;
+	f->b->attr[1].prefix = 96 + 24; /* 10.0.0.7/24 */
+	fake_connect(f, &s, 9, "echo", 0);
+	assert_int_equal(s.reply.type, WEIR_MSG_CONNECTING);
+	assert_int_not_equal(s.reply.connecting.vqpn, 0);
+	f->b->attr[0].prefix = 96 + 16;
+	fake_connect(f, &s, 9, "echo", 0);
+	assert_int_equal(s.reply.type, WEIR_MSG_CONNECTING);
+	assert_int_equal(s.reply.connecting.vqpn, 0);
+	assert_int_equal(s.reply.connecting.engine, 1);
+	m.connect.channel = 1;
+	m.connect.address.kind = WEIR_ADDRESS_NODE;
+	m.connect.address.id = 9;
+	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "echo");
+	assert_int_equal(fake_request(f, &s, &m), 0);
+	assert_int_not_equal(s.reply.connecting.vqpn, 0);
+	assert_int_equal(s.reply.connecting.engine, 1);
+	/* nobody seems to reach it: as the program wishes */
+	f->b->attr[1].gid.raw[12] = 11;
+	fake_connect(f, &s, 9, "echo", 0);
+	assert_int_not_equal(s.reply.connecting.vqpn, 0);
+	assert_int_equal(s.reply.connecting.engine, 0);
+	fake_close(f);
+}
+
 static void
 test_stop(void **state)
 {
@@ -764,6 +802,7 @@ main(void)
 	    cmocka_unit_test(test_answers_out_of_order),
 	    cmocka_unit_test(test_nothing_is_left),
 	    cmocka_unit_test(test_full_mailbox),
+	    cmocka_unit_test(test_other_engine),
 	    cmocka_unit_test(test_stop),
 	};
 

@@ -257,7 +257,7 @@ test_foreign_encodings(void **state)
 	Weir__Control__Envelope e = WEIR__CONTROL__ENVELOPE__INIT;
 	Weir__Control__Resync resync = WEIR__CONTROL__RESYNC__INIT;
 	Weir__Control__DataPlane dp = WEIR__CONTROL__DATA_PLANE__INIT;
-	ProtobufCBinaryData address[5];
+	ProtobufCBinaryData address[WEIR_CTL_ADDRESSES + 1];
 	struct control_msg out;
 	uint8_t data[256] = {0}, ip[16] = {0};
 	size_t n;
@@ -281,9 +281,9 @@ test_foreign_encodings(void **state)
 	e.body_case = WEIR__CONTROL__ENVELOPE__BODY_DATA_PLANE;
 	e.data_plane = &dp;
 	dp.address = address;
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i <= WEIR_CTL_ADDRESSES; i++)
 		address[i] = (ProtobufCBinaryData){.len = 16, .data = ip};
-	dp.n_address = 5;
+	dp.n_address = WEIR_CTL_ADDRESSES + 1;
 	n = weir__control__envelope__pack(&e, data);
 	assert_int_equal(control_msg_decode(data, n, &out), -EBADMSG);
 	dp.n_address = 1;

@@ -570,6 +570,19 @@ budgets(void **state)
 	net_destroy(n);
 }
 
+/* A port for few queue pairs: what it is given by default fits its completion queue. */
+static void
+small_port(void **state)
+{
+	struct roce_config config = {.cq_depth = 2048};
+	struct net *n = net_create(1, 1, &config, 1);
+	struct nic_attr attr;
+
+	roce_ops.query(roce_nic_device(n->node[0].dev), &attr);
+	assert_int_equal(attr.max_wr, 2048);
+	net_destroy(n);
+}
+
 static void
 regions(void **state)
 {
@@ -750,6 +763,7 @@ main(void)
 	    cmocka_unit_test(destroyed_under_load),
 	    cmocka_unit_test(numbers_differ),
 	    cmocka_unit_test(budgets),
+	    cmocka_unit_test(small_port),
 	    cmocka_unit_test(regions),
 	    cmocka_unit_test(window_moves),
 	    cmocka_unit_test(sleep_times),

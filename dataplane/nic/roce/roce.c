@@ -50,7 +50,7 @@ set_defaults(struct roce_config *c)
 	DEFAULT(max_qp, 256);
 	DEFAULT(max_mr, 4096);
 	DEFAULT(cq_depth, 65536);
-	DEFAULT(max_wr, 8192);
+	DEFAULT(max_wr, c->cq_depth < 8192 ? c->cq_depth : 8192);
 	DEFAULT(tx_frames, 4096);
 	DEFAULT(window_bytes, 1u << 20);
 	DEFAULT(window_frames, 512);
@@ -145,6 +145,8 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	memcpy(attr->name, c->name, sizeof(attr->name));
 	attr->name[sizeof(attr->name) - 1] = '\0';
 	attr->gid = c->gid;
+	if (c->prefix)
+		attr->prefix = (uint8_t)(c->prefix + (dev->headers.six ? 0 : 96));
 	attr->mtu = c->mtu;
 	attr->max_qp = c->max_qp;
 	attr->max_sge = NIC_SGE_MAX;

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Clusters on each fabric: messages between all pairs of nodes; the switch has forwarded and dropped nothing.
+# timeout: 120
+
+# What runs in the cluster: an echo on each node, and a program on each for every other one.
+pairs()
+{
+	local n m work bad=0
+	local -a echoes=() asking=()
+	work=$(mktemp -d)
+
+	for n in $WEIR_CLUSTER; do
+		probe "$n" echo e >"$work/echo-$n" 2>&1 &
+		echoes+=($!)
+	done
+	for n in $WEIR_CLUSTER; do
+		for ((m = 0; m < 100; m++)); do
+			! grep -q ready "$work/echo-$n" || break
+			sleep 0.1
+		done
+	done
+	for n in $WEIR_CLUSTER; do
+		for m in $WEIR_CLUSTER; do
+			[ "$n" != "$m" ] || continue
+			probe "$n" many "node:${m#n}:e" 4 100 >"$work/$n-$m" 2>&1 &
+			asking+=($!)
+		done
+	done
+	for n in "${asking[@]}"; do
+		wait "$n" || bad=1
+	done
+	[ "$bad" = 0 ] || tail -n 1 "$work"/n*
+	kill "${echoes[@]}"
+	wait
+	rm -rf "$work"
+	return "$bad"
+}
+
+if [ "${1:-}" = pairs ]; then
+	pairs
+	exit
+fi
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+export WEIR_BUILD
+cluster=$weir_root/scripts/cluster.sh
+
+for fabric in switch:3 mesh:3 bridge:3; do
+	"$cluster" "${fabric#*:}" --fabric "${fabric%:*}" --report "$weir_tmp/report" -- "$0" pairs >"$weir_tmp/$fabric.log" 2>&1
+	code=$?
+	if [ "$code" = 3 ] && [ "${fabric%:*}" = bridge ]; then
+		echo "no bridge here: $(tail -n 1 "$weir_tmp/$fabric.log")"
+		continue
+	fi
+	[ "$code" = 0 ] || fail "$fabric: $(log_of "$fabric")"
+	jq -e --argjson nodes "${fabric#*:}" '.nodes == $nodes and .command_exit == 0 and .failed == [] and .up_s > 0' \
+		"$weir_tmp/report" >/dev/null || fail "$fabric: $(cat "$weir_tmp/report")"
+	[ "$fabric" != switch:3 ] || jq -e '.switch | (.ports | length == 3 and all(.up and .rx_frames > 400 and .tx_frames > 400 and .full == 0))
+		and .addresses == 3 and .moved + .crowded == 0 and .flooded > 0 and (.drops | .runt + .bad_source + .too_long == 0) and .cpu_share_last > 0' \
+		"$weir_tmp/report" >/dev/null || fail "the switch: $(jq -c .switch "$weir_tmp/report")"
+done
+
+# the exit code is the command's; nothing is left
+"$cluster" 2 -- sh -c 'exit 7' >"$weir_tmp/seven.log" 2>&1
+[ $? = 7 ] || fail "exit code: $(log_of seven)"
+ip netns list 2>/dev/null | grep -q "^weir-\(n[0-9]*\|bridge\)-" && fail "namespaces are left: $(ip netns list)"
+
+# bad input: exit code, one line
+refused()
+{
+	local code=$1 says=$2
+	shift 2
+	"$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
+	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
+	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: not one line: $(cat "$weir_tmp/err")"
+	grep -q "$says" "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
+}
+refused 2 'how many nodes' "$cluster"
+refused 2 'how many nodes' "$cluster" 33
+refused 2 'how many nodes' "$cluster" 1
+refused 2 "no fabric 'wire'" "$cluster" 3 --fabric wire
+refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh
+refused 2 "unknown option '--fast'" "$cluster" 3 --fast
+switch=$WEIR_BUILD/dataplane/tools/weir-switch
+refused 2 "weir-switch: --queue '0' is not good; " "$switch" --no-huge -- --queue 0
+refused 2 "weir-switch: unknown option --fast; " "$switch" -- --fast
+refused 3 'weir-switch: there is no port; ' "$switch" --no-pci --in-memory --no-huge -m 64 --
+refused 3 'weir-switch: no memory for .* frames' "$switch" --no-pci --in-memory --no-huge -m 64 --vdev=net_ring0 -- --queue 65536
