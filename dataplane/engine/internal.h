@@ -34,7 +34,8 @@ enum {
 	RTS_MAX = 8,		 /* bulk messages of a connection under way */
 	BULK_SEGMENT = 65536,	 /* bytes of one WRITE or READ */
 	BULK_FLIGHT = 8,	 /* of a link */
-	LOAD_GAP = 150,		 /* 1/1000: so much busier is the end that leaves the work */
+	LOAD_READ = 300,	 /* 1/1000: so much busier is a sender that is relieved ... */
+	LOAD_WRITE = 100,	 /* ... until it is no more than this */
 	REJECTS = 4096,		 /* answers to CONNECT that wait for room */
 	CONNECTS = 4096,	 /* CONNECTs that wait for main */
 	NODE_EVENTS = 64,	 /* kept for sessions whose ring is full */
