@@ -55,6 +55,7 @@ print_pools(const struct plane *p)
 		line(name, 1, info.table_bytes, "now");
 	}
 	line("tables of an engine", p->engines, engine_memory(&p->engine[0].config), "now");
+	line("receive buffers of an engine", joined * plane_srq_depth(p), ENGINE_RECV_BYTES, "now");
 	line("mailboxes of an engine", p->engines, sizeof(struct loop), "now");
 	printf("  %-34s %36s %13llu\n", "", "total", (unsigned long long)total);
 	line("rings of a link, two ways", o->links * joined,

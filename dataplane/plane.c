@@ -245,6 +245,29 @@ plane_srq_depth(const struct plane *p)
 	return (uint32_t)(p->options->links * p->options->recv_wrs);
 }
 
+/* Where SENDs of peers arrive. */
+static int
+make_recv(struct plane *p, struct plane_engine *e)
+{
+	struct nic_device *dev = plane_port_device(&p->port[e->port]);
+	size_t bytes = (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES;
+
+	e->recv = memory_get(bytes, (int)e->numa_socket);
+	if (!e->recv)
+		return -ENOMEM;
+	return NIC_OPS(dev)->mr_reg(dev, e->recv, bytes, NIC_LOCAL_WRITE, &e->recv_mr);
+}
+
+static void
+free_recv(struct plane *p, struct plane_engine *e)
+{
+	struct nic_device *dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]);
+
+	if (e->recv_mr.length)
+		NIC_OPS(dev)->mr_dereg(dev, &e->recv_mr);
+	memory_put(e->recv, (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES);
+}
+
 static int
 make_engine(struct plane *p, unsigned id)
 {
@@ -256,6 +279,8 @@ make_engine(struct plane *p, unsigned id)
 
 	if (nic) {
 		rc = NIC_OPS(nic)->srq_create(nic, plane_srq_depth(p), &e->srq);
+		if (!rc)
+			rc = make_recv(p, e);
 		if (rc)
 			return rc;
 	}
@@ -273,6 +298,8 @@ make_engine(struct plane *p, unsigned id)
 	    .nic = nic,
 	    .srq = e->srq,
 	    .srq_depth = nic ? plane_srq_depth(p) : 0,
+	    .recv = e->recv,
+	    .recv_mr = e->recv_mr,
 	    .ring_doorbell = loop_ring_doorbell,
 	    .emit = loop_emit,
 	    .user = e->loop,
@@ -422,6 +449,7 @@ plane_close(struct plane *p)
 			engine_destroy(e->engine);
 		if (e->srq)
 			NIC_OPS(e->config.nic)->srq_destroy(e->srq);
+		free_recv(p, e);
 	}
 	quiet_hold_interrupts();
 	for (unsigned i = 0; i < p->ports; i++)

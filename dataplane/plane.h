@@ -25,6 +25,8 @@ struct plane_engine {
 	struct engine_config config;
 	struct engine *engine;
 	struct nic_srq *srq;
+	uint8_t *recv; /* what its receive WRs name */
+	struct nic_mr recv_mr;
 	unsigned lcore, cpu;
 	int numa_socket;
 	int port; /* index in plane.port, -1 none */

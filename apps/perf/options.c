@@ -78,7 +78,8 @@ perf_options_usage(FILE *to)
 	    "  --cpu N               pin to CPU N\n"
 	    "  --csv, --json         instead of a table\n"
 	    "  -D, --duration SECONDS  of each run (1)\n"
-	    "  --flags LIST          how messages go: RC, and RING, READ or WRITE (Weir chooses)\n"
+	    "  --flags LIST          how messages go: RC, and RING, SEND, READ or WRITE (Weir "
+	    "chooses)\n"
 	    "  --instance NAME       which Weir of this host ($WEIR_INSTANCE, else \"default\")\n"
 	    "  --large COUNT         mix: so many messages of 64 KiB ... 16 MiB (one in 10000)\n"
 	    "  --loop                through the node's own port, also to a program on this node\n"
@@ -200,8 +201,11 @@ parse_flags(struct perf_options *o, const char *list)
 	static const struct {
 		const char *name;
 		uint32_t flag;
-	} known[] = {
-	    {"RC", WEIR_RC}, {"RING", WEIR_RING}, {"READ", WEIR_READ}, {"WRITE", WEIR_WRITE}};
+	} known[] = {{"RC", WEIR_RC},
+		     {"RING", WEIR_RING},
+		     {"SEND", WEIR_SEND},
+		     {"READ", WEIR_READ},
+		     {"WRITE", WEIR_WRITE}};
 	const uint32_t count = sizeof(known) / sizeof(known[0]);
 	char piece[8];
 	uint32_t i, operations;

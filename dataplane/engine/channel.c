@@ -98,11 +98,13 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 
 /* One way only, and one that the message can go. */
 static bool
-ways_fit(uint8_t flags)
+ways_fit(struct head h)
 {
-	uint8_t way = flags & WEIR_SLOT_WAYS, bulk = WEIR_SLOT_READ | WEIR_SLOT_WRITE;
+	uint8_t way = h.flags & WEIR_SLOT_WAYS, bulk = WEIR_SLOT_READ | WEIR_SLOT_WRITE;
 
-	return !(way & (way - 1)) && !(way & bulk) == !(flags & WEIR_SLOT_BULK);
+	if (way & WEIR_SLOT_SEND && message_lines(h.length) >= WEIR_SEND_LINES)
+		return false;
+	return !(way & (way - 1)) && !(way & bulk) == !(h.flags & WEIR_SLOT_BULK);
 }
 
 static inline enum take
@@ -115,7 +117,7 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 		     h.flags & (WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE)))
 		return refuse(e, ch, "inline message too long, or marked as bulk");
 	if (LIKELY(c->fast && c->granted - c->spent >= cost && list_empty(&l->active))) {
-		enum room room = link_room(e, l, slots);
+		enum room room = link_room_for(e, l, slots, h.flags);
 
 		if (LIKELY(room == ROOM)) {
 			bool notify = h.flags & WEIR_SLOT_NOTIFY;
@@ -125,6 +127,7 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 			credit_spend(c, cost);
 			copy_slots(l->staging, l->mask, l->tx_pos, &ch->tx, h, slots);
 			l->tx_pos += slots;
+			link_count(l, c, 1);
 			link_sent(l, c, 1, notify);
 			taken(e, ch, c, 1, slots, h.length);
 			return TAKEN;
@@ -149,13 +152,13 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 		return refuse(e, ch, "payload outside the send area, or too long");
 	if (h.length > WEIR_BLOCK_SIZE)
 		h.flags |= WEIR_SLOT_BULK;
-	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS && !ways_fit(h.flags)))
+	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS && !ways_fit(h)))
 		return refuse(e, ch, "a way that can't take the message");
 	cost = weir_cost(h.length);
 	lines = message_lines(h.length);
 	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
 	    list_empty(&c->link->active)) {
-		enum room room = link_room(e, c->link, lines);
+		enum room room = link_room_for(e, c->link, lines, h.flags);
 
 		if (room == ROOM) {
 			struct head out = {
@@ -166,6 +169,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 			else
 				link_put_place(c->link, out, from);
 			credit_spend(c, cost);
+			link_count(c->link, c, 1);
 			link_sent(c->link, c, 1, h.flags & WEIR_SLOT_NOTIFY);
 			taken(e, ch, c, 1, 1, h.length);
 			return TAKEN;
@@ -222,6 +226,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 		return 0;
 	credit_spend(c, lines * WEIR_SLOT_SIZE);
 	l->tx_pos += lines;
+	link_count(l, c, messages);
 	link_sent(l, c, messages, notify);
 	taken(e, ch, c, messages, lines, bytes);
 	return messages;

@@ -128,7 +128,7 @@ check_link(const struct link *l)
 	if (l->sq_posted[0] - l->sq_done[0] > ENGINE_SEND_WRS ||
 	    l->sq_posted[1] - l->sq_done[1] > BULK_FLIGHT)
 		return "a send queue is overrun";
-	if (l->rx_told > l->rx_pos || l->rx_pos - l->rx_told > l->rx_mask + 1)
+	if (l->rx_told > l->rx_pos || l->rx_pos - l->rx_told > l->ring_mask + 1)
 		return "our ring is overrun";
 	for (uint32_t i = l->run_first; i != l->run_end; i++) {
 		const struct run *r = &l->runs[i & l->mask];

@@ -54,8 +54,8 @@ deliver_place(struct engine *e, struct conn *c, struct head h, const struct link
 	first = (l->rx_mask + 1 - at) * WEIR_SLOT_SIZE;
 	if (first > h.length)
 		first = h.length;
-	memcpy(to, &l->ring[at], first);
-	memcpy(to + first, l->ring, h.length - first);
+	memcpy(to, &l->rx[at], first);
+	memcpy(to + first, l->rx, h.length - first);
 	h.flags = 0;
 	deliver_slot(e, c, h, block);
 	return (int)lines;

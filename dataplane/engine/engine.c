@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct parts { /* offsets of what an engine allocates, in one piece */
-	size_t conns, free_conns, sessions, links, rejects, connects, bytes;
+	size_t conns, free_conns, sessions, links, rejects, connects, srq_free, bytes;
 };
 
 static struct parts
@@ -19,7 +19,8 @@ lay_out(const struct engine_config *config)
 	p.connects = p.sessions + WEIR_ALIGN_UP(config->sessions * sizeof(struct session), 64);
 	p.rejects = p.connects + WEIR_ALIGN_UP(CONNECTS * sizeof(struct engine_event), 64);
 	p.free_conns = p.rejects + WEIR_ALIGN_UP(REJECTS * sizeof(struct reject), 64);
-	p.bytes = WEIR_ALIGN_UP(p.free_conns + config->connections * sizeof(uint32_t), 64);
+	p.srq_free = p.free_conns + config->connections * sizeof(uint32_t);
+	p.bytes = WEIR_ALIGN_UP(p.srq_free + config->srq_depth * sizeof(uint32_t), 64);
 	return p;
 }
 
@@ -62,7 +63,11 @@ engine_create(const struct engine_config *config)
 	list_init(&e->closing);
 	list_init(&e->removals);
 	e->done_last = &e->done;
-	e->srq_missing = config->srq ? config->srq_depth : 0;
+	e->srq_free = (uint32_t *)(void *)(memory + at.srq_free);
+	while (config->srq && e->srq_missing < config->srq_depth) {
+		e->srq_free[e->srq_missing] = e->srq_missing;
+		e->srq_missing++;
+	}
 	return e;
 }
 
@@ -80,15 +85,30 @@ engine_counters(const struct engine *e)
 
 /* ---- the NIC ---- */
 
+static const uint8_t *
+recv_buffer(const struct engine *e, uint64_t i)
+{
+	return e->config.recv + i * ENGINE_RECV_BYTES;
+}
+
 static void
 refill_srq(struct engine *e)
 {
-	struct nic_recv_wr wr[NIC_POLL_MAX] = {0};
+	struct nic_recv_wr wr[NIC_POLL_MAX];
 
 	while (e->srq_missing) {
 		unsigned n = e->srq_missing < NIC_POLL_MAX ? e->srq_missing : NIC_POLL_MAX;
-		int posted = NIC_OPS(e->config.nic)->post_srq_recv(e->config.srq, wr, n);
+		int posted;
 
+		for (unsigned i = 0; i < n; i++) {
+			uint32_t buffer = e->srq_free[e->srq_missing - 1 - i];
+
+			wr[i] = (struct nic_recv_wr){.wr_id = buffer,
+						     .sge = {(uintptr_t)recv_buffer(e, buffer),
+							     ENGINE_RECV_BYTES,
+							     e->config.recv_mr.lkey}};
+		}
+		posted = NIC_OPS(e->config.nic)->post_srq_recv(e->config.srq, wr, n);
 		if (posted <= 0)
 			return;
 		e->srq_missing -= (uint32_t)posted;
@@ -110,6 +130,21 @@ take_send_completion(struct engine *e, struct link *l, unsigned index, const str
 		l->proof = 0;
 }
 
+/* False: it is no frame. */
+static bool
+take_frame(struct engine *e, struct link *l, const struct nic_wc *wc)
+{
+	uint32_t kind = WEIR_IMM_KIND(wc->imm), lines = WEIR_IMM_VALUE(wc->imm);
+
+	if (!wc->has_imm)
+		return false;
+	if (wc->opcode == NIC_RECV_IMM)
+		return kind == WEIR_IMM_FRAME && frame_receive(e, l, lines);
+	return kind == WEIR_IMM_SEND && wc->length == lines * WEIR_SLOT_SIZE &&
+	       wc->wr_id < e->config.srq_depth &&
+	       frame_receive_sent(e, l, recv_buffer(e, wc->wr_id), lines);
+}
+
 static void
 take_completion(struct engine *e, const struct nic_wc *wc)
 {
@@ -117,8 +152,9 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
 	struct link *l = qp->link;
 
-	if (received)
-		e->srq_missing++; /* one that failed is used up too */
+	/* one that failed is used up too */
+	if (received && e->srq_missing < e->config.srq_depth)
+		e->srq_free[e->srq_missing++] = (uint32_t)wc->wr_id;
 	if (!l || !l->up || (qp->index == RING ? l->broken : l->bulk_broken) ||
 	    wc->qpn != l->qpn[qp->index])
 		return; /* of an earlier life of the link */
@@ -137,8 +173,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 		link_busy(e, l);
 		if (WEIR_IMM_KIND(wc->imm) == WEIR_IMM_CREDIT)
 			return; /* the line is looked at in every turn */
-		if (WEIR_IMM_KIND(wc->imm) != WEIR_IMM_FRAME || qp->index != 0 ||
-		    !frame_receive(e, l, WEIR_IMM_VALUE(wc->imm))) {
+		if (qp->index != RING || !take_frame(e, l, wc)) {
 			count(&e->counters.bad_frames, 1);
 			link_break(e, l, RING, EPROTO, 0);
 		}

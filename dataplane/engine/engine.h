@@ -70,7 +70,10 @@ enum engine_command_type {
 	ENGINE_QUIET,	   /* nothing: that it came back means that a turn has passed */
 };
 
-#define ENGINE_SEND_WRS 256u /* depth of the send queue of each QP of a link */
+#define ENGINE_RECV_BYTES                                                                          \
+	(WEIR_SEND_LINES * WEIR_SLOT_SIZE) /* memory behind each receive WR                        \
+					    */
+#define ENGINE_SEND_WRS 256u		   /* depth of the send queue of each QP of a link */
 #define ENGINE_LINK_NONE UINT32_MAX
 #define ENGINE_LISTENER_NONE UINT32_MAX
 
@@ -179,6 +182,10 @@ struct engine_config {
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	uint32_t srq_depth;
+	/* Where SENDs arrive: srq_depth times ENGINE_RECV_BYTES, and their region. Main's memory.
+	 */
+	uint8_t *recv;
+	struct nic_mr recv_mr;
 	/* Rings the doorbell of a channel: must not block. Called in the flush step only. */
 	void (*ring_doorbell)(void *user, uint32_t doorbell);
 	/* Puts an event into main's queue; false = full, the engine tries again next turn. */
@@ -245,6 +252,7 @@ const char *engine_check(const struct engine *e);
 	X(frames_received, "frames taken out of our rings")                                        \
 	X(frames_replayed, "frames written again after a link was repaired")                       \
 	X(bulk_replayed, "bulk writes of unknown outcome that were made again")                    \
+	X(frames_by_send, "frames that left by SEND, not into the ring")                           \
 	X(credit_writes, "ring credits returned by a WRITE of their own")                          \
 	X(ring_stalls, "times that a peer's ring had no room")                                     \
 	X(window_stalls, "messages that waited for their connection's window")                     \

@@ -7,10 +7,9 @@
 #include "internal.h"
 
 /*
- * Who moves what may go either way: the end whose engine has less to do. Not for a little less, and
- * not for as long as it is little: each change costs both ends the order that they are used to. A
- * message that had to wait for memory here is read in any case: its place is used at once, while
- * CTS would be on its way.
+ * Who moves what may go either way: the sender, which needs no answer for it but acknowledgements,
+ * unless its engine is clearly busier than ours. A message that had to wait for memory here is read
+ * in any case: its place is used at once, while CTS would be on its way.
  */
 bool
 fetch_is_better(const struct engine *e, struct link *l, const struct rts *r)
@@ -19,10 +18,7 @@ fetch_is_better(const struct engine *e, struct link *l, const struct rts *r)
 		return r->ways == WEIR_RTS_READ;
 	if (r->waited)
 		return true;
-	if (l->peer_load > e->load + LOAD_GAP)
-		l->fetches = true;
-	else if (e->load > l->peer_load + LOAD_GAP)
-		l->fetches = false;
+	l->fetches = l->peer_load > e->load + (l->fetches ? LOAD_WRITE : LOAD_READ);
 	return l->fetches;
 }
 

@@ -35,10 +35,10 @@ spill_inline(struct engine *e, struct conn *c, struct head h, const struct link 
 {
 	struct weir_slot head;
 
-	line_load(&head, &l->ring[pos & l->rx_mask]);
+	line_load(&head, &l->rx[pos & l->rx_mask]);
 	h.flags = 0;
 	head_store(&head, 0, h);
-	spill_slots(e, c->channel, c, &head, l->ring, l->rx_mask, pos, n);
+	spill_slots(e, c->channel, c, &head, l->rx, l->rx_mask, pos, n);
 }
 
 static inline void
@@ -50,7 +50,7 @@ deliver_inline(struct engine *e, struct conn *c, struct head h, const struct lin
 	if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
 		return;
 	if (LIKELY(!ch->clogged && channel_room(e, ch, n))) {
-		copy_slots(&ch->rx, l->ring, l->rx_mask, pos, h, n);
+		copy_slots(&ch->rx, l->rx, l->rx_mask, pos, h, n);
 		ch->rx.pos += n;
 		channel_published(e, ch);
 	} else {
@@ -66,7 +66,7 @@ deliver_inline(struct engine *e, struct conn *c, struct head h, const struct lin
 static uint32_t
 take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 {
-	const struct weir_slot *ring = l->ring;
+	const struct weir_slot *ring = l->rx;
 	struct head h = head_load(&ring[pos & l->rx_mask]);
 	struct conn *c = conn_find(e, h.vqpn);
 	uint32_t mask = l->rx_mask, most, taken = 0, vqpn = h.vqpn;
@@ -108,7 +108,7 @@ take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 static inline int
 take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 {
-	const struct weir_slot *line = &l->ring[pos & l->rx_mask];
+	const struct weir_slot *line = &l->rx[pos & l->rx_mask];
 	struct head h = head_load(line);
 	struct weir_slot copy;
 	struct conn *c;
@@ -134,16 +134,16 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 	return control_receive(e, l, &copy);
 }
 
-/* A frame of so many lines has arrived, as the immediate says. False: it is none. */
-bool
-frame_receive(struct engine *e, struct link *l, uint32_t lines)
+/* Takes the frame in l->rx apart, from line `at` there on. */
+static bool
+take_apart(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
 {
 	struct weir_frame_head head;
-	uint64_t pos = l->rx_pos, end = pos + lines;
+	uint64_t pos = at, end = at + lines;
 
-	line_load((struct weir_slot *)(void *)&head, &l->ring[pos & l->rx_mask]);
-	if (head.version != WEIR_WIRE_VERSION || head.lines != lines || head.position != pos ||
-	    lines == 0 || lines > l->rx_mask + 1)
+	line_load((struct weir_slot *)(void *)&head, &l->rx[pos & l->rx_mask]);
+	if (head.version != WEIR_WIRE_VERSION || head.lines != lines ||
+	    head.position != l->rx_pos || lines == 0 || lines > l->rx_mask + 1)
 		return false;
 	l->frames_received++;
 	count(&e->counters.frames_received, 1);
@@ -159,8 +159,31 @@ frame_receive(struct engine *e, struct link *l, uint32_t lines)
 			return false;
 		pos += (unsigned)n;
 	}
-	l->rx_pos = end;
+	l->rx_pos += lines;
 	link_busy(e, l);
 	/* after the lines: a RESET among them says what was not delivered */
 	return link_credit(e, l, head.consumed, head.wrs);
+}
+
+/* A frame of so many lines has arrived in the ring, as the immediate says. False: it is none. */
+bool
+frame_receive(struct engine *e, struct link *l, uint32_t lines)
+{
+	return take_apart(e, l, l->rx_pos, lines);
+}
+
+/* The same of one that was sent. It has its place among the ring's lines, which stays unwritten. */
+bool
+frame_receive_sent(struct engine *e, struct link *l, const uint8_t *frame, uint32_t lines)
+{
+	bool ok;
+
+	l->rx = (const struct weir_slot *)(const void *)frame;
+	l->rx_mask = WEIR_SEND_LINES - 1;
+	l->rx_send = true;
+	ok = take_apart(e, l, 0, lines);
+	l->rx = l->ring;
+	l->rx_mask = l->ring_mask;
+	l->rx_send = false;
+	return ok;
 }

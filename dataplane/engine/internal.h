@@ -34,7 +34,8 @@ enum {
 	RTS_MAX = 8,		 /* bulk messages of a connection under way */
 	BULK_SEGMENT = 65536,	 /* bytes of one WRITE or READ */
 	BULK_FLIGHT = 8,	 /* of a link */
-	LOAD_GAP = 150,		 /* 1/1000: so much busier is the end that leaves the work */
+	LOAD_READ = 300,	 /* 1/1000: so much busier is a sender that is relieved ... */
+	LOAD_WRITE = 100,	 /* ... until it is no more than this */
 	REJECTS = 4096,		 /* answers to CONNECT that wait for room */
 	CONNECTS = 4096,	 /* CONNECTs that wait for main */
 	NODE_EVENTS = 64,	 /* kept for sessions whose ring is full */
@@ -157,6 +158,7 @@ struct conn {
 	bool forget;	      /* bulk_forget() waits for READs in flight */
 	uint32_t deficit;     /* lines */
 	uint32_t by_write, by_read; /* bulk messages sent and received */
+	uint32_t by_send;	    /* messages of frames that went, and came, by SEND */
 	uint32_t owed;		    /* enum owed */
 
 	/* receiving */
@@ -237,6 +239,8 @@ struct link {
 	uint64_t tx_posted;		 /* end of the last frame that was closed */
 	uint64_t frame_at;		 /* head of the open frame */
 	uint32_t frame_max;		 /* lines */
+	bool by_send;			 /* it leaves by SEND */
+	bool send_next;			 /* somebody waits for such a one */
 	uint64_t credited;		 /* what the peer has consumed */
 	uint64_t wrs_used, wrs_credited; /* receive WRs of the peer: used; given back */
 	struct run *runs;		 /* ring of mask + 1, FIFO */
@@ -255,7 +259,11 @@ struct link {
 
 	/* receiving */
 	struct weir_slot *ring;
+	uint32_t ring_mask;
+	/* what the frame at hand is taken out of: the ring, or what was sent */
+	const struct weir_slot *rx;
 	uint32_t rx_mask;
+	bool rx_send;
 	bool peer_stalled; /* return credit with a wake-up */
 	uint64_t rx_pos;   /* consumed so far */
 	uint64_t rx_told;  /* consumed, as the peer knows */
@@ -350,10 +358,11 @@ struct engine {
 	struct link *links;
 	struct list hot, cold; /* channels that had work lately; the others */
 	struct list busy, backlog, bells, closing, removals;
-	bool served;	/* in this turn: programs got or gave something */
-	bool delivered; /* ... small messages, which are soon answered */
-	bool news;	/* a link's error or a session's violation that main isn't told of */
-	uint32_t srq_missing;
+	bool served;	      /* in this turn: programs got or gave something */
+	bool delivered;	      /* ... small messages, which are soon answered */
+	bool news;	      /* a link's error or a session's violation that main isn't told of */
+	uint32_t *srq_free;   /* receive buffers that aren't posted, a stack ... */
+	uint32_t srq_missing; /* ... of so many */
 	uint16_t node;
 	uint64_t tx_messages, tx_bytes, rx_messages, rx_bytes; /* of this turn */
 	struct reject *rejects;				       /* rings */
@@ -539,6 +548,8 @@ admitted(struct engine *e, struct conn *c, uint64_t messages, uint64_t bytes, ui
 	c->rx_delivered += cost;
 	c->rx_messages += messages;
 	c->session->promised -= cost;
+	if (UNLIKELY(c->link->rx_send))
+		c->by_send += (uint32_t)messages;
 	e->rx_messages += messages;
 	e->rx_bytes += bytes;
 }
@@ -649,6 +660,7 @@ bool reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t
 /* link.c */
 enum room { ROOM, ROOM_LATER, ROOM_FULL };
 enum room link_find_room(struct engine *e, struct link *l, uint32_t lines);
+enum room link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way);
 void link_send(struct engine *e, struct link *l);
 /* A QP of it failed, or (RING) the peer broke the rules. */
 void link_break(struct engine *e, struct link *l, unsigned index, uint32_t error,
@@ -678,6 +690,23 @@ link_room(struct engine *e, struct link *l, uint32_t lines)
 	if (LIKELY(l->tx_pos + lines <= l->tx_limit))
 		return ROOM;
 	return link_find_room(e, l, lines);
+}
+
+/* The same for a message with these flags: it may have to go into a frame of its kind. */
+static inline enum room
+link_room_for(struct engine *e, struct link *l, uint32_t lines, uint8_t flags)
+{
+	if (UNLIKELY(flags & (WEIR_SLOT_SEND | WEIR_SLOT_RING)))
+		return link_room_of_way(e, l, lines, flags);
+	return link_room(e, l, lines);
+}
+
+/* Messages of c are put into the open frame. */
+static inline void
+link_count(const struct link *l, struct conn *c, uint32_t messages)
+{
+	if (UNLIKELY(l->by_send))
+		c->by_send += messages;
 }
 
 /* Messages of c have been put: they complete when the peer has consumed up to here. */
@@ -712,5 +741,6 @@ void link_heard(struct engine *e, struct link *l);
 
 /* frame.c */
 bool frame_receive(struct engine *e, struct link *l, uint32_t lines);
+bool frame_receive_sent(struct engine *e, struct link *l, const uint8_t *frame, uint32_t lines);
 
 #endif

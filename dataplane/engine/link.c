@@ -40,19 +40,27 @@ frame_may_open(const struct link *l)
 	return may_write(l) && !l->frame_wrs && queue_has(l, 3);
 }
 
+static uint32_t
+frame_most(const struct link *l)
+{
+	return l->by_send ? WEIR_SEND_LINES : l->frame_max;
+}
+
 static void
 set_limit(struct link *l)
 {
-	uint64_t most = l->frame_at + l->frame_max, room = l->credited + l->mask;
+	uint64_t most = l->frame_at + frame_most(l), room = l->credited + l->mask;
 
 	l->tx_limit = most < room ? most : room;
 }
 
 static void
-open_frame(struct engine *e, struct link *l)
+open_frame(struct engine *e, struct link *l, uint32_t lines)
 {
 	l->frame_at = l->tx_pos++;
 	l->run = NULL;
+	l->by_send = l->send_next && lines < WEIR_SEND_LINES;
+	l->send_next &= !l->by_send;
 	set_limit(l);
 	link_busy(e, l);
 }
@@ -72,13 +80,28 @@ link_find_room(struct engine *e, struct link *l, uint32_t lines)
 		return ROOM_FULL;
 	}
 	if (!l->tx_limit) {
-		open_frame(e, l);
+		open_frame(e, l, lines);
 		return ROOM;
 	}
-	if (end > l->frame_at + l->frame_max)
+	if (end > l->frame_at + frame_most(l))
 		return ROOM_LATER;
 	set_limit(l); /* credit has come since it was opened */
 	return ROOM;
+}
+
+/* A message that must go into a frame of one kind: the open one, or the next. */
+enum room
+link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way)
+{
+	bool send = way & WEIR_SLOT_SEND;
+
+	if (l->tx_limit && l->by_send != send) {
+		l->send_next = send;
+		return ROOM_LATER;
+	}
+	if (!l->tx_limit)
+		l->send_next = send;
+	return link_room(e, l, lines);
 }
 
 /* ---- lines ---- */
@@ -184,6 +207,27 @@ add_write(struct link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
 	finish_wr(l, wr);
 }
 
+/* The frame as it is, in one WR. */
+static void
+add_send(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
+{
+	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
+	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
+
+	if (first > lines)
+		first = lines;
+	*wr = (struct nic_send_wr){
+	    .sge = {{(uintptr_t)&l->staging[line], first * WEIR_SLOT_SIZE, l->is.staging_mr.lkey},
+		    {(uintptr_t)l->staging, (lines - first) * WEIR_SLOT_SIZE,
+		     l->is.staging_mr.lkey}},
+	    .sge_count = first < lines ? 2 : 1,
+	    .opcode = NIC_SEND_IMM,
+	    .imm = WEIR_IMM(WEIR_IMM_SEND, lines),
+	};
+	finish_wr(l, wr);
+	count(&e->counters.frames_by_send, 1);
+}
+
 static void
 credit_told(struct link *l)
 {
@@ -193,17 +237,21 @@ credit_told(struct link *l)
 	l->peer_stalled = false;
 }
 
-/* The WRITEs of a frame that lies in the staging. */
+/* The WRs of a frame that lies in the staging. */
 static void
-add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
+add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines, bool send)
 {
 	uint32_t first = l->mask + 1 - (uint32_t)(at & l->mask);
 
-	if (lines > first)
-		add_write(l, at, first, 0);
-	else
-		first = 0;
-	add_write(l, at + first, lines - first, lines);
+	if (send) {
+		add_send(e, l, at, lines);
+	} else {
+		if (lines > first)
+			add_write(l, at, first, 0);
+		else
+			first = 0;
+		add_write(l, at + first, lines - first, lines);
+	}
 	l->wrs_used++;
 	l->frames_sent++;
 	count(&e->counters.frames_sent, 1);
@@ -233,7 +281,7 @@ static void
 close_frame(struct engine *e, struct link *l)
 {
 	link_seal(e, l);
-	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at));
+	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
 	credit_told(l);
 	post_frame(e, l);
 }
@@ -253,7 +301,7 @@ replay(struct engine *e, struct link *l)
 
 		if (!queue_has(l, 3) || !wrs_left(l))
 			return false;
-		add_frame(e, l, l->replay, head->lines);
+		add_frame(e, l, l->replay, head->lines, false); /* its place in the ring is free */
 		l->replay += head->lines;
 		count(&e->counters.frames_replayed, 1);
 		if (!post_frame(e, l))
@@ -309,7 +357,7 @@ return_credit(struct engine *e, struct link *l)
 
 	if (!lines && !wrs && !l->peer_stalled)
 		return;
-	if (l->peer_stalled || lines > l->rx_mask / 4 || wrs * 4 >= l->is.recv_wrs ||
+	if (l->peer_stalled || lines > l->ring_mask / 4 || wrs * 4 >= l->is.recv_wrs ||
 	    e->now >= l->credit_due)
 		write_credit(e, l, 0);
 	else if (l->credit_due == UINT64_MAX)
@@ -337,7 +385,7 @@ link_send(struct engine *e, struct link *l)
 		/* nothing fits: the line that is kept free tells the peer */
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
 		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1) {
-			open_frame(e, l);
+			open_frame(e, l, 0);
 		}
 		if (l->tx_limit)
 			close_frame(e, l);
@@ -418,8 +466,8 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l->heard_at = e->now;
 	l->staging = k->staging;
 	l->mask = k->staging_lines - 1;
-	l->ring = k->ring;
-	l->rx_mask = k->ring_lines - 1;
+	l->rx = l->ring = k->ring;
+	l->rx_mask = l->ring_mask = k->ring_lines - 1;
 	l->runs = k->work;
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;

@@ -167,6 +167,7 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 			? NULL
 			: session_source(c->session, p->slot.place[0], h.length).at;
 
+		link_count(l, c, 1);
 		credit_spend(c, weir_cost(h.length));
 		c->pend_cost -= weir_cost(h.length);
 		if (h.op == WEIR_OP_INLINE)
@@ -214,7 +215,8 @@ pending_send(struct engine *e, struct link *l)
 
 			if (lines > c->deficit)
 				break;
-			if (link_room(e, l, lines) != ROOM)
+			if (link_room_for(e, l, lines,
+					  p->state == PEND_MESSAGE ? p->slot.flags : 0) != ROOM)
 				return;
 			c->deficit -= lines;
 			send_first(e, l, c);

@@ -15,7 +15,8 @@ fill_conn(const struct conn *c, struct engine_conn_record *r)
 	    .local = c->local,
 	    .outstanding = c->spent - c->returned,
 	    .returned = c->returned,
-	    .by_ring = c->sent + c->rx_messages - c->by_write - c->by_read,
+	    .by_ring = c->sent + c->rx_messages - c->by_write - c->by_read - c->by_send,
+	    .by_send = c->by_send,
 	    .by_read = c->by_read,
 	    .by_write = c->by_write,
 	};

@@ -68,10 +68,11 @@ enum weir_slot_op {
 #define WEIR_SLOT_BULK                                                                             \
 	0x02u /* does not spend the window: goes by rendezvous; set on delivery too */
 /* program -> engine: which way the program wants; one at most. READ and WRITE come with BULK. */
+#define WEIR_SLOT_SEND 0x08u
 #define WEIR_SLOT_READ 0x10u
 #define WEIR_SLOT_WRITE 0x20u
 #define WEIR_SLOT_RING 0x80u
-#define WEIR_SLOT_WAYS (WEIR_SLOT_READ | WEIR_SLOT_WRITE | WEIR_SLOT_RING)
+#define WEIR_SLOT_WAYS (WEIR_SLOT_SEND | WEIR_SLOT_READ | WEIR_SLOT_WRITE | WEIR_SLOT_RING)
 
 /* {region 16, offset 48}: the only form in which memory is named between processes. */
 typedef uint64_t weir_place;

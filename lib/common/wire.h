@@ -26,7 +26,10 @@ enum weir_imm_kind {
 	WEIR_IMM_FRAME = 1,  /* value: lines of the frame, its head included */
 	WEIR_IMM_CREDIT = 2, /* the credit line was written; wakes a sleeping engine */
 	WEIR_IMM_NOTIFY = 3, /* one-sided operations, later */
+	WEIR_IMM_SEND = 4,   /* as FRAME; the frame is what was sent */
 };
+/* A frame may come by SEND instead: of so many lines at most, what a receive WR has memory for. */
+#define WEIR_SEND_LINES 32u
 #define WEIR_IMM(kind, value) (((uint32_t)(kind) << 24) | ((value)&0xffffffu))
 #define WEIR_IMM_KIND(imm) ((imm) >> 24)
 #define WEIR_IMM_VALUE(imm) ((imm)&0xffffffu)

@@ -3,7 +3,7 @@
 #include "stream/send.h"
 
 #define TRANSPORTS WEIR_RC
-#define OPERATIONS (WEIR_RING | WEIR_READ | WEIR_WRITE)
+#define OPERATIONS (WEIR_RING | WEIR_SEND | WEIR_READ | WEIR_WRITE)
 
 int
 weir_flags_check(unsigned flags, unsigned others)
@@ -26,6 +26,8 @@ weir_way(unsigned flags)
 		return WEIR_SLOT_READ | WEIR_SLOT_BULK;
 	if (flags & WEIR_WRITE)
 		return WEIR_SLOT_WRITE | WEIR_SLOT_BULK;
+	if (flags & WEIR_SEND)
+		return WEIR_SLOT_SEND;
 	return flags & WEIR_RING ? WEIR_SLOT_RING : 0;
 }
 
@@ -33,14 +35,22 @@ int
 weir_message_way(const struct weir_conn *c, struct weir_message_out *m)
 {
 	int rc = weir_flags_check(m->flags, WEIR_NOTIFY);
+	uint32_t most = WEIR_STREAM_MESSAGE_MAX;
 
 	if (rc)
 		return rc;
 	m->way = m->flags & OPERATIONS ? weir_way(m->flags) : c->way;
-	if (m->way & WEIR_SLOT_RING && m->length > WEIR_RING_MAX)
+	if (m->way & WEIR_SLOT_RING)
+		most = WEIR_RING_MAX;
+	if (m->way & WEIR_SLOT_SEND)
+		most = WEIR_SEND_MAX;
+	if (m->length > most)
 		return weir_fail(-EMSGSIZE,
-				 "WEIR_RING carries %u bytes at most; leave the operation out, or "
-				 "ask for WEIR_READ or WEIR_WRITE",
-				 WEIR_RING_MAX);
+				 "%s carries %u bytes at most; leave the operation out, or ask for "
+				 "WEIR_READ or WEIR_WRITE",
+				 m->way & WEIR_SLOT_SEND   ? "WEIR_SEND"
+				 : m->way & WEIR_SLOT_RING ? "WEIR_RING"
+							   : "a message",
+				 most);
 	return 0;
 }

@@ -42,7 +42,8 @@ copy_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 		memcpy((void *)(uintptr_t)wr[i].remote_address,
 		       (void *)(uintptr_t)wr[i].sge[0].address, wr[i].sge[0].length);
 		if (wr[i].opcode == NIC_WRITE_IMM)
-			complete(q, (struct nic_wc){.opcode = NIC_RECV_IMM, .imm = wr[i].imm});
+			complete(q, (struct nic_wc){
+					.opcode = NIC_RECV_IMM, .has_imm = true, .imm = wr[i].imm});
 		if (wr[i].flags & NIC_SIGNALED)
 			complete(q, (struct nic_wc){.opcode = NIC_WRITE, .wr_id = wr[i].wr_id});
 	}
@@ -84,6 +85,7 @@ static const struct nic_ops copy_ops = {
     .flush = copy_flush,
 };
 
+static uint8_t recv[64 * ENGINE_RECV_BYTES];
 static struct engine_event asked;
 static bool was_asked;
 
@@ -284,6 +286,7 @@ main(int argc, char **argv)
 				  .nic = &ctx,
 				  .srq = (struct nic_srq *)&ctx,
 				  .srq_depth = 64,
+				  .recv = recv,
 				  .ring_doorbell = on_bell,
 				  .emit = on_emit};
 	uint64_t got = 0, turns = 0, total = 5000000, chunk_got = 0, chunk_ns = 0;

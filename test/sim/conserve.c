@@ -112,6 +112,7 @@ sim_count_engine(struct sim *s, const struct engine *e)
 	s->counts.fetched += atomic_load(&c->fetched);
 	s->counts.replayed += atomic_load(&c->frames_replayed);
 	s->counts.bulk_replayed += atomic_load(&c->bulk_replayed);
+	s->counts.by_send += atomic_load(&c->frames_by_send);
 	s->counts.credit_writes += atomic_load(&c->credit_writes);
 }
 

@@ -120,7 +120,9 @@ any_operation(struct sim_program *p, uint32_t length)
 		return WEIR_READ;
 	if (kind == 1)
 		return WEIR_RC | WEIR_WRITE;
-	return kind == 2 && length <= WEIR_RING_MAX ? WEIR_RING : 0;
+	if (kind == 2)
+		return length <= WEIR_RING_MAX ? WEIR_RING : 0;
+	return kind == 3 && length <= WEIR_SEND_MAX ? WEIR_SEND : 0;
 }
 
 /* Sends in one of the ways there are. */
@@ -134,7 +136,7 @@ send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t len
 
 	/* parts that are left out: only small messages */
 	if (!p->s->sc.bulk)
-		flags &= WEIR_RC | WEIR_RING;
+		flags &= WEIR_RC | WEIR_RING | WEIR_SEND;
 	*asked = rng_chance(&p->rng, 200) || (e->drains && number + 1 == out_flow(p, e)->planned);
 	if (way == 0) {
 		uint32_t more = rng_chance(&p->rng, 300) ? rng_below(&p->rng, 100) : 0;

@@ -276,6 +276,15 @@ create_engine(struct sim_node *n, struct sim_engine *e)
 	rc = NIC_OPS(e->nic)->srq_create(e->nic, ec->srq_depth, &e->srq);
 	if (rc)
 		return rc;
+	e->recv = malloc(ec->srq_depth * ENGINE_RECV_BYTES);
+	if (!e->recv)
+		abort();
+	rc = NIC_OPS(e->nic)->mr_reg(roce_nic_device(n->dev), e->recv,
+				     ec->srq_depth * ENGINE_RECV_BYTES, NIC_LOCAL_WRITE,
+				     &ec->recv_mr);
+	if (rc)
+		return rc;
+	ec->recv = e->recv;
 	ec->nic = e->nic;
 	ec->srq = e->srq;
 	e->engine = engine_create(ec);
@@ -382,6 +391,8 @@ sim_node_destroy(struct sim_node *n)
 		engine_destroy(n->engine[i].engine);
 	}
 	roce_device_destroy(n->dev);
+	for (uint32_t i = 0; i < n->engines; i++)
+		free(n->engine[i].recv);
 	free(n->fault);
 	free(n);
 }

@@ -27,6 +27,7 @@ struct sim_engine {
 	struct sim_port port;
 	struct nic_context *nic;
 	struct nic_srq *srq;
+	uint8_t *recv;
 	struct engine *engine;
 	struct engine_config config;
 	struct sim_actor actor;

@@ -17,6 +17,19 @@ for test in lat rate bw; do
 			fail "-t $test -s $size: $(jq -c '.results[0]' "$weir_tmp/result.json")"
 	done
 done
+# each way, told by flag
+for flag in RING SEND READ WRITE; do
+	weir-perf --instance A node:2 -t lat,bw -s 1000,1900 -n 300 --verify --no-calibrate --flags "RC,$flag" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+		fail "weir-perf --flags $flag failed: $(tail -n 1 "$weir_tmp/perf.log")"
+	jq -e '.results | length == 4 and all(.errors == 0 and .verified == true and .count >= 300)' "$weir_tmp/result.json" >/dev/null ||
+		fail "--flags $flag: $(jq -c '.results' "$weir_tmp/result.json")"
+done
+for name in fetched frames_by_send bulk_messages; do
+	for instance in A B; do
+		weirctl --instance $instance --json show counters | jq -e --arg n "engine.$name" 'any(.name == $n and .value >= 300)' >/dev/null ||
+			fail "$instance: $name: $(weirctl --instance $instance --json show counters | jq -c --arg n "engine.$name" '.[] | select(.name == $n)')"
+	done
+done
 weirctl --instance A --json show nodes | jq -e 'length == 2 and all(.state == "up") and all(has("id") and has("incarnation") and has("address"))' >/dev/null ||
 	fail "show nodes: $(weirctl --instance A --json show nodes)"
 weirctl --instance A --json show engines | jq -e 'length == 1 and all(has("lcore") and .busy_cycles > 0 and has("idle_cycles"))' >/dev/null ||

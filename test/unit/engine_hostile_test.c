@@ -72,7 +72,7 @@ push(struct program *p, struct weir_slot s)
 static void
 test_bad_messages(void **state)
 {
-	for (unsigned kind = 0; kind < 19; kind++) {
+	for (unsigned kind = 0; kind < 21; kind++) {
 		struct pair p = pair_open();
 		const struct weir_geometry *g = &p.pa->view.geometry;
 		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
@@ -144,6 +144,13 @@ test_bad_messages(void **state)
 		case 18:
 			s.length = 10000;
 			s.flags = WEIR_SLOT_RING;
+			break;
+		case 19:
+			s.length = 1921;
+			s.flags = WEIR_SLOT_SEND;
+			break;
+		case 20:
+			s.flags = WEIR_SLOT_SEND | WEIR_SLOT_RING;
 			break;
 		}
 		push(p.pa, s);
@@ -597,6 +604,54 @@ rts_line(const struct pconn *c, uint64_t number, uint32_t length, uint32_t ways)
 	return s;
 }
 
+/* A SEND that is no frame, or not of this kind or length: the link ends. */
+static void
+test_bad_sends(void **state)
+{
+	struct pair p = pair_open();
+
+	(void)state;
+	for (unsigned kind = 0; kind < 6; kind++) {
+		struct link *l = &p.w->node[1].engine->links[1];
+		uint32_t errors = p.w->node[1].link_errors;
+		struct {
+			struct weir_frame_head head;
+			struct weir_slot line;
+		} f = {{.version = WEIR_WIRE_VERSION,
+			.lines = 2,
+			.position = l->rx_pos,
+			.consumed = l->tx_posted,
+			.wrs = l->wrs_used},
+		       {.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
+		uint32_t imm = WEIR_IMM(WEIR_IMM_SEND, 2), length = sizeof(f);
+
+		switch (kind) {
+		case 0:
+			imm = WEIR_IMM(WEIR_IMM_FRAME, 2);
+			break;
+		case 1:
+			imm = WEIR_IMM(WEIR_IMM_SEND, 3);
+			break;
+		case 2:
+			length = 64;
+			break;
+		case 3:
+			f.head.position++;
+			break;
+		case 4:
+			f.line.length = 100; /* beyond the frame */
+			break;
+		case 5:
+			imm = WEIR_IMM(7, 2);
+			break;
+		}
+		p.b->no_read = true;
+		fake_receive_sent(&p.w->node[1].qp[0], imm, &f, length);
+		assert_link_error(&p, errors);
+	}
+	world_destroy(p.w);
+}
+
 /* What ends one connection: the link and the others stay. */
 static void
 test_bad_flow(void **state)
@@ -849,6 +904,7 @@ main(void)
 	    cmocka_unit_test(test_bad_heads),
 	    cmocka_unit_test(test_bad_lines),
 	    cmocka_unit_test(test_bad_flow),
+	    cmocka_unit_test(test_bad_sends),
 	    cmocka_unit_test(test_others_connections),
 	    cmocka_unit_test(test_random_lines),
 	    cmocka_unit_test(test_random_slots),

@@ -73,18 +73,60 @@ fake_qp_break(struct fake_qp *q)
 		fake_qp_break(q->peer);
 }
 
+static bool
+within(const struct fake_net *net, uint32_t key, uint64_t at, uint64_t length, unsigned access)
+{
+	const struct nic_mr *mr;
+
+	if (!key || key > net->mrs || (net->access[key - 1] & access) != access)
+		return false;
+	mr = &net->mr[key - 1];
+	return at >= mr->address && length <= mr->length && at - mr->address <= mr->length - length;
+}
+
+static struct nic_recv_wr
+take_recv(struct nic_context *c)
+{
+	if (!c->recv_wrs) {
+		c->net->no_recv++;
+		return (struct nic_recv_wr){0};
+	}
+	c->recv_wrs--;
+	return c->recv[c->recv_first++ % FAKE_SRQ];
+}
+
 void
 fake_receive(struct fake_qp *q, uint32_t imm)
 {
-	q->ctx->recv_wrs--;
-	complete(q, (struct nic_wc){.opcode = NIC_RECV_IMM, .has_imm = true, .imm = imm});
+	complete(q, (struct nic_wc){.wr_id = take_recv(q->ctx).wr_id,
+				    .opcode = NIC_RECV_IMM,
+				    .has_imm = true,
+				    .imm = imm});
+}
+
+void
+fake_receive_sent(struct fake_qp *q, uint32_t imm, const void *data, uint32_t length)
+{
+	struct nic_recv_wr wr = take_recv(q->ctx);
+
+	if (length > wr.sge.length ||
+	    !within(q->ctx->net, wr.sge.lkey, wr.sge.address, length, NIC_LOCAL_WRITE))
+		q->ctx->net->bad_writes++;
+	else
+		memcpy((void *)(uintptr_t)wr.sge.address, data, length);
+	complete(q, (struct nic_wc){.wr_id = wr.wr_id,
+				    .opcode = NIC_RECV,
+				    .has_imm = true,
+				    .imm = imm,
+				    .length = length});
 }
 
 void
 fake_receive_fails(struct fake_qp *q)
 {
-	q->ctx->recv_wrs--;
-	complete(q, (struct nic_wc){.status = NIC_WC_WR_FLUSH_ERR, .opcode = NIC_RECV});
+	complete(q, (struct nic_wc){.wr_id = take_recv(q->ctx).wr_id,
+				    .status = NIC_WC_WR_FLUSH_ERR,
+				    .opcode = NIC_RECV});
 }
 
 struct nic_mr
@@ -108,17 +150,6 @@ fake_mr_end(struct fake_net *net, const struct nic_mr *mr)
 {
 	if (mr->rkey)
 		net->mr[mr->rkey - 1].length = 0;
-}
-
-static bool
-within(const struct fake_net *net, uint32_t key, uint64_t at, uint64_t length, unsigned access)
-{
-	const struct nic_mr *mr;
-
-	if (!key || key > net->mrs || (net->access[key - 1] & access) != access)
-		return false;
-	mr = &net->mr[key - 1];
-	return at >= mr->address && length <= mr->length && at - mr->address <= mr->length - length;
 }
 
 static void
@@ -145,23 +176,31 @@ fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 	if (q->ctx->post_most && n > q->ctx->post_most)
 		n = q->ctx->post_most;
 	for (i = 0; i < n; i++) {
-		uint32_t length = wr[i].sge[0].length;
+		uint32_t first = wr[i].sge[0].length;
+		uint32_t length = first + (wr[i].sge_count > 1 ? wr[i].sge[1].length : 0);
 		struct fake_packet *p = calloc(1, sizeof(*p) + length);
 
 		if (q->posted - q->freed >= ENGINE_SEND_WRS)
 			net->overruns++;
-		if (!within(net, wr[i].sge[0].lkey, wr[i].sge[0].address, length, 0))
+		if (!within(net, wr[i].sge[0].lkey, wr[i].sge[0].address, first, 0) ||
+		    (length > first &&
+		     !within(net, wr[i].sge[1].lkey, wr[i].sge[1].address, length - first, 0)))
 			net->bad_writes++;
 		p->wr = wr[i];
 		p->length = length;
 		p->signaled = wr[i].flags & NIC_SIGNALED;
 		if (wr[i].opcode != NIC_READ)
-			memcpy(p->data, (void *)(uintptr_t)wr[i].sge[0].address, length);
+			memcpy(p->data, (void *)(uintptr_t)wr[i].sge[0].address, first);
+		if (length > first)
+			memcpy(p->data + first, (void *)(uintptr_t)wr[i].sge[1].address,
+			       length - first);
 		q->posted++;
 		p->wr.compare_add = q->posted;
 		net->bytes += length;
 		if (wr[i].opcode == NIC_READ)
 			net->reads++;
+		else if (wr[i].opcode == NIC_SEND_IMM)
+			net->sends++;
 		else if (wr[i].opcode == NIC_WRITE)
 			net->writes++;
 		else
@@ -174,8 +213,12 @@ fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 static int
 fake_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n)
 {
-	(void)wr;
-	((struct nic_context *)srq)->recv_wrs += n;
+	struct nic_context *c = (struct nic_context *)srq;
+
+	for (unsigned i = 0; i < n; i++)
+		c->recv[(c->recv_first + c->recv_wrs++) % FAKE_SRQ] = wr[i];
+	if (c->recv_wrs > FAKE_SRQ)
+		c->net->overruns++;
 	return (int)n;
 }
 
@@ -202,18 +245,17 @@ arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 		free(p);
 		return;
 	}
-	if (!within(c->net, p->wr.rkey, p->wr.remote_address, p->length,
-		    p->wr.opcode == NIC_READ ? NIC_REMOTE_READ : NIC_REMOTE_WRITE))
+	if (p->wr.opcode == NIC_SEND_IMM)
+		fake_receive_sent(q, p->wr.imm, p->data, p->length);
+	else if (!within(c->net, p->wr.rkey, p->wr.remote_address, p->length,
+			 p->wr.opcode == NIC_READ ? NIC_REMOTE_READ : NIC_REMOTE_WRITE))
 		c->net->bad_writes++;
 	else if (p->wr.opcode == NIC_READ)
 		memcpy(p->data, (void *)(uintptr_t)p->wr.remote_address, p->length);
 	else
 		memcpy((void *)(uintptr_t)p->wr.remote_address, p->data, p->length);
-	if (p->wr.opcode == NIC_WRITE_IMM) {
-		if (!c->recv_wrs)
-			c->net->no_recv++;
+	if (p->wr.opcode == NIC_WRITE_IMM)
 		fake_receive(q, p->wr.imm);
-	}
 	if (p->signaled) {
 		p->ack = true;
 		send_packet(q->peer, p, now);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A NIC for tests of engines: WRITEs and READs between contexts of one process, in order, with a
- * delay. It is strict where hardware is: a WRITE or READ outside its region, a receive without a WR
- * and an overrun send queue are counted, and a test that meets one fails.
+ * delay, and SENDs. It is strict where hardware is: a WRITE or READ outside its region, a receive
+ * without a WR and an overrun send queue are counted, and a test that meets one fails.
  */
 #ifndef TEST_ENGINE_NIC_H
 #define TEST_ENGINE_NIC_H
@@ -11,6 +11,7 @@
 
 #define FAKE_MRS 256
 #define FAKE_CQ 65536
+#define FAKE_SRQ 4096
 
 struct fake_packet {
 	struct fake_packet *next;
@@ -28,7 +29,7 @@ struct fake_net {
 	uint32_t mrs, qps;
 	uint64_t delay_ns;
 	uint32_t bad_writes, no_recv, overruns; /* must stay 0 */
-	uint64_t writes, write_imms, reads, bytes;
+	uint64_t writes, write_imms, reads, sends, bytes;
 };
 
 struct nic_context {
@@ -37,7 +38,8 @@ struct nic_context {
 	struct fake_packet *first, **last; /* on their way here */
 	struct nic_wc cq[FAKE_CQ];
 	uint32_t cq_first, cq_end;
-	uint32_t recv_wrs;
+	struct nic_recv_wr recv[FAKE_SRQ]; /* posted ones, a ring */
+	uint32_t recv_first, recv_wrs;
 	uint64_t now;
 	unsigned post_most; /* WRs taken a call, 0: all */
 };
@@ -61,7 +63,8 @@ void fake_qp_break(struct fake_qp *q);
 void fake_receive_fails(struct fake_qp *q);
 struct nic_mr fake_mr(struct fake_net *net, void *at, size_t length, unsigned access);
 void fake_mr_end(struct fake_net *net, const struct nic_mr *mr);
-/* A completion as of a WRITE_IMM of a peer. */
+/* A completion as of a WRITE_IMM of a peer; of a SEND. */
 void fake_receive(struct fake_qp *q, uint32_t imm);
+void fake_receive_sent(struct fake_qp *q, uint32_t imm, const void *data, uint32_t length);
 
 #endif

@@ -240,6 +240,9 @@ world_create(const struct world_options *o)
 		fake_context_init(n->nic, &w->net);
 		c.nic = n->nic;
 		c.srq = (struct nic_srq *)n->nic;
+		c.recv = n->recv = aligned_alloc(64, c.srq_depth * ENGINE_RECV_BYTES);
+		c.recv_mr =
+		    fake_mr(&w->net, c.recv, c.srq_depth * ENGINE_RECV_BYTES, NIC_LOCAL_WRITE);
 		n->engine = engine_create(&c);
 		assert_non_null(n->engine);
 		n->ring = aligned_alloc(64, options_now.ring_lines * 64);
@@ -277,6 +280,7 @@ world_destroy(struct world *w)
 			if (n->program[k])
 				free_program(n->program[k]);
 		free(n->nic);
+		free(n->recv);
 		free(n->ring);
 		free(n->staging);
 		free(n->credit);

@@ -56,7 +56,7 @@ struct node {
 	struct engine *engine;
 	struct nic_context *nic;
 	struct fake_qp qp[2];
-	uint8_t *ring, *staging, *work;
+	uint8_t *ring, *staging, *work, *recv;
 	struct weir_credit_line *credit;
 	struct engine_link_command link;
 	struct program *program[PROGRAMS];

@@ -15,6 +15,7 @@ static const struct {
 	uint32_t most;
 } operations[] = {
     {WEIR_RING, WEIR_SLOT_RING, WEIR_RING_MAX},
+    {WEIR_SEND, WEIR_SLOT_SEND, WEIR_SEND_MAX},
     {WEIR_READ, WEIR_SLOT_READ | WEIR_SLOT_BULK, 20000},
     {WEIR_WRITE, WEIR_SLOT_WRITE | WEIR_SLOT_BULK, 20000},
 };
@@ -101,6 +102,8 @@ static void
 test_contradictions(void **state)
 {
 	static const unsigned wrong[] = {WEIR_RING | WEIR_READ,
+					 WEIR_RING | WEIR_SEND,
+					 WEIR_SEND | WEIR_WRITE,
 					 WEIR_READ | WEIR_WRITE,
 					 WEIR_RC | WEIR_RING | WEIR_WRITE,
 					 WEIR_RING | WEIR_READ | WEIR_WRITE,
@@ -146,6 +149,10 @@ test_limits(void **state)
 		assert_int_equal(weir_send_notify(p.c, m, WEIR_RING_MAX + 1, WEIR_RING, 0, 0),
 				 -EMSGSIZE);
 		assert_non_null(strstr(weir_reason(), "WEIR_RING"));
+		assert_int_equal(weir_send_notify(p.c, m, WEIR_SEND_MAX + 1, WEIR_SEND, 0, 0),
+				 -EMSGSIZE);
+		assert_non_null(strstr(weir_reason(), "WEIR_SEND"));
+		pass(&p, p.c, WEIR_SEND, WEIR_SEND_MAX, false);
 		pass(&p, p.c, WEIR_READ, 5000, false);
 		pass(&p, p.c, WEIR_RING, 500, false);
 		free(m);

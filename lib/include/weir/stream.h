@@ -57,11 +57,15 @@ int weir_connect(struct weir *w, const struct weir_address *address, int timeout
  * than one operation. -EMSGSIZE: the message is larger than that operation carries. Within a host
  * messages go through shared memory whatever is asked for.
  */
-#define WEIR_RC 0x10u	  /* reliable connection: what connections are */
-#define WEIR_RING 0x100u  /* through the peer's ring, at most WEIR_RING_MAX bytes */
+#define WEIR_RC 0x10u	 /* reliable connection: what connections are */
+#define WEIR_RING 0x100u /* through the peer's ring, at most WEIR_RING_MAX bytes */
+#define WEIR_SEND                                                                                  \
+	0x200u		  /* by SEND into the peer's receive buffers, at most WEIR_SEND_MAX bytes  \
+			   */
 #define WEIR_READ 0x400u  /* announced; the peer's engine fetches it by RDMA READ */
 #define WEIR_WRITE 0x800u /* announced; written by RDMA WRITE where the peer has made room */
 #define WEIR_RING_MAX 8192u
+#define WEIR_SEND_MAX 1920u
 
 struct weir_connect_options {
 	uint32_t flags;	 /* WEIR_LOOP, transport, operation */
