@@ -32,7 +32,7 @@ weir_way(unsigned flags)
 int
 weir_message_way(const struct weir_conn *c, struct weir_message_out *m)
 {
-	int rc = weir_flags_check(m->flags, WEIR_NOTIFY);
+	int rc = weir_flags_check(m->flags, WEIR_NOTIFY | WEIR_ZERO_COPY | WEIR_CACHED);
 
 	if (rc)
 		return rc;
