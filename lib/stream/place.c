@@ -149,7 +149,7 @@ received(struct weir_conn *c)
 int
 weir_recv_placed(struct weir_conn *c, struct weir_placed *placed, int timeout_ms)
 {
-	struct weir_post post;
+	struct weir_post post = {0};
 	int rc;
 
 	*placed = (struct weir_placed){0};
