@@ -87,7 +87,8 @@ test_recv_into(void **state)
 		if (i % 3 == 1)
 			pconn_push(p.a, 0, 100, 0);
 		else
-			pconn_push(p.a, 0, 200000 - i, WEIR_SLOT_BULK);
+			pconn_push(p.a, 0, 200000 - i,
+				   WEIR_SLOT_BULK | (i % 2 ? WEIR_SLOT_READ : 0u));
 		world_run(p.w, 3);
 	}
 	arrive(&p, 12);
