@@ -156,9 +156,10 @@ fault_ready(struct broker_watch *w, uint32_t events)
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
-		if (s && s->state != SESSION_CLOSING && arena_spoilt(&s->arena)) {
+		if (s && s->state != SESSION_CLOSING &&
+		    (arena_spoilt(&s->arena) || regions_spoilt(s))) {
 			b->counters.holes++;
-			session_spoil(s, "it punched a hole into its arena");
+			session_spoil(s, "it punched a hole into its memory");
 		}
 	}
 }

@@ -39,6 +39,8 @@ struct broker_config {
 	uint32_t session_connections; /* descriptors in an arena */
 	uint32_t ring_slots;	      /* of a channel's rings */
 	uint64_t arena_bytes;	      /* default and largest arena */
+	uint32_t regions;	      /* of adopted memory, of one session */
+	uint64_t region_bytes;	      /* in all of those */
 	uint32_t peer_ring_lines;
 	uint32_t recv_wrs; /* granted to a peer per link */
 	uint32_t links;

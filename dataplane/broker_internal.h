@@ -24,7 +24,8 @@
 	X(sessions_closed, "programs that left or died")                                           \
 	X(sessions_refused, "programs refused at attach")                                          \
 	X(sessions_spoilt, "sessions closed because they broke the rules")                         \
-	X(holes, "sessions that punched holes into their arena")                                   \
+	X(holes, "sessions that punched holes into their memory")                                  \
+	X(regions, "ranges of programs' own memory adopted")                                       \
 	X(requests, "requests of programs answered")                                               \
 	X(requests_refused, "requests of programs refused")                                        \
 	X(requests_bad, "malformed requests")                                                      \
@@ -103,6 +104,25 @@ struct broker_channel {
 	uint32_t engine;
 };
 
+enum region_state {
+	REGION_FREE,
+	REGION_ADDING, /* engines are being told; ADOPT has no answer yet */
+	REGION_OPEN,
+	REGION_LEAVING, /* engines have messages under way in it, perhaps */
+};
+
+/* A program's own memory, adopted (broker_region.c). */
+struct broker_region {
+	enum region_state state;
+	struct memfd memory;
+	int guard; /* of sigbus.h */
+	uint64_t bytes;
+	uint32_t flags;		    /* WEIR_ADOPT_* */
+	uint32_t waiting;	    /* engines that have not answered */
+	int result;		    /* first error of ADD */
+	struct engine_region *view; /* one an engine */
+};
+
 struct broker_session {
 	struct broker *b;
 	uint32_t id;
@@ -120,6 +140,8 @@ struct broker_session {
 	struct arena arena;
 	struct engine_session *view; /* one an engine */
 	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
+	struct broker_region *region; /* config.regions of them; number i + 1 */
+	uint64_t region_bytes;	      /* of all that aren't free */
 	struct broker_channel *channel;
 	uint32_t channel_count;
 	int program_doorbell; /* of the channel being added */
@@ -146,6 +168,13 @@ void session_unlisten(struct broker_session *s, uint32_t index);
 /* Frees it if nothing refers to it any more. */
 void broker_session_release(struct broker_session *s);
 void session_free(struct broker_session *s);
+/* Adopted memory (broker_region.c). */
+void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
+void disown_request(struct broker_session *s, const struct weir_session_msg *m);
+/* A hole was punched into one. */
+bool regions_spoilt(const struct broker_session *s);
+/* No engine knows the session any more. */
+void regions_free(struct broker_session *s);
 /* Tells all arenas who we are. */
 void session_publish_node(struct broker *b);
 

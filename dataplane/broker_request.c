@@ -218,6 +218,12 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 	case WEIR_MSG_DROP_SEGMENT:
 		local_drop_request(s, m);
 		break;
+	case WEIR_MSG_ADOPT:
+		adopt_request(s, m);
+		break;
+	case WEIR_MSG_DISOWN:
+		disown_request(s, m);
+		break;
 	case WEIR_MSG_BYE:
 		bye(s);
 		break;

@@ -134,11 +134,13 @@ session_free(struct broker_session *s)
 		if (s->view[i].work)
 			b->config.memory_put(b->config.user, s->view[i].work, work_bytes(s, i));
 	deregister_views(s);
+	regions_free(s);
 	arena_close(&s->arena);
 	b->session[s->id] = NULL;
 	b->session_count--;
 	free(s->view);
 	free(s->view_owned);
+	free(s->region);
 	free(s->channel);
 	free(s->free_desc);
 	free(s);
@@ -334,6 +336,7 @@ session_new(struct broker *b, uint32_t id)
 	s->arena = (struct arena){.memory = {.fd = -1, .base = (void *)-1}, .guard = -1};
 	s->view = broker_alloc(c->engines * sizeof(*s->view));
 	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
+	s->region = broker_alloc(c->regions * sizeof(*s->region));
 	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
 	s->free_desc = broker_alloc(c->session_connections * sizeof(*s->free_desc));
 	b->session[id] = s;

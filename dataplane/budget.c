@@ -62,6 +62,7 @@ print_pools(const struct plane *p)
 	     2 * o->peer_ring + 2 * sizeof(struct weir_credit_line) + engine_link_bytes(lines),
 	     "at most");
 	line("arena of a session", o->max_sessions, g.bytes, "at most");
+	line("memory that a session has adopted", o->max_sessions, o->adopt, "at most");
 	line("tables of a session in an engine", o->max_sessions * p->engines,
 	     engine_session_bytes(&p->engine[0].config, &g), "at most");
 	printf("  %-34s %36s %13llu\n", "", "at most", (unsigned long long)total);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
+#include "common/slot.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +26,8 @@ struct row {
 
 /* Alphabetical: also the order of --help. */
 static const struct row rows[] = {
+    {"adopt", "WEIR_ADOPT", "SIZE", KIND_SIZE, AT(adopt), 0, 64ull << 30, "256M",
+     "memory of its own that a session may adopt"},
     {"arena", "WEIR_ARENA", "SIZE", KIND_SIZE, AT(arena), 1 << 20, 64ull << 30, "64M",
      "largest shared memory of a session"},
     {"channels", "WEIR_CHANNELS", "N", KIND_NUMBER, AT(channels), 1, 1024, "16",
@@ -51,6 +55,8 @@ static const struct row rows[] = {
      "ring into which an engine of a peer writes"},
     {"recv-wrs", "WEIR_RECV_WRS", "N", KIND_NUMBER, AT(recv_wrs), 8, 4096, "128",
      "receive work requests granted to each engine of a peer"},
+    {"regions", "WEIR_REGIONS", "N", KIND_NUMBER, AT(regions), 0, WEIR_REGIONS_MAX, "64",
+     "ranges of memory that a session may adopt"},
     {"ring-slots", "WEIR_RING_SLOTS", "N", KIND_NUMBER, AT(ring_slots), 32, 1 << 20, "1024",
      "slots of each ring of a channel, a power of two"},
     {"run-dir", "WEIR_RUN_DIR", "DIR", KIND_PATH, AT(run_dir), 0, 0, "/run/weir",

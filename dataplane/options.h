@@ -43,8 +43,8 @@ struct options {
 	const char *run_dir; /* of all instances */
 	enum idle_mode idle;
 	uint64_t idle_sleep_us, idle_spin_us;
-	uint64_t arena, channels, links, max_connections, max_sessions, node_timeout_ms;
-	uint64_t peer_ring, recv_wrs, ring_slots, session_connections, tx_frames, window;
+	uint64_t adopt, arena, channels, links, max_connections, max_sessions, node_timeout_ms;
+	uint64_t peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames, window;
 	double threshold;
 	struct nic_spec nic[OPTIONS_NICS];
 	unsigned nics;

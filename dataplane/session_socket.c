@@ -143,6 +143,8 @@ request(struct client *c, const struct weir_session_msg *m, size_t length)
 		return;
 	}
 	cost = pace_clock() - begin + REQUEST_NS;
+	if (m->type == WEIR_MSG_ADOPT)
+		cost += cost / 3; /* giving it back */
 	c->cost_ns += cost;
 	pace_use(&c->pace, c->b->config.burst_ns / 2, cost);
 }

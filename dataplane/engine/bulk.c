@@ -128,16 +128,17 @@ write_next(struct engine *e, struct link *l)
 {
 	struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
 	uint32_t left, length;
-	struct source from;
+	const struct session *s = p->conn->session;
+	weir_place place = p->slot.place[0];
 	struct nic_send_wr wr;
 
 	if (list_empty(&l->writing) || !has_room(l))
 		return false;
 	left = p->slot.length - p->written;
 	length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
-	from = session_source(p->conn->session, p->slot.place[0], p->slot.length);
 	wr = (struct nic_send_wr){
-	    .sge = {{(uintptr_t)from.at + p->written, length, from.mr->lkey}},
+	    .sge = {{(uintptr_t)place_memory(s, place) + p->written, length,
+		     place_mr(s, place)->lkey}},
 	    .opcode = NIC_WRITE,
 	    .remote_address = p->remote + p->written,
 	    .rkey = p->rkey,
@@ -283,7 +284,8 @@ refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 {
 	const struct session *s = c->session;
 
-	if (bulk_blocks(r->length) + s->reserve < s->blocks.count)
+	if (bulk_blocks(r->length) + s->reserve < s->blocks.count ||
+	    post_find(c, r->number, r->length))
 		return false;
 	r->state = RTS_REFUSED;
 	owe(e, c, OWE_CTS);
@@ -343,6 +345,37 @@ blocks_beside(const struct conn *c, uint32_t i)
 	return c->rts[i].number == c->rx_messages + i - ahead(c) ? 0 : c->session->blocks.count / 2;
 }
 
+static void
+give_place(struct session *s, const struct rts *r)
+{
+	if (WEIR_PLACE_REGION(r->place))
+		region_drop(s, WEIR_PLACE_REGION(r->place));
+	else
+		weir_blocks_give(&s->blocks, place_block(s, r->place), bulk_blocks(r->length));
+}
+
+/* A place for the i-th of c: where its program wants it, or a run of blocks. False: none now. */
+static bool
+find_place(struct conn *c, uint32_t i, uint32_t beside)
+{
+	struct session *s = c->session;
+	struct rts *r = &c->rts[i];
+	uint32_t n = bulk_blocks(r->length), block;
+
+	r->place = post_find(c, r->number, r->length);
+	if (r->place) {
+		if (!session_affords(s, WEIR_SLOT_SIZE, 0))
+			return false;
+		region_keep(s, WEIR_PLACE_REGION(r->place));
+		return true;
+	}
+	if (!session_affords(s, WEIR_SLOT_SIZE, n + beside))
+		return false;
+	block = weir_blocks_take_run(&s->blocks, n);
+	r->place = WEIR_PLACE(0, s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE);
+	return block != WEIR_BLOCK_NONE;
+}
+
 enum placing { PLACING_DONE, PLACING_PLACED, PLACING_LATER, PLACING_FULL };
 
 /* Finds a place for the first that has none. */
@@ -353,16 +386,13 @@ place_first(struct engine *e, struct conn *c)
 
 	for (uint32_t i = 0; c->accepts && i < c->rts_count; i++) {
 		struct rts *r = &c->rts[i];
-		uint32_t n = bulk_blocks(r->length), beside = blocks_beside(c, i);
+		uint32_t beside = blocks_beside(c, i);
 
 		if (r->state != RTS_WAITING)
 			continue;
 		if (refuse_if_too_large(e, c, r)) /* by now: channels were added */
 			return PLACING_PLACED;
-		if (!session_affords(s, WEIR_SLOT_SIZE, n + beside))
-			return beside ? PLACING_LATER : PLACING_FULL;
-		r->block = weir_blocks_take_run(&s->blocks, n);
-		if (r->block == WEIR_BLOCK_NONE)
+		if (!find_place(c, i, beside))
 			return beside ? PLACING_LATER : PLACING_FULL;
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
 		if (fetch_is_better(e, c->link, r)) {
@@ -441,9 +471,10 @@ bulk_forget(struct engine *e, struct conn *c)
 
 		if (!bulk_has_place(r))
 			continue;
-		weir_blocks_give(&s->blocks, r->block, bulk_blocks(r->length));
+		give_place(s, r);
 		s->promised -= WEIR_SLOT_SIZE;
 	}
 	c->rts_count = 0;
+	posts_forget(c, UINT64_MAX);
 	session_feed(e, s);
 }

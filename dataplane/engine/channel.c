@@ -147,9 +147,11 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 	const uint8_t *from;
 
 	atomic_signal_fence(memory_order_seq_cst); /* read once */
-	from = session_source(ch->session, place, h.length).at;
+	from = session_source(ch->session, place, h.length);
 	if (h.length > WEIR_MESSAGE_MAX || !from)
 		return refuse(e, ch, "payload outside the send area, or too long");
+	if (UNLIKELY(WEIR_PLACE_REGION(place)))
+		count(&e->counters.tx_adopted, 1);
 	if (h.length > WEIR_BLOCK_SIZE)
 		h.flags |= WEIR_SLOT_BULK;
 	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS && !ways_fit(h)))
@@ -266,6 +268,14 @@ take_release(struct engine *e, struct channel *ch, const struct weir_slot *copy)
 	return true;
 }
 
+static const char *
+take_return(struct engine *e, struct conn *c, const struct weir_slot *copy)
+{
+	if (copy->op == WEIR_OP_POST)
+		return post_take(e, c, copy);
+	return credit_consumed(e, c, copy->value) ? NULL : "consumed more than was delivered";
+}
+
 /* What gives memory and credit back: it waits for nothing, whatever the messages wait for. */
 static __attribute__((noinline)) unsigned
 take_returns(struct engine *e, struct channel *ch)
@@ -283,12 +293,10 @@ take_returns(struct engine *e, struct channel *ch)
 		if (copy.op == WEIR_OP_RELEASE)
 			wrong =
 			    take_release(e, ch, &copy) ? NULL : "released a block that was not out";
-		else if (copy.op != WEIR_OP_CONSUMED)
+		else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST)
 			wrong = "unknown op in a slot";
 		else if (c && c->session == ch->session)
-			wrong = credit_consumed(e, c, copy.value)
-				    ? NULL
-				    : "consumed more than was delivered";
+			wrong = take_return(e, c, &copy);
 		else if (!is_stale(e, c, copy.vqpn))
 			wrong = "op on a connection that isn't the program's";
 		if (wrong) {

@@ -4,6 +4,7 @@
 
 struct sums { /* of one session */
 	uint64_t promised, pend_slots, blocks;
+	uint64_t in_regions, posted, lent;
 };
 
 static const char *
@@ -20,6 +21,7 @@ check_pending(const struct conn *c, struct sums *sums)
 		else
 			asked += p->state != PEND_BULK;
 		sums->pend_slots += n;
+		sums->in_regions += p->region != 0;
 		while (--n) {
 			p = p->next;
 			if (!p)
@@ -52,8 +54,14 @@ check_conn(const struct conn *c, struct sums *sums)
 	for (uint32_t i = 0; i < c->rts_count; i++)
 		if (bulk_has_place(&c->rts[i])) {
 			sums->promised += WEIR_SLOT_SIZE;
-			sums->blocks += bulk_blocks(c->rts[i].length);
+			if (WEIR_PLACE_REGION(c->rts[i].place))
+				sums->in_regions++;
+			else
+				sums->blocks += bulk_blocks(c->rts[i].length);
 		}
+	for (const struct pend *p = c->post_first; p; p = p->next)
+		sums->posted++;
+	sums->lent += c->lent;
 	return check_pending(c, sums);
 }
 
@@ -91,7 +99,7 @@ check_session(const struct session *s)
 {
 	const struct list *node;
 	struct sums sums = {0};
-	uint64_t slack = 0;
+	uint64_t slack = 0, users = 0;
 
 	for (node = s->conns.next; node != &s->conns; node = node->next) {
 		const char *wrong =
@@ -107,8 +115,14 @@ check_session(const struct session *s)
 		return "what is promised is not the sum over the connections";
 	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE)
 		return "more is promised than there are blocks";
-	if (sums.pend_slots != s->pool_used)
+	if (sums.pend_slots + sums.posted != s->pool_used)
 		return "waiting slots are not those of the connections";
+	if (sums.posted != s->posted)
+		return "posted memory is not that of the connections";
+	for (uint32_t i = 0; i < s->region_count; i++)
+		users += s->regions[i].users;
+	if (users != sums.in_regions || sums.lent != s->lent)
+		return "adopted memory is kept by other messages than those under way";
 	return check_blocks(s, sums.blocks);
 }
 

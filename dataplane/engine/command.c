@@ -253,6 +253,10 @@ execute(struct engine *e, struct engine_command *c)
 		return 0;
 	case ENGINE_SESSION_ADD:
 		return session_add(e, c->session);
+	case ENGINE_REGION_ADD:
+		return region_add(e, &c->region);
+	case ENGINE_REGION_REMOVE:
+		return region_remove(e, &c->region);
 	case ENGINE_CHANNEL_ADD:
 		return add_channel(e, c);
 	case ENGINE_CONN_OPEN:

@@ -276,6 +276,7 @@ conn_settle(struct engine *e, struct conn *c)
 {
 	if (c->state != CONN_PEER_GONE || c->gone)
 		return;
+	region_lent_back(c);
 	if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
 	    (c->sealed || c->landed == c->sent))
 		tell(e, c, TELL_CLOSED);

@@ -57,10 +57,8 @@ put_rts(struct link *l, const struct conn *c, const struct pend *p)
 	struct weir_wire_rts w = {.number = p->number, .ways = bulk_ways(p)};
 
 	if (w.ways & WEIR_RTS_READ) {
-		struct source from = session_source(c->session, p->slot.place[0], p->slot.length);
-
-		w.address = (uintptr_t)from.at;
-		w.rkey = from.mr->rkey;
+		w.address = (uintptr_t)place_memory(c->session, p->slot.place[0]);
+		w.rkey = place_mr(c->session, p->slot.place[0])->rkey;
 	}
 	memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
 }
@@ -84,9 +82,8 @@ put_answer(struct link *l, struct conn *c, uint32_t i)
 		return;
 	}
 	if (r->state == RTS_PLACED) {
-		w.address =
-		    (uintptr_t)(s->base + s->recv_at + (uint64_t)r->block * WEIR_BLOCK_SIZE);
-		w.rkey = s->shared->recv_mr.rkey;
+		w.address = (uintptr_t)place_memory(s, r->place);
+		w.rkey = place_mr(s, r->place)->rkey;
 		r->state = RTS_ANSWERED;
 	} else {
 		w.status = EMSGSIZE;

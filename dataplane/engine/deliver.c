@@ -25,14 +25,13 @@ peer_misbehaved(struct engine *e, struct conn *c)
 
 /* A slot that names a place: into the ring, or spilled. */
 static void
-deliver_slot(struct engine *e, struct conn *c, struct head h, uint32_t block)
+deliver_slot(struct engine *e, struct conn *c, struct head h, weir_place place)
 {
-	struct session *s = c->session;
 	struct channel *ch = c->channel;
 	struct weir_slot slot = {0};
 
 	head_store(&slot, 0, h);
-	slot.place[0] = WEIR_PLACE(0, s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE);
+	slot.place[0] = place;
 	if (ch->clogged || !channel_put_event(e, ch, &slot))
 		spill_slots(e, ch, c, &slot, NULL, 0, 0, 1);
 }
@@ -42,6 +41,7 @@ deliver_place(struct engine *e, struct conn *c, struct head h, const struct link
 {
 	uint32_t lines = message_lines(h.length), block, at, first;
 	struct session *s = c->session;
+	weir_place place;
 	uint8_t *to;
 
 	if (!admit(e, c, h, weir_cost(h.length)))
@@ -49,7 +49,8 @@ deliver_place(struct engine *e, struct conn *c, struct head h, const struct link
 	block = weir_blocks_take(&s->blocks);
 	assert(block != WEIR_BLOCK_NONE); /* it was promised */
 	s->runs[block] = 1;
-	to = s->base + s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE;
+	place = WEIR_PLACE(0, s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE);
+	to = place_memory(s, place);
 	at = (uint32_t)((pos + 1) & l->rx_mask);
 	first = (l->rx_mask + 1 - at) * WEIR_SLOT_SIZE;
 	if (first > h.length)
@@ -57,11 +58,11 @@ deliver_place(struct engine *e, struct conn *c, struct head h, const struct link
 	memcpy(to, &l->rx[at], first);
 	memcpy(to + first, l->rx, h.length - first);
 	h.flags = 0;
-	deliver_slot(e, c, h, block);
+	deliver_slot(e, c, h, place);
 	return (int)lines;
 }
 
-/* A bulk message that lies in its blocks already. */
+/* A bulk message that lies in its place already. */
 void
 deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 {
@@ -73,12 +74,18 @@ deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 			 .length = r->length};
 
 	s->promised -= WEIR_SLOT_SIZE;
-	s->runs[r->block] = bulk_blocks(r->length);
+	if (WEIR_PLACE_REGION(r->place)) {
+		region_drop(s, WEIR_PLACE_REGION(r->place));
+		count(&e->counters.rx_placed, 1);
+	} else {
+		s->runs[place_block(s, r->place)] = bulk_blocks(r->length);
+	}
 	c->rx_messages++;
 	c->by_write += r->state == RTS_ANSWERED;
 	c->by_read += r->state != RTS_ANSWERED;
 	e->rx_messages++;
 	e->rx_bytes += r->length;
-	deliver_slot(e, c, h, r->block);
+	deliver_slot(e, c, h, r->place);
+	posts_forget(c, c->rx_messages);
 	session_feed(e, s);
 }

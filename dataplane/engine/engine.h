@@ -31,6 +31,15 @@ struct engine_session {
 		       SESSION_REMOVE is done */
 };
 
+/* A program's own memory, adopted, as one engine sees it. The engine keeps a copy. */
+struct engine_region {
+	uint32_t session, region; /* region: 1 ... engine_config.regions */
+	uint8_t *base;		  /* data plane's mapping */
+	uint64_t bytes;
+	uint32_t flags;	  /* WEIR_ADOPT_*: what it may be used for */
+	struct nic_mr mr; /* on this engine's device; length 0 without a NIC */
+};
+
 /* All that crosses from main to an engine. Command structs belong to main until `done` comes back.
  */
 enum engine_command_type {
@@ -38,6 +47,8 @@ enum engine_command_type {
 	ENGINE_SESSION_ADD,    /* session */
 	ENGINE_SESSION_REMOVE, /* session: its connections are reset, its peers told; done when
 				  nothing refers to it */
+	ENGINE_REGION_ADD,     /* region: messages may name it from now on */
+	ENGINE_REGION_REMOVE,  /* region: no more; done when no message under way names it */
 	ENGINE_CHANNEL_ADD,    /* channel */
 	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
 				  WEIR_OP_OPENED. link = ENGINE_LINK_NONE: only take the entry,
@@ -133,6 +144,7 @@ struct engine_command {
 			uint64_t incarnation;
 		} node;
 		struct engine_session *session;
+		struct engine_region region;
 		struct {
 			uint32_t session, channel; /* channel: index in the arena */
 			uint32_t doorbell;	   /* handed to ring_doorbell() */
@@ -175,6 +187,7 @@ struct engine_config {
 	uint32_t sessions;	  /* largest number of sessions */
 	uint32_t links;		  /* largest number of links */
 	uint32_t session_pending; /* slots that one session may have waiting inside the engine */
+	uint32_t regions;	  /* of adopted memory that one session may have */
 	uint32_t initial_grant;	  /* cost granted to a new connection, bytes (default 8 * 64) */
 	uint32_t window;	  /* default flow-control window (2 MiB) */
 	uint64_t silence_ns;	  /* node timeout: then main is told; 0: never */
@@ -258,6 +271,8 @@ const char *engine_check(const struct engine *e);
 	X(window_stalls, "messages that waited for their connection's window")                     \
 	X(bulk_messages, "messages sent by rendezvous")                                            \
 	X(fetched, "messages fetched from peers by READ")                                          \
+	X(tx_adopted, "messages sent out of memory that programs adopted")                         \
+	X(rx_placed, "messages received right into memory that programs posted")                   \
 	X(spilled, "slots that waited in receive blocks because the program's ring was full")      \
 	X(doorbells, "programs woken")                                                             \
 	X(violations, "sessions that broke the rules")                                             \

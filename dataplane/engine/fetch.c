@@ -80,9 +80,8 @@ fetch_post(struct engine *e, struct link *l)
 		uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
 
 		s = c->session;
-		wr.sge[0] = (struct nic_sge){(uintptr_t)(s->base + s->recv_at) +
-						 (uint64_t)r->block * WEIR_BLOCK_SIZE + r->posted,
-					     length, s->shared->recv_mr.lkey};
+		wr.sge[0] = (struct nic_sge){(uintptr_t)place_memory(s, r->place) + r->posted,
+					     length, place_mr(s, r->place)->lkey};
 		wr.remote_address = r->address + r->posted;
 		wr.rkey = r->rkey;
 		if (!bulk_put(e, l, &wr, (struct flight){.conn = c, .number = r->number}))

@@ -14,6 +14,7 @@
 
 #include "common/block.h"
 #include "engine.h"
+#include "weir/memory.h"
 #include "list.h"
 
 #include <assert.h>
@@ -92,6 +93,7 @@ struct pend {
 	uint32_t in_flight; /* WRITEs */
 	uint8_t state;	    /* enum pend_state */
 	bool fetched;	    /* the peer has read it */
+	uint16_t region;    /* of its payload, which it keeps; 0: the arena */
 };
 
 enum rts_state {
@@ -107,8 +109,8 @@ enum rts_state {
 /* A bulk message that the peer announced. */
 struct rts {
 	uint64_t number, address; /* address: at the peer */
+	weir_place place;	  /* a run of receive blocks, or posted memory; when placed */
 	uint32_t length;
-	uint32_t block; /* first of its run, when placed */
 	uint32_t rkey;
 	uint32_t posted;   /* bytes that READs have been posted for */
 	uint8_t in_flight; /* of those READs */
@@ -176,6 +178,9 @@ struct conn {
 	uint8_t tell;	    /* enum tell */
 	uint8_t rts_first, rts_count;
 	struct rts rts[RTS_MAX];
+	bool lent; /* the peer may still READ adopted memory of messages that were given up */
+	struct pend *post_first, *post_last; /* memory that the program posted, by number */
+	uint64_t post_next;		     /* the next one has at least this number */
 
 	/* set at opening */
 	uint32_t desc_index, segment, conn_index, listener;
@@ -309,6 +314,16 @@ struct channel {
 	struct list bell;    /* in engine.bells */
 };
 
+/* A program's own memory, adopted. */
+struct region {
+	uint8_t *base; /* NULL: none */
+	uint64_t bytes;
+	uint32_t flags; /* WEIR_ADOPT_* */
+	uint32_t users; /* messages under way that lie, or will lie, in it */
+	bool leaving;	/* no more of them */
+	struct nic_mr mr;
+};
+
 struct session {
 	struct engine_session *shared; /* NULL: entry unused */
 	uint8_t *base;
@@ -321,6 +336,10 @@ struct session {
 	uint32_t reserve;		     /* blocks kept for starting spills, one a channel */
 	struct pend *pool, *pool_free;
 	uint32_t pool_size, pool_fresh, pool_used;
+	uint32_t posted;	/* of those: posted memory */
+	struct region *regions; /* adopted memory: region i is regions[i - 1] */
+	uint32_t region_count;
+	uint32_t lent; /* connections that are so */
 	struct list conns, starving, placing;
 	struct list *reclaim_next;
 	bool deaf; /* its channels aren't polled */
@@ -484,21 +503,65 @@ void session_remove(struct engine *e, struct engine_command *c);
 void sessions_housekeeping(struct engine *e);
 void sessions_remove(struct engine *e);
 bool session_release(struct engine *e, struct session *s, weir_place place);
-/* What a program may send from. */
-struct source {
-	const uint8_t *at;	 /* NULL: it isn't the program's to send */
-	const struct nic_mr *mr; /* it lies in */
-};
-/* The one lookup of {region, offset, length} of a send. */
-static inline struct source
+/* region.c: adopted memory, and what is posted of it for messages to come. */
+int region_add(struct engine *e, const struct engine_region *k);
+/* -EAGAIN: messages under way name it still. */
+int region_remove(struct engine *e, const struct engine_region *k);
+/* The only check of a place in adopted memory: NULL unless it lies inside and may be used so. */
+uint8_t *region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use);
+void region_keep(struct session *s, uint16_t region);
+void region_drop(struct session *s, uint16_t region);
+/*
+ * Messages of c are given up whose memory the peer was told: it may be reading until it has said
+ * its last word, or the link is gone.
+ */
+void region_lend(struct conn *c);
+void region_lent_back(struct conn *c);
+/* A POST slot: NULL, or the rule that it breaks. */
+const char *post_take(struct engine *e, struct conn *c, const struct weir_slot *slot);
+/* Where the program wants message `number` of `length` bytes, 0: nowhere. */
+weir_place post_find(const struct conn *c, uint64_t number, uint32_t length);
+/* Forgets those for messages before `number`. */
+void posts_forget(struct conn *c, uint64_t number);
+
+/* Where the payload of a send lies, NULL if it isn't inside the send area or adopted memory. */
+static inline const uint8_t *
 session_source(const struct session *s, weir_place place, uint32_t length)
 {
 	uint64_t offset = WEIR_PLACE_OFFSET(place);
 
-	if (WEIR_PLACE_REGION(place) || offset < s->send_at || offset > s->send_end ||
-	    length > s->send_end - offset)
-		return (struct source){0};
-	return (struct source){s->base + offset, &s->shared->send_mr};
+	if (UNLIKELY(WEIR_PLACE_REGION(place)))
+		return region_at(s, place, length, WEIR_ADOPT_SEND);
+	if (offset < s->send_at || offset > s->send_end || length > s->send_end - offset)
+		return NULL;
+	return s->base + offset;
+}
+
+/* The memory at a place that has been checked ... */
+static inline uint8_t *
+place_memory(const struct session *s, weir_place place)
+{
+	uint16_t region = WEIR_PLACE_REGION(place);
+
+	return (region ? s->regions[region - 1].base : s->base) + WEIR_PLACE_OFFSET(place);
+}
+
+/* ... and how our NIC, and peers, know it. */
+static inline const struct nic_mr *
+place_mr(const struct session *s, weir_place place)
+{
+	uint16_t region = WEIR_PLACE_REGION(place);
+
+	if (region)
+		return &s->regions[region - 1].mr;
+	return WEIR_PLACE_OFFSET(place) < s->send_at ? &s->shared->recv_mr : &s->shared->send_mr;
+}
+
+/* The first of the receive blocks at a place of the arena. */
+static inline uint32_t
+place_block(const struct session *s, weir_place place)
+{
+	return (uint32_t)((WEIR_PLACE_OFFSET(place) - s->recv_at) / WEIR_BLOCK_SIZE);
 }
 
 /* conn.c */
@@ -603,6 +666,8 @@ bool session_affords(const struct session *s, uint64_t more, uint32_t n);
 uint64_t session_spare(const struct session *s);
 
 /* pending.c */
+struct pend *pend_take(struct session *s);
+void pend_give(struct session *s, struct pend *p);
 bool pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h,
 		  weir_place place);
 bool conn_ready(const struct conn *c);

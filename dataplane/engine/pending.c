@@ -6,7 +6,7 @@
  */
 #include "internal.h"
 
-static struct pend *
+struct pend *
 pend_take(struct session *s)
 {
 	struct pend *p = s->pool_free;
@@ -17,12 +17,15 @@ pend_take(struct session *s)
 		p = &s->pool[s->pool_fresh++];
 	s->pool_used++;
 	p->next = NULL;
+	p->region = 0;
 	return p;
 }
 
-static void
+void
 pend_give(struct session *s, struct pend *p)
 {
+	if (UNLIKELY(p->region))
+		region_drop(s, p->region);
 	p->next = s->pool_free;
 	s->pool_free = p;
 	s->pool_used--;
@@ -62,8 +65,12 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		p->written = p->in_flight = 0;
 		p->fetched = false;
 		p->writing.next = NULL;
-		if (h.op == WEIR_OP_PLACE)
+		if (h.op == WEIR_OP_PLACE) {
 			p->slot.place[0] = place;
+			p->region = WEIR_PLACE_REGION(place);
+			if (p->region)
+				region_keep(s, p->region);
+		}
 		if (p->state == PEND_MESSAGE)
 			c->pend_cost += weir_cost(h.length);
 		else if (!c->rts_next)
@@ -162,20 +169,15 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 		c->by_read += p->fetched;
 		c->by_write += !p->fetched;
 	} else {
-		const uint8_t *from =
-		    h.op == WEIR_OP_INLINE
-			? NULL
-			: session_source(c->session, p->slot.place[0], h.length).at;
-
 		link_count(l, c, 1);
 		credit_spend(c, weir_cost(h.length));
 		c->pend_cost -= weir_cost(h.length);
 		if (h.op == WEIR_OP_INLINE)
 			put_inline(l, c, h);
 		else if (h.length <= WEIR_INLINE_MAX)
-			link_put_inline(l, h, from);
+			link_put_inline(l, h, place_memory(c->session, p->slot.place[0]));
 		else
-			link_put_place(l, h, from);
+			link_put_place(l, h, place_memory(c->session, p->slot.place[0]));
 	}
 	unlink_first(c->session, c);
 	link_sent(l, c, 1, notify);
@@ -240,6 +242,7 @@ pend_drop(struct engine *e, struct conn *c)
 	list_remove(&c->active);
 	if (c->bulk_flight)
 		return;
+	region_lend(c);
 	while (c->pend_first)
 		unlink_first(c->session, c);
 	c->asked_count = 0;

@@ -20,7 +20,7 @@ block_count(const struct engine_config *config, const struct weir_geometry *g)
 }
 
 struct places { /* of the parts of engine_session.work */
-	size_t pool, channels, map, runs, bytes;
+	size_t pool, channels, map, runs, regions, bytes;
 };
 
 static struct places
@@ -32,7 +32,8 @@ lay_out(const struct engine_config *config, const struct weir_geometry *g)
 	p.channels = (size_t)config->session_pending * sizeof(struct pend);
 	p.map = p.channels + (size_t)g->channels * sizeof(struct channel);
 	p.runs = p.map + (size_t)weir_blocks_words(blocks) * sizeof(uint64_t);
-	p.bytes = WEIR_ALIGN_UP(p.runs + (size_t)blocks * sizeof(uint32_t), 64);
+	p.regions = WEIR_ALIGN_UP(p.runs + (size_t)blocks * sizeof(uint32_t), 64);
+	p.bytes = WEIR_ALIGN_UP(p.regions + (size_t)config->regions * sizeof(struct region), 64);
 	return p;
 }
 
@@ -70,6 +71,8 @@ session_add(struct engine *e, struct engine_session *shared)
 	s->pool_size = e->config.session_pending;
 	s->channels = (struct channel *)(void *)(work + at.channels);
 	s->runs = (uint32_t *)(void *)(work + at.runs);
+	s->regions = (struct region *)(void *)(work + at.regions);
+	s->region_count = e->config.regions;
 	weir_blocks_init(&s->blocks, (uint64_t *)(void *)(work + at.map),
 			 block_count(&e->config, g));
 	s->recv_at = weir_arena_recv(g) +

@@ -8,14 +8,16 @@
  * this thread takes it, and so sends, receives and makes progress in its place. A connection never
  * changes the thread object it hangs on, its `home`.
  *
- * Order of locks: the lock of thread objects (thread.c), a home, weir.request_lock, then the leaves
- * (heap, foreign_lock). Two homes are never locked at once.
+ * Order of locks: the lock of thread objects (thread.c), a home, cache.lock, adopt_lock,
+ * weir.request_lock, then the leaves (heap, region_lock, foreign_lock). Two homes are never locked
+ * at once.
  */
 #ifndef WEIR_CLIENT_INTERNAL_H
 #define WEIR_CLIENT_INTERNAL_H
 
 /* What programs may call is all that the library shows. */
 #pragma GCC visibility push(default)
+#include "weir/memory.h"
 #include "weir/stream.h"
 #include "weir/weir.h"
 #pragma GCC visibility pop
@@ -84,6 +86,34 @@ struct weir_heap {
 	LIST_HEAD(, weir_thread) starved; /* under lock */
 };
 
+/* A range of the program's memory that was adopted. */
+struct weir_region {
+	struct weir *w;
+	uint8_t *addr;
+	uint64_t bytes;
+	uint32_t index;		/* number at the data plane, 1 ... WEIR_REGIONS_MAX */
+	uint32_t flags;		/* WEIR_ADOPT_* */
+	_Atomic uint32_t users; /* messages sent out of it, memory posted; all threads */
+};
+#define WEIR_REGION_CACHED 0x80u /* flag: adopted by the cache, for sending */
+
+/* Ranges that are sent with WEIR_CACHED. */
+#define WEIR_CACHE 16u
+#define WEIR_CACHE_BYTES (256u << 10) /* smaller ones are copied: docs/performance.md */
+struct weir_cached {
+	const uint8_t *addr; /* NULL: unused */
+	size_t length;
+	int uses;      /* sends without it */
+	uint64_t last; /* clock of the last one */
+	struct weir_region *region;
+};
+struct weir_cache {
+	pthread_mutex_t lock; /* of all of it */
+	int pagemap;	      /* /proc/self/pagemap, -1: not opened */
+	uint64_t clock;
+	struct weir_cached entry[WEIR_CACHE];
+};
+
 struct weir {
 	struct weir_transport transport;
 	struct weir_life *life;
@@ -95,6 +125,11 @@ struct weir {
 	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
 	struct weir_heap heap;
+	pthread_mutex_t adopt_lock;		      /* one thread at a time adopts or disowns */
+	pthread_mutex_t region_lock;		      /* of the table */
+	struct weir_region *region[WEIR_REGIONS_MAX]; /* by number - 1 */
+	_Atomic uint32_t region_count;		      /* written under region_lock, read by all */
+	struct weir_cache cache;
 	LIST_HEAD(, weir_thread) threads; /* under the lock of thread objects */
 	/* watcher */
 	pthread_t watcher;
@@ -319,6 +354,27 @@ weir_heap_offset(const struct weir *w, uint32_t block)
 {
 	return weir_arena_send(&w->geometry) + (uint64_t)block * WEIR_BLOCK_SIZE;
 }
+
+/* ---- adopted memory ---- */
+
+/*
+ * The region that holds [addr, addr + length) and was adopted for `flags`, or NULL; it can't be
+ * disowned until weir_region_drop(). Any lock but region_lock may be held.
+ */
+struct weir_region *weir_region_use(struct weir *w, const void *addr, size_t length,
+				    unsigned flags);
+void weir_region_drop(struct weir_region *r);
+/* The range isn't the region's any more: gives only the region back. -EBUSY as weir_disown(). */
+int weir_region_abandon(struct weir_region *r);
+void weir_cache_init(struct weir *w);
+void weir_cache_fini(struct weir *w);
+/*
+ * The region to send [addr, addr + length) out of, kept; adopts the range if it is time to. NULL:
+ * it is copied. No home locked.
+ */
+struct weir_region *weir_cache_use(struct weir *w, const void *addr, size_t length);
+/* Gives all of it back to the program. Nobody is inside a call. */
+void weir_regions_fini(struct weir *w);
 
 /* ---- segments ---- */
 

@@ -167,6 +167,10 @@ say_hello(struct weir *w, const struct weir_options *o)
 static void
 free_session(struct weir *w)
 {
+	if (w->life)
+		weir_lost(w); /* nobody is asked any more */
+	weir_cache_fini(w);
+	weir_regions_fini(w);
 	if (w->watcher_fd >= 0)
 		close(w->watcher_fd);
 	if (w->heap.map)
@@ -193,6 +197,9 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	w->polling = o && o->flags & WEIR_POLLING;
 	LIST_INIT(&w->threads);
 	pthread_mutex_init(&w->request_lock, NULL);
+	pthread_mutex_init(&w->adopt_lock, NULL);
+	pthread_mutex_init(&w->region_lock, NULL);
+	weir_cache_init(w);
 	weir_barrier_register();
 	rc = open_life(w);
 	if (rc) {

@@ -12,7 +12,7 @@ struct type_info {
 	const char *name;
 };
 
-#define TYPE_COUNT (WEIR_MSG_SEGMENT_MAP + 1)
+#define TYPE_COUNT (WEIR_MSG_REGION + 1)
 
 static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_HELLO] = {BODY(hello), "hello"},
@@ -24,6 +24,8 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_PAIR] = {BODY(pair), "pair"},
     [WEIR_MSG_BYE] = {HEADER, "bye"},
     [WEIR_MSG_DROP_SEGMENT] = {BODY(segment), "drop-segment"},
+    [WEIR_MSG_ADOPT] = {BODY(adopt), "adopt"},
+    [WEIR_MSG_DISOWN] = {BODY(region), "disown"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
@@ -31,6 +33,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_LISTENING] = {BODY(listening), "listening"},
     [WEIR_MSG_CONNECTING] = {BODY(connecting), "connecting"},
     [WEIR_MSG_SEGMENT_MAP] = {BODY(segment_map), "segment-map"},
+    [WEIR_MSG_REGION] = {BODY(region), "region"},
 };
 
 uint32_t

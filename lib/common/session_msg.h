@@ -36,6 +36,8 @@ enum weir_session_type {
 	 * again.
 	 */
 	WEIR_MSG_DROP_SEGMENT = 9, /* body: segment */
+	WEIR_MSG_ADOPT = 10,	   /* memory for a region; answer REGION + fd of it, zeroed */
+	WEIR_MSG_DISOWN = 11,	   /* body: region; answer OK: no message names it any more */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
@@ -44,12 +46,15 @@ enum weir_session_type {
 	WEIR_MSG_LISTENING = 68,
 	WEIR_MSG_CONNECTING = 69,
 	WEIR_MSG_SEGMENT_MAP = 70,
+	WEIR_MSG_REGION = 71,
 };
 
 #define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
 #define WEIR_WELCOME_MEMBARRIER 0x1u /* so is the data plane: producers need no fence */
 #define WEIR_CONNECT_LOOP                                                                          \
 	0x1u /* to ourselves, but through the node's own port (weir-perf --loop) */
+
+#define WEIR_ADOPT_HUGE 0x100u /* the range is of whole huge pages */
 
 struct weir_session_msg {
 	uint32_t type;	 /* enum weir_session_type */
@@ -125,6 +130,16 @@ struct weir_session_msg {
 			uint32_t reserved;
 			struct weir_segment_geometry geometry;
 		} segment_map;
+		struct {
+			uint64_t bytes; /* whole pages, at most WEIR_REGION_BYTES_MAX */
+			uint32_t flags; /* WEIR_ADOPT_* of weir/memory.h, WEIR_ADOPT_HUGE */
+			uint32_t reserved;
+		} adopt;
+		struct {
+			uint32_t region; /* 1 ... WEIR_REGIONS_MAX */
+			uint32_t page;	 /* bytes of a page of it */
+			uint64_t bytes;
+		} region; /* also DISOWN, by number */
 		struct {
 			int32_t code; /* positive errno */
 			char reason[WEIR_REASON_MAX];

@@ -39,13 +39,16 @@ enum weir_slot_op {
 	/* program -> engine, program -> local program, engine -> peer engine, engine -> program */
 	WEIR_OP_INLINE = 1, /* message, payload in the slots */
 	WEIR_OP_PLACE = 2,  /* message, payload at weir_slot.place[0] (region, offset) */
-	/* program -> engine; CONSUMED and RELEASE in the ring of returns, the others in tx */
+	/* program -> engine; CONSUMED, RELEASE and POST in the ring of returns, the others in tx */
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
 	WEIR_OP_WANT = 19, /* answer WRITABLE once all before it is taken and the window of vqpn has
 			    * room for cost `length` (0: for as much as fits the window) */
 	WEIR_OP_BIND = 20, /* events of vqpn shall come on this channel from now on */
+	/* the message of vqpn with number place[1] may be put at place[0], which has room for
+	 * `length`: adopted memory. In the ring of returns */
+	WEIR_OP_POST = 21,
 	/* engine -> program */
 	/* our connect() ended: status, then value = segment id or 0, extra = the peer's node */
 	WEIR_OP_OPENED = 32,
@@ -76,6 +79,8 @@ enum weir_slot_op {
 
 /* {region 16, offset 48}: the only form in which memory is named between processes. */
 typedef uint64_t weir_place;
+#define WEIR_REGIONS_MAX 256u /* 1 ... this: a program's own memory, adopted; 0 is the arena */
+#define WEIR_REGION_BYTES_MAX (64ull << 20)
 #define WEIR_PLACE(region, offset) (((uint64_t)(region) << 48) | (uint64_t)(offset))
 #define WEIR_PLACE_REGION(p) ((uint16_t)((p) >> 48))
 #define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))

@@ -6,23 +6,52 @@
 
 #define BUDGET 128u
 
-bool
-weir_place_ok(const struct weir *w, weir_place place, uint32_t length)
+/* NULL: not inside the arena. */
+static uint8_t *
+arena_data(const struct weir *w, weir_place place, uint32_t length)
 {
 	uint64_t offset = WEIR_PLACE_OFFSET(place);
 
-	return WEIR_PLACE_REGION(place) == 0 && offset <= w->geometry.bytes &&
-	       length <= w->geometry.bytes - offset;
+	if (offset > w->geometry.bytes || length > w->geometry.bytes - offset)
+		return NULL;
+	return w->arena + offset;
 }
 
-static bool
-message_ok(struct weir_channel *ch, const struct weir_head *h)
+uint8_t *
+weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length)
 {
-	struct weir_ring *r = &ch->pipe.rx;
+	if (weir_unlikely(WEIR_PLACE_REGION(place)))
+		return weir_posted(c, number, place, length);
+	return arena_data(c->home->w, place, length);
+}
+
+/* Number of the message at the ring's head, of which the slot has the low bits. */
+static uint64_t
+number_of(const struct weir_conn *c, const struct weir_head *h)
+{
+	return c->received + (uint16_t)(h->order - (uint16_t)c->received);
+}
+
+/* Whether the message at the ring's head may be dropped, and ... */
+static bool
+head_ok(struct weir_channel *ch, const struct weir_head *h)
+{
+	weir_place place = weir_ring_at(&ch->pipe.rx, ch->pipe.rx.pos)->place[0];
 
 	if (h->op == WEIR_OP_INLINE)
 		return h->length <= WEIR_INLINE_MAX;
-	return weir_place_ok(ch->pipe.home->w, weir_ring_at(r, r->pos)->place[0], h->length);
+	return WEIR_PLACE_REGION(place) || arena_data(ch->pipe.home->w, place, h->length);
+}
+
+/* ... whether it can be c's. */
+static bool
+message_ok(struct weir_conn *c, const struct weir_head *h)
+{
+	struct weir_ring *r = &c->pipe->rx;
+
+	if (h->op == WEIR_OP_INLINE)
+		return h->length <= WEIR_INLINE_MAX;
+	return weir_place_data(c, number_of(c, h), weir_ring_at(r, r->pos)->place[0], h->length);
 }
 
 /* Takes a message out of the ring's head. False: no memory, it stays. */
@@ -42,8 +71,8 @@ park(struct weir_conn *c, const struct weir_head *h)
 		p = weir_parked_new(c->home, 0);
 		if (!p)
 			return false;
-		p->kind = PARKED_PLACE;
-		p->data = c->home->w->arena + WEIR_PLACE_OFFSET(place);
+		p->kind = WEIR_PLACE_REGION(place) ? PARKED_POSTED : PARKED_PLACE;
+		p->data = weir_place_data(c, number_of(c, h), place, h->length);
 		p->length = h->length;
 		p->at = place;
 		p->pipe = c->pipe;
@@ -60,7 +89,7 @@ park(struct weir_conn *c, const struct weir_head *h)
 int
 weir_channel_park(struct weir_conn *c, const struct weir_head *h)
 {
-	if (!message_ok(WEIR_CHANNEL_OF(c->pipe), h)) {
+	if (!message_ok(c, h)) {
 		weir_ring_pop(&c->pipe->rx, 1);
 		return -EPROTO;
 	}
@@ -84,12 +113,17 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 	bool stale;
 	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
 
-	if (!message_ok(ch, h)) { /* the data plane is mistaken */
+	if (!head_ok(ch, h)) { /* the data plane is mistaken */
 		weir_ring_pop(&ch->pipe.rx, 1);
 		return true;
 	}
 	if (!c || c->state == CONN_CLOSING || c->pipe != &ch->pipe) {
 		drop(ch, h);
+		return true;
+	}
+	if (!message_ok(c, h)) {
+		weir_ring_pop(&ch->pipe.rx, 1);
+		weir_conn_ended(c, EPROTO);
 		return true;
 	}
 	if (c == want && !c->queue)
@@ -150,6 +184,8 @@ opened(struct weir_conn *c, uint32_t status, uint16_t node)
 	c->state = CONN_OPEN;
 	c->send_error = 0;
 	c->peer_node = node;
+	if (c->posts && !c->local)
+		weir_control_post(c, CONTROL_POST);
 	weir_conn_report(c, PENDING_OPENED);
 }
 

@@ -174,14 +174,26 @@ leave_lists(struct weir_conn *c)
 	c->control = 0;
 }
 
+/* The memory of all messages before `upto` may be used again. */
+static void
+give_memory(struct weir_conn *c, uint64_t upto)
+{
+	struct weir_notes *b = &c->blocks;
+
+	while (b->head != b->tail && b->ring[b->head & (b->room - 1)].number < upto) {
+		uint64_t value = b->ring[b->head++ & (b->room - 1)].value;
+
+		if (value & NOTE_REGION)
+			weir_region_drop(c->home->w->region[value & ~NOTE_REGION]);
+		else
+			weir_heap_give(c->home, (uint32_t)value);
+	}
+}
+
 static void
 free_notes(struct weir_conn *c)
 {
-	while (c->blocks.head != c->blocks.tail) {
-		struct weir_note *n = &c->blocks.ring[c->blocks.head++ & (c->blocks.room - 1)];
-
-		weir_heap_give(c->home, (uint32_t)n->value);
-	}
+	give_memory(c, UINT64_MAX);
 	free(c->blocks.ring);
 	free(c->cookies.ring);
 }
@@ -195,6 +207,7 @@ weir_conn_free(struct weir_conn *c)
 	weir_tail_drop(c);
 	leave_lists(c);
 	weir_park_clear(c);
+	weir_posts_free(c);
 	free_notes(c);
 	free(c->assembly);
 	if (c->pipe && c->pipe->local) {
@@ -270,11 +283,7 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	c->send_error = status ? -(int)status : -ECONNRESET;
 	c->wanting = false;
 	weir_tail_drop(c);
-	while (c->blocks.head != c->blocks.tail) {
-		struct weir_note *n = &c->blocks.ring[c->blocks.head++ & (c->blocks.room - 1)];
-
-		weir_heap_give(c->home, (uint32_t)n->value);
-	}
+	give_memory(c, UINT64_MAX);
 	/* whoever waits to send learns here that it can't: CLOSED comes after the last message */
 	weir_conn_report(c, PENDING_CLOSED | (c->blocked ? PENDING_WRITABLE : 0) |
 				(c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
@@ -289,6 +298,7 @@ weir_conn_close(struct weir_conn *c)
 	weir_conn_bind_to(c, c->home, NULL);
 	weir_conn_unready(c);
 	weir_park_clear(c);
+	weir_posts_free(c);
 	c->cookies.head = c->cookies.tail;
 	c->state = CONN_CLOSING;
 	c->send_error = -EPIPE;
@@ -333,13 +343,10 @@ weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value)
 void
 weir_conn_completed(struct weir_conn *c, uint64_t upto)
 {
-	struct weir_notes *b = &c->blocks;
-
 	if (upto <= c->completed || upto > c->sent)
 		return;
 	c->completed = upto;
-	while (b->head != b->tail && b->ring[b->head & (b->room - 1)].number < upto)
-		weir_heap_give(c->home, (uint32_t)b->ring[b->head++ & (b->room - 1)].value);
+	give_memory(c, upto);
 	if (c->cookies.head != c->cookies.tail &&
 	    c->cookies.ring[c->cookies.head & (c->cookies.room - 1)].number < upto)
 		weir_conn_report(c, PENDING_SENT);

@@ -16,6 +16,7 @@ enum weir_parked_kind {
 	PARKED_BUFFER, /* in memory of its own */
 	PARKED_PLACE,  /* in a receive block of the arena */
 	PARKED_SPAN,   /* in the byte area of a segment */
+	PARKED_POSTED, /* in memory that the program posted */
 };
 
 struct weir_parked {
@@ -39,8 +40,9 @@ struct weir_parked {
 /* A FIFO of what waits for messages to complete. */
 struct weir_note {
 	uint64_t number; /* of the message */
-	uint64_t value;	 /* first block, or cookie */
+	uint64_t value;	 /* cookie, first block of the heap, or with NOTE_REGION a region */
 };
+#define NOTE_REGION (1ull << 63) /* the rest: its number */
 struct weir_notes {
 	struct weir_note *ring;
 	uint32_t room; /* a power of two, or 0 */
@@ -63,6 +65,22 @@ enum weir_conn_state {
 #define CONTROL_WANT 0x1u
 #define CONTROL_CONSUMED 0x2u
 #define CONTROL_CLOSE 0x4u
+#define CONTROL_POST 0x8u
+
+#define WEIR_POSTS_MAX 64u /* of a connection */
+
+/* Memory for a message to come. */
+struct weir_post {
+	uint8_t *data;
+	size_t size;
+	uint64_t cookie;
+	struct weir_region *region; /* kept */
+};
+struct weir_posts {
+	uint64_t first, next; /* numbers of messages: for [first, next) there is memory */
+	uint64_t told;	      /* the engine knows of those before */
+	struct weir_post post[WEIR_POSTS_MAX];
+};
 
 struct weir_lane;
 
@@ -80,6 +98,7 @@ struct weir_conn {
 	uint64_t sent;		 /* messages */
 	struct weir_parked *queue, **queue_end;
 	uint64_t consumed, returned; /* cost: of what was received; that the sender was told */
+	uint64_t received;	     /* messages that the program took */
 	uint32_t due_at;	     /* tell when so much is untold */
 	bool due;		     /* on the pipe's list of dues */
 	bool readable;		     /* reported, or about to be */
@@ -103,6 +122,7 @@ struct weir_conn {
 	struct weir_channel *channel; /* for control; of the data too if remote */
 	struct weir_conn_desc *desc;
 	struct weir_notes blocks, cookies;
+	struct weir_posts *posts;	       /* NULL: never any */
 	uint32_t segment_id, side, conn_index; /* local */
 	uint32_t peer_vqpn;
 	uint16_t peer_node;
@@ -205,8 +225,19 @@ void weir_control_flush(struct weir_channel *ch);
 /* Tells the engine of all consumption and all places given back. */
 void weir_control_settle(struct weir_channel *ch);
 
+/* ---- place.c ---- */
+/* The next POST that the engine doesn't know of; false: it knows all. */
+bool weir_posts_next(struct weir_conn *c, struct weir_slot *s);
+/* Where message `number` lies if the engine put it there: NULL unless that was posted for it. */
+uint8_t *weir_posted(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
+void weir_posts_free(struct weir_conn *c);
+
 /* ---- channel_drive.c, segment_drive.c ---- */
-bool weir_place_ok(const struct weir *w, weir_place place, uint32_t length);
+/*
+ * Where message `number` of c lies, of which an engine says that it lies at `place`; NULL: that
+ * can't be.
+ */
+uint8_t *weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
 /* Takes the message at the ring's head into the connection's queue. 0, -EPROTO, -ENOMEM. */
 int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
 unsigned weir_channel_drive(struct weir_channel *ch, struct weir_conn *want);

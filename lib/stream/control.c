@@ -41,7 +41,7 @@ void
 weir_control_release(struct weir_channel *ch, weir_place place)
 {
 	/* the data plane would have to be mistaken to give out more places than there are */
-	if (ch->release_count > ch->pipe.home->w->geometry.recv_blocks)
+	if (WEIR_PLACE_REGION(place) || ch->release_count > ch->pipe.home->w->geometry.recv_blocks)
 		return;
 	ch->release[ch->release_count++] = place;
 	ch->pipe.empty = 0; /* told when nothing else comes */
@@ -54,6 +54,13 @@ put_one(struct weir_channel *ch, struct weir_conn *c)
 {
 	struct weir_slot s = {.vqpn = c->vqpn};
 
+	if (c->control & CONTROL_POST) {
+		for (; weir_posts_next(c, &s); c->posts->told++)
+			if (!put(ch, &ch->returns, &s))
+				return false;
+		s = (struct weir_slot){.vqpn = c->vqpn};
+		c->control &= (uint8_t)~CONTROL_POST;
+	}
 	if (c->control & CONTROL_CONSUMED) {
 		/* places first: what is consumed may be granted again */
 		s.op = WEIR_OP_CONSUMED;

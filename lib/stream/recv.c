@@ -118,6 +118,7 @@ take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t si
 	weir_ring_get_inline(&p->rx, buf, h->length);
 	weir_pipe_pop(p, h->order, h->flags, slots);
 	p->burst++;
+	c->received++;
 	*length = h->length;
 	weir_conn_consumed(c, h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE);
 	return 0;
@@ -145,9 +146,18 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 	weir_area_free(seg, span);
 	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	c->pipe->burst++;
+	c->received++;
 	*length = h->length;
 	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
 	return 0;
+}
+
+/* What was posted for a message is its place and the caller's buffer in one. */
+static void
+copy_out(uint8_t *buf, const uint8_t *from, uint32_t length)
+{
+	if (length && buf != from)
+		memmove(buf, from, length); /* a caller may give a part of what it posted */
 }
 
 static int
@@ -155,16 +165,18 @@ take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t siz
 {
 	struct weir_ring *r = &c->pipe->rx;
 	weir_place place = weir_ring_at(r, r->pos)->place[0];
+	const uint8_t *from = weir_place_data(c, c->received, place, h->length);
 
-	if (!weir_place_ok(c->home->w, place, h->length)) {
+	if (!from) {
 		weir_ring_pop(r, 1);
 		return spoilt(c);
 	}
 	if (h->length > size)
 		return too_small(h->length, size, length);
-	memcpy(buf, c->home->w->arena + WEIR_PLACE_OFFSET(place), h->length);
+	copy_out(buf, from, h->length);
 	weir_ring_pop(r, 1);
 	weir_control_release(c->channel, place);
+	c->received++;
 	*length = h->length;
 	weir_conn_consumed(
 	    c, h->flags & WEIR_SLOT_BULK || h->length > WEIR_BLOCK_SIZE ? 0 : weir_cost(h->length));
@@ -198,8 +210,8 @@ take_parked(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	if (p->length > size)
 		return too_small(p->length, size, length);
 	unpark(c);
-	if (p->length)
-		memcpy(buf, p->data, p->length);
+	copy_out(buf, p->data, p->length);
+	c->received++;
 	*length = p->length;
 	weir_parked_free(p);
 	weir_conn_consumed(c, cost);
@@ -349,6 +361,7 @@ recv_small(struct weir_conn *c, const struct weir_slot *s, struct weir_head h, v
 	weir_ring_get_small(&p->rx, s, buf, h.length, slots);
 	weir_pipe_pop(p, h.order, h.flags, slots);
 	p->burst++;
+	c->received++;
 	if (weir_unlikely(
 		weir_conn_note_consumed(c, h.flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE)))
 		return tell_consumed(c);
@@ -453,6 +466,7 @@ take_head(struct weir_conn *c, const struct weir_head *h, void *buf, struct weir
 		weir_ring_get_inline(&p->rx, buf, h->length);
 	weir_pipe_pop(p, h->order, h->flags, slots);
 	p->burst++;
+	c->received++;
 	*taken =
 	    (struct weir_taken){.data = buf,
 				.length = h->length,
@@ -482,6 +496,7 @@ weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 	} while (rc == -EINTR);
 	if (rc)
 		return rc;
+	c->received++;
 	LIST_INSERT_HEAD(&c->home->loans, p, in_loans);
 	*taken = (struct weir_taken){.data = p->data, .length = p->length, .loan = p};
 	return 0;
@@ -507,6 +522,7 @@ try_loan(struct weir_conn *c, struct weir_loan *loan)
 	} while (rc == -EINTR);
 	if (rc)
 		return rc;
+	c->received++;
 	LIST_INSERT_HEAD(&c->home->loans, p, in_loans);
 	*loan =
 	    (struct weir_loan){.data = p->data, .length = p->length, .internal = {(uintptr_t)p}};

@@ -156,10 +156,10 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 			? m->way & WEIR_SLOT_BULK
 			: m->length > WEIR_BLOCK_SIZE ||
 			      cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
-	uint64_t offset;
+	const struct weir_region *r = m->region;
 	int rc = bulk ? 0 : window(c, cost);
 
-	if (!weir_heap_fits(t->w, m->length))
+	if (!r && !weir_heap_fits(t->w, m->length))
 		return weir_fail(-EMSGSIZE,
 				 "a message of %u bytes is larger than the arena; attach "
 				 "with a larger one",
@@ -170,19 +170,22 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 		rc = weir_notes_room(&c->blocks);
 	if (rc)
 		return rc;
-	if (block == WEIR_BLOCK_NONE) {
+	if (r) {
+		c->want_heap = false;
+	} else if (block == WEIR_BLOCK_NONE) {
 		block = weir_heap_take(t, m->length);
 		c->want_heap = block == WEIR_BLOCK_NONE;
 		if (c->want_heap)
 			return -EAGAIN;
 		weir_message_fill(t->w->arena + weir_heap_offset(t->w, block), m);
 	}
-	offset = weir_heap_offset(t->w, block);
 	put_head(c, s, WEIR_OP_PLACE,
 		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0) | m->way), m->length);
-	s->place[0] = WEIR_PLACE(0, offset);
-	weir_notes_put(&c->blocks, c->sent, block);
-	m->block = WEIR_BLOCK_NONE; /* freed on completion */
+	s->place[0] = r ? WEIR_PLACE(r->index, m->data - r->addr)
+			: WEIR_PLACE(0, weir_heap_offset(t->w, block));
+	weir_notes_put(&c->blocks, c->sent, r ? NOTE_REGION | (r->index - 1) : block);
+	m->block = WEIR_BLOCK_NONE; /* freed on completion, as the region is */
+	m->region = NULL;
 	put_done(c, s, 1, bulk ? 0 : cost);
 	return 0;
 }
@@ -482,6 +485,25 @@ weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 	return rc;
 }
 
+/* Out of the caller's memory, if that was adopted, and may be read until the message is complete.
+ */
+static int
+send_from(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
+{
+	struct weir *w = c->home->w;
+	int rc;
+
+	if (m->flags & (WEIR_ZERO_COPY | WEIR_CACHED) && m->length > WEIR_BLOCK_SIZE && !c->local &&
+	    weir_state(w) == WEIR_UP)
+		m->region = m->flags & WEIR_CACHED
+				? weir_cache_use(w, m->data, m->length)
+				: weir_region_use(w, m->data, m->length, WEIR_ADOPT_SEND);
+	rc = weir_send_large(c, m, timeout_ms);
+	if (m->region)
+		weir_region_drop(m->region);
+	return rc;
+}
+
 int
 weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
 		 uint64_t cookie, int timeout_ms)
@@ -500,7 +522,7 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 			return rc;
 	}
 	if (length > WEIR_INLINE_MAX)
-		return weir_send_large(c, &m, timeout_ms);
+		return send_from(c, &m, timeout_ms);
 	rc = try_send(c, &m);
 	if (weir_likely(rc != -EAGAIN) || !timeout_ms)
 		return rc;

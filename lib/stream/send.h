@@ -14,7 +14,8 @@ struct weir_message_out {
 	uint32_t flags;
 	uint64_t cookie;
 	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
-	bool in_place;	/* data lies in what is reserved of the byte area */
+	struct weir_region *region; /* data lies in this region, kept; taken: NULL */
+	bool in_place;		    /* data lies in what is reserved of the byte area */
 	const struct iovec
 	    *parts; /* what `data` would be lies in so many places; NULL: it doesn't */
 	uint32_t part_count;

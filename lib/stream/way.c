@@ -34,7 +34,7 @@ weir_way(unsigned flags)
 int
 weir_message_way(const struct weir_conn *c, struct weir_message_out *m)
 {
-	int rc = weir_flags_check(m->flags, WEIR_NOTIFY);
+	int rc = weir_flags_check(m->flags, WEIR_NOTIFY | WEIR_ZERO_COPY | WEIR_CACHED);
 	uint32_t most = WEIR_STREAM_MESSAGE_MAX;
 
 	if (rc)

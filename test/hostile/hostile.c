@@ -221,6 +221,7 @@ put_garbage(struct victim *v, unsigned which)
 				      WEIR_OP_RELEASE,
 				      WEIR_OP_WANT,
 				      WEIR_OP_BIND,
+				      WEIR_OP_POST,
 				      0,
 				      WEIR_OP_DONE,
 				      64,
@@ -610,7 +611,7 @@ do_messages(struct victim *v)
 
 			memcpy((char *)&m + k, &x, sizeof(m) - k < 8 ? sizeof(m) - k : 8);
 		}
-		m.type = (uint32_t)(rng() % 10);
+		m.type = (uint32_t)(rng() % 12);
 		length = weir_session_length(m.type);
 		if (!length || rng() % 4 == 0)
 			length = 1 + rng() % sizeof(m);
@@ -646,14 +647,96 @@ do_segment(struct victim *v)
 	usleep(500);
 }
 
+static int
+adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg *r)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+	int fds[2];
+
+	m.length = weir_session_length(m.type);
+	m.adopt.bytes = bytes;
+	m.adopt.flags = flags;
+	if (ask(v->sock, &m, m.length, r, fds) < 0 || r->type != WEIR_MSG_REGION)
+		return -1;
+	return fds[0];
+}
+
+static void
+disown(struct victim *v, uint32_t region)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN}, r;
+	int fds[2];
+
+	m.length = weir_session_length(m.type);
+	m.region.region = region;
+	ask(v->sock, &m, m.length, &r, fds);
+}
+
+/* Large messages out of region 1, posts of region 2 for messages to come, some of them wrong. */
+static void
+put_places(struct victim *v, uint64_t bytes, bool wrong)
+{
+	for (unsigned i = 0; i < 24; i++) {
+		bool post = i % 3 == 2;
+		struct weir_ring *ring = post ? &v->returns : &v->tx;
+		struct weir_slot *s = weir_ring_at(ring, ring->pos);
+
+		s->op = post ? WEIR_OP_POST : WEIR_OP_PLACE;
+		s->flags = post ? 0 : WEIR_SLOT_BULK;
+		s->order = post ? 0 : (uint16_t)(i - i / 3);
+		s->vqpn = v->vqpn;
+		s->length = 9000 + (uint32_t)(rng() % (bytes / 2));
+		s->place[0] = WEIR_PLACE(post ? 2 : 1, rng() % (bytes / 2 - 9000));
+		s->place[1] = i;
+		if (wrong && rng() % 8 == 0)
+			s->place[rng() % 2] = rng() >> rng() % 64;
+		weir_ring_publish(ring, 1);
+	}
+	send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Memory adopted, misnamed, taken back under messages and posts, and full of holes. */
+static void
+do_adopt(struct victim *v)
+{
+	uint64_t bytes = 1 << 20;
+	struct weir_session_msg r;
+	unsigned how = (unsigned)(rng() % 4);
+	int fd[2];
+
+	open_conn(v);
+	start_tx(v);
+	fd[0] = adopt(v, bytes, how == 1 ? 2 : 3, &r);
+	fd[1] = adopt(v, bytes, 3, &r);
+	for (unsigned i = 0; how == 2 && i < 300; i++) /* beyond the limits */
+		close(adopt(v, rng() >> rng() % 64, (uint32_t)rng() % 8, &r));
+	usleep(2000);
+	put_places(v, bytes, how == 0);
+	usleep((useconds_t)(rng() % 300));
+	if (how == 3)
+		for (unsigned i = 0; i < 2; i++)
+			fallocate(fd[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				  (off_t)bytes);
+	for (uint32_t i = 0; i < 4; i++)
+		disown(v, (uint32_t)(rng() % 3));
+	for (unsigned i = 0; i < 2; i++) {
+		if (fd[i] >= 0 && ftruncate(fd[i], 4096) == 0)
+			fprintf(stderr, "hostile: a region could be shrunk; seal it\n"), exit(1);
+		close(fd[i]);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*run)(struct victim *v);
 } modes[] = {
-    {"garbage", do_garbage},	     {"cursors", do_cursors},	{"scribble", do_scribble},
-    {"payload", do_payload},	     {"punch", do_punch},	{"doorbell", do_doorbell},
-    {"messages", do_messages},	     {"segment", do_segment},	{"flags", do_flags},
-    {"descriptors", do_descriptors}, {"requests", do_requests}, {"rewrite", do_rewrite},
+    {"garbage", do_garbage},   {"cursors", do_cursors},
+    {"scribble", do_scribble}, {"payload", do_payload},
+    {"punch", do_punch},       {"doorbell", do_doorbell},
+    {"messages", do_messages}, {"segment", do_segment},
+    {"flags", do_flags},       {"descriptors", do_descriptors},
+    {"requests", do_requests}, {"rewrite", do_rewrite},
+    {"adopt", do_adopt},
 };
 
 static int

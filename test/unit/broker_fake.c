@@ -402,6 +402,8 @@ fake_open(const struct fake_config *config)
 	    .session_connections = 4096,
 	    .ring_slots = 64,
 	    .arena_bytes = 8 << 20,
+	    .regions = 4,
+	    .region_bytes = 1 << 20,
 	    .peer_ring_lines = 256,
 	    .recv_wrs = 64,
 	    .links = 8,

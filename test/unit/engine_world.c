@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine_world.h"
 
+#include "weir/memory.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -226,6 +228,7 @@ world_create(const struct world_options *o)
 		    .sessions = PROGRAMS,
 		    .links = 4,
 		    .session_pending = options_now.pending,
+		    .regions = REGIONS,
 		    .initial_grant = options_now.initial_grant,
 		    .window = options_now.window,
 		    .silence_ns = options_now.silence_ns,
@@ -260,6 +263,8 @@ world_create(const struct world_options *o)
 static void
 free_program(struct program *p)
 {
+	for (unsigned i = 0; i < REGIONS; i++)
+		free(p->region[i].base);
 	free(p->arena);
 	free(p->view.work);
 	free(p);
@@ -290,6 +295,13 @@ world_destroy(struct world *w)
 }
 
 static void
+end_region(struct program *p, uint32_t region)
+{
+	p->disowned[region - 1] = true;
+	fake_mr_end(&p->w->net, &p->region[region - 1].mr);
+}
+
+static void
 node_turn(struct world *w, struct node *n)
 {
 	struct engine_command *k;
@@ -304,6 +316,8 @@ node_turn(struct world *w, struct node *n)
 
 		if (k->type == ENGINE_SESSION_REMOVE)
 			p->removed = true;
+		if (k->type == ENGINE_REGION_REMOVE) /* as main does: what comes later is bad */
+			end_region(p, k->region.region);
 		free(k);
 	}
 }
@@ -367,7 +381,8 @@ struct program *
 program_open(struct world *w, unsigned node, unsigned channels)
 {
 	struct program *p = calloc(1, sizeof(*p));
-	struct engine_config config = {.id = 0, .session_pending = options_now.pending};
+	struct engine_config config = {
+	    .id = 0, .session_pending = options_now.pending, .regions = REGIONS};
 	struct weir_geometry *g = &p->view.geometry;
 	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &p->view};
 	struct node *n = &w->node[node];
@@ -413,6 +428,41 @@ program_die(struct program *p)
 	k->owner = p;
 	p->stopped = true;
 	assert_false(engine_execute(p->w->node[p->node].engine, k));
+}
+
+void
+program_adopt(struct program *p, uint32_t region, uint64_t bytes, uint32_t flags)
+{
+	struct engine_command k = {.type = ENGINE_REGION_ADD};
+	struct engine_region *r = &p->region[region - 1];
+	unsigned access = (flags & WEIR_ADOPT_RECV ? NIC_LOCAL_WRITE | NIC_REMOTE_WRITE : 0u) |
+			  (flags & WEIR_ADOPT_SEND ? NIC_REMOTE_READ : 0u);
+
+	assert_null(r->base);
+	*r = (struct engine_region){.session = p->id,
+				    .region = region,
+				    .base = aligned_alloc(4096, bytes),
+				    .bytes = bytes,
+				    .flags = flags};
+	memset(r->base, 0xaa, bytes);
+	r->mr = fake_mr(&p->w->net, r->base, bytes, access);
+	k.region = *r;
+	assert_int_equal(program_command(p, &k), 0);
+}
+
+void
+program_disown(struct program *p, uint32_t region)
+{
+	struct engine_command *k = calloc(1, sizeof(*k));
+
+	k->type = ENGINE_REGION_REMOVE;
+	k->region = p->region[region - 1];
+	k->owner = p;
+	if (!engine_execute(p->w->node[p->node].engine, k))
+		return;
+	assert_int_equal(k->result, 0);
+	end_region(p, region);
+	free(k);
 }
 
 static const struct weir_conn_desc *
@@ -503,7 +553,7 @@ world_connect(struct program *pa, struct program *pb, struct pconn **a, struct p
 void
 program_slot(struct program *p, uint32_t channel, const struct weir_slot *s)
 {
-	bool back = s->op == WEIR_OP_RELEASE || s->op == WEIR_OP_CONSUMED;
+	bool back = s->op == WEIR_OP_RELEASE || s->op == WEIR_OP_CONSUMED || s->op == WEIR_OP_POST;
 
 	ring_put(back ? &p->returns[channel] : &p->tx[channel], s);
 }
@@ -592,6 +642,32 @@ pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 }
 
 void
+pconn_push_from(struct pconn *c, weir_place place, uint32_t length, unsigned way)
+{
+	struct weir_slot s = {.op = WEIR_OP_PLACE,
+			      .flags = (uint8_t)(WEIR_SLOT_BULK | way),
+			      .order = (uint16_t)c->sent,
+			      .vqpn = c->vqpn,
+			      .length = length};
+
+	s.place[0] = place;
+	fill(c->p->region[WEIR_PLACE_REGION(place) - 1].base + WEIR_PLACE_OFFSET(place), c->tag_out,
+	     c->sent, length);
+	program_slot(c->p, c->channel, &s);
+	c->sent++;
+}
+
+void
+pconn_post(struct pconn *c, weir_place place, uint64_t number, uint32_t room)
+{
+	struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = c->vqpn, .length = room};
+
+	s.place[0] = place;
+	s.place[1] = number;
+	program_slot(c->p, c->channel, &s);
+}
+
+void
 pconn_close(struct pconn *c)
 {
 	pconn_op(c, WEIR_OP_CLOSE, 0);
@@ -649,8 +725,13 @@ take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
 		assert_true(s->length <= WEIR_INLINE_MAX);
 		weir_ring_get_inline(&p->rx[channel], buf, s->length);
 		verify(buf, c->tag_in, c->received, s->length);
+	} else if (WEIR_PLACE_REGION(s->place[0])) {
+		assert_true(s->flags & WEIR_SLOT_BULK);
+		verify(p->region[WEIR_PLACE_REGION(s->place[0]) - 1].base +
+			   WEIR_PLACE_OFFSET(s->place[0]),
+		       c->tag_in, c->received, s->length);
+		c->placed++;
 	} else {
-		assert_int_equal(WEIR_PLACE_REGION(s->place[0]), 0);
 		verify(p->arena + WEIR_PLACE_OFFSET(s->place[0]), c->tag_in, c->received,
 		       s->length);
 		if (c->keep_blocks)

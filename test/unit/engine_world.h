@@ -14,6 +14,7 @@
 #define PROGRAMS 3 /* of a node */
 #define CHANNELS 3 /* of a program */
 #define CONNS 64   /* of a program */
+#define REGIONS 3  /* of a program */
 
 struct program;
 
@@ -27,6 +28,7 @@ struct pconn { /* one end of a connection, as a library knows it */
 	bool keep_blocks; /* nor given back */
 	uint32_t open_status, close_status;
 	uint64_t done_value;
+	uint32_t placed; /* messages that came into adopted memory */
 	uint32_t wants, writable;
 	uint32_t peer_vqpn;
 };
@@ -43,9 +45,11 @@ struct program {
 	uint8_t *arena;
 	struct weir_ring tx[CHANNELS], rx[CHANNELS], returns[CHANNELS];
 	struct pconn conn[CONNS];
-	uint64_t heap;		/* next byte of the send heap */
-	bool stopped;		/* doesn't read */
-	bool removed, violated; /* main was told */
+	struct engine_region region[REGIONS]; /* adopted memory: number i + 1 */
+	bool disowned[REGIONS];		      /* main was told */
+	uint64_t heap;			      /* next byte of the send heap */
+	bool stopped;			      /* doesn't read */
+	bool removed, violated;		      /* main was told */
 	struct held held[65536];
 	uint32_t held_count;
 	uint32_t nodes_seen, pairs_seen;
@@ -93,6 +97,10 @@ struct program *program_open(struct world *w, unsigned node, unsigned channels);
 /* Submits SESSION_REMOVE; program->removed once it is done. */
 void program_die(struct program *p);
 int program_command(struct program *p, struct engine_command *c);
+/* Adopts `bytes` as region 1 ... REGIONS. */
+void program_adopt(struct program *p, uint32_t region, uint64_t bytes, uint32_t flags);
+/* Submits REGION_REMOVE; program->disowned once it is done. */
+void program_disown(struct program *p, uint32_t region);
 
 /* Connects channel 0 of both and waits until it is open. a->peer end in *b. */
 void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
@@ -103,6 +111,13 @@ struct pconn *pconn_connect(struct program *p, uint32_t window);
 bool pconn_send(struct pconn *c, uint32_t length, unsigned flags);
 /* The same through any channel, without regard to grants. */
 bool pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags);
+/*
+ * A bulk message of the pattern out of adopted memory, which must hold it; `way`: WEIR_SLOT_READ or
+ * WRITE, 0.
+ */
+void pconn_push_from(struct pconn *c, weir_place place, uint32_t length, unsigned way);
+/* Posts adopted memory for message `number`. */
+void pconn_post(struct pconn *c, weir_place place, uint64_t number, uint32_t room);
 void pconn_close(struct pconn *c);
 /* Publishes any slot. */
 void program_slot(struct program *p, uint32_t channel, const struct weir_slot *s);

@@ -19,6 +19,8 @@
 #define ENDS 64u
 #define SEGMENTS 8u
 #define LISTENERS 64u
+#define REGIONS 3u
+#define POSTS 64u
 
 struct packet { /* something for a program's ring that has not got in yet */
 	struct packet *next;
@@ -46,7 +48,17 @@ struct session {
 	uint64_t map[64];
 	uint8_t *out; /* blocks that the program holds: how many from here */
 	struct weir *w;
-	int socket[2]; /* nothing is ever sent on it */
+	int socket[2];	/* nothing is ever sent on it */
+	struct region { /* adopted memory: number i + 1 */
+		uint8_t *base;
+		uint64_t bytes;
+		uint32_t flags;
+	} region[REGIONS];
+};
+
+struct post { /* memory for message `number` */
+	uint64_t number, room;
+	weir_place place;
 };
 
 struct end {
@@ -60,6 +72,10 @@ struct end {
 	bool want;
 	uint32_t want_cost;
 	bool notify;
+	uint64_t arrived; /* messages */
+	struct post post[POSTS];
+	uint32_t posts;
+	uint64_t post_next;
 };
 
 struct segment {
@@ -243,35 +259,89 @@ fake_way(const struct fake *f)
 	return f->way;
 }
 
+/* A place that must lie in adopted memory. */
+static uint8_t *
+region_at(struct session *s, weir_place place, uint64_t length, uint32_t use)
+{
+	struct region *r = &s->region[WEIR_PLACE_REGION(place) - 1];
+	uint64_t at = WEIR_PLACE_OFFSET(place);
+
+	require(WEIR_PLACE_REGION(place) <= REGIONS && r->base && r->flags & use,
+		"a place in memory that is not adopted for this");
+	require(at <= r->bytes && length <= r->bytes - at, "a place beyond the adopted memory");
+	return r->base + at;
+}
+
+static uint8_t *
+source(struct session *s, weir_place place, uint64_t length)
+{
+	uint64_t at = WEIR_PLACE_OFFSET(place);
+
+	if (WEIR_PLACE_REGION(place))
+		return region_at(s, place, length, WEIR_ADOPT_SEND);
+	require(at >= weir_arena_send(&s->g) && at + length <= weir_arena_end(&s->g),
+		"payload outside the send heap");
+	return s->base + at;
+}
+
+/* Where the next message of e shall lie: what was posted for it, else blocks. 0: nowhere now. */
+static weir_place
+find_place(struct session *s, struct end *e, uint32_t length)
+{
+	uint32_t n = (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE, first;
+
+	for (uint32_t i = 0; i < e->posts; i++)
+		if (length > WEIR_BLOCK_SIZE && e->post[i].number == e->arrived &&
+		    e->post[i].room >= length)
+			return e->post[i].place;
+	first = n == 1 ? weir_blocks_take(&s->blocks) : weir_blocks_take_run(&s->blocks, n);
+	if (first == WEIR_BLOCK_NONE)
+		return 0;
+	s->out[first] = (uint8_t)n;
+	return WEIR_PLACE(0, weir_arena_recv(&s->g) + (uint64_t)first * WEIR_BLOCK_SIZE);
+}
+
+static void
+posted(struct session *s, struct end *e, const struct weir_slot *slot)
+{
+	region_at(s, slot->place[0], slot->length, WEIR_ADOPT_RECV);
+	require(slot->place[1] >= e->post_next, "memory posted for a message twice");
+	e->post_next = slot->place[1] + 1;
+	while (e->posts && e->post[0].number < e->arrived)
+		memmove(e->post, e->post + 1, --e->posts * sizeof(e->post[0]));
+	require(e->posts < POSTS, "too much is posted");
+	if (slot->place[1] >= e->arrived)
+		e->post[e->posts++] = (struct post){slot->place[1], slot->length, slot->place[0]};
+}
+
 static bool
 deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir_ring *tx)
 {
 	struct end *to = from->peer;
 	struct session *here = &f->session[from->session], *there;
-	uint32_t slots = s->op == WEIR_OP_INLINE ? weir_slots_inline(s->length) : 1, first = 0, n;
+	uint32_t slots = s->op == WEIR_OP_INLINE ? weir_slots_inline(s->length) : 1;
 	bool bulk = s->flags & WEIR_SLOT_BULK || s->length > WEIR_BLOCK_SIZE;
 	uint32_t cost = bulk ? 0 : weir_cost(s->length);
-	uint64_t at = WEIR_PLACE_OFFSET(s->place[0]);
+	weir_place place = 0;
 	struct packet *p;
+	uint8_t *at;
 
 	if (!to || to->told_closed || to->user_closed)
 		return true; /* nobody's */
 	there = &f->session[to->session];
 	require(from->spent + cost <= to->granted, "more sent than granted");
 	if (s->op == WEIR_OP_PLACE) {
-		require(at >= weir_arena_send(&here->g) &&
-			    at + s->length <= weir_arena_end(&here->g),
-			"payload outside the send heap");
-		n = (s->length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE;
-		first = n == 1 ? weir_blocks_take(&there->blocks)
-			       : weir_blocks_take_run(&there->blocks, n);
-		if (first == WEIR_BLOCK_NONE)
+		at = source(here, s->place[0], s->length);
+		place = find_place(there, to, s->length);
+		if (!place)
 			return false;
-		there->out[first] = (uint8_t)n;
-		memcpy(there->base + weir_arena_recv(&there->g) + (uint64_t)first * WEIR_BLOCK_SIZE,
-		       here->base + at, s->length);
+		memcpy(WEIR_PLACE_REGION(place)
+			   ? region_at(there, place, s->length, WEIR_ADOPT_RECV)
+			   : there->base + WEIR_PLACE_OFFSET(place),
+		       at, s->length);
 		/* what is sent may not be used again before it is complete */
-		memset(here->base + at, 0xdd, s->length);
+		if (!WEIR_PLACE_REGION(s->place[0]))
+			memset(at, 0xdd, s->length);
 	} else {
 		require(!(s->flags & WEIR_SLOT_BULK), "an inline message marked as bulk");
 	}
@@ -285,8 +355,8 @@ deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir
 	p->slot[0].order = s->order;
 	p->slot[0].flags = bulk ? WEIR_SLOT_BULK : 0;
 	if (s->op == WEIR_OP_PLACE)
-		p->slot[0].place[0] =
-		    WEIR_PLACE(0, weir_arena_recv(&there->g) + (uint64_t)first * WEIR_BLOCK_SIZE);
+		p->slot[0].place[0] = place;
+	to->arrived++;
 	from->spent += cost;
 	to->delivered += cost;
 	return true;
@@ -380,6 +450,9 @@ take(struct fake *f, struct session *s, struct weir_ring *tx, const struct weir_
 	case WEIR_OP_CONSUMED:
 		consumed(f, e, slot.value);
 		break;
+	case WEIR_OP_POST:
+		posted(s, e, &slot);
+		break;
 	case WEIR_OP_WANT:
 		e->want = true;
 		e->want_cost = slot.length;
@@ -398,7 +471,8 @@ channel_turn(struct fake *f, struct session *s, struct channel *ch)
 	unsigned n = 0;
 
 	for (; !f->held && (slot = weir_ring_peek(&ch->returns)); n++) {
-		require(slot->op == WEIR_OP_RELEASE || slot->op == WEIR_OP_CONSUMED,
+		require(slot->op == WEIR_OP_RELEASE || slot->op == WEIR_OP_CONSUMED ||
+			    slot->op == WEIR_OP_POST,
 			"an op that gives nothing back");
 		take(f, s, NULL, slot);
 		weir_ring_pop(&ch->returns, 1);
@@ -526,6 +600,38 @@ hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[2])
 	r->welcome.version = 1;
 	r->welcome.flags = f->o.fence ? 0 : WEIR_WELCOME_MEMBARRIER;
 	r->welcome.geometry = *g;
+}
+
+static void
+do_adopt(struct session *s, const struct weir_session_msg *m, struct weir_session_msg *r,
+	 int fds[2])
+{
+	uint32_t i = 0;
+
+	while (i < REGIONS && s->region[i].base)
+		i++;
+	if (i == REGIONS) {
+		r->type = WEIR_MSG_REFUSED;
+		r->refused.code = EMFILE;
+		return;
+	}
+	fds[0] = memory("region", m->adopt.bytes, &s->region[i].base);
+	s->region[i].bytes = m->adopt.bytes;
+	s->region[i].flags = m->adopt.flags;
+	r->type = WEIR_MSG_REGION;
+	r->region.region = i + 1;
+	r->region.bytes = m->adopt.bytes;
+	r->region.page = 4096;
+}
+
+static void
+do_disown(struct session *s, const struct weir_session_msg *m)
+{
+	struct region *g = &s->region[m->region.region - 1];
+
+	require(m->region.region - 1 < REGIONS && g->base, "a region that there isn't");
+	munmap(g->base, g->bytes);
+	g->base = NULL;
 }
 
 static void
@@ -744,6 +850,12 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 	case WEIR_MSG_DROP_SEGMENT:
 		drop_segment(f, m, r);
 		break;
+	case WEIR_MSG_ADOPT:
+		do_adopt(s, m, r, fds);
+		break;
+	case WEIR_MSG_DISOWN:
+		do_disown(s, m);
+		break;
 	case WEIR_MSG_BYE:
 		break;
 	default:
@@ -796,6 +908,9 @@ free_session(struct session *s)
 		if (s->channel[k].used)
 			close(s->channel[k].bell);
 	}
+	for (uint32_t k = 0; k < REGIONS; k++)
+		if (s->region[k].base)
+			munmap(s->region[k].base, s->region[k].bytes);
 	munmap(s->base, s->g.bytes);
 	close(s->memory);
 	free(s->out);
@@ -900,6 +1015,16 @@ uint32_t
 fake_recv_blocks_free(struct fake *f, struct weir *w)
 {
 	return session_of(f, w)->blocks.free;
+}
+
+uint32_t
+fake_regions(struct fake *f, struct weir *w)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < REGIONS; i++)
+		n += session_of(f, w)->region[i].base != NULL;
+	return n;
 }
 
 uint32_t

@@ -49,6 +49,8 @@ void fake_die(struct fake *f, struct weir *w);
 /* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */
 void fake_cut(struct fake *f, struct weir *w);
 uint32_t fake_recv_blocks_free(struct fake *f, struct weir *w);
+/* Regions of adopted memory that the session has. */
+uint32_t fake_regions(struct fake *f, struct weir *w);
 uint32_t fake_open_ends(struct fake *f);
 /* WEIR_SLOT_WAYS and WEIR_SLOT_BULK of the last remote message. */
 uint8_t fake_way(const struct fake *f);

@@ -221,7 +221,7 @@ test_events(void **state)
 	assert_int_equal(e[0].type, WEIR_EVENT_SENT);
 	assert_int_equal(e[0].status, 0);
 	assert_int_equal(e[0].cookie, 55);
-	assert_int_equal(weir_send_notify(p.c, "x", 1, 2, 0, 0), -EINVAL);
+	assert_int_equal(weir_send_notify(p.c, "x", 1, 1u << 31, 0, 0), -EINVAL);
 	pair_close(&p);
 }
 

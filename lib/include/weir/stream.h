@@ -77,14 +77,28 @@ int weir_connect_with(struct weir *w, const struct weir_address *address,
 		      struct weir_conn **conn);
 
 #define WEIR_NOTIFY 0x1u /* report the completion as WEIR_EVENT_SENT with the cookie given */
+/*
+ * The buffer stays as it is until the message is complete (WEIR_EVENT_SENT, weir_flush()): a
+ * message above 8 KiB to another node is not copied if it lies in memory adopted for sending
+ * (weir/memory.h). Else it is copied, as without this flag.
+ */
+#define WEIR_ZERO_COPY 0x2u
+/*
+ * The same, and a buffer of whole pages, 256 KiB or more, that is sent so again and again is
+ * adopted on the fly: the rules of weir_adopt() hold for it, and weir_uncache() comes before it is
+ * unmapped or given to free().
+ */
+#define WEIR_CACHED 0x4u
 
 /*
- * Sends one message; the buffer may be reused at once. 0 = accepted: it completes exactly once.
- * -EAGAIN: ring, window or arena full and timeout over, nothing taken. -EMSGSIZE: larger than
- * WEIR_STREAM_MESSAGE_MAX or than the arena. -ECONNRESET, -EHOSTDOWN, -EPIPE (closed by us).
+ * Sends one message; the buffer may be reused at once (but see WEIR_ZERO_COPY). 0 = accepted: it
+ * completes exactly once. -EAGAIN: ring, window or arena full and timeout over, nothing taken.
+ * -EMSGSIZE: larger than WEIR_STREAM_MESSAGE_MAX or than the arena. -ECONNRESET, -EHOSTDOWN, -EPIPE
+ * (closed by us).
  */
 int weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms);
-/* The same with flags (WEIR_NOTIFY, an operation) and a cookie for the completion event. */
+/* The same with flags (WEIR_NOTIFY, WEIR_ZERO_COPY, WEIR_CACHED, an operation) and a cookie for the
+ * completion event. */
 int weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
 		     uint64_t cookie, int timeout_ms);
 

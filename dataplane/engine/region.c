@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Adopted memory: ranges of a program's own memory in which its messages may lie. A region that is
+ * disowned takes no more of them, and is main's again when those under way have ended. Posts say
+ * where messages to come shall be put: a wish, which costs nothing to forget, because what finds
+ * none goes to the arena as usual.
+ */
+#include "internal.h"
+
+/* The region of this number, or NULL. */
+static struct region *
+find(const struct session *s, uint32_t number)
+{
+	return number - 1 < s->region_count ? &s->regions[number - 1] : NULL;
+}
+
+int
+region_add(struct engine *e, const struct engine_region *k)
+{
+	struct session *s = session_find(e, k->session);
+	struct region *r = s ? find(s, k->region) : NULL;
+
+	if (!r || s->remove || s->violated)
+		return -ENOENT;
+	if (r->base)
+		return -EBUSY;
+	*r = (struct region){.base = k->base, .bytes = k->bytes, .flags = k->flags, .mr = k->mr};
+	return 0;
+}
+
+static void
+unlink_post(struct conn *c, struct pend **at, struct pend *before)
+{
+	struct pend *p = *at;
+
+	*at = p->next;
+	if (c->post_last == p)
+		c->post_last = before;
+	c->session->posted--;
+	pend_give(c->session, p);
+}
+
+void
+posts_forget(struct conn *c, uint64_t number)
+{
+	while (c->post_first && c->post_first->number < number)
+		unlink_post(c, &c->post_first, NULL);
+}
+
+/* Those that name this region: of all connections. */
+static void
+forget_region(struct session *s, uint32_t number)
+{
+	struct list *node, *following;
+
+	LIST_EACH (node, following, &s->conns) {
+		struct conn *c = LIST_OWNER(node, struct conn, of_session);
+		struct pend **at = &c->post_first, *before = NULL;
+
+		while (*at) {
+			if (WEIR_PLACE_REGION((*at)->slot.place[0]) == number) {
+				unlink_post(c, at, before);
+				continue;
+			}
+			before = *at;
+			at = &before->next;
+		}
+	}
+}
+
+int
+region_remove(struct engine *e, const struct engine_region *k)
+{
+	struct session *s = session_find(e, k->session);
+	struct region *r = s ? find(s, k->region) : NULL;
+
+	if (!r || !r->base) /* the session has ended meanwhile, and with it all messages */
+		return 0;
+	if (!r->leaving)
+		forget_region(s, k->region);
+	r->leaving = true;
+	if (r->users || s->lent)
+		return -EAGAIN;
+	*r = (struct region){0};
+	return 0;
+}
+
+uint8_t *
+region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use)
+{
+	const struct region *r = find(s, WEIR_PLACE_REGION(place));
+	uint64_t offset = WEIR_PLACE_OFFSET(place);
+
+	if (!r || !r->base || r->leaving || !(r->flags & use) || offset > r->bytes ||
+	    length > r->bytes - offset)
+		return NULL;
+	return r->base + offset;
+}
+
+void
+region_keep(struct session *s, uint16_t region)
+{
+	s->regions[region - 1].users++;
+}
+
+void
+region_drop(struct session *s, uint16_t region)
+{
+	assert(s->regions[region - 1].users);
+	s->regions[region - 1].users--;
+}
+
+void
+region_lend(struct conn *c)
+{
+	for (uint32_t i = 0; i < c->asked_count && !c->lent; i++)
+		if (c->asked[i]->region && bulk_ways(c->asked[i]) & WEIR_RTS_READ) {
+			c->lent = true;
+			c->session->lent++;
+		}
+}
+
+void
+region_lent_back(struct conn *c)
+{
+	c->session->lent -= c->lent;
+	c->lent = false;
+}
+
+/* A quarter of the slots that may wait in the engine: the others are for what is sent. */
+static bool
+has_room(const struct session *s)
+{
+	return s->posted < s->pool_size / 4 && s->pool_used < s->pool_size;
+}
+
+const char *
+post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
+{
+	uint64_t number = slot->place[1];
+	struct session *s = c->session;
+	struct pend *p;
+
+	if (!region_at(s, slot->place[0], slot->length, WEIR_ADOPT_RECV))
+		return "posted memory that it has not adopted for receiving";
+	if (number < c->post_next || number == UINT64_MAX)
+		return "posted memory for one message twice";
+	c->post_next = number + 1;
+	posts_forget(c, c->rx_messages);
+	if (!c->accepts || c->user_closed || number < c->rx_messages || !has_room(s))
+		return NULL; /* it comes, or came, to the arena */
+	p = pend_take(s);
+	p->number = number;
+	p->slot.place[0] = slot->place[0];
+	p->slot.length = slot->length;
+	if (c->post_first)
+		c->post_last->next = p;
+	else
+		c->post_first = p;
+	c->post_last = p;
+	s->posted++;
+	if (list_linked(&c->placing)) /* it may have waited for this */
+		session_feed(e, s);
+	return NULL;
+}
+
+weir_place
+post_find(const struct conn *c, uint64_t number, uint32_t length)
+{
+	for (const struct pend *p = c->post_first; p && p->number <= number; p = p->next)
+		if (p->number == number && p->slot.length >= length)
+			return p->slot.place[0];
+	return 0;
+}

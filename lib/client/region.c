@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Adopted memory: memory of the session in the place of ordinary memory. The contents are copied
+ * into it elsewhere, then it is moved over the range in one system call, so that other threads find
+ * either. Giving it back is the same the other way round.
+ */
+#define _GNU_SOURCE
+#include "client/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_PAGE (2ul << 20)
+
+/* ---- finding one ---- */
+
+struct weir_region *
+weir_region_use(struct weir *w, const void *addr, size_t length, unsigned flags)
+{
+	struct weir_region *found = NULL;
+
+	if (!atomic_load_explicit(&w->region_count, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&w->region_lock);
+	for (uint32_t i = 0; i < WEIR_REGIONS_MAX && !found; i++) {
+		struct weir_region *r = w->region[i];
+		uint64_t at = r ? (uint64_t)((const uint8_t *)addr - r->addr) : 0;
+
+		if (r && r->flags & flags && at < r->bytes && length <= r->bytes - at)
+			found = r;
+	}
+	if (found)
+		atomic_fetch_add_explicit(&found->users, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&w->region_lock);
+	return found;
+}
+
+void
+weir_region_drop(struct weir_region *r)
+{
+	/* pairs with the acquire in take_out(): what is done in it is done */
+	atomic_fetch_sub_explicit(&r->users, 1, memory_order_release);
+}
+
+static bool
+overlaps(struct weir *w, const uint8_t *addr, size_t length)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&w->region_lock);
+	for (uint32_t i = 0; i < WEIR_REGIONS_MAX; i++) {
+		const struct weir_region *r = w->region[i];
+
+		any |= r && addr < r->addr + r->bytes && r->addr < addr + length;
+	}
+	pthread_mutex_unlock(&w->region_lock);
+	return any;
+}
+
+static void
+put_in(struct weir_region *r)
+{
+	pthread_mutex_lock(&r->w->region_lock);
+	r->w->region[r->index - 1] = r;
+	atomic_fetch_add_explicit(&r->w->region_count, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&r->w->region_lock);
+}
+
+/* -EBUSY: something of it is under way. */
+static int
+take_out(struct weir_region *r)
+{
+	int rc = -EBUSY;
+
+	pthread_mutex_lock(&r->w->region_lock);
+	/* pairs with the release in weir_region_drop() */
+	if (!atomic_load_explicit(&r->users, memory_order_acquire)) {
+		r->w->region[r->index - 1] = NULL;
+		atomic_fetch_sub_explicit(&r->w->region_count, 1, memory_order_relaxed);
+		rc = 0;
+	}
+	pthread_mutex_unlock(&r->w->region_lock);
+	return rc;
+}
+
+/* ---- memory ---- */
+
+/* `from` takes the place of [addr, addr + length), whose contents it gets. */
+static int
+move_over(uint8_t *from, uint8_t *addr, size_t length)
+{
+	memcpy(from, addr, length);
+	if (mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, addr) == MAP_FAILED) {
+		int rc = -errno;
+
+		munmap(from, length);
+		return rc;
+	}
+	return 0;
+}
+
+static int
+replace(int fd, uint8_t *addr, size_t length)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *from = mmap(NULL, length, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
+
+	if (from == MAP_FAILED)
+		return -errno;
+	if (fd >= 0)
+		madvise(from, length, MADV_DONTFORK);
+	return move_over(from, addr, length);
+}
+
+/* ---- adopting ---- */
+
+/* Asks for memory, and puts it in the place of the program's. */
+static int
+adopt(struct weir_region *r)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_ADOPT), answer;
+	bool huge = (uintptr_t)r->addr % HUGE_PAGE == 0 && r->bytes % HUGE_PAGE == 0;
+	int fds[2], rc;
+
+	m.adopt.bytes = r->bytes;
+	m.adopt.flags = r->flags == WEIR_REGION_CACHED ? WEIR_ADOPT_SEND : r->flags;
+	m.adopt.flags |= huge ? WEIR_ADOPT_HUGE : 0;
+	rc = weir_request(r->w, &m, WEIR_MSG_REGION, &answer, fds);
+	if (rc)
+		return rc;
+	r->index = answer.region.region;
+	if (fds[0] < 0 || r->index - 1 >= WEIR_REGIONS_MAX || answer.region.bytes != r->bytes)
+		rc = weir_fail(-EPROTO, "the data plane gave other memory than was asked for; "
+					"install one release of both");
+	if (!rc)
+		rc = replace(fds[0], r->addr, r->bytes);
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	if (!rc)
+		return 0;
+	m = weir_message(WEIR_MSG_DISOWN);
+	m.region.region = r->index;
+	weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
+	return rc == -EPROTO ? rc
+			     : weir_fail(rc,
+					 "the memory cannot be mapped: %s; raise the limits of "
+					 "address space and mappings",
+					 strerror(-rc));
+}
+
+static int
+acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (flags != WEIR_REGION_CACHED && (!flags || flags & ~(WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)))
+		return weir_fail(-EINVAL, "memory is adopted with WEIR_ADOPT_SEND, "
+					  "WEIR_ADOPT_RECV or both; give one of these");
+	if (!addr || !length || (uintptr_t)addr % page || length % page ||
+	    length > WEIR_REGION_BYTES_MAX)
+		return weir_fail(-EINVAL,
+				 "whole pages, %llu bytes at most, are adopted; align the memory, "
+				 "or adopt it in parts",
+				 WEIR_REGION_BYTES_MAX);
+	if (overlaps(w, addr, length))
+		return weir_fail(-EEXIST,
+				 "a part of the memory is adopted already; disown it first");
+	if (msync(addr, length, MS_ASYNC))
+		return weir_fail(-EFAULT,
+				 "not all of the memory is mapped; give memory that exists");
+	return 0;
+}
+
+int
+weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct weir_region **region)
+{
+	struct weir_region *r;
+	int rc;
+
+	if (weir_state(w) != WEIR_UP)
+		return weir_gone(w);
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return weir_fail(-ENOMEM, "no memory for a region; free some");
+	*r = (struct weir_region){.w = w, .addr = addr, .bytes = length, .flags = flags};
+	pthread_mutex_lock(&w->adopt_lock);
+	rc = acceptable(w, addr, length, flags);
+	if (!rc)
+		rc = adopt(r);
+	if (!rc)
+		put_in(r);
+	pthread_mutex_unlock(&w->adopt_lock);
+	if (rc)
+		free(r);
+	else
+		*region = r;
+	return rc;
+}
+
+/* A region that was taken out. */
+static void
+give_back(struct weir_region *r)
+{
+	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
+	int fds[2];
+
+	m.region.region = r->index;
+	/* a data plane that is gone has nothing to give back */
+	if (weir_state(r->w) == WEIR_UP)
+		weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
+	free(r);
+}
+
+/* `keep`: its contents stay where they are, in ordinary memory. adopt_lock held. */
+static int
+end(struct weir_region *r, bool keep)
+{
+	int rc = take_out(r);
+
+	if (rc)
+		return weir_fail(rc, "messages of this memory are under way, or it is posted; "
+				     "flush or receive first");
+	rc = keep ? replace(-1, r->addr, r->bytes) : 0;
+	if (rc) {
+		put_in(r);
+		return weir_fail(rc, "no memory to give the contents back: %s; free some",
+				 strerror(-rc));
+	}
+	give_back(r);
+	return 0;
+}
+
+int
+weir_disown(struct weir_region *r)
+{
+	struct weir *w = r->w;
+	int rc;
+
+	if (weir_state(w) == WEIR_FORKED)
+		return weir_gone(w);
+	pthread_mutex_lock(&w->adopt_lock);
+	rc = end(r, true);
+	pthread_mutex_unlock(&w->adopt_lock);
+	return rc;
+}
+
+int
+weir_region_abandon(struct weir_region *r)
+{
+	struct weir *w = r->w;
+	int rc;
+
+	pthread_mutex_lock(&w->adopt_lock);
+	rc = end(r, false);
+	pthread_mutex_unlock(&w->adopt_lock);
+	return rc;
+}
+
+void
+weir_regions_fini(struct weir *w)
+{
+	for (uint32_t i = 0; i < WEIR_REGIONS_MAX; i++) {
+		struct weir_region *r = w->region[i];
+
+		if (!r)
+			continue;
+		/* where there is no memory for it the program keeps what the session gave */
+		replace(-1, r->addr, r->bytes);
+		free(r);
+	}
+	pthread_mutex_destroy(&w->region_lock);
+	pthread_mutex_destroy(&w->adopt_lock);
+}

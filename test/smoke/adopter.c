@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A small program on adopted memory that smoke tests steer and that measures; it says on standard
+ * output what it saw.
+ *
+ *   adopter INSTANCE send ADDRESS COUNT SEED  sends COUNT checked messages out of adopted memory
+ *   adopter INSTANCE sink SERVICE             receives those into memory posted before, checks them
+ *   adopter INSTANCE bulk ADDRESS SIZE MSEC FLAGS  sends with FLAGS of weir_send_notify(): how fast
+ *   adopter INSTANCE into SERVICE SIZE        receives these into memory posted before
+ *   adopter INSTANCE copy SERVICE SIZE        receives these by weir_recv()
+ *   adopter INSTANCE cost                     what adopting, disowning and copying cost, by size
+ */
+#include "weir/memory.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LARGEST (256u << 10)
+#define SLICES 16u /* of adopted memory, each for one message */
+#define SLICE (LARGEST + 4096u)
+#define TRIES 15u
+
+static struct weir *w;
+
+#define say(...) (printf(__VA_ARGS__), putchar('\n'), fflush(stdout))
+
+static int
+failed(const char *what, int r)
+{
+	say("%s: %s (%s)", what, strerror(-r), weir_reason());
+	return 1;
+}
+
+static double
+now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec * 1e-3;
+}
+
+/* Contents of message `number`, a third of them large: length and bytes follow from both alone. */
+static size_t
+contents(uint64_t number, uint64_t seed, uint64_t *buf)
+{
+	uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull;
+	size_t length;
+
+	x ^= x >> 29;
+	x *= 0x94d049bb133111ebull;
+	x ^= x >> 32;
+	length = x % 3 == 0 ? x % LARGEST : (x >> 8) % (1ull << (x % 14));
+	for (size_t i = 0; i * 8 < length + 8; i++)
+		buf[i] = x += 0x9e3779b97f4a7c15ull;
+	return length;
+}
+
+static int
+dial(const char *text, struct weir_conn **c)
+{
+	struct weir_address a;
+	int r = weir_address_parse(text, &a);
+
+	return r ? r : weir_connect(w, &a, 5000, c);
+}
+
+static int
+answer(const char *service, struct weir_conn **c)
+{
+	struct weir_listener *l;
+	int r = weir_listen(w, service, 8, &l);
+
+	if (r)
+		return r;
+	say("ready");
+	return weir_accept(l, -1, c);
+}
+
+/* Pages that are there, adopted if there are flags. NULL. */
+static uint8_t *
+pages(size_t bytes, unsigned flags)
+{
+	struct weir_region *region;
+	uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	int r = m == MAP_FAILED ? -errno : flags ? weir_adopt(w, m, bytes, flags, &region) : 0;
+
+	if (!r)
+		return m;
+	failed("adopt", r);
+	return NULL;
+}
+
+/* A slice is filled again when what was sent out of it is complete. */
+static int
+send_all(const char *address, uint64_t count, uint64_t seed)
+{
+	uint8_t *m = pages(SLICES * SLICE, WEIR_ADOPT_SEND);
+	struct weir_conn *c;
+	uint64_t i;
+	int r = m ? dial(address, &c) : -ENOMEM;
+
+	if (r)
+		return failed("connect", r);
+	r = weir_send(c, &seed, sizeof(seed), -1);
+	for (i = 0; !r && i < count; i++) {
+		uint64_t *at = (uint64_t *)(void *)(m + i % SLICES * SLICE);
+
+		if (i % SLICES == 0)
+			r = weir_flush(c, 20000);
+		if (!r)
+			r = weir_send_notify(c, at, contents(i, seed, at), WEIR_ZERO_COPY, 0, -1);
+	}
+	if (!r)
+		r = weir_flush(c, 20000);
+	say("end %d after %llu", r, (unsigned long long)i);
+	weir_close(c);
+	return r ? 1 : 0;
+}
+
+static int
+sink(const char *service)
+{
+	static uint64_t want[LARGEST / 8 + 8];
+	uint8_t *m = pages(SLICES * SLICE, WEIR_ADOPT_RECV);
+	struct weir_placed got;
+	struct weir_conn *c;
+	uint64_t count = 0, seed = 0;
+	size_t length;
+	int r = m ? answer(service, &c) : -ENOMEM;
+
+	if (r)
+		return failed("accept", r);
+	r = weir_recv(c, &seed, sizeof(seed), &length, -1);
+	for (unsigned i = 0; !r && i < SLICES; i++)
+		r = weir_recv_into(c, m + i * SLICE, SLICE, i);
+	while (!r && !(r = weir_recv_placed(c, &got, -1))) {
+		length = contents(count, seed, want);
+		if (got.cookie != count % SLICES || got.data != m + got.cookie * SLICE ||
+		    got.length != length || memcmp(want, got.data, length)) {
+			say("wrong message %llu, %zu bytes", (unsigned long long)count, got.length);
+			return 1;
+		}
+		if (++count % 1000 == 0)
+			say("received %llu", (unsigned long long)count);
+		r = weir_recv_into(c, got.data, SLICE, got.cookie);
+	}
+	say("end %d after %llu", r, (unsigned long long)count);
+	weir_close(c);
+	return 0;
+}
+
+/* Four messages under way; each leaves its memory alone until all are complete. */
+static int
+bulk(const char *address, size_t size, unsigned long ms, unsigned flags)
+{
+	uint8_t *m = pages(4 * size, flags & WEIR_ZERO_COPY ? WEIR_ADOPT_SEND : 0);
+	struct weir_conn *c;
+	uint64_t count = 0;
+	double start;
+	int r = m ? dial(address, &c) : -ENOMEM;
+
+	if (r)
+		return failed("connect", r);
+	for (start = now_us(); !r && now_us() < start + (double)ms * 1e3; count += 4) {
+		for (unsigned i = 0; !r && i < 4; i++)
+			r = weir_send_notify(c, m + i * size, size, flags, 0, -1);
+		if (!r)
+			r = weir_flush(c, 20000);
+	}
+	if (r)
+		return failed("bulk", r);
+	say("%zu bytes, flags %u: %.2f GB/s", size, flags,
+	    (double)count * (double)size / (now_us() - start) / 1e3);
+	weir_close(c);
+	return 0;
+}
+
+static int
+receive(const char *service, size_t size, bool posted)
+{
+	uint8_t *m = pages(8 * size, posted ? WEIR_ADOPT_RECV : 0);
+	struct weir_placed got;
+	struct weir_conn *c;
+	size_t length;
+	int r = m ? answer(service, &c) : -ENOMEM;
+
+	for (unsigned i = 0; posted && !r && i < 8; i++)
+		r = weir_recv_into(c, m + i * size, size, i);
+	while (posted && !r && !(r = weir_recv_placed(c, &got, -1)))
+		r = weir_recv_into(c, got.data, size, 0);
+	while (!posted && !r)
+		r = weir_recv(c, m, size, &length, -1);
+	say("end %d", r);
+	return 0;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int
+cost(void)
+{
+	for (size_t bytes = 16384; bytes <= 16u << 20; bytes *= 4) {
+		uint8_t *m = pages(bytes, 0), *to = pages(bytes, 0);
+		double us[3][TRIES];
+
+		for (unsigned i = 0; m && to && i < TRIES; i++) {
+			struct weir_region *region;
+			double t[4] = {now_us()};
+			int r = weir_adopt(w, m, bytes, WEIR_ADOPT_SEND, &region);
+
+			t[1] = now_us();
+			if (r || (r = weir_disown(region)))
+				return failed("adopt", r);
+			t[2] = now_us();
+			memcpy(to, m, bytes);
+			t[3] = now_us();
+			for (unsigned k = 0; k < 3; k++)
+				us[k][i] = t[k + 1] - t[k];
+			usleep(20000); /* requests are paced */
+		}
+		for (unsigned k = 0; k < 3; k++)
+			qsort(us[k], TRIES, sizeof(double), by_value);
+		say("%zu bytes: adopt %.0f us, disown %.0f us, copy %.1f us", bytes,
+		    us[0][TRIES / 2], us[1][TRIES / 2], us[2][TRIES / 2]);
+		munmap(m, bytes);
+		munmap(to, bytes);
+	}
+	return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct weir_options options = {.instance = argc > 1 ? argv[1] : NULL, .name = "adopter"};
+	const char *mode = argc > 2 ? argv[2] : "", *arg = argc > 3 ? argv[3] : "";
+	unsigned long a = argc > 4 ? strtoul(argv[4], NULL, 0) : 0;
+	unsigned long b = argc > 5 ? strtoul(argv[5], NULL, 0) : 0;
+	unsigned long d = argc > 6 ? strtoul(argv[6], NULL, 0) : 0;
+	int r = weir_attach(&options, &w), code = 2;
+
+	if (r)
+		return failed("attach", r);
+	if (!strcmp(mode, "send"))
+		code = send_all(arg, a, b);
+	else if (!strcmp(mode, "sink"))
+		code = sink(arg);
+	else if (!strcmp(mode, "bulk"))
+		code = bulk(arg, a, b, (unsigned)d);
+	else if (!strcmp(mode, "into") || !strcmp(mode, "copy"))
+		code = receive(arg, a, !strcmp(mode, "into"));
+	else if (!strcmp(mode, "cost"))
+		code = cost();
+	else
+		fprintf(stderr, "adopter: no mode '%s'; see the head of adopter.c\n", mode);
+	weir_detach(w);
+	return code;
+}
