@@ -12,34 +12,49 @@
 #define WARMUP_MESSAGES 10000u
 #define WARMUP_BYTES (64u << 20)
 #define PROGRESS_NS (NS_PER_S / 4)
+#define LIVE_NS (NS_PER_S / 100)
 
 atomic_bool perf_stop;
+
+static uint64_t
+sent_so_far(const struct driver *d)
+{
+	return d->flow_count == 1 ? d->flow->sent : d->sent;
+}
+
+static uint64_t
+received_so_far(const struct driver *d)
+{
+	return d->flow_count == 1 ? d->flow->received : d->received;
+}
 
 int
 driver_wait(struct driver *d)
 {
-	struct perf_flow *f = &d->flow;
+	struct perf_flow *f = d->flow;
 	uint64_t now;
 	int rc = 0;
 
-	if (f->blocked || (d->here && d->here->flow.blocked))
+	if (f->blocked || d->flow_count > 1)
 		perf_idle_events(&d->idle, 0);
 	if (d->here) {
-		rc = responder_step(d->here);
+		rc = server_step(d->here);
 		if (rc < 0)
 			return rc;
 	}
 	if (rc)
 		d->idle.empty = 0; /* both ends' work: no reason to look for others on the CPU */
-	else
+	else if (!perf_queue_count(&d->ready) || d->options->rate)
 		perf_idle(&d->idle);
 	if (!d->idle.sleeping && !f->wait_ms && ++d->idles % LOOK_EVERY)
 		return 0;
 	if (atomic_load_explicit(&perf_stop, memory_order_relaxed))
 		return -EINTR;
+	if (d->team && atomic_load_explicit(&d->team->failed, memory_order_relaxed))
+		return -ECANCELED;
 	now = now_ns();
-	if (f->sent + f->received != d->moved) {
-		d->moved = f->sent + f->received;
+	if (sent_so_far(d) + received_so_far(d) != d->moved) {
+		d->moved = sent_so_far(d) + received_so_far(d);
 		d->moved_ns = now;
 	}
 	if (now - d->moved_ns > (uint64_t)d->options->patience_s * NS_PER_S)
@@ -48,24 +63,51 @@ driver_wait(struct driver *d)
 	return 0;
 }
 
+/* What the one who started the team can see. */
+static void
+publish(struct driver *d, uint64_t errors)
+{
+	struct team_live *live = &d->team->member[d->number].live;
+
+	atomic_store_explicit(&live->sent, sent_so_far(d), memory_order_relaxed);
+	atomic_store_explicit(&live->received, received_so_far(d), memory_order_relaxed);
+	atomic_store_explicit(&live->errors, errors, memory_order_relaxed);
+}
+
 void
 driver_progress(struct driver *d, uint64_t now)
 {
-	if (!d->progress || now - d->looked_ns < PROGRESS_NS)
+	if (now - d->looked_ns < (d->team ? LIVE_NS : PROGRESS_NS))
 		return;
 	d->looked_ns = now;
-	fprintf(stderr, "\r%s %u B: %llu sent, %llu received \033[K",
-		perf_test_name(d->flow.out.test), d->flow.out.size,
-		(unsigned long long)d->flow.sent, (unsigned long long)d->flow.received);
+	if (d->team)
+		publish(d, d->flow->errors);
+	if (d->progress)
+		fprintf(stderr, "\r%s %u B: %llu sent, %llu received \033[K",
+			perf_test_name(d->flow->out.test), d->flow->out.size,
+			(unsigned long long)sent_so_far(d), (unsigned long long)received_so_far(d));
+}
+
+void
+driver_pick(struct driver *d)
+{
+	uint32_t i = (uint32_t)(d->flow - d->flows) + 1;
+
+	if (d->random) {
+		d->random = perf_mix(d->random + 0x9e3779b97f4a7c15ull) | 1;
+		i = (uint32_t)(d->random >> 32);
+	}
+	d->flow = &d->flows[i % d->flow_count];
 }
 
 /* Sends a control message, however long that takes. */
 static int
-tell(struct driver *d, struct perf_message *m, enum perf_kind kind)
+tell(struct driver *d, struct perf_flow *f, struct perf_message *m, enum perf_kind kind)
 {
 	int rc;
 
-	while ((rc = perf_flow_send_control(&d->flow, m, kind)) == -EAGAIN) {
+	d->flow = f;
+	while ((rc = perf_flow_send_control(f, m, kind)) == -EAGAIN) {
 		rc = driver_wait(d);
 		if (rc)
 			return rc;
@@ -74,11 +116,11 @@ tell(struct driver *d, struct perf_message *m, enum perf_kind kind)
 }
 
 static int
-await_ready(struct driver *d, struct perf_message *ready)
+await_ready(struct driver *d, struct perf_flow *f, struct perf_message *ready)
 {
-	struct perf_flow *f = &d->flow;
 	int rc;
 
+	d->flow = f;
 	while ((rc = perf_flow_recv_control(f)) == -EAGAIN) {
 		rc = driver_wait(d);
 		if (rc)
@@ -93,11 +135,11 @@ await_ready(struct driver *d, struct perf_message *ready)
 
 /* With -b messages of the plan still arrive before the result does. */
 static int
-await_result(struct driver *d, struct perf_message *result)
+await_result(struct driver *d, struct perf_flow *f, struct perf_message *result)
 {
-	struct perf_flow *f = &d->flow;
 	int rc;
 
+	d->flow = f;
 	for (;;) {
 		rc = perf_flow_recv(f);
 		if (rc == FLOW_CONTROL)
@@ -105,92 +147,178 @@ await_result(struct driver *d, struct perf_message *result)
 						 PERF_RESULT);
 		if (rc == -EAGAIN)
 			rc = driver_wait(d);
+		else if (!rc)
+			d->received++;
 		if (rc)
 			return rc;
 	}
 }
 
-static struct perf_message
-request_of(const struct perf_options *o, uint32_t test, uint32_t size)
+/* Of a number that all connections together have, the share of connection i. */
+static uint64_t
+share(const struct driver *d, uint64_t whole, uint32_t i)
 {
+	uint32_t n = d->flow_count;
+
+	if (d->options->alltoall)
+		return whole; /* to each node */
+	return whole / n + (i < whole % n);
+}
+
+static struct perf_message
+request_of(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
+{
+	const struct perf_options *o = d->options;
+	bool many = d->flow_count > 1 || d->team;
 	struct perf_message m = {
 	    .test = test,
 	    .size = size,
-	    .window = o->window,
-	    .count = o->count,
-	    .large = test == PERF_MIX ? o->large : 0,
-	    .seed = o->seed,
-	    .flags = (o->both && test != PERF_LAT ? PERF_BOTH : 0) | (o->verify ? PERF_VERIFY : 0) |
-		     (o->sleep ? PERF_SLEEP : 0) | (o->loop ? PERF_HERE : 0) |
-		     (o->copy ? PERF_COPY : 0) | (o->flags & PERF_WAYS),
+	    .window = test == PERF_READ ? 0 : o->window,
+	    .count = share(d, o->count, i),
+	    .large = test == PERF_MIX ? share(d, o->large, i) : 0,
+	    .region = o->region,
+	    .seed = o->seed + (uint64_t)d->number * d->flow_count + i,
+	    .flags = (o->both && test < PERF_READ && test != PERF_LAT ? PERF_BOTH : 0) |
+		     (o->verify ? PERF_VERIFY : 0) | (o->sleep ? PERF_SLEEP : 0) |
+		     (d->here ? PERF_HERE : 0) | (o->copy ? PERF_COPY : 0) |
+		     (o->flags & PERF_WAYS) | (many ? PERF_MANY : 0) |
+		     (i || d->number ? PERF_UNSEEN : 0),
 	};
 
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);
 	if (m.warmup > WARMUP_MESSAGES)
 		m.warmup = WARMUP_MESSAGES;
-	if (o->count && m.warmup > o->count / 10)
-		m.warmup = o->count / 10;
+	if (m.count && m.warmup > m.count / 10)
+		m.warmup = m.count / 10;
+	if (many)
+		m.warmup = 1; /* all begin and end together */
 	return m;
 }
 
-/* What both ends saw, put together. */
+/* Asks for the test on every connection. */
+static int
+ask(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r)
+{
+	struct perf_message m;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
+		m = request_of(d, test, size, i);
+		rc = tell(d, &d->flows[i], &m, PERF_REQUEST);
+		d->moved_ns = now_ns();
+	}
+	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
+		rc = await_ready(d, &d->flows[i], &m);
+		if (!rc && m.pid)
+			r->peer_pid = (pid_t)m.pid;
+		if (rc)
+			break;
+		m = request_of(d, test, size, i);
+		rc = perf_flow_start(&d->flows[i], &m, true);
+		d->moved_ns = now_ns();
+	}
+	d->flow = &d->flows[0];
+	return rc;
+}
+
+/* What both ends of a connection saw, added to what is known. */
 static void
 conclude(const struct perf_flow *f, const struct perf_message *result, struct perf_result *r)
 {
-	r->count = f->sent;
-	r->errors = f->errors + result->errors;
+	r->count += f->sent;
+	r->errors += f->errors + result->errors;
 	/* all that was sent has arrived, in both directions */
 	if (result->received != f->sent)
 		r->errors += result->received < f->sent ? f->sent - result->received : 1;
 	if (f->received != result->sent)
 		r->errors += f->received < result->sent ? result->sent - f->received : 1;
-	r->payload = result->bytes;
-	if (r->test != PERF_LAT && result->measured_ns) {
-		r->duration_s = (double)result->measured_ns / 1e9;
-		r->msgs_per_s = (double)result->measured / r->duration_s;
-		/* mixed sizes: the measured part has the whole's mean size */
-		if (result->received)
-			r->bytes_per_s =
-			    r->msgs_per_s * (double)result->bytes / (double)result->received;
+	if (r->test != PERF_READ) {
+		r->payload += result->bytes;
+		r->received += result->received;
+		r->measured += result->measured;
+		if (result->measured && (!r->start_ns || result->start_ns < r->start_ns))
+			r->start_ns = result->start_ns;
+		if (result->measured && result->last_ns > r->last_ns)
+			r->last_ns = result->last_ns;
 	}
-	r->peer_ports_known = result->ports_known;
-	r->peer_ports = result->ports;
+	if (result->ports_known) {
+		r->peer_ports_known = true;
+		r->peer_ports = result->ports;
+	}
+}
+
+/* Ends the test on the connections from `first` to before `end`. */
+static int
+finish(struct driver *d, uint32_t first, uint32_t end, struct perf_result *r)
+{
+	struct perf_message m;
+	int rc = 0;
+
+	for (uint32_t i = first; i < end && !rc; i++) {
+		m = (struct perf_message){0};
+		rc = tell(d, &d->flows[i], &m, PERF_END);
+		d->moved_ns = now_ns();
+	}
+	for (uint32_t i = first; i < end && !rc; i++) {
+		rc = await_result(d, &d->flows[i], &m);
+		if (!rc)
+			conclude(&d->flows[i], &m, r);
+		d->moved_ns = now_ns();
+	}
+	return rc;
+}
+
+/* While others of the team aren't as far. */
+static int
+serve_meanwhile(void *arg)
+{
+	struct driver *d = arg;
+
+	return d->here ? server_step(d->here) : 0;
 }
 
 static int
-run_test(struct driver *d, const struct perf_message *request, struct perf_result *r,
-	 const char **what)
+arrive(struct driver *d, enum team_phase phase)
 {
-	struct perf_message m = *request, end, result;
+	int rc = d->team ? team_arrive(d->team, phase, serve_meanwhile, d) : 0;
+
+	d->moved_ns = now_ns();
+	return rc;
+}
+
+static int
+run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, const char **what)
+{
 	int rc;
 
 	*what = "asking the server";
-	rc = tell(d, &m, PERF_REQUEST);
+	rc = ask(d, test, size, r);
 	if (!rc)
-		rc = await_ready(d, &m);
-	if (!rc)
-		rc = perf_flow_start(&d->flow, request, true);
+		rc = arrive(d, TEAM_READY);
 	if (rc)
 		return rc;
-	r->peer_pid = (pid_t)m.pid;
 	*what = "the messages";
-	rc = request->test == PERF_LAT ? driver_latency(d, r) : driver_stream(d, r);
+	if (test == PERF_READ)
+		rc = driver_read(d, r);
+	else if (test == PERF_LAT)
+		rc = driver_latency(d, r);
+	else
+		rc = d->flow_count > 1 ? driver_crowd(d, r) : driver_stream(d, r);
 	if (rc)
 		return rc;
 	*what = "the server's result";
-	end = (struct perf_message){.sent = d->flow.sent};
-	rc = tell(d, &end, PERF_END);
+	/* the first connection is that for which the server reads its ports: last of all */
+	rc = finish(d, 1, d->flow_count, r);
 	if (!rc)
-		rc = await_result(d, &result);
-	if (!rc)
-		conclude(&d->flow, &result, r);
-	return rc;
+		rc = arrive(d, TEAM_DONE);
+	return rc ? rc : finish(d, 0, 1, r);
 }
 
 int
 driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, const char **what)
 {
-	struct perf_message request = request_of(d->options, test, size);
+	/* of a node with several programs one reads the ports */
+	bool reads = d->weir && (!d->number || d->options->alltoall);
 	struct perf_ports before, after;
 	int rc;
 
@@ -198,15 +326,20 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	histogram_clear(&r->latency);
 	r->test = test;
 	r->size = size;
-	d->moved = d->flow.sent + d->flow.received;
+	d->sent = d->received = 0;
+	d->moved = UINT64_MAX;
 	d->moved_ns = d->looked_ns = now_ns();
-	r->ports_known = perf_ports_read(d->options->instance, &before, &r->pid) == 0;
-	rc = run_test(d, &request, r, what);
+	r->ports_known = reads && perf_ports_read(d->options->instance, &before, &r->pid) == 0;
+	rc = run_test(d, test, size, r, what);
 	if (d->progress)
 		fputs("\r\033[K", stderr);
 	if (!rc && r->ports_known) {
 		r->ports_known = perf_ports_read(d->options->instance, &after, &r->pid) == 0;
 		r->ports = perf_ports_since(&before, &after);
 	}
+	if (!rc)
+		perf_result_rate(r);
+	if (d->team)
+		publish(d, r->errors);
 	return rc;
 }

@@ -6,18 +6,59 @@
 #include <string.h>
 
 void
-perf_flow_init(struct perf_flow *f, struct weir *weir, struct weir_conn *conn)
+perf_flow_init(struct perf_flow *f, struct perf_buffers *buffers)
 {
-	*f = (struct perf_flow){.weir = weir, .conn = conn};
+	*f = (struct perf_flow){.buffers = buffers, .socket.fd = -1};
+}
+
+void
+perf_flow_conn(struct perf_flow *f, struct weir *weir, struct weir_conn *conn)
+{
+	f->weir = weir;
+	f->conn = conn;
 	weir_conn_set_user(conn, f);
 }
 
 void
-perf_flow_fini(struct perf_flow *f)
+perf_flow_socket(struct perf_flow *f, int fd)
 {
-	free(f->out_buf);
-	free(f->in_buf);
-	f->out_buf = f->in_buf = NULL;
+	perf_socket_init(&f->socket, fd);
+}
+
+void
+perf_flow_close(struct perf_flow *f)
+{
+	if (f->queue)
+		perf_queue_remove(f->queue, f);
+	if (f->conn)
+		weir_close(f->conn);
+	perf_socket_fini(&f->socket);
+	f->conn = NULL;
+}
+
+void
+perf_buffers_free(struct perf_buffers *b)
+{
+	free(b->out);
+	free(b->in);
+	*b = (struct perf_buffers){0};
+}
+
+/* One of the two buffers is made at least so large. 0 or -ENOMEM. */
+static int
+grow(uint8_t **buf, size_t *size, size_t wanted, int fill)
+{
+	uint8_t *larger;
+
+	if (wanted <= *size)
+		return 0;
+	larger = realloc(*buf, wanted);
+	if (!larger)
+		return -ENOMEM;
+	memset(larger + *size, fill, wanted - *size);
+	*buf = larger;
+	*size = wanted;
+	return 0;
 }
 
 /* The directions differ, so that an echo of our own message is not taken for the peer's. */
@@ -26,7 +67,8 @@ plan_of(const struct perf_message *request, bool from_driver)
 {
 	return (struct perf_plan){
 	    .test = request->test,
-	    .size = request->size,
+	    .size = request->test == PERF_READ && from_driver ? PERF_READ_REQUEST : request->size,
+	    .region = request->region,
 	    .count = request->count,
 	    .large = request->large,
 	    .seed = perf_mix(2 * request->seed + (from_driver ? 0 : 1)),
@@ -38,33 +80,33 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 {
 	size_t room = PERF_MESSAGE_MAX > FLOW_COPY_MAX ? PERF_MESSAGE_MAX : FLOW_COPY_MAX;
 	uint32_t largest;
+	int rc;
 
-	perf_flow_fini(f);
 	f->out = plan_of(request, driver);
 	f->in = plan_of(request, !driver);
 	f->verify = request->flags & PERF_VERIFY;
 	f->copy = request->flags & PERF_COPY;
 	f->window = request->window;
-	f->way = request->flags & PERF_WAYS;
+	f->way = driver && request->test == PERF_READ ? 0 : request->flags & PERF_WAYS;
 	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
-	f->blocked = false;
+	f->reads = driver && request->test == PERF_READ;
+	f->blocked = f->cut = false;
+	/* small messages of one size are sent at the least cost: it counts to what is measured */
+	f->plain = f->conn && !f->window && !f->verify && !f->way && !f->region &&
+		   f->out.test != PERF_MIX && f->out.size <= FLOW_COPY_MAX;
 	/* what takes longer would outlast the time that a waiting call stays awake */
-	f->wait_ms = f->out.test == PERF_LAT && !(request->flags & (PERF_SLEEP | PERF_HERE)) &&
-			     f->out.size <= FLOW_COPY_MAX
+	f->wait_ms = f->out.test == PERF_LAT && f->out.size <= FLOW_COPY_MAX &&
+			     !(request->flags & (PERF_SLEEP | PERF_HERE | PERF_MANY))
 			 ? FLOW_WAIT_MS
 			 : 0;
+	largest = perf_plan_largest(&f->in);
+	rc = grow(&f->buffers->in, &f->buffers->in_size, f->copy && largest > room ? largest : room,
+		  0);
+	if (rc)
+		return rc;
 	largest = perf_plan_largest(&f->out);
-	f->in_size = f->copy && largest > room ? largest : room;
-	f->in_buf = malloc(f->in_size);
-	f->out_buf = malloc(largest ? largest : 1);
-	if (!f->in_buf || !f->out_buf) {
-		perf_flow_fini(f);
-		return -ENOMEM;
-	}
-	memset(f->in_buf, 0, f->in_size);
-	memset(f->out_buf, 0x5a, largest ? largest : 1);
-	return 0;
+	return grow(&f->buffers->out, &f->buffers->out_size, largest ? largest : 1, 0x5a);
 }
 
 /* Writes the next message's contents; `from`: what they are apart from the stamps. */
@@ -83,10 +125,13 @@ write_contents(const struct perf_flow *f, void *buf, const void *from, uint32_t 
 static inline void
 prepare(struct perf_flow *f, uint32_t length)
 {
-	if (f->prepared == f->sent + 1)
+	struct perf_buffers *b = f->buffers;
+
+	if (f->prepared == f->sent + 1 && b->prepared_by == f)
 		return;
-	write_contents(f, f->out_buf, f->out_buf, length);
+	write_contents(f, b->out, b->out, length);
 	f->prepared = f->sent + 1;
+	b->prepared_by = f;
 }
 
 static int
@@ -94,8 +139,8 @@ send_copy(struct perf_flow *f, uint32_t length, unsigned flags)
 {
 	prepare(f, length);
 	if (!flags)
-		return weir_send(f->conn, f->out_buf, length, 0);
-	return weir_send_notify(f->conn, f->out_buf, length, flags, f->sent + 1, 0);
+		return weir_send(f->conn, f->buffers->out, length, 0);
+	return weir_send_notify(f->conn, f->buffers->out, length, flags, f->sent + 1, 0);
 }
 
 static int
@@ -106,10 +151,39 @@ send_in_place(struct perf_flow *f, uint32_t length, unsigned flags)
 
 	if (rc)
 		return rc;
-	write_contents(f, buf, f->out_buf, length);
+	write_contents(f, buf, f->buffers->out, length);
 	rc = weir_send_commit(f->conn, buf, length, flags, f->sent + 1);
 	if (rc)
 		weir_send_abandon(f->conn, buf);
+	return rc;
+}
+
+/* Out of the memory that is read, at the place of this message. */
+static int
+send_region(struct perf_flow *f, uint32_t length, unsigned flags)
+{
+	const uint8_t *from = f->region + perf_plan_offset(&f->out, f->sent);
+	void *buf;
+	int rc = weir_send_reserve(f->conn, length, 0, &buf);
+
+	if (rc)
+		return rc;
+	memcpy(buf, from, length);
+	rc = weir_send_commit(f->conn, buf, length, flags, f->sent + 1);
+	if (rc)
+		weir_send_abandon(f->conn, buf);
+	return rc;
+}
+
+/* The kernel copies what it takes: the buffer is free at once. */
+static int
+send_socket(struct perf_flow *f, uint32_t length)
+{
+	int rc;
+
+	prepare(f, length);
+	rc = perf_socket_send(&f->socket, f->buffers->out, length);
+	f->cut = rc == -EAGAIN && perf_socket_halfway(&f->socket);
 	return rc;
 }
 
@@ -120,7 +194,7 @@ send_any(struct perf_flow *f)
 	unsigned flags = f->way;
 	int rc;
 
-	if (f->window) {
+	if (f->window && f->conn) {
 		if (f->failed)
 			return f->failed;
 		f->blocked = f->sent - f->completed >= f->window;
@@ -130,7 +204,11 @@ send_any(struct perf_flow *f)
 		if ((f->sent + 1) % (f->window > 1 ? f->window / 2 : 1) == 0)
 			flags |= WEIR_NOTIFY;
 	}
-	if (length <= FLOW_COPY_MAX || f->copy)
+	if (!f->conn)
+		rc = send_socket(f, length);
+	else if (f->region)
+		rc = send_region(f, length, flags);
+	else if (length <= FLOW_COPY_MAX || f->copy)
 		rc = send_copy(f, length, flags);
 	else
 		rc = send_in_place(f, length, flags);
@@ -140,17 +218,15 @@ send_any(struct perf_flow *f)
 	return rc;
 }
 
-/* Small messages of one size are sent at the least cost: it counts to what is measured. */
 int
 perf_flow_send(struct perf_flow *f)
 {
 	int rc;
 
-	if (f->window || f->way || f->verify || f->out.test == PERF_MIX ||
-	    f->out.size > FLOW_COPY_MAX)
+	if (!f->plain)
 		return send_any(f);
 	prepare(f, f->out.size);
-	rc = weir_send(f->conn, f->out_buf, f->out.size, 0);
+	rc = weir_send(f->conn, f->buffers->out, f->out.size, 0);
 	if (rc == 0)
 		f->sent++;
 	if (f->blocked != (rc == -EAGAIN))
@@ -159,12 +235,25 @@ perf_flow_send(struct perf_flow *f)
 }
 
 void
-perf_flow_completed(struct perf_flow *f, const struct weir_event *event)
+perf_flow_event(struct perf_flow *f, const struct weir_event *event)
 {
-	if (event->status && !f->failed)
-		f->failed = event->status;
-	if (event->cookie > f->completed)
-		f->completed = event->cookie;
+	if (event->type == WEIR_EVENT_SENT) {
+		if (event->status && !f->failed)
+			f->failed = event->status;
+		if (event->cookie > f->completed)
+			f->completed = event->cookie;
+	}
+	if (f->queue)
+		perf_queue_push(f->queue, f);
+}
+
+static inline bool
+is_right(const struct perf_flow *f, const void *data, size_t length)
+{
+	if (f->reads)
+		return perf_plan_read(&f->in, f->received, data, length, f->verify);
+	return f->verify ? perf_plan_check(&f->in, f->received, data, length)
+			 : perf_plan_stamped(f->received, data, length);
 }
 
 /* Takes up a message of the plan, or remembers a control message. */
@@ -172,8 +261,7 @@ static int
 arrived(struct perf_flow *f, const void *data, size_t length, uint32_t expected)
 {
 	if (length == expected) {
-		if (f->verify ? !perf_plan_check(&f->in, f->received, data, length)
-			      : !perf_plan_stamped(f->received, data, length))
+		if (!is_right(f, data, length))
 			f->errors++;
 		f->received++;
 		f->bytes += length;
@@ -186,6 +274,16 @@ arrived(struct perf_flow *f, const void *data, size_t length, uint32_t expected)
 	return FLOW_CONTROL;
 }
 
+static int
+recv_socket(struct perf_flow *f, uint32_t expected)
+{
+	const void *data;
+	size_t length;
+	int rc = perf_socket_recv(&f->socket, &data, &length);
+
+	return rc ? rc : arrived(f, data, length, expected);
+}
+
 int
 perf_flow_recv(struct perf_flow *f)
 {
@@ -194,11 +292,13 @@ perf_flow_recv(struct perf_flow *f)
 	size_t length;
 	int rc;
 
+	if (!f->conn)
+		return recv_socket(f, expected);
 	if (expected <= FLOW_COPY_MAX || f->copy) {
-		rc = weir_recv(f->conn, f->in_buf, f->in_size, &length, f->wait_ms);
+		rc = weir_recv(f->conn, f->buffers->in, f->buffers->in_size, &length, f->wait_ms);
 		if (rc == -EMSGSIZE)
 			return -EPROTO;
-		return rc ? rc : arrived(f, f->in_buf, length, expected);
+		return rc ? rc : arrived(f, f->buffers->in, length, expected);
 	}
 	rc = weir_recv_loan(f->conn, &loan, 0);
 	if (rc)
@@ -213,26 +313,41 @@ perf_flow_send_control(struct perf_flow *f, struct perf_message *m, enum perf_ki
 {
 	uint8_t buf[PERF_MESSAGE_MAX] = {0};
 	bool running = kind == PERF_END || kind == PERF_RESULT;
-	uint32_t length =
-	    running ? perf_message_length(perf_plan_size(&f->out, f->sent)) : sizeof(*m);
+	uint32_t length;
+	int rc;
 
+	/* a message that has begun is ended first */
+	if (f->cut) {
+		rc = perf_flow_send(f);
+		if (rc)
+			return rc;
+	}
+	length = running ? perf_message_length(perf_plan_size(&f->out, f->sent)) : sizeof(*m);
 	m->magic = PERF_MAGIC;
 	m->version = PERF_VERSION;
 	m->kind = kind;
+	m->sent = f->sent;
 	memcpy(buf, m, sizeof(*m));
-	return weir_send(f->conn, buf, length, 0);
+	if (f->conn)
+		return weir_send(f->conn, buf, length, 0);
+	return perf_socket_send(&f->socket, buf, length);
 }
 
 int
 perf_flow_recv_control(struct perf_flow *f)
 {
 	uint8_t buf[PERF_MESSAGE_MAX];
-	int rc = weir_recv(f->conn, buf, sizeof(buf), &f->control_length, 0);
+	const void *data = buf;
+	int rc;
 
+	if (f->conn)
+		rc = weir_recv(f->conn, buf, sizeof(buf), &f->control_length, 0);
+	else
+		rc = perf_socket_recv(&f->socket, &data, &f->control_length);
 	if (rc)
 		return rc == -EMSGSIZE ? -EPROTO : rc;
 	if (f->control_length < sizeof(f->control))
 		return -EPROTO;
-	memcpy(&f->control, buf, sizeof(f->control));
+	memcpy(&f->control, data, sizeof(f->control));
 	return 0;
 }

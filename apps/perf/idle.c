@@ -3,22 +3,58 @@
 
 #include "flow.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <sys/epoll.h>
 
-#define EVENTS 16
+static void
+weir_events(struct idle *idle, int timeout_ms)
+{
+	struct weir_event events[IDLE_EVENTS];
+	int n = timeout_ms ? weir_wait(idle->weir, events, IDLE_EVENTS, timeout_ms)
+			   : weir_poll(idle->weir, events, IDLE_EVENTS);
+
+	/* how a connection ends, its next send or receive tells */
+	for (int i = 0; i < n; i++) {
+		if (events[i].type == WEIR_EVENT_ACCEPT)
+			idle->accepts = true;
+		else if (events[i].user)
+			perf_flow_event(events[i].user, &events[i]);
+	}
+}
+
+static void
+socket_events(struct idle *idle, int timeout_ms)
+{
+	static const struct weir_event either = {.type = WEIR_EVENT_READABLE};
+	struct epoll_event events[IDLE_EVENTS];
+	int n = epoll_wait(idle->epoll, events, IDLE_EVENTS, timeout_ms);
+
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.ptr)
+			perf_flow_event(events[i].data.ptr, &either);
+		else
+			idle->accepts = true;
+	}
+}
 
 void
 perf_idle_events(struct idle *idle, int timeout_ms)
 {
-	struct weir_event events[EVENTS];
-	int n = timeout_ms ? weir_wait(idle->weir, events, EVENTS, timeout_ms)
-			   : weir_poll(idle->weir, events, EVENTS);
+	if (idle->epoll >= 0)
+		socket_events(idle, timeout_ms);
+	else
+		weir_events(idle, timeout_ms);
+}
 
-	/* how a connection ends, its next send or receive tells */
-	for (int i = 0; i < n; i++) {
-		if (events[i].type == WEIR_EVENT_SENT && events[i].user)
-			perf_flow_completed(events[i].user, &events[i]);
-	}
+int
+perf_idle_watch(struct idle *idle, int fd, struct perf_flow *flow)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = flow};
+
+	if (idle->epoll < 0)
+		idle->epoll = epoll_create1(EPOLL_CLOEXEC);
+	return idle->epoll < 0 || epoll_ctl(idle->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
 void

@@ -18,9 +18,12 @@
 static inline int
 round_trip(struct driver *d)
 {
-	struct perf_flow *f = &d->flow;
+	struct perf_flow *f;
 	int rc;
 
+	if (d->flow_count > 1)
+		driver_pick(d);
+	f = d->flow;
 	while ((rc = perf_flow_send(f)) == -EAGAIN) {
 		rc = driver_wait(d);
 		if (rc)
@@ -34,6 +37,8 @@ round_trip(struct driver *d)
 			return rc;
 	}
 	d->idle.empty = 0;
+	d->sent++;
+	d->received++;
 	return rc == FLOW_CONTROL ? -EPROTO : rc;
 }
 
@@ -113,7 +118,8 @@ driver_latency(struct driver *d, struct perf_result *r)
 	left = o->count ? o->count - n : UINT64_MAX;
 	start = now = now_ns();
 	end = start + (uint64_t)(o->duration_s * 1e9);
-	for (n = 0; left && (o->count || now < end); timed = !timed || o->pause_ms) {
+	for (n = 0; left && (o->count || now < end) && !driver_stopped(d);
+	     timed = !timed || o->pause_ms) {
 		uint64_t block = block_size(o, r, left);
 
 		begin = now;

@@ -19,6 +19,9 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	if (kind == PERF_REQUEST && (m.test >= PERF_TESTS || m.size > WEIR_STREAM_MESSAGE_MAX ||
 				     m.large > m.count || (m.test == PERF_MIX && !m.count)))
 		return -EBADMSG;
+	if (kind == PERF_REQUEST && m.test == PERF_READ &&
+	    (m.region < m.size || m.region > 1ull << 40 || m.size <= PERF_READ_REQUEST))
+		return -EBADMSG;
 	*to = m;
 	return 0;
 }

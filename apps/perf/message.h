@@ -11,16 +11,18 @@
 #include "plan.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
-#define PERF_VERSION 1u
+#define PERF_VERSION 2u
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
-#define PERF_BOTH 0x1u	 /* the server sends too */
-#define PERF_VERIFY 0x2u /* every byte is checked */
-#define PERF_SLEEP 0x4u	 /* the server sleeps when it waits */
-#define PERF_HERE 0x10u	 /* both ends are one thread: neither may wait inside a call */
-#define PERF_COPY 0x8u	 /* no loans, no reservations */
-#define PERF_WAYS 0xf00u /* WEIR_RING ... WEIR_WRITE: how messages of the run go, both ways */
+#define PERF_BOTH 0x1u	  /* the server sends too */
+#define PERF_VERIFY 0x2u  /* every byte is checked */
+#define PERF_SLEEP 0x4u	  /* the server sleeps when it waits */
+#define PERF_HERE 0x10u	  /* both ends are one thread: neither may wait inside a call */
+#define PERF_COPY 0x8u	  /* no loans, no reservations */
+#define PERF_WAYS 0xf00u  /* WEIR_RING ... WEIR_WRITE: how messages of the run go, both ways */
+#define PERF_MANY 0x20u	  /* one of many connections: no call may wait for it alone */
+#define PERF_UNSEEN 0x40u /* the server's ports are read for another connection */
 
 struct perf_ports {
 	uint64_t tx_frames, rx_frames, tx_bytes, rx_bytes;
@@ -38,13 +40,16 @@ struct perf_message {
 	uint64_t large;	 /* REQUEST */
 	uint64_t warmup; /* REQUEST: messages that aren't measured */
 	uint64_t seed;	 /* REQUEST */
-	uint64_t sent;	 /* END, RESULT: messages sent by who says it */
+	uint64_t sent;	 /* messages sent by who says it */
 	uint64_t received, bytes,
-	    errors; /* RESULT: what arrived, warm-up included, and what of it was wrong */
-	uint64_t measured, measured_ns; /* RESULT: messages after the warm-up, and their time */
-	uint32_t pid;			/* READY: of the server's data plane, 0: unknown */
-	uint32_t ports_known;		/* RESULT: 1 when `ports` is filled */
-	struct perf_ports ports;	/* RESULT: what the server's ports counted meanwhile */
+	    errors;	   /* RESULT: what arrived, warm-up included, and what of it was wrong */
+	uint64_t measured; /* RESULT: messages after the warm-up */
+	uint64_t start_ns, last_ns; /* RESULT: when the first of them was there, and the last */
+	uint64_t region;	    /* REQUEST: bytes of the memory that is read */
+	uint32_t threads;	    /* REQUEST: that send, tests of the message model */
+	uint32_t pid;		    /* READY: of the server's data plane, 0: unknown */
+	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
+	struct perf_ports ports;    /* RESULT: what the server's ports counted meanwhile */
 };
 
 /* Length of a control message where a message of `expected` bytes could come. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
+#include "socket.h"
+
 #include "weir/stream.h"
 
 #include <errno.h>
@@ -12,7 +14,9 @@
 
 enum {
 	OPT_ALL = 256,
+	OPT_ALLTOALL,
 	OPT_CALIBRATE,
+	OPT_CONNECTIONS,
 	OPT_COPY,
 	OPT_CPU,
 	OPT_CSV,
@@ -24,8 +28,14 @@ enum {
 	OPT_NO_CALIBRATE,
 	OPT_PATIENCE,
 	OPT_PAUSE,
+	OPT_PICK,
+	OPT_PROGRAMS,
+	OPT_RATE,
+	OPT_REGION,
 	OPT_SEED,
 	OPT_SERVICE,
+	OPT_STATS,
+	OPT_TRANSPORT,
 	OPT_VERIFY,
 	OPT_VERSION,
 	OPT_WAIT
@@ -33,8 +43,10 @@ enum {
 
 static const struct option long_options[] = {
     {"all", no_argument, NULL, OPT_ALL},
+    {"alltoall", no_argument, NULL, OPT_ALLTOALL},
     {"bidirectional", no_argument, NULL, 'b'},
     {"calibrate", no_argument, NULL, OPT_CALIBRATE},
+    {"connections", required_argument, NULL, OPT_CONNECTIONS},
     {"copy", no_argument, NULL, OPT_COPY},
     {"count", required_argument, NULL, 'n'},
     {"cpu", required_argument, NULL, OPT_CPU},
@@ -43,60 +55,29 @@ static const struct option long_options[] = {
     {"flags", required_argument, NULL, OPT_FLAGS},
     {"help", no_argument, NULL, 'h'},
     {"instance", required_argument, NULL, OPT_INSTANCE},
+    {"interactive", no_argument, NULL, 'i'},
     {"json", no_argument, NULL, OPT_JSON},
     {"large", required_argument, NULL, OPT_LARGE},
     {"loop", no_argument, NULL, OPT_LOOP},
     {"no-calibrate", no_argument, NULL, OPT_NO_CALIBRATE},
     {"patience", required_argument, NULL, OPT_PATIENCE},
     {"pause", required_argument, NULL, OPT_PAUSE},
+    {"pick", required_argument, NULL, OPT_PICK},
+    {"programs", required_argument, NULL, OPT_PROGRAMS},
+    {"rate", required_argument, NULL, OPT_RATE},
+    {"region", required_argument, NULL, OPT_REGION},
     {"seed", required_argument, NULL, OPT_SEED},
     {"service", required_argument, NULL, OPT_SERVICE},
     {"size", required_argument, NULL, 's'},
+    {"stats-period", required_argument, NULL, OPT_STATS},
     {"test", required_argument, NULL, 't'},
+    {"transport", required_argument, NULL, OPT_TRANSPORT},
     {"verify", no_argument, NULL, OPT_VERIFY},
     {"version", no_argument, NULL, OPT_VERSION},
     {"wait", required_argument, NULL, OPT_WAIT},
     {"window", required_argument, NULL, 'w'},
     {NULL, 0, NULL, 0},
 };
-
-void
-perf_options_usage(FILE *to)
-{
-	fputs(
-	    "weir-perf [--instance NAME] [--service NAME]           serves\n"
-	    "weir-perf [--instance NAME] ADDRESS -t TEST[,TEST...]  measures against a server\n"
-	    "weir-perf [--instance NAME] --loop -t TEST             through the node's own port, "
-	    "alone\n"
-	    "weir-perf --calibrate                                  the machine without Weir\n"
-	    "TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB)\n"
-	    "ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf)\n"
-	    "  --all                 sizes 8 B ... 16 MiB, doubling\n"
-	    "  -b, --bidirectional   both directions at once (not lat)\n"
-	    "  --calibrate           measure the machine before and after each run (the default)\n"
-	    "  --copy                send from and receive into the program's own buffers\n"
-	    "  --cpu N               pin to CPU N\n"
-	    "  --csv, --json         instead of a table\n"
-	    "  -D, --duration SECONDS  of each run (1)\n"
-	    "  --flags LIST          how messages go: RC, and RING, SEND, READ or WRITE (Weir "
-	    "chooses)\n"
-	    "  --instance NAME       which Weir of this host ($WEIR_INSTANCE, else \"default\")\n"
-	    "  --large COUNT         mix: so many messages of 64 KiB ... 16 MiB (one in 10000)\n"
-	    "  --loop                through the node's own port, also to a program on this node\n"
-	    "  -n, --count COUNT     messages of each run instead of -D\n"
-	    "  --no-calibrate        leave that out\n"
-	    "  --patience SECONDS    without progress until a run has failed (30)\n"
-	    "  --pause MS            lat: rest so long before each round trip\n"
-	    "  -s, --size SIZE[,SIZE...]  bytes; k and m are understood (lat, rate: 64; bw: 64k)\n"
-	    "  --seed N              of sizes and contents (1)\n"
-	    "  --service NAME        server: what to listen on (perf)\n"
-	    "  -t, --test TEST[,TEST...]\n"
-	    "  --verify              check every byte of every message\n"
-	    "  -w, --window COUNT    messages under way at most (as many as flow control lets)\n"
-	    "  --wait poll|sleep     how both programs wait (poll)\n"
-	    "  -h, --help, --version\n",
-	    to);
-}
 
 __attribute__((format(printf, 3, 4))) static enum options_result
 wrong(char *reason, size_t size, const char *format, ...)
@@ -194,33 +175,47 @@ parse_tests(struct perf_options *o, const char *list)
 	return o->test_count ? 0 : -EINVAL;
 }
 
+static const struct {
+	const char *name;
+	uint32_t flag;
+} flag_names[] = {{"RC", WEIR_RC},
+		  {"RING", WEIR_RING},
+		  {"SEND", WEIR_SEND},
+		  {"READ", WEIR_READ},
+		  {"WRITE", WEIR_WRITE}};
+#define FLAG_NAMES (sizeof(flag_names) / sizeof(flag_names[0]))
+
 /* Names of stream.h without their WEIR_; one operation at most. */
 static int
 parse_flags(struct perf_options *o, const char *list)
 {
-	static const struct {
-		const char *name;
-		uint32_t flag;
-	} known[] = {{"RC", WEIR_RC},
-		     {"RING", WEIR_RING},
-		     {"SEND", WEIR_SEND},
-		     {"READ", WEIR_READ},
-		     {"WRITE", WEIR_WRITE}};
-	const uint32_t count = sizeof(known) / sizeof(known[0]);
+	uint32_t operations, flags = 0, i;
 	char piece[8];
-	uint32_t i, operations;
 
 	while (*list) {
 		if (!next_piece(&list, piece, sizeof(piece)))
 			return -EINVAL;
-		for (i = 0; i < count && strcmp(piece, known[i].name) != 0; i++)
+		for (i = 0; i < FLAG_NAMES && strcmp(piece, flag_names[i].name) != 0; i++)
 			;
-		if (i == count)
+		if (i == FLAG_NAMES)
 			return -EINVAL;
-		o->flags |= known[i].flag;
+		flags |= flag_names[i].flag;
 	}
-	operations = o->flags & ~WEIR_RC;
-	return o->flags && !(operations & (operations - 1)) ? 0 : -EINVAL;
+	operations = flags & ~WEIR_RC;
+	o->flags = flags;
+	return flags && !(operations & (operations - 1)) ? 0 : -EINVAL;
+}
+
+const char *
+perf_flags_text(const struct perf_options *o)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "RC");
+	for (uint32_t i = 1; i < FLAG_NAMES; i++)
+		if (o->flags & flag_names[i].flag)
+			snprintf(text, sizeof(text), "RC,%s", flag_names[i].name);
+	return text;
 }
 
 static int
@@ -239,10 +234,37 @@ parse_duration(const char *text, double *value)
 }
 
 static int
-parse_wait(struct perf_options *o, const char *text)
+parse_rate(const char *text, double *value)
 {
-	o->sleep = strcmp(text, "sleep") == 0;
-	return o->sleep || strcmp(text, "poll") == 0 ? 0 : -EINVAL;
+	char *end;
+
+	*value = strtod(text, &end);
+	if (*end == 'k' || *end == 'K' || *end == 'm' || *end == 'M')
+		*value *= *end == 'k' || *end == 'K' ? 1e3 : 1e6, end++;
+	return end == text || *end || !(*value >= 0) || !(*value <= 1e12) ? -EINVAL : 0;
+}
+
+static int
+parse_period(const char *text, double *value)
+{
+	char *end;
+
+	*value = strtod(text, &end);
+	return end == text || *end || !(*value >= 0) || !(*value <= 86400) ? -EINVAL : 0;
+}
+
+/* One of two words: which, or -EINVAL. */
+static int
+parse_either(const char *text, const char *no, const char *yes, bool *value)
+{
+	*value = strcmp(text, yes) == 0;
+	return *value || strcmp(text, no) == 0 ? 0 : -EINVAL;
+}
+
+static int
+parse_region(const char *text, uint64_t *value)
+{
+	return perf_parse_size(text, value) || *value < 4096 || *value > 1ull << 40 ? -EINVAL : 0;
 }
 
 static void
@@ -261,6 +283,8 @@ take_flag(struct perf_options *o, int option)
 	case OPT_ALL:
 		all_sizes(o);
 		return true;
+	case OPT_ALLTOALL:
+		return o->alltoall = true;
 	case OPT_CALIBRATE:
 		return o->calibrate = true;
 	case OPT_NO_CALIBRATE:
@@ -279,8 +303,30 @@ take_flag(struct perf_options *o, int option)
 		return o->verify = true;
 	case 'b':
 		return o->both = true;
+	case 'i':
+		return o->interactive = true;
 	}
 	return false;
+}
+
+/* How many, of what there can be several. 0 or -EINVAL. */
+static int
+take_crowd(struct perf_options *o, int option, const char *arg)
+{
+	uint64_t n = 0;
+	int rc = -EINVAL;
+
+	switch (option) {
+	case OPT_CONNECTIONS:
+		rc = parse_bounded(arg, 1, 1 << 20, &n);
+		o->connections = (uint32_t)n;
+		break;
+	case OPT_PROGRAMS:
+		rc = parse_bounded(arg, 1, OPTIONS_NODES, &n);
+		o->programs = (uint32_t)n;
+		break;
+	}
+	return rc;
 }
 
 /* An option whose argument is a number within bounds. 0 or -EINVAL. */
@@ -315,7 +361,7 @@ take_number(struct perf_options *o, int option, const char *arg)
 		o->window = (uint32_t)n;
 		break;
 	}
-	return rc;
+	return rc ? take_crowd(o, option, arg) : 0;
 }
 
 /* One option with or without its argument. 0 or -EINVAL. */
@@ -332,8 +378,19 @@ take_option(struct perf_options *o, int option, const char *arg)
 		o->service = arg;
 		return 0;
 	case OPT_WAIT:
-		return parse_wait(o, arg);
+		return parse_either(arg, "poll", "sleep", &o->sleep);
+	case OPT_TRANSPORT:
+		return parse_either(arg, "weir", "tcp", &o->tcp);
+	case OPT_PICK:
+		return parse_either(arg, "turn", "random", &o->random);
+	case OPT_RATE:
+		return parse_rate(arg, &o->rate);
+	case OPT_STATS:
+		return parse_period(arg, &o->period_s);
+	case OPT_REGION:
+		return parse_region(arg, &o->region);
 	case 'D':
+		o->duration_given = true;
 		return parse_duration(arg, &o->duration_s);
 	case 's':
 		return parse_sizes(o, arg);
@@ -345,33 +402,96 @@ take_option(struct perf_options *o, int option, const char *arg)
 	return take_number(o, option, arg);
 }
 
+/* The instances of the cluster that this program was started in. */
+static int
+find_cluster(struct perf_options *o)
+{
+	static char names[4096];
+	const char *from = getenv("WEIR_CLUSTER");
+	char *rest = names, *name;
+
+	if (!from || strlen(from) >= sizeof(names))
+		return -EINVAL;
+	memcpy(names, from, strlen(from) + 1);
+	while ((name = strsep(&rest, " \t\n"))) {
+		if (!*name)
+			continue;
+		if (o->cluster_count == OPTIONS_NODES)
+			return -EINVAL;
+		o->cluster[o->cluster_count++] = name;
+	}
+	return o->cluster_count < 2 ? -EINVAL : 0;
+}
+
+/* What of many programs and connections can't go together. */
+static enum options_result
+settle_crowd(struct perf_options *o, char *reason, size_t size)
+{
+	uint64_t least = (uint64_t)o->connections * o->programs;
+
+	if (o->alltoall && (o->address || o->loop || o->tcp || o->programs > 1 || o->interactive))
+		return wrong(reason, size,
+			     "--alltoall goes without an address, --loop, --transport, --programs "
+			     "and -i; leave them out");
+	if (o->alltoall && !o->cluster_count && find_cluster(o))
+		return wrong(reason, size,
+			     "--alltoall finds no instances in WEIR_CLUSTER; run it by "
+			     "scripts/cluster.sh");
+	if (o->loop && !o->address && (o->programs > 1 || o->interactive || o->period_s > 0))
+		return wrong(reason, size,
+			     "--loop without an address is one program alone; name a server on "
+			     "this node");
+	if (o->count && o->count < least && !o->alltoall)
+		return wrong(reason, size,
+			     "-n is less than there are connections; raise it to %llu",
+			     (unsigned long long)least);
+	if (o->tcp && (o->loop || o->flags))
+		return wrong(reason, size, "--loop and --flags are Weir's; leave out --transport");
+	if (o->interactive && !o->duration_given)
+		o->duration_s = 86400;
+	return OPTIONS_RUN;
+}
+
+static enum options_result
+settle_mix(struct perf_options *o, char *reason, size_t size)
+{
+	if (!o->count)
+		o->count = 100000;
+	if (!o->large_given)
+		o->large = o->count / 10000;
+	if (o->large > o->count)
+		return wrong(reason, size, "--large is more than -n; lower it");
+	return OPTIONS_RUN;
+}
+
 /* What can't go together, and what follows from what was said. */
 static enum options_result
 settle(struct perf_options *o, char *reason, size_t size)
 {
-	bool alone = !o->address && !o->loop;
+	bool alone = !o->address && !o->loop && !o->alltoall;
 
+	if (!o->service)
+		o->service = o->tcp ? PERF_TCP_SERVICE : PERF_SERVICE;
 	if (o->no_calibrate && o->calibrate)
 		return wrong(reason, size, "--calibrate and --no-calibrate; choose one");
-	if (alone && o->test_count)
+	if (alone && (o->test_count || o->interactive))
 		return wrong(reason, size,
-			     "-t without an address; name the server, as in node:2 or 10.0.0.2");
+			     "%s without an address; name the server, as in node:2 or 10.0.0.2",
+			     o->test_count ? "-t" : "-i");
+	if (o->interactive && !o->test_count)
+		o->tests[o->test_count++] = PERF_RATE;
 	if (!alone && !o->test_count)
 		return wrong(reason, size, "no test; name one with -t, such as -t lat");
 	if (o->loop && !o->address && o->sleep)
 		return wrong(reason, size,
 			     "--loop without an address polls; leave out --wait sleep");
 	for (uint32_t i = 0; i < o->test_count; i++) {
-		if (o->tests[i] != PERF_MIX)
-			continue;
-		if (!o->count)
-			o->count = 100000;
-		if (!o->large_given)
-			o->large = o->count / 10000;
-		if (o->large > o->count)
-			return wrong(reason, size, "--large is more than -n; lower it");
+		if (o->tests[i] == PERF_MIX && settle_mix(o, reason, size))
+			return OPTIONS_WRONG;
+		if (o->tests[i] == PERF_READ && o->tcp)
+			return wrong(reason, size, "-t read is Weir's; leave out --transport");
 	}
-	return OPTIONS_RUN;
+	return settle_crowd(o, reason, size);
 }
 
 /* As it is written; getopt has shuffled argv. */
@@ -392,12 +512,18 @@ perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, 
 {
 	int option;
 
-	*o = (struct perf_options){
-	    .service = PERF_SERVICE, .duration_s = 1, .seed = 1, .cpu = -1, .patience_s = 30};
+	*o = (struct perf_options){.duration_s = 1,
+				   .seed = 1,
+				   .cpu = -1,
+				   .patience_s = 30,
+				   .connections = 1,
+				   .programs = 1,
+
+				   .region = 1ull << 30};
 	opterr = 0;
 	optind = 1;
 	for (;;) {
-		option = getopt_long(argc, argv, ":bD:hn:s:t:w:", long_options, NULL);
+		option = getopt_long(argc, argv, ":bD:hin:s:t:w:", long_options, NULL);
 		if (option < 0)
 			break;
 		if (option == 'h')
@@ -420,4 +546,68 @@ perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, 
 		return wrong(reason, reason_size, "'%s' after the address; give one address",
 			     argv[optind]);
 	return settle(o, reason, reason_size);
+}
+
+/* Flags that a prompt turns on and off. */
+static bool *
+switch_of(struct perf_options *o, const char *name)
+{
+	if (strcmp(name, "verify") == 0)
+		return &o->verify;
+	if (strcmp(name, "copy") == 0)
+		return &o->copy;
+	return strcmp(name, "bidirectional") == 0 ? &o->both : NULL;
+}
+
+/* Takes an option that may change between runs. 0 or -EINVAL. */
+static int
+take_named(struct perf_options *o, const char *name, const char *value)
+{
+	static const char *const may[] = {
+	    "connections", "count", "duration", "flags",	"large", "pick", "programs", "rate",
+	    "region",	   "seed",  "size",	"stats-period", "test",	 "wait", "window"};
+	const struct option *l = long_options;
+	bool found = false;
+	bool *on = switch_of(o, name);
+
+	if (on)
+		return parse_either(value, "off", "on", on);
+	for (size_t i = 0; i < sizeof(may) / sizeof(may[0]); i++)
+		found |= strcmp(name, may[i]) == 0;
+	if (!found)
+		return -ENOENT;
+	while (strcmp(l->name, name) != 0)
+		l++;
+	/* no longer what was said before */
+	if (l->val == 's')
+		o->size_count = 0;
+	if (l->val == 't')
+		o->test_count = 0;
+	if (strcmp(value, "0") == 0 && (l->val == 'n' || l->val == 'w')) {
+		o->count = l->val == 'n' ? 0 : o->count;
+		o->window = l->val == 'w' ? 0 : o->window;
+		return 0;
+	}
+	return take_option(o, l->val, value);
+}
+
+int
+perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
+		 size_t reason_size)
+{
+	struct perf_options changed = *o;
+	char *kept = strdup(value); /* options point to their text, as long as the program runs */
+	int rc = kept ? take_named(&changed, name, kept) : -ENOMEM;
+
+	if (rc == -ENOENT)
+		wrong(reason, reason_size, "'%s' can't be set; see help", name);
+	else if (rc)
+		wrong(reason, reason_size, "'%s' is no value for '%s'; see help", value, name);
+	else if (settle(&changed, reason, reason_size) == OPTIONS_RUN)
+		*o = changed;
+	else
+		rc = -EINVAL;
+	if (rc)
+		free(kept);
+	return rc ? -EINVAL : 0;
 }

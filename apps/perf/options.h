@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #define OPTIONS_SIZES 64
+#define OPTIONS_NODES 256 /* and programs */
 #define PERF_SERVICE "perf"
 
 enum perf_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
@@ -30,6 +31,18 @@ struct perf_options {
 	uint32_t pause_ms; /* lat: rest before each round trip */
 	int patience_s;	   /* without any progress the run has failed */
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
+	bool tcp;	  /* sockets instead of Weir */
+	bool random;	  /* connections in any order, else in turn */
+	bool interactive; /* a prompt */
+	bool duration_given;
+	uint32_t connections; /* of each program */
+	uint32_t programs;
+	double rate;	 /* messages/s of all together, 0: as many as go */
+	double period_s; /* rates on stderr so often, 0: never */
+	uint64_t region; /* read: bytes of memory at the server */
+	bool alltoall;	 /* one program on each of these instances */
+	const char *cluster[OPTIONS_NODES];
+	uint32_t cluster_count;
 	enum perf_format format;
 };
 
@@ -41,7 +54,13 @@ enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_WRONG 
  */
 enum options_result perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason,
 				       size_t reason_size);
+/* Changes one option as the command line would have. 0, or -EINVAL and `reason` says why. */
+int perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
+		     size_t reason_size);
 void perf_options_usage(FILE *to);
+
+/* What --flags was given, in its words. */
+const char *perf_flags_text(const struct perf_options *o);
 
 /* A size: a number that may end in k or m. 0 or -EINVAL. */
 int perf_parse_size(const char *text, uint64_t *value);

@@ -11,7 +11,7 @@
 const char *
 perf_test_name(uint32_t test)
 {
-	static const char *const names[PERF_TESTS] = {"lat", "bw", "rate", "mix"};
+	static const char *const names[PERF_TESTS] = {"lat", "bw", "rate", "mix", "read"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }
@@ -89,4 +89,27 @@ perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_
 	}
 	word += words * STEP;
 	return !differ && (!(length % 8) || memcmp(from + 8 * words, &word, length % 8) == 0);
+}
+
+uint64_t
+perf_plan_offset(const struct perf_plan *plan, uint64_t i)
+{
+	uint64_t room = plan->region - plan->size;
+
+	/* 64 bytes apart, as anything that is read for itself is */
+	return perf_mix(plan->seed + (i + 1) * STEP) % (room / 64 + 1) * 64;
+}
+
+bool
+perf_plan_read(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length, bool all)
+{
+	uint64_t first = perf_plan_offset(plan, i) / 8, words = length / 8, differ = 0, w;
+	const uint8_t *from = buf;
+
+	for (uint64_t k = 0; k < words; k += all || k == words - 1 ? 1 : words - 1) {
+		memcpy(&w, from + 8 * k, 8);
+		differ |= w ^ perf_region_word(first + k);
+	}
+	w = perf_region_word(first + words);
+	return !differ && memcmp(from + 8 * words, &w, length % 8) == 0;
 }

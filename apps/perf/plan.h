@@ -11,14 +11,17 @@
 #include <stdint.h>
 #include <string.h>
 
-enum perf_test { PERF_LAT, PERF_BW, PERF_RATE, PERF_MIX, PERF_TESTS };
+#define PERF_READ_REQUEST 16u /* bytes of what asks for a READ */
+
+enum perf_test { PERF_LAT, PERF_BW, PERF_RATE, PERF_MIX, PERF_READ, PERF_TESTS };
 
 struct perf_plan {
-	uint32_t test;	/* enum perf_test */
-	uint32_t size;	/* of every message; not for PERF_MIX */
-	uint64_t count; /* messages, 0: until the end is announced */
-	uint64_t large; /* PERF_MIX: so many of them are 64 KiB ... 16 MiB */
-	uint64_t seed;	/* differs between the directions */
+	uint32_t test;	 /* enum perf_test */
+	uint32_t size;	 /* of every message; not for PERF_MIX */
+	uint64_t count;	 /* messages, 0: until the end is announced */
+	uint64_t large;	 /* PERF_MIX: so many of them are 64 KiB ... 16 MiB */
+	uint64_t seed;	 /* differs between the directions */
+	uint64_t region; /* PERF_READ, what comes back: bytes of the memory that it comes from */
 };
 
 /* Mixes 64 bits well (the finalizer of splitmix64). */
@@ -47,6 +50,17 @@ uint32_t perf_plan_largest(const struct perf_plan *plan);
 /* Writes the contents of message i, and says whether they are those. */
 void perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t length);
 bool perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length);
+
+/* PERF_READ: word k of the memory that is read, and where message i begins in it. */
+static inline uint64_t
+perf_region_word(uint64_t k)
+{
+	return perf_mix(k + 1);
+}
+uint64_t perf_plan_offset(const struct perf_plan *plan, uint64_t i);
+/* Whether the contents are those of the memory there: all of them, or the first and last word. */
+bool perf_plan_read(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length,
+		    bool all);
 
 /* The short form: only the number of the message, at both ends of it. */
 static inline void

@@ -50,7 +50,11 @@ json_begin(const struct perf_info *info, FILE *to)
 	fprintf(to, "\"seed\":%llu,\"window\":%u,\"both\":%s,\"verify\":%s,\"api\":\"%s\",",
 		(unsigned long long)o->seed, o->window, boolean(o->both), boolean(o->verify),
 		o->copy ? "copy" : "zero-copy");
-	fputs("\"flags\":\"RC\",\"latency\":\"round trip\"},\"results\":[", to);
+	fprintf(to,
+		"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"rate\":%.0f,"
+		"\"flags\":\"%s\",",
+		o->tcp ? "tcp" : "weir", o->connections, o->programs, o->rate, perf_flags_text(o));
+	fputs("\"latency\":\"round trip\"},\"results\":[", to);
 }
 
 static void
@@ -125,6 +129,9 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 	fprintf(to, "\"msgs_per_s\":%.1f,\"bytes_per_s\":%.1f,", r->msgs_per_s, r->bytes_per_s);
 	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "\"back_msgs_per_s\":%.1f,", r->back_msgs_per_s);
+	if (r->shares.count > 1)
+		fprintf(to, "\"shares\":{\"count\":%u,\"min\":%.1f,\"mean\":%.1f,\"max\":%.1f},",
+			r->shares.count, r->shares.min, r->shares.mean, r->shares.max);
 	fputs("\"lat_us\":", to);
 	json_latency(r, to);
 	fputs(",\"calibration\":", to);
@@ -177,11 +184,19 @@ table_begin(const struct perf_info *info, FILE *to)
 		o->instance ? o->instance : "default");
 	if (info->node >= 0)
 		fprintf(to, " (node %d)", info->node);
-	fprintf(to, " to %s", o->address ? o->address : "itself");
+	fprintf(to, " to %s", o->alltoall ? "all others" : o->address ? o->address : "itself");
 	if (info->peer >= 0)
 		fprintf(to, " (node %d)", info->peer);
 	fprintf(to, ", %s, %s, %s%s\n", info->path, o->sleep ? "sleeping" : "polling",
-		o->copy ? "copying" : "zero-copy above 948 B", o->verify ? ", verified" : "");
+		o->tcp	  ? "sockets"
+		: o->copy ? "copying"
+			  : "zero-copy above 948 B",
+		o->verify ? ", verified" : "");
+	if (o->connections > 1 || o->programs > 1 || o->alltoall)
+		fprintf(to, "%u %s, %u connections each%s\n",
+			o->alltoall ? o->cluster_count : o->programs,
+			o->alltoall ? "nodes" : "programs", o->connections,
+			o->alltoall ? " to each other one" : "");
 	fputs("latency in us is the round trip; M/s and MB/s are one direction, as received\n", to);
 	fprintf(to, "%-4s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test", "size",
 		"count", "M/s", "MB/s", "min", "mean", "p50", "p99", "p99.9", "max", "line ns",
@@ -215,6 +230,10 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 	if (r->errors)
 		fprintf(to, "  %llu ERRORS", (unsigned long long)r->errors);
 	putc('\n', to);
+	if (r->shares.count > 1)
+		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",
+			r->shares.count, r->shares.min / 1e6, r->shares.mean / 1e6,
+			r->shares.max / 1e6);
 	payload += r->payload;
 	if (!r->ports_known)
 		return;

@@ -9,16 +9,19 @@
 #define BURST 64
 
 void
-responder_init(struct responder *r, const char *instance, struct weir *weir, struct weir_conn *conn)
+responder_init(struct responder *r, const char *instance, struct perf_buffers *buffers,
+	       struct perf_region *region)
 {
-	*r = (struct responder){.instance = instance};
-	perf_flow_init(&r->flow, weir, conn);
+	*r = (struct responder){.instance = instance, .region = region};
+	perf_flow_init(&r->flow, buffers);
 }
 
-void
-responder_fini(struct responder *r)
+/* Ports are looked at once for all connections of a program, and not at all for sockets. */
+static bool
+read_ports(const struct responder *r, struct perf_ports *ports, pid_t *pid)
 {
-	perf_flow_fini(&r->flow);
+	return r->flow.conn && !(r->request.flags & PERF_UNSEEN) &&
+	       perf_ports_read(r->instance, ports, pid) == 0;
 }
 
 /* Waits for a request; whatever is wrong with it, the answer says so. */
@@ -32,9 +35,14 @@ rest(struct responder *r)
 	if (rc)
 		return rc == -EAGAIN ? 0 : rc;
 	rc = perf_message_read(&r->request, &f->control, f->control_length, PERF_REQUEST);
+	f->region = NULL;
+	if (!rc && r->request.test == PERF_READ) {
+		rc = r->request.region > r->region->size ? -E2BIG : perf_region_open(r->region);
+		f->region = r->region->memory;
+	}
 	if (!rc)
 		rc = perf_flow_start(f, &r->request, false);
-	r->ports_known = perf_ports_read(r->instance, &r->before, &pid) == 0;
+	r->ports_known = !rc && read_ports(r, &r->before, &pid);
 	r->reply = (struct perf_message){.status = (uint32_t)-rc, .pid = (uint32_t)pid};
 	r->start_ns = r->last_ns = now_ns();
 	r->state = RESPONDER_READY;
@@ -66,16 +74,16 @@ finish(struct responder *r)
 	if (rc)
 		return rc;
 	r->reply = (struct perf_message){
-	    .sent = f->sent,
 	    .received = f->received,
 	    .bytes = f->bytes,
 	    .errors = f->errors,
 	    /* fewer than the warm-up: then all count, from READY on */
 	    .measured =
 		f->received > r->request.warmup ? f->received - r->request.warmup : f->received,
-	    .measured_ns = r->last_ns - r->start_ns,
+	    .start_ns = r->start_ns,
+	    .last_ns = r->last_ns,
 	};
-	if (r->ports_known && perf_ports_read(r->instance, &after, &pid) == 0) {
+	if (r->ports_known && read_ports(r, &after, &pid)) {
 		r->reply.ports_known = 1;
 		r->reply.ports = perf_ports_since(&r->before, &after);
 	}
@@ -119,7 +127,7 @@ give(struct responder *r, uint64_t until)
 static int
 run(struct responder *r)
 {
-	bool lat = r->request.test == PERF_LAT, control;
+	bool lat = r->request.test == PERF_LAT || r->request.test == PERF_READ, control;
 	uint64_t until = 0;
 	int got, gave = 0;
 

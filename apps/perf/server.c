@@ -4,70 +4,215 @@
 #include "driver.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define ACCEPT_MS 100 /* also how late a signal is seen */
+#define BACKLOG 4096
+#define BATCH 32	 /* connections a step looks at */
+#define LOOK_EVERY 64u	 /* busy steps between two looks for events */
+#define ALONE_EVERY 512u /* the same with one connection, which is looked at in any case */
 
-/* Serves one connection to its end. 0, or -ENODEV when the data plane is gone. */
-static int
-serve(struct weir *weir, struct weir_conn *conn, const struct perf_options *o)
+void
+server_init(struct server *s, const struct perf_options *o, struct weir *weir, struct idle *idle)
 {
-	static struct responder r;
-	struct idle rest, run;
-	int rc = 0;
+	*s = (struct server){
+	    .options = o, .weir = weir, .idle = idle, .socket = -1, .region.size = o->region};
+	LIST_INIT(&s->all);
+}
 
-	responder_init(&r, o->instance, weir, conn);
-	perf_idle_init(&rest, weir, true);
-	perf_idle_init(&run, weir, o->sleep);
-	while (!atomic_load_explicit(&perf_stop, memory_order_relaxed)) {
-		rc = responder_step(&r);
+int
+server_listen(struct server *s, const char *service)
+{
+	if (s->weir)
+		return weir_listen(s->weir, service, BACKLOG, &s->listener);
+	s->socket = perf_socket_listen(service);
+	return s->socket < 0 ? s->socket : perf_idle_watch(s->idle, s->socket, NULL);
+}
+
+int
+server_add(struct server *s, struct weir_conn *conn, int fd)
+{
+	struct responder *r = malloc(sizeof(*r));
+	int rc = r ? perf_queue_reserve(&s->ready, s->count + 1) : -ENOMEM;
+
+	if (rc) {
+		free(r);
+		return rc;
+	}
+	responder_init(r, s->options->instance, &s->buffers, &s->region);
+	r->flow.queue = &s->ready;
+	if (conn) {
+		perf_flow_conn(&r->flow, s->weir, conn);
+	} else {
+		perf_flow_socket(&r->flow, fd);
+		rc = perf_idle_watch(s->idle, fd, &r->flow);
+	}
+	LIST_INSERT_HEAD(&s->all, r, next);
+	s->count++;
+	/* one connection was looked at without events, which may have been missed */
+	if (s->count <= 2)
+		LIST_FOREACH(r, &s->all, next)
+	perf_queue_push(&s->ready, &r->flow);
+	return rc;
+}
+
+static void
+drop(struct server *s, struct responder *r, int why)
+{
+	if (why == -ENODEV)
+		s->failed = why;
+	if (why != -ESHUTDOWN && why != -ECONNRESET && why != -ENODEV)
+		fprintf(stderr, "weir-perf: a client's connection ended: %s; serving the others\n",
+			strerror(-why));
+	LIST_REMOVE(r, next);
+	s->count--;
+	perf_flow_close(&r->flow);
+	free(r);
+	if (s->count == 1)
+		perf_queue_push(&s->ready, &LIST_FIRST(&s->all)->flow);
+}
+
+static void
+accept_all(struct server *s)
+{
+	struct weir_conn *conn = NULL;
+	int rc = 0, fd = -1;
+
+	s->idle->accepts = false;
+	while (!rc) {
+		if (s->listener)
+			rc = weir_accept(s->listener, 0, &conn);
+		else
+			rc = fd = perf_socket_accept(s->socket);
 		if (rc < 0)
 			break;
-		if (rc) {
-			run.empty = 0;
-			continue;
-		}
-		if (r.flow.blocked)
-			perf_idle_events(&run, 0);
-		run.sleeping = o->sleep || (r.request.flags & PERF_SLEEP);
-		/* without a client's wish the CPU is left alone */
-		perf_idle(r.state == RESPONDER_RESTING ? &rest : &run);
+		rc = server_add(s, conn, fd);
 	}
-	if (rc < 0 && rc != -ESHUTDOWN && rc != -ECONNRESET && rc != -ENODEV)
-		fprintf(stderr, "weir-perf: a client's connection ended: %s; serving the next\n",
-			strerror(-rc));
-	responder_fini(&r);
-	return rc == -ENODEV ? rc : 0;
+	if (rc == -EAGAIN || rc == -ETIMEDOUT || rc == -EINTR || rc == -ECONNABORTED)
+		return;
+	if (rc)
+		s->failed = rc;
+}
+
+/* Whether this end polls: without a client's wish the CPU is left alone. */
+static bool
+polls(const struct responder *r)
+{
+	return r->state != RESPONDER_RESTING && !(r->request.flags & PERF_SLEEP);
+}
+
+/* One connection's step; one that ended is done with. How much was done. */
+static int
+step(struct server *s, struct responder *r)
+{
+	int rc;
+
+	s->polling -= polls(r);
+	rc = responder_step(r);
+	if (rc < 0) {
+		drop(s, r, rc);
+		return 1;
+	}
+	s->polling += polls(r);
+	if (rc)
+		perf_queue_push(&s->ready, &r->flow);
+	return rc;
+}
+
+/* Those that events named, in turn. */
+static int
+step_ready(struct server *s)
+{
+	struct perf_flow *f;
+	int work = 0;
+
+	/* the flow is the responder's first member */
+	for (int n = 0; n < BATCH && (f = perf_queue_pop(&s->ready, 0)); n++)
+		work += step(s, (struct responder *)f);
+	return work;
+}
+
+int
+server_step(struct server *s)
+{
+	struct responder *only = s->count == 1 ? LIST_FIRST(&s->all) : NULL;
+	int work;
+
+	if (s->idle->accepts)
+		accept_all(s);
+	work = only ? step(s, only) : step_ready(s);
+	only = s->count == 1 ? LIST_FIRST(&s->all) : NULL;
+	if (++s->turns % (only ? ALONE_EVERY : LOOK_EVERY) == 0 ||
+	    (!work && (!only || only->flow.blocked)))
+		perf_idle_events(s->idle, 0);
+	return s->failed ? s->failed : work;
+}
+
+bool
+server_rests(const struct server *s)
+{
+	return s->polling == 0;
+}
+
+void
+server_close(struct server *s)
+{
+	struct responder *r;
+
+	while ((r = LIST_FIRST(&s->all))) {
+		LIST_REMOVE(r, next);
+		perf_flow_close(&r->flow);
+		free(r);
+	}
+	weir_listener_close(s->listener);
+	if (s->socket >= 0)
+		close(s->socket);
+	perf_buffers_free(&s->buffers);
+	perf_region_close(&s->region);
+	perf_queue_free(&s->ready);
+}
+
+static void
+announce(const struct perf_options *o, struct weir *weir)
+{
+	int node = weir ? weir_node(weir) : -1;
+
+	if (!weir)
+		printf("weir-perf: serving TCP on %s", o->service);
+	else
+		printf("weir-perf: serving '%s' on instance %s", o->service,
+		       o->instance ? o->instance : "default");
+	printf(node >= 0 ? ", node %d\n" : "\n", node);
+	fflush(stdout);
 }
 
 int
 perf_serve(struct weir *weir, const struct perf_options *o)
 {
-	struct weir_listener *listener;
-	struct weir_conn *conn;
-	int rc = weir_listen(weir, o->service, 0, &listener), node = weir_node(weir);
+	struct idle idle;
+	struct server s;
+	int rc;
 
-	if (rc) {
-		fprintf(stderr, "weir-perf: %s\n", weir_reason());
-		return rc;
-	}
-	printf("weir-perf: serving '%s' on instance %s", o->service,
-	       o->instance ? o->instance : "default");
-	printf(node >= 0 ? ", node %d\n" : "\n", node);
-	fflush(stdout);
-	while (!atomic_load(&perf_stop)) {
-		rc = weir_accept(listener, ACCEPT_MS, &conn);
-		if (rc == 0) {
-			rc = serve(weir, conn, o);
-			weir_close(conn);
-		}
-		if (rc == -EAGAIN || rc == -ETIMEDOUT || rc == -EINTR)
+	perf_idle_init(&idle, weir, true);
+	server_init(&s, o, weir, &idle);
+	rc = server_listen(&s, o->service);
+	if (!rc)
+		announce(o, weir);
+	while (!rc && !atomic_load_explicit(&perf_stop, memory_order_relaxed)) {
+		rc = server_step(&s);
+		if (rc > 0) {
+			idle.empty = 0;
 			rc = 0;
-		if (rc) {
-			fprintf(stderr, "weir-perf: %s\n", weir_reason());
-			break;
+		} else if (!rc) {
+			idle.sleeping = o->sleep || server_rests(&s);
+			perf_idle(&idle);
 		}
 	}
-	weir_listener_close(listener);
+	if (rc)
+		fprintf(stderr, "weir-perf: %s\n", weir ? weir_reason() : strerror(-rc));
+	server_close(&s);
+	if (idle.epoll >= 0)
+		close(idle.epoll);
 	return rc;
 }

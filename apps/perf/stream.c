@@ -17,7 +17,7 @@ struct back {
 static int
 take(struct driver *d, struct back *back)
 {
-	struct perf_flow *f = &d->flow;
+	struct perf_flow *f = d->flow;
 	int n, rc = 0;
 
 	for (n = 0; n < BURST; n++) {
@@ -51,18 +51,29 @@ give(struct perf_flow *f, uint64_t until)
 static bool
 is_done(const struct driver *d, bool both, uint64_t now, uint64_t end)
 {
-	const struct perf_flow *f = &d->flow;
+	const struct perf_flow *f = d->flow;
 
+	if (driver_stopped(d))
+		return true;
 	if (!d->options->count)
 		return now >= end;
 	return f->sent == d->options->count && (!both || f->received == d->options->count);
+}
+
+/* How many may have been sent by now. */
+static uint64_t
+allowed(const struct driver *d, uint64_t ns)
+{
+	uint64_t by_rate = driver_allowed(d, ns), count = d->options->count;
+
+	return count && count < by_rate ? count : by_rate;
 }
 
 int
 driver_stream(struct driver *d, struct perf_result *r)
 {
 	const struct perf_options *o = d->options;
-	struct perf_flow *f = &d->flow;
+	struct perf_flow *f = d->flow;
 	uint64_t start = now_ns(), now = start;
 	uint64_t end = start + (uint64_t)(o->duration_s * 1e9);
 	uint64_t until = o->count ? o->count : UINT64_MAX;
@@ -72,6 +83,8 @@ driver_stream(struct driver *d, struct perf_result *r)
 	int rc, got = 0;
 
 	while (!is_done(d, o->both, now, end)) {
+		if (o->rate)
+			until = allowed(d, now_ns() - start);
 		rc = give(f, until);
 		if (rc >= 0 && o->both)
 			got = take(d, &back);

@@ -27,9 +27,13 @@ struct weir_conn {
 	unsigned head, tail;
 	void *user;
 	uint64_t notify;
+	bool readable, refused; /* events are due */
 };
 
-static struct weir_conn ends[2];
+#define PAIRS_MAX 40
+
+static struct weir_conn ends[2 * PAIRS_MAX]; /* driver's and server's, in turn */
+static unsigned pairs = 1;
 static unsigned calls;
 static uint64_t data_seen;
 static enum { HONEST, LOSES, CHANGES, DOUBLES, ENDS } wire;
@@ -45,6 +49,7 @@ enqueue(struct weir_conn *to, const void *buf, size_t length)
 {
 	struct message *m = &to->queue[to->head++ % DEPTH];
 
+	to->readable = true;
 	m->data = malloc(length ? length : 1);
 	m->length = length;
 	memcpy(m->data, buf, length);
@@ -56,8 +61,10 @@ weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 	struct weir_conn *to = c->peer;
 	bool hit;
 
-	if (++calls % 5 == 0 || to->head - to->tail >= DEPTH - 1)
+	if (++calls % 5 == 0 || to->head - to->tail >= DEPTH - 1) {
+		c->refused = true;
 		return -EAGAIN;
+	}
 	hit = wire != HONEST && !is_control(length) && ++data_seen == 20;
 	if (hit && wire == ENDS)
 		return -ECONNRESET;
@@ -85,8 +92,10 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 int
 weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf)
 {
-	if (++calls % 5 == 0 || c->peer->head - c->peer->tail >= DEPTH - 2)
+	if (++calls % 5 == 0 || c->peer->head - c->peer->tail >= DEPTH - 2) {
+		c->refused = true;
 		return -EAGAIN;
+	}
 	*buf = malloc(length);
 	return 0;
 }
@@ -112,8 +121,10 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 {
 	struct message *m = &c->queue[c->tail % DEPTH];
 
-	if (c->head == c->tail || ++calls % 7 == 0)
+	if (c->head == c->tail || ++calls % 7 == 0) {
+		c->readable = c->head != c->tail;
 		return -EAGAIN;
+	}
 	*length = m->length;
 	if (m->length > size)
 		return -EMSGSIZE;
@@ -128,8 +139,10 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 {
 	struct message *m = &c->queue[c->tail % DEPTH];
 
-	if (c->head == c->tail || ++calls % 7 == 0)
+	if (c->head == c->tail || ++calls % 7 == 0) {
+		c->readable = c->head != c->tail;
 		return -EAGAIN;
+	}
 	loan->data = m->data;
 	loan->length = m->length;
 	c->tail++;
@@ -145,22 +158,68 @@ weir_release(struct weir *w, struct weir_loan *loan)
 int
 weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 {
-	int found = 0;
+	unsigned found = 0;
 
-	for (int i = 0; i < 2; i++) {
-		if (!ends[i].notify)
-			continue;
-		events[found++] = (struct weir_event){
-		    .type = WEIR_EVENT_SENT, .user = ends[i].user, .cookie = ends[i].notify};
-		ends[i].notify = 0;
+	for (struct weir_conn *c = ends; c < ends + 2 * pairs && found + 3 <= n; c++) {
+		struct weir_event e = {.conn = c, .user = c->user, .cookie = c->notify};
+
+		e.type = WEIR_EVENT_SENT;
+		if (c->notify)
+			events[found++] = e;
+		e.type = WEIR_EVENT_READABLE;
+		if (c->readable)
+			events[found++] = e;
+		e.type = WEIR_EVENT_WRITABLE;
+		if (c->refused && c->peer->head - c->peer->tail < DEPTH - 2)
+			events[found++] = e;
+		if (c->peer->head - c->peer->tail < DEPTH - 2)
+			c->refused = false;
+		c->notify = 0;
+		c->readable = false;
 	}
-	return found;
+	return (int)found;
 }
 
 int
 weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 {
 	return weir_poll(w, events, n);
+}
+
+int
+weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+{
+	return -ENOTSUP;
+}
+
+int
+weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
+{
+	return -EAGAIN;
+}
+
+void
+weir_listener_close(struct weir_listener *l)
+{
+}
+
+int
+weir_node(struct weir *w)
+{
+	return 1;
+}
+
+const char *
+weir_reason(void)
+{
+	return "";
+}
+
+void
+weir_close(struct weir_conn *c)
+{
+	while (c->tail != c->head)
+		free(c->queue[c->tail++ % DEPTH].data);
 }
 
 void
@@ -188,26 +247,39 @@ static int
 run_one(const struct perf_options *o, uint32_t test, uint32_t size, struct perf_result *result)
 {
 	static struct driver d;
-	static struct responder r;
+	static struct perf_flow flows[PAIRS_MAX];
+	static struct server s;
+	static struct weir *weir = (struct weir *)&d; /* any but NULL, which means sockets */
 	const char *what = "";
 	int rc;
 
 	memset(ends, 0, sizeof(ends));
-	ends[0].peer = &ends[1];
-	ends[1].peer = &ends[0];
+	pairs = o->connections;
 	data_seen = 0;
-	d = (struct driver){.options = o};
-	perf_idle_init(&d.idle, NULL, false);
-	perf_flow_init(&d.flow, NULL, &ends[0]);
-	responder_init(&r, NULL, NULL, &ends[1]);
-	d.here = &r;
-	rc = driver_run(&d, test, size, result, &what);
-	perf_flow_fini(&d.flow);
-	responder_fini(&r);
-	for (int i = 0; i < 2; i++) {
-		while (ends[i].tail != ends[i].head)
-			free(ends[i].queue[ends[i].tail++ % DEPTH].data);
+	d = (struct driver){.options = o,
+			    .weir = weir,
+			    .flows = flows,
+			    .flow = flows,
+			    .flow_count = pairs,
+			    .here = &s,
+			    .random = o->random};
+	assert_int_equal(perf_queue_reserve(&d.ready, pairs), 0);
+	perf_idle_init(&d.idle, weir, false);
+	server_init(&s, o, weir, &d.idle);
+	for (unsigned i = 0; i < pairs; i++) {
+		ends[2 * i].peer = &ends[2 * i + 1];
+		ends[2 * i + 1].peer = &ends[2 * i];
+		perf_flow_init(&flows[i], &d.buffers);
+		perf_flow_conn(&flows[i], weir, &ends[2 * i]);
+		flows[i].queue = pairs > 1 ? &d.ready : NULL;
+		assert_int_equal(server_add(&s, &ends[2 * i + 1], -1), 0);
 	}
+	rc = driver_run(&d, test, size, result, &what);
+	for (unsigned i = 0; i < pairs; i++)
+		perf_flow_close(&flows[i]);
+	server_close(&s);
+	perf_queue_free(&d.ready);
+	perf_buffers_free(&d.buffers);
 	return rc;
 }
 
@@ -218,6 +290,8 @@ options(uint64_t count)
 				     .seed = 5,
 				     .cpu = -1,
 				     .patience_s = 1,
+				     .connections = 1,
+				     .region = 1 << 20,
 				     .verify = true,
 				     .duration_s = 0.05};
 }
@@ -254,6 +328,64 @@ test_every_test_and_size(void **state)
 			assert_true((o.both && test != PERF_LAT) == (r.back_msgs_per_s > 0));
 		}
 	}
+}
+
+/* The same on several connections, in turn and in any order: the sum is that of one. */
+static void
+test_several_connections(void **state)
+{
+	static const unsigned numbers[] = {2, 7, PAIRS_MAX};
+	static struct perf_result r;
+
+	wire = HONEST;
+	for (unsigned variant = 0; variant < 96; variant++) {
+		struct perf_options o = options(variant & 1 ? 0 : 999);
+		uint32_t test = variant % 2 ? PERF_RATE : variant % PERF_TESTS;
+
+		o.connections = numbers[variant % 3];
+		o.both = variant & 2;
+		o.window = variant & 4 ? 8 : 0;
+		o.random = variant & 8;
+		o.verify = variant & 16;
+		o.rate = variant & 32 ? 1e5 : 0;
+		o.duration_s = 0.01;
+		if (test == PERF_MIX && !o.count)
+			continue;
+		assert_int_equal(run_one(&o, test, variant & 64 ? 2000 : 64, &r), 0);
+		assert_int_equal(r.errors, 0);
+		if (o.count)
+			assert_int_equal(r.count, 999);
+		assert_true(r.msgs_per_s > 0);
+		if (o.rate && test == PERF_RATE)
+			assert_true(r.count <= 1e5 * 0.02 + 32 * PAIRS_MAX || o.count);
+	}
+}
+
+/* What is read is what lies there; a server that answers with other memory is found out. */
+static void
+test_read(void **state)
+{
+	static struct perf_result r;
+	struct perf_options o = options(200);
+
+	for (unsigned variant = 0; variant < 4; variant++) {
+		wire = HONEST;
+		o.connections = variant & 1 ? 5 : 1;
+		o.verify = variant & 2;
+		assert_int_equal(run_one(&o, PERF_READ, 65533, &r), 0);
+		assert_int_equal(r.errors, 0);
+		assert_int_equal(r.count, 200);
+		assert_int_equal(r.payload, 200 * 65533);
+		assert_int_equal(r.latency.count, 200);
+		/* a doubled request gets two answers, of which one is not that to the next */
+		wire = DOUBLES;
+		assert_int_equal(run_one(&o, PERF_READ, 4096, &r), 0);
+		assert_true(r.errors > 0);
+	}
+	wire = CHANGES;
+	o.connections = 1;
+	assert_int_equal(run_one(&o, PERF_READ, 4096, &r), 0);
+	assert_int_equal(r.errors, 1);
 }
 
 static void
@@ -315,6 +447,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_every_test_and_size),
+	    cmocka_unit_test(test_several_connections),
+	    cmocka_unit_test(test_read),
 	    cmocka_unit_test(test_mix),
 	    cmocka_unit_test(test_faults),
 	    cmocka_unit_test(test_stops),

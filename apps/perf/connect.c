@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The connections that a run is made on. */
+#include "driver.h"
+
+#include "clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONNECT_MS 5000
+#define TOLD_EVERY 250u
+
+int
+perf_address_parse(const char *text, struct weir_address *address)
+{
+	char whole[WEIR_ADDRESS_TEXT_MAX];
+	int n;
+
+	if (weir_address_parse(text, address) == 0 && address->service[0])
+		return 0;
+	n = snprintf(whole, sizeof(whole), "%s:%s", text, PERF_SERVICE);
+	if (n < 0 || (size_t)n >= sizeof(whole))
+		return -EINVAL;
+	return weir_address_parse(whole, address);
+}
+
+static int
+connect_weir(struct driver *d, const char *text, struct perf_flow *f)
+{
+	struct weir_connect_options options = {.flags = d->options->loop ? WEIR_LOOP : 0};
+	struct weir_address address;
+	struct weir_conn *conn;
+	int rc = perf_address_parse(text, &address);
+
+	if (!rc)
+		rc = weir_connect_with(d->weir, &address, &options, CONNECT_MS, &conn);
+	if (!rc)
+		perf_flow_conn(f, d->weir, conn);
+	return rc;
+}
+
+static int
+connect_socket(struct driver *d, const char *text, struct perf_flow *f)
+{
+	char whole[80];
+	int fd;
+
+	snprintf(whole, sizeof(whole), "%s%s", text, strrchr(text, ':') ? "" : PERF_TCP_PORT);
+	fd = perf_socket_connect(whole);
+	if (fd < 0)
+		return fd;
+	perf_flow_socket(f, fd);
+	return perf_idle_watch(&d->idle, fd, f);
+}
+
+/* How far it is, where that takes a while. */
+static void
+tell_connected(struct driver *d, uint32_t n, uint32_t all)
+{
+	if (d->team)
+		atomic_store_explicit(&d->team->member[d->number].live.connected, n,
+				      memory_order_relaxed);
+	if (d->progress && all > TOLD_EVERY && n % TOLD_EVERY == 0)
+		fprintf(stderr, "\r%u of %u connections \033[K", n, all);
+	if (d->progress && all > TOLD_EVERY && n == all)
+		fputs("\r\033[K", stderr);
+}
+
+int
+driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
+{
+	uint32_t all = n * d->options->connections;
+	int rc = 0;
+
+	d->flows = calloc(all, sizeof(*d->flows));
+	if (!d->flows || perf_queue_reserve(&d->ready, all))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < all && !rc; i++) {
+		struct perf_flow *f = &d->flows[i];
+
+		if (atomic_load_explicit(&perf_stop, memory_order_relaxed))
+			return -EINTR;
+		if (d->team && atomic_load_explicit(&d->team->failed, memory_order_relaxed))
+			return -ECANCELED;
+		perf_flow_init(f, &d->buffers);
+		d->flow_count = i + 1;
+		rc = d->weir ? connect_weir(d, addresses[i % n], f)
+			     : connect_socket(d, addresses[i % n], f);
+		f->queue = all > 1 ? &d->ready : NULL;
+		if (!rc && d->here) {
+			d->here->idle->accepts = true;
+			rc = server_step(d->here);
+			rc = rc > 0 ? 0 : rc;
+		}
+		tell_connected(d, i + 1, all);
+	}
+	d->flow = d->flows;
+	return rc;
+}
+
+void
+driver_close(struct driver *d)
+{
+	for (uint32_t i = 0; i < d->flow_count; i++)
+		perf_flow_close(&d->flows[i]);
+	free(d->flows);
+	perf_queue_free(&d->ready);
+	perf_buffers_free(&d->buffers);
+	if (d->idle.epoll >= 0)
+		close(d->idle.epoll);
+	d->flows = d->flow = NULL;
+	d->flow_count = 0;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "prompt.h"
+
+#include "clock.h"
+#include "line.h"
+#include "run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROMPT "weir-perf> "
+#define LOOK_MS 50
+#define WORDS 4
+
+struct prompt {
+	struct perf_options *options;
+	struct perf_info info;
+	struct team_run run;
+	struct team_rates rates;
+	struct team_sum past, cleared; /* of runs that ended; what `clear stats` took away */
+	uint64_t wait_until;	       /* `wait`: no command is read before; 0: none */
+	uint32_t test, size;	       /* of the next run: the first of each list */
+	int code;
+	bool quit;
+};
+
+/* Handlers return nothing: what goes wrong is said, and the prompt goes on. */
+static struct prompt *prompt;
+
+static void
+help(void)
+{
+	puts("start                 a run with what is set; the result follows when it ends\n"
+	     "stop                  ends it\n"
+	     "wait [SECONDS]        reads no command until it has ended, or for so long\n"
+	     "set NAME VALUE        test, size, window, flags, rate, connections, programs, "
+	     "count,\n"
+	     "                      duration, region, large, pick, seed, wait, stats-period, "
+	     "verify, copy, "
+	     "bidirectional;\n"
+	     "                      as the options of the same name, on or off for the last three\n"
+	     "show config           what is set\n"
+	     "show stats all        what was counted, also while a run goes on\n"
+	     "clear stats           counts from 0 again\n"
+	     "help, quit");
+}
+
+static struct team_sum
+add(struct team_sum a, struct team_sum b)
+{
+	return (struct team_sum){.sent = a.sent + b.sent,
+				 .received = a.received + b.received,
+				 .errors = a.errors + b.errors,
+				 .connected = b.connected};
+}
+
+static void
+show_stats(const struct prompt *p)
+{
+	struct team_sum all = add(p->past, team_count(&p->run));
+
+	for (uint32_t i = 0; p->run.team && i < p->run.team->count; i++) {
+		struct team_live *l = &p->run.team->member[i].live;
+
+		printf("program %-4u %8llu connections %15llu sent %15llu received %10llu "
+		       "errors\n",
+		       i, (unsigned long long)atomic_load(&l->connected),
+		       (unsigned long long)atomic_load(&l->sent),
+		       (unsigned long long)atomic_load(&l->received),
+		       (unsigned long long)atomic_load(&l->errors));
+	}
+	printf("all          %8llu connections %15llu sent %15llu received %10llu errors\n",
+	       (unsigned long long)all.connected, (unsigned long long)(all.sent - p->cleared.sent),
+	       (unsigned long long)(all.received - p->cleared.received),
+	       (unsigned long long)(all.errors - p->cleared.errors));
+}
+
+static void
+show_config(const struct prompt *p)
+{
+	const struct perf_options *o = p->options;
+
+	printf("%s: address %s, transport %s, flags %s\n", p->run.team ? "running" : "stopped",
+	       o->address ? o->address : "itself", o->tcp ? "tcp" : "weir", perf_flags_text(o));
+	printf("test %s, size %u, window %u, rate %.0f, count %llu, duration %g\n",
+	       perf_test_name(o->tests[0]), o->size_count ? o->sizes[0] : 0, o->window, o->rate,
+	       (unsigned long long)o->count, o->duration_s);
+	printf("connections %u, programs %u, pick %s, wait %s, seed %llu\n", o->connections,
+	       o->programs, o->random ? "random" : "turn", o->sleep ? "sleep" : "poll",
+	       (unsigned long long)o->seed);
+	printf("verify %s, copy %s, bidirectional %s, stats-period %g\n", o->verify ? "on" : "off",
+	       o->copy ? "on" : "off", o->both ? "on" : "off", o->period_s);
+}
+
+static void
+start(struct prompt *p)
+{
+	const struct perf_options *o = p->options;
+	int rc;
+
+	if (p->run.team) {
+		puts("a run goes on; stop it first");
+		return;
+	}
+	rc = team_start(&p->run, o, o->tests[0],
+			o->size_count ? o->sizes[0] : run_usual_size(o->tests[0]));
+	if (rc)
+		printf("no run: %s; lower programs\n", strerror(-rc));
+	p->rates = (struct team_rates){.last_ns = now_ns()};
+}
+
+static void
+stop(struct prompt *p)
+{
+	if (p->run.team)
+		atomic_store(&p->run.team->stop, true);
+	else
+		puts("nothing runs");
+}
+
+static void
+set(struct prompt *p, const char *name, const char *value)
+{
+	char reason[160];
+
+	if (p->run.team)
+		puts("a run goes on; stop it first");
+	else if (perf_options_set(p->options, name, value, reason, sizeof(reason)))
+		puts(reason);
+}
+
+static void
+wait_for(struct prompt *p, const char *seconds)
+{
+	char *end;
+	double s = seconds ? strtod(seconds, &end) : 86400;
+
+	if (seconds && (end == seconds || *end || !(s >= 0) || s > 86400))
+		printf("'%s' is no time; give seconds\n", seconds);
+	else if (p->run.team || seconds)
+		p->wait_until = now_ns() + (uint64_t)(s * 1e9);
+}
+
+static bool
+is(const char *const *word, const char *a, const char *b, const char *c)
+{
+	const char *want[] = {a, b, c};
+
+	for (int i = 0; i < 3; i++)
+		if (!word[i] != !want[i] || (want[i] && strcmp(word[i], want[i]) != 0))
+			return false;
+	return true;
+}
+
+static void
+obey(struct prompt *p, char *line)
+{
+	const char *word[WORDS + 1] = {NULL};
+	char *rest = line;
+	int n = 0;
+
+	while (n < WORDS && (word[n] = strsep(&rest, " \t\r\n")))
+		n += word[n][0] != '\0';
+	word[n] = NULL;
+	if (!n)
+		return;
+	if (is(word, "start", NULL, NULL))
+		start(p);
+	else if (is(word, "stop", NULL, NULL))
+		stop(p);
+	else if (is(word, "quit", NULL, NULL))
+		p->quit = true;
+	else if (is(word, "help", NULL, NULL))
+		help();
+	else if (is(word, "show", "config", NULL))
+		show_config(p);
+	else if (is(word, "show", "stats", "all"))
+		show_stats(p);
+	else if (is(word, "clear", "stats", NULL))
+		p->cleared = add(p->past, team_count(&p->run));
+	else if (n == 3 && strcmp(word[0], "set") == 0)
+		set(p, word[1], word[2]);
+	else if (n <= 2 && strcmp(word[0], "wait") == 0)
+		wait_for(p, word[1]);
+	else
+		printf("'%s' is no command, or lacks something; see help\n", word[0]);
+	fflush(stdout);
+}
+
+static void
+on_line(char *line)
+{
+	if (line)
+		obey(prompt, line);
+	else
+		prompt->quit = true;
+}
+
+/* The members have ended: what came of it. */
+static void
+collect(struct prompt *p)
+{
+	static struct perf_result r;
+	char reason[TEAM_REASON];
+
+	p->past = add(p->past, team_count(&p->run));
+	p->code = team_collect(&p->run, &p->info, &r, reason, sizeof(reason));
+	if (p->code) {
+		fprintf(stderr, "weir-perf: %s\n", reason);
+	} else {
+		perf_report_begin(&p->info, stdout);
+		perf_report(&p->info, &r, stdout);
+		perf_report_end(&p->info, stdout);
+		p->code = r.errors ? EXIT_FAILED : 0;
+	}
+	p->wait_until = 0;
+	perf_line_again();
+}
+
+static void
+look(struct prompt *p)
+{
+	uint64_t now = now_ns();
+
+	if (p->run.team && !team_watch(&p->run))
+		collect(p);
+	if (p->wait_until && now >= p->wait_until)
+		p->wait_until = 0;
+	if (p->run.team && p->options->period_s > 0 &&
+	    (double)(now - p->rates.last_ns) >= p->options->period_s * 1e9) {
+		team_print_rates(&p->run, &p->rates, stdout);
+		fflush(stdout);
+		perf_line_again();
+	}
+}
+
+int
+perf_prompt(struct perf_options *o)
+{
+	static struct prompt p;
+
+	p = (struct prompt){.options = o, .info = {.options = o, .node = -1, .peer = -1}};
+	prompt = &p;
+	perf_line_open(PROMPT, on_line);
+	while (!p.quit && !atomic_load(&perf_stop)) {
+		if (p.wait_until)
+			usleep(LOOK_MS * 1000);
+		else
+			perf_line_read(LOOK_MS);
+		look(&p);
+	}
+	perf_line_close();
+	if (p.run.team)
+		atomic_store(&p.run.team->stop, true);
+	while (p.run.team) {
+		look(&p);
+		usleep(LOOK_MS * 100);
+	}
+	return p.code;
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weir-perf's ways of working: many connections, several programs, out of the server's memory, over
+# sockets, by its prompt.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+# perf JQ ARGUMENT...: a run without errors of which JQ holds.
+perf() {
+	local expression=$1
+	shift
+	weir-perf "$@" --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" || {
+		fail "weir-perf $*: $(tail -n 1 "$weir_tmp/perf.log")"
+		return
+	}
+	jq -e ".results[0] | .errors == 0 and ($expression)" "$weir_tmp/result.json" >/dev/null ||
+		fail "weir-perf $*: $(jq -c '.results[0]' "$weir_tmp/result.json")"
+}
+
+two_nodes
+run server-B weir-perf --instance B --region 16m
+await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf on B doesn't serve"
+
+# many connections, in turn and in any order; both directions; each message once, whole
+perf '.count == 20000 and .verified' --instance A node:2 -t rate --connections 200 -n 20000 --verify
+perf '.count == 5000 and .verified' --instance A node:2 -t bw -s 20000 --connections 50 -n 5000 -b --pick random --verify
+perf '.count == 2000 and .lat_us.p50 > 0' --instance A node:2 -t lat --connections 50 --pick random -n 2000 --verify
+perf '.count == 3000 and .verified' --instance A node:2 -t mix --connections 10 -n 3000 --large 10 --verify
+weirctl --instance A wait connections:0 --timeout 10 >/dev/null || fail "connections remain"
+
+# programs that share the load, and say how evenly; paced
+perf '.count == 8000 and .shares.count == 4 and .shares.min > 0' --instance A node:2 -t rate --programs 4 --connections 5 -n 8000
+perf '.msgs_per_s < 22000 and .msgs_per_s > 5000' --instance A node:2 -t rate --programs 2 --rate 20k -D 0.5
+weir-perf --instance A node:2 -t rate --connections 10 -n 9 >"$weir_tmp/few.log" 2>&1 && fail "fewer messages than connections"
+weir-perf --instance A node:2 -t rate -D 1 --stats-period 0.2 --no-calibrate >"$weir_tmp/rates.log" 2>&1 ||
+	fail "--stats-period: $(tail -n 1 "$weir_tmp/rates.log")"
+[ "$(grep -c 'M/s, received' "$weir_tmp/rates.log")" -ge 3 ] || fail "no rates: $(cat "$weir_tmp/rates.log")"
+
+# out of the server's memory, of which it gives no more than it was told
+perf '.payload_bytes == 65536000 and .verified and .ports.rx_bytes >= 65536000 and .lat_us.p50 > 0' \
+	--instance A node:2 -t read -n 1000 --connections 20 --region 16m --verify
+weir-perf --instance A node:2 -t read -n 10 --region 32m >"$weir_tmp/region.log" 2>&1 && fail "a region beyond the server's"
+grep -q 'lower --region' "$weir_tmp/region.log" || fail "region: $(tail -n 1 "$weir_tmp/region.log")"
+
+# the same over sockets
+port=$(free_port)
+run server-tcp weir-perf --transport tcp --service "$port"
+await 10 grep -q . "$weir_tmp/server-tcp.log" || die "weir-perf doesn't serve TCP"
+perf '.count == 1000 and .verified and .lat_us.p50 > 0' "127.0.0.1:$port" --transport tcp -t lat -n 1000 --verify
+perf '.count == 200 and .verified' "127.0.0.1:$port" --transport tcp -t bw -s 1m -n 200 -b --verify
+perf '.count == 20000 and .verified' "127.0.0.1:$port" --transport tcp -t rate --connections 20 -n 20000 --verify
+perf '.count == 2000 and .verified' "127.0.0.1:$port" --transport tcp -t mix -n 2000 --large 10 --verify --wait sleep
+perf '.count == 2000 and .shares.count == 2' "127.0.0.1:$port" --transport tcp -t rate --programs 2 -n 2000
+
+# by the prompt; what is wrong is said and does no harm
+weir-perf --instance A node:2 -i >"$weir_tmp/prompt.log" 2>&1 <<END || fail "the prompt ended with $?"
+set connections 4
+set size 100
+set size 1000000000000
+set colour red
+start
+wait 0.5
+set programs 2
+show stats all
+stop
+wait
+set programs 2
+set count 1000
+start
+wait
+show config
+clear stats
+show stats all
+jump
+END
+for line in 'set; see help\|cannot\|can.t be set' "is no value for 'size'" 'program 0 ' 'a run goes on' 'connections 4, programs 2' \
+	"'jump' is no command" ' 0 sent' '^rate'; do
+	grep -q -- "$line" "$weir_tmp/prompt.log" || fail "the prompt lacks '$line': $(cat "$weir_tmp/prompt.log")"
+done
+[ "$(grep -c '^rate ' "$weir_tmp/prompt.log")" = 2 ] || fail "not two results: $(cat "$weir_tmp/prompt.log")"
