@@ -128,12 +128,14 @@ write_next(struct engine *e, struct link *l)
 {
 	struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
 	uint32_t left, length;
-	const struct session *s = p->conn->session;
-	weir_place place = p->slot.place[0];
+	const struct session *s;
 	struct nic_send_wr wr;
+	weir_place place;
 
 	if (list_empty(&l->writing) || !has_room(l))
 		return false;
+	s = p->conn->session;
+	place = p->slot.place[0];
 	left = p->slot.length - p->written;
 	length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
 	wr = (struct nic_send_wr){
