@@ -206,10 +206,21 @@ start_clock(struct weir_wait *wait, uint64_t now)
 	    wait->timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)wait->timeout_ms * 1000000u;
 }
 
+static void
+nap(const struct weir_wait *wait, uint64_t now)
+{
+	uint64_t left = wait->deadline - now;
+	struct timespec ts = {.tv_nsec = (long)(left < wait->nap_ns ? left : wait->nap_ns)};
+
+	nanosleep(&ts, NULL);
+}
+
 int
 weir_wait_next(struct weir_wait *wait)
 {
-	uint32_t limit = shared_cpu ? POLLS_SHARED : wait->start ? POLLS_AFTER_YIELD : POLLS_ALONE;
+	uint32_t limit = shared_cpu || wait->nap_ns ? POLLS_SHARED
+			 : wait->start		    ? POLLS_AFTER_YIELD
+						    : POLLS_ALONE;
 	uint64_t now;
 
 	if (weir_unlikely(weir_state(wait->home->w) != WEIR_UP))
@@ -235,6 +246,10 @@ weir_wait_next(struct weir_wait *wait)
 		return 0;
 	}
 	wait->polls = 0;
+	if (wait->nap_ns) {
+		nap(wait, now);
+		return 0;
+	}
 	now = yield(now);
 	if (wait->home->w->polling || now - wait->start < AWAKE_NS)
 		return 0;

@@ -15,7 +15,7 @@ enum message_kind {
 	/* part of a message too long for one; id: of the request, else 0; struct message_piece
 	 * follows; flags: kind of the whole */
 	KIND_PIECE = 4,
-	KIND_HELLO = 5, /* first message each way; id: incarnation; status: handler threads */
+	KIND_HELLO = 5, /* first message each way; id: incarnation; status: receivers */
 	KIND_BYE = 6,	/* the sender wants to close the connection: close your lanes */
 };
 

@@ -66,7 +66,7 @@ struct lane {
 	struct worker *running;	       /* has a message of it, the next one waits */
 	struct waiting *first, **last; /* responses; messages wait until they have gone */
 	_Atomic uint64_t incarnation;  /* of the other end; 0: not known yet */
-	_Atomic uint32_t hello; /* handler threads over there + 1, to be looked at; 0: nothing */
+	_Atomic uint32_t hello;	       /* receivers over there + 1, to be looked at; 0: nothing */
 	/* in.total: something is under way. Incoming: who has `running`; else home */
 	struct assembly in;
 	struct exclusive *held; /* place for a message that waits for its turn; kept */
@@ -98,7 +98,7 @@ struct peer {
 	bool told;     /* the program was told CREATED */
 	bool evicted;
 	bool stepping;		 /* on m->stepping */
-	uint32_t threads;	 /* handler threads over there, as far as we know; at least 1 */
+	uint32_t threads;	 /* receivers over there, as far as we know; at least 1 */
 	uint32_t incoming, open; /* lanes: from there; that are open */
 	uint32_t used;		 /* as lanes', of those that are gone */
 	uint64_t incarnation;
@@ -202,7 +202,7 @@ struct weir_messenger {
 	struct weir *w;
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
-	uint32_t threads; /* handler threads that a peer has as far as we know nothing of it */
+	uint32_t receivers; /* workers that listen; others have as many as far as we know */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];
 	_Atomic(struct handler *) *handlers; /* by type; written under leaf */
@@ -213,6 +213,7 @@ struct weir_messenger {
 	bool fence; /* who unregisters can't make others run a fence */
 	/* lock writes; read by every message, so nothing else that is written lies beside it */
 	_Alignas(64) _Atomic uint32_t epoch;
+	_Alignas(64) _Atomic uint32_t crowd; /* threads that wait for room; they write, they read */
 	_Alignas(64) pthread_mutex_t lock;
 	struct peer **peers[NODES / NODE_PAGE];
 	TAILQ_HEAD(, peer) open, stepping;

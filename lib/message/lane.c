@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define CROWD_NAP_NS 20000u
+
 /* The sender that this thread used last. */
 static __thread struct {
 	uint64_t serial;
@@ -191,7 +193,7 @@ lane_attach(struct lane *lane, struct weir_conn *c)
 static uint32_t
 lane_threads(const struct weir_messenger *m)
 {
-	return m->o.flags & WEIR_MESSENGER_CLIENT ? 0 : m->o.handler_threads;
+	return m->o.flags & WEIR_MESSENGER_CLIENT ? 0 : m->receivers;
 }
 
 static int
@@ -505,13 +507,60 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	return rc && rc != -EAGAIN ? not_opened(rc) : rc;
 }
 
+/* One try. Other threads' messages got room meanwhile, or this one's responses came. */
+static int
+send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
+{
+	int rc;
+
+	weir_lock(lane->home);
+	rc = weir_send_now(lane->conn, parts, n, length);
+	if (rc == -EAGAIN) {
+		weir_drive(lane->home, NULL);
+		rc = weir_send_now(lane->conn, parts, n, length);
+	}
+	weir_unlock(lane->home);
+	return rc;
+}
+
+/*
+ * Many threads that poll for room keep the engine from making it: the more they are, the more
+ * messages lie in the rings already, and the longer each may sleep without anybody running dry.
+ */
+static int
+send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
+{
+	struct weir_messenger *m = lane->m;
+	struct weir_wait wait;
+	uint32_t crowd;
+	int rc = send_once(lane, parts, n, length);
+
+	if (rc != -EAGAIN || !timeout_ms)
+		return rc;
+	weir_wait_init(&wait, lane->home, timeout_ms);
+	crowd = atomic_fetch_add_explicit(&m->crowd, 1, memory_order_relaxed) + 1;
+	do {
+		wait.nap_ns = crowd > 1 ? crowd * CROWD_NAP_NS : 0;
+		rc = weir_wait_next(&wait);
+		if (!rc)
+			rc = send_once(lane, parts, n, length);
+		else
+			break;
+		crowd = atomic_load_explicit(&m->crowd, memory_order_relaxed);
+	} while (rc == -EAGAIN);
+	atomic_fetch_sub_explicit(&m->crowd, 1, memory_order_relaxed);
+	weir_wait_end(&wait);
+	return rc;
+}
+
 int
 lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
 {
 	struct weir_messenger *m = lane->m;
-	int rc = weir_send_parts(lane->conn, parts, n, length, timeout_ms);
 
 	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
 			      memory_order_relaxed);
-	return rc;
+	return length <= WEIR_INLINE_MAX
+		   ? send_small(lane, parts, n, length, timeout_ms)
+		   : weir_send_parts(lane->conn, parts, n, length, timeout_ms);
 }

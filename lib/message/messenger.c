@@ -5,6 +5,7 @@
 
 #include "client/barrier.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -34,6 +35,9 @@ check(const struct weir_messenger_options *o)
 	if (!o->handler_threads || o->handler_threads > WEIR_HANDLER_THREADS_MAX)
 		return weir_fail(-EINVAL, "%u handler threads; give 1 to %u", o->handler_threads,
 				 WEIR_HANDLER_THREADS_MAX);
+	if (o->receivers > o->handler_threads)
+		return weir_fail(-EINVAL, "%u receivers of %u handler threads; give at most all",
+				 o->receivers, o->handler_threads);
 	if (!o->lanes || o->lanes > WEIR_LANES_MAX)
 		return weir_fail(-EINVAL, "%u lanes; give 1 to %u", o->lanes, WEIR_LANES_MAX);
 	if (!o->connections || o->connections > NODES)
@@ -114,6 +118,22 @@ messenger_free(struct weir_messenger *m)
 	free(m);
 }
 
+/* A receiver that shares its CPU with an engine or another one only takes turns with it. */
+static uint32_t
+receivers(const struct weir_messenger_options *o)
+{
+	uint32_t cpus = 1;
+	cpu_set_t set;
+
+	if (o->receivers)
+		return o->receivers;
+	if (!sched_getaffinity(0, sizeof(set), &set))
+		cpus = (uint32_t)CPU_COUNT(&set);
+	if (cpus / 2 >= o->handler_threads)
+		return o->handler_threads;
+	return cpus < 2 ? 1 : cpus / 2;
+}
+
 static struct weir_messenger *
 messenger_make(struct weir *w, const struct weir_messenger_options *o)
 {
@@ -124,7 +144,7 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	memset(m, 0, sizeof(*m));
 	m->w = w;
 	m->o = *o;
-	m->threads = o->handler_threads;
+	m->receivers = receivers(o);
 	if (o->flags & WEIR_MESSENGER_CLIENT)
 		m->o.handler_threads = 1;
 	m->serial = atomic_fetch_add(&serials, 1);

@@ -25,7 +25,7 @@ peer_get(struct weir_messenger *m, uint16_t node)
 			return NULL;
 		(*at)->node = node;
 		/* as a rule others have as many as we; hello says how many */
-		(*at)->threads = m->threads;
+		(*at)->threads = m->receivers;
 		TAILQ_INIT(&(*at)->lanes);
 	}
 	return *at;

@@ -310,7 +310,7 @@ open_worker(struct worker *k)
 	k->sender = sender_get(m, &rc);
 	if (!k->sender)
 		return rc;
-	if (m->o.flags & WEIR_MESSENGER_CLIENT)
+	if (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers)
 		return 0;
 	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
 	return weir_listen(m->w, name, 4096, &k->listener);

@@ -248,6 +248,7 @@ test_bad_input(void **state)
 	refused(connections, 65537);
 	refused(handler_threads, 0);
 	refused(handler_threads, 33);
+	refused(receivers, 3);
 	refused(lanes, 0);
 	refused(window, 1);
 	refused(window, (64u << 10) - 1);
@@ -553,6 +554,7 @@ test_threads(void **state)
 	few.channels = 4; /* no more for threads that send */
 	many(NULL, &few, 6);
 	more.handler_threads = 4;
+	more.receivers = 3;
 	more.window = 64u << 10;
 	more.threshold = 10;
 	many(&more, NULL, 6);

@@ -52,6 +52,8 @@ struct weir_messenger_options {
 	const char *service;	  /* name under which messengers find each other; 27 bytes */
 	uint32_t flags;		  /* WEIR_MESSENGER_* */
 	uint32_t handler_threads; /* 1 ... WEIR_HANDLER_THREADS_MAX */
+	uint32_t receivers; /* of them, those that lanes are spread over; the others help when a
+			       handler takes long; 0: half as many as CPUs */
 	uint32_t lanes; /* 1 ... WEIR_LANES_MAX: threads with lanes of their own; others share */
 	uint32_t connections; /* nodes connected at a time, at least 1; then the least recently used
 				 idle one goes */
@@ -66,7 +68,7 @@ struct weir_messenger_options {
 };
 #define WEIR_MESSENGER_OPTIONS                                                                     \
 	{                                                                                          \
-		"weir.message", 0, 2, 64, 10000, 0, 50, 333, 1ull << 30, NULL, NULL                \
+		"weir.message", 0, 2, 0, 64, 10000, 0, 50, 333, 1ull << 30, NULL, NULL             \
 	}
 
 /*
