@@ -165,8 +165,8 @@ share(const struct driver *d, uint64_t whole, uint32_t i)
 	return whole / n + (i < whole % n);
 }
 
-static struct perf_message
-request_of(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
+struct perf_message
+driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 {
 	const struct perf_options *o = d->options;
 	bool many = d->flow_count > 1 || d->team;
@@ -177,6 +177,7 @@ request_of(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 	    .count = share(d, o->count, i),
 	    .large = test == PERF_MIX ? share(d, o->large, i) : 0,
 	    .region = o->region,
+	    .threads = o->threads,
 	    .seed = o->seed + (uint64_t)d->number * d->flow_count + i,
 	    .flags = (o->both && test < PERF_READ && test != PERF_LAT ? PERF_BOTH : 0) |
 		     (o->verify ? PERF_VERIFY : 0) | (o->sleep ? PERF_SLEEP : 0) |
@@ -203,7 +204,7 @@ ask(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
-		m = request_of(d, test, size, i);
+		m = driver_request(d, test, size, i);
 		rc = tell(d, &d->flows[i], &m, PERF_REQUEST);
 		d->moved_ns = now_ns();
 	}
@@ -213,7 +214,8 @@ ask(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r)
 			r->peer_pid = (pid_t)m.pid;
 		if (rc)
 			break;
-		m = request_of(d, test, size, i);
+		d->flows[i].talker = m.threads;
+		m = driver_request(d, test, size, i);
 		rc = perf_flow_start(&d->flows[i], &m, true);
 		d->moved_ns = now_ns();
 	}
@@ -300,6 +302,8 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 	*what = "the messages";
 	if (test == PERF_READ)
 		rc = driver_read(d, r);
+	else if (test >= PERF_CAST)
+		rc = driver_talk(d, r);
 	else if (test == PERF_LAT)
 		rc = driver_latency(d, r);
 	else

@@ -27,6 +27,9 @@ struct driver {
 	bool progress;	     /* a line on the terminal */
 	uint64_t random;     /* --pick random: state; else 0 */
 
+	char service[WEIR_SERVICE_MAX]; /* of the server */
+	char reason[TEAM_REASON];	/* why a thread of this program failed; "": none did */
+
 	struct team *team; /* NULL: alone */
 	uint32_t number;   /* in the team */
 
@@ -69,6 +72,10 @@ int driver_latency(struct driver *d, struct perf_result *r);
 int driver_stream(struct driver *d, struct perf_result *r);
 int driver_crowd(struct driver *d, struct perf_result *r);
 int driver_read(struct driver *d, struct perf_result *r);
+int driver_talk(struct driver *d, struct perf_result *r);
+/* What connection i is asked for. */
+struct perf_message driver_request(const struct driver *d, uint32_t test, uint32_t size,
+				   uint32_t i);
 
 /* One run: `r` is filled. 0, or -errno, and `what` (a few words) says what failed. */
 int driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r,

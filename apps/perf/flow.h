@@ -45,6 +45,7 @@ struct perf_flow {
 	uint64_t bytes;	    /* received */
 	uint64_t errors;    /* messages whose contents or length were wrong */
 	bool blocked;	    /* the last send had to wait: events tell when it may go on */
+	uint32_t talker;    /* tests of the message model: what the server calls this client */
 	bool cut;	    /* a part of message `sent` is with the kernel */
 	int failed;	    /* -errno that an event brought */
 	int wait_ms;	    /* round trips: so long a receive may wait */

@@ -22,6 +22,8 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	if (kind == PERF_REQUEST && m.test == PERF_READ &&
 	    (m.region < m.size || m.region > 1ull << 40 || m.size <= PERF_READ_REQUEST))
 		return -EBADMSG;
+	if (kind == PERF_REQUEST && m.test >= PERF_CAST && (!m.threads || m.threads > 256))
+		return -EBADMSG;
 	*to = m;
 	return 0;
 }

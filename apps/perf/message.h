@@ -46,7 +46,7 @@ struct perf_message {
 	uint64_t measured; /* RESULT: messages after the warm-up */
 	uint64_t start_ns, last_ns; /* RESULT: when the first of them was there, and the last */
 	uint64_t region;	    /* REQUEST: bytes of the memory that is read */
-	uint32_t threads;	    /* REQUEST: that send, tests of the message model */
+	uint32_t threads;	    /* REQUEST: that send; READY: their client's number */
 	uint32_t pid;		    /* READY: of the server's data plane, 0: unknown */
 	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
 	struct perf_ports ports;    /* RESULT: what the server's ports counted meanwhile */

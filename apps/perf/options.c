@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "socket.h"
-
 #include "weir/stream.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +32,7 @@ enum {
 	OPT_SEED,
 	OPT_SERVICE,
 	OPT_STATS,
+	OPT_THREADS,
 	OPT_TRANSPORT,
 	OPT_VERIFY,
 	OPT_VERSION,
@@ -71,6 +69,7 @@ static const struct option long_options[] = {
     {"size", required_argument, NULL, 's'},
     {"stats-period", required_argument, NULL, OPT_STATS},
     {"test", required_argument, NULL, 't'},
+    {"threads", required_argument, NULL, OPT_THREADS},
     {"transport", required_argument, NULL, OPT_TRANSPORT},
     {"verify", no_argument, NULL, OPT_VERIFY},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -78,17 +77,6 @@ static const struct option long_options[] = {
     {"window", required_argument, NULL, 'w'},
     {NULL, 0, NULL, 0},
 };
-
-__attribute__((format(printf, 3, 4))) static enum options_result
-wrong(char *reason, size_t size, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(reason, size, format, args);
-	va_end(args);
-	return OPTIONS_WRONG;
-}
 
 static int
 parse_number(const char *text, uint64_t *value)
@@ -325,6 +313,10 @@ take_crowd(struct perf_options *o, int option, const char *arg)
 		rc = parse_bounded(arg, 1, OPTIONS_NODES, &n);
 		o->programs = (uint32_t)n;
 		break;
+	case OPT_THREADS:
+		rc = parse_bounded(arg, 1, OPTIONS_NODES, &n);
+		o->threads = (uint32_t)n;
+		break;
 	}
 	return rc;
 }
@@ -402,98 +394,6 @@ take_option(struct perf_options *o, int option, const char *arg)
 	return take_number(o, option, arg);
 }
 
-/* The instances of the cluster that this program was started in. */
-static int
-find_cluster(struct perf_options *o)
-{
-	static char names[4096];
-	const char *from = getenv("WEIR_CLUSTER");
-	char *rest = names, *name;
-
-	if (!from || strlen(from) >= sizeof(names))
-		return -EINVAL;
-	memcpy(names, from, strlen(from) + 1);
-	while ((name = strsep(&rest, " \t\n"))) {
-		if (!*name)
-			continue;
-		if (o->cluster_count == OPTIONS_NODES)
-			return -EINVAL;
-		o->cluster[o->cluster_count++] = name;
-	}
-	return o->cluster_count < 2 ? -EINVAL : 0;
-}
-
-/* What of many programs and connections can't go together. */
-static enum options_result
-settle_crowd(struct perf_options *o, char *reason, size_t size)
-{
-	uint64_t least = (uint64_t)o->connections * o->programs;
-
-	if (o->alltoall && (o->address || o->loop || o->tcp || o->programs > 1 || o->interactive))
-		return wrong(reason, size,
-			     "--alltoall goes without an address, --loop, --transport, --programs "
-			     "and -i; leave them out");
-	if (o->alltoall && !o->cluster_count && find_cluster(o))
-		return wrong(reason, size,
-			     "--alltoall finds no instances in WEIR_CLUSTER; run it by "
-			     "scripts/cluster.sh");
-	if (o->loop && !o->address && (o->programs > 1 || o->interactive || o->period_s > 0))
-		return wrong(reason, size,
-			     "--loop without an address is one program alone; name a server on "
-			     "this node");
-	if (o->count && o->count < least && !o->alltoall)
-		return wrong(reason, size,
-			     "-n is less than there are connections; raise it to %llu",
-			     (unsigned long long)least);
-	if (o->tcp && (o->loop || o->flags))
-		return wrong(reason, size, "--loop and --flags are Weir's; leave out --transport");
-	if (o->interactive && !o->duration_given)
-		o->duration_s = 86400;
-	return OPTIONS_RUN;
-}
-
-static enum options_result
-settle_mix(struct perf_options *o, char *reason, size_t size)
-{
-	if (!o->count)
-		o->count = 100000;
-	if (!o->large_given)
-		o->large = o->count / 10000;
-	if (o->large > o->count)
-		return wrong(reason, size, "--large is more than -n; lower it");
-	return OPTIONS_RUN;
-}
-
-/* What can't go together, and what follows from what was said. */
-static enum options_result
-settle(struct perf_options *o, char *reason, size_t size)
-{
-	bool alone = !o->address && !o->loop && !o->alltoall;
-
-	if (!o->service)
-		o->service = o->tcp ? PERF_TCP_SERVICE : PERF_SERVICE;
-	if (o->no_calibrate && o->calibrate)
-		return wrong(reason, size, "--calibrate and --no-calibrate; choose one");
-	if (alone && (o->test_count || o->interactive))
-		return wrong(reason, size,
-			     "%s without an address; name the server, as in node:2 or 10.0.0.2",
-			     o->test_count ? "-t" : "-i");
-	if (o->interactive && !o->test_count)
-		o->tests[o->test_count++] = PERF_RATE;
-	if (!alone && !o->test_count)
-		return wrong(reason, size, "no test; name one with -t, such as -t lat");
-	if (o->loop && !o->address && o->sleep)
-		return wrong(reason, size,
-			     "--loop without an address polls; leave out --wait sleep");
-	for (uint32_t i = 0; i < o->test_count; i++) {
-		if (o->tests[i] == PERF_MIX && settle_mix(o, reason, size))
-			return OPTIONS_WRONG;
-		if (o->tests[i] == PERF_READ && o->tcp)
-			return wrong(reason, size, "-t read is Weir's; leave out --transport");
-	}
-	return settle_crowd(o, reason, size);
-}
-
 /* As it is written; getopt has shuffled argv. */
 static const char *
 name_of(int option)
@@ -518,6 +418,7 @@ perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, 
 				   .patience_s = 30,
 				   .connections = 1,
 				   .programs = 1,
+				   .threads = 1,
 
 				   .region = 1ull << 30};
 	opterr = 0;
@@ -531,21 +432,24 @@ perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, 
 		if (option == OPT_VERSION)
 			return OPTIONS_VERSION;
 		if (option == '?')
-			return wrong(reason, reason_size, "unknown option '%s'; see --help",
-				     optopt ? name_of(optopt) : argv[optind - 1]);
+			return perf_options_wrong(reason, reason_size,
+						  "unknown option '%s'; see --help",
+						  optopt ? name_of(optopt) : argv[optind - 1]);
 		if (option == ':')
-			return wrong(reason, reason_size, "option '%s' needs a value; see --help",
-				     name_of(optopt));
+			return perf_options_wrong(reason, reason_size,
+						  "option '%s' needs a value; see --help",
+						  name_of(optopt));
 		if (take_option(o, option, optarg))
-			return wrong(reason, reason_size, "'%s' is no value for '%s'; see --help",
-				     optarg ? optarg : "", name_of(option));
+			return perf_options_wrong(reason, reason_size,
+						  "'%s' is no value for '%s'; see --help",
+						  optarg ? optarg : "", name_of(option));
 	}
 	if (optind < argc)
 		o->address = argv[optind++];
 	if (optind < argc)
-		return wrong(reason, reason_size, "'%s' after the address; give one address",
-			     argv[optind]);
-	return settle(o, reason, reason_size);
+		return perf_options_wrong(reason, reason_size,
+					  "'%s' after the address; give one address", argv[optind]);
+	return perf_options_settle(o, reason, reason_size);
 }
 
 /* Flags that a prompt turns on and off. */
@@ -563,9 +467,10 @@ switch_of(struct perf_options *o, const char *name)
 static int
 take_named(struct perf_options *o, const char *name, const char *value)
 {
-	static const char *const may[] = {
-	    "connections", "count", "duration", "flags",	"large", "pick", "programs", "rate",
-	    "region",	   "seed",  "size",	"stats-period", "test",	 "wait", "window"};
+	static const char *const may[] = {"connections", "count",   "duration", "flags",
+					  "large",	 "pick",    "programs", "rate",
+					  "region",	 "seed",    "size",	"stats-period",
+					  "test",	 "threads", "wait",	"window"};
 	const struct option *l = long_options;
 	bool found = false;
 	bool *on = switch_of(o, name);
@@ -600,10 +505,11 @@ perf_options_set(struct perf_options *o, const char *name, const char *value, ch
 	int rc = kept ? take_named(&changed, name, kept) : -ENOMEM;
 
 	if (rc == -ENOENT)
-		wrong(reason, reason_size, "'%s' can't be set; see help", name);
+		perf_options_wrong(reason, reason_size, "'%s' can't be set; see help", name);
 	else if (rc)
-		wrong(reason, reason_size, "'%s' is no value for '%s'; see help", value, name);
-	else if (settle(&changed, reason, reason_size) == OPTIONS_RUN)
+		perf_options_wrong(reason, reason_size, "'%s' is no value for '%s'; see help",
+				   value, name);
+	else if (perf_options_settle(&changed, reason, reason_size) == OPTIONS_RUN)
 		*o = changed;
 	else
 		rc = -EINVAL;

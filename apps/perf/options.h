@@ -36,7 +36,7 @@ struct perf_options {
 	bool interactive; /* a prompt */
 	bool duration_given;
 	uint32_t connections; /* of each program */
-	uint32_t programs;
+	uint32_t programs, threads;
 	double rate;	 /* messages/s of all together, 0: as many as go */
 	double period_s; /* rates on stderr so often, 0: never */
 	uint64_t region; /* read: bytes of memory at the server */
@@ -54,6 +54,11 @@ enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_WRONG 
  */
 enum options_result perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason,
 				       size_t reason_size);
+/* What can't go together, and what follows from what was said. */
+enum options_result perf_options_settle(struct perf_options *o, char *reason, size_t size);
+/* Writes a reason; gives OPTIONS_WRONG. */
+__attribute__((format(printf, 3, 4))) enum options_result
+perf_options_wrong(char *reason, size_t size, const char *format, ...);
 /* Changes one option as the command line would have. 0, or -EINVAL and `reason` says why. */
 int perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		     size_t reason_size);

@@ -11,7 +11,8 @@
 const char *
 perf_test_name(uint32_t test)
 {
-	static const char *const names[PERF_TESTS] = {"lat", "bw", "rate", "mix", "read"};
+	static const char *const names[PERF_TESTS] = {"lat",  "bw",	 "rate",   "mix",
+						      "read", "message", "request"};
 
 	return test < PERF_TESTS ? names[test] : "?";
 }

@@ -13,7 +13,16 @@
 
 #define PERF_READ_REQUEST 16u /* bytes of what asks for a READ */
 
-enum perf_test { PERF_LAT, PERF_BW, PERF_RATE, PERF_MIX, PERF_READ, PERF_TESTS };
+enum perf_test {
+	PERF_LAT,
+	PERF_BW,
+	PERF_RATE,
+	PERF_MIX,
+	PERF_READ,
+	PERF_CAST,
+	PERF_CALL,
+	PERF_TESTS
+};
 
 struct perf_plan {
 	uint32_t test;	 /* enum perf_test */

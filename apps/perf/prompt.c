@@ -36,7 +36,7 @@ help(void)
 	     "stop                  ends it\n"
 	     "wait [SECONDS]        reads no command until it has ended, or for so long\n"
 	     "set NAME VALUE        test, size, window, flags, rate, connections, programs, "
-	     "count,\n"
+	     "threads, count,\n"
 	     "                      duration, region, large, pick, seed, wait, stats-period, "
 	     "verify, copy, "
 	     "bidirectional;\n"
@@ -87,9 +87,9 @@ show_config(const struct prompt *p)
 	printf("test %s, size %u, window %u, rate %.0f, count %llu, duration %g\n",
 	       perf_test_name(o->tests[0]), o->size_count ? o->sizes[0] : 0, o->window, o->rate,
 	       (unsigned long long)o->count, o->duration_s);
-	printf("connections %u, programs %u, pick %s, wait %s, seed %llu\n", o->connections,
-	       o->programs, o->random ? "random" : "turn", o->sleep ? "sleep" : "poll",
-	       (unsigned long long)o->seed);
+	printf("connections %u, programs %u, threads %u, pick %s, wait %s, seed %llu\n",
+	       o->connections, o->programs, o->threads, o->random ? "random" : "turn",
+	       o->sleep ? "sleep" : "poll", (unsigned long long)o->seed);
 	printf("verify %s, copy %s, bidirectional %s, stats-period %g\n", o->verify ? "on" : "off",
 	       o->copy ? "on" : "off", o->both ? "on" : "off", o->period_s);
 }

@@ -51,9 +51,10 @@ json_begin(const struct perf_info *info, FILE *to)
 		(unsigned long long)o->seed, o->window, boolean(o->both), boolean(o->verify),
 		o->copy ? "copy" : "zero-copy");
 	fprintf(to,
-		"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"rate\":%.0f,"
-		"\"flags\":\"%s\",",
-		o->tcp ? "tcp" : "weir", o->connections, o->programs, o->rate, perf_flags_text(o));
+		"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
+		"\"rate\":%.0f,\"flags\":\"%s\",",
+		o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads, o->rate,
+		perf_flags_text(o));
 	fputs("\"latency\":\"round trip\"},\"results\":[", to);
 }
 
@@ -129,6 +130,8 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 	fprintf(to, "\"msgs_per_s\":%.1f,\"bytes_per_s\":%.1f,", r->msgs_per_s, r->bytes_per_s);
 	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "\"back_msgs_per_s\":%.1f,", r->back_msgs_per_s);
+	if (r->test == PERF_CALL)
+		fprintf(to, "\"timeouts\":%llu,", (unsigned long long)r->timeouts);
 	if (r->shares.count > 1)
 		fprintf(to, "\"shares\":{\"count\":%u,\"min\":%.1f,\"mean\":%.1f,\"max\":%.1f},",
 			r->shares.count, r->shares.min, r->shares.mean, r->shares.max);
@@ -198,7 +201,7 @@ table_begin(const struct perf_info *info, FILE *to)
 			o->alltoall ? "nodes" : "programs", o->connections,
 			o->alltoall ? " to each other one" : "");
 	fputs("latency in us is the round trip; M/s and MB/s are one direction, as received\n", to);
-	fprintf(to, "%-4s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test", "size",
+	fprintf(to, "%-7s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test", "size",
 		"count", "M/s", "MB/s", "min", "mean", "p50", "p99", "p99.9", "max", "line ns",
 		"label");
 }
@@ -212,7 +215,7 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 
 	if (r->test != PERF_MIX)
 		snprintf(size, sizeof(size), "%u", r->size);
-	fprintf(to, "%-4s %9s %11llu %9.3f %9.1f ", perf_test_name(r->test), size,
+	fprintf(to, "%-7s %9s %11llu %9.3f %9.1f ", perf_test_name(r->test), size,
 		(unsigned long long)r->count, r->msgs_per_s / 1e6, r->bytes_per_s / 1e6);
 	if (h->count)
 		fprintf(to, "%8.2f %8.2f %8.2f %8.2f %8.2f %8.2f ", (double)h->min / 1e3,
@@ -229,6 +232,8 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "  back %.3f M/s", r->back_msgs_per_s / 1e6);
 	if (r->errors)
 		fprintf(to, "  %llu ERRORS", (unsigned long long)r->errors);
+	if (r->timeouts)
+		fprintf(to, " (%llu TIMEOUTS)", (unsigned long long)r->timeouts);
 	putc('\n', to);
 	if (r->shares.count > 1)
 		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",

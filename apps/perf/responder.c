@@ -3,17 +3,28 @@
 
 #include "clock.h"
 #include "ports.h"
+#include "server.h"
 
 #include <errno.h>
 
 #define BURST 64
+#define DRAIN_NS (2 * NS_PER_S)
 
 void
-responder_init(struct responder *r, const char *instance, struct perf_buffers *buffers,
-	       struct perf_region *region)
+responder_init(struct responder *r, struct server *server)
 {
-	*r = (struct responder){.instance = instance, .region = region};
-	perf_flow_init(&r->flow, buffers);
+	*r = (struct responder){.server = server, .heard = -1};
+	perf_flow_init(&r->flow, &server->buffers);
+}
+
+void
+responder_fini(struct responder *r)
+{
+	struct perf_message nobody;
+
+	if (r->heard >= 0)
+		hear_close(&r->server->hearer, (uint32_t)r->heard, &nobody);
+	perf_flow_close(&r->flow);
 }
 
 /* Ports are looked at once for all connections of a program, and not at all for sockets. */
@@ -21,7 +32,28 @@ static bool
 read_ports(const struct responder *r, struct perf_ports *ports, pid_t *pid)
 {
 	return r->flow.conn && !(r->request.flags & PERF_UNSEEN) &&
-	       perf_ports_read(r->instance, ports, pid) == 0;
+	       perf_ports_read(r->server->options->instance, ports, pid) == 0;
+}
+
+/* Makes ready for a request that is in order. 0 or -errno. */
+static int
+prepare(struct responder *r)
+{
+	struct perf_region *region = &r->server->region;
+	struct perf_flow *f = &r->flow;
+	uint32_t number;
+	int rc = 0;
+
+	f->region = NULL;
+	if (r->request.test == PERF_READ) {
+		rc = r->request.region > region->size ? -E2BIG : perf_region_open(region);
+		f->region = region->memory;
+	} else if (r->request.test >= PERF_CAST) {
+		rc = hear_open(&r->server->hearer, f->weir, r->server->service, &r->request,
+			       &number);
+		r->heard = rc ? -1 : (int)number;
+	}
+	return rc ? rc : perf_flow_start(f, &r->request, false);
 }
 
 /* Waits for a request; whatever is wrong with it, the answer says so. */
@@ -35,15 +67,11 @@ rest(struct responder *r)
 	if (rc)
 		return rc == -EAGAIN ? 0 : rc;
 	rc = perf_message_read(&r->request, &f->control, f->control_length, PERF_REQUEST);
-	f->region = NULL;
-	if (!rc && r->request.test == PERF_READ) {
-		rc = r->request.region > r->region->size ? -E2BIG : perf_region_open(r->region);
-		f->region = r->region->memory;
-	}
 	if (!rc)
-		rc = perf_flow_start(f, &r->request, false);
+		rc = prepare(r);
 	r->ports_known = !rc && read_ports(r, &r->before, &pid);
-	r->reply = (struct perf_message){.status = (uint32_t)-rc, .pid = (uint32_t)pid};
+	r->reply = (struct perf_message){
+	    .status = (uint32_t)-rc, .pid = (uint32_t)pid, .threads = (uint32_t)r->heard};
 	r->start_ns = r->last_ns = now_ns();
 	r->state = RESPONDER_READY;
 	return 1;
@@ -61,18 +89,14 @@ answer(struct responder *r, enum perf_kind kind, enum responder_state next)
 	return 1;
 }
 
-/* The driver has said END: everything it sent lies before that. */
-static int
-finish(struct responder *r)
+/* All that counts has come: what came of it. */
+static void
+conclude(struct responder *r)
 {
 	struct perf_flow *f = &r->flow;
 	struct perf_ports after;
-	struct perf_message end;
 	pid_t pid;
-	int rc = perf_message_read(&end, &f->control, f->control_length, PERF_END);
 
-	if (rc)
-		return rc;
 	r->reply = (struct perf_message){
 	    .received = f->received,
 	    .bytes = f->bytes,
@@ -83,11 +107,43 @@ finish(struct responder *r)
 	    .start_ns = r->start_ns,
 	    .last_ns = r->last_ns,
 	};
+	if (r->heard >= 0) {
+		r->reply = (struct perf_message){0};
+		hear_close(&r->server->hearer, (uint32_t)r->heard, &r->reply);
+		r->heard = -1;
+	}
 	if (r->ports_known && read_ports(r, &after, &pid)) {
 		r->reply.ports_known = 1;
 		r->reply.ports = perf_ports_since(&r->before, &after);
 	}
 	r->state = RESPONDER_RESULT;
+}
+
+/* The driver has said END: everything it sent on this connection lies before that. */
+static int
+finish(struct responder *r)
+{
+	struct perf_flow *f = &r->flow;
+	struct perf_message end;
+	int rc = perf_message_read(&end, &f->control, f->control_length, PERF_END);
+
+	if (rc)
+		return rc;
+	if (r->heard >= 0) {
+		r->due = end.sent;
+		r->due_ns = now_ns() + DRAIN_NS;
+		r->state = RESPONDER_DRAINING;
+	} else {
+		conclude(r);
+	}
+	return 1;
+}
+
+static int
+drain(struct responder *r)
+{
+	if (hear_count(&r->server->hearer, (uint32_t)r->heard) >= r->due || now_ns() >= r->due_ns)
+		conclude(r);
 	return 1;
 }
 
@@ -158,6 +214,8 @@ responder_step(struct responder *r)
 		return answer(r, PERF_READY, RESPONDER_RUNNING);
 	case RESPONDER_RUNNING:
 		return run(r);
+	case RESPONDER_DRAINING:
+		return drain(r);
 	case RESPONDER_RESULT:
 		return answer(r, PERF_RESULT, RESPONDER_RESTING);
 	}

@@ -26,7 +26,7 @@ run_exit_code(int rc)
 }
 
 void
-run_reason(int rc, const char *doing, bool tcp, char *to, size_t size)
+run_reason(const struct run *r, int rc, const char *doing, char *to, size_t size)
 {
 	if (rc == -EINTR || rc == -ECANCELED || atomic_load(&perf_stop))
 		snprintf(to, size, "interrupted at %s; run it again", doing);
@@ -46,7 +46,9 @@ run_reason(int rc, const char *doing, bool tcp, char *to, size_t size)
 		snprintf(to, size,
 			 "the port doesn't hand back what is sent to its own address; for --loop "
 			 "use one that does, such as net_ring");
-	else if (tcp)
+	else if (r->driver.reason[0])
+		snprintf(to, size, "%s", r->driver.reason);
+	else if (r->driver.options->tcp)
 		snprintf(to, size, "%s: %s; look whether the server listens there", doing,
 			 strerror(-rc));
 	else
@@ -91,6 +93,7 @@ connect_cluster(struct run *r, struct team *team, uint32_t number)
 	if (r->node < 0)
 		return r->node;
 	snprintf(service, sizeof(service), "perf-all-%d", (int)getppid());
+	snprintf(r->driver.service, sizeof(r->driver.service), "%s", service);
 	rc = server_listen(&r->here, service);
 	if (rc)
 		return rc;
@@ -110,6 +113,7 @@ connect_cluster(struct run *r, struct team *team, uint32_t number)
 static void
 look_at_path(struct run *r)
 {
+	struct weir_address address;
 	uint16_t node;
 	int local;
 
@@ -120,6 +124,10 @@ look_at_path(struct run *r)
 	} else if (weir_conn_peer(r->driver.flow->conn, &node, &local) == 0) {
 		r->peer = node;
 		r->path = local ? "local" : "remote";
+		if (r->driver.options->address &&
+		    perf_address_parse(r->driver.options->address, &address) == 0)
+			snprintf(r->driver.service, sizeof(r->driver.service), "%s",
+				 address.service);
 	}
 	if (r->driver.options->loop)
 		r->path = "loop";
@@ -243,11 +251,11 @@ run_all(const struct perf_info *info, const cpu_set_t *allowed,
 
 /* Says on stderr why, and gives the exit code. */
 static int
-failed(int rc, const char *doing, bool tcp)
+failed(const struct run *r, int rc, const char *doing)
 {
 	char reason[TEAM_REASON];
 
-	run_reason(rc, doing, tcp, reason, sizeof(reason));
+	run_reason(r, rc, doing, reason, sizeof(reason));
 	fprintf(stderr, "weir-perf: %s\n", reason);
 	return run_exit_code(rc);
 }
@@ -259,7 +267,7 @@ one_alone(void *arg, uint32_t test, uint32_t size, struct perf_result *result)
 	const char *what = "";
 	int rc = driver_run(&r->driver, test, size, result, &what);
 
-	return rc ? failed(rc, what, !r->weir) : 0;
+	return rc ? failed(r, rc, what) : 0;
 }
 
 int
@@ -271,7 +279,7 @@ run_alone(const struct perf_options *o, const cpu_set_t *allowed)
 	int rc = run_open(&r, o, NULL, 0, &what);
 
 	if (rc) {
-		rc = failed(rc, what, o->tcp);
+		rc = failed(&r, rc, what);
 	} else {
 		info.node = r.node;
 		info.peer = r.peer;

@@ -23,7 +23,7 @@ int run_open(struct run *r, const struct perf_options *o, struct team *team, uin
 void run_close(struct run *r);
 
 /* Says in one line why something failed: cause and remedy. */
-void run_reason(int rc, const char *doing, bool tcp, char *to, size_t size);
+void run_reason(const struct run *r, int rc, const char *doing, char *to, size_t size);
 /* Exit status for 0 or -errno. */
 int run_exit_code(int rc);
 

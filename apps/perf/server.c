@@ -24,6 +24,7 @@ server_init(struct server *s, const struct perf_options *o, struct weir *weir, s
 int
 server_listen(struct server *s, const char *service)
 {
+	snprintf(s->service, sizeof(s->service), "%s", service);
 	if (s->weir)
 		return weir_listen(s->weir, service, BACKLOG, &s->listener);
 	s->socket = perf_socket_listen(service);
@@ -40,7 +41,7 @@ server_add(struct server *s, struct weir_conn *conn, int fd)
 		free(r);
 		return rc;
 	}
-	responder_init(r, s->options->instance, &s->buffers, &s->region);
+	responder_init(r, s);
 	r->flow.queue = &s->ready;
 	if (conn) {
 		perf_flow_conn(&r->flow, s->weir, conn);
@@ -67,7 +68,7 @@ drop(struct server *s, struct responder *r, int why)
 			strerror(-why));
 	LIST_REMOVE(r, next);
 	s->count--;
-	perf_flow_close(&r->flow);
+	responder_fini(r);
 	free(r);
 	if (s->count == 1)
 		perf_queue_push(&s->ready, &LIST_FIRST(&s->all)->flow);
@@ -162,9 +163,10 @@ server_close(struct server *s)
 
 	while ((r = LIST_FIRST(&s->all))) {
 		LIST_REMOVE(r, next);
-		perf_flow_close(&r->flow);
+		responder_fini(r);
 		free(r);
 	}
+	hear_fini(&s->hearer);
 	weir_listener_close(s->listener);
 	if (s->socket >= 0)
 		close(s->socket);

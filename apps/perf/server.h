@@ -6,8 +6,10 @@
 #ifndef WEIR_PERF_SERVER_H
 #define WEIR_PERF_SERVER_H
 
+#include "hear.h"
 #include "idle.h"
 #include "options.h"
+#include "region.h"
 #include "responder.h"
 
 struct server {
@@ -18,6 +20,8 @@ struct server {
 	int socket; /* listens for --transport tcp, else -1 */
 	struct perf_buffers buffers;
 	struct perf_region region;
+	struct hearer hearer;
+	char service[WEIR_SERVICE_MAX];
 	struct perf_queue ready;
 	LIST_HEAD(, responder) all;
 	uint32_t count;

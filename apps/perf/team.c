@@ -41,7 +41,7 @@ member(struct team *t, struct perf_options *o, uint32_t number, uint32_t test, u
 	}
 	m->rc = rc;
 	if (rc) {
-		run_reason(rc, what, !r.weir && o->tcp, m->reason, sizeof(m->reason));
+		run_reason(&r, rc, what, m->reason, sizeof(m->reason));
 		atomic_store(&t->failed, true);
 	}
 	run_close(&r);
