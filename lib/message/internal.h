@@ -202,6 +202,7 @@ struct weir_messenger {
 	struct weir *w;
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
+	uint32_t working;   /* workers in work(); lock */
 	uint32_t receivers; /* workers that listen; others have as many as far as we know */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];

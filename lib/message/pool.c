@@ -316,6 +316,18 @@ open_worker(struct worker *k)
 	return weir_listen(m->w, name, 4096, &k->listener);
 }
 
+/* A worker that helps looks at what belongs to others: none goes before all have stopped. */
+static void
+wait_for_all(struct weir_messenger *m)
+{
+	pthread_mutex_lock(&m->lock);
+	m->working--;
+	pthread_cond_broadcast(&m->changed);
+	while (m->working)
+		pthread_cond_wait(&m->changed, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+}
+
 static void *
 run(void *arg)
 {
@@ -328,10 +340,13 @@ run(void *arg)
 	if (rc)
 		snprintf(k->reason, sizeof(k->reason), "%s", weir_reason());
 	k->started = true;
+	m->working += !rc;
 	pthread_cond_broadcast(&m->changed);
 	pthread_mutex_unlock(&m->lock);
-	if (!rc)
+	if (!rc) {
 		work(k);
+		wait_for_all(m);
+	}
 	weir_listener_close(k->listener);
 	return NULL;
 }
