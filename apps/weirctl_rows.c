@@ -115,6 +115,7 @@ session_json(json_t *o, const struct weir_row_session *r)
 	PUT(channels);
 	PUT(connections);
 	PUT(listeners);
+	PUT(handling_ms);
 	PUT(arena_bytes);
 }
 

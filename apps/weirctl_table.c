@@ -45,6 +45,7 @@ static const struct column columns[][COLUMNS_MAX + 1] = {
 			    {"channels", "CHANNELS", PLAIN},
 			    {"connections", "CONNECTIONS", PLAIN},
 			    {"listeners", "LISTENERS", PLAIN},
+			    {"handling_ms", "IN HANDLER ms", PLAIN},
 			    {"arena_bytes", "ARENA", BYTES}},
     [WEIR_ROWS_CONNECTIONS] = {{"vqpn", "VQPN", HEX},
 			       {"peer", "PEER", PLAIN},

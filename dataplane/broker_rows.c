@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define ROWS_HEAD offsetof(struct weir_ctl_msg, rows.records)
 
@@ -50,6 +51,27 @@ engine_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
+/* How long the slowest of its message handlers has been at work, if for a second or more. */
+static uint32_t
+handling_ms(const struct broker_session *s)
+{
+	struct weir_arena_head *head = arena_head(&s->arena);
+	struct timespec ts;
+	uint64_t now, longest = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts); /* the program's clock, too */
+	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	for (uint32_t i = 0; i < WEIR_HANDLER_LINES; i++) {
+		uint64_t since =
+		    atomic_load_explicit(&head->handler[i].since, memory_order_relaxed);
+
+		if (since && since < now && now - since > longest)
+			longest = now - since;
+	}
+	longest /= 1000000;
+	return longest < 1000 ? 0 : longest > UINT32_MAX ? UINT32_MAX : (uint32_t)longest;
+}
+
 static bool
 session_row(const struct rows_query *q, uint32_t index, void *record)
 {
@@ -66,6 +88,7 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 		r->channels = s->channel_count;
 		r->connections = s->conn_count;
 		r->listeners = s->listener_count;
+		r->handling_ms = handling_ms(s);
 		r->arena_bytes = s->arena.geometry.bytes;
 		memcpy(r->name, s->name, sizeof(r->name));
 		return true;

@@ -267,6 +267,7 @@ session_found(void *user, const void *row)
 	ADD(channels);
 	ADD(connections);
 	ADD(listeners);
+	ADD(handling_ms);
 	ADD(arena_bytes);
 #undef ADD
 	return false;

@@ -124,6 +124,8 @@ struct weir {
 	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
 	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
+	_Atomic uint32_t
+	    handler_lines; /* of the arena's head, those in use; by threads of messengers */
 	struct weir_heap heap;
 	pthread_mutex_t adopt_lock;		      /* one thread at a time adopts or disowns */
 	pthread_mutex_t region_lock;		      /* of the table */

@@ -84,6 +84,8 @@ struct weir_row_engine {
 };
 struct weir_row_session {
 	uint32_t session, pid, uid, channels, connections, listeners;
+	uint32_t handling_ms; /* one of its message handlers for so long; 0: none for a second */
+	uint32_t reserved;
 	uint64_t arena_bytes;
 	char name[32];
 };

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#define WEIR_LAYOUT_VERSION 2u
+#define WEIR_LAYOUT_VERSION 3u
 #define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
 #define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
 #define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
@@ -36,6 +36,14 @@ static_assert(sizeof(struct weir_geometry) == 64, "one line");
 
 #define WEIR_LISTENERS 256u /* of one session; low 8 bits of a listener id */
 
+#define WEIR_HANDLER_LINES 32u
+
+/* Of a thread that handles messages. */
+struct weir_handler_line {
+	_Alignas(64) _Atomic uint64_t since; /* CLOCK_MONOTONIC, ns: began with what it has at hand;
+						0: nothing. Program writes, main reads */
+};
+
 /* First page of an arena. */
 struct weir_arena_head {
 	struct weir_geometry geometry; /* for people with a debugger */
@@ -46,6 +54,7 @@ struct weir_arena_head {
 	 * program writes, main reads for the backlog. Main sets it to 0 before it answers LISTEN.
 	 */
 	_Alignas(64) _Atomic uint32_t accepted[WEIR_LISTENERS];
+	struct weir_handler_line handler[WEIR_HANDLER_LINES];
 };
 static_assert(sizeof(struct weir_arena_head) <= 4096, "one page");
 

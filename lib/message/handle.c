@@ -4,6 +4,7 @@
 
 #include "client/barrier.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* ---- registration ---- */
@@ -103,7 +104,12 @@ exclusive_enter(struct worker *k)
 	if (!e)
 		e = lane->held = malloc(sizeof(*e));
 	pthread_mutex_lock(&m->leaf);
-	mine = !m->exclusive_taken || !e;
+	while (m->exclusive_taken && !e) { /* no memory to put it by: the thread waits */
+		pthread_mutex_unlock(&m->leaf);
+		sched_yield();
+		pthread_mutex_lock(&m->leaf);
+	}
+	mine = !m->exclusive_taken;
 	if (mine) {
 		m->exclusive_taken = true;
 	} else {

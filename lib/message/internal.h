@@ -57,7 +57,8 @@ struct lane {
 	uint64_t life;		   /* counts connections. As conn */
 	TAILQ_ENTRY(lane) in_peer; /* m->lock */
 	SLIST_ENTRY(lane) spare;   /* m->lock */
-	bool open;		   /* counted in peer->open. m->lock */
+	bool open;		   /* the program was told. m->lock */
+	bool client;		   /* incoming: of a program to which nothing leads back. m->lock */
 	/* home */
 	bool greet;		       /* hello is to be sent first */
 	bool cutting;		       /* a message in pieces is being sent */
@@ -66,6 +67,7 @@ struct lane {
 	struct worker *running;	       /* has a message of it, the next one waits */
 	struct waiting *first, **last; /* responses; messages wait until they have gone */
 	_Atomic uint64_t incarnation;  /* of the other end; 0: not known yet */
+	_Atomic uint32_t asked;	       /* good-bye has come on it, to be looked at */
 	_Atomic uint32_t hello;	       /* receivers over there + 1, to be looked at; 0: nothing */
 	/* in.total: something is under way. Incoming: who has `running`; else home */
 	struct assembly in;
@@ -156,6 +158,8 @@ struct worker {
 	struct weir_thread *home;
 	struct sender *sender;
 	struct weir_listener *listener;
+	struct weir_handler_line
+	    *line;		   /* where main sees how long it is at it; NULL: none is left */
 	SLIST_HEAD(, lane) spares; /* m->lock */
 	/* the message in hand: the worker's alone */
 	struct lane *lane; /* NULL: none */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CROWD_NAP_NS 20000u
+#define CROWD_NAP_NS 40000u
 
 /* The sender that this thread used last. */
 static __thread struct {
@@ -172,7 +172,9 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *home, st
 	lane->life++;
 	lane->greet = true;
 	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
+	lane->client = false;
 	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
+	atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
 			      memory_order_relaxed);
 	atomic_store_explicit(&lane->outstanding, 0, memory_order_relaxed);
@@ -388,7 +390,7 @@ lane_greet(struct lane *lane)
 {
 	struct weir_conn *c = lane->conn;
 	struct message_header h = {
-	    .kind = KIND_HELLO, .status = lane->m->o.handler_threads, .id = lane->m->incarnation};
+	    .kind = KIND_HELLO, .status = lane_threads(lane->m), .id = lane->m->incarnation};
 	int rc;
 
 	if (c->state == CONN_OPENING)

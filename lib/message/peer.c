@@ -189,6 +189,10 @@ peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 	struct peer *p = lane->peer;
 	struct lane *other, *next;
 
+	/* several programs of a node may be clients, beside the one that listens */
+	lane->client = !threads && !lane->sender;
+	if (lane->client)
+		return;
 	if (threads && threads <= WEIR_HANDLER_THREADS_MAX)
 		p->threads = threads;
 	atomic_store_explicit(&lane->incarnation, incarnation, memory_order_relaxed);
@@ -237,27 +241,65 @@ end_lanes(struct peer *p, bool incoming, int status)
 	}
 }
 
-/* Says good-bye on any of our lanes. False: there is none, or not now. */
-static bool
-say_bye(struct peer *p)
+struct lanes {
+	uint32_t ours, theirs, clients;
+};
+
+static struct lanes
+lanes_of(const struct peer *p)
 {
-	static const struct message_header bye = {.kind = KIND_BYE};
-	struct lane *lane;
+	struct lanes n = {0};
+	const struct lane *lane;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	{
-		int rc = -EAGAIN;
-
-		if (!lane->sender)
-			continue;
-		weir_lock(lane->home);
-		if (lane->conn && !lane->doomed && !lane->greet)
-			rc = lane_put(lane, &bye);
-		weir_unlock(lane->home);
-		if (!rc)
-			return true;
+		if (lane->sender)
+			n.ours++;
+		else if (lane->client)
+			n.clients++;
+		else
+			n.theirs++;
 	}
+	return n;
+}
+
+/* False: not now. */
+static bool
+put_bye(struct lane *lane)
+{
+	static const struct message_header bye = {.kind = KIND_BYE};
+	int rc = -EAGAIN;
+
+	weir_lock(lane->home);
+	if (lane->conn && !lane->doomed && !lane->greet)
+		rc = lane_put(lane, &bye);
+	weir_unlock(lane->home);
+	return rc != -EAGAIN;
+}
+
+/* Says good-bye on any of our lanes. False: not now. */
+static bool
+say_bye(struct peer *p)
+{
+	struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->sender && put_bye(lane))
+		return true;
 	return false;
+}
+
+/* To clients on theirs: nothing else leads there. */
+static bool
+say_bye_clients(struct peer *p)
+{
+	struct lane *lane;
+	bool all = true;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->client)
+		all &= put_bye(lane);
+	return all;
 }
 
 /* None of our lanes leads there: the first worker makes one for the word. */
@@ -290,28 +332,58 @@ open_lanes(struct peer *p)
 	}
 }
 
+static void
+step_leaving(struct weir_messenger *m, struct peer *p, const struct lanes *n)
+{
+	bool said = true;
+
+	if (n->theirs) {
+		if (has_lane(m, p))
+			open_lanes(p);
+		said = say_bye(p);
+	}
+	if (said && say_bye_clients(p))
+		p->state = PEER_BYE;
+}
+
+/* Clients of the node may go on when its own program has gone. */
+static void
+step_asked(struct weir_messenger *m, struct peer *p, const struct lanes *n, bool late)
+{
+	struct lane *lane, *next;
+
+	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		next = TAILQ_NEXT(lane, in_peer);
+		if (lane->sender || (late && !lane->client))
+			lane_end(lane, 0);
+	}
+	if (p->state != PEER_ASKED || n->ours || n->theirs || !n->clients)
+		return;
+	p->state = PEER_OPEN;
+	p->stepping = false;
+	TAILQ_REMOVE(&m->stepping, p, in_stepping);
+}
+
 /* One step. The peer may be DOWN after it. */
 static void
 step(struct weir_messenger *m, struct peer *p, uint64_t now)
 {
-	bool late = now >= p->deadline;
+	struct lanes n = lanes_of(p);
+	bool late = now >= p->deadline, waits = outstanding(p);
 
+	if (p->state == PEER_ASKED) {
+		if (late || !waits)
+			step_asked(m, p, &n, late);
+		return;
+	}
 	if (late) {
-		p->leave_status = p->state == PEER_ASKED ? 0 : -ETIMEDOUT;
+		p->leave_status = -ETIMEDOUT;
 		end_lanes(p, true, 0);
 		return;
 	}
-	if (p->state == PEER_LEAVING && !outstanding(p) && p->incoming) {
-		if (has_lane(m, p))
-			open_lanes(p);
-		if (say_bye(p))
-			p->state = PEER_BYE;
-	} else if (p->state == PEER_LEAVING && !outstanding(p)) {
-		p->state = PEER_BYE; /* nothing leads from there */
-	}
+	if (p->state == PEER_LEAVING && !waits)
+		step_leaving(m, p, &n);
 	if (p->state == PEER_BYE && !p->incoming)
-		end_lanes(p, false, 0);
-	if (p->state == PEER_ASKED && !outstanding(p))
 		end_lanes(p, false, 0);
 }
 
@@ -395,17 +467,46 @@ weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms)
 
 /* ---- what nobody looks at ---- */
 
-/* The answer to our hello was taken in by a thread that didn't hold m->lock. */
+/* What came on a lane of ours was taken in by a thread that didn't hold m->lock. */
 static void
-look_hello(struct lane *lane)
+look_lane(struct lane *lane)
 {
+	struct weir_messenger *m = lane->m;
 	uint32_t threads = atomic_load_explicit(&lane->hello, memory_order_acquire);
+	int status;
 
-	if (!threads)
+	if (threads) {
+		atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
+		peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),
+			   threads - 1);
+	}
+	if (atomic_load_explicit(&lane->asked, memory_order_acquire)) {
+		atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
+		peer_bye(m, lane->peer);
+	}
+	if (!lane->conn || !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed))
 		return;
-	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
-	peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),
-		   threads - 1);
+	weir_lock(lane->home);
+	status = lane->conn->state == CONN_ENDED ? lane->conn->end : 0;
+	weir_unlock(lane->home);
+	if (status)
+		lane_end(lane, status);
+}
+
+/* Threads that don't look themselves. */
+static void
+look_senders(struct weir_messenger *m)
+{
+	struct sender *s;
+
+	TAILQ_FOREACH(s, &m->senders, next)
+	{
+		if (!s->users)
+			continue;
+		weir_bias_lock_slow(&s->home->lock);
+		sender_take(s);
+		weir_bias_unlock_passing(&s->home->lock);
+	}
 }
 
 void
@@ -416,23 +517,14 @@ peers_look(struct weir_messenger *m)
 
 	pthread_mutex_lock(&m->lock);
 	atomic_fetch_add_explicit(&m->epoch, 1, memory_order_relaxed);
+	if (!TAILQ_EMPTY(&m->open))
+		look_senders(m);
 	for (p = TAILQ_FIRST(&m->open); p; p = next_peer) {
 		next_peer = TAILQ_NEXT(p, in_open);
 		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
-			struct weir_conn *c = lane->conn;
-			int status;
-
 			next = TAILQ_NEXT(lane, in_peer);
-			look_hello(lane);
-			if (!lane->sender || !c ||
-			    !atomic_load_explicit(&c->desc->status, memory_order_relaxed))
-				continue;
-			weir_lock(lane->home);
-			sender_take(lane->sender);
-			status = lane->conn->state == CONN_ENDED ? lane->conn->end : 0;
-			weir_unlock(lane->home);
-			if (status)
-				lane_end(lane, status);
+			if (lane->sender)
+				look_lane(lane);
 		}
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -124,11 +124,19 @@ call_guard(struct worker *k)
 }
 
 static void
+set_since(struct worker *k, uint64_t since)
+{
+	atomic_store_explicit(&k->since, since, memory_order_relaxed);
+	if (k->line)
+		atomic_store_explicit(&k->line->since, since, memory_order_relaxed);
+}
+
+static void
 begin_batch(struct worker *k)
 {
 	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed);
 
-	atomic_store_explicit(&k->since, weir_clock(), memory_order_relaxed);
+	set_since(k, weir_clock());
 	if (weir_likely(!asleep))
 		return;
 	atomic_store_explicit(&k->asleep, 0, memory_order_relaxed);
@@ -154,7 +162,7 @@ pump(struct worker *k, struct weir_thread *t, bool helps)
 	}
 	message_finish(k);
 	if (messages)
-		atomic_store_explicit(&k->since, 0, memory_order_relaxed);
+		set_since(k, 0);
 	return n;
 }
 
@@ -294,6 +302,32 @@ work(struct worker *k)
 	weir_wait_end(&wait);
 }
 
+/* A line of the arena's head for the thread. */
+static void
+take_line(struct worker *k)
+{
+	struct weir *w = k->m->w;
+	uint32_t used = atomic_load(&w->handler_lines), i;
+
+	do {
+		for (i = 0; i < WEIR_HANDLER_LINES && used & 1u << i; i++)
+			;
+		if (i == WEIR_HANDLER_LINES)
+			return;
+	} while (!atomic_compare_exchange_weak(&w->handler_lines, &used, used | 1u << i));
+	k->line = &((struct weir_arena_head *)w->arena)->handler[i];
+}
+
+static void
+give_line(struct worker *k)
+{
+	struct weir *w = k->m->w;
+	struct weir_arena_head *head = (struct weir_arena_head *)w->arena;
+
+	if (k->line)
+		atomic_fetch_and(&w->handler_lines, ~(1u << (k->line - head->handler)));
+}
+
 static int
 open_worker(struct worker *k)
 {
@@ -344,7 +378,9 @@ run(void *arg)
 	pthread_cond_broadcast(&m->changed);
 	pthread_mutex_unlock(&m->lock);
 	if (!rc) {
+		take_line(k);
 		work(k);
+		give_line(k);
 		wait_for_all(m);
 	}
 	weir_listener_close(k->listener);

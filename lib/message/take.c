@@ -24,8 +24,12 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 		return;
 	case KIND_HELLO:
 		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
-		/* pairs with the acquire in look_hello() */
+		/* pairs with the acquire in look_lane() */
 		atomic_store_explicit(&lane->hello, (h.status & 0xff) + 1, memory_order_release);
+		return;
+	case KIND_BYE:
+		/* pairs with the acquire in look_lane() */
+		atomic_store_explicit(&lane->asked, 1, memory_order_release);
 		return;
 	default:
 		count(&lane->sender->malformed);

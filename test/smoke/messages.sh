@@ -21,10 +21,23 @@ ask note 2 4 20000 200
 ask ask 2 1 2000 64
 ask ask 2 4 1000 3000
 ask large 2 3000000
-await 10 sh -c "[ \$(grep -c 'lost 1 0' $weir_tmp/serve.log) = 6 ]" ||
+# a handler that takes long is named, and others are handled meanwhile
+run block courier A block 2 3000
+await 10 sh -c "weirctl --instance B --json show sessions | jq -e '.[0].handling_ms >= 1000'" ||
+	fail "nobody says that a handler takes long: $(weirctl --instance B show sessions)"
+ask ask 2 3 100 64
+await 10 grep -q 'end 0' "$weir_tmp/block.log"
+weirctl --instance B --json show sessions | jq -e '.[0].handling_ms == 0' >/dev/null || fail "a handler that returned is still named"
+await 10 sh -c "[ \$(grep -c 'lost 1 0' $weir_tmp/serve.log) = 7 ]" ||
 	fail "links did not end in order: $(cat "$weir_tmp/serve.log")"
 courier A leave 9 >"$weir_tmp/unknown.log" 2>&1 && fail "connected to a node that is not there"
 grep -q 'No route to host' "$weir_tmp/unknown.log" || fail "unknown: $(tail -n 1 "$weir_tmp/unknown.log")"
+# the examples
+PATH=$WEIR_BUILD/apps/examples:$PATH
+WEIR_INSTANCE=B run example example-message
+await 10 sh -c "WEIR_INSTANCE=A example-message 2 'good day' | grep -q 'GOOD DAY'" || fail "example-message"
+WEIR_INSTANCE=B run readings example-message-protobuf
+await 10 sh -c "WEIR_INSTANCE=A example-message-protobuf 2 1000 | grep -q '000 readings arrived'" || fail "example-message-protobuf"
 # the program over there is killed, and comes back
 run keep courier A keep 2
 await 10 grep -q 'asked 0' "$weir_tmp/keep.log"

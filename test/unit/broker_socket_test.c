@@ -757,6 +757,7 @@ test_rows(void **state)
 	assert_int_equal(session.pid, getpid());
 	assert_string_equal(session.name, "prog");
 	assert_int_equal(session.arena_bytes, 4 << 20);
+	assert_int_equal(session.handling_ms, 0);
 	assert_int_equal(query(f, fd, WEIR_ROWS_PORTS, &port, sizeof(port)), 2);
 	assert_string_equal(port.address, "10.0.0.7");
 	assert_string_equal(port.driver, "fake");

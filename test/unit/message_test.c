@@ -631,6 +631,80 @@ test_restart(void **state)
 	close_both(&p);
 }
 
+static _Atomic uint32_t go, blocked_now;
+
+static void
+block(struct weir_messenger *m, const struct weir_message *message, void *user)
+{
+	(void)m, (void)message, (void)user;
+	atomic_fetch_add(&blocked_now, 1);
+	while (!atomic_load(&go))
+		nap(1);
+}
+
+/* Two programs of a node that send only, beside one that listens: none is taken for another. */
+static void
+test_clients(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger *one, *two;
+	uint64_t in, out = 5;
+	struct weir_request r;
+	struct both p;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	o.flags = WEIR_MESSENGER_CLIENT;
+	must(weir_messenger_open(p.a.w, &o, &one));
+	must(weir_messenger_open(p.a.w, &o, &two));
+	must(weir_request_start(one, &r, B, WEIR_TYPE(2, 0), "x", 1, &in, 8, 1000));
+	await(kept_count == 1);
+	must(weir_message_request(two, B, TYPE_ECHO, "x", 1, &in, 8, NULL, 5000));
+	must(weir_message_request(p.a.m, B, TYPE_ECHO, "x", 1, &in, 8, NULL, 5000));
+	must(weir_message_request(p.b.m, A, TYPE_ECHO, "x", 1, &in, 8, NULL, 5000));
+	nap(250);
+	must(weir_message_disconnect(p.a.m, B)); /* not theirs */
+	assert_int_equal(p.b.lost, 0);
+	must(weir_message_respond(p.b.m, &kept[0], &out, 8));
+	must(weir_request_wait(&r, 5000));
+	assert_int_equal(in, 5);
+	/* the other end closes: they do, too */
+	must(weir_message_disconnect(p.b.m, A));
+	assert_int_equal(p.b.created, 1);
+	must(weir_message_request(two, B, TYPE_ECHO, "x", 1, &in, 8, NULL, 5000));
+	weir_messenger_close(one);
+	weir_messenger_close(two);
+	close_both(&p);
+}
+
+/* What is at a handler counts as not consumed, and stays where it is. */
+static void
+test_consumed_late(void **state)
+{
+	struct weir_handler h;
+	uint8_t buf[6000] = {0};
+	struct both p;
+	uint32_t free_blocks;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	h = (struct weir_handler){.handle = block};
+	must(weir_message_register(p.b.m, WEIR_TYPE(3, 2), &h));
+	must(weir_message_request(p.a.m, B, TYPE_ECHO, buf, 6000, buf, 6000, NULL, 5000));
+	await(fake_recv_blocks_free(p.f, p.b.w) == 512);
+	atomic_store(&go, 0);
+	atomic_store(&blocked_now, 0);
+	must(weir_message_send(p.a.m, B, WEIR_TYPE(3, 2), buf, 6000, 1000));
+	await(blocked_now == 1);
+	nap(20);
+	free_blocks = fake_recv_blocks_free(p.f, p.b.w);
+	atomic_store(&go, 1);
+	assert_int_equal(free_blocks, 511);
+	await(fake_recv_blocks_free(p.f, p.b.w) == 512);
+	close_both(&p);
+}
+
 /* Closing in order waits for responses. */
 static void *
 disconnect(void *arg)
@@ -668,16 +742,7 @@ test_graceful(void **state)
 
 /* ---- handlers ---- */
 
-static _Atomic uint32_t go, blocked_now, inside, inside_most, exclusives;
-
-static void
-block(struct weir_messenger *m, const struct weir_message *message, void *user)
-{
-	(void)m, (void)message, (void)user;
-	atomic_fetch_add(&blocked_now, 1);
-	while (!atomic_load(&go))
-		nap(1);
-}
+static _Atomic uint32_t inside, inside_most, exclusives;
 
 static void
 test_blocked(void **state)
@@ -970,16 +1035,17 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_messages),  cmocka_unit_test(test_requests),
-	    cmocka_unit_test(test_bad_input), cmocka_unit_test(test_stranger),
-	    cmocka_unit_test(test_late),      cmocka_unit_test(test_cancel),
-	    cmocka_unit_test(test_death),     cmocka_unit_test(test_uncollected),
-	    cmocka_unit_test(test_threads),   cmocka_unit_test(test_least_recent),
-	    cmocka_unit_test(test_restart),   cmocka_unit_test(test_graceful),
-	    cmocka_unit_test(test_blocked),   cmocka_unit_test(test_exclusive),
-	    cmocka_unit_test(test_unordered), cmocka_unit_test(test_unregister),
-	    cmocka_unit_test(test_large),     cmocka_unit_test(test_broken),
-	    cmocka_unit_test(test_drafts),
+	    cmocka_unit_test(test_messages),	  cmocka_unit_test(test_requests),
+	    cmocka_unit_test(test_bad_input),	  cmocka_unit_test(test_stranger),
+	    cmocka_unit_test(test_late),	  cmocka_unit_test(test_cancel),
+	    cmocka_unit_test(test_death),	  cmocka_unit_test(test_uncollected),
+	    cmocka_unit_test(test_threads),	  cmocka_unit_test(test_least_recent),
+	    cmocka_unit_test(test_restart),	  cmocka_unit_test(test_graceful),
+	    cmocka_unit_test(test_blocked),	  cmocka_unit_test(test_exclusive),
+	    cmocka_unit_test(test_unordered),	  cmocka_unit_test(test_unregister),
+	    cmocka_unit_test(test_large),	  cmocka_unit_test(test_broken),
+	    cmocka_unit_test(test_drafts),	  cmocka_unit_test(test_clients),
+	    cmocka_unit_test(test_consumed_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
