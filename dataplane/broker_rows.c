@@ -190,7 +190,8 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 	X(handed_over, "frames handed to another engine")                                          \
 	X(impaired_dup, "frames doubled on purpose (dup=)")                                        \
 	X(impaired_reorder, "frames delayed on purpose (reorder=)")                                \
-	X(doorbells, "bursts given to the hardware")
+	X(doorbells, "bursts given to the hardware")                                               \
+	X(read_bytes, "bytes brought by READs of ours")
 
 struct counter_def {
 	const char *group, *name, *help;
