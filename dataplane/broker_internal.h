@@ -234,6 +234,8 @@ struct service_listener *connect_listener(struct broker *b, const char *service)
 void connect_not_accepted(struct broker_conn *c);
 
 void local_connect(struct broker_session *s, const struct weir_session_msg *m);
+/* Messages of a local connection, as its programs say. */
+uint64_t local_messages(const struct broker *b, uint32_t segment, uint32_t index);
 void local_segment_request(struct broker_session *s, const struct weir_session_msg *m);
 void local_drop_request(struct broker_session *s, const struct weir_session_msg *m);
 void local_pair_request(struct broker_session *s, const struct weir_session_msg *m);

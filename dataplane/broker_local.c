@@ -32,6 +32,14 @@ segment_by_id(const struct broker *b, uint32_t id)
 	return g && g->id == id ? g : NULL;
 }
 
+uint64_t
+local_messages(const struct broker *b, uint32_t segment, uint32_t index)
+{
+	const struct segment *g = segment_by_id(b, segment);
+
+	return g ? segment_messages(g, index) : 0;
+}
+
 static void
 set_side(struct segment *g, unsigned i, struct broker_session *s, uint32_t channel)
 {

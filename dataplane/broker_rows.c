@@ -213,7 +213,8 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 	X(handed_over, "frames handed to another engine")                                          \
 	X(impaired_dup, "frames doubled on purpose (dup=)")                                        \
 	X(impaired_reorder, "frames delayed on purpose (reorder=)")                                \
-	X(doorbells, "bursts given to the hardware")
+	X(doorbells, "bursts given to the hardware")                                               \
+	X(read_bytes, "bytes brought by READs of ours")
 
 struct counter_def {
 	const char *group, *name, *help;
@@ -305,7 +306,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->by_send = e->by_send;
 	r->by_read = e->by_read;
 	r->by_write = e->by_write;
-	r->by_local = e->by_local;
+	if (e->local)
+		r->by_local = local_messages(q->b, e->segment, e->conn_index);
 	return true;
 }
 

@@ -96,6 +96,23 @@ segment_take(struct segment *g, uint32_t *index)
 	return 0;
 }
 
+uint64_t
+segment_messages(const struct segment *g, uint32_t index)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t d = 0; d < 2 && index < SEGMENT_CONNECTIONS; d++) {
+		size_t at = weir_segment_conns_at(&g->geometry, d) +
+			    index * sizeof(struct weir_segment_conn) +
+			    offsetof(struct weir_segment_conn, received);
+		uint64_t n;
+
+		if (pread(g->memory, &n, sizeof(n), (off_t)at) == (ssize_t)sizeof(n))
+			sum += n;
+	}
+	return sum;
+}
+
 void
 segment_give(struct segment *g, uint32_t index, uint32_t side)
 {

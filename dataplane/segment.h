@@ -42,6 +42,8 @@ void segment_close(struct segment *g);
 int segment_take(struct segment *g, uint32_t *index);
 /* The end of that side is done with it. */
 void segment_give(struct segment *g, uint32_t index, uint32_t side);
+/* Messages that the programs say to have received on a connection, both ways. */
+uint64_t segment_messages(const struct segment *g, uint32_t index);
 /* New connections may join it. */
 bool segment_open_to_new(const struct segment *g);
 /* Nobody can need it from us any more: each side has ended, dropped it, or only has it left. */

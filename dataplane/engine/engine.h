@@ -305,7 +305,8 @@ struct engine_conn_record {
 	uint16_t peer_node;
 	uint16_t local;
 	uint64_t outstanding, returned; /* cost: spent and not yet back; given back by the peer */
-	uint64_t by_ring, by_send, by_read, by_write, by_local; /* messages by primitive */
+	uint64_t by_ring, by_send, by_read, by_write; /* messages by primitive */
+	uint32_t segment, conn_index; /* local: whose messages the engine never sees */
 };
 
 struct engine_link_record {

@@ -13,6 +13,8 @@ fill_conn(const struct conn *c, struct engine_conn_record *r)
 	    .window = c->peer_window,
 	    .peer_node = c->peer_node,
 	    .local = c->local,
+	    .segment = c->segment,
+	    .conn_index = c->conn_index,
 	    .outstanding = c->spent - c->returned,
 	    .returned = c->returned,
 	    .by_ring = c->sent + c->rx_messages - c->by_write - c->by_read - c->by_send,

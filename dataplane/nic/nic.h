@@ -207,7 +207,8 @@ struct nic_counters {
 	uint64_t rx_accepted; /* frames that did their work: requests in sequence, ACKs, ARP */
 	uint64_t acks_sent, acks_received, naks_sent, naks_received, rnr_sent, rnr_received;
 	uint64_t retransmits, timeouts, handed_over, impaired_dup, impaired_reorder;
-	uint64_t doorbells; /* bursts given to the hardware */
+	uint64_t doorbells;  /* bursts given to the hardware */
+	uint64_t read_bytes; /* brought by READs of ours */
 #define X(name, help) uint64_t drop_##name;
 	NIC_DROP_REASONS(X)
 #undef X

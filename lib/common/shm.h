@@ -162,9 +162,13 @@ struct weir_segment_side {
 	    wanted; /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
 };
 
-/* Line of connection i in direction d: written by its receiver, read by its sender. */
+/*
+ * Line of connection i in direction d: written by its receiver, read by its sender; `received` by
+ * main, for weirctl.
+ */
 struct weir_segment_conn {
 	_Alignas(64) _Atomic uint64_t consumed; /* weir_segment_cost() consumed since opening */
+	_Atomic uint64_t received;		/* messages, as of when `consumed` was told */
 };
 static_assert(sizeof(struct weir_segment_conn) == 64, "one line");
 

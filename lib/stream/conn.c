@@ -118,7 +118,7 @@ join_segment(struct weir_conn *c, struct weir_segment *seg)
 	c->pipe = &seg->pipe;
 	c->send_vqpn = c->peer_vqpn;
 	c->peer_consumed = &seg->out_conns[c->conn_index].consumed;
-	c->our_consumed = &seg->in_conns[c->conn_index].consumed;
+	c->ours = &seg->in_conns[c->conn_index];
 	c->granted = WEIR_SEGMENT_WINDOW;
 	c->due_at = WEIR_SEGMENT_WINDOW / 200 * c->threshold;
 	if (c->ending)

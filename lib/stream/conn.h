@@ -127,7 +127,7 @@ struct weir_conn {
 	uint32_t peer_vqpn;
 	uint16_t peer_node;
 	_Atomic uint64_t *peer_consumed; /* local: written by the peer, how far it is */
-	_Atomic uint64_t *our_consumed;	 /* local: we write */
+	struct weir_segment_conn *ours;	 /* local: the line that we write */
 	/* local: a message that came, or goes, in pieces */
 	uint8_t *assembly;
 	uint32_t assembly_length, assembled;

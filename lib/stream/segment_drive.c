@@ -56,8 +56,9 @@ weir_segment_tell(struct weir_segment *seg)
 		TAILQ_REMOVE(&seg->dues, c, in_dues);
 		c->due = false;
 		c->returned = c->consumed;
+		atomic_store_explicit(&c->ours->received, c->received, memory_order_relaxed);
 		/* pairs with the acquire in refresh_window() */
-		atomic_store_explicit(c->our_consumed, c->consumed, memory_order_release);
+		atomic_store_explicit(&c->ours->consumed, c->consumed, memory_order_release);
 	}
 	if (r->pos != r->limit)
 		weir_ring_publish_tail(r);

@@ -30,6 +30,8 @@ for name in fetched frames_by_send bulk_messages; do
 			fail "$instance: $name: $(weirctl --instance $instance --json show counters | jq -c --arg n "engine.$name" '.[] | select(.name == $n)')"
 	done
 done
+weirctl --instance B --json show counters | jq -e 'any(.name == "nic.read_bytes" and .value >= 600 * 2900)' >/dev/null ||
+	fail "B: bytes read: $(weirctl --instance B --json show counters | jq -c '.[] | select(.name == "nic.read_bytes")')"
 weirctl --instance A --json show nodes | jq -e 'length == 2 and all(.state == "up") and all(has("id") and has("incarnation") and has("address"))' >/dev/null ||
 	fail "show nodes: $(weirctl --instance A --json show nodes)"
 weirctl --instance A --json show engines | jq -e 'length == 1 and all(has("lcore") and .busy_cycles > 0 and has("idle_cycles"))' >/dev/null ||

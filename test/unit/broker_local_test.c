@@ -311,6 +311,14 @@ test_close(void **state)
 	assert_ptr_not_equal(map, MAP_FAILED);
 	lines = (struct weir_segment_conn *)(map + weir_segment_conns_at(&g->geometry, 1));
 	lines[c.connecting.conn_index].consumed = 12345;
+	lines[c.connecting.conn_index].received = 50;
+	((struct weir_segment_conn *)(map + weir_segment_conns_at(&g->geometry,
+								  0)))[c.connecting.conn_index]
+	    .received = 7;
+	assert_int_equal(local_messages(p.f->b, c.connecting.segment, c.connecting.conn_index), 57);
+	assert_int_equal(local_messages(p.f->b, c.connecting.segment, SEGMENT_CONNECTIONS), 0);
+	assert_int_equal(local_messages(p.f->b, c.connecting.segment + 1, c.connecting.conn_index),
+			 0);
 	e.conn.vqpn = c.connecting.vqpn;
 	fake_emit(p.f, 0, &e);
 	e.type = ENGINE_EVENT_CONN_CLOSED;
@@ -334,6 +342,7 @@ test_close(void **state)
 	assert_int_equal(p.c.reply.connecting.segment, c.connecting.segment);
 	assert_int_equal(p.c.reply.connecting.conn_index, c.connecting.conn_index);
 	assert_int_equal(lines[c.connecting.conn_index].consumed, 0);
+	assert_int_equal(local_messages(p.f->b, c.connecting.segment, c.connecting.conn_index), 0);
 	munmap(map, g->geometry.bytes);
 	fake_close(p.f);
 }

@@ -152,6 +152,26 @@ test_sends(void **state)
 	world_destroy(p.w);
 }
 
+/* Several that arrive before the engine looks have a buffer each. */
+static void
+test_sends_at_once(void **state)
+{
+	struct pair p = pair_open(NULL);
+
+	(void)state;
+	for (unsigned round = 0; round < 100; round++) {
+		for (unsigned i = 0; i < 4; i++) {
+			assert_true(pconn_send(p.a, 60 + i, WEIR_SLOT_SEND));
+			p.w->now += 500;
+			engine_turn(p.w->node[0].engine, p.w->now);
+		}
+		world_run(p.w, 50);
+		assert_int_equal(p.b->received, 4 * (round + 1));
+	}
+	assert_int_equal(p.w->net.sends, 400);
+	world_destroy(p.w);
+}
+
 /* The next in order is delivered once it is there, and complete when the sender hears of it. */
 static void
 test_read_is_early(void **state)
@@ -395,12 +415,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_told),	   cmocka_unit_test(test_sends),
-	    cmocka_unit_test(test_read_is_early),  cmocka_unit_test(test_size),
-	    cmocka_unit_test(test_load),	   cmocka_unit_test(test_memory),
-	    cmocka_unit_test(test_done),	   cmocka_unit_test(test_owner_dies),
-	    cmocka_unit_test(test_reader_dies),	   cmocka_unit_test(test_reader_closes),
-	    cmocka_unit_test(test_count_of_reset),
+	    cmocka_unit_test(test_told),	  cmocka_unit_test(test_sends),
+	    cmocka_unit_test(test_sends_at_once), cmocka_unit_test(test_read_is_early),
+	    cmocka_unit_test(test_size),	  cmocka_unit_test(test_load),
+	    cmocka_unit_test(test_memory),	  cmocka_unit_test(test_done),
+	    cmocka_unit_test(test_owner_dies),	  cmocka_unit_test(test_reader_dies),
+	    cmocka_unit_test(test_reader_closes), cmocka_unit_test(test_count_of_reset),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

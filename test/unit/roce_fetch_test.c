@@ -145,6 +145,7 @@ sizes(uint16_t mtu, uint64_t seed, unsigned loss, unsigned dup, unsigned reorder
 	assert_memory_equal(p->memory[0], p->memory[1], at);
 	for (uint32_t i = at; i < MEMORY; i++)
 		assert_int_equal(p->memory[0][i], 0);
+	assert_int_equal(net_counters(&p->net->node[0]).read_bytes, at);
 	if (loss + dup + reorder == 0) {
 		assert_int_equal(net_counters(&p->net->node[0]).retransmits, 0);
 		assert_int_equal(net_counters(&p->net->node[1]).drop_duplicate, 0);

@@ -2,6 +2,8 @@
 /* Local connections: bytes go by a segment between two programs, which don't trust each other. */
 #include "stream_pair.h"
 
+#include "stream/conn.h"
+
 #include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -54,6 +56,25 @@ test_flush(void **state)
 	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), 0);
 	check_message(m, 1, length);
 	free(m);
+	pair_close(&p);
+}
+
+/* How many messages there were is told to the data plane, once there is a pause. */
+static void
+test_counted(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_segment_geometry g;
+	const uint8_t *base = fake_segment(p.f, &g);
+	const struct weir_segment_conn *line = (const void *)(base + weir_segment_conns_at(&g, 0));
+	struct weir_event e;
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++)
+		pair_pass(&p, p.c, p.d, i, i * 997);
+	for (unsigned i = 0; i < 20; i++)
+		weir_poll(p.b, &e, 1);
+	assert_int_equal(line[p.c->conn_index].received, 40);
 	pair_close(&p);
 }
 
@@ -603,6 +624,7 @@ main(void)
 	    cmocka_unit_test(test_sizes),
 	    cmocka_unit_test(test_too_long),
 	    cmocka_unit_test(test_flush),
+	    cmocka_unit_test(test_counted),
 	    cmocka_unit_test(test_small_buffer),
 	    cmocka_unit_test(test_full),
 	    cmocka_unit_test(test_slow_neighbour),

@@ -290,6 +290,8 @@ roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		roce_qp_fail(qp, f->wr, NIC_WC_LOC_PROT_ERR);
 		return DROP_NONE;
 	}
+	if (wr->opcode == NIC_READ)
+		roce_count(&qp->ctx->counters.read_bytes, p->payload_length);
 	rq->fetches_first += psn + 1 == f->end;
 	roce_requester_advance(qp, psn + 1, now);
 	return DROP_NONE;
