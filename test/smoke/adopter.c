@@ -186,13 +186,14 @@ bulk(const char *address, size_t size, unsigned long ms, unsigned flags)
 static int
 receive(const char *service, size_t size, bool posted)
 {
-	uint8_t *m = pages(8 * size, posted ? WEIR_ADOPT_RECV : 0);
+	unsigned n = size > 4u << 20 ? 3 : 8;
+	uint8_t *m = pages(n * size, posted ? WEIR_ADOPT_RECV : 0);
 	struct weir_placed got;
 	struct weir_conn *c;
 	size_t length;
 	int r = m ? answer(service, &c) : -ENOMEM;
 
-	for (unsigned i = 0; posted && !r && i < 8; i++)
+	for (unsigned i = 0; posted && !r && i < n; i++)
 		r = weir_recv_into(c, m + i * size, size, i);
 	while (posted && !r && !(r = weir_recv_placed(c, &got, -1)))
 		r = weir_recv_into(c, got.data, size, 0);
