@@ -503,66 +503,6 @@ void session_remove(struct engine *e, struct engine_command *c);
 void sessions_housekeeping(struct engine *e);
 void sessions_remove(struct engine *e);
 bool session_release(struct engine *e, struct session *s, weir_place place);
-/* region.c: adopted memory, and what is posted of it for messages to come. */
-int region_add(struct engine *e, const struct engine_region *k);
-/* -EAGAIN: messages under way name it still. */
-int region_remove(struct engine *e, const struct engine_region *k);
-/* The only check of a place in adopted memory: NULL unless it lies inside and may be used so. */
-uint8_t *region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use);
-void region_keep(struct session *s, uint16_t region);
-void region_drop(struct session *s, uint16_t region);
-/*
- * Messages of c are given up whose memory the peer was told: it may be reading until it has said
- * its last word, or the link is gone.
- */
-void region_lend(struct conn *c);
-void region_lent_back(struct conn *c);
-/* A POST slot: NULL, or the rule that it breaks. */
-const char *post_take(struct engine *e, struct conn *c, const struct weir_slot *slot);
-/* Where the program wants message `number` of `length` bytes, 0: nowhere. */
-weir_place post_find(const struct conn *c, uint64_t number, uint32_t length);
-/* Forgets those for messages before `number`. */
-void posts_forget(struct conn *c, uint64_t number);
-
-/* Where the payload of a send lies, NULL if it isn't inside the send area or adopted memory. */
-static inline const uint8_t *
-session_source(const struct session *s, weir_place place, uint32_t length)
-{
-	uint64_t offset = WEIR_PLACE_OFFSET(place);
-
-	if (UNLIKELY(WEIR_PLACE_REGION(place)))
-		return region_at(s, place, length, WEIR_ADOPT_SEND);
-	if (offset < s->send_at || offset > s->send_end || length > s->send_end - offset)
-		return NULL;
-	return s->base + offset;
-}
-
-/* The memory at a place that has been checked ... */
-static inline uint8_t *
-place_memory(const struct session *s, weir_place place)
-{
-	uint16_t region = WEIR_PLACE_REGION(place);
-
-	return (region ? s->regions[region - 1].base : s->base) + WEIR_PLACE_OFFSET(place);
-}
-
-/* ... and how our NIC, and peers, know it. */
-static inline const struct nic_mr *
-place_mr(const struct session *s, weir_place place)
-{
-	uint16_t region = WEIR_PLACE_REGION(place);
-
-	if (region)
-		return &s->regions[region - 1].mr;
-	return WEIR_PLACE_OFFSET(place) < s->send_at ? &s->shared->recv_mr : &s->shared->send_mr;
-}
-
-/* The first of the receive blocks at a place of the arena. */
-static inline uint32_t
-place_block(const struct session *s, weir_place place)
-{
-	return (uint32_t)((WEIR_PLACE_OFFSET(place) - s->recv_at) / WEIR_BLOCK_SIZE);
-}
 
 /* conn.c */
 void conn_refresh(struct conn *c);
@@ -807,5 +747,7 @@ void link_heard(struct engine *e, struct link *l);
 /* frame.c */
 bool frame_receive(struct engine *e, struct link *l, uint32_t lines);
 bool frame_receive_sent(struct engine *e, struct link *l, const uint8_t *frame, uint32_t lines);
+
+#include "region.h"
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranges that are sent with WEIR_CACHED again and again are adopted on the fly. Adoption costs what
- * some copies cost, so a range is adopted when it is sent for the third time, and the one that was
- * not sent for longest makes room. A range that the program has unmapped meanwhile is found out by
+ * Ranges that are sent with WEIR_CACHED again and again are adopted on the fly. Adopting one and
+ * giving it back costs what some copies of it cost, so it is adopted when it has been copied so
+ * often: nobody pays more than twice what the better choice would have cost. The one that was not
+ * sent for longest makes room. A range that the program has unmapped meanwhile is found out by
  * the kernel's word on its first and last page: those of a region are shared, new ones are not.
  */
 #define _GNU_SOURCE
@@ -12,8 +13,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define USES 3u		    /* sends until a range is adopted */
-#define REFUSED (-1000)	    /* and so many more after that was refused */
+#define REFUSED (-1000)	    /* so many sends until the next try after that was refused */
 #define SHARED (1ull << 61) /* in /proc/self/pagemap: a page of a file or shared */
 
 void
@@ -96,6 +96,14 @@ adopt(struct weir *w, struct weir_cached *e)
 		e->uses = REFUSED;
 }
 
+/* What adoption costs, in copies: a request, and some passes over the pages (docs/performance.md).
+ */
+static int
+copies_of(size_t length)
+{
+	return 8 + (int)((6u << 20) / length);
+}
+
 static struct weir_cached *
 find(struct weir_cache *h, const uint8_t *addr, size_t length)
 {
@@ -121,7 +129,7 @@ use(struct weir *w, const uint8_t *addr, size_t length)
 		*e = (struct weir_cached){.addr = addr, .length = length};
 	}
 	e->last = ++h->clock;
-	if (!e->region && ++e->uses == (int)USES)
+	if (!e->region && ++e->uses == copies_of(length))
 		adopt(w, e);
 	return e->region ? weir_region_use(w, addr, length, WEIR_REGION_CACHED) : NULL;
 }

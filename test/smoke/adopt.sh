@@ -13,7 +13,7 @@ counter() { # INSTANCE NAME: over all engines
 two_nodes
 for node in 1 2; do
 	where=$([ $node = 1 ] && echo A || echo B)
-	run placed-$node adopter $where sink p$node
+	run "placed-$node" adopter "$where" sink p$node
 	await 10 grep -q ready "$weir_tmp/placed-$node.log"
 	adopter A send node:$node:p$node 3000 $node >"$weir_tmp/adopted.log" 2>&1 ||
 		fail "out of adopted memory to node $node: $(tail -n 1 "$weir_tmp/adopted.log")"

@@ -22,8 +22,9 @@
 #include <unistd.h>
 
 #define LARGEST (256u << 10)
-#define SLICES 16u /* of adopted memory, each for one message */
-#define SLICE (LARGEST + 4096u)
+#define SLICES 16u		       /* of adopted memory, each for one message */
+#define SLICE (LARGEST + (128u << 10)) /* all of them: whole huge pages */
+#define HUGE_PAGE (2u << 20)
 #define TRIES 15u
 
 static struct weir *w;
@@ -83,15 +84,19 @@ answer(const char *service, struct weir_conn **c)
 	return weir_accept(l, -1, c);
 }
 
-/* Pages that are there, adopted if there are flags. NULL. */
+/* Pages that are there, adopted if there are flags; from a huge page's border on. NULL. */
 static uint8_t *
 pages(size_t bytes, unsigned flags)
 {
 	struct weir_region *region;
-	uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	uint8_t *m = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	int r = m == MAP_FAILED ? -errno : flags ? weir_adopt(w, m, bytes, flags, &region) : 0;
+	int r = m == MAP_FAILED ? -errno : 0;
 
+	if (!r)
+		m += HUGE_PAGE - (uintptr_t)m % HUGE_PAGE;
+	if (!r && flags)
+		r = weir_adopt(w, m, bytes, flags, &region);
 	if (!r)
 		return m;
 	failed("adopt", r);
@@ -186,13 +191,14 @@ bulk(const char *address, size_t size, unsigned long ms, unsigned flags)
 static int
 receive(const char *service, size_t size, bool posted)
 {
-	uint8_t *m = pages(8 * size, posted ? WEIR_ADOPT_RECV : 0);
+	unsigned n = size > 4u << 20 ? 3 : 8;
+	uint8_t *m = pages(n * size, posted ? WEIR_ADOPT_RECV : 0);
 	struct weir_placed got;
 	struct weir_conn *c;
 	size_t length;
 	int r = m ? answer(service, &c) : -ENOMEM;
 
-	for (unsigned i = 0; posted && !r && i < 8; i++)
+	for (unsigned i = 0; posted && !r && i < n; i++)
 		r = weir_recv_into(c, m + i * size, size, i);
 	while (posted && !r && !(r = weir_recv_placed(c, &got, -1)))
 		r = weir_recv_into(c, got.data, size, 0);
@@ -236,8 +242,6 @@ cost(void)
 			qsort(us[k], TRIES, sizeof(double), by_value);
 		say("%zu bytes: adopt %.0f us, disown %.0f us, copy %.1f us", bytes,
 		    us[0][TRIES / 2], us[1][TRIES / 2], us[2][TRIES / 2]);
-		munmap(m, bytes);
-		munmap(to, bytes);
 	}
 	return 0;
 }

@@ -387,7 +387,10 @@ send_cached(struct pair *p, uint8_t *m, size_t length, unsigned n)
 	free(in);
 }
 
-/* The third send adopts; what is small, not whole pages, or sent without the flag never is. */
+#define CACHED (256u << 10)
+#define COPIES 32u /* of so much: what its adoption costs */
+
+/* After so many sends it is adopted; what is small, or not whole pages, never is. */
 static void
 test_cache(void **state)
 {
@@ -395,19 +398,19 @@ test_cache(void **state)
 	uint8_t *m = pages();
 
 	(void)state;
-	send_cached(&p, m, 262144 - 4096, 5);
-	send_cached(&p, m, 262144 + 1, 5);
-	send_cached(&p, m + 1, 262144, 5);
+	send_cached(&p, m, CACHED - 4096, COPIES + 2);
+	send_cached(&p, m, CACHED + 1, COPIES + 2);
+	send_cached(&p, m + 1, CACHED, COPIES + 2);
 	assert_int_equal(fake_regions(p.f, p.a), 0);
-	send_cached(&p, m, 262144, 2);
+	send_cached(&p, m, CACHED, COPIES - 1);
 	assert_int_equal(fake_regions(p.f, p.a), 0);
-	send_cached(&p, m, 262144, 3);
+	send_cached(&p, m, CACHED, 3);
 	assert_int_equal(fake_regions(p.f, p.a), 1);
-	assert_int_equal(weir_uncache(p.a, m + 262144, 4096), 0); /* another range */
+	assert_int_equal(weir_uncache(p.a, m + CACHED, 4096), 0); /* another range */
 	assert_int_equal(fake_regions(p.f, p.a), 1);
-	assert_int_equal(weir_uncache(p.a, m + 262143, 1), 0);
+	assert_int_equal(weir_uncache(p.a, m + CACHED - 1, 1), 0);
 	assert_int_equal(fake_regions(p.f, p.a), 0);
-	check_message(m, 2, 262144);
+	check_message(m, 2, CACHED);
 	pair_close(&p);
 	munmap(m, BYTES);
 }
@@ -421,21 +424,20 @@ test_cache_makes_room(void **state)
 	struct weir_region *r = adopt(p.a, own, 4096, BOTH);
 
 	(void)state;
-	send_cached(&p, m, 262144, 4);
-	send_cached(&p, m + 262144, 262144, 4);
+	send_cached(&p, m, CACHED, COPIES + 1);
+	send_cached(&p, m + CACHED, CACHED, COPIES + 1);
 	assert_int_equal(fake_regions(p.f, p.a), 3);
-	send_cached(&p, m, 262144, 1);
-	send_cached(&p, m + 524288, 262144, 4);
+	send_cached(&p, m, CACHED, 1);
+	send_cached(&p, m + 2 * CACHED, CACHED, COPIES + 1);
 	assert_int_equal(fake_regions(p.f, p.a), 3);
 	/* that one wasn't the first, nor what the program adopted itself */
-	assert_int_equal(weir_uncache(p.a, m + 262144, 262144), 0);
+	assert_int_equal(weir_uncache(p.a, m + CACHED, CACHED), 0);
 	assert_int_equal(fake_regions(p.f, p.a), 3);
 	assert_int_equal(weir_uncache(p.a, m, BYTES), 0);
 	assert_int_equal(fake_regions(p.f, p.a), 1);
 	/* more ranges than it keeps in mind */
-	for (unsigned i = 0; i < 40; i++)
-		send_cached(&p, m + i * 4096, 262144, 2);
-	send_cached(&p, m, 262144, 2);
+	for (unsigned i = 0; i < 2 * COPIES; i++)
+		send_cached(&p, m + i % 20 * 4096, CACHED, 1);
 	assert_int_equal(fake_regions(p.f, p.a), 1);
 	assert_int_equal(weir_disown(r), 0);
 	pair_close(&p);
@@ -451,14 +453,14 @@ test_cache_stale(void **state)
 	uint8_t *m = pages();
 
 	(void)state;
-	send_cached(&p, m, 524288 - 4096, 4);
+	send_cached(&p, m, CACHED, COPIES + 1);
 	assert_int_equal(fake_regions(p.f, p.a), 1);
 	assert_ptr_equal(
-	    mmap(m, 524288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+	    mmap(m, CACHED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 	    m);
-	send_cached(&p, m, 524288 - 4096, 1);
+	send_cached(&p, m, CACHED, 1);
 	assert_int_equal(fake_regions(p.f, p.a), 0);
-	send_cached(&p, m, 524288 - 4096, 4);
+	send_cached(&p, m, CACHED, COPIES);
 	assert_int_equal(fake_regions(p.f, p.a), 1);
 	munmap(m, BYTES);
 	pair_close(&p);
