@@ -62,7 +62,7 @@ address_text(const uint8_t ip[16], char *text, size_t size)
 static void
 node_json(json_t *o, const struct weir_ctl_node *r)
 {
-	char text[WEIR_CTL_ADDRESSES * (INET6_ADDRSTRLEN + 1)] = "";
+	char text[2 * WEIR_CTL_ADDRESSES * (INET6_ADDRSTRLEN + 1)] = "";
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < r->address_count; i++) {
@@ -71,6 +71,9 @@ node_json(json_t *o, const struct weir_ctl_node *r)
 		address_text(r->address[i], text + n, sizeof(text) - n);
 		n += strlen(text + n);
 	}
+	for (uint32_t i = 0; i < WEIR_CTL_ADDRESSES && r->lid[i]; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%slid:%u", n ? "," : "",
+				      r->lid[i]);
 	PUT(id);
 	put_text(o, "state", weir_node_state_name(r->state));
 	PUT(incarnation);
@@ -130,11 +133,13 @@ connection_json(json_t *o, const struct weir_row_connection *r)
 	put_text(o, "peer", r->local ? "local" : peer);
 	PUT(peer_vqpn);
 	put_text(o, "state", r->state_name);
+	put_text(o, "transport", r->local ? "local" : r->datagram ? "ud" : "rc");
 	PUT(session);
 	PUT(engine);
 	PUT(window);
 	PUT(outstanding);
 	PUT(returned);
+	PUT(dropped);
 	put(ways, "ring", r->by_ring);
 	put(ways, "send", r->by_send);
 	put(ways, "read", r->by_read);

@@ -94,6 +94,7 @@ tell_self(struct control *c, const struct dp_view *view)
 	out.node.engines = view->engines;
 	out.node.address_count = c->self->address_count;
 	memcpy(out.node.address, c->self->address, sizeof(out.node.address));
+	memcpy(out.node.lid, c->self->lid, sizeof(out.node.lid));
 	memcpy(out.node.control, c->self->control, sizeof(out.node.control));
 	dp_send(c->dp, &out);
 }

@@ -38,6 +38,7 @@ member_tell(struct member *m)
 	out.node.engines = m->peer.dp.engines;
 	out.node.address_count = e->address_count;
 	memcpy(out.node.address, e->address, sizeof(out.node.address));
+	memcpy(out.node.lid, e->lid, sizeof(out.node.lid));
 	memcpy(out.node.control, e->control, sizeof(out.node.control));
 	dp_send(m->control->dp, &out);
 }

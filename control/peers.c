@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LID_MAX 0xbfffu // largest unicast LID
+
 struct parser {
 	struct peers *peers;
 	uint32_t room;
@@ -146,19 +148,50 @@ address_taken(const struct peer_entry *entry, const uint8_t ip[16])
 	return false;
 }
 
+static bool
+lid_taken(const struct peer_entry *entry, uint16_t lid)
+{
+	for (uint32_t i = 0; i < entry->lid_count; i++)
+		if (entry->lid[i] == lid)
+			return true;
+	return false;
+}
+
+static int
+parse_lid(struct parser *p, const char *at, const char *text, struct peer_entry *entry)
+{
+	uint32_t lid = 0;
+
+	for (; *text >= '0' && *text <= '9' && lid <= LID_MAX; text++)
+		lid = lid * 10 + (uint32_t)(*text - '0');
+	if (*text || lid == 0 || lid > LID_MAX)
+		return fail(p, at, "not a unicast LID; write lid:1 to lid:%u", LID_MAX);
+	if (lid_taken(entry, (uint16_t)lid))
+		return fail(p, at, "lid:%u is on this line already; give it once", lid);
+	for (uint32_t i = 0; i < p->peers->count; i++)
+		if (lid_taken(&p->peers->list[i], (uint16_t)lid))
+			return fail(p, at,
+				    "lid:%u is on line %u already; each port belongs to one node",
+				    lid, p->peers->list[i].line);
+	entry->lid[entry->lid_count++] = (uint16_t)lid;
+	return 0;
+}
+
 static int
 parse_address(struct parser *p, const char *at, size_t length, struct peer_entry *entry)
 {
 	char text[INET6_ADDRSTRLEN];
 	uint8_t ip[16];
 
-	if (entry->address_count == WEIR_CTL_ADDRESSES)
+	if (entry->address_count + entry->lid_count == WEIR_CTL_ADDRESSES)
 		return fail(p, at, "more than %d NIC addresses; give the first %d",
 			    WEIR_CTL_ADDRESSES, WEIR_CTL_ADDRESSES);
 	if (length == 0 || length >= sizeof(text))
 		return fail(p, at, "a NIC address is missing or too long; write IPv4 or IPv6");
 	memcpy(text, at, length);
 	text[length] = 0;
+	if (!strncmp(text, "lid:", 4))
+		return parse_lid(p, at, text + 4, entry);
 	if (!parse_ip(text, ip))
 		return fail(p, at, "'%s' is not an IPv4 or IPv6 address; write 10.0.0.1", text);
 	if (address_taken(entry, ip))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The peers file: a line a node, `ID HOST:PORT NIC-ADDR[,NIC-ADDR...]`; '#' starts a comment. Pure:
- * text in, table or an error with line and column out.
+ * The peers file: a line a node, `ID HOST:PORT NIC-ADDR[,NIC-ADDR...]`; '#' starts a comment. A
+ * NIC-ADDR is an IPv4 or IPv6 address, a GID (written as IPv6) or lid:LID. Pure: text in, table or
+ * an error with line and column out.
  */
 #ifndef WEIR_CONTROL_PEERS_H
 #define WEIR_CONTROL_PEERS_H
@@ -13,8 +14,9 @@
 struct peer_entry {
 	uint16_t id;
 	uint32_t line;
-	uint32_t address_count;
+	uint32_t address_count, lid_count;
 	uint8_t address[WEIR_CTL_ADDRESSES][16]; /* IPv4 as ::ffff:a.b.c.d */
+	uint16_t lid[WEIR_CTL_ADDRESSES];	 /* 0 none */
 	char control[WEIR_CTL_PEER_TEXT];	 /* HOST:PORT as written */
 };
 

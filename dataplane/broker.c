@@ -207,6 +207,7 @@ broker_create(const struct broker_config *config)
 	b->node = BROKER_NODE_UNKNOWN;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
+	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
 	b->segment = broker_alloc(BROKER_SEGMENTS_MAX * sizeof(*b->segment));
 	b->link_table =
 	    broker_alloc((size_t)config->engines * config->links * sizeof(*b->link_table) + 1);
@@ -246,6 +247,7 @@ broker_destroy(struct broker *b)
 	for (uint32_t i = 1; i < b->segment_top; i++)
 		segment_close(b->segment[i]);
 	link_free_all(b);
+	datagrams_free_all(b);
 	node_free_all(b);
 	if (b->fault_fd >= 0)
 		close(b->fault_fd);
@@ -341,6 +343,9 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 		break;
 	case ENGINE_EVENT_LINK_ERROR:
 		node_link_error(b, engine, event);
+		break;
+	case ENGINE_EVENT_DATAGRAM_ERROR:
+		datagrams_error(b, engine, event->qpn);
 		break;
 	case ENGINE_EVENT_LINK_HEARD:
 		node_link_heard(b, engine, event);

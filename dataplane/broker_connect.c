@@ -50,13 +50,15 @@ started(struct broker *b, struct broker_command *k)
 }
 
 static void
-start(struct broker *b, struct broker_conn *c, const struct broker_link *l, uint32_t status)
+start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t status)
 {
 	struct broker_command *k;
 
 	c->link = l ? l->id : ENGINE_LINK_NONE;
 	k = conn_command(b, c, ENGINE_CONN_START, started);
 	k->cmd.conn.status = status;
+	if (l && c->datagram)
+		k->cmd.conn.status = (uint32_t)-datagrams_fill(b, l, &k->cmd.conn);
 	command_submit(b, k);
 }
 
@@ -221,7 +223,11 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	c->loop = loop;
 	c->node = n->is.id;
 	c->window = m->connect.window;
+	c->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
 	c->deadline = broker_now(b) + BROKER_CONNECT_TIMEOUT_NS;
+	/* with datagrams in two steps: what the link lacks for them is made in the second */
+	if (c->datagram)
+		l = NULL;
 	c->link = l ? l->id : ENGINE_LINK_NONE;
 	k = conn_command(b, c, ENGINE_CONN_OPEN, opened);
 	memcpy(k->cmd.conn.service, m->connect.address.service, sizeof(k->cmd.conn.service));
@@ -236,8 +242,14 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 	struct broker_node *n;
 	int rc;
 
-	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_LOOP) {
+	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_KNOWN) {
 		session_refuse(s, EINVAL, "no such channel, or an unknown flag; mend the program");
+		return;
+	}
+	if (m->connect.window && m->connect.window < WEIR_CONNECT_WINDOW_MIN) {
+		session_refuse(s, EINVAL,
+			       "a window of %u bytes doesn't hold a message; give %u or more",
+			       m->connect.window, WEIR_CONNECT_WINDOW_MIN);
 		return;
 	}
 	if (!service_name_ok(a->service)) {
@@ -245,9 +257,9 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	}
 	rc = node_resolve(s->b, a, &n);
-	if (rc == -EOPNOTSUPP) {
-		session_refuse(s, EOPNOTSUPP,
-			       "LIDs are not resolved; use a node id, an IP address or a GID");
+	if (rc == -EINVAL) {
+		session_refuse(s, EINVAL,
+			       "not an address of any kind; make it with weir_address_parse()");
 	} else if (rc) {
 		session_refuse(s, -rc,
 			       s->b->synced ? "no member of the cluster has this address; see "
@@ -299,16 +311,21 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	const struct engine_conn_command *asked = &event->conn;
 	struct broker_link *link = link_by_id(b, engine, asked->link);
 	struct service_listener *l;
+	struct engine_conn_command way = {0};
 	struct broker_command *k;
-	struct broker_conn *c;
+	struct broker_conn *c = NULL;
+	int rc = 0;
 
 	b->counters.connects_in++;
 	if (link)
 		link_confirm(link);
 	l = connect_listener(b, asked->service);
-	c = l ? broker_conn_new(l->session, l->channel[engine]) : NULL;
+	if (asked->datagram)
+		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;
+	if (l && !rc)
+		c = broker_conn_new(l->session, l->channel[engine]);
 	if (!c) {
-		reject(b, engine, asked, ECONNREFUSED);
+		reject(b, engine, asked, rc ? (uint32_t)-rc : ECONNREFUSED);
 		return;
 	}
 	l->created++;
@@ -316,7 +333,11 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	c->node = asked->peer_node;
 	c->listener = l->id;
 	c->window = asked->window;
+	c->datagram = asked->datagram;
 	k = conn_command(b, c, ENGINE_CONN_ACCEPT, accepted);
+	k->cmd.conn.to = asked->to;
+	k->cmd.conn.ah = way.ah;
+	k->cmd.conn.mtu = way.mtu;
 	k->cmd.conn.peer_vqpn = asked->peer_vqpn;
 	k->cmd.conn.granted = asked->granted;
 	memcpy(k->cmd.conn.service, asked->service, sizeof(k->cmd.conn.service));

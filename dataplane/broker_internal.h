@@ -17,6 +17,7 @@
 #define BROKER_SESSION_SEGMENTS 256u /* that one session may be part of */
 #define BROKER_CONNECT_TIMEOUT_NS 5000000000ull
 #define BROKER_NODE_UNKNOWN UINT32_MAX
+#define BROKER_NODES UINT16_MAX /* ids 0 ... 65534 */
 #define BROKER_SECOND_NS 1000000000ull
 
 #define BROKER_COUNTERS(X)                                                                         \
@@ -192,6 +193,7 @@ struct broker_conn {
 	struct broker_node *waiting_for; /* in that node's list until a link to it is up */
 	uint64_t deadline;
 	bool loop;
+	bool datagram; /* local ones too */
 	uint32_t node, link;
 	/* local */
 	struct broker_conn *peer; /* other end, NULL once either has gone */
@@ -281,6 +283,19 @@ void node_tell_control(struct broker_link *l, uint32_t status);
 uint64_t node_timers(struct broker *b, uint64_t now);
 void node_free_all(struct broker *b);
 
+/* ---- datagrams (broker_datagram.c) ---- */
+
+struct broker_link;
+/* Makes what is missing for datagrams over this link and fills in the command. 0 or -errno. */
+int datagrams_fill(struct broker *b, struct broker_link *l, struct engine_conn_command *k);
+/* Largest message of one between programs of this host. */
+uint16_t datagrams_local_mtu(const struct broker *b, uint32_t engine);
+/* The driver says that the QP with this nic_qp_init.user has failed. False: it is none of these. */
+bool datagrams_qp_fatal(struct broker *b, const void *qp_user);
+/* The engine says that this QP has, and that nothing of it is outstanding. */
+void datagrams_error(struct broker *b, uint32_t engine, uint32_t qpn);
+void datagrams_free_all(struct broker *b);
+
 /* ---- links (broker_link.c, broker_repair.c, broker_offer.c) ---- */
 
 enum link_state {
@@ -323,6 +338,7 @@ struct broker_link {
 	uint32_t quiet, quiet_round; /* engines that have not finished their turn */
 	uint64_t deadline, resend;
 	struct nic_qp *qp[2];
+	struct nic_ah *ah; /* for datagrams, once there are any */
 	uint32_t psn[2];
 	uint8_t *memory, *staging; /* memory: ring, then credit lines */
 	size_t memory_bytes, staging_bytes;
@@ -474,12 +490,14 @@ struct broker {
 	struct segment **segment; /* by low bits of its id */
 	uint32_t segment_top;	  /* all lie below */
 	uint32_t segment_generation;
+	struct broker_node **node_by_id; /* BROKER_NODES */
 	struct broker_node **node_list;
 	uint32_t node_count, node_room;
 	struct broker_node *loop;
 	struct broker_link *links;
 	struct broker_link **link_table; /* engine * config.links + id */
 	uint32_t link_next[BROKER_ENGINES_MAX];
+	struct engine_datagram_command datagrams[BROKER_ENGINES_MAX]; /* memory NULL: not made */
 	struct session_socket *session_socket;
 	struct control_socket *control_socket;
 	struct capture_job *captures;

@@ -133,6 +133,9 @@ free_memory(struct broker_link *l)
 	struct broker *b = l->b;
 
 	link_deregister(l);
+	if (l->ah)
+		broker_ops(b, l->engine)->ah_destroy(l->ah);
+	l->ah = NULL;
 	put_memory(b, l->memory, l->memory_bytes);
 	put_memory(b, l->staging, l->staging_bytes);
 	put_memory(b, l->work, l->work_bytes);
@@ -337,6 +340,8 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	c->link = l->id;
 	c->peer_node = l->peer.node;
 	c->peer_engine = (uint8_t)l->peer_engine;
+	c->peer_lid = l->peer.lid;
+	memcpy(c->peer_gid.raw, l->peer.gid, sizeof(c->peer_gid.raw));
 	c->qp[0] = l->qp[0];
 	c->qp[1] = l->qp[1];
 	c->ring = l->memory;

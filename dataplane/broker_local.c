@@ -279,6 +279,7 @@ local_connect(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	s->b->counters.connects_local++;
 	x->window = x->peer->window = m->connect.window;
+	x->datagram = x->peer->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
 	command_submit(s->b, conn_command(s->b, x, ENGINE_CONN_LOCAL, connector_made));
 }
 

@@ -8,10 +8,7 @@
 struct broker_node *
 node_find(const struct broker *b, uint32_t id)
 {
-	for (uint32_t i = 0; i < b->node_count; i++)
-		if (b->node_list[i]->is.id == id)
-			return b->node_list[i];
-	return NULL;
+	return id < BROKER_NODES ? b->node_by_id[id] : NULL;
 }
 
 static struct broker_node *
@@ -40,6 +37,7 @@ node_add(struct broker *b, uint32_t id)
 		b->node_room = room;
 	}
 	b->node_list[b->node_count++] = n;
+	b->node_by_id[id] = n;
 	return n;
 }
 
@@ -92,6 +90,33 @@ resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
 	return -EHOSTUNREACH;
 }
 
+/* Ports of ours, what control says, and what the links' offers have told. */
+static int
+resolve_lid(struct broker *b, uint32_t lid, struct broker_node **node)
+{
+	*node = NULL;
+	if (!lid || lid > UINT16_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (broker_engine(b, i)->dev && b->attr[i].lid == lid)
+			return 0;
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		struct broker_node *n = b->node_list[i];
+
+		for (uint32_t k = 0; k < WEIR_CTL_ADDRESSES; k++)
+			if (n->is.lid[k] == lid) {
+				*node = n->is.self ? NULL : n;
+				return 0;
+			}
+	}
+	for (const struct broker_link *l = b->links; l; l = l->next)
+		if (!l->twin && l->peer.lid == lid) {
+			*node = node_find(b, l->node);
+			return *node ? 0 : -EHOSTUNREACH;
+		}
+	return -EHOSTUNREACH;
+}
+
 int
 node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node)
 {
@@ -111,7 +136,7 @@ node_resolve(struct broker *b, const struct weir_address *address, struct broker
 	case WEIR_ADDRESS_GID:
 		return resolve_gid(b, address->ip, node);
 	case WEIR_ADDRESS_LID:
-		return -EOPNOTSUPP;
+		return resolve_lid(b, address->id, node);
 	}
 	return -EINVAL;
 }
@@ -351,5 +376,6 @@ node_free_all(struct broker *b)
 	for (uint32_t i = 0; i < b->node_count; i++)
 		free(b->node_list[i]);
 	free(b->node_list);
+	free(b->node_by_id);
 	free(b->loop);
 }

@@ -38,7 +38,8 @@ take_events(struct broker *b, uint32_t engine)
 			link_changed(b, engine, event.type == NIC_EVENT_LINK_UP);
 			break;
 		case NIC_EVENT_QP_FATAL:
-			link_qp_fatal(b, event.qp_user);
+			if (!datagrams_qp_fatal(b, event.qp_user))
+				link_qp_fatal(b, event.qp_user);
 			break;
 		case NIC_EVENT_SQ_DRAINED:
 			break; /* links are never drained */

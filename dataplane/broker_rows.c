@@ -300,6 +300,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->peer_node = e->peer_node;
 	r->state = e->state;
 	snprintf(r->state_name, sizeof(r->state_name), "%s", conn_state_name(e->state));
+	r->datagram = e->datagram;
+	r->dropped = e->dropped;
 	r->outstanding = e->outstanding;
 	r->returned = e->returned;
 	r->by_ring = e->by_ring;

@@ -57,9 +57,11 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
 	    .rd_atomic = spec->rd_atomic,
-	    /* a link being repaired has its old QPs beside the new ones for a while */
-	    .max_qp = 4 * (uint32_t)o->links,
-	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p),
+	    /* a link being repaired has its old QPs beside the new ones for a while; so has the
+	       one for datagrams */
+	    .max_qp = 4 * (uint32_t)o->links + 2,
+	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p) +
+			3 * ENGINE_DATAGRAMS,
 	    .tx_frames = (uint32_t)o->tx_frames,
 	    .memory_get = port_memory_get,
 	    .memory_put = port_memory_put,
@@ -87,7 +89,7 @@ open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size
 	    .rnr_retry = spec->rnr,
 	    .rd_atomic = spec->rd_atomic,
 	    .contexts = contexts,
-	    .recv_depth = plane_srq_depth(p),
+	    .recv_depth = plane_srq_depth(p) + ENGINE_DATAGRAMS,
 	    .memory_get = port_memory_get,
 	    .memory_put = port_memory_put,
 	};

@@ -310,6 +310,8 @@ conn_found(void *user, const void *row)
 	ADD(engine);
 	ADD(window);
 	ADD(local);
+	ADD(datagram);
+	ADD(dropped);
 	ADD(outstanding);
 	ADD(returned);
 	ADD(by_ring);

@@ -87,8 +87,15 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 
 	if (c->state == CONN_LOCAL || c->user_closed)
 		return refuse(e, ch, "message on a local or closed connection");
-	if (c->state != CONN_PEER_GONE && c->state != CONN_DEAD &&
-	    !pend_message(e, c, ch, h, place)) {
+	if (c->datagram && h.length > c->mtu)
+		return refuse(e, ch, "datagram too long");
+	if (c->datagram && c->state == CONN_OPEN) {
+		if (!datagram_send(e, c, &ch->tx, h, place)) {
+			ch->blocked = true;
+			return STAYS;
+		}
+	} else if (c->state != CONN_PEER_GONE && c->state != CONN_DEAD &&
+		   !pend_message(e, c, ch, h, place)) {
 		ch->blocked = true;
 		return STAYS;
 	}

@@ -52,6 +52,9 @@ make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 	struct session *s = find_session(e, k->session, k->channel);
 	struct conn *c;
 
+	*result = -EBUSY;
+	if (k->datagram && !k->segment && e->datagrams.broken)
+		return NULL; /* until main has made another queue pair */
 	*result = -ENOENT;
 	if (!s)
 		return NULL;
@@ -68,12 +71,17 @@ make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 }
 
 static void
-start(struct engine *e, struct conn *c, struct link *l)
+start(struct engine *e, struct conn *c, struct link *l, const struct engine_conn_command *k)
 {
 	c->peer_node = l->is.peer_node;
 	c->listener = ENGINE_LISTENER_NONE;
 	conn_attach(e, c, l);
-	credit_first(e, c);
+	if (c->datagram) {
+		datagrams_join(l, k);
+		c->mtu = k->mtu;
+	} else {
+		credit_first(e, c);
+	}
 	owe(e, c, OWE_CONNECT);
 }
 
@@ -91,7 +99,7 @@ open_conn(struct engine *e, struct engine_conn_command *k)
 		return result;
 	c->listener = ENGINE_LISTENER_NONE;
 	if (l)
-		start(e, c, l);
+		start(e, c, l, k);
 	return 0;
 }
 
@@ -110,7 +118,7 @@ start_conn(struct engine *e, const struct engine_conn_command *k)
 	l = find_link(e, k->link);
 	if (!l)
 		return -EHOSTDOWN;
-	start(e, c, l);
+	start(e, c, l, k);
 	return 0;
 }
 
@@ -130,6 +138,12 @@ accept_conn(struct engine *e, struct engine_conn_command *k)
 		return result;
 	c->peer_node = l->is.peer_node;
 	conn_attach(e, c, l);
+	if (c->datagram) {
+		datagrams_join(l, k);
+		owe(e, c, OWE_ACCEPT);
+		datagrams_open(e, c, k->peer_vqpn);
+		return 0;
+	}
 	credit_first(e, c);
 	owe(e, c, OWE_ACCEPT);
 	conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
@@ -285,6 +299,11 @@ execute(struct engine *e, struct engine_command *c)
 		return link_go(e, &c->link);
 	case ENGINE_LINK_FAIL:
 		return link_fail(e, &c->link);
+	case ENGINE_DATAGRAM_ADD:
+		return datagrams_add(e, &c->datagram);
+	case ENGINE_DATAGRAM_FAIL:
+		datagrams_break(e);
+		return 0;
 	case ENGINE_NODE_EVENT:
 		return node_event(e, &c->conn);
 	case ENGINE_SNAPSHOT:

@@ -12,7 +12,8 @@
 void
 conn_refresh(struct conn *c)
 {
-	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->owed & OWE_ACCEPT) && c->link;
+	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->owed & OWE_ACCEPT) && c->link &&
+		  !c->datagram;
 }
 
 /* An entry for a connection of s, or NULL. */
@@ -44,6 +45,8 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	c->listener = k->listener;
 	c->segment = k->segment;
 	c->conn_index = k->conn_index;
+	c->datagram = k->datagram;
+	c->mtu = k->mtu;
 	memcpy(c->service, k->service, sizeof(c->service));
 	list_append(&s->conns, &c->of_session);
 	atomic_store_explicit(&c->desc->granted, 0, memory_order_relaxed);

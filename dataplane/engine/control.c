@@ -47,8 +47,28 @@ put_connect(struct engine *e, struct link *l, struct conn *c)
 				      .granted = (uint32_t)c->rx_granted,
 				      .node = e->node};
 
+	struct weir_slot *s = put(l, WEIR_WIRE_CONNECT, 0, 0);
+
+	if (c->datagram) {
+		c->qpn = e->datagrams.qpn;
+		w.datagram = (struct weir_wire_datagram){c->qpn, e->datagrams.is.qkey};
+		s->flags = WEIR_SLOT_DATAGRAM;
+	}
 	memcpy(w.service, c->service, sizeof(w.service));
-	memcpy(put(l, WEIR_WIRE_CONNECT, 0, 0)->data, &w, sizeof(w));
+	memcpy(s->data, &w, sizeof(w));
+}
+
+/* To one that asked for datagrams. */
+static void
+put_accept_datagrams(struct engine *e, struct link *l, struct conn *c)
+{
+	const struct weir_wire_datagram to = {e->datagrams.qpn, e->datagrams.is.qkey};
+	struct weir_slot *s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, 0);
+
+	c->qpn = to.qpn;
+	s->flags = WEIR_SLOT_DATAGRAM;
+	memcpy(&s->value, &to, sizeof(to));
+	s->extra = c->vqpn;
 }
 
 static void
@@ -150,6 +170,10 @@ put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
 		put_connect(e, l, c);
 		break;
 	case OWE_ACCEPT:
+		if (c->datagram) {
+			put_accept_datagrams(e, l, c);
+			break;
+		}
 		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->rx_window);
 		s->value = c->rx_granted;
 		s->extra = c->vqpn;
@@ -252,12 +276,15 @@ take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
 	event = &e->connects[e->connect_end++ % CONNECTS];
 	*event = (struct engine_event){
 	    .type = ENGINE_EVENT_CONNECT,
-	    .conn = {.link = l->id,
-		     .peer_node = l->is.peer_node,
-		     .peer_vqpn = w.vqpn,
-		     .window = w.window,
-		     .granted = w.granted},
+	    .conn = {.link = l->id, .peer_node = l->is.peer_node, .peer_vqpn = w.vqpn},
 	};
+	event->conn.datagram = s->flags & WEIR_SLOT_DATAGRAM;
+	if (event->conn.datagram) {
+		event->conn.to = w.datagram;
+	} else {
+		event->conn.window = w.window;
+		event->conn.granted = w.granted;
+	}
 	memcpy(event->conn.service, w.service, sizeof(w.service));
 	return 1;
 }
@@ -268,8 +295,13 @@ take_answer(struct engine *e, struct conn *c, const struct weir_slot *s)
 	if (c->state != CONN_OPENING)
 		return -1;
 	if (s->op == WEIR_WIRE_ACCEPT) {
-		if (!s->extra)
+		if (!s->extra || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
 			return -1;
+		if (c->datagram) {
+			memcpy(&c->link->datagrams_to, &s->value, sizeof(c->link->datagrams_to));
+			datagrams_open(e, c, s->extra);
+			return 1;
+		}
 		conn_opened(e, c, s->extra, s->value, s->length);
 	} else {
 		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
@@ -285,7 +317,7 @@ take_end(struct engine *e, struct conn *c, const struct weir_slot *s)
 			return -1;
 		conn_peer_acknowledged(e, c);
 	} else if (s->op == WEIR_WIRE_FIN) {
-		if (c->accepts && s->value != c->rx_messages) {
+		if (c->accepts && !c->datagram && s->value != c->rx_messages) {
 			count(&e->counters.bad_frames, 1);
 			conn_abort(e, c, EPROTO, true);
 		} else {
@@ -385,7 +417,7 @@ control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
 		return -1;
 	if (s->op >= WEIR_WIRE_FIN && s->op <= WEIR_WIRE_FIN_ACK)
 		return take_end(e, c, s);
-	if (!take_flow(e, c, s)) {
+	if (c->datagram || !take_flow(e, c, s)) {
 		count(&e->counters.bad_frames, 1);
 		conn_abort(e, c, EPROTO, true);
 	}

@@ -170,6 +170,8 @@ grant(struct engine *e, struct conn *c)
 	uint64_t target, more = 0, spare;
 	bool starves;
 
+	if (c->datagram)
+		return;
 	if (c->reclaiming)
 		return; /* its answer comes back here */
 	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due(e, c)) {

@@ -162,6 +162,6 @@ engine_emit_pending(struct engine *e)
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
 	if (e->news && emit_link_errors(e) && emit_heard(e) && emit_silence(e) &&
-	    emit_violations(e))
+	    emit_violations(e) && datagrams_tell(e))
 		e->news = false;
 }

@@ -152,6 +152,10 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
 	struct link *l = qp->link;
 
+	if (UNLIKELY(qp->index == DATAGRAM)) {
+		datagrams_completion(e, wc);
+		return;
+	}
 	/* one that failed is used up too */
 	if (received && e->srq_missing < e->config.srq_depth)
 		e->srq_free[e->srq_missing++] = (uint32_t)wc->wr_id;
@@ -234,6 +238,8 @@ poll_nic(struct engine *e)
 
 	if (UNLIKELY(e->srq_missing))
 		refill_srq(e); /* at first there is nothing in it */
+	if (UNLIKELY(e->datagrams.missing_count))
+		datagrams_refill(e);
 	snap_credit(e);
 	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
 	for (unsigned i = 0; i < n; i++)

@@ -75,6 +75,9 @@ enum engine_command_type {
 	ENGINE_LINK_GO,	    /* link: the peer has resumed as well: what was held back may leave */
 	ENGINE_LINK_FAIL,   /* link: main has moved its QPs to ERR: its connections end with status;
 			       done when its QPs and memory are the main lcore's again */
+	ENGINE_DATAGRAM_ADD,  /* datagram: the queue pair for datagrams; after DATAGRAM_ERROR a new
+				 one for the same memory */
+	ENGINE_DATAGRAM_FAIL, /* the driver says that it has failed */
 	ENGINE_NODE_EVENT, /* conn.peer_node, conn.status: put WEIR_OP_NODE into one channel of each
 			      session */
 	ENGINE_SNAPSHOT,   /* snapshot: fill records for weirctl and telemetry */
@@ -94,13 +97,17 @@ struct engine_conn_command {
 	uint32_t desc;		   /* descriptor in the arena, chosen by main */
 	uint32_t link;		   /* link id */
 	uint16_t peer_node;
-	uint16_t reserved;
+	uint16_t mtu;  /* datagram: largest message */
+	bool datagram; /* by the queue pair for datagrams; local ones differ in mtu only */
 	uint32_t peer_vqpn;
 	uint32_t window;	      /* wished, bytes; 0 = default */
 	uint32_t granted;	      /* CONN_ACCEPT: what the initiator granted */
 	uint32_t listener;	      /* ENGINE_LISTENER_NONE: our end initiated */
 	uint32_t segment, conn_index; /* local */
 	uint32_t status;	      /* errno */
+	struct nic_ah *ah;	      /* datagram: to the link's peer */
+	struct weir_wire_datagram
+	    to; /* datagram: CONNECT, CONN_ACCEPT: where the peer takes them */
 	char service[WEIR_SERVICE_MAX];
 };
 
@@ -109,6 +116,8 @@ struct engine_link_command {
 	uint32_t link; /* id: index in the engine's table, chosen by main, < engine_config.links */
 	uint16_t peer_node;
 	uint8_t peer_engine;
+	uint16_t peer_lid; /* with peer_gid: who may send datagrams */
+	struct nic_gid peer_gid;
 	struct nic_qp
 	    *qp[2]; /* nic_qp_init.user = what engine_link_user() returned for this id and index */
 	/* our ring, into which the peer writes, and the staging that mirrors the peer's ring */
@@ -129,6 +138,20 @@ struct engine_link_command {
 	bool proven;	  /* out of LINK_PAUSE: what was written again after the last resume has got
 			     through */
 	uint64_t consumed, received; /* out of LINK_PAUSE: ours; LINK_RESUME: the peer's */
+};
+
+/*
+ * The queue pair for datagrams of an engine, in RTS, made by main when it is first needed.
+ * nic_qp_init.user = engine_datagram_user(); its SRQ is its own.
+ */
+#define ENGINE_DATAGRAMS 256u	    /* buffers to send from, as many to receive into, and WRs */
+#define ENGINE_DATAGRAM_BYTES 4160u /* of a buffer: room for a GRH and the largest path MTU */
+struct engine_datagram_command {
+	struct nic_qp *qp;
+	struct nic_srq *srq;
+	uint8_t *memory; /* first the buffers to receive into */
+	struct nic_mr mr;
+	uint32_t qkey;
 };
 
 struct engine_snapshot;
@@ -152,6 +175,7 @@ struct engine_command {
 		} channel;
 		struct engine_conn_command conn;
 		struct engine_link_command link;
+		struct engine_datagram_command datagram;
 		struct engine_snapshot *snapshot;
 	};
 };
@@ -168,7 +192,9 @@ enum engine_event_type {
 	ENGINE_EVENT_LINK_HEARD,  /* link: resumed, and held back: the peer has written, qpn */
 	ENGINE_EVENT_LINK_SILENT, /* link: nobody has answered for config.silence_ns; again and
 				     again while it lasts */
-	ENGINE_EVENT_VIOLATION,	  /* conn.session broke the rules: close it (reason) */
+	ENGINE_EVENT_DATAGRAM_ERROR, /* the queue pair for datagrams has failed and none of its WRs
+					is outstanding; its connections have ended */
+	ENGINE_EVENT_VIOLATION,	     /* conn.session broke the rules: close it (reason) */
 };
 
 struct engine_event {
@@ -243,6 +269,9 @@ struct engine_command *engine_done(struct engine *e);
 /* What nic_qp_init.user must be for QP `index` (0 ring, 1 bulk) of link `link`. */
 void *engine_link_user(struct engine *e, uint32_t link, unsigned index);
 
+/* The same for the queue pair for datagrams. */
+void *engine_datagram_user(struct engine *e);
+
 /*
  * Sleep: sets tx_sleeping of all channels, then says whether there is work after all (the caller
  * has put a fence or membarrier between: call prepare, fence, then check). wake() clears the flags.
@@ -277,7 +306,12 @@ const char *engine_check(const struct engine *e);
 	X(doorbells, "programs woken")                                                             \
 	X(violations, "sessions that broke the rules")                                             \
 	X(bad_frames, "frames of peers refused")                                                   \
-	X(stray, "messages for connections that are gone")
+	X(stray, "messages for connections that are gone")                                         \
+	X(datagrams_sent, "datagrams sent")                                                        \
+	X(datagrams_received, "datagrams delivered into sessions")                                 \
+	X(datagrams_dropped, "datagrams whose program had no room, or was gone")                   \
+	X(datagrams_doubled, "datagrams that had come before, or came far too late")               \
+	X(datagrams_refused, "datagrams that no peer of a connection has sent")
 
 struct engine_counters {
 #define X(name, help) _Atomic uint64_t name;
@@ -304,6 +338,8 @@ struct engine_conn_record {
 	uint32_t vqpn, peer_vqpn, session, state, window;
 	uint16_t peer_node;
 	uint16_t local;
+	uint32_t datagram;		/* 1: a datagram connection */
+	uint64_t dropped;		/* datagrams that came and found no room */
 	uint64_t outstanding, returned; /* cost: spent and not yet back; given back by the peer */
 	uint64_t by_ring, by_send, by_read, by_write; /* messages by primitive */
 	uint32_t segment, conn_index; /* local: whose messages the engine never sees */

@@ -13,6 +13,7 @@
 #define WEIR_ENGINE_INTERNAL_H
 
 #include "common/block.h"
+#include "datagram.h"
 #include "engine.h"
 #include "weir/memory.h"
 #include "list.h"
@@ -177,10 +178,20 @@ struct conn {
 	bool reclaiming;    /* RECLAIM without an answer: no GRANT leaves */
 	uint8_t tell;	    /* enum tell */
 	uint8_t rts_first, rts_count;
-	struct rts rts[RTS_MAX];
 	bool lent; /* the peer may still READ adopted memory of messages that were given up */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
+	bool datagram; /* by the queue pair for datagrams: no window, no order, no repetition */
+	uint16_t mtu;  /* its largest message */
+	union {
+		struct rts rts[RTS_MAX];
+		struct {		  /* datagram */
+			uint64_t newest;  /* number that came last of all, 0 none */
+			uint64_t came;	  /* bit i: newest - i has come */
+			uint64_t dropped; /* no room */
+			uint32_t qpn;	  /* of ours that the peer was told */
+		};
+	};
 
 	/* set at opening */
 	uint32_t desc_index, segment, conn_index, listener;
@@ -211,7 +222,7 @@ struct run {
 	struct conn *conn;
 };
 
-enum { RING, BULK }; /* index of a link's QP */
+enum { RING, BULK, DATAGRAM }; /* index of a link's QP; the engine's one for datagrams */
 
 #define PROOF_DUE UINT64_MAX
 
@@ -281,6 +292,12 @@ struct link {
 	bool silent;	    /* for too long: main isn't told yet */
 	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
 	bool fetches;	    /* what is large is read, not written, where either may be */
+
+	/* datagrams */
+	struct nic_ah *ah;
+	struct weir_wire_datagram datagrams_to; /* where the peer takes them */
+	uint64_t last_datagram;			/* WR of the engine's QP, 0 none */
+	bool failing;				/* LINK_FAIL waits for it */
 
 	uint32_t id;
 	struct engine_link_command is; /* private copy of the command */
@@ -382,6 +399,8 @@ struct engine {
 	bool news;	      /* a link's error or a session's violation that main isn't told of */
 	uint32_t *srq_free;   /* receive buffers that aren't posted, a stack ... */
 	uint32_t srq_missing; /* ... of so many */
+	struct datagrams datagrams;
+	struct link_qp datagram_user;
 	uint16_t node;
 	uint64_t tx_messages, tx_bytes, rx_messages, rx_bytes; /* of this turn */
 	struct reject *rejects;				       /* rings */

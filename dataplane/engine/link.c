@@ -483,30 +483,38 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	return 0;
 }
 
-int
-link_fail(struct engine *e, const struct engine_link_command *k)
+static void
+end_link(struct engine *e, struct link *l, uint32_t status)
 {
 	struct list *node, *following;
-	struct link *l;
 
-	if (k->link >= e->config.links || !e->links[k->link].up)
-		return -ENOENT;
-	l = &e->links[k->link];
 	l->up = false;
 	l->broken = l->bulk_broken = true;
 	l->heard = false;
 	l->error = 0;
 	list_remove(&l->busy);
 	LIST_EACH (node, following, &l->conns)
-		conn_link_failed(e, LIST_OWNER(node, struct conn, of_link),
-				 k->status ? k->status : EHOSTDOWN);
+		conn_link_failed(e, LIST_OWNER(node, struct conn, of_link), status);
 	for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
 		struct engine_event *event = &e->connects[i % CONNECTS];
 
 		if (event->conn.link == l->id)
 			event->conn.link = ENGINE_LINK_NONE; /* not told any more */
 	}
-	return 0;
+}
+
+/* -EAGAIN: datagrams that name its address handle have not left yet. */
+int
+link_fail(struct engine *e, const struct engine_link_command *k)
+{
+	struct link *l = k->link < e->config.links ? &e->links[k->link] : NULL;
+
+	if (!l || (!l->up && !l->failing))
+		return -ENOENT;
+	if (l->up)
+		end_link(e, l, k->status ? k->status : EHOSTDOWN);
+	l->failing = e->datagrams.done < l->last_datagram;
+	return l->failing ? -EAGAIN : 0;
 }
 
 void *

@@ -66,6 +66,7 @@ make_event(const struct conn *c, unsigned what)
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
 		s.extra = c->peer_node;
+		s.length = c->mtu;
 		s.status = c->refused ? c->status : 0;
 	} else if (what == TELL_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
@@ -73,6 +74,7 @@ make_event(const struct conn *c, unsigned what)
 		s.accept = (struct weir_slot_accept){.listener = c->listener,
 						     .segment = c->segment,
 						     .peer_node = c->peer_node,
+						     .mtu = c->mtu,
 						     .peer_vqpn = c->peer_vqpn,
 						     .conn_index = c->conn_index};
 	} else if (what == TELL_WRITABLE) {

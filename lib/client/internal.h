@@ -136,11 +136,19 @@ struct weir {
 	/* watcher */
 	pthread_t watcher;
 	bool watched;
-	int watcher_fd;	       /* eventfd: stop, or tails to push */
-	_Atomic uint32_t stop; /* detach writes, watcher reads */
-	bool chores;	       /* the watcher's: something is left to do */
-	uint32_t lingering;    /* detach's: ends that wait for CLOSED */
+	int watcher_fd;		      /* eventfd: stop, or tails to push */
+	_Atomic uint32_t stop;	      /* detach writes, watcher reads */
+	bool chores;		      /* the watcher's: something is left to do */
+	uint32_t lingering;	      /* detach's: ends that wait for CLOSED */
+	LIST_ENTRY(weir) in_sessions; /* fork.c's */
 };
+
+/* ---- fork.c ---- */
+void weir_fork_note(struct weir *w);
+void weir_fork_forget(struct weir *w);
+/* thread.c: that of all thread objects. */
+void weir_threads_lock(void);
+void weir_threads_unlock(void);
 
 static inline uint32_t
 weir_state(const struct weir *w)

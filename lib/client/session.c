@@ -200,6 +200,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	pthread_mutex_init(&w->adopt_lock, NULL);
 	pthread_mutex_init(&w->region_lock, NULL);
 	weir_cache_init(w);
+	weir_fork_note(w);
 	weir_barrier_register();
 	rc = open_life(w);
 	if (rc) {
@@ -222,6 +223,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	*handle = w;
 	return 0;
 err:
+	weir_fork_forget(w);
 	free_session(w);
 	return rc;
 }
@@ -260,6 +262,7 @@ weir_detach(struct weir *w)
 	if (weir_state(w) == WEIR_UP)
 		weir_request(w, &m, WEIR_MSG_OK, &r, fds);
 	stop_watcher(w);
+	weir_fork_forget(w);
 	w->transport.close(w->transport.user);
 	weir_threads_free(w);
 	free_session(w);

@@ -18,6 +18,18 @@ static __thread LIST_HEAD(, weir_thread) mine __attribute__((tls_model("initial-
 static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 
+void
+weir_threads_lock(void)
+{
+	pthread_mutex_lock(&threads_lock);
+}
+
+void
+weir_threads_unlock(void)
+{
+	pthread_mutex_unlock(&threads_lock);
+}
+
 static void
 release_memory(struct weir_thread *t)
 {
@@ -43,7 +55,7 @@ drop_detached(bool ending)
 			continue;
 		}
 		t->orphan = true;
-		if (t->w->watched)
+		if (t->w->watched && weir_state(t->w) != WEIR_FORKED)
 			weir_nudge(t->w->watcher_fd);
 	}
 	pthread_mutex_unlock(&threads_lock);

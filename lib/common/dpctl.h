@@ -72,6 +72,7 @@ struct weir_ctl_node {
 	uint32_t self;	      /* 1: this is our own node */
 	uint32_t address_count;
 	uint8_t address[WEIR_CTL_ADDRESSES][16]; /* of its NICs; IPv4 as ::ffff:a.b.c.d */
+	uint16_t lid[WEIR_CTL_ADDRESSES];	 /* of its ports on InfiniBand, 0 none */
 	char control[WEIR_CTL_PEER_TEXT];	 /* HOST:PORT of its control */
 };
 
@@ -95,6 +96,8 @@ struct weir_row_connection {
 	uint32_t peer_node;
 	uint32_t state; /* enum engine_conn_state, text in state_name */
 	char state_name[16];
+	uint32_t datagram, reserved; /* 1: a datagram connection, not local */
+	uint64_t dropped;	     /* of its datagrams: came, and found no room */
 	uint64_t outstanding, returned;
 	uint64_t by_ring, by_send, by_read, by_write, by_local;
 };

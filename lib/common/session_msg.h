@@ -53,6 +53,11 @@ enum weir_session_type {
 #define WEIR_WELCOME_MEMBARRIER 0x1u /* so is the data plane: producers need no fence */
 #define WEIR_CONNECT_LOOP                                                                          \
 	0x1u /* to ourselves, but through the node's own port (weir-perf --loop) */
+#define WEIR_CONNECT_DATAGRAM 0x20u /* as WEIR_UD */
+#define WEIR_CONNECT_WINDOW_MIN                                                                    \
+	(WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE) /* any message that isn't bulk                          \
+					    */
+#define WEIR_CONNECT_KNOWN (WEIR_CONNECT_LOOP | WEIR_CONNECT_DATAGRAM)
 
 #define WEIR_ADOPT_HUGE 0x100u /* the range is of whole huge pages */
 

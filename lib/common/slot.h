@@ -50,7 +50,8 @@ enum weir_slot_op {
 	 * `length`: adopted memory. In the ring of returns */
 	WEIR_OP_POST = 21,
 	/* engine -> program */
-	/* our connect() ended: status, then value = segment id or 0, extra = the peer's node */
+	/* our connect() ended: status, then value = segment id or 0, extra = the peer's node,
+	   length = largest message of a datagram connection or 0 */
 	WEIR_OP_OPENED = 32,
 	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
 	WEIR_OP_ACCEPTED = 33,
@@ -77,6 +78,9 @@ enum weir_slot_op {
 #define WEIR_SLOT_RING 0x80u
 #define WEIR_SLOT_WAYS (WEIR_SLOT_SEND | WEIR_SLOT_READ | WEIR_SLOT_WRITE | WEIR_SLOT_RING)
 
+#define WEIR_SLOT_DATAGRAM                                                                         \
+	0x40u /* engine ring: this CONNECT or ACCEPT makes a datagram connection */
+
 /* {region 16, offset 48}: the only form in which memory is named between processes. */
 typedef uint64_t weir_place;
 #define WEIR_REGIONS_MAX 256u /* 1 ... this: a program's own memory, adopted; 0 is the arena */
@@ -86,10 +90,10 @@ typedef uint64_t weir_place;
 #define WEIR_PLACE_OFFSET(p) ((p) & ((1ull << 48) - 1))
 
 struct weir_slot_accept {
-	uint32_t listener;  /* listener id that LISTEN returned */
-	uint32_t segment;   /* local segment id, 0 when the peer is remote */
-	uint16_t peer_node; /* node id of the other end */
-	uint16_t reserved;
+	uint32_t listener;   /* listener id that LISTEN returned */
+	uint32_t segment;    /* local segment id, 0 when the peer is remote */
+	uint16_t peer_node;  /* node id of the other end */
+	uint16_t mtu;	     /* datagram connection: its largest message; 0: a stream */
 	uint32_t peer_vqpn;  /* for information and the connection's index in the segment */
 	uint32_t conn_index; /* local: line of this connection in the segment */
 };

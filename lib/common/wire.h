@@ -23,10 +23,11 @@
 
 /* Immediate: kind in the high 8 bits, value in the low 24. */
 enum weir_imm_kind {
-	WEIR_IMM_FRAME = 1,  /* value: lines of the frame, its head included */
-	WEIR_IMM_CREDIT = 2, /* the credit line was written; wakes a sleeping engine */
-	WEIR_IMM_NOTIFY = 3, /* one-sided operations, later */
-	WEIR_IMM_SEND = 4,   /* as FRAME; the frame is what was sent */
+	WEIR_IMM_FRAME = 1,    /* value: lines of the frame, its head included */
+	WEIR_IMM_CREDIT = 2,   /* the credit line was written; wakes a sleeping engine */
+	WEIR_IMM_NOTIFY = 3,   /* one-sided operations, later */
+	WEIR_IMM_SEND = 4,     /* as FRAME; the frame is what was sent */
+	WEIR_IMM_DATAGRAM = 5, /* on the queue pair for datagrams: struct weir_datagram_head */
 };
 /* A frame may come by SEND instead: of so many lines at most, what a receive WR has memory for. */
 #define WEIR_SEND_LINES 32u
@@ -61,7 +62,8 @@ static_assert(sizeof(struct weir_credit_line) == 64, "one line");
 /* Control lines: op of struct weir_slot in an engine ring. vqpn is the receiver's unless said. */
 enum weir_wire_op {
 	WEIR_WIRE_CONNECT = 64, /* struct weir_wire_connect; vqpn 0 */
-	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window */
+	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window. Flag
+				   DATAGRAM: value: struct weir_wire_datagram */
 	WEIR_WIRE_REJECT = 66,	/* status: errno */
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
 	WEIR_WIRE_RESET = 68, /* value: messages delivered; status: errno; later ones are refused */
@@ -80,10 +82,20 @@ enum weir_wire_op {
 	    77, /* bulk: message `value` was read whole; extra 1: and delivered, else BULK is due */
 };
 
+/* Where an end takes datagrams. */
+struct weir_wire_datagram {
+	uint32_t qpn, qkey;
+};
+
 struct weir_wire_connect { /* in weir_slot.data */
 	uint32_t vqpn;	   /* of the initiator */
-	uint32_t window;   /* wished by the initiator */
-	uint32_t granted;  /* cost the initiator grants to the acceptor */
+	union {
+		struct {
+			uint32_t window;  /* wished by the initiator */
+			uint32_t granted; /* cost the initiator grants to the acceptor */
+		};
+		struct weir_wire_datagram datagram; /* slot flag DATAGRAM */
+	};
 	uint16_t node;
 	uint16_t flags;
 	char service[WEIR_SERVICE_MAX];
@@ -106,6 +118,13 @@ struct weir_wire_cts { /* in weir_slot.data */
 	uint64_t address;
 	uint32_t rkey;
 	uint32_t status;
+};
+
+/* Before the payload of a datagram, which is one message. */
+struct weir_datagram_head {
+	uint32_t vqpn;	 /* of the receiver */
+	uint32_t from;	 /* vqpn of the sender */
+	uint64_t number; /* of the message on its connection, from 1: what comes twice is noticed */
 };
 
 /* vQPN: index 20 bits (which entry), generation 12 bits (which life of it; never 0). */

@@ -151,6 +151,7 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 	c->state = CONN_OPEN;
 	c->send_error = 0;
 	c->peer_node = a->peer_node;
+	c->mtu = a->mtu;
 	c->listener = l;
 	c->local = a->segment;
 	if (c->local) {
@@ -169,7 +170,7 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 }
 
 static void
-opened(struct weir_conn *c, uint32_t status, uint16_t node)
+opened(struct weir_conn *c, uint32_t status, uint16_t node, uint32_t mtu)
 {
 	if (status) {
 		/* it never was: no CLOSE is owed, and no other end will come */
@@ -184,6 +185,7 @@ opened(struct weir_conn *c, uint32_t status, uint16_t node)
 	c->state = CONN_OPEN;
 	c->send_error = 0;
 	c->peer_node = node;
+	c->mtu = (uint16_t)mtu;
 	if (c->posts && !c->local)
 		weir_control_post(c, CONTROL_POST);
 	weir_conn_report(c, PENDING_OPENED);
@@ -246,7 +248,7 @@ event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot
 		return;
 	switch (h->op) {
 	case WEIR_OP_OPENED:
-		opened(c, s->status, (uint16_t)s->extra);
+		opened(c, s->status, (uint16_t)s->extra, h->length);
 		break;
 	case WEIR_OP_CLOSED:
 		closed(c, s->status);

@@ -126,6 +126,7 @@ struct weir_conn {
 	uint32_t segment_id, side, conn_index; /* local */
 	uint32_t peer_vqpn;
 	uint16_t peer_node;
+	uint16_t mtu;			 /* datagram connection: its largest message; 0: a stream */
 	_Atomic uint64_t *peer_consumed; /* local: written by the peer, how far it is */
 	struct weir_segment_conn *ours;	 /* local: the line that we write */
 	/* local: a message that came, or goes, in pieces */

@@ -37,7 +37,10 @@ weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 	struct weir_conn *c;
 	int rc;
 
-	m.connect.flags = o && o->flags & WEIR_LOOP ? WEIR_CONNECT_LOOP : 0;
+	static_assert(WEIR_CONNECT_LOOP == WEIR_LOOP && WEIR_CONNECT_DATAGRAM == WEIR_UD,
+		      "the same bits");
+	static_assert(WEIR_CONNECT_WINDOW_MIN == WEIR_WINDOW_MIN, "the same limit");
+	m.connect.flags = o ? o->flags & WEIR_CONNECT_KNOWN : 0;
 	m.connect.window = o ? o->window : 0;
 	m.connect.address = *address;
 	rc = ask(t, &m, &r, &ch);
@@ -128,6 +131,11 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 				 "no address, or no place for the connection; see weir/stream.h");
 	if (o && weir_flags_check(o->flags, WEIR_LOOP))
 		return -EINVAL;
+	if (o && o->window && o->window < WEIR_WINDOW_MIN)
+		return weir_fail(-EINVAL,
+				 "a window of %u bytes doesn't hold a message; give %u or more, or "
+				 "0 for the default",
+				 o->window, WEIR_WINDOW_MIN);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	t = weir_thread_get(w);
@@ -158,6 +166,16 @@ weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 	     struct weir_conn **conn)
 {
 	return weir_connect_with(w, address, NULL, timeout_ms, conn);
+}
+
+int
+weir_conn_mtu(const struct weir_conn *c)
+{
+	if (weir_state(c->home->w) == WEIR_FORKED)
+		return weir_gone(c->home->w);
+	if (c->state == CONN_OPENING)
+		return -EAGAIN;
+	return c->mtu ? c->mtu : (int)WEIR_STREAM_MESSAGE_MAX;
 }
 
 void

@@ -52,6 +52,8 @@ try_reserve(struct weir_conn *c, size_t length, void **buf)
 	weir_lock(t);
 	if (c->send_error)
 		rc = weir_send_error(c);
+	else if (c->mtu && length > c->mtu)
+		rc = weir_fail(-EMSGSIZE, "a datagram to this peer has at most %u bytes", c->mtu);
 	else
 		rc = c->pipe && c->pipe->local ? reserve_area(c, (uint32_t)length, buf) : -EBUSY;
 	if (rc == -EBUSY)

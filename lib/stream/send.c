@@ -379,6 +379,16 @@ weir_send_error(const struct weir_conn *c)
 	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c->send_error);
 }
 
+static __attribute__((cold, noinline)) int
+too_long(const struct weir_conn *c, uint32_t length)
+{
+	return weir_fail(
+	    -EMSGSIZE,
+	    "a datagram to this peer has at most %u bytes, not %u; send it in parts, or "
+	    "connect without WEIR_UD",
+	    c->mtu, length);
+}
+
 int
 weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
 {
@@ -386,6 +396,8 @@ weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
 
 	if (weir_unlikely(c->send_error))
 		rc = weir_send_error(c);
+	else if (weir_unlikely(c->mtu && m->length > c->mtu))
+		rc = too_long(c, m->length);
 	else if (c->pipe->local)
 		rc = put_local(c, m);
 	else

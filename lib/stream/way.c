@@ -2,7 +2,7 @@
 /* Transport and operation that a program asks for. */
 #include "stream/send.h"
 
-#define TRANSPORTS WEIR_RC
+#define TRANSPORTS (WEIR_RC | WEIR_UD)
 #define OPERATIONS (WEIR_RING | WEIR_SEND | WEIR_READ | WEIR_WRITE)
 
 int
@@ -16,12 +16,20 @@ weir_flags_check(unsigned flags, unsigned others)
 	if (operation & (operation - 1))
 		return weir_fail(-EINVAL, "more than one operation in the flags; give one, or none "
 					  "and Weir chooses");
+	if ((flags & TRANSPORTS) == TRANSPORTS)
+		return weir_fail(-EINVAL, "a connection is either WEIR_RC or WEIR_UD; give one, or "
+					  "none for WEIR_RC");
+	if (flags & WEIR_UD && operation & ~WEIR_SEND)
+		return weir_fail(-EINVAL, "datagrams go by no operation but WEIR_SEND; leave it "
+					  "out, or WEIR_UD");
 	return 0;
 }
 
 uint8_t
 weir_way(unsigned flags)
 {
+	if (flags & WEIR_UD)
+		return 0;
 	if (flags & WEIR_READ)
 		return WEIR_SLOT_READ | WEIR_SLOT_BULK;
 	if (flags & WEIR_WRITE)
@@ -39,6 +47,15 @@ weir_message_way(const struct weir_conn *c, struct weir_message_out *m)
 
 	if (rc)
 		return rc;
+	/* what one that opens is, is known; what it takes isn't yet */
+	if (c->state != CONN_OPENING &&
+	    (c->mtu ? m->flags & (WEIR_RC | (OPERATIONS & ~WEIR_SEND)) : m->flags & WEIR_UD))
+		return weir_fail(-EINVAL,
+				 "the connection is %s; transport and operation of a message can't "
+				 "be another's",
+				 c->mtu ? "for datagrams" : "no datagram connection");
+	if (c->mtu)
+		return 0; /* there is one way only */
 	m->way = m->flags & OPERATIONS ? weir_way(m->flags) : c->way;
 	if (m->way & WEIR_SLOT_RING)
 		most = WEIR_RING_MAX;

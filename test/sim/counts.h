@@ -31,6 +31,7 @@
 	X(bulk, 0, 900, "messages by rendezvous")                                                  \
 	X(fetched, 0, 800, "of those: read by the receiver")                                       \
 	X(by_send, 0, 900, "frames that left by SEND")                                             \
+	X(datagrams, 0, 600, "datagrams received")                                                 \
 	X(credit_writes, 0, 900, "credits returned by a WRITE of their own")                       \
 	X(engine_sleeps, 0, 500, "times that an engine slept")                                     \
 	X(engine_flinches, 0, 500, "times that an engine found work after raising its flags")      \

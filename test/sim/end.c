@@ -71,7 +71,8 @@ sim_end_connect(struct sim_program *p, struct sim_end *e)
 {
 	struct sim *s = p->s;
 	const struct sim_conn_plan *c = plan_of(p, e);
-	struct weir_connect_options options = {.flags = c->loop ? WEIR_LOOP : 0};
+	struct weir_connect_options options = {.flags = (c->loop ? WEIR_LOOP : 0) |
+							(c->datagram ? WEIR_UD : 0)};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE,
 				 .id = s->sc.program[c->program[1]].node};
 	int rc;
@@ -137,10 +138,14 @@ send_one(struct sim_program *p, struct sim_end *e, uint32_t number, uint32_t len
 	/* parts that are left out: only small messages */
 	if (!p->s->sc.bulk)
 		flags &= WEIR_RC | WEIR_RING | WEIR_SEND;
+	if (plan_of(p, e)->datagram)
+		flags = 0;
 	*asked = rng_chance(&p->rng, 200) || (e->drains && number + 1 == out_flow(p, e)->planned);
 	if (way == 0) {
 		uint32_t more = rng_chance(&p->rng, 300) ? rng_below(&p->rng, 100) : 0;
 
+		if (plan_of(p, e)->datagram)
+			more = 0;
 		rc = weir_send_reserve(e->c, length + more, 0, &place);
 		if (rc)
 			return rc;
@@ -240,6 +245,8 @@ receive_one(struct sim_program *p, struct sim_end *e)
 		h->conn = e->conn;
 		h->flow = !e->side;
 		h->number = in_flow(p, e)->received;
+		if (plan_of(p, e)->datagram)
+			h->number = sim_message_number(h->loan.data, h->loan.length, 0);
 		h->until = p->s->now + rng_log(&p->rng, 1, 500 * SIM_US);
 		sim_received(p->s, e->conn, !e->side, h->loan.data, h->loan.length);
 		p->held_count++;
@@ -259,7 +266,7 @@ peer_ended(struct sim_program *p, struct sim_end *e)
 	struct sim_flow *f = in_flow(p, e);
 
 	sim_trace(p->s, "connection %u end %u: end of stream", e->conn, e->side);
-	if (f->received < f->accepted && !excused(p->s, e))
+	if (f->received < f->accepted && !excused(p->s, e) && !plan_of(p, e)->datagram)
 		sim_fail(p->s, "connection %u flow %u: end of stream after %u of %u messages",
 			 e->conn, !e->side, f->received, f->accepted);
 	e->peer_done = true;

@@ -59,6 +59,9 @@ sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, uint32_t n
 	struct rng r = {sim_hash(s->sc.seed, conn * 2 + flow, number)};
 	uint32_t kind;
 
+	/* a name, and no more than the path's MTU holds besides the head */
+	if (c->datagram)
+		return 8 + rng_below(&r, s->sc.mtu - 16 - 8 + 1);
 	/* the first message on a shared service says which connection it is */
 	if (c->shared && flow == 0 && number == 0)
 		return 16;
@@ -140,6 +143,37 @@ sim_flow(struct sim *s, uint32_t conn, uint32_t flow)
 	return &s->oracle->flow[conn][flow];
 }
 
+/* Of a datagram connection: which it is stands in it; once, whole, and no other connection's. */
+static void
+received_datagram(struct sim *s, uint32_t conn, uint32_t flow, const void *data, size_t length)
+{
+	struct sim_flow *f = sim_flow(s, conn, flow);
+	uint32_t number = sim_message_number(data, length, 0);
+
+	if (number >= f->accepted || length != sim_message_length(s, conn, flow, number) ||
+	    !sim_message_is(data, (uint32_t)length, conn, flow, number))
+		sim_fail(s, "connection %u flow %u: no datagram of it (%zu bytes, number %u)", conn,
+			 flow, length, number);
+	if (f->seen[number / 8] >> number % 8 & 1)
+		sim_fail(s, "connection %u flow %u: datagram %u came twice", conn, flow, number);
+	f->seen[number / 8] |= (uint8_t)(1 << number % 8);
+	f->received++;
+	s->counts.datagrams++;
+	sim_trace(s, "connection %u flow %u: received datagram %u", conn, flow, number);
+	sim_progress(s);
+}
+
+uint32_t
+sim_message_number(const void *buf, size_t length, uint32_t otherwise)
+{
+	uint64_t name;
+
+	if (length < 8)
+		return otherwise;
+	memcpy(&name, buf, 8);
+	return (uint32_t)name;
+}
+
 void
 sim_received(struct sim *s, uint32_t conn, uint32_t flow, const void *data, size_t length)
 {
@@ -147,6 +181,10 @@ sim_received(struct sim *s, uint32_t conn, uint32_t flow, const void *data, size
 	uint32_t number = f->received, expected;
 	uint64_t name = 0;
 
+	if (s->sc.conn[conn].datagram) {
+		received_datagram(s, conn, flow, data, length);
+		return;
+	}
 	if (length >= 8)
 		memcpy(&name, data, 8);
 	if (number >= f->planned)
@@ -204,6 +242,17 @@ sim_flushed(struct sim *s, uint32_t conn, uint32_t flow, uint32_t number)
 	sim_trace(s, "connection %u flow %u: all before %u complete", conn, flow, number);
 }
 
+static void
+make_flow(struct sim_flow *f, const struct sim_conn_plan *c, uint32_t flow)
+{
+	f->planned = c->messages[flow];
+	if (!c->datagram)
+		return;
+	f->seen = calloc(1, f->planned / 8 + 1);
+	if (!f->seen)
+		abort();
+}
+
 void
 sim_oracle_create(struct sim *s)
 {
@@ -212,12 +261,15 @@ sim_oracle_create(struct sim *s)
 		abort();
 	for (uint32_t c = 0; c < s->sc.conns; c++)
 		for (uint32_t i = 0; i < 2; i++)
-			s->oracle->flow[c][i].planned = s->sc.conn[c].messages[i];
+			make_flow(&s->oracle->flow[c][i], &s->sc.conn[c], i);
 }
 
 void
 sim_oracle_destroy(struct sim *s)
 {
+	for (uint32_t c = 0; c < s->sc.conns; c++)
+		for (uint32_t i = 0; i < 2; i++)
+			free(s->oracle->flow[c][i].seen);
 	free(s->oracle);
 	s->oracle = NULL;
 }
@@ -228,7 +280,8 @@ sim_conn_excused(const struct sim *s, uint32_t conn)
 {
 	const struct sim_conn_plan *c = &s->sc.conn[conn];
 
-	if (c->hasty)
+	/* the queue pair that it shares with others isn't repaired */
+	if (c->hasty || (c->datagram && s->sc.faults))
 		return true;
 	for (uint32_t i = 0; i < 2; i++) {
 		const struct sim_program_plan *p = &s->sc.program[c->program[i]];
@@ -246,7 +299,7 @@ check_flow(struct sim *s, uint32_t conn, uint32_t flow)
 	struct sim_flow *f = sim_flow(s, conn, flow);
 
 	/* status 0 and lost */
-	if (!f->receiver_gone && f->completed > f->received)
+	if (!f->receiver_gone && !s->sc.conn[conn].datagram && f->completed > f->received)
 		sim_fail(s, "connection %u flow %u: %u messages complete, %u received", conn, flow,
 			 f->completed, f->received);
 	if (!f->sender_gone && f->notified != f->asked)
@@ -257,7 +310,7 @@ check_flow(struct sim *s, uint32_t conn, uint32_t flow)
 	if (f->failed)
 		sim_fail(s, "connection %u flow %u: messages failed on a sound connection", conn,
 			 flow);
-	if (f->received != f->planned)
+	if (f->received != f->planned && !s->sc.conn[conn].datagram)
 		sim_fail(s, "connection %u flow %u: %u of %u messages received", conn, flow,
 			 f->received, f->planned);
 }

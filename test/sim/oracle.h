@@ -18,6 +18,7 @@ struct sim_flow {
 	uint32_t notified;  /* of those sent with WEIR_NOTIFY: how many have been reported */
 	uint32_t asked;	    /* sent with WEIR_NOTIFY */
 	uint32_t completed; /* messages known complete with status 0: all before this number */
+	uint8_t *seen;	    /* datagram connections: bits of those received, which is in no order */
 	bool unsent;	    /* a send was refused: the connection has ended */
 	bool failed;	    /* a completion came with a status */
 	bool receiver_done; /* the receiver has seen the end, or has closed */
@@ -29,6 +30,8 @@ uint32_t sim_message_length(const struct sim *s, uint32_t conn, uint32_t flow, u
 void sim_message_fill(uint8_t *buf, uint32_t length, uint32_t conn, uint32_t flow, uint32_t number);
 bool sim_message_is(const uint8_t *buf, uint32_t length, uint32_t conn, uint32_t flow,
 		    uint32_t number);
+/* Number of the message, as it says; `otherwise` if it is too short to say. */
+uint32_t sim_message_number(const void *buf, size_t length, uint32_t otherwise);
 /* Connection that a first message names, or SIM_CONNS_MAX. */
 uint32_t sim_message_conn(const void *buf, size_t length);
 

@@ -139,6 +139,23 @@ make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without, uint32_t ti
 	}
 }
 
+/* Beside some of them. Draws nothing from r: the rest of a seed stays what it was. */
+static void
+add_datagrams(struct sim_scenario *sc, uint32_t without)
+{
+	uint32_t n = without & (1u << SIM_datagram) ? 0 : sim_hash(sc->seed, 77, 0) % 4;
+
+	for (uint32_t i = 0; i < n && sc->conns < SIM_CONNS_MAX; i++) {
+		struct sim_conn_plan *c = &sc->conn[sc->conns++];
+
+		*c = sc->conn[i];
+		c->shared = c->unknown = c->hasty = false;
+		c->datagram = true;
+		c->messages[0] = 50 + (uint32_t)(sim_hash(sc->seed, 77, 1 + i) % 200);
+		c->messages[1] = 0;
+	}
+}
+
 static void
 make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 {
@@ -178,6 +195,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 		sc->wire.outage_for = 3 * sc->timeout_ns;
 	make_programs(sc, &r, without);
 	make_conns(sc, &r, without, times);
+	add_datagrams(sc, without);
 	make_deaths(sc, &r, without);
 	sc->control_delay = rng_log(&r, SIM_US, 5 * SIM_MS);
 	sc->control_dup = (uint32_t)rng_log(&r, 1, 300);
@@ -231,13 +249,14 @@ sim_scenario_print(const struct sim_scenario *sc)
 		printf("\n");
 	}
 	for (uint32_t i = 0; i < sc->conns; i++)
-		printf("  connection %u: program %u to %u%s%s%s%s, %u and %u messages, bulk %u "
+		printf("  connection %u: program %u to %u%s%s%s%s%s, %u and %u messages, bulk %u "
 		       "permille\n",
 		       i, sc->conn[i].program[0], sc->conn[i].program[1],
 		       sc->conn[i].unknown ? " (no such service)" : "",
 		       sc->conn[i].shared ? ", shared service" : "",
 		       sc->conn[i].loop ? ", loop" : "", sc->conn[i].hasty ? ", hasty" : "",
-		       sc->conn[i].messages[0], sc->conn[i].messages[1], sc->conn[i].bulky);
+		       sc->conn[i].datagram ? ", datagrams" : "", sc->conn[i].messages[0],
+		       sc->conn[i].messages[1], sc->conn[i].bulky);
 	if (sc->cut_at != SIM_NEVER)
 		printf("  node %u is cut off at %lu us\n", sc->cut_node,
 		       (sc->cut_at - SIM_START) / 1000);

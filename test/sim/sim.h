@@ -71,6 +71,7 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(hasty, "a program closes before it has received everything")                             \
 	X(cut, "a node is cut off for good")                                                       \
 	X(control, "control messages are late and arrive twice")                                   \
+	X(datagram, "datagram connections")                                                        \
 	X(refuse, "connects to services and nodes that don't exist")                               \
 	X(fault, "QPs fail")
 
@@ -101,6 +102,7 @@ struct sim_conn_plan {
 	bool shared;	      /* its acceptor has one service for all such connections */
 	bool hasty;	      /* end 1 closes before it has received everything */
 	bool unknown;	      /* asks for a service that nobody has */
+	bool datagram;	      /* end 0 sends, and what is lost stays so */
 };
 
 struct sim_program_plan {

@@ -18,6 +18,9 @@ expect() {
 eal=(--no-huge -m 128 --no-pci --lcores "0@0,1@1")
 expect 2 'bogus' weir-dataplane "${eal[@]}" -- --instance X --bogus
 expect 2 'idle' weir-dataplane "${eal[@]}" -- --instance X --idle sometimes
+expect 2 'max-connections' weir-dataplane "${eal[@]}" -- --instance X --max-connections 0
+expect 2 'session-connections' weir-dataplane "${eal[@]}" -- --instance X --session-connections 0
+expect 2 'window' weir-dataplane "${eal[@]}" -- --instance X --window 8K
 expect 2 'arena' weir-dataplane "${eal[@]}" -- --instance X --arena 1M
 expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0,ip=10.0.0.300/24
 expect 2 'ip' weir-dataplane "${eal[@]}" -- --instance X --nic roce:net_null0
@@ -38,6 +41,9 @@ echo '1 10.1.2.3:7000 10.0.0.1' >"$weir_tmp/remote"
 expect 2 'insecure|tls' weir-control --instance X --node 1 --listen 10.1.2.3:7000 --peers "$weir_tmp/remote"
 printf '1 127.0.0.1:7001 10.0.0.1\n2 127.0.0.1 10.0.0.2\n' >"$weir_tmp/broken"
 expect 2 'broken:2:|line 2' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/broken"
+expect 2 '65534' weir-control --instance X --node 65535 --listen 127.0.0.1:7001 --peers "$weir_tmp/remote"
+echo '65535 127.0.0.1:7001 10.0.0.1' >"$weir_tmp/many"
+expect 2 'many:1:.*65534' weir-control --instance X --node 1 --listen 127.0.0.1:7001 --peers "$weir_tmp/many"
 expect 2 'bogus' weir-perf --bogus
 expect 2 'bogus' weirctl --bogus
 expect 2 'elephants' weirctl --instance X show elephants
@@ -48,6 +54,8 @@ two_nodes_memif
 server B
 expect 2 'address' weir-perf --instance A nowhere:at:all:0 -t lat
 expect 1 'node|reach|member' weir-perf --instance A node:77 -t lat
+expect 2 'address' weir-perf --instance A node:65535 -t lat
+expect 1 'reach|member' weir-perf --instance A lid:12 -t lat
 expect 2 'service name' weir-perf --instance A --service bad/name
 expect 1 'net_ring' weir-perf --instance A --loop -t lat
 expect 1 'refused|service' weir-perf --instance A node:2:nobody -t lat

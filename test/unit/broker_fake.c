@@ -31,6 +31,7 @@ query(struct nic_device *dev, struct nic_attr *attr)
 	attr->gid =
 	    (struct nic_gid){{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = (uint8_t)f->node}};
 	attr->link_up = !f->link_down;
+	attr->lid = f->lid;
 	return 0;
 }
 
@@ -73,13 +74,14 @@ qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp
 	struct fake *f = ((struct fake_device *)((struct nic_context_head *)ctx)->dev)->f;
 	struct fake_qp *q;
 
-	assert_int_equal(init->type, NIC_RC);
 	if (f->qp_fail)
 		return f->qp_fail;
 	q = calloc(1, sizeof(*q));
 	q->head.ops = ((struct nic_context_head *)ctx)->ops;
 	q->head.qpn = ++f->next_qpn;
 	q->f = f;
+	q->ud = init->type == NIC_UD;
+	q->user = init->user;
 	q->next = f->qps;
 	f->qps = q;
 	f->live_qps++;
@@ -96,6 +98,7 @@ qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr)
 		assert_int_equal(attr->state, q->state + 1);
 	q->state = attr->state;
 	if (attr->state == NIC_QP_RTR) {
+		q->qkey = attr->qkey;
 		q->remote_qpn = attr->remote_qpn;
 		q->remote_psn = attr->remote_psn;
 	}
@@ -116,6 +119,42 @@ qp_destroy(struct nic_qp *qp)
 	free(q);
 }
 
+static int
+srq_create(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq)
+{
+	struct fake *f = ((struct fake_device *)((struct nic_context_head *)ctx)->dev)->f;
+
+	assert_int_equal(depth, ENGINE_DATAGRAMS);
+	f->live_srqs++;
+	*srq = (struct nic_srq *)f;
+	return 0;
+}
+
+static void
+srq_destroy(struct nic_srq *srq)
+{
+	((struct fake *)srq)->live_srqs--;
+}
+
+static int
+ah_create(struct nic_device *dev, const struct nic_ah_attr *attr, struct nic_ah **ah)
+{
+	struct fake *f = ((struct fake_device *)dev)->f;
+
+	if (f->ah_fail)
+		return f->ah_fail;
+	f->last_ah = *attr;
+	f->live_ahs++;
+	*ah = (struct nic_ah *)f;
+	return 0;
+}
+
+static void
+ah_destroy(struct nic_ah *ah)
+{
+	((struct fake *)ah)->live_ahs--;
+}
+
 static void
 counters(const struct nic_context *ctx, struct nic_counters *out)
 {
@@ -132,6 +171,10 @@ static const struct nic_ops ops = {
     .qp_create = qp_create,
     .qp_modify = qp_modify,
     .qp_destroy = qp_destroy,
+    .srq_create = srq_create,
+    .srq_destroy = srq_destroy,
+    .ah_create = ah_create,
+    .ah_destroy = ah_destroy,
     .counters = counters,
 };
 
@@ -161,6 +204,13 @@ engine_link_user(struct engine *e, uint32_t link, unsigned index)
 {
 	(void)e;
 	return (void *)(uintptr_t)(link * 2 + index + 1);
+}
+
+void *
+engine_datagram_user(struct engine *e)
+{
+	(void)e;
+	return (void *)(uintptr_t)UINT32_MAX;
 }
 
 size_t
@@ -390,6 +440,7 @@ fake_open(const struct fake_config *config)
 
 	f->fail_type = -1;
 	f->node = config->node;
+	f->lid = config->lid;
 	f->now = 1000 * BROKER_SECOND_NS;
 	f->next_qpn = (config->node & 0xff) * 10000;
 	memset(f->doorbell, 0xff, sizeof(f->doorbell));
@@ -450,6 +501,8 @@ fake_close(struct fake *f)
 	broker_destroy(f->b);
 	assert_int_equal(f->live_qps, 0);
 	assert_int_equal(f->live_mrs, 0);
+	assert_int_equal(f->live_srqs, 0);
+	assert_int_equal(f->live_ahs, 0);
 	assert_int_equal(f->live_memory, 0);
 	assert_int_equal(f->live_doorbells, 0);
 	for (uint32_t i = 0; i < f->config.engines; i++)

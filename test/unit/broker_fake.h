@@ -24,6 +24,7 @@ struct fake_config {
 	uint32_t sessions;
 	uint64_t incarnation;
 	uint64_t burst_ns;
+	uint16_t lid; /* of its NIC's port */
 };
 
 struct fake {
@@ -31,6 +32,7 @@ struct fake {
 	struct broker_config config;
 	char dir[64]; /* run_dir */
 	uint32_t node;
+	uint16_t lid;
 	uint64_t now;
 	/* engines */
 	bool hold;		/* commands stay in held[] until fake_release() */
@@ -61,6 +63,9 @@ struct fake {
 		unsigned access;
 	} mr[FAKE_MRS]; /* all there ever were, the first ones */
 	int qp_fail;	/* qp_create fails with it */
+	int ah_fail;	/* the same of ah_create */
+	uint32_t live_srqs, live_ahs;
+	struct nic_ah_attr last_ah;
 	bool link_down;
 	struct nic_async_event async[8]; /* what the device reports next */
 	uint32_t async_first, async_end;
@@ -77,6 +82,9 @@ struct fake_qp {
 	struct fake *f;
 	enum nic_qp_state state;
 	uint32_t remote_qpn, remote_psn, psn;
+	bool ud;
+	uint32_t qkey;
+	void *user;
 	struct fake_qp *next;
 };
 

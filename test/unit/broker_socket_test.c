@@ -392,6 +392,7 @@ vandal_message(uint8_t *bytes, size_t room)
 			m.connect.address.kind = below(3) ? WEIR_ADDRESS_NODE : below(6);
 			m.connect.address.id = below(3) ? 7 : below(9);
 			m.connect.flags = below(5) == 0;
+			m.connect.window = below(8) ? 0 : below(20000);
 			m.connect.channel = below(2);
 			snprintf(m.connect.address.service, 32, "s");
 		} else if (m.type == WEIR_MSG_ADD_CHANNEL) {

@@ -19,14 +19,16 @@ test_entries(void **state)
 				   "1 10.0.0.1:7471 192.168.1.1\n"
 				   "  65534\t[fe80::1]:65535 192.168.1.2,fd00::2   # two NICs\r\n"
 				   "0 node-c.example:1 fd00::3# no blank before the comment\n"
-				   "7 127.0.0.1:7471 10.1.1.1,10.1.1.2,10.1.1.3,10.1.1.4";
+				   "7 127.0.0.1:7471 10.1.1.1,10.1.1.2,10.1.1.3,10.1.1.4\n"
+				   "8 127.0.0.1:7472 lid:12\n"
+				   "9 127.0.0.1:7473 lid:49151,fe80::9,lid:1,10.1.1.9";
 	static const uint8_t mapped[16] = {[10] = 0xff, 0xff, 192, 168, 1, 1};
 	const struct peer_entry *e;
 	struct peers peers;
 	char error[256] = "";
 
 	assert_int_equal(peers_parse(text, &peers, error, sizeof(error)), 0);
-	assert_int_equal(peers.count, 4);
+	assert_int_equal(peers.count, 6);
 	e = peers_find(&peers, 1);
 	assert_non_null(e);
 	assert_string_equal(e->control, "10.0.0.1:7471");
@@ -40,6 +42,16 @@ test_entries(void **state)
 	assert_int_equal(e->address[1][0], 0xfd);
 	assert_non_null(peers_find(&peers, 0));
 	assert_int_equal(peers_find(&peers, 7)->address_count, 4);
+	e = peers_find(&peers, 8);
+	assert_int_equal(e->address_count, 0);
+	assert_int_equal(e->lid_count, 1);
+	assert_int_equal(e->lid[0], 12);
+	assert_int_equal(e->lid[1], 0);
+	e = peers_find(&peers, 9);
+	assert_int_equal(e->address_count, 2);
+	assert_int_equal(e->lid_count, 2);
+	assert_int_equal(e->lid[0], 49151);
+	assert_int_equal(e->lid[1], 1);
 	assert_null(peers_find(&peers, 2));
 	peers_free(&peers);
 
@@ -81,6 +93,15 @@ test_errors(void **state)
 	    {"1 1.1.1.1:1 1.1.1.1, 1.1.1.2", "1:21:", "missing"},
 	    {"1 1.1.1.1:1 1.1.1.1 1.1.1.2", "1:21:", "more than three fields"},
 	    {"1 1.1.1.1:1 ::1,::2,::3,::4,::5,::6,::7,::8,::9", "1:45:", "more than 8"},
+	    {"1 1.1.1.1:1 ::1,lid:2,::3,lid:4,::5,::6,::7,::8,lid:9", "1:49:", "more than 8"},
+	    {"1 1.1.1.1:1 lid:", "1:13:", "not a unicast LID"},
+	    {"1 1.1.1.1:1 lid:0", "1:13:", "not a unicast LID"},
+	    {"1 1.1.1.1:1 lid:49152", "1:13:", "not a unicast LID"},
+	    {"1 1.1.1.1:1 lid:99999999999999999", "1:13:", "not a unicast LID"},
+	    {"1 1.1.1.1:1 lid:7x", "1:13:", "not a unicast LID"},
+	    {"1 1.1.1.1:1 lid:-7", "1:13:", "not a unicast LID"},
+	    {"1 1.1.1.1:1 lid:7,lid:07", "1:19:", "on this line already"},
+	    {"1 1.1.1.1:1 lid:7\n2 1.1.1.1:2 lid:7", "2:13:", "is on line 1 already"},
 	    {"1 1.1.1.1:1 1.1.1.1\n1 1.1.1.1:2 1.1.1.2", "2:1:", "node 1 is on line 1"},
 	    {"1 1.1.1.1:1 1.1.1.1\n2 1.1.1.1:1 1.1.1.2", "2:3:", "is on line 1 already"},
 	    {"1 1.1.1.1:1 1.1.1.1\n\n2 1.1.1.1:2 ::3,1.1.1.1", "3:17:", "is on line 1 already"},

@@ -54,6 +54,17 @@ fake_qp_join(struct fake_qp *a, struct fake_qp *b)
 	b->peer = a;
 }
 
+void
+fake_ud_init(struct fake_qp *q, struct nic_context *ctx, void *user, struct fake_srq *srq,
+	     uint32_t qkey)
+{
+	fake_qp_init(q, ctx, user);
+	q->srq = srq;
+	srq->of_datagrams = FAKE_SRQ;
+	q->qkey = qkey;
+	ctx->net->ud[ctx->net->uds++ % FAKE_UDS] = q;
+}
+
 static void
 complete(struct fake_qp *q, struct nic_wc wc)
 {
@@ -164,6 +175,78 @@ send_packet(struct fake_qp *to, struct fake_packet *p, uint64_t now)
 	c->last = &p->next;
 }
 
+static uint32_t
+per_mille(struct fake_net *net)
+{
+	net->seed = net->seed * 1664525 + 1013904223;
+	return (net->seed >> 10) % 1000;
+}
+
+void
+fake_ud_release(struct fake_qp *q)
+{
+	for (uint32_t i = 0; i < q->held_count; i++)
+		complete(q,
+			 (struct nic_wc){.wr_id = q->held[i],
+					 .opcode = NIC_SEND_IMM,
+					 .status = q->dead ? NIC_WC_WR_FLUSH_ERR : NIC_WC_SUCCESS});
+	q->held_count = 0;
+	q->hold = false;
+}
+
+/* A copy of it arrives, maybe behind later ones. */
+static void
+send_datagram(struct fake_net *net, struct fake_qp *to, const struct fake_packet *p, uint64_t now)
+{
+	struct nic_context *c = to->ctx;
+	struct fake_packet **at = &c->first, *copy = malloc(sizeof(*p) + p->length);
+
+	memcpy(copy, p, sizeof(*p) + p->length);
+	copy->to = to;
+	copy->due = now + net->delay_ns;
+	if (per_mille(net) < net->late)
+		copy->due += per_mille(net) * 20;
+	while (*at && (*at)->due <= copy->due)
+		at = &(*at)->next;
+	copy->next = *at;
+	*at = copy;
+	if (!copy->next)
+		c->last = &copy->next;
+}
+
+static void
+post_datagram(struct fake_qp *q, const struct nic_send_wr *wr)
+{
+	struct fake_net *net = q->ctx->net;
+	struct fake_packet *p = calloc(1, sizeof(*p) + wr->sge[0].length);
+
+	if (!within(net, wr->sge[0].lkey, wr->sge[0].address, wr->sge[0].length, 0))
+		net->bad_writes++;
+	p->wr = *wr;
+	p->length = wr->sge[0].length;
+	p->datagram = true;
+	p->source_qpn = q->head.qpn;
+	p->source = ((const struct fake_ah *)wr->ah)->source;
+	memcpy(p->data, (void *)(uintptr_t)wr->sge[0].address, p->length);
+	net->datagrams++;
+	for (uint32_t i = 0; i < FAKE_UDS && i < net->uds; i++) {
+		struct fake_qp *to = net->ud[i];
+
+		if (to->head.qpn != wr->remote_qpn)
+			continue;
+		if (per_mille(net) < net->lose)
+			net->lost++;
+		else
+			send_datagram(net, to, p, q->ctx->now);
+		if (per_mille(net) < net->twice)
+			send_datagram(net, to, p, q->ctx->now);
+	}
+	free(p);
+	q->held[q->held_count++ % 1024] = wr->wr_id;
+	if (!q->hold)
+		fake_ud_release(q);
+}
+
 static int
 fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 {
@@ -175,7 +258,9 @@ fake_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 		return -ENOTCONN;
 	if (q->ctx->post_most && n > q->ctx->post_most)
 		n = q->ctx->post_most;
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && q->srq; i++)
+		post_datagram(q, &wr[i]);
+	for (; i < n; i++) {
 		uint32_t first = wr[i].sge[0].length;
 		uint32_t length = first + (wr[i].sge_count > 1 ? wr[i].sge[1].length : 0);
 		struct fake_packet *p = calloc(1, sizeof(*p) + length);
@@ -214,8 +299,14 @@ static int
 fake_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n)
 {
 	struct nic_context *c = (struct nic_context *)srq;
+	struct fake_srq *s = (struct fake_srq *)srq;
 
-	for (unsigned i = 0; i < n; i++)
+	if (s->of_datagrams == FAKE_SRQ) {
+		for (unsigned i = 0; i < n; i++)
+			s->wr[s->end++ % FAKE_SRQ] = wr[i];
+		return (int)n;
+	}
+	for (unsigned i = 0; i < n; i++) /* the context stands for its SRQ */
 		c->recv[(c->recv_first + c->recv_wrs++) % FAKE_SRQ] = wr[i];
 	if (c->recv_wrs > FAKE_SRQ)
 		c->net->overruns++;
@@ -229,10 +320,45 @@ fake_flush(struct nic_context *c, uint64_t now)
 }
 
 static void
+arrive_datagram(struct fake_qp *q, const struct fake_packet *p)
+{
+	struct fake_net *net = q->ctx->net;
+	struct nic_recv_wr wr;
+	uint8_t *to;
+
+	if (q->dead || p->wr.qkey != q->qkey)
+		return;
+	if (q->srq->first == q->srq->end) {
+		net->no_buffer++;
+		return;
+	}
+	wr = q->srq->wr[q->srq->first++ % FAKE_SRQ];
+	to = (uint8_t *)(uintptr_t)wr.sge.address;
+	if (wr.sge.length < NIC_GRH_BYTES + p->length ||
+	    !within(net, wr.sge.lkey, wr.sge.address, wr.sge.length, NIC_LOCAL_WRITE))
+		net->bad_writes++;
+	memset(to, 0, NIC_GRH_BYTES);
+	to[20] = 0x45;
+	memcpy(to + 32, p->source.raw + 12, 4);
+	memcpy(to + NIC_GRH_BYTES, p->data, p->length);
+	complete(q, (struct nic_wc){.wr_id = wr.wr_id,
+				    .opcode = NIC_RECV,
+				    .has_imm = true,
+				    .imm = p->wr.imm,
+				    .length = NIC_GRH_BYTES + p->length,
+				    .source_qpn = p->source_qpn});
+}
+
+static void
 arrive(struct nic_context *c, struct fake_packet *p, uint64_t now)
 {
 	struct fake_qp *q = p->to;
 
+	if (p->datagram) {
+		arrive_datagram(q, p);
+		free(p);
+		return;
+	}
 	if (q->dead) {
 		free(p);
 		return;

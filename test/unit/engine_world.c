@@ -82,12 +82,15 @@ answer(struct node *n, const struct engine_conn_command *asked)
 	k.conn.channel = n->listen_channel;
 	k.conn.desc = c->desc;
 	k.conn.listener = 7;
+	k.conn.ah = (struct nic_ah *)&n->ah;
+	k.conn.mtu = asked->datagram ? WORLD_MTU : 0;
 	assert_true(engine_execute(n->engine, &k));
 	if (k.result) {
 		c->used = false;
 		return;
 	}
 	c->vqpn = k.conn.vqpn;
+	c->datagram = asked->datagram;
 }
 
 struct late { /* events are answered outside of the turn */
@@ -138,6 +141,9 @@ handle(struct node *n, const struct engine_event *event)
 	case ENGINE_EVENT_LINK_SILENT:
 		n->silences++;
 		break;
+	case ENGINE_EVENT_DATAGRAM_ERROR:
+		n->datagram_errors++;
+		break;
 	case ENGINE_EVENT_VIOLATION:
 		assert_true(event->reason[0]);
 		if (n->program[event->conn.session])
@@ -157,6 +163,7 @@ make_link(struct world *w, unsigned i)
 	n->link = (struct engine_link_command){
 	    .link = 1,
 	    .peer_node = (uint16_t)!i,
+	    .peer_gid = nic_gid_ipv4(0x0a000001u + !i),
 	    .qp = {(struct nic_qp *)&n->qp[0], (struct nic_qp *)&n->qp[1]},
 	    .ring = n->ring,
 	    .staging = n->staging,
@@ -206,6 +213,28 @@ world_link_fail(struct world *w, unsigned node, uint32_t status)
 
 	w->node[node].qp[0].dead = w->node[node].qp[1].dead = true;
 	assert_true(engine_execute(w->node[node].engine, &k));
+	assert_int_equal(k.result, 0);
+}
+
+void
+world_datagrams(struct world *w, unsigned node)
+{
+	struct node *n = &w->node[node];
+	struct engine_command k = {.type = ENGINE_DATAGRAM_ADD};
+	size_t bytes = 2 * (size_t)ENGINE_DATAGRAMS * ENGINE_DATAGRAM_BYTES;
+
+	if (!n->datagrams.memory) {
+		n->datagrams.memory = aligned_alloc(64, bytes);
+		n->datagrams.mr = fake_mr(&w->net, n->datagrams.memory, bytes, NIC_LOCAL_WRITE);
+	}
+	n->ah.source = nic_gid_ipv4(0x0a000001u + node);
+	n->datagrams.qkey = 1000 + w->net.qps;
+	fake_ud_init(&n->ud, n->nic, engine_datagram_user(n->engine), &n->ud_srq,
+		     n->datagrams.qkey);
+	n->datagrams.qp = (struct nic_qp *)&n->ud;
+	n->datagrams.srq = (struct nic_srq *)&n->ud_srq;
+	k.datagram = n->datagrams;
+	assert_true(engine_execute(n->engine, &k));
 	assert_int_equal(k.result, 0);
 }
 
@@ -290,6 +319,7 @@ world_destroy(struct world *w)
 		free(n->staging);
 		free(n->credit);
 		free(n->work);
+		free(n->datagrams.memory);
 	}
 	free(w);
 }
@@ -499,10 +529,12 @@ pattern(uint32_t tag, uint64_t message, uint32_t i)
 }
 
 static void
-fill(uint8_t *to, uint32_t tag, uint64_t message, uint32_t length)
+fill(uint8_t *to, const struct pconn *c, uint32_t length)
 {
 	for (uint32_t i = 0; i < length; i++)
-		to[i] = pattern(tag, message, i);
+		to[i] = pattern(c->tag_out, c->sent, i);
+	if (c->datagram) /* which one it is */
+		memcpy(to, &c->sent, sizeof(c->sent));
 }
 
 static void
@@ -514,8 +546,8 @@ verify(const uint8_t *at, uint32_t tag, uint64_t message, uint32_t length)
 				 length, i, at[i]);
 }
 
-struct pconn *
-pconn_connect(struct program *p, uint32_t window)
+static struct pconn *
+open_conn(struct program *p, uint32_t window, bool datagram)
 {
 	struct pconn *c = free_conn(p);
 	struct engine_command k = {
@@ -523,19 +555,29 @@ pconn_connect(struct program *p, uint32_t window)
 	    .conn = {
 		.session = p->id, .desc = c->desc, .link = 1, .window = window, .service = "echo"}};
 
+	c->datagram = k.conn.datagram = datagram;
+	k.conn.ah = (struct nic_ah *)&p->w->node[p->node].ah;
+	k.conn.mtu = datagram ? WORLD_MTU : 0;
 	assert_int_equal(program_command(p, &k), 0);
 	c->vqpn = k.conn.vqpn;
 	return c;
 }
 
-void
-world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b)
+struct pconn *
+pconn_connect(struct program *p, uint32_t window)
+{
+	return open_conn(p, window, false);
+}
+
+static void
+connect_pair(struct program *pa, struct program *pb, bool datagram, struct pconn **a,
+	     struct pconn **b)
 {
 	static uint32_t tag = 1;
 	struct world *w = pa->w;
 
 	w->node[pb->node].listener = pb->id;
-	*a = pconn_connect(pa, 0);
+	*a = open_conn(pa, 0, datagram);
 	for (unsigned i = 0; i < 200 && !(*a)->opened; i++)
 		world_step(w);
 	assert_true((*a)->opened);
@@ -548,6 +590,20 @@ world_connect(struct program *pa, struct program *pb, struct pconn **a, struct p
 	assert_non_null(*b);
 	(*a)->tag_out = (*b)->tag_in = tag++;
 	(*b)->tag_out = (*a)->tag_in = tag++;
+}
+
+void
+world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b)
+{
+	connect_pair(pa, pb, false, a, b);
+}
+
+void
+world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b)
+{
+	connect_pair(pa, pb, true, a, b);
+	assert_int_equal((*a)->mtu, WORLD_MTU);
+	assert_int_equal((*b)->mtu, WORLD_MTU);
 }
 
 void
@@ -596,7 +652,7 @@ pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags)
 			return false;
 	}
 	if (is_inline) {
-		fill(payload, c->tag_out, c->sent, length);
+		fill(payload, c, length);
 		memcpy((char *)weir_ring_at(r, r->pos) + 4, (char *)&s + 4, 12);
 		weir_ring_put_inline(r, payload, length);
 		weir_ring_publish(r, n);
@@ -608,7 +664,7 @@ pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags)
 		if (c->p->heap % room + length > room)
 			c->p->heap += room - c->p->heap % room;
 		s.place[0] = WEIR_PLACE(0, weir_arena_send(g) + c->p->heap % room);
-		fill(c->p->arena + WEIR_PLACE_OFFSET(s.place[0]), c->tag_out, c->sent, length);
+		fill(c->p->arena + WEIR_PLACE_OFFSET(s.place[0]), c, length);
 		c->p->heap += WEIR_ALIGN_UP(length, 64);
 		program_slot(c->p, channel, &s);
 	}
@@ -651,8 +707,7 @@ pconn_push_from(struct pconn *c, weir_place place, uint32_t length, unsigned way
 			      .length = length};
 
 	s.place[0] = place;
-	fill(c->p->region[WEIR_PLACE_REGION(place) - 1].base + WEIR_PLACE_OFFSET(place), c->tag_out,
-	     c->sent, length);
+	fill(c->p->region[WEIR_PLACE_REGION(place) - 1].base + WEIR_PLACE_OFFSET(place), c, length);
 	program_slot(c->p, c->channel, &s);
 	c->sent++;
 }
@@ -707,6 +762,32 @@ consume(struct pconn *c, uint32_t cost)
 	}
 }
 
+/* Of a datagram connection: whole, at most once, in any order. */
+static void
+verify_datagram(struct pconn *c, const uint8_t *at, uint32_t length)
+{
+	uint64_t n;
+
+	memcpy(&n, at, sizeof(n));
+	assert_true(length >= sizeof(n) && n < WORLD_DATAGRAMS);
+	if (c->seen[n / 64] >> n % 64 & 1)
+		fail_msg("datagram %lu came twice", (unsigned long)n);
+	c->seen[n / 64] |= 1ull << n % 64;
+	for (uint32_t i = sizeof(n); i < length; i++)
+		if (at[i] != pattern(c->tag_in, n, i))
+			fail_msg("datagram %lu of length %u: byte %u is %u", (unsigned long)n,
+				 length, i, at[i]);
+}
+
+static void
+verify_message(struct pconn *c, const uint8_t *at, uint32_t length)
+{
+	if (c->datagram)
+		verify_datagram(c, at, length);
+	else
+		verify(at, c->tag_in, c->received, length);
+}
+
 static void
 take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
 {
@@ -724,16 +805,16 @@ take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
 	if (s->op == WEIR_OP_INLINE) {
 		assert_true(s->length <= WEIR_INLINE_MAX);
 		weir_ring_get_inline(&p->rx[channel], buf, s->length);
-		verify(buf, c->tag_in, c->received, s->length);
+		verify_message(c, buf, s->length);
 	} else if (WEIR_PLACE_REGION(s->place[0])) {
 		assert_true(s->flags & WEIR_SLOT_BULK);
-		verify(p->region[WEIR_PLACE_REGION(s->place[0]) - 1].base +
-			   WEIR_PLACE_OFFSET(s->place[0]),
-		       c->tag_in, c->received, s->length);
+		verify_message(c,
+			       p->region[WEIR_PLACE_REGION(s->place[0]) - 1].base +
+				   WEIR_PLACE_OFFSET(s->place[0]),
+			       s->length);
 		c->placed++;
 	} else {
-		verify(p->arena + WEIR_PLACE_OFFSET(s->place[0]), c->tag_in, c->received,
-		       s->length);
+		verify_message(c, p->arena + WEIR_PLACE_OFFSET(s->place[0]), s->length);
 		if (c->keep_blocks)
 			p->held[p->held_count++] = (struct held){s->place[0], c};
 		else
@@ -760,10 +841,13 @@ take_event(struct program *p, const struct weir_slot *s)
 	case WEIR_OP_ACCEPTED:
 		assert_false(c->opened);
 		c->opened = true;
-		if (s->op == WEIR_OP_OPENED)
+		if (s->op == WEIR_OP_OPENED) {
 			c->open_status = s->status;
-		else
+			c->mtu = (uint16_t)s->length;
+		} else {
 			c->peer_vqpn = s->accept.peer_vqpn;
+			c->mtu = s->accept.mtu;
+		}
 		break;
 	case WEIR_OP_CLOSED:
 		assert_false(c->done);

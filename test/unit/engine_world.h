@@ -11,10 +11,12 @@
 #include "engine_nic.h"
 
 #define WORLD_NODES 2
-#define PROGRAMS 3 /* of a node */
-#define CHANNELS 3 /* of a program */
-#define CONNS 64   /* of a program */
-#define REGIONS 3  /* of a program */
+#define PROGRAMS 3	      /* of a node */
+#define CHANNELS 3	      /* of a program */
+#define CONNS 64	      /* of a program */
+#define WORLD_DATAGRAMS 65536 /* of a connection */
+#define WORLD_MTU 2032	      /* largest datagram */
+#define REGIONS 3	      /* of a program */
 
 struct program;
 
@@ -31,6 +33,9 @@ struct pconn { /* one end of a connection, as a library knows it */
 	uint32_t placed; /* messages that came into adopted memory */
 	uint32_t wants, writable;
 	uint32_t peer_vqpn;
+	bool datagram;
+	uint16_t mtu; /* as its OPENED or ACCEPTED said */
+	uint64_t seen[WORLD_DATAGRAMS / 64];
 };
 
 struct held {
@@ -63,6 +68,11 @@ struct node {
 	uint8_t *ring, *staging, *work, *recv;
 	struct weir_credit_line *credit;
 	struct engine_link_command link;
+	struct fake_qp ud;
+	struct fake_srq ud_srq;
+	struct fake_ah ah;
+	struct engine_datagram_command datagrams;
+	uint32_t datagram_errors;
 	struct program *program[PROGRAMS];
 	uint32_t listener; /* program that accepts */
 	uint32_t listen_channel;
@@ -92,6 +102,8 @@ void world_run(struct world *w, unsigned steps);
 void world_events(struct world *w);
 void world_link_up(struct world *w);
 void world_link_fail(struct world *w, unsigned node, uint32_t status);
+/* The queue pair for datagrams, and a new one when that has failed. */
+void world_datagrams(struct world *w, unsigned node);
 
 struct program *program_open(struct world *w, unsigned node, unsigned channels);
 /* Submits SESSION_REMOVE; program->removed once it is done. */
@@ -105,6 +117,9 @@ void program_disown(struct program *p, uint32_t region);
 /* Connects channel 0 of both and waits until it is open. a->peer end in *b. */
 void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
 struct pconn *pconn_connect(struct program *p, uint32_t window);
+/* The same with a datagram connection. */
+void world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
+			    struct pconn **b);
 
 /* Publishes a message of the connection's pattern; false: no room for it now (as the library says).
  */

@@ -727,9 +727,12 @@ tell_opened(struct fake *f, struct end *x)
 	    (struct weir_slot_accept){.listener = y->listener,
 				      .peer_node = f->o.nodes ? (uint16_t)FAKE_NODE(x->session) : 0,
 				      .segment = y->segment,
+				      .mtu = f->o.mtu,
 				      .peer_vqpn = x->vqpn,
 				      .conn_index = y->conn_index};
-	packet(f, x, WEIR_OP_OPENED)->slot[0].extra = f->o.nodes ? FAKE_NODE(y->session) : 0;
+	p = packet(f, x, WEIR_OP_OPENED);
+	p->slot[0].extra = f->o.nodes ? FAKE_NODE(y->session) : 0;
+	p->slot[0].length = f->o.mtu;
 	if (!x->local) {
 		grant(x);
 		grant(y);

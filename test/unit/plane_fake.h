@@ -27,6 +27,7 @@ struct fake_options {
 	bool slow_open;		/* connections open only when fake_open() says so */
 	bool prompt;		/* what a request caused is in the rings before its reply */
 	bool nodes;		/* each session is a node: FAKE_NODE() */
+	uint16_t mtu;		/* connections are datagram connections with this largest message */
 	bool watched;		/* sessions have a socket, so that the library watches it */
 };
 

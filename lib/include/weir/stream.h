@@ -54,10 +54,12 @@ int weir_connect(struct weir *w, const struct weir_address *address, int timeout
 /*
  * Transport and operation, for who knows better than Weir, which chooses by size, load and memory:
  * flags of weir_connect_with(), for all that this end sends, and of single messages. -EINVAL: more
- * than one operation. -EMSGSIZE: the message is larger than that operation carries. Within a host
- * messages go through shared memory whatever is asked for.
+ * than one transport or operation, an operation with WEIR_UD, or a message by another transport
+ * than its connection's. -EMSGSIZE: the message is larger than that operation carries. Within a
+ * host messages go through shared memory whatever is asked for.
  */
 #define WEIR_RC 0x10u	 /* reliable connection: what connections are */
+#define WEIR_UD 0x20u	 /* datagram connection, see below */
 #define WEIR_RING 0x100u /* through the peer's ring, at most WEIR_RING_MAX bytes */
 #define WEIR_SEND                                                                                  \
 	0x200u		  /* by SEND into the peer's receive buffers, at most WEIR_SEND_MAX bytes  \
@@ -67,11 +69,22 @@ int weir_connect(struct weir *w, const struct weir_address *address, int timeout
 #define WEIR_RING_MAX 8192u
 #define WEIR_SEND_MAX 1920u
 
+/*
+ * WEIR_UD: a message is at most weir_conn_mtu() bytes and is sent once: it may be lost, or
+ * overtaken by a later one, but never comes twice, in part, or on another connection. There is no
+ * window: what finds no room at the receiver is dropped there and counted (weirctl show
+ * connections); a message is complete when it has been sent. Opening and closing are reliable, as
+ * is all between programs of one host.
+ */
+
+#define WEIR_WINDOW_MIN 8256u /* of weir_connect_options.window: a message of 8 KiB */
+
 struct weir_connect_options {
 	uint32_t flags;	 /* WEIR_LOOP, transport, operation */
 	uint32_t window; /* flow-control window wished, bytes; 0: the data plane's default */
 };
-/* weir_connect() with options, which may be NULL. */
+/* weir_connect() with options, which may be NULL. -EINVAL: flags that contradict each other, or a
+ * window below WEIR_WINDOW_MIN. -EOPNOTSUPP: WEIR_UD, and the port offers no datagrams. */
 int weir_connect_with(struct weir *w, const struct weir_address *address,
 		      const struct weir_connect_options *options, int timeout_ms,
 		      struct weir_conn **conn);
@@ -93,7 +106,7 @@ int weir_connect_with(struct weir *w, const struct weir_address *address,
 /*
  * Sends one message; the buffer may be reused at once (but see WEIR_ZERO_COPY). 0 = accepted: it
  * completes exactly once. -EAGAIN: ring, window or arena full and timeout over, nothing taken.
- * -EMSGSIZE: larger than WEIR_STREAM_MESSAGE_MAX or than the arena. -ECONNRESET, -EHOSTDOWN, -EPIPE
+ * -EMSGSIZE: larger than weir_conn_mtu() or than the arena. -ECONNRESET, -EHOSTDOWN, -EPIPE
  * (closed by us).
  */
 int weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms);
@@ -168,6 +181,10 @@ void weir_conn_set_user(struct weir_conn *c, void *user);
 void *weir_conn_user(const struct weir_conn *c);
 /* Node of the other end, and whether it is this host's. -EAGAIN: not connected yet. */
 int weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local);
+
+/* Largest message that c takes: of a datagram connection what one frame of the path holds, else
+ * WEIR_STREAM_MESSAGE_MAX. -EAGAIN: not connected yet. */
+int weir_conn_mtu(const struct weir_conn *c);
 
 /* No more sends; queued data still arrives and the peer then sees the end of the stream. Frees c.
  */

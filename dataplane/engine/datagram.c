@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Datagram connections. One UD queue pair an engine serves all of them, in both directions: a
+ * message is one datagram, complete when it is posted, and what finds no room is dropped and
+ * counted. Connections are made and ended over links, as streams are; that is how both ends learn
+ * each other's numbers, and how a peer's death is noticed.
+ *
+ * What comes is believed only if it came from the address and queue pair that the link's peer named
+ * and says both ends' vqpns. A number on each, and which of the last 64 have come, keep what the
+ * network doubles from being delivered twice.
+ */
+#include "internal.h"
+
+#define WINDOW 64u	   /* numbers that are remembered */
+#define GRANT (1ull << 62) /* no flow control: more than a connection can ever send */
+
+void *
+engine_datagram_user(struct engine *e)
+{
+	e->datagram_user = (struct link_qp){NULL, DATAGRAM};
+	return &e->datagram_user;
+}
+
+int
+datagrams_add(struct engine *e, const struct engine_datagram_command *k)
+{
+	struct datagrams *d = &e->datagrams;
+
+	if (!k->qp || !k->srq || !k->memory || (d->up && !d->broken) || d->done != d->posted)
+		return -EINVAL;
+	if (!d->up)
+		for (uint32_t i = 0; i < ENGINE_DATAGRAMS; i++)
+			d->missing[d->missing_count++] = (uint16_t)i;
+	d->is = *k;
+	d->qpn = nic_qpn(k->qp);
+	d->up = true;
+	d->broken = d->tell_broken = false;
+	return 0;
+}
+
+void
+datagrams_break(struct engine *e)
+{
+	struct datagrams *d = &e->datagrams;
+
+	if (!d->up || d->broken)
+		return;
+	d->broken = d->tell_broken = e->news = true;
+	for (uint32_t i = 0; i < e->conns_fresh; i++)
+		if (e->conns[i].vqpn && e->conns[i].datagram && !e->conns[i].local)
+			conn_abort(e, &e->conns[i], ECONNRESET, true);
+}
+
+/* False: not yet, or main's queue is full. */
+bool
+datagrams_tell(struct engine *e)
+{
+	const struct engine_event event = {.type = ENGINE_EVENT_DATAGRAM_ERROR,
+					   .qpn = e->datagrams.qpn};
+	struct datagrams *d = &e->datagrams;
+
+	if (!d->tell_broken)
+		return true;
+	if (d->done != d->posted || !e->config.emit(e->config.user, &event))
+		return false;
+	d->tell_broken = false;
+	return true;
+}
+
+void
+datagrams_join(struct link *l, const struct engine_conn_command *k)
+{
+	if (k->ah)
+		l->ah = k->ah;
+	if (k->to.qpn)
+		l->datagrams_to = k->to;
+}
+
+void
+datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn)
+{
+	/* the library says what it consumed when it is half of this */
+	atomic_store_explicit(&c->desc->recv_window, c->rx_window_max, memory_order_relaxed);
+	conn_opened(e, c, peer_vqpn, GRANT, 1u << 30);
+	/* the queue pair that the peer was told of is gone */
+	if (c->qpn && (e->datagrams.broken || c->qpn != e->datagrams.qpn))
+		conn_abort(e, c, ECONNRESET, true);
+}
+
+/* ---- sending ---- */
+
+static bool
+post(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
+{
+	struct datagrams *d = &e->datagrams;
+	struct link *l = c->link;
+	struct nic_send_wr wr = {
+	    .wr_id = d->posted + 1,
+	    .sge = {{(uintptr_t)from, length, d->is.mr.lkey}},
+	    .sge_count = 1,
+	    .opcode = NIC_SEND_IMM,
+	    .flags = NIC_SIGNALED,
+	    .imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0),
+	    .ah = l->ah,
+	    .remote_qpn = l->datagrams_to.qpn,
+	    .qkey = l->datagrams_to.qkey,
+	};
+	int n = nic_post_send(d->is.qp, &wr, 1);
+
+	if (n < 0)
+		datagrams_break(e);
+	if (n <= 0)
+		return false;
+	l->last_datagram = ++d->posted;
+	return true;
+}
+
+bool
+datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struct head h,
+	      weir_place place)
+{
+	struct datagrams *d = &e->datagrams;
+	uint8_t *at = d->is.memory + (size_t)(ENGINE_DATAGRAMS + d->posted % ENGINE_DATAGRAMS) *
+					 ENGINE_DATAGRAM_BYTES;
+	struct weir_datagram_head head = {
+	    .vqpn = c->peer_vqpn, .from = c->vqpn, .number = c->sent + 1};
+
+	/* what can't be sent now is lost with its connection, or because that isn't accepted yet */
+	if (d->up && !d->broken && c->link && c->link->ah && !(c->owed & OWE_ACCEPT)) {
+		if (d->posted - d->done == ENGINE_DATAGRAMS)
+			return false;
+		memcpy(at, &head, sizeof(head));
+		if (h.op == WEIR_OP_INLINE)
+			weir_ring_get_inline(r, at + sizeof(head), h.length);
+		else
+			memcpy(at + sizeof(head), session_source(c->session, place, h.length),
+			       h.length);
+		if (!post(e, c, at, (uint32_t)sizeof(head) + h.length) && !d->broken)
+			return false;
+		count(&e->counters.datagrams_sent, 1);
+	}
+	c->sent++;
+	conn_completed(e, c, 1, h.flags & WEIR_SLOT_NOTIFY);
+	return true;
+}
+
+/* ---- receiving ---- */
+
+/* Whether the datagram came from the link's peer: by the IP header, or the GRH, before it. */
+static bool
+is_from(const struct link *l, const uint8_t *grh)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
+	const uint8_t *gid = l->is.peer_gid.raw;
+
+	if (l->is.peer_lid)
+		return true; /* InfiniBand: within a subnet there is no GRH */
+	if (!memcmp(gid, mapped, sizeof(mapped)))
+		return grh[20] >> 4 == 4 && !memcmp(grh + 32, gid + 12, 4);
+	return grh[0] >> 4 == 6 && !memcmp(grh + 8, gid, 16);
+}
+
+/* Notes that number n has come. False: it had, or is too old to know. */
+static bool
+is_new(struct conn *c, uint64_t n)
+{
+	uint64_t ahead = n - c->newest, behind = c->newest - n;
+
+	if (n > c->newest) {
+		c->came = ahead < WINDOW ? c->came << ahead | 1 : 1;
+		c->newest = n;
+		return true;
+	}
+	if (behind >= WINDOW || c->came >> behind & 1)
+		return false;
+	c->came |= 1ull << behind;
+	return true;
+}
+
+static bool
+has_room(struct engine *e, struct conn *c, uint32_t length, uint32_t cost)
+{
+	struct session *s = c->session;
+	bool slots = length <= WEIR_INLINE_MAX;
+
+	/* nor may one that isn't read take the memory that others wait for */
+	if (c->channel->clogged || s->hungry ||
+	    c->rx_delivered - c->rx_consumed + cost > c->rx_window_max)
+		return false;
+	return channel_room(e, c->channel, slots ? weir_slots_inline(length) : 1) &&
+	       (slots || session_affords(s, 0, 1));
+}
+
+static void
+put(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
+{
+	struct head h = {.op = WEIR_OP_INLINE,
+			 .order = (uint16_t)c->rx_messages,
+			 .vqpn = c->vqpn,
+			 .length = length};
+	struct session *s = c->session;
+	struct channel *ch = c->channel;
+	struct weir_slot *to = weir_ring_at(&ch->rx, ch->rx.pos);
+	uint32_t slots = 1, block;
+
+	if (length <= WEIR_INLINE_MAX) {
+		slots = weir_slots_inline(length);
+		weir_ring_put_inline(&ch->rx, from, length);
+	} else {
+		block = weir_blocks_take(&s->blocks);
+		s->runs[block] = 1;
+		memcpy(s->base + s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE, from, length);
+		h.op = WEIR_OP_PLACE;
+		to->place[0] = WEIR_PLACE(0, s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE);
+	}
+	weir_slot_head(to, h.op, 0, h.order, h.vqpn, h.length);
+	weir_ring_publish(&ch->rx, slots);
+	channel_published(e, ch);
+	e->delivered = true;
+}
+
+static void
+deliver(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
+{
+	uint32_t cost = weir_cost(length);
+
+	if (!c->accepts || !has_room(e, c, length, cost)) {
+		c->dropped++;
+		count(&e->counters.datagrams_dropped, 1);
+		return;
+	}
+	put(e, c, from, length);
+	/* granted when it is here already */
+	c->rx_granted += cost;
+	c->session->promised += cost;
+	admitted(e, c, 1, length, cost);
+	count(&e->counters.datagrams_received, 1);
+}
+
+static void
+receive(struct engine *e, const uint8_t *buffer, const struct nic_wc *wc)
+{
+	struct weir_datagram_head head;
+	struct conn *c = NULL;
+	uint32_t at = NIC_GRH_BYTES + sizeof(head);
+
+	if (wc->length >= at && wc->length <= ENGINE_DATAGRAM_BYTES && wc->has_imm &&
+	    wc->imm == WEIR_IMM(WEIR_IMM_DATAGRAM, 0)) {
+		memcpy(&head, buffer + NIC_GRH_BYTES, sizeof(head));
+		c = conn_find(e, head.vqpn);
+	}
+	/* one that overtakes its ACCEPT is lost */
+	if (!c || !c->datagram || !c->link || c->state == CONN_OPENING ||
+	    head.from != c->peer_vqpn || wc->source_qpn != c->link->datagrams_to.qpn ||
+	    !head.number || !is_from(c->link, buffer)) {
+		count(&e->counters.datagrams_refused, 1);
+		return;
+	}
+	if (is_new(c, head.number))
+		deliver(e, c, buffer + at, wc->length - at);
+	else
+		count(&e->counters.datagrams_doubled, 1);
+}
+
+void
+datagrams_completion(struct engine *e, const struct nic_wc *wc)
+{
+	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
+	struct datagrams *d = &e->datagrams;
+	uint32_t i = (uint32_t)wc->wr_id;
+
+	if (received) {
+		if (i >= ENGINE_DATAGRAMS || d->missing_count == ENGINE_DATAGRAMS)
+			return;
+		if (wc->status == NIC_WC_SUCCESS && wc->qpn == d->qpn)
+			receive(e, d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES, wc);
+		d->missing[d->missing_count++] = (uint16_t)i;
+		return;
+	}
+	if (wc->qpn == d->qpn && wc->wr_id > d->done && wc->wr_id <= d->posted)
+		d->done = wc->wr_id;
+	if (wc->qpn == d->qpn && wc->status != NIC_WC_SUCCESS)
+		datagrams_break(e);
+}
+
+void
+datagrams_refill(struct engine *e)
+{
+	struct datagrams *d = &e->datagrams;
+	struct nic_recv_wr wr[NIC_POLL_MAX];
+
+	while (d->missing_count) {
+		unsigned n = 0;
+		int posted;
+
+		for (; n < NIC_POLL_MAX && n < d->missing_count; n++) {
+			uint32_t i = d->missing[d->missing_count - 1 - n];
+
+			wr[n] = (struct nic_recv_wr){
+			    .wr_id = i,
+			    .sge = {(uintptr_t)(d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES),
+				    ENGINE_DATAGRAM_BYTES, d->is.mr.lkey}};
+		}
+		posted = NIC_OPS(e->config.nic)->post_srq_recv(d->is.srq, wr, n);
+		if (posted <= 0)
+			return;
+		d->missing_count -= (uint32_t)posted;
+	}
+}
