@@ -41,7 +41,107 @@ alltoall_figures()
 		record conn_alltoall "% of the rate of 2 nodes, with 32" '>=' 60 any "conn_alltoall_32 / conn_alltoall_2, run by run"
 }
 
+# pairs NAME UNIT OP TARGET JQ FACTOR A B: ratios of B to A times FACTOR, 10 pairs of runs in turn that
+# have one label. A and B: words of commands that print a result as weir-perf does.
+pairs()
+{
+	local name=$1 unit=$2 op=$3 target=$4 expression=$5 factor=$6 try a b first second
+	local -a ratios=()
+
+	wanted "$name" || return 0
+	for ((try = 0; try < 100 && ${#ratios[@]} < 10; try++)); do
+		read -r first a < <(one_of_pair "$expression" "$7")
+		read -r second b < <(one_of_pair "$expression" "$8")
+		if [ "$a" = failed ] || [ "$b" = failed ]; then break; fi
+		if [ "$a" != "$b" ] || [ "$a" = mixed ]; then continue; fi
+		ratios+=("$(awk -v a="$first" -v b="$second" -v f="$factor" 'BEGIN { print f * b / a }')")
+	done
+	[ "${#ratios[@]}" -ge 10 ] || ratios=()
+	printf '%s\n' "${ratios[@]}" | record "$name" "$unit" "$op" "$target" paired "$8; against: $7"
+}
+
+one_of_pair()
+{
+	local -a words
+
+	read -ra words <<<"$2"
+	if "${words[@]}" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
+		jq -r ".results[0] | \"\($1) \(.calibration.label)\"" "$weir_tmp/result.json"
+	else
+		tail -n 1 "$weir_tmp/perf.log" >&2
+		echo "0 failed"
+	fi
+}
+
+# The server reads out of 1 GiB, all of it adopted; room for 10,000 connections.
+perf_nodes()
+{
+	two_nodes_memif "" --idle adaptive --session-connections 16384 --max-connections 32768 --adopt 1200M
+	run server-B weir-perf --instance B --cpu 1
+	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+}
+
+# 64 KiB from anywhere in the peer's memory by RDMA READ: the same load over 1 to 10,000 connections; beside it a queue
+# pair for each connection, and one that threads share under a lock.
+read_figures()
+{
+	local n rate='.results[0].bytes_per_s / 1e9'
+
+	if any_wanted conn_read_1 conn_read_10 conn_read_100 conn_read_400 conn_read_1000 conn_read_10000 conn_read; then
+		perf_nodes
+		for n in 1 10 100 400 1000 10000; do
+			perf "conn_read_$n" "GB/s, $n connections" '-' 0 '.bytes_per_s / 1e9' --instance A node:2 -t read \
+				--connections "$n" --pick random -D 1 --cpu 0
+		done
+		wanted conn_read && jq -s '[.[] | select(.name | test("^conn_read_")) | .value] |
+			if length == 6 and all(. != null) then 100 * min / max else empty end' "$figures" |
+			record conn_read "% of the best number's rate, at the worst" '>=' 90 near "conn_read_1 ... conn_read_10000"
+		stop_all
+	fi
+	for n in 1 10 100 400 1000; do
+		figure nicperf_two "conn_qps_$n" "GB/s, a queue pair for each of $n connections" '-' 0 "$rate" -t read -s 65536 -D 1 -q "$n"
+	done
+	for n in 3 6; do
+		figure nicperf_two "conn_shared_$n" "GB/s, $n threads share a queue pair" '-' 0 "$rate" -t read -s 65536 -D 1 -q "$n" --shared
+	done
+}
+
+# Threads of one program and the message model.
+thread_figures()
+{
+	local to="weir-perf --instance A node:2 -D 0.5 --cpu 0"
+
+	any_wanted conn_threads_1 conn_threads_8 conn_threads_least conn_requests_8 || return 0
+	perf_nodes
+	perf conn_threads_1 "M/s, 64 B messages of a thread" '>=' 10 '.msgs_per_s / 1e6' --instance A node:2 -t message -D 0.5 --cpu 0
+	pairs conn_threads_8 "% of one thread's rate, 8 threads" '>=' 90 .msgs_per_s 100 "$to -t message" "$to -t message --threads 8"
+	perf conn_threads_least "% of the mean, the least of 8 threads" '>=' 50 '100 * .shares.min / .shares.mean' \
+		--instance A node:2 -t message --threads 8 -D 0.5 --cpu 0
+	pairs conn_requests_8 "x one thread's rate, requests of 8 threads" '>=' 4 .msgs_per_s 1 "$to -t request" "$to -t request --threads 8"
+	stop_all
+}
+
+# Large messages against TCP over loopback.
+bulk_figures()
+{
+	local size
+
+	any_wanted conn_bulk_tcp_64k conn_bulk_tcp_1m conn_bulk_tcp_16m || return 0
+	perf_nodes
+	run server-tcp weir-perf --transport tcp --cpu 1
+	await 10 grep -q . "$weir_tmp/server-tcp.log" || die "weir-perf doesn't serve TCP"
+	for size in 64k 1m 16m; do
+		pairs "conn_bulk_tcp_$size" "x TCP over loopback, $size" '>=' 1.5 .bytes_per_s 1 \
+			"weir-perf --transport tcp 127.0.0.1 -t bw -s $size -D 0.5 --cpu 0" \
+			"weir-perf --instance A node:2 -t bw -s $size -D 0.5 --cpu 0"
+	done
+	stop_all
+}
+
 set_connections()
 {
+	read_figures
+	thread_figures
+	bulk_figures
 	alltoall_figures
 }

@@ -186,6 +186,8 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 		     (i || d->number ? PERF_UNSEEN : 0),
 	};
 
+	if (test == PERF_READ && !(m.flags & PERF_WAYS))
+		m.flags |= WEIR_READ;
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);
 	if (m.warmup > WARMUP_MESSAGES)
 		m.warmup = WARMUP_MESSAGES;

@@ -158,21 +158,12 @@ send_in_place(struct perf_flow *f, uint32_t length, unsigned flags)
 	return rc;
 }
 
-/* Out of the memory that is read, at the place of this message. */
+/* Out of the memory that is read, at the place of this message: nobody writes there. */
 static int
 send_region(struct perf_flow *f, uint32_t length, unsigned flags)
 {
-	const uint8_t *from = f->region + perf_plan_offset(&f->out, f->sent);
-	void *buf;
-	int rc = weir_send_reserve(f->conn, length, 0, &buf);
-
-	if (rc)
-		return rc;
-	memcpy(buf, from, length);
-	rc = weir_send_commit(f->conn, buf, length, flags, f->sent + 1);
-	if (rc)
-		weir_send_abandon(f->conn, buf);
-	return rc;
+	return weir_send_notify(f->conn, f->region + perf_plan_offset(&f->out, f->sent), length,
+				flags | WEIR_ZERO_COPY, f->sent + 1, 0);
 }
 
 /* The kernel copies what it takes: the buffer is free at once. */

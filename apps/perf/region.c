@@ -4,36 +4,65 @@
 #include "plan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
-/* a last message may end within a word */
+#define PAGE 4096u
+
+/* Whole pages, and a word more than the size: a last message may end within a word. */
 static uint64_t
-words_of(const struct perf_region *r)
+bytes_of(const struct perf_region *r)
 {
-	return r->size / 8 + 1;
+	return (r->size + 8 + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Memory beyond what the session may adopt is copied when it is sent. */
+static void
+adopt(struct perf_region *r, struct weir *weir)
+{
+	uint64_t all = bytes_of(r);
+
+	for (uint32_t i = 0; i < REGION_PIECES && r->adopted < all; i++) {
+		uint64_t left = all - r->adopted,
+			 length = left < REGION_PIECE ? left : REGION_PIECE;
+
+		if (weir_adopt(weir, r->memory + r->adopted, length, WEIR_ADOPT_SEND, &r->piece[i]))
+			break;
+		r->adopted += length;
+	}
+	if (r->adopted < all)
+		fprintf(stderr,
+			"weir-perf: %llu of %llu MiB to read are adopted, the others copied; start "
+			"weir-dataplane with a larger --adopt\n",
+			(unsigned long long)r->adopted >> 20, (unsigned long long)all >> 20);
 }
 
 int
-perf_region_open(struct perf_region *r)
+perf_region_open(struct perf_region *r, struct weir *weir)
 {
 	uint64_t *word;
 
 	if (r->memory)
 		return 0;
-	word =
-	    mmap(NULL, words_of(r) * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	word = mmap(NULL, bytes_of(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (word == MAP_FAILED)
 		return -ENOMEM;
-	for (uint64_t k = 0; k < words_of(r); k++)
+	for (uint64_t k = 0; k < bytes_of(r) / 8; k++)
 		word[k] = perf_region_word(k);
 	r->memory = (uint8_t *)word;
+	adopt(r, weir);
 	return 0;
 }
 
 void
 perf_region_close(struct perf_region *r)
 {
-	if (r->memory)
-		munmap(r->memory, words_of(r) * 8);
-	r->memory = NULL;
+	int busy = 0;
+
+	for (uint32_t i = 0; i < REGION_PIECES && r->piece[i]; i++)
+		busy |= weir_disown(r->piece[i]);
+	/* what is still under way keeps its memory until the program detaches */
+	if (r->memory && !busy)
+		munmap(r->memory, bytes_of(r));
+	*r = (struct perf_region){.size = r->size};
 }

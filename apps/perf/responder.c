@@ -46,7 +46,7 @@ prepare(struct responder *r)
 
 	f->region = NULL;
 	if (r->request.test == PERF_READ) {
-		rc = r->request.region > region->size ? -E2BIG : perf_region_open(region);
+		rc = r->request.region > region->size ? -E2BIG : perf_region_open(region, f->weir);
 		f->region = region->memory;
 	} else if (r->request.test >= PERF_CAST) {
 		rc = hear_open(&r->server->hearer, f->weir, r->server->service, &r->request,

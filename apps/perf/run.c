@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #define NODE_MS 5000
+#define ATTACH_TRIES 6
 
 int
 run_exit_code(int rc)
@@ -157,7 +158,7 @@ run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_
 	 const char **what)
 {
 	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
-	int rc;
+	int rc = 0;
 
 	*r = (struct run){.node = -1, .peer = -1, .path = "unknown"};
 	r->driver = (struct driver){.options = o,
@@ -168,7 +169,12 @@ run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_
 				    .progress = !team && isatty(STDERR_FILENO)};
 	*what = "attaching";
 	if (!o->tcp) {
-		rc = weir_attach(&options, &r->weir);
+		/* many programs at once may have to wait for each other longer than one waits */
+		for (int i = 0; i < (team ? ATTACH_TRIES : 1); i++) {
+			rc = weir_attach(&options, &r->weir);
+			if (rc != -ETIMEDOUT)
+				break;
+		}
 		if (rc)
 			return rc;
 		if (o->alltoall || (o->loop && !o->address))

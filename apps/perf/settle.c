@@ -87,6 +87,16 @@ settle_mix(struct perf_options *o, char *reason, size_t size)
 	return OPTIONS_RUN;
 }
 
+/* Each piece that is read lies in the memory, and is more than what asks for it. */
+static bool
+reads_fit(const struct perf_options *o)
+{
+	for (uint32_t i = 0; i < o->size_count; i++)
+		if (o->sizes[i] <= PERF_READ_REQUEST || o->sizes[i] > o->region)
+			return false;
+	return o->size_count || o->region >= 65536;
+}
+
 /* What can't go together, and what follows from what was said. */
 enum options_result
 perf_options_settle(struct perf_options *o, char *reason, size_t size)
@@ -118,6 +128,11 @@ perf_options_settle(struct perf_options *o, char *reason, size_t size)
 			return perf_options_wrong(reason, size,
 						  "-t %s is Weir's; leave out --transport",
 						  perf_test_name(o->tests[i]));
+		if (o->tests[i] == PERF_READ && !reads_fit(o))
+			return perf_options_wrong(
+			    reason, size,
+			    "a size that -t read can't have; give %u bytes to --region",
+			    PERF_READ_REQUEST + 1);
 		if (o->tests[i] >= PERF_CAST && (o->loop || o->connections > 1))
 			return perf_options_wrong(reason, size,
 						  "-t %s makes its connections itself; leave out "

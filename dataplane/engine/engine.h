@@ -300,6 +300,7 @@ const char *engine_check(const struct engine *e);
 	X(window_stalls, "messages that waited for their connection's window")                     \
 	X(bulk_messages, "messages sent by rendezvous")                                            \
 	X(fetched, "messages fetched from peers by READ")                                          \
+	X(fetched_bytes, "bytes that those READs brought")                                         \
 	X(tx_adopted, "messages sent out of memory that programs adopted")                         \
 	X(rx_placed, "messages received right into memory that programs posted")                   \
 	X(spilled, "slots that waited in receive blocks because the program's ring was full")      \

@@ -47,6 +47,7 @@ arrived(struct engine *e, struct conn *c, struct rts *r)
 {
 	r->state = RTS_READ;
 	count(&e->counters.fetched, 1);
+	count(&e->counters.fetched_bytes, r->length);
 	owe(e, c, OWE_CTS);
 	if (r->number != c->rx_messages)
 		return;

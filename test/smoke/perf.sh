@@ -36,9 +36,14 @@ weir-perf --instance A node:2 -t rate -D 1 --stats-period 0.2 --no-calibrate >"$
 	fail "--stats-period: $(tail -n 1 "$weir_tmp/rates.log")"
 [ "$(grep -c 'M/s, received' "$weir_tmp/rates.log")" -ge 3 ] || fail "no rates: $(cat "$weir_tmp/rates.log")"
 
-# out of the server's memory, of which it gives no more than it was told
+# out of the server's memory, of which it gives no more than it was told; by RDMA READ of this node's engine
+fetched() {
+	weirctl --instance A --json show counters | jq '.[] | select(.name == "engine.fetched_bytes") | .value'
+}
+before=$(fetched)
 perf '.payload_bytes == 65536000 and .verified and .ports.rx_bytes >= 65536000 and .lat_us.p50 > 0' \
 	--instance A node:2 -t read -n 1000 --connections 20 --region 16m --verify
+[ $(($(fetched) - before)) = 65536000 ] || fail "READs brought $(($(fetched) - before)) bytes, not 65536000"
 weir-perf --instance A node:2 -t read -n 10 --region 32m >"$weir_tmp/region.log" 2>&1 && fail "a region beyond the server's"
 grep -q 'lower --region' "$weir_tmp/region.log" || fail "region: $(tail -n 1 "$weir_tmp/region.log")"
 

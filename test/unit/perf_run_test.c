@@ -228,7 +228,19 @@ weir_conn_set_user(struct weir_conn *c, void *user)
 	c->user = user;
 }
 
-/* The message model is not played here. */
+/* Neither is memory adopted, nor the message model played here. */
+int
+weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct weir_region **region)
+{
+	return -ENOSPC;
+}
+
+int
+weir_disown(struct weir_region *region)
+{
+	return -EINVAL;
+}
+
 int
 hear_open(struct hearer *h, struct weir *weir, const char *service,
 	  const struct perf_message *request, uint32_t *number)

@@ -215,6 +215,27 @@ test_wrong_options(void **state)
 	    "node:2 -t lat --flags UD",
 	    "node:2 -t lat --seed 1z",
 	    "node:2 -t lat --calibrate --no-calibrate",
+	    "node:2 -t rate --connections 0",
+	    "node:2 -t rate --connections 10 --programs 2 -n 19",
+	    "node:2 -t rate --programs 257",
+	    "node:2 -t rate --pick any",
+	    "node:2 -t rate --rate -1",
+	    "node:2 -t rate --rate 5g",
+	    "node:2 -t rate --stats-period -1",
+	    "node:2 -t read --region 1k",
+	    "node:2 -t read -s 16",
+	    "node:2 -t read -s 64k --region 32k",
+	    "node:2 -t read --transport tcp",
+	    "node:2 -t message --loop",
+	    "node:2 -t message --connections 2",
+	    "node:2 -t request --threads 16 -n 15",
+	    "127.0.0.1 -t rate --transport tcp --flags RING",
+	    "node:2 -t rate --transport udp",
+	    "--loop -t rate --programs 2",
+	    "--loop -i",
+	    "-i",
+	    "node:2 --alltoall -t rate",
+	    "--alltoall --programs 2 -t rate",
 	};
 	struct perf_options o;
 
@@ -222,6 +243,49 @@ test_wrong_options(void **state)
 		if (parse(&o, wrong[i]) != OPTIONS_WRONG)
 			fail_msg("'%s' was taken", wrong[i]);
 	}
+}
+
+static void
+test_cluster(void **state)
+{
+	struct perf_options o;
+
+	unsetenv("WEIR_CLUSTER");
+	assert_int_equal(parse(&o, "--alltoall -t rate"), OPTIONS_WRONG);
+	setenv("WEIR_CLUSTER", "n0", 1);
+	assert_int_equal(parse(&o, "--alltoall -t rate"), OPTIONS_WRONG);
+	setenv("WEIR_CLUSTER", " n0  n1 n2\n", 1);
+	assert_int_equal(parse(&o, "--alltoall -t rate -n 1"), OPTIONS_RUN);
+	assert_int_equal(o.cluster_count, 3);
+	assert_string_equal(o.cluster[2], "n2");
+}
+
+/* What a prompt sets is checked as the command line is, and what is wrong changes nothing. */
+static void
+test_set(void **state)
+{
+	struct perf_options o;
+	char why[160];
+
+	assert_int_equal(parse(&o, "node:2 -i"), OPTIONS_RUN);
+	assert_true(o.duration_s > 3600);
+	assert_int_equal(perf_options_set(&o, "size", "128", why, sizeof(why)), 0);
+	assert_int_equal(perf_options_set(&o, "size", "256", why, sizeof(why)), 0);
+	assert_int_equal(o.size_count, 1);
+	assert_int_equal(o.sizes[0], 256);
+	assert_int_equal(perf_options_set(&o, "connections", "20", why, sizeof(why)), 0);
+	assert_int_equal(perf_options_set(&o, "count", "10", why, sizeof(why)), -EINVAL);
+	assert_int_equal(o.count, 0);
+	assert_non_null(strstr(why, "raise it to 20"));
+	assert_int_equal(perf_options_set(&o, "count", "40", why, sizeof(why)), 0);
+	assert_int_equal(perf_options_set(&o, "count", "0", why, sizeof(why)), 0);
+	assert_int_equal(o.count, 0);
+	assert_int_equal(perf_options_set(&o, "verify", "on", why, sizeof(why)), 0);
+	assert_true(o.verify);
+	assert_int_equal(perf_options_set(&o, "verify", "perhaps", why, sizeof(why)), -EINVAL);
+	assert_int_equal(perf_options_set(&o, "instance", "B", why, sizeof(why)), -EINVAL);
+	assert_int_equal(perf_options_set(&o, "test", "fast", why, sizeof(why)), -EINVAL);
+	assert_int_equal(o.tests[0], PERF_RATE);
 }
 
 /* The option that is wrong is named, wherever it stands. */
@@ -277,6 +341,22 @@ test_messages(void **state)
 	m.version++;
 	memcpy(buf, &m, sizeof(m));
 	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	/* what would be read lies in memory; what threads send has some */
+	m = (struct perf_message){.magic = PERF_MAGIC,
+				  .version = PERF_VERSION,
+				  .kind = PERF_REQUEST,
+				  .test = PERF_READ,
+				  .size = 65536,
+				  .region = 65536};
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.region--;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.test = PERF_CALL;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.threads = 257;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.threads = 256;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
 	/* never the length of a message of the plan */
 	for (uint32_t size = 0; size < 1000; size++)
 		assert_int_not_equal(perf_message_length(size), size);
@@ -290,6 +370,7 @@ main(void)
 	    cmocka_unit_test(test_contents),	      cmocka_unit_test(test_stamps),
 	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
 	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
+	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_messages),
 	};
 

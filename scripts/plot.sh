@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# plot.sh FILE [DIR]: plots of what `bench.sh connections --json FILE` measured, as SVG in DIR (docs/performance).
+# Exit: 0, 2 usage, 3 gnuplot is missing.
+set -u -o pipefail
+file=${1:-} dir=${2:-$(dirname "$0")/../docs/performance}
+if [ -z "$file" ] || [ $# -gt 2 ] || ! jq -e type "$file" >/dev/null 2>&1; then
+	echo "plot.sh: no results to read; usage: plot.sh FILE [DIR], FILE of bench.sh connections --json" >&2
+	exit 2
+fi
+command -v gnuplot >/dev/null || { echo "plot.sh: gnuplot is missing; run scripts/test.sh once as root" >&2; exit 3; }
+mkdir -p "$dir" || exit 3
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# series PREFIX: lines "NUMBER VALUE" of the figures PREFIX_NUMBER that were measured.
+series()
+{
+	jq -r --arg prefix "$1_" '.[] | select(.value != null and (.name | startswith($prefix)))
+		| (.name | ltrimstr($prefix)) as $n | select($n | test("^[0-9]+$")) | "\($n) \(.value)"' "$file" | sort -n >"$work/$1"
+	[ -s "$work/$1" ]
+}
+
+# plot NAME XLABEL YLABEL SERIES TITLE [SERIES TITLE ...]: what of the series there is.
+plot()
+{
+	local name=$1 x=$2 y=$3 lines=""
+	shift 3
+
+	while [ $# -gt 0 ]; do
+		series "$1" && lines+="${lines:+, }'$work/$1' using 1:2 with linespoints linewidth 2 title '$2'"
+		shift 2
+	done
+	[ -n "$lines" ] || return 0
+	gnuplot <<END && echo "$dir/$name.svg"
+set terminal svg size 560,320 font 'sans,12' background 'white'
+set output '$dir/$name.svg'
+set xlabel '$x'
+set ylabel '$y'
+set logscale x
+set yrange [0:*]
+set grid
+set key bottom
+plot $lines
+END
+}
+
+plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
+plot alltoall nodes 'M/s of 64 B, all together' conn_alltoall Weir

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weir-perf --alltoall between three nodes: streams, messages and requests, all of them counted.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+cat >"$weir_tmp/all.sh" <<'END'
+perf() {
+	local expression=$1
+	shift
+	weir-perf --alltoall "$@" --no-calibrate --json >"$OUT/result.json" 2>"$OUT/perf.log" ||
+		{ echo "FAIL: weir-perf --alltoall $*: $(tail -n 1 "$OUT/perf.log")"; exit 1; }
+	jq -e ".results[0] | .errors == 0 and .verified and .shares.count == 3 and .shares.min > 0 and ($expression)" \
+		"$OUT/result.json" >/dev/null ||
+		{ echo "FAIL: weir-perf --alltoall $*: $(jq -c '.results[0]' "$OUT/result.json")"; exit 1; }
+}
+# each of 3 to each of 2 others
+perf '.count == 6 * 500' -t rate -n 500 --verify
+perf '.count == 6 * 100 and .payload_bytes == 600 * 20000' -t bw -s 20000 -n 100 --verify
+perf '.count == 6 * 200 and .timeouts == 0' -t request -n 200 --threads 4 --verify
+perf '.count == 6 * 200' -t message -n 200 --threads 2 --verify
+weir-perf --alltoall -t rate -n 500 node:1 >/dev/null 2>&1 && { echo "FAIL: an address was taken"; exit 1; }
+exit 0
+END
+OUT=$weir_tmp WEIR_BUILD=$WEIR_BUILD "$weir_root/scripts/cluster.sh" 3 -- bash "$weir_tmp/all.sh" >"$weir_tmp/cluster.log" 2>&1 ||
+	fail "cluster: $(grep FAIL "$weir_tmp/cluster.log" || tail -n 3 "$weir_tmp/cluster.log")"
+WEIR_CLUSTER=one weir-perf --alltoall -t rate >"$weir_tmp/one.log" 2>&1
+[ $? = 2 ] || fail "a cluster of one was not refused: $(cat "$weir_tmp/one.log")"
