@@ -164,11 +164,12 @@ struct weir_pipe {
 	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
 	_Atomic uint32_t *rx_sleeping; /* we write */
 	int bell;		       /* socket: rings the other end, readable when rung */
-	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
-	bool local;	    /* a segment */
-	bool untold;	    /* a segment: something was consumed since the peer was told last */
-	uint32_t empty;	    /* polls in a row that found nothing */
-	uint32_t burst;	    /* messages received since the last send */
+	bool fence;	/* a full fence is due between publishing and looking at tx_sleeping */
+	bool local;	/* a segment */
+	bool untold;	/* a segment: something was consumed since the peer was told last */
+	uint32_t empty; /* polls in a row that found nothing */
+	uint32_t burst; /* messages received since the last send */
+	uint32_t rung;	/* messages of a program that rang since it last gave up its CPU for it */
 	uint64_t caught_up; /* position where the consumer last found nothing */
 	struct weir_thread *home;
 };

@@ -51,8 +51,8 @@ finish(struct worker *k)
 	return weir_unlikely(lane->doomed && !lane->pins);
 }
 
-void
-message_finish(struct worker *k)
+static void
+put_down(struct worker *k, bool helps)
 {
 	struct lane *lane = k->lane;
 	uint64_t life = k->life;
@@ -60,11 +60,17 @@ message_finish(struct worker *k)
 
 	if (!lane)
 		return;
-	weir_lock(lane->home);
+	home_lock(lane->home, helps);
 	last = finish(k);
-	weir_unlock(lane->home);
+	home_unlock(lane->home, helps);
 	if (last)
 		lane_ended(lane, life, -ECONNRESET);
+}
+
+void
+message_finish(struct worker *k)
+{
+	put_down(k, false);
 }
 
 /* Puts the last message down and takes the next one. */
@@ -160,7 +166,7 @@ pump(struct worker *k, struct weir_thread *t, bool helps)
 			count(&k->taken_over);
 		message_handle(k);
 	}
-	message_finish(k);
+	put_down(k, helps);
 	if (messages)
 		set_since(k, 0);
 	return n;

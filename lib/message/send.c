@@ -2,6 +2,10 @@
 /* Sending messages: small ones under their home's lock alone, which is free for its owner. */
 #include "message/internal.h"
 
+#include <sched.h>
+
+#define RUNG_MAX 4u
+
 static int
 too_long(const struct weir_messenger *m, uint64_t length)
 {
@@ -59,6 +63,18 @@ send_slow(struct weir_messenger *m, struct sender *s, uint16_t node, uint16_t ty
 	return send_on(s, node, type, &part, 1, length, timeout_ms);
 }
 
+/*
+ * Rung and not heard: it waits for this very CPU, and each message rings again. Home locked;
+ * leaves.
+ */
+static __attribute__((noinline, cold)) void
+let_engine_run(struct sender *s, struct weir_pipe *p)
+{
+	p->rung = 0;
+	weir_bias_leave(&s->home->lock);
+	sched_yield();
+}
+
 int
 weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
 		  size_t length, int timeout_ms)
@@ -81,6 +97,10 @@ weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const 
 				      atomic_load_explicit(&m->epoch, memory_order_relaxed),
 				      memory_order_relaxed);
 		rc = weir_send_headed(lane->conn, &head, HEADER_SHORT, buf, (uint32_t)length);
+		if (weir_unlikely(lane->conn->pipe && lane->conn->pipe->rung >= RUNG_MAX)) {
+			let_engine_run(s, lane->conn->pipe);
+			return rc ? send_slow(m, s, node, type, buf, length, timeout_ms) : 0;
+		}
 	}
 	weir_bias_leave(&s->home->lock);
 	return weir_likely(!rc) ? 0 : send_slow(m, s, node, type, buf, length, timeout_ms);

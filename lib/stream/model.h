@@ -81,7 +81,10 @@ weir_send_headed(struct weir_conn *c, const void *head, uint32_t head_length, co
 	c->sent++;
 	if (p->burst)
 		p->burst = 0;
-	weir_pipe_published(p);
+	if (weir_unlikely(weir_pipe_asleep(p))) {
+		weir_bell_ring(p);
+		p->rung++;
+	}
 	return 0;
 }
 

@@ -6,8 +6,8 @@
 
 # ask NAME ARGUMENT...: courier on A says "end 0".
 ask() {
-	courier A "$@" >"$weir_tmp/$1.log" 2>&1 && grep -q 'end 0' "$weir_tmp/$1.log" ||
-		fail "$*: $(tail -n 1 "$weir_tmp/$1.log")"
+	courier A "$@" >"$weir_tmp/$1.log" 2>&1
+	grep -q 'end 0' "$weir_tmp/$1.log" || fail "$*: $(tail -n 1 "$weir_tmp/$1.log")"
 }
 
 two_nodes

@@ -810,12 +810,14 @@ static void
 test_exclusive(void **state)
 {
 	struct weir_handler h = {.handle = exclusive, .flags = WEIR_HANDLER_EXCLUSIVE};
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
 	struct job jobs[4];
 	struct both p;
 	pthread_t t[4];
 
 	(void)state;
-	open_both(&p, NULL, NULL);
+	o.receivers = 2; /* both have lanes, whatever the CPUs */
+	open_both(&p, NULL, &o);
 	atomic_store(&inside_most, 0);
 	atomic_store(&exclusives, 0);
 	must(weir_message_register(p.b.m, WEIR_TYPE(4, 0), &h));
