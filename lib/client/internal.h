@@ -471,6 +471,7 @@ struct weir_wait {
 	uint32_t looks;		  /* a poll may look so often at its rings before it gives up */
 	bool nap_always;	  /* what is waited for rings no bell */
 	uint32_t nap_ns;	  /* sleep so long instead of polling, and raise no flags; 0: no */
+	uint64_t nap_for;	  /* ns, after which it waits as others do */
 	uint64_t start, deadline; /* ns; 0: clock not looked at yet */
 	struct weir_waiter waiter;
 };

@@ -246,7 +246,7 @@ weir_wait_next(struct weir_wait *wait)
 		return 0;
 	}
 	wait->polls = 0;
-	if (wait->nap_ns) {
+	if (wait->nap_ns && now - wait->start < wait->nap_for) {
 		nap(wait, now);
 		return 0;
 	}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #define CROWD_NAP_NS 40000u
+#define CROWD_NAPS_NS 100000000u
 
 /* The sender that this thread used last. */
 static __thread struct {
@@ -540,6 +541,7 @@ send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t leng
 	if (rc != -EAGAIN || !timeout_ms)
 		return rc;
 	weir_wait_init(&wait, lane->home, timeout_ms);
+	wait.nap_for = CROWD_NAPS_NS;
 	crowd = atomic_fetch_add_explicit(&m->crowd, 1, memory_order_relaxed) + 1;
 	do {
 		wait.nap_ns = crowd > 1 ? crowd * CROWD_NAP_NS : 0;
