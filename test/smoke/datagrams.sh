@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Datagram connections: to another node, over a network that loses, doubles and reorders, between
 # programs of one node; what weirctl says of them; how they end.
-# wires: verbs,verbs verbs,roce roce,roce
+# wires: verbs,roce
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
