@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-	OPT_ALL = 256,
+	OPT_ADOPT = 256,
+	OPT_ALL,
 	OPT_ALLTOALL,
 	OPT_CALIBRATE,
 	OPT_CONNECTIONS,
@@ -40,6 +41,7 @@ enum {
 };
 
 static const struct option long_options[] = {
+    {"adopt", no_argument, NULL, OPT_ADOPT},
     {"all", no_argument, NULL, OPT_ALL},
     {"alltoall", no_argument, NULL, OPT_ALLTOALL},
     {"bidirectional", no_argument, NULL, 'b'},
@@ -268,6 +270,8 @@ static bool
 take_flag(struct perf_options *o, int option)
 {
 	switch (option) {
+	case OPT_ADOPT:
+		return o->adopt = true;
 	case OPT_ALL:
 		all_sizes(o);
 		return true;
