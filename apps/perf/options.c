@@ -504,9 +504,8 @@ int
 perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		 size_t reason_size)
 {
-	struct perf_options changed = *o;
-	char *kept = strdup(value); /* options point to their text, as long as the program runs */
-	int rc = kept ? take_named(&changed, name, kept) : -ENOMEM;
+	struct perf_options changed = *o; /* none of those that may change keeps its text */
+	int rc = take_named(&changed, name, value);
 
 	if (rc == -ENOENT)
 		perf_options_wrong(reason, reason_size, "'%s' can't be set; see help", name);
@@ -517,7 +516,5 @@ perf_options_set(struct perf_options *o, const char *name, const char *value, ch
 		*o = changed;
 	else
 		rc = -EINVAL;
-	if (rc)
-		free(kept);
 	return rc ? -EINVAL : 0;
 }
