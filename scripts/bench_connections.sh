@@ -121,7 +121,7 @@ thread_figures()
 	stop_all
 }
 
-# Large messages against TCP over loopback.
+# Large messages against TCP over loopback: both send out of the program's buffers.
 bulk_figures()
 {
 	local size
@@ -133,7 +133,7 @@ bulk_figures()
 	for size in 64k 1m 16m; do
 		pairs "conn_bulk_tcp_$size" "x TCP over loopback, $size" '>=' 1.5 .bytes_per_s 1 \
 			"weir-perf --transport tcp 127.0.0.1 -t bw -s $size -D 0.5 --cpu 0" \
-			"weir-perf --instance A node:2 -t bw -s $size -D 0.5 --cpu 0"
+			"weir-perf --instance A node:2 -t bw -s $size --adopt -D 0.5 --cpu 0"
 	done
 	stop_all
 }

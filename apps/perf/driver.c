@@ -182,8 +182,8 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 	    .flags = (o->both && test < PERF_READ && test != PERF_LAT ? PERF_BOTH : 0) |
 		     (o->verify ? PERF_VERIFY : 0) | (o->sleep ? PERF_SLEEP : 0) |
 		     (d->here ? PERF_HERE : 0) | (o->copy ? PERF_COPY : 0) |
-		     (o->flags & PERF_WAYS) | (many ? PERF_MANY : 0) |
-		     (i || d->number ? PERF_UNSEEN : 0),
+		     (o->adopt && test == PERF_BW ? PERF_ADOPT : 0) | (o->flags & PERF_WAYS) |
+		     (many ? PERF_MANY : 0) | (i || d->number ? PERF_UNSEEN : 0),
 	};
 
 	if (test == PERF_READ && !(m.flags & PERF_WAYS))

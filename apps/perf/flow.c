@@ -30,8 +30,10 @@ perf_flow_close(struct perf_flow *f)
 {
 	if (f->queue)
 		perf_queue_remove(f->queue, f);
-	if (f->conn)
+	if (f->conn) {
+		perf_slots_close(&f->slots, f->conn);
 		weir_close(f->conn);
+	}
 	perf_socket_fini(&f->socket);
 	f->conn = NULL;
 }
@@ -75,6 +77,22 @@ plan_of(const struct perf_message *request, bool from_driver)
 	};
 }
 
+/* For messages of `size` bytes, 0: none. A slot is written when its message is complete. */
+static int
+adopt_slots(struct perf_flow *f, uint32_t size)
+{
+	int rc;
+
+	if (f->conn)
+		perf_slots_close(&f->slots, f->conn);
+	if (size <= FLOW_COPY_MAX)
+		return 0;
+	rc = perf_slots_open(&f->slots, f->weir, size);
+	if (!rc && (!f->window || f->window > f->slots.count))
+		f->window = f->slots.count;
+	return rc;
+}
+
 int
 perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool driver)
 {
@@ -87,6 +105,9 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	f->verify = request->flags & PERF_VERIFY;
 	f->copy = request->flags & PERF_COPY;
 	f->window = request->window;
+	rc = adopt_slots(f, driver && request->flags & PERF_ADOPT ? request->size : 0);
+	if (rc)
+		return rc;
 	f->way = driver && request->test == PERF_READ ? 0 : request->flags & PERF_WAYS;
 	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
@@ -166,6 +187,16 @@ send_region(struct perf_flow *f, uint32_t length, unsigned flags)
 				flags | WEIR_ZERO_COPY, f->sent + 1, 0);
 }
 
+/* Out of a buffer that was adopted: its last message is complete, as the window has seen to. */
+static int
+send_slot(struct perf_flow *f, uint32_t length, unsigned flags)
+{
+	uint8_t *buf = perf_slots_at(&f->slots, f->sent);
+
+	write_contents(f, buf, buf, length);
+	return weir_send_notify(f->conn, buf, length, flags | WEIR_ZERO_COPY, f->sent + 1, 0);
+}
+
 /* The kernel copies what it takes: the buffer is free at once. */
 static int
 send_socket(struct perf_flow *f, uint32_t length)
@@ -197,6 +228,8 @@ send_any(struct perf_flow *f)
 	}
 	if (!f->conn)
 		rc = send_socket(f, length);
+	else if (f->slots.memory)
+		rc = send_slot(f, length, flags);
 	else if (f->region)
 		rc = send_region(f, length, flags);
 	else if (length <= FLOW_COPY_MAX || f->copy)

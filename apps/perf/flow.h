@@ -8,6 +8,7 @@
 
 #include "message.h"
 #include "queue.h"
+#include "slots.h"
 #include "socket.h"
 
 #include "weir/stream.h"
@@ -35,10 +36,11 @@ struct perf_flow {
 	bool queued;		  /* it is in there */
 	struct perf_plan out, in;
 	bool verify, copy, plain;
-	bool reads;	       /* what arrives comes out of the server's memory */
-	const uint8_t *region; /* PERF_READ, server: that memory */
-	uint32_t window;       /* messages under way at most, 0: no limit */
-	uint32_t way;	       /* WEIR_RING ... of each message, 0: whichever */
+	bool reads;		 /* what arrives comes out of the server's memory */
+	struct perf_slots slots; /* --adopt, driver */
+	const uint8_t *region;	 /* PERF_READ, server: that memory */
+	uint32_t window;	 /* messages under way at most, 0: no limit */
+	uint32_t way;		 /* WEIR_RING ... of each message, 0: whichever */
 
 	uint64_t sent, received;
 	uint64_t completed; /* of sent, as far as events told; with a window only */

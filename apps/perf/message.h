@@ -21,6 +21,7 @@ enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 #define PERF_HERE 0x10u	  /* both ends are one thread: neither may wait inside a call */
 #define PERF_COPY 0x8u	  /* no loans, no reservations */
 #define PERF_WAYS 0xf00u  /* WEIR_RING ... WEIR_WRITE: how messages of the run go, both ways */
+#define PERF_ADOPT 0x80u  /* the driver sends out of adopted buffers */
 #define PERF_MANY 0x20u	  /* one of many connections: no call may wait for it alone */
 #define PERF_UNSEEN 0x40u /* the server's ports are read for another connection */
 

@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-	OPT_ALL = 256,
+	OPT_ADOPT = 256,
+	OPT_ALL,
 	OPT_ALLTOALL,
 	OPT_CALIBRATE,
 	OPT_CONNECTIONS,
@@ -40,6 +41,7 @@ enum {
 };
 
 static const struct option long_options[] = {
+    {"adopt", no_argument, NULL, OPT_ADOPT},
     {"all", no_argument, NULL, OPT_ALL},
     {"alltoall", no_argument, NULL, OPT_ALLTOALL},
     {"bidirectional", no_argument, NULL, 'b'},
@@ -268,6 +270,8 @@ static bool
 take_flag(struct perf_options *o, int option)
 {
 	switch (option) {
+	case OPT_ADOPT:
+		return o->adopt = true;
 	case OPT_ALL:
 		all_sizes(o);
 		return true;
@@ -500,9 +504,8 @@ int
 perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		 size_t reason_size)
 {
-	struct perf_options changed = *o;
-	char *kept = strdup(value); /* options point to their text, as long as the program runs */
-	int rc = kept ? take_named(&changed, name, kept) : -ENOMEM;
+	struct perf_options changed = *o; /* none of those that may change keeps its text */
+	int rc = take_named(&changed, name, value);
 
 	if (rc == -ENOENT)
 		perf_options_wrong(reason, reason_size, "'%s' can't be set; see help", name);
@@ -513,7 +516,5 @@ perf_options_set(struct perf_options *o, const char *name, const char *value, ch
 		*o = changed;
 	else
 		rc = -EINVAL;
-	if (rc)
-		free(kept);
 	return rc ? -EINVAL : 0;
 }

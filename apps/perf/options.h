@@ -31,6 +31,7 @@ struct perf_options {
 	uint32_t pause_ms; /* lat: rest before each round trip */
 	int patience_s;	   /* without any progress the run has failed */
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
+	bool adopt;	  /* bw: send out of buffers that were adopted */
 	bool tcp;	  /* sockets instead of Weir */
 	bool random;	  /* connections in any order, else in turn */
 	bool interactive; /* a prompt */

@@ -49,7 +49,9 @@ json_begin(const struct perf_info *info, FILE *to)
 		info->path, info->node, info->peer, o->sleep ? "sleep" : "poll", o->cpu);
 	fprintf(to, "\"seed\":%llu,\"window\":%u,\"both\":%s,\"verify\":%s,\"api\":\"%s\",",
 		(unsigned long long)o->seed, o->window, boolean(o->both), boolean(o->verify),
-		o->copy ? "copy" : "zero-copy");
+		o->adopt  ? "adopted"
+		: o->copy ? "copy"
+			  : "zero-copy");
 	fprintf(to,
 		"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
 		"\"rate\":%.0f,\"flags\":\"%s\",",
@@ -191,9 +193,10 @@ table_begin(const struct perf_info *info, FILE *to)
 	if (info->peer >= 0)
 		fprintf(to, " (node %d)", info->peer);
 	fprintf(to, ", %s, %s, %s%s\n", info->path, o->sleep ? "sleeping" : "polling",
-		o->tcp	  ? "sockets"
-		: o->copy ? "copying"
-			  : "zero-copy above 948 B",
+		o->tcp	   ? "sockets"
+		: o->copy  ? "copying"
+		: o->adopt ? "out of adopted memory"
+			   : "zero-copy above 948 B",
 		o->verify ? ", verified" : "");
 	if (o->connections > 1 || o->programs > 1 || o->alltoall)
 		fprintf(to, "%u %s, %u connections each%s\n",

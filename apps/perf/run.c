@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define NODE_MS 5000
-#define ATTACH_TRIES 6
+#define TURN_US 200
 
 int
 run_exit_code(int rc)
@@ -153,12 +153,29 @@ connect_all(struct run *r, const struct perf_options *o, struct team *team, uint
 	return o->loop && (rc == -EHOSTDOWN || rc == -ETIMEDOUT) ? -EXDEV : rc;
 }
 
+/* Programs of one node attach in turn: all at once, the last would wait longer than one may. */
+static int
+attach(struct run *r, const struct perf_options *o, struct team *team, uint32_t number)
+{
+	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
+	int rc;
+
+	while (team && !o->alltoall && atomic_load(&team->attached) < number) {
+		if (atomic_load(&team->failed) || atomic_load(&perf_stop))
+			return -ECANCELED;
+		usleep(TURN_US);
+	}
+	rc = weir_attach(&options, &r->weir);
+	if (team)
+		atomic_fetch_add(&team->attached, 1);
+	return rc;
+}
+
 int
 run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_t number,
 	 const char **what)
 {
-	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
-	int rc = 0;
+	int rc;
 
 	*r = (struct run){.node = -1, .peer = -1, .path = "unknown"};
 	r->driver = (struct driver){.options = o,
@@ -169,12 +186,7 @@ run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_
 				    .progress = !team && isatty(STDERR_FILENO)};
 	*what = "attaching";
 	if (!o->tcp) {
-		/* many programs at once may have to wait for each other longer than one waits */
-		for (int i = 0; i < (team ? ATTACH_TRIES : 1); i++) {
-			rc = weir_attach(&options, &r->weir);
-			if (rc != -ETIMEDOUT)
-				break;
-		}
+		rc = attach(r, o, team, number);
 		if (rc)
 			return rc;
 		if (o->alltoall || (o->loop && !o->address))

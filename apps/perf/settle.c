@@ -128,6 +128,10 @@ perf_options_settle(struct perf_options *o, char *reason, size_t size)
 			return perf_options_wrong(reason, size,
 						  "-t %s is Weir's; leave out --transport",
 						  perf_test_name(o->tests[i]));
+		if (o->adopt && (o->tests[i] != PERF_BW || o->tcp || o->copy))
+			return perf_options_wrong(reason, size,
+						  "--adopt is for -t bw, without --copy and "
+						  "--transport; leave it out");
 		if (o->tests[i] == PERF_READ && !reads_fit(o))
 			return perf_options_wrong(
 			    reason, size,

@@ -35,6 +35,7 @@ struct team_member {
 
 struct team {
 	atomic_uint arrived[TEAM_PHASES]; /* members add; all read */
+	atomic_uint attached;		  /* members, one after another: so many have tried */
 	atomic_bool stop;		  /* starter: the run ends now, as if its time were over */
 	atomic_bool failed;		  /* a member or the starter: give up */
 	_Atomic int64_t nodes[TEAM_MAX];  /* each member its own node id; all read */

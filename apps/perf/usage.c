@@ -17,6 +17,8 @@ perf_options_usage(FILE *to)
 	    "  read (the server answers out of its memory); of the message model: message, "
 	    "request\n"
 	    "ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf)\n"
+	    "  --adopt               bw: send out of own buffers, adopted; only numbers are "
+	    "written\n"
 	    "  --all                 sizes 8 B ... 16 MiB, doubling\n"
 	    "  --alltoall            a program on each instance in $WEIR_CLUSTER, to each other\n"
 	    "  -b, --bidirectional   both directions at once (bw, rate, mix)\n"

@@ -24,6 +24,7 @@ await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf on B doesn't serve
 # many connections, in turn and in any order; both directions; each message once, whole
 perf '.count == 20000 and .verified' --instance A node:2 -t rate --connections 200 -n 20000 --verify
 perf '.count == 5000 and .verified' --instance A node:2 -t bw -s 20000 --connections 50 -n 5000 -b --pick random --verify
+perf '.count == 300 and .verified' --instance A node:2 -t bw -s 1m -n 300 --adopt --verify
 perf '.count == 2000 and .lat_us.p50 > 0' --instance A node:2 -t lat --connections 50 --pick random -n 2000 --verify
 perf '.count == 3000 and .verified' --instance A node:2 -t mix --connections 10 -n 3000 --large 10 --verify
 weirctl --instance A wait connections:0 --timeout 10 >/dev/null || fail "connections remain"

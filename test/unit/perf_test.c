@@ -234,6 +234,8 @@ test_wrong_options(void **state)
 	    "--loop -t rate --programs 2",
 	    "--loop -i",
 	    "-i",
+	    "node:2 -t lat --adopt",
+	    "node:2 -t bw --adopt --copy",
 	    "node:2 --alltoall -t rate",
 	    "--alltoall --programs 2 -t rate",
 	};

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * --adopt: a program's own buffers, adopted into its session, out of which messages leave without a
+ * copy; each is written again when what it held is complete.
+ */
+#ifndef WEIR_PERF_SLOTS_H
+#define WEIR_PERF_SLOTS_H
+
+#include "weir/memory.h"
+
+#include <stdint.h>
+
+#define SLOTS_MAX 16u
+#define SLOTS_BYTES (64u << 20)
+
+struct perf_slots {
+	uint8_t *memory; /* NULL: none */
+	uint32_t count;
+	uint64_t stride;
+	struct weir_region *region;
+};
+
+/* Buffers for messages of `size` bytes, as many as are useful. 0 or -errno. */
+int perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size);
+/* The connection that used them is flushed first. */
+void perf_slots_close(struct perf_slots *s, struct weir_conn *conn);
+
+/* Where message i lies. */
+static inline uint8_t *
+perf_slots_at(const struct perf_slots *s, uint64_t i)
+{
+	return s->memory + i % s->count * s->stride;
+}
+
+#endif
