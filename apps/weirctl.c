@@ -13,6 +13,7 @@ static const char help[] =
     "nodes|engines|sessions|connections|qps|ports|counters\n"
     "       weirctl [--instance NAME] wait up|node:ID|connections:K [--timeout SECONDS]\n"
     "       weirctl [--instance NAME] [--json] capture PORT FILE [--seconds S] [--packets N]\n"
+    "       weirctl [--instance NAME] set KEY VALUE\n"
     "Asks the weir-dataplane of an instance.\n"
     "\n"
     "  show KIND          prints a table; with --json an array of objects\n"
@@ -20,6 +21,9 @@ static const char help[] =
     "  wait node:ID       until that node is up\n"
     "  wait connections:K until at least K ends of connections are open; 0: until there are none\n"
     "  capture PORT FILE  writes the frames of a port as pcapng until Ctrl-C; FILE - is stdout\n"
+    "  set KEY VALUE      KEY: session.ID.weight or program.NAME.weight, VALUE 1 to 100: its part\n"
+    "                     of links; session.ID.rate or program.NAME.rate, VALUE RATE[,BURST] in\n"
+    "                     bytes/s and bytes, or none: what it may send to peers\n"
     "\n"
     "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
     "  --json             JSON instead of a table\n"
@@ -110,11 +114,14 @@ run(const struct options *o, int argc, char **argv)
 		return wait_for(o->instance, argv[1], o->timeout);
 	if (argc == 3 && !strcmp(argv[0], "capture"))
 		return run_capture(o, argv);
+	if (argc == 3 && !strcmp(argv[0], "set"))
+		return set(o->instance, argv[1], argv[2]);
 	if (argc && strcmp(argv[0], "show") && strcmp(argv[0], "wait") &&
-	    strcmp(argv[0], "capture"))
+	    strcmp(argv[0], "capture") && strcmp(argv[0], "set"))
 		return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see --help", argv[0]);
 	return weirctl_fail(WEIRCTL_USAGE,
-			    "give 'show KIND', 'wait WHAT' or 'capture PORT FILE'; see --help");
+			    "give 'show KIND', 'wait WHAT', 'capture PORT FILE' or 'set KEY "
+			    "VALUE'; see --help");
 }
 
 static bool

@@ -72,6 +72,10 @@ struct capture_options {
 /* Until its end. Returns the exit code; prints how it went. */
 int capture(const char *instance, const struct capture_options *o);
 
+/* ---- weirctl_set.c ---- */
+/* Returns the exit code; prints why not. */
+int set(const char *instance, const char *key, const char *value);
+
 /* Prints "weirctl: ..." on stderr; returns `code`. */
 __attribute__((format(printf, 2, 3))) int weirctl_fail(int code, const char *format, ...);
 

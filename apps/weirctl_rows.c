@@ -120,6 +120,12 @@ session_json(json_t *o, const struct weir_row_session *r)
 	PUT(listeners);
 	PUT(handling_ms);
 	PUT(arena_bytes);
+	PUT(weight);
+	PUT(rate);
+	PUT(burst);
+	PUT(tx_messages);
+	PUT(tx_bytes);
+	PUT(limited);
 }
 
 static void

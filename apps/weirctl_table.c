@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum format { PLAIN, COUNT, BYTES, PERCENT, HEX, NESTED };
+enum format { PLAIN, COUNT, BYTES, RATE, PERCENT, HEX, NESTED };
 
 struct column {
 	const char *key, *title;
@@ -46,7 +46,12 @@ static const struct column columns[][COLUMNS_MAX + 1] = {
 			    {"connections", "CONNECTIONS", PLAIN},
 			    {"listeners", "LISTENERS", PLAIN},
 			    {"handling_ms", "IN HANDLER ms", PLAIN},
-			    {"arena_bytes", "ARENA", BYTES}},
+			    {"arena_bytes", "ARENA", BYTES},
+			    {"weight", "WEIGHT", PLAIN},
+			    {"rate", "RATE B/s", RATE},
+			    {"tx_messages", "TX msgs", COUNT},
+			    {"tx_bytes", "TX", BYTES},
+			    {"limited", "LIMITED", COUNT}},
     [WEIR_ROWS_CONNECTIONS] = {{"vqpn", "VQPN", HEX},
 			       {"peer", "PEER", PLAIN},
 			       {"peer_vqpn", "PEER VQPN", HEX},
@@ -146,6 +151,10 @@ format_cell(char *cell, enum format format, const json_t *value)
 	else if (format == PERCENT)
 		snprintf(cell, CELL_MAX, "%.1f %%", json_number_value(value));
 	else if (format == COUNT)
+		scaled(cell, number, 1000, count);
+	else if (format == RATE && number == 0)
+		snprintf(cell, CELL_MAX, "-");
+	else if (format == RATE)
 		scaled(cell, number, 1000, count);
 	else if (format == BYTES)
 		scaled(cell, number, 1024, bytes);

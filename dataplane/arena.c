@@ -10,6 +10,25 @@
 
 /* Smallest number of receive and of send blocks: a bulk message or two. */
 #define BLOCKS_MIN 64u
+#define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena for each connection */
+#define CONNECTIONS_MIN 64u
+#define RING_SLOTS_MIN 128u
+
+/* Descriptors take a sixteenth of an arena at most; of one that is smaller than usual, channels
+ * take a quarter, as far as rings of 128 slots do. */
+static void
+shrink(struct weir_geometry *g, uint64_t bytes, bool small)
+{
+	uint64_t connections = bytes / DESC_SHARE;
+
+	if (connections < CONNECTIONS_MIN)
+		connections = CONNECTIONS_MIN;
+	if (g->connections > connections)
+		g->connections = (uint32_t)connections;
+	while (small && g->ring_slots > RING_SLOTS_MIN &&
+	       g->channels * weir_channel_bytes(g) > bytes / 4)
+		g->ring_slots /= 2;
+}
 
 int
 arena_geometry(const struct arena_limits *limits, uint64_t wish, struct weir_geometry *g)
@@ -25,10 +44,14 @@ arena_geometry(const struct arena_limits *limits, uint64_t wish, struct weir_geo
 	    .ring_slots = limits->ring_slots,
 	    .engines = limits->engines,
 	};
+	shrink(g, bytes, false);
 	fixed = weir_arena_recv(g);
 	least = fixed + (uint64_t)BLOCKS_MIN * (limits->engines + 1) * WEIR_BLOCK_SIZE;
 	if (least > limits->bytes)
 		return -EINVAL;
+	shrink(g, bytes, bytes < limits->bytes);
+	fixed = weir_arena_recv(g);
+	least = fixed + (uint64_t)BLOCKS_MIN * (limits->engines + 1) * WEIR_BLOCK_SIZE;
 	if (bytes < least)
 		bytes = least;
 	bytes = WEIR_ALIGN_UP(bytes, MEMFD_HUGE_PAGE);

@@ -249,6 +249,7 @@ broker_destroy(struct broker *b)
 	link_free_all(b);
 	datagrams_free_all(b);
 	node_free_all(b);
+	share_free_all(b);
 	if (b->fault_fd >= 0)
 		close(b->fault_fd);
 	if (b->epoll_fd >= 0)
@@ -355,6 +356,9 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 							     : NULL;
 		if (s)
 			session_spoil(s, event->reason);
+		break;
+	case ENGINE_EVENT_FULL:
+		session_full(b, event->conn.session);
 		break;
 	}
 	broker_flush(b);

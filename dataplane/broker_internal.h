@@ -143,6 +143,9 @@ struct broker_session {
 	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
 	struct broker_region *region; /* config.regions of them; number i + 1 */
 	uint64_t region_bytes;	      /* of all that aren't free */
+	uint32_t weight;
+	struct rate rate;
+	struct engine_share share; /* what engines read of those */
 	struct broker_channel *channel;
 	uint32_t channel_count;
 	int program_doorbell; /* of the channel being added */
@@ -165,6 +168,8 @@ struct weir_session_msg session_msg(uint32_t type);
 void session_end(struct broker_session *s);
 /* The same because it broke the rules. */
 void session_spoil(struct broker_session *s, const char *reason);
+/* Peers have waited for its receive memory for long: a line in the log. */
+void session_full(struct broker *b, uint32_t id);
 void session_unlisten(struct broker_session *s, uint32_t index);
 /* Frees it if nothing refers to it any more. */
 void broker_session_release(struct broker_session *s);
@@ -179,31 +184,44 @@ void regions_free(struct broker_session *s);
 /* Tells all arenas who we are. */
 void session_publish_node(struct broker *b);
 
+/* ---- shares of the NICs (broker_share.c) ---- */
+
+void share_init(struct broker_session *s);
+/* A setting by weirctl: how many sessions it changed, or -errno and a line in reason. */
+int share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size);
+void share_row(const struct broker_session *s, struct weir_row_session *r);
+void share_free_all(struct broker *b);
+
 /* ---- connections (broker_conn.c, broker_connect.c, broker_local.c) ---- */
 
+/* There are tens of thousands of these. */
 struct broker_conn {
 	struct broker_session *session; /* NULL once it has ended */
-	uint32_t engine, channel, desc;
+	uint32_t desc;
 	uint32_t vqpn;	   /* 0 until the engine has it */
 	uint32_t listener; /* accepting end: its listener, else ENGINE_LISTENER_NONE */
 	uint32_t window;
-	uint32_t commands; /* under way that point here */
-	bool gone;	   /* the engine's entry is free */
+	uint16_t commands; /* under way that point here */
+	uint16_t channel;
+	uint8_t engine;
+	bool gone;	     /* the engine's entry is free */
+	bool loop;     /* remote */
+	bool datagram; /* local ones too */
+	bool opened;	     /* local: its program has been told how opening ended */
+	bool replied;	     /* local, connecting end: CONNECTING has been sent */
+	uint32_t node, link; /* remote */
+	uint32_t conn_index; /* local */
 	/* remote */
 	struct broker_node *waiting_for; /* in that node's list until a link to it is up */
 	uint64_t deadline;
-	bool loop;
-	bool datagram; /* local ones too */
-	uint32_t node, link;
 	/* local */
 	struct broker_conn *peer; /* other end, NULL once either has gone */
 	struct segment *segment;
-	uint32_t conn_index;
-	bool opened;			     /* its program has been told how opening ended */
-	bool replied;			     /* connecting end: CONNECTING has been sent */
 	struct broker_conn *next, *previous; /* of the session */
 	struct broker_conn *next_waiting;
 };
+
+static_assert(sizeof(struct broker_conn) <= 104, "idle connections are many");
 
 /* Takes a descriptor of the session. NULL: none free. */
 struct broker_conn *broker_conn_new(struct broker_session *s, uint32_t channel);
@@ -480,10 +498,13 @@ struct broker {
 	struct nic_attr attr[BROKER_ENGINES_MAX];
 	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the engine's port */
 	uint64_t port_look;			   /* when the ports are asked again */
+	uint64_t rnr_seen[BROKER_ENGINES_MAX];	   /* nic_counters.rnr_sent at the last look */
+	uint64_t rnr_at[BROKER_ENGINES_MAX];	   /* when it last grew */
 	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
 	struct broker_command *commands; /* all that exist */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
+	struct share_setting *share_settings;
 	struct broker_conn **conn; /* by vqpn index */
 	uint32_t conn_count;
 	struct service_table services;

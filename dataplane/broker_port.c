@@ -3,6 +3,7 @@
 #include "broker_internal.h"
 
 #define LOOK_NS (BROKER_SECOND_NS / 10)
+#define RECEIVES_QUIET_NS (10 * BROKER_SECOND_NS)
 #define EVENTS_A_LOOK 1024u /* a driver that reports without end */
 
 static void
@@ -61,13 +62,39 @@ is_first(const struct broker *b, uint32_t engine)
 	return true;
 }
 
+/* Peers that keep to what they were granted always find a receive work request. Nothing is lost if
+ * one doesn't: who finds none sends again. One line until it has been over for a while. */
+static void
+look_at_receives(struct broker *b, uint32_t engine, uint64_t now)
+{
+	struct nic_counters c = {0};
+	bool told;
+
+	broker_ops(b, engine)->counters(broker_engine(b, engine)->nic, &c);
+	if (c.rnr_sent == b->rnr_seen[engine])
+		return;
+	told = b->rnr_seen[engine] && now - b->rnr_at[engine] < RECEIVES_QUIET_NS;
+	b->rnr_seen[engine] = c.rnr_sent;
+	b->rnr_at[engine] = now;
+	if (!told)
+		broker_log(b,
+			   "engine %u: a peer found no receive work request and sends again; all "
+			   "nodes should be of one release, or --recv-wrs is larger than the NIC's "
+			   "queue",
+			   engine);
+}
+
 void
 port_look(struct broker *b, uint64_t now)
 {
 	if (now < b->port_look)
 		return;
 	b->port_look = now + LOOK_NS;
-	for (uint32_t i = 0; i < b->config.engines; i++)
-		if (broker_engine(b, i)->dev && is_first(b, i))
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		if (!broker_engine(b, i)->dev)
+			continue;
+		if (is_first(b, i))
 			take_events(b, i);
+		look_at_receives(b, i, now);
+	}
 }

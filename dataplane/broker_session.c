@@ -83,6 +83,7 @@ build_view(struct broker_session *s, uint32_t i)
 	v->id = s->id;
 	v->base = base;
 	v->geometry = *g;
+	v->share = &s->share;
 	v->work = s->b->config.memory_get(s->b->config.user, work_bytes(s, i),
 					  broker_engine(s->b, i)->numa_socket);
 	if (!v->work)
@@ -238,6 +239,18 @@ session_spoil(struct broker_session *s, const char *reason)
 	session_end(s);
 }
 
+void
+session_full(struct broker *b, uint32_t id)
+{
+	const struct broker_session *s = id < b->config.sessions ? b->session[id] : NULL;
+
+	if (s && s->state == SESSION_OPEN)
+		broker_log(b,
+			   "session %u (pid %d, %s): its receive memory is full and peers wait; it "
+			   "should receive faster, or attach with a larger arena",
+			   s->id, (int)s->pid, s->name);
+}
+
 static void
 welcome(struct broker_session *s)
 {
@@ -302,9 +315,10 @@ build(struct broker_session *s, uint64_t wish, const char **what)
 		rc = build_view(s, i);
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < c->session_connections; i++)
-		s->free_desc[i] = c->session_connections - 1 - i;
-	s->free_desc_count = c->session_connections;
+	s->free_desc = broker_alloc(g.connections * sizeof(*s->free_desc));
+	for (uint32_t i = 0; i < g.connections; i++)
+		s->free_desc[i] = g.connections - 1 - i;
+	s->free_desc_count = g.connections;
 	return 0;
 }
 
@@ -338,7 +352,6 @@ session_new(struct broker *b, uint32_t id)
 	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
 	s->region = broker_alloc(c->regions * sizeof(*s->region));
 	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
-	s->free_desc = broker_alloc(c->session_connections * sizeof(*s->free_desc));
 	b->session[id] = s;
 	b->session_count++;
 	return s;
@@ -409,6 +422,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->uid = uid;
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
 	take_name(s, hello->hello.name);
+	share_init(s);
 	rc = build(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;

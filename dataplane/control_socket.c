@@ -332,6 +332,23 @@ capture_request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 		*fd = -1;
 }
 
+static void
+change(struct client *c, const struct weir_ctl_msg *m)
+{
+	struct weir_ctl_msg done = {.type = WEIR_CTL_DONE,
+				    .length = weir_ctl_length(WEIR_CTL_DONE)};
+	char reason[160];
+	int rc = share_set(c->b, m->set.key, m->set.value, reason, sizeof(reason));
+
+	if (rc < 0) {
+		refuse(c, -rc, "%s", reason);
+		return;
+	}
+	broker_log(c->b, "set %s %s: %d sessions", m->set.key, m->set.value, rc);
+	done.done.count = (uint32_t)rc;
+	send_or_keep(c, &done);
+}
+
 static bool
 from_control(uint32_t type)
 {
@@ -350,6 +367,8 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 	} else if (c->role == WEIR_ROLE_QUERY &&
 		   (m->type == WEIR_CTL_CAPTURE || m->type == WEIR_CTL_CAPTURE_STOP)) {
 		capture_request(c, m, fd);
+	} else if (c->role == WEIR_ROLE_QUERY && m->type == WEIR_CTL_SET) {
+		change(c, m);
 	} else if (c->role == WEIR_ROLE_CONTROL && m->type == WEIR_CTL_ERROR) {
 		broker_log(c->b, "control says: %s", m->error.reason);
 	} else {

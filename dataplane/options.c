@@ -9,7 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_NUMBER, KIND_SIZE, KIND_SHARE, KIND_NAME, KIND_PATH, KIND_IDLE, KIND_NIC };
+enum kind {
+	KIND_NUMBER,
+	KIND_SIZE,
+	KIND_SHARE,
+	KIND_NAME,
+	KIND_PATH,
+	KIND_IDLE,
+	KIND_RATE,
+	KIND_NIC
+};
 
 struct row {
 	const char *name, *env, *argument;
@@ -53,6 +62,10 @@ static const struct row rows[] = {
      "1000", "time without an answer of a peer on a link after which control is told"},
     {"peer-ring", "WEIR_PEER_RING", "SIZE", KIND_SIZE, AT(peer_ring), 16 << 10, 4 << 20, "256K",
      "ring into which an engine of a peer writes"},
+    {"program-rate", "WEIR_PROGRAM_RATE", "RATE", KIND_RATE, AT(program_rate), 0, 0, "none",
+     "payload bytes/s that a program may send to peers: RATE[,BURST] or none"},
+    {"program-weight", "WEIR_PROGRAM_WEIGHT", "N", KIND_NUMBER, AT(program_weight), 1, 100, "10",
+     "a program's part of links that others use too"},
     {"recv-wrs", "WEIR_RECV_WRS", "N", KIND_NUMBER, AT(recv_wrs), 8, 4096, "128",
      "receive work requests granted to each engine of a peer"},
     {"regions", "WEIR_REGIONS", "N", KIND_NUMBER, AT(regions), 0, WEIR_REGIONS_MAX, "64",
@@ -62,7 +75,7 @@ static const struct row rows[] = {
     {"run-dir", "WEIR_RUN_DIR", "DIR", KIND_PATH, AT(run_dir), 0, 0, "/run/weir",
      "run directories of all instances lie here"},
     {"session-connections", "WEIR_SESSION_CONNECTIONS", "N", KIND_NUMBER, AT(session_connections),
-     1, 1 << 20, "4096", "connections of one session"},
+     1, 1 << 20, "16384", "connections of one session; one for each KiB of its arena at most"},
     {"threshold", "WEIR_THRESHOLD", "SHARE", KIND_SHARE, AT(threshold), 0, 1, "0.6",
      "share of the window at which credit is returned"},
     {"tx-frames", "WEIR_TX_FRAMES", "N", KIND_NUMBER, AT(tx_frames), 64, 1 << 20, "4096",
@@ -171,6 +184,8 @@ expected(const struct row *row, char *buf, size_t size)
 		return "an absolute path of at most 60 bytes";
 	case KIND_IDLE:
 		return "poll or adaptive";
+	case KIND_RATE:
+		return RATE_WORDS;
 	case KIND_SIZE:
 		snprintf(buf, size, "bytes from %llu to %llu, K, M or G may follow",
 			 (unsigned long long)row->min, (unsigned long long)row->max);
@@ -209,6 +224,9 @@ set_row(struct options *o, const struct row *row, const char *from, const char *
 		break;
 	case KIND_IDLE:
 		rc = set_idle(field, text);
+		break;
+	case KIND_RATE:
+		rc = rate_parse(text, field);
 		break;
 	case KIND_NIC:
 		return set_nic(o, text, error, size);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "nic/nic.h"
+#include "rate.h"
 
 #define OPTIONS_NICS 8u
 #define OPTIONS_NAME_MAX 32
@@ -46,6 +47,8 @@ struct options {
 	uint64_t adopt, arena, channels, links, max_connections, max_sessions, node_timeout_ms;
 	uint64_t peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames, window;
 	double threshold;
+	uint64_t program_weight;
+	struct rate program_rate;
 	struct nic_spec nic[OPTIONS_NICS];
 	unsigned nics;
 };

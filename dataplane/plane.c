@@ -341,6 +341,8 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .peer_ring_lines = (uint32_t)(o->peer_ring / WEIR_SLOT_SIZE),
 	    .recv_wrs = (uint32_t)o->recv_wrs,
 	    .links = (uint32_t)o->links,
+	    .program_weight = (uint32_t)o->program_weight,
+	    .program_rate = o->program_rate,
 	    .repair_timeout_ns = REPAIR_TIMEOUT_NS,
 	    .burst_ns = BURST_NS,
 	    .command = broker_command,

@@ -269,6 +269,12 @@ session_found(void *user, const void *row)
 	ADD(listeners);
 	ADD(handling_ms);
 	ADD(arena_bytes);
+	ADD(weight);
+	ADD(rate);
+	ADD(burst);
+	ADD(tx_messages);
+	ADD(tx_bytes);
+	ADD(limited);
 #undef ADD
 	return false;
 }

@@ -137,6 +137,8 @@ bulk_figures()
 	done
 	stop_all
 }
+# shellcheck source=scripts/bench_shares.sh
+. scripts/bench_shares.sh
 
 set_connections()
 {
@@ -144,4 +146,5 @@ set_connections()
 	thread_figures
 	bulk_figures
 	alltoall_figures
+	set_shares
 }

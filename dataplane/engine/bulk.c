@@ -15,7 +15,7 @@ void
 bulk_ask(struct conn *c, struct pend *p)
 {
 	p->state = PEND_ASKED;
-	c->asked[c->asked_count++] = p;
+	c->cold->asked[c->asked_count++] = p;
 	for (p = p->next; p && p->state != PEND_BULK; p = p->next) {
 		/* continuations follow their head */
 		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
@@ -32,8 +32,9 @@ bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts)
 	struct pend *p = NULL;
 
 	for (uint32_t i = 0; i < c->asked_count && !p; i++)
-		if (c->asked[i]->number == cts->number && c->asked[i]->state == PEND_ASKED)
-			p = c->asked[i];
+		if (c->cold->asked[i]->number == cts->number &&
+		    c->cold->asked[i]->state == PEND_ASKED)
+			p = c->cold->asked[i];
 	if (!p)
 		return false;
 	if (cts->status) {
@@ -45,7 +46,7 @@ bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts)
 	p->state = PEND_WRITING;
 	count(&e->counters.bulk_messages, 1);
 	if (p->slot.length) {
-		list_append(&c->link->writing, &p->writing);
+		queue_join(e, queue_of(c->session, c->link, BULK), &c->cold->writing);
 	} else {
 		p->state = PEND_WRITTEN;
 		conn_advance(e, c);
@@ -71,7 +72,7 @@ bool
 bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
 {
 	for (uint32_t i = 0; i < c->asked_count; i++) {
-		struct pend *p = c->asked[i];
+		struct pend *p = c->cold->asked[i];
 
 		if (p->number != number || p->state != PEND_ASKED ||
 		    !(bulk_ways(p) & WEIR_RTS_READ))
@@ -122,37 +123,92 @@ bulk_may_post(const struct link *l)
 	       (!list_empty(&l->writing) || !list_empty(&l->fetching));
 }
 
-/* The next segment of the message whose turn it is; false: nothing was posted. */
+/* The next segment of p. False: the queue has no room. */
 static bool
-write_next(struct engine *e, struct link *l)
+post_segment(struct engine *e, struct link *l, struct pend *p)
 {
-	struct pend *p = LIST_OWNER(l->writing.next, struct pend, writing);
-	uint32_t left, length;
-	const struct session *s;
-	struct nic_send_wr wr;
-	weir_place place;
-
-	if (list_empty(&l->writing) || !has_room(l))
-		return false;
-	s = p->conn->session;
-	place = p->slot.place[0];
-	left = p->slot.length - p->written;
-	length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
-	wr = (struct nic_send_wr){
+	const struct session *s = p->conn->session;
+	weir_place place = p->slot.place[0];
+	uint32_t left = p->slot.length - p->written;
+	uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
+	struct nic_send_wr wr = {
 	    .sge = {{(uintptr_t)place_memory(s, place) + p->written, length,
 		     place_mr(s, place)->lkey}},
 	    .opcode = NIC_WRITE,
 	    .remote_address = p->remote + p->written,
 	    .rkey = p->rkey,
 	};
+
 	if (!bulk_put(e, l, &wr, (struct flight){p->conn, p, p->number}))
 		return false;
 	p->written += length;
 	p->in_flight++;
-	list_remove(&p->writing);
-	if (p->written < p->slot.length)
-		list_append(&l->writing, &p->writing);
 	return true;
+}
+
+/* Its oldest message that has segments to post, or NULL. */
+static struct pend *
+next_to_write(const struct conn *c)
+{
+	for (uint32_t i = 0; i < c->asked_count; i++) {
+		struct pend *p = c->cold->asked[i];
+
+		if (p->state == PEND_WRITING && p->written < p->slot.length)
+			return p;
+	}
+	return NULL;
+}
+
+/* A segment of one program, whose connections take turns. TURN_FULL: its turn goes on. */
+static enum turn
+write_queue(struct engine *e, struct link *l, struct queue *q, bool *posted)
+{
+	while (!list_empty(&q->members)) {
+		struct conn *c =
+		    conn_of_cold(e, LIST_OWNER(q->members.next, struct conn_cold, writing));
+		struct pend *p = next_to_write(c);
+		uint32_t before;
+
+		if (!p) {
+			list_remove(&c->cold->writing);
+			continue;
+		}
+		before = p->written;
+		if (q->deficit < BULK_SEGMENT && q->deficit < p->slot.length - before)
+			return TURN_SPENT;
+		if (!share_pays(e, q->session))
+			return TURN_LIMITED;
+		*posted = post_segment(e, l, p);
+		if (!*posted)
+			return TURN_FULL;
+		q->deficit -= p->written - before;
+		q->session->tokens -= p->written - before;
+		list_remove(&c->cold->writing);
+		if (next_to_write(c))
+			list_append(&q->members, &c->cold->writing);
+		if (!list_empty(&q->members))
+			return TURN_FULL;
+	}
+	return TURN_IDLE;
+}
+
+/* The next segment of those whose turn it is; false: nothing was posted. */
+static bool
+write_next(struct engine *e, struct link *l)
+{
+	bool posted = false;
+
+	while (!posted && !list_empty(&l->writing) && has_room(l) && !l->bulk_broken) {
+		struct queue *q = LIST_OWNER(l->writing.next, struct queue, turn);
+		enum turn t;
+
+		queue_turn(q, WEIGHT_BYTES);
+		t = write_queue(e, l, q, &posted);
+		queue_turned(e, q, t);
+		if (t == TURN_FULL)
+			break;
+	}
+	return posted;
 }
 
 void
@@ -239,9 +295,9 @@ rewind_writes(struct engine *e, struct link *l, struct pend *p)
 	p->written = bulk_rewound(p->written, p->in_flight);
 	p->in_flight = 0;
 	if (p->conn->state == CONN_OPEN || p->conn->state == CONN_FINISHING)
-		list_append_once(&l->writing, &p->writing);
+		queue_join(e, queue_of(p->conn->session, l, BULK), &p->conn->cold->writing);
 	else
-		list_remove(&p->writing);
+		bulk_cancel(p->conn);
 	return true;
 }
 
@@ -274,8 +330,8 @@ bulk_resume(struct engine *e, struct link *l)
 void
 bulk_cancel(struct conn *c)
 {
-	for (uint32_t i = 0; i < c->asked_count; i++)
-		list_remove(&c->asked[i]->writing);
+	if (c->link)
+		queue_leave(queue_of(c->session, c->link, BULK), &c->cold->writing);
 }
 
 /* ---- receiving ---- */
@@ -299,13 +355,13 @@ bool
 bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length)
 {
 	struct session *s = c->session;
-	struct rts *r = &c->rts[c->rts_count];
+	struct rts *r = &c->cold->rts[c->rts_count];
 
 	if (c->rts_count == RTS_MAX || length > WEIR_MESSAGE_MAX || rts->number < c->rx_messages ||
 	    !rts->ways || rts->ways & ~(WEIR_RTS_WRITE | WEIR_RTS_READ))
 		return false;
 	for (uint32_t i = 0; i < c->rts_count; i++)
-		if (c->rts[i].number == rts->number)
+		if (c->cold->rts[i].number == rts->number)
 			return false;
 	c->rts_count++;
 	*r = (struct rts){.number = rts->number,
@@ -316,7 +372,7 @@ bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, ui
 			  .ways = (uint8_t)rts->ways};
 	if (refuse_if_too_large(e, c, r))
 		return true;
-	session_hunger(s, &s->placing, &c->placing);
+	session_hunger(e, s, &s->placing, &c->cold->placing);
 	session_feed(e, s);
 	r->waited = r->state == RTS_WAITING;
 	/* it came so for want of window */
@@ -333,7 +389,7 @@ ahead(const struct conn *c)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < c->rts_count; i++)
-		n += c->rts[i].delivered;
+		n += c->cold->rts[i].delivered;
 	return n;
 }
 
@@ -344,7 +400,9 @@ ahead(const struct conn *c)
 static uint32_t
 blocks_beside(const struct conn *c, uint32_t i)
 {
-	return c->rts[i].number == c->rx_messages + i - ahead(c) ? 0 : c->session->blocks.count / 2;
+	return c->cold->rts[i].number == c->rx_messages + i - ahead(c)
+		   ? 0
+		   : c->session->blocks.count / 2;
 }
 
 static void
@@ -361,7 +419,7 @@ static bool
 find_place(struct conn *c, uint32_t i, uint32_t beside)
 {
 	struct session *s = c->session;
-	struct rts *r = &c->rts[i];
+	struct rts *r = &c->cold->rts[i];
 	uint32_t n = bulk_blocks(r->length), block;
 
 	r->place = post_find(c, r->number, r->length);
@@ -387,7 +445,7 @@ place_first(struct engine *e, struct conn *c)
 	struct session *s = c->session;
 
 	for (uint32_t i = 0; c->accepts && i < c->rts_count; i++) {
-		struct rts *r = &c->rts[i];
+		struct rts *r = &c->cold->rts[i];
 		uint32_t beside = blocks_beside(c, i);
 
 		if (r->state != RTS_WAITING)
@@ -418,7 +476,8 @@ bulk_place(struct engine *e, struct session *s)
 	do {
 		any = false;
 		LIST_EACH (node, following, &s->placing) {
-			enum placing p = place_first(e, LIST_OWNER(node, struct conn, placing));
+			enum placing p = place_first(
+			    e, conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing)));
 
 			if (p == PLACING_FULL)
 				return;
@@ -436,7 +495,8 @@ bulk_place(struct engine *e, struct session *s)
 void
 bulk_remove(struct conn *c, uint32_t i)
 {
-	memmove(&c->rts[i], &c->rts[i + 1], (--c->rts_count - i) * sizeof(c->rts[0]));
+	memmove(&c->cold->rts[i], &c->cold->rts[i + 1],
+		(--c->rts_count - i) * sizeof(c->cold->rts[0]));
 }
 
 /* BULK: the message lies in its place. False: the peer broke the rules. */
@@ -444,7 +504,7 @@ bool
 bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
 {
 	for (uint32_t i = 0; i < c->rts_count; i++) {
-		struct rts r = c->rts[i];
+		struct rts r = c->cold->rts[i];
 
 		if (r.number != number)
 			continue;
@@ -463,13 +523,13 @@ bulk_forget(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 
-	list_remove(&c->placing);
-	list_remove(&c->fetching);
+	list_remove(&c->cold->placing);
+	list_remove(&c->cold->fetching);
 	c->forget = c->bulk_flight != 0;
 	if (c->forget)
 		return;
 	for (uint32_t i = 0; i < c->rts_count; i++) {
-		const struct rts *r = &c->rts[i];
+		const struct rts *r = &c->cold->rts[i];
 
 		if (!bulk_has_place(r))
 			continue;

@@ -63,6 +63,8 @@ taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, u
 	c->taken += messages;
 	e->tx_messages += messages;
 	e->tx_bytes += bytes;
+	count(&ch->session->counters->tx_messages, messages);
+	count(&ch->session->counters->tx_bytes, bytes);
 	weir_ring_pop(&ch->tx, slots);
 }
 
@@ -87,13 +89,14 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 
 	if (c->state == CONN_LOCAL || c->user_closed)
 		return refuse(e, ch, "message on a local or closed connection");
-	if (c->datagram && h.length > c->mtu)
+	if (c->datagram && h.length > c->cold->way.mtu)
 		return refuse(e, ch, "datagram too long");
 	if (c->datagram && c->state == CONN_OPEN) {
-		if (!datagram_send(e, c, &ch->tx, h, place)) {
+		if (!share_pays(e, c->session) || !datagram_send(e, c, &ch->tx, h, place)) {
 			ch->blocked = true;
 			return STAYS;
 		}
+		c->session->tokens -= h.length;
 	} else if (c->state != CONN_PEER_GONE && c->state != CONN_DEAD &&
 		   !pend_message(e, c, ch, h, place)) {
 		ch->blocked = true;
@@ -114,6 +117,24 @@ ways_fit(struct head h)
 	return !(way & (way - 1)) && !(way & bulk) == !(h.flags & WEIR_SLOT_BULK);
 }
 
+/* Room in the frame, and in the program's part of it where others want some too. */
+static inline enum room
+find_room(struct engine *e, struct link *l, struct session *s, uint32_t lines, uint8_t flags)
+{
+	enum room room;
+
+	if (UNLIKELY(l->crowded) && share_lines(l, s) < lines) {
+		share_pressed(l, s);
+		return ROOM_LATER;
+	}
+	room = link_room_for(e, l, lines, flags);
+	if (UNLIKELY(room == ROOM_LATER))
+		share_pressed(l, s);
+	else if (UNLIKELY(l->crowded) && room == ROOM)
+		queue_of(s, l, RING)->lines -= lines;
+	return room;
+}
+
 static inline enum take
 take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 {
@@ -124,7 +145,7 @@ take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 		     h.flags & (WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE)))
 		return refuse(e, ch, "inline message too long, or marked as bulk");
 	if (LIKELY(c->fast && c->granted - c->spent >= cost && list_empty(&l->active))) {
-		enum room room = link_room_for(e, l, slots, h.flags);
+		enum room room = find_room(e, l, ch->session, slots, h.flags);
 
 		if (LIKELY(room == ROOM)) {
 			bool notify = h.flags & WEIR_SLOT_NOTIFY;
@@ -167,7 +188,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 	lines = message_lines(h.length);
 	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
 	    list_empty(&c->link->active)) {
-		enum room room = link_room_for(e, c->link, lines, h.flags);
+		enum room room = find_room(e, c->link, ch->session, lines, h.flags);
 
 		if (room == ROOM) {
 			struct head out = {
@@ -209,6 +230,8 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	room = l->tx_limit - l->tx_pos;
 	if (room > (c->granted - c->spent) / WEIR_SLOT_SIZE)
 		room = (c->granted - c->spent) / WEIR_SLOT_SIZE;
+	if (UNLIKELY(l->crowded) && room > share_lines(l, ch->session))
+		room = share_lines(l, ch->session);
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
 	for (;;) {
 		uint32_t n = weir_slots_inline(h.length), flags = h.flags;
@@ -235,6 +258,8 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 		return 0;
 	credit_spend(c, lines * WEIR_SLOT_SIZE);
 	l->tx_pos += lines;
+	if (UNLIKELY(l->crowded))
+		queue_of(ch->session, l, RING)->lines -= lines;
 	link_count(l, c, messages);
 	link_sent(l, c, messages, notify);
 	taken(e, ch, c, messages, lines, bytes);
@@ -382,7 +407,8 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 static inline unsigned
 channel_poll(struct engine *e, struct channel *ch)
 {
-	uint64_t end = ch->tx.pos + CHANNEL_BUDGET;
+	/* where frames are shared out, a program with one channel gets no less for that */
+	uint64_t end = ch->tx.pos + (e->turn <= e->crowded ? FRAME_LINES : CHANNEL_BUDGET);
 	unsigned n = 0;
 
 	if (UNLIKELY(ch->session->deaf))

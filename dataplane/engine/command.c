@@ -78,7 +78,7 @@ start(struct engine *e, struct conn *c, struct link *l, const struct engine_conn
 	conn_attach(e, c, l);
 	if (c->datagram) {
 		datagrams_join(l, k);
-		c->mtu = k->mtu;
+		c->cold->way.mtu = k->mtu;
 	} else {
 		credit_first(e, c);
 	}
@@ -98,6 +98,7 @@ open_conn(struct engine *e, struct engine_conn_command *k)
 	if (!c)
 		return result;
 	c->listener = ENGINE_LISTENER_NONE;
+	memcpy(c->service, k->service, sizeof(c->service));
 	if (l)
 		start(e, c, l, k);
 	return 0;
@@ -204,6 +205,17 @@ reject_conn(struct engine *e, const struct engine_conn_command *k)
 	return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED) ? 0 : -EAGAIN;
 }
 
+static int
+change_share(struct engine *e, const struct engine_session *shared)
+{
+	struct session *s = session_find(e, shared->id);
+
+	if (!s || s->remove)
+		return -ENOENT;
+	share_apply(e, s);
+	return 0;
+}
+
 /* -EAGAIN: its receive memory is promised to peers to the last block, and asked back. */
 static int
 add_channel(struct engine *e, const struct engine_command *k)
@@ -226,6 +238,8 @@ add_channel(struct engine *e, const struct engine_command *k)
 	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE) {
 		if (!s->adding)
 			s->reserve++;
+		if (!s->hungry)
+			s->hungry_at = e->now;
 		s->adding = s->hungry = true;
 		return -EAGAIN;
 	}
@@ -271,6 +285,8 @@ execute(struct engine *e, struct engine_command *c)
 		return region_add(e, &c->region);
 	case ENGINE_REGION_REMOVE:
 		return region_remove(e, &c->region);
+	case ENGINE_SESSION_SHARE:
+		return change_share(e, c->session);
 	case ENGINE_CHANNEL_ADD:
 		return add_channel(e, c);
 	case ENGINE_CONN_OPEN:

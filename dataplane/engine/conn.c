@@ -13,7 +13,7 @@ void
 conn_refresh(struct conn *c)
 {
 	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->owed & OWE_ACCEPT) && c->link &&
-		  !c->datagram;
+		  !c->datagram && !c->session->limited;
 }
 
 /* An entry for a connection of s, or NULL. */
@@ -31,12 +31,14 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 		return NULL;
 	generation = c->generation % 4095 + 1;
 	memset(c, 0, sizeof(*c));
+	c->cold = &e->cold_conns[c - e->conns];
+	if (c->cold->post_next) /* not touched otherwise */
+		c->cold->post_next = 0;
 	c->generation = (uint16_t)generation;
 	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
 	c->state = CONN_OPENING;
 	c->session = s;
 	c->channel = &s->channels[k->channel];
-	c->desc_index = k->desc;
 	c->desc =
 	    (struct weir_conn_desc *)(void *)(s->base + weir_arena_descs(&s->shared->geometry)) +
 	    k->desc;
@@ -45,9 +47,11 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	c->listener = k->listener;
 	c->segment = k->segment;
 	c->conn_index = k->conn_index;
-	c->datagram = k->datagram;
-	c->mtu = k->mtu;
-	memcpy(c->service, k->service, sizeof(c->service));
+	if (k->datagram) {
+		c->datagram = true;
+		memset(&c->cold->way, 0, sizeof(c->cold->way));
+		c->cold->way.mtu = k->mtu;
+	}
 	list_append(&s->conns, &c->of_session);
 	atomic_store_explicit(&c->desc->granted, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->completed, 0, memory_order_relaxed);
@@ -63,6 +67,7 @@ conn_attach(struct engine *e, struct conn *c, struct link *l)
 {
 	(void)e;
 	c->link = l;
+	queue_of(c->session, l, RING)->link = queue_of(c->session, l, BULK)->link = l;
 	list_append(&l->conns, &c->of_link);
 }
 
@@ -70,9 +75,12 @@ static void
 detach(struct conn *c)
 {
 	list_remove(&c->of_link);
-	list_remove(&c->active);
 	list_remove(&c->owing);
-	list_remove(&c->fetching);
+	list_remove(&c->cold->fetching);
+	if (c->link) {
+		queue_leave(queue_of(c->session, c->link, RING), &c->active);
+		queue_leave(queue_of(c->session, c->link, BULK), &c->cold->writing);
+	}
 	c->link = NULL;
 	c->owed = 0;
 }
@@ -91,6 +99,7 @@ set_status(struct conn *c, uint32_t status)
 void
 conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t granted, uint32_t window)
 {
+	memset(c->service, 0, sizeof(c->service)); /* what lies over it begins */
 	c->peer_vqpn = peer_vqpn;
 	c->accepts = true;
 	c->granted = granted;
@@ -111,6 +120,7 @@ void
 conn_refused(struct engine *e, struct conn *c, uint32_t status)
 {
 	detach(c);
+	memset(c->service, 0, sizeof(c->service));
 	c->state = CONN_PEER_GONE;
 	c->sealed = c->refused = true;
 	set_status(c, status);
@@ -143,7 +153,7 @@ close_local(struct engine *e, struct conn *c, uint32_t status)
 {
 	c->state = CONN_PEER_GONE;
 	set_status(c, status);
-	list_append_once(&e->closing, &c->closing);
+	list_append_once(&e->closing, &c->cold->closing);
 	conn_settle(e, c);
 }
 
@@ -237,7 +247,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 		return;
 	}
 	for (uint32_t i = 0; i < c->asked_count; i++)
-		c->asked[i]->in_flight = 0;
+		c->cold->asked[i]->in_flight = 0;
 	c->landed = c->sent;
 	c->bulk_flight = 0;
 	c->sealed = true;
@@ -291,5 +301,5 @@ conn_settle(struct engine *e, struct conn *c)
 	c->was = c->vqpn;
 	c->vqpn = 0;
 	atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
-	list_append_once(&e->closing, &c->closing);
+	list_append_once(&e->closing, &c->cold->closing);
 }

@@ -50,8 +50,8 @@ put_connect(struct engine *e, struct link *l, struct conn *c)
 	struct weir_slot *s = put(l, WEIR_WIRE_CONNECT, 0, 0);
 
 	if (c->datagram) {
-		c->qpn = e->datagrams.qpn;
-		w.datagram = (struct weir_wire_datagram){c->qpn, e->datagrams.is.qkey};
+		c->cold->way.qpn = e->datagrams.qpn;
+		w.datagram = (struct weir_wire_datagram){c->cold->way.qpn, e->datagrams.is.qkey};
 		s->flags = WEIR_SLOT_DATAGRAM;
 	}
 	memcpy(w.service, c->service, sizeof(w.service));
@@ -65,17 +65,20 @@ put_accept_datagrams(struct engine *e, struct link *l, struct conn *c)
 	const struct weir_wire_datagram to = {e->datagrams.qpn, e->datagrams.is.qkey};
 	struct weir_slot *s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, 0);
 
-	c->qpn = to.qpn;
+	c->cold->way.qpn = to.qpn;
 	s->flags = WEIR_SLOT_DATAGRAM;
 	memcpy(&s->value, &to, sizeof(to));
 	s->extra = c->vqpn;
 }
 
 static void
-put_rts(struct link *l, const struct conn *c, const struct pend *p)
+put_rts(struct link *l, const struct conn *c, struct pend *p)
 {
-	struct weir_wire_rts w = {.number = p->number, .ways = bulk_ways(p)};
+	struct weir_wire_rts w = {.number = p->number};
 
+	if (c->session->limited) /* peers read as fast as they like */
+		p->slot.flags = (uint8_t)((p->slot.flags & ~WEIR_SLOT_READ) | WEIR_SLOT_WRITE);
+	w.ways = bulk_ways(p);
 	if (w.ways & WEIR_RTS_READ) {
 		w.address = (uintptr_t)place_memory(c->session, p->slot.place[0]);
 		w.rkey = place_mr(c->session, p->slot.place[0])->rkey;
@@ -88,7 +91,7 @@ static void
 put_answer(struct link *l, struct conn *c, uint32_t i)
 {
 	const struct session *s = c->session;
-	struct rts *r = &c->rts[i];
+	struct rts *r = &c->cold->rts[i];
 	struct weir_wire_cts w = {.number = r->number};
 
 	if (r->state == RTS_READ) {
@@ -126,8 +129,8 @@ send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
 	}
 	c->owed &= ~(unsigned)OWE_RTS;
 	for (uint32_t i = 0; c->owed & OWE_CTS && i < c->rts_count;) {
-		if (c->rts[i].state != RTS_PLACED && c->rts[i].state != RTS_REFUSED &&
-		    c->rts[i].state != RTS_READ) {
+		if (c->cold->rts[i].state != RTS_PLACED && c->cold->rts[i].state != RTS_REFUSED &&
+		    c->cold->rts[i].state != RTS_READ) {
 			i++;
 			continue;
 		}

@@ -130,10 +130,10 @@ static uint32_t
 next_window(const struct engine *e, struct conn *c)
 {
 	uint32_t window = c->rx_window;
-	bool used_up = c->rx_consumed - c->rx_grown >= e->config.threshold * window;
+	bool used_up = (uint32_t)c->rx_consumed - c->rx_grown >= e->config.threshold * window;
 
 	if (used_up) {
-		c->rx_grown = c->rx_consumed;
+		c->rx_grown = (uint32_t)c->rx_consumed;
 		window = c->session->hungry ? window / 2 : window * 2;
 	}
 	if (window < c->rx_wanted)
@@ -153,7 +153,8 @@ next_window(const struct engine *e, struct conn *c)
 static bool
 is_due(const struct engine *e, const struct conn *c)
 {
-	uint64_t used = c->rx_consumed - c->rx_told, left = c->rx_granted - c->rx_delivered;
+	uint64_t used = (uint32_t)c->rx_consumed - c->rx_told,
+		 left = c->rx_granted - c->rx_delivered;
 
 	if (c->rx_wanted > left)
 		return true;
@@ -167,7 +168,7 @@ static void
 grant(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
-	uint64_t target, more = 0, spare;
+	uint64_t target, due, more, spare;
 	bool starves;
 
 	if (c->datagram)
@@ -175,7 +176,7 @@ grant(struct engine *e, struct conn *c)
 	if (c->reclaiming)
 		return; /* its answer comes back here */
 	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due(e, c)) {
-		list_remove(&c->starving);
+		list_remove(&c->cold->starving);
 		return;
 	}
 	c->rx_window = next_window(e, c);
@@ -185,26 +186,27 @@ grant(struct engine *e, struct conn *c)
 	if (target < c->rx_delivered + c->rx_wanted)
 		target += c->rx_window / 2;
 	spare = session_spare(s);
-	if (target > c->rx_granted)
-		more = target - c->rx_granted < spare ? target - c->rx_granted : spare;
+	due = target > c->rx_granted ? target - c->rx_granted : 0;
+	more = due < spare ? due : spare;
 	more -= more % WEIR_SLOT_SIZE;
 	/* a part that isn't enough would help nobody and be missing elsewhere */
 	if (c->rx_granted + more < c->rx_delivered + c->rx_wanted)
 		more = 0;
 	c->rx_granted += more;
 	s->promised += more;
+	/* for want of memory; where only the window is too small, CONSUMED comes back here */
 	starves = c->rx_granted - c->rx_delivered < c->rx_wanted &&
-		  (c->rx_granted + WEIR_SLOT_SIZE <= target ||
+		  (due >= spare + WEIR_SLOT_SIZE ||
 		   session_spare(s) < c->rx_wanted); /* also if that kept the window small */
 	if (c->rx_granted - c->rx_delivered >= c->rx_wanted)
 		c->rx_wanted = 0;
 	if (starves)
-		session_hunger(s, &s->starving, &c->starving);
+		session_hunger(e, s, &s->starving, &c->cold->starving);
 	else
-		list_remove(&c->starving);
+		list_remove(&c->cold->starving);
 	if (!more)
 		return;
-	c->rx_told = c->rx_consumed;
+	c->rx_told = (uint32_t)c->rx_consumed;
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window, memory_order_relaxed);
 	owe(e, c, OWE_GRANT);
 }
@@ -249,7 +251,7 @@ credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 static bool
 is_next(const struct conn *c)
 {
-	return c->session->starving.next == &c->starving;
+	return c->session->starving.next == &c->cold->starving;
 }
 
 /* Asks some idle senders for what they don't use. */
@@ -266,13 +268,13 @@ credit_reclaim_some(struct engine *e, struct session *s)
 		}
 		c = LIST_OWNER(node, struct conn, of_session);
 		s->reclaim_next = node->next;
-		if (c->accepts && !c->reclaiming && !is_next(c) && c->rx_seen == c->rx_delivered &&
-		    c->rx_granted > c->rx_delivered &&
+		if (c->accepts && !c->reclaiming && !is_next(c) &&
+		    c->rx_seen == (uint32_t)c->rx_delivered && c->rx_granted > c->rx_delivered &&
 		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
 			c->reclaiming = true;
 			owe(e, c, OWE_RECLAIM);
 		}
-		c->rx_seen = c->rx_delivered;
+		c->rx_seen = (uint32_t)c->rx_delivered;
 	}
 }
 
@@ -284,16 +286,19 @@ credit_withdraw(struct engine *e, struct conn *c)
 	c->session->promised -= c->rx_granted - c->rx_delivered;
 	c->rx_granted = c->rx_delivered;
 	c->rx_wanted = 0;
-	list_remove(&c->starving);
+	list_remove(&c->cold->starving);
 	session_feed(e, c->session);
 }
 
 /* Somebody waits for receive memory. */
 void
-session_hunger(struct session *s, struct list *l, struct list *node)
+session_hunger(struct engine *e, struct session *s, struct list *l, struct list *node)
 {
 	list_append_once(l, node);
+	if (s->hungry)
+		return;
 	s->hungry = true;
+	s->hungry_at = e->now;
 }
 
 void
@@ -304,10 +309,12 @@ session_feed(struct engine *e, struct session *s)
 	while (!list_empty(&s->starving)) {
 		struct list *first = s->starving.next;
 
-		grant(e, LIST_OWNER(first, struct conn, starving));
+		grant(e, conn_of_cold(e, LIST_OWNER(first, struct conn_cold, starving)));
 		if (s->starving.next == first)
 			break;
 	}
 	bulk_place(e, s);
 	s->hungry = !list_empty(&s->starving) || !list_empty(&s->placing) || s->adding;
+	if (!s->hungry)
+		s->hungry_at = e->now;
 }

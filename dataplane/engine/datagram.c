@@ -83,7 +83,7 @@ datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn)
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window_max, memory_order_relaxed);
 	conn_opened(e, c, peer_vqpn, GRANT, 1u << 30);
 	/* the queue pair that the peer was told of is gone */
-	if (c->qpn && (e->datagrams.broken || c->qpn != e->datagrams.qpn))
+	if (c->cold->way.qpn && (e->datagrams.broken || c->cold->way.qpn != e->datagrams.qpn))
 		conn_abort(e, c, ECONNRESET, true);
 }
 
@@ -164,16 +164,16 @@ is_from(const struct link *l, const uint8_t *grh)
 static bool
 is_new(struct conn *c, uint64_t n)
 {
-	uint64_t ahead = n - c->newest, behind = c->newest - n;
+	uint64_t ahead = n - c->cold->way.newest, behind = c->cold->way.newest - n;
 
-	if (n > c->newest) {
-		c->came = ahead < WINDOW ? c->came << ahead | 1 : 1;
-		c->newest = n;
+	if (n > c->cold->way.newest) {
+		c->cold->way.came = ahead < WINDOW ? c->cold->way.came << ahead | 1 : 1;
+		c->cold->way.newest = n;
 		return true;
 	}
-	if (behind >= WINDOW || c->came >> behind & 1)
+	if (behind >= WINDOW || c->cold->way.came >> behind & 1)
 		return false;
-	c->came |= 1ull << behind;
+	c->cold->way.came |= 1ull << behind;
 	return true;
 }
 
@@ -225,7 +225,7 @@ deliver(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
 	uint32_t cost = weir_cost(length);
 
 	if (!c->accepts || !has_room(e, c, length, cost)) {
-		c->dropped++;
+		c->cold->way.dropped++;
 		count(&e->counters.datagrams_dropped, 1);
 		return;
 	}

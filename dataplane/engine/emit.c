@@ -31,7 +31,7 @@ release(struct engine *e, struct conn *c)
 	if (s->reclaim_next == &c->of_session)
 		s->reclaim_next = c->of_session.next;
 	list_remove(&c->of_session);
-	list_remove(&c->closing);
+	list_remove(&c->cold->closing);
 	list_remove(&c->telling);
 	c->state = CONN_FREE;
 	e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
@@ -43,12 +43,12 @@ emit_closing(struct engine *e)
 	struct list *node, *following;
 
 	LIST_EACH (node, following, &e->closing) {
-		struct conn *c = LIST_OWNER(node, struct conn, closing);
+		struct conn *c = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, closing));
 		struct engine_event event = {
 		    .type = ENGINE_EVENT_LOCAL_CLOSE,
 		    .conn = {.session = c->session->shared->id,
 			     .vqpn = c->gone ? c->was : c->vqpn,
-			     .desc = c->desc_index,
+			     .desc = conn_desc_index(c),
 			     .peer_node = c->peer_node,
 			     .peer_vqpn = c->peer_vqpn,
 			     .segment = c->segment,
@@ -154,6 +154,22 @@ emit_violations(struct engine *e)
 	return true;
 }
 
+static bool
+emit_full(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->config.sessions; i++) {
+		struct session *s = &e->sessions[i];
+		struct engine_event event = {.type = ENGINE_EVENT_FULL, .conn = {.session = i}};
+
+		if (!s->shared || !s->tell_full)
+			continue;
+		if (!emit(e, &event))
+			return false;
+		s->tell_full = false;
+	}
+	return true;
+}
+
 void
 engine_emit_pending(struct engine *e)
 {
@@ -162,6 +178,6 @@ engine_emit_pending(struct engine *e)
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
 	if (e->news && emit_link_errors(e) && emit_heard(e) && emit_silence(e) &&
-	    emit_violations(e) && datagrams_tell(e))
+	    emit_violations(e) && datagrams_tell(e) && emit_full(e))
 		e->news = false;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct parts { /* offsets of what an engine allocates, in one piece */
-	size_t conns, free_conns, sessions, links, rejects, connects, srq_free, bytes;
+	size_t conns, cold, free_conns, sessions, links, rejects, connects, srq_free, bytes;
 };
 
 static struct parts
@@ -14,7 +14,8 @@ lay_out(const struct engine_config *config)
 	struct parts p;
 
 	p.conns = WEIR_ALIGN_UP(sizeof(struct engine), 64);
-	p.links = p.conns + WEIR_ALIGN_UP(config->connections * sizeof(struct conn), 64);
+	p.cold = p.conns + WEIR_ALIGN_UP(config->connections * sizeof(struct conn), 4096);
+	p.links = p.cold + WEIR_ALIGN_UP(config->connections * sizeof(struct conn_cold), 4096);
 	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct link), 64);
 	p.connects = p.sessions + WEIR_ALIGN_UP(config->sessions * sizeof(struct session), 64);
 	p.rejects = p.connects + WEIR_ALIGN_UP(CONNECTS * sizeof(struct engine_event), 64);
@@ -49,6 +50,7 @@ engine_create(const struct engine_config *config)
 	memory = (uint8_t *)e;
 	e->config = *config;
 	e->conns = (struct conn *)(void *)(memory + at.conns);
+	e->cold_conns = (struct conn_cold *)(void *)(memory + at.cold);
 	e->links = (struct link *)(void *)(memory + at.links);
 	e->sessions = (struct session *)(void *)(memory + at.sessions);
 	e->connects = (struct engine_event *)(void *)(memory + at.connects);
@@ -62,6 +64,8 @@ engine_create(const struct engine_config *config)
 	list_init(&e->bells);
 	list_init(&e->closing);
 	list_init(&e->removals);
+	list_init(&e->limited);
+	e->limited_at = UINT64_MAX;
 	e->done_last = &e->done;
 	e->srq_free = (uint32_t *)(void *)(memory + at.srq_free);
 	while (config->srq && e->srq_missing < config->srq_depth) {
@@ -318,6 +322,8 @@ engine_turn(struct engine *e, uint64_t now)
 		work += poll_nic(e);
 		if (!list_empty(&e->backlog))
 			backlogs_drain(e);
+		if (UNLIKELY(now >= e->limited_at))
+			shares_renew(e);
 		send_links(e);
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);

@@ -15,6 +15,26 @@
 #include "common/wire.h"
 #include "nic/nic.h"
 
+#define ENGINE_WEIGHT 10u /* of a program that nobody gave another */
+#define ENGINE_WEIGHT_MAX 100u
+
+/*
+ * What a program may take of the NICs: one for all engines. weight, rate and burst_ns: main writes,
+ * engines read; paid: engines, compare and exchange. Each is a number by itself: relaxed.
+ */
+struct engine_share {
+	_Atomic uint32_t weight;   /* 1 ... ENGINE_WEIGHT_MAX: of a link that others use too */
+	_Atomic uint64_t rate;	   /* payload bytes/s to peers, 0: no limit */
+	_Atomic uint64_t burst_ns; /* what was not used so long may be made up for */
+	_Atomic uint64_t paid;	   /* when all that has left is paid for, ns */
+};
+
+/* Of one session, at the beginning of engine_session.work. Engine writes, main reads, relaxed. */
+struct engine_session_counters {
+	_Atomic uint64_t tx_messages, tx_bytes; /* taken from the program for peers; payload */
+	_Atomic uint64_t limited;		/* times that something waited for its rate */
+};
+
 /* One session as one engine sees it. Made by main, owned by main, read by the engine. */
 struct engine_session {
 	uint32_t id;		       /* index < engine_config.sessions */
@@ -27,6 +47,7 @@ struct engine_session {
 	struct nic_mr send_mr; /* the send heap: local and remote read; the rkey is told to peers
 				  that may fetch messages of this session, and to no one else */
 	_Atomic uint32_t violation; /* engine writes errno once: main closes the session */
+	struct engine_share *share; /* NULL: ENGINE_WEIGHT and no limit */
 	void *work; /* engine_session_bytes() of zeroed memory, aligned to 64; the engine's until
 		       SESSION_REMOVE is done */
 };
@@ -49,6 +70,7 @@ enum engine_command_type {
 				  nothing refers to it */
 	ENGINE_REGION_ADD,     /* region: messages may name it from now on */
 	ENGINE_REGION_REMOVE,  /* region: no more; done when no message under way names it */
+	ENGINE_SESSION_SHARE,  /* session: main has changed its share */
 	ENGINE_CHANNEL_ADD,    /* channel */
 	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
 				  WEIR_OP_OPENED. link = ENGINE_LINK_NONE: only take the entry,
@@ -195,6 +217,8 @@ enum engine_event_type {
 	ENGINE_EVENT_DATAGRAM_ERROR, /* the queue pair for datagrams has failed and none of its WRs
 					is outstanding; its connections have ended */
 	ENGINE_EVENT_VIOLATION,	     /* conn.session broke the rules: close it (reason) */
+	ENGINE_EVENT_FULL,	     /* conn.session: peers have waited for its receive memory for
+					long */
 };
 
 struct engine_event {
@@ -298,6 +322,8 @@ const char *engine_check(const struct engine *e);
 	X(credit_writes, "ring credits returned by a WRITE of their own")                          \
 	X(ring_stalls, "times that a peer's ring had no room")                                     \
 	X(window_stalls, "messages that waited for their connection's window")                     \
+	X(receive_full, "times that a program's receive memory was all promised or in use")        \
+	X(rate_limited, "times that a program waited for its rate")                                \
 	X(bulk_messages, "messages sent by rendezvous")                                            \
 	X(fetched, "messages fetched from peers by READ")                                          \
 	X(fetched_bytes, "bytes that those READs brought")                                         \

@@ -34,7 +34,7 @@ static struct rts *
 unread(struct conn *c)
 {
 	for (uint32_t i = 0; i < c->rts_count; i++) {
-		struct rts *r = &c->rts[i];
+		struct rts *r = &c->cold->rts[i];
 
 		if (r->state == RTS_READING && (r->posted < r->length || !r->length))
 			return r;
@@ -60,7 +60,7 @@ void
 fetch_begin(struct engine *e, struct conn *c, struct rts *r)
 {
 	r->state = RTS_READING;
-	list_append_once(&c->link->fetching, &c->fetching);
+	list_append_once(&c->link->fetching, &c->cold->fetching);
 	link_busy(e, c->link);
 }
 
@@ -68,13 +68,14 @@ fetch_begin(struct engine *e, struct conn *c, struct rts *r)
 bool
 fetch_post(struct engine *e, struct link *l)
 {
-	struct conn *c = LIST_OWNER(l->fetching.next, struct conn, fetching);
 	struct nic_send_wr wr = {.opcode = NIC_READ};
 	const struct session *s;
+	struct conn *c;
 	struct rts *r;
 
 	if (list_empty(&l->fetching))
 		return false;
+	c = conn_of_cold(e, LIST_OWNER(l->fetching.next, struct conn_cold, fetching));
 	r = may_read(c) ? unread(c) : NULL;
 	if (r && r->length) {
 		uint32_t left = r->length - r->posted;
@@ -92,9 +93,9 @@ fetch_post(struct engine *e, struct link *l)
 	} else if (r) {
 		arrived(e, c, r);
 	}
-	list_remove(&c->fetching);
+	list_remove(&c->cold->fetching);
 	if (r && unread(c))
-		list_append(&l->fetching, &c->fetching);
+		list_append(&l->fetching, &c->cold->fetching);
 	return true;
 }
 
@@ -102,8 +103,8 @@ static struct rts *
 find(struct conn *c, uint64_t number)
 {
 	for (uint32_t i = 0; i < c->rts_count; i++)
-		if (c->rts[i].number == number)
-			return &c->rts[i];
+		if (c->cold->rts[i].number == number)
+			return &c->cold->rts[i];
 	return NULL;
 }
 
@@ -132,6 +133,6 @@ fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
 	r->posted = bulk_rewound(r->posted, r->in_flight);
 	r->in_flight = 0;
 	if (may_read(c))
-		list_append_once(&l->fetching, &c->fetching);
+		list_append_once(&l->fetching, &c->cold->fetching);
 	return true;
 }

@@ -5,14 +5,15 @@
  * pointers and never believed. docs/decisions.md 2-6 say how it plays together.
  *
  * Who calls whom: channel.c takes slots from programs, pending.c keeps those that can't leave yet,
- * link.c builds and posts frames, frame.c takes frames apart, deliver.c puts messages into
- * sessions, control.c writes and reads control lines, credit.c grants, bulk.c and fetch.c move what
- * is large, conn.c knows the states.
+ * share.c says whose turn it is, link.c builds and posts frames, frame.c takes frames apart,
+ * deliver.c puts messages into sessions, control.c writes and reads control lines, credit.c grants,
+ * bulk.c and fetch.c move what is large, conn.c knows the states.
  */
 #ifndef WEIR_ENGINE_INTERNAL_H
 #define WEIR_ENGINE_INTERNAL_H
 
 #include "common/block.h"
+#include "conn.h"
 #include "datagram.h"
 #include "engine.h"
 #include "weir/memory.h"
@@ -26,193 +27,35 @@
 
 enum {
 	CHANNEL_BUDGET = 128, /* slots taken of one channel in a pass */
-	COLD_CHANNELS = 32,   /* idle channels looked at in a pass */
-	COLD_AFTER = 4096,    /* empty passes after which a channel is idle */
+	COLD_CHANNELS = 8,    /* idle channels looked at in a pass */
+	COLD_AFTER = 1024,    /* empty passes after which a channel is idle */
 	HOUSEKEEPING = 256,   /* turns, a power of two */
 	FRAME_LINES = 512,    /* of one frame at most ... */
 	CONTROL_LINES = 128,  /* ... and so many more for control lines */
 	MESSAGE_LINES = 1 + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE, /* of one message at most */
-	QUANTUM = MESSAGE_LINES, /* lines a round of the deficit round robin: any message fits */
-	RTS_MAX = 8,		 /* bulk messages of a connection under way */
-	BULK_SEGMENT = 65536,	 /* bytes of one WRITE or READ */
-	BULK_FLIGHT = 8,	 /* of a link */
-	LOAD_READ = 300,	 /* 1/1000: so much busier is a sender that is relieved ... */
-	LOAD_WRITE = 100,	 /* ... until it is no more than this */
-	REJECTS = 4096,		 /* answers to CONNECT that wait for room */
-	CONNECTS = 4096,	 /* CONNECTs that wait for main */
-	NODE_EVENTS = 64,	 /* kept for sessions whose ring is full */
+	QUANTUM =
+	    MESSAGE_LINES,    /* lines a connection in a round of its program: any message fits */
+	WEIGHT_LINES = 13,    /* lines a program in a round of a link, times its weight */
+	WEIGHT_BYTES = 6554,  /* of bulk the same: a segment at the usual weight */
+	RATE_CHUNK = 16384,   /* bytes of its rate that an engine takes at a time, at most */
+	BULK_SEGMENT = 65536, /* bytes of one WRITE or READ */
+	BULK_FLIGHT = 8,      /* of a link */
+	LOAD_READ = 300,      /* 1/1000: so much busier is a sender that is relieved ... */
+	LOAD_WRITE = 100,     /* ... until it is no more than this */
+	REJECTS = 4096,	      /* answers to CONNECT that wait for room */
+	CONNECTS = 4096,      /* CONNECTs that wait for main */
+	NODE_EVENTS = 64,     /* kept for sessions whose ring is full */
 	CREDIT_DELAY_NS = 20000, /* a reply may carry the credit; later it goes alone */
 	RETRY_NS = 200000,	 /* what needs a program's or main's room while the engine sleeps */
 	ACK_WAIT_NS = 1000000,	 /* credit comes without waking: look after this long */
 	KEEPALIVE_NS = 250000000, /* a link on which nothing was heard for so long is tried */
 	BELL_NS = 20000,	  /* between two doorbells of a channel ... */
 	BELL_BURST = 4,		  /* ... after so many at once */
+	FULL_NS = 100000000,	  /* full receive memory is worth a line in the log ... */
 	REMOVE_NS = 500000000,	  /* what a dead program left behind has so long to leave */
 };
 
-/* Control lines that a connection owes its peer, in the order in which they are written. */
-enum owed {
-	OWE_CONNECT = 0x1,
-	OWE_ACCEPT = 0x2,
-	OWE_GRANT = 0x4,
-	OWE_RECLAIM = 0x8, /* no GRANT between this and its answer */
-	OWE_RECLAIMED = 0x10,
-	OWE_STALLED = 0x20,
-	OWE_RTS = 0x40,
-	OWE_CTS = 0x80,
-	OWE_FIN = 0x100,
-	OWE_RESET = 0x200,
-	OWE_FIN_ACK = 0x400,
-};
-
-/* Events that a program will get about a connection. */
-enum tell {
-	TELL_OPENED = 0x1,
-	TELL_ACCEPTED = 0x2,
-	TELL_WRITABLE = 0x4,
-	TELL_DONE = 0x8,
-	TELL_CLOSED = 0x10,
-};
-
-enum pend_state {
-	PEND_MESSAGE, /* goes into the ring when the window lets it */
-	PEND_BULK,    /* by rendezvous: no RTS yet */
-	PEND_ASKED,   /* RTS has left */
-	PEND_WRITING, /* CTS has come */
-	PEND_WRITTEN, /* all of it acknowledged: BULK may leave */
-};
-
-/* A slot that waits; the continuations of an inline message follow their head. */
-struct pend {
-	struct weir_slot slot;
-	struct pend *next;
-	struct conn *conn;
-	/* bulk */
-	struct list writing; /* in link.writing */
-	uint64_t number, remote;
-	uint32_t rkey, written;
-	uint32_t in_flight; /* WRITEs */
-	uint8_t state;	    /* enum pend_state */
-	bool fetched;	    /* the peer has read it */
-	uint16_t region;    /* of its payload, which it keeps; 0: the arena */
-};
-
-enum rts_state {
-	RTS_WAITING,
-	RTS_PLACED, /* CTS is due */
-	RTS_ANSWERED,
-	RTS_REFUSED,
-	RTS_READING, /* READs leave, or are under way */
-	RTS_READ,    /* all there: FETCHED is due */
-	RTS_FETCHED,
-};
-
-/* A bulk message that the peer announced. */
-struct rts {
-	uint64_t number, address; /* address: at the peer */
-	weir_place place;	  /* a run of receive blocks, or posted memory; when placed */
-	uint32_t length;
-	uint32_t rkey;
-	uint32_t posted;   /* bytes that READs have been posted for */
-	uint8_t in_flight; /* of those READs */
-	uint8_t state;	   /* enum rts_state */
-	uint8_t ways;	   /* WEIR_RTS_* */
-	bool waited;	   /* there was no memory for it at first */
-	bool delivered;	   /* the peer isn't told yet */
-};
-
-struct conn {
-	/* sending */
-	uint32_t vqpn; /* 0: entry unused */
-	uint16_t generation;
-	uint8_t state;	  /* enum engine_conn_state */
-	bool fast;	  /* a message may go straight into the frame */
-	bool accepts;	  /* what the peer sends is delivered */
-	bool user_closed; /* the program closed it, or died */
-	bool abort;	  /* ends with RESET, not FIN */
-	bool refuses;	  /* the peer broke the rules: nothing of it is delivered any more */
-	bool reset_sent;
-	bool sealed;	  /* `completed` is final */
-	bool closed_told; /* CLOSED is in the program's ring, or nobody is there to read it */
-	bool stall_told;  /* STALLED has left, no GRANT since */
-	bool wants;	  /* WANT has no answer yet */
-	bool in_turn;	  /* has its quantum of this round */
-	uint32_t peer_vqpn;
-	struct link *link; /* NULL: none yet, local, or the link has failed */
-	struct session *session;
-	uint64_t taken;		 /* messages taken from the program */
-	uint64_t granted, spent; /* cost; the peer's grant, what left against it */
-	uint64_t sent;		 /* messages that left */
-	uint64_t landed;	 /* of those: out of the peer's ring */
-	uint64_t completed;
-	uint64_t done_at; /* DONE is due until so many are complete, 0: it isn't */
-	struct weir_conn_desc *desc;
-	uint64_t returned; /* cost that the peer consumed, as it said with its last GRANT */
-	uint32_t peer_window;
-	uint32_t wanted;		     /* cost of WANT */
-	struct pend *pend_first, *pend_last; /* slots that wait, in order */
-	uint32_t pend_cost;		     /* of those that are not bulk */
-	struct pend *rts_next;		     /* first bulk message whose RTS has not left */
-	struct pend *asked[RTS_MAX];	     /* those whose RTS has left, oldest first */
-	uint32_t asked_count;
-	uint32_t bulk_flight; /* WRITEs and READs in flight, or of unknown outcome until the link is
-				 repaired */
-	bool bulk_refused;    /* the peer's NIC refused one: it isn't repeated */
-	bool forget;	      /* bulk_forget() waits for READs in flight */
-	uint32_t deficit;     /* lines */
-	uint32_t by_write, by_read; /* bulk messages sent and received */
-	uint32_t by_send;	    /* messages of frames that went, and came, by SEND */
-	uint32_t owed;		    /* enum owed */
-
-	/* receiving */
-	struct channel *channel; /* where its events go */
-	uint64_t rx_granted, rx_delivered,
-	    rx_consumed; /* cost: granted to the peer, put into the session, taken by the program */
-	uint64_t rx_told;     /* rx_consumed when credit was last returned */
-	uint64_t rx_grown;    /* rx_consumed when the window last changed with traffic */
-	uint64_t rx_messages; /* delivered */
-	uint64_t rx_seen;     /* rx_delivered when reclaim looked last */
-	uint32_t rx_window, rx_window_max;
-	uint32_t rx_wanted; /* cost that the peer waits for */
-	uint32_t spilled;   /* messages of it in receive blocks for want of ring */
-	bool reclaiming;    /* RECLAIM without an answer: no GRANT leaves */
-	uint8_t tell;	    /* enum tell */
-	uint8_t rts_first, rts_count;
-	bool lent; /* the peer may still READ adopted memory of messages that were given up */
-	struct pend *post_first, *post_last; /* memory that the program posted, by number */
-	uint64_t post_next;		     /* the next one has at least this number */
-	bool datagram; /* by the queue pair for datagrams: no window, no order, no repetition */
-	uint16_t mtu;  /* its largest message */
-	union {
-		struct rts rts[RTS_MAX];
-		struct {		  /* datagram */
-			uint64_t newest;  /* number that came last of all, 0 none */
-			uint64_t came;	  /* bit i: newest - i has come */
-			uint64_t dropped; /* no room */
-			uint32_t qpn;	  /* of ours that the peer was told */
-		};
-	};
-
-	/* set at opening */
-	uint32_t desc_index, segment, conn_index, listener;
-	uint32_t status; /* errno of OPENED or CLOSED */
-	uint16_t peer_node;
-	bool local;	 /* both ends on this host */
-	bool local_told; /* main knows that our local end closed, or that the other did */
-	bool refused;	 /* never opened: OPENED says why */
-	bool gone;	 /* nothing refers to it: main is told, then the entry is free */
-	uint32_t was;	 /* its vqpn then */
-	char service[WEIR_SERVICE_MAX];
-
-	struct list of_session, of_link;
-	struct list active;   /* in link.active: the first that waits may leave */
-	struct list owing;    /* in link.owing */
-	struct list fetching; /* in link.fetching */
-	struct list telling;  /* in channel.telling */
-	struct list starving; /* in session.starving: wants grant that isn't there */
-	struct list placing;  /* in session.placing: wants a place for a bulk message */
-	struct list closing;  /* in engine.closing: main isn't told yet */
-};
+#define FULL_OVER_NS 10000000000u /* ... and again when it has been free for so long */
 
 /* Messages of one connection, in a row, that complete when the peer has consumed up to `end`. */
 struct run {
@@ -223,6 +66,22 @@ struct run {
 };
 
 enum { RING, BULK, DATAGRAM }; /* index of a link's QP; the engine's one for datagrams */
+
+/*
+ * What one program has for one of a link's QPs. It takes part in the link's round while any of it
+ * could leave but for room, and is in engine.limited while the program has used up its rate.
+ */
+struct queue {
+	struct list turn;    /* in link.active (RING), link.writing (BULK) or engine.limited */
+	struct list members; /* struct conn, by active or writing: take turns among each other */
+	uint32_t deficit;    /* lines, or bytes of bulk */
+	uint32_t lines;	     /* that may still go from its channels into the open frame ... */
+	uint32_t frame;	     /* ... if this is link.frame_number */
+	bool in_turn;	     /* has its quantum of this round */
+	uint8_t index;	     /* RING or BULK */
+	struct session *session;
+	struct link *link;
+};
 
 #define PROOF_DUE UINT64_MAX
 
@@ -262,13 +121,19 @@ struct link {
 	struct run *runs;		 /* ring of mask + 1, FIFO */
 	struct run *run;		 /* the last one of the open frame */
 	uint32_t run_first, run_end;
-	struct list active; /* connections in deficit round robin */
+	struct list active; /* struct queue: programs in deficit round robin */
 	struct list owing;
-	struct list busy; /* in engine.busy */
+	/* the open frame */
+	uint32_t frame_number;
+	uint32_t frame_programs, frame_weight; /* that have, or wanted, room in it */
+	bool pressed;			       /* somebody found none left */
+	bool crowded;	      /* the last one was too small for several: each has its part ... */
+	uint32_t last_weight; /* ... of so much */
+	struct list busy;     /* in engine.busy */
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
-	struct list writing;  /* bulk: struct pend that have segments to post */
+	struct list writing;  /* struct queue: bulk that has segments to post, by program */
 	struct list fetching; /* connections that have segments to read */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
@@ -357,13 +222,22 @@ struct session {
 	struct region *regions; /* adopted memory: region i is regions[i - 1] */
 	uint32_t region_count;
 	uint32_t lent; /* connections that are so */
+	struct engine_share *share;
+	struct engine_session_counters *counters;
+	struct queue *queues; /* two a link */
+	bool limited;	      /* has a rate: its messages take the long way */
+	int64_t tokens;	      /* bytes of its rate that this engine has taken */
+	uint64_t paid;	      /* engine_share.paid when it last did */
 	struct list conns, starving, placing;
 	struct list *reclaim_next;
 	bool deaf; /* its channels aren't polled */
 	bool violated, tell_violation;
-	bool hungry;   /* somebody waits for receive memory */
-	bool adding;   /* of these: a new channel */
-	bool draining; /* being removed: its channels are emptied first */
+	bool hungry; /* somebody waits for receive memory */
+	bool full;   /* for long: main has been told, or will be (tell_full) */
+	bool tell_full;
+	uint64_t hungry_at; /* when that changed */
+	bool adding;	    /* of these: a new channel */
+	bool draining;	    /* being removed: its channels are emptied first */
 	uint64_t deadline;
 	uint32_t node_seen;  /* of engine.node_events */
 	struct list removal; /* in engine.removals */
@@ -387,17 +261,21 @@ struct engine {
 	uint64_t keepalive_at;
 	uint32_t load; /* 1/1000 */
 	struct conn *conns;
-	uint32_t first_index; /* vqpn index of conns[0] */
-	uint32_t *free_conns; /* stack */
+	struct conn_cold *cold_conns; /* the same number */
+	uint32_t first_index;	      /* vqpn index of conns[0] */
+	uint32_t *free_conns;	      /* stack */
 	uint32_t free_count, conns_fresh;
 	struct session *sessions; /* by id */
 	struct link *links;
 	struct list hot, cold; /* channels that had work lately; the others */
 	struct list busy, backlog, bells, closing, removals;
+	struct list limited;  /* struct queue: programs that have used up their rate */
+	uint64_t limited_at;  /* when the first may go on */
+	uint64_t crowded;     /* last turn in which a link's frame is shared out */
 	bool served;	      /* in this turn: programs got or gave something */
 	bool delivered;	      /* ... small messages, which are soon answered */
 	bool news;	      /* a link's error or a session's violation that main isn't told of */
-	uint32_t *srq_free;   /* receive buffers that aren't posted, a stack ... */
+	uint32_t *srq_free;   /* receive buffers that are not posted, a stack ... */
 	uint32_t srq_missing; /* ... of so many */
 	struct datagrams datagrams;
 	struct link_qp datagram_user;
@@ -475,6 +353,22 @@ conn_find(struct engine *e, uint32_t vqpn)
 	if (UNLIKELY(i >= e->conns_fresh || e->conns[i].vqpn != vqpn || !vqpn))
 		return NULL;
 	return &e->conns[i];
+}
+
+static inline uint32_t
+conn_desc_index(const struct conn *c)
+{
+	const struct engine_session *s = c->session->shared;
+	const uint8_t *first = s->base + weir_arena_descs(&s->geometry);
+
+	return (uint32_t)(c->desc - (const struct weir_conn_desc *)(const void *)first);
+}
+
+/* The connection that this entry of cold things is of. */
+static inline struct conn *
+conn_of_cold(const struct engine *e, const struct conn_cold *cold)
+{
+	return &e->conns[cold - e->cold_conns];
 }
 
 /* command.c */
@@ -619,10 +513,47 @@ uint32_t credit_missing(const struct conn *c);
 void credit_stalled(struct engine *e, struct conn *c);
 /* After receive memory has become free: serves those that wait for it. */
 void session_feed(struct engine *e, struct session *s);
-void session_hunger(struct session *s, struct list *l, struct list *node);
+void session_hunger(struct engine *e, struct session *s, struct list *l, struct list *node);
 /* Whether n blocks can be taken besides what is promised, `more` bytes and the reserve. */
 bool session_affords(const struct session *s, uint64_t more, uint32_t n);
 uint64_t session_spare(const struct session *s);
+
+/* share.c */
+enum turn {
+	TURN_FULL,    /* no room: it goes on from here */
+	TURN_SPENT,   /* its quantum is used up */
+	TURN_LIMITED, /* its rate is */
+	TURN_IDLE,    /* nothing could leave any more */
+};
+void queues_init(struct session *s, uint32_t links);
+void queue_join(struct engine *e, struct queue *q, struct list *node);
+void queue_leave(struct queue *q, struct list *node);
+void queue_turn(struct queue *q, uint32_t quantum);
+void queue_turned(struct engine *e, struct queue *q, enum turn t);
+bool share_pays(struct engine *e, struct session *s);
+void share_apply(struct engine *e, struct session *s);
+void shares_renew(struct engine *e);
+/* Lines that this program may put into the open frame straight from its channels. */
+uint32_t share_lines(struct link *l, struct session *s);
+void share_pressed(struct link *l, struct session *s);
+void share_frame_closed(struct engine *e, struct link *l);
+
+static inline struct queue *
+queue_of(const struct session *s, const struct link *l, unsigned index)
+{
+	return &s->queues[2 * l->id + index];
+}
+
+/* The program has something in the open frame, or would have. */
+static inline void
+share_seen(struct link *l, struct queue *q)
+{
+	if (q->frame == l->frame_number)
+		return;
+	q->frame = l->frame_number;
+	l->frame_programs++;
+	l->frame_weight += atomic_load_explicit(&q->session->share->weight, memory_order_relaxed);
+}
 
 /* pending.c */
 struct pend *pend_take(struct session *s);
@@ -746,6 +677,7 @@ link_sent(struct link *l, struct conn *c, uint32_t messages, bool notify)
 		r->notify |= notify;
 		return;
 	}
+	share_seen(l, queue_of(c->session, l, RING));
 	l->run = r = &l->runs[l->run_end++ & l->mask];
 	*r = (struct run){
 	    .end = (uint32_t)l->tx_pos, .count = messages, .notify = notify, .conn = c};

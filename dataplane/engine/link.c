@@ -275,6 +275,7 @@ link_seal(struct engine *e, struct link *l)
 	l->stall_told = l->stalled;
 	l->tx_posted = l->tx_pos;
 	l->tx_limit = 0;
+	share_frame_closed(e, l);
 }
 
 static void
@@ -451,6 +452,7 @@ is_power(uint32_t n, uint32_t least)
 int
 link_add(struct engine *e, const struct engine_link_command *k)
 {
+	uint32_t frame_number;
 	struct link *l;
 
 	if (k->link >= e->config.links || !is_power(k->ring_lines, 256) ||
@@ -459,7 +461,9 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l = &e->links[k->link];
 	if (l->up)
 		return -EBUSY;
+	frame_number = l->frame_number;
 	memset(l, 0, sizeof(*l));
+	l->frame_number = frame_number + 1; /* queues remember those of its earlier life */
 	l->id = k->link;
 	l->is = *k;
 	l->up = true;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages that can't leave at once: beyond the window, behind a bulk message, or with the peer's
- * ring full. They wait per connection in slots of their session's pool; connections whose first
- * message could leave but for room in the ring take turns (deficit round robin in lines).
+ * ring full, or the program's rate used up. They wait per connection in slots of their session's
+ * pool; programs with connections whose first message could leave but for room in the ring take
+ * turns, and their connections among each other (deficit round robin in lines).
  */
 #include "internal.h"
 
@@ -64,7 +65,6 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 		p->state = h.flags & WEIR_SLOT_BULK ? PEND_BULK : PEND_MESSAGE;
 		p->written = p->in_flight = 0;
 		p->fetched = false;
-		p->writing.next = NULL;
 		if (h.op == WEIR_OP_PLACE) {
 			p->slot.place[0] = place;
 			p->region = WEIR_PLACE_REGION(place);
@@ -98,10 +98,8 @@ conn_ready(const struct conn *c)
 void
 conn_activate(struct engine *e, struct conn *c)
 {
-	if (!c->link || list_linked(&c->active))
-		return;
-	list_append(&c->link->active, &c->active);
-	link_busy(e, c->link);
+	if (c->link && !list_linked(&c->active))
+		queue_join(e, queue_of(c->session, c->link, RING), &c->active);
 }
 
 /* Something has changed for what waits: finds out what it waits for now. */
@@ -165,7 +163,8 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 		h.op = WEIR_WIRE_BULK;
 		head_store(to, 0, h);
 		to->value = p->number;
-		memmove(c->asked, c->asked + 1, --c->asked_count * sizeof(c->asked[0]));
+		memmove(c->cold->asked, c->cold->asked + 1,
+			--c->asked_count * sizeof(c->cold->asked[0]));
 		c->by_read += p->fetched;
 		c->by_write += !p->fetched;
 	} else {
@@ -190,8 +189,8 @@ pend_delivered(struct engine *e, struct conn *c)
 {
 	bool notify = c->pend_first->slot.flags & WEIR_SLOT_NOTIFY;
 
-	list_remove(&c->active);
-	memmove(c->asked, c->asked + 1, --c->asked_count * sizeof(c->asked[0]));
+	queue_leave(queue_of(c->session, c->link, RING), &c->active);
+	memmove(c->cold->asked, c->cold->asked + 1, --c->asked_count * sizeof(c->cold->asked[0]));
 	c->by_read++;
 	c->sent++;
 	unlink_first(c->session, c);
@@ -201,36 +200,69 @@ pend_delivered(struct engine *e, struct conn *c)
 	conn_completed(e, c, 1, false);
 }
 
-void
-pending_send(struct engine *e, struct link *l)
+/* Lines and bytes of its first message. */
+static uint32_t
+first_lines(const struct conn *c, uint32_t *bytes)
 {
-	while (!list_empty(&l->active)) {
-		struct conn *c = LIST_OWNER(l->active.next, struct conn, active);
+	const struct pend *p = c->pend_first;
+
+	/* the WRITEs of a bulk message are paid */
+	*bytes = p->state == PEND_MESSAGE ? p->slot.length : 0;
+	return p->state == PEND_MESSAGE ? message_lines(p->slot.length) : 1;
+}
+
+/* The connections of one program. */
+static enum turn
+send_queue(struct engine *e, struct link *l, struct queue *q)
+{
+	while (!list_empty(&q->members)) {
+		struct conn *c = LIST_OWNER(q->members.next, struct conn, active);
 
 		if (!c->in_turn)
 			c->deficit += QUANTUM;
 		c->in_turn = true;
 		while (conn_ready(c)) {
 			const struct pend *p = c->pend_first;
-			uint32_t lines =
-			    p->state == PEND_MESSAGE ? message_lines(p->slot.length) : 1;
+			uint32_t bytes, lines = first_lines(c, &bytes);
 
 			if (lines > c->deficit)
 				break;
+			if (lines > q->deficit)
+				return TURN_SPENT;
+			if (bytes && !share_pays(e, q->session))
+				return TURN_LIMITED;
 			if (link_room_for(e, l, lines,
 					  p->state == PEND_MESSAGE ? p->slot.flags : 0) != ROOM)
-				return;
+				return TURN_FULL;
 			c->deficit -= lines;
+			q->deficit -= lines;
+			q->session->tokens -= bytes;
 			send_first(e, l, c);
 		}
 		list_remove(&c->active);
 		c->in_turn = false;
 		if (conn_ready(c)) {
-			list_append(&l->active, &c->active);
+			list_append(&q->members, &c->active);
 		} else {
 			c->deficit = 0;
 			conn_advance(e, c);
 		}
+	}
+	return TURN_IDLE;
+}
+
+void
+pending_send(struct engine *e, struct link *l)
+{
+	while (!list_empty(&l->active)) {
+		struct queue *q = LIST_OWNER(l->active.next, struct queue, turn);
+		enum turn t;
+
+		queue_turn(q, WEIGHT_LINES);
+		t = send_queue(e, l, q);
+		queue_turned(e, q, t);
+		if (t == TURN_FULL)
+			return;
 	}
 }
 
@@ -239,7 +271,8 @@ void
 pend_drop(struct engine *e, struct conn *c)
 {
 	bulk_cancel(c);
-	list_remove(&c->active);
+	if (c->link)
+		queue_leave(queue_of(c->session, c->link, RING), &c->active);
 	if (c->bulk_flight)
 		return;
 	region_lend(c);

@@ -34,8 +34,8 @@ unlink_post(struct conn *c, struct pend **at, struct pend *before)
 	struct pend *p = *at;
 
 	*at = p->next;
-	if (c->post_last == p)
-		c->post_last = before;
+	if (c->cold->post_last == p)
+		c->cold->post_last = before;
 	c->session->posted--;
 	pend_give(c->session, p);
 }
@@ -43,8 +43,8 @@ unlink_post(struct conn *c, struct pend **at, struct pend *before)
 void
 posts_forget(struct conn *c, uint64_t number)
 {
-	while (c->post_first && c->post_first->number < number)
-		unlink_post(c, &c->post_first, NULL);
+	while (c->cold->post_first && c->cold->post_first->number < number)
+		unlink_post(c, &c->cold->post_first, NULL);
 }
 
 /* Those that name this region: of all connections. */
@@ -55,7 +55,7 @@ forget_region(struct session *s, uint32_t number)
 
 	LIST_EACH (node, following, &s->conns) {
 		struct conn *c = LIST_OWNER(node, struct conn, of_session);
-		struct pend **at = &c->post_first, *before = NULL;
+		struct pend **at = &c->cold->post_first, *before = NULL;
 
 		while (*at) {
 			if (WEIR_PLACE_REGION((*at)->slot.place[0]) == number) {
@@ -114,7 +114,7 @@ void
 region_lend(struct conn *c)
 {
 	for (uint32_t i = 0; i < c->asked_count && !c->lent; i++)
-		if (c->asked[i]->region && bulk_ways(c->asked[i]) & WEIR_RTS_READ) {
+		if (c->cold->asked[i]->region && bulk_ways(c->cold->asked[i]) & WEIR_RTS_READ) {
 			c->lent = true;
 			c->session->lent++;
 		}
@@ -143,9 +143,9 @@ post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
 
 	if (!region_at(s, slot->place[0], slot->length, WEIR_ADOPT_RECV))
 		return "posted memory that it has not adopted for receiving";
-	if (number < c->post_next || number == UINT64_MAX)
+	if (number < c->cold->post_next || number == UINT64_MAX)
 		return "posted memory for one message twice";
-	c->post_next = number + 1;
+	c->cold->post_next = number + 1;
 	posts_forget(c, c->rx_messages);
 	if (!c->accepts || c->user_closed || number < c->rx_messages || !has_room(s))
 		return NULL; /* it comes, or came, to the arena */
@@ -153,13 +153,13 @@ post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
 	p->number = number;
 	p->slot.place[0] = slot->place[0];
 	p->slot.length = slot->length;
-	if (c->post_first)
-		c->post_last->next = p;
+	if (c->cold->post_first)
+		c->cold->post_last->next = p;
 	else
-		c->post_first = p;
-	c->post_last = p;
+		c->cold->post_first = p;
+	c->cold->post_last = p;
 	s->posted++;
-	if (list_linked(&c->placing)) /* it may have waited for this */
+	if (list_linked(&c->cold->placing)) /* it may have waited for this */
 		session_feed(e, s);
 	return NULL;
 }
@@ -167,7 +167,7 @@ post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
 weir_place
 post_find(const struct conn *c, uint64_t number, uint32_t length)
 {
-	for (const struct pend *p = c->post_first; p && p->number <= number; p = p->next)
+	for (const struct pend *p = c->cold->post_first; p && p->number <= number; p = p->next)
 		if (p->number == number && p->slot.length >= length)
 			return p->slot.place[0];
 	return 0;

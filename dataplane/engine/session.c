@@ -6,6 +6,9 @@
  */
 #include "internal.h"
 
+#define PENDING_SHARE 4096u /* bytes of an arena for each slot that may wait in an engine */
+#define PENDING_MIN 256u
+
 static uint32_t
 first_block(const struct engine_config *config, const struct weir_geometry *g, uint32_t engine)
 {
@@ -19,8 +22,19 @@ block_count(const struct engine_config *config, const struct weir_geometry *g)
 	return first_block(config, g, config->id + 1) - first_block(config, g, config->id);
 }
 
-struct places { /* of the parts of engine_session.work */
-	size_t pool, channels, map, runs, regions, bytes;
+/* Slots of it that may wait here: fewer where the arena is small. */
+static uint32_t
+pending_slots(const struct engine_config *config, const struct weir_geometry *g)
+{
+	uint64_t slots = g->bytes / PENDING_SHARE;
+
+	if (slots < PENDING_MIN)
+		slots = PENDING_MIN;
+	return slots < config->session_pending ? (uint32_t)slots : config->session_pending;
+}
+
+struct places { /* of the parts of engine_session.work, after its counters */
+	size_t pool, channels, queues, map, runs, regions, bytes;
 };
 
 static struct places
@@ -29,8 +43,10 @@ lay_out(const struct engine_config *config, const struct weir_geometry *g)
 	uint32_t blocks = block_count(config, g);
 	struct places p = {0};
 
-	p.channels = (size_t)config->session_pending * sizeof(struct pend);
-	p.map = p.channels + (size_t)g->channels * sizeof(struct channel);
+	p.pool = WEIR_ALIGN_UP(sizeof(struct engine_session_counters), 64);
+	p.channels = p.pool + (size_t)pending_slots(config, g) * sizeof(struct pend);
+	p.queues = p.channels + (size_t)g->channels * sizeof(struct channel);
+	p.map = p.queues + 2 * (size_t)config->links * sizeof(struct queue);
 	p.runs = p.map + (size_t)weir_blocks_words(blocks) * sizeof(uint64_t);
 	p.regions = WEIR_ALIGN_UP(p.runs + (size_t)blocks * sizeof(uint32_t), 64);
 	p.bytes = WEIR_ALIGN_UP(p.regions + (size_t)config->regions * sizeof(struct region), 64);
@@ -51,6 +67,9 @@ session_find(struct engine *e, uint32_t id)
 	return &e->sessions[id];
 }
 
+/* Of sessions without one: nobody writes to it, since it has no rate. */
+static struct engine_share ordinary = {.weight = ENGINE_WEIGHT};
+
 int
 session_add(struct engine *e, struct engine_session *shared)
 {
@@ -67,8 +86,13 @@ session_add(struct engine *e, struct engine_session *shared)
 	memset(s, 0, sizeof(*s));
 	s->shared = shared;
 	s->base = shared->base;
+	s->share = shared->share ? shared->share : &ordinary;
+	s->limited = atomic_load_explicit(&s->share->rate, memory_order_relaxed) != 0;
+	s->counters = (struct engine_session_counters *)(void *)work;
+	s->queues = (struct queue *)(void *)(work + at.queues);
+	queues_init(s, e->config.links);
 	s->pool = (struct pend *)(void *)(work + at.pool);
-	s->pool_size = e->config.session_pending;
+	s->pool_size = pending_slots(&e->config, g);
 	s->channels = (struct channel *)(void *)(work + at.channels);
 	s->runs = (uint32_t *)(void *)(work + at.runs);
 	s->regions = (struct region *)(void *)(work + at.regions);
@@ -220,13 +244,31 @@ sessions_remove(struct engine *e)
 	}
 }
 
+/* Peers wait for its receive memory: that is said once, and again when it was free in between. */
+static void
+look_if_full(struct engine *e, struct session *s)
+{
+	uint64_t since = e->now - s->hungry_at;
+
+	if (s->full == s->hungry || since < (s->hungry ? FULL_NS : FULL_OVER_NS))
+		return;
+	s->full = s->hungry;
+	if (!s->full)
+		return;
+	count(&e->counters.receive_full, 1);
+	s->tell_full = e->news = true;
+}
+
 void
 sessions_housekeeping(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
 		struct session *s = &e->sessions[i];
 
-		if (!s->shared || !s->hungry)
+		if (!s->shared)
+			continue;
+		look_if_full(e, s);
+		if (!s->hungry)
 			continue;
 		session_feed(e, s); /* deliveries have made room */
 		credit_reclaim_some(e, s);

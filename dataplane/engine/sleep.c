@@ -38,6 +38,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 		next = sooner(next, now + ACK_WAIT_NS);
 		break;
 	}
+	next = sooner(next, e->limited_at);
 	if (links_need_keepalive(e))
 		next = sooner(next, e->keepalive_at);
 	LIST_EACH (node, following, &e->hot)

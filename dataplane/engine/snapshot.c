@@ -5,6 +5,9 @@
 static void
 fill_conn(const struct conn *c, struct engine_conn_record *r)
 {
+	bool opening = c->state == CONN_OPENING; /* nothing was sent: the service lies there */
+	uint64_t sent = opening ? 0 : c->sent;
+
 	*r = (struct engine_conn_record){
 	    .vqpn = c->vqpn,
 	    .peer_vqpn = c->peer_vqpn,
@@ -16,12 +19,12 @@ fill_conn(const struct conn *c, struct engine_conn_record *r)
 	    .segment = c->segment,
 	    .conn_index = c->conn_index,
 	    .datagram = c->datagram,
-	    .dropped = c->datagram ? c->dropped : 0,
-	    .outstanding = c->spent - c->returned,
+	    .dropped = c->datagram ? c->cold->way.dropped : 0,
+	    .outstanding = opening ? 0 : c->spent - c->returned,
 	    .returned = c->returned,
 	    .by_ring =
-		c->datagram ? 0 : c->sent + c->rx_messages - c->by_write - c->by_read - c->by_send,
-	    .by_send = c->datagram ? c->sent + c->rx_messages : c->by_send,
+		c->datagram ? 0 : sent + c->rx_messages - c->by_write - c->by_read - c->by_send,
+	    .by_send = c->datagram ? sent + c->rx_messages : c->by_send,
 	    .by_read = c->by_read,
 	    .by_write = c->by_write,
 	};

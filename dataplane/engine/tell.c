@@ -66,15 +66,15 @@ make_event(const struct conn *c, unsigned what)
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
 		s.extra = c->peer_node;
-		s.length = c->mtu;
+		s.length = c->datagram ? c->cold->way.mtu : 0;
 		s.status = c->refused ? c->status : 0;
 	} else if (what == TELL_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
-		s.length = c->desc_index;
+		s.length = conn_desc_index(c);
 		s.accept = (struct weir_slot_accept){.listener = c->listener,
 						     .segment = c->segment,
 						     .peer_node = c->peer_node,
-						     .mtu = c->mtu,
+						     .mtu = c->datagram ? c->cold->way.mtu : 0,
 						     .peer_vqpn = c->peer_vqpn,
 						     .conn_index = c->conn_index};
 	} else if (what == TELL_WRITABLE) {

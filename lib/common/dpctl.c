@@ -37,6 +37,10 @@ weir_ctl_length(uint32_t type)
 		return LENGTH_OF(capture);
 	case WEIR_CTL_CAPTURED:
 		return LENGTH_OF(captured);
+	case WEIR_CTL_SET:
+		return LENGTH_OF(set);
+	case WEIR_CTL_DONE:
+		return LENGTH_OF(done);
 	}
 	return 0;
 }
@@ -162,6 +166,8 @@ body_ok(const struct weir_ctl_msg *m)
 		return ENDED(m->capture.port);
 	case WEIR_CTL_CAPTURED:
 		return m->captured.over <= 1 && m->captured.code >= 0;
+	case WEIR_CTL_SET:
+		return ENDED(m->set.key) && ENDED(m->set.value);
 	}
 	return true;
 }

@@ -12,7 +12,7 @@
 
 #include "weir/address.h"
 
-#define WEIR_CTL_VERSION 1u
+#define WEIR_CTL_VERSION 2u
 #define WEIR_CTL_MAX 32768u
 #define WEIR_CTL_ADDRESSES 8
 #define WEIR_CTL_PEER_TEXT 64
@@ -42,6 +42,9 @@ enum weir_ctl_type {
 	WEIR_CTL_CAPTURE = 51,
 	WEIR_CTL_CAPTURE_STOP = 52, /* ends it; so does closing the connection */
 	WEIR_CTL_CAPTURED = 53,
+	/* weirctl -> data plane: a setting; DONE or ERROR answers. */
+	WEIR_CTL_SET = 54,
+	WEIR_CTL_DONE = 55,
 };
 
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
@@ -86,8 +89,11 @@ struct weir_row_engine {
 struct weir_row_session {
 	uint32_t session, pid, uid, channels, connections, listeners;
 	uint32_t handling_ms; /* one of its message handlers for so long; 0: none for a second */
-	uint32_t reserved;
+	uint32_t weight;
 	uint64_t arena_bytes;
+	uint64_t rate, burst;		/* payload bytes/s to peers, 0: no limit; bytes */
+	uint64_t tx_messages, tx_bytes; /* taken from it for peers */
+	uint64_t limited;		/* times that it waited for its rate */
 	char name[32];
 };
 struct weir_row_connection {
@@ -174,6 +180,12 @@ struct weir_ctl_msg {
 			uint64_t frames, bytes; /* in the file */
 			uint64_t dropped;
 		} captured;
+		struct {
+			char key[96], value[64];
+		} set;
+		struct {
+			uint32_t count; /* of what was changed */
+		} done;
 	};
 };
 

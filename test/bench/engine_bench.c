@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an engine costs a message: one engine, a link to itself over a NIC that only copies, a
- * program that fills its channel and empties it between turns. Times the turns alone.
+ * What an engine costs a message: one engine, a link to itself over a NIC that only copies,
+ * programs that fill their channels and empty them between turns, in turns. Times the turns of the
+ * engine alone.
  *
- * engine_bench [SIZE [MESSAGES-A-TURN [IDLE-CONNECTIONS]]]; under callgrind:
+ * engine_bench [SIZE [MESSAGES-A-TURN [IDLE-CONNECTIONS [PROGRAMS]]]]; under callgrind:
  * --toggle-collect=engine_turn
  */
 #include "engine/engine.h"
@@ -107,11 +108,17 @@ on_bell(void *user, uint32_t doorbell)
 
 static struct nic_context ctx = {.head = {&copy_ops, NULL}};
 static struct copy_qp qp[2];
-static struct engine_session session;
 static struct engine *e;
-static struct weir_ring tx, rx, returns;
-static uint32_t vqpn[2], order;
-static uint64_t now, spent, consumed, told;
+static uint64_t now;
+
+#define PROGRAMS_MAX 64u
+
+static struct program {
+	struct engine_session session;
+	struct weir_ring tx, rx, returns;
+	uint32_t vqpn[2], order;
+	uint64_t spent, consumed, told;
+} programs[PROGRAMS_MAX];
 
 #define LINES 4096u
 
@@ -158,104 +165,112 @@ make_link(void)
 }
 
 static void
-make_session(const struct engine_config *config)
+make_session(const struct engine_config *config, uint32_t id, uint32_t connections)
 {
-	struct weir_geometry *g = &session.geometry;
-	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &session};
+	struct program *p = &programs[id];
+	struct weir_geometry *g = &p->session.geometry;
+	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &p->session};
 	struct weir_channel_head *head;
 
-	*g = (struct weir_geometry){.connections = 32768,
+	p->session.id = id;
+	*g = (struct weir_geometry){.connections = connections,
 				    .channels = 1,
 				    .ring_slots = 4096,
 				    .recv_blocks = 4096,
 				    .engines = 1,
 				    .send_blocks = 64};
-	session.base = memory(weir_arena_end(g));
-	session.work = memory(engine_session_bytes(config, g));
+	g->bytes = weir_arena_end(g);
+	p->session.base = memory(g->bytes);
+	p->session.work = memory(engine_session_bytes(config, g));
 	must(&k);
-	k = (struct engine_command){.type = ENGINE_CHANNEL_ADD};
+	k = (struct engine_command){.type = ENGINE_CHANNEL_ADD, .channel = {.session = id}};
 	must(&k);
-	head = (void *)(session.base + weir_arena_channel(g, 0));
-	weir_ring_init(&tx, head + 1, g->ring_slots, &head->tx_tail, true);
-	weir_ring_init(&rx, (uint8_t *)(head + 1) + g->ring_slots * 64, g->ring_slots,
+	head = (void *)(p->session.base + weir_arena_channel(g, 0));
+	weir_ring_init(&p->tx, head + 1, g->ring_slots, &head->tx_tail, true);
+	weir_ring_init(&p->rx, (uint8_t *)(head + 1) + g->ring_slots * 64, g->ring_slots,
 		       &head->rx_tail, false);
-	weir_ring_init(&returns, (uint8_t *)(head + 1) + g->ring_slots * 128, WEIR_RETURN_SLOTS,
+	weir_ring_init(&p->returns, (uint8_t *)(head + 1) + g->ring_slots * 128, WEIR_RETURN_SLOTS,
 		       &head->return_tail, true);
 }
 
 static void
-connect_one(uint32_t desc)
+connect_one(struct program *p, uint32_t desc)
 {
-	struct engine_command k = {.type = ENGINE_CONN_OPEN, .conn = {.desc = desc}};
+	struct engine_command k = {.type = ENGINE_CONN_OPEN,
+				   .conn = {.session = p->session.id, .desc = desc}};
 	struct weir_slot *s;
 
 	must(&k);
-	vqpn[0] = k.conn.vqpn;
+	p->vqpn[0] = k.conn.vqpn;
 	while (!was_asked)
 		engine_turn(e, now += 100);
 	was_asked = false;
 	k.type = ENGINE_CONN_ACCEPT;
 	k.conn = asked.conn;
+	k.conn.session = p->session.id;
 	k.conn.desc = desc + 1;
 	k.conn.listener = 1;
 	must(&k);
-	vqpn[1] = k.conn.vqpn;
+	p->vqpn[1] = k.conn.vqpn;
 	for (unsigned events = 0; events < 2;) {
 		engine_turn(e, now += 100);
-		while ((s = weir_ring_peek(&rx))) {
-			weir_ring_pop(&rx, 1);
+		while ((s = weir_ring_peek(&p->rx))) {
+			weir_ring_pop(&p->rx, 1);
 			events++;
 		}
 	}
 }
 
-/* Descriptors are handed out in the order of entries. */
 static struct weir_conn_desc *
-desc_of(uint32_t v)
+desc_of(struct program *p, uint32_t i)
 {
-	return (struct weir_conn_desc *)(void *)(session.base +
-						 weir_arena_descs(&session.geometry)) +
-	       WEIR_VQPN_INDEX(v);
+	return (struct weir_conn_desc *)(void *)(p->session.base +
+						 weir_arena_descs(&p->session.geometry)) +
+	       i;
 }
 
+static unsigned last; /* descriptor of the connection that is used */
+
 static void
-send_some(unsigned n, uint32_t length)
+send_some(struct program *p, unsigned n, uint32_t length)
 {
 	static uint8_t payload[WEIR_INLINE_MAX];
-	struct weir_conn_desc *mine = desc_of(vqpn[0]);
+	struct weir_conn_desc *mine = desc_of(p, p == programs ? last : 0);
 
-	weir_ring_refresh(&tx);
-	while (n-- && weir_ring_room(&tx) >= WEIR_INLINE_SLOTS &&
-	       atomic_load(&mine->granted) - spent >= weir_cost(length)) {
-		struct weir_slot *s = weir_ring_at(&tx, tx.pos);
+	weir_ring_refresh(&p->tx);
+	while (n-- && weir_ring_room(&p->tx) >= WEIR_INLINE_SLOTS &&
+	       atomic_load(&mine->granted) - p->spent >= weir_cost(length)) {
+		struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
 
 		s->op = WEIR_OP_INLINE;
 		s->flags = 0;
-		s->order = (uint16_t)order++;
-		s->vqpn = vqpn[0];
+		s->order = (uint16_t)p->order++;
+		s->vqpn = p->vqpn[0];
 		s->length = length;
-		weir_ring_put_inline(&tx, payload, length);
-		weir_ring_publish(&tx, weir_slots_inline(length));
-		spent += weir_cost(length);
+		weir_ring_put_inline(&p->tx, payload, length);
+		weir_ring_publish(&p->tx, weir_slots_inline(length));
+		p->spent += weir_cost(length);
 	}
 }
 
 static uint64_t
-receive_all(void)
+receive_all(struct program *p)
 {
-	struct weir_slot *s, consume = {.op = WEIR_OP_CONSUMED, .vqpn = vqpn[1]};
+	struct weir_conn_desc *theirs = desc_of(p, (p == programs ? last : 0) + 1);
+	struct weir_slot *s, consume = {.op = WEIR_OP_CONSUMED, .vqpn = p->vqpn[1]};
 	uint64_t n = 0;
 
-	while ((s = weir_ring_peek(&rx))) {
-		consumed += weir_cost(s->length);
-		weir_ring_pop(&rx, weir_slots_inline(s->length));
+	while ((s = weir_ring_peek(&p->rx))) {
+		p->consumed += weir_cost(s->length);
+		weir_ring_pop(&p->rx, weir_slots_inline(s->length));
 		n++;
 	}
-	if (consumed - told >= atomic_load(&desc_of(vqpn[1])->recv_window) / 2) {
-		consume.value = told = consumed;
-		weir_ring_refresh(&returns);
-		memcpy((char *)weir_ring_at(&returns, returns.pos) + 4, (char *)&consume + 4, 60);
-		weir_ring_publish(&returns, 1);
+	if (p->consumed - p->told >= atomic_load(&theirs->recv_window) / 2) {
+		consume.value = p->told = p->consumed;
+		weir_ring_refresh(&p->returns);
+		memcpy((char *)weir_ring_at(&p->returns, p->returns.pos) + 4, (char *)&consume + 4,
+		       60);
+		weir_ring_publish(&p->returns, 1);
 	}
 	return n;
 }
@@ -275,9 +290,10 @@ main(int argc, char **argv)
 	uint32_t length = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 48;
 	unsigned batch = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 32;
 	uint32_t idle = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	uint32_t count = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1, turn = 0;
 	struct engine_config c = {.count = 1,
 				  .connections = 65536,
-				  .sessions = 4,
+				  .sessions = PROGRAMS_MAX,
 				  .links = 4,
 				  .session_pending = 8192,
 				  .initial_grant = 512,
@@ -292,22 +308,28 @@ main(int argc, char **argv)
 	uint64_t got = 0, turns = 0, total = 5000000, chunk_got = 0, chunk_ns = 0;
 	double best = 1e9;
 
-	if (length > WEIR_INLINE_MAX)
+	if (length > WEIR_INLINE_MAX || !count || count > PROGRAMS_MAX)
 		return 2;
 	e = engine_create(&c);
-	make_session(&c);
 	make_link();
-	for (uint32_t i = 0; i <= idle; i++)
-		connect_one(2 * i);
+	for (uint32_t i = 0; i < count; i++) {
+		make_session(&c, i, i ? 64 : 32768);
+		connect_one(&programs[i], 0);
+	}
+	for (uint32_t i = 1; i <= idle; i++)
+		connect_one(&programs[0], last = 2 * i);
 	while (got < total) {
-		uint64_t t, n;
+		uint64_t t, n = 0;
 
-		send_some(batch, length);
+		/* the same load, whoever it comes from */
+		for (unsigned i = 0; i < batch; i++)
+			send_some(&programs[turn++ % count], 1, length);
 		t = clock_ns();
 		engine_turn(e, now += 1000);
 		chunk_ns += clock_ns() - t;
 		turns++;
-		n = receive_all();
+		for (uint32_t i = 0; i < count; i++)
+			n += receive_all(&programs[i]);
 		got += n;
 		chunk_got += n;
 		if (turns % 512)
@@ -318,8 +340,8 @@ main(int argc, char **argv)
 			best = (double)chunk_ns / (double)chunk_got;
 		chunk_got = chunk_ns = 0;
 	}
-	printf(
-	    "%u B, %u a turn, %u idle: %.1f ns a message both ways at best, %.1f messages a turn\n",
-	    length, batch, idle, best, (double)got / (double)turns);
+	printf("%u B, %u a turn, %u idle, %u programs: %.1f ns a message both ways at best, %.1f "
+	       "messages a turn\n",
+	       length, batch, idle, count, best, (double)got / (double)turns);
 	return 0;
 }

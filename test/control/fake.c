@@ -161,6 +161,14 @@ take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 	case WEIR_CTL_QUERY:
 		tell_rows(dp, m->query.rows);
 		break;
+	case WEIR_CTL_SET: {
+		struct weir_ctl_msg done = {.type = WEIR_CTL_DONE,
+					    .length = weir_ctl_length(WEIR_CTL_DONE)};
+
+		done.done.count = !strcmp(m->set.key, "program.here.weight");
+		answer(dp, &done);
+		break;
+	}
 	default:
 		fail_msg("control sent type %u", m->type);
 	}

@@ -205,6 +205,16 @@ test_ports_engines_and_the_rest(void **state)
 }
 
 static void
+test_set(void **state)
+{
+	fake_dp_start(0, 100);
+	assert_int_equal(weirctl("set program.here.weight 20"), 0);
+	assert_string_equal(text, "");
+	assert_int_equal(weirctl("set program.away.weight 20"), 0);
+	assert_non_null(strstr(text, "it holds for those to come"));
+}
+
+static void
 test_wait_for_nodes(void **state)
 {
 	struct weir_ctl_node nodes[2] = {{.id = 2, .state = WEIR_NODE_UP},
@@ -233,7 +243,7 @@ test_errors(void **state)
 		const char *says;
 	} bad[] = {
 	    {"show nodes", 1, "no data plane for instance 'a'"},
-	    {"", 2, "give 'show KIND', 'wait WHAT' or 'capture PORT FILE'"},
+	    {"", 2, "give 'show KIND', 'wait WHAT', 'capture PORT FILE' or 'set KEY VALUE'"},
 	    {"show", 2, "give 'show KIND'"},
 	    {"show nodes engines", 2, "give 'show KIND'"},
 	    {"show sheep", 2, "cannot show 'sheep'"},
@@ -247,6 +257,8 @@ test_errors(void **state)
 	    {"wait up --timeout x", 2, "'x' is no time"},
 	    {"wait up --timeout -1", 2, "'-1' is no time"},
 	    {"capture net0", 2, "give 'show KIND'"},
+	    {"set program.x.rate", 2, "give 'show KIND'"},
+	    {"set program.x.rate 1M", 1, "no data plane for instance 'a'"},
 	    {"--json capture net0 -", 2, "--json and the frames can't both go to stdout"},
 	    {"capture net0 f --seconds 0", 2, "'0' is no time"},
 	    {"capture net0 f --packets 0", 2, "'0' is no number of frames"},
@@ -287,8 +299,13 @@ main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_nodes),	       TEST(test_pages),  TEST(test_ports_engines_and_the_rest),
-	    TEST(test_wait_for_nodes), TEST(test_errors), TEST(test_silent_data_plane),
+	    TEST(test_nodes),
+	    TEST(test_pages),
+	    TEST(test_ports_engines_and_the_rest),
+	    TEST(test_wait_for_nodes),
+	    TEST(test_errors),
+	    TEST(test_silent_data_plane),
+	    TEST(test_set),
 	};
 
 	if (argc < 2) {

@@ -10,6 +10,7 @@
 #include "client/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,10 +84,12 @@ close_transport(void *user)
 void
 sim_client_start(struct sim_program *p)
 {
-	struct weir_options options = {.name = "sim", .arena = p->s->sc.arena_bytes};
+	char name[WEIR_NAME_MAX];
+	struct weir_options options = {.name = name, .arena = p->s->sc.arena_bytes};
 	struct weir_transport t = {.request = request, .close = close_transport, .fd = -1};
 	int rc;
 
+	snprintf(name, sizeof(name), "sim.%u", p->id);
 	p->client = calloc(1, sizeof(*p->client));
 	if (!p->client)
 		abort();

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -347,6 +348,56 @@ create_broker(struct sim_node *n)
 	return broker_create(&bc);
 }
 
+/* ---- shares of programs ---- */
+
+static void
+set_share(struct sim_node *n, uint32_t program, const char *what, const char *value)
+{
+	char key[64], reason[160];
+
+	snprintf(key, sizeof(key), "program.sim.%u.%s", program, what);
+	if (share_set(n->broker, key, value, reason, sizeof(reason)) < 0)
+		sim_fail(n->s, "set %s %s: %s", key, value, reason);
+}
+
+static void
+set_rate(struct sim_node *n, uint32_t program, uint64_t rate, uint64_t burst)
+{
+	char value[64] = "none";
+
+	if (rate)
+		snprintf(value, sizeof(value), "%lu,%lu", rate, burst);
+	set_share(n, program, "rate", value);
+}
+
+static void
+change_rate(struct sim *s, void *arg)
+{
+	const struct sim_program_plan *p = arg;
+	struct sim_node *n = s->node[p->node];
+
+	set_rate(n, (uint32_t)(p - s->sc.program), p->rate_then, p->burst);
+	broker_flush(n->broker);
+	sim_node_kick(n);
+}
+
+static void
+set_shares(struct sim_node *n)
+{
+	for (uint32_t i = 0; i < n->s->sc.programs; i++) {
+		struct sim_program_plan *p = &n->s->sc.program[i];
+		char value[16];
+
+		if (p->node != n->id)
+			continue;
+		snprintf(value, sizeof(value), "%u", p->weight);
+		set_share(n, i, "weight", value);
+		set_rate(n, i, p->rate, p->burst);
+		if (p->changed_at != SIM_NEVER)
+			sim_call(n->s, p->changed_at, change_rate, p);
+	}
+}
+
 struct sim_node *
 sim_node_create(struct sim *s, uint32_t id)
 {
@@ -376,6 +427,7 @@ sim_node_create(struct sim *s, uint32_t id)
 	if (!n->broker)
 		sim_fail(s, "no broker: %s", strerror(errno));
 	broker_set_control_output(n->broker, sim_control_output, n);
+	set_shares(n);
 	sim_node_kick(n);
 	return n;
 }

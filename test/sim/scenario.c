@@ -174,6 +174,25 @@ make_deaths(struct sim_scenario *sc, struct rng *r, uint32_t without)
 	}
 }
 
+/* No rate is so low that a seed would take minutes. */
+static void
+make_shares(struct sim_scenario *sc, struct rng *r, uint32_t without)
+{
+	for (uint32_t i = 0; i < sc->programs; i++) {
+		struct sim_program_plan *p = &sc->program[i];
+		uint32_t weight = (uint32_t)rng_log(r, 1, 100);
+		uint64_t rate = rng_log(r, 20000000, 4000000000);
+		uint64_t then = rng_chance(r, 500) ? rng_log(r, 20000000, 4000000000) : 0;
+		uint64_t at = SIM_START + rng_log(r, 10 * SIM_US, 20 * SIM_MS);
+
+		p->burst = rng_log(r, 1000, 1000000);
+		p->weight = part(r, without, SIM_share, 300) ? weight : 10;
+		p->rate = part(r, without, SIM_share, 200) ? rate : 0;
+		p->rate_then = then;
+		p->changed_at = part(r, without, SIM_share, 200) ? at : SIM_NEVER;
+	}
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint32_t times)
 {
@@ -208,6 +227,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, uint32_t without, uint
 	sc->control_loss = (uint32_t)rng_log(&r, 1, 300);
 	if (!part(&r, without, SIM_fault, 400))
 		sc->faults = sc->control_loss = 0;
+	make_shares(sc, &r, without);
 }
 
 void
@@ -242,6 +262,13 @@ sim_scenario_print(const struct sim_scenario *sc)
 
 		printf("  program %u on node %u%s%s", i, p->node,
 		       p->threads > 1 ? ", two threads" : "", p->sleeps ? ", sleeps" : "");
+		if (p->weight != 10)
+			printf(", weight %u", p->weight);
+		if (p->rate)
+			printf(", %lu bytes/s", p->rate);
+		if (p->changed_at != SIM_NEVER)
+			printf(", %lu bytes/s from %lu us on", p->rate_then,
+			       (p->changed_at - SIM_START) / 1000);
 		if (p->pause)
 			printf(", pauses (%u permille, to %lu us)", p->pause, p->pause_for / 1000);
 		if (p->killed_at != SIM_NEVER)

@@ -73,7 +73,8 @@ uint64_t sim_hash(uint64_t a, uint64_t b, uint64_t c);
 	X(control, "control messages are late and arrive twice")                                   \
 	X(datagram, "datagram connections")                                                        \
 	X(refuse, "connects to services and nodes that don't exist")                               \
-	X(fault, "QPs fail")
+	X(fault, "QPs fail")                                                                       \
+	X(share, "programs have weights and rates, and they change")
 
 enum sim_part {
 #define X(name, help) SIM_##name,
@@ -112,6 +113,10 @@ struct sim_program_plan {
 	uint32_t pause;	    /* permille of steps after which it doesn't receive for a while */
 	uint64_t pause_for; /* longest pause */
 	uint64_t killed_at; /* SIM_NEVER: lives */
+	uint32_t weight;
+	uint64_t rate, burst; /* bytes/s, 0: none; bytes */
+	uint64_t changed_at;  /* then it has this rate; SIM_NEVER: not */
+	uint64_t rate_then;
 };
 
 struct sim_scenario {

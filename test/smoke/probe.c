@@ -16,6 +16,8 @@
  *   probe INSTANCE drain SERVICE          receives on every connection until killed, looks at
  * nothing probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and writes their
  * memory until it is taken for others, and then
+ *
+ * $PROBE_ARENA: bytes of its arena.
  */
 #include "weir/stream.h"
 
@@ -382,8 +384,11 @@ main(int argc, char **argv)
 	unsigned long a = argc > 4 ? strtoul(argv[4], NULL, 0) : 0;
 	unsigned long b = argc > 5 ? strtoul(argv[5], NULL, 0) : 0;
 	unsigned long d = argc > 6 ? strtoul(argv[6], NULL, 0) : 0;
-	int r = weir_attach(&options, &w), code = 2;
+	int r, code = 2;
 
+	if (getenv("PROBE_ARENA"))
+		options.arena = strtoull(getenv("PROBE_ARENA"), NULL, 0);
+	r = weir_attach(&options, &w);
 	if (r)
 		return failed("attach", r);
 	if (!strcmp(mode, "echo"))

@@ -554,6 +554,12 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 void
 fake_attach(struct fake *f, struct fake_session *s)
 {
+	fake_attach_as(f, s, "test");
+}
+
+void
+fake_attach_as(struct fake *f, struct fake_session *s, const char *name)
+{
 	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
 
 	memset(s, 0, sizeof(*s));
@@ -561,7 +567,7 @@ fake_attach(struct fake *f, struct fake_session *s)
 	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
 	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
 	m.hello.arena = 4 << 20;
-	snprintf(m.hello.name, sizeof(m.hello.name), "test");
+	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
 	s->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, s);
 	assert_non_null(s->s);
 	if (f->hold)

@@ -112,6 +112,7 @@ struct fake_session {
 	unsigned fd_count;
 };
 void fake_attach(struct fake *f, struct fake_session *s);
+void fake_attach_as(struct fake *f, struct fake_session *s, const char *name);
 /* Sends a request of this type (length is filled in) and runs. */
 int fake_request(struct fake *f, struct fake_session *s, struct weir_session_msg *m);
 /* One channel to each engine: channel i to engine i. */

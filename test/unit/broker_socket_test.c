@@ -785,6 +785,42 @@ test_rows(void **state)
 	fake_close(f);
 }
 
+/* weirctl set: done, or why not. */
+static void
+test_set(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	struct weir_ctl_msg m = {.set = {"program.prog.rate", "1M"}};
+	struct weir_row_session session;
+	union ctl in;
+	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in), program = attach(f), control;
+
+	(void)state;
+	ctl_send(fd, &m, WEIR_CTL_SET);
+	assert_true(get(f, fd, &in, sizeof(in), NULL) > 0);
+	assert_int_equal(in.m.type, WEIR_CTL_DONE);
+	assert_int_equal(in.m.done.count, 1);
+	assert_int_equal(query(f, fd, WEIR_ROWS_SESSIONS, &session, sizeof(session)), 1);
+	assert_int_equal(session.weight, ENGINE_WEIGHT);
+	assert_int_equal(session.rate, 1000000);
+	assert_int_equal(session.burst, 65536);
+	snprintf(m.set.value, sizeof(m.set.value), "fast");
+	ctl_send(fd, &m, WEIR_CTL_SET);
+	assert_true(get(f, fd, &in, sizeof(in), NULL) > 0);
+	assert_int_equal(in.m.type, WEIR_CTL_ERROR);
+	assert_int_equal(in.m.error.code, EINVAL);
+	/* not for weir-control */
+	control = ctl_open(f, WEIR_ROLE_CONTROL, &in);
+	ctl_send(control, &m, WEIR_CTL_SET);
+	while (get(f, control, &in, sizeof(in), NULL) > 0 && in.m.type != WEIR_CTL_ERROR)
+		;
+	assert_int_equal(in.m.error.code, EPROTO);
+	close(control);
+	close(program);
+	close(fd);
+	fake_close(f);
+}
+
 static void
 report(struct fake *f, int type)
 {
@@ -1131,6 +1167,7 @@ main(void)
 	    cmocka_unit_test(test_control),
 	    cmocka_unit_test(test_bad_control),
 	    cmocka_unit_test(test_rows),
+	    cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_port_events),
 	    cmocka_unit_test(test_slow_reader),
 	    cmocka_unit_test(test_backlog_to_control),

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 static const uint32_t types[] = {
-    WEIR_CTL_HELLO,	WEIR_CTL_LINK,	  WEIR_CTL_NODE,	 WEIR_CTL_SYNCED,
-    WEIR_CTL_LINK_DOWN, WEIR_CTL_RESYNC,  WEIR_CTL_QUERY,	 WEIR_CTL_ROWS,
-    WEIR_CTL_ERROR,	WEIR_CTL_CAPTURE, WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED,
+    WEIR_CTL_HELLO,	   WEIR_CTL_LINK,     WEIR_CTL_NODE, WEIR_CTL_SYNCED, WEIR_CTL_LINK_DOWN,
+    WEIR_CTL_RESYNC,	   WEIR_CTL_QUERY,    WEIR_CTL_ROWS, WEIR_CTL_ERROR,  WEIR_CTL_CAPTURE,
+    WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED, WEIR_CTL_SET,  WEIR_CTL_DONE,
 };
 
 /* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so
@@ -90,7 +90,7 @@ test_short_and_unknown(void **state)
 	m->type = UINT32_MAX;
 	expect_bad(m);
 	assert_int_equal(weir_ctl_length(0), 0);
-	assert_int_equal(weir_ctl_length(WEIR_CTL_CAPTURED + 1), 0);
+	assert_int_equal(weir_ctl_length(WEIR_CTL_DONE + 1), 0);
 }
 
 static void
@@ -263,6 +263,18 @@ test_rows_strings(void **state)
 }
 
 static void
+test_set(void **state)
+{
+	struct weir_ctl_msg *m = valid(WEIR_CTL_SET);
+
+	memset(m->set.key, 'k', sizeof(m->set.key));
+	expect_bad(m);
+	m = valid(WEIR_CTL_SET);
+	memset(m->set.value, 'v', sizeof(m->set.value));
+	expect_bad(m);
+}
+
+static void
 test_names(void **state)
 {
 	assert_string_equal(weir_node_state_name(WEIR_NODE_SUSPECT), "suspect");
@@ -277,7 +289,7 @@ main(void)
 	    cmocka_unit_test(test_hello),	    cmocka_unit_test(test_node),
 	    cmocka_unit_test(test_error_and_query), cmocka_unit_test(test_rows_counts),
 	    cmocka_unit_test(test_rows_strings),    cmocka_unit_test(test_names),
-	    cmocka_unit_test(test_capture),
+	    cmocka_unit_test(test_capture),	    cmocka_unit_test(test_set),
 	};
 
 	return cmocka_run_group_tests_name("dpctl", tests, NULL, NULL);

@@ -261,7 +261,7 @@ test_close_under_bulk(void **state)
 
 	(void)state;
 	assert_true(pconn_send(p.a, 1 << 20, 0));
-	while (p.w->node[1].engine->conns[0].rts[0].state != RTS_ANSWERED)
+	while (p.w->node[1].engine->conns[0].cold->rts[0].state != RTS_ANSWERED)
 		world_step(p.w);
 	pconn_close(p.b); /* FIN arrives just behind CTS */
 	while (!p.b->freed)

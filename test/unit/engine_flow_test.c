@@ -122,6 +122,28 @@ test_window_grows_and_stalls(void **state)
 	world_destroy(p.w);
 }
 
+/* Also when the first grant is used up by one message: the peer says that it stalls before it is
+ * read. */
+static void
+test_window_grows_at_any_size(void **state)
+{
+	(void)state;
+	for (unsigned i = 1; i < SIZES && sizes[i] <= WEIR_BLOCK_SIZE; i++) {
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+
+		stream(&p, p.a, p.b, sizes[i], 0, 4000);
+		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
+		world_destroy(p.w);
+	}
+	for (uint32_t length = 200; length < 480; length += 40) {
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+
+		stream(&p, p.a, p.b, length, 0, 4000);
+		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
+		world_destroy(p.w);
+	}
+}
+
 /* Messages beyond the grant wait in the engine; WANT is answered when they could go. */
 static void
 test_beyond_the_window(void **state)
@@ -493,6 +515,7 @@ main(void)
 	    cmocka_unit_test(test_ring_wraps),
 	    cmocka_unit_test(test_slow_queue),
 	    cmocka_unit_test(test_window_grows_and_stalls),
+	    cmocka_unit_test(test_window_grows_at_any_size),
 	    cmocka_unit_test(test_beyond_the_window),
 	    cmocka_unit_test(test_slow_program),
 	    cmocka_unit_test(test_mixed_order),

@@ -72,11 +72,11 @@ test_places_out_of_turn(void **state)
 	world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a, &b);
 	c = conn_of(b);
 	assert_true(bulk_asked(w->node[1].engine, c, &rts, 40 * WEIR_BLOCK_SIZE));
-	assert_int_equal(c->rts[0].state, RTS_WAITING);
+	assert_int_equal(c->cold->rts[0].state, RTS_WAITING);
 	assert_true(pconn_send(a, 64, 0));
 	world_run(w, 2 * HOUSEKEEPING);
 	assert_int_equal(b->received, 1);
-	assert_int_not_equal(c->rts[0].state, RTS_WAITING); /* it is the next now */
+	assert_int_not_equal(c->cold->rts[0].state, RTS_WAITING); /* it is the next now */
 	world_destroy(w);
 }
 
@@ -114,6 +114,38 @@ test_returns_pass_messages(void **state)
 	world_destroy(w);
 }
 
+/* Memory that stays full is told once, and again when it was free for a while. Nothing is lost. */
+static void
+test_full_is_told(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.recv_blocks = 64});
+	struct program *slow = program_open(w, 1, 1);
+	struct node *n = &w->node[1];
+	struct pconn *a, *b;
+
+	(void)state;
+	world_connect(program_open(w, 0, 1), slow, &a, &b);
+	for (unsigned round = 1; round <= 3; round++) {
+		slow->stopped = true;
+		for (unsigned i = 0; i < 4; i++)
+			assert_true(pconn_send(a, 20 * WEIR_BLOCK_SIZE, 0));
+		world_run(w, 2000);
+		assert_int_equal(n->full_told, round == 3 ? 2 : round - 1);
+		w->step_ns = 1000000; /* a long time passes */
+		world_run(w, 600);
+		assert_int_equal(n->full_told, round == 3 ? 2 : round);
+		slow->stopped = false;
+		world_run(w, 600);
+		assert_int_equal(b->received, a->sent);
+		if (round == 1)
+			world_run(w, 12000);
+		w->step_ns = 500;
+		world_run(w, 2 * HOUSEKEEPING);
+	}
+	assert_int_equal(node_counters(w, 1)->receive_full, 2);
+	world_destroy(w);
+}
+
 int
 main(void)
 {
@@ -122,6 +154,7 @@ main(void)
 	    cmocka_unit_test(test_pieces_too_small),
 	    cmocka_unit_test(test_places_out_of_turn),
 	    cmocka_unit_test(test_returns_pass_messages),
+	    cmocka_unit_test(test_full_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,9 @@ handle(struct node *n, const struct engine_event *event)
 	case ENGINE_EVENT_DATAGRAM_ERROR:
 		n->datagram_errors++;
 		break;
+	case ENGINE_EVENT_FULL:
+		n->full_told++;
+		break;
 	case ENGINE_EVENT_VIOLATION:
 		assert_true(event->reason[0]);
 		if (n->program[event->conn.session])
@@ -412,7 +415,7 @@ program_open(struct world *w, unsigned node, unsigned channels)
 {
 	struct program *p = calloc(1, sizeof(*p));
 	struct engine_config config = {
-	    .id = 0, .session_pending = options_now.pending, .regions = REGIONS};
+	    .id = 0, .links = 4, .session_pending = options_now.pending, .regions = REGIONS};
 	struct weir_geometry *g = &p->view.geometry;
 	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &p->view};
 	struct node *n = &w->node[node];
@@ -440,12 +443,25 @@ program_open(struct world *w, unsigned node, unsigned channels)
 				  (size_t)g->recv_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_WRITE);
 	p->view.send_mr = fake_mr(&w->net, p->arena + weir_arena_send(g),
 				  (size_t)g->send_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_READ);
+	atomic_store(&p->share.weight, ENGINE_WEIGHT);
+	p->view.share = &p->share;
 	p->view.work = aligned_alloc(64, engine_session_bytes(&config, g));
 	memset(p->view.work, 0, engine_session_bytes(&config, g));
 	assert_int_equal(program_command(p, &k), 0);
 	for (unsigned i = 0; i < channels; i++)
 		add_channel(p, i);
 	return p;
+}
+
+void
+program_share(struct program *p, uint32_t weight, uint64_t rate, uint64_t burst_ns)
+{
+	struct engine_command k = {.type = ENGINE_SESSION_SHARE, .session = &p->view};
+
+	atomic_store(&p->share.weight, weight);
+	atomic_store(&p->share.burst_ns, burst_ns);
+	atomic_store(&p->share.rate, rate);
+	assert_int_equal(program_command(p, &k), 0);
 }
 
 void
@@ -672,6 +688,13 @@ pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags)
 	return true;
 }
 
+/* For what is said of a message: WANT; RELEASE and CONSUMED. */
+static bool
+has_room(struct weir_ring *r)
+{
+	return weir_ring_room(r) >= 2 || (weir_ring_refresh(r) && weir_ring_room(r) >= 2);
+}
+
 bool
 pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 {
@@ -685,6 +708,8 @@ pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 		struct weir_slot want = {
 		    .op = WEIR_OP_WANT, .vqpn = c->vqpn, .length = weir_cost(length)};
 
+		if (!has_room(&c->p->tx[c->channel]))
+			return false;
 		if (c->wants == c->writable) /* each is answered once */
 			program_slot(c->p, c->channel, &want);
 		c->wants = c->writable + 1;
@@ -875,7 +900,7 @@ program_read(struct program *p)
 
 		if (!p->rx[i].slots)
 			continue;
-		while ((s = weir_ring_peek(&p->rx[i]))) {
+		while ((s = weir_ring_peek(&p->rx[i])) && has_room(&p->returns[i])) {
 			struct weir_slot copy = *s;
 
 			if (copy.op == WEIR_OP_INLINE || copy.op == WEIR_OP_PLACE)

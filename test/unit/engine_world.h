@@ -47,6 +47,7 @@ struct program {
 	struct world *w;
 	uint32_t node, id;
 	struct engine_session view;
+	struct engine_share share;
 	uint8_t *arena;
 	struct weir_ring tx[CHANNELS], rx[CHANNELS], returns[CHANNELS];
 	struct pconn conn[CONNS];
@@ -77,7 +78,7 @@ struct node {
 	uint32_t listener; /* program that accepts */
 	uint32_t listen_channel;
 	bool refuse, full; /* reject CONNECTs; main's queue is full */
-	uint32_t link_errors, link_error, silences;
+	uint32_t link_errors, link_error, silences, full_told;
 	uint32_t connects, conn_closed, local_closed;
 };
 
@@ -106,6 +107,8 @@ void world_link_fail(struct world *w, unsigned node, uint32_t status);
 void world_datagrams(struct world *w, unsigned node);
 
 struct program *program_open(struct world *w, unsigned node, unsigned channels);
+/* Main changes its share. */
+void program_share(struct program *p, uint32_t weight, uint64_t rate, uint64_t burst_ns);
 /* Submits SESSION_REMOVE; program->removed once it is done. */
 void program_die(struct program *p);
 int program_command(struct program *p, struct engine_command *c);

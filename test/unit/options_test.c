@@ -43,6 +43,8 @@ defaults(void **state)
 	assert_int_equal(o.window, 2 << 20);
 	assert_int_equal(o.peer_ring, 256 << 10);
 	assert_true(o.threshold == 0.6);
+	assert_int_equal(o.program_weight, 10);
+	assert_int_equal(o.program_rate.bytes, 0);
 	assert_int_equal(o.nics, 0);
 	assert_false(o.help || o.version);
 }
@@ -76,6 +78,9 @@ values(void **state)
 	assert_int_equal(o.idle, IDLE_POLL);
 	assert_int_equal(parse("--threshold", "0.25"), 0);
 	assert_true(o.threshold == 0.25);
+	assert_int_equal(parse("--program-rate", "100M,1M"), 0);
+	assert_int_equal(o.program_rate.bytes, 100000000);
+	assert_int_equal(o.program_rate.burst, 1000000);
 	assert_int_equal(parse("--help", NULL), 0);
 	assert_true(o.help);
 	assert_int_equal(parse("--version", NULL), 0);
@@ -104,6 +109,8 @@ bad_values(void **state)
 	refused("--ring-slots", "1000", "give 1024");
 	refused("--ring-slots", "16", "from 32");   /* the library takes no smaller ones */
 	refused("--peer-ring", "8M", "to 4194304"); /* nor do peers take larger ones */
+	refused("--program-rate", "100", "--program-rate '100'");
+	refused("--program-weight", "0", "--program-weight");
 	refused("--max-connections", "1x", "--max-connections");
 }
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What programs may take of the NICs: weights and rates, from the options, by the program's name or
+ * for one session. weirctl sets them (`set KEY VALUE`); what is set for a name holds for programs
+ * that attach later too.
+ */
+#include "broker_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NAMES_MAX 1024u /* programs with settings of their own */
+
+struct share_setting {
+	struct share_setting *next;
+	char name[WEIR_NAME_MAX];
+	uint32_t weight; /* 0: as the options say */
+	bool rated;
+	struct rate rate;
+};
+
+static struct share_setting *
+find(const struct broker *b, const char *name)
+{
+	struct share_setting *s = b->share_settings;
+
+	while (s && strcmp(s->name, name))
+		s = s->next;
+	return s;
+}
+
+static void
+store(struct broker_session *s)
+{
+	atomic_store_explicit(&s->share.weight, s->weight, memory_order_relaxed);
+	atomic_store_explicit(&s->share.burst_ns, rate_burst_ns(&s->rate), memory_order_relaxed);
+	atomic_store_explicit(&s->share.rate, s->rate.bytes, memory_order_relaxed);
+}
+
+/* Before engines know it. */
+void
+share_init(struct broker_session *s)
+{
+	const struct broker_config *c = &s->b->config;
+	const struct share_setting *set = find(s->b, s->name);
+
+	s->weight = c->program_weight ? c->program_weight : ENGINE_WEIGHT;
+	s->rate = c->program_rate;
+	if (set && set->weight)
+		s->weight = set->weight;
+	if (set && set->rated)
+		s->rate = set->rate;
+	store(s);
+}
+
+static void
+told(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+
+	(void)b;
+	s->commands--;
+	broker_session_release(s);
+}
+
+static void
+change(struct broker_session *s, uint32_t weight, const struct rate *rate)
+{
+	struct broker *b = s->b;
+
+	if (weight)
+		s->weight = weight;
+	if (rate)
+		s->rate = *rate;
+	store(s);
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *c = command_new(b, i, ENGINE_SESSION_SHARE, told, s);
+
+		c->cmd.session = &s->view[i];
+		s->commands++;
+		command_submit(b, c);
+	}
+}
+
+/* Keeps it for programs of that name that attach later. */
+static int
+keep(struct broker *b, const char *name, uint32_t weight, const struct rate *rate)
+{
+	struct share_setting *set = find(b, name);
+	uint32_t n = 0;
+
+	for (const struct share_setting *s = b->share_settings; s; s = s->next)
+		n++;
+	if (!set && n == NAMES_MAX)
+		return -ENOSPC;
+	if (!set) {
+		set = broker_alloc(sizeof(*set));
+		snprintf(set->name, sizeof(set->name), "%s", name);
+		set->next = b->share_settings;
+		b->share_settings = set;
+	}
+	if (weight)
+		set->weight = weight;
+	if (rate) {
+		set->rated = true;
+		set->rate = *rate;
+	}
+	return 0;
+}
+
+static bool
+parse_number(const char *text, uint32_t max, uint32_t *value)
+{
+	unsigned long n;
+	char *end;
+
+	errno = 0;
+	n = strtoul(text, &end, 10);
+	*value = (uint32_t)n;
+	return *text >= '0' && *text <= '9' && !*end && !errno && n <= max;
+}
+
+/* By name: all of them, and those to come. By number: that session. How many there are, or -errno.
+ */
+static int
+apply(struct broker *b, const char *name, uint32_t id, uint32_t weight, const struct rate *rate)
+{
+	int n = name ? keep(b, name, weight, rate) : 0;
+
+	if (n)
+		return n;
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (!s || s->state == SESSION_CLOSING ||
+		    (name ? strcmp(s->name, name) != 0 : s->id != id))
+			continue;
+		change(s, weight, rate);
+		n++;
+	}
+	return n || name ? n : -ESRCH;
+}
+
+static int __attribute__((format(printf, 4, 5)))
+refuse(char *reason, size_t size, int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason, size, format, args);
+	va_end(args);
+	return -code;
+}
+
+/* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight or rate; a name may hold dots. */
+int
+share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
+{
+	const char *what = strrchr(key, '.'), *from = strchr(key, '.');
+	bool by_name = !strncmp(key, "program.", 8);
+	uint32_t id = 0, weight = 0;
+	char name[WEIR_NAME_MAX];
+	struct rate rate;
+	bool rated;
+	int rc;
+
+	if (!what || what == from || (!by_name && strncmp(key, "session.", 8)) ||
+	    (strcmp(what, ".weight") && strcmp(what, ".rate")))
+		return refuse(reason, size, EINVAL,
+			      "no setting is called '%s'; give session.ID or program.NAME, and "
+			      ".weight or .rate behind it",
+			      key);
+	if ((size_t)(what - from) > sizeof(name))
+		return refuse(reason, size, EINVAL,
+			      "the name in '%s' is longer than names of programs are; see weirctl "
+			      "show sessions",
+			      key);
+	snprintf(name, sizeof(name), "%.*s", (int)(what - from - 1), from + 1);
+	if (!by_name && !parse_number(name, UINT32_MAX - 1, &id))
+		return refuse(reason, size, EINVAL,
+			      "'%s' is no number of a session; see weirctl show sessions", name);
+	rated = !strcmp(what, ".rate");
+	if (rated && rate_parse(value, &rate))
+		return refuse(reason, size, EINVAL, "rate '%s' is not good; give " RATE_WORDS,
+			      value);
+	if (!rated && (!parse_number(value, ENGINE_WEIGHT_MAX, &weight) || !weight))
+		return refuse(reason, size, EINVAL, "weight '%s' is not good; give 1 to %u", value,
+			      ENGINE_WEIGHT_MAX);
+	rc = apply(b, by_name ? name : NULL, id, weight, rated ? &rate : NULL);
+	if (rc == -ESRCH)
+		return refuse(reason, size, ESRCH,
+			      "there is no session %u; see weirctl show sessions", id);
+	if (rc == -ENOSPC)
+		return refuse(reason, size, ENOSPC,
+			      "%u names of programs have settings; restart the data plane, or set "
+			      "session.ID",
+			      NAMES_MAX);
+	return rc;
+}
+
+void
+share_free_all(struct broker *b)
+{
+	while (b->share_settings) {
+		struct share_setting *s = b->share_settings;
+
+		b->share_settings = s->next;
+		free(s);
+	}
+}
+
+static uint64_t
+sum(const struct broker_session *s, size_t at)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < s->b->config.engines; i++)
+		if (s->view[i].work)
+			n += atomic_load_explicit(
+			    (const _Atomic uint64_t *)((const uint8_t *)s->view[i].work + at),
+			    memory_order_relaxed);
+	return n;
+}
+
+void
+share_row(const struct broker_session *s, struct weir_row_session *r)
+{
+	r->weight = s->weight;
+	r->rate = s->rate.bytes;
+	r->burst = s->rate.burst;
+	r->tx_messages = sum(s, offsetof(struct engine_session_counters, tx_messages));
+	r->tx_bytes = sum(s, offsetof(struct engine_session_counters, tx_bytes));
+	r->limited = sum(s, offsetof(struct engine_session_counters, limited));
+}

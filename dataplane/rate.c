@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BURST_SHARE                                                                                \
+	50u		   /* of a second's bytes: an engine that others keep from its CPU         \
+			      for some ms loses nothing */
+#define BURST_USUAL 65536u /* at least: a segment of a bulk message */
+#define SECOND_NS 1000000000u
+
+/* A number with K, M or G; *end is what follows. */
+static int
+parse_bytes(const char *text, const char **end, uint64_t *value)
+{
+	static const char letters[] = "KMG";
+	unsigned long long n;
+	const char *letter;
+	char *rest;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(text, &rest, 10);
+	if (errno || n > RATE_MAX)
+		return -EINVAL;
+	letter = *rest ? strchr(letters, *rest >= 'a' ? *rest - 32 : *rest) : NULL;
+	for (long i = letter ? letter - letters + 1 : 0; i; i--)
+		n *= 1000;
+	*end = rest + (letter != NULL);
+	*value = n;
+	return 0;
+}
+
+int
+rate_parse(const char *text, struct rate *r)
+{
+	const char *end;
+
+	*r = (struct rate){0};
+	if (strcmp(text, "none") == 0)
+		return 0;
+	if (parse_bytes(text, &end, &r->bytes) || r->bytes < RATE_MIN || r->bytes > RATE_MAX)
+		return -EINVAL;
+	r->burst = r->bytes / BURST_SHARE > BURST_USUAL ? r->bytes / BURST_SHARE : BURST_USUAL;
+	if (!*end)
+		return 0;
+	if (*end != ',' || parse_bytes(end + 1, &end, &r->burst) || *end ||
+	    r->burst < RATE_BURST_MIN || r->burst > RATE_BURST_MAX)
+		return -EINVAL;
+	return 0;
+}
+
+uint64_t
+rate_burst_ns(const struct rate *r)
+{
+	if (!r->bytes)
+		return 0;
+	return (uint64_t)((unsigned __int128)r->burst * SECOND_NS / r->bytes);
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A rate holds for small, middle and large messages, with two engines, from when it is set to when it is
+# taken away; weirctl shows it and refuses nonsense. How links are shared out by weight is looked at by
+# test/unit/engine_share_test.c.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+weir_lcores='0@0,1@0,2@1' two_nodes_memif
+server B
+measure() # NAME ARGUMENT...: bytes a second
+{
+	local name=$1
+	shift
+	weir-perf --instance A node:2 -D 1.5 --no-calibrate --json "$@" >"$weir_tmp/$name.json" 2>"$weir_tmp/perf.log" ||
+		fail "$name: $(tail -n 1 "$weir_tmp/perf.log")"
+	jq '.results[0].bytes_per_s | floor' "$weir_tmp/$name.json"
+}
+weirctl --instance A set program.weir-perf.rate 100M >/dev/null || die "a rate can't be set"
+for size in 64 8192 65536 1048576; do
+	# the machine may be busy with something else: once more before it counts
+	got=$(measure "limited$size" -t bw -s "$size")
+	[ "$got" -ge 95000000 ] || got=$(measure "limited$size" -t bw -s "$size")
+	echo "size $size: $got bytes/s"
+	if [ "$got" -lt 95000000 ] || [ "$got" -gt 105000000 ]; then
+		fail "size $size: $got bytes/s with a rate of 100M"
+	fi
+done
+
+run limited weir-perf --instance A node:2 -t bw -s 65536 -D 20 --no-calibrate
+shown() { # JQ
+	weirctl --instance A --json show sessions | jq -e "any(.[]; .name == \"weir-perf\" and ($1))" >/dev/null
+}
+await 10 shown '.rate == 100000000 and .burst == 2000000 and .weight == 10 and .limited > 0 and .tx_bytes > 10000000' ||
+	fail "show sessions: $(weirctl --instance A --json show sessions)"
+session=$(weirctl --instance A --json show sessions | jq '.[] | select(.name == "weir-perf") | .session')
+weirctl --instance A set "session.$session.weight" 30 || fail "a weight can't be set"
+weirctl --instance A set "session.$session.rate" none || fail "a rate can't be taken away"
+before=$(weirctl --instance A --json show sessions | jq '.[0].tx_bytes')
+faster() { shown ".rate == 0 and .weight == 30 and .tx_bytes > $before + 300000000"; }
+await 2 faster || fail "it isn't faster without a rate: $(weirctl --instance A show sessions)"
+stop limited INT
+weirctl --instance A show sessions >/dev/null || fail "show sessions"
+weirctl --instance A set program.weir-perf.rate fast 2>"$weir_tmp/set.log" && fail "'fast' is a rate"
+grep -q "rate 'fast' is not good; give" "$weir_tmp/set.log" || fail "it says $(cat "$weir_tmp/set.log")"
+weirctl --instance A set session.63.weight 5 2>/dev/null && fail "there is a session 63"
+exit 0
