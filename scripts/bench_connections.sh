@@ -3,8 +3,8 @@
 # shellcheck disable=SC2154 # variables of bench.sh and _init.sh
 # The set `connections` of bench.sh: many connections, programs and nodes. Sourced by it.
 
-# Rates between all pairs of a cluster, and what the switch costs. alltoall_of NODES: prints
-# "MESSAGES-PER-SECOND SHARE"; the median of its runs, nodes started anew for each.
+# Rates between all pairs of a cluster, and what the switch costs. alltoall_run NODES: prints
+# "RATE SHARE", M/s and % of a CPU. Nodes are started anew for each run.
 alltoall_run()
 {
 	"$weir_root/scripts/cluster.sh" "$1" --report "$weir_tmp/cluster.json" -- \
