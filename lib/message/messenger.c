@@ -243,10 +243,11 @@ weir_messenger_close(struct weir_messenger *m)
 	pthread_mutex_lock(&m->lock);
 	TAILQ_FOREACH(s, &m->senders, next)
 	requests_cancel(s, UINT32_MAX);
-	TAILQ_FOREACH(p, &m->open, in_open)
-	peer_leave(m, p, PEER_LEAVING);
-	while (m->connected && weir_state(m->w) == WEIR_UP && weir_clock() < end)
+	while (m->connected && weir_state(m->w) == WEIR_UP && weir_clock() < end) {
+		TAILQ_FOREACH(p, &m->open, in_open)
+		peer_leave(m, p, PEER_LEAVING);
 		messenger_await(m);
+	}
 	pthread_mutex_unlock(&m->lock);
 	workers_stop(m);
 	pthread_mutex_lock(&m->lock);

@@ -434,10 +434,12 @@ weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 		return weir_fail(-ENOTCONN, "node %u is not connected; nothing is to be closed",
 				 node);
 	}
-	peer_leave(m, p, PEER_LEAVING);
 	life = p->lives;
-	while (p->lives == life && weir_state(m->w) == WEIR_UP)
+	while (p->lives == life && weir_state(m->w) == WEIR_UP) {
+		/* what the other end asked for may end first, and leave clients connected */
+		peer_leave(m, p, PEER_LEAVING);
 		messenger_await(m);
+	}
 	rc = p->lives == life ? -ENODEV : p->leave_status;
 	pthread_mutex_unlock(&m->lock);
 	if (rc == -ENODEV)
