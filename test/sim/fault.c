@@ -28,6 +28,7 @@ struct qp {
 	struct nic_qp *is; /* NULL: free */
 	void *user;
 	bool post_fails, mute;
+	bool datagrams; /* never mute: that all has completed is what its memory waits for */
 };
 
 /* Stands where nic.h expects the operations: found by them again. */
@@ -98,7 +99,7 @@ qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp
 	if (rc)
 		return rc;
 	q = find(f, NULL);
-	*q = (struct qp){.is = *qp, .user = init->user};
+	*q = (struct qp){.is = *qp, .user = init->user, .datagrams = init->type == NIC_UD};
 	head = (struct nic_qp_head *)*qp;
 	head->ops = &f->ops;
 	return 0;
@@ -219,7 +220,9 @@ strike(struct sim_fault *f, struct qp *q)
 		q->post_fails = true;
 		break;
 	case FAULT_MUTE:
-		q->mute = true;
+		if (q->datagrams)
+			break_qp(f, q);
+		q->mute = !q->datagrams;
 		break;
 	default:
 		if (f->mrs)
