@@ -205,8 +205,8 @@ struct broker_conn {
 	uint16_t channel;
 	uint8_t engine;
 	bool gone;	     /* the engine's entry is free */
-	bool loop;     /* remote */
-	bool datagram; /* local ones too */
+	bool loop;	     /* remote */
+	bool datagram;	     /* local ones too */
 	bool opened;	     /* local: its program has been told how opening ended */
 	bool replied;	     /* local, connecting end: CONNECTING has been sent */
 	uint32_t node, link; /* remote */

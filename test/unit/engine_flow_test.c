@@ -144,6 +144,28 @@ test_window_grows_at_any_size(void **state)
 	}
 }
 
+/*
+ * A program that takes each message a while after it came, when the peer has said that it waits: it
+ * lacks no memory, so the window grows all the same.
+ */
+static void
+test_window_grows_behind_stalls(void **state)
+{
+	struct pair p = pair_open(NULL);
+
+	(void)state;
+	for (unsigned i = 0; i < 8000; i++) {
+		if (p.a->sent < p.b->received + 2)
+			pconn_send(p.a, 4096, 0);
+		p.pb->stopped = i % 32;
+		world_step(p.w);
+	}
+	p.pb->stopped = false;
+	world_run(p.w, 100);
+	assert_true(pconn_granted(p.a) - p.a->spent >= 64 << 10);
+	world_destroy(p.w);
+}
+
 /* Messages beyond the grant wait in the engine; WANT is answered when they could go. */
 static void
 test_beyond_the_window(void **state)
@@ -516,6 +538,7 @@ main(void)
 	    cmocka_unit_test(test_slow_queue),
 	    cmocka_unit_test(test_window_grows_and_stalls),
 	    cmocka_unit_test(test_window_grows_at_any_size),
+	    cmocka_unit_test(test_window_grows_behind_stalls),
 	    cmocka_unit_test(test_beyond_the_window),
 	    cmocka_unit_test(test_slow_program),
 	    cmocka_unit_test(test_mixed_order),
