@@ -239,7 +239,7 @@ suite_fuzz()
 		seconds=$FUZZ_SECONDS
 		[ "$name" != roce_input ] || seconds=$((6 * FUZZ_SECONDS)) # what strangers send to the NIC
 		echo "fuzz/$name $((seconds + 120)) $SANE $t -max_total_time=$seconds -timeout=10 -rss_limit_mb=2048" \
-			"-artifact_prefix=$root/build/fuzz/crash-$name- -print_final_stats=1 $work/corpus/$name" \
+			"-error_exitcode=1 -artifact_prefix=$root/build/fuzz/crash-$name- -print_final_stats=1 $work/corpus/$name" \
 			"$([ ! -d "test/fuzz/corpus/$name" ] || echo "$root/test/fuzz/corpus/$name")"
 	done | run_tests "$cores"
 }
@@ -279,7 +279,7 @@ suite_mutate()
 		grep -q "^$name  *killed " "$line"
 		note "mutate/$name" $? "${seconds:-0}" "$line"
 	done
-	[ "$tried" = 1 ] || tail -n 40 "$log" # why
+	[ "$tried" = 1 ] || grep -v " killed " "$log" # why
 }
 
 # Which lines of lib/ and dataplane/ the unit and protocol tests run. Reported, never a failure.

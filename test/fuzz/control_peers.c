@@ -19,8 +19,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (uint32_t i = 0; i < peers.count; i++) {
 			struct peer_entry *e = &peers.list[i];
 
-			if (e->id == UINT16_MAX || !e->address_count ||
+			if (e->id == UINT16_MAX || e->address_count + e->lid_count == 0 ||
 			    e->address_count > WEIR_CTL_ADDRESSES ||
+			    e->lid_count > WEIR_CTL_ADDRESSES ||
 			    !memchr(e->control, 0, sizeof(e->control)) ||
 			    !strchr(e->control, ':') || peers_find(&peers, e->id) != e)
 				abort();

@@ -121,10 +121,13 @@ count_sent(struct vnic_context *ctx, const struct ibv_send_wr *wr)
 
 	for (int i = 0; i < wr->num_sge; i++)
 		bytes += wr->sg_list[i].length;
+	if (wr->opcode != IBV_WR_RDMA_READ) {
+		vnic_count(&ctx->counters.tx_bytes, bytes);
+		return;
+	}
 	/* completions of READs don't say how much they brought */
-	vnic_count(wr->opcode == IBV_WR_RDMA_READ ? &ctx->counters.read_bytes
-						  : &ctx->counters.tx_bytes,
-		   bytes);
+	vnic_count(&ctx->counters.read_bytes, bytes);
+	vnic_count(&ctx->counters.rx_bytes, bytes);
 }
 
 /* The WR is taken: into the QP's chain, and its place remembers what it is. */
