@@ -121,6 +121,22 @@ thread_figures()
 	stop_all
 }
 
+# Structured data: protobuf-c packs into the messages and unpacks where they arrived (apps/examples/message_protobuf.c).
+protobuf_figure()
+{
+	local try count=2000000 example=$WEIR_BUILD/apps/examples/example-message-protobuf
+
+	wanted conn_protobuf || return 0
+	perf_nodes
+	WEIR_INSTANCE=B run readings taskset -c 1 "$example"
+	await 10 sh -c "WEIR_INSTANCE=A '$example' 2 1 >/dev/null 2>&1" || die "the example doesn't answer"
+	for ((try = 0; try < runs; try++)); do
+		WEIR_INSTANCE=A taskset -c 0 "$example" 2 "$count" >"$weir_tmp/protobuf.log" 2>&1 || { tail -n 1 "$weir_tmp/protobuf.log" >&2; break; }
+		sed -n 's|.* arrived, \([0-9]*\)/s$|\1|p' "$weir_tmp/protobuf.log" | awk '{ print $1 / 1e6 }'
+	done | record conn_protobuf "M/s, messages of 8 doubles by protobuf-c" '-' 0 any "example-message-protobuf 2 $count"
+	stop_all
+}
+
 # Large messages against TCP over loopback: both send out of the program's buffers.
 bulk_figures()
 {
@@ -144,6 +160,7 @@ set_connections()
 {
 	read_figures
 	thread_figures
+	protobuf_figure
 	bulk_figures
 	alltoall_figures
 	set_shares

@@ -14,23 +14,33 @@ server B
 mtu=$(weirctl --instance A --json show ports | jq '.[0].mtu')
 [ "$mtu" = 1024 ] || fail "path MTU $mtu"
 
-# transfer COUNT SIZES TESTS INSTANCE ADDRESS
+# transfer INSTANCE ADDRESS COUNT SIZES TESTS [OPTION...]
 transfer() {
-	timeout 100 weir-perf --instance "$4" "$5" -t "$3" -s "$2" -n "$1" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
-		fail "weir-perf --instance $4 $5 -t $3 -s $2: $(tail -n 1 "$weir_tmp/perf.log")"
-	jq -e ".results | length > 0 and all(.errors == 0 and .verified == true and .count >= $1)" "$weir_tmp/result.json" >/dev/null ||
-		fail "$4 $5 -t $3 -s $2: $(jq -c '.results' "$weir_tmp/result.json")"
+	timeout 100 weir-perf --instance "$1" "$2" -n "$3" -s "$4" -t "${@:5}" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+		fail "weir-perf --instance $1 $2 -n $3 -s $4 -t ${*:5}: $(tail -n 1 "$weir_tmp/perf.log")"
+	jq -e ".results | length > 0 and all(.errors == 0 and .verified == true and .count >= $3)" "$weir_tmp/result.json" >/dev/null ||
+		fail "$1 $2 -n $3 -s $4 -t ${*:5}: $(jq -c '.results' "$weir_tmp/result.json")"
 }
 
 both_ways() {
-	transfer "$1" "$2" "$3" A node:2
-	transfer "$1" "$2" "$3" B node:1
+	transfer A node:2 "$@"
+	transfer B node:1 "$@"
 }
 
 sizes=0,1,$((mtu - 1)),$mtu,$((mtu + 1))
 both_ways 50 "$sizes" lat
 both_ways 5 1048579 lat
 both_ways 40 64,65536 rate,bw
+# each primitive by itself; a READ is made by the end that receives
+for way in SEND,64 READ,65536 WRITE,65536; do
+	both_ways 20 "${way#*,}" lat --flags "RC,${way%,*}"
+done
+for node in A B; do
+	for name in fetched frames_by_send bulk_messages; do
+		weirctl --instance "$node" --json show counters | jq -e --arg name "engine.$name" 'any(.name == $name and .value > 0)' >/dev/null ||
+			fail "$node: counter $name is 0"
+	done
+done
 for end in A B; do
 	tc qdisc add dev "veth$end" root netem loss 1% limit 10000 || die "no netem"
 done
