@@ -9,8 +9,8 @@ root=$PWD
 # shellcheck source=scripts/deps.sh
 . scripts/deps.sh
 
-SUITES=(lint unit protocol control fuzz smoke sanitize mutate coverage rxe)
-DEFAULT=(lint unit protocol control sanitize fuzz smoke rxe mutate coverage)
+SUITES=(lint unit protocol control model fuzz smoke sanitize mutate coverage rxe)
+DEFAULT=(lint unit protocol control sanitize model fuzz smoke rxe mutate coverage)
 SEEDS=${WEIR_SEEDS:-10000}          # seeds of the protocol suite
 SEEDS_SANITIZE=${WEIR_SEEDS_SANITIZE:-200}
 SEED_RANGES=10
@@ -235,6 +235,17 @@ suite_sanitize()
 	fi
 }
 
+# Models of protocols, each with the faults that it has to find.
+suite_model()
+{
+	local model
+
+	for model in test/model/*.pml; do
+		name=${model##*/}
+		echo "model/${name%.pml} 300 $root/test/model/run.sh $root/$model"
+	done | run_tests "$cores"
+}
+
 suite_fuzz()
 {
 	local t name seconds
@@ -430,7 +441,7 @@ if wants lint || wants unit || wants protocol || wants control || wants smoke ||
 fi
 prepare_machine
 beside=()
-for suite in fuzz coverage; do
+for suite in model fuzz coverage; do
 	[ "$list" = 1 ] || ! wants rxe || ! wants "$suite" || beside+=("$suite")
 done
 for suite in "${suites[@]}"; do
