@@ -156,8 +156,6 @@ struct vnic_device {
 
 extern const struct nic_ops vnic_ops;
 
-int vnic_fail(char *error, size_t size, int rc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 void *vnic_get(struct vnic_device *dev, size_t bytes, int numa_socket);
 void vnic_put(struct vnic_device *dev, void *memory, size_t bytes);
 unsigned vnic_mtu_bytes(enum ibv_mtu mtu);
