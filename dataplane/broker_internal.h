@@ -495,7 +495,9 @@ struct broker {
 	uint32_t log_count;
 	uint32_t node; /* own id */
 	bool synced;
-	struct nic_attr attr[BROKER_ENGINES_MAX];
+	struct nic_attr attr[BROKER_ENGINES_MAX]; /* as of the start; link_up: it was, since then */
+	uint64_t
+	    link_down_at[BROKER_ENGINES_MAX]; /* since when nobody was told; 0: it is up, or told */
 	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the engine's port */
 	uint64_t port_look;			   /* when the ports are asked again */
 	uint64_t rnr_seen[BROKER_ENGINES_MAX];	   /* nic_counters.rnr_sent at the last look */

@@ -441,6 +441,7 @@ fake_open(const struct fake_config *config)
 	f->fail_type = -1;
 	f->node = config->node;
 	f->lid = config->lid;
+	f->link_down = config->link_down;
 	f->now = 1000 * BROKER_SECOND_NS;
 	f->next_qpn = (config->node & 0xff) * 10000;
 	memset(f->doorbell, 0xff, sizeof(f->doorbell));
