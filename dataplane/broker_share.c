@@ -76,6 +76,8 @@ change(struct broker_session *s, uint32_t weight, const struct rate *rate)
 	if (rate)
 		s->rate = *rate;
 	store(s);
+	if (s->state == SESSION_BUILDING) /* its engines will see it */
+		return;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		struct broker_command *c = command_new(b, i, ENGINE_SESSION_SHARE, told, s);
 

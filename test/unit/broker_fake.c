@@ -571,6 +571,7 @@ fake_attach_as(struct fake *f, struct fake_session *s, const char *name)
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
 	s->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, s);
 	assert_non_null(s->s);
+	fake_run(f); /* its memory is made */
 	if (f->hold)
 		return;
 	assert_int_equal(s->replies, 1);
