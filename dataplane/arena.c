@@ -3,13 +3,13 @@
 #include "arena.h"
 #include "sigbus.h"
 
-#include "common/session_msg.h"
-
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Smallest number of receive and of send blocks: a bulk message or two. */
 #define BLOCKS_MIN 64u
+#define PIECE MEMFD_HUGE_PAGE /* populated at a time: up to 5 ms without huge pages */
 #define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena for each connection */
 #define CONNECTIONS_MIN 64u
 #define RING_SLOTS_MIN 128u
@@ -75,30 +75,56 @@ arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *offset
 	*bytes = (to - from) * WEIR_BLOCK_SIZE;
 }
 
-int
-arena_open(const struct weir_geometry *g, const int *numa_socket, int notify_fd, struct arena *a)
+static int
+begin(struct arena *a, int huge)
 {
+	const struct weir_geometry *g = &a->geometry;
 	struct memfd_part part[WEIR_ENGINES_MAX + 1];
 	uint64_t offset, bytes;
 	int rc;
 
-	part[0] = (struct memfd_part){0, g->bytes, numa_socket[0]};
+	part[0] = (struct memfd_part){0, g->bytes, a->numa_socket[0]};
 	for (uint32_t i = 0; i < g->engines; i++) {
 		arena_recv_part(g, i, &offset, &bytes);
-		part[i + 1] = (struct memfd_part){offset, bytes, numa_socket[i]};
+		part[i + 1] = (struct memfd_part){offset, bytes, a->numa_socket[i]};
 	}
-	rc = memfd_open("weir-arena", g->bytes, 1, part, g->engines + 1, &a->memory);
+	rc = memfd_begin("weir-arena", g->bytes, huge, part, g->engines + 1, &a->memory);
 	if (rc)
 		return rc;
-	a->geometry = *g;
-	a->guard = sigbus_guard_add(a->memory.base, a->memory.bytes, a->memory.page, notify_fd);
-	if (a->guard < 0) {
-		rc = a->guard;
+	rc = memfd_go_on(&a->memory, PIECE);
+	if (rc < 0) {
+		huge = a->memory.page == MEMFD_HUGE_PAGE;
 		memfd_close(&a->memory);
-		return rc;
+		return huge ? begin(a, 0) : rc;
 	}
 	arena_head(a)->geometry = *g;
 	return 0;
+}
+
+int
+arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd, struct arena *a)
+{
+	a->geometry = *g;
+	a->guard = -1;
+	a->notify_fd = notify_fd;
+	memcpy(a->numa_socket, numa_socket, g->engines * sizeof(*numa_socket));
+	return begin(a, 1);
+}
+
+int
+arena_go_on(struct arena *a)
+{
+	int rc = memfd_go_on(&a->memory, PIECE);
+
+	if (rc < 0 && a->memory.page == MEMFD_HUGE_PAGE) {
+		memfd_close(&a->memory);
+		rc = begin(a, 0);
+		return rc ? rc : 1;
+	}
+	if (rc)
+		return rc;
+	a->guard = sigbus_guard_add(a->memory.base, a->memory.bytes, a->memory.page, a->notify_fd);
+	return a->guard < 0 ? a->guard : 0;
 }
 
 bool

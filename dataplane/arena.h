@@ -3,6 +3,7 @@
 #ifndef WEIR_ARENA_H
 #define WEIR_ARENA_H
 
+#include "common/session_msg.h"
 #include "common/shm.h"
 #include "memfd.h"
 
@@ -14,7 +15,9 @@ struct arena_limits {
 struct arena {
 	struct memfd memory;
 	struct weir_geometry geometry; /* ours: never re-read from shared memory */
-	int guard;		       /* of sigbus.h */
+	int guard;		       /* of sigbus.h; -1 until all is there */
+	int notify_fd;
+	int numa_socket[WEIR_ENGINES_MAX];
 };
 
 /*
@@ -30,10 +33,13 @@ void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *o
 
 /*
  * Makes the memory; numa_socket[i] is engine i's. notify_fd: eventfd written to when the program
- * punched a hole (arena_spoilt()), or -1. 0 or -errno.
+ * punched a hole (arena_spoilt()), or -1. The head is there at once, the rest comes piece by piece.
+ * 0 or -errno.
  */
-int arena_open(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
-	       struct arena *a);
+int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
+		struct arena *a);
+/* The next piece. 1: there are more; 0: all is there; or -errno (arena_close() is due). */
+int arena_go_on(struct arena *a);
 bool arena_spoilt(const struct arena *a);
 void arena_close(struct arena *a);
 

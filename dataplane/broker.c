@@ -206,6 +206,7 @@ broker_create(const struct broker_config *config)
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
+	b->last_building = &b->building;
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
 	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
 	b->segment = broker_alloc(BROKER_SEGMENTS_MAX * sizeof(*b->segment));
@@ -240,6 +241,8 @@ broker_destroy(struct broker *b)
 		if (!s)
 			continue;
 		broker_session_close(s);
+		if (b->session[i] != s) /* no engine knew it */
+			continue;
 		s->waiting = s->commands = 0;
 		broker_session_release(s);
 	}
@@ -279,6 +282,7 @@ timers(struct broker *b, uint64_t now)
 	uint64_t next = earlier(connect_timers(b, now), node_timers(b, now));
 
 	next = earlier(next, link_timers(b, now));
+	next = earlier(next, sessions_build(b, now));
 	next = earlier(next, session_socket_timers(b, now));
 	return earlier(next, control_socket_timers(b, now));
 }

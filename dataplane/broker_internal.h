@@ -96,9 +96,10 @@ bool command_waiting(const struct broker *b);
 /* ---- sessions (broker_session.c, broker_request.c) ---- */
 
 enum session_state {
-	SESSION_ADDING,	 /* engines are being told; HELLO has no answer yet */
-	SESSION_OPEN,	 /* requests are answered */
-	SESSION_CLOSING, /* no more replies; engines have been told to forget it */
+	SESSION_BUILDING, /* its memory is being made; HELLO has no answer yet */
+	SESSION_ADDING,	  /* engines are being told; HELLO has no answer yet */
+	SESSION_OPEN,	  /* requests are answered */
+	SESSION_CLOSING,  /* no more replies; engines have been told to forget it */
 };
 
 struct broker_channel {
@@ -134,6 +135,9 @@ struct broker_session {
 	char name[WEIR_NAME_MAX];
 	broker_reply_fn *reply; /* NULL once nobody listens */
 	void *user;
+	struct broker_session *next_building;
+	uint32_t version;  /* of session messages, that both speak */
+	uint64_t cost_ns;  /* CPU time that making its memory took */
 	bool pending;	   /* a request waits for its reply */
 	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
 	uint32_t commands; /* other commands under way that point here */
@@ -164,13 +168,15 @@ void session_refuse(struct broker_session *s, int code, const char *format, ...)
 void session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 struct weir_session_msg session_msg(uint32_t type);
-/* Closes it and tells its owner by a NULL reply. */
+/* Tells its owner by a NULL reply and closes it. */
 void session_end(struct broker_session *s);
 /* The same because it broke the rules. */
 void session_spoil(struct broker_session *s, const char *reason);
 /* Peers have waited for its receive memory for long: a line in the log. */
 void session_full(struct broker *b, uint32_t id);
 void session_unlisten(struct broker_session *s, uint32_t index);
+/* Makes a piece of the memory of those that attach. When it is to be called again. */
+uint64_t sessions_build(struct broker *b, uint64_t now);
 /* Frees it if nothing refers to it any more. */
 void broker_session_release(struct broker_session *s);
 void session_free(struct broker_session *s);
@@ -495,7 +501,9 @@ struct broker {
 	uint32_t log_count;
 	uint32_t node; /* own id */
 	bool synced;
-	struct nic_attr attr[BROKER_ENGINES_MAX];
+	struct nic_attr attr[BROKER_ENGINES_MAX]; /* as of the start; link_up: it was, since then */
+	uint64_t
+	    link_down_at[BROKER_ENGINES_MAX]; /* since when nobody was told; 0: it is up, or told */
 	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the engine's port */
 	uint64_t port_look;			   /* when the ports are asked again */
 	uint64_t rnr_seen[BROKER_ENGINES_MAX];	   /* nic_counters.rnr_sent at the last look */
@@ -504,6 +512,8 @@ struct broker {
 	struct broker_command *commands; /* all that exist */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
+	struct broker_session *building, **last_building; /* in the order in which they came */
+	uint64_t told_to_wait;				  /* when those were last */
 	struct share_setting *share_settings;
 	struct broker_conn **conn; /* by vqpn index */
 	uint32_t conn_count;

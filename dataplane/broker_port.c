@@ -3,29 +3,42 @@
 #include "broker_internal.h"
 
 #define LOOK_NS (BROKER_SECOND_NS / 10)
+#define LINK_PATIENCE_NS (5 * BROKER_SECOND_NS)
 #define RECEIVES_QUIET_NS (10 * BROKER_SECOND_NS)
 #define EVENTS_A_LOOK 1024u /* a driver that reports without end */
 
 static void
-link_changed(struct broker *b, uint32_t engine, bool up)
+tell_down(struct broker *b, uint32_t engine)
+{
+	b->link_down_at[engine] = 0;
+	broker_log(b,
+		   "port %s: link is down, frames are lost; look at the cable, the switch or the "
+		   "other end",
+		   b->attr[engine].name);
+}
+
+/* Of a port that was never up the other end may not be there yet: that is said later. */
+static void
+link_changed(struct broker *b, uint32_t engine, bool up, uint64_t now)
 {
 	const struct nic_device *dev = broker_engine(b, engine)->dev;
-	const char *name = b->attr[engine].name;
 
 	for (uint32_t i = engine; i < b->config.engines; i++)
 		if (broker_engine(b, i)->dev == dev)
 			b->link_changes[i]++;
-	if (up)
-		broker_log(b, "port %s: link is up", name);
-	else
-		broker_log(b,
-			   "port %s: link is down, frames are lost; look at the cable, the switch "
-			   "or the other end",
-			   name);
+	if (up) {
+		b->attr[engine].link_up = true;
+		b->link_down_at[engine] = 0;
+		broker_log(b, "port %s: link is up", b->attr[engine].name);
+	} else if (b->attr[engine].link_up) {
+		tell_down(b, engine);
+	} else {
+		b->link_down_at[engine] = now;
+	}
 }
 
 static void
-take_events(struct broker *b, uint32_t engine)
+take_events(struct broker *b, uint32_t engine, uint64_t now)
 {
 	struct nic_device *dev = broker_engine(b, engine)->dev;
 	struct nic_async_event event;
@@ -36,7 +49,7 @@ take_events(struct broker *b, uint32_t engine)
 		switch (event.type) {
 		case NIC_EVENT_LINK_UP:
 		case NIC_EVENT_LINK_DOWN:
-			link_changed(b, engine, event.type == NIC_EVENT_LINK_UP);
+			link_changed(b, engine, event.type == NIC_EVENT_LINK_UP, now);
 			break;
 		case NIC_EVENT_QP_FATAL:
 			if (!datagrams_qp_fatal(b, event.qp_user))
@@ -93,8 +106,11 @@ port_look(struct broker *b, uint64_t now)
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		if (!broker_engine(b, i)->dev)
 			continue;
-		if (is_first(b, i))
-			take_events(b, i);
+		if (is_first(b, i)) {
+			take_events(b, i, now);
+			if (b->link_down_at[i] && now - b->link_down_at[i] >= LINK_PATIENCE_NS)
+				tell_down(b, i);
+		}
 		look_at_receives(b, i, now);
 	}
 }

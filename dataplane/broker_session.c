@@ -5,12 +5,16 @@
  * goes.
  */
 #include "broker_internal.h"
+#include "pace.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define WAIT_NS BROKER_SECOND_NS
+#define SHARED_MEMORY "shared memory (free some, or reserve huge pages: scripts/setup_hugepages.sh)"
 
 struct weir_session_msg
 session_msg(uint32_t type)
@@ -179,16 +183,33 @@ session_unlisten(struct broker_session *s, uint32_t index)
 }
 
 static void
+leave_building(struct broker_session *s)
+{
+	struct broker_session **at = &s->b->building;
+
+	while (*at != s)
+		at = &(*at)->next_building;
+	*at = s->next_building;
+	if (!*at)
+		s->b->last_building = at;
+}
+
+static void
 close_session(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
 	if (s->state == SESSION_CLOSING)
 		return;
+	b->counters.sessions_closed++;
+	if (s->state == SESSION_BUILDING) { /* nobody else knows it */
+		leave_building(s);
+		session_free(s);
+		return;
+	}
 	s->state = SESSION_CLOSING;
 	s->reply = NULL;
 	s->pending = false;
-	b->counters.sessions_closed++;
 	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
 		if (s->listener[i])
 			session_unlisten(s, i);
@@ -224,9 +245,9 @@ session_end(struct broker_session *s)
 	broker_reply_fn *reply = s->reply;
 	void *user = s->user;
 
-	close_session(s);
 	if (reply)
 		reply(user, NULL, NULL, 0);
+	close_session(s);
 }
 
 void
@@ -258,7 +279,7 @@ welcome(struct broker_session *s)
 
 	s->state = SESSION_OPEN;
 	s->b->counters.sessions_opened++;
-	m.welcome.version = WEIR_SESSION_VERSION_MAX;
+	m.welcome.version = s->version;
 	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	m.welcome.session = s->id;
 	m.welcome.node = s->b->node;
@@ -290,9 +311,9 @@ added(struct broker *b, struct broker_command *c)
 	close_session(s);
 }
 
-/* Memory and views; the engines don't know it yet. */
+/* The memory's head; the rest of it is made in pieces. */
 static int
-build(struct broker_session *s, uint64_t wish, const char **what)
+begin(struct broker_session *s, uint64_t wish, const char **what)
 {
 	const struct broker_config *c = &s->b->config;
 	struct arena_limits limits = {c->session_connections, c->channels, c->ring_slots,
@@ -306,20 +327,85 @@ build(struct broker_session *s, uint64_t wish, const char **what)
 		return rc;
 	for (uint32_t i = 0; i < c->engines; i++)
 		numa[i] = c->engine[i].numa_socket;
-	*what = "shared memory (free some, or reserve huge pages: scripts/setup_hugepages.sh)";
-	rc = arena_open(&g, numa, s->b->fault_fd, &s->arena);
-	if (rc)
-		return rc;
-	*what = "memory regions (raise the limit of locked memory or of regions)";
-	for (uint32_t i = 0; i < c->engines && !rc; i++)
+	*what = SHARED_MEMORY;
+	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
+}
+
+/* Its memory is there: views of it for the engines, which then are told. */
+static int
+add(struct broker_session *s)
+{
+	uint32_t connections = s->arena.geometry.connections;
+	struct broker *b = s->b;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->config.engines && !rc; i++)
 		rc = build_view(s, i);
 	if (rc)
 		return rc;
-	s->free_desc = broker_alloc(g.connections * sizeof(*s->free_desc));
-	for (uint32_t i = 0; i < g.connections; i++)
-		s->free_desc[i] = g.connections - 1 - i;
-	s->free_desc_count = g.connections;
+	s->free_desc = broker_alloc(connections * sizeof(*s->free_desc));
+	for (uint32_t i = 0; i < connections; i++)
+		s->free_desc[i] = connections - 1 - i;
+	s->free_desc_count = connections;
+	s->state = SESSION_ADDING;
+	s->waiting = b->config.engines;
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);
+
+		c->cmd.session = &s->view[i];
+		command_submit(b, c);
+	}
 	return 0;
+}
+
+static void
+refuse_memory(struct weir_session_msg *no, int rc, const char *what)
+{
+	session_refusal(no, -rc, "no memory for %s: %s", what, strerror(-rc));
+}
+
+/* Those who wait know that something goes on. */
+static void
+tell_to_wait(struct broker *b, uint64_t now)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_WAIT);
+
+	if (now - b->told_to_wait < WAIT_NS)
+		return;
+	b->told_to_wait = now;
+	for (struct broker_session *s = b->building; s; s = s->next_building)
+		if (s->version >= WEIR_SESSION_WAIT)
+			s->reply(s->user, &m, NULL, 0);
+}
+
+uint64_t
+sessions_build(struct broker *b, uint64_t now)
+{
+	struct broker_session *s = b->building;
+	const char *what = SHARED_MEMORY;
+	struct weir_session_msg no;
+	uint64_t begin;
+	int rc;
+
+	if (!s)
+		return UINT64_MAX;
+	begin = pace_clock();
+	rc = arena_go_on(&s->arena);
+	if (rc <= 0)
+		leave_building(s);
+	if (!rc) {
+		what = "memory regions (raise the limit of locked memory or of regions)";
+		rc = add(s);
+	}
+	s->cost_ns += pace_clock() - begin;
+	if (rc < 0) {
+		b->counters.sessions_refused++;
+		refuse_memory(&no, rc, what);
+		s->reply(s->user, &no, NULL, 0);
+		session_free(s);
+	}
+	tell_to_wait(b, now);
+	return b->building ? now : UINT64_MAX;
 }
 
 /* The slots go round, so that a doorbell's number isn't used again at once. */
@@ -345,7 +431,7 @@ session_new(struct broker *b, uint32_t id)
 
 	s->b = b;
 	s->id = id;
-	s->state = SESSION_ADDING;
+	s->state = SESSION_BUILDING;
 	s->program_doorbell = -1;
 	s->arena = (struct arena){.memory = {.fd = -1, .base = (void *)-1}, .guard = -1};
 	s->view = broker_alloc(c->engines * sizeof(*s->view));
@@ -422,12 +508,14 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->uid = uid;
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
 	take_name(s, hello->hello.name);
+	s->version = hello->hello.version_max < WEIR_SESSION_VERSION_MAX ? hello->hello.version_max
+									 : WEIR_SESSION_VERSION_MAX;
 	share_init(s);
-	rc = build(s, hello->hello.arena, &what);
+	rc = begin(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;
 		session_free(s);
-		session_refusal(&no, -rc, "no memory for %s: %s", what, strerror(-rc));
+		refuse_memory(&no, rc, what);
 		reply(user, &no, NULL, 0);
 		return NULL;
 	}
@@ -437,14 +525,10 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->reply = reply;
 	s->user = user;
 	s->pending = true;
-	s->waiting = b->config.engines;
-	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);
-
-		c->cmd.session = &s->view[i];
-		command_submit(b, c);
-	}
-	broker_flush(b);
+	if (!b->building)
+		b->told_to_wait = broker_now(b);
+	*b->last_building = s;
+	b->last_building = &s->next_building;
 	return s;
 }
 

@@ -6,8 +6,9 @@
  */
 #include "broker_internal.h"
 
+#include "fail.h"
+
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -75,6 +76,8 @@ change(struct broker_session *s, uint32_t weight, const struct rate *rate)
 	if (rate)
 		s->rate = *rate;
 	store(s);
+	if (s->state == SESSION_BUILDING) /* its engines will see it */
+		return;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		struct broker_command *c = command_new(b, i, ENGINE_SESSION_SHARE, told, s);
 
@@ -143,17 +146,6 @@ apply(struct broker *b, const char *name, uint32_t id, uint32_t weight, const st
 	return n || name ? n : -ESRCH;
 }
 
-static int __attribute__((format(printf, 4, 5)))
-refuse(char *reason, size_t size, int code, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(reason, size, format, args);
-	va_end(args);
-	return -code;
-}
-
 /* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight or rate; a name may hold dots. */
 int
 share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
@@ -168,35 +160,35 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 
 	if (!what || what == from || (!by_name && strncmp(key, "session.", 8)) ||
 	    (strcmp(what, ".weight") && strcmp(what, ".rate")))
-		return refuse(reason, size, EINVAL,
-			      "no setting is called '%s'; give session.ID or program.NAME, and "
-			      ".weight or .rate behind it",
-			      key);
+		return fail(reason, size, -EINVAL,
+			    "no setting is called '%s'; give session.ID or program.NAME, and "
+			    ".weight or .rate behind it",
+			    key);
 	if ((size_t)(what - from) > sizeof(name))
-		return refuse(reason, size, EINVAL,
-			      "the name in '%s' is longer than names of programs are; see weirctl "
-			      "show sessions",
-			      key);
+		return fail(reason, size, -EINVAL,
+			    "the name in '%s' is longer than names of programs are; see weirctl "
+			    "show sessions",
+			    key);
 	snprintf(name, sizeof(name), "%.*s", (int)(what - from - 1), from + 1);
 	if (!by_name && !parse_number(name, UINT32_MAX - 1, &id))
-		return refuse(reason, size, EINVAL,
-			      "'%s' is no number of a session; see weirctl show sessions", name);
+		return fail(reason, size, -EINVAL,
+			    "'%s' is no number of a session; see weirctl show sessions", name);
 	rated = !strcmp(what, ".rate");
 	if (rated && rate_parse(value, &rate))
-		return refuse(reason, size, EINVAL, "rate '%s' is not good; give " RATE_WORDS,
-			      value);
+		return fail(reason, size, -EINVAL, "rate '%s' is not good; give " RATE_WORDS,
+			    value);
 	if (!rated && (!parse_number(value, ENGINE_WEIGHT_MAX, &weight) || !weight))
-		return refuse(reason, size, EINVAL, "weight '%s' is not good; give 1 to %u", value,
-			      ENGINE_WEIGHT_MAX);
+		return fail(reason, size, -EINVAL, "weight '%s' is not good; give 1 to %u", value,
+			    ENGINE_WEIGHT_MAX);
 	rc = apply(b, by_name ? name : NULL, id, weight, rated ? &rate : NULL);
 	if (rc == -ESRCH)
-		return refuse(reason, size, ESRCH,
-			      "there is no session %u; see weirctl show sessions", id);
+		return fail(reason, size, -ESRCH,
+			    "there is no session %u; see weirctl show sessions", id);
 	if (rc == -ENOSPC)
-		return refuse(reason, size, ENOSPC,
-			      "%u names of programs have settings; restart the data plane, or set "
-			      "session.ID",
-			      NAMES_MAX);
+		return fail(reason, size, -ENOSPC,
+			    "%u names of programs have settings; restart the data plane, or set "
+			    "session.ID",
+			    NAMES_MAX);
 	return rc;
 }
 

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "memfd.h"
 
+#include "common/shm.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
@@ -62,19 +64,19 @@ bind_part(const struct memfd *m, const struct memfd_part *part)
 }
 
 static int
-populate(const struct memfd *m)
+populate(const struct memfd *m, size_t from, size_t length)
 {
-	if (!madvise(m->base, m->bytes, MADV_POPULATE_WRITE))
+	if (!madvise((char *)m->base + from, length, MADV_POPULATE_WRITE))
 		return 0;
 	if (errno != EINVAL)
 		return errno == EFAULT ? -ENOMEM : -errno;
 	/* an older kernel: the pages at least exist */
-	return fallocate(m->fd, 0, 0, (off_t)m->bytes) ? -errno : 0;
+	return fallocate(m->fd, 0, (off_t)from, (off_t)length) ? -errno : 0;
 }
 
 static int
-open_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_part *parts,
-	unsigned part_count, struct memfd *m)
+begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_part *parts,
+	 unsigned part_count, struct memfd *m)
 {
 	size_t page = huge_flags ? MEMFD_HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE);
 	int rc;
@@ -89,27 +91,56 @@ open_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_
 		goto err;
 	for (unsigned i = 0; i < part_count; i++)
 		bind_part(m, &parts[i]);
-	rc = populate(m);
-	if (rc)
-		goto err_rc;
-	if (fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		goto err;
 	return 0;
 err:
 	rc = -errno;
-err_rc:
 	memfd_close(m);
 	return rc;
+}
+
+int
+memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
+	    unsigned part_count, struct memfd *m)
+{
+	if (huge && huge_enough(bytes) &&
+	    !begin_on(name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, parts, part_count, m))
+		return 0;
+	return begin_on(name, bytes, 0, parts, part_count, m);
+}
+
+int
+memfd_go_on(struct memfd *m, size_t most)
+{
+	size_t length = m->bytes - m->present;
+	int rc;
+
+	if (!length)
+		return 0; /* sealed already */
+	if (length > most)
+		length = WEIR_ALIGN_UP(most, m->page);
+	rc = populate(m, m->present, length);
+	if (rc)
+		return rc;
+	m->present += length;
+	if (m->present < m->bytes)
+		return 1;
+	return fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }
 
 int
 memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
 	   unsigned part_count, struct memfd *m)
 {
-	if (huge && huge_enough(bytes) &&
-	    !open_on(name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, parts, part_count, m))
+	int rc = memfd_begin(name, bytes, huge, parts, part_count, m);
+
+	if (rc)
+		return rc;
+	rc = memfd_go_on(m, m->bytes);
+	if (!rc)
 		return 0;
-	return open_on(name, bytes, 0, parts, part_count, m);
+	huge = m->page == MEMFD_HUGE_PAGE;
+	memfd_close(m);
+	return huge ? memfd_open(name, bytes, 0, parts, part_count, m) : rc;
 }
 
 void

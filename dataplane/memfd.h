@@ -20,6 +20,7 @@ struct memfd {
 	int fd;
 	void *base;
 	size_t bytes, page;
+	size_t present; /* of bytes */
 };
 
 /*
@@ -28,6 +29,12 @@ struct memfd {
  */
 int memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
 	       unsigned part_count, struct memfd *m);
+
+/* The same in pieces, for what shall not stop all else: nothing of it is present yet. */
+int memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
+		unsigned part_count, struct memfd *m);
+/* Populates the next `most` bytes. 1: there are more; 0: all are present, sealed; or -errno. */
+int memfd_go_on(struct memfd *m, size_t most);
 
 /* Unmaps what is mapped and closes. */
 void memfd_close(struct memfd *m);

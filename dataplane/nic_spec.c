@@ -2,9 +2,10 @@
 /* The argument of --nic. */
 #include "options.h"
 
+#include "fail.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,17 +50,6 @@ static const struct nic_key keys[] = {
     {"vlan", ROCE, NIC_KIND_U16, AT(vlan), 1, 4094},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
-
-static int __attribute__((format(printf, 3, 4)))
-refuse(char *error, size_t size, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error, size, format, args);
-	va_end(args);
-	return -EINVAL;
-}
 
 static int
 parse_address(struct nic_spec *spec, const char *value)
@@ -149,8 +139,8 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 {
 	if (strcmp(name, "ip") == 0) {
 		if (parse_address(spec, value))
-			return refuse(
-			    error, size,
+			return fail(
+			    error, size, -EINVAL,
 			    "--nic: ip=%s is no unicast address with its prefix length; give "
 			    "ip=10.0.0.1/24 or ip=fd00::1/64",
 			    value);
@@ -159,39 +149,39 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 	if (spec->verbs && strcmp(name, "transport") == 0) {
 		if (strcmp(value, "rc") == 0)
 			return 0;
-		return refuse(error, size,
-			      "--nic: transport=%s is not offered (%s); give transport=rc or leave "
-			      "it out",
-			      value, strcmp(value, "uc") == 0 ? "UC has no SRQ" : "links are RC");
+		return fail(error, size, -EINVAL,
+			    "--nic: transport=%s is not offered (%s); give transport=rc or leave "
+			    "it out",
+			    value, strcmp(value, "uc") == 0 ? "UC has no SRQ" : "links are RC");
 	}
 	for (size_t i = 0; i < KEYS; i++) {
 		if (strcmp(keys[i].name, name) || !(keys[i].drivers & (spec->verbs ? VERBS : ROCE)))
 			continue;
 		if (keys[i].kind == NIC_KIND_PERCENT ? store_percent(spec, &keys[i], value)
 						     : store_number(spec, &keys[i], value))
-			return refuse(
-			    error, size, "--nic: %s=%s is not good; give %s from %llu to %llu",
-			    name, value, keys[i].kind == NIC_KIND_PERCENT ? "percent" : "a number",
+			return fail(
+			    error, size, -EINVAL,
+			    "--nic: %s=%s is not good; give %s from %llu to %llu", name, value,
+			    keys[i].kind == NIC_KIND_PERCENT ? "percent" : "a number",
 			    (unsigned long long)keys[i].min, (unsigned long long)keys[i].max);
 		return 0;
 	}
-	return refuse(error, size, "--nic: unknown key '%s'; see --help", name);
+	return fail(error, size, -EINVAL, "--nic: unknown key '%s'; see --help", name);
 }
 
 static int
 check_spec(const struct nic_spec *spec, char *error, size_t size)
 {
 	if (!spec->verbs && !spec->prefix)
-		return refuse(error, size, "--nic roce:%s has no address; add ip=ADDR/LEN",
-			      spec->port);
+		return fail(error, size, -EINVAL, "--nic roce:%s has no address; add ip=ADDR/LEN",
+			    spec->port);
 	if (spec->pcp && !spec->vlan)
-		return refuse(error, size,
-			      "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID",
-			      spec->pcp);
+		return fail(error, size, -EINVAL,
+			    "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID", spec->pcp);
 	if (spec->mtu & (spec->mtu - 1))
-		return refuse(error, size,
-			      "--nic: mtu=%u is no path MTU; give 256, 512, 1024, 2048 or 4096",
-			      spec->mtu);
+		return fail(error, size, -EINVAL,
+			    "--nic: mtu=%u is no path MTU; give 256, 512, 1024, 2048 or 4096",
+			    spec->mtu);
 	return 0;
 }
 
@@ -205,23 +195,22 @@ options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t s
 	spec->gid_index = -1;
 	spec->verbs = strncmp(text, "verbs:", 6) == 0;
 	if ((!spec->verbs && strncmp(text, "roce:", 5) != 0) || strlen(text) >= sizeof(copy))
-		return refuse(error, size,
-			      "--nic %.64s is no SPEC; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE",
-			      text);
+		return fail(error, size, -EINVAL,
+			    "--nic %.64s is no SPEC; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE",
+			    text);
 	snprintf(copy, sizeof(copy), "%s", strchr(text, ':') + 1);
 	word = strsep(&rest, ",");
 	if (!*word || strchr(word, '=') || strlen(word) >= sizeof(spec->port))
-		return refuse(error, size, "--nic %s names no %s; give %s", text,
-			      spec->verbs ? "device" : "port",
-			      spec->verbs ? "verbs:DEVICE, see rdma link"
-					  : "roce:PORT,ip=ADDR/LEN");
+		return fail(error, size, -EINVAL, "--nic %s names no %s; give %s", text,
+			    spec->verbs ? "device" : "port",
+			    spec->verbs ? "verbs:DEVICE, see rdma link" : "roce:PORT,ip=ADDR/LEN");
 	snprintf(spec->port, sizeof(spec->port), "%s", word);
 	while ((word = strsep(&rest, ","))) {
 		char *equals = strchr(word, '=');
 
 		if (!equals)
-			return refuse(error, size, "--nic: '%s' has no value; give %s=VALUE", word,
-				      word);
+			return fail(error, size, -EINVAL, "--nic: '%s' has no value; give %s=VALUE",
+				    word, word);
 		*equals = '\0';
 		if (parse_key(spec, word, equals + 1, error, size))
 			return -EINVAL;

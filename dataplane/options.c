@@ -2,9 +2,9 @@
 #include "options.h"
 
 #include "common/slot.h"
+#include "fail.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,17 +85,6 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static int __attribute__((format(printf, 3, 4)))
-refuse(char *error, size_t size, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error, size, format, args);
-	va_end(args);
-	return -EINVAL;
-}
-
 /* A number; with `suffixes` K, M, G may follow. */
 static int
 parse_number(const char *text, bool suffixes, uint64_t min, uint64_t max, uint64_t *value)
@@ -167,7 +156,8 @@ static int
 set_nic(struct options *o, const char *text, char *error, size_t size)
 {
 	if (o->nics == OPTIONS_NICS)
-		return refuse(error, size, "more than %u --nic; leave some out", OPTIONS_NICS);
+		return fail(error, size, -EINVAL, "more than %u --nic; leave some out",
+			    OPTIONS_NICS);
 	if (options_parse_nic(&o->nic[o->nics], text, error, size))
 		return -EINVAL;
 	o->nics++;
@@ -232,8 +222,8 @@ set_row(struct options *o, const struct row *row, const char *from, const char *
 		return set_nic(o, text, error, size);
 	}
 	if (rc)
-		return refuse(error, size, "%s '%s' is not good; give %s", from, text,
-			      expected(row, buf, sizeof(buf)));
+		return fail(error, size, -EINVAL, "%s '%s' is not good; give %s", from, text,
+			    expected(row, buf, sizeof(buf)));
 	return 0;
 }
 
@@ -271,12 +261,12 @@ take_option(struct options *o, int argc, char **argv, char *error, size_t size)
 	}
 	row = strncmp(word, "--", 2) == 0 ? find_row(word + 2, length - 2) : NULL;
 	if (!row)
-		return refuse(error, size,
-			      "unknown option '%s'; see --help, EAL options stand before --", word);
+		return fail(error, size, -EINVAL,
+			    "unknown option '%s'; see --help, EAL options stand before --", word);
 	value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
 	if (!value)
-		return refuse(error, size, "option %s lacks its argument; give --%s %s", word,
-			      row->name, row->argument);
+		return fail(error, size, -EINVAL, "option %s lacks its argument; give --%s %s",
+			    word, row->name, row->argument);
 	snprintf(from, sizeof(from), "--%s", row->name);
 	if (set_row(o, row, from, value, error, size))
 		return -EINVAL;
@@ -287,19 +277,19 @@ static int
 check_together(const struct options *o, char *error, size_t size)
 {
 	if (o->ring_slots & (o->ring_slots - 1))
-		return refuse(error, size, "--ring-slots %llu is no power of two; give %llu",
-			      (unsigned long long)o->ring_slots,
-			      1ull << (64 - __builtin_clzll(o->ring_slots)));
+		return fail(error, size, -EINVAL, "--ring-slots %llu is no power of two; give %llu",
+			    (unsigned long long)o->ring_slots,
+			    1ull << (64 - __builtin_clzll(o->ring_slots)));
 	if (o->peer_ring & (o->peer_ring - 1))
-		return refuse(error, size, "--peer-ring %llu is no power of two; give %llu",
-			      (unsigned long long)o->peer_ring,
-			      1ull << (64 - __builtin_clzll(o->peer_ring)));
+		return fail(error, size, -EINVAL, "--peer-ring %llu is no power of two; give %llu",
+			    (unsigned long long)o->peer_ring,
+			    1ull << (64 - __builtin_clzll(o->peer_ring)));
 	if (o->links * o->recv_wrs > RECV_WRS_MAX)
-		return refuse(error, size,
-			      "--links %llu with --recv-wrs %llu are %llu receive work requests; "
-			      "lower one, at most %u are possible",
-			      (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
-			      (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
+		return fail(error, size, -EINVAL,
+			    "--links %llu with --recv-wrs %llu are %llu receive work requests; "
+			    "lower one, at most %u are possible",
+			    (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
+			    (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
 	return 0;
 }
 

@@ -3,13 +3,13 @@
 #include "plane.h"
 
 #include "arena.h"
+#include "fail.h"
 #include "log.h"
 #include "memory.h"
 #include "quiet.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -23,17 +23,6 @@
 #define SESSION_PENDING 4096u
 #define REPAIR_TIMEOUT_NS 10000000000ull
 #define BURST_NS 500000000ull /* main's CPU time: to attach 50 times with 64 MiB of hugepages */
-
-static int __attribute__((format(printf, 4, 5)))
-fail(char *error, size_t size, int rc, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error, size, format, args);
-	va_end(args);
-	return rc;
-}
 
 /* ---- what the broker, the engines and the ports ask of us ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ports of a data plane: what differs between a DPDK port and a verbs device, in one place. */
-#include "memory.h"
 #include "nic/fault.h"
+#include "nic_config.h"
 #include "plane.h"
 #include "quiet.h"
 
@@ -12,20 +12,6 @@
 #include <time.h>
 
 #define MEND_NS 200000000ull /* between two looks at a port that is down */
-
-static void *
-port_memory_get(void *user, size_t bytes, int numa_socket)
-{
-	(void)user;
-	return memory_get(bytes, numa_socket);
-}
-
-static void
-port_memory_put(void *user, void *memory, size_t bytes)
-{
-	(void)user;
-	memory_put(memory, bytes);
-}
 
 /* A context of a port is engine context * ports + port. */
 static void
@@ -41,59 +27,30 @@ static int
 open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, size_t size)
 {
 	const struct options *o = p->options;
-	const struct nic_spec *spec = &o->nic[index];
-	struct ethdev_config config = {
-	    .port = spec->port,
-	    .gid = spec->gid,
-	    .prefix = spec->prefix,
-	    .vlan = spec->vlan,
-	    .pcp = spec->pcp,
-	    .mtu = spec->mtu,
-	    .queues = spec->queues,
-	    .contexts = contexts,
-	    .interrupts = o->idle == IDLE_ADAPTIVE,
-	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
-	    .timeout_ns = spec->timeout_ns,
-	    .retry = spec->retry,
-	    .rnr_retry = spec->rnr,
-	    .rd_atomic = spec->rd_atomic,
-	    /* a link being repaired has its old QPs beside the new ones for a while; so has the
-	       one for datagrams */
-	    .max_qp = 4 * (uint32_t)o->links + 2,
-	    .cq_depth = 4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p) +
-			3 * ENGINE_DATAGRAMS,
-	    .tx_frames = (uint32_t)o->tx_frames,
-	    .memory_get = port_memory_get,
-	    .memory_put = port_memory_put,
-	    .wake = port_wake,
-	    .user = &p->port[index],
-	};
+	struct ethdev_config config = nic_config_ethdev(&o->nic[index]);
 
+	config.contexts = contexts;
+	config.interrupts = o->idle == IDLE_ADAPTIVE;
+	/* a link being repaired has its old QPs beside the new ones for a while; so has the one for
+	   datagrams */
+	config.max_qp = 4 * (uint32_t)o->links + 2;
+	config.cq_depth =
+	    4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p) + 3 * ENGINE_DATAGRAMS;
+	config.tx_frames = (uint32_t)o->tx_frames;
+	config.wake = port_wake;
+	config.user = &p->port[index];
 	for (unsigned c = 0; c < contexts; c++)
-		config.numa_socket[c] = p->engine[c * p->options->nics + index].numa_socket;
+		config.numa_socket[c] = p->engine[c * o->nics + index].numa_socket;
 	return ethdev_open(&config, &p->port[index].ethdev, error, size);
 }
 
 static int
 open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size_t size)
 {
-	const struct nic_spec *spec = &p->options->nic[index];
-	struct vnic_config config = {
-	    .device = spec->port,
-	    .port = spec->port_number,
-	    .gid_index = spec->gid_index,
-	    .gid = spec->gid,
-	    .mtu = spec->mtu,
-	    .timeout_ns = spec->timeout_ns,
-	    .retry = spec->retry,
-	    .rnr_retry = spec->rnr,
-	    .rd_atomic = spec->rd_atomic,
-	    .contexts = contexts,
-	    .recv_depth = plane_srq_depth(p) + ENGINE_DATAGRAMS,
-	    .memory_get = port_memory_get,
-	    .memory_put = port_memory_put,
-	};
+	struct vnic_config config = nic_config_verbs(&p->options->nic[index]);
 
+	config.contexts = contexts;
+	config.recv_depth = plane_srq_depth(p) + ENGINE_DATAGRAMS;
 	for (unsigned c = 0; c < contexts; c++)
 		config.numa_socket[c] = p->engine[c * p->options->nics + index].numa_socket;
 	return vnic_open(&config, &p->port[index].verbs, error, size);

@@ -52,11 +52,20 @@ process_pace(struct client *c)
 	return &c->b->session_socket->process[(uint32_t)c->peer.pid % PROCESSES];
 }
 
+/* Giving its memory back takes up to a third of what making it took. */
+static void
+charge(struct client *c)
+{
+	if (c->session)
+		c->cost_ns += c->session->cost_ns * 4 / 3;
+}
+
 static void
 client_close(struct client *c)
 {
 	struct session_socket *ss = c->b->session_socket;
 
+	charge(c);
 	if (broker_now(c->b) - c->since < SHORT_NS)
 		pace_use(process_pace(c), c->b->config.burst_ns, c->cost_ns);
 	if (c->session)
@@ -112,6 +121,7 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 	if (reply && reply->type == WEIR_MSG_WELCOME)
 		c->greeted = true;
 	if (!reply || refused_hello) {
+		charge(c);
 		c->session = NULL;
 		c->ended = true;
 		client_end(c);
@@ -128,7 +138,6 @@ hello(struct client *c, const struct weir_session_msg *m, size_t length)
 	if (!c->ended) /* else s is gone already */
 		c->session = s;
 	c->deadline = UINT64_MAX;
-	/* giving its memory back takes up to a third of what making it took */
 	c->cost_ns += (pace_clock() - begin) * 4 / 3;
 }
 

@@ -91,8 +91,8 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 		return refuse(e, ch, "message on a local or closed connection");
 	if (c->datagram && h.length > c->cold->way.mtu)
 		return refuse(e, ch, "datagram too long");
-	if (c->datagram && c->state == CONN_OPEN) {
-		if (!share_pays(e, c->session) || !datagram_send(e, c, &ch->tx, h, place)) {
+	if (c->datagram && c->state == CONN_OPEN && !c->pend_first && share_pays(e, c->session)) {
+		if (!datagram_send(e, c, &ch->tx, h, place)) {
 			ch->blocked = true;
 			return STAYS;
 		}

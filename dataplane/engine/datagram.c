@@ -115,6 +115,19 @@ post(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
 	return true;
 }
 
+/* Copies the payload to where the NIC takes it. */
+static void
+gather(const struct conn *c, uint8_t *to, const struct weir_ring *r, struct head h,
+       weir_place place)
+{
+	if (h.op != WEIR_OP_INLINE)
+		memcpy(to, place_memory(c->session, place), h.length);
+	else if (r)
+		weir_ring_get_inline(r, to, h.length);
+	else
+		pend_get_inline(c->pend_first, to, h.length);
+}
+
 bool
 datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struct head h,
 	      weir_place place)
@@ -130,11 +143,7 @@ datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struc
 		if (d->posted - d->done == ENGINE_DATAGRAMS)
 			return false;
 		memcpy(at, &head, sizeof(head));
-		if (h.op == WEIR_OP_INLINE)
-			weir_ring_get_inline(r, at + sizeof(head), h.length);
-		else
-			memcpy(at + sizeof(head), session_source(c->session, place, h.length),
-			       h.length);
+		gather(c, at + sizeof(head), r, h, place);
 		if (!post(e, c, at, (uint32_t)sizeof(head) + h.length) && !d->broken)
 			return false;
 		count(&e->counters.datagrams_sent, 1);

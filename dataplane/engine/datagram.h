@@ -28,7 +28,10 @@ void datagrams_completion(struct engine *e, const struct nic_wc *wc);
 /* The link may be used for datagrams to here, and what comes from here is the peer's. */
 void datagrams_join(struct link *l, const struct engine_conn_command *k);
 void datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn);
-/* Sends the message at the channel's position. False: it has to wait for the NIC. */
+/*
+ * Sends the message at the ring's position, or (r NULL) the first that waits. False: it has to wait
+ * for the NIC.
+ */
 bool datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struct head h,
 		   weir_place place);
 

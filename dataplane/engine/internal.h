@@ -564,6 +564,8 @@ bool conn_ready(const struct conn *c);
 void conn_activate(struct engine *e, struct conn *c);
 void conn_advance(struct engine *e, struct conn *c);
 void pending_send(struct engine *e, struct link *l);
+/* The payload of an inline message that waits. */
+void pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length);
 void pend_drop(struct engine *e, struct conn *c);
 void pend_delivered(struct engine *e, struct conn *c);
 

@@ -146,14 +146,53 @@ put_inline(struct link *l, struct conn *c, struct head h)
 	}
 }
 
-/* Sends the first message, for which there is room. */
-static void
-send_first(struct engine *e, struct link *l, struct conn *c)
+void
+pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length)
+{
+	const uint8_t *from = p->slot.data;
+	uint32_t part = WEIR_SLOT_HEAD_BYTES;
+
+	for (;;) {
+		part = length < part ? length : part;
+		memcpy(to, from, part);
+		to += part;
+		length -= part;
+		if (!length)
+			return;
+		p = p->next;
+		from = ((const struct weir_slot_more *)(const void *)&p->slot)->data;
+		part = WEIR_SLOT_MORE_BYTES;
+	}
+}
+
+/* The first message, a datagram: needs no room but the NIC's. */
+static bool
+send_first_datagram(struct engine *e, struct conn *c)
+{
+	struct head h = head_load(&c->pend_first->slot);
+
+	if (!datagram_send(e, c, NULL, h, c->pend_first->slot.place[0]))
+		return false;
+	if (!c->pend_first)
+		return true; /* the queue pair failed, and with it the connection */
+	c->pend_cost -= weir_cost(h.length);
+	for (uint32_t n = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1; n; n--)
+		unlink_first(c->session, c);
+	return true;
+}
+
+/* Sends the first message. False: there is no room for it. */
+static bool
+send_first(struct engine *e, struct link *l, struct conn *c, uint32_t lines)
 {
 	struct pend *p = c->pend_first;
 	struct head h = head_load(&p->slot);
 	bool notify = h.flags & WEIR_SLOT_NOTIFY;
 
+	if (c->datagram)
+		return send_first_datagram(e, c);
+	if (link_room_for(e, l, lines, p->state == PEND_MESSAGE ? h.flags : 0) != ROOM)
+		return false;
 	h.flags = 0;
 	h.vqpn = c->peer_vqpn;
 	if (p->state == PEND_WRITTEN) {
@@ -180,6 +219,7 @@ send_first(struct engine *e, struct link *l, struct conn *c)
 	}
 	unlink_first(c->session, c);
 	link_sent(l, c, 1, notify);
+	return true;
 }
 
 /* The first message, which the peer has read, was delivered: it is complete with those before it.
@@ -222,7 +262,6 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 			c->deficit += QUANTUM;
 		c->in_turn = true;
 		while (conn_ready(c)) {
-			const struct pend *p = c->pend_first;
 			uint32_t bytes, lines = first_lines(c, &bytes);
 
 			if (lines > c->deficit)
@@ -231,13 +270,15 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 				return TURN_SPENT;
 			if (bytes && !share_pays(e, q->session))
 				return TURN_LIMITED;
-			if (link_room_for(e, l, lines,
-					  p->state == PEND_MESSAGE ? p->slot.flags : 0) != ROOM)
-				return TURN_FULL;
+			/* before it leaves: if that ends the connection, they are 0 */
 			c->deficit -= lines;
 			q->deficit -= lines;
+			if (!send_first(e, l, c, lines)) {
+				c->deficit += lines;
+				q->deficit += lines;
+				return TURN_FULL;
+			}
 			q->session->tokens -= bytes;
-			send_first(e, l, c);
 		}
 		list_remove(&c->active);
 		c->in_turn = false;

@@ -4,7 +4,6 @@
 #include "tool.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,47 +51,27 @@ nicperf_usage(void)
 }
 
 static int
-parse_tests(struct nicperf_options *o, const char *text)
+take_test(void *options, const char *name)
 {
-	o->test_count = 0;
-	while (*text) {
-		size_t n = strcspn(text, ",");
-		uint32_t test = 0;
+	struct nicperf_options *o = options;
+	uint32_t test = 0;
 
-		while (test < NICPERF_TESTS &&
-		       (strlen(names[test]) != n || strncmp(names[test], text, n)))
-			test++;
-		if (test == NICPERF_TESTS || o->test_count == NICPERF_TESTS)
-			return -EINVAL;
-		o->tests[o->test_count++] = test;
-		text += n;
-		if (*text && !*++text)
-			return -EINVAL; /* nothing behind the comma */
-	}
-	return o->test_count ? 0 : -EINVAL;
+	while (test < NICPERF_TESTS && strcmp(names[test], name))
+		test++;
+	if (test == NICPERF_TESTS || o->test_count == NICPERF_TESTS)
+		return -EINVAL;
+	o->tests[o->test_count++] = test;
+	return 0;
 }
 
 static int
-parse_sizes(struct nicperf_options *o, const char *text)
+take_size(void *options, const char *text)
 {
-	o->size_count = 0;
-	while (*text) {
-		size_t n = strcspn(text, ",");
-		char one[24];
-		uint64_t value;
+	struct nicperf_options *o = options;
 
-		if (n >= sizeof(one) || o->size_count == NICPERF_SIZES_MAX)
-			return -EINVAL;
-		memcpy(one, text, n);
-		one[n] = '\0';
-		if (tool_parse_number(one, 1, NICPERF_SIZE_MAX, &value))
-			return -EINVAL;
-		o->sizes[o->size_count++] = (uint32_t)value;
-		text += n;
-		if (*text && !*++text)
-			return -EINVAL; /* nothing behind the comma */
-	}
-	return o->size_count ? 0 : -EINVAL;
+	if (o->size_count == NICPERF_SIZES_MAX)
+		return -EINVAL;
+	return tool_parse_small(text, 1, NICPERF_SIZE_MAX, &o->sizes[o->size_count++]);
 }
 
 static int
@@ -106,7 +85,7 @@ parse_seconds(const char *text, double *seconds)
 
 /* One option with a value. */
 static int
-parse_value(struct nicperf_options *o, int id, const char *value, char *error, size_t size)
+take_value(struct nicperf_options *o, int id, const char *value, char *error, size_t size)
 {
 	uint32_t port;
 
@@ -117,13 +96,16 @@ parse_value(struct nicperf_options *o, int id, const char *value, char *error, s
 		o->connect = value;
 		return *value ? 0 : tool_bad(error, size, "--connect", value, "give a host");
 	case 't':
-		return parse_tests(o, value)
+		o->test_count = 0;
+		return tool_parse_list(value, take_test, o)
 			   ? tool_bad(error, size, "-t", value,
 				      "give write, read, send, fadd, cas, lat, bare or verify")
 			   : 0;
 	case 's':
-		return parse_sizes(o, value) ? tool_bad(error, size, "-s", value, "give 1 to 16m")
-					     : 0;
+		o->size_count = 0;
+		return tool_parse_list(value, take_size, o)
+			   ? tool_bad(error, size, "-s", value, "give 1 to 16m")
+			   : 0;
 	case 'n':
 		return tool_parse_number(value, 1, 1ull << 40, &o->count)
 			   ? tool_bad(error, size, "-n", value, "give a count from 1 on")
@@ -153,6 +135,36 @@ parse_value(struct nicperf_options *o, int id, const char *value, char *error, s
 		if (tool_parse_small(value, 1, 65535, &port))
 			return tool_bad(error, size, "--port", value, "give 1 to 65535");
 		o->port = (uint16_t)port;
+	}
+	return 0;
+}
+
+static int
+take_option(void *options, int id, const char *value, char *error, size_t size)
+{
+	struct nicperf_options *o = options;
+
+	switch (id) {
+	case 'h':
+		o->help = true;
+		break;
+	case 'v':
+		o->version = true;
+		break;
+	case 'j':
+		o->json = true;
+		break;
+	case 'L':
+		o->listen = true;
+		break;
+	case 'C':
+		o->calibrate = false;
+		break;
+	case 'S':
+		o->shared = true;
+		break;
+	default:
+		return take_value(o, id, value, error, size);
 	}
 	return 0;
 }
@@ -196,7 +208,7 @@ static const struct option longs[] = {
 int
 nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error, size_t size)
 {
-	int id, rc;
+	int rc;
 
 	*o = (struct nicperf_options){.port = NICPERF_PORT,
 				      .tests = {NICPERF_WRITE},
@@ -208,40 +220,8 @@ nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *er
 				      .depth = 128,
 				      .list = 32,
 				      .calibrate = true};
-	opterr = 0;
-	optind = 1;
-	while ((id = getopt_long(argc, argv, ":t:s:n:D:q:h", longs, NULL)) != -1) {
-		switch (id) {
-		case 'h':
-			o->help = true;
-			return 0;
-		case 'v':
-			o->version = true;
-			return 0;
-		case 'j':
-			o->json = true;
-			break;
-		case 'L':
-			o->listen = true;
-			break;
-		case 'C':
-			o->calibrate = false;
-			break;
-		case 'S':
-			o->shared = true;
-			break;
-		case ':':
-		case '?':
-			return tool_unknown(error, size, id, argv[optind - 1]);
-		default:
-			rc = parse_value(o, id, optarg, error, size);
-			if (rc)
-				return rc;
-		}
-	}
-	if (optind < argc) {
-		snprintf(error, size, "'%s' is no option; see --help", argv[optind]);
-		return -EINVAL;
-	}
+	rc = tool_options(argc, argv, "t:s:n:D:q:h", longs, take_option, o, error, size);
+	if (rc)
+		return rc < 0 ? rc : 0;
 	return check(o, error, size);
 }

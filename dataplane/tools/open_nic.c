@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "open_nic.h"
 
-#include "memory.h"
-#include "nic/roce/ethdev.h"
-#include "nic/verbs/verbs.h"
+#include "nic_config.h"
 #include "quiet.h"
 
 #include <errno.h>
@@ -18,20 +16,6 @@
 #define COMPLETIONS_MIN 16384u /* a QP may have so many work requests by default, and more */
 #define LINK_TRIES 50	       /* of 200 ms */
 
-static void *
-get(void *user, size_t bytes, int numa_socket)
-{
-	(void)user;
-	return memory_get(bytes, numa_socket);
-}
-
-static void
-put(void *user, void *memory, size_t bytes)
-{
-	(void)user;
-	memory_put(memory, bytes);
-}
-
 /* There is one context: nobody to wake. */
 static void
 wake(void *user, unsigned context)
@@ -44,30 +28,18 @@ static int
 open_ethdev(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
 	    char *error, size_t size)
 {
-	struct ethdev_config config = {
-	    .port = spec->port,
-	    .gid = spec->gid,
-	    .prefix = spec->prefix,
-	    .vlan = spec->vlan,
-	    .pcp = spec->pcp,
-	    .mtu = spec->mtu,
-	    .queues = 1,
-	    .contexts = 1,
-	    .numa_socket = {(int)rte_socket_id()},
-	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
-	    .timeout_ns = spec->timeout_ns,
-	    .retry = spec->retry,
-	    .rnr_retry = spec->rnr,
-	    .rd_atomic = spec->rd_atomic,
-	    .max_qp = need->queue_pairs,
-	    .cq_depth = RTE_MAX(COMPLETIONS_MIN, need->queue_pairs * need->sends + need->receives),
-	    .tx_frames = TX_FRAMES,
-	    .memory_get = get,
-	    .memory_put = put,
-	    .wake = wake,
-	};
-	int rc = ethdev_open(&config, &out->ethdev, error, size);
+	struct ethdev_config config = nic_config_ethdev(spec);
+	int rc;
 
+	config.queues = 1;
+	config.contexts = 1;
+	config.numa_socket[0] = (int)rte_socket_id();
+	config.max_qp = need->queue_pairs;
+	config.cq_depth =
+	    RTE_MAX(COMPLETIONS_MIN, need->queue_pairs * need->sends + need->receives);
+	config.tx_frames = TX_FRAMES;
+	config.wake = wake;
+	rc = ethdev_open(&config, &out->ethdev, error, size);
 	if (rc)
 		return rc;
 	out->dev = ethdev_device(out->ethdev);
@@ -79,25 +51,14 @@ static int
 open_verbs(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
 	   char *error, size_t size)
 {
-	struct vnic_config config = {
-	    .device = spec->port,
-	    .port = spec->port_number,
-	    .gid_index = spec->gid_index,
-	    .gid = spec->gid,
-	    .mtu = spec->mtu,
-	    .timeout_ns = spec->timeout_ns,
-	    .retry = spec->retry,
-	    .rnr_retry = spec->rnr,
-	    .rd_atomic = spec->rd_atomic,
-	    .contexts = 1,
-	    .numa_socket = {(int)rte_socket_id()},
-	    .recv_depth = need->receives,
-	    .memory_get = get,
-	    .memory_put = put,
-	};
+	struct vnic_config config = nic_config_verbs(spec);
 	struct vnic_device *device;
-	int rc = vnic_open(&config, &device, error, size);
+	int rc;
 
+	config.contexts = 1;
+	config.numa_socket[0] = (int)rte_socket_id();
+	config.recv_depth = need->receives;
+	rc = vnic_open(&config, &device, error, size);
 	if (rc)
 		return rc;
 	out->dev = vnic_nic_device(device);

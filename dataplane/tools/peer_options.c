@@ -4,7 +4,6 @@
 #include "tool.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,57 +66,50 @@ find_test(const char *name, size_t length)
 
 /* TEST[:SIZE] */
 static int
-parse_run(struct peer_run *run, const char *text, size_t length)
+take_run(void *options, const char *text)
 {
-	size_t name = strcspn(text, ":,");
-	char size[24];
+	struct peer_options *o = options;
+	size_t name = strcspn(text, ":");
+	struct peer_run *run;
 
+	if (o->runs == PEER_RUNS_MAX)
+		return -EINVAL;
+	run = &o->run[o->runs++];
 	run->test = find_test(text, name);
 	if (!run->test)
 		return -EINVAL;
 	run->size = run->test->size;
-	if (name == length)
+	if (!text[name])
 		return 0;
-	length -= name + 1;
-	if (length >= sizeof(size))
-		return -EINVAL;
-	memcpy(size, text + name + 1, length);
-	size[length] = '\0';
-	if (tool_parse_small(size, 1, PEER_SIZE_MAX, &run->size))
+	if (tool_parse_small(text + name + 1, 1, PEER_SIZE_MAX, &run->size))
 		return -EINVAL;
 	return run->test->op >= PEER_FADD && run->size != 8 ? -EINVAL : 0;
 }
 
 static int
-parse_runs(struct peer_options *o, const char *text)
+take_option(void *options, int id, const char *value, char *error, size_t size)
 {
-	o->runs = 0;
-	while (*text) {
-		size_t n = strcspn(text, ",");
-
-		if (o->runs == PEER_RUNS_MAX || parse_run(&o->run[o->runs++], text, n))
-			return -EINVAL;
-		text += n;
-		if (*text && !*++text)
-			return -EINVAL; /* nothing behind the comma */
-	}
-	return o->runs ? 0 : -EINVAL;
-}
-
-/* One option with a value. */
-static int
-parse_value(struct peer_options *o, int id, const char *value, char *error, size_t size)
-{
+	struct peer_options *o = options;
 	uint32_t port;
 
 	switch (id) {
+	case 'h':
+		o->help = true;
+		break;
+	case 'v':
+		o->version = true;
+		break;
+	case 'L':
+		o->listen = true;
+		break;
 	case 'N':
 		return options_parse_nic(&o->nic, value, error, size);
 	case 'c':
 		o->connect = value;
 		return *value ? 0 : tool_bad(error, size, "--connect", value, "give a host");
 	case 't':
-		return parse_runs(o, value)
+		o->runs = 0;
+		return tool_parse_list(value, take_run, o)
 			   ? tool_bad(error, size, "-t", value,
 				      "give tests of --help, each with :SIZE or without")
 			   : 0;
@@ -170,34 +162,11 @@ peer_options_parse(struct peer_options *o, int argc, char **argv, char *error, s
 	    {"patience", required_argument, NULL, 'P'}, {"port", required_argument, NULL, 'p'},
 	    {"version", no_argument, NULL, 'v'},	{0},
 	};
-	int id, rc;
+	int rc;
 
 	*o = (struct peer_options){.port = PEER_PORT, .qps = 16, .mtu = 1024, .patience = 20};
-	opterr = 0;
-	optind = 1;
-	while ((id = getopt_long(argc, argv, ":t:n:q:m:h", longs, NULL)) != -1) {
-		switch (id) {
-		case 'h':
-			o->help = true;
-			return 0;
-		case 'v':
-			o->version = true;
-			return 0;
-		case 'L':
-			o->listen = true;
-			break;
-		case ':':
-		case '?':
-			return tool_unknown(error, size, id, argv[optind - 1]);
-		default:
-			rc = parse_value(o, id, optarg, error, size);
-			if (rc)
-				return rc;
-		}
-	}
-	if (optind < argc) {
-		snprintf(error, size, "'%s' is no option; see --help", argv[optind]);
-		return -EINVAL;
-	}
+	rc = tool_options(argc, argv, "t:n:q:m:h", longs, take_option, o, error, size);
+	if (rc)
+		return rc < 0 ? rc : 0;
 	return check(o, error, size);
 }

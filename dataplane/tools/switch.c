@@ -4,6 +4,7 @@
 #include "switch.h"
 
 #include "eal_setup.h"
+#include "fail.h"
 #include "log.h"
 #include "quiet.h"
 #include "tool.h"
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -52,17 +52,6 @@ catch_signals(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGUSR1, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-}
-
-static int __attribute__((format(printf, 4, 5)))
-fail(char *error, size_t size, int rc, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error, size, format, args);
-	va_end(args);
-	return rc;
 }
 
 /* ---- ports ---- */

@@ -3,7 +3,6 @@
 
 #include "tool.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,9 +25,20 @@ switch_usage(void)
 }
 
 static int
-parse_value(struct switch_options *o, int id, const char *value, char *error, size_t size)
+take_option(void *options, int id, const char *value, char *error, size_t size)
 {
+	struct switch_options *o = options;
+
 	switch (id) {
+	case 'h':
+		o->help = true;
+		break;
+	case 'v':
+		o->version = true;
+		break;
+	case 'j':
+		o->json = true;
+		break;
 	case 'a':
 		return tool_parse_small(value, 1, 1000000, &o->age)
 			   ? tool_bad(error, size, "--age", value, "give seconds, 1 to 1000000")
@@ -59,34 +69,9 @@ switch_options_parse(struct switch_options *o, int argc, char **argv, char *erro
 	    {"idle", required_argument, NULL, 'i'},  {"json", no_argument, NULL, 'j'},
 	    {"queue", required_argument, NULL, 'q'}, {"stats-period", required_argument, NULL, 'p'},
 	    {"version", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0}};
-	int id, rc;
+	int rc;
 
 	*o = (struct switch_options){.age = 300, .queue = 512};
-	opterr = 0;
-	optind = 1;
-	while ((id = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
-		switch (id) {
-		case 'h':
-			o->help = true;
-			return 0;
-		case 'v':
-			o->version = true;
-			return 0;
-		case 'j':
-			o->json = true;
-			break;
-		case ':':
-		case '?':
-			return tool_unknown(error, size, id, argv[optind - 1]);
-		default:
-			rc = parse_value(o, id, optarg, error, size);
-			if (rc)
-				return rc;
-		}
-	}
-	if (optind < argc) {
-		snprintf(error, size, "'%s' is no option; see --help", argv[optind]);
-		return -EINVAL;
-	}
-	return 0;
+	rc = tool_options(argc, argv, "h", longs, take_option, o, error, size);
+	return rc < 0 ? rc : 0;
 }

@@ -43,12 +43,59 @@ tool_bad(char *error, size_t size, const char *option, const char *value, const 
 	return -EINVAL;
 }
 
-int
-tool_unknown(char *error, size_t size, int id, const char *word)
+/* getopt's ':' (no value) or '?' at `word`. */
+static int
+unknown(char *error, size_t size, int id, const char *word)
 {
 	snprintf(error, size, "%s %s; see --help",
 		 id == ':' ? "a value is missing for" : "unknown option", word);
 	return -EINVAL;
+}
+
+int
+tool_options(int argc, char **argv, const char *shorts, const struct option *longs,
+	     tool_take_fn *take, void *options, char *error, size_t size)
+{
+	char with_colon[64]; /* getopt says by it that a value is missing */
+	int id, rc;
+
+	snprintf(with_colon, sizeof(with_colon), ":%s", shorts);
+	opterr = 0;
+	optind = 1;
+	while ((id = getopt_long(argc, argv, with_colon, longs, NULL)) != -1) {
+		if (id == ':' || id == '?')
+			return unknown(error, size, id, argv[optind - 1]);
+		rc = take(options, id, optarg, error, size);
+		if (rc)
+			return rc;
+		if (id == 'h' || id == 'v')
+			return 1;
+	}
+	if (optind < argc) {
+		snprintf(error, size, "'%s' is no option; see --help", argv[optind]);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int
+tool_parse_list(const char *text, int (*take)(void *options, const char *word), void *options)
+{
+	char word[64];
+
+	for (;;) {
+		size_t n = strcspn(text, ",");
+
+		if (!n || n >= sizeof(word))
+			return -EINVAL;
+		memcpy(word, text, n);
+		word[n] = '\0';
+		if (take(options, word))
+			return -EINVAL;
+		if (!text[n])
+			return 0;
+		text += n + 1;
+	}
 }
 
 int

@@ -3,6 +3,7 @@
 #ifndef WEIR_TOOL_H
 #define WEIR_TOOL_H
 
+#include <getopt.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,8 +15,21 @@ int tool_split(int argc, char **argv);
 
 /* -EINVAL, and why in error. */
 int tool_bad(char *error, size_t size, const char *option, const char *value, const char *remedy);
-/* -EINVAL for getopt's ':' (no value) or '?' at `word`. */
-int tool_unknown(char *error, size_t size, int id, const char *word);
+
+/* Takes one option; value is NULL if it has none. 0, or -EINVAL and why in error. */
+typedef int tool_take_fn(void *options, int id, const char *value, char *error, size_t size);
+/*
+ * Gives each option of argv to take(): `longs`, and the short ones with getopt's ':' behind those
+ * that have a value. Behind 'h' (--help) and 'v' (--version) nothing is looked at: 1, they were
+ * asked for. Else 0, or -EINVAL and why in error.
+ */
+int tool_options(int argc, char **argv, const char *shorts, const struct option *longs,
+		 tool_take_fn *take, void *options, char *error, size_t size);
+/*
+ * Gives each word between the commas of text to take(), ended. -EINVAL if there is none, one is
+ * empty or take() doesn't want it.
+ */
+int tool_parse_list(const char *text, int (*take)(void *options, const char *word), void *options);
 
 /* A number from low to high, k or m may follow. 0 or -EINVAL. */
 int tool_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *value);

@@ -117,8 +117,12 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 	uint64_t deadline = weir_clock() + ANSWER_NS;
 	int rc = send_packet(fd, m, deadline);
 
-	if (!rc)
+	while (!rc) {
 		rc = receive_packet(fd, reply, fds, deadline);
+		if (rc || reply->type != WEIR_MSG_WAIT)
+			break;
+		deadline = weir_clock() + ANSWER_NS; /* it is at work */
+	}
 	/* an answer that comes later would be taken for the next one's */
 	if (rc == -ETIMEDOUT)
 		shutdown(fd, SHUT_RDWR);

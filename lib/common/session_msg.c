@@ -12,7 +12,7 @@ struct type_info {
 	const char *name;
 };
 
-#define TYPE_COUNT (WEIR_MSG_REGION + 1)
+#define TYPE_COUNT (WEIR_MSG_WAIT + 1)
 
 static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_HELLO] = {BODY(hello), "hello"},
@@ -34,6 +34,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_CONNECTING] = {BODY(connecting), "connecting"},
     [WEIR_MSG_SEGMENT_MAP] = {BODY(segment_map), "segment-map"},
     [WEIR_MSG_REGION] = {BODY(region), "region"},
+    [WEIR_MSG_WAIT] = {HEADER, "wait"},
 };
 
 uint32_t

@@ -14,7 +14,8 @@
 
 #define WEIR_SESSION_MAGIC 0x31565357u
 #define WEIR_SESSION_VERSION_MIN 1u
-#define WEIR_SESSION_VERSION_MAX 1u
+#define WEIR_SESSION_VERSION_MAX 2u
+#define WEIR_SESSION_WAIT 2u /* from this version on an answer may be announced by WAIT */
 #define WEIR_REASON_MAX 160
 #define WEIR_NAME_MAX 32
 #define WEIR_ENGINES_MAX 32u
@@ -47,6 +48,7 @@ enum weir_session_type {
 	WEIR_MSG_CONNECTING = 69,
 	WEIR_MSG_SEGMENT_MAP = 70,
 	WEIR_MSG_REGION = 71,
+	WEIR_MSG_WAIT = 82, /* the answer takes time: this comes every second until it is there */
 };
 
 #define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */

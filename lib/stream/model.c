@@ -6,19 +6,28 @@
 
 #include <stdlib.h>
 
-static int
-send_gathered(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
+/* The whole message in one place, which the caller frees. NULL: no memory. */
+static uint8_t *
+gather(struct weir_message_out *m)
 {
 	uint8_t *whole = malloc(m->length);
-	int rc;
 
-	if (!whole)
-		return weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some",
-				 m->length);
+	if (!whole) {
+		weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some", m->length);
+		return NULL;
+	}
 	weir_message_fill(whole, m);
 	m->data = whole;
 	m->parts = NULL;
-	rc = weir_send_large(c, m, timeout_ms);
+	return whole;
+}
+
+static int
+send_gathered(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
+{
+	uint8_t *whole = gather(m);
+	int rc = whole ? weir_send_large(c, m, timeout_ms) : -ENOMEM;
+
 	free(whole);
 	return rc;
 }
@@ -27,16 +36,9 @@ send_gathered(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 static int
 send_gathered_now(struct weir_conn *c, struct weir_message_out *m)
 {
-	uint8_t *whole = malloc(m->length);
-	int rc;
+	uint8_t *whole = m->copy = gather(m);
+	int rc = whole ? weir_send_locked(c, m) : -ENOMEM;
 
-	if (!whole)
-		return weir_fail(-ENOMEM, "no memory for a message of %u bytes; free some",
-				 m->length);
-	weir_message_fill(whole, m);
-	m->data = m->copy = whole;
-	m->parts = NULL;
-	rc = weir_send_locked(c, m);
 	if (!rc && c->tail_kept && c->tail_lent)
 		weir_tail_keep(c, whole, false);
 	else

@@ -474,32 +474,41 @@ take_head(struct weir_conn *c, const struct weir_head *h, void *buf, struct weir
 	return 0;
 }
 
+/* Lends what next() found, or what comes behind it if that was no message. */
+static int
+lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_parked **p)
+{
+	int rc = 0;
+
+	for (; found >= 0; found = next(c, h)) {
+		if (found == NEXT_QUEUE)
+			*p = unpark(c);
+		else
+			rc = lend_ring(c, h, p);
+		if (rc == -EINTR)
+			continue;
+		if (!rc) {
+			c->received++;
+			LIST_INSERT_HEAD(&c->home->loans, *p, in_loans);
+		}
+		return rc;
+	}
+	return nothing(c, found);
+}
+
 int
 weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 {
 	struct weir_parked *p = NULL;
 	struct weir_head h;
-	int rc;
+	int rc = next(c, &h);
 
-	do {
-		rc = next(c, &h);
-		if (rc < 0)
-			return nothing(c, rc);
-		if (weir_likely(rc == NEXT_RING && h.op == WEIR_OP_INLINE))
-			return take_head(c, &h, buf, taken);
-		if (rc == NEXT_QUEUE) {
-			p = unpark(c);
-			rc = 0;
-		} else {
-			rc = lend_ring(c, &h, &p);
-		}
-	} while (rc == -EINTR);
-	if (rc)
-		return rc;
-	c->received++;
-	LIST_INSERT_HEAD(&c->home->loans, p, in_loans);
-	*taken = (struct weir_taken){.data = p->data, .length = p->length, .loan = p};
-	return 0;
+	if (weir_likely(rc == NEXT_RING && h.op == WEIR_OP_INLINE))
+		return take_head(c, &h, buf, taken);
+	rc = lend_next(c, rc, &h, &p);
+	if (!rc)
+		*taken = (struct weir_taken){.data = p->data, .length = p->length, .loan = p};
+	return rc;
 }
 
 static int
@@ -507,23 +516,10 @@ try_loan(struct weir_conn *c, struct weir_loan *loan)
 {
 	struct weir_parked *p = NULL;
 	struct weir_head h;
-	int rc;
+	int rc = lend_next(c, next(c, &h), &h, &p);
 
-	do {
-		rc = next(c, &h);
-		if (rc < 0)
-			return nothing(c, rc);
-		if (rc == NEXT_QUEUE) {
-			p = unpark(c);
-			rc = 0;
-		} else {
-			rc = lend_ring(c, &h, &p);
-		}
-	} while (rc == -EINTR);
 	if (rc)
 		return rc;
-	c->received++;
-	LIST_INSERT_HEAD(&c->home->loans, p, in_loans);
 	*loan =
 	    (struct weir_loan){.data = p->data, .length = p->length, .internal = {(uintptr_t)p}};
 	/* a place is consumed when it is given back */

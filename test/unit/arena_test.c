@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Geometry of arenas: whatever the limits and wishes, everything lies inside and nothing overlaps.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include "arena.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 static void
 check_geometry(const struct weir_geometry *g)
@@ -85,15 +87,24 @@ test_too_small(void **state)
 static void
 test_open(void **state)
 {
-	struct arena_limits limits = {64, 2, 64, 2, 4ull << 20};
+	struct arena_limits limits = {64, 2, 64, 2, 8ull << 20};
 	int numa[2] = {0, -1};
 	struct weir_geometry g;
+	unsigned pieces = 0;
 	struct arena a;
+	int rc;
 
 	(void)state;
 	assert_int_equal(arena_geometry(&limits, 0, &g), 0);
-	assert_int_equal(arena_open(&g, numa, -1, &a), 0);
+	assert_int_equal(arena_begin(&g, numa, -1, &a), 0);
 	assert_int_equal(arena_head(&a)->geometry.magic, WEIR_ARENA_MAGIC);
+	assert_int_equal(fcntl(a.memory.fd, F_GET_SEALS), 0);
+	while ((rc = arena_go_on(&a)) > 0)
+		pieces++;
+	assert_int_equal(rc, 0);
+	assert_int_equal(pieces, g.bytes / MEMFD_HUGE_PAGE - 2); /* the head came first */
+	assert_int_equal(fcntl(a.memory.fd, F_GET_SEALS),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	arena_base(&a)[g.bytes - 1] = 1;
 	arena_head(&a)->geometry.bytes = 1; /* a program may: ours is another copy */
 	assert_int_equal(a.geometry.bytes, g.bytes);

@@ -441,6 +441,7 @@ fake_open(const struct fake_config *config)
 	f->fail_type = -1;
 	f->node = config->node;
 	f->lid = config->lid;
+	f->link_down = config->link_down;
 	f->now = 1000 * BROKER_SECOND_NS;
 	f->next_qpn = (config->node & 0xff) * 10000;
 	memset(f->doorbell, 0xff, sizeof(f->doorbell));
@@ -570,6 +571,7 @@ fake_attach_as(struct fake *f, struct fake_session *s, const char *name)
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
 	s->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, s);
 	assert_non_null(s->s);
+	fake_run(f); /* its memory is made */
 	if (f->hold)
 		return;
 	assert_int_equal(s->replies, 1);

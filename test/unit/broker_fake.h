@@ -24,7 +24,8 @@ struct fake_config {
 	uint32_t sessions;
 	uint64_t incarnation;
 	uint64_t burst_ns;
-	uint16_t lid; /* of its NIC's port */
+	uint16_t lid;	/* of its NIC's port */
+	bool link_down; /* of that, at first */
 };
 
 struct fake {

@@ -179,7 +179,7 @@ test_version(void **state)
 	assert_int_equal(r.type, WEIR_MSG_REFUSED);
 	assert_int_equal(r.refused.code, EPROTO);
 	assert_non_null(strstr(r.refused.reason, "7 to 9"));
-	assert_non_null(strstr(r.refused.reason, "1 to 1"));
+	assert_non_null(strstr(r.refused.reason, "1 to 2"));
 	assert_non_null(strstr(r.refused.reason, "install"));
 	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
 	close(fd);
@@ -858,6 +858,63 @@ test_port_events(void **state)
 	fake_close(f);
 }
 
+/* What the broker logs from now on is read there, without waiting. */
+static int
+catch_log(int *before)
+{
+	int ends[2];
+
+	assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+	*before = dup(STDERR_FILENO);
+	assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[1]);
+	return ends[0];
+}
+
+/* Runs a second later. Whether the log says so then. */
+static bool
+logged(struct fake *f, int log, const char *what)
+{
+	char text[4096];
+	ssize_t n;
+
+	f->now += BROKER_SECOND_NS;
+	fake_run(f);
+	n = read(log, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, what) != NULL;
+}
+
+/* Nobody is sent to look at a cable because a port's other end starts a little later. */
+static void
+test_link_down_at_start(void **state)
+{
+	static const struct fake_config config = {.engines = 2, .node = 1, .link_down = true};
+	struct fake *f = fake_open(&config);
+	int before, log = catch_log(&before);
+	bool told[5], later, up, down;
+
+	(void)state;
+	report(f, NIC_EVENT_LINK_DOWN);
+	for (int i = 0; i < 5; i++)
+		told[i] = logged(f, log, "link is down");
+	later = logged(f, log, "fake: link is down, frames are lost; look at the cable");
+	told[0] |= logged(f, log, "link is down");
+	report(f, NIC_EVENT_LINK_UP);
+	up = logged(f, log, "fake: link is up");
+	report(f, NIC_EVENT_LINK_DOWN);
+	down = logged(f, log, "link is down");
+	dup2(before, STDERR_FILENO);
+	close(before);
+	close(log);
+	for (int i = 0; i < 5; i++)
+		assert_false(told[i]);
+	assert_true(later);
+	assert_true(up);
+	assert_true(down); /* it was up: at once */
+	fake_close(f);
+}
+
 static void
 test_slow_reader(void **state)
 {
@@ -1169,6 +1226,7 @@ main(void)
 	    cmocka_unit_test(test_rows),
 	    cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_port_events),
+	    cmocka_unit_test(test_link_down_at_start),
 	    cmocka_unit_test(test_slow_reader),
 	    cmocka_unit_test(test_backlog_to_control),
 	    cmocka_unit_test(test_capture),

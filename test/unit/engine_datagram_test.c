@@ -3,6 +3,7 @@
  * Datagram connections of two engines: what arrives is whole, once and its connection's, whatever
  * the network does and whoever else sends; what can't be kept is dropped and counted; all ends.
  */
+#include "engine/internal.h"
 #include "engine_world.h"
 
 #include <setjmp.h>
@@ -445,6 +446,111 @@ test_full_queue(void **state)
 	world_destroy(p.w);
 }
 
+/*
+ * What exceeds the program's rate waits aside: its channel and the engine go on, and it leaves in
+ * order when it may, by its own or because the limit goes.
+ */
+static void
+test_limited(void **state)
+{
+	static const uint32_t sizes[] = {30, 100, 948, 1500, 400};
+	struct pair p = pair_open(NULL);
+	struct engine *e = p.w->node[0].engine;
+	uint64_t limited;
+
+	(void)state;
+	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
+	assert_true(pconn_push(p.a, 0, 400, 0));
+	world_run(p.w, 100);
+	assert_int_equal(p.b->received, 1);
+	for (unsigned i = 0; i < 5; i++)
+		assert_true(pconn_push(p.a, 0, sizes[i], 0));
+	world_run(p.w, 100);
+	assert_int_equal(p.b->received, 1);
+	limited = COUNTED(&p, 0, rate_limited);
+	assert_true(limited > 0);
+	world_run(p.w, 1000);
+	assert_int_equal(COUNTED(&p, 0, rate_limited), limited); /* nobody tries in vain */
+	assert_false(e->sessions[p.pa->id].channels[0].blocked);
+	assert_int_equal(engine_sleep_prepare(e, p.w->now), e->limited_at);
+	engine_sleep_cancel(e);
+	for (unsigned i = 2; i <= 4; i++) {
+		p.w->now += 400000000;
+		world_run(p.w, 100);
+		assert_true(p.b->received >= i && p.b->received < 6);
+	}
+	program_share(p.pa, ENGINE_WEIGHT, 0, 0);
+	world_run(p.w, 100);
+	assert_int_equal(p.b->received, 6);
+	assert_int_equal(pconn_completed(p.a), 6);
+	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
+	/* close: what waits leaves before; death: it doesn't */
+	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
+	send_some(&p, p.a, 400, 3);
+	pconn_close(p.a);
+	for (unsigned i = 0; i < 3; i++) {
+		p.w->now += 40000000;
+		world_run(p.w, 100);
+	}
+	assert_int_equal(p.b->received, 9);
+	assert_true(p.b->done);
+	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
+	send_some(&p, p.a, 400, 3);
+	program_die(p.pa);
+	p.w->now += 600000000;
+	world_run(p.w, 200);
+	assert_true(p.pa->removed && p.b->done);
+	world_destroy(p.w);
+}
+
+/* Its queue pair fails while datagrams wait for their rate: they end with their connection. */
+static void
+test_limited_fails(void **state)
+{
+	struct pair p = pair_open(NULL);
+	struct engine *e = p.w->node[0].engine;
+
+	(void)state;
+	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(pconn_push(p.a, 0, 1000, 0));
+	world_run(p.w, 100);
+	assert_true(p.b->received < 4);
+	p.w->node[0].ud.dead = true;
+	p.w->now += 400000000;
+	world_run(p.w, 100);
+	assert_true(p.a->done && p.b->done);
+	assert_int_equal(p.a->close_status, ECONNRESET);
+	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
+	assert_true(list_empty(&e->limited));
+	world_destroy(p.w);
+}
+
+/* A program that sends before it may: a datagram stays one, and nobody else's link ends. */
+static void
+test_before_open(void **state)
+{
+	struct pair p = pair_open(NULL);
+	struct pconn *s, *t, *c;
+
+	(void)state;
+	world_connect(p.pa, p.pb, &s, &t);
+	c = pconn_connect_datagram(p.pa);
+	assert_false(c->opened);
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(pconn_push(c, 0, 100, 0));
+	world_run(p.w, 100);
+	assert_true(c->opened);
+	assert_int_equal(pconn_completed(c), 3);
+	assert_int_equal(COUNTED(&p, 0, datagrams_sent), 3);
+	assert_int_equal(COUNTED(&p, 1, bad_frames), 0);
+	assert_int_equal(p.w->node[1].link_errors, 0);
+	send_some(&p, s, 300, 20);
+	world_run(p.w, 50);
+	assert_int_equal(t->received, 20);
+	world_destroy(p.w);
+}
+
 int
 main(void)
 {
@@ -462,6 +568,9 @@ main(void)
 	    cmocka_unit_test(test_link_fails),
 	    cmocka_unit_test(test_queue_pair_fails),
 	    cmocka_unit_test(test_full_queue),
+	    cmocka_unit_test(test_limited),
+	    cmocka_unit_test(test_limited_fails),
+	    cmocka_unit_test(test_before_open),
 	};
 
 	return cmocka_run_group_tests_name("engine_datagram", tests, NULL, NULL);

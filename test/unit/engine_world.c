@@ -585,6 +585,12 @@ pconn_connect(struct program *p, uint32_t window)
 	return open_conn(p, window, false);
 }
 
+struct pconn *
+pconn_connect_datagram(struct program *p)
+{
+	return open_conn(p, 0, true);
+}
+
 static void
 connect_pair(struct program *pa, struct program *pb, bool datagram, struct pconn **a,
 	     struct pconn **b)

@@ -120,6 +120,7 @@ void program_disown(struct program *p, uint32_t region);
 /* Connects channel 0 of both and waits until it is open. a->peer end in *b. */
 void world_connect(struct program *pa, struct program *pb, struct pconn **a, struct pconn **b);
 struct pconn *pconn_connect(struct program *p, uint32_t window);
+struct pconn *pconn_connect_datagram(struct program *p);
 /* The same with a datagram connection. */
 void world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
 			    struct pconn **b);

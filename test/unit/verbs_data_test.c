@@ -308,6 +308,57 @@ datagrams(void **state)
 
 /* ---- the end, sleep, events ---- */
 
+/* A NIC that flushes slowly: the receive goes on waiting for others that use its SRQ. */
+static void
+receive_of_a_qp_that_is_gone(void **state)
+{
+	struct ibv_wc wc = {.opcode = IBV_WC_RECV, .status = IBV_WC_WR_FLUSH_ERR};
+	struct nic_recv_wr recv = {.wr_id = 5, .sge = {0x1000, 64, 3}};
+	struct nic_qp *stays, *goes;
+	struct nic_wc out[NIC_POLL_MAX];
+	struct nic_srq *srq;
+	struct ibv_qp *is;
+	uint32_t stays_qpn;
+
+	(void)state;
+	open_roce();
+	assert_int_equal(ops()->srq_create(ctx, 8, &srq), 0);
+	stays = make_qp(NIC_RC, 8, srq, NULL);
+	goes = make_qp(NIC_RC, 8, srq, NULL);
+	post(stays, 1, 0);
+	nic_flush(ctx, 0);
+	is = ibqp(stays);
+	assert_int_equal(ops()->post_srq_recv(srq, &recv, 1), 1);
+	wc.wr_id = fake.recv[0].wr_id;
+	stays_qpn = is->qp_num;
+	is->qp_num = nic_qpn(goes);
+	ops()->qp_destroy(goes);
+	assert_int_equal(poll_all(out, 1000), 0);
+	assert_int_equal(poll_all(out, 1000000000), 0); /* forgotten */
+	fake_complete(is, false, &wc);
+	assert_int_equal(poll_all(out, 1000000001), 0);
+	assert_int_equal(fake.recvs, 2);
+	assert_int_equal(fake.recv[1].wr_id, wc.wr_id);
+	assert_int_equal(fake.recv[1].num_sge, 1);
+	assert_int_equal(fake.recv[1].sg_list->addr, 0x1000);
+	assert_int_equal(fake.recv[1].sg_list->length, 64);
+	/* its place is taken: the SRQ is not deeper by it */
+	for (unsigned i = 0; i < 7; i++)
+		assert_int_equal(ops()->post_srq_recv(srq, &recv, 1), 1);
+	assert_int_equal(ops()->post_srq_recv(srq, &recv, 1), 0);
+	is->qp_num = stays_qpn;
+	wc.status = IBV_WC_SUCCESS;
+	fake_complete(is, false, &wc);
+	assert_int_equal(poll_all(out, 1000000002), 1);
+	assert_int_equal(out[0].wr_id, 5);
+	assert_int_equal(out[0].status, NIC_WC_SUCCESS);
+	ops()->qp_destroy(stays);
+	ops()->srq_destroy(srq);
+	poll_all(out, 2000000000);
+	poll_all(out, 3000000000);
+	close_all();
+}
+
 static void
 the_end_of_a_qp(void **state)
 {
@@ -434,6 +485,7 @@ main(void)
 	    cmocka_unit_test(the_nic_refuses),
 	    cmocka_unit_test(receives),
 	    cmocka_unit_test(datagrams),
+	    cmocka_unit_test(receive_of_a_qp_that_is_gone),
 	    cmocka_unit_test(the_end_of_a_qp),
 	    cmocka_unit_test(sleep_and_wake),
 	    cmocka_unit_test(events),

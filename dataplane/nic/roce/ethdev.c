@@ -2,8 +2,9 @@
 #include "ethdev_port.h"
 #include "ethdev_flow.h"
 
+#include "fail.h"
+
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +17,6 @@
 #define RX_DESCRIPTORS 1024u
 #define TX_DESCRIPTORS 1024u
 #define POOL_CACHE 256u
-
-int
-ethdev_fail(char *error, size_t size, int rc, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error, size, format, args);
-	va_end(args);
-	return rc;
-}
 
 static void *
 core_memory_get(void *user, unsigned context, size_t bytes)
@@ -94,14 +84,13 @@ no_such_port(const char *name, char *error, size_t size)
 			snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", one);
 	}
 	if (*list)
-		return ethdev_fail(
-		    error, size, -ENODEV,
-		    "no DPDK port '%s'; give one of %s, or make it with --vdev or -a", name, list);
-	return ethdev_fail(
-	    error, size, -ENODEV,
-	    "no DPDK port '%s'; make it with --vdev=%s,... or -a PCI-ADDRESS; if that "
-	    "is there, --log-level=pmd:8 says what the driver lacks",
-	    name, name);
+		return fail(error, size, -ENODEV,
+			    "no DPDK port '%s'; give one of %s, or make it with --vdev or -a", name,
+			    list);
+	return fail(error, size, -ENODEV,
+		    "no DPDK port '%s'; make it with --vdev=%s,... or -a PCI-ADDRESS; if that "
+		    "is there, --log-level=pmd:8 says what the driver lacks",
+		    name, name);
 }
 
 static int
@@ -203,7 +192,7 @@ make_pools(struct ethdev_port *port, uint32_t room, char *error, size_t size)
 		port->frames += frames;
 		port->pool[i] = make_pool(port, frames, room, numa_socket);
 		if (!port->pool[i])
-			return ethdev_fail(
+			return fail(
 			    error, size, -ENOMEM,
 			    "no memory for %u frames of %u bytes of port %s; give more (-m MB, "
 			    "hugepages) or lower --tx-frames",
@@ -353,9 +342,8 @@ start(struct ethdev_port *port, char *error, size_t size)
 	int rc = configure(port);
 
 	if (rc)
-		return ethdev_fail(error, size, rc,
-				   "port %s can't be set up: %s; see --log-level=8", port->name,
-				   rte_strerror(-rc));
+		return fail(error, size, rc, "port %s can't be set up: %s; see --log-level=8",
+			    port->name, rte_strerror(-rc));
 	/* a NIC: frames of the path MTU must fit */
 	if (!port->info.if_index && port->config.mtu && rte_eth_dev_get_mtu(port->id, &mtu) == 0 &&
 	    mtu < ethdev_ip_max(port, port->mtu) &&
@@ -365,8 +353,8 @@ start(struct ethdev_port *port, char *error, size_t size)
 	if (rc && is_memif_client(port))
 		return 0; /* its server may come later */
 	if (rc)
-		return ethdev_fail(error, size, rc, "port %s does not start: %s; see --log-level=8",
-				   port->name, rte_strerror(-rc));
+		return fail(error, size, rc, "port %s does not start: %s; see --log-level=8",
+			    port->name, rte_strerror(-rc));
 	port->started = true;
 	enlist(port);
 	return 0;
@@ -513,10 +501,9 @@ make_contexts(struct ethdev_port *port, char *error, size_t size)
 	if (!rc)
 		rc = make_core(port);
 	if (rc)
-		return ethdev_fail(
-		    error, size, rc,
-		    "no memory for the tables of port %s: %s; give more (-m MB, hugepages)",
-		    port->name, strerror(-rc));
+		return fail(error, size, rc,
+			    "no memory for the tables of port %s: %s; give more (-m MB, hugepages)",
+			    port->name, strerror(-rc));
 	return 0;
 }
 
@@ -528,8 +515,7 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 	int rc;
 
 	if (!port)
-		return ethdev_fail(error, size, -ENOMEM, "no memory for port %s; free some",
-				   config->port);
+		return fail(error, size, -ENOMEM, "no memory for port %s; free some", config->port);
 	port->config = *config;
 	port->front =
 	    (uint16_t)roce_front(&(struct roce_config){.gid = config->gid, .vlan = config->vlan});
@@ -540,8 +526,8 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 	rte_eth_dev_get_name_by_port(port->id, port->name);
 	rc = rte_eth_dev_info_get(port->id, &port->info);
 	if (rc) {
-		ethdev_fail(error, size, rc, "port %s tells nothing: %s; is it gone", port->name,
-			    rte_strerror(-rc));
+		fail(error, size, rc, "port %s tells nothing: %s; is it gone", port->name,
+		     rte_strerror(-rc));
 		goto err_close;
 	}
 	port->numa_socket = rte_eth_dev_socket_id(port->id);

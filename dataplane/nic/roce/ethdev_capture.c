@@ -4,6 +4,7 @@
  * captured has none.
  */
 #include "ethdev_port.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -167,12 +168,11 @@ ethdev_capture(struct ethdev_port *port, const struct clock *clock, struct rte_r
 
 	/* pairs with the release in detach() */
 	if (atomic_load_explicit(&port->captured, memory_order_acquire))
-		return ethdev_fail(error, size, -EBUSY,
-				   "port %s is being captured; wait until that has ended",
-				   port->name);
+		return fail(error, size, -EBUSY,
+			    "port %s is being captured; wait until that has ended", port->name);
 	c = calloc(1, sizeof(*c));
 	if (!c)
-		return ethdev_fail(error, size, -ENOMEM, "no memory for a capture; free some");
+		return fail(error, size, -ENOMEM, "no memory for a capture; free some");
 	c->port = port;
 	c->quiet = quiet;
 	config.user = c;
@@ -189,8 +189,8 @@ ethdev_capture(struct ethdev_port *port, const struct clock *clock, struct rte_r
 	if (rc) {
 		detach(c);
 		capture_destroy(capture);
-		return ethdev_fail(error, size, rc, "port %s can't be captured: %s; try again",
-				   port->name, rte_strerror(-rc));
+		return fail(error, size, rc, "port %s can't be captured: %s; try again", port->name,
+			    rte_strerror(-rc));
 	}
 	*out = capture;
 	return 0;

@@ -7,6 +7,8 @@
  */
 #include "ethdev_port.h"
 
+#include "fail.h"
+
 #include <errno.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -130,13 +132,12 @@ check_af_packet(struct ethdev_port *port, char *error, size_t size)
 		return 0;
 	while (enough < ethdev_frame_max(port, port->mtu) + AF_PACKET_HEADER)
 		enough *= 2;
-	return ethdev_fail(
-	    error, size, -EMSGSIZE,
-	    "port %s carries frames of %u bytes, path MTU %u needs %u; add framesz=%u "
-	    "and blocksz=%u to its --vdev, or mtu=%u to --nic",
-	    port->name, frame - AF_PACKET_HEADER, port->mtu, ethdev_frame_max(port, port->mtu),
-	    enough, enough,
-	    largest_path_mtu(port, frame - AF_PACKET_HEADER - ethdev_ethernet(port)));
+	return fail(error, size, -EMSGSIZE,
+		    "port %s carries frames of %u bytes, path MTU %u needs %u; add framesz=%u "
+		    "and blocksz=%u to its --vdev, or mtu=%u to --nic",
+		    port->name, frame - AF_PACKET_HEADER, port->mtu,
+		    ethdev_frame_max(port, port->mtu), enough, enough,
+		    largest_path_mtu(port, frame - AF_PACKET_HEADER - ethdev_ethernet(port)));
 }
 
 /* How a larger path MTU can be had. */
@@ -147,18 +148,16 @@ refuse_mtu(const struct ethdev_port *port, const char *interface, uint32_t mtu, 
 	uint16_t wished = port->config.mtu;
 
 	if (driver_is(port, "net_memif"))
-		return ethdev_fail(
-		    error, size, -EMSGSIZE,
-		    "path MTU %u needs memif buffers of %u bytes; add bsize=%u to the "
-		    "--vdev of both ends, or mtu=%u to --nic",
-		    wished, ethdev_frame_max(port, wished),
-		    RTE_ALIGN(ethdev_frame_max(port, wished), 64u), path);
-	return ethdev_fail(error, size, -EMSGSIZE,
-			   "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
-			   "mtu=%u in --nic",
-			   wished, ethdev_ip_max(port, wished), *interface ? interface : port->name,
-			   mtu, *interface ? interface : "INTERFACE", ethdev_ip_max(port, wished),
-			   path);
+		return fail(error, size, -EMSGSIZE,
+			    "path MTU %u needs memif buffers of %u bytes; add bsize=%u to the "
+			    "--vdev of both ends, or mtu=%u to --nic",
+			    wished, ethdev_frame_max(port, wished),
+			    RTE_ALIGN(ethdev_frame_max(port, wished), 64u), path);
+	return fail(error, size, -EMSGSIZE,
+		    "path MTU %u needs an MTU of %u, %s has %u; ip link set %s mtu %u, or "
+		    "mtu=%u in --nic",
+		    wished, ethdev_ip_max(port, wished), *interface ? interface : port->name, mtu,
+		    *interface ? interface : "INTERFACE", ethdev_ip_max(port, wished), path);
 }
 
 int
@@ -169,9 +168,9 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 	uint16_t path = largest_path_mtu(port, mtu), wished = port->config.mtu;
 
 	if (!path)
-		return ethdev_fail(error, size, -EMSGSIZE,
-				   "port %s has an MTU of %u, RoCE needs %u; raise it", port->name,
-				   mtu, ethdev_ip_max(port, 256));
+		return fail(error, size, -EMSGSIZE,
+			    "port %s has an MTU of %u, RoCE needs %u; raise it", port->name, mtu,
+			    ethdev_ip_max(port, 256));
 	if (wished > path)
 		return refuse_mtu(port, interface, mtu, path, error, size);
 	port->mtu = wished ? wished : path;

@@ -107,7 +107,4 @@ extern const struct roce_wire ethdev_wire;
 /* Frees all frames that wait anywhere in the context. */
 void ethdev_wire_drain(struct ethdev_context *c);
 
-int ethdev_fail(char *error, size_t size, int rc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
 #endif

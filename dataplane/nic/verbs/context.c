@@ -188,7 +188,8 @@ vnic_arm(struct nic_context *nctx, uint64_t now, int *fd)
 static struct vnic_srq *
 allocate_srq(struct vnic_context *ctx, uint32_t depth)
 {
-	size_t bytes = sizeof(struct vnic_srq) + depth * (sizeof(uint64_t) + sizeof(uint32_t));
+	size_t bytes = sizeof(struct vnic_srq) +
+		       depth * (sizeof(uint64_t) + sizeof(struct ibv_sge) + sizeof(uint32_t));
 	struct vnic_srq *srq = vnic_get(ctx->dev, bytes, ctx->dev->config.numa_socket[ctx->id]);
 
 	if (!srq)
@@ -197,7 +198,8 @@ allocate_srq(struct vnic_context *ctx, uint32_t depth)
 	srq->depth = srq->free_count = depth;
 	srq->bytes = bytes;
 	srq->wr_id = (uint64_t *)(srq + 1);
-	srq->free_place = (uint32_t *)(srq->wr_id + depth);
+	srq->sge = (struct ibv_sge *)(srq->wr_id + depth);
+	srq->free_place = (uint32_t *)(srq->sge + depth);
 	for (uint32_t i = 0; i < depth; i++)
 		srq->free_place[i] = i;
 	return srq;

@@ -2,11 +2,11 @@
 /* A verbs device: found, opened, checked; memory regions; what happens to it. */
 #include "internal.h"
 
+#include "fail.h"
 #include "log.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +15,6 @@
 
 #define NODES "/dev/infiniband"
 #define PROBE_BYTES (1u << 20)
-
-int
-vnic_fail(char *error, size_t size, int rc, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error, size, format, args);
-	va_end(args);
-	return rc;
-}
 
 void *
 vnic_get(struct vnic_device *dev, size_t bytes, int numa_socket)
@@ -85,19 +74,19 @@ open_device(struct vnic_device *dev, struct ibv_device *device, char *error, siz
 	if (dev->ctx)
 		return 0;
 	if (access(NODES, F_OK))
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s: there is no %s; load ib_uverbs, or give the container "
-				 "--device=%s",
-				 dev->name, NODES, NODES);
+		return fail(error, size, -ENODEV,
+			    "verbs:%s: there is no %s; load ib_uverbs, or give the container "
+			    "--device=%s",
+			    dev->name, NODES, NODES);
 	if (errno == EACCES || errno == EPERM)
-		return vnic_fail(error, size, -EACCES,
-				 "verbs:%s: %s/%s can't be opened: %s; let this user read and "
-				 "write it",
-				 dev->name, NODES, device->dev_name, strerror(errno));
-	return vnic_fail(error, size, -ENODEV,
-			 "verbs:%s can't be opened: %s; install its provider (rdma-core, "
-			 "ibverbs-providers) and see ibv_devinfo",
-			 dev->name, strerror(errno ? errno : ENODEV));
+		return fail(error, size, -EACCES,
+			    "verbs:%s: %s/%s can't be opened: %s; let this user read and "
+			    "write it",
+			    dev->name, NODES, device->dev_name, strerror(errno));
+	return fail(error, size, -ENODEV,
+		    "verbs:%s can't be opened: %s; install its provider (rdma-core, "
+		    "ibverbs-providers) and see ibv_devinfo",
+		    dev->name, strerror(errno ? errno : ENODEV));
 }
 
 static int
@@ -116,13 +105,13 @@ find_device(struct vnic_device *dev, char *error, size_t size)
 	if (device)
 		rc = open_device(dev, device, error, size);
 	else if (count == 0)
-		rc = vnic_fail(error, size, -ENODEV,
-			       "verbs:%s: there is no %s; load the NIC's driver and ib_uverbs, "
-			       "for Soft-RoCE: rdma link add rxe0 type rxe netdev INTERFACE",
-			       dev->name, access(NODES, F_OK) ? NODES : "RDMA device");
+		rc = fail(error, size, -ENODEV,
+			  "verbs:%s: there is no %s; load the NIC's driver and ib_uverbs, "
+			  "for Soft-RoCE: rdma link add rxe0 type rxe netdev INTERFACE",
+			  dev->name, access(NODES, F_OK) ? NODES : "RDMA device");
 	else
-		rc = vnic_fail(error, size, -ENODEV, "there is no RDMA device %s; name one of: %s",
-			       dev->name, names);
+		rc = fail(error, size, -ENODEV, "there is no RDMA device %s; name one of: %s",
+			  dev->name, names);
 	if (list)
 		ibv_free_device_list(list);
 	return rc;
@@ -151,27 +140,26 @@ find_port(struct vnic_device *dev, struct ibv_port_attr *attr, char *error, size
 	uint8_t last = dev->config.port ? first : dev->attr.phys_port_cnt;
 
 	if (first > dev->attr.phys_port_cnt)
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s has no port %u; give port=1 to port=%u", dev->name,
-				 first, dev->attr.phys_port_cnt);
+		return fail(error, size, -ENODEV, "verbs:%s has no port %u; give port=1 to port=%u",
+			    dev->name, first, dev->attr.phys_port_cnt);
 	for (uint8_t port = first; port <= last; port++) {
 		int rc = ibv_query_port(dev->ctx, port, attr);
 
 		if (rc)
-			return vnic_fail(error, size, -rc,
-					 "verbs:%s port %u tells nothing: %s; is it gone",
-					 dev->name, port, strerror(rc));
+			return fail(error, size, -rc,
+				    "verbs:%s port %u tells nothing: %s; is it gone", dev->name,
+				    port, strerror(rc));
 		if (attr->state == IBV_PORT_ACTIVE) {
 			dev->port = port;
 			dev->ethernet = attr->link_layer == IBV_LINK_LAYER_ETHERNET;
 			return 0;
 		}
 	}
-	return vnic_fail(error, size, -ENODEV, "verbs:%s port %u is %s; %s", dev->name, last,
-			 state_text(attr->state),
-			 attr->link_layer == IBV_LINK_LAYER_ETHERNET
-			     ? "bring its interface up (ip link set INTERFACE up), see rdma link"
-			     : "connect it, or start opensm");
+	return fail(error, size, -ENODEV, "verbs:%s port %u is %s; %s", dev->name, last,
+		    state_text(attr->state),
+		    attr->link_layer == IBV_LINK_LAYER_ETHERNET
+			? "bring its interface up (ip link set INTERFACE up), see rdma link"
+			: "connect it, or start opensm");
 }
 
 static int
@@ -182,10 +170,10 @@ choose_mtu(struct vnic_device *dev, const struct ibv_port_attr *attr, char *erro
 	dev->mtu = dev->config.mtu ? dev->config.mtu : (uint16_t)active;
 	if (dev->mtu <= active)
 		return 0;
-	return vnic_fail(error, size, -EMSGSIZE,
-			 "mtu=%u is more than the %u that verbs:%s port %u carries; give mtu=%u or "
-			 "raise the MTU of its interface",
-			 dev->mtu, active, dev->name, dev->port, active);
+	return fail(error, size, -EMSGSIZE,
+		    "mtu=%u is more than the %u that verbs:%s port %u carries; give mtu=%u or "
+		    "raise the MTU of its interface",
+		    dev->mtu, active, dev->name, dev->port, active);
 }
 
 static int
@@ -194,16 +182,16 @@ check_abilities(const struct vnic_device *dev, char *error, size_t size)
 	const struct ibv_device_attr *a = &dev->attr;
 
 	if (a->max_srq <= 0 || a->max_srq_wr <= 0)
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s has no shared receive queues, which links need; use its "
-				 "Ethernet port with --nic roce:PORT",
-				 dev->name);
+		return fail(error, size, -ENODEV,
+			    "verbs:%s has no shared receive queues, which links need; use its "
+			    "Ethernet port with --nic roce:PORT",
+			    dev->name);
 	if (dev->config.recv_depth > (uint32_t)a->max_srq_wr ||
 	    dev->config.recv_depth > (uint32_t)a->max_cqe)
-		return vnic_fail(error, size, -ENOSPC,
-				 "verbs:%s queues %d receives and %d completions, not %u; lower "
-				 "--links or --recv-wrs",
-				 dev->name, a->max_srq_wr, a->max_cqe, dev->config.recv_depth);
+		return fail(error, size, -ENOSPC,
+			    "verbs:%s queues %d receives and %d completions, not %u; lower "
+			    "--links or --recv-wrs",
+			    dev->name, a->max_srq_wr, a->max_cqe, dev->config.recv_depth);
 	return 0;
 }
 
@@ -233,8 +221,7 @@ probe_memory(struct vnic_device *dev, char *error, size_t size)
 
 	memory = aligned_alloc(4096, PROBE_BYTES);
 	if (!memory)
-		return vnic_fail(error, size, -ENOMEM, "no memory for verbs:%s; free some",
-				 dev->name);
+		return fail(error, size, -ENOMEM, "no memory for verbs:%s; free some", dev->name);
 	memset(memory, 0, PROBE_BYTES);
 	errno = 0;
 	mr = ibv_reg_mr(dev->pd, memory, PROBE_BYTES, IBV_ACCESS_LOCAL_WRITE);
@@ -242,11 +229,11 @@ probe_memory(struct vnic_device *dev, char *error, size_t size)
 		ibv_dereg_mr(mr);
 	} else if (errno == ENOMEM || errno == EPERM || errno == EAGAIN) {
 		explain_memlock(why, sizeof(why));
-		rc = vnic_fail(error, size, -ENOMEM, "verbs:%s: %s", dev->name, why);
+		rc = fail(error, size, -ENOMEM, "verbs:%s: %s", dev->name, why);
 	} else {
-		rc = vnic_fail(error, size, -errno,
-			       "verbs:%s registers no memory: %s; see the kernel's log", dev->name,
-			       strerror(errno));
+		rc = fail(error, size, -errno,
+			  "verbs:%s registers no memory: %s; see the kernel's log", dev->name,
+			  strerror(errno));
 	}
 	free(memory);
 	return rc;
@@ -274,14 +261,14 @@ prepare(struct vnic_device *dev, char *error, size_t size)
 	int flags, rc = ibv_query_device(dev->ctx, &dev->attr);
 
 	if (rc)
-		return vnic_fail(error, size, -rc, "verbs:%s tells nothing: %s; is it gone",
-				 dev->name, strerror(rc));
+		return fail(error, size, -rc, "verbs:%s tells nothing: %s; is it gone", dev->name,
+			    strerror(rc));
 	dev->pd = ibv_alloc_pd(dev->ctx);
 	flags = fcntl(dev->ctx->async_fd, F_GETFL);
 	if (!dev->pd || flags < 0 || fcntl(dev->ctx->async_fd, F_SETFL, flags | O_NONBLOCK))
-		return vnic_fail(error, size, -ENOMEM,
-				 "verbs:%s gives no protection domain: %s; end other users of it",
-				 dev->name, strerror(errno));
+		return fail(error, size, -ENOMEM,
+			    "verbs:%s gives no protection domain: %s; end other users of it",
+			    dev->name, strerror(errno));
 	return 0;
 }
 
@@ -292,10 +279,10 @@ make_contexts(struct vnic_device *dev, char *error, size_t size)
 		int rc = vnic_context_create(dev, i);
 
 		if (rc)
-			return vnic_fail(error, size, rc,
-					 "verbs:%s: no completion queue of %u entries: %s; lower "
-					 "--links or --recv-wrs, or give more memory",
-					 dev->name, dev->config.recv_depth, strerror(-rc));
+			return fail(error, size, rc,
+				    "verbs:%s: no completion queue of %u entries: %s; lower "
+				    "--links or --recv-wrs, or give more memory",
+				    dev->name, dev->config.recv_depth, strerror(-rc));
 	}
 	return 0;
 }
@@ -308,8 +295,8 @@ vnic_open(const struct vnic_config *config, struct vnic_device **out, char *erro
 	int rc;
 
 	if (!dev)
-		return vnic_fail(error, size, -ENOMEM, "no memory for verbs:%s; free some",
-				 config->device);
+		return fail(error, size, -ENOMEM, "no memory for verbs:%s; free some",
+			    config->device);
 	dev->head.ops = &vnic_ops;
 	dev->config = *config;
 	snprintf(dev->name, sizeof(dev->name), "%s", config->device);

@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#include "fail.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -120,23 +122,23 @@ refuse_gid(const struct vnic_device *dev, const struct gids *g, char *error, siz
 	list_gids(g, all, sizeof(all));
 	memcpy(gid.raw, c->gid.raw, sizeof(gid.raw));
 	if (c->gid_index != VNIC_GID_ANY)
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s port %u has no GID index %d; leave gid= out, or choose "
-				 "of: %s",
-				 dev->name, dev->port, c->gid_index, all);
+		return fail(error, size, -ENODEV,
+			    "verbs:%s port %u has no GID index %d; leave gid= out, or choose "
+			    "of: %s",
+			    dev->name, dev->port, c->gid_index, all);
 	if (!dev->ethernet)
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s port %u has no GID; see that a subnet manager runs",
-				 dev->name, dev->port);
+		return fail(error, size, -ENODEV,
+			    "verbs:%s port %u has no GID; see that a subnet manager runs",
+			    dev->name, dev->port);
 	if (c->gid.raw[15] || c->gid.raw[0])
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s port %u has no RoCE v2 GID %s; give its interface that "
-				 "address, or choose with gid= of: %s",
-				 dev->name, dev->port, gid_text(&gid, text, sizeof(text)), all);
-	return vnic_fail(error, size, -ENODEV,
-			 "verbs:%s port %u has no RoCE v2 GID; give its interface an address "
-			 "(ip addr add), it has: %s",
-			 dev->name, dev->port, all);
+		return fail(error, size, -ENODEV,
+			    "verbs:%s port %u has no RoCE v2 GID %s; give its interface that "
+			    "address, or choose with gid= of: %s",
+			    dev->name, dev->port, gid_text(&gid, text, sizeof(text)), all);
+	return fail(error, size, -ENODEV,
+		    "verbs:%s port %u has no RoCE v2 GID; give its interface an address "
+		    "(ip addr add), it has: %s",
+		    dev->name, dev->port, all);
 }
 
 int
@@ -147,8 +149,8 @@ vnic_choose_gid(struct vnic_device *dev, const struct ibv_port_attr *attr, char 
 	int rc = read_gids(dev, &g);
 
 	if (rc)
-		return vnic_fail(error, size, rc, "verbs:%s tells no GIDs: %s; update rdma-core",
-				 dev->name, strerror(-rc));
+		return fail(error, size, rc, "verbs:%s tells no GIDs: %s; update rdma-core",
+			    dev->name, strerror(-rc));
 	for (unsigned i = 0; i < g.count; i++) {
 		const struct ibv_gid_entry *e = &g.entry[i];
 
@@ -158,10 +160,10 @@ vnic_choose_gid(struct vnic_device *dev, const struct ibv_port_attr *attr, char 
 	if (!best)
 		return refuse_gid(dev, &g, error, size);
 	if (dev->ethernet && best->gid_type != IBV_GID_TYPE_ROCE_V2)
-		return vnic_fail(error, size, -ENODEV,
-				 "verbs:%s: GID index %u is for RoCE v1, which no peer speaks; "
-				 "leave gid= out to have one for v2 found",
-				 dev->name, best->gid_index);
+		return fail(error, size, -ENODEV,
+			    "verbs:%s: GID index %u is for RoCE v1, which no peer speaks; "
+			    "leave gid= out to have one for v2 found",
+			    dev->name, best->gid_index);
 	dev->gid_index = (int)best->gid_index;
 	memcpy(dev->gid.raw, best->gid.raw, sizeof(dev->gid.raw));
 	say_chosen(dev, best, &g, attr);

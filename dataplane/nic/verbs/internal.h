@@ -62,7 +62,8 @@ struct vnic_srq {
 	bool doomed;	      /* main: goes with its last QP */
 	uint32_t free_count;  /* engine, with the following */
 	uint32_t *free_place; /* places that are free */
-	uint64_t *wr_id;      /* of each place */
+	uint64_t *wr_id;      /* of each place, */
+	struct ibv_sge *sge;  /* and its memory */
 	size_t bytes;
 };
 
@@ -156,8 +157,6 @@ struct vnic_device {
 
 extern const struct nic_ops vnic_ops;
 
-int vnic_fail(char *error, size_t size, int rc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 void *vnic_get(struct vnic_device *dev, size_t bytes, int numa_socket);
 void vnic_put(struct vnic_device *dev, void *memory, size_t bytes);
 unsigned vnic_mtu_bytes(enum ibv_mtu mtu);
@@ -187,6 +186,8 @@ void vnic_ah_destroy(struct nic_ah *ah);
 /* post.c */
 int vnic_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n);
 int vnic_post_srq_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
+/* The receive of this place once more, as it was posted. */
+void vnic_receive_again(struct vnic_srq *srq, uint32_t place);
 void vnic_flush(struct nic_context *ctx, uint64_t now);
 
 /* poll.c */

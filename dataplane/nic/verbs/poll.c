@@ -96,9 +96,11 @@ take_receive(struct vnic_context *ctx, struct vnic_qp *qp, const struct ibv_wc *
 
 	if (!srq || place >= srq->depth || srq->free_count == srq->depth)
 		return 0;
-	srq->free_place[srq->free_count++] = place;
-	if (!qp)
+	if (!qp) { /* gone, and its user with it: who posted the WR still counts on it */
+		vnic_receive_again(srq, place);
 		return 0;
+	}
+	srq->free_place[srq->free_count++] = place;
 	*wc = (struct nic_wc){
 	    .wr_id = srq->wr_id[place],
 	    .qp_user = qp->user,

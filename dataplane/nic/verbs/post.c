@@ -228,12 +228,31 @@ give_receives(struct vnic_srq *srq, struct ibv_recv_wr *wr, unsigned n)
 	return bad ? (unsigned)(bad - wr) : 0;
 }
 
+static struct ibv_recv_wr
+receive_at(struct vnic_srq *srq, uint32_t place, struct ibv_recv_wr *next)
+{
+	return (struct ibv_recv_wr){
+	    .wr_id = VNIC_RECV | (uint64_t)srq->index << 32 | place,
+	    .next = next,
+	    .sg_list = &srq->sge[place],
+	    .num_sge = srq->sge[place].length > 0,
+	};
+}
+
+void
+vnic_receive_again(struct vnic_srq *srq, uint32_t place)
+{
+	struct ibv_recv_wr wr = receive_at(srq, place, NULL);
+
+	if (!give_receives(srq, &wr, 1))
+		srq->free_place[srq->free_count++] = place;
+}
+
 int
 vnic_post_srq_recv(struct nic_srq *nsrq, const struct nic_recv_wr *wr, unsigned n)
 {
 	struct vnic_srq *srq = (struct vnic_srq *)nsrq;
 	struct ibv_recv_wr out[NIC_POLL_MAX];
-	struct ibv_sge sge[NIC_POLL_MAX];
 	unsigned done = 0;
 
 	if (n > srq->free_count)
@@ -246,14 +265,9 @@ vnic_post_srq_recv(struct nic_srq *nsrq, const struct nic_recv_wr *wr, unsigned 
 			uint32_t place = srq->free_place[srq->free_count - 1 - i];
 
 			srq->wr_id[place] = from->wr_id;
-			sge[i] =
+			srq->sge[place] =
 			    (struct ibv_sge){from->sge.address, from->sge.length, from->sge.lkey};
-			out[i] = (struct ibv_recv_wr){
-			    .wr_id = VNIC_RECV | (uint64_t)srq->index << 32 | place,
-			    .next = i + 1 < part ? &out[i + 1] : NULL,
-			    .sg_list = &sge[i],
-			    .num_sge = from->sge.length > 0,
-			};
+			out[i] = receive_at(srq, place, i + 1 < part ? &out[i + 1] : NULL);
 		}
 		taken = give_receives(srq, out, part);
 		srq->free_count -= taken;

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic_config.h"
+
+#include "memory.h"
+
+static void *
+get(void *user, size_t bytes, int numa_socket)
+{
+	(void)user;
+	return memory_get(bytes, numa_socket);
+}
+
+static void
+put(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	memory_put(memory, bytes);
+}
+
+struct ethdev_config
+nic_config_ethdev(const struct nic_spec *spec)
+{
+	return (struct ethdev_config){
+	    .port = spec->port,
+	    .gid = spec->gid,
+	    .prefix = spec->prefix,
+	    .vlan = spec->vlan,
+	    .pcp = spec->pcp,
+	    .mtu = spec->mtu,
+	    .queues = spec->queues,
+	    .impair = {spec->loss, spec->dup, spec->reorder, spec->delay_us, spec->seed},
+	    .timeout_ns = spec->timeout_ns,
+	    .retry = spec->retry,
+	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
+	    .memory_get = get,
+	    .memory_put = put,
+	};
+}
+
+struct vnic_config
+nic_config_verbs(const struct nic_spec *spec)
+{
+	return (struct vnic_config){
+	    .device = spec->port,
+	    .port = spec->port_number,
+	    .gid_index = spec->gid_index,
+	    .gid = spec->gid,
+	    .mtu = spec->mtu,
+	    .timeout_ns = spec->timeout_ns,
+	    .retry = spec->retry,
+	    .rnr_retry = spec->rnr,
+	    .rd_atomic = spec->rd_atomic,
+	    .memory_get = get,
+	    .memory_put = put,
+	};
+}

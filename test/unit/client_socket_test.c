@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* session.sock from the library's side: a data plane that says it is at work is waited for. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "client/internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char dir[64];
+static int listener;
+
+/* Reads a request, answers with `waits` times WAIT and then REFUSED. */
+static void *
+serve(void *arg)
+{
+	unsigned waits = *(const unsigned *)arg;
+	struct weir_session_msg m = {.type = WEIR_MSG_WAIT};
+	int fd = accept(listener, NULL, NULL);
+
+	if (recv(fd, &m, sizeof(m), 0) > 0) {
+		m.type = WEIR_MSG_WAIT;
+		m.length = weir_session_length(m.type);
+		while (waits--)
+			send(fd, &m, m.length, MSG_NOSIGNAL);
+		m = (struct weir_session_msg){.type = WEIR_MSG_REFUSED,
+					      .length = weir_session_length(WEIR_MSG_REFUSED)};
+		m.refused.code = ENOSPC;
+		send(fd, &m, m.length, MSG_NOSIGNAL);
+	}
+	close(fd);
+	return NULL;
+}
+
+static void
+test_wait_is_no_answer(void **state)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_BYE, .length = 8}, r = {0};
+
+	(void)state;
+	for (unsigned waits = 0; waits < 4; waits++) {
+		struct weir_transport t;
+		int fds[2] = {-1, -1};
+		pthread_t server;
+
+		assert_int_equal(pthread_create(&server, NULL, serve, &waits), 0);
+		assert_int_equal(weir_socket_open("one", &t), 0);
+		assert_int_equal(t.request(t.user, &m, &r, fds), 0);
+		assert_int_equal(r.type, WEIR_MSG_REFUSED);
+		assert_int_equal(r.refused.code, ENOSPC);
+		/* and when it is gone, it is */
+		assert_int_equal(t.request(t.user, &m, &r, fds), -ENODEV);
+		pthread_join(server, NULL);
+		t.close(t.user);
+	}
+}
+
+static int
+set_up(void **state)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/weir-client-XXXXXX");
+	if (!mkdtemp(dir) || setenv("WEIR_RUN_DIR", dir, 1))
+		return -1;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/one", dir);
+	if (mkdir(a.sun_path, 0700))
+		return -1;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/one/session.sock", dir);
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	return bind(listener, (struct sockaddr *)&a, sizeof(a)) || listen(listener, 4);
+}
+
+static int
+tear_down(void **state)
+{
+	char path[96];
+
+	(void)state;
+	close(listener);
+	snprintf(path, sizeof(path), "%s/one/session.sock", dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/one", dir);
+	rmdir(path);
+	return rmdir(dir);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_wait_is_no_answer),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
