@@ -370,6 +370,19 @@ take_close(struct engine *e, struct channel *ch, struct conn *c)
 	return true;
 }
 
+/* Without a cost it is the ring's room that was missing: all before it is taken now. */
+static void
+take_want(struct engine *e, struct conn *c, uint32_t cost)
+{
+	if (!cost) {
+		tell(e, c, TELL_WRITABLE);
+		return;
+	}
+	c->wants = true;
+	c->wanted = cost;
+	credit_answer_want(e, c);
+}
+
 /* Ops other than messages. */
 static enum take
 take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
@@ -395,9 +408,7 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 	if (copy.op == WEIR_OP_BIND) {
 		bind(e, ch, c);
 	} else if (copy.op == WEIR_OP_WANT) {
-		c->wants = true;
-		c->wanted = copy.length;
-		credit_answer_want(e, c);
+		take_want(e, c, copy.length);
 	} else if (!take_close(e, ch, c)) {
 		return STAYS;
 	}

@@ -48,9 +48,7 @@ credit_hand_back(struct engine *e, struct conn *c)
 static uint32_t
 want_of(const struct conn *c)
 {
-	uint32_t wanted = c->wanted ? c->wanted : c->peer_window;
-
-	return wanted < COST_MAX ? wanted : COST_MAX;
+	return c->wanted < COST_MAX ? c->wanted : COST_MAX;
 }
 
 /* What the first message that waits, or the program, lacks of the window; 0: it isn't that. */

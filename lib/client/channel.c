@@ -57,6 +57,7 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, int bell,
 	ch->engine = r->channel.engine;
 	TAILQ_INIT(&ch->control);
 	TAILQ_INIT(&ch->dues);
+	TAILQ_INIT(&ch->cramped);
 	weir_ring_init(&ch->pipe.tx, slots, w->geometry.ring_slots, &head->tx_tail, true);
 	weir_ring_init(&ch->pipe.rx, slots + w->geometry.ring_slots, w->geometry.ring_slots,
 		       &head->rx_tail, false);

@@ -187,6 +187,8 @@ struct weir_channel {
 	weir_place *release;		 /* receive places to give back; room for all there are */
 	TAILQ_HEAD(, weir_conn) control; /* connections with slots to be written */
 	TAILQ_HEAD(, weir_conn) dues;	 /* connections with consumption not told yet */
+	TAILQ_HEAD(, weir_conn) cramped; /* found no room in tx, and want to be told of it */
+	struct weir_conn *asking;	 /* one of those: its WANT is under way for all; or NULL */
 };
 
 /* A piece of a segment's byte area between arrival and release. */

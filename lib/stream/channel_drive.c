@@ -195,6 +195,7 @@ static void
 writable(struct weir_conn *c)
 {
 	c->wanting = false;
+	weir_control_answered(c);
 	if (c->blocked && !c->want_heap) {
 		c->blocked = false;
 		weir_conn_report(c, PENDING_WRITABLE);
@@ -316,6 +317,8 @@ weir_channel_drive(struct weir_channel *ch, struct weir_conn *want)
 		idle(ch);
 	if (!TAILQ_EMPTY(&ch->control))
 		weir_control_flush(ch);
+	if (weir_unlikely(!TAILQ_EMPTY(&ch->cramped)))
+		weir_control_make_room(ch);
 	return n;
 }
 

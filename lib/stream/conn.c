@@ -164,13 +164,16 @@ leave_lists(struct weir_conn *c)
 	c->foreign = NULL;
 	if (c->on_blocked)
 		TAILQ_REMOVE(&c->home->blocked, c, in_blocked);
+	if (c->cramped) /* only when all end: else it has ended, or was closed, before */
+		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
+	weir_control_answered(c);
 	if (c->control)
 		TAILQ_REMOVE(&c->channel->control, c, in_control);
 	if (c->due && c->pipe->local)
 		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->dues, c, in_dues);
 	else if (c->due)
 		TAILQ_REMOVE(&c->channel->dues, c, in_dues);
-	c->on_blocked = c->due = false;
+	c->on_blocked = c->due = c->cramped = false;
 	c->control = 0;
 }
 
@@ -288,6 +291,7 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	weir_conn_report(c, PENDING_CLOSED | (c->blocked ? PENDING_WRITABLE : 0) |
 				(c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
 	c->blocked = false;
+	weir_control_uncramp(c);
 }
 
 void
@@ -308,6 +312,7 @@ weir_conn_close(struct weir_conn *c)
 		return;
 	}
 	c->home->closing++;
+	weir_control_uncramp(c);
 	/* the rest of a message goes first; weir_tails_push() closes then */
 	if (!c->tail_kept)
 		weir_control_post(c, CONTROL_CLOSE);

@@ -66,6 +66,7 @@ enum weir_conn_state {
 #define CONTROL_CONSUMED 0x2u
 #define CONTROL_CLOSE 0x4u
 #define CONTROL_POST 0x8u
+#define CONTROL_ROOM 0x10u
 
 #define WEIR_POSTS_MAX 64u /* of a connection */
 
@@ -108,6 +109,7 @@ struct weir_conn {
 	bool local;	   /* its bytes go by a segment */
 	bool queued;	   /* on a list of ready ones */
 	bool on_blocked;   /* on its home's list */
+	bool cramped;	   /* on its channel's list */
 	bool want_heap;	   /* blocked for want of send blocks */
 	bool end_held;	   /* CLOSED has come: goes when our CLOSE is written */
 	uint8_t control;   /* CONTROL_*: slots to be written */
@@ -144,7 +146,7 @@ struct weir_conn {
 	uint8_t threshold;	/* percent of the window after which consumption is told */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
-	in_control, in_dues, in_ready, in_blocked, in_tails, in_segment, in_accept;
+	in_control, in_dues, in_ready, in_blocked, in_cramped, in_tails, in_segment, in_accept;
 };
 
 struct weir_listener {
@@ -221,6 +223,14 @@ void weir_control_post(struct weir_conn *c, uint8_t control);
 void weir_control_release(struct weir_channel *ch, weir_place place);
 /* Closes a connection that we cannot take. */
 void weir_control_refuse(struct weir_channel *ch, uint32_t vqpn);
+/* It found no room in its channel's ring: WRITABLE is reported when there is. */
+void weir_control_cramped(struct weir_conn *c);
+/* It needs none any more. */
+void weir_control_uncramp(struct weir_conn *c);
+/* The WANT of all that need room is answered, if it was this one's. */
+void weir_control_answered(struct weir_conn *c);
+/* Reports to those for which there is room. */
+void weir_control_make_room(struct weir_channel *ch);
 /* Writes what waits. */
 void weir_control_flush(struct weir_channel *ch);
 /* Tells the engine of all consumption and all places given back. */

@@ -77,6 +77,12 @@ put_one(struct weir_channel *ch, struct weir_conn *c)
 			return false;
 		c->control &= (uint8_t)~CONTROL_WANT;
 	}
+	if (c->control & CONTROL_ROOM) {
+		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
+		if (!put(ch, &ch->pipe.tx, &s))
+			return false;
+		c->control &= (uint8_t)~CONTROL_ROOM;
+	}
 	if (c->control & CONTROL_CLOSE) {
 		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_CLOSE};
 		s.order = c->local ? 0 : (uint16_t)c->sent; /* of messages by this way */
@@ -111,6 +117,74 @@ weir_control_post(struct weir_conn *c, uint8_t control)
 		TAILQ_INSERT_TAIL(&c->channel->control, c, in_control);
 	c->control |= control;
 	weir_control_flush(c->channel);
+}
+
+/*
+ * ---- room in the ring ----
+ * It comes without a word, so who may sleep asks for one: the answer to a WANT says that all before
+ * it is taken. One asks for all. If each did, thousands of WANTs would fill the ring as soon as
+ * there is room, and no message would ever find any.
+ */
+
+#define ROOM_AT_ONCE 32u
+
+static void
+ask_for_room(struct weir_channel *ch)
+{
+	struct weir_conn *c = TAILQ_FIRST(&ch->cramped);
+
+	if (!c || ch->asking)
+		return;
+	ch->asking = c;
+	weir_control_post(c, CONTROL_ROOM);
+}
+
+void
+weir_control_cramped(struct weir_conn *c)
+{
+	if (!c->cramped)
+		TAILQ_INSERT_TAIL(&c->channel->cramped, c, in_cramped);
+	c->cramped = true;
+	ask_for_room(c->channel);
+}
+
+void
+weir_control_answered(struct weir_conn *c)
+{
+	if (c->channel->asking == c)
+		c->channel->asking = NULL;
+}
+
+void
+weir_control_uncramp(struct weir_conn *c)
+{
+	if (c->cramped)
+		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
+	c->cramped = false;
+	weir_control_answered(c);
+	ask_for_room(c->channel);
+}
+
+void
+weir_control_make_room(struct weir_channel *ch)
+{
+	struct weir_ring *r = &ch->pipe.tx;
+	struct weir_conn *c;
+
+	if (weir_ring_room(r) <= r->mask / 4 && !weir_ring_refresh(r))
+		return;
+	for (unsigned i = 0; i < ROOM_AT_ONCE && weir_ring_room(r) > r->mask / 4; i++) {
+		c = TAILQ_FIRST(&ch->cramped);
+		if (!c)
+			return;
+		TAILQ_REMOVE(&ch->cramped, c, in_cramped);
+		c->cramped = false;
+		if (c->blocked && !c->want_heap) {
+			c->blocked = false;
+			weir_conn_report(c, PENDING_WRITABLE);
+		}
+	}
+	ask_for_room(ch);
 }
 
 void

@@ -349,7 +349,11 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 	if (c->pipe->local || c->want_heap)
 		return;
 	/* what goes by rendezvous needs a slot, no window */
-	cost = bulk || length > WEIR_BLOCK_SIZE ? WEIR_SLOT_SIZE : weir_cost(length);
+	cost = bulk || length > WEIR_BLOCK_SIZE ? 0 : weir_cost(length);
+	if (fits_window(c, cost)) {
+		weir_control_cramped(c);
+		return;
+	}
 	/* the answer to one under way comes early enough, unless that wants more than this needs */
 	if (c->wanting && c->wanted <= cost)
 		return;

@@ -171,11 +171,12 @@ static void
 test_beyond_the_window(void **state)
 {
 	struct pair p = pair_open(NULL);
+	struct weir_slot want = {.op = WEIR_OP_WANT, .vqpn = p.a->vqpn, .length = weir_cost(100)};
 
 	(void)state;
 	for (unsigned i = 0; i < 100; i++)
 		assert_true(pconn_push(p.a, 0, 100, 0));
-	pconn_op(p.a, WEIR_OP_WANT, 0);
+	program_slot(p.pa, p.a->channel, &want);
 	p.pb->stopped = true;
 	world_run(p.w, 200);
 	assert_int_equal(pconn_completed(p.a), 6); /* half a window more than it granted at first */

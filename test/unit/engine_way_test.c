@@ -218,6 +218,29 @@ test_size(void **state)
 	world_destroy(p.w);
 }
 
+/*
+ * Beyond the window it goes by rendezvous, which makes the window larger, also where the sender's
+ * rate forbids its peers to read.
+ */
+static void
+test_window_grows(void **state)
+{
+	(void)state;
+	for (unsigned limited = 0; limited < 2; limited++) {
+		struct pair p = pair_open(&(struct world_options){.initial_grant = 512});
+
+		if (limited)
+			program_share(p.pa, ENGINE_WEIGHT, 1000000000, 20000000);
+		one(&p, 1000, WEIR_SLOT_BULK);
+		world_run(p.w, 100);
+		assert_ways(&p, 0, 0, 1);
+		assert_true(pconn_granted(p.a) - p.a->spent >= weir_cost(1000));
+		one(&p, 1000, 0);
+		assert_ways(&p, 1, 0, 1);
+		world_destroy(p.w);
+	}
+}
+
 /* A sender that is clearly busier is relieved, until it isn't. */
 static void
 test_load(void **state)
@@ -415,12 +438,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_told),	  cmocka_unit_test(test_sends),
-	    cmocka_unit_test(test_sends_at_once), cmocka_unit_test(test_read_is_early),
-	    cmocka_unit_test(test_size),	  cmocka_unit_test(test_load),
-	    cmocka_unit_test(test_memory),	  cmocka_unit_test(test_done),
-	    cmocka_unit_test(test_owner_dies),	  cmocka_unit_test(test_reader_dies),
-	    cmocka_unit_test(test_reader_closes), cmocka_unit_test(test_count_of_reset),
+	    cmocka_unit_test(test_told),	   cmocka_unit_test(test_sends),
+	    cmocka_unit_test(test_sends_at_once),  cmocka_unit_test(test_read_is_early),
+	    cmocka_unit_test(test_size),	   cmocka_unit_test(test_window_grows),
+	    cmocka_unit_test(test_load),	   cmocka_unit_test(test_memory),
+	    cmocka_unit_test(test_done),	   cmocka_unit_test(test_owner_dies),
+	    cmocka_unit_test(test_reader_dies),	   cmocka_unit_test(test_reader_closes),
+	    cmocka_unit_test(test_count_of_reset),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 
 #define SESSIONS 4u
 #define CHANNELS 16u
-#define ENDS 64u
+#define ENDS 256u
 #define SEGMENTS 8u
 #define LISTENERS 64u
 #define REGIONS 3u

@@ -5,6 +5,7 @@
 #include "common/wire.h"
 #include "stream/conn.h"
 
+#include <poll.h>
 #include <time.h>
 
 static const size_t sizes[] = {0, 1, 48, 49, 947, 948, 949, 4096, 8192, 8193, 16384, 65536, 300000};
@@ -117,6 +118,96 @@ test_room_for_control(void **state)
 	assert_true(weir_ring_room(tx) >= WEIR_CONTROL_RESERVE - 1);
 	fake_hold(p.f, false);
 	fake_settle(p.f);
+	pair_close(&p);
+}
+
+#define CROWD 120
+
+struct member {
+	struct weir_conn *c, *d;
+	unsigned sent;
+	bool ready;
+};
+
+/* One message on each that can go on, after what has come; how many left. */
+static unsigned
+crowd_turn(struct pair *p, struct member *m, unsigned first)
+{
+	unsigned sent = 0;
+	struct weir_event e[CROWD];
+	int n = weir_poll(p->a, e, CROWD);
+
+	for (int i = 0; i < n; i++)
+		if (e[i].type == WEIR_EVENT_WRITABLE && e[i].user)
+			((struct member *)e[i].user)->ready = true;
+	for (unsigned i = 0; i < CROWD; i++) {
+		struct member *at = &m[(first + i) % CROWD];
+
+		if (!at->ready)
+			continue;
+		at->ready = weir_send(at->c, "x", 1, 0) == 0;
+		at->sent += at->ready;
+		sent += at->ready;
+	}
+	return sent;
+}
+
+/* Many connections that find the ring full don't fill it with questions when it is empty. */
+static void
+test_crowded_ring(void **state)
+{
+	static const struct fake_options o = {.ring_slots = 64, .first = 65536};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	struct member m[CROWD];
+
+	(void)state;
+	for (unsigned i = 0; i < CROWD; i++) {
+		m[i] = (struct member){.c = pair_connect(&p, FAKE_REMOTE), .ready = true};
+		m[i].d = pair_accept(&p);
+		weir_conn_set_user(m[i].c, &m[i]);
+	}
+	for (unsigned round = 0; round < 40; round++) {
+		assert_true(crowd_turn(&p, m, round * 32) >= 16);
+		fake_turn(p.f);
+	}
+	for (unsigned i = 0; i < CROWD; i++)
+		assert_true(m[i].sent >= 3);
+	for (unsigned i = 0; i < CROWD; i++) {
+		weir_close(m[i].c);
+		weir_close(m[i].d);
+	}
+	pair_close(&p);
+}
+
+/* Who asks for all goes away: the others hear of the room, asleep. */
+static void
+test_asker_leaves(void **state)
+{
+	static const struct fake_options o = {.ring_slots = 64, .first = 65536};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	struct weir_conn *other = pair_connect(&p, FAKE_REMOTE);
+	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
+	struct weir_event e;
+
+	(void)state;
+	fake_hold(p.f, true);
+	while (weir_send(p.c, "x", 1, 0) == 0)
+		;
+	assert_int_equal(weir_send(other, "x", 1, 0), -EAGAIN);
+	assert_ptr_equal(p.c->channel->asking, p.c);
+	weir_close(p.c);
+	p.c = NULL;
+	assert_ptr_equal(other->channel->asking, other);
+	assert_int_equal(weir_arm(p.a), 0);
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	fake_hold(p.f, false);
+	fake_settle(p.f);
+	assert_int_equal(poll(&fd, 1, 0), 1);
+	assert_int_equal(weir_poll(p.a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	assert_ptr_equal(e.conn, other);
+	weir_close(other);
+	weir_close(pair_accept(&p));
 	pair_close(&p);
 }
 
@@ -523,6 +614,8 @@ main(void)
 	    cmocka_unit_test(test_sizes),
 	    cmocka_unit_test(test_too_long),
 	    cmocka_unit_test(test_room_for_control),
+	    cmocka_unit_test(test_crowded_ring),
+	    cmocka_unit_test(test_asker_leaves),
 	    cmocka_unit_test(test_full),
 	    cmocka_unit_test(test_want_less),
 	    cmocka_unit_test(test_narrow),
