@@ -6,9 +6,11 @@
 #include "server.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #define BURST 64
 #define DRAIN_NS (2 * NS_PER_S)
+#define DRAIN_LOOK_US 100
 
 void
 responder_init(struct responder *r, struct server *server)
@@ -144,6 +146,8 @@ drain(struct responder *r)
 {
 	if (hear_count(&r->server->hearer, (uint32_t)r->heard) >= r->due || now_ns() >= r->due_ns)
 		conclude(r);
+	else
+		usleep(DRAIN_LOOK_US); /* the handler threads need the CPU */
 	return 1;
 }
 

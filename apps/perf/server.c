@@ -96,10 +96,15 @@ accept_all(struct server *s)
 		s->failed = rc;
 }
 
-/* Whether this end polls: without a client's wish the CPU is left alone. */
+/*
+ * Whether this end polls: without a client's wish the CPU is left alone, and to the handler threads
+ * where they do the work.
+ */
 static bool
 polls(const struct responder *r)
 {
+	if (r->state == RESPONDER_RUNNING && r->heard >= 0)
+		return false;
 	return r->state != RESPONDER_RESTING && !(r->request.flags & PERF_SLEEP);
 }
 

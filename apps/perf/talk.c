@@ -125,12 +125,11 @@ talk_on(void *arg)
 	struct talker *t = arg;
 	struct talk *x = t->talk;
 	uint32_t nodes = x->driver->flow_count;
+	uint32_t node = t->number % nodes;
 	uint64_t n = 0, begin = now_ns();
 	int rc = 0;
 
 	while (!is_over(t, n)) {
-		uint32_t node = (uint32_t)((n + t->number) % nodes);
-
 		if (x->driver->options->rate > 0)
 			pace(x, n);
 		write_message(t, node, t->to[node]);
@@ -140,6 +139,7 @@ talk_on(void *arg)
 		if (rc)
 			break;
 		t->to[node]++;
+		node = node + 1 < nodes ? node + 1 : 0;
 		atomic_store_explicit(&t->sent, ++n, memory_order_relaxed);
 	}
 	t->ns = now_ns() - begin;

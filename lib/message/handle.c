@@ -180,7 +180,7 @@ let_go(struct worker *k)
 	weir_unlock(lane->home);
 }
 
-static void
+static inline void
 call(struct worker *k, const struct weir_handler *h)
 {
 	if (weir_unlikely(h->flags & WEIR_HANDLER_UNORDERED && k->header.kind != KIND_PIECE))
@@ -303,8 +303,9 @@ malformed(struct worker *k)
 	lane_ended(k->lane, k->life, -EPROTO);
 }
 
-void
-message_handle(struct worker *k)
+/* Anything but a plain message that is whole. */
+static __attribute__((noinline)) void
+handle_other(struct worker *k)
 {
 	struct message_header *h = &k->header;
 	uint32_t head = message_header_read(h, k->taken.data, k->taken.length);
@@ -318,9 +319,6 @@ message_handle(struct worker *k)
 		k->message.flags = WEIR_MESSAGE_REQUEST;
 		k->message.reply =
 		    (struct weir_reply){{(uint64_t)(uintptr_t)k->lane, k->life, h->id}};
-		dispatch(k);
-		break;
-	case KIND_MESSAGE:
 		dispatch(k);
 		break;
 	case KIND_PIECE:
@@ -343,6 +341,25 @@ message_handle(struct worker *k)
 	default:
 		malformed(k);
 	}
+}
+
+void
+message_handle(struct worker *k)
+{
+	const uint8_t *data = k->taken.data;
+	uint32_t length = k->taken.length;
+	uint16_t type;
+
+	if (weir_unlikely(!message_header_plain(data, length, &type))) {
+		handle_other(k);
+		return;
+	}
+	k->header.kind = KIND_MESSAGE;
+	k->message = (struct weir_message){.data = data + HEADER_SHORT,
+					   .length = length - HEADER_SHORT,
+					   .node = k->lane->peer->node,
+					   .type = type};
+	dispatch(k);
 }
 
 void

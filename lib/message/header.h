@@ -53,6 +53,19 @@ message_header_read(struct message_header *h, const uint8_t *data, uint32_t leng
 	return h->flags ? 0 : HEADER_LONG;
 }
 
+/* Whether it is a message of this kind that is whole; as message_header_read(). */
+static inline bool
+message_header_plain(const uint8_t *data, uint32_t length, uint16_t *type)
+{
+	uint64_t head;
+
+	if (length < HEADER_SHORT)
+		return false;
+	memcpy(&head, data, sizeof(head));
+	*type = (uint16_t)(head >> 16);
+	return (head & ~0xffff0000ull) == KIND_MESSAGE;
+}
+
 /* Reads what follows the head of a piece of `length` bytes. False: that can't be. */
 static inline bool
 message_piece_read(struct message_piece *p, const uint8_t *data, uint32_t length)

@@ -235,6 +235,34 @@ struct weir_messenger {
 	bool exclusive_taken;
 };
 
+/* The sender that a thread used last. */
+struct sender_latest {
+	uint64_t serial; /* its messenger's */
+	struct sender *sender;
+};
+extern __thread struct sender_latest sender_last
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The calling thread's sender if that was the last one. NULL: sender_get() knows. */
+static inline struct sender *
+sender_latest(const struct weir_messenger *m)
+{
+	return weir_likely(sender_last.serial == m->serial && weir_state(m->w) == WEIR_UP)
+		   ? sender_last.sender
+		   : NULL;
+}
+
+/* A message goes on it, or came. Home locked. */
+static inline void
+lane_used(struct lane *lane)
+{
+	uint32_t epoch = atomic_load_explicit(&lane->m->epoch, memory_order_relaxed);
+
+	/* who looks for the least recently used reads it */
+	if (weir_unlikely(atomic_load_explicit(&lane->used, memory_order_relaxed) != epoch))
+		atomic_store_explicit(&lane->used, epoch, memory_order_relaxed);
+}
+
 /* ---- lane.c ---- */
 /* The calling thread's sender. NULL: *rc says why. */
 struct sender *sender_get(struct weir_messenger *m, int *rc);

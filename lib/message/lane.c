@@ -8,11 +8,7 @@
 #define CROWD_NAP_NS 40000u
 #define CROWD_NAPS_NS 100000000u
 
-/* The sender that this thread used last. */
-static __thread struct {
-	uint64_t serial;
-	struct sender *sender;
-} latest __attribute__((tls_model("initial-exec")));
+__thread struct sender_latest sender_last;
 
 /* ---- senders ---- */
 
@@ -96,16 +92,17 @@ sender_find(struct weir_messenger *m, int *rc)
 			return NULL;
 		pthread_setspecific(m->key, s);
 	}
-	latest.serial = m->serial;
-	latest.sender = s;
+	sender_last = (struct sender_latest){m->serial, s};
 	return s;
 }
 
 struct sender *
 sender_get(struct weir_messenger *m, int *rc)
 {
-	if (weir_likely(latest.serial == m->serial && weir_state(m->w) == WEIR_UP))
-		return latest.sender;
+	struct sender *s = sender_latest(m);
+
+	if (s)
+		return s;
 	if (weir_state(m->w) != WEIR_UP) {
 		*rc = weir_gone(m->w);
 		return NULL;
@@ -560,10 +557,7 @@ send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t leng
 int
 lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
 {
-	struct weir_messenger *m = lane->m;
-
-	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
-			      memory_order_relaxed);
+	lane_used(lane);
 	return length <= WEIR_INLINE_MAX
 		   ? send_small(lane, parts, n, length, timeout_ms)
 		   : weir_send_parts(lane->conn, parts, n, length, timeout_ms);

@@ -73,6 +73,41 @@ message_finish(struct worker *k)
 	put_down(k, false);
 }
 
+/* What the last message cost has to be told. Home locked by weir_bias_enter(). */
+static __attribute__((noinline, cold)) void
+tell_consumed(struct weir_conn *c)
+{
+	c->home->lock.fast = true;
+	weir_conn_consumed_slow(c);
+}
+
+/*
+ * The common case: the lane's next message lies at the ring's head, small, and there is nothing
+ * else to look at. The lane stays the worker's, so one visit to the home puts the last message down
+ * and takes this one. False: not so, nothing has changed.
+ */
+static inline bool
+another(struct worker *k, struct weir_thread *t)
+{
+	struct lane *lane = k->lane;
+	uint32_t cost = k->taken.cost;
+	struct weir_conn *c;
+	bool got = false;
+
+	if (weir_unlikely(k->taken.loan || !weir_bias_enter(&t->lock)))
+		return false;
+	if (weir_likely(lane->running == k && !lane->first && TAILQ_EMPTY(&t->ready))) {
+		c = lane->conn;
+		got = weir_take_small(c, k->buffer, &k->taken);
+		if (got && weir_unlikely(weir_conn_note_consumed(c, cost)))
+			tell_consumed(c);
+		if (got)
+			lane_used(lane);
+	}
+	weir_bias_leave(&t->lock);
+	return got;
+}
+
 /* Puts the last message down and takes the next one. */
 static inline int
 next(struct worker *k, struct weir_thread *t, bool helps)
@@ -83,6 +118,8 @@ next(struct worker *k, struct weir_thread *t, bool helps)
 	bool last;
 	int rc;
 
+	if (lane && !helps && another(k, t))
+		return TAKE_MESSAGE;
 	home_lock(t, helps);
 	last = lane && finish(k);
 	rc = home_take(t, k->buffer, false, &take);
@@ -91,10 +128,7 @@ next(struct worker *k, struct weir_thread *t, bool helps)
 		k->life = take.life;
 		k->taken = take.taken;
 		take.lane->running = k;
-		/* who looks for the least recently used reads it */
-		atomic_store_explicit(&take.lane->used,
-				      atomic_load_explicit(&k->m->epoch, memory_order_relaxed),
-				      memory_order_relaxed);
+		lane_used(take.lane);
 	}
 	if (weir_unlikely(rc == TAKE_MOVED && !LIST_EMPTY(&t->waiters)))
 		weir_thread_wake(t, NULL);

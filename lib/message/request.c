@@ -264,7 +264,6 @@ start_fast(struct sender *s, struct weir_request *r, uint16_t type, const void *
 {
 	struct lane *lane = sender_lane(s, r->node);
 	struct message_header h = {.kind = KIND_REQUEST, .type = type};
-	uint32_t epoch;
 	int rc;
 
 	if (weir_unlikely(!lane || lane->greet || s->slot_free == UINT32_MAX))
@@ -272,13 +271,12 @@ start_fast(struct sender *s, struct weir_request *r, uint16_t type, const void *
 	rc = slot_take(s, r, lane, &h.id);
 	if (rc)
 		return -EAGAIN;
-	rc = weir_send_headed(lane->conn, &h, HEADER_LONG, buf, length);
+	rc = weir_send_headed(lane->conn, &h, buf, length);
 	if (weir_unlikely(rc)) {
 		request_end(s, r, rc, 0);
 		return rc;
 	}
-	epoch = atomic_load_explicit(&s->m->epoch, memory_order_relaxed);
-	atomic_store_explicit(&lane->used, epoch, memory_order_relaxed);
+	lane_used(lane);
 	return 0;
 }
 

@@ -89,7 +89,7 @@ respond(struct lane *lane, struct message_header *h, const void *buf, size_t len
 	struct iovec parts[2] = {{h, HEADER_LONG}, {(void *)(uintptr_t)buf, length}};
 
 	if (weir_likely(!lane->first && length <= WEIR_INLINE_SMALL - HEADER_LONG) &&
-	    !weir_send_headed(lane->conn, h, HEADER_LONG, buf, (uint32_t)length))
+	    !weir_send_headed(lane->conn, h, buf, (uint32_t)length))
 		return 0;
 	if (length > WEIR_MESSAGE_WHOLE)
 		return respond_pieces(lane, h, buf, length);

@@ -4,8 +4,6 @@
 
 #include <sched.h>
 
-#define RUNG_MAX 4u
-
 static int
 too_long(const struct weir_messenger *m, uint64_t length)
 {
@@ -53,57 +51,73 @@ weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type, const
 }
 
 static __attribute__((noinline)) int
-send_slow(struct weir_messenger *m, struct sender *s, uint16_t node, uint16_t type, const void *buf,
-	  size_t length, int timeout_ms)
+send_slow(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf, size_t length,
+	  int timeout_ms)
 {
 	struct iovec part = {(void *)(uintptr_t)buf, length};
 
-	if (length > m->o.message_max)
-		return too_long(m, length);
-	return send_on(s, node, type, &part, 1, length, timeout_ms);
+	return weir_message_sendv(m, node, type, &part, 1, timeout_ms);
 }
 
-/*
- * Rung and not heard: it waits for this very CPU, and each message rings again. Home locked;
- * leaves.
- */
-static __attribute__((noinline, cold)) void
-let_engine_run(struct sender *s, struct weir_pipe *p)
+/* The other end sleeps. Rung and not heard: it waits for this very CPU, and each message rings
+ * again. Leaves. */
+static __attribute__((noinline, cold)) int
+wake(struct sender *s, struct weir_pipe *p)
 {
-	p->rung = 0;
+	bool unheard = weir_put_ring(p);
+
 	weir_bias_leave(&s->home->lock);
-	sched_yield();
+	if (unheard)
+		sched_yield();
+	return 0;
 }
 
+/* Leaves. `slots` is known when it is compiled. */
+static inline __attribute__((always_inline)) int
+put(struct sender *s, struct weir_conn *c, uint16_t type, const void *buf, uint32_t length,
+    uint32_t slots)
+{
+	uint64_t head = KIND_MESSAGE | (uint64_t)type << 16;
+
+	if (weir_unlikely(weir_put_headed(c, &head, HEADER_SHORT, buf, length, slots)))
+		return wake(s, c->pipe);
+	weir_bias_leave(&s->home->lock);
+	return 0;
+}
+
+static __attribute__((noinline)) int
+put_one_slot(struct sender *s, struct weir_conn *c, uint16_t type, const void *buf, uint32_t length)
+{
+	return put(s, c, type, buf, length, 1);
+}
+
+static __attribute__((noinline)) int
+put_two_slots(struct sender *s, struct weir_conn *c, uint16_t type, const void *buf,
+	      uint32_t length)
+{
+	return put(s, c, type, buf, length, 2);
+}
+
+/* As weir_send(): the common case calls nothing and keeps little in memory. */
 int
 weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
 		  size_t length, int timeout_ms)
 {
-	uint64_t head = KIND_MESSAGE | (uint64_t)type << 16;
+	struct sender *s = sender_latest(m);
 	struct lane *lane;
-	struct sender *s;
-	int rc = 0;
 
-	s = sender_get(m, &rc);
-	if (weir_unlikely(!s))
-		return rc;
-	if (weir_unlikely(length > WEIR_INLINE_SMALL - HEADER_SHORT ||
+	if (weir_unlikely(!s || length > WEIR_INLINE_SMALL - HEADER_SHORT ||
 			  !weir_bias_enter(&s->home->lock)))
-		return send_slow(m, s, node, type, buf, length, timeout_ms);
+		return send_slow(m, node, type, buf, length, timeout_ms);
 	lane = sender_lane(s, node);
-	rc = -EAGAIN;
-	if (weir_likely(lane && !lane->greet)) {
-		atomic_store_explicit(&lane->used,
-				      atomic_load_explicit(&m->epoch, memory_order_relaxed),
-				      memory_order_relaxed);
-		rc = weir_send_headed(lane->conn, &head, HEADER_SHORT, buf, (uint32_t)length);
-		if (weir_unlikely(lane->conn->pipe && lane->conn->pipe->rung >= RUNG_MAX)) {
-			let_engine_run(s, lane->conn->pipe);
-			return rc ? send_slow(m, s, node, type, buf, length, timeout_ms) : 0;
-		}
+	if (weir_unlikely(!lane || lane->greet || !weir_put_ready(lane->conn))) {
+		weir_bias_leave(&s->home->lock);
+		return send_slow(m, node, type, buf, length, timeout_ms);
 	}
-	weir_bias_leave(&s->home->lock);
-	return weir_likely(!rc) ? 0 : send_slow(m, s, node, type, buf, length, timeout_ms);
+	lane_used(lane);
+	return length <= WEIR_SLOT_HEAD_BYTES - HEADER_SHORT
+		   ? put_one_slot(s, lane->conn, type, buf, (uint32_t)length)
+		   : put_two_slots(s, lane->conn, type, buf, (uint32_t)length);
 }
 
 int

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#define HEADED 16u /* bytes of a head with an id */
+
 /* The whole message in one place, which the caller frees. NULL: no memory. */
 static uint8_t *
 gather(struct weir_message_out *m)
@@ -87,6 +89,38 @@ weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size
 	/* a local message that must go in pieces is cut from one place */
 	return rc == -ENOBUFS ? send_gathered(c, &m, timeout_ms) : rc;
 }
+
+/* ---- small ones with a head ---- */
+
+#define RUNG_MAX 4u
+
+bool
+weir_put_ring(struct weir_pipe *p)
+{
+	weir_bell_ring(p);
+	if (++p->rung < RUNG_MAX)
+		return false;
+	p->rung = 0;
+	return true;
+}
+
+int
+weir_send_headed(struct weir_conn *c, const void *head, const void *buf, uint32_t length)
+{
+	bool asleep;
+
+	if (weir_unlikely(!weir_put_ready(c)))
+		return -EAGAIN;
+	if (length <= WEIR_SLOT_HEAD_BYTES - HEADED)
+		asleep = weir_put_headed(c, head, HEADED, buf, length, 1);
+	else
+		asleep = weir_put_headed(c, head, HEADED, buf, length, 2);
+	if (asleep)
+		weir_put_ring(c->pipe);
+	return 0;
+}
+
+/* ---- what came ---- */
 
 void
 weir_taken_done(struct weir_conn *c, struct weir_taken *taken)

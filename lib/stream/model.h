@@ -42,37 +42,41 @@ int weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, 
 /* The same without waiting. Home locked. */
 int weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length);
 
+/* Whether a small message of any length can be put now. Home locked. */
+static inline bool
+weir_put_ready(const struct weir_conn *c)
+{
+	const struct weir_pipe *p = c->pipe;
+
+	return weir_likely(p && !c->send_error && !c->tail_kept &&
+			   c->spent + 2 * WEIR_SLOT_SIZE <= c->granted &&
+			   weir_ring_room(&p->tx) >= 2 + WEIR_CONTROL_RESERVE);
+}
+
 /*
- * A small message with a head of 8 or 16 bytes, known when it is compiled, if everything is ready
- * for it: 0; else -EAGAIN, and weir_send_parts() knows why. head_length + length <=
- * WEIR_INLINE_SMALL. Home locked.
+ * A small message with a head of 8 or 16 bytes in front, when weir_put_ready(). `head_length` and
+ * `slots` (1 or 2, as the two lengths want) are known when it is compiled. True: the other end
+ * sleeps, weir_put_ring() has to follow. Home locked.
  */
-static inline __attribute__((always_inline)) int
-weir_send_headed(struct weir_conn *c, const void *head, uint32_t head_length, const void *buf,
-		 uint32_t length)
+static inline __attribute__((always_inline)) bool
+weir_put_headed(struct weir_conn *c, const void *head, uint32_t head_length, const void *buf,
+		uint32_t length, uint32_t slots)
 {
 	struct weir_pipe *p = c->pipe;
-	uint32_t total = head_length + length, first = length;
-	uint32_t slots = total > WEIR_SLOT_HEAD_BYTES ? 2 : 1;
-	struct weir_slot *s;
+	struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
+	uint32_t first = slots == 1 ? length : WEIR_SLOT_HEAD_BYTES - head_length;
 
-	if (weir_unlikely(!p || c->send_error || c->tail_kept ||
-			  c->spent + slots * WEIR_SLOT_SIZE > c->granted ||
-			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE))
-		return -EAGAIN;
-	s = weir_ring_at(&p->tx, p->tx.pos);
 	if (slots == 2) {
 		struct weir_slot_more *more =
 		    (struct weir_slot_more *)weir_ring_at(&p->tx, p->tx.pos + 1);
 
-		first = WEIR_SLOT_HEAD_BYTES - head_length;
 		weir_slot_fill(more->data, (const uint8_t *)buf + first, length - first);
 		atomic_store_explicit(&more->seq, (uint32_t)(p->tx.pos + 2), memory_order_relaxed);
 	}
 	memcpy(s->data, head, head_length);
 	weir_slot_fill(s->data + head_length, buf, first);
 	weir_slot_head(s, WEIR_OP_INLINE, 0, (uint16_t)(p->local ? p->rx.pos : c->sent),
-		       c->send_vqpn, total);
+		       c->send_vqpn, head_length + length);
 	if (p->local)
 		weir_ring_publish_paired(&p->tx, s, slots);
 	else
@@ -81,11 +85,53 @@ weir_send_headed(struct weir_conn *c, const void *head, uint32_t head_length, co
 	c->sent++;
 	if (p->burst)
 		p->burst = 0;
-	if (weir_unlikely(weir_pipe_asleep(p))) {
-		weir_bell_ring(p);
-		p->rung++;
+	return weir_unlikely(weir_pipe_asleep(p));
+}
+
+/* The other end sleeps. True: it was rung before, and waits for this very CPU. Home locked. */
+bool weir_put_ring(struct weir_pipe *p);
+
+/*
+ * A small message with an id in its head, if everything is ready for it: 0; else -EAGAIN, and
+ * weir_send_parts() knows why. `length` <= WEIR_INLINE_SMALL - 16. Home locked.
+ */
+int weir_send_headed(struct weir_conn *c, const void *head, const void *buf, uint32_t length);
+
+/*
+ * As weir_take() for a small message of c that lies at the ring's head, when nothing else is to be
+ * looked at. False: not so. Home locked.
+ */
+static inline __attribute__((always_inline)) bool
+weir_take_small(struct weir_conn *c, uint8_t *buf, struct weir_taken *taken)
+{
+	struct weir_pipe *p = c->pipe;
+	const struct weir_slot *s;
+	struct weir_head h;
+	uint32_t slots;
+
+	if (weir_unlikely(c->state != CONN_OPEN || c->queue))
+		return false;
+	s = weir_ring_peek(&p->rx);
+	if (!s)
+		return false;
+	h = weir_head_copy(s);
+	if (weir_unlikely(h.vqpn != c->vqpn || h.op != WEIR_OP_INLINE ||
+			  h.length > WEIR_INLINE_SMALL))
+		return false;
+	if (h.length > WEIR_SLOT_HEAD_BYTES) {
+		slots = 2;
+		weir_ring_get_small(&p->rx, s, buf, h.length, 2);
+	} else {
+		slots = 1;
+		weir_ring_get_small(&p->rx, s, buf, h.length, 1);
 	}
-	return 0;
+	weir_pipe_pop(p, h.order, h.flags, slots);
+	p->burst++;
+	c->received++;
+	taken->data = buf;
+	taken->length = h.length;
+	taken->cost = h.flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE;
+	return true;
 }
 
 #endif
