@@ -207,6 +207,7 @@ struct weir_messenger {
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
 	uint32_t working;   /* workers in work(); lock */
+	bool begun;	    /* they may work: all of them have started. lock */
 	uint32_t receivers; /* workers that listen; others have as many as far as we know */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];

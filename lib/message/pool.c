@@ -390,7 +390,25 @@ open_worker(struct worker *k)
 	return weir_listen(m->w, name, 4096, &k->listener);
 }
 
-/* A worker that helps looks at what belongs to others: none goes before all have stopped. */
+/* A worker that helps looks at what belongs to others: none begins before all are there. */
+static void
+started(struct worker *k, int rc)
+{
+	struct weir_messenger *m = k->m;
+
+	pthread_mutex_lock(&m->lock);
+	k->status = rc;
+	if (rc)
+		snprintf(k->reason, sizeof(k->reason), "%s", weir_reason());
+	k->started = true;
+	m->working += !rc;
+	pthread_cond_broadcast(&m->changed);
+	while (!rc && !m->begun)
+		pthread_cond_wait(&m->changed, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* Nor does one go before all have stopped. */
 static void
 wait_for_all(struct weir_messenger *m)
 {
@@ -409,14 +427,7 @@ run(void *arg)
 	struct weir_messenger *m = k->m;
 	int rc = open_worker(k);
 
-	pthread_mutex_lock(&m->lock);
-	k->status = rc;
-	if (rc)
-		snprintf(k->reason, sizeof(k->reason), "%s", weir_reason());
-	k->started = true;
-	m->working += !rc;
-	pthread_cond_broadcast(&m->changed);
-	pthread_mutex_unlock(&m->lock);
+	started(k, rc);
 	if (!rc) {
 		take_line(k);
 		work(k);
@@ -469,6 +480,11 @@ workers_start(struct weir_messenger *m)
 	}
 	for (uint32_t i = 0; i < m->o.handler_threads && !rc; i++)
 		rc = worker_start(&m->workers[i]);
+	atomic_store_explicit(&m->stop, rc != 0, memory_order_relaxed);
+	pthread_mutex_lock(&m->lock);
+	m->begun = true;
+	pthread_cond_broadcast(&m->changed);
+	pthread_mutex_unlock(&m->lock);
 	return rc;
 }
 

@@ -826,6 +826,8 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 	uint32_t index = (uint32_t)(s - f->session);
 
 	require(!weir_session_check(m, m->length), "a malformed request");
+	if (m->type == WEIR_MSG_LISTEN)
+		usleep(f->o.listen_ms * 1000);
 	memset(r, 0, sizeof(*r));
 	r->type = WEIR_MSG_OK;
 	pthread_mutex_lock(&f->lock);
@@ -1017,7 +1019,13 @@ fake_cut(struct fake *f, struct weir *w)
 uint32_t
 fake_recv_blocks_free(struct fake *f, struct weir *w)
 {
-	return session_of(f, w)->blocks.free;
+	struct session *s = session_of(f, w);
+	uint32_t n;
+
+	pthread_mutex_lock(&f->lock);
+	n = s->blocks.free;
+	pthread_mutex_unlock(&f->lock);
+	return n;
 }
 
 uint32_t

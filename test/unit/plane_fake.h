@@ -28,6 +28,7 @@ struct fake_options {
 	bool prompt;		/* what a request caused is in the rings before its reply */
 	bool nodes;		/* each session is a node: FAKE_NODE() */
 	uint16_t mtu;		/* connections are datagram connections with this largest message */
+	uint32_t listen_ms;	/* a program waits so long until it listens */
 	bool watched;		/* sessions have a socket, so that the library watches it */
 };
 
