@@ -14,6 +14,7 @@ static const char help[] =
     "       weirctl [--instance NAME] wait up|node:ID|connections:K [--timeout SECONDS]\n"
     "       weirctl [--instance NAME] [--json] capture PORT FILE [--seconds S] [--packets N]\n"
     "       weirctl [--instance NAME] set KEY VALUE\n"
+    "       weirctl pki DIR ca|node ID [OPTION...]\n"
     "Asks the weir-dataplane of an instance.\n"
     "\n"
     "  show KIND          prints a table; with --json an array of objects\n"
@@ -24,12 +25,14 @@ static const char help[] =
     "  set KEY VALUE      KEY: session.ID.weight or program.NAME.weight, VALUE 1 to 100: its part\n"
     "                     of links; session.ID.rate or program.NAME.rate, VALUE RATE[,BURST] in\n"
     "                     bytes/s and bytes, or none: what it may send to peers\n"
+    "  pki DIR ...        certificates for weir-control --tls; weirctl pki --help\n"
     "\n"
     "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
     "  --json             JSON instead of a table\n"
     "  --packets N        capture ends after so many frames\n"
     "  --seconds S        capture ends after so long, may be a fraction\n"
     "  --timeout SECONDS  of wait, may be a fraction (default 30)\n"
+    "  --address, --cluster, --days, --force: weirctl pki --help\n"
     "  --help, --version\n"
     "\n"
     "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n";
@@ -155,6 +158,8 @@ main(int argc, char **argv)
 	struct options o = {.instance = getenv("WEIR_INSTANCE"), .timeout = 30};
 	int id;
 
+	if (argc > 1 && !strcmp(argv[1], "pki"))
+		return pki(argc - 1, argv + 1);
 	opterr = 0;
 	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
 		if (id == 'i') {

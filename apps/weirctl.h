@@ -31,6 +31,10 @@ struct rows {
 	uint8_t *records;
 };
 
+/* ---- weirctl_pki.c ---- */
+/* `weirctl pki ...`, argv[0] is "pki": its exit code. */
+int pki(int argc, char **argv);
+
 /* ---- weirctl_query.c ---- */
 /* 0, or an exit code and q->reason. No call of q blocks longer than `seconds` for an answer. */
 int query_open(struct query *q, const char *instance, double seconds);

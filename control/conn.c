@@ -100,6 +100,8 @@ static const char *
 first_message(struct conn *c, const struct control_msg *m)
 {
 	static char why[CONTROL_REASON_MAX];
+	const struct control_transport *transport = c->stream->transport;
+	const char *doubt = NULL;
 
 	if (m->type != CONTROL_HELLO)
 		return "the first message is not hello";
@@ -109,7 +111,9 @@ first_message(struct conn *c, const struct control_msg *m)
 			 CONTROL_VERSION, m->hello.version);
 		return why;
 	}
-	return c->handler->hello(c, m);
+	if (transport->vouch)
+		doubt = transport->vouch(c->stream, m->hello.cluster, m->hello.node);
+	return doubt ? doubt : c->handler->hello(c, m);
 }
 
 static bool
@@ -137,6 +141,14 @@ conn_message(struct conn *c, const uint8_t *data, size_t length)
 	return why ? conn_refuse(c, why) : true;
 }
 
+static const char *
+not_a_message(const uint8_t *data, size_t length)
+{
+	if (length >= 2 && data[0] == 0x16 && data[1] == 3)
+		return "it speaks TLS, which is not spoken here; give --tls to both or to neither";
+	return "not a control message";
+}
+
 static bool
 on_input(void *user, const uint8_t *data, size_t length, size_t *taken)
 {
@@ -148,7 +160,7 @@ on_input(void *user, const uint8_t *data, size_t length, size_t *taken)
 		status = control_frame_next(data + at, length - at,
 					    c->joined ? CONTROL_FRAME_MAX : CONTROL_HELLO_MAX, &n);
 		if (status < 0)
-			return conn_refuse(c, "not a control message");
+			return conn_refuse(c, not_a_message(data + at, length - at));
 		if (status == 0)
 			break;
 		if (!conn_message(c, data + at + CONTROL_PREFIX, n))
@@ -160,9 +172,9 @@ on_input(void *user, const uint8_t *data, size_t length, size_t *taken)
 }
 
 static void
-on_closed(void *user, int error)
+on_closed(void *user, const char *why)
 {
-	conn_end(user, error ? strerror(error) : "connection closed");
+	conn_end(user, why);
 }
 
 static const struct control_stream_handler stream_handler = {
@@ -203,7 +215,7 @@ conn_dial(struct event_base *base, const struct control_transport *transport,
 	if (!c)
 		return NULL;
 	c->dialled = true;
-	status = transport->dial(base, address, length, &stream_handler, c, &c->stream);
+	status = transport->dial(transport, base, address, length, &stream_handler, c, &c->stream);
 	if (status) {
 		conn_free(c);
 		errno = -status;
@@ -224,7 +236,7 @@ conn_accept(struct event_base *base, const struct control_transport *transport, 
 		evutil_closesocket(fd);
 		return NULL;
 	}
-	status = transport->adopt(base, fd, &stream_handler, c, &c->stream);
+	status = transport->adopt(transport, base, fd, &stream_handler, c, &c->stream);
 	if (status) {
 		conn_free(c);
 		errno = -status;

@@ -70,11 +70,10 @@ resolve(const struct control *c, const char *what, const char *text, bool any_po
 	memcpy(address, found->ai_addr, found->ai_addrlen);
 	*length = found->ai_addrlen;
 	freeaddrinfo(found);
-	if (!is_loopback(address) && !c->options->insecure) {
-		log_line(
-		    "%s '%s' is not a loopback address; add --insecure if all who can reach it "
-		    "are trusted",
-		    what, text);
+	if (!is_loopback(address) && !c->tls && !c->options->insecure) {
+		log_line("%s '%s' is not a loopback address; give certificates with --tls DIR, or "
+			 "--insecure if all who can reach it are trusted",
+			 what, text);
 		return EXIT_USAGE;
 	}
 	return -1;
@@ -177,10 +176,29 @@ on_tick(evutil_socket_t fd, short what, void *user)
 }
 
 static void
+reload(struct control *c)
+{
+	char text[LOG_LINE_MAX];
+
+	if (!c->tls) {
+		log_line("SIGHUP: without --tls there is nothing to read again");
+	} else if (stream_tls_reload(c->tls, text, sizeof(text))) {
+		log_line("certificates stay as they were: %s", text);
+	} else {
+		stream_tls_describe(c->tls, text, sizeof(text));
+		log_line("read again: %s", text);
+	}
+}
+
+static void
 on_signal(evutil_socket_t number, short what, void *user)
 {
 	struct control *c = user;
 
+	if (number == SIGHUP) {
+		reload(c);
+		return;
+	}
 	log_line("stopping on signal %d; the data plane goes on", (int)number);
 	event_base_loopbreak(c->base);
 }
@@ -222,8 +240,8 @@ make_events(struct control *c)
 	if (!c->tick || event_add(c->tick, &every))
 		return EXIT_RESOURCE;
 	for (int i = 0; i < CONTROL_SIGNALS; i++) {
-		c->stop[i] = evsignal_new(c->base, signals[i], on_signal, c);
-		if (!c->stop[i] || event_add(c->stop[i], NULL))
+		c->signal[i] = evsignal_new(c->base, signals[i], on_signal, c);
+		if (!c->signal[i] || event_add(c->signal[i], NULL))
 			return EXIT_RESOURCE;
 	}
 	return -1;
@@ -243,6 +261,28 @@ listen_at(struct control *c, const struct sockaddr_storage *address, socklen_t l
 	return EXIT_RESOURCE;
 }
 
+// Returns -1 or an exit code.
+static int
+open_transport(struct control *c)
+{
+	const struct control_options *o = c->options;
+	char text[LOG_LINE_MAX];
+	int status;
+
+	c->transport = &control_tcp;
+	if (!o->tls)
+		return -1;
+	status = stream_tls_open(o->tls, o->cluster, o->node, &c->tls, text, sizeof(text));
+	if (status) {
+		log_line("--tls: %s", text);
+		return status == -EACCES || status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
+	}
+	c->transport = stream_tls_transport(c->tls);
+	stream_tls_describe(c->tls, text, sizeof(text));
+	log_line("TLS: %s", text);
+	return -1;
+}
+
 static int
 start(struct control *c, const char *socket_path)
 {
@@ -251,7 +291,9 @@ start(struct control *c, const char *socket_path)
 	socklen_t length;
 	int status;
 
-	status = resolve(c, "--listen", c->options->listen, true, &address, &length);
+	status = open_transport(c);
+	if (status < 0)
+		status = resolve(c, "--listen", c->options->listen, true, &address, &length);
 	if (status < 0)
 		status = make_members(c);
 	if (status < 0)
@@ -281,17 +323,18 @@ stop(struct control *c)
 	if (c->tick)
 		event_free(c->tick);
 	for (int i = 0; i < CONTROL_SIGNALS; i++)
-		if (c->stop[i])
-			event_free(c->stop[i]);
+		if (c->signal[i])
+			event_free(c->signal[i]);
 	if (c->base)
 		event_base_free(c->base);
+	stream_tls_close(c->tls);
 }
 
 int
 control_run(const struct control_options *options, const struct peers *peers,
 	    const char *socket_path)
 {
-	struct control c = {.options = options, .transport = &control_tcp, .peers = peers};
+	struct control c = {.options = options, .peers = peers};
 	int status;
 
 	c.self = peers_find(peers, options->node);

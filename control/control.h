@@ -13,11 +13,12 @@
 #include "options.h"
 #include "peer.h"
 #include "peers.h"
+#include "stream_tls.h"
 
 #include <sys/socket.h>
 
 #define CONTROL_TICK_MS 50u
-#define CONTROL_SIGNALS 3
+#define CONTROL_SIGNALS 3     /* that stop, and SIGHUP */
 #define CONTROL_STRANGERS 32u /* accepted connections whose handshake isn't done */
 
 /* Another node. */
@@ -36,6 +37,7 @@ struct member {
 struct control {
 	const struct control_options *options;
 	const struct control_transport *transport;
+	struct stream_tls *tls; /* NULL: plain TCP */
 	const struct peers *peers;
 	const struct peer_entry *self;
 	struct member *members; /* peers->count - 1 of them */
@@ -44,18 +46,19 @@ struct control {
 	struct dp *dp;
 	struct log_memory dp_trouble;
 	struct event *tick;
-	struct event *stop[CONTROL_SIGNALS];
+	struct event *signal[CONTROL_SIGNALS];
 	/* the door */
 	struct evconnlistener *listener;
 	struct conn *strangers; /* oldest first */
 	uint32_t stranger_count;
+	uint32_t accepted;     /* in this tick */
 	uint64_t closed_until; /* ms: after accept() failed; 0 = open */
 	struct log_memory stranger_trouble;
 };
 
 /*
- * Runs until SIGTERM or SIGINT. Returns the exit code; what went wrong has been logged.
- * `socket_path`: the data plane's control.sock.
+ * Runs until SIGTERM or SIGINT; SIGHUP has certificates read again. Returns the exit code; what
+ * went wrong has been logged. `socket_path`: the data plane's control.sock.
  */
 int control_run(const struct control_options *options, const struct peers *peers,
 		const char *socket_path);

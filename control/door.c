@@ -8,6 +8,10 @@
 #include <string.h>
 
 #define PAUSE_MS 1000u /* after accept() failed: out of descriptors or memory */
+/* A TLS handshake costs about 1 ms of CPU: strangers get a fifth of a CPU at most. Who comes
+ * meanwhile waits in the listener's backlog. */
+#define ACCEPTS_A_TICK (CONTROL_TICK_MS / 5)
+#define BACKLOG 256 /* little more than a second's worth: diallers give up after two */
 
 static void
 remember(struct control *c, struct conn *conn)
@@ -59,6 +63,8 @@ on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *
 	conn = conn_accept(c->base, c->transport, fd, address, length, &member_handler, c);
 	if (conn)
 		remember(c, conn);
+	if (++c->accepted == ACCEPTS_A_TICK)
+		evconnlistener_disable(listener);
 }
 
 static void
@@ -75,9 +81,10 @@ on_accept_error(struct evconnlistener *listener, void *user)
 int
 door_open(struct control *c, const struct sockaddr *address, socklen_t length)
 {
-	c->listener = evconnlistener_new_bind(
-	    c->base, on_accept, c,
-	    LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE, 64, address, length);
+	c->listener = evconnlistener_new_bind(c->base, on_accept, c,
+					      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
+						  LEV_OPT_REUSEABLE,
+					      BACKLOG, address, length);
 	if (!c->listener)
 		return errno ? -errno : -ENOMEM;
 	evconnlistener_set_error_cb(c->listener, on_accept_error);
@@ -87,9 +94,12 @@ door_open(struct control *c, const struct sockaddr *address, socklen_t length)
 void
 door_tick(struct control *c, uint64_t now)
 {
-	if (!c->closed_until || now < c->closed_until)
+	if (now < c->closed_until || (!c->closed_until && c->accepted < ACCEPTS_A_TICK)) {
+		c->accepted = 0;
 		return;
+	}
 	c->closed_until = 0;
+	c->accepted = 0;
 	evconnlistener_enable(c->listener);
 }
 

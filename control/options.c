@@ -24,17 +24,17 @@ static const char help[] =
     "  --peers FILE          all nodes, this one included, a line each:\n"
     "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
     "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
+    "  --tls DIR             speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki\n"
+    "                        makes them). SIGHUP reads them again\n"
     "  --insecure            allow addresses other than loopback without TLS\n"
     "  --node-timeout TIME   silence after which a node is suspect, 1s, 500ms or 500 (default 1s)\n"
     "  --help, --version\n"
     "\n"
-    "Accepted, but for a later version: --node auto, --join HOST:PORT[,...], --etcd URL, --tls "
-    "DIR.\n"
+    "Accepted, but for a later version: --node auto, --join HOST:PORT[,...], --etcd URL.\n"
     "Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
     "control.pid.\n"
-    "Exit codes: 0 stopped by SIGTERM, SIGINT or SIGHUP, 1 failure while running, 2 usage, 3 "
-    "resource\n"
-    "or permission. Example of two nodes on one host:\n"
+    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource or\n"
+    "permission. Example of two nodes on one host:\n"
     "  weir-control --instance a --node 1 --listen 127.0.0.1:7471 --peers /etc/weir/peers\n"
     "  weir-control --instance b --node 2 --listen 127.0.0.1:7472 --peers /etc/weir/peers\n";
 
@@ -169,7 +169,8 @@ set_option(struct control_options *o, int id, const char *value)
 	case OPT_ETCD:
 		return later("--etcd", "--peers FILE");
 	case OPT_TLS:
-		return later("--tls", "--peers FILE with loopback addresses, or --insecure");
+		o->tls = value;
+		return -1;
 	case OPT_HELP:
 		fputs(help, stdout);
 		return EXIT_OK;

@@ -13,6 +13,7 @@ struct control_options {
 	const char *listen; /* HOST:PORT */
 	const char *peers;  /* file */
 	const char *cluster;
+	const char *tls; /* directory; NULL: plain TCP */
 	uint16_t node;
 	uint32_t node_timeout; /* ms */
 	bool insecure;

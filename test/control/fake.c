@@ -301,7 +301,12 @@ fake_control_start(int i)
 	char instance[] = {'a' + i, 0}, node[] = {'1' + i, 0}, listen[32], log[96];
 	char *argv[] = {
 	    (char *)binary_path, "--instance", instance,	 "--node", node, "--listen", listen,
-	    "--peers",		 fake_peers,   "--node-timeout", "500ms",  NULL};
+	    "--peers",		 fake_peers,   "--node-timeout", "500ms",  NULL, NULL,	     NULL};
+
+	if (fake_control[i].tls) {
+		argv[11] = "--tls";
+		argv[12] = (char *)fake_control[i].tls;
+	}
 
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[i].port);
 	log_path(i, log);
@@ -380,6 +385,25 @@ fake_log(int i)
 	return read_text(log, text, sizeof(text));
 }
 
+void
+fake_log_clear(int i)
+{
+	char log[96];
+
+	log_path(i, log);
+	unlink(log);
+}
+
+const char *
+fake_both_logs(void)
+{
+	static char text[2 * 65536];
+	int n = snprintf(text, sizeof(text), "--- a:\n%s", fake_log(0));
+
+	snprintf(text + n, sizeof(text) - n, "--- b:\n%s", fake_log(1));
+	return text;
+}
+
 unsigned
 fake_log_count(int i, const char *text)
 {
@@ -421,7 +445,8 @@ fake_setup(const char *binary)
 	f = fopen(fake_peers, "w");
 	for (int i = 0; i < 2; i++) {
 		fake_dp[i].conn = fake_dp[i].listener = -1;
-		fake_control[i] = (struct fake_control){.port = free_port()};
+		fake_control[i].pid = 0;
+		fake_control[i].port = free_port();
 		fprintf(f, "%d 127.0.0.1:%u 10.0.0.%d\n", i + 1, fake_control[i].port, i + 1);
 	}
 	fclose(f);

@@ -36,6 +36,7 @@ struct fake_dp {
 struct fake_control {
 	pid_t pid; /* 0: not running */
 	uint16_t port;
+	const char *tls; /* --tls; NULL: none */
 };
 
 extern char fake_dir[64];   /* the run directory */
@@ -64,6 +65,9 @@ void fake_control_kill(int i, int signal);
 int fake_control_stop(int i);
 /* Its stderr so far; static. */
 const char *fake_log(int i);
+const char *fake_both_logs(void);
+/* Only while it doesn't run. */
+void fake_log_clear(int i);
 /* How often `text` is in its stderr. */
 unsigned fake_log_count(int i, const char *text);
 
@@ -77,8 +81,8 @@ uint64_t fake_now(void); /* ms */
 		uint64_t end_ = fake_now() + (ms);                                                 \
 		while (!(condition)) {                                                             \
 			if (fake_now() > end_)                                                     \
-				fail_msg("not within %d ms: %s\n--- a:\n%s", (int)(ms),            \
-					 #condition, fake_log(0));                                 \
+				fail_msg("not within %d ms: %s\n%s", (int)(ms), #condition,        \
+					 fake_both_logs());                                        \
 			fake_pump(10);                                                             \
 		}                                                                                  \
 	} while (0)

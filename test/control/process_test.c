@@ -355,7 +355,6 @@ test_usage(void **state)
 	    {{"--listen"}, "--listen needs a value"},
 	    {{"--join", "127.0.0.1:1"}, "--join comes with a later version; use --peers FILE"},
 	    {{"--etcd", "http://x"}, "--etcd comes with a later version; use --peers FILE"},
-	    {{"--tls", "/x"}, "--tls comes with a later version; use --peers FILE"},
 	    {{"--node", "auto"}, "--node auto comes with a later version; use --node ID"},
 	    {{"--node", "65535"}, "'65535' is no node id"},
 	    {{"--node", "-1"}, "'-1' is no node id"},
@@ -371,8 +370,10 @@ test_usage(void **state)
 	     "cannot read /nonexistent: No such file or directory"},
 	    {{"--node", "3", "--listen", "127.0.0.1:1", "--peers", "P"}, "node 3 is not in"},
 	    {{"--node", "1", "--listen", "127.0.0.1", "--peers", "P"}, "is not HOST:PORT"},
-	    {{"--node", "1", "--listen", "0.0.0.0:1", "--peers", "P"}, "add --insecure"},
-	    {{"--node", "1", "--listen", "[::]:1", "--peers", "P"}, "add --insecure"},
+	    {{"--node", "1", "--listen", "0.0.0.0:1", "--peers", "P"},
+	     "give certificates with --tls DIR, or --insecure"},
+	    {{"--node", "1", "--listen", "[::]:1", "--peers", "P"},
+	     "give certificates with --tls DIR, or --insecure"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

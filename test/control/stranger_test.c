@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who knocks at the control port and doesn't belong there: refused, and nobody else notices. */
-#include "fake.h"
+#include "stranger.h"
 
-#include "message.h"
-
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -19,15 +16,23 @@
 
 #define A 0
 #define B 1
-#define LONG 10000
+
+#ifdef __SANITIZE_ADDRESS__
+#define MEMORY_KIB (1 << 20) /* what was freed is kept for a while */
+#else
+#define MEMORY_KIB 8192 /* that strangers, or a member, may have a control take */
+#endif
 
 static const char *binary;
+static const char *badge; /* certificates of any node; NULL: plain TCP */
 
 // Node 2 (B) is the one that is dialled; A and B are up while strangers try.
 static int
 setup(void **state)
 {
 	fake_setup(binary);
+	fake_control[A].tls = badge ? certificate_path("1") : NULL;
+	fake_control[B].tls = badge ? certificate_path("2") : NULL;
 	for (int i = 0; i < 2; i++) {
 		fake_dp_start(i, 100 + i);
 		fake_control_start(i);
@@ -47,76 +52,16 @@ teardown(void **state)
 	return 0;
 }
 
-static int
-knock(void)
-{
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	to.sin_port = htons(fake_control[B].port);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
-	return fd;
-}
-
-static void
-say(int fd, const void *data, size_t length)
-{
-	assert_int_equal(send(fd, data, length, MSG_NOSIGNAL), length);
-}
-
-// All that comes until the other end closes; fails if it doesn't. Returns the Error's reason, or
-// "".
-static const char *
-reason(int fd)
-{
-	static struct control_msg m;
-	uint8_t data[4096];
-	size_t have = 0, n;
-	uint64_t end = fake_now() + LONG;
-
-	for (;;) {
-		struct pollfd p = {fd, POLLIN, 0};
-		ssize_t got;
-
-		assert_true(fake_now() < end);
-		fake_pump(10);
-		if (poll(&p, 1, 0) == 0)
-			continue;
-		got = recv(fd, data + have, sizeof(data) - have, 0);
-		if (got <= 0)
-			break;
-		have += got;
-	}
-	close(fd);
-	if (control_frame_next(data, have, CONTROL_FRAME_MAX, &n) != 1 ||
-	    control_msg_decode(data + CONTROL_PREFIX, n, &m) || m.type != CONTROL_ERROR)
-		return "";
-	return m.reason;
-}
-
-static struct control_msg
-hello(uint32_t node)
-{
-	struct control_msg m = {.type = CONTROL_HELLO};
-
-	m.hello.version = CONTROL_VERSION;
-	m.hello.node = node;
-	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "default");
-	m.hello.dp.state = DP_UP;
-	m.hello.dp.incarnation = 100;
-	return m;
-}
-
 static void
 expect_refusal(const struct control_msg *m, const char *why)
 {
 	uint8_t data[CONTROL_ENCODED_MAX];
 	size_t n = control_msg_encode(m, data, sizeof(data));
 	const char *said;
-	int fd = knock();
+	struct stranger s = knock_as(B, badge);
 
-	say(fd, data, n);
-	said = reason(fd);
+	say(s, data, n);
+	said = reason(s);
 	if (!strstr(said, why))
 		fail_msg("refused with '%s', not '%s'", said, why);
 }
@@ -133,16 +78,19 @@ test_nonsense(void **state)
 	    "\0\0\4\1",		    // a hello of 1025 bytes
 	};
 	static const size_t length[] = {27, 4, 5, 5, 6, 4};
-	static const char *const why[] = {"not a control message",	"not a control message",
-					  "not a control message",	"malformed message",
-					  "first message is not hello", "not a control message"};
+	static const char *const why[] = {"not a control message",
+					  "not a control message",
+					  "it speaks TLS, which is not spoken here",
+					  "malformed message",
+					  "first message is not hello",
+					  "not a control message"};
 
 	for (int i = 0; i < 6; i++) {
-		int fd = knock();
+		struct stranger s = knock_as(B, badge);
 		const char *said;
 
-		say(fd, nonsense[i], length[i]);
-		said = reason(fd);
+		say(s, nonsense[i], length[i]);
+		said = reason(s);
 		if (strcmp(said, why[i]) && !strstr(said, why[i]))
 			fail_msg("case %d: '%s'", i, said);
 	}
@@ -158,7 +106,9 @@ test_wrong_hello(void **state)
 	expect_refusal(&m, "protocol version 1 here, 2 there; install one release on all nodes");
 	m = hello(1);
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "other");
-	expect_refusal(&m, "cluster is 'default' here, 'other' there; check --cluster");
+	expect_refusal(&m, badge ? "node 1 of 'other' shows a certificate of weir://default; "
+				   "check its --tls"
+				 : "cluster is 'default' here, 'other' there; check --cluster");
 	m = hello(3);
 	expect_refusal(&m, "node 3 is not in the peers file of node 2");
 	m = hello(2);
@@ -178,52 +128,175 @@ test_byte_by_byte(void **state)
 	struct control_msg m = hello(3);
 	uint8_t data[CONTROL_ENCODED_MAX];
 	size_t n = control_msg_encode(&m, data, sizeof(data));
-	int fd = knock();
+	struct stranger s = knock_as(B, badge);
 
 	for (size_t i = 0; i < n; i++) {
-		say(fd, data + i, 1);
+		say(s, data + i, 1);
 		fake_pump(5);
 	}
-	assert_non_null(strstr(reason(fd), "node 3 is not in the peers file"));
+	assert_non_null(strstr(reason(s), "node 3 is not in the peers file"));
+}
+
+// How many of them the other end has not closed.
+static unsigned
+still_open(const int *fds, int count)
+{
+	unsigned open = 0;
+
+	for (int i = 0; i < count; i++) {
+		struct pollfd p = {fds[i], POLLIN, 0};
+
+		open += poll(&p, 1, 0) == 0;
+	}
+	return open;
 }
 
 static void
 test_slow_handshake(void **state)
 {
 	uint64_t begin = fake_now();
-	int fd = knock();
+	struct stranger s = knock_as(B, badge);
 
-	say(fd, "\0\0", 2);
-	assert_non_null(strstr(reason(fd), "handshake not done"));
+	say(s, "\0\0", 2);
+	assert_non_null(strstr(reason(s), "handshake not done"));
 	assert_in_range(fake_now() - begin, 1500, 6000);
 }
 
+// Each byte comes in time, the whole doesn't.
 static void
-test_many_idle_connections(void **state)
+test_trickle(void **state)
 {
-	int fds[200], open = 0;
 	struct control_msg m = hello(3);
+	uint8_t data[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(&m, data, sizeof(data));
+	struct stranger s = knock_as(B, badge);
+	uint64_t begin = fake_now();
 
-	for (int i = 0; i < 200; i++) {
-		fds[i] = knock();
-		fake_pump(1);
+	for (size_t i = 0; i + 1 < n && fake_now() - begin < 6000; i++) {
+		fake_pump(200);
+		if (!try_say(s, data + i, 1))
+			break;
+	}
+	assert_in_range(fake_now() - begin, 1500, 6000);
+	leave(s);
+}
+
+static void
+test_many_half_open(void **state)
+{
+	enum { MANY = 1000 };
+	static int fds[MANY];
+	struct control_msg m = hello(3);
+	unsigned long before = resident(fake_control[B].pid);
+	unsigned open = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		fds[i] = knock(B);
+		if (i % 16 == 0)
+			fake_pump(1);
 	}
 	// They don't keep others out.
 	expect_refusal(&m, "node 3 is not in the peers file");
-	fake_pump(200);
-	for (int i = 0; i < 200; i++) {
-		struct pollfd p = {fds[i], POLLIN, 0};
-
-		open += poll(&p, 1, 0) == 0;
-	}
+	AWAIT((open = still_open(fds, MANY)) <= 32, LONG);
 	assert_in_range(open, 1, 32);
-	fake_pump(2500);
-	for (int i = 0; i < 200; i++) {
-		struct pollfd p = {fds[i], POLLIN, 0};
-
-		assert_int_equal(poll(&p, 1, 0), 1);
+	assert_in_range(resident(fake_control[B].pid), 1, before + MEMORY_KIB);
+	AWAIT(still_open(fds, MANY) == 0, LONG);
+	for (int i = 0; i < MANY; i++)
 		close(fds[i]);
+}
+
+// A member, in A's place, that breaks the rules: B gets rid of it.
+static struct stranger
+be_member(void)
+{
+	struct control_msg m = hello(1);
+	uint8_t data[CONTROL_ENCODED_MAX];
+	unsigned nodes = fake_dp[B].told[1][WEIR_NODE_UP];
+	struct stranger s;
+
+	assert_int_equal(fake_control_stop(A), 0);
+	fake_pump(100);
+	s = knock_as(B, badge);
+	m.hello.dp.incarnation = 101 + nodes;
+	say(s, data, control_msg_encode(&m, data, sizeof(data)));
+	AWAIT(fake_dp[B].node[1].incarnation == 101 + nodes, LONG);
+	return s;
+}
+
+// What teardown looks at, after A was away.
+static void
+come_back(void)
+{
+	unsigned up = fake_log_count(A, "node 2 is up");
+
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "node 2 is up") == up + 1, LONG);
+	fake_pump(100);
+	fake_dp[B].told[1][WEIR_NODE_SUSPECT] = 0;
+	fake_dp[B].told[1][WEIR_NODE_UP] = 1;
+	fake_dp[A].told[2][WEIR_NODE_SUSPECT] = 0;
+}
+
+static void
+test_members_that_misbehave(void **state)
+{
+	static const uint8_t oversized[] = {0, 1, 0, 1}, garbage[64] = {0, 0, 0, 60, 0xff};
+	static const struct control_msg beat = {.type = CONTROL_HEARTBEAT};
+	struct control_msg m = hello(1);
+	uint8_t data[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(&m, data, sizeof(data));
+	struct stranger s = be_member();
+
+	// a second hello
+	say(s, data, n);
+	assert_string_equal(reason(s), "a second hello");
+	come_back();
+	s = be_member();
+	say(s, oversized, sizeof(oversized));
+	assert_string_equal(reason(s), "not a control message");
+	come_back();
+	s = be_member();
+	say(s, garbage, sizeof(garbage));
+	assert_string_equal(reason(s), "malformed message");
+	come_back();
+	// byte by byte is slow, and nothing more: who is heard is alive
+	s = be_member();
+	n = control_msg_encode(&beat, data, sizeof(data));
+	for (int round = 0; round < 20; round++)
+		for (size_t i = 0; i < n; i++) {
+			say(s, data + i, 1);
+			fake_pump(10);
+		}
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
+	leave(s);
+	come_back();
+}
+
+// It has B say much and takes nothing of it.
+static void
+test_member_that_never_reads(void **state)
+{
+	struct weir_ctl_msg resync = {.type = WEIR_CTL_RESYNC};
+	static const struct control_msg beat = {.type = CONTROL_HEARTBEAT};
+	uint8_t data[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(&beat, data, sizeof(data));
+	unsigned long before = resident(fake_control[B].pid);
+	struct stranger s = be_member();
+	unsigned sent = 0;
+
+	resync.link_down.node = 2;
+	resync.link_down.peer_node = 1;
+	resync.link_down.status = ECONNRESET;
+	while (fake_log_count(B, "it reads nothing") == 0) {
+		if (sent % 50000 == 0)
+			(void)try_say(s, data, n);
+		for (int i = 0; i < 5000; i++, sent++)
+			fake_dp_send(B, &resync);
+		assert_in_range(sent, 0, 2000000);
 	}
+	assert_in_range(resident(fake_control[B].pid), 1, before + MEMORY_KIB);
+	leave(s);
+	come_back();
 }
 
 static void
@@ -234,16 +307,16 @@ test_restarted_peer_still_gets_in(void **state)
 	uint8_t data[2 * CONTROL_ENCODED_MAX];
 	struct control_msg h = hello(1);
 	size_t n;
-	int fd;
+	struct stranger s;
 
 	// In place of A: a member that is let in, and then breaks the rules.
 	assert_int_equal(fake_control_stop(A), 0);
 	fake_pump(100);
-	fd = knock();
+	s = knock_as(B, badge);
 	offer.link = m.link;
 	n = control_msg_encode(&h, data, sizeof(data));
 	n += control_msg_encode(&offer, data + n, sizeof(data) - n);
-	say(fd, data, n);
+	say(s, data, n);
 	AWAIT(fake_dp[B].links == 1, LONG);
 	assert_memory_equal(&fake_dp[B].link, &m.link, sizeof(m.link));
 	// What another life of A offered, or meant for another life of B, is nobody's business.
@@ -256,17 +329,17 @@ test_restarted_peer_still_gets_in(void **state)
 	n += control_msg_encode(&offer, data + n, sizeof(data) - n);
 	offer.link = m.link;
 	offer.link.attempt = 4;
-	say(fd, data, n);
+	say(s, data, n);
 	n = control_msg_encode(&offer, data, sizeof(data));
-	say(fd, data, n);
+	say(s, data, n);
 	AWAIT(fake_dp[B].link.attempt == 4, LONG);
 	assert_int_equal(fake_dp[B].links, 2);
 	offer.link.node = 3;
 	n = control_msg_encode(&offer, data, sizeof(data));
-	say(fd, data, n);
+	say(s, data, n);
 	fake_pump(300);
 	assert_int_equal(fake_dp[B].links, 2);
-	close(fd);
+	leave(s);
 	fake_control_start(A);
 	AWAIT(fake_log_count(A, "node 2 is up") == 2, LONG);
 	fake_dp[B].told[1][WEIR_NODE_SUSPECT] = 0;
@@ -283,14 +356,26 @@ main(int argc, char **argv)
 	    TEST(test_wrong_hello),
 	    TEST(test_byte_by_byte),
 	    TEST(test_slow_handshake),
-	    TEST(test_many_idle_connections),
+	    TEST(test_trickle),
+	    TEST(test_many_half_open),
+	    TEST(test_members_that_misbehave),
+	    TEST(test_member_that_never_reads),
 	    TEST(test_restarted_peer_still_gets_in),
 	};
 
+	int failed;
+
 	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
+		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL [tls]\n", argv[0]);
 		return 2;
 	}
 	binary = argv[1];
-	return cmocka_run_group_tests_name("control_stranger", tests, NULL, NULL);
+	if (argc > 2) {
+		make_certificates();
+		badge = certificate_path("any");
+	}
+	failed = cmocka_run_group_tests_name("control_stranger", tests, NULL, NULL);
+	if (argc > 2)
+		remove_certificates();
+	return failed;
 }

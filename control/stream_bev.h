@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What streams over a libevent bufferevent have in common, whatever is between it and the socket.
+ */
+#ifndef WEIR_CONTROL_STREAM_BEV_H
+#define WEIR_CONTROL_STREAM_BEV_H
+
+#include "stream.h"
+
+#include <event2/bufferevent.h>
+
+struct bev_stream {
+	struct control_stream stream; /* first */
+	struct bufferevent *bev;
+};
+
+/* stream.handler is told what s->bev brings; on_event hears of its end. */
+void bev_start(struct bev_stream *s, bufferevent_event_cb on_event);
+/* control_transport.write */
+int bev_write(struct control_stream *stream, const void *data, size_t length);
+/*
+ * Says that no more comes. What the other end sent and nobody will read is thrown away: unread, it
+ * would make the kernel reset the connection, and the other end never see our last word.
+ */
+void bev_hang_up(struct bev_stream *s);
+
+#endif

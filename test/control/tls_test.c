@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Certificates between controls: which are taken, what is said of those that aren't, rotation. */
+#include "stranger.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define A 0
+#define B 1
+#define HOUR 3600
+#define DAY (24 * HOUR)
+
+static const char *binary;
+
+// Node 1 (A) dials node 2 (B).
+static void
+start(int i, const char *dir)
+{
+	fake_control[i].tls = dir;
+	fake_control_start(i);
+}
+
+static int
+setup(void **state)
+{
+	fake_setup(binary);
+	make_certificates();
+	for (int i = 0; i < 2; i++)
+		fake_dp_start(i, 100 + i);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	fake_teardown();
+	remove_certificates();
+	return 0;
+}
+
+static void
+await_up(void)
+{
+	AWAIT(fake_dp[A].told[2][WEIR_NODE_UP] && fake_dp[B].told[1][WEIR_NODE_UP], LONG);
+}
+
+struct fault {
+	const char *dir; /* of the one that is at fault */
+	long from, until;
+	const char *own, *other; /* what it says at start, and what the good one says of it */
+};
+
+static const struct fault faults[] = {
+    {"expired", -2 * DAY, -HOUR - 60, ", has expired; issue a new one", "expired on"},
+    {"later", HOUR + 60, DAY, ", is not valid yet; set this host's", "is not valid before"},
+};
+
+static void
+stop_both(void)
+{
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(fake_control_stop(i), 0);
+		fake_log_clear(i);
+	}
+}
+
+// Both ends say what is wrong, whoever dials, and go on trying.
+static void
+bad_certificate(int bad)
+{
+	for (unsigned i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		const struct fault *f = &faults[i];
+
+		start(!bad, certificate_path(bad == A ? "2" : "1"));
+		start(bad, issue("ca", f->dir, bad + 1, f->from, f->until));
+		AWAIT(fake_log_count(bad, f->own), LONG);
+		AWAIT(fake_log_count(!bad, f->other), LONG);
+		AWAIT(fake_log_count(bad, "it does not accept our certificate, valid from"), LONG);
+		fake_pump(500);
+		assert_int_equal(fake_dp[A].told[2][WEIR_NODE_UP], 0);
+		assert_in_range(fake_log_count(A, "; trying again"), 1, 2);
+		stop_both();
+	}
+}
+
+static void
+test_bad_certificate_of_dialler(void **state)
+{
+	bad_certificate(A);
+}
+
+static void
+test_bad_certificate_of_dialled(void **state)
+{
+	bad_certificate(B);
+}
+
+// The dialler sees the other's certificate first.
+static void
+test_foreign_certificate(void **state)
+{
+	make_ca("foreign");
+	start(A, certificate_path("1"));
+	start(B, issue("foreign", "foreigner", 2, -60, DAY));
+	AWAIT(fake_log_count(A, "its certificate (weir://default/node/2, issued by /CN=Weir CA of "
+				"default) does not come from a CA in our ca.pem; use one CA"),
+	      LONG);
+	AWAIT(fake_log_count(B, "its ca.pem does not know /CN=Weir CA of default"), LONG);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_UP], 0);
+}
+
+static void
+test_one_end_plain(void **state)
+{
+	start(A, certificate_path("1"));
+	start(B, NULL);
+	AWAIT(fake_log_count(A, "it does not speak TLS; give --tls to all nodes or to none"), LONG);
+	AWAIT(fake_log_count(B, "it speaks TLS, which is not spoken here"), LONG);
+	stop_both();
+	start(A, NULL);
+	start(B, certificate_path("2"));
+	AWAIT(fake_log_count(B, "it does not speak TLS; give --tls to all nodes or to none"), LONG);
+	AWAIT(fake_log_count(A, "; trying again"), LONG);
+}
+
+// A certificate is for one node: with it nobody can be another.
+static void
+test_somebody_else(void **state)
+{
+	struct control_msg m = hello(1);
+	uint8_t data[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(&m, data, sizeof(data));
+	struct stranger s;
+
+	start(B, certificate_path("2"));
+	AWAIT(fake_dp[B].hellos, LONG);
+	s = knock_tls(B, certificate_path("3"));
+	say(s, data, n);
+	assert_string_equal(
+	    reason(s),
+	    "node 1 of 'default' shows a certificate of weir://default/node/3; check its --tls");
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_UP], 0);
+	s = knock_tls(B, certificate_path("1"));
+	say(s, data, n);
+	AWAIT(fake_dp[B].told[1][WEIR_NODE_UP], LONG);
+	leave(s);
+}
+
+static void
+refused_handshake(int version, const char *dir, const char *said)
+{
+	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+	int fd = knock(B);
+	char byte;
+	SSL *ssl;
+
+	SSL_CTX_set_max_proto_version(context, version);
+	if (dir) {
+		char path[200];
+
+		snprintf(path, sizeof(path), "%s/node.pem", dir);
+		SSL_CTX_use_certificate_chain_file(context, path);
+		snprintf(path, sizeof(path), "%s/node.key", dir);
+		SSL_CTX_use_PrivateKey_file(context, path, SSL_FILETYPE_PEM);
+	}
+	ssl = SSL_new(context);
+	SSL_set_fd(ssl, fd);
+	// In TLS 1.3 a client hears of its refusal when it reads.
+	assert_true(SSL_connect(ssl) != 1 || SSL_read(ssl, &byte, 1) <= 0);
+	AWAIT(fake_log_count(B, said), LONG);
+	SSL_free(ssl);
+	SSL_CTX_free(context);
+	close(fd);
+}
+
+static void
+test_refused_handshakes(void **state)
+{
+	start(B, certificate_path("2"));
+	AWAIT(fake_dp[B].hellos, LONG);
+	refused_handshake(TLS1_2_VERSION, certificate_path("1"), "it speaks no TLS 1.3");
+	fake_pump(1100); // a line a second
+	refused_handshake(TLS1_3_VERSION, NULL, "it shows no certificate");
+}
+
+// Within TLS's own handshake, byte by byte and at all: two seconds.
+static void
+test_slow_tls(void **state)
+{
+	static const uint8_t begin[] = {0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3};
+	uint64_t from;
+	struct stranger s, silent;
+
+	start(B, certificate_path("2"));
+	AWAIT(fake_dp[B].hellos, LONG);
+	s.fd = knock(B);
+	silent.fd = knock(B);
+	s.ssl = silent.ssl = NULL;
+	from = fake_now();
+	for (size_t i = 0; i < sizeof(begin); i++) {
+		say(s, begin + i, 1);
+		fake_pump(50);
+	}
+	assert_string_equal(reason(s), "");
+	assert_string_equal(reason(silent), "");
+	assert_in_range(fake_now() - from, 1500, 6000);
+	assert_true(fake_log_count(B, "handshake not done within 2 s") >= 1);
+}
+
+static long
+serial_shown(void)
+{
+	struct stranger s = knock_tls(B, certificate_path("any"));
+	X509 *x = SSL_get1_peer_certificate(s.ssl);
+	unsigned char digest[EVP_MAX_MD_SIZE];
+	unsigned length;
+	long first;
+
+	assert_int_equal(X509_digest(x, EVP_sha256(), digest, &length), 1);
+	memcpy(&first, digest, sizeof(first));
+	X509_free(x);
+	leave(s);
+	return first;
+}
+
+static void
+scribble(const char *path)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	fputs("-----BEGIN CERTIFICATE-----\nnone\n", f);
+	fclose(f);
+}
+
+// New files and SIGHUP: who comes then is shown the new ones, who is there stays.
+static void
+test_rotation(void **state)
+{
+	char path[200];
+	long before;
+
+	start(A, certificate_path("1"));
+	start(B, certificate_path("2"));
+	await_up();
+	before = serial_shown();
+	issue("ca", "2", 2, -60, 2 * DAY);
+	assert_int_equal(serial_shown(), before);
+	fake_control_kill(B, SIGHUP);
+	AWAIT(fake_log_count(B, "read again: certificate of weir://default/node/2") == 1, LONG);
+	assert_int_not_equal(serial_shown(), before);
+	before = serial_shown();
+	// Broken ones change nothing.
+	snprintf(path, sizeof(path), "%s/node.pem", certificate_path("2"));
+	scribble(path);
+	fake_control_kill(B, SIGHUP);
+	AWAIT(fake_log_count(B, "certificates stay as they were: ") == 1, LONG);
+	assert_int_equal(serial_shown(), before);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
+	assert_int_equal(fake_log_count(A, "ended"), 0);
+}
+
+static void
+fails(int code, const char *node, const char *cluster, const char *said)
+{
+	char text[2048], *dir = certificate_path("1");
+	char *argv[] = {(char *)binary,	 "--instance",	   "x",	      "--node",	  (char *)node,
+			"--listen",	 "192.0.2.1:7471", "--peers", fake_peers, "--cluster",
+			(char *)cluster, "--tls",	   dir,	      NULL};
+	int status = fake_run(argv, text, sizeof(text));
+
+	if (status != code || !strstr(text, said))
+		fail_msg("exit %d, not %d, or not '%s': %s", status, code, said, text);
+}
+
+static void
+test_files(void **state)
+{
+	char key[200], other[200];
+
+	snprintf(key, sizeof(key), "%s/node.key", certificate_path("1"));
+	snprintf(other, sizeof(other), "%s/node.key", certificate_path("2"));
+	fails(2, "2", "default", "node.pem is of weir://default/node/1, this is node 2");
+	fails(2, "1", "other", "this is node 1 of cluster 'other'; check --node");
+	// Any address will do, with TLS: this one isn't ours.
+	fails(3, "1", "default", "cannot listen on 192.0.2.1:7471");
+	chmod(key, 0640);
+	fails(3, "1", "default", "can be read by others (mode 0640); chmod 600 it");
+	chmod(key, 0600);
+	assert_int_equal(rename(other, key), 0);
+	fails(2, "1", "default", "is not the key of node.pem");
+	scribble(key);
+	fails(2, "1", "default", "holds no key without passphrase");
+	unlink(key);
+	fails(2, "1", "default", "cannot read");
+	issue("ca", "1", 1, -60, DAY);
+	make_ca("foreign");
+	snprintf(key, sizeof(key), "%s/ca.pem", certificate_path("1"));
+	snprintf(other, sizeof(other), "%s/ca.pem", certificate_path("foreign"));
+	assert_int_equal(rename(other, key), 0);
+	fails(2, "1", "default", "does not come from ca.pem");
+	scribble(key);
+	fails(2, "1", "default", "holds no certificate");
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_bad_certificate_of_dialler),
+	    TEST(test_bad_certificate_of_dialled),
+	    TEST(test_foreign_certificate),
+	    TEST(test_one_end_plain),
+	    TEST(test_somebody_else),
+	    TEST(test_refused_handshakes),
+	    TEST(test_slow_tls),
+	    TEST(test_rotation),
+	    TEST(test_files),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
+		return 2;
+	}
+	binary = argv[1];
+	return cmocka_run_group_tests_name("control_tls", tests, NULL, NULL);
+}
