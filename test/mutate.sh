@@ -10,6 +10,7 @@
 #                       tsan:NAME                the same under ThreadSanitizer
 #                       control:NAME             a test of test/control
 #                       sim:FROM-TO[:OPTIONS]    seeds of test-sim
+#                       members:FROM-TO          seeds of test-membership
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -52,6 +53,7 @@ programs_of() # TEST
 {
 	case $1 in
 	sim:*) echo test/sim/test-sim ;;
+	members:*) echo test/sim/test-membership ;;
 	control:*) echo "test/control/control_${1#*:}_test control/weir-control" ;;
 	*) echo "test/unit/${1#tsan:}_test" ;;
 	esac
@@ -76,7 +78,7 @@ run_test() # DIR TEST: the log is in DIR/log
 
 	programs=$(programs_of "$2")
 	case $2 in
-	sim:*)
+	sim:* | members:*)
 		[ "$what" = "${what#*:}" ] || options=${what#*:}
 		what=${what%%:*}
 		# shellcheck disable=SC2206

@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "swim_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PERIOD_MIN 50u /* ms */
+#define PROBES_MAX 8u  /* in a period */
+#define NEWS_MANY 48u  /* then they take longer one by one than all at once */
+/* Periods between two syncs while many, a few, no news are on their way. */
+#define SYNC_MANY 5u
+#define SYNC_FEW 25u
+#define SYNC_NONE 2u
+
+// ---- messages out ----
+
+static void
+add_record(struct swim_msg *m, const struct swim_node *n)
+{
+	m->record[m->count++] = n->is;
+}
+
+static void
+deliver(struct swim *s, uint16_t to, struct swim_msg *m)
+{
+	m->digest = s->digest;
+	m->rooted = s->rooted_at;
+	s->config.ops->send(s->config.user, to, m);
+}
+
+// With what rides on it; first what is said of the receiver, so that it can refute it.
+static void
+send_riding(struct swim *s, uint16_t to, struct swim_msg *m)
+{
+	const struct swim_node *about = swim_find(s, to);
+
+	if (about && about->is.status > SWIM_ALIVE)
+		add_record(m, about);
+	for (uint32_t i = 0; i < SWIM_RIDERS && s->news_first; i++)
+		add_record(m, swim_next_news(s));
+	deliver(s, to, m);
+}
+
+static uint32_t
+ping(struct swim *s, uint16_t to)
+{
+	struct swim_msg m = {.type = SWIM_PING, .seq = ++s->seq};
+
+	send_riding(s, to, &m);
+	return m.seq;
+}
+
+// All that we know, in parts.
+static void
+send_all(struct swim *s, uint16_t to, bool want)
+{
+	struct swim_msg m = {.type = SWIM_SYNC};
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		if (s->node[i]->is.status == SWIM_UNKNOWN)
+			continue;
+		if (m.count == SWIM_RECORDS) {
+			deliver(s, to, &m);
+			m.count = 0;
+		}
+		add_record(&m, s->node[i]);
+	}
+	m.want = want;
+	deliver(s, to, &m);
+	if (want)
+		s->synced_at = s->clock;
+}
+
+// ---- our own record ----
+
+static void
+raise_own(struct swim *s, uint64_t version)
+{
+	struct swim_record r = s->self->is;
+	bool was_settled = swim_is_settled(s);
+
+	if (version > SWIM_VERSION_MAX || s->out)
+		return;
+	r.version = version;
+	r.status = SWIM_ALIVE;
+	swim_put(s, s->self, &r, true);
+	if (!was_settled && swim_is_settled(s))
+		s->config.ops->settled(s->config.user);
+}
+
+static bool
+newer(const struct swim_record *r, const struct swim_record *than)
+{
+	if (r->version != than->version)
+		return r->version > than->version;
+	if (r->run != than->run)
+		return r->run > than->run;
+	return r->status > than->status;
+}
+
+// What others say of us: refuted, if it is wrong.
+static void
+take_own(struct swim *s, const struct swim_record *r)
+{
+	const struct swim_record *own = &s->self->is;
+
+	if (s->out)
+		return;
+	if (!newer(r, own)) {
+		// Refuted already, but whoever says it has not heard of that.
+		if (r->status > SWIM_ALIVE)
+			swim_push_news(s, s->self);
+		return;
+	}
+	// Of the dead another id takes less arguing.
+	if (r->run != own->run &&
+	    (r->status < SWIM_DEAD || (s->config.picks && !swim_is_settled(s))) &&
+	    !s->config.ops->same_place(s->config.user, r->info, own->info)) {
+		s->out = true;
+		s->config.ops->beaten(s->config.user, r);
+		return;
+	}
+	raise_own(s, r->version + 1);
+}
+
+bool
+swim_is_settled(const struct swim *s)
+{
+	return s->self->is.version >= SWIM_UP;
+}
+
+void
+swim_tell(struct swim *s, const void *info)
+{
+	memcpy(s->self->info, info, s->config.info_size);
+	raise_own(s, s->self->is.version + 1);
+}
+
+// ---- what others say ----
+
+// Another id at our place: ours before we had this one. Nobody else can say that it is gone.
+static bool
+own_past(const struct swim *s, const struct swim_record *r)
+{
+	return !s->config.closed && r->status < SWIM_DEAD && r->version < SWIM_VERSION_MAX &&
+	       s->config.ops->same_place(s->config.user, r->info, s->self->is.info);
+}
+
+static void
+take_record(struct swim *s, const struct swim_record *r, bool news)
+{
+	struct swim_node *n = swim_find(s, r->id);
+	struct swim_record past;
+
+	if (n == s->self) {
+		take_own(s, r);
+		return;
+	}
+	if (own_past(s, r)) {
+		past = *r;
+		past.version++;
+		past.status = SWIM_LEFT;
+		news = true;
+		r = &past;
+	}
+	if (!n && (s->config.closed || (r->status >= SWIM_DEAD && r != &past)))
+		return;
+	if (!n)
+		n = swim_insert(s, r->id);
+	// Out of memory: it will be told again.
+	if (!n || (n->is.status != SWIM_UNKNOWN && !newer(r, &n->is)))
+		return;
+	swim_put(s, n, r, news);
+}
+
+// Claims count from when they are told to a cluster that has begun.
+static void
+take_root(struct swim *s)
+{
+	if (!s->rooted_at)
+		s->rooted_at = s->clock ? s->clock : 1;
+}
+
+static void
+advance(struct swim *s, uint64_t now)
+{
+	uint64_t passed = now - s->now;
+
+	s->now = now;
+	s->clock += passed < s->period / 2 ? passed : s->period / 2;
+}
+
+bool
+swim_hello(struct swim *s, const struct swim_record *r, uint64_t now)
+{
+	struct swim_node *n = swim_find(s, r->id);
+
+	advance(s, now);
+	if (n == s->self || (!n && s->config.closed)) {
+		if (n)
+			take_own(s, r);
+		return false;
+	}
+	if (n && n->is.run != r->run && swim_lives(n) && !newer(r, &n->is) &&
+	    !s->config.ops->same_place(s->config.user, r->info, n->is.info))
+		return false;
+	// It has to know what we know of it, if that is newer than what it says itself.
+	if (n && n->is.status != SWIM_UNKNOWN && newer(&n->is, r))
+		swim_push_news(s, n);
+	else
+		take_record(s, r, true);
+	return true;
+}
+
+void
+swim_heard(struct swim *s, uint16_t id)
+{
+	for (uint32_t i = 0; i < SWIM_PROBES; i++)
+		if (s->probe[i].id == id)
+			s->probe[i].used = false;
+}
+
+static void
+help(struct swim *s, uint16_t from, const struct swim_msg *m)
+{
+	struct swim_relay *r = &s->relay[s->relays % SWIM_RELAYS];
+
+	if (m->target == s->self->is.id || !swim_find(s, m->target))
+		return;
+	s->relays++;
+	r->from = from;
+	r->target = m->target;
+	r->seq = m->seq;
+	r->until = s->clock + s->period;
+	r->own_seq = ping(s, m->target);
+}
+
+static void
+take_ack(struct swim *s, uint16_t from, const struct swim_msg *m)
+{
+	if (m->target != from) {
+		for (uint32_t i = 0; i < SWIM_PROBES; i++)
+			if (s->probe[i].id == m->target && s->probe[i].seq == m->seq)
+				s->probe[i].used = false;
+		return;
+	}
+	for (uint32_t i = 0; i < SWIM_RELAYS; i++) {
+		struct swim_relay *r = &s->relay[i];
+		struct swim_msg out = {.type = SWIM_ACK, .seq = r->seq, .target = from};
+
+		if (r->until < s->clock || r->target != from || r->own_seq != m->seq)
+			continue;
+		r->until = 0;
+		send_riding(s, r->from, &out);
+	}
+}
+
+// Tables that differ although nothing is on its way are told each other as a whole.
+static void
+compare(struct swim *s, uint16_t from, const struct swim_msg *m)
+{
+	uint32_t periods = s->news_count > NEWS_MANY ? SYNC_MANY : SYNC_FEW;
+	uint64_t wait = s->period * (s->news_count ? periods : SYNC_NONE);
+
+	if (m->digest == s->digest)
+		s->young = false;
+	else if (!s->synced_at || s->clock - s->synced_at >= wait)
+		send_all(s, from, true);
+}
+
+void
+swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now)
+{
+	bool news = m->type != SWIM_SYNC || m->want || !s->young;
+	struct swim_msg out = {.type = SWIM_ACK, .seq = m->seq, .target = s->self->is.id};
+
+	advance(s, now);
+	if (s->out || from == s->self->is.id || !swim_find(s, from))
+		return;
+	if (m->rooted)
+		take_root(s);
+	s->failures = 0;
+	swim_heard(s, from);
+	for (uint32_t i = 0; i < m->count && !s->out; i++)
+		take_record(s, &m->record[i], news);
+	if (s->out)
+		return;
+	if (m->type == SWIM_PING)
+		send_riding(s, from, &out);
+	else if (m->type == SWIM_ASK)
+		help(s, from, m);
+	else if (m->type == SWIM_SYNC && m->want)
+		send_all(s, from, false);
+	else if (m->type == SWIM_ACK) {
+		take_ack(s, from, m);
+		compare(s, from, m);
+	}
+}
+
+// ---- failure detection ----
+
+static struct swim_node *
+random_living(struct swim *s, uint16_t but)
+{
+	uint32_t others = s->count - 1;
+
+	for (uint32_t i = 0; others && i < 8; i++) {
+		struct swim_node *n = swim_find(s, s->order[swim_below(s, others)]);
+
+		if (swim_lives(n) && n->is.id != but)
+			return n;
+	}
+	return NULL;
+}
+
+void
+swim_probe(struct swim *s, uint16_t id)
+{
+	struct swim_probe *p = NULL;
+	struct swim_node *n = swim_find(s, id);
+
+	if (!n || n == s->self || !swim_lives(n))
+		return;
+	for (uint32_t i = 0; i < SWIM_PROBES; i++) {
+		if (s->probe[i].used && s->probe[i].id == id)
+			return;
+		if (!s->probe[i].used)
+			p = &s->probe[i];
+	}
+	if (!p)
+		return;
+	*p = (struct swim_probe){.used = true,
+				 .id = id,
+				 .ask_at = s->clock + s->period / 2,
+				 .until = s->clock + s->period};
+	p->seq = ping(s, id);
+}
+
+static void
+ask_others(struct swim *s, struct swim_probe *p)
+{
+	p->asked = true;
+	for (uint32_t i = 0; i < SWIM_HELPERS; i++) {
+		struct swim_msg m = {.type = SWIM_ASK, .seq = p->seq, .target = p->id};
+		struct swim_node *helper = random_living(s, p->id);
+
+		if (helper)
+			send_riding(s, helper->is.id, &m);
+	}
+}
+
+static void
+accuse(struct swim *s, struct swim_node *n)
+{
+	uint64_t until;
+
+	swim_set_accused(s, n, true);
+	if (n->is.status == SWIM_ALIVE) {
+		swim_set_status(s, n, SWIM_SUSPECT);
+		return;
+	}
+	// Suspected by others before: now by us too, who will be told first if it is wrong.
+	until = swim_expiry(s, n);
+	if (until < n->expires)
+		swim_set_expiry(s, n, until);
+}
+
+static void
+judge_probes(struct swim *s)
+{
+	for (uint32_t i = 0; i < SWIM_PROBES; i++) {
+		struct swim_probe *p = &s->probe[i];
+		struct swim_node *n;
+
+		if (p->used && !p->asked && s->clock >= p->ask_at)
+			ask_others(s, p);
+		if (!p->used || s->clock < p->until)
+			continue;
+		p->used = false;
+		s->failures++;
+		n = swim_find(s, p->id);
+		if (n && swim_lives(n) && !n->accused)
+			accuse(s, n);
+	}
+}
+
+// The next of this round.
+static void
+probe_next(struct swim *s)
+{
+	uint32_t others = s->count - 1;
+
+	for (uint32_t tried = 0; tried < others; tried++) {
+		struct swim_node *n;
+
+		if (s->turn >= others) {
+			for (uint32_t i = others; i > 1; i--) {
+				uint32_t other = swim_below(s, i);
+				uint16_t id = s->order[other];
+
+				s->order[other] = s->order[i - 1];
+				s->order[i - 1] = id;
+			}
+			s->turn = 0;
+		}
+		n = swim_find(s, s->order[s->turn++]);
+		if (swim_lives(n)) {
+			swim_probe(s, n->is.id);
+			return;
+		}
+	}
+}
+
+// Those given up may be back, those never heard of may have started.
+static void
+seek_lost(struct swim *s)
+{
+	uint32_t others = s->count - 1,
+		 tries = s->alive > 1 ? swim_below(s, 4) == 0 : SWIM_CONTACTS;
+
+	if (s->alive == s->count || !others)
+		return;
+	for (uint32_t i = 0; i < 4 * tries && tries; i++) {
+		struct swim_node *n = swim_find(s, s->order[swim_below(s, others)]);
+
+		if (swim_lives(n) || (n->is.status == SWIM_LEFT && !n->fixed))
+			continue;
+		ping(s, n->is.id);
+		tries--;
+	}
+}
+
+static void
+expire(struct swim *s, struct swim_node *n)
+{
+	if (n->is.status == SWIM_SUSPECT && !n->accused) {
+		// Nobody is dead by hearsay.
+		swim_probe(s, n->is.id);
+		swim_set_expiry(s, n, swim_expiry(s, n));
+	} else if (n->is.status == SWIM_SUSPECT) {
+		swim_set_status(s, n, SWIM_DEAD);
+	} else {
+		swim_erase(s, n);
+	}
+}
+
+static void
+walk(struct swim *s, bool period)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = s->count; i-- > 0;) {
+		struct swim_node *n = s->node[i];
+
+		if (n->accused && period)
+			ping(s, n->is.id);
+		if (n->expires && n->expires > s->clock && n->expires < next)
+			next = n->expires;
+	}
+	s->walk_at = next;
+	for (uint32_t i = s->count; i-- > 0;)
+		if (s->node[i]->expires && s->clock >= s->node[i]->expires)
+			expire(s, s->node[i]);
+}
+
+static void
+claim(struct swim *s)
+{
+	uint64_t wait = s->period * (3 * swim_log2(s->alive + 1) + 4);
+
+	if (!swim_is_settled(s) && s->rooted_at && s->clock - s->rooted_at >= wait)
+		raise_own(s, s->config.version);
+}
+
+void
+swim_tick(struct swim *s, uint64_t now)
+{
+	bool period;
+
+	advance(s, now);
+	if (s->out)
+		return;
+	period = s->clock >= s->period_at;
+	judge_probes(s);
+	if (s->clock >= s->walk_at || (period && s->accused))
+		walk(s, period);
+	if (!period)
+		return;
+	s->period_at = s->clock + s->period;
+	claim(s);
+	// Nobody answers: more at once, or it takes as many periods as there are nodes.
+	for (uint32_t i = 0; i <= s->failures && i < PROBES_MAX; i++)
+		probe_next(s);
+	seek_lost(s);
+}
+
+// ---- beginning and end ----
+
+int
+swim_init(struct swim *s, const struct swim_config *config, const void *info, uint64_t now)
+{
+	struct swim_record r = {
+	    .id = config->id,
+	    .status = SWIM_ALIVE,
+	    .run = config->run,
+	    .version = config->claims ? config->ticket : config->version,
+	    .info = info,
+	};
+
+	memset(s, 0, sizeof(*s));
+	s->config = *config;
+	s->now = now;
+	s->rng = config->seed;
+	s->period = config->timeout / 5 > PERIOD_MIN ? config->timeout / 5 : PERIOD_MIN;
+	s->young = true;
+	s->walk_at = UINT64_MAX;
+	s->self = swim_insert(s, config->id);
+	if (!s->self) {
+		swim_fini(s);
+		return -ENOMEM;
+	}
+	s->self->fixed = true;
+	swim_put(s, s->self, &r, true);
+	return 0;
+}
+
+void
+swim_fini(struct swim *s)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		free(s->node[i]);
+	free(s->node);
+	free(s->id);
+	free(s->order);
+	memset(s, 0, sizeof(*s));
+}
+
+int
+swim_add(struct swim *s, uint16_t id, const void *info)
+{
+	struct swim_node *n = swim_find(s, id);
+
+	if (n == s->self)
+		return 0;
+	if (!n)
+		n = swim_insert(s, id);
+	if (!n)
+		return -ENOMEM;
+	n->fixed = true;
+	swim_set_expiry(s, n, swim_expiry(s, n));
+	if (n->is.status == SWIM_UNKNOWN)
+		memcpy(n->info, info, s->config.info_size);
+	s->config.ops->changed(s->config.user, n);
+	return 0;
+}
+
+void
+swim_remove(struct swim *s, uint16_t id)
+{
+	struct swim_node *n = swim_find(s, id);
+
+	if (n && n != s->self)
+		swim_erase(s, n);
+}
+
+void
+swim_join(struct swim *s, uint16_t id)
+{
+	if (!s->out && swim_find(s, id))
+		send_all(s, id, true);
+}
+
+void
+swim_alone(struct swim *s)
+{
+	take_root(s);
+}
+
+bool
+swim_needs_seed(const struct swim *s)
+{
+	return !s->out && (!s->rooted_at || s->alive <= 1);
+}
+
+void
+swim_leave(struct swim *s)
+{
+	struct swim_record r = s->self->is;
+
+	if (s->out)
+		return;
+	r.status = SWIM_LEFT;
+	swim_put(s, s->self, &r, true);
+	s->out = true;
+	for (uint32_t i = 0; i < SWIM_HELPERS; i++) {
+		struct swim_msg m = {.type = SWIM_NEWS};
+		struct swim_node *n = random_living(s, s->self->is.id);
+
+		add_record(&m, s->self);
+		if (n)
+			deliver(s, n->is.id, &m);
+	}
+}

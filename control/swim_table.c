@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is known of each node, what of it is news, and the digest of it all. */
+#include "swim_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FORGET_MIN 60000u   /* ms that the dead are remembered at least */
+#define FORGET_TIMEOUTS 30u /* ... in node timeouts */
+#define BYSTANDER 2u	    /* times the patience of those who suspect by themselves */
+
+static uint64_t
+mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+uint32_t
+swim_below(struct swim *s, uint32_t limit)
+{
+	s->rng += UINT64_C(0x9e3779b97f4a7c15);
+	return (uint32_t)(mix(s->rng) >> 32) % limit;
+}
+
+uint32_t
+swim_log2(uint32_t n)
+{
+	uint32_t bits = 0;
+
+	while (UINT32_C(1) << bits < n)
+		bits++;
+	return bits;
+}
+
+uint32_t
+swim_patience(uint32_t timeout, uint32_t nodes)
+{
+	return timeout / 2 + timeout * swim_log2(nodes) / 32;
+}
+
+bool
+swim_lives(const struct swim_node *n)
+{
+	return n->is.status == SWIM_ALIVE || n->is.status == SWIM_SUSPECT;
+}
+
+static uint64_t
+digest_of(const struct swim_node *n)
+{
+	return swim_lives(n) ? mix(mix(n->is.run + n->is.id) ^ n->is.version) : 0;
+}
+
+// ---- the table ----
+
+// Where `id` is, or belongs.
+static uint32_t
+place_of(const struct swim *s, uint16_t id)
+{
+	uint32_t low = 0, high = s->count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (s->id[middle] < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct swim_node *
+swim_find(const struct swim *s, uint16_t id)
+{
+	uint32_t at = place_of(s, id);
+
+	return at < s->count && s->id[at] == id ? s->node[at] : NULL;
+}
+
+static bool
+make_room(struct swim *s)
+{
+	uint32_t room = s->room ? s->room * 2 : 16;
+	struct swim_node **node;
+	uint16_t *order, *ids;
+
+	if (s->count < s->room)
+		return true;
+	node = realloc(s->node, room * sizeof(*node));
+	if (node)
+		s->node = node;
+	order = realloc(s->order, room * sizeof(*order));
+	if (order)
+		s->order = order;
+	ids = realloc(s->id, room * sizeof(*ids));
+	if (ids)
+		s->id = ids;
+	if (!node || !order || !ids)
+		return false;
+	s->room = room;
+	return true;
+}
+
+struct swim_node *
+swim_insert(struct swim *s, uint16_t id)
+{
+	struct swim_node *n = calloc(1, sizeof(*n) + s->config.info_size);
+	uint32_t at = place_of(s, id), others = s->count ? s->count - 1 : 0, to;
+
+	if (!n || !make_room(s)) {
+		free(n);
+		return NULL;
+	}
+	memmove(s->node + at + 1, s->node + at, (s->count - at) * sizeof(*s->node));
+	memmove(s->id + at + 1, s->id + at, (s->count - at) * sizeof(*s->id));
+	s->node[at] = n;
+	s->id[at] = id;
+	n->is.id = id;
+	n->is.info = n->info;
+	if (s->count++ == 0)
+		return n; // ourselves
+	// At random into what is left of the round.
+	to = s->turn + swim_below(s, others - s->turn + 1);
+	s->order[others] = s->order[to];
+	s->order[to] = id;
+	return n;
+}
+
+static void
+unlink_news(struct swim *s, struct swim_node *n)
+{
+	if (!n->news_prev && s->news_first != n)
+		return;
+	*(n->news_prev ? &n->news_prev->news_next : &s->news_first) = n->news_next;
+	*(n->news_next ? &n->news_next->news_prev : &s->news_last) = n->news_prev;
+	n->news_next = n->news_prev = NULL;
+	s->news_count--;
+}
+
+void
+swim_push_news(struct swim *s, struct swim_node *n)
+{
+	unlink_news(s, n);
+	n->spread = swim_log2(s->alive + 1) + 4;
+	n->news_next = s->news_first;
+	*(s->news_first ? &s->news_first->news_prev : &s->news_last) = n;
+	s->news_first = n;
+	s->news_count++;
+}
+
+// The news that was told longest ago, marked as told once more.
+struct swim_node *
+swim_next_news(struct swim *s)
+{
+	struct swim_node *n = s->news_first;
+
+	unlink_news(s, n);
+	if (--n->spread == 0)
+		return n;
+	n->news_prev = s->news_last;
+	*(s->news_last ? &s->news_last->news_next : &s->news_first) = n;
+	s->news_last = n;
+	s->news_count++;
+	return n;
+}
+
+void
+swim_set_accused(struct swim *s, struct swim_node *n, bool accused)
+{
+	s->accused += accused - n->accused;
+	n->accused = accused;
+}
+
+void
+swim_erase(struct swim *s, struct swim_node *n)
+{
+	uint32_t at = place_of(s, n->is.id), i = 0, others = s->count - 1;
+
+	s->digest ^= digest_of(n);
+	s->alive -= swim_lives(n);
+	swim_set_accused(s, n, false);
+	unlink_news(s, n);
+	while (s->order[i] != n->is.id)
+		i++;
+	// Those before `turn` have had theirs.
+	if (i < s->turn) {
+		s->order[i] = s->order[--s->turn];
+		i = s->turn;
+	}
+	s->order[i] = s->order[others - 1];
+	s->count--;
+	memmove(s->node + at, s->node + at + 1, (s->count - at) * sizeof(*s->node));
+	memmove(s->id + at, s->id + at + 1, (s->count - at) * sizeof(*s->id));
+	s->config.ops->forgotten(s->config.user, n);
+	free(n);
+}
+
+uint64_t
+swim_expiry(const struct swim *s, const struct swim_node *n)
+{
+	uint64_t forget = (uint64_t)s->config.timeout * FORGET_TIMEOUTS;
+	uint32_t patience = swim_patience(s->config.timeout, s->alive);
+
+	// A refutation reaches those first who suspect it themselves; the others have to wait for
+	// it.
+	if (n->is.status == SWIM_SUSPECT)
+		return s->clock + (n->accused ? patience : BYSTANDER * patience);
+	if ((n->is.status == SWIM_DEAD || n->is.status == SWIM_LEFT) && !n->fixed)
+		return s->clock + (forget > FORGET_MIN ? forget : FORGET_MIN);
+	return 0;
+}
+
+void
+swim_set_expiry(struct swim *s, struct swim_node *n, uint64_t when)
+{
+	n->expires = when;
+	if (when && when < s->walk_at)
+		s->walk_at = when;
+}
+
+// The one place where a record in the table changes.
+void
+swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, bool news)
+{
+	const void *own = n->is.info;
+
+	s->digest ^= digest_of(n);
+	s->alive -= swim_lives(n);
+	if (n->is.status != r->status)
+		n->since = s->clock;
+	if (r->status != SWIM_SUSPECT)
+		swim_set_accused(s, n, false);
+	if (r->info != own)
+		memcpy(n->info, r->info, s->config.info_size);
+	n->is = *r;
+	n->is.info = own;
+	s->digest ^= digest_of(n);
+	s->alive += swim_lives(n);
+	swim_set_expiry(s, n, swim_expiry(s, n));
+	if (news)
+		swim_push_news(s, n);
+	s->config.ops->changed(s->config.user, n);
+}
+
+void
+swim_set_status(struct swim *s, struct swim_node *n, enum swim_status status)
+{
+	struct swim_record r = n->is;
+
+	r.status = status;
+	swim_put(s, n, &r, true);
+}
