@@ -1,0 +1,736 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One request of ours at a time (and a watch, and the lease's beat): step() looks what is missing
+ * and asks for that; whatever goes wrong ends in fail(), which goes to the next URL after a while.
+ * So there is one way from any state to where all is well.
+ */
+#include "etcd.h"
+
+#include "log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define URLS 8
+#define ANSWER_SECONDS 3u
+#define RETRY_MIN 200u	/* ms */
+#define RETRY_MAX 5000u /* ms */
+#define KEY_MAX 256
+#define VALUE_MAX 640
+#define ID_FIRST 1u /* of those that are given out */
+#define ID_LAST 65534u
+
+struct etcd {
+	struct membership_source source; /* first */
+	struct etcd_options is;
+	const struct membership_events *events;
+	void *user;
+	struct event_base *base;
+	struct etcd_http *http;
+	char *urls; /* cut in pieces */
+	const char *url[URLS];
+	unsigned url_count, url_now, retry_ms;
+	char token[256];
+	uint64_t lease;
+	uint32_t id; /* ETCD_NODE_AUTO: not given yet */
+	bool claimed, alive, told, listed;
+	char value[VALUE_MAX]; /* of our node/ID */
+	uint64_t revision;     /* all up to it is known */
+	uint64_t owner;	       /* revision of a node/ID that is another's */
+	struct etcd_request *step, *watch, *beat;
+	struct event *retry, *beat_timer;
+	struct log_memory trouble, taken, odd;
+};
+
+static void step(struct etcd *e);
+
+// ---- requests ----
+
+static const char *
+key(const struct etcd *e, const char *kind, const char *name, char text[KEY_MAX])
+{
+	snprintf(text, KEY_MAX, "/weir/%s/%s/%s", e->is.cluster, kind, name);
+	return text;
+}
+
+static const char *
+id_text(uint32_t id, char text[12])
+{
+	snprintf(text, 12, "%u", id);
+	return text;
+}
+
+static json_t *
+key_of(const struct etcd *e, const char *kind, const char *name)
+{
+	char text[KEY_MAX];
+
+	return etcd_bytes(key(e, kind, name, text));
+}
+
+static json_t *
+node_key(const struct etcd *e, const char *kind, uint32_t id)
+{
+	char text[12];
+
+	return key_of(e, kind, id_text(id, text));
+}
+
+// All keys of a kind: "o": behind them is the same with the slash's successor.
+static json_t *
+range_of(const struct etcd *e, const char *kind)
+{
+	char from[KEY_MAX], to[KEY_MAX];
+
+	key(e, kind, "", from);
+	snprintf(to, sizeof(to), "%.*s0", (int)strlen(from) - 1, from);
+	return json_pack("{s:o, s:o}", "key", etcd_bytes(from), "range_end", etcd_bytes(to));
+}
+
+static json_t *
+put(json_t *k, json_t *value, uint64_t lease)
+{
+	json_t *p = json_pack("{s:o, s:o}", "key", k, "value", value);
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)lease);
+	if (lease)
+		json_object_set_new(p, "lease", json_string(text));
+	return p;
+}
+
+static json_t *
+absent(json_t *k)
+{
+	return json_pack("{s:s, s:s, s:o, s:s}", "target", "VERSION", "result", "EQUAL", "key", k,
+			 "version", "0");
+}
+
+static void
+set_retry(struct etcd *e, unsigned ms)
+{
+	struct timeval wait = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	evtimer_add(e->retry, &wait);
+}
+
+/* step(), but not from here: an answer is being read, or whoever calls has more to do. */
+static void
+look_soon(struct etcd *e)
+{
+	if (e->retry && !evtimer_pending(e->retry, NULL))
+		event_active(e->retry, EV_TIMEOUT, 0);
+}
+
+static void
+drop_all(struct etcd *e)
+{
+	etcd_drop(e->step);
+	etcd_drop(e->watch);
+	etcd_drop(e->beat);
+	e->step = e->watch = e->beat = NULL;
+}
+
+static const char *
+remedy(const char *error)
+{
+	if (strstr(error, "space exceeded"))
+		return "compact it, raise its quota and disarm its alarm";
+	if (strstr(error, "user") || strstr(error, "permission"))
+		return "check --etcd-user and --etcd-password; trying again";
+	if (strstr(error, "certificate"))
+		return "check --etcd-ca, --etcd-cert and --etcd-key; trying again";
+	return "trying again; the nodes known stay";
+}
+
+/* Half of the time is chance: nodes that failed together don't come back together. */
+static void
+fail(struct etcd *e, const char *error)
+{
+	log_once(&e->trouble, "etcd at %s: %s; %s", e->url[e->url_now], error, remedy(error));
+	if (strstr(error, "auth"))
+		e->token[0] = 0;
+	if (strstr(error, "lease not found")) {
+		e->lease = 0;
+		e->claimed = e->alive = false;
+	}
+	if (strstr(error, "compacted"))
+		e->listed = false;
+	drop_all(e);
+	e->url_now = (e->url_now + 1) % e->url_count;
+	set_retry(e, e->retry_ms / 2 + (unsigned)rand() % e->retry_ms / 2 + 1);
+	e->retry_ms = e->retry_ms * 2 < RETRY_MAX ? e->retry_ms * 2 : RETRY_MAX;
+}
+
+static void
+step_over(void *user, const char *error)
+{
+	struct etcd *e = user;
+
+	e->step = NULL;
+	if (error)
+		fail(e, error);
+	else
+		step(e);
+}
+
+static void
+ask(struct etcd *e, const char *path, json_t *body,
+    void (*answer)(void *user, const json_t *answer))
+{
+	const struct etcd_reply reply = {.answer = answer, .over = step_over, .user = e};
+
+	e->step =
+	    etcd_post(e->http, e->url[e->url_now], path, body, e->token, ANSWER_SECONDS, &reply);
+	if (!e->step)
+		fail(e, "out of memory");
+}
+
+// ---- who we are ----
+
+static void
+take_token(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+	const char *token = json_string_value(json_object_get(answer, "token"));
+
+	if (token && strlen(token) < sizeof(e->token) && !strpbrk(token, "\r\n"))
+		memcpy(e->token, token, strlen(token) + 1);
+}
+
+// ---- the lease ----
+
+static void
+take_lease(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+
+	e->lease = etcd_number(json_object_get(answer, "ID"));
+	e->claimed = e->alive = false;
+}
+
+static void
+beat_answer(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+
+	if (etcd_number(json_object_get(json_object_get(answer, "result"), "TTL")))
+		return;
+	e->lease = 0; /* too late: another one, and the claim anew */
+	e->claimed = e->alive = false;
+}
+
+static void
+beat_over(void *user, const char *error)
+{
+	struct etcd *e = user;
+
+	e->beat = NULL;
+	if (error)
+		fail(e, error);
+	else if (!e->step)
+		step(e);
+}
+
+static void
+on_beat(evutil_socket_t fd, short what, void *user)
+{
+	const struct etcd_reply reply = {.answer = beat_answer, .over = beat_over, .user = user};
+	struct etcd *e = user;
+	char text[24];
+
+	if (!e->lease || e->beat || evtimer_pending(e->retry, NULL) || (e->is.user && !e->token[0]))
+		return;
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
+	e->beat = etcd_post(e->http, e->url[e->url_now], "/v3/lease/keepalive",
+			    json_pack("{s:s}", "ID", text), e->token, ANSWER_SECONDS, &reply);
+}
+
+// ---- the id ----
+
+static const json_t *
+kvs_of(const json_t *answer, size_t response)
+{
+	const json_t *r = json_array_get(json_object_get(answer, "responses"), response);
+
+	return json_object_get(json_object_get(r, "response_range"), "kvs");
+}
+
+static void
+claimed(struct etcd *e, uint32_t id)
+{
+	bool news = e->id == ETCD_NODE_AUTO;
+
+	e->id = id;
+	e->claimed = true;
+	e->told = false;
+	log_forget(&e->taken);
+	if (news)
+		e->events->given(e->user, (uint16_t)id);
+}
+
+// Of an id that is another's: what may be done about it.
+static void
+id_is_taken(struct etcd *e, const json_t *answer, const char *whose)
+{
+	if (json_array_size(kvs_of(answer, 1)) == 0) {
+		e->owner = etcd_number(
+		    json_object_get(json_array_get(kvs_of(answer, 0), 0), "mod_revision"));
+		return;
+	}
+	log_once(&e->taken, "node id %u is that of %s, says etcd; give each node its own --node",
+		 e->id, whose);
+	set_retry(e, e->is.lease * 500);
+}
+
+static void
+take_claim(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+	char value[VALUE_MAX];
+
+	e->owner = 0;
+	if (json_is_true(json_object_get(answer, "succeeded"))) {
+		claimed(e, e->id);
+		return;
+	}
+	if (etcd_text(json_object_get(json_array_get(kvs_of(answer, 0), 0), "value"), value,
+		      sizeof(value)))
+		return; /* gone meanwhile: once more */
+	value[strcspn(value, " ")] = 0;
+	if (!strcmp(value, e->is.control))
+		claimed(e, e->id); /* ours, of an earlier life */
+	else
+		id_is_taken(e, answer, value);
+}
+
+/* Puts node/ID and control/HOST:PORT where `conditions` hold; otherwise shows node/ID and alive/ID.
+ */
+static void
+claim(struct etcd *e, uint32_t id, json_t *conditions,
+      void (*answer)(void *user, const json_t *answer))
+{
+	char number[12];
+
+	id_text(id, number);
+	ask(e, "/v3/kv/txn",
+	    json_pack("{s:o, s:[{s:o}, {s:o}], s:[{s:{s:o}}, {s:{s:o}}]}", "compare", conditions,
+		      "success", "request_put",
+		      put(node_key(e, "node", id), etcd_bytes(e->is.control), 0), "request_put",
+		      put(key_of(e, "control", e->is.control), etcd_bytes(number), 0), "failure",
+		      "request_range", "key", node_key(e, "node", id), "request_range", "key",
+		      node_key(e, "alive", id)),
+	    answer);
+}
+
+static void
+claim_own(struct etcd *e)
+{
+	char revision[24];
+	json_t *conditions;
+
+	snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->owner);
+	if (e->owner) /* it has not been heard for its lease, and is still what it was */
+		conditions =
+		    json_pack("[o, {s:s, s:s, s:o, s:s}]", absent(node_key(e, "alive", e->id)),
+			      "target", "MOD", "result", "EQUAL", "key", node_key(e, "node", e->id),
+			      "mod_revision", revision);
+	else
+		conditions = json_pack("[o]", absent(node_key(e, "node", e->id)));
+	claim(e, e->id, conditions, take_claim);
+}
+
+/* ---- an id that etcd gives out: the one this address had, else one of the lowest free ones ----
+ */
+
+static void
+take_free(void *user, const json_t *answer)
+{
+	(void)user, (void)answer; /* step() looks up what it has become, ours or another's */
+}
+
+static uint32_t
+id_in_key(const json_t *kv)
+{
+	char text[KEY_MAX], *end;
+	const char *last;
+	unsigned long id;
+
+	if (etcd_text(json_object_get(kv, "key"), text, sizeof(text)))
+		return ETCD_NODE_AUTO;
+	last = strrchr(text, '/');
+	id =
+	    last && last[1] >= '0' && last[1] <= '9' ? strtoul(last + 1, &end, 10) : ETCD_NODE_AUTO;
+	return id <= ID_LAST && !*end ? (uint32_t)id : ETCD_NODE_AUTO;
+}
+
+static uint32_t
+choose_free(const json_t *kvs)
+{
+	static uint8_t used[ID_LAST / 8 + 1];
+	uint32_t skip = (uint32_t)rand() % 8, id, found = ETCD_NODE_AUTO; /* many start at once */
+	const json_t *kv;
+	size_t i;
+
+	memset(used, 0, sizeof(used));
+	json_array_foreach(kvs, i, kv)
+	{
+		id = id_in_key(kv);
+		if (id != ETCD_NODE_AUTO)
+			used[id / 8] |= (uint8_t)(1u << id % 8);
+	}
+	for (id = ID_FIRST; id <= ID_LAST; id++) {
+		if (used[id / 8] & 1u << id % 8)
+			continue;
+		found = id;
+		if (!skip--)
+			break;
+	}
+	return found;
+}
+
+static void
+take_ids(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+	uint32_t id = choose_free(json_object_get(answer, "kvs"));
+
+	if (id == ETCD_NODE_AUTO)
+		log_once(&e->taken, "no node id is free in cluster '%s'; let nodes leave",
+			 e->is.cluster);
+	e->owner = id; /* until it is asked for */
+}
+
+static void
+take_own_id(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+	const json_t *kv = json_array_get(json_object_get(answer, "kvs"), 0);
+	char text[12], *end = text;
+	unsigned long id = ETCD_NODE_AUTO;
+
+	if (!etcd_text(json_object_get(kv, "value"), text, sizeof(text)))
+		id = strtoul(text, &end, 10);
+	if (end > text && !*end && id <= ID_LAST)
+		claimed(e, (uint32_t)id);
+	else
+		e->owner = ETCD_NODE_AUTO; /* it has none: look for one */
+}
+
+/* `owner`: 0 ask for the id we had; AUTO ask which are taken; else a free one: take it. */
+static void
+find_id(struct etcd *e)
+{
+	uint32_t free_id = (uint32_t)e->owner;
+	json_t *taken;
+
+	if (!e->owner) {
+		ask(e, "/v3/kv/range",
+		    json_pack("{s:o}", "key", key_of(e, "control", e->is.control)), take_own_id);
+	} else if (free_id == ETCD_NODE_AUTO) {
+		taken = range_of(e, "node");
+		json_object_set_new(taken, "keys_only", json_true());
+		ask(e, "/v3/kv/range", taken, take_ids);
+	} else {
+		e->owner = 0;
+		claim(e, free_id,
+		      json_pack("[o, o]", absent(node_key(e, "node", free_id)),
+				absent(key_of(e, "control", e->is.control))),
+		      take_free);
+	}
+}
+
+// ---- what we say ----
+
+static void
+put_alive(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+
+	(void)answer;
+	e->alive = true;
+}
+
+static void
+put_told(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+
+	(void)answer;
+	e->told = true;
+}
+
+static void
+etcd_publish(struct membership_source *source, const struct peer_entry *self)
+{
+	struct etcd *e = (struct etcd *)source;
+	char address[INET6_ADDRSTRLEN];
+	size_t n = (size_t)snprintf(e->value, sizeof(e->value), "%s", e->is.control);
+
+	for (uint32_t i = 0; i < self->address_count && n < sizeof(e->value); i++) {
+		const uint8_t *a = self->address[i];
+
+		if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)a))
+			inet_ntop(AF_INET, a + 12, address, sizeof(address));
+		else
+			inet_ntop(AF_INET6, a, address, sizeof(address));
+		n += (size_t)snprintf(e->value + n, sizeof(e->value) - n, "%c%s", i ? ',' : ' ',
+				      address);
+	}
+	for (uint32_t i = 0; i < self->lid_count && n < sizeof(e->value); i++)
+		n += (size_t)snprintf(e->value + n, sizeof(e->value) - n, "%clid:%u",
+				      i || self->address_count ? ',' : ' ', self->lid[i]);
+	e->told = false;
+	look_soon(e);
+}
+
+// ---- what others say ----
+
+static void
+known(struct etcd *e, uint32_t id, const char *value)
+{
+	char line[VALUE_MAX + 16], error[160];
+	struct peers one;
+
+	if (id == ETCD_NODE_AUTO || id == e->id || !strchr(value, ' '))
+		return; /* claimed: it will say more */
+	snprintf(line, sizeof(line), "%u %s\n", id, value);
+	if (strchr(value, '\n') || peers_parse(line, &one, error, sizeof(error))) {
+		log_once(&e->odd, "etcd's entry of node %u is none: '%.80s'; remove it", id, value);
+		return;
+	}
+	if (one.count == 1)
+		e->events->known(e->user, &one.list[0]);
+	peers_free(&one);
+}
+
+static void
+take_kv(struct etcd *e, const json_t *kv)
+{
+	uint32_t id = id_in_key(kv);
+	char value[VALUE_MAX];
+
+	if (etcd_text(json_object_get(kv, "value"), value, sizeof(value)))
+		return;
+	if (id == e->id && strcmp(value, e->value) && e->told)
+		e->claimed = e->told = false; /* somebody has changed ours */
+	known(e, id, value);
+}
+
+static void
+take_list(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+	const json_t *kv;
+	size_t i;
+
+	e->revision = etcd_number(json_object_get(json_object_get(answer, "header"), "revision"));
+	json_array_foreach(json_object_get(answer, "kvs"), i, kv) take_kv(e, kv);
+	e->listed = e->revision > 0;
+}
+
+static void
+take_event(struct etcd *e, const json_t *event)
+{
+	const char *type = json_string_value(json_object_get(event, "type"));
+	const json_t *kv = json_object_get(event, "kv");
+	uint32_t id = id_in_key(kv);
+
+	if (!type || strcmp(type, "DELETE"))
+		take_kv(e, kv);
+	else if (id == e->id)
+		e->claimed = e->told = false;
+	else if (id != ETCD_NODE_AUTO)
+		e->events->gone(e->user, (uint16_t)id);
+}
+
+static void
+watch_answer(void *user, const json_t *answer)
+{
+	struct etcd *e = user;
+	const json_t *result = json_object_get(answer, "result"), *event;
+	uint64_t revision =
+	    etcd_number(json_object_get(json_object_get(result, "header"), "revision"));
+	size_t i;
+
+	if (json_is_true(json_object_get(result, "canceled"))) {
+		e->listed = false; /* what was between is lost */
+		return;
+	}
+	json_array_foreach(json_object_get(result, "events"), i, event) take_event(e, event);
+	if (revision > e->revision)
+		e->revision = revision;
+	if (json_is_true(json_object_get(result, "created"))) {
+		e->retry_ms = RETRY_MIN;
+		log_forget(&e->trouble);
+	}
+	look_soon(e);
+}
+
+static void
+watch_over(void *user, const char *error)
+{
+	struct etcd *e = user;
+
+	e->watch = NULL;
+	fail(e, error ? error : "the watch ended");
+}
+
+static void
+start_watch(struct etcd *e)
+{
+	const struct etcd_reply reply = {.answer = watch_answer, .over = watch_over, .user = e};
+	json_t *what = range_of(e, "node");
+	char revision[24];
+
+	snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->revision + 1);
+	json_object_set_new(what, "start_revision", json_string(revision));
+	e->watch = etcd_post(e->http, e->url[e->url_now], "/v3/watch",
+			     json_pack("{s:o}", "create_request", what), e->token, 0, &reply);
+	if (!e->watch)
+		fail(e, "out of memory");
+}
+
+// ---- what is missing ----
+
+static void
+step(struct etcd *e)
+{
+	char lease[24];
+
+	if (evtimer_pending(e->retry, NULL))
+		return;
+	if (e->is.user && !e->token[0]) {
+		ask(e, "/v3/auth/authenticate",
+		    json_pack("{s:s, s:s}", "name", e->is.user, "password", e->is.password),
+		    take_token);
+	} else if (!e->lease) {
+		snprintf(lease, sizeof(lease), "%u", e->is.lease);
+		ask(e, "/v3/lease/grant", json_pack("{s:s}", "TTL", lease), take_lease);
+	} else if (!e->claimed && e->id == ETCD_NODE_AUTO) {
+		find_id(e);
+	} else if (!e->claimed) {
+		claim_own(e);
+	} else if (!e->alive) {
+		ask(e, "/v3/kv/put",
+		    put(node_key(e, "alive", e->id), etcd_bytes(e->is.control), e->lease),
+		    put_alive);
+	} else if (!e->told && e->value[0]) {
+		ask(e, "/v3/kv/put", put(node_key(e, "node", e->id), etcd_bytes(e->value), 0),
+		    put_told);
+	} else if (!e->listed) {
+		ask(e, "/v3/kv/range", range_of(e, "node"), take_list);
+	} else if (!e->watch) {
+		start_watch(e);
+	}
+}
+
+static void
+on_retry(evutil_socket_t fd, short what, void *user)
+{
+	struct etcd *e = user;
+
+	if (!e->step)
+		step(e);
+}
+
+// ---- life ----
+
+static int
+etcd_start(struct membership_source *source, struct event_base *base,
+	   const struct membership_events *events, void *user)
+{
+	struct etcd *e = (struct etcd *)source;
+	struct timeval every = {.tv_sec = e->is.lease / 3, .tv_usec = e->is.lease % 3 * 333333};
+
+	e->base = base;
+	e->events = events;
+	e->user = user;
+	e->http = etcd_http_create(base, &e->is.access);
+	e->retry = evtimer_new(base, on_retry, e);
+	e->beat_timer = event_new(base, -1, EV_PERSIST, on_beat, e);
+	if (!e->http || !e->retry || !e->beat_timer || event_add(e->beat_timer, &every)) {
+		log_line("out of memory");
+		return -ENOMEM;
+	}
+	step(e);
+	return 0;
+}
+
+static void
+etcd_stop(struct membership_source *source, bool leave)
+{
+	struct etcd *e = (struct etcd *)source;
+	const char *url = e->url[e->url_now];
+	char text[24];
+
+	drop_all(e);
+	if (e->http && leave && e->claimed)
+		etcd_post_and_wait(e->http, url, "/v3/kv/txn",
+				   json_pack("{s:[{s:{s:o}}, {s:{s:o}}]}", "success",
+					     "request_delete_range", "key",
+					     node_key(e, "node", e->id), "request_delete_range",
+					     "key", key_of(e, "control", e->is.control)),
+				   e->token, 1);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
+	if (e->http && e->lease)
+		etcd_post_and_wait(e->http, url, "/v3/lease/revoke", json_pack("{s:s}", "ID", text),
+				   e->token, 1);
+	etcd_http_destroy(e->http);
+	e->http = NULL;
+	if (e->retry)
+		event_free(e->retry);
+	if (e->beat_timer)
+		event_free(e->beat_timer);
+	e->retry = e->beat_timer = NULL;
+}
+
+struct membership_source *
+etcd_source_create(const struct etcd_options *o)
+{
+	struct etcd *e = calloc(1, sizeof(*e));
+	char *rest;
+
+	if (!e)
+		return NULL;
+	e->source = (struct membership_source){.name = "etcd",
+					       .closed = true,
+					       .gives_ids = true,
+					       .start = etcd_start,
+					       .publish = etcd_publish,
+					       .stop = etcd_stop};
+	e->is = *o;
+	e->id = o->node;
+	e->retry_ms = RETRY_MIN;
+	srand((unsigned)time(NULL) ^ (unsigned)(uintptr_t)e);
+	e->urls = rest = strdup(o->urls);
+	for (char *url; rest && (url = strsep(&rest, ",")) && e->url_count < URLS;) {
+		size_t n = strlen(url);
+
+		while (n && url[n - 1] == '/')
+			url[--n] = 0;
+		if (n && n < 200)
+			e->url[e->url_count++] = url;
+	}
+	if (e->url_count)
+		return &e->source;
+	etcd_source_destroy(&e->source);
+	return NULL;
+}
+
+void
+etcd_source_destroy(struct membership_source *source)
+{
+	struct etcd *e = (struct etcd *)source;
+
+	if (!e)
+		return;
+	free(e->urls);
+	free(e);
+}

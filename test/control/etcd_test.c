@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The source of members in etcd, against Debian's etcd, which is started, killed, stopped and
+ * started again; and against one that answers rubbish. Nodes are sources in this process.
+ */
+#include "etcd.h"
+#include "pki.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NODES 10
+#define LEASE 2
+#define PATIENCE 30 /* s */
+
+struct node {
+	struct membership_source *source;
+	struct etcd_options options;
+	char control[32];
+	uint32_t given; /* 0: no id yet */
+	unsigned known[64], gone[64];
+	struct peer_entry last[64];
+};
+
+static struct event_base *base;
+static struct node nodes[NODES];
+static char directory[64], url[64];
+static uint16_t port;
+static pid_t etcd;
+
+// ---- etcd ----
+
+static uint16_t
+free_port(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, length), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &length), 0);
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+/* More options of it, NULL-terminated: OPTION=VALUE. */
+static void
+etcd_run_with(char **more)
+{
+	char peer[64], data[80], initial[80], *words[32] = {"etcd", "--unsafe-no-fsync"};
+	unsigned n = 2;
+	int log;
+
+	snprintf(peer, sizeof(peer), "http://127.0.0.1:%u", free_port());
+	snprintf(data, sizeof(data), "%s/data", directory);
+	snprintf(initial, sizeof(initial), "t=%s", peer);
+	etcd = fork();
+	assert_true(etcd >= 0);
+	if (etcd)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(data, sizeof(data), "%s/log", directory);
+	log = open(data, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(log, 1);
+	dup2(log, 2);
+	snprintf(data, sizeof(data), "%s/data", directory);
+	char *own[] = {"--name",
+		       "t",
+		       "--data-dir",
+		       data,
+		       "--listen-client-urls",
+		       url,
+		       "--advertise-client-urls",
+		       url,
+		       "--listen-peer-urls",
+		       peer,
+		       "--initial-advertise-peer-urls",
+		       peer,
+		       "--initial-cluster",
+		       initial};
+
+	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		words[n++] = own[i];
+	while (more && *more)
+		words[n++] = *more++;
+	execvp("etcd", words);
+	_exit(127);
+}
+
+static void
+etcd_run(char *option)
+{
+	etcd_run_with((char *[]){option, NULL});
+}
+
+static void
+etcd_end(int signal)
+{
+	if (etcd > 0) {
+		kill(etcd, signal);
+		waitpid(etcd, NULL, 0);
+	}
+	etcd = 0;
+}
+
+// ---- the loop ----
+
+static uint64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void
+run_for(unsigned ms)
+{
+	const struct timeval wait = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	event_base_loopexit(base, &wait);
+	event_base_dispatch(base);
+}
+
+#define until(condition)                                                                           \
+	do {                                                                                       \
+		uint64_t end = now_ms() + PATIENCE * 1000;                                         \
+		bool met;                                                                          \
+		while (!(met = (condition)) && now_ms() < end)                                     \
+			run_for(20);                                                               \
+		if (!met)                                                                          \
+			fail_msg("not within %d s: %s", PATIENCE, #condition);                     \
+	} while (0)
+
+// ---- nodes ----
+
+static void
+on_known(void *user, const struct peer_entry *entry)
+{
+	struct node *n = user;
+
+	assert_true(entry->id < 64);
+	n->known[entry->id]++;
+	n->last[entry->id] = *entry;
+}
+
+static void
+on_gone(void *user, uint16_t id)
+{
+	struct node *n = user;
+
+	n->gone[id]++;
+}
+
+static void
+on_seed(void *user, const char *address)
+{
+	fail();
+}
+
+static void
+on_given(void *user, uint16_t id)
+{
+	struct node *n = user;
+
+	n->given = id;
+}
+
+static const struct membership_events events = {on_known, on_gone, on_seed, on_given};
+
+static void
+publish(struct node *n, uint8_t host)
+{
+	struct peer_entry self = {.address_count = 1};
+
+	self.address[0][10] = self.address[0][11] = 0xff;
+	self.address[0][12] = 10;
+	self.address[0][15] = host;
+	n->source->publish(n->source, &self);
+}
+
+/* Node n at port `at`; what `o` says goes for it. */
+static void
+start_at(struct node *n, uint32_t id, uint16_t at, struct etcd_options o)
+{
+	memset(n, 0, sizeof(*n));
+	snprintf(n->control, sizeof(n->control), "127.0.0.1:%u", at);
+	n->options = o;
+	n->options.urls = o.urls ? o.urls : url;
+	n->options.cluster = "test";
+	n->options.control = n->control;
+	n->options.node = id;
+	n->options.lease = LEASE;
+	n->source = etcd_source_create(&n->options);
+	assert_non_null(n->source);
+	assert_int_equal(n->source->start(n->source, base, &events, n), 0);
+	if (id != ETCD_NODE_AUTO)
+		publish(n, (uint8_t)id);
+}
+
+static void
+start_as(int i, const char *password)
+{
+	struct etcd_options o = {.user = password ? "root" : NULL, .password = password};
+
+	start_at(&nodes[i], (uint32_t)i, (uint16_t)(7000 + i), o);
+}
+
+static void
+start(int i, uint32_t id)
+{
+	start_at(&nodes[i], id, (uint16_t)(7000 + i), (struct etcd_options){0});
+}
+
+static void
+stop(int i, bool leave)
+{
+	struct node *n = &nodes[i];
+
+	if (!n->source)
+		return;
+	n->source->stop(n->source, leave);
+	etcd_source_destroy(n->source);
+	n->source = NULL;
+}
+
+static int
+setup(void **state)
+{
+	strcpy(directory, "/tmp/weir-etcd-XXXXXX");
+	assert_non_null(mkdtemp(directory));
+	port = free_port();
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u", port);
+	base = event_base_new();
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	char command[96];
+
+	for (int i = 0; i < NODES; i++)
+		stop(i, false);
+	event_base_free(base);
+	etcd_end(SIGKILL);
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
+	return system(command);
+}
+
+// ---- tests ----
+
+static void
+test_known(void **state)
+{
+	start(1, 1);
+	start(2, 2);
+	run_for(500); /* nobody there: they go on asking */
+	etcd_run(NULL);
+	until(nodes[1].known[2] && nodes[2].known[1]);
+	assert_string_equal(nodes[1].last[2].control, "127.0.0.1:7002");
+	assert_int_equal(nodes[1].last[2].address_count, 1);
+	assert_int_equal(nodes[1].last[2].address[0][15], 2);
+	publish(&nodes[2], 77);
+	until(nodes[1].last[2].address[0][15] == 77);
+	stop(2, false); /* its control stops: it is still a member */
+	start(3, 3);
+	until(nodes[1].known[3] && nodes[3].known[2]);
+	assert_int_equal(nodes[1].gone[2], 0);
+	stop(3, true);
+	until(nodes[1].gone[3] == 1);
+}
+
+static void
+test_etcd_dies(void **state)
+{
+	etcd_run(NULL);
+	start(1, 1);
+	start(2, 2);
+	until(nodes[1].known[2] && nodes[2].known[1]);
+	etcd_end(SIGKILL);
+	run_for(LEASE * 1500); /* the leases run out meanwhile */
+	etcd_run(NULL);
+	start(3, 3);
+	until(nodes[1].known[3] && nodes[2].known[3] && nodes[3].known[1] && nodes[3].known[2]);
+	kill(etcd, SIGSTOP);
+	run_for(LEASE * 2500);
+	kill(etcd, SIGCONT);
+	start(4, 4);
+	until(nodes[1].known[4] && nodes[2].known[4] && nodes[3].known[4]);
+	for (int i = 1; i <= 4; i++)
+		for (int j = 1; j <= 4; j++)
+			assert_int_equal(nodes[i].gone[j], 0);
+}
+
+static void
+test_ids_given(void **state)
+{
+	uint32_t ids[NODES];
+
+	etcd_run(NULL);
+	for (int i = 0; i < NODES; i++)
+		start(i, ETCD_NODE_AUTO);
+	for (int i = 0; i < NODES; i++) {
+		until(nodes[i].given);
+		ids[i] = nodes[i].given;
+		publish(&nodes[i], (uint8_t)ids[i]);
+		for (int j = 0; j < i; j++)
+			assert_int_not_equal(ids[i], ids[j]);
+	}
+	for (int i = 0; i < NODES; i++)
+		until(nodes[i].known[ids[(i + 1) % NODES]]);
+	/* who comes back has the same */
+	for (int i = 0; i < NODES; i++)
+		stop(i, false);
+	for (int i = 0; i < NODES; i++)
+		start(i, ETCD_NODE_AUTO);
+	for (int i = 0; i < NODES; i++) {
+		until(nodes[i].given);
+		assert_int_equal(nodes[i].given, ids[i]);
+	}
+	stop(0, true);
+	until(nodes[1].gone[ids[0]]);
+}
+
+static void
+test_id_taken(void **state)
+{
+	etcd_run(NULL);
+	start(1, 7);
+	start(2, 8);
+	until(nodes[1].known[8] && nodes[2].known[7]);
+	start(3, 7); /* at another address */
+	run_for(LEASE * 1500);
+	assert_int_equal(nodes[2].known[7], 1);
+	assert_string_equal(nodes[2].last[7].control, "127.0.0.1:7001");
+	assert_int_equal(nodes[3].known[8], 0);
+	stop(1, false); /* it has moved */
+	until(nodes[2].known[7] > 1 && nodes[3].known[8]);
+	assert_string_equal(nodes[2].last[7].control, "127.0.0.1:7003");
+}
+
+static void
+said(void *user, const json_t *answer)
+{
+}
+
+static void
+post_over(void *user, const char *error)
+{
+	*(const char **)user = error ? "failed" : "done";
+}
+
+static const char *
+post(const char *path, json_t *body)
+{
+	static const struct etcd_access access;
+	const char *result = NULL;
+	const struct etcd_reply reply = {said, post_over, &result};
+	struct etcd_http *h = etcd_http_create(base, &access);
+
+	assert_non_null(etcd_post(h, url, path, body, NULL, 5, &reply));
+	until(result);
+	etcd_http_destroy(h);
+	return result;
+}
+
+static void
+test_password(void **state)
+{
+	etcd_run(NULL);
+	until(!strcmp(post("/v3/auth/user/add",
+			   json_pack("{s:s, s:s}", "name", "root", "password", "secret")),
+		      "done"));
+	post("/v3/auth/role/add", json_pack("{s:s}", "name", "root"));
+	post("/v3/auth/user/grant", json_pack("{s:s, s:s}", "user", "root", "role", "root"));
+	assert_string_equal(post("/v3/auth/enable", json_object()), "done");
+	start_as(1, "secret");
+	start_as(2, NULL);
+	start_as(3, "secret");
+	start_as(4, "guessed");
+	until(nodes[1].known[3] && nodes[3].known[1]);
+	assert_int_equal(nodes[2].known[1] + nodes[4].known[1], 0);
+	assert_int_equal(nodes[1].known[2] + nodes[1].known[4], 0);
+	etcd_end(SIGTERM); /* its tokens die with it */
+	etcd_run(NULL);
+	publish(&nodes[3], 99);
+	until(nodes[1].last[3].address[0][15] == 99);
+}
+
+static void
+start_with(int i, const char *ca, const char *certificate, const char *k)
+{
+	struct etcd_options o = {.access = {ca, certificate, k}};
+
+	start_at(&nodes[i], (uint32_t)i, (uint16_t)(7000 + i), o);
+}
+
+static void
+test_tls(void **state)
+{
+	struct pki_order order = {.cluster = "test",
+				  .node = PKI_ANY_NODE,
+				  .addresses = "127.0.0.1",
+				  .from = time(NULL) - 60,
+				  .until = time(NULL) + 3600};
+	char pki[80], other[80], ca[96], certificate[96], k[96], foreign[96], error[160];
+	char options[4][128], *words[] = {options[0], options[1], options[2], options[3], NULL};
+
+	snprintf(pki, sizeof(pki), "%s/pki", directory);
+	snprintf(other, sizeof(other), "%s/other", directory);
+	snprintf(ca, sizeof(ca), "%s/node/ca.pem", directory);
+	snprintf(certificate, sizeof(certificate), "%s/node/node.pem", directory);
+	snprintf(k, sizeof(k), "%s/node/node.key", directory);
+	snprintf(foreign, sizeof(foreign), "%s/ca.pem", other);
+	assert_int_equal(pki_make_ca(pki, &order, error, sizeof(error)), 0);
+	assert_int_equal(pki_make_ca(other, &order, error, sizeof(error)), 0);
+	snprintf(error, sizeof(error), "%s/node", directory);
+	assert_int_equal(pki_issue(pki, error, &order, options[0], sizeof(options[0])), 0);
+	snprintf(options[0], sizeof(options[0]), "--cert-file=%s", certificate);
+	snprintf(options[1], sizeof(options[1]), "--key-file=%s", k);
+	snprintf(options[2], sizeof(options[2]), "--trusted-ca-file=%s", ca);
+	strcpy(options[3], "--client-cert-auth");
+	snprintf(url, sizeof(url), "https://127.0.0.1:%u", port);
+	etcd_run_with(words);
+	start_with(1, ca, certificate, k);
+	start_with(2, ca, certificate, k);
+	start_with(3, ca, NULL, NULL);		/* etcd wants to know who asks */
+	start_with(4, foreign, certificate, k); /* and we, whom we ask */
+	until(nodes[1].known[2] && nodes[2].known[1]);
+	run_for(1000);
+	assert_int_equal(nodes[3].known[1] + nodes[4].known[1], 0);
+	assert_int_equal(nodes[1].known[3] + nodes[1].known[4], 0);
+}
+
+static void
+rubbish(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
+	void *user)
+{
+	static const char answer[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+				     "\x7f\x01{\"kvs\":[[[[\"lease\n{\"ID\":\"12\"}\n";
+
+	assert_true(write(fd, answer, sizeof(answer) - 1) > 0);
+	shutdown(fd, SHUT_WR);
+	(*(unsigned *)user)++;
+	close(fd);
+}
+
+static void
+test_rubbish(void **state)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	uint16_t bad = free_port();
+	struct evconnlistener *listener;
+	unsigned asked = 0;
+	char urls[160];
+
+	a.sin_port = htons(bad);
+	listener = evconnlistener_new_bind(base, rubbish, &asked,
+					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE, 16,
+					   (struct sockaddr *)&a, sizeof(a));
+	assert_non_null(listener);
+	snprintf(urls, sizeof(urls), "http://127.0.0.1:%u,%s/", bad, url);
+	etcd_run(NULL);
+	start(1, 1);
+	start_at(&nodes[2], 2, 7002, (struct etcd_options){.urls = urls});
+	until(asked && nodes[1].known[2] && nodes[2].known[1]);
+	evconnlistener_free(listener);
+}
+
+static void
+test_full(void **state)
+{
+	char *much = malloc(400001);
+	json_t *body;
+
+	memset(much, 'A', 400000);
+	much[400000] = 0;
+	etcd_run("--quota-backend-bytes=2000000");
+	start(1, 1);
+	start(2, 2);
+	until(nodes[1].known[2] && nodes[2].known[1]);
+	do
+		body = json_pack("{s:s, s:s}", "key", "Zm9v", "value", much);
+	while (!strcmp(post("/v3/kv/put", body), "done"));
+	free(much);
+	publish(&nodes[2], 55);
+	start(3, 3);
+	run_for(LEASE * 1500);
+	assert_int_equal(nodes[1].gone[2] + nodes[2].gone[1], 0);
+	assert_int_equal(nodes[1].known[3], 0);
+}
+
+static void
+test_wrong_input(void **state)
+{
+	struct etcd_options o = {.urls = ",,", .cluster = "c", .control = "h:1", .lease = LEASE};
+	json_t *b = etcd_bytes("node:7");
+	char text[7];
+
+	assert_null(etcd_source_create(&o));
+	assert_int_equal(etcd_text(b, text, sizeof(text)), 0);
+	assert_string_equal(text, "node:7");
+	assert_int_equal(etcd_text(b, text, 6), -1);
+	json_decref(b);
+	b = json_string("AAAA"); /* zeroes */
+	assert_int_equal(etcd_text(b, text, sizeof(text)), -1);
+	json_decref(b);
+	b = json_string("!!!!");
+	assert_int_equal(etcd_text(b, text, sizeof(text)), -1);
+	json_decref(b);
+	assert_int_equal(etcd_text(NULL, text, sizeof(text)), -1);
+	/* entries that nobody of us has written */
+	etcd_run(NULL);
+	start(1, 1);
+	until(!strcmp(
+	    post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/9"),
+					 "value", etcd_bytes("nonsense 1.2.3"))),
+	    "done"));
+	post("/v3/kv/put",
+	     json_pack("{s:o, s:s}", "key", etcd_bytes("/weir/test/node/10"), "value", "AAECAw=="));
+	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/70000"),
+				     "value", etcd_bytes("h:1 10.0.0.1")));
+	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/11"), "value",
+				     etcd_bytes("h:1 10.0.0.1")));
+	until(nodes[1].known[11]);
+	assert_int_equal(nodes[1].known[9] + nodes[1].known[10], 0);
+	/* ours, changed by somebody: it is put right */
+	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/1"), "value",
+				     etcd_bytes("127.0.0.1:7001 10.9.9.9")));
+	start(2, 2);
+	until(nodes[2].known[1] && nodes[2].last[1].address[0][15] == 1);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_known, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_etcd_dies, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_ids_given, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_id_taken, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_password, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_tls, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_rubbish, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_full, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_wrong_input, setup, teardown),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
