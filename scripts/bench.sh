@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/deps.sh
 
 TRIES=30
-SETS=(foundation nics connections)
+SETS=(foundation nics connections control)
 usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list]"
 set_name="" runs=5 json="" only="" list=0
 
@@ -48,6 +48,8 @@ fi
 . test/smoke/_init.sh
 # shellcheck source=scripts/bench_connections.sh
 . scripts/bench_connections.sh
+# shellcheck source=scripts/bench_control.sh
+. scripts/bench_control.sh
 if [ "$list" = 0 ] && [ "$(id -u)" -eq 0 ]; then
 	scripts/setup_hugepages.sh --save >"$weir_tmp/hugepages"
 	undo "scripts/setup_hugepages.sh --restore '$weir_tmp/hugepages' >/dev/null"

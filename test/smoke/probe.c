@@ -11,11 +11,12 @@
  *   probe INSTANCE many ADDRESS N ROUNDS  N connections, ROUNDS echoes on each, by weir_wait
  *   probe INSTANCE hold ADDRESS N [FIRST] N idle connections until killed; with FIRST so many, the
  *                                         others at SIGUSR1
- *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
- *   probe INSTANCE attach                 attaches and detaches
- *   probe INSTANCE drain SERVICE          receives on every connection until killed, looks at
- * nothing probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and writes their
- * memory until it is taken for others, and then
+ *   probe INSTANCE first ADDRESS          connects, sends and receives one message: microseconds
+ *   probe INSTANCE setups ADDRESS S N     connects and closes for S seconds, N at once: how many a
+ * second probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn probe
+ * INSTANCE attach                 attaches and detaches probe INSTANCE drain SERVICE receives on
+ * every connection until killed, looks at nothing probe INSTANCE rewrite ADDRESS SECONDS  sends
+ * messages of all sizes, and writes their memory until it is taken for others, and then
  *
  * $PROBE_ARENA: bytes of its arena.
  */
@@ -260,6 +261,57 @@ hold(const char *address, unsigned n, unsigned first)
 	return failed("wait", r);
 }
 
+/* What a program waits for that nobody has connected before. */
+static int
+first(const char *address)
+{
+	struct weir_conn *c;
+	struct timespec from, to;
+	char buf[64] = "first";
+	size_t length;
+	int r;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	if ((r = dial(address, &c)) || (r = weir_send(c, buf, sizeof(buf), 5000)) ||
+	    (r = weir_recv(c, buf, sizeof(buf), &length, 5000)))
+		return failed("first", r);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	say("first %.1f us",
+	    1e6 * (double)(to.tv_sec - from.tv_sec) + 1e-3 * (double)(to.tv_nsec - from.tv_nsec));
+	weir_close(c);
+	return 0;
+}
+
+static int
+setups(const char *address, unsigned seconds, unsigned at_once)
+{
+	unsigned long long start = now_ms(), end = start + seconds * 1000ull, made = 0;
+	struct weir_address a;
+	struct weir_event ev[64];
+	struct weir_conn *c;
+	unsigned open = 0;
+	int r = weir_address_parse(address, &a);
+
+	while (!r && (open || now_ms() < end)) {
+		for (; open < at_once && now_ms() < end && !r; open++)
+			r = weir_connect(w, &a, 0, &c);
+		if (r || (r = weir_wait(w, ev, 64, 5000)) <= 0)
+			return failed("setups", r ? r : -ETIMEDOUT);
+		for (int i = 0, n = r; i < n; i++) {
+			if (ev[i].type != WEIR_EVENT_OPENED && ev[i].type != WEIR_EVENT_CLOSED)
+				continue;
+			if (ev[i].status)
+				return failed("setup", ev[i].status);
+			weir_close(ev[i].conn);
+			open--;
+			made++;
+		}
+		r = 0;
+	}
+	say("setups %.0f", 1000.0 * (double)made / (double)(now_ms() - start));
+	return 0;
+}
+
 struct turn {
 	pthread_mutex_t lock;
 	struct weir_conn *c;
@@ -407,6 +459,10 @@ main(int argc, char **argv)
 		code = many(arg, (unsigned)a, (unsigned)b);
 	else if (!strcmp(mode, "hold"))
 		code = hold(arg, (unsigned)a, (unsigned)b);
+	else if (!strcmp(mode, "first"))
+		code = first(arg);
+	else if (!strcmp(mode, "setups"))
+		code = setups(arg, (unsigned)a, (unsigned)b);
 	else if (!strcmp(mode, "threads"))
 		code = threads(arg, (unsigned)a, b);
 	else if (!strcmp(mode, "attach"))
