@@ -119,6 +119,7 @@ struct conn {
 	bool in_turn;  /* has its quantum of this round */
 	uint8_t tell;  /* enum tell */
 	uint8_t asked_count, rts_count;
+	uint8_t percent; /* of the window, at which its program wants credit returned; 0: ours */
 	bool user_closed : 1; /* the program closed it, or died */
 	bool abort : 1;	      /* ends with RESET, not FIN */
 	bool refuses : 1;     /* the peer broke the rules: nothing of it is delivered any more */

@@ -311,7 +311,7 @@ credit_spend(struct conn *c, uint32_t cost)
 
 void credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consumed,
 		   uint32_t window);
-bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed);
+bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent);
 void credit_wanted(struct engine *e, struct conn *c, uint32_t cost);
 uint32_t credit_first(struct engine *e, struct conn *c);
 void credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted);
