@@ -106,6 +106,7 @@ struct conn_cold {
 	struct list closing;  /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
+	uint64_t unspent; /* if conn.rejoined: cost of what was sent as bulk and goes by the ring */
 };
 
 /* There are tens of thousands of these: see the assertion below. */
@@ -136,6 +137,7 @@ struct conn {
 	bool forget : 1;       /* bulk_forget() waits for READs in flight */
 	bool lent : 1;	       /* the peer may still READ adopted memory of messages given up */
 	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
+	bool rejoined : 1; /* cold.unspent counts */
 	bool gone : 1;	   /* nothing refers to it: main is told, then the entry is free */
 	uint16_t peer_node;
 	uint32_t peer_vqpn;

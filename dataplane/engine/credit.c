@@ -13,8 +13,22 @@
 static void
 show(struct conn *c)
 {
-	atomic_store_explicit(&c->desc->granted, c->granted, memory_order_relaxed);
+	uint64_t unspent = c->rejoined ? c->cold->unspent : 0;
+	/* what was handed back meanwhile may be what these waited for */
+	uint64_t granted = c->granted > unspent ? c->granted - unspent : 0;
+
+	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->window, c->peer_window, memory_order_relaxed);
+}
+
+/* A message for which the program spent nothing goes by the ring: it sees that much less granted.
+ */
+void
+credit_unspent(struct conn *c, uint32_t cost)
+{
+	c->cold->unspent = cost + (c->rejoined ? c->cold->unspent : 0);
+	c->rejoined = true;
+	show(c);
 }
 
 void

@@ -309,6 +309,7 @@ credit_spend(struct conn *c, uint32_t cost)
 	c->spent += cost;
 }
 
+void credit_unspent(struct conn *c, uint32_t cost);
 void credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consumed,
 		   uint32_t window);
 bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent);
@@ -403,6 +404,7 @@ bool bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct f
 uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
 uint32_t bulk_ways(const struct pend *p);
 void bulk_ask(struct conn *c, struct pend *p);
+void bulk_rejoin(struct conn *c);
 bool bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length);
 bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
 void bulk_remove(struct conn *c, uint32_t i);

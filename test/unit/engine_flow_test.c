@@ -133,6 +133,36 @@ test_returns_at_threshold(void **state)
 	returns_at(0.3, 70);
 }
 
+/*
+ * A program that sends a thousand messages before its first grant has come: only those that were
+ * announced by then take the way of large ones.
+ */
+static void
+test_burst_on_a_new_connection(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){
+	    .delay_ns = 1500, .recv_blocks = 4096, .ring_slots = 1024, .window = 2 << 20});
+	struct conn *c = conn_find(p.w->node[0].engine, p.a->vqpn);
+	uint64_t spent;
+
+	(void)state;
+	for (unsigned i = 0; i < 900; i++)
+		assert_true(pconn_send(p.a, 8192, 0));
+	world_run(p.w, 4000);
+	assert_int_equal(p.b->received, 900);
+	assert_int_equal(pconn_completed(p.a), 900);
+	assert_in_range(c->by_write + c->by_read, 1, 20);
+	/* and the program knows what is left of its window */
+	assert_int_equal(pconn_granted(p.a) - p.a->spent, c->granted - c->spent);
+	spent = p.a->spent;
+	while (pconn_send(p.a, 64, 0))
+		;
+	assert_true(p.a->spent > spent);
+	world_run(p.w, 2000);
+	assert_int_equal(p.b->received, p.a->sent);
+	world_destroy(p.w);
+}
+
 static void
 test_window_grows_and_stalls(void **state)
 {
@@ -582,6 +612,7 @@ main(void)
 	    cmocka_unit_test(test_ring_wraps),
 	    cmocka_unit_test(test_slow_queue),
 	    cmocka_unit_test(test_returns_at_threshold),
+	    cmocka_unit_test(test_burst_on_a_new_connection),
 	    cmocka_unit_test(test_window_grows_and_stalls),
 	    cmocka_unit_test(test_window_grows_at_any_size),
 	    cmocka_unit_test(test_window_grows_behind_stalls),
