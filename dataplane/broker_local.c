@@ -204,8 +204,9 @@ connector_made(struct broker *b, struct broker_command *k)
 		}
 		if (x->session)
 			session_refuse(x->session, -k->cmd.result,
-				       "engine %u opens no connection now: %s", x->engine,
-				       strerror(-k->cmd.result));
+				       "engine %u opens no connection now: %s; try again, or raise "
+				       "--max-connections",
+				       x->engine, strerror(-k->cmd.result));
 		conn_gone(b, x);
 	} else if (!conn_made(b, x, k->cmd.conn.vqpn)) {
 		; /* conn_gone() has let go of y */
@@ -233,7 +234,7 @@ make_ends(struct broker_session *s, uint32_t channel, struct service_listener *l
 		g = make_segment(b, s, channel, t, peer_channel);
 	rc = g ? segment_take(g, &index) : -errno;
 	if (rc) {
-		session_refuse(s, -rc, "no shared memory for a local connection: %s",
+		session_refuse(s, -rc, "no shared memory for a local connection: %s; free some",
 			       strerror(-rc));
 		return NULL;
 	}
@@ -348,7 +349,8 @@ local_pair_request(struct broker_session *s, const struct weir_session_msg *m)
 	if (!g) {
 		g = make_segment(b, s, m->pair.channel, p->session, p->channel);
 		if (!g) {
-			session_refuse(s, errno, "no shared memory for another thread: %s",
+			session_refuse(s, errno,
+				       "no shared memory for another thread: %s; free some",
 				       strerror(errno));
 			return;
 		}

@@ -50,7 +50,9 @@ channel_added(struct broker *b, struct broker_command *c)
 	}
 	if (c->cmd.result) {
 		channel_undo(s);
-		session_refuse(s, -c->cmd.result, "engine %u has no room for another channel",
+		session_refuse(s, -c->cmd.result,
+			       "engine %u has no room for another channel; attach with a larger "
+			       "arena",
 			       c->engine);
 		return;
 	}
@@ -130,13 +132,15 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	}
 	if (!channels_fit(s, m->listen.channel)) {
-		session_refuse(s, EINVAL, "a listener needs a channel to each engine");
+		session_refuse(s, EINVAL,
+			       "a listener needs a channel to each engine; add those first");
 		return;
 	}
 	while (i < WEIR_LISTENERS && s->listener[i])
 		i++;
 	if (i == WEIR_LISTENERS) {
-		session_refuse(s, EMFILE, "all %u listeners of the session are in use", i);
+		session_refuse(s, EMFILE, "all %u listeners of the session are in use; free one",
+			       i);
 		return;
 	}
 	l = broker_alloc(sizeof(*l));

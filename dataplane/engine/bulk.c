@@ -10,12 +10,10 @@
 
 /* ---- sending ---- */
 
-/* RTS of p has left: the next one. */
-void
-bulk_ask(struct conn *c, struct pend *p)
+/* The first one behind p that is to be announced. */
+static struct pend *
+next_bulk(struct pend *p)
 {
-	p->state = PEND_ASKED;
-	c->cold->asked[c->asked_count++] = p;
 	for (p = p->next; p && p->state != PEND_BULK; p = p->next) {
 		/* continuations follow their head */
 		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
@@ -23,7 +21,39 @@ bulk_ask(struct conn *c, struct pend *p)
 		while (--n)
 			p = p->next;
 	}
-	c->rts_next = p;
+	return p;
+}
+
+/* RTS of p has left. */
+void
+bulk_ask(struct conn *c, struct pend *p)
+{
+	p->state = PEND_ASKED;
+	c->cold->asked[c->asked_count++] = p;
+	c->rts_next = next_bulk(p);
+}
+
+/*
+ * What was sent as bulk because the window was too small for it, and isn't announced yet, goes by
+ * the ring when the window no longer is: else all of a burst on a new connection would take a
+ * rendezvous each.
+ */
+void
+bulk_rejoin(struct conn *c)
+{
+	struct pend *p;
+
+	while ((p = c->rts_next) && p->slot.length <= WEIR_BLOCK_SIZE &&
+	       !(p->slot.flags & WEIR_SLOT_WAYS)) {
+		uint32_t cost = weir_cost(p->slot.length);
+
+		if (cost > c->peer_window)
+			return;
+		p->state = PEND_MESSAGE;
+		c->pend_cost += cost;
+		credit_unspent(c, cost);
+		c->rts_next = next_bulk(p);
+	}
 }
 
 bool

@@ -305,7 +305,9 @@ take_return(struct engine *e, struct conn *c, const struct weir_slot *copy)
 {
 	if (copy->op == WEIR_OP_POST)
 		return post_take(e, c, copy);
-	return credit_consumed(e, c, copy->value) ? NULL : "consumed more than was delivered";
+	return credit_consumed(e, c, copy->value, copy->status)
+		   ? NULL
+		   : "consumed more than was delivered";
 }
 
 /* What gives memory and credit back: it waits for nothing, whatever the messages wait for. */

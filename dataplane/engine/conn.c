@@ -57,6 +57,7 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	atomic_store_explicit(&c->desc->completed, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->window, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->recv_window, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->recv_due, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->status, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->vqpn, c->vqpn, memory_order_release);
 	return c;

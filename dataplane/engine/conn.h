@@ -106,6 +106,7 @@ struct conn_cold {
 	struct list closing;  /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
+	uint64_t unspent; /* if conn.rejoined: cost of what was sent as bulk and goes by the ring */
 };
 
 /* There are tens of thousands of these: see the assertion below. */
@@ -119,6 +120,7 @@ struct conn {
 	bool in_turn;  /* has its quantum of this round */
 	uint8_t tell;  /* enum tell */
 	uint8_t asked_count, rts_count;
+	uint8_t percent; /* of the window, at which its program wants credit returned; 0: ours */
 	bool user_closed : 1; /* the program closed it, or died */
 	bool abort : 1;	      /* ends with RESET, not FIN */
 	bool refuses : 1;     /* the peer broke the rules: nothing of it is delivered any more */
@@ -135,6 +137,7 @@ struct conn {
 	bool forget : 1;       /* bulk_forget() waits for READs in flight */
 	bool lent : 1;	       /* the peer may still READ adopted memory of messages given up */
 	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
+	bool rejoined : 1; /* cold.unspent counts */
 	bool gone : 1;	   /* nothing refers to it: main is told, then the entry is free */
 	uint16_t peer_node;
 	uint32_t peer_vqpn;

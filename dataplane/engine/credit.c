@@ -13,8 +13,22 @@
 static void
 show(struct conn *c)
 {
-	atomic_store_explicit(&c->desc->granted, c->granted, memory_order_relaxed);
+	uint64_t unspent = c->rejoined ? c->cold->unspent : 0;
+	/* what was handed back meanwhile may be what these waited for */
+	uint64_t granted = c->granted > unspent ? c->granted - unspent : 0;
+
+	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->window, c->peer_window, memory_order_relaxed);
+}
+
+/* A message for which the program spent nothing goes by the ring: it sees that much less granted.
+ */
+void
+credit_unspent(struct conn *c, uint32_t cost)
+{
+	c->cold->unspent = cost + (c->rejoined ? c->cold->unspent : 0);
+	c->rejoined = true;
+	show(c);
 }
 
 void
@@ -107,6 +121,31 @@ session_affords(const struct session *s, uint64_t more, uint32_t n)
 	return session_spare(s) >= more + (uint64_t)n * WEIR_BLOCK_SIZE;
 }
 
+/* Consumed beyond what credit was last returned for. */
+static uint64_t
+unreturned(const struct conn *c)
+{
+	return (uint32_t)c->rx_consumed - c->rx_told;
+}
+
+/* So much of it is worth a return: the program's share of the window, or ours. */
+static uint64_t
+returns_at(const struct engine *e, const struct conn *c)
+{
+	double share = c->percent ? c->percent / 100.0 : e->config.threshold;
+
+	return (uint64_t)(share * c->rx_window);
+}
+
+/* The program says that it consumed when credit is to be returned. */
+static void
+show_due(const struct engine *e, const struct conn *c)
+{
+	atomic_store_explicit(&c->desc->recv_window, c->rx_window, memory_order_relaxed);
+	atomic_store_explicit(&c->desc->recv_due, c->rx_consumed - unreturned(c) + returns_at(e, c),
+			      memory_order_relaxed);
+}
+
 /* The grant of a new connection. */
 uint32_t
 credit_first(struct engine *e, struct conn *c)
@@ -119,7 +158,7 @@ credit_first(struct engine *e, struct conn *c)
 	grant -= grant % WEIR_SLOT_SIZE;
 	c->session->promised += grant;
 	c->rx_granted = c->rx_window = grant;
-	atomic_store_explicit(&c->desc->recv_window, grant, memory_order_relaxed);
+	show_due(e, c);
 	return grant;
 }
 
@@ -151,14 +190,12 @@ next_window(const struct engine *e, struct conn *c)
 static bool
 is_due(const struct engine *e, const struct conn *c)
 {
-	uint64_t used = (uint32_t)c->rx_consumed - c->rx_told,
-		 left = c->rx_granted - c->rx_delivered;
+	uint64_t used = unreturned(c), left = c->rx_granted - c->rx_delivered;
 
 	if (c->rx_wanted > left)
 		return true;
 	/* below that a sender may hold a message that is larger than what it has left */
-	return used && (used >= e->config.threshold * c->rx_window ||
-			(left < COST_MAX && left < c->rx_window));
+	return used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window));
 }
 
 /* Grants what is due, as far as the memory reaches. */
@@ -179,8 +216,7 @@ grant(struct engine *e, struct conn *c)
 	}
 	c->rx_window = next_window(e, c);
 	target = c->rx_consumed + c->rx_window;
-	/* a program says that it consumed when it is half a window: the other half mustn't stall
-	 * the peer */
+	/* up to half a window of what a program consumed is untold: that mustn't stall the peer */
 	if (target < c->rx_delivered + c->rx_wanted)
 		target += c->rx_window / 2;
 	spare = session_spare(s);
@@ -205,16 +241,18 @@ grant(struct engine *e, struct conn *c)
 	if (!more)
 		return;
 	c->rx_told = (uint32_t)c->rx_consumed;
-	atomic_store_explicit(&c->desc->recv_window, c->rx_window, memory_order_relaxed);
+	show_due(e, c);
 	owe(e, c, OWE_GRANT);
 }
 
-/* The program consumed. False: more than was delivered. */
+/* The program consumed; percent: its share of the window, 0 ours. False: more than was delivered.
+ */
 bool
-credit_consumed(struct engine *e, struct conn *c, uint64_t consumed)
+credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent)
 {
 	if (consumed > c->rx_delivered)
 		return false;
+	c->percent = percent < 100 ? (uint8_t)percent : 100;
 	if (consumed > c->rx_consumed) { /* else another channel's was faster */
 		c->rx_consumed = consumed;
 		grant(e, c);
@@ -241,6 +279,7 @@ credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 	c->rx_window =
 	    e->config.initial_grant < c->rx_window_max ? e->config.initial_grant : c->rx_window_max;
 	c->reclaiming = false;
+	show_due(e, c);
 	grant(e, c);
 	session_feed(e, c->session);
 }

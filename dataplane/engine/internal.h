@@ -12,12 +12,11 @@
 #ifndef WEIR_ENGINE_INTERNAL_H
 #define WEIR_ENGINE_INTERNAL_H
 
-#include "common/block.h"
 #include "conn.h"
 #include "datagram.h"
-#include "engine.h"
+#include "link.h"
+#include "session.h"
 #include "weir/memory.h"
-#include "list.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,7 +38,6 @@ enum {
 	WEIGHT_BYTES = 6554,  /* of bulk the same: a segment at the usual weight */
 	RATE_CHUNK = 16384,   /* bytes of its rate that an engine takes at a time, at most */
 	BULK_SEGMENT = 65536, /* bytes of one WRITE or READ */
-	BULK_FLIGHT = 8,      /* of a link */
 	LOAD_READ = 300,      /* 1/1000: so much busier is a sender that is relieved ... */
 	LOAD_WRITE = 100,     /* ... until it is no more than this */
 	REJECTS = 4096,	      /* answers to CONNECT that wait for room */
@@ -56,194 +54,6 @@ enum {
 };
 
 #define FULL_OVER_NS 10000000000u /* ... and again when it has been free for so long */
-
-/* Messages of one connection, in a row, that complete when the peer has consumed up to `end`. */
-struct run {
-	uint32_t end; /* low bits of the ring position */
-	uint32_t count : 31;
-	uint32_t notify : 1;
-	struct conn *conn;
-};
-
-enum { RING, BULK, DATAGRAM }; /* index of a link's QP; the engine's one for datagrams */
-
-/*
- * What one program has for one of a link's QPs. It takes part in the link's round while any of it
- * could leave but for room, and is in engine.limited while the program has used up its rate.
- */
-struct queue {
-	struct list turn;    /* in link.active (RING), link.writing (BULK) or engine.limited */
-	struct list members; /* struct conn, by active or writing: take turns among each other */
-	uint32_t deficit;    /* lines, or bytes of bulk */
-	uint32_t lines;	     /* that may still go from its channels into the open frame ... */
-	uint32_t frame;	     /* ... if this is link.frame_number */
-	bool in_turn;	     /* has its quantum of this round */
-	uint8_t index;	     /* RING or BULK */
-	struct session *session;
-	struct link *link;
-};
-
-#define PROOF_DUE UINT64_MAX
-
-struct flight { /* a WRITE or READ */
-	struct conn *conn;
-	struct pend *pend; /* NULL: a READ of message `number` */
-	uint64_t number;
-};
-
-struct link_qp { /* nic_qp_init.user */
-	struct link *link;
-	unsigned index;
-};
-
-struct link {
-	/* sending; positions are in lines since the link is up */
-	struct weir_slot *staging;
-	uint32_t mask;
-	bool up, broken;    /* broken: nothing uses the ring's QP */
-	bool bulk_broken;   /* the same of the second */
-	uint8_t hold;	    /* enum weir_resume: QPs on which nothing may leave yet */
-	bool replaying;	    /* frames from `replay` on leave again, before all else */
-	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
-	uint64_t replay;
-	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
-	bool stalled;	   /* something didn't fit; until credit comes */
-	bool stall_told;   /* the peer knows */
-	uint64_t tx_pos;   /* next line to write */
-	uint64_t tx_limit; /* of this frame; 0: no frame is open */
-	uint64_t tx_posted;		 /* end of the last frame that was closed */
-	uint64_t frame_at;		 /* head of the open frame */
-	uint32_t frame_max;		 /* lines */
-	bool by_send;			 /* it leaves by SEND */
-	bool send_next;			 /* somebody waits for such a one */
-	uint64_t credited;		 /* what the peer has consumed */
-	uint64_t wrs_used, wrs_credited; /* receive WRs of the peer: used; given back */
-	struct run *runs;		 /* ring of mask + 1, FIFO */
-	struct run *run;		 /* the last one of the open frame */
-	uint32_t run_first, run_end;
-	struct list active; /* struct queue: programs in deficit round robin */
-	struct list owing;
-	/* the open frame */
-	uint32_t frame_number;
-	uint32_t frame_programs, frame_weight; /* that have, or wanted, room in it */
-	bool pressed;			       /* somebody found none left */
-	bool crowded;	      /* the last one was too small for several: each has its part ... */
-	uint32_t last_weight; /* ... of so much */
-	struct list busy;     /* in engine.busy */
-	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
-	struct nic_send_wr frame[2]; /* of the frame being posted */
-	uint32_t frame_wrs, frame_posted;
-	struct list writing;  /* struct queue: bulk that has segments to post, by program */
-	struct list fetching; /* connections that have segments to read */
-	struct flight in_flight[BULK_FLIGHT];
-	uint32_t flight_first, flight_end;
-
-	/* receiving */
-	struct weir_slot *ring;
-	uint32_t ring_mask;
-	/* what the frame at hand is taken out of: the ring, or what was sent */
-	const struct weir_slot *rx;
-	uint32_t rx_mask;
-	bool rx_send;
-	bool peer_stalled; /* return credit with a wake-up */
-	uint64_t rx_pos;   /* consumed so far */
-	uint64_t rx_told;  /* consumed, as the peer knows */
-	uint64_t wrs_seen, wrs_back,
-	    wrs_told;	     /* of ours: used by the peer; posted again; as the peer knows */
-	uint64_t credit_due; /* when credit leaves alone; UINT64_MAX: nothing to return */
-	uint64_t snap_consumed, snap_wrs;
-	bool snapped;
-	uint64_t heard_at;  /* a completion or credit came */
-	bool silent;	    /* for too long: main isn't told yet */
-	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
-	bool fetches;	    /* what is large is read, not written, where either may be */
-
-	/* datagrams */
-	struct nic_ah *ah;
-	struct weir_wire_datagram datagrams_to; /* where the peer takes them */
-	uint64_t last_datagram;			/* WR of the engine's QP, 0 none */
-	bool failing;				/* LINK_FAIL waits for it */
-
-	uint32_t id;
-	struct engine_link_command is; /* private copy of the command */
-	struct list conns;
-	struct link_qp user[2];
-	uint32_t qpn[2];
-	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */
-	bool heard;			     /* the same of LINK_HEARD */
-	uint64_t frames_sent, frames_received;
-};
-
-struct channel {
-	struct session *session; /* NULL: doesn't exist */
-	struct weir_ring tx, rx, returns;
-	struct weir_channel_head *head;
-	uint32_t empty; /* passes without work */
-	bool clogged;	/* what arrives for it is spilled: order */
-	bool blocked;	/* its head waits for an earlier message or for room in the engine */
-	bool bell_due;	/* published since the bell was last looked at */
-	bool fence;
-	uint32_t doorbell;
-	uint64_t bell_at; /* theoretical arrival time of the next doorbell */
-	uint32_t opening; /* connections whose OPENED or ACCEPTED waits for room */
-	/* spilled slots: a chain of receive blocks */
-	uint32_t spill_first, spill_last; /* blocks */
-	uint32_t spill_from, spill_to;	  /* slots in those */
-	uint32_t spill_count;
-	struct list telling; /* connections with events */
-	struct list polled;  /* in engine.hot or engine.cold */
-	struct list backlog; /* in engine.backlog */
-	struct list bell;    /* in engine.bells */
-};
-
-/* A program's own memory, adopted. */
-struct region {
-	uint8_t *base; /* NULL: none */
-	uint64_t bytes;
-	uint32_t flags; /* WEIR_ADOPT_* */
-	uint32_t users; /* messages under way that lie, or will lie, in it */
-	bool leaving;	/* no more of them */
-	struct nic_mr mr;
-};
-
-struct session {
-	struct engine_session *shared; /* NULL: entry unused */
-	uint8_t *base;
-	struct channel *channels;
-	struct weir_blocks blocks;
-	uint32_t *runs; /* length of the run that is out with the program, at its first block; chain
-			   of spill blocks */
-	uint64_t recv_at, send_at, send_end; /* offsets in the arena */
-	uint64_t promised;		     /* bytes of receive memory that may arrive unasked */
-	uint32_t reserve;		     /* blocks kept for starting spills, one a channel */
-	struct pend *pool, *pool_free;
-	uint32_t pool_size, pool_fresh, pool_used;
-	uint32_t posted;	/* of those: posted memory */
-	struct region *regions; /* adopted memory: region i is regions[i - 1] */
-	uint32_t region_count;
-	uint32_t lent; /* connections that are so */
-	struct engine_share *share;
-	struct engine_session_counters *counters;
-	struct queue *queues; /* two a link */
-	bool limited;	      /* has a rate: its messages take the long way */
-	int64_t tokens;	      /* bytes of its rate that this engine has taken */
-	uint64_t paid;	      /* engine_share.paid when it last did */
-	struct list conns, starving, placing;
-	struct list *reclaim_next;
-	bool deaf; /* its channels aren't polled */
-	bool violated, tell_violation;
-	bool hungry; /* somebody waits for receive memory */
-	bool full;   /* for long: main has been told, or will be (tell_full) */
-	bool tell_full;
-	uint64_t hungry_at; /* when that changed */
-	bool adding;	    /* of these: a new channel */
-	bool draining;	    /* being removed: its channels are emptied first */
-	uint64_t deadline;
-	uint32_t node_seen;  /* of engine.node_events */
-	struct list removal; /* in engine.removals */
-	struct engine_command *remove;
-	const char *reason;
-};
 
 struct reject {
 	struct link *link;
@@ -499,9 +309,10 @@ credit_spend(struct conn *c, uint32_t cost)
 	c->spent += cost;
 }
 
+void credit_unspent(struct conn *c, uint32_t cost);
 void credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consumed,
 		   uint32_t window);
-bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed);
+bool credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent);
 void credit_wanted(struct engine *e, struct conn *c, uint32_t cost);
 uint32_t credit_first(struct engine *e, struct conn *c);
 void credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted);
@@ -593,6 +404,7 @@ bool bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct f
 uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
 uint32_t bulk_ways(const struct pend *p);
 void bulk_ask(struct conn *c, struct pend *p);
+void bulk_rejoin(struct conn *c);
 bool bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length);
 bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
 void bulk_remove(struct conn *c, uint32_t i);

@@ -114,6 +114,8 @@ conn_advance(struct engine *e, struct conn *c)
 	}
 	if (!c->link || (c->state != CONN_OPEN && c->state != CONN_FINISHING))
 		return;
+	if (c->rts_next)
+		bulk_rejoin(c);
 	if (c->rts_next && c->asked_count < RTS_MAX)
 		owe(e, c, OWE_RTS);
 	if (conn_ready(c))

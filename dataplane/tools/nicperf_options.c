@@ -145,12 +145,6 @@ take_option(void *options, int id, const char *value, char *error, size_t size)
 	struct nicperf_options *o = options;
 
 	switch (id) {
-	case 'h':
-		o->help = true;
-		break;
-	case 'v':
-		o->version = true;
-		break;
 	case 'j':
 		o->json = true;
 		break;
@@ -221,6 +215,8 @@ nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *er
 				      .list = 32,
 				      .calibrate = true};
 	rc = tool_options(argc, argv, "t:s:n:D:q:h", longs, take_option, o, error, size);
+	o->help = rc == 'h';
+	o->version = rc == 'v';
 	if (rc)
 		return rc < 0 ? rc : 0;
 	return check(o, error, size);

@@ -93,12 +93,6 @@ take_option(void *options, int id, const char *value, char *error, size_t size)
 	uint32_t port;
 
 	switch (id) {
-	case 'h':
-		o->help = true;
-		break;
-	case 'v':
-		o->version = true;
-		break;
 	case 'L':
 		o->listen = true;
 		break;
@@ -166,6 +160,8 @@ peer_options_parse(struct peer_options *o, int argc, char **argv, char *error, s
 
 	*o = (struct peer_options){.port = PEER_PORT, .qps = 16, .mtu = 1024, .patience = 20};
 	rc = tool_options(argc, argv, "t:n:q:m:h", longs, take_option, o, error, size);
+	o->help = rc == 'h';
+	o->version = rc == 'v';
 	if (rc)
 		return rc < 0 ? rc : 0;
 	return check(o, error, size);

@@ -30,12 +30,6 @@ take_option(void *options, int id, const char *value, char *error, size_t size)
 	struct switch_options *o = options;
 
 	switch (id) {
-	case 'h':
-		o->help = true;
-		break;
-	case 'v':
-		o->version = true;
-		break;
 	case 'j':
 		o->json = true;
 		break;
@@ -73,5 +67,7 @@ switch_options_parse(struct switch_options *o, int argc, char **argv, char *erro
 
 	*o = (struct switch_options){.age = 300, .queue = 512};
 	rc = tool_options(argc, argv, "h", longs, take_option, o, error, size);
+	o->help = rc == 'h';
+	o->version = rc == 'v';
 	return rc < 0 ? rc : 0;
 }

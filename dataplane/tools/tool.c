@@ -65,11 +65,11 @@ tool_options(int argc, char **argv, const char *shorts, const struct option *lon
 	while ((id = getopt_long(argc, argv, with_colon, longs, NULL)) != -1) {
 		if (id == ':' || id == '?')
 			return unknown(error, size, id, argv[optind - 1]);
+		if (id == 'h' || id == 'v')
+			return id;
 		rc = take(options, id, optarg, error, size);
 		if (rc)
 			return rc;
-		if (id == 'h' || id == 'v')
-			return 1;
 	}
 	if (optind < argc) {
 		snprintf(error, size, "'%s' is no option; see --help", argv[optind]);

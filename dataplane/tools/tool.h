@@ -20,8 +20,8 @@ int tool_bad(char *error, size_t size, const char *option, const char *value, co
 typedef int tool_take_fn(void *options, int id, const char *value, char *error, size_t size);
 /*
  * Gives each option of argv to take(): `longs`, and the short ones with getopt's ':' behind those
- * that have a value. Behind 'h' (--help) and 'v' (--version) nothing is looked at: 1, they were
- * asked for. Else 0, or -EINVAL and why in error.
+ * that have a value. --help ('h') and --version ('v') are not taken: their letter is returned, and
+ * nothing behind them is looked at. Else 0, or -EINVAL and why in error.
  */
 int tool_options(int argc, char **argv, const char *shorts, const struct option *longs,
 		 tool_take_fn *take, void *options, char *error, size_t size);

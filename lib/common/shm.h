@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#define WEIR_LAYOUT_VERSION 3u
+#define WEIR_LAYOUT_VERSION 4u
 #define WEIR_ARENA_MAGIC 0x52494557u   /* "WEIR" */
 #define WEIR_SEGMENT_MAGIC 0x47455357u /* "WSEG" */
 #define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
@@ -67,9 +67,13 @@ struct weir_conn_desc {
 	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs
 				       more goes bulk */
 	_Atomic uint32_t status;    /* 0 while usable, else errno */
-	_Atomic uint32_t
-	    recv_window; /* granted to the peer at a time now: CONSUMED is due at half of it */
-	uint32_t reserved[8];
+	_Atomic uint32_t recv_window; /* granted to the peer at a time now */
+	/*
+	 * CONSUMED is due when so much is, since opening, and whenever half of recv_window is. Not
+	 * more than was told last: the engine hasn't seen that yet, or has no wish (datagrams).
+	 */
+	_Atomic uint64_t recv_due;
+	uint32_t reserved[6];
 };
 static_assert(sizeof(struct weir_conn_desc) == 64, "one line a connection");
 

@@ -186,7 +186,7 @@ lane_attach(struct lane *lane, struct weir_conn *c)
 	c->lane = (struct weir_lane *)lane;
 	c->threshold = (uint8_t)lane->m->o.threshold;
 	if (c->local && c->pipe)
-		c->due_at = WEIR_SEGMENT_WINDOW / 200 * c->threshold;
+		c->due_at = WEIR_SEGMENT_WINDOW / 100 * c->threshold;
 	lane->conn = c;
 }
 

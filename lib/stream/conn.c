@@ -102,7 +102,6 @@ weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uin
 	c->vqpn = c->send_vqpn = vqpn;
 	c->desc = (struct weir_conn_desc *)(t->w->arena + at);
 	c->send_error = -EAGAIN;
-	c->threshold = 50;
 	c->queue_end = &c->queue;
 	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
 	return c;
@@ -120,7 +119,7 @@ join_segment(struct weir_conn *c, struct weir_segment *seg)
 	c->peer_consumed = &seg->out_conns[c->conn_index].consumed;
 	c->ours = &seg->in_conns[c->conn_index];
 	c->granted = WEIR_SEGMENT_WINDOW;
-	c->due_at = WEIR_SEGMENT_WINDOW / 200 * c->threshold;
+	c->due_at = WEIR_SEGMENT_WINDOW / 4;
 	if (c->ending)
 		seg->endings++;
 	if (seg->error)

@@ -143,7 +143,8 @@ struct weir_conn {
 	struct weir_foreign *foreign;	/* reporter's entry for our home, if they differ */
 	struct weir_listener *listener; /* not accepted yet */
 	struct weir_lane *lane; /* a connection of the message model; its own events are not told */
-	uint8_t threshold;	/* percent of the window after which consumption is told */
+	uint8_t threshold; /* percent of the window after which consumption is told; 0: as the data
+			      plane wishes */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
 	in_control, in_dues, in_ready, in_blocked, in_cramped, in_tails, in_segment, in_accept;

@@ -65,6 +65,7 @@ put_one(struct weir_channel *ch, struct weir_conn *c)
 		/* places first: what is consumed may be granted again */
 		s.op = WEIR_OP_CONSUMED;
 		s.value = c->consumed;
+		s.status = c->threshold;
 		if (!put_releases(ch) || !put(ch, &ch->returns, &s))
 			return false;
 		c->returned = s.value;

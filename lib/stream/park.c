@@ -98,6 +98,16 @@ weir_park_clear(struct weir_conn *c)
 	c->queue_end = &c->queue;
 }
 
+/* What may be consumed before the engine wants to know. */
+static uint32_t
+due_after(const struct weir_conn *c)
+{
+	uint64_t due = atomic_load_explicit(&c->desc->recv_due, memory_order_relaxed);
+	uint32_t half = atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
+
+	return due > c->returned && due - c->returned < half ? (uint32_t)(due - c->returned) : half;
+}
+
 void
 weir_conn_consumed_slow(struct weir_conn *c)
 {
@@ -107,9 +117,7 @@ weir_conn_consumed_slow(struct weir_conn *c)
 		if (!c->due && c->consumed != c->returned) {
 			c->due = true;
 			c->pipe->empty = 0;
-			c->due_at = (uint32_t)((uint64_t)atomic_load_explicit(
-						   &c->desc->recv_window, memory_order_relaxed) *
-					       c->threshold / 100);
+			c->due_at = due_after(c);
 			TAILQ_INSERT_TAIL(&c->channel->dues, c, in_dues);
 		}
 		if (c->consumed - c->returned >= c->due_at && c->due_at) {

@@ -53,7 +53,9 @@ try_reserve(struct weir_conn *c, size_t length, void **buf)
 	if (c->send_error)
 		rc = weir_send_error(c);
 	else if (c->mtu && length > c->mtu)
-		rc = weir_fail(-EMSGSIZE, "a datagram to this peer has at most %u bytes", c->mtu);
+		rc =
+		    weir_fail(-EMSGSIZE,
+			      "a datagram to this peer has at most %u bytes; reserve less", c->mtu);
 	else
 		rc = c->pipe && c->pipe->local ? reserve_area(c, (uint32_t)length, buf) : -EBUSY;
 	if (rc == -EBUSY)

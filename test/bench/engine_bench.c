@@ -265,7 +265,7 @@ receive_all(struct program *p)
 		weir_ring_pop(&p->rx, weir_slots_inline(s->length));
 		n++;
 	}
-	if (p->consumed - p->told >= atomic_load(&theirs->recv_window) / 2) {
+	if (p->consumed >= atomic_load(&theirs->recv_due) && p->consumed != p->told) {
 		consume.value = p->told = p->consumed;
 		weir_ring_refresh(&p->returns);
 		memcpy((char *)weir_ring_at(&p->returns, p->returns.pos) + 4, (char *)&consume + 4,

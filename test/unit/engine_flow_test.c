@@ -92,6 +92,77 @@ test_slow_queue(void **state)
 	world_destroy(p.w);
 }
 
+/* Credit comes back when the threshold is consumed: not before, and not a telling later. */
+static void
+returns_at(double threshold, uint32_t percent)
+{
+	struct pair p = pair_open(&(struct world_options){.threshold = threshold});
+	uint64_t want = (uint64_t)((percent ? percent / 100.0 : threshold) * (256 << 10));
+	unsigned returns = 0;
+	uint32_t told;
+	struct conn *c;
+
+	p.b->percent = percent;
+	stream(&p, p.a, p.b, 64, 0, 20000); /* the window has grown */
+	c = conn_find(p.w->node[1].engine, p.b->vqpn);
+	assert_int_equal(c->rx_window, 256 << 10);
+	told = c->rx_told;
+	for (unsigned i = 0; i < 20000 && returns < 5; i++) {
+		while (pconn_send(p.a, 64, 0))
+			;
+		world_step(p.w);
+		if (c->rx_told == told)
+			continue;
+		assert_in_range(c->rx_told - told, want, want + weir_cost(64));
+		told = c->rx_told;
+		returns++;
+	}
+	assert_int_equal(returns, 5);
+	world_destroy(p.w);
+}
+
+static void
+test_returns_at_threshold(void **state)
+{
+	(void)state;
+	returns_at(0.3, 0);
+	returns_at(0.5, 0);
+	returns_at(0.6, 0);
+	returns_at(0.8, 0);
+	returns_at(0.6, 20);
+	returns_at(0.3, 70);
+}
+
+/*
+ * A program that sends a thousand messages before its first grant has come: only those that were
+ * announced by then take the way of large ones.
+ */
+static void
+test_burst_on_a_new_connection(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){
+	    .delay_ns = 1500, .recv_blocks = 4096, .ring_slots = 1024, .window = 2 << 20});
+	struct conn *c = conn_find(p.w->node[0].engine, p.a->vqpn);
+	uint64_t spent;
+
+	(void)state;
+	for (unsigned i = 0; i < 900; i++)
+		assert_true(pconn_send(p.a, 8192, 0));
+	world_run(p.w, 4000);
+	assert_int_equal(p.b->received, 900);
+	assert_int_equal(pconn_completed(p.a), 900);
+	assert_in_range(c->by_write + c->by_read, 1, 20);
+	/* and the program knows what is left of its window */
+	assert_int_equal(pconn_granted(p.a) - p.a->spent, c->granted - c->spent);
+	spent = p.a->spent;
+	while (pconn_send(p.a, 64, 0))
+		;
+	assert_true(p.a->spent > spent);
+	world_run(p.w, 2000);
+	assert_int_equal(p.b->received, p.a->sent);
+	world_destroy(p.w);
+}
+
 static void
 test_window_grows_and_stalls(void **state)
 {
@@ -476,18 +547,21 @@ test_turns_are_equal(void **state)
 	world_destroy(p.w);
 }
 
-/* Connections that all want to send share the ring. */
+/* Connections that all want to send share the ring; the greedy one by a channel of its own: what
+ * goes by one channel stands in the order in which the program sent it. */
 static void
 test_fairness(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 3000});
+	struct world *w =
+	    world_create(&(struct world_options){.ring_lines = 256, .delay_ns = 3000});
+	struct pair p = {.w = w, .pa = program_open(w, 0, 2), .pb = program_open(w, 1, 1)};
 	struct pconn *x[4], *y[4];
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
 		stream(&p, x[i], y[i], 800, 0, 300);
-		y[i]->received = y[i]->received;
+		x[i]->channel = i > 0;
 	}
 	for (unsigned step = 0; step < 3000; step++) {
 		for (unsigned i = 0; i < 4; i++) /* the first one tries ten times as hard */
@@ -537,6 +611,8 @@ main(void)
 	    cmocka_unit_test(test_each_size),
 	    cmocka_unit_test(test_ring_wraps),
 	    cmocka_unit_test(test_slow_queue),
+	    cmocka_unit_test(test_returns_at_threshold),
+	    cmocka_unit_test(test_burst_on_a_new_connection),
 	    cmocka_unit_test(test_window_grows_and_stalls),
 	    cmocka_unit_test(test_window_grows_at_any_size),
 	    cmocka_unit_test(test_window_grows_behind_stalls),

@@ -264,7 +264,7 @@ world_create(const struct world_options *o)
 		    .initial_grant = options_now.initial_grant,
 		    .window = options_now.window,
 		    .silence_ns = options_now.silence_ns,
-		    .threshold = 0.6,
+		    .threshold = options_now.threshold ? options_now.threshold : 0.6,
 		    .srq_depth = 256,
 		    .ring_doorbell = on_doorbell,
 		    .emit = on_emit,
@@ -781,16 +781,41 @@ program_release_held(struct program *p)
 }
 
 static void
+tell_consumed(struct pconn *c)
+{
+	struct weir_slot s = {.op = WEIR_OP_CONSUMED, .vqpn = c->vqpn};
+
+	s.value = c->consumed;
+	s.status = c->percent;
+	program_slot(c->p, c->channel, &s);
+	c->told = c->consumed;
+}
+
+/* As the library: what was consumed is told when nothing has come for a while. */
+static void
+settle(struct program *p, uint32_t channel)
+{
+	for (unsigned i = 0; i < CONNS; i++) {
+		struct pconn *c = &p->conn[i];
+
+		if (c->used && c->opened && !c->freed && !c->datagram && c->channel == channel &&
+		    c->consumed != c->told && has_room(&p->returns[channel]))
+			tell_consumed(c);
+	}
+}
+
+static void
 consume(struct pconn *c, uint32_t cost)
 {
-	uint32_t window =
-	    atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->recv_window);
+	const struct weir_conn_desc *desc = desc_of(c);
+	uint64_t due = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc)->recv_due);
+	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc)->recv_window);
 
+	if (due <= c->told || due > c->told + window / 2)
+		due = c->told + window / 2;
 	c->consumed += cost;
-	if (c->consumed - c->told >= window / 2) {
-		pconn_op(c, WEIR_OP_CONSUMED, c->consumed);
-		c->told = c->consumed;
-	}
+	if (c->consumed >= due)
+		tell_consumed(c);
 }
 
 /* Of a datagram connection: whole, at most once, in any order. */
@@ -906,6 +931,10 @@ program_read(struct program *p)
 
 		if (!p->rx[i].slots)
 			continue;
+		if (weir_ring_peek(&p->rx[i]))
+			p->empty[i] = 0;
+		else if (++p->empty[i] == 64)
+			settle(p, i);
 		while ((s = weir_ring_peek(&p->rx[i])) && has_room(&p->returns[i])) {
 			struct weir_slot copy = *s;
 

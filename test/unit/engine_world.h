@@ -32,6 +32,7 @@ struct pconn { /* one end of a connection, as a library knows it */
 	uint64_t done_value;
 	uint32_t placed; /* messages that came into adopted memory */
 	uint32_t wants, writable;
+	uint32_t percent; /* its threshold; 0: the engine's */
 	uint32_t peer_vqpn;
 	bool datagram;
 	uint16_t mtu; /* as its OPENED or ACCEPTED said */
@@ -53,6 +54,7 @@ struct program {
 	struct pconn conn[CONNS];
 	struct engine_region region[REGIONS]; /* adopted memory: number i + 1 */
 	bool disowned[REGIONS];		      /* main was told */
+	unsigned empty[CHANNELS];	      /* reads that found nothing */
 	uint64_t heap;			      /* next byte of the send heap */
 	bool stopped;			      /* doesn't read */
 	bool removed, violated;		      /* main was told */
@@ -92,6 +94,7 @@ struct world {
 struct world_options {
 	uint32_t ring_lines, recv_wrs, ring_slots, recv_blocks, window, initial_grant, pending;
 	uint64_t delay_ns, silence_ns;
+	double threshold;
 	bool no_link;
 };
 

@@ -59,7 +59,7 @@ struct weir_messenger_options {
 				 idle one goes */
 	uint32_t window;    /* flow-control window of a lane, bytes; 0: the data plane's default; at
 			       least 64 KiB */
-	uint32_t threshold; /* percent of the window, 1 ... 90, after which consumption is told */
+	uint32_t threshold; /* percent of the window, 1 ... 90, after which credit is returned */
 	uint32_t request_timeout_ms; /* where a request says -1 */
 	uint64_t message_max;	     /* bytes of a message; longer ones are refused at both ends */
 	/* Called by a handler thread, created and lost in turn for each node. May be NULL. */
