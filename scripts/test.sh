@@ -81,8 +81,12 @@ build()
 		}
 	fi
 	[ "$list" = 1 ] && return 0
+	# the first one sees to it that it is known what tests there are now
 	# shellcheck disable=SC2046,SC2086
-	ninja -C "$dir" ${WEIR_TARGETS:-} $(programs_of "$dir" ${WEIR_FOR:-}) >"$work/ninja.log" 2>&1 || {
+	{
+		ninja -C "$dir" build.ninja &&
+			ninja -C "$dir" ${WEIR_TARGETS:-} $(programs_of "$dir" ${WEIR_FOR:-})
+	} >"$work/ninja.log" 2>&1 || {
 		grep -E 'error|FAILED' -A 3 "$work/ninja.log" | head -n 60
 		return 1
 	}
@@ -92,7 +96,7 @@ build()
 programs_of() # DIR SUITE...
 {
 	[ $# -gt 1 ] || return 0
-	meson introspect --tests --targets "$1" | jq -r --arg dir "$root/$1/" '
+	meson introspect --tests --targets "$1" | jq -r --arg dir "$(realpath "$1")/" '
 		[.tests[] | select(.suite | any(sub(".*:"; "") | IN($ARGS.positional[]))) | .depends[]] as $ids
 		| .targets[] | select(.id | IN($ids[])) | .filename[] | ltrimstr($dir)' --args "${@:2}"
 }
