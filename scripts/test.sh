@@ -68,7 +68,7 @@ wants()
 }
 
 # build NAME MESON-OPTION...: build/NAME is configured and compiled; with --list only configured.
-# WEIR_CC chooses another compiler, WEIR_TARGETS what is compiled.
+# WEIR_CC chooses another compiler; WEIR_TARGETS and WEIR_FOR, suites whose programs, what is compiled.
 build()
 {
 	local dir=build/$1
@@ -81,11 +81,24 @@ build()
 		}
 	fi
 	[ "$list" = 1 ] && return 0
-	# shellcheck disable=SC2086
-	ninja -C "$dir" ${WEIR_TARGETS:-} >"$work/ninja.log" 2>&1 || {
+	# the first one sees to it that it is known what tests there are now
+	# shellcheck disable=SC2046,SC2086
+	{
+		ninja -C "$dir" build.ninja &&
+			ninja -C "$dir" ${WEIR_TARGETS:-} $(programs_of "$dir" ${WEIR_FOR:-})
+	} >"$work/ninja.log" 2>&1 || {
 		grep -E 'error|FAILED' -A 3 "$work/ninja.log" | head -n 60
 		return 1
 	}
+}
+
+# What the tests of some suites run.
+programs_of() # DIR SUITE...
+{
+	[ $# -gt 1 ] || return 0
+	meson introspect --tests --targets "$1" | jq -r --arg dir "$(realpath "$1")/" '
+		[.tests[] | select(.suite | any(sub(".*:"; "") | IN($ARGS.positional[]))) | .depends[]] as $ids
+		| .targets[] | select(.id | IN($ids[])) | .filename[] | ltrimstr($dir)' --args "${@:2}"
 }
 
 # Tests of build/$1 whose suites match $2: lines "$3/NAME TIMEOUT COMMAND", the command after $4.
@@ -219,7 +232,8 @@ suite_protocol()
 
 suite_sanitize()
 {
-	if build asan -Dbuildtype=debug -Db_sanitize=address,undefined; then
+	if WEIR_FOR="unit control" WEIR_TARGETS=test/sim/test-sim \
+		build asan -Dbuildtype=debug -Doptimization=1 -Db_sanitize=address,undefined; then
 		{
 			meson_tests asan unit sanitize/asan "$SANE"
 			meson_tests asan control sanitize/asan "$SANE"
@@ -228,7 +242,7 @@ suite_sanitize()
 	else
 		broken sanitize/build-asan
 	fi
-	if build tsan -Dbuildtype=debugoptimized -Db_sanitize=thread; then
+	if WEIR_FOR=tsan build tsan -Dbuildtype=debugoptimized -Db_sanitize=thread; then
 		meson_tests tsan tsan sanitize/tsan "$SANE" | run_tests 1
 	else
 		broken sanitize/build-tsan
@@ -305,7 +319,8 @@ suite_mutate()
 suite_coverage()
 {
 	[ "$list" = 0 ] || return 0
-	build coverage -Dbuildtype=debug -Db_coverage=true || { broken coverage/build; return; }
+	WEIR_FOR="unit protocol" WEIR_TARGETS=test/sim/test-sim \
+		build coverage -Dbuildtype=debug -Db_coverage=true || { broken coverage/build; return; }
 	find build/coverage -name '*.gcda' -delete
 	{ meson_tests coverage unit c; meson_tests coverage protocol c; seed_tests 100 c "" coverage; } |
 		while read -r _ timeout command; do

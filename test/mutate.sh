@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # mutate.sh [--jobs N] [NAME ...]: applies the faults of test/mutations/ one at a time to a copy of the
-# sources under build/mutate, builds the tests that a fault names and runs them. A fault that no test
-# notices has survived. Exit: 0 none survived, 1 one did (or a patch no longer applies), 2 usage.
+# sources and of build/release under build/mutate, builds the tests that a fault names and runs them. A
+# fault that no test notices has survived. Exit: 0 none survived, 1 one did (or a patch no longer applies),
+# 2 usage.
 #
 # Head of a patch:  # fault: what is wrong now, in one line
 #                   # tests: one or more of
@@ -31,21 +32,27 @@ field() # PATCH NAME
 	sed -n "s/^# $2: *//p" "$1" | head -n 1
 }
 
-# A copy of what git knows and of new files, with times kept so that ninja builds only what changed.
-copy_sources() # TO
+# A copy of what git knows and of new files, and of the builds. All times are kept, and the builds lie
+# where they lie here, so that ninja builds only what changes.
+copy_tree() # TO BUILD...
 {
-	mkdir -p "$1"
-	git ls-files -z --cached --others --exclude-standard |
-		while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done |
-		tar --null -T - -cf - | tar -xf - -C "$1"
+	local to=$1
+
+	shift
+	mkdir -p "$to"
+	{
+		git ls-files -z --cached --others --exclude-standard |
+			while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done
+		printf '%s\0' "${@/#/build/}"
+	} | tar --format=posix --null -T - -cf - | tar -xf - -C "$to"
 }
 
-# The build directory below that of a worker, and what is built there.
+# The build that a test is of, and what is built there.
 build_of() # TEST
 {
 	case $1 in
 	tsan:*) echo tsan ;;
-	*) echo build ;;
+	*) echo release ;;
 	esac
 }
 
@@ -59,15 +66,15 @@ programs_of() # TEST
 	esac
 }
 
-build_tests() # DIR TEST...: the log is in DIR/log
+build_tests() # ROOT LOG TEST...
 {
-	local dir=$1 b t programs
+	local root=$1 log=$2 b t programs
 
-	shift
-	for b in build tsan; do
+	shift 2
+	for b in release tsan; do
 		programs=$(for t in "$@"; do [ "$(build_of "$t")" != $b ] || programs_of "$t"; done)
 		# shellcheck disable=SC2086
-		[ -z "$programs" ] || ninja -C "$dir/$b" $programs >"$dir/log" 2>&1 || return 1
+		[ -z "$programs" ] || ninja -C "$root/build/$b" $programs >"$log" 2>&1 || return 1
 	done
 }
 
@@ -84,13 +91,13 @@ run_test() # DIR TEST: the log is in DIR/log
 		# shellcheck disable=SC2206
 		args=(--from "${what%-*}" --to "${what#*-}" $options)
 		;;
-	control:*) args=("$dir/build/control/weir-control") ;;
+	control:*) args=("$dir/tree/build/release/control/weir-control") ;;
 	tsan:*) before=$fixed ;;
 	esac
 	{
 		# shellcheck disable=SC2086
 		TSAN_OPTIONS=halt_on_error=1 WEIR_TEST_DATA=$PWD/test/data timeout "$limit" $before \
-			"$dir/$(build_of "$2")/${programs%% *}" "${args[@]}"
+			"$dir/tree/build/$(build_of "$2")/${programs%% *}" "${args[@]}"
 	} >"$dir/log" 2>&1
 }
 
@@ -101,14 +108,13 @@ try() # DIR PATCH
 	local -a tests
 
 	read -ra tests <<<"$(field "$patch" tests)"
-	sed -n 's|^+++ b/||p' "$patch" >>"$dir/touched"
 	if [ ${#tests[@]} -eq 0 ]; then
 		verdict='NO TESTS'
-	elif ! patch -s -p1 -F0 --dry-run -d "$dir/src" <"$patch" >"$dir/log" 2>&1; then
+	elif ! patch -s -p1 -F0 --dry-run -d "$dir/tree" <"$patch" >"$dir/log" 2>&1; then
 		verdict='STALE PATCH'
 	else
-		patch -s -p1 -F0 -d "$dir/src" <"$patch" >/dev/null
-		if ! build_tests "$dir" "${tests[@]}"; then
+		patch -s -p1 -F0 -d "$dir/tree" <"$patch" >/dev/null
+		if ! build_tests "$dir/tree" "$dir/log" "${tests[@]}"; then
 			verdict='NOT BUILT'
 		else
 			for t in "${tests[@]}"; do
@@ -117,7 +123,7 @@ try() # DIR PATCH
 				break
 			done
 		fi
-		patch -s -R -p1 -d "$dir/src" <"$patch" >/dev/null
+		patch -s -R -p1 -d "$dir/tree" <"$patch" >/dev/null
 	fi
 	printf '%-26s %-11s %-34s %3d s  %s\n' "$(basename "$patch" .patch)" "$verdict" "$by" \
 		$((SECONDS - begin)) "$(field "$patch" fault)"
@@ -126,12 +132,12 @@ try() # DIR PATCH
 	return 1
 }
 
-# The tests must pass without a fault, or their failing says nothing.
+# What all tests run, of the sources as they are. The tests must pass without a fault, or their failing
+# says nothing.
 sound() # DIR TEST...
 {
 	local dir=$1 t
 
-	build_tests "$@" || { tail -n 20 "$dir/log"; return 1; }
 	shift
 	for t in "$@"; do
 		run_test "$dir" "$t" && continue
@@ -141,31 +147,34 @@ sound() # DIR TEST...
 	done
 }
 
-configure() # DIR BUILD MESON-OPTION...
+configure() # BUILD MESON-OPTION...
 {
-	local dir=$1 b=$2
+	local b=$1
 
-	shift 2
-	[ -f "$dir/$b/build.ninja" ] ||
-		meson setup "$dir/$b" "$dir/src" -Dbuildtype=debugoptimized -Ddebug=false "$@" \
-			>"$dir/log" 2>&1 || { cat "$dir/log"; return 1; }
+	shift
+	[ -f "build/$b/build.ninja" ] || meson setup "build/$b" "$@" >"$work/log" 2>&1 || {
+		cat "$work/log"
+		return 1
+	}
 }
 
-# One worker: its own copy and builds.
+tests_of() # PATCH...
+{
+	local p
+
+	for p in "$@"; do field "$p" tests; done | tr ' ' '\n' | sort -u
+}
+
+# One worker: its own copy.
 worker() # NUMBER PATCH...
 {
 	local dir=$work/$1 bad=0 p
 	local -a tests
 
 	shift
-	copy_sources "$dir/src"
-	# earlier runs left objects with faults that are newer than their sources
-	touch "$dir/touched"
-	sort -u -o "$dir/touched" "$dir/touched"
-	(cd "$dir/src" && xargs -r touch -c) <"$dir/touched"
-	mapfile -t tests < <(for p in "$@"; do field "$p" tests; done | tr ' ' '\n' | sort -u)
-	configure "$dir" build || return 1
-	[[ " ${tests[*]}" != *" tsan:"* ]] || configure "$dir" tsan -Db_sanitize=thread || return 1
+	mapfile -t tests < <(tests_of "$@")
+	mapfile -t builds < <(for p in "${tests[@]}"; do build_of "$p"; done | sort -u)
+	copy_tree "$dir/tree" "${builds[@]}"
 	sound "$dir" "${tests[@]}" || return 1
 	for p in "$@"; do
 		try "$dir" "$p" || bad=1
@@ -192,7 +201,13 @@ for p in test/mutations/*.patch; do
 done
 [ ${#patches[@]} -gt 0 ] || { echo "mutate.sh: no such fault; see test/mutations" >&2; exit 2; }
 
-rm -rf "$work"/*/src
+rm -rf "${work:?}"/*
+mkdir -p "$work"
+mapfile -t tests < <(tests_of "${patches[@]}")
+configure release --buildtype=release || exit 1
+[[ " ${tests[*]}" != *" tsan:"* ]] ||
+	configure tsan -Dbuildtype=debugoptimized -Db_sanitize=thread || exit 1
+build_tests . "$work/log" "${tests[@]}" || { tail -n 20 "$work/log"; exit 1; }
 pids=()
 for ((w = 0; w < jobs; w++)); do
 	mine=() n=0

@@ -30,6 +30,7 @@ struct packet { /* something for a program's ring that has not got in yet */
 
 struct channel {
 	bool used;
+	uint32_t engine;
 	int bell, bell_theirs;
 	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
@@ -589,7 +590,7 @@ hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[2])
 				    .channels = f->o.channels,
 				    .ring_slots = f->o.ring_slots,
 				    .recv_blocks = f->o.recv_blocks,
-				    .engines = 1,
+				    .engines = f->o.engines,
 				    .send_blocks = f->o.send_blocks};
 	g->bytes = WEIR_ALIGN_UP(weir_arena_end(g), 4096);
 	s->memory = memory("arena", g->bytes, &s->base);
@@ -635,7 +636,8 @@ do_disown(struct session *s, const struct weir_session_msg *m)
 }
 
 static void
-add_channel(struct session *s, struct weir_session_msg *r, int fds[2])
+add_channel(struct session *s, const struct weir_session_msg *m, struct weir_session_msg *r,
+	    int fds[2])
 {
 	struct channel *ch = &s->channel[s->channels];
 	struct weir_slot *slots;
@@ -649,6 +651,8 @@ add_channel(struct session *s, struct weir_session_msg *r, int fds[2])
 	require(!socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
 		"socketpair");
 	ch->used = true;
+	ch->engine = m->add_channel.engine == UINT32_MAX ? 0 : m->add_channel.engine;
+	require(ch->engine < s->g.engines, "an engine that there isn't");
 	ch->bell = pair[0];
 	fds[0] = pair[1];
 	ch->last = &ch->first;
@@ -660,7 +664,7 @@ add_channel(struct session *s, struct weir_session_msg *r, int fds[2])
 		       &ch->head->return_tail, false);
 	r->type = WEIR_MSG_CHANNEL;
 	r->channel.channel = s->channels++;
-	r->channel.engine = 0;
+	r->channel.engine = ch->engine;
 }
 
 static void
@@ -739,6 +743,17 @@ tell_opened(struct fake *f, struct end *x)
 	}
 }
 
+/* False: the channel leads to an engine whose port does not reach the peer. */
+static bool
+reaches(const struct fake *f, uint32_t session, const struct weir_session_msg *m,
+	struct weir_session_msg *r)
+{
+	uint32_t engine = f->session[session].channel[m->connect.channel].engine;
+
+	r->connecting.engine = f->o.fickle ? (engine + 1) % f->o.engines : f->o.reaches;
+	return engine == r->connecting.engine;
+}
+
 static void
 do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 	   struct weir_session_msg *r)
@@ -757,8 +772,10 @@ do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 		snprintf(r->refused.reason, sizeof(r->refused.reason), "nobody listens; start it");
 		return;
 	}
-	x = new_end(f, session, m->connect.channel);
 	r->type = WEIR_MSG_CONNECTING;
+	if (m->connect.address.id && !reaches(f, session, m, r))
+		return;
+	x = new_end(f, session, m->connect.channel);
 	r->connecting.vqpn = x->vqpn;
 	r->connecting.desc = x->desc_index;
 	if (!l) { /* remote ends are refused later */
@@ -836,7 +853,7 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 		hello(f, s, r, fds);
 		break;
 	case WEIR_MSG_ADD_CHANNEL:
-		add_channel(s, r, fds);
+		add_channel(s, m, r, fds);
 		break;
 	case WEIR_MSG_LISTEN:
 		do_listen(f, index, m, r);
@@ -891,6 +908,7 @@ fake_create(const struct fake_options *o)
 	f->o.ring_slots = f->o.ring_slots ? f->o.ring_slots : 256;
 	f->o.recv_blocks = f->o.recv_blocks ? f->o.recv_blocks : 64;
 	f->o.send_blocks = f->o.send_blocks ? f->o.send_blocks : 64;
+	f->o.engines = f->o.engines ? f->o.engines : 1;
 	f->o.channels = f->o.channels ? f->o.channels : 8;
 	f->o.window = f->o.window ? f->o.window : 65536;
 	f->o.first = f->o.first ? f->o.first : 512;

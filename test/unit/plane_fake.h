@@ -23,6 +23,9 @@ struct fake_options {
 	uint32_t first;		/* granted to a new connection; 0: 512 */
 	uint32_t area_bytes;	/* of a segment; 0: 64 KiB */
 	uint32_t segment_slots; /* 0: 256 */
+	uint32_t engines;	/* 0: 1 */
+	uint32_t reaches;	/* only the port of this engine reaches peers */
+	bool fickle;		/* ... or none: always that of another */
 	bool fence;		/* says that nobody is registered for membarrier */
 	bool slow_open;		/* connections open only when fake_open() says so */
 	bool prompt;		/* what a request caused is in the rings before its reply */

@@ -475,6 +475,64 @@ test_open_refused(void **state)
 	pair_close(&p);
 }
 
+static uint32_t
+channels(const struct weir *w)
+{
+	const struct weir_channel *ch;
+	uint32_t n = 0;
+
+	SLIST_FOREACH(ch, &w->threads.lh_first->channels, next)
+	n++;
+	return n;
+}
+
+/* The data plane names the engine whose port reaches the peer: asked again by a channel to that. */
+static void
+test_other_port(void **state)
+{
+	static const struct fake_options o = {.engines = 2, .reaches = 1};
+	struct pair p = pair_open(FAKE_REMOTE, &o, false);
+	struct weir_conn *c, *d;
+
+	(void)state;
+	assert_int_equal(WEIR_CHANNEL_OF(p.c->pipe)->engine, 1);
+	assert_int_equal(channels(p.a), 2);
+	pair_pass(&p, p.c, p.d, 1, 60);
+	pair_pass(&p, p.d, p.c, 2, 9000);
+	/* as often as it is asked, over the same */
+	c = pair_connect(&p, FAKE_REMOTE);
+	d = pair_accept(&p);
+	assert_ptr_equal(c->pipe, p.c->pipe);
+	assert_int_equal(channels(p.a), 2);
+	pair_pass(&p, c, d, 3, 60);
+	weir_close(c);
+	weir_close(d);
+	pair_close(&p);
+}
+
+/* One that names none, or another each time, is not asked for ever. */
+static void
+test_no_port(void **state)
+{
+	static const struct fake_options o[] = {{.engines = 2, .reaches = 2},
+						{.engines = 2, .fickle = true}};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(o); i++) {
+		struct fake *f = fake_create(&o[i]);
+		struct weir *w = fake_attach(f);
+		struct weir_address address;
+		struct weir_conn *c;
+
+		assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+		assert_int_equal(weir_connect(w, &address, 0, &c), -EPROTO);
+		assert_non_null(strstr(weir_reason(), "names no engine"));
+		assert_int_equal(fake_open_ends(f), 0);
+		weir_detach(w);
+		fake_destroy(f);
+	}
+}
+
 static void
 test_open_late(void **state)
 {
@@ -624,6 +682,8 @@ main(void)
 	    cmocka_unit_test(test_loans),
 	    cmocka_unit_test(test_close_with_data),
 	    cmocka_unit_test(test_open_refused),
+	    cmocka_unit_test(test_other_port),
+	    cmocka_unit_test(test_no_port),
 	    cmocka_unit_test(test_open_late),
 	    cmocka_unit_test(test_two_lives_in_ring),
 	    cmocka_unit_test(test_detach_during_detach),
