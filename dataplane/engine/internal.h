@@ -134,7 +134,9 @@ struct link {
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
 	struct list writing;  /* struct queue: bulk that has segments to post, by program */
-	struct list fetching; /* connections that have segments to read */
+	struct list fetching; /* connections that have segments to read ... */
+	struct list
+	    to_fetch; /* ... and, by placing, those that get a place when these are posted */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 
@@ -604,6 +606,7 @@ void bulk_forget(struct engine *e, struct conn *c);
 /* fetch.c */
 bool fetch_is_better(const struct engine *e, struct link *l, const struct rts *r);
 void fetch_begin(struct engine *e, struct conn *c, struct rts *r);
+void fetch_next(struct engine *e, struct link *l);
 bool fetch_post(struct engine *e, struct link *l);
 void fetch_done(struct engine *e, struct conn *c, uint64_t number);
 bool fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number);
