@@ -147,7 +147,7 @@ active_figure()
 	stop_all
 }
 
-# ways: SIZE, WAY and GB/s of a run each, all in turn, $runs times.
+# ways: TURN, SIZE, WAY and GB/s of a run each, all in turn, $runs times.
 ways()
 {
 	local size way bytes n
@@ -161,13 +161,14 @@ ways()
 				# shellcheck disable=SC2046
 				weir-perf --instance A node:2 -t bw -s "$size" -D 0.25 --cpu 0 --no-calibrate --json \
 					$([ "$way" = any ] || echo --flags "${way^^}") 2>"$weir_tmp/perf.log" |
-					jq -r --arg size "$size" --arg way "$way" '.results[0] | [$size, $way, .bytes_per_s / 1e9] | @tsv'
+					jq -r --arg turn "$n" --arg size "$size" --arg way "$way" '.results[0] | [$turn, $size, $way, .bytes_per_s / 1e9] | @tsv'
 			done
 		done
 	done
 }
 
-# The way that Weir chooses against each that can be forced, medians: the worst ratio to the best forced one.
+# The way that Weir chooses against each that can be forced: ratios of runs of one turn, since the machine changes
+# between turns, and their medians. The worst one is the figure.
 adaptive_figure()
 {
 	wanted conn_adaptive || return 0
@@ -175,11 +176,13 @@ adaptive_figure()
 	ways >"$weir_tmp/ways"
 	jq -Rcn --argjson runs "$runs" '
 		def median: sort | .[length / 2 | floor];
-		[inputs / "\t" | {size: .[0], way: .[1], rate: (.[2] | tonumber)}] | group_by(.size) | map(
-			(group_by(.way) | map({key: .[0].way, value: (map(.rate) | median), n: length})) as $ways |
-			{size: .[0].size, ways: ($ways | from_entries), whole: ($ways | all(.n == $runs))} |
-			.ratio = .ways.any / (.ways | del(.any) | [.[]] | max))' "$weir_tmp/ways" >"$weir_tmp/table"
-	jq -r '.[] | "\(.size): \(.ratio * 100 | round) % of the best; GB/s \(.ways | map_values(. * 100 | round / 100))"' "$weir_tmp/table"
+		[inputs / "\t" | {turn: .[0], size: .[1], way: .[2], rate: (.[3] | tonumber)}] | group_by(.size) | map(
+			(map(select(.way == "any")) | INDEX(.turn)) as $any | group_by(.way) as $ways |
+			{size: .[0].size, whole: ($ways | all(length == $runs)),
+			 ways: ($ways | map({key: .[0].way, value: (map(.rate) | median)}) | from_entries),
+			 ratio: ($ways | map(select(.[0].way != "any") | map(($any[.turn].rate // 0) / .rate) | median) | min)})' \
+		"$weir_tmp/ways" >"$weir_tmp/table"
+	jq -r '.[] | "\(.size): \(.ratio * 100 | round) % of the best, turn by turn; GB/s \(.ways | map_values(. * 100 | round / 100))"' "$weir_tmp/table"
 	jq 'if length == 8 and all(.whole) then map(.ratio) | 100 * min else empty end' "$weir_tmp/table" |
 		record conn_adaptive "% of the best forced way, at the worst size" '>=' 90 paired \
 			"weir-perf -t bw -s 64 ... 16m, --flags RING, SEND, READ, WRITE against none, in turn"
