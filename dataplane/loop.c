@@ -3,6 +3,7 @@
 #include "loop.h"
 
 #include "doorbell.h"
+#include "nap.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -33,7 +34,6 @@
 #define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
 #define LOAD_NS 1000000u	   /* the load is measured so often ... */
 #define LOAD_SPAN_NS 8000000u	   /* ... and says what was in so long */
-#define SLEEP_MIN_NS 50000u	   /* first timed sleep; doubles */
 #define SLEEP_ANY_NS 1000000000ull /* longest of all sleeps */
 #define EVENTS 32
 
@@ -256,10 +256,8 @@ sleep_end(struct loop *l, uint64_t now)
 		return end;
 	next = NIC_OPS(l->nic)->arm(l->nic, now, &fd);
 	watch_nic(l, fd);
-	if (l->nic_fd < 0) {
-		end = RTE_MIN(end, now + l->sleep_ns);
-		l->sleep_ns = RTE_MIN(2 * l->sleep_ns, l->config.sleep_max_ns);
-	}
+	if (l->nic_fd < 0)
+		end = RTE_MIN(end, now + nap_ns(now - l->last_work, l->config.sleep_max_ns));
 	return RTE_MIN(end, next);
 }
 
@@ -365,7 +363,6 @@ loop_run(void *loop)
 				awake(l);
 			l->last_work = now;
 			l->empty_turns = 0;
-			l->sleep_ns = SLEEP_MIN_NS;
 			l->busy_turns++;
 			if (engine_served(l->engine))
 				l->yielded = false;
@@ -415,7 +412,6 @@ loop_create(const struct loop_config *config)
 	}
 	l->config = *config;
 	l->epoll_fd = l->wake_fd = l->nic_fd = -1;
-	l->sleep_ns = SLEEP_MIN_NS;
 	l->shared = config->cpu_shared;
 	mailbox_init(&l->mailbox);
 	rc = open_events(l);

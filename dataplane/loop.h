@@ -56,7 +56,6 @@ struct loop {
 	uint64_t empty_turns, turn_tsc, turns;
 	uint64_t load_at, load_busy, load_idle; /* when the load was measured; cycles then */
 	uint32_t load;				/* 1/1000 */
-	uint64_t sleep_ns;			/* next timed sleep */
 	uint64_t timer;				/* while dozing: when the engine wants to run */
 	bool dozing; /* sleep flags are set: who has something for us rings */
 	uint64_t usage_checked, shared_until, switches; /* noticing that the CPU is shared */

@@ -137,6 +137,58 @@ protobuf_figure()
 	stop_all
 }
 
+# All of many connections send small messages: windows are small, since all share the receive memory.
+active_figure()
+{
+	wanted conn_active_10000 || return 0
+	perf_nodes
+	perf conn_active_10000 "M/s, 64 B on 10,000 connections at once" '-' 0 '.msgs_per_s / 1e6' --instance A node:2 -t rate -s 64 \
+		--connections 10000 -D 3 --cpu 0
+	stop_all
+}
+
+# ways: TURN, SIZE, WAY and GB/s of a run each, all in turn, $runs times.
+ways()
+{
+	local size way bytes n
+
+	for ((n = 0; n < runs; n++)); do
+		for size in 64 1k 8k 16k 64k 256k 1m 16m; do
+			bytes=$(numfmt --from=iec "${size^^}")
+			for way in any ring send read write; do
+				if [ "$way" = ring ] && [ "$bytes" -gt 8192 ]; then continue; fi
+				if [ "$way" = send ] && [ "$bytes" -gt 1920 ]; then continue; fi
+				# shellcheck disable=SC2046
+				weir-perf --instance A node:2 -t bw -s "$size" -D 0.25 --cpu 0 --no-calibrate --json \
+					$([ "$way" = any ] || echo --flags "${way^^}") 2>"$weir_tmp/perf.log" |
+					jq -r --arg turn "$n" --arg size "$size" --arg way "$way" '.results[0] | [$turn, $size, $way, .bytes_per_s / 1e9] | @tsv'
+			done
+		done
+	done
+}
+
+# The way that Weir chooses against each that can be forced: ratios of runs of one turn, since the machine changes
+# between turns, and their medians. The worst one is the figure.
+adaptive_figure()
+{
+	wanted conn_adaptive || return 0
+	perf_nodes
+	ways >"$weir_tmp/ways"
+	jq -Rcn --argjson runs "$runs" '
+		def median: sort | .[length / 2 | floor];
+		[inputs / "\t" | {turn: .[0], size: .[1], way: .[2], rate: (.[3] | tonumber)}] | group_by(.size) | map(
+			(map(select(.way == "any")) | INDEX(.turn)) as $any | group_by(.way) as $ways |
+			{size: .[0].size, whole: ($ways | all(length == $runs)),
+			 ways: ($ways | map({key: .[0].way, value: (map(.rate) | median)}) | from_entries),
+			 ratio: ($ways | map(select(.[0].way != "any") | map(($any[.turn].rate // 0) / .rate) | median) | min)})' \
+		"$weir_tmp/ways" >"$weir_tmp/table"
+	jq -r '.[] | "\(.size): \(.ratio * 100 | round) % of the best, turn by turn; GB/s \(.ways | map_values(. * 100 | round / 100))"' "$weir_tmp/table"
+	jq 'if length == 8 and all(.whole) then map(.ratio) | 100 * min else empty end' "$weir_tmp/table" |
+		record conn_adaptive "% of the best forced way, at the worst size" '>=' 90 paired \
+			"weir-perf -t bw -s 64 ... 16m, --flags RING, SEND, READ, WRITE against none, in turn"
+	stop_all
+}
+
 # Large messages against TCP over loopback: both send out of the program's buffers.
 bulk_figures()
 {
@@ -162,6 +214,8 @@ set_connections()
 	thread_figures
 	protobuf_figure
 	bulk_figures
+	adaptive_figure
+	active_figure
 	alltoall_figures
 	set_shares
 }

@@ -87,7 +87,7 @@ adopt_slots(struct perf_flow *f, uint32_t size)
 		perf_slots_close(&f->slots, f->conn);
 	if (size <= FLOW_COPY_MAX)
 		return 0;
-	rc = perf_slots_open(&f->slots, f->weir, size);
+	rc = perf_slots_open(&f->slots, f->weir, size, f->window);
 	if (!rc && (!f->window || f->window > f->slots.count))
 		f->window = f->slots.count;
 	return rc;

@@ -9,13 +9,15 @@
 #define FLUSH_MS 1000
 
 int
-perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size)
+perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size, uint32_t most)
 {
 	uint64_t stride = (size + PAGE - 1) / PAGE * PAGE, count = SLOTS_BYTES / stride;
 	uint8_t *memory;
 	int rc;
 
-	count = count < SLOTS_MAX ? count : SLOTS_MAX;
+	most = most && most < SLOTS_MAX ? most : SLOTS_MAX;
+	count = count < most ? count : most;
+	count += !count;
 	memory =
 	    mmap(NULL, count * stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)

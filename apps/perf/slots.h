@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define SLOTS_MAX 16u
-#define SLOTS_BYTES (64u << 20)
+#define SLOTS_BYTES (4u << 20) /* what a cache holds; one buffer in any case */
 
 struct perf_slots {
 	uint8_t *memory; /* NULL: none */
@@ -20,8 +20,8 @@ struct perf_slots {
 	struct weir_region *region;
 };
 
-/* Buffers for messages of `size` bytes, as many as are useful. 0 or -errno. */
-int perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size);
+/* Buffers for messages of `size` bytes: `most`, if not 0, or as many as are useful. 0 or -errno. */
+int perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size, uint32_t most);
 /* The connection that used them is flushed first. */
 void perf_slots_close(struct perf_slots *s, struct weir_conn *conn);
 

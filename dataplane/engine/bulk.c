@@ -150,7 +150,7 @@ bool
 bulk_may_post(const struct link *l)
 {
 	return !l->bulk_broken && !l->hold && has_room(l) &&
-	       (!list_empty(&l->writing) || !list_empty(&l->fetching));
+	       (!list_empty(&l->writing) || !list_empty(&l->fetching) || !list_empty(&l->to_fetch));
 }
 
 /* The next segment of p. False: the queue has no room. */
@@ -248,6 +248,7 @@ bulk_post(struct engine *e, struct link *l)
 
 	while (some && bulk_may_post(l)) {
 		some = write_next(e, l);
+		fetch_next(e, l);
 		some |= !l->bulk_broken && has_room(l) && fetch_post(e, l);
 	}
 }
@@ -466,7 +467,7 @@ find_place(struct conn *c, uint32_t i, uint32_t beside)
 	return block != WEIR_BLOCK_NONE;
 }
 
-enum placing { PLACING_DONE, PLACING_PLACED, PLACING_LATER, PLACING_FULL };
+enum placing { PLACING_DONE, PLACING_PLACED, PLACING_LATER, PLACING_FULL, PLACING_IN_TURN };
 
 /* Finds a place for the first that has none. */
 static enum placing
@@ -477,15 +478,20 @@ place_first(struct engine *e, struct conn *c)
 	for (uint32_t i = 0; c->accepts && i < c->rts_count; i++) {
 		struct rts *r = &c->cold->rts[i];
 		uint32_t beside = blocks_beside(c, i);
+		bool fetch;
 
 		if (r->state != RTS_WAITING)
 			continue;
 		if (refuse_if_too_large(e, c, r)) /* by now: channels were added */
 			return PLACING_PLACED;
+		fetch = fetch_is_better(e, c->link, r);
+		/* a place that nothing fills yet would only be cold by then */
+		if (fetch && !list_empty(&c->link->fetching))
+			return PLACING_IN_TURN;
 		if (!find_place(c, i, beside))
 			return beside ? PLACING_LATER : PLACING_FULL;
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
-		if (fetch_is_better(e, c->link, r)) {
+		if (fetch) {
 			fetch_begin(e, c, r);
 		} else {
 			r->state = RTS_PLACED;
@@ -506,14 +512,17 @@ bulk_place(struct engine *e, struct session *s)
 	do {
 		any = false;
 		LIST_EACH (node, following, &s->placing) {
-			enum placing p = place_first(
-			    e, conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing)));
+			struct conn *c =
+			    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing));
+			enum placing p = place_first(e, c);
 
 			if (p == PLACING_FULL)
 				return;
 			if (p == PLACING_LATER)
 				continue;
 			list_remove(node);
+			if (p == PLACING_IN_TURN)
+				list_append(&c->link->to_fetch, node);
 			if (p == PLACING_PLACED) { /* the others first */
 				list_append(&s->placing, node);
 				any = true;

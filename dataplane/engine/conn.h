@@ -102,7 +102,8 @@ struct conn_cold {
 	struct list writing;  /* in queue.members (BULK): has segments to post */
 	struct list fetching; /* in link.fetching */
 	struct list starving; /* in session.starving: wants grant that isn't there */
-	struct list placing;  /* in session.placing: wants a place for a bulk message */
+	struct list placing;  /* in session.placing: wants a place for a bulk message; in
+				 link.to_fetch: will */
 	struct list closing;  /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */

@@ -99,6 +99,21 @@ fetch_post(struct engine *e, struct link *l)
 	return true;
 }
 
+/* Nothing more to post: a place for those whose turn it is. */
+void
+fetch_next(struct engine *e, struct link *l)
+{
+	while (list_empty(&l->fetching) && !list_empty(&l->to_fetch)) {
+		struct list *node = l->to_fetch.next;
+		struct session *s =
+		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing))->session;
+
+		list_remove(node);
+		session_hunger(e, s, &s->placing, node);
+		session_feed(e, s);
+	}
+}
+
 static struct rts *
 find(struct conn *c, uint64_t number)
 {

@@ -416,6 +416,7 @@ void bulk_forget(struct engine *e, struct conn *c);
 /* fetch.c */
 bool fetch_is_better(const struct engine *e, struct link *l, const struct rts *r);
 void fetch_begin(struct engine *e, struct conn *c, struct rts *r);
+void fetch_next(struct engine *e, struct link *l);
 bool fetch_post(struct engine *e, struct link *l);
 void fetch_done(struct engine *e, struct conn *c, uint64_t number);
 bool fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number);

@@ -369,7 +369,8 @@ static bool
 has_unsent(const struct link *l)
 {
 	return l->frame_wrs || l->replaying || l->peer_stalled || !list_empty(&l->owing) ||
-	       !list_empty(&l->active) || !list_empty(&l->writing) || !list_empty(&l->fetching);
+	       !list_empty(&l->active) || !list_empty(&l->writing) || !list_empty(&l->fetching) ||
+	       !list_empty(&l->to_fetch);
 }
 
 /* The sending half of a pass: at most one frame. */
@@ -479,6 +480,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	list_init(&l->owing);
 	list_init(&l->writing);
 	list_init(&l->fetching);
+	list_init(&l->to_fetch);
 	list_init(&l->conns);
 	for (unsigned i = 0; i < 2; i++) {
 		l->user[i] = (struct link_qp){l, i};

@@ -92,7 +92,8 @@ struct link {
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
 	struct list writing;  /* struct queue: bulk that has segments to post, by program */
-	struct list fetching; /* connections that have segments to read */
+	struct list fetching; /* connections that have segments to read ... */
+	struct list to_fetch; /* ... that get a place, in placing order, when these are posted */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 

@@ -3,6 +3,8 @@
  * often. */
 #include "engine_world.h"
 
+#include "nap.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -272,14 +274,58 @@ test_cold_channels(void **state)
 	world_destroy(w);
 }
 
+#define SPIN_NS 100000u
+#define NAP_MOST_NS 2000000u
+#define LATE_NS 60000u /* what the kernel adds to a sleep */
+#define WORK_NS 10000u
+
+/* When an engine that had work at `last` sees what arrives at `at`; how often it woke. */
+static uint64_t
+seen_at(uint64_t last, uint64_t at, unsigned *naps)
+{
+	uint64_t now = last + SPIN_NS;
+
+	if (at <= now)
+		return at;
+	for (; now < at; ++*naps)
+		now += nap_ns(now - last, NAP_MOST_NS) + LATE_NS;
+	return now;
+}
+
+/* Two engines that nobody wakes, and that have rested, are awake a few messages later. */
+static void
+test_naps(void **state)
+{
+	uint64_t last[2] = {0, 0}, now = 1000000000;
+	unsigned naps = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 16; i++) {
+		uint64_t sent = now;
+
+		now = seen_at(last[i % 2], now, &naps) + WORK_NS;
+		last[i % 2] = now;
+		if (i == 0)
+			assert_in_range(naps, 400, 520); /* of a second of rest */
+		if (i >= 8)
+			assert_int_equal(now - sent, WORK_NS);
+		now += WORK_NS;
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_flags),	    cmocka_unit_test(test_credit_before_sleep),
-	    cmocka_unit_test(test_old_credit_line), cmocka_unit_test(test_stalled_sender_wakes),
-	    cmocka_unit_test(test_keepalive),	    cmocka_unit_test(test_silence),
-	    cmocka_unit_test(test_bells),	    cmocka_unit_test(test_cold_channels),
+	    cmocka_unit_test(test_flags),
+	    cmocka_unit_test(test_credit_before_sleep),
+	    cmocka_unit_test(test_old_credit_line),
+	    cmocka_unit_test(test_stalled_sender_wakes),
+	    cmocka_unit_test(test_keepalive),
+	    cmocka_unit_test(test_silence),
+	    cmocka_unit_test(test_bells),
+	    cmocka_unit_test(test_cold_channels),
+	    cmocka_unit_test(test_naps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -309,6 +309,36 @@ test_memory(void **state)
 	world_destroy(p.w);
 }
 
+/* Memory is taken for what is being read, not for all that was announced. */
+static void
+test_places_in_turn(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 5000, .recv_blocks = 4096});
+	struct session *s = &p.w->node[1].engine->sessions[p.pb->id];
+	struct pconn *a[16], *b[16];
+	uint32_t most = 0, before, got = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 16; i++)
+		world_connect(p.pa, p.pb, &a[i], &b[i]);
+	before = s->blocks.free;
+	for (unsigned i = 0; i < 16; i++)
+		for (unsigned k = 0; k < 4; k++)
+			assert_true(pconn_send(a[i], BULK_SEGMENT, READ));
+	for (unsigned i = 0; i < 4000; i++) {
+		world_step(p.w);
+		if (before - s->blocks.free > most)
+			most = before - s->blocks.free;
+	}
+	for (unsigned i = 0; i < 16; i++)
+		got += (uint32_t)b[i]->received;
+	assert_int_equal(got, 64);
+	assert_int_equal(s->blocks.free, before);
+	assert_in_range(most, BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE,
+			2 * BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE);
+	world_destroy(p.w);
+}
+
 static void
 send_until_flight(struct pair *p)
 {
@@ -441,10 +471,10 @@ main(void)
 	    cmocka_unit_test(test_told),	   cmocka_unit_test(test_sends),
 	    cmocka_unit_test(test_sends_at_once),  cmocka_unit_test(test_read_is_early),
 	    cmocka_unit_test(test_size),	   cmocka_unit_test(test_window_grows),
-	    cmocka_unit_test(test_load),	   cmocka_unit_test(test_memory),
-	    cmocka_unit_test(test_done),	   cmocka_unit_test(test_owner_dies),
-	    cmocka_unit_test(test_reader_dies),	   cmocka_unit_test(test_reader_closes),
-	    cmocka_unit_test(test_count_of_reset),
+	    cmocka_unit_test(test_places_in_turn), cmocka_unit_test(test_load),
+	    cmocka_unit_test(test_memory),	   cmocka_unit_test(test_done),
+	    cmocka_unit_test(test_owner_dies),	   cmocka_unit_test(test_reader_dies),
+	    cmocka_unit_test(test_reader_closes),  cmocka_unit_test(test_count_of_reset),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
