@@ -29,7 +29,10 @@
 #define LONELY 8u		   /* so many of them in a row: nobody is there ... */
 #define LONELY_TURNS 16u	   /* ... and is looked for in so many turns */
 #define OTHERS_NS 5000u		   /* ... if others gave the CPU back sooner than this */
-#define TURN_NS 30000u		   /* a stream lets others on the CPU run so often */
+#define TURN_NS 30000u		   /* a stream lets others on the CPU run so often ... */
+#define TURN_MOST_NS 300000u	   /* ... or, where they take long, up to this, ... */
+#define TURN_PART 4u		   /* ... but for such a part of the time that they took */
+#define CROWD_NS 200000u	   /* they are many if they take this long */
 #define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
 #define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
 #define LOAD_NS 1000000u	   /* the load is measured so often ... */
@@ -182,6 +185,23 @@ housekeeping(struct loop *l, uint64_t now)
 	atomic_store_explicit(&l->stats.turns, l->turns, memory_order_relaxed);
 }
 
+/*
+ * With many others on the CPU the caches are theirs when we come back: what is worth a turn is
+ * more, and credit waits for a frame that may carry it.
+ */
+static void
+set_away(struct loop *l, uint64_t ns)
+{
+	l->away = ns;
+	engine_set_away(l->engine, ns >= CROWD_NS ? ns : 0);
+}
+
+static uint64_t
+turn_ns(const struct loop *l)
+{
+	return RTE_MIN(RTE_MAX(l->away / TURN_PART, TURN_NS), TURN_MOST_NS);
+}
+
 static void
 yield(struct loop *l)
 {
@@ -190,6 +210,7 @@ yield(struct loop *l)
 	sched_yield();
 	l->yield_end = clock_now(l->config.clock);
 	took = l->yield_end - before;
+	set_away(l, took);
 	l->others_idle = took < OTHERS_NS;
 	l->lonely = took < ALONE_NS ? RTE_MIN(l->lonely + 1, LONELY) : 0;
 	l->yielded = true;
@@ -289,6 +310,7 @@ sleep_until_event(struct loop *l, uint64_t now)
 {
 	uint64_t end;
 
+	set_away(l, 0);
 	if (!l->dozing && !doze(l, now)) {
 		awake(l);
 		l->empty_turns = 1; /* the fence is dear: not in every turn */
@@ -366,7 +388,7 @@ loop_run(void *loop)
 			l->busy_turns++;
 			if (engine_served(l->engine))
 				l->yielded = false;
-			if (l->shared && (now - l->yield_end >= TURN_NS ||
+			if (l->shared && (now - l->yield_end >= turn_ns(l) ||
 					  (l->lonely < LONELY && work <= FEW_WORK &&
 					   engine_delivered(l->engine))))
 				yield(l);

@@ -64,6 +64,7 @@ struct loop {
 	bool yielded;		    /* since programs got or gave something */
 	uint32_t lonely;	    /* yields in a row that found nobody */
 	uint64_t yield_end;	    /* of the last one */
+	uint64_t away;		    /* so long it took, ns; 0: slept since */
 	bool others_idle;	    /* the last yield was short */
 	int nic_fd;		    /* in the epoll set, -1 none */
 	struct doorbell **doorbell; /* by number */

@@ -101,7 +101,7 @@ mapfile -t cpu < <(cpus)
 all_cpus=$(IFS=,; echo "${cpu[*]}")
 
 # A node has little: 32 of them fit into a few GiB. Links to all others, short rings, small sessions.
-node_options=(--idle adaptive --links "$((nodes + 2))" --peer-ring 64K --recv-wrs 64 --tx-frames 1024
+node_options=(--idle adaptive --links "$((nodes + 2))" --peer-ring 64K --recv-wrs 64 --tx-frames 1024 --ring-slots 4096
 	--session-connections 1024 --max-connections 4096 --max-sessions 16)
 if [ "$fabric" = mesh ]; then
 	memory=${memory:-$((32 + 40 * (nodes - 1 + nodes % 2)))}

@@ -306,6 +306,12 @@ engine_set_load(struct engine *e, uint32_t load)
 	e->load = load < 1000 ? load : 1000;
 }
 
+void
+engine_set_away(struct engine *e, uint64_t ns)
+{
+	e->away = ns < AWAY_MOST_NS ? ns : AWAY_MOST_NS;
+}
+
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {

@@ -281,6 +281,9 @@ bool engine_delivered(const struct engine *e);
 bool engine_served(const struct engine *e);
 /* How busy this engine's thread is, 1/1000: peers are told. The engine's thread. */
 void engine_set_load(struct engine *e, uint32_t load);
+/* How long others had the CPU when it last let them, ns: credit waits that much longer for a frame
+ * that carries it, since the next ones may be made by then. The engine's thread. */
+void engine_set_away(struct engine *e, uint64_t ns);
 
 /*
  * Executes a command at once, on the engine's thread. Returns true when it is done and

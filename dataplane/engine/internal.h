@@ -44,6 +44,7 @@ enum {
 	CONNECTS = 4096,      /* CONNECTs that wait for main */
 	NODE_EVENTS = 64,     /* kept for sessions whose ring is full */
 	CREDIT_DELAY_NS = 20000, /* a reply may carry the credit; later it goes alone */
+	AWAY_MOST_NS = 1000000,	 /* so much later at most, where others had the CPU */
 	RETRY_NS = 200000,	 /* what needs a program's or main's room while the engine sleeps */
 	ACK_WAIT_NS = 1000000,	 /* credit comes without waking: look after this long */
 	KEEPALIVE_NS = 250000000, /* a link on which nothing was heard for so long is tried */
@@ -70,6 +71,7 @@ struct engine {
 	uint64_t now, turn;
 	uint64_t keepalive_at;
 	uint32_t load; /* 1/1000 */
+	uint64_t away; /* ns, see engine_set_away() */
 	struct conn *conns;
 	struct conn_cold *cold_conns; /* the same number */
 	uint32_t first_index;	      /* vqpn index of conns[0] */

@@ -362,7 +362,7 @@ return_credit(struct engine *e, struct link *l)
 	    e->now >= l->credit_due)
 		write_credit(e, l, 0);
 	else if (l->credit_due == UINT64_MAX)
-		l->credit_due = e->now + CREDIT_DELAY_NS;
+		l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
 }
 
 static bool

@@ -257,6 +257,8 @@ struct weir_node_event {
 	int32_t status;
 };
 
+#define WEIR_SPARE_CLASSES 3 /* sizes of spare memory for parked messages, see park.c */
+
 struct weir_thread {
 	struct weir_bias lock; /* protects all that follows, but what says otherwise */
 	struct weir *w;
@@ -277,9 +279,9 @@ struct weir_thread {
 	LIST_HEAD(, weir_listener) listening;
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
-	LIST_HEAD(, weir_parked) loans; /* that the program has not given back */
-	struct weir_parked *spare[2];	/* parked messages for reuse, by class */
-	uint32_t spare_count[2];
+	LIST_HEAD(, weir_parked) loans;		       /* that the program has not given back */
+	struct weir_parked *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */
+	uint32_t spare_count[WEIR_SPARE_CLASSES];
 	uint32_t cache[16]; /* free send blocks */
 	uint32_t cache_count;
 	uint32_t turns, turns_seen; /* calls that moved something, and what the watcher saw of it */

@@ -24,7 +24,7 @@ struct weir_parked {
 	uint8_t *data;
 	uint32_t length;
 	uint8_t kind;  /* enum weir_parked_kind */
-	uint8_t class; /* of spare memory it goes back to; SPARE_NONE */
+	uint8_t class; /* of spare memory it goes back to; WEIR_SPARE_CLASSES: none */
 	uint32_t vqpn;
 	uint32_t cost;		/* still to be counted as consumed */
 	uint64_t at;		/* place, or span */
@@ -33,9 +33,6 @@ struct weir_parked {
 	LIST_ENTRY(weir_parked) in_loans; /* while the program has it */
 	uint8_t bytes[];
 };
-#define SPARE_SMALL 0  /* WEIR_SLOT_HEAD_BYTES */
-#define SPARE_INLINE 1 /* WEIR_INLINE_MAX */
-#define SPARE_NONE 2
 
 /* A FIFO of what waits for messages to complete. */
 struct weir_note {

@@ -155,7 +155,7 @@ weir_thread_clear(struct weir_thread *t)
 			free(p->data);
 		free(p);
 	}
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < WEIR_SPARE_CLASSES; i++) {
 		while ((p = t->spare[i])) {
 			t->spare[i] = p->next;
 			free(p);

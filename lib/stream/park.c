@@ -7,29 +7,31 @@
 
 #include <stdlib.h>
 
-#define SPARES_MAX 256u
-
-static const uint32_t class_bytes[] = {WEIR_SLOT_HEAD_BYTES, WEIR_INLINE_MAX};
+/* By size: of what waits few cache lines are touched. Many small ones may wait at a time. */
+static const struct {
+	uint32_t bytes, spares;
+} classes[WEIR_SPARE_CLASSES] = {{WEIR_SLOT_HEAD_BYTES, 2048},
+				 {WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES, 2048},
+				 {WEIR_INLINE_MAX, 256}};
 
 struct weir_parked *
 weir_parked_new(struct weir_thread *t, uint32_t length)
 {
-	uint8_t class = length <= WEIR_SLOT_HEAD_BYTES ? SPARE_SMALL
-			: length <= WEIR_INLINE_MAX    ? SPARE_INLINE
-						       : SPARE_NONE;
 	struct weir_parked *p;
+	uint8_t k = 0;
 
-	if (class != SPARE_NONE && t->spare[class]) {
-		p = t->spare[class];
-		t->spare[class] = p->next;
-		t->spare_count[class]--;
+	while (k < WEIR_SPARE_CLASSES && length > classes[k].bytes)
+		k++;
+	if (k < WEIR_SPARE_CLASSES && t->spare[k]) {
+		p = t->spare[k];
+		t->spare[k] = p->next;
+		t->spare_count[k]--;
 	} else {
-		p = malloc(sizeof(*p) + (class == SPARE_NONE ? length : class_bytes[class]));
+		p = malloc(sizeof(*p) + (k < WEIR_SPARE_CLASSES ? classes[k].bytes : length));
 		if (!p)
 			return NULL;
 	}
-	*p =
-	    (struct weir_parked){.length = length, .class = class, .kind = PARKED_BYTES, .home = t};
+	*p = (struct weir_parked){.length = length, .class = k, .kind = PARKED_BYTES, .home = t};
 	p->data = p->bytes;
 	return p;
 }
@@ -51,7 +53,8 @@ weir_parked_free(struct weir_parked *p)
 		WEIR_SEGMENT_OF(p->pipe)->users--;
 		break;
 	}
-	if (p->class == SPARE_NONE || t->spare_count[p->class] == SPARES_MAX) {
+	if (p->class == WEIR_SPARE_CLASSES ||
+	    t->spare_count[p->class] == classes[p->class].spares) {
 		free(p);
 		return;
 	}

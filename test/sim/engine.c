@@ -167,8 +167,12 @@ turn(struct sim_engine *e)
 	bool work;
 
 	e->rung = false;
-	if (rng_chance(&e->n->s->rng, 2))
-		engine_set_load(e->engine, rng_below(&e->n->s->rng, 1001));
+	if (rng_chance(&e->n->s->rng, 2)) {
+		uint32_t load = rng_below(&e->n->s->rng, 1001);
+
+		engine_set_load(e->engine, load);
+		engine_set_away(e->engine, load % 4 ? 0 : 200 * load);
+	}
 	run_mailbox(e);
 	e->turns++;
 	work = engine_turn(e->engine, e->n->s->now);

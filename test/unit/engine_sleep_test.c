@@ -65,6 +65,48 @@ test_credit_before_sleep(void **state)
 	world_destroy(w);
 }
 
+/* ns from a message's arrival until credit for it leaves alone, when others have the CPU for `away`
+ * at a time. */
+static uint64_t
+credit_after(struct world *w, struct pconn *a, struct pconn *b, uint64_t away)
+{
+	struct engine *e = w->node[1].engine;
+	const _Atomic uint64_t *writes = &engine_counters(e)->credit_writes;
+	uint64_t before = atomic_load(writes), received = b->received, begun;
+
+	engine_set_away(e, away);
+	pconn_send(a, 10, 0);
+	while (b->received == received)
+		world_step(w);
+	begun = w->now;
+	while (atomic_load(writes) == before && w->now - begun < 10000000)
+		world_step(w);
+	return w->now - begun;
+}
+
+static void
+test_credit_waits(void **state)
+{
+	struct world *w = world_create(NULL);
+	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+	struct pconn *a, *b;
+
+	(void)state;
+	world_connect(pa, pb, &a, &b);
+	/* until the window is so large that no grant, which brings credit too, is due for a while
+	 */
+	for (unsigned i = 0; i < 400; i++) {
+		pconn_send(a, 10, 0);
+		world_run(w, 10);
+	}
+	world_run(w, 300);
+	assert_in_range(credit_after(w, a, b, 0), 10000, 40000);
+	assert_in_range(credit_after(w, a, b, 300000), 300000, 340000);
+	assert_in_range(credit_after(w, a, b, UINT64_MAX), 500000, 1040000);
+	assert_in_range(credit_after(w, a, b, 0), 10000, 40000);
+	world_destroy(w);
+}
+
 /* Credit came by line first and then in a frame: the line, now old, is no reason to stay awake. */
 static void
 test_old_credit_line(void **state)
@@ -319,6 +361,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_flags),
 	    cmocka_unit_test(test_credit_before_sleep),
+	    cmocka_unit_test(test_credit_waits),
 	    cmocka_unit_test(test_old_credit_line),
 	    cmocka_unit_test(test_stalled_sender_wakes),
 	    cmocka_unit_test(test_keepalive),

@@ -197,6 +197,37 @@ late_acks(void **state)
 	pair_destroy(p);
 }
 
+/*
+ * The sender had no CPU for a while, as any turn here is longer than it waits for an answer: the
+ * ACK lies behind more than a burst of other frames.
+ */
+static void
+acks_unread(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct requester *rq = &((struct roce_qp *)p->qa)->rq;
+	struct nic_send_wr one = {.opcode = NIC_WRITE}, many = one;
+	unsigned turns = 0;
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	((struct roce_qp *)p->qb)->rq.window.size = 4 * BYTES;
+	many.sge_count = 1;
+	many.sge[0] = (struct nic_sge){p->mr[1].address, BYTES, p->mr[1].lkey};
+	many.remote_address = p->mr[0].address;
+	many.rkey = p->mr[0].rkey;
+	p->net->step = 10000000;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(nic_post_send(p->qb, &many, 1), 1);
+	assert_int_equal(nic_post_send(p->qa, &one, 1), 1);
+	do
+		net_turn(p->net);
+	while (rq->una != rq->next && ++turns < 20);
+	assert_int_equal(sender(p).timeouts, 0);
+	assert_in_range(turns, 4, 19);
+	pair_destroy(p);
+}
+
 /* A NAK that comes twice, as all frames do, makes nobody go back twice. */
 static void
 told_twice(void **state)
@@ -322,8 +353,9 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lost_again),	cmocka_unit_test(answer_lost_again),
 	    cmocka_unit_test(silence_is_short), cmocka_unit_test(late_acks),
-	    cmocka_unit_test(told_twice),	cmocka_unit_test(chance_or_queue),
-	    cmocka_unit_test(long_way),		cmocka_unit_test(stream_gives_way),
+	    cmocka_unit_test(acks_unread),	cmocka_unit_test(told_twice),
+	    cmocka_unit_test(chance_or_queue),	cmocka_unit_test(long_way),
+	    cmocka_unit_test(stream_gives_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,8 +109,11 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 		roce_qp_take_orders(ctx);
 	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
 	ctx->received = frames != 0;
-	if (now >= ctx->next_tick)
+	/* after a while without the CPU, what was late may lie behind what has just been taken */
+	if (now >= ctx->next_tick && (frames == 0 || ++ctx->put_off == ROCE_PUT_OFF)) {
+		ctx->put_off = 0;
 		roce_timer_run(ctx, now);
+	}
 	count = take_completions(ctx, wc, n);
 	if (frames != 0 || count != 0 || ctx->more)
 		*busy = true;

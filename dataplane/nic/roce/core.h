@@ -26,6 +26,7 @@
 #define ROCE_MESSAGE_MAX (1u << 31)   /* IBTA volume 1, 9.4.3 */
 #define ROCE_TICK_NS 50000u	      /* timers are looked at no more often, ... */
 #define ROCE_TICK_QP_NS 2000u	      /* ... and for each QP that waits, so much less often */
+#define ROCE_PUT_OFF 64u	      /* ... at the latest after so many turns with frames */
 #define ROCE_NEIGHBOUR_NS 4000000u    /* datagrams: between looks whether the MAC is known */
 #define ROCE_MIN_FRAMES                                                                            \
 	4u /* the window never falls below so many frames; AckReq is set as often                  \
@@ -228,6 +229,7 @@ struct roce_context {
 	/* engine */
 	struct link senders, answers, timers;
 	uint64_t next_tick; /* <= every deadline, or the earliest look at them allowed */
+	uint32_t put_off;   /* turns since a look was due: frames came in each of them */
 	uint32_t held;	    /* frames kept for retransmission */
 	bool received;	    /* frames came in this turn */
 	bool more;	    /* the turn was over, but not what is to be sent */
