@@ -18,7 +18,6 @@
 
 #define POLLS_ALONE 300u
 #define POLLS_AFTER_YIELD 32u
-#define POLLS_SHARED 1u
 #define LOOKS 16u
 #define YIELD_SHARED_NS 1000u /* an idle yield takes less than half of this */
 #define NAP_NS 1000000u
@@ -232,10 +231,9 @@ is_early(const struct weir_wait *wait, uint64_t now)
 int
 weir_wait_next(struct weir_wait *wait)
 {
-	uint32_t limit = wait->nap_ns  ? 0
-			 : shared_cpu  ? POLLS_SHARED
-			 : wait->start ? POLLS_AFTER_YIELD
-				       : POLLS_ALONE;
+	uint32_t limit = shared_cpu || wait->nap_ns ? 0
+			 : wait->start		    ? POLLS_AFTER_YIELD
+						    : POLLS_ALONE;
 	uint64_t now;
 
 	if (weir_unlikely(weir_state(wait->home->w) != WEIR_UP))

@@ -344,8 +344,10 @@ struct take {
  * what concerns outgoing lanes; messages for handlers are put by.
  */
 int home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
-/* Takes in what concerns the sender, responses most of all. Home locked. */
-void sender_take(struct sender *s);
+/* Takes in what concerns the sender, responses most of all, until r (NULL: none) has ended. Home
+ * locked. */
+void sender_take(struct sender *s, const struct weir_request *r);
+bool request_ended(const struct weir_request *r);
 /* Messages of the lane may be taken again. Home locked. */
 void lane_resume(struct lane *lane);
 
