@@ -4,6 +4,7 @@
 
 #include "doorbell.h"
 #include "nap.h"
+#include "slice.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -35,6 +36,10 @@
 #define CROWD_NS 200000u	   /* they are many if they take this long */
 #define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
 #define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
+#define CROWD 6u		   /* more channels than this after a yield: yield twice as often */
+#define PAIR 2u			   /* fewer: half as often */
+#define SLICE_SHIFT 3u		   /* at most 8 times as often */
+#define SLICE_NS 2000000u	   /* looked at so often */
 #define LOAD_NS 1000000u	   /* the load is measured so often ... */
 #define LOAD_SPAN_NS 8000000u	   /* ... and says what was in so long */
 #define SLEEP_ANY_NS 1000000000ull /* longest of all sleeps */
@@ -363,12 +368,36 @@ idle(struct loop *l, uint64_t now)
 		rte_pause();
 }
 
+/*
+ * Many program threads on this CPU that wait by yields: each of them is run before the engine is
+ * run again, and what they have given it in one round leaves in the next, and is answered in the
+ * one after, so that each of them looks in vain every other time. Run more often than they are, the
+ * engine hands on what some have given while others still work.
+ */
+static void
+notice_programs(struct loop *l, uint64_t now)
+{
+	uint32_t n = engine_gave(l->engine);
+
+	if (!n || !l->slice_ns)
+		return;
+	l->programs = (15 * l->programs + 256 * n) / 16;
+	if (now - l->slice_at < SLICE_NS)
+		return;
+	l->slice_at = now;
+	if (l->programs > 256 * CROWD && l->slice_shift < SLICE_SHIFT)
+		slice_set(l->slice_ns >> ++l->slice_shift);
+	else if (l->programs < 256 * PAIR && l->slice_shift)
+		slice_set(l->slice_ns >> --l->slice_shift);
+}
+
 int
 loop_run(void *loop)
 {
 	struct loop *l = loop;
 
 	rte_rcu_qsbr_thread_online(l->config.quiet, l->config.id);
+	l->slice_ns = slice_now();
 	l->turn_tsc = rte_rdtsc();
 	l->last_work = clock_ns(l->config.clock, l->turn_tsc);
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
@@ -385,7 +414,8 @@ loop_run(void *loop)
 				awake(l);
 			l->last_work = now;
 			l->empty_turns = 0;
-			l->busy_turns++;
+			if (!l->busy_turns++ && l->shared)
+				notice_programs(l, now);
 			if (engine_served(l->engine))
 				l->yielded = false;
 			if (l->shared && (now - l->yield_end >= turn_ns(l) ||

@@ -63,6 +63,10 @@ struct loop {
 	uint32_t busy_turns;	    /* since the last yield */
 	bool yielded;		    /* since programs got or gave something */
 	uint32_t lonely;	    /* yields in a row that found nobody */
+	uint64_t slice_ns;	    /* the thread's own; 0: it can't be changed */
+	uint32_t slice_shift;	    /* it asked for so much less */
+	uint32_t programs;	    /* x 256: channels that have something after a yield, of late */
+	uint64_t slice_at;	    /* when the slice was changed last */
 	uint64_t yield_end;	    /* of the last one */
 	uint64_t away;		    /* so long it took, ns; 0: slept since */
 	bool others_idle;	    /* the last yield was short */

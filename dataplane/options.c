@@ -39,7 +39,7 @@ static const struct row rows[] = {
      "memory of its own that a session may adopt"},
     {"arena", "WEIR_ARENA", "SIZE", KIND_SIZE, AT(arena), 1 << 20, 64ull << 30, "64M",
      "largest shared memory of a session"},
-    {"channels", "WEIR_CHANNELS", "N", KIND_NUMBER, AT(channels), 1, 1024, "16",
+    {"channels", "WEIR_CHANNELS", "N", KIND_NUMBER, AT(channels), 1, 1024, "32",
      "channels of a session"},
     {"idle", "WEIR_IDLE", "poll|adaptive", KIND_IDLE, AT(idle), 0, 0, "adaptive",
      "what an engine without work does: poll on, or spin, yield and sleep"},

@@ -111,13 +111,15 @@ thread_figures()
 {
 	local to="weir-perf --instance A node:2 -D 0.5 --cpu 0"
 
-	any_wanted conn_threads_1 conn_threads_8 conn_threads_least conn_requests_8 || return 0
+	any_wanted conn_threads_1 conn_threads_8 conn_threads_least conn_requests_8 conn_requests_p50_16 || return 0
 	perf_nodes
 	perf conn_threads_1 "M/s, 64 B messages of a thread" '>=' 10 '.msgs_per_s / 1e6' --instance A node:2 -t message -D 0.5 --cpu 0
 	pairs conn_threads_8 "% of one thread's rate, 8 threads" '>=' 90 .msgs_per_s 100 "$to -t message" "$to -t message --threads 8"
 	perf conn_threads_least "% of the mean, the least of 8 threads" '>=' 50 '100 * .shares.min / .shares.mean' \
 		--instance A node:2 -t message --threads 8 -D 0.5 --cpu 0
 	pairs conn_requests_8 "x one thread's rate, requests of 8 threads" '>=' 4 .msgs_per_s 1 "$to -t request" "$to -t request --threads 8"
+	pairs conn_requests_p50_16 "x one thread's p50 x (16 threads + 2 engines) / 2 CPUs, 16 threads" '<=' 1.5 .lat_us.p50 \
+		"$(awk 'BEGIN { print 2 / 18 }')" "$to -t request" "$to -t request --threads 16"
 	stop_all
 }
 

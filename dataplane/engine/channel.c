@@ -464,8 +464,13 @@ channels_poll(struct engine *e)
 	struct list *node, *following, *last = e->cold.prev;
 	unsigned n = 0, left = COLD_CHANNELS;
 
-	LIST_EACH (node, following, &e->hot)
-		n += channel_poll(e, LIST_OWNER(node, struct channel, polled));
+	e->gave = 0;
+	LIST_EACH (node, following, &e->hot) {
+		unsigned some = channel_poll(e, LIST_OWNER(node, struct channel, polled));
+
+		n += some;
+		e->gave += some != 0;
+	}
 	if (e->hot.next != e->hot.prev) { /* another one is first in the next pass */
 		node = e->hot.next;
 		list_remove(node);
@@ -479,6 +484,7 @@ channels_poll(struct engine *e)
 		list_append(some ? &e->hot : &e->cold, node);
 		node = following;
 		n += some;
+		e->gave += some != 0;
 	}
 	return n;
 }

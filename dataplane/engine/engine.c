@@ -294,6 +294,12 @@ engine_delivered(const struct engine *e)
 	return e->delivered;
 }
 
+uint32_t
+engine_gave(const struct engine *e)
+{
+	return e->gave;
+}
+
 bool
 engine_served(const struct engine *e)
 {

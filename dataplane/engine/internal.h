@@ -84,6 +84,7 @@ struct engine {
 	struct list limited;  /* struct queue: programs that have used up their rate */
 	uint64_t limited_at;  /* when the first may go on */
 	uint64_t crowded;     /* last turn in which a link's frame is shared out */
+	uint32_t gave;	      /* channels that had something in this turn */
 	bool served;	      /* in this turn: programs got or gave something */
 	bool delivered;	      /* ... small messages, which are soon answered */
 	bool news;	      /* a link's error or a session's violation that main isn't told of */

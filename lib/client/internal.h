@@ -469,13 +469,13 @@ struct weir_wait {
 	struct weir_thread *self; /* the caller's own; NULL until it sleeps */
 	bool events; /* for anything that self reports: home is self, and foreign homes count */
 	int timeout_ms;
-	bool armed;		  /* sleep flags are up: one more look, then sleep */
-	bool nap;		  /* home was unsettled */
-	uint32_t polls;		  /* since the last yield */
-	uint32_t looks;		  /* a poll may look so often at its rings before it gives up */
-	bool nap_always;	  /* what is waited for rings no bell */
-	uint32_t nap_ns;	  /* sleep so long instead of polling, and raise no flags; 0: no */
-	uint64_t nap_for;	  /* ns, after which it waits as others do */
+	bool armed;	 /* sleep flags are up: one more look, then sleep */
+	bool nap;	 /* home was unsettled */
+	uint32_t polls;	 /* since the last yield */
+	uint32_t yields; /* since the start */
+	uint32_t looks;	 /* a poll may look so often at its rings before it gives up */
+	bool nap_always; /* what is waited for rings no bell */
+	uint32_t nap_ns; /* less than 1 s: sleep so long first, and raise no flags; 0: no */
 	uint64_t start, deadline; /* ns; 0: clock not looked at yet */
 	struct weir_waiter waiter;
 };

@@ -18,11 +18,12 @@
 
 #define POLLS_ALONE 300u
 #define POLLS_AFTER_YIELD 32u
-#define POLLS_SHARED 1u
 #define LOOKS 16u
 #define YIELD_SHARED_NS 1000u /* an idle yield takes less than half of this */
 #define NAP_NS 1000000u
 #define AWAKE_NS 100000u /* a wake costs about half of this */
+#define AWAKE_YIELDS 16u /* ... and more than these, however long others had the CPU in between */
+#define AWAKE_SHARED_NS 2000000u /* ... but who has it for so long keeps it */
 
 /* falls with each short yield, rises with a long one */
 static __thread uint8_t shared_cpu __attribute__((tls_model("initial-exec")));
@@ -207,18 +208,30 @@ start_clock(struct weir_wait *wait, uint64_t now)
 }
 
 static void
-nap(const struct weir_wait *wait, uint64_t now)
+nap(struct weir_wait *wait, uint64_t now)
 {
 	uint64_t left = wait->deadline - now;
 	struct timespec ts = {.tv_nsec = (long)(left < wait->nap_ns ? left : wait->nap_ns)};
 
 	nanosleep(&ts, NULL);
+	wait->nap_ns = 0;
+	wait->yields = 0;
+	wait->start = weir_clock();
+}
+
+/* Polling still costs less than a sleep would. */
+static bool
+is_early(const struct weir_wait *wait, uint64_t now)
+{
+	uint64_t awake = now - wait->start;
+
+	return awake < AWAKE_NS || (wait->yields < AWAKE_YIELDS && awake < AWAKE_SHARED_NS);
 }
 
 int
 weir_wait_next(struct weir_wait *wait)
 {
-	uint32_t limit = shared_cpu || wait->nap_ns ? POLLS_SHARED
+	uint32_t limit = shared_cpu || wait->nap_ns ? 0
 			 : wait->start		    ? POLLS_AFTER_YIELD
 						    : POLLS_ALONE;
 	uint64_t now;
@@ -246,12 +259,13 @@ weir_wait_next(struct weir_wait *wait)
 		return 0;
 	}
 	wait->polls = 0;
-	if (wait->nap_ns && now - wait->start < wait->nap_for) {
+	if (wait->nap_ns) {
 		nap(wait, now);
 		return 0;
 	}
 	now = yield(now);
-	if (wait->home->w->polling || now - wait->start < AWAKE_NS)
+	wait->yields++;
+	if (wait->home->w->polling || is_early(wait, now))
 		return 0;
 	return arm(wait);
 }

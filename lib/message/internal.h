@@ -133,6 +133,7 @@ struct sender {
 	struct lane **page[NODES / NODE_PAGE];
 	struct request_slot *slots;
 	uint32_t slot_count, slot_free;
+	_Atomic uint64_t turn_end;	  /* ns; its threads write and read */
 	_Atomic uint64_t late, malformed; /* responses for nobody; what is none */
 	uint8_t buffer[WEIR_INLINE_MAX + 12] __attribute__((aligned(64)));
 };
@@ -219,7 +220,6 @@ struct weir_messenger {
 	bool fence; /* who unregisters can't make others run a fence */
 	/* lock writes; read by every message, so nothing else that is written lies beside it */
 	_Alignas(64) _Atomic uint32_t epoch;
-	_Alignas(64) _Atomic uint32_t crowd; /* threads that wait for room; they write, they read */
 	_Alignas(64) pthread_mutex_t lock;
 	struct peer **peers[NODES / NODE_PAGE];
 	TAILQ_HEAD(, peer) open, stepping;
@@ -230,6 +230,8 @@ struct weir_messenger {
 	struct event *events;
 	uint32_t event_count, event_room;
 	pthread_cond_t changed; /* a peer went DOWN */
+	/* ns: until then senders have turns, by engine. Who waits for room writes and reads */
+	_Atomic uint64_t booked[WEIR_ENGINES_MAX];
 	pthread_mutex_t leaf;
 	/* leaf */
 	struct exclusive *exclusive, **exclusive_end;
@@ -284,11 +286,13 @@ int lane_accept(struct worker *k, struct peer *p, struct weir_conn *c);
 void lane_end(struct lane *lane, int status);
 /* The same without m->lock, if that connection still is the lane's. */
 void lane_ended(struct lane *lane, uint64_t life, int status);
-/* Sends on a pinned lane. */
-int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
-	      int timeout_ms);
 /* What a call of the stream model means to who sends messages. */
 int message_error(int rc);
+
+/* ---- turn.c ---- */
+/* Sends on a pinned lane of the caller's sender. */
+int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
+	      int timeout_ms);
 
 /* ---- peer.c ---- */
 struct peer *peer_get(struct weir_messenger *m, uint16_t node);
@@ -340,8 +344,10 @@ struct take {
  * what concerns outgoing lanes; messages for handlers are put by.
  */
 int home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
-/* Takes in what concerns the sender, responses most of all. Home locked. */
-void sender_take(struct sender *s);
+/* Takes in what concerns the sender, responses most of all, until r (NULL: none) has ended. Home
+ * locked. */
+void sender_take(struct sender *s, const struct weir_request *r);
+bool request_ended(const struct weir_request *r);
 /* Messages of the lane may be taken again. Home locked. */
 void lane_resume(struct lane *lane);
 

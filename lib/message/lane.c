@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CROWD_NAP_NS 40000u
-#define CROWD_NAPS_NS 100000000u
-
 __thread struct sender_latest sender_last;
 
 /* ---- senders ---- */
@@ -505,60 +502,4 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 		pthread_mutex_unlock(&s->m->lock);
 	}
 	return rc && rc != -EAGAIN ? not_opened(rc) : rc;
-}
-
-/* One try. Other threads' messages got room meanwhile, or this one's responses came. */
-static int
-send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
-{
-	int rc;
-
-	weir_lock(lane->home);
-	rc = weir_send_now(lane->conn, parts, n, length);
-	if (rc == -EAGAIN) {
-		weir_drive(lane->home, NULL);
-		rc = weir_send_now(lane->conn, parts, n, length);
-	}
-	weir_unlock(lane->home);
-	return rc;
-}
-
-/*
- * Many threads that poll for room keep the engine from making it: the more they are, the more
- * messages lie in the rings already, and the longer each may sleep without anybody running dry.
- */
-static int
-send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
-{
-	struct weir_messenger *m = lane->m;
-	struct weir_wait wait;
-	uint32_t crowd;
-	int rc = send_once(lane, parts, n, length);
-
-	if (rc != -EAGAIN || !timeout_ms)
-		return rc;
-	weir_wait_init(&wait, lane->home, timeout_ms);
-	wait.nap_for = CROWD_NAPS_NS;
-	crowd = atomic_fetch_add_explicit(&m->crowd, 1, memory_order_relaxed) + 1;
-	do {
-		wait.nap_ns = crowd > 1 ? crowd * CROWD_NAP_NS : 0;
-		rc = weir_wait_next(&wait);
-		if (!rc)
-			rc = send_once(lane, parts, n, length);
-		else
-			break;
-		crowd = atomic_load_explicit(&m->crowd, memory_order_relaxed);
-	} while (rc == -EAGAIN);
-	atomic_fetch_sub_explicit(&m->crowd, 1, memory_order_relaxed);
-	weir_wait_end(&wait);
-	return rc;
-}
-
-int
-lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
-{
-	lane_used(lane);
-	return length <= WEIR_INLINE_MAX
-		   ? send_small(lane, parts, n, length, timeout_ms)
-		   : weir_send_parts(lane->conn, parts, n, length, timeout_ms);
 }

@@ -506,7 +506,7 @@ look_senders(struct weir_messenger *m)
 		if (!s->users)
 			continue;
 		weir_bias_lock_slow(&s->home->lock);
-		sender_take(s);
+		sender_take(s, NULL);
 		weir_bias_unlock_passing(&s->home->lock);
 	}
 }

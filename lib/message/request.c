@@ -314,8 +314,8 @@ weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t no
 
 /* ---- collecting ---- */
 
-static bool
-ended(const struct weir_request *r)
+bool
+request_ended(const struct weir_request *r)
 {
 	return atomic_load_explicit(&inside((struct weir_request *)(uintptr_t)r)->state,
 				    memory_order_acquire) == STATE_ENDED;
@@ -327,9 +327,9 @@ look(struct sender *s, const struct weir_request *r)
 	bool done;
 
 	weir_lock(s->home);
-	if (!ended(r))
-		sender_take(s);
-	done = ended(r);
+	if (!request_ended(r))
+		sender_take(s, r);
+	done = request_ended(r);
 	weir_unlock(s->home);
 	return done;
 }
@@ -339,7 +339,7 @@ static void
 give_up(struct sender *s, struct weir_request *r, int status)
 {
 	weir_lock(s->home);
-	if (!ended(r)) {
+	if (!request_ended(r)) {
 		request_end(s, r, status, 0);
 		weir_thread_wake(s->home, NULL);
 	}

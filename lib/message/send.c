@@ -98,6 +98,28 @@ put_two_slots(struct sender *s, struct weir_conn *c, uint16_t type, const void *
 	return put(s, c, type, buf, length, 2);
 }
 
+/* The same where threads share a sender, each of them for a message: they wait for the lock. */
+static __attribute__((noinline)) int
+put_shared(struct sender *s, uint16_t node, uint16_t type, const void *buf, uint32_t length)
+{
+	uint64_t head = KIND_MESSAGE | (uint64_t)type << 16;
+	struct lane *lane;
+	int rc = -EAGAIN;
+
+	weir_lock(s->home);
+	lane = sender_lane(s, node);
+	if (lane && !lane->greet && weir_put_ready(lane->conn)) {
+		lane_used(lane);
+		if (length <= WEIR_SLOT_HEAD_BYTES - HEADER_SHORT
+			? weir_put_headed(lane->conn, &head, HEADER_SHORT, buf, length, 1)
+			: weir_put_headed(lane->conn, &head, HEADER_SHORT, buf, length, 2))
+			weir_put_ring(lane->conn->pipe);
+		rc = 0;
+	}
+	weir_unlock(s->home);
+	return rc;
+}
+
 /* As weir_send(): the common case calls nothing and keeps little in memory. */
 int
 weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
@@ -106,9 +128,12 @@ weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const 
 	struct sender *s = sender_latest(m);
 	struct lane *lane;
 
-	if (weir_unlikely(!s || length > WEIR_INLINE_SMALL - HEADER_SHORT ||
-			  !weir_bias_enter(&s->home->lock)))
+	if (weir_unlikely(!s || length > WEIR_INLINE_SMALL - HEADER_SHORT))
 		return send_slow(m, node, type, buf, length, timeout_ms);
+	if (weir_unlikely(!weir_bias_enter(&s->home->lock)))
+		return put_shared(s, node, type, buf, (uint32_t)length)
+			   ? send_slow(m, node, type, buf, length, timeout_ms)
+			   : 0;
 	lane = sender_lane(s, node);
 	if (weir_unlikely(!lane || lane->greet || !weir_put_ready(lane->conn))) {
 		weir_bias_leave(&s->home->lock);

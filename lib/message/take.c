@@ -197,13 +197,13 @@ home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 }
 
 void
-sender_take(struct sender *s)
+sender_take(struct sender *s, const struct weir_request *r)
 {
 	struct weir_thread *t = s->home;
 	struct take take;
 	bool moved = false;
 
-	for (uint32_t i = 0; i < RESPONSES_MAX; i++) {
+	for (uint32_t i = 0; i < RESPONSES_MAX && !(r && request_ended(r)); i++) {
 		int rc = home_take(t, s->buffer, true, &take);
 
 		if (rc == TAKE_ENDED) {

@@ -25,6 +25,26 @@ test_messages(void **state)
 	close_both(&p);
 }
 
+/* Far more than the window holds, one small message right behind the other: each counts as
+ * consumed. */
+static void
+test_run(void **state)
+{
+	uint32_t buf[16];
+	struct both p;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	for (uint32_t i = 0; i < 20000; i++) {
+		fill(buf, 0, i, 8 + i % 2 * 56);
+		must(weir_message_send(p.a.m, B, TYPE_NOTE, buf, 8 + i % 2 * 56, PATIENT));
+	}
+	await(p.b.notes == 20000);
+	assert_int_equal(p.b.wrong, 0);
+	assert_int_equal(stats_of(&p.b).handled, 20000);
+	close_both(&p);
+}
+
 static void
 test_requests(void **state)
 {
@@ -267,6 +287,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_messages),	cmocka_unit_test(test_requests),
+	    cmocka_unit_test(test_run),		cmocka_unit_test(test_requests),
 	    cmocka_unit_test(test_bad_input),	cmocka_unit_test(test_stranger),
 	    cmocka_unit_test(test_late),	cmocka_unit_test(test_cancel),
 	    cmocka_unit_test(test_uncollected),
