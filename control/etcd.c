@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/random.h>
 
 #define URLS 8
 #define ANSWER_SECONDS 3u
@@ -137,6 +137,17 @@ drop_all(struct etcd *e)
 	e->step = e->watch = e->beat = NULL;
 }
 
+/* 0 ... below - 1 */
+static unsigned
+any(unsigned below)
+{
+	unsigned x = 0;
+
+	if (getrandom(&x, sizeof(x), 0) != (ssize_t)sizeof(x))
+		return 0;
+	return x % below;
+}
+
 static const char *
 remedy(const char *error)
 {
@@ -164,7 +175,7 @@ fail(struct etcd *e, const char *error)
 		e->listed = false;
 	drop_all(e);
 	e->url_now = (e->url_now + 1) % e->url_count;
-	set_retry(e, e->retry_ms / 2 + (unsigned)rand() % e->retry_ms / 2 + 1);
+	set_retry(e, e->retry_ms / 2 + any(e->retry_ms / 2) + 1);
 	e->retry_ms = e->retry_ms * 2 < RETRY_MAX ? e->retry_ms * 2 : RETRY_MAX;
 }
 
@@ -374,7 +385,7 @@ static uint32_t
 choose_free(const json_t *kvs)
 {
 	static uint8_t used[ID_LAST / 8 + 1];
-	uint32_t skip = (uint32_t)rand() % 8, id, found = ETCD_NODE_AUTO; /* many start at once */
+	uint32_t skip = any(8), id, found = ETCD_NODE_AUTO; /* many start at once */
 	const json_t *kv;
 	size_t i;
 
@@ -708,7 +719,6 @@ etcd_source_create(const struct etcd_options *o)
 	e->is = *o;
 	e->id = o->node;
 	e->retry_ms = RETRY_MIN;
-	srand((unsigned)time(NULL) ^ (unsigned)(uintptr_t)e);
 	e->urls = rest = strdup(o->urls);
 	for (char *url; rest && (url = strsep(&rest, ",")) && e->url_count < URLS;) {
 		size_t n = strlen(url);

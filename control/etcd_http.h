@@ -11,8 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ETCD_ANSWER_MAX (24u << 20) /* bytes: 65,535 nodes of 256 bytes, in base64, and then some  \
-				     */
+#define ETCD_ANSWER_MAX                                                                            \
+	(24u << 20) /* bytes: 65,535 nodes of 256 bytes, in base64, and then some                  \
+		     */
 #define ETCD_ERROR_MAX 200
 
 struct etcd_http;

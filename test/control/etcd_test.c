@@ -245,7 +245,7 @@ stop(int i, bool leave)
 static int
 setup(void **state)
 {
-	strcpy(directory, "/tmp/weir-etcd-XXXXXX");
+	snprintf(directory, sizeof(directory), "/tmp/weir-etcd-XXXXXX");
 	assert_non_null(mkdtemp(directory));
 	port = free_port();
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u", port);
@@ -256,14 +256,20 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	char command[96];
+	pid_t rm;
+	int status;
 
 	for (int i = 0; i < NODES; i++)
 		stop(i, false);
 	event_base_free(base);
 	etcd_end(SIGKILL);
-	snprintf(command, sizeof(command), "rm -rf %s", directory);
-	return system(command);
+	rm = fork();
+	if (rm == 0) {
+		execlp("rm", "rm", "-rf", directory, NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(rm, &status, 0), rm);
+	return status;
 }
 
 // ---- tests ----
@@ -438,7 +444,7 @@ test_tls(void **state)
 	snprintf(options[0], sizeof(options[0]), "--cert-file=%s", certificate);
 	snprintf(options[1], sizeof(options[1]), "--key-file=%s", k);
 	snprintf(options[2], sizeof(options[2]), "--trusted-ca-file=%s", ca);
-	strcpy(options[3], "--client-cert-auth");
+	snprintf(options[3], sizeof(options[3]), "--client-cert-auth");
 	snprintf(url, sizeof(url), "https://127.0.0.1:%u", port);
 	etcd_run_with(words);
 	start_with(1, ca, certificate, k);
