@@ -4,6 +4,7 @@
 #include "weirctl.h"
 
 #include <arpa/inet.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,13 +109,26 @@ engine_json(json_t *o, const struct weir_row_engine *r)
 	PUT(rx_messages_per_s);
 }
 
+/* As this host calls it, else its number. */
+static const char *
+user_name(uint32_t uid, char number[16])
+{
+	const struct passwd *p = getpwuid(uid);
+
+	snprintf(number, 16, "%u", uid);
+	return p ? p->pw_name : number;
+}
+
 static void
 session_json(json_t *o, const struct weir_row_session *r)
 {
+	char number[16];
+
 	PUT(session);
 	put_text(o, "name", r->name);
 	PUT(pid);
 	PUT(uid);
+	put_text(o, "user", user_name(r->uid, number));
 	PUT(channels);
 	PUT(connections);
 	PUT(listeners);

@@ -41,7 +41,7 @@ static const struct column columns[][COLUMNS_MAX + 1] = {
     [WEIR_ROWS_SESSIONS] = {{"session", "SESSION", PLAIN},
 			    {"name", "NAME", PLAIN},
 			    {"pid", "PID", PLAIN},
-			    {"uid", "UID", PLAIN},
+			    {"user", "USER", PLAIN},
 			    {"channels", "CHANNELS", PLAIN},
 			    {"connections", "CONNECTIONS", PLAIN},
 			    {"listeners", "LISTENERS", PLAIN},

@@ -253,6 +253,7 @@ broker_destroy(struct broker *b)
 	datagrams_free_all(b);
 	node_free_all(b);
 	share_free_all(b);
+	user_free_all(b);
 	if (b->fault_fd >= 0)
 		close(b->fault_fd);
 	if (b->epoll_fd >= 0)

@@ -12,6 +12,7 @@
 #include "common/session_msg.h"
 #include "engine/engine.h"
 #include "rate.h"
+#include "users.h"
 
 #include <sys/types.h>
 
@@ -47,6 +48,7 @@ struct broker_config {
 	uint32_t links;
 	uint32_t program_weight;    /* of programs without a setting; 0: ENGINE_WEIGHT */
 	struct rate program_rate;   /* the same */
+	const struct users *users;  /* who may attach, and use how much; NULL: no limits */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
 	uint64_t burst_ns; /* CPU time of main that a process may cost by coming and leaving
 			      (pace.h), half of it by requests. 0: no limit */

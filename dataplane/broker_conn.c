@@ -13,7 +13,8 @@ broker_conn_new(struct broker_session *s, uint32_t channel)
 {
 	struct broker_conn *c;
 
-	if (!s->free_desc_count || s->b->conn_count == s->b->config.connections)
+	if (!s->free_desc_count || s->b->conn_count == s->b->config.connections ||
+	    !user_take_conn(s))
 		return NULL;
 	c = broker_alloc(sizeof(*c));
 	c->session = s;
@@ -68,6 +69,7 @@ unlink_conn(struct broker_conn *c)
 	if (c->next)
 		c->next->previous = c->previous;
 	s->conn_count--;
+	user_give_conn(s);
 	s->free_desc[s->free_desc_count++] = c->desc;
 	c->session = NULL;
 }

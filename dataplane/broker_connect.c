@@ -214,9 +214,7 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	}
 	c = broker_conn_new(s, m->connect.channel);
 	if (!c) {
-		session_refuse(s, EMFILE,
-			       "all connections are in use; close some or raise "
-			       "--max-connections");
+		user_refuse_conn(s, s);
 		return;
 	}
 	b->counters.connects_out++;

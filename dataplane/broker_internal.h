@@ -147,6 +147,8 @@ struct broker_session {
 	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
 	struct broker_region *region; /* config.regions of them; number i + 1 */
 	uint64_t region_bytes;	      /* of all that aren't free */
+	struct broker_user *owner;    /* that the memory and connections count for */
+	uint64_t memory;	      /* arena and regions, as counted there */
 	uint32_t weight;
 	struct rate rate;
 	struct engine_share share; /* what engines read of those */
@@ -197,6 +199,25 @@ void share_init(struct broker_session *s);
 int share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size);
 void share_row(const struct broker_session *s, struct weir_row_session *r);
 void share_free_all(struct broker *b);
+/* Every engine hears of s->share, or of the one above. */
+void share_tell(struct broker_session *s);
+
+/* ---- users (broker_user.c) ---- */
+
+struct broker_user;
+int user_begin(struct broker *b, uint32_t uid, struct broker_user **user,
+	       struct weir_session_msg *no);
+void user_end(struct broker_session *s);
+int user_take_memory(struct broker_session *s, uint64_t bytes);
+void user_give_memory(struct broker_session *s, uint64_t bytes);
+void user_refuse_memory(const struct broker_session *s, struct weir_session_msg *no);
+/* An end of a connection; false: it has as many as it may. */
+bool user_take_conn(struct broker_session *s);
+void user_give_conn(struct broker_session *s);
+void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
+struct engine_share *user_share(struct broker_user *u);
+int user_set(struct broker *b, uint32_t uid, const char *key, const char *value);
+void user_free_all(struct broker *b);
 
 /* ---- connections (broker_conn.c, broker_connect.c, broker_local.c) ---- */
 
@@ -515,6 +536,7 @@ struct broker {
 	struct broker_session *building, **last_building; /* in the order in which they came */
 	uint64_t told_to_wait;				  /* when those were last */
 	struct share_setting *share_settings;
+	struct broker_user *users;
 	struct broker_conn **conn; /* by vqpn index */
 	uint32_t conn_count;
 	struct service_table services;

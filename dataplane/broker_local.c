@@ -241,13 +241,11 @@ make_ends(struct broker_session *s, uint32_t channel, struct service_listener *l
 	x = broker_conn_new(s, channel);
 	y = x ? broker_conn_new(t, peer_channel) : NULL;
 	if (!y) {
+		user_refuse_conn(s, t);
 		if (x)
 			conn_gone(b, x);
 		segment_give(g, index, 0);
 		segment_give(g, index, 1);
-		session_refuse(s, EMFILE,
-			       "all connections are in use; close some or raise "
-			       "--max-connections");
 		return NULL;
 	}
 	x->peer = y;

@@ -83,6 +83,7 @@ region_free(struct broker_session *s, struct broker_region *r)
 	memfd_close(&r->memory);
 	free(r->view);
 	s->region_bytes -= r->bytes;
+	user_give_memory(s, r->bytes);
 	*r = (struct broker_region){.state = REGION_FREE};
 }
 
@@ -227,6 +228,7 @@ void
 adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct broker_region *r = free_region(s);
+	struct weir_session_msg no;
 	int rc;
 	const char *why = unacceptable(s, m, &rc);
 
@@ -235,6 +237,11 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 			       why ? why
 				   : "all regions of the session are in use; disown some, or raise "
 				     "--regions");
+		return;
+	}
+	if (user_take_memory(s, m->adopt.bytes)) {
+		user_refuse_memory(s, &no);
+		session_reply(s, &no, NULL, 0);
 		return;
 	}
 	*r = (struct broker_region){.state = REGION_ADDING,

@@ -148,6 +148,7 @@ session_free(struct broker_session *s)
 	free(s->region);
 	free(s->channel);
 	free(s->free_desc);
+	user_end(s);
 	free(s);
 }
 
@@ -327,6 +328,9 @@ begin(struct broker_session *s, uint64_t wish, const char **what)
 		return rc;
 	for (uint32_t i = 0; i < c->engines; i++)
 		numa[i] = c->engine[i].numa_socket;
+	rc = user_take_memory(s, g.bytes);
+	if (rc)
+		return rc;
 	*what = SHARED_MEMORY;
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }
@@ -495,10 +499,11 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 {
 	struct weir_session_msg no;
 	struct broker_session *s;
+	struct broker_user *owner;
 	const char *what;
 	int rc;
 
-	if (!hello_acceptable(b, hello, length, &no)) {
+	if (!hello_acceptable(b, hello, length, &no) || user_begin(b, uid, &owner, &no)) {
 		b->counters.sessions_refused++;
 		reply(user, &no, NULL, 0);
 		return NULL;
@@ -506,6 +511,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s = session_new(b, free_slot(b));
 	s->pid = pid;
 	s->uid = uid;
+	s->owner = owner;
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
 	take_name(s, hello->hello.name);
 	s->version = hello->hello.version_max < WEIR_SESSION_VERSION_MAX ? hello->hello.version_max
@@ -514,8 +520,11 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	rc = begin(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;
+		if (rc == -EDQUOT)
+			user_refuse_memory(s, &no);
+		else
+			refuse_memory(&no, rc, what);
 		session_free(s);
-		refuse_memory(&no, rc, what);
 		reply(user, &no, NULL, 0);
 		return NULL;
 	}

@@ -53,6 +53,7 @@ share_init(struct broker_session *s)
 		s->weight = set->weight;
 	if (set && set->rated)
 		s->rate = set->rate;
+	s->share.above = user_share(s->owner);
 	store(s);
 }
 
@@ -66,16 +67,11 @@ told(struct broker *b, struct broker_command *c)
 	broker_session_release(s);
 }
 
-static void
-change(struct broker_session *s, uint32_t weight, const struct rate *rate)
+void
+share_tell(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
-	if (weight)
-		s->weight = weight;
-	if (rate)
-		s->rate = *rate;
-	store(s);
 	if (s->state == SESSION_BUILDING) /* its engines will see it */
 		return;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
@@ -85,6 +81,17 @@ change(struct broker_session *s, uint32_t weight, const struct rate *rate)
 		s->commands++;
 		command_submit(b, c);
 	}
+}
+
+static void
+change(struct broker_session *s, uint32_t weight, const struct rate *rate)
+{
+	if (weight)
+		s->weight = weight;
+	if (rate)
+		s->rate = *rate;
+	store(s);
+	share_tell(s);
 }
 
 /* Keeps it for programs of that name that attach later. */
@@ -146,6 +153,34 @@ apply(struct broker *b, const char *name, uint32_t id, uint32_t weight, const st
 	return n || name ? n : -ESRCH;
 }
 
+/* KEY is user.UID.WHAT: for those that attach later, too. */
+static int
+set_user(struct broker *b, const char *key, const char *value, char *reason, size_t size)
+{
+	const char *what = strrchr(key, '.');
+	char number[16];
+	uint32_t uid;
+	int rc;
+
+	snprintf(number, sizeof(number), "%.*s", (int)(what - key - 5), key + 5);
+	if (what <= key + 5 || (size_t)(what - key - 5) >= sizeof(number) ||
+	    !parse_number(number, UINT32_MAX - 1, &uid))
+		return fail(reason, size, -EINVAL,
+			    "'%s' names no user by number; give user.UID.WHAT", key);
+	rc = user_set(b, uid, what + 1, value);
+	if (rc == -ENOSPC)
+		return fail(reason, size, -ENOSPC,
+			    "too many users have settings; restart the data plane");
+	if (rc < 0)
+		return fail(reason, size, rc, "%s '%s' is not good; give " USERS_LIMIT_WORDS,
+			    what + 1, value);
+	for (uint32_t i = 0; i < b->config.sessions; i++)
+		if (b->session[i] && b->session[i]->state != SESSION_CLOSING &&
+		    b->session[i]->uid == uid)
+			share_tell(b->session[i]);
+	return rc;
+}
+
 /* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight or rate; a name may hold dots. */
 int
 share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
@@ -158,11 +193,13 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 	bool rated;
 	int rc;
 
+	if (!strncmp(key, "user.", 5))
+		return set_user(b, key, value, reason, size);
 	if (!what || what == from || (!by_name && strncmp(key, "session.", 8)) ||
 	    (strcmp(what, ".weight") && strcmp(what, ".rate")))
 		return fail(reason, size, -EINVAL,
 			    "no setting is called '%s'; give session.ID or program.NAME, and "
-			    ".weight or .rate behind it",
+			    ".weight or .rate behind it, or user.NAME and a limit",
 			    key);
 	if ((size_t)(what - from) > sizeof(name))
 		return fail(reason, size, -EINVAL,

@@ -17,7 +17,9 @@ enum kind {
 	KIND_PATH,
 	KIND_IDLE,
 	KIND_RATE,
-	KIND_NIC
+	KIND_NIC,
+	KIND_ALLOW,
+	KIND_USER
 };
 
 struct row {
@@ -37,6 +39,8 @@ struct row {
 static const struct row rows[] = {
     {"adopt", "WEIR_ADOPT", "SIZE", KIND_SIZE, AT(adopt), 0, 64ull << 30, "256M",
      "memory of its own that a session may adopt"},
+    {"allow", NULL, "WHO", KIND_ALLOW, 0, 0, 0, NULL,
+     "user:NAME or group:NAME that may attach, others may not; may be given several times"},
     {"arena", "WEIR_ARENA", "SIZE", KIND_SIZE, AT(arena), 1 << 20, 64ull << 30, "64M",
      "largest shared memory of a session"},
     {"channels", "WEIR_CHANNELS", "N", KIND_NUMBER, AT(channels), 1, 1024, "32",
@@ -80,6 +84,9 @@ static const struct row rows[] = {
      "share of the window at which credit is returned"},
     {"tx-frames", "WEIR_TX_FRAMES", "N", KIND_NUMBER, AT(tx_frames), 64, 1 << 20, "4096",
      "frames of an engine sent and not yet acknowledged"},
+    {"user-limit", NULL, "LIMIT", KIND_USER, 0, 0, 0, NULL,
+     "USER:KEY=VALUE[,KEY=VALUE...], what all programs of a user may use together: sessions=, "
+     "connections=, memory=, rate=; USER * is each that isn't named; may be given several times"},
     {"window", "WEIR_WINDOW", "SIZE", KIND_SIZE, AT(window), 64 << 10, 1 << 30, "2M",
      "flow-control window of a connection"},
 };
@@ -220,6 +227,10 @@ set_row(struct options *o, const struct row *row, const char *from, const char *
 		break;
 	case KIND_NIC:
 		return set_nic(o, text, error, size);
+	case KIND_ALLOW:
+		return users_allow(&o->users, text, error, size);
+	case KIND_USER:
+		return users_limit(&o->users, text, error, size);
 	}
 	if (rc)
 		return fail(error, size, -EINVAL, "%s '%s' is not good; give %s", from, text,

@@ -12,6 +12,7 @@
 
 #include "nic/nic.h"
 #include "rate.h"
+#include "users.h"
 
 #define OPTIONS_NICS 8u
 #define OPTIONS_NAME_MAX 32
@@ -49,6 +50,7 @@ struct options {
 	double threshold;
 	uint64_t program_weight;
 	struct rate program_rate;
+	struct users users;
 	struct nic_spec nic[OPTIONS_NICS];
 	unsigned nics;
 };

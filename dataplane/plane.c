@@ -332,6 +332,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .links = (uint32_t)o->links,
 	    .program_weight = (uint32_t)o->program_weight,
 	    .program_rate = o->program_rate,
+	    .users = &o->users,
 	    .repair_timeout_ns = REPAIR_TIMEOUT_NS,
 	    .burst_ns = BURST_NS,
 	    .command = broker_command,

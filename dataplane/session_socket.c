@@ -20,6 +20,7 @@
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
 #define PROCESSES 64u
+#define GROUPS_MAX 1024u /* of a user, that --allow looks at */
 
 struct client {
 	struct broker_watch watch; /* first */
@@ -128,6 +129,35 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 	}
 }
 
+/* By all groups of the process that connected. */
+static bool
+may_attach(const struct client *c)
+{
+	const struct users *rules = c->b->config.users;
+	gid_t groups[GROUPS_MAX];
+	socklen_t length = sizeof(groups);
+
+	if (!rules || !rules->allowed_count)
+		return true;
+	if (getsockopt(c->watch.fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length))
+		length = 0; /* more groups than we look at: its first one counts */
+	return users_may_attach(rules, c->peer.uid, c->peer.gid, groups,
+				length / sizeof(groups[0]));
+}
+
+static void
+refuse_user(struct client *c)
+{
+	struct weir_session_msg no;
+
+	c->b->counters.sessions_refused++;
+	session_refusal(&no, EACCES,
+			"user %u may not attach; have weir-dataplane started with --allow user:%u, "
+			"or a group of that user",
+			(unsigned)c->peer.uid, (unsigned)c->peer.uid);
+	on_reply(c, &no, NULL, 0);
+}
+
 static void
 hello(struct client *c, const struct weir_session_msg *m, size_t length)
 {
@@ -200,7 +230,9 @@ client_ready(struct broker_watch *w, uint32_t events)
 		client_close(c);
 		return;
 	}
-	if (!c->session && c->deadline != UINT64_MAX)
+	if (!c->session && c->deadline != UINT64_MAX && !may_attach(c))
+		refuse_user(c);
+	else if (!c->session && c->deadline != UINT64_MAX)
 		hello(c, &in.m, (size_t)n);
 	else
 		request(c, &in.m, (size_t)n);
@@ -266,7 +298,9 @@ int
 session_socket_open(struct broker *b)
 {
 	struct session_socket *ss = broker_alloc(sizeof(*ss));
-	int rc, fd = broker_listen(b, "session.sock", 0660, "weir");
+	bool listed = b->config.users && b->config.users->allowed_count;
+	/* with a list of users it is that which decides */
+	int rc, fd = broker_listen(b, "session.sock", listed ? 0666 : 0660, "weir");
 
 	if (fd < 0) {
 		free(ss);

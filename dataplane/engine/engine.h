@@ -27,6 +27,9 @@ struct engine_share {
 	_Atomic uint64_t rate;	   /* payload bytes/s to peers, 0: no limit */
 	_Atomic uint64_t burst_ns; /* what was not used so long may be made up for */
 	_Atomic uint64_t paid;	   /* when all that has left is paid for, ns */
+	/* The user's, of all its programs: what leaves is paid for there too. NULL: none. Main sets
+	 * it before engines know the session. */
+	struct engine_share *above;
 };
 
 /* Of one session, at the beginning of engine_session.work. Engine writes, main reads, relaxed. */

@@ -346,6 +346,8 @@ void queue_turn(struct queue *q, uint32_t quantum);
 void queue_turned(struct engine *e, struct queue *q, enum turn t);
 bool share_pays(struct engine *e, struct session *s);
 void share_apply(struct engine *e, struct session *s);
+/* Whether it, or one above, has a rate. */
+bool share_limits(const struct engine_share *share);
 void shares_renew(struct engine *e);
 /* Lines that this program may put into the open frame straight from its channels. */
 uint32_t share_lines(struct link *l, struct session *s);

@@ -87,7 +87,7 @@ session_add(struct engine *e, struct engine_session *shared)
 	s->shared = shared;
 	s->base = shared->base;
 	s->share = shared->share ? shared->share : &ordinary;
-	s->limited = atomic_load_explicit(&s->share->rate, memory_order_relaxed) != 0;
+	s->limited = share_limits(s->share);
 	s->counters = (struct engine_session_counters *)(void *)work;
 	s->queues = (struct queue *)(void *)(work + at.queues);
 	queues_init(s, e->config.links);

@@ -7,6 +7,8 @@
 #include "engine.h"
 #include "list.h"
 
+#define SHARE_LEVELS 2u /* engine_share of a program, and of its user */
+
 struct pend;
 struct queue;
 
@@ -63,7 +65,8 @@ struct session {
 	struct queue *queues; /* two a link */
 	bool limited;	      /* has a rate: its messages take the long way */
 	int64_t tokens;	      /* bytes of its rate that this engine has taken */
-	uint64_t paid;	      /* engine_share.paid when it last did */
+	/* engine_share.paid, of its own and those above, when it last took a part */
+	uint64_t paid[SHARE_LEVELS];
 	struct list conns, starving, placing;
 	struct list *reclaim_next;
 	bool deaf; /* its channels aren't polled */

@@ -6,7 +6,7 @@
  *
  * A program's rate is a bucket that its engines share: engine_share.paid is the time at which what
  * has left is paid for. While that lies ahead nothing more leaves; when nothing left for a while it
- * counts as at most burst_ns ago.
+ * counts as at most burst_ns ago. Above it may be another, which all programs of a user share.
  */
 #include "internal.h"
 
@@ -95,39 +95,92 @@ chunk_of(uint64_t rate)
 	return rate / 1000 < RATE_CHUNK ? rate / 1000 + 1 : RATE_CHUNK;
 }
 
-/* When this engine may take a part: if it took the last one, other engines come first. */
 static uint64_t
-part_due(const struct session *s, uint64_t paid, uint64_t rate)
+rate_of(const struct engine_share *share)
+{
+	return atomic_load_explicit(&share->rate, memory_order_relaxed);
+}
+
+bool
+share_limits(const struct engine_share *share)
+{
+	for (; share; share = share->above)
+		if (rate_of(share))
+			return true;
+	return false;
+}
+
+/* When this engine may take a part for the session: if it took the last one, others come first. */
+static uint64_t
+part_due(const struct engine_share *share, uint64_t mine, uint64_t rate)
 {
 	uint64_t wait = time_of(chunk_of(rate), rate) / 4;
-	uint64_t burst = atomic_load_explicit(&s->share->burst_ns, memory_order_relaxed);
+	uint64_t burst = atomic_load_explicit(&share->burst_ns, memory_order_relaxed);
+	uint64_t paid = atomic_load_explicit(&share->paid, memory_order_relaxed);
 
-	if (paid != s->paid)
+	if (paid != mine)
 		return paid;
 	return paid + (wait < burst / 2 ? wait : burst / 2);
 }
 
-/* Takes what an engine spends in a millisecond, and what was spent beyond the last part. */
-static bool
-take_tokens(struct engine *e, struct session *s, uint64_t rate)
+/* ... from the program's and from the user's. */
+static uint64_t
+parts_due(const struct session *s)
 {
-	struct engine_share *share = s->share;
+	const struct engine_share *share = s->share;
+	uint64_t due = 0;
+
+	for (unsigned i = 0; share; share = share->above, i++) {
+		uint64_t rate = rate_of(share);
+		uint64_t at = rate ? part_due(share, s->paid[i], rate) : 0;
+
+		due = at > due ? at : due;
+	}
+	return due;
+}
+
+static void
+pay(struct engine_share *share, uint64_t now, uint64_t bytes, uint64_t rate, uint64_t *mine)
+{
 	uint64_t burst = atomic_load_explicit(&share->burst_ns, memory_order_relaxed);
-	uint64_t paid = atomic_load_explicit(&share->paid, memory_order_relaxed);
-	uint64_t bytes = chunk_of(rate) + (uint64_t)(s->tokens < 0 ? -s->tokens : 0), next;
+	uint64_t paid = atomic_load_explicit(&share->paid, memory_order_relaxed), next;
 
-	do {
-		uint64_t due = part_due(s, paid, rate);
+	do
+		next = (paid + burst > now ? paid : now - burst) + time_of(bytes, rate);
+	while (!atomic_compare_exchange_weak_explicit(&share->paid, &paid, next,
+						      memory_order_relaxed, memory_order_relaxed));
+	*mine = next;
+}
 
-		if (due > e->now) {
-			if (due < e->limited_at)
-				e->limited_at = due;
-			return false;
-		}
-		next = (paid + burst > e->now ? paid : e->now - burst) + time_of(bytes, rate);
-	} while (!atomic_compare_exchange_weak_explicit(
-	    &share->paid, &paid, next, memory_order_relaxed, memory_order_relaxed));
-	s->paid = next;
+/*
+ * Takes what an engine spends in a millisecond, and what was spent beyond the last part. Engines
+ * that find the same part free each take one: it is paid for all the same.
+ */
+static bool
+take_tokens(struct engine *e, struct session *s)
+{
+	uint64_t bytes = RATE_CHUNK, due = parts_due(s);
+	struct engine_share *share;
+
+	if (due > e->now) {
+		if (due < e->limited_at)
+			e->limited_at = due;
+		return false;
+	}
+	for (share = s->share; share; share = share->above) {
+		uint64_t rate = rate_of(share);
+
+		if (rate && chunk_of(rate) < bytes)
+			bytes = chunk_of(rate);
+	}
+	bytes += (uint64_t)(s->tokens < 0 ? -s->tokens : 0);
+	share = s->share;
+	for (unsigned i = 0; share; share = share->above, i++) {
+		uint64_t rate = rate_of(share);
+
+		if (rate)
+			pay(share, e->now, bytes, rate, &s->paid[i]);
+	}
 	s->tokens += (int64_t)bytes;
 	return true;
 }
@@ -136,12 +189,9 @@ take_tokens(struct engine *e, struct session *s, uint64_t rate)
 bool
 share_pays(struct engine *e, struct session *s)
 {
-	uint64_t rate;
-
 	if (LIKELY(!s->limited || s->tokens > 0))
 		return true;
-	rate = atomic_load_explicit(&s->share->rate, memory_order_relaxed);
-	if (!rate || take_tokens(e, s, rate))
+	if (!share_limits(s->share) || take_tokens(e, s))
 		return true;
 	count(&e->counters.rate_limited, 1);
 	count(&s->counters->limited, 1);
@@ -154,7 +204,7 @@ share_apply(struct engine *e, struct session *s)
 {
 	struct list *node, *following;
 
-	s->limited = atomic_load_explicit(&s->share->rate, memory_order_relaxed) != 0;
+	s->limited = share_limits(s->share);
 	s->tokens = 0;
 	if (!list_empty(&e->limited))
 		e->limited_at = e->now; /* who waits looks again */
@@ -166,11 +216,7 @@ share_apply(struct engine *e, struct session *s)
 static uint64_t
 renewed_at(const struct session *s)
 {
-	uint64_t rate = atomic_load_explicit(&s->share->rate, memory_order_relaxed);
-
-	if (!s->limited || s->tokens > 0 || !rate)
-		return 0;
-	return part_due(s, atomic_load_explicit(&s->share->paid, memory_order_relaxed), rate);
+	return s->limited && s->tokens <= 0 ? parts_due(s) : 0;
 }
 
 /* Programs whose rate lets them go on take part in their links' rounds again. */

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -294,6 +296,74 @@ test_silent_data_plane(void **state)
 	assert_in_range(fake_now() - begin, 400, 5000);
 }
 
+// weirctl pki DIR WORDS...
+static int
+pki(const char *dir, const char *words)
+{
+	char copy[128], *argv[12] = {(char *)binary, "pki", (char *)dir};
+	int n = 3;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *at = copy, *w; (w = strsep(&at, " "));)
+		if (*w)
+			argv[n++] = w;
+	return fake_run(argv, text, sizeof(text));
+}
+
+static void
+test_pki(void **state)
+{
+	static const char *const made[] = {
+	    "ca.key",	       "ca.pem",	  "node-1/ca.pem",     "node-1/node.pem",
+	    "node-1/node.key", "node-any/ca.pem", "node-any/node.pem", "node-any/node.key"};
+	static const struct {
+		const char *words, *says;
+		int code;
+	} bad[] = {
+	    {"", "give 'pki DIR ca' or 'pki DIR node ID|any'", 2},
+	    {"node", "give 'pki DIR ca'", 2},
+	    {"node 65535", "'65535' is no node; give 0 to 65534, or any", 2},
+	    {"node x", "'x' is no node", 2},
+	    {"node 1 --cluster c", "--cluster is the CA's", 2},
+	    {"node 2 --address a,,b", "address '' is not good", 2},
+	    {"node 2 --address a/b", "address 'a/b' is not good", 2},
+	    {"ca --address a", "--address is for 'pki DIR node'", 2},
+	    {"ca --cluster a/b", "--cluster 'a/b' is no name", 2},
+	    {"ca --days 0", "--days '0' is no number of days", 2},
+	    {"ca", "ca.pem is there already; add --force", 2},
+	    {"node 1", "is there already; add --force", 2},
+	};
+	char dir[80], path[128];
+	struct stat st;
+
+	snprintf(dir, sizeof(dir), "%s/pki", fake_dir);
+	assert_int_equal(pki(dir, "node 1"), 3);
+	assert_non_null(strstr(text, "make a CA first: weirctl pki"));
+	assert_int_equal(pki(dir, "ca --cluster c"), 0);
+	assert_int_equal(pki(dir, "node 1 --address 10.0.0.1,fd00::1,host-1.example --days 2"), 0);
+	assert_int_equal(pki(dir, "node any"), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int code = pki(dir, bad[i].words);
+
+		if (code != bad[i].code || !strstr(text, bad[i].says))
+			fail_msg("'%s': exit %d, '%s'", bad[i].words, code, text);
+	}
+	assert_int_equal(pki(dir, "node 1 --force"), 0);
+	assert_int_equal(pki("/proc/none", "ca"), 3);
+	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, made[i]);
+		assert_int_equal(stat(path, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0600);
+		unlink(path);
+	}
+	// Nothing else: not even what a refused order would have begun with.
+	snprintf(path, sizeof(path), "%s/node-1", dir);
+	assert_int_equal(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/node-any", dir);
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -306,6 +376,7 @@ main(int argc, char **argv)
 	    TEST(test_errors),
 	    TEST(test_silent_data_plane),
 	    TEST(test_set),
+	    TEST(test_pki),
 	};
 
 	if (argc < 2) {

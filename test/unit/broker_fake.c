@@ -461,6 +461,7 @@ fake_open(const struct fake_config *config)
 	    .links = 8,
 	    .repair_timeout_ns = 10 * BROKER_SECOND_NS,
 	    .burst_ns = config->burst_ns,
+	    .users = config->users,
 	    .command = command,
 	    .doorbell_add = doorbell_add,
 	    .doorbell_remove = doorbell_remove,
@@ -559,7 +560,7 @@ fake_attach(struct fake *f, struct fake_session *s)
 }
 
 void
-fake_attach_as(struct fake *f, struct fake_session *s, const char *name)
+fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char *name)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
 
@@ -569,9 +570,15 @@ fake_attach_as(struct fake *f, struct fake_session *s, const char *name)
 	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
 	m.hello.arena = 4 << 20;
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
-	s->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, s);
-	assert_non_null(s->s);
+	s->s = broker_session_open(f->b, &m, m.length, getpid(), uid, on_reply, s);
 	fake_run(f); /* its memory is made */
+}
+
+void
+fake_attach_as(struct fake *f, struct fake_session *s, const char *name)
+{
+	fake_attach_by(f, s, getuid(), name);
+	assert_non_null(s->s);
 	if (f->hold)
 		return;
 	assert_int_equal(s->replies, 1);

@@ -26,6 +26,7 @@ struct fake_config {
 	uint64_t burst_ns;
 	uint16_t lid;	/* of its NIC's port */
 	bool link_down; /* of that, at first */
+	const struct users *users;
 };
 
 struct fake {
@@ -114,6 +115,8 @@ struct fake_session {
 };
 void fake_attach(struct fake *f, struct fake_session *s);
 void fake_attach_as(struct fake *f, struct fake_session *s, const char *name);
+/* As a user: refused, or welcome; the reply is in s. */
+void fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char *name);
 /* Sends a request of this type (length is filled in) and runs. */
 int fake_request(struct fake *f, struct fake_session *s, struct weir_session_msg *m);
 /* One channel to each engine: channel i to engine i. */

@@ -261,6 +261,38 @@ test_rate_of_two_engines(void **state)
 	world_destroy(w);
 }
 
+/* What two programs of a user send together is held, and what one of them may alone, too. */
+static void
+test_rate_of_a_user(void **state)
+{
+	struct world *w =
+	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load a = load_open(w, 0, to, 4, 2, 1000), b = load_open(w, 0, to2, 4, 1, 6000);
+	struct load *all[] = {&a, &b};
+	struct engine_share user = {.rate = 400000000, .burst_ns = 100000};
+	uint64_t of_user = 400000000ull * 20000 * STEP_NS / 1000000000;
+
+	(void)state;
+	a.p->share.above = b.p->share.above = &user;
+	program_share(a.p, ENGINE_WEIGHT, 0, 0);
+	program_share(b.p, ENGINE_WEIGHT, 0, 0);
+	run(w, all, 2, 2000, 20000);
+	in_ratio(arrived(&a) + arrived(&b), 100, of_user, 100, 5);
+	/* neither starves the other */
+	assert_true(arrived(&a) > of_user / 5 && arrived(&b) > of_user / 5);
+	program_share(b.p, ENGINE_WEIGHT, 100000000, 100000);
+	run(w, all, 2, 2000, 20000);
+	in_ratio(arrived(&b), 100, of_user / 4, 100, 5);
+	in_ratio(arrived(&a) + arrived(&b), 100, of_user, 100, 5);
+	atomic_store(&user.rate, 0);
+	program_share(a.p, ENGINE_WEIGHT, 0, 0);
+	run(w, all, 2, 2000, 20000);
+	assert_true(arrived(&a) > of_user);
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
 /* What was not used is made up for, as far as the burst goes. */
 static void
 test_burst(void **state)
@@ -366,6 +398,7 @@ main(void)
 	    cmocka_unit_test(test_bulk_is_shared),
 	    cmocka_unit_test(test_rate),
 	    cmocka_unit_test(test_rate_of_two_engines),
+	    cmocka_unit_test(test_rate_of_a_user),
 	    cmocka_unit_test(test_burst),
 	    cmocka_unit_test(test_rate_wakes),
 	    cmocka_unit_test(test_limited_ends),

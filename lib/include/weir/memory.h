@@ -24,7 +24,8 @@ struct weir_region;
  * be lost. A forked child does not have it. Before the range is unmapped or given to free(), it
  * must be disowned. `flags`: WEIR_ADOPT_SEND, WEIR_ADOPT_RECV or both. 0 and *region, or -EINVAL
  * (not whole pages, flags), -EFAULT (not all of it is mapped), -EEXIST (a part is adopted already),
- * -EMFILE (regions), -ENOSPC (bytes) beyond the session's limits, -ENOMEM.
+ * -EMFILE (regions), -ENOSPC (bytes) beyond the session's limits, -EDQUOT
+ * beyond the user's, -ENOMEM.
  */
 int weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags,
 	       struct weir_region **region);

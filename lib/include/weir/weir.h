@@ -31,8 +31,8 @@ struct weir_options {
  * Attaches to the data plane of an instance. `options` may be NULL. Blocks while the data plane
  * is at work for it or for those before, else 5 s at most.
  * 0 and *handle (free with weir_detach), or -ENOENT (no data plane: start weir-dataplane),
- * -EACCES (socket not permitted), -EPROTO (versions don't match), -ENOMEM, -EMFILE, -ECONNREFUSED
- * (refused, see weir_reason()).
+ * -EACCES (this user may not), -EDQUOT (this user's limits), -EPROTO (versions don't match),
+ * -ENOMEM, -EMFILE, -ECONNREFUSED (refused, see weir_reason()).
  */
 int weir_attach(const struct weir_options *options, struct weir **handle);
 

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Who may attach and how much of it, with and without weir-control: --allow, --user-limit, weirctl set.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+[ "$(id -u)" = 0 ] || skip "other users are needed: run as root"
+# An id that is not allowed, one that is by its number, one by a group that is not its first.
+stranger=64001 one=64002 member=64003 club=64010
+one_node --allow "user:$one" --allow "group:$club" --user-limit "$one:sessions=1,memory=8M" --user-limit "*:sessions=8"
+chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
+mkdir "$weir_tmp/program"
+find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
+cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
+chmod -R a+rX "$weir_tmp/program"
+
+as() { # UID GROUPS ARENA ARGUMENT...
+	local uid=$1 groups=$2 arena=$3
+	shift 3
+	setpriv --reuid "$uid" --regid "$uid" --groups "$groups" env PROBE_ARENA="$arena" \
+		LD_LIBRARY_PATH="$weir_tmp/program" "$weir_tmp/program/probe" A "$@"
+}
+says() { # TEXT COMMAND...: it fails and says so
+	local text=$1
+	shift
+	"$@" >"$weir_tmp/said" 2>&1 && fail "$* works"
+	grep -qF -- "$text" "$weir_tmp/said" || fail "$*: it says '$(cat "$weir_tmp/said")', not '$text'"
+}
+says "user $stranger may not attach; have weir-dataplane started with --allow user:$stranger" \
+	as $stranger $stranger 4194304 attach
+as $one $one 4194304 attach >/dev/null || fail "an allowed user can't attach"
+as $member $club 4194304 attach >/dev/null || fail "a member of an allowed group can't attach"
+says "its limit is 8192; ask for less" as $one $one 16777216 attach
+run mine as $one $one 4194304 echo e
+await 10 grep -q ready "$weir_tmp/mine.log"
+says "user $one has 1 sessions, its limit is 1; end a program" as $one $one 1048576 attach
+# It holds while nobody controls.
+stop control-A
+says "user $one has 1 sessions" as $one $one 1048576 attach
+weirctl --instance A set "user.$one.sessions" 2 || fail "a limit can't be set"
+as $one $one 1048576 attach >/dev/null || fail "it can't attach with a higher limit"
+weirctl --instance A set user.root.rate 10M >"$weir_tmp/set.log" || fail "a user can't be named: $(cat "$weir_tmp/set.log")"
+says "there is no user 'no-such-user' on this host" weirctl --instance A set user.no-such-user.rate 10M
+says "sessions '0' is not good; give sessions=N" weirctl --instance A set "user.$one.sessions" 0
+weirctl --instance A --json show sessions | jq -e "any(.[]; .name == \"probe\" and .uid == $one and .user == \"$one\")" >/dev/null ||
+	fail "show sessions: $(weirctl --instance A --json show sessions)"

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Users: who may attach, and what all programs of one may use together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "broker_fake.h"
+#include "weir/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define BOB 1001
+#define EVE 1002
+
+static char reason[256];
+
+static struct fake *
+open_with(struct users *users, const char *limits)
+{
+	struct fake_config config = {.engines = 2, .node = 7, .users = users};
+
+	if (limits && users_limit(users, limits, reason, sizeof(reason)))
+		fail_msg("%s", reason);
+	return fake_open(&config);
+}
+
+static void
+is_refused(const struct fake_session *s, int code, const char *says)
+{
+	assert_int_equal(s->reply.type, WEIR_MSG_REFUSED);
+	assert_int_equal(s->reply.refused.code, code);
+	if (!strstr(s->reply.refused.reason, says) || !strchr(s->reply.refused.reason, ';'))
+		fail_msg("'%s', not '%s'", s->reply.refused.reason, says);
+}
+
+static void
+leave(struct fake *f, struct fake_session *s)
+{
+	broker_session_close(s->s);
+	fake_run(f);
+}
+
+static int
+set(struct fake *f, const char *key, const char *value)
+{
+	int n = share_set(f->b, key, value, reason, sizeof(reason));
+
+	broker_flush(f->b);
+	fake_run(f);
+	return n;
+}
+
+static void
+test_sessions(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:sessions=2");
+	struct fake_session a, b, c, d;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a");
+	fake_attach_by(f, &b, BOB, "b");
+	fake_attach_by(f, &c, BOB, "c");
+	is_refused(&c, EDQUOT, "user 1001 has 2 sessions, its limit is 2; end a program");
+	assert_null(c.s);
+	fake_attach_by(f, &d, EVE, "d");
+	assert_int_equal(d.reply.type, WEIR_MSG_WELCOME);
+	/* a session counts until its memory is free */
+	f->hold = true;
+	leave(f, &a);
+	fake_attach_by(f, &c, BOB, "c");
+	is_refused(&c, EDQUOT, "user 1001 has 2 sessions");
+	f->hold = false;
+	fake_release(f);
+	fake_attach_by(f, &c, BOB, "c");
+	assert_int_equal(c.reply.type, WEIR_MSG_WELCOME);
+	fake_close(f);
+}
+
+static void
+test_memory(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "*:memory=4864K");
+	struct weir_session_msg m = session_msg(WEIR_MSG_ADOPT), gone;
+	struct fake_session a, b;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a"); /* 4 MiB */
+	fake_attach_by(f, &b, BOB, "b");
+	is_refused(&b, EDQUOT, "user 1001 has 40");
+	is_refused(&b, EDQUOT, "KiB of memory, its limit is 4864; ask for less");
+	fake_attach_by(f, &b, EVE, "b");
+	assert_int_equal(b.reply.type, WEIR_MSG_WELCOME);
+	m.adopt.flags = WEIR_ADOPT_SEND;
+	m.adopt.bytes = 512 << 10;
+	assert_int_equal(fake_request(f, &a, &m), 0);
+	assert_int_equal(a.reply.type, WEIR_MSG_REGION);
+	gone = session_msg(WEIR_MSG_DISOWN);
+	gone.region.region = a.reply.region.region;
+	assert_int_equal(fake_request(f, &a, &m), 0);
+	is_refused(&a, EDQUOT, "its limit is 4864");
+	assert_int_equal(fake_request(f, &a, &gone), 0);
+	assert_int_equal(fake_request(f, &a, &m), 0);
+	assert_int_equal(a.reply.type, WEIR_MSG_REGION);
+	/* all of it comes back */
+	leave(f, &a);
+	fake_attach_by(f, &a, BOB, "a");
+	assert_int_equal(a.reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(fake_request(f, &a, &m), 0);
+	assert_int_equal(a.reply.type, WEIR_MSG_REGION);
+	fake_close(f);
+}
+
+static void
+test_connections(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:connections=3");
+	struct fake_session a, b, c;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a");
+	fake_attach_by(f, &b, BOB, "b");
+	fake_attach_by(f, &c, EVE, "c");
+	fake_channels(f, &a);
+	fake_channels(f, &b);
+	fake_channels(f, &c);
+	fake_listen(f, &b, "s", 8);
+	/* both ends are his */
+	fake_connect(f, &a, 7, "s", 0);
+	fake_run(f);
+	assert_int_equal(a.s->conn_count + b.s->conn_count, 2);
+	fake_connect(f, &a, 7, "s", 0);
+	fake_run(f);
+	is_refused(&a, EDQUOT, "user 1001 has reached its limit of 3 connections");
+	assert_int_equal(a.s->conn_count + b.s->conn_count, 2);
+	fake_connect(f, &c, 7, "s", 0);
+	fake_run(f);
+	assert_int_equal(c.s->conn_count, 1);
+	fake_connect(f, &c, 7, "s", 0);
+	fake_run(f);
+	is_refused(&c, EDQUOT, "user 1001 has reached its limit of 3 connections");
+	leave(f, &c);
+	leave(f, &a);
+	leave(f, &b);
+	fake_attach_by(f, &a, BOB, "a");
+	fake_attach_by(f, &b, BOB, "b");
+	fake_channels(f, &a);
+	fake_channels(f, &b);
+	fake_listen(f, &b, "s", 8);
+	fake_connect(f, &a, 7, "s", 0);
+	fake_run(f);
+	assert_int_equal(a.s->conn_count + b.s->conn_count, 2);
+	fake_close(f);
+}
+
+static void
+test_rate_and_set(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:rate=100M");
+	struct fake_session a, b, c;
+	uint32_t told;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a");
+	fake_attach_by(f, &b, BOB, "b");
+	fake_attach_by(f, &c, EVE, "c");
+	assert_ptr_equal(a.s->share.above, b.s->share.above);
+	assert_ptr_not_equal(a.s->share.above, c.s->share.above);
+	assert_int_equal(atomic_load(&a.s->share.above->rate), 100000000);
+	assert_int_equal(atomic_load(&c.s->share.above->rate), 0);
+	told = f->count[ENGINE_SESSION_SHARE];
+	assert_int_equal(set(f, "user.1001.rate", "10M,1M"), 2);
+	assert_int_equal(atomic_load(&b.s->share.above->rate), 10000000);
+	assert_int_equal(atomic_load(&b.s->share.above->burst_ns), 100000000);
+	/* both engines, of both sessions */
+	assert_int_equal(f->count[ENGINE_SESSION_SHARE], told + 4);
+	/* of who isn't there, for when it comes */
+	assert_int_equal(set(f, "user.2000.sessions", "1"), 0);
+	assert_int_equal(set(f, "user.1001.sessions", "2"), 2);
+	leave(f, &c);
+	fake_attach_by(f, &c, BOB, "c");
+	is_refused(&c, EDQUOT, "its limit is 2");
+	assert_int_equal(set(f, "user.1001.sessions", "none"), 2);
+	fake_attach_by(f, &c, BOB, "c");
+	assert_int_equal(c.reply.type, WEIR_MSG_WELCOME);
+	fake_attach_by(f, &a, 2000, "x");
+	fake_attach_by(f, &b, 2000, "y");
+	is_refused(&b, EDQUOT, "user 2000 has 1 sessions");
+	assert_int_equal(set(f, "user.1001.colour", "1"), -ENOENT);
+	assert_non_null(strstr(reason, "colour '1' is not good; give sessions=N"));
+	assert_int_equal(set(f, "user.1001.memory", "0"), -EINVAL);
+	assert_int_equal(set(f, "user.bob.memory", "1M"), -EINVAL);
+	assert_int_equal(set(f, "user..memory", "1M"), -EINVAL);
+	assert_int_equal(set(f, "user.memory", "1M"), -EINVAL);
+	fake_close(f);
+}
+
+/* Leaving and coming back does not fill the bucket: what was sent has to be paid for first. */
+static void
+test_coming_back(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "*:rate=1M");
+	struct fake_session a;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a");
+	atomic_store(&a.s->share.above->paid, f->now + 1000);
+	leave(f, &a);
+	fake_attach_by(f, &a, EVE, "e");
+	leave(f, &a);
+	fake_attach_by(f, &a, BOB, "a");
+	assert_int_equal(atomic_load(&a.s->share.above->paid), f->now + 1000);
+	leave(f, &a);
+	f->now += 1000;
+	fake_attach_by(f, &a, EVE, "e");
+	leave(f, &a);
+	fake_attach_by(f, &a, BOB, "a");
+	assert_int_equal(atomic_load(&a.s->share.above->paid), 0);
+	fake_close(f);
+}
+
+static void
+test_who_may(void **state)
+{
+	static const gid_t groups[] = {7, 300};
+	struct users users = {0};
+
+	(void)state;
+	assert_true(users_may_attach(&users, BOB, BOB, NULL, 0));
+	assert_int_equal(users_allow(&users, "user:1001", reason, sizeof(reason)), 0);
+	assert_int_equal(users_allow(&users, "group:300", reason, sizeof(reason)), 0);
+	assert_int_equal(users_allow(&users, "user:root", reason, sizeof(reason)), 0);
+	assert_true(users_may_attach(&users, BOB, 5, NULL, 0));
+	assert_false(users_may_attach(&users, EVE, BOB, NULL, 0));
+	assert_false(users_may_attach(&users, 300, 5, NULL, 0));
+	assert_true(users_may_attach(&users, EVE, 300, NULL, 0));
+	assert_true(users_may_attach(&users, EVE, 5, groups, 2));
+	assert_false(users_may_attach(&users, EVE, 5, groups, 1));
+	assert_true(users_may_attach(&users, 0, 5, NULL, 0));
+	assert_true(users_may_attach(&users, geteuid(), 5, NULL, 0));
+}
+
+static void
+test_bad_words(void **state)
+{
+	static const char *const allow[] = {
+	    "", "bob", "user:", "user:no-such-user", "group:-1", "group:no such", "users:1"};
+	static const char *const limit[] = {"",
+					    "bob",
+					    "1001:",
+					    ":sessions=1",
+					    "no-such-user:sessions=1",
+					    "1001:sessions",
+					    "1001:sessions=",
+					    "1001:sessions=0",
+					    "1001:sessions=-1",
+					    "1001:sessions=1x",
+					    "1001:memory=1T",
+					    "1001:rate=1",
+					    "1001:speed=1",
+					    "1001:sessions=1;memory=1M"};
+	struct users users = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(allow) / sizeof(allow[0]); i++) {
+		assert_int_equal(users_allow(&users, allow[i], reason, sizeof(reason)), -EINVAL);
+		assert_non_null(strchr(reason, ';'));
+	}
+	for (size_t i = 0; i < sizeof(limit) / sizeof(limit[0]); i++) {
+		if (users_limit(&users, limit[i], reason, sizeof(reason)) != -EINVAL)
+			fail_msg("'%s' is taken", limit[i]);
+		assert_non_null(strchr(reason, ';'));
+	}
+	assert_int_equal(users.allowed_count, 0);
+	for (unsigned i = 0; i < USERS_ALLOWED_MAX; i++)
+		assert_int_equal(users_allow(&users, "user:1", reason, sizeof(reason)), 0);
+	assert_int_equal(users_allow(&users, "user:1", reason, sizeof(reason)), -EINVAL);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_sessions),	cmocka_unit_test(test_memory),
+	    cmocka_unit_test(test_connections), cmocka_unit_test(test_rate_and_set),
+	    cmocka_unit_test(test_coming_back), cmocka_unit_test(test_who_may),
+	    cmocka_unit_test(test_bad_words),
+	};
+
+	return cmocka_run_group_tests_name("broker_user", tests, NULL, NULL);
+}
