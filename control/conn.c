@@ -46,7 +46,7 @@ conn_close(struct conn *c, const char *why)
 	if (!c)
 		return;
 	if (why) {
-		snprintf(m.reason, sizeof(m.reason), "%s", why);
+		snprintf(m.error.reason, sizeof(m.error.reason), "%s", why);
 		conn_send(c, &m);
 	}
 	conn_free(c);
@@ -57,9 +57,11 @@ conn_refuse(struct conn *c, const char *why)
 {
 	struct control_msg m = {.type = CONTROL_ERROR};
 
-	snprintf(m.reason, sizeof(m.reason), "%s", why);
+	snprintf(m.error.reason, sizeof(m.error.reason), "%s", why);
+	m.error.taken = c->taken;
+	c->taken = false; // what the other end says of ours is another matter
 	conn_send(c, &m);
-	conn_end(c, m.reason);
+	conn_end(c, m.error.reason);
 	return false;
 }
 
@@ -112,7 +114,7 @@ first_message(struct conn *c, const struct control_msg *m)
 		return why;
 	}
 	if (transport->vouch)
-		doubt = transport->vouch(c->stream, m->hello.cluster, m->hello.node);
+		doubt = transport->vouch(c->stream, m->hello.cluster, m->hello.record.id);
 	return doubt ? doubt : c->handler->hello(c, m);
 }
 
@@ -126,8 +128,10 @@ conn_message(struct conn *c, const uint8_t *data, size_t length)
 	if (control_msg_decode(data, length, &m))
 		return conn_refuse(c, "malformed message");
 	if (m.type == CONTROL_ERROR || (m.type == CONTROL_BYE && c->joined)) {
+		c->idle = m.type == CONTROL_BYE && m.bye.idle;
+		c->taken = m.type == CONTROL_ERROR && m.error.taken;
 		snprintf(reason, sizeof(reason), "%s%s", m.type == CONTROL_BYE ? "" : "it says: ",
-			 m.type == CONTROL_BYE ? "its control was stopped" : m.reason);
+			 m.type == CONTROL_BYE ? "its control was stopped" : m.error.reason);
 		conn_end(c, reason);
 		return false;
 	}

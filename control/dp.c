@@ -31,6 +31,7 @@ struct dp {
 	bool complained; /* it said why it won't have us: the end of the connection is no death */
 	unsigned quick;	 /* connections that ended before HELLO, one after the other */
 	struct dp_view view;
+	uint32_t node; /* as it knows it; UINT32_MAX: not yet */
 	struct event *retry, *readable, *writable;
 	struct queued *first, **last;
 	uint32_t queued;
@@ -116,7 +117,8 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 		leave(dp);
 		return;
 	}
-	if (m->hello.node != UINT32_MAX && m->hello.node != dp->hello.hello.node) {
+	if (m->hello.node != UINT32_MAX && dp->hello.hello.node != UINT32_MAX &&
+	    m->hello.node != dp->hello.hello.node) {
 		log_once(&dp->trouble,
 			 "data plane runs as node %u, not %u; restart it, or use --node %u",
 			 m->hello.node, dp->hello.hello.node, m->hello.node);
@@ -126,6 +128,7 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	log_forget(&dp->trouble);
 	dp->quick = 0;
 	// The same one again, or another: both are news to the peers if it was not up.
+	dp->node = m->hello.node;
 	dp->view.incarnation = m->hello.incarnation;
 	dp->view.engines = m->hello.engines;
 	dp->view.address_count = m->hello.address_count;
@@ -308,6 +311,7 @@ dp_create(struct event_base *base, const char *socket_path, const struct weir_ct
 	dp->user = user;
 	dp->hello = *hello;
 	dp->fd = -1;
+	dp->node = UINT32_MAX;
 	dp->last = &dp->first;
 	dp->path.sun_family = AF_UNIX;
 	snprintf(dp->path.sun_path, sizeof(dp->path.sun_path), "%s", socket_path);
@@ -335,4 +339,10 @@ const struct dp_view *
 dp_view(const struct dp *dp)
 {
 	return &dp->view;
+}
+
+uint32_t
+dp_node(const struct dp *dp)
+{
+	return dp->node;
 }

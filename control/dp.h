@@ -31,6 +31,8 @@ struct dp *dp_create(struct event_base *base, const char *socket_path,
 /* Closes the connection; the data plane goes on. NULL is allowed. */
 void dp_destroy(struct dp *dp);
 const struct dp_view *dp_view(const struct dp *dp);
+/* Its node id as it said at HELLO; UINT32_MAX: it knows none. */
+uint32_t dp_node(const struct dp *dp);
 /* Queues a message; m->length is set here. Dropped while the data plane is not up. */
 void dp_send(struct dp *dp, struct weir_ctl_msg *m);
 

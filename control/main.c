@@ -94,12 +94,12 @@ main(int argc, char **argv)
 {
 	struct control_options options;
 	struct rundir run;
-	struct peers peers;
+	struct peers peers = {0};
 	char socket_path[RUNDIR_MAX + 16];
 	int status;
 
 	status = options_parse(argc, argv, &options);
-	if (status < 0)
+	if (status < 0 && options.peers)
 		status = load_peers(options.peers, &peers);
 	if (status >= 0)
 		return status;
@@ -109,7 +109,7 @@ main(int argc, char **argv)
 	status = enter(&run, options.instance);
 	if (status < 0) {
 		snprintf(socket_path, sizeof(socket_path), "%s/control.sock", run.path);
-		status = control_run(&options, &peers, socket_path);
+		status = control_run(&options, options.peers ? &peers : NULL, socket_path);
 		rundir_leave(&run);
 	}
 	peers_free(&peers);

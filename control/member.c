@@ -1,38 +1,105 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One other node: its connection, what comes over it, and what its state machine orders. */
+/* The other nodes: their table, what our data plane is told of them, offers for them. */
 #include "control.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-void
-member_init(struct member *m, struct control *c, const struct peer_entry *entry, uint64_t now)
+static uint32_t
+place_of(const struct control *c, uint32_t id)
 {
+	uint32_t low = 0, high = c->member_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (c->members[middle]->id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct member *
+member_find(const struct control *c, uint32_t id)
+{
+	uint32_t at = place_of(c, id);
+
+	return at < c->member_count && c->members[at]->id == id ? c->members[at] : NULL;
+}
+
+struct member *
+member_get(struct control *c, uint16_t id)
+{
+	struct member *m = member_find(c, id), **more;
+	uint32_t at = place_of(c, id), room = c->member_room ? c->member_room * 2 : 16;
+
+	if (m)
+		return m;
+	if (c->member_count == c->member_room) {
+		more = realloc(c->members, room * sizeof(*more));
+		if (!more)
+			return NULL;
+		c->members = more;
+		c->member_room = room;
+	}
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
 	m->control = c;
-	m->entry = entry;
-	peer_init(&m->peer, entry->id, c->self->id, c->options->node_timeout, now);
+	m->id = m->entry.id = id;
+	m->backoff = MEMBER_RETRY_MIN;
+	peer_init(&m->peer, c->options->node_timeout, control_now());
+	memmove(c->members + at + 1, c->members + at,
+		(c->member_count - at) * sizeof(c->members[0]));
+	c->members[at] = m;
+	c->member_count++;
+	return m;
+}
+
+static void
+member_free(struct member *m)
+{
+	member_close(m, NULL);
+	offers_fini(&m->offers);
+	free(m);
 }
 
 void
-member_fini(struct member *m)
+member_end_all(struct control *c)
 {
-	static const struct control_msg bye = {.type = CONTROL_BYE};
-
-	if (m->conn && m->conn->joined)
-		conn_send(m->conn, &bye);
-	conn_close(m->conn, NULL);
-	m->conn = NULL;
-	offers_fini(&m->offers);
+	while (c->member_count)
+		member_free(c->members[--c->member_count]);
+	free(c->members);
+	c->members = NULL;
+	c->member_room = 0;
 }
+
+void
+member_forgotten(struct control *c, uint16_t id)
+{
+	uint32_t at = place_of(c, id);
+
+	if (at == c->member_count || c->members[at]->id != id)
+		return;
+	member_free(c->members[at]);
+	c->member_count--;
+	memmove(c->members + at, c->members + at + 1,
+		(c->member_count - at) * sizeof(c->members[0]));
+}
+
+// ---- what our data plane is told ----
 
 void
 member_tell(struct member *m)
 {
-	const struct peer_entry *e = m->entry;
+	const struct peer_entry *e = &m->entry;
 	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE};
 
-	out.node.id = e->id;
+	if (!m->control->told_id)
+		return;
+	out.node.id = m->id;
 	out.node.state = m->peer.state;
 	out.node.incarnation = m->peer.dp.incarnation;
 	out.node.engines = m->peer.dp.engines;
@@ -46,21 +113,19 @@ member_tell(struct member *m)
 static void
 announce(struct member *m, uint64_t now)
 {
-	unsigned id = m->entry->id;
-
 	switch (m->peer.state) {
 	case WEIR_NODE_UP:
-		log_metered(&m->meter, now, "node %u is up (incarnation %llu, %u engines)", id,
+		log_metered(&m->meter, now, "node %u is up (incarnation %llu, %u engines)", m->id,
 			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
 		break;
 	case WEIR_NODE_SUSPECT:
 		log_metered(&m->meter, now,
 			    "node %u is suspect: its control has been silent for %u ms; traffic "
 			    "goes on",
-			    id, m->peer.timeout);
+			    m->id, m->peer.timeout);
 		break;
 	case WEIR_NODE_DOWN:
-		log_metered(&m->meter, now, "node %u is down: %s", id,
+		log_metered(&m->meter, now, "node %u is down: %s", m->id,
 			    m->peer.dp.state == DP_DOWN
 				? "its data plane does not run"
 				: "neither its control nor its links answer");
@@ -70,42 +135,31 @@ announce(struct member *m, uint64_t now)
 	}
 }
 
-static void
-send_offers(struct member *m, uint64_t now)
+void
+member_send_offers(struct member *m, uint64_t now)
 {
 	const struct weir_link_offer *link;
 	struct control_msg out = {.type = CONTROL_LINK_OFFER};
 
-	if (!m->conn || !m->conn->joined || m->peer.dp.state != DP_UP)
+	if (m->peer.dp.state != DP_UP)
 		return;
+	if (!m->conn || !m->conn->joined) {
+		if (m->offers.count)
+			member_need(m, now);
+		return;
+	}
 	while ((link = offers_next(&m->offers, now))) {
 		out.link = *link;
-		conn_send(m->conn, &out);
+		member_send(m, &out);
 	}
 }
 
+// Feeds an event and does what follows from it.
 static void
-dial(struct member *m)
+step(struct member *m, enum peer_event event, enum swim_status status, const struct dp_view *view)
 {
-	struct control *c = m->control;
-
-	m->conn = conn_dial(c->base, c->transport, (struct sockaddr *)&m->address,
-			    m->address_length, &member_handler, c);
-	if (m->conn) {
-		m->conn->member = m;
-		return;
-	}
-	log_once(&m->trouble, "cannot dial node %u at %s: %s", m->entry->id, m->entry->control,
-		 strerror(errno));
-	member_step(m, PEER_LOST, NULL);
-}
-
-void
-member_step(struct member *m, enum peer_event event, const struct dp_view *view)
-{
-	static const struct control_msg beat = {.type = CONTROL_HEARTBEAT};
 	uint64_t now = control_now();
-	unsigned actions = peer_step(&m->peer, event, now, view);
+	unsigned actions = peer_step(&m->peer, event, now, status, view);
 
 	if (actions & PEER_DO_TELL) {
 		announce(m, now);
@@ -115,37 +169,139 @@ member_step(struct member *m, enum peer_event event, const struct dp_view *view)
 	}
 	if (actions & PEER_DO_OFFERS) {
 		offers_restart(&m->offers, m->peer.dp.incarnation, now);
-		send_offers(m, now);
+		member_send_offers(m, now);
 	}
-	if (actions & PEER_DO_BEAT)
-		conn_send(m->conn, &beat);
-	if (actions & PEER_DO_CLOSE) {
-		log_metered(&m->meter, now, "node %u: connection closed after long silence",
-			    m->entry->id);
-		conn_close(m->conn, NULL);
-		m->conn = NULL;
-		member_step(m, PEER_LOST, NULL);
-	}
-	if (actions & PEER_DO_DIAL)
-		dial(m);
+	if (actions & PEER_DO_PROBE)
+		swim_probe(&m->control->swim, m->id);
+	if (actions & PEER_DO_CLOSE && m->conn)
+		m->stale = true;
 }
 
 void
 member_tick(struct member *m, uint64_t now)
 {
-	member_step(m, PEER_TICK, NULL);
-	send_offers(m, now);
+	// Not at once: it may be what the connection itself has told.
+	if (m->stale) {
+		if (m->conn && m->conn->joined)
+			log_metered(&m->meter, now, "node %u: connection closed after long silence",
+				    m->id);
+		member_close(m, NULL);
+		m->stale = false;
+	}
+	step(m, PEER_TICK, SWIM_UNKNOWN, NULL);
+	if (m->peer.linked && !m->conn)
+		member_need(m, now);
+	member_send_offers(m, now);
 }
+
+// ---- what membership says ----
+
+static void
+take_addresses(struct member *m, const struct node_info *info)
+{
+	struct peer_entry *e = &m->entry;
+
+	if (strcmp(e->control, info->control)) {
+		memcpy(e->control, info->control, sizeof(e->control));
+		if (!address_take(m->control, e->control, &m->address, &m->address_length))
+			m->address_length = 0;
+		m->retry_at = 0;
+		m->backoff = MEMBER_RETRY_MIN;
+	}
+	if (info->dp.state != DP_UP)
+		return;
+	e->address_count = info->dp.address_count;
+	memcpy(e->address, info->dp.address, sizeof(e->address));
+}
+
+void
+member_changed(struct control *c, const struct swim_node *node)
+{
+	const struct node_info *info = node->is.info;
+	struct member *m = node->is.id == c->self.id ? NULL : member_get(c, node->is.id);
+
+	if (!m || node->is.status == SWIM_UNKNOWN)
+		return;
+	if (!m->listed)
+		take_addresses(m, info);
+	if (m->run != node->is.run) {
+		m->run = node->is.run;
+		if (m->conn && m->conn->joined && m->conn_run != m->run)
+			m->stale = true;
+		// Its control is new: it knows nothing of what was offered.
+		offers_restart(&m->offers, m->peer.dp.incarnation, control_now());
+	}
+	step(m, PEER_RECORD, node->is.status, &info->dp);
+}
+
+static void
+on_known(void *user, const struct peer_entry *node)
+{
+	struct control *c = user;
+	struct member *m = member_get(c, node->id);
+	struct node_info info = {0};
+	int status;
+
+	memcpy(info.control, node->control, sizeof(info.control));
+	if (!m || swim_add(&c->swim, node->id, &info)) {
+		log_line("out of memory: node %u is left out", node->id);
+		return;
+	}
+	m->entry = *node;
+	m->listed = true;
+	status = address_resolve(c, "peer", node->control, false, &m->address, &m->address_length);
+	if (status >= 0) {
+		c->failed = status;
+		m->address_length = 0;
+	}
+	member_tell(m);
+}
+
+static void
+on_gone(void *user, uint16_t id)
+{
+	struct control *c = user;
+
+	swim_remove(&c->swim, id);
+}
+
+static void
+on_seed(void *user, const char *address)
+{
+	struct control *c = user;
+	int status = seed_add(c, address);
+
+	if (status >= 0)
+		c->failed = status;
+}
+
+static void
+on_given(void *user, uint16_t id)
+{
+	struct control *c = user;
+
+	c->last_id = id;
+	c->last_id_known = true;
+}
+
+const struct membership_events member_events = {
+    .known = on_known,
+    .gone = on_gone,
+    .seed = on_seed,
+    .given = on_given,
+};
+
+// ---- between the data planes ----
 
 void
 member_view(struct member *m, const struct dp_view *view)
 {
-	struct control_msg out = {.type = CONTROL_DATA_PLANE, .dp = *view};
-
-	if (view->state != DP_UP)
+	if (view->state != DP_UP) {
 		offers_clear(&m->offers);
-	if (m->conn && m->conn->said_hello)
-		conn_send(m->conn, &out);
+		step(m, PEER_UNLINKED, SWIM_UNKNOWN, NULL);
+	}
+	if (m->conn)
+		swim_news(&m->control->swim, m->id);
 }
 
 void
@@ -154,8 +310,10 @@ member_offer(struct member *m, const struct weir_link_offer *link)
 	uint64_t now = control_now();
 
 	if (offers_put(&m->offers, link, now))
-		log_line("out of memory: a link offer for node %u is lost", m->entry->id);
-	send_offers(m, now);
+		log_line("out of memory: a link offer for node %u is lost", m->id);
+	if (link->answered)
+		step(m, PEER_LINKED, SWIM_UNKNOWN, NULL);
+	member_send_offers(m, now);
 }
 
 void
@@ -168,116 +326,44 @@ member_resync(struct member *m, const struct weir_ctl_msg *msg)
 	out.resync.engine = msg->link_down.engine;
 	out.resync.peer_engine = msg->link_down.peer_engine;
 	out.resync.status = msg->link_down.status;
-	if (m->conn && m->conn->joined)
-		conn_send(m->conn, &out);
+	member_send(m, &out);
 }
 
 void
 member_link_down(struct member *m, const struct weir_ctl_msg *msg)
 {
 	offers_drop(&m->offers, msg->link_down.engine, msg->link_down.peer_engine);
-	member_step(m, PEER_LINK_DOWN, NULL);
+	step(m, PEER_LINK_DOWN, SWIM_UNKNOWN, NULL);
 }
 
-static void
-say_hello(struct conn *conn)
-{
-	struct control *c = conn->owner;
-	struct control_msg out = {.type = CONTROL_HELLO};
-
-	out.hello.version = CONTROL_VERSION;
-	out.hello.node = c->self->id;
-	snprintf(out.hello.cluster, sizeof(out.hello.cluster), "%s", c->options->cluster);
-	out.hello.dp = *dp_view(c->dp);
-	conn_send(conn, &out);
-}
-
-// Who a stranger says it is: is that somebody who may come in? Sets conn->member.
-static const char *
-admit(struct control *c, struct conn *conn, uint32_t node)
-{
-	static char why[CONTROL_REASON_MAX];
-	struct member *m = control_member(c, node);
-
-	if (node == c->self->id)
-		snprintf(why, sizeof(why), "node id %u is this node's own; give each node its own",
-			 node);
-	else if (!m)
-		snprintf(why, sizeof(why), "node %u is not in the peers file of node %u", node,
-			 c->self->id);
-	else if (m->peer.dials)
-		snprintf(why, sizeof(why), "node %u is dialled by node %u, not the other way round",
-			 node, c->self->id);
-	else if (!peer_replaceable(&m->peer, control_now()))
-		snprintf(why, sizeof(why),
-			 "node %u is connected already; give each node its own id", node);
-	else {
-		conn->member = m;
-		return NULL;
-	}
-	return why;
-}
-
-static const char *
-on_hello(struct conn *conn, const struct control_msg *in)
-{
-	static char why[CONTROL_REASON_MAX];
-	struct control *c = conn->owner;
-	struct member *m = conn->member;
-	const char *refused;
-
-	if (strcmp(in->hello.cluster, c->options->cluster)) {
-		snprintf(why, sizeof(why), "cluster is '%s' here, '%s' there; check --cluster",
-			 c->options->cluster, in->hello.cluster);
-		return why;
-	}
-	if (conn->dialled && in->hello.node != m->entry->id) {
-		snprintf(why, sizeof(why), "node %u answers at %s; check the peers file",
-			 in->hello.node, m->entry->control);
-		return why;
-	}
-	if (!conn->dialled) {
-		refused = admit(c, conn, in->hello.node);
-		if (refused)
-			return refused;
-		m = conn->member;
-		door_forget(c, conn);
-		conn_close(m->conn, "replaced by a newer connection");
-		m->conn = conn;
-		say_hello(conn);
-	}
-	conn->joined = true;
-	log_forget(&m->trouble);
-	member_step(m, PEER_OPENED, &in->hello.dp);
-	return NULL;
-}
-
-static const char *
-take_offer(struct member *m, const struct weir_link_offer *link)
+const char *
+member_take_offer(struct member *m, const struct weir_link_offer *link)
 {
 	struct control *c = m->control;
 	const struct dp_view *own = dp_view(c->dp);
 	struct weir_ctl_msg out = {.type = WEIR_CTL_LINK};
 
-	if (link->node != m->entry->id || link->peer_node != c->self->id)
+	if (link->node != m->id || link->peer_node != c->self.id)
 		return "a link offer that is not between us";
 	// What a dead data plane offered, or what was meant for one: on its way when that died.
 	if (link->incarnation != m->peer.dp.incarnation ||
 	    (link->peer_incarnation && link->peer_incarnation != own->incarnation))
 		return NULL;
 	offers_answered(&m->offers, link);
+	if (link->answered)
+		step(m, PEER_LINKED, SWIM_UNKNOWN, NULL);
 	out.link = *link;
 	dp_send(c->dp, &out);
 	return NULL;
 }
 
-static const char *
-take_resync(struct member *m, const struct control_resync *resync)
+const char *
+member_take_resync(struct member *m, const struct control_resync *resync)
 {
 	struct control *c = m->control;
 	struct weir_ctl_msg out = {.type = WEIR_CTL_RESYNC};
 
-	if (resync->node != m->entry->id || resync->peer_node != c->self->id)
+	if (resync->node != m->id || resync->peer_node != c->self.id)
 		return "a resync that is not between us";
 	out.link_down.node = resync->node;
 	out.link_down.peer_node = resync->peer_node;
@@ -287,49 +373,3 @@ take_resync(struct member *m, const struct control_resync *resync)
 	dp_send(c->dp, &out);
 	return NULL;
 }
-
-static const char *
-on_message(struct conn *conn, const struct control_msg *in)
-{
-	struct member *m = conn->member;
-
-	if (in->type == CONTROL_DATA_PLANE) {
-		member_step(m, PEER_VIEW, &in->dp);
-		return NULL;
-	}
-	member_step(m, PEER_HEARD, NULL);
-	if (in->type == CONTROL_LINK_OFFER)
-		return take_offer(m, &in->link);
-	if (in->type == CONTROL_RESYNC)
-		return take_resync(m, &in->resync);
-	return NULL;
-}
-
-static void
-on_closed(struct conn *conn, const char *reason)
-{
-	struct control *c = conn->owner;
-	struct member *m = conn->member;
-
-	if (!m) {
-		door_forget(c, conn);
-		log_limited(&c->stranger_trouble, control_now(), "refused a connection from %s: %s",
-			    conn->stranger, reason);
-		return;
-	}
-	if (conn->joined)
-		log_metered(&m->meter, control_now(),
-			    "node %u: connection to its control ended: %s", m->entry->id, reason);
-	else
-		log_once(&m->trouble, "node %u at %s is not connected: %s; trying again",
-			 m->entry->id, m->entry->control, reason);
-	m->conn = NULL;
-	member_step(m, PEER_LOST, NULL);
-}
-
-const struct conn_handler member_handler = {
-    .opened = say_hello,
-    .hello = on_hello,
-    .message = on_message,
-    .closed = on_closed,
-};

@@ -59,17 +59,54 @@ decode_dp(const Weir__Control__DataPlane *pb, struct dp_view *dp)
 }
 
 static bool
+decode_record(const Weir__Control__Record *pb, struct swim_record *r, struct node_info *info)
+{
+	if (!pb || pb->id >= UINT16_MAX || pb->status < WEIR__CONTROL__RECORD__STATUS__ALIVE ||
+	    pb->status > WEIR__CONTROL__RECORD__STATUS__LEFT || pb->run == 0 || pb->version == 0 ||
+	    pb->version > SWIM_VERSION_MAX || strlen(pb->control) >= sizeof(info->control))
+		return false;
+	r->id = pb->id;
+	r->status = (enum swim_status)pb->status;
+	r->run = pb->run;
+	r->version = pb->version;
+	copy_printable(info->control, sizeof(info->control), pb->control);
+	return decode_dp(pb->data_plane, &info->dp);
+}
+
+static bool
+decode_swim(const Weir__Control__Swim *pb, struct control_msg *m)
+{
+	struct swim_msg *out = &m->swim.msg;
+
+	if (pb->type < WEIR__CONTROL__SWIM__TYPE__PING ||
+	    pb->type > WEIR__CONTROL__SWIM__TYPE__NEWS || pb->target >= UINT16_MAX ||
+	    pb->n_record > SWIM_RECORDS)
+		return false;
+	out->type = (enum swim_msg_type)pb->type;
+	out->want = pb->want;
+	out->rooted = pb->rooted;
+	out->target = pb->target;
+	out->seq = pb->seq;
+	out->digest = pb->digest;
+	out->count = pb->n_record;
+	for (size_t i = 0; i < pb->n_record; i++)
+		if (!decode_record(pb->record[i], &out->record[i], &m->swim.info[i]))
+			return false;
+	return true;
+}
+
+static bool
 decode_hello(const Weir__Control__Hello *pb, struct control_msg *m)
 {
 	m->hello.version = pb->version;
 	// What follows the version may mean something else in another one.
 	if (pb->version != CONTROL_VERSION)
 		return true;
-	if (pb->node >= UINT16_MAX || strlen(pb->cluster) >= CONTROL_CLUSTER_MAX)
+	if (strlen(pb->cluster) >= CONTROL_CLUSTER_MAX)
 		return false;
-	m->hello.node = pb->node;
 	copy_printable(m->hello.cluster, sizeof(m->hello.cluster), pb->cluster);
-	return decode_dp(pb->data_plane, &m->hello.dp);
+	return decode_record(pb->record, &m->hello.record, &m->hello.info) &&
+	       m->hello.record.status == SWIM_ALIVE;
 }
 
 static bool
@@ -140,24 +177,23 @@ decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 	case WEIR__CONTROL__ENVELOPE__BODY_HELLO:
 		m->type = CONTROL_HELLO;
 		return decode_hello(pb->hello, m);
-	case WEIR__CONTROL__ENVELOPE__BODY_DATA_PLANE:
-		m->type = CONTROL_DATA_PLANE;
-		return decode_dp(pb->data_plane, &m->dp);
 	case WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER:
 		m->type = CONTROL_LINK_OFFER;
 		return decode_link(pb->link_offer, &m->link);
 	case WEIR__CONTROL__ENVELOPE__BODY_RESYNC:
 		m->type = CONTROL_RESYNC;
 		return decode_resync(pb->resync, &m->resync);
-	case WEIR__CONTROL__ENVELOPE__BODY_HEARTBEAT:
-		m->type = CONTROL_HEARTBEAT;
-		return true;
+	case WEIR__CONTROL__ENVELOPE__BODY_SWIM:
+		m->type = CONTROL_SWIM;
+		return decode_swim(pb->swim, m);
 	case WEIR__CONTROL__ENVELOPE__BODY_BYE:
 		m->type = CONTROL_BYE;
+		m->bye.idle = pb->bye->idle;
 		return true;
 	case WEIR__CONTROL__ENVELOPE__BODY_ERROR:
 		m->type = CONTROL_ERROR;
-		copy_printable(m->reason, sizeof(m->reason), pb->error->reason);
+		copy_printable(m->error.reason, sizeof(m->error.reason), pb->error->reason);
+		m->error.taken = pb->error->taken;
 		return true;
 	default:
 		return false;

@@ -6,9 +6,11 @@
 #ifndef WEIR_CONTROL_MESSAGE_H
 #define WEIR_CONTROL_MESSAGE_H
 
+#include "swim.h"
+
 #include "common/dpctl.h"
 
-#define CONTROL_VERSION 1u
+#define CONTROL_VERSION 2u
 #define CONTROL_PREFIX 4u	 /* bytes of length before each message */
 #define CONTROL_FRAME_MAX 65536u /* of a message, without its prefix */
 #define CONTROL_HELLO_MAX 1024u	 /* of the first message */
@@ -17,12 +19,11 @@
 
 enum control_msg_type {
 	CONTROL_HELLO = 1,
-	CONTROL_DATA_PLANE,
 	CONTROL_LINK_OFFER,
 	CONTROL_RESYNC,
-	CONTROL_HEARTBEAT,
 	CONTROL_BYE,
 	CONTROL_ERROR,
+	CONTROL_SWIM,
 };
 
 enum dp_state { DP_UNKNOWN, DP_UP, DP_DOWN };
@@ -36,6 +37,12 @@ struct dp_view {
 	uint8_t address[WEIR_CTL_ADDRESSES][16];
 };
 
+/* What is spread of a node besides its id. Zeroed before it is filled. */
+struct node_info {
+	struct dp_view dp;
+	char control[WEIR_CTL_PEER_TEXT]; /* IP:PORT, printable */
+};
+
 struct control_resync {
 	uint16_t node, peer_node;
 	uint8_t engine, peer_engine;
@@ -47,14 +54,23 @@ struct control_msg {
 	union {
 		struct {
 			uint32_t version;
-			uint32_t node;
 			char cluster[CONTROL_CLUSTER_MAX];
-			struct dp_view dp;
+			struct swim_record record;
+			struct node_info info; /* of the record, whose pointer is NULL here */
 		} hello;
-		struct dp_view dp;
+		struct {
+			struct swim_msg msg;
+			struct node_info info[SWIM_RECORDS]; /* as above */
+		} swim;
 		struct weir_link_offer link;
 		struct control_resync resync;
-		char reason[CONTROL_REASON_MAX]; /* printable */
+		struct {
+			char reason[CONTROL_REASON_MAX]; /* printable */
+			bool taken;
+		} error;
+		struct {
+			bool idle;
+		} bye;
 	};
 };
 
@@ -71,6 +87,6 @@ int control_msg_decode(const uint8_t *data, size_t length, struct control_msg *m
 size_t control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room);
 
 /* Room that always suffices for control_msg_encode(). */
-#define CONTROL_ENCODED_MAX 512u
+#define CONTROL_ENCODED_MAX 16384u
 
 #endif

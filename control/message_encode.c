@@ -9,30 +9,45 @@
 struct parts {
 	Weir__Control__Envelope envelope;
 	Weir__Control__Hello hello;
-	Weir__Control__DataPlane dp;
 	Weir__Control__LinkOffer link;
 	Weir__Control__Resync resync;
-	Weir__Control__Heartbeat heartbeat;
+	Weir__Control__Swim swim;
 	Weir__Control__Bye bye;
 	Weir__Control__Error error;
-	ProtobufCBinaryData address[WEIR_CTL_ADDRESSES];
 	uint32_t qpn[2], psn[2];
+	struct {
+		Weir__Control__Record record;
+		Weir__Control__DataPlane dp;
+		ProtobufCBinaryData address[WEIR_CTL_ADDRESSES];
+	} node[SWIM_RECORDS];
+	Weir__Control__Record *record[SWIM_RECORDS];
 };
 
-static Weir__Control__DataPlane *
-encode_dp(struct parts *p, const struct dp_view *dp)
+static Weir__Control__Record *
+encode_record(struct parts *p, uint32_t at, const struct swim_record *r,
+	      const struct node_info *info)
 {
-	weir__control__data_plane__init(&p->dp);
-	p->dp.state = (Weir__Control__DataPlane__State)dp->state;
-	p->dp.incarnation = dp->incarnation;
-	p->dp.engines = dp->engines;
-	p->dp.n_address = dp->address_count;
-	p->dp.address = p->address;
-	for (uint32_t i = 0; i < dp->address_count; i++) {
-		p->address[i].len = 16;
-		p->address[i].data = (uint8_t *)dp->address[i];
+	Weir__Control__Record *pb = &p->node[at].record;
+	Weir__Control__DataPlane *dp = &p->node[at].dp;
+
+	weir__control__record__init(pb);
+	pb->id = r->id;
+	pb->status = (Weir__Control__Record__Status)r->status;
+	pb->run = r->run;
+	pb->version = r->version;
+	pb->control = (char *)info->control;
+	pb->data_plane = dp;
+	weir__control__data_plane__init(dp);
+	dp->state = (Weir__Control__DataPlane__State)info->dp.state;
+	dp->incarnation = info->dp.incarnation;
+	dp->engines = info->dp.engines;
+	dp->n_address = info->dp.address_count;
+	dp->address = p->node[at].address;
+	for (uint32_t i = 0; i < info->dp.address_count; i++) {
+		dp->address[i].len = 16;
+		dp->address[i].data = (uint8_t *)info->dp.address[i];
 	}
-	return &p->dp;
+	return pb;
 }
 
 static void
@@ -41,10 +56,29 @@ encode_hello(struct parts *p, const struct control_msg *m)
 	weir__control__hello__init(&p->hello);
 	p->hello.version = m->hello.version;
 	p->hello.cluster = (char *)m->hello.cluster;
-	p->hello.node = m->hello.node;
-	p->hello.data_plane = encode_dp(p, &m->hello.dp);
+	p->hello.record = encode_record(p, 0, &m->hello.record, &m->hello.info);
 	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HELLO;
 	p->envelope.hello = &p->hello;
+}
+
+static void
+encode_swim(struct parts *p, const struct control_msg *m)
+{
+	const struct swim_msg *in = &m->swim.msg;
+
+	weir__control__swim__init(&p->swim);
+	p->swim.type = (Weir__Control__Swim__Type)in->type;
+	p->swim.want = in->want;
+	p->swim.rooted = in->rooted;
+	p->swim.target = in->target;
+	p->swim.seq = in->seq;
+	p->swim.digest = in->digest;
+	p->swim.n_record = in->count;
+	p->swim.record = p->record;
+	for (uint32_t i = 0; i < in->count; i++)
+		p->record[i] = encode_record(p, i, &in->record[i], &m->swim.info[i]);
+	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SWIM;
+	p->envelope.swim = &p->swim;
 }
 
 static void
@@ -108,29 +142,25 @@ encode_body(struct parts *p, const struct control_msg *m)
 	case CONTROL_HELLO:
 		encode_hello(p, m);
 		break;
-	case CONTROL_DATA_PLANE:
-		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_DATA_PLANE;
-		p->envelope.data_plane = encode_dp(p, &m->dp);
-		break;
 	case CONTROL_LINK_OFFER:
 		encode_link(p, &m->link);
 		break;
 	case CONTROL_RESYNC:
 		encode_resync(p, &m->resync);
 		break;
-	case CONTROL_HEARTBEAT:
-		weir__control__heartbeat__init(&p->heartbeat);
-		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HEARTBEAT;
-		p->envelope.heartbeat = &p->heartbeat;
+	case CONTROL_SWIM:
+		encode_swim(p, m);
 		break;
 	case CONTROL_BYE:
 		weir__control__bye__init(&p->bye);
+		p->bye.idle = m->bye.idle;
 		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_BYE;
 		p->envelope.bye = &p->bye;
 		break;
 	case CONTROL_ERROR:
 		weir__control__error__init(&p->error);
-		p->error.reason = (char *)m->reason;
+		p->error.reason = (char *)m->error.reason;
+		p->error.taken = m->error.taken;
 		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_ERROR;
 		p->envelope.error = &p->error;
 		break;

@@ -3,6 +3,7 @@
 
 #include "log.h"
 #include "message.h"
+#include "peers.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,14 +16,17 @@
 
 static const char help[] =
     "Usage: weir-control --instance NAME --node ID --listen HOST:PORT --peers FILE [OPTION]...\n"
+    "       weir-control --instance NAME --node ID|auto --listen HOST:PORT --join HOST:PORT[,...]\n"
     "Keeps the membership of a Weir cluster and sets up the links of one node's data plane.\n"
     "\n"
     "  --instance NAME       which Weir of this host, the same as its weir-dataplane's\n"
     "                        (default: $WEIR_INSTANCE, else \"default\")\n"
-    "  --node ID             id of this node, 0 to 65534\n"
+    "  --node ID             id of this node, 0 to 65534; with --join also: auto\n"
     "  --listen HOST:PORT    where the other nodes' weir-control reach this one\n"
     "  --peers FILE          all nodes, this one included, a line each:\n"
     "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
+    "  --join HOST:PORT[,HOST:PORT...]  without a file: any members that may be up; a cluster\n"
+    "                        begins at a node whose own address is among them\n"
     "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
     "  --tls DIR             speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki\n"
     "                        makes them). SIGHUP reads them again\n"
@@ -30,7 +34,7 @@ static const char help[] =
     "  --node-timeout TIME   silence after which a node is suspect, 1s, 500ms or 500 (default 1s)\n"
     "  --help, --version\n"
     "\n"
-    "Accepted, but for a later version: --node auto, --join HOST:PORT[,...], --etcd URL.\n"
+    "Accepted, but for a later version: --etcd URL.\n"
     "Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
     "control.pid.\n"
     "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource or\n"
@@ -114,11 +118,39 @@ set_node(struct control_options *o, const char *text)
 	unsigned long id;
 	char *rest;
 
-	if (!strcmp(text, "auto"))
-		return later("--node auto", "--node ID with --peers FILE");
+	if (!strcmp(text, "auto")) {
+		o->has_node = false;
+		return -1;
+	}
 	if (!number(text, 65534, &id, &rest) || *rest)
 		return usage_error("--node '%s' is no node id; give 0 to 65534", text);
 	o->node = id;
+	o->has_node = true;
+	return -1;
+}
+
+static int
+set_join(struct control_options *o, const char *text)
+{
+	char one[WEIR_CTL_PEER_TEXT], host[WEIR_CTL_PEER_TEXT];
+	uint16_t port;
+
+	for (const char *at = text;; at++) {
+		size_t n = strcspn(at, ",");
+
+		if (n < sizeof(one)) {
+			memcpy(one, at, n);
+			one[n] = 0;
+		}
+		if (n >= sizeof(one) || host_port_split(one, false, host, sizeof(host), &port))
+			return usage_error("--join '%s' is not HOST:PORT[,HOST:PORT...]; give "
+					   "addresses of members",
+					   text);
+		at += n;
+		if (!*at)
+			break;
+	}
+	o->join = text;
 	return -1;
 }
 
@@ -165,9 +197,9 @@ set_option(struct control_options *o, int id, const char *value)
 	case OPT_TIMEOUT:
 		return set_timeout(o, value);
 	case OPT_JOIN:
-		return later("--join", "--peers FILE");
+		return set_join(o, value);
 	case OPT_ETCD:
-		return later("--etcd", "--peers FILE");
+		return later("--etcd", "--join or --peers FILE");
 	case OPT_TLS:
 		o->tls = value;
 		return -1;
@@ -196,8 +228,12 @@ check(const struct control_options *o, bool node_given)
 		return usage_error("%s is missing; see --help", "--node");
 	if (!o->listen)
 		return usage_error("%s is missing; see --help", "--listen");
-	if (!o->peers)
-		return usage_error("%s is missing; see --help", "--peers");
+	if (!o->peers && !o->join)
+		return usage_error("%s is missing; see --help", "--peers or --join");
+	if (o->peers && o->join)
+		return usage_error("%s contradict each other; give one", "--peers and --join");
+	if (o->peers && !o->has_node)
+		return usage_error("%s needs --join; the peers file gives ids", "--node auto");
 	return -1;
 }
 

@@ -13,7 +13,9 @@ struct control_options {
 	const char *listen; /* HOST:PORT */
 	const char *peers;  /* file */
 	const char *cluster;
-	const char *tls; /* directory; NULL: plain TCP */
+	const char *join; /* HOST:PORT[,HOST:PORT...]; NULL with a file */
+	bool has_node;	  /* else one is chosen */
+	const char *tls;  /* directory; NULL: plain TCP */
 	uint16_t node;
 	uint32_t node_timeout; /* ms */
 	bool insecure;

@@ -4,27 +4,23 @@
 #include <string.h>
 
 void
-peer_init(struct peer *p, uint16_t id, uint16_t own_id, uint32_t timeout_ms, uint64_t now)
+peer_init(struct peer *p, uint32_t timeout_ms, uint64_t now)
 {
 	memset(p, 0, sizeof(*p));
-	p->id = id;
-	p->dials = own_id < id;
 	p->timeout = timeout_ms;
-	p->backoff = PEER_RETRY_MIN;
-	p->heard_at = now;
-	p->retry_at = now;
-}
-
-static bool
-silent(const struct peer *p, uint64_t now)
-{
-	return now - p->heard_at > p->timeout;
+	p->silent_at = now + timeout_ms;
 }
 
 bool
-peer_replaceable(const struct peer *p, uint64_t now)
+peer_replaces(const struct peer_conn *old, uint16_t own, uint16_t id, enum swim_status status)
 {
-	return p->phase != PEER_JOINED || silent(p, now);
+	bool lives = status == SWIM_ALIVE || status == SWIM_SUSPECT;
+
+	// Another life of its control, while the connection of the last one stands: two nodes with
+	// one id, unless that one doesn't answer any more.
+	if (old->joined && !old->same_life)
+		return !lives;
+	return id < own;
 }
 
 static unsigned
@@ -33,39 +29,37 @@ enter(struct peer *p, enum weir_node_state state)
 	if (p->state == state)
 		return 0;
 	p->state = state;
+	if (state == WEIR_NODE_DOWN)
+		p->linked = false;
 	return PEER_DO_TELL;
 }
 
 /*
- * Silence of control alone is suspicion. It is death only together with a link on which nobody has
- * answered since control was last heard.
+ * Silence of control alone is suspicion. It is death together with a link on which nobody answers,
+ * and where there is no link that could.
  */
 static unsigned
 judge(struct peer *p, uint64_t now)
 {
+	bool known = p->state == WEIR_NODE_UP || p->state == WEIR_NODE_SUSPECT;
 	unsigned actions = 0;
 
-	if (!silent(p, now))
+	if (!p->silent_at || now < p->silent_at)
 		return 0;
+	if (p->link_down_at && p->link_down_at + p->timeout >= p->silent_at)
+		return enter(p, WEIR_NODE_DOWN);
 	if (p->state == WEIR_NODE_UP)
-		actions |= enter(p, WEIR_NODE_SUSPECT);
-	if (p->link_down_at && p->link_down_at >= p->heard_at)
-		actions |= enter(p, WEIR_NODE_DOWN);
+		actions = enter(p, WEIR_NODE_SUSPECT);
+	else if (known && !p->linked && now - p->silent_at >= p->timeout / 4)
+		actions = enter(p, WEIR_NODE_DOWN);
 	return actions;
 }
 
-// The peer's control is heard and says that its data plane is up, or said so and hasn't taken it
-// back.
-static unsigned
-alive(struct peer *p)
-{
-	return p->state == WEIR_NODE_UP ? 0 : enter(p, WEIR_NODE_UP) | PEER_DO_OFFERS;
-}
-
+// Its control lives and says this of its data plane.
 static unsigned
 take_view(struct peer *p, const struct dp_view *view)
 {
-	bool renewed = p->state == WEIR_NODE_UP && p->dp.incarnation != view->incarnation;
+	bool renewed = p->dp.incarnation != view->incarnation, again = p->dp.state != DP_UP;
 
 	if (view->state == DP_UNKNOWN) {
 		p->dp.state = DP_UNKNOWN;
@@ -75,70 +69,62 @@ take_view(struct peer *p, const struct dp_view *view)
 		p->dp.state = DP_DOWN;
 		return enter(p, WEIR_NODE_DOWN);
 	}
+	// The first that we hear of it says nothing against links from before our own start.
+	if (renewed && p->dp.incarnation)
+		p->linked = false;
 	p->dp = *view;
+	if (p->state != WEIR_NODE_UP)
+		return enter(p, WEIR_NODE_UP) | PEER_DO_OFFERS;
 	// Whatever was offered before it came (again) may not have reached it.
-	return PEER_DO_OFFERS | (renewed ? PEER_DO_TELL : alive(p));
+	return (renewed || again ? PEER_DO_OFFERS : 0) | (renewed ? PEER_DO_TELL : 0);
 }
 
 static unsigned
-opened(struct peer *p, uint64_t now, const struct dp_view *view)
+take_record(struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view)
 {
-	p->phase = PEER_JOINED;
-	p->backoff = PEER_RETRY_MIN;
-	p->beat_at = now;
-	return take_view(p, view);
-}
+	enum swim_status before = p->status;
 
-static void
-lost(struct peer *p, uint64_t now)
-{
-	p->phase = PEER_APART;
-	p->dp.state = DP_UNKNOWN;
-	p->retry_at = now + p->backoff;
-	p->backoff = p->backoff * 2 < PEER_RETRY_MAX ? p->backoff * 2 : PEER_RETRY_MAX;
-}
-
-static unsigned
-tick(struct peer *p, uint64_t now)
-{
-	uint64_t close_after = p->timeout * 3u > PEER_CLOSE_MIN ? p->timeout * 3u : PEER_CLOSE_MIN;
-	uint32_t beat = p->timeout / 4 < PEER_BEAT ? p->timeout / 4 : PEER_BEAT;
-	unsigned actions = judge(p, now);
-
-	if (p->phase == PEER_JOINED && now - p->heard_at > close_after)
-		return actions | PEER_DO_CLOSE;
-	if (p->phase == PEER_JOINED && now >= p->beat_at) {
-		p->beat_at = now + beat;
-		actions |= PEER_DO_BEAT;
+	p->status = status;
+	switch (status) {
+	case SWIM_UNKNOWN:
+		return 0;
+	case SWIM_ALIVE:
+		p->silent_at = 0;
+		return take_view(p, view);
+	case SWIM_SUSPECT: // to be refuted, or else dead
+		return 0;
+	case SWIM_DEAD:
+		if (before == SWIM_DEAD)
+			return 0;
+		p->silent_at = now;
+		p->dp.state = DP_UNKNOWN;
+		return judge(p, now) | PEER_DO_CLOSE;
+	case SWIM_LEFT:
+		p->silent_at = now;
+		p->dp.state = DP_DOWN;
+		return enter(p, WEIR_NODE_DOWN) | PEER_DO_CLOSE;
 	}
-	if (p->phase == PEER_APART && p->dials && now >= p->retry_at) {
-		p->phase = PEER_DIALLING;
-		actions |= PEER_DO_DIAL;
-	}
-	return actions;
+	return 0;
 }
 
 unsigned
-peer_step(struct peer *p, enum peer_event event, uint64_t now, const struct dp_view *view)
+peer_step(struct peer *p, enum peer_event event, uint64_t now, enum swim_status status,
+	  const struct dp_view *view)
 {
 	switch (event) {
 	case PEER_TICK:
-		return tick(p, now);
-	case PEER_OPENED:
-		p->heard_at = now;
-		return opened(p, now, view);
-	case PEER_HEARD:
-		p->heard_at = now;
-		return p->dp.state == DP_UP ? alive(p) : 0;
-	case PEER_VIEW:
-		p->heard_at = now;
-		return take_view(p, view);
-	case PEER_LOST:
-		lost(p, now);
+		return judge(p, now);
+	case PEER_RECORD:
+		return take_record(p, now, status, view);
+	case PEER_LINKED:
+		p->linked = true;
 		return 0;
 	case PEER_LINK_DOWN:
 		p->link_down_at = now;
-		return judge(p, now);
+		return judge(p, now) | PEER_DO_PROBE;
+	case PEER_UNLINKED:
+		p->linked = false;
+		return 0;
 	}
 	return 0;
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "swim_internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define PERIOD_MIN 50u /* ms */
-#define PROBES_MAX 8u  /* in a period */
-#define NEWS_MANY 48u  /* then they take longer one by one than all at once */
+#define PROBES_MAX 8u /* in a period */
+#define NEWS_MANY 48u /* then they take longer one by one than all at once */
 /* Periods between two syncs while many, a few, no news are on their way. */
 #define SYNC_MANY 5u
 #define SYNC_FEW 25u
@@ -179,7 +176,7 @@ static void
 take_root(struct swim *s)
 {
 	if (!s->rooted_at)
-		s->rooted_at = s->clock ? s->clock : 1;
+		s->rooted_at = s->clock;
 }
 
 static void
@@ -216,9 +213,14 @@ swim_hello(struct swim *s, const struct swim_record *r, uint64_t now)
 void
 swim_heard(struct swim *s, uint16_t id)
 {
+	struct swim_node *n = swim_find(s, id);
+
 	for (uint32_t i = 0; i < SWIM_PROBES; i++)
 		if (s->probe[i].id == id)
 			s->probe[i].used = false;
+	// It has not refuted it yet, but whoever is heard is not dead.
+	if (n && n->accused && n->is.status == SWIM_SUSPECT)
+		swim_set_expiry(s, n, swim_expiry(s, n));
 }
 
 static void
@@ -495,74 +497,7 @@ swim_tick(struct swim *s, uint64_t now)
 	seek_lost(s);
 }
 
-// ---- beginning and end ----
-
-int
-swim_init(struct swim *s, const struct swim_config *config, const void *info, uint64_t now)
-{
-	struct swim_record r = {
-	    .id = config->id,
-	    .status = SWIM_ALIVE,
-	    .run = config->run,
-	    .version = config->claims ? config->ticket : config->version,
-	    .info = info,
-	};
-
-	memset(s, 0, sizeof(*s));
-	s->config = *config;
-	s->now = now;
-	s->rng = config->seed;
-	s->period = config->timeout / 5 > PERIOD_MIN ? config->timeout / 5 : PERIOD_MIN;
-	s->young = true;
-	s->walk_at = UINT64_MAX;
-	s->self = swim_insert(s, config->id);
-	if (!s->self) {
-		swim_fini(s);
-		return -ENOMEM;
-	}
-	s->self->fixed = true;
-	swim_put(s, s->self, &r, true);
-	return 0;
-}
-
-void
-swim_fini(struct swim *s)
-{
-	for (uint32_t i = 0; i < s->count; i++)
-		free(s->node[i]);
-	free(s->node);
-	free(s->id);
-	free(s->order);
-	memset(s, 0, sizeof(*s));
-}
-
-int
-swim_add(struct swim *s, uint16_t id, const void *info)
-{
-	struct swim_node *n = swim_find(s, id);
-
-	if (n == s->self)
-		return 0;
-	if (!n)
-		n = swim_insert(s, id);
-	if (!n)
-		return -ENOMEM;
-	n->fixed = true;
-	swim_set_expiry(s, n, swim_expiry(s, n));
-	if (n->is.status == SWIM_UNKNOWN)
-		memcpy(n->info, info, s->config.info_size);
-	s->config.ops->changed(s->config.user, n);
-	return 0;
-}
-
-void
-swim_remove(struct swim *s, uint16_t id)
-{
-	struct swim_node *n = swim_find(s, id);
-
-	if (n && n != s->self)
-		swim_erase(s, n);
-}
+// ---- on request ----
 
 void
 swim_join(struct swim *s, uint16_t id)
@@ -575,6 +510,15 @@ void
 swim_alone(struct swim *s)
 {
 	take_root(s);
+}
+
+void
+swim_news(struct swim *s, uint16_t to)
+{
+	struct swim_msg m = {.type = SWIM_NEWS};
+
+	add_record(&m, s->self);
+	deliver(s, to, &m);
 }
 
 bool
@@ -594,11 +538,9 @@ swim_leave(struct swim *s)
 	swim_put(s, s->self, &r, true);
 	s->out = true;
 	for (uint32_t i = 0; i < SWIM_HELPERS; i++) {
-		struct swim_msg m = {.type = SWIM_NEWS};
 		struct swim_node *n = random_living(s, s->self->is.id);
 
-		add_record(&m, s->self);
 		if (n)
-			deliver(s, n->is.id, &m);
+			swim_news(s, n->is.id);
 	}
 }

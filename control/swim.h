@@ -167,6 +167,8 @@ void swim_alone(struct swim *s);
 void swim_probe(struct swim *s, uint16_t id);
 /* What is said of us is new. */
 void swim_tell(struct swim *s, const void *info);
+/* Tells a node our record, at once. */
+void swim_news(struct swim *s, uint16_t to);
 /* Goodbye for good: told to a few at once. Nothing else is to be called but swim_fini(). */
 void swim_leave(struct swim *s);
 

@@ -2,9 +2,12 @@
 /* What is known of each node, what of it is news, and the digest of it all. */
 #include "swim_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define PERIOD_MIN 50u	    /* ms */
+#define PERIOD_MAX 200u	    /* or a start among many takes long */
 #define FORGET_MIN 60000u   /* ms that the dead are remembered at least */
 #define FORGET_TIMEOUTS 30u /* ... in node timeouts */
 #define BYSTANDER 2u	    /* times the patience of those who suspect by themselves */
@@ -252,4 +255,78 @@ swim_set_status(struct swim *s, struct swim_node *n, enum swim_status status)
 
 	r.status = status;
 	swim_put(s, n, &r, true);
+}
+
+// ---- beginning and end ----
+
+int
+swim_init(struct swim *s, const struct swim_config *config, const void *info, uint64_t now)
+{
+	struct swim_record r = {
+	    .id = config->id,
+	    .status = SWIM_ALIVE,
+	    .run = config->run,
+	    .version = config->claims ? config->ticket : config->version,
+	    .info = info,
+	};
+
+	memset(s, 0, sizeof(*s));
+	s->config = *config;
+	s->now = now;
+	s->clock = 1; // 0 is never
+	s->rng = config->seed;
+	s->period = config->timeout / 5;
+	if (s->period < PERIOD_MIN)
+		s->period = PERIOD_MIN;
+	if (s->period > PERIOD_MAX)
+		s->period = PERIOD_MAX;
+	s->young = true;
+	s->walk_at = UINT64_MAX;
+	s->self = swim_insert(s, config->id);
+	if (!s->self) {
+		swim_fini(s);
+		return -ENOMEM;
+	}
+	s->self->fixed = true;
+	swim_put(s, s->self, &r, true);
+	return 0;
+}
+
+void
+swim_fini(struct swim *s)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		free(s->node[i]);
+	free(s->node);
+	free(s->id);
+	free(s->order);
+	memset(s, 0, sizeof(*s));
+}
+
+int
+swim_add(struct swim *s, uint16_t id, const void *info)
+{
+	struct swim_node *n = swim_find(s, id);
+
+	if (n == s->self)
+		return 0;
+	if (!n)
+		n = swim_insert(s, id);
+	if (!n)
+		return -ENOMEM;
+	n->fixed = true;
+	swim_set_expiry(s, n, swim_expiry(s, n));
+	if (n->is.status == SWIM_UNKNOWN)
+		memcpy(n->info, info, s->config.info_size);
+	s->config.ops->changed(s->config.user, n);
+	return 0;
+}
+
+void
+swim_remove(struct swim *s, uint16_t id)
+{
+	struct swim_node *n = swim_find(s, id);
+
+	if (n && n != s->self)
+		swim_erase(s, n);
 }

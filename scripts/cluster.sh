@@ -8,16 +8,17 @@
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-nodes="" fabric=switch memory="" dir="" report="" keep=0 command=()
+nodes="" fabric=switch join=0 memory="" dir="" report="" keep=0 command=()
 
 usage()
 {
 	cat <<END
-Usage: cluster.sh N [--fabric switch|bridge|mesh] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
+Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
   N               nodes, 2 to 32
   --fabric        switch: weir-switch with a memif port for each node (default)
                   bridge: a veth for each node on a bridge of the kernel's, in namespaces (root)
                   mesh: memif between each two nodes and nothing else; 2 to 8 nodes, an engine for each wire
+  --join          no peers file: n0 to n2 are whom the others ask, ids as without it
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
   --report FILE   what it was, as JSON: time to come up, memory, exit codes, the switch
@@ -35,6 +36,7 @@ wrong()
 while [ $# -gt 0 ]; do
 	case "$1" in
 	--fabric) fabric=${2:-}; [[ $fabric =~ ^(switch|bridge|mesh)$ ]] || wrong "no fabric '$fabric'"; shift ;;
+	--join) join=1 ;;
 	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "'$memory' is no number of MiB"; shift ;;
 	--dir) dir=${2:-}; [ -d "$dir" ] || wrong "no directory '$dir'"; dir=$(cd "$dir" && pwd); shift ;;
 	--report) report=${2:-}; : >"$report" || wrong "'$report' can't be written"; report=$(realpath "$report"); shift ;;
@@ -308,12 +310,16 @@ start_all()
 	begin=$(now_ms)
 
 	choose_ports
+	seeds=127.0.0.1:${weir_port[0]},127.0.0.1:${weir_port[1]},127.0.0.1:${weir_port[$((nodes > 2 ? 2 : 0))]}
 	"fabric_$fabric"
 	await_all "its data plane is up" is_started
 	planes_ms=$(($(now_ms) - begin))
-	# the lower id dials: those who are dialled are there first
-	for ((i = nodes - 1; i >= 0; i--)); do
-		control "n$i" "$i"
+	for ((i = 0; i < nodes; i++)); do
+		if [ "$join" = 1 ]; then
+			run "control-n$i" weir-control --instance "n$i" --node "$i" --listen "127.0.0.1:${weir_port[$i]}" --join "$seeds"
+		else
+			control "n$i" "$i"
+		fi
 	done
 	await_all "it sees all nodes" sees_all
 	up_ms=$(($(now_ms) - begin))

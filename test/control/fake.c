@@ -89,9 +89,10 @@ greet(struct fake_dp *dp, const struct weir_ctl_msg *m)
 	dp->hellos++;
 	dp->hello_node = m->hello.node;
 	dp->nodes = dp->synced = 0;
+	dp->far_count = 0;
 	out.hello.version = dp->version;
 	out.hello.role = WEIR_ROLE_DATAPLANE;
-	out.hello.node = UINT32_MAX;
+	out.hello.node = dp->keeps_id ? dp->self : UINT32_MAX;
 	out.hello.engines = 2;
 	out.hello.incarnation = dp->incarnation;
 	out.hello.pid = getpid();
@@ -141,8 +142,13 @@ take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 		greet(dp, m);
 		break;
 	case WEIR_CTL_NODE:
-		assert_in_range(m->node.id, 0, FAKE_NODES - 1);
 		dp->nodes++;
+		if (m->node.self)
+			dp->self = m->node.id;
+		if (m->node.id >= FAKE_NODES) {
+			dp->far[dp->far_count++ % FAKE_FAR] = m->node;
+			break;
+		}
 		dp->node[m->node.id] = m->node;
 		dp->told[m->node.id][m->node.state]++;
 		break;
@@ -303,6 +309,11 @@ fake_control_start(int i)
 	    (char *)binary_path, "--instance", instance,	 "--node", node, "--listen", listen,
 	    "--peers",		 fake_peers,   "--node-timeout", "500ms",  NULL, NULL,	     NULL};
 
+	if (fake_control[i].join) {
+		argv[4] = (char *)fake_control[i].node;
+		argv[7] = "--join";
+		argv[8] = (char *)fake_control[i].join;
+	}
 	if (fake_control[i].tls) {
 		argv[11] = "--tls";
 		argv[12] = (char *)fake_control[i].tls;

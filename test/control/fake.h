@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #define FAKE_NODES 4 /* node ids 0 ... 3 */
+#define FAKE_FAR 64
 
 struct fake_dp {
 	char path[108];
@@ -24,6 +25,10 @@ struct fake_dp {
 	struct weir_ctl_node node[FAKE_NODES];
 	unsigned told[FAKE_NODES][WEIR_NODE_DOWN + 1]; /* how often each state */
 	unsigned nodes_before_synced;
+	uint32_t self;			    /* our node's id */
+	bool keeps_id;			    /* says it at the next HELLO */
+	struct weir_ctl_node far[FAKE_FAR]; /* told of ids from FAKE_NODES on */
+	unsigned far_count;
 	struct weir_link_offer link;
 	struct weir_link_offer tell[4]; /* links told after HELLO */
 	unsigned tell_count;
@@ -36,7 +41,8 @@ struct fake_dp {
 struct fake_control {
 	pid_t pid; /* 0: not running */
 	uint16_t port;
-	const char *tls; /* --tls; NULL: none */
+	const char *tls;	 /* --tls; NULL: none */
+	const char *join, *node; /* --join in the place of --peers, --node; NULL: the file */
 };
 
 extern char fake_dir[64];   /* the run directory */

@@ -49,6 +49,23 @@ start_both(void)
 	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
 }
 
+// The data planes have taken up offers of each other: there is a data path.
+static void
+link_both(void)
+{
+	struct weir_ctl_msg offer = fake_offer(A, B, 1, 0);
+
+	fake_dp_send(A, &offer);
+	AWAIT(fake_dp[B].links >= 1, LONG);
+	offer = fake_offer(B, A, 4, 1);
+	fake_dp_send(B, &offer);
+	AWAIT(fake_dp[A].links >= 1, LONG);
+	offer = fake_offer(A, B, 1, 4);
+	fake_dp_send(A, &offer);
+	AWAIT(fake_dp[B].link.answered == 4, LONG);
+	fake_dp[A].links = fake_dp[B].links = 0;
+}
+
 static void
 test_both_come_up(void **state)
 {
@@ -215,6 +232,7 @@ test_control_killed_and_restarted(void **state)
 	struct weir_ctl_msg link;
 
 	start_both();
+	link_both();
 	link = fake_offer(B, A, 3, 2);
 	fake_control_kill(B, SIGKILL);
 	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
@@ -237,7 +255,8 @@ static void
 test_control_stopped_and_continued(void **state)
 {
 	start_both();
-	fake_control_kill(A, SIGSTOP); // the end that dials
+	link_both();
+	fake_control_kill(A, SIGSTOP);
 	AWAIT(sees(B, A, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(1000);
 	fake_control_kill(A, SIGCONT);
@@ -250,6 +269,52 @@ test_control_stopped_and_continued(void **state)
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 0);
 	assert_int_equal(fake_dp[A].hellos, 1);
+}
+
+// A control that is new hears of links from its data plane: silence is suspicion for it too.
+static void
+test_links_outlive_control(void **state)
+{
+	start_both();
+	link_both();
+	fake_dp[A].tell[0] = fake_offer(A, B, 1, 4).link;
+	fake_dp[A].tell_count = 1;
+	fake_control_kill(A, SIGKILL);
+	fake_control_start(A);
+	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && sees(A, B, WEIR_NODE_UP), LONG);
+	fake_control_kill(B, SIGKILL);
+	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(2000);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	fake_control_start(B);
+	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+}
+
+// Nobody could answer for the node: silence of its control is all there is.
+static void
+test_silence_without_a_link(void **state)
+{
+	start_both();
+	fake_control_kill(B, SIGKILL);
+	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 1);
+	fake_control_start(B);
+	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+}
+
+// Half the node timeout without a CPU is neither death nor suspicion.
+static void
+test_short_stop(void **state)
+{
+	start_both();
+	for (int i = 0; i < 5; i++) {
+		fake_control_kill(B, SIGSTOP);
+		fake_pump(250);
+		fake_control_kill(B, SIGCONT);
+		fake_pump(500);
+	}
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
 }
 
 static void
@@ -348,14 +413,20 @@ static void
 test_usage(void **state)
 {
 	static const struct {
-		const char *args[8], *says;
+		const char *args[9], *says;
 	} bad[] = {
 	    {{"--bogus"}, "unknown option '--bogus'"},
 	    {{"extra"}, "unexpected argument 'extra'"},
 	    {{"--listen"}, "--listen needs a value"},
-	    {{"--join", "127.0.0.1:1"}, "--join comes with a later version; use --peers FILE"},
-	    {{"--etcd", "http://x"}, "--etcd comes with a later version; use --peers FILE"},
-	    {{"--node", "auto"}, "--node auto comes with a later version; use --node ID"},
+	    {{"--join", "127.0.0.1"}, "--join '127.0.0.1' is not HOST:PORT[,HOST:PORT...]"},
+	    {{"--join", "127.0.0.1:1,"}, "--join '127.0.0.1:1,' is not HOST:PORT[,HOST:PORT...]"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--peers", "P", "--join", "127.0.0.1:1"},
+	     "--peers and --join contradict each other"},
+	    {{"--node", "auto", "--listen", "127.0.0.1:1", "--peers", "P"},
+	     "--node auto needs --join"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--join", "192.0.2.1:1"},
+	     "give certificates with --tls DIR, or --insecure"},
+	    {{"--etcd", "http://x"}, "--etcd comes with a later version; use --join"},
 	    {{"--node", "65535"}, "'65535' is no node id"},
 	    {{"--node", "-1"}, "'-1' is no node id"},
 	    {{"--node", "1x"}, "'1x' is no node id"},
@@ -365,7 +436,7 @@ test_usage(void **state)
 	    {{"--cluster", ""}, "'' is no name"},
 	    {{"--listen", "127.0.0.1:1", "--peers", "P"}, "--node is missing"},
 	    {{"--node", "1", "--peers", "P"}, "--listen is missing"},
-	    {{"--node", "1", "--listen", "127.0.0.1:1"}, "--peers is missing"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1"}, "--peers or --join is missing"},
 	    {{"--node", "1", "--listen", "127.0.0.1:1", "--peers", "/nonexistent"},
 	     "cannot read /nonexistent: No such file or directory"},
 	    {{"--node", "3", "--listen", "127.0.0.1:1", "--peers", "P"}, "node 3 is not in"},
@@ -377,10 +448,10 @@ test_usage(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		char *argv[10] = {(char *)binary}, text[4096];
+		char *argv[11] = {(char *)binary}, text[4096];
 		int status;
 
-		for (int j = 0; j < 8 && bad[i].args[j]; j++)
+		for (int j = 0; j < 9 && bad[i].args[j]; j++)
 			argv[j + 1] =
 			    strcmp(bad[i].args[j], "P") ? (char *)bad[i].args[j] : fake_peers;
 		status = fake_run(argv, text, sizeof(text));
@@ -436,6 +507,9 @@ main(int argc, char **argv)
 	    TEST(test_data_plane_hangs_up),
 	    TEST(test_control_killed_and_restarted),
 	    TEST(test_control_stopped_and_continued),
+	    TEST(test_links_outlive_control),
+	    TEST(test_silence_without_a_link),
+	    TEST(test_short_stop),
 	    TEST(test_node_lost),
 	    TEST(test_dead_behind_a_dead_control),
 	    TEST(test_data_plane_of_another_release),

@@ -192,20 +192,27 @@ reason(struct stranger s)
 	     at += CONTROL_PREFIX + n)
 		if (!control_msg_decode(data + at + CONTROL_PREFIX, n, &m) &&
 		    m.type == CONTROL_ERROR)
-			return m.reason;
+			return m.error.reason;
 	return "";
 }
 
 struct control_msg
 hello(uint32_t node)
 {
+	static uint64_t calls;
 	struct control_msg m = {.type = CONTROL_HELLO};
 
 	m.hello.version = CONTROL_VERSION;
-	m.hello.node = node;
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "default");
-	m.hello.dp.state = DP_UP;
-	m.hello.dp.incarnation = 100;
+	// Newer than what the real one has said, each time.
+	m.hello.record =
+	    (struct swim_record){.id = node,
+				 .status = SWIM_ALIVE,
+				 .run = 77,
+				 .version = SWIM_UP + (UINT64_C(1) << 50) + 1000 * ++calls};
+	snprintf(m.hello.info.control, sizeof(m.hello.info.control), "127.0.0.1:1");
+	m.hello.info.dp.state = DP_UP;
+	m.hello.info.dp.incarnation = 100;
 	return m;
 }
 

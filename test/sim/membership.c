@@ -144,6 +144,8 @@ scenario(uint64_t seed, uint32_t nodes)
 		expect_unique(&net, "start");
 	}
 	await_all_up(&net, 4 * QUIET_PERIODS, "start");
+	if (net.hasty)
+		complain(&net, "start", "an id was taken at once");
 	await_agreement(&net, QUIET_PERIODS, "start");
 	churn(&net, nodes / 2 < 100 ? nodes / 2 + 16 : 100);
 	await_agreement(&net, 3 * QUIET_PERIODS, "churn");

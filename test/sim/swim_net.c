@@ -216,6 +216,8 @@ settled(void *user)
 	struct net_node *n = user;
 
 	n->settled_at = n->net->now;
+	// Others have had time to say that the id is theirs.
+	n->net->hasty += n->settled_at - n->begun_at < UINT64_C(5) * NET_PERIOD * MS;
 }
 
 static void
@@ -259,6 +261,7 @@ begin(struct net_node *n)
 
 	n->info = (uint64_t)n->place << 32 | n->life;
 	n->settled_at = 0;
+	n->begun_at = net->now;
 	memset(n->met, 0, net->nodes * sizeof(n->met[0]));
 	n->life++;
 	if (swim_init(&n->swim, &config, &n->info, net->now / MS))
@@ -282,7 +285,6 @@ net_start(struct net *net, uint32_t place)
 	struct net_node *n = &net->node[place];
 
 	n->running = true;
-	n->begun_at = net->now;
 	begin(n);
 }
 

@@ -47,6 +47,7 @@ struct net {
 	uint16_t watched;
 	uint64_t first_suspect, first_dead, last_dead; /* us, 0: not yet */
 	uint32_t knowers;
+	uint64_t hasty;	       /* took an id without having waited for others to claim it */
 	uint64_t false_deaths; /* a running node was declared dead */
 };
 

@@ -13,20 +13,53 @@
 
 #include <cmocka.h>
 
+static struct node_info
+info(void)
+{
+	struct node_info i = {.dp = {.state = DP_UP,
+				     .incarnation = UINT64_MAX,
+				     .engines = 4,
+				     .address_count = WEIR_CTL_ADDRESSES}};
+
+	for (int k = 0; k < WEIR_CTL_ADDRESSES; k++)
+		memset(i.dp.address[k], k + 1, 16);
+	memset(i.control, '9', sizeof(i.control) - 1);
+	return i;
+}
+
 static struct control_msg
 hello(void)
 {
 	struct control_msg m = {.type = CONTROL_HELLO};
 
 	m.hello.version = CONTROL_VERSION;
-	m.hello.node = 65534;
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "spring");
-	m.hello.dp.state = DP_UP;
-	m.hello.dp.incarnation = UINT64_MAX;
-	m.hello.dp.engines = 4;
-	m.hello.dp.address_count = WEIR_CTL_ADDRESSES;
-	for (int i = 0; i < WEIR_CTL_ADDRESSES; i++)
-		memset(m.hello.dp.address[i], i + 1, 16);
+	m.hello.record = (struct swim_record){
+	    .id = 65534, .status = SWIM_ALIVE, .run = UINT64_MAX, .version = SWIM_VERSION_MAX};
+	m.hello.info = info();
+	return m;
+}
+
+// As long as it can get.
+static struct control_msg
+swim(void)
+{
+	struct control_msg m = {.type = CONTROL_SWIM};
+
+	m.swim.msg = (struct swim_msg){.type = SWIM_SYNC,
+				       .want = true,
+				       .rooted = true,
+				       .target = 65534,
+				       .seq = UINT32_MAX,
+				       .digest = UINT64_MAX,
+				       .count = SWIM_RECORDS};
+	for (uint32_t i = 0; i < SWIM_RECORDS; i++) {
+		m.swim.msg.record[i] = (struct swim_record){.id = 65534 - i,
+							    .status = SWIM_ALIVE + i % 4,
+							    .run = UINT64_MAX - i,
+							    .version = SWIM_VERSION_MAX};
+		m.swim.info[i] = info();
+	}
 	return m;
 }
 
@@ -104,22 +137,24 @@ test_round_trips(void **state)
 
 	m = hello();
 	round_trip(&m);
-	m.hello.dp = (struct dp_view){.state = DP_UNKNOWN};
-	m.hello.node = 0;
+	m.hello.info.dp = (struct dp_view){.state = DP_UNKNOWN};
+	m.hello.record.id = 0;
 	round_trip(&m);
 	m = offer();
 	round_trip(&m);
-	m = (struct control_msg){.type = CONTROL_DATA_PLANE,
-				 .dp = {.state = DP_DOWN, .incarnation = 5, .engines = 1}};
+	m = swim();
+	round_trip(&m);
+	m = (struct control_msg){.type = CONTROL_SWIM, .swim.msg.type = SWIM_PING};
 	round_trip(&m);
 	m = (struct control_msg){.type = CONTROL_RESYNC, .resync = {1, 2, 3, 4, EIO}};
 	round_trip(&m);
-	m = (struct control_msg){.type = CONTROL_HEARTBEAT};
-	round_trip(&m);
 	m = (struct control_msg){.type = CONTROL_BYE};
 	round_trip(&m);
+	m.bye.idle = true;
+	round_trip(&m);
 	m = (struct control_msg){.type = CONTROL_ERROR};
-	memset(m.reason, 'r', sizeof(m.reason) - 1);
+	memset(m.error.reason, 'r', sizeof(m.error.reason) - 1);
+	m.error.taken = true;
 	round_trip(&m);
 }
 
@@ -127,7 +162,7 @@ test_round_trips(void **state)
 static void
 test_partial_reads(void **state)
 {
-	struct control_msg in[3] = {hello(), offer(), {.type = CONTROL_HEARTBEAT}}, out;
+	struct control_msg in[3] = {hello(), offer(), {.type = CONTROL_BYE}}, out;
 	uint8_t stream[3 * CONTROL_ENCODED_MAX];
 	size_t total = 0;
 
@@ -237,17 +272,41 @@ test_view_ranges(void **state)
 {
 	struct control_msg m = hello();
 
-	m.hello.node = 65535;
+	m.hello.record.id = 65535;
 	refused(&m);
 	m = hello();
-	m.hello.dp.state = 3;
+	m.hello.info.dp.state = 3;
 	refused(&m);
 	m = hello();
-	m.hello.dp.engines = 257;
+	m.hello.info.dp.engines = 257;
 	refused(&m);
 	m = hello();
-	m.hello.dp.incarnation = 0; // up, but which?
+	m.hello.info.dp.incarnation = 0; // up, but which?
 	refused(&m);
+	m = hello();
+	m.hello.record.status = SWIM_DEAD; // says the dead one
+	refused(&m);
+}
+
+static void
+test_record_ranges(void **state)
+{
+	struct control_msg m;
+
+#define BAD(field, value)                                                                          \
+	m = swim();                                                                                \
+	m.swim.field = value;                                                                      \
+	refused(&m)
+	BAD(msg.type, 6);
+	BAD(msg.type, 0);
+	BAD(msg.record[31].id, 65535);
+	BAD(msg.record[31].status, SWIM_UNKNOWN);
+	BAD(msg.record[31].status, SWIM_LEFT + 1);
+	BAD(msg.record[0].run, 0);
+	BAD(msg.record[0].version, 0);
+	BAD(msg.record[0].version, SWIM_VERSION_MAX + 1); // nobody could refute it
+	BAD(info[0].dp.engines, 257);
+#undef BAD
 }
 
 // Fields of a width or a number that our own encoder can't produce.
@@ -257,9 +316,12 @@ test_foreign_encodings(void **state)
 	Weir__Control__Envelope e = WEIR__CONTROL__ENVELOPE__INIT;
 	Weir__Control__Resync resync = WEIR__CONTROL__RESYNC__INIT;
 	Weir__Control__DataPlane dp = WEIR__CONTROL__DATA_PLANE__INIT;
+	Weir__Control__Record record = WEIR__CONTROL__RECORD__INIT, *records[SWIM_RECORDS + 1];
+	Weir__Control__Swim ping = WEIR__CONTROL__SWIM__INIT;
+	char text[WEIR_CTL_PEER_TEXT + 1] = {0};
 	ProtobufCBinaryData address[WEIR_CTL_ADDRESSES + 1];
 	struct control_msg out;
-	uint8_t data[256] = {0}, ip[16] = {0};
+	uint8_t data[4096] = {0}, ip[16] = {0};
 	size_t n;
 
 	// an envelope with nothing in it
@@ -278,8 +340,28 @@ test_foreign_encodings(void **state)
 	n = weir__control__envelope__pack(&e, data);
 	assert_int_equal(control_msg_decode(data, n, &out), -EBADMSG);
 
-	e.body_case = WEIR__CONTROL__ENVELOPE__BODY_DATA_PLANE;
-	e.data_plane = &dp;
+	e.body_case = WEIR__CONTROL__ENVELOPE__BODY_SWIM;
+	e.swim = &ping;
+	ping.type = WEIR__CONTROL__SWIM__TYPE__PING;
+	ping.record = records;
+	ping.n_record = 1;
+	for (uint32_t i = 0; i <= SWIM_RECORDS; i++)
+		records[i] = &record;
+	record.status = WEIR__CONTROL__RECORD__STATUS__ALIVE;
+	record.run = record.version = 1;
+	// no data plane in it
+	n = weir__control__envelope__pack(&e, data);
+	assert_int_equal(control_msg_decode(data, n, &out), -EBADMSG);
+	record.data_plane = &dp;
+	ping.n_record = SWIM_RECORDS + 1;
+	n = weir__control__envelope__pack(&e, data);
+	assert_int_equal(control_msg_decode(data, n, &out), -EBADMSG);
+	ping.n_record = 1;
+	memset(text, '1', sizeof(text) - 1);
+	record.control = text;
+	n = weir__control__envelope__pack(&e, data);
+	assert_int_equal(control_msg_decode(data, n, &out), -EBADMSG);
+	record.control = (char *)"";
 	dp.address = address;
 	for (int i = 0; i <= WEIR_CTL_ADDRESSES; i++)
 		address[i] = (ProtobufCBinaryData){.len = 16, .data = ip};
@@ -302,12 +384,12 @@ test_other_version(void **state)
 	uint8_t *data;
 
 	// It may be anything behind its version, but the version is readable.
-	m.hello.version = 2;
-	m.hello.node = 70000;
+	m.hello.version = CONTROL_VERSION + 1;
+	m.hello.record.status = SWIM_UNKNOWN;
 	data = encode(&m, &length);
 	assert_int_equal(control_msg_decode(data + CONTROL_PREFIX, length - CONTROL_PREFIX, &out),
 			 0);
-	assert_int_equal(out.hello.version, 2);
+	assert_int_equal(out.hello.version, CONTROL_VERSION + 1);
 	free(data);
 }
 
@@ -318,11 +400,11 @@ test_text_is_printable(void **state)
 	size_t length;
 	uint8_t *data;
 
-	snprintf(m.reason, sizeof(m.reason), "a\nb\x1b[2J\x80");
+	snprintf(m.error.reason, sizeof(m.error.reason), "a\nb\x1b[2J\x80");
 	data = encode(&m, &length);
 	assert_int_equal(control_msg_decode(data + CONTROL_PREFIX, length - CONTROL_PREFIX, &out),
 			 0);
-	assert_string_equal(out.reason, "a?b?[2J?");
+	assert_string_equal(out.error.reason, "a?b?[2J?");
 	free(data);
 }
 
@@ -334,7 +416,7 @@ main(void)
 	    cmocka_unit_test(test_frame_limits),      cmocka_unit_test(test_truncated),
 	    cmocka_unit_test(test_offer_ranges),      cmocka_unit_test(test_view_ranges),
 	    cmocka_unit_test(test_other_version),     cmocka_unit_test(test_foreign_encodings),
-	    cmocka_unit_test(test_text_is_printable),
+	    cmocka_unit_test(test_text_is_printable), cmocka_unit_test(test_record_ranges),
 	};
 
 	return cmocka_run_group_tests_name("control_message", tests, NULL, NULL);

@@ -18,15 +18,15 @@ static uint64_t now;
 static unsigned
 step(enum peer_event event)
 {
-	return peer_step(&peer, event, now, NULL);
+	return peer_step(&peer, event, now, SWIM_UNKNOWN, NULL);
 }
 
 static unsigned
-view(enum peer_event event, enum dp_state state, uint64_t incarnation)
+record(enum swim_status status, enum dp_state state, uint64_t incarnation)
 {
 	struct dp_view dp = {.state = state, .incarnation = incarnation, .engines = 2};
 
-	return peer_step(&peer, event, now, &dp);
+	return peer_step(&peer, PEER_RECORD, now, status, &dp);
 }
 
 // Time passes in ticks, as it does in the process. Returns all that was ordered meanwhile.
@@ -43,223 +43,174 @@ pass(uint32_t ms)
 }
 
 static void
-start(uint16_t own, uint16_t other)
+start(void)
 {
 	now = 1000000;
-	peer_init(&peer, other, own, TIMEOUT, now);
+	peer_init(&peer, TIMEOUT, now);
 }
 
-// A peer that is joined and up with this incarnation.
+// A peer that is up with this incarnation.
 static void
-start_up(uint64_t incarnation)
+start_up(uint64_t incarnation, bool linked)
 {
-	start(1, 2);
-	assert_int_equal(step(PEER_TICK), PEER_DO_DIAL);
-	assert_int_equal(view(PEER_OPENED, DP_UP, incarnation), PEER_DO_TELL | PEER_DO_OFFERS);
+	start();
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, incarnation), PEER_DO_TELL | PEER_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
-}
-
-static void
-test_lower_id_dials(void **state)
-{
-	start(1, 2);
-	assert_int_equal(step(PEER_TICK), PEER_DO_DIAL);
-	assert_int_equal(pass(5000), 0); // one dial at a time
-	start(2, 1);
-	assert_int_equal(pass(5000), 0);
-	assert_int_equal(peer.state, WEIR_NODE_JOINING);
-}
-
-static void
-test_backoff_doubles_to_its_limit(void **state)
-{
-	uint32_t expected[] = {100, 200, 400, 800, 1600, 2000, 2000};
-
-	start(1, 2);
-	step(PEER_TICK);
-	for (int i = 0; i < 7; i++) {
-		uint64_t failed = now;
-
-		step(PEER_LOST);
-		while (!(pass(50) & PEER_DO_DIAL))
-			assert_true(now - failed < 3000);
-		assert_int_equal(now - failed, expected[i]);
-	}
-	// Once it has worked, the next dial comes soon again.
-	view(PEER_OPENED, DP_UP, 1);
-	step(PEER_LOST);
-	assert_true(pass(100) & PEER_DO_DIAL);
-}
-
-static void
-test_heartbeats(void **state)
-{
-	unsigned beats = 0;
-
-	start_up(5);
-	for (int i = 0; i < 100; i++) {
-		beats += !!(pass(50) & PEER_DO_BEAT);
-		step(PEER_HEARD);
-	}
-	assert_in_range(beats, 19, 21); // each 250 ms of 5 s
-	step(PEER_LOST);
-	assert_false(pass(50) & PEER_DO_BEAT);
+	if (linked)
+		assert_int_equal(step(PEER_LINKED), 0);
 }
 
 static void
 test_silence_is_only_suspicion(void **state)
 {
-	unsigned actions;
+	start_up(5, true);
+	assert_int_equal(record(SWIM_SUSPECT, DP_UP, 5), 0); // to be refuted, or else dead
+	assert_false(pass(TIMEOUT));
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
+	// Told once, and never down, however long.
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), 0);
+	assert_int_equal(pass(100000), 0);
+	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
+}
 
-	start_up(5);
-	actions = pass(TIMEOUT);
-	assert_false(actions & PEER_DO_TELL);
-	assert_int_equal(pass(50) & PEER_DO_TELL, PEER_DO_TELL);
+static void
+test_silence_without_data_path_is_death(void **state)
+{
+	start_up(5, false);
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), PEER_DO_TELL | PEER_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	// Told once, and never down, however long and whether the connection stands or not.
-	assert_false(pass(3000) & PEER_DO_TELL);
-	assert_true(pass(2000) & PEER_DO_CLOSE);
-	step(PEER_LOST);
-	for (int i = 0; i < 50; i++) {
-		assert_false(pass(2000) & PEER_DO_TELL);
-		step(PEER_LOST); // dials fail
-	}
-	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
+	assert_int_equal(pass(TIMEOUT / 4), PEER_DO_TELL);
+	assert_int_equal(peer.state, WEIR_NODE_DOWN);
+	assert_int_equal(pass(10000), 0);
+	// The same data plane is heard of again: it was a partition.
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(peer.state, WEIR_NODE_UP);
 }
 
 static void
 test_heard_again(void **state)
 {
-	start_up(5);
-	pass(TIMEOUT + 50);
-	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	assert_int_equal(step(PEER_HEARD), PEER_DO_TELL | PEER_DO_OFFERS);
+	start_up(5, true);
+	record(SWIM_DEAD, DP_UP, 5);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
-	assert_int_equal(step(PEER_HEARD), 0);
+	// A refutation is no news of its data plane.
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), 0);
 }
 
 static void
-test_control_restarts_in_time(void **state)
+test_control_restarts(void **state)
 {
-	start_up(5);
-	step(PEER_LOST);
-	assert_false(pass(500) & PEER_DO_TELL);
+	start_up(5, true);
 	// It is back but not yet attached to its data plane: no news, and no reason to be down.
-	assert_int_equal(view(PEER_OPENED, DP_UNKNOWN, 0), 0);
+	assert_int_equal(record(SWIM_ALIVE, DP_UNKNOWN, 0), 0);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	// The same data plane: nothing to tell, but offers may have been lost.
-	assert_int_equal(view(PEER_VIEW, DP_UP, 5), PEER_DO_OFFERS);
-	step(PEER_LOST);
-	assert_int_equal(view(PEER_OPENED, DP_UP, 5), PEER_DO_OFFERS);
-	assert_int_equal(peer.state, WEIR_NODE_UP);
-}
-
-static void
-test_control_restarts_late(void **state)
-{
-	start_up(5);
-	step(PEER_LOST);
-	pass(3000);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_OFFERS);
+	// Late: its data plane may be dead for all it knows.
+	record(SWIM_DEAD, DP_UP, 5);
+	assert_int_equal(record(SWIM_ALIVE, DP_UNKNOWN, 0), 0);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	assert_int_equal(view(PEER_OPENED, DP_UNKNOWN, 0), 0);
-	assert_int_equal(step(PEER_HEARD), 0); // its data plane may be dead for all it knows
-	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	assert_int_equal(view(PEER_VIEW, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 }
 
 static void
 test_death_of_data_plane(void **state)
 {
-	start_up(5);
-	assert_int_equal(view(PEER_VIEW, DP_DOWN, 5), PEER_DO_TELL);
+	start_up(5, true);
+	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 5), PEER_DO_TELL);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
-	assert_int_equal(view(PEER_VIEW, DP_DOWN, 5), 0);
-	// Heartbeats of its control don't bring it back.
-	assert_int_equal(step(PEER_HEARD), 0);
+	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 5), 0);
 	assert_false(pass(TIMEOUT * 2) & PEER_DO_TELL);
-	assert_int_equal(peer.state, WEIR_NODE_DOWN);
-	assert_int_equal(view(PEER_VIEW, DP_UP, 6), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 6), PEER_DO_TELL | PEER_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	assert_int_equal(peer.dp.incarnation, 6);
+	// It leaves: at once, whatever links say.
+	step(PEER_LINKED);
+	assert_int_equal(record(SWIM_LEFT, DP_DOWN, 6), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 }
 
 static void
 test_new_incarnation_unseen_death(void **state)
 {
-	start_up(5);
-	step(PEER_LOST);
-	assert_int_equal(view(PEER_OPENED, DP_UP, 6), PEER_DO_TELL | PEER_DO_OFFERS);
+	start_up(5, true);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 6), PEER_DO_TELL | PEER_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	assert_int_equal(peer.dp.incarnation, 6);
+	assert_false(peer.linked); // the links went with the old one
+	// Our control is new, our data plane has told it of links before anybody was heard.
+	start();
+	step(PEER_LINKED);
+	record(SWIM_ALIVE, DP_UP, 6);
+	assert_true(peer.linked);
 }
 
 static void
 test_link_down_and_silence_is_death(void **state)
 {
-	// A link that fails while control is heard says nothing.
-	start_up(5);
-	assert_int_equal(step(PEER_LINK_DOWN), 0);
-	pass(50);
-	step(PEER_HEARD);
-	pass(TIMEOUT + 50);
+	// A link that fails while control is heard says nothing, but is a reason to look.
+	start_up(5, true);
+	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_PROBE);
+	assert_false(pass(10 * TIMEOUT));
+	record(SWIM_DEAD, DP_UP, 5);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	// Fails after the last word of control: dead.
-	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_TELL);
+	// Fails while its control is silent: dead.
+	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_TELL | PEER_DO_PROBE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 
 	// The link fails first, then the silence gets long enough.
-	start_up(5);
-	pass(200);
-	assert_int_equal(step(PEER_LINK_DOWN), 0);
-	assert_int_equal(peer.state, WEIR_NODE_UP);
-	assert_true(pass(TIMEOUT) & PEER_DO_TELL);
+	start_up(5, true);
+	step(PEER_LINK_DOWN);
+	assert_false(pass(TIMEOUT / 2));
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), PEER_DO_TELL | PEER_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
-	// The same data plane is heard of again: it was a partition.
-	assert_int_equal(step(PEER_HEARD), PEER_DO_TELL | PEER_DO_OFFERS);
-	assert_int_equal(peer.state, WEIR_NODE_UP);
 }
 
 static void
 test_link_down_of_a_node_not_heard(void **state)
 {
 	// Our control is new, our data plane had links to a node that died meanwhile.
-	start(2, 1);
-	assert_int_equal(step(PEER_LINK_DOWN), 0);
-	assert_false(pass(TIMEOUT) & PEER_DO_TELL);
+	start();
+	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_PROBE);
+	assert_false(pass(TIMEOUT - 50) & PEER_DO_TELL);
 	assert_true(pass(50) & PEER_DO_TELL);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
-	start(2, 1);
+	start();
 	assert_int_equal(pass(60000), 0);
 	assert_int_equal(peer.state, WEIR_NODE_JOINING);
 }
 
 static void
-test_dead_at_first_sight(void **state)
+test_at_first_sight(void **state)
 {
-	start(2, 1);
-	assert_int_equal(view(PEER_OPENED, DP_DOWN, 0), PEER_DO_TELL);
+	start();
+	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 0), PEER_DO_TELL);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
-	start(2, 1);
-	assert_int_equal(view(PEER_OPENED, DP_UNKNOWN, 0), 0);
+	start();
+	assert_int_equal(record(SWIM_ALIVE, DP_UNKNOWN, 0), 0);
 	assert_int_equal(peer.state, WEIR_NODE_JOINING);
 }
 
+// Of two connections that cross each other both ends keep the same one.
 static void
-test_replaceable(void **state)
+test_which_connection_stays(void **state)
 {
-	start(2, 1);
-	assert_true(peer_replaceable(&peer, now));
-	view(PEER_OPENED, DP_UP, 5);
-	assert_false(peer_replaceable(&peer, now));
-	now += TIMEOUT;
-	assert_false(peer_replaceable(&peer, now));
-	now++;
-	assert_true(peer_replaceable(&peer, now));
-	step(PEER_HEARD);
-	assert_false(peer_replaceable(&peer, now));
-	step(PEER_LOST);
-	assert_true(peer_replaceable(&peer, now));
+	struct peer_conn old = {.joined = false, .same_life = true};
+
+	for (int joined = 0; joined < 2; joined++) {
+		old.joined = joined;
+		// 1 has dialled 2 and 2 has dialled 1: the one of 1 stays
+		assert_false(peer_replaces(&old, 1, 2, SWIM_ALIVE));
+		assert_true(peer_replaces(&old, 2, 1, SWIM_ALIVE));
+	}
+	// Another control of the same id, while the first one lives or may live; or doesn't.
+	old = (struct peer_conn){.joined = true, .same_life = false};
+	assert_false(peer_replaces(&old, 2, 1, SWIM_ALIVE));
+	assert_false(peer_replaces(&old, 2, 1, SWIM_SUSPECT));
+	assert_true(peer_replaces(&old, 1, 2, SWIM_DEAD));
 }
 
 // Whatever comes in whatever order: DOWN and UP have a cause, TELL means a change.
@@ -269,19 +220,17 @@ test_random_walk(void **state)
 	uint32_t seed = 12345;
 	uint64_t told_incarnation = 0;
 
-	start(1, 2);
+	start();
 	for (int i = 0; i < 200000; i++) {
 		enum weir_node_state before = peer.state;
-		enum peer_event event = (seed >> 8) % 6;
+		enum peer_event event = (seed >> 8) % 5;
+		enum swim_status status = SWIM_ALIVE + (seed >> 12) % 4;
 		struct dp_view dp = {.state = (seed >> 16) % 3,
 				     .incarnation = 1 + (seed >> 20) % 3};
 		unsigned actions;
 
-		// Only what can happen: nothing is heard without a connection.
-		if (peer.phase != PEER_JOINED && (event == PEER_HEARD || event == PEER_VIEW))
-			event = PEER_TICK;
 		now += (seed >> 24) % 200;
-		actions = peer_step(&peer, event, now, &dp);
+		actions = peer_step(&peer, event, now, status, &dp);
 		if (actions & PEER_DO_TELL)
 			assert_true(peer.state != before ||
 				    peer.dp.incarnation != told_incarnation);
@@ -290,11 +239,12 @@ test_random_walk(void **state)
 		if (actions & PEER_DO_TELL)
 			told_incarnation = peer.dp.incarnation;
 		if (peer.state == WEIR_NODE_UP && before != WEIR_NODE_UP)
-			assert_true(peer.dp.state == DP_UP && peer.phase == PEER_JOINED);
+			assert_true(event == PEER_RECORD && status == SWIM_ALIVE &&
+				    peer.dp.state == DP_UP);
 		if (peer.state == WEIR_NODE_DOWN && before != WEIR_NODE_DOWN)
-			assert_true(peer.dp.state == DP_DOWN || peer.link_down_at >= peer.heard_at);
-		if (actions & PEER_DO_CLOSE)
-			peer_step(&peer, PEER_LOST, now, NULL);
+			assert_true(peer.dp.state == DP_DOWN || peer.silent_at);
+		if (peer.state == WEIR_NODE_SUSPECT)
+			assert_true(peer.silent_at || peer.dp.state == DP_UNKNOWN);
 		seed = seed * 1664525 + 1013904223;
 	}
 }
@@ -389,19 +339,16 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_lower_id_dials),
-	    cmocka_unit_test(test_backoff_doubles_to_its_limit),
-	    cmocka_unit_test(test_heartbeats),
 	    cmocka_unit_test(test_silence_is_only_suspicion),
+	    cmocka_unit_test(test_silence_without_data_path_is_death),
 	    cmocka_unit_test(test_heard_again),
-	    cmocka_unit_test(test_control_restarts_in_time),
-	    cmocka_unit_test(test_control_restarts_late),
+	    cmocka_unit_test(test_control_restarts),
 	    cmocka_unit_test(test_death_of_data_plane),
 	    cmocka_unit_test(test_new_incarnation_unseen_death),
 	    cmocka_unit_test(test_link_down_and_silence_is_death),
 	    cmocka_unit_test(test_link_down_of_a_node_not_heard),
-	    cmocka_unit_test(test_dead_at_first_sight),
-	    cmocka_unit_test(test_replaceable),
+	    cmocka_unit_test(test_at_first_sight),
+	    cmocka_unit_test(test_which_connection_stays),
 	    cmocka_unit_test(test_random_walk),
 	    cmocka_unit_test(test_offer_until_answered),
 	    cmocka_unit_test(test_offers_of_many_links),

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections to other nodes' controls: made when there is something to say, closed when unused. */
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNUSED_MS 1000u /* before it may be closed to make room */
+
+static void
+drop_pending(struct member *m)
+{
+	while (m->pending_count)
+		free(m->pending[--m->pending_count]);
+}
+
+void
+member_close(struct member *m, const char *why)
+{
+	static const struct control_msg bye = {.type = CONTROL_BYE};
+
+	if (m->conn && m->conn->joined && !why && m->control->stopping)
+		conn_send(m->conn, &bye);
+	conn_close(m->conn, why);
+	m->conn = NULL;
+	drop_pending(m);
+}
+
+static void
+failed(struct member *m, uint64_t now)
+{
+	m->conn = NULL;
+	drop_pending(m);
+	m->retry_at = now + m->backoff;
+	m->backoff = m->backoff * 2 < MEMBER_RETRY_MAX ? m->backoff * 2 : MEMBER_RETRY_MAX;
+}
+
+void
+member_need(struct member *m, uint64_t now)
+{
+	struct control *c = m->control;
+
+	if (m->conn || !m->address_length || now < m->retry_at)
+		return;
+	m->conn = conn_dial(c->base, c->transport, (struct sockaddr *)&m->address,
+			    m->address_length, &member_handler, c);
+	if (m->conn) {
+		m->conn->member = m;
+		return;
+	}
+	log_once(&m->trouble, "cannot dial node %u at %s: %s", m->id, m->entry.control,
+		 strerror(errno));
+	failed(m, now);
+}
+
+void
+member_send(struct member *m, const struct control_msg *msg)
+{
+	uint64_t now = control_now();
+	struct control_msg *copy;
+
+	member_need(m, now);
+	if (!m->conn)
+		return;
+	m->used_at = now;
+	if (m->conn->joined) {
+		conn_send(m->conn, msg);
+		return;
+	}
+	copy = m->pending_count < MEMBER_PENDING ? malloc(sizeof(*copy)) : NULL;
+	if (!copy)
+		return;
+	*copy = *msg;
+	m->pending[m->pending_count++] = copy;
+}
+
+void
+member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg)
+{
+	static struct control_msg out;
+	struct member *m = member_find(c, to);
+
+	if (!m)
+		return;
+	out.type = CONTROL_SWIM;
+	out.swim.msg = *msg;
+	for (uint32_t i = 0; i < msg->count; i++)
+		out.swim.info[i] = *(const struct node_info *)msg->record[i].info;
+	member_send(m, &out);
+}
+
+// One more than there should be: the longest unused one goes, if its node has no links.
+static void
+make_room(struct control *c, uint64_t now)
+{
+	static const struct control_msg bye = {.type = CONTROL_BYE, .bye.idle = true};
+	struct member *oldest = NULL;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < c->member_count; i++) {
+		struct member *m = c->members[i];
+
+		if (!m->conn || !m->conn->joined)
+			continue;
+		count++;
+		if (!m->peer.linked && !m->offers.count &&
+		    (!oldest || m->used_at < oldest->used_at))
+			oldest = m;
+	}
+	if (count <= CONTROL_STREAMS || !oldest || now - oldest->used_at < UNUSED_MS)
+		return;
+	conn_send(oldest->conn, &bye);
+	member_close(oldest, NULL);
+}
+
+// ---- handshake ----
+
+static void
+say_hello(struct conn *conn)
+{
+	struct control *c = conn->owner;
+	struct control_msg out = {.type = CONTROL_HELLO};
+
+	out.hello.version = CONTROL_VERSION;
+	snprintf(out.hello.cluster, sizeof(out.hello.cluster), "%s", c->options->cluster);
+	self_record(c, &out);
+	conn_send(conn, &out);
+}
+
+static bool
+is_known(struct conn *conn, const struct control_msg *in)
+{
+	struct control *c = conn->owner;
+	struct swim_record r = in->hello.record;
+
+	r.info = &in->hello.info;
+	if (swim_hello(&c->swim, &r, control_now()))
+		return true;
+	conn->taken = true;
+	return false;
+}
+
+// Who a stranger says it is: is that somebody who may come in? Sets conn->member.
+static const char *
+admit(struct control *c, struct conn *conn, const struct control_msg *in)
+{
+	static char why[CONTROL_REASON_MAX];
+	const struct swim_record *r = &in->hello.record;
+	struct member *m = member_find(c, r->id);
+	struct peer_conn old = {0};
+
+	if (m && m->conn) {
+		old.joined = m->conn->joined;
+		old.same_life = m->conn_run == r->run;
+	}
+	if (r->id == c->self.id && !is_known(conn, in))
+		snprintf(why, sizeof(why), "node id %u is this node's own; give each node its own",
+			 r->id);
+	else if (!m && c->source->closed)
+		snprintf(why, sizeof(why), "node %u is not in the peers file of node %u", r->id,
+			 c->self.id);
+	else if (m && m->conn && !peer_replaces(&old, c->self.id, r->id, m->peer.status)) {
+		conn->taken = old.joined && !old.same_life;
+		snprintf(why, sizeof(why),
+			 "node %u is connected already; give each node its own id", r->id);
+	} else if (!is_known(conn, in))
+		snprintf(why, sizeof(why), "node id %u belongs to a node at %s; give each its own",
+			 r->id, m ? m->entry.control : "another place");
+	else {
+		conn->member = member_find(c, r->id);
+		return conn->member ? NULL : "out of memory";
+	}
+	return why;
+}
+
+static const char *
+answer(struct control *c, struct conn *conn, const struct control_msg *in)
+{
+	static char why[CONTROL_REASON_MAX];
+	struct member *m = conn->member;
+
+	if (in->hello.record.id != m->id) {
+		snprintf(why, sizeof(why), "node %u answers at %s; check %s", in->hello.record.id,
+			 m->entry.control, m->listed ? "the peers file" : "who listens there");
+		return why;
+	}
+	return is_known(conn, in) ? NULL : "its id belongs to another node";
+}
+
+static const char *
+on_hello(struct conn *conn, const struct control_msg *in)
+{
+	static char why[CONTROL_REASON_MAX];
+	struct control *c = conn->owner;
+	struct member *m;
+	const char *refused;
+	uint64_t now = control_now();
+
+	if (strcmp(in->hello.cluster, c->options->cluster)) {
+		snprintf(why, sizeof(why), "cluster is '%s' here, '%s' there; check --cluster",
+			 c->options->cluster, in->hello.cluster);
+		return why;
+	}
+	if (!c->has_id)
+		return "this node has no id yet; try again";
+	refused = !conn->dialled ? admit(c, conn, in)
+		  : conn->member ? answer(c, conn, in)
+				 : seed_hello(conn, in);
+	if (refused)
+		return refused;
+	m = conn->member;
+	if (!conn->dialled) {
+		door_forget(c, conn);
+		conn_close(m->conn, "replaced by a newer connection");
+		m->conn = conn;
+		say_hello(conn);
+	}
+	conn->joined = true;
+	m->stale = false;
+	m->conn_run = in->hello.record.run;
+	m->backoff = MEMBER_RETRY_MIN;
+	m->retry_at = 0;
+	m->used_at = now;
+	log_forget(&m->trouble);
+	for (uint32_t i = 0; i < m->pending_count; i++)
+		conn_send(conn, m->pending[i]);
+	drop_pending(m);
+	if (c->joins)
+		swim_join(&c->swim, m->id);
+	c->joins = false;
+	make_room(c, now);
+	member_send_offers(m, now);
+	return NULL;
+}
+
+static const char *
+on_message(struct conn *conn, const struct control_msg *in)
+{
+	struct member *m = conn->member;
+	struct control *c = m->control;
+	struct swim_msg msg;
+
+	m->used_at = control_now();
+	swim_heard(&c->swim, m->id);
+	if (in->type == CONTROL_LINK_OFFER)
+		return member_take_offer(m, &in->link);
+	if (in->type == CONTROL_RESYNC)
+		return member_take_resync(m, &in->resync);
+	if (in->type != CONTROL_SWIM)
+		return NULL;
+	msg = in->swim.msg;
+	for (uint32_t i = 0; i < msg.count; i++)
+		msg.record[i].info = &in->swim.info[i];
+	swim_input(&c->swim, m->id, &msg, m->used_at);
+	return NULL;
+}
+
+static void
+on_closed(struct conn *conn, const char *reason)
+{
+	struct control *c = conn->owner;
+	struct member *m = conn->member;
+	uint64_t now = control_now();
+
+	// Who claims its id hears from any member that it is taken.
+	if (conn->dialled && conn->taken && c->has_id && !swim_is_settled(&c->swim))
+		self_beaten(c, conn->from);
+	if (conn == c->seed_conn) {
+		seed_closed(conn, reason);
+		return;
+	}
+	if (!m) {
+		door_forget(c, conn);
+		log_limited(&c->stranger_trouble, now, "refused a connection from %s: %s",
+			    conn->stranger, reason);
+		return;
+	}
+	if (conn->idle) {
+		m->conn = NULL;
+		drop_pending(m);
+		return;
+	}
+	if (conn->joined)
+		log_metered(&m->meter, now, "node %u: connection to its control ended: %s", m->id,
+			    reason);
+	else
+		log_once(&m->trouble, "node %u at %s is not connected: %s; trying again", m->id,
+			 m->entry.control, reason);
+	failed(m, now);
+	// Its process may have ended: looked at soon.
+	if (conn->joined)
+		swim_probe(&c->swim, m->id);
+}
+
+const struct conn_handler member_handler = {
+    .opened = say_hello,
+    .hello = on_hello,
+    .message = on_message,
+    .closed = on_closed,
+};

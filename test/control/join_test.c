@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two weir-control processes without a peers file: they find each other, agree about ids, part. */
+#include "fake.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define A 0
+#define B 1
+#define LONG 20000 /* ms within which what must happen has happened, on a busy machine too */
+
+static const char *binary;
+static char at_a[32], at_both[64], at_b[32];
+
+static int
+setup(void **state)
+{
+	fake_setup(binary);
+	snprintf(at_a, sizeof(at_a), "127.0.0.1:%u", fake_control[A].port);
+	snprintf(at_b, sizeof(at_b), "127.0.0.1:%u", fake_control[B].port);
+	snprintf(at_both, sizeof(at_both), "%s,%s", at_a, at_b);
+	for (int i = 0; i < 2; i++)
+		fake_dp_start(i, 100 + i);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	fake_teardown();
+	return 0;
+}
+
+static void
+join(int i, const char *node, const char *seeds)
+{
+	fake_control[i].node = node;
+	fake_control[i].join = seeds;
+	fake_control_start(i);
+}
+
+static bool
+sees(int dp, int id, enum weir_node_state what)
+{
+	return fake_dp[dp].nodes && fake_dp[dp].node[id].id == (uint32_t)id &&
+	       fake_dp[dp].node[id].state == what;
+}
+
+// The last that was told of a node whose id is not one of the first.
+static const struct weir_ctl_node *
+far_node(int dp, uint32_t id)
+{
+	static const struct weir_ctl_node none = {.state = WEIR_NODE_JOINING};
+	const struct fake_dp *d = &fake_dp[dp];
+
+	for (unsigned i = d->far_count; i-- > 0 && d->far_count - i <= FAKE_FAR;)
+		if (d->far[i % FAKE_FAR].id == id)
+			return &d->far[i % FAKE_FAR];
+	return &none;
+}
+
+static void
+join_both(void)
+{
+	join(A, "1", at_a);
+	join(B, "2", at_a);
+	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+}
+
+static void
+test_two_find_each_other(void **state)
+{
+	join_both();
+	assert_int_equal(fake_dp[A].self, 1);
+	assert_int_equal(fake_dp[B].self, 2);
+	assert_int_equal(fake_dp[B].node[1].incarnation, 100);
+	assert_string_equal(fake_dp[B].node[1].control, at_a);
+	assert_string_equal(fake_dp[A].node[2].control, at_b);
+	fake_pump(1500);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
+	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
+}
+
+static void
+test_seed_comes_later(void **state)
+{
+	join(B, "2", at_a);
+	fake_pump(3000);
+	assert_int_equal(fake_dp[B].nodes, 0); // no cluster, no id
+	join(A, "1", at_a);
+	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	assert_in_range(fake_log_count(B, "no answer from"), 1, 3);
+}
+
+// Both may begin: they find each other all the same, and one id is chosen twice by nobody.
+static void
+test_auto_ids(void **state)
+{
+	uint32_t a, b;
+
+	join(A, "auto", at_both);
+	join(B, "auto", at_both);
+	AWAIT(fake_dp[A].synced && fake_dp[B].synced, LONG);
+	a = fake_dp[A].self;
+	b = fake_dp[B].self;
+	assert_int_not_equal(a, b);
+	AWAIT(far_node(A, b)->state == WEIR_NODE_UP && far_node(B, a)->state == WEIR_NODE_UP, LONG);
+	// A control that is started again asks its data plane which id it had.
+	fake_dp[B].keeps_id = true;
+	fake_control_kill(B, SIGKILL);
+	fake_pump(200);
+	fake_control_start(B);
+	AWAIT(fake_dp[B].hellos == 2 && fake_dp[B].synced == 1, LONG);
+	assert_int_equal(fake_dp[B].self, b);
+	AWAIT(far_node(B, a)->state == WEIR_NODE_UP, LONG);
+}
+
+static void
+test_id_taken(void **state)
+{
+	join(A, "1", at_a);
+	AWAIT(fake_dp[A].synced, LONG);
+	join(B, "1", at_both);
+	AWAIT(fake_log_count(B, "node id 1 belongs to another node"), LONG);
+	fake_pump(2000);
+	assert_int_equal(fake_log_count(B, "node id 1 belongs to another node"), 1);
+	assert_int_equal(fake_dp[B].nodes, 0);
+	assert_int_equal(fake_dp[A].self, 1);
+	assert_int_equal(fake_log_count(A, "belongs to another node"), 0);
+	// When the other one has gone, it is free.
+	fake_control_kill(A, SIGKILL);
+	AWAIT(fake_dp[B].synced && fake_dp[B].self == 1, LONG);
+	join(A, "3", at_both);
+	AWAIT(sees(B, 3, WEIR_NODE_UP) && sees(A, 1, WEIR_NODE_UP), LONG);
+}
+
+static void
+test_killed_and_back(void **state)
+{
+	join_both();
+	fake_control_kill(B, SIGKILL);
+	AWAIT(sees(A, 2, WEIR_NODE_DOWN), LONG); // no link could answer for it
+	fake_control_start(B);
+	AWAIT(sees(A, 2, WEIR_NODE_UP), LONG);
+	// The seed itself.
+	fake_control_kill(A, SIGKILL);
+	AWAIT(sees(B, 1, WEIR_NODE_DOWN), LONG);
+	fake_control_start(A);
+	AWAIT(sees(B, 1, WEIR_NODE_UP) && sees(A, 2, WEIR_NODE_UP), LONG);
+}
+
+// Its data plane first, then its control: the others know at once.
+static void
+test_leaves(void **state)
+{
+	join_both();
+	fake_dp_die(B);
+	AWAIT(sees(A, 2, WEIR_NODE_DOWN), LONG);
+	assert_int_equal(fake_control_stop(B), 0);
+	fake_pump(1500);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
+	fake_dp_start(B, 300);
+	fake_control_start(B);
+	AWAIT(sees(A, 2, WEIR_NODE_UP) && fake_dp[A].node[2].incarnation == 300, LONG);
+}
+
+static void
+test_useless_address(void **state)
+{
+	char *argv[] = {(char *)binary, "--node", "1",	"--listen", "0.0.0.0:0",
+			"--insecure",	"--join", at_a, NULL};
+	char text[1024];
+
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "is no address at which others reach this node"));
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_two_find_each_other),
+	    TEST(test_seed_comes_later),
+	    TEST(test_auto_ids),
+	    TEST(test_id_taken),
+	    TEST(test_killed_and_back),
+	    TEST(test_leaves),
+	    TEST(test_useless_address),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
+		return 2;
+	}
+	binary = argv[1];
+	return cmocka_run_group_tests_name("control_join", tests, NULL, NULL);
+}
