@@ -61,8 +61,8 @@ for fabric in switch:3 mesh:3 bridge:3; do
 		"$weir_tmp/report" >/dev/null || fail "the switch: $(jq -c .switch "$weir_tmp/report")"
 done
 
-# the exit code is the command's; nothing is left
-"$cluster" 2 -- sh -c 'exit 7' >"$weir_tmp/seven.log" 2>&1
+# without a peers file; the exit code is the command's; nothing is left
+"$cluster" 3 --join -- sh -c 'exit 7' >"$weir_tmp/seven.log" 2>&1
 [ $? = 7 ] || fail "exit code: $(log_of seven)"
 ip netns list 2>/dev/null | grep -q "^weir-\(n[0-9]*\|bridge\)-" && fail "namespaces are left: $(ip netns list)"
 
