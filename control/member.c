@@ -80,9 +80,13 @@ void
 member_forgotten(struct control *c, uint16_t id)
 {
 	uint32_t at = place_of(c, id);
+	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE, .node.state = WEIR_NODE_GONE};
 
 	if (at == c->member_count || c->members[at]->id != id)
 		return;
+	out.node.id = id;
+	if (c->told_id)
+		dp_send(c->dp, &out);
 	member_free(c->members[at]);
 	c->member_count--;
 	memmove(c->members + at, c->members + at + 1,

@@ -196,7 +196,7 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	struct broker_conn *c;
 	int status;
 
-	if (!loop && n->is.state == WEIR_NODE_DOWN) {
+	if (!loop && n->is.state >= WEIR_NODE_DOWN) {
 		session_refuse(s, EHOSTDOWN, "node %u is down; connect again when it is up",
 			       n->is.id);
 		return;

@@ -292,7 +292,7 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 	*status = 0;
 	if (!broker_engine(b, engine)->dev) {
 		*status = EHOSTUNREACH;
-	} else if (n != b->loop && n->is.state == WEIR_NODE_DOWN) {
+	} else if (n != b->loop && n->is.state >= WEIR_NODE_DOWN) {
 		*status = EHOSTDOWN;
 	} else if (n == b->loop || node_usable(n)) {
 		l = n == b->loop ? loop_link(b, engine)

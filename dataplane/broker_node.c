@@ -75,19 +75,23 @@ own_address(const struct broker *b, const uint8_t gid[16])
 static int
 resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
 {
+	struct broker_node *found = NULL;
+
 	*node = NULL;
 	if (own_address(b, gid))
 		return 0;
+	/* A host that has come back with another id: the one that lives. */
 	for (uint32_t i = 0; i < b->node_count; i++) {
 		struct broker_node *n = b->node_list[i];
 
 		for (uint32_t k = 0; k < n->is.address_count; k++)
-			if (!memcmp(n->is.address[k], gid, 16)) {
-				*node = n->is.self ? NULL : n;
-				return 0;
-			}
+			if (!memcmp(n->is.address[k], gid, 16) &&
+			    (!found || found->is.state >= WEIR_NODE_DOWN))
+				found = n;
 	}
-	return -EHOSTUNREACH;
+	if (found)
+		*node = found->is.self ? NULL : found;
+	return found ? 0 : -EHOSTUNREACH;
 }
 
 /* Ports of ours, what control says, and what the links' offers have told. */
@@ -270,7 +274,7 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 		node_lost(b, n);
 	if (n->is.self)
 		return;
-	if (n->is.state == WEIR_NODE_DOWN)
+	if (n->is.state >= WEIR_NODE_DOWN)
 		node_lost(b, n);
 	else if (n->is.state == WEIR_NODE_UP)
 		node_up(b, n);

@@ -142,10 +142,10 @@ incarnation_fits(struct broker *b, struct broker_node *n, const struct weir_link
 		if (n->is.incarnation)
 			node_lost(b, n);
 		n->is.incarnation = o->incarnation;
-		if (n->is.state == WEIR_NODE_DOWN || n->is.state == WEIR_NODE_JOINING)
+		if (n->is.state >= WEIR_NODE_DOWN || n->is.state == WEIR_NODE_JOINING)
 			n->is.state = WEIR_NODE_UP;
 	}
-	return n->is.state != WEIR_NODE_DOWN;
+	return n->is.state < WEIR_NODE_DOWN;
 }
 
 /* The peer's QPs can still be connected to ours. */

@@ -28,6 +28,15 @@ node_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
+/* Nodes that are no members any more. */
+static bool
+is_hidden(const struct rows_query *q, const void *record)
+{
+	const struct weir_ctl_node *n = record;
+
+	return q->rows == WEIR_ROWS_NODES && n->state == WEIR_NODE_GONE;
+}
+
 static bool
 engine_row(const struct rows_query *q, uint32_t index, void *record)
 {
@@ -328,9 +337,11 @@ fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
 	m->rows.rows = q->rows;
 	m->rows.record_bytes = bytes;
 	while (m->rows.count < room && row(q, *from, at)) {
+		++*from;
+		if (is_hidden(q, at))
+			continue;
 		at += bytes;
 		m->rows.count++;
-		++*from;
 	}
 	m->rows.more = m->rows.count == room;
 	m->length = (uint32_t)(ROWS_HEAD + m->rows.count * bytes);

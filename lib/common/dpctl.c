@@ -70,7 +70,7 @@ weir_ctl_record_bytes(uint32_t rows)
 const char *
 weir_node_state_name(uint32_t state)
 {
-	static const char *const name[] = {"joining", "up", "suspect", "down"};
+	static const char *const name[] = {"joining", "up", "suspect", "down", "gone"};
 
 	return state < sizeof(name) / sizeof(name[0]) ? name[state] : "unknown";
 }
@@ -86,7 +86,7 @@ ended(const char *text, size_t size)
 static bool
 node_ok(const struct weir_ctl_node *n)
 {
-	return n->id < UINT16_MAX && n->state <= WEIR_NODE_DOWN && n->self <= 1 &&
+	return n->id < UINT16_MAX && n->state <= WEIR_NODE_GONE && n->self <= 1 &&
 	       n->address_count <= WEIR_CTL_ADDRESSES && ENDED(n->control);
 }
 

@@ -23,7 +23,7 @@ struct fake_dp {
 	unsigned hellos, synced, nodes, links, resyncs;
 	uint32_t hello_node;
 	struct weir_ctl_node node[FAKE_NODES];
-	unsigned told[FAKE_NODES][WEIR_NODE_DOWN + 1]; /* how often each state */
+	unsigned told[FAKE_NODES][WEIR_NODE_GONE + 1]; /* how often each state */
 	unsigned nodes_before_synced;
 	uint32_t self;			    /* our node's id */
 	bool keeps_id;			    /* says it at the next HELLO */

@@ -205,6 +205,47 @@ test_most_nodes(void **state)
 	fake_close(f);
 }
 
+static uint32_t
+nodes_shown(struct fake *f)
+{
+	struct rows_query *q = rows_open(f->b, WEIR_ROWS_NODES, NULL, NULL);
+	uint32_t n = 0;
+
+	do {
+		assert_true(rows_next(q));
+		n += q->page->rows.count;
+	} while (q->page->rows.more);
+	rows_close(q);
+	return n;
+}
+
+/* A host comes back with another id: its address names the one that lives; the other is forgotten.
+ */
+static void
+test_gone(void **state)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
+	struct fake *f = open_cluster();
+	uint32_t shown = nodes_shown(f);
+
+	(void)state;
+	fake_node(f, FIRST, WEIR_NODE_DOWN, 1, 1);
+	tell(f, 77, (const char *const[4]){"::ffff:10.0.0.2"}, (uint16_t[4]){0});
+	assert_int_equal(names(f, "10.0.0.2:s"), 77);
+	assert_int_equal(nodes_shown(f), shown + 1);
+	m.node.id = FIRST;
+	m.node.state = WEIR_NODE_GONE;
+	assert_int_equal(weir_ctl_check(&m, m.length), 0);
+	broker_control_input(f->b, &m);
+	fake_run(f);
+	assert_int_equal(nodes_shown(f), shown);
+	refused(f, "node:2:s", EHOSTDOWN, "down");
+	tell(f, FIRST, (const char *const[4]){"::ffff:10.0.0.9"}, (uint16_t[4]){0});
+	assert_int_equal(names(f, "10.0.0.9:s"), FIRST);
+	assert_int_equal(nodes_shown(f), shown + 1);
+	fake_close(f);
+}
+
 /* The reason says what is to be done. */
 static void
 test_reasons(void **state)
@@ -251,9 +292,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_kinds),	 cmocka_unit_test(test_malformed),
-	    cmocka_unit_test(test_most_nodes),	 cmocka_unit_test(test_reasons),
-	    cmocka_unit_test(test_lid_of_offer),
+	    cmocka_unit_test(test_kinds),      cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_most_nodes), cmocka_unit_test(test_gone),
+	    cmocka_unit_test(test_reasons),    cmocka_unit_test(test_lid_of_offer),
 	};
 
 	return cmocka_run_group_tests_name("broker_address", tests, NULL, NULL);

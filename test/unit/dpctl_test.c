@@ -132,7 +132,7 @@ test_node(void **state)
 	expect_bad(m);
 
 	m = valid(WEIR_CTL_NODE);
-	m->node.state = WEIR_NODE_DOWN + 1;
+	m->node.state = WEIR_NODE_GONE + 1;
 	expect_bad(m);
 
 	m = valid(WEIR_CTL_NODE);
