@@ -10,6 +10,8 @@
  *   adopter INSTANCE copy SERVICE SIZE        receives these by weir_recv()
  *   adopter INSTANCE cost                     what adopting, disowning and copying cost, by size
  */
+#include "program.h"
+
 #include "weir/memory.h"
 
 #include <errno.h>
@@ -21,11 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LARGEST (256u << 10)
 #define SLICES 16u		       /* of adopted memory, each for one message */
 #define SLICE (LARGEST + (128u << 10)) /* all of them: whole huge pages */
 #define HUGE_PAGE (2u << 20)
 #define TRIES 15u
+
+#define ONE_LARGE_OF 3
 
 static struct weir *w;
 
@@ -45,31 +48,6 @@ now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec * 1e-3;
-}
-
-/* Contents of message `number`, a third of them large: length and bytes follow from both alone. */
-static size_t
-contents(uint64_t number, uint64_t seed, uint64_t *buf)
-{
-	uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull;
-	size_t length;
-
-	x ^= x >> 29;
-	x *= 0x94d049bb133111ebull;
-	x ^= x >> 32;
-	length = x % 3 == 0 ? x % LARGEST : (x >> 8) % (1ull << (x % 14));
-	for (size_t i = 0; i * 8 < length + 8; i++)
-		buf[i] = x += 0x9e3779b97f4a7c15ull;
-	return length;
-}
-
-static int
-dial(const char *text, struct weir_conn **c)
-{
-	struct weir_address a;
-	int r = weir_address_parse(text, &a);
-
-	return r ? r : weir_connect(w, &a, 5000, c);
 }
 
 static int
@@ -110,7 +88,7 @@ send_all(const char *address, uint64_t count, uint64_t seed)
 	uint8_t *m = pages(SLICES * SLICE, WEIR_ADOPT_SEND);
 	struct weir_conn *c;
 	uint64_t i;
-	int r = m ? dial(address, &c) : -ENOMEM;
+	int r = m ? dial(w, address, &c) : -ENOMEM;
 
 	if (r)
 		return failed("connect", r);
@@ -121,7 +99,8 @@ send_all(const char *address, uint64_t count, uint64_t seed)
 		if (i % SLICES == 0)
 			r = weir_flush(c, 20000);
 		if (!r)
-			r = weir_send_notify(c, at, contents(i, seed, at), WEIR_ZERO_COPY, 0, -1);
+			r = weir_send_notify(c, at, contents(i, seed, ONE_LARGE_OF, at),
+					     WEIR_ZERO_COPY, 0, -1);
 	}
 	if (!r)
 		r = weir_flush(c, 20000);
@@ -147,7 +126,7 @@ sink(const char *service)
 	for (unsigned i = 0; !r && i < SLICES; i++)
 		r = weir_recv_into(c, m + i * SLICE, SLICE, i);
 	while (!r && !(r = weir_recv_placed(c, &got, -1))) {
-		length = contents(count, seed, want);
+		length = contents(count, seed, ONE_LARGE_OF, want);
 		if (got.cookie != count % SLICES || got.data != m + got.cookie * SLICE ||
 		    got.length != length || memcmp(want, got.data, length)) {
 			say("wrong message %llu, %zu bytes", (unsigned long long)count, got.length);
@@ -170,7 +149,7 @@ bulk(const char *address, size_t size, unsigned long ms, unsigned flags)
 	struct weir_conn *c;
 	uint64_t count = 0;
 	double start;
-	int r = m ? dial(address, &c) : -ENOMEM;
+	int r = m ? dial(w, address, &c) : -ENOMEM;
 
 	if (r)
 		return failed("connect", r);

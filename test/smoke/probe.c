@@ -20,7 +20,7 @@
  *
  * $PROBE_ARENA: bytes of its arena.
  */
-#include "weir/stream.h"
+#include "program.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LARGEST (256u << 10)
+#define ONE_LARGE_OF 64
 
 static struct weir *w;
 
@@ -53,31 +53,6 @@ failed(const char *what, int r)
 {
 	say("%s: %s (%s)", what, strerror(-r), weir_reason());
 	return 1;
-}
-
-/* Contents of message `number`: its length and bytes follow from number and seed alone. */
-static size_t
-contents(uint64_t number, uint64_t seed, uint64_t *buf)
-{
-	uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull;
-	size_t length;
-
-	x ^= x >> 29;
-	x *= 0x94d049bb133111ebull;
-	x ^= x >> 32;
-	length = x % 64 == 0 ? x % LARGEST : (x >> 8) % (1ull << (x % 14));
-	for (size_t i = 0; i * 8 < length + 8; i++)
-		buf[i] = x += 0x9e3779b97f4a7c15ull;
-	return length;
-}
-
-static int
-dial(const char *text, struct weir_conn **c)
-{
-	struct weir_address a;
-	int r = weir_address_parse(text, &a);
-
-	return r ? r : weir_connect(w, &a, 5000, c);
 }
 
 /* Whatever comes on any connection; `back`: it goes back. */
@@ -133,7 +108,8 @@ sink(const char *service)
 		return failed("accept", r);
 	r = weir_recv(c, &seed, sizeof(seed), &length, -1);
 	while (!r && !(r = weir_recv(c, got, sizeof(got), &length, -1))) {
-		if (length != contents(count, seed, want) || memcmp(want, got, length)) {
+		if (length != contents(count, seed, ONE_LARGE_OF, want) ||
+		    memcmp(want, got, length)) {
 			say("wrong message %llu, %zu bytes", (unsigned long long)count, length);
 			return 1;
 		}
@@ -151,14 +127,14 @@ send_all(const char *address, uint64_t count, uint64_t seed, useconds_t pace)
 	static uint64_t buf[LARGEST / 8 + 8];
 	struct weir_conn *c;
 	uint64_t i;
-	int r = dial(address, &c);
+	int r = dial(w, address, &c);
 
 	if (r)
 		return failed("connect", r);
 	say("connected");
 	r = weir_send(c, &seed, sizeof(seed), -1);
 	for (i = 0; !r && i < count; i++) {
-		r = weir_send(c, buf, contents(i, seed, buf), -1);
+		r = weir_send(c, buf, contents(i, seed, ONE_LARGE_OF, buf), -1);
 		if (pace)
 			usleep(pace);
 	}
@@ -175,7 +151,7 @@ block(const char *address, int timeout)
 	struct weir_conn *c;
 	char buf[64];
 	size_t length;
-	int r = dial(address, &c);
+	int r = dial(w, address, &c);
 
 	if (r)
 		return failed("connect", r);
@@ -200,7 +176,7 @@ many(const char *address, unsigned n, unsigned rounds)
 	int r;
 
 	for (uint64_t i = 0; i < n; i++) {
-		if ((r = dial(address, &c[i])))
+		if ((r = dial(w, address, &c[i])))
 			return failed("connect", r);
 		weir_conn_set_user(c[i], &next[i]);
 		if ((r = weir_send(c[i], &next[i], 8, 1000)))
@@ -251,7 +227,7 @@ hold(const char *address, unsigned n, unsigned first)
 			say("holding %u", first);
 			sigwait(&go, &r);
 		}
-		if ((r = dial(address, &c)))
+		if ((r = dial(w, address, &c)))
 			return failed("connect", r);
 	}
 	say("holding %u", n);
@@ -329,7 +305,7 @@ take_turns(void *arg)
 	while (!r) {
 		pthread_mutex_lock(&t->lock);
 		if (t->next < t->count) {
-			r = weir_send(t->c, buf, contents(t->next, 7, buf), 5000);
+			r = weir_send(t->c, buf, contents(t->next, 7, ONE_LARGE_OF, buf), 5000);
 			t->next++;
 		} else {
 			r = 1;
@@ -345,7 +321,7 @@ threads(const char *address, unsigned n, uint64_t count)
 	struct turn t = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = count};
 	pthread_t id[64];
 	uint64_t seed = 7;
-	int r = dial(address, &t.c);
+	int r = dial(w, address, &t.c);
 
 	if (r || (r = weir_send(t.c, &seed, sizeof(seed), 1000)))
 		return failed("connect", r);
@@ -402,7 +378,7 @@ rewrite(const char *address, unsigned long seconds)
 	uint64_t count = 0;
 	pthread_t thread;
 	void *buf;
-	int r = dial(address, &c);
+	int r = dial(w, address, &c);
 
 	if (r || (r = -pthread_create(&thread, NULL, scribble, NULL)))
 		return failed("connect", r);

@@ -1,55 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How connections, sessions and links end: nothing lost that was told complete, everything freed.
  */
-#include "engine_world.h"
+#include "engine_pair.h"
 
 #include "engine/internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
-
-struct pair {
-	struct world *w;
-	struct program *pa, *pb;
-	struct pconn *a, *b;
-};
-
-static struct pair
-pair_open(const struct world_options *o)
-{
-	struct pair p;
-
-	p.w = world_create(o);
-	p.pa = program_open(p.w, 0, 2);
-	p.pb = program_open(p.w, 1, 2);
-	world_connect(p.pa, p.pb, &p.a, &p.b);
-	return p;
-}
-
-static void
-send_all(struct pair *p, struct pconn *c, uint32_t length, unsigned n)
-{
-	for (unsigned i = 0; n && i < 100000; i++) {
-		while (n && pconn_send(c, length, 0))
-			n--;
-		world_step(p->w);
-	}
-	assert_int_equal(n, 0);
-}
 
 /* Queued data arrives before the end of the stream; both entries are used again. */
 static void
 test_close_after_data(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 	uint32_t first = p.a->vqpn;
 
 	(void)state;
 	for (unsigned round = 0; round < 5; round++) {
-		send_all(&p, p.a, 300, 40);
+		pair_send(&p, p.a, 300, 40);
 		for (unsigned i = 0; i < 3; i++)
 			assert_true(pconn_send(p.a, 100000, 0));
 		for (unsigned i = 0; i < 20; i++)
@@ -78,11 +45,11 @@ test_close_after_data(void **state)
 static void
 test_both_close_at_once(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 3000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 3000}, 2);
 
 	(void)state;
-	send_all(&p, p.a, 48, 3);
-	send_all(&p, p.b, 48, 3);
+	pair_send(&p, p.a, 48, 3);
+	pair_send(&p, p.b, 48, 3);
 	world_run(p.w, 200);
 	pconn_close(p.a);
 	pconn_close(p.b);
@@ -97,10 +64,10 @@ test_both_close_at_once(void **state)
 static void
 test_close_while_peer_sends(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 5000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 5000}, 2);
 
 	(void)state;
-	send_all(&p, p.b, 100, 3);
+	pair_send(&p, p.b, 100, 3);
 	for (unsigned i = 0; i < 100; i++)
 		pconn_push(p.b, 0, 500, 0);
 	pconn_send(p.b, 200000, 0);
@@ -118,7 +85,7 @@ test_close_while_peer_sends(void **state)
 static void
 test_refused(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 	struct pconn *c, *d;
 
 	(void)state;
@@ -144,7 +111,7 @@ test_refused(void **state)
 static void
 test_main_is_slow(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 	struct pconn *c;
 
 	(void)state;
@@ -163,7 +130,7 @@ test_main_is_slow(void **state)
 static void
 test_sender_dies(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++)
@@ -187,11 +154,11 @@ test_receiver_dies(void **state)
 {
 	for (unsigned when = 0; when < 40; when++) {
 		struct pair p = pair_open(
-		    &(struct world_options){.delay_ns = 1000 * (when % 7), .ring_lines = 256});
+		    &(struct world_options){.delay_ns = 1000 * (when % 7), .ring_lines = 256}, 2);
 		uint64_t delivered;
 
 		(void)state;
-		send_all(&p, p.a, 200, 200);
+		pair_send(&p, p.a, 200, 200);
 		world_run(p.w, 200);
 		delivered = node_counters(p.w, 1)->rx_messages;
 		p.pb->stopped = true;
@@ -220,14 +187,14 @@ test_receiver_dies(void **state)
 static void
 test_count_behind_a_queue(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_wrs = 200});
+	struct pair p = pair_open(&(struct world_options){.recv_wrs = 200}, 2);
 	struct program *q = program_open(p.w, 0, 1), *r = program_open(p.w, 1, 1);
 	struct pair other = {.w = p.w, .pa = q, .pb = r};
 	struct pconn *x, *y;
 
 	(void)state;
 	world_connect(q, r, &x, &y);
-	send_all(&other, y, 10, 4000);
+	pair_send(&other, y, 10, 4000);
 	world_run(p.w, 2000);
 	assert_int_equal(x->received, 4000);
 	p.w->net.delay_ns = 60000;
@@ -256,7 +223,7 @@ test_count_behind_a_queue(void **state)
 static void
 test_close_under_bulk(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 2);
 	const struct link *l = &p.w->node[0].engine->links[1];
 
 	(void)state;
@@ -277,7 +244,7 @@ test_close_under_bulk(void **state)
 static void
 test_dies_behind_a_stall(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 
 	(void)state;
 	p.pb->stopped = true;
@@ -303,7 +270,7 @@ test_dies_behind_a_stall(void **state)
 static void
 test_dies_under_bulk(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 2);
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++)
@@ -324,14 +291,14 @@ test_dies_under_bulk(void **state)
 static void
 test_link_fails(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 	struct pconn *c, *x, *y;
 	uint64_t completed;
 	uint32_t receives;
 
 	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
-	send_all(&p, p.a, 100, 50);
+	pair_send(&p, p.a, 100, 50);
 	for (unsigned i = 0; i < 50; i++)
 		pconn_push(p.a, 0, 900, 0);
 	pconn_send(p.b, 500000, 0);
@@ -364,7 +331,7 @@ test_link_fails(void **state)
 	/* a new one takes its place */
 	world_link_up(p.w);
 	world_connect(p.pa, p.pb, &p.a, &p.b);
-	send_all(&p, p.a, 100, 50);
+	pair_send(&p, p.a, 100, 50);
 	world_run(p.w, 200);
 	assert_int_equal(p.b->received, 50);
 	program_die(p.pa);
@@ -378,7 +345,7 @@ test_link_fails(void **state)
 static void
 test_dies_without_a_peer(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 
 	(void)state;
 	p.w->net.delay_ns = 1ull << 60;
@@ -396,7 +363,7 @@ test_dies_without_a_peer(void **state)
 static void
 test_local(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 	struct pconn *c = &p.pa->conn[10];
 	struct engine_command k = {
 	    .type = ENGINE_CONN_LOCAL,
@@ -449,7 +416,7 @@ test_local(void **state)
 static void
 test_start_later(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 	struct pconn *c = &p.pa->conn[10];
 	struct engine_command k = {
 	    .type = ENGINE_CONN_OPEN,
@@ -483,7 +450,7 @@ test_start_later(void **state)
 static void
 test_news_for_a_slow_program(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_slots = 16});
+	struct pair p = pair_open(&(struct world_options){.ring_slots = 16}, 2);
 	struct engine_command k = {.type = ENGINE_NODE_EVENT, .conn = {.peer_node = 3}};
 	struct engine_command *pair = calloc(1, sizeof(*pair));
 
@@ -511,14 +478,14 @@ test_news_for_a_slow_program(void **state)
 static void
 test_snapshot(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 2);
 	struct engine_conn_record conns[4];
 	struct engine_link_record links[4];
 	struct engine_snapshot s = {.conns = conns, .conn_room = 4, .links = links, .link_room = 4};
 	struct engine_command k = {.type = ENGINE_SNAPSHOT, .snapshot = &s};
 
 	(void)state;
-	send_all(&p, p.a, 100, 10);
+	pair_send(&p, p.a, 100, 10);
 	world_run(p.w, 100);
 	assert_int_equal(program_command(p.pa, &k), 0);
 	assert_int_equal(s.conn_count, 1);

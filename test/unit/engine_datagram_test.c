@@ -4,45 +4,21 @@
  * the network does and whoever else sends; what can't be kept is dropped and counted; all ends.
  */
 #include "engine/internal.h"
-#include "engine_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "engine_pair.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct pair {
-	struct world *w;
-	struct program *pa, *pb;
-	struct pconn *a, *b;
-};
-
 static struct pair
-pair_open(const struct world_options *o)
+datagram_open(const struct world_options *o)
 {
-	struct pair p;
+	struct pair p = pair_programs(o, 2);
 
-	p.w = world_create(o);
 	world_datagrams(p.w, 0);
 	world_datagrams(p.w, 1);
-	p.pa = program_open(p.w, 0, 2);
-	p.pb = program_open(p.w, 1, 2);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	return p;
-}
-
-static void
-send_some(struct pair *p, struct pconn *c, uint32_t length, unsigned n)
-{
-	for (unsigned i = 0; n && i < 100000; i++) {
-		while (n && pconn_send(c, length, 0))
-			n--;
-		world_step(p->w);
-	}
-	assert_int_equal(n, 0);
 }
 
 static uint64_t
@@ -59,12 +35,12 @@ static void
 test_sizes(void **state)
 {
 	static const uint32_t sizes[] = {8, 47, 48, 49, 108, 109, 947, 948, 949, 1500, WORLD_MTU};
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		send_some(&p, p.a, sizes[i], 10);
-		send_some(&p, p.b, sizes[i], 10);
+		pair_send(&p, p.a, sizes[i], 10);
+		pair_send(&p, p.b, sizes[i], 10);
 		world_run(p.w, 5); /* rings hold 16 of the largest */
 	}
 	world_run(p.w, 50);
@@ -86,7 +62,7 @@ test_sizes(void **state)
 static void
 test_bad_network(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+	struct pair p = datagram_open(&(struct world_options){.delay_ns = 1500});
 	uint64_t got;
 
 	(void)state;
@@ -95,8 +71,8 @@ test_bad_network(void **state)
 	p.w->net.late = 300;
 	for (unsigned i = 0; i < 200; i++) {
 		p.w->net.seed = i;
-		send_some(&p, p.a, 8 + i * 10, 40);
-		send_some(&p, p.b, 8 + i, 10);
+		pair_send(&p, p.a, 8 + i * 10, 40);
+		pair_send(&p, p.b, 8 + i, 10);
 	}
 	world_run(p.w, 100);
 	got = p.b->received;
@@ -114,7 +90,7 @@ test_bad_network(void **state)
 static void
 test_far_behind(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1000});
+	struct pair p = datagram_open(&(struct world_options){.delay_ns = 1000});
 	uint64_t got;
 
 	(void)state;
@@ -163,7 +139,7 @@ static void
 test_strangers(void **state)
 {
 	const uint32_t imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0);
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct fake_qp *peer = &p.w->node[0].ud, *stranger = calloc(1, sizeof(*stranger));
 	struct nic_gid gid = nic_gid_ipv4(0x0a000001), other = nic_gid_ipv4(0x0a000063);
 	uint32_t qkey = p.w->node[1].datagrams.qkey, size = sizeof(struct forged), n = 0;
@@ -171,7 +147,7 @@ test_strangers(void **state)
 
 	(void)state;
 	fake_ud_init(stranger, p.w->node[0].nic, stranger, &p.w->node[0].ud_srq, 1);
-	send_some(&p, p.a, 100, 3);
+	pair_send(&p, p.a, 100, 3);
 #define FORGE(by, source, change, length, with_imm, key)                                           \
 	do {                                                                                       \
 		f = (struct forged){p.b->vqpn, p.a->vqpn, p.a->sent + 1, 60000 + n};               \
@@ -213,7 +189,7 @@ test_strangers(void **state)
 static void
 test_other_queue_pair(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct fake_qp *stranger = calloc(1, sizeof(*stranger));
 	struct forged f = {p.b->vqpn, p.a->vqpn, 1, 0};
 
@@ -224,7 +200,7 @@ test_other_queue_pair(void **state)
 	      p.w->node[1].datagrams.qkey);
 	assert_int_equal(p.b->received, 0);
 	assert_int_equal(COUNTED(&p, 1, datagrams_refused), 1);
-	send_some(&p, p.a, 100, 3);
+	pair_send(&p, p.a, 100, 3);
 	world_run(p.w, 10);
 	assert_int_equal(p.b->received, 3);
 	world_destroy(p.w);
@@ -235,7 +211,7 @@ test_other_queue_pair(void **state)
 static void
 test_many_connections(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 3000});
+	struct pair p = datagram_open(&(struct world_options){.delay_ns = 3000});
 	struct pconn *a[10], *b[10], *s, *t;
 
 	(void)state;
@@ -246,7 +222,7 @@ test_many_connections(void **state)
 	for (unsigned round = 0; round < 50; round++) {
 		for (unsigned i = 0; i < 10; i++)
 			assert_true(pconn_push(a[i], i % 2, 8 + round * 20, 0));
-		send_some(&p, s, 300, 5);
+		pair_send(&p, s, 300, 5);
 		if (round % 10)
 			continue;
 		/* its entries are used again while datagrams for it are under way */
@@ -268,21 +244,21 @@ test_many_connections(void **state)
 static void
 test_no_room(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_slots = 64, .recv_blocks = 64});
+	struct pair p = datagram_open(&(struct world_options){.ring_slots = 64, .recv_blocks = 64});
 	struct pconn *s, *t;
 
 	(void)state;
 	world_connect(p.pa, p.pb, &s, &t);
 	p.pb->stopped = true;
-	send_some(&p, p.a, 200, 500);
-	send_some(&p, p.a, 2000, 200);
+	pair_send(&p, p.a, 200, 500);
+	pair_send(&p, p.a, 2000, 200);
 	assert_int_equal(pconn_completed(p.a), p.a->sent);
 	assert_true(COUNTED(&p, 1, datagrams_dropped) > 500);
 	p.pb->stopped = false;
 	world_run(p.w, 50);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
-	send_some(&p, p.a, 2000, 1);
-	send_some(&p, s, 5000, 30);
+	pair_send(&p, p.a, 2000, 1);
+	pair_send(&p, s, 5000, 30);
 	world_run(p.w, 500);
 	assert_int_equal(t->received, 30);
 	assert_int_equal(p.b->received + COUNTED(&p, 1, datagrams_dropped), p.a->sent);
@@ -293,15 +269,16 @@ test_no_room(void **state)
 static void
 test_hoarded(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64, .window = 64 << 10});
+	struct pair p =
+	    datagram_open(&(struct world_options){.recv_blocks = 64, .window = 64 << 10});
 	struct pconn *s, *t;
 
 	(void)state;
 	world_connect(p.pa, p.pb, &s, &t);
 	p.b->keep_blocks = true;
-	send_some(&p, p.a, 2000, 200);
+	pair_send(&p, p.a, 2000, 200);
 	assert_int_equal(p.b->received, (64 << 10) / weir_cost(2000));
-	send_some(&p, s, 5000, 100);
+	pair_send(&p, s, 5000, 100);
 	world_run(p.w, 1000);
 	assert_int_equal(t->received, 100);
 	world_destroy(p.w);
@@ -311,7 +288,7 @@ test_hoarded(void **state)
 static void
 test_too_long(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 
 	(void)state;
 	assert_true(pconn_push(p.a, 0, WORLD_MTU + 1, 0));
@@ -326,11 +303,11 @@ test_too_long(void **state)
 static void
 test_close(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct pair p = datagram_open(&(struct world_options){.delay_ns = 2000});
 
 	(void)state;
 	for (unsigned i = 0; i < 10; i++) {
-		send_some(&p, p.a, 300, 20);
+		pair_send(&p, p.a, 300, 20);
 		pconn_close(i % 2 ? p.a : p.b);
 		world_run(p.w, 200);
 		assert_true((i % 2 ? p.b : p.a)->done);
@@ -339,7 +316,7 @@ test_close(void **state)
 		assert_true(p.a->freed && p.b->freed);
 		world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
 	}
-	send_some(&p, p.a, 300, 20);
+	pair_send(&p, p.a, 300, 20);
 	program_die(p.pb);
 	world_run(p.w, 200);
 	assert_true(p.a->done);
@@ -352,13 +329,13 @@ test_close(void **state)
 static void
 test_link_fails(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct engine *e = p.w->node[0].engine;
 	struct engine_command *k = calloc(1, sizeof(*k));
 
 	(void)state;
 	p.w->node[0].ud.hold = true;
-	send_some(&p, p.a, 300, 5);
+	pair_send(&p, p.a, 300, 5);
 	p.w->node[0].qp[0].dead = p.w->node[0].qp[1].dead = true;
 	k->type = ENGINE_LINK_FAIL;
 	k->link = (struct engine_link_command){.link = 1, .status = EHOSTDOWN};
@@ -381,14 +358,14 @@ test_link_fails(void **state)
 static void
 queue_pair_fails(bool told)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct engine_command k = {.type = ENGINE_DATAGRAM_FAIL};
 	struct node *n = &p.w->node[0];
 	struct pconn *s, *t;
 
 	world_connect(p.pa, p.pb, &s, &t);
 	n->ud.hold = true;
-	send_some(&p, p.a, 300, 5);
+	pair_send(&p, p.a, 300, 5);
 	n->ud.dead = true;
 	if (told)
 		assert_true(engine_execute(n->engine, &k));
@@ -406,10 +383,10 @@ queue_pair_fails(bool told)
 	world_run(p.w, 5);
 	assert_int_equal(n->datagram_errors, 1);
 	world_datagrams(p.w, 0);
-	send_some(&p, s, 300, 20);
+	pair_send(&p, s, 300, 20);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
-	send_some(&p, p.a, 300, 20);
-	send_some(&p, p.b, 300, 20);
+	pair_send(&p, p.a, 300, 20);
+	pair_send(&p, p.b, 300, 20);
 	world_run(p.w, 50);
 	assert_int_equal(p.a->received, 20);
 	assert_int_equal(p.b->received, 20);
@@ -430,7 +407,7 @@ test_queue_pair_fails(void **state)
 static void
 test_full_queue(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_slots = 1024});
+	struct pair p = datagram_open(&(struct world_options){.ring_slots = 1024});
 
 	(void)state;
 	p.w->node[0].ud.hold = true;
@@ -454,7 +431,7 @@ static void
 test_limited(void **state)
 {
 	static const uint32_t sizes[] = {30, 100, 948, 1500, 400};
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct engine *e = p.w->node[0].engine;
 	uint64_t limited;
 
@@ -486,7 +463,7 @@ test_limited(void **state)
 	assert_int_equal(e->sessions[p.pa->id].pool_used, 0);
 	/* close: what waits leaves before; death: it doesn't */
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
-	send_some(&p, p.a, 400, 3);
+	pair_send(&p, p.a, 400, 3);
 	pconn_close(p.a);
 	for (unsigned i = 0; i < 3; i++) {
 		p.w->now += 40000000;
@@ -495,7 +472,7 @@ test_limited(void **state)
 	assert_int_equal(p.b->received, 9);
 	assert_true(p.b->done);
 	world_connect_datagram(p.pa, p.pb, &p.a, &p.b);
-	send_some(&p, p.a, 400, 3);
+	pair_send(&p, p.a, 400, 3);
 	program_die(p.pa);
 	p.w->now += 600000000;
 	world_run(p.w, 200);
@@ -507,7 +484,7 @@ test_limited(void **state)
 static void
 test_limited_fails(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct engine *e = p.w->node[0].engine;
 
 	(void)state;
@@ -530,7 +507,7 @@ test_limited_fails(void **state)
 static void
 test_before_open(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = datagram_open(NULL);
 	struct pconn *s, *t, *c;
 
 	(void)state;
@@ -545,7 +522,7 @@ test_before_open(void **state)
 	assert_int_equal(COUNTED(&p, 0, datagrams_sent), 3);
 	assert_int_equal(COUNTED(&p, 1, bad_frames), 0);
 	assert_int_equal(p.w->node[1].link_errors, 0);
-	send_some(&p, s, 300, 20);
+	pair_send(&p, s, 300, 20);
 	world_run(p.w, 50);
 	assert_int_equal(t->received, 20);
 	world_destroy(p.w);

@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between two engines: sizes, wraps, windows, completions, fairness. */
-#include "engine_world.h"
+#include "engine_pair.h"
 
 #include "engine/internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 948,
 				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
-
-struct pair {
-	struct world *w;
-	struct program *pa, *pb;
-	struct pconn *a, *b;
-};
-
-static struct pair
-pair_open(const struct world_options *o)
-{
-	struct pair p;
-
-	p.w = world_create(o);
-	p.pa = program_open(p.w, 0, 1);
-	p.pb = program_open(p.w, 1, 1);
-	world_connect(p.pa, p.pb, &p.a, &p.b);
-	return p;
-}
 
 /* Sends n messages of a kind, retrying as a program would; all must arrive and complete. */
 static void
@@ -52,7 +30,8 @@ stream(struct pair *p, struct pconn *from, struct pconn *to, uint32_t length, un
 static void
 test_each_size(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500, .recv_blocks = 4096});
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 1500, .recv_blocks = 4096}, 1);
 
 	(void)state;
 	for (unsigned i = 0; i < SIZES; i++) {
@@ -67,8 +46,8 @@ test_each_size(void **state)
 static void
 test_ring_wraps(void **state)
 {
-	struct pair p =
-	    pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 64, .recv_wrs = 6});
+	struct pair p = pair_open(
+	    &(struct world_options){.ring_lines = 256, .ring_slots = 64, .recv_wrs = 6}, 1);
 
 	(void)state;
 	for (uint32_t length = 0; length < 1200; length += 13)
@@ -83,7 +62,7 @@ test_ring_wraps(void **state)
 static void
 test_slow_queue(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 700});
+	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 700}, 1);
 
 	(void)state;
 	p.w->node[0].nic->post_most = 1;
@@ -96,7 +75,7 @@ test_slow_queue(void **state)
 static void
 returns_at(double threshold, uint32_t percent)
 {
-	struct pair p = pair_open(&(struct world_options){.threshold = threshold});
+	struct pair p = pair_open(&(struct world_options){.threshold = threshold}, 1);
 	uint64_t want = (uint64_t)((percent ? percent / 100.0 : threshold) * (256 << 10));
 	unsigned returns = 0;
 	uint32_t told;
@@ -140,8 +119,10 @@ test_returns_at_threshold(void **state)
 static void
 test_burst_on_a_new_connection(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){
-	    .delay_ns = 1500, .recv_blocks = 4096, .ring_slots = 1024, .window = 2 << 20});
+	struct pair p = pair_open(
+	    &(struct world_options){
+		.delay_ns = 1500, .recv_blocks = 4096, .ring_slots = 1024, .window = 2 << 20},
+	    1);
 	struct conn *c = conn_find(p.w->node[0].engine, p.a->vqpn);
 	uint64_t spent;
 
@@ -166,7 +147,7 @@ test_burst_on_a_new_connection(void **state)
 static void
 test_window_grows_and_stalls(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 	uint64_t sent = 0, granted;
 
 	(void)state;
@@ -200,14 +181,14 @@ test_window_grows_at_any_size(void **state)
 {
 	(void)state;
 	for (unsigned i = 1; i < SIZES && sizes[i] <= WEIR_BLOCK_SIZE; i++) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
 
 		stream(&p, p.a, p.b, sizes[i], 0, 4000);
 		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
 		world_destroy(p.w);
 	}
 	for (uint32_t length = 200; length < 480; length += 40) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
 
 		stream(&p, p.a, p.b, length, 0, 4000);
 		assert_true(conn_find(p.w->node[1].engine, p.b->vqpn)->rx_window >= 128 << 10);
@@ -222,7 +203,7 @@ test_window_grows_at_any_size(void **state)
 static void
 test_window_grows_behind_stalls(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 
 	(void)state;
 	for (unsigned i = 0; i < 8000; i++) {
@@ -241,7 +222,7 @@ test_window_grows_behind_stalls(void **state)
 static void
 test_beyond_the_window(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 	struct weir_slot want = {.op = WEIR_OP_WANT, .vqpn = p.a->vqpn, .length = weir_cost(100)};
 
 	(void)state;
@@ -263,7 +244,7 @@ test_beyond_the_window(void **state)
 static void
 test_slow_program(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 	struct program *other = program_open(p.w, 1, 1);
 	struct pconn *x, *y;
 
@@ -288,7 +269,7 @@ test_slow_program(void **state)
 static void
 test_mixed_order(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .pending = 256});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .pending = 256}, 1);
 	uint32_t r = 1;
 
 	(void)state;
@@ -313,7 +294,7 @@ test_mixed_order(void **state)
 static void
 test_bulk_waits_for_memory(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64});
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
 
 	(void)state;
 	p.b->keep_blocks = true;
@@ -347,7 +328,7 @@ test_largest_bulk(void **state)
 
 	(void)state;
 	for (uint32_t blocks = 28; blocks <= 32; blocks++) {
-		struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+		struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
 
 		pconn_send(p.a, blocks * 8192, 0);
 		world_run(p.w, 3000);
@@ -378,7 +359,7 @@ test_channels_leave_memory(void **state)
 static void
 test_reclaim(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
 	struct pconn *x[8], *y[8];
 
 	(void)state;
@@ -398,7 +379,7 @@ test_reclaim(void **state)
 static void
 test_reclaim_at_once(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
 	struct engine *e = p.w->node[1].engine;
 	const struct engine_counters *c = engine_counters(e);
 	unsigned asked = 0, i;
@@ -428,7 +409,7 @@ test_reclaim_at_once(void **state)
 static void
 test_grant_waits_for_memory(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 16});
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 16}, 1);
 	struct pconn *x, *y;
 
 	(void)state;
@@ -450,7 +431,7 @@ test_grant_waits_for_memory(void **state)
 static void
 test_reclaim_meets_grant(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64, .delay_ns = 5000});
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64, .delay_ns = 5000}, 1);
 	const struct conn *c = &p.w->node[1].engine->conns[0];
 	struct pconn *x, *y;
 
@@ -490,7 +471,7 @@ test_reclaim_meets_grant(void **state)
 static void
 test_full_ring_is_told(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512});
+	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512}, 1);
 	const struct link *l = &p.w->node[0].engine->links[1];
 
 	(void)state;
@@ -516,7 +497,7 @@ static void
 test_turns_are_equal(void **state)
 {
 	struct pair p = pair_open(
-	    &(struct world_options){.ring_lines = 256, .delay_ns = 2000, .pending = 4096});
+	    &(struct world_options){.ring_lines = 256, .delay_ns = 2000, .pending = 4096}, 1);
 	const uint32_t lines = message_lines(900);
 	struct pconn *x, *y;
 	unsigned left = 40;
@@ -578,7 +559,7 @@ test_fairness(void **state)
 static void
 test_no_extra_frames(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 	uint64_t before, credits;
 
 	(void)state;

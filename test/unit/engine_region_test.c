@@ -1,32 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Adopted memory between two engines: sent out of, received into, taken away, misused. */
-#include "engine_world.h"
+#include "engine_pair.h"
 
 #include "engine/internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 #define BYTES (4u << 20)
 #define COUNT 8 /* of lengths */
 #define BOTH (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
 
-struct pair {
-	struct world *w;
-	struct program *pa, *pb;
-	struct pconn *a, *b;
-};
-
 static struct pair
-pair_open(const struct world_options *o)
+pair_adopted(const struct world_options *o)
 {
-	struct pair p;
+	struct pair p = pair_open(o, 1);
 
-	p.w = world_create(o);
-	p.pa = program_open(p.w, 0, 1);
-	p.pb = program_open(p.w, 1, 1);
-	world_connect(p.pa, p.pb, &p.a, &p.b);
 	program_adopt(p.pa, 1, BYTES, BOTH);
 	program_adopt(p.pb, 2, BYTES, BOTH);
 	return p;
@@ -56,7 +42,7 @@ test_send_from(void **state)
 {
 	static const unsigned ways[] = {0, WEIR_SLOT_READ, WEIR_SLOT_WRITE};
 	static const uint32_t lengths[] = {0, 1, 900, 8192, 8193, 65536, 65537, 1000000};
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 1500});
 
 	(void)state;
 	for (unsigned i = 0; i < 3 * COUNT; i++) {
@@ -76,7 +62,7 @@ test_send_from(void **state)
 static void
 test_recv_into(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 1500});
 	uint32_t free_blocks = 1024;
 
 	(void)state;
@@ -112,7 +98,7 @@ test_recv_into(void **state)
 static void
 test_beyond_the_arena(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32});
+	struct pair p = pair_adopted(&(struct world_options){.recv_blocks = 32});
 
 	(void)state;
 	pconn_post(p.b, WEIR_PLACE(2, 4096), 0, 3000000);
@@ -128,7 +114,7 @@ test_beyond_the_arena(void **state)
 static void
 test_slow_consumer(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 40});
+	struct pair p = pair_adopted(&(struct world_options){.recv_blocks = 40});
 
 	(void)state;
 	p.b->keep_blocks = true;
@@ -150,7 +136,7 @@ test_disown_under_way(void **state)
 {
 	for (unsigned k = 0; k < 4; k++) {
 		unsigned side = k % 2, way = k / 2 ? WEIR_SLOT_READ : WEIR_SLOT_WRITE;
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 
 		(void)state;
 		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
@@ -175,7 +161,7 @@ test_disown_under_way(void **state)
 static void
 test_disown_lent(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 	struct weir_slot rubbish = {.op = 200, .vqpn = p.a->vqpn};
 
 	(void)state;
@@ -197,7 +183,7 @@ test_disown_lent(void **state)
 static void
 test_disown_posted(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_adopted(NULL);
 
 	(void)state;
 	program_adopt(p.pb, 1, 65536, WEIR_ADOPT_RECV);
@@ -219,7 +205,7 @@ static void
 test_dies_under_post(void **state)
 {
 	for (unsigned down = 0; down < 2; down++) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 
 		(void)state;
 		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
@@ -252,7 +238,7 @@ test_dies_under_post(void **state)
 static void
 test_peer_leaves(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_adopted(NULL);
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++)
@@ -276,7 +262,7 @@ test_peer_leaves(void **state)
 static void
 test_too_many(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.pending = 64});
+	struct pair p = pair_adopted(&(struct world_options){.pending = 64});
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++)
@@ -297,7 +283,7 @@ static void
 test_bad_places(void **state)
 {
 	for (unsigned kind = 0; kind < 12; kind++) {
-		struct pair p = pair_open(NULL);
+		struct pair p = pair_adopted(NULL);
 		struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = p.b->vqpn, .length = 20000};
 
 		(void)state;

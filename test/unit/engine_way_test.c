@@ -1,36 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way messages go between two engines: as they are told to, or as size, load and memory say.
  */
-#include "engine_world.h"
+#include "engine_pair.h"
 
 #include "engine/internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 #include <string.h>
 
 #define READ (WEIR_SLOT_BULK | WEIR_SLOT_READ)
 #define WRITE (WEIR_SLOT_BULK | WEIR_SLOT_WRITE)
-
-struct pair {
-	struct world *w;
-	struct program *pa, *pb;
-	struct pconn *a, *b;
-};
-
-static struct pair
-pair_open(const struct world_options *o)
-{
-	struct pair p;
-
-	p.w = world_create(o);
-	p.pa = program_open(p.w, 0, 1);
-	p.pb = program_open(p.w, 1, 1);
-	world_connect(p.pa, p.pb, &p.a, &p.b);
-	return p;
-}
 
 static struct engine_conn_record
 record(const struct pair *p, unsigned node)
@@ -91,7 +69,7 @@ static void
 test_told(void **state)
 {
 	static const uint32_t sizes[] = {0, 1, 48, 948, 949, 8192, 8193, 65536, 65537, 1 << 20};
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
 	const unsigned n = sizeof(sizes) / sizeof(sizes[0]);
 
 	(void)state;
@@ -126,7 +104,7 @@ test_told(void **state)
 static void
 test_sends(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 1000, .ring_lines = 256});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 1000, .ring_lines = 256}, 1);
 	struct pconn *x, *y;
 	uint32_t r = 1;
 
@@ -156,7 +134,7 @@ test_sends(void **state)
 static void
 test_sends_at_once(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 
 	(void)state;
 	for (unsigned round = 0; round < 100; round++) {
@@ -178,7 +156,7 @@ test_read_is_early(void **state)
 {
 	(void)state;
 	for (unsigned read = 0; read < 2; read++) {
-		struct pair p = pair_open(&(struct world_options){.delay_ns = 10000});
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 10000}, 1);
 		uint64_t start = p.w->now, took;
 
 		assert_true(pconn_send(p.a, 20000, read ? READ : WRITE));
@@ -200,7 +178,7 @@ test_read_is_early(void **state)
 static void
 test_size(void **state)
 {
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 
 	(void)state;
 	for (unsigned i = 0; i < 200; i++) /* the window grows */
@@ -227,7 +205,7 @@ test_window_grows(void **state)
 {
 	(void)state;
 	for (unsigned limited = 0; limited < 2; limited++) {
-		struct pair p = pair_open(&(struct world_options){.initial_grant = 512});
+		struct pair p = pair_open(&(struct world_options){.initial_grant = 512}, 1);
 
 		if (limited)
 			program_share(p.pa, ENGINE_WEIGHT, 1000000000, 20000000);
@@ -261,7 +239,7 @@ test_load(void **state)
 	    {1000, 999 - LOAD_READ, true},
 	    {0, 1000, false},
 	};
-	struct pair p = pair_open(NULL);
+	struct pair p = pair_open(NULL, 1);
 	uint64_t reads = 0, writes = 0;
 
 	(void)state;
@@ -285,7 +263,7 @@ test_load(void **state)
 static void
 test_memory(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64});
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
 
 	(void)state;
 	set_loads(&p, 0, 1000);
@@ -355,7 +333,7 @@ static void
 test_done(void **state)
 {
 	struct pair p =
-	    pair_open(&(struct world_options){.delay_ns = 10000, .initial_grant = 8192});
+	    pair_open(&(struct world_options){.delay_ns = 10000, .initial_grant = 8192}, 1);
 
 	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
@@ -379,7 +357,8 @@ test_done(void **state)
 static void
 test_owner_dies(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096});
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
 	const struct link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
@@ -403,7 +382,8 @@ test_owner_dies(void **state)
 static void
 test_reader_dies(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096});
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
 	const struct link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
@@ -424,7 +404,8 @@ test_reader_dies(void **state)
 static void
 test_reader_closes(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096});
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
 	const struct link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
@@ -447,7 +428,7 @@ test_reader_closes(void **state)
 static void
 test_count_of_reset(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 1);
 	struct weir_slot bad = {.op = WEIR_OP_PLACE, .vqpn = 1};
 
 	(void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Options of weir-nicperf. */
 #include "nicperf_options.h"
+#include "words.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -20,14 +21,9 @@ static char reason[256];
 static int
 parse(const char *words)
 {
-	static char copy[512];
-	char *argv[32] = {"weir-nicperf"};
-	int argc = 1;
+	char *argv[WORDS_MAX];
+	int argc = words_split("weir-nicperf", words, argv);
 
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *at = copy, *w; (w = strsep(&at, " "));)
-		if (*w)
-			argv[argc++] = w;
 	reason[0] = '\0';
 	return nicperf_options_parse(&o, argc, argv, reason, sizeof(reason));
 }

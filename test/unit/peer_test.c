@@ -6,6 +6,7 @@
 #include "peer.h"
 
 #include "tool.h"
+#include "words.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -141,14 +142,10 @@ peer_move(struct peer *q)
 static int
 parse(const char *words)
 {
-	static char copy[512], reason[256];
-	char *argv[32] = {"weir-roce-peer"};
-	int argc = 1, rc;
+	static char reason[256];
+	char *argv[WORDS_MAX];
+	int argc = words_split("weir-roce-peer", words, argv), rc;
 
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *at = copy, *w; (w = strsep(&at, " "));)
-		if (*w)
-			argv[argc++] = w;
 	reason[0] = '\0';
 	rc = peer_options_parse(&o, argc, argv, reason, sizeof(reason));
 	assert_true(!rc || strstr(reason, "; "));

@@ -4,6 +4,7 @@
 #include "message.h"
 #include "options.h"
 #include "plan.h"
+#include "words.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -134,16 +135,9 @@ static char reason[160];
 static enum options_result
 parse(struct perf_options *o, const char *line)
 {
-	static char words[512];
-	char *argv[32], *rest = words, *word;
-	int argc = 0;
+	char *argv[WORDS_MAX];
+	int argc = words_split("weir-perf", line, argv);
 
-	snprintf(words, sizeof(words), "weir-perf %s", line);
-	while ((word = strsep(&rest, " ")) && argc < 31) {
-		if (*word)
-			argv[argc++] = word;
-	}
-	argv[argc] = NULL;
 	reason[0] = '\0';
 	enum options_result result = perf_options_parse(argc, argv, o, reason, sizeof(reason));
 

@@ -3,6 +3,7 @@
 #include "switch_options.h"
 #include "switch_queue.h"
 #include "switch_table.h"
+#include "words.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -177,14 +178,9 @@ static char reason[256];
 static int
 parse(const char *words)
 {
-	static char copy[256];
-	char *argv[16] = {"weir-switch"};
-	int argc = 1;
+	char *argv[WORDS_MAX];
+	int argc = words_split("weir-switch", words, argv);
 
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *at = copy, *w; (w = strsep(&at, " "));)
-		if (*w)
-			argv[argc++] = w;
 	reason[0] = '\0';
 	return switch_options_parse(&options, argc, argv, reason, sizeof(reason));
 }
