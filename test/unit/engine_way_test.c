@@ -291,7 +291,8 @@ test_memory(void **state)
 static void
 test_places_in_turn(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 5000, .recv_blocks = 4096});
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 5000, .recv_blocks = 4096}, 1);
 	struct session *s = &p.w->node[1].engine->sessions[p.pb->id];
 	struct pconn *a[16], *b[16];
 	uint32_t most = 0, before, got = 0;
