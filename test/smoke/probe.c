@@ -248,7 +248,7 @@ first(const char *address)
 	int r;
 
 	clock_gettime(CLOCK_MONOTONIC, &from);
-	if ((r = dial(address, &c)) || (r = weir_send(c, buf, sizeof(buf), 5000)) ||
+	if ((r = dial(w, address, &c)) || (r = weir_send(c, buf, sizeof(buf), 5000)) ||
 	    (r = weir_recv(c, buf, sizeof(buf), &length, 5000)))
 		return failed("first", r);
 	clock_gettime(CLOCK_MONOTONIC, &to);
