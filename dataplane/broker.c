@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "broker_internal.h"
 
-#include "log.h"
+#include "common/log.h"
 #include "sigbus.h"
 
 #include <errno.h>
@@ -205,6 +205,8 @@ broker_create(const struct broker_config *config)
 	b->config = *config;
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
+	b->session_limit = config->sessions;
+	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	b->last_building = &b->building;
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));

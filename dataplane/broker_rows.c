@@ -280,6 +280,12 @@ counter_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
+static bool
+setting_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return setting_row(q->b, index, record);
+}
+
 static const char *
 conn_state_name(uint32_t state)
 {
@@ -411,6 +417,7 @@ rows_next(struct rows_query *q)
 	    [WEIR_ROWS_NODES] = node_row,	[WEIR_ROWS_ENGINES] = engine_row,
 	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
 	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
+	    [WEIR_ROWS_SETTINGS] = setting_fn,
 	};
 
 	if (q->rows == WEIR_ROWS_CONNECTIONS)

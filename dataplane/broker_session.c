@@ -262,6 +262,21 @@ session_spoil(struct broker_session *s, const char *reason)
 }
 
 void
+session_evict(struct broker_session *s, const char *reason)
+{
+	struct weir_session_msg m;
+
+	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
+			*reason ? ": " : "", reason);
+	if (s->state == SESSION_CLOSING)
+		return;
+	s->b->counters.evicted++;
+	if (s->reply)
+		s->reply(s->user, &m, NULL, 0); /* its last word, asked for or not */
+	session_end(s);
+}
+
+void
 session_full(struct broker *b, uint32_t id)
 {
 	const struct broker_session *s = id < b->config.sessions ? b->session[id] : NULL;
@@ -476,10 +491,16 @@ hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t leng
 		session_refusal(no, ECONNREFUSED, "the data plane is stopping; attach again later");
 		return false;
 	}
-	if (b->session_count == b->config.sessions) {
+	if (b->draining) {
+		b->counters.drained++;
+		session_refusal(no, ECONNREFUSED,
+				"this node is being drained: no new programs; attach again later");
+		return false;
+	}
+	if (b->session_count >= b->session_limit) {
 		session_refusal(no, EMFILE,
 				"all %u sessions are in use; close a program or raise the limit",
-				b->config.sessions);
+				b->session_limit);
 		return false;
 	}
 	return true;

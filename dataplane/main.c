@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weir-dataplane: start, the main lcore's loop, stop. */
 #define _GNU_SOURCE
+#include "common/log.h"
 #include "eal_setup.h"
-#include "log.h"
 #include "plane.h"
 #include "run_dir.h"
 

@@ -3,8 +3,8 @@
 #include "plane.h"
 
 #include "arena.h"
+#include "common/log.h"
 #include "fail.h"
-#include "log.h"
 #include "memory.h"
 #include "quiet.h"
 
