@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /*
- * Rows of connections cost the data plane's main thread and engines some 0.1 us each: they are
- * asked for again only after so many times what the last answer took.
+ * A row of a connection costs the data plane's main thread about 1 us: they are asked for again
+ * only after so many times what the last answer took.
  */
 #define REST 20
 #define LINES 24   /* of a terminal that doesn't say */

@@ -9,6 +9,7 @@
 #include "broker.h"
 
 #include "arena.h"
+#include "common/log.h"
 #include "segment.h"
 #include "service.h"
 
@@ -609,7 +610,19 @@ broker_ops(const struct broker *b, uint32_t engine)
 	return NIC_OPS(b->config.engine[engine].dev);
 }
 
-/* One line on stderr, not too many a second. */
+/* One line in the log, not too many a second; broker_say() with what it is about. */
+void broker_say(struct broker *b, enum log_level level, const struct log_field *fields,
+		size_t count, const char *format, ...) __attribute__((format(printf, 5, 6)));
+#define LINK_FIELDS(link_engine, link_node)                                                        \
+	(struct log_field[]){{"engine", link_engine, NULL}, {"node", link_node, NULL}}, 2
+#define NODE_FIELDS(id) (struct log_field[]){{"node", id, NULL}}, 1
+#define PORT_FIELDS(name) (struct log_field[]){{"port", 0, name}}, 1
+#define SESSION_FIELDS(s)                                                                          \
+	(struct log_field[]){{"session", (s)->id, NULL},                                           \
+			     {"client_pid", (uint64_t)(s)->pid, NULL},                             \
+			     {"client", 0, (s)->name}},                                            \
+	    3
+/* Level info, about nothing in particular. */
 void broker_log(struct broker *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -288,8 +288,8 @@ evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reaso
 	if (!s || s->state == SESSION_CLOSING)
 		return fail(reason, size, -ESRCH,
 			    "there is no session %u; see weirctl show sessions", id);
-	broker_log(b, "session %u (pid %d, %s) evicted%s%s", s->id, (int)s->pid, s->name,
-		   *why ? ": " : "", why);
+	broker_say(b, LOG_LEVEL_INFO, SESSION_FIELDS(s), "session %u (pid %d, %s) evicted%s%s",
+		   s->id, (int)s->pid, s->name, *why ? ": " : "", why);
 	session_evict(s, why);
 	return 1;
 }

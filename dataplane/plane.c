@@ -484,6 +484,23 @@ plane_collect(struct plane *p)
 	}
 }
 
+bool
+plane_turning(struct plane *p)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < p->engines; i++) {
+		struct plane_engine *e = &p->engine[i];
+		const struct loop_stats *s = &e->loop->stats;
+		/* counted in every turn; no sleep lasts longer than a second */
+		uint64_t cycles = get(&s->busy_cycles) + get(&s->idle_cycles);
+
+		all &= cycles != e->cycles;
+		e->cycles = cycles;
+	}
+	return all;
+}
+
 static void
 rate_one(_Atomic uint64_t *rate, _Atomic uint64_t *total, uint64_t value, uint64_t ns)
 {

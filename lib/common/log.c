@@ -191,13 +191,13 @@ structured(struct line *l, bool json, enum log_level level, const struct log_fie
 
 /* What could end a line or steer a terminal is not ours to repeat. */
 static void
-plain(struct line *l, enum log_level level, char *text)
+plain(struct line *l, char *text)
 {
 	for (char *c = text; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	put(l, program_invocation_short_name);
-	put(l, level == LOG_LEVEL_WARNING ? ": warning: " : ": ");
+	put(l, ": ");
 	put(l, text);
 }
 
@@ -214,7 +214,7 @@ log_event_list(enum log_level level, const struct log_field *fields, size_t coun
 	vsnprintf(text, sizeof(text), format, args);
 	put(&l, log_prefix(level));
 	if (form == LOG_FORMAT_TEXT)
-		plain(&l, level, text);
+		plain(&l, text);
 	else
 		structured(&l, form == LOG_FORMAT_JSON, level, fields, count, text);
 	l.text[l.length++] = '\n';
