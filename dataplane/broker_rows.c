@@ -286,18 +286,12 @@ setting_fn(const struct rows_query *q, uint32_t index, void *record)
 	return setting_row(q->b, index, record);
 }
 
-static const char *
-conn_state_name(uint32_t state)
-{
-	static const char *const name[] = {
-	    [CONN_FREE] = "free",	  [CONN_OPENING] = "opening",
-	    [CONN_OPEN] = "open",	  [CONN_FINISHING] = "finishing",
-	    [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
-	    [CONN_LOCAL] = "local",	  [CONN_DEAD] = "dead",
-	};
-
-	return state < sizeof(name) / sizeof(name[0]) && name[state] ? name[state] : "unknown";
-}
+/* As wide as the field: there may be a million rows. */
+static const char conn_state_name[][sizeof(((struct weir_row_connection *)0)->state_name)] = {
+    [CONN_FREE] = "free",	    [CONN_OPENING] = "opening",	  [CONN_OPEN] = "open",
+    [CONN_FINISHING] = "finishing", [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
+    [CONN_LOCAL] = "local",	    [CONN_DEAD] = "dead",
+};
 
 static bool
 conn_row(const struct rows_query *q, uint32_t index, void *record)
@@ -315,7 +309,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->local = e->local;
 	r->peer_node = e->peer_node;
 	r->state = e->state;
-	snprintf(r->state_name, sizeof(r->state_name), "%s", conn_state_name(e->state));
+	if (e->state < sizeof(conn_state_name) / sizeof(conn_state_name[0]))
+		memcpy(r->state_name, conn_state_name[e->state], sizeof(r->state_name));
 	r->datagram = e->datagram;
 	r->dropped = e->dropped;
 	r->outstanding = e->outstanding;
