@@ -134,7 +134,7 @@ by_terminal(const struct weirctl_options *o)
 static int
 by_lines(const struct weirctl_options *o)
 {
-	char *line = NULL, where[32];
+	char *line = NULL, where[32] = "";
 	size_t room = 0;
 	int status = WEIRCTL_OK;
 
