@@ -101,7 +101,7 @@ struct words {
 	char **word;
 	size_t count;
 };
-/* What `text` may become as word `index` of a line whose words before it are argv; sorted. */
+/* What `text`, the word behind those in argv, may become; sorted. */
 void complete(const struct weirctl_options *o, int argc, char **argv, const char *text,
 	      struct words *found);
 void words_free(struct words *w);

@@ -8,12 +8,22 @@
 
 #define LOOK_SECONDS 0.5 /* a data plane that is stopped holds the prompt no longer */
 
+// Names come from programs: what could steer the terminal, or would need quotes, isn't offered.
+static bool
+is_plain(const char *word)
+{
+	for (; *word; word++)
+		if (*word <= ' ' || *word > '~' || *word == '"' || *word == '\'')
+			return false;
+	return true;
+}
+
 static void
 offer(struct words *w, const char *text, const char *word)
 {
 	char **more;
 
-	if (strncmp(word, text, strlen(text)))
+	if (strncmp(word, text, strlen(text)) || !is_plain(word))
 		return;
 	for (size_t i = 0; i < w->count; i++)
 		if (!strcmp(w->word[i], word))
