@@ -243,6 +243,8 @@ int setting_set(struct broker *b, const char *key, const char *value, char *reas
 bool setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r);
 /* weirctl evict: 1, or -errno and a line in reason. */
 int evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reason, size_t size);
+/* A control is there: it takes the log level that weirctl has set. */
+void operate_tell_control(struct broker *b);
 /* Whether connections to or from a node (NULL: of this host) are refused for now. */
 struct broker_node;
 bool draining(struct broker *b, const struct broker_node *n);
@@ -548,6 +550,7 @@ struct broker {
 	bool membarrier; /* registered: producers need no fence */
 	bool flushing;
 	bool stopping;
+	bool level_set;			    /* of the log, by weirctl */
 	bool draining;			    /* no new sessions or connections */
 	uint32_t session_limit, conn_limit; /* at most those of config */
 	uint64_t stop_deadline;

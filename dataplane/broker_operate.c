@@ -26,16 +26,30 @@ parse_number(const char *text, uint32_t max, uint32_t *value)
 
 /* ---- settings of the whole ---- */
 
+/* One that comes later is told as well. */
+void
+operate_tell_control(struct broker *b)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_SET, .length = weir_ctl_length(WEIR_CTL_SET)};
+
+	if (!b->level_set)
+		return;
+	snprintf(m.set.key, sizeof(m.set.key), "log.level");
+	snprintf(m.set.value, sizeof(m.set.value), "%s", log_level_name(log_level()));
+	broker_control_send(b, &m);
+}
+
 static int
 set_level(struct broker *b, const char *value, char *reason, size_t size)
 {
 	enum log_level level;
 
-	(void)b;
 	if (!log_level_parse(value, &level))
 		return fail(reason, size, -EINVAL,
 			    "'%s' is no level; give error, warning, info or debug", value);
 	log_set_level(level);
+	b->level_set = true;
+	operate_tell_control(b);
 	return 1;
 }
 
@@ -116,7 +130,8 @@ static const struct setting {
     {"limit.connections", "connections of all programs, at most --max-connections", set_connections,
      get_connections},
     {"limit.sessions", "attached programs, at most --max-sessions", set_sessions, get_sessions},
-    {"log.level", "what the data plane logs: error, warning, info or debug", set_level, get_level},
+    {"log.level", "what data plane and control log: error, warning, info or debug", set_level,
+     get_level},
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 

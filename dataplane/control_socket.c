@@ -221,6 +221,7 @@ control_welcome(struct broker *b)
 
 	own_hello(b, &m);
 	broker_control_send(b, &m);
+	operate_tell_control(b);
 	link_resync(b);
 }
 

@@ -48,6 +48,10 @@ done
 
 # every line of the log is an object, and says what it is about
 probe A attach >/dev/null || die "no program attaches"
+weirctl --instance A set log.level error || fail "the level can't be set"
+await 5 grep -q 'msg="log level is error from now on, by weirctl"' "$weir_tmp/control-A.log" || fail "control goes on talking"
+weirctl --instance A set log.level debug || fail "the level can't be set again"
+await 5 grep -q 'msg="log level is debug from now on' "$weir_tmp/control-A.log" || fail "control is silent"
 stop control-A
 told control "STOPPING=1" || fail "control stops without a word"
 lines() {
@@ -84,4 +88,14 @@ done
 grep -q '^weir-dataplane: crash: engine 0: lcore 1, turn .* the last [A-Z]' \
 	"$weir_tmp/dataplane-A.log" || fail "no state of its engine"
 grep -q '^weir-dataplane: crash: in the broker, on the main lcore' "$weir_tmp/dataplane-A.log" || fail "not where"
+
+# in an engine
+dataplane A 0 "" ""
+pid=${weir_pid[dataplane-A]}
+engine=$(grep -l 'worker' /proc/"$pid"/task/*/comm | head -n 1)
+engine=${engine%/comm}
+python3 -c "import ctypes; ctypes.CDLL(None).syscall(234, $pid, ${engine##*/}, 11)" # tgkill
+gone "$pid" 10 || fail "an engine goes on after SIGSEGV"
+unset "weir_pid[dataplane-A]"
+grep -q '^weir-dataplane: crash: engine 0: lcore 1 (this thread), ' "$weir_tmp/dataplane-A.log" || fail "it doesn't say which engine"
 exit 0

@@ -77,6 +77,37 @@ test_settings(void **state)
 	fake_close(f);
 }
 
+static unsigned
+levels_told(const struct fake *f, const char *level)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < f->output_count; i++)
+		n += f->output[i].type == WEIR_CTL_SET &&
+		     !strcmp(f->output[i].set.key, "log.level") &&
+		     !strcmp(f->output[i].set.value, level);
+	return n;
+}
+
+/* Control hears of the level, one that comes later too; of none that nobody has set. */
+static void
+test_level_of_control(void **state)
+{
+	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
+	struct fake *f = fake_open(&two_engines);
+
+	(void)state;
+	hello.hello.node = 7;
+	broker_control_input(f->b, &hello);
+	assert_int_equal(levels_told(f, "info"), 0);
+	assert_int_equal(set(f, "log.level", "warning"), 1);
+	assert_int_equal(levels_told(f, "warning"), 1);
+	broker_control_input(f->b, &hello);
+	assert_int_equal(levels_told(f, "warning"), 2);
+	log_set_level(LOG_LEVEL_INFO);
+	fake_close(f);
+}
+
 static void
 test_settings_of_programs(void **state)
 {
@@ -299,10 +330,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_settings),	cmocka_unit_test(test_settings_of_programs),
-	    cmocka_unit_test(test_limits),	cmocka_unit_test(test_drain_self),
-	    cmocka_unit_test(test_drain_node),	cmocka_unit_test(test_evict_session),
-	    cmocka_unit_test(test_evict_local), cmocka_unit_test(test_evict_remote),
+	    cmocka_unit_test(test_settings),	     cmocka_unit_test(test_settings_of_programs),
+	    cmocka_unit_test(test_level_of_control), cmocka_unit_test(test_limits),
+	    cmocka_unit_test(test_drain_self),	     cmocka_unit_test(test_drain_node),
+	    cmocka_unit_test(test_evict_session),    cmocka_unit_test(test_evict_local),
+	    cmocka_unit_test(test_evict_remote),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
