@@ -57,7 +57,9 @@ hear_last_word(struct weir *w)
 	if (pthread_mutex_trylock(&w->request_lock))
 		return;
 	n = recv(w->transport.fd, &in, sizeof(in), MSG_DONTWAIT);
-	if (n > 0 && !weir_session_check(&in.m, (size_t)n) && in.m.type == WEIR_MSG_REFUSED)
+	/* what comes late for a request that gave up is another refusal */
+	if (n > 0 && !weir_session_check(&in.m, (size_t)n) && in.m.type == WEIR_MSG_REFUSED &&
+	    in.m.refused.code == ECONNABORTED)
 		memcpy(w->last_word, in.m.refused.reason, sizeof(w->last_word));
 	pthread_mutex_unlock(&w->request_lock);
 }
