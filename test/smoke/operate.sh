@@ -66,7 +66,7 @@ until(b"weir A> ")
 # again and again: what is typed before libedit has taken the terminal is no end of the input
 end = time.time() + 10
 while time.time() < end:
-    os.write(fd, b"\x04")
+    os.write(fd, b"\x15\x04")
     time.sleep(0.05)
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
