@@ -8,50 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "Usage: weirctl [--instance NAME] [--json] show "
-    "nodes|engines|sessions|connections|qps|ports|counters\n"
-    "       weirctl [--instance NAME] wait up|node:ID|connections:K [--timeout SECONDS]\n"
-    "       weirctl [--instance NAME] [--json] capture PORT FILE [--seconds S] [--packets N]\n"
-    "       weirctl [--instance NAME] set KEY VALUE\n"
-    "       weirctl pki DIR ca|node ID [OPTION...]\n"
-    "Asks the weir-dataplane of an instance.\n"
-    "\n"
-    "  show KIND          prints a table; with --json an array of objects\n"
-    "  wait up            until the data plane answers and weir-control has told it its node\n"
-    "  wait node:ID       until that node is up\n"
-    "  wait connections:K until at least K ends of connections are open; 0: until there are none\n"
-    "  capture PORT FILE  writes the frames of a port as pcapng until Ctrl-C; FILE - is stdout\n"
-    "  set KEY VALUE      KEY: session.ID.weight or program.NAME.weight, VALUE 1 to 100: its part\n"
-    "                     of links; session.ID.rate or program.NAME.rate, VALUE RATE[,BURST] in\n"
-    "                     bytes/s and bytes, or none: what it may send to peers;\n"
-    "                     user.NAME.sessions, .connections, .memory, .rate: what all programs\n"
-    "                     of a user may use\n"
-    "  pki DIR ...        certificates for weir-control --tls; weirctl pki --help\n"
-    "\n"
-    "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
-    "  --json             JSON instead of a table\n"
-    "  --packets N        capture ends after so many frames\n"
-    "  --seconds S        capture ends after so long, may be a fraction\n"
-    "  --timeout SECONDS  of wait, may be a fraction (default 30)\n"
-    "  --address, --cluster, --days, --force: weirctl pki --help\n"
-    "  --help, --version\n"
-    "\n"
-    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n";
-
-struct options {
-	const char *instance;
-	bool json;
-	double timeout;
-	struct capture_options capture;
-};
+static const char *place = "";
 
 int
 weirctl_fail(int code, const char *format, ...)
 {
 	va_list list;
 
-	fputs("weirctl: ", stderr);
+	fprintf(stderr, "weirctl: %s", place);
 	va_start(list, format);
 	vfprintf(stderr, format, list);
 	va_end(list);
@@ -59,148 +23,137 @@ weirctl_fail(int code, const char *format, ...)
 	return code;
 }
 
-static int
-show(const struct options *o, const char *name)
+void
+weirctl_place(const char *text)
 {
-	static struct query q;
-	struct rows rows;
-	uint32_t kind = rows_kind(name);
-	json_t *array;
-	int status;
-
-	if (!kind)
-		return weirctl_fail(WEIRCTL_USAGE,
-				    "cannot show '%s'; give nodes, engines, sessions, "
-				    "connections, qps, ports or counters",
-				    name);
-	status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
-	if (!status)
-		status = query_rows(&q, kind, &rows);
-	query_close(&q);
-	if (status)
-		return weirctl_fail(status, "%s", q.reason);
-	array = rows_json(&rows);
-	free(rows.records);
-	if (!array)
-		return weirctl_fail(WEIRCTL_RESOURCE, "out of memory for %u records", rows.count);
-	if (o->json) {
-		json_dumpf(array, stdout, JSON_INDENT(2));
-		putchar('\n');
-	} else {
-		table_print(kind, array);
-	}
-	json_decref(array);
-	if (fflush(stdout) || ferror(stdout))
-		return weirctl_fail(WEIRCTL_FAILED,
-				    "cannot write the answer; see where stdout goes");
-	return WEIRCTL_OK;
-}
-
-static int
-run_capture(const struct options *o, char **argv)
-{
-	struct capture_options c = o->capture;
-
-	c.port = argv[1];
-	c.file = argv[2];
-	c.json = o->json;
-	if (c.json && !strcmp(c.file, "-"))
-		return weirctl_fail(WEIRCTL_USAGE,
-				    "--json and the frames can't both go to stdout; name a file");
-	return capture(o->instance, &c);
-}
-
-static int
-run(const struct options *o, int argc, char **argv)
-{
-	if (argc == 2 && !strcmp(argv[0], "show"))
-		return show(o, argv[1]);
-	if (argc == 2 && !strcmp(argv[0], "wait"))
-		return wait_for(o->instance, argv[1], o->timeout);
-	if (argc == 3 && !strcmp(argv[0], "capture"))
-		return run_capture(o, argv);
-	if (argc == 3 && !strcmp(argv[0], "set"))
-		return set(o->instance, argv[1], argv[2]);
-	if (argc && strcmp(argv[0], "show") && strcmp(argv[0], "wait") &&
-	    strcmp(argv[0], "capture") && strcmp(argv[0], "set"))
-		return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see --help", argv[0]);
-	return weirctl_fail(WEIRCTL_USAGE,
-			    "give 'show KIND', 'wait WHAT', 'capture PORT FILE' or 'set KEY "
-			    "VALUE'; see --help");
+	place = text;
 }
 
 static bool
-parse_packets(const char *text, uint64_t *packets)
+parse_number(const char *text, uint64_t *number)
 {
 	char *end;
 
 	errno = 0;
-	*packets = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && !*end && !errno && *packets;
+	*number = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *number;
 }
 
 static bool
-parse_timeout(const char *text, double *seconds)
+parse_time(const char *text, double least, double *seconds)
 {
 	char *end;
 
 	*seconds = strtod(text, &end);
-	return end != text && !*end && *seconds >= 0 && *seconds <= 1e6;
+	return end != text && !*end && *seconds >= least && *seconds <= 1e6;
+}
+
+static int
+no_time(const char *option, const char *text)
+{
+	return weirctl_fail(WEIRCTL_USAGE, "--%s '%s' is no time; give seconds", option, text);
+}
+
+static int
+set_option(struct weirctl_options *o, int id, const char *value)
+{
+	switch (id) {
+	case 'i':
+		o->instance = value;
+		if (!*value || strchr(value, '/') || value[0] == '.')
+			return weirctl_fail(WEIRCTL_USAGE, "--instance '%s' is no name; see --help",
+					    value);
+		return -1;
+	case 'j':
+		o->json = true;
+		return -1;
+	case 'h':
+		o->help = true;
+		return -1;
+	case 't':
+		o->timed = true;
+		return parse_time(value, 0, &o->timeout) ? -1 : no_time("timeout", value);
+	case 's':
+		return parse_time(value, 1e-6, &o->seconds) ? -1 : no_time("seconds", value);
+	case 'n':
+		return parse_time(value, 0.1, &o->interval)
+			   ? -1
+			   : weirctl_fail(WEIRCTL_USAGE,
+					  "--interval '%s' is no time; give 0.1 s or more", value);
+	case 'c':
+		return parse_number(value, &o->count)
+			   ? -1
+			   : weirctl_fail(WEIRCTL_USAGE,
+					  "--count '%s' is no number of views; give one from 1 on",
+					  value);
+	case 'p':
+		return parse_number(value, &o->packets)
+			   ? -1
+			   : weirctl_fail(
+				 WEIRCTL_USAGE,
+				 "--packets '%s' is no number of frames; give one from 1 on",
+				 value);
+	case 'r':
+		o->reason = value;
+		return -1;
+	case 'v':
+		puts("weirctl " WEIR_VERSION);
+		return WEIRCTL_OK;
+	}
+	return WEIRCTL_USAGE;
+}
+
+int
+weirctl_parse(struct weirctl_options *o, int argc, char **argv, char ***words, int *count)
+{
+	static const struct option long_options[] = {
+	    {"count", required_argument, NULL, 'c'},
+	    {"help", no_argument, NULL, 'h'},
+	    {"instance", required_argument, NULL, 'i'},
+	    {"interval", required_argument, NULL, 'n'},
+	    {"json", no_argument, NULL, 'j'},
+	    {"packets", required_argument, NULL, 'p'},
+	    {"reason", required_argument, NULL, 'r'},
+	    {"seconds", required_argument, NULL, 's'},
+	    {"timeout", required_argument, NULL, 't'},
+	    {"version", no_argument, NULL, 'v'},
+	    {0},
+	};
+	int id, status;
+
+	opterr = 0;
+	optind = 0; // begin anew: a prompt comes here for each line
+	while ((id = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
+		if (id == ':' || id == '?')
+			return weirctl_fail(WEIRCTL_USAGE,
+					    id == ':' ? "%s needs a value; see --help"
+						      : "unknown option '%s'; see --help",
+					    argv[optind - 1]);
+		status = set_option(o, id, optarg);
+		if (status >= 0)
+			return status;
+	}
+	*words = argv + optind;
+	*count = argc - optind;
+	return -1;
 }
 
 int
 main(int argc, char **argv)
 {
-	static const struct option long_options[] = {
-	    {"instance", required_argument, NULL, 'i'}, {"json", no_argument, NULL, 'j'},
-	    {"timeout", required_argument, NULL, 't'},	{"help", no_argument, NULL, 'h'},
-	    {"packets", required_argument, NULL, 'p'},	{"seconds", required_argument, NULL, 's'},
-	    {"version", no_argument, NULL, 'v'},	{0},
-	};
-	struct options o = {.instance = getenv("WEIR_INSTANCE"), .timeout = 30};
-	int id;
+	struct weirctl_options o = {.timeout = 30, .interval = 2};
+	const char *instance = getenv("WEIR_INSTANCE");
+	char **words;
+	int count, status;
 
 	if (argc > 1 && !strcmp(argv[1], "pki"))
 		return pki(argc - 1, argv + 1);
-	opterr = 0;
-	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
-		if (id == 'i') {
-			o.instance = optarg;
-		} else if (id == 'j') {
-			o.json = true;
-		} else if (id == 'h') {
-			fputs(help, stdout);
-			return WEIRCTL_OK;
-		} else if (id == 'v') {
-			puts("weirctl " WEIR_VERSION);
-			return WEIRCTL_OK;
-		} else if (id == 't') {
-			if (!parse_timeout(optarg, &o.timeout))
-				return weirctl_fail(WEIRCTL_USAGE,
-						    "--timeout '%s' is no time; give seconds",
-						    optarg);
-		} else if (id == 's') {
-			if (!parse_timeout(optarg, &o.capture.seconds) || o.capture.seconds <= 0)
-				return weirctl_fail(WEIRCTL_USAGE,
-						    "--seconds '%s' is no time; give seconds",
-						    optarg);
-		} else if (id == 'p') {
-			if (!parse_packets(optarg, &o.capture.packets))
-				return weirctl_fail(WEIRCTL_USAGE,
-						    "--packets '%s' is no number of frames; give "
-						    "one from 1 on",
-						    optarg);
-		} else {
-			return weirctl_fail(WEIRCTL_USAGE,
-					    id == ':' ? "%s needs a value; see --help"
-						      : "unknown option '%s'; see --help",
-					    argv[optind - 1]);
-		}
-	}
-	if (!o.instance || !*o.instance)
-		o.instance = "default";
+	o.instance = instance && *instance ? instance : "default";
+	status = weirctl_parse(&o, argc, argv, &words, &count);
+	if (status >= 0)
+		return status;
 	if (strchr(o.instance, '/') || o.instance[0] == '.')
-		return weirctl_fail(WEIRCTL_USAGE, "--instance '%s' is no name; see --help",
+		return weirctl_fail(WEIRCTL_USAGE, "$WEIR_INSTANCE '%s' is no name; see --help",
 				    o.instance);
-	return run(&o, argc - optind, argv + optind);
+	return count || o.help ? command_run(&o, count, words) : prompt(&o);
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -38,19 +37,6 @@ open_file(const char *file)
 		return fd;
 	return -weirctl_fail(WEIRCTL_RESOURCE, "cannot open %s: %s; name a file that you may write",
 			     file, strerror(errno));
-}
-
-static int
-open_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
 // Until a signal, the end of the time, or news from the data plane. 0 or an exit code.
@@ -98,7 +84,7 @@ end_capture(struct query *q)
 }
 
 static int
-report(const struct capture_options *o, const struct weir_ctl_msg *m)
+report(const struct weirctl_options *o, const struct weir_ctl_msg *m)
 {
 	if (o->json) {
 		json_t *object = json_pack(
@@ -125,13 +111,13 @@ report(const struct capture_options *o, const struct weir_ctl_msg *m)
 }
 
 static int
-begin_capture(struct query *q, const struct capture_options *o, int file)
+begin_capture(struct query *q, const char *port, uint64_t frames, int file)
 {
 	struct weir_ctl_msg ask = {.type = WEIR_CTL_CAPTURE};
 	int status;
 
-	snprintf(ask.capture.port, sizeof(ask.capture.port), "%s", o->port);
-	ask.capture.frames = o->packets;
+	snprintf(ask.capture.port, sizeof(ask.capture.port), "%s", port);
+	ask.capture.frames = frames;
 	status = query_send(q, &ask, file);
 	if (!status)
 		status = query_receive(q, WEIR_CTL_CAPTURED);
@@ -139,32 +125,38 @@ begin_capture(struct query *q, const struct capture_options *o, int file)
 }
 
 int
-capture(const char *instance, const struct capture_options *o)
+capture(const struct weirctl_options *o, int argc, char **argv)
 {
+	const char *port = argv[0];
 	static struct query q;
+	sigset_t before;
 	int signals, file, status;
 
-	if (strlen(o->port) >= sizeof(q.in.m.capture.port))
+	(void)argc;
+	if (o->json && !strcmp(argv[1], "-"))
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "--json and the frames can't both go to stdout; name a file");
+	if (strlen(port) >= sizeof(q.in.m.capture.port))
 		return weirctl_fail(WEIRCTL_USAGE, "no port has the name '%s'; see show ports",
-				    o->port);
-	status = query_open(&q, instance, WEIRCTL_ANSWER_SECONDS);
+				    port);
+	status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
-	signals = open_signals();
-	file = open_file(o->file);
+	file = open_file(argv[1]);
 	if (file < 0) {
 		query_close(&q);
 		return -file;
 	}
-	status = begin_capture(&q, o, file);
+	signals = signals_open(&before);
+	status = begin_capture(&q, port, o->packets, file);
 	close(file);
 	if (!status) {
-		fprintf(stderr, "capturing %s; Ctrl-C ends it\n", o->port);
+		fprintf(stderr, "capturing %s; Ctrl-C ends it\n", port);
 		status = await_end(&q, signals, o->seconds);
 	}
 	if (!status)
 		status = end_capture(&q);
-	close(signals);
+	signals_close(signals, &before);
 	query_close(&q);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);

@@ -150,6 +150,7 @@ parse(int argc, char **argv, struct pki_options *p)
 	int id;
 
 	opterr = 0;
+	optind = 0; // a prompt may come here again
 	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
 		if (id == 'a') {
 			p->addresses = optarg;

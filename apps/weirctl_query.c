@@ -195,3 +195,29 @@ query_rows(struct query *q, uint32_t kind, struct rows *rows)
 	}
 	return status;
 }
+
+int
+query_once(struct query *q, const char *instance, double seconds, uint32_t kind, struct rows *rows)
+{
+	int status = query_open(q, instance, seconds);
+
+	if (!status)
+		status = query_rows(q, kind, rows);
+	query_close(q);
+	return status;
+}
+
+int
+query_change(struct query *q, const char *instance, struct weir_ctl_msg *m, uint32_t *count)
+{
+	int status = query_open(q, instance, WEIRCTL_ANSWER_SECONDS);
+
+	if (!status)
+		status = query_send(q, m, -1);
+	if (!status)
+		status = query_receive(q, WEIR_CTL_DONE);
+	query_close(q);
+	if (!status)
+		*count = q->in.m.done.count;
+	return status;
+}

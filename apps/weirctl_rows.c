@@ -12,16 +12,22 @@ static const char *const kind_name[] = {
     [WEIR_ROWS_NODES] = "nodes",       [WEIR_ROWS_ENGINES] = "engines",
     [WEIR_ROWS_SESSIONS] = "sessions", [WEIR_ROWS_CONNECTIONS] = "connections",
     [WEIR_ROWS_QPS] = "qps",	       [WEIR_ROWS_PORTS] = "ports",
-    [WEIR_ROWS_COUNTERS] = "counters",
+    [WEIR_ROWS_COUNTERS] = "counters", [WEIR_ROWS_SETTINGS] = "settings",
 };
 
 uint32_t
 rows_kind(const char *name)
 {
-	for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_COUNTERS; i++)
+	for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_LAST; i++)
 		if (!strcmp(kind_name[i], name))
 			return i;
 	return 0;
+}
+
+const char *
+rows_name(uint32_t kind)
+{
+	return kind_name[kind];
 }
 
 static void
@@ -31,8 +37,8 @@ put(json_t *o, const char *key, uint64_t value)
 }
 
 // Names come from programs: what isn't UTF-8 loses the bytes that aren't ASCII.
-static void
-put_text(json_t *o, const char *key, const char *text)
+json_t *
+rows_text(const char *text)
 {
 	json_t *value = json_string(text);
 	char ascii[128];
@@ -44,7 +50,13 @@ put_text(json_t *o, const char *key, const char *text)
 		ascii[n] = 0;
 		value = json_string(ascii);
 	}
-	json_object_set_new(o, key, value);
+	return value;
+}
+
+static void
+put_text(json_t *o, const char *key, const char *text)
+{
+	json_object_set_new(o, key, rows_text(text));
 }
 
 #define PUT(field) put(o, #field, r->field)
@@ -213,6 +225,14 @@ counter_json(json_t *o, const struct weir_row_counter *r)
 	put_text(o, "help", r->help);
 }
 
+static void
+setting_json(json_t *o, const struct weir_row_setting *r)
+{
+	put_text(o, "key", r->key);
+	put_text(o, "value", r->value);
+	put_text(o, "help", r->help);
+}
+
 json_t *
 rows_json(const struct rows *rows)
 {
@@ -234,6 +254,8 @@ rows_json(const struct rows *rows)
 			qp_json(o, record);
 		else if (rows->kind == WEIR_ROWS_PORTS)
 			port_json(o, record);
+		else if (rows->kind == WEIR_ROWS_SETTINGS)
+			setting_json(o, record);
 		else
 			counter_json(o, record);
 		if (json_array_append_new(array, o)) {

@@ -1,12 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weirctl set: changes a setting of a data plane, which knows what there is to set. */
+/* weirctl set, evict and drain: what changes a data plane, which knows what there is to change. */
 #include "weirctl.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names. */
+#define LOOK_MS 200
+
+static struct query q;
+
+static int
+change(const char *instance, const char *key, const char *value, uint32_t *count)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_SET};
+	int status;
+
+	if (strlen(key) >= sizeof(m.set.key))
+		return weirctl_fail(WEIRCTL_USAGE, "no setting is called '%s'; see show settings",
+				    key);
+	if (strlen(value) >= sizeof(m.set.value))
+		return weirctl_fail(WEIRCTL_USAGE, "'%s' is no value; see show settings", value);
+	snprintf(m.set.key, sizeof(m.set.key), "%s", key);
+	snprintf(m.set.value, sizeof(m.set.value), "%s", value);
+	status = query_change(&q, instance, &m, count);
+	return status ? weirctl_fail(status, "%s", q.reason) : WEIRCTL_OK;
+}
+
+// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names.
 static int
 resolve_user(const char *key, char *out, size_t size)
 {
@@ -29,34 +54,157 @@ resolve_user(const char *key, char *out, size_t size)
 }
 
 int
-set(const char *instance, const char *key, const char *value)
+set(const struct weirctl_options *o, int argc, char **argv)
 {
-	struct weir_ctl_msg m = {.type = WEIR_CTL_SET};
-	static struct query q;
 	char named[512];
+	uint32_t count;
+	int status = resolve_user(argv[0], named, sizeof(named));
+
+	(void)argc;
+	if (!status)
+		status = change(o->instance, named, argv[1], &count);
+	if (!status && !count)
+		printf("no program of that %s is attached; it holds for those to come\n",
+		       strncmp(named, "user.", 5) ? "name" : "user");
+	return status;
+}
+
+static bool
+parse_id(const char *text, uint32_t *id)
+{
+	char *end;
+	unsigned long n;
+
+	errno = 0;
+	n = strtoul(text, &end, 0);
+	*id = (uint32_t)n;
+	return *text >= '0' && *text <= '9' && !*end && !errno && n <= UINT32_MAX;
+}
+
+int
+evict(const struct weirctl_options *o, int argc, char **argv)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_EVICT};
+	const char *reason = o->reason ? o->reason : "";
+	bool conn = !strncmp(argv[0], "vqpn.", 5);
+	uint32_t count;
 	int status;
 
-	status = resolve_user(key, named, sizeof(named));
+	(void)argc;
+	if ((!conn && strncmp(argv[0], "session.", 8)) ||
+	    !parse_id(argv[0] + (conn ? 5 : 8), &m.evict.id))
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "cannot evict '%s'; give vqpn.N (see show connections) or "
+				    "session.ID (see show sessions)",
+				    argv[0]);
+	if (strlen(reason) >= sizeof(m.evict.reason))
+		return weirctl_fail(WEIRCTL_USAGE, "--reason is too long; give at most %zu bytes",
+				    sizeof(m.evict.reason) - 1);
+	m.evict.what = conn ? WEIR_EVICT_CONNECTION : WEIR_EVICT_SESSION;
+	snprintf(m.evict.reason, sizeof(m.evict.reason), "%s", reason);
+	status = query_change(&q, o->instance, &m, &count);
+	return status ? weirctl_fail(status, "%s", q.reason) : WEIRCTL_OK;
+}
+
+static double
+now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+// How many programs and connections are left: of a node, or (negative) of this one. 0 or an exit
+// code and q.reason.
+static int
+count_left(const char *instance, long node, uint32_t *sessions, uint32_t *conns)
+{
+	struct rows rows;
+	int status = query_once(&q, instance, WEIRCTL_ANSWER_SECONDS, WEIR_ROWS_CONNECTIONS, &rows);
+
+	*sessions = *conns = 0;
 	if (status)
 		return status;
-	key = named;
-	if (strlen(key) >= sizeof(m.set.key))
-		return weirctl_fail(WEIRCTL_USAGE, "no setting is called '%s'; see --help", key);
-	if (strlen(value) >= sizeof(m.set.value))
-		return weirctl_fail(WEIRCTL_USAGE, "'%s' is no value; see --help", value);
-	status = query_open(&q, instance, WEIRCTL_ANSWER_SECONDS);
+	for (uint32_t i = 0; i < rows.count; i++) {
+		const struct weir_row_connection *c = rows_at(&rows, i);
+
+		*conns += node < 0 || (!c->local && c->peer_node == node);
+	}
+	free(rows.records);
+	if (node >= 0)
+		return 0;
+	status = query_once(&q, instance, WEIRCTL_ANSWER_SECONDS, WEIR_ROWS_SESSIONS, &rows);
 	if (status)
-		return weirctl_fail(status, "%s", q.reason);
-	snprintf(m.set.key, sizeof(m.set.key), "%s", key);
-	snprintf(m.set.value, sizeof(m.set.value), "%s", value);
-	status = query_send(&q, &m, -1);
-	if (!status)
-		status = query_receive(&q, WEIR_CTL_DONE);
-	query_close(&q);
-	if (status)
-		return weirctl_fail(status, "%s", q.reason);
-	if (!q.in.m.done.count)
-		printf("no program of that %s is attached; it holds for those to come\n",
-		       strncmp(key, "user.", 5) ? "name" : "user");
-	return WEIRCTL_OK;
+		return status;
+	*sessions = rows.count;
+	free(rows.records);
+	return 0;
+}
+
+// Says how many are left whenever that changes, until none are.
+static int
+watch(const struct weirctl_options *o, long node, int signals)
+{
+	double end = now() + o->timeout;
+	uint32_t sessions, conns, said[2] = {UINT32_MAX, UINT32_MAX};
+
+	for (;;) {
+		struct pollfd p = {.fd = signals, .events = POLLIN};
+		int status = count_left(o->instance, node, &sessions, &conns);
+
+		if (status)
+			return weirctl_fail(status, "%s", q.reason);
+		if (node < 0 && (sessions != said[0] || conns != said[1]))
+			printf("%u programs, %u ends of connections left\n", sessions, conns);
+		else if (conns != said[1])
+			printf("%u connections left\n", conns);
+		fflush(stdout);
+		said[0] = sessions;
+		said[1] = conns;
+		if (!sessions && !conns)
+			return WEIRCTL_OK;
+		if (o->timed && now() >= end)
+			return weirctl_fail(WEIRCTL_TIMEOUT,
+					    "not drained after %g s; evict what is left, or wait",
+					    o->timeout);
+		if (poll(&p, 1, LOOK_MS) > 0)
+			return weirctl_fail(WEIRCTL_FAILED,
+					    "it goes on draining; 'drain %s off' "
+					    "undoes that",
+					    node < 0 ? "self" : "NODE");
+	}
+}
+
+static int
+watch_until_signal(const struct weirctl_options *o, long node)
+{
+	sigset_t before;
+	int signals = signals_open(&before), status = watch(o, node, signals);
+
+	signals_close(signals, &before);
+	return status;
+}
+
+int
+drain(const struct weirctl_options *o, int argc, char **argv)
+{
+	const char *name = argv[0] + (strncmp(argv[0], "node:", 5) ? 0 : 5);
+	bool self = !strcmp(argv[0], "self"), off = argc == 2;
+	uint32_t id = 0, count;
+	char key[32];
+	int status;
+
+	if (off && strcmp(argv[1], "off"))
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "'%s' says nothing of draining; give off, or "
+				    "nothing",
+				    argv[1]);
+	if (!self && (!parse_id(name, &id) || id >= UINT16_MAX))
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "cannot drain '%s'; give a node's id (see show nodes) or self",
+				    argv[0]);
+	snprintf(key, sizeof(key), self ? "drain.self" : "drain.%u", id);
+	status = change(o->instance, key, off ? "off" : "on", &count);
+	return status || off ? status : watch_until_signal(o, self ? -1 : (long)id);
 }

@@ -105,14 +105,16 @@ now(void)
 }
 
 int
-wait_for(const char *instance, const char *what, double seconds)
+wait_for(const struct weirctl_options *o, int argc, char **argv)
 {
 	static const struct timespec pause = {.tv_nsec = POLL_NS};
 	static struct query q = {.fd = -1};
-	double end = now() + seconds;
+	const char *instance = o->instance, *what = argv[0];
+	double seconds = o->timeout, end = now() + seconds;
 	struct condition c;
 	bool holds = false;
 
+	(void)argc;
 	if (!parse_condition(what, &c))
 		return weirctl_fail(
 		    WEIRCTL_USAGE, "cannot wait for '%s'; give up, node:ID or connections:K", what);

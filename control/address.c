@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool
-is_loopback(const struct sockaddr_storage *address)
+bool
+address_is_loopback(const struct sockaddr_storage *address)
 {
 	const struct sockaddr_in *v4 = (const void *)address;
 	const struct sockaddr_in6 *v6 = (const void *)address;
@@ -60,7 +60,7 @@ address_resolve(const struct control *c, const char *what, const char *text, boo
 			 gai_strerror(error));
 		return EXIT_RUNTIME;
 	}
-	if (!is_loopback(address) && !c->tls && !c->options->insecure) {
+	if (!address_is_loopback(address) && !c->tls && !c->options->insecure) {
 		log_line("%s '%s' is not a loopback address; give certificates with --tls DIR, or "
 			 "--insecure if all who can reach it are trusted",
 			 what, text);
@@ -76,7 +76,7 @@ address_take(const struct control *c, const char *text, struct sockaddr_storage 
 	int error;
 
 	return !look_up(text, false, AI_NUMERICHOST, address, length, &error) &&
-	       (c->tls || c->options->insecure || is_loopback(address));
+	       (c->tls || c->options->insecure || address_is_loopback(address));
 }
 
 void

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "control.h"
 
+#include "common/log.h"
+
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/listener.h>
@@ -36,6 +38,7 @@ on_tick(evutil_socket_t fd, short what, void *user)
 		return;
 	c->door_at = now + CONTROL_TICK_MS;
 	door_tick(c, now);
+	watchdog_feed(&c->watchdog, now * 1000000, true);
 }
 
 static void
@@ -63,6 +66,7 @@ on_signal(evutil_socket_t number, short what, void *user)
 		return;
 	}
 	log_line("stopping on signal %d; the data plane goes on", (int)number);
+	notify("STOPPING=1");
 	event_base_loopbreak(c->base);
 }
 
@@ -173,6 +177,35 @@ start_source(struct control *c)
 }
 
 static int
+serve_metrics(struct control *c, const char *socket_path)
+{
+	const char *text = c->options->metrics;
+	struct sockaddr_storage address;
+	socklen_t length;
+	int status;
+
+	if (!text)
+		return -1;
+	status = address_resolve(c, "--metrics", text, false, &address, &length);
+	if (status >= 0)
+		return status;
+	/* certificates of controls don't cover it */
+	if (!address_is_loopback(&address) && !c->options->insecure) {
+		log_error("--metrics '%s' is not a loopback address; add --insecure if all who can "
+			  "reach it may read it",
+			  text);
+		return EXIT_USAGE;
+	}
+	status = metrics_open(c->base, (const struct sockaddr *)&address, (int)length, socket_path,
+			      c->options->cluster, &c->metrics);
+	if (!status)
+		return -1;
+	log_error("cannot serve metrics on %s: %s; choose another --metrics", text,
+		  strerror(-status));
+	return EXIT_RESOURCE;
+}
+
+static int
 start(struct control *c, const struct peers *peers, const char *socket_path)
 {
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
@@ -198,6 +231,8 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	memcpy(hello.hello.cluster, c->options->cluster, strlen(c->options->cluster) + 1);
 	if (status < 0)
 		status = listen_at(c, &address, length);
+	if (status < 0)
+		status = serve_metrics(c, socket_path);
 	if (status < 0)
 		status = name_self(c, peers);
 	// Addresses to ask at are looked at before anybody hears of us.
@@ -225,6 +260,7 @@ stop(struct control *c)
 	if (c->base)
 		door_close(c);
 	dp_destroy(c->dp);
+	metrics_close(c->metrics);
 	if (c->tick)
 		event_free(c->tick);
 	if (c->again)
@@ -253,6 +289,8 @@ control_run(const struct control_options *options, const struct peers *peers,
 		else
 			log_line("cluster '%s': listens on %s; joins", options->cluster,
 				 c.self.control);
+		watchdog_open(&c.watchdog, control_now() * 1000000);
+		notify("READY=1\nSTATUS=serving");
 		status = event_base_dispatch(c.base) < 0 ? EXIT_RUNTIME : EXIT_OK;
 	} else if (status == EXIT_RESOURCE && c.listener) {
 		log_line("out of memory");

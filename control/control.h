@@ -8,10 +8,12 @@
 #ifndef WEIR_CONTROL_CONTROL_H
 #define WEIR_CONTROL_CONTROL_H
 
+#include "common/notify.h"
 #include "conn.h"
 #include "dp.h"
 #include "log.h"
 #include "membership.h"
+#include "metrics.h"
 #include "offers.h"
 #include "options.h"
 #include "peer.h"
@@ -65,9 +67,11 @@ struct control {
 	struct event_base *base;
 	struct dp *dp;
 	struct log_memory dp_trouble;
+	struct metrics *metrics; /* NULL: not asked for */
 	struct event *tick;
 	bool stopping;
 	int failed; /* exit code of what a source's event ran into; -1: none */
+	struct watchdog watchdog;
 	struct event *signal[CONTROL_SIGNALS];
 	/* ourselves */
 	struct peer_entry self;
@@ -111,6 +115,7 @@ int control_run(const struct control_options *options, const struct peers *peers
 uint64_t control_now(void); /* monotonic ms */
 
 /* ---- address.c ---- */
+bool address_is_loopback(const struct sockaddr_storage *address);
 /* Looks up HOST:PORT. -1, or an exit code after having said why not. */
 int address_resolve(const struct control *c, const char *what, const char *text, bool any_port,
 		    struct sockaddr_storage *address, socklen_t *length);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dp.h"
 
+#include "common/log.h"
+
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
@@ -139,6 +141,20 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->handler->changed(dp->user, &dp->view);
 }
 
+// What an operator has set by weirctl. It is said while the level is one at which it can be.
+static void
+take_setting(const struct weir_ctl_msg *m)
+{
+	enum log_level level, before = log_level();
+
+	if (strcmp(m->set.key, "log.level") || !log_level_parse(m->set.value, &level) ||
+	    level == before)
+		return;
+	log_set_level(level > before ? level : before);
+	log_line("log level is %s from now on, by weirctl", m->set.value);
+	log_set_level(level);
+}
+
 static void
 take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
 {
@@ -174,6 +190,9 @@ take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
 	case WEIR_CTL_RESYNC:
 		if (dp->view.state == DP_UP)
 			dp->handler->message(dp->user, m);
+		break;
+	case WEIR_CTL_SET:
+		take_setting(m);
 		break;
 	default:
 		log_once(&dp->trouble, "data plane sent an unexpected message of type %u", m->type);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
+#include "common/log.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,22 +11,14 @@
 #define MINUTE (60u * SECOND)
 #define BURST 20u
 
-static void
-print(const char *line)
-{
-	fprintf(stderr, "weir-control: %s\n", line);
-}
-
 void
 log_line(const char *format, ...)
 {
-	char line[LOG_LINE_MAX];
 	va_list list;
 
 	va_start(list, format);
-	vsnprintf(line, sizeof(line), format, list);
+	log_event_list(LOG_LEVEL_INFO, NULL, 0, format, list);
 	va_end(list);
-	print(line);
 }
 
 void
@@ -39,7 +33,7 @@ log_once(struct log_memory *memory, const char *format, ...)
 	if (!strcmp(line, memory->last))
 		return;
 	memcpy(memory->last, line, sizeof(line));
-	print(line);
+	log_warning("%s", line);
 }
 
 void
@@ -55,7 +49,7 @@ log_limited(struct log_memory *memory, uint64_t now_ms, const char *format, ...)
 		return;
 	memcpy(memory->last, line, sizeof(line));
 	memory->at = now_ms;
-	print(line);
+	log_warning("%s", line);
 }
 
 void
@@ -72,7 +66,7 @@ log_metered(struct log_meter *meter, uint64_t now_ms, const char *format, ...)
 	va_start(list, format);
 	vsnprintf(line, sizeof(line), format, list);
 	va_end(list);
-	print(line);
+	log_info("%s", line);
 }
 
 void

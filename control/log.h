@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One line a message on stderr: "weir-control: cause; remedy". */
+/* What control has to say, through common/log.h: once, or not too often. */
 #ifndef WEIR_CONTROL_LOG_H
 #define WEIR_CONTROL_LOG_H
 
@@ -14,6 +14,7 @@ struct log_memory {
 	uint64_t at; /* ms */
 };
 
+/* Level info; once and limited warn. */
 __attribute__((format(printf, 1, 2))) void log_line(const char *format, ...);
 
 /* Logs unless it is what was logged last in this memory. */

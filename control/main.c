@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "common/crash.h"
 #include "control.h"
 #include "rundir.h"
 
@@ -98,7 +99,14 @@ main(int argc, char **argv)
 	char socket_path[RUNDIR_MAX + 16];
 	int status;
 
+	log_open(NULL);
+	crash_install(NULL);
 	status = options_parse(argc, argv, &options);
+	if (status < 0) {
+		log_open(options.instance);
+		log_set_level(options.log_level);
+		log_set_format(options.log_format);
+	}
 	if (status < 0 && options.peers)
 		status = load_peers(options.peers, &peers);
 	if (status >= 0)

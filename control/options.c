@@ -32,6 +32,10 @@ static const char help[] =
     "                        makes them). SIGHUP reads them again\n"
     "  --insecure            allow addresses other than loopback without TLS\n"
     "  --node-timeout TIME   silence after which a node is suspect, 1s, 500ms or 500 (default 1s)\n"
+    "  --log-format FORMAT   text, logfmt or json: with time, level and fields (default text)\n"
+    "  --log-level LEVEL     error, warning, info or debug (default info)\n"
+    "  --metrics HOST:PORT   serve metrics of the data plane for Prometheus: GET /metrics; an\n"
+    "                        address other than loopback needs --insecure\n"
     "  --help, --version\n"
     "\n"
     "Accepted, but for a later version: --etcd URL.\n"
@@ -54,6 +58,9 @@ enum option_id {
 	OPT_ETCD,
 	OPT_TLS,
 	OPT_HELP,
+	OPT_LOG_FORMAT,
+	OPT_LOG_LEVEL,
+	OPT_METRICS,
 	OPT_VERSION,
 };
 
@@ -68,6 +75,9 @@ static const struct option long_options[] = {
     {"join", required_argument, NULL, OPT_JOIN},
     {"etcd", required_argument, NULL, OPT_ETCD},
     {"tls", required_argument, NULL, OPT_TLS},
+    {"log-format", required_argument, NULL, OPT_LOG_FORMAT},
+    {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+    {"metrics", required_argument, NULL, OPT_METRICS},
     {"help", no_argument, NULL, OPT_HELP},
     {"version", no_argument, NULL, OPT_VERSION},
     {0},
@@ -77,7 +87,7 @@ static int
 usage_error(const char *format, const char *value)
 {
 	// The formats are this file's own.
-	log_line(format, value);
+	log_error(format, value);
 	return EXIT_USAGE;
 }
 
@@ -203,6 +213,20 @@ set_option(struct control_options *o, int id, const char *value)
 	case OPT_TLS:
 		o->tls = value;
 		return -1;
+	case OPT_LOG_FORMAT:
+		return log_format_parse(value, &o->log_format)
+			   ? -1
+			   : usage_error("--log-format '%s' is none; give text, logfmt or json",
+					 value);
+	case OPT_LOG_LEVEL:
+		return log_level_parse(value, &o->log_level)
+			   ? -1
+			   : usage_error(
+				 "--log-level '%s' is none; give error, warning, info or debug",
+				 value);
+	case OPT_METRICS:
+		o->metrics = value;
+		return -1;
 	case OPT_HELP:
 		fputs(help, stdout);
 		return EXIT_OK;
@@ -243,7 +267,8 @@ options_parse(int argc, char **argv, struct control_options *o)
 	bool node_given = false;
 	int id, status;
 
-	*o = (struct control_options){.cluster = "default", .node_timeout = 1000};
+	*o = (struct control_options){
+	    .cluster = "default", .node_timeout = 1000, .log_level = LOG_LEVEL_INFO};
 	o->instance = getenv("WEIR_INSTANCE");
 	if (!o->instance)
 		o->instance = "default";

@@ -3,6 +3,8 @@
 #ifndef WEIR_CONTROL_OPTIONS_H
 #define WEIR_CONTROL_OPTIONS_H
 
+#include "common/log.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,12 +15,15 @@ struct control_options {
 	const char *listen; /* HOST:PORT */
 	const char *peers;  /* file */
 	const char *cluster;
-	const char *join; /* HOST:PORT[,HOST:PORT...]; NULL with a file */
-	bool has_node;	  /* else one is chosen */
-	const char *tls;  /* directory; NULL: plain TCP */
+	const char *join;    /* HOST:PORT[,HOST:PORT...]; NULL with a file */
+	bool has_node;	     /* else one is chosen */
+	const char *tls;     /* directory; NULL: plain TCP */
+	const char *metrics; /* HOST:PORT, NULL: none are served */
 	uint16_t node;
 	uint32_t node_timeout; /* ms */
 	bool insecure;
+	enum log_level log_level;
+	enum log_format log_format;
 };
 
 /* -1: go on with *o (strings are argv's); else the exit code, all has been said. */

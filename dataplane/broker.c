@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "broker_internal.h"
 
-#include "log.h"
+#include "common/log.h"
 #include "sigbus.h"
 
 #include <errno.h>
@@ -24,22 +24,39 @@
 #define EVENTS_A_RUN 64
 #define STOP_PATIENCE_NS BROKER_SECOND_NS
 
-void
-broker_log(struct broker *b, const char *format, ...)
+static void
+say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
+    const char *format, va_list args)
 {
-	char line[512];
-	va_list args;
-
+	if (level > log_level())
+		return;
 	if (broker_now(b) / BROKER_SECOND_NS != b->log_second) {
 		b->log_second = broker_now(b) / BROKER_SECOND_NS;
 		b->log_count = 0;
 	}
-	if (b->log_count++ >= LOG_LINES_A_SECOND)
-		return;
+	if (b->log_count++ < LOG_LINES_A_SECOND)
+		log_event_list(level, fields, count, format, args);
+}
+
+void
+broker_say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
+	   const char *format, ...)
+{
+	va_list args;
+
 	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
+	say(b, level, fields, count, format, args);
 	va_end(args);
-	log_info("%s", line);
+}
+
+void
+broker_log(struct broker *b, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(b, LOG_LEVEL_INFO, NULL, 0, format, args);
+	va_end(args);
 }
 
 int
@@ -205,6 +222,8 @@ broker_create(const struct broker_config *config)
 	b->config = *config;
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
+	b->session_limit = config->sessions;
+	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	b->last_building = &b->building;
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));

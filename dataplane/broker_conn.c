@@ -13,8 +13,9 @@ broker_conn_new(struct broker_session *s, uint32_t channel)
 {
 	struct broker_conn *c;
 
-	if (!s->free_desc_count || s->b->conn_count == s->b->config.connections ||
-	    !user_take_conn(s))
+	/* limits may be set below what is there */
+	if (!s->free_desc_count || s->conn_count >= s->conn_limit ||
+	    s->b->conn_count >= s->b->conn_limit || !user_take_conn(s))
 		return NULL;
 	c = broker_alloc(sizeof(*c));
 	c->session = s;

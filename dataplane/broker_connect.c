@@ -62,6 +62,13 @@ start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t s
 	command_submit(b, k);
 }
 
+void
+connect_give_up(struct broker *b, struct broker_conn *c, uint32_t status)
+{
+	connect_forget(c);
+	start(b, c, NULL, status);
+}
+
 static struct broker_node *
 node_of(struct broker *b, const struct broker_conn *c)
 {
@@ -134,8 +141,7 @@ node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
 		struct broker_conn *c = n->waiting;
 
 		b->counters.connects_timed_out++;
-		connect_forget(c);
-		start(b, c, NULL, ETIMEDOUT);
+		connect_give_up(b, c, ETIMEDOUT);
 	}
 	return n->waiting ? n->waiting->deadline : UINT64_MAX;
 }
@@ -264,6 +270,11 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 					      "weirctl show nodes"
 					    : "the members of the cluster are not known; "
 					      "start weir-control");
+	} else if (draining(s->b, n)) {
+		s->b->counters.drained++;
+		session_refuse(s, ECONNREFUSED,
+			       "%s is being drained: no new connections; try again later",
+			       n ? "that node" : "this node");
 	} else if (loop && n) {
 		session_refuse(
 		    s, EINVAL,
@@ -317,6 +328,11 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	b->counters.connects_in++;
 	if (link)
 		link_confirm(link);
+	if (draining(b, node_find(b, asked->peer_node))) {
+		b->counters.drained++;
+		reject(b, engine, asked, ECONNREFUSED);
+		return;
+	}
 	l = connect_listener(b, asked->service);
 	if (asked->datagram)
 		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;

@@ -9,6 +9,7 @@
 #include "broker.h"
 
 #include "arena.h"
+#include "common/log.h"
 #include "segment.h"
 #include "service.h"
 
@@ -25,6 +26,8 @@
 	X(sessions_closed, "programs that left or died")                                           \
 	X(sessions_refused, "programs refused at attach")                                          \
 	X(sessions_spoilt, "sessions closed because they broke the rules")                         \
+	X(evicted, "sessions and connections that an operator ended")                              \
+	X(drained, "programs and connections refused because of draining")                         \
 	X(holes, "sessions that punched holes into their memory")                                  \
 	X(regions, "ranges of programs' own memory adopted")                                       \
 	X(requests, "requests of programs answered")                                               \
@@ -150,8 +153,9 @@ struct broker_session {
 	struct broker_user *owner;    /* that the memory and connections count for */
 	uint64_t memory;	      /* arena and regions, as counted there */
 	uint32_t weight;
+	uint32_t conn_limit;
 	struct rate rate;
-	struct engine_share share; /* what engines read of those */
+	struct engine_share share; /* what engines read of weight and rate */
 	struct broker_channel *channel;
 	uint32_t channel_count;
 	int program_doorbell; /* of the channel being added */
@@ -174,6 +178,8 @@ struct weir_session_msg session_msg(uint32_t type);
 void session_end(struct broker_session *s);
 /* The same because it broke the rules. */
 void session_spoil(struct broker_session *s, const char *reason);
+/* The same because an operator wishes it: the program is told why. */
+void session_evict(struct broker_session *s, const char *reason);
 /* Peers have waited for its receive memory for long: a line in the log. */
 void session_full(struct broker *b, uint32_t id);
 void session_unlisten(struct broker_session *s, uint32_t index);
@@ -218,6 +224,30 @@ void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
 struct engine_share *user_share(struct broker_user *u);
 int user_set(struct broker *b, uint32_t uid, const char *key, const char *value);
 void user_free_all(struct broker *b);
+
+/* Settings of programs by name, in order: NULL behind the last one. */
+struct share_setting {
+	struct share_setting *next;
+	char name[WEIR_NAME_MAX];
+	uint32_t weight;     /* 0: as the options say */
+	uint32_t conn_limit; /* 0: the same */
+	bool rated;
+	struct rate rate;
+};
+
+/* ---- what operators do (broker_operate.c) ---- */
+
+/* weirctl set: how many things it changed, or -errno and a line in reason. */
+int setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size);
+/* Row `index` of the settings; false: there are no more. */
+bool setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r);
+/* weirctl evict: 1, or -errno and a line in reason. */
+int evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reason, size_t size);
+/* A control is there: it takes the log level that weirctl has set. */
+void operate_tell_control(struct broker *b);
+/* Whether connections to or from a node (NULL: of this host) are refused for now. */
+struct broker_node;
+bool draining(struct broker *b, const struct broker_node *n);
 
 /* ---- connections (broker_conn.c, broker_connect.c, broker_local.c) ---- */
 
@@ -271,6 +301,8 @@ void connect_request(struct broker_session *s, const struct weir_session_msg *m)
 void connect_event(struct broker *b, uint32_t engine, const struct engine_event *event);
 /* What waits for this node goes on, or ends if the node is down. */
 void connect_kick(struct broker *b, struct broker_node *n);
+/* One that waits for a link ends with status. */
+void connect_give_up(struct broker *b, struct broker_conn *c, uint32_t status);
 /* Takes it out of its node's list. */
 void connect_forget(struct broker_conn *c);
 /* Ends what waits too long; returns the next deadline. */
@@ -300,6 +332,7 @@ struct broker_node {
 	struct broker_conn *waiting, **waiting_last;
 	uint64_t repair_until; /* 0: all well; else when it counts as lost */
 	bool told_up;	       /* programs have been told */
+	bool draining;	       /* no new connections */
 };
 
 struct broker_node *node_find(const struct broker *b, uint32_t id);
@@ -517,6 +550,9 @@ struct broker {
 	bool membarrier; /* registered: producers need no fence */
 	bool flushing;
 	bool stopping;
+	bool level_set;			    /* of the log, by weirctl */
+	bool draining;			    /* no new sessions or connections */
+	uint32_t session_limit, conn_limit; /* at most those of config */
 	uint64_t stop_deadline;
 	uint64_t log_second; /* that log_count belongs to */
 	uint32_t log_count;
@@ -577,7 +613,19 @@ broker_ops(const struct broker *b, uint32_t engine)
 	return NIC_OPS(b->config.engine[engine].dev);
 }
 
-/* One line on stderr, not too many a second. */
+/* One line in the log, not too many a second; broker_say() with what it is about. */
+void broker_say(struct broker *b, enum log_level level, const struct log_field *fields,
+		size_t count, const char *format, ...) __attribute__((format(printf, 5, 6)));
+#define LINK_FIELDS(link_engine, link_node)                                                        \
+	(struct log_field[]){{"engine", link_engine, NULL}, {"node", link_node, NULL}}, 2
+#define NODE_FIELDS(id) (struct log_field[]){{"node", id, NULL}}, 1
+#define PORT_FIELDS(name) (struct log_field[]){{"port", 0, name}}, 1
+#define SESSION_FIELDS(s)                                                                          \
+	(struct log_field[]){{"session", (s)->id, NULL},                                           \
+			     {"client_pid", (uint64_t)(s)->pid, NULL},                             \
+			     {"client", 0, (s)->name}},                                            \
+	    3
+/* Level info, about nothing in particular. */
 void broker_log(struct broker *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

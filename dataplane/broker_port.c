@@ -11,7 +11,7 @@ static void
 tell_down(struct broker *b, uint32_t engine)
 {
 	b->link_down_at[engine] = 0;
-	broker_log(b,
+	broker_say(b, LOG_LEVEL_WARNING, PORT_FIELDS(b->attr[engine].name),
 		   "port %s: link is down, frames are lost; look at the cable, the switch or the "
 		   "other end",
 		   b->attr[engine].name);
@@ -29,7 +29,8 @@ link_changed(struct broker *b, uint32_t engine, bool up, uint64_t now)
 	if (up) {
 		b->attr[engine].link_up = true;
 		b->link_down_at[engine] = 0;
-		broker_log(b, "port %s: link is up", b->attr[engine].name);
+		broker_say(b, LOG_LEVEL_INFO, PORT_FIELDS(b->attr[engine].name),
+			   "port %s: link is up", b->attr[engine].name);
 	} else if (b->attr[engine].link_up) {
 		tell_down(b, engine);
 	} else {
@@ -58,7 +59,8 @@ take_events(struct broker *b, uint32_t engine, uint64_t now)
 		case NIC_EVENT_SQ_DRAINED:
 			break; /* links are never drained */
 		case NIC_EVENT_DEVICE_FATAL:
-			broker_log(b, "port %s has failed; restart the data plane",
+			broker_say(b, LOG_LEVEL_ERROR, PORT_FIELDS(b->attr[engine].name),
+				   "port %s has failed; restart the data plane",
 				   b->attr[engine].name);
 			break;
 		}

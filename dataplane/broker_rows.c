@@ -280,18 +280,18 @@ counter_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-static const char *
-conn_state_name(uint32_t state)
+static bool
+setting_fn(const struct rows_query *q, uint32_t index, void *record)
 {
-	static const char *const name[] = {
-	    [CONN_FREE] = "free",	  [CONN_OPENING] = "opening",
-	    [CONN_OPEN] = "open",	  [CONN_FINISHING] = "finishing",
-	    [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
-	    [CONN_LOCAL] = "local",	  [CONN_DEAD] = "dead",
-	};
-
-	return state < sizeof(name) / sizeof(name[0]) && name[state] ? name[state] : "unknown";
+	return setting_row(q->b, index, record);
 }
+
+/* As wide as the field: there may be a million rows. */
+static const char conn_state_name[][sizeof(((struct weir_row_connection *)0)->state_name)] = {
+    [CONN_FREE] = "free",	    [CONN_OPENING] = "opening",	  [CONN_OPEN] = "open",
+    [CONN_FINISHING] = "finishing", [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
+    [CONN_LOCAL] = "local",	    [CONN_DEAD] = "dead",
+};
 
 static bool
 conn_row(const struct rows_query *q, uint32_t index, void *record)
@@ -309,7 +309,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	r->local = e->local;
 	r->peer_node = e->peer_node;
 	r->state = e->state;
-	snprintf(r->state_name, sizeof(r->state_name), "%s", conn_state_name(e->state));
+	if (e->state < sizeof(conn_state_name) / sizeof(conn_state_name[0]))
+		memcpy(r->state_name, conn_state_name[e->state], sizeof(r->state_name));
 	r->datagram = e->datagram;
 	r->dropped = e->dropped;
 	r->outstanding = e->outstanding;
@@ -411,6 +412,7 @@ rows_next(struct rows_query *q)
 	    [WEIR_ROWS_NODES] = node_row,	[WEIR_ROWS_ENGINES] = engine_row,
 	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
 	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
+	    [WEIR_ROWS_SETTINGS] = setting_fn,
 	};
 
 	if (q->rows == WEIR_ROWS_CONNECTIONS)

@@ -203,6 +203,8 @@ close_session(struct broker_session *s)
 	if (s->state == SESSION_CLOSING)
 		return;
 	b->counters.sessions_closed++;
+	broker_say(b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) ends", s->id,
+		   (int)s->pid, s->name);
 	if (s->state == SESSION_BUILDING) { /* nobody else knows it */
 		leave_building(s);
 		session_free(s);
@@ -257,7 +259,23 @@ session_spoil(struct broker_session *s, const char *reason)
 	if (s->state == SESSION_CLOSING)
 		return;
 	s->b->counters.sessions_spoilt++;
-	broker_log(s->b, "session %u (pid %d, %s) closed: %s", s->id, (int)s->pid, s->name, reason);
+	broker_say(s->b, LOG_LEVEL_WARNING, SESSION_FIELDS(s), "session %u (pid %d, %s) closed: %s",
+		   s->id, (int)s->pid, s->name, reason);
+	session_end(s);
+}
+
+void
+session_evict(struct broker_session *s, const char *reason)
+{
+	struct weir_session_msg m;
+
+	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
+			*reason ? ": " : "", reason);
+	if (s->state == SESSION_CLOSING)
+		return;
+	s->b->counters.evicted++;
+	if (s->reply)
+		s->reply(s->user, &m, NULL, 0); /* its last word, asked for or not */
 	session_end(s);
 }
 
@@ -267,7 +285,7 @@ session_full(struct broker *b, uint32_t id)
 	const struct broker_session *s = id < b->config.sessions ? b->session[id] : NULL;
 
 	if (s && s->state == SESSION_OPEN)
-		broker_log(b,
+		broker_say(b, LOG_LEVEL_WARNING, SESSION_FIELDS(s),
 			   "session %u (pid %d, %s): its receive memory is full and peers wait; it "
 			   "should receive faster, or attach with a larger arena",
 			   s->id, (int)s->pid, s->name);
@@ -280,6 +298,8 @@ welcome(struct broker_session *s)
 
 	s->state = SESSION_OPEN;
 	s->b->counters.sessions_opened++;
+	broker_say(s->b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) is attached",
+		   s->id, (int)s->pid, s->name);
 	m.welcome.version = s->version;
 	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	m.welcome.session = s->id;
@@ -476,10 +496,16 @@ hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t leng
 		session_refusal(no, ECONNREFUSED, "the data plane is stopping; attach again later");
 		return false;
 	}
-	if (b->session_count == b->config.sessions) {
+	if (b->draining) {
+		b->counters.drained++;
+		session_refusal(no, ECONNREFUSED,
+				"this node is being drained: no new programs; attach again later");
+		return false;
+	}
+	if (b->session_count >= b->session_limit) {
 		session_refusal(no, EMFILE,
 				"all %u sessions are in use; close a program or raise the limit",
-				b->config.sessions);
+				b->session_limit);
 		return false;
 	}
 	return true;

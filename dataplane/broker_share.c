@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs may take of the NICs: weights and rates, from the options, by the program's name or
- * for one session. weirctl sets them (`set KEY VALUE`); what is set for a name holds for programs
- * that attach later too.
+ * What programs may take: weights, rates, numbers of connections, from the options, by the
+ * program's name or for one session. weirctl sets them (`set KEY VALUE`); what is set for a name
+ * holds for programs that attach later too.
  */
 #include "broker_internal.h"
 
@@ -13,14 +13,6 @@
 #include <stdlib.h>
 
 #define NAMES_MAX 1024u /* programs with settings of their own */
-
-struct share_setting {
-	struct share_setting *next;
-	char name[WEIR_NAME_MAX];
-	uint32_t weight; /* 0: as the options say */
-	bool rated;
-	struct rate rate;
-};
 
 static struct share_setting *
 find(const struct broker *b, const char *name)
@@ -49,6 +41,9 @@ share_init(struct broker_session *s)
 
 	s->weight = c->program_weight ? c->program_weight : ENGINE_WEIGHT;
 	s->rate = c->program_rate;
+	s->conn_limit = c->session_connections;
+	if (set && set->conn_limit)
+		s->conn_limit = set->conn_limit;
 	if (set && set->weight)
 		s->weight = set->weight;
 	if (set && set->rated)
@@ -84,19 +79,23 @@ share_tell(struct broker_session *s)
 }
 
 static void
-change(struct broker_session *s, uint32_t weight, const struct rate *rate)
+change(struct broker_session *s, const struct share_setting *to)
 {
-	if (weight)
-		s->weight = weight;
-	if (rate)
-		s->rate = *rate;
+	if (to->conn_limit)
+		s->conn_limit = to->conn_limit;
+	if (to->weight)
+		s->weight = to->weight;
+	if (to->rated)
+		s->rate = to->rate;
+	if (!to->weight && !to->rated)
+		return; /* no business of engines */
 	store(s);
 	share_tell(s);
 }
 
 /* Keeps it for programs of that name that attach later. */
 static int
-keep(struct broker *b, const char *name, uint32_t weight, const struct rate *rate)
+keep(struct broker *b, const char *name, const struct share_setting *to)
 {
 	struct share_setting *set = find(b, name);
 	uint32_t n = 0;
@@ -111,11 +110,13 @@ keep(struct broker *b, const char *name, uint32_t weight, const struct rate *rat
 		set->next = b->share_settings;
 		b->share_settings = set;
 	}
-	if (weight)
-		set->weight = weight;
-	if (rate) {
+	if (to->conn_limit)
+		set->conn_limit = to->conn_limit;
+	if (to->weight)
+		set->weight = to->weight;
+	if (to->rated) {
 		set->rated = true;
-		set->rate = *rate;
+		set->rate = to->rate;
 	}
 	return 0;
 }
@@ -135,9 +136,9 @@ parse_number(const char *text, uint32_t max, uint32_t *value)
 /* By name: all of them, and those to come. By number: that session. How many there are, or -errno.
  */
 static int
-apply(struct broker *b, const char *name, uint32_t id, uint32_t weight, const struct rate *rate)
+apply(struct broker *b, const char *name, uint32_t id, const struct share_setting *to)
 {
-	int n = name ? keep(b, name, weight, rate) : 0;
+	int n = name ? keep(b, name, to) : 0;
 
 	if (n)
 		return n;
@@ -147,7 +148,7 @@ apply(struct broker *b, const char *name, uint32_t id, uint32_t weight, const st
 		if (!s || s->state == SESSION_CLOSING ||
 		    (name ? strcmp(s->name, name) != 0 : s->id != id))
 			continue;
-		change(s, weight, rate);
+		change(s, to);
 		n++;
 	}
 	return n || name ? n : -ESRCH;
@@ -181,25 +182,59 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 	return rc;
 }
 
-/* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight or rate; a name may hold dots. */
+/* WHAT and VALUE. 0, or -errno and a reason. */
+static int
+parse_value(const struct broker *b, const char *what, const char *value, struct share_setting *to,
+	    char *reason, size_t size)
+{
+	uint32_t most = b->config.session_connections;
+
+	if (!strcmp(what, "rate")) {
+		to->rated = true;
+		return !rate_parse(value, &to->rate)
+			   ? 0
+			   : fail(reason, size, -EINVAL, "rate '%s' is not good; give " RATE_WORDS,
+				  value);
+	}
+	if (!strcmp(what, "weight")) {
+		return parse_number(value, ENGINE_WEIGHT_MAX, &to->weight) && to->weight
+			   ? 0
+			   : fail(reason, size, -EINVAL, "weight '%s' is not good; give 1 to %u",
+				  value, ENGINE_WEIGHT_MAX);
+	}
+	return parse_number(value, most, &to->conn_limit) && to->conn_limit
+		   ? 0
+		   : fail(reason, size, -EINVAL,
+			  "'%s' is no number of connections; give 1 to %u "
+			  "(--session-connections)",
+			  value, most);
+}
+
+static bool
+what_is_known(const char *what)
+{
+	return !strcmp(what, "weight") || !strcmp(what, "rate") || !strcmp(what, "connections");
+}
+
+/* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight, rate or connections; a name may hold
+ * dots. */
 int
 share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
 	const char *what = strrchr(key, '.'), *from = strchr(key, '.');
 	bool by_name = !strncmp(key, "program.", 8);
-	uint32_t id = 0, weight = 0;
+	struct share_setting to = {0};
 	char name[WEIR_NAME_MAX];
-	struct rate rate;
-	bool rated;
+	uint32_t id = 0;
 	int rc;
 
 	if (!strncmp(key, "user.", 5))
 		return set_user(b, key, value, reason, size);
 	if (!what || what == from || (!by_name && strncmp(key, "session.", 8)) ||
-	    (strcmp(what, ".weight") && strcmp(what, ".rate")))
+	    !what_is_known(what + 1))
 		return fail(reason, size, -EINVAL,
-			    "no setting is called '%s'; give session.ID or program.NAME, and "
-			    ".weight or .rate behind it, or user.NAME and a limit",
+			    "no setting is called '%s'; weirctl show settings lists them, besides "
+			    "program.NAME.weight, .rate and .connections and user.NAME and a limit",
 			    key);
 	if ((size_t)(what - from) > sizeof(name))
 		return fail(reason, size, -EINVAL,
@@ -210,14 +245,10 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 	if (!by_name && !parse_number(name, UINT32_MAX - 1, &id))
 		return fail(reason, size, -EINVAL,
 			    "'%s' is no number of a session; see weirctl show sessions", name);
-	rated = !strcmp(what, ".rate");
-	if (rated && rate_parse(value, &rate))
-		return fail(reason, size, -EINVAL, "rate '%s' is not good; give " RATE_WORDS,
-			    value);
-	if (!rated && (!parse_number(value, ENGINE_WEIGHT_MAX, &weight) || !weight))
-		return fail(reason, size, -EINVAL, "weight '%s' is not good; give 1 to %u", value,
-			    ENGINE_WEIGHT_MAX);
-	rc = apply(b, by_name ? name : NULL, id, weight, rated ? &rate : NULL);
+	rc = parse_value(b, what + 1, value, &to, reason, size);
+	if (rc)
+		return rc;
+	rc = apply(b, by_name ? name : NULL, id, &to);
 	if (rc == -ESRCH)
 		return fail(reason, size, -ESRCH,
 			    "there is no session %u; see weirctl show sessions", id);

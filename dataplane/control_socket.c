@@ -221,6 +221,7 @@ control_welcome(struct broker *b)
 
 	own_hello(b, &m);
 	broker_control_send(b, &m);
+	operate_tell_control(b);
 	link_resync(b);
 }
 
@@ -338,13 +339,17 @@ change(struct client *c, const struct weir_ctl_msg *m)
 	struct weir_ctl_msg done = {.type = WEIR_CTL_DONE,
 				    .length = weir_ctl_length(WEIR_CTL_DONE)};
 	char reason[160];
-	int rc = share_set(c->b, m->set.key, m->set.value, reason, sizeof(reason));
+	bool set = m->type == WEIR_CTL_SET;
+	int rc =
+	    set ? setting_set(c->b, m->set.key, m->set.value, reason, sizeof(reason))
+		: evict(c->b, m->evict.what, m->evict.id, m->evict.reason, reason, sizeof(reason));
 
 	if (rc < 0) {
 		refuse(c, -rc, "%s", reason);
 		return;
 	}
-	broker_log(c->b, "set %s %s: %d sessions", m->set.key, m->set.value, rc);
+	if (set)
+		broker_log(c->b, "set %s %s", m->set.key, m->set.value);
 	done.done.count = (uint32_t)rc;
 	send_or_keep(c, &done);
 }
@@ -367,7 +372,8 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 	} else if (c->role == WEIR_ROLE_QUERY &&
 		   (m->type == WEIR_CTL_CAPTURE || m->type == WEIR_CTL_CAPTURE_STOP)) {
 		capture_request(c, m, fd);
-	} else if (c->role == WEIR_ROLE_QUERY && m->type == WEIR_CTL_SET) {
+	} else if (c->role == WEIR_ROLE_QUERY &&
+		   (m->type == WEIR_CTL_SET || m->type == WEIR_CTL_EVICT)) {
 		change(c, m);
 	} else if (c->role == WEIR_ROLE_CONTROL && m->type == WEIR_CTL_ERROR) {
 		broker_log(c->b, "control says: %s", m->error.reason);

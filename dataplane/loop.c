@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "loop.h"
 
+#include "common/crash.h"
 #include "doorbell.h"
 #include "nap.h"
 #include "slice.h"
@@ -93,10 +94,25 @@ loop_wake(struct loop *l)
 /* ---- the engine's side ---- */
 
 static void
+add(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+static void
 give_back(struct loop *l, const struct mail *mail)
 {
 	mailbox_give_back(&l->mailbox, mail);
 	l->told_main = true;
+}
+
+/* For who asks after a crash. */
+static void
+note_command(struct loop *l, const struct engine_command *command)
+{
+	atomic_store_explicit(&l->stats.last_command, command->type, memory_order_relaxed);
+	add(&l->stats.commands, 1);
 }
 
 static unsigned
@@ -109,9 +125,11 @@ take_mails(struct loop *l)
 		if (mail.kind != MAIL_COMMAND) {
 			doorbell_mail(l, &mail);
 			give_back(l, &mail);
-		} else if (engine_execute(l->engine, mail.about)) {
-			give_back(l, &mail);
+			continue;
 		}
+		note_command(l, mail.about);
+		if (engine_execute(l->engine, mail.about))
+			give_back(l, &mail);
 	}
 	return n;
 }
@@ -129,13 +147,6 @@ give_back_done(struct loop *l)
 		main_bell_ring(l->config.bell);
 	}
 	return n;
-}
-
-static void
-add(_Atomic uint64_t *counter, uint64_t n)
-{
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-			      memory_order_relaxed);
 }
 
 /* Cycles since the last turn began go to what it was. */
@@ -396,6 +407,7 @@ loop_run(void *loop)
 {
 	struct loop *l = loop;
 
+	crash_thread();
 	rte_rcu_qsbr_thread_online(l->config.quiet, l->config.id);
 	l->slice_ns = slice_now();
 	l->turn_tsc = rte_rdtsc();

@@ -39,6 +39,8 @@ struct loop_config {
 struct loop_stats {
 	_Alignas(64) _Atomic uint64_t busy_cycles;
 	_Atomic uint64_t idle_cycles, turns, sleeps, yields;
+	_Atomic uint64_t commands; /* of main, taken */
+	_Atomic uint32_t last_command;
 	_Atomic uint32_t cpu_shared; /* found out or told */
 };
 

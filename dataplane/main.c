@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weir-dataplane: start, the main lcore's loop, stop. */
 #define _GNU_SOURCE
+#include "common/crash.h"
+#include "common/log.h"
+#include "common/notify.h"
 #include "eal_setup.h"
-#include "log.h"
 #include "plane.h"
 #include "run_dir.h"
 
@@ -121,17 +123,32 @@ wait_main(int epoll_fd, uint64_t ns)
 	return epoll_wait(epoll_fd, events, 4, ms > 1000 ? 1000 : (int)ms);
 }
 
+/* An engine that hangs is worth a restart as main is. When to come again, from now on. */
+static uint64_t
+feed(struct plane *p, struct watchdog *w, uint64_t now)
+{
+	uint64_t due = watchdog_feed(w, now, now < w->due || plane_turning(p));
+
+	return due > now ? due - now : 0;
+}
+
 /* Until a signal, then until all are told or the time is over. */
 static void
 run(struct plane *p, int epoll_fd, int signal_fd)
 {
 	uint64_t stop_at = 0, mend;
+	struct watchdog watchdog;
 
+	watchdog_open(&watchdog, clock_now(&p->clock));
 	for (;;) {
 		uint64_t next = broker_run(p->broker), now = clock_now(&p->clock);
+		uint64_t fed = feed(p, &watchdog, now);
 
-		if (!stop_at && signalled(signal_fd))
+		next = fed < next ? fed : next;
+		if (!stop_at && signalled(signal_fd)) {
 			stop_at = now + STOP_NS;
+			notify("STOPPING=1");
+		}
 		if (stop_at && (broker_stop(p->broker) || now >= stop_at))
 			return;
 		if (stop_at && next > 10000000)
@@ -160,7 +177,10 @@ serve(struct plane *p, int signal_fd, char *error, size_t size)
 	telemetry_start(p);
 	log_info("instance '%s' is up, %u engine%s, %u port%s", p->options->instance, p->engines,
 		 p->engines == 1 ? "" : "s", p->ports, p->ports == 1 ? "" : "s");
+	plane_crash_watch(p);
+	notify("READY=1\nSTATUS=serving");
 	run(p, epoll_fd, signal_fd);
+	plane_crash_watch(NULL);
 	telemetry_stop();
 out:
 	if (epoll_fd >= 0)
@@ -220,10 +240,14 @@ main(int argc, char **argv)
 				      "%s stands among the EAL options; write weir-dataplane [EAL "
 				      "options] -- %s",
 				      argv[i], argv[i]);
+	log_open(o.instance);
 	if (rc) {
 		log_error("%s", error);
 		return EXIT_USAGE;
 	}
+	log_set_level(o.log_level);
+	log_set_format(o.log_format);
+	crash_install(plane_crash_state);
 	raise_limits();
 	/* programs that are registered, too, then need no fence before they look at our sleep flags
 	 */

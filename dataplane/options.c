@@ -17,6 +17,8 @@ enum kind {
 	KIND_PATH,
 	KIND_IDLE,
 	KIND_RATE,
+	KIND_LEVEL,
+	KIND_FORMAT,
 	KIND_NIC,
 	KIND_ALLOW,
 	KIND_USER
@@ -55,6 +57,10 @@ static const struct row rows[] = {
      "name of this data plane; its run directory is RUN-DIR/NAME"},
     {"links", "WEIR_LINKS", "N", KIND_NUMBER, AT(links), 1, 4096, "64",
      "links of each engine to engines of peers"},
+    {"log-format", "WEIR_LOG_FORMAT", "text|logfmt|json", KIND_FORMAT, AT(log_format), 0, 0, "text",
+     "lines of the log: for people, or with time, level and fields for programs"},
+    {"log-level", "WEIR_LOG_LEVEL", "error|warning|info|debug", KIND_LEVEL, AT(log_level), 0, 0,
+     "info", "what is logged; weirctl set log.level changes it"},
     {"max-connections", "WEIR_MAX_CONNECTIONS", "N", KIND_NUMBER, AT(max_connections), 1, 1 << 20,
      "16384", "connections of all sessions"},
     {"max-sessions", "WEIR_MAX_SESSIONS", "N", KIND_NUMBER, AT(max_sessions), 1, 4096, "64",
@@ -183,6 +189,10 @@ expected(const struct row *row, char *buf, size_t size)
 		return "poll or adaptive";
 	case KIND_RATE:
 		return RATE_WORDS;
+	case KIND_LEVEL:
+		return "error, warning, info or debug";
+	case KIND_FORMAT:
+		return "text, logfmt or json";
 	case KIND_SIZE:
 		snprintf(buf, size, "bytes from %llu to %llu, K, M or G may follow",
 			 (unsigned long long)row->min, (unsigned long long)row->max);
@@ -224,6 +234,12 @@ set_row(struct options *o, const struct row *row, const char *from, const char *
 		break;
 	case KIND_RATE:
 		rc = rate_parse(text, field);
+		break;
+	case KIND_LEVEL:
+		rc = log_level_parse(text, field) ? 0 : -EINVAL;
+		break;
+	case KIND_FORMAT:
+		rc = log_format_parse(text, field) ? 0 : -EINVAL;
 		break;
 	case KIND_NIC:
 		return set_nic(o, text, error, size);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "nic/nic.h"
+#include "common/log.h"
 #include "rate.h"
 #include "users.h"
 
@@ -51,6 +52,8 @@ struct options {
 	uint64_t program_weight;
 	struct rate program_rate;
 	struct users users;
+	enum log_level log_level;
+	enum log_format log_format;
 	struct nic_spec nic[OPTIONS_NICS];
 	unsigned nics;
 };

@@ -3,8 +3,8 @@
 #include "plane.h"
 
 #include "arena.h"
+#include "common/log.h"
 #include "fail.h"
-#include "log.h"
 #include "memory.h"
 #include "quiet.h"
 
@@ -482,6 +482,23 @@ plane_collect(struct plane *p)
 		}
 		collect_events(p, i);
 	}
+}
+
+bool
+plane_turning(struct plane *p)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < p->engines; i++) {
+		struct plane_engine *e = &p->engine[i];
+		const struct loop_stats *s = &e->loop->stats;
+		/* counted in every turn; no sleep lasts longer than a second */
+		uint64_t cycles = get(&s->busy_cycles) + get(&s->idle_cycles);
+
+		all &= cycles != e->cycles;
+		e->cycles = cycles;
+	}
+	return all;
 }
 
 static void

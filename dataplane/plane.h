@@ -33,6 +33,7 @@ struct plane_engine {
 	unsigned context;
 	bool launched;
 	struct plane_rates rates, totals; /* per second; at the last look */
+	uint64_t cycles;		  /* at the last plane_turning() */
 };
 
 /* A NIC port, by one of the two drivers. */
@@ -72,6 +73,8 @@ void plane_collect(struct plane *p);
 int plane_arena(const struct plane *p, struct weir_geometry *g);
 /* Starts ports again that can't do so themselves; ns until it wants to be called again. */
 uint64_t plane_mend_ports(struct plane *p);
+/* Whether every engine's thread has got on since the last call. */
+bool plane_turning(struct plane *p);
 /* Once a second: computes the rates. */
 void plane_rate(struct plane *p);
 
@@ -95,6 +98,10 @@ void plane_port_describe(const struct plane_port *port, struct plane_port_info *
 /* plane_capture.c: broker_config.capture; user is the plane. */
 int plane_capture(void *user, const char *name, int fd, uint64_t limit, struct capture **capture,
 		  char *error, size_t size);
+
+/* plane_crash.c: lines about the engines of the plane that is watched, for crash_install(). */
+void plane_crash_state(void);
+void plane_crash_watch(const struct plane *p);
 
 /* budget.c: what was built and what it costs, on stdout. */
 void budget_print(const struct plane *p);

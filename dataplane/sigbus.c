@@ -20,6 +20,7 @@ struct guard {
 
 static struct guard guards[SIGBUS_GUARDS];
 static _Atomic int guards_used; /* none in use from here on */
+static struct sigaction others; /* whose business all other faults are */
 
 static struct guard *
 guard_of(uintptr_t addr)
@@ -67,8 +68,8 @@ handle(int signal_number, siginfo_t *info, void *context)
 
 	(void)context;
 	if (!g || !repair(g, addr)) {
-		/* not ours: the default action, when the access is repeated or the signal again */
-		signal(signal_number, SIG_DFL);
+		/* not ours: who was here before, when the access is repeated or the signal again */
+		sigaction(signal_number, &others, NULL);
 		if (!fault)
 			raise(signal_number);
 	}
@@ -80,7 +81,14 @@ sigbus_install(void)
 {
 	struct sigaction sa = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
 
+	struct sigaction now;
+
 	sigemptyset(&sa.sa_mask);
+	if (sigaction(SIGBUS, NULL, &now))
+		return -errno;
+	if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == handle)
+		return 0;
+	others = now;
 	return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
 }
 

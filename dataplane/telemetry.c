@@ -5,8 +5,9 @@
  * control.sock, as weirctl does, so that main answers between its other work.
  */
 #define _GNU_SOURCE
-#include "log.h"
 #include "plane.h"
+
+#include "common/log.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -195,6 +195,22 @@ local_peer_closed(struct engine *e, const struct engine_conn_command *k)
 	return 0;
 }
 
+/* -EAGAIN: its peer has not answered yet. */
+static int
+evict_conn(struct engine *e, const struct engine_conn_command *k)
+{
+	struct conn *c = conn_find(e, k->vqpn);
+
+	if (!c || c->local)
+		return -ENOENT;
+	if (c->state == CONN_OPENING)
+		return c->link ? -EAGAIN : -EBUSY;
+	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+		return -ENOENT;
+	conn_abort(e, c, k->status, true);
+	return 0;
+}
+
 static int
 reject_conn(struct engine *e, const struct engine_conn_command *k)
 {
@@ -303,6 +319,8 @@ execute(struct engine *e, struct engine_command *c)
 		return local_opened(e, &c->conn);
 	case ENGINE_CONN_PEER_CLOSED:
 		return local_peer_closed(e, &c->conn);
+	case ENGINE_CONN_EVICT:
+		return evict_conn(e, &c->conn);
 	case ENGINE_PAIR:
 		return pair(e, &c->conn);
 	case ENGINE_LINK_ADD:

@@ -90,6 +90,8 @@ enum engine_command_type {
 				     OPENED with status, the entry ends (CONN_CLOSED) */
 	ENGINE_CONN_PEER_CLOSED,  /* conn: vqpn: the other end of a local connection closed with
 				     status. -ENOENT: gone already */
+	ENGINE_CONN_EVICT,  /* conn: vqpn: a connection to a peer is aborted with status. -ENOENT:
+			       it ends already */
 	ENGINE_PAIR,	    /* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
 	ENGINE_LINK_ADD,    /* link: QPs are in RTS; traffic may flow */
 	ENGINE_LINK_PAUSE,  /* link: main has moved QPs of it to ERR, which ones says link.resumes:

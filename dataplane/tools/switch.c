@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "switch.h"
 
+#include "common/log.h"
 #include "eal_setup.h"
 #include "fail.h"
-#include "log.h"
 #include "quiet.h"
 #include "tool.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "switch.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <rte_ether.h>
 #include <rte_mbuf.h>

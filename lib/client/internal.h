@@ -124,6 +124,8 @@ struct weir {
 	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
 	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
+	char last_word[WEIR_REASON_MAX]; /* why the data plane let go of us, "" unsaid: watcher
+					    writes before state is DEAD, all read then */
 	_Atomic uint32_t
 	    handler_lines; /* of the arena's head, those in use; by threads of messengers */
 	struct weir_heap heap;

@@ -31,6 +31,10 @@ weir_gone(const struct weir *w)
 	if (weir_state(w) == WEIR_FORKED)
 		return weir_fail(-ENOTCONN, "this process was forked from the one that attached; "
 					    "attach again");
+	/* pairs with the release in weir_lost(), which comes after last_word */
+	atomic_thread_fence(memory_order_acquire);
+	if (*w->last_word)
+		return weir_fail(-ENODEV, "%s", w->last_word);
 	return weir_fail(-ENODEV, "the data plane is gone; attach again when it is back");
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define CHORES_MS 1
@@ -21,7 +22,7 @@
 void
 weir_lost(struct weir *w)
 {
-	atomic_store_explicit(&w->life->state, WEIR_DEAD, memory_order_relaxed);
+	atomic_store_explicit(&w->life->state, WEIR_DEAD, memory_order_release);
 }
 
 /*
@@ -43,6 +44,26 @@ do_chores(struct weir_thread *t)
 	weir_bias_unlock_passing(&t->lock);
 }
 
+/* A data plane that ends a session says why; a request that waits takes that for its answer. */
+static void
+hear_last_word(struct weir *w)
+{
+	union {
+		struct weir_session_msg m;
+		uint8_t room[sizeof(struct weir_session_msg) + 1];
+	} in;
+	ssize_t n;
+
+	if (pthread_mutex_trylock(&w->request_lock))
+		return;
+	n = recv(w->transport.fd, &in, sizeof(in), MSG_DONTWAIT);
+	/* what comes late for a request that gave up is another refusal */
+	if (n > 0 && !weir_session_check(&in.m, (size_t)n) && in.m.type == WEIR_MSG_REFUSED &&
+	    in.m.refused.code == ECONNABORTED)
+		memcpy(w->last_word, in.m.refused.reason, sizeof(w->last_word));
+	pthread_mutex_unlock(&w->request_lock);
+}
+
 static void *
 watch(void *arg)
 {
@@ -56,6 +77,7 @@ watch(void *arg)
 		if (poll(fds, 2, w->chores ? CHORES_MS : -1) < 0)
 			continue;
 		if (fds[0].revents) {
+			hear_last_word(w);
 			weir_lost(w);
 			break;
 		}

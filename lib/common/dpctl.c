@@ -41,6 +41,8 @@ weir_ctl_length(uint32_t type)
 		return LENGTH_OF(set);
 	case WEIR_CTL_DONE:
 		return LENGTH_OF(done);
+	case WEIR_CTL_EVICT:
+		return LENGTH_OF(evict);
 	}
 	return 0;
 }
@@ -63,6 +65,8 @@ weir_ctl_record_bytes(uint32_t rows)
 		return sizeof(struct weir_row_port);
 	case WEIR_ROWS_COUNTERS:
 		return sizeof(struct weir_row_counter);
+	case WEIR_ROWS_SETTINGS:
+		return sizeof(struct weir_row_setting);
 	}
 	return 0;
 }
@@ -109,6 +113,7 @@ record_ok(uint32_t rows, const void *record)
 	const struct weir_row_connection *conn = record;
 	const struct weir_row_qp *qp = record;
 	const struct weir_row_counter *counter = record;
+	const struct weir_row_setting *setting = record;
 
 	switch (rows) {
 	case WEIR_ROWS_NODES:
@@ -123,6 +128,8 @@ record_ok(uint32_t rows, const void *record)
 		return port_ok(record);
 	case WEIR_ROWS_COUNTERS:
 		return ENDED(counter->name) && ENDED(counter->help);
+	case WEIR_ROWS_SETTINGS:
+		return ENDED(setting->key) && ENDED(setting->value) && ENDED(setting->help);
 	}
 	return true;
 }
@@ -168,6 +175,10 @@ body_ok(const struct weir_ctl_msg *m)
 		return m->captured.over <= 1 && m->captured.code >= 0;
 	case WEIR_CTL_SET:
 		return ENDED(m->set.key) && ENDED(m->set.value);
+	case WEIR_CTL_EVICT:
+		return (m->evict.what == WEIR_EVICT_CONNECTION ||
+			m->evict.what == WEIR_EVICT_SESSION) &&
+		       ENDED(m->evict.reason);
 	}
 	return true;
 }

@@ -45,6 +45,7 @@ enum weir_ctl_type {
 	/* weirctl -> data plane: a setting; DONE or ERROR answers. */
 	WEIR_CTL_SET = 54,
 	WEIR_CTL_DONE = 55,
+	WEIR_CTL_EVICT = 126, /* ends a connection or a session; DONE or ERROR answers */
 };
 
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
@@ -71,7 +72,11 @@ enum weir_ctl_rows {
 	WEIR_ROWS_QPS,
 	WEIR_ROWS_PORTS,
 	WEIR_ROWS_COUNTERS,
+	WEIR_ROWS_SETTINGS,
+	WEIR_ROWS_LAST = WEIR_ROWS_SETTINGS,
 };
+
+enum weir_ctl_evict { WEIR_EVICT_CONNECTION = 1, WEIR_EVICT_SESSION = 2 };
 
 struct weir_ctl_node {
 	uint32_t id;
@@ -137,6 +142,12 @@ struct weir_row_counter {
 	char help[96];
 	uint64_t value;
 };
+/* What WEIR_CTL_SET takes. */
+struct weir_row_setting {
+	char key[96];
+	char value[64];
+	char help[96];
+};
 
 struct weir_ctl_msg {
 	uint32_t type;	 /* enum weir_ctl_type */
@@ -192,6 +203,11 @@ struct weir_ctl_msg {
 		struct {
 			uint32_t count; /* of what was changed */
 		} done;
+		struct {
+			uint32_t what; /* enum weir_ctl_evict */
+			uint32_t id;   /* vqpn or session */
+			char reason[96];
+		} evict;
 	};
 };
 

@@ -135,6 +135,7 @@ int
 message_error(int rc)
 {
 	switch (rc) {
+	case -ECONNABORTED:
 	case -ECONNRESET:
 	case -EHOSTDOWN:
 	case -EPIPE:

@@ -246,6 +246,10 @@ weir_conn_failed(int rc)
 				     "more");
 	case -ECONNRESET:
 		return weir_fail(rc, "the peer has gone; connect again when it is back");
+	case -ECONNABORTED:
+		return weir_fail(rc,
+				 "an operator has ended the connection (weirctl evict); connect "
+				 "again if you may");
 	case -EHOSTDOWN:
 		return weir_fail(rc, "the peer's node is down; connect again when it is up "
 				     "(weirctl wait node:ID)");

@@ -13,7 +13,7 @@
 static const uint32_t types[] = {
     WEIR_CTL_HELLO,	   WEIR_CTL_LINK,     WEIR_CTL_NODE, WEIR_CTL_SYNCED, WEIR_CTL_LINK_DOWN,
     WEIR_CTL_RESYNC,	   WEIR_CTL_QUERY,    WEIR_CTL_ROWS, WEIR_CTL_ERROR,  WEIR_CTL_CAPTURE,
-    WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED, WEIR_CTL_SET,  WEIR_CTL_DONE,
+    WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED, WEIR_CTL_SET,  WEIR_CTL_DONE,   WEIR_CTL_EVICT,
 };
 
 /* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so
@@ -44,6 +44,8 @@ valid(uint32_t type)
 		m->rows.record_bytes = weir_ctl_record_bytes(WEIR_ROWS_PORTS);
 	} else if (type == WEIR_CTL_ERROR) {
 		m->error.code = EINVAL;
+	} else if (type == WEIR_CTL_EVICT) {
+		m->evict.what = WEIR_EVICT_SESSION;
 	}
 	return m;
 }
@@ -158,7 +160,7 @@ test_error_and_query(void **state)
 	m->query.rows = 0;
 	expect_bad(m);
 	m = valid(WEIR_CTL_QUERY);
-	m->query.rows = WEIR_ROWS_COUNTERS + 1;
+	m->query.rows = WEIR_ROWS_LAST + 1;
 	expect_bad(m);
 }
 
@@ -196,7 +198,7 @@ rows(uint32_t kind, uint32_t count)
 static void
 test_rows_counts(void **state)
 {
-	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_COUNTERS; kind++) {
+	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_LAST; kind++) {
 		struct weir_ctl_msg *m = rows(kind, 3);
 
 		assert_int_equal(weir_ctl_check(m, m->length), 0);
@@ -219,7 +221,7 @@ test_rows_counts(void **state)
 	m->rows.count = 0x80000002u;
 	expect_bad(m);
 	assert_int_equal(weir_ctl_record_bytes(0), 0);
-	assert_int_equal(weir_ctl_record_bytes(8), 0);
+	assert_int_equal(weir_ctl_record_bytes(WEIR_ROWS_LAST + 1), 0);
 }
 
 static void
@@ -243,6 +245,11 @@ test_rows_strings(void **state)
 	m = rows(WEIR_ROWS_COUNTERS, 1);
 	counter = (void *)m->rows.records;
 	memset(counter->help, 'n', sizeof(counter->help));
+	expect_bad(m);
+
+	m = rows(WEIR_ROWS_SETTINGS, 1);
+	memset(((struct weir_row_setting *)m->rows.records)->value, 'v',
+	       sizeof(struct weir_row_setting) - offsetof(struct weir_row_setting, value));
 	expect_bad(m);
 
 	m = rows(WEIR_ROWS_QPS, 1);
@@ -275,6 +282,21 @@ test_set(void **state)
 }
 
 static void
+test_evict(void **state)
+{
+	struct weir_ctl_msg *m = valid(WEIR_CTL_EVICT);
+
+	memset(m->evict.reason, 'r', sizeof(m->evict.reason));
+	expect_bad(m);
+	m = valid(WEIR_CTL_EVICT);
+	m->evict.what = 0;
+	expect_bad(m);
+	m = valid(WEIR_CTL_EVICT);
+	m->evict.what = WEIR_EVICT_SESSION + 1;
+	expect_bad(m);
+}
+
+static void
 test_names(void **state)
 {
 	assert_string_equal(weir_node_state_name(WEIR_NODE_SUSPECT), "suspect");
@@ -290,6 +312,7 @@ main(void)
 	    cmocka_unit_test(test_error_and_query), cmocka_unit_test(test_rows_counts),
 	    cmocka_unit_test(test_rows_strings),    cmocka_unit_test(test_names),
 	    cmocka_unit_test(test_capture),	    cmocka_unit_test(test_set),
+	    cmocka_unit_test(test_evict),
 	};
 
 	return cmocka_run_group_tests_name("dpctl", tests, NULL, NULL);

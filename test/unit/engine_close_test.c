@@ -42,6 +42,35 @@ test_close_after_data(void **state)
 	world_destroy(p.w);
 }
 
+/* Main ends it: this end's program hears ECONNABORTED, the peer's a reset; the next one works. */
+static void
+test_evict(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct engine_command c = {.type = ENGINE_CONN_EVICT, .conn.status = ECONNABORTED};
+
+	(void)state;
+	send_all(&p, p.b, 300, 10);
+	for (unsigned i = 0; i < 5; i++)
+		assert_true(pconn_send(p.a, 100000, 0));
+	c.conn.vqpn = p.a->vqpn;
+	assert_int_equal(program_command(p.pa, &c), 0);
+	world_run(p.w, 2000);
+	assert_true(p.a->done && p.b->done);
+	assert_int_equal(p.a->close_status, ECONNABORTED);
+	assert_int_equal(p.b->close_status, ECONNRESET);
+	assert_int_equal(program_command(p.pa, &c), -ENOENT);
+	pconn_close(p.a);
+	pconn_close(p.b);
+	world_run(p.w, 200);
+	assert_true(p.a->freed && p.b->freed);
+	world_connect(p.pa, p.pb, &p.a, &p.b);
+	send_all(&p, p.a, 48, 3);
+	world_run(p.w, 200);
+	assert_int_equal(p.b->received, 3);
+	world_destroy(p.w);
+}
+
 static void
 test_both_close_at_once(void **state)
 {
@@ -504,6 +533,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_close_after_data),
 	    cmocka_unit_test(test_both_close_at_once),
+	    cmocka_unit_test(test_evict),
 	    cmocka_unit_test(test_close_while_peer_sends),
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_main_is_slow),

@@ -132,7 +132,8 @@ int weir_flush(struct weir_conn *c, int timeout_ms);
 /*
  * Receives exactly one message. 0 and *length; -EMSGSIZE: buf too small, *length says what is
  * needed, the message stays; -EAGAIN; -ESHUTDOWN: end of stream (the peer closed after its last
- * message); -ECONNRESET: peer died; -EHOSTDOWN; -EPROTO: a local peer spoilt the segment.
+ * message); -ECONNRESET: peer died; -EHOSTDOWN; -ECONNABORTED: by an operator; -EPROTO: a local
+ * peer spoilt the segment.
  */
 int weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms);
 

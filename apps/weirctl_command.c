@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What weirctl can be told, on its command line and at its prompt. */
+#include "weirctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int show(const struct weirctl_options *o, int argc, char **argv);
+static int help(const struct weirctl_options *o, int argc, char **argv);
+
+const struct weirctl_command weirctl_commands[] = {
+    {"capture",
+     "PORT FILE",
+     "writes the frames of a port as pcapng until Ctrl-C; FILE - is stdout",
+     2,
+     2,
+     {WORD_PORT, WORD_FILE},
+     capture},
+    {"drain",
+     "NODE|self [off]",
+     "takes no new connections to a node, or none at all and no programs, and\n"
+     "      waits until those that exist have ended (--timeout S: not longer); off: undone",
+     1,
+     2,
+     {WORD_NODE, WORD_SWITCH},
+     drain},
+    {"evict",
+     "vqpn.N|session.ID",
+     "ends a connection or a program's session; --reason TEXT tells the program why",
+     1,
+     1,
+     {WORD_VICTIM},
+     evict},
+    {"help", "[COMMAND]", "this, or more of one command", 0, 1, {WORD_COMMAND}, help},
+    {"pki",
+     "DIR ca|node ID",
+     "certificates for weir-control --tls: pki --help",
+     0,
+     0,
+     {WORD_FILE},
+     NULL}, // in main() and command_line(): it has options of its own
+    {"set",
+     "KEY VALUE",
+     "changes a setting while the data plane runs; show settings lists them",
+     2,
+     2,
+     {WORD_KEY, WORD_VALUE},
+     set},
+    {"show",
+     "KIND",
+     "prints a table, with --json an array of objects; KIND: nodes, engines,\n"
+     "      sessions, connections, qps, ports, counters or settings",
+     1,
+     1,
+     {WORD_ROWS},
+     show},
+    {"top",
+     "",
+     "engines, programs and connections with their rates, again and again;\n"
+     "      q ends it, space looks at once",
+     0,
+     0,
+     {WORD_NONE},
+     top},
+    {"wait",
+     "up|node:ID|connections:K",
+     "until the data plane answers and knows its node, that node is up, or at\n"
+     "      least K ends of connections are open; 0: until there are none",
+     1,
+     1,
+     {WORD_CONDITION},
+     wait_for},
+    {0},
+};
+
+static const char options_help[] =
+    "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
+    "  --json             JSON instead of a table\n"
+    "  --count N          top ends after so many views\n"
+    "  --interval S       time between two views of top (default 2)\n"
+    "  --packets N        capture ends after so many frames\n"
+    "  --reason TEXT      what evict tells the program\n"
+    "  --seconds S        capture ends after so long, may be a fraction\n"
+    "  --address, --cluster, --days, --force: weirctl pki --help\n"
+    "  --timeout S        of wait (default 30) and drain (default: none), may be a fraction\n"
+    "  --help, --version\n"
+    "\n"
+    "Without a command: commands from standard input, one a line; from a terminal with a prompt,\n"
+    "completion (tab) and history.\n"
+    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n";
+
+const struct weirctl_command *
+command_find(const char *name)
+{
+	for (const struct weirctl_command *c = weirctl_commands; c->name; c++)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
+}
+
+static int
+unknown(const char *name)
+{
+	return weirctl_fail(WEIRCTL_USAGE, "unknown command '%s'; see help", name);
+}
+
+static void
+print_command(const struct weirctl_command *c)
+{
+	printf("  %s%s%s\n      %s\n", c->name, *c->usage ? " " : "", c->usage, c->help);
+}
+
+static int
+help(const struct weirctl_options *o, int argc, char **argv)
+{
+	const struct weirctl_command *c = argc ? command_find(argv[0]) : NULL;
+
+	(void)o;
+	if (argc && !c)
+		return unknown(argv[0]);
+	if (c) {
+		print_command(c);
+		return WEIRCTL_OK;
+	}
+	puts("Usage: weirctl [OPTION]... [COMMAND [WORD]...]\n"
+	     "Asks the weir-dataplane of an instance.\n");
+	for (c = weirctl_commands; c->name; c++)
+		print_command(c);
+	printf("\n%s", options_help);
+	return WEIRCTL_OK;
+}
+
+static int
+show(const struct weirctl_options *o, int argc, char **argv)
+{
+	static struct query q;
+	uint32_t kind = rows_kind(argv[0]);
+	struct rows rows;
+	json_t *array;
+	int status;
+
+	(void)argc;
+	if (!kind)
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "cannot show '%s'; give nodes, engines, sessions, "
+				    "connections, qps, ports, counters or settings",
+				    argv[0]);
+	status = query_once(&q, o->instance, WEIRCTL_ANSWER_SECONDS, kind, &rows);
+	if (status)
+		return weirctl_fail(status, "%s", q.reason);
+	array = rows_json(&rows);
+	free(rows.records);
+	if (!array)
+		return weirctl_fail(WEIRCTL_RESOURCE, "out of memory for %u records", rows.count);
+	if (o->json) {
+		json_dumpf(array, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		table_print(kind, array);
+	}
+	json_decref(array);
+	if (fflush(stdout) || ferror(stdout))
+		return weirctl_fail(WEIRCTL_FAILED,
+				    "cannot write the answer; see where stdout goes");
+	return WEIRCTL_OK;
+}
+
+int
+command_run(const struct weirctl_options *o, int argc, char **argv)
+{
+	const struct weirctl_command *c;
+
+	if (!argc)
+		return o->help ? help(o, 0, NULL) : WEIRCTL_OK;
+	c = command_find(argv[0]);
+	if (!c)
+		return unknown(argv[0]);
+	if (o->help)
+		return help(o, 1, argv);
+	if (!c->run)
+		return weirctl_fail(WEIRCTL_USAGE, "options stand behind %s; see help", c->name);
+	if (argc - 1 < c->least || argc - 1 > c->most)
+		return weirctl_fail(WEIRCTL_USAGE, "give '%s%s%s'; see help %s", c->name,
+				    *c->usage ? " " : "", c->usage, c->name);
+	return c->run(o, argc - 1, argv + 1);
+}
+
+// The next word of *line, ended there; quotes hold blanks together. NULL: none; *bad: a quote
+// without an end.
+static char *
+next_word(char **line, bool *bad)
+{
+	char *from = *line + strspn(*line, " \t\r\n"), *to = from, *word = from, quote = 0;
+
+	if (!*from || *from == '#')
+		return NULL;
+	for (; *from && (quote || !strchr(" \t\r\n", *from)); from++) {
+		if (quote ? *from == quote : *from == '"' || *from == '\'')
+			quote = quote ? 0 : *from;
+		else
+			*to++ = *from;
+	}
+	*bad |= quote != 0;
+	*line = *from ? from + 1 : from;
+	*to = 0;
+	return word;
+}
+
+int
+command_line(const struct weirctl_options *base, char *line)
+{
+	struct weirctl_options o = *base;
+	char *argv[WEIRCTL_WORDS + 1] = {""}, **words;
+	int argc = 1, count, status;
+	bool bad = false;
+
+	while (argc < WEIRCTL_WORDS && (argv[argc] = next_word(&line, &bad)))
+		argc++;
+	if (bad)
+		return weirctl_fail(WEIRCTL_USAGE, "a quote has no end; close it");
+	if (argc == WEIRCTL_WORDS)
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "a line has at most %d words; quote what belongs "
+				    "together",
+				    WEIRCTL_WORDS - 2);
+	if (argc > 1 && !strcmp(argv[1], "pki"))
+		return pki(argc - 1, argv + 1);
+	status = weirctl_parse(&o, argc, argv, &words, &count);
+	return status >= 0 ? status : command_run(&o, count, words);
+}

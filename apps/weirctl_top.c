@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weirctl top: rates of engines, programs and connections, again and again. */
+#include "weirctl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * A row of a connection costs the data plane's main thread about 1 us: they are asked for again
+ * only after so many times what the last answer took.
+ */
+#define REST 20
+#define LINES 24   /* of a terminal that doesn't say */
+#define PIPED 1000 /* of a view that goes elsewhere */
+
+static struct query q;
+
+struct screen {
+	bool live; /* a terminal: cleared and drawn anew */
+	bool keys; /* raw, and to be put back */
+	struct termios before;
+};
+
+static double
+now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+struct history {
+	struct sample before, now;
+	double took; // the last answer with connections
+};
+
+static void
+sample_free(struct sample *s)
+{
+	free(s->engines.records);
+	free(s->sessions.records);
+	free(s->conns.records);
+	*s = (struct sample){0};
+}
+
+// What was now is before; `rows` is empty.
+static void
+move(struct rows *before, struct rows *rows)
+{
+	free(before->records);
+	*before = *rows;
+	*rows = (struct rows){0};
+}
+
+// 0 or an exit code and q.reason.
+static int
+look(struct history *h)
+{
+	double begin = now();
+	int status;
+
+	move(&h->before.engines, &h->now.engines);
+	move(&h->before.sessions, &h->now.sessions);
+	h->before.at = h->now.at;
+	status = query_rows(&q, WEIR_ROWS_ENGINES, &h->now.engines);
+	h->now.at = now();
+	if (!status)
+		status = query_rows(&q, WEIR_ROWS_SESSIONS, &h->now.sessions);
+	if (status || (h->before.conns_at > 0 && begin - h->now.conns_at < REST * h->took))
+		return status;
+	move(&h->before.conns, &h->now.conns);
+	h->before.conns_at = h->now.conns_at;
+	begin = now();
+	status = query_rows(&q, WEIR_ROWS_CONNECTIONS, &h->now.conns);
+	h->now.conns_at = now();
+	h->took = h->now.conns_at - begin;
+	if (!status)
+		rates_sort(&h->now.conns);
+	return status;
+}
+
+// ---- the screen ----
+
+static void
+screen_open(struct screen *s, bool json)
+{
+	struct termios raw;
+
+	*s = (struct screen){.live = !json && isatty(STDOUT_FILENO)};
+	s->keys = s->live && !tcgetattr(STDIN_FILENO, &s->before);
+	if (!s->keys)
+		return;
+	raw = s->before;
+	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+	fputs("\033[?7l\033[?25l", stdout); // long lines are cut; no cursor
+}
+
+static void
+screen_close(struct screen *s)
+{
+	if (!s->keys)
+		return;
+	tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
+	fputs("\033[?7h\033[?25h", stdout);
+	fflush(stdout);
+}
+
+static size_t
+screen_lines(const struct screen *s)
+{
+	struct winsize size;
+
+	if (!s->live)
+		return PIPED;
+	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row ? size.ws_row : LINES;
+}
+
+// Prints at most so many rows; what is left of the lines.
+static size_t
+print_some(uint32_t kind, json_t *array, size_t most, size_t lines)
+{
+	size_t room = lines > 2 ? lines - 2 : 0, count = json_array_size(array);
+
+	most = most < room ? most : room;
+	if (!room)
+		return 0;
+	while (json_array_size(array) > most)
+		json_array_remove(array, json_array_size(array) - 1);
+	table_print(kind, array);
+	if (count > most)
+		printf("... %zu more", count - most);
+	putchar('\n');
+	return lines - 2 - json_array_size(array);
+}
+
+static void
+print_view(const struct weirctl_options *o, const struct screen *screen, const struct sample *s,
+	   const struct rates *r)
+{
+	size_t lines = screen_lines(screen), count = s->conns.count;
+	time_t clock = time(NULL);
+	char at[16];
+
+	strftime(at, sizeof(at), "%H:%M:%S", localtime(&clock));
+	printf("%s%s  instance %s: %u programs, %zu ends of connections, %zu of them busy\n\n",
+	       screen->live ? "\033[H\033[J" : "", at, o->instance, s->sessions.count, count,
+	       json_array_size(r->conns));
+	lines = lines > 3 ? lines - 3 : 0;
+	lines = print_some(TABLE_TOP_ENGINES, r->engines, lines, lines);
+	lines = print_some(TABLE_TOP_PROGRAMS, r->programs, lines / 2, lines);
+	print_some(TABLE_TOP_CONNECTIONS, r->conns, lines, lines);
+}
+
+static void
+print_json(const struct rates *r)
+{
+	json_t *o = json_pack("{s:I, s:O, s:O, s:O}", "time", (json_int_t)time(NULL), "engines",
+			      r->engines, "programs", r->programs, "connections", r->conns);
+
+	json_dumpf(o, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(o);
+}
+
+// ---- the command ----
+
+// Until the next view is due. True: it is the end.
+static bool
+rest(const struct screen *screen, int signals, double until)
+{
+	struct pollfd p[2] = {{.fd = signals, .events = POLLIN},
+			      {.fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN}};
+
+	for (;;) {
+		double left = until - now();
+		char key = 0;
+
+		if (left <= 0)
+			return false;
+		if (poll(p, 2, (int)(left * 1000) + 1) < 0 && errno != EINTR)
+			return true;
+		if (p[0].revents)
+			return true;
+		if (!p[1].revents)
+			continue;
+		if (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q')
+			return true;
+		if (key == ' ')
+			return false;
+	}
+}
+
+static int
+view(const struct weirctl_options *o, const struct screen *screen, const struct history *h)
+{
+	struct rates r;
+
+	if (!rates_make(&h->before, &h->now, &r))
+		return weirctl_fail(WEIRCTL_RESOURCE, "out of memory for the rates");
+	if (o->json)
+		print_json(&r);
+	else
+		print_view(o, screen, &h->now, &r);
+	rates_free(&r);
+	if (fflush(stdout) || ferror(stdout))
+		return weirctl_fail(WEIRCTL_FAILED, "cannot write the view; see where stdout goes");
+	return WEIRCTL_OK;
+}
+
+// A short first rest: rates need two looks.
+static int
+views(const struct weirctl_options *o, const struct screen *screen, int signals, struct history *h)
+{
+	double pause = o->interval < 1 ? o->interval : 1;
+	uint64_t seen = 0;
+
+	for (;;) {
+		double begin = now();
+		int status = look(h);
+
+		if (status)
+			return weirctl_fail(status, "%s", q.reason);
+		if (h->before.at > 0) {
+			status = view(o, screen, h);
+			if (status || ++seen == o->count)
+				return status;
+			pause = o->interval;
+		}
+		if (rest(screen, signals, begin + pause))
+			return WEIRCTL_OK;
+	}
+}
+
+int
+top(const struct weirctl_options *o, int argc, char **argv)
+{
+	struct history h = {0};
+	struct screen screen;
+	sigset_t before;
+	int signals, status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
+
+	(void)argc;
+	(void)argv;
+	if (status)
+		return weirctl_fail(status, "%s", q.reason);
+	signals = signals_open(&before);
+	screen_open(&screen, o->json);
+	status = views(o, &screen, signals, &h);
+	screen_close(&screen);
+	signals_close(signals, &before);
+	query_close(&q);
+	sample_free(&h.before);
+	sample_free(&h.now);
+	return status;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "crash.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FRAMES 64
+#define STACK 65536
+
+static void (*say_state)(void);
+static _Atomic bool crashed; /* the first thread that does takes it */
+
+void
+crash_add(struct crash_line *l, const char *text)
+{
+	while (*text && l->length < sizeof(l->text) - 1)
+		l->text[l->length++] = *text++;
+}
+
+static void
+add_number(struct crash_line *l, uint64_t number, unsigned base)
+{
+	char digits[24];
+	size_t at = sizeof(digits) - 1;
+
+	digits[at] = 0;
+	do
+		digits[--at] = "0123456789abcdef"[number % base];
+	while ((number /= base));
+	crash_add(l, digits + at);
+}
+
+void
+crash_add_number(struct crash_line *l, uint64_t number)
+{
+	add_number(l, number, 10);
+}
+
+void
+crash_add_hex(struct crash_line *l, uint64_t number)
+{
+	crash_add(l, "0x");
+	add_number(l, number, 16);
+}
+
+void
+crash_write(const struct crash_line *l)
+{
+	struct crash_line whole = {.length = 0};
+
+	crash_add(&whole, log_prefix(LOG_LEVEL_ERROR));
+	crash_add(&whole, program_invocation_short_name);
+	crash_add(&whole, ": crash: ");
+	for (size_t i = 0; i < l->length && whole.length < sizeof(whole.text) - 1; i++)
+		whole.text[whole.length++] = l->text[i];
+	whole.text[whole.length < sizeof(whole.text) ? whole.length++ : whole.length - 1] = '\n';
+	if (write(STDERR_FILENO, whole.text, whole.length) < 0)
+		return; /* nowhere to say so */
+}
+
+static const char *
+name_of(int number)
+{
+	switch (number) {
+	case SIGSEGV:
+		return "SIGSEGV";
+	case SIGBUS:
+		return "SIGBUS";
+	case SIGILL:
+		return "SIGILL";
+	case SIGFPE:
+		return "SIGFPE";
+	case SIGABRT:
+		return "SIGABRT";
+	}
+	return "signal";
+}
+
+static void
+say_what(int number, const siginfo_t *info)
+{
+	struct crash_line l = {.length = 0};
+
+	crash_add(&l, name_of(number));
+	if (info->si_code > 0) {
+		crash_add(&l, " at address ");
+		crash_add_hex(&l, (uintptr_t)info->si_addr);
+	} else {
+		crash_add(&l, " sent by process ");
+		crash_add_number(&l, (uint64_t)info->si_pid);
+	}
+	crash_add(&l, ", thread ");
+	crash_add_number(&l, (uint64_t)syscall(SYS_gettid));
+	crash_add(&l, "; report this with the lines below and the core");
+	crash_write(&l);
+}
+
+static void
+handle(int number, siginfo_t *info, void *context)
+{
+	void *frame[FRAMES];
+
+	(void)context;
+	if (atomic_exchange(&crashed, true))
+		for (;;)
+			pause(); /* another thread is about to end us */
+	say_what(number, info);
+	if (say_state)
+		say_state();
+	backtrace_symbols_fd(frame, backtrace(frame, FRAMES), STDERR_FILENO);
+	signal(number, SIG_DFL);
+	/* a fault comes again when we return, with the registers it had; what was sent doesn't */
+	if (info->si_code <= 0)
+		raise(number);
+}
+
+void
+crash_install(void (*state)(void))
+{
+	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+	struct sigaction sa = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, before;
+	void *frame[2];
+
+	say_state = state;
+	backtrace(frame, 2); /* loads what it needs now */
+	sigfillset(&sa.sa_mask);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (!sigaction(signals[i], NULL, &before) && before.sa_handler == SIG_DFL)
+			sigaction(signals[i], &sa, NULL);
+	crash_thread();
+}
+
+void
+crash_thread(void)
+{
+	stack_t stack = {.ss_size = STACK}, before;
+
+	/* lives as long as the thread, which lives as long as the process */
+	if (sigaltstack(NULL, &before) || !(before.ss_flags & SS_DISABLE))
+		return;
+	stack.ss_sp = malloc(STACK);
+	if (stack.ss_sp && sigaltstack(&stack, NULL))
+		free(stack.ss_sp);
+}

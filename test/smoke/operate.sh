@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What an operator does at a running node: weirctl from a script and at its prompt, settings, top, evict
+# and drain; what programs are told.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+
+one_node
+export WEIR_INSTANCE=A HOME=$weir_tmp
+ctl=$weir_tmp/ctl.log
+says() { # TEXT
+	grep -qe "$1" "$ctl" || fail "it says '$(cat "$ctl")' and not '$1'"
+}
+
+# commands from a script: the first failure ends it, and is where it says
+printf '%s\n' '# a comment' 'show settings' '  set "program.my tool.weight" 20' 'wait rain' 'set log.level debug' |
+	weirctl >"$ctl" 2>&1 && fail "a script with a failure ends with 0"
+[ "${PIPESTATUS[1]}" = 2 ] || fail "a script ends with ${PIPESTATUS[1]}, not its first failure"
+says '^weirctl: line 4: cannot wait for .rain'
+says '^limit.sessions '
+[ "$(weirctl --json show settings | jq -r '.[] | select(.key == "program.my tool.weight") | .value')" = 20 ] ||
+	fail "a quoted name is not set"
+[ "$(weirctl --json show settings | jq -r '.[] | select(.key == "log.level") | .value')" = info ] ||
+	fail "a script goes on behind a failure"
+
+# the prompt: completion asks the data plane, the history stays
+cat >"$weir_tmp/type.py" <<'PY'
+import os, pty, select, sys, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ["TERM"] = "vt100"
+    os.execvp("weirctl", ["weirctl"])
+seen = b""
+def until(text, seconds=10):
+    global seen
+    end = time.time() + seconds
+    while text not in seen:
+        if time.time() > end or not select.select([fd], [], [], end - time.time())[0]:
+            sys.exit(f"not seen: {text!r} in {seen!r}")
+        seen += os.read(fd, 4096)
+    seen = seen[seen.index(text) + len(text):]
+until(b"weir A> ")
+os.write(fd, b"sho\t")
+until(b"w ")
+os.write(fd, b"cou\t\n")
+until(b"engine.turns")
+until(b"weir A> ")
+os.write(fd, b"capture net\t")
+until(b"_ring0")
+os.write(fd, b"\x15wait node:\t")
+until(b"1")
+os.write(fd, b"\n")
+until(b"weir A> ")
+os.write(fd, b"top --interval 30\n")
+until(b"ENGINE  LCORE")
+os.write(fd, b" ")
+until(b"ENGINE  LCORE")
+os.write(fd, b"q")
+until(b"weir A> ")
+os.write(fd, b"capture net_ring0 " + os.environb[b"HOME"] + b"/x.pcapng --seconds 0.1\n")
+until(b"0 dropped")
+until(b"weir A> ")
+os.write(fd, b"sheep\n")
+until(b"unknown command 'sheep'")
+until(b"weir A> ")
+# again and again: what is typed before libedit has taken the terminal is no end of the input
+end = time.time() + 10
+while time.time() < end:
+    os.write(fd, b"\x15\x04")
+    time.sleep(0.05)
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        sys.exit(os.waitstatus_to_exitcode(status))
+sys.exit("the prompt doesn't end with its input")
+PY
+timeout 60 python3 "$weir_tmp/type.py" || fail "the prompt"
+grep -q '^wait.*node:1' "$weir_tmp/.weirctl_history" || fail "no history: $(cat "$weir_tmp/.weirctl_history")"
+[ "$(stat -c %a "$weir_tmp/.weirctl_history")" = 600 ] || fail "others may read the history"
+
+# rates of what goes on
+server A
+run load weir-perf node:1 --loop -t rate -s 64 -D 30 --no-calibrate
+busy() {
+	weirctl --json top --interval 0.3 --count 1 |
+		jq -e '.engines[0].tx_messages_per_s > 1000 and (.programs[0].tx_messages_per_s > 1000) and
+			(.connections[0].messages_per_s > 1000)' >/dev/null
+}
+await 10 busy || fail "top shows no rates: $(weirctl --json top --count 1)"
+weirctl top --interval 0.2 --count 2 >"$ctl" || fail "top"
+[ "$(grep -c '^ENGINE ' "$ctl")" = 2 ] || fail "top shows $(cat "$ctl")"
+
+# a program is told why its session ended
+run held probe A echo held
+await 10 eval 'weirctl --json show sessions | jq -e "any(.[]; .name == \"probe\" and .listeners == 1)"' || die "no program"
+id=$(weirctl --json show sessions | jq '.[] | select(.name == "probe") | .session')
+weirctl evict "session.$id" --reason 'maintenance at noon' || fail "evict session.$id"
+await 5 has_ended "${weir_pid[held]}" || fail "a program goes on without its session"
+log_of held | grep -q 'evicted by an operator: maintenance at noon' || fail "it was told $(log_of held)"
+weirctl evict session.63 2>"$ctl" && fail "there is a session 63"
+says 'there is no session 63; see'
+
+# and why a connection did
+run echo probe A echo echo
+await 10 grep -q ready "$weir_tmp/echo.log" || die "nobody listens"
+run blocked probe A block node:1:echo
+await 10 eval 'weirctl --json show connections | jq -e "any(.[]; .transport == \"local\" and .state == \"local\")"' ||
+	die "no connection"
+vqpn=$(weirctl --json show connections | jq '[.[] | select(.transport == "local")][0].vqpn')
+weirctl evict "vqpn.$vqpn" || fail "evict vqpn.$vqpn"
+await 5 has_ended "${weir_pid[blocked]}" || fail "a program blocks on a connection that was evicted"
+log_of blocked | grep -q 'end -103' || fail "it was told $(log_of blocked)"
+
+# over the wire
+conn=$(weirctl --json show connections | jq '[.[] | select(.transport == "rc" and .state == "open")][0].vqpn')
+weirctl evict "vqpn.$conn" || fail "evict vqpn.$conn"
+await 10 has_ended "${weir_pid[load]}" || fail "weir-perf goes on without its connection"
+
+# draining: nobody new comes; it is over when the last one has gone, or undone
+weirctl drain self --timeout 0.5 >"$ctl" 2>&1
+[ $? = 4 ] || fail "drained although programs are there"
+says 'not drained after 0.5 s'
+says 'programs, .* left'
+probe A attach >"$ctl" 2>&1 && fail "a program attaches to a node that is drained"
+says 'being drained'
+stop echo
+stop server-A
+weirctl drain self --timeout 10 >"$ctl" || fail "it is not drained: $(cat "$ctl")"
+weirctl drain self off || fail "draining can't be undone"
+probe A attach >"$ctl" || fail "nobody attaches after draining: $(cat "$ctl")"
+exit 0
