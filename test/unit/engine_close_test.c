@@ -46,11 +46,11 @@ test_close_after_data(void **state)
 static void
 test_evict(void **state)
 {
-	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 	struct engine_command c = {.type = ENGINE_CONN_EVICT, .conn.status = ECONNABORTED};
 
 	(void)state;
-	send_all(&p, p.b, 300, 10);
+	pair_send(&p, p.b, 300, 10);
 	for (unsigned i = 0; i < 5; i++)
 		assert_true(pconn_send(p.a, 100000, 0));
 	c.conn.vqpn = p.a->vqpn;
@@ -65,7 +65,7 @@ test_evict(void **state)
 	world_run(p.w, 200);
 	assert_true(p.a->freed && p.b->freed);
 	world_connect(p.pa, p.pb, &p.a, &p.b);
-	send_all(&p, p.a, 48, 3);
+	pair_send(&p, p.a, 48, 3);
 	world_run(p.w, 200);
 	assert_int_equal(p.b->received, 3);
 	world_destroy(p.w);
