@@ -149,6 +149,8 @@ struct member *member_get(struct control *c, uint16_t id);
 /* Closes and frees all. */
 void member_end_all(struct control *c);
 void member_tick(struct member *m, uint64_t now);
+/* A source has told it: it is to be probed. 0 or -ENOMEM. */
+int member_list(struct member *m);
 /* Its record is another. */
 void member_changed(struct control *c, const struct swim_node *node);
 void member_forgotten(struct control *c, uint16_t id);

@@ -238,21 +238,34 @@ member_changed(struct control *c, const struct swim_node *node)
 	step(m, PEER_RECORD, node->is.status, &info->dp);
 }
 
+int
+member_list(struct member *m)
+{
+	struct node_info info = {0};
+
+	memcpy(info.control, m->entry.control, sizeof(info.control));
+	return swim_add(&m->control->swim, m->id, &info);
+}
+
+// It may come before we have an id, if that is the source's to give.
 static void
 on_known(void *user, const struct peer_entry *node)
 {
 	struct control *c = user;
-	struct member *m = member_get(c, node->id);
-	struct node_info info = {0};
+	bool own = c->has_id && node->id == c->self.id;
+	struct member *m = own ? NULL : member_get(c, node->id);
 	int status;
 
-	memcpy(info.control, node->control, sizeof(info.control));
-	if (!m || swim_add(&c->swim, node->id, &info)) {
+	if (own)
+		return;
+	if (m) {
+		m->entry = *node;
+		m->listed = true;
+	}
+	if (!m || (c->has_id && member_list(m))) {
 		log_line("out of memory: node %u is left out", node->id);
 		return;
 	}
-	m->entry = *node;
-	m->listed = true;
 	status = address_resolve(c, "peer", node->control, false, &m->address, &m->address_length);
 	if (status >= 0) {
 		c->failed = status;
@@ -266,7 +279,10 @@ on_gone(void *user, uint16_t id)
 {
 	struct control *c = user;
 
-	swim_remove(&c->swim, id);
+	if (c->has_id)
+		swim_remove(&c->swim, id);
+	else
+		member_forgotten(c, id);
 }
 
 static void

@@ -294,6 +294,10 @@ self_begin(struct control *c, uint64_t now)
 	if (swim_init(&c->swim, &config, &c->info, now))
 		return false;
 	c->has_id = true;
+	member_forgotten(c, c->self.id); // a list may name us too
+	for (uint32_t i = 0; i < c->member_count; i++)
+		if (c->members[i]->listed && member_list(c->members[i]))
+			log_line("out of memory: node %u is left out", c->members[i]->id);
 	c->told_id = swim_is_settled(&c->swim);
 	if (seed_is_self(c))
 		swim_alone(&c->swim);
