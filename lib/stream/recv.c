@@ -478,9 +478,9 @@ take_head(struct weir_conn *c, const struct weir_head *h, void *buf, struct weir
 static int
 lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_parked **p)
 {
-	int rc = 0;
-
 	for (; found >= 0; found = next(c, h)) {
+		int rc = 0;
+
 		if (found == NEXT_QUEUE)
 			*p = unpark(c);
 		else
