@@ -156,7 +156,7 @@ name_self(struct control *c, const struct peers *peers)
 	address_print(&address, length, c->self.control, sizeof(c->self.control));
 	if (!strncmp(c->self.control, "0.0.0.0:", 8) || !strncmp(c->self.control, "[::]:", 5)) {
 		log_line("--listen '%s' is no address at which others reach this node; give one of "
-			 "this host's with --join",
+			 "this host's with --join or --etcd",
 			 c->options->listen);
 		return EXIT_USAGE;
 	}
@@ -206,6 +206,17 @@ serve_metrics(struct control *c, const char *socket_path)
 }
 
 static int
+make_source(struct control *c, const struct peers *peers)
+{
+	const struct control_options *o = c->options;
+
+	if (o->etcd)
+		return source_etcd(o, c->self.control, &c->source);
+	c->source = peers ? source_file(peers, o->node) : source_join(o->join);
+	return c->source ? -1 : EXIT_RESOURCE;
+}
+
+static int
 start(struct control *c, const struct peers *peers, const char *socket_path)
 {
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
@@ -213,9 +224,9 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	socklen_t length;
 	int status;
 
-	c->source = peers ? source_file(peers, c->options->node) : source_join(c->options->join);
-	if (!c->source)
-		return EXIT_RESOURCE;
+	status = make_source(c, peers);
+	if (status >= 0)
+		return status;
 	if (peers && !peers_find(peers, c->options->node))
 		return name_self(c, peers);
 	status = open_transport(c);
@@ -236,14 +247,14 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	if (status < 0)
 		status = name_self(c, peers);
 	// Addresses to ask at are looked at before anybody hears of us.
-	if (status < 0 && !peers)
+	if (status < 0 && c->options->join)
 		status = start_source(c);
 	if (status >= 0)
 		return status;
 	c->dp = dp_create(c->base, socket_path, &hello, &self_dp_handler, c);
 	if (!c->dp)
 		return EXIT_RESOURCE;
-	return peers ? start_source(c) : -1;
+	return c->options->join ? -1 : start_source(c);
 }
 
 static void
@@ -287,8 +298,8 @@ control_run(const struct control_options *options, const struct peers *peers,
 			log_line("node %u of cluster '%s' listens on %s; %u peers", options->node,
 				 options->cluster, options->listen, c.member_count);
 		else
-			log_line("cluster '%s': listens on %s; joins", options->cluster,
-				 c.self.control);
+			log_line("cluster '%s': listens on %s; %s", options->cluster,
+				 c.self.control, options->etcd ? "the list is in etcd" : "joins");
 		watchdog_open(&c.watchdog, control_now() * 1000000);
 		notify("READY=1\nSTATUS=serving");
 		status = event_base_dispatch(c.base) < 0 ? EXIT_RUNTIME : EXIT_OK;

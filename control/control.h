@@ -191,8 +191,11 @@ void seed_end(struct control *c);
 /* Is our own address among them? Then a cluster may begin here. */
 bool seed_is_self(const struct control *c);
 
-/* ---- source_file.c, source_join.c ---- */
+/* ---- source_file.c, source_join.c, source_etcd.c ---- */
 struct membership_source *source_file(const struct peers *peers, uint16_t own);
 struct membership_source *source_join(const char *seeds);
+/* -1 and *source, or an exit code; why has been said. `control` is filled in before its start(). */
+int source_etcd(const struct control_options *o, const char *control,
+		struct membership_source **source);
 
 #endif

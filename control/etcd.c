@@ -26,6 +26,10 @@
 #define ID_FIRST 1u /* of those that are given out */
 #define ID_LAST 65534u
 
+/* How an id is found: the one this address had; one that no address ever had; one that no node has;
+ * then it is tried. */
+enum look { LOOK_OWN, LOOK_FREE, LOOK_LEFT, LOOK_TRY };
+
 struct etcd {
 	struct membership_source source; /* first */
 	struct etcd_options is;
@@ -43,6 +47,8 @@ struct etcd {
 	char value[VALUE_MAX]; /* of our node/ID */
 	uint64_t revision;     /* all up to it is known */
 	uint64_t owner;	       /* revision of a node/ID that is another's */
+	enum look look;
+	uint32_t candidate;
 	struct etcd_request *step, *watch, *beat;
 	struct event *retry, *beat_timer;
 	struct log_memory trouble, taken, odd;
@@ -156,7 +162,7 @@ remedy(const char *error)
 	if (strstr(error, "user") || strstr(error, "permission"))
 		return "check --etcd-user and --etcd-password; trying again";
 	if (strstr(error, "certificate"))
-		return "check --etcd-ca, --etcd-cert and --etcd-key; trying again";
+		return "check --etcd-tls; trying again";
 	return "trying again; the nodes known stay";
 }
 
@@ -273,6 +279,49 @@ kvs_of(const json_t *answer, size_t response)
 	return json_object_get(json_object_get(r, "response_range"), "kvs");
 }
 
+static uint32_t
+id_of(const char *text)
+{
+	char *end;
+	unsigned long id =
+	    text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : ETCD_NODE_AUTO;
+
+	return id <= ID_LAST && !*end ? (uint32_t)id : ETCD_NODE_AUTO;
+}
+
+static uint32_t
+id_of_key(const json_t *kv)
+{
+	char text[KEY_MAX];
+	const char *last;
+
+	if (etcd_text(json_object_get(kv, "key"), text, sizeof(text)))
+		return ETCD_NODE_AUTO;
+	last = strrchr(text, '/');
+	return last ? id_of(last + 1) : ETCD_NODE_AUTO;
+}
+
+static uint32_t
+id_of_value(const json_t *kv)
+{
+	char text[12];
+
+	if (etcd_text(json_object_get(kv, "value"), text, sizeof(text)))
+		return ETCD_NODE_AUTO;
+	return id_of(text);
+}
+
+// Whose the node/ID is that a claim has shown. 0, or -1: nobody's.
+static int
+owner_of(const json_t *answer, char owner[VALUE_MAX])
+{
+	if (etcd_text(json_object_get(json_array_get(kvs_of(answer, 0), 0), "value"), owner,
+		      VALUE_MAX))
+		return -1;
+	owner[strcspn(owner, " ")] = 0;
+	return 0;
+}
+
 static void
 claimed(struct etcd *e, uint32_t id)
 {
@@ -304,21 +353,17 @@ static void
 take_claim(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
-	char value[VALUE_MAX];
+	char owner[VALUE_MAX];
 
 	e->owner = 0;
-	if (json_is_true(json_object_get(answer, "succeeded"))) {
+	if (json_is_true(json_object_get(answer, "succeeded")))
 		claimed(e, e->id);
-		return;
-	}
-	if (etcd_text(json_object_get(json_array_get(kvs_of(answer, 0), 0), "value"), value,
-		      sizeof(value)))
+	else if (owner_of(answer, owner))
 		return; /* gone meanwhile: once more */
-	value[strcspn(value, " ")] = 0;
-	if (!strcmp(value, e->is.control))
+	else if (!strcmp(owner, e->is.control))
 		claimed(e, e->id); /* ours, of an earlier life */
 	else
-		id_is_taken(e, answer, value);
+		id_is_taken(e, answer, owner);
 }
 
 /* Puts node/ID and control/HOST:PORT where `conditions` hold; otherwise shows node/ID and alive/ID.
@@ -361,42 +406,31 @@ claim_own(struct etcd *e)
  */
 
 static void
-take_free(void *user, const json_t *answer)
+take_own_id(void *user, const json_t *answer)
 {
-	(void)user, (void)answer; /* step() looks up what it has become, ours or another's */
+	struct etcd *e = user;
+
+	e->candidate = id_of_value(json_array_get(json_object_get(answer, "kvs"), 0));
+	e->look = e->candidate == ETCD_NODE_AUTO ? LOOK_FREE : LOOK_TRY;
 }
 
 static uint32_t
-id_in_key(const json_t *kv)
-{
-	char text[KEY_MAX], *end;
-	const char *last;
-	unsigned long id;
-
-	if (etcd_text(json_object_get(kv, "key"), text, sizeof(text)))
-		return ETCD_NODE_AUTO;
-	last = strrchr(text, '/');
-	id =
-	    last && last[1] >= '0' && last[1] <= '9' ? strtoul(last + 1, &end, 10) : ETCD_NODE_AUTO;
-	return id <= ID_LAST && !*end ? (uint32_t)id : ETCD_NODE_AUTO;
-}
-
-static uint32_t
-choose_free(const json_t *kvs)
+choose_free(const json_t *kvs, uint32_t (*read_id)(const json_t *kv))
 {
 	static uint8_t used[ID_LAST / 8 + 1];
-	uint32_t skip = any(8), id, found = ETCD_NODE_AUTO; /* many start at once */
+	uint32_t skip = any(8), found = ETCD_NODE_AUTO; /* many start at once */
 	const json_t *kv;
 	size_t i;
 
 	memset(used, 0, sizeof(used));
 	json_array_foreach(kvs, i, kv)
 	{
-		id = id_in_key(kv);
+		uint32_t id = read_id(kv);
+
 		if (id != ETCD_NODE_AUTO)
 			used[id / 8] |= (uint8_t)(1u << id % 8);
 	}
-	for (id = ID_FIRST; id <= ID_LAST; id++) {
+	for (uint32_t id = ID_FIRST; id <= ID_LAST; id++) {
 		if (used[id / 8] & 1u << id % 8)
 			continue;
 		found = id;
@@ -410,50 +444,50 @@ static void
 take_ids(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
-	uint32_t id = choose_free(json_object_get(answer, "kvs"));
+	const json_t *kvs = json_object_get(answer, "kvs");
 
-	if (id == ETCD_NODE_AUTO)
+	e->candidate = choose_free(kvs, e->look == LOOK_FREE ? id_of_value : id_of_key);
+	if (e->candidate != ETCD_NODE_AUTO) {
+		e->look = LOOK_TRY;
+	} else if (e->look == LOOK_FREE) {
+		e->look = LOOK_LEFT;
+	} else {
 		log_once(&e->taken, "no node id is free in cluster '%s'; let nodes leave",
 			 e->is.cluster);
-	e->owner = id; /* until it is asked for */
+		e->look = LOOK_OWN;
+		set_retry(e, RETRY_MAX);
+	}
 }
 
 static void
-take_own_id(void *user, const json_t *answer)
+take_try(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
-	const json_t *kv = json_array_get(json_object_get(answer, "kvs"), 0);
-	char text[12], *end = text;
-	unsigned long id = ETCD_NODE_AUTO;
+	char owner[VALUE_MAX];
 
-	if (!etcd_text(json_object_get(kv, "value"), text, sizeof(text)))
-		id = strtoul(text, &end, 10);
-	if (end > text && !*end && id <= ID_LAST)
-		claimed(e, (uint32_t)id);
-	else
-		e->owner = ETCD_NODE_AUTO; /* it has none: look for one */
+	e->look = LOOK_FREE;
+	if (json_is_true(json_object_get(answer, "succeeded")) ||
+	    (!owner_of(answer, owner) && !strcmp(owner, e->is.control)))
+		claimed(e, e->candidate);
 }
 
-/* `owner`: 0 ask for the id we had; AUTO ask which are taken; else a free one: take it. */
 static void
 find_id(struct etcd *e)
 {
-	uint32_t free_id = (uint32_t)e->owner;
-	json_t *taken;
-
-	if (!e->owner) {
+	switch (e->look) {
+	case LOOK_OWN:
 		ask(e, "/v3/kv/range",
 		    json_pack("{s:o}", "key", key_of(e, "control", e->is.control)), take_own_id);
-	} else if (free_id == ETCD_NODE_AUTO) {
-		taken = range_of(e, "node");
-		json_object_set_new(taken, "keys_only", json_true());
-		ask(e, "/v3/kv/range", taken, take_ids);
-	} else {
-		e->owner = 0;
-		claim(e, free_id,
-		      json_pack("[o, o]", absent(node_key(e, "node", free_id)),
-				absent(key_of(e, "control", e->is.control))),
-		      take_free);
+		break;
+	case LOOK_FREE:
+		ask(e, "/v3/kv/range", range_of(e, "control"), take_ids);
+		break;
+	case LOOK_LEFT:
+		ask(e, "/v3/kv/range", range_of(e, "node"), take_ids);
+		break;
+	case LOOK_TRY:
+		claim(e, e->candidate, json_pack("[o]", absent(node_key(e, "node", e->candidate))),
+		      take_try);
 	}
 }
 
@@ -497,34 +531,43 @@ etcd_publish(struct membership_source *source, const struct peer_entry *self)
 	for (uint32_t i = 0; i < self->lid_count && n < sizeof(e->value); i++)
 		n += (size_t)snprintf(e->value + n, sizeof(e->value) - n, "%clid:%u",
 				      i || self->address_count ? ',' : ' ', self->lid[i]);
+	if (e->id == ETCD_NODE_AUTO) { /* its data plane has had it all the time */
+		e->candidate = self->id;
+		e->look = LOOK_TRY;
+	}
 	e->told = false;
 	look_soon(e);
 }
 
 // ---- what others say ----
 
+// Without NICs it is known too: its data plane is still to come.
 static void
 known(struct etcd *e, uint32_t id, const char *value)
 {
-	char line[VALUE_MAX + 16], error[160];
+	bool bare = !strchr(value, ' ');
+	char line[VALUE_MAX + 32], error[160];
 	struct peers one;
 
-	if (id == ETCD_NODE_AUTO || id == e->id || !strchr(value, ' '))
-		return; /* claimed: it will say more */
-	snprintf(line, sizeof(line), "%u %s\n", id, value);
+	if (id == ETCD_NODE_AUTO || id == e->id)
+		return;
+	snprintf(line, sizeof(line), "%u %s%s\n", id, value, bare ? " 0.0.0.0" : "");
 	if (strchr(value, '\n') || peers_parse(line, &one, error, sizeof(error))) {
 		log_once(&e->odd, "etcd's entry of node %u is none: '%.80s'; remove it", id, value);
 		return;
 	}
-	if (one.count == 1)
+	if (one.count == 1) {
+		if (bare)
+			one.list[0].address_count = 0;
 		e->events->known(e->user, &one.list[0]);
+	}
 	peers_free(&one);
 }
 
 static void
 take_kv(struct etcd *e, const json_t *kv)
 {
-	uint32_t id = id_in_key(kv);
+	uint32_t id = id_of_key(kv);
 	char value[VALUE_MAX];
 
 	if (etcd_text(json_object_get(kv, "value"), value, sizeof(value)))
@@ -551,7 +594,7 @@ take_event(struct etcd *e, const json_t *event)
 {
 	const char *type = json_string_value(json_object_get(event, "type"));
 	const json_t *kv = json_object_get(event, "kv");
-	uint32_t id = id_in_key(kv);
+	uint32_t id = id_of_key(kv);
 
 	if (!type || strcmp(type, "DELETE"))
 		take_kv(e, kv);
@@ -682,24 +725,21 @@ etcd_stop(struct membership_source *source, bool leave)
 	char text[24];
 
 	drop_all(e);
-	if (e->http && leave && e->claimed)
-		etcd_post_and_wait(e->http, url, "/v3/kv/txn",
-				   json_pack("{s:[{s:{s:o}}, {s:{s:o}}]}", "success",
-					     "request_delete_range", "key",
-					     node_key(e, "node", e->id), "request_delete_range",
-					     "key", key_of(e, "control", e->is.control)),
-				   e->token, 1);
+	if (e->http && leave && e->claimed) /* control/HOST:PORT stays: it comes back with its id */
+		etcd_post_and_wait(e->http, url, "/v3/kv/deleterange",
+				   json_pack("{s:o}", "key", node_key(e, "node", e->id)), e->token,
+				   1);
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
 	if (e->http && e->lease)
 		etcd_post_and_wait(e->http, url, "/v3/lease/revoke", json_pack("{s:s}", "ID", text),
 				   e->token, 1);
 	etcd_http_destroy(e->http);
-	e->http = NULL;
 	if (e->retry)
 		event_free(e->retry);
 	if (e->beat_timer)
 		event_free(e->beat_timer);
-	e->retry = e->beat_timer = NULL;
+	free(e->urls);
+	free(e);
 }
 
 struct membership_source *
@@ -730,17 +770,7 @@ etcd_source_create(const struct etcd_options *o)
 	}
 	if (e->url_count)
 		return &e->source;
-	etcd_source_destroy(&e->source);
-	return NULL;
-}
-
-void
-etcd_source_destroy(struct membership_source *source)
-{
-	struct etcd *e = (struct etcd *)source;
-
-	if (!e)
-		return;
 	free(e->urls);
 	free(e);
+	return NULL;
 }

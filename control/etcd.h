@@ -17,7 +17,9 @@
 #include "membership.h"
 
 #define ETCD_NODE_AUTO UINT32_MAX
-#define ETCD_LEASE_MIN 2u /* s */
+#define ETCD_LEASE                                                                                 \
+	10u /* s: how long an id stays that of a node which etcd doesn't hear; least: 2 */
+#define ETCD_LEASE 10u /* s: how long an id stays that of a node which etcd doesn't hear */
 
 struct etcd_options {
 	const char *urls; /* http://HOST:PORT or https://..., separated by commas: tried in turn */
@@ -29,9 +31,8 @@ struct etcd_options {
 	unsigned lease;	     /* s */
 };
 
-/* What `o` points to has to stay. NULL: no memory, or no URL among `urls`. */
+/* What `o` points to has to stay, and may be written until start(). stop() frees. NULL: no memory,
+ * or no URL among `urls`. */
 struct membership_source *etcd_source_create(const struct etcd_options *o);
-/* After stop(). NULL is allowed. */
-void etcd_source_destroy(struct membership_source *source);
 
 #endif

@@ -300,6 +300,10 @@ on_given(void *user, uint16_t id)
 {
 	struct control *c = user;
 
+	if (c->has_id && c->self.id != id)
+		log_line("node id %u is another's by now, %u is ours; stop weir-dataplane and "
+			 "weir-control of this node, then start both",
+			 c->self.id, id);
 	c->last_id = id;
 	c->last_id_known = true;
 }

@@ -159,8 +159,8 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 		snprintf(why, sizeof(why), "node id %u is this node's own; give each node its own",
 			 r->id);
 	else if (!m && c->source->closed)
-		snprintf(why, sizeof(why), "node %u is not in the peers file of node %u", r->id,
-			 c->self.id);
+		snprintf(why, sizeof(why), "node %u is not in the %s of node %u", r->id,
+			 c->options->peers ? "peers file" : "list", c->self.id);
 	else if (m && m->conn && !peer_replaces(&old, c->self.id, r->id, m->peer.status)) {
 		conn->taken = old.joined && !old.same_life;
 		snprintf(why, sizeof(why),

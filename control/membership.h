@@ -36,7 +36,8 @@ struct membership_source {
 	/* What the others shall know of us: after start, once our id and addresses are known, and
 	 * at each change. */
 	void (*publish)(struct membership_source *source, const struct peer_entry *self);
-	/* No event afterwards. `leave`: the node goes for good; else only its control stops. */
+	/* No event afterwards; frees the source. `leave`: the node goes for good; else only its
+	 * control stops. */
 	void (*stop)(struct membership_source *source, bool leave);
 };
 

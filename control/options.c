@@ -17,16 +17,22 @@
 static const char help[] =
     "Usage: weir-control --instance NAME --node ID --listen HOST:PORT --peers FILE [OPTION]...\n"
     "       weir-control --instance NAME --node ID|auto --listen HOST:PORT --join HOST:PORT[,...]\n"
+    "       weir-control --instance NAME --node ID|auto --listen HOST:PORT --etcd URL[,...]\n"
     "Keeps the membership of a Weir cluster and sets up the links of one node's data plane.\n"
     "\n"
     "  --instance NAME       which Weir of this host, the same as its weir-dataplane's\n"
     "                        (default: $WEIR_INSTANCE, else \"default\")\n"
-    "  --node ID             id of this node, 0 to 65534; with --join also: auto\n"
+    "  --node ID             id of this node, 0 to 65534; with --join and --etcd also: auto\n"
     "  --listen HOST:PORT    where the other nodes' weir-control reach this one\n"
     "  --peers FILE          all nodes, this one included, a line each:\n"
     "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
     "  --join HOST:PORT[,HOST:PORT...]  without a file: any members that may be up; a cluster\n"
     "                        begins at a node whose own address is among them\n"
+    "  --etcd URL[,URL...]   the list is kept in etcd, at http(s)://HOST:PORT; tried in turn\n"
+    "  --etcd-user NAME      who etcd is told we are\n"
+    "  --etcd-password FILE  whose first line is that user's password\n"
+    "  --etcd-tls DIR        ca.pem: whom to believe that it is etcd; node.pem and node.key: if\n"
+    "                        etcd asks for a certificate\n"
     "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
     "  --tls DIR             speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki\n"
     "                        makes them). SIGHUP reads them again\n"
@@ -38,7 +44,6 @@ static const char help[] =
     "                        address other than loopback needs --insecure\n"
     "  --help, --version\n"
     "\n"
-    "Accepted, but for a later version: --etcd URL.\n"
     "Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
     "control.pid.\n"
     "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource or\n"
@@ -56,6 +61,9 @@ enum option_id {
 	OPT_TIMEOUT,
 	OPT_JOIN,
 	OPT_ETCD,
+	OPT_ETCD_USER,
+	OPT_ETCD_PASSWORD,
+	OPT_ETCD_TLS,
 	OPT_TLS,
 	OPT_HELP,
 	OPT_LOG_FORMAT,
@@ -74,6 +82,9 @@ static const struct option long_options[] = {
     {"node-timeout", required_argument, NULL, OPT_TIMEOUT},
     {"join", required_argument, NULL, OPT_JOIN},
     {"etcd", required_argument, NULL, OPT_ETCD},
+    {"etcd-user", required_argument, NULL, OPT_ETCD_USER},
+    {"etcd-password", required_argument, NULL, OPT_ETCD_PASSWORD},
+    {"etcd-tls", required_argument, NULL, OPT_ETCD_TLS},
     {"tls", required_argument, NULL, OPT_TLS},
     {"log-format", required_argument, NULL, OPT_LOG_FORMAT},
     {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
@@ -88,13 +99,6 @@ usage_error(const char *format, const char *value)
 {
 	// The formats are this file's own.
 	log_error(format, value);
-	return EXIT_USAGE;
-}
-
-static int
-later(const char *option, const char *remedy)
-{
-	log_line("%s comes with a later version; use %s", option, remedy);
 	return EXIT_USAGE;
 }
 
@@ -209,7 +213,17 @@ set_option(struct control_options *o, int id, const char *value)
 	case OPT_JOIN:
 		return set_join(o, value);
 	case OPT_ETCD:
-		return later("--etcd", "--join or --peers FILE");
+		o->etcd = value;
+		return -1;
+	case OPT_ETCD_USER:
+		o->etcd_user = value;
+		return -1;
+	case OPT_ETCD_PASSWORD:
+		o->etcd_password = value;
+		return -1;
+	case OPT_ETCD_TLS:
+		o->etcd_tls = value;
+		return -1;
 	case OPT_TLS:
 		o->tls = value;
 		return -1;
@@ -237,6 +251,28 @@ set_option(struct control_options *o, int id, const char *value)
 	return EXIT_USAGE; // getopt has said why
 }
 
+// Where the list of nodes comes from: one of three.
+static int
+check_source(const struct control_options *o)
+{
+	int sources = !!o->peers + !!o->join + !!o->etcd;
+
+	if (!sources)
+		return usage_error("%s is missing; see --help", "--peers, --join or --etcd");
+	if (sources > 1)
+		return usage_error("%s contradict each other; give one",
+				   "--peers, --join and --etcd");
+	if (o->peers && !o->has_node)
+		return usage_error("%s needs --join or --etcd; the peers file gives ids",
+				   "--node auto");
+	if (!o->etcd_user != !o->etcd_password)
+		return usage_error("%s belong together; give both",
+				   "--etcd-user and --etcd-password");
+	if (!o->etcd && (o->etcd_user || o->etcd_tls))
+		return usage_error("%s is missing; see --help", "--etcd");
+	return -1;
+}
+
 static int
 check(const struct control_options *o, bool node_given)
 {
@@ -252,13 +288,7 @@ check(const struct control_options *o, bool node_given)
 		return usage_error("%s is missing; see --help", "--node");
 	if (!o->listen)
 		return usage_error("%s is missing; see --help", "--listen");
-	if (!o->peers && !o->join)
-		return usage_error("%s is missing; see --help", "--peers or --join");
-	if (o->peers && o->join)
-		return usage_error("%s contradict each other; give one", "--peers and --join");
-	if (o->peers && !o->has_node)
-		return usage_error("%s needs --join; the peers file gives ids", "--node auto");
-	return -1;
+	return check_source(o);
 }
 
 int

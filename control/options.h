@@ -15,10 +15,12 @@ struct control_options {
 	const char *listen; /* HOST:PORT */
 	const char *peers;  /* file */
 	const char *cluster;
-	const char *join;    /* HOST:PORT[,HOST:PORT...]; NULL with a file */
-	bool has_node;	     /* else one is chosen */
-	const char *tls;     /* directory; NULL: plain TCP */
-	const char *metrics; /* HOST:PORT, NULL: none are served */
+	const char *join; /* HOST:PORT[,HOST:PORT...]; NULL with a file */
+	const char *etcd; /* URL[,URL...], or NULL ... */
+	const char *etcd_user, *etcd_password, *etcd_tls; /* ... name, file, directory, or NULL */
+	bool has_node;					  /* else one is chosen */
+	const char *tls;				  /* directory; NULL: plain TCP */
+	const char *metrics;				  /* HOST:PORT, NULL: none are served */
 	uint16_t node;
 	uint32_t node_timeout; /* ms */
 	bool insecure;

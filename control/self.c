@@ -87,7 +87,7 @@ spread(struct control *c)
 	if (!c->told_id)
 		return;
 	c->info.dp = *view;
-	if (!c->source->closed && view->state == DP_UP) {
+	if (!c->options->peers && view->state == DP_UP) {
 		c->self.address_count = view->address_count;
 		memcpy(c->self.address, view->address, sizeof(c->self.address));
 	}
@@ -107,7 +107,7 @@ on_dp_changed(void *user, const struct dp_view *view)
 		return;
 	spread(c);
 	tell_all(c);
-	if (view->state == DP_UP && c->source->closed)
+	if (view->state == DP_UP && c->options->peers)
 		check_addresses(c, view);
 }
 

@@ -8,17 +8,18 @@
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-nodes="" fabric=switch join=0 memory="" dir="" report="" keep=0 command=()
+nodes="" fabric=switch etcd=0 join=0 memory="" dir="" report="" keep=0 command=()
 
 usage()
 {
 	cat <<END
-Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
+Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
   N               nodes, 2 to 32
   --fabric        switch: weir-switch with a memif port for each node (default)
                   bridge: a veth for each node on a bridge of the kernel's, in namespaces (root)
                   mesh: memif between each two nodes and nothing else; 2 to 8 nodes, an engine for each wire
   --join          no peers file: n0 to n2 are whom the others ask, ids as without it
+  --etcd          no peers file: the list is in an etcd that is started for it
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
   --report FILE   what it was, as JSON: time to come up, memory, exit codes, the switch
@@ -37,6 +38,7 @@ while [ $# -gt 0 ]; do
 	case "$1" in
 	--fabric) fabric=${2:-}; [[ $fabric =~ ^(switch|bridge|mesh)$ ]] || wrong "no fabric '$fabric'"; shift ;;
 	--join) join=1 ;;
+	--etcd) etcd=1 ;;
 	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "'$memory' is no number of MiB"; shift ;;
 	--dir) dir=${2:-}; [ -d "$dir" ] || wrong "no directory '$dir'"; dir=$(cd "$dir" && pwd); shift ;;
 	--report) report=${2:-}; : >"$report" || wrong "'$report' can't be written"; report=$(realpath "$report"); shift ;;
@@ -304,6 +306,17 @@ sees_all()
 	[ "$(weirctl --instance "n$1" --json show nodes 2>/dev/null | grep -o '"state": *"up"' | wc -l)" -eq "$nodes" ]
 }
 
+# An etcd for this cluster alone, which forgets all.
+start_etcd()
+{
+	local peer
+
+	peer=http://127.0.0.1:$(free_port)
+	etcd_url=http://127.0.0.1:$(free_port)
+	run etcd etcd --name c --data-dir "$weir_tmp/etcd" --unsafe-no-fsync --listen-client-urls "$etcd_url" --advertise-client-urls "$etcd_url" \
+		--listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "c=$peer"
+}
+
 start_all()
 {
 	local begin i
@@ -311,11 +324,14 @@ start_all()
 
 	choose_ports
 	seeds=127.0.0.1:${weir_port[0]},127.0.0.1:${weir_port[1]},127.0.0.1:${weir_port[$((nodes > 2 ? 2 : 0))]}
+	[ "$etcd" = 0 ] || start_etcd
 	"fabric_$fabric"
 	await_all "its data plane is up" is_started
 	planes_ms=$(($(now_ms) - begin))
 	for ((i = 0; i < nodes; i++)); do
-		if [ "$join" = 1 ]; then
+		if [ "$etcd" = 1 ]; then
+			run "control-n$i" weir-control --instance "n$i" --node "$i" --listen "127.0.0.1:${weir_port[$i]}" --etcd "$etcd_url"
+		elif [ "$join" = 1 ]; then
 			run "control-n$i" weir-control --instance "n$i" --node "$i" --listen "127.0.0.1:${weir_port[$i]}" --join "$seeds"
 		else
 			control "n$i" "$i"
@@ -355,12 +371,13 @@ stop_cluster()
 
 	failed=()
 	for name in "${!weir_pid[@]}"; do
-		[ "$name" = switch ] || kill -TERM "${weir_pid[$name]}" 2>/dev/null
+		[[ $name == switch || $name == etcd ]] || kill -TERM "${weir_pid[$name]}" 2>/dev/null
 	done
 	for name in "${!weir_pid[@]}"; do
-		[ "$name" = switch ] || stop "$name" || failed+=("$name")
+		[[ $name == switch || $name == etcd ]] || stop "$name" || failed+=("$name")
 	done
 	[ -z "${weir_pid[switch]:-}" ] || stop switch || failed+=(switch)
+	[ -z "${weir_pid[etcd]:-}" ] || stop etcd || true # it says that a signal ended it
 }
 
 write_report()

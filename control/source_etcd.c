@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The list of nodes in etcd, as the command line says: its files, and which URLs may be plain. */
+#include "control.h"
+#include "etcd.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One control a process; what the source points to. */
+static struct {
+	struct etcd_options options;
+	char password[256];
+	char ca[PATH_MAX], certificate[PATH_MAX], key[PATH_MAX];
+} etcd;
+
+static int
+load_password(const char *file)
+{
+	FILE *f = fopen(file, "re");
+	size_t n = f ? fread(etcd.password, 1, sizeof(etcd.password), f) : 0;
+	int error = f && !ferror(f) ? 0 : errno;
+
+	if (f)
+		fclose(f);
+	if (error) {
+		log_line("cannot read %s: %s; give a file with --etcd-password", file,
+			 strerror(error));
+		return error == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
+	}
+	if (n < sizeof(etcd.password))
+		etcd.password[n] = 0;
+	if (n == sizeof(etcd.password) || !etcd.password[strcspn(etcd.password, "\r\n")] != !n) {
+		log_line("%s holds no password; write a line of up to 255 bytes", file);
+		return EXIT_USAGE;
+	}
+	etcd.password[strcspn(etcd.password, "\r\n")] = 0;
+	return -1;
+}
+
+/* ca.pem must be there; node.pem and node.key where etcd asks who we are. */
+static int
+find_files(const char *dir)
+{
+	snprintf(etcd.ca, sizeof(etcd.ca), "%s/ca.pem", dir);
+	snprintf(etcd.certificate, sizeof(etcd.certificate), "%s/node.pem", dir);
+	snprintf(etcd.key, sizeof(etcd.key), "%s/node.key", dir);
+	if (access(etcd.ca, R_OK)) {
+		log_line("--etcd-tls: cannot read %s: %s; put the CA of etcd's certificate there",
+			 etcd.ca, strerror(errno));
+		return errno == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
+	}
+	etcd.options.access.ca = etcd.ca;
+	if (!access(etcd.certificate, F_OK)) {
+		etcd.options.access.certificate = etcd.certificate;
+		etcd.options.access.key = etcd.key;
+	}
+	return -1;
+}
+
+static bool
+is_loopback(const char *host)
+{
+	struct in_addr a;
+
+	return !strcmp(host, "localhost") || !strcmp(host, "::1") ||
+	       (inet_pton(AF_INET, host, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
+}
+
+static int
+check_url(const char *url, bool insecure)
+{
+	const char *rest = !strncmp(url, "https://", 8)	 ? url + 8
+			   : !strncmp(url, "http://", 7) ? url + 7
+							 : "";
+	char text[200], host[200];
+	uint16_t port;
+
+	snprintf(text, sizeof(text), "%s", rest);
+	text[strcspn(text, "/")] = 0;
+	if (host_port_split(text, false, host, sizeof(host), &port)) {
+		log_line("--etcd '%s' is no URL; give http://HOST:PORT or https://HOST:PORT", url);
+		return EXIT_USAGE;
+	}
+	if (rest == url + 7 && !insecure && !is_loopback(host)) {
+		log_line("--etcd '%s' is neither TLS nor loopback; use https:// and --etcd-tls, or "
+			 "add --insecure if all between are trusted",
+			 url);
+		return EXIT_USAGE;
+	}
+	return -1;
+}
+
+int
+source_etcd(const struct control_options *o, const char *control, struct membership_source **source)
+{
+	int status = -1;
+
+	for (const char *at = o->etcd; *at && status < 0;) {
+		char url[200];
+		size_t n = strcspn(at, ",");
+
+		snprintf(url, sizeof(url), "%.*s", (int)(n < sizeof(url) ? n : sizeof(url) - 1),
+			 at);
+		status = check_url(url, o->insecure);
+		at += n + (at[n] == ',');
+	}
+	etcd.options = (struct etcd_options){
+	    .urls = o->etcd,
+	    .cluster = o->cluster,
+	    .user = o->etcd_user,
+	    .password = etcd.password,
+	    .control = control,
+	    .node = o->has_node ? o->node : ETCD_NODE_AUTO,
+	    .lease = ETCD_LEASE,
+	};
+	if (status < 0 && o->etcd_user)
+		status = load_password(o->etcd_password);
+	if (status < 0 && o->etcd_tls)
+		status = find_files(o->etcd_tls);
+	if (status >= 0)
+		return status;
+	*source = etcd_source_create(&etcd.options);
+	return *source ? -1 : EXIT_RESOURCE;
+}
