@@ -431,7 +431,8 @@ test_tls(void **state)
 				  .addresses = "127.0.0.1",
 				  .from = time(NULL) - 60,
 				  .until = time(NULL) + 3600};
-	char pki[80], other[80], ca[96], certificate[96], k[96], foreign[96], error[160];
+	static char ca[96], certificate[96], k[96], foreign[96]; /* until teardown() */
+	char pki[80], other[80], error[160];
 	char options[4][128], *words[] = {options[0], options[1], options[2], options[3], NULL};
 
 	snprintf(pki, sizeof(pki), "%s/pki", directory);
@@ -480,7 +481,7 @@ test_rubbish(void **state)
 	uint16_t bad = free_port();
 	struct evconnlistener *listener;
 	unsigned asked = 0;
-	char urls[160];
+	static char urls[160];
 
 	a.sin_port = htons(bad);
 	listener = evconnlistener_new_bind(base, rubbish, &asked,
