@@ -33,7 +33,7 @@ field() # PATCH NAME
 }
 
 # A copy of what git knows and of new files, and of the builds. All times are kept, and the builds lie
-# where they lie here, so that ninja builds only what changes.
+# where they lie here, so that ninja builds only what changes (and what is compiled as one file, once).
 copy_tree() # TO BUILD...
 {
 	local to=$1
@@ -45,6 +45,8 @@ copy_tree() # TO BUILD...
 			while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done
 		printf '%s\0' "${@/#/build/}"
 	} | tar --format=posix --null -T - -cf - | tar -xf - -C "$to"
+	# meson's unity files name sources by their whole path: here they would be those without the fault
+	find "$to/build" -name '*-unity*.c' -exec sed -i "s|$PWD/|$to/|" {} +
 }
 
 # The build that a test is of, and what is built there.
