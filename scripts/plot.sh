@@ -43,6 +43,7 @@ set grid
 set key bottom
 plot $lines
 END
+	sed -i 's/[[:space:]]*$//' "$dir/$name.svg"
 }
 
 plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
