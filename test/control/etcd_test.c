@@ -342,6 +342,7 @@ test_ids_given(void **state)
 		until(nodes[i].given);
 		assert_int_equal(nodes[i].given, ids[i]);
 	}
+	until(nodes[1].known[ids[0]]);
 	stop(0, true);
 	until(nodes[1].gone[ids[0]]);
 }
