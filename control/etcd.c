@@ -26,9 +26,8 @@
 #define ID_FIRST 1u /* of those that are given out */
 #define ID_LAST 65534u
 
-/* How an id is found: the one this address had; one that no address ever had; one that no node has;
- * then it is tried. */
-enum look { LOOK_OWN, LOOK_FREE, LOOK_LEFT, LOOK_TRY };
+/* How an id is found: the one this address had, or a free one; then it is tried. */
+enum look { LOOK_OWN, LOOK_FREE, LOOK_TRY };
 
 struct etcd {
 	struct membership_source source; /* first */
@@ -44,6 +43,7 @@ struct etcd {
 	uint64_t lease;
 	uint32_t id; /* ETCD_NODE_AUTO: not given yet */
 	bool claimed, alive, told, listed;
+	bool wrong;	       /* the answer to a step lacked what etcd would have said */
 	char value[VALUE_MAX]; /* of our node/ID */
 	uint64_t revision;     /* all up to it is known */
 	uint64_t owner;	       /* revision of a node/ID that is another's */
@@ -88,15 +88,22 @@ node_key(const struct etcd *e, const char *kind, uint32_t id)
 	return key_of(e, kind, id_text(id, text));
 }
 
-// All keys of a kind: "o": behind them is the same with the slash's successor.
+// All keys that begin with `from`, which ends in a slash; '0' is what follows it.
+static json_t *
+range_below(const char *from)
+{
+	char to[KEY_MAX];
+
+	snprintf(to, sizeof(to), "%.*s0", (int)strlen(from) - 1, from);
+	return json_pack("{s:o, s:o}", "key", etcd_bytes(from), "range_end", etcd_bytes(to));
+}
+
 static json_t *
 range_of(const struct etcd *e, const char *kind)
 {
-	char from[KEY_MAX], to[KEY_MAX];
+	char from[KEY_MAX];
 
-	key(e, kind, "", from);
-	snprintf(to, sizeof(to), "%.*s0", (int)strlen(from) - 1, from);
-	return json_pack("{s:o, s:o}", "key", etcd_bytes(from), "range_end", etcd_bytes(to));
+	return range_below(key(e, kind, "", from));
 }
 
 static json_t *
@@ -166,6 +173,19 @@ remedy(const char *error)
 	return "trying again; the nodes known stay";
 }
 
+/*
+ * Another lease, and with it everything anew: whoever has forgotten the lease may have forgotten
+ * all (its revisions begin anew then, and a watch from ours on would show nothing for long).
+ */
+static void
+lease_lost(struct etcd *e)
+{
+	e->lease = 0;
+	e->claimed = e->alive = e->told = e->listed = false;
+	etcd_drop(e->watch);
+	e->watch = NULL;
+}
+
 /* Half of the time is chance: nodes that failed together don't come back together. */
 static void
 fail(struct etcd *e, const char *error)
@@ -173,10 +193,8 @@ fail(struct etcd *e, const char *error)
 	log_once(&e->trouble, "etcd at %s: %s; %s", e->url[e->url_now], error, remedy(error));
 	if (strstr(error, "auth"))
 		e->token[0] = 0;
-	if (strstr(error, "lease not found")) {
-		e->lease = 0;
-		e->claimed = e->alive = false;
-	}
+	if (strstr(error, "lease not found"))
+		lease_lost(e);
 	if (strstr(error, "compacted"))
 		e->listed = false;
 	drop_all(e);
@@ -191,6 +209,9 @@ step_over(void *user, const char *error)
 	struct etcd *e = user;
 
 	e->step = NULL;
+	if (!error && e->wrong)
+		error = "what answers is no etcd";
+	e->wrong = false;
 	if (error)
 		fail(e, error);
 	else
@@ -217,7 +238,8 @@ take_token(void *user, const json_t *answer)
 	struct etcd *e = user;
 	const char *token = json_string_value(json_object_get(answer, "token"));
 
-	if (token && strlen(token) < sizeof(e->token) && !strpbrk(token, "\r\n"))
+	e->wrong = !token || !*token || strlen(token) >= sizeof(e->token) || strpbrk(token, "\r\n");
+	if (!e->wrong)
 		memcpy(e->token, token, strlen(token) + 1);
 }
 
@@ -229,7 +251,7 @@ take_lease(void *user, const json_t *answer)
 	struct etcd *e = user;
 
 	e->lease = etcd_number(json_object_get(answer, "ID"));
-	e->claimed = e->alive = false;
+	e->wrong = !e->lease;
 }
 
 static void
@@ -239,8 +261,7 @@ beat_answer(void *user, const json_t *answer)
 
 	if (etcd_number(json_object_get(json_object_get(answer, "result"), "TTL")))
 		return;
-	e->lease = 0; /* too late: another one, and the claim anew */
-	e->claimed = e->alive = false;
+	lease_lost(e);
 }
 
 static void
@@ -311,15 +332,18 @@ id_of_value(const json_t *kv)
 	return id_of(text);
 }
 
-// Whose the node/ID is that a claim has shown. 0, or -1: nobody's.
-static int
+// Whose the node/ID is that a claim has shown. NULL: nobody's.
+static const char *
 owner_of(const json_t *answer, char owner[VALUE_MAX])
 {
-	if (etcd_text(json_object_get(json_array_get(kvs_of(answer, 0), 0), "value"), owner,
-		      VALUE_MAX))
-		return -1;
+	const json_t *kv = json_array_get(kvs_of(answer, 0), 0);
+
+	if (!kv)
+		return NULL;
+	if (etcd_text(json_object_get(kv, "value"), owner, VALUE_MAX))
+		return "somebody whose entry is unreadable";
 	owner[strcspn(owner, " ")] = 0;
-	return 0;
+	return owner;
 }
 
 static void
@@ -353,12 +377,13 @@ static void
 take_claim(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
-	char owner[VALUE_MAX];
+	char text[VALUE_MAX];
+	const char *owner = owner_of(answer, text);
 
 	e->owner = 0;
 	if (json_is_true(json_object_get(answer, "succeeded")))
 		claimed(e, e->id);
-	else if (owner_of(answer, owner))
+	else if (!owner)
 		return; /* gone meanwhile: once more */
 	else if (!strcmp(owner, e->is.control))
 		claimed(e, e->id); /* ours, of an earlier life */
@@ -414,8 +439,17 @@ take_own_id(void *user, const json_t *answer)
 	e->look = e->candidate == ETCD_NODE_AUTO ? LOOK_FREE : LOOK_TRY;
 }
 
+static void
+mark(uint8_t *used, uint32_t id)
+{
+	if (id != ETCD_NODE_AUTO)
+		used[id / 8] |= (uint8_t)(1u << id % 8);
+}
+
+// Of all entries of the cluster. `left`: also the ids of addresses that have left are kept for
+// them.
 static uint32_t
-choose_free(const json_t *kvs, uint32_t (*read_id)(const json_t *kv))
+choose_free(const json_t *kvs, bool left)
 {
 	static uint8_t used[ID_LAST / 8 + 1];
 	uint32_t skip = any(8), found = ETCD_NODE_AUTO; /* many start at once */
@@ -425,10 +459,8 @@ choose_free(const json_t *kvs, uint32_t (*read_id)(const json_t *kv))
 	memset(used, 0, sizeof(used));
 	json_array_foreach(kvs, i, kv)
 	{
-		uint32_t id = read_id(kv);
-
-		if (id != ETCD_NODE_AUTO)
-			used[id / 8] |= (uint8_t)(1u << id % 8);
+		mark(used, id_of_key(kv));
+		mark(used, left ? id_of_value(kv) : ETCD_NODE_AUTO);
 	}
 	for (uint32_t id = ID_FIRST; id <= ID_LAST; id++) {
 		if (used[id / 8] & 1u << id % 8)
@@ -446,11 +478,11 @@ take_ids(void *user, const json_t *answer)
 	struct etcd *e = user;
 	const json_t *kvs = json_object_get(answer, "kvs");
 
-	e->candidate = choose_free(kvs, e->look == LOOK_FREE ? id_of_value : id_of_key);
+	e->candidate = choose_free(kvs, true);
+	if (e->candidate == ETCD_NODE_AUTO)
+		e->candidate = choose_free(kvs, false);
 	if (e->candidate != ETCD_NODE_AUTO) {
 		e->look = LOOK_TRY;
-	} else if (e->look == LOOK_FREE) {
-		e->look = LOOK_LEFT;
 	} else {
 		log_once(&e->taken, "no node id is free in cluster '%s'; let nodes leave",
 			 e->is.cluster);
@@ -463,27 +495,28 @@ static void
 take_try(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
-	char owner[VALUE_MAX];
+	char text[VALUE_MAX];
+	const char *owner = owner_of(answer, text);
 
 	e->look = LOOK_FREE;
 	if (json_is_true(json_object_get(answer, "succeeded")) ||
-	    (!owner_of(answer, owner) && !strcmp(owner, e->is.control)))
+	    (owner && !strcmp(owner, e->is.control)))
 		claimed(e, e->candidate);
 }
 
 static void
 find_id(struct etcd *e)
 {
+	char all[KEY_MAX];
+
 	switch (e->look) {
 	case LOOK_OWN:
 		ask(e, "/v3/kv/range",
 		    json_pack("{s:o}", "key", key_of(e, "control", e->is.control)), take_own_id);
 		break;
 	case LOOK_FREE:
-		ask(e, "/v3/kv/range", range_of(e, "control"), take_ids);
-		break;
-	case LOOK_LEFT:
-		ask(e, "/v3/kv/range", range_of(e, "node"), take_ids);
+		snprintf(all, sizeof(all), "/weir/%s/", e->is.cluster);
+		ask(e, "/v3/kv/range", range_below(all), take_ids);
 		break;
 	case LOOK_TRY:
 		claim(e, e->candidate, json_pack("[o]", absent(node_key(e, "node", e->candidate))),
@@ -587,6 +620,7 @@ take_list(void *user, const json_t *answer)
 	e->revision = etcd_number(json_object_get(json_object_get(answer, "header"), "revision"));
 	json_array_foreach(json_object_get(answer, "kvs"), i, kv) take_kv(e, kv);
 	e->listed = e->revision > 0;
+	e->wrong = !e->listed;
 }
 
 static void

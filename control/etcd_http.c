@@ -108,6 +108,15 @@ said_error(const json_t *answer)
 	return json_string_value(e);
 }
 
+// It is in each of etcd's answers.
+static bool
+has_header(const json_t *answer)
+{
+	const json_t *result = json_object_get(answer, "result");
+
+	return json_is_object(json_object_get(result ? result : answer, "header"));
+}
+
 static void
 take_answer(struct etcd_request *r, const char *text, size_t length)
 {
@@ -115,10 +124,10 @@ take_answer(struct etcd_request *r, const char *text, size_t length)
 	json_t *answer = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
 	const char *error = said_error(answer);
 
-	if (!json_is_object(answer))
-		set_error(r, "what answers is no etcd");
-	else if (error)
+	if (error)
 		set_error(r, error);
+	else if (!has_header(answer))
+		set_error(r, "what answers is no etcd");
 	else if (!r->dropped)
 		r->reply.answer(r->reply.user, answer);
 	json_decref(answer);

@@ -252,23 +252,32 @@ setup(void **state)
 	return 0;
 }
 
-static int
-teardown(void **state)
+static void
+empty_directory(void)
 {
+	char all[80];
 	pid_t rm;
 	int status;
 
+	snprintf(all, sizeof(all), "%s/", directory);
+	rm = fork();
+	if (rm == 0) {
+		execlp("find", "find", all, "-mindepth", "1", "-delete", NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(rm, &status, 0), rm);
+	assert_int_equal(status, 0);
+}
+
+static int
+teardown(void **state)
+{
 	for (int i = 0; i < NODES; i++)
 		stop(i, false);
 	event_base_free(base);
 	etcd_end(SIGKILL);
-	rm = fork();
-	if (rm == 0) {
-		execlp("rm", "rm", "-rf", directory, NULL);
-		_exit(127);
-	}
-	assert_int_equal(waitpid(rm, &status, 0), rm);
-	return status;
+	empty_directory();
+	return rmdir(directory);
 }
 
 // ---- tests ----
@@ -314,6 +323,24 @@ test_etcd_dies(void **state)
 	for (int i = 1; i <= 4; i++)
 		for (int j = 1; j <= 4; j++)
 			assert_int_equal(nodes[i].gone[j], 0);
+}
+
+/* Another etcd at the same place, which knows nothing: all tell it again, and nobody goes. */
+static void
+test_etcd_forgets(void **state)
+{
+	etcd_run(NULL);
+	start(1, 1);
+	start(2, 2);
+	for (int i = 0; i < 30; i++)
+		publish(&nodes[2], (uint8_t)(10 + i)), run_for(20); /* revisions far ahead */
+	until(nodes[1].last[2].address_count && nodes[2].known[1]);
+	etcd_end(SIGKILL);
+	empty_directory();
+	etcd_run(NULL);
+	start(3, 3);
+	until(nodes[1].known[3] && nodes[2].known[3] && nodes[3].known[1] && nodes[3].known[2]);
+	assert_int_equal(nodes[1].gone[2] + nodes[2].gone[1], 0);
 }
 
 static void
@@ -462,14 +489,16 @@ test_tls(void **state)
 	assert_int_equal(nodes[1].known[3] + nodes[1].known[4], 0);
 }
 
+static const char *rubbish_body;
+
 static void
 rubbish(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
 	void *user)
 {
-	static const char answer[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
-				     "\x7f\x01{\"kvs\":[[[[\"lease\n{\"ID\":\"12\"}\n";
+	static const char answer[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
 
 	assert_true(write(fd, answer, sizeof(answer) - 1) > 0);
+	assert_true(write(fd, rubbish_body, strlen(rubbish_body)) > 0);
 	shutdown(fd, SHUT_WR);
 	(*(unsigned *)user)++;
 	close(fd);
@@ -478,20 +507,37 @@ rubbish(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *ad
 static void
 test_rubbish(void **state)
 {
+	static const char *const bodies[] = {
+	    "\x7f\x01{\"kvs\":[[[[\"lease\n{\"ID\":\"12\"}\n",
+	    "{}",
+	    "{\"header\":{}}",
+	    "{\"header\":{},\"ID\":\"-\"}",
+	    "{\"result\":7}\n",
+	};
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	uint16_t bad = free_port();
 	struct evconnlistener *listener;
-	unsigned asked = 0;
 	static char urls[160];
+	unsigned asked = 0;
 
-	a.sin_port = htons(bad);
+	a.sin_port = htons(free_port());
 	listener = evconnlistener_new_bind(base, rubbish, &asked,
 					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE, 16,
 					   (struct sockaddr *)&a, sizeof(a));
 	assert_non_null(listener);
-	snprintf(urls, sizeof(urls), "http://127.0.0.1:%u,%s/", bad, url);
+	snprintf(urls, sizeof(urls), "http://127.0.0.1:%u", ntohs(a.sin_port));
+	for (unsigned i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+		rubbish_body = bodies[i];
+		asked = 0;
+		start_at(&nodes[2], ETCD_NODE_AUTO, 7002, (struct etcd_options){.urls = urls});
+		run_for(1000);
+		assert_in_range(asked, 1, 20); /* it doesn't ask without a pause */
+		stop(2, false);
+	}
+	/* the next URL is tried */
+	snprintf(urls, sizeof(urls), "http://127.0.0.1:%u,%s/", ntohs(a.sin_port), url);
 	etcd_run(NULL);
 	start(1, 1);
+	asked = 0;
 	start_at(&nodes[2], 2, 7002, (struct etcd_options){.urls = urls});
 	until(asked && nodes[1].known[2] && nodes[2].known[1]);
 	evconnlistener_free(listener);
@@ -554,6 +600,11 @@ test_wrong_input(void **state)
 				     etcd_bytes("h:1 10.0.0.1")));
 	until(nodes[1].known[11]);
 	assert_int_equal(nodes[1].known[9] + nodes[1].known[10], 0);
+	/* an id whose entry is unreadable is not ours, nor is it given out */
+	start(3, 10);
+	start(4, ETCD_NODE_AUTO);
+	until(nodes[4].given);
+	assert_int_not_equal(nodes[4].given, 10);
 	/* ours, changed by somebody: it is put right */
 	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/1"), "value",
 				     etcd_bytes("127.0.0.1:7001 10.9.9.9")));
@@ -567,6 +618,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_known, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_etcd_dies, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_etcd_forgets, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_ids_given, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_id_taken, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_password, setup, teardown),
