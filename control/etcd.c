@@ -4,9 +4,7 @@
  * and asks for that; whatever goes wrong ends in fail(), which goes to the next URL after a while.
  * So there is one way from any state to where all is well.
  */
-#include "etcd.h"
-
-#include "log.h"
+#include "etcd_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,80 +15,40 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define URLS 8
 #define ANSWER_SECONDS 3u
-#define RETRY_MIN 200u	/* ms */
-#define RETRY_MAX 5000u /* ms */
-#define KEY_MAX 256
-#define VALUE_MAX 640
-#define ID_FIRST 1u /* of those that are given out */
-#define ID_LAST 65534u
-
-/* How an id is found: the one this address had, or a free one; then it is tried. */
-enum look { LOOK_OWN, LOOK_FREE, LOOK_TRY };
-
-struct etcd {
-	struct membership_source source; /* first */
-	struct etcd_options is;
-	const struct membership_events *events;
-	void *user;
-	struct event_base *base;
-	struct etcd_http *http;
-	char *urls; /* cut in pieces */
-	const char *url[URLS];
-	unsigned url_count, url_now, retry_ms;
-	char token[256];
-	uint64_t lease;
-	uint32_t id; /* ETCD_NODE_AUTO: not given yet */
-	bool claimed, alive, told, listed;
-	bool wrong;	       /* the answer to a step lacked what etcd would have said */
-	char value[VALUE_MAX]; /* of our node/ID */
-	uint64_t revision;     /* all up to it is known */
-	uint64_t owner;	       /* revision of a node/ID that is another's */
-	enum look look;
-	uint32_t candidate;
-	struct etcd_request *step, *watch, *beat;
-	struct event *retry, *beat_timer;
-	struct log_memory trouble, taken, odd;
-};
+#define RETRY_MIN 200u /* ms */
 
 static void step(struct etcd *e);
 
 // ---- requests ----
 
 static const char *
-key(const struct etcd *e, const char *kind, const char *name, char text[KEY_MAX])
+key_text(const struct etcd *e, const char *kind, const char *name, char text[KEY_MAX])
 {
 	snprintf(text, KEY_MAX, "/weir/%s/%s/%s", e->is.cluster, kind, name);
 	return text;
 }
 
-static const char *
-id_text(uint32_t id, char text[12])
-{
-	snprintf(text, 12, "%u", id);
-	return text;
-}
-
-static json_t *
-key_of(const struct etcd *e, const char *kind, const char *name)
+json_t *
+etcd_key(const struct etcd *e, const char *kind, const char *name)
 {
 	char text[KEY_MAX];
 
-	return etcd_bytes(key(e, kind, name, text));
+	return etcd_bytes(key_text(e, kind, name, text));
 }
 
-static json_t *
-node_key(const struct etcd *e, const char *kind, uint32_t id)
+json_t *
+etcd_node_key(const struct etcd *e, const char *kind, uint32_t id)
 {
 	char text[12];
 
-	return key_of(e, kind, id_text(id, text));
+	snprintf(text, sizeof(text), "%u", id);
+	return etcd_key(e, kind, text);
 }
 
 // All keys that begin with `from`, which ends in a slash; '0' is what follows it.
-static json_t *
-range_below(const char *from)
+json_t *
+etcd_range(const char *from)
 {
 	char to[KEY_MAX];
 
@@ -103,11 +61,11 @@ range_of(const struct etcd *e, const char *kind)
 {
 	char from[KEY_MAX];
 
-	return range_below(key(e, kind, "", from));
+	return etcd_range(key_text(e, kind, "", from));
 }
 
-static json_t *
-put(json_t *k, json_t *value, uint64_t lease)
+json_t *
+etcd_put(json_t *k, json_t *value, uint64_t lease)
 {
 	json_t *p = json_pack("{s:o, s:o}", "key", k, "value", value);
 	char text[24];
@@ -118,15 +76,8 @@ put(json_t *k, json_t *value, uint64_t lease)
 	return p;
 }
 
-static json_t *
-absent(json_t *k)
-{
-	return json_pack("{s:s, s:s, s:o, s:s}", "target", "VERSION", "result", "EQUAL", "key", k,
-			 "version", "0");
-}
-
-static void
-set_retry(struct etcd *e, unsigned ms)
+void
+etcd_set_retry(struct etcd *e, unsigned ms)
 {
 	struct timeval wait = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
@@ -151,8 +102,8 @@ drop_all(struct etcd *e)
 }
 
 /* 0 ... below - 1 */
-static unsigned
-any(unsigned below)
+unsigned
+etcd_any(unsigned below)
 {
 	unsigned x = 0;
 
@@ -199,8 +150,8 @@ fail(struct etcd *e, const char *error)
 		e->listed = false;
 	drop_all(e);
 	e->url_now = (e->url_now + 1) % e->url_count;
-	set_retry(e, e->retry_ms / 2 + any(e->retry_ms / 2) + 1);
-	e->retry_ms = e->retry_ms * 2 < RETRY_MAX ? e->retry_ms * 2 : RETRY_MAX;
+	etcd_set_retry(e, e->retry_ms / 2 + etcd_any(e->retry_ms / 2) + 1);
+	e->retry_ms = e->retry_ms * 2 < ETCD_RETRY_MAX ? e->retry_ms * 2 : ETCD_RETRY_MAX;
 }
 
 static void
@@ -218,9 +169,9 @@ step_over(void *user, const char *error)
 		step(e);
 }
 
-static void
-ask(struct etcd *e, const char *path, json_t *body,
-    void (*answer)(void *user, const json_t *answer))
+void
+etcd_ask(struct etcd *e, const char *path, json_t *body,
+	 void (*answer)(void *user, const json_t *answer))
 {
 	const struct etcd_reply reply = {.answer = answer, .over = step_over, .user = e};
 
@@ -288,240 +239,6 @@ on_beat(evutil_socket_t fd, short what, void *user)
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
 	e->beat = etcd_post(e->http, e->url[e->url_now], "/v3/lease/keepalive",
 			    json_pack("{s:s}", "ID", text), e->token, ANSWER_SECONDS, &reply);
-}
-
-// ---- the id ----
-
-static const json_t *
-kvs_of(const json_t *answer, size_t response)
-{
-	const json_t *r = json_array_get(json_object_get(answer, "responses"), response);
-
-	return json_object_get(json_object_get(r, "response_range"), "kvs");
-}
-
-static uint32_t
-id_of(const char *text)
-{
-	char *end;
-	unsigned long id =
-	    text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : ETCD_NODE_AUTO;
-
-	return id <= ID_LAST && !*end ? (uint32_t)id : ETCD_NODE_AUTO;
-}
-
-static uint32_t
-id_of_key(const json_t *kv)
-{
-	char text[KEY_MAX];
-	const char *last;
-
-	if (etcd_text(json_object_get(kv, "key"), text, sizeof(text)))
-		return ETCD_NODE_AUTO;
-	last = strrchr(text, '/');
-	return last ? id_of(last + 1) : ETCD_NODE_AUTO;
-}
-
-static uint32_t
-id_of_value(const json_t *kv)
-{
-	char text[12];
-
-	if (etcd_text(json_object_get(kv, "value"), text, sizeof(text)))
-		return ETCD_NODE_AUTO;
-	return id_of(text);
-}
-
-// Whose the node/ID is that a claim has shown. NULL: nobody's.
-static const char *
-owner_of(const json_t *answer, char owner[VALUE_MAX])
-{
-	const json_t *kv = json_array_get(kvs_of(answer, 0), 0);
-
-	if (!kv)
-		return NULL;
-	if (etcd_text(json_object_get(kv, "value"), owner, VALUE_MAX))
-		return "somebody whose entry is unreadable";
-	owner[strcspn(owner, " ")] = 0;
-	return owner;
-}
-
-static void
-claimed(struct etcd *e, uint32_t id)
-{
-	bool news = e->id == ETCD_NODE_AUTO;
-
-	e->id = id;
-	e->claimed = true;
-	e->told = false;
-	log_forget(&e->taken);
-	if (news)
-		e->events->given(e->user, (uint16_t)id);
-}
-
-// Of an id that is another's: what may be done about it.
-static void
-id_is_taken(struct etcd *e, const json_t *answer, const char *whose)
-{
-	if (json_array_size(kvs_of(answer, 1)) == 0) {
-		e->owner = etcd_number(
-		    json_object_get(json_array_get(kvs_of(answer, 0), 0), "mod_revision"));
-		return;
-	}
-	log_once(&e->taken, "node id %u is that of %s, says etcd; give each node its own --node",
-		 e->id, whose);
-	set_retry(e, e->is.lease * 500);
-}
-
-static void
-take_claim(void *user, const json_t *answer)
-{
-	struct etcd *e = user;
-	char text[VALUE_MAX];
-	const char *owner = owner_of(answer, text);
-
-	e->owner = 0;
-	if (json_is_true(json_object_get(answer, "succeeded")))
-		claimed(e, e->id);
-	else if (!owner)
-		return; /* gone meanwhile: once more */
-	else if (!strcmp(owner, e->is.control))
-		claimed(e, e->id); /* ours, of an earlier life */
-	else
-		id_is_taken(e, answer, owner);
-}
-
-/* Puts node/ID and control/HOST:PORT where `conditions` hold; otherwise shows node/ID and alive/ID.
- */
-static void
-claim(struct etcd *e, uint32_t id, json_t *conditions,
-      void (*answer)(void *user, const json_t *answer))
-{
-	char number[12];
-
-	id_text(id, number);
-	ask(e, "/v3/kv/txn",
-	    json_pack("{s:o, s:[{s:o}, {s:o}], s:[{s:{s:o}}, {s:{s:o}}]}", "compare", conditions,
-		      "success", "request_put",
-		      put(node_key(e, "node", id), etcd_bytes(e->is.control), 0), "request_put",
-		      put(key_of(e, "control", e->is.control), etcd_bytes(number), 0), "failure",
-		      "request_range", "key", node_key(e, "node", id), "request_range", "key",
-		      node_key(e, "alive", id)),
-	    answer);
-}
-
-static void
-claim_own(struct etcd *e)
-{
-	char revision[24];
-	json_t *conditions;
-
-	snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->owner);
-	if (e->owner) /* it has not been heard for its lease, and is still what it was */
-		conditions =
-		    json_pack("[o, {s:s, s:s, s:o, s:s}]", absent(node_key(e, "alive", e->id)),
-			      "target", "MOD", "result", "EQUAL", "key", node_key(e, "node", e->id),
-			      "mod_revision", revision);
-	else
-		conditions = json_pack("[o]", absent(node_key(e, "node", e->id)));
-	claim(e, e->id, conditions, take_claim);
-}
-
-/* ---- an id that etcd gives out: the one this address had, else one of the lowest free ones ----
- */
-
-static void
-take_own_id(void *user, const json_t *answer)
-{
-	struct etcd *e = user;
-
-	e->candidate = id_of_value(json_array_get(json_object_get(answer, "kvs"), 0));
-	e->look = e->candidate == ETCD_NODE_AUTO ? LOOK_FREE : LOOK_TRY;
-}
-
-static void
-mark(uint8_t *used, uint32_t id)
-{
-	if (id != ETCD_NODE_AUTO)
-		used[id / 8] |= (uint8_t)(1u << id % 8);
-}
-
-// Of all entries of the cluster. `left`: also the ids of addresses that have left are kept for
-// them.
-static uint32_t
-choose_free(const json_t *kvs, bool left)
-{
-	static uint8_t used[ID_LAST / 8 + 1];
-	uint32_t skip = any(8), found = ETCD_NODE_AUTO; /* many start at once */
-	const json_t *kv;
-	size_t i;
-
-	memset(used, 0, sizeof(used));
-	json_array_foreach(kvs, i, kv)
-	{
-		mark(used, id_of_key(kv));
-		mark(used, left ? id_of_value(kv) : ETCD_NODE_AUTO);
-	}
-	for (uint32_t id = ID_FIRST; id <= ID_LAST; id++) {
-		if (used[id / 8] & 1u << id % 8)
-			continue;
-		found = id;
-		if (!skip--)
-			break;
-	}
-	return found;
-}
-
-static void
-take_ids(void *user, const json_t *answer)
-{
-	struct etcd *e = user;
-	const json_t *kvs = json_object_get(answer, "kvs");
-
-	e->candidate = choose_free(kvs, true);
-	if (e->candidate == ETCD_NODE_AUTO)
-		e->candidate = choose_free(kvs, false);
-	if (e->candidate != ETCD_NODE_AUTO) {
-		e->look = LOOK_TRY;
-	} else {
-		log_once(&e->taken, "no node id is free in cluster '%s'; let nodes leave",
-			 e->is.cluster);
-		e->look = LOOK_OWN;
-		set_retry(e, RETRY_MAX);
-	}
-}
-
-static void
-take_try(void *user, const json_t *answer)
-{
-	struct etcd *e = user;
-	char text[VALUE_MAX];
-	const char *owner = owner_of(answer, text);
-
-	e->look = LOOK_FREE;
-	if (json_is_true(json_object_get(answer, "succeeded")) ||
-	    (owner && !strcmp(owner, e->is.control)))
-		claimed(e, e->candidate);
-}
-
-static void
-find_id(struct etcd *e)
-{
-	char all[KEY_MAX];
-
-	switch (e->look) {
-	case LOOK_OWN:
-		ask(e, "/v3/kv/range",
-		    json_pack("{s:o}", "key", key_of(e, "control", e->is.control)), take_own_id);
-		break;
-	case LOOK_FREE:
-		snprintf(all, sizeof(all), "/weir/%s/", e->is.cluster);
-		ask(e, "/v3/kv/range", range_below(all), take_ids);
-		break;
-	case LOOK_TRY:
-		claim(e, e->candidate, json_pack("[o]", absent(node_key(e, "node", e->candidate))),
-		      take_try);
-	}
 }
 
 // ---- what we say ----
@@ -600,7 +317,7 @@ known(struct etcd *e, uint32_t id, const char *value)
 static void
 take_kv(struct etcd *e, const json_t *kv)
 {
-	uint32_t id = id_of_key(kv);
+	uint32_t id = etcd_id_of_key(kv);
 	char value[VALUE_MAX];
 
 	if (etcd_text(json_object_get(kv, "value"), value, sizeof(value)))
@@ -628,7 +345,7 @@ take_event(struct etcd *e, const json_t *event)
 {
 	const char *type = json_string_value(json_object_get(event, "type"));
 	const json_t *kv = json_object_get(event, "kv");
-	uint32_t id = id_of_key(kv);
+	uint32_t id = etcd_id_of_key(kv);
 
 	if (!type || strcmp(type, "DELETE"))
 		take_kv(e, kv);
@@ -695,25 +412,25 @@ step(struct etcd *e)
 	if (evtimer_pending(e->retry, NULL))
 		return;
 	if (e->is.user && !e->token[0]) {
-		ask(e, "/v3/auth/authenticate",
-		    json_pack("{s:s, s:s}", "name", e->is.user, "password", e->is.password),
-		    take_token);
+		etcd_ask(e, "/v3/auth/authenticate",
+			 json_pack("{s:s, s:s}", "name", e->is.user, "password", e->is.password),
+			 take_token);
 	} else if (!e->lease) {
 		snprintf(lease, sizeof(lease), "%u", e->is.lease);
-		ask(e, "/v3/lease/grant", json_pack("{s:s}", "TTL", lease), take_lease);
-	} else if (!e->claimed && e->id == ETCD_NODE_AUTO) {
-		find_id(e);
+		etcd_ask(e, "/v3/lease/grant", json_pack("{s:s}", "TTL", lease), take_lease);
 	} else if (!e->claimed) {
-		claim_own(e);
+		etcd_claim(e);
 	} else if (!e->alive) {
-		ask(e, "/v3/kv/put",
-		    put(node_key(e, "alive", e->id), etcd_bytes(e->is.control), e->lease),
+		etcd_ask(
+		    e, "/v3/kv/put",
+		    etcd_put(etcd_node_key(e, "alive", e->id), etcd_bytes(e->is.control), e->lease),
 		    put_alive);
 	} else if (!e->told && e->value[0]) {
-		ask(e, "/v3/kv/put", put(node_key(e, "node", e->id), etcd_bytes(e->value), 0),
-		    put_told);
+		etcd_ask(e, "/v3/kv/put",
+			 etcd_put(etcd_node_key(e, "node", e->id), etcd_bytes(e->value), 0),
+			 put_told);
 	} else if (!e->listed) {
-		ask(e, "/v3/kv/range", range_of(e, "node"), take_list);
+		etcd_ask(e, "/v3/kv/range", range_of(e, "node"), take_list);
 	} else if (!e->watch) {
 		start_watch(e);
 	}
@@ -761,8 +478,8 @@ etcd_stop(struct membership_source *source, bool leave)
 	drop_all(e);
 	if (e->http && leave && e->claimed) /* control/HOST:PORT stays: it comes back with its id */
 		etcd_post_and_wait(e->http, url, "/v3/kv/deleterange",
-				   json_pack("{s:o}", "key", node_key(e, "node", e->id)), e->token,
-				   1);
+				   json_pack("{s:o}", "key", etcd_node_key(e, "node", e->id)),
+				   e->token, 1);
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
 	if (e->http && e->lease)
 		etcd_post_and_wait(e->http, url, "/v3/lease/revoke", json_pack("{s:s}", "ID", text),
@@ -794,7 +511,7 @@ etcd_source_create(const struct etcd_options *o)
 	e->id = o->node;
 	e->retry_ms = RETRY_MIN;
 	e->urls = rest = strdup(o->urls);
-	for (char *url; rest && (url = strsep(&rest, ",")) && e->url_count < URLS;) {
+	for (char *url; rest && (url = strsep(&rest, ",")) && e->url_count < ETCD_URLS;) {
 		size_t n = strlen(url);
 
 		while (n && url[n - 1] == '/')
