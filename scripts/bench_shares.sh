@@ -116,7 +116,14 @@ programs_memory_figure()
 	stop_all
 }
 
-# load N PACE: N programs send, a message every PACE us each; cycles that A's engine is busy for one.
+# All of N programs send.
+all_send()
+{
+	[ "$(weirctl --instance A --json show connections | jq '[.[] | select(.state == "open" and .by_primitive.ring > 0)] | length')" = "$1" ]
+}
+
+# load N PACE: N programs send, a message every PACE us each; cycles that A's engine is busy for one. Main shares
+# its CPU: what it does to attach them is over before.
 load()
 {
 	local i before after
@@ -124,7 +131,8 @@ load()
 	for ((i = 1; i <= $1; i++)); do
 		run "send$i" probe A send node:2:d 100000000 "$i" "$2"
 	done
-	sleep 2
+	await 60 all_send "$1" || die "$1 programs do not send: $(weirctl --instance A show sessions)"
+	sleep 1
 	before=$(weirctl --instance A --json show engines)
 	sleep 4
 	after=$(weirctl --instance A --json show engines)
