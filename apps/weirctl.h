@@ -74,6 +74,8 @@ struct weirctl_command {
 
 /* ---- weirctl.c ---- */
 /* Prints "weirctl: ..." on stderr; returns `code`. */
+/* Monotonic seconds. */
+double weirctl_now(void);
 __attribute__((format(printf, 2, 3))) int weirctl_fail(int code, const char *format, ...);
 /* What stands before a message besides: where a line came from; "" if there is nothing to say. */
 void weirctl_place(const char *place);

@@ -12,15 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
-}
-
 // The file, with the caller's rights; frames are nobody else's business. What is in it is cut off
 // by the data plane when the capture begins, not for a port that isn't there. Negative: an exit
 // code.
@@ -44,10 +35,10 @@ static int
 await_end(struct query *q, int signals, double seconds)
 {
 	struct pollfd fds[2] = {{.fd = q->fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
-	double end = now() + seconds;
+	double end = weirctl_now() + seconds;
 
 	for (;;) {
-		double left = seconds > 0 ? end - now() : 3600;
+		double left = seconds > 0 ? end - weirctl_now() : 3600;
 		struct signalfd_siginfo info;
 		int n;
 

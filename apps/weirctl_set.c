@@ -106,15 +106,6 @@ evict(const struct weirctl_options *o, int argc, char **argv)
 	return status ? weirctl_fail(status, "%s", q.reason) : WEIRCTL_OK;
 }
 
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
-}
-
 // How many programs and connections are left: of a node, or (negative) of this one. 0 or an exit
 // code and q.reason.
 static int
@@ -146,7 +137,7 @@ count_left(const char *instance, long node, uint32_t *sessions, uint32_t *conns)
 static int
 watch(const struct weirctl_options *o, long node, int signals)
 {
-	double end = now() + o->timeout;
+	double end = weirctl_now() + o->timeout;
 	uint32_t sessions, conns, said[2] = {UINT32_MAX, UINT32_MAX};
 
 	for (;;) {
@@ -164,7 +155,7 @@ watch(const struct weirctl_options *o, long node, int signals)
 		said[1] = conns;
 		if (!sessions && !conns)
 			return WEIRCTL_OK;
-		if (o->timed && now() >= end)
+		if (o->timed && weirctl_now() >= end)
 			return weirctl_fail(WEIRCTL_TIMEOUT,
 					    "not drained after %g s; evict what is left, or wait",
 					    o->timeout);

@@ -28,15 +28,6 @@ struct screen {
 	struct termios before;
 };
 
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
-}
-
 struct history {
 	struct sample before, now;
 	double took; // the last answer with connections
@@ -64,23 +55,23 @@ move(struct rows *before, struct rows *rows)
 static int
 look(struct history *h)
 {
-	double begin = now();
+	double begin = weirctl_now();
 	int status;
 
 	move(&h->before.engines, &h->now.engines);
 	move(&h->before.sessions, &h->now.sessions);
 	h->before.at = h->now.at;
 	status = query_rows(&q, WEIR_ROWS_ENGINES, &h->now.engines);
-	h->now.at = now();
+	h->now.at = weirctl_now();
 	if (!status)
 		status = query_rows(&q, WEIR_ROWS_SESSIONS, &h->now.sessions);
 	if (status || (h->before.conns_at > 0 && begin - h->now.conns_at < REST * h->took))
 		return status;
 	move(&h->before.conns, &h->now.conns);
 	h->before.conns_at = h->now.conns_at;
-	begin = now();
+	begin = weirctl_now();
 	status = query_rows(&q, WEIR_ROWS_CONNECTIONS, &h->now.conns);
-	h->now.conns_at = now();
+	h->now.conns_at = weirctl_now();
 	h->took = h->now.conns_at - begin;
 	if (!status)
 		rates_sort(&h->now.conns);
@@ -181,7 +172,7 @@ rest(const struct screen *screen, int signals, double until)
 			      {.fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN}};
 
 	for (;;) {
-		double left = until - now();
+		double left = until - weirctl_now();
 		char key = 0;
 
 		if (left <= 0)
@@ -224,7 +215,7 @@ views(const struct weirctl_options *o, const struct screen *screen, int signals,
 	uint64_t seen = 0;
 
 	for (;;) {
-		double begin = now();
+		double begin = weirctl_now();
 		int status = look(h);
 
 		if (status)

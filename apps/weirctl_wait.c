@@ -95,22 +95,13 @@ check(struct query *q, const struct condition *c, bool *holds)
 	return 0;
 }
 
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
-}
-
 int
 wait_for(const struct weirctl_options *o, int argc, char **argv)
 {
 	static const struct timespec pause = {.tv_nsec = POLL_NS};
 	static struct query q = {.fd = -1};
 	const char *instance = o->instance, *what = argv[0];
-	double seconds = o->timeout, end = now() + seconds;
+	double seconds = o->timeout, end = weirctl_now() + seconds;
 	struct condition c;
 	bool holds = false;
 
@@ -119,7 +110,7 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 		return weirctl_fail(
 		    WEIRCTL_USAGE, "cannot wait for '%s'; give up, node:ID or connections:K", what);
 	for (;;) {
-		double left = end - now();
+		double left = end - weirctl_now();
 		int status = 0;
 
 		left = left < WEIRCTL_ANSWER_SECONDS ? left : WEIRCTL_ANSWER_SECONDS;
@@ -140,7 +131,7 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 		}
 		if (status)
 			query_close(&q);
-		if (now() >= end)
+		if (weirctl_now() >= end)
 			break;
 		nanosleep(&pause, NULL);
 	}

@@ -199,6 +199,8 @@ void regions_free(struct broker_session *s);
 void session_publish_node(struct broker *b);
 
 /* ---- shares of the NICs (broker_share.c) ---- */
+/* Decimal, the whole text, `max` at most; else false. */
+bool broker_parse_number(const char *text, uint32_t max, uint32_t *value);
 
 void share_init(struct broker_session *s);
 /* A setting by weirctl: how many sessions it changed, or -errno and a line in reason. */

@@ -12,18 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool
-parse_number(const char *text, uint32_t max, uint32_t *value)
-{
-	unsigned long n;
-	char *end;
-
-	errno = 0;
-	n = strtoul(text, &end, 10);
-	*value = (uint32_t)n;
-	return *text >= '0' && *text <= '9' && !*end && !errno && n <= max;
-}
-
 /* ---- settings of the whole ---- */
 
 /* One that comes later is told as well. */
@@ -66,7 +54,7 @@ set_limit(uint32_t *limit, uint32_t most, const char *option, const char *value,
 {
 	uint32_t n;
 
-	if (!parse_number(value, most, &n) || !n)
+	if (!broker_parse_number(value, most, &n) || !n)
 		return fail(reason, size, -EINVAL, "'%s' is not good; give 1 to %u (%s)", value,
 			    most, option);
 	*limit = n;
@@ -141,7 +129,7 @@ drain_node(struct broker *b, const char *id, const char *value, char *reason, si
 	struct broker_node *n;
 	uint32_t number;
 
-	if (!parse_number(id, UINT16_MAX - 1, &number))
+	if (!broker_parse_number(id, UINT16_MAX - 1, &number))
 		return fail(reason, size, -EINVAL, "'%s' is no node; give drain.ID or drain.self",
 			    id);
 	n = node_find(b, number);

@@ -121,8 +121,8 @@ keep(struct broker *b, const char *name, const struct share_setting *to)
 	return 0;
 }
 
-static bool
-parse_number(const char *text, uint32_t max, uint32_t *value)
+bool
+broker_parse_number(const char *text, uint32_t max, uint32_t *value)
 {
 	unsigned long n;
 	char *end;
@@ -165,7 +165,7 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 
 	snprintf(number, sizeof(number), "%.*s", (int)(what - key - 5), key + 5);
 	if (what <= key + 5 || (size_t)(what - key - 5) >= sizeof(number) ||
-	    !parse_number(number, UINT32_MAX - 1, &uid))
+	    !broker_parse_number(number, UINT32_MAX - 1, &uid))
 		return fail(reason, size, -EINVAL,
 			    "'%s' names no user by number; give user.UID.WHAT", key);
 	rc = user_set(b, uid, what + 1, value);
@@ -197,12 +197,12 @@ parse_value(const struct broker *b, const char *what, const char *value, struct 
 				  value);
 	}
 	if (!strcmp(what, "weight")) {
-		return parse_number(value, ENGINE_WEIGHT_MAX, &to->weight) && to->weight
+		return broker_parse_number(value, ENGINE_WEIGHT_MAX, &to->weight) && to->weight
 			   ? 0
 			   : fail(reason, size, -EINVAL, "weight '%s' is not good; give 1 to %u",
 				  value, ENGINE_WEIGHT_MAX);
 	}
-	return parse_number(value, most, &to->conn_limit) && to->conn_limit
+	return broker_parse_number(value, most, &to->conn_limit) && to->conn_limit
 		   ? 0
 		   : fail(reason, size, -EINVAL,
 			  "'%s' is no number of connections; give 1 to %u "
@@ -242,7 +242,7 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 			    "show sessions",
 			    key);
 	snprintf(name, sizeof(name), "%.*s", (int)(what - from - 1), from + 1);
-	if (!by_name && !parse_number(name, UINT32_MAX - 1, &id))
+	if (!by_name && !broker_parse_number(name, UINT32_MAX - 1, &id))
 		return fail(reason, size, -EINVAL,
 			    "'%s' is no number of a session; see weirctl show sessions", name);
 	rc = parse_value(b, what + 1, value, &to, reason, size);
