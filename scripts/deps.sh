@@ -26,13 +26,20 @@ packages_missing()
 	done
 }
 
-apt_quietly()
-{
+# No package starts a service (etcd would): where nobody else says what may start, nothing does meanwhile.
+apt_quietly() (
+	policy=/usr/sbin/policy-rc.d
+	if [ ! -e "$policy" ]; then
+		trap 'rm -f "$policy"' EXIT
+		trap 'exit 130' INT TERM
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod 755 "$policy"
+	fi
 	DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true \
 		apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 \
 		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
 		-y -q "$@" </dev/null
-}
+)
 
 # Returns 0 when everything is there, else 3 after one line that says what is missing.
 install_deps()
