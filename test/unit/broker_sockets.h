@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The other end of a broker's session.sock and control.sock. */
+#ifndef TEST_BROKER_SOCKETS_H
+#define TEST_BROKER_SOCKETS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "broker_fake.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static const struct fake_config with_sockets = {.engines = 2, .sockets = true, .node = 7};
+
+static inline int
+dial(struct fake *f, const char *name)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", f->dir, name);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	fake_run(f);
+	return fd;
+}
+
+/* What comes next: bytes, 0 = closed, -EAGAIN = nothing. Descriptors go to fds. */
+static inline ssize_t
+get(struct fake *f, int fd, void *m, size_t room, int fds[2])
+{
+	union {
+		char room[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = m, .iov_len = room};
+	struct msghdr h = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.room,
+			   .msg_controllen = sizeof(control.room)};
+	struct cmsghdr *c;
+	ssize_t n;
+
+	fake_run(f);
+	n = recvmsg(fd, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	if (n < 0)
+		return errno == ECONNRESET ? 0 : -errno;
+	c = CMSG_FIRSTHDR(&h);
+	if (fds && c)
+		memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	return n;
+}
+
+static inline struct weir_session_msg
+hello(void)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
+
+	m.hello.magic = WEIR_SESSION_MAGIC;
+	m.hello.version_min = m.hello.version_max = 1;
+	m.hello.arena = 4 << 20;
+	snprintf(m.hello.name, sizeof(m.hello.name), "prog");
+	return m;
+}
+
+static inline struct weir_session_msg
+call(struct fake *f, int fd, struct weir_session_msg m, int fds[2])
+{
+	struct weir_session_msg r = {0};
+
+	m.length = weir_session_length(m.type);
+	assert_int_equal(send(fd, &m, m.length, MSG_NOSIGNAL), m.length);
+	assert_true(get(f, fd, &r, sizeof(r), fds) > 0);
+	assert_int_equal(weir_session_check(&r, r.length), 0);
+	return r;
+}
+
+static inline int
+attach(struct fake *f)
+{
+	int fd = dial(f, "session.sock"), fds[2] = {-1, -1};
+
+	assert_int_equal(call(f, fd, hello(), fds).type, WEIR_MSG_WELCOME);
+	close(fds[0]);
+	return fd;
+}
+
+/* ---- what vandals send ---- */
+
+static uint64_t seed;
+
+static inline uint32_t
+below(uint32_t n)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(seed >> 33) % n;
+}
+
+/* ---- control.sock ---- */
+
+union ctl {
+	struct weir_ctl_msg m;
+	uint64_t room[WEIR_CTL_MAX / 8];
+};
+
+static inline void
+ctl_send(int fd, struct weir_ctl_msg *m, uint32_t type)
+{
+	m->type = type;
+	m->length = weir_ctl_length(type);
+	assert_int_equal(send(fd, m, m->length, MSG_NOSIGNAL), m->length);
+}
+
+static inline int
+ctl_open(struct fake *f, uint32_t role, union ctl *answer)
+{
+	int fd = dial(f, "control.sock");
+	struct weir_ctl_msg m = {0};
+
+	m.hello.version = WEIR_CTL_VERSION;
+	m.hello.role = role;
+	m.hello.node = 7;
+	ctl_send(fd, &m, WEIR_CTL_HELLO);
+	assert_true(get(f, fd, answer, sizeof(*answer), NULL) > 0);
+	assert_int_equal(weir_ctl_check(&answer->m, answer->m.length), 0);
+	return fd;
+}
+
+#endif
