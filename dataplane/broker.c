@@ -227,6 +227,7 @@ broker_create(const struct broker_config *config)
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	b->last_building = &b->building;
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
+	TAILQ_INIT(&b->node_news);
 	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
 	b->segment = broker_alloc(BROKER_SEGMENTS_MAX * sizeof(*b->segment));
 	b->link_table =
@@ -417,6 +418,8 @@ broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 		node_input(b, &m->node);
 		break;
 	case WEIR_CTL_SYNCED:
+		if (!b->synced)
+			b->node_changes++; /* that the table is whole is news */
 		b->synced = true;
 		break;
 	case WEIR_CTL_LINK:

@@ -128,6 +128,7 @@ broker_flush(struct broker *b)
 	if (b->flushing)
 		return;
 	b->flushing = true;
+	nodes_publish(b);
 	while (any) {
 		any = false;
 		for (uint32_t i = 0; i < b->config.engines; i++)

@@ -13,6 +13,8 @@
 #include "segment.h"
 #include "service.h"
 
+#include <sys/queue.h>
+
 #define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
 #define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
 #define BROKER_SESSION_SEGMENTS 256u /* that one session may be part of */
@@ -107,6 +109,8 @@ enum session_state {
 
 struct broker_channel {
 	uint32_t engine;
+	int bell;     /* the engine's end of its doorbell, until doorbell_remove() */
+	bool watches; /* it is rung when a node changes */
 };
 
 enum region_state {
@@ -335,6 +339,8 @@ struct broker_node {
 	uint64_t repair_until; /* 0: all well; else when it counts as lost */
 	bool told_up;	       /* programs have been told */
 	bool draining;	       /* no new connections */
+	uint64_t changed;      /* number of its latest change that programs may see; 0: none */
+	TAILQ_ENTRY(broker_node) in_news;
 };
 
 struct broker_node *node_find(const struct broker *b, uint32_t id);
@@ -362,6 +368,14 @@ struct broker_link;
 void node_tell_control(struct broker_link *l, uint32_t status);
 uint64_t node_timers(struct broker *b, uint64_t now);
 void node_free_all(struct broker *b);
+
+/* ---- what programs are told of nodes (broker_news.c) ---- */
+
+/* Something that they may see has changed. */
+void node_news(struct broker *b, struct broker_node *n);
+/* Wakes those who want to know. */
+void nodes_publish(struct broker *b);
+void nodes_request(struct broker_session *s, const struct weir_session_msg *m);
 
 /* ---- datagrams (broker_datagram.c) ---- */
 
@@ -585,6 +599,8 @@ struct broker {
 	struct broker_node **node_list;
 	uint32_t node_count, node_room;
 	struct broker_node *loop;
+	TAILQ_HEAD(broker_news, broker_node) node_news; /* by `changed` */
+	uint64_t node_changes, node_changes_told;
 	struct broker_link *links;
 	struct broker_link **link_table; /* engine * config.links + id */
 	uint32_t link_next[BROKER_ENGINES_MAX];

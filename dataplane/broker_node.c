@@ -194,6 +194,7 @@ node_up(struct broker *b, struct broker_node *n)
 {
 	if (!n->told_up && !n->is.self) {
 		n->told_up = true;
+		node_news(b, n);
 		tell_programs(b, n, 0);
 	}
 }
@@ -211,6 +212,7 @@ node_lost(struct broker *b, struct broker_node *n)
 	if (!n->told_up)
 		return;
 	n->told_up = false;
+	node_news(b, n);
 	b->counters.nodes_down++;
 	broker_say(b, LOG_LEVEL_WARNING, NODE_FIELDS(n->is.id),
 		   "node %u is down: its connections end", n->is.id);
@@ -267,13 +269,17 @@ void
 node_input(struct broker *b, const struct weir_ctl_node *is)
 {
 	struct broker_node *n = node_find(b, is->id);
+	struct weir_ctl_node was;
 
 	if (is->self)
 		node_set_own(b, is->id);
 	if (!n)
 		n = node_add(b, is->id);
+	was = n->is;
 	if (update(n, is) && !n->is.self)
 		node_lost(b, n);
+	if (!n->changed || memcmp(&was, &n->is, sizeof(was)))
+		node_news(b, n);
 	if (n->is.self)
 		return;
 	if (n->is.state >= WEIR_NODE_DOWN)

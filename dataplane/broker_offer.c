@@ -144,6 +144,7 @@ incarnation_fits(struct broker *b, struct broker_node *n, const struct weir_link
 		n->is.incarnation = o->incarnation;
 		if (n->is.state >= WEIR_NODE_DOWN || n->is.state == WEIR_NODE_JOINING)
 			n->is.state = WEIR_NODE_UP;
+		node_news(b, n);
 	}
 	return n->is.state < WEIR_NODE_DOWN;
 }

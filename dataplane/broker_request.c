@@ -98,7 +98,7 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 		session_refuse(s, -rc, "engine %u takes no doorbell now; try again", engine);
 		return;
 	}
-	s->channel[i].engine = engine;
+	s->channel[i] = (struct broker_channel){.engine = engine, .bell = pair[0]};
 	s->channel_count++;
 	s->program_doorbell = pair[1];
 	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
@@ -227,6 +227,9 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 		break;
 	case WEIR_MSG_DISOWN:
 		disown_request(s, m);
+		break;
+	case WEIR_MSG_NODES:
+		nodes_request(s, m);
 		break;
 	case WEIR_MSG_BYE:
 		bye(s);

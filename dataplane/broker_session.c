@@ -557,6 +557,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	atomic_store_explicit(&arena_head(&s->arena)->node,
 			      b->node == BROKER_NODE_UNKNOWN ? 0 : b->node + 1,
 			      memory_order_relaxed);
+	atomic_store_explicit(&arena_head(&s->arena)->nodes, b->node_changes, memory_order_relaxed);
 	s->reply = reply;
 	s->user = user;
 	s->pending = true;

@@ -18,6 +18,7 @@
 /* What programs may call is all that the library shows. */
 #pragma GCC visibility push(default)
 #include "weir/memory.h"
+#include "weir/node.h"
 #include "weir/stream.h"
 #include "weir/weir.h"
 #pragma GCC visibility pop
@@ -33,6 +34,7 @@
 struct weir_conn;
 struct weir_listener;
 struct weir_parked;
+struct weir_table;
 struct weir_thread;
 
 /* ---- how requests reach the data plane ---- */
@@ -119,9 +121,11 @@ struct weir {
 	struct weir_life *life;
 	uint8_t *arena;
 	struct weir_geometry geometry;
-	bool fence;    /* the data plane is not registered for membarrier, or we aren't */
-	bool polling;  /* WEIR_POLLING */
-	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
+	bool fence;	  /* the data plane is not registered for membarrier, or we aren't */
+	bool polling;	  /* WEIR_POLLING */
+	uint32_t node;	  /* own id that WELCOME told, UINT32_MAX unknown */
+	uint32_t version; /* of session messages, that both speak */
+	_Atomic uint32_t watchers; /* threads that watch nodes; all write and read */
 	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
 	char last_word[WEIR_REASON_MAX]; /* why the data plane let go of us, "" unsaid: watcher
@@ -281,7 +285,8 @@ struct weir_thread {
 	LIST_HEAD(, weir_listener) listening;
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
-	LIST_HEAD(, weir_parked) loans;		       /* that the program has not given back */
+	struct weir_table *table;	/* of nodes; NULL: never asked for. The thread's alone */
+	LIST_HEAD(, weir_parked) loans; /* that the program has not given back */
 	struct weir_parked *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */
 	uint32_t spare_count[WEIR_SPARE_CLASSES];
 	uint32_t cache[16]; /* free send blocks */

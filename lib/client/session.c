@@ -164,6 +164,7 @@ say_hello(struct weir *w, const struct weir_options *o)
 		return rc;
 	w->geometry = r.welcome.geometry;
 	w->node = r.welcome.node;
+	w->version = r.welcome.version;
 	w->turn = r.welcome.session;
 	w->fence = !weir_barrier_registered() || !(r.welcome.flags & WEIR_WELCOME_MEMBARRIER);
 	rc = -EPROTO;

@@ -11,10 +11,11 @@
 #include "wire.h"
 
 #include "weir/address.h"
+#include "weir/node.h"
 
 #define WEIR_CTL_VERSION 3u
 #define WEIR_CTL_MAX 32768u
-#define WEIR_CTL_ADDRESSES 8
+#define WEIR_CTL_ADDRESSES WEIR_NODE_ADDRESSES
 #define WEIR_CTL_PEER_TEXT 64
 
 enum weir_ctl_type {
@@ -51,18 +52,9 @@ enum weir_ctl_type {
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
 
 /*
- * What control says of a node. JOINING: this control has not heard of it yet; changes nothing at a
- * node that the data plane knows already (control was restarted). SUSPECT: its control is silent;
- * traffic goes on. DOWN: its data plane is dead. UP with another incarnation: the old data plane is
- * dead too. GONE: it is no member any more; as DOWN, and it has no address until it comes again.
+ * What control says of a node is an enum weir_node_state. JOINING: this control has not heard of it
+ * yet; changes nothing at a node that the data plane knows already (control was restarted).
  */
-enum weir_node_state {
-	WEIR_NODE_JOINING,
-	WEIR_NODE_UP,
-	WEIR_NODE_SUSPECT,
-	WEIR_NODE_DOWN,
-	WEIR_NODE_GONE
-};
 
 enum weir_ctl_rows {
 	WEIR_ROWS_NODES = 1,

@@ -12,7 +12,7 @@ struct type_info {
 	const char *name;
 };
 
-#define TYPE_COUNT (WEIR_MSG_WAIT + 1)
+#define TYPE_COUNT (WEIR_MSG_NODE_LIST + 1)
 
 static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_HELLO] = {BODY(hello), "hello"},
@@ -26,6 +26,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_DROP_SEGMENT] = {BODY(segment), "drop-segment"},
     [WEIR_MSG_ADOPT] = {BODY(adopt), "adopt"},
     [WEIR_MSG_DISOWN] = {BODY(region), "disown"},
+    [WEIR_MSG_NODES] = {BODY(nodes), "nodes"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
     [WEIR_MSG_WELCOME] = {BODY(welcome), "welcome"},
@@ -35,6 +36,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_SEGMENT_MAP] = {BODY(segment_map), "segment-map"},
     [WEIR_MSG_REGION] = {BODY(region), "region"},
     [WEIR_MSG_WAIT] = {HEADER, "wait"},
+    [WEIR_MSG_NODE_LIST] = {BODY(node_list), "node-list"},
 };
 
 uint32_t

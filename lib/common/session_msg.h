@@ -11,11 +11,13 @@
 #include "shm.h"
 
 #include "weir/address.h"
+#include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
 #define WEIR_SESSION_VERSION_MIN 1u
-#define WEIR_SESSION_VERSION_MAX 2u
-#define WEIR_SESSION_WAIT 2u /* from this version on an answer may be announced by WAIT */
+#define WEIR_SESSION_VERSION_MAX 3u
+#define WEIR_SESSION_WAIT 2u  /* from this version on an answer may be announced by WAIT */
+#define WEIR_SESSION_NODES 3u /* ... NODES may be asked for */
 #define WEIR_REASON_MAX 160
 #define WEIR_NAME_MAX 32
 #define WEIR_ENGINES_MAX 32u
@@ -39,6 +41,7 @@ enum weir_session_type {
 	WEIR_MSG_DROP_SEGMENT = 9, /* body: segment */
 	WEIR_MSG_ADOPT = 10,	   /* memory for a region; answer REGION + fd of it, zeroed */
 	WEIR_MSG_DISOWN = 11,	   /* body: region; answer OK: no message names it any more */
+	WEIR_MSG_NODES = 22,	   /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
@@ -49,6 +52,7 @@ enum weir_session_type {
 	WEIR_MSG_SEGMENT_MAP = 70,
 	WEIR_MSG_REGION = 71,
 	WEIR_MSG_WAIT = 82, /* the answer takes time: this comes every second until it is there */
+	WEIR_MSG_NODE_LIST = 83,
 };
 
 #define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
@@ -62,6 +66,8 @@ enum weir_session_type {
 #define WEIR_CONNECT_KNOWN (WEIR_CONNECT_LOOP | WEIR_CONNECT_DATAGRAM)
 
 #define WEIR_ADOPT_HUGE 0x100u /* the range is of whole huge pages */
+
+#define WEIR_NODES_A_MSG 8u /* of a NODE_LIST */
 
 struct weir_session_msg {
 	uint32_t type;	 /* enum weir_session_type */
@@ -147,6 +153,19 @@ struct weir_session_msg {
 			uint32_t page;	 /* bytes of a page of it */
 			uint64_t bytes;
 		} region; /* also DISOWN, by number */
+		struct {
+			uint64_t since;	  /* those with a later change than this; 0: all */
+			uint32_t channel; /* UINT32_MAX: none */
+			uint32_t watch;	  /* 1: its doorbell rings at each change from now on */
+		} nodes;
+		struct {
+			uint64_t upto; /* number of the last change that these include */
+			uint32_t count;
+			uint32_t more;	/* 1: there are later ones, ask again */
+			uint32_t whole; /* 1: control has told all nodes, and with these we have */
+			uint32_t reserved;
+			struct weir_node_info node[WEIR_NODES_A_MSG];
+		} node_list;
 		struct {
 			int32_t code; /* positive errno */
 			char reason[WEIR_REASON_MAX];

@@ -49,6 +49,7 @@ struct weir_arena_head {
 	struct weir_geometry geometry; /* for people with a debugger */
 	_Alignas(64) _Atomic uint32_t
 	    node; /* data plane (main) writes, program reads: own node id + 1, 0 = not known yet */
+	_Atomic uint64_t nodes; /* the same: number of the latest change of any node */
 	/*
 	 * Connections taken out of listener i's queue by weir_accept() or dropped since LISTEN:
 	 * program writes, main reads for the backlog. Main sets it to 0 before it answers LISTEN.

@@ -208,6 +208,9 @@ node_event(struct weir_thread *t, uint16_t node, uint32_t status)
 	uint32_t i = 0, room = t->node_room ? t->node_room * 2 : 16;
 	struct weir_node_event *grown;
 
+	/* who watches is told all of it */
+	if (atomic_load_explicit(&t->w->watchers, memory_order_relaxed))
+		return;
 	while (i < t->node_count && t->nodes[i].node != node)
 		i++;
 	if (i == t->node_room) {

@@ -316,6 +316,13 @@ void weir_tail_drop(struct weir_conn *c);
 /* Whether a message of want_length could be sent now. */
 bool weir_send_possible(struct weir_conn *c);
 
+/* ---- nodes.c ---- */
+/* Whether there is something to tell the thread of nodes. */
+bool weir_nodes_any(struct weir_thread *t);
+/* Fills in up to n events. How many. */
+unsigned weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n);
+void weir_table_free(struct weir_thread *t);
+
 /* ---- listen.c ---- */
 /* A connection has left the listener's queue. */
 void weir_listener_took(struct weir_listener *l);

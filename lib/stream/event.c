@@ -149,6 +149,15 @@ put_foreign(struct batch *b, struct weir_thread *t)
 	}
 }
 
+static void
+put_changes(struct batch *b, struct weir_thread *t)
+{
+	unsigned n = weir_nodes_take(t, b->at, b->left);
+
+	b->at += n;
+	b->left -= n;
+}
+
 static unsigned
 collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
@@ -159,6 +168,8 @@ collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 	weir_drive(t, NULL);
 	put_home(&b, t);
 	weir_unlock(t);
+	if (weir_unlikely(t->table))
+		put_changes(&b, t);
 	LIST_FOREACH(f, &t->foreign, next)
 	{
 		weir_lock(f->home);
@@ -292,7 +303,8 @@ anything(struct weir_thread *t)
 		weir_drive(f->home, NULL);
 		weir_unlock(f->home);
 	}
-	return found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed);
+	return found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed) ||
+	       (t->table && weir_nodes_any(t));
 }
 
 int

@@ -21,6 +21,7 @@
 #define LISTENERS 64u
 #define REGIONS 3u
 #define POSTS 64u
+#define NODES 64u
 
 struct packet { /* something for a program's ring that has not got in yet */
 	struct packet *next;
@@ -32,6 +33,7 @@ struct channel {
 	bool used;
 	uint32_t engine;
 	int bell, bell_theirs;
+	bool watches; /* nodes */
 	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
 	struct packet *first, **last;
@@ -108,6 +110,14 @@ struct fake {
 	bool running;
 	_Atomic bool held;
 	uint8_t way; /* of the last message */
+	struct {
+		struct weir_node_info is;
+		uint64_t changed;
+	} node[NODES]; /* in the order of `changed` */
+	uint32_t nodes;
+	uint64_t node_changes;
+	bool synced;
+	uint32_t lists; /* asked for */
 };
 
 static void
@@ -598,7 +608,7 @@ hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[2])
 	s->out = calloc(g->recv_blocks, 1);
 	fds[0] = dup(s->memory);
 	r->type = WEIR_MSG_WELCOME;
-	r->welcome.version = 1;
+	r->welcome.version = f->o.old ? WEIR_SESSION_WAIT : WEIR_SESSION_VERSION_MAX;
 	r->welcome.flags = f->o.fence ? 0 : WEIR_WELCOME_MEMBARRIER;
 	r->welcome.geometry = *g;
 }
@@ -835,6 +845,30 @@ drop_segment(struct fake *f, const struct weir_session_msg *m, struct weir_sessi
 	g->dropped[m->segment.side] = true;
 }
 
+static void
+do_nodes(struct fake *f, struct session *s, const struct weir_session_msg *m,
+	 struct weir_session_msg *r)
+{
+	uint32_t i = 0;
+
+	require(m->nodes.channel == UINT32_MAX || m->nodes.channel < s->channels,
+		"a channel that there isn't");
+	if (m->nodes.channel != UINT32_MAX)
+		s->channel[m->nodes.channel].watches = m->nodes.watch;
+	f->lists++;
+	r->type = WEIR_MSG_NODE_LIST;
+	while (i < f->nodes && f->node[i].changed <= m->nodes.since)
+		i++;
+	for (; i < f->nodes && r->node_list.count < WEIR_NODES_A_MSG; i++) {
+		r->node_list.node[r->node_list.count++] = f->node[i].is;
+		r->node_list.upto = f->node[i].changed;
+	}
+	r->node_list.more = i < f->nodes;
+	r->node_list.whole = i == f->nodes && f->synced;
+	if (i == f->nodes)
+		r->node_list.upto = f->node_changes;
+}
+
 static int
 request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r, int fds[2])
 {
@@ -877,6 +911,9 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 		break;
 	case WEIR_MSG_DISOWN:
 		do_disown(s, m);
+		break;
+	case WEIR_MSG_NODES:
+		do_nodes(f, s, m, r);
 		break;
 	case WEIR_MSG_BYE:
 		break;
@@ -1094,4 +1131,52 @@ fake_node_event(struct fake *f, uint16_t node, uint32_t status)
 	p->slot[0].value = node;
 	p->slot[0].status = status;
 	pthread_mutex_unlock(&f->lock);
+}
+
+static void
+publish_nodes(struct fake *f)
+{
+	for (uint32_t i = 0; i < SESSIONS; i++) {
+		struct session *s = &f->session[i];
+
+		if (!s->used || s->dead)
+			continue;
+		atomic_store(&((struct weir_arena_head *)s->base)->nodes, f->node_changes);
+		for (uint32_t k = 0; k < s->channels; k++)
+			if (s->channel[k].watches)
+				send(s->channel[k].bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
+void
+fake_node(struct fake *f, const struct weir_node_info *is)
+{
+	uint32_t i = 0;
+
+	pthread_mutex_lock(&f->lock);
+	while (i < f->nodes && f->node[i].is.id != is->id)
+		i++;
+	require(i < NODES, "nodes of the fake");
+	if (i < f->nodes) /* the latest change comes last */
+		memmove(&f->node[i], &f->node[i + 1], (--f->nodes - i) * sizeof(f->node[0]));
+	f->node[f->nodes].is = *is;
+	f->node[f->nodes++].changed = ++f->node_changes;
+	publish_nodes(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void
+fake_synced(struct fake *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->synced = true;
+	f->node_changes++;
+	publish_nodes(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+uint32_t
+fake_lists(const struct fake *f)
+{
+	return f->lists;
 }

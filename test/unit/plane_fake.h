@@ -33,6 +33,7 @@ struct fake_options {
 	uint16_t mtu;		/* connections are datagram connections with this largest message */
 	uint32_t listen_ms;	/* a program waits so long until it listens */
 	bool watched;		/* sessions have a socket, so that the library watches it */
+	bool old;		/* knows nothing of lists of nodes */
 };
 
 struct fake *fake_create(const struct fake_options *o);
@@ -63,5 +64,9 @@ uint8_t fake_way(const struct fake *f);
 uint8_t *fake_segment(struct fake *f, struct weir_segment_geometry *g);
 uint32_t fake_segments(struct fake *f);
 void fake_node_event(struct fake *f, uint16_t node, uint32_t status);
+/* A row of the table of nodes is this now; all have been told; lists that were asked for. */
+void fake_node(struct fake *f, const struct weir_node_info *is);
+void fake_synced(struct fake *f);
+uint32_t fake_lists(const struct fake *f);
 
 #endif

@@ -157,7 +157,11 @@ enum weir_event_type {
 	WEIR_EVENT_OPENED = 4,	 /* a weir_connect() without waiting succeeded */
 	WEIR_EVENT_CLOSED = 5,	 /* connection ended: status 0 = end of stream, else -errno */
 	WEIR_EVENT_ACCEPT = 6,	 /* a listener has a connection */
-	WEIR_EVENT_NODE = 7,	 /* cookie = node id, status 0 = up, -EHOSTDOWN = down */
+	/*
+	 * cookie = node id, status 0 = up, -EHOSTDOWN = down: to some thread, unless one has asked
+	 * for more (weir_nodes_watch() in weir/node.h)
+	 */
+	WEIR_EVENT_NODE = 7,
 };
 
 struct weir_event {
@@ -167,6 +171,8 @@ struct weir_event {
 	struct weir_listener *listener;
 	void *user; /* what weir_conn_set_user() said */
 	uint64_t cookie;
+	uint32_t change; /* NODE, to a thread that watches: WEIR_CHANGE_* ... */
+	uint32_t state;	 /* ... and enum weir_node_state now */
 };
 
 /*
