@@ -31,10 +31,12 @@ static void
 send_riding(struct swim *s, uint16_t to, struct swim_msg *m)
 {
 	const struct swim_node *about = swim_find(s, to);
+	uint32_t riders = s->news_count < SWIM_RIDERS ? s->news_count : SWIM_RIDERS;
 
 	if (about && about->is.status > SWIM_ALIVE)
 		add_record(m, about);
-	for (uint32_t i = 0; i < SWIM_RIDERS && s->news_first; i++)
+	// Each once: what was told goes behind the others, and would come again on this message.
+	while (riders--)
 		add_record(m, swim_next_news(s));
 	deliver(s, to, m);
 }
