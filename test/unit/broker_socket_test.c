@@ -326,7 +326,7 @@ test_vandals(void **state)
 	struct fake *f = fake_open(&with_sockets);
 	int good = attach(f), fd[6] = {-1, -1, -1, -1, -1, -1}, fds[2] = {-1, -1};
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, in;
-	uint8_t bytes[600];
+	uint8_t bytes[sizeof(struct weir_session_msg) + 8];
 
 	(void)state;
 	for (m.add_channel.engine = 0; m.add_channel.engine < 2; m.add_channel.engine++) {
