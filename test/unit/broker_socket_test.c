@@ -84,15 +84,18 @@ test_version(void **state)
 	struct fake *f = fake_open(&with_sockets);
 	int fd = dial(f, "session.sock");
 	struct weir_session_msg m = hello(), r;
+	char ours[24];
 
 	(void)state;
+	snprintf(ours, sizeof(ours), "%u to %u", WEIR_SESSION_VERSION_MIN,
+		 WEIR_SESSION_VERSION_MAX);
 	m.hello.version_min = 7;
 	m.hello.version_max = 9;
 	r = call(f, fd, m, NULL);
 	assert_int_equal(r.type, WEIR_MSG_REFUSED);
 	assert_int_equal(r.refused.code, EPROTO);
 	assert_non_null(strstr(r.refused.reason, "7 to 9"));
-	assert_non_null(strstr(r.refused.reason, "1 to 2"));
+	assert_non_null(strstr(r.refused.reason, ours));
 	assert_non_null(strstr(r.refused.reason, "install"));
 	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
 	close(fd);
