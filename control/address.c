@@ -52,18 +52,18 @@ address_resolve(const struct control *c, const char *what, const char *text, boo
 
 	if (look_up(text, any_port, 0, address, length, &error)) {
 		if (!error) {
-			log_line("%s '%s' is not HOST:PORT; give for example 127.0.0.1:7471", what,
-				 text);
+			log_error("%s '%s' is not HOST:PORT; give for example 127.0.0.1:7471", what,
+				  text);
 			return EXIT_USAGE;
 		}
-		log_line("%s '%s' cannot be resolved: %s; use an IP address", what, text,
-			 gai_strerror(error));
+		log_error("%s '%s' cannot be resolved: %s; use an IP address", what, text,
+			  gai_strerror(error));
 		return EXIT_RUNTIME;
 	}
 	if (!address_is_loopback(address) && !c->tls && !c->options->insecure) {
-		log_line("%s '%s' is not a loopback address; give certificates with --tls DIR, or "
-			 "--insecure if all who can reach it are trusted",
-			 what, text);
+		log_error("%s '%s' is not a loopback address; give certificates with --tls DIR, or "
+			  "--insecure if all who can reach it are trusted",
+			  what, text);
 		return EXIT_USAGE;
 	}
 	return -1;

@@ -49,7 +49,7 @@ reload(struct control *c)
 	if (!c->tls) {
 		log_line("SIGHUP: without --tls there is nothing to read again");
 	} else if (stream_tls_reload(c->tls, text, sizeof(text))) {
-		log_line("certificates stay as they were: %s", text);
+		log_error("certificates stay as they were: %s", text);
 	} else {
 		stream_tls_describe(c->tls, text, sizeof(text));
 		log_line("read again: %s", text);
@@ -71,6 +71,13 @@ on_signal(evutil_socket_t number, short what, void *user)
 }
 
 static int
+out_of_memory(void)
+{
+	log_error("out of memory; free some");
+	return EXIT_RESOURCE;
+}
+
+static int
 make_events(struct control *c)
 {
 	uint32_t tick = c->options->node_timeout / 20; // a quarter of a period
@@ -80,18 +87,18 @@ make_events(struct control *c)
 
 	c->base = event_base_new();
 	if (!c->base)
-		return EXIT_RESOURCE;
+		return out_of_memory();
 	c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
 	if (!c->tick || event_add(c->tick, &every))
-		return EXIT_RESOURCE;
+		return out_of_memory();
 	c->again = evtimer_new(c->base, self_on_again, c);
 	c->settled = evtimer_new(c->base, self_on_settled, c);
 	if (!c->again || !c->settled)
-		return EXIT_RESOURCE;
+		return out_of_memory();
 	for (int i = 0; i < CONTROL_SIGNALS; i++) {
 		c->signal[i] = evsignal_new(c->base, signals[i], on_signal, c);
 		if (!c->signal[i] || event_add(c->signal[i], NULL))
-			return EXIT_RESOURCE;
+			return out_of_memory();
 	}
 	return -1;
 }
@@ -104,9 +111,9 @@ listen_at(struct control *c, const struct sockaddr_storage *address, socklen_t l
 
 	if (!status)
 		return -1;
-	log_line("cannot listen on %s: %s; %s", text, strerror(-status),
-		 status == -EADDRINUSE ? "stop what listens there or choose another --listen"
-				       : "choose another --listen");
+	log_error("cannot listen on %s: %s; %s", text, strerror(-status),
+		  status == -EADDRINUSE ? "stop what listens there or choose another --listen"
+					: "choose another --listen");
 	return EXIT_RESOURCE;
 }
 
@@ -124,7 +131,7 @@ open_transport(struct control *c)
 	status = stream_tls_open(o->tls, o->cluster, o->has_node ? o->node : TLS_NODE_UNKNOWN,
 				 &c->tls, text, sizeof(text));
 	if (status) {
-		log_line("--tls: %s", text);
+		log_error("--tls: %s", text);
 		return status == -EACCES || status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
 	}
 	c->transport = stream_tls_transport(c->tls);
@@ -144,8 +151,8 @@ name_self(struct control *c, const struct peers *peers)
 		const struct peer_entry *own = peers_find(peers, c->options->node);
 
 		if (!own) {
-			log_line("node %u is not in %s; add its line or check --node",
-				 c->options->node, c->options->peers);
+			log_error("node %u is not in %s; add its line or check --node",
+				  c->options->node, c->options->peers);
 			return EXIT_USAGE;
 		}
 		c->self = *own;
@@ -155,9 +162,10 @@ name_self(struct control *c, const struct peers *peers)
 		return EXIT_RUNTIME;
 	address_print(&address, length, c->self.control, sizeof(c->self.control));
 	if (!strncmp(c->self.control, "0.0.0.0:", 8) || !strncmp(c->self.control, "[::]:", 5)) {
-		log_line("--listen '%s' is no address at which others reach this node; give one of "
-			 "this host's with --join or --etcd",
-			 c->options->listen);
+		log_error(
+		    "--listen '%s' is no address at which others reach this node; give one of "
+		    "this host's with --join or --etcd",
+		    c->options->listen);
 		return EXIT_USAGE;
 	}
 	return -1;
@@ -171,9 +179,9 @@ start_source(struct control *c)
 
 	if (c->source->closed)
 		ok = self_begin(c, control_now());
-	if (!ok || c->source->start(c->source, c->base, &member_events, c))
-		return EXIT_RESOURCE;
-	return c->failed;
+	if (!ok)
+		return out_of_memory();
+	return c->source->start(c->source, c->base, &member_events, c) ? EXIT_RESOURCE : c->failed;
 }
 
 static int
@@ -213,7 +221,7 @@ make_source(struct control *c, const struct peers *peers)
 	if (o->etcd)
 		return source_etcd(o, c->self.control, &c->source);
 	c->source = peers ? source_file(peers, o->node) : source_join(o->join);
-	return c->source ? -1 : EXIT_RESOURCE;
+	return c->source ? -1 : out_of_memory();
 }
 
 static int
@@ -253,7 +261,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 		return status;
 	c->dp = dp_create(c->base, socket_path, &hello, &self_dp_handler, c);
 	if (!c->dp)
-		return EXIT_RESOURCE;
+		return out_of_memory();
 	return c->options->join ? -1 : start_source(c);
 }
 
@@ -303,8 +311,6 @@ control_run(const struct control_options *options, const struct peers *peers,
 		watchdog_open(&c.watchdog, control_now() * 1000000);
 		notify("READY=1\nSTATUS=serving");
 		status = event_base_dispatch(c.base) < 0 ? EXIT_RUNTIME : EXIT_OK;
-	} else if (status == EXIT_RESOURCE && c.listener) {
-		log_line("out of memory");
 	}
 	stop(&c);
 	return status;

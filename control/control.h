@@ -43,6 +43,7 @@ struct member {
 	struct offers offers; /* of our data plane to it */
 	struct conn *conn;    /* NULL: none; dialled, or joined */
 	uint64_t conn_run;    /* of its control when the connection was made */
+	uint64_t told;	      /* incarnation that our data plane was told last; 0: none */
 	struct control_msg *pending[MEMBER_PENDING];
 	uint32_t pending_count;
 	uint32_t backoff;

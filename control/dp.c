@@ -249,7 +249,8 @@ enqueue(struct dp *dp, struct weir_ctl_msg *m)
 		return;
 	q = dp->queued < QUEUE_MAX ? malloc(offsetof(struct queued, m) + m->length) : NULL;
 	if (!q) {
-		log_line("data plane takes no messages; it is told everything anew when it does");
+		log_warning(
+		    "data plane takes no messages; it is told everything anew when it does");
 		leave(dp);
 		return;
 	}
@@ -279,7 +280,7 @@ connect_failed(struct dp *dp, int error)
 			log_line("no data plane behind %s yet; start weir-dataplane",
 				 dp->path.sun_path);
 		if (dp->view.state == DP_UP)
-			log_line(
+			log_warning(
 			    "data plane is gone (incarnation %llu); start weir-dataplane again",
 			    (unsigned long long)dp->view.incarnation);
 		set_view(dp, DP_DOWN);

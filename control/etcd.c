@@ -6,6 +6,8 @@
  */
 #include "etcd_internal.h"
 
+#include "common/log.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
@@ -291,6 +293,13 @@ etcd_publish(struct membership_source *source, const struct peer_entry *self)
 
 // ---- what others say ----
 
+static void
+gone(struct etcd *e, uint32_t id)
+{
+	e->known[id] = false;
+	e->events->gone(e->user, (uint16_t)id);
+}
+
 // Without NICs it is known too: its data plane is still to come.
 static void
 known(struct etcd *e, uint32_t id, const char *value)
@@ -309,6 +318,7 @@ known(struct etcd *e, uint32_t id, const char *value)
 	if (one.count == 1) {
 		if (bare)
 			one.list[0].address_count = 0;
+		e->known[id] = true;
 		e->events->known(e->user, &one.list[0]);
 	}
 	peers_free(&one);
@@ -327,16 +337,41 @@ take_kv(struct etcd *e, const json_t *kv)
 	known(e, id, value);
 }
 
+/*
+ * Who left while nobody told us. Not by a list of an etcd that has forgotten us, and maybe others,
+ * or that lacks what we have put there ourselves.
+ */
+static void
+drop_missing(struct etcd *e, uint64_t revision)
+{
+	if (e->renewed || revision < e->revision || !e->seen[e->id])
+		return;
+	for (uint32_t id = 0; id < ETCD_IDS; id++)
+		if (e->known[id] && !e->seen[id])
+			gone(e, id);
+}
+
 static void
 take_list(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
-	const json_t *kv;
+	const json_t *header = json_object_get(answer, "header"), *kv;
+	uint64_t revision = etcd_number(json_object_get(header, "revision"));
 	size_t i;
 
-	e->revision = etcd_number(json_object_get(json_object_get(answer, "header"), "revision"));
-	json_array_foreach(json_object_get(answer, "kvs"), i, kv) take_kv(e, kv);
-	e->listed = e->revision > 0;
+	memset(e->seen, 0, sizeof(e->seen));
+	json_array_foreach(json_object_get(answer, "kvs"), i, kv)
+	{
+		uint32_t id = etcd_id_of_key(kv);
+
+		if (id != ETCD_NODE_AUTO)
+			e->seen[id] = true;
+		take_kv(e, kv);
+	}
+	drop_missing(e, revision);
+	e->revision = revision;
+	e->renewed = false;
+	e->listed = revision > 0;
 	e->wrong = !e->listed;
 }
 
@@ -352,7 +387,7 @@ take_event(struct etcd *e, const json_t *event)
 	else if (id == e->id)
 		e->claimed = e->told = false;
 	else if (id != ETCD_NODE_AUTO)
-		e->events->gone(e->user, (uint16_t)id);
+		gone(e, id);
 }
 
 static void
@@ -365,7 +400,9 @@ watch_answer(void *user, const json_t *answer)
 	size_t i;
 
 	if (json_is_true(json_object_get(result, "canceled"))) {
-		e->listed = false; /* what was between is lost */
+		/* what was between is lost; the connection would stay, and bring nothing more */
+		e->claimed = e->listed = false;
+		fail(e, "it has ended the watch");
 		return;
 	}
 	json_array_foreach(json_object_get(result, "events"), i, event) take_event(e, event);
@@ -461,7 +498,7 @@ etcd_start(struct membership_source *source, struct event_base *base,
 	e->retry = evtimer_new(base, on_retry, e);
 	e->beat_timer = event_new(base, -1, EV_PERSIST, on_beat, e);
 	if (!e->http || !e->retry || !e->beat_timer || event_add(e->beat_timer, &every)) {
-		log_line("out of memory");
+		log_error("out of memory; free some");
 		return -ENOMEM;
 	}
 	step(e);

@@ -3,9 +3,9 @@
  * The list of nodes in etcd (3.3 and later, by its HTTP/JSON gateway), for clusters whose nodes
  * come and go. Below /weir/CLUSTER/:
  *
- *   node/ID         "HOST:PORT NIC-ADDR[,NIC-ADDR...]", as in a peers file; stays until the node
- * leaves control/HOST:PORT  ID: who has this address keeps its id, however often it restarts
- *   alive/ID        HOST:PORT, on a lease: while it is there nobody else may take the id
+ * - node/ID: "HOST:PORT NIC-ADDR[,NIC-ADDR...]", as in a peers file; until the node leaves
+ * - control/HOST:PORT: ID; who has this address keeps its id, however often it restarts
+ * - alive/ID: HOST:PORT, on a lease; while it is there nobody else may take the id
  *
  * A lease that runs out says that etcd didn't hear a node, not that it is dead: no node goes for
  * that. etcd may be gone for as long as it likes; what was known stays known.
@@ -17,8 +17,7 @@
 #include "membership.h"
 
 #define ETCD_NODE_AUTO UINT32_MAX
-#define ETCD_LEASE                                                                                 \
-	10u /* s: how long an id stays that of a node which etcd doesn't hear; least: 2 */
+#define ETCD_URLS 8u
 #define ETCD_LEASE 10u /* s: how long an id stays that of a node which etcd doesn't hear */
 
 struct etcd_options {

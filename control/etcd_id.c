@@ -68,12 +68,14 @@ owner_of(const json_t *answer, char owner[VALUE_MAX])
 	return owner;
 }
 
+/* `renewed`: we have put it there. */
 static void
-claimed(struct etcd *e, uint32_t id)
+claimed(struct etcd *e, uint32_t id, bool renewed)
 {
 	bool news = e->id == ETCD_NODE_AUTO;
 
 	e->id = id;
+	e->renewed |= renewed;
 	e->claimed = true;
 	e->told = false;
 	log_forget(&e->taken);
@@ -104,11 +106,11 @@ take_claim(void *user, const json_t *answer)
 
 	e->owner = 0;
 	if (json_is_true(json_object_get(answer, "succeeded")))
-		claimed(e, e->id);
+		claimed(e, e->id, true);
 	else if (!owner)
 		return; /* gone meanwhile: once more */
 	else if (!strcmp(owner, e->is.control))
-		claimed(e, e->id); /* ours, of an earlier life */
+		claimed(e, e->id, false); /* ours, of an earlier life */
 	else
 		id_is_taken(e, answer, owner);
 }
@@ -227,11 +229,11 @@ take_try(void *user, const json_t *answer)
 	struct etcd *e = user;
 	char text[VALUE_MAX];
 	const char *owner = owner_of(answer, text);
+	bool renewed = json_is_true(json_object_get(answer, "succeeded"));
 
 	e->look = LOOK_FREE;
-	if (json_is_true(json_object_get(answer, "succeeded")) ||
-	    (owner && !strcmp(owner, e->is.control)))
-		claimed(e, e->candidate);
+	if (renewed || (owner && !strcmp(owner, e->is.control)))
+		claimed(e, e->candidate, renewed);
 }
 
 static void

@@ -6,10 +6,10 @@
 #include "etcd.h"
 #include "log.h"
 
-#define ETCD_URLS 8
 #define ETCD_RETRY_MAX 5000u /* ms */
 #define KEY_MAX 256
 #define VALUE_MAX 640
+#define ETCD_IDS 65535u
 
 /* How an id is found: the one this address had, or a free one; then it is tried. */
 enum look { LOOK_OWN, LOOK_FREE, LOOK_TRY };
@@ -28,10 +28,12 @@ struct etcd {
 	uint64_t lease;
 	uint32_t id; /* ETCD_NODE_AUTO: not given yet */
 	bool claimed, alive, told, listed;
-	bool wrong;	       /* the answer to a step lacked what etcd would have said */
-	char value[VALUE_MAX]; /* of our node/ID */
-	uint64_t revision;     /* all up to it is known */
-	uint64_t owner;	       /* revision of a node/ID that is another's */
+	bool renewed; /* our node/ID was not there: what was may be forgotten */
+	bool wrong;   /* the answer to a step lacked what etcd would have said */
+	bool known[ETCD_IDS], seen[ETCD_IDS]; /* nodes told to `events`; in the last list */
+	char value[VALUE_MAX];		      /* of our node/ID */
+	uint64_t revision;		      /* all up to it is known */
+	uint64_t owner;			      /* revision of a node/ID that is another's */
 	enum look look;
 	uint32_t candidate;
 	struct etcd_request *step, *watch, *beat;

@@ -23,15 +23,15 @@ read_file(const char *name, int *status)
 		n = fread(text, 1, PEERS_TEXT_MAX + 1, f);
 	if (!f && errno == EACCES) {
 		*status = EXIT_RESOURCE;
-		log_line("cannot read %s: %s; let this user read it", name, strerror(errno));
+		log_error("cannot read %s: %s; let this user read it", name, strerror(errno));
 	} else if (!text || ferror(f)) {
-		log_line("cannot read %s: %s; give the peers file with --peers", name,
-			 strerror(errno));
+		log_error("cannot read %s: %s; give the peers file with --peers", name,
+			  strerror(errno));
 		free(text);
 		text = NULL;
 	} else if (n > PEERS_TEXT_MAX || memchr(text, 0, n)) {
-		log_line("%s is no peers file: it is %s; write a line a node", name,
-			 n > PEERS_TEXT_MAX ? "longer than 1 MiB" : "not text");
+		log_error("%s is no peers file: it is %s; write a line a node", name,
+			  n > PEERS_TEXT_MAX ? "longer than 1 MiB" : "not text");
 		free(text);
 		text = NULL;
 	} else {
@@ -55,7 +55,7 @@ load_peers(const char *name, struct peers *peers)
 	free(text);
 	if (!status)
 		return -1;
-	log_line("%s:%s", name, error);
+	log_error("%s:%s", name, error);
 	return status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
 }
 
@@ -67,14 +67,14 @@ enter(struct rundir *r, const char *instance)
 	if (!status)
 		return -1;
 	if (status == -EBUSY)
-		log_line("weir-control of instance '%s' runs already (pid %d); stop it or choose "
-			 "another --instance",
-			 instance, owner);
+		log_error("weir-control of instance '%s' runs already (pid %d); stop it or choose "
+			  "another --instance",
+			  instance, owner);
 	else if (status == -ENAMETOOLONG)
-		log_line("path of the run directory is too long; shorten $WEIR_RUN_DIR");
+		log_error("path of the run directory is too long; shorten $WEIR_RUN_DIR");
 	else
-		log_line("cannot use run directory %s: %s; run as root or set $WEIR_RUN_DIR",
-			 r->path, strerror(-status));
+		log_error("cannot use run directory %s: %s; run as root or set $WEIR_RUN_DIR",
+			  r->path, strerror(-status));
 	return EXIT_RESOURCE;
 }
 

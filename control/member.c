@@ -111,6 +111,13 @@ member_tell(struct member *m)
 	memcpy(out.node.address, e->address, sizeof(out.node.address));
 	memcpy(out.node.lid, e->lid, sizeof(out.node.lid));
 	memcpy(out.node.control, e->control, sizeof(out.node.control));
+	// Incarnations grow, unless a clock was set back: of such a one it must have been down.
+	if (m->peer.state == WEIR_NODE_UP && m->told > m->peer.dp.incarnation) {
+		out.node.state = WEIR_NODE_DOWN;
+		dp_send(m->control->dp, &out);
+		out.node.state = WEIR_NODE_UP;
+	}
+	m->told = m->peer.dp.incarnation ? m->peer.dp.incarnation : m->told;
 	dp_send(m->control->dp, &out);
 }
 
@@ -263,7 +270,7 @@ on_known(void *user, const struct peer_entry *node)
 		m->listed = true;
 	}
 	if (!m || (c->has_id && member_list(m))) {
-		log_line("out of memory: node %u is left out", node->id);
+		log_error("out of memory: node %u is left out", node->id);
 		return;
 	}
 	status = address_resolve(c, "peer", node->control, false, &m->address, &m->address_length);
@@ -301,9 +308,9 @@ on_given(void *user, uint16_t id)
 	struct control *c = user;
 
 	if (c->has_id && c->self.id != id)
-		log_line("node id %u is another's by now, %u is ours; stop weir-dataplane and "
-			 "weir-control of this node, then start both",
-			 c->self.id, id);
+		log_error("node id %u is another's by now, %u is ours; stop weir-dataplane and "
+			  "weir-control of this node, then start both",
+			  c->self.id, id);
 	c->last_id = id;
 	c->last_id_known = true;
 }
@@ -334,7 +341,7 @@ member_offer(struct member *m, const struct weir_link_offer *link)
 	uint64_t now = control_now();
 
 	if (offers_put(&m->offers, link, now))
-		log_line("out of memory: a link offer for node %u is lost", m->id);
+		log_error("out of memory: a link offer for node %u is lost", m->id);
 	if (link->answered)
 		step(m, PEER_LINKED, SWIM_UNKNOWN, NULL);
 	member_send_offers(m, now);

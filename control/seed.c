@@ -17,8 +17,8 @@ seed_add(struct control *c, const char *text)
 	int status;
 
 	if (c->seed_count == CONTROL_SEEDS) {
-		log_line("--join has more than %u addresses; give some that are mostly up",
-			 CONTROL_SEEDS);
+		log_error("--join has more than %u addresses; give some that are mostly up",
+			  CONTROL_SEEDS);
 		return EXIT_USAGE;
 	}
 	status = address_resolve(c, "--join", text, false, &s->address, &s->length);

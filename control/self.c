@@ -27,6 +27,13 @@ random_bits(void)
 // ---- our data plane ----
 
 static void
+begin(struct control *c, uint64_t now)
+{
+	if (!c->has_id && !self_begin(c, now))
+		log_once(&c->id_trouble, "out of memory; trying again");
+}
+
+static void
 tell_self(struct control *c, const struct dp_view *view)
 {
 	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE};
@@ -57,7 +64,7 @@ check_addresses(const struct control *c, const struct dp_view *view)
 		else
 			inet_ntop(AF_INET6, view->address[i], text, sizeof(text));
 		if (!known)
-			log_line(
+			log_warning(
 			    "data plane has NIC address %s, which line %u of the peers file does "
 			    "not list; programs elsewhere cannot name it",
 			    text, c->self.line);
@@ -103,6 +110,9 @@ on_dp_changed(void *user, const struct dp_view *view)
 {
 	struct control *c = user;
 
+	// The links that it is about to tell are of the id that it had.
+	if (view->state == DP_UP)
+		begin(c, control_now());
 	if (!c->has_id)
 		return;
 	spread(c);
@@ -120,6 +130,8 @@ on_dp_message(void *user, const struct weir_ctl_msg *m)
 	uint16_t to = link ? m->link.peer_node : m->link_down.peer_node;
 	struct member *member = NULL;
 
+	if (!c->has_id)
+		return;
 	// A link from before our start may be with a node that we have not heard of yet.
 	if (from == c->self.id && to != from)
 		member = c->source->closed ? member_find(c, to) : member_get(c, to);
@@ -297,7 +309,7 @@ self_begin(struct control *c, uint64_t now)
 	member_forgotten(c, c->self.id); // a list may name us too
 	for (uint32_t i = 0; i < c->member_count; i++)
 		if (c->members[i]->listed && member_list(c->members[i]))
-			log_line("out of memory: node %u is left out", c->members[i]->id);
+			log_error("out of memory: node %u is left out", c->members[i]->id);
 	c->told_id = swim_is_settled(&c->swim);
 	if (seed_is_self(c))
 		swim_alone(&c->swim);
@@ -308,8 +320,7 @@ self_begin(struct control *c, uint64_t now)
 void
 self_tick(struct control *c, uint64_t now)
 {
-	if (!c->has_id && !self_begin(c, now))
-		log_once(&c->id_trouble, "out of memory; trying again");
+	begin(c, now);
 	if (c->has_id)
 		swim_tick(&c->swim, now);
 }

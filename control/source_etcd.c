@@ -10,34 +10,37 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PASSWORD_MAX 255
+
 /* One control a process; what the source points to. */
 static struct {
 	struct etcd_options options;
-	char password[256];
+	char password[PASSWORD_MAX + 2];
 	char ca[PATH_MAX], certificate[PATH_MAX], key[PATH_MAX];
 } etcd;
 
+/* Its first line. */
 static int
 load_password(const char *file)
 {
 	FILE *f = fopen(file, "re");
-	size_t n = f ? fread(etcd.password, 1, sizeof(etcd.password), f) : 0;
+	bool got = f && fgets(etcd.password, sizeof(etcd.password), f);
 	int error = f && !ferror(f) ? 0 : errno;
+	size_t n = got ? strcspn(etcd.password, "\r\n") : 0;
 
 	if (f)
 		fclose(f);
 	if (error) {
-		log_line("cannot read %s: %s; give a file with --etcd-password", file,
-			 strerror(error));
+		log_error("cannot read %s: %s; give a file with --etcd-password", file,
+			  strerror(error));
 		return error == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
 	}
-	if (n < sizeof(etcd.password))
-		etcd.password[n] = 0;
-	if (n == sizeof(etcd.password) || !etcd.password[strcspn(etcd.password, "\r\n")] != !n) {
-		log_line("%s holds no password; write a line of up to 255 bytes", file);
+	if (!n || n > PASSWORD_MAX) {
+		log_error("%s holds no password; write a line of up to %d bytes", file,
+			  PASSWORD_MAX);
 		return EXIT_USAGE;
 	}
-	etcd.password[strcspn(etcd.password, "\r\n")] = 0;
+	etcd.password[n] = 0;
 	return -1;
 }
 
@@ -49,9 +52,11 @@ find_files(const char *dir)
 	snprintf(etcd.certificate, sizeof(etcd.certificate), "%s/node.pem", dir);
 	snprintf(etcd.key, sizeof(etcd.key), "%s/node.key", dir);
 	if (access(etcd.ca, R_OK)) {
-		log_line("--etcd-tls: cannot read %s: %s; put the CA of etcd's certificate there",
-			 etcd.ca, strerror(errno));
-		return errno == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
+		int error = errno;
+
+		log_error("--etcd-tls: cannot read %s: %s; put the CA of etcd's certificate there",
+			  etcd.ca, strerror(error));
+		return error == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
 	}
 	etcd.options.access.ca = etcd.ca;
 	if (!access(etcd.certificate, F_OK)) {
@@ -82,13 +87,14 @@ check_url(const char *url, bool insecure)
 	snprintf(text, sizeof(text), "%s", rest);
 	text[strcspn(text, "/")] = 0;
 	if (host_port_split(text, false, host, sizeof(host), &port)) {
-		log_line("--etcd '%s' is no URL; give http://HOST:PORT or https://HOST:PORT", url);
+		log_error("--etcd '%s' is no URL; give http://HOST:PORT or https://HOST:PORT", url);
 		return EXIT_USAGE;
 	}
 	if (rest == url + 7 && !insecure && !is_loopback(host)) {
-		log_line("--etcd '%s' is neither TLS nor loopback; use https:// and --etcd-tls, or "
-			 "add --insecure if all between are trusted",
-			 url);
+		log_error(
+		    "--etcd '%s' is neither TLS nor loopback; use https:// and --etcd-tls, or "
+		    "add --insecure if all between are trusted",
+		    url);
 		return EXIT_USAGE;
 	}
 	return -1;
@@ -97,9 +103,10 @@ check_url(const char *url, bool insecure)
 int
 source_etcd(const struct control_options *o, const char *control, struct membership_source **source)
 {
+	unsigned count = 0;
 	int status = -1;
 
-	for (const char *at = o->etcd; *at && status < 0;) {
+	for (const char *at = o->etcd; *at && status < 0; count++) {
 		char url[200];
 		size_t n = strcspn(at, ",");
 
@@ -117,6 +124,10 @@ source_etcd(const struct control_options *o, const char *control, struct members
 	    .node = o->has_node ? o->node : ETCD_NODE_AUTO,
 	    .lease = ETCD_LEASE,
 	};
+	if (status < 0 && count > ETCD_URLS) {
+		log_error("--etcd has more than %u URLs; give some that are mostly up", ETCD_URLS);
+		status = EXIT_USAGE;
+	}
 	if (status < 0 && o->etcd_user)
 		status = load_password(o->etcd_password);
 	if (status < 0 && o->etcd_tls)

@@ -23,6 +23,7 @@
 #define LOG_LINES_A_SECOND 20u
 #define EVENTS_A_RUN 64
 #define STOP_PATIENCE_NS BROKER_SECOND_NS
+#define ACCEPT_PAUSE_NS (BROKER_SECOND_NS / 10)
 
 static void
 say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
@@ -148,6 +149,27 @@ broker_listen(struct broker *b, const char *name, unsigned mode, const char *gro
 		return rc;
 	}
 	return fd;
+}
+
+int
+broker_accept(struct broker *b, struct broker_watch *w, uint64_t *paused_until)
+{
+	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+		/* it would be ready at once again */
+		broker_watch_remove(b, w);
+		*paused_until = broker_now(b) + ACCEPT_PAUSE_NS;
+	}
+	return fd;
+}
+
+uint64_t
+broker_accept_again(struct broker *b, struct broker_watch *w, uint64_t *paused_until, uint64_t now)
+{
+	if (*paused_until && *paused_until <= now)
+		*paused_until = broker_watch_add(b, w, EPOLLIN) ? now + ACCEPT_PAUSE_NS : 0;
+	return *paused_until ? *paused_until : UINT64_MAX;
 }
 
 void

@@ -499,6 +499,11 @@ void broker_watch_change(struct broker *b, struct broker_watch *w, uint32_t even
 void broker_watch_remove(struct broker *b, struct broker_watch *w);
 /* A listening SOCK_SEQPACKET at run_dir/name; -errno, logged. */
 int broker_listen(struct broker *b, const char *name, unsigned mode, const char *group);
+/* A connection to it, or -1. Out of descriptors it isn't watched until *paused_until (0: it is). */
+int broker_accept(struct broker *b, struct broker_watch *w, uint64_t *paused_until);
+/* Watches it again when it is time. When that is, UINT64_MAX: it is watched. */
+uint64_t broker_accept_again(struct broker *b, struct broker_watch *w, uint64_t *paused_until,
+			     uint64_t now);
 /* Closes and removes it. */
 void broker_unlisten(struct broker *b, const char *name, int fd);
 

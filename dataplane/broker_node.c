@@ -247,21 +247,38 @@ node_set_own(struct broker *b, uint32_t id)
 	node_tell_engines(b);
 }
 
-/* Takes over what is new in `is`; true if it is another life of the node's data plane. */
+/* A control that was restarted has not heard of it yet: what is known stays. */
+static void
+keep_known(struct weir_ctl_node *is, const struct weir_ctl_node *was)
+{
+	is->state = was->state;
+	if (!is->control[0])
+		memcpy(is->control, was->control, sizeof(is->control));
+	if (is->address_count || is->lid[0])
+		return;
+	is->address_count = was->address_count;
+	memcpy(is->address, was->address, sizeof(is->address));
+	memcpy(is->lid, was->lid, sizeof(is->lid));
+}
+
+/*
+ * Takes over what is new in `is`; true if it is another life of the node's data plane. Incarnations
+ * grow, and an offer may have told of a newer one already. Where a clock was set back they don't;
+ * then it was down between.
+ */
 static bool
 update(struct broker_node *n, const struct weir_ctl_node *is)
 {
 	struct weir_ctl_node was = n->is;
+	bool set_back = was.state == WEIR_NODE_DOWN && is->state == WEIR_NODE_UP;
 
 	n->is = *is;
 	if (!is->engines)
 		n->is.engines = was.engines;
-	/* incarnations grow: an offer may have told of a newer one already */
-	if (is->incarnation < was.incarnation)
+	if (is->incarnation < was.incarnation && !set_back)
 		n->is.incarnation = was.incarnation;
-	/* a control that was restarted has not heard of it yet: nothing new */
 	if (is->state == WEIR_NODE_JOINING && was.incarnation)
-		n->is.state = was.state;
+		keep_known(&n->is, &was);
 	return was.incarnation && n->is.incarnation != was.incarnation;
 }
 

@@ -46,6 +46,7 @@ struct control_socket {
 	struct client *clients;
 	struct client *control; /* the one with that role */
 	uint32_t count;
+	uint64_t paused_until;	 /* not accepting: out of descriptors */
 	struct weir_ctl_msg *in; /* WEIR_CTL_MAX + 8 bytes */
 };
 
@@ -462,7 +463,7 @@ static void
 accept_ready(struct broker_watch *w, uint32_t events)
 {
 	struct control_socket *cs = (struct control_socket *)w;
-	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), size = SEND_BUFFER;
+	int fd = broker_accept(cs->b, w, &cs->paused_until), size = SEND_BUFFER;
 	struct client *c;
 
 	(void)events;
@@ -531,9 +532,12 @@ uint64_t
 control_socket_timers(struct broker *b, uint64_t now)
 {
 	struct control_socket *cs = b->control_socket;
-	uint64_t next = UINT64_MAX;
+	uint64_t next;
 
-	for (struct client *c = cs ? cs->clients : NULL, *after; c; c = after) {
+	if (!cs)
+		return UINT64_MAX;
+	next = broker_accept_again(b, &cs->watch, &cs->paused_until, now);
+	for (struct client *c = cs->clients, *after; c; c = after) {
 		after = c->next;
 		if (c->deadline <= now) {
 			b->counters.control_slow += c->page_waits || c->unsent;

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define HELLO_TIMEOUT_NS (5 * BROKER_SECOND_NS)
-#define PAUSE_NS (BROKER_SECOND_NS / 10)
 #define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
@@ -273,25 +272,35 @@ welcome(struct session_socket *ss, int fd)
 	ss->count++;
 }
 
+/* Who has said nothing for longest makes room: a greeting comes at once, silence costs nothing. */
+static bool
+make_room(struct session_socket *ss)
+{
+	struct client *oldest = NULL;
+
+	if (ss->count < ss->b->config.sessions + STRANGERS_MAX)
+		return true;
+	for (struct client *c = ss->clients; c; c = c->next) /* newest first */
+		if (c->deadline != UINT64_MAX)
+			oldest = c;
+	if (oldest)
+		client_close(oldest);
+	return oldest;
+}
+
 static void
 accept_ready(struct broker_watch *w, uint32_t events)
 {
 	struct session_socket *ss = (struct session_socket *)w;
-	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int fd = broker_accept(ss->b, w, &ss->paused_until);
 
 	(void)events;
-	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			/* it would be ready at once again */
-			broker_watch_remove(ss->b, w);
-			ss->paused_until = broker_now(ss->b) + PAUSE_NS;
-		}
+	if (fd < 0)
 		return;
-	}
-	if (ss->count >= ss->b->config.sessions + STRANGERS_MAX)
-		refuse(fd);
-	else
+	if (make_room(ss))
 		welcome(ss, fd);
+	else
+		refuse(fd);
 }
 
 int
@@ -337,14 +346,11 @@ uint64_t
 session_socket_timers(struct broker *b, uint64_t now)
 {
 	struct session_socket *ss = b->session_socket;
-	uint64_t next = UINT64_MAX;
+	uint64_t next;
 
 	if (!ss)
-		return next;
-	if (ss->paused_until && ss->paused_until <= now)
-		ss->paused_until = broker_watch_add(b, &ss->watch, EPOLLIN) ? now + PAUSE_NS : 0;
-	if (ss->paused_until)
-		next = ss->paused_until;
+		return UINT64_MAX;
+	next = broker_accept_again(b, &ss->watch, &ss->paused_until, now);
 	for (struct client *c = ss->clients, *after; c; c = after) {
 		after = c->next;
 		if (c->deadline <= now) {

@@ -154,6 +154,28 @@ test_killed_and_back(void **state)
 	AWAIT(sees(B, 1, WEIR_NODE_UP) && sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
+// What the data plane says of its links comes before the control has an id.
+static void
+test_links_outlive_control(void **state)
+{
+	join(A, "1", at_both);
+	join(B, "2", at_both);
+	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	fake_dp[A].tell[0] = fake_offer(A, B, 1, 4).link;
+	fake_dp[A].tell_count = 1;
+	fake_dp[A].keeps_id = true;
+	fake_control_kill(A, SIGKILL);
+	fake_control_start(A);
+	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && sees(A, 2, WEIR_NODE_UP), LONG);
+	assert_int_equal(fake_log_count(A, "data plane sent a link message"), 0);
+	fake_control_kill(B, SIGKILL);
+	AWAIT(sees(A, 2, WEIR_NODE_SUSPECT), LONG);
+	fake_pump(2000);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
+	fake_control_start(B);
+	AWAIT(sees(A, 2, WEIR_NODE_UP), LONG);
+}
+
 // Its data plane first, then its control: the others know at once.
 static void
 test_leaves(void **state)
@@ -190,6 +212,7 @@ main(int argc, char **argv)
 	    TEST(test_auto_ids),
 	    TEST(test_id_taken),
 	    TEST(test_killed_and_back),
+	    TEST(test_links_outlive_control),
 	    TEST(test_leaves),
 	    TEST(test_useless_address),
 	};

@@ -2,6 +2,7 @@
 /* Two weir-control processes between two fake data planes: start, death, silence, return. */
 #include "fake.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -208,6 +209,17 @@ test_data_plane_dies_and_returns(void **state)
 	AWAIT(sees(B, A, WEIR_NODE_UP) && fake_dp[B].node[1].incarnation == 200, LONG);
 	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 1);
+}
+
+// Between two of its starts the clock was set back, and nobody saw that it was gone.
+static void
+test_clock_set_back(void **state)
+{
+	start_both();
+	fake_dp[B].incarnation = 50;
+	fake_dp_hang_up(B);
+	AWAIT(sees(A, B, WEIR_NODE_UP) && fake_dp[A].node[2].incarnation == 50, LONG);
+	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 1);
 }
 
 static void
@@ -449,6 +461,15 @@ test_usage(void **state)
 	    {{"--node", "1", "--listen", "127.0.0.1:1", "--peers", "/nonexistent"},
 	     "cannot read /nonexistent: No such file or directory"},
 	    {{"--node", "3", "--listen", "127.0.0.1:1", "--peers", "P"}, "node 3 is not in"},
+	    {{"--log-level", "error", "--node", "3", "--listen", "127.0.0.1:1", "--peers", "P"},
+	     "node 3 is not in"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", "http://h:1", "--insecure",
+	      "--etcd-tls", "/nonexistent"},
+	     "cannot read /nonexistent/ca.pem"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd",
+	      "http://[::1]:1,http://[::1]:2,http://[::1]:3,http://[::1]:4,http://[::1]:5,"
+	      "http://[::1]:6,http://[::1]:7,http://[::1]:8,http://[::1]:9"},
+	     "more than 8 URLs"},
 	    {{"--node", "1", "--listen", "127.0.0.1", "--peers", "P"}, "is not HOST:PORT"},
 	    {{"--node", "1", "--listen", "0.0.0.0:1", "--peers", "P"},
 	     "give certificates with --tls DIR, or --insecure"},
@@ -502,6 +523,56 @@ test_bad_peers_file(void **state)
 	assert_non_null(strstr(text, "peer '192.0.2.1:2' is not a loopback address"));
 }
 
+// One line says why, and it is true.
+static void
+test_metrics_port_taken(void **state)
+{
+	char *argv[] = {(char *)binary, "--node",   "1",	 "--listen",	"127.0.0.1:0",
+			"--peers",	fake_peers, "--metrics", "127.0.0.1:0", NULL};
+	char text[512], at[32];
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, length), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &length), 0);
+	snprintf(at, sizeof(at), "127.0.0.1:%u", ntohs(a.sin_port));
+	argv[8] = at;
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 3);
+	close(fd);
+	assert_non_null(strstr(text, "cannot serve metrics"));
+	assert_string_equal(strchr(text, '\n'), "\n");
+}
+
+// The first line of a file, whether it has an end or not.
+static void
+test_etcd_password(void **state)
+{
+	static const struct {
+		const char *text;
+		bool good;
+	} files[] = {{"secret", true},
+		     {"secret\n", true},
+		     {"secret\r\nmore\n", true},
+		     {"", false},
+		     {"\n", false}};
+	char *argv[] = {
+	    (char *)binary,	  "--node",	 "1", "--listen",	 "127.0.0.1", "--etcd",
+	    "http://127.0.0.1:1", "--etcd-user", "u", "--etcd-password", fake_peers,  NULL};
+	char text[512];
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		FILE *f = fopen(fake_peers, "w");
+
+		fputs(files[i].text, f);
+		fclose(f);
+		assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+		// --listen is looked at afterwards
+		assert_non_null(strstr(text, files[i].good ? "is not HOST:PORT" : "no password"));
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -513,6 +584,7 @@ main(int argc, char **argv)
 	    TEST(test_offers_before_the_peer),
 	    TEST(test_resync),
 	    TEST(test_data_plane_dies_and_returns),
+	    TEST(test_clock_set_back),
 	    TEST(test_data_plane_hangs_up),
 	    TEST(test_control_killed_and_restarted),
 	    TEST(test_control_stopped_and_continued),
@@ -527,6 +599,8 @@ main(int argc, char **argv)
 	    TEST(test_usage),
 	    TEST(test_help),
 	    TEST(test_bad_peers_file),
+	    TEST(test_metrics_port_taken),
+	    TEST(test_etcd_password),
 	};
 
 	if (argc < 2) {

@@ -246,6 +246,27 @@ test_gone(void **state)
 	fake_close(f);
 }
 
+/* A control that was started again without a list has heard of nobody yet. */
+static void
+test_control_restarted(void **state)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
+	struct fake *f = open_cluster();
+
+	(void)state;
+	m.node.id = FIRST;
+	m.node.state = WEIR_NODE_JOINING;
+	broker_control_input(f->b, &m);
+	fake_run(f);
+	assert_int_equal(names(f, "10.0.0.2:s"), FIRST);
+	assert_int_equal(names(f, "lid:12:s"), FIRST);
+	/* what it knows from a list goes for it */
+	tell(f, SECOND, (const char *const[4]){"::ffff:10.0.0.30"}, (uint16_t[4]){0});
+	assert_int_equal(names(f, "10.0.0.30:s"), SECOND);
+	assert_int_equal(names(f, "10.0.0.3:s"), -EHOSTUNREACH);
+	fake_close(f);
+}
+
 /* The reason says what is to be done. */
 static void
 test_reasons(void **state)
@@ -292,9 +313,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_kinds),      cmocka_unit_test(test_malformed),
-	    cmocka_unit_test(test_most_nodes), cmocka_unit_test(test_gone),
-	    cmocka_unit_test(test_reasons),    cmocka_unit_test(test_lid_of_offer),
+	    cmocka_unit_test(test_kinds),
+	    cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_most_nodes),
+	    cmocka_unit_test(test_gone),
+	    cmocka_unit_test(test_control_restarted),
+	    cmocka_unit_test(test_reasons),
+	    cmocka_unit_test(test_lid_of_offer),
 	};
 
 	return cmocka_run_group_tests_name("broker_address", tests, NULL, NULL);

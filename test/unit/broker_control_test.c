@@ -6,7 +6,9 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static void
@@ -106,6 +108,43 @@ test_bad_control(void **state)
 		fake_run(f);
 	}
 	assert_true(f->b->counters.control_bad > 1000);
+	fake_close(f);
+}
+
+/* Without a descriptor for who comes, main doesn't spin; with one again it goes on. */
+static void
+test_no_descriptors(void **state)
+{
+	static const char *const names[] = {"control.sock", "session.sock"};
+	struct fake *f = fake_open(&with_sockets);
+	struct rlimit none, before;
+	struct epoll_event e;
+	int fd[2];
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &before);
+	for (int i = 0; i < 2; i++)
+		fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	none = before;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &none);
+	for (int i = 0; i < 2; i++) {
+		struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+		snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", f->dir, names[i]);
+		assert_int_equal(connect(fd[i], (struct sockaddr *)&a, sizeof(a)), 0);
+	}
+	fake_run(f);
+	assert_int_equal(epoll_wait(f->b->epoll_fd, &e, 1, 0), 0);
+	setrlimit(RLIMIT_NOFILE, &before);
+	f->now += BROKER_SECOND_NS / 10;
+	fake_run(f);
+	for (int i = 0; i < 2; i++) {
+		assert_true(send(fd[i], "?", 1, MSG_NOSIGNAL) > 0);
+		fake_run(f);
+		assert_true(recv(fd[i], &e, sizeof(e), MSG_DONTWAIT) > 0);
+		close(fd[i]);
+	}
 	fake_close(f);
 }
 
@@ -603,6 +642,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_control),
 	    cmocka_unit_test(test_bad_control),
+	    cmocka_unit_test(test_no_descriptors),
 	    cmocka_unit_test(test_rows),
 	    cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_port_events),

@@ -376,6 +376,30 @@ test_restart(void **state)
 	}
 }
 
+/* Its host's clock was set back between two starts: the newer incarnation is the lower one. */
+static void
+test_clock_set_back(void **state)
+{
+	struct net n;
+
+	(void)state;
+	bring_up(&n);
+	fake_close(n.f[1]);
+	fake_node(n.f[0], 2, WEIR_NODE_UP, 150, 1); /* of the past */
+	assert_int_equal(node_find(n.f[0]->b, 2)->is.incarnation, 200);
+	n.f[1] = open_node(2, 1, 150);
+	n.f[0]->output_count = 0;
+	fake_node(n.f[1], 1, WEIR_NODE_UP, 100, 1);
+	open_session(&n, 1);
+	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
+	fake_node(n.f[0], 2, WEIR_NODE_DOWN, 200, 1);
+	fake_node(n.f[0], 2, WEIR_NODE_UP, 150, 1);
+	exchange(&n);
+	assert_joined(&n);
+	assert_int_equal(n.f[0]->b->counters.nodes_down, 1);
+	net_close(&n);
+}
+
 /* Control is killed and restarted: it is told everything, and nothing happens to the link. */
 static void
 test_resync(void **state)
@@ -631,16 +655,27 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bring_up),	 cmocka_unit_test(test_engine_pairs),
-	    cmocka_unit_test(test_crossing),	 cmocka_unit_test(test_duplicates),
-	    cmocka_unit_test(test_lost),	 cmocka_unit_test(test_nobody_answers),
-	    cmocka_unit_test(test_stale),	 cmocka_unit_test(test_burnt),
-	    cmocka_unit_test(test_error),	 cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_not_repaired), cmocka_unit_test(test_node_down),
-	    cmocka_unit_test(test_restart),	 cmocka_unit_test(test_resync),
-	    cmocka_unit_test(test_loop),	 cmocka_unit_test(test_accept_and_reject),
-	    cmocka_unit_test(test_no_resources), cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_storm),
+	    cmocka_unit_test(test_bring_up),
+	    cmocka_unit_test(test_engine_pairs),
+	    cmocka_unit_test(test_crossing),
+	    cmocka_unit_test(test_duplicates),
+	    cmocka_unit_test(test_lost),
+	    cmocka_unit_test(test_nobody_answers),
+	    cmocka_unit_test(test_stale),
+	    cmocka_unit_test(test_burnt),
+	    cmocka_unit_test(test_error),
+	    cmocka_unit_test(test_silent),
+	    cmocka_unit_test(test_not_repaired),
+	    cmocka_unit_test(test_node_down),
+	    cmocka_unit_test(test_restart),
+	    cmocka_unit_test(test_clock_set_back),
+	    cmocka_unit_test(test_resync),
+	    cmocka_unit_test(test_loop),
+	    cmocka_unit_test(test_accept_and_reject),
+	    cmocka_unit_test(test_no_resources),
+	    cmocka_unit_test(test_quiet),
+	    cmocka_unit_test(test_garbage),
+	    cmocka_unit_test(test_storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

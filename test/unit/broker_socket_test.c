@@ -158,6 +158,34 @@ test_silent(void **state)
 	fake_close(f);
 }
 
+/* They keep nobody out: whoever has been silent for longest goes. */
+static void
+test_silent_crowd(void **state)
+{
+	struct fake_config c = with_sockets;
+	struct weir_session_msg r;
+	struct fake *f;
+	int fd[70], program, other;
+
+	(void)state;
+	c.sessions = 2;
+	f = fake_open(&c);
+	program = attach(f);
+	for (unsigned i = 0; i < 70; i++) {
+		fd[i] = dial(f, "session.sock");
+		f->now += 1000;
+	}
+	assert_int_equal(get(f, fd[0], &r, sizeof(r), NULL), 0);
+	assert_int_equal(get(f, fd[69], &r, sizeof(r), NULL), -EAGAIN);
+	assert_int_equal(get(f, program, &r, sizeof(r), NULL), -EAGAIN);
+	other = attach(f);
+	for (unsigned i = 0; i < 70; i++)
+		close(fd[i]);
+	close(program);
+	close(other);
+	fake_close(f);
+}
+
 static void
 test_doorbell(void **state)
 {
@@ -495,13 +523,21 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_attach),	 cmocka_unit_test(test_name),
-	    cmocka_unit_test(test_permissions),	 cmocka_unit_test(test_version),
-	    cmocka_unit_test(test_too_many),	 cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_doorbell),	 cmocka_unit_test(test_death),
-	    cmocka_unit_test(test_violation),	 cmocka_unit_test(test_hole),
-	    cmocka_unit_test(test_vandals),	 cmocka_unit_test(test_asks_without_waiting),
-	    cmocka_unit_test(test_never_reads),	 cmocka_unit_test(test_paced_requests),
+	    cmocka_unit_test(test_attach),
+	    cmocka_unit_test(test_name),
+	    cmocka_unit_test(test_permissions),
+	    cmocka_unit_test(test_version),
+	    cmocka_unit_test(test_too_many),
+	    cmocka_unit_test(test_silent),
+	    cmocka_unit_test(test_silent_crowd),
+	    cmocka_unit_test(test_doorbell),
+	    cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_violation),
+	    cmocka_unit_test(test_hole),
+	    cmocka_unit_test(test_vandals),
+	    cmocka_unit_test(test_asks_without_waiting),
+	    cmocka_unit_test(test_never_reads),
+	    cmocka_unit_test(test_paced_requests),
 	    cmocka_unit_test(test_paced_attach),
 	};
 
