@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,7 +144,8 @@ lease_lost(struct etcd *e)
 static void
 fail(struct etcd *e, const char *error)
 {
-	log_once(&e->trouble, "etcd at %s: %s; %s", e->url[e->url_now], error, remedy(error));
+	log_once(&e->trouble[e->url_now], "etcd at %s: %s; %s", e->url[e->url_now], error,
+		 remedy(error));
 	if (strstr(error, "auth"))
 		e->token[0] = 0;
 	if (strstr(error, "lease not found"))
@@ -300,6 +302,21 @@ gone(struct etcd *e, uint32_t id)
 	e->events->gone(e->user, (uint16_t)id);
 }
 
+/* A name would have to be looked up, for longer than a node timeout perhaps: nodes write none. */
+static bool
+is_address(const char *control)
+{
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
+	char host[WEIR_CTL_PEER_TEXT];
+	uint16_t port;
+
+	if (host_port_split(control, false, host, sizeof(host), &port) ||
+	    getaddrinfo(host, NULL, &hints, &found))
+		return false;
+	freeaddrinfo(found);
+	return true;
+}
+
 // Without NICs it is known too: its data plane is still to come.
 static void
 known(struct etcd *e, uint32_t id, const char *value)
@@ -311,11 +328,11 @@ known(struct etcd *e, uint32_t id, const char *value)
 	if (id == ETCD_NODE_AUTO || id == e->id)
 		return;
 	snprintf(line, sizeof(line), "%u %s%s\n", id, value, bare ? " 0.0.0.0" : "");
-	if (strchr(value, '\n') || peers_parse(line, &one, error, sizeof(error))) {
+	if (strchr(value, '\n') || peers_parse(line, &one, error, sizeof(error)))
+		one = (struct peers){0};
+	if (one.count != 1 || !is_address(one.list[0].control)) {
 		log_once(&e->odd, "etcd's entry of node %u is none: '%.80s'; remove it", id, value);
-		return;
-	}
-	if (one.count == 1) {
+	} else {
 		if (bare)
 			one.list[0].address_count = 0;
 		e->known[id] = true;
@@ -410,7 +427,7 @@ watch_answer(void *user, const json_t *answer)
 		e->revision = revision;
 	if (json_is_true(json_object_get(result, "created"))) {
 		e->retry_ms = RETRY_MIN;
-		log_forget(&e->trouble);
+		log_forget(&e->trouble[e->url_now]);
 	}
 	look_soon(e);
 }

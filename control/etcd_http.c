@@ -211,6 +211,9 @@ request_over(struct etcd_request *r, CURLcode code)
 	curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (code == CURLE_OK && r->length && !r->error[0])
 		take_answer(r, r->got, r->length); /* the last one has no end of line */
+	/* what libcurl has to say of these says after how many ms, each time others */
+	if (code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT)
+		r->curl_error[0] = 0;
 	if (code != CURLE_OK && !r->error[0])
 		set_error(r, r->curl_error[0] ? r->curl_error : curl_easy_strerror(code));
 	if (status >= 300 && !r->error[0]) {

@@ -38,7 +38,7 @@ struct etcd {
 	uint32_t candidate;
 	struct etcd_request *step, *watch, *beat;
 	struct event *retry, *beat_timer;
-	struct log_memory trouble, taken, odd;
+	struct log_memory trouble[ETCD_URLS], taken, odd;
 };
 
 /* ---- etcd.c ---- */

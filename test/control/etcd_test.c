@@ -646,11 +646,13 @@ test_wrong_input(void **state)
 	post("/v3/kv/put",
 	     json_pack("{s:o, s:s}", "key", etcd_bytes("/weir/test/node/10"), "value", "AAECAw=="));
 	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/70000"),
-				     "value", etcd_bytes("h:1 10.0.0.1")));
+				     "value", etcd_bytes("10.0.0.1:1 10.0.0.1")));
+	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/12"), "value",
+				     etcd_bytes("localhost:1 10.0.0.12")));
 	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/11"), "value",
-				     etcd_bytes("h:1 10.0.0.1")));
+				     etcd_bytes("10.0.0.1:1 10.0.0.1")));
 	until(nodes[1].known[11]);
-	assert_int_equal(nodes[1].known[9] + nodes[1].known[10], 0);
+	assert_int_equal(nodes[1].known[9] + nodes[1].known[10] + nodes[1].known[12], 0);
 	/* an id whose entry is unreadable is not ours, nor is it given out */
 	start(3, 10);
 	start(4, ETCD_NODE_AUTO);
