@@ -155,6 +155,12 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 		old.joined = m->conn->joined;
 		old.same_life = m->conn_run == r->run;
 	}
+	if (r->run == c->swim.self->is.run) {
+		// By another way to write --listen, or through a forwarder: so we are one of
+		// --join.
+		swim_alone(&c->swim);
+		return "it is this node itself";
+	}
 	if (r->id == c->self.id && !is_known(conn, in))
 		snprintf(why, sizeof(why), "node id %u is this node's own; give each node its own",
 			 r->id);

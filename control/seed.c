@@ -79,8 +79,6 @@ seed_hello(struct conn *conn, const struct control_msg *in)
 	bool accepted;
 
 	r.info = &in->hello.info;
-	if (r.run == c->swim.self->is.run)
-		return "it is this node itself";
 	accepted = swim_hello(&c->swim, &r, control_now());
 	m = accepted ? member_get(c, r.id) : NULL;
 	if (!m) {

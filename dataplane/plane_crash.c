@@ -63,7 +63,7 @@ plane_crash_state(void)
 	}
 	if (rte_lcore_id() == rte_get_main_lcore())
 		crash_add(&line, "in the broker, on the main lcore; ");
-	crash_add(&line, "node ");
+	crash_add(&line, "instance ");
 	crash_add(&line, plane->options->instance);
 	crash_write(&line);
 	for (unsigned i = 0; i < plane->engines; i++)

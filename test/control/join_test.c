@@ -86,6 +86,20 @@ test_two_find_each_other(void **state)
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
 }
 
+// Its own address in --join, but not as --listen writes it: the cluster begins all the same.
+static void
+test_seed_is_self(void **state)
+{
+	char alias[48];
+
+	snprintf(alias, sizeof(alias), "[::ffff:127.0.0.1]:%u", fake_control[A].port);
+	join(A, "1", alias);
+	join(B, "2", at_a);
+	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	assert_int_equal(fake_log_count(A, "belongs to another node"), 0);
+	assert_in_range(fake_log_count(A, "it is this node itself"), 1, 2); // as either end
+}
+
 static void
 test_seed_comes_later(void **state)
 {
@@ -208,6 +222,7 @@ main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_two_find_each_other),
+	    TEST(test_seed_is_self),
 	    TEST(test_seed_comes_later),
 	    TEST(test_auto_ids),
 	    TEST(test_id_taken),
