@@ -416,6 +416,7 @@ hello_input(struct broker *b, const struct weir_ctl_msg *m)
 {
 	if (m->hello.node < UINT16_MAX)
 		node_set_own(b, m->hello.node);
+	nodes_unheard(b);
 	control_welcome(b);
 }
 

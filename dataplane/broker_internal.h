@@ -336,10 +336,11 @@ void local_session_end(struct broker *b, struct broker_session *s);
 struct broker_node {
 	struct weir_ctl_node is; /* as control says; incarnation also from offers */
 	struct broker_conn *waiting, **waiting_last;
-	uint64_t repair_until; /* 0: all well; else when it counts as lost */
-	bool told_up;	       /* programs have been told */
-	bool draining;	       /* no new connections */
-	uint64_t changed;      /* number of its latest change that programs may see; 0: none */
+	uint64_t repair_until;	/* 0: all well; else when it counts as lost */
+	uint64_t unheard_until; /* the same, of a control that is new and has not heard of it */
+	bool told_up;		/* programs have been told */
+	bool draining;		/* no new connections */
+	uint64_t changed;	/* number of its latest change that programs may see; 0: none */
 	TAILQ_ENTRY(broker_node) in_news;
 };
 
@@ -352,6 +353,8 @@ int node_resolve(struct broker *b, const struct weir_address *address, struct br
 /* The engine whose port reaches it: `wish`, if that does, or if none does. */
 uint32_t node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish);
 void node_input(struct broker *b, const struct weir_ctl_node *is);
+/* Another control: what it says of nodes counts from now on. */
+void nodes_unheard(struct broker *b);
 /* Programs are told, if they were not. */
 void node_up(struct broker *b, struct broker_node *n);
 void node_set_own(struct broker *b, uint32_t id);

@@ -293,6 +293,8 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 	if (!n)
 		n = node_add(b, is->id);
 	was = n->is;
+	if (is->state != WEIR_NODE_JOINING)
+		n->unheard_until = 0;
 	if (update(n, is) && !n->is.self)
 		node_lost(b, n);
 	if (!n->changed || memcmp(&was, &n->is, sizeof(was)))
@@ -383,6 +385,43 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 	link_repair(l, resumes);
 }
 
+/* ---- nodes that a new control has not heard of ---- */
+
+void
+nodes_unheard(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->node_count; i++)
+		b->node_list[i]->unheard_until = broker_now(b) + b->config.repair_timeout_ns;
+}
+
+static bool
+has_link(const struct broker *b, const struct broker_node *n)
+{
+	for (const struct broker_link *l = b->links; l; l = l->next)
+		if (l->node == n->is.id && !l->twin && l->live)
+			return true;
+	return false;
+}
+
+/* It went while there was no control that could say so. A link would tell by itself. */
+static void
+unheard(struct broker *b, struct broker_node *n)
+{
+	n->unheard_until = 0;
+	if (n->is.self || !node_usable(n) || has_link(b, n))
+		return;
+	n->is.state = WEIR_NODE_DOWN;
+	node_news(b, n);
+	node_lost(b, n);
+	connect_kick(b, n);
+}
+
+static uint64_t
+earlier(uint64_t time, uint64_t next)
+{
+	return time && time < next ? time : next;
+}
+
 uint64_t
 node_timers(struct broker *b, uint64_t now)
 {
@@ -391,12 +430,11 @@ node_timers(struct broker *b, uint64_t now)
 	for (uint32_t i = 0; i < b->node_count; i++) {
 		struct broker_node *n = b->node_list[i];
 
-		if (!n->repair_until)
-			continue;
-		if (n->repair_until <= now)
+		if (n->unheard_until && n->unheard_until <= now)
+			unheard(b, n);
+		if (n->repair_until && n->repair_until <= now)
 			node_lost(b, n);
-		else if (n->repair_until < next)
-			next = n->repair_until;
+		next = earlier(n->unheard_until, earlier(n->repair_until, next));
 	}
 	return next;
 }

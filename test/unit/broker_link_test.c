@@ -428,6 +428,41 @@ test_resync(void **state)
 	net_close(&n);
 }
 
+/* Two went while there was no control: the next one hears of neither. */
+static void
+test_unheard(void **state)
+{
+	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello.node = 1};
+	struct net n;
+
+	(void)state;
+	bring_up(&n);
+	fake_node(n.f[0], 3, WEIR_NODE_UP, 300, 1);
+	fake_node(n.f[0], 4, WEIR_NODE_UP, 400, 1);
+	fake_node(n.f[0], 5, WEIR_NODE_UP, 500, 1);
+	broker_control_input(n.f[0]->b, &hello);
+	fake_node(n.f[0], 2, WEIR_NODE_JOINING, 0, 0);
+	fake_node(n.f[0], 3, WEIR_NODE_JOINING, 0, 0);
+	n.f[0]->now += 9 * BROKER_SECOND_NS;
+	fake_node(n.f[0], 5, WEIR_NODE_UP, 500, 1);
+	assert_int_equal(n.f[0]->b->counters.nodes_down, 0);
+	fake_connect(n.f[0], &n.s[0], 3, "echo", 0); /* waits */
+	n.f[0]->now += BROKER_SECOND_NS;
+	fake_run(n.f[0]);
+	assert_int_equal(n.f[0]->last[ENGINE_CONN_START].conn.status, EHOSTDOWN);
+	assert_int_equal(n.f[0]->b->counters.nodes_down, 2);
+	assert_int_equal(node_find(n.f[0]->b, 4)->is.state, WEIR_NODE_DOWN);
+	/* there is a link to this one: nothing but the silence of its control */
+	assert_int_equal(node_find(n.f[0]->b, 2)->is.state, WEIR_NODE_UP);
+	assert_int_equal(the_link(&n, 0)->state, LINK_UP);
+	fake_node(n.f[0], 4, WEIR_NODE_UP, 400, 1);
+	assert_int_equal(n.f[0]->last[ENGINE_NODE_EVENT].conn.status, 0);
+	n.f[0]->now += 20 * BROKER_SECOND_NS;
+	fake_run(n.f[0]);
+	assert_int_equal(n.f[0]->b->counters.nodes_down, 2);
+	net_close(&n);
+}
+
 static void
 test_loop(void **state)
 {
@@ -655,27 +690,17 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bring_up),
-	    cmocka_unit_test(test_engine_pairs),
-	    cmocka_unit_test(test_crossing),
-	    cmocka_unit_test(test_duplicates),
-	    cmocka_unit_test(test_lost),
-	    cmocka_unit_test(test_nobody_answers),
-	    cmocka_unit_test(test_stale),
-	    cmocka_unit_test(test_burnt),
-	    cmocka_unit_test(test_error),
-	    cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_not_repaired),
-	    cmocka_unit_test(test_node_down),
-	    cmocka_unit_test(test_restart),
-	    cmocka_unit_test(test_clock_set_back),
-	    cmocka_unit_test(test_resync),
-	    cmocka_unit_test(test_loop),
-	    cmocka_unit_test(test_accept_and_reject),
-	    cmocka_unit_test(test_no_resources),
-	    cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_garbage),
-	    cmocka_unit_test(test_storm),
+	    cmocka_unit_test(test_bring_up),	 cmocka_unit_test(test_engine_pairs),
+	    cmocka_unit_test(test_crossing),	 cmocka_unit_test(test_duplicates),
+	    cmocka_unit_test(test_lost),	 cmocka_unit_test(test_nobody_answers),
+	    cmocka_unit_test(test_stale),	 cmocka_unit_test(test_burnt),
+	    cmocka_unit_test(test_error),	 cmocka_unit_test(test_silent),
+	    cmocka_unit_test(test_not_repaired), cmocka_unit_test(test_node_down),
+	    cmocka_unit_test(test_restart),	 cmocka_unit_test(test_clock_set_back),
+	    cmocka_unit_test(test_resync),	 cmocka_unit_test(test_unheard),
+	    cmocka_unit_test(test_loop),	 cmocka_unit_test(test_accept_and_reject),
+	    cmocka_unit_test(test_no_resources), cmocka_unit_test(test_quiet),
+	    cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
