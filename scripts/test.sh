@@ -1,20 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds and runs the tests. A test is one meson test, one range of seeds, one fuzz target, one smoke
+# Builds and runs the tests, in lanes side by side. A test is one meson test, one range of seeds, one fuzz target, one smoke
 # script or one lint check. See docs/testing.md.
 set -u
-shopt -s lastpipe # run_tests at the end of a pipe keeps its results
+shopt -s lastpipe # run_tests at the end of a pipe is the lane itself, and ends with it
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 # shellcheck source=scripts/deps.sh
 . scripts/deps.sh
 
-SUITES=(lint unit protocol control model fuzz smoke sanitize mutate coverage rxe)
-DEFAULT=(lint unit protocol control sanitize model fuzz smoke rxe mutate coverage)
+SUITES=(lint unit protocol control sanitize model fuzz smoke rxe mutate coverage)
 SEEDS=${WEIR_SEEDS:-10000}          # seeds of the protocol suite
 SEEDS_SANITIZE=${WEIR_SEEDS_SANITIZE:-200}
 SEED_RANGES=10
-FUZZ_SECONDS=${WEIR_FUZZ_SECONDS:-10}
+FUZZ_SECONDS=${WEIR_FUZZ_SECONDS:-20}
 cores=$(nproc)
 
 usage()
@@ -24,7 +23,7 @@ Usage: scripts/test.sh [--list] [--no-skip] [SUITE ...]
 Suites: ${SUITES[*]} (all when none is named)
   --list      names the tests and runs nothing
   --no-skip   a skipped test that test/skips.txt doesn't permit is a failure
-Environment: WEIR_SEEDS, WEIR_FUZZ_SECONDS, WEIR_NO_DEPS=1 (leave apt alone)
+Environment: WEIR_SEEDS, WEIR_SEEDS_SANITIZE, WEIR_FUZZ_SECONDS, WEIR_NO_DEPS=1 (leave apt alone)
 END
 }
 
@@ -42,11 +41,12 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ "${#suites[@]}" -gt 0 ] || suites=("${DEFAULT[@]}")
+[ "${#suites[@]}" -gt 0 ] || suites=("${SUITES[@]}")
 
-work=$(mktemp -d) || exit 1
-mkfifo "$work/ended" && exec 9<>"$work/ended" || exit 1
-declare -a passed=() failed=() skipped=()
+top=$(mktemp -d) || exit 1 # of all lanes
+work=$top                   # of this one
+: >"$top/results"
+exec 8>&1
 started=$SECONDS
 
 finish()
@@ -55,8 +55,9 @@ finish()
 
 	trap - EXIT INT TERM
 	jobs -p | while read -r pid; do kill -TERM "$pid" 2>/dev/null; done
-	[ ! -f "$work/hugepages" ] || scripts/setup_hugepages.sh --restore "$work/hugepages" >/dev/null
-	rm -rf "$work"
+	wait
+	[ ! -f "$top/hugepages" ] || scripts/setup_hugepages.sh --restore "$top/hugepages" >/dev/null
+	rm -rf "$top"
 	exit "$code"
 }
 trap finish EXIT
@@ -67,18 +68,22 @@ wants()
 	[[ " ${suites[*]} " == *" $1 "* ]]
 }
 
-# build NAME MESON-OPTION...: build/NAME is configured and compiled; with --list only configured.
-# WEIR_CC chooses another compiler; WEIR_TARGETS and WEIR_FOR, suites whose programs, what is compiled.
+# build NAME MESON-OPTION...: build/NAME is configured and compiled; with --list only configured. If that
+# fails, it is a failed test. WEIR_CC chooses another compiler; WEIR_TARGETS and WEIR_FOR, suites whose
+# programs, what is compiled.
 build()
 {
-	local dir=build/$1
+	local dir=build/$1 log=$work/build-$1 since=$SECONDS
 	shift
 
-	if [ ! -f "$dir/build.ninja" ]; then
-		CC=${WEIR_CC:-gcc} meson setup "$dir" "$@" >"$work/setup.log" 2>&1 || {
-			tail -n 20 "$work/setup.log"
+	# one of an older tree may have been made with other options
+	if [ "$(cat "$dir/options" 2>/dev/null)" != "$*" ]; then
+		[ ! -f "$dir/build.ninja" ] || set -- "$@" --reconfigure
+		CC=${WEIR_CC:-gcc} meson setup "$dir" "$@" >"$log" 2>&1 || {
+			note "$dir" 1 "$((SECONDS - since))" "$log"
 			return 1
 		}
+		echo "${*% --reconfigure}" >"$dir/options"
 	fi
 	[ "$list" = 1 ] && return 0
 	# the first one sees to it that it is known what tests there are now
@@ -86,8 +91,9 @@ build()
 	{
 		ninja -C "$dir" build.ninja &&
 			ninja -C "$dir" ${WEIR_TARGETS:-} $(programs_of "$dir" ${WEIR_FOR:-})
-	} >"$work/ninja.log" 2>&1 || {
-		grep -E 'error|FAILED' -A 3 "$work/ninja.log" | head -n 60
+	} >"$log" 2>&1 || {
+		grep -E 'error|FAILED' -A 3 "$log" | head -n 60 >"$log.errors"
+		note "$dir" 1 "$((SECONDS - since))" "$log.errors"
 		return 1
 	}
 }
@@ -119,38 +125,34 @@ meson_tests()
 SANE="setarch -R env ASAN_OPTIONS=halt_on_error=1:detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
 setarch -R true 2>/dev/null || SANE=${SANE#setarch -R }
 
-# note NAME RESULT SECONDS LOG: counts a test and says how it went.
+# note NAME RESULT SECONDS LOG: counts a test and says how it went, all of it at once.
 note()
 {
 	local reason
 
 	case "$2" in
-	0) passed+=("$1"); printf 'ok    %-44s %4ds\n' "$1" "$3" ;;
+	0) printf 'ok    %-44s %4ds\n' "$1" "$3" ;;
 	77)
 		reason=$(sed -n 's/^SKIP: *//p' "$4" | tail -n 1)
-		skipped+=("$1 ${reason:-gave no reason}")
 		printf 'skip  %-44s %4ds  %s\n' "$1" "$3" "${reason:-gave no reason}"
 		;;
 	*)
-		failed+=("$1")
 		printf 'FAIL  %-44s %4ds  exit %s\n' "$1" "$3" "$2"
 		{ grep -a '^FAIL:' "$4"; tail -n 60 "$4"; } | sed 's/^/      | /'
 		;;
-	esac
+	esac >"$work/note.$BASHPID"
+	head -n 1 "$work/note.$BASHPID" >>"$top/results"
+	flock "$top/results" cat "$work/note.$BASHPID" >&8
 }
 
 # Runs the lines "NAME TIMEOUT COMMAND..." on stdin as tests, at most $1 at a time. A test's end comes
-# as a line "NUMBER EXIT-STATUS" in the pipe on fd 9.
+# as a line "NUMBER EXIT-STATUS" in the lane's pipe on fd 9.
 run_tests()
 {
 	local name timeout command n=0 running=0
 	local -a names=() since=()
 
 	while read -r name timeout command; do
-		if [ "$list" = 1 ]; then
-			echo "$name"
-			continue
-		fi
 		[ "$running" -lt "$1" ] || reap
 		printf '%s\n' "$command" >"$work/$n.sh"
 		names[n]=$name
@@ -171,7 +173,7 @@ run_test()
 
 	trap - EXIT
 	trap 'kill "$child"' TERM
-	timeout -k 10 "$2" bash "$work/$1.sh" >"$work/$1.log" 2>&1 &
+	timeout -k 10 "$2" bash "$work/$1.sh" >"$work/$1.log" 2>&1 8>&- 9>&- &
 	child=$!
 	wait "$child"
 	code=$?
@@ -204,90 +206,91 @@ seed_tests()
 
 suite_lint()
 {
-	scripts/lint.sh --list | sed 's|.*|lint/& 120 scripts/lint.sh &|' | run_tests "$cores"
+	scripts/lint.sh --list | sed 's|.*|lint/& 120 scripts/lint.sh &|'
 }
 
 suite_unit()
 {
-	meson_tests release unit unit | run_tests "$cores"
+	meson_tests release unit unit
+}
+
+suite_protocol()
+{
+	meson_tests release protocol protocol
+	seed_tests "$SEEDS" protocol "" release
 }
 
 suite_control()
 {
-	wants protocol || meson_tests release control control | run_tests "$cores"
+	meson_tests release control control
 }
 
-# Tests of control wait more than they work: one more at a time then.
-suite_protocol()
-{
-	local more=0
-
-	! wants control || more=1
-	{
-		[ "$more" = 0 ] || meson_tests release control control
-		meson_tests release protocol protocol
-		seed_tests "$SEEDS" protocol "" release
-	} | run_tests $((cores + more))
-}
-
+# All but the tests of control: they are in another lane.
 suite_sanitize()
 {
-	if WEIR_FOR="unit control" WEIR_TARGETS=test/sim/test-sim \
-		build asan -Dbuildtype=debug -Doptimization=1 -Db_sanitize=address,undefined; then
-		{
-			meson_tests asan unit sanitize/asan "$SANE"
-			meson_tests asan control sanitize/asan "$SANE"
-			seed_tests "$SEEDS_SANITIZE" sanitize/asan "$SANE" asan
-		} | run_tests $((cores + 1))
-	else
-		broken sanitize/build-asan
+	if WEIR_FOR="unit protocol control" build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
+		-Db_sanitize=address,undefined -Db_coverage=true; then
+		find build/asan -name '*.gcda' -delete
+		: >"$top/asan"
+		meson_tests asan unit sanitize/asan "$SANE"
+		meson_tests asan protocol sanitize/asan "$SANE"
+		seed_tests "$SEEDS_SANITIZE" sanitize/asan "$SANE" asan
 	fi
 	if WEIR_FOR=tsan build tsan -Dbuildtype=debugoptimized -Db_sanitize=thread; then
-		meson_tests tsan tsan sanitize/tsan "$SANE" | run_tests 1
-	else
-		broken sanitize/build-tsan
+		meson_tests tsan tsan sanitize/tsan "$SANE"
 	fi
+}
+
+suite_sanitize_control()
+{
+	until [ "$list" = 1 ] || [ -e "$top/asan" ]; do
+		[ ! -e "$top/work/done" ] || return # it wasn't built
+		sleep 0.2
+	done
+	meson_tests asan control sanitize/asan "$SANE"
 }
 
 # Models of protocols, each with the faults that it has to find.
 suite_model()
 {
-	local model
+	local model name
 
 	for model in test/model/*.pml; do
 		name=${model##*/}
-		echo "model/${name%.pml} 300 $root/test/model/run.sh $root/$model"
-	done | run_tests "$cores"
+		echo "model/${name%.pml} 600 $root/test/model/run.sh $root/$model"
+	done
 }
 
+# The one that takes longest begins: what strangers send to the NIC.
 suite_fuzz()
 {
 	local t name seconds
 
 	WEIR_CC=clang WEIR_TARGETS=fuzz build fuzz -Dfuzz=true -Dbuildtype=debugoptimized -Db_lundef=false \
-		-Db_sanitize=address,undefined -Dwerror=false || { broken fuzz/build; return; }
-	for t in $(meson introspect --targets build/fuzz | jq -r '.[] | select(.name | startswith("fuzz-")) | .filename[0]'); do
+		-Db_sanitize=address,undefined -Dwerror=false || return
+	for t in $(meson introspect --targets build/fuzz | jq -r '
+		[.[] | select(.name | startswith("fuzz-"))] | sort_by(.name != "fuzz-roce_input") | .[].filename[0]'); do
 		name=${t##*/fuzz-}
 		mkdir -p "$work/corpus/$name"
 		seconds=$FUZZ_SECONDS
-		[ "$name" != roce_input ] || seconds=$((6 * FUZZ_SECONDS)) # what strangers send to the NIC
+		[ "$name" != roce_input ] || seconds=$((6 * FUZZ_SECONDS))
 		echo "fuzz/$name $((seconds + 120)) $SANE $t -max_total_time=$seconds -timeout=10 -rss_limit_mb=2048" \
 			"-error_exitcode=1 -artifact_prefix=$root/build/fuzz/crash-$name- -print_final_stats=1 $work/corpus/$name" \
 			"$([ ! -d "test/fuzz/corpus/$name" ] || echo "$root/test/fuzz/corpus/$name")"
-	done | run_tests "$cores"
+	done
 }
 
 # Smoke scripts may say how long they can take: "# timeout: SECONDS" in their first ten lines.
 suite_smoke()
 {
-	local script timeout
+	local script timeout name
 
 	for script in test/smoke/*.sh; do
 		case "$script" in */_*.sh | */\*.sh) continue ;; esac
 		timeout=$(sed -n '1,10s/^# timeout: *\([0-9]*\).*/\1/p' "$script")
 		name=${script##*/}
 		echo "smoke/${name%.sh} ${timeout:-120} WEIR_BUILD=$root/build/release $root/$script"
-	done | run_tests 1
+	done
 }
 
 # One run, in which every fault that has to be noticed counts as a test.
@@ -295,16 +298,14 @@ suite_mutate()
 {
 	local patch name log=$work/mutate.log line=$work/line.log tried=1 seconds
 
-	if [ "$list" = 0 ]; then
-		timeout -k 10 1200 test/mutate.sh >"$log" 2>&1 &
-		wait $!
+	if [ "$list" = 1 ]; then
+		for patch in test/mutations/*.patch; do echo "mutate/$(basename "$patch" .patch)"; done
+		return
 	fi
+	timeout -k 10 1200 test/mutate.sh >"$log" 2>&1 &
+	wait $!
 	for patch in test/mutations/*.patch; do
 		name=$(basename "$patch" .patch)
-		if [ "$list" = 1 ]; then
-			echo "mutate/$name"
-			continue
-		fi
 		# its line of the table, and why it could not be tried
 		grep -A 12 "^$name " "$log" | sed -n '1p; 2,${ /^  |/!q; p; }' >"$line"
 		[ -s "$line" ] || { echo "not tried" >"$line"; tried=0; }
@@ -315,23 +316,20 @@ suite_mutate()
 	[ "$tried" = 1 ] || grep -v " killed " "$log" # why
 }
 
-# Which lines of lib/ and dataplane/ the unit and protocol tests run. Reported, never a failure.
+# Which lines the tests of the sanitize suite have run. Reported, never a failure.
 suite_coverage()
 {
-	[ "$list" = 0 ] || return 0
-	WEIR_FOR="unit protocol" WEIR_TARGETS=test/sim/test-sim \
-		build coverage -Dbuildtype=debug -Db_coverage=true || { broken coverage/build; return; }
-	find build/coverage -name '*.gcda' -delete
-	{ meson_tests coverage unit c; meson_tests coverage protocol c; seed_tests 100 c "" coverage; } |
-		while read -r _ timeout command; do
-			[ "$(jobs -rp | wc -l)" -lt "$cores" ] || wait -n
-			timeout "$timeout" bash -c "$command" >/dev/null 2>&1 </dev/null &
-		done
-	wait
-	gcovr -r . --object-directory build/coverage -f 'lib/' -f 'dataplane/' --exclude '.*test.*' \
-		--gcov-ignore-parse-errors -s -o build/coverage/coverage.txt 2>/dev/null |
-		sed -n 's/^\(lines\|branches\)/coverage of lib and dataplane: \1/p'
-	echo "by file: build/coverage/coverage.txt"
+	local part all=build/coverage/all.json
+
+	[ "$list" = 0 ] && [ -e "$top/asan" ] || return 0
+	mkdir -p build/coverage
+	gcovr -r . --object-directory build/asan -f lib/ -f dataplane/ -f control/ --exclude '.*test.*' \
+		-j "$cores" --gcov-ignore-parse-errors --json -o "$all" >"$work/gcovr.log" 2>&1
+	for part in lib dataplane control; do
+		gcovr -r . -a "$all" -f "$part/" -s -o "build/coverage/$part.txt" 2>>"$work/gcovr.log" |
+			sed -n "s/^\\(lines\\|branches\\)/coverage of $part: \\1/p"
+	done
+	echo "by file: build/coverage/{lib,dataplane,control}.txt"
 }
 
 # Tests in the virtual machine: those of test/rxe/tests and the smoke tests that name wires in their first ten
@@ -405,82 +403,103 @@ note_rxe()
 	done
 }
 
-# The virtual machine leaves a third of this one idle: suites that no clock decides run beside it, in what it
-# leaves, and fuzz for twice the time. Their tests are printed when it has ended.
-suites_beside()
+# lane NAME SUITE...: runs suites beside the other lanes, with files of its own. The first two wait for clocks
+# more than they work, each in its way. The third takes what CPU they leave: no clock decides anything there.
+lane()
 {
+	local begun=$SECONDS
+
 	trap - EXIT INT
-	trap 'jobs -p | xargs -r kill; exit 143' TERM
-	renice -n 19 -p "$BASHPID" >/dev/null
-	FUZZ_SECONDS=$((2 * FUZZ_SECONDS))
-	passed=() failed=() skipped=()
+	trap 'jobs -p | xargs -r kill 2>/dev/null; exit 143' TERM
+	work=$top/$1
+	mkdir "$work" && mkfifo "$work/ended" && exec 9<>"$work/ended" || exit 1
+	shift
+	"lane_${work##*/}" "$@"
+	[ "$begun" = "$SECONDS" ] || echo "lane ${work##*/}: $((SECONDS - begun)) s" >"$work/done"
+	touch "$work/done"
+}
+
+lines_of() # SUITE...
+{
+	local suite
+
 	for suite in "$@"; do
-		"suite_$suite"
-	done >"$work/beside.log" 2>&1
-	declare -p passed failed skipped | sed 's/^declare -a /beside_/' >"$work/beside"
+		! wants "$suite" || "suite_$suite"
+	done
 }
 
-suite_rxe_and()
+lane_control()
 {
-	local -a beside_passed=() beside_failed=("${@/%//died}") beside_skipped=()
-	local pid
-
-	suites_beside "$@" &
-	pid=$!
-	suite_rxe
-	wait "$pid"
-	cat "$work/beside.log"
-	# shellcheck disable=SC1091
-	[ ! -f "$work/beside" ] || . "$work/beside"
-	passed+=("${beside_passed[@]}") failed+=("${beside_failed[@]}") skipped+=("${beside_skipped[@]}")
+	{
+		lines_of control
+		! wants sanitize || suite_sanitize_control
+	} | run_tests 3
 }
 
-# A build that fails is a failed test.
-broken()
+lane_machine()
 {
-	failed+=("$1")
-	echo "FAIL  $1"
+	lines_of smoke | run_tests 1
+	! wants rxe || suite_rxe
+}
+
+lane_work()
+{
+	renice -n $(($(nice) + 10)) -p "$BASHPID" >/dev/null
+	lines_of lint unit sanitize protocol model fuzz | run_tests $((cores + 1))
+	! wants mutate || suite_mutate
 }
 
 # Smoke tests run on hugepages where there is memory for them.
 prepare_machine()
 {
-	wants smoke && [ "$list" = 0 ] && [ "$(id -u)" -eq 0 ] || return 0
-	scripts/setup_hugepages.sh --save >"$work/hugepages"
-	scripts/setup_hugepages.sh --2m 768 || echo "smoke tests go on without hugepages"
+	wants smoke && [ "$(id -u)" -eq 0 ] || return 0
+	scripts/setup_hugepages.sh --save >"$top/hugepages"
+	scripts/setup_hugepages.sh --2m 1024 || echo "smoke tests go on without hugepages"
+}
+
+# The last lines, and whether all is well.
+summary()
+{
+	local name reason bad=()
+
+	if grep -q '^skip' "$top/results"; then
+		echo "skipped:"
+		while read -r _ name _ reason; do
+			echo "  $name $reason"
+			[ "$no_skip" = 0 ] || grep -qs "^${name}[[:space:]]" test/skips.txt || {
+				echo "  ... which test/skips.txt doesn't permit"
+				bad+=("$name")
+			}
+		done < <(grep '^skip' "$top/results")
+	fi
+	mapfile -t -O "${#bad[@]}" bad < <(sed -n 's/^FAIL *\([^ ]*\).*/\1/p' "$top/results")
+	[ "${#bad[@]}" -eq 0 ] || printf 'failed: %s\n' "${bad[@]}"
+	echo "$((SECONDS - started)) s"
+	printf '%d passed, %d failed' "$(grep -c '^ok' "$top/results")" "${#bad[@]}"
+	! grep -q '^skip' "$top/results" || printf ', %d skipped' "$(grep -c '^skip' "$top/results")"
+	echo
+	[ "${#bad[@]}" -eq 0 ]
 }
 
 [ -n "${WEIR_NO_DEPS:-}" ] || install_deps || exit 3
+! wants coverage || wants sanitize || suites+=(sanitize)
 if wants lint || wants unit || wants protocol || wants control || wants smoke || wants rxe; then
-	build release --buildtype=release || { broken build; suites=(); }
+	build release --buildtype=release || suites=()
+fi
+if [ "$list" = 1 ]; then
+	! wants sanitize || suites+=(sanitize_control)
+	lines_of "${suites[@]}" | cut -d' ' -f1
+	exit
 fi
 prepare_machine
-beside=()
-for suite in model fuzz coverage; do
-	[ "$list" = 1 ] || ! wants rxe || ! wants "$suite" || beside+=("$suite")
+pids=()
+for name in work control machine; do
+	lane "$name" &
+	pids+=($!)
 done
-for suite in "${suites[@]}"; do
-	if [[ " ${beside[*]} " == *" $suite "* ]]; then
-		continue
-	elif [ "$suite" = rxe ] && [ "${#beside[@]}" -gt 0 ]; then
-		suite_rxe_and "${beside[@]}"
-	else
-		"suite_$suite"
-	fi
+wait "${pids[@]}"
+! wants coverage || suite_coverage
+for name in work control machine; do
+	cat "$top/$name/done" 2>/dev/null || note "lane/$name" 1 0 /dev/null
 done
-[ "$list" = 1 ] && exit 0
-
-if [ "${#skipped[@]}" -gt 0 ]; then
-	echo "skipped:"
-	for s in "${skipped[@]}"; do
-		echo "  $s"
-		if [ "$no_skip" = 1 ] && ! grep -qs "^${s%% *}[[:space:]]" test/skips.txt; then
-			echo "  ... which test/skips.txt doesn't permit"
-			failed+=("${s%% *}")
-		fi
-	done
-fi
-[ "${#failed[@]}" -eq 0 ] || printf 'failed: %s\n' "${failed[@]}"
-echo "$((SECONDS - started)) s"
-echo "${#passed[@]} passed, ${#failed[@]} failed$([ "${#skipped[@]}" -eq 0 ] || echo ", ${#skipped[@]} skipped")"
-[ "${#failed[@]}" -eq 0 ]
+summary

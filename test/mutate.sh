@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 work=$PWD/build/mutate
 jobs=$(nproc)
-limit=60 # seconds that one test may take
+limit=120 # seconds that one test may take, of a machine that others use too
 fixed='setarch -R' # ThreadSanitizer knows only some of the addresses that a program may get
 $fixed true 2>/dev/null || fixed=
 
@@ -134,16 +134,31 @@ try() # DIR PATCH
 	return 1
 }
 
-# What all tests run, of the sources as they are. The tests must pass without a fault, or their failing
-# says nothing.
-sound() # DIR TEST...
+# What the tests run, of the sources as they are. They must pass without a fault, or their failing says nothing.
+sound() # TEST...
 {
-	local dir=$1 t
+	local i bad=0
+	local -a pids=()
 
-	shift
-	for t in "$@"; do
-		run_test "$dir" "$t" && continue
-		echo "mutate.sh: $t fails without a fault; mend it first"
+	for ((i = 0; i < jobs; i++)); do
+		mkdir -p "$work/sound/$i"
+		ln -sfn "$PWD" "$work/sound/$i/tree"
+		sound_share "$work/sound/$i" "$i" "$@" &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do
+		wait "$i" || bad=1
+	done
+	return $bad
+}
+
+sound_share() # DIR NUMBER TEST...: every so manieth of them
+{
+	local dir=$1 i
+
+	for ((i = 3 + $2; i <= $#; i += jobs)); do
+		run_test "$dir" "${!i}" && continue
+		echo "mutate.sh: ${!i} fails without a fault; mend it first"
 		tail -n 5 "$dir/log"
 		return 1
 	done
@@ -167,19 +182,45 @@ tests_of() # PATCH...
 	for p in "$@"; do field "$p" tests; done | tr ' ' '\n' | sort -u
 }
 
+# The patches as lines: those of one source file side by side, so that it is compiled once for each. Those
+# that need another build come first, then those whose tests take long: control's.
+in_order() # PATCH...
+{
+	local p tests rank
+
+	for p in "$@"; do
+		tests=$(field "$p" tests) rank=2
+		[[ $tests != *control:* ]] || rank=1
+		[[ $tests != *tsan:* ]] || rank=0
+		echo "$rank $(sed -n 's|^--- a/||p' "$p" | head -n 1) $p"
+	done | sort -s -k1,2 | awk '{ printf "%s%s", NR == 1 ? "" : $1 $2 == last ? " " : "\n", $3; last = $1 $2 } END { print "" }'
+}
+
+# Takes the next line of the queue: patches of one file.
+take() # into `mine`
+{
+	local line
+
+	exec 7>"$work/queue.lock"
+	flock 7
+	line=$(head -n 1 "$work/queue")
+	sed -i 1d "$work/queue"
+	exec 7>&-
+	read -ra mine <<<"$line"
+	[ ${#mine[@]} -gt 0 ]
+}
+
 # One worker: its own copy.
-worker() # NUMBER PATCH...
+worker() # NUMBER BUILD...
 {
 	local dir=$work/$1 bad=0 p
-	local -a tests
+	local -a mine
 
-	shift
-	mapfile -t tests < <(tests_of "$@")
-	mapfile -t builds < <(for p in "${tests[@]}"; do build_of "$p"; done | sort -u)
-	copy_tree "$dir/tree" "${builds[@]}"
-	sound "$dir" "${tests[@]}" || return 1
-	for p in "$@"; do
-		try "$dir" "$p" || bad=1
+	copy_tree "$dir/tree" "${@:2}"
+	while take; do
+		for p in "${mine[@]}"; do
+			try "$dir" "$p" || bad=1
+		done
 	done
 	return $bad
 }
@@ -210,19 +251,12 @@ configure release --buildtype=release || exit 1
 [[ " ${tests[*]}" != *" tsan:"* ]] ||
 	configure tsan -Dbuildtype=debugoptimized -Db_sanitize=thread || exit 1
 build_tests . "$work/log" "${tests[@]}" || { tail -n 20 "$work/log"; exit 1; }
+sound "${tests[@]}" || exit 1
+in_order "${patches[@]}" >"$work/queue"
+mapfile -t builds < <(for p in "${tests[@]}"; do build_of "$p"; done | sort -u)
 pids=()
 for ((w = 0; w < jobs; w++)); do
-	mine=() n=0
-	for p in "${patches[@]}"; do
-		# one worker has all that need another build
-		if [[ $(field "$p" tests) = *tsan:* ]]; then
-			[ $w -ne 0 ] || mine+=("$p")
-		else
-			[ $((n++ % jobs)) -ne $w ] || mine+=("$p")
-		fi
-	done
-	[ ${#mine[@]} -gt 0 ] || continue
-	worker "$w" "${mine[@]}" &
+	worker "$w" "${builds[@]}" &
 	pids+=($!)
 done
 trap 'kill "${pids[@]}" 2>/dev/null' INT TERM

@@ -26,10 +26,6 @@ defaults(const struct world_options *o)
 	return d;
 }
 
-#define CONTROL_SLOTS 2u /* that messages leave free, as the library has it */
-
-static struct world_options options_now;
-
 static void
 on_doorbell(void *user, uint32_t doorbell)
 {
@@ -38,27 +34,6 @@ on_doorbell(void *user, uint32_t doorbell)
 	for (unsigned i = 0; i < PROGRAMS; i++)
 		if (n->program[i] && doorbell / CHANNELS == i)
 			n->program[i]->bells++;
-}
-
-static struct pconn *
-find_conn(struct program *p, uint32_t vqpn)
-{
-	for (unsigned i = 0; i < CONNS; i++)
-		if (p->conn[i].used && p->conn[i].vqpn == vqpn)
-			return &p->conn[i];
-	return NULL;
-}
-
-static struct pconn *
-free_conn(struct program *p)
-{
-	for (unsigned i = 0; i < CONNS; i++)
-		if (!p->conn[i].used || p->conn[i].freed) {
-			p->conn[i] = (struct pconn){.p = p, .desc = i, .used = true};
-			return &p->conn[i];
-		}
-	fail_msg("no free connection in the test program");
-	return NULL;
 }
 
 /* Main's answer to a CONNECT. */
@@ -76,7 +51,7 @@ answer(struct node *n, const struct engine_conn_command *asked)
 		assert_true(engine_execute(n->engine, &k));
 		return;
 	}
-	c = free_conn(p);
+	c = program_free_conn(p);
 	c->channel = n->listen_channel;
 	k.conn.session = p->id;
 	k.conn.channel = n->listen_channel;
@@ -125,7 +100,7 @@ handle(struct node *n, const struct engine_event *event)
 	case ENGINE_EVENT_CONN_CLOSED:
 		n->conn_closed++;
 		p = n->program[event->conn.session];
-		c = p ? find_conn(p, event->conn.vqpn) : NULL;
+		c = p ? program_conn(p, event->conn.vqpn) : NULL;
 		if (c)
 			c->freed = true;
 		break;
@@ -159,9 +134,9 @@ static void
 make_link(struct world *w, unsigned i)
 {
 	struct node *n = &w->node[i], *m = &w->node[!i];
-	size_t bytes = options_now.ring_lines * 64;
+	size_t bytes = w->options.ring_lines * 64;
 
-	memset(n->work, 0, engine_link_bytes(options_now.ring_lines));
+	memset(n->work, 0, engine_link_bytes(w->options.ring_lines));
 	memset(n->credit, 0, 128);
 	n->link = (struct engine_link_command){
 	    .link = 1,
@@ -170,14 +145,14 @@ make_link(struct world *w, unsigned i)
 	    .qp = {(struct nic_qp *)&n->qp[0], (struct nic_qp *)&n->qp[1]},
 	    .ring = n->ring,
 	    .staging = n->staging,
-	    .ring_lines = options_now.ring_lines,
-	    .staging_lines = options_now.ring_lines,
+	    .ring_lines = w->options.ring_lines,
+	    .staging_lines = w->options.ring_lines,
 	    .ring_mr = fake_mr(&w->net, n->ring, bytes, NIC_REMOTE_WRITE),
 	    .staging_mr = fake_mr(&w->net, n->staging, bytes, 0),
 	    .credit_mr = fake_mr(&w->net, n->credit, 128, NIC_REMOTE_WRITE),
 	    .credit = n->credit,
-	    .peer_recv_wrs = options_now.recv_wrs,
-	    .recv_wrs = options_now.recv_wrs,
+	    .peer_recv_wrs = w->options.recv_wrs,
+	    .recv_wrs = w->options.recv_wrs,
 	    .work = n->work,
 	};
 	(void)m;
@@ -246,11 +221,11 @@ world_create(const struct world_options *o)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
-	options_now = defaults(o);
+	w->options = defaults(o);
 	late_count = 0;
 	w->now = 1000000;
 	w->step_ns = 500;
-	w->net.delay_ns = options_now.delay_ns;
+	w->net.delay_ns = w->options.delay_ns;
 	for (unsigned i = 0; i < WORLD_NODES; i++) {
 		struct node *n = &w->node[i];
 		struct engine_config c = {
@@ -259,12 +234,12 @@ world_create(const struct world_options *o)
 		    .connections = 128,
 		    .sessions = PROGRAMS,
 		    .links = 4,
-		    .session_pending = options_now.pending,
+		    .session_pending = w->options.pending,
 		    .regions = REGIONS,
-		    .initial_grant = options_now.initial_grant,
-		    .window = options_now.window,
-		    .silence_ns = options_now.silence_ns,
-		    .threshold = options_now.threshold ? options_now.threshold : 0.6,
+		    .initial_grant = w->options.initial_grant,
+		    .window = w->options.window,
+		    .silence_ns = w->options.silence_ns,
+		    .threshold = w->options.threshold ? w->options.threshold : 0.6,
 		    .srq_depth = 256,
 		    .ring_doorbell = on_doorbell,
 		    .emit = on_emit,
@@ -280,26 +255,16 @@ world_create(const struct world_options *o)
 		    fake_mr(&w->net, c.recv, c.srq_depth * ENGINE_RECV_BYTES, NIC_LOCAL_WRITE);
 		n->engine = engine_create(&c);
 		assert_non_null(n->engine);
-		n->ring = aligned_alloc(64, options_now.ring_lines * 64);
-		n->staging = aligned_alloc(64, options_now.ring_lines * 64);
+		n->ring = aligned_alloc(64, w->options.ring_lines * 64);
+		n->staging = aligned_alloc(64, w->options.ring_lines * 64);
 		n->credit = aligned_alloc(64, 128);
-		n->work = aligned_alloc(64, engine_link_bytes(options_now.ring_lines));
-		memset(n->ring, 0xee, options_now.ring_lines * 64);
-		memset(n->staging, 0xdd, options_now.ring_lines * 64);
+		n->work = aligned_alloc(64, engine_link_bytes(w->options.ring_lines));
+		memset(n->ring, 0xee, w->options.ring_lines * 64);
+		memset(n->staging, 0xdd, w->options.ring_lines * 64);
 	}
-	if (!options_now.no_link)
+	if (!w->options.no_link)
 		world_link_up(w);
 	return w;
-}
-
-static void
-free_program(struct program *p)
-{
-	for (unsigned i = 0; i < REGIONS; i++)
-		free(p->region[i].base);
-	free(p->arena);
-	free(p->view.work);
-	free(p);
 }
 
 void
@@ -315,7 +280,7 @@ world_destroy(struct world *w)
 		fake_context_fini(n->nic);
 		for (unsigned k = 0; k < PROGRAMS; k++)
 			if (n->program[k])
-				free_program(n->program[k]);
+				program_free(n->program[k]);
 		free(n->nic);
 		free(n->recv);
 		free(n->ring);
@@ -325,13 +290,6 @@ world_destroy(struct world *w)
 		free(n->datagrams.memory);
 	}
 	free(w);
-}
-
-static void
-end_region(struct program *p, uint32_t region)
-{
-	p->disowned[region - 1] = true;
-	fake_mr_end(&p->w->net, &p->region[region - 1].mr);
 }
 
 static void
@@ -350,7 +308,7 @@ node_turn(struct world *w, struct node *n)
 		if (k->type == ENGINE_SESSION_REMOVE)
 			p->removed = true;
 		if (k->type == ENGINE_REGION_REMOVE) /* as main does: what comes later is bad */
-			end_region(p, k->region.region);
+			program_end_region(p, k->region.region);
 		free(k);
 	}
 }
@@ -384,213 +342,6 @@ world_run(struct world *w, unsigned steps)
 		world_step(w);
 }
 
-/* ---- programs ---- */
-
-int
-program_command(struct program *p, struct engine_command *c)
-{
-	assert_true(engine_execute(p->w->node[p->node].engine, c));
-	return c->result;
-}
-
-static void
-add_channel(struct program *p, unsigned i)
-{
-	const struct weir_geometry *g = &p->view.geometry;
-	uint8_t *at = p->arena + weir_arena_channel(g, i);
-	struct weir_channel_head *head = (void *)at;
-	struct engine_command k = {.type = ENGINE_CHANNEL_ADD,
-				   .channel = {p->id, i, p->id * CHANNELS + i, true}};
-
-	weir_ring_init(&p->tx[i], at + sizeof(*head), g->ring_slots, &head->tx_tail, true);
-	weir_ring_init(&p->returns[i], at + sizeof(*head) + g->ring_slots * 128, WEIR_RETURN_SLOTS,
-		       &head->return_tail, true);
-	weir_ring_init(&p->rx[i], at + sizeof(*head) + g->ring_slots * 64, g->ring_slots,
-		       &head->rx_tail, false);
-	assert_int_equal(program_command(p, &k), 0);
-}
-
-struct program *
-program_open(struct world *w, unsigned node, unsigned channels)
-{
-	struct program *p = calloc(1, sizeof(*p));
-	struct engine_config config = {
-	    .id = 0, .links = 4, .session_pending = options_now.pending, .regions = REGIONS};
-	struct weir_geometry *g = &p->view.geometry;
-	struct engine_command k = {.type = ENGINE_SESSION_ADD, .session = &p->view};
-	struct node *n = &w->node[node];
-
-	while (n->program[p->id])
-		p->id++;
-	assert_true(p->id < PROGRAMS);
-	n->program[p->id] = p;
-	p->w = w;
-	p->node = node;
-	*g = (struct weir_geometry){.magic = WEIR_ARENA_MAGIC,
-				    .version = WEIR_LAYOUT_VERSION,
-				    .connections = CONNS,
-				    .channels = CHANNELS,
-				    .ring_slots = options_now.ring_slots,
-				    .recv_blocks = options_now.recv_blocks,
-				    .engines = 1,
-				    .send_blocks = 8192};
-	g->bytes = weir_arena_end(g);
-	p->arena = aligned_alloc(8192, WEIR_ALIGN_UP(g->bytes, 8192));
-	memset(p->arena, 0, weir_arena_recv(g));
-	p->view.id = p->id;
-	p->view.base = p->arena;
-	p->view.recv_mr = fake_mr(&w->net, p->arena + weir_arena_recv(g),
-				  (size_t)g->recv_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_WRITE);
-	p->view.send_mr = fake_mr(&w->net, p->arena + weir_arena_send(g),
-				  (size_t)g->send_blocks * WEIR_BLOCK_SIZE, NIC_REMOTE_READ);
-	atomic_store(&p->share.weight, ENGINE_WEIGHT);
-	p->view.share = &p->share;
-	p->view.work = aligned_alloc(64, engine_session_bytes(&config, g));
-	memset(p->view.work, 0, engine_session_bytes(&config, g));
-	assert_int_equal(program_command(p, &k), 0);
-	for (unsigned i = 0; i < channels; i++)
-		add_channel(p, i);
-	return p;
-}
-
-void
-program_share(struct program *p, uint32_t weight, uint64_t rate, uint64_t burst_ns)
-{
-	struct engine_command k = {.type = ENGINE_SESSION_SHARE, .session = &p->view};
-
-	atomic_store(&p->share.weight, weight);
-	atomic_store(&p->share.burst_ns, burst_ns);
-	atomic_store(&p->share.rate, rate);
-	assert_int_equal(program_command(p, &k), 0);
-}
-
-void
-program_die(struct program *p)
-{
-	struct engine_command *k = calloc(1, sizeof(*k));
-
-	k->type = ENGINE_SESSION_REMOVE;
-	k->session = &p->view;
-	k->owner = p;
-	p->stopped = true;
-	assert_false(engine_execute(p->w->node[p->node].engine, k));
-}
-
-void
-program_adopt(struct program *p, uint32_t region, uint64_t bytes, uint32_t flags)
-{
-	struct engine_command k = {.type = ENGINE_REGION_ADD};
-	struct engine_region *r = &p->region[region - 1];
-	unsigned access = (flags & WEIR_ADOPT_RECV ? NIC_LOCAL_WRITE | NIC_REMOTE_WRITE : 0u) |
-			  (flags & WEIR_ADOPT_SEND ? NIC_REMOTE_READ : 0u);
-
-	assert_null(r->base);
-	*r = (struct engine_region){.session = p->id,
-				    .region = region,
-				    .base = aligned_alloc(4096, bytes),
-				    .bytes = bytes,
-				    .flags = flags};
-	memset(r->base, 0xaa, bytes);
-	r->mr = fake_mr(&p->w->net, r->base, bytes, access);
-	k.region = *r;
-	assert_int_equal(program_command(p, &k), 0);
-}
-
-void
-program_disown(struct program *p, uint32_t region)
-{
-	struct engine_command *k = calloc(1, sizeof(*k));
-
-	k->type = ENGINE_REGION_REMOVE;
-	k->region = p->region[region - 1];
-	k->owner = p;
-	if (!engine_execute(p->w->node[p->node].engine, k))
-		return;
-	assert_int_equal(k->result, 0);
-	end_region(p, region);
-	free(k);
-}
-
-static const struct weir_conn_desc *
-desc_of(const struct pconn *c)
-{
-	return (const struct weir_conn_desc *)(const void *)(c->p->arena +
-							     weir_arena_descs(
-								 &c->p->view.geometry)) +
-	       c->desc;
-}
-
-uint64_t
-pconn_completed(const struct pconn *c)
-{
-	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->completed);
-}
-
-uint64_t
-pconn_granted(const struct pconn *c)
-{
-	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->granted);
-}
-
-uint32_t
-pconn_status(const struct pconn *c)
-{
-	return atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->status);
-}
-
-static uint8_t
-pattern(uint32_t tag, uint64_t message, uint32_t i)
-{
-	return (uint8_t)(tag * 131 + message * 29 + i * 7 + (i >> 8) * 3);
-}
-
-static void
-fill(uint8_t *to, const struct pconn *c, uint32_t length)
-{
-	for (uint32_t i = 0; i < length; i++)
-		to[i] = pattern(c->tag_out, c->sent, i);
-	if (c->datagram) /* which one it is */
-		memcpy(to, &c->sent, sizeof(c->sent));
-}
-
-static void
-verify(const uint8_t *at, uint32_t tag, uint64_t message, uint32_t length)
-{
-	for (uint32_t i = 0; i < length; i++)
-		if (at[i] != pattern(tag, message, i))
-			fail_msg("message %lu of length %u: byte %u is %u", (unsigned long)message,
-				 length, i, at[i]);
-}
-
-static struct pconn *
-open_conn(struct program *p, uint32_t window, bool datagram)
-{
-	struct pconn *c = free_conn(p);
-	struct engine_command k = {
-	    .type = ENGINE_CONN_OPEN,
-	    .conn = {
-		.session = p->id, .desc = c->desc, .link = 1, .window = window, .service = "echo"}};
-
-	c->datagram = k.conn.datagram = datagram;
-	k.conn.ah = (struct nic_ah *)&p->w->node[p->node].ah;
-	k.conn.mtu = datagram ? WORLD_MTU : 0;
-	assert_int_equal(program_command(p, &k), 0);
-	c->vqpn = k.conn.vqpn;
-	return c;
-}
-
-struct pconn *
-pconn_connect(struct program *p, uint32_t window)
-{
-	return open_conn(p, window, false);
-}
-
-struct pconn *
-pconn_connect_datagram(struct program *p)
-{
-	return open_conn(p, 0, true);
-}
-
 static void
 connect_pair(struct program *pa, struct program *pb, bool datagram, struct pconn **a,
 	     struct pconn **b)
@@ -599,7 +350,7 @@ connect_pair(struct program *pa, struct program *pb, bool datagram, struct pconn
 	struct world *w = pa->w;
 
 	w->node[pb->node].listener = pb->id;
-	*a = open_conn(pa, 0, datagram);
+	*a = datagram ? pconn_connect_datagram(pa) : pconn_connect(pa, 0);
 	for (unsigned i = 0; i < 200 && !(*a)->opened; i++)
 		world_step(w);
 	assert_true((*a)->opened);
@@ -626,327 +377,6 @@ world_connect_datagram(struct program *pa, struct program *pb, struct pconn **a,
 	connect_pair(pa, pb, true, a, b);
 	assert_int_equal((*a)->mtu, WORLD_MTU);
 	assert_int_equal((*b)->mtu, WORLD_MTU);
-}
-
-void
-program_slot(struct program *p, uint32_t channel, const struct weir_slot *s)
-{
-	bool back = s->op == WEIR_OP_RELEASE || s->op == WEIR_OP_CONSUMED || s->op == WEIR_OP_POST;
-
-	ring_put(back ? &p->returns[channel] : &p->tx[channel], s);
-}
-
-void
-ring_put(struct weir_ring *r, const struct weir_slot *s)
-{
-	if (!weir_ring_room(r))
-		weir_ring_refresh(r);
-	assert_true(weir_ring_room(r) > 0);
-	memcpy((char *)weir_ring_at(r, r->pos) + 4, (const char *)s + 4, 60);
-	weir_ring_publish(r, 1);
-}
-
-void
-pconn_op(struct pconn *c, uint8_t op, uint64_t value)
-{
-	struct weir_slot s = {.op = op, .vqpn = c->vqpn, .order = (uint16_t)c->sent};
-
-	s.value = value;
-	program_slot(c->p, c->channel, &s);
-}
-
-bool
-pconn_push(struct pconn *c, uint32_t channel, uint32_t length, unsigned flags)
-{
-	bool is_inline = length <= WEIR_INLINE_MAX && !(flags & WEIR_SLOT_BULK);
-	uint32_t n = is_inline ? weir_slots_inline(length) : 1;
-	struct weir_ring *r = &c->p->tx[channel];
-	struct weir_slot s = {.op = is_inline ? WEIR_OP_INLINE : WEIR_OP_PLACE,
-			      .flags = (uint8_t)flags,
-			      .order = (uint16_t)c->sent,
-			      .vqpn = c->vqpn,
-			      .length = length};
-	uint8_t payload[WEIR_INLINE_MAX];
-
-	if (weir_ring_room(r) < n + CONTROL_SLOTS) {
-		assert_true(weir_ring_refresh(r));
-		if (weir_ring_room(r) < n + CONTROL_SLOTS)
-			return false;
-	}
-	if (is_inline) {
-		fill(payload, c, length);
-		memcpy((char *)weir_ring_at(r, r->pos) + 4, (char *)&s + 4, 12);
-		weir_ring_put_inline(r, payload, length);
-		weir_ring_publish(r, n);
-	} else {
-		const struct weir_geometry *g = &c->p->view.geometry;
-		uint64_t room = (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE;
-
-		/* the heap is large enough that nothing under way is written over */
-		if (c->p->heap % room + length > room)
-			c->p->heap += room - c->p->heap % room;
-		s.place[0] = WEIR_PLACE(0, weir_arena_send(g) + c->p->heap % room);
-		fill(c->p->arena + WEIR_PLACE_OFFSET(s.place[0]), c, length);
-		c->p->heap += WEIR_ALIGN_UP(length, 64);
-		program_slot(c->p, channel, &s);
-	}
-	c->sent++;
-	return true;
-}
-
-/* For what is said of a message: WANT; RELEASE and CONSUMED. */
-static bool
-has_room(struct weir_ring *r)
-{
-	return weir_ring_room(r) >= 2 || (weir_ring_refresh(r) && weir_ring_room(r) >= 2);
-}
-
-bool
-pconn_send(struct pconn *c, uint32_t length, unsigned flags)
-{
-	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc_of(c))->window);
-	bool bulk = flags & WEIR_SLOT_BULK;
-	uint64_t granted = pconn_granted(c);
-
-	if (!(flags & WEIR_SLOT_WAYS))
-		bulk |= length > WEIR_BLOCK_SIZE || weir_cost(length) > window;
-	if (!bulk && (granted < c->spent || granted - c->spent < weir_cost(length))) {
-		struct weir_slot want = {
-		    .op = WEIR_OP_WANT, .vqpn = c->vqpn, .length = weir_cost(length)};
-
-		if (!has_room(&c->p->tx[c->channel]))
-			return false;
-		if (c->wants == c->writable) /* each is answered once */
-			program_slot(c->p, c->channel, &want);
-		c->wants = c->writable + 1;
-		return false;
-	}
-	if (!pconn_push(c, c->channel, length, bulk ? flags | WEIR_SLOT_BULK : flags))
-		return false;
-	if (!bulk)
-		c->spent += weir_cost(length);
-	return true;
-}
-
-void
-pconn_push_from(struct pconn *c, weir_place place, uint32_t length, unsigned way)
-{
-	struct weir_slot s = {.op = WEIR_OP_PLACE,
-			      .flags = (uint8_t)(WEIR_SLOT_BULK | way),
-			      .order = (uint16_t)c->sent,
-			      .vqpn = c->vqpn,
-			      .length = length};
-
-	s.place[0] = place;
-	fill(c->p->region[WEIR_PLACE_REGION(place) - 1].base + WEIR_PLACE_OFFSET(place), c, length);
-	program_slot(c->p, c->channel, &s);
-	c->sent++;
-}
-
-void
-pconn_post(struct pconn *c, weir_place place, uint64_t number, uint32_t room)
-{
-	struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = c->vqpn, .length = room};
-
-	s.place[0] = place;
-	s.place[1] = number;
-	program_slot(c->p, c->channel, &s);
-}
-
-void
-pconn_close(struct pconn *c)
-{
-	pconn_op(c, WEIR_OP_CLOSE, 0);
-}
-
-/* ---- what programs read ---- */
-
-static void
-give_back(struct program *p, uint32_t channel, weir_place place)
-{
-	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
-
-	s.place[0] = place;
-	program_slot(p, channel, &s);
-}
-
-void
-program_release_held(struct program *p)
-{
-	for (uint32_t i = 0; i < p->held_count; i++) {
-		give_back(p, 0, p->held[i].place);
-		world_step(p->w);
-	}
-	p->held_count = 0;
-}
-
-static void
-tell_consumed(struct pconn *c)
-{
-	struct weir_slot s = {.op = WEIR_OP_CONSUMED, .vqpn = c->vqpn};
-
-	s.value = c->consumed;
-	s.status = c->percent;
-	program_slot(c->p, c->channel, &s);
-	c->told = c->consumed;
-}
-
-/* As the library: what was consumed is told when nothing has come for a while. */
-static void
-settle(struct program *p, uint32_t channel)
-{
-	for (unsigned i = 0; i < CONNS; i++) {
-		struct pconn *c = &p->conn[i];
-
-		if (c->used && c->opened && !c->freed && !c->datagram && c->channel == channel &&
-		    c->consumed != c->told && has_room(&p->returns[channel]))
-			tell_consumed(c);
-	}
-}
-
-static void
-consume(struct pconn *c, uint32_t cost)
-{
-	const struct weir_conn_desc *desc = desc_of(c);
-	uint64_t due = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc)->recv_due);
-	uint32_t window = atomic_load(&((struct weir_conn_desc *)(uintptr_t)desc)->recv_window);
-
-	if (due <= c->told || due > c->told + window / 2)
-		due = c->told + window / 2;
-	c->consumed += cost;
-	if (c->consumed >= due)
-		tell_consumed(c);
-}
-
-/* Of a datagram connection: whole, at most once, in any order. */
-static void
-verify_datagram(struct pconn *c, const uint8_t *at, uint32_t length)
-{
-	uint64_t n;
-
-	memcpy(&n, at, sizeof(n));
-	assert_true(length >= sizeof(n) && n < WORLD_DATAGRAMS);
-	if (c->seen[n / 64] >> n % 64 & 1)
-		fail_msg("datagram %lu came twice", (unsigned long)n);
-	c->seen[n / 64] |= 1ull << n % 64;
-	for (uint32_t i = sizeof(n); i < length; i++)
-		if (at[i] != pattern(c->tag_in, n, i))
-			fail_msg("datagram %lu of length %u: byte %u is %u", (unsigned long)n,
-				 length, i, at[i]);
-}
-
-static void
-verify_message(struct pconn *c, const uint8_t *at, uint32_t length)
-{
-	if (c->datagram)
-		verify_datagram(c, at, length);
-	else
-		verify(at, c->tag_in, c->received, length);
-}
-
-static void
-take_message(struct program *p, uint32_t channel, const struct weir_slot *s)
-{
-	struct pconn *c = find_conn(p, s->vqpn);
-	uint8_t buf[WEIR_INLINE_MAX];
-
-	assert_non_null(c);
-	assert_true(c->opened);
-	assert_false(c->done);
-	assert_int_equal(s->order, (uint16_t)c->received);
-	if (c->no_read) {
-		c->received++;
-		return;
-	}
-	if (s->op == WEIR_OP_INLINE) {
-		assert_true(s->length <= WEIR_INLINE_MAX);
-		weir_ring_get_inline(&p->rx[channel], buf, s->length);
-		verify_message(c, buf, s->length);
-	} else if (WEIR_PLACE_REGION(s->place[0])) {
-		assert_true(s->flags & WEIR_SLOT_BULK);
-		verify_message(c,
-			       p->region[WEIR_PLACE_REGION(s->place[0]) - 1].base +
-				   WEIR_PLACE_OFFSET(s->place[0]),
-			       s->length);
-		c->placed++;
-	} else {
-		verify_message(c, p->arena + WEIR_PLACE_OFFSET(s->place[0]), s->length);
-		if (c->keep_blocks)
-			p->held[p->held_count++] = (struct held){s->place[0], c};
-		else
-			give_back(p, channel, s->place[0]);
-	}
-	c->received++;
-	if (!(s->flags & WEIR_SLOT_BULK) && !c->keep_blocks)
-		consume(c, weir_cost(s->length));
-}
-
-static void
-take_event(struct program *p, const struct weir_slot *s)
-{
-	struct pconn *c = find_conn(p, s->vqpn);
-
-	if (s->op == WEIR_OP_NODE || s->op == WEIR_OP_PAIR) {
-		p->nodes_seen += s->op == WEIR_OP_NODE;
-		p->pairs_seen += s->op == WEIR_OP_PAIR;
-		return;
-	}
-	assert_non_null(c);
-	switch (s->op) {
-	case WEIR_OP_OPENED:
-	case WEIR_OP_ACCEPTED:
-		assert_false(c->opened);
-		c->opened = true;
-		if (s->op == WEIR_OP_OPENED) {
-			c->open_status = s->status;
-			c->mtu = (uint16_t)s->length;
-		} else {
-			c->peer_vqpn = s->accept.peer_vqpn;
-			c->mtu = s->accept.mtu;
-		}
-		break;
-	case WEIR_OP_CLOSED:
-		assert_false(c->done);
-		c->done = true;
-		c->close_status = s->status;
-		break;
-	case WEIR_OP_DONE:
-		assert_false(c->done);
-		assert_true(s->value >= c->done_value);
-		c->done_value = s->value;
-		break;
-	case WEIR_OP_WRITABLE:
-		c->writable++;
-		break;
-	default:
-		fail_msg("op %u in the receive ring", s->op);
-	}
-}
-
-void
-program_read(struct program *p)
-{
-	for (unsigned i = 0; i < CHANNELS; i++) {
-		struct weir_slot *s;
-
-		if (!p->rx[i].slots)
-			continue;
-		if (weir_ring_peek(&p->rx[i]))
-			p->empty[i] = 0;
-		else if (++p->empty[i] == 64)
-			settle(p, i);
-		while ((s = weir_ring_peek(&p->rx[i])) && has_room(&p->returns[i])) {
-			struct weir_slot copy = *s;
-
-			if (copy.op == WEIR_OP_INLINE || copy.op == WEIR_OP_PLACE)
-				take_message(p, i, &copy);
-			else
-				take_event(p, &copy);
-			weir_ring_pop(&p->rx[i], copy.op == WEIR_OP_INLINE
-						     ? weir_slots_inline(copy.length)
-						     : 1);
-		}
-	}
 }
 
 const struct engine_counters *

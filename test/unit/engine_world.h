@@ -84,18 +84,19 @@ struct node {
 	uint32_t connects, conn_closed, local_closed;
 };
 
-struct world {
-	struct fake_net net;
-	struct node node[WORLD_NODES];
-	uint64_t now, step_ns;
-	uint32_t seed;
-};
-
 struct world_options {
 	uint32_t ring_lines, recv_wrs, ring_slots, recv_blocks, window, initial_grant, pending;
 	uint64_t delay_ns, silence_ns;
 	double threshold;
 	bool no_link;
+};
+
+struct world {
+	struct world_options options; /* with what stands for 0 */
+	struct fake_net net;
+	struct node node[WORLD_NODES];
+	uint64_t now, step_ns;
+	uint32_t seed;
 };
 
 struct world *world_create(const struct world_options *options);
@@ -114,6 +115,12 @@ struct program *program_open(struct world *w, unsigned node, unsigned channels);
 void program_share(struct program *p, uint32_t weight, uint64_t rate, uint64_t burst_ns);
 /* Submits SESSION_REMOVE; program->removed once it is done. */
 void program_die(struct program *p);
+/* Its connection with that vQPN, or NULL; a new one; what the world does when a region has left. */
+struct pconn *program_conn(struct program *p, uint32_t vqpn);
+struct pconn *program_free_conn(struct program *p);
+void program_end_region(struct program *p, uint32_t region);
+/* Of the memory. */
+void program_free(struct program *p);
 int program_command(struct program *p, struct engine_command *c);
 /* Adopts `bytes` as region 1 ... REGIONS. */
 void program_adopt(struct program *p, uint32_t region, uint64_t bytes, uint32_t flags);
