@@ -8,18 +8,19 @@
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-nodes="" fabric=switch etcd=0 join=0 memory="" dir="" report="" keep=0 command=()
+nodes="" fabric=switch etcd=0 join=0 auto=0 memory="" dir="" report="" keep=0 command=()
 
 usage()
 {
 	cat <<END
-Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
+Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--memory MIB] [--dir DIR] [--report FILE] [--keep] [-- COMMAND...]
   N               nodes, 2 to 32
   --fabric        switch: weir-switch with a memif port for each node (default)
                   bridge: a veth for each node on a bridge of the kernel's, in namespaces (root)
                   mesh: memif between each two nodes and nothing else; 2 to 8 nodes, an engine for each wire
   --join          no peers file: n0 to n2 are whom the others ask, ids as without it
   --etcd          no peers file: the list is in an etcd that is started for it
+  --auto          the nodes find their ids themselves: instance n3 is any node, with --join or --etcd
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
   --report FILE   what it was, as JSON: time to come up, memory, exit codes, the switch
@@ -39,6 +40,7 @@ while [ $# -gt 0 ]; do
 	--fabric) fabric=${2:-}; [[ $fabric =~ ^(switch|bridge|mesh)$ ]] || wrong "no fabric '$fabric'"; shift ;;
 	--join) join=1 ;;
 	--etcd) etcd=1 ;;
+	--auto) auto=1 ;;
 	--memory) memory=${2:-}; [[ $memory =~ ^[1-9][0-9]{0,5}$ ]] || wrong "'$memory' is no number of MiB"; shift ;;
 	--dir) dir=${2:-}; [ -d "$dir" ] || wrong "no directory '$dir'"; dir=$(cd "$dir" && pwd); shift ;;
 	--report) report=${2:-}; : >"$report" || wrong "'$report' can't be written"; report=$(realpath "$report"); shift ;;
@@ -56,6 +58,7 @@ done
 [[ -n $nodes && $nodes -ge 2 && $nodes -le 32 ]] || wrong "how many nodes, 2 to 32"
 [ "$fabric" != mesh ] || [ "$nodes" -le 8 ] || wrong "a data plane has at most 8 ports: mesh is for 2 to 8 nodes"
 [ "$fabric" != bridge ] || [ "$(id -u)" -eq 0 ] || { echo "cluster.sh: a bridge needs root; use --fabric switch" >&2; exit 3; }
+[ "$auto" = 0 ] || [ "$join$etcd" != 00 ] || wrong "a peers file gives the ids: --auto goes with --join or --etcd"
 [ "${#command[@]}" -gt 0 ] || keep=1
 
 # With WEIR_BUILD set, what lies there is run as it is.
@@ -317,26 +320,36 @@ start_etcd()
 		--listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "c=$peer"
 }
 
+# Control of node I.
+start_control()
+{
+	local i=$1 id=$1
+
+	[ "$auto" = 0 ] || id=auto
+	if [ "$etcd" = 1 ]; then
+		run "control-n$i" weir-control --instance "n$i" --node "$id" --listen "127.0.0.1:${weir_port[$i]}" --etcd "$etcd_url"
+	elif [ "$join" = 1 ]; then
+		run "control-n$i" weir-control --instance "n$i" --node "$id" --listen "127.0.0.1:${weir_port[$i]}" --join "$seeds"
+	else
+		control "n$i" "$i"
+	fi
+}
+
+# Everything at once; who needs another waits for it.
 start_all()
 {
 	local begin i
-	begin=$(now_ms)
 
 	choose_ports
 	seeds=127.0.0.1:${weir_port[0]},127.0.0.1:${weir_port[1]},127.0.0.1:${weir_port[$((nodes > 2 ? 2 : 0))]}
+	begin=$(now_ms)
 	[ "$etcd" = 0 ] || start_etcd
 	"fabric_$fabric"
+	for ((i = 0; i < nodes; i++)); do
+		start_control "$i"
+	done
 	await_all "its data plane is up" is_started
 	planes_ms=$(($(now_ms) - begin))
-	for ((i = 0; i < nodes; i++)); do
-		if [ "$etcd" = 1 ]; then
-			run "control-n$i" weir-control --instance "n$i" --node "$i" --listen "127.0.0.1:${weir_port[$i]}" --etcd "$etcd_url"
-		elif [ "$join" = 1 ]; then
-			run "control-n$i" weir-control --instance "n$i" --node "$i" --listen "127.0.0.1:${weir_port[$i]}" --join "$seeds"
-		else
-			control "n$i" "$i"
-		fi
-	done
 	await_all "it sees all nodes" sees_all
 	up_ms=$(($(now_ms) - begin))
 }

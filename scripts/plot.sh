@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# plot.sh FILE [DIR]: plots of what `bench.sh connections --json FILE` measured, as SVG in DIR (docs/performance).
+# plot.sh FILE [DIR]: plots of what `bench.sh connections|control --json FILE` measured, as SVG in DIR (docs/performance).
 # Exit: 0, 2 usage, 3 gnuplot is missing.
 set -u -o pipefail
 file=${1:-} dir=${2:-$(dirname "$0")/../docs/performance}
 if [ -z "$file" ] || [ $# -gt 2 ] || ! jq -e type "$file" >/dev/null 2>&1; then
-	echo "plot.sh: no results to read; usage: plot.sh FILE [DIR], FILE of bench.sh connections --json" >&2
+	echo "plot.sh: no results to read; usage: plot.sh FILE [DIR], FILE of bench.sh connections or control --json" >&2
 	exit 2
 fi
 command -v gnuplot >/dev/null || { echo "plot.sh: gnuplot is missing; run scripts/test.sh once as root" >&2; exit 3; }
@@ -48,3 +48,4 @@ END
 
 plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
 plot alltoall nodes 'M/s of 64 B, all together' conn_alltoall Weir
+plot membership nodes 'seconds after a node died' ctl_suspect 'first suspicion' ctl_dead 'declared dead' ctl_know 'known to all'

@@ -64,7 +64,7 @@ done
 # without a peers file; the exit code is the command's; nothing is left
 "$cluster" 3 --join -- sh -c 'exit 7' >"$weir_tmp/seven.log" 2>&1
 [ $? = 7 ] || fail "exit code: $(log_of seven)"
-"$cluster" 3 --etcd -- weirctl --instance n2 --json show nodes >"$weir_tmp/etcd.out" 2>"$weir_tmp/etcd.log" ||
+"$cluster" 3 --etcd --auto -- weirctl --instance n2 --json show nodes >"$weir_tmp/etcd.out" 2>"$weir_tmp/etcd.log" ||
 	fail "the list in etcd: $(log_of etcd)"
 jq -e 'length == 3 and all(.state == "up" and (.address | startswith("10.")))' "$weir_tmp/etcd.out" >/dev/null || fail "with etcd: $(cat "$weir_tmp/etcd.out")"
 ip netns list 2>/dev/null | grep -q "^weir-\(n[0-9]*\|bridge\)-" && fail "namespaces are left: $(ip netns list)"
@@ -85,6 +85,7 @@ refused 2 'how many nodes' "$cluster" 1
 refused 2 "no fabric 'wire'" "$cluster" 3 --fabric wire
 refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh
 refused 2 "unknown option '--fast'" "$cluster" 3 --fast
+refused 2 'goes with --join or --etcd' "$cluster" 3 --auto
 switch=$WEIR_BUILD/dataplane/tools/weir-switch
 refused 2 "weir-switch: --queue '0' is not good; " "$switch" --no-huge -- --queue 0
 refused 2 "weir-switch: unknown option --fast; " "$switch" -- --fast
