@@ -151,15 +151,11 @@ weir_cache_use(struct weir *w, const void *addr, size_t length)
 	return r;
 }
 
-int
-weir_uncache(struct weir *w, void *addr, size_t length)
+static int
+uncache(struct weir_cache *h, const uint8_t *from, size_t length)
 {
-	struct weir_cache *h = &w->cache;
-	const uint8_t *from = addr;
 	int rc = 0;
 
-	if (weir_state(w) == WEIR_FORKED)
-		return weir_gone(w);
 	pthread_mutex_lock(&h->lock);
 	for (unsigned i = 0; i < WEIR_CACHE; i++) {
 		struct weir_cached *e = &h->entry[i];
@@ -168,5 +164,17 @@ weir_uncache(struct weir *w, void *addr, size_t length)
 			rc = -EBUSY;
 	}
 	pthread_mutex_unlock(&h->lock);
+	return rc;
+}
+
+int
+weir_uncache(struct weir *w, void *addr, size_t length)
+{
+	int rc = 0;
+
+	if (weir_state(w) == WEIR_FORKED)
+		return weir_gone(w);
+	for (w = weir_now(w); w; w = w->former)
+		rc = uncache(&w->cache, addr, length) ? -EBUSY : rc;
 	return rc;
 }

@@ -50,6 +50,18 @@ weir_heap_fits(const struct weir *w, uint32_t length)
 	return blocks_of(length) <= w->geometry.send_blocks;
 }
 
+bool
+weir_heap_reserved(struct weir *w)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&w->heap.lock);
+	for (uint32_t i = 0; i < w->geometry.send_blocks && !any; i++)
+		any = w->heap.run[i];
+	pthread_mutex_unlock(&w->heap.lock);
+	return any;
+}
+
 /* Under lock. */
 static void
 starve(struct weir_thread *t)

@@ -44,12 +44,15 @@ struct weir_thread;
  * 0 and *reply (checked by the caller, WEIR_MSG_REFUSED included), descriptors in fds are the
  * caller's
  * (-1: none); or -ENODEV, -ETIMEDOUT. fd: hangs up when the data plane goes; -1: there is none, no
- * watcher runs, weir_lost() says so instead.
+ * watcher runs, weir_lost() says so instead. reopen(): makes another one, to the data plane that
+ * has come back; NULL: that can't be.
  */
 struct weir_transport {
 	int (*request)(void *user, const struct weir_session_msg *request,
 		       struct weir_session_msg *reply, int fds[2]);
 	void (*close)(void *user);
+	/* Another one, to the data plane that has come back; NULL: that can't be. 0 or -errno. */
+	int (*reopen)(void *user, const char *instance, struct weir_transport *transport);
 	void *user;
 	int fd;
 };
@@ -116,9 +119,22 @@ struct weir_cache {
 	struct weir_cached entry[WEIR_CACHE];
 };
 
+/*
+ * A session. The program's handle is its first one. When the data plane has come back another takes
+ * its place (renew.c): calls on the handle go there, while connections, loans and memory of the
+ * former stay with the former.
+ */
 struct weir {
 	struct weir_transport transport;
 	struct weir_life *life;
+	struct weir *first;	       /* the handle */
+	struct weir *former;	       /* the session before this one; NULL: none */
+	_Atomic(struct weir *) latest; /* of the handle: the present session, NULL: itself. Written
+					  under renew_lock, read by all */
+	pthread_mutex_t renew_lock;    /* of the handle: one thread at a time attaches again, or has
+					  a listener listen again */
+	char instance[108], name[WEIR_NAME_MAX]; /* with which it attached */
+	uint64_t arena_wish;
 	uint8_t *arena;
 	struct weir_geometry geometry;
 	bool fence;	  /* the data plane is not registered for membarrier, or we aren't */
@@ -142,12 +158,16 @@ struct weir {
 	/* watcher */
 	pthread_t watcher;
 	bool watched;
-	int watcher_fd;		      /* eventfd: stop, or tails to push */
-	_Atomic uint32_t stop;	      /* detach writes, watcher reads */
-	bool chores;		      /* the watcher's: something is left to do */
-	uint32_t lingering;	      /* detach's: ends that wait for CLOSED */
+	int watcher_fd;	       /* eventfd: stop, or tails to push */
+	_Atomic uint32_t stop; /* detach writes, watcher reads */
+	bool chores;	       /* the watcher's: something is left to do */
+	bool late;	       /* the watcher's: local peers had time enough for a last word */
+	uint32_t lingering;    /* detach's: ends that wait for CLOSED */
 	LIST_ENTRY(weir) in_sessions; /* fork.c's */
 };
+
+/* ---- renew.c ---- */
+struct weir *weir_latest(struct weir *w) __attribute__((cold));
 
 /* ---- fork.c ---- */
 void weir_fork_note(struct weir *w);
@@ -160,6 +180,13 @@ static inline uint32_t
 weir_state(const struct weir *w)
 {
 	return atomic_load_explicit(&w->life->state, memory_order_relaxed);
+}
+
+/* The session that calls on a handle are for. */
+static inline struct weir *
+weir_now(struct weir *w)
+{
+	return weir_likely(weir_state(w) == WEIR_UP) ? w : weir_latest(w);
 }
 
 /* ---- pipes ---- */
@@ -247,6 +274,7 @@ struct weir_waiter {
 struct weir_foreign {
 	LIST_ENTRY(weir_foreign) next;
 	struct weir_thread *home;
+	bool own;		/* the thread's own object, of an earlier session */
 	_Atomic uint32_t conns; /* up: the thread; down: any; 0: the thread drops it */
 	struct weir_waiter waiter;
 };
@@ -304,6 +332,7 @@ struct weir_thread {
 	struct weir_waiter fd_waiter;
 	/* connections of other homes that report here */
 	LIST_HEAD(, weir_foreign) foreign; /* the thread's alone */
+	uint32_t formers;		   /* of them, those that are its own. The thread's alone */
 	pthread_mutex_t foreign_lock;
 	TAILQ_HEAD(, weir_conn) foreign_ready; /* under foreign_lock */
 	_Atomic uint32_t foreign_count;	       /* written under foreign_lock, read by the thread */
@@ -317,6 +346,9 @@ struct weir_thread {
 struct weir_thread *weir_thread_get(struct weir *w);
 /* Frees w's thread objects; nobody is inside a call. */
 void weir_threads_free(struct weir *w);
+/* Gives back the memory of a session that another has followed, if nothing of it is used. No lock
+ * held. */
+void weir_threads_shed(struct weir *w);
 /* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Home locked. */
 int weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **ch);
 /* Calls f for each thread object of w. No lock held. */
@@ -366,6 +398,8 @@ void weir_heap_fini(struct weir *w);
 /* Memory of `length` bytes: first block, or WEIR_BLOCK_NONE: none now, the thread is told when. */
 uint32_t weir_heap_take(struct weir_thread *t, uint32_t length);
 void weir_heap_give(struct weir_thread *t, uint32_t first);
+/* Whether a program holds some of it, when nothing is under way. */
+bool weir_heap_reserved(struct weir *w);
 /* Whether `length` bytes could ever be had. */
 bool weir_heap_fits(const struct weir *w, uint32_t length);
 /* Gives back what the thread keeps. */
@@ -482,6 +516,7 @@ struct weir_wait {
 	uint32_t yields; /* since the start */
 	uint32_t looks;	 /* a poll may look so often at its rings before it gives up */
 	bool nap_always; /* what is waited for rings no bell */
+	uint32_t ends;	 /* naps since the data plane has gone */
 	uint32_t nap_ns; /* less than 1 s: sleep so long first, and raise no flags; 0: no */
 	uint64_t start, deadline; /* ns; 0: clock not looked at yet */
 	struct weir_waiter waiter;
@@ -544,5 +579,11 @@ void weir_thread_clear(struct weir_thread *t);
 void weir_thread_rouse(struct weir_thread *t);
 /* Waits until closed connections have delivered all, or for a while. */
 void weir_linger(struct weir *w);
+/* The data plane is gone: what lies in the home's rings is taken in, its connections end. No lock
+ * held. Those with local peers end in weir_thread_last(), which sets w->chores if one has not. */
+void weir_thread_lost(struct weir_thread *t);
+void weir_thread_last(struct weir_thread *t);
+/* t is the calling thread's object for the present session, p was it for an earlier one. */
+void weir_thread_follow(struct weir_thread *t, struct weir_thread *p);
 
 #endif

@@ -35,7 +35,7 @@ weir_gone(const struct weir *w)
 	atomic_thread_fence(memory_order_acquire);
 	if (*w->last_word)
 		return weir_fail(-ENODEV, "%s", w->last_word);
-	return weir_fail(-ENODEV, "the data plane is gone; attach again when it is back");
+	return weir_fail(-ENODEV, "the data plane is gone; weir_reattach() when it is back");
 }
 
 struct weir_session_msg

@@ -151,6 +151,16 @@ adopt(struct weir_region *r)
 					 strerror(-rc));
 }
 
+/* Of this session, or of one before it. */
+static bool
+adopted(struct weir *w, const uint8_t *addr, size_t length)
+{
+	for (; w; w = w->former)
+		if (overlaps(w, addr, length))
+			return true;
+	return false;
+}
+
 static int
 acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
 {
@@ -165,7 +175,7 @@ acceptable(struct weir *w, uint8_t *addr, size_t length, unsigned flags)
 				 "whole pages, %llu bytes at most, are adopted; align the memory, "
 				 "or adopt it in parts",
 				 WEIR_REGION_BYTES_MAX);
-	if (overlaps(w, addr, length))
+	if (adopted(w, addr, length))
 		return weir_fail(-EEXIST,
 				 "a part of the memory is adopted already; disown it first");
 	if (msync(addr, length, MS_ASYNC))
@@ -180,6 +190,7 @@ weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct wei
 	struct weir_region *r;
 	int rc;
 
+	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	r = calloc(1, sizeof(*r));

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define CHORES_MS 1
+#define LAST_WORDS_NS 60000000u
 
 /* ---- the watcher ---- */
 
@@ -64,6 +65,26 @@ hear_last_word(struct weir *w)
 	pthread_mutex_unlock(&w->request_lock);
 }
 
+/*
+ * Connections end, and programs hear of it. Local peers hear of the data plane's end when we do, or
+ * a little later: what they send until then is taken in.
+ */
+static void
+see_off(struct weir *w)
+{
+	static const struct timespec nap = {.tv_nsec = 1000000};
+	uint64_t end = weir_clock() + LAST_WORDS_NS;
+
+	weir_threads_each(w, weir_thread_lost);
+	do {
+		w->chores = false;
+		w->late = weir_clock() >= end;
+		weir_threads_each(w, weir_thread_last);
+		if (w->chores)
+			nanosleep(&nap, NULL);
+	} while (w->chores && !atomic_load_explicit(&w->stop, memory_order_acquire));
+}
+
 static void *
 watch(void *arg)
 {
@@ -79,6 +100,7 @@ watch(void *arg)
 		if (fds[0].revents) {
 			hear_last_word(w);
 			weir_lost(w);
+			see_off(w);
 			break;
 		}
 		if (fds[1].revents && read(w->watcher_fd, &count, sizeof(count)) < 0)
@@ -146,10 +168,9 @@ geometry_ok(const struct weir_geometry *g)
 
 /* Sends HELLO, maps the arena of the answer. */
 static int
-say_hello(struct weir *w, const struct weir_options *o)
+say_hello(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_HELLO), r;
-	const char *name = o && o->name ? o->name : program_invocation_short_name;
 	void *arena;
 	int fds[2], rc;
 
@@ -157,8 +178,8 @@ say_hello(struct weir *w, const struct weir_options *o)
 	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
 	m.hello.version_max = WEIR_SESSION_VERSION_MAX;
 	m.hello.flags = weir_barrier_registered() ? WEIR_HELLO_MEMBARRIER : 0;
-	m.hello.arena = o ? o->arena : 0;
-	snprintf(m.hello.name, sizeof(m.hello.name), "%s", name);
+	m.hello.arena = w->arena_wish;
+	memcpy(m.hello.name, w->name, sizeof(m.hello.name));
 	rc = weir_request(w, &m, WEIR_MSG_WELCOME, &r, fds);
 	if (rc)
 		return rc;
@@ -203,7 +224,19 @@ free_session(struct weir *w)
 	if (w->life)
 		munmap(w->life, 4096);
 	pthread_mutex_destroy(&w->request_lock);
+	pthread_mutex_destroy(&w->renew_lock);
 	free(w);
+}
+
+static void
+take_options(struct weir *w, const struct weir_options *o)
+{
+	const char *name = o && o->name ? o->name : program_invocation_short_name;
+
+	snprintf(w->name, sizeof(w->name), "%s", name);
+	snprintf(w->instance, sizeof(w->instance), "%s", o && o->instance ? o->instance : "");
+	w->arena_wish = o ? o->arena : 0;
+	w->polling = o && o->flags & WEIR_POLLING;
 }
 
 int
@@ -216,10 +249,12 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	if (!w)
 		return weir_fail(-ENOMEM, "no memory for a session; free some");
 	w->transport = *transport;
+	w->first = w;
 	w->watcher_fd = -1;
-	w->polling = o && o->flags & WEIR_POLLING;
+	take_options(w, o);
 	LIST_INIT(&w->threads);
 	pthread_mutex_init(&w->request_lock, NULL);
+	pthread_mutex_init(&w->renew_lock, NULL);
 	pthread_mutex_init(&w->adopt_lock, NULL);
 	pthread_mutex_init(&w->region_lock, NULL);
 	weir_cache_init(w);
@@ -232,7 +267,7 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 			  strerror(-rc));
 		goto err;
 	}
-	rc = say_hello(w, o);
+	rc = say_hello(w);
 	if (rc)
 		goto err;
 	rc = weir_heap_init(w);
@@ -254,29 +289,45 @@ err:
 int
 weir_attach(const struct weir_options *o, struct weir **handle)
 {
-	const char *instance = o && o->instance ? o->instance : getenv("WEIR_INSTANCE");
+	struct weir_options resolved = o ? *o : (struct weir_options){0};
 	struct weir_transport transport;
 	int rc;
 
 	if (!handle || (o && o->flags & ~WEIR_POLLING))
 		return weir_fail(-EINVAL, "no handle to fill, or an unknown flag; see weir/weir.h");
-	rc = weir_socket_open(instance && *instance ? instance : "default", &transport);
+	if (!resolved.instance)
+		resolved.instance = getenv("WEIR_INSTANCE");
+	if (!resolved.instance || !*resolved.instance)
+		resolved.instance = "default";
+	rc = weir_socket_open(resolved.instance, &transport);
 	if (rc)
 		return rc;
-	rc = weir_attach_with(o, &transport, handle);
+	rc = weir_attach_with(&resolved, &transport, handle);
 	if (rc)
 		transport.close(transport.user);
 	return rc == -ENODEV ? -ECONNREFUSED : rc;
+}
+
+static void
+end_session(struct weir *w)
+{
+	stop_watcher(w);
+	weir_fork_forget(w);
+	w->transport.close(w->transport.user);
+	weir_threads_free(w);
+	free_session(w);
 }
 
 void
 weir_detach(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_BYE), r;
+	struct weir *former;
 	int fds[2];
 
 	if (!w)
 		return;
+	w = weir_now(w);
 	if (weir_state(w) == WEIR_FORKED) { /* locks and memory are the parent's */
 		w->transport.close(w->transport.user);
 		return;
@@ -284,11 +335,10 @@ weir_detach(struct weir *w)
 	weir_linger(w);
 	if (weir_state(w) == WEIR_UP)
 		weir_request(w, &m, WEIR_MSG_OK, &r, fds);
-	stop_watcher(w);
-	weir_fork_forget(w);
-	w->transport.close(w->transport.user);
-	weir_threads_free(w);
-	free_session(w);
+	for (; w; w = former) {
+		former = w->former;
+		end_session(w);
+	}
 }
 
 int
@@ -297,6 +347,7 @@ weir_node(struct weir *w)
 	const struct weir_arena_head *head;
 	uint32_t node;
 
+	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	head = (const struct weir_arena_head *)w->arena;

@@ -135,6 +135,13 @@ close_socket(void *user)
 	close((int)(intptr_t)user);
 }
 
+static int
+reopen(void *user, const char *instance, struct weir_transport *transport)
+{
+	(void)user;
+	return weir_socket_open(instance, transport);
+}
+
 int
 weir_socket_open(const char *instance, struct weir_transport *transport)
 {
@@ -166,7 +173,10 @@ weir_socket_open(const char *instance, struct weir_transport *transport)
 				     ? "ask for membership of its group"
 				     : "see whether the data plane is stopped or overloaded");
 	}
-	*transport = (struct weir_transport){
-	    .request = request, .close = close_socket, .user = (void *)(intptr_t)fd, .fd = fd};
+	*transport = (struct weir_transport){.request = request,
+					     .close = close_socket,
+					     .reopen = reopen,
+					     .user = (void *)(intptr_t)fd,
+					     .fd = fd};
 	return 0;
 }

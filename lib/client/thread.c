@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -213,6 +214,78 @@ weir_thread_new(struct weir *w)
 	return t;
 }
 
+/* The thread's object for the session before, or an earlier one. */
+static struct weir_thread *
+former_of(const struct weir_thread *t)
+{
+	struct weir_thread *p;
+
+	LIST_FOREACH(p, &mine, in_tls)
+	{
+		struct weir *w = atomic_load_explicit(&p->session, memory_order_relaxed);
+
+		if (p != t && w && w->first == t->w->first)
+			return p;
+	}
+	return NULL;
+}
+
+/* What the thread sleeps on stays the same descriptor, which the program may have in its own set.
+ */
+static void
+take_descriptor(struct weir_thread *t, struct weir_thread *p)
+{
+	struct weir_foreign *f;
+
+	LIST_FOREACH(f, &p->foreign, next)
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->rings_fd, NULL);
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->nudge_fd, NULL);
+	if (p->w->transport.fd >= 0) /* it has hung up for ever */
+		epoll_ctl(p->rings_fd, EPOLL_CTL_DEL, p->w->transport.fd, NULL);
+	if (add_fd(p->epoll_fd, t->rings_fd, EPOLLIN) || add_fd(p->epoll_fd, t->nudge_fd, EPOLLIN))
+		return; /* then there is another one: for want of kernel memory */
+	close(t->epoll_fd);
+	t->epoll_fd = p->epoll_fd;
+	p->epoll_fd = -1;
+}
+
+/* Its own objects of earlier sessions report to it as other threads' do. */
+static void
+take_formers(struct weir_thread *t, struct weir_thread *p)
+{
+	struct weir_foreign *f, *next;
+
+	for (f = LIST_FIRST(&p->foreign); f; f = next) {
+		next = LIST_NEXT(f, next);
+		if (!f->own)
+			continue;
+		LIST_REMOVE(f, next);
+		f->waiter.fd = t->nudge_fd;
+		LIST_INSERT_HEAD(&t->foreign, f, next);
+		t->formers++;
+	}
+	f = weir_thread_add_foreign(t, p);
+	if (!f)
+		return; /* what it had to report is lost for want of memory */
+	f->own = true;
+	t->formers++;
+}
+
+static struct weir_thread *
+first_call(struct weir *w)
+{
+	struct weir_thread *t = weir_thread_new(w), *p = t ? former_of(t) : NULL;
+
+	if (!p)
+		return t;
+	weir_thread_rouse(p);
+	take_descriptor(t, p);
+	take_formers(t, p);
+	weir_thread_follow(t, p);
+	return t;
+}
+
 struct weir_thread *
 weir_thread_get(struct weir *w)
 {
@@ -221,7 +294,7 @@ weir_thread_get(struct weir *w)
 	LIST_FOREACH(t, &mine, in_tls)
 	if (atomic_load_explicit(&t->session, memory_order_relaxed) == w)
 		return t;
-	return weir_thread_new(w);
+	return first_call(w);
 }
 
 void
@@ -267,6 +340,42 @@ free_foreign(struct weir_thread *t)
 		LIST_REMOVE(f, next);
 		free(f);
 	}
+}
+
+static bool
+is_unused(struct weir_thread *t)
+{
+	bool unused;
+
+	weir_bias_lock_slow(&t->lock);
+	unused = !atomic_load_explicit(&t->users, memory_order_relaxed) && LIST_EMPTY(&t->loans);
+	weir_bias_unlock_passing(&t->lock);
+	return unused;
+}
+
+void
+weir_threads_shed(struct weir *w)
+{
+	struct weir_thread *t;
+	bool unused = weir_now(w->first) != w && !atomic_load(&w->handler_lines);
+
+	if (!unused)
+		return;
+	pthread_mutex_lock(&threads_lock);
+	LIST_FOREACH(t, &w->threads, in_session)
+	unused = unused && is_unused(t);
+	/* nothing of a session that has ended is used again */
+	if (unused && w->arena && !weir_heap_reserved(w)) {
+		LIST_FOREACH(t, &w->threads, in_session)
+		{
+			weir_lock(t);
+			free_pipes(t);
+			weir_unlock(t);
+		}
+		munmap(w->arena, w->geometry.bytes);
+		w->arena = NULL;
+	}
+	pthread_mutex_unlock(&threads_lock);
 }
 
 void

@@ -157,14 +157,16 @@ struct weir_segment_geometry {
 };
 static_assert(sizeof(struct weir_segment_geometry) == 64, "one line");
 
-/* Of direction d. All but `wanted` is written by its consumer, side 1-d, and read by its producer,
- * side d. */
+/* Of direction d. What doesn't say otherwise is written by its consumer, side 1-d, and read by its
+ * producer, side d. */
 struct weir_segment_side {
 	_Alignas(64) _Atomic uint64_t tail;	 /* slots consumed */
 	_Alignas(64) _Atomic uint64_t area_tail; /* byte area: everything before is free */
 	_Alignas(64) _Atomic uint32_t sleeping;	 /* ring the doorbell on publish */
 	_Alignas(64) _Atomic uint32_t
 	    wanted; /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
+	_Alignas(64) _Atomic uint32_t
+	    over; /* producer writes, consumer reads: it has lost its data plane, nothing follows */
 };
 
 /*

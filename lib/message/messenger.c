@@ -183,6 +183,7 @@ weir_messenger_open(struct weir *w, const struct weir_messenger_options *options
 
 	if (!messenger)
 		return weir_fail(-EINVAL, "no place for the messenger; give one");
+	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	rc = check(o);
@@ -237,6 +238,7 @@ weir_messenger_close(struct weir_messenger *m)
 	uint64_t end = weir_clock() + LEAVE_NS;
 	struct sender *s;
 	struct peer *p;
+	struct weir *w;
 
 	if (!m || weir_state(m->w) == WEIR_FORKED)
 		return;
@@ -254,7 +256,10 @@ weir_messenger_close(struct weir_messenger *m)
 	end_all(m);
 	pthread_mutex_unlock(&m->lock);
 	events_tell(m);
+	w = m->w;
 	messenger_free(m);
+	if (weir_state(w) != WEIR_UP)
+		weir_threads_shed(w);
 }
 
 /* ---- telling ---- */

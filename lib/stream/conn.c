@@ -246,6 +246,9 @@ weir_conn_failed(int rc)
 				     "more");
 	case -ECONNRESET:
 		return weir_fail(rc, "the peer has gone; connect again when it is back");
+	case -ENODEV:
+		return weir_fail(rc, "the data plane is gone; weir_reattach() when it is back, "
+				     "then connect again");
 	case -ECONNABORTED:
 		return weir_fail(rc,
 				 "an operator has ended the connection (weirctl evict); connect "

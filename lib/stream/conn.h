@@ -103,15 +103,16 @@ struct weir_conn {
 	bool blocked;		     /* WRITABLE shall be reported */
 	bool wanting;		     /* a WANT is under way */
 	/* the rest */
-	bool local;	   /* its bytes go by a segment */
-	bool queued;	   /* on a list of ready ones */
-	bool on_blocked;   /* on its home's list */
-	bool cramped;	   /* on its channel's list */
-	bool want_heap;	   /* blocked for want of send blocks */
-	bool end_held;	   /* CLOSED has come: goes when our CLOSE is written */
-	uint8_t control;   /* CONTROL_*: slots to be written */
-	uint8_t pending;   /* PENDING_*: events to be reported */
-	bool never_opened; /* connect() failed: there is nothing to close */
+	bool local;	 /* its bytes go by a segment */
+	bool queued;	 /* on a list of ready ones */
+	bool on_blocked; /* on its home's list */
+	bool cramped;	 /* on its channel's list */
+	bool want_heap;	 /* blocked for want of send blocks */
+	bool end_held;	 /* CLOSED has come: goes when our CLOSE is written */
+	uint8_t control; /* CONTROL_*: slots to be written */
+	uint8_t pending; /* PENDING_*: events to be reported */
+	bool
+	    never_opened; /* connect() failed, or the data plane is gone: nothing is to be closed */
 	bool ending; /* CLOSED has come, but not all that the segment holds could be taken in yet */
 	uint32_t end_status;  /* of that CLOSED */
 	int end;	      /* what recv says after the last message */
@@ -149,6 +150,14 @@ struct weir_conn {
 
 struct weir_listener {
 	struct weir_thread *home;
+	struct weir_listener *face; /* the program's handle: the first one, maybe this */
+	/* which one took this one's place after the data plane had gone; NULL: none. Written once,
+	 * under the handle's renew_lock, read by all */
+	_Atomic(struct weir_listener *) now;
+	int error; /* why none could. Home */
+	bool left; /* does not count among its home's users any more */
+	char service[WEIR_SERVICE_MAX];
+	uint32_t backlog;
 	uint32_t id;
 	bool queued;		       /* on its home's list of those with something to report */
 	TAILQ_HEAD(, weir_conn) conns; /* not accepted yet */
@@ -214,6 +223,10 @@ int weir_notes_room(struct weir_notes *n);
 void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
 /* Closes; the program's handle is invalid from now on. Home locked. */
 void weir_conn_close(struct weir_conn *c);
+
+/* ---- drive.c ---- */
+/* Calls f, which may free it, for each connection of a home. Home locked. */
+void weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c));
 
 /* ---- control.c ---- */
 /* Slots to the engine: written as soon as there is room. */
@@ -322,11 +335,15 @@ bool weir_nodes_any(struct weir_thread *t);
 /* Fills in up to n events. How many. */
 unsigned weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n);
 void weir_table_free(struct weir_thread *t);
+/* The table of p, an earlier session's, goes on as that of t. */
+void weir_table_follow(struct weir_thread *t, struct weir_thread *p);
 
 /* ---- listen.c ---- */
 /* A connection has left the listener's queue. */
 void weir_listener_took(struct weir_listener *l);
 /* Frees it with what waits in it; the data plane knows already, or is gone. Home locked. */
 void weir_listener_free(struct weir_listener *l);
+/* The listeners of p listen again, on t, the caller's own. */
+void weir_listeners_follow(struct weir_thread *t, struct weir_thread *p);
 
 #endif

@@ -110,7 +110,9 @@ finish(struct weir_conn *c, int timeout_ms)
 				 "the peer has not answered within %d ms; see weirctl show nodes, "
 				 "or wait longer",
 				 timeout_ms);
-	if (rc && rc != -ENODEV)
+	if (rc == -ENODEV)
+		return weir_gone(c->home->w);
+	if (rc)
 		weir_fail(rc, "the connection was refused: %s; %s", strerror(-rc),
 			  rc == -ECONNREFUSED
 			      ? "see that a program listens on that service over there"
@@ -136,6 +138,7 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 				 "a window of %u bytes doesn't hold a message; give %u or more, or "
 				 "0 for the default",
 				 o->window, WEIR_WINDOW_MIN);
+	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
 	t = weir_thread_get(w);
@@ -189,6 +192,8 @@ weir_close(struct weir_conn *c)
 	weir_lock(t);
 	weir_conn_close(c);
 	weir_unlock(t);
+	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
+		weir_threads_shed(t->w);
 }
 
 int

@@ -83,8 +83,8 @@ weir_drive_settle(struct weir_thread *t)
 
 /* ---- the end ---- */
 
-static void
-each_conn(struct weir_thread *t, void (*f)(struct weir_conn *c))
+void
+weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c))
 {
 	for (unsigned i = 0; i < sizeof(t->vqpn) / sizeof(t->vqpn[0]); i++)
 		for (unsigned k = 0; t->vqpn[i] && k < WEIR_VQPN_PAGE; k++)
@@ -108,7 +108,7 @@ static void
 close_all(struct weir_thread *t)
 {
 	weir_lock(t);
-	each_conn(t, close_open);
+	weir_conns_each(t, close_open);
 	weir_drive_settle(t);
 	weir_unlock(t);
 }
@@ -149,7 +149,7 @@ weir_thread_clear(struct weir_thread *t)
 	weir_lock(t);
 	while ((l = LIST_FIRST(&t->listening)))
 		weir_listener_free(l);
-	each_conn(t, weir_conn_free);
+	weir_conns_each(t, weir_conn_free);
 	while ((p = LIST_FIRST(&t->loans))) {
 		LIST_REMOVE(p, in_loans);
 		if (p->kind == PARKED_BUFFER)

@@ -88,7 +88,7 @@ put_listeners(struct batch *b, struct weir_thread *t)
 		TAILQ_REMOVE(&t->accepts, l, in_accepts);
 		l->queued = false;
 		put(b, WEIR_EVENT_ACCEPT, 0, NULL, 0);
-		b->at[-1].listener = l;
+		b->at[-1].listener = l->face;
 	}
 }
 
@@ -158,12 +158,39 @@ put_changes(struct batch *b, struct weir_thread *t)
 	b->left -= n;
 }
 
+/* What this thread's objects of earlier sessions have to report. */
+static void
+put_formers(struct batch *b, struct weir_thread *t)
+{
+	struct weir_foreign *f;
+
+	LIST_FOREACH(f, &t->foreign, next)
+	{
+		struct weir_thread *p = f->home;
+
+		if (!f->own)
+			continue;
+		weir_lock(p);
+		put_home(b, p);
+		if (!atomic_load_explicit(&p->users, memory_order_relaxed) &&
+		    TAILQ_EMPTY(&p->ready) && TAILQ_EMPTY(&p->accepts)) {
+			f->own = false;
+			t->formers--;
+			atomic_store_explicit(&f->conns, 0, memory_order_relaxed);
+		}
+		weir_unlock(p);
+		put_foreign(b, p);
+	}
+}
+
 static unsigned
 collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
 	struct batch b = {events, n};
 	struct weir_foreign *f;
 
+	if (weir_unlikely(t->formers))
+		put_formers(&b, t);
 	weir_lock(t);
 	weir_drive(t, NULL);
 	put_home(&b, t);
@@ -214,6 +241,7 @@ own(struct weir *w, int *rc)
 {
 	struct weir_thread *t;
 
+	w = weir_now(w);
 	if (weir_unlikely(weir_state(w) == WEIR_FORKED)) {
 		*rc = weir_gone(w);
 		return NULL;
@@ -250,8 +278,8 @@ weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 	got = collect(t, events, n);
 	if (got)
 		return (int)got;
-	if (weir_unlikely(weir_state(w) != WEIR_UP))
-		return weir_gone(w);
+	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
+		return weir_gone(t->w);
 	weir_pause();
 	return 0;
 }
@@ -286,23 +314,28 @@ weir_fd(struct weir *w)
 	return t ? t->epoll_fd : rc;
 }
 
-/* Looks without taking anything. */
 static bool
-anything(struct weir_thread *t)
+has_news(struct weir_thread *t)
 {
-	struct weir_foreign *f;
 	bool found;
 
 	weir_lock(t);
 	weir_drive(t, NULL);
 	found = !TAILQ_EMPTY(&t->ready) || !TAILQ_EMPTY(&t->accepts) || t->node_count;
 	weir_unlock(t);
+	return found;
+}
+
+/* Looks without taking anything. */
+static bool
+anything(struct weir_thread *t)
+{
+	struct weir_foreign *f;
+	bool found = has_news(t);
+
 	LIST_FOREACH(f, &t->foreign, next)
-	{
-		weir_lock(f->home);
-		weir_drive(f->home, NULL);
-		weir_unlock(f->home);
-	}
+	if (has_news(f->home) && f->own)
+		found = true;
 	return found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed) ||
 	       (t->table && weir_nodes_any(t));
 }
@@ -317,12 +350,19 @@ weir_arm(struct weir *w)
 	t = enter(w, &rc);
 	if (!t)
 		return rc;
-	if (weir_state(w) != WEIR_UP)
-		return weir_gone(w);
+	if (weir_state(t->w) != WEIR_UP)
+		return weir_gone(t->w);
 	unsettled = weir_thread_arm_all(t, &t->fd_waiter);
 	t->fd_armed = true;
 	if (!anything(t) && !unsettled)
 		return 0;
 	disarm(t);
 	return -EAGAIN;
+}
+
+void
+weir_thread_follow(struct weir_thread *t, struct weir_thread *p)
+{
+	weir_table_follow(t, p);
+	weir_listeners_follow(t, p);
 }

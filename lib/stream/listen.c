@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
-#include "stream/conn.h"
+#include "stream/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,18 @@ get_channels(struct weir_thread *t, struct weir_session_msg *m)
 	return 0;
 }
 
+/* Home locked. */
 static int
-start(struct weir_thread *t, struct weir_session_msg *m, struct weir_listener *l)
+start(struct weir_thread *t, struct weir_listener *l)
 {
-	struct weir_session_msg r;
+	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
 	int fds[2], rc;
 
-	rc = get_channels(t, m);
+	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
+	m.listen.backlog = l->backlog;
+	rc = get_channels(t, &m);
 	if (!rc)
-		rc = weir_request(t->w, m, WEIR_MSG_LISTENING, &r, fds);
+		rc = weir_request(t->w, &m, WEIR_MSG_LISTENING, &r, fds);
 	if (rc)
 		return rc;
 	l->id = r.listening.listener;
@@ -37,39 +40,134 @@ start(struct weir_thread *t, struct weir_session_msg *m, struct weir_listener *l
 	return 0;
 }
 
+static int
+make(struct weir_thread *t, const char *service, uint32_t backlog, struct weir_listener **out)
+{
+	struct weir_listener *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return weir_fail(-ENOMEM, "no memory for a listener; free some");
+	l->home = t;
+	l->face = l;
+	l->backlog = backlog;
+	memcpy(l->service, service, sizeof(l->service));
+	TAILQ_INIT(&l->conns);
+	weir_lock(t);
+	rc = start(t, l);
+	weir_unlock(t);
+	if (rc)
+		free(l);
+	else
+		*out = l;
+	return rc;
+}
+
 int
 weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
 {
-	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN);
-	struct weir_listener *l;
+	char name[WEIR_SERVICE_MAX] = "";
 	struct weir_thread *t;
-	int n, rc;
+	int n;
 
+	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
-	n = snprintf(m.listen.service, sizeof(m.listen.service), "%s", service ? service : "");
-	if (n <= 0 || (size_t)n >= sizeof(m.listen.service))
+	n = snprintf(name, sizeof(name), "%s", service ? service : "");
+	if (n <= 0 || (size_t)n >= sizeof(name))
 		return weir_fail(-EINVAL,
 				 "not a service name; give 1 to %u letters, digits, '_', '-', '.'",
 				 WEIR_SERVICE_MAX - 1);
-	m.listen.backlog = backlog;
 	t = weir_thread_get(w);
-	l = t ? calloc(1, sizeof(*l)) : NULL;
-	if (!l)
-		return weir_fail(t ? -ENOMEM : -errno,
-				 "no resources for a listener; raise the limits of memory and "
-				 "files");
-	l->home = t;
-	TAILQ_INIT(&l->conns);
-	weir_lock(t);
-	rc = start(t, &m, l);
-	weir_unlock(t);
+	if (!t)
+		return weir_fail(-errno,
+				 "no resources for a listener: %s; raise the limit of files",
+				 strerror(errno));
+	return make(t, name, backlog, listener);
+}
+
+/* ---- after a restart of the data plane ---- */
+
+static void
+report(struct weir_listener *l)
+{
+	if (!l->queued)
+		TAILQ_INSERT_TAIL(&l->home->accepts, l, in_accepts);
+	l->queued = true;
+}
+
+/* renew_lock held. */
+static void
+follow(struct weir_thread *t, struct weir_listener *l)
+{
+	struct weir_listener *n = NULL;
+	int rc;
+
+	if (atomic_load(&l->now) || l->error)
+		return;
+	rc = make(t, l->service, l->backlog, &n);
+	weir_lock(l->home);
+	l->error = rc;
 	if (rc) {
-		free(l);
-		return rc;
+		report(l); /* accept tells why */
+	} else {
+		n->face = l->face;
+		l->left = true;
+		atomic_fetch_sub_explicit(&l->home->users, 1, memory_order_relaxed);
+		atomic_store(&l->now, n);
 	}
-	*listener = l;
-	return 0;
+	weir_unlock(l->home);
+}
+
+static struct weir_listener *
+next_to_follow(struct weir_thread *p)
+{
+	struct weir_listener *l;
+
+	weir_lock(p);
+	LIST_FOREACH(l, &p->listening, in_home)
+	if (!atomic_load(&l->now) && !l->error)
+		break;
+	weir_unlock(p);
+	return l;
+}
+
+void
+weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
+{
+	pthread_mutex_t *lock = &t->w->first->renew_lock;
+	struct weir_listener *l;
+
+	pthread_mutex_lock(lock);
+	while ((l = next_to_follow(p)))
+		follow(t, l);
+	pthread_mutex_unlock(lock);
+}
+
+/*
+ * Which one listens now: one that took l's place, made now if the thread that listened hasn't been
+ * here yet. NULL: none does, *rc says why.
+ */
+static struct weir_listener *
+successor(struct weir_listener *l, int *rc)
+{
+	struct weir *w = weir_now(l->home->w);
+	struct weir_thread *t;
+
+	*rc = weir_state(w) == WEIR_UP ? 0 : weir_gone(w);
+	t = *rc ? NULL : weir_thread_get(w);
+	if (!t)
+		return NULL;
+	pthread_mutex_lock(&w->first->renew_lock);
+	follow(t, l);
+	*rc = l->error;
+	pthread_mutex_unlock(&w->first->renew_lock);
+	if (*rc)
+		weir_fail(*rc,
+			  "nobody listens on %s any more, after the data plane was restarted: %s; "
+			  "listen again, or on another name",
+			  l->service, strerror(-*rc));
+	return atomic_load(&l->now);
 }
 
 void
@@ -78,7 +176,9 @@ weir_listener_took(struct weir_listener *l)
 	struct weir_arena_head *head = (struct weir_arena_head *)l->home->w->arena;
 
 	/* the data plane counts from here how many wait */
-	atomic_fetch_add_explicit(&head->accepted[l->id % WEIR_LISTENERS], 1, memory_order_relaxed);
+	if (!l->left)
+		atomic_fetch_add_explicit(&head->accepted[l->id % WEIR_LISTENERS], 1,
+					  memory_order_relaxed);
 }
 
 static int
@@ -114,14 +214,12 @@ try_accept(struct weir_listener *l, struct weir_conn **conn)
 	return rc;
 }
 
-int
-weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
+static int
+accept_on(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 {
 	struct weir_wait wait;
 	int rc;
 
-	if (weir_state(l->home->w) != WEIR_UP)
-		return weir_gone(l->home->w);
 	weir_wait_init(&wait, l->home, timeout_ms);
 	while ((rc = try_accept(l, conn)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
@@ -132,6 +230,23 @@ weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 	return rc;
 }
 
+int
+weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
+{
+	int rc;
+
+	if (weir_state(l->home->w) == WEIR_FORKED)
+		return weir_gone(l->home->w);
+	/* of an earlier session: first what had come before that ended */
+	while ((rc = accept_on(l, timeout_ms, conn)) == -ENODEV) {
+		l = successor(l, &rc);
+		if (!l)
+			break;
+	}
+	return rc;
+}
+
+/* Home locked. */
 void
 weir_listener_free(struct weir_listener *l)
 {
@@ -147,20 +262,18 @@ weir_listener_free(struct weir_listener *l)
 	if (l->queued)
 		TAILQ_REMOVE(&t->accepts, l, in_accepts);
 	LIST_REMOVE(l, in_home);
-	atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);
+	if (!l->left)
+		atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);
 	free(l);
 }
 
-void
-weir_listener_close(struct weir_listener *l)
+static void
+close_one(struct weir_listener *l)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_UNLISTEN), r;
-	struct weir_thread *t;
+	struct weir_thread *t = l->home;
 	int fds[2];
 
-	if (!l || weir_state(l->home->w) == WEIR_FORKED)
-		return;
-	t = l->home;
 	m.listening.listener = l->id;
 	weir_lock(t);
 	if (weir_state(t->w) == WEIR_UP)
@@ -168,4 +281,17 @@ weir_listener_close(struct weir_listener *l)
 	weir_drive(t, NULL);
 	weir_listener_free(l);
 	weir_unlock(t);
+}
+
+void
+weir_listener_close(struct weir_listener *l)
+{
+	struct weir_listener *now;
+
+	if (!l || weir_state(l->home->w) == WEIR_FORKED)
+		return;
+	for (; l; l = now) {
+		now = atomic_load(&l->now);
+		close_one(l);
+	}
 }

@@ -140,13 +140,21 @@ ask(struct weir_thread *t, struct weir_table *k)
 }
 
 static bool
-is_stale(const struct weir_thread *t)
+is_stale(struct weir_thread *t)
 {
-	const struct weir_arena_head *head = (const struct weir_arena_head *)t->w->arena;
+	const struct weir_arena_head *head;
 	const struct weir_table *k = t->table;
+	bool stale = false;
 
-	return k->watching &&
-	       (k->stale || atomic_load_explicit(&head->nodes, memory_order_relaxed) != k->seen);
+	if (!k->watching || weir_state(t->w) != WEIR_UP)
+		return false;
+	weir_lock(t); /* keeps the arena */
+	head = (const struct weir_arena_head *)t->w->arena;
+	if (head)
+		stale =
+		    k->stale || atomic_load_explicit(&head->nodes, memory_order_relaxed) != k->seen;
+	weir_unlock(t);
+	return stale;
 }
 
 /* ---- events ---- */
@@ -197,7 +205,7 @@ weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n)
 	unsigned got = 0;
 	struct known *node;
 
-	if (is_stale(t) && weir_state(t->w) == WEIR_UP)
+	if (is_stale(t))
 		ask(t, k); /* what fails is tried again by the next call */
 	while (k->watching && got < n && (node = TAILQ_FIRST(&k->news))) {
 		uint32_t change = difference(&node->told, &node->is);
@@ -232,6 +240,7 @@ own(struct weir *w, int *rc)
 {
 	struct weir_thread *t;
 
+	w = weir_now(w);
 	*rc = weir_state(w) == WEIR_UP ? 0 : weir_gone(w);
 	if (!*rc && w->version < WEIR_SESSION_NODES)
 		*rc = weir_fail(-EOPNOTSUPP, "the data plane is older than this library and tells "
@@ -378,4 +387,20 @@ weir_table_free(struct weir_thread *t)
 		free(k->page[i]);
 	free(k);
 	t->table = NULL;
+}
+
+void
+weir_table_follow(struct weir_thread *t, struct weir_thread *p)
+{
+	struct weir_table *k = p->table;
+
+	if (!k || t->table)
+		return;
+	t->table = k;
+	p->table = NULL;
+	k->seen = 0;
+	k->life++;
+	k->stale = k->sweep = true;
+	if (k->watching)
+		atomic_fetch_add_explicit(&t->w->watchers, 1, memory_order_relaxed);
 }

@@ -5,9 +5,12 @@
  */
 #include "stream/model.h"
 
+#include <time.h>
+
 #define STREAM_BURST 64u /* messages in a row that are a stream */
 #define STREAM_PAUSES 20u
 #define ROUNDS 16u
+#define ENDS_MAX 5000u /* naps; far more than the end takes */
 
 enum next { NEXT_QUEUE, NEXT_RING };
 
@@ -229,6 +232,8 @@ nothing(struct weir_conn *c, int rc)
 		if (!c->pending)
 			weir_conn_unready(c);
 	}
+	if (rc == -ENODEV)
+		return weir_gone(c->home->w);
 	if (rc != -EAGAIN)
 		return weir_conn_failed(rc);
 	if (c->pipe->burst >= STREAM_BURST && c->pipe->caught_up != c->pipe->rx.pos)
@@ -304,6 +309,22 @@ take_small(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	return take_inline(c, &h, buf, size, length) == 0;
 }
 
+/*
+ * As weir_wait_next(), but it does not give up when the data plane is gone: the connection ends
+ * soon, and what comes until then is received.
+ */
+static int
+wait_next(struct weir_wait *wait)
+{
+	static const struct timespec nap = {.tv_nsec = 200000};
+	int rc = weir_wait_next(wait);
+
+	if (weir_likely(rc != -ENODEV) || !wait->home->w->watched || wait->ends++ == ENDS_MAX)
+		return rc;
+	nanosleep(&nap, NULL);
+	return 0;
+}
+
 static int __attribute__((noinline))
 recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
@@ -312,7 +333,7 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 
 	weir_wait_init(&wait, c->home, timeout_ms);
 	do {
-		rc = weir_wait_next(&wait);
+		rc = wait_next(&wait);
 		if (rc)
 			break;
 		weir_lock(c->home);
@@ -551,7 +572,7 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 		return weir_gone(c->home->w);
 	weir_wait_init(&wait, c->home, timeout_ms);
 	while ((rc = locked_loan(c, loan)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
+		rc = wait_next(&wait);
 		if (rc)
 			break;
 	}
@@ -580,4 +601,6 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	if (cost && c && c->state != CONN_CLOSING)
 		weir_conn_consumed(c, cost);
 	weir_unlock(t);
+	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
+		weir_threads_shed(t->w);
 }

@@ -173,4 +173,6 @@ weir_send_abandon(struct weir_conn *c, void *buf)
 			weir_heap_give(c->home, block);
 	}
 	weir_unlock(c->home);
+	if (weir_unlikely(weir_state(w) != WEIR_UP))
+		weir_threads_shed(w);
 }

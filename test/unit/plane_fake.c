@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define SESSIONS 4u
+#define SESSIONS 16u
 #define CHANNELS 16u
 #define ENDS 256u
 #define SEGMENTS 8u
@@ -118,6 +118,7 @@ struct fake {
 	uint64_t node_changes;
 	bool synced;
 	uint32_t lists; /* asked for */
+	_Atomic bool down;
 };
 
 static void
@@ -999,28 +1000,84 @@ fake_destroy(struct fake *f)
 	free(f);
 }
 
-struct weir *
-fake_attach(struct fake *f)
+static int reopen(void *user, const char *instance, struct weir_transport *t);
+
+static struct session *
+new_session(struct fake *f, struct weir_transport *t)
 {
-	struct weir_transport t = {.request = request, .close = close_session, .fd = -1};
-	struct weir *w;
+	struct session *s;
 	uint32_t i = 0;
 
 	while (i < SESSIONS && f->session[i].used)
 		i++;
-	assert_true(i < SESSIONS);
-	f->session[i].used = true;
-	f->session[i].socket[0] = f->session[i].socket[1] = -1;
+	require(i < SESSIONS, "sessions of the fake");
+	s = &f->session[i];
+	s->used = true;
+	s->socket[0] = s->socket[1] = -1;
 	if (f->o.watched)
-		require(
-		    !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, f->session[i].socket),
-		    "socketpair");
-	t.fd = f->session[i].socket[0];
-	f->session[i].f = f;
-	t.user = &f->session[i];
+		require(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->socket),
+			"socketpair");
+	s->f = f;
+	*t = (struct weir_transport){.request = request,
+				     .close = close_session,
+				     .reopen = reopen,
+				     .user = s,
+				     .fd = s->socket[0]};
+	return s;
+}
+
+static int
+reopen(void *user, const char *instance, struct weir_transport *t)
+{
+	struct fake *f = ((struct session *)user)->f;
+
+	(void)instance;
+	if (f->down)
+		return -ENOENT;
+	new_session(f, t);
+	return 0;
+}
+
+struct weir *
+fake_attach(struct fake *f)
+{
+	struct weir_transport t;
+	struct session *s = new_session(f, &t);
+	struct weir *w;
+
 	assert_int_equal(weir_attach_with(NULL, &t, &w), 0);
-	f->session[i].w = w;
+	s->w = w;
 	return w;
+}
+
+void
+fake_kill(struct fake *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->down = true;
+	f->nodes = 0;
+	f->node_changes = 0;
+	f->synced = false;
+	for (uint32_t i = 0; i < LISTENERS; i++)
+		f->listener[i].used = false;
+	for (uint32_t i = 0; i < ENDS; i++)
+		f->end[i].used = false;
+	for (uint32_t i = 0; i < SESSIONS; i++) {
+		f->session[i].dead = true;
+		if (f->session[i].used && f->session[i].socket[1] >= 0)
+			close(f->session[i].socket[1]);
+		f->session[i].socket[1] = -1;
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+void
+fake_come_back(struct fake *f)
+{
+	for (uint32_t i = 0; i < SESSIONS; i++)
+		if (!f->session[i].used)
+			f->session[i].dead = false;
+	f->down = false;
 }
 
 static struct session *
@@ -1139,7 +1196,7 @@ publish_nodes(struct fake *f)
 	for (uint32_t i = 0; i < SESSIONS; i++) {
 		struct session *s = &f->session[i];
 
-		if (!s->used || s->dead)
+		if (!s->used || s->dead || !s->base)
 			continue;
 		atomic_store(&((struct weir_arena_head *)s->base)->nodes, f->node_changes);
 		for (uint32_t k = 0; k < s->channels; k++)

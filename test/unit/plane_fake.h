@@ -54,6 +54,9 @@ void fake_open(struct fake *f);
 void fake_die(struct fake *f, struct weir *w);
 /* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */
 void fake_cut(struct fake *f, struct weir *w);
+/* The data plane dies with all it knew, needs `watched`; another one takes its place. */
+void fake_kill(struct fake *f);
+void fake_come_back(struct fake *f);
 uint32_t fake_recv_blocks_free(struct fake *f, struct weir *w);
 /* Regions of adopted memory that the session has. */
 uint32_t fake_regions(struct fake *f, struct weir *w);

@@ -36,6 +36,17 @@ struct weir_options {
  */
 int weir_attach(const struct weir_options *options, struct weir **handle);
 
+/*
+ * Attaches again, as weir_attach() did, after the data plane has gone: waits `timeout_ms` for it
+ * (0: tries once, < 0: for ever). The handle stays, so do listeners and weir_fd(). Connections have
+ * ended (-ENODEV) and stay so: close and connect again. What the program holds of the former
+ * session's memory (messages on loan, reservations, adopted ranges) stays where it is until it is
+ * released, abandoned or disowned; nothing can be sent out of it or received into it. 0: the handle
+ * is attached, by this call or another thread's, or was all the time; else errors as weir_attach().
+ * Any thread.
+ */
+int weir_reattach(struct weir *w, int timeout_ms);
+
 /* Closes everything and frees the handle. NULL is allowed. No other thread may be inside a call. */
 void weir_detach(struct weir *w);
 

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of the data plane, on a home. What lies whole in its rings is taken in, then its
+ * connections end with -ENODEV. A local peer may have written until it noticed the end itself: it
+ * says so in the segment, and what it wrote before counts as delivered, so it is waited for.
+ */
+#include "stream/conn.h"
+
+static bool
+is_open(const struct weir_conn *c)
+{
+	return c->state == CONN_OPEN || c->state == CONN_OPENING;
+}
+
+static void
+end_one(struct weir_conn *c)
+{
+	c->never_opened = true; /* nobody is told of a close any more */
+	if (c->state == CONN_CLOSING) {
+		c->home->closing--; /* counted when it was closed */
+		weir_conn_free(c);
+		return;
+	}
+	if (!is_open(c))
+		return;
+	if (c->local && c->pipe) { /* may still receive */
+		c->send_error = -ENODEV;
+		if (c->blocked)
+			weir_conn_report(c, PENDING_WRITABLE);
+		c->blocked = false;
+		return;
+	}
+	weir_conn_ended(c, ENODEV);
+}
+
+void
+weir_thread_lost(struct weir_thread *t)
+{
+	struct weir_channel *ch;
+	struct weir_segment *seg;
+
+	weir_bias_lock_slow(&t->lock);
+	SLIST_FOREACH(ch, &t->channels, next)
+	while (weir_channel_drive(ch, NULL))
+		;
+	weir_conns_each(t, end_one);
+	LIST_FOREACH(seg, &t->segments, next)
+	/* pairs with the acquire in weir_thread_last() of the peer */
+	atomic_store_explicit(&seg->out->over, 1, memory_order_release);
+	weir_thread_wake(t, NULL);
+	weir_bias_unlock_passing(&t->lock);
+}
+
+static bool
+any_open(const struct weir_segment *seg)
+{
+	const struct weir_conn *c;
+
+	TAILQ_FOREACH(c, &seg->conns, in_segment)
+	if (is_open(c))
+		return true;
+	return false;
+}
+
+static void
+end_segment(struct weir_segment *seg)
+{
+	struct weir_conn *c, *next;
+
+	for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
+		next = TAILQ_NEXT(c, in_segment);
+		if (is_open(c) && !c->ending)
+			weir_segment_finish(c, ENODEV);
+		if (is_open(c) && c->home->w->late)
+			weir_conn_ended(c, ENODEV); /* for want of memory to take all in */
+	}
+}
+
+void
+weir_thread_last(struct weir_thread *t)
+{
+	struct weir_segment *seg;
+
+	weir_bias_lock_slow(&t->lock);
+	LIST_FOREACH(seg, &t->segments, next)
+	{
+		if (!any_open(seg))
+			continue;
+		/* pairs with the release in weir_thread_lost() of the peer */
+		if (t->w->late || atomic_load_explicit(&seg->in->over, memory_order_acquire))
+			end_segment(seg);
+		if (any_open(seg))
+			t->w->chores = true;
+	}
+	weir_thread_wake(t, NULL);
+	weir_bias_unlock_passing(&t->lock);
+}
