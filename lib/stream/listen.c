@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
 #include "stream/conn.h"
+#include "stream/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ start(struct weir_thread *t, struct weir_session_msg *m, struct weir_listener *l
 }
 
 int
-weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *o,
+		 struct weir_listener **listener)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN);
 	struct weir_listener *l;
@@ -52,7 +54,13 @@ weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_l
 		return weir_fail(-EINVAL,
 				 "not a service name; give 1 to %u letters, digits, '_', '-', '.'",
 				 WEIR_SERVICE_MAX - 1);
-	m.listen.backlog = backlog;
+	static_assert(WEIR_LISTEN_KNOWN == WEIR_LISTEN_PUBLIC, "the same bit");
+	if (o && o->flags & ~WEIR_LISTEN_PUBLIC)
+		return weir_fail(-EINVAL, "unknown flag; only WEIR_LISTEN_PUBLIC is known");
+	if (o && o->flags && w->version < WEIR_SESSION_SERVICES)
+		return weir_no_services();
+	m.listen.backlog = o ? o->backlog : 0;
+	m.listen.flags = o ? o->flags : 0;
 	t = weir_thread_get(w);
 	l = t ? calloc(1, sizeof(*l)) : NULL;
 	if (!l)
@@ -70,6 +78,14 @@ weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_l
 	}
 	*listener = l;
 	return 0;
+}
+
+int
+weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+{
+	const struct weir_listen_options o = {.backlog = backlog};
+
+	return weir_listen_with(w, service, &o, listener);
 }
 
 void

@@ -92,7 +92,7 @@ test_version(void **state)
 	assert_int_equal(r.type, WEIR_MSG_REFUSED);
 	assert_int_equal(r.refused.code, EPROTO);
 	assert_non_null(strstr(r.refused.reason, "7 to 9"));
-	assert_non_null(strstr(r.refused.reason, "1 to 2"));
+	assert_non_null(strstr(r.refused.reason, "1 to 3"));
 	assert_non_null(strstr(r.refused.reason, "install"));
 	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
 	close(fd);
