@@ -50,7 +50,7 @@ const struct weirctl_command weirctl_commands[] = {
     {"show",
      "KIND",
      "prints a table, with --json an array of objects; KIND: nodes, engines,\n"
-     "      sessions, connections, qps, ports, counters or settings",
+     "      sessions, connections, qps, ports, counters, settings or services",
      1,
      1,
      {WORD_ROWS},
@@ -144,7 +144,7 @@ show(const struct weirctl_options *o, int argc, char **argv)
 	if (!kind)
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "cannot show '%s'; give nodes, engines, sessions, "
-				    "connections, qps, ports, counters or settings",
+				    "connections, qps, ports, counters, settings or services",
 				    argv[0]);
 	status = query_once(&q, o->instance, WEIRCTL_ANSWER_SECONDS, kind, &rows);
 	if (status)

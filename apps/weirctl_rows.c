@@ -7,12 +7,14 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static const char *const kind_name[] = {
     [WEIR_ROWS_NODES] = "nodes",       [WEIR_ROWS_ENGINES] = "engines",
     [WEIR_ROWS_SESSIONS] = "sessions", [WEIR_ROWS_CONNECTIONS] = "connections",
     [WEIR_ROWS_QPS] = "qps",	       [WEIR_ROWS_PORTS] = "ports",
     [WEIR_ROWS_COUNTERS] = "counters", [WEIR_ROWS_SETTINGS] = "settings",
+    [WEIR_ROWS_SERVICES] = "services",
 };
 
 uint32_t
@@ -233,6 +235,31 @@ setting_json(json_t *o, const struct weir_row_setting *r)
 	put_text(o, "help", r->help);
 }
 
+// The data plane knows how long ago, we know what time it is.
+static void
+put_time(json_t *o, const char *key, uint64_t age_ms)
+{
+	time_t then = time(NULL) - (time_t)(age_ms / 1000);
+	char text[32] = "";
+	struct tm tm;
+
+	if (gmtime_r(&then, &tm))
+		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	put_text(o, key, text);
+}
+
+static void
+service_json(json_t *o, const struct weir_row_service *r)
+{
+	put_text(o, "name", r->name);
+	json_object_set_new(o, "node", r->node == UINT32_MAX ? json_null() : json_integer(r->node));
+	put_text(o, "port", r->port);
+	json_object_set_new(o, "self", json_boolean(r->self));
+	put_text(o, "program", r->program);
+	json_object_set_new(o, "session", r->self ? json_integer(r->session) : json_null());
+	put_time(o, "since", r->age_ms);
+}
+
 json_t *
 rows_json(const struct rows *rows)
 {
@@ -256,6 +283,8 @@ rows_json(const struct rows *rows)
 			port_json(o, record);
 		else if (rows->kind == WEIR_ROWS_SETTINGS)
 			setting_json(o, record);
+		else if (rows->kind == WEIR_ROWS_SERVICES)
+			service_json(o, record);
 		else
 			counter_json(o, record);
 		if (json_array_append_new(array, o)) {

@@ -92,6 +92,12 @@ static const struct column columns[][COLUMNS_MAX + 1] = {
     [WEIR_ROWS_SETTINGS] = {{"key", "KEY", PLAIN},
 			    {"value", "VALUE", PLAIN},
 			    {"help", "MEANING", PLAIN}},
+    [WEIR_ROWS_SERVICES] = {{"name", "SERVICE", PLAIN},
+			    {"node", "NODE", PLAIN},
+			    {"port", "PORT", PLAIN},
+			    {"program", "PROGRAM", PLAIN},
+			    {"session", "SESSION", PLAIN},
+			    {"since", "SINCE", PLAIN}},
     [TABLE_TOP_ENGINES] = {{"engine", "ENGINE", PLAIN},
 			   {"lcore", "LCORE", PLAIN},
 			   {"cpu", "CPU", PLAIN},
@@ -170,7 +176,9 @@ format_cell(char *cell, enum format format, const json_t *value)
 	static const char *const bytes[5] = {" B", " KiB", " MiB", " GiB", " TiB"};
 	uint64_t number = json_integer_value(value);
 
-	if (format == NESTED)
+	if (json_is_null(value))
+		snprintf(cell, CELL_MAX, "-");
+	else if (format == NESTED)
 		nested(cell, value);
 	else if (json_is_string(value))
 		printable(cell, json_string_value(value));

@@ -2,8 +2,8 @@
 /*
  * The running process: one event loop, one thread. control.c starts it and keeps time; self.c is
  * our own node: data plane, id, record; member.c is the table of the others and what our data plane
- * is told of them; member_conn.c speaks with their controls; door.c lets them in; seed.c looks for
- * a cluster to join.
+ * is told of them; service.c is which services they offer; member_conn.c speaks with their
+ * controls; door.c lets them in; seed.c looks for a cluster to join.
  */
 #ifndef WEIR_CONTROL_CONTROL_H
 #define WEIR_CONTROL_CONTROL_H
@@ -17,6 +17,7 @@
 #include "offers.h"
 #include "options.h"
 #include "peer.h"
+#include "registry.h"
 #include "stream_tls.h"
 
 #include <event2/util.h>
@@ -80,11 +81,12 @@ struct control {
 	bool has_id, told_id;  /* chosen; the data plane knows it for good */
 	uint16_t last_id;      /* auto: what to try first */
 	bool last_id_known;
-	bool barred;	       /* the id that our data plane knows is somebody else's */
-	uint64_t begin_at;     /* ms: not before */
-	struct swim swim;      /* from has_id on */
-	struct event *again;   /* our id is somebody else's */
-	struct event *settled; /* it is ours */
+	bool barred;		  /* the id that our data plane knows is somebody else's */
+	uint64_t begin_at;	  /* ms: not before */
+	struct swim swim;	  /* from has_id on */
+	struct registry registry; /* the same */
+	struct event *again;	  /* our id is somebody else's */
+	struct event *settled;	  /* it is ours */
 	struct log_memory id_trouble;
 	/* the others */
 	struct member **members; /* by id */
@@ -171,6 +173,15 @@ void member_link_down(struct member *m, const struct weir_ctl_msg *msg);
 const char *member_take_offer(struct member *m, const struct weir_link_offer *link);
 const char *member_take_resync(struct member *m, const struct control_resync *resync);
 void member_send_offers(struct member *m, uint64_t now);
+
+/* ---- service.c ---- */
+extern const struct registry_ops service_ops;
+/* Tells our data plane what this node offers, if that is known. */
+void service_tell(struct member *m);
+/* What our data plane offers is another. */
+void service_own(struct control *c);
+/* A node's record is another. */
+void service_record(struct control *c, const struct swim_node *node);
 
 /* ---- member_conn.c ---- */
 extern const struct conn_handler member_handler;

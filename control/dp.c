@@ -33,6 +33,7 @@ struct dp {
 	bool complained; /* it said why it won't have us: the end of the connection is no death */
 	unsigned quick;	 /* connections that ended before HELLO, one after the other */
 	struct dp_view view;
+	struct weir_services services;
 	uint32_t node; /* as it knows it; UINT32_MAX: not yet */
 	struct event *retry, *readable, *writable;
 	struct queued *first, **last;
@@ -134,11 +135,24 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->view.incarnation = m->hello.incarnation;
 	dp->view.engines = m->hello.engines;
 	dp->view.address_count = m->hello.address_count;
+	dp->view.services = m->hello.services; // they follow
 	memcpy(dp->view.address, m->hello.address, sizeof(dp->view.address));
 	log_line("data plane is up: pid %u, %u engines, incarnation %llu", m->hello.pid,
 		 m->hello.engines, (unsigned long long)m->hello.incarnation);
 	dp->view.state = DP_UP;
 	dp->handler->changed(dp->user, &dp->view);
+}
+
+static void
+take_services(struct dp *dp, const struct weir_ctl_msg *m)
+{
+	struct weir_services *s = &dp->services;
+
+	memset(s, 0, sizeof(*s));
+	s->count = m->services.names.count;
+	memcpy(s->name, m->services.names.name, s->count * sizeof(s->name[0]));
+	dp->view.services = weir_services_digest(s);
+	dp->handler->services(dp->user);
 }
 
 // What an operator has set by weirctl. It is said while the level is one at which it can be.
@@ -190,6 +204,10 @@ take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
 	case WEIR_CTL_RESYNC:
 		if (dp->view.state == DP_UP)
 			dp->handler->message(dp->user, m);
+		break;
+	case WEIR_CTL_SERVICES:
+		if (dp->view.state == DP_UP)
+			take_services(dp, m);
 		break;
 	case WEIR_CTL_SET:
 		take_setting(m);
@@ -244,7 +262,7 @@ enqueue(struct dp *dp, struct weir_ctl_msg *m)
 {
 	struct queued *q;
 
-	m->length = weir_ctl_length(m->type);
+	m->length = weir_ctl_size(m);
 	if (dp->queued >= QUEUE_LINKS && (m->type == WEIR_CTL_LINK || m->type == WEIR_CTL_RESYNC))
 		return;
 	q = dp->queued < QUEUE_MAX ? malloc(offsetof(struct queued, m) + m->length) : NULL;
@@ -359,6 +377,12 @@ const struct dp_view *
 dp_view(const struct dp *dp)
 {
 	return &dp->view;
+}
+
+const struct weir_services *
+dp_services(const struct dp *dp)
+{
+	return &dp->services;
 }
 
 uint32_t

@@ -17,6 +17,8 @@ struct event_base;
 struct dp_handler {
 	/* The view changed: up after its HELLO, down when nobody is behind the socket. */
 	void (*changed)(void *user, const struct dp_view *view);
+	/* Its programs' public services are others: dp_services(), and their digest in the view. */
+	void (*services)(void *user);
 	/* A checked message: LINK, LINK_DOWN or RESYNC. */
 	void (*message)(void *user, const struct weir_ctl_msg *m);
 };
@@ -33,6 +35,8 @@ void dp_destroy(struct dp *dp);
 const struct dp_view *dp_view(const struct dp *dp);
 /* Its node id as it said at HELLO; UINT32_MAX: it knows none. */
 uint32_t dp_node(const struct dp *dp);
+/* Public services of its programs, as it told last. */
+const struct weir_services *dp_services(const struct dp *dp);
 /* Queues a message; m->length is set here. Dropped while the data plane is not up. */
 void dp_send(struct dp *dp, struct weir_ctl_msg *m);
 

@@ -84,6 +84,7 @@ member_forgotten(struct control *c, uint16_t id)
 
 	if (at == c->member_count || c->members[at]->id != id)
 		return;
+	registry_forget(&c->registry, id);
 	out.node.id = id;
 	if (c->told_id)
 		dp_send(c->dp, &out);
@@ -119,6 +120,7 @@ member_tell(struct member *m)
 	}
 	m->told = m->peer.dp.incarnation ? m->peer.dp.incarnation : m->told;
 	dp_send(m->control->dp, &out);
+	service_tell(m);
 }
 
 static void
@@ -242,6 +244,7 @@ member_changed(struct control *c, const struct swim_node *node)
 		// Its control is new: it knows nothing of what was offered.
 		offers_restart(&m->offers, m->peer.dp.incarnation, control_now());
 	}
+	service_record(c, node);
 	step(m, PEER_RECORD, node->is.status, &info->dp);
 }
 

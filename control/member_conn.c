@@ -236,6 +236,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	if (c->joins)
 		swim_join(&c->swim, m->id);
 	c->joins = false;
+	registry_heard(&c->registry, m->id, now);
 	make_room(c, now);
 	member_send_offers(m, now);
 	return NULL;
@@ -254,12 +255,17 @@ on_message(struct conn *conn, const struct control_msg *in)
 		return member_take_offer(m, &in->link);
 	if (in->type == CONTROL_RESYNC)
 		return member_take_resync(m, &in->resync);
+	if (in->type == CONTROL_SERVICES)
+		registry_take(&c->registry, in->services.node, &in->services.names);
+	if (in->type == CONTROL_SERVICE_ASK)
+		registry_asked(&c->registry, m->id, &in->service_ask);
 	if (in->type != CONTROL_SWIM)
 		return NULL;
 	msg = in->swim.msg;
 	for (uint32_t i = 0; i < msg.count; i++)
 		msg.record[i].info = &in->swim.info[i];
 	swim_input(&c->swim, m->id, &msg, m->used_at);
+	registry_heard(&c->registry, m->id, m->used_at);
 	return NULL;
 }
 

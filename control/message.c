@@ -49,6 +49,7 @@ decode_dp(const Weir__Control__DataPlane *pb, struct dp_view *dp)
 	dp->state = (enum dp_state)pb->state;
 	dp->incarnation = pb->incarnation;
 	dp->engines = pb->engines;
+	dp->services = pb->services;
 	dp->address_count = pb->n_address;
 	for (size_t i = 0; i < pb->n_address; i++) {
 		if (pb->address[i].len != 16)
@@ -171,6 +172,40 @@ decode_resync(const Weir__Control__Resync *pb, struct control_resync *r)
 }
 
 static bool
+decode_services(const Weir__Control__Services *pb, struct control_msg *m)
+{
+	struct weir_services *s = &m->services.names;
+
+	if (pb->node >= UINT16_MAX || pb->n_name > WEIR_SERVICES_MAX)
+		return false;
+	m->services.node = pb->node;
+	s->count = pb->n_name;
+	for (size_t i = 0; i < pb->n_name; i++) {
+		size_t n = strlen(pb->name[i]);
+
+		if (n >= WEIR_SERVICE_MAX)
+			return false;
+		memcpy(s->name[i], pb->name[i], n);
+	}
+	return weir_services_ok(s);
+}
+
+static bool
+decode_service_ask(const Weir__Control__ServiceAsk *pb, struct registry_ask *ask)
+{
+	if (pb->n_node > REGISTRY_ASKS || pb->n_node != pb->n_digest)
+		return false;
+	ask->count = pb->n_node;
+	for (size_t i = 0; i < pb->n_node; i++) {
+		if (pb->node[i] >= UINT16_MAX)
+			return false;
+		ask->of[i].node = pb->node[i];
+		ask->of[i].digest = pb->digest[i];
+	}
+	return true;
+}
+
+static bool
 decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 {
 	switch (pb->body_case) {
@@ -186,6 +221,12 @@ decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 	case WEIR__CONTROL__ENVELOPE__BODY_SWIM:
 		m->type = CONTROL_SWIM;
 		return decode_swim(pb->swim, m);
+	case WEIR__CONTROL__ENVELOPE__BODY_SERVICES:
+		m->type = CONTROL_SERVICES;
+		return decode_services(pb->services, m);
+	case WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK:
+		m->type = CONTROL_SERVICE_ASK;
+		return decode_service_ask(pb->service_ask, &m->service_ask);
 	case WEIR__CONTROL__ENVELOPE__BODY_BYE:
 		m->type = CONTROL_BYE;
 		m->bye.idle = pb->bye->idle;

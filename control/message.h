@@ -6,11 +6,12 @@
 #ifndef WEIR_CONTROL_MESSAGE_H
 #define WEIR_CONTROL_MESSAGE_H
 
+#include "registry.h"
 #include "swim.h"
 
 #include "common/dpctl.h"
 
-#define CONTROL_VERSION 2u
+#define CONTROL_VERSION 3u
 #define CONTROL_PREFIX 4u	 /* bytes of length before each message */
 #define CONTROL_FRAME_MAX 65536u /* of a message, without its prefix */
 #define CONTROL_HELLO_MAX 1024u	 /* of the first message */
@@ -24,6 +25,8 @@ enum control_msg_type {
 	CONTROL_BYE,
 	CONTROL_ERROR,
 	CONTROL_SWIM,
+	CONTROL_SERVICES,
+	CONTROL_SERVICE_ASK,
 };
 
 enum dp_state { DP_UNKNOWN, DP_UP, DP_DOWN };
@@ -35,6 +38,7 @@ struct dp_view {
 	uint32_t engines;
 	uint32_t address_count;
 	uint8_t address[WEIR_CTL_ADDRESSES][16];
+	uint64_t services; /* digest of its public services */
 };
 
 /* What is spread of a node besides its id. Zeroed before it is filled. */
@@ -68,6 +72,11 @@ struct control_msg {
 			char reason[CONTROL_REASON_MAX]; /* printable */
 			bool taken;
 		} error;
+		struct {
+			uint16_t node;
+			struct weir_services names;
+		} services;
+		struct registry_ask service_ask;
 		struct {
 			bool idle;
 		} bye;

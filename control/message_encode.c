@@ -14,6 +14,8 @@ struct parts {
 	Weir__Control__Swim swim;
 	Weir__Control__Bye bye;
 	Weir__Control__Error error;
+	Weir__Control__Services services;
+	Weir__Control__ServiceAsk service_ask;
 	uint32_t qpn[2], psn[2];
 	struct {
 		Weir__Control__Record record;
@@ -21,6 +23,9 @@ struct parts {
 		ProtobufCBinaryData address[WEIR_CTL_ADDRESSES];
 	} node[SWIM_RECORDS];
 	Weir__Control__Record *record[SWIM_RECORDS];
+	char *name[WEIR_SERVICES_MAX];
+	uint32_t ask_node[REGISTRY_ASKS];
+	uint64_t ask_digest[REGISTRY_ASKS];
 };
 
 static Weir__Control__Record *
@@ -41,6 +46,7 @@ encode_record(struct parts *p, uint32_t at, const struct swim_record *r,
 	dp->state = (Weir__Control__DataPlane__State)info->dp.state;
 	dp->incarnation = info->dp.incarnation;
 	dp->engines = info->dp.engines;
+	dp->services = info->dp.services;
 	dp->n_address = info->dp.address_count;
 	dp->address = p->node[at].address;
 	for (uint32_t i = 0; i < info->dp.address_count; i++) {
@@ -135,6 +141,34 @@ encode_resync(struct parts *p, const struct control_resync *r)
 }
 
 static void
+encode_services(struct parts *p, const struct control_msg *m)
+{
+	weir__control__services__init(&p->services);
+	p->services.node = m->services.node;
+	p->services.n_name = m->services.names.count;
+	p->services.name = p->name;
+	for (uint32_t i = 0; i < m->services.names.count; i++)
+		p->name[i] = (char *)m->services.names.name[i];
+	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICES;
+	p->envelope.services = &p->services;
+}
+
+static void
+encode_service_ask(struct parts *p, const struct registry_ask *ask)
+{
+	weir__control__service_ask__init(&p->service_ask);
+	p->service_ask.n_node = p->service_ask.n_digest = ask->count;
+	p->service_ask.node = p->ask_node;
+	p->service_ask.digest = p->ask_digest;
+	for (uint32_t i = 0; i < ask->count; i++) {
+		p->ask_node[i] = ask->of[i].node;
+		p->ask_digest[i] = ask->of[i].digest;
+	}
+	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK;
+	p->envelope.service_ask = &p->service_ask;
+}
+
+static void
 encode_body(struct parts *p, const struct control_msg *m)
 {
 	weir__control__envelope__init(&p->envelope);
@@ -150,6 +184,12 @@ encode_body(struct parts *p, const struct control_msg *m)
 		break;
 	case CONTROL_SWIM:
 		encode_swim(p, m);
+		break;
+	case CONTROL_SERVICES:
+		encode_services(p, m);
+		break;
+	case CONTROL_SERVICE_ASK:
+		encode_service_ask(p, &m->service_ask);
 		break;
 	case CONTROL_BYE:
 		weir__control__bye__init(&p->bye);

@@ -146,8 +146,15 @@ on_dp_message(void *user, const struct weir_ctl_msg *m)
 		member_link_down(member, m);
 }
 
+static void
+on_dp_services(void *user)
+{
+	service_own(user);
+}
+
 const struct dp_handler self_dp_handler = {
     .changed = on_dp_changed,
+    .services = on_dp_services,
     .message = on_dp_message,
 };
 
@@ -251,8 +258,10 @@ self_end(struct control *c)
 {
 	seed_end(c);
 	member_end_all(c);
-	if (c->has_id)
+	if (c->has_id) {
 		swim_fini(&c->swim);
+		registry_fini(&c->registry);
+	}
 	c->has_id = c->told_id = false;
 }
 
@@ -306,6 +315,8 @@ self_begin(struct control *c, uint64_t now)
 	if (swim_init(&c->swim, &config, &c->info, now))
 		return false;
 	c->has_id = true;
+	registry_init(&c->registry, c->self.id, &service_ops, c);
+	registry_own(&c->registry, dp_services(c->dp));
 	member_forgotten(c, c->self.id); // a list may name us too
 	for (uint32_t i = 0; i < c->member_count; i++)
 		if (c->members[i]->listed && member_list(c->members[i]))
@@ -321,8 +332,10 @@ void
 self_tick(struct control *c, uint64_t now)
 {
 	begin(c, now);
-	if (c->has_id)
-		swim_tick(&c->swim, now);
+	if (!c->has_id)
+		return;
+	swim_tick(&c->swim, now);
+	registry_tick(&c->registry, now);
 }
 
 void

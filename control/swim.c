@@ -318,6 +318,16 @@ random_living(struct swim *s, uint16_t but)
 	return NULL;
 }
 
+bool
+swim_some(struct swim *s, uint16_t *id)
+{
+	const struct swim_node *n = random_living(s, s->self->is.id);
+
+	if (n)
+		*id = n->is.id;
+	return n;
+}
+
 void
 swim_probe(struct swim *s, uint16_t id)
 {

@@ -174,6 +174,8 @@ void swim_leave(struct swim *s);
 
 /* Is there reason to ask a seed (again)? Nobody is known, or nobody who knows a cluster. */
 bool swim_needs_seed(const struct swim *s);
+/* Any other that lives; false: there is none. */
+bool swim_some(struct swim *s, uint16_t *id);
 /* NULL: not known. */
 struct swim_node *swim_find(const struct swim *s, uint16_t id);
 bool swim_is_settled(const struct swim *s);

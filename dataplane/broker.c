@@ -244,6 +244,7 @@ broker_create(const struct broker_config *config)
 	b->config = *config;
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
+	b->services_due = UINT64_MAX;
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
@@ -326,6 +327,7 @@ timers(struct broker *b, uint64_t now)
 
 	next = earlier(next, link_timers(b, now));
 	next = earlier(next, sessions_build(b, now));
+	next = earlier(next, services_timers(b, now));
 	next = earlier(next, session_socket_timers(b, now));
 	return earlier(next, control_socket_timers(b, now));
 }
@@ -444,6 +446,9 @@ broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 		if (!b->synced)
 			b->node_changes++; /* that the table is whole is news */
 		b->synced = true;
+		break;
+	case WEIR_CTL_SERVICES:
+		services_input(b, m);
 		break;
 	case WEIR_CTL_LINK:
 		link_offer_input(b, &m->link);

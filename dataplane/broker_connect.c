@@ -256,7 +256,7 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 			       m->connect.window, WEIR_CONNECT_WINDOW_MIN);
 		return;
 	}
-	if (!service_name_ok(a->service)) {
+	if (!weir_service_ok(a->service)) {
 		session_refuse(s, EINVAL, "the address names no service; write ADDRESS:SERVICE");
 		return;
 	}

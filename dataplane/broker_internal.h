@@ -342,6 +342,7 @@ struct broker_node {
 	bool draining;		/* no new connections */
 	uint64_t changed;	/* number of its latest change that programs may see; 0: none */
 	TAILQ_ENTRY(broker_node) in_news;
+	struct broker_offers *offers; /* its public services; NULL: none */
 };
 
 struct broker_node *node_find(const struct broker *b, uint32_t id);
@@ -350,6 +351,8 @@ struct broker_node *node_loop(struct broker *b);
 bool node_usable(const struct broker_node *n);
 /* Which node has this address: 0 and *node (NULL: ourselves), or -EHOSTUNREACH and the like. */
 int node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node);
+/* The address of its port by which it is reached (NULL: ours); kind NONE: it has none. */
+void node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port);
 /* The engine whose port reaches it: `wish`, if that does, or if none does. */
 uint32_t node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish);
 void node_input(struct broker *b, const struct weir_ctl_node *is);
@@ -379,6 +382,21 @@ void node_news(struct broker *b, struct broker_node *n);
 /* Wakes those who want to know. */
 void nodes_publish(struct broker *b);
 void nodes_request(struct broker_session *s, const struct weir_session_msg *m);
+
+/* ---- public services (broker_service.c) ---- */
+
+/* Those that this node offers now. */
+const struct weir_services *services_own(const struct broker *b);
+/* Tells control. */
+void services_tell(struct broker *b);
+/* They are others: control is told, not too often. */
+void services_changed(struct broker *b);
+uint64_t services_timers(struct broker *b, uint64_t now);
+/* Control says what a node offers. */
+void services_input(struct broker *b, const struct weir_ctl_msg *m);
+void find_request(struct broker_session *s, const struct weir_session_msg *m);
+/* false: there are no more; rows without a name are none. */
+bool service_row(const struct broker *b, uint32_t index, struct weir_row_service *r);
 
 /* ---- datagrams (broker_datagram.c) ---- */
 
@@ -600,8 +618,11 @@ struct broker {
 	struct broker_conn **conn; /* by vqpn index */
 	uint32_t conn_count;
 	struct service_table services;
-	struct segment **segment; /* by low bits of its id */
-	uint32_t segment_top;	  /* all lie below */
+	struct weir_services services_public; /* of those, the names that the cluster knows */
+	uint64_t services_told, services_due; /* to control: last, next; UINT64_MAX: no need */
+	uint32_t service_turn;		      /* in node_list: tried first */
+	struct segment **segment;	      /* by low bits of its id */
+	uint32_t segment_top;		      /* all lie below */
 	uint32_t segment_generation;
 	struct broker_node **node_by_id; /* BROKER_NODES */
 	struct broker_node **node_list;

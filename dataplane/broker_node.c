@@ -154,6 +154,59 @@ same_network(const struct nic_attr *attr, const uint8_t address[16])
 	       (!rest || (attr->gid.raw[whole] ^ address[whole]) >> (8 - rest) == 0);
 }
 
+static void
+set_port(struct weir_address *port, const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, none[16];
+
+	if (!memcmp(gid, none, sizeof(none)))
+		return;
+	port->kind = WEIR_ADDRESS_IPV6;
+	memcpy(port->ip, gid, 16);
+	if (memcmp(gid, mapped, sizeof(mapped)))
+		return;
+	port->kind = WEIR_ADDRESS_IPV4;
+	memset(port->ip, 0, 16);
+	memcpy(port->ip, gid + 12, 4);
+}
+
+static void
+own_port(const struct broker *b, struct weir_address *port)
+{
+	for (uint32_t i = 0; i < b->config.engines && !port->kind; i++) {
+		if (!broker_engine(b, i)->dev)
+			continue;
+		set_port(port, b->attr[i].gid.raw);
+		if (b->attr[i].lid) {
+			port->kind = WEIR_ADDRESS_LID;
+			port->id = b->attr[i].lid;
+		}
+	}
+}
+
+void
+node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port)
+{
+	memset(port, 0, sizeof(*port));
+	if (!n) {
+		own_port(b, port);
+		return;
+	}
+	if (n->is.lid[0]) {
+		port->kind = WEIR_ADDRESS_LID;
+		port->id = n->is.lid[0];
+	} else if (n->is.address_count) {
+		set_port(port, n->is.address[0]);
+	}
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		for (uint32_t k = 0; k < n->is.address_count; k++)
+			if (broker_engine(b, i)->dev && b->attr[i].prefix &&
+			    same_network(&b->attr[i], n->is.address[k])) {
+				set_port(port, n->is.address[k]);
+				return;
+			}
+}
+
 static bool
 reaches(const struct broker *b, uint32_t engine, const struct broker_node *n)
 {
@@ -442,8 +495,10 @@ node_timers(struct broker *b, uint64_t now)
 void
 node_free_all(struct broker *b)
 {
-	for (uint32_t i = 0; i < b->node_count; i++)
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		free(b->node_list[i]->offers);
 		free(b->node_list[i]);
+	}
 	free(b->node_list);
 	free(b->node_by_id);
 	free(b->loop);

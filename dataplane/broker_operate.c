@@ -99,7 +99,10 @@ set_switch(bool *is, const char *value, char *reason, size_t size)
 static int
 set_drain(struct broker *b, const char *value, char *reason, size_t size)
 {
-	return set_switch(&b->draining, value, reason, size);
+	int rc = set_switch(&b->draining, value, reason, size);
+
+	services_changed(b);
+	return rc;
 }
 
 static void

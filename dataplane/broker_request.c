@@ -119,6 +119,27 @@ channels_fit(const struct broker_session *s, const uint32_t *channel)
 	return true;
 }
 
+/* Refused, if not. */
+static bool
+listen_acceptable(struct broker_session *s, const struct weir_session_msg *m)
+{
+	if (!weir_service_ok(m->listen.service) || m->listen.flags & ~WEIR_LISTEN_KNOWN)
+		session_refuse(s, EINVAL,
+			       "bad service name, or an unknown flag; use letters, digits, '_', "
+			       "'-' and '.'");
+	else if (!channels_fit(s, m->listen.channel))
+		session_refuse(s, EINVAL,
+			       "a listener needs a channel to each engine; add those first");
+	else if (m->listen.flags && s->b->services_public.count == WEIR_SERVICES_MAX)
+		session_refuse(s, ENOSPC,
+			       "this node offers %u public services already; close one, or listen "
+			       "without WEIR_LISTEN_PUBLIC",
+			       WEIR_SERVICES_MAX);
+	else
+		return true;
+	return false;
+}
+
 static void
 listen_request(struct broker_session *s, const struct weir_session_msg *m)
 {
@@ -126,16 +147,8 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 	struct service_listener *l;
 	uint32_t i = 0;
 
-	if (!service_name_ok(m->listen.service)) {
-		session_refuse(s, EINVAL,
-			       "bad service name; use letters, digits, '_', '-' and '.'");
+	if (!listen_acceptable(s, m))
 		return;
-	}
-	if (!channels_fit(s, m->listen.channel)) {
-		session_refuse(s, EINVAL,
-			       "a listener needs a channel to each engine; add those first");
-		return;
-	}
 	while (i < WEIR_LISTENERS && s->listener[i])
 		i++;
 	if (i == WEIR_LISTENERS) {
@@ -158,6 +171,12 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 	}
 	s->listener[i] = l;
 	s->listener_count++;
+	l->since = broker_now(s->b);
+	l->public = m->listen.flags & WEIR_LISTEN_KNOWN;
+	if (l->public) {
+		weir_services_add(&s->b->services_public, l->service);
+		services_changed(s->b);
+	}
 	/* program's from the answer on */
 	atomic_store_explicit(&arena_head(&s->arena)->accepted[i], 0, memory_order_relaxed);
 	r.listening.listener = l->id;
@@ -230,6 +249,9 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 		break;
 	case WEIR_MSG_NODES:
 		nodes_request(s, m);
+		break;
+	case WEIR_MSG_FIND:
+		find_request(s, m);
 		break;
 	case WEIR_MSG_BYE:
 		bye(s);

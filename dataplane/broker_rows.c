@@ -28,12 +28,14 @@ node_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* Nodes that are no members any more. */
+/* Nodes that are no members any more, places where there is no service. */
 static bool
 is_hidden(const struct rows_query *q, const void *record)
 {
 	const struct weir_ctl_node *n = record;
 
+	if (q->rows == WEIR_ROWS_SERVICES)
+		return !*(const char *)record; /* it begins with its name */
 	return q->rows == WEIR_ROWS_NODES && n->state == WEIR_NODE_GONE;
 }
 
@@ -286,6 +288,12 @@ setting_fn(const struct rows_query *q, uint32_t index, void *record)
 	return setting_row(q->b, index, record);
 }
 
+static bool
+service_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return service_row(q->b, index, record);
+}
+
 /* As wide as the field: there may be a million rows. */
 static const char conn_state_name[][sizeof(((struct weir_row_connection *)0)->state_name)] = {
     [CONN_FREE] = "free",	    [CONN_OPENING] = "opening",	  [CONN_OPEN] = "open",
@@ -412,7 +420,7 @@ rows_next(struct rows_query *q)
 	    [WEIR_ROWS_NODES] = node_row,	[WEIR_ROWS_ENGINES] = engine_row,
 	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
 	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
-	    [WEIR_ROWS_SETTINGS] = setting_fn,
+	    [WEIR_ROWS_SETTINGS] = setting_fn,	[WEIR_ROWS_SERVICES] = service_fn,
 	};
 
 	if (q->rows == WEIR_ROWS_CONNECTIONS)

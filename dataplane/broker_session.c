@@ -178,6 +178,10 @@ session_unlisten(struct broker_session *s, uint32_t index)
 	struct service_listener *l = s->listener[index];
 
 	service_remove(&s->b->services, l);
+	if (l->public) {
+		weir_services_remove(&s->b->services_public, l->service);
+		services_changed(s->b);
+	}
 	s->listener[index] = NULL;
 	s->listener_count--;
 	free(l);

@@ -23,7 +23,7 @@
 
 struct unsent {
 	struct unsent *next;
-	struct weir_ctl_msg m;
+	struct weir_ctl_msg m; /* last: only its length is there */
 };
 
 struct client {
@@ -118,8 +118,8 @@ keep_unsent(struct client *c, const struct weir_ctl_msg *m)
 		client_end(c);
 		return;
 	}
-	u = broker_alloc(sizeof(*u));
-	u->m = *m;
+	u = broker_alloc(offsetof(struct unsent, m) + m->length);
+	memcpy(&u->m, m, m->length);
 	if (!c->unsent) {
 		c->unsent_last = &c->unsent;
 		c->deadline = broker_now(c->b) + PATIENCE_NS;
@@ -201,6 +201,7 @@ own_hello(struct broker *b, struct weir_ctl_msg *m)
 	m->hello.engines = b->config.engines;
 	m->hello.incarnation = b->config.incarnation;
 	m->hello.pid = (uint32_t)getpid();
+	m->hello.services = weir_services_digest(services_own(b));
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		uint32_t k = 0, n = m->hello.address_count;
 
@@ -222,6 +223,7 @@ control_welcome(struct broker *b)
 
 	own_hello(b, &m);
 	broker_control_send(b, &m);
+	services_tell(b);
 	operate_tell_control(b);
 	link_resync(b);
 }
@@ -232,7 +234,10 @@ hung_up(const struct client *c)
 {
 	char byte;
 
-	return recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+	ssize_t n = recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	/* ECONNRESET: it had not read all */
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 static void
@@ -359,7 +364,7 @@ static bool
 from_control(uint32_t type)
 {
 	return type == WEIR_CTL_NODE || type == WEIR_CTL_SYNCED || type == WEIR_CTL_LINK ||
-	       type == WEIR_CTL_RESYNC;
+	       type == WEIR_CTL_RESYNC || type == WEIR_CTL_SERVICES;
 }
 
 static void

@@ -14,23 +14,12 @@ bucket_of(const char *name)
 	return h % SERVICE_BUCKETS;
 }
 
-bool
-service_name_ok(const char *name)
-{
-	size_t n = strnlen(name, WEIR_SERVICE_MAX);
-
-	if (n == 0 || n == WEIR_SERVICE_MAX)
-		return false;
-	return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") ==
-	       n;
-}
-
 struct service_listener *
 service_find(const struct service_table *t, const char *name)
 {
 	struct service_listener *l;
 
-	if (!service_name_ok(name))
+	if (!weir_service_ok(name))
 		return NULL;
 	l = t->bucket[bucket_of(name)];
 	while (l && strcmp(l->service, name))

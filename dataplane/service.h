@@ -3,6 +3,7 @@
 #ifndef WEIR_SERVICE_H
 #define WEIR_SERVICE_H
 
+#include "common/services.h"
 #include "common/session_msg.h"
 
 struct broker_session;
@@ -15,6 +16,8 @@ struct service_listener {
 	uint32_t channel[WEIR_ENGINES_MAX];
 	uint32_t backlog;
 	uint32_t created; /* connections handed to the program since LISTEN */
+	bool public;	  /* the whole cluster knows it */
+	uint64_t since;
 	char service[WEIR_SERVICE_MAX];
 	struct service_listener *next;
 };
@@ -25,8 +28,6 @@ struct service_table {
 	struct service_listener *bucket[SERVICE_BUCKETS];
 };
 
-/* Whether it is a name: not empty, ended, letters, digits, '_', '-', '.'. */
-bool service_name_ok(const char *name);
 struct service_listener *service_find(const struct service_table *t, const char *name);
 /* 0, or -EADDRINUSE. The listener stays the caller's. */
 int service_add(struct service_table *t, struct service_listener *l);

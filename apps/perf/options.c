@@ -28,6 +28,7 @@ enum {
 	OPT_PAUSE,
 	OPT_PICK,
 	OPT_PROGRAMS,
+	OPT_PUBLIC,
 	OPT_RATE,
 	OPT_REGION,
 	OPT_SEED,
@@ -64,6 +65,7 @@ static const struct option long_options[] = {
     {"pause", required_argument, NULL, OPT_PAUSE},
     {"pick", required_argument, NULL, OPT_PICK},
     {"programs", required_argument, NULL, OPT_PROGRAMS},
+    {"public", no_argument, NULL, OPT_PUBLIC},
     {"rate", required_argument, NULL, OPT_RATE},
     {"region", required_argument, NULL, OPT_REGION},
     {"seed", required_argument, NULL, OPT_SEED},
@@ -291,6 +293,8 @@ take_flag(struct perf_options *o, int option)
 		return true;
 	case OPT_LOOP:
 		return o->loop = true;
+	case OPT_PUBLIC:
+		return o->is_public = true;
 	case OPT_VERIFY:
 		return o->verify = true;
 	case 'b':

@@ -16,6 +16,7 @@ struct perf_options {
 	const char *instance; /* NULL: the default one */
 	const char *address;  /* NULL: serve, or --loop within this program, or --calibrate alone */
 	const char *service;  /* server */
+	bool is_public;	      /* the same: the whole cluster finds it */
 	uint32_t tests[PERF_TESTS];
 	uint32_t test_count; /* 0: serve */
 	uint32_t sizes[OPTIONS_SIZES];

@@ -24,9 +24,12 @@ server_init(struct server *s, const struct perf_options *o, struct weir *weir, s
 int
 server_listen(struct server *s, const char *service)
 {
+	struct weir_listen_options options = {
+	    .backlog = BACKLOG, .flags = s->options->is_public ? WEIR_LISTEN_PUBLIC : 0};
+
 	snprintf(s->service, sizeof(s->service), "%s", service);
 	if (s->weir)
-		return weir_listen(s->weir, service, BACKLOG, &s->listener);
+		return weir_listen_with(s->weir, service, &options, &s->listener);
 	s->socket = perf_socket_listen(service);
 	return s->socket < 0 ? s->socket : perf_idle_watch(s->idle, s->socket, NULL);
 }

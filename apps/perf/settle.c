@@ -113,6 +113,9 @@ perf_options_settle(struct perf_options *o, char *reason, size_t size)
 		    reason, size,
 		    "%s without an address; name the server, as in node:2 or 10.0.0.2",
 		    o->test_count ? "-t" : "-i");
+	if (o->is_public && (!alone || o->tcp))
+		return perf_options_wrong(reason, size,
+					  "--public is for a server of Weir; leave it out");
 	if (o->interactive && !o->test_count)
 		o->tests[o->test_count++] = PERF_RATE;
 	if (!alone && !o->test_count)

@@ -2,32 +2,15 @@
 /* Text form of addresses, both ways. */
 #include "weir/address.h"
 
+#include "services.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #define NODE_MAX 65534u
 #define LID_MAX 0xbfffu /* largest unicast LID, IBTA volume 1, 4.1.1 */
-
-static bool
-service_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c == '-' || c == '.';
-}
-
-static bool
-service_ok(const char *s, size_t length)
-{
-	if (!length || length >= WEIR_SERVICE_MAX)
-		return false;
-	for (size_t i = 0; i < length; i++)
-		if (!service_char(s[i]))
-			return false;
-	return true;
-}
 
 /* Decimal digits alone, between min and max; steps over them. */
 static bool
@@ -89,6 +72,11 @@ parse_peer(const char **text, struct weir_address *a)
 		a->kind = WEIR_ADDRESS_LID;
 		return parse_number(text, 1, LID_MAX, &a->id);
 	}
+	if (starts(text, "service:")) {
+		a->kind = WEIR_ADDRESS_SERVICE;
+		(*text)--;
+		return true;
+	}
 	if (starts(text, "gid:[")) {
 		a->kind = WEIR_ADDRESS_GID;
 		return parse_ip(text, AF_INET6, ']', a->ip);
@@ -108,15 +96,13 @@ int
 weir_address_parse(const char *text, struct weir_address *address)
 {
 	struct weir_address a;
-	size_t length;
 
 	memset(&a, 0, sizeof(a));
 	if (!text || !address || !parse_peer(&text, &a) || *text++ != ':')
 		return -EINVAL;
-	length = strlen(text);
-	if (!service_ok(text, length))
+	if (!weir_service_ok(text))
 		return -EINVAL;
-	memcpy(a.service, text, length);
+	memcpy(a.service, text, strlen(text));
 	*address = a;
 	return 0;
 }
@@ -127,7 +113,7 @@ weir_address_format(const struct weir_address *address, char *buf, size_t size)
 	char ip[INET6_ADDRSTRLEN];
 	int n;
 
-	if (!address || !service_ok(address->service, strnlen(address->service, WEIR_SERVICE_MAX)))
+	if (!address || !weir_service_ok(address->service))
 		return -EINVAL;
 	inet_ntop(address->kind == WEIR_ADDRESS_IPV4 ? AF_INET : AF_INET6, address->ip, ip,
 		  sizeof(ip));
@@ -146,6 +132,9 @@ weir_address_format(const struct weir_address *address, char *buf, size_t size)
 		break;
 	case WEIR_ADDRESS_LID:
 		n = snprintf(buf, size, "lid:%u:%s", address->id, address->service);
+		break;
+	case WEIR_ADDRESS_SERVICE:
+		n = snprintf(buf, size, "service:%s", address->service);
 		break;
 	default:
 		return -EINVAL;

@@ -19,6 +19,8 @@ weir_ctl_length(uint32_t type)
 		return LENGTH_OF(hello);
 	case WEIR_CTL_LINK:
 		return LENGTH_OF(link);
+	case WEIR_CTL_SERVICES:
+		return offsetof(struct weir_ctl_msg, services.names.name);
 	case WEIR_CTL_NODE:
 		return LENGTH_OF(node);
 	case WEIR_CTL_SYNCED:
@@ -67,8 +69,18 @@ weir_ctl_record_bytes(uint32_t rows)
 		return sizeof(struct weir_row_counter);
 	case WEIR_ROWS_SETTINGS:
 		return sizeof(struct weir_row_setting);
+	case WEIR_ROWS_SERVICES:
+		return sizeof(struct weir_row_service);
 	}
 	return 0;
+}
+
+uint32_t
+weir_ctl_size(const struct weir_ctl_msg *m)
+{
+	uint32_t names = m->type == WEIR_CTL_SERVICES ? m->services.names.count : 0;
+
+	return weir_ctl_length(m->type) + names * WEIR_SERVICE_MAX;
 }
 
 const char *
@@ -114,6 +126,7 @@ record_ok(uint32_t rows, const void *record)
 	const struct weir_row_qp *qp = record;
 	const struct weir_row_counter *counter = record;
 	const struct weir_row_setting *setting = record;
+	const struct weir_row_service *service = record;
 
 	switch (rows) {
 	case WEIR_ROWS_NODES:
@@ -130,6 +143,8 @@ record_ok(uint32_t rows, const void *record)
 		return ENDED(counter->name) && ENDED(counter->help);
 	case WEIR_ROWS_SETTINGS:
 		return ENDED(setting->key) && ENDED(setting->value) && ENDED(setting->help);
+	case WEIR_ROWS_SERVICES:
+		return ENDED(service->name) && ENDED(service->port) && ENDED(service->program);
 	}
 	return true;
 }
@@ -149,6 +164,16 @@ rows_ok(const struct weir_ctl_msg *m, size_t length)
 		if (!record_ok(m->rows.rows, (const uint8_t *)m->rows.records + i * bytes))
 			return false;
 	return true;
+}
+
+static bool
+services_ok(const struct weir_ctl_msg *m, size_t length)
+{
+	if (length < weir_ctl_length(WEIR_CTL_SERVICES) ||
+	    m->services.names.count > WEIR_SERVICES_MAX || length != weir_ctl_size(m))
+		return false;
+	return (m->services.node < UINT16_MAX || m->services.node == UINT32_MAX) &&
+	       weir_services_ok(&m->services.names);
 }
 
 static bool
@@ -193,6 +218,8 @@ weir_ctl_check(const struct weir_ctl_msg *m, size_t length)
 		return -EPROTO;
 	if (m->type == WEIR_CTL_ROWS)
 		return rows_ok(m, length) ? 0 : -EBADMSG;
+	if (m->type == WEIR_CTL_SERVICES)
+		return services_ok(m, length) ? 0 : -EBADMSG;
 	if (length != weir_ctl_length(m->type))
 		return -EBADMSG;
 	return body_ok(m) ? 0 : -EBADMSG;

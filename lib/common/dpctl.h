@@ -8,12 +8,13 @@
 #ifndef WEIR_COMMON_DPCTL_H
 #define WEIR_COMMON_DPCTL_H
 
+#include "services.h"
 #include "wire.h"
 
 #include "weir/address.h"
 #include "weir/node.h"
 
-#define WEIR_CTL_VERSION 3u
+#define WEIR_CTL_VERSION 4u
 #define WEIR_CTL_MAX 32768u
 #define WEIR_CTL_ADDRESSES WEIR_NODE_ADDRESSES
 #define WEIR_CTL_PEER_TEXT 64
@@ -24,6 +25,9 @@ enum weir_ctl_type {
 	    1, /* first packet each way: the client's, then the data plane's answer (or ERROR) */
 	WEIR_CTL_LINK =
 	    2, /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
+	/* public names: of our programs (to control), of a node (to data plane); all of them each
+	 * time */
+	WEIR_CTL_SERVICES = 3,
 	/* control -> data plane */
 	WEIR_CTL_NODE = 16,   /* a member, or a change of it */
 	WEIR_CTL_SYNCED = 17, /* all members have been told since HELLO */
@@ -65,7 +69,8 @@ enum weir_ctl_rows {
 	WEIR_ROWS_PORTS,
 	WEIR_ROWS_COUNTERS,
 	WEIR_ROWS_SETTINGS,
-	WEIR_ROWS_LAST = WEIR_ROWS_SETTINGS,
+	WEIR_ROWS_SERVICES,
+	WEIR_ROWS_LAST = WEIR_ROWS_SERVICES,
 };
 
 enum weir_ctl_evict { WEIR_EVICT_CONNECTION = 1, WEIR_EVICT_SESSION = 2 };
@@ -134,6 +139,17 @@ struct weir_row_counter {
 	char help[96];
 	uint64_t value;
 };
+/* A public name, once for each node that offers it. */
+struct weir_row_service {
+	char name[WEIR_SERVICE_MAX];
+	uint32_t node;	  /* UINT32_MAX: our own, not known yet */
+	uint32_t self;	  /* 1: offered by a program of ours */
+	uint32_t session; /* self: whose */
+	uint32_t reserved;
+	uint64_t age_ms;  /* since it is known here */
+	char port[48];	  /* address by which the node is reached; "" none */
+	char program[32]; /* self: name of the session */
+};
 /* What WEIR_CTL_SET takes. */
 struct weir_row_setting {
 	char key[96];
@@ -156,9 +172,16 @@ struct weir_ctl_msg {
 			uint32_t address_count; /* data plane: of its NICs */
 			uint8_t address[WEIR_CTL_ADDRESSES][16];
 			char cluster[32];
+			uint64_t services; /* data plane: digest of its public names */
 		} hello;
 		struct weir_ctl_node node;
 		struct weir_link_offer link;
+		struct {
+			uint32_t node; /* who offers them; UINT32_MAX: the data plane doesn't know
+					  who it is */
+			uint64_t incarnation;	    /* of its data plane */
+			struct weir_services names; /* only `count` of them are there */
+		} services;
 		struct {
 			uint16_t node, peer_node;
 			uint8_t engine, peer_engine;
@@ -208,9 +231,11 @@ struct weir_ctl_msg {
  * 0, -EBADMSG, or -EPROTO (a HELLO of another version). LINK_DOWN and RESYNC both carry link_down.
  */
 int weir_ctl_check(const struct weir_ctl_msg *m, size_t length);
-/* Exact length of a message of a fixed-size type, or of an empty ROWS; 0 if there is no such type.
- */
+/* Exact length of a message of a fixed-size type, or of an empty ROWS or SERVICES; 0 if there is no
+ * such type. */
 uint32_t weir_ctl_length(uint32_t type);
+/* The same of this message, with its names. */
+uint32_t weir_ctl_size(const struct weir_ctl_msg *m);
 /* Bytes of a record of this kind, 0 if there is none. */
 uint32_t weir_ctl_record_bytes(uint32_t rows);
 const char *weir_node_state_name(uint32_t state);

@@ -26,6 +26,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_DROP_SEGMENT] = {BODY(segment), "drop-segment"},
     [WEIR_MSG_ADOPT] = {BODY(adopt), "adopt"},
     [WEIR_MSG_DISOWN] = {BODY(region), "disown"},
+    [WEIR_MSG_FIND] = {BODY(find), "find"},
     [WEIR_MSG_NODES] = {BODY(nodes), "nodes"},
     [WEIR_MSG_OK] = {HEADER, "ok"},
     [WEIR_MSG_REFUSED] = {BODY(refused), "refused"},
@@ -35,6 +36,7 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_CONNECTING] = {BODY(connecting), "connecting"},
     [WEIR_MSG_SEGMENT_MAP] = {BODY(segment_map), "segment-map"},
     [WEIR_MSG_REGION] = {BODY(region), "region"},
+    [WEIR_MSG_FOUND] = {BODY(found), "found"},
     [WEIR_MSG_WAIT] = {HEADER, "wait"},
     [WEIR_MSG_NODE_LIST] = {BODY(node_list), "node-list"},
 };
@@ -61,7 +63,7 @@ int
 weir_session_check(const struct weir_session_msg *m, size_t length)
 {
 	uint32_t want;
-	bool strings = true;
+	bool ok = true;
 
 	if (length < HEADER)
 		return -EBADMSG;
@@ -70,17 +72,23 @@ weir_session_check(const struct weir_session_msg *m, size_t length)
 		return -EBADMSG;
 	switch (m->type) {
 	case WEIR_MSG_HELLO:
-		strings = ended(m->hello.name, sizeof(m->hello.name));
+		ok = ended(m->hello.name, sizeof(m->hello.name));
 		break;
 	case WEIR_MSG_LISTEN:
-		strings = ended(m->listen.service, sizeof(m->listen.service));
+		ok = ended(m->listen.service, sizeof(m->listen.service));
 		break;
 	case WEIR_MSG_CONNECT:
-		strings = ended(m->connect.address.service, sizeof(m->connect.address.service));
+		ok = ended(m->connect.address.service, sizeof(m->connect.address.service));
+		break;
+	case WEIR_MSG_FIND:
+		ok = ended(m->find.service, sizeof(m->find.service));
+		break;
+	case WEIR_MSG_FOUND:
+		ok = m->found.count <= WEIR_FOUND_MAX;
 		break;
 	case WEIR_MSG_REFUSED:
-		strings = ended(m->refused.reason, sizeof(m->refused.reason));
+		ok = ended(m->refused.reason, sizeof(m->refused.reason));
 		break;
 	}
-	return strings ? 0 : -EBADMSG;
+	return ok ? 0 : -EBADMSG;
 }

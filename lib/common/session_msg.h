@@ -16,8 +16,9 @@
 #define WEIR_SESSION_MAGIC 0x31565357u
 #define WEIR_SESSION_VERSION_MIN 1u
 #define WEIR_SESSION_VERSION_MAX 3u
-#define WEIR_SESSION_WAIT 2u  /* from this version on an answer may be announced by WAIT */
-#define WEIR_SESSION_NODES 3u /* ... NODES may be asked for */
+#define WEIR_SESSION_WAIT 2u	 /* from this version on an answer may be announced by WAIT */
+#define WEIR_SESSION_NODES 3u	 /* ... NODES may be asked for */
+#define WEIR_SESSION_SERVICES 3u /* ... LISTEN has flags, and there is FIND */
 #define WEIR_REASON_MAX 160
 #define WEIR_NAME_MAX 32
 #define WEIR_ENGINES_MAX 32u
@@ -41,6 +42,7 @@ enum weir_session_type {
 	WEIR_MSG_DROP_SEGMENT = 9, /* body: segment */
 	WEIR_MSG_ADOPT = 10,	   /* memory for a region; answer REGION + fd of it, zeroed */
 	WEIR_MSG_DISOWN = 11,	   /* body: region; answer OK: no message names it any more */
+	WEIR_MSG_FIND = 12,	   /* nodes that offer a public service; answer FOUND */
 	WEIR_MSG_NODES = 22,	   /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
@@ -51,6 +53,7 @@ enum weir_session_type {
 	WEIR_MSG_CONNECTING = 69,
 	WEIR_MSG_SEGMENT_MAP = 70,
 	WEIR_MSG_REGION = 71,
+	WEIR_MSG_FOUND = 72,
 	WEIR_MSG_WAIT = 82, /* the answer takes time: this comes every second until it is there */
 	WEIR_MSG_NODE_LIST = 83,
 };
@@ -64,6 +67,22 @@ enum weir_session_type {
 	(WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE) /* any message that isn't bulk                          \
 					    */
 #define WEIR_CONNECT_KNOWN (WEIR_CONNECT_LOOP | WEIR_CONNECT_DATAGRAM)
+
+#define WEIR_LISTEN_KNOWN 0x1u /* WEIR_LISTEN_PUBLIC of weir/stream.h */
+/* FIND: those to connect to, best first: this node, then the others in turns. */
+#define WEIR_FIND_BEST 0x1u
+#define WEIR_FOUND_MAX 16u
+#define WEIR_FOUND_LOCAL 0x1u /* WEIR_SERVICE_LOCAL of weir/stream.h */
+
+/* A node that offers it. */
+struct weir_found {
+	uint32_t node;	/* UINT32_MAX: ours, which no control has told yet */
+	uint32_t flags; /* WEIR_FOUND_* */
+	uint32_t kind;	/* enum weir_address_kind of the port by which it is reached: IPV4, IPV6,
+			   LID, NONE */
+	uint32_t lid;
+	uint8_t ip[16];
+};
 
 #define WEIR_ADOPT_HUGE 0x100u /* the range is of whole huge pages */
 
@@ -103,9 +122,9 @@ struct weir_session_msg {
 			 */
 			uint32_t channel[WEIR_ENGINES_MAX];
 			uint32_t
-			    backlog; /* connections not accepted yet (weir_arena_head.accepted);
-					more are refused; 0 = 128 */
-			uint32_t reserved;
+			    backlog;	/* connections not accepted yet (weir_arena_head.accepted);
+					   more are refused; 0 = 128 */
+			uint32_t flags; /* WEIR_LISTEN_* */
 			char service[WEIR_SERVICE_MAX];
 		} listen;
 		struct {
@@ -117,6 +136,16 @@ struct weir_session_msg {
 			uint32_t window; /* flow-control window wished, bytes; 0 = default */
 			struct weir_address address;
 		} connect;
+		struct {
+			uint32_t from;	/* 0, then what the last FOUND said */
+			uint32_t flags; /* WEIR_FIND_* */
+			char service[WEIR_SERVICE_MAX];
+		} find;
+		struct {
+			uint32_t count;
+			uint32_t next; /* ask again from here; 0: that was all */
+			struct weir_found node[WEIR_FOUND_MAX];
+		} found;
 		struct {
 			uint32_t vqpn;	  /* of our end; 0: nothing was made, ask again by a channel
 					     to `engine`, whose port reaches the peer */

@@ -30,8 +30,8 @@ check(const struct weir_messenger_options *o)
 				 "not a service name; give 1 to %u letters, digits, '_', "
 				 "'-', '.'",
 				 WEIR_SERVICE_MAX - 5);
-	if (o->flags & ~WEIR_MESSENGER_CLIENT)
-		return weir_fail(-EINVAL, "unknown flag; only WEIR_MESSENGER_CLIENT is known");
+	if (o->flags & ~(WEIR_MESSENGER_CLIENT | WEIR_MESSENGER_PUBLIC))
+		return weir_fail(-EINVAL, "unknown flag; see WEIR_MESSENGER_* in weir/message.h");
 	if (!o->handler_threads || o->handler_threads > WEIR_HANDLER_THREADS_MAX)
 		return weir_fail(-EINVAL, "%u handler threads; give 1 to %u", o->handler_threads,
 				 WEIR_HANDLER_THREADS_MAX);

@@ -372,6 +372,7 @@ static int
 open_worker(struct worker *k)
 {
 	struct weir_messenger *m = k->m;
+	struct weir_listen_options o = {.backlog = 4096};
 	char name[WEIR_SERVICE_MAX];
 	int rc = 0;
 
@@ -387,7 +388,10 @@ open_worker(struct worker *k)
 	if (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers)
 		return 0;
 	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
-	return weir_listen(m->w, name, 4096, &k->listener);
+	/* the first one's name is the messenger's */
+	if (m->o.flags & WEIR_MESSENGER_PUBLIC && !k->index)
+		o.flags = WEIR_LISTEN_PUBLIC;
+	return weir_listen_with(m->w, name, &o, &k->listener);
 }
 
 /* A worker that helps looks at what belongs to others: none begins before all are there. */

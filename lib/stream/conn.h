@@ -157,7 +157,7 @@ struct weir_listener {
 	int error; /* why none could. Home */
 	bool left; /* does not count among its home's users any more */
 	char service[WEIR_SERVICE_MAX];
-	uint32_t backlog;
+	uint32_t backlog, flags;
 	uint32_t id;
 	bool queued;		       /* on its home's list of those with something to report */
 	TAILQ_HEAD(, weir_conn) conns; /* not accepted yet */

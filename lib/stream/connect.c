@@ -2,6 +2,7 @@
 /* Connecting, closing, and what belongs to a connection as a whole. */
 #include "stream/model.h"
 #include "stream/send.h"
+#include "stream/service.h"
 
 /* By any channel, or by one to the engine that the data plane names: only its port gets there. */
 static int
@@ -120,13 +121,63 @@ finish(struct weir_conn *c, int timeout_ms)
 	return rc;
 }
 
+static int
+connect_to(struct weir_thread *t, const struct weir_address *address,
+	   const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
+{
+	struct weir_conn *c;
+	int rc;
+
+	weir_lock(t);
+	rc = weir_conn_start(t, address, o, &c);
+	weir_unlock(t);
+	if (rc)
+		return rc;
+	rc = timeout_ms ? finish(c, timeout_ms) : 0;
+	if (rc) {
+		weir_lock(t);
+		weir_conn_close(c);
+		weir_unlock(t);
+		return rc;
+	}
+	*conn = c;
+	return 0;
+}
+
+/* Those that offer it one after the other, until one takes us. */
+static int
+connect_service(struct weir_thread *t, const char *service, const struct weir_connect_options *o,
+		int timeout_ms, struct weir_conn **conn)
+{
+	uint64_t end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE};
+	struct weir_found found[WEIR_FOUND_MAX];
+	int count = weir_service_best(t->w, service, found), left = timeout_ms, rc;
+
+	if (count < 0)
+		return count;
+	rc = weir_fail(-ECONNREFUSED,
+		       "no node that is up offers the service %s; see weirctl show services",
+		       service);
+	memcpy(a.service, service, strlen(service));
+	for (int i = 0; i < count; i++) {
+		a.id = found[i].node;
+		rc = connect_to(t, &a, o, left, conn);
+		if (rc != -ECONNREFUSED && rc != -EHOSTDOWN && rc != -EHOSTUNREACH)
+			break;
+		if (timeout_ms > 0)
+			left = (int)((int64_t)(end - weir_clock()) / 1000000);
+		if (timeout_ms > 0 && left <= 0)
+			break;
+	}
+	return rc;
+}
+
 int
 weir_connect_with(struct weir *w, const struct weir_address *address,
 		  const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
 {
 	struct weir_thread *t;
-	struct weir_conn *c;
-	int rc;
 
 	if (!address || !conn)
 		return weir_fail(-EINVAL,
@@ -146,22 +197,9 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 		return weir_fail(
 		    -errno, "no resources for another thread: %s; raise the limit of open files",
 		    strerror(errno));
-	weir_lock(t);
-	rc = weir_conn_start(t, address, o, &c);
-	weir_unlock(t);
-	if (rc)
-		return rc;
-	if (timeout_ms) {
-		rc = finish(c, timeout_ms);
-		if (rc) {
-			weir_lock(t);
-			weir_conn_close(c);
-			weir_unlock(t);
-			return rc;
-		}
-	}
-	*conn = c;
-	return 0;
+	if (address->kind == WEIR_ADDRESS_SERVICE)
+		return connect_service(t, address->service, o, timeout_ms, conn);
+	return connect_to(t, address, o, timeout_ms, conn);
 }
 
 int

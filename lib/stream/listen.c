@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
 #include "stream/model.h"
+#include "stream/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ start(struct weir_thread *t, struct weir_listener *l)
 
 	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
 	m.listen.backlog = l->backlog;
+	m.listen.flags = l->flags;
 	rc = get_channels(t, &m);
 	if (!rc)
 		rc = weir_request(t->w, &m, WEIR_MSG_LISTENING, &r, fds);
@@ -41,7 +43,8 @@ start(struct weir_thread *t, struct weir_listener *l)
 }
 
 static int
-make(struct weir_thread *t, const char *service, uint32_t backlog, struct weir_listener **out)
+make(struct weir_thread *t, const char *service, const struct weir_listen_options *o,
+     struct weir_listener **out)
 {
 	struct weir_listener *l = calloc(1, sizeof(*l));
 	int rc;
@@ -50,7 +53,8 @@ make(struct weir_thread *t, const char *service, uint32_t backlog, struct weir_l
 		return weir_fail(-ENOMEM, "no memory for a listener; free some");
 	l->home = t;
 	l->face = l;
-	l->backlog = backlog;
+	l->backlog = o->backlog;
+	l->flags = o->flags;
 	memcpy(l->service, service, sizeof(l->service));
 	TAILQ_INIT(&l->conns);
 	weir_lock(t);
@@ -64,8 +68,10 @@ make(struct weir_thread *t, const char *service, uint32_t backlog, struct weir_l
 }
 
 int
-weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *o,
+		 struct weir_listener **listener)
 {
+	static const struct weir_listen_options plain = {0};
 	char name[WEIR_SERVICE_MAX] = "";
 	struct weir_thread *t;
 	int n;
@@ -78,12 +84,17 @@ weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_l
 		return weir_fail(-EINVAL,
 				 "not a service name; give 1 to %u letters, digits, '_', '-', '.'",
 				 WEIR_SERVICE_MAX - 1);
+	static_assert(WEIR_LISTEN_KNOWN == WEIR_LISTEN_PUBLIC, "the same bit");
+	if (o && o->flags & ~WEIR_LISTEN_PUBLIC)
+		return weir_fail(-EINVAL, "unknown flag; only WEIR_LISTEN_PUBLIC is known");
+	if (o && o->flags && w->version < WEIR_SESSION_SERVICES)
+		return weir_no_services();
 	t = weir_thread_get(w);
 	if (!t)
 		return weir_fail(-errno,
 				 "no resources for a listener: %s; raise the limit of files",
 				 strerror(errno));
-	return make(t, name, backlog, listener);
+	return make(t, name, o ? o : &plain, listener);
 }
 
 /* ---- after a restart of the data plane ---- */
@@ -100,12 +111,13 @@ report(struct weir_listener *l)
 static void
 follow(struct weir_thread *t, struct weir_listener *l)
 {
+	const struct weir_listen_options o = {.backlog = l->backlog, .flags = l->flags};
 	struct weir_listener *n = NULL;
 	int rc;
 
 	if (atomic_load(&l->now) || l->error)
 		return;
-	rc = make(t, l->service, l->backlog, &n);
+	rc = make(t, l->service, &o, &n);
 	weir_lock(l->home);
 	l->error = rc;
 	if (rc) {
@@ -168,6 +180,14 @@ successor(struct weir_listener *l, int *rc)
 			  "listen again, or on another name",
 			  l->service, strerror(-*rc));
 	return atomic_load(&l->now);
+}
+
+int
+weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+{
+	const struct weir_listen_options o = {.backlog = backlog};
+
+	return weir_listen_with(w, service, &o, listener);
 }
 
 void

@@ -47,8 +47,19 @@ answer(struct fake_dp *dp, struct weir_ctl_msg *m)
 void
 fake_dp_send(int i, struct weir_ctl_msg *m)
 {
-	m->length = weir_ctl_length(m->type);
+	m->length = weir_ctl_size(m);
 	answer(&fake_dp[i], m);
+}
+
+void
+fake_dp_services(int i)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_SERVICES};
+
+	m.services.node = i + 1;
+	m.services.incarnation = fake_dp[i].incarnation;
+	m.services.names = fake_dp[i].own;
+	fake_dp_send(i, &m);
 }
 
 struct weir_ctl_msg
@@ -96,7 +107,10 @@ greet(struct fake_dp *dp, const struct weir_ctl_msg *m)
 	out.hello.engines = 2;
 	out.hello.incarnation = dp->incarnation;
 	out.hello.pid = getpid();
+	out.hello.services = weir_services_digest(&dp->own);
 	fake_dp_send(i, &out);
+	if (dp->own.count)
+		fake_dp_services(i);
 	for (unsigned t = 0; t < dp->tell_count; t++) {
 		struct weir_ctl_msg link = {.type = WEIR_CTL_LINK};
 
@@ -135,6 +149,18 @@ tell_rows(struct fake_dp *dp, uint32_t kind)
 }
 
 static void
+take_services(struct fake_dp *dp, const struct weir_ctl_msg *m)
+{
+	struct weir_services *s = &dp->offers[m->services.node];
+
+	memset(s, 0, sizeof(*s));
+	s->count = m->services.names.count;
+	memcpy(s->name, m->services.names.name, s->count * sizeof(s->name[0]));
+	dp->offered_by[m->services.node] = m->services.incarnation;
+	dp->offers_told++;
+}
+
+static void
 take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 {
 	switch (m->type) {
@@ -159,6 +185,10 @@ take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 	case WEIR_CTL_LINK:
 		dp->links++;
 		dp->link = m->link;
+		break;
+	case WEIR_CTL_SERVICES:
+		if (m->services.node < FAKE_NODES)
+			take_services(dp, m);
 		break;
 	case WEIR_CTL_RESYNC:
 		dp->resyncs++;
@@ -243,11 +273,13 @@ fake_dp_start(int i, uint64_t incarnation)
 {
 	struct fake_dp *dp = &fake_dp[i];
 	struct sockaddr_un path = {.sun_family = AF_UNIX};
+	struct weir_services own = dp->own;
 	char folder[80];
 
 	snprintf(folder, sizeof(folder), "%s/%c", fake_dir, 'a' + i);
 	mkdir(folder, 0755);
 	memset(dp, 0, sizeof(*dp));
+	dp->own = own;
 	snprintf(dp->path, sizeof(dp->path), "%s/control.sock", folder);
 	memcpy(path.sun_path, dp->path, sizeof(dp->path));
 	unlink(dp->path);
@@ -456,6 +488,7 @@ fake_setup(const char *binary)
 	f = fopen(fake_peers, "w");
 	for (int i = 0; i < 2; i++) {
 		fake_dp[i].conn = fake_dp[i].listener = -1;
+		fake_dp[i].own.count = 0;
 		fake_control[i].pid = 0;
 		fake_control[i].port = free_port();
 		fprintf(f, "%d 127.0.0.1:%u 10.0.0.%d\n", i + 1, fake_control[i].port, i + 1);

@@ -33,6 +33,10 @@ struct fake_dp {
 	struct weir_link_offer tell[4]; /* links told after HELLO */
 	unsigned tell_count;
 	uint16_t resync_node;
+	struct weir_services own;		 /* told after HELLO and by fake_dp_offer() */
+	struct weir_services offers[FAKE_NODES]; /* control says of each node ... */
+	uint64_t offered_by[FAKE_NODES];	 /* ... and that incarnation */
+	unsigned offers_told;
 	/* what weirctl is answered */
 	const void *records;
 	uint32_t record_count, page;
@@ -61,6 +65,8 @@ void fake_dp_die(int i);
 /* It closes control's connection and goes on. */
 void fake_dp_hang_up(int i);
 void fake_dp_send(int i, struct weir_ctl_msg *m);
+/* Its programs offer `own`: control is told. */
+void fake_dp_services(int i);
 struct weir_ctl_msg fake_offer(int from, int to, uint32_t attempt, uint32_t answered);
 
 void fake_control_start(int i);

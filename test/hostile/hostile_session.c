@@ -20,7 +20,7 @@ do_requests(struct victim *v)
 
 	for (unsigned i = 0; seconds() < end; i++) {
 		memset(&m, 0, sizeof(m));
-		switch (i % 3) {
+		switch (i % 4) {
 		case 0:
 			m.type = WEIR_MSG_CONNECT;
 			m.connect.channel = v->channel;
@@ -29,8 +29,15 @@ do_requests(struct victim *v)
 			break;
 		case 1:
 			m.type = WEIR_MSG_LISTEN;
+			m.listen.flags = (uint32_t)(rng() % 2);
 			snprintf(m.listen.service, sizeof(m.listen.service), "h-%llx",
 				 (unsigned long long)rng());
+			break;
+		case 2:
+			m.type = WEIR_MSG_FIND;
+			m.find.from = (uint32_t)rng();
+			m.find.flags = (uint32_t)(rng() % 3);
+			snprintf(m.find.service, sizeof(m.find.service), "x");
 			break;
 		default:
 			m.type = WEIR_MSG_SEGMENT;

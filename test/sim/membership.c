@@ -2,8 +2,9 @@
 /*
  * test-membership: members joining, leaving, crashing, paused, cut off and healed, from seeds; and
  * what it costs from 16 to 1,024 of them. What must hold: no two nodes that are up have one id, all
- * agree within a bounded number of periods after the last change, nobody who answers is declared
- * dead, and the cost of a node doesn't grow with their number.
+ * agree within a bounded number of periods after the last change, also on who offers which
+ * services, nobody who answers is declared dead, and the cost of a node doesn't grow with their
+ * number.
  */
 #include "swim_net.h"
 
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define DEATHS 8u	  /* of each cluster that is measured */
+#define OFFERS 4u	  /* changes of services, the same */
 #define QUIET_PERIODS 40u /* after the last change, all agree */
 
 static bool failed;
@@ -40,7 +42,7 @@ await_agreement(struct net *net, uint32_t limit, const char *when)
 	char why[160] = "";
 
 	for (uint32_t i = 0; i <= limit; i++) {
-		if (net_agree(net, why, sizeof(why)))
+		if (net_agree(net, why, sizeof(why)) && net_services_agree(net, why, sizeof(why)))
 			return i;
 		net_run(net, net->now / 1000 + NET_PERIOD);
 	}
@@ -85,7 +87,7 @@ churn(struct net *net, uint32_t steps)
 	for (uint32_t i = 0; i < steps; i++) {
 		uint32_t place = net->seeds + (uint32_t)net_random(net, net->nodes - net->seeds);
 		struct net_node *n = &net->node[place];
-		uint32_t what = (uint32_t)net_random(net, 3);
+		uint32_t what = (uint32_t)net_random(net, 4);
 
 		if (!n->running)
 			net_start(net, place);
@@ -95,6 +97,8 @@ churn(struct net *net, uint32_t steps)
 			net_crash(net, place);
 		else if (what == 1)
 			net_leave(net, place);
+		else if (what == 2)
+			net_offer(net, place);
 		else
 			net_pause(net, place);
 		net_run(net, net->now / 1000 + net_random(net, 200));
@@ -146,6 +150,8 @@ scenario(uint64_t seed, uint32_t nodes)
 	await_all_up(&net, 4 * QUIET_PERIODS, "start");
 	if (net.hasty)
 		complain(&net, "start", "an id was taken at once");
+	for (uint32_t i = 0; i < nodes; i++)
+		net_offer(&net, i);
 	await_agreement(&net, QUIET_PERIODS, "start");
 	churn(&net, nodes / 2 < 100 ? nodes / 2 + 16 : 100);
 	await_agreement(&net, 3 * QUIET_PERIODS, "churn");
@@ -170,6 +176,8 @@ struct figures {
 	double messages_s; /* of a node, at rest */
 	double suspect_s, dead_s, all_s;
 	double change_messages_s; /* of a node in the second after a death */
+	double service_s;	  /* until all know what a node offers now */
+	double lists;		  /* most that one node told for that */
 };
 
 static uint64_t
@@ -214,6 +222,31 @@ one_death(struct net *net, struct figures *f)
 	return net->knowers == running;
 }
 
+// One node offers something else: how long it takes, what it costs who tells it most.
+static void
+one_offer(struct net *net, struct figures *f)
+{
+	uint64_t begin = net->now, most = 0, *before = calloc(net->nodes, sizeof(*before));
+	uint32_t place = some_runner(net);
+
+	if (!before)
+		abort();
+	for (uint32_t i = 0; i < net->nodes; i++)
+		before[i] = net->node[i].lists;
+	net_offer(net, place);
+	while (!net_service_known(net, place) && net->now - begin < 20000000)
+		net_run(net, net->now / 1000 + 5);
+	if (!net_service_known(net, place))
+		complain(net, "offer", "not all know of it");
+	f->service_s += (double)(net->now - begin) / 1e6;
+	for (uint32_t i = 0; i < net->nodes; i++)
+		if (net->node[i].lists - before[i] > most)
+			most = net->node[i].lists - before[i];
+	f->lists += (double)most;
+	free(before);
+	net_run(net, net->now / 1000 + 5 * NET_TIMEOUT);
+}
+
 static struct figures
 measure(uint32_t nodes, uint32_t clusters)
 {
@@ -234,6 +267,8 @@ measure(uint32_t nodes, uint32_t clusters)
 		sent = all_sent(&net);
 		net_run(&net, net.now / 1000 + 5000);
 		f.messages_s += (double)(all_sent(&net) - sent) / nodes / 5;
+		for (uint32_t k = 0; k < OFFERS; k++)
+			one_offer(&net, &f);
 		for (uint32_t k = 0; k < DEATHS; k++)
 			if (!one_death(&net, &f))
 				complain(&net, "death", "not all know of it");
@@ -242,6 +277,8 @@ measure(uint32_t nodes, uint32_t clusters)
 		net_fini(&net);
 	}
 	f.messages_s /= clusters;
+	f.service_s /= clusters * OFFERS;
+	f.lists /= clusters * OFFERS;
 	f.change_messages_s /= clusters * DEATHS;
 	f.suspect_s /= clusters * DEATHS;
 	f.dead_s /= clusters * DEATHS;
@@ -261,6 +298,11 @@ judge(const struct figures *few, const struct figures *many, double doublings)
 		       few->suspect_s);
 	else if (many->all_s > few->all_s + 0.4 * doublings)
 		printf("FAIL: until all know: %.2f s, %.2f s among few\n", many->all_s, few->all_s);
+	else if (many->service_s > few->service_s + 0.4 * doublings)
+		printf("FAIL: until all know a service: %.2f s, %.2f s among few\n",
+		       many->service_s, few->service_s);
+	else if (many->lists > few->lists + 6 * doublings)
+		printf("FAIL: lists told by one: %.1f, %.1f among few\n", many->lists, few->lists);
 	else
 		return;
 	failed = true;
@@ -275,20 +317,23 @@ figures(uint32_t clusters, uint32_t most, bool json)
 	if (json)
 		printf("[");
 	else
-		printf("%6s %8s %12s %12s %10s %8s %10s\n", "nodes", "up s", "messages/s",
-		       "after death", "suspect s", "dead s", "all know s");
+		printf("%6s %8s %12s %12s %10s %8s %10s %10s %6s\n", "nodes", "up s", "messages/s",
+		       "after death", "suspect s", "dead s", "all know s", "service s", "lists");
 	for (uint32_t nodes = 16; nodes <= most; nodes *= 2, doublings++) {
 		struct figures f = measure(nodes, clusters);
 
 		if (json)
 			printf("%s{\"nodes\": %u, \"up_s\": %.3f, \"messages_per_s\": %.2f, "
 			       "\"messages_after_death_per_s\": %.2f, \"suspect_s\": %.3f, "
-			       "\"dead_s\": %.3f, \"all_know_s\": %.3f}",
+			       "\"dead_s\": %.3f, \"all_know_s\": %.3f, \"service_s\": %.3f, "
+			       "\"service_lists\": %.1f}",
 			       nodes == 16 ? "" : ",\n ", nodes, f.up_s, f.messages_s,
-			       f.change_messages_s, f.suspect_s, f.dead_s, f.all_s);
+			       f.change_messages_s, f.suspect_s, f.dead_s, f.all_s, f.service_s,
+			       f.lists);
 		else
-			printf("%6u %8.2f %12.2f %12.2f %10.2f %8.2f %10.2f\n", nodes, f.up_s,
-			       f.messages_s, f.change_messages_s, f.suspect_s, f.dead_s, f.all_s);
+			printf("%6u %8.2f %12.2f %12.2f %10.2f %8.2f %10.2f %10.2f %6.1f\n", nodes,
+			       f.up_s, f.messages_s, f.change_messages_s, f.suspect_s, f.dead_s,
+			       f.all_s, f.service_s, f.lists);
 		if (nodes == 16)
 			first = f;
 		else

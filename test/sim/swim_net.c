@@ -14,6 +14,7 @@
 enum event_kind {
 	EVENT_TICK,
 	EVENT_MESSAGE,
+	EVENT_PARCEL,
 	EVENT_HELLO,   /* on a new connection, of its dialler */
 	EVENT_WELCOME, /* the answer */
 	EVENT_REFUSED, /* the id that we dialled with is somebody else's */
@@ -29,9 +30,12 @@ struct net_event {
 	uint32_t to, from; /* places */
 	uint64_t to_life, from_life;
 	uint16_t from_id;
-	struct swim_record record;   /* hello */
-	uint64_t info[SWIM_RECORDS]; /* that the records point to */
-	struct swim_msg m;	     /* last: only `count` records of it are there */
+	struct swim_record record;	    /* hello */
+	struct net_info info[SWIM_RECORDS]; /* that the records point to */
+	union {
+		struct net_parcel parcel;
+		struct swim_msg m; /* only `count` records of it are there */
+	};
 };
 
 uint64_t
@@ -109,8 +113,8 @@ delay(struct net *net)
 				    : net_random(net, (HELLO_MS - 1) * MS);
 }
 
-static bool
-cut(const struct net *net, uint32_t a, uint32_t b)
+bool
+net_cut(const struct net *net, uint32_t a, uint32_t b)
 {
 	return net->partitioned && net->node[a].side != net->node[b].side;
 }
@@ -120,7 +124,7 @@ cut(const struct net *net, uint32_t a, uint32_t b)
 static uint32_t
 place_of(const void *info)
 {
-	return (uint32_t)(*(const uint64_t *)info >> 32);
+	return (uint32_t)(((const struct net_info *)info)->place_life >> 32);
 }
 
 static void
@@ -129,31 +133,32 @@ send_hello(struct net_node *n, uint32_t place, enum event_kind kind, bool seekin
 	struct net *net = n->net;
 	struct net_event *e;
 
-	if (cut(net, n->place, place))
+	if (net_cut(net, n->place, place))
 		return;
 	e = event(net, kind, place, delay(net));
 	e->from = n->place;
 	e->from_life = n->life;
 	e->seeking = seeking;
 	e->record = n->swim.self->is;
-	e->info[0] = *(const uint64_t *)n->swim.self->is.info;
+	e->info[0] = *(const struct net_info *)n->swim.self->is.info;
 	push(net, e);
 }
 
-static void
-post(void *user, uint16_t to, const struct swim_msg *m)
+// NULL: it gets lost.
+static struct net_event *
+letter(struct net_node *n, uint16_t to, enum event_kind kind)
 {
-	struct net_node *n = user;
 	struct net *net = n->net;
 	const struct swim_node *dest = swim_find(&n->swim, to);
-	uint32_t place = n->answering == to ? n->answers_to : place_of(dest->is.info);
+	uint32_t place;
 	struct net_event *e;
 	uint64_t behind = 0;
 
-	n->sent++;
-	n->records += m->count;
-	if (cut(net, n->place, place) || !net->node[place].running)
-		return;
+	if (n->answering != to && !dest)
+		return NULL;
+	place = n->answering == to ? n->answers_to : place_of(dest->is.info);
+	if (net_cut(net, n->place, place) || !net->node[place].running)
+		return NULL;
 	// A connection first: what is said on it comes behind its hello.
 	if (n->met[place] != net->node[place].life) {
 		n->met[place] = (uint32_t)net->node[place].life;
@@ -161,15 +166,39 @@ post(void *user, uint16_t to, const struct swim_msg *m)
 		behind = HELLO_MS * MS;
 	}
 	if (net_random(net, 10000) < net->loss)
-		return;
-	e = event(net, EVENT_MESSAGE, place, behind + delay(net));
+		return NULL;
+	e = event(net, kind, place, behind + delay(net));
 	e->from = n->place;
 	e->from_life = n->life;
 	e->from_id = n->swim.self->is.id;
+	return e;
+}
+
+static void
+post(void *user, uint16_t to, const struct swim_msg *m)
+{
+	struct net_node *n = user;
+	struct net_event *e = letter(n, to, EVENT_MESSAGE);
+
+	n->sent++;
+	n->records += m->count;
+	if (!e)
+		return;
 	memcpy(&e->m, m, offsetof(struct swim_msg, record) + m->count * sizeof(m->record[0]));
 	for (uint32_t i = 0; i < m->count; i++)
-		e->info[i] = *(const uint64_t *)m->record[i].info;
-	push(net, e);
+		e->info[i] = *(const struct net_info *)m->record[i].info;
+	push(n->net, e);
+}
+
+void
+net_carry(struct net_node *n, uint16_t to, const struct net_parcel *parcel)
+{
+	struct net_event *e = letter(n, to, EVENT_PARCEL);
+
+	if (!e)
+		return;
+	e->parcel = *parcel;
+	push(n->net, e);
 }
 
 static void
@@ -185,6 +214,9 @@ changed(void *user, const struct swim_node *node)
 	if (node->is.status == SWIM_DEAD && !net->partitioned && other->running && !other->paused &&
 	    other->swim.self->is.run == node->is.run)
 		net->false_deaths++;
+	if (node->is.status == SWIM_ALIVE)
+		registry_record(&n->registry, node->is.id,
+				((const struct net_info *)node->is.info)->services, net->now / MS);
 	if (node->is.id != net->watched)
 		return;
 	if (node->is.status == SWIM_SUSPECT && !net->first_suspect)
@@ -200,6 +232,7 @@ changed(void *user, const struct swim_node *node)
 static void
 forgotten(void *user, const struct swim_node *node)
 {
+	registry_forget(&((struct net_node *)user)->registry, node->is.id);
 }
 
 static bool
@@ -259,15 +292,18 @@ begin(struct net_node *n)
 	    .user = n,
 	};
 
-	n->info = (uint64_t)n->place << 32 | n->life;
+	n->info.place_life = (uint64_t)n->place << 32 | n->life;
 	n->settled_at = 0;
 	n->begun_at = net->now;
 	memset(n->met, 0, net->nodes * sizeof(n->met[0]));
 	n->life++;
+	registry_init(&n->registry, config.id, &net_registry_ops, n);
+	registry_own(&n->registry, &n->offered);
+	n->info.services = n->registry.digest;
 	if (swim_init(&n->swim, &config, &n->info, net->now / MS))
 		abort();
 	for (uint32_t i = 0; net->given_ids && i < net->nodes; i++) {
-		uint64_t info = (uint64_t)i << 32;
+		struct net_info info = {.place_life = (uint64_t)i << 32};
 
 		if (swim_add(&n->swim, (uint16_t)i, &info))
 			abort();
@@ -285,6 +321,7 @@ net_start(struct net *net, uint32_t place)
 	struct net_node *n = &net->node[place];
 
 	n->running = true;
+	n->offered.count = 0;
 	begin(n);
 }
 
@@ -309,6 +346,7 @@ net_crash(struct net *net, uint32_t place)
 	n->life++;
 	drop_held(n);
 	swim_fini(&n->swim);
+	registry_fini(&n->registry);
 }
 
 void
@@ -333,7 +371,7 @@ net_part(struct net *net, uint32_t share)
 		net->node[i].side = i % 100 < share;
 	for (uint32_t i = 0; i < net->nodes; i++)
 		for (uint32_t j = 0; j < net->nodes; j++)
-			if (cut(net, i, j))
+			if (net_cut(net, i, j))
 				net->node[i].met[j] = 0;
 }
 
@@ -408,19 +446,26 @@ start_again(struct net_node *n)
 {
 	n->beaten++;
 	swim_fini(&n->swim);
+	registry_fini(&n->registry);
 	begin(n);
 }
 
 static void
 take_message(struct net_node *n, struct net_event *e)
 {
-	for (uint32_t i = 0; i < e->m.count; i++)
-		e->m.record[i].info = &e->info[i];
 	// Only over a connection that we know.
 	n->answering = e->from_id;
 	n->answers_to = e->from;
-	if (n->met[e->from] == e->from_life)
-		swim_input(&n->swim, e->from_id, &e->m, n->net->now / MS);
+	if (n->met[e->from] != e->from_life)
+		return;
+	if (e->kind == EVENT_PARCEL) {
+		net_take_parcel(n, e->from_id, &e->parcel);
+		return;
+	}
+	for (uint32_t i = 0; i < e->m.count; i++)
+		e->m.record[i].info = &e->info[i];
+	swim_input(&n->swim, e->from_id, &e->m, n->net->now / MS);
+	registry_heard(&n->registry, e->from_id, n->net->now / MS);
 }
 
 static void
@@ -431,9 +476,11 @@ handle(struct net_node *n, struct net_event *e)
 	switch (e->kind) {
 	case EVENT_TICK:
 		swim_tick(&n->swim, net->now / MS);
+		registry_tick(&n->registry, net->now / MS);
 		push(net, event(net, EVENT_TICK, n->place, TICK_MS * MS));
 		break;
 	case EVENT_MESSAGE:
+	case EVENT_PARCEL:
 		take_message(n, e);
 		break;
 	case EVENT_HELLO:
@@ -504,8 +551,10 @@ net_fini(struct net *net)
 {
 	for (uint32_t i = 0; i < net->nodes; i++) {
 		drop_held(&net->node[i]);
-		if (net->node[i].running)
+		if (net->node[i].running) {
 			swim_fini(&net->node[i].swim);
+			registry_fini(&net->node[i].registry);
+		}
 		free(net->node[i].met);
 	}
 	for (uint32_t i = 0; i < net->heap_count; i++)
@@ -527,13 +576,13 @@ net_agree(struct net *net, char *why, size_t size)
 			const struct net_node *other = &net->node[j];
 			const struct swim_node *known;
 
-			if (!other->running || cut(net, i, j))
+			if (!other->running || net_cut(net, i, j))
 				continue;
 			expected++;
 			known = swim_find(&n->swim, other->swim.self->is.id);
 			if (known && known->is.status == SWIM_ALIVE &&
 			    known->is.version == other->swim.self->is.version &&
-			    *(const uint64_t *)known->is.info == other->info)
+			    !memcmp(known->is.info, &other->info, sizeof(other->info)))
 				continue;
 			snprintf(
 			    why, size,

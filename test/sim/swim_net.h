@@ -7,19 +7,29 @@
 #ifndef WEIR_TEST_SWIM_NET_H
 #define WEIR_TEST_SWIM_NET_H
 
+#include "registry.h"
 #include "swim.h"
 
 #define NET_TIMEOUT 1000u /* ms, the node timeout */
 #define NET_PERIOD (NET_TIMEOUT / 5)
+
+/* What is spread of a node. */
+struct net_info {
+	uint64_t place_life; /* place << 32 | life */
+	uint64_t services;   /* digest */
+};
 
 struct net_node {
 	struct net *net;
 	struct swim swim;
 	uint32_t place;
 	bool running, paused;
-	uint32_t side;		       /* of the partition */
-	uint64_t life;		       /* counts starts: what was sent to another one is lost */
-	uint64_t info;		       /* place, and what is told besides */
+	uint32_t side; /* of the partition */
+	uint64_t life; /* counts starts: what was sent to another one is lost */
+	struct net_info info;
+	struct registry registry;
+	struct weir_services offered;
+	uint64_t lists;		       /* that it told others */
 	uint64_t sent;		       /* messages */
 	uint64_t records;	       /* in them */
 	uint64_t settled_at, begun_at; /* us */
@@ -62,12 +72,38 @@ void net_crash(struct net *net, uint32_t place);
 void net_leave(struct net *net, uint32_t place);
 void net_pause(struct net *net, uint32_t place);
 void net_resume(struct net *net, uint32_t place);
+/* Its programs offer something else from now on. */
+void net_offer(struct net *net, uint32_t place);
 /* So many of 100 on one side, the others on the other, until net->partitioned is false again. */
 void net_part(struct net *net, uint32_t share);
 
 /* Do all who run know exactly those who run, within each side? Else says why not in `why`. */
 bool net_agree(struct net *net, char *why, size_t size);
+/* Does each node know what each other one offers, within each side? */
+bool net_services_agree(struct net *net, char *why, size_t size);
+/* Does everybody who runs know what this one offers? */
+bool net_service_known(const struct net *net, uint32_t place);
 /* Has each node that is up an id of its own, within each side? */
 bool net_unique(struct net *net, char *why, size_t size);
+
+/* ---- net_service.c: the registry of services on the same network ---- */
+
+/* A message of the registry. */
+struct net_parcel {
+	bool is_list;
+	union {
+		struct registry_ask ask;
+		struct {
+			uint16_t node;
+			struct weir_services names;
+		} list;
+	};
+};
+
+extern const struct registry_ops net_registry_ops;
+/* Over the connection to a node, which may lose it. */
+void net_carry(struct net_node *n, uint16_t to, const struct net_parcel *parcel);
+void net_take_parcel(struct net_node *n, uint16_t from, const struct net_parcel *parcel);
+bool net_cut(const struct net *net, uint32_t a, uint32_t b);
 
 #endif

@@ -21,6 +21,8 @@ static const char *const good[] = {
     "gid:[::ffff:10.0.0.1]:echo",
     "lid:12:echo",
     "lid:49151:echo",
+    "service:echo",
+    "service:node",
 };
 
 static const char *const bad[] = {
@@ -54,6 +56,11 @@ static const char *const bad[] = {
     "lid:0:echo",
     "lid:49152:echo",
     "lid:65536:echo",
+    "service",
+    "service:",
+    "service::echo",
+    "service:7:echo",
+    "service:abcdefghijklmnopqrstuvwxyz012345",
     "NODE:7:echo",
     "node:7:abcdefghijklmnopqrstuvwxyz012345",
     "node:7:\xc3\xa9",

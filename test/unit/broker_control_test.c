@@ -600,6 +600,8 @@ test_backlog_to_control(void **state)
 	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
 
 	(void)state;
+	assert_true(get(f, fd, &in, sizeof(in), NULL) > 0); /* behind HELLO */
+	assert_int_equal(in.m.type, WEIR_CTL_SERVICES);
 	for (uint32_t i = 0; i < 20000; i++) {
 		m.link.attempt = i;
 		broker_control_send(f->b, &m);
@@ -627,6 +629,7 @@ test_stop_closes_sockets(void **state)
 	struct weir_session_msg r;
 
 	(void)state;
+	assert_true(get(f, control, &in, sizeof(in), NULL) > 0); /* behind HELLO */
 	while (!broker_stop(f->b))
 		fake_run(f);
 	assert_int_equal(get(f, program, &r, sizeof(r), NULL), 0);

@@ -410,12 +410,13 @@ test_resync(void **state)
 	(void)state;
 	bring_up(&n);
 	broker_control_input(n.f[0]->b, &hello);
-	assert_int_equal(n.f[0]->output_count, 2);
+	assert_int_equal(n.f[0]->output_count, 3);
 	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_HELLO);
 	assert_int_equal(n.f[0]->output[0].hello.node, 1);
 	assert_int_equal(n.f[0]->output[0].hello.incarnation, 100);
 	assert_int_equal(n.f[0]->output[0].hello.address_count, 1);
-	assert_int_equal(n.f[0]->output[1].type, WEIR_CTL_LINK);
+	assert_int_equal(n.f[0]->output[1].type, WEIR_CTL_SERVICES);
+	assert_int_equal(n.f[0]->output[2].type, WEIR_CTL_LINK);
 	fake_node(n.f[0], 2, WEIR_NODE_JOINING, 0, 0);
 	fake_node(n.f[0], 2, WEIR_NODE_SUSPECT, 200, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);

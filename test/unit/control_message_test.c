@@ -19,7 +19,8 @@ info(void)
 	struct node_info i = {.dp = {.state = DP_UP,
 				     .incarnation = UINT64_MAX,
 				     .engines = 4,
-				     .address_count = WEIR_CTL_ADDRESSES}};
+				     .address_count = WEIR_CTL_ADDRESSES,
+				     .services = UINT64_MAX}};
 
 	for (int k = 0; k < WEIR_CTL_ADDRESSES; k++)
 		memset(i.dp.address[k], k + 1, 16);
@@ -99,6 +100,21 @@ offer(void)
 	return m;
 }
 
+// As long as names can get.
+static struct control_msg
+services(uint32_t count)
+{
+	struct control_msg m = {.type = CONTROL_SERVICES, .services.node = 65534};
+
+	m.services.names.count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		memset(m.services.names.name[i], 'n', WEIR_SERVICE_MAX - 1);
+		m.services.names.name[i][0] = '0' + i / 10;
+		m.services.names.name[i][1] = '0' + i % 10;
+	}
+	return m;
+}
+
 // Encodes into memory of exactly the right size, so that a sanitizer sees any step beyond it.
 static uint8_t *
 encode(const struct control_msg *m, size_t *length)
@@ -147,6 +163,18 @@ test_round_trips(void **state)
 	m = (struct control_msg){.type = CONTROL_SWIM, .swim.msg.type = SWIM_PING};
 	round_trip(&m);
 	m = (struct control_msg){.type = CONTROL_RESYNC, .resync = {1, 2, 3, 4, EIO}};
+	round_trip(&m);
+	m = services(WEIR_SERVICES_MAX);
+	round_trip(&m);
+	m = services(0);
+	round_trip(&m);
+	m = (struct control_msg){.type = CONTROL_SERVICE_ASK};
+	round_trip(&m);
+	m.service_ask.count = REGISTRY_ASKS;
+	for (uint32_t i = 0; i < REGISTRY_ASKS; i++) {
+		m.service_ask.of[i].node = 65534 - i;
+		m.service_ask.of[i].digest = UINT64_MAX - i;
+	}
 	round_trip(&m);
 	m = (struct control_msg){.type = CONTROL_BYE};
 	round_trip(&m);
@@ -408,10 +436,89 @@ test_text_is_printable(void **state)
 	free(data);
 }
 
+static void
+expect_undecoded(const struct control_msg *m)
+{
+	struct control_msg out;
+	size_t length;
+	uint8_t *data = encode(m, &length);
+
+	assert_int_equal(control_msg_decode(data + CONTROL_PREFIX, length - CONTROL_PREFIX, &out),
+			 -EBADMSG);
+	free(data);
+}
+
+static void
+test_service_ranges(void **state)
+{
+	struct control_msg m = services(2);
+
+	memcpy(m.services.names.name[1], m.services.names.name[0], WEIR_SERVICE_MAX); // twice
+	expect_undecoded(&m);
+	m = services(2);
+	m.services.names.name[0][0] = '9'; // not in order
+	expect_undecoded(&m);
+	m = services(1);
+	m.services.names.name[0][5] = '\n';
+	expect_undecoded(&m);
+	m = services(1);
+	m.services.names.name[0][0] = 0;
+	expect_undecoded(&m);
+	m = services(1);
+	m.services.node = UINT16_MAX;
+	expect_undecoded(&m);
+	m = (struct control_msg){.type = CONTROL_SERVICE_ASK, .service_ask.count = 1};
+	m.service_ask.of[0].node = UINT16_MAX;
+	expect_undecoded(&m);
+}
+
+// More than there is room for, names that are too long, counts that differ.
+static void
+test_service_counts(void **state)
+{
+	Weir__Control__Envelope pb = WEIR__CONTROL__ENVELOPE__INIT;
+	Weir__Control__Services s = WEIR__CONTROL__SERVICES__INIT;
+	Weir__Control__ServiceAsk ask = WEIR__CONTROL__SERVICE_ASK__INIT;
+	char text[WEIR_SERVICES_MAX + 1][40], *name[WEIR_SERVICES_MAX + 1];
+	uint32_t node[REGISTRY_ASKS + 1] = {0};
+	uint64_t digest[REGISTRY_ASKS + 1] = {0};
+	static uint8_t room[8192];
+	struct control_msg out;
+
+	for (uint32_t i = 0; i <= WEIR_SERVICES_MAX; i++) {
+		snprintf(text[i], sizeof(text[i]), "%03u", i);
+		name[i] = text[i];
+	}
+	pb.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICES;
+	pb.services = &s;
+	s.name = name;
+	for (s.n_name = WEIR_SERVICES_MAX; s.n_name <= WEIR_SERVICES_MAX + 1; s.n_name++)
+		assert_int_equal(
+		    control_msg_decode(room, weir__control__envelope__pack(&pb, room), &out),
+		    s.n_name > WEIR_SERVICES_MAX ? -EBADMSG : 0);
+	s.n_name = 1;
+	memset(text[0], 'x', WEIR_SERVICE_MAX);
+	text[0][WEIR_SERVICE_MAX] = 0;
+	assert_int_equal(control_msg_decode(room, weir__control__envelope__pack(&pb, room), &out),
+			 -EBADMSG);
+	pb.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK;
+	pb.service_ask = &ask;
+	ask.node = node;
+	ask.digest = digest;
+	ask.n_node = ask.n_digest = REGISTRY_ASKS + 1;
+	assert_int_equal(control_msg_decode(room, weir__control__envelope__pack(&pb, room), &out),
+			 -EBADMSG);
+	ask.n_node = 2;
+	ask.n_digest = 1;
+	assert_int_equal(control_msg_decode(room, weir__control__envelope__pack(&pb, room), &out),
+			 -EBADMSG);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_service_ranges),    cmocka_unit_test(test_service_counts),
 	    cmocka_unit_test(test_round_trips),	      cmocka_unit_test(test_partial_reads),
 	    cmocka_unit_test(test_frame_limits),      cmocka_unit_test(test_truncated),
 	    cmocka_unit_test(test_offer_ranges),      cmocka_unit_test(test_view_ranges),

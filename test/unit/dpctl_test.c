@@ -11,9 +11,10 @@
 #include <cmocka.h>
 
 static const uint32_t types[] = {
-    WEIR_CTL_HELLO,	   WEIR_CTL_LINK,     WEIR_CTL_NODE, WEIR_CTL_SYNCED, WEIR_CTL_LINK_DOWN,
-    WEIR_CTL_RESYNC,	   WEIR_CTL_QUERY,    WEIR_CTL_ROWS, WEIR_CTL_ERROR,  WEIR_CTL_CAPTURE,
-    WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED, WEIR_CTL_SET,  WEIR_CTL_DONE,   WEIR_CTL_EVICT,
+    WEIR_CTL_HELLO,	WEIR_CTL_LINK,	  WEIR_CTL_NODE,	 WEIR_CTL_SYNCED,
+    WEIR_CTL_LINK_DOWN, WEIR_CTL_RESYNC,  WEIR_CTL_QUERY,	 WEIR_CTL_ROWS,
+    WEIR_CTL_ERROR,	WEIR_CTL_CAPTURE, WEIR_CTL_CAPTURE_STOP, WEIR_CTL_CAPTURED,
+    WEIR_CTL_SET,	WEIR_CTL_DONE,	  WEIR_CTL_EVICT,	 WEIR_CTL_SERVICES,
 };
 
 /* A packet in memory of exactly its length, so that a sanitizer sees any read beyond it (and so
@@ -303,15 +304,63 @@ test_names(void **state)
 	assert_string_equal(weir_node_state_name(77), "unknown");
 }
 
+static struct weir_ctl_msg *
+services(uint32_t count, const char *const *names)
+{
+	uint32_t length = weir_ctl_length(WEIR_CTL_SERVICES) + count * WEIR_SERVICE_MAX;
+	struct weir_ctl_msg *m = packet(WEIR_CTL_SERVICES, length);
+
+	m->services.names.count = count;
+	for (uint32_t i = 0; i < count; i++)
+		memcpy(m->services.names.name[i], names[i], strlen(names[i]));
+	return m;
+}
+
+static void
+test_services(void **state)
+{
+	static const char *const right[] = {"a", "b", "b-"}, *const twice[] = {"a", "a"},
+				 *const order[] = {"b", "a"}, *const word[] = {"a/b"},
+				 *const none[] = {""};
+	struct weir_ctl_msg *m = services(3, right);
+
+	assert_int_equal(weir_ctl_size(m), m->length);
+	assert_int_equal(weir_ctl_check(m, m->length), 0);
+	m->services.node = UINT32_MAX;
+	assert_int_equal(weir_ctl_check(m, m->length), 0);
+	m->services.node = UINT16_MAX;
+	assert_int_equal(weir_ctl_check(m, m->length), -EBADMSG);
+	m->services.node = 7;
+	m->services.names.count = 2; // fewer, more, far more than there are
+	assert_int_equal(weir_ctl_check(m, m->length), -EBADMSG);
+	m->services.names.count = 4;
+	assert_int_equal(weir_ctl_check(m, m->length), -EBADMSG);
+	m->services.names.count = UINT32_MAX;
+	assert_int_equal(weir_ctl_check(m, m->length), -EBADMSG);
+	m->services.names.count = 3;
+	memset(m->services.names.name[2], 'x', WEIR_SERVICE_MAX); // no end
+	expect_bad(m);
+	expect_bad(services(2, twice));
+	expect_bad(services(2, order));
+	expect_bad(services(1, word));
+	expect_bad(services(1, none));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_exact_lengths),   cmocka_unit_test(test_short_and_unknown),
-	    cmocka_unit_test(test_hello),	    cmocka_unit_test(test_node),
-	    cmocka_unit_test(test_error_and_query), cmocka_unit_test(test_rows_counts),
-	    cmocka_unit_test(test_rows_strings),    cmocka_unit_test(test_names),
-	    cmocka_unit_test(test_capture),	    cmocka_unit_test(test_set),
+	    cmocka_unit_test(test_services),
+	    cmocka_unit_test(test_exact_lengths),
+	    cmocka_unit_test(test_short_and_unknown),
+	    cmocka_unit_test(test_hello),
+	    cmocka_unit_test(test_node),
+	    cmocka_unit_test(test_error_and_query),
+	    cmocka_unit_test(test_rows_counts),
+	    cmocka_unit_test(test_rows_strings),
+	    cmocka_unit_test(test_names),
+	    cmocka_unit_test(test_capture),
+	    cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_evict),
 	};
 

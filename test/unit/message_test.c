@@ -102,7 +102,7 @@ test_bad_input(void **state)
 	refused(window, (64u << 10) - 1);
 	refused(threshold, 0);
 	refused(threshold, 91);
-	refused(flags, 2);
+	refused(flags, 4);
 	refused(message_max, 1000);
 	refused(request_timeout_ms, 0);
 	refused(service, "");

@@ -187,7 +187,8 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 }
 
 int
-weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_listener **listener)
+weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *options,
+		 struct weir_listener **listener)
 {
 	return -ENOTSUP;
 }

@@ -177,6 +177,9 @@ test_options(void **state)
 	assert_int_equal(parse(&o, "node:2 -t mix -n 1000000"), OPTIONS_RUN);
 	assert_int_equal(o.large, 100);
 	assert_int_equal(parse(&o, "--loop -t lat"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--public --service kv"), OPTIONS_RUN);
+	assert_true(o.is_public);
+	assert_int_equal(parse(&o, "service:kv -t lat"), OPTIONS_RUN);
 	assert_int_equal(parse(&o, "--help"), OPTIONS_HELP);
 	assert_int_equal(parse(&o, "--version"), OPTIONS_VERSION);
 }
@@ -205,6 +208,8 @@ test_wrong_options(void **state)
 	    "node:2 -t lat --cpu -1",
 	    "node:2 node:3 -t lat",
 	    "--loop -t lat --wait sleep",
+	    "--public node:2 -t lat",
+	    "--public --transport tcp",
 	    "node:2 -t mix -n 5 --large 6",
 	    "node:2 -t lat --flags UD",
 	    "node:2 -t lat --seed 1z",

@@ -35,7 +35,7 @@ test_every_type(void **state)
 		assert_int_equal(weir_session_check(&m, length), -EBADMSG);
 		assert_int_equal(weir_session_check(&m, length + 1), -EBADMSG);
 	}
-	assert_int_equal(known, 22);
+	assert_int_equal(known, 24);
 	assert_int_equal(weir_session_length(UINT32_MAX), 0);
 	assert_string_equal(weir_session_type_name(UINT32_MAX), "unknown");
 }
@@ -73,9 +73,24 @@ test_strings(void **state)
 	(void)state;
 	refuses_open_string(WEIR_MSG_HELLO, m.hello.name, sizeof(m.hello.name), &m);
 	refuses_open_string(WEIR_MSG_LISTEN, m.listen.service, sizeof(m.listen.service), &m);
+	refuses_open_string(WEIR_MSG_FIND, m.find.service, sizeof(m.find.service), &m);
 	refuses_open_string(WEIR_MSG_CONNECT, m.connect.address.service,
 			    sizeof(m.connect.address.service), &m);
 	refuses_open_string(WEIR_MSG_REFUSED, m.refused.reason, sizeof(m.refused.reason), &m);
+}
+
+/* A count beyond the answer would be read from beyond it. */
+static void
+test_found(void **state)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_FOUND};
+
+	(void)state;
+	m.length = weir_session_length(m.type);
+	m.found.count = WEIR_FOUND_MAX;
+	assert_int_equal(weir_session_check(&m, m.length), 0);
+	m.found.count++;
+	assert_int_equal(weir_session_check(&m, m.length), -EBADMSG);
 }
 
 int
@@ -85,6 +100,7 @@ main(void)
 	    cmocka_unit_test(test_every_type),
 	    cmocka_unit_test(test_short),
 	    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@ enum weir_address_kind {
 	WEIR_ADDRESS_IPV6 = 3, /* ip[0..16) */
 	WEIR_ADDRESS_GID = 4,  /* ip[0..16) */
 	WEIR_ADDRESS_LID = 5,  /* id: LID */
+	/* whichever node offers the service to the whole cluster (WEIR_LISTEN_PUBLIC) */
+	WEIR_ADDRESS_SERVICE = 6,
 };
 
 struct weir_address {
@@ -35,8 +37,8 @@ struct weir_address {
 
 /*
  * Parses `text`: node:7:SERVICE, 10.0.0.2:SERVICE, [fe80::1]:SERVICE, gid:[fe80::1]:SERVICE,
- * lid:12:SERVICE. Returns 0 and fills *address, or -EINVAL and leaves it alone. Doesn't block; any
- * thread.
+ * lid:12:SERVICE, service:SERVICE. Returns 0 and fills *address, or -EINVAL and leaves it alone.
+ * Doesn't block; any thread.
  */
 int weir_address_parse(const char *text, struct weir_address *address);
 

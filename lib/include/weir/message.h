@@ -46,6 +46,8 @@ enum weir_link_event {
 };
 
 #define WEIR_MESSENGER_CLIENT 0x1u /* sends only: listens on no name, nobody can send to it */
+/* weir_service_find() of its name says on which nodes there are messengers like this one. */
+#define WEIR_MESSENGER_PUBLIC 0x2u
 
 /* Set with WEIR_MESSENGER_OPTIONS, then changed. */
 struct weir_messenger_options {

@@ -36,6 +36,21 @@ struct weir_listener;
  */
 int weir_listen(struct weir *w, const char *service, unsigned backlog,
 		struct weir_listener **listener);
+
+#define WEIR_LISTEN_PUBLIC 0x1u /* the whole cluster finds it by its name: service:NAME */
+
+struct weir_listen_options {
+	unsigned backlog; /* as above */
+	uint32_t flags;	  /* WEIR_LISTEN_* */
+};
+/*
+ * weir_listen() with options, which may be NULL. A public service is known to the other nodes soon
+ * after (some ms; up to a second where there are many), and is gone when the listener is closed or
+ * the program, its data plane or its node ends. Several nodes may offer the same name. -ENOSPC:
+ * this node offers as many as it may; -EOPNOTSUPP: the data plane is of an older release.
+ */
+int weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *options,
+		     struct weir_listener **listener);
 /* Next connection, received on the listener's thread; it belongs to the caller. */
 int weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn);
 /* Refuses what was not accepted and frees the listener. NULL is allowed. */
@@ -44,7 +59,9 @@ void weir_listener_close(struct weir_listener *l);
 /*
  * Connects. With timeout 0 it returns 0 at once and the connection reports WEIR_EVENT_OPENED or
  * WEIR_EVENT_CLOSED later. -EHOSTUNREACH no such node, -ECONNREFUSED no such service, -ETIMEDOUT,
- * -EHOSTDOWN, -EINVAL address.
+ * -EHOSTDOWN, -EINVAL address. An address service:NAME is of whichever node offers that public
+ * service: this one, if it does, else the others that are up in turns; the next one, if one refuses
+ * before the call returns.
  */
 int weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 		 struct weir_conn **conn);
@@ -88,6 +105,24 @@ struct weir_connect_options {
 int weir_connect_with(struct weir *w, const struct weir_address *address,
 		      const struct weir_connect_options *options, int timeout_ms,
 		      struct weir_conn **conn);
+
+#define WEIR_SERVICE_LOCAL 0x1u /* offered by a program of this node */
+
+/* A node that offers a public service. */
+struct weir_service_entry {
+	uint32_t node;	/* its id; UINT32_MAX: this one, which weir-control has not told its id */
+	uint32_t flags; /* WEIR_SERVICE_* */
+	/* By which of its ports (NICs) it is reached from here: IPV4, IPV6 or LID with the
+	 * service's name, good for weir_connect(). Kind NONE: it has none. */
+	struct weir_address port;
+};
+/*
+ * Which nodes offer a public service, as far as is known here: those that are up. Returns how many,
+ * of which the first n are in list; -EINVAL not a name; -EOPNOTSUPP as above. Asks the data plane
+ * alone, so it doesn't depend on weir-control. May block for that answer; any thread.
+ */
+int weir_service_find(struct weir *w, const char *service, struct weir_service_entry *list,
+		      unsigned n);
 
 #define WEIR_NOTIFY 0x1u /* report the completion as WEIR_EVENT_SENT with the cookie given */
 /*

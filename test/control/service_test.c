@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Public services between two weir-control processes and fake data planes. */
+#include "fake.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define A 0
+#define B 1
+#define LONG 10000 /* ms within which what must happen has happened, on a busy machine too */
+
+static const char *binary;
+
+static int
+setup(void **state)
+{
+	fake_setup(binary);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	fake_teardown();
+	return 0;
+}
+
+static bool
+sees(int dp, int node, enum weir_node_state what)
+{
+	return fake_dp[dp].nodes && fake_dp[dp].node[node + 1].state == what;
+}
+
+// What a data plane offers from now on.
+static void
+offer(int dp, const char *a, const char *b)
+{
+	struct weir_services *s = &fake_dp[dp].own;
+
+	memset(s, 0, sizeof(*s));
+	if (a)
+		weir_services_add(s, a);
+	if (b)
+		weir_services_add(s, b);
+}
+
+// Has this data plane been told what that node offers now?
+static bool
+knows(int dp, int node)
+{
+	return weir_services_digest(&fake_dp[dp].offers[node + 1]) ==
+		   weir_services_digest(&fake_dp[node].own) &&
+	       fake_dp[dp].offered_by[node + 1] == fake_dp[node].incarnation;
+}
+
+static void
+start_both(void)
+{
+	for (int i = 0; i < 2; i++) {
+		fake_dp_start(i, 100 + i);
+		fake_control_start(i);
+	}
+	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
+}
+
+static void
+test_told_and_withdrawn(void **state)
+{
+	offer(A, "kv", NULL); // before anybody is there
+	start_both();
+	AWAIT(knows(B, A) && knows(A, B), LONG);
+	assert_true(weir_services_has(&fake_dp[B].offers[1], "kv"));
+	offer(A, "kv", "log");
+	fake_dp_services(A);
+	AWAIT(knows(B, A), LONG);
+	offer(B, "mail", NULL);
+	fake_dp_services(B);
+	AWAIT(knows(A, B), LONG);
+	offer(A, NULL, NULL);
+	fake_dp_services(A);
+	AWAIT(knows(B, A), LONG);
+	assert_int_equal(fake_dp[B].offers[1].count, 0);
+}
+
+// Nothing new is told while nothing is.
+static void
+test_quiet(void **state)
+{
+	unsigned told;
+
+	offer(A, "kv", NULL);
+	start_both();
+	AWAIT(knows(B, A) && knows(A, B), LONG);
+	fake_pump(500);
+	told = fake_dp[B].offers_told;
+	fake_dp_services(A); // the same again
+	fake_pump(1000);
+	assert_int_equal(fake_dp[B].offers_told, told);
+}
+
+// A control that is killed: its data plane knows what it knew, and the next one tells what is new.
+static void
+test_control_restarted(void **state)
+{
+	offer(A, "kv", NULL);
+	start_both();
+	AWAIT(knows(B, A), LONG);
+	fake_control_kill(B, SIGKILL);
+	memset(fake_dp[B].offers, 0, sizeof(fake_dp[B].offers));
+	fake_control_start(B);
+	AWAIT(knows(B, A), LONG); // told again, though nothing has changed
+	fake_control_kill(A, SIGKILL);
+	offer(A, "log", NULL);
+	fake_control_start(A);
+	AWAIT(knows(B, A), LONG);
+	// gone while nobody listened
+	fake_control_kill(B, SIGKILL);
+	offer(A, NULL, NULL);
+	fake_dp_services(A);
+	fake_pump(100);
+	fake_control_start(B);
+	AWAIT(knows(B, A), LONG);
+}
+
+// Another life of a data plane: what it offers is told with its incarnation, if it is the same too.
+static void
+test_data_plane_restarted(void **state)
+{
+	offer(A, "kv", NULL);
+	start_both();
+	AWAIT(knows(B, A), LONG);
+	fake_dp_die(A);
+	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	fake_dp_start(A, 300);
+	AWAIT(sees(B, A, WEIR_NODE_UP) && knows(B, A), LONG);
+	assert_int_equal(fake_dp[B].offered_by[1], 300);
+	fake_dp_die(A);
+	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	offer(A, NULL, NULL);
+	fake_dp_start(A, 400);
+	AWAIT(sees(B, A, WEIR_NODE_UP) && knows(B, A), LONG);
+}
+
+// As many as there can be, with names as long as they can be.
+static void
+test_full_list(void **state)
+{
+	char name[WEIR_SERVICE_MAX];
+
+	start_both();
+	for (uint32_t i = 0; i < WEIR_SERVICES_MAX; i++) {
+		snprintf(name, sizeof(name), "a-name-that-is-as-long-as-may%02u", i % 100);
+		weir_services_add(&fake_dp[A].own, name);
+	}
+	assert_int_equal(fake_dp[A].own.count, WEIR_SERVICES_MAX);
+	fake_dp_services(A);
+	AWAIT(knows(B, A), LONG);
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_told_and_withdrawn),   TEST(test_quiet),	   TEST(test_control_restarted),
+	    TEST(test_data_plane_restarted), TEST(test_full_list),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
+		return 2;
+	}
+	binary = argv[1];
+	return cmocka_run_group_tests_name("control_service", tests, NULL, NULL);
+}
