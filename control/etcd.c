@@ -504,64 +504,65 @@ etcd_start(struct membership_source *source, struct event_base *base,
 	if (!e->http || !e->retry || !e->beat_timer || event_add(e->beat_timer, &every)) {
 		log_error("out of memory; free some");
 		return -ENOMEM;
-		step(e);
-		return 0;
 	}
+	step(e);
+	return 0;
+}
 
-	static void etcd_stop(struct membership_source * source, bool leave)
-	{
-		struct etcd *e = (struct etcd *)source;
-		const char *url = e->url[e->url_now];
-		char text[24];
+static void
+etcd_stop(struct membership_source *source, bool leave)
+{
+	struct etcd *e = (struct etcd *)source;
+	const char *url = e->url[e->url_now];
+	char text[24];
 
-		drop_all(e);
-		if (e->http && leave &&
-		    e->claimed) /* control/HOST:PORT stays: it comes back with its id */
-			etcd_post_and_wait(
-			    e->http, url, "/v3/kv/deleterange",
-			    json_pack("{s:o}", "key", etcd_node_key(e, "node", e->id)), e->token,
-			    1);
-		snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
-		if (e->http && e->lease)
-			etcd_post_and_wait(e->http, url, "/v3/lease/revoke",
-					   json_pack("{s:s}", "ID", text), e->token, 1);
-		etcd_http_destroy(e->http);
-		if (e->retry)
-			event_free(e->retry);
-		if (e->beat_timer)
-			event_free(e->beat_timer);
-		free(e->urls);
-		free(e);
-	}
+	drop_all(e);
+	if (e->http && leave && e->claimed) /* control/HOST:PORT stays: it comes back with its id */
+		etcd_post_and_wait(e->http, url, "/v3/kv/deleterange",
+				   json_pack("{s:o}", "key", etcd_node_key(e, "node", e->id)),
+				   e->token, 1);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)e->lease);
+	if (e->http && e->lease)
+		etcd_post_and_wait(e->http, url, "/v3/lease/revoke", json_pack("{s:s}", "ID", text),
+				   e->token, 1);
+	etcd_http_destroy(e->http);
+	if (e->retry)
+		event_free(e->retry);
+	if (e->beat_timer)
+		event_free(e->beat_timer);
+	free(e->urls);
+	free(e);
+}
 
-	struct membership_source *etcd_source_create(const struct etcd_options *o)
-	{
-		struct etcd *e = calloc(1, sizeof(*e));
-		char *rest;
+struct membership_source *
+etcd_source_create(const struct etcd_options *o)
+{
+	struct etcd *e = calloc(1, sizeof(*e));
+	char *rest;
 
-		if (!e)
-			return NULL;
-		e->source = (struct membership_source){.name = "etcd",
-						       .closed = true,
-						       .gives_ids = true,
-						       .start = etcd_start,
-						       .publish = etcd_publish,
-						       .stop = etcd_stop};
-		e->is = *o;
-		e->id = o->node;
-		e->retry_ms = RETRY_MIN;
-		e->urls = rest = strdup(o->urls);
-		for (char *url; rest && (url = strsep(&rest, ",")) && e->url_count < ETCD_URLS;) {
-			size_t n = strlen(url);
-
-			while (n && url[n - 1] == '/')
-				url[--n] = 0;
-			if (n && n < 200)
-				e->url[e->url_count++] = url;
-		}
-		if (e->url_count)
-			return &e->source;
-		free(e->urls);
-		free(e);
+	if (!e)
 		return NULL;
+	e->source = (struct membership_source){.name = "etcd",
+					       .closed = true,
+					       .gives_ids = true,
+					       .start = etcd_start,
+					       .publish = etcd_publish,
+					       .stop = etcd_stop};
+	e->is = *o;
+	e->id = o->node;
+	e->retry_ms = RETRY_MIN;
+	e->urls = rest = strdup(o->urls);
+	for (char *url; rest && (url = strsep(&rest, ",")) && e->url_count < ETCD_URLS;) {
+		size_t n = strlen(url);
+
+		while (n && url[n - 1] == '/')
+			url[--n] = 0;
+		if (n && n < 200)
+			e->url[e->url_count++] = url;
 	}
+	if (e->url_count)
+		return &e->source;
+	free(e->urls);
+	free(e);
+	return NULL;
+}
