@@ -101,9 +101,13 @@ static void
 test_wrong_hello(void **state)
 {
 	struct control_msg m = hello(1);
+	char versions[96];
 
-	m.hello.version = 3;
-	expect_refusal(&m, "protocol version 2 here, 3 there; install one release on all nodes");
+	m.hello.version = CONTROL_VERSION + 1;
+	snprintf(versions, sizeof(versions),
+		 "protocol version %u here, %u there; install one release on all nodes",
+		 CONTROL_VERSION, CONTROL_VERSION + 1);
+	expect_refusal(&m, versions);
 	m = hello(1);
 	snprintf(m.hello.cluster, sizeof(m.hello.cluster), "other");
 	expect_refusal(&m, badge ? "node 1 of 'other' shows a certificate of weir://default; "
