@@ -64,6 +64,7 @@ weir_service_find(struct weir *w, const char *service, struct weir_service_entry
 
 	w = weir_now(w);
 	static_assert(WEIR_FOUND_LOCAL == WEIR_SERVICE_LOCAL, "the same bit");
+	w = weir_now(w);
 	do {
 		int rc;
 

@@ -118,6 +118,8 @@ struct fake {
 	uint64_t node_changes;
 	bool synced;
 	uint32_t lists; /* asked for */
+	const struct weir_found *found;
+	uint32_t found_count, found_asked, found_flags, listen_flags;
 	_Atomic bool down;
 };
 
@@ -694,8 +696,44 @@ do_listen(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 	require(f->listeners < LISTENERS, "listeners");
 	*l = (struct listener){true, 256u + f->listeners++, session, m->listen.channel[0]};
 	memcpy(l->service, m->listen.service, sizeof(l->service));
+	f->listen_flags = m->listen.flags;
 	r->type = WEIR_MSG_LISTENING;
 	r->listening.listener = l->id;
+}
+
+static void
+do_find(struct fake *f, const struct weir_session_msg *m, struct weir_session_msg *r)
+{
+	uint32_t from = m->find.from;
+
+	r->type = WEIR_MSG_FOUND;
+	f->found_asked++;
+	f->found_flags = m->find.flags;
+	for (; from < f->found_count && r->found.count < WEIR_FOUND_MAX; from++)
+		r->found.node[r->found.count++] = f->found[from];
+	if (from < f->found_count && !m->find.flags)
+		r->found.next = from;
+}
+
+void
+fake_found(struct fake *f, const struct weir_found *list, uint32_t n)
+{
+	f->found = list;
+	f->found_count = n;
+	f->found_asked = 0;
+}
+
+uint32_t
+fake_found_asked(const struct fake *f, uint32_t *flags)
+{
+	*flags = f->found_flags;
+	return f->found_asked;
+}
+
+uint32_t
+fake_listen_flags(const struct fake *f)
+{
+	return f->listen_flags;
 }
 
 static struct segment *
@@ -915,6 +953,9 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 		break;
 	case WEIR_MSG_NODES:
 		do_nodes(f, s, m, r);
+		break;
+	case WEIR_MSG_FIND:
+		do_find(f, m, r);
 		break;
 	case WEIR_MSG_BYE:
 		break;

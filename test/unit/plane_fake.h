@@ -71,5 +71,10 @@ void fake_node_event(struct fake *f, uint16_t node, uint32_t status);
 void fake_node(struct fake *f, const struct weir_node_info *is);
 void fake_synced(struct fake *f);
 uint32_t fake_lists(const struct fake *f);
+/* What any FIND finds from now on; how many there were since, flags of the last one and of the last
+ * LISTEN. */
+void fake_found(struct fake *f, const struct weir_found *list, uint32_t n);
+uint32_t fake_found_asked(const struct fake *f, uint32_t *flags);
+uint32_t fake_listen_flags(const struct fake *f);
 
 #endif
