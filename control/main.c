@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "common/crash.h"
+#include "common/run_dir.h"
 #include "control.h"
-#include "rundir.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -60,22 +60,22 @@ load_peers(const char *name, struct peers *peers)
 }
 
 static int
-enter(struct rundir *r, const char *instance)
+run(const struct control_options *options, const struct peers *peers)
 {
-	int owner = 0, status = rundir_enter(r, instance, &owner);
+	const char *parent = getenv("WEIR_RUN_DIR");
+	char socket_path[RUN_DIR_SOCKET_MAX], error[512];
+	struct run_dir dir;
+	int status;
 
-	if (!status)
-		return -1;
-	if (status == -EBUSY)
-		log_error("weir-control of instance '%s' runs already (pid %d); stop it or choose "
-			  "another --instance",
-			  instance, owner);
-	else if (status == -ENAMETOOLONG)
-		log_error("path of the run directory is too long; shorten $WEIR_RUN_DIR");
-	else
-		log_error("cannot use run directory %s: %s; run as root or set $WEIR_RUN_DIR",
-			  r->path, strerror(-status));
-	return EXIT_RESOURCE;
+	if (run_dir_take(&dir, parent && *parent ? parent : "/run/weir", options->instance,
+			 "control", error, sizeof(error))) {
+		log_error("%s", error);
+		return EXIT_RESOURCE;
+	}
+	snprintf(socket_path, sizeof(socket_path), "%s/control.sock", dir.path);
+	status = control_run(options, peers, socket_path);
+	run_dir_release(&dir);
+	return status;
 }
 
 // A connection per peer and a few strangers: as many descriptors as we may have.
@@ -94,9 +94,7 @@ int
 main(int argc, char **argv)
 {
 	struct control_options options;
-	struct rundir run;
 	struct peers peers = {0};
-	char socket_path[RUNDIR_MAX + 16];
 	int status;
 
 	log_open(NULL);
@@ -114,12 +112,7 @@ main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stderr, NULL, _IOLBF, 0);
 	raise_limit();
-	status = enter(&run, options.instance);
-	if (status < 0) {
-		snprintf(socket_path, sizeof(socket_path), "%s/control.sock", run.path);
-		status = control_run(&options, options.peers ? &peers : NULL, socket_path);
-		rundir_leave(&run);
-	}
+	status = run(&options, options.peers ? &peers : NULL);
 	peers_free(&peers);
 	return status;
 }

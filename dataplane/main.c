@@ -4,9 +4,9 @@
 #include "common/crash.h"
 #include "common/log.h"
 #include "common/notify.h"
+#include "common/run_dir.h"
 #include "eal_setup.h"
 #include "plane.h"
-#include "run_dir.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -194,7 +194,7 @@ start(const struct options *o, int eal_argc, char **argv, int signal_fd)
 	static struct plane plane;
 	struct run_dir dir;
 	char error[512];
-	int rc = run_dir_take(&dir, o->run_dir, o->instance, error, sizeof(error));
+	int rc = run_dir_take(&dir, o->run_dir, o->instance, "dataplane", error, sizeof(error));
 
 	if (rc) {
 		log_error("%s", error);

@@ -413,7 +413,7 @@ test_one_per_instance(void **state)
 	AWAIT(fake_log_count(A, "listens on"), LONG);
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[B].port);
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 3);
-	snprintf(expected, sizeof(expected), "runs already (pid %d)", (int)fake_control[A].pid);
+	snprintf(expected, sizeof(expected), "runs already as pid %d;", (int)fake_control[A].pid);
 	assert_non_null(strstr(text, expected));
 	argv[2] = "c";
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[A].port);

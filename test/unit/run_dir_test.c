@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "run_dir.h"
+#include "common/run_dir.h"
 
 static char parent[32];
 static char error[256];
@@ -37,13 +37,13 @@ one_holder_of_a_name(void **state)
 	struct run_dir a, b, c;
 	char expected[64];
 
-	assert_int_equal(run_dir_take(&a, parent, "x", error, sizeof(error)), 0);
-	assert_int_equal(run_dir_take(&b, parent, "x", error, sizeof(error)), -EBUSY);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&b, parent, "x", "dataplane", error, sizeof(error)), -EBUSY);
 	snprintf(expected, sizeof(expected), "runs already as pid %d;", getpid());
 	assert_non_null(strstr(error, expected));
-	assert_int_equal(run_dir_take(&b, parent, "y", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&b, parent, "y", "dataplane", error, sizeof(error)), 0);
 	run_dir_release(&a);
-	assert_int_equal(run_dir_take(&c, parent, "x", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&c, parent, "x", "dataplane", error, sizeof(error)), 0);
 	run_dir_release(&b);
 	run_dir_release(&c);
 }
@@ -62,7 +62,7 @@ what_a_crash_left_is_taken_over(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "1234567\n", 8), 8);
 	close(fd);
-	assert_int_equal(run_dir_take(&a, parent, "x", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
 	run_dir_release(&a);
 }
 
@@ -73,7 +73,7 @@ what_others_keep_there_stays(void **state)
 	struct run_dir a;
 	int fd;
 
-	assert_int_equal(run_dir_take(&a, parent, "x", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
 	snprintf(path, sizeof(path), "%s/x/control.pid", parent);
 	fd = open(path, O_CREAT | O_WRONLY, 0644);
 	assert_true(fd >= 0);
@@ -85,13 +85,46 @@ what_others_keep_there_stays(void **state)
 	assert_int_equal(rmdir(path), 0);
 }
 
+/* The two daemons of an instance share its directory; whoever goes last removes it. */
+static void
+two_daemons(void **state)
+{
+	struct run_dir a, b;
+
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&b, parent, "x", "control", error, sizeof(error)), 0);
+	run_dir_release(&a);
+	assert_int_equal(run_dir_take(&a, parent, "x", "control", error, sizeof(error)), -EBUSY);
+	assert_non_null(strstr(error, "weir-control of instance 'x' runs already"));
+	run_dir_release(&b);
+}
+
+/* The longest one leaves room for the sockets' names. */
+static void
+too_long(void **state)
+{
+	char name[96], path[200];
+	struct run_dir a;
+
+	memset(name, 'x', sizeof(name));
+	name[RUN_DIR_MAX - 1 - strlen(parent)] = 0;
+	assert_int_equal(run_dir_take(&a, parent, name, "control", error, sizeof(error)),
+			 -ENAMETOOLONG);
+	assert_non_null(strstr(error, "WEIR_RUN_DIR"));
+	name[RUN_DIR_MAX - 2 - strlen(parent)] = 0;
+	assert_int_equal(run_dir_take(&a, parent, name, "control", error, sizeof(error)), 0);
+	assert_true(snprintf(path, sizeof(path), "%s/session.sock", a.path) < RUN_DIR_SOCKET_MAX);
+	run_dir_release(&a);
+}
+
 static void
 no_such_place(void **state)
 {
 	struct run_dir a;
 
-	assert_int_equal(run_dir_take(&a, "/proc/none", "x", error, sizeof(error)), -ENOENT);
-	assert_non_null(strstr(error, "--run-dir"));
+	assert_int_equal(run_dir_take(&a, "/proc/none", "x", "dataplane", error, sizeof(error)),
+			 -ENOENT);
+	assert_non_null(strstr(error, "WEIR_RUN_DIR"));
 	run_dir_release(&a);
 }
 
@@ -104,6 +137,8 @@ main(void)
 					    remove_parent),
 	    cmocka_unit_test_setup_teardown(what_others_keep_there_stays, make_parent,
 					    remove_parent),
+	    cmocka_unit_test_setup_teardown(two_daemons, make_parent, remove_parent),
+	    cmocka_unit_test_setup_teardown(too_long, make_parent, remove_parent),
 	    cmocka_unit_test(no_such_place),
 	};
 

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PID_FILE "dataplane.pid"
+/* Room for it all: RUN-DIR/NAME/DAEMON.pid */
+#define FILE_MAX (RUN_DIR_MAX + 32)
 
 /* Makes parent and path; whoever ends may remove an empty one meanwhile, so more than one try. */
 static int
@@ -39,15 +40,15 @@ is_current(int fd, const char *path)
 }
 
 static int
-busy(const char *instance, int fd, char *error, size_t size)
+busy(const struct run_dir *r, const char *instance, int fd, char *error, size_t size)
 {
 	char pid[16] = "";
 	ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
 
 	pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
 	snprintf(error, size,
-		 "instance '%s' runs already%s%s; stop it, or give another --instance NAME",
-		 instance, *pid ? " as pid " : "", pid);
+		 "weir-%s of instance '%s' runs already%s%s; stop it, or give another --instance",
+		 r->daemon, instance, *pid ? " as pid " : "", pid);
 	return -EBUSY;
 }
 
@@ -66,7 +67,7 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
 		if (fd < 0)
 			return -errno;
 		if (flock(fd, LOCK_EX | LOCK_NB)) {
-			rc = errno == EWOULDBLOCK ? busy(instance, fd, error, size) : -errno;
+			rc = errno == EWOULDBLOCK ? busy(r, instance, fd, error, size) : -errno;
 			close(fd);
 			return rc;
 		}
@@ -79,21 +80,31 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
 	return -EAGAIN;
 }
 
-int
-run_dir_take(struct run_dir *r, const char *parent, const char *instance, char *error, size_t size)
+static void
+pid_file(const struct run_dir *r, char file[FILE_MAX])
 {
-	char file[160], pid[16];
-	int rc, length;
+	snprintf(file, FILE_MAX, "%s/%s.pid", r->path, r->daemon);
+}
+
+int
+run_dir_take(struct run_dir *r, const char *parent, const char *instance, const char *daemon,
+	     char *error, size_t size)
+{
+	char file[FILE_MAX], pid[16];
+	int rc, length = snprintf(r->path, sizeof(r->path), "%s/%s", parent, instance);
 
 	r->pid_fd = -1;
+	r->daemon = daemon;
 	error[0] = '\0';
-	snprintf(r->path, sizeof(r->path), "%s/%s", parent, instance);
-	snprintf(file, sizeof(file), "%s/" PID_FILE, r->path);
-	rc = take(r, parent, instance, file, error, size);
+	pid_file(r, file);
+	rc = length < 0 || (size_t)length >= sizeof(r->path)
+		 ? -ENAMETOOLONG
+		 : take(r, parent, instance, file, error, size);
 	if (rc) {
 		if (!*error)
 			snprintf(error, size,
-				 "no run directory %s: %s; run as root or give --run-dir DIR",
+				 "no run directory %s: %s; run as root, or set $WEIR_RUN_DIR to a "
+				 "place of yours",
 				 r->path, strerror(-rc));
 		return rc;
 	}
@@ -109,13 +120,13 @@ run_dir_take(struct run_dir *r, const char *parent, const char *instance, char *
 void
 run_dir_release(struct run_dir *r)
 {
-	char file[160];
+	char file[FILE_MAX];
 
 	if (r->pid_fd < 0)
 		return;
-	snprintf(file, sizeof(file), "%s/" PID_FILE, r->path);
+	pid_file(r, file);
 	unlink(file);
 	close(r->pid_fd);
 	r->pid_fd = -1;
-	rmdir(r->path); /* unless control is still there */
+	rmdir(r->path); /* unless the other daemon is still there */
 }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The run directory of an instance, and the pid files in it, which are also the locks of the name.
+ */
+#ifndef WEIR_COMMON_RUN_DIR_H
+#define WEIR_COMMON_RUN_DIR_H
+
+#include <stddef.h>
+
+#define RUN_DIR_MAX 95	       /* "/control.sock" behind it still fits sun_path */
+#define RUN_DIR_SOCKET_MAX 108 /* of that path */
+
+struct run_dir {
+	char path[RUN_DIR_MAX]; /* RUN-DIR/NAME */
+	const char *daemon;
+	int pid_fd; /* locked as long as we live */
+};
+
+/*
+ * Makes the directory and takes the name for this daemon ("dataplane", "control"; stays the
+ * caller's). 0, -EBUSY (another one has it), or -errno, with a line "cause; remedy" in error.
+ */
+int run_dir_take(struct run_dir *r, const char *parent, const char *instance, const char *daemon,
+		 char *error, size_t size);
+/* Removes the pid file, and the directory of the instance if it is empty now. */
+void run_dir_release(struct run_dir *r);
+
+#endif
