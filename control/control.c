@@ -94,6 +94,8 @@ on_signal(evutil_socket_t number, short what, void *user)
 	event_base_loopbreak(c->base);
 }
 
+static const int signals[CONTROL_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+
 static int
 out_of_memory(void)
 {
@@ -107,7 +109,6 @@ make_events(struct control *c)
 	uint32_t tick = c->options->node_timeout / 20; // a quarter of a period
 	struct timeval every = {.tv_usec =
 				    (tick < CONTROL_TICK_MS ? tick : CONTROL_TICK_MS) * 1000};
-	static const int signals[CONTROL_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
 	c->base = event_base_new();
 	if (!c->base)
@@ -289,11 +290,24 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	return c->options->join ? -1 : start_source(c);
 }
 
+// Who asks twice waits as long: what is left undone would stay, as the pid file.
+static void
+hold_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < CONTROL_SIGNALS; i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 static void
 stop(struct control *c)
 {
 	bool leave = c->has_id && dp_view(c->dp)->state != DP_UP;
 
+	hold_signals();
 	c->stopping = true;
 	if (leave)
 		swim_leave(&c->swim);

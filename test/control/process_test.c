@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -402,6 +403,25 @@ test_stop_leaves_nothing(void **state)
 	AWAIT(fake_log_count(A, "listens on") == 3, LONG);
 }
 
+// However often it is told to, it ends once, and in order.
+static void
+test_stop_again_and_again(void **state)
+{
+	for (unsigned i = 1; i <= 5; i++) {
+		pid_t pid;
+		int status;
+
+		fake_control_start(A);
+		AWAIT(fake_log_count(A, "listens on") == i, LONG);
+		pid = fake_control[A].pid;
+		fake_control[A].pid = 0;
+		while (waitpid(pid, &status, WNOHANG) == 0)
+			kill(pid, SIGTERM);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+	}
+}
+
 static void
 test_one_per_instance(void **state)
 {
@@ -595,6 +615,7 @@ main(int argc, char **argv)
 	    TEST(test_dead_behind_a_dead_control),
 	    TEST(test_data_plane_of_another_release),
 	    TEST(test_stop_leaves_nothing),
+	    TEST(test_stop_again_and_again),
 	    TEST(test_one_per_instance),
 	    TEST(test_usage),
 	    TEST(test_help),
