@@ -5,7 +5,7 @@
 # timeout: 120
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
-two_nodes
+two_nodes --idle adaptive
 
 # expect NODE SERVICE LINE...: what a program on that node finds, in the end.
 found() {
@@ -90,7 +90,7 @@ within 1000 A log "2 10.77.0.2:log"
 kill -KILL "${weir_pid[dataplane-B]}"
 within 1000 A log ""
 [ "$(weirctl --instance A --json show services)" = "[]" ] || fail "left: $(weirctl --instance A show services)"
-again B
+again B --idle adaptive
 up B
 offer new-B B log kv
 expect A log "2 10.77.0.2:log"
