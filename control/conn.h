@@ -43,7 +43,8 @@ struct conn {
 	bool said_hello, joined; /* we have sent ours; both have */
 	bool taken; /* hello(): the other end's id is somebody else's; closed(): it says so of ours
 		     */
-	bool idle;  /* closed(): the other end had no use for it */
+	bool surplus;		      /* the handler's: there is another one to the same node */
+	bool idle;		      /* closed(): the other end had no use for it */
 	char from[CONN_FROM_MAX];     /* the other end, for people */
 	char stranger[CONN_FROM_MAX]; /* the same without port: what a log line is told apart by */
 };

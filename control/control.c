@@ -53,14 +53,7 @@ on_tick(evutil_socket_t fd, short what, void *user)
 	struct control *c = user;
 	uint64_t now = control_now();
 
-	self_tick(c, now);
-	for (uint32_t i = 0; i < c->member_count; i++)
-		member_tick(c->members[i], now);
-	seed_tick(c, now);
-	if (now < c->door_at)
-		return;
-	c->door_at = now + CONTROL_TICK_MS;
-	door_tick(c, now);
+	control_turn(c, now);
 	tell_status(c);
 	watchdog_feed(&c->watchdog, now * 1000000, true);
 }

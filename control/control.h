@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The running process: one event loop, one thread. control.c starts it and keeps time; self.c is
- * our own node: data plane, id, record; member.c is the table of the others and what our data plane
- * is told of them; service.c is which services they offer; member_conn.c speaks with their
- * controls; door.c lets them in; seed.c looks for a cluster to join.
+ * The running process: one event loop, one thread. control.c starts it; turn.c is what is due from
+ * time to time; self.c is our own node: data plane, id, record; member.c is the table of the others
+ * and what our data plane is told of them; service.c is which services they offer; member_conn.c
+ * speaks with their controls; door.c lets them in; seed.c looks for a cluster to join.
  */
 #ifndef WEIR_CONTROL_CONTROL_H
 #define WEIR_CONTROL_CONTROL_H
@@ -49,6 +49,8 @@ struct member {
 	uint32_t pending_count;
 	uint32_t backoff;
 	uint64_t retry_at, used_at; /* ms: next dial; last message either way */
+	uint64_t asked_at; /* swim's clock: the connection's first probe since it was heard on; 0:
+			      none */
 	struct sockaddr_storage address;
 	socklen_t address_length; /* 0: not known */
 	struct log_memory trouble;
@@ -117,6 +119,10 @@ int control_run(const struct control_options *options, const struct peers *peers
 		const char *socket_path);
 
 uint64_t control_now(void); /* monotonic ms */
+
+/* ---- turn.c ---- */
+/* What is due; called every CONTROL_TICK_MS, or sooner. */
+void control_turn(struct control *c, uint64_t now);
 
 /* ---- address.c ---- */
 bool address_is_loopback(const struct sockaddr_storage *address);
@@ -192,6 +198,10 @@ void member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg
 /* Makes a connection if there is none, not too often. */
 void member_need(struct member *m, uint64_t now);
 void member_close(struct member *m, const char *why);
+/* Closes unused connections beyond CONTROL_STREAMS. */
+void member_make_room(struct control *c, uint64_t now);
+/* Probes on its connection have had no answer, and nothing else has come there: only we know it. */
+bool member_is_half_open(const struct member *m);
 
 /* ---- seed.c ---- */
 /* -1, or an exit code. */

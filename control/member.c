@@ -203,7 +203,7 @@ void
 member_tick(struct member *m, uint64_t now)
 {
 	// Not at once: it may be what the connection itself has told.
-	if (m->stale) {
+	if (m->stale || member_is_half_open(m)) {
 		if (m->conn && m->conn->joined)
 			log_metered(&m->meter, now, LOG_LEVEL_INFO,
 				    LOG_NODE_AT(m->id, m->entry.control),

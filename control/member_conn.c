@@ -91,13 +91,21 @@ member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg)
 	for (uint32_t i = 0; i < msg->count; i++)
 		out.swim.info[i] = *(const struct node_info *)msg->record[i].info;
 	member_send(m, &out);
+	if (msg->type == SWIM_PING && m->conn && m->conn->joined && !m->asked_at)
+		m->asked_at = c->swim.clock;
 }
 
-// One more than there should be: the longest unused one goes, if its node has no links.
-static void
-make_room(struct control *c, uint64_t now)
+bool
+member_is_half_open(const struct member *m)
 {
-	static const struct control_msg bye = {.type = CONTROL_BYE, .bye.idle = true};
+	return m->asked_at && m->conn && m->conn->joined &&
+	       m->control->swim.clock - m->asked_at >= m->control->options->node_timeout;
+}
+
+// The longest unused one of those whose nodes have no links; NULL if there are few enough.
+static struct member *
+least_used(struct control *c)
+{
 	struct member *oldest = NULL;
 	uint32_t count = 0;
 
@@ -111,10 +119,19 @@ make_room(struct control *c, uint64_t now)
 		    (!oldest || m->used_at < oldest->used_at))
 			oldest = m;
 	}
-	if (count <= CONTROL_STREAMS || !oldest || now - oldest->used_at < UNUSED_MS)
-		return;
-	conn_send(oldest->conn, &bye);
-	member_close(oldest, NULL);
+	return count > CONTROL_STREAMS ? oldest : NULL;
+}
+
+void
+member_make_room(struct control *c, uint64_t now)
+{
+	static const struct control_msg bye = {.type = CONTROL_BYE, .bye.idle = true};
+	struct member *m;
+
+	while ((m = least_used(c)) && now - m->used_at >= UNUSED_MS) {
+		conn_send(m->conn, &bye);
+		member_close(m, NULL);
+	}
 }
 
 // ---- handshake ----
@@ -144,6 +161,16 @@ is_known(struct conn *conn, const struct control_msg *in)
 	return false;
 }
 
+// A list gives addresses: that two say the same doesn't mean that they are one.
+static bool
+same_place(const struct control *c, const struct control_msg *in)
+{
+	const struct swim_node *n = swim_find(&c->swim, in->hello.record.id);
+	const struct node_info *known = n ? n->is.info : NULL;
+
+	return known && !c->source->closed && !strcmp(known->control, in->hello.info.control);
+}
+
 // Who a stranger says it is: is that somebody who may come in? Sets conn->member.
 static const char *
 admit(struct control *c, struct conn *conn, const struct control_msg *in)
@@ -156,6 +183,7 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 	if (m && m->conn) {
 		old.joined = m->conn->joined;
 		old.same_life = m->conn_run == r->run;
+		old.same_place = same_place(c, in);
 	}
 	if (r->run == c->swim.self->is.run) {
 		// By another way to write --listen, or through a forwarder: so we are one of
@@ -171,8 +199,12 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 			 c->options->peers ? "peers file" : "list", c->self.id);
 	else if (m && m->conn && !peer_replaces(&old, c->self.id, r->id, m->peer.status)) {
 		conn->taken = old.joined && !old.same_life;
-		snprintf(why, sizeof(why),
-			 "node %u is connected already; give each node its own id", r->id);
+		conn->surplus = !conn->taken;
+		// It doesn't know of that connection: is it still one?
+		if (old.joined)
+			swim_probe(&c->swim, m->id);
+		snprintf(why, sizeof(why), "node %u is connected already%s", r->id,
+			 conn->taken ? "; give each node its own id" : "");
 	} else if (!is_known(conn, in))
 		snprintf(why, sizeof(why), "node id %u belongs to a node at %s; give each its own",
 			 r->id, m ? m->entry.control : "another place");
@@ -231,6 +263,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	m->backoff = MEMBER_RETRY_MIN;
 	m->retry_at = 0;
 	m->used_at = now;
+	m->asked_at = 0;
 	log_forget(&m->trouble);
 	for (uint32_t i = 0; i < m->pending_count; i++)
 		conn_send(conn, m->pending[i]);
@@ -239,7 +272,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 		swim_join(&c->swim, m->id);
 	c->joins = false;
 	registry_heard(&c->registry, m->id, now);
-	make_room(c, now);
+	member_make_room(c, now);
 	member_send_offers(m, now);
 	return NULL;
 }
@@ -252,6 +285,7 @@ on_message(struct conn *conn, const struct control_msg *in)
 	struct swim_msg msg;
 
 	m->used_at = control_now();
+	m->asked_at = 0;
 	swim_heard(&c->swim, m->id);
 	if (in->type == CONTROL_LINK_OFFER)
 		return member_take_offer(m, &in->link);
@@ -287,7 +321,9 @@ on_closed(struct conn *conn, const char *reason)
 	}
 	if (!m) {
 		door_forget(c, conn);
-		log_limited(&c->stranger_trouble, now,
+		if (!conn->surplus)
+			log_limited(
+			    &c->stranger_trouble, now,
 			    (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, reason}}, 2,
 			    "refused a connection from %s: %s", conn->stranger, reason);
 		return;
@@ -301,7 +337,7 @@ on_closed(struct conn *conn, const char *reason)
 		log_metered(&m->meter, now, LOG_LEVEL_INFO,
 			    LOG_NODE_WHY(m->id, m->entry.control, reason),
 			    "node %u: connection to its control ended: %s", m->id, reason);
-	else
+	else if (m->backoff > MEMBER_RETRY_MIN) // once may be chance: both dialled each other
 		log_once_about(&m->trouble, LOG_NODE_WHY(m->id, m->entry.control, reason),
 			       "node %u at %s is not connected: %s; trying again", m->id,
 			       m->entry.control, reason);

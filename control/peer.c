@@ -17,9 +17,9 @@ peer_replaces(const struct peer_conn *old, uint16_t own, uint16_t id, enum swim_
 	bool lives = status == SWIM_ALIVE || status == SWIM_SUSPECT;
 
 	// Another life of its control, while the connection of the last one stands: two nodes with
-	// one id, unless that one doesn't answer any more.
+	// one id, unless that one doesn't answer any more, or this one is in its place.
 	if (old->joined && !old->same_life)
-		return !lives;
+		return old->same_place || !lives;
 	return id < own;
 }
 

@@ -50,8 +50,9 @@ unsigned peer_step(struct peer *p, enum peer_event event, uint64_t now, enum swi
  * dialled.
  */
 struct peer_conn {
-	bool joined;	/* its handshake is done; else we are dialling */
-	bool same_life; /* the new one is of the same run of its control */
+	bool joined;	 /* its handshake is done; else we are dialling */
+	bool same_life;	 /* the new one is of the same run of its control */
+	bool same_place; /* both say that they listen at one address, where two can't */
 };
 bool peer_replaces(const struct peer_conn *old, uint16_t own, uint16_t id, enum swim_status status);
 

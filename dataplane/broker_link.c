@@ -582,10 +582,11 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 static void
 say_again(struct broker_link *l)
 {
-	link_offer_send(l, 0);
-	/* with the silence of its control it means that the node is down */
+	/* with the silence of its control it means that the node is down; control forgets what was
+	 * offered before */
 	if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH && !l->twin)
 		node_tell_control(l, EHOSTDOWN);
+	link_offer_send(l, 0);
 }
 
 uint64_t

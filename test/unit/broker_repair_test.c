@@ -317,6 +317,38 @@ test_given_up(void **state)
 	}
 }
 
+/* "No answer" of either queue pair is said to control at once, and before what is offered then. */
+static void
+test_no_answer(void **state)
+{
+	(void)state;
+	for (unsigned k = 0; k < 2; k++) {
+		struct engine_event e = {.type = ENGINE_EVENT_LINK_ERROR,
+					 .wc_status = NIC_WC_RETRY_EXC_ERR};
+		struct net n;
+
+		open_net(&n);
+		n.f[0]->output_count = 0;
+		e.qpn = nic_qpn(the_link(&n, 0)->qp[k]);
+		e.conn.link = the_link(&n, 0)->id;
+		e.conn.status = ETIMEDOUT;
+		fake_emit(n.f[0], 0, &e);
+		fake_run(n.f[0]);
+		assert_true(n.f[0]->output_count >= 1);
+		assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_LINK_DOWN);
+		assert_int_equal(n.f[0]->output[0].link_down.peer_node, 2);
+		for (unsigned i = 0; i < 4; i++) {
+			n.f[0]->output_count = 0;
+			pass_time(&n, BROKER_SECOND_NS / 2);
+			assert_int_equal(n.f[0]->output_count, k ? 1 : 2);
+			assert_int_equal(n.f[0]->output[k ? 0 : 1].type, WEIR_CTL_LINK);
+		}
+		exchange(&n);
+		assert_joined(&n);
+		net_close(&n);
+	}
+}
+
 /* It comes up each time, but what was sent never gets through: 10 s from the first fault. */
 static void
 test_no_progress(void **state)
@@ -572,6 +604,7 @@ main(void)
 	    cmocka_unit_test(test_peer_forgot),
 	    cmocka_unit_test(test_never_came_up),
 	    cmocka_unit_test(test_given_up),
+	    cmocka_unit_test(test_no_answer),
 	    cmocka_unit_test(test_no_progress),
 	    cmocka_unit_test(test_progress),
 	    cmocka_unit_test(test_restart),

@@ -211,6 +211,9 @@ test_which_connection_stays(void **state)
 	assert_false(peer_replaces(&old, 2, 1, SWIM_ALIVE));
 	assert_false(peer_replaces(&old, 2, 1, SWIM_SUSPECT));
 	assert_true(peer_replaces(&old, 1, 2, SWIM_DEAD));
+	// At the same address it is a restarted one, whose end nobody has told us.
+	old.same_place = true;
+	assert_true(peer_replaces(&old, 1, 2, SWIM_ALIVE));
 }
 
 // Whatever comes in whatever order: DOWN and UP have a cause, TELL means a change.

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control.h"
+
+void
+control_turn(struct control *c, uint64_t now)
+{
+	self_tick(c, now);
+	for (uint32_t i = 0; i < c->member_count; i++)
+		member_tick(c->members[i], now);
+	seed_tick(c, now);
+	member_make_room(c, now);
+	if (now < c->door_at)
+		return;
+	c->door_at = now + CONTROL_TICK_MS;
+	door_tick(c, now);
+}
