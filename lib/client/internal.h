@@ -31,6 +31,7 @@
 
 #include <sys/queue.h>
 
+struct weir_again;
 struct weir_conn;
 struct weir_listener;
 struct weir_parked;
@@ -131,6 +132,7 @@ struct weir {
 	struct weir *former;	       /* the session before this one; NULL: none */
 	_Atomic(struct weir *) latest; /* of the handle: the present session, NULL: itself. Written
 					  under renew_lock, read by all */
+	_Atomic uint64_t renew_at;     /* of the handle: ns, when WEIR_REATTACH tries next */
 	pthread_mutex_t renew_lock;    /* of the handle: one thread at a time attaches again, or has
 					  a listener listen again */
 	char instance[108], name[WEIR_NAME_MAX]; /* with which it attached */
@@ -139,6 +141,7 @@ struct weir {
 	struct weir_geometry geometry;
 	bool fence;	  /* the data plane is not registered for membarrier, or we aren't */
 	bool polling;	  /* WEIR_POLLING */
+	bool renews;	  /* WEIR_REATTACH */
 	uint32_t node;	  /* own id that WELCOME told, UINT32_MAX unknown */
 	uint32_t version; /* of session messages, that both speak */
 	_Atomic uint32_t watchers; /* threads that watch nodes; all write and read */
@@ -168,6 +171,9 @@ struct weir {
 
 /* ---- renew.c ---- */
 struct weir *weir_latest(struct weir *w) __attribute__((cold));
+#define WEIR_RENEW_MS 50u /* between tries of WEIR_REATTACH */
+/* One try, if it is time to. 0: attached; -EAGAIN: not yet; or why it never will be. */
+int weir_renew(struct weir *w);
 
 /* ---- fork.c ---- */
 void weir_fork_note(struct weir *w);
@@ -313,6 +319,10 @@ struct weir_thread {
 	LIST_HEAD(, weir_listener) listening;
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
+	/* connections that are made again. The thread's alone */
+	LIST_HEAD(, weir_again) agains;
+	int timer_fd;			/* wakes it for the next try; -1: none yet */
+	uint64_t timer_at;		/* ns; 0: not set */
 	struct weir_table *table;	/* of nodes; NULL: never asked for. The thread's alone */
 	LIST_HEAD(, weir_parked) loans; /* that the program has not given back */
 	struct weir_parked *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */

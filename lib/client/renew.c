@@ -46,7 +46,8 @@ renew(struct weir *first)
 	struct weir_options o = {.instance = former->instance,
 				 .name = former->name,
 				 .arena = former->arena_wish,
-				 .flags = former->polling ? WEIR_POLLING : 0};
+				 .flags = (former->polling ? WEIR_POLLING : 0) |
+					  (former->renews ? WEIR_REATTACH : 0)};
 	struct weir_transport transport;
 	int rc;
 
@@ -78,6 +79,21 @@ try_renew(struct weir *first)
 	rc = renew(first);
 	pthread_mutex_unlock(&first->renew_lock);
 	return rc;
+}
+
+int
+weir_renew(struct weir *w)
+{
+	struct weir *first = w->first;
+	int rc;
+
+	if (weir_clock() < atomic_load_explicit(&first->renew_at, memory_order_relaxed) &&
+	    weir_state(weir_now(first)) != WEIR_UP)
+		return -EAGAIN;
+	rc = try_renew(first);
+	atomic_store_explicit(&first->renew_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
+			      memory_order_relaxed);
+	return rc && !is_final(rc) ? -EAGAIN : rc;
 }
 
 int

@@ -237,6 +237,7 @@ take_options(struct weir *w, const struct weir_options *o)
 	snprintf(w->instance, sizeof(w->instance), "%s", o && o->instance ? o->instance : "");
 	w->arena_wish = o ? o->arena : 0;
 	w->polling = o && o->flags & WEIR_POLLING;
+	w->renews = o && o->flags & WEIR_REATTACH;
 }
 
 int
@@ -293,7 +294,7 @@ weir_attach(const struct weir_options *o, struct weir **handle)
 	struct weir_transport transport;
 	int rc;
 
-	if (!handle || (o && o->flags & ~WEIR_POLLING))
+	if (!handle || (o && o->flags & ~(WEIR_POLLING | WEIR_REATTACH)))
 		return weir_fail(-EINVAL, "no handle to fill, or an unknown flag; see weir/weir.h");
 	if (!resolved.instance)
 		resolved.instance = getenv("WEIR_INSTANCE");

@@ -117,7 +117,7 @@ open_fds(struct weir_thread *t)
 static void
 close_fds(struct weir_thread *t)
 {
-	int fds[] = {t->rings_fd, t->epoll_fd, t->nudge_fd};
+	int fds[] = {t->rings_fd, t->epoll_fd, t->nudge_fd, t->timer_fd};
 
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
@@ -137,6 +137,7 @@ init_lists(struct weir_thread *t)
 	LIST_INIT(&t->loans);
 	LIST_INIT(&t->waiters);
 	LIST_INIT(&t->foreign);
+	LIST_INIT(&t->agains);
 	TAILQ_INIT(&t->foreign_ready);
 }
 
@@ -153,6 +154,7 @@ create(struct weir *w)
 	t->w = w;
 	t->life = w->life;
 	t->engine = w->turn++ % w->geometry.engines;
+	t->timer_fd = -1;
 	init_lists(t);
 	pthread_mutex_init(&t->foreign_lock, NULL);
 	rc = weir_bias_init(&t->lock);

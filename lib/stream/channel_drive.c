@@ -188,6 +188,8 @@ opened(struct weir_conn *c, uint32_t status, uint16_t node, uint32_t mtu)
 	c->mtu = (uint16_t)mtu;
 	if (c->posts && !c->local)
 		weir_control_post(c, CONTROL_POST);
+	if (weir_unlikely(c->again))
+		weir_again_opened(c);
 	weir_conn_report(c, PENDING_OPENED);
 }
 

@@ -206,6 +206,7 @@ weir_conn_free(struct weir_conn *c)
 	struct weir_thread *t = c->home;
 
 	t->closing -= c->state == CONN_CLOSING && !c->never_opened;
+	weir_again_forget(c);
 	weir_tail_drop(c);
 	leave_lists(c);
 	weir_park_clear(c);

@@ -140,6 +140,8 @@ struct weir_conn {
 	struct weir_thread *reporter;	/* whose weir_poll() tells of it */
 	struct weir_foreign *foreign;	/* reporter's entry for our home, if they differ */
 	struct weir_listener *listener; /* not accepted yet */
+	struct weir_again *again;	/* how it is made again; NULL: never */
+	bool trying;			/* it is a try, and not the program's yet */
 	struct weir_lane *lane; /* a connection of the message model; its own events are not told */
 	uint8_t threshold; /* percent of the window after which consumption is told; 0: as the data
 			      plane wishes */
@@ -328,6 +330,25 @@ void weir_tail_drop(struct weir_conn *c);
 /* ---- send.c ---- */
 /* Whether a message of want_length could be sent now. */
 bool weir_send_possible(struct weir_conn *c);
+
+/* ---- again.c ---- */
+/* It shall be made again. 0 or -errno. */
+int weir_again_wanted(struct weir_conn *c, const struct weir_address *address,
+		      const struct weir_connect_options *o);
+/* It is open: that is what shall be made again. */
+void weir_again_opened(struct weir_conn *c);
+/* It has ended with this status and the program is about to be told: is it made again, by t? */
+bool weir_again_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie);
+/* A try has something to report. True: nothing to the program, and it may be gone. Home locked. */
+bool weir_again_tried(struct weir_thread *t, struct weir_conn *c);
+/* Tries what is due. Fills in up to n events, of those that were given up. How many. */
+unsigned weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n);
+/* Wakes the thread so many ms from now, or earlier for its tries; UINT32_MAX: for these only. */
+void weir_again_timer(struct weir_thread *t, uint32_t ms);
+/* c goes. */
+void weir_again_forget(struct weir_conn *c);
+void weir_agains_follow(struct weir_thread *t, struct weir_thread *p);
+void weir_agains_free(struct weir_thread *t);
 
 /* ---- nodes.c ---- */
 /* Whether there is something to tell the thread of nodes. */

@@ -121,15 +121,22 @@ finish(struct weir_conn *c, int timeout_ms)
 	return rc;
 }
 
+/* `named`: what the program calls it, by which it is made again. */
 static int
 connect_to(struct weir_thread *t, const struct weir_address *address,
-	   const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
+	   const struct weir_address *named, const struct weir_connect_options *o, int timeout_ms,
+	   struct weir_conn **conn)
 {
 	struct weir_conn *c;
 	int rc;
 
 	weir_lock(t);
 	rc = weir_conn_start(t, address, o, &c);
+	if (!rc && o && o->reconnect.on) {
+		rc = weir_again_wanted(c, named, o);
+		if (rc)
+			weir_conn_close(c);
+	}
 	weir_unlock(t);
 	if (rc)
 		return rc;
@@ -146,9 +153,10 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 
 /* Those that offer it one after the other, until one takes us. */
 static int
-connect_service(struct weir_thread *t, const char *service, const struct weir_connect_options *o,
-		int timeout_ms, struct weir_conn **conn)
+connect_service(struct weir_thread *t, const struct weir_address *named,
+		const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
 {
+	const char *service = named->service;
 	uint64_t end = weir_clock() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE};
 	struct weir_found found[WEIR_FOUND_MAX];
@@ -162,7 +170,7 @@ connect_service(struct weir_thread *t, const char *service, const struct weir_co
 	memcpy(a.service, service, strlen(service));
 	for (int i = 0; i < count; i++) {
 		a.id = found[i].node;
-		rc = connect_to(t, &a, o, left, conn);
+		rc = connect_to(t, &a, named, o, left, conn);
 		if (rc != -ECONNREFUSED && rc != -EHOSTDOWN && rc != -EHOSTUNREACH)
 			break;
 		if (timeout_ms > 0)
@@ -189,6 +197,8 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 				 "a window of %u bytes doesn't hold a message; give %u or more, or "
 				 "0 for the default",
 				 o->window, WEIR_WINDOW_MIN);
+	if (o && o->reconnect.on & ~(WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS))
+		return weir_fail(-EINVAL, "unknown flag in reconnect.on; see weir/stream.h");
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
@@ -198,8 +208,8 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 		    -errno, "no resources for another thread: %s; raise the limit of open files",
 		    strerror(errno));
 	if (address->kind == WEIR_ADDRESS_SERVICE)
-		return connect_service(t, address->service, o, timeout_ms, conn);
-	return connect_to(t, address, o, timeout_ms, conn);
+		return connect_service(t, address, o, timeout_ms, conn);
+	return connect_to(t, address, address, o, timeout_ms, conn);
 }
 
 int

@@ -146,6 +146,7 @@ weir_thread_clear(struct weir_thread *t)
 	struct weir_parked *p;
 
 	weir_table_free(t);
+	weir_agains_free(t);
 	weir_lock(t);
 	while ((l = LIST_FIRST(&t->listening)))
 		weir_listener_free(l);

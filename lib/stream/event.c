@@ -6,12 +6,14 @@
  */
 #include "stream/conn.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 struct batch {
 	struct weir_event *at;
 	unsigned left;
+	struct weir_thread *t; /* whose; its objects of earlier sessions report here too */
 };
 
 static bool
@@ -47,6 +49,21 @@ put_sent(struct batch *b, struct weir_conn *c)
 	return true;
 }
 
+static bool
+put_end(struct batch *b, struct weir_conn *c)
+{
+	int status = c->end == -ESHUTDOWN ? 0 : c->end;
+	uint32_t type = WEIR_EVENT_CLOSED;
+	uint64_t cookie = 0;
+
+	if (!b->left)
+		return false;
+	if (c->again && weir_again_begin(b->t, c, status, &cookie))
+		type = WEIR_EVENT_LOST;
+	c->pending &= (uint8_t)~PENDING_CLOSED;
+	return put(b, type, status, c, cookie);
+}
+
 /* False: no room for all of it. */
 static bool
 put_conn(struct batch *b, struct weir_conn *c)
@@ -71,12 +88,7 @@ put_conn(struct batch *b, struct weir_conn *c)
 		c->pending &= (uint8_t)~PENDING_SENT;
 	}
 	/* after the last message: recv reports again when it has taken that */
-	if (c->pending & PENDING_CLOSED && !c->queue) {
-		if (!put(b, WEIR_EVENT_CLOSED, c->end == -ESHUTDOWN ? 0 : c->end, c, 0))
-			return false;
-		c->pending &= (uint8_t)~PENDING_CLOSED;
-	}
-	return true;
+	return !(c->pending & PENDING_CLOSED) || c->queue || put_end(b, c);
 }
 
 static void
@@ -111,6 +123,8 @@ put_home(struct batch *b, struct weir_thread *t)
 	put_listeners(b, t);
 	put_nodes(b, t);
 	while (b->left && (c = TAILQ_FIRST(&t->ready))) {
+		if (weir_unlikely(c->trying) && weir_again_tried(b->t, c))
+			continue;
 		if (!put_conn(b, c))
 			return;
 		TAILQ_REMOVE(&t->ready, c, in_ready);
@@ -150,6 +164,15 @@ put_foreign(struct batch *b, struct weir_thread *t)
 }
 
 static void
+put_tries(struct batch *b, struct weir_thread *t)
+{
+	unsigned n = weir_again_step(t, b->at, b->left);
+
+	b->at += n;
+	b->left -= n;
+}
+
+static void
 put_changes(struct batch *b, struct weir_thread *t)
 {
 	unsigned n = weir_nodes_take(t, b->at, b->left);
@@ -186,11 +209,13 @@ put_formers(struct batch *b, struct weir_thread *t)
 static unsigned
 collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
-	struct batch b = {events, n};
+	struct batch b = {events, n, t};
 	struct weir_foreign *f;
 
 	if (weir_unlikely(t->formers))
 		put_formers(&b, t);
+	if (weir_unlikely(t->timer_at || !LIST_EMPTY(&t->agains)))
+		put_tries(&b, t);
 	weir_lock(t);
 	weir_drive(t, NULL);
 	put_home(&b, t);
@@ -265,6 +290,18 @@ enter(struct weir *w, int *rc)
 	return t;
 }
 
+/* The data plane is gone: WEIR_REATTACH tries, if it is time to. 0; or why nothing is to be had. */
+static int
+come_back(struct weir_thread *t)
+{
+	int rc;
+
+	if (!t->w->renews)
+		return weir_gone(t->w);
+	rc = weir_renew(t->w);
+	return rc == -EAGAIN ? 0 : rc;
+}
+
 int
 weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 {
@@ -279,22 +316,19 @@ weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 	if (got)
 		return (int)got;
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
-		return weir_gone(t->w);
+		return come_back(t);
 	weir_pause();
 	return 0;
 }
 
-int
-weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
+/* Until events came: how many; -EAGAIN: the time is over; -ENODEV. */
+static int
+wait_once(struct weir_thread *t, struct weir_event *events, unsigned n, int timeout_ms)
 {
 	struct weir_wait wait;
-	struct weir_thread *t;
 	unsigned got;
-	int rc = 0;
+	int rc;
 
-	t = enter(w, &rc);
-	if (!t)
-		return rc;
 	weir_wait_init(&wait, t, timeout_ms);
 	wait.events = true;
 	do {
@@ -302,7 +336,50 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 		rc = got ? 0 : weir_wait_next(&wait);
 	} while (!got && !rc);
 	weir_wait_end(&wait);
-	return got ? (int)got : rc == -EAGAIN ? 0 : rc;
+	return got ? (int)got : rc;
+}
+
+/* Sleeps until the next try. ms that are left; < 0: for ever. */
+static int
+sleep_on(uint64_t start, int timeout_ms)
+{
+	uint64_t ns = WEIR_RENEW_MS * 1000000u, gone;
+	struct timespec ts;
+	int left;
+
+	if (timeout_ms >= 0 && (uint64_t)timeout_ms < WEIR_RENEW_MS)
+		ns = (uint64_t)timeout_ms * 1000000u;
+	ts = (struct timespec){.tv_nsec = (long)ns};
+	nanosleep(&ts, NULL);
+	gone = (weir_clock() - start) / 1000000u;
+	left = gone < (uint64_t)timeout_ms ? timeout_ms - (int)gone : 0;
+	return timeout_ms < 0 ? timeout_ms : left;
+}
+
+int
+weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
+{
+	uint64_t start = w->renews ? weir_clock() : 0;
+	int left = timeout_ms;
+
+	for (;;) {
+		int rc = 0;
+		struct weir_thread *t = enter(w, &rc);
+
+		if (!t)
+			return rc;
+		rc = wait_once(t, events, n, left);
+		if (rc != -ENODEV)
+			return rc == -EAGAIN ? 0 : rc;
+		rc = come_back(t);
+		if (rc)
+			return rc;
+		if (weir_state(weir_now(w)) == WEIR_UP)
+			continue;
+		if (!left)
+			return 0;
+		left = sleep_on(start, timeout_ms);
+	}
 }
 
 int
@@ -340,6 +417,17 @@ anything(struct weir_thread *t)
 	       (t->table && weir_nodes_any(t));
 }
 
+/* That the data plane has hung up is known, and no reason to wake for. */
+static void
+ignore_end(struct weir_thread *t)
+{
+	struct weir_foreign *f;
+
+	epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, t->w->transport.fd, NULL);
+	LIST_FOREACH(f, &t->foreign, next)
+	epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+}
+
 int
 weir_arm(struct weir *w)
 {
@@ -350,8 +438,14 @@ weir_arm(struct weir *w)
 	t = enter(w, &rc);
 	if (!t)
 		return rc;
-	if (weir_state(t->w) != WEIR_UP)
-		return weir_gone(t->w);
+	if (weir_state(t->w) != WEIR_UP) {
+		rc = come_back(t);
+		if (rc || weir_state(weir_now(w)) == WEIR_UP)
+			return rc ? rc : -EAGAIN;
+		ignore_end(t);
+		weir_again_timer(t, WEIR_RENEW_MS);
+		return 0;
+	}
 	unsettled = weir_thread_arm_all(t, &t->fd_waiter);
 	t->fd_armed = true;
 	if (!anything(t) && !unsettled)
@@ -365,4 +459,5 @@ weir_thread_follow(struct weir_thread *t, struct weir_thread *p)
 {
 	weir_table_follow(t, p);
 	weir_listeners_follow(t, p);
+	weir_agains_follow(t, p);
 }

@@ -1080,15 +1080,21 @@ reopen(void *user, const char *instance, struct weir_transport *t)
 }
 
 struct weir *
-fake_attach(struct fake *f)
+fake_attach_with(struct fake *f, const struct weir_options *o)
 {
 	struct weir_transport t;
 	struct session *s = new_session(f, &t);
 	struct weir *w;
 
-	assert_int_equal(weir_attach_with(NULL, &t, &w), 0);
+	assert_int_equal(weir_attach_with(o, &t, &w), 0);
 	s->w = w;
 	return w;
+}
+
+struct weir *
+fake_attach(struct fake *f)
+{
+	return fake_attach_with(f, NULL);
 }
 
 void

@@ -40,6 +40,7 @@ struct fake *fake_create(const struct fake_options *o);
 void fake_destroy(struct fake *f);
 /* A session of its own. Fails the test on error. */
 struct weir *fake_attach(struct fake *f);
+struct weir *fake_attach_with(struct fake *f, const struct weir_options *o);
 /* One pass over all channels. Returns what it moved. */
 unsigned fake_turn(struct fake *f);
 /* Turns until nothing moves. */

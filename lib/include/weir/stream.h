@@ -96,9 +96,26 @@ int weir_connect(struct weir *w, const struct weir_address *address, int timeout
 
 #define WEIR_WINDOW_MIN 8256u /* of weir_connect_options.window: a message of 8 KiB */
 
+/*
+ * When the library shall connect again by itself, by weir_poll() and weir_wait() of the thread that
+ * the connection reports to. The connection ends all the same, with what was not complete; but
+ * instead of CLOSED it reports LOST, and then either OPENED with another handle, or CLOSED without
+ * one when the time is over. A connection that was never open is not made again, nor one that the
+ * peer or an operator has closed.
+ */
+struct weir_reconnect {
+	uint32_t on;	   /* WEIR_AGAIN_*; 0: never */
+	uint32_t first_ms; /* until the first try; doubled from one to the next ... */
+	uint32_t max_ms;   /* ... up to this; 0: 1000 */
+	uint32_t total_ms; /* then it gives up; 0: it doesn't */
+};
+#define WEIR_AGAIN_RESTART 0x1u /* the own data plane was lost; tries begin when it is attached */
+#define WEIR_AGAIN_LOSS 0x2u	/* the peer was lost: its program, its node or the way to it */
+
 struct weir_connect_options {
 	uint32_t flags;	 /* WEIR_LOOP, transport, operation */
 	uint32_t window; /* flow-control window wished, bytes; 0: the data plane's default */
+	struct weir_reconnect reconnect;
 };
 /* weir_connect() with options, which may be NULL. -EINVAL: flags that contradict each other, or a
  * window below WEIR_WINDOW_MIN. -EOPNOTSUPP: WEIR_UD, and the port offers no datagrams. */
@@ -197,6 +214,12 @@ enum weir_event_type {
 	 * for more (weir_nodes_watch() in weir/node.h)
 	 */
 	WEIR_EVENT_NODE = 7,
+	/*
+	 * As CLOSED, with a status that is not 0: close it. It is made again: OPENED has another
+	 * handle with the same `user`, or CLOSED comes with conn NULL. `cookie` is for
+	 * weir_reconnect_cancel().
+	 */
+	WEIR_EVENT_LOST = 8,
 };
 
 struct weir_event {
@@ -216,6 +239,10 @@ struct weir_event {
  */
 int weir_poll(struct weir *w, struct weir_event *events, unsigned n);
 int weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms);
+
+/* The connection that LOST told of by this cookie is not made again. By the thread that was told.
+ * 0, or -ENOENT: it has been, or it was given up. */
+int weir_reconnect_cancel(struct weir *w, uint64_t cookie);
 
 /* Events of c come to the calling thread from now on. */
 int weir_conn_bind(struct weir_conn *c);

@@ -19,12 +19,18 @@ extern "C" {
 struct weir;
 
 #define WEIR_POLLING 0x1u /* calls that wait spin and yield the CPU, but never sleep */
+/*
+ * weir_poll(), weir_wait() and weir_arm() attach again by themselves (weir_reattach()) when the
+ * data plane has gone and is back, for as long as it takes; they give no -ENODEV, all other calls
+ * do.
+ */
+#define WEIR_REATTACH 0x2u
 
 struct weir_options {
 	const char *instance; /* NULL: $WEIR_INSTANCE, else "default" */
 	const char *name;     /* shown to operators, at most 31 bytes; NULL: the program's name */
 	uint64_t arena;	      /* bytes of shared memory wished, 0: the data plane's default */
-	uint32_t flags;	      /* WEIR_POLLING */
+	uint32_t flags;	      /* WEIR_POLLING, WEIR_REATTACH */
 };
 
 /*

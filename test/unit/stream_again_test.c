@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections that the library makes again, and WEIR_REATTACH. */
+#include "stream_pair.h"
+
+#include "stream/conn.h"
+
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct fake_options watched = {.watched = true};
+static int who; /* its address is what programs say of their connections */
+
+static void
+nap(unsigned ms)
+{
+	struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l};
+
+	nanosleep(&ts, NULL);
+}
+
+/* The next event within some seconds; the plane gets on meanwhile. */
+static struct weir_event
+next_event(struct pair *p, struct weir *w)
+{
+	struct weir_event e;
+
+	for (int i = 0; i < 5000; i++) {
+		if (weir_poll(w, &e, 1) == 1)
+			return e;
+		fake_settle(p->f);
+		nap(1);
+	}
+	fail_msg("no event");
+	return e;
+}
+
+static struct weir_event
+expect(struct pair *p, struct weir *w, uint32_t type, int status)
+{
+	struct weir_event e = next_event(p, w);
+
+	assert_int_equal(e.type, type);
+	assert_int_equal(e.status, status);
+	return e;
+}
+
+static struct pair
+open_pair(uint32_t on, uint32_t total_ms, const struct weir_options *options)
+{
+	struct weir_connect_options o = {
+	    .reconnect = {.on = on, .first_ms = 5, .max_ms = 20, .total_ms = total_ms}};
+	struct pair p = {.f = fake_create(&watched)};
+	struct weir_address to;
+	struct weir_event e;
+
+	p.a = fake_attach_with(p.f, options);
+	p.b = fake_attach(p.f);
+	assert_int_equal(weir_listen(p.b, "svc", 0, &p.l), 0);
+	assert_int_equal(weir_address_parse(FAKE_REMOTE, &to), 0);
+	assert_int_equal(weir_connect_with(p.a, &to, &o, 0, &p.c), 0);
+	weir_conn_set_user(p.c, &who);
+	e = expect(&p, p.a, WEIR_EVENT_OPENED, 0);
+	assert_ptr_equal(e.conn, p.c);
+	p.d = pair_accept(&p);
+	return p;
+}
+
+static void
+await_end(struct weir *w)
+{
+	while (weir_state(weir_now(w)) == WEIR_UP)
+		nap(1);
+}
+
+/* c was made again: takes both ends, and passes messages. */
+static void
+go_on(struct pair *p)
+{
+	struct weir_event e = expect(p, p->a, WEIR_EVENT_OPENED, 0);
+
+	assert_ptr_not_equal(e.conn, NULL);
+	assert_ptr_equal(e.user, &who);
+	assert_ptr_equal(weir_conn_user(e.conn), &who);
+	p->c = e.conn;
+	do
+		e = next_event(p, p->b);
+	while (e.type != WEIR_EVENT_ACCEPT);
+	assert_ptr_equal(e.listener, p->l);
+	p->d = pair_accept(p);
+	pair_pass(p, p->c, p->d, 3, 100);
+	pair_pass(p, p->d, p->c, 4, 3000);
+}
+
+/* The end is told as ever, what was under way is not sent again, and then there is another one. */
+static void
+test_restart(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_RESTART, 0, NULL);
+	struct weir_event e;
+
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(weir_send_notify(p.c, "lost", 4, WEIR_NOTIFY, 9, 0), 0);
+		fake_kill(p.f);
+		e = expect(&p, p.a, WEIR_EVENT_SENT, -ENODEV);
+		assert_int_equal(e.cookie, 9);
+		e = expect(&p, p.a, WEIR_EVENT_LOST, -ENODEV);
+		assert_ptr_equal(e.conn, p.c);
+		weir_close(p.c);
+		weir_close(p.d);
+		nap(30);
+		assert_int_equal(weir_poll(p.a, &e, 1), -ENODEV);
+		await_end(p.b);
+		fake_come_back(p.f);
+		assert_int_equal(weir_reattach(p.a, 1000), 0);
+		nap(30); /* tries are refused meanwhile */
+		assert_int_equal(weir_poll(p.a, &e, 1), 0);
+		assert_int_equal(weir_reattach(p.b, 1000), 0);
+		go_on(&p);
+	}
+	pair_close(&p);
+}
+
+/* The peer's program dies, and another one comes. */
+static void
+test_peer_lost(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
+	struct weir *dead = p.b;
+
+	(void)state;
+	fake_die(p.f, dead);
+	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET).conn, p.c);
+	weir_close(p.c);
+	weir_listener_close(p.l);
+	for (int i = 0; i < 20; i++) {
+		struct weir_event e;
+
+		assert_int_equal(weir_poll(p.a, &e, 1), 0);
+		fake_settle(p.f);
+		nap(2);
+	}
+	p.b = fake_attach(p.f);
+	assert_int_equal(weir_listen(p.b, "svc", 0, &p.l), 0);
+	go_on(&p);
+	weir_lost(dead);
+	weir_detach(dead);
+	fake_run(p.f);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+/* Only what was asked for: neither a restart nor what the peer has closed. */
+static void
+test_others(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
+
+	(void)state;
+	weir_close(p.d);
+	p.d = NULL;
+	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_CLOSED, 0).conn, p.c);
+	pair_close(&p);
+	p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
+	fake_kill(p.f);
+	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_CLOSED, -ENODEV).conn, p.c);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+static void
+test_gives_up(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_LOSS, 60, NULL);
+	struct weir_event e;
+
+	(void)state;
+	fake_die(p.f, p.b);
+	expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET);
+	weir_listener_close(p.l);
+	e = expect(&p, p.a, WEIR_EVENT_CLOSED, -ECONNREFUSED);
+	assert_null(e.conn);
+	assert_ptr_equal(e.user, &who);
+	nap(30);
+	assert_int_equal(weir_poll(p.a, &e, 1), 0);
+	weir_lost(p.b);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+static void
+test_cancel(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
+	struct weir_event e;
+
+	(void)state;
+	fake_die(p.f, p.b);
+	e = expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET);
+	weir_listener_close(p.l);
+	nap(10);
+	assert_int_equal(weir_poll(p.a, &(struct weir_event){0}, 1), 0); /* a try is under way */
+	assert_int_equal(weir_reconnect_cancel(p.a, e.cookie + 1), -ENOENT);
+	assert_int_equal(weir_reconnect_cancel(p.a, e.cookie), 0);
+	assert_int_equal(weir_reconnect_cancel(p.a, e.cookie), -ENOENT);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(weir_poll(p.a, &e, 1), 0);
+		fake_settle(p.f);
+		nap(2);
+	}
+	weir_lost(p.b);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+/* ---- all by itself ---- */
+
+/* The peer attaches again by hand, and takes the next connection. */
+static void *
+restart(void *arg)
+{
+	struct pair *p = arg;
+
+	nap(30);
+	fake_kill(p->f);
+	await_end(p->b);
+	weir_close(p->d);
+	nap(100);
+	fake_come_back(p->f);
+	assert_int_equal(weir_reattach(p->b, 1000), 0);
+	fake_run(p->f);
+	assert_int_equal(weir_accept(p->l, 20000, &p->d), 0);
+	return NULL;
+}
+
+static const struct weir_options self_made = {.flags = WEIR_REATTACH};
+
+static void
+check_and_close(struct pair *p)
+{
+	fake_stop(p->f);
+	pair_pass(p, p->c, p->d, 3, 100);
+	pair_pass(p, p->d, p->c, 4, 3000);
+	pair_close(p);
+}
+
+/* One loop of weir_wait(), which is told everything and never fails. */
+static void
+test_wait(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_RESTART, 0, &self_made);
+	struct weir_event e;
+	pthread_t t;
+
+	(void)state;
+	assert_int_equal(weir_wait(p.a, &e, 1, 5), 0);
+	pthread_create(&t, NULL, restart, &p);
+	assert_int_equal(weir_wait(p.a, &e, 1, 5000), 1);
+	assert_int_equal(e.type, WEIR_EVENT_LOST);
+	weir_close(e.conn);
+	assert_int_equal(weir_wait(p.a, &e, 1, 10), 0); /* it is still away */
+	assert_int_equal(weir_wait(p.a, &e, 1, 20000), 1);
+	assert_int_equal(e.type, WEIR_EVENT_OPENED);
+	p.c = e.conn;
+	pthread_join(t, NULL);
+	check_and_close(&p);
+}
+
+/* The same with the program's own epoll: it sleeps while there is nothing to do. */
+static void
+test_arm(void **state)
+{
+	struct pair p = open_pair(WEIR_AGAIN_RESTART, 0, &self_made);
+	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
+	struct weir_event e = {0};
+	unsigned turns = 0;
+	pthread_t t;
+	int rc;
+
+	(void)state;
+	pthread_create(&t, NULL, restart, &p);
+	while (e.type != WEIR_EVENT_OPENED) {
+		rc = weir_poll(p.a, &e, 1);
+		assert_true(rc >= 0);
+		if (rc && e.type == WEIR_EVENT_LOST)
+			weir_close(e.conn);
+		if (rc)
+			continue;
+		rc = weir_arm(p.a);
+		assert_true(rc == 0 || rc == -EAGAIN);
+		if (!rc)
+			assert_int_equal(poll(&fd, 1, 20000), 1);
+		turns += weir_state(weir_now(p.a)) != WEIR_UP;
+		assert_true(turns < 200);
+	}
+	p.c = e.conn;
+	pthread_join(t, NULL);
+	check_and_close(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_restart), cmocka_unit_test(test_peer_lost),
+	    cmocka_unit_test(test_others),  cmocka_unit_test(test_gives_up),
+	    cmocka_unit_test(test_cancel),  cmocka_unit_test(test_wait),
+	    cmocka_unit_test(test_arm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
