@@ -24,6 +24,29 @@ control_now(void)
 
 // ---- start, run, stop ----
 
+// What `systemctl status` shows.
+static void
+tell_status(struct control *c)
+{
+	bool runs = dp_view(c->dp)->state == DP_UP;
+	char text[sizeof(c->status)];
+	uint32_t up = 0;
+
+	for (uint32_t i = 0; i < c->member_count; i++)
+		up += c->members[i]->peer.state == WEIR_NODE_UP;
+	if (c->told_id)
+		snprintf(text, sizeof(text),
+			 "STATUS=node %u of cluster '%s', %u of %u others are up%s", c->self.id,
+			 c->options->cluster, up, c->member_count, runs ? "" : "; no data plane");
+	else
+		snprintf(text, sizeof(text), "STATUS=no node id yet: %s",
+			 c->options->etcd ? "asks etcd" : "looks for the cluster");
+	if (!strcmp(text, c->status))
+		return;
+	memcpy(c->status, text, sizeof(text));
+	notify(text);
+}
+
 static void
 on_tick(evutil_socket_t fd, short what, void *user)
 {
@@ -38,6 +61,7 @@ on_tick(evutil_socket_t fd, short what, void *user)
 		return;
 	c->door_at = now + CONTROL_TICK_MS;
 	door_tick(c, now);
+	tell_status(c);
 	watchdog_feed(&c->watchdog, now * 1000000, true);
 }
 
@@ -47,7 +71,7 @@ reload(struct control *c)
 	char text[LOG_LINE_MAX];
 
 	if (!c->tls) {
-		log_line("SIGHUP: without --tls there is nothing to read again");
+		log_warning("SIGHUP: without --tls there is nothing to read again");
 	} else if (stream_tls_reload(c->tls, text, sizeof(text))) {
 		log_error("certificates stay as they were: %s", text);
 	} else {
@@ -309,7 +333,7 @@ control_run(const struct control_options *options, const struct peers *peers,
 			log_line("cluster '%s': listens on %s; %s", options->cluster,
 				 c.self.control, options->etcd ? "the list is in etcd" : "joins");
 		watchdog_open(&c.watchdog, control_now() * 1000000);
-		notify("READY=1\nSTATUS=serving");
+		notify("READY=1");
 		status = event_base_dispatch(c.base) < 0 ? EXIT_RUNTIME : EXIT_OK;
 	}
 	stop(&c);

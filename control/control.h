@@ -74,6 +74,7 @@ struct control {
 	bool stopping;
 	int failed; /* exit code of what a source's event ran into; -1: none */
 	struct watchdog watchdog;
+	char status[128]; /* as the service manager was told last */
 	struct event *signal[CONTROL_SIGNALS];
 	/* ourselves */
 	struct peer_entry self;

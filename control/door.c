@@ -52,13 +52,17 @@ static void
 on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
 	  void *user)
 {
+	static const char crowd[] = "too many connections wait for their handshake";
 	struct control *c = user;
 	struct conn *conn;
 
 	if (c->stranger_count == CONTROL_STRANGERS) {
 		conn = c->strangers;
 		door_forget(c, conn);
-		conn_close(conn, "too many connections wait for their handshake");
+		log_limited(&c->stranger_trouble, control_now(),
+			    (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, crowd}}, 2,
+			    "refused a connection from %s: %s", conn->stranger, crowd);
+		conn_close(conn, crowd);
 	}
 	conn = conn_accept(c->base, c->transport, fd, address, length, &member_handler, c);
 	if (conn)
@@ -72,8 +76,10 @@ on_accept_error(struct evconnlistener *listener, void *user)
 {
 	struct control *c = user;
 
-	log_limited(&c->stranger_trouble, control_now(), "cannot accept connections: %s",
-		    strerror(EVUTIL_SOCKET_ERROR()));
+	const char *why = strerror(EVUTIL_SOCKET_ERROR());
+
+	log_limited(&c->stranger_trouble, control_now(), (struct log_field[]){{"reason", 0, why}},
+		    1, "cannot accept connections: %s; trying again each second", why);
 	evconnlistener_disable(listener);
 	c->closed_until = control_now() + PAUSE_MS;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dp.h"
 
-#include "common/log.h"
-
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
@@ -16,6 +14,7 @@
 #define BURST 64	 /* messages taken before other sockets have their turn */
 #define QUEUE_LINKS 4096 /* then link messages are dropped: the peer sends them again */
 #define QUEUE_MAX 16384	 /* then the data plane is left and told everything anew */
+#define DP_FIELDS(incarnation) (struct log_field[]){{"incarnation", incarnation, NULL}}, 1
 
 struct queued {
 	struct queued *next;
@@ -137,8 +136,9 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->view.address_count = m->hello.address_count;
 	dp->view.services = m->hello.services; // they follow
 	memcpy(dp->view.address, m->hello.address, sizeof(dp->view.address));
-	log_line("data plane is up: pid %u, %u engines, incarnation %llu", m->hello.pid,
-		 m->hello.engines, (unsigned long long)m->hello.incarnation);
+	log_event(LOG_LEVEL_INFO, DP_FIELDS(m->hello.incarnation),
+		  "data plane is up: pid %u, %u engines, incarnation %llu", m->hello.pid,
+		  m->hello.engines, (unsigned long long)m->hello.incarnation);
 	dp->view.state = DP_UP;
 	dp->handler->changed(dp->user, &dp->view);
 }
@@ -196,7 +196,8 @@ take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
 		take_hello(dp, m);
 		break;
 	case WEIR_CTL_ERROR:
-		log_once(&dp->trouble, "data plane refuses us: %s", m->error.reason);
+		log_once_about(&dp->trouble, (struct log_field[]){{"reason", 0, m->error.reason}},
+			       1, "data plane refuses us: %s", m->error.reason);
 		dp->complained = true;
 		break;
 	case WEIR_CTL_LINK:
@@ -295,10 +296,11 @@ connect_failed(struct dp *dp, int error)
 	// Nobody listens, so nobody lives. Anything else says nothing about it.
 	if (error == ECONNREFUSED || error == ENOENT) {
 		if (dp->view.state == DP_UNKNOWN)
-			log_line("no data plane behind %s yet; start weir-dataplane",
-				 dp->path.sun_path);
+			log_warning("no data plane behind %s yet; start weir-dataplane",
+				    dp->path.sun_path);
 		if (dp->view.state == DP_UP)
-			log_warning(
+			log_event(
+			    LOG_LEVEL_WARNING, DP_FIELDS(dp->view.incarnation),
 			    "data plane is gone (incarnation %llu); start weir-dataplane again",
 			    (unsigned long long)dp->view.incarnation);
 		set_view(dp, DP_DOWN);

@@ -144,8 +144,10 @@ lease_lost(struct etcd *e)
 static void
 fail(struct etcd *e, const char *error)
 {
-	log_once(&e->trouble[e->url_now], "etcd at %s: %s; %s", e->url[e->url_now], error,
-		 remedy(error));
+	struct log_field about[] = {{"etcd", 0, e->url[e->url_now]}, {"reason", 0, error}};
+
+	log_once_about(&e->trouble[e->url_now], about, 2, "etcd at %s: %s; %s", e->url[e->url_now],
+		       error, remedy(error));
 	if (strstr(error, "auth"))
 		e->token[0] = 0;
 	if (strstr(error, "lease not found"))
@@ -331,7 +333,8 @@ known(struct etcd *e, uint32_t id, const char *value)
 	if (strchr(value, '\n') || peers_parse(line, &one, error, sizeof(error)))
 		one = (struct peers){0};
 	if (one.count != 1 || !is_address(one.list[0].control)) {
-		log_once(&e->odd, "etcd's entry of node %u is none: '%.80s'; remove it", id, value);
+		log_once_about(&e->odd, LOG_NODE(id),
+			       "etcd's entry of node %u is none: '%.80s'; remove it", id, value);
 	} else {
 		if (bare)
 			one.list[0].address_count = 0;

@@ -92,8 +92,9 @@ id_is_taken(struct etcd *e, const json_t *answer, const char *whose)
 		    json_object_get(json_array_get(kvs_of(answer, 0), 0), "mod_revision"));
 		return;
 	}
-	log_once(&e->taken, "node id %u is that of %s, says etcd; give each node its own --node",
-		 e->id, whose);
+	log_once_about(&e->taken, LOG_NODE_AT(e->id, whose),
+		       "node id %u is that of %s, says etcd; give each node its own --node", e->id,
+		       whose);
 	etcd_set_retry(e, e->is.lease * 500);
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
-#include "common/log.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,27 +15,47 @@ log_line(const char *format, ...)
 	va_list list;
 
 	va_start(list, format);
-	log_event_list(LOG_LEVEL_INFO, NULL, 0, format, list);
+	log_event_list(LOG_LEVEL_INFO, LOG_NO_FIELDS, format, list);
 	va_end(list);
+}
+
+static void
+once(struct log_memory *memory, const struct log_field *fields, size_t count, const char *format,
+     va_list list)
+{
+	char line[LOG_LINE_MAX];
+
+	vsnprintf(line, sizeof(line), format, list);
+	if (!strcmp(line, memory->last))
+		return;
+	memcpy(memory->last, line, sizeof(line));
+	log_event(LOG_LEVEL_WARNING, fields, count, "%s", line);
 }
 
 void
 log_once(struct log_memory *memory, const char *format, ...)
 {
-	char line[LOG_LINE_MAX];
 	va_list list;
 
 	va_start(list, format);
-	vsnprintf(line, sizeof(line), format, list);
+	once(memory, LOG_NO_FIELDS, format, list);
 	va_end(list);
-	if (!strcmp(line, memory->last))
-		return;
-	memcpy(memory->last, line, sizeof(line));
-	log_warning("%s", line);
 }
 
 void
-log_limited(struct log_memory *memory, uint64_t now_ms, const char *format, ...)
+log_once_about(struct log_memory *memory, const struct log_field *fields, size_t count,
+	       const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	once(memory, fields, count, format, list);
+	va_end(list);
+}
+
+void
+log_limited(struct log_memory *memory, uint64_t now_ms, const struct log_field *fields,
+	    size_t count, const char *format, ...)
 {
 	char line[LOG_LINE_MAX];
 	va_list list;
@@ -49,13 +67,13 @@ log_limited(struct log_memory *memory, uint64_t now_ms, const char *format, ...)
 		return;
 	memcpy(memory->last, line, sizeof(line));
 	memory->at = now_ms;
-	log_warning("%s", line);
+	log_event(LOG_LEVEL_WARNING, fields, count, "%s", line);
 }
 
 void
-log_metered(struct log_meter *meter, uint64_t now_ms, const char *format, ...)
+log_metered(struct log_meter *meter, uint64_t now_ms, enum log_level level,
+	    const struct log_field *fields, size_t count, const char *format, ...)
 {
-	char line[LOG_LINE_MAX];
 	va_list list;
 
 	if (meter->full_at < now_ms)
@@ -64,9 +82,8 @@ log_metered(struct log_meter *meter, uint64_t now_ms, const char *format, ...)
 		return;
 	meter->full_at += SECOND;
 	va_start(list, format);
-	vsnprintf(line, sizeof(line), format, list);
+	log_event_list(level, fields, count, format, list);
 	va_end(list);
-	log_info("%s", line);
 }
 
 void

@@ -3,6 +3,8 @@
 #ifndef WEIR_CONTROL_LOG_H
 #define WEIR_CONTROL_LOG_H
 
+#include "common/log.h"
+
 #include <stdint.h>
 
 #define LOG_LINE_MAX 320
@@ -14,22 +16,35 @@ struct log_memory {
 	uint64_t at; /* ms */
 };
 
+/* `fields` and `count` of the calls below: what a line is about, for programs that read the log. */
+#define LOG_NO_FIELDS NULL, 0
+#define LOG_NODE(id) (struct log_field[]){{"node", id, NULL}}, 1
+#define LOG_NODE_AT(id, place) (struct log_field[]){{"node", id, NULL}, {"peer", 0, place}}, 2
+#define LOG_NODE_WHY(id, place, why)                                                               \
+	(struct log_field[]){{"node", id, NULL}, {"peer", 0, place}, {"reason", 0, why}}, 3
+
 /* Level info; once and limited warn. */
 __attribute__((format(printf, 1, 2))) void log_line(const char *format, ...);
 
 /* Logs unless it is what was logged last in this memory. */
 __attribute__((format(printf, 2, 3))) void log_once(struct log_memory *memory, const char *format,
 						    ...);
+__attribute__((format(printf, 4, 5))) void log_once_about(struct log_memory *memory,
+							  const struct log_field *fields,
+							  size_t count, const char *format, ...);
 
 /* For what strangers can cause: at most a line a second, the same line once a minute. */
-__attribute__((format(printf, 3, 4))) void log_limited(struct log_memory *memory, uint64_t now_ms,
+__attribute__((format(printf, 5, 6))) void log_limited(struct log_memory *memory, uint64_t now_ms,
+						       const struct log_field *fields, size_t count,
 						       const char *format, ...);
 
 /* For what a member can cause: a burst of lines, then one a second. */
 struct log_meter {
 	uint64_t full_at; /* ms: when the whole burst is there again; 0 = it is */
 };
-__attribute__((format(printf, 3, 4))) void log_metered(struct log_meter *meter, uint64_t now_ms,
+__attribute__((format(printf, 6, 7))) void log_metered(struct log_meter *meter, uint64_t now_ms,
+						       enum log_level level,
+						       const struct log_field *fields, size_t count,
 						       const char *format, ...);
 
 void log_forget(struct log_memory *memory);

@@ -126,22 +126,31 @@ member_tell(struct member *m)
 static void
 announce(struct member *m, uint64_t now)
 {
+	const char *why = m->peer.dp.state == DP_DOWN ? "its data plane does not run"
+						      : "neither its control nor its links answer";
+	struct log_field about[] = {
+	    {"node", m->id, NULL},
+	    {"peer", 0, m->entry.control},
+	    {"state", 0, weir_node_state_name(m->peer.state)},
+	    {"incarnation", m->peer.dp.incarnation, NULL},
+	    {"reason", 0, why}, // of DOWN
+	};
+
 	switch (m->peer.state) {
 	case WEIR_NODE_UP:
-		log_metered(&m->meter, now, "node %u is up (incarnation %llu, %u engines)", m->id,
+		log_metered(&m->meter, now, LOG_LEVEL_INFO, about, 4,
+			    "node %u is up (incarnation %llu, %u engines)", m->id,
 			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
 		break;
 	case WEIR_NODE_SUSPECT:
-		log_metered(&m->meter, now,
+		log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 4,
 			    "node %u is suspect: its control has been silent for %u ms; traffic "
 			    "goes on",
 			    m->id, m->peer.timeout);
 		break;
 	case WEIR_NODE_DOWN:
-		log_metered(&m->meter, now, "node %u is down: %s", m->id,
-			    m->peer.dp.state == DP_DOWN
-				? "its data plane does not run"
-				: "neither its control nor its links answer");
+		log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 5, "node %u is down: %s",
+			    m->id, why);
 		break;
 	default:
 		break;
@@ -196,8 +205,9 @@ member_tick(struct member *m, uint64_t now)
 	// Not at once: it may be what the connection itself has told.
 	if (m->stale) {
 		if (m->conn && m->conn->joined)
-			log_metered(&m->meter, now, "node %u: connection closed after long silence",
-				    m->id);
+			log_metered(&m->meter, now, LOG_LEVEL_INFO,
+				    LOG_NODE_AT(m->id, m->entry.control),
+				    "node %u: connection closed after long silence", m->id);
 		member_close(m, NULL);
 		m->stale = false;
 	}
@@ -257,17 +267,41 @@ member_list(struct member *m)
 	return swim_add(&m->control->swim, m->id, &info);
 }
 
+/*
+ * Where its control is. Names of the file, which is ours, are looked up, and one that can't be ends
+ * the start; other sources say what others wrote: no look-up of theirs may hold us up.
+ */
+static void
+find_place(struct member *m)
+{
+	struct control *c = m->control;
+	const char *text = m->entry.control;
+
+	if (c->options->peers) {
+		c->failed =
+		    address_resolve(c, "peer", text, false, &m->address, &m->address_length);
+		return;
+	}
+	if (address_take(c, text, &m->address, &m->address_length))
+		return;
+	m->address_length = 0;
+	log_once_about(&m->trouble, LOG_NODE_AT(m->id, text),
+		       "node %u can't be reached at '%s': no IP:PORT that is allowed here; see its "
+		       "--listen, and --tls and --insecure of this node",
+		       m->id, text);
+}
+
 // It may come before we have an id, if that is the source's to give.
 static void
 on_known(void *user, const struct peer_entry *node)
 {
 	struct control *c = user;
 	bool own = c->has_id && node->id == c->self.id;
-	struct member *m = own ? NULL : member_get(c, node->id);
-	int status;
+	struct member *m;
 
-	if (own)
-		return;
+	if (own || (c->options->peers && c->failed >= 0))
+		return; // of a file one error is enough
+	m = member_get(c, node->id);
 	if (m) {
 		m->entry = *node;
 		m->listed = true;
@@ -276,11 +310,7 @@ on_known(void *user, const struct peer_entry *node)
 		log_error("out of memory: node %u is left out", node->id);
 		return;
 	}
-	status = address_resolve(c, "peer", node->control, false, &m->address, &m->address_length);
-	if (status >= 0) {
-		c->failed = status;
-		m->address_length = 0;
-	}
+	find_place(m);
 	member_tell(m);
 }
 
@@ -299,10 +329,9 @@ static void
 on_seed(void *user, const char *address)
 {
 	struct control *c = user;
-	int status = seed_add(c, address);
 
-	if (status >= 0)
-		c->failed = status;
+	if (c->failed < 0)
+		c->failed = seed_add(c, address);
 }
 
 static void
@@ -311,7 +340,8 @@ on_given(void *user, uint16_t id)
 	struct control *c = user;
 
 	if (c->has_id && c->self.id != id)
-		log_error("node id %u is another's by now, %u is ours; stop weir-dataplane and "
+		log_event(LOG_LEVEL_ERROR, LOG_NODE(c->self.id),
+			  "node id %u is another's by now, %u is ours; stop weir-dataplane and "
 			  "weir-control of this node, then start both",
 			  c->self.id, id);
 	c->last_id = id;

@@ -41,6 +41,7 @@ void
 member_need(struct member *m, uint64_t now)
 {
 	struct control *c = m->control;
+	const char *why;
 
 	if (m->conn || !m->address_length || now < m->retry_at)
 		return;
@@ -50,8 +51,9 @@ member_need(struct member *m, uint64_t now)
 		m->conn->member = m;
 		return;
 	}
-	log_once(&m->trouble, "cannot dial node %u at %s: %s", m->id, m->entry.control,
-		 strerror(errno));
+	why = strerror(errno);
+	log_once_about(&m->trouble, LOG_NODE_WHY(m->id, m->entry.control, why),
+		       "cannot dial node %u at %s: %s; trying again", m->id, m->entry.control, why);
 	failed(m, now);
 }
 
@@ -285,8 +287,9 @@ on_closed(struct conn *conn, const char *reason)
 	}
 	if (!m) {
 		door_forget(c, conn);
-		log_limited(&c->stranger_trouble, now, "refused a connection from %s: %s",
-			    conn->stranger, reason);
+		log_limited(&c->stranger_trouble, now,
+			    (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, reason}}, 2,
+			    "refused a connection from %s: %s", conn->stranger, reason);
 		return;
 	}
 	if (conn->idle) {
@@ -295,11 +298,13 @@ on_closed(struct conn *conn, const char *reason)
 		return;
 	}
 	if (conn->joined)
-		log_metered(&m->meter, now, "node %u: connection to its control ended: %s", m->id,
-			    reason);
+		log_metered(&m->meter, now, LOG_LEVEL_INFO,
+			    LOG_NODE_WHY(m->id, m->entry.control, reason),
+			    "node %u: connection to its control ended: %s", m->id, reason);
 	else
-		log_once(&m->trouble, "node %u at %s is not connected: %s; trying again", m->id,
-			 m->entry.control, reason);
+		log_once_about(&m->trouble, LOG_NODE_WHY(m->id, m->entry.control, reason),
+			       "node %u at %s is not connected: %s; trying again", m->id,
+			       m->entry.control, reason);
 	failed(m, now);
 	// Its process may have ended: looked at soon.
 	if (conn->joined)

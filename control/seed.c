@@ -66,7 +66,8 @@ seed_tick(struct control *c, uint64_t now)
 	c->seed_conn = conn_dial(c->base, c->transport, (struct sockaddr *)&s->address, s->length,
 				 &member_handler, c);
 	if (!c->seed_conn)
-		log_once(&c->seed_trouble, "cannot dial %s: %s", s->text, strerror(errno));
+		log_once(&c->seed_trouble, "cannot dial %s: %s; trying again", s->text,
+			 strerror(errno));
 }
 
 const char *
@@ -104,8 +105,9 @@ seed_closed(struct conn *conn, const char *reason)
 
 	c->seed_conn = NULL;
 	if (swim_needs_seed(&c->swim))
-		log_once(&c->seed_trouble, "no answer from %s: %s; trying again", conn->from,
-			 reason);
+		log_once_about(&c->seed_trouble,
+			       (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, reason}},
+			       2, "no answer from %s: %s; trying again", conn->from, reason);
 }
 
 void

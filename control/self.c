@@ -64,7 +64,8 @@ check_addresses(const struct control *c, const struct dp_view *view)
 		else
 			inet_ntop(AF_INET6, view->address[i], text, sizeof(text));
 		if (!known)
-			log_warning(
+			log_event(
+			    LOG_LEVEL_WARNING, (struct log_field[]){{"address", 0, text}}, 1,
 			    "data plane has NIC address %s, which line %u of the peers file does "
 			    "not list; programs elsewhere cannot name it",
 			    text, c->self.line);
@@ -189,12 +190,18 @@ on_same_place(void *user, const void *info, const void *other)
 }
 
 static void
+say_id(const struct control *c)
+{
+	if (!c->options->has_node)
+		log_event(LOG_LEVEL_INFO, LOG_NODE(c->self.id), "node id is %u", c->self.id);
+}
+
+static void
 on_settled(void *user)
 {
 	struct control *c = user;
 
-	if (!c->options->has_node)
-		log_line("node id is %u", c->self.id);
+	say_id(c);
 	log_forget(&c->id_trouble);
 	c->last_id = c->self.id;
 	c->last_id_known = true;
@@ -222,9 +229,10 @@ static const struct swim_ops swim_ops = {
 void
 self_beaten(struct control *c, const char *by)
 {
-	log_once(&c->id_trouble, "node id %u belongs to another node, says %s; %s", c->self.id, by,
-		 c->options->has_node ? "stop that one, or give this one another --node"
-				      : "another one is chosen");
+	log_once_about(&c->id_trouble, LOG_NODE_AT(c->self.id, by),
+		       "node id %u belongs to another node, says %s; %s", c->self.id, by,
+		       c->options->has_node ? "stop that one, or give this one another --node"
+					    : "another one is chosen");
 	event_active(c->again, EV_TIMEOUT, 0);
 }
 
@@ -322,6 +330,8 @@ self_begin(struct control *c, uint64_t now)
 		if (c->members[i]->listed && member_list(c->members[i]))
 			log_error("out of memory: node %u is left out", c->members[i]->id);
 	c->told_id = swim_is_settled(&c->swim);
+	if (c->told_id)
+		say_id(c); // etcd's gift
 	if (seed_is_self(c))
 		swim_alone(&c->swim);
 	spread(c);

@@ -132,7 +132,9 @@ tls_words_of_error(const SSL *ssl, unsigned long error, char words[TLS_WORDS_MAX
 	int reason = ERR_GET_REASON(error);
 	const char *text = ERR_reason_error_string(error);
 
-	if (ERR_GET_LIB(error) != ERR_LIB_SSL)
+	if (ERR_SYSTEM_ERROR(error))
+		snprintf(words, TLS_WORDS_MAX, "%s", strerror(reason));
+	else if (ERR_GET_LIB(error) != ERR_LIB_SSL)
 		snprintf(words, TLS_WORDS_MAX, "TLS failed: %s", text ? text : "unknown error");
 	else if (reason > SSL_AD_REASON_OFFSET)
 		of_alert(ssl, reason - SSL_AD_REASON_OFFSET, words);

@@ -138,6 +138,7 @@ static struct weir_messenger *
 messenger_make(struct weir *w, const struct weir_messenger_options *o)
 {
 	struct weir_messenger *m = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*m), 64));
+	pthread_condattr_t attr;
 
 	if (!m)
 		return NULL;
@@ -168,7 +169,10 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	memset(m->workers, 0, m->o.handler_threads * sizeof(*m->workers));
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->leaf, NULL);
-	pthread_cond_init(&m->changed, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* messenger_await()'s */
+	pthread_cond_init(&m->changed, &attr);
+	pthread_condattr_destroy(&attr);
 	return m;
 }
 
@@ -209,7 +213,7 @@ messenger_await(struct weir_messenger *m)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ts.tv_nsec += 20000000;
 	ts.tv_sec += ts.tv_nsec / 1000000000;
 	ts.tv_nsec %= 1000000000;

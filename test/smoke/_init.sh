@@ -156,10 +156,12 @@ dataplane() {
 	await 15 eval "[ \$(started $name) -gt $starts ]" || die "data plane $name did not come up"
 }
 
-# control NAME ID: with the peers file of this test.
+# control NAME ID [OPTION...]: with the peers file of this test.
 control() {
-	run "control-$1" weir-control --instance "$1" --node "$2" --listen "127.0.0.1:${weir_port[$2]}" \
-		--peers "$weir_tmp/peers"
+	local name=$1 id=$2
+	shift 2
+	run "control-$name" weir-control --instance "$name" --node "$id" --listen "127.0.0.1:${weir_port[$id]}" \
+		--peers "$weir_tmp/peers" "$@"
 }
 
 declare -A weir_port=()

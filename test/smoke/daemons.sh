@@ -34,7 +34,7 @@ run control-A weir-control --instance A --node 1 --listen "127.0.0.1:${weir_port
 unset NOTIFY_SOCKET WATCHDOG_USEC
 up A
 for daemon in dataplane control; do
-	await 10 told "$daemon" "READY=1 " || fail "$daemon isn't ready"
+	await 10 told "$daemon" "READY=1" || fail "$daemon isn't ready"
 	await 10 eval "[ \$(fed $daemon) -ge 3 ]" || fail "the watchdog of $daemon isn't fed"
 	# as if it hung
 	kill -STOP "${weir_pid[$daemon-A]}"
@@ -45,6 +45,9 @@ for daemon in dataplane control; do
 	kill -CONT "${weir_pid[$daemon-A]}"
 	await 10 eval "[ \$(fed $daemon) -gt $fed ]" || fail "the watchdog of $daemon isn't fed again"
 done
+
+await 10 told control "STATUS=node 1 of cluster 'default', 0 of 0 others are up\$" ||
+	fail "no status of control: $(grep STATUS "$weir_tmp/manager-control.log")"
 
 # every line of the log is an object, and says what it is about
 probe A attach >/dev/null || die "no program attaches"
@@ -60,7 +63,7 @@ lines() {
 }
 await 5 lines '.level == "debug" and .client == "probe" and (.msg | test("is attached"))' || fail "no line of the program"
 lines '.level == "info" and .msg == "control has gone; traffic goes on"' || fail "no line of control's end"
-grep -q '^time="20[^"]*" level="info" program="weir-control" pid=[0-9]* msg="data plane is up: .*" instance="A"$' \
+grep -q '^time="20[^"]*" level="info" program="weir-control" pid=[0-9]* msg="data plane is up: .*" instance="A" incarnation=[0-9]*$' \
 	"$weir_tmp/control-A.log" || fail "no logfmt of control"
 stop dataplane-A
 told dataplane "STOPPING=1" || fail "the data plane stops without a word"
