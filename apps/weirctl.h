@@ -145,6 +145,9 @@ uint32_t rows_kind(const char *name);
 const char *rows_name(uint32_t kind);
 /* The records as an array of objects; NULL: out of memory. */
 json_t *rows_json(const struct rows *rows);
+/* A setting's key, with a user's name in the place of its number: what weirctl set takes, too. */
+#define ROWS_KEY 128
+const char *rows_key(const struct weir_row_setting *r, char text[ROWS_KEY]);
 /* Text of a program's as JSON, whatever its bytes. */
 json_t *rows_text(const char *text);
 

@@ -105,7 +105,9 @@ conn_victim(const void *record, struct words *w, const char *text)
 static void
 setting_key(const void *record, struct words *w, const char *text)
 {
-	offer(w, text, ((const struct weir_row_setting *)record)->key);
+	char key[ROWS_KEY];
+
+	offer(w, text, rows_key(record, key));
 }
 
 // Of a program that has no setting yet.
@@ -127,15 +129,15 @@ offer_values(const char *key, struct words *w, const char *text)
 {
 	static const char *const level[] = {"error", "warning", "info", "debug", NULL};
 	static const char *const state[] = {"on", "off", NULL};
-	static const char *const rate[] = {"none", NULL};
+	static const char *const none[] = {"none", NULL};
 	const char *what = strrchr(key, '.');
 
 	if (!strcmp(key, "log.level"))
 		offer_all(w, text, level);
 	else if (!strncmp(key, "drain.", 6))
 		offer_all(w, text, state);
-	else if (what && !strcmp(what, ".rate"))
-		offer_all(w, text, rate);
+	else if (!strncmp(key, "user.", 5) || (what && !strcmp(what, ".rate")))
+		offer_all(w, text, none);
 }
 
 static void

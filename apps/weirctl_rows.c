@@ -227,10 +227,25 @@ counter_json(json_t *o, const struct weir_row_counter *r)
 	put_text(o, "help", r->help);
 }
 
+const char *
+rows_key(const struct weir_row_setting *r, char text[ROWS_KEY])
+{
+	unsigned uid;
+	char number[16];
+	int at = 0;
+
+	if (sscanf(r->key, "user.%u%n", &uid, &at) != 1 || r->key[at] != '.')
+		return r->key;
+	snprintf(text, ROWS_KEY, "user.%s%s", user_name(uid, number), r->key + at);
+	return text;
+}
+
 static void
 setting_json(json_t *o, const struct weir_row_setting *r)
 {
-	put_text(o, "key", r->key);
+	char text[ROWS_KEY];
+
+	put_text(o, "key", rows_key(r, text));
 	put_text(o, "value", r->value);
 	put_text(o, "help", r->help);
 }

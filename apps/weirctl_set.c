@@ -39,7 +39,7 @@ resolve_user(const char *key, char *out, size_t size)
 	const struct passwd *p;
 	char name[64];
 
-	if (strncmp(key, "user.", 5) || what < key + 6 ||
+	if (strncmp(key, "user.", 5) || what < key + 6 || key[5] == '*' ||
 	    (size_t)(what - key - 5) >= sizeof(name) || (key[5] >= '0' && key[5] <= '9')) {
 		snprintf(out, size, "%s", key);
 		return WEIRCTL_OK;
@@ -63,7 +63,9 @@ set(const struct weirctl_options *o, int argc, char **argv)
 	(void)argc;
 	if (!status)
 		status = change(o->instance, named, argv[1], &count);
-	if (!status && !count)
+	if (!status && o->json)
+		printf("{\"changed\": %u}\n", count);
+	else if (!status && !count)
 		printf("no program of that %s is attached; it holds for those to come\n",
 		       strncmp(named, "user.", 5) ? "name" : "user");
 	return status;
@@ -103,6 +105,8 @@ evict(const struct weirctl_options *o, int argc, char **argv)
 	m.evict.what = conn ? WEIR_EVICT_CONNECTION : WEIR_EVICT_SESSION;
 	snprintf(m.evict.reason, sizeof(m.evict.reason), "%s", reason);
 	status = query_change(&q, o->instance, &m, &count);
+	if (!status && o->json)
+		printf("{\"changed\": %u}\n", count);
 	return status ? weirctl_fail(status, "%s", q.reason) : WEIRCTL_OK;
 }
 
@@ -133,9 +137,23 @@ count_left(const char *instance, long node, uint32_t *sessions, uint32_t *conns)
 	return 0;
 }
 
+static void
+say_left(const struct weirctl_options *o, long node, uint32_t sessions, uint32_t conns)
+{
+	if (o->json && node < 0)
+		printf("{\"programs\": %u, \"connections\": %u}\n", sessions, conns);
+	else if (o->json)
+		printf("{\"connections\": %u}\n", conns);
+	else if (node < 0)
+		printf("%u programs, %u ends of connections left\n", sessions, conns);
+	else
+		printf("%u connections left\n", conns);
+	fflush(stdout);
+}
+
 // Says how many are left whenever that changes, until none are.
 static int
-watch(const struct weirctl_options *o, long node, int signals)
+watch(const struct weirctl_options *o, long node, const char *name, int signals)
 {
 	double end = weirctl_now() + o->timeout;
 	uint32_t sessions, conns, said[2] = {UINT32_MAX, UINT32_MAX};
@@ -146,11 +164,8 @@ watch(const struct weirctl_options *o, long node, int signals)
 
 		if (status)
 			return weirctl_fail(status, "%s", q.reason);
-		if (node < 0 && (sessions != said[0] || conns != said[1]))
-			printf("%u programs, %u ends of connections left\n", sessions, conns);
-		else if (conns != said[1])
-			printf("%u connections left\n", conns);
-		fflush(stdout);
+		if (sessions != said[0] || conns != said[1])
+			say_left(o, node, sessions, conns);
 		said[0] = sessions;
 		said[1] = conns;
 		if (!sessions && !conns)
@@ -161,17 +176,16 @@ watch(const struct weirctl_options *o, long node, int signals)
 					    o->timeout);
 		if (poll(&p, 1, LOOK_MS) > 0)
 			return weirctl_fail(WEIRCTL_FAILED,
-					    "it goes on draining; 'drain %s off' "
-					    "undoes that",
-					    node < 0 ? "self" : "NODE");
+					    "it goes on draining; 'drain %s off' undoes that",
+					    name);
 	}
 }
 
 static int
-watch_until_signal(const struct weirctl_options *o, long node)
+watch_until_signal(const struct weirctl_options *o, long node, const char *name)
 {
 	sigset_t before;
-	int signals = signals_open(&before), status = watch(o, node, signals);
+	int signals = signals_open(&before), status = watch(o, node, name, signals);
 
 	signals_close(signals, &before);
 	return status;
@@ -197,5 +211,7 @@ drain(const struct weirctl_options *o, int argc, char **argv)
 				    argv[0]);
 	snprintf(key, sizeof(key), self ? "drain.self" : "drain.%u", id);
 	status = change(o->instance, key, off ? "off" : "on", &count);
-	return status || off ? status : watch_until_signal(o, self ? -1 : (long)id);
+	if (!status && off && o->json)
+		printf("{\"changed\": %u}\n", count);
+	return status || off ? status : watch_until_signal(o, self ? -1 : (long)id, argv[0]);
 }

@@ -249,6 +249,7 @@ broker_create(const struct broker_config *config)
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	b->last_building = &b->building;
+	users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
 	TAILQ_INIT(&b->node_news);
 	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));

@@ -228,7 +228,12 @@ bool user_take_conn(struct broker_session *s);
 void user_give_conn(struct broker_session *s);
 void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
 struct engine_share *user_share(struct broker_user *u);
+/* KEY as in user.UID.KEY. How many sessions it has, or -errno. */
+#define USER_OTHERS UINT32_MAX /* each user without settings of its own */
 int user_set(struct broker *b, uint32_t uid, const char *key, const char *value);
+/* Settings of users, in order. False: there are no more. */
+bool user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r);
+void users_begin(struct broker *b);
 void user_free_all(struct broker *b);
 
 /* Settings of programs by name, in order: NULL behind the last one. */
@@ -615,7 +620,8 @@ struct broker {
 	uint64_t told_to_wait;				  /* when those were last */
 	struct share_setting *share_settings;
 	struct broker_user *users;
-	struct broker_conn **conn; /* by vqpn index */
+	struct user_limits user_others; /* of each without settings of its own */
+	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
 	struct service_table services;
 	struct weir_services services_public; /* of those, the names that the cluster knows */

@@ -161,16 +161,6 @@ draining(struct broker *b, const struct broker_node *n)
 
 /* ---- rows ---- */
 
-static void
-rate_text(const struct rate *r, char *value, size_t size)
-{
-	if (r->bytes)
-		snprintf(value, size, "%llu,%llu", (unsigned long long)r->bytes,
-			 (unsigned long long)r->burst);
-	else
-		snprintf(value, size, "none");
-}
-
 /* Of a session or a program's name: `what` is 0 ... 2. */
 static void
 share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what, uint32_t weight,
@@ -189,8 +179,9 @@ share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
 		snprintf(r->value, sizeof(r->value), "%u", what ? weight : conn_limit);
 }
 
+/* Those of programs by name, then those of users. */
 static bool
-program_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
+named_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 {
 	char prefix[WEIR_NAME_MAX + 16];
 
@@ -205,7 +196,7 @@ program_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 			return true;
 		}
 	}
-	return false;
+	return user_setting_row(b, index, r);
 }
 
 bool
@@ -240,7 +231,7 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 				  b->session[i]->conn_limit);
 		return true;
 	}
-	return program_row(b, index - 3 * b->session_count, r);
+	return named_row(b, index - 3 * b->session_count, r);
 }
 
 /* ---- evict ---- */

@@ -154,20 +154,22 @@ apply(struct broker *b, const char *name, uint32_t id, const struct share_settin
 	return n || name ? n : -ESRCH;
 }
 
-/* KEY is user.UID.WHAT: for those that attach later, too. */
+/* KEY is user.UID.WHAT, or user.*.WHAT of each that has no settings: for those that attach later,
+ * too. */
 static int
 set_user(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
 	const char *what = strrchr(key, '.');
 	char number[16];
-	uint32_t uid;
+	uint32_t uid = USER_OTHERS;
 	int rc;
 
 	snprintf(number, sizeof(number), "%.*s", (int)(what - key - 5), key + 5);
 	if (what <= key + 5 || (size_t)(what - key - 5) >= sizeof(number) ||
-	    !broker_parse_number(number, UINT32_MAX - 1, &uid))
+	    (strcmp(number, "*") && !broker_parse_number(number, UINT32_MAX - 1, &uid)))
 		return fail(reason, size, -EINVAL,
-			    "'%s' names no user by number; give user.UID.WHAT", key);
+			    "'%s' names no user by number; give user.UID.WHAT, or user.*.WHAT",
+			    key);
 	rc = user_set(b, uid, what + 1, value);
 	if (rc == -ENOSPC)
 		return fail(reason, size, -ENOSPC,
@@ -177,7 +179,7 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 			    what + 1, value);
 	for (uint32_t i = 0; i < b->config.sessions; i++)
 		if (b->session[i] && b->session[i]->state != SESSION_CLOSING &&
-		    b->session[i]->uid == uid)
+		    (uid == USER_OTHERS || b->session[i]->uid == uid))
 			share_tell(b->session[i]);
 	return rc;
 }

@@ -21,8 +21,6 @@ struct broker_user {
 	struct engine_share share; /* above those of its sessions */
 };
 
-static const struct users no_users;
-
 static void
 store_rate(struct broker_user *u)
 {
@@ -64,18 +62,34 @@ find(struct broker *b, uint32_t uid)
 static struct broker_user *
 find_or_make(struct broker *b, uint32_t uid)
 {
-	const struct users *rules = b->config.users ? b->config.users : &no_users;
 	struct broker_user *u = find(b, uid);
 
 	if (u)
 		return u;
 	u = broker_alloc(sizeof(*u));
 	u->uid = uid;
-	u->limits = *users_limits(rules, uid, &u->kept);
+	u->limits = b->user_others;
 	store_rate(u);
 	u->next = b->users;
 	b->users = u;
 	return u;
+}
+
+void
+users_begin(struct broker *b)
+{
+	const struct users *rules = b->config.users;
+
+	if (!rules)
+		return;
+	b->user_others = rules->others;
+	for (unsigned i = 0; i < rules->limited_count; i++) {
+		struct broker_user *u = find_or_make(b, rules->limited[i].uid);
+
+		u->kept = true;
+		u->limits = rules->limited[i].limits;
+		store_rate(u);
+	}
 }
 
 /* A session of this user begins: 0, or -EDQUOT and the refusal. */
@@ -183,14 +197,31 @@ user_share(struct broker_user *u)
 	return &u->share;
 }
 
-/* KEY as in user.UID.KEY. How many sessions it has, or -errno. */
+static int
+set_others(struct broker *b, const char *key, const char *value)
+{
+	int rc = user_limits_set(&b->user_others, key, value);
+
+	for (struct broker_user *u = b->users; u && rc >= 0; u = u->next) {
+		if (u->kept)
+			continue;
+		u->limits = b->user_others;
+		store_rate(u);
+		rc += (int)u->sessions;
+	}
+	return rc;
+}
+
 int
 user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 {
-	struct broker_user *u = find_or_make(b, uid);
+	struct broker_user *u;
 	uint32_t kept = 0;
 	int rc;
 
+	if (uid == USER_OTHERS)
+		return set_others(b, key, value);
+	u = find_or_make(b, uid);
 	for (const struct broker_user *k = b->users; k; k = k->next)
 		kept += k->kept;
 	if (!u->kept && kept >= USERS_KEPT_MAX)
@@ -201,6 +232,56 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 	u->kept = true;
 	store_rate(u);
 	return (int)u->sessions;
+}
+
+static void
+count_text(uint64_t n, char *text, size_t size)
+{
+	if (n)
+		snprintf(text, size, "%llu", (unsigned long long)n);
+	else
+		snprintf(text, size, "none");
+}
+
+/* `what` is 0 ... 3. */
+static void
+limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct weir_row_setting *r)
+{
+	static const char *const name[] = {"connections", "memory", "rate", "sessions"};
+	static const char *const help[] = {
+	    "ends of connections of all programs of that user",
+	    "bytes of arenas and adopted memory of all programs of that user",
+	    "payload bytes/s to peers of all programs of that user, and burst in bytes",
+	    "attached programs of that user"};
+	const uint64_t count[] = {l->connections, l->memory, 0, l->sessions};
+
+	snprintf(r->key, sizeof(r->key), "user.%s.%s", whose, name[what]);
+	snprintf(r->help, sizeof(r->help), "%s%s", help[what],
+		 *whose == '*' ? ", unless it is named" : "");
+	if (what == 2)
+		rate_text(&l->rate, r->value, sizeof(r->value));
+	else
+		count_text(count[what], r->value, sizeof(r->value));
+}
+
+bool
+user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
+{
+	uint32_t skip = index / 4;
+	const struct broker_user *u = b->users;
+	char uid[16];
+
+	if (skip-- == 0) {
+		limit_row("*", &b->user_others, index % 4, r);
+		return true;
+	}
+	while (u && (!u->kept || skip-- != 0))
+		u = u->next;
+	if (!u)
+		return false;
+	snprintf(uid, sizeof(uid), "%u", u->uid);
+	limit_row(uid, &u->limits, index % 4, r);
+	return true;
 }
 
 void

@@ -15,7 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CLIENTS_MAX 32u
+#define QUERIES_MAX 32u	 /* weirctl */
+#define STRANGERS_MAX 8u /* and so many that have not said HELLO: one may be weir-control */
 #define PATIENCE_NS (5 * BROKER_SECOND_NS)
 #define SEND_BUFFER (4 << 20)
 
@@ -45,7 +46,7 @@ struct control_socket {
 	struct broker *b;
 	struct client *clients;
 	struct client *control; /* the one with that role */
-	uint32_t count;
+	uint32_t count, queries;
 	uint64_t paused_until;	 /* not accepting: out of descriptors */
 	struct weir_ctl_msg *in; /* WEIR_CTL_MAX + 8 bytes */
 };
@@ -70,6 +71,7 @@ client_close(struct client *c)
 		cs->control = NULL;
 		broker_log(c->b, "control has gone; traffic goes on");
 	}
+	cs->queries -= c->role == WEIR_ROLE_QUERY;
 	rows_close(c->q);
 	if (c->capture)
 		capture_orphan(c->capture);
@@ -251,8 +253,13 @@ hello(struct client *c, const struct weir_ctl_msg *m)
 		return;
 	}
 	c->deadline = UINT64_MAX;
+	if (m->hello.role == WEIR_ROLE_QUERY && cs->queries == QUERIES_MAX) {
+		refuse(c, EBUSY, "%u weirctl are connected already; end some", QUERIES_MAX);
+		return;
+	}
 	if (m->hello.role == WEIR_ROLE_QUERY) {
 		c->role = WEIR_ROLE_QUERY;
+		cs->queries++;
 		own_hello(c->b, &answer);
 		send_or_keep(c, &answer);
 		return;
@@ -394,14 +401,14 @@ static ssize_t
 receive(int from, void *packet, size_t size, int *fd)
 {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_LEN(sizeof(int))]; /* not SPACE, where two have room */
 		struct cmsghdr align;
 	} control;
 	struct iovec iov = {packet, size};
 	struct msghdr h = {.msg_iov = &iov,
 			   .msg_iovlen = 1,
 			   .msg_control = control.bytes,
-			   .msg_controllen = sizeof(control.bytes)};
+			   .msg_controllen = CMSG_LEN(sizeof(int))};
 	ssize_t n = recvmsg(from, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&h);
 
@@ -480,7 +487,9 @@ accept_ready(struct broker_watch *w, uint32_t events)
 	c->b = cs->b;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
 	c->deadline = broker_now(cs->b) + PATIENCE_NS;
-	if (cs->count == CLIENTS_MAX || broker_watch_add(cs->b, &c->watch, EPOLLIN)) {
+	if (cs->count == QUERIES_MAX + STRANGERS_MAX ||
+	    broker_watch_add(cs->b, &c->watch, EPOLLIN)) {
+		refuse(c, EBUSY, "too many connect at once; try again");
 		close(fd);
 		free(c);
 		return;

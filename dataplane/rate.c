@@ -2,6 +2,7 @@
 #include "rate.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,16 @@ rate_parse(const char *text, struct rate *r)
 	    r->burst < RATE_BURST_MIN || r->burst > RATE_BURST_MAX)
 		return -EINVAL;
 	return 0;
+}
+
+void
+rate_text(const struct rate *r, char *text, size_t size)
+{
+	if (r->bytes)
+		snprintf(text, size, "%llu,%llu", (unsigned long long)r->bytes,
+			 (unsigned long long)r->burst);
+	else
+		snprintf(text, size, "none");
 }
 
 uint64_t

@@ -18,6 +18,8 @@ struct rate {
 
 /* Text to rate: 0 or -EINVAL. K, M and G are powers of ten. Without a burst it is 20 ms worth. */
 int rate_parse(const char *text, struct rate *r);
+/* What rate_parse() would take for it. */
+void rate_text(const struct rate *r, char *text, size_t size);
 /* The burst as a time. */
 uint64_t rate_burst_ns(const struct rate *r);
 

@@ -175,15 +175,12 @@ users_limit(struct users *u, const char *text, char *error, size_t size)
 }
 
 const struct user_limits *
-users_limits(const struct users *u, uint32_t uid, bool *is_named)
+users_limits(const struct users *u, uint32_t uid)
 {
 	for (unsigned i = 0; i < u->limited_count; i++)
-		if (u->limited[i].uid == uid) {
-			*is_named = true;
+		if (u->limited[i].uid == uid)
 			return &u->limited[i].limits;
-		}
-	*is_named = false;
-	return &u->others;
+	return NULL;
 }
 
 bool

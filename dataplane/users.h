@@ -43,8 +43,8 @@ int users_allow(struct users *u, const char *text, char *error, size_t size);
 int users_limit(struct users *u, const char *text, char *error, size_t size);
 /* sessions, connections, memory or rate. -ENOENT: no such key. -EINVAL: no such value. */
 int user_limits_set(struct user_limits *l, const char *key, const char *value);
-/* What goes for it. `named`: it was named. */
-const struct user_limits *users_limits(const struct users *u, uint32_t uid, bool *named);
+/* Its own; NULL: it has none, those of others go for it. */
+const struct user_limits *users_limits(const struct users *u, uint32_t uid);
 /* Root and the user that we run as always may. */
 bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const gid_t *groups,
 		      size_t group_count);

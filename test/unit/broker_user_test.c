@@ -203,6 +203,58 @@ test_rate_and_set(void **state)
 	fake_close(f);
 }
 
+/* How a setting is shown; "" if it isn't. */
+static const char *
+shown(struct fake *f, const char *key)
+{
+	static struct weir_row_setting r;
+
+	for (uint32_t i = 0; setting_row(f->b, i, &r); i++)
+		if (!strcmp(r.key, key))
+			return r.value;
+	return "";
+}
+
+/* What is set is shown, also of who isn't there, as it may be given back to weirctl set. */
+static void
+test_shown(void **state)
+{
+	struct users users = {0};
+	struct fake *f;
+	struct fake_session a, b, c;
+
+	(void)state;
+	assert_int_equal(users_limit(&users, "*:sessions=16", reason, sizeof(reason)), 0);
+	f = open_with(&users, "1001:rate=100M,memory=4K");
+	assert_string_equal(shown(f, "user.1001.rate"), "100000000,2000000");
+	assert_string_equal(shown(f, "user.1001.memory"), "4096");
+	assert_string_equal(shown(f, "user.1001.sessions"), "none");
+	assert_string_equal(shown(f, "user.*.sessions"), "16");
+	assert_string_equal(shown(f, "user.*.rate"), "none");
+	assert_string_equal(shown(f, "user.1002.sessions"), "");
+	fake_attach_by(f, &a, EVE, "a");
+	assert_string_equal(shown(f, "user.1002.sessions"), "");
+	/* of all that have none of their own, those that are attached too */
+	assert_int_equal(set(f, "user.*.sessions", "1"), 1);
+	assert_int_equal(set(f, "user.*.rate", "5K,9K"), 1);
+	assert_string_equal(shown(f, "user.*.rate"), "5000,9000");
+	assert_int_equal(atomic_load(&a.s->share.above->rate), 5000);
+	fake_attach_by(f, &b, EVE, "b");
+	is_refused(&b, EDQUOT, "its limit is 1");
+	fake_attach_by(f, &b, 2000, "b");
+	assert_int_equal(atomic_load(&b.s->share.above->rate), 5000);
+	fake_attach_by(f, &c, 2000, "c");
+	is_refused(&c, EDQUOT, "its limit is 1");
+	assert_int_equal(set(f, "user.2000.connections", "3"), 1);
+	assert_string_equal(shown(f, "user.2000.connections"), "3");
+	assert_string_equal(shown(f, "user.2000.sessions"), "1");
+	assert_int_equal(set(f, "user.*.sessions", "0"), -EINVAL);
+	assert_int_equal(set(f, "user.*.colour", "1"), -ENOENT);
+	assert_int_equal(set(f, "user.**.sessions", "1"), -EINVAL);
+	assert_string_equal(shown(f, "user.*.sessions"), "1");
+	fake_close(f);
+}
+
 /* Leaving and coming back does not fill the bucket: what was sent has to be paid for first. */
 static void
 test_coming_back(void **state)
@@ -293,7 +345,7 @@ main(void)
 	    cmocka_unit_test(test_sessions),	cmocka_unit_test(test_memory),
 	    cmocka_unit_test(test_connections), cmocka_unit_test(test_rate_and_set),
 	    cmocka_unit_test(test_coming_back), cmocka_unit_test(test_who_may),
-	    cmocka_unit_test(test_bad_words),
+	    cmocka_unit_test(test_bad_words),	cmocka_unit_test(test_shown),
 	};
 
 	return cmocka_run_group_tests_name("broker_user", tests, NULL, NULL);
