@@ -34,9 +34,29 @@ says "its limit is 8192; ask for less" as $one $one 16777216 attach
 run mine as $one $one 4194304 echo e
 await 10 grep -q ready "$weir_tmp/mine.log"
 says "user $one has 1 sessions, its limit is 1; end a program" as $one $one 1048576 attach
-# It holds while nobody controls.
+# It holds while nobody controls: sessions, memory, connections, rate.
 stop control-A
 says "user $one has 1 sessions" as $one $one 1048576 attach
+weirctl --instance A --json show settings | jq -e "any(.[]; .key == \"user.$one.memory\" and .value == \"8388608\")" >/dev/null ||
+	fail "limits aren't shown: $(weirctl --instance A --json show settings)"
+weirctl --instance A set "user.$one.sessions" none || fail "a limit can't be taken away"
+says "its limit is 8192; ask for less" as $one $one 5242880 attach
+weirctl --instance A set "user.$one.connections" 1 || fail "a limit of connections can't be set"
+run other probe A echo other
+await 10 grep -q ready "$weir_tmp/other.log" || die "nobody listens"
+says "user $one has reached its limit of 1 connections" as $one $one 1048576 many node:1:other 2 1
+as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is too much"
+stop other
+weirctl --instance A set user.root.rate 2M || fail "a rate can't be set"
+server A
+rate=$(weir-perf --instance A node:1 --loop -t bw -s 16384 -n 200 --no-calibrate --json | jq '.results[0].bytes_per_s | floor')
+if [ "$rate" -lt 1000000 ] || [ "$rate" -gt 3000000 ]; then fail "user root sends $rate bytes/s and not 2 M"; fi
+weirctl --instance A set user.root.rate none
+stop server-A
+weirctl --instance A set "user.*.sessions" 1 || fail "the limit of all others can't be set"
+run theirs as $member $club 1048576 echo theirs
+await 10 grep -q ready "$weir_tmp/theirs.log" || die "a member of the group can't attach"
+says "user $member has 1 sessions, its limit is 1" as $member $club 1048576 attach
 weirctl --instance A set "user.$one.sessions" 2 || fail "a limit can't be set"
 as $one $one 1048576 attach >/dev/null || fail "it can't attach with a higher limit"
 weirctl --instance A set user.root.rate 10M >"$weir_tmp/set.log" || fail "a user can't be named: $(cat "$weir_tmp/set.log")"
@@ -44,3 +64,20 @@ says "there is no user 'no-such-user' on this host" weirctl --instance A set use
 says "sessions '0' is not good; give sessions=N" weirctl --instance A set "user.$one.sessions" 0
 weirctl --instance A --json show sessions | jq -e "any(.[]; .name == \"probe\" and .uid == $one and .user == \"$one\")" >/dev/null ||
 	fail "show sessions: $(weirctl --instance A --json show sessions)"
+
+# Without a list the socket's own permissions decide: group weir, where there is one.
+stop dataplane-A
+mkdir "$weir_tmp/bin"
+{ grep -v '^weir:' /etc/group; echo "weir:x:$club:"; } >"$weir_tmp/group"
+cat >"$weir_tmp/bin/weir-dataplane" <<SH
+#!/bin/sh
+exec unshare -m sh -c 'mount --bind $weir_tmp/group /etc/group && exec $(command -v weir-dataplane) "\$@"' sh "\$@"
+SH
+chmod +x "$weir_tmp/bin/weir-dataplane"
+PATH=$weir_tmp/bin:$PATH
+dataplane A 0 "" ""
+[ "$(stat -c '%a %g' "$WEIR_RUN_DIR/A/session.sock")" = "660 $club" ] || fail "session.sock is $(stat -c '%a %g' "$WEIR_RUN_DIR/A/session.sock")"
+[ "$(stat -c '%a' "$WEIR_RUN_DIR/A/control.sock")" = 600 ] || fail "control.sock is $(stat -c %a "$WEIR_RUN_DIR/A/control.sock")"
+as $member $club 1048576 attach >/dev/null || fail "a member of group weir can't attach"
+says "Permission denied" as $stranger $stranger 1048576 attach
+exit 0
