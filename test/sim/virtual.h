@@ -14,6 +14,7 @@
 #define MS UINT64_C(1000) /* of virtual time, which is in us */
 #define SECOND (1000 * MS)
 #define NODE_TIMEOUT 1000u /* ms */
+#define KNOWN_LISTS 512u
 
 struct host;
 
@@ -69,8 +70,9 @@ struct end {
 	uint64_t deadline, resend, quiet_until, heard_at, down_at;
 };
 
+/* What a data plane was told of a node. */
 struct known {
-	struct known *next;
+	struct known *next; /* of those with the same remainder */
 	struct weir_ctl_node is;
 };
 
@@ -78,7 +80,7 @@ struct plane {
 	uint64_t incarnation; /* 0: it doesn't run */
 	uint32_t starts, id;  /* UINT32_MAX: not known */
 	struct end *ends;
-	struct known *known;
+	struct known *known[KNOWN_LISTS];
 	uint32_t told_suspect, told_down; /* of others */
 	uint32_t renamed;		  /* while it ran */
 };

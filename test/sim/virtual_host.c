@@ -181,18 +181,6 @@ hosts_free(void)
 
 // ---- what must hold ----
 
-struct host *
-host_of_id(uint32_t id)
-{
-	for (uint32_t i = 0; i < world.hosts; i++) {
-		struct host *h = &world.host[i];
-
-		if (h->running && h->control.has_id && h->control.self.id == id)
-			return h;
-	}
-	return NULL;
-}
-
 struct member *
 host_member(struct host *h, const struct host *other)
 {

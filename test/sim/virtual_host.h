@@ -17,8 +17,7 @@ void host_power_off(struct host *h);
 void host_pause(struct host *h);
 void host_resume(struct host *h);
 
-/* NULL: not running, or without an id yet. */
-struct host *host_of_id(uint32_t id);
+/* NULL: one of them doesn't run, or has no id yet. */
 struct member *host_member(struct host *h, const struct host *other);
 /* The end that it uses towards another; NULL: none. */
 struct sock *host_sock(struct host *h, const struct host *other);

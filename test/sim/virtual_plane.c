@@ -86,7 +86,7 @@ dp_send(struct dp *dp, struct weir_ctl_msg *m)
 static struct known *
 find_known(const struct host *h, uint16_t id)
 {
-	struct known *k = h->plane.known;
+	struct known *k = h->plane.known[id % KNOWN_LISTS];
 
 	while (k && k->is.id != id)
 		k = k->next;
@@ -312,8 +312,8 @@ input_node(struct host *h, const struct weir_ctl_node *is)
 		if (!k)
 			abort();
 		k->is.id = is->id;
-		k->next = h->plane.known;
-		h->plane.known = k;
+		k->next = h->plane.known[is->id % KNOWN_LISTS];
+		h->plane.known[is->id % KNOWN_LISTS] = k;
 	}
 	take_life(h, k, incarnation);
 	incarnation = k->is.incarnation;
@@ -500,11 +500,13 @@ plane_free(struct host *h)
 		h->plane.ends = e->next;
 		free(e);
 	}
-	while (h->plane.known) {
-		struct known *k = h->plane.known;
+	for (uint32_t i = 0; i < KNOWN_LISTS; i++) {
+		while (h->plane.known[i]) {
+			struct known *k = h->plane.known[i];
 
-		h->plane.known = k->next;
-		free(k);
+			h->plane.known[i] = k->next;
+			free(k);
+		}
 	}
 }
 
