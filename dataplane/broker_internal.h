@@ -621,7 +621,7 @@ struct broker {
 	struct share_setting *share_settings;
 	struct broker_user *users;
 	struct user_limits user_others; /* of each without settings of its own */
-	struct broker_conn **conn; /* by vqpn index */
+	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
 	struct service_table services;
 	struct weir_services services_public; /* of those, the names that the cluster knows */

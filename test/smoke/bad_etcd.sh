@@ -23,7 +23,10 @@ node A "$url"
 node B "$url"
 says A 'msg="node id is'
 says B 'msg="node id is'
-await 10 eval '[ "$(etcdctl get --prefix --keys-only /weir/default/node/ | grep -c /weir)" = 2 ]' || fail "two nodes aren't there"
+two_are_there() {
+	[ "$(etcdctl get --prefix --keys-only /weir/default/node/ | grep -c /weir)" = 2 ]
+}
+await 10 two_are_there || fail "two nodes aren't there"
 
 # full: nobody goes, nobody comes, and each says what to do
 much=$(head -c 400000 /dev/zero | tr '\0' x)
@@ -33,7 +36,7 @@ node C "$url"
 says C "etcd at $url: .*space exceeded; compact it, raise its quota and disarm its alarm"
 says C "etcd=\"$url\" reason=\".*space exceeded\"" # as fields
 if grep -q 'node id is' "$weir_tmp/control-C.log"; then fail "etcd isn't full after all"; fi
-[ "$(etcdctl get --prefix --keys-only /weir/default/node/ | grep -c /weir)" = 2 ] || fail "a node has gone"
+two_are_there || fail "a node has gone"
 etcdctl del much >/dev/null 2>&1
 etcdctl compact "$(etcdctl endpoint status -w json | jq '.[0].Status.header.revision')" >/dev/null
 etcdctl defrag >/dev/null

@@ -18,7 +18,7 @@
  * every connection until killed, looks at nothing probe INSTANCE rewrite ADDRESS SECONDS  sends
  * messages of all sizes, and writes their memory until it is taken for others, and then
  *
- * $PROBE_ARENA: bytes of its arena.
+ * $PROBE_ARENA: bytes of its arena. $PROBE_NAME: what it calls itself.
  */
 #include "program.h"
 
@@ -416,6 +416,8 @@ main(int argc, char **argv)
 
 	if (getenv("PROBE_ARENA"))
 		options.arena = strtoull(getenv("PROBE_ARENA"), NULL, 0);
+	if (getenv("PROBE_NAME"))
+		options.name = getenv("PROBE_NAME");
 	r = weir_attach(&options, &w);
 	if (r)
 		return failed("attach", r);

@@ -49,7 +49,7 @@ as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is
 stop other
 weirctl --instance A set user.root.rate 2M || fail "a rate can't be set"
 server A
-rate=$(weir-perf --instance A node:1 --loop -t bw -s 65536 -D 2 --no-calibrate --json | jq '.results[0].bytes_per_s | floor')
+rate=$(weir-perf --instance A node:1 --loop -t bw -s 16384 -n 200 --no-calibrate --json | jq '.results[0].bytes_per_s | floor')
 if [ "$rate" -lt 1000000 ] || [ "$rate" -gt 3000000 ]; then fail "user root sends $rate bytes/s and not 2 M"; fi
 weirctl --instance A set user.root.rate none
 stop server-A

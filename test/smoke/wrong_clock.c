@@ -12,7 +12,7 @@ wrong_by(void)
 {
 	const char *text = getenv("WRONG_CLOCK");
 
-	return text ? atol(text) : 0;
+	return text ? strtol(text, NULL, 10) : 0;
 }
 
 int
