@@ -267,11 +267,11 @@ measure(uint32_t nodes, uint32_t clusters)
 		sent = all_sent(&net);
 		net_run(&net, net.now / 1000 + 5000);
 		f.messages_s += (double)(all_sent(&net) - sent) / nodes / 5;
-		for (uint32_t k = 0; k < OFFERS; k++)
-			one_offer(&net, &f);
 		for (uint32_t k = 0; k < DEATHS; k++)
 			if (!one_death(&net, &f))
 				complain(&net, "death", "not all know of it");
+		for (uint32_t k = 0; k < OFFERS; k++)
+			one_offer(&net, &f);
 		if (net.false_deaths)
 			complain(&net, "death", "a node that lives was declared dead");
 		net_fini(&net);
