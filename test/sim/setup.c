@@ -5,8 +5,8 @@
  * pause, connections break at one end or go dark, the network is cut, messages are lost and
  * repeated; in two nodes each of these after each step of a set-up. What must hold: both ends of a
  * pair use one connection, unused ones beyond the limit are closed, none leaks; after trouble all
- * data planes know all nodes, and links come up, both within a bounded time; what a node costs
- * doesn't grow with their number.
+ * data planes know all nodes and what each offers, and links come up, both within a bounded time;
+ * what a node costs doesn't grow with their number.
  */
 #include "virtual_host.h"
 
@@ -173,6 +173,8 @@ scenario_steps(void)
 	start_all(world_random(3 * SECOND));
 	if (!await_settled(START, "start"))
 		return false;
+	for (uint32_t i = 0; i < world.hosts; i += 2)
+		plane_offer(&world.host[i]);
 	want_some(world.hosts * (1 + (uint32_t)world_random(4)));
 	if (!await_settled(CALM, "links"))
 		return false;
@@ -180,6 +182,8 @@ scenario_steps(void)
 	world.twice = (uint32_t)world_random(50);
 	for (uint32_t i = 0; i < 40; i++) {
 		trouble();
+		if (i % 3 == 0)
+			plane_offer(some_host());
 		if (!world_random(3))
 			want_some(2);
 		if (!watch(world_random(8) ? world_random(500) * MS : world_random(4 * SECOND),

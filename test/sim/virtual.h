@@ -74,6 +74,7 @@ struct end {
 struct known {
 	struct known *next; /* of those with the same remainder */
 	struct weir_ctl_node is;
+	uint64_t offers, offered_by; /* digest of its services; incarnation */
 };
 
 struct plane {
@@ -81,6 +82,8 @@ struct plane {
 	uint32_t starts, id;  /* UINT32_MAX: not known */
 	struct end *ends;
 	struct known *known[KNOWN_LISTS];
+	struct weir_services offers;	  /* public services of its programs */
+	uint32_t offered;		  /* how often they have changed */
 	uint32_t told_suspect, told_down; /* of others */
 	uint32_t renamed;		  /* while it ran */
 };
@@ -139,6 +142,8 @@ void plane_start(struct host *host);
 void plane_die(struct host *host);
 /* A program at `host` wants a connection to that node. */
 void plane_want(struct host *host, uint16_t id);
+/* Programs at `host` offer other services than before, or none. */
+void plane_offer(struct host *host);
 struct end *plane_end(const struct host *host, uint16_t id);
 const struct known *plane_known(const struct host *host, uint16_t id);
 /* Is this end joined with the one that the other data plane has now? */

@@ -283,6 +283,10 @@ pair_settled(struct host *h, struct host *other, char *why, size_t size)
 		    "%llx",
 		    h->place, id, other->place, k ? (int)k->is.state : -1,
 		    k ? (unsigned long long)k->is.incarnation : 0);
+	else if (k->offered_by != k->is.incarnation ||
+		 k->offers != weir_services_digest(&other->plane.offers))
+		snprintf(why, size, "place %u doesn't know what place %u offers", h->place,
+			 other->place);
 	else if (e && e->wanted && !(e->state == END_UP && e->confirmed && plane_joined(h, e)))
 		snprintf(why, size,
 			 "place %u has no link to place %u: state %d, attempt %u of %u, confirmed "

@@ -5,6 +5,7 @@
  */
 #include "virtual.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ struct dp {
 	const struct dp_handler *handler;
 	void *user;
 	struct dp_view view;
+	struct weir_services services;
 	uint32_t node;
 };
 
@@ -39,8 +41,15 @@ to_control(void *arg, uint64_t tag, bool alive)
 	struct letter *l = arg;
 	struct dp *dp = l->host->dp;
 
-	if (alive && dp && dp->view.state == DP_UP && dp->view.incarnation == l->incarnation)
+	if (!alive || !dp || dp->view.state != DP_UP || dp->view.incarnation != l->incarnation) {
+		;
+	} else if (l->m.type == WEIR_CTL_SERVICES) {
+		dp->services = l->m.services.names;
+		dp->view.services = weir_services_digest(&dp->services);
+		dp->handler->services(dp->user);
+	} else {
 		dp->handler->message(dp->user, &l->m);
+	}
 	free(l);
 }
 
@@ -294,6 +303,43 @@ plane_want(struct host *h, uint16_t id)
 	kick(h, e);
 }
 
+// ---- services ----
+
+static void
+tell_services(struct host *h)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_SERVICES, .services.names = h->plane.offers};
+
+	tell_control(h, &m);
+}
+
+void
+plane_offer(struct host *h)
+{
+	char name[WEIR_SERVICE_MAX];
+
+	h->plane.offered++;
+	memset(&h->plane.offers, 0, sizeof(h->plane.offers));
+	for (uint32_t i = h->plane.offered % 3; i; i--) {
+		snprintf(name, sizeof(name), "s%u-%u", i, h->plane.offered);
+		weir_services_add(&h->plane.offers, name);
+	}
+	if (h->plane.incarnation)
+		tell_services(h);
+}
+
+static void
+input_services(struct host *h, const struct weir_ctl_msg *m)
+{
+	struct known *k = find_known(h, (uint16_t)m->services.node);
+
+	// As dataplane/broker_service.c: of whom nothing is known nothing is believed.
+	if (!k || k->is.self)
+		return;
+	k->offers = weir_services_digest(&m->services.names);
+	k->offered_by = m->services.incarnation;
+}
+
 // ---- nodes ----
 
 static void
@@ -336,6 +382,8 @@ input(struct host *h, const struct weir_ctl_msg *m)
 		input_node(h, &m->node);
 	else if (m->type == WEIR_CTL_LINK)
 		input_offer(h, &m->link);
+	else if (m->type == WEIR_CTL_SERVICES)
+		input_services(h, m);
 }
 
 // ---- time ----
@@ -430,9 +478,12 @@ say_hello(void *arg, uint64_t tag, bool alive)
 	if (up) {
 		dp->view.incarnation = h->plane.incarnation;
 		dp->view.engines = 1;
+		dp->view.services = weir_services_digest(&h->plane.offers);
 		dp->node = h->plane.id;
 	}
 	dp->handler->changed(dp->user, &dp->view);
+	if (up)
+		tell_services(h);
 	for (struct end *e = h->plane.ends; up && e; e = e->next)
 		if (e->state == END_OFFERED || e->state == END_UP)
 			offer(h, e, e->confirmed ? e->peer_attempt : 0);
@@ -475,9 +526,7 @@ dp_node(const struct dp *dp)
 const struct weir_services *
 dp_services(const struct dp *dp)
 {
-	static const struct weir_services none;
-
-	return &none;
+	return &dp->services;
 }
 
 // ---- life ----
@@ -521,6 +570,7 @@ plane_die(struct host *h)
 		if (e->wanted)
 			wanted[n++] = e->peer;
 	plane_free(h);
+	h->plane.offers.count = 0; // and its programs offer nothing yet
 	h->plane.incarnation = 0;
 	while (n)
 		make_end(h, wanted[--n])->wanted = true;
