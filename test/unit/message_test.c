@@ -128,6 +128,26 @@ test_bad_input(void **state)
 	close_both(&p);
 }
 
+/* The whole cluster knows a messenger's name if it is to. */
+static void
+test_public(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger *m;
+	struct both p;
+
+	(void)state;
+	open_both(&p, NULL, &o);
+	assert_int_equal(fake_listen_flags(p.f), 0);
+	o.service = "known";
+	o.flags = WEIR_MESSENGER_PUBLIC;
+	o.handler_threads = o.receivers = 1;
+	must(weir_messenger_open(p.a.w, &o, &m));
+	assert_int_equal(fake_listen_flags(p.f), WEIR_LISTEN_PUBLIC);
+	weir_messenger_close(m);
+	close_both(&p);
+}
+
 /* Somebody who connects to the name and is no messenger. */
 static void
 test_stranger(void **state)
@@ -290,7 +310,7 @@ main(void)
 	    cmocka_unit_test(test_run),		cmocka_unit_test(test_requests),
 	    cmocka_unit_test(test_bad_input),	cmocka_unit_test(test_stranger),
 	    cmocka_unit_test(test_late),	cmocka_unit_test(test_cancel),
-	    cmocka_unit_test(test_uncollected),
+	    cmocka_unit_test(test_uncollected), cmocka_unit_test(test_public),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
