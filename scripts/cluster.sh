@@ -23,7 +23,7 @@ Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--
   --auto          the nodes find their ids themselves: instance n3 is any node, with --join or --etcd
   --memory MIB    DPDK memory of each data plane
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
-  --report FILE   what it was, as JSON: time to come up, memory, exit codes, the switch
+  --report FILE   what it was, as JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
   --keep          nodes stay when COMMAND has ended, until Ctrl-C
 Variable: CLUSTER_OPTIONS, more options for every data plane.
 END
@@ -309,17 +309,6 @@ sees_all()
 	[ "$(weirctl --instance "n$1" --json show nodes 2>/dev/null | grep -o '"state": *"up"' | wc -l)" -eq "$nodes" ]
 }
 
-# An etcd for this cluster alone, which forgets all.
-start_etcd()
-{
-	local peer
-
-	peer=http://127.0.0.1:$(free_port)
-	etcd_url=http://127.0.0.1:$(free_port)
-	run etcd etcd --name c --data-dir "$weir_tmp/etcd" --unsafe-no-fsync --listen-client-urls "$etcd_url" --advertise-client-urls "$etcd_url" \
-		--listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "c=$peer"
-}
-
 # Control of node I.
 start_control()
 {
@@ -393,12 +382,18 @@ stop_cluster()
 	[ -z "${weir_pid[etcd]:-}" ] || stop etcd || true # it says that a signal ended it
 }
 
+# Lines of controls and data planes that say so, before anybody is stopped.
+nodes_down()
+{
+	cat "$weir_tmp"/control-*.log "$weir_tmp"/dataplane-*.log | grep -cE 'node [0-9]+ is down'
+}
+
 write_report()
 {
 	jq -n --argjson nodes "$nodes" --arg fabric "$fabric" --argjson planes "$planes_ms" --argjson up "$up_ms" \
-		--argjson memory "$memory_kib" --argjson code "$1" --slurpfile switch "$weir_tmp/switch.json" \
+		--argjson memory "$memory_kib" --argjson code "$1" --argjson down "$downs" --slurpfile switch "$weir_tmp/switch.json" \
 		'{nodes: $nodes, fabric: $fabric, dataplanes_up_s: ($planes / 1000), up_s: ($up / 1000),
-		memory_mib: ($memory / 1024 | round), command_exit: $code, failed: $ARGS.positional,
+		memory_mib: ($memory / 1024 | round), nodes_down: $down, command_exit: $code, failed: $ARGS.positional,
 		switch: ($switch[0] // null)}' --args -- "${failed[@]}" >"$report"
 }
 
@@ -433,6 +428,7 @@ if [ "$keep" = 1 ]; then
 	done
 	trap 'exit 130' INT TERM
 fi
+downs=$(nodes_down)
 stop_cluster
 [ "${#failed[@]}" -eq 0 ] || { say "did not end well: ${failed[*]}"; [ "$code" -ne 0 ] || code=1; }
 [ -z "$report" ] || write_report "$code"

@@ -3,10 +3,12 @@
  * Messages that find their program's ring full: their slots are packed into receive blocks, which
  * were promised for that, and replayed in order. So a slow program stalls its own connections only.
  * A program can write into its blocks: what is replayed is read as carefully as what it sends.
+ * They are complete for their senders: where they wait is shown to the program, which takes them
+ * itself if this data plane dies (lib/stream/salvage.c).
  */
 #include "internal.h"
 
-#define SLOTS (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE)
+#define SLOTS WEIR_SPILL_SLOTS
 #define CHAIN_END 0x7fffffffu
 
 static struct weir_slot *
@@ -26,6 +28,25 @@ spill_slack(const struct channel *ch)
 	return ch->spill_to * WEIR_SLOT_SIZE;
 }
 
+static uint64_t
+arena_block(const struct session *s, uint32_t block)
+{
+	return s->recv_at / WEIR_BLOCK_SIZE + block;
+}
+
+/* After all that it is about. */
+static void
+show(struct channel *ch)
+{
+	uint64_t at = 0;
+
+	if (ch->spill_count)
+		at = WEIR_SPILL(arena_block(ch->session, ch->spill_first), ch->spill_from,
+				ch->spill_count);
+	/* pairs with the acquire in weir_channel_salvage() */
+	atomic_store_explicit(&ch->head->spilled, at, memory_order_release);
+}
+
 static struct weir_slot *
 next_place(struct channel *ch)
 {
@@ -41,6 +62,8 @@ next_place(struct channel *ch)
 			ch->spill_from = 0;
 		} else {
 			s->runs[ch->spill_last] = RUN_CHAIN | b;
+			atomic_store_explicit(&spill_at(s, ch->spill_last, 0)->seq,
+					      (uint32_t)arena_block(s, b), memory_order_relaxed);
 		}
 		ch->spill_last = b;
 		ch->spill_to = 0;
@@ -57,6 +80,7 @@ spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	memcpy(next_place(ch), head, WEIR_SLOT_SIZE);
 	for (uint32_t i = 1; i < n; i++)
 		memcpy(next_place(ch), &ring[(pos + i) & mask], WEIR_SLOT_SIZE);
+	show(ch);
 	c->spilled++;
 	count(&e->counters.spilled, n);
 	channel_clog(e, ch);
@@ -121,6 +145,7 @@ spill_drain(struct engine *e, struct channel *ch)
 		if (!channel_room(e, ch, n))
 			break;
 		replay(ch, &head, n);
+		show(ch);
 		any = true;
 		c = conn_find(e, head.vqpn);
 		if (!c || c->session != s || !c->spilled)

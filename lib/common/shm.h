@@ -89,8 +89,20 @@ struct weir_channel_head {
 	_Alignas(64) _Atomic uint32_t tx_sleeping; /* engine writes, program reads */
 	_Alignas(64) _Atomic uint64_t return_tail; /* engine writes, program reads: consumer of
 						      returns */
+	/* engine writes, program reads once the data plane is gone: WEIR_SPILL(), 0: none */
+	_Alignas(64) _Atomic uint64_t spilled;
 };
-static_assert(sizeof(struct weir_channel_head) == 320, "five lines");
+static_assert(sizeof(struct weir_channel_head) == 384, "six lines");
+
+/*
+ * Slots of messages that found the rx ring full wait in a chain of receive blocks. `block`, in
+ * blocks from the arena's start, and `from`, a slot there, are the first; `seq` of a block's first
+ * slot is the next block. What a message is part of is shown when it is whole, and no more when it
+ * lies in the ring: for a moment it is in both.
+ */
+#define WEIR_SPILL(block, from, count)                                                             \
+	((uint64_t)(block) << 40 | (uint64_t)(from) << 32 | (uint32_t)(count))
+#define WEIR_SPILL_SLOTS (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE) /* of each block */
 
 /* Slots of a channel's third ring: what gives memory and credit back never waits behind a message.
  */

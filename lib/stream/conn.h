@@ -264,6 +264,11 @@ void weir_posts_free(struct weir_conn *c);
 uint8_t *weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
 /* Takes the message at the ring's head into the connection's queue. 0, -EPROTO, -ENOMEM. */
 int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
+/* The data plane is gone: takes in what its engine kept beside the ring. Home locked. */
+void weir_channel_salvage(struct weir_channel *ch);
+/* The data plane is gone: waits a moment until c has ended, with all that came. False: it has not.
+ */
+bool weir_conn_await_end(struct weir_conn *c);
 unsigned weir_channel_drive(struct weir_channel *ch, struct weir_conn *want);
 /*
  * A reply may overtake the end of its vQPN's last life, which is in the ring by then: takes that

@@ -6,6 +6,10 @@
  */
 #include "stream/conn.h"
 
+#include <time.h>
+
+#define AWAIT_NS 80000000u /* -ENODEV comes within 100 ms */
+
 static bool
 is_open(const struct weir_conn *c)
 {
@@ -41,8 +45,11 @@ weir_thread_lost(struct weir_thread *t)
 
 	weir_bias_lock_slow(&t->lock);
 	SLIST_FOREACH(ch, &t->channels, next)
-	while (weir_channel_drive(ch, NULL))
-		;
+	{
+		while (weir_channel_drive(ch, NULL))
+			;
+		weir_channel_salvage(ch);
+	}
 	weir_conns_each(t, end_one);
 	LIST_FOREACH(seg, &t->segments, next)
 	/* pairs with the acquire in weir_thread_last() of the peer */
@@ -94,4 +101,21 @@ weir_thread_last(struct weir_thread *t)
 	}
 	weir_thread_wake(t, NULL);
 	weir_bias_unlock_passing(&t->lock);
+}
+
+bool
+weir_conn_await_end(struct weir_conn *c)
+{
+	static const struct timespec nap = {.tv_nsec = 100000};
+	uint64_t end = weir_clock() + AWAIT_NS;
+	bool open = true;
+
+	while (c->home->w->watched && open && weir_clock() < end) {
+		weir_lock(c->home);
+		open = is_open(c);
+		weir_unlock(c->home);
+		if (open)
+			nanosleep(&nap, NULL);
+	}
+	return !open;
 }

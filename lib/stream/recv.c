@@ -342,6 +342,8 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 		weir_unlock(c->home);
 	} while (rc == -EAGAIN);
 	weir_wait_end(&wait);
+	if (rc == -ENODEV && weir_conn_await_end(c))
+		rc = locked_recv(c, buf, size, length);
 	return rc;
 }
 
@@ -577,6 +579,8 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 			break;
 	}
 	weir_wait_end(&wait);
+	if (rc == -ENODEV && weir_conn_await_end(c))
+		rc = locked_loan(c, loan);
 	return rc;
 }
 

@@ -315,6 +315,13 @@ two_nodes() {
 	up A B
 }
 
+# start_etcd [OPTION...]: at $etcd_url, the same each time; its data stay in etcd/ of the test.
+start_etcd() {
+	etcd_url=${etcd_url:-http://127.0.0.1:$(free_port)} etcd_peer=${etcd_peer:-http://127.0.0.1:$(free_port)}
+	run etcd etcd --name c --data-dir "$weir_tmp/etcd" --unsafe-no-fsync --listen-client-urls "$etcd_url" --advertise-client-urls "$etcd_url" \
+		--listen-peer-urls "$etcd_peer" --initial-advertise-peer-urls "$etcd_peer" --initial-cluster "c=$etcd_peer" "$@"
+}
+
 # one_node [DATAPLANE-OPTION...]: node A (1) with a loop port.
 one_node() {
 	peers 1=10.79.0.1

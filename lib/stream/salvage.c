@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a dead data plane leaves besides what lies in its rings: messages that are complete for
+ * their senders and that its engine kept in the session's memory for want of room in the ring.
+ */
+#include "stream/model.h"
+
+struct chain {
+	uint64_t block; /* from the arena's start */
+	uint32_t from, left;
+};
+
+/* NULL: there is no more, or it is not in the receive memory. */
+static const struct weir_slot *
+next_slot(const struct weir *w, struct chain *at)
+{
+	uint64_t first = weir_arena_recv(&w->geometry) / WEIR_BLOCK_SIZE;
+	const struct weir_slot *block, *slot;
+
+	if (!at->left || at->block < first || at->block - first >= w->geometry.recv_blocks ||
+	    at->from >= WEIR_SPILL_SLOTS)
+		return NULL;
+	block = (const struct weir_slot *)(const void *)(w->arena + at->block * WEIR_BLOCK_SIZE);
+	slot = &block[at->from];
+	at->left--;
+	if (++at->from == WEIR_SPILL_SLOTS) {
+		at->from = 0;
+		at->block = atomic_load_explicit(&block->seq, memory_order_relaxed);
+	}
+	return slot;
+}
+
+/* Whether c has that message already: it lay in the ring, too. */
+static bool
+has(const struct weir_conn *c, const struct weir_head *h)
+{
+	uint64_t next = c->received;
+
+	for (const struct weir_parked *p = c->queue; p; p = p->next)
+		next++;
+	return h->order != (uint16_t)next;
+}
+
+/* Payload of a message whose head lies in `slot`. False: the chain ends in it. */
+static bool
+gather(const struct weir *w, struct chain *at, const struct weir_slot *slot, uint8_t *to,
+       uint32_t length)
+{
+	uint32_t n = length < WEIR_SLOT_HEAD_BYTES ? length : WEIR_SLOT_HEAD_BYTES;
+
+	memcpy(to, slot->data, n);
+	while (length -= n) {
+		slot = next_slot(w, at);
+		if (!slot)
+			return false;
+		to += n;
+		n = length < WEIR_SLOT_MORE_BYTES ? length : WEIR_SLOT_MORE_BYTES;
+		memcpy(to, ((const struct weir_slot_more *)(const void *)slot)->data, n);
+	}
+	return true;
+}
+
+/* The next message of the chain, with what it needs to be received. NULL: no memory, or no message.
+ */
+static struct weir_parked *
+next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
+{
+	struct weir_thread *t = ch->pipe.home;
+	const struct weir_slot *slot = next_slot(t->w, at);
+	struct weir_parked *p;
+
+	if (!slot)
+		return NULL;
+	*h = weir_head_copy(slot);
+	if (h->op != WEIR_OP_PLACE && (h->op != WEIR_OP_INLINE || h->length > WEIR_INLINE_MAX))
+		return NULL;
+	p = weir_parked_new(t, h->op == WEIR_OP_INLINE ? h->length : 0);
+	if (!p)
+		return NULL;
+	p->vqpn = h->vqpn;
+	p->length = h->length;
+	if (h->op == WEIR_OP_PLACE) {
+		p->at = slot->place[0];
+	} else if (!gather(t->w, at, slot, p->data, h->length)) {
+		weir_parked_free(p);
+		return NULL;
+	}
+	return p;
+}
+
+/* False: it is nobody's. The first of the chain may have been received. */
+static bool
+append(struct weir_channel *ch, const struct weir_head *h, struct weir_parked *p, bool first)
+{
+	bool stale;
+	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
+
+	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe ||
+	    (first && has(c, h)))
+		return false;
+	if (h->op == WEIR_OP_PLACE) {
+		p->data =
+		    weir_place_data(c, c->received + (uint16_t)(h->order - (uint16_t)c->received),
+				    p->at, h->length);
+		if (!p->data)
+			return false;
+		p->kind = WEIR_PLACE_REGION(p->at) ? PARKED_POSTED : PARKED_PLACE;
+		p->pipe = c->pipe;
+	}
+	weir_park_append(c, p);
+	return true;
+}
+
+void
+weir_channel_salvage(struct weir_channel *ch)
+{
+	const struct weir *w = ch->pipe.home->w;
+	const struct weir_channel_head *head =
+	    (const void *)(w->arena + weir_arena_channel(&w->geometry, ch->index));
+	struct weir_parked *p;
+	struct weir_head h;
+	struct chain at;
+	uint64_t spilled;
+	bool first = true;
+
+	/* one that lives, and has ended this session, goes on for a while */
+	if (*w->last_word)
+		return;
+	/* pairs with the release in show() in dataplane/engine/spill.c */
+	spilled = atomic_load_explicit(&head->spilled, memory_order_acquire);
+	at = (struct chain){spilled >> 40, spilled >> 32 & 0xff, (uint32_t)spilled};
+	while ((p = next_message(ch, &at, &h))) {
+		if (!append(ch, &h, p, first))
+			weir_parked_free(p);
+		first = false;
+	}
+}

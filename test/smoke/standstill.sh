@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Daemons under SIGSTOP, under traffic that is accounted for. For half of the node timeout: nobody is lost, no
+# connection ends. Control for long: suspicion. A data plane for long: traffic waits and goes on; for more than
+# 10 s, or with its control: the node is down, what waits ends once, and after SIGCONT all is as before.
+# timeout: 240
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+# shellcheck source=test/smoke/_books.sh
+. "$(dirname "$0")/_books.sh"
+
+node_name=([1]=A [2]=B)
+
+each() # SIGNAL NAME...
+{
+	local signal=$1 name
+	shift
+	for name in "$@"; do
+		kill "-$signal" "${weir_pid[$name]}"
+	done
+}
+
+# Half of the node timeout. A stop that the machine has made longer says nothing: once more.
+briefly() # NAME...
+{
+	local begin try
+	for ((try = 0; try < 5; try++)); do
+		begin=$(now_ms)
+		each STOP "$@"
+		pause 0.5
+		each CONT "$@"
+		[ $(($(now_ms) - begin)) -gt 700 ] || break
+	done
+	[ "$try" -lt 5 ] || skip "the machine is too busy to stop anything for half a second"
+	works "after $* stood still"
+	unbroken "$* stood still for half the node timeout"
+	nobody_lost "$* stood still for half the node timeout"
+}
+
+two_nodes_memif "" "${small_node[@]}"
+start_programs
+works "at the beginning"
+briefly dataplane-A
+briefly control-B
+briefly dataplane-B control-B
+briefly control-A control-B
+briefly dataplane-A dataplane-B
+briefly dataplane-A control-A dataplane-B control-B
+
+# control for long
+each STOP control-A
+await 20 state_is B 1 suspect || fail "a silent control is not suspect: $(weirctl --instance B show nodes)"
+works "while control A stands still"
+pause 2
+works "while control A stands still for long"
+each CONT control-A
+await 20 state_is B 1 up || fail "control A is back, and node 1 is not up: $(weirctl --instance B show nodes)"
+unbroken "control A stood still"
+nobody_lost "control A stood still"
+
+# a receiver, and a data plane whose control lives
+each STOP receiver-B
+pause 1.5
+each CONT receiver-B
+each STOP dataplane-A
+pause 3
+each CONT dataplane-A
+works "after data plane A stood still for 3 s"
+unbroken "data plane A stood still for 3 s"
+nobody_lost "data plane A stood still for 3 s"
+
+# until others give it up
+lost() # UNTIL-SECONDS NAME...
+{
+	local most=$1 begin before
+	shift
+	before=$(node_downs B)
+	begin=$(now_ms)
+	each STOP "$@"
+	await "$patience" eval "[ \$(node_downs B) -gt $before ]" || fail "$* stand still, and nobody is lost"
+	[ $(($(now_ms) - begin)) -le $((most * 1000)) ] || fail "$* stood still for $(($(now_ms) - begin)) ms until the node was down"
+	pause 1
+	each CONT "$@"
+	await "$patience" state_is B 1 up || fail "$* are back, and node 1 is not up: $(weirctl --instance B show nodes)"
+	works "after $* stood still for long"
+}
+lost 5 dataplane-A control-A
+lost 20 dataplane-A
+stop_programs
+check_logs
+check_books
