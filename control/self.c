@@ -110,11 +110,12 @@ static void
 on_dp_changed(void *user, const struct dp_view *view)
 {
 	struct control *c = user;
+	bool had_id = c->has_id;
 
 	// The links that it is about to tell are of the id that it had.
 	if (view->state == DP_UP)
 		begin(c, control_now());
-	if (!c->has_id)
+	if (!had_id)
 		return;
 	spread(c);
 	tell_all(c);
@@ -337,6 +338,7 @@ self_begin(struct control *c, uint64_t now)
 	if (seed_is_self(c))
 		swim_alone(&c->swim);
 	spread(c);
+	tell_all(c); // it may have waited for the id
 	return true;
 }
 
