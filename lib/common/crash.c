@@ -18,7 +18,7 @@
 #define STACK 65536
 
 static void (*say_state)(void);
-static _Atomic bool crashed; /* the first thread that does takes it */
+static _Atomic pid_t crashed; /* the first thread that does; 0: none has */
 
 void
 crash_add(struct crash_line *l, const char *text)
@@ -109,15 +109,18 @@ static void
 handle(int number, siginfo_t *info, void *context)
 {
 	void *frame[FRAMES];
+	pid_t thread = (pid_t)syscall(SYS_gettid), first = 0;
 
 	(void)context;
-	if (atomic_exchange(&crashed, true))
-		for (;;)
+	if (!atomic_compare_exchange_strong(&crashed, &first, thread)) {
+		while (first != thread)
 			pause(); /* another thread is about to end us */
-	say_what(number, info);
-	if (say_state)
-		say_state();
-	backtrace_symbols_fd(frame, backtrace(frame, FRAMES), STDERR_FILENO);
+	} else {
+		say_what(number, info);
+		backtrace_symbols_fd(frame, backtrace(frame, FRAMES), STDERR_FILENO);
+		if (say_state)
+			say_state(); /* last: it may be what is broken */
+	}
 	signal(number, SIG_DFL);
 	/* a fault comes again when we return, with the registers it had; what was sent doesn't */
 	if (info->si_code <= 0)
