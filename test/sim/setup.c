@@ -371,6 +371,40 @@ out:
 	hosts_free();
 }
 
+// ---- half-open connections ----
+
+/*
+ * A connection goes dark, or one end of it is told that it ended: soon both use another one, though
+ * others hear the node all the time, and nobody thinks that it has failed.
+ */
+static void
+half_open(uint64_t seed)
+{
+	for (uint32_t k = 0; k < 4 && !failed; k++) {
+		struct host *a, *b;
+		struct sock *s;
+
+		hosts_make(seed, 5, k < 2);
+		a = &world.host[3];
+		b = &world.host[4];
+		start_all(0);
+		if (await_settled(START, "start")) {
+			plane_want(a, b->control.self.id);
+			await_settled(CALM, "link");
+			s = host_sock(a, b);
+			if (s)
+				tcp_darken(k % 2 ? s->other : s, k % 2);
+			watch(6 * NODE_TIMEOUT * MS, "half-open");
+			s = host_sock(a, b);
+			if (!s || s->dark || host_sock(b, a) != s->other)
+				complain("half-open", "they have no connection");
+			if (a->plane.told_suspect + a->plane.told_down)
+				complain("half-open", "a node that lives was given up");
+		}
+		hosts_free();
+	}
+}
+
 // ---- figures ----
 
 static bool
@@ -483,6 +517,8 @@ main(int argc, char **argv)
 			phases(seed);
 		if (!failed)
 			probing(seed);
+		if (!failed)
+			half_open(seed);
 	}
 	printf("%s\n", failed ? "failed" : "all seeds pass");
 	return failed;
