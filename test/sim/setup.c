@@ -374,8 +374,9 @@ out:
 // ---- half-open connections ----
 
 /*
- * A connection goes dark, or one end of it is told that it ended: soon both use another one, though
- * others hear the node all the time, and nobody thinks that it has failed.
+ * A connection goes dark, or one end of it is told that it ended: a link comes up all the same,
+ * long before probes have gone round, though others hear the node all the time; and nobody thinks
+ * that it has failed.
  */
 static void
 half_open(uint64_t seed)
@@ -384,20 +385,18 @@ half_open(uint64_t seed)
 		struct host *a, *b;
 		struct sock *s;
 
-		hosts_make(seed, 5, k < 2);
+		hosts_make(seed, 50, k < 2);
 		a = &world.host[3];
 		b = &world.host[4];
 		start_all(0);
 		if (await_settled(START, "start")) {
-			plane_want(a, b->control.self.id);
-			await_settled(CALM, "link");
+			watch(12 * NODE_TIMEOUT * MS, "start");
 			s = host_sock(a, b);
 			if (s)
 				tcp_darken(k % 2 ? s->other : s, k % 2);
-			watch(6 * NODE_TIMEOUT * MS, "half-open");
-			s = host_sock(a, b);
-			if (!s || s->dark || host_sock(b, a) != s->other)
-				complain("half-open", "they have no connection");
+			plane_want(a, b->control.self.id);
+			if (await_settled(5 * NODE_TIMEOUT * MS, "half-open") && !s)
+				complain("half-open", "there was no connection");
 			if (a->plane.told_suspect + a->plane.told_down)
 				complain("half-open", "a node that lives was given up");
 		}
