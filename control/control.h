@@ -31,6 +31,7 @@
 #define MEMBER_PENDING 8u     /* messages that wait for a connection */
 #define MEMBER_RETRY_MIN 100u /* ms between dials, doubling */
 #define MEMBER_RETRY_MAX 2000u
+#define MEMBER_UNUSED 1000u /* ms before a connection may be closed to make room */
 
 /* Another node. */
 struct member {
@@ -94,6 +95,7 @@ struct control {
 	/* the others */
 	struct member **members; /* by id */
 	uint32_t member_count, member_room;
+	uint64_t room_at; /* ms: unused connections are looked for again */
 	/* whom to ask */
 	struct seed seed[CONTROL_SEEDS];
 	uint32_t seed_count, seed_next;

@@ -173,6 +173,8 @@ member_send_offers(struct member *m, uint64_t now)
 	while ((link = offers_next(&m->offers, now))) {
 		out.link = *link;
 		member_send(m, &out);
+		if (m->offers.again) // is there anybody at the other end?
+			swim_probe(&m->control->swim, m->id);
 	}
 }
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNUSED_MS 1000u /* before it may be closed to make room */
-
 static void
 drop_pending(struct member *m)
 {
@@ -128,7 +126,7 @@ member_make_room(struct control *c, uint64_t now)
 	static const struct control_msg bye = {.type = CONTROL_BYE, .bye.idle = true};
 	struct member *m;
 
-	while ((m = least_used(c)) && now - m->used_at >= UNUSED_MS) {
+	while ((m = least_used(c)) && now - m->used_at >= MEMBER_UNUSED) {
 		conn_send(m->conn, &bye);
 		member_close(m, NULL);
 	}

@@ -101,7 +101,7 @@ offers_next(struct offers *o, uint64_t now)
 		// answered.
 		if (offer->sends && offer->taken_up == offer->link.attempt)
 			continue;
-		offer->sends++;
+		o->again = offer->sends++;
 		offer->due = now + (wait < OFFER_RETRY_MAX ? wait : OFFER_RETRY_MAX);
 		return &offer->link;
 	}

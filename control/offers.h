@@ -22,6 +22,7 @@ struct offer {
 struct offers {
 	struct offer *list;
 	uint32_t count, room;
+	bool again; /* offers_next(): the one that it gave was sent before, and not answered */
 };
 
 void offers_fini(struct offers *o);

@@ -12,6 +12,7 @@
 #                       control:NAME             a test of test/control
 #                       sim:FROM-TO[:OPTIONS]    seeds of test-sim
 #                       members:FROM-TO          seeds of test-membership
+#                       setup:FROM-TO            seeds of test-setup
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -63,6 +64,7 @@ programs_of() # TEST
 	case $1 in
 	sim:*) echo test/sim/test-sim ;;
 	members:*) echo test/sim/test-membership ;;
+	setup:*) echo test/sim/test-setup ;;
 	control:*) echo "test/control/control_${1#*:}_test control/weir-control" ;;
 	*) echo "test/unit/${1#tsan:}_test" ;;
 	esac
@@ -87,7 +89,7 @@ run_test() # DIR TEST: the log is in DIR/log
 
 	programs=$(programs_of "$2")
 	case $2 in
-	sim:* | members:*)
+	sim:* | members:* | setup:*)
 		[ "$what" = "${what#*:}" ] || options=${what#*:}
 		what=${what%%:*}
 		# shellcheck disable=SC2206

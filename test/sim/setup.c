@@ -375,6 +375,39 @@ out:
 	hosts_free();
 }
 
+// ---- half-open connections ----
+
+/*
+ * A connection goes dark, or one end of it is told that it ended: a link comes up all the same,
+ * long before probes have gone round, though others hear the node all the time; and nobody thinks
+ * that it has failed.
+ */
+static void
+half_open(uint64_t seed)
+{
+	for (uint32_t k = 0; k < 4 && !failed; k++) {
+		struct host *a, *b;
+		struct sock *s;
+
+		hosts_make(seed, 50, k < 2);
+		a = &world.host[3];
+		b = &world.host[4];
+		start_all(0);
+		if (await_settled(START, "start")) {
+			watch(12 * NODE_TIMEOUT * MS, "start");
+			s = host_sock(a, b);
+			if (s)
+				tcp_darken(k % 2 ? s->other : s, k % 2);
+			plane_want(a, b->control.self.id);
+			if (await_settled(5 * NODE_TIMEOUT * MS, "half-open") && !s)
+				complain("half-open", "there was no connection");
+			if (a->plane.told_suspect + a->plane.told_down)
+				complain("half-open", "a node that lives was given up");
+		}
+		hosts_free();
+	}
+}
+
 // ---- figures ----
 
 static bool
@@ -487,6 +520,8 @@ main(int argc, char **argv)
 			phases(seed);
 		if (!failed)
 			probing(seed);
+		if (!failed)
+			half_open(seed);
 	}
 	printf("%s\n", failed ? "failed" : "all seeds pass");
 	return failed;

@@ -9,7 +9,6 @@
 
 #define PORT 7000
 #define SEEDS 3u
-#define UNUSED_MS 1000u /* as in control/member_conn.c */
 
 static struct peers listed;
 static char seeds[96];
@@ -244,7 +243,7 @@ host_sound(struct host *h, uint64_t bound, char *why, size_t size)
 		if (!pair_sound(h, m, bound, why, size))
 			return false;
 		unlinked += m->conn->joined && !m->peer.linked && !m->offers.count &&
-			    now - m->used_at > UNUSED_MS + 2 * CONTROL_TICK_MS;
+			    now - m->used_at > 2 * MEMBER_UNUSED + 2 * CONTROL_TICK_MS;
 	}
 	if (h->plane.renamed)
 		snprintf(why, size, "place %u is node %u now, but its data plane went on", h->place,
