@@ -109,6 +109,7 @@ take(struct chain *k, uint32_t seed, size_t length)
 static void
 close_chain(struct chain *k)
 {
+	fake_cut(k->p.f, k->p.a); /* nobody tells it that its peer has gone */
 	weir_close(k->p.c);
 	weir_close(k->p.d);
 	weir_listener_close(k->p.l);
