@@ -280,6 +280,25 @@ test_turns(void **state)
 	fake_close(f);
 }
 
+/* No control has ever told who we are: programs of this host find each other. */
+static void
+test_without_control(void **state)
+{
+	static const struct fake_config alone = {.engines = 1, .node = UINT32_MAX};
+	struct fake *f = fake_open(&alone);
+	struct fake_session s;
+
+	fake_attach(f, &s);
+	fake_channels(f, &s);
+	assert_true(listen_as(f, &s, "kv", WEIR_LISTEN_KNOWN) >= 0);
+	assert_int_equal(find(f, &s, "kv", WEIR_FIND_BEST), 1);
+	assert_int_equal(s.reply.found.node[0].node, UINT32_MAX);
+	assert_int_equal(s.reply.found.node[0].flags, WEIR_FOUND_LOCAL);
+	fake_connect(f, &s, s.reply.found.node[0].node, "kv", 0);
+	assert_int_equal(s.reply.type, WEIR_MSG_CONNECTING);
+	fake_close(f);
+}
+
 /* Every name is listed once for each node, however few have any. */
 static void
 test_rows(void **state)
@@ -322,7 +341,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_told),  cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_found), cmocka_unit_test(test_turns),
-	    cmocka_unit_test(test_rows),
+	    cmocka_unit_test(test_rows),  cmocka_unit_test(test_without_control),
 	};
 
 	return cmocka_run_group_tests_name("broker_service", tests, NULL, NULL);
