@@ -540,20 +540,28 @@ needs_keepalive(const struct link *l)
 
 /*
  * A peer that is gone is noticed although nothing is under way to it: a WRITE that changes nothing
- * asks. Main hears of a long silence before the QP gives up.
+ * asks. Main hears of a long silence before the QP gives up. It is none of the peer's while this
+ * engine itself did not run: as often as it could have asked in half of that time it has asked.
  */
 void
 links_keepalive(struct engine *e)
 {
+	uint64_t enough = e->config.silence_ns / KEEPALIVE_NS / 2;
+
 	e->keepalive_at = e->now + KEEPALIVE_NS;
 	for (uint32_t i = 0; i < e->config.links; i++) {
 		struct link *l = &e->links[i];
 
 		if (!needs_keepalive(l) || e->now - l->heard_at < KEEPALIVE_NS)
 			continue;
+		if (l->heard_at >= l->asked_at)
+			l->asked = 0;
+		l->asked_at = e->now;
 		if (!l->frame_wrs)
 			write_credit(e, l, NIC_SIGNALED);
-		l->silent = e->config.silence_ns && e->now - l->heard_at >= e->config.silence_ns;
+		l->silent = e->config.silence_ns && l->asked >= enough &&
+			    e->now - l->heard_at >= e->config.silence_ns;
+		l->asked++;
 		e->news |= l->silent;
 	}
 }

@@ -113,6 +113,8 @@ struct link {
 	uint64_t snap_consumed, snap_wrs;
 	bool snapped;
 	uint64_t heard_at;  /* a completion or credit came */
+	uint64_t asked_at;  /* the last keepalive left */
+	uint32_t asked;	    /* as many in a row have no answer */
 	bool silent;	    /* for too long: main isn't told yet */
 	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
 	bool fetches;	    /* what is large is read, not written, where either may be */

@@ -530,10 +530,14 @@ live(int argc, char **argv, enum chaos_role role)
 	book->node = number(argv[3]);
 	book->life = number(argv[4]);
 	book->role = role;
-	book->magic = CHAOS_MAGIC;
 	dice = 0x9e3779b97f4a7c15ull * (book->life + 1);
-	for (int i = 6; i < argc; i++)
-		to[n++] = (uint16_t)number(argv[i]);
+	for (int i = 6; i < argc; i++) {
+		to[n] = (uint16_t)number(argv[i]);
+		if (to[n] >= CHAOS_NODES)
+			return 2;
+		book->to |= 1u << to[n++];
+	}
+	book->magic = CHAOS_MAGIC;
 	while (attach(argv[2])) {
 		if (role == CHAOS_RECEIVES)
 			receive_life();

@@ -33,6 +33,7 @@ struct chaos_stream {
 
 struct chaos_ledger {
 	uint32_t magic, life, node, role;
+	uint32_t to;		   /* sender: bit n: to node n */
 	_Atomic uint32_t finished; /* it ended by itself */
 	_Atomic uint32_t streams;
 	_Atomic uint64_t fresh[CHAOS_NODES]; /* sender: when a message to that node completed */

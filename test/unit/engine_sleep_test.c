@@ -230,6 +230,12 @@ test_silence(void **state)
 	n->silences = 0;
 	world_run(w, 2000);
 	assert_int_equal(n->silences, 0);
+	/* nobody's silence: nothing ran, at whatever time since the last answer */
+	for (ms = 0; ms < 500; ms += 10) {
+		w->now += 3000000000;
+		world_run(w, 100 + ms);
+	}
+	assert_int_equal(n->silences + w->node[1].silences, 0);
 	assert_int_equal(n->link_errors, 0);
 	world_destroy(w);
 }
