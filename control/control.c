@@ -158,13 +158,47 @@ open_transport(struct control *c)
 	return -1;
 }
 
-// The address that others are told: where we listen.
-static int
-name_self(struct control *c, const struct peers *peers)
+static bool
+listens_at(const struct control *c, char text[WEIR_CTL_PEER_TEXT])
 {
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
 
+	if (getsockname(evconnlistener_get_fd(c->listener), (struct sockaddr *)&address, &length))
+		return false;
+	address_print(&address, length, text, WEIR_CTL_PEER_TEXT);
+	return true;
+}
+
+static bool
+is_anywhere(const char *place)
+{
+	return !strncmp(place, "0.0.0.0:", 8) || !strncmp(place, "[::]:", 5);
+}
+
+// Others look for us where the file says; a name in it may be any address of ours.
+static void
+compare_places(const struct control *c)
+{
+	char here[WEIR_CTL_PEER_TEXT], there[WEIR_CTL_PEER_TEXT] = "";
+	struct sockaddr_storage address;
+	socklen_t length;
+
+	if (!listens_at(c, here))
+		return;
+	if (address_take(c, c->self.control, &address, &length))
+		address_print(&address, length, there, sizeof(there));
+	if (strcmp(strrchr(here, ':'), strrchr(c->self.control, ':')) ||
+	    (*there && !is_anywhere(here) && strcmp(here, there)))
+		log_warning("listens on %s, but others look for node %u at %s, as %s says; make "
+			    "--listen and the file agree",
+			    here, c->self.id, c->self.control, c->options->peers);
+}
+
+// The address that others are told: where we listen.
+static int
+name_self(struct control *c, const struct peers *peers)
+{
 	if (peers) {
 		const struct peer_entry *own = peers_find(peers, c->options->node);
 
@@ -174,12 +208,12 @@ name_self(struct control *c, const struct peers *peers)
 			return EXIT_USAGE;
 		}
 		c->self = *own;
+		compare_places(c);
 		return -1;
 	}
-	if (getsockname(evconnlistener_get_fd(c->listener), (struct sockaddr *)&address, &length))
+	if (!listens_at(c, c->self.control))
 		return EXIT_RUNTIME;
-	address_print(&address, length, c->self.control, sizeof(c->self.control));
-	if (!strncmp(c->self.control, "0.0.0.0:", 8) || !strncmp(c->self.control, "[::]:", 5)) {
+	if (is_anywhere(c->self.control)) {
 		log_error(
 		    "--listen '%s' is no address at which others reach this node; give one of "
 		    "this host's with --join or --etcd",

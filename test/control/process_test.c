@@ -543,6 +543,21 @@ test_bad_peers_file(void **state)
 	assert_non_null(strstr(text, "peer '192.0.2.1:2' is not a loopback address"));
 }
 
+// It listens where nobody will look for it: told, since it may be meant so.
+static void
+test_listens_elsewhere(void **state)
+{
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "node 1 of cluster"), LONG);
+	assert_int_equal(fake_log_count(A, "but others look"), 0);
+	assert_int_equal(fake_control_stop(A), 0);
+	fake_control[A].port++;
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "node 1 of cluster") == 2, LONG);
+	assert_int_equal(fake_log_count(A, "but others look for node 1 at 127.0.0.1:"), 1);
+	assert_int_equal(fake_control_stop(A), 0);
+}
+
 // One line says why, and it is true.
 static void
 test_metrics_port_taken(void **state)
@@ -620,6 +635,7 @@ main(int argc, char **argv)
 	    TEST(test_usage),
 	    TEST(test_help),
 	    TEST(test_bad_peers_file),
+	    TEST(test_listens_elsewhere),
 	    TEST(test_metrics_port_taken),
 	    TEST(test_etcd_password),
 	};
