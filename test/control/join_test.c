@@ -249,7 +249,8 @@ run_etcd(const char *directory, const char *url)
 static void
 test_etcd_comes_last(void **state)
 {
-	char url[64], directory[] = "/tmp/weir-join-XXXXXX", remove[64];
+	char url[64], directory[] = "/tmp/weir-join-XXXXXX", text[128];
+	char *remove[] = {"/bin/rm", "-r", directory, NULL};
 	pid_t etcd;
 
 	assert_non_null(mkdtemp(directory));
@@ -267,8 +268,7 @@ test_etcd_comes_last(void **state)
 	assert_int_equal(fake_control_stop(A), 0);
 	kill(etcd, SIGKILL);
 	waitpid(etcd, NULL, 0);
-	snprintf(remove, sizeof(remove), "rm -r %s", directory);
-	assert_int_equal(system(remove), 0);
+	assert_int_equal(fake_run(remove, text, sizeof(text)), 0);
 	fake_control[A].etcd = NULL;
 }
 
