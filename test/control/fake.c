@@ -341,10 +341,11 @@ fake_control_start(int i)
 	    (char *)binary_path, "--instance", instance,	 "--node", node, "--listen", listen,
 	    "--peers",		 fake_peers,   "--node-timeout", "500ms",  NULL, NULL,	     NULL};
 
-	if (fake_control[i].join) {
+	if (fake_control[i].join || fake_control[i].etcd) {
 		argv[4] = (char *)fake_control[i].node;
-		argv[7] = "--join";
-		argv[8] = (char *)fake_control[i].join;
+		argv[7] = fake_control[i].join ? "--join" : "--etcd";
+		argv[8] =
+		    (char *)(fake_control[i].join ? fake_control[i].join : fake_control[i].etcd);
 	}
 	if (fake_control[i].tls) {
 		argv[11] = "--tls";

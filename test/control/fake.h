@@ -46,7 +46,8 @@ struct fake_control {
 	pid_t pid; /* 0: not running */
 	uint16_t port;
 	const char *tls;	 /* --tls; NULL: none */
-	const char *join, *node; /* --join in the place of --peers, --node; NULL: the file */
+	const char *join, *etcd; /* --join or --etcd in the place of --peers; NULL: the file */
+	const char *node;	 /* --node with these */
 };
 
 extern char fake_dir[64];   /* the run directory */

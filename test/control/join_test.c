@@ -6,7 +6,11 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -216,6 +220,58 @@ test_useless_address(void **state)
 	assert_non_null(strstr(text, "is no address at which others reach this node"));
 }
 
+static pid_t
+run_etcd(const char *directory, const char *url)
+{
+	char *argv[] = {"etcd",
+			"--unsafe-no-fsync",
+			"--data-dir",
+			(char *)directory,
+			"--listen-peer-urls",
+			"http://127.0.0.1:0",
+			"--listen-client-urls",
+			(char *)url,
+			"--advertise-client-urls",
+			(char *)url,
+			NULL};
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	freopen("/dev/null", "w", stderr);
+	execvp(argv[0], argv);
+	_exit(127);
+}
+
+// The data plane is there long before the id is.
+static void
+test_etcd_comes_last(void **state)
+{
+	char url[64], directory[] = "/tmp/weir-join-XXXXXX", text[128];
+	char *remove[] = {"/bin/rm", "-r", directory, NULL};
+	pid_t etcd;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u", fake_control[B].port);
+	fake_control[A].node = "auto";
+	fake_control[A].join = NULL;
+	fake_control[A].etcd = url;
+	fake_control_start(A);
+	AWAIT(fake_dp[A].hellos, LONG);
+	fake_pump(200);
+	assert_int_equal(fake_dp[A].synced, 0);
+	etcd = run_etcd(directory, url);
+	AWAIT(fake_dp[A].synced && fake_log_count(A, "node id is"), LONG);
+	assert_in_range(fake_dp[A].self, 1, 9);
+	assert_int_equal(fake_control_stop(A), 0);
+	kill(etcd, SIGKILL);
+	waitpid(etcd, NULL, 0);
+	assert_int_equal(fake_run(remove, text, sizeof(text)), 0);
+	fake_control[A].etcd = NULL;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -230,6 +286,7 @@ main(int argc, char **argv)
 	    TEST(test_links_outlive_control),
 	    TEST(test_leaves),
 	    TEST(test_useless_address),
+	    TEST(test_etcd_comes_last),
 	};
 
 	if (argc < 2) {
