@@ -157,12 +157,50 @@ test_drafts(void **state)
 	close_both(&p);
 }
 
+/* There is no room for responses: they leave, in order, when there is. */
+static void
+test_responses_wait(void **state)
+{
+	enum { LENGTH = 100000 };
+	struct fake_options little = message_plane;
+	uint8_t *in = calloc(8, LENGTH), *out = malloc(LENGTH);
+	struct weir_request r[8];
+	struct both p;
+
+	(void)state;
+	little.send_blocks = 16;
+	open_both(&p, &little, NULL);
+	register_keep(&p.b);
+	for (uint32_t i = 0; i < 8; i++)
+		must(weir_request_start(p.a.m, &r[i], B, TYPE_KEEP, &i, 4, in + i * LENGTH, LENGTH,
+					PATIENT));
+	await(kept_count == 8);
+	fake_hold(p.f, true);
+	for (uint32_t i = 0; i < 8; i++) {
+		memset(out, (int)i + 1, LENGTH);
+		must(weir_message_respond(p.b.m, &kept[i], out, LENGTH));
+	}
+	nap(20); /* it tries again, in vain */
+	fake_hold(p.f, false);
+	for (uint32_t i = 0; i < 8; i++) {
+		must(weir_request_wait(&r[i], PATIENT));
+		assert_int_equal(r[i].length, LENGTH);
+		for (size_t k = i * LENGTH; k < (i + 1) * LENGTH; k++)
+			assert_int_equal(in[k], in[i * LENGTH]);
+	}
+	assert_int_equal(in[0] + in[7 * LENGTH], 9);
+	close_both(&p);
+	free(in);
+	free(out);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_large),
 	    cmocka_unit_test(test_broken),
+	    cmocka_unit_test(test_responses_wait),
 	    cmocka_unit_test(test_drafts),
 	};
 
