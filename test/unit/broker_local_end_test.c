@@ -58,6 +58,24 @@ test_close(void **state)
 	fake_close(p.f);
 }
 
+/* A set-up of which the engine has answered that many commands; it holds the others. */
+static void
+connect_as_far_as(struct pair *p, unsigned steps)
+{
+	pair_open(p, 4);
+	p->f->hold = true;
+	fake_connect(p->f, &p->c, 7, "echo", 0);
+	for (unsigned i = 0; i < steps && p->f->held_count; i++) {
+		struct engine_command *k = p->f->held[0].c;
+
+		k->result = 0;
+		if (k->type == ENGINE_CONN_LOCAL)
+			k->conn.vqpn = WEIR_VQPN(i, 1);
+		memmove(p->f->held, p->f->held + 1, --p->f->held_count * sizeof(p->f->held[0]));
+		broker_completed(p->f->b, 0, k);
+	}
+}
+
 /* What the connecting program hears when the other dies at each step of the set-up. */
 static void
 test_death_while_connecting(void **state)
@@ -66,18 +84,7 @@ test_death_while_connecting(void **state)
 	for (unsigned step = 0; step < 4; step++) {
 		struct pair p;
 
-		pair_open(&p, 4);
-		p.f->hold = true;
-		fake_connect(p.f, &p.c, 7, "echo", 0);
-		for (unsigned i = 0; i < step && p.f->held_count; i++) {
-			struct engine_command *k = p.f->held[0].c;
-
-			k->result = 0;
-			if (k->type == ENGINE_CONN_LOCAL)
-				k->conn.vqpn = WEIR_VQPN(i, 1);
-			memmove(p.f->held, p.f->held + 1, --p.f->held_count * sizeof(p.f->held[0]));
-			broker_completed(p.f->b, 0, k);
-		}
+		connect_as_far_as(&p, step);
 		broker_session_close(p.l.s);
 		p.f->hold = false;
 		fake_release(p.f);
@@ -105,17 +112,7 @@ test_closed_before_opened(void **state)
 	struct pair p;
 
 	(void)state;
-	pair_open(&p, 4);
-	p.f->hold = true;
-	fake_connect(p.f, &p.c, 7, "echo", 0);
-	for (unsigned i = 0; i < 2; i++) { /* both entries are made, the acceptor's is opened */
-		struct engine_command *k = p.f->held[0].c;
-
-		k->result = 0;
-		k->conn.vqpn = WEIR_VQPN(i, 1);
-		memmove(p.f->held, p.f->held + 1, --p.f->held_count * sizeof(p.f->held[0]));
-		broker_completed(p.f->b, 0, k);
-	}
+	connect_as_far_as(&p, 2); /* both entries are made, the acceptor's is opened */
 	e.conn.vqpn = WEIR_VQPN(1, 1);
 	fake_emit(p.f, 0, &e);
 	p.f->hold = false;
@@ -138,18 +135,7 @@ test_connector_dies(void **state)
 	for (unsigned step = 0; step < 4; step++) {
 		struct pair p;
 
-		pair_open(&p, 4);
-		p.f->hold = true;
-		fake_connect(p.f, &p.c, 7, "echo", 0);
-		for (unsigned i = 0; i < step && p.f->held_count; i++) {
-			struct engine_command *k = p.f->held[0].c;
-
-			k->result = 0;
-			if (k->type == ENGINE_CONN_LOCAL)
-				k->conn.vqpn = WEIR_VQPN(i, 1);
-			memmove(p.f->held, p.f->held + 1, --p.f->held_count * sizeof(p.f->held[0]));
-			broker_completed(p.f->b, 0, k);
-		}
+		connect_as_far_as(&p, step);
 		broker_session_close(p.c.s);
 		p.f->hold = false;
 		fake_release(p.f);
