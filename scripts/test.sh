@@ -280,15 +280,18 @@ suite_fuzz()
 	done
 }
 
-# Smoke scripts may say how long they can take: "# timeout: SECONDS" in their first ten lines.
-suite_smoke()
+# Smoke scripts may say how long they can take, "# timeout: SECONDS" in their first ten lines, and there
+# "# lane: control": they wait more than they work, and run beside the others.
+suite_smoke() # [LANE]
 {
-	local script timeout name
+	local script timeout name lane
 
 	for script in test/smoke/*.sh; do
 		case "$script" in */_*.sh | */\*.sh) continue ;; esac
 		timeout=$(sed -n '1,10s/^# timeout: *\([0-9]*\).*/\1/p' "$script")
+		lane=$(sed -n '1,10s/^# lane: *//p' "$script")
 		name=${script##*/}
+		[ "${1:-any}" = any ] || [ "$1" = "${lane:-machine}" ] || continue
 		echo "smoke/${name%.sh} ${timeout:-120} WEIR_BUILD=$root/build/release $root/$script"
 	done
 }
@@ -432,13 +435,14 @@ lane_control()
 {
 	{
 		lines_of control
+		! wants smoke || suite_smoke control
 		! wants sanitize || suite_sanitize_control
 	} | run_tests 3
 }
 
 lane_machine()
 {
-	lines_of smoke | run_tests 1
+	! wants smoke || suite_smoke machine | run_tests 1
 	! wants rxe || suite_rxe
 }
 

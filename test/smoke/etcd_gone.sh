@@ -3,6 +3,7 @@
 # etcd stops for longer than its leases last, is killed, forgets everything, is full: no node is lost for it, no
 # connection ends, and who starts meanwhile or afterwards finds the others.
 # timeout: 180
+# lane: control
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_books.sh

@@ -4,6 +4,7 @@
 # connection ends. Control for long: suspicion. A data plane for long: traffic waits and goes on; for more than
 # 10 s, or with its control: the node is down, what waits ends once, and after SIGCONT all is as before.
 # timeout: 240
+# lane: control
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_books.sh
