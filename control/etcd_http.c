@@ -10,6 +10,8 @@
 #include <sys/queue.h>
 
 #define CONNECT_SECONDS 3L
+#define COST_MAX (3u << 20) /* of an answer's values; a list of 65,535 nodes and all is 2 million  \
+			     */
 
 struct etcd_request {
 	LIST_ENTRY(etcd_request) of_http;
@@ -117,11 +119,23 @@ has_header(const json_t *answer)
 	return json_is_object(json_object_get(result ? result : answer, "header"));
 }
 
+// A value costs jansson far more than its bytes: 24 MiB of "[]," would take 1 GiB.
+static bool
+is_bloated(const char *text, size_t length)
+{
+	size_t cost = 0;
+
+	for (size_t i = 0; i < length && cost <= COST_MAX; i++)
+		cost += text[i] == '[' || text[i] == '{' ? 4 : text[i] == ',';
+	return cost > COST_MAX;
+}
+
 static void
 take_answer(struct etcd_request *r, const char *text, size_t length)
 {
+	bool bloated = is_bloated(text, length);
 	json_error_t where;
-	json_t *answer = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+	json_t *answer = bloated ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
 	const char *error = said_error(answer);
 
 	if (error)
@@ -133,18 +147,18 @@ take_answer(struct etcd_request *r, const char *text, size_t length)
 	json_decref(answer);
 }
 
-// Whole lines are whole answers.
+// Whole lines are whole answers. The first `seen` bytes have no end of one.
 static void
-take_lines(struct etcd_request *r)
+take_lines(struct etcd_request *r, size_t seen)
 {
 	size_t at = 0;
 	char *end;
 
-	while (!r->error[0] && !r->dropped && at < r->length &&
-	       (end = memchr(r->got + at, '\n', r->length - at))) {
+	while (!r->error[0] && !r->dropped && seen < r->length &&
+	       (end = memchr(r->got + seen, '\n', r->length - seen))) {
 		if (end > r->got + at)
 			take_answer(r, r->got + at, (size_t)(end - r->got) - at);
-		at = (size_t)(end - r->got) + 1;
+		seen = at = (size_t)(end - r->got) + 1;
 	}
 	memmove(r->got, r->got + at, r->length - at);
 	r->length -= at;
@@ -173,7 +187,7 @@ on_data(char *data, size_t size, size_t n, void *user)
 	r->room = room;
 	memcpy(r->got + r->length, data, more);
 	r->length += more;
-	take_lines(r);
+	take_lines(r, r->length - more);
 	return r->error[0] || r->dropped ? 0 : more; /* 0: libcurl ends it */
 }
 

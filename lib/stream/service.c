@@ -62,7 +62,6 @@ weir_service_find(struct weir *w, const char *service, struct weir_service_entry
 	struct weir_session_msg r = {0};
 	uint32_t count = 0, from;
 
-	w = weir_now(w);
 	static_assert(WEIR_FOUND_LOCAL == WEIR_SERVICE_LOCAL, "the same bit");
 	w = weir_now(w);
 	do {

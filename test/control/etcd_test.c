@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -586,6 +587,50 @@ test_rubbish(void **state)
 	evconnlistener_free(listener);
 }
 
+/* Many small values: each costs far more memory than its bytes. */
+static void
+test_bloated(void **state)
+{
+	static const char head[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"header\":[";
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t length = sizeof(a);
+	struct rusage before, after;
+	pid_t server;
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&a, length), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&a, &length), 0);
+	assert_int_equal(listen(listener, 4), 0);
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u", ntohs(a.sin_port));
+	server = fork();
+	if (!server) {
+		int fd = accept(listener, NULL, NULL);
+		char some[3 * 4096];
+		size_t got = 0;
+		ssize_t n;
+
+		/* its request is read, or the end would be a reset */
+		while ((n = read(fd, some + got, sizeof(some) - 1 - got)) > 0) {
+			got += (size_t)n;
+			some[got] = 0;
+			if (strstr(some, "{}"))
+				break;
+		}
+		for (size_t i = 0; i < sizeof(some); i++)
+			some[i] = "[],"[i % 3];
+		if (write(fd, head, sizeof(head) - 1) > 0)
+			for (int i = 0; i < 1000 && write(fd, some, sizeof(some)) > 0; i++)
+				;
+		_exit(0);
+	}
+	getrusage(RUSAGE_SELF, &before);
+	assert_string_equal(post("/v3/kv/range", json_object()), "failed");
+	getrusage(RUSAGE_SELF, &after);
+	assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 150000); /* KiB; it was 600 MiB */
+	close(listener);
+	assert_int_equal(waitpid(server, NULL, 0), server);
+}
+
 static void
 test_full(void **state)
 {
@@ -670,6 +715,7 @@ main(void)
 	    cmocka_unit_test_setup_teardown(test_password, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_tls, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_rubbish, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_bloated, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_full, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_wrong_input, setup, teardown),
 	};
