@@ -481,13 +481,13 @@ broker_stop(struct broker *b)
 		b->stop_deadline = now + STOP_PATIENCE_NS;
 		for (uint32_t i = 0; i < b->config.sessions; i++)
 			if (b->session[i])
-				session_end(b->session[i]);
-		session_socket_close(b);
+				session_leave(b->session[i]);
 		broker_flush(b);
 	}
 	broker_run(b);
 	if (b->session_count && now < b->stop_deadline)
 		return false;
+	session_socket_close(b);
 	/* control and so the peers notice; engines let go of what still waits on links */
 	control_socket_close(b);
 	for (struct broker_link *l = b->links; l; l = l->next)

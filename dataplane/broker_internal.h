@@ -140,7 +140,8 @@ struct broker_session {
 	uid_t uid;
 	bool membarrier;
 	char name[WEIR_NAME_MAX];
-	broker_reply_fn *reply; /* NULL once nobody listens */
+	broker_reply_fn *reply;	   /* NULL once nobody listens */
+	broker_reply_fn *farewell; /* to be told when it is gone; NULL: nobody */
 	void *user;
 	struct broker_session *next_building;
 	uint32_t version;  /* of session messages, that both speak */
@@ -180,6 +181,9 @@ void session_refusal(struct weir_session_msg *reply, int code, const char *forma
 struct weir_session_msg session_msg(uint32_t type);
 /* Tells its owner by a NULL reply and closes it. */
 void session_end(struct broker_session *s);
+/* The same the other way round, for programs that live: when they hear of it nothing more comes
+ * into their memory, so that what they find there then is all that was said to have arrived. */
+void session_leave(struct broker_session *s);
 /* The same because it broke the rules. */
 void session_spoil(struct broker_session *s, const char *reason);
 /* The same because an operator wishes it: the program is told why. */

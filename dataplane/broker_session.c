@@ -130,6 +130,9 @@ session_free(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
+	if (s->farewell)
+		s->farewell(s->user, NULL, NULL, 0);
+
 	for (uint32_t i = 0; i < s->channel_count; i++)
 		b->config.doorbell_remove(b->config.user, s->channel[i].engine,
 					  s->id * b->config.channels + i);
@@ -242,6 +245,7 @@ broker_session_close(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
+	s->farewell = NULL;
 	close_session(s);
 	broker_flush(b);
 }
@@ -255,6 +259,19 @@ session_end(struct broker_session *s)
 	if (reply)
 		reply(user, NULL, NULL, 0);
 	close_session(s);
+}
+
+void
+session_leave(struct broker_session *s)
+{
+	broker_reply_fn *reply = s->reply;
+
+	if (s->state != SESSION_OPEN) {
+		session_end(s);
+		return;
+	}
+	close_session(s);
+	s->farewell = reply;
 }
 
 void

@@ -175,6 +175,8 @@ request(struct client *c, const struct weir_session_msg *m, size_t length)
 {
 	uint64_t begin = pace_clock(), cost;
 
+	if (c->b->stopping && c->session) /* the hang-up answers */
+		return;
 	if (!c->session || broker_session_request(c->session, m, length) ||
 	    m->type == WEIR_MSG_BYE) {
 		client_close(c);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Data planes are killed under traffic and restarted: programs go on by themselves, every message is accounted for.
+# Data planes are killed, or stopped, under traffic and restarted: programs go on, every message is accounted for.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
@@ -24,9 +24,10 @@ lives() {
 
 await 10 lives 1 1 1 || die "they don't connect"
 out=1 in=1 within=1
-for node in A B A; do
+for end in "A KILL" "B KILL" "A TERM"; do
+	read -r node signal <<<"$end"
 	read -rt 0.5 <> <(:) || true # of traffic
-	stop "dataplane-$node" KILL
+	stop "dataplane-$node" "$signal"
 	read -rt 0.3 <> <(:) || true
 	again "$node"
 	up A B

@@ -350,9 +350,11 @@ test_stop(void **state)
 	assert_int_equal(p.f->links, 2);
 	p.f->hold = true;
 	assert_false(broker_stop(p.f->b));
-	assert_true(p.c.ended && p.l.ended);
+	/* engines may still put something into their memory */
+	assert_false(p.c.ended || p.l.ended);
 	p.f->hold = false;
 	fake_release(p.f);
+	assert_true(p.c.ended && p.l.ended);
 	while (!broker_stop(p.f->b))
 		fake_run(p.f);
 	assert_int_equal(p.f->b->session_count, 0);
