@@ -73,8 +73,14 @@ conn_send(struct conn *c, const struct control_msg *m)
 
 	if (m->type == CONTROL_HELLO)
 		c->said_hello = true;
+	conn_send_encoded(c, buf, n);
+}
+
+void
+conn_send_encoded(struct conn *c, const uint8_t *data, size_t length)
+{
 	// Never freed in here: callers go on using it.
-	if (n == 0 || c->stream->transport->write(c->stream, buf, n))
+	if (length == 0 || c->stream->transport->write(c->stream, data, length))
 		event_active(c->timer, EV_TIMEOUT, 0);
 }
 

@@ -60,6 +60,8 @@ struct conn *conn_accept(struct event_base *base, const struct control_transport
 /* Queues a message. The connection ends later (closed()) if the other end takes nothing any more.
  */
 void conn_send(struct conn *c, const struct control_msg *m);
+/* The same of one that was encoded before; length 0: it could not be. */
+void conn_send_encoded(struct conn *c, const uint8_t *data, size_t length);
 /* Sends `why` as Error if not NULL, closes and frees. NULL is allowed. */
 void conn_close(struct conn *c, const char *why);
 

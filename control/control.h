@@ -33,6 +33,12 @@
 #define MEMBER_RETRY_MAX 2000u
 #define MEMBER_UNUSED 1000u /* ms before a connection may be closed to make room */
 
+/* A message as it is sent: some hundred bytes, of 8 KiB. */
+struct pending {
+	size_t length;
+	uint8_t data[];
+};
+
 /* Another node. */
 struct member {
 	struct control *control;
@@ -46,7 +52,7 @@ struct member {
 	struct conn *conn;    /* NULL: none; dialled, or joined */
 	uint64_t conn_run;    /* of its control when the connection was made */
 	uint64_t told;	      /* incarnation that our data plane was told last; 0: none */
-	struct control_msg *pending[MEMBER_PENDING];
+	struct pending *pending[MEMBER_PENDING];
 	uint32_t pending_count;
 	uint32_t backoff;
 	uint64_t retry_at, used_at; /* ms: next dial; last message either way */

@@ -157,25 +157,31 @@ announce(struct member *m, uint64_t now)
 	}
 }
 
+static void
+send_offer(struct member *m, const struct weir_link_offer *link)
+{
+	struct control_msg out; // large: only what is said of it is set
+
+	out.type = CONTROL_LINK_OFFER;
+	out.link = *link;
+	member_send(m, &out);
+	if (m->offers.again) // is there anybody at the other end?
+		swim_probe(&m->control->swim, m->id);
+}
+
 void
 member_send_offers(struct member *m, uint64_t now)
 {
 	const struct weir_link_offer *link;
-	struct control_msg out = {.type = CONTROL_LINK_OFFER};
 
-	if (m->peer.dp.state != DP_UP)
+	if (!m->offers.count || m->peer.dp.state != DP_UP)
 		return;
 	if (!m->conn || !m->conn->joined) {
-		if (m->offers.count)
-			member_need(m, now);
+		member_need(m, now);
 		return;
 	}
-	while ((link = offers_next(&m->offers, now))) {
-		out.link = *link;
-		member_send(m, &out);
-		if (m->offers.again) // is there anybody at the other end?
-			swim_probe(&m->control->swim, m->id);
-	}
+	while ((link = offers_next(&m->offers, now)))
+		send_offer(m, link);
 }
 
 // Feeds an event and does what follows from it.

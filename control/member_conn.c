@@ -55,11 +55,24 @@ member_need(struct member *m, uint64_t now)
 	failed(m, now);
 }
 
+static void
+keep(struct member *m, const struct control_msg *msg)
+{
+	uint8_t buf[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(msg, buf, sizeof(buf));
+	struct pending *p = n ? malloc(sizeof(*p) + n) : NULL;
+
+	if (!p)
+		return;
+	p->length = n;
+	memcpy(p->data, buf, n);
+	m->pending[m->pending_count++] = p;
+}
+
 void
 member_send(struct member *m, const struct control_msg *msg)
 {
 	uint64_t now = control_now();
-	struct control_msg *copy;
 
 	member_need(m, now);
 	if (!m->conn)
@@ -69,11 +82,8 @@ member_send(struct member *m, const struct control_msg *msg)
 		conn_send(m->conn, msg);
 		return;
 	}
-	copy = m->pending_count < MEMBER_PENDING ? malloc(sizeof(*copy)) : NULL;
-	if (!copy)
-		return;
-	*copy = *msg;
-	m->pending[m->pending_count++] = copy;
+	if (m->pending_count < MEMBER_PENDING)
+		keep(m, msg);
 }
 
 void
@@ -264,7 +274,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	m->asked_at = 0;
 	log_forget(&m->trouble);
 	for (uint32_t i = 0; i < m->pending_count; i++)
-		conn_send(conn, m->pending[i]);
+		conn_send_encoded(conn, m->pending[i]->data, m->pending[i]->length);
 	drop_pending(m);
 	if (c->joins)
 		swim_join(&c->swim, m->id);

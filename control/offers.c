@@ -48,8 +48,10 @@ offers_put(struct offers *o, const struct weir_link_offer *link, uint64_t now)
 			o->room = room;
 		}
 		offer = &o->list[o->count++];
-		offer->taken_up = 0;
+		*offer = (struct offer){0};
 	}
+	offer->repeated = offer->sends && offer->link.attempt == link->attempt &&
+			  offer->taken_up != link->attempt;
 	offer->link = *link;
 	offer->due = now;
 	offer->sends = 0;
@@ -101,7 +103,7 @@ offers_next(struct offers *o, uint64_t now)
 		// answered.
 		if (offer->sends && offer->taken_up == offer->link.attempt)
 			continue;
-		o->again = offer->sends++;
+		o->again = offer->sends++ || offer->repeated;
 		offer->due = now + (wait < OFFER_RETRY_MAX ? wait : OFFER_RETRY_MAX);
 		return &offer->link;
 	}

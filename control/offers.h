@@ -17,6 +17,7 @@ struct offer {
 	uint64_t due; /* ms: when it is to be sent (again) */
 	uint32_t sends;
 	uint32_t taken_up; /* attempt of ours that the peer has answered */
+	bool repeated;	   /* our data plane has offered this attempt before */
 };
 
 struct offers {

@@ -26,7 +26,11 @@
 
 #include <cmocka.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#define NODES 70 /* each takes much memory */
+#else
 #define NODES 100
+#endif
 #define STREAMS 64u /* CONTROL_STREAMS */
 #define PAIRS 200
 #define LONG 60000 /* ms within which what must happen has happened, on a busy machine too */
@@ -158,8 +162,8 @@ static void
 start(int i)
 {
 	char instance[8], id[8], address[32], peers[80], log[80];
-	char *argv[] = {(char *)binary, "--instance", instance,	 "--node", id,
-			"--listen",	address,      "--peers", peers,	   NULL};
+	char *argv[] = {(char *)binary, "--instance", instance, "--node",	  id,	"--listen",
+			address,	"--peers",    peers,	"--node-timeout", "3s", NULL};
 
 	snprintf(instance, sizeof(instance), "n%d", i);
 	snprintf(id, sizeof(id), "%d", i);

@@ -408,6 +408,39 @@ half_open(uint64_t seed)
 	}
 }
 
+// ---- ids ----
+
+/*
+ * A control that has chosen its id is started again and again beside its data plane, which may be
+ * slow to say the id; its connections end with it, or nobody is told: the id stays, and the links.
+ */
+static void
+restarts(uint64_t seed)
+{
+	struct host *a, *b;
+
+	hosts_make(seed, 4, false);
+	a = &world.host[2];
+	b = &world.host[3];
+	start_all(0);
+	if (await_settled(START, "start"))
+		plane_want(a, b->control.self.id);
+	for (uint32_t i = 0; i < 20 && !failed; i++) {
+		struct sock *s = host_sock(a, b);
+
+		if (!await_settled(CALM, "restart"))
+			break;
+		if (s && i % 2)
+			tcp_darken(s, false);
+		host_kill(a);
+		host_start(a);
+		watch(world_random(2 * NODE_TIMEOUT) * MS, "restart");
+	}
+	if (plane_end(a, (uint16_t)b->plane.id)->attempt != 1)
+		complain("restart", "a restart of control has cost a link");
+	hosts_free();
+}
+
 // ---- figures ----
 
 static bool
@@ -522,6 +555,8 @@ main(int argc, char **argv)
 			probing(seed);
 		if (!failed)
 			half_open(seed);
+		if (!failed)
+			restarts(seed);
 	}
 	printf("%s\n", failed ? "failed" : "all seeds pass");
 	return failed;

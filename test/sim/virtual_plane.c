@@ -501,7 +501,9 @@ dp_create(struct event_base *base, const char *socket_path, const struct weir_ct
 	dp->handler = handler;
 	dp->user = user;
 	dp->node = UINT32_MAX;
-	world_at(world.now + MS, dp->host, say_hello, dp->host, 0);
+	// Its main thread may be busy.
+	world_at(world.now + (world_random(4) ? MS : world_random(250 * MS)), dp->host, say_hello,
+		 dp->host, 0);
 	return dp;
 }
 

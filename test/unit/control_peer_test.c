@@ -311,6 +311,35 @@ test_offer_until_answered(void **state)
 	offers_fini(&o);
 }
 
+// What is sent again without an answer to it: is the peer still there? Whoever repeats it.
+static void
+test_offer_again(void **state)
+{
+	struct weir_link_offer a = link_offer(0, 1, 1, 0), answer = link_offer(1, 0, 9, 1);
+	struct offers o = {0};
+
+	now = 5000;
+	assert_int_equal(offers_put(&o, &a, now), 0);
+	assert_non_null(offers_next(&o, now));
+	assert_false(o.again);
+	assert_non_null(offers_next(&o, now + 500));
+	assert_true(o.again);
+	assert_int_equal(offers_put(&o, &a, now + 600), 0);
+	assert_non_null(offers_next(&o, now + 600));
+	assert_true(o.again);
+	a.attempt = 2;
+	assert_int_equal(offers_put(&o, &a, now + 700), 0);
+	assert_non_null(offers_next(&o, now + 700));
+	assert_false(o.again);
+	answer.answered = 2;
+	offers_answered(&o, &answer);
+	a.answered = 9;
+	assert_int_equal(offers_put(&o, &a, now + 800), 0);
+	assert_non_null(offers_next(&o, now + 800));
+	assert_false(o.again);
+	offers_fini(&o);
+}
+
 static void
 test_offers_of_many_links(void **state)
 {
@@ -354,6 +383,7 @@ main(void)
 	    cmocka_unit_test(test_which_connection_stays),
 	    cmocka_unit_test(test_random_walk),
 	    cmocka_unit_test(test_offer_until_answered),
+	    cmocka_unit_test(test_offer_again),
 	    cmocka_unit_test(test_offers_of_many_links),
 	};
 
