@@ -87,7 +87,7 @@ test_tells(void **state)
 	assert_int_equal(crash(say_state, SIGABRT, text, sizeof(text)), SIGABRT);
 	assert_non_null(strstr(text, "crash: SIGABRT sent by process "));
 	assert_non_null(strstr(text, "crash: engine 7, 0xbeef\n"));
-	assert_non_null(strstr(text, "crash_test(")); /* where */
+	assert_non_null(strstr(text, "[0x")); /* where */
 }
 
 static void
@@ -97,7 +97,7 @@ test_state_is_ruined(void **state)
 
 	assert_int_equal(crash(state_is_ruined, SIGABRT, text, sizeof(text)), SIGSEGV);
 	assert_non_null(strstr(text, "crash: SIGABRT sent by process "));
-	assert_non_null(strstr(text, "crash_test("));
+	assert_non_null(strstr(text, "[0x"));
 }
 
 static void
