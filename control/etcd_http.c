@@ -10,8 +10,7 @@
 #include <sys/queue.h>
 
 #define CONNECT_SECONDS 3L
-#define COST_MAX (3u << 20) /* of an answer's values; a list of 65,535 nodes and all is 2 million  \
-			     */
+#define COST_MAX (3u << 20) /* of an answer's values: 65,535 nodes cost 2 million */
 
 struct etcd_request {
 	LIST_ENTRY(etcd_request) of_http;
