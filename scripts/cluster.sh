@@ -382,10 +382,18 @@ stop_cluster()
 	[ -z "${weir_pid[etcd]:-}" ] || stop etcd || true # it says that a signal ended it
 }
 
-# Lines of controls and data planes that say so, before anybody is stopped.
+# Lines of controls and data planes that say so. While nodes start, those that haven't yet are down, too.
 nodes_down()
 {
 	cat "$weir_tmp"/control-*.log "$weir_tmp"/dataplane-*.log | grep -cE 'node [0-9]+ is down'
+}
+
+# Since all were up: sets downs.
+count_downs()
+{
+	downs=$(($(nodes_down) - downs))
+	[ "$downs" -eq 0 ] || say "nodes were taken for lost: $(grep -hoE 'node [0-9]+ is down: .*' "$weir_tmp"/control-*.log | grep -v 'does not run' |
+		sort | uniq -c | sort -rn | head -n 5 | tr -s ' \n' ' ;')"
 }
 
 write_report()
@@ -400,6 +408,7 @@ write_report()
 prepare_memory
 start_all
 memory_kib=$(memory_now)
+downs=$(nodes_down)
 say "$nodes nodes are up after $((up_ms / 1000)).$(printf '%03d' $((up_ms % 1000))) s, $((memory_kib / 1024)) MiB in use, $fabric"
 switch_tells
 names=$(seq -s ' ' -f 'n%g' 0 $((nodes - 1)))
@@ -428,7 +437,7 @@ if [ "$keep" = 1 ]; then
 	done
 	trap 'exit 130' INT TERM
 fi
-downs=$(nodes_down)
+count_downs
 stop_cluster
 [ "${#failed[@]}" -eq 0 ] || { say "did not end well: ${failed[*]}"; [ "$code" -ne 0 ] || code=1; }
 [ -z "$report" ] || write_report "$code"

@@ -32,7 +32,10 @@ briefly() # NAME...
 		each CONT "$@"
 		[ $(($(now_ms) - begin)) -gt 700 ] || break
 	done
-	[ "$try" -lt 5 ] || skip "the machine is too busy to stop anything for half a second"
+	if [ "$try" = 5 ]; then
+		echo "$*: five stops of half a second took more than 0.7 s each, which says nothing"
+		return
+	fi
 	works "after $* stood still"
 	unbroken "$* stood still for half the node timeout"
 	nobody_lost "$* stood still for half the node timeout"
