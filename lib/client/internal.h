@@ -63,6 +63,8 @@ int weir_attach_with(const struct weir_options *options, const struct weir_trans
 		     struct weir **handle);
 /* The data plane is gone. Any thread. */
 void weir_lost(struct weir *w);
+/* Ends the watcher thread, which runs. No lock held. */
+void weir_watcher_end(struct weir *w);
 /* Connects the session socket of an instance. 0 or -errno. */
 int weir_socket_open(const char *instance, struct weir_transport *transport);
 
@@ -280,7 +282,7 @@ struct weir_waiter {
 struct weir_foreign {
 	LIST_ENTRY(weir_foreign) next;
 	struct weir_thread *home;
-	bool own;		/* the thread's own object, of an earlier session */
+	bool own; /* the thread's own object, of an earlier session; goes with its last user */
 	_Atomic uint32_t conns; /* up: the thread; down: any; 0: the thread drops it */
 	struct weir_waiter waiter;
 };

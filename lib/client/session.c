@@ -130,14 +130,14 @@ start_watcher(struct weir *w)
 	return rc;
 }
 
-static void
-stop_watcher(struct weir *w)
+void
+weir_watcher_end(struct weir *w)
 {
-	if (!w->watched)
-		return;
 	atomic_store_explicit(&w->stop, 1, memory_order_release);
 	weir_nudge(w->watcher_fd);
 	pthread_join(w->watcher, NULL);
+	close(w->watcher_fd);
+	w->watcher_fd = -1;
 }
 
 /* ---- attach ---- */
@@ -312,7 +312,8 @@ weir_attach(const struct weir_options *o, struct weir **handle)
 static void
 end_session(struct weir *w)
 {
-	stop_watcher(w);
+	if (w->watched)
+		weir_watcher_end(w);
 	weir_fork_forget(w);
 	w->transport.close(w->transport.user);
 	weir_threads_free(w);

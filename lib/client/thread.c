@@ -122,6 +122,7 @@ close_fds(struct weir_thread *t)
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	t->rings_fd = t->epoll_fd = t->nudge_fd = t->timer_fd = -1;
 }
 
 static void
@@ -265,6 +266,9 @@ take_formers(struct weir_thread *t, struct weir_thread *p)
 		LIST_REMOVE(f, next);
 		f->waiter.fd = t->nudge_fd;
 		LIST_INSERT_HEAD(&t->foreign, f, next);
+		if (!atomic_load_explicit(&f->conns, memory_order_relaxed))
+			continue; /* about to be dropped */
+		add_fd(t->epoll_fd, f->home->rings_fd, EPOLLIN);
 		t->formers++;
 	}
 	f = weir_thread_add_foreign(t, p);
@@ -285,6 +289,8 @@ first_call(struct weir *w)
 	take_descriptor(t, p);
 	take_formers(t, p);
 	weir_thread_follow(t, p);
+	for (w = w->former; w; w = w->former)
+		weir_threads_shed(w);
 	return t;
 }
 
@@ -355,11 +361,18 @@ is_unused(struct weir_thread *t)
 	return unused;
 }
 
+static void
+nothing_left(void *user)
+{
+	(void)user;
+}
+
 void
 weir_threads_shed(struct weir *w)
 {
 	struct weir_thread *t;
 	bool unused = weir_now(w->first) != w && !atomic_load(&w->handler_lines);
+	bool watched = false;
 
 	if (!unused)
 		return;
@@ -376,8 +389,14 @@ weir_threads_shed(struct weir *w)
 		}
 		munmap(w->arena, w->geometry.bytes);
 		w->arena = NULL;
+		w->transport.close(w->transport.user);
+		w->transport.close = nothing_left;
+		watched = w->watched;
+		w->watched = false;
 	}
 	pthread_mutex_unlock(&threads_lock);
+	if (watched)
+		weir_watcher_end(w);
 }
 
 void
@@ -444,6 +463,8 @@ weir_thread_reap_foreign(struct weir_thread *t)
 		if (atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue;
 		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+		if (f->own) /* nobody waits there any more */
+			close_fds(f->home);
 		LIST_REMOVE(f, next);
 		free(f);
 	}

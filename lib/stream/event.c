@@ -181,6 +181,19 @@ put_changes(struct batch *b, struct weir_thread *t)
 	b->left -= n;
 }
 
+/* An object of an earlier session never has anything to report again. Home locked. */
+static bool
+is_spent(const struct weir_thread *p)
+{
+	const struct weir_foreign *f;
+
+	LIST_FOREACH(f, &p->foreign, next)
+	if (!f->own && atomic_load_explicit(&f->conns, memory_order_relaxed))
+		return false;
+	return !atomic_load_explicit(&p->users, memory_order_relaxed) && TAILQ_EMPTY(&p->ready) &&
+	       TAILQ_EMPTY(&p->accepts);
+}
+
 /* What this thread's objects of earlier sessions have to report. */
 static void
 put_formers(struct batch *b, struct weir_thread *t)
@@ -191,13 +204,11 @@ put_formers(struct batch *b, struct weir_thread *t)
 	{
 		struct weir_thread *p = f->home;
 
-		if (!f->own)
+		if (!f->own || !atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue;
 		weir_lock(p);
 		put_home(b, p);
-		if (!atomic_load_explicit(&p->users, memory_order_relaxed) &&
-		    TAILQ_EMPTY(&p->ready) && TAILQ_EMPTY(&p->accepts)) {
-			f->own = false;
+		if (is_spent(p)) {
 			t->formers--;
 			atomic_store_explicit(&f->conns, 0, memory_order_relaxed);
 		}

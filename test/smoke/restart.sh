@@ -22,7 +22,13 @@ lives() {
 	[ "$(life out)" -ge "$1" ] && [ "$(life in)" -ge "$2" ] && [ "$(life within)" -ge "$3" ]
 }
 
+# files PROGRAM: descriptors that it has.
+files() {
+	find "/proc/${weir_pid[$1]}/fd" -type l | wc -l
+}
+
 await 10 lives 1 1 1 || die "they don't connect"
+files=""
 out=1 in=1 within=1
 for end in "A KILL" "B KILL" "A TERM"; do
 	read -r node signal <<<"$end"
@@ -34,8 +40,10 @@ for end in "A KILL" "B KILL" "A TERM"; do
 	out=$((out + 1)) in=$((in + 1))
 	[ "$node" = B ] || within=$((within + 1))
 	await 20 lives "$out" "$in" "$within" || die "after $node: lives $(life out) $(life in) $(life within), expected $out $in $within"
+	files=${files:-$(files out)/$(files sink-a)}
 done
 read -rt 0.5 <> <(:) || true
+[ "$(files out)/$(files sink-a)" = "$files" ] || fail "descriptors: $files before, $(files out)/$(files sink-a) now"
 for who in out in within; do
 	stop "$who" || fail "$who: $(tail -n 1 "$weir_tmp/$who.log")"
 done
