@@ -128,5 +128,9 @@ run_dir_release(struct run_dir *r)
 	unlink(file);
 	close(r->pid_fd);
 	r->pid_fd = -1;
-	rmdir(r->path); /* unless the other daemon is still there */
+	/* unless the other daemon is still there, or another instance */
+	if (rmdir(r->path) == 0) {
+		*strrchr(r->path, '/') = '\0';
+		rmdir(r->path);
+	}
 }

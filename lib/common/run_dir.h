@@ -21,7 +21,7 @@ struct run_dir {
  */
 int run_dir_take(struct run_dir *r, const char *parent, const char *instance, const char *daemon,
 		 char *error, size_t size);
-/* Removes the pid file, and the directory of the instance if it is empty now. */
+/* Removes the pid file, and the directories of the instance and of all if they are empty now. */
 void run_dir_release(struct run_dir *r);
 
 #endif

@@ -46,7 +46,7 @@ check_child(struct pair *p, int fd)
 	char buf[8];
 	size_t n;
 
-	alarm(20); /* a lock that nobody gives back */
+	alarm(120); /* a lock that nobody gives back */
 	if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
 		return 2;
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* takes the number that is free now */
