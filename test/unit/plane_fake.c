@@ -110,7 +110,9 @@ reopen(void *user, const char *instance, struct weir_transport *t)
 	(void)instance;
 	if (f->down)
 		return -ENOENT;
+	pthread_mutex_lock(&f->lock);
 	new_session(f, t);
+	pthread_mutex_unlock(&f->lock);
 	return 0;
 }
 
