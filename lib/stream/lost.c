@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-#define AWAIT_NS 80000000u /* -ENODEV comes within 100 ms */
+#define AWAIT_NS 30000000u /* -ENODEV comes within 100 ms */
 
 static bool
 is_open(const struct weir_conn *c)

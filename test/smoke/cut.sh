@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Two nodes whose controls and data planes share a wire that is cut and mended, under traffic that is accounted
 # for: control's way alone (suspicion only), the data's way alone (traffic waits), both, both in one direction.
+# The node timeout is three times the usual, so that a busy machine is not taken for a dead one.
 # timeout: 240
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
@@ -42,9 +43,9 @@ control_over() # veth|spare|nothing
 node()
 {
 	weir_netns=${ns[$1]} dataplane "$1" $(($2 - 1)) "net_af_packet0,iface=veth$1,qdisc_bypass=0,blocksz=65536,framesz=2048,framecnt=512" \
-		"roce:net_af_packet0,ip=10.78.0.$2/24" "${small_node[@]}"
+		"roce:net_af_packet0,ip=10.78.0.$2/24" "${small_node[@]}" --node-timeout 3000
 	run "control-$1" ip netns exec "${ns[$1]}" weir-control --instance "$1" --node "$2" --listen "${address[$1]}:7471" \
-		--peers "$weir_tmp/peers" --insecure
+		--peers "$weir_tmp/peers" --insecure --node-timeout 3s
 }
 
 link() # up|down
@@ -78,7 +79,7 @@ works "at the beginning"
 
 control_over nothing
 sees suspect
-pause 3
+pause 4
 works "controls don't hear each other"
 control_over veth
 sees up
