@@ -354,8 +354,11 @@ stop(struct control *c)
 	for (int i = 0; i < CONTROL_SIGNALS; i++)
 		if (c->signal[i])
 			event_free(c->signal[i]);
-	if (c->base)
+	if (c->base) {
+		// A bufferevent with a callback due is freed when that would have run.
+		event_base_loop(c->base, EVLOOP_NONBLOCK);
 		event_base_free(c->base);
+	}
 	stream_tls_close(c->tls);
 }
 

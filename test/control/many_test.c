@@ -161,7 +161,7 @@ listen_at(int i)
 static void
 start(int i)
 {
-	char instance[8], id[8], address[32], peers[80], log[80];
+	char instance[16], id[16], address[32], peers[80], log[80];
 	char *argv[] = {(char *)binary, "--instance", instance, "--node",	  id,	"--listen",
 			address,	"--peers",    peers,	"--node-timeout", "3s", NULL};
 
