@@ -369,7 +369,7 @@ void weir_table_follow(struct weir_thread *t, struct weir_thread *p);
 void weir_listener_took(struct weir_listener *l);
 /* Frees it with what waits in it; the data plane knows already, or is gone. Home locked. */
 void weir_listener_free(struct weir_listener *l);
-/* The listeners of p listen again, on t, the caller's own. */
+/* The listeners of p, and of the caller's objects before that, listen again, on t, its own. */
 void weir_listeners_follow(struct weir_thread *t, struct weir_thread *p);
 
 #endif

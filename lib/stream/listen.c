@@ -107,8 +107,8 @@ report(struct weir_listener *l)
 	l->queued = true;
 }
 
-/* renew_lock held. */
-static void
+/* renew_lock held. 0 or why nobody listens: -ENODEV, -ETIMEDOUT: the data plane has gone again. */
+static int
 follow(struct weir_thread *t, struct weir_listener *l)
 {
 	const struct weir_listen_options o = {.backlog = l->backlog, .flags = l->flags};
@@ -116,8 +116,10 @@ follow(struct weir_thread *t, struct weir_listener *l)
 	int rc;
 
 	if (atomic_load(&l->now) || l->error)
-		return;
+		return l->error;
 	rc = make(t, l->service, &o, &n);
+	if (rc == -ENODEV || rc == -ETIMEDOUT)
+		return rc; /* the next one is asked */
 	weir_lock(l->home);
 	l->error = rc;
 	if (rc) {
@@ -129,6 +131,7 @@ follow(struct weir_thread *t, struct weir_listener *l)
 		atomic_store(&l->now, n);
 	}
 	weir_unlock(l->home);
+	return rc;
 }
 
 static struct weir_listener *
@@ -144,15 +147,28 @@ next_to_follow(struct weir_thread *p)
 	return l;
 }
 
+static void
+follow_all(struct weir_thread *t, struct weir_thread *p)
+{
+	struct weir_listener *l;
+
+	while ((l = next_to_follow(p)))
+		if (follow(t, l) && !l->error)
+			return;
+}
+
 void
 weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
 {
 	pthread_mutex_t *lock = &t->w->first->renew_lock;
-	struct weir_listener *l;
+	struct weir_foreign *f;
 
 	pthread_mutex_lock(lock);
-	while ((l = next_to_follow(p)))
-		follow(t, l);
+	follow_all(t, p);
+	/* of before that, if the data plane went again before they could */
+	LIST_FOREACH(f, &t->foreign, next)
+	if (f->own)
+		follow_all(t, f->home);
 	pthread_mutex_unlock(lock);
 }
 
@@ -171,10 +187,9 @@ successor(struct weir_listener *l, int *rc)
 	if (!t)
 		return NULL;
 	pthread_mutex_lock(&w->first->renew_lock);
-	follow(t, l);
-	*rc = l->error;
+	*rc = follow(t, l);
 	pthread_mutex_unlock(&w->first->renew_lock);
-	if (*rc)
+	if (*rc && *rc != -ENODEV)
 		weir_fail(*rc,
 			  "nobody listens on %s any more, after the data plane was restarted: %s; "
 			  "listen again, or on another name",

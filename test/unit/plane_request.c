@@ -349,6 +349,10 @@ plane_request(void *user, const struct weir_session_msg *m, struct weir_session_
 	memset(r, 0, sizeof(*r));
 	r->type = WEIR_MSG_OK;
 	pthread_mutex_lock(&f->lock);
+	if (f->o.watched && s->socket[1] < 0) { /* hung up */
+		pthread_mutex_unlock(&f->lock);
+		return -ENODEV;
+	}
 	switch (m->type) {
 	case WEIR_MSG_HELLO:
 		hello(f, s, r, fds);

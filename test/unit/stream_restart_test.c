@@ -249,6 +249,47 @@ test_name_taken(void **state)
 	fake_destroy(p.f);
 }
 
+static void *
+kill_soon(void *fake)
+{
+	nap(30);
+	fake_kill(fake);
+	return NULL;
+}
+
+/* The data plane goes again before the listener listens: it does on the one after that. */
+static void
+test_gone_again(void **state)
+{
+	static const struct fake_options slow = {.watched = true, .listen_ms = 100};
+	struct pair p = pair_open(FAKE_REMOTE, &slow, false);
+	struct weir_conn *c;
+	pthread_t t;
+
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		fake_kill(p.f);
+		await_end(p.a);
+		await_end(p.b);
+		fake_come_back(p.f);
+		pthread_create(&t, NULL, kill_soon, p.f);
+		weir_reattach(p.b, 1000);
+		pthread_join(t, NULL);
+		await_end(p.b);
+		assert_int_equal(weir_accept(p.l, 0, &c), -ENODEV);
+		fake_come_back(p.f);
+		assert_int_equal(weir_reattach(p.a, 1000), 0);
+		assert_int_equal(weir_reattach(p.b, 1000), 0);
+		assert_int_equal(weir_accept(p.l, 0, &c), -EAGAIN);
+		weir_close(p.c);
+		weir_close(p.d);
+		p.c = pair_connect(&p, FAKE_REMOTE);
+		p.d = pair_accept(&p);
+		pair_pass(&p, p.c, p.d, 1, 100);
+	}
+	pair_close(&p);
+}
+
 /* Who sleeps on the descriptor learns of loss and return; so does who waits. */
 static void
 test_sleepers(void **state)
@@ -323,7 +364,7 @@ main(void)
 	    cmocka_unit_test(test_loss),       cmocka_unit_test(test_loss_local),
 	    cmocka_unit_test(test_reattach),   cmocka_unit_test(test_memory),
 	    cmocka_unit_test(test_name_taken), cmocka_unit_test(test_sleepers),
-	    cmocka_unit_test(test_nodes),
+	    cmocka_unit_test(test_nodes),      cmocka_unit_test(test_gone_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
