@@ -108,20 +108,41 @@ remove_stale(const struct sockaddr_un *a)
 }
 
 static int
-bind_socket(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
+open_to(int fd, const char *path, unsigned mode, const char *group)
 {
 	struct group *g = group ? getgrnam(group) : NULL;
-	mode_t mask = umask(0177); /* nobody else before the owner is right */
-	int rc = bind(fd, (const struct sockaddr *)a, sizeof(*a)) ? -errno : 0;
 
+	if (g && chown(path, (uid_t)-1, g->gr_gid) && errno != EPERM)
+		return -errno;
+	return chmod(path, mode) || listen(fd, 128) ? -errno : 0;
+}
+
+/* It gets its name when it is ready: a program that comes back early is told -ENOENT, and tries
+ * again; -EACCES it would take for the last word. */
+static int
+bind_socket(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
+{
+	struct sockaddr_un making = {.sun_family = AF_UNIX};
+	const char *name = strrchr(a->sun_path, '/');
+	mode_t mask;
+	int rc;
+
+	/* shorter than any name that it gets */
+	snprintf(making.sun_path, sizeof(making.sun_path), "%.*s/.new", (int)(name - a->sun_path),
+		 a->sun_path);
+	if (unlink(making.sun_path) && errno != ENOENT)
+		return -errno;
+	mask = umask(0177);
+	rc = bind(fd, (const struct sockaddr *)&making, sizeof(making)) ? -errno : 0;
 	umask(mask);
 	if (rc)
 		return rc;
-	if (g && chown(a->sun_path, (uid_t)-1, g->gr_gid) && errno != EPERM)
-		return -errno;
-	if (chmod(a->sun_path, mode) || listen(fd, 128))
-		return -errno;
-	return 0;
+	rc = open_to(fd, making.sun_path, mode, group);
+	if (!rc && rename(making.sun_path, a->sun_path))
+		rc = -errno;
+	if (rc)
+		unlink(making.sun_path);
+	return rc;
 }
 
 int

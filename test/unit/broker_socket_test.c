@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -75,6 +76,41 @@ test_permissions(void **state)
 	/* nobody takes the place of a living one; what a dead one left is replaced */
 	assert_null(broker_create(&f->config));
 	assert_int_equal(errno, EADDRINUSE);
+	fake_close(f);
+}
+
+/* A socket has its name when programs may connect, never before. */
+static void
+test_named_when_ready(void **state)
+{
+	struct fake *f = fake_open(&with_sockets);
+	_Alignas(struct inotify_event) char room[4096];
+	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC), fd;
+	bool named = false;
+	ssize_t n;
+
+	(void)state;
+	assert_true(watch >= 0);
+	assert_true(inotify_add_watch(watch, f->dir, IN_CREATE | IN_ATTRIB | IN_MOVED_TO) >= 0);
+	fd = broker_listen(f->b, "other.sock", 0660, NULL);
+	assert_true(fd >= 0);
+	n = read(watch, room, sizeof(room));
+	for (ssize_t at = 0; at < n;) {
+		struct inotify_event e;
+
+		memcpy(&e, room + at, sizeof(e));
+		if (!strcmp(room + at + sizeof(e), "other.sock")) {
+			assert_int_equal(e.mask, IN_MOVED_TO);
+			named = true;
+		}
+		at += (ssize_t)(sizeof(e) + e.len);
+	}
+	assert_true(named);
+	close(dial(f, "other.sock"));
+	snprintf(room, sizeof(room), "%s/other.sock", f->dir);
+	assert_int_equal(unlink(room), 0);
+	close(fd);
+	close(watch);
 	fake_close(f);
 }
 
@@ -523,21 +559,14 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_attach),
-	    cmocka_unit_test(test_name),
-	    cmocka_unit_test(test_permissions),
-	    cmocka_unit_test(test_version),
-	    cmocka_unit_test(test_too_many),
-	    cmocka_unit_test(test_silent),
-	    cmocka_unit_test(test_silent_crowd),
-	    cmocka_unit_test(test_doorbell),
-	    cmocka_unit_test(test_death),
-	    cmocka_unit_test(test_violation),
-	    cmocka_unit_test(test_hole),
-	    cmocka_unit_test(test_vandals),
-	    cmocka_unit_test(test_asks_without_waiting),
-	    cmocka_unit_test(test_never_reads),
-	    cmocka_unit_test(test_paced_requests),
+	    cmocka_unit_test(test_attach),	 cmocka_unit_test(test_name),
+	    cmocka_unit_test(test_permissions),	 cmocka_unit_test(test_named_when_ready),
+	    cmocka_unit_test(test_version),	 cmocka_unit_test(test_too_many),
+	    cmocka_unit_test(test_silent),	 cmocka_unit_test(test_silent_crowd),
+	    cmocka_unit_test(test_doorbell),	 cmocka_unit_test(test_death),
+	    cmocka_unit_test(test_violation),	 cmocka_unit_test(test_hole),
+	    cmocka_unit_test(test_vandals),	 cmocka_unit_test(test_asks_without_waiting),
+	    cmocka_unit_test(test_never_reads),	 cmocka_unit_test(test_paced_requests),
 	    cmocka_unit_test(test_paced_attach),
 	};
 
