@@ -96,7 +96,7 @@ weir_channel_park(struct weir_conn *c, const struct weir_head *h)
 	return park(c, h) ? 0 : -ENOMEM;
 }
 
-/* A message for a connection that we have closed. */
+/* A message for a connection that we have closed, or that has ended. */
 static void
 drop(struct weir_channel *ch, const struct weir_head *h)
 {
@@ -117,7 +117,8 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 		weir_ring_pop(&ch->pipe.rx, 1);
 		return true;
 	}
-	if (!c || c->state == CONN_CLOSING || c->pipe != &ch->pipe) {
+	/* ended: by a data plane that lives, was given up, and goes on with what was salvaged */
+	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe) {
 		drop(ch, h);
 		return true;
 	}

@@ -84,6 +84,7 @@ new_session(struct fake *f, struct weir_transport *t)
 	struct session *s;
 	uint32_t i = 0;
 
+	pthread_mutex_lock(&f->lock);
 	while (i < SESSIONS && f->session[i].used)
 		i++;
 	plane_require(i < SESSIONS, "sessions of the fake");
@@ -94,6 +95,7 @@ new_session(struct fake *f, struct weir_transport *t)
 		plane_require(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->socket),
 			      "socketpair");
 	s->f = f;
+	pthread_mutex_unlock(&f->lock);
 	*t = (struct weir_transport){.request = plane_request,
 				     .close = plane_close_session,
 				     .reopen = reopen,
@@ -106,13 +108,15 @@ static int
 reopen(void *user, const char *instance, struct weir_transport *t)
 {
 	struct fake *f = ((struct session *)user)->f;
+	bool down;
 
 	(void)instance;
-	if (f->down)
-		return -ENOENT;
 	pthread_mutex_lock(&f->lock);
-	new_session(f, t);
+	down = f->down;
 	pthread_mutex_unlock(&f->lock);
+	if (down)
+		return -ENOENT;
+	new_session(f, t);
 	return 0;
 }
 
@@ -158,10 +162,12 @@ fake_kill(struct fake *f)
 void
 fake_come_back(struct fake *f)
 {
+	pthread_mutex_lock(&f->lock);
 	for (uint32_t i = 0; i < SESSIONS; i++)
 		if (!f->session[i].used)
 			f->session[i].dead = false;
 	f->down = false;
+	pthread_mutex_unlock(&f->lock);
 }
 
 static struct session *
