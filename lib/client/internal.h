@@ -597,5 +597,7 @@ void weir_thread_lost(struct weir_thread *t);
 void weir_thread_last(struct weir_thread *t);
 /* t is the calling thread's object for the present session, p was it for an earlier one. */
 void weir_thread_follow(struct weir_thread *t, struct weir_thread *p);
+/* Its OS thread ends: what only that asked for goes. Under the lock of thread objects. */
+void weir_thread_ended(struct weir_thread *t);
 
 #endif

@@ -55,6 +55,7 @@ drop_detached(bool ending)
 			release_memory(t);
 			continue;
 		}
+		weir_thread_ended(t);
 		t->orphan = true;
 		if (t->w->watched && weir_state(t->w) != WEIR_FORKED)
 			weir_nudge(t->w->watcher_fd);

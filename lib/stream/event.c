@@ -472,3 +472,9 @@ weir_thread_follow(struct weir_thread *t, struct weir_thread *p)
 	weir_listeners_follow(t, p);
 	weir_agains_follow(t, p);
 }
+
+void
+weir_thread_ended(struct weir_thread *t)
+{
+	weir_table_free(t); /* as long as one watches, others are told nothing of nodes */
+}

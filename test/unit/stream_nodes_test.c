@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -170,6 +171,49 @@ test_quiet(void **state)
 	fake_destroy(f);
 }
 
+static void *
+watch_and_end(void *w)
+{
+	assert_int_equal(weir_nodes_watch(w, 1), 0);
+	expect(w, 3, WEIR_CHANGE_ADDED | WEIR_CHANGE_UP, WEIR_NODE_UP);
+	return NULL;
+}
+
+static void *
+look(void *w)
+{
+	expect_none(w);
+	return NULL;
+}
+
+/* With a thread its watch ends: others get the plain events again, and who takes its place none. */
+static void
+test_watcher_ends(void **state)
+{
+	struct fake *f = fake_create(NULL);
+	struct weir *w = fake_attach(f);
+	struct weir_listener *l;
+	struct weir_event e;
+	pthread_t t;
+
+	(void)state;
+	assert_int_equal(weir_listen(w, "svc", 0, &l), 0); /* has the first channel */
+	say(f, 3, WEIR_NODE_UP, 1);
+	pthread_create(&t, NULL, watch_and_end, w);
+	pthread_join(t, NULL);
+	say(f, 4, WEIR_NODE_UP, 1);
+	fake_node_event(f, 4, 0);
+	fake_settle(f);
+	assert_int_equal(weir_poll(w, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_NODE);
+	assert_int_equal(e.cookie, 4);
+	pthread_create(&t, NULL, look, w);
+	pthread_join(t, NULL);
+	weir_listener_close(l);
+	weir_detach(w);
+	fake_destroy(f);
+}
+
 /* A thread that sleeps is woken, on its own descriptor too. */
 static void
 test_asleep(void **state)
@@ -213,9 +257,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_changes), cmocka_unit_test(test_slow),
-	    cmocka_unit_test(test_list),    cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_asleep),  cmocka_unit_test(test_older),
+	    cmocka_unit_test(test_changes),	 cmocka_unit_test(test_slow),
+	    cmocka_unit_test(test_list),	 cmocka_unit_test(test_quiet),
+	    cmocka_unit_test(test_asleep),	 cmocka_unit_test(test_older),
+	    cmocka_unit_test(test_watcher_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,10 +49,11 @@ struct weir_node_info {
 #define WEIR_CHANGE_ADDRESS 0x40u /* other addresses */
 
 /*
- * The calling thread gets a WEIR_EVENT_NODE for each change of a node from now on (on = 0: no
- * more), beginning with an ADDED for each that is known already. Of a thread that doesn't take them
- * they wait one a node, which then says how it differs from what the thread was told last: nothing
- * is lost but what was undone meanwhile. 0, -EOPNOTSUPP (an older data plane), -ENOMEM, -EMFILE.
+ * The calling thread gets a WEIR_EVENT_NODE for each change of a node from now on until it ends (on
+ * = 0: no more), beginning with an ADDED for each that is known already. Of a thread that doesn't
+ * take them they wait one a node, which then says how it differs from what the thread was told
+ * last: nothing is lost but what was undone meanwhile. 0, -EOPNOTSUPP (an older data plane),
+ * -ENOMEM, -EMFILE.
  */
 int weir_nodes_watch(struct weir *w, int on);
 
