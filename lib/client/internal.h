@@ -140,6 +140,8 @@ struct weir {
 	char instance[108], name[WEIR_NAME_MAX]; /* with which it attached */
 	uint64_t arena_wish;
 	uint8_t *arena;
+	uint64_t arena_bytes; /* mapped; all of it until it is shed */
+	bool shed;	      /* all but its head is gone. Under the lock of thread objects */
 	struct weir_geometry geometry;
 	bool fence;	  /* the data plane is not registered for membarrier, or we aren't */
 	bool polling;	  /* WEIR_POLLING */

@@ -195,6 +195,7 @@ say_hello(struct weir *w)
 		rc = arena == MAP_FAILED ? -errno : 0;
 		if (!rc) {
 			w->arena = arena;
+			w->arena_bytes = w->geometry.bytes;
 			madvise(arena, w->geometry.bytes, MADV_DONTFORK);
 		}
 	}
@@ -220,7 +221,7 @@ free_session(struct weir *w)
 	if (w->heap.map)
 		weir_heap_fini(w);
 	if (w->arena)
-		munmap(w->arena, w->geometry.bytes);
+		munmap(w->arena, w->arena_bytes);
 	if (w->life)
 		munmap(w->life, 4096);
 	pthread_mutex_destroy(&w->request_lock);

@@ -334,6 +334,7 @@ free_pipes(struct weir_thread *t)
 		weir_segment_free(seg);
 	while ((ch = SLIST_FIRST(&t->channels))) {
 		SLIST_REMOVE_HEAD(&t->channels, next);
+		t->channel_to[ch->engine] = NULL;
 		close(ch->pipe.bell);
 		free(ch->release);
 		free(ch);
@@ -368,6 +369,43 @@ nothing_left(void *user)
 	(void)user;
 }
 
+/*
+ * The arena but its head: a thread may have seen that the session is up, and read there only now.
+ * False: it stays.
+ */
+static bool
+shed_arena(struct weir *w)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t head = WEIR_ALIGN_UP(sizeof(struct weir_arena_head), page);
+
+	if (mmap(w->arena, head, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		 -1, 0) == MAP_FAILED)
+		return false;
+	munmap(w->arena + head, w->arena_bytes - head);
+	w->arena_bytes = head;
+	return true;
+}
+
+/* Of w, which is unused, nothing is used again. Under threads_lock. */
+static void
+shed(struct weir *w)
+{
+	struct weir_thread *t;
+
+	LIST_FOREACH(t, &w->threads, in_session)
+	{
+		weir_lock(t);
+		free_pipes(t);
+		weir_unlock(t);
+	}
+	w->shed = shed_arena(w);
+	pthread_mutex_lock(&w->request_lock); /* a request may not have seen the end yet */
+	w->transport.close(w->transport.user);
+	w->transport.close = nothing_left;
+	pthread_mutex_unlock(&w->request_lock);
+}
+
 void
 weir_threads_shed(struct weir *w)
 {
@@ -380,18 +418,8 @@ weir_threads_shed(struct weir *w)
 	pthread_mutex_lock(&threads_lock);
 	LIST_FOREACH(t, &w->threads, in_session)
 	unused = unused && is_unused(t);
-	/* nothing of a session that has ended is used again */
-	if (unused && w->arena && !weir_heap_reserved(w)) {
-		LIST_FOREACH(t, &w->threads, in_session)
-		{
-			weir_lock(t);
-			free_pipes(t);
-			weir_unlock(t);
-		}
-		munmap(w->arena, w->geometry.bytes);
-		w->arena = NULL;
-		w->transport.close(w->transport.user);
-		w->transport.close = nothing_left;
+	if (unused && !w->shed && !weir_heap_reserved(w)) {
+		shed(w);
 		watched = w->watched;
 		w->watched = false;
 	}

@@ -142,19 +142,12 @@ ask(struct weir_thread *t, struct weir_table *k)
 static bool
 is_stale(struct weir_thread *t)
 {
-	const struct weir_arena_head *head;
+	const struct weir_arena_head *head = (const struct weir_arena_head *)t->w->arena;
 	const struct weir_table *k = t->table;
-	bool stale = false;
 
 	if (!k->watching || weir_state(t->w) != WEIR_UP)
 		return false;
-	weir_lock(t); /* keeps the arena */
-	head = (const struct weir_arena_head *)t->w->arena;
-	if (head)
-		stale =
-		    k->stale || atomic_load_explicit(&head->nodes, memory_order_relaxed) != k->seen;
-	weir_unlock(t);
-	return stale;
+	return k->stale || atomic_load_explicit(&head->nodes, memory_order_relaxed) != k->seen;
 }
 
 /* ---- events ---- */

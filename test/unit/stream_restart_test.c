@@ -216,6 +216,30 @@ test_memory(void **state)
 	fake_destroy(p.f);
 }
 
+/* A thread that was in a call all the time finds the former session empty, and no worse. */
+static void
+test_late(void **state)
+{
+	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
+	struct weir_thread *t = LIST_FIRST(&p.a->threads);
+	struct weir_channel *ch = NULL;
+
+	(void)state;
+	fake_kill(p.f);
+	back(&p);
+	weir_close(p.c);
+	weir_close(p.d);
+	assert_true(p.a->shed);
+	weir_lock(t);
+	assert_int_equal(weir_channel_get(t, UINT32_MAX, &ch), -ENODEV);
+	weir_unlock(t);
+	assert_int_equal(((const struct weir_arena_head *)p.a->arena)->nodes, 0);
+	weir_listener_close(p.l);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
 /* A name that somebody else has by then: the listener says so. */
 static void
 test_name_taken(void **state)
@@ -365,6 +389,7 @@ main(void)
 	    cmocka_unit_test(test_reattach),   cmocka_unit_test(test_memory),
 	    cmocka_unit_test(test_name_taken), cmocka_unit_test(test_sleepers),
 	    cmocka_unit_test(test_nodes),      cmocka_unit_test(test_gone_again),
+	    cmocka_unit_test(test_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
