@@ -365,6 +365,8 @@ void weir_threads_free(struct weir *w);
 void weir_threads_shed(struct weir *w);
 /* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Home locked. */
 int weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **ch);
+/* The session's socket has hung up for ever, and was closed maybe: t sleeps on it no more. */
+void weir_thread_forget_socket(struct weir_thread *t);
 /* Calls f for each thread object of w. No lock held. */
 void weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t));
 /* A pipe was made: its doorbell wakes this home. 0 or -errno. */

@@ -234,6 +234,17 @@ former_of(const struct weir_thread *t)
 	return NULL;
 }
 
+void
+weir_thread_forget_socket(struct weir_thread *t)
+{
+	struct weir *w = t->w;
+
+	pthread_mutex_lock(&w->request_lock);
+	if (w->transport.fd >= 0)
+		epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, w->transport.fd, NULL);
+	pthread_mutex_unlock(&w->request_lock);
+}
+
 /* What the thread sleeps on stays the same descriptor, which the program may have in its own set.
  */
 static void
@@ -245,8 +256,7 @@ take_descriptor(struct weir_thread *t, struct weir_thread *p)
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->rings_fd, NULL);
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->nudge_fd, NULL);
-	if (p->w->transport.fd >= 0) /* it has hung up for ever */
-		epoll_ctl(p->rings_fd, EPOLL_CTL_DEL, p->w->transport.fd, NULL);
+	weir_thread_forget_socket(p);
 	if (add_fd(p->epoll_fd, t->rings_fd, EPOLLIN) || add_fd(p->epoll_fd, t->nudge_fd, EPOLLIN))
 		return; /* then there is another one: for want of kernel memory */
 	close(t->epoll_fd);
@@ -403,6 +413,7 @@ shed(struct weir *w)
 	pthread_mutex_lock(&w->request_lock); /* a request may not have seen the end yet */
 	w->transport.close(w->transport.user);
 	w->transport.close = nothing_left;
+	w->transport.fd = -1;
 	pthread_mutex_unlock(&w->request_lock);
 }
 

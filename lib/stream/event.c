@@ -434,7 +434,7 @@ ignore_end(struct weir_thread *t)
 {
 	struct weir_foreign *f;
 
-	epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, t->w->transport.fd, NULL);
+	weir_thread_forget_socket(t);
 	LIST_FOREACH(f, &t->foreign, next)
 	epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
 }

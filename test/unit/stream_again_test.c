@@ -5,6 +5,8 @@
 #include "stream/conn.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -303,6 +305,130 @@ test_arm(void **state)
 	check_and_close(&p);
 }
 
+/* ---- many threads ---- */
+
+struct crowd {
+	struct weir *w;
+	struct weir_address to;
+	_Atomic bool stop;
+	_Atomic unsigned opened;
+};
+
+static void *
+client(void *arg)
+{
+	static const struct weir_connect_options o = {
+	    .reconnect = {.on = WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS, .first_ms = 1, .max_ms = 5}};
+	struct crowd *k = arg;
+	struct weir_conn *c = NULL;
+	bool begun = false, open = false;
+	struct weir_event e;
+
+	while (!k->stop) {
+		if (!begun)
+			begun = !weir_connect_with(k->w, &k->to, &o, 0, &c);
+		if (open)
+			weir_send(c, "x", 1, 0);
+		if (weir_poll(k->w, &e, 1) <= 0 || !e.conn)
+			continue;
+		if (e.type == WEIR_EVENT_OPENED) {
+			c = e.conn;
+			open = true;
+			k->opened++;
+		} else if (e.type == WEIR_EVENT_LOST || e.type == WEIR_EVENT_CLOSED) {
+			weir_close(e.conn);
+			begun = e.type == WEIR_EVENT_LOST;
+			open = false;
+			c = NULL;
+		}
+	}
+	weir_close(c);
+	return NULL;
+}
+
+static void *
+server(void *arg)
+{
+	struct crowd *k = arg;
+	struct weir_listener *l;
+	struct weir_conn *c;
+	struct weir_event e;
+	size_t n;
+	char in[8];
+
+	weir_listen(k->w, "svc", 0, &l);
+	k->opened = 1;
+	while (!k->stop) {
+		if (weir_wait(k->w, &e, 1, 1) != 1)
+			continue;
+		if (e.type == WEIR_EVENT_ACCEPT)
+			while (!weir_accept(e.listener, 0, &c))
+				continue;
+		else if (e.type == WEIR_EVENT_READABLE)
+			while (!weir_recv(e.conn, in, sizeof(in), &n, 0))
+				continue;
+		else if (e.type == WEIR_EVENT_CLOSED)
+			weir_close(e.conn);
+	}
+	weir_listener_close(l);
+	return NULL;
+}
+
+/* Asks what any thread may ask, whoever attaches again. */
+static void *
+curious(void *arg)
+{
+	struct crowd *k = arg;
+	struct weir_node_info list[4];
+	struct weir_event e;
+
+	while (!k->stop) {
+		weir_nodes_watch(k->w, 1);
+		weir_node(k->w);
+		weir_nodes(k->w, list, 4);
+		weir_reattach(k->w, 0);
+		weir_poll(k->w, &e, 1);
+		weir_nodes_watch(k->w, 0);
+	}
+	return NULL;
+}
+
+/* All attach again at once, in whatever call they are, and all come to an end. */
+static void
+test_crowd(void **state)
+{
+	struct fake *f = fake_create(&watched);
+	struct crowd a = {.w = fake_attach_with(f, &self_made)},
+		     b = {.w = fake_attach_with(f, &self_made)};
+	unsigned before = 0;
+	pthread_t t[5];
+
+	(void)state;
+	assert_int_equal(weir_address_parse(FAKE_REMOTE, &a.to), 0);
+	fake_run(f);
+	pthread_create(&t[0], NULL, server, &b);
+	while (!b.opened)
+		nap(1);
+	for (int i = 1; i < 4; i++)
+		pthread_create(&t[i], NULL, client, &a);
+	pthread_create(&t[4], NULL, curious, &a);
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < 10000 && a.opened < before + 3; i++)
+			nap(1);
+		assert_true(a.opened >= before + 3);
+		before = a.opened;
+		fake_kill(f);
+		nap(5 * (unsigned)round);
+		fake_come_back(f);
+	}
+	a.stop = b.stop = true;
+	for (int i = 0; i < 5; i++)
+		pthread_join(t[i], NULL);
+	weir_detach(a.w);
+	weir_detach(b.w);
+	fake_destroy(f);
+}
+
 int
 main(void)
 {
@@ -310,7 +436,7 @@ main(void)
 	    cmocka_unit_test(test_restart), cmocka_unit_test(test_peer_lost),
 	    cmocka_unit_test(test_others),  cmocka_unit_test(test_gives_up),
 	    cmocka_unit_test(test_cancel),  cmocka_unit_test(test_wait),
-	    cmocka_unit_test(test_arm),
+	    cmocka_unit_test(test_arm),	    cmocka_unit_test(test_crowd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
