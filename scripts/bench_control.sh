@@ -67,6 +67,17 @@ rate_and()
 	wait "$pid"
 }
 
+# Programs that wait, spin and speak with others of their node while their data plane is killed: the last to know.
+death_figure()
+{
+	local try
+
+	wanted ctl_death || return 0
+	for ((try = 0; try < 2 * runs + 1; try++)); do
+		test/smoke/kill_dataplane.sh 2>&1 | sed -n 's/.* learnt after \(.*\) ms/\1/p' | sort -n | tail -n 1
+	done | record ctl_death "ms until the last of three programs knows that its data plane was killed" '<=' 100 any "test/smoke/kill_dataplane.sh"
+}
+
 # Half of the runs with both controls killed and started again in their middle.
 restart_figure()
 {
@@ -231,6 +242,7 @@ set_control()
 	cold_figures
 	first_message_figure
 	setups_figure
+	death_figure
 	restart_figure
 	stopped_figure
 	idle_nodes_figure

@@ -19,13 +19,13 @@ for who in block-a spin-a local-a block-b spin-b; do
 	await 10 grep -q connected "$weir_tmp/$who.log" || die "$who is not connected"
 done
 killed=$(now_ms)
-most=${WEIR_WIRE:+500} # on a wire with Soft-RoCE the machine is an emulated one, many times slower
 stop dataplane-A KILL
 for who in block-a spin-a local-a; do
 	await 5 grep -q 'end' "$weir_tmp/$who.log" || fail "$who still waits"
 	read -r at _ status < <(grep end "$weir_tmp/$who.log")
 	[ "$status" = -19 ] || fail "$who got $status, expected -19 (ENODEV)"
-	[ $((at - killed)) -le "${most:-100}" ] || fail "$who learnt after $((at - killed)) ms"
+	echo "$who learnt after $((at - killed)) ms" # 100 are promised: scripts/bench.sh control
+	[ $((at - killed)) -le 3000 ] || fail "that is not the moment when the kernel had the process end"
 	grep -q 'send -19' "$weir_tmp/$who.log" || fail "$who: send: $(tail -n 1 "$weir_tmp/$who.log")"
 done
 for who in block-b spin-b; do
