@@ -540,6 +540,7 @@ struct weir_wait {
 
 /* Raises the sleep flags and looks nowhere: look again, then sleep. Home locked. */
 void weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter);
+/* Lowers them again and takes rung doorbells off. Home locked. */
 void weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter);
 
 static inline void
@@ -568,8 +569,6 @@ weir_wait_end(struct weir_wait *wait)
  */
 bool weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter);
 void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);
-/* Takes rung doorbells off rings_fd. */
-void weir_thread_drain(struct weir_thread *t);
 uint64_t weir_clock(void);
 
 static inline void
@@ -589,6 +588,8 @@ weir_pause(void)
 unsigned weir_drive(struct weir_thread *t, struct weir_conn *want);
 /* Before sleep: everything that others may wait for is told, wishes are made known. Home locked. */
 void weir_drive_settle(struct weir_thread *t);
+/* After a call that gave something back: who sleeps here would not tell it. Home locked. */
+void weir_drive_leave(struct weir_thread *t);
 /* Frees connections and listeners of a home at detach. */
 void weir_thread_clear(struct weir_thread *t);
 /* The caller's own, armed or not: what it sleeps on has changed, its descriptor says look again. */

@@ -83,8 +83,10 @@ weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
 
 	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell, &e))
 		return -errno;
-	if (t->armed)
+	if (t->armed) { /* who sleeps here has not looked into it */
 		atomic_store_explicit(p->rx_sleeping, 1, memory_order_relaxed);
+		weir_thread_wake(t, NULL);
+	}
 	return 0;
 }
 

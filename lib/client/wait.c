@@ -79,10 +79,30 @@ weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 	weir_barrier_global();
 }
 
+/* Takes rung doorbells off rings_fd. Whether there were any. */
+static bool
+drain(struct weir_thread *t)
+{
+	struct epoll_event e[16];
+	int n = epoll_wait(t->rings_fd, e, 16, 0);
+	bool rung = false;
+
+	for (int i = 0; i < n; i++) {
+		if (e[i].data.fd < 0)
+			continue;
+		weir_bell_drain(e[i].data.fd);
+		rung = true;
+	}
+	return rung;
+}
+
 void
 weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 {
 	LIST_REMOVE(waiter, next);
+	/* it rang for all who sleep here, and this one may not look */
+	if (drain(t))
+		weir_thread_wake(t, NULL);
 	if (!--t->armed)
 		raise_flags(t, 0);
 }
@@ -123,17 +143,6 @@ weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter)
 	}
 }
 
-void
-weir_thread_drain(struct weir_thread *t)
-{
-	struct epoll_event e[16];
-	int n = epoll_wait(t->rings_fd, e, 16, 0);
-
-	for (int i = 0; i < n; i++)
-		if (e[i].data.fd >= 0)
-			weir_bell_drain(e[i].data.fd);
-}
-
 static void
 drain_nudge(struct weir_thread *self)
 {
@@ -167,12 +176,7 @@ arm(struct weir_wait *wait)
 void
 weir_wait_disarm(struct weir_wait *wait)
 {
-	struct weir_foreign *f;
-
-	weir_thread_drain(wait->home);
 	if (wait->events) {
-		LIST_FOREACH(f, &wait->home->foreign, next)
-		weir_thread_drain(f->home);
 		weir_thread_disarm_all(wait->home, &wait->waiter);
 	} else {
 		weir_lock(wait->home);

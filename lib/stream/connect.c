@@ -239,6 +239,7 @@ weir_close(struct weir_conn *c)
 	t = c->home;
 	weir_lock(t);
 	weir_conn_close(c);
+	weir_drive_leave(t);
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
 		weir_threads_shed(t->w);

@@ -9,16 +9,20 @@
 #define UNBLOCK_MAX 8u
 
 /* Some of those that were told -EAGAIN: local ones find out by looking, others wait for send
- * blocks. */
+ * blocks. All of them before a sleep: what was told before the flags were up rings no bell. */
 static void
 unblock(struct weir_thread *t)
 {
-	struct weir_conn *c;
+	struct weir_conn *c, *first = NULL;
 
-	for (unsigned i = 0; i < UNBLOCK_MAX && (c = TAILQ_FIRST(&t->blocked)); i++) {
+	for (unsigned i = 0; i < UNBLOCK_MAX || t->armed; i++) {
+		c = TAILQ_FIRST(&t->blocked);
+		if (!c || c == first)
+			return;
 		TAILQ_REMOVE(&t->blocked, c, in_blocked);
 		if (!weir_send_possible(c)) {
 			TAILQ_INSERT_TAIL(&t->blocked, c, in_blocked);
+			first = first ? first : c;
 			continue;
 		}
 		c->on_blocked = c->want_heap = false;
@@ -79,6 +83,16 @@ weir_drive_settle(struct weir_thread *t)
 	wish(c);
 	TAILQ_FOREACH(c, &t->tails, in_tails)
 	wish(c);
+}
+
+void
+weir_drive_leave(struct weir_thread *t)
+{
+	if (weir_likely(!t->armed))
+		return;
+	weir_drive_settle(t);
+	if (t->unsettled)
+		weir_thread_wake(t, NULL);
 }
 
 /* ---- the end ---- */

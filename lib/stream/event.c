@@ -247,15 +247,11 @@ collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 static void
 disarm(struct weir_thread *t)
 {
-	struct weir_foreign *f;
 	uint64_t count;
 
 	if (t->fd_armed) {
 		t->fd_armed = false;
 		weir_thread_disarm_all(t, &t->fd_waiter);
-		weir_thread_drain(t);
-		LIST_FOREACH(f, &t->foreign, next)
-		weir_thread_drain(f->home);
 		if (read(t->nudge_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 			return;
 	}

@@ -138,6 +138,7 @@ weir_conn_consumed_slow(struct weir_conn *c)
 		TAILQ_INSERT_TAIL(&seg->dues, c, in_dues);
 	}
 	if (c->consumed - c->returned >= c->due_at ||
-	    weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)))
+	    weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)) ||
+	    c->home->armed) /* another thread's work: who sleeps doesn't tell */
 		weir_segment_tell(seg);
 }

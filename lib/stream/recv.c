@@ -604,6 +604,7 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	weir_parked_free(p);
 	if (cost && c && c->state != CONN_CLOSING)
 		weir_conn_consumed(c, cost);
+	weir_drive_leave(t);
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
 		weir_threads_shed(t->w);

@@ -223,9 +223,20 @@ head_ok(const struct weir_head *h)
 	       h->length <= WEIR_MESSAGE_MAX;
 }
 
+static bool
+any_event(const struct weir_thread *t)
+{
+	const struct weir_channel *ch;
+
+	SLIST_FOREACH(ch, &t->channels, next)
+	if (weir_ring_peek(&ch->pipe.rx))
+		return true;
+	return false;
+}
+
 /*
  * The accepting program is told of a connection before its peer may send on it. So this waits for
- * what the channel has to say, but not for ever.
+ * what the channel has to say, but not for ever. Who was stopped for long has that still to read.
  */
 static int
 unknown(struct weir_segment *seg)
@@ -234,7 +245,7 @@ unknown(struct weir_segment *seg)
 
 	if (!seg->unknown_since)
 		seg->unknown_since = now;
-	return now - seg->unknown_since > UNKNOWN_NS ? -EPROTO : 1;
+	return now - seg->unknown_since > UNKNOWN_NS && !any_event(seg->pipe.home) ? -EPROTO : 1;
 }
 
 /*
@@ -335,7 +346,8 @@ weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
 		if (!s)
 			break;
 		h = weir_head_copy(s);
-		rc = one(seg, &h, want, !want);
+		/* who is about to sleep sees all that lies behind it, too */
+		rc = one(seg, &h, want, !want && !seg->pipe.home->armed);
 		if (rc == -EPROTO)
 			weir_segment_spoil(seg);
 		if (rc)

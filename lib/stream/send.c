@@ -342,10 +342,10 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 	if ((c->pipe->local || c->want_heap) && !c->on_blocked) {
 		TAILQ_INSERT_TAIL(&t->blocked, c, in_blocked);
 		c->on_blocked = true;
+		/* who sleeps here has told the peer of no wish: it does so now, and looks */
+		if (t->armed)
+			weir_thread_wake(t, NULL);
 	}
-	if (c->pipe->local && t->armed)
-		atomic_store_explicit(&WEIR_SEGMENT_OF(c->pipe)->out->wanted, 1,
-				      memory_order_relaxed);
 	if (c->pipe->local || c->want_heap)
 		return;
 	/* what goes by rendezvous needs a slot, no window */
