@@ -29,7 +29,8 @@
 #define PACE_MS 5	   /* between bursts */
 #define AGAIN_MS 50	   /* before a connection is tried again */
 #define LAST_MS 5000	   /* for the ends of connections whose data plane is gone */
-#define PATIENCE_MS 60000u /* for the end, after SIGTERM */
+#define PATIENCE_MS 60000u /* for the end, after SIGTERM; of time in which it ran */
+#define TURN_MS 1000u	   /* a turn counts as no more, however long the program stood still */
 
 /* One end of a connection. */
 struct end {
@@ -44,7 +45,7 @@ struct end {
 static struct weir *w;
 static struct chaos_ledger *book;
 static _Atomic int stopping;
-static uint64_t stopped_ms, dice;
+static uint64_t turn_ms, waited_ms, longest_ms, turns, dice; /* since the end was asked for */
 static uint64_t message[LARGEST / 8 + 8], expected[LARGEST / 8 + 8];
 
 static uint64_t
@@ -99,13 +100,24 @@ on_term(int signal)
 	stopping = 1;
 }
 
-/* Whether the end was asked for. After it, whoever doesn't come to an end is at fault. */
+/* Whether the end was asked for. After it, whoever doesn't come to an end is at fault ... */
 static bool
 over(void)
 {
-	if (stopping && !stopped_ms)
-		stopped_ms = now_ms();
 	return stopping;
+}
+
+/* ... but not at once: once each turn, whether there is time left. */
+static bool
+patient(void)
+{
+	uint64_t now = now_ms(), since = now - (turns ? turn_ms : now);
+
+	turn_ms = now;
+	turns++;
+	longest_ms = since > longest_ms ? since : longest_ms;
+	waited_ms += since < TURN_MS ? since : TURN_MS;
+	return waited_ms < PATIENCE_MS;
 }
 
 static struct chaos_stream *
@@ -268,7 +280,7 @@ receive_life(void)
 	struct end *ends = NULL;
 	int n = 0;
 
-	while (l && n >= 0 && (!over() || (ends && now_ms() < stopped_ms + PATIENCE_MS))) {
+	while (l && n >= 0 && (!over() || (ends && patient()))) {
 		n = weir_wait(w, ev, 32, 50);
 		for (int i = 0; i < n; i++)
 			on_received(&ev[i], l, &ends);
@@ -290,9 +302,11 @@ receive_life(void)
 		if (l && n >= 0 && !stopping)
 			wrong("left without a reason");
 		if (l)
-			wrong("stream %#llx of node %u has not ended: %llu received, recv says %d",
+			wrong("stream %#llx of node %u has not ended: %llu received, recv says %d; "
+			      "%llu turns, the longest of %llu ms",
 			      (unsigned long long)(e->s ? e->s->id : 0), e->to,
-			      (unsigned long long)(e->s ? e->s->received : 0), r);
+			      (unsigned long long)(e->s ? e->s->received : 0), r,
+			      (unsigned long long)turns, (unsigned long long)longest_ms);
 		stream_end(e, r == -ESHUTDOWN ? 0 : r);
 	}
 	forget_ended(&ends);
@@ -469,7 +483,7 @@ send_life(const uint16_t *to, unsigned n)
 	bool more = true;
 	int r = 0;
 
-	while (r >= 0 && more && (!over() || now_ms() < stopped_ms + PATIENCE_MS)) {
+	while (r >= 0 && more && (!over() || patient())) {
 		r = weir_wait(w, ev, 64, PACE_MS);
 		for (int i = 0; i < r; i++)
 			on_event(&ev[i]);
@@ -493,11 +507,12 @@ send_life(const uint16_t *to, unsigned n)
 
 		if (ends[i].conn)
 			wrong("stream %#llx to node %u has not ended: open %d, heard %d, %llu "
-			      "accepted, "
-			      "%llu completed, %llu with an error",
+			      "accepted, %llu completed, %llu with an error; flush says %d; "
+			      "%llu turns, the longest of %llu ms",
 			      (unsigned long long)s->id, s->node, ends[i].open, ends[i].heard,
 			      (unsigned long long)s->taken, (unsigned long long)s->complete,
-			      (unsigned long long)s->lost);
+			      (unsigned long long)s->lost, weir_flush(ends[i].conn, 0),
+			      (unsigned long long)turns, (unsigned long long)longest_ms);
 		if (ends[i].conn)
 			stream_end(&ends[i], -ENODEV);
 	}
