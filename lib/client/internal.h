@@ -165,6 +165,9 @@ struct weir {
 	/* watcher */
 	pthread_t watcher;
 	bool watched;
+	/* a request found that the data plane has hung up; the watcher is about to notice. Written
+	 * by any thread, read by weir_reattach() */
+	_Atomic bool hung_up;
 	int watcher_fd;	       /* eventfd: stop, or tails to push */
 	_Atomic uint32_t stop; /* detach writes, watcher reads */
 	bool chores;	       /* the watcher's: something is left to do */

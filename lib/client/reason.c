@@ -60,8 +60,10 @@ weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 	rc = weir_state(w) == WEIR_UP ? w->transport.request(w->transport.user, m, reply, fds)
 				      : -ENODEV;
 	pthread_mutex_unlock(&w->request_lock);
-	if (rc == -ENODEV)
+	if (rc == -ENODEV) {
+		atomic_store(&w->hung_up, true);
 		return weir_gone(w);
+	}
 	if (rc)
 		return weir_fail(
 		    rc,

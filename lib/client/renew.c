@@ -51,6 +51,10 @@ renew(struct weir *first)
 	struct weir_transport transport;
 	int rc;
 
+	if (weir_state(former) == WEIR_UP && former->watched && atomic_load(&former->hung_up))
+		return weir_fail(-ECONNREFUSED,
+				 "the data plane has just hung up, and the session isn't over yet; "
+				 "try again");
 	if (weir_state(former) != WEIR_DEAD)
 		return weir_state(former) == WEIR_UP ? 0 : weir_gone(former);
 	if (!former->transport.reopen)

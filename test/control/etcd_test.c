@@ -698,7 +698,7 @@ test_wrong_input(void **state)
 	/* ours, changed by somebody: it is put right */
 	post("/v3/kv/put", json_pack("{s:o, s:o}", "key", etcd_bytes("/weir/test/node/1"), "value",
 				     etcd_bytes("127.0.0.1:7001 10.9.9.9")));
-	start(2, 2);
+	start(2, 20); /* 4 may have 2 */
 	until(nodes[2].known[1] && nodes[2].last[1].address[0][15] == 1);
 }
 
