@@ -244,7 +244,7 @@ suite_sanitize()
 suite_sanitize_control()
 {
 	until [ "$list" = 1 ] || [ -e "$top/asan" ]; do
-		[ ! -e "$top/work/done" ] || return # it wasn't built
+		[ ! -e "$top/rest/done" ] || return # it wasn't built
 		sleep 0.2
 	done
 	meson_tests asan control sanitize/asan "$SANE"
@@ -448,7 +448,7 @@ lane_machine()
 
 # Behind lint and unit in the idle class: not a low priority, since to a program that polls and yields every
 # other one that wants its CPU is a time slice lost.
-lane_work()
+lane_rest()
 {
 	renice -n $(($(nice) + 10)) -p "$BASHPID" >/dev/null
 	lines_of lint unit | run_tests "$cores"
@@ -501,13 +501,13 @@ if [ "$list" = 1 ]; then
 fi
 prepare_machine
 pids=()
-for name in work control machine; do
+for name in rest control machine; do
 	lane "$name" &
 	pids+=($!)
 done
 wait "${pids[@]}"
 ! wants coverage || suite_coverage
-for name in work control machine; do
+for name in rest control machine; do
 	cat "$top/$name/done" 2>/dev/null || note "lane/$name" 1 0 /dev/null
 done
 summary

@@ -468,16 +468,6 @@ captured_message(struct fake *f, int fd, union ctl *in)
 	return &in->m;
 }
 
-static unsigned
-open_fds(void)
-{
-	unsigned n = 0;
-
-	for (int fd = 0; fd < 256; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 static void
 test_capture(void **state)
 {
@@ -491,7 +481,7 @@ test_capture(void **state)
 
 	(void)state;
 	f->b->config.capture = capture_hook;
-	fds = open_fds();
+	fds = fake_open_fds();
 	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
 	ask_capture(fd, "net0", 0, file);
 	m = captured_message(f, fd, &in);
@@ -526,7 +516,7 @@ test_capture(void **state)
 		usleep(1000);
 	}
 	assert_null(f->b->captures);
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(fake_open_fds(), fds);
 	close(file);
 	fake_close(f);
 }
@@ -550,7 +540,7 @@ test_capture_refused(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
 	int fd, file = memfd_create("capture", MFD_CLOEXEC), null = open("/dev/null", O_WRONLY);
-	unsigned fds = open_fds();
+	unsigned fds = fake_open_fds();
 	union ctl in;
 
 	(void)state;
@@ -579,7 +569,7 @@ test_capture_refused(void **state)
 		fake_run(f);
 		usleep(1000);
 	}
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(fake_open_fds(), fds);
 	/* one that is under way at the end is ended */
 	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
 	ask_capture(fd, "net0", 0, file);

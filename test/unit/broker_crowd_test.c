@@ -3,19 +3,7 @@
 #define _GNU_SOURCE
 #include "broker_sockets.h"
 
-#include <fcntl.h>
-
 #define QUERIES 32 /* that are served at a time */
-
-static unsigned
-open_fds(void)
-{
-	unsigned n = 0;
-
-	for (int fd = 0; fd < 256; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
 
 /* However many weirctl there are, and others that say nothing: control gets in. */
 static void
@@ -23,7 +11,7 @@ test_many(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
 	int query[QUERIES], silent[4], fd;
-	unsigned before = open_fds();
+	unsigned before = fake_open_fds();
 	union ctl in;
 
 	(void)state;
@@ -52,7 +40,7 @@ test_many(void **state)
 		close(silent[i]);
 	close(fd);
 	fake_run(f);
-	assert_int_equal(open_fds(), before);
+	assert_int_equal(fake_open_fds(), before);
 	fake_close(f);
 }
 
@@ -61,7 +49,7 @@ static void
 test_silent(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
-	unsigned before = open_fds(), refused = 0;
+	unsigned before = fake_open_fds(), refused = 0;
 	union ctl in;
 	int fds[60];
 
@@ -83,7 +71,7 @@ test_silent(void **state)
 		close(fds[i]);
 	}
 	fake_run(f);
-	assert_int_equal(open_fds(), before);
+	assert_int_equal(fake_open_fds(), before);
 	fake_close(f);
 }
 
@@ -105,7 +93,7 @@ test_descriptors(void **state)
 
 	(void)state;
 	m.length = (uint32_t)iov.iov_len;
-	before = open_fds();
+	before = fake_open_fds();
 	for (unsigned count = 1; count <= 8; count++) {
 		control.align = (struct cmsghdr){.cmsg_len = CMSG_LEN(count * sizeof(int)),
 						 .cmsg_level = SOL_SOCKET,
@@ -116,7 +104,7 @@ test_descriptors(void **state)
 		assert_int_equal(sendmsg(fd, &h, MSG_NOSIGNAL), (ssize_t)iov.iov_len);
 		assert_true(get(f, fd, &in, sizeof(in), NULL) > 0);
 		assert_int_equal(in.m.type, WEIR_CTL_ROWS);
-		assert_int_equal(open_fds(), before);
+		assert_int_equal(fake_open_fds(), before);
 	}
 	close(fd);
 	fake_close(f);
