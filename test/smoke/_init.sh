@@ -112,6 +112,11 @@ stop() {
 	wait "$pid" 2>/dev/null
 }
 
+# COMMAND | has PATTERN: `grep -q` ends at the first match, and with it, by SIGPIPE, who still writes.
+has() {
+	grep "$@" | cat >/dev/null
+}
+
 log_of() {
 	cat "$weir_tmp/$1.log"
 }

@@ -31,7 +31,7 @@ await 10 two_are_there || fail "two nodes aren't there"
 # full: nobody goes, nobody comes, and each says what to do
 much=$(head -c 400000 /dev/zero | tr '\0' x)
 until ! etcdctl put much <<<"$much" >/dev/null 2>&1; do :; done
-etcdctl alarm list | grep -q NOSPACE || fail "etcd isn't full"
+etcdctl alarm list | has NOSPACE || fail "etcd isn't full"
 node C "$url"
 says C "etcd at $url: .*space exceeded; compact it, raise its quota and disarm its alarm"
 says C "etcd=\"$url\" reason=\".*space exceeded\"" # as fields

@@ -67,7 +67,7 @@ done
 "$cluster" 3 --etcd --auto -- weirctl --instance n2 --json show nodes >"$weir_tmp/etcd.out" 2>"$weir_tmp/etcd.log" ||
 	fail "the list in etcd: $(log_of etcd)"
 jq -e 'length == 3 and all(.state == "up" and (.address | startswith("10.")))' "$weir_tmp/etcd.out" >/dev/null || fail "with etcd: $(cat "$weir_tmp/etcd.out")"
-ip netns list 2>/dev/null | grep -q "^weir-\(n[0-9]*\|bridge\)-" && fail "namespaces are left: $(ip netns list)"
+ip netns list 2>/dev/null | has "^weir-\(n[0-9]*\|bridge\)-" && fail "namespaces are left: $(ip netns list)"
 
 # bad input: exit code, one line
 refused()

@@ -36,12 +36,12 @@ done
 one_node
 out=$(LD_LIBRARY_PATH=$libdir WEIR_INSTANCE=A "$weir_tmp/outside/other") || fail "the program does not run"
 [ "$out" = "node 1" ] || fail "it says '$out'"
-readelf -d "$weir_tmp/outside/other" | grep -q 'NEEDED.*\[libweir\.so\.[0-9]*\]' || fail "not linked to the soname"
-LD_LIBRARY_PATH=$libdir "$dest/bin/weirctl" --instance A show nodes | grep -q up || fail "the installed weirctl"
+readelf -d "$weir_tmp/outside/other" | has 'NEEDED.*\[libweir\.so\.[0-9]*\]' || fail "not linked to the soname"
+LD_LIBRARY_PATH=$libdir "$dest/bin/weirctl" --instance A show nodes | has up || fail "the installed weirctl"
 for program in bin/weirctl bin/weir-perf sbin/weir-dataplane sbin/weir-control; do
-	LD_LIBRARY_PATH=$libdir "$dest/$program" --version | grep -q . || fail "$program --version"
-	LD_LIBRARY_PATH=$libdir "$dest/$program" --help | grep -q -- --instance || fail "$program --help"
-	find "$dest/share/man" -name "${program##*/}.[18]*" | grep -q . || fail "$program has no man page"
+	LD_LIBRARY_PATH=$libdir "$dest/$program" --version | has . || fail "$program --version"
+	LD_LIBRARY_PATH=$libdir "$dest/$program" --help | has -- --instance || fail "$program --help"
+	find "$dest/share/man" -name "${program##*/}.[18]*" | has . || fail "$program has no man page"
 done
 
 # The library gives away what its headers name, and nothing else.

@@ -95,7 +95,7 @@ await 10 eval 'weirctl --json show sessions | jq -e "any(.[]; .name == \"probe\"
 id=$(weirctl --json show sessions | jq '.[] | select(.name == "probe") | .session')
 weirctl evict "session.$id" --reason 'maintenance at noon' || fail "evict session.$id"
 await 5 has_ended "${weir_pid[held]}" || fail "a program goes on without its session"
-log_of held | grep -q 'evicted by an operator: maintenance at noon' || fail "it was told $(log_of held)"
+log_of held | has 'evicted by an operator: maintenance at noon' || fail "it was told $(log_of held)"
 weirctl evict session.63 2>"$ctl" && fail "there is a session 63"
 says 'there is no session 63; see'
 
@@ -108,7 +108,7 @@ await 10 eval 'weirctl --json show connections | jq -e "any(.[]; .transport == \
 vqpn=$(weirctl --json show connections | jq '[.[] | select(.transport == "local")][0].vqpn')
 weirctl evict "vqpn.$vqpn" || fail "evict vqpn.$vqpn"
 await 5 has_ended "${weir_pid[blocked]}" || fail "a program blocks on a connection that was evicted"
-log_of blocked | grep -q 'end -103' || fail "it was told $(log_of blocked)"
+log_of blocked | has 'end -103' || fail "it was told $(log_of blocked)"
 
 # over the wire
 conn=$(weirctl --json show connections | jq '[.[] | select(.transport == "rc" and .state == "open")][0].vqpn')

@@ -43,7 +43,7 @@ weirctl --instance A --json show services | jq -e 'length == 2 and .[0].name == 
 	fail "show services on A: $(weirctl --instance A --json show services)"
 weirctl --instance B --json show services | jq -e 'all(.self and .program == "services" and .session >= 0)' >/dev/null ||
 	fail "show services on B: $(weirctl --instance B --json show services)"
-weirctl --instance B show services | grep -q "^kv  *2  *10.77.0.2  *services" || fail "$(weirctl --instance B show services)"
+weirctl --instance B show services | has "^kv  *2  *10.77.0.2  *services" || fail "$(weirctl --instance B show services)"
 services B offer kv >"$weir_tmp/out" && fail "a name was given twice"
 grep -q "taken on this node" "$weir_tmp/out" || fail "$(cat "$weir_tmp/out")"
 

@@ -19,9 +19,9 @@ peers 1=10.79.0.1
 weir_lcores=0@0,1@0,2@0,3@0 dataplane A 0 net_ring0 roce:net_ring0,ip=10.79.0.1/24,queues=1 --idle adaptive
 control A 1
 up A
-log_of dataplane-A | grep -q '1 rx and 1 tx queues' || fail "not one queue: $(log_of dataplane-A | head -n 1)"
+log_of dataplane-A | has '1 rx and 1 tx queues' || fail "not one queue: $(log_of dataplane-A | head -n 1)"
 for what in 'frames of port' 'tables of an engine' 'arena of a session' 'total' 'at most'; do
-	log_of dataplane-A | grep -q "^  .*$what" || fail "no '$what' in the budget printed at start"
+	log_of dataplane-A | has "^  .*$what" || fail "no '$what' in the budget printed at start"
 done
 for i in 0 1 2; do
 	loop 1

@@ -47,7 +47,7 @@ json '.[0] | any(.[]; .key == "user.root.sessions" and .value == "100")' show se
 json '. == [{"changed": 3}]' set user.root.sessions none
 json '.[0].frames == 3 and .[0].error == null' capture net_ring0 "$weir_tmp/x.pcapng" --packets 3 2>/dev/null
 json '. == []' wait up
-if weirctl show sessions | grep -q $'[\x01-\x09\x0b-\x1f\x7f-\xff]'; then fail "a name steers the terminal"; fi
+if weirctl show sessions | has $'[\x01-\x09\x0b-\x1f\x7f-\xff]'; then fail "a name steers the terminal"; fi
 
 # exit codes
 says 2 "cannot show 'elephants'; give nodes" weirctl show elephants
