@@ -17,14 +17,27 @@
 #define weir_likely(x) __builtin_expect(!!(x), 1)
 #define weir_unlikely(x) __builtin_expect(!!(x), 0)
 
+#define WEIR_BIAS_OWNERS 3 /* threads that can be the owner of a lock, in its life */
+
+/*
+ * One thread's for ever: a thread that was held up between its two looks at the owner stores into
+ * its own when it goes on, long after another has become the owner.
+ */
+struct weir_bias_seat {
+	_Atomic(const char *) thread; /* its &weir_self; NULL: free. Written under the mutex */
+	_Atomic uint32_t inside;      /* written by this thread, read by who ends the ownership */
+};
+
 struct weir_bias {
-	_Atomic(const char *)
-	    owner; /* whose &weir_self; NULL: the mutex decides. Written under the mutex */
-	_Atomic uint32_t inside; /* written by the owner, read by who ends the ownership */
-	bool fast;		 /* how the present holder came in */
-	uint8_t claims;		 /* how often a thread became the owner */
+	/* never NULL; weir_bias_nobody: the mutex decides. Written under the mutex */
+	_Atomic(struct weir_bias_seat *) owner;
+	struct weir_bias_seat *held; /* how the present holder came in; NULL: by the mutex */
+	struct weir_bias_seat seats[WEIR_BIAS_OWNERS];
+	uint8_t claims; /* how often a thread became the owner */
 	pthread_mutex_t mutex;
 };
+
+extern struct weir_bias_seat weir_bias_nobody __attribute__((visibility("hidden")));
 
 /* Its address names the thread. */
 extern __thread char weir_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -40,39 +53,45 @@ void weir_bias_unlock_passing(struct weir_bias *b);
 static inline bool
 weir_bias_is_owner(struct weir_bias *b)
 {
-	return atomic_load_explicit(&b->owner, memory_order_relaxed) == &weir_self;
+	struct weir_bias_seat *s = atomic_load_explicit(&b->owner, memory_order_relaxed);
+
+	return atomic_load_explicit(&s->thread, memory_order_relaxed) == &weir_self;
 }
 
 /*
- * The owner's way in alone; false: it is another's. After this weir_bias_leave() ends it, and
- * nothing in between may look how the holder came in.
+ * The owner's way in alone; NULL: it is another's. After this weir_bias_leave() of what it returns
+ * ends it, and nothing in between may look how the holder came in, unless that is put into `held`.
  */
-static inline bool
+static inline struct weir_bias_seat *
 weir_bias_enter(struct weir_bias *b)
 {
-	if (weir_unlikely(!weir_bias_is_owner(b)))
-		return false;
-	atomic_store_explicit(&b->inside, 1, memory_order_relaxed);
+	struct weir_bias_seat *s = atomic_load_explicit(&b->owner, memory_order_relaxed);
+
+	if (weir_unlikely(atomic_load_explicit(&s->thread, memory_order_relaxed) != &weir_self))
+		return NULL;
+	atomic_store_explicit(&s->inside, 1, memory_order_relaxed);
 	/* pairs with the membarrier in weir_bias_lock_slow() */
 	atomic_signal_fence(memory_order_seq_cst);
-	if (weir_likely(weir_bias_is_owner(b)))
-		return true;
-	atomic_store_explicit(&b->inside, 0, memory_order_release);
-	return false;
+	if (weir_likely(atomic_load_explicit(&b->owner, memory_order_relaxed) == s))
+		return s;
+	atomic_store_explicit(&s->inside, 0, memory_order_release);
+	return NULL;
 }
 
 static inline void
-weir_bias_leave(struct weir_bias *b)
+weir_bias_leave(struct weir_bias_seat *s)
 {
 	/* pairs with the acquire in weir_bias_lock_slow() */
-	atomic_store_explicit(&b->inside, 0, memory_order_release);
+	atomic_store_explicit(&s->inside, 0, memory_order_release);
 }
 
 static inline void
 weir_bias_lock(struct weir_bias *b)
 {
-	if (weir_likely(weir_bias_enter(b)))
-		b->fast = true;
+	struct weir_bias_seat *s = weir_bias_enter(b);
+
+	if (weir_likely(s))
+		b->held = s;
 	else
 		weir_bias_lock_slow(b);
 }
@@ -80,8 +99,8 @@ weir_bias_lock(struct weir_bias *b)
 static inline void
 weir_bias_unlock(struct weir_bias *b)
 {
-	if (weir_likely(b->fast))
-		weir_bias_leave(b);
+	if (weir_likely(b->held))
+		weir_bias_leave(b->held);
 	else
 		weir_bias_unlock_slow(b);
 }

@@ -75,9 +75,9 @@ message_finish(struct worker *k)
 
 /* What the last message cost has to be told. Home locked by weir_bias_enter(). */
 static __attribute__((noinline, cold)) void
-tell_consumed(struct weir_conn *c)
+tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
-	c->home->lock.fast = true;
+	c->home->lock.held = seat;
 	weir_conn_consumed_slow(c);
 }
 
@@ -91,20 +91,21 @@ another(struct worker *k, struct weir_thread *t)
 {
 	struct lane *lane = k->lane;
 	uint32_t cost = k->taken.cost;
+	struct weir_bias_seat *seat;
 	struct weir_conn *c;
 	bool got = false;
 
-	if (weir_unlikely(k->taken.loan || !weir_bias_enter(&t->lock)))
+	if (weir_unlikely(k->taken.loan || !(seat = weir_bias_enter(&t->lock))))
 		return false;
 	if (weir_likely(lane->running == k && !lane->first && TAILQ_EMPTY(&t->ready))) {
 		c = lane->conn;
 		got = weir_take_small(c, k->buffer, &k->taken);
 		if (got && weir_unlikely(weir_conn_note_consumed(c, cost)))
-			tell_consumed(c);
+			tell_consumed(c, seat);
 		if (got)
 			lane_used(lane);
 	}
-	weir_bias_leave(&t->lock);
+	weir_bias_leave(seat);
 	return got;
 }
 

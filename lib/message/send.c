@@ -62,11 +62,11 @@ send_slow(struct weir_messenger *m, uint16_t node, uint16_t type, const void *bu
 /* The other end sleeps. Rung and not heard: it waits for this very CPU, and each message rings
  * again. Leaves. */
 static __attribute__((noinline, cold)) int
-wake(struct sender *s, struct weir_pipe *p)
+wake(struct weir_bias_seat *seat, struct weir_pipe *p)
 {
 	bool unheard = weir_put_ring(p);
 
-	weir_bias_leave(&s->home->lock);
+	weir_bias_leave(seat);
 	if (unheard)
 		sched_yield();
 	return 0;
@@ -74,28 +74,29 @@ wake(struct sender *s, struct weir_pipe *p)
 
 /* Leaves. `slots` is known when it is compiled. */
 static inline __attribute__((always_inline)) int
-put(struct sender *s, struct weir_conn *c, uint16_t type, const void *buf, uint32_t length,
-    uint32_t slots)
+put(struct weir_bias_seat *seat, struct weir_conn *c, uint16_t type, const void *buf,
+    uint32_t length, uint32_t slots)
 {
 	uint64_t head = KIND_MESSAGE | (uint64_t)type << 16;
 
 	if (weir_unlikely(weir_put_headed(c, &head, HEADER_SHORT, buf, length, slots)))
-		return wake(s, c->pipe);
-	weir_bias_leave(&s->home->lock);
+		return wake(seat, c->pipe);
+	weir_bias_leave(seat);
 	return 0;
 }
 
 static __attribute__((noinline)) int
-put_one_slot(struct sender *s, struct weir_conn *c, uint16_t type, const void *buf, uint32_t length)
+put_one_slot(struct weir_bias_seat *seat, struct weir_conn *c, uint16_t type, const void *buf,
+	     uint32_t length)
 {
-	return put(s, c, type, buf, length, 1);
+	return put(seat, c, type, buf, length, 1);
 }
 
 static __attribute__((noinline)) int
-put_two_slots(struct sender *s, struct weir_conn *c, uint16_t type, const void *buf,
+put_two_slots(struct weir_bias_seat *seat, struct weir_conn *c, uint16_t type, const void *buf,
 	      uint32_t length)
 {
-	return put(s, c, type, buf, length, 2);
+	return put(seat, c, type, buf, length, 2);
 }
 
 /* The same where threads share a sender, each of them for a message: they wait for the lock. */
@@ -126,23 +127,25 @@ weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const 
 		  size_t length, int timeout_ms)
 {
 	struct sender *s = sender_latest(m);
+	struct weir_bias_seat *seat;
 	struct lane *lane;
 
 	if (weir_unlikely(!s || length > WEIR_INLINE_SMALL - HEADER_SHORT))
 		return send_slow(m, node, type, buf, length, timeout_ms);
-	if (weir_unlikely(!weir_bias_enter(&s->home->lock)))
+	seat = weir_bias_enter(&s->home->lock);
+	if (weir_unlikely(!seat))
 		return put_shared(s, node, type, buf, (uint32_t)length)
 			   ? send_slow(m, node, type, buf, length, timeout_ms)
 			   : 0;
 	lane = sender_lane(s, node);
 	if (weir_unlikely(!lane || lane->greet || !weir_put_ready(lane->conn))) {
-		weir_bias_leave(&s->home->lock);
+		weir_bias_leave(seat);
 		return send_slow(m, node, type, buf, length, timeout_ms);
 	}
 	lane_used(lane);
 	return length <= WEIR_SLOT_HEAD_BYTES - HEADER_SHORT
-		   ? put_one_slot(s, lane->conn, type, buf, (uint32_t)length)
-		   : put_two_slots(s, lane->conn, type, buf, (uint32_t)length);
+		   ? put_one_slot(seat, lane->conn, type, buf, (uint32_t)length)
+		   : put_two_slots(seat, lane->conn, type, buf, (uint32_t)length);
 }
 
 int

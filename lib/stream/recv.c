@@ -273,7 +273,7 @@ look_out(const struct weir_conn *c, uint32_t looks)
 {
 	const struct weir_ring *r = &c->pipe->rx, *events = &c->channel->pipe.rx;
 
-	if (c->queue || !c->home->lock.fast)
+	if (c->queue || !c->home->lock.held)
 		return;
 	while (looks-- && !weir_ring_peek(r) && !weir_ring_peek(events))
 		weir_pause();
@@ -366,17 +366,17 @@ recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 
 /* What was consumed has to be told. */
 static __attribute__((noinline)) int
-tell_consumed(struct weir_conn *c)
+tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
-	c->home->lock.fast = true;
+	c->home->lock.held = seat;
 	weir_conn_consumed_slow(c);
-	weir_bias_leave(&c->home->lock);
+	weir_bias_leave(seat);
 	return 0;
 }
 
 static inline __attribute__((always_inline)) int
-recv_small(struct weir_conn *c, const struct weir_slot *s, struct weir_head h, void *buf,
-	   size_t *length, uint32_t slots)
+recv_small(struct weir_conn *c, struct weir_bias_seat *seat, const struct weir_slot *s,
+	   struct weir_head h, void *buf, size_t *length, uint32_t slots)
 {
 	struct weir_pipe *p = c->pipe;
 
@@ -387,8 +387,8 @@ recv_small(struct weir_conn *c, const struct weir_slot *s, struct weir_head h, v
 	c->received++;
 	if (weir_unlikely(
 		weir_conn_note_consumed(c, h.flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE)))
-		return tell_consumed(c);
-	weir_bias_leave(&c->home->lock);
+		return tell_consumed(c, seat);
+	weir_bias_leave(seat);
 	return 0;
 }
 
@@ -396,10 +396,12 @@ recv_small(struct weir_conn *c, const struct weir_slot *s, struct weir_head h, v
 int
 weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
+	struct weir_bias_seat *seat;
 	const struct weir_slot *s;
 	struct weir_head h;
 
-	if (weir_unlikely(weir_conn_life(c) != WEIR_UP || !weir_bias_enter(&c->home->lock)))
+	if (weir_unlikely(weir_conn_life(c) != WEIR_UP ||
+			  !(seat = weir_bias_enter(&c->home->lock))))
 		return recv_slow(c, buf, size, length, timeout_ms);
 	if (weir_likely(c->state == CONN_OPEN && !c->queue)) {
 		s = weir_ring_peek(&c->pipe->rx);
@@ -408,13 +410,13 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 			if (weir_likely(h.vqpn == c->vqpn && h.op == WEIR_OP_INLINE &&
 					h.length <= size)) {
 				if (h.length <= WEIR_SLOT_HEAD_BYTES)
-					return recv_small(c, s, h, buf, length, 1);
+					return recv_small(c, seat, s, h, buf, length, 1);
 				if (h.length <= WEIR_INLINE_SMALL)
-					return recv_small(c, s, h, buf, length, 2);
+					return recv_small(c, seat, s, h, buf, length, 2);
 			}
 		}
 	}
-	weir_bias_leave(&c->home->lock);
+	weir_bias_leave(seat);
 	return recv_slow(c, buf, size, length, timeout_ms);
 }
 

@@ -547,16 +547,17 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 
 /* The peer sleeps: rings, and leaves. */
 static __attribute__((cold, noinline)) int
-wake_peer(struct weir_conn *c)
+wake_peer(struct weir_conn *c, struct weir_bias_seat *seat)
 {
 	weir_bell_ring(c->pipe);
-	weir_bias_leave(&c->home->lock);
+	weir_bias_leave(seat);
 	return 0;
 }
 
 /* Everything is ready for it; leaves. `slots` and `local` are known when it is compiled. */
 static inline __attribute__((always_inline)) int
-put_small(struct weir_conn *c, const void *buf, uint32_t length, uint32_t slots, bool local)
+put_small(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length,
+	  uint32_t slots, bool local)
 {
 	struct weir_pipe *p = c->pipe;
 	struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
@@ -570,33 +571,35 @@ put_small(struct weir_conn *c, const void *buf, uint32_t length, uint32_t slots,
 		weir_ring_publish(&p->tx, slots);
 	put_counted(c, slots * WEIR_SLOT_SIZE);
 	if (weir_unlikely(weir_pipe_asleep(p)))
-		return wake_peer(c);
-	weir_bias_leave(&c->home->lock);
+		return wake_peer(c, seat);
+	weir_bias_leave(seat);
 	return 0;
 }
 
 static __attribute__((noinline)) int
-put_one_slot_local(struct weir_conn *c, const void *buf, uint32_t length)
+put_one_slot_local(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf,
+		   uint32_t length)
 {
-	return put_small(c, buf, length, 1, true);
+	return put_small(c, seat, buf, length, 1, true);
 }
 
 static __attribute__((noinline)) int
-put_two_slots_local(struct weir_conn *c, const void *buf, uint32_t length)
+put_two_slots_local(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf,
+		    uint32_t length)
 {
-	return put_small(c, buf, length, 2, true);
+	return put_small(c, seat, buf, length, 2, true);
 }
 
 static __attribute__((noinline)) int
-put_one_slot(struct weir_conn *c, const void *buf, uint32_t length)
+put_one_slot(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length)
 {
-	return put_small(c, buf, length, 1, false);
+	return put_small(c, seat, buf, length, 1, false);
 }
 
 static __attribute__((noinline)) int
-put_two_slots(struct weir_conn *c, const void *buf, uint32_t length)
+put_two_slots(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length)
 {
-	return put_small(c, buf, length, 2, false);
+	return put_small(c, seat, buf, length, 2, false);
 }
 
 /*
@@ -607,21 +610,22 @@ int
 weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 {
 	bool two = length > WEIR_SLOT_HEAD_BYTES;
+	struct weir_bias_seat *seat;
 	struct weir_pipe *p;
 
 	if (weir_unlikely(length > WEIR_INLINE_SMALL || weir_conn_life(c) != WEIR_UP ||
-			  !weir_bias_enter(&c->home->lock)))
+			  !(seat = weir_bias_enter(&c->home->lock))))
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	p = c->pipe;
 	if (weir_unlikely((c->send_error | c->way) || c->tail_kept ||
 			  !fits_window(c, (1u + two) * WEIR_SLOT_SIZE) ||
 			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE)) {
-		weir_bias_leave(&c->home->lock);
+		weir_bias_leave(seat);
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	}
 	if (p->local)
-		return two ? put_two_slots_local(c, buf, (uint32_t)length)
-			   : put_one_slot_local(c, buf, (uint32_t)length);
-	return two ? put_two_slots(c, buf, (uint32_t)length)
-		   : put_one_slot(c, buf, (uint32_t)length);
+		return two ? put_two_slots_local(c, seat, buf, (uint32_t)length)
+			   : put_one_slot_local(c, seat, buf, (uint32_t)length);
+	return two ? put_two_slots(c, seat, buf, (uint32_t)length)
+		   : put_one_slot(c, seat, buf, (uint32_t)length);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slot rings, alone and between two threads; the lock that is free for its owner. */
+#define _GNU_SOURCE
 #include "client/barrier.h"
 #include "client/bias.h"
 #include "common/slot.h"
@@ -7,8 +8,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -294,6 +299,93 @@ test_bias(void **state)
 	weir_bias_fini(&g.lock);
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* its runtime takes too many steps */
+#define CAN_STEP
+#define TRAP_FLAG 0x100
+
+/* A thread that executes one instruction after the other, and is held up before one of them. */
+static struct {
+	struct guarded g;
+	unsigned steps; /* to go before that */
+	_Atomic bool held, go, over, busy, both;
+} slow;
+
+static void
+after_step(int signal, siginfo_t *info, void *context)
+{
+	greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
+	struct timespec nap = {0, 1000};
+
+	(void)signal;
+	(void)info;
+	if (slow.over) {
+		*flags &= ~TRAP_FLAG;
+	} else if (slow.steps && --slow.steps == 0) {
+		slow.held = true;
+		/* it may stand inside, where everybody waits for it */
+		for (int i = 0; i < 2000 && !slow.go; i++)
+			nanosleep(&nap, NULL);
+		*flags &= ~TRAP_FLAG;
+	}
+}
+
+static void *
+walk(void *arg)
+{
+	(void)arg;
+	weir_bias_lock(&slow.g.lock);
+	weir_bias_unlock(&slow.g.lock); /* it is the owner now */
+	__asm__ volatile("sub $128, %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\tadd $128, %%rsp"
+			 :
+			 : "i"(TRAP_FLAG)
+			 : "memory", "cc");
+	weir_bias_lock(&slow.g.lock);
+	slow.over = true; /* ends the steps */
+	if (slow.busy)
+		slow.both = true;
+	weir_bias_unlock(&slow.g.lock);
+	slow.held = true;
+	return NULL;
+}
+
+/*
+ * An owner that is held up between its two looks at who the owner is, until another thread has
+ * become it and is inside: what it stores when it goes on says nothing of that one.
+ */
+static void
+test_bias_held_up(void **state)
+{
+	struct sigaction now = {.sa_sigaction = after_step, .sa_flags = SA_SIGINFO}, before;
+	unsigned steps = 0;
+	pthread_t t;
+
+	(void)state;
+	weir_barrier_register();
+	assert_int_equal(sigaction(SIGTRAP, &now, &before), 0);
+	do {
+		assert_int_equal(weir_bias_init(&slow.g.lock), 0);
+		slow.steps = ++steps;
+		slow.held = slow.go = slow.over = false;
+		assert_int_equal(pthread_create(&t, NULL, walk, NULL), 0);
+		while (!slow.held)
+			sched_yield();
+		weir_bias_lock(&slow.g.lock);
+		weir_bias_unlock(&slow.g.lock);
+		weir_bias_lock(&slow.g.lock);
+		slow.busy = true;
+		slow.go = true;
+		usleep(1000);
+		slow.busy = false;
+		weir_bias_unlock(&slow.g.lock);
+		pthread_join(t, NULL);
+		weir_bias_fini(&slow.g.lock);
+		assert_false(slow.both);
+	} while (!slow.steps);
+	assert_true(steps > 5);
+	sigaction(SIGTRAP, &before, NULL);
+}
+#endif
+
 /* ---- paired rings ---- */
 
 struct end {
@@ -520,6 +612,9 @@ main(void)
 	    cmocka_unit_test(test_old_payload),
 	    cmocka_unit_test(test_two_threads),
 	    cmocka_unit_test(test_bias),
+#ifdef CAN_STEP
+	    cmocka_unit_test(test_bias_held_up),
+#endif
 	    cmocka_unit_test(test_conversation),
 	    cmocka_unit_test(test_burst_after_restart),
 	    cmocka_unit_test(test_stream_does_not_restart),
