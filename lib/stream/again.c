@@ -27,6 +27,7 @@ struct weir_again {
 	uint64_t pause;		 /* ns: before the try after the next one */
 	int status;		 /* of the last try */
 	uint32_t turn;		 /* among the nodes that offer a service */
+	bool tried;		 /* since it was lost */
 };
 
 static _Atomic uint64_t cookies = 1;
@@ -150,6 +151,7 @@ weir_again_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_
 	a->user = c->user;
 	a->status = status;
 	a->turn = 0;
+	a->tried = false;
 	a->until =
 	    a->o.reconnect.total_ms ? now + (uint64_t)a->o.reconnect.total_ms * MS : UINT64_MAX;
 	a->pause = (uint64_t)a->o.reconnect.first_ms * MS;
@@ -212,6 +214,7 @@ try_one(struct weir_thread *t, struct weir_again *a)
 	struct weir_conn *c;
 	int rc = weir_state(t->w) == WEIR_UP ? resolve(t, a, &to) : -ENODEV;
 
+	a->tried = true;
 	if (!rc) {
 		weir_lock(t);
 		rc = weir_conn_start(t, &to, &a->o, &c);
@@ -241,7 +244,8 @@ weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n)
 		if (a->trial || a->due > now)
 			continue;
 		any = true;
-		if (now < a->until) {
+		/* who calls too late has one all the same */
+		if (now < a->until || !a->tried) {
 			try_one(t, a);
 		} else if (got < n) {
 			events[got++] = (struct weir_event){

@@ -28,7 +28,6 @@
 #define TYPE_NOBODY WEIR_TYPE(200, 7)
 #define A FAKE_NODE(0)
 #define B FAKE_NODE(1)
-#define PATIENT 30000 /* ms that a call which shall succeed may take */
 
 struct side {
 	struct weir *w;

@@ -10,6 +10,7 @@
 
 #include "client/internal.h"
 
+#define PATIENT 30000 /* ms for what must come about, however few turns a thread gets */
 #define FAKE_LOCAL "node:0:svc"
 #define FAKE_REMOTE "node:1:svc"
 /* The session that was attached as the i-th, as a node of its own; names are its own then too. */

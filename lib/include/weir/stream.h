@@ -107,7 +107,7 @@ struct weir_reconnect {
 	uint32_t on;	   /* WEIR_AGAIN_*; 0: never */
 	uint32_t first_ms; /* until the first try; doubled from one to the next ... */
 	uint32_t max_ms;   /* ... up to this; 0: 1000 */
-	uint32_t total_ms; /* then it gives up; 0: it doesn't */
+	uint32_t total_ms; /* then it gives up, after one try at least; 0: it doesn't */
 };
 #define WEIR_AGAIN_RESTART 0x1u /* the own data plane was lost; tries begin when it is attached */
 #define WEIR_AGAIN_LOSS 0x2u	/* the peer was lost: its program, its node or the way to it */
