@@ -17,4 +17,4 @@ sleep 60 &
 pid=$!
 gone $pid 0 && fail "a process that runs is gone"
 kill $pid
-gone $pid 5 || fail "a process that was killed is not gone"
+gone $pid 60 || fail "a process that was killed is not gone"

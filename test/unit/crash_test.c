@@ -69,7 +69,7 @@ crash(void (*state)(void), int number, char *text, size_t size)
 	}
 	close(to[1]);
 	wait.fd = to[0];
-	while (poll(&wait, 1, 10000) > 0 && (got = read(to[0], text + n, size - 1 - n)) > 0)
+	while (poll(&wait, 1, 60000) > 0 && (got = read(to[0], text + n, size - 1 - n)) > 0)
 		n += (size_t)got;
 	kill(pid, SIGKILL); /* if it is still there */
 	text[n] = 0;

@@ -228,7 +228,7 @@ test_asleep(void **state)
 	assert_int_equal(weir_arm(w), 0);
 	assert_int_equal(poll(&p, 1, 0), 0);
 	say(f, 3, WEIR_NODE_UP, 1);
-	assert_int_equal(poll(&p, 1, 1000), 1);
+	assert_int_equal(poll(&p, 1, PATIENT), 1);
 	expect(w, 3, WEIR_CHANGE_ADDED | WEIR_CHANGE_UP, WEIR_NODE_UP);
 	assert_int_equal(weir_arm(w), 0);
 	say(f, 3, WEIR_NODE_DOWN, 1);

@@ -101,7 +101,7 @@ take(struct chain *k, uint32_t seed, size_t length)
 	uint8_t in[16384];
 	size_t n = 0;
 
-	assert_int_equal(weir_recv(k->p.d, in, sizeof(in), &n, 1000), 0);
+	assert_int_equal(weir_recv(k->p.d, in, sizeof(in), &n, PATIENT), 0);
 	assert_int_equal(n, length);
 	check_message(in, seed, length);
 }
@@ -169,7 +169,7 @@ test_salvage(void **state)
 	take(&k, 91, 10);
 	for (uint32_t i = 0; i < 7; i++)
 		take(&k, i, sizes[i]);
-	assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, 1000), -ENODEV);
+	assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, PATIENT), -ENODEV);
 	close_chain(&k);
 }
 
@@ -209,7 +209,7 @@ test_bad_chain(void **state)
 		show(&k, k.count);
 		fake_cut(k.p.f, k.p.b);
 		take(&k, 1, 20);
-		assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, 1000), -ENODEV);
+		assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, PATIENT), -ENODEV);
 		close_chain(&k);
 	}
 }
