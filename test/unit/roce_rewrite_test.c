@@ -7,11 +7,12 @@
 #include "roce_net.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #define BYTES 32768u
-#define OPS 512u	/* at least */
-#define OPS_MOST 20000u /* when the other thread gets no processor */
-#define MET 96u		/* operations with which it ran at the same time */
+#define OPS 512u     /* at least */
+#define MET 96u	     /* operations beside which the program wrote */
+#define PATIENCE_S 5 /* for those, when the other thread gets no processor */
 
 struct world {
 	struct net *net;
@@ -23,7 +24,6 @@ struct world {
 };
 
 static _Atomic bool stop;
-static _Atomic uint64_t written;
 
 static void *
 rewrite(void *arg)
@@ -41,7 +41,6 @@ rewrite(void *arg)
 			__atomic_store_n((uint64_t *)(void *)w->rewritten[i] +
 					     (x >> (8 + 8 * i)) % (x & 1 ? 32 : BYTES / 8),
 					 x, __ATOMIC_RELAXED);
-		atomic_fetch_add_explicit(&written, 1, memory_order_relaxed);
 	}
 	return NULL;
 }
@@ -137,11 +136,28 @@ post_others(struct world *w, unsigned i)
 	assert_int_equal(nic_post_send(w->others, &wr, 1), 1);
 }
 
+/* Does the program write at this very moment? */
+static bool
+is_rewritten(const struct world *w)
+{
+	uint64_t seen[32];
+
+	for (unsigned i = 0; i < 32; i++)
+		seen[i] = __atomic_load_n((const uint64_t *)(const void *)w->rewritten[0] + i,
+					  __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < 32; i++)
+		if (seen[i] != __atomic_load_n((const uint64_t *)(const void *)w->rewritten[0] + i,
+					       __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
 /* Each operation with one of somebody else's beside it. */
 static void
 run(uint16_t mtu, unsigned loss)
 {
 	struct world *w = make_world(mtu, loss);
+	time_t end = time(NULL) + PATIENCE_S;
 	unsigned met = 0;
 	pthread_t thread;
 
@@ -149,16 +165,16 @@ run(uint16_t mtu, unsigned loss)
 	assert_int_equal(pthread_create(&thread, NULL, rewrite, w), 0);
 	net_run(w->net, 10000); /* ARP comes without loss */
 	w->net->loss = loss;
-	for (unsigned i = 0; i < OPS || (met < MET && i < OPS_MOST); i++) {
+	for (unsigned i = 0; i < OPS || (met < MET && time(NULL) < end); i++) {
 		uint64_t limit = w->net->now + UINT64_C(10000000000);
-		uint64_t before;
+		bool beside;
 
 		post_mine(w, i);
 		post_others(w, i);
 		w->port[0]->wcs = w->port[1]->wcs = 0;
-		before = atomic_load(&written);
+		beside = is_rewritten(w);
 		net_turn(w->net); /* the first frames are made */
-		met += atomic_load(&written) - before > 8;
+		met += beside && is_rewritten(w);
 		while (w->port[0]->wcs < 2) {
 			net_turn(w->net);
 			assert_true(w->net->now < limit);
