@@ -41,6 +41,25 @@ apt_quietly() (
 		-y -q "$@" </dev/null
 )
 
+# A mirror that is just being renewed and an apt of somebody else's that holds the lists pass.
+patiently()
+{
+	local pause
+
+	for pause in 20 40 0; do
+		"$@" && return
+		sleep "$pause"
+	done
+	return 1
+}
+
+# Lists that could not be fetched are no error if those of before will do.
+fetch_and_install()
+{
+	apt_quietly update
+	apt_quietly --no-install-recommends install "$@"
+}
+
 # Returns 0 when everything is there, else 3 after one line that says what is missing.
 install_deps()
 {
@@ -54,8 +73,7 @@ install_deps()
 	fi
 	log=$(mktemp)
 	echo "installing ${#missing[@]} packages: ${missing[*]}"
-	if apt_quietly update >"$log" 2>&1 &&
-	   apt_quietly --no-install-recommends install "${missing[@]}" >>"$log" 2>&1; then
+	if patiently fetch_and_install "${missing[@]}" >"$log" 2>&1; then
 		rm -f "$log"
 		return 0
 	fi
@@ -65,33 +83,34 @@ install_deps()
 	return 3
 }
 
+# In the directory it is run in. Nothing is called VERSION before it is whole.
+fetch_kernel()
+{
+	local package version
+
+	[ "$(id -u)" -ne 0 ] || apt_quietly update
+	package=$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)
+	version=${package#linux-image-}
+	rm -rf "$version.new" "$package"_*.deb
+	[ -n "$package" ] && apt-get -q -o Acquire::Retries=3 download "$package" &&
+		dpkg-deb -x "$package"_*.deb "$version.new" && depmod -b "$version.new" "$version" &&
+		mv "$version.new" "$version" && rm -f "$package"_*.deb
+}
+
 # unpack_kernel DIR: Debian's own kernel package, the one that linux-image-amd64 depends on, in
 # DIR/VERSION: unpacked there, not installed, so that this machine's boot stays as it is. Prints
 # VERSION. Once it is there nothing is downloaded.
 unpack_kernel()
 {
-	local dir=$1 log package version
+	local dir=$1 log version
 
 	for version in "$dir"/*/boot/vmlinuz-*; do
-		[ -f "$version" ] && echo "${version##*/vmlinuz-}" && return 0
+		version=${version##*/vmlinuz-}
+		[ -f "$dir/$version/boot/vmlinuz-$version" ] && echo "$version" && return 0
 	done
 	log=$(mktemp)
 	mkdir -p "$dir"
-	# shellcheck disable=SC2030,SC2031
-	if (
-		set -e
-		cd "$dir"
-		[ "$(id -u)" -ne 0 ] || apt_quietly update
-		package=$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)
-		[ -n "$package" ]
-		apt-get -q -o Acquire::Retries=3 download "$package"
-		version=${package#linux-image-}
-		rm -rf "$version.new"
-		dpkg-deb -x "$package"_*.deb "$version.new"
-		rm -f "$package"_*.deb
-		depmod -b "$version.new" "$version"
-		mv "$version.new" "$version"
-	) >"$log" 2>&1; then
+	if (cd "$dir" && patiently fetch_kernel) >"$log" 2>&1; then
 		rm -f "$log"
 		unpack_kernel "$dir"
 		return

@@ -107,7 +107,8 @@ programs_of() # DIR SUITE...
 		| .targets[] | select(.id | IN($ids[])) | .filename[] | ltrimstr($dir)' --args "${@:2}"
 }
 
-# Tests of build/$1 whose suites match $2: lines "$3/NAME TIMEOUT COMMAND", the command after $4.
+# Tests of build/$1 whose suites match $2: lines "$3/NAME TIMEOUT COMMAND", the command after $4. The timeouts say
+# how long a test takes on a machine of its own: here all run side by side.
 meson_tests()
 {
 	meson introspect --tests "build/$1" | jq -r --arg suite "$2" --arg prefix "$3" --arg before "${4:-}" \
@@ -117,7 +118,7 @@ meson_tests()
 		| ((.env | to_entries | map("export \(.key)=\(.value | @sh); ") | join(""))
 		   + "cd \(.workdir // $build | @sh) && "
 		   + "exec " + (.cmd | map(@sh) | join(" "))) as $command
-		| "\($prefix)/\(.name | gsub(" "; "_")) \(if $before == "" then .timeout else .timeout * 10 end) "
+		| "\($prefix)/\(.name | gsub(" "; "_")) \(.timeout * 10) "
 		  + "\($before) bash -c \($command | @sh)"'
 }
 
@@ -200,13 +201,13 @@ seed_tests()
 	for ((i = 0; i < SEED_RANGES; i++)); do
 		from=$(($1 * i / SEED_RANGES + 1))
 		to=$(($1 * (i + 1) / SEED_RANGES))
-		[ "$from" -le "$to" ] && echo "$2/seeds-$from-$to 900 $3 $root/build/$4/test/sim/test-sim --from $from --to $to"
+		[ "$from" -le "$to" ] && echo "$2/seeds-$from-$to 3600 $3 $root/build/$4/test/sim/test-sim --from $from --to $to"
 	done
 }
 
 suite_lint()
 {
-	scripts/lint.sh --list | sed 's|.*|lint/& 120 scripts/lint.sh &|'
+	scripts/lint.sh --list | sed 's|.*|lint/& 600 scripts/lint.sh &|'
 }
 
 suite_unit()
@@ -244,7 +245,8 @@ suite_sanitize()
 suite_sanitize_control()
 {
 	until [ "$list" = 1 ] || [ -e "$top/asan" ]; do
-		[ ! -e "$top/rest/done" ] || return # it wasn't built
+		# it wasn't built, or its lane is the first to have died
+		[ ! -e "$top/rest/done" ] && kill -0 "${pids[0]}" 2>/dev/null || return
 		sleep 0.2
 	done
 	meson_tests asan control sanitize/asan "$SANE"
@@ -257,11 +259,12 @@ suite_model()
 
 	for model in test/model/*.pml; do
 		name=${model##*/}
-		echo "model/${name%.pml} 600 $root/test/model/run.sh $root/$model"
+		echo "model/${name%.pml} 1800 $root/test/model/run.sh $root/$model"
 	done
 }
 
-# The one that takes longest begins: what strangers send to the NIC.
+# The one that takes longest begins: what strangers send to the NIC. An input's time limit is one of the wall clock,
+# in a lane that may get no CPU for long.
 suite_fuzz()
 {
 	local t name seconds
@@ -274,7 +277,7 @@ suite_fuzz()
 		mkdir -p "$work/corpus/$name"
 		seconds=$FUZZ_SECONDS
 		[ "$name" != roce_input ] || seconds=$((6 * FUZZ_SECONDS))
-		echo "fuzz/$name $((seconds + 120)) $SANE $t -max_total_time=$seconds -timeout=10 -rss_limit_mb=2048" \
+		echo "fuzz/$name $((seconds + 900)) $SANE $t -max_total_time=$seconds -timeout=240 -rss_limit_mb=2048" \
 			"-error_exitcode=1 -artifact_prefix=$root/build/fuzz/crash-$name- -print_final_stats=1 $work/corpus/$name" \
 			"$([ ! -d "test/fuzz/corpus/$name" ] || echo "$root/test/fuzz/corpus/$name")"
 	done
@@ -305,7 +308,7 @@ suite_mutate()
 		for patch in test/mutations/*.patch; do echo "mutate/$(basename "$patch" .patch)"; done
 		return
 	fi
-	timeout -k 10 1200 test/mutate.sh --jobs $((cores + 1)) >"$log" 2>&1 &
+	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 1)) >"$log" 2>&1 &
 	wait $!
 	for patch in test/mutations/*.patch; do
 		name=$(basename "$patch" .patch)

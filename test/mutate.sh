@@ -159,7 +159,7 @@ sound() # TEST...
 
 sound_share() # DIR NUMBER TEST...: every so manieth of them
 {
-	local dir=$1 i
+	local dir=$1 i limit=600 # whatever else the machine does meanwhile
 
 	for ((i = 3 + $2; i <= $#; i += jobs)); do
 		run_test "$dir" "${!i}" && continue
