@@ -250,6 +250,7 @@ struct weir_segment {
 	uint32_t users;		/* connections and loans */
 	uint32_t endings;	/* connections whose end waits for what the segment holds */
 	int error;		/* 0, or -EPROTO: the peer spoilt it */
+	bool left;		/* we have said WEIR_SEGMENT_LEFT */
 	uint64_t unknown_since; /* ns: a message for nobody we know is at the head; 0: none */
 	uint8_t *base;
 	struct weir_segment_geometry geometry;

@@ -61,7 +61,8 @@ raise_flags(struct weir_thread *t, uint32_t value)
 	atomic_store_explicit(ch->pipe.rx_sleeping, value, memory_order_relaxed);
 	LIST_FOREACH(seg, &t->segments, next)
 	{
-		atomic_store_explicit(seg->pipe.rx_sleeping, value, memory_order_relaxed);
+		if (!seg->left)
+			atomic_store_explicit(seg->pipe.rx_sleeping, value, memory_order_relaxed);
 		if (!value)
 			atomic_store_explicit(&seg->out->wanted, 0, memory_order_relaxed);
 	}

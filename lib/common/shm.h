@@ -174,12 +174,16 @@ static_assert(sizeof(struct weir_segment_geometry) == 64, "one line");
 struct weir_segment_side {
 	_Alignas(64) _Atomic uint64_t tail;	 /* slots consumed */
 	_Alignas(64) _Atomic uint64_t area_tail; /* byte area: everything before is free */
-	_Alignas(64) _Atomic uint32_t sleeping;	 /* ring the doorbell on publish */
+	_Alignas(64) _Atomic uint32_t
+	    sleeping; /* 1: ring the doorbell on publish; or WEIR_SEGMENT_LEFT */
 	_Alignas(64) _Atomic uint32_t
 	    wanted; /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
 	_Alignas(64) _Atomic uint32_t
 	    over; /* producer writes, consumer reads: it has lost its data plane, nothing follows */
 };
+
+/* The consumer has lost its data plane and has looked there for the last time. */
+#define WEIR_SEGMENT_LEFT 2u
 
 /*
  * Line of connection i in direction d: written by its receiver, read by its sender; `received` by

@@ -284,7 +284,7 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	/* completed before the end is final: what is not, was lost, or delivered without our
 	 * knowing */
 	if (c->local)
-		weir_conn_completed(c, c->sent - c->tail_kept);
+		weir_conn_delivered(c);
 	else
 		weir_conn_completed(
 		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
@@ -362,6 +362,15 @@ weir_conn_completed(struct weir_conn *c, uint64_t upto)
 	if (c->cookies.head != c->cookies.tail &&
 	    c->cookies.ring[c->cookies.head & (c->cookies.room - 1)].number < upto)
 		weir_conn_report(c, PENDING_SENT);
+}
+
+void
+weir_conn_delivered(struct weir_conn *c)
+{
+	/* read behind the fence of weir_pipe_published(), which pairs with leave() of the peer */
+	if (c->pipe &&
+	    atomic_load_explicit(c->pipe->tx_sleeping, memory_order_relaxed) != WEIR_SEGMENT_LEFT)
+		weir_conn_completed(c, c->sent - c->tail_kept);
 }
 
 /* ---- what there is to report ---- */

@@ -221,6 +221,8 @@ void weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter,
 void weir_conn_unready(struct weir_conn *c);
 /* Messages before number `upto` are complete. */
 void weir_conn_completed(struct weir_conn *c, uint64_t upto);
+/* Of a local one: what lies in the segment is complete, if the peer still takes it in. */
+void weir_conn_delivered(struct weir_conn *c);
 int weir_notes_room(struct weir_notes *n);
 void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
 /* Closes; the program's handle is invalid from now on. Home locked. */

@@ -9,10 +9,11 @@ flushed(struct weir_conn *c, uint64_t upto)
 
 	weir_lock(c->home);
 	weir_drive(c->home, NULL);
-	if (c->state == CONN_OPEN)
+	if (c->state == CONN_OPEN && c->local)
+		weir_conn_delivered(c);
+	else if (c->state == CONN_OPEN)
 		weir_conn_completed(
-		    c, c->local ? c->sent - c->tail_kept
-				: atomic_load_explicit(&c->desc->completed, memory_order_acquire));
+		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
 	if (c->completed >= upto)
 		rc = 0;
 	else if (c->state == CONN_ENDED)

@@ -2,9 +2,12 @@
 /*
  * The end of the data plane, on a home. What lies whole in its rings is taken in, then its
  * connections end with -ENODEV. A local peer may have written until it noticed the end itself: it
- * says so in the segment, and what it wrote before counts as delivered, so it is waited for.
+ * says so in the segment, and what it wrote before counts as delivered, so it is waited for. One
+ * that doesn't in time is told that nothing is taken in any more.
  */
 #include "stream/conn.h"
+
+#include "client/barrier.h"
 
 #include <time.h>
 
@@ -83,12 +86,30 @@ end_segment(struct weir_segment *seg)
 	}
 }
 
+static void
+leave(struct weir_thread *t)
+{
+	struct weir_segment *seg;
+
+	LIST_FOREACH(seg, &t->segments, next)
+	{
+		seg->left = true;
+		atomic_store_explicit(seg->pipe.rx_sleeping, WEIR_SEGMENT_LEFT,
+				      memory_order_relaxed);
+	}
+	/* pairs with weir_pipe_published() of the peers: who has not seen it yet has published */
+	if (!LIST_EMPTY(&t->segments))
+		weir_barrier_global();
+}
+
 void
 weir_thread_last(struct weir_thread *t)
 {
 	struct weir_segment *seg;
 
 	weir_bias_lock_slow(&t->lock);
+	if (t->w->late)
+		leave(t);
 	LIST_FOREACH(seg, &t->segments, next)
 	{
 		if (!any_open(seg))

@@ -266,7 +266,7 @@ put_local(struct weir_conn *c, struct weir_message_out *m)
 		return rc;
 	if (m->flags & WEIR_NOTIFY) {
 		weir_notes_put(&c->cookies, number, m->cookie);
-		weir_conn_completed(c, c->sent - c->tail_kept);
+		weir_conn_delivered(c);
 	}
 	return 0;
 }

@@ -95,7 +95,7 @@ weir_tails_push(struct weir_thread *t)
 		if (rc)
 			continue;
 		weir_tail_drop(c);
-		weir_conn_completed(c, c->sent);
+		weir_conn_delivered(c);
 		if (c->state == CONN_CLOSING)
 			weir_control_post(c, CONTROL_CLOSE);
 	}
