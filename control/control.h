@@ -11,6 +11,7 @@
 #include "common/notify.h"
 #include "conn.h"
 #include "dp.h"
+#include "listener.h"
 #include "log.h"
 #include "membership.h"
 #include "metrics.h"
@@ -110,12 +111,9 @@ struct control {
 	uint64_t seed_at; /* ms: next try */
 	struct log_memory seed_trouble;
 	/* the door */
-	struct evconnlistener *listener;
+	struct listener *listener;
 	struct conn *strangers; /* oldest first */
 	uint32_t stranger_count;
-	uint32_t accepted;     /* in this tick */
-	uint64_t door_at;      /* ms: accepts are counted anew */
-	uint64_t closed_until; /* ms: after accept() failed; 0 = open */
 	struct log_memory stranger_trouble;
 };
 
@@ -159,7 +157,6 @@ void self_record(const struct control *c, struct control_msg *hello);
 
 /* ---- door.c ---- */
 int door_open(struct control *c, const struct sockaddr *address, socklen_t length);
-void door_tick(struct control *c, uint64_t now);
 void door_close(struct control *c);
 /* A stranger has become a member, or is about to be freed. */
 void door_forget(struct control *c, struct conn *conn);
