@@ -57,6 +57,7 @@ struct member {
 	uint32_t pending_count;
 	uint32_t backoff;
 	uint64_t retry_at, used_at; /* ms: next dial; last message either way */
+	uint64_t linked_at;	    /* ms: last link message of our data plane about it */
 	uint64_t asked_at; /* swim's clock: the connection's first probe since it was heard on; 0:
 			      none */
 	struct sockaddr_storage address;
@@ -168,11 +169,14 @@ struct member *member_find(const struct control *c, uint32_t id);
 struct member *member_get(struct control *c, uint16_t id);
 /* Closes and frees all. */
 void member_end_all(struct control *c);
+/* May forget it. */
 void member_tick(struct member *m, uint64_t now);
 /* A source has told it: it is to be probed. 0 or -ENOMEM. */
 int member_list(struct member *m);
 /* Its record is another. */
 void member_changed(struct control *c, const struct swim_node *node);
+/* Membership knows it no longer; nobody does. */
+void member_unknown(struct control *c, uint16_t id);
 void member_forgotten(struct control *c, uint16_t id);
 /* Tells our data plane what the node's state is. */
 void member_tell(struct member *m);
