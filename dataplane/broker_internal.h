@@ -349,6 +349,7 @@ struct broker_node {
 	struct broker_conn *waiting, **waiting_last;
 	uint64_t repair_until;	/* 0: all well; else when it counts as lost */
 	uint64_t unheard_until; /* the same, of a control that is new and has not heard of it */
+	bool told;		/* this control has spoken of it */
 	bool told_up;		/* programs have been told */
 	bool draining;		/* no new connections */
 	uint64_t changed;	/* number of its latest change that programs may see; 0: none */
