@@ -106,8 +106,9 @@ check_url(const char *url, bool insecure)
 	uint16_t port;
 
 	snprintf(text, sizeof(text), "%s", rest);
-	text[strcspn(text, "/")] = 0;
-	if (host_port_split(text, false, host, sizeof(host), &port)) {
+	for (size_t n = strlen(text); n && text[n - 1] == '/';)
+		text[--n] = 0;
+	if (strchr(text, '/') || host_port_split(text, false, host, sizeof(host), &port)) {
 		log_error("--etcd '%s' is no URL; give http://HOST:PORT or https://HOST:PORT", url);
 		return EXIT_USAGE;
 	}
@@ -127,14 +128,14 @@ source_etcd(const struct control_options *o, const char *control, struct members
 	unsigned count = 0;
 	int status = -1;
 
-	for (const char *at = o->etcd; *at && status < 0; count++) {
+	for (const char *at = o->etcd; at && status < 0; count++) {
 		char url[200];
 		size_t n = strcspn(at, ",");
 
 		snprintf(url, sizeof(url), "%.*s", (int)(n < sizeof(url) ? n : sizeof(url) - 1),
 			 at);
 		status = check_url(url, o->insecure);
-		at += n + (at[n] == ',');
+		at = at[n] ? at + n + 1 : NULL;
 	}
 	etcd.options = (struct etcd_options){
 	    .urls = o->etcd,
@@ -156,5 +157,8 @@ source_etcd(const struct control_options *o, const char *control, struct members
 	if (status >= 0)
 		return status;
 	*source = etcd_source_create(&etcd.options);
-	return *source ? -1 : EXIT_RESOURCE;
+	if (*source)
+		return -1;
+	log_error("out of memory for --etcd; free some");
+	return EXIT_RESOURCE;
 }
