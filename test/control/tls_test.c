@@ -120,6 +120,15 @@ test_foreign_certificate(void **state)
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_UP], 0);
 }
 
+// What isn't the fault of TLS isn't said to be.
+static void
+test_nobody_there(void **state)
+{
+	start(A, certificate_path("1"));
+	AWAIT(fake_log_count(A, "is not connected: Connection refused; trying again"), LONG);
+	assert_int_equal(fake_log_count(A, "TLS failed"), 0);
+}
+
 static void
 test_one_end_plain(void **state)
 {
@@ -398,6 +407,7 @@ main(int argc, char **argv)
 	    TEST(test_bad_certificate_of_dialler),
 	    TEST(test_bad_certificate_of_dialled),
 	    TEST(test_foreign_certificate),
+	    TEST(test_nobody_there),
 	    TEST(test_one_end_plain),
 	    TEST(test_somebody_else),
 	    TEST(test_refused_handshakes),
