@@ -48,7 +48,7 @@ says "user $one has reached its limit of 1 connections" as $one $one 1048576 man
 as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is too much"
 stop other
 names() { # NAME...: a member of the club offers them
-	setpriv --reuid $member --regid $member --groups $club env LD_LIBRARY_PATH="$weir_tmp/program" \
+	setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBRARY_PATH="$weir_tmp/program" \
 		"$weir_tmp/program/services" A offer "$@"
 }
 weirctl --instance A set "user.*.services" 2 || fail "a limit of public services can't be set"
