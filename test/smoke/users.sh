@@ -47,14 +47,12 @@ await 10 grep -q ready "$weir_tmp/other.log" || die "nobody listens"
 says "user $one has reached its limit of 1 connections" as $one $one 1048576 many node:1:other 2 1
 as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is too much"
 stop other
-names() { # NAME...: a member of the club offers them
-	setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBRARY_PATH="$weir_tmp/program" \
-		"$weir_tmp/program/services" A offer "$@"
-}
+offers=(setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBRARY_PATH="$weir_tmp/program"
+	"$weir_tmp/program/services" A offer)
 weirctl --instance A set "user.*.services" 2 || fail "a limit of public services can't be set"
-run names names one two
+run names "${offers[@]}" one two
 await 10 grep -q ready "$weir_tmp/names.log" || die "nothing is offered: $(cat "$weir_tmp/names.log")"
-says "user $member offers 2 public services, its limit is 2; close one" names three
+says "user $member offers 2 public services, its limit is 2; close one" "${offers[@]}" three
 stop names
 weirctl --instance A set user.root.rate 2M || fail "a rate can't be set"
 server A
