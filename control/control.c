@@ -164,7 +164,7 @@ listens_at(const struct control *c, char text[WEIR_CTL_PEER_TEXT])
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
 
-	if (getsockname(evconnlistener_get_fd(c->listener), (struct sockaddr *)&address, &length))
+	if (getsockname(listener_fd(c->listener), (struct sockaddr *)&address, &length))
 		return false;
 	address_print(&address, length, text, WEIR_CTL_PEER_TEXT);
 	return true;

@@ -11,6 +11,7 @@
 #include "common/notify.h"
 #include "conn.h"
 #include "dp.h"
+#include "listener.h"
 #include "log.h"
 #include "membership.h"
 #include "metrics.h"
@@ -56,6 +57,7 @@ struct member {
 	uint32_t pending_count;
 	uint32_t backoff;
 	uint64_t retry_at, used_at; /* ms: next dial; last message either way */
+	uint64_t linked_at;	    /* ms: last link message of our data plane about it */
 	uint64_t asked_at; /* swim's clock: the connection's first probe since it was heard on; 0:
 			      none */
 	struct sockaddr_storage address;
@@ -110,12 +112,9 @@ struct control {
 	uint64_t seed_at; /* ms: next try */
 	struct log_memory seed_trouble;
 	/* the door */
-	struct evconnlistener *listener;
+	struct listener *listener;
 	struct conn *strangers; /* oldest first */
 	uint32_t stranger_count;
-	uint32_t accepted;     /* in this tick */
-	uint64_t door_at;      /* ms: accepts are counted anew */
-	uint64_t closed_until; /* ms: after accept() failed; 0 = open */
 	struct log_memory stranger_trouble;
 };
 
@@ -159,7 +158,6 @@ void self_record(const struct control *c, struct control_msg *hello);
 
 /* ---- door.c ---- */
 int door_open(struct control *c, const struct sockaddr *address, socklen_t length);
-void door_tick(struct control *c, uint64_t now);
 void door_close(struct control *c);
 /* A stranger has become a member, or is about to be freed. */
 void door_forget(struct control *c, struct conn *conn);
@@ -171,11 +169,14 @@ struct member *member_find(const struct control *c, uint32_t id);
 struct member *member_get(struct control *c, uint16_t id);
 /* Closes and frees all. */
 void member_end_all(struct control *c);
+/* May forget it. */
 void member_tick(struct member *m, uint64_t now);
 /* A source has told it: it is to be probed. 0 or -ENOMEM. */
 int member_list(struct member *m);
 /* Its record is another. */
 void member_changed(struct control *c, const struct swim_node *node);
+/* Membership knows it no longer; nobody does. */
+void member_unknown(struct control *c, uint16_t id);
 void member_forgotten(struct control *c, uint16_t id);
 /* Tells our data plane what the node's state is. */
 void member_tell(struct member *m);

@@ -2,15 +2,9 @@
 /* Where other controls come in: a few strangers at a time, the oldest makes room for the newest. */
 #include "control.h"
 
-#include <errno.h>
-#include <event2/event.h>
-#include <event2/listener.h>
-#include <string.h>
-
-#define PAUSE_MS 1000u /* after accept() failed: out of descriptors or memory */
 /* A TLS handshake costs about 1 ms of CPU: strangers get a fifth of a CPU at most. Who comes
  * meanwhile waits in the listener's backlog. */
-#define ACCEPTS_A_TICK (CONTROL_TICK_MS / 5)
+#define ACCEPTS_A_TICK (LISTENER_TICK_MS / 5)
 #define BACKLOG 256 /* little more than a second's worth: diallers give up after two */
 
 static void
@@ -49,8 +43,7 @@ door_forget(struct control *c, struct conn *conn)
 }
 
 static void
-on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
-	  void *user)
+on_accept(void *user, int fd, struct sockaddr *address, int length)
 {
 	static const char crowd[] = "too many connections wait for their handshake";
 	struct control *c = user;
@@ -67,46 +60,18 @@ on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *
 	conn = conn_accept(c->base, c->transport, fd, address, length, &member_handler, c);
 	if (conn)
 		remember(c, conn);
-	if (++c->accepted == ACCEPTS_A_TICK)
-		evconnlistener_disable(listener);
-}
-
-static void
-on_accept_error(struct evconnlistener *listener, void *user)
-{
-	struct control *c = user;
-
-	const char *why = strerror(EVUTIL_SOCKET_ERROR());
-
-	log_limited(&c->stranger_trouble, control_now(), (struct log_field[]){{"reason", 0, why}},
-		    1, "cannot accept connections: %s; trying again each second", why);
-	evconnlistener_disable(listener);
-	c->closed_until = control_now() + PAUSE_MS;
 }
 
 int
 door_open(struct control *c, const struct sockaddr *address, socklen_t length)
 {
-	c->listener = evconnlistener_new_bind(c->base, on_accept, c,
-					      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
-						  LEV_OPT_REUSEABLE,
-					      BACKLOG, address, length);
-	if (!c->listener)
-		return errno ? -errno : -ENOMEM;
-	evconnlistener_set_error_cb(c->listener, on_accept_error);
-	return 0;
-}
+	const struct listener_config config = {.option = "--listen",
+					       .backlog = BACKLOG,
+					       .burst = ACCEPTS_A_TICK,
+					       .accepted = on_accept,
+					       .user = c};
 
-void
-door_tick(struct control *c, uint64_t now)
-{
-	if (now < c->closed_until || (!c->closed_until && c->accepted < ACCEPTS_A_TICK)) {
-		c->accepted = 0;
-		return;
-	}
-	c->closed_until = 0;
-	c->accepted = 0;
-	evconnlistener_enable(c->listener);
+	return listener_open(c->base, address, length, &config, &c->listener);
 }
 
 void
@@ -118,6 +83,5 @@ door_close(struct control *c)
 		door_forget(c, conn);
 		conn_close(conn, NULL);
 	}
-	if (c->listener)
-		evconnlistener_free(c->listener);
+	listener_close(c->listener);
 }

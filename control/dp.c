@@ -305,8 +305,11 @@ connect_failed(struct dp *dp, int error)
 			    (unsigned long long)dp->view.incarnation);
 		set_view(dp, DP_DOWN);
 	} else if (error != EAGAIN) {
-		log_once(&dp->trouble, "cannot connect to %s: %s; run as the data plane's user",
-			 dp->path.sun_path, strerror(error));
+		log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path.sun_path,
+			 strerror(error),
+			 error == EACCES || error == EPERM
+			     ? "run as the data plane's user"
+			     : "trying again; raise the limits of weir-control");
 	}
 }
 

@@ -50,7 +50,8 @@ member_get(struct control *c, uint16_t id)
 	m->control = c;
 	m->id = m->entry.id = id;
 	m->backoff = MEMBER_RETRY_MIN;
-	peer_init(&m->peer, c->options->node_timeout, control_now());
+	m->linked_at = control_now();
+	peer_init(&m->peer, c->options->node_timeout, m->linked_at);
 	memmove(c->members + at + 1, c->members + at,
 		(c->member_count - at) * sizeof(c->members[0]));
 	c->members[at] = m;
@@ -207,9 +208,35 @@ step(struct member *m, enum peer_event event, enum swim_status status, const str
 		m->stale = true;
 }
 
+// Membership has forgotten it. A link that lives is no silence: its node is kept as long.
+void
+member_unknown(struct control *c, uint16_t id)
+{
+	struct member *m = member_find(c, id);
+
+	if (!m || !m->peer.linked) {
+		member_forgotten(c, id);
+		return;
+	}
+	registry_forget(&c->registry, id);
+	m->linked_at = control_now();
+}
+
+// Our data plane alone has spoken of it, long ago, and no link with it lives.
+static bool
+is_past(const struct member *m, uint64_t now)
+{
+	return !m->listed && !m->conn && !m->peer.linked && !swim_find(&m->control->swim, m->id) &&
+	       now - m->linked_at >= swim_memory(m->control->options->node_timeout);
+}
+
 void
 member_tick(struct member *m, uint64_t now)
 {
+	if (is_past(m, now)) {
+		member_forgotten(m->control, m->id);
+		return;
+	}
 	// Not at once: it may be what the connection itself has told.
 	if (m->stale || member_is_half_open(m)) {
 		if (m->conn && m->conn->joined)
@@ -381,6 +408,7 @@ member_offer(struct member *m, const struct weir_link_offer *link)
 {
 	uint64_t now = control_now();
 
+	m->linked_at = now;
 	if (offers_put(&m->offers, link, now))
 		log_error("out of memory: a link offer for node %u is lost", m->id);
 	if (link->answered)
@@ -404,6 +432,7 @@ member_resync(struct member *m, const struct weir_ctl_msg *msg)
 void
 member_link_down(struct member *m, const struct weir_ctl_msg *msg)
 {
+	m->linked_at = control_now();
 	offers_drop(&m->offers, msg->link_down.engine, msg->link_down.peer_engine);
 	step(m, PEER_LINK_DOWN, SWIM_UNKNOWN, NULL);
 }

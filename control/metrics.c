@@ -2,11 +2,12 @@
 /* HTTP as far as a scraper speaks it: one request a connection. */
 #include "metrics.h"
 
+#include "listener.h"
+
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
-#include <event2/listener.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct client {
 
 struct metrics {
 	struct event_base *base;
-	struct evconnlistener *listener;
+	struct listener *listener;
 	struct metrics_ask *ask; /* under way */
 	const char *socket_path, *cluster;
 	struct client *clients; /* newest first */
@@ -162,14 +163,12 @@ make_room(struct metrics *m)
 }
 
 static void
-on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
-	  void *user)
+on_accept(void *user, int fd, struct sockaddr *address, int length)
 {
 	static const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct metrics *m = user;
 	struct client *c = make_room(m) ? calloc(1, sizeof(*c)) : NULL;
 
-	(void)listener;
 	(void)address;
 	(void)length;
 	if (!c) {
@@ -201,20 +200,22 @@ metrics_open(struct event_base *base, const struct sockaddr *address, int length
 	     const char *socket_path, const char *cluster, struct metrics **metrics)
 {
 	struct metrics *m = calloc(1, sizeof(*m));
+	const struct listener_config config = {.option = "--metrics",
+					       .backlog = CLIENTS,
+					       .burst = CLIENTS,
+					       .accepted = on_accept,
+					       .user = m};
+	int rc;
 
 	if (!m)
 		return -ENOMEM;
 	m->base = base;
 	m->socket_path = socket_path;
 	m->cluster = cluster;
-	m->listener = evconnlistener_new_bind(
-	    base, on_accept, m, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE,
-	    CLIENTS, address, length);
-	if (!m->listener) {
-		int rc = -errno;
-
+	rc = listener_open(base, address, (socklen_t)length, &config, &m->listener);
+	if (rc) {
 		free(m);
-		return rc ? rc : -ENOMEM;
+		return rc;
 	}
 	*metrics = m;
 	return 0;
@@ -228,6 +229,6 @@ metrics_close(struct metrics *m)
 	metrics_ask_stop(m->ask);
 	while (m->clients)
 		client_free(m->clients);
-	evconnlistener_free(m->listener);
+	listener_close(m->listener);
 	free(m);
 }

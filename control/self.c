@@ -177,7 +177,7 @@ on_changed(void *user, const struct swim_node *node)
 static void
 on_forgotten(void *user, const struct swim_node *node)
 {
-	member_forgotten(user, node->is.id);
+	member_unknown(user, node->is.id);
 }
 
 static bool

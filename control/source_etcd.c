@@ -2,6 +2,7 @@
 /* The list of nodes in etcd, as the command line says: its files, and which URLs may be plain. */
 #include "control.h"
 #include "etcd.h"
+#include "secret.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,22 +20,36 @@ static struct {
 	char ca[PATH_MAX], certificate[PATH_MAX], key[PATH_MAX];
 } etcd;
 
+static int
+open_secret(const char *option, const char *file, const char *remedy)
+{
+	char error[LOG_LINE_MAX];
+	int fd = secret_open(file, remedy, error, sizeof(error));
+
+	if (fd < 0)
+		log_error("%s: %s", option, error);
+	return fd;
+}
+
+static int
+exit_code(int status)
+{
+	return status == -EACCES ? EXIT_RESOURCE : EXIT_USAGE;
+}
+
 /* Its first line. */
 static int
 load_password(const char *file)
 {
-	FILE *f = fopen(file, "re");
+	int fd = open_secret("--etcd-password", file, "give a file with a password");
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	bool got = f && fgets(etcd.password, sizeof(etcd.password), f);
-	int error = f && !ferror(f) ? 0 : errno;
 	size_t n = got ? strcspn(etcd.password, "\r\n") : 0;
 
 	if (f)
 		fclose(f);
-	if (error) {
-		log_error("cannot read %s: %s; give a file with --etcd-password", file,
-			  strerror(error));
-		return error == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
-	}
+	if (fd < 0)
+		return exit_code(fd);
 	if (!n || n > PASSWORD_MAX) {
 		log_error("%s holds no password; write a line of up to %d bytes", file,
 			  PASSWORD_MAX);
@@ -48,6 +63,8 @@ load_password(const char *file)
 static int
 find_files(const char *dir)
 {
+	int fd;
+
 	snprintf(etcd.ca, sizeof(etcd.ca), "%s/ca.pem", dir);
 	snprintf(etcd.certificate, sizeof(etcd.certificate), "%s/node.pem", dir);
 	snprintf(etcd.key, sizeof(etcd.key), "%s/node.key", dir);
@@ -56,13 +73,17 @@ find_files(const char *dir)
 
 		log_error("--etcd-tls: cannot read %s: %s; put the CA of etcd's certificate there",
 			  etcd.ca, strerror(error));
-		return error == EACCES ? EXIT_RESOURCE : EXIT_USAGE;
+		return exit_code(-error);
 	}
 	etcd.options.access.ca = etcd.ca;
-	if (!access(etcd.certificate, F_OK)) {
-		etcd.options.access.certificate = etcd.certificate;
-		etcd.options.access.key = etcd.key;
-	}
+	if (access(etcd.certificate, F_OK))
+		return -1;
+	fd = open_secret("--etcd-tls", etcd.key, "put the key of node.pem there");
+	if (fd < 0)
+		return exit_code(fd);
+	close(fd);
+	etcd.options.access.certificate = etcd.certificate;
+	etcd.options.access.key = etcd.key;
 	return -1;
 }
 
@@ -85,8 +106,9 @@ check_url(const char *url, bool insecure)
 	uint16_t port;
 
 	snprintf(text, sizeof(text), "%s", rest);
-	text[strcspn(text, "/")] = 0;
-	if (host_port_split(text, false, host, sizeof(host), &port)) {
+	for (size_t n = strlen(text); n && text[n - 1] == '/';)
+		text[--n] = 0;
+	if (strchr(text, '/') || host_port_split(text, false, host, sizeof(host), &port)) {
 		log_error("--etcd '%s' is no URL; give http://HOST:PORT or https://HOST:PORT", url);
 		return EXIT_USAGE;
 	}
@@ -106,14 +128,14 @@ source_etcd(const struct control_options *o, const char *control, struct members
 	unsigned count = 0;
 	int status = -1;
 
-	for (const char *at = o->etcd; *at && status < 0; count++) {
+	for (const char *at = o->etcd; at && status < 0; count++) {
 		char url[200];
 		size_t n = strcspn(at, ",");
 
 		snprintf(url, sizeof(url), "%.*s", (int)(n < sizeof(url) ? n : sizeof(url) - 1),
 			 at);
 		status = check_url(url, o->insecure);
-		at += n + (at[n] == ',');
+		at = at[n] ? at + n + 1 : NULL;
 	}
 	etcd.options = (struct etcd_options){
 	    .urls = o->etcd,
@@ -135,5 +157,8 @@ source_etcd(const struct control_options *o, const char *control, struct members
 	if (status >= 0)
 		return status;
 	*source = etcd_source_create(&etcd.options);
-	return *source ? -1 : EXIT_RESOURCE;
+	if (*source)
+		return -1;
+	log_error("out of memory for --etcd; free some");
+	return EXIT_RESOURCE;
 }

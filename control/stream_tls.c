@@ -47,6 +47,9 @@ tell_end(struct tls_stream *t, short what, int error)
 	const struct control_stream *s = &t->bev.stream;
 	char unread;
 
+	// An SSL_ERROR_*, which libevent tells where the socket failed, not TLS.
+	if (!ERR_SYSTEM_ERROR(tls_error) && !ERR_GET_LIB(tls_error))
+		tls_error = 0;
 	if (!tls_error && !t->why[0] && (what & BEV_EVENT_ERROR)) {
 		ERR_clear_error();
 		if (SSL_peek(t->ssl, &unread, 1) <= 0)

@@ -225,14 +225,39 @@ swim_heard(struct swim *s, uint16_t id)
 		swim_set_expiry(s, n, swim_expiry(s, n));
 }
 
+// All that we know, for one who asked: once a period, however often it asks.
+static void
+answer_all(struct swim *s, struct swim_node *n)
+{
+	n->owed = n->told_at && s->clock - n->told_at < s->period;
+	if (n->owed) {
+		s->owed = true;
+		return;
+	}
+	n->told_at = s->clock;
+	send_all(s, n->is.id, false);
+}
+
+static void
+pay_owed(struct swim *s)
+{
+	if (!s->owed)
+		return;
+	s->owed = false;
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->node[i]->owed)
+			answer_all(s, s->node[i]);
+}
+
 static void
 help(struct swim *s, uint16_t from, const struct swim_msg *m)
 {
-	struct swim_relay *r = &s->relay[s->relays % SWIM_RELAYS];
+	struct swim_relay *r = s->relay;
 
-	if (m->target == s->self->is.id || !swim_find(s, m->target))
+	while (r < s->relay + SWIM_RELAYS && r->until > s->clock)
+		r++;
+	if (r == s->relay + SWIM_RELAYS || m->target == s->self->is.id || !swim_find(s, m->target))
 		return;
-	s->relays++;
 	r->from = from;
 	r->target = m->target;
 	r->seq = m->seq;
@@ -253,7 +278,7 @@ take_ack(struct swim *s, uint16_t from, const struct swim_msg *m)
 		struct swim_relay *r = &s->relay[i];
 		struct swim_msg out = {.type = SWIM_ACK, .seq = r->seq, .target = from};
 
-		if (r->until < s->clock || r->target != from || r->own_seq != m->seq)
+		if (r->until <= s->clock || r->target != from || r->own_seq != m->seq)
 			continue;
 		r->until = 0;
 		send_riding(s, r->from, &out);
@@ -295,7 +320,7 @@ swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now
 	else if (m->type == SWIM_ASK)
 		help(s, from, m);
 	else if (m->type == SWIM_SYNC && m->want)
-		send_all(s, from, false);
+		answer_all(s, swim_find(s, from));
 	else if (m->type == SWIM_ACK) {
 		take_ack(s, from, m);
 		compare(s, from, m);
@@ -503,6 +528,7 @@ swim_tick(struct swim *s, uint64_t now)
 		return;
 	s->period_at = s->clock + s->period;
 	claim(s);
+	pay_owed(s);
 	// Nobody answers: more at once, or it takes as many periods as there are nodes.
 	for (uint32_t i = 0; i <= s->failures && i < PROBES_MAX; i++)
 		probe_next(s);

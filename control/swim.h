@@ -22,7 +22,7 @@
 #define SWIM_RIDERS 12u	 /* records that ride on a probe or its answer */
 #define SWIM_HELPERS 3u	 /* others that are asked to probe a node that doesn't answer */
 #define SWIM_PROBES 16u	 /* under way at once */
-#define SWIM_RELAYS 32u
+#define SWIM_RELAYS 32u	 /* asked for by others, under way at once */
 #define SWIM_CONTACTS 4u /* tried each period while nobody is known to live */
 /*
  * A version below is that of a node which claims its id and isn't up yet: whoever is up wins over
@@ -49,6 +49,8 @@ struct swim_node {
 	uint32_t spread;       /* messages on which the record still rides */
 	bool fixed;	       /* told by a source: not forgotten */
 	bool accused;	       /* we suspect it ourselves: probed each period */
+	bool owed;	       /* it asked for all soon after it was told all */
+	uint64_t told_at;      /* it was told all, as it had asked; 0: never */
 	struct swim_node *news_next, *news_prev;
 	uint64_t info[];
 };
@@ -132,7 +134,7 @@ struct swim {
 	uint32_t news_count;
 	struct swim_probe probe[SWIM_PROBES];
 	struct swim_relay relay[SWIM_RELAYS];
-	uint32_t relays, seq;
+	uint32_t seq;
 	uint32_t failures; /* probes without an answer since anybody was heard */
 	uint64_t rng;
 	uint64_t now, clock; /* ms: as the caller told it last; without what we slept through */
@@ -140,6 +142,7 @@ struct swim {
 	uint64_t walk_at;	       /* when the next one expires */
 	uint64_t synced_at, rooted_at; /* 0: never */
 	bool young;		       /* has not agreed with anybody yet */
+	bool owed;		       /* somebody is */
 	bool out;		       /* leaving, or beaten */
 };
 
@@ -179,6 +182,8 @@ bool swim_some(struct swim *s, uint16_t *id);
 /* NULL: not known. */
 struct swim_node *swim_find(const struct swim *s, uint16_t id);
 bool swim_is_settled(const struct swim *s);
+/* ms that a node which is not there any more is remembered. */
+uint64_t swim_memory(uint32_t timeout);
 /* ms from suspicion to death, among so many nodes. */
 uint32_t swim_patience(uint32_t timeout, uint32_t nodes);
 

@@ -202,9 +202,16 @@ swim_erase(struct swim *s, struct swim_node *n)
 }
 
 uint64_t
+swim_memory(uint32_t timeout)
+{
+	uint64_t forget = (uint64_t)timeout * FORGET_TIMEOUTS;
+
+	return forget > FORGET_MIN ? forget : FORGET_MIN;
+}
+
+uint64_t
 swim_expiry(const struct swim *s, const struct swim_node *n)
 {
-	uint64_t forget = (uint64_t)s->config.timeout * FORGET_TIMEOUTS;
 	uint32_t patience = swim_patience(s->config.timeout, s->alive);
 
 	// A refutation reaches those first who suspect it themselves; the others have to wait for
@@ -212,7 +219,7 @@ swim_expiry(const struct swim *s, const struct swim_node *n)
 	if (n->is.status == SWIM_SUSPECT)
 		return s->clock + (n->accused ? patience : BYSTANDER * patience);
 	if ((n->is.status == SWIM_DEAD || n->is.status == SWIM_LEFT) && !n->fixed)
-		return s->clock + (forget > FORGET_MIN ? forget : FORGET_MIN);
+		return s->clock + swim_memory(s->config.timeout);
 	return 0;
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tls_files.h"
 
+#include "secret.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -158,43 +158,22 @@ no_passphrase(char *buf, int size, int rwflag, void *user)
 }
 
 static int
-open_key(const struct load *l, const char *path, BIO **file)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	struct stat st;
-	int status = 0;
-
-	if (fd < 0)
-		return fail(l, -errno, "cannot read %s: %s; see weirctl pki", path,
-			    strerror(errno));
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		status = fail(l, -EINVAL, "%s is no file; see weirctl pki", path);
-	else if (st.st_mode & 077)
-		status = fail(l, -EACCES, "%s can be read by others (mode %04o); chmod 600 it",
-			      path, (unsigned)st.st_mode & 07777);
-	else if (st.st_uid != geteuid() && st.st_uid != 0)
-		status = fail(l, -EACCES, "%s belongs to user %u; chown it to user %u", path,
-			      (unsigned)st.st_uid, (unsigned)geteuid());
-	if (status) {
-		close(fd);
-		return status;
-	}
-	*file = BIO_new_fd(fd, BIO_CLOSE);
-	return *file ? 0 : fail(l, -ENOMEM, "out of memory for %s; free some", path);
-}
-
-static int
 load_key(const struct load *l)
 {
 	char path[512];
 	EVP_PKEY *key;
 	BIO *file;
-	int status;
+	int status = 0, fd;
 
 	snprintf(path, sizeof(path), "%s/node.key", l->dir);
-	status = open_key(l, path, &file);
-	if (status)
-		return status;
+	fd = secret_open(path, "see weirctl pki", l->error, l->size);
+	if (fd < 0)
+		return fd;
+	file = BIO_new_fd(fd, BIO_CLOSE);
+	if (!file) {
+		close(fd);
+		return fail(l, -ENOMEM, "out of memory for %s; free some", path);
+	}
 	key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
 	BIO_free(file);
 	if (!key)

@@ -5,15 +5,11 @@ void
 control_turn(struct control *c, uint64_t now)
 {
 	self_tick(c, now);
-	for (uint32_t i = 0; i < c->member_count; i++)
+	for (uint32_t i = c->member_count; i-- > 0;)
 		member_tick(c->members[i], now);
 	seed_tick(c, now);
 	if (now >= c->room_at) {
 		c->room_at = now + MEMBER_UNUSED;
 		member_make_room(c, now);
 	}
-	if (now < c->door_at)
-		return;
-	c->door_at = now + CONTROL_TICK_MS;
-	door_tick(c, now);
 }

@@ -231,6 +231,8 @@ void user_refuse_memory(const struct broker_session *s, struct weir_session_msg 
 bool user_take_conn(struct broker_session *s);
 void user_give_conn(struct broker_session *s);
 void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
+bool user_may_offer(struct broker_session *s);
+void user_count_offers(struct broker_session *s, int more);
 struct engine_share *user_share(struct broker_user *u);
 /* KEY as in user.UID.KEY. How many sessions it has, or -errno. */
 #define USER_OTHERS UINT32_MAX /* each user without settings of its own */
@@ -347,6 +349,7 @@ struct broker_node {
 	struct broker_conn *waiting, **waiting_last;
 	uint64_t repair_until;	/* 0: all well; else when it counts as lost */
 	uint64_t unheard_until; /* the same, of a control that is new and has not heard of it */
+	bool told;		/* this control has spoken of it */
 	bool told_up;		/* programs have been told */
 	bool draining;		/* no new connections */
 	uint64_t changed;	/* number of its latest change that programs may see; 0: none */

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define FORGET_NS (60 * BROKER_SECOND_NS) /* as controls do */
+
 struct broker_node *
 node_find(const struct broker *b, uint32_t id)
 {
@@ -284,9 +286,22 @@ node_tell_engines(struct broker *b)
 	}
 }
 
+/* Nobody has that id now: not shown, and without addresses. */
+static void
+node_gone(struct broker *b, struct broker_node *n)
+{
+	n->is = (struct weir_ctl_node){
+	    .id = n->is.id, .state = WEIR_NODE_GONE, .incarnation = n->is.incarnation};
+	node_news(b, n);
+	node_lost(b, n);
+	connect_kick(b, n);
+}
+
 void
 node_set_own(struct broker *b, uint32_t id)
 {
+	struct broker_node *old = node_find(b, b->node);
+
 	if (id == BROKER_NODE_UNKNOWN || id == b->node)
 		return;
 	if (b->node != BROKER_NODE_UNKNOWN) {
@@ -295,6 +310,8 @@ node_set_own(struct broker *b, uint32_t id)
 		for (struct broker_link *l = b->links; l; l = l->next)
 			broker_link_fail(l, ECONNRESET);
 	}
+	if (old && old->is.self)
+		node_gone(b, old);
 	b->node = id;
 	session_publish_node(b);
 	node_tell_engines(b);
@@ -316,14 +333,14 @@ keep_known(struct weir_ctl_node *is, const struct weir_ctl_node *was)
 
 /*
  * Takes over what is new in `is`; true if it is another life of the node's data plane. Incarnations
- * grow, and an offer may have told of a newer one already. Where a clock was set back they don't;
- * then it was down between.
+ * grow, and an offer may have told of a newer one already. Where a clock was set back they don't,
+ * nor where another host has the id; then it was down between.
  */
 static bool
 update(struct broker_node *n, const struct weir_ctl_node *is)
 {
 	struct weir_ctl_node was = n->is;
-	bool set_back = was.state == WEIR_NODE_DOWN && is->state == WEIR_NODE_UP;
+	bool set_back = was.state >= WEIR_NODE_DOWN && is->state == WEIR_NODE_UP;
 
 	n->is = *is;
 	if (!is->engines)
@@ -346,6 +363,7 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 	if (!n)
 		n = node_add(b, is->id);
 	was = n->is;
+	n->told = true;
 	if (is->state != WEIR_NODE_JOINING)
 		n->unheard_until = 0;
 	if (update(n, is) && !n->is.self)
@@ -443,8 +461,10 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 void
 nodes_unheard(struct broker *b)
 {
-	for (uint32_t i = 0; i < b->node_count; i++)
+	for (uint32_t i = 0; i < b->node_count; i++) {
 		b->node_list[i]->unheard_until = broker_now(b) + b->config.repair_timeout_ns;
+		b->node_list[i]->told = false;
+	}
 }
 
 static bool
@@ -456,12 +476,23 @@ has_link(const struct broker *b, const struct broker_node *n)
 	return false;
 }
 
-/* It went while there was no control that could say so. A link would tell by itself. */
+/*
+ * It went while there was no control that could say so. A link would tell by itself. Of whom the
+ * new one never speaks at all is no member.
+ */
 static void
 unheard(struct broker *b, struct broker_node *n)
 {
+	bool usable = node_usable(n), linked = has_link(b, n);
+
 	n->unheard_until = 0;
-	if (n->is.self || !node_usable(n) || has_link(b, n))
+	if (n->is.self || n->is.state == WEIR_NODE_GONE)
+		return;
+	if (!n->told && (usable || linked))
+		n->unheard_until = broker_now(b) + FORGET_NS;
+	else if (!n->told)
+		node_gone(b, n);
+	if (!usable || linked)
 		return;
 	n->is.state = WEIR_NODE_DOWN;
 	node_news(b, n);

@@ -136,7 +136,7 @@ listen_acceptable(struct broker_session *s, const struct weir_session_msg *m)
 			       "without WEIR_LISTEN_PUBLIC",
 			       WEIR_SERVICES_MAX);
 	else
-		return true;
+		return !m->listen.flags || user_may_offer(s);
 	return false;
 }
 
@@ -175,6 +175,7 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 	l->public = m->listen.flags & WEIR_LISTEN_KNOWN;
 	if (l->public) {
 		weir_services_add(&s->b->services_public, l->service);
+		user_count_offers(s, 1);
 		services_changed(s->b);
 	}
 	/* program's from the answer on */

@@ -183,6 +183,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 	service_remove(&s->b->services, l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
+		user_count_offers(s, -1);
 		services_changed(s->b);
 	}
 	s->listener[index] = NULL;

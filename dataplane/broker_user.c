@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Users, and what their programs use together: sessions, memory, connections, a rate. Counted here,
- * on main, by the credentials of the socket: it holds whether control lives or not.
+ * Users, and what their programs use together: sessions, memory, connections, public services, a
+ * rate. Counted here, on main, by the credentials of the socket: it holds whether control lives or
+ * not.
  */
 #include "broker_internal.h"
 
@@ -15,7 +16,7 @@ struct broker_user {
 	struct broker_user *next;
 	uint32_t uid;
 	bool kept; /* has settings of its own */
-	uint32_t sessions, conns;
+	uint32_t sessions, conns, services;
 	uint64_t memory;
 	struct user_limits limits;
 	struct engine_share share; /* above those of its sessions */
@@ -191,6 +192,28 @@ user_refuse_conn(struct broker_session *s, const struct broker_session *t)
 			       "--max-connections");
 }
 
+/* Whether it may offer one more public service; refused, if not. */
+bool
+user_may_offer(struct broker_session *s)
+{
+	struct broker_user *u = s->owner;
+
+	if (u->limits.services && u->services >= u->limits.services) {
+		session_refuse(s, EDQUOT,
+			       "user %u offers %u public services, its limit is %u; close one, or "
+			       "have it raised (--user-limit services=)",
+			       u->uid, u->services, u->limits.services);
+		return false;
+	}
+	return true;
+}
+
+void
+user_count_offers(struct broker_session *s, int more)
+{
+	s->owner->services += (uint32_t)more;
+}
+
 struct engine_share *
 user_share(struct broker_user *u)
 {
@@ -243,17 +266,20 @@ count_text(uint64_t n, char *text, size_t size)
 		snprintf(text, size, "none");
 }
 
-/* `what` is 0 ... 3. */
+#define LIMITS 5u
+
+/* `what` is below LIMITS. */
 static void
 limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct weir_row_setting *r)
 {
-	static const char *const name[] = {"connections", "memory", "rate", "sessions"};
+	static const char *const name[] = {"connections", "memory", "rate", "services", "sessions"};
 	static const char *const help[] = {
 	    "ends of connections of all programs of that user",
 	    "bytes of arenas and adopted memory of all programs of that user",
 	    "payload bytes/s to peers of all programs of that user, and burst in bytes",
+	    "public services that all programs of that user offer",
 	    "attached programs of that user"};
-	const uint64_t count[] = {l->connections, l->memory, 0, l->sessions};
+	const uint64_t count[] = {l->connections, l->memory, 0, l->services, l->sessions};
 
 	snprintf(r->key, sizeof(r->key), "user.%s.%s", whose, name[what]);
 	snprintf(r->help, sizeof(r->help), "%s%s", help[what],
@@ -267,12 +293,12 @@ limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct 
 bool
 user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 {
-	uint32_t skip = index / 4;
+	uint32_t skip = index / LIMITS;
 	const struct broker_user *u = b->users;
 	char uid[16];
 
 	if (skip-- == 0) {
-		limit_row("*", &b->user_others, index % 4, r);
+		limit_row("*", &b->user_others, index % LIMITS, r);
 		return true;
 	}
 	while (u && (!u->kept || skip-- != 0))
@@ -280,7 +306,7 @@ user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting
 	if (!u)
 		return false;
 	snprintf(uid, sizeof(uid), "%u", u->uid);
-	limit_row(uid, &u->limits, index % 4, r);
+	limit_row(uid, &u->limits, index % LIMITS, r);
 	return true;
 }
 

@@ -92,7 +92,8 @@ static const struct row rows[] = {
      "frames of an engine sent and not yet acknowledged"},
     {"user-limit", NULL, "LIMIT", KIND_USER, 0, 0, 0, NULL,
      "USER:KEY=VALUE[,KEY=VALUE...], what all programs of a user may use together: sessions=, "
-     "connections=, memory=, rate=; USER * is each that isn't named; may be given several times"},
+     "connections=, services=, memory=, rate=; USER * is each that isn't named; may be given "
+     "several times"},
     {"window", "WEIR_WINDOW", "SIZE", KIND_SIZE, AT(window), 64 << 10, 1 << 30, "2M",
      "flow-control window of a connection"},
 };

@@ -47,6 +47,10 @@ int
 user_limits_set(struct user_limits *l, const char *key, const char *value)
 {
 	bool memory = !strcmp(key, "memory");
+	uint32_t *count = !strcmp(key, "sessions")	? &l->sessions
+			  : !strcmp(key, "connections") ? &l->connections
+			  : !strcmp(key, "services")	? &l->services
+							: NULL;
 	struct rate rate;
 	uint64_t n;
 
@@ -56,16 +60,14 @@ user_limits_set(struct user_limits *l, const char *key, const char *value)
 		l->rate = rate;
 		return 0;
 	}
-	if (!memory && strcmp(key, "sessions") && strcmp(key, "connections"))
+	if (!memory && !count)
 		return -ENOENT;
 	if (parse_number(value, memory, memory ? MEMORY_MAX : COUNT_MAX, &n))
 		return -EINVAL;
 	if (memory)
 		l->memory = n;
-	else if (!strcmp(key, "sessions"))
-		l->sessions = (uint32_t)n;
 	else
-		l->connections = (uint32_t)n;
+		*count = (uint32_t)n;
 	return 0;
 }
 

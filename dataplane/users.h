@@ -19,6 +19,7 @@
 /* Of all programs of a user together. 0: no limit. */
 struct user_limits {
 	uint32_t sessions, connections; /* connections: ends of them on this host */
+	uint32_t services;		/* public names, of the node's WEIR_SERVICES_MAX */
 	uint64_t memory;		/* bytes of arenas and adopted memory */
 	struct rate rate;		/* to peers */
 };
@@ -41,7 +42,7 @@ struct users {
 int users_allow(struct users *u, const char *text, char *error, size_t size);
 /* USER:KEY=VALUE[,KEY=VALUE...], USER a name, a number, or * for all others. The same return. */
 int users_limit(struct users *u, const char *text, char *error, size_t size);
-/* sessions, connections, memory or rate. -ENOENT: no such key. -EINVAL: no such value. */
+/* sessions, connections, services, memory or rate. -ENOENT: no such key. -EINVAL: no such value. */
 int user_limits_set(struct user_limits *l, const char *key, const char *value);
 /* Its own; NULL: it has none, those of others go for it. */
 const struct user_limits *users_limits(const struct users *u, uint32_t uid);
@@ -51,7 +52,7 @@ bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const g
 
 /* What user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
-	"sessions=N, connections=N, memory=SIZE (K, M, G: 2^10, 2^20, 2^30) or rate=RATE, a "      \
-	"value none is no limit"
+	"sessions=N, connections=N, services=N, memory=SIZE (K, M, G: 2^10, 2^20, 2^30) or "       \
+	"rate=RATE, a value none is no limit"
 
 #endif

@@ -336,10 +336,24 @@ spawn(char *const argv[], const char *log)
 void
 fake_control_start(int i)
 {
-	char instance[] = {'a' + i, 0}, node[] = {'1' + i, 0}, listen[32], log[96];
-	char *argv[] = {
-	    (char *)binary_path, "--instance", instance,	 "--node", node, "--listen", listen,
-	    "--peers",		 fake_peers,   "--node-timeout", "500ms",  NULL, NULL,	     NULL};
+	char instance[] = {'a' + i, 0}, node[] = {'1' + i, 0}, listen[32], metrics[32], log[96];
+	char *argv[] = {(char *)binary_path,
+			"--instance",
+			instance,
+			"--node",
+			node,
+			"--listen",
+			listen,
+			"--peers",
+			fake_peers,
+			"--node-timeout",
+			"500ms",
+			NULL,
+			NULL,
+			NULL,
+			NULL,
+			NULL};
+	int argc = 11;
 
 	if (fake_control[i].join || fake_control[i].etcd) {
 		argv[4] = (char *)fake_control[i].node;
@@ -348,10 +362,14 @@ fake_control_start(int i)
 		    (char *)(fake_control[i].join ? fake_control[i].join : fake_control[i].etcd);
 	}
 	if (fake_control[i].tls) {
-		argv[11] = "--tls";
-		argv[12] = (char *)fake_control[i].tls;
+		argv[argc++] = "--tls";
+		argv[argc++] = (char *)fake_control[i].tls;
 	}
-
+	if (fake_control[i].metrics) {
+		argv[argc++] = "--metrics";
+		argv[argc++] = metrics;
+		snprintf(metrics, sizeof(metrics), "127.0.0.1:%u", fake_control[i].metrics);
+	}
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[i].port);
 	log_path(i, log);
 	fake_control[i].pid = spawn(argv, log);
@@ -460,9 +478,8 @@ fake_log_count(int i, const char *text)
 
 // ---- all of it ----
 
-// A port that was free a moment ago.
-static uint16_t
-free_port(void)
+uint16_t
+fake_free_port(void)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -491,7 +508,7 @@ fake_setup(const char *binary)
 		fake_dp[i].conn = fake_dp[i].listener = -1;
 		fake_dp[i].own.count = 0;
 		fake_control[i].pid = 0;
-		fake_control[i].port = free_port();
+		fake_control[i].port = fake_free_port();
 		fprintf(f, "%d 127.0.0.1:%u 10.0.0.%d\n", i + 1, fake_control[i].port, i + 1);
 	}
 	fclose(f);

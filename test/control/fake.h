@@ -48,6 +48,7 @@ struct fake_control {
 	const char *tls;	 /* --tls; NULL: none */
 	const char *join, *etcd; /* --join or --etcd in the place of --peers; NULL: the file */
 	const char *node;	 /* --node with these */
+	uint16_t metrics;	 /* --metrics, on loopback; 0: none */
 };
 
 extern char fake_dir[64];   /* the run directory */
@@ -71,6 +72,8 @@ void fake_dp_services(int i);
 struct weir_ctl_msg fake_offer(int from, int to, uint32_t attempt, uint32_t answered);
 
 void fake_control_start(int i);
+/* A port that was free a moment ago. */
+uint16_t fake_free_port(void);
 /* Runs it to its end with these arguments: exit code, and stderr in `text`. */
 int fake_run(char *const argv[], char *text, size_t size);
 void fake_control_kill(int i, int signal);

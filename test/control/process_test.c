@@ -460,6 +460,11 @@ test_usage(void **state)
 	     "give certificates with --tls DIR, or --insecure"},
 	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", "http://x"},
 	     "--etcd 'http://x' is no URL"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", ""}, "--etcd '' is no URL"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", "http://127.0.0.1:1,"},
+	     "--etcd '' is no URL"},
+	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", "http://127.0.0.1:1/v3"},
+	     "--etcd 'http://127.0.0.1:1/v3' is no URL; give http://HOST:PORT"},
 	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", "http://192.0.2.1:2379"},
 	     "is neither TLS nor loopback"},
 	    {{"--node", "1", "--listen", "127.0.0.1:1", "--etcd", "http://127.0.0.1:1",
@@ -580,34 +585,6 @@ test_metrics_port_taken(void **state)
 	assert_string_equal(strchr(text, '\n'), "\n");
 }
 
-// The first line of a file, whether it has an end or not.
-static void
-test_etcd_password(void **state)
-{
-	static const struct {
-		const char *text;
-		bool good;
-	} files[] = {{"secret", true},
-		     {"secret\n", true},
-		     {"secret\r\nmore\n", true},
-		     {"", false},
-		     {"\n", false}};
-	char *argv[] = {
-	    (char *)binary,	  "--node",	 "1", "--listen",	 "127.0.0.1", "--etcd",
-	    "http://127.0.0.1:1", "--etcd-user", "u", "--etcd-password", fake_peers,  NULL};
-	char text[512];
-
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		FILE *f = fopen(fake_peers, "w");
-
-		fputs(files[i].text, f);
-		fclose(f);
-		assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
-		// --listen is looked at afterwards
-		assert_non_null(strstr(text, files[i].good ? "is not HOST:PORT" : "no password"));
-	}
-}
-
 int
 main(int argc, char **argv)
 {
@@ -637,7 +614,6 @@ main(int argc, char **argv)
 	    TEST(test_bad_peers_file),
 	    TEST(test_listens_elsewhere),
 	    TEST(test_metrics_port_taken),
-	    TEST(test_etcd_password),
 	};
 
 	if (argc < 2) {

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who knocks at the control port and doesn't belong there: refused, and nobody else notices. */
+#define _GNU_SOURCE
 #include "stranger.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -33,6 +38,7 @@ setup(void **state)
 	fake_setup(binary);
 	fake_control[A].tls = badge ? certificate_path("1") : NULL;
 	fake_control[B].tls = badge ? certificate_path("2") : NULL;
+	fake_control[B].metrics = fake_free_port();
 	for (int i = 0; i < 2; i++) {
 		fake_dp_start(i, 100 + i);
 		fake_control_start(i);
@@ -212,6 +218,65 @@ test_many_half_open(void **state)
 		close(fds[i]);
 }
 
+// Of the process, in ms.
+static uint64_t
+cpu_time(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static int
+ask_metrics(int i)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				.sin_port = htons(fake_control[i].metrics)};
+	static const char request[] = "GET / HTTP/1.1\r\n\r\n";
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(send(fd, request, sizeof(request) - 1, 0), sizeof(request) - 1);
+	return fd;
+}
+
+// It says so, doesn't spin, and lets in who waits when there are some again.
+static void
+test_out_of_descriptors(void **state)
+{
+	pid_t pid = fake_control[B].pid;
+	struct control_msg m = hello(3);
+	struct rlimit before, few;
+	char answer[32] = {0};
+	uint64_t cpu;
+	int fd[2];
+
+	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, NULL, &before), 0);
+	few = before;
+	few.rlim_cur = 3;
+	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &few, NULL), 0);
+	cpu = cpu_time(pid);
+	fd[0] = knock(B);
+	fd[1] = ask_metrics(B);
+	AWAIT(fake_log_count(B, "cannot accept connections at --listen: Too many open files") &&
+		  fake_log_count(B, "cannot accept connections at --metrics: Too many open files"),
+	      LONG);
+	fake_pump(2000);
+	assert_in_range(cpu_time(pid) - cpu, 0, 1000);
+	assert_int_equal(still_open(fd, 2), 2);
+	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &before, NULL), 0);
+	AWAIT(still_open(fd + 1, 1) == 0, LONG);
+	assert_in_range(recv(fd[1], answer, sizeof(answer) - 1, 0), 1, sizeof(answer));
+	assert_non_null(strstr(answer, "HTTP/1.1 404"));
+	close(fd[0]);
+	close(fd[1]);
+	expect_refusal(&m, "node 3 is not in the peers file of node 2");
+}
+
 // A member, in A's place, that breaks the rules: B gets rid of it.
 static struct stranger
 be_member(void)
@@ -366,6 +431,7 @@ main(int argc, char **argv)
 	    TEST(test_slow_handshake),
 	    TEST(test_trickle),
 	    TEST(test_many_half_open),
+	    TEST(test_out_of_descriptors),
 	    TEST(test_members_that_misbehave),
 	    TEST(test_member_that_never_reads),
 	    TEST(test_restarted_peer_still_gets_in),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Certificates between controls: which are taken, what is said of those that aren't, rotation. */
+/* Certificates between controls: which are taken, what is said of those that aren't, rotation; keys
+ * and passwords that others may read. */
 #include "stranger.h"
 
 #include <errno.h>
@@ -117,6 +118,15 @@ test_foreign_certificate(void **state)
 	      LONG);
 	AWAIT(fake_log_count(B, "its ca.pem does not know /CN=Weir CA of default"), LONG);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_UP], 0);
+}
+
+// What isn't the fault of TLS isn't said to be.
+static void
+test_nobody_there(void **state)
+{
+	start(A, certificate_path("1"));
+	AWAIT(fake_log_count(A, "is not connected: Connection refused; trying again"), LONG);
+	assert_int_equal(fake_log_count(A, "TLS failed"), 0);
 }
 
 static void
@@ -296,7 +306,7 @@ test_files(void **state)
 	// Any address will do, with TLS: this one isn't ours.
 	fails(3, "1", "default", "cannot listen on 192.0.2.1:7471");
 	chmod(key, 0640);
-	fails(3, "1", "default", "can be read by others (mode 0640); chmod 600 it");
+	fails(3, "1", "default", "is open to others (mode 0640); chmod 600 it");
 	chmod(key, 0600);
 	assert_int_equal(rename(other, key), 0);
 	fails(2, "1", "default", "is not the key of node.pem");
@@ -314,6 +324,81 @@ test_files(void **state)
 	fails(2, "1", "default", "holds no certificate");
 }
 
+static void
+write_file(const char *path, const char *text, mode_t mode)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+// The first line of a file that only its owner may read, whether it has an end or not.
+static void
+test_etcd_password(void **state)
+{
+	static const struct {
+		const char *text, *says;
+		mode_t mode;
+		int exits;
+	} files[] = {{"secret", "is not HOST:PORT", 0600, 2}, // --listen is looked at afterwards
+		     {"secret\n", "is not HOST:PORT", 0400, 2},
+		     {"secret\r\nmore\n", "is not HOST:PORT", 0600, 2},
+		     {"", "no password", 0600, 2},
+		     {"\n", "no password", 0600, 2},
+		     {"secret\n", "is open to others (mode 0640); chmod 600 it", 0640, 3},
+		     {"secret\n", "is open to others (mode 0604); chmod 600 it", 0604, 3},
+		     {"secret\n", "is open to others (mode 0620); chmod 600 it", 0620, 3}};
+	char *argv[] = {
+	    (char *)binary,	  "--node",	 "1", "--listen",	 "127.0.0.1", "--etcd",
+	    "http://127.0.0.1:1", "--etcd-user", "u", "--etcd-password", fake_peers,  NULL};
+	char text[512];
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		write_file(fake_peers, files[i].text, files[i].mode);
+		assert_int_equal(fake_run(argv, text, sizeof(text)), files[i].exits);
+		if (!strstr(text, files[i].says))
+			fail_msg("case %zu: '%s'", i, text);
+	}
+	argv[10] = fake_dir;
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "is no file; give a file with a password"));
+	argv[10] = "/nonexistent";
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "--etcd-password: cannot read /nonexistent: No such file"));
+}
+
+// The same of the key that etcd may ask for.
+static void
+test_etcd_key(void **state)
+{
+	static const char *const name[] = {"ca.pem", "node.pem", "node.key"};
+	char dir[96], path[3][128], text[512];
+	char *argv[] = {(char *)binary,	       "--node",     "1", "--listen", "127.0.0.1", "--etcd",
+			"https://localhost:1", "--etcd-tls", dir, NULL};
+
+	snprintf(dir, sizeof(dir), "%s/tls", fake_dir);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	for (int i = 0; i < 3; i++) {
+		snprintf(path[i], sizeof(path[i]), "%s/%s", dir, name[i]);
+		if (i < 2)
+			write_file(path[i], "", 0644);
+	}
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "node.key: No such file or directory; put the key of"));
+	write_file(path[2], "", 0644);
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 3);
+	assert_non_null(strstr(text, "node.key is open to others (mode 0644); chmod 600 it"));
+	assert_int_equal(chmod(path[2], 0600), 0);
+	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
+	assert_non_null(strstr(text, "is not HOST:PORT"));
+	for (int i = 0; i < 3; i++)
+		unlink(path[i]);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -322,12 +407,15 @@ main(int argc, char **argv)
 	    TEST(test_bad_certificate_of_dialler),
 	    TEST(test_bad_certificate_of_dialled),
 	    TEST(test_foreign_certificate),
+	    TEST(test_nobody_there),
 	    TEST(test_one_end_plain),
 	    TEST(test_somebody_else),
 	    TEST(test_refused_handshakes),
 	    TEST(test_slow_tls),
 	    TEST(test_rotation),
 	    TEST(test_files),
+	    TEST(test_etcd_password),
+	    TEST(test_etcd_key),
 	};
 
 	if (argc < 2) {

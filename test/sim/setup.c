@@ -443,6 +443,46 @@ restarts(uint64_t seed)
 	hosts_free();
 }
 
+/*
+ * A control is away for long, its data plane isn't: its node is known from links alone, also to a
+ * control that was restarted. It is kept as long as they live, and forgotten when nothing is left.
+ */
+static void
+only_links(uint64_t seed)
+{
+	uint64_t memory = (swim_memory(NODE_TIMEOUT) + 20 * NODE_TIMEOUT) * MS;
+	struct host *a, *b;
+	uint16_t id = 0;
+
+	hosts_make(seed, 3, false);
+	a = &world.host[1];
+	b = &world.host[2];
+	start_all(0);
+	if (await_settled(START, "start"))
+		plane_want(a, b->control.self.id);
+	for (int i = 0; i < 2 && await_settled(CALM, "only links"); i++) {
+		id = b->control.self.id;
+		host_kill(b);
+		world_run(world.now + memory);
+		if (i) {
+			host_kill(a);
+			host_start(a);
+			world_run(world.now + memory);
+		}
+		if (!member_find(&a->control, id) || swim_find(&a->control.swim, id) ||
+		    plane_end(a, id)->attempt != 1 || !plane_joined(a, plane_end(a, id)))
+			complain("only links", "a link that lives was given up");
+		if (!i)
+			host_start(b);
+	}
+	host_power_off(b);
+	world_run(world.now + memory);
+	if (!failed &&
+	    (member_find(&a->control, id) || plane_known(a, id)->is.state != WEIR_NODE_GONE))
+		complain("only links", "a node of which nothing is left is a member");
+	hosts_free();
+}
+
 // ---- figures ----
 
 static bool
@@ -521,6 +561,7 @@ usage(void)
 int
 main(int argc, char **argv)
 {
+	static void (*const part[])(uint64_t) = {phases, probing, half_open, restarts, only_links};
 	uint32_t from = 1, to = 0, nodes = 0, most = 256;
 	bool table = false, json = false;
 
@@ -551,14 +592,8 @@ main(int argc, char **argv)
 	}
 	for (uint32_t seed = from; seed <= (to ? to : from) && !failed; seed++) {
 		scenario(seed, nodes ? nodes : nodes_of(seed));
-		if (!failed)
-			phases(seed);
-		if (!failed)
-			probing(seed);
-		if (!failed)
-			half_open(seed);
-		if (!failed)
-			restarts(seed);
+		for (size_t i = 0; i < sizeof(part) / sizeof(part[0]) && !failed; i++)
+			part[i](seed);
 	}
 	printf("%s\n", failed ? "failed" : "all seeds pass");
 	return failed;

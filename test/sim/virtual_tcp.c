@@ -451,6 +451,12 @@ evconnlistener_enable(struct evconnlistener *l)
 	return 0;
 }
 
+evutil_socket_t
+evconnlistener_get_fd(struct evconnlistener *l)
+{
+	return -1;
+}
+
 void
 evconnlistener_free(struct evconnlistener *l)
 {

@@ -11,7 +11,7 @@ one_node --allow "user:$one" --allow "group:$club" --user-limit "$one:sessions=1
 chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 mkdir "$weir_tmp/program"
 find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
-cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
+cp "$WEIR_BUILD/test/smoke/probe" "$WEIR_BUILD/test/smoke/services" "$weir_tmp/program"
 chmod -R a+rX "$weir_tmp/program"
 
 as() { # UID GROUPS ARENA ARGUMENT...
@@ -47,6 +47,13 @@ await 10 grep -q ready "$weir_tmp/other.log" || die "nobody listens"
 says "user $one has reached its limit of 1 connections" as $one $one 1048576 many node:1:other 2 1
 as $one $one 1048576 many node:1:other 1 1 >/dev/null || fail "one connection is too much"
 stop other
+offers=(setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBRARY_PATH="$weir_tmp/program"
+	"$weir_tmp/program/services" A offer)
+weirctl --instance A set "user.*.services" 2 || fail "a limit of public services can't be set"
+run names "${offers[@]}" one two
+await 10 grep -q ready "$weir_tmp/names.log" || die "nothing is offered: $(cat "$weir_tmp/names.log")"
+says "user $member offers 2 public services, its limit is 2; close one" "${offers[@]}" three
+stop names
 weirctl --instance A set user.root.rate 2M || fail "a rate can't be set"
 server A
 rate=$(weir-perf --instance A node:1 --loop -t bw -s 16384 -n 200 --no-calibrate --json | jq '.results[0].bytes_per_s | floor')

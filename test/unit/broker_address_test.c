@@ -267,6 +267,51 @@ test_control_restarted(void **state)
 	fake_close(f);
 }
 
+/* A control with another list, or another id for us, leaves nothing of the former one behind. */
+static void
+test_other_control(void **state)
+{
+	const struct weir_ctl_msg hello = {
+	    .type = WEIR_CTL_HELLO, .length = weir_ctl_length(WEIR_CTL_HELLO), .hello.node = OWN};
+	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
+	struct fake *f = open_cluster();
+	uint32_t shown = nodes_shown(f);
+
+	(void)state;
+	m.node.id = 50;
+	m.node.state = WEIR_NODE_JOINING; /* of a list, and never heard */
+	broker_control_input(f->b, &m);
+	fake_run(f);
+	assert_int_equal(nodes_shown(f), shown + 1);
+	broker_control_input(f->b, &hello);
+	fake_node(f, SECOND, WEIR_NODE_DOWN, 1, 1);
+	f->now += f->b->config.repair_timeout_ns;
+	fake_run(f);
+	assert_int_equal(nodes_shown(f), shown);
+	refused(f, "node:2:s", EHOSTDOWN, "down");
+	f->now += 60 * BROKER_SECOND_NS;
+	fake_run(f);
+	assert_int_equal(nodes_shown(f), shown - 1); /* of SECOND it has spoken */
+	refused(f, "10.0.0.2:s", EHOSTUNREACH, "no member");
+	/* our id is another; then another host has that one, which was started before us */
+	tell(f, OWN, (const char *const[4]){"::ffff:10.0.0.7"}, (uint16_t[4]){40});
+	m.node.id = OWN + 1;
+	m.node.self = 1;
+	m.node.state = WEIR_NODE_UP;
+	m.node.incarnation = 9;
+	broker_control_input(f->b, &m);
+	fake_run(f);
+	assert_int_equal(f->b->node, OWN + 1);
+	assert_int_equal(nodes_shown(f), shown - 1);
+	refused(f, "node:7:s", EHOSTDOWN, "down");
+	node_find(f->b, OWN)->is.incarnation = 1000;
+	fake_node(f, OWN, WEIR_NODE_UP, 5, 1);
+	assert_true(node_find(f->b, OWN)->is.incarnation == 5);
+	assert_int_equal(names(f, "node:7:s"), OWN);
+	assert_int_equal(nodes_shown(f), shown);
+	fake_close(f);
+}
+
 /* The reason says what is to be done. */
 static void
 test_reasons(void **state)
@@ -318,6 +363,7 @@ main(void)
 	    cmocka_unit_test(test_most_nodes),
 	    cmocka_unit_test(test_gone),
 	    cmocka_unit_test(test_control_restarted),
+	    cmocka_unit_test(test_other_control),
 	    cmocka_unit_test(test_reasons),
 	    cmocka_unit_test(test_lid_of_offer),
 	};

@@ -160,6 +160,63 @@ test_connections(void **state)
 	fake_close(f);
 }
 
+static int
+listen_as(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN};
+
+	m.listen.flags = flags;
+	m.listen.channel[1] = 1;
+	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
+	assert_int_equal(fake_request(f, s, &m), 0);
+	return s->reply.type == WEIR_MSG_REFUSED ? -s->reply.refused.code
+						 : (int)s->reply.listening.listener;
+}
+
+/* Names that the cluster knows are a node's few: of all programs of a user, for as long as they
+ * offer them. */
+static void
+test_services(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "*:services=2");
+	struct weir_session_msg m = {.type = WEIR_MSG_UNLISTEN};
+	struct fake_session a, b, c;
+	int first;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a");
+	fake_attach_by(f, &b, BOB, "b");
+	fake_attach_by(f, &c, EVE, "c");
+	fake_channels(f, &a);
+	fake_channels(f, &b);
+	fake_channels(f, &c);
+	first = listen_as(f, &a, "one", WEIR_LISTEN_KNOWN);
+	assert_true(first >= 0);
+	/* a name that is taken costs nothing */
+	assert_int_equal(listen_as(f, &b, "one", WEIR_LISTEN_KNOWN), -EADDRINUSE);
+	assert_true(listen_as(f, &b, "two", WEIR_LISTEN_KNOWN) >= 0);
+	assert_int_equal(listen_as(f, &a, "three", WEIR_LISTEN_KNOWN), -EDQUOT);
+	is_refused(&a, EDQUOT, "user 1001 offers 2 public services, its limit is 2; close one");
+	assert_true(listen_as(f, &a, "of the host", 0) == -EINVAL);
+	assert_true(listen_as(f, &a, "of-the-host", 0) >= 0);
+	assert_true(listen_as(f, &c, "three", WEIR_LISTEN_KNOWN) >= 0);
+	m.listening.listener = (uint32_t)first;
+	assert_int_equal(fake_request(f, &a, &m), 0);
+	assert_true(listen_as(f, &a, "four", WEIR_LISTEN_KNOWN) >= 0);
+	assert_int_equal(listen_as(f, &a, "five", WEIR_LISTEN_KNOWN), -EDQUOT);
+	/* at once, though the program's memory is not free yet */
+	f->hold = true;
+	leave(f, &b);
+	assert_true(listen_as(f, &a, "five", WEIR_LISTEN_KNOWN) >= 0);
+	f->hold = false;
+	fake_release(f);
+	assert_int_equal(listen_as(f, &a, "six", WEIR_LISTEN_KNOWN), -EDQUOT);
+	assert_int_equal(set(f, "user.1001.services", "3"), 1);
+	assert_true(listen_as(f, &a, "six", WEIR_LISTEN_KNOWN) >= 0);
+	fake_close(f);
+}
+
 static void
 test_rate_and_set(void **state)
 {
@@ -231,6 +288,7 @@ test_shown(void **state)
 	assert_string_equal(shown(f, "user.1001.sessions"), "none");
 	assert_string_equal(shown(f, "user.*.sessions"), "16");
 	assert_string_equal(shown(f, "user.*.rate"), "none");
+	assert_string_equal(shown(f, "user.*.services"), "none");
 	assert_string_equal(shown(f, "user.1002.sessions"), "");
 	fake_attach_by(f, &a, EVE, "a");
 	assert_string_equal(shown(f, "user.1002.sessions"), "");
@@ -247,6 +305,8 @@ test_shown(void **state)
 	is_refused(&c, EDQUOT, "its limit is 1");
 	assert_int_equal(set(f, "user.2000.connections", "3"), 1);
 	assert_string_equal(shown(f, "user.2000.connections"), "3");
+	assert_int_equal(set(f, "user.2000.services", "5"), 1);
+	assert_string_equal(shown(f, "user.2000.services"), "5");
 	assert_string_equal(shown(f, "user.2000.sessions"), "1");
 	assert_int_equal(set(f, "user.*.sessions", "0"), -EINVAL);
 	assert_int_equal(set(f, "user.*.colour", "1"), -ENOENT);
@@ -346,6 +406,7 @@ main(void)
 	    cmocka_unit_test(test_connections), cmocka_unit_test(test_rate_and_set),
 	    cmocka_unit_test(test_coming_back), cmocka_unit_test(test_who_may),
 	    cmocka_unit_test(test_bad_words),	cmocka_unit_test(test_shown),
+	    cmocka_unit_test(test_services),
 	};
 
 	return cmocka_run_group_tests_name("broker_user", tests, NULL, NULL);

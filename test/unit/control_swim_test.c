@@ -150,6 +150,66 @@ test_many_news(void **state)
 		assert_int_equal(rides(id), 5 + 4);
 }
 
+static unsigned
+sent_of(enum swim_msg_type type)
+{
+	unsigned n = 0;
+
+	assert_true(sent_count <= SENT);
+	for (unsigned i = 0; i < sent_count; i++)
+		n += sent[i].type == type;
+	return n;
+}
+
+// Who asks for all without end gets it once a period, and nobody else has to wait.
+static void
+test_sync_flood(void **state)
+{
+	const struct swim_msg all = {.type = SWIM_SYNC, .want = true};
+
+	for (int i = 0; i < 1000; i++)
+		swim_input(&swim, 2, &all, now);
+	assert_int_equal(sent_of(SWIM_SYNC), 1);
+	swim_input(&swim, 3, &all, now);
+	assert_int_equal(sent_of(SWIM_SYNC), 2);
+	for (int i = 0; i < 9; i++) {
+		pass(100); // a half
+		swim_input(&swim, 2, &all, now);
+	}
+	assert_in_range(sent_of(SWIM_SYNC), 2 + 3, 2 + 5);
+	// what was asked for last is answered too, and once
+	pass(1000);
+	assert_in_range(sent_of(SWIM_SYNC), 2 + 4, 2 + 6);
+	sent_count = 0;
+	pass(1000);
+	assert_int_equal(sent_of(SWIM_SYNC), 0);
+}
+
+// Who has us probe a third one without end gets that node a few messages, and not for ever.
+static void
+test_ask_flood(void **state)
+{
+	const struct swim_msg ask = {.type = SWIM_ASK, .target = 3, .seq = 7};
+	struct swim_msg ack = {.type = SWIM_ACK, .target = 3};
+
+	for (int i = 0; i < 1000; i++)
+		swim_input(&swim, 2, &ask, now);
+	assert_int_equal(sent_of(SWIM_PING), SWIM_RELAYS);
+	// an answer makes room
+	ack.seq = sent[SWIM_RELAYS - 1].seq;
+	sent_count = 0;
+	swim_input(&swim, 3, &ack, now);
+	assert_int_equal(sent_of(SWIM_ACK), 1);
+	swim_input(&swim, 2, &ask, now);
+	swim_input(&swim, 2, &ask, now);
+	assert_int_equal(sent_of(SWIM_PING), 1);
+	// and so does time
+	pass(300);
+	sent_count = 0;
+	swim_input(&swim, 2, &ask, now);
+	assert_int_equal(sent_of(SWIM_PING), 1);
+}
+
 int
 main(void)
 {
@@ -157,6 +217,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_news_ride_once_a_message),
 	    TEST(test_many_news),
+	    TEST(test_sync_flood),
+	    TEST(test_ask_flood),
 	};
 
 	return cmocka_run_group_tests_name("control_swim", tests, NULL, NULL);

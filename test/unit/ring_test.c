@@ -337,10 +337,11 @@ walk(void *arg)
 	(void)arg;
 	weir_bias_lock(&slow.g.lock);
 	weir_bias_unlock(&slow.g.lock); /* it is the owner now */
-	__asm__ volatile("sub $128, %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\tadd $128, %%rsp"
-			 :
-			 : "i"(TRAP_FLAG)
-			 : "memory", "cc");
+	__asm__ __volatile__(
+	    "sub $128, %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\tadd $128, %%rsp"
+	    :
+	    : "i"(TRAP_FLAG)
+	    : "memory", "cc");
 	weir_bias_lock(&slow.g.lock);
 	slow.over = true; /* ends the steps */
 	if (slow.busy)
