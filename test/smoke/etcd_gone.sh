@@ -20,8 +20,7 @@ node_control()
 still_well() # WHEN
 {
 	works "$1"
-	unbroken "$1"
-	nobody_lost "$1"
+	calm "$1"
 }
 
 # A control that starts anew knows nobody but by etcd.
@@ -29,8 +28,8 @@ found_again() # WHEN
 {
 	stop control-B KILL
 	node_control 2
-	await "$patience" state_is A 2 up || fail "$1: A does not see B's new control: $(weirctl --instance A show nodes)"
-	await "$patience" eval "state_is B 1 up" || fail "$1: B's new control does not find A: $(log_of control-B | tail -n 2)"
+	await state_is A 2 up || fail "$1: A does not see B's new control: $(weirctl --instance A show nodes)"
+	await eval "state_is B 1 up" || fail "$1: B's new control does not find A: $(log_of control-B | tail -n 2)"
 	still_well "$1"
 }
 

@@ -20,7 +20,7 @@ perf() {
 two_nodes
 server B
 run server-A weir-perf --instance A --service near
-await 10 grep -q . "$weir_tmp/server-A.log" || die "weir-perf on A doesn't serve"
+await grep -q . "$weir_tmp/server-A.log" || die "weir-perf on A doesn't serve"
 perf '.count == 20000 and .verified and .payload_bytes == 20000 * 64' node:2 -t message -n 20000 --verify
 perf '.count == 10001 and .verified and .shares.count == 16' node:2 -t message -n 10001 --threads 16 -s 500 --verify
 perf '.count == 20 and .verified' node:2 -t message -n 20 -s 2m --verify
@@ -35,4 +35,4 @@ for wrong in "--connections 2" "--loop" "--threads 20 -n 10" "--threads 257"; do
 	weir-perf --instance A node:2 -t message $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "$wrong was not refused"
 done
-weirctl --instance A wait connections:0 --timeout 10 >/dev/null || fail "connections remain"
+weirctl --instance A wait connections:0 --timeout "$patience" >/dev/null || fail "connections remain"

@@ -55,11 +55,11 @@ for role in --listen "--connect 127.0.0.1"; do
 	[ "$role" = --listen ] || host=
 	# shellcheck disable=SC2086
 	ours "$name" $role
-	[ "$role" != --listen ] || await 20 grep -q verified "$weir_tmp/$name.log" || die "weir-roce-peer does not come up"
+	[ "$role" != --listen ] || await grep -q verified "$weir_tmp/$name.log" || die "weir-roce-peer does not come up"
 	for i in "${!runs[@]}"; do
 		theirs "${runs[i]}" $((port + i)) ${host:+"$host"}
 	done
-	gone "${weir_pid[$name]}" 20 || fail "$name does not end"
+	gone "${weir_pid[$name]}" || fail "$name does not end"
 	stop "$name" || fail "$name: $(log_of "$name")"
 	[ "$(grep -c "^[a-z].* $count " "$weir_tmp/$name.log")" = ${#runs[@]} ] || fail "not all runs: $(log_of "$name")"
 	# where there is something to look at, it was looked at
