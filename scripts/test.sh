@@ -292,7 +292,7 @@ suite_smoke() # [LANE]
 		lane=$(sed -n '1,10s/^# lane: *//p' "$script")
 		name=${script##*/}
 		[ "${1:-any}" = any ] || [ "$1" = "${lane:-machine}" ] || continue
-		echo "smoke/${name%.sh} ${timeout:-300} WEIR_BUILD=$root/build/release $root/$script"
+		echo "smoke/${name%.sh} ${timeout:-400} WEIR_BUILD=$root/build/release $root/$script"
 	done
 }
 
@@ -349,7 +349,7 @@ rxe_tests()
 		wires=$(sed -n '1,10s/^# wires: *//p' "$script")
 		[[ -n $wires || $script == test/rxe/* ]] || continue
 		for wire in ${wires:--}; do
-			echo "${name%.sh}$([ "$wire" = - ] || echo "-$wire") ${seconds:-300} $wire $root/$script"
+			echo "${name%.sh}$([ "$wire" = - ] || echo "-$wire") ${seconds:-400} $wire $root/$script"
 		done
 	done
 }

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs' own memory, adopted: sent out of and received into, to the other node and to the same; a program that dies
 # with memory posted and writes on their way into it; one that misuses all of it.
-# timeout: 120
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

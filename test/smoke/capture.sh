@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # weirctl capture: every frame of a run is in the file once, and tshark decodes all of them, over memif and veth.
-# timeout: 240
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

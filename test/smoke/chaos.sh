@@ -7,7 +7,7 @@
 #   CHAOS_WHO      only whom this matches, of: sender N, receiver N, dataplane N, control N, etcd 0
 #   CHAOS_LOG      a file for who died when
 #   CHAOS_SEED     who dies, and for how long [a random one, which is told]
-# timeout: 300
+# timeout: 600
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_books.sh

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Clusters on each fabric: messages between all pairs of nodes; the switch has forwarded and dropped nothing.
-# timeout: 120
 
 # What runs in the cluster: an echo on each node, and a program on each for every other one.
 pairs()

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Two nodes whose controls and data planes share a wire that is cut and mended, under traffic that is accounted
 # for: control's way alone (suspicion only), the data's way alone (traffic waits), both, both in one direction.
-# timeout: 240
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_books.sh

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # etcd stops for longer than its leases last, is killed, forgets everything, is full: no node is lost for it, no
 # connection ends, and who starts meanwhile or afterwards finds the others.
-# timeout: 180
 # lane: control
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"

@@ -3,7 +3,6 @@
 # Queue pairs of both nodes fail all the time, or keys of rings are revoked: streams deliver every
 # message, once, in order, and no connection ends.
 # wires: verbs,verbs
-# wired: 150
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A hostile program against the data plane and against its local peers: everybody else undisturbed. What
 # it costs their rate is a figure of scripts/bench.sh.
-# timeout: 300
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

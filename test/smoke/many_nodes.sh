@@ -3,7 +3,6 @@
 # 32 nodes, all to all, for a minute: nobody takes anybody for lost, no message is, all end well. Silence counts after
 # ten seconds: 97 processes are slow enough on a machine that they share with others.
 #   MANY_SECONDS  how long [60]; scripts/bench.sh control takes ten minutes (ctl_alltoall)
-# timeout: 400
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # weir-nicperf: each test, in one process on a loopback port and in two over memif; bad input in one line.
-# timeout: 240
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH

@@ -3,7 +3,6 @@
 # Programs that write the memory of their messages while these are on the way, small ones, ring-sized and bulk, to
 # this node and to the other: their connections live, others' messages arrive as they were, and no frame has a wrong ICRC.
 # REWRITE_SECONDS=60 for a longer look.
-# timeout: 180
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

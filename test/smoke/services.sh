@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Public services: found by name alone from another node, gone with their program, data plane or node,
 # still there while a control is dead; a name on two nodes.
-# timeout: 120
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 weir_node_timeout=3

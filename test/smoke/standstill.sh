@@ -3,7 +3,6 @@
 # Daemons under SIGSTOP, under traffic that is accounted for. For half of the node timeout: nobody is lost, no
 # connection ends. Control for long: suspicion. A data plane for long: traffic waits and goes on; for more than
 # 10 s, or with its control: the node is down, what waits ends once, and after SIGCONT all is as before.
-# timeout: 240
 # lane: control
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"

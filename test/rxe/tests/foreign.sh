@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs that Weir did not write, on kernel Soft-RoCE, with weir-roce-peer on the roce driver at the other
 # end of the wire: rdma-core's ping-pongs and perftest, each as client and as server, sizes around the path MTU.
-# timeout: 180
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH

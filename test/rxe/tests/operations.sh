@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The NIC layer of two ends of a wire, each kind of end with each: every operation in every size around
 # the path MTU, each end asking in turn, every byte looked at; then with 1 % of the frames lost each way.
-# timeout: 200
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH
