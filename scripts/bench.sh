@@ -46,6 +46,7 @@ if [ "$list" = 0 ] && [ -z "${WEIR_BUILD:-}" ]; then
 fi
 # shellcheck source=test/smoke/_init.sh
 . test/smoke/_init.sh
+weir_node_timeout="" # the usual one
 # shellcheck source=scripts/bench_connections.sh
 . scripts/bench_connections.sh
 # shellcheck source=scripts/bench_control.sh
@@ -193,7 +194,7 @@ local_figures()
 	any_wanted local_rtt_8 local_rtt_64 local_rate_64 local_bw_64k || return 0
 	one_node --idle adaptive
 	run server-A weir-perf --instance A --cpu 1
-	await 10 grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
+	await grep -q . "$weir_tmp/server-A.log" || die "weir-perf doesn't serve"
 	perf local_rtt_8 "x line, mean" '<=' 1.6 '.ratio.mean_line' --instance A node:1 -t lat -s 8 -D 0.5 --cpu 0
 	perf local_rtt_64 "x line, mean" '<=' 1.6 '.ratio.mean_line' --instance A node:1 -t lat -s 64 -D 0.5 --cpu 0
 	perf local_rate_64 "x ring" '>=' 0.25 '.ratio.ring' --instance A node:1 -t rate -s 64 -D 0.5 --cpu 0
@@ -216,7 +217,7 @@ memif_figures()
 	any_wanted memif_rtt_64 memif_rate_64 memif_bw_64k || return 0
 	two_nodes_memif "" --idle adaptive
 	run server-B weir-perf --instance B --cpu 1
-	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
 	perf memif_rtt_64 "x chain of 4, p50" '<=' 2 '.ratio.p50_chain4' --instance A node:2 -t lat -s 64 -D 1 --cpu 0
 	perf memif_rate_64 "M/s" '>=' 10 '.msgs_per_s / 1e6' --instance A node:2 -t rate -s 64 -D 1 --cpu 0
 	perf memif_bw_64k "GB/s" '>=' 6 '.bytes_per_s / 1e9' --instance A node:2 -t bw -s 64k -D 1 --cpu 0
@@ -231,9 +232,9 @@ idle_share()
 	shift
 
 	run echo probe B echo e
-	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	await grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
 	run block probe A block node:2:e
-	await 10 grep -q . "$weir_tmp/block.log" || die "probe doesn't connect"
+	await grep -q . "$weir_tmp/block.log" || die "probe doesn't connect"
 	sleep 3 # what has just been set up comes to rest
 	begin=$(now_ms)
 	for node in A B; do
@@ -281,11 +282,11 @@ memory_of()
 	shift 3
 
 	run echo probe "$instance" echo e
-	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	await grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
 	probe A many "node:$node:e" 1 5000 >"$weir_tmp/many.log" || die "no traffic: $(log_of many)"
 	run hold probe A hold "node:$node:e" 1000 1
 	for n in 1 1000; do
-		await 60 grep -q "holding $n\$" "$weir_tmp/hold.log" || die "$n connections were not made: $(log_of hold)"
+		await grep -q "holding $n\$" "$weir_tmp/hold.log" || die "$n connections were not made: $(log_of hold)"
 		sleep 1
 		many=$(memory_kib "$@" echo hold)
 		[ "$n" = 1 ] && one=$many && kill -USR1 "${weir_pid[hold]}"
@@ -349,7 +350,7 @@ hostile_figures()
 	run server-A weir-perf --instance A --cpu 1
 	run server-B weir-perf --instance B --cpu 1
 	for name in server-A server-B echo-a echo-b; do
-		await 10 grep -q . "$weir_tmp/$name.log" || die "$name doesn't serve"
+		await grep -q . "$weir_tmp/$name.log" || die "$name doesn't serve"
 	done
 	for name in remote:2 local:1; do
 		wanted "hostile_${name%:*}" || continue
@@ -371,13 +372,13 @@ fairness_figures()
 	two_nodes_memif "" --idle adaptive --session-connections 16384
 	run echo-b probe B echo e
 	run server-B weir-perf --instance B --cpu 1
-	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
 	take_away() { [ -z "${weir_pid[hold]:-}" ] || stop hold; }
 	bring_back()
 	{
 		: >"$weir_tmp/hold.log"
 		run hold probe A hold node:2:e 10000
-		await 60 grep -q holding "$weir_tmp/hold.log" || die "10,000 connections were not made: $(log_of hold)"
+		await grep -q holding "$weir_tmp/hold.log" || die "10,000 connections were not made: $(log_of hold)"
 	}
 	pair fair_10000 "10,000 idle connections" --instance A node:2 --cpu 0
 	stop_all
@@ -440,7 +441,7 @@ nicperf_two()
 	nicperf_exec="exec" run nicperf-listen nicperf 1 "$memif,role=server" "net_memif0,ip=10.82.0.2/24${nic_spec:-}" --listen --port "$port"
 	nicperf 0 "$memif,role=client" "net_memif0,ip=10.82.0.1/24${nic_spec:-}" --connect 127.0.0.1 --port "$port" "$@"
 	code=$?
-	gone "${weir_pid[nicperf-listen]}" 10
+	gone "${weir_pid[nicperf-listen]}"
 	stop nicperf-listen
 	return "$code"
 }
@@ -527,7 +528,7 @@ beside_figure()
 	two_nodes_memif "" --idle adaptive
 	for name in perf bulk; do
 		run "server-$name" weir-perf --instance B --service "$name" --cpu 1
-		await 10 grep -q . "$weir_tmp/server-$name.log" || die "weir-perf doesn't serve"
+		await grep -q . "$weir_tmp/server-$name.log" || die "weir-perf doesn't serve"
 	done
 	for ((try = 0; try < TRIES && ${#over[@]} < runs; try++)); do
 		# the time of two segments of 64 KiB at the rate that the stream has alone
@@ -537,7 +538,7 @@ beside_figure()
 		run stream weir-perf --instance A node:2:bulk -t bw -s 16m -D 4 --no-calibrate
 		sleep 0.5
 		beside=$(p99_of) || break
-		gone "${weir_pid[stream]}" 20
+		gone "${weir_pid[stream]}"
 		stop stream
 		over+=("$(awk -v a="$idle" -v b="$beside" -v s="$segments" 'BEGIN { print b - a - s }')")
 	done

@@ -78,7 +78,7 @@ perf_nodes()
 {
 	two_nodes_memif "" --idle adaptive --session-connections 16384 --max-connections 32768 --adopt 1200M
 	run server-B weir-perf --instance B --cpu 1
-	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
 }
 
 # 64 KiB from anywhere in the peer's memory by RDMA READ: the same load over 1 to 10,000 connections; beside it a queue
@@ -131,7 +131,7 @@ protobuf_figure()
 	wanted conn_protobuf || return 0
 	perf_nodes
 	WEIR_INSTANCE=B run readings taskset -c 1 "$example"
-	await 10 sh -c "WEIR_INSTANCE=A '$example' 2 1 >/dev/null 2>&1" || die "the example doesn't answer"
+	await sh -c "WEIR_INSTANCE=A '$example' 2 1 >/dev/null 2>&1" || die "the example doesn't answer"
 	for ((try = 0; try < runs; try++)); do
 		WEIR_INSTANCE=A taskset -c 0 "$example" 2 "$count" >"$weir_tmp/protobuf.log" 2>&1 || { tail -n 1 "$weir_tmp/protobuf.log" >&2; break; }
 		sed -n 's|.* arrived, \([0-9]*\)/s$|\1|p' "$weir_tmp/protobuf.log" | awk '{ print $1 / 1e6 }'
@@ -199,7 +199,7 @@ bulk_figures()
 	any_wanted conn_bulk_tcp_64k conn_bulk_tcp_1m conn_bulk_tcp_16m || return 0
 	perf_nodes
 	run server-tcp weir-perf --transport tcp --cpu 1
-	await 10 grep -q . "$weir_tmp/server-tcp.log" || die "weir-perf doesn't serve TCP"
+	await grep -q . "$weir_tmp/server-tcp.log" || die "weir-perf doesn't serve TCP"
 	for size in 64k 1m 16m; do
 		pairs "conn_bulk_tcp_$size" "x TCP over loopback, $size" '>=' 1.5 .bytes_per_s 1 \
 			"weir-perf --transport tcp 127.0.0.1 -t bw -s $size -D 0.5 --cpu 0" \

@@ -13,7 +13,7 @@ first_message_figure()
 	for ((try = 0; try < 2 * runs + 1; try++)); do
 		two_nodes_memif "" --idle adaptive >&2
 		run echo probe B echo e
-		await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+		await grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
 		probe A first node:2:e >"$weir_tmp/first.log" || die "no first message: $(log_of first)"
 		sed -n 's/.* first \(.*\) us/\1/p' "$weir_tmp/first.log" | awk '{ print $1 / 1000 }'
 		rm -f "$weir_tmp/echo.log"
@@ -28,7 +28,7 @@ setups_figure()
 	wanted ctl_setups || return 0
 	two_nodes_memif "" --idle adaptive
 	run echo probe B echo e
-	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	await grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
 	for ((try = 0; try < runs; try++)); do
 		probe A setups node:2:e 2 16 | sed -n 's/.* setups //p'
 	done | record ctl_setups "connections/s set up and closed" '>=' 1000 any "probe A setups node:2:e 2 16"
@@ -62,7 +62,7 @@ rate_and()
 	rm -f "$weir_tmp/perf.log"
 	rate_for 1 >"$weir_tmp/rate" &
 	pid=$!
-	await 20 grep -q sent "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
+	await grep -q sent "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
 	"$1"
 	wait "$pid"
 }
@@ -121,7 +121,7 @@ stopped_figure()
 	server B
 	weir-perf --instance A node:2 --cpu 0 -t rate -s 64 -D 10 --stats-period 0.2 --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" &
 	pid=$!
-	await 10 grep -q sent "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
+	await grep -q sent "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
 	kill -STOP "${weir_pid[control-A]}" "${weir_pid[control-B]}"
 	: >"$weir_tmp/least"
 	if wait "$pid" && jq -e '.results[0].errors == 0' "$weir_tmp/result.json" >/dev/null; then

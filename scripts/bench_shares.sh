@@ -28,10 +28,10 @@ stalled_figure()
 	two_nodes_memif "" --idle adaptive
 	run drain probe B drain d
 	run server-B weir-perf --instance B --cpu 1
-	await 10 grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
-	await 10 grep -q ready "$weir_tmp/drain.log" || die "probe doesn't listen"
+	await grep -q . "$weir_tmp/server-B.log" || die "weir-perf doesn't serve"
+	await grep -q ready "$weir_tmp/drain.log" || die "probe doesn't listen"
 	run hold probe A hold node:2:d 998
-	await 60 grep -q holding "$weir_tmp/hold.log" || die "998 connections were not made: $(log_of hold)"
+	await grep -q holding "$weir_tmp/hold.log" || die "998 connections were not made: $(log_of hold)"
 	take_away()
 	{
 		local name
@@ -43,9 +43,9 @@ stalled_figure()
 	{
 		: >"$weir_tmp/sink.log"
 		run sink probe B sink s
-		await 10 grep -q ready "$weir_tmp/sink.log" || die "probe doesn't listen"
+		await grep -q ready "$weir_tmp/sink.log" || die "probe doesn't listen"
 		run send probe A send node:2:s 100000000 3
-		await 10 grep -q 'received 1' "$weir_tmp/sink.log" || die "nothing arrives at the consumer"
+		await grep -q 'received 1' "$weir_tmp/sink.log" || die "nothing arrives at the consumer"
 		kill -STOP "${weir_pid[sink]}"
 		sleep 0.5
 	}
@@ -60,12 +60,12 @@ held()
 {
 	two_nodes_memif "" --idle adaptive --max-connections "$1"
 	run echo probe B echo e
-	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	await grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
 	probe A many node:2:e 1 5000 >"$weir_tmp/many.log" || die "no traffic: $(cat "$weir_tmp/many.log")"
 	weirctl --instance A wait connections:0 --timeout 10 || die "a connection remains"
 	weirctl --instance B wait connections:0 --timeout 10 || die "a connection remains"
 	run hold probe A hold node:2:e "$1"
-	await 60 grep -q "holding $1\$" "$weir_tmp/hold.log" || die "$1 connections were not made: $(log_of hold)"
+	await grep -q "holding $1\$" "$weir_tmp/hold.log" || die "$1 connections were not made: $(log_of hold)"
 	sleep 1
 	echo $(($(memory_kib dataplane-A dataplane-B) * 1024)) >"$weir_tmp/held"
 	rm -f "$weir_tmp"/echo.log "$weir_tmp"/hold.log
@@ -99,11 +99,11 @@ programs_memory_figure()
 	stop nicperf
 	two_nodes_memif "" --idle adaptive
 	run echo probe B echo e
-	await 10 grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
+	await grep -q ready "$weir_tmp/echo.log" || die "probe doesn't listen"
 	export PROBE_ARENA=$((2 << 20))
 	for ((i = 1; i <= 64; i++)); do
 		run "hold$i" probe A hold node:2:e 1
-		await 20 grep -q holding "$weir_tmp/hold$i.log" || die "program $i: $(log_of "hold$i")"
+		await grep -q holding "$weir_tmp/hold$i.log" || die "program $i: $(log_of "hold$i")"
 		names+=("hold$i")
 		[ "$i" != 1 ] || { sleep 1; before=$(memory_kib dataplane-A dataplane-B echo hold1); }
 	done
@@ -131,7 +131,7 @@ load()
 	for ((i = 1; i <= $1; i++)); do
 		run "send$i" probe A send node:2:d 100000000 "$i" "$2"
 	done
-	await 60 all_send "$1" || die "$1 programs do not send: $(weirctl --instance A show sessions)"
+	await all_send "$1" || die "$1 programs do not send: $(weirctl --instance A show sessions)"
 	sleep 1
 	before=$(weirctl --instance A --json show engines)
 	sleep 4
@@ -149,7 +149,7 @@ programs_cycles_figure()
 	wanted conn_programs_cycles || return 0
 	two_nodes_memif "" --idle poll
 	run drain probe B drain d
-	await 10 grep -q ready "$weir_tmp/drain.log" || die "probe doesn't listen"
+	await grep -q ready "$weir_tmp/drain.log" || die "probe doesn't listen"
 	for ((n = 0; n < runs; n++)); do
 		load 1 50 >"$weir_tmp/one"
 		one=$(cat "$weir_tmp/one")

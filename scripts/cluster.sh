@@ -25,7 +25,7 @@ Usage: cluster.sh N [--fabric switch|bridge|mesh] [--join | --etcd] [--auto] [--
   --dir DIR       run directories of the instances lie here (default: a temporary directory)
   --report FILE   what it was, as JSON: time to come up, memory, how often a node counted as lost, exit codes, the switch
   --keep          nodes stay when COMMAND has ended, until Ctrl-C
-Variable: CLUSTER_OPTIONS, more options for every data plane.
+Variables: CLUSTER_OPTIONS, more options for every data plane; CLUSTER_NODE_TIMEOUT, seconds, for both daemons.
 END
 }
 
@@ -74,6 +74,7 @@ WEIR_SMOKE_RUN_DIR=$dir
 . "$root/test/smoke/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH
 weir_logs=no
+weir_node_timeout=${CLUSTER_NODE_TIMEOUT:-}
 ulimit -n "$(ulimit -Hn)" 2>/dev/null
 
 say()
@@ -109,7 +110,7 @@ all_cpus=$(IFS=,; echo "${cpu[*]}")
 
 # A node has little: 32 of them fit into a few GiB. Links to all others, short rings, small sessions.
 node_options=(--idle adaptive --links "$((nodes + 2))" --peer-ring 64K --recv-wrs 64 --tx-frames 1024 --ring-slots 4096
-	--session-connections 1024 --max-connections 4096 --max-sessions 16)
+	--session-connections 1024 --max-connections 4096 --max-sessions 16 ${weir_node_timeout:+--node-timeout "${weir_node_timeout}000"})
 if [ "$fabric" = mesh ]; then
 	memory=${memory:-$((32 + 40 * (nodes - 1 + nodes % 2)))}
 	node_options+=(--arena 16M --channels 16)
@@ -140,12 +141,9 @@ choose_ports()
 {
 	local i port
 
-	port=$(free_port)
 	: >"$weir_tmp/peers"
-	for ((i = 0; i < nodes; i++, port++)); do
-		while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
-			port=$((port + 1))
-		done
+	for ((i = 0; i < nodes; i++)); do
+		port=$(free_port)
 		weir_port[$i]=$port
 		echo "$i 127.0.0.1:$port $(addresses "$i")" >>"$weir_tmp/peers"
 	done
@@ -256,6 +254,7 @@ fabric_bridge()
 {
 	local i middle=weir-bridge-$$ ns
 
+	ip netns del "$middle" 2>/dev/null # of one that was killed
 	ip netns add "$middle" || { say "network namespaces can't be made here; use --fabric switch"; exit 3; }
 	undo "ip netns del $middle"
 	ip netns exec "$middle" sysctl -qw net.ipv6.conf.default.disable_ipv6=1
@@ -263,6 +262,7 @@ fabric_bridge()
 	ip -n "$middle" link set br0 up
 	for ((i = 0; i < nodes; i++)); do
 		ns=weir-n$i-$$
+		ip netns del "$ns" 2>/dev/null
 		ip netns add "$ns" || give_up "namespace $ns can't be made"
 		undo "ip netns del $ns"
 		ip netns exec "$ns" sysctl -qw net.ipv6.conf.default.disable_ipv6=1
@@ -287,13 +287,17 @@ none_ended()
 # await_all WHAT COMMAND...: until it succeeds with the number of each node behind it.
 await_all()
 {
-	local what=$1 i end=$((SECONDS + 60))
+	local what=$1 i now end
+
+	read_uptime
+	end=$((now + 180))
 	shift
 
 	for ((i = 0; i < nodes; i++)); do
 		until "$@" "$i"; do
 			none_ended
-			[ "$SECONDS" -lt "$end" ] || give_up "n$i: $what not within 60 s"
+			read_uptime
+			[ "$now" -lt "$end" ] || give_up "n$i: $what not within 180 s"
 			read -rt 0.05 <> <(:) || true
 		done
 	done
@@ -316,9 +320,9 @@ start_control()
 
 	[ "$auto" = 0 ] || id=auto
 	if [ "$etcd" = 1 ]; then
-		run "control-n$i" weir-control --instance "n$i" --node "$id" --listen "127.0.0.1:${weir_port[$i]}" --etcd "$etcd_url"
+		run "control-n$i" weir-control --instance "n$i" --node "$id" --listen "127.0.0.1:${weir_port[$i]}" --etcd "$etcd_url" ${weir_node_timeout:+--node-timeout "${weir_node_timeout}s"}
 	elif [ "$join" = 1 ]; then
-		run "control-n$i" weir-control --instance "n$i" --node "$id" --listen "127.0.0.1:${weir_port[$i]}" --join "$seeds"
+		run "control-n$i" weir-control --instance "n$i" --node "$id" --listen "127.0.0.1:${weir_port[$i]}" --join "$seeds" ${weir_node_timeout:+--node-timeout "${weir_node_timeout}s"}
 	else
 		control "n$i" "$i"
 	fi
@@ -351,7 +355,7 @@ switch_tells()
 	[ -n "${weir_pid[switch]:-}" ] || return 0
 	before=$(grep -c '^{' "$weir_tmp/switch.log")
 	kill -USR1 "${weir_pid[switch]}"
-	await 5 eval "[ \"\$(grep -c '^{' '$weir_tmp/switch.log')\" -gt $before ]"
+	await eval "[ \"\$(grep -c '^{' '$weir_tmp/switch.log')\" -gt $before ]"
 }
 
 # KiB that all daemons hold: PSS and hugepages in use.

@@ -25,6 +25,7 @@ rm -f "$log"
 WEIR_BUILD=$PWD/build/release
 # shellcheck source=test/smoke/_init.sh
 . test/smoke/_init.sh
+weir_node_timeout="" # the usual one
 if [ "$(id -u)" -eq 0 ]; then
 	scripts/setup_hugepages.sh --save >"$weir_tmp/hugepages"
 	undo "scripts/setup_hugepages.sh --restore '$weir_tmp/hugepages'"
@@ -33,7 +34,7 @@ fi
 
 echo "starting two nodes: A (10.77.0.1) and B (10.77.0.2), each a data plane and a control process"
 two_nodes_memif
-weirctl --instance A wait node:2 --timeout 20 || die "node A does not see node B"
+weirctl --instance A wait node:2 --timeout "$patience" || die "node A does not see node B"
 weirctl --instance A show nodes
 server B
 echo

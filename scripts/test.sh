@@ -174,7 +174,7 @@ run_test()
 
 	trap - EXIT
 	trap 'kill "$child"' TERM
-	timeout -k 10 "$2" bash "$work/$1.sh" >"$work/$1.log" 2>&1 8>&- 9>&- &
+	timeout -k 60 "$2" bash "$work/$1.sh" >"$work/$1.log" 2>&1 8>&- 9>&- &
 	child=$!
 	wait "$child"
 	code=$?
@@ -295,7 +295,7 @@ suite_smoke() # [LANE]
 		lane=$(sed -n '1,10s/^# lane: *//p' "$script")
 		name=${script##*/}
 		[ "${1:-any}" = any ] || [ "$1" = "${lane:-machine}" ] || continue
-		echo "smoke/${name%.sh} ${timeout:-120} WEIR_BUILD=$root/build/release $root/$script"
+		echo "smoke/${name%.sh} ${timeout:-400} WEIR_BUILD=$root/build/release $root/$script"
 	done
 }
 
@@ -352,7 +352,7 @@ rxe_tests()
 		wires=$(sed -n '1,10s/^# wires: *//p' "$script")
 		[[ -n $wires || $script == test/rxe/* ]] || continue
 		for wire in ${wires:--}; do
-			echo "${name%.sh}$([ "$wire" = - ] || echo "-$wire") ${seconds:-120} $wire $root/$script"
+			echo "${name%.sh}$([ "$wire" = - ] || echo "-$wire") ${seconds:-400} $wire $root/$script"
 		done
 	done
 }

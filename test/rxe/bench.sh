@@ -16,8 +16,8 @@ theirs() {
 	local field=$1 port
 	port=$(free_port)
 	run theirs taskset -c 1 "${@:2}" -d rxe0 -x 1 -F -p "$port"
-	await 20 client "${@:2}" -d rxe0 -x 1 -F -p "$port" || die "$2: $(log_of theirs)"
-	gone "${weir_pid[theirs]}" 10 || fail "$2 does not end"
+	await client "${@:2}" -d rxe0 -x 1 -F -p "$port" || die "$2: $(log_of theirs)"
+	gone "${weir_pid[theirs]}" || fail "$2 does not end"
 	stop theirs
 	awk -v field="$field" '/^ *[0-9]/ { print $field; found = 1 } END { exit !found }' "$weir_tmp/client.log" ||
 		die "$2: $(cat "$weir_tmp/client.log")"
@@ -35,7 +35,7 @@ ours() {
 	run ours nicperf 1 --listen --port "$port"
 	(nicperf 0 --connect 127.0.0.1 --port "$port" "${@:2}") >"$weir_tmp/ours.json" 2>"$weir_tmp/client.log" ||
 		die "weir-nicperf: $(log_of client)"
-	gone "${weir_pid[ours]}" 10 || fail "weir-nicperf does not end"
+	gone "${weir_pid[ours]}" || fail "weir-nicperf does not end"
 	stop ours
 	jq ".results[0] | $1" "$weir_tmp/ours.json"
 }

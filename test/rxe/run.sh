@@ -14,7 +14,7 @@ tree=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=scripts/deps.sh
 . "$tree/scripts/deps.sh"
 
-BOOT_SECONDS=60
+BOOT_SECONDS=240
 MODULES=(virtio_pci 9p 9pnet_virtio overlay)
 
 if [ $# -eq 0 ] || [ "$1" = --help ]; then
@@ -136,7 +136,7 @@ hear "$BOOT_SECONDS" || broken "the virtual machine did not come up within $BOOT
 hear "${WEIR_RXE_TIMEOUT:-300}" ||
 	broken "the command did not end within ${WEIR_RXE_TIMEOUT:-300} s, or the machine died; see its console above" 124
 [ -z "${WEIR_RXE_CONSOLE:-}" ] || cp "$work/console" "$WEIR_RXE_CONSOLE"
-for ((i = 0; i < 100; i++)); do
+for ((i = 0; i < 600; i++)); do
 	kill -0 "$machine" 2>/dev/null || break
 	sleep 0.05
 done

@@ -16,6 +16,9 @@ export WEIR_RUN_DIR=${WEIR_SMOKE_RUN_DIR:-$weir_tmp/run}
 # where DPDK keeps its files: not shared with another test at the same time
 export XDG_RUNTIME_DIR=$weir_tmp RUNTIME_DIRECTORY=$weir_tmp
 mkdir -p "$WEIR_RUN_DIR"
+patience=60 # seconds, for the machine and not for Weir: what takes so long isn't to come
+# seconds after which a node that is silent counts as lost; empty: the usual one. A busy machine is no dead one.
+weir_node_timeout=10
 PATH=$WEIR_BUILD/dataplane:$WEIR_BUILD/control:$WEIR_BUILD/apps:$WEIR_BUILD/apps/perf:$WEIR_BUILD/test/smoke:$WEIR_BUILD/test/hostile:$PATH
 
 declare -A weir_pid=()  # name -> pid of what runs
@@ -43,6 +46,15 @@ undo() {
 	weir_undo+=("$*")
 }
 
+# The end of each log, all together 60 lines or so: without the budget that data planes print at their start.
+last_words() {
+	local log n=0
+	for log in "$weir_tmp"/*.log; do [ ! -s "$log" ] || n=$((n + 1)); done
+	for log in "$weir_tmp"/*.log; do
+		[ ! -s "$log" ] || { echo "--- ${log##*/}" && grep -av '^   *[a-z].*  *[0-9]' "$log" | tail -n $((60 / n + 2)); }
+	done
+}
+
 weir_cleanup() {
 	local code=$? name i
 	trap - EXIT INT TERM
@@ -54,8 +66,9 @@ weir_cleanup() {
 		kill -CONT "${weir_pid[$name]}" 2>/dev/null
 		kill -TERM "${weir_pid[$name]}" 2>/dev/null
 	done
+	patience=10
 	for name in "${!weir_pid[@]}"; do
-		gone "${weir_pid[$name]}" 5 || kill -KILL "${weir_pid[$name]}" 2>/dev/null
+		gone "${weir_pid[$name]}" || kill -KILL "${weir_pid[$name]}" 2>/dev/null
 		wait "${weir_pid[$name]}" 2>/dev/null
 	done
 	for ((i = ${#weir_undo[@]} - 1; i >= 0; i--)); do
@@ -63,9 +76,7 @@ weir_cleanup() {
 	done
 	[ "$code" = 0 ] && [ "$weir_failed" != 0 ] && code=1
 	if [ "$code" != 0 ] && [ "$code" != 77 ] && [ "${weir_logs:-yes}" = yes ]; then
-		for log in "$weir_tmp"/*.log; do
-			[ -s "$log" ] && { echo "--- ${log##*/}" && tail -n 40 "$log"; } >&2
-		done
+		last_words >&2
 	fi
 	rm -rf "$weir_tmp"
 	exit "$code"
@@ -73,14 +84,22 @@ weir_cleanup() {
 trap weir_cleanup EXIT
 trap 'exit 130' INT TERM
 
-# await SECONDS COMMAND...: repeats a quiet command until it succeeds. It is looked at once more when
-# time is over: a look that the machine held up for all that time says nothing of now.
+# read_uptime: sets now to the seconds since the machine has started. Nobody sets that clock.
+read_uptime() {
+	read -r now _ </proc/uptime
+	now=${now%.*}
+}
+
+# await COMMAND...: repeats a quiet command until it succeeds, as long as patience lasts. It is looked at once
+# more when time is over: a look that the machine held up for all that time says nothing of now.
 await() {
-	local end=$((SECONDS + $1)) last=0
-	shift
+	local now end last=0
+	read_uptime
+	end=$((now + patience))
 	until "$@" >/dev/null 2>&1; do
 		[ "$last" = 0 ] || return 1
-		[ "$SECONDS" -lt "$end" ] || last=1
+		read_uptime
+		[ "$now" -lt "$end" ] || last=1
 		read -rt 0.05 <> <(:) || true
 	done
 }
@@ -90,15 +109,16 @@ has_ended() {
 	[ ! -d "/proc/$1" ] || grep -q '^State:[[:space:]]Z' "/proc/$1/status"
 }
 
-# gone PID SECONDS: waits until the process has ended.
+# gone PID: waits until the process has ended.
 gone() {
-	await "$2" has_ended "$1"
+	await has_ended "$1"
 }
 
-# run NAME COMMAND...: in the background, output in NAME.log, stopped at the end.
+# run NAME COMMAND...: in the background, output in NAME.log, stopped at the end, and when the test is killed.
 run() {
 	local name=$1
 	shift
+	[ "$(type -t "$1")" != file ] || set -- setpriv --pdeathsig KILL "$@"
 	"$@" >>"$weir_tmp/$name.log" 2>&1 </dev/null &
 	weir_pid[$name]=$!
 }
@@ -107,7 +127,7 @@ run() {
 stop() {
 	local pid=${weir_pid[$1]}
 	kill -"${2:-TERM}" "$pid" 2>/dev/null
-	gone "$pid" 10 || fail "$1 (pid $pid) did not end within 10 s of SIG${2:-TERM}"
+	gone "$pid" || fail "$1 (pid $pid) did not end within $patience s of SIG${2:-TERM}: $(grep State "/proc/$pid/status")"
 	unset "weir_pid[$1]"
 	wait "$pid" 2>/dev/null
 }
@@ -121,15 +141,31 @@ log_of() {
 	cat "$weir_tmp/$1.log"
 }
 
-# A TCP port of 127.0.0.1 that nobody uses.
-free_port() {
-	local port
-	for ((port = 20000 + RANDOM % 10000; ; port++)); do
-		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || {
-			echo "$port"
-			return
-		}
+# A hundred of the ports 20000 to 29999, that are this run's. Who runs at the same time has others: the lock is ours
+# and our daemons' until the last of us has ended, however.
+hold_ports() {
+	local dir=/tmp/weir-ports-$UID fd
+	mkdir -p "$dir" || exit 1
+	for ((weir_port0 = 20000; weir_port0 < 30000; weir_port0 += 100)); do
+		exec {fd}>>"$dir/$weir_port0"
+		flock -n "$fd" && break
+		exec {fd}>&-
 	done
+	[ "$weir_port0" -lt 30000 ] || weir_port0=20000
+	echo 0 >"$weir_tmp/ports"
+}
+hold_ports
+
+# A TCP port of 127.0.0.1 that nobody uses, another one each time.
+free_port() {
+	local port n
+	for n in {1..100}; do
+		read -r n <"$weir_tmp/ports"
+		echo $((n + 1)) >"$weir_tmp/ports"
+		port=$((weir_port0 + n % 100))
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+	done
+	echo "$port"
 }
 
 eal_memory() {
@@ -157,8 +193,9 @@ dataplane() {
 	# shellcheck disable=SC2046
 	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} weir-dataplane \
 		--lcores "${weir_lcores:-0@$cpu,1@$cpu}" --no-pci $(eal_memory) ${vdev:+--vdev="$vdev"} \
-		-- --instance "$name" ${spec:+--nic "$spec"} "$@"
-	await 15 eval "[ \$(started $name) -gt $starts ]" || die "data plane $name did not come up"
+		-- --instance "$name" ${spec:+--nic "$spec"} ${weir_node_timeout:+--node-timeout "${weir_node_timeout}000"} "$@"
+	await eval "[ \$(started $name) -gt $starts ] || has_ended ${weir_pid[dataplane-$name]}"
+	[ "$(started "$name")" -gt "$starts" ] || die "data plane $name did not come up: $(tail -n 1 "$weir_tmp/dataplane-$name.log")"
 }
 
 # control NAME ID [OPTION...]: with the peers file of this test.
@@ -166,7 +203,7 @@ control() {
 	local name=$1 id=$2
 	shift 2
 	run "control-$name" weir-control --instance "$name" --node "$id" --listen "127.0.0.1:${weir_port[$id]}" \
-		--peers "$weir_tmp/peers" "$@"
+		--peers "$weir_tmp/peers" ${weir_node_timeout:+--node-timeout "${weir_node_timeout}s"} "$@"
 }
 
 declare -A weir_port=()
@@ -184,7 +221,7 @@ peers() {
 up() {
 	local name
 	for name in "$@"; do
-		weirctl --instance "$name" wait up --timeout 20 >/dev/null || die "node $name is not up"
+		weirctl --instance "$name" wait up --timeout "$patience" >/dev/null || die "node $name is not up"
 	done
 }
 
@@ -209,6 +246,9 @@ two_nodes_memif() {
 veth_pair() {
 	weir_ns_a=weir-a-$$
 	weir_ns_b=weir-b-$$
+	# who had our process id before us may have been killed
+	ip netns del "$weir_ns_a" 2>/dev/null
+	ip netns del "$weir_ns_b" 2>/dev/null
 	ip netns add "$weir_ns_a" || skip "network namespaces can't be made here"
 	undo "ip netns del $weir_ns_a"
 	ip netns add "$weir_ns_b" || die "cannot make a second namespace"
@@ -338,7 +378,23 @@ one_node() {
 # server NAME: weir-perf that serves on an instance.
 server() {
 	run "server-$1" weir-perf --instance "$1"
-	await 10 grep -q . "$weir_tmp/server-$1.log" || die "weir-perf on $1 doesn't serve"
+	await grep -q . "$weir_tmp/server-$1.log" || die "weir-perf on $1 doesn't serve: $(log_of "server-$1")"
+}
+
+# starved NAME...: milliseconds for which threads of these have wanted a CPU that others had, so far and all together.
+starved() {
+	local name
+	for name in "$@"; do
+		cat "/proc/${weir_pid[$name]}/task/"*/schedstat
+	done 2>/dev/null | awk '{ ns += $2 } END { printf "%d\n", ns / 1e6 }'
+}
+
+# left_pages PATTERN: files of hugepages that nobody uses. Tests that run at the same time have such names too.
+left_pages() {
+	local file
+	for file in $(compgen -G "/dev/hugepages/$1"); do
+		! flock -xn "$file" true || echo "$file"
+	done
 }
 
 # now_ms: monotonic milliseconds.

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs' own memory, adopted: sent out of and received into, to the other node and to the same; a program that dies
 # with memory posted and writes on their way into it; one that misuses all of it.
-# timeout: 120
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
@@ -14,10 +13,10 @@ two_nodes
 for node in 1 2; do
 	where=$([ $node = 1 ] && echo A || echo B)
 	run "placed-$node" adopter "$where" sink p$node
-	await 10 grep -q ready "$weir_tmp/placed-$node.log"
+	await grep -q ready "$weir_tmp/placed-$node.log"
 	adopter A send node:$node:p$node 3000 $node >"$weir_tmp/adopted.log" 2>&1 ||
 		fail "out of adopted memory to node $node: $(tail -n 1 "$weir_tmp/adopted.log")"
-	await 10 grep -q 'end -108 after 3000' "$weir_tmp/placed-$node.log" ||
+	await grep -q 'end -108 after 3000' "$weir_tmp/placed-$node.log" ||
 		fail "into posted memory on node $node: $(tail -n 1 "$weir_tmp/placed-$node.log")"
 done
 sent=$(counter A .tx_adopted) placed=$(counter B .rx_placed)
@@ -28,14 +27,14 @@ echo "of 3000 messages $sent were sent out of adopted memory, $placed came into 
 run echo-a probe A echo victim
 run echo-b probe B echo victim
 for who in echo-a echo-b; do
-	await 10 grep -q ready "$weir_tmp/$who.log"
+	await grep -q ready "$weir_tmp/$who.log"
 done
 run doomed adopter B sink d
-await 10 grep -q ready "$weir_tmp/doomed.log"
+await grep -q ready "$weir_tmp/doomed.log"
 run sender adopter A send node:2:d 100000 9
-await 10 grep -q received "$weir_tmp/doomed.log" || fail "nothing comes: $(tail -n 1 "$weir_tmp/doomed.log")"
+await grep -q received "$weir_tmp/doomed.log" || fail "nothing comes: $(tail -n 1 "$weir_tmp/doomed.log")"
 stop doomed KILL
-gone "${weir_pid[sender]}" 10 || fail "the sender doesn't learn that its peer died"
+gone "${weir_pid[sender]}" || fail "the sender doesn't learn that its peer died"
 seed=${SEED:-$RANDOM}
 echo "seed $seed"
 for address in node:1:victim node:2:victim; do
@@ -43,7 +42,7 @@ for address in node:1:victim node:2:victim; do
 	probe A many $address 2 3 >"$weir_tmp/many.log" 2>&1 || fail "$address afterwards: $(tail -n 1 "$weir_tmp/many.log")"
 done
 all_gone() { ! grep -q weir-region /proc/"${weir_pid[dataplane-A]}"/maps /proc/"${weir_pid[dataplane-B]}"/maps; }
-await 10 all_gone || fail "memory of programs that are gone is mapped still"
+await all_gone || fail "memory of programs that are gone is mapped still"
 for node in A B; do
 	weirctl --instance $node --json show qps | jq -e 'all(.state == "RTS")' >/dev/null || fail "a QP of $node has failed: $(weirctl --instance $node show qps)"
 done

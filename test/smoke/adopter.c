@@ -97,13 +97,13 @@ send_all(const char *address, uint64_t count, uint64_t seed)
 		uint64_t *at = (uint64_t *)(void *)(m + i % SLICES * SLICE);
 
 		if (i % SLICES == 0)
-			r = weir_flush(c, 20000);
+			r = weir_flush(c, PATIENCE_MS);
 		if (!r)
 			r = weir_send_notify(c, at, contents(i, seed, ONE_LARGE_OF, at),
 					     WEIR_ZERO_COPY, 0, -1);
 	}
 	if (!r)
-		r = weir_flush(c, 20000);
+		r = weir_flush(c, PATIENCE_MS);
 	say("end %d after %llu", r, (unsigned long long)i);
 	weir_close(c);
 	return r ? 1 : 0;
@@ -157,7 +157,7 @@ bulk(const char *address, size_t size, unsigned long ms, unsigned flags)
 		for (unsigned i = 0; !r && i < 4; i++)
 			r = weir_send_notify(c, m + i * size, size, flags, 0, -1);
 		if (!r)
-			r = weir_flush(c, 20000);
+			r = weir_flush(c, PATIENCE_MS);
 	}
 	if (r)
 		return failed("bulk", r);

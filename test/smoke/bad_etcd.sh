@@ -11,13 +11,13 @@ url=http://127.0.0.1:$port
 run etcd etcd --data-dir "$weir_tmp/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
 	--listen-peer-urls http://127.0.0.1:0 --quota-backend-bytes 2000000 --logger zap --log-level error
 export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=$url
-await 20 etcdctl endpoint health || die "no etcd"
+await etcdctl endpoint health || die "no etcd"
 node() { # NAME ETCD-URL
 	run "control-$1" weir-control --instance "$1" --node auto --listen "127.0.0.1:$(free_port)" --etcd "$2" \
 		--log-format logfmt
 }
 says() { # NAME TEXT
-	await 15 grep -q -- "$2" "$weir_tmp/control-$1.log" || fail "control $1 doesn't say '$2'"
+	await grep -q -- "$2" "$weir_tmp/control-$1.log" || fail "control $1 doesn't say '$2'"
 }
 node A "$url"
 node B "$url"
@@ -26,21 +26,28 @@ says B 'msg="node id is'
 two_are_there() {
 	[ "$(etcdctl get --prefix --keys-only /weir/default/node/ | grep -c /weir)" = 2 ]
 }
-await 10 two_are_there || fail "two nodes aren't there"
+await two_are_there || fail "two nodes aren't there"
 
 # full: nobody goes, nobody comes, and each says what to do
 much=$(head -c 400000 /dev/zero | tr '\0' x)
-until ! etcdctl put much <<<"$much" >/dev/null 2>&1; do :; done
-etcdctl alarm list | has NOSPACE || fail "etcd isn't full"
+full() {
+	etcdctl put much <<<"$much"
+	etcdctl alarm list | has NOSPACE
+}
+await full || fail "etcd isn't full"
 node C "$url"
 says C "etcd at $url: .*space exceeded; compact it, raise its quota and disarm its alarm"
 says C "etcd=\"$url\" reason=\".*space exceeded\"" # as fields
 if grep -q 'node id is' "$weir_tmp/control-C.log"; then fail "etcd isn't full after all"; fi
 two_are_there || fail "a node has gone"
-etcdctl del much >/dev/null 2>&1
-etcdctl compact "$(etcdctl endpoint status -w json | jq '.[0].Status.header.revision')" >/dev/null
-etcdctl defrag >/dev/null
-etcdctl alarm disarm >/dev/null
+mended() {
+	etcdctl del much
+	etcdctl compact "$(etcdctl endpoint status -w json | jq '.[0].Status.header.revision')"
+	etcdctl defrag
+	etcdctl alarm disarm
+	! etcdctl alarm list | has NOSPACE && etcdctl put little x
+}
+await mended || fail "etcd stays full"
 says C 'msg="node id is'
 
 # garbage, then the one that is good; nothing of it reaches the terminal
@@ -58,7 +65,7 @@ print(s.server_port, flush=True)
 s.serve_forever()
 PY
 run garbage python3 "$weir_tmp/garbage.py"
-await 10 test -s "$weir_tmp/garbage.log" || die "no garbage"
+await test -s "$weir_tmp/garbage.log" || die "no garbage"
 node D "http://127.0.0.1:$(cat "$weir_tmp/garbage.log")"
 says D 'level="warning".*what answers is no etcd; trying again; the nodes known stay'
 node E "http://127.0.0.1:$(cat "$weir_tmp/garbage.log"),$url"

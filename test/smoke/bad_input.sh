@@ -8,7 +8,7 @@
 expect() {
 	local code=$1 pattern=$2 got
 	shift 2
-	timeout 20 "$@" >"$weir_tmp/out" 2>"$weir_tmp/err" </dev/null
+	timeout "$patience" "$@" >"$weir_tmp/out" 2>"$weir_tmp/err" </dev/null
 	got=$?
 	[ $got = "$code" ] || fail "exit $got instead of $code: $*: $(head -n 2 "$weir_tmp/err")"
 	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$(wc -l <"$weir_tmp/err") lines instead of one: $*: $(cat "$weir_tmp/err")"
@@ -78,5 +78,5 @@ for _ in $(seq 1 20); do
 done
 exec 9<>"/dev/tcp/127.0.0.1/${weir_port[2]}" && printf '\xff\xff\xff\x7f' >&9
 weir-perf --instance A node:2 -t lat -s 64 -n 100 --verify >/dev/null 2>"$weir_tmp/perf.log" || fail "after nonsense on the control port: $(cat "$weir_tmp/perf.log")"
-weirctl --instance A wait up --timeout 5 >/dev/null || fail "control did not survive nonsense"
+weirctl --instance A wait up --timeout "$patience" >/dev/null || fail "control did not survive nonsense"
 exec 9>&-

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # weirctl capture: every frame of a run is in the file once, and tshark decodes all of them, over memif and veth.
-# timeout: 240
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
@@ -18,7 +17,7 @@ capturing() {
 	shift
 	: >"$weir_tmp/capture.log"
 	run capture weirctl --instance "$instance" --json capture "$@"
-	await 10 grep -q "Ctrl-C" "$weir_tmp/capture.log" || die "no capture: $(log_of capture)"
+	await grep -q "Ctrl-C" "$weir_tmp/capture.log" || die "no capture: $(log_of capture)"
 }
 
 # result FIELD: what weirctl said at the end.
@@ -55,29 +54,41 @@ check() {
 two_nodes_memif
 server B
 weir-perf --instance A node:2 -t lat -s 64 -n 10 >"$weir_tmp/perf.log" 2>&1 || fail "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
-before=$(port_frames A)
-capturing A net_memif0 "$weir_tmp/memif.pcapng"
-for size in 64 4000 20000; do
-	weir-perf --instance A node:2 -t lat -s $size -n 200 --verify >"$weir_tmp/perf.log" 2>&1 ||
-		fail "size $size: $(tail -n 1 "$weir_tmp/perf.log")"
-done
-within=$(port_frames A)
-stop capture INT || fail "capture: $(log_of capture)"
-after=$(port_frames A)
+# captured INSTANCE PORT FILE SIZE...: round trips of these sizes. Whose writer gets no CPU for long drops frames, and
+# says so: once more.
+captured() {
+	local try size file=$3
+	for ((try = 0; try < 5; try++)); do
+		before=$(port_frames "$1")
+		capturing "$1" "$2" "$file"
+		begin=$(port_frames "$1")
+		for size in "${@:4}"; do
+			weir-perf --instance "$1" node:2 -t lat -s "$size" -n 100 --verify >"$weir_tmp/perf.log" 2>&1 ||
+				fail "size $size: $(tail -n 1 "$weir_tmp/perf.log")"
+		done
+		within=$(port_frames "$1")
+		stop capture INT || fail "capture: $(log_of capture)"
+		after=$(port_frames "$1")
+		total=$((total + $(result frames)))
+		[ "$(result dropped)" != 0 ] || return
+	done
+	fail "$2: frames are dropped each time: $(log_of capture)"
+}
+total=0
+captured A net_memif0 "$weir_tmp/memif.pcapng" 64 4000 20000
 check "$weir_tmp/memif.pcapng" 6 7 8 11 17
-[ "$(result dropped)" = 0 ] || fail "memif: $(result dropped) frames dropped"
 # what the port counted while it was captured, and at most what it counted around that
 frames=$(result frames)
-((frames >= within - before - 200 && frames <= after - before)) ||
-	fail "memif: $frames frames captured, the port counted $((within - before)) to $((after - before))"
+((frames >= within - begin && frames <= after - before)) ||
+	fail "memif: $frames frames captured, the port counted $((within - begin)) to $((after - before))"
 [ "$(stat -c %a "$weir_tmp/memif.pcapng")" = 600 ] || fail "the file is readable by others"
-[ "$(weirctl --instance A --json show counters | jq '[.[] | select(.name | endswith("captured_frames"))][0].value')" = "$(result frames)" ] ||
+[ "$(weirctl --instance A --json show counters | jq '[.[] | select(.name | endswith("captured_frames"))][0].value')" = "$total" ] ||
 	fail "counters: $(weirctl --instance A --json show counters | jq -c '.[] | select(.name | contains("captured"))')"
 
 # as many as were asked for, however many come
 capturing A net_memif0 "$weir_tmp/some.pcapng" --packets 100
 weir-perf --instance A node:2 -t rate -s 64 -n 100000 >"$weir_tmp/perf.log" 2>&1 || fail "rate: $(tail -n 1 "$weir_tmp/perf.log")"
-gone "${weir_pid[capture]}" 10 || fail "capture --packets 100 does not end"
+gone "${weir_pid[capture]}" || fail "capture --packets 100 does not end"
 stop capture || fail "capture --packets: $(log_of capture)"
 check "$weir_tmp/some.pcapng" 11
 [ "$(result frames)" = 100 ] || fail "--packets 100: $(result frames) frames"
@@ -90,21 +101,25 @@ after=$(port_frames A)
 stop capture INT || fail "capture of a flood: $(log_of capture)"
 check "$weir_tmp/flood.pcapng" 11 17
 sum=$(($(result frames) + $(result dropped)))
-[ "$sum" -ge "$((after - before - 200))" ] || fail "flood: $sum frames seen, the port counted $((after - before))"
+[ "$sum" -ge "$((after - before))" ] || fail "flood: $sum frames seen, the port counted $((after - before))"
 
 # live into a decoder, which goes away in the middle
-weirctl --instance A capture net_memif0 - --seconds 2 2>"$weir_tmp/live.err" | tshark -r - -c 20 >"$weir_tmp/live.log" 2>&1 &
+weirctl --instance A capture net_memif0 - 2>"$weir_tmp/live.err" | tshark -r - -c 20 >"$weir_tmp/live.log" 2>&1 &
 live=$!
-weir-perf --instance A node:2 -t lat -s 64 -D 1 >"$weir_tmp/perf.log" 2>&1 || fail "traffic beside a pipe: $(tail -n 1 "$weir_tmp/perf.log")"
+beside() {
+	weir-perf --instance A node:2 -t lat -s 64 -n 1000 >"$weir_tmp/perf.log" 2>&1 || fail "traffic beside a pipe: $(tail -n 1 "$weir_tmp/perf.log")"
+	has_ended "$live"
+}
+await beside || die "it goes on when nobody reads any more: $(cat "$weir_tmp/live.err")"
 wait "$live"
 [ "$(grep -c RRoCE "$weir_tmp/live.log")" -ge 1 ] || fail "nothing came through the pipe: $(log_of live)"
 
 # one at a time; a port that isn't there; a file that can't be written; a disk that is full
-capturing A net_memif0 "$weir_tmp/one.pcapng" --seconds 30
+capturing A net_memif0 "$weir_tmp/one.pcapng" --seconds 300
 weirctl --instance A capture net_memif0 "$weir_tmp/two.pcapng" 2>"$weir_tmp/err" && fail "two captures of one port"
 grep -q 'weirctl: .*is being captured; ' "$weir_tmp/err" || fail "second capture: $(cat "$weir_tmp/err")"
 stop capture KILL
-await 5 weirctl --instance A capture net_memif0 "$weir_tmp/two.pcapng" --seconds 0.1 || fail "a weirctl that died keeps the port"
+await weirctl --instance A capture net_memif0 "$weir_tmp/two.pcapng" --seconds 0.1 || fail "a weirctl that died keeps the port"
 echo precious >"$weir_tmp/kept"
 weirctl --instance A capture nosuch0 "$weir_tmp/kept" 2>"$weir_tmp/err" && fail "captured a port that isn't there"
 grep -q "weirctl: .*no port 'nosuch0'; there is net_memif0" "$weir_tmp/err" || fail "no such port: $(cat "$weir_tmp/err")"
@@ -115,9 +130,9 @@ if mkdir "$weir_tmp/small" && mount -t tmpfs -o size=256k tmpfs "$weir_tmp/small
 	undo "umount '$weir_tmp/small'"
 	: >"$weir_tmp/capture.log"
 	run capture weirctl --instance A --json capture net_memif0 "$weir_tmp/small/full.pcapng"
-	await 10 grep -q "Ctrl-C" "$weir_tmp/capture.log" || die "no capture: $(log_of capture)"
-	weir-perf --instance A node:2 -t rate -s 64 -D 1 >"$weir_tmp/perf.log" 2>&1
-	gone "${weir_pid[capture]}" 10 || fail "capture on a full disk does not end"
+	await grep -q "Ctrl-C" "$weir_tmp/capture.log" || die "no capture: $(log_of capture)"
+	weir-perf --instance A node:2 -t rate -s 64 -n 20000 >"$weir_tmp/perf.log" 2>&1
+	gone "${weir_pid[capture]}" || fail "capture on a full disk does not end"
 	stop capture
 	[ $? = 3 ] || fail "a full disk: exit code"
 	grep -q 'No space left on device' "$weir_tmp/capture.log" || fail "full disk: $(log_of capture)"
@@ -132,11 +147,5 @@ done
 export WEIR_EAL="--no-huge --in-memory -m 256"
 two_nodes_veth 1500
 server B
-capturing A net_af_packet0 "$weir_tmp/veth.pcapng"
-for size in 64 4000 100000; do
-	weir-perf --instance A node:2 -t lat -s $size -n 100 --verify >"$weir_tmp/perf.log" 2>&1 ||
-		fail "veth, size $size: $(tail -n 1 "$weir_tmp/perf.log")"
-done
-stop capture INT || fail "capture over veth: $(log_of capture)"
+captured A net_af_packet0 "$weir_tmp/veth.pcapng" 64 4000 100000
 check "$weir_tmp/veth.pcapng" 6 7 8 11 17
-[ "$(result dropped)" = 0 ] || fail "veth: $(result dropped) frames dropped"

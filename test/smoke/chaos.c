@@ -25,12 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LANES 2u	   /* connections to each node */
-#define PACE_MS 5	   /* between bursts */
-#define AGAIN_MS 50	   /* before a connection is tried again */
-#define LAST_MS 5000	   /* for the ends of connections whose data plane is gone */
-#define PATIENCE_MS 60000u /* for the end, after SIGTERM; of time in which it ran */
-#define TURN_MS 1000u	   /* a turn counts as no more, however long the program stood still */
+#define LANES 2u      /* connections to each node */
+#define PACE_MS 5     /* between bursts */
+#define AGAIN_MS 50   /* before a connection is tried again */
+#define LAST_MS 5000  /* for the ends of connections whose data plane is gone */
+#define TURN_MS 1000u /* a turn counts as no more, however long the program stood still */
 
 /* One end of a connection. */
 struct end {
@@ -117,7 +116,7 @@ patient(void)
 	turns++;
 	longest_ms = since > longest_ms ? since : longest_ms;
 	waited_ms += since < TURN_MS ? since : TURN_MS;
-	return waited_ms < PATIENCE_MS;
+	return waited_ms < PATIENCE_MS; /* of time in which it ran */
 }
 
 static struct chaos_stream *

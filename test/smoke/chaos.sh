@@ -7,7 +7,7 @@
 #   CHAOS_WHO      only whom this matches, of: sender N, receiver N, dataplane N, control N, etcd 0
 #   CHAOS_LOG      a file for who died when
 #   CHAOS_SEED     who dies, and for how long [a random one, which is told]
-# timeout: 300
+# timeout: 600
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_books.sh
@@ -138,14 +138,14 @@ chaos_on()
 	up "${node_name[@]}"
 	works "$fabric, after the last death"
 	stop_programs
-	await "$patience" nothing_left "$weir_tmp/before" ||
+	await nothing_left "$weir_tmp/before" ||
 		fail "$fabric: left behind: $(diff "$weir_tmp/before" "$weir_tmp/left") (descriptors, hugepages or sessions, memory or connections)"
 	check_logs
 	for n in "${node_name[@]}"; do
 		stop "control-$n" || fail "control of $n did not end well"
 		stop "dataplane-$n" || fail "data plane of $n did not end well"
 	done
-	! compgen -G "/dev/hugepages/weir-$fabric*" || fail "files of hugepages are left"
+	[ -z "$(left_pages "weir-$fabric*")" ] || fail "files of hugepages are left: $(left_pages "weir-$fabric*")"
 }
 
 chaos_on memif $((seconds / 3))

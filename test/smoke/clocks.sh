@@ -12,6 +12,7 @@ wrong() { # SECONDS FUNCTION ARGUMENT...
 	LD_PRELOAD=$clock WRONG_CLOCK=$by "$@"
 }
 hour=3600
+weir_node_timeout=3
 for what in ca "node 1" "node 2"; do
 	# shellcheck disable=SC2086
 	weirctl pki "$weir_tmp/pki" $what >/dev/null || die "no certificates"
@@ -32,7 +33,7 @@ node_b() {
 echo_on_b() {
 	: >"$weir_tmp/echo.log"
 	run echo probe B echo e
-	await 10 grep -q ready "$weir_tmp/echo.log" || die "nobody listens on B"
+	await grep -q ready "$weir_tmp/echo.log" || die "nobody listens on B"
 }
 
 peers 1=10.77.0.1 2=10.77.0.2
@@ -41,7 +42,7 @@ control_with_tls A 1
 
 # fast: nobody minds
 wrong $hour node_b
-await 20 weirctl --instance A wait node:2 --timeout 0.1 || die "a clock that is fast keeps a node out"
+await weirctl --instance A wait node:2 --timeout 0.1 || die "a clock that is fast keeps a node out"
 up B
 echo_on_b
 message "with a clock an hour fast"
@@ -50,9 +51,9 @@ message "with a clock an hour fast"
 stop echo
 stop control-B KILL
 stop dataplane-B KILL
-await 10 eval '! weirctl --instance A wait node:2 --timeout 0.1' || fail "a node that was killed is up"
+await eval '! weirctl --instance A wait node:2 --timeout 0.1' || fail "a node that was killed is up"
 node_b
-await 10 weirctl --instance A wait node:2 --timeout 0.1 || fail "a clock that was set back keeps a node out"
+await weirctl --instance A wait node:2 --timeout 0.1 || fail "a clock that was set back keeps a node out"
 up B
 echo_on_b
 message "after the clock was set back"
@@ -62,7 +63,7 @@ ups=$(grep -c 'node 2 is up' "$weir_tmp/control-A.log")
 stop control-B KILL
 wrong -200 control_with_tls B 2
 up B
-await 10 weirctl --instance B wait node:1 --timeout 0.1 || fail "control of a while ago is not let in"
+await weirctl --instance B wait node:1 --timeout 0.1 || fail "control of a while ago is not let in"
 message "after control was restarted with a slower clock"
 [ "$(grep -c 'node 2 is down' "$weir_tmp/control-A.log")" -le 1 ] || fail "node 2 went for its clock"
 [ "$ups" -le "$(grep -c 'node 2 is up' "$weir_tmp/control-A.log")" ] || fail "the log of A was lost"
@@ -70,13 +71,13 @@ message "after control was restarted with a slower clock"
 # slow by an hour: certificates aren't valid yet. Each end says whose clock, and traffic goes on
 stop control-B
 wrong -$hour control_with_tls B 2
-await 10 seen B 'TLS: .*is not valid yet; set this host.s' 1 || fail "B doesn't say that its certificate is not valid yet"
-await 10 seen B "is not valid before .*by this host's clock; set the clock that is wrong" 1 ||
+await seen B 'TLS: .*is not valid yet; set this host.s' 1 || fail "B doesn't say that its certificate is not valid yet"
+await seen B "is not valid before .*by this host's clock; set the clock that is wrong" 1 ||
 	fail "B says nothing of A's certificate"
-await 10 seen A 'it does not accept our certificate, valid from .*set the clock that is wrong' 1 || fail "A is told nothing"
+await seen A 'it does not accept our certificate, valid from .*set the clock that is wrong' 1 || fail "A is told nothing"
 message "while certificates are refused"
 stop control-B
 control_with_tls B 2
-await 10 weirctl --instance B wait node:1 --timeout 0.1 || fail "with the right clock it isn't let in again"
+await weirctl --instance B wait node:1 --timeout 0.1 || fail "with the right clock it isn't let in again"
 message "with the right clock"
 exit 0

@@ -6,7 +6,7 @@
 
 one_node
 run echo probe A echo e
-await 10 grep -q ready "$weir_tmp/echo.log"
+await grep -q ready "$weir_tmp/echo.log"
 chmod 755 "$weir_tmp"
 chmod 755 "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 chmod 666 "$WEIR_RUN_DIR/A/session.sock"

@@ -9,24 +9,25 @@
 read -r stopped ended all <<<"60000 100000 150000"
 [ -z "${WEIR_WIRE:-}" ] || read -r stopped ended all <<<"20000 30000 40000"
 
+weir_node_timeout=3 # which they are stopped for
 two_nodes
 run sink probe B sink s
-await 10 grep -q ready "$weir_tmp/sink.log"
+await grep -q ready "$weir_tmp/sink.log"
 run send probe A send node:2:s "$all" 9 10
-await 60 grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
+await grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives"
 kill -STOP "${weir_pid[control-A]}" "${weir_pid[control-B]}"
-await 60 grep -q "received $stopped" "$weir_tmp/sink.log" || fail "traffic stopped with control"
+patience=200 await grep -q "received $stopped" "$weir_tmp/sink.log" || fail "traffic stopped with control"
 kill -CONT "${weir_pid[control-A]}" "${weir_pid[control-B]}"
 stop control-A KILL
 stop control-B KILL
-await 60 grep -q "received $ended" "$weir_tmp/sink.log" || fail "traffic died with control"
+patience=200 await grep -q "received $ended" "$weir_tmp/sink.log" || fail "traffic died with control"
 # New connections over the existing link need no control.
 run echo probe B echo e
-await 10 grep -q ready "$weir_tmp/echo.log"
+await grep -q ready "$weir_tmp/echo.log"
 probe A many node:2:e 3 3 >"$weir_tmp/many.log" 2>&1 || fail "connecting without control: $(tail -n 1 "$weir_tmp/many.log")"
 control A 1
 control B 2
 up A B
-await 60 grep -q end "$weir_tmp/sink.log" || fail "the stream did not end"
+patience=200 await grep -q end "$weir_tmp/sink.log" || fail "the stream did not end"
 grep -q "end -108 after $all" "$weir_tmp/sink.log" || fail "sink: $(tail -n 1 "$weir_tmp/sink.log")"
 probe A many node:2:e 3 3 >"$weir_tmp/many.log" 2>&1 || fail "after the restart: $(tail -n 1 "$weir_tmp/many.log")"

@@ -2,20 +2,23 @@
 /*
  * A small program on the message model that smoke tests steer.
  *
- *   courier INSTANCE serve [SERVICE]                   handles messages until killed; says what it
- * sees courier INSTANCE note NODE THREADS COUNT SIZE      each thread sends COUNT; then all are
- * accounted for courier INSTANCE ask NODE THREADS COUNT SIZE       each thread makes COUNT requests
+ *   courier INSTANCE serve [SERVICE]                   until killed; says what it sees
+ *   courier INSTANCE note NODE THREADS COUNT SIZE      each sends COUNT; all are accounted for
+ *   courier INSTANCE ask NODE THREADS COUNT SIZE       each thread makes COUNT requests
  *   courier INSTANCE large NODE BYTES                  a request and a response of so many bytes
- *   courier INSTANCE block NODE MS                     a request whose handler takes so long
+ *   courier INSTANCE block NODE                        a request whose handler stays ...
+ *   courier INSTANCE wake NODE                         ... until this one comes
  *   courier INSTANCE leave NODE                        connects, closes in order
- *   courier INSTANCE keep NODE                         connects, then asks four times a second
- * until killed
+ *   courier INSTANCE keep NODE                         asks four times a second until killed
  */
+#include "program.h"
+
 #include "weir/message.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +29,7 @@
 #define ECHO WEIR_TYPE(1, 2)
 #define REPORT WEIR_TYPE(1, 3)
 #define SLEEP WEIR_TYPE(1, 4)
+#define WAKE WEIR_TYPE(1, 5)
 #define SENDERS 64
 
 struct report {
@@ -98,15 +102,23 @@ on_report(struct weir_messenger *messenger, const struct weir_message *message, 
 	weir_message_respond(messenger, &message->reply, &r, sizeof(r));
 }
 
+static atomic_bool woken; /* on_wake() sets it, on_sleep() takes it */
+
 static void
 on_sleep(struct weir_messenger *messenger, const struct weir_message *message, void *user)
 {
-	uint32_t ms = 0;
-
 	(void)user;
-	memcpy(&ms, message->data, message->length < sizeof(ms) ? message->length : sizeof(ms));
-	usleep(ms * 1000);
-	weir_message_respond(messenger, &message->reply, &ms, sizeof(ms));
+	while (!atomic_exchange(&woken, false))
+		usleep(1000);
+	weir_message_respond(messenger, &message->reply, "", 1);
+}
+
+static void
+on_wake(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	(void)user;
+	atomic_store(&woken, true);
+	weir_message_respond(messenger, &message->reply, "", 1);
 }
 
 static void
@@ -122,9 +134,13 @@ serve(void)
 	static const struct {
 		uint16_t type;
 		void (*f)(struct weir_messenger *, const struct weir_message *, void *);
-	} handlers[] = {{NOTE, on_note}, {ECHO, on_echo}, {REPORT, on_report}, {SLEEP, on_sleep}};
+	} handlers[] = {{NOTE, on_note},
+			{ECHO, on_echo},
+			{REPORT, on_report},
+			{SLEEP, on_sleep},
+			{WAKE, on_wake}};
 
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 5; i++) {
 		struct weir_handler h = {.handle = handlers[i].f};
 		int rc = weir_message_register(m, handlers[i].type, &h);
 
@@ -158,7 +174,7 @@ note(void *arg)
 	buf[0] = j->index;
 	for (uint64_t i = 0; i < j->count && !j->rc; i++) {
 		buf[1] = (uint32_t)i;
-		j->rc = weir_message_send(m, j->node, NOTE, buf, j->size, 10000);
+		j->rc = weir_message_send(m, j->node, NOTE, buf, j->size, PATIENCE_MS);
 	}
 	if (j->rc)
 		failed("send", j->rc);
@@ -177,7 +193,8 @@ ask(void *arg)
 
 	for (uint64_t i = 0; i < j->count && !j->rc; i++) {
 		memcpy(out, &i, sizeof(i));
-		j->rc = weir_message_request(m, j->node, ECHO, out, j->size, in, j->size, &n, 5000);
+		j->rc = weir_message_request(m, j->node, ECHO, out, j->size, in, j->size, &n,
+					     PATIENCE_MS);
 		if (!j->rc && (n != j->size || memcmp(in, out, n)))
 			j->rc = -EBADMSG;
 	}
@@ -201,7 +218,7 @@ run_threads(void *(*f)(void *), uint16_t node, unsigned threads, uint64_t count,
 	if (threads > SENDERS || size < 8)
 		return failed("arguments", -EINVAL);
 	if (f == note)
-		rc = weir_message_request(m, node, REPORT, "x", 1, &r, sizeof(r), &n, 5000);
+		rc = weir_message_request(m, node, REPORT, "x", 1, &r, sizeof(r), &n, PATIENCE_MS);
 	for (unsigned i = 0; i < threads; i++) {
 		jobs[i] = (struct job){.node = node, .index = i, .count = count, .size = size};
 		pthread_create(&jobs[i].thread, NULL, f, &jobs[i]);
@@ -213,9 +230,10 @@ run_threads(void *(*f)(void *), uint16_t node, unsigned threads, uint64_t count,
 		fastest = jobs[i].seconds < fastest ? jobs[i].seconds : fastest;
 	}
 	if (f == note)
-		for (r.notes = 0; !rc && r.notes < threads * count && now() - start < 60;)
-			rc =
-			    weir_message_request(m, node, REPORT, NULL, 0, &r, sizeof(r), &n, 5000);
+		for (r.notes = 0;
+		     !rc && r.notes < threads * count && now() - start < PATIENCE_MS / 1000;)
+			rc = weir_message_request(m, node, REPORT, NULL, 0, &r, sizeof(r), &n,
+						  PATIENCE_MS);
 	free(jobs);
 	if (rc)
 		return failed("threads", rc);
@@ -239,7 +257,7 @@ large(uint16_t node, size_t bytes)
 
 	for (size_t i = 0; i < bytes; i++)
 		out[i] = (uint8_t)(i * 31 + i / 4096);
-	rc = weir_message_request(m, node, ECHO, out, bytes, in, bytes, &n, 20000);
+	rc = weir_message_request(m, node, ECHO, out, bytes, in, bytes, &n, PATIENCE_MS);
 	if (rc)
 		return failed("request", rc);
 	if (n != bytes || memcmp(in, out, n))
@@ -257,7 +275,7 @@ keep(uint16_t node)
 	size_t n;
 
 	for (;;) {
-		int rc = weir_message_request(m, node, ECHO, "ping", 4, in, 8, &n, 5000);
+		int rc = weir_message_request(m, node, ECHO, "ping", 4, in, 8, &n, PATIENCE_MS);
 
 		say("asked %d", rc);
 		if (rc == -ENODEV)
@@ -272,7 +290,7 @@ run(int argc, char **argv)
 	const char *what = argv[2];
 	uint16_t node = argc > 3 ? (uint16_t)strtoul(argv[3], NULL, 0) : 0;
 	unsigned long v[3] = {0};
-	uint32_t ms;
+	char answer[4];
 	size_t n;
 	int rc;
 
@@ -289,10 +307,11 @@ run(int argc, char **argv)
 	if (!strcmp(what, "keep"))
 		return keep(node);
 	if (!strcmp(what, "block")) {
-		ms = (uint32_t)v[0];
-		rc = weir_message_request(m, node, SLEEP, &ms, 4, &ms, 4, &n, WEIR_NO_TIMEOUT);
+		rc = weir_message_request(m, node, SLEEP, "x", 1, answer, 4, &n, WEIR_NO_TIMEOUT);
+	} else if (!strcmp(what, "wake")) {
+		rc = weir_message_request(m, node, WAKE, "x", 1, answer, 4, &n, PATIENCE_MS);
 	} else {
-		rc = weir_message_connect(m, node, 5000);
+		rc = weir_message_connect(m, node, PATIENCE_MS);
 		if (!rc)
 			rc = weir_message_disconnect(m, node);
 	}

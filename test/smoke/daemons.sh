@@ -16,7 +16,7 @@ while True:
 PY
 for daemon in dataplane control; do
 	run "manager-$daemon" python3 "$weir_tmp/manager.py" "$weir_tmp/notify-$daemon"
-	await 10 test -S "$weir_tmp/notify-$daemon" || die "no manager"
+	await test -S "$weir_tmp/notify-$daemon" || die "no manager"
 done
 told() { # DAEMON TEXT
 	grep -q "^$2" "$weir_tmp/manager-$1.log"
@@ -34,39 +34,42 @@ run control-A weir-control --instance A --node 1 --listen "127.0.0.1:${weir_port
 unset NOTIFY_SOCKET WATCHDOG_USEC
 up A
 for daemon in dataplane control; do
-	await 10 told "$daemon" "READY=1" || fail "$daemon isn't ready"
-	await 10 eval "[ \$(fed $daemon) -ge 3 ]" || fail "the watchdog of $daemon isn't fed"
+	await told "$daemon" "READY=1" || fail "$daemon isn't ready"
+	await eval "[ \$(fed $daemon) -ge 3 ]" || fail "the watchdog of $daemon isn't fed"
 	# as if it hung
 	kill -STOP "${weir_pid[$daemon-A]}"
-	read -rt 0.3 <> <(:)
+	await grep -q '^State:[[:space:]]T' "/proc/${weir_pid[$daemon-A]}/status" || die "$daemon can't be stopped"
+	# who comes behind it in the queue of what it has said
+	python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"STOPPED", sys.argv[1])' "$weir_tmp/notify-$daemon"
+	await told "$daemon" STOPPED || die "the manager of $daemon hears nothing"
 	fed=$(fed "$daemon")
 	read -rt 1 <> <(:)
 	[ "$(fed "$daemon")" = "$fed" ] || fail "the watchdog of $daemon is fed while it is stopped"
 	kill -CONT "${weir_pid[$daemon-A]}"
-	await 10 eval "[ \$(fed $daemon) -gt $fed ]" || fail "the watchdog of $daemon isn't fed again"
+	await eval "[ \$(fed $daemon) -gt $fed ]" || fail "the watchdog of $daemon isn't fed again"
 done
 
-await 10 told control "STATUS=node 1 of cluster 'default', 0 of 0 others are up\$" ||
+await told control "STATUS=node 1 of cluster 'default', 0 of 0 others are up\$" ||
 	fail "no status of control: $(grep STATUS "$weir_tmp/manager-control.log")"
 
 # every line of the log is an object, and says what it is about
 probe A attach >/dev/null || die "no program attaches"
 weirctl --instance A set log.level error || fail "the level can't be set"
-await 5 grep -q 'msg="log level is error from now on, by weirctl"' "$weir_tmp/control-A.log" || fail "control goes on talking"
+await grep -q 'msg="log level is error from now on, by weirctl"' "$weir_tmp/control-A.log" || fail "control goes on talking"
 weirctl --instance A set log.level debug || fail "the level can't be set again"
-await 5 grep -q 'msg="log level is debug from now on' "$weir_tmp/control-A.log" || fail "control is silent"
+await grep -q 'msg="log level is debug from now on' "$weir_tmp/control-A.log" || fail "control is silent"
 stop control-A
-told control "STOPPING=1" || fail "control stops without a word"
+await told control "STOPPING=1" || fail "control stops without a word"
 lines() {
 	grep '^{' "$weir_tmp/dataplane-A.log" |
 		jq -se "any(.[]; .program == \"weir-dataplane\" and .instance == \"A\" and .pid == ${weir_pid[dataplane-A]} and (.time | test(\"^20[0-9-]+T[0-9:.]+Z$\")) and ($1))" >/dev/null
 }
-await 5 lines '.level == "debug" and .client == "probe" and (.msg | test("is attached"))' || fail "no line of the program"
-lines '.level == "info" and .msg == "control has gone; traffic goes on"' || fail "no line of control's end"
+await lines '.level == "debug" and .client == "probe" and (.msg | test("is attached"))' || fail "no line of the program"
+await lines '.level == "info" and .msg == "control has gone; traffic goes on"' || fail "no line of control's end"
 grep -q '^time="20[^"]*" level="info" program="weir-control" pid=[0-9]* msg="data plane is up: .*" instance="A" incarnation=[0-9]*$' \
 	"$weir_tmp/control-A.log" || fail "no logfmt of control"
 stop dataplane-A
-told dataplane "STOPPING=1" || fail "the data plane stops without a word"
+await told dataplane "STOPPING=1" || fail "the data plane stops without a word"
 
 # the journal's priorities: this file is what JOURNAL_STREAM names
 touch "$weir_tmp/journal.log"
@@ -81,7 +84,7 @@ up A
 for daemon in control dataplane; do
 	pid=${weir_pid[$daemon-A]}
 	kill -SEGV "$pid"
-	gone "$pid" 10 || fail "$daemon goes on after SIGSEGV"
+	gone "$pid" || fail "$daemon goes on after SIGSEGV"
 	unset "weir_pid[$daemon-A]"
 	wait "$pid" 2>/dev/null
 	[ $? = 139 ] || fail "$daemon doesn't end by its signal"
@@ -98,7 +101,7 @@ pid=${weir_pid[dataplane-A]}
 engine=$(grep -l 'worker' /proc/"$pid"/task/*/comm | head -n 1)
 engine=${engine%/comm}
 python3 -c "import ctypes; ctypes.CDLL(None).syscall(234, $pid, ${engine##*/}, 11)" # tgkill
-gone "$pid" 10 || fail "an engine goes on after SIGSEGV"
+gone "$pid" || fail "an engine goes on after SIGSEGV"
 unset "weir_pid[dataplane-A]"
 grep -q '^weir-dataplane: crash: engine 0: lcore 1 (this thread), ' "$weir_tmp/dataplane-A.log" || fail "it doesn't say which engine"
 exit 0

@@ -7,7 +7,7 @@
  *   datagrams INSTANCE send ADDRESS COUNT PACE   COUNT messages, a pause of 1 ms after each PACE
  *   datagrams INSTANCE stay ADDRESS              connects and waits for the end
  */
-#include "weir/stream.h"
+#include "program.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -121,13 +121,13 @@ sink(const char *service)
 }
 
 static int
-dial(const char *text, struct weir_conn **c)
+dial_ud(const char *text, struct weir_conn **c)
 {
 	struct weir_connect_options o = {.flags = WEIR_UD};
 	struct weir_address a;
 	int r = weir_address_parse(text, &a);
 
-	return r ? r : weir_connect_with(w, &a, &o, 5000, c);
+	return r ? r : weir_connect_with(w, &a, &o, PATIENCE_MS, c);
 }
 
 static int
@@ -136,7 +136,7 @@ send_all(const char *address, uint64_t count, uint64_t pace)
 	uint64_t m[8192 / 8], sender = (uint64_t)getpid();
 	struct weir_conn *c;
 	size_t mtu;
-	int r = dial(address, &c);
+	int r = dial_ud(address, &c);
 
 	if (r)
 		return failed("connect", r);
@@ -147,12 +147,12 @@ send_all(const char *address, uint64_t count, uint64_t pace)
 		size_t length = i % 8 == 7 ? mtu : 16 + i * 37 % (mtu - 16);
 
 		fill(m, sender, i, length);
-		r = weir_send(c, m, length, 5000);
+		r = weir_send(c, m, length, PATIENCE_MS);
 		if (pace && i % pace == pace - 1)
 			usleep(1000);
 	}
 	if (!r)
-		r = weir_flush(c, 5000);
+		r = weir_flush(c, PATIENCE_MS);
 	usleep(100000); /* the end may overtake the last ones */
 	printf("end %d sent %llu mtu %zu\n", r, (unsigned long long)count, mtu);
 	weir_close(c);
@@ -165,7 +165,7 @@ stay(const char *address)
 	struct weir_conn *c;
 	char buf[64];
 	size_t length;
-	int r = dial(address, &c);
+	int r = dial_ud(address, &c);
 
 	if (r)
 		return failed("connect", r);

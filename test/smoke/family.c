@@ -9,7 +9,7 @@
  *   family INSTANCE churn ADDRESS N    N threads, some at a time; some leave with messages unsent,
  *                                      to the service "count" of that node
  */
-#include "weir/stream.h"
+#include "program.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -48,16 +48,16 @@ talk(struct weir *on, unsigned rounds, uint64_t seed)
 	uint64_t out[2500], in[2500];
 	struct weir_conn *c;
 	size_t length;
-	int r = weir_connect(on, &address, 10000, &c);
+	int r = weir_connect(on, &address, PATIENCE_MS, &c);
 
 	for (unsigned i = 0; !r && i < rounds; i++) {
 		size_t size = sizes[i % 5];
 
 		for (size_t k = 0; k < size / 8 + 1 && k < 2500; k++)
 			out[k] = seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-		r = weir_send(c, out, size, 10000);
+		r = weir_send(c, out, size, PATIENCE_MS);
 		if (!r)
-			r = weir_recv(c, in, sizeof(in), &length, 10000);
+			r = weir_recv(c, in, sizeof(in), &length, PATIENCE_MS);
 		if (!r && (length != size || memcmp(in, out, size)))
 			r = -EBADMSG;
 	}
@@ -150,7 +150,7 @@ fork_children(unsigned n)
 	unsigned long before;
 	pthread_t thread[2];
 	struct weir_conn *c;
-	int status, r = weir_connect(w, &address, 10000, &c);
+	int status, r = weir_connect(w, &address, PATIENCE_MS, &c);
 	void *result;
 
 	if (r)
@@ -162,7 +162,7 @@ fork_children(unsigned n)
 		pid_t pid = i % 6 < 4 ? fork() : spawn(i % 6 == 5);
 
 		if (!pid) {
-			alarm(60); /* a lock that nobody gives back */
+			alarm(120); /* a lock that nobody gives back */
 			r = child(c, i % 6);
 			if (i % 2)
 				exit(r);
@@ -175,7 +175,7 @@ fork_children(unsigned n)
 	before = atomic_load(&rounds_done); /* the parent gets on after all of them */
 	for (unsigned i = 0; !r && atomic_load(&rounds_done) < before + 400; i++) {
 		usleep(1000);
-		if (i == 30000)
+		if (i == PATIENCE_MS)
 			r = failed("the parent stands still", -ETIMEDOUT);
 	}
 	atomic_store(&over, true);
@@ -194,7 +194,7 @@ static int
 orphan(void)
 {
 	struct weir_conn *c;
-	int r = weir_connect(w, &address, 10000, &c);
+	int r = weir_connect(w, &address, PATIENCE_MS, &c);
 	pid_t pid;
 
 	if (r)
@@ -230,11 +230,11 @@ come_and_go(void *arg)
 		t->r = talk(w, 10, t->number);
 		return NULL;
 	}
-	t->r = weir_connect(w, &counts, 10000, &t->c);
+	t->r = weir_connect(w, &counts, PATIENCE_MS, &t->c);
 	for (uint64_t i = 0; !t->r && i < UNSENT; i++) {
 		for (unsigned k = 0; k < 40; k++)
 			m[k] = i * 40 + k;
-		t->r = weir_send(t->c, m, sizeof(m), 10000);
+		t->r = weir_send(t->c, m, sizeof(m), PATIENCE_MS);
 	}
 	return NULL;
 }
@@ -246,9 +246,9 @@ collect(struct comer *t)
 	uint64_t count = 0;
 	size_t length;
 
-	t->r = weir_send(t->c, &count, sizeof(count), 10000);
+	t->r = weir_send(t->c, &count, sizeof(count), PATIENCE_MS);
 	if (!t->r)
-		t->r = weir_recv(t->c, &count, sizeof(count), &length, 10000);
+		t->r = weir_recv(t->c, &count, sizeof(count), &length, PATIENCE_MS);
 	if (!t->r && count != UNSENT)
 		t->r = -EBADMSG;
 	if (!t->r)
@@ -280,7 +280,7 @@ count_messages(const char *service)
 		while (e.type == WEIR_EVENT_READABLE &&
 		       weir_recv(e.conn, m, sizeof(m), &length, 0) == 0) {
 			if (length == sizeof(*count))
-				weir_send(e.conn, count, sizeof(*count), 1000);
+				weir_send(e.conn, count, sizeof(*count), PATIENCE_MS);
 			else if (m[0] == *count * 40 && m[39] == *count * 40 + 39)
 				++*count;
 		}

@@ -19,6 +19,6 @@ weir-perf --instance A --loop -t lat -s 8,64,948,949,8192,8193,1048576 -n 200 --
 jq -e '.results | length == 7 and all(.errors == 0 and .ports.tx_bytes > .size * 200)' "$weir_tmp/result.json" >/dev/null ||
 	fail "--loop: frames not counted: $(jq -c '.results[0].ports' "$weir_tmp/result.json")"
 run sink probe A sink t
-await 10 grep -q ready "$weir_tmp/sink.log"
+await grep -q ready "$weir_tmp/sink.log"
 probe A threads node:1:t 4 20000 >"$weir_tmp/threads.log" 2>&1 || fail "threads: $(tail -n 1 "$weir_tmp/threads.log")"
-await 10 grep -q 'end -108 after 20000' "$weir_tmp/sink.log" || fail "threads' order: $(tail -n 1 "$weir_tmp/sink.log")"
+await grep -q 'end -108 after 20000' "$weir_tmp/sink.log" || fail "threads' order: $(tail -n 1 "$weir_tmp/sink.log")"

@@ -10,39 +10,48 @@ ask() {
 	grep -q 'end 0' "$weir_tmp/$1.log" || fail "$*: $(tail -n 1 "$weir_tmp/$1.log")"
 }
 
+# alone NAME ARGUMENT...: the same, and until its link has ended over there: the next one's is another.
+alone() {
+	ask "$@"
+	await eval "[ \$(grep -c created '$weir_tmp/serve.log') = \$(grep -c lost '$weir_tmp/serve.log') ]" ||
+		fail "$*: its link does not end: $(log_of serve)"
+}
+
 two_nodes
 courier A leave 2 >"$weir_tmp/nobody.log" 2>&1 && fail "connected to nobody"
 grep -q 'onnection refused' "$weir_tmp/nobody.log" || fail "nobody: $(tail -n 1 "$weir_tmp/nobody.log")"
 run serve courier B serve
-await 10 grep -q ready "$weir_tmp/serve.log"
-ask leave 2
-ask note 2 1 50000 64
-ask note 2 4 20000 200
-ask ask 2 1 2000 64
-ask ask 2 4 1000 3000
-ask large 2 3000000
+await grep -q ready "$weir_tmp/serve.log"
+alone leave 2
+alone note 2 1 50000 64
+alone note 2 4 20000 200
+alone ask 2 1 2000 64
+alone ask 2 4 1000 3000
+alone large 2 3000000
 # a handler that takes long is named, and others are handled meanwhile
-run block courier A block 2 3000
-await 10 sh -c "weirctl --instance B --json show sessions | jq -e '.[0].handling_ms >= 1000'" ||
+run block courier A block 2
+await sh -c "weirctl --instance B --json show sessions | jq -e '.[0].handling_ms >= 1000'" ||
 	fail "nobody says that a handler takes long: $(weirctl --instance B show sessions)"
 ask ask 2 3 100 64
-await 10 grep -q 'end 0' "$weir_tmp/block.log"
-weirctl --instance B --json show sessions | jq -e '.[0].handling_ms == 0' >/dev/null || fail "a handler that returned is still named"
-await 10 sh -c "[ \$(grep -c 'lost 1 0' $weir_tmp/serve.log) = 7 ]" ||
+grep -q 'end 0' "$weir_tmp/block.log" && fail "the handler has returned before it was told to"
+ask wake 2
+await grep -q 'end 0' "$weir_tmp/block.log" || fail "the handler doesn't return: $(log_of block)"
+await sh -c "weirctl --instance B --json show sessions | jq -e '.[0].handling_ms == 0'" || fail "a handler that returned is still named"
+await sh -c "[ \$(grep -c 'lost 1 0' $weir_tmp/serve.log) = 7 ]" ||
 	fail "links did not end in order: $(cat "$weir_tmp/serve.log")"
 courier A leave 9 >"$weir_tmp/unknown.log" 2>&1 && fail "connected to a node that is not there"
 grep -q 'No route to host' "$weir_tmp/unknown.log" || fail "unknown: $(tail -n 1 "$weir_tmp/unknown.log")"
 # the examples
 PATH=$WEIR_BUILD/apps/examples:$PATH
 WEIR_INSTANCE=B run example example-message
-await 10 sh -c "WEIR_INSTANCE=A example-message 2 'good day' | grep -q 'GOOD DAY'" || fail "example-message"
+await sh -c "WEIR_INSTANCE=A example-message 2 'good day' | grep -q 'GOOD DAY'" || fail "example-message"
 WEIR_INSTANCE=B run readings example-message-protobuf
-await 10 sh -c "WEIR_INSTANCE=A example-message-protobuf 2 1000 | grep -q '000 readings arrived'" || fail "example-message-protobuf"
+await sh -c "WEIR_INSTANCE=A example-message-protobuf 2 1000 | grep -q '000 readings arrived'" || fail "example-message-protobuf"
 # the program over there is killed, and comes back
 run keep courier A keep 2
-await 10 grep -q 'asked 0' "$weir_tmp/keep.log"
+await grep -q 'asked 0' "$weir_tmp/keep.log"
 stop serve KILL
-await 10 grep -q 'lost 2 -' "$weir_tmp/keep.log" || fail "the loss was not told: $(tail -n 3 "$weir_tmp/keep.log")"
+await grep -q 'lost 2 -' "$weir_tmp/keep.log" || fail "the loss was not told: $(tail -n 3 "$weir_tmp/keep.log")"
 run again courier B serve
-await 10 sh -c "[ \$(grep -c 'created 2' $weir_tmp/keep.log) = 2 ]" || fail "not connected again: $(tail -n 3 "$weir_tmp/keep.log")"
-await 10 sh -c "tail -n 1 $weir_tmp/keep.log | grep -q 'asked 0'" || fail "no answers after the restart"
+await sh -c "[ \$(grep -c 'created 2' $weir_tmp/keep.log) = 2 ]" || fail "not connected again: $(tail -n 3 "$weir_tmp/keep.log")"
+await sh -c "tail -n 1 $weir_tmp/keep.log | grep -q 'asked 0'" || fail "no answers after the restart"

@@ -12,14 +12,14 @@ run control-A weir-control --instance A --node 1 --listen "127.0.0.1:${weir_port
 	--metrics "127.0.0.1:$port" --cluster test
 up A
 scrape() { # FILE
-	curl -sf --max-time 10 "http://127.0.0.1:$port/metrics" >"$1"
+	curl -sf --max-time "$patience" "http://127.0.0.1:$port/metrics" >"$1"
 }
 value() { # SERIES
 	scrape "$weir_tmp/now" && S=$1 awk 'index($0, ENVIRON["S"] " ") == 1 {print $NF}' "$weir_tmp/now"
 }
 
 run perf weir-perf --instance A
-await 10 grep -q serving "$weir_tmp/perf.log" || die "weir-perf doesn't serve"
+await grep -q serving "$weir_tmp/perf.log" || die "weir-perf doesn't serve"
 weir-perf --instance A node:1 --loop -t rate -s 64 -n 1000 --no-calibrate >/dev/null || fail "no traffic"
 
 scrape "$weir_tmp/text" || die "no metrics"
@@ -61,7 +61,7 @@ grep -qF 'weir_info{cluster="test",node="1",version="' "$weir_tmp/text" || fail 
 
 # what isn't asked for properly
 code() { # CURL-ARGUMENT...
-	curl -s -o /dev/null --max-time 10 -w '%{http_code}' "$@"
+	curl -s -o /dev/null --max-time "$patience" -w '%{http_code}' "$@"
 }
 [ "$(code "http://127.0.0.1:$port/")" = 404 ] || fail "/ is there"
 [ "$(code -X POST -d x "http://127.0.0.1:$port/metrics")" = 405 ] || fail "POST is taken"
@@ -86,7 +86,7 @@ done
 [ "${#silent[@]}" = 40 ] || fail "not all were silent"
 stop dataplane-A KILL
 down() { [ "$(value weir_up)" = 0 ]; }
-await 10 down || fail "a dead data plane is up"
+await down || fail "a dead data plane is up"
 [ "$(grep -vc '^#' "$weir_tmp/now")" = 2 ] || fail "a dead data plane says $(cat "$weir_tmp/now")"
 weir-control --instance B --node 1 --listen 127.0.0.1:0 --peers "$weir_tmp/peers" --metrics 0.0.0.0:9 2>"$weir_tmp/open.log"
 [ $? = 2 ] || fail "metrics for everybody without --insecure"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # weir-nicperf: each test, in one process on a loopback port and in two over memif; bad input in one line.
-# timeout: 240
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH
@@ -42,7 +41,7 @@ jq -e '[.results[] | select(.test == "lat")] | length == 6 and all(.lat_us.min >
 	"$weir_tmp/loop.json" >/dev/null || fail "latency: $(jq -c .results "$weir_tmp/loop.json")"
 loop -t "$(IFS=,; echo "${offered[*]:0:${#offered[@]}-2}")" -q 16 -n 1000 || fail "16 QPs: $(log_of loop)"
 jq -e '.results | all(.count == 16000)' "$weir_tmp/loop.json" >/dev/null || fail "16 QPs: $(jq -c .results "$weir_tmp/loop.json")"
-loop -t write,send -q 3 --shared -D 0.3 || fail "3 threads: $(log_of loop)"
+loop -t write,send -q 3 --shared -n 3000 || fail "3 threads: $(log_of loop)"
 jq -e '.test_info.threads == 3 and .test_info.qps == 1 and (.results | all(.count > 1000))' "$weir_tmp/loop.json" >/dev/null ||
 	fail "3 threads: $(jq -c . "$weir_tmp/loop.json")"
 loop -t write -D 0.3 --depth 4 --list 4 || fail "a queue of 4: $(log_of loop)"
@@ -53,13 +52,13 @@ jq -e '.results[0] | .count == 260 and .repeated == 0 and .not_offered == 0' "$w
 
 # two processes, and again through a link that loses
 port=$(free_port)
-for spec in "" ,loss=1,dup=1,reorder=1,timeout=200000; do
+for spec in "" ,loss=1,dup=1,reorder=1; do
 	memif=net_memif0,id=0,bsize=4224,socket=$weir_memif
-	nicperf_exec="exec" nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24$spec" --listen --port "$port" &
+	nicperf_exec="exec" nicperf listen 1 "$memif,role=server" "net_memif0,ip=10.81.0.2/24,timeout=4000000$spec" --listen --port "$port" &
 	weir_pid[listen]=$!
-	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24$spec" --connect 127.0.0.1 --port "$port" \
+	nicperf two 0 "$memif,role=client" "net_memif0,ip=10.81.0.1/24,timeout=4000000$spec" --connect 127.0.0.1 --port "$port" \
 		-t "${list%,bare},verify" -s 64,65536 -n 100 --json || fail "two processes$spec: $(log_of two)"
-	gone "${weir_pid[listen]}" 10 || fail "the listening process does not end"
+	gone "${weir_pid[listen]}" || fail "the listening process does not end"
 	stop listen || fail "the listening process: $(log_of listen)"
 	jq -e '.results | length >= 6 and all(.count >= 100)' "$weir_tmp/two.json" >/dev/null ||
 		fail "two processes$spec: $(jq -c .results "$weir_tmp/two.json")"

@@ -31,11 +31,11 @@ if pid == 0:
     os.environ["TERM"] = "vt100"
     os.execvp("weirctl", ["weirctl"])
 seen = b""
-def until(text, seconds=10):
+def until(text, seconds=60):
     global seen
-    end = time.time() + seconds
+    end = time.monotonic() + seconds
     while text not in seen:
-        if time.time() > end or not select.select([fd], [], [], end - time.time())[0]:
+        if time.monotonic() > end or not select.select([fd], [], [], end - time.monotonic())[0]:
             sys.exit(f"not seen: {text!r} in {seen!r}")
         seen += os.read(fd, 4096)
     seen = seen[seen.index(text) + len(text):]
@@ -64,8 +64,8 @@ os.write(fd, b"sheep\n")
 until(b"unknown command 'sheep'")
 until(b"weir A> ")
 # again and again: what is typed before libedit has taken the terminal is no end of the input
-end = time.time() + 10
-while time.time() < end:
+end = time.monotonic() + 60
+while time.monotonic() < end:
     os.write(fd, b"\x15\x04")
     time.sleep(0.05)
     done, status = os.waitpid(pid, os.WNOHANG)
@@ -73,47 +73,47 @@ while time.time() < end:
         sys.exit(os.waitstatus_to_exitcode(status))
 sys.exit("the prompt doesn't end with its input")
 PY
-timeout 60 python3 "$weir_tmp/type.py" || fail "the prompt"
+timeout 180 python3 "$weir_tmp/type.py" || fail "the prompt"
 grep -q '^wait.*node:1' "$weir_tmp/.weirctl_history" || fail "no history: $(cat "$weir_tmp/.weirctl_history")"
 [ "$(stat -c %a "$weir_tmp/.weirctl_history")" = 600 ] || fail "others may read the history"
 
 # rates of what goes on
 server A
-run load weir-perf node:1 --loop -t rate -s 64 -D 30 --no-calibrate
+run load weir-perf node:1 --loop -t rate -s 64 -D 600 --no-calibrate
 busy() {
 	weirctl --json top --interval 0.3 --count 1 |
 		jq -e '.engines[0].tx_messages_per_s > 1000 and (.programs[0].tx_messages_per_s > 1000) and
 			(.connections[0].messages_per_s > 1000)' >/dev/null
 }
-await 10 busy || fail "top shows no rates: $(weirctl --json top --count 1)"
+await busy || fail "top shows no rates: $(weirctl --json top --count 1)"
 weirctl top --interval 0.2 --count 2 >"$ctl" || fail "top"
 [ "$(grep -c '^ENGINE ' "$ctl")" = 2 ] || fail "top shows $(cat "$ctl")"
 
 # a program is told why its session ended
 run held probe A echo held
-await 10 eval 'weirctl --json show sessions | jq -e "any(.[]; .name == \"probe\" and .listeners == 1)"' || die "no program"
+await eval 'weirctl --json show sessions | jq -e "any(.[]; .name == \"probe\" and .listeners == 1)"' || die "no program"
 id=$(weirctl --json show sessions | jq '.[] | select(.name == "probe") | .session')
 weirctl evict "session.$id" --reason 'maintenance at noon' || fail "evict session.$id"
-await 5 has_ended "${weir_pid[held]}" || fail "a program goes on without its session"
+await has_ended "${weir_pid[held]}" || fail "a program goes on without its session"
 log_of held | has 'evicted by an operator: maintenance at noon' || fail "it was told $(log_of held)"
 weirctl evict session.63 2>"$ctl" && fail "there is a session 63"
 says 'there is no session 63; see'
 
 # and why a connection did
 run echo probe A echo echo
-await 10 grep -q ready "$weir_tmp/echo.log" || die "nobody listens"
+await grep -q ready "$weir_tmp/echo.log" || die "nobody listens"
 run blocked probe A block node:1:echo
-await 10 eval 'weirctl --json show connections | jq -e "any(.[]; .transport == \"local\" and .state == \"local\")"' ||
+await eval 'weirctl --json show connections | jq -e "any(.[]; .transport == \"local\" and .state == \"local\")"' ||
 	die "no connection"
 vqpn=$(weirctl --json show connections | jq '[.[] | select(.transport == "local")][0].vqpn')
 weirctl evict "vqpn.$vqpn" || fail "evict vqpn.$vqpn"
-await 5 has_ended "${weir_pid[blocked]}" || fail "a program blocks on a connection that was evicted"
+await has_ended "${weir_pid[blocked]}" || fail "a program blocks on a connection that was evicted"
 log_of blocked | has 'end -103' || fail "it was told $(log_of blocked)"
 
 # over the wire
 conn=$(weirctl --json show connections | jq '[.[] | select(.transport == "rc" and .state == "open")][0].vqpn')
 weirctl evict "vqpn.$conn" || fail "evict vqpn.$conn"
-await 10 has_ended "${weir_pid[load]}" || fail "weir-perf goes on without its connection"
+await has_ended "${weir_pid[load]}" || fail "weir-perf goes on without its connection"
 
 # draining: nobody new comes; it is over when the last one has gone, or undone
 weirctl drain self --timeout 0.5 >"$ctl" 2>&1
@@ -124,7 +124,7 @@ probe A attach >"$ctl" 2>&1 && fail "a program attaches to a node that is draine
 says 'being drained'
 stop echo
 stop server-A
-weirctl drain self --timeout 10 >"$ctl" || fail "it is not drained: $(cat "$ctl")"
+weirctl drain self --timeout "$patience" >"$ctl" || fail "it is not drained: $(cat "$ctl")"
 weirctl drain self off || fail "draining can't be undone"
 probe A attach >"$ctl" || fail "nobody attaches after draining: $(cat "$ctl")"
 exit 0

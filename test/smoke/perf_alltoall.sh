@@ -6,9 +6,16 @@
 
 cat >"$weir_tmp/all.sh" <<'END'
 perf() {
-	local expression=$1
+	local expression=$1 try code
 	shift
-	weir-perf --alltoall "$@" --no-calibrate --json >"$OUT/result.json" 2>"$OUT/perf.log" ||
+	# a request has a third of a second, which somebody may have got no CPU for: once more
+	for try in 1 2 3 4 5; do
+		weir-perf --alltoall "$@" --no-calibrate --json >"$OUT/result.json" 2>"$OUT/perf.log"
+		code=$?
+		jq -e '.results[0] | .timeouts > 0 and .errors == .timeouts' "$OUT/result.json" >/dev/null 2>&1 || break
+		echo "try $try: requests without an answer in time"
+	done
+	[ "$code" = 0 ] ||
 		{ echo "FAIL: weir-perf --alltoall $*: $(tail -n 1 "$OUT/perf.log")"; exit 1; }
 	jq -e ".results[0] | .errors == 0 and .verified and .shares.count == 3 and .shares.min > 0 and ($expression)" \
 		"$OUT/result.json" >/dev/null ||

@@ -5,12 +5,18 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# perf JQ ARGUMENT...: a run without errors of which JQ holds.
+# perf JQ ARGUMENT...: a run without errors of which JQ holds. A request has a third of a second, which somebody
+# may have got no CPU for: once more.
 perf() {
-	local expression=$1
+	local expression=$1 try code
 	shift
-	weir-perf --instance A "$@" --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" || {
-		fail "weir-perf $*: $(tail -n 1 "$weir_tmp/perf.log")"
+	for ((try = 0; try < 5; try++)); do
+		weir-perf --instance A "$@" --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"
+		code=$?
+		jq -e '.results[0] | .timeouts > 0 and .errors == .timeouts' "$weir_tmp/result.json" >/dev/null 2>&1 || break
+	done
+	[ "$code" = 0 ] || {
+		fail "weir-perf $*: exit $code, $(tail -n 1 "$weir_tmp/perf.log") $(jq -c '.results[0]' "$weir_tmp/result.json")"
 		return
 	}
 	jq -e ".results[0] | .errors == 0 and ($expression)" "$weir_tmp/result.json" >/dev/null ||
@@ -20,7 +26,7 @@ perf() {
 two_nodes
 server B
 run server-A weir-perf --instance A --service near
-await 10 grep -q . "$weir_tmp/server-A.log" || die "weir-perf on A doesn't serve"
+await grep -q . "$weir_tmp/server-A.log" || die "weir-perf on A doesn't serve"
 perf '.count == 20000 and .verified and .payload_bytes == 20000 * 64' node:2 -t message -n 20000 --verify
 perf '.count == 10001 and .verified and .shares.count == 16' node:2 -t message -n 10001 --threads 16 -s 500 --verify
 perf '.count == 20 and .verified' node:2 -t message -n 20 -s 2m --verify
@@ -35,4 +41,4 @@ for wrong in "--connections 2" "--loop" "--threads 20 -n 10" "--threads 257"; do
 	weir-perf --instance A node:2 -t message $wrong >/dev/null 2>&1
 	[ $? = 2 ] || fail "$wrong was not refused"
 done
-weirctl --instance A wait connections:0 --timeout 10 >/dev/null || fail "connections remain"
+weirctl --instance A wait connections:0 --timeout "$patience" >/dev/null || fail "connections remain"

@@ -12,11 +12,12 @@
  *   probe INSTANCE hold ADDRESS N [FIRST] N idle connections until killed; with FIRST so many, the
  *                                         others at SIGUSR1
  *   probe INSTANCE first ADDRESS          connects, sends and receives one message: microseconds
- *   probe INSTANCE setups ADDRESS S N     connects and closes for S seconds, N at once: how many a
- * second probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn probe
- * INSTANCE attach                 attaches and detaches probe INSTANCE drain SERVICE receives on
- * every connection until killed, looks at nothing probe INSTANCE rewrite ADDRESS SECONDS  sends
- * messages of all sizes, and writes their memory until it is taken for others, and then
+ *   probe INSTANCE setups ADDRESS S N     N at once for S seconds: connections made and closed a s
+ *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
+ *   probe INSTANCE attach                 attaches and detaches
+ *   probe INSTANCE drain SERVICE          receives on every connection until killed
+ *   probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and writes their memory
+ *                                         until it is taken for others, and then
  *
  * $PROBE_ARENA: bytes of its arena. $PROBE_NAME: what it calls itself.
  */
@@ -79,7 +80,8 @@ serve(const char *service, bool back)
 					;
 			if (ev[i].type == WEIR_EVENT_READABLE)
 				while (weir_recv(ev[i].conn, buf, sizeof(buf), &length, 0) == 0)
-					if (back && (r = weir_send(ev[i].conn, buf, length, 1000)))
+					if (back &&
+					    (r = weir_send(ev[i].conn, buf, length, PATIENCE_MS)))
 						failed("echo", r);
 			if (ev[i].type == WEIR_EVENT_CLOSED) {
 				say("closed %d", ev[i].status);
@@ -139,7 +141,7 @@ send_all(const char *address, uint64_t count, uint64_t seed, useconds_t pace)
 			usleep(pace);
 	}
 	if (!r)
-		r = weir_flush(c, 20000);
+		r = weir_flush(c, PATIENCE_MS);
 	say("end %d after %llu", r, (unsigned long long)i);
 	weir_close(c);
 	return r ? 1 : 0;
@@ -179,12 +181,12 @@ many(const char *address, unsigned n, unsigned rounds)
 		if ((r = dial(w, address, &c[i])))
 			return failed("connect", r);
 		weir_conn_set_user(c[i], &next[i]);
-		if ((r = weir_send(c[i], &next[i], 8, 1000)))
+		if ((r = weir_send(c[i], &next[i], 8, PATIENCE_MS)))
 			return failed("send", r);
 	}
 	say("connected %u", n);
 	while (left) {
-		r = weir_wait(w, ev, 64, 10000);
+		r = weir_wait(w, ev, 64, PATIENCE_MS);
 		if (r <= 0)
 			return failed("wait", r ? r : -ETIMEDOUT);
 		for (int i = 0, k = r; i < k; i++) {
@@ -198,7 +200,7 @@ many(const char *address, unsigned n, unsigned rounds)
 					return failed("wrong echo", -EBADMSG);
 				left--;
 				if (++*number < rounds &&
-				    (r = weir_send(ev[i].conn, number, 8, 1000)))
+				    (r = weir_send(ev[i].conn, number, 8, PATIENCE_MS)))
 					return failed("send", r);
 			}
 		}
@@ -248,8 +250,8 @@ first(const char *address)
 	int r;
 
 	clock_gettime(CLOCK_MONOTONIC, &from);
-	if ((r = dial(w, address, &c)) || (r = weir_send(c, buf, sizeof(buf), 5000)) ||
-	    (r = weir_recv(c, buf, sizeof(buf), &length, 5000)))
+	if ((r = dial(w, address, &c)) || (r = weir_send(c, buf, sizeof(buf), PATIENCE_MS)) ||
+	    (r = weir_recv(c, buf, sizeof(buf), &length, PATIENCE_MS)))
 		return failed("first", r);
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	say("first %.1f us",
@@ -271,7 +273,7 @@ setups(const char *address, unsigned seconds, unsigned at_once)
 	while (!r && (open || now_ms() < end)) {
 		for (; open < at_once && now_ms() < end && !r; open++)
 			r = weir_connect(w, &a, 0, &c);
-		if (r || (r = weir_wait(w, ev, 64, 5000)) <= 0)
+		if (r || (r = weir_wait(w, ev, 64, PATIENCE_MS)) <= 0)
 			return failed("setups", r ? r : -ETIMEDOUT);
 		for (int i = 0, n = r; i < n; i++) {
 			if (ev[i].type != WEIR_EVENT_OPENED && ev[i].type != WEIR_EVENT_CLOSED)
@@ -305,7 +307,8 @@ take_turns(void *arg)
 	while (!r) {
 		pthread_mutex_lock(&t->lock);
 		if (t->next < t->count) {
-			r = weir_send(t->c, buf, contents(t->next, 7, ONE_LARGE_OF, buf), 5000);
+			r = weir_send(t->c, buf, contents(t->next, 7, ONE_LARGE_OF, buf),
+				      PATIENCE_MS);
 			t->next++;
 		} else {
 			r = 1;
@@ -323,7 +326,7 @@ threads(const char *address, unsigned n, uint64_t count)
 	uint64_t seed = 7;
 	int r = dial(w, address, &t.c);
 
-	if (r || (r = weir_send(t.c, &seed, sizeof(seed), 1000)))
+	if (r || (r = weir_send(t.c, &seed, sizeof(seed), PATIENCE_MS)))
 		return failed("connect", r);
 	for (unsigned i = 0; i < n && i < 64; i++)
 		if (pthread_create(&id[i], NULL, take_turns, &t))
@@ -335,7 +338,7 @@ threads(const char *address, unsigned n, uint64_t count)
 		r = r ? r : (int)(intptr_t)result;
 	}
 	if (!r)
-		r = weir_flush(t.c, 20000);
+		r = weir_flush(t.c, PATIENCE_MS);
 	say("end %d after %llu", r, (unsigned long long)t.next);
 	weir_close(t.c);
 	return r ? 1 : 0;
@@ -385,7 +388,7 @@ rewrite(const char *address, unsigned long seconds)
 	while (!r && now_ms() < end) {
 		size_t length = sizes[count % 8];
 
-		r = weir_send_reserve(c, length, 10000, &buf);
+		r = weir_send_reserve(c, length, PATIENCE_MS, &buf);
 		if (!r) {
 			atomic_store(&sent.at[count % REWRITTEN], NULL);
 			atomic_store(&sent.words[count % REWRITTEN], length / 8);
@@ -396,7 +399,7 @@ rewrite(const char *address, unsigned long seconds)
 		}
 	}
 	if (!r)
-		r = weir_flush(c, 20000);
+		r = weir_flush(c, PATIENCE_MS);
 	atomic_store(&sent.stop, true);
 	pthread_join(thread, NULL);
 	say("end %d after %llu", r, (unsigned long long)count);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define LARGEST (256u << 10)
+#define PATIENCE_MS 60000 /* for the machine: what a test waits for is sure to come */
 
 /*
  * Contents of message `number`: length and bytes follow from number and seed alone. One of so many
@@ -35,7 +36,7 @@ dial(struct weir *w, const char *text, struct weir_conn **c)
 	struct weir_address a;
 	int r = weir_address_parse(text, &a);
 
-	return r ? r : weir_connect(w, &a, 5000, c);
+	return r ? r : weir_connect(w, &a, PATIENCE_MS, c);
 }
 
 #endif

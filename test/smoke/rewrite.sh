@@ -3,7 +3,6 @@
 # Programs that write the memory of their messages while these are on the way, small ones, ring-sized and bulk, to
 # this node and to the other: their connections live, others' messages arrive as they were, and no frame has a wrong ICRC.
 # REWRITE_SECONDS=60 for a longer look.
-# timeout: 180
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
@@ -17,13 +16,13 @@ run back-sink probe A sink b
 run drain-a probe A drain d
 run drain-b probe B drain d
 for who in sink local-sink back-sink drain-a drain-b; do
-	await 10 grep -q ready "$weir_tmp/$who.log"
+	await grep -q ready "$weir_tmp/$who.log"
 done
 run send probe A send node:2:s 100000000 3 20
 run local-send probe A send node:1:l 100000000 4 20
 run back-send probe B send node:1:b 100000000 5 20
 for who in send local-send back-send; do
-	await 10 grep -q connected "$weir_tmp/$who.log"
+	await grep -q connected "$weir_tmp/$who.log"
 done
 
 counters() { # INSTANCE: frames that have to do with what this is about
@@ -34,7 +33,7 @@ run small hostile A rewrite "$seconds" "$seed" node:2:d
 run remote probe A rewrite node:2:d "$seconds"
 run local probe A rewrite node:1:d "$seconds"
 for who in small remote local; do
-	gone "${weir_pid[$who]}" $((seconds + 30)) || die "$who does not end"
+	gone "${weir_pid[$who]}" || die "$who does not end"
 done
 for who in remote local; do
 	grep -q 'end 0 after' "$weir_tmp/$who.log" || fail "$who: its own connection suffered: $(tail -n 1 "$weir_tmp/$who.log")"
@@ -50,6 +49,6 @@ done
 for who in sink local-sink back-sink; do
 	n=$(grep -c received "$weir_tmp/$who.log")
 	more() { [ "$(grep -c received "$weir_tmp/$who.log")" -gt "$n" ]; }
-	await 20 more || fail "$who receives nothing any more: $(tail -n 1 "$weir_tmp/$who.log")"
+	await more || fail "$who receives nothing any more: $(tail -n 1 "$weir_tmp/$who.log")"
 	if grep -q wrong "$weir_tmp/$who.log"; then fail "$who: $(grep wrong "$weir_tmp/$who.log")"; fi
 done

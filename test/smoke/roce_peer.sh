@@ -28,7 +28,7 @@ peer() {
 	# shellcheck disable=SC2046
 	run "$name" weir-roce-peer --lcores "0@$cpu" --no-pci --in-memory $(eal_memory) \
 		--vdev "net_memif0,id=0,bsize=4224,socket=$weir_memif,role=$role" -- \
-		--nic "roce:net_memif0,ip=10.81.0.$address/24$spec" --port "$port" -t "$list" "$@"
+		--nic "roce:net_memif0,ip=10.81.0.$address/24,timeout=4000000$spec" --port "$port" -t "$list" "$@"
 }
 
 # both COUNT RUN...: both ends, all runs.
@@ -41,7 +41,7 @@ both() {
 	peer listen 0 server 2 "$list" -n "$count" --listen
 	peer connect 1 client 1 "$list" -n "$count" --connect 127.0.0.1
 	for name in connect listen; do
-		gone "${weir_pid[$name]}" 60 || die "$name does not end: $(log_of $name)"
+		gone "${weir_pid[$name]}" || die "$name does not end: $(log_of $name)"
 		stop $name || die "$name: $(log_of $name)"
 		lines=$(grep -c "^[a-z].* $count " "$weir_tmp/$name.log")
 		[ "$lines" = $# ] || fail "$name: $lines of $# runs: $(log_of $name)"
@@ -52,14 +52,14 @@ spec=
 both 100 "${runs[@]}"
 # who looks at what came has seen all of it
 awk '$1 == "rc_pingpong" && $2 > 1 && $5 != $2 * $3 {print; bad = 1} END {exit bad}' "$weir_tmp/connect.log" || fail "not all was verified"
-spec=,loss=1,dup=1,reorder=1,timeout=60000 # seven of which outlast a busy machine
+spec=,loss=1,dup=1,reorder=1
 both 50 "${connected[@]/%/:9000}" atomic_bw cas_lat
 
 # bad input: exit code, one line, with a remedy
 refused() {
 	local code=$1 says=$2
 	shift 2
-	timeout 30 weir-roce-peer "$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
+	timeout "$patience" weir-roce-peer "$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
 	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
 	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: more than a line: $(cat "$weir_tmp/err")"
 	grep -q "^weir-roce-peer: .*$says.*; " "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"

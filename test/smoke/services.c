@@ -5,7 +5,7 @@
  *   services INSTANCE find NAME       prints a line a node: id, port, "here"; fails if there is
  * none services INSTANCE ask NAME [N]    connects to service:NAME N times, prints who answered
  */
-#include "weir/stream.h"
+#include "program.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ offer(struct weir *w, int n, char **names)
 			while (ev[i].type == WEIR_EVENT_ACCEPT &&
 			       weir_accept(ev[i].listener, 0, &c) == 0) {
 				snprintf(answer, sizeof(answer), "%d", weir_node(w));
-				weir_send(c, answer, strlen(answer), 1000);
+				weir_send(c, answer, strlen(answer), PATIENCE_MS);
 			}
 		}
 	}
@@ -78,10 +78,10 @@ ask(struct weir *w, const char *name, int times)
 
 	snprintf(a.service, sizeof(a.service), "%s", name);
 	for (int i = 0; i < times; i++) {
-		rc = weir_connect(w, &a, 5000, &c);
+		rc = weir_connect(w, &a, PATIENCE_MS, &c);
 		if (rc)
 			return failed("connect", rc);
-		rc = weir_recv(c, answer, sizeof(answer) - 1, &length, 5000);
+		rc = weir_recv(c, answer, sizeof(answer) - 1, &length, PATIENCE_MS);
 		weir_close(c);
 		if (rc)
 			return failed("recv", rc);

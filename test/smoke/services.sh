@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Public services: found by name alone from another node, gone with their program, data plane or node,
 # still there while a control is dead; a name on two nodes.
-# timeout: 120
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
+weir_node_timeout=3
 two_nodes --idle adaptive
 
 # expect NODE SERVICE LINE...: what a program on that node finds, in the end.
@@ -14,7 +14,7 @@ found() {
 	[ "$(services "$node" find "$service")" = "$(printf '%s\n' "$@" | sed '/^$/d')" ]
 }
 expect() {
-	await 15 found "$@" || fail "on $1: $2 is '$(services "$1" find "$2")', not '${*:3}'"
+	await found "$@" || fail "on $1: $2 is '$(services "$1" find "$2")', not '${*:3}'"
 }
 # within MS NODE SERVICE LINE...: the same; it is told if a machine with nothing else to do takes that long.
 within() {
@@ -26,7 +26,7 @@ within() {
 }
 offer() {
 	run "$1" services "$2" offer "${@:3}"
-	await 10 grep -q ready "$weir_tmp/$1.log" || die "$1 doesn't offer: $(log_of "$1")"
+	await grep -q ready "$weir_tmp/$1.log" || die "$1 doesn't offer: $(log_of "$1")"
 }
 
 # from nowhere to found, and connected to by name alone
@@ -49,7 +49,7 @@ grep -q "taken on this node" "$weir_tmp/out" || fail "$(cat "$weir_tmp/out")"
 
 # a tool that offers, and one that finds it
 run perf weir-perf --instance B --public
-await 10 grep -q . "$weir_tmp/perf.log" || die "weir-perf doesn't serve"
+await grep -q . "$weir_tmp/perf.log" || die "weir-perf doesn't serve"
 expect A perf "2 10.77.0.2:perf"
 weir-perf --instance A service:perf -t lat -n 100 --no-calibrate --json 2>&1 | jq -e '.results[0].errors == 0' >/dev/null ||
 	fail "weir-perf by name"
@@ -62,8 +62,7 @@ expect A kv "1 10.77.0.1:kv here" "2 10.77.0.2:kv"
 [ "$(services A ask kv 3 | sort -u)" = 1 ] || fail "A did not ask itself"
 # one that takes nobody: the next
 kill -STOP "${weir_pid[kv-A]}"
-kill -KILL "${weir_pid[kv-A]}"
-unset "weir_pid[kv-A]"
+stop kv-A KILL
 within 1000 B kv "2 10.77.0.2:kv here"
 within 1000 A kv "2 10.77.0.2:kv"
 [ "$(services A ask kv)" = 2 ] || fail "A did not ask the other"
@@ -87,7 +86,7 @@ within 3000 A kv ""
 within 1000 A log "2 10.77.0.2:log"
 
 # the data plane dies, and with it what it offered
-kill -KILL "${weir_pid[dataplane-B]}"
+stop dataplane-B KILL
 within 1000 A log ""
 [ "$(weirctl --instance A --json show services)" = "[]" ] || fail "left: $(weirctl --instance A show services)"
 again B --idle adaptive
@@ -95,5 +94,5 @@ up B
 offer new-B B log kv
 expect A log "2 10.77.0.2:log"
 stop control-A TERM
-kill -KILL "${weir_pid[dataplane-A]}"
+stop dataplane-A KILL
 within 3000 B kv "2 10.77.0.2:kv here"

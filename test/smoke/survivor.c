@@ -4,7 +4,7 @@
  *
  *   survivor INSTANCE sink SERVICE           receives on every connection until killed
  *   survivor INSTANCE send ADDRESS WHO       sends as fast as it can until SIGTERM, on a connection
- * that the library makes again
+ *                                            that the library makes again
  *
  * At the end of each connection either end says which life of whose it was, and what became of its
  * messages.
@@ -21,6 +21,7 @@
 
 #define OUTSTANDING 256u
 #define LARGE 20000u
+#define FLOWS 100u
 
 struct message {
 	uint64_t who, life, number;
@@ -143,8 +144,8 @@ on_event(const struct weir_event *e)
 	case WEIR_EVENT_SENT:
 		if (e->status)
 			line.failed++;
-		else
-			line.complete++;
+		else if (++line.complete == FLOWS)
+			say("flowing life %llu", (unsigned long long)line.life);
 		break;
 	case WEIR_EVENT_LOST:
 	case WEIR_EVENT_CLOSED:

@@ -7,11 +7,15 @@
 command -v tshark >/dev/null || skip "tshark is not installed"
 two_nodes_veth 1500
 run tcpdump ip netns exec "$weir_ns_a" tcpdump -i vethA -U -w "$weir_tmp/wire.pcap" -c 4000 udp port 4791
-await 10 grep -q listening "$weir_tmp/tcpdump.log" || die "tcpdump does not listen"
+await grep -q listening "$weir_tmp/tcpdump.log" || die "tcpdump does not listen"
 server B
 for size in 64 4000 100000; do
 	weir-perf --instance A node:2 -t lat -s $size -n 100 --verify >"$weir_tmp/perf.log" 2>&1 || fail "size $size: $(tail -n 2 "$weir_tmp/perf.log")"
 done
+written() { # as much as three sizes make
+	[ "$(stat -c %s "$weir_tmp/wire.pcap")" -ge 300000 ]
+}
+await written || fail "tcpdump writes nothing: $(log_of tcpdump)"
 stop tcpdump INT
 tshark -r "$weir_tmp/wire.pcap" -T fields -e infiniband.bth.opcode -e infiniband.immdt -e udp.dstport >"$weir_tmp/decoded.log" 2>/dev/null
 awk '{print $1}' "$weir_tmp/decoded.log" | sort -n | uniq -c >"$weir_tmp/opcodes.log"

@@ -8,7 +8,7 @@
 expect() {
 	local code=$1 pattern=$2 spec=$3 got
 	shift 3
-	"$@" timeout 20 weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0,1@1 -- --instance X --nic "$spec" \
+	"$@" timeout "$patience" weir-dataplane --no-huge -m 128 --no-pci --lcores 0@0,1@1 -- --instance X --nic "$spec" \
 		>"$weir_tmp/out" 2>"$weir_tmp/err" </dev/null
 	got=$?
 	[ $got = "$code" ] || fail "exit $got instead of $code: $spec: $(head -n 2 "$weir_tmp/err")"

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs that Weir did not write, on kernel Soft-RoCE, with weir-roce-peer on the roce driver at the other
 # end of the wire: rdma-core's ping-pongs and perftest, each as client and as server, sizes around the path MTU.
-# timeout: 180
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 PATH=$WEIR_BUILD/dataplane/tools:$PATH
@@ -55,11 +54,11 @@ for role in --listen "--connect 127.0.0.1"; do
 	[ "$role" = --listen ] || host=
 	# shellcheck disable=SC2086
 	ours "$name" $role
-	[ "$role" != --listen ] || await 20 grep -q verified "$weir_tmp/$name.log" || die "weir-roce-peer does not come up"
+	[ "$role" != --listen ] || await grep -q verified "$weir_tmp/$name.log" || die "weir-roce-peer does not come up"
 	for i in "${!runs[@]}"; do
 		theirs "${runs[i]}" $((port + i)) ${host:+"$host"}
 	done
-	gone "${weir_pid[$name]}" 20 || fail "$name does not end"
+	gone "${weir_pid[$name]}" || fail "$name does not end"
 	stop "$name" || fail "$name: $(log_of "$name")"
 	[ "$(grep -c "^[a-z].* $count " "$weir_tmp/$name.log")" = ${#runs[@]} ] || fail "not all runs: $(log_of "$name")"
 	# where there is something to look at, it was looked at

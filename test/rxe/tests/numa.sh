@@ -23,7 +23,7 @@ done
 
 weir_lcores=0@0,1@0,2@1 dataplane A 0 "" ""
 run echo probe A echo e
-await 10 grep -q ready "$weir_tmp/echo.log" || die "no session"
+await grep -q ready "$weir_tmp/echo.log" || die "no session"
 cat >"$weir_tmp/nodes.py" <<'P'
 # Prints the runs of 2 MiB pages by node: "0x16 1x8 0x8"
 import ctypes, itertools, re, sys

@@ -3,7 +3,6 @@
 # Two nodes over a wire (WEIR_WIRE), each end in turn driving: every size around the path MTU, contents
 # verified; then with 1 % of the frames lost each way.
 # wires: verbs,verbs verbs,roce roce,roce
-# timeout: 200
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
 
@@ -16,7 +15,7 @@ mtu=$(weirctl --instance A --json show ports | jq '.[0].mtu')
 
 # transfer INSTANCE ADDRESS COUNT SIZES TESTS [OPTION...]
 transfer() {
-	timeout 100 weir-perf --instance "$1" "$2" -n "$3" -s "$4" -t "${@:5}" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
+	timeout 300 weir-perf --instance "$1" "$2" -n "$3" -s "$4" -t "${@:5}" --wait sleep --no-calibrate --verify --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" ||
 		fail "weir-perf --instance $1 $2 -n $3 -s $4 -t ${*:5}: $(tail -n 1 "$weir_tmp/perf.log")"
 	jq -e ".results | length > 0 and all(.errors == 0 and .verified == true and .count >= $3)" "$weir_tmp/result.json" >/dev/null ||
 		fail "$1 $2 -n $3 -s $4 -t ${*:5}: $(jq -c '.results' "$weir_tmp/result.json")"
