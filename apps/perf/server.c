@@ -93,7 +93,8 @@ accept_all(struct server *s)
 			break;
 		rc = server_add(s, conn, fd);
 	}
-	if (rc == -EAGAIN || rc == -ETIMEDOUT || rc == -EINTR || rc == -ECONNABORTED)
+	if (rc == -EAGAIN || rc == -ETIMEDOUT || rc == -EINTR ||
+	    (rc == -ECONNABORTED && !s->listener))
 		return;
 	if (rc)
 		s->failed = rc;
