@@ -60,6 +60,8 @@ until(b"weir A> ")
 os.write(fd, b"capture net_ring0 " + os.environb[b"HOME"] + b"/x.pcapng --seconds 0.1\n")
 until(b"0 dropped")
 until(b"weir A> ")
+if b"wait" not in open(os.environ["HOME"] + "/.weirctl_history", "rb").read():
+    sys.exit("Ctrl-C would leave no history")
 os.write(fd, b"sheep\n")
 until(b"unknown command 'sheep'")
 until(b"weir A> ")
