@@ -21,6 +21,7 @@ enum { WEIRCTL_OK, WEIRCTL_FAILED, WEIRCTL_USAGE, WEIRCTL_RESOURCE, WEIRCTL_TIME
 /* A connection to control.sock. */
 struct query {
 	int fd;
+	bool late;			 /* the last call waited for an answer in vain */
 	char reason[WEIRCTL_REASON_MAX]; /* why the last call failed: cause; remedy */
 	union {
 		struct weir_ctl_msg m;

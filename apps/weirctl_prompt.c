@@ -78,13 +78,16 @@ save_history(const char *file)
 	umask(mask);
 }
 
+// At once: Ctrl-C ends the prompt, too.
 static void
-remember(const char *line)
+remember(const char *file, const char *line)
 {
 	HIST_ENTRY *last = history_length ? history_get(history_base + history_length - 1) : NULL;
 
-	if (line[strspn(line, " \t")] && (!last || strcmp(last->line, line)))
-		add_history(line);
+	if (!line[strspn(line, " \t")] || (last && !strcmp(last->line, line)))
+		return;
+	add_history(line);
+	save_history(file);
 }
 
 // ---- lines ----
@@ -116,7 +119,7 @@ by_terminal(const struct weirctl_options *o)
 	while ((line = readline(text))) {
 		bool end = is_end(line);
 
-		remember(line);
+		remember(file, line);
 		if (!end)
 			command_line(o, line);
 		free(line);
@@ -125,7 +128,6 @@ by_terminal(const struct weirctl_options *o)
 	}
 	if (!line)
 		putchar('\n');
-	save_history(file);
 	words_free(&found);
 	return WEIRCTL_OK;
 }

@@ -74,7 +74,8 @@ query_receive(struct query *q, uint32_t type)
 	ssize_t n = recv(q->fd, q->in.bytes, sizeof(q->in), MSG_TRUNC);
 	int status;
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+	q->late = n < 0 && (errno == EAGAIN || errno == EINTR);
+	if (q->late) {
 		snprintf(q->reason, sizeof(q->reason),
 			 "data plane does not answer; look whether it is stopped");
 		return WEIRCTL_FAILED;

@@ -103,6 +103,7 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 	const char *instance = o->instance, *what = argv[0];
 	double seconds = o->timeout, end = weirctl_now() + seconds;
 	struct condition c;
+	char seen[sizeof(q.reason)] = ""; // by the last look that was done
 	bool holds = false;
 
 	(void)argc;
@@ -111,9 +112,11 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 		    WEIRCTL_USAGE, "cannot wait for '%s'; give up, node:ID or connections:K", what);
 	for (;;) {
 		double left = end - weirctl_now();
+		// the first look is a whole one: it may hold already, or why not is to be told
+		bool brief = *seen && left < WEIRCTL_ANSWER_SECONDS;
 		int status = 0;
 
-		left = left < WEIRCTL_ANSWER_SECONDS ? left : WEIRCTL_ANSWER_SECONDS;
+		left = brief ? left : WEIRCTL_ANSWER_SECONDS;
 		if (q.fd < 0)
 			status = query_open(&q, instance, left);
 		else
@@ -131,11 +134,14 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 		}
 		if (status)
 			query_close(&q);
+		// an answer that doesn't come in what is left says nothing of the data plane
+		if (!status || !brief || !q.late)
+			snprintf(seen, sizeof(seen), "%s", q.reason);
 		if (weirctl_now() >= end)
 			break;
 		nanosleep(&pause, NULL);
 	}
 	query_close(&q);
 	return weirctl_fail(WEIRCTL_TIMEOUT, "'%s' does not hold after %g s: %s", what, seconds,
-			    q.reason);
+			    *seen ? seen : q.reason);
 }

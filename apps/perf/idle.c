@@ -14,7 +14,10 @@ weir_events(struct idle *idle, int timeout_ms)
 	int n = timeout_ms ? weir_wait(idle->weir, events, IDLE_EVENTS, timeout_ms)
 			   : weir_poll(idle->weir, events, IDLE_EVENTS);
 
-	/* how a connection ends, its next send or receive tells */
+	/* how a connection ends, its next send or receive tells; and why there is nothing, accept
+	 */
+	if (n < 0)
+		idle->accepts = true;
 	for (int i = 0; i < n; i++) {
 		if (events[i].type == WEIR_EVENT_ACCEPT)
 			idle->accepts = true;

@@ -19,10 +19,6 @@ connect_control(const char *instance)
 	const char *run = getenv("WEIR_RUN_DIR");
 	int n, fd, error;
 
-	if (!instance || !*instance)
-		instance = getenv("WEIR_INSTANCE");
-	if (!instance || !*instance)
-		instance = "default";
 	n = snprintf(to.sun_path, sizeof(to.sun_path), "%s/%s/control.sock",
 		     run && *run ? run : "/run/weir", instance);
 	if (n < 0 || (size_t)n >= sizeof(to.sun_path))

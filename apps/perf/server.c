@@ -93,7 +93,8 @@ accept_all(struct server *s)
 			break;
 		rc = server_add(s, conn, fd);
 	}
-	if (rc == -EAGAIN || rc == -ETIMEDOUT || rc == -EINTR || rc == -ECONNABORTED)
+	if (rc == -EAGAIN || rc == -ETIMEDOUT || rc == -EINTR ||
+	    (rc == -ECONNABORTED && !s->listener))
 		return;
 	if (rc)
 		s->failed = rc;
@@ -191,8 +192,7 @@ announce(const struct perf_options *o, struct weir *weir)
 	if (!weir)
 		printf("weir-perf: serving TCP on %s", o->service);
 	else
-		printf("weir-perf: serving '%s' on instance %s", o->service,
-		       o->instance ? o->instance : "default");
+		printf("weir-perf: serving '%s' on instance %s", o->service, o->instance);
 	printf(node >= 0 ? ", node %d\n" : "\n", node);
 	fflush(stdout);
 }

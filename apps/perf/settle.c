@@ -103,6 +103,10 @@ perf_options_settle(struct perf_options *o, char *reason, size_t size)
 {
 	bool alone = !o->address && !o->loop && !o->alltoall;
 
+	if (!o->instance || !*o->instance)
+		o->instance = getenv("WEIR_INSTANCE");
+	if (!o->instance || !*o->instance)
+		o->instance = "default";
 	if (!o->service)
 		o->service = o->tcp ? PERF_TCP_SERVICE : PERF_SERVICE;
 	if (o->no_calibrate && o->calibrate)

@@ -29,6 +29,7 @@
 
 #include "client/bias.h"
 
+#include <errno.h>
 #include <sys/queue.h>
 
 struct weir_again;
@@ -151,8 +152,9 @@ struct weir {
 	_Atomic uint32_t watchers; /* threads that watch nodes; all write and read */
 	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
-	char last_word[WEIR_REASON_MAX]; /* why the data plane let go of us, "" unsaid: watcher
-					    writes before state is DEAD, all read then */
+	char last_word[WEIR_REASON_MAX]; /* why an operator ended this session. Written once, under
+					    request_lock, before `evicted`; all read after it */
+	_Atomic bool evicted;		 /* as above; the session ends, or has */
 	_Atomic uint32_t
 	    handler_lines; /* of the arena's head, those in use; by threads of messengers */
 	struct weir_heap heap;
@@ -408,8 +410,19 @@ struct weir_session_msg weir_message(uint32_t type);
 
 /* Sets weir_reason() and returns `rc`. */
 int weir_fail(int rc, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
-/* -ENOTCONN in a forked child, -ENODEV when the data plane is gone. */
+/* Why a session is over: -ECONNABORTED, an operator has ended it; -ENODEV, the data plane is gone.
+ */
+int weir_loss(const struct weir *w) __attribute__((cold));
+/* The same with its reason; -ENOTCONN in a forked child. */
 int weir_gone(const struct weir *w) __attribute__((cold));
+/* Keeps why an operator ends the session. request_lock held. */
+void weir_evicted(struct weir *w, const struct weir_session_msg *said) __attribute__((cold));
+/* What weir_wait_next() gives when the session of its home is over. */
+static inline bool
+weir_is_loss(int rc)
+{
+	return weir_unlikely(rc == -ENODEV || rc == -ECONNABORTED);
+}
 
 /* ---- send heap ---- */
 

@@ -25,16 +25,31 @@ weir_fail(int rc, const char *format, ...)
 	return rc;
 }
 
+void
+weir_evicted(struct weir *w, const struct weir_session_msg *said)
+{
+	if (atomic_load_explicit(&w->evicted, memory_order_relaxed))
+		return;
+	memcpy(w->last_word, said->refused.reason, sizeof(w->last_word));
+	/* pairs with the acquire in weir_loss() */
+	atomic_store_explicit(&w->evicted, true, memory_order_release);
+}
+
+int
+weir_loss(const struct weir *w)
+{
+	/* pairs with the release in weir_evicted() */
+	return atomic_load_explicit(&w->evicted, memory_order_acquire) ? -ECONNABORTED : -ENODEV;
+}
+
 int
 weir_gone(const struct weir *w)
 {
 	if (weir_state(w) == WEIR_FORKED)
 		return weir_fail(-ENOTCONN, "this process was forked from the one that attached; "
 					    "attach again");
-	/* pairs with the release in weir_lost(), which comes after last_word */
-	atomic_thread_fence(memory_order_acquire);
-	if (*w->last_word)
-		return weir_fail(-ENODEV, "%s", w->last_word);
+	if (weir_loss(w) == -ECONNABORTED)
+		return weir_fail(-ECONNABORTED, "%s", w->last_word);
 	return weir_fail(-ENODEV, "the data plane is gone; weir_reattach() when it is back");
 }
 
@@ -59,6 +74,8 @@ weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 	pthread_mutex_lock(&w->request_lock);
 	rc = weir_state(w) == WEIR_UP ? w->transport.request(w->transport.user, m, reply, fds)
 				      : -ENODEV;
+	if (!rc && reply->type == WEIR_MSG_REFUSED && reply->refused.code == ECONNABORTED)
+		weir_evicted(w, reply);
 	pthread_mutex_unlock(&w->request_lock);
 	if (rc == -ENODEV) {
 		atomic_store(&w->hung_up, true);

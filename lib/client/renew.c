@@ -33,6 +33,7 @@ is_final(int rc)
 	case -EINVAL:
 	case -ENAMETOOLONG:
 	case -ENOTCONN:
+	case -ECONNABORTED: /* evicted while it attached */
 		return true;
 	}
 	return false;

@@ -45,7 +45,10 @@ do_chores(struct weir_thread *t)
 	weir_bias_unlock_passing(&t->lock);
 }
 
-/* A data plane that ends a session says why; a request that waits takes that for its answer. */
+/*
+ * A data plane that ends a session says why; a request that waits takes that for its answer. Such a
+ * one ends at once, since the socket has hung up: that lock is not waited for for long.
+ */
 static void
 hear_last_word(struct weir *w)
 {
@@ -55,13 +58,14 @@ hear_last_word(struct weir *w)
 	} in;
 	ssize_t n;
 
-	if (pthread_mutex_trylock(&w->request_lock))
-		return;
-	n = recv(w->transport.fd, &in, sizeof(in), MSG_DONTWAIT);
+	pthread_mutex_lock(&w->request_lock);
+	do
+		n = recv(w->transport.fd, &in, sizeof(in), MSG_DONTWAIT);
+	while (n < 0 && errno == ECONNRESET); /* said once, if a request was not read any more */
 	/* what comes late for a request that gave up is another refusal */
 	if (n > 0 && !weir_session_check(&in.m, (size_t)n) && in.m.type == WEIR_MSG_REFUSED &&
 	    in.m.refused.code == ECONNABORTED)
-		memcpy(w->last_word, in.m.refused.reason, sizeof(w->last_word));
+		weir_evicted(w, &in.m);
 	pthread_mutex_unlock(&w->request_lock);
 }
 

@@ -42,6 +42,8 @@ send_packet(int fd, const struct weir_session_msg *m, uint64_t deadline)
 			return 0;
 		if (errno == EINTR)
 			continue;
+		if (errno == EPIPE || errno == ECONNRESET)
+			return 0; /* it has hung up: what it said before is there, or nothing */
 		if (errno != EAGAIN)
 			return -ENODEV;
 		rc = wait_for(fd, POLLOUT, deadline);
@@ -99,7 +101,8 @@ receive_packet(int fd, struct weir_session_msg *m, int fds[2], uint64_t deadline
 		msg.msg_control = control.room;
 		msg.msg_controllen = sizeof(control.room);
 		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && (errno == EAGAIN || errno == EINTR));
+		/* ECONNRESET is said once, before what it said last */
+	} while (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNRESET));
 	if (n <= 0)
 		return -ENODEV;
 	take_fds(&msg, fds);

@@ -73,7 +73,7 @@ weir_message_reserve(struct weir_messenger *m, uint16_t node, uint16_t type, siz
 	rc = flags & WEIR_DRAFT_KEEP ? reserve_kept(&in, room)
 				     : reserve_in_place(s, &in, room, timeout_ms);
 	if (rc)
-		return rc == -EAGAIN ? rc : message_error(rc);
+		return rc == -EAGAIN ? rc : message_error(m, rc);
 	*draft = (struct weir_draft){.data = in.memory + HEADER_SHORT, .room = room};
 	memcpy(draft->internal, &in, sizeof(in));
 	return 0;
@@ -117,7 +117,7 @@ weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t l
 	}
 	rc = commit_in_place(in, length, timeout_ms);
 	if (rc)
-		return rc == -EAGAIN ? rc : message_error(rc);
+		return rc == -EAGAIN ? rc : message_error(m, rc);
 	lane_unpin(in->lane);
 	*draft = (struct weir_draft){0};
 	return 0;

@@ -169,6 +169,7 @@ struct worker {
 	struct message_header header;
 	struct weir_message message;
 	uint64_t guard_until;
+	uint32_t rests; /* since its session is over */
 	/* worker writes, others read */
 	_Alignas(64) _Atomic uint64_t since; /* ns: began with the messages at hand; 0: waits */
 	_Atomic uint32_t type;		     /* being handled, + 1; 0: none */
@@ -286,8 +287,10 @@ int lane_accept(struct worker *k, struct peer *p, struct weir_conn *c);
 void lane_end(struct lane *lane, int status);
 /* The same without m->lock, if that connection still is the lane's. */
 void lane_ended(struct lane *lane, uint64_t life, int status);
+/* Why no call does anything any more: the session is over. */
+int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
 /* What a call of the stream model means to who sends messages. */
-int message_error(int rc);
+int message_error(const struct weir_messenger *m, int rc);
 
 /* ---- turn.c ---- */
 /* Sends on a pinned lane of the caller's sender. */

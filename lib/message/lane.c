@@ -101,7 +101,7 @@ sender_get(struct weir_messenger *m, int *rc)
 	if (s)
 		return s;
 	if (weir_state(m->w) != WEIR_UP) {
-		*rc = weir_gone(m->w);
+		*rc = messenger_gone(m);
 		return NULL;
 	}
 	return sender_find(m, rc);
@@ -132,8 +132,20 @@ sender_leave(void *arg)
 /* ---- making ---- */
 
 int
-message_error(int rc)
+messenger_gone(const struct weir_messenger *m)
 {
+	int rc = weir_gone(m->w);
+
+	return rc == -ENODEV ? weir_fail(rc, "this messenger has ended with its data plane; "
+					     "weir_reattach(), close it and open another one")
+			     : rc;
+}
+
+int
+message_error(const struct weir_messenger *m, int rc)
+{
+	if (weir_is_loss(rc) && weir_state(m->w) != WEIR_UP && rc == weir_loss(m->w))
+		return messenger_gone(m);
 	switch (rc) {
 	case -ECONNABORTED:
 	case -ECONNRESET:
@@ -325,7 +337,7 @@ lane_end(struct lane *lane, int status)
 
 		if (*at == lane)
 			*at = NULL;
-		requests_end(lane, status ? message_error(status) : -ECANCELED);
+		requests_end(lane, status ? message_error(lane->m, status) : -ECANCELED);
 	}
 	/* who waits to send on it, or for its next message, sees that first */
 	lane->doomed = lane->pins || lane->running;
@@ -462,14 +474,14 @@ one_thread(struct sender *s, uint16_t node)
 }
 
 static int
-not_opened(int rc)
+not_opened(const struct weir_messenger *m, int rc)
 {
 	if (rc == -EHOSTUNREACH)
 		return weir_fail(rc, "no such node, or no way to it; see weirctl show nodes");
 	if (rc == -ECONNREFUSED)
 		return weir_fail(rc, "no messenger of that name is open on the node; start its "
 				     "program");
-	return message_error(rc);
+	return message_error(m, rc);
 }
 
 int
@@ -502,5 +514,5 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 		peer_lane_open(*lane);
 		pthread_mutex_unlock(&s->m->lock);
 	}
-	return rc && rc != -EAGAIN ? not_opened(rc) : rc;
+	return rc && rc != -EAGAIN ? not_opened(s->m, rc) : rc;
 }

@@ -426,7 +426,7 @@ weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 	int rc;
 
 	if (weir_state(m->w) != WEIR_UP)
-		return weir_gone(m->w);
+		return messenger_gone(m);
 	pthread_mutex_lock(&m->lock);
 	p = peer_known(m, node);
 	if (!p || p->state == PEER_DOWN) {
@@ -440,10 +440,10 @@ weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 		peer_leave(m, p, PEER_LEAVING);
 		messenger_await(m);
 	}
-	rc = p->lives == life ? -ENODEV : p->leave_status;
+	rc = weir_state(m->w) == WEIR_UP ? p->leave_status : -ENODEV;
 	pthread_mutex_unlock(&m->lock);
 	if (rc == -ENODEV)
-		return weir_gone(m->w);
+		return messenger_gone(m);
 	return rc ? weir_fail(rc,
 			      "node %u did not let go within 10 s; the connection was closed "
 			      "all the same",
@@ -486,7 +486,8 @@ look_lane(struct lane *lane)
 		atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
 		peer_bye(m, lane->peer);
 	}
-	if (!lane->conn || !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed))
+	if (!lane->conn || (weir_state(m->w) == WEIR_UP &&
+			    !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed)))
 		return;
 	weir_lock(lane->home);
 	status = lane->conn->state == CONN_ENDED ? lane->conn->end : 0;

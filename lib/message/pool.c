@@ -6,11 +6,14 @@
  */
 #include "message/internal.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define BATCH 64u
 #define STUCK_NS 1000000u /* in one batch for so long: others help */
+#define SHORT_RESTS 200	  /* ms in which a session that is over may leave something */
 #define GUARD_MS 4	  /* how often an idle worker looks after busy ones */
 #define GUARD_NS 100000000u
 
@@ -207,13 +210,26 @@ pump(struct worker *k, struct weir_thread *t, bool helps)
 	return n;
 }
 
+static bool
+has_accepts(struct weir_thread *t)
+{
+	bool any;
+
+	weir_lock(t);
+	any = !TAILQ_EMPTY(&t->accepts);
+	t->node_count = 0; /* lost nodes are seen by their lanes */
+	weir_unlock(t);
+	return any;
+}
+
 static void
 accept_all(struct worker *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_conn *c;
 
-	while (k->listener && !weir_accept(k->listener, 0, &c)) {
+	/* asked for more, one of a session that is over would listen in the next one */
+	while (k->listener && has_accepts(k->home) && !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 
 		pthread_mutex_lock(&m->lock);
@@ -226,18 +242,6 @@ accept_all(struct worker *k)
 		}
 		pthread_mutex_unlock(&m->lock);
 	}
-}
-
-static bool
-has_accepts(struct weir_thread *t)
-{
-	bool any;
-
-	weir_lock(t);
-	any = !TAILQ_EMPTY(&t->accepts);
-	t->node_count = 0; /* lost nodes are seen by their lanes */
-	weir_unlock(t);
-	return any;
 }
 
 /* Messages of workers that are in a handler for long. */
@@ -302,6 +306,27 @@ housekeeping(struct worker *k, uint64_t *due)
 	return stepping;
 }
 
+/*
+ * The session is over. What it has left is handled, and what ends with it is told, until the
+ * program closes the messenger.
+ */
+static void
+rest(struct worker *k, struct weir_wait *wait)
+{
+	struct pollfd p = {.fd = k->home->nudge_fd, .events = POLLIN};
+	bool early = k->rests < SHORT_RESTS;
+	uint64_t count;
+	ssize_t n = 0;
+
+	weir_wait_end(wait);
+	k->rests += early;
+	if (poll(&p, 1, early ? 1 : TICK_MS) > 0)
+		n = read(p.fd, &count, sizeof(count));
+	(void)n;
+	weir_wait_init(wait, k->home, TICK_MS);
+	wait->events = true;
+}
+
 static void
 work(struct worker *k)
 {
@@ -309,12 +334,12 @@ work(struct worker *k)
 	struct weir_wait wait;
 	uint64_t due = 0;
 	uint32_t turns = 0;
-	int rc = 0;
 
 	weir_wait_init(&wait, k->home, TICK_MS);
 	wait.events = true;
-	while (!atomic_load_explicit(&m->stop, memory_order_acquire) && rc != -ENODEV) {
+	while (!atomic_load_explicit(&m->stop, memory_order_acquire)) {
 		bool stepping = false;
+		int rc;
 		unsigned n = pump(k, k->home, false);
 
 		if (has_accepts(k->home))
@@ -339,6 +364,8 @@ work(struct worker *k)
 		rc = weir_wait_next(&wait);
 		if (rc == -EAGAIN)
 			wait.deadline = UINT64_MAX;
+		else if (rc)
+			rest(k, &wait);
 	}
 	weir_wait_end(&wait);
 }

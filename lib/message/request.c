@@ -201,7 +201,7 @@ weir_message_cancel(struct weir_messenger *m, uint16_t node)
 	uint32_t n = 0;
 
 	if (weir_state(m->w) != WEIR_UP)
-		return weir_gone(m->w);
+		return messenger_gone(m);
 	pthread_mutex_lock(&m->lock);
 	TAILQ_FOREACH(s, &m->senders, next)
 	n += requests_cancel(s, node);
@@ -254,7 +254,7 @@ start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, u
 		return rc;
 	rc = send_pinned(s, lane, r, type, &part, timeout_ms);
 	lane_unpin(lane);
-	return rc ? message_error(rc) : 0;
+	return rc ? message_error(m, rc) : 0;
 }
 
 /* Everything is ready for a small one. -EAGAIN: not so. Home locked. */
@@ -347,7 +347,7 @@ give_up(struct sender *s, struct weir_request *r, int status)
 }
 
 static int
-result(const struct weir_request *r, int timeout_ms)
+result(const struct weir_messenger *m, const struct weir_request *r, int timeout_ms)
 {
 	switch (r->status) {
 	case 0:
@@ -368,6 +368,8 @@ result(const struct weir_request *r, int timeout_ms)
 		return weir_fail(-EMSGSIZE, "the response has %zu bytes; give a larger buffer",
 				 r->length);
 	default:
+		if (weir_state(m->w) != WEIR_UP && r->status == weir_loss(m->w))
+			return messenger_gone(m);
 		return weir_fail(r->status, "the request to node %u failed: %s; see its program",
 				 r->node, strerror(-r->status));
 	}
@@ -398,7 +400,7 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 		return rc;
 	if (rc)
 		give_up(s, r, rc == -EAGAIN ? -ETIMEDOUT : rc);
-	return result(r, timeout_ms);
+	return result(s->m, r, timeout_ms);
 }
 
 void

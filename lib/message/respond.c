@@ -128,7 +128,7 @@ weir_message_respond(struct weir_messenger *m, const struct weir_reply *reply, c
 				 "send less or raise that",
 				 length, (unsigned long long)m->o.message_max);
 	rc = respond_locked(reply, &h, buf, length);
-	return rc ? message_error(rc) : 0;
+	return rc ? message_error(m, rc) : 0;
 }
 
 int
@@ -138,10 +138,9 @@ weir_message_refuse(struct weir_messenger *m, const struct weir_reply *reply, in
 	    .kind = KIND_RESPONSE, .status = (uint32_t)error, .id = reply->internal[2]};
 	int rc;
 
-	(void)m;
 	if (!reply->internal[0] || error < 1 || error > 4095)
 		return weir_fail(-EINVAL, "not a request, or no error of 1 to 4095; look at the "
 					  "message's flags");
 	rc = respond_locked(reply, &h, NULL, 0);
-	return rc ? message_error(rc) : 0;
+	return rc ? message_error(m, rc) : 0;
 }

@@ -29,7 +29,7 @@ send_on(struct sender *s, uint16_t node, uint16_t type, const struct iovec *iov,
 		 ? pieces_send(lane, &h, iov, n, length, timeout_ms)
 		 : lane_send(lane, parts, n + 1, HEADER_SHORT + length, timeout_ms);
 	lane_unpin(lane);
-	return rc ? message_error(rc) : 0;
+	return rc ? message_error(s->m, rc) : 0;
 }
 
 int

@@ -208,7 +208,7 @@ sender_take(struct sender *s, const struct weir_request *r)
 
 		if (rc == TAKE_ENDED) {
 			/* who holds m->lock closes it: nothing waits for it any more */
-			requests_end(take.lane, message_error(take.status));
+			requests_end(take.lane, message_error(s->m, take.status));
 			break;
 		}
 		if (rc == TAKE_NOTHING)

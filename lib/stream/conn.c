@@ -239,7 +239,7 @@ end_closing(struct weir_conn *c)
 }
 
 int
-weir_conn_failed(int rc)
+weir_conn_failed(const struct weir_conn *c, int rc)
 {
 	switch (rc) {
 	case -ESHUTDOWN:
@@ -251,6 +251,8 @@ weir_conn_failed(int rc)
 		return weir_fail(rc, "the data plane is gone; weir_reattach() when it is back, "
 				     "then connect again");
 	case -ECONNABORTED:
+		if (weir_loss(c->home->w) == rc)
+			return weir_gone(c->home->w);
 		return weir_fail(rc,
 				 "an operator has ended the connection (weirctl evict); connect "
 				 "again if you may");

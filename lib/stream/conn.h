@@ -133,6 +133,8 @@ struct weir_conn {
 	uint8_t *assembly;
 	uint32_t assembly_length, assembled;
 	uint64_t parked_cost; /* local: of what lies in the queue */
+	uint64_t salvage; /* 1 more than the next message, of those that a dead data plane has left;
+			     0: not counted yet */
 	uint8_t *tail;
 	uint32_t tail_length, tail_at;
 	bool tail_lent;			/* tail is the memory of a caller who waits */
@@ -210,7 +212,7 @@ void weir_conn_find_segment(struct weir_conn *c);
 /* The other end is gone: status 0 or positive errno. */
 void weir_conn_ended(struct weir_conn *c, uint32_t status);
 /* Says in words how a connection ended; returns rc. */
-int weir_conn_failed(int rc);
+int weir_conn_failed(const struct weir_conn *c, int rc);
 /* Something to report. */
 void weir_conn_report(struct weir_conn *c, uint8_t pending);
 /* Reports to another thread from now on; `foreign`: that thread's entry for the home, NULL: to its

@@ -111,8 +111,8 @@ finish(struct weir_conn *c, int timeout_ms)
 				 "the peer has not answered within %d ms; see weirctl show nodes, "
 				 "or wait longer",
 				 timeout_ms);
-	if (rc == -ENODEV)
-		return weir_gone(c->home->w);
+	if (weir_is_loss(rc))
+		return weir_conn_failed(c, rc);
 	if (rc)
 		weir_fail(rc, "the connection was refused: %s; %s", strerror(-rc),
 			  rc == -ECONNREFUSED

@@ -297,13 +297,16 @@ enter(struct weir *w, int *rc)
 	return t;
 }
 
-/* The data plane is gone: WEIR_REATTACH tries, if it is time to. 0; or why nothing is to be had. */
+/*
+ * The session is over. WEIR_REATTACH tries, if it is time to, unless an operator has ended it: that
+ * is not undone unasked. 0; or why nothing is to be had.
+ */
 static int
 come_back(struct weir_thread *t)
 {
 	int rc;
 
-	if (!t->w->renews)
+	if (!t->w->renews || weir_loss(t->w) != -ENODEV)
 		return weir_gone(t->w);
 	rc = weir_renew(t->w);
 	return rc == -EAGAIN ? 0 : rc;
@@ -328,7 +331,7 @@ weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 	return 0;
 }
 
-/* Until events came: how many; -EAGAIN: the time is over; -ENODEV. */
+/* Until events came: how many; -EAGAIN: the time is over; weir_loss(). */
 static int
 wait_once(struct weir_thread *t, struct weir_event *events, unsigned n, int timeout_ms)
 {

@@ -107,7 +107,7 @@ report(struct weir_listener *l)
 	l->queued = true;
 }
 
-/* renew_lock held. 0 or why nobody listens: -ENODEV, -ETIMEDOUT: the data plane has gone again. */
+/* renew_lock held. 0 or why nobody listens: weir_loss(), -ETIMEDOUT: this session is over, too. */
 static int
 follow(struct weir_thread *t, struct weir_listener *l)
 {
@@ -118,7 +118,7 @@ follow(struct weir_thread *t, struct weir_listener *l)
 	if (atomic_load(&l->now) || l->error)
 		return l->error;
 	rc = make(t, l->service, &o, &n);
-	if (rc == -ENODEV || rc == -ETIMEDOUT)
+	if (weir_is_loss(rc) || rc == -ETIMEDOUT)
 		return rc; /* the next one is asked */
 	weir_lock(l->home);
 	l->error = rc;
@@ -189,7 +189,7 @@ successor(struct weir_listener *l, int *rc)
 	pthread_mutex_lock(&w->first->renew_lock);
 	*rc = follow(t, l);
 	pthread_mutex_unlock(&w->first->renew_lock);
-	if (*rc && *rc != -ENODEV)
+	if (*rc && !weir_is_loss(*rc))
 		weir_fail(*rc,
 			  "nobody listens on %s any more, after the data plane was restarted: %s; "
 			  "listen again, or on another name",
@@ -273,7 +273,7 @@ weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 	if (weir_state(l->home->w) == WEIR_FORKED)
 		return weir_gone(l->home->w);
 	/* of an earlier session: first what had come before that ended */
-	while ((rc = accept_on(l, timeout_ms, conn)) == -ENODEV) {
+	while (weir_is_loss(rc = accept_on(l, timeout_ms, conn))) {
 		l = successor(l, &rc);
 		if (!l)
 			break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The end of the data plane, on a home. What lies whole in its rings is taken in, then its
- * connections end with -ENODEV. A local peer may have written until it noticed the end itself: it
- * says so in the segment, and what it wrote before counts as delivered, so it is waited for. One
+ * connections end with weir_loss(). A local peer may have written until it noticed the end itself:
+ * it says so in the segment, and what it wrote before counts as delivered, so it is waited for. One
  * that doesn't in time is told that nothing is taken in any more.
  */
 #include "stream/conn.h"
@@ -31,13 +31,13 @@ end_one(struct weir_conn *c)
 	if (!is_open(c))
 		return;
 	if (c->local && c->pipe) { /* may still receive */
-		c->send_error = -ENODEV;
+		c->send_error = weir_loss(c->home->w);
 		if (c->blocked)
 			weir_conn_report(c, PENDING_WRITABLE);
 		c->blocked = false;
 		return;
 	}
-	weir_conn_ended(c, ENODEV);
+	weir_conn_ended(c, (uint32_t)-weir_loss(c->home->w));
 }
 
 void
@@ -76,13 +76,14 @@ static void
 end_segment(struct weir_segment *seg)
 {
 	struct weir_conn *c, *next;
+	uint32_t status = (uint32_t)-weir_loss(seg->pipe.home->w);
 
 	for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
 		next = TAILQ_NEXT(c, in_segment);
 		if (is_open(c) && !c->ending)
-			weir_segment_finish(c, ENODEV);
+			weir_segment_finish(c, status);
 		if (is_open(c) && c->home->w->late)
-			weir_conn_ended(c, ENODEV); /* for want of memory to take all in */
+			weir_conn_ended(c, status); /* for want of memory to take all in */
 	}
 }
 

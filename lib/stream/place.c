@@ -83,7 +83,7 @@ post(struct weir_conn *c, uint8_t *buf, size_t size, uint64_t cookie, struct wei
 	struct weir_posts *p = c->posts;
 
 	if (c->state != CONN_OPEN && c->state != CONN_OPENING)
-		return weir_conn_failed(c->state == CONN_ENDED ? c->end : -EPIPE);
+		return weir_conn_failed(c, c->state == CONN_ENDED ? c->end : -EPIPE);
 	if (!p)
 		p = c->posts = calloc(1, sizeof(*p));
 	if (!p)

@@ -94,7 +94,7 @@ spoilt(struct weir_conn *c)
 		weir_segment_spoil(WEIR_SEGMENT_OF(c->pipe));
 	else
 		weir_conn_ended(c, EPROTO);
-	return weir_conn_failed(-EPROTO);
+	return weir_conn_failed(c, -EPROTO);
 }
 
 static inline int
@@ -235,7 +235,7 @@ nothing(struct weir_conn *c, int rc)
 	if (rc == -ENODEV)
 		return weir_gone(c->home->w);
 	if (rc != -EAGAIN)
-		return weir_conn_failed(rc);
+		return weir_conn_failed(c, rc);
 	if (c->pipe->burst >= STREAM_BURST && c->pipe->caught_up != c->pipe->rx.pos)
 		for (unsigned i = 0; i < STREAM_PAUSES; i++)
 			weir_pause();
@@ -319,7 +319,7 @@ wait_next(struct weir_wait *wait)
 	static const struct timespec nap = {.tv_nsec = 200000};
 	int rc = weir_wait_next(wait);
 
-	if (weir_likely(rc != -ENODEV) || !wait->home->w->watched || wait->ends++ == ENDS_MAX)
+	if (weir_likely(!weir_is_loss(rc)) || !wait->home->w->watched || wait->ends++ == ENDS_MAX)
 		return rc;
 	nanosleep(&nap, NULL);
 	return 0;
@@ -342,7 +342,7 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 		weir_unlock(c->home);
 	} while (rc == -EAGAIN);
 	weir_wait_end(&wait);
-	if (rc == -ENODEV && weir_conn_await_end(c))
+	if (weir_is_loss(rc) && weir_conn_await_end(c))
 		rc = locked_recv(c, buf, size, length);
 	return rc;
 }
@@ -581,7 +581,7 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 			break;
 	}
 	weir_wait_end(&wait);
-	if (rc == -ENODEV && weir_conn_await_end(c))
+	if (weir_is_loss(rc) && weir_conn_await_end(c))
 		rc = locked_loan(c, loan);
 	return rc;
 }

@@ -30,15 +30,19 @@ next_slot(const struct weir *w, struct chain *at)
 	return slot;
 }
 
-/* Whether c has that message already: it lay in the ring, too. */
+/*
+ * Whether c's next message is that one. Another one lay in the ring, too, or comes after one that
+ * is lost.
+ */
 static bool
-has(const struct weir_conn *c, const struct weir_head *h)
+is_next(struct weir_conn *c, const struct weir_head *h)
 {
-	uint64_t next = c->received;
-
-	for (const struct weir_parked *p = c->queue; p; p = p->next)
-		next++;
-	return h->order != (uint16_t)next;
+	if (!c->salvage) {
+		c->salvage = c->received + 1;
+		for (const struct weir_parked *p = c->queue; p; p = p->next)
+			c->salvage++;
+	}
+	return h->order == (uint16_t)(c->salvage - 1);
 }
 
 /* Payload of a message whose head lies in `slot`. False: the chain ends in it. */
@@ -88,15 +92,15 @@ next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
 	return p;
 }
 
-/* False: it is nobody's. The first of the chain may have been received. */
+/* False: it is nobody's, or not the next one. */
 static bool
-append(struct weir_channel *ch, const struct weir_head *h, struct weir_parked *p, bool first)
+append(struct weir_channel *ch, const struct weir_head *h, struct weir_parked *p)
 {
 	bool stale;
 	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
 
 	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe ||
-	    (first && has(c, h)))
+	    !is_next(c, h))
 		return false;
 	if (h->op == WEIR_OP_PLACE) {
 		p->data =
@@ -108,6 +112,7 @@ append(struct weir_channel *ch, const struct weir_head *h, struct weir_parked *p
 		p->pipe = c->pipe;
 	}
 	weir_park_append(c, p);
+	c->salvage++;
 	return true;
 }
 
@@ -121,17 +126,14 @@ weir_channel_salvage(struct weir_channel *ch)
 	struct weir_head h;
 	struct chain at;
 	uint64_t spilled;
-	bool first = true;
 
 	/* one that lives, and has ended this session, goes on for a while */
-	if (*w->last_word)
+	if (weir_loss(w) != -ENODEV)
 		return;
 	/* pairs with the release in show() in dataplane/engine/spill.c */
 	spilled = atomic_load_explicit(&head->spilled, memory_order_acquire);
 	at = (struct chain){spilled >> 40, spilled >> 32 & 0xff, (uint32_t)spilled};
-	while ((p = next_message(ch, &at, &h))) {
-		if (!append(ch, &h, p, first))
+	while ((p = next_message(ch, &at, &h)))
+		if (!append(ch, &h, p))
 			weir_parked_free(p);
-		first = false;
-	}
 }

@@ -380,7 +380,7 @@ failed(struct weir_conn *c, const struct weir_message_out *m, int rc)
 int
 weir_send_error(const struct weir_conn *c)
 {
-	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c->send_error);
+	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c, c->send_error);
 }
 
 static __attribute__((cold, noinline)) int

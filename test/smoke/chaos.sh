@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Programs, data planes, controls and etcd die by SIGKILL at random, under traffic between all nodes, and are
-# started again: first two nodes on a memif with a peers file, then three on a switch whose list is in etcd.
+# Programs, data planes, controls, etcd and the switch between the nodes die by SIGKILL at random, under traffic
+# between all nodes, and are started again: first two nodes on a memif with a peers file, then three on a switch
+# whose list is in etcd.
 # Every message is accounted for by what a completion means; afterwards everything works, and nothing is left.
 #   CHAOS_SECONDS  how long, of which a third is on the memif [60]
-#   CHAOS_WHO      only whom this matches, of: sender N, receiver N, dataplane N, control N, etcd 0
+#   CHAOS_WHO      only whom this matches, of: sender N, receiver N, dataplane N, control N, etcd 0, switch 0
 #   CHAOS_LOG      a file for who died when
 #   CHAOS_SEED     who dies, and for how long [a random one, which is told]
 # timeout: 600
@@ -36,10 +37,21 @@ start_control()
 		--listen "127.0.0.1:${weir_port[$1]}" "${source[@]}"
 }
 
+# What the nodes' memifs are connected with: whoever loses it tries to reach it again.
+start_switch()
+{
+	local n
+	local -a vdevs=()
+	for n in "${!node_name[@]}"; do
+		vdevs+=(--vdev="net_memif$n,role=server,id=$n,bsize=4224,socket=$weir_memif-$fabric")
+	done
+	run switch weir-switch --lcores "0@(0-1)" "${small_eal[@]}" "${vdevs[@]}" --
+}
+
 # WHO NODE: its name for run() and stop().
 name_of()
 {
-	[ "$1" = etcd ] && echo etcd || echo "$1-${node_name[$2]}"
+	[ "$2" = 0 ] && echo "$1" || echo "$1-${node_name[$2]}"
 }
 
 start()
@@ -48,6 +60,7 @@ start()
 	dataplane) start_plane "$2" ;;
 	control) start_control "$2" ;;
 	etcd) start_etcd ;;
+	switch) start_switch ;;
 	*) start_program "$@" ;;
 	esac
 	note start "$@"
@@ -75,7 +88,7 @@ victims()
 		for n in "${!node_name[@]}"; do
 			printf '%s\n' "sender $n" "receiver $n" "dataplane $n" "control $n"
 		done
-		[ "$fabric" = memif ] || echo "etcd 0"
+		[ "$fabric" = memif ] || printf '%s\n' "etcd 0" "switch 0"
 	} | grep -E "${CHAOS_WHO:-.}"
 }
 
@@ -105,14 +118,12 @@ prepare_memif()
 prepare_switch()
 {
 	local n
-	local -a vdevs=()
 	node_name=([1]=switch1 [2]=switch2 [3]=switch3)
 	for n in 1 2 3; do
 		weir_port[$n]=$(free_port)
-		vdevs+=(--vdev="net_memif$n,role=server,id=$n,bsize=4224,socket=$weir_memif-$fabric")
 	done
 	start_etcd
-	run switch weir-switch --lcores "0@(0-1)" "${small_eal[@]}" "${vdevs[@]}" --
+	start_switch
 }
 
 # FABRIC SECONDS

@@ -60,6 +60,8 @@ until(b"weir A> ")
 os.write(fd, b"capture net_ring0 " + os.environb[b"HOME"] + b"/x.pcapng --seconds 0.1\n")
 until(b"0 dropped")
 until(b"weir A> ")
+if b"wait" not in open(os.environ["HOME"] + "/.weirctl_history", "rb").read():
+    sys.exit("Ctrl-C would leave no history")
 os.write(fd, b"sheep\n")
 until(b"unknown command 'sheep'")
 until(b"weir A> ")
@@ -96,6 +98,14 @@ id=$(weirctl --json show sessions | jq '.[] | select(.name == "probe") | .sessio
 weirctl evict "session.$id" --reason 'maintenance at noon' || fail "evict session.$id"
 await has_ended "${weir_pid[held]}" || fail "a program goes on without its session"
 log_of held | has 'evicted by an operator: maintenance at noon' || fail "it was told $(log_of held)"
+
+# one whose library attaches again by itself after a loss: that is none
+run kept survivor A sink kept
+await 20 grep -q ready "$weir_tmp/kept.log" || die "no survivor: $(log_of kept)"
+id=$(weirctl --json show sessions | jq '.[] | select(.name == "survivor") | .session')
+weirctl evict "session.$id" --reason 'for good' || fail "evict session.$id"
+await 20 has_ended "${weir_pid[kept]}" || fail "what an operator has ended is there again: $(weirctl show sessions)"
+log_of kept | has 'evicted by an operator: for good' || fail "it was told $(log_of kept)"
 weirctl evict session.63 2>"$ctl" && fail "there is a session 63"
 says 'there is no session 63; see'
 

@@ -67,6 +67,46 @@ test_wait_is_no_answer(void **state)
 	}
 }
 
+/* It goes before it has read a request, or before one is sent: what it said last is heard. */
+static void *
+evict(void *arg)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_REFUSED,
+				     .length = weir_session_length(WEIR_MSG_REFUSED)};
+	struct weir_transport *t = arg;
+	int fd = accept(listener, NULL, NULL);
+
+	if (t)
+		send((int)(intptr_t)t->user, &m, m.length, 0); /* what is never read */
+	m.refused.code = ECONNABORTED;
+	send(fd, &m, m.length, MSG_NOSIGNAL);
+	close(fd);
+	return NULL;
+}
+
+static void
+test_last_word(void **state)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_BYE, .length = 8}, r;
+
+	(void)state;
+	for (int unread = 0; unread < 2; unread++) {
+		struct weir_transport t;
+		int fds[2] = {-1, -1};
+		pthread_t server;
+
+		assert_int_equal(weir_socket_open("one", &t), 0);
+		assert_int_equal(pthread_create(&server, NULL, evict, unread ? &t : NULL), 0);
+		pthread_join(server, NULL);
+		r.type = 0;
+		assert_int_equal(t.request(t.user, &m, &r, fds), 0);
+		assert_int_equal(r.type, WEIR_MSG_REFUSED);
+		assert_int_equal(r.refused.code, ECONNABORTED);
+		assert_int_equal(t.request(t.user, &m, &r, fds), -ENODEV);
+		t.close(t.user);
+	}
+}
+
 static int
 set_up(void **state)
 {
@@ -103,6 +143,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_wait_is_no_answer),
+	    cmocka_unit_test(test_last_word),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

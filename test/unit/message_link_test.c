@@ -23,6 +23,48 @@ test_death(void **state)
 	close_both(&p);
 }
 
+/*
+ * A messenger ends with its data plane, and says what is to be done; the nodes that it was
+ * connected with are told to be lost. After that another one does what it did.
+ */
+static void
+test_data_plane(void **state)
+{
+	struct fake_options plane = message_plane;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_request r;
+	uint64_t in = 0;
+	struct both p;
+	int rc;
+
+	(void)state;
+	plane.watched = true;
+	open_both(&p, &plane, NULL);
+	register_keep(&p.b);
+	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
+	await(kept_count == 1);
+	fake_kill(p.f);
+	assert_int_equal(weir_request_wait(&r, WEIR_NO_TIMEOUT), -ENODEV);
+	assert_non_null(strstr(weir_reason(), "open another one"));
+	await(p.a.lost == 1 && p.b.lost == 1);
+	assert_int_equal(p.a.status, -ENODEV);
+	fake_come_back(p.f);
+	must(weir_reattach(p.a.w, PATIENT));
+	must(weir_reattach(p.b.w, PATIENT));
+	rc = weir_message_send(p.a.m, B, TYPE_NOTE, "x", 1, PATIENT);
+	assert_int_equal(rc, -ENODEV);
+	assert_non_null(strstr(weir_reason(), "open another one"));
+	weir_messenger_close(p.b.m);
+	weir_messenger_close(p.a.m);
+	open_side(&p.a, &o);
+	open_side(&p.b, &o);
+	/* the fourth session is another node to the made-up data plane */
+	must(weir_message_request(p.a.m, FAKE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
+				  PATIENT));
+	assert_memory_equal(&in, "again", 6);
+	close_both(&p);
+}
+
 static void
 ask(const struct side *s, uint16_t node)
 {
@@ -207,9 +249,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_death),   cmocka_unit_test(test_least_recent),
-	    cmocka_unit_test(test_restart), cmocka_unit_test(test_early),
-	    cmocka_unit_test(test_clients), cmocka_unit_test(test_graceful),
+	    cmocka_unit_test(test_death),      cmocka_unit_test(test_least_recent),
+	    cmocka_unit_test(test_restart),    cmocka_unit_test(test_early),
+	    cmocka_unit_test(test_clients),    cmocka_unit_test(test_graceful),
+	    cmocka_unit_test(test_data_plane),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

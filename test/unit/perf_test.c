@@ -152,6 +152,12 @@ test_options(void **state)
 {
 	struct perf_options o;
 
+	unsetenv("WEIR_INSTANCE");
+	assert_int_equal(parse(&o, ""), OPTIONS_RUN);
+	assert_string_equal(o.instance, "default");
+	setenv("WEIR_INSTANCE", "C", 1); /* which is what it attaches to, and says */
+	assert_int_equal(parse(&o, ""), OPTIONS_RUN);
+	assert_string_equal(o.instance, "C");
 	assert_int_equal(parse(&o, "--instance B"), OPTIONS_RUN);
 	assert_string_equal(o.instance, "B");
 	assert_int_equal(o.test_count, 0);

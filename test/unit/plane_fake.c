@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -216,6 +217,33 @@ fake_cut(struct fake *f, struct weir *w)
 
 	close(s->socket[1]);
 	s->socket[1] = -1;
+}
+
+void
+plane_evicted(struct weir_session_msg *m)
+{
+	*m = weir_message(WEIR_MSG_REFUSED);
+	m->refused.code = ECONNABORTED;
+	snprintf(m->refused.reason, sizeof(m->refused.reason),
+		 "evicted by an operator: too loud; attach again if you may");
+}
+
+void
+fake_evict(struct fake *f, struct weir *w, bool asked)
+{
+	struct session *s = session_of(f, w);
+	struct weir_session_msg m;
+
+	plane_evicted(&m);
+	pthread_mutex_lock(&f->lock);
+	s->dead = true;
+	s->evict = asked;
+	if (!asked) {
+		plane_require(send(s->socket[1], &m, m.length, 0) == m.length, "send");
+		close(s->socket[1]);
+		s->socket[1] = -1;
+	}
+	pthread_mutex_unlock(&f->lock);
 }
 
 uint32_t

@@ -56,6 +56,11 @@ void fake_open(struct fake *f);
 void fake_die(struct fake *f, struct weir *w);
 /* The session's socket hangs up, as when the data plane is killed. Needs `watched`. */
 void fake_cut(struct fake *f, struct weir *w);
+/*
+ * An operator ends the session: it is told so, or as the answer to its next request if `asked`, and
+ * its socket hangs up. Needs `watched`.
+ */
+void fake_evict(struct fake *f, struct weir *w, bool asked);
 /* The data plane dies with all it knew, needs `watched`; another one takes its place. */
 void fake_kill(struct fake *f);
 void fake_come_back(struct fake *f);

@@ -43,7 +43,8 @@ struct session {
 	uint64_t map[64];
 	uint8_t *out; /* blocks that the program holds: how many from here */
 	struct weir *w;
-	int socket[2];	/* nothing is ever sent on it */
+	int socket[2];	/* nothing is ever sent on it, but by fake_evict() */
+	bool evict;	/* the next request is answered by that */
 	struct region { /* adopted memory: number i + 1 */
 		uint8_t *base;
 		uint64_t bytes;
@@ -126,5 +127,7 @@ void plane_tell_opened(struct fake *f, struct end *x);
 int plane_request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r,
 		  int fds[2]);
 void plane_close_session(void *user);
+/* What the data plane says of a session that an operator ends. */
+void plane_evicted(struct weir_session_msg *m);
 
 #endif

@@ -349,6 +349,14 @@ plane_request(void *user, const struct weir_session_msg *m, struct weir_session_
 	memset(r, 0, sizeof(*r));
 	r->type = WEIR_MSG_OK;
 	pthread_mutex_lock(&f->lock);
+	if (s->evict) {
+		s->evict = false;
+		plane_evicted(r);
+		close(s->socket[1]);
+		s->socket[1] = -1;
+		pthread_mutex_unlock(&f->lock);
+		return 0;
+	}
 	if (f->o.watched && s->socket[1] < 0) { /* hung up */
 		pthread_mutex_unlock(&f->lock);
 		return -ENODEV;

@@ -315,6 +315,55 @@ test_arm(void **state)
 	check_and_close(&p);
 }
 
+/*
+ * An operator has ended the session: nothing is made again unasked, every call says why. By a call
+ * that attaches again the program decides otherwise.
+ */
+static void
+test_evicted(void **state)
+{
+	static const uint32_t on = WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS;
+
+	(void)state;
+	for (int asked = 0; asked < 2; asked++) {
+		struct pair p = open_pair(on, 0, &self_made);
+		struct weir_listener *l;
+		struct weir_event e;
+		size_t n;
+
+		assert_int_equal(weir_send_notify(p.c, "lost", 4, WEIR_NOTIFY, 9, 0), 0);
+		fake_evict(p.f, p.a, asked);
+		if (asked)
+			assert_int_equal(weir_listen(p.a, "mine", 0, &l), -ECONNABORTED);
+		expect(&p, p.a, WEIR_EVENT_SENT, -ECONNABORTED);
+		expect(&p, p.a, WEIR_EVENT_CLOSED, -ECONNABORTED);
+		for (int i = 0; i < 3; i++) {
+			assert_int_equal(weir_poll(p.a, &e, 1), -ECONNABORTED);
+			assert_non_null(strstr(weir_reason(), "too loud"));
+			assert_int_equal(weir_wait(p.a, &e, 1, -1), -ECONNABORTED);
+			assert_int_equal(weir_arm(p.a), -ECONNABORTED);
+			nap(WEIR_RENEW_MS);
+		}
+		assert_int_equal(weir_send(p.c, "x", 1, -1), -ECONNABORTED);
+		assert_non_null(strstr(weir_reason(), "too loud"));
+		assert_int_equal(weir_recv(p.c, &e, 1, &n, -1), -ECONNABORTED);
+		assert_non_null(strstr(weir_reason(), "too loud"));
+		assert_int_equal(weir_node(p.a), -ECONNABORTED);
+		assert_int_equal(weir_listen(p.a, "mine", 0, &l), -ECONNABORTED);
+		weir_close(p.c);
+		assert_int_equal(weir_reattach(p.a, 0), 0);
+		assert_int_equal(weir_poll(p.a, &e, 1), 0);
+		assert_int_equal(weir_listen(p.a, "mine", 0, &l), 0);
+		weir_listener_close(l);
+		weir_lost(p.b);
+		weir_close(p.d);
+		weir_listener_close(p.l);
+		weir_detach(p.a);
+		weir_detach(p.b);
+		fake_destroy(p.f);
+	}
+}
+
 /* ---- many threads ---- */
 
 struct crowd {
@@ -446,7 +495,8 @@ main(void)
 	    cmocka_unit_test(test_restart), cmocka_unit_test(test_peer_lost),
 	    cmocka_unit_test(test_others),  cmocka_unit_test(test_gives_up),
 	    cmocka_unit_test(test_cancel),  cmocka_unit_test(test_wait),
-	    cmocka_unit_test(test_arm),	    cmocka_unit_test(test_crowd),
+	    cmocka_unit_test(test_arm),	    cmocka_unit_test(test_evicted),
+	    cmocka_unit_test(test_crowd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

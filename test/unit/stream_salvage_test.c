@@ -173,6 +173,29 @@ test_salvage(void **state)
 	close_chain(&k);
 }
 
+/* The ring has more of them than one, and one that was lost: nothing twice, nothing after that. */
+static void
+test_order(void **state)
+{
+	struct chain k = open_chain();
+	uint8_t in[64];
+	size_t n;
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++)
+		send_one(&k, i, 20 + i);
+	for (uint32_t i = 0; i < 5; i++)
+		put(&k, i, 20 + i);
+	k.order++;
+	put(&k, 6, 26);
+	show(&k, k.count);
+	fake_cut(k.p.f, k.p.b);
+	for (uint32_t i = 0; i < 5; i++)
+		take(&k, i, 20 + i);
+	assert_int_equal(weir_recv(k.p.d, in, sizeof(in), &n, 1000), -ENODEV);
+	close_chain(&k);
+}
+
 /* Chains that no engine writes: what is whole before the fault is received, nothing else is. */
 static void
 test_bad_chain(void **state)
@@ -218,6 +241,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_order),
 	    cmocka_unit_test(test_salvage),
 	    cmocka_unit_test(test_it_lives),
 	    cmocka_unit_test(test_bad_chain),

@@ -9,7 +9,9 @@
  * handlers run one after another. Handlers run in the messenger's own threads.
  *
  * Waiting: `timeout_ms` < 0 waits for ever, 0 doesn't wait (then -EAGAIN), where nothing else is
- * said. All calls give -ENODEV once the data plane is gone, -ENOTCONN in a forked child,
+ * said. All calls give -ENODEV once the data plane is gone, and go on giving it after
+ * weir_reattach(): a messenger ends with its data plane, close it and open another one.
+ * -ECONNABORTED when an operator has ended the session, -ENOTCONN in a forked child,
  * -EHOSTUNREACH when the node is unknown, lost, or has been closed by its program, -ECONNREFUSED
  * when no messenger of that name is open there.
  */

@@ -8,7 +8,7 @@
  * the calls. One thread at a time receives on a connection. weir_close() needs the connection for
  * itself. Waiting: `timeout_ms` < 0 waits for ever, 0 doesn't wait (then -EAGAIN). All calls give
  * -ENODEV within 100 ms once the data plane is gone (recv first returns what had arrived),
- * -ENOTCONN in a forked child.
+ * -ECONNABORTED once an operator has ended the session, -ENOTCONN in a forked child.
  *
  * What completion means: a message is complete when every byte lies in the receiving session's
  * memory. -ECONNRESET and -EHOSTDOWN mean: not delivered, or delivered once without our knowing.
@@ -235,7 +235,7 @@ struct weir_event {
 
 /*
  * Fills up to n events of the connections bound to this thread, in O(ready). Returns how many (0:
- * none within timeout), or -ENODEV. weir_wait() is weir_poll() that may sleep.
+ * none within timeout), or -ENODEV, -ECONNABORTED. weir_wait() is weir_poll() that may sleep.
  */
 int weir_poll(struct weir *w, struct weir_event *events, unsigned n);
 int weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms);

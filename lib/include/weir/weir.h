@@ -22,7 +22,8 @@ struct weir;
 /*
  * weir_poll(), weir_wait() and weir_arm() attach again by themselves (weir_reattach()) when the
  * data plane has gone and is back, for as long as it takes; they give no -ENODEV, all other calls
- * do.
+ * do. A session that an operator has ended (-ECONNABORTED) stays so until weir_reattach() is
+ * called.
  */
 #define WEIR_REATTACH 0x2u
 
@@ -38,18 +39,19 @@ struct weir_options {
  * is at work for it or for those before, else 5 s at most.
  * 0 and *handle (free with weir_detach), or -ENOENT (no data plane: start weir-dataplane),
  * -EACCES (this user may not), -EDQUOT (this user's limits), -EPROTO (versions don't match),
- * -ENOMEM, -EMFILE, -ECONNREFUSED (refused, see weir_reason()).
+ * -ENOMEM, -EMFILE, -ECONNREFUSED (refused, see weir_reason()), -ECONNABORTED (an operator has
+ * ended the session meanwhile).
  */
 int weir_attach(const struct weir_options *options, struct weir **handle);
 
 /*
- * Attaches again, as weir_attach() did, after the data plane has gone: waits `timeout_ms` for it
- * (0: tries once, < 0: for ever). The handle stays, so do listeners and weir_fd(). Connections have
- * ended (-ENODEV) and stay so: close and connect again. What the program holds of the former
- * session's memory (messages on loan, reservations, adopted ranges) stays where it is until it is
- * released, abandoned or disowned; nothing can be sent out of it or received into it. 0: the handle
- * is attached, by this call or another thread's, or was all the time; else errors as weir_attach().
- * Any thread.
+ * Attaches again, as weir_attach() did, after the data plane has gone, or after an operator has
+ * ended the session: waits `timeout_ms` for it (0: tries once, < 0: for ever). The handle stays, so
+ * do listeners and weir_fd(). Connections have ended (-ENODEV, -ECONNABORTED) and stay so: close
+ * and connect again. What the program holds of the former session's memory (messages on loan,
+ * reservations, adopted ranges) stays where it is until it is released, abandoned or disowned;
+ * nothing can be sent out of it or received into it. 0: the handle is attached, by this call or
+ * another thread's, or was all the time; else errors as weir_attach(). Any thread.
  */
 int weir_reattach(struct weir *w, int timeout_ms);
 
@@ -71,7 +73,8 @@ int weir_fd(struct weir *w);
 
 /*
  * Before sleeping on weir_fd(): returns 0 when the thread may sleep, -EAGAIN when events are there
- * already, -ENODEV when the data plane is gone.
+ * already, -ENODEV when the data plane is gone, -ECONNABORTED when an operator has ended the
+ * session.
  */
 int weir_arm(struct weir *w);
 
