@@ -40,7 +40,9 @@ tell_status(struct control *c)
 			 c->options->cluster, up, c->member_count, runs ? "" : "; no data plane");
 	else
 		snprintf(text, sizeof(text), "STATUS=no node id yet: %s",
-			 c->options->etcd ? "asks etcd" : "looks for the cluster");
+			 c->options->etcd ? "asks etcd"
+			 : c->has_id	  ? "looks for the cluster"
+					  : "waits for its data plane");
 	if (!strcmp(text, c->status))
 		return;
 	memcpy(c->status, text, sizeof(text));
@@ -89,6 +91,23 @@ on_signal(evutil_socket_t number, short what, void *user)
 
 static const int signals[CONTROL_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
+static void
+set_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < CONTROL_SIGNALS; i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(how, &set, NULL);
+}
+
+void
+control_hold_signals(void)
+{
+	set_signals(SIG_BLOCK);
+}
+
 static int
 out_of_memory(void)
 {
@@ -118,6 +137,7 @@ make_events(struct control *c)
 		if (!c->signal[i] || event_add(c->signal[i], NULL))
 			return out_of_memory();
 	}
+	set_signals(SIG_UNBLOCK);
 	return -1;
 }
 
@@ -284,7 +304,9 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	socklen_t length;
 	int status;
 
-	status = make_source(c, peers);
+	status = make_events(c);
+	if (status < 0)
+		status = make_source(c, peers);
 	if (status >= 0)
 		return status;
 	if (peers && !peers_find(peers, c->options->node))
@@ -293,8 +315,6 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	if (status < 0)
 		status =
 		    address_resolve(c, "--listen", c->options->listen, true, &address, &length);
-	if (status < 0)
-		status = make_events(c);
 	hello.hello.version = WEIR_CTL_VERSION;
 	hello.hello.role = WEIR_ROLE_CONTROL;
 	hello.hello.node = peers ? c->options->node : UINT32_MAX;
@@ -317,24 +337,12 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	return c->options->join ? -1 : start_source(c);
 }
 
-// Who asks twice waits as long: what is left undone would stay, as the pid file.
-static void
-hold_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	for (int i = 0; i < CONTROL_SIGNALS; i++)
-		sigaddset(&set, signals[i]);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
 static void
 stop(struct control *c)
 {
 	bool leave = c->has_id && dp_view(c->dp)->state != DP_UP;
 
-	hold_signals();
+	control_hold_signals(); // who asks twice waits as long: what is left undone would stay
 	c->stopping = true;
 	if (leave)
 		swim_leave(&c->swim);

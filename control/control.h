@@ -124,6 +124,8 @@ struct control {
  */
 int control_run(const struct control_options *options, const struct peers *peers,
 		const char *socket_path);
+/* To be called before there is anything that has to be removed in the end. */
+void control_hold_signals(void);
 
 uint64_t control_now(void); /* monotonic ms */
 

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define ANSWER_SECONDS 3u
 #define RETRY_MIN 200u /* ms */
@@ -102,17 +101,6 @@ drop_all(struct etcd *e)
 	etcd_drop(e->watch);
 	etcd_drop(e->beat);
 	e->step = e->watch = e->beat = NULL;
-}
-
-/* 0 ... below - 1 */
-unsigned
-etcd_any(unsigned below)
-{
-	unsigned x = 0;
-
-	if (getrandom(&x, sizeof(x), 0) != (ssize_t)sizeof(x))
-		return 0;
-	return x % below;
 }
 
 static const char *
@@ -263,8 +251,28 @@ put_told(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
 
-	(void)answer;
-	e->told = true;
+	bool put = json_is_true(json_object_get(answer, "succeeded"));
+
+	e->told = put && !e->changed;
+	if (!put)
+		e->claimed = e->alive = false;
+}
+
+/*
+ * Only while the id is ours: another etcd in the place of the one that we know would look as if it
+ * knew us, and whoever it doesn't know as if it had left.
+ */
+static void
+tell(struct etcd *e, const char *lease)
+{
+	json_t *ours = json_pack("{s:s, s:s, s:o, s:s}", "target", "LEASE", "result", "EQUAL",
+				 "key", etcd_node_key(e, "alive", e->id), "lease", lease);
+	json_t *put = etcd_put(etcd_node_key(e, "node", e->id), etcd_bytes(e->value), 0);
+
+	e->changed = false;
+	etcd_ask(e, "/v3/kv/txn",
+		 json_pack("{s:[o], s:[{s:o}]}", "compare", ours, "success", "request_put", put),
+		 put_told);
 }
 
 static void
@@ -292,6 +300,7 @@ etcd_publish(struct membership_source *source, const struct peer_entry *self)
 		e->look = LOOK_TRY;
 	}
 	e->told = false;
+	e->changed = true;
 	look_soon(e);
 }
 
@@ -359,16 +368,21 @@ take_kv(struct etcd *e, const json_t *kv)
 
 /*
  * Who left while nobody told us. Not by a list of an etcd that has forgotten us, and maybe others,
- * or that lacks what we have put there ourselves.
+ * or that lacks what we have put there ourselves: whom that doesn't show no later list needs to
+ * show, until they have been there again.
  */
 static void
 drop_missing(struct etcd *e, uint64_t revision)
 {
-	if (e->renewed || revision < e->revision || !e->seen[e->id])
-		return;
-	for (uint32_t id = 0; id < ETCD_IDS; id++)
-		if (e->known[id] && !e->seen[id])
+	bool forgot = e->renewed || revision < e->revision || !e->seen[e->id];
+
+	for (uint32_t id = 0; id < ETCD_IDS; id++) {
+		if (!e->known[id] || e->seen[id])
+			continue;
+		e->known[id] = false;
+		if (!forgot)
 			gone(e, id);
+	}
 }
 
 static void
@@ -483,9 +497,8 @@ step(struct etcd *e)
 		    etcd_put(etcd_node_key(e, "alive", e->id), etcd_bytes(e->is.control), e->lease),
 		    put_alive);
 	} else if (!e->told && e->value[0]) {
-		etcd_ask(e, "/v3/kv/put",
-			 etcd_put(etcd_node_key(e, "node", e->id), etcd_bytes(e->value), 0),
-			 put_told);
+		snprintf(lease, sizeof(lease), "%llu", (unsigned long long)e->lease);
+		tell(e, lease);
 	} else if (!e->listed) {
 		etcd_ask(e, "/v3/kv/range", range_of(e, "node"), take_list);
 	} else if (!e->watch) {

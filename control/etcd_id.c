@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define ID_FIRST 1u /* of those that are given out */
 #define ID_LAST 65534u
@@ -106,6 +107,7 @@ take_claim(void *user, const json_t *answer)
 	const char *owner = owner_of(answer, text);
 
 	e->owner = 0;
+	e->claiming = false;
 	if (json_is_true(json_object_get(answer, "succeeded")))
 		claimed(e, e->id, true);
 	else if (!owner)
@@ -131,6 +133,8 @@ claim(struct etcd *e, uint32_t id, json_t *conditions,
 {
 	char number[12];
 
+	e->renewed |= e->claiming;
+	e->claiming = true;
 	snprintf(number, sizeof(number), "%u", id);
 	etcd_ask(e, "/v3/kv/txn",
 		 json_pack("{s:o, s:[{s:o}, {s:o}], s:[{s:{s:o}}, {s:{s:o}}]}", "compare",
@@ -177,6 +181,16 @@ mark(uint8_t *used, uint32_t id)
 {
 	if (id != ETCD_NODE_AUTO)
 		used[id / 8] |= (uint8_t)(1u << id % 8);
+}
+
+unsigned
+etcd_any(unsigned below)
+{
+	unsigned x = 0;
+
+	if (getrandom(&x, sizeof(x), 0) != (ssize_t)sizeof(x))
+		return 0;
+	return x % below;
 }
 
 // Of all entries of the cluster. `left`: also the ids of addresses that have left are kept for
@@ -233,6 +247,7 @@ take_try(void *user, const json_t *answer)
 	bool renewed = json_is_true(json_object_get(answer, "succeeded"));
 
 	e->look = LOOK_FREE;
+	e->claiming = false;
 	if (renewed || (owner && !strcmp(owner, e->is.control)))
 		claimed(e, e->candidate, renewed);
 }

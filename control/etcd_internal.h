@@ -28,12 +28,15 @@ struct etcd {
 	uint64_t lease;
 	uint32_t id; /* ETCD_NODE_AUTO: not given yet */
 	bool claimed, alive, told, listed;
-	bool renewed; /* our node/ID was not there: what was may be forgotten */
-	bool wrong;   /* the answer to a step lacked what etcd would have said */
-	bool known[ETCD_IDS], seen[ETCD_IDS]; /* nodes told to `events`; in the last list */
-	char value[VALUE_MAX];		      /* of our node/ID */
-	uint64_t revision;		      /* all up to it is known */
-	uint64_t owner;			      /* revision of a node/ID that is another's */
+	bool changed;  /* our value, since it was put last */
+	bool renewed;  /* our node/ID was not there: what was may be forgotten */
+	bool claiming; /* a claim has had no answer: it may have put what the next one finds */
+	bool wrong;    /* the answer to a step lacked what etcd would have said */
+	bool known[ETCD_IDS];  /* nodes told to `events` that this etcd has shown */
+	bool seen[ETCD_IDS];   /* in the last list */
+	char value[VALUE_MAX]; /* of our node/ID */
+	uint64_t revision;     /* all up to it is known */
+	uint64_t owner;	       /* revision of a node/ID that is another's */
 	enum look look;
 	uint32_t candidate;
 	struct etcd_request *step, *watch, *beat;

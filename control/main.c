@@ -67,6 +67,7 @@ run(const struct control_options *options, const struct peers *peers)
 	struct run_dir dir;
 	int status;
 
+	control_hold_signals(); // until they end us in order
 	if (run_dir_take(&dir, parent && *parent ? parent : "/run/weir", options->instance,
 			 "control", error, sizeof(error))) {
 		log_error("%s", error);

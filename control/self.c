@@ -10,8 +10,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define WAIT_FOR_DP_MS 300u /* for the id that a data plane knows from before */
-#define AGAIN_MS 1000u	    /* an id that must be ours is somebody else's: next try */
+#define AGAIN_MS 1000u /* an id that must be ours is somebody else's: next try */
 
 static uint64_t
 random_bits(void)
@@ -290,9 +289,8 @@ choose(struct control *c, uint64_t now)
 		c->self.id = c->last_id;
 	} else if (dp_id < UINT16_MAX && !c->barred) {
 		c->self.id = (uint16_t)dp_id; // ours before we were restarted
-	} else if (c->source->gives_ids || (dp_view(c->dp)->state == DP_UNKNOWN && !c->barred &&
-					    now < c->begin_at + WAIT_FOR_DP_MS)) {
-		return false;
+	} else if (c->source->gives_ids || (dp_view(c->dp)->state == DP_UNKNOWN && !c->barred)) {
+		return false; // with another id the links of a data plane that is late would end
 	} else {
 		c->self.id = (uint16_t)(random_bits() % UINT16_MAX);
 	}

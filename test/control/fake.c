@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "fake.h"
+
+#include "port.h"
+#include "rounds.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,6 +28,8 @@
 char fake_dir[64], fake_peers[96];
 struct fake_dp fake_dp[2];
 struct fake_control fake_control[2];
+
+#define LISTENS " listens on "
 
 static const char *binary_path;
 
@@ -38,10 +45,21 @@ fake_now(void)
 // ---- data planes ----
 
 static void
-answer(struct fake_dp *dp, struct weir_ctl_msg *m)
+hang_up(struct fake_dp *dp)
 {
 	if (dp->conn >= 0)
-		assert_int_equal(send(dp->conn, m, m->length, MSG_NOSIGNAL), m->length);
+		close(dp->conn);
+	dp->conn = -1;
+}
+
+// Whoever has asked may have been killed since, or have waited long enough.
+static void
+answer(struct fake_dp *dp, struct weir_ctl_msg *m)
+{
+	if (dp->conn < 0 || send(dp->conn, m, m->length, MSG_NOSIGNAL) == m->length)
+		return;
+	assert_true(errno == EPIPE || errno == ECONNRESET);
+	hang_up(dp);
 }
 
 void
@@ -193,6 +211,7 @@ take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 	case WEIR_CTL_RESYNC:
 		dp->resyncs++;
 		dp->resync_node = m->link_down.node;
+		dp->resync_status = m->link_down.status;
 		break;
 	case WEIR_CTL_QUERY:
 		tell_rows(dp, m->query.rows);
@@ -211,14 +230,6 @@ take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 }
 
 static void
-hang_up(struct fake_dp *dp)
-{
-	if (dp->conn >= 0)
-		close(dp->conn);
-	dp->conn = -1;
-}
-
-static void
 serve(struct fake_dp *dp)
 {
 	union {
@@ -227,7 +238,7 @@ serve(struct fake_dp *dp)
 	} in;
 	ssize_t n;
 
-	for (;;) {
+	while (dp->conn >= 0) {
 		n = recv(dp->conn, in.bytes, sizeof(in), MSG_DONTWAIT);
 		if (n < 0 && errno == EAGAIN)
 			return;
@@ -262,7 +273,7 @@ fake_pump(int ms)
 				serve(dp);
 			if (fds[2 * i].revents && dp->listener >= 0) {
 				hang_up(dp);
-				dp->conn = accept(dp->listener, NULL, NULL);
+				dp->conn = accept4(dp->listener, NULL, NULL, SOCK_CLOEXEC);
 			}
 		}
 	} while (fake_now() < end);
@@ -324,6 +335,7 @@ spawn(char *const argv[], const char *log)
 	if (pid == 0) {
 		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(fd, STDERR_FILENO);
 		dup2(fd, STDOUT_FILENO);
 		close(fd);
@@ -372,23 +384,29 @@ fake_control_start(int i)
 	}
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[i].port);
 	log_path(i, log);
+	fake_control[i].listened = fake_log_count(i, LISTENS);
 	fake_control[i].pid = spawn(argv, log);
+	rounds_watch(i, fake_control[i].pid);
 }
 
 void
 fake_control_kill(int i, int signal)
 {
+	if (signal == SIGKILL || signal == SIGSTOP)
+		rounds_watch(i, 0);
 	kill(fake_control[i].pid, signal);
+	if (signal == SIGCONT)
+		rounds_watch(i, fake_control[i].pid);
 	if (signal != SIGKILL)
 		return;
 	waitpid(fake_control[i].pid, NULL, 0);
 	fake_control[i].pid = 0;
 }
 
-static int
-await_exit(pid_t pid)
+int
+fake_await_exit(pid_t pid)
 {
-	uint64_t end = fake_now() + 10000;
+	uint64_t end = fake_now() + LONG;
 	int status;
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -405,11 +423,23 @@ await_exit(pid_t pid)
 int
 fake_control_stop(int i)
 {
-	pid_t pid = fake_control[i].pid;
+	struct fake_control *c = &fake_control[i];
+	uint64_t end = fake_now() + LONG;
+	siginfo_t ended = {0};
+	pid_t pid = c->pid;
+	int status;
 
-	fake_control[i].pid = 0;
+	// Before it looks at signals one just ends it.
+	while (fake_log_count(i, LISTENS) == c->listened && fake_now() < end &&
+	       !waitid(P_PID, pid, &ended, WEXITED | WNOHANG | WNOWAIT) && !ended.si_pid)
+		fake_pump(10);
+	c->pid = 0;
+	rounds_watch(i, 0);
 	kill(pid, SIGTERM);
-	return await_exit(pid);
+	status = fake_await_exit(pid);
+	if (status)
+		rounds_broken();
+	return status;
 }
 
 static const char *
@@ -432,7 +462,7 @@ fake_run(char *const argv[], char *text, size_t size)
 
 	snprintf(log, sizeof(log), "%s/log-run", fake_dir);
 	unlink(log);
-	status = await_exit(spawn(argv, log));
+	status = fake_await_exit(spawn(argv, log));
 	read_text(log, text, size);
 	return status;
 }
@@ -478,20 +508,6 @@ fake_log_count(int i, const char *text)
 
 // ---- all of it ----
 
-uint16_t
-fake_free_port(void)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-	close(fd);
-	return ntohs(address.sin_port);
-}
-
 void
 fake_setup(const char *binary)
 {
@@ -508,16 +524,30 @@ fake_setup(const char *binary)
 		fake_dp[i].conn = fake_dp[i].listener = -1;
 		fake_dp[i].own.count = 0;
 		fake_control[i].pid = 0;
-		fake_control[i].port = fake_free_port();
+		fake_control[i].port = port_take();
 		fprintf(f, "%d 127.0.0.1:%u 10.0.0.%d\n", i + 1, fake_control[i].port, i + 1);
 	}
 	fclose(f);
+}
+
+// A control that has crashed says so, whatever else went wrong.
+static bool
+has_crashed(int i)
+{
+	if (!fake_log_count(i, "Sanitizer") && !fake_log_count(i, "runtime error:") &&
+	    !fake_log_count(i, ": crash: "))
+		return false;
+	rounds_broken();
+	print_error("%s", fake_log(i));
+	return true;
 }
 
 void
 fake_teardown(void)
 {
 	static const char *const own[] = {"log-a", "log-b", "log-run", "peers"};
+	int status[2] = {0, 0};
+	bool crashed = false;
 	char path[128];
 
 	for (int i = 0; i < 2; i++) {
@@ -525,8 +555,11 @@ fake_teardown(void)
 		unlink(fake_dp[i].path);
 		if (fake_control[i].pid) {
 			kill(fake_control[i].pid, SIGCONT);
-			assert_int_equal(fake_control_stop(i), 0);
+			status[i] = fake_control_stop(i);
 		}
+		crashed |= has_crashed(i);
+		if (status[i])
+			print_error("control %d ended with %d:\n%s", i, status[i], fake_log(i));
 		// Only there if no control has run after the data plane.
 		snprintf(path, sizeof(path), "%s/%c", fake_dir, 'a' + i);
 		rmdir(path);
@@ -535,5 +568,9 @@ fake_teardown(void)
 		snprintf(path, sizeof(path), "%s/%s", fake_dir, own[i]);
 		unlink(path);
 	}
+	port_drop_all();
 	assert_int_equal(rmdir(fake_dir), 0);
+	assert_int_equal(status[0], 0);
+	assert_int_equal(status[1], 0);
+	assert_false(crashed);
 }

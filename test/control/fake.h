@@ -33,6 +33,7 @@ struct fake_dp {
 	struct weir_link_offer tell[4]; /* links told after HELLO */
 	unsigned tell_count;
 	uint16_t resync_node;
+	uint32_t resync_status;			 /* of the last one */
 	struct weir_services own;		 /* told after HELLO and by fake_dp_offer() */
 	struct weir_services offers[FAKE_NODES]; /* control says of each node ... */
 	uint64_t offered_by[FAKE_NODES];	 /* ... and that incarnation */
@@ -43,7 +44,8 @@ struct fake_dp {
 };
 
 struct fake_control {
-	pid_t pid; /* 0: not running */
+	pid_t pid;	   /* 0: not running */
+	unsigned listened; /* times that its log said so before this start */
 	uint16_t port;
 	const char *tls;	 /* --tls; NULL: none */
 	const char *join, *etcd; /* --join or --etcd in the place of --peers; NULL: the file */
@@ -56,7 +58,7 @@ extern char fake_peers[96]; /* a peers file of nodes 1 and 2 */
 extern struct fake_dp fake_dp[2];
 extern struct fake_control fake_control[2]; /* nodes 1 and 2, instances a and b */
 
-/* A new run directory and ports. `binary`: the weir-control under test. */
+/* A new run directory and ports that nobody else has. `binary`: the weir-control under test. */
 void fake_setup(const char *binary);
 /* Kills what still runs and removes the directory; fails if a process left a file there. */
 void fake_teardown(void);
@@ -72,13 +74,13 @@ void fake_dp_services(int i);
 struct weir_ctl_msg fake_offer(int from, int to, uint32_t attempt, uint32_t answered);
 
 void fake_control_start(int i);
-/* A port that was free a moment ago. */
-uint16_t fake_free_port(void);
 /* Runs it to its end with these arguments: exit code, and stderr in `text`. */
 int fake_run(char *const argv[], char *text, size_t size);
 void fake_control_kill(int i, int signal);
-/* Stops it with SIGTERM and returns its exit code. */
+/* Stops it with SIGTERM, when it has started, and returns its exit code. */
 int fake_control_stop(int i);
+/* Serves until the process ends; its exit code, or 128 and the signal. */
+int fake_await_exit(pid_t pid);
 /* Its stderr so far; static. */
 const char *fake_log(int i);
 const char *fake_both_logs(void);
@@ -91,7 +93,13 @@ unsigned fake_log_count(int i, const char *text);
 void fake_pump(int ms);
 uint64_t fake_now(void); /* ms */
 
-/* Serves until `condition` holds; fails after `ms`. */
+/* ms within which what must happen has happened, where a process may go without a CPU for long. */
+#define LONG 40000
+
+/*
+ * Serves until `condition` holds; fails after `ms`. What passes by is not to be waited for: count
+ * how often it was.
+ */
 #define AWAIT(condition, ms)                                                                       \
 	do {                                                                                       \
 		uint64_t end_ = fake_now() + (ms);                                                 \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Public services between two weir-control processes and fake data planes. */
 #include "fake.h"
+#include "rounds.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -12,7 +13,6 @@
 
 #define A 0
 #define B 1
-#define LONG 10000 /* ms within which what must happen has happened, on a busy machine too */
 
 static const char *binary;
 
@@ -111,6 +111,7 @@ test_control_restarted(void **state)
 	start_both();
 	AWAIT(knows(B, A), LONG);
 	fake_control_kill(B, SIGKILL);
+	AWAIT(fake_dp[B].conn < 0, LONG); // all that it has told is heard
 	memset(fake_dp[B].offers, 0, sizeof(fake_dp[B].offers));
 	fake_control_start(B);
 	AWAIT(knows(B, A), LONG); // told again, though nothing has changed
@@ -167,8 +168,9 @@ main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_told_and_withdrawn),   TEST(test_quiet),	   TEST(test_control_restarted),
-	    TEST(test_data_plane_restarted), TEST(test_full_list),
+	    TEST(test_told_and_withdrawn), ROUNDS(test_quiet, setup, teardown),
+	    TEST(test_control_restarted),  TEST(test_data_plane_restarted),
+	    TEST(test_full_list),
 	};
 
 	if (argc < 2) {

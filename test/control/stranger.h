@@ -10,8 +10,6 @@
 
 #include <openssl/ssl.h>
 
-#define LONG 10000
-
 struct stranger {
 	int fd;
 	SSL *ssl; /* NULL: plain */
@@ -31,7 +29,7 @@ char *certificate_path(const char *name);
 
 /* Connects to control i. */
 int knock(int i);
-/* The same with TLS 1.3 and the certificates of `dir`; fails if that isn't accepted at first. */
+/* The same with TLS 1.3 and the certificates of `dir`; fails if that is never accepted at first. */
 struct stranger knock_tls(int i, const char *dir);
 /* As the controls speak: `dir` NULL is plain. */
 struct stranger knock_as(int i, const char *dir);
@@ -41,6 +39,9 @@ bool try_say(struct stranger s, const void *data, size_t length);
 /* All that comes until the other end closes; fails if it doesn't. Returns the Error's reason, or
  * "". The stranger is gone. */
 const char *reason(struct stranger s);
+/* What control i answers to `data` as all that a stranger says; once more if the stranger was too
+ * slow. */
+const char *answer_to(int i, const char *dir, const void *data, size_t length);
 void leave(struct stranger s);
 struct control_msg hello(uint32_t node);
 /* KiB that process `pid` has in memory. */

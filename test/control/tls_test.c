@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Certificates between controls: which are taken, what is said of those that aren't, rotation; keys
  * and passwords that others may read. */
+#include "rounds.h"
 #include "stranger.h"
 
 #include <errno.h>
@@ -154,10 +155,8 @@ test_somebody_else(void **state)
 
 	start(B, certificate_path("2"));
 	AWAIT(fake_dp[B].hellos, LONG);
-	s = knock_tls(B, certificate_path("3"));
-	say(s, data, n);
 	assert_string_equal(
-	    reason(s),
+	    answer_to(B, certificate_path("3"), data, n),
 	    "node 1 of 'default' shows a certificate of weir://default/node/3; check its --tls");
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_UP], 0);
 	s = knock_tls(B, certificate_path("1"));
@@ -213,10 +212,10 @@ test_slow_tls(void **state)
 
 	start(B, certificate_path("2"));
 	AWAIT(fake_dp[B].hellos, LONG);
+	from = fake_now();
 	s.fd = knock(B);
 	silent.fd = knock(B);
 	s.ssl = silent.ssl = NULL;
-	from = fake_now();
 	for (size_t i = 0; i < sizeof(begin); i++) {
 		say(s, begin + i, 1);
 		fake_pump(50);
@@ -403,16 +402,17 @@ int
 main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TIMED(name) ROUNDS(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_bad_certificate_of_dialler),
-	    TEST(test_bad_certificate_of_dialled),
+	    TIMED(test_bad_certificate_of_dialler),
+	    TIMED(test_bad_certificate_of_dialled),
 	    TEST(test_foreign_certificate),
 	    TEST(test_nobody_there),
 	    TEST(test_one_end_plain),
-	    TEST(test_somebody_else),
-	    TEST(test_refused_handshakes),
-	    TEST(test_slow_tls),
-	    TEST(test_rotation),
+	    TIMED(test_somebody_else),
+	    TIMED(test_refused_handshakes),
+	    TIMED(test_slow_tls),
+	    TIMED(test_rotation),
 	    TEST(test_files),
 	    TEST(test_etcd_password),
 	    TEST(test_etcd_key),

@@ -53,6 +53,35 @@ weirctl(const char *words)
 	return fake_run(argv, text, sizeof(text));
 }
 
+// As long as weirctl has the patience to, we may have been late: once more.
+static int
+weirctl_answered(const char *words)
+{
+	uint64_t end = fake_now() + LONG;
+	int code;
+
+	do
+		code = weirctl(words);
+	while (strstr(text, "data plane does not answer") && fake_now() < end);
+	return code;
+}
+
+// weirctl wait WHAT: in vain, however long it waits, and it says what there is.
+static void
+waits(const char *what, const char *says)
+{
+	static const char *const timeout[] = {"0.2", "2", "8", "20"};
+	char words[96];
+
+	for (int i = 0; i < 4; i++) {
+		snprintf(words, sizeof(words), "wait %s --timeout %s", what, timeout[i]);
+		assert_int_equal(weirctl(words), 4);
+		if (strstr(text, says))
+			return;
+	}
+	fail_msg("'%s': not '%s' but '%s'", what, says, text);
+}
+
 static json_t *
 shown(const char *kind, size_t count)
 {
@@ -60,7 +89,7 @@ shown(const char *kind, size_t count)
 	json_t *array;
 
 	snprintf(words, sizeof(words), "--json show %s", kind);
-	assert_int_equal(weirctl(words), 0);
+	assert_int_equal(weirctl_answered(words), 0);
 	array = json_loads(text, 0, NULL);
 	assert_non_null(array);
 	assert_int_equal(json_array_size(array), count);
@@ -106,7 +135,7 @@ test_nodes(void **state)
 	assert_int_equal(number(json_array_get(array, 0), "incarnation"), 1ll << 62);
 	assert_string_equal(string(json_array_get(array, 1), "state"), "suspect");
 	json_decref(array);
-	assert_int_equal(weirctl("show nodes"), 0);
+	assert_int_equal(weirctl_answered("show nodes"), 0);
 	assert_non_null(strstr(text, "NODE  SELF  STATE"));
 	assert_non_null(strstr(text, "suspect"));
 }
@@ -137,13 +166,12 @@ test_pages(void **state)
 	assert_int_equal(number(ways, "ring"), 3000000000);
 	assert_int_equal(number(ways, "send"), 0);
 	json_decref(array);
-	assert_int_equal(weirctl("show connections"), 0);
+	assert_int_equal(weirctl_answered("show connections"), 0);
 	assert_non_null(strstr(text, "2048.0 KiB"));
 	assert_non_null(strstr(text, "ring=3000000000"));
 
 	assert_int_equal(weirctl("wait connections:10 --timeout 0"), 0);
-	assert_int_equal(weirctl("wait connections:11 --timeout 0.2"), 4);
-	assert_non_null(strstr(text, "10 of 11 connections are open"));
+	waits("connections:11", "10 of 11 connections are open");
 	assert_int_equal(weirctl("wait connections:0 --timeout 0.2"), 4);
 	answer_with(rows, 0, 150);
 	assert_int_equal(weirctl("wait connections:0 --timeout 0"), 0);
@@ -171,7 +199,7 @@ test_ports_engines_and_the_rest(void **state)
 			 7);
 	assert_int_equal(number(json_array_get(array, 0), "tx_bytes"), 123456789);
 	json_decref(array);
-	assert_int_equal(weirctl("show ports"), 0);
+	assert_int_equal(weirctl_answered("show ports"), 0);
 	assert_non_null(strstr(text, "no_memory=7"));
 	assert_null(strstr(text, "bad_icrc"));
 	assert_non_null(strstr(text, "117.7 MiB"));
@@ -181,28 +209,28 @@ test_ports_engines_and_the_rest(void **state)
 	assert_int_equal(number(json_array_get(array, 0), "busy_cycles"), 300);
 	assert_int_equal(number(json_array_get(array, 0), "lcore"), 3);
 	json_decref(array);
-	assert_int_equal(weirctl("show engines"), 0);
+	assert_int_equal(weirctl_answered("show engines"), 0);
 	assert_non_null(strstr(text, "75.0 %"));
 
 	answer_with(&session, 1, 1);
 	array = shown("sessions", 1);
 	assert_string_equal(string(json_array_get(array, 0), "name"), "evil\x1b[2J?");
 	json_decref(array);
-	assert_int_equal(weirctl("show sessions"), 0);
+	assert_int_equal(weirctl_answered("show sessions"), 0);
 	assert_non_null(strstr(text, "evil"));
 	assert_null(strchr(text, 0x1b));
 	answer_with(&qp, 1, 1);
 	array = shown("qps", 1);
 	assert_string_equal(string(json_array_get(array, 0), "purpose"), "ring");
 	json_decref(array);
-	assert_int_equal(weirctl("show qps"), 0);
+	assert_int_equal(weirctl_answered("show qps"), 0);
 	answer_with(&counter, 1, 1);
 	array = shown("counters", 1);
 	assert_int_equal(number(json_array_get(array, 0), "value"), 99);
 	json_decref(array);
 	answer_with(NULL, 0, 1);
 	json_decref(shown("counters", 0));
-	assert_int_equal(weirctl("show counters"), 0);
+	assert_int_equal(weirctl_answered("show counters"), 0);
 	assert_string_equal(text, "COUNTER  VALUE  MEANING\n");
 }
 
@@ -210,9 +238,9 @@ static void
 test_set(void **state)
 {
 	fake_dp_start(0, 100);
-	assert_int_equal(weirctl("set program.here.weight 20"), 0);
+	assert_int_equal(weirctl_answered("set program.here.weight 20"), 0);
 	assert_string_equal(text, "");
-	assert_int_equal(weirctl("set program.away.weight 20"), 0);
+	assert_int_equal(weirctl_answered("set program.away.weight 20"), 0);
 	assert_non_null(strstr(text, "it holds for those to come"));
 }
 
@@ -222,15 +250,12 @@ test_wait_for_nodes(void **state)
 	struct weir_ctl_node nodes[2] = {{.id = 2, .state = WEIR_NODE_UP},
 					 {.id = 1, .state = WEIR_NODE_JOINING, .self = 1}};
 
-	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
-	assert_non_null(strstr(text, "no data plane for instance 'a'"));
+	waits("up", "no data plane for instance 'a'");
 	fake_dp_start(0, 100);
 	answer_with(nodes, 0, 10);
-	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
-	assert_non_null(strstr(text, "no weir-control has told it"));
+	waits("up", "no weir-control has told it");
 	answer_with(nodes, 2, 10);
 	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
-	// it holds already: one look, however long that takes
 	assert_int_equal(weirctl("wait node:2 --timeout 0"), 0);
 	assert_int_equal(weirctl("wait node:3 --timeout 0.2"), 4);
 	nodes[1].state = WEIR_NODE_UP;
@@ -290,7 +315,7 @@ test_errors(void **state)
 	}
 	fake_dp_start(0, 100);
 	fake_dp[0].version = 9;
-	assert_int_equal(weirctl("show nodes"), 1);
+	assert_int_equal(weirctl_answered("show nodes"), 1);
 	assert_non_null(strstr(text, "another version of control.sock"));
 }
 
@@ -303,7 +328,7 @@ test_silent_data_plane(void **state)
 	fake_dp_start(0, 100);
 	fake_dp[0].version = 9;
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 4);
-	assert_in_range(fake_now() - begin, 400, 5000);
+	assert_in_range(fake_now() - begin, 400, LONG);
 }
 
 // weirctl pki DIR WORDS...
