@@ -4,7 +4,7 @@
  * happen, and that is no fault. Each round runs in a process of its own, beside a witness of how
  * long the processes of the round did not run. A round that fails while one of them was starved
  * says nothing and is repeated; one that fails while none was is a failure, the third time at the
- * latest (a witness may miss something), and at once if a control crashed.
+ * latest (a witness may miss something), and at once if a control crashed or SURELY() says so.
  */
 #ifndef WEIR_TEST_CONTROL_ROUNDS_H
 #define WEIR_TEST_CONTROL_ROUNDS_H
@@ -25,7 +25,15 @@ void rounds_run(void **state);
 
 /* Process `i` (0, 1) of this round is to run from now on; pid 0: it isn't any more. */
 void rounds_watch(int i, pid_t pid);
-/* Something is wrong that no starvation explains. */
+/* Something is wrong that no starvation explains: no other round is tried. */
 void rounds_broken(void);
+
+#define SURELY(condition)                                                                          \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			rounds_broken();                                                           \
+			fail_msg("not so: %s", #condition);                                        \
+		}                                                                                  \
+	} while (0)
 
 #endif

@@ -67,8 +67,12 @@ expect_refusal(const struct control_msg *m, const char *why)
 	size_t n = control_msg_encode(m, data, sizeof(data));
 	const char *said = answer_to(B, badge, data, n);
 
-	if (!strstr(said, why))
-		fail_msg("refused with '%s', not '%s'", said, why);
+	if (strstr(said, why))
+		return;
+	// Whether a node is connected may be another matter by now.
+	if (!strstr(why, "connected already"))
+		rounds_broken();
+	fail_msg("refused with '%s', not '%s'", said, why);
 }
 
 static void
@@ -93,8 +97,10 @@ test_nonsense(void **state)
 	for (int i = 0; i < 6; i++) {
 		const char *said = answer_to(B, badge, nonsense[i], length[i]);
 
-		if (strcmp(said, why[i]) && !strstr(said, why[i]))
+		if (!strstr(said, why[i])) {
+			rounds_broken();
 			fail_msg("case %d: '%s'", i, said);
+		}
 	}
 	assert_true(fake_log_count(B, "refused a connection from 127.0.0.1:") >= 1);
 }
@@ -195,6 +201,7 @@ test_many_half_open(void **state)
 	struct control_msg m = hello(3);
 	unsigned long before = resident(fake_control[B].pid);
 	unsigned open = 0;
+	bool soon = false;
 
 	for (int i = 0; i < MANY; i++) {
 		fds[i] = knock(B);
@@ -202,7 +209,10 @@ test_many_half_open(void **state)
 			fake_pump(1);
 		// The oldest make room, long before their time is over.
 		if (i == 100)
-			AWAIT(still_open(fds, 100) <= 32, 1500);
+			for (uint64_t end = fake_now() + 1500; !soon && fake_now() < end;) {
+				fake_pump(10);
+				soon = still_open(fds, 100) <= 32;
+			}
 	}
 	// They don't keep others out.
 	expect_refusal(&m, "node 3 is not in the peers file");
@@ -210,6 +220,8 @@ test_many_half_open(void **state)
 	assert_in_range(open, 1, 32);
 	assert_in_range(resident(fake_control[B].pid), 1, before + MEMORY_KIB);
 	AWAIT(still_open(fds, MANY) == 0, LONG);
+	SURELY(fake_log_count(B, "too many connections wait for their handshake"));
+	assert_true(soon);
 	for (int i = 0; i < MANY; i++)
 		close(fds[i]);
 }
@@ -401,8 +413,8 @@ test_restarted_peer_still_gets_in(void **state)
 	say(s, data, n);
 	n = control_msg_encode(&offer, data, sizeof(data));
 	say(s, data, n);
-	AWAIT(fake_dp[B].link.attempt == 4, LONG);
-	assert_int_equal(fake_dp[B].links, 2);
+	AWAIT(fake_dp[B].link.attempt == 4 || fake_dp[B].links > 1, LONG);
+	SURELY(fake_dp[B].link.attempt == 4 && fake_dp[B].links == 2);
 	offer.link.node = 3;
 	n = control_msg_encode(&offer, data, sizeof(data));
 	say(s, data, n);
