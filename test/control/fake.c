@@ -26,6 +26,7 @@
 #include <cmocka.h>
 
 char fake_dir[64], fake_peers[96];
+int fake_patience = 40000;
 struct fake_dp fake_dp[2];
 struct fake_control fake_control[2];
 

@@ -94,7 +94,8 @@ void fake_pump(int ms);
 uint64_t fake_now(void); /* ms */
 
 /* ms within which what must happen has happened, where a process may go without a CPU for long. */
-#define LONG 40000
+#define LONG fake_patience
+extern int fake_patience; /* 40 s, until one of these was not enough */
 
 /*
  * Serves until `condition` holds; fails after `ms`. What passes by is not to be waited for: count
@@ -102,11 +103,14 @@ uint64_t fake_now(void); /* ms */
  */
 #define AWAIT(condition, ms)                                                                       \
 	do {                                                                                       \
-		uint64_t end_ = fake_now() + (ms);                                                 \
+		int within_ = (ms);                                                                \
+		uint64_t end_ = fake_now() + within_;                                              \
 		while (!(condition)) {                                                             \
-			if (fake_now() > end_)                                                     \
-				fail_msg("not within %d ms: %s\n%s", (int)(ms), #condition,        \
+			if (fake_now() > end_) {                                                   \
+				fake_patience = 4000;                                              \
+				fail_msg("not within %d ms: %s\n%s", within_, #condition,          \
 					 fake_both_logs());                                        \
+			}                                                                          \
 			fake_pump(10);                                                             \
 		}                                                                                  \
 	} while (0)
