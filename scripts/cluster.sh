@@ -254,7 +254,7 @@ fabric_bridge()
 {
 	local i middle=weir-bridge-$$ ns
 
-	ip netns del "$middle" 2>/dev/null # of one that was killed
+	sweep_netns
 	ip netns add "$middle" || { say "network namespaces can't be made here; use --fabric switch"; exit 3; }
 	undo "ip netns del $middle"
 	ip netns exec "$middle" sysctl -qw net.ipv6.conf.default.disable_ipv6=1
@@ -262,7 +262,6 @@ fabric_bridge()
 	ip -n "$middle" link set br0 up
 	for ((i = 0; i < nodes; i++)); do
 		ns=weir-n$i-$$
-		ip netns del "$ns" 2>/dev/null
 		ip netns add "$ns" || give_up "namespace $ns can't be made"
 		undo "ip netns del $ns"
 		ip netns exec "$ns" sysctl -qw net.ipv6.conf.default.disable_ipv6=1

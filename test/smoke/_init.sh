@@ -242,13 +242,19 @@ two_nodes_memif() {
 	up A B
 }
 
+# Namespaces of runs that were killed, one of which may have had our process id.
+sweep_netns() {
+	local ns
+	for ns in /run/netns/weir-*-*; do
+		[[ -e $ns && (${ns##*-} = "$$" || ! -d /proc/${ns##*-}) ]] && ip netns del "${ns##*/}"
+	done
+}
+
 # veth_pair MTU: namespaces $weir_ns_a and $weir_ns_b joined by vethA - vethB.
 veth_pair() {
 	weir_ns_a=weir-a-$$
 	weir_ns_b=weir-b-$$
-	# who had our process id before us may have been killed
-	ip netns del "$weir_ns_a" 2>/dev/null
-	ip netns del "$weir_ns_b" 2>/dev/null
+	sweep_netns
 	ip netns add "$weir_ns_a" || skip "network namespaces can't be made here"
 	undo "ip netns del $weir_ns_a"
 	ip netns add "$weir_ns_b" || die "cannot make a second namespace"
