@@ -14,14 +14,24 @@
 /* Room for it all: RUN-DIR/NAME/DAEMON.pid */
 #define FILE_MAX (RUN_DIR_MAX + 32)
 
+/* Others may look in, whatever our umask: who may attach is the socket's to say. */
+static int
+make_dir(const char *path)
+{
+	if (mkdir(path, 0755))
+		return -1;
+	(void)!chmod(path, 0755); /* fails if it is gone again, which shows later */
+	return 0;
+}
+
 /* Makes parent and path; whoever ends may remove an empty one meanwhile, so more than one try. */
 static int
 make_dirs(const char *parent, const char *path)
 {
 	for (int i = 0; i < 16; i++) {
-		if (mkdir(parent, 0755) && errno != EEXIST)
+		if (make_dir(parent) && errno != EEXIST)
 			return -errno;
-		if (mkdir(path, 0755) == 0 || errno == EEXIST)
+		if (make_dir(path) == 0 || errno == EEXIST)
 			return 0;
 		if (errno != ENOENT)
 			return -errno;
@@ -61,7 +71,8 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
 
 		if (rc)
 			return rc;
-		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		/* whoever may open it could lock it, and keep us from starting again */
+		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0 && errno == ENOENT)
 			continue; /* the directory was just removed */
 		if (fd < 0)
@@ -71,7 +82,7 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
 			close(fd);
 			return rc;
 		}
-		if (is_current(fd, file)) {
+		if (is_current(fd, file) && !fchmod(fd, 0600)) {
 			r->pid_fd = fd;
 			return 0;
 		}

@@ -53,6 +53,7 @@ static void
 what_a_crash_left_is_taken_over(void **state)
 {
 	char path[128];
+	struct stat st;
 	struct run_dir a;
 	int fd;
 
@@ -63,7 +64,15 @@ what_a_crash_left_is_taken_over(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "1234567\n", 8), 8);
 	close(fd);
+	assert_int_equal(chmod(path, 0644), 0);
 	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	/* and nobody else may open it: who may, may lock it */
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	run_dir_release(&a);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
 	run_dir_release(&a);
 }
 
@@ -99,6 +108,26 @@ two_daemons(void **state)
 	assert_int_equal(run_dir_take(&a, parent, "x", "control", error, sizeof(error)), -EBUSY);
 	assert_non_null(strstr(error, "weir-control of instance 'x' runs already"));
 	run_dir_release(&b);
+}
+
+/* Who may attach is the socket's to say, not the umask of whoever starts the daemon. */
+static void
+umask_of_the_operator(void **state)
+{
+	mode_t before = umask(077);
+	char path[128];
+	struct run_dir a;
+	struct stat st;
+
+	assert_int_equal(rmdir(parent), 0);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	umask(before);
+	assert_int_equal(stat(parent, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	run_dir_release(&a);
 }
 
 /* The longest one leaves room for the sockets' names. */
@@ -139,6 +168,7 @@ main(void)
 					    no_parent),
 	    cmocka_unit_test_setup_teardown(what_others_keep_there_stays, make_parent, no_parent),
 	    cmocka_unit_test_setup_teardown(two_daemons, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(umask_of_the_operator, make_parent, no_parent),
 	    cmocka_unit_test_setup_teardown(too_long, make_parent, no_parent),
 	    cmocka_unit_test(no_such_place),
 	};
