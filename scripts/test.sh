@@ -218,6 +218,8 @@ suite_unit()
 suite_protocol()
 {
 	meson_tests release protocol protocol
+	# 25 s; its seeds beside it have up to 93 nodes
+	echo "protocol/membership-1000 600 $root/build/release/test/sim/test-membership --nodes 1000"
 	seed_tests "$SEEDS" protocol "" release
 }
 

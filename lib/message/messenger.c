@@ -224,6 +224,7 @@ messenger_await(struct weir_messenger *m)
 static void
 end_all(struct weir_messenger *m)
 {
+	int status = weir_state(m->w) == WEIR_UP ? 0 : weir_loss(m->w);
 	struct peer *p, *next;
 	struct lane *lane, *next_lane;
 
@@ -231,7 +232,7 @@ end_all(struct weir_messenger *m)
 		next = TAILQ_NEXT(p, in_open);
 		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next_lane) {
 			next_lane = TAILQ_NEXT(lane, in_peer);
-			lane_end(lane, 0);
+			lane_end(lane, status);
 		}
 	}
 }

@@ -62,6 +62,14 @@ test_data_plane(void **state)
 	must(weir_message_request(p.a.m, FAKE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
 				  PATIENT));
 	assert_memory_equal(&in, "again", 6);
+	/* and one that is closed at once says so, too */
+	p.a.status = 0;
+	fake_kill(p.f);
+	await(weir_state(weir_now(p.a.w)) != WEIR_UP);
+	weir_messenger_close(p.a.m);
+	p.a.m = NULL;
+	assert_int_equal(p.a.lost, 2);
+	assert_int_equal(p.a.status, -ENODEV);
 	close_both(&p);
 }
 
