@@ -9,12 +9,15 @@ looks=0
 held_up() {
 	[ $((looks++)) -gt 0 ] || { sleep 2.1 && false; }
 }
-await 1 held_up || fail "await believes a look that was held up"
+patience=1
+await held_up || fail "await believes a look that was held up"
 [ "$looks" = 2 ] || fail "$looks looks"
-await 0 false && fail "await never gives up"
+patience=0
+await false && fail "await never gives up"
 
 sleep 60 &
 pid=$!
-gone $pid 0 && fail "a process that runs is gone"
+gone $pid && fail "a process that runs is gone"
 kill $pid
-gone $pid 60 || fail "a process that was killed is not gone"
+patience=60
+gone $pid || fail "a process that was killed is not gone"
