@@ -101,10 +101,10 @@ log_of held | has 'evicted by an operator: maintenance at noon' || fail "it was 
 
 # one whose library attaches again by itself after a loss: that is none
 run kept survivor A sink kept
-await 20 grep -q ready "$weir_tmp/kept.log" || die "no survivor: $(log_of kept)"
+await grep -q ready "$weir_tmp/kept.log" || die "no survivor: $(log_of kept)"
 id=$(weirctl --json show sessions | jq '.[] | select(.name == "survivor") | .session')
 weirctl evict "session.$id" --reason 'for good' || fail "evict session.$id"
-await 20 has_ended "${weir_pid[kept]}" || fail "what an operator has ended is there again: $(weirctl show sessions)"
+await has_ended "${weir_pid[kept]}" || fail "what an operator has ended is there again: $(weirctl show sessions)"
 log_of kept | has 'evicted by an operator: for good' || fail "it was told $(log_of kept)"
 weirctl evict session.63 2>"$ctl" && fail "there is a session 63"
 says 'there is no session 63; see'
