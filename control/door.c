@@ -5,7 +5,6 @@
 /* A TLS handshake costs about 1 ms of CPU: strangers get a fifth of a CPU at most. Who comes
  * meanwhile waits in the listener's backlog. */
 #define ACCEPTS_A_TICK (LISTENER_TICK_MS / 5)
-#define BACKLOG 256 /* little more than a second's worth: diallers give up after two */
 
 static void
 remember(struct control *c, struct conn *conn)
@@ -65,11 +64,8 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 int
 door_open(struct control *c, const struct sockaddr *address, socklen_t length)
 {
-	const struct listener_config config = {.option = "--listen",
-					       .backlog = BACKLOG,
-					       .burst = ACCEPTS_A_TICK,
-					       .accepted = on_accept,
-					       .user = c};
+	const struct listener_config config = {
+	    .option = "--listen", .burst = ACCEPTS_A_TICK, .accepted = on_accept, .user = c};
 
 	return listener_open(c->base, address, length, &config, &c->listener);
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BACKLOG 256 /* about a second's worth: diallers give up after two */
+
 struct listener {
 	struct listener_config config;
 	struct evconnlistener *socket;
@@ -82,7 +84,7 @@ listener_open(struct event_base *base, const struct sockaddr *address, socklen_t
 		l->socket = evconnlistener_new_bind(base, on_accept, l,
 						    LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
 							LEV_OPT_REUSEABLE,
-						    config->backlog, address, (int)length);
+						    BACKLOG, address, (int)length);
 	if (!l->socket) {
 		status = errno ? -errno : -ENOMEM;
 		listener_close(l);

@@ -16,8 +16,7 @@ struct listener;
 
 struct listener_config {
 	const char *option; /* that names the port, for the log */
-	int backlog;
-	unsigned burst; /* accepted in a tick at most */
+	unsigned burst;	    /* accepted in a tick at most */
 	/* Takes over fd. */
 	void (*accepted)(void *user, int fd, struct sockaddr *address, int length);
 	void *user;

@@ -200,11 +200,8 @@ metrics_open(struct event_base *base, const struct sockaddr *address, int length
 	     const char *socket_path, const char *cluster, struct metrics **metrics)
 {
 	struct metrics *m = calloc(1, sizeof(*m));
-	const struct listener_config config = {.option = "--metrics",
-					       .backlog = CLIENTS,
-					       .burst = CLIENTS,
-					       .accepted = on_accept,
-					       .user = m};
+	const struct listener_config config = {
+	    .option = "--metrics", .burst = CLIENTS, .accepted = on_accept, .user = m};
 	int rc;
 
 	if (!m)
