@@ -189,7 +189,7 @@ test_old_payload(void **state)
 /* ---- two threads ---- */
 
 #define STRESS 60000u
-#define PATIENCE_S 60 /* for a message that the other thread has yet to send */
+#define PATIENCE_S 30 /* for a message that the other thread has yet to send */
 
 static uint32_t
 stress_length(uint32_t i)
