@@ -310,7 +310,7 @@ suite_mutate()
 		for patch in test/mutations/*.patch; do echo "mutate/$(basename "$patch" .patch)"; done
 		return
 	fi
-	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 1)) >"$log" 2>&1 &
+	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 2)) >"$log" 2>&1 &
 	wait $!
 	for patch in test/mutations/*.patch; do
 		name=$(basename "$patch" .patch)

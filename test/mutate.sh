@@ -187,9 +187,9 @@ tests_of() # PATCH...
 	for p in "$@"; do field "$p" tests; done | tr ' ' '\n' | sort -u
 }
 
-# The patches as lines: those of one source file side by side, so that it is compiled once for each. Those
-# that need another build come first, then those whose tests take long: control's.
-in_order() # PATCH...
+# The patches as lines of a queue: those of one source file side by side, so that it is compiled once for each,
+# before all those that need another build. Tests of control wait more than they work: a queue of their own.
+fill_queues() # PATCH...
 {
 	local p tests rank
 
@@ -198,20 +198,25 @@ in_order() # PATCH...
 		[[ $tests != *control:* ]] || rank=1
 		[[ $tests != *tsan:* ]] || rank=0
 		echo "$rank $(sed -n 's|^--- a/||p' "$p" | head -n 1) $p"
-	done | sort -s -k1,2 | awk '{ printf "%s%s", NR == 1 ? "" : $1 $2 == last ? " " : "\n", $3; last = $1 $2 } END { print "" }'
+	done | sort -s -k1,2 >"$work/ordered"
+	grep '^1' "$work/ordered" | awk '{ print $3 }' >"$work/waiting"
+	grep -v '^1' "$work/ordered" |
+		awk '{ printf "%s%s", NR == 1 ? "" : $1 $2 == last ? " " : "\n", $3; last = $1 $2 } END { print "" }' >"$work/working"
 }
 
-# Takes the next line of the queue: patches of one file.
-take() # into `mine`
+# Takes the next line of the first queue that has one: patches of one file.
+take() # QUEUE... into `mine`
 {
-	local line
+	local queue
 
 	exec 7>"$work/queue.lock"
 	flock 7
-	line=$(head -n 1 "$work/queue")
-	sed -i 1d "$work/queue"
+	for queue in "$@"; do
+		read -ra mine <"$work/$queue" || continue
+		sed -i 1d "$work/$queue"
+		break
+	done
 	exec 7>&-
-	read -ra mine <<<"$line"
 	[ ${#mine[@]} -gt 0 ]
 }
 
@@ -219,10 +224,11 @@ take() # into `mine`
 worker() # NUMBER BUILD...
 {
 	local dir=$work/$1 bad=0 p
-	local -a mine
+	local -a mine queues=(waiting working)
 
+	[ $(($1 % 2)) -eq 0 ] || queues=(working waiting)
 	copy_tree "$dir/tree" "${@:2}"
-	while take; do
+	while mine=() && take "${queues[@]}"; do
 		for p in "${mine[@]}"; do
 			try "$dir" "$p" || bad=1
 		done
@@ -257,7 +263,7 @@ configure release --buildtype=release || exit 1
 	configure tsan -Dbuildtype=debugoptimized -Db_sanitize=thread || exit 1
 build_tests . "$work/log" "${tests[@]}" || { tail -n 20 "$work/log"; exit 1; }
 sound "${tests[@]}"
-in_order "${patches[@]}" >"$work/queue"
+fill_queues "${patches[@]}"
 mapfile -t builds < <(for p in "${tests[@]}"; do build_of "$p"; done | sort -u)
 pids=()
 for ((w = 0; w < jobs; w++)); do

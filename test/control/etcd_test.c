@@ -415,6 +415,11 @@ test_etcd_forgets_who_is_stopped(void **state)
 	revoke_leases();
 	until(nodes[2].known[3] > known); /* all is listed again */
 	assert_int_equal(nodes[2].gone[1], 0);
+	known = nodes[2].known[3];
+	etcd_end(SIGTERM);
+	etcd_run(both);
+	until(nodes[2].known[3] > known); /* and again, with all leases in order */
+	assert_int_equal(nodes[2].gone[1], 0);
 	start(1, 1);
 	until(nodes[3].known[1]);
 	stop(1, true);
