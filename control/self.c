@@ -279,8 +279,6 @@ choose(struct control *c, uint64_t now)
 {
 	uint32_t dp_id = dp_node(c->dp);
 
-	if (!c->begin_at)
-		c->begin_at = now;
 	if (now < c->begin_at)
 		return false;
 	if (c->options->has_node) {
