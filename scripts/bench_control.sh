@@ -62,7 +62,7 @@ rate_and()
 	rm -f "$weir_tmp/perf.log"
 	rate_for 1 >"$weir_tmp/rate" &
 	pid=$!
-	await grep -q sent "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
+	await grep -q "sent [0-9.]*[1-9]" "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
 	"$1"
 	wait "$pid"
 }
@@ -121,7 +121,7 @@ stopped_figure()
 	server B
 	weir-perf --instance A node:2 --cpu 0 -t rate -s 64 -D 10 --stats-period 0.2 --no-calibrate --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log" &
 	pid=$!
-	await grep -q sent "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
+	await grep -q "sent [0-9.]*[1-9]" "$weir_tmp/perf.log" || die "no traffic: $(tail -n 1 "$weir_tmp/perf.log")"
 	kill -STOP "${weir_pid[control-A]}" "${weir_pid[control-B]}"
 	: >"$weir_tmp/least"
 	if wait "$pid" && jq -e '.results[0].errors == 0' "$weir_tmp/result.json" >/dev/null; then

@@ -23,7 +23,7 @@ done
 in_time() {
 	local at late
 	read -r at _ < <(grep end "$weir_tmp/$1.log")
-	echo "$1 learnt after $((at - killed)) ms"
+	echo "$1, at the other node, knew after $((at - killed)) ms"
 	late=$(($(starved dataplane-B control-B) - waited))
 	[ $((at - ended)) -le $(($2 + late)) ] || fail "$1: that is late, where data plane and control of B starved for $late ms"
 }
