@@ -34,15 +34,6 @@ struct fake_control fake_control[2];
 
 static const char *binary_path;
 
-uint64_t
-fake_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 // ---- data planes ----
 
 static void
@@ -255,11 +246,11 @@ serve(struct fake_dp *dp)
 void
 fake_pump(int ms)
 {
-	uint64_t end = fake_now() + ms;
+	uint64_t end = now_ms() + ms;
 
 	do {
 		struct pollfd fds[4];
-		int left = end - fake_now();
+		int left = end - now_ms();
 
 		for (int i = 0; i < 2; i++) {
 			fds[2 * i] = (struct pollfd){fake_dp[i].listener, POLLIN, 0};
@@ -277,7 +268,7 @@ fake_pump(int ms)
 				dp->conn = accept4(dp->listener, NULL, NULL, SOCK_CLOEXEC);
 			}
 		}
-	} while (fake_now() < end);
+	} while (now_ms() < end);
 }
 
 void
@@ -407,11 +398,11 @@ fake_control_kill(int i, int signal)
 int
 fake_await_exit(pid_t pid)
 {
-	uint64_t end = fake_now() + LONG;
+	uint64_t end = now_ms() + LONG;
 	int status;
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (fake_now() > end) {
+		if (now_ms() > end) {
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			fail_msg("process doesn't end");
@@ -425,13 +416,13 @@ int
 fake_control_stop(int i)
 {
 	struct fake_control *c = &fake_control[i];
-	uint64_t end = fake_now() + LONG;
+	uint64_t end = now_ms() + LONG;
 	siginfo_t ended = {0};
 	pid_t pid = c->pid;
 	int status;
 
 	// Before it looks at signals one just ends it.
-	while (fake_log_count(i, LISTENS) == c->listened && fake_now() < end &&
+	while (fake_log_count(i, LISTENS) == c->listened && now_ms() < end &&
 	       !waitid(P_PID, pid, &ended, WEXITED | WNOHANG | WNOWAIT) && !ended.si_pid)
 		fake_pump(10);
 	c->pid = 0;

@@ -7,6 +7,7 @@
 #define WEIR_TEST_CONTROL_FAKE_H
 
 #include "common/dpctl.h"
+#include "now.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -91,8 +92,6 @@ unsigned fake_log_count(int i, const char *text);
 
 /* Serves all data planes for a while. */
 void fake_pump(int ms);
-uint64_t fake_now(void); /* ms */
-
 /* ms within which what must happen has happened, where a process may go without a CPU for long. */
 #define LONG fake_patience
 extern int fake_patience; /* 40 s, until one of these was not enough */
@@ -104,9 +103,9 @@ extern int fake_patience; /* 40 s, until one of these was not enough */
 #define AWAIT(condition, ms)                                                                       \
 	do {                                                                                       \
 		int within_ = (ms);                                                                \
-		uint64_t end_ = fake_now() + within_;                                              \
+		uint64_t end_ = now_ms() + within_;                                                \
 		while (!(condition)) {                                                             \
-			if (fake_now() > end_) {                                                   \
+			if (now_ms() > end_) {                                                     \
 				fake_patience = 4000;                                              \
 				fail_msg("not within %d ms: %s\n%s", within_, #condition,          \
 					 fake_both_logs());                                        \

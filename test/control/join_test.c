@@ -156,8 +156,7 @@ test_auto_ids(void **state)
 	fake_control_kill(B, SIGKILL);
 	fake_pump(200);
 	fake_control_start(B);
-	for (uint64_t end = fake_now() + LONG;
-	     fake_log_count(B, "listens on") < 2 && fake_now() < end;)
+	for (uint64_t end = now_ms() + LONG; fake_log_count(B, "listens on") < 2 && now_ms() < end;)
 		usleep(10000); // nobody answers it meanwhile
 	sleep(1);
 	AWAIT(fake_dp[B].hellos == 2 && fake_dp[B].synced == 1, LONG);

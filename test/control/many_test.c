@@ -5,6 +5,7 @@
  * go.
  */
 #include "common/dpctl.h"
+#include "now.h"
 #include "port.h"
 
 #include <arpa/inet.h>
@@ -50,15 +51,6 @@ static struct node {
 	bool lost[NODES];	    /* told that it is down: what was offered to it is void */
 	uint32_t state_changes;
 } node[NODES];
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 // ---- data planes ----
 

@@ -211,11 +211,11 @@ test_data_plane_dies_and_returns(void **state)
 	uint64_t died;
 
 	start_both();
-	died = fake_now();
+	died = now_ms();
 	fake_dp_die(A);
 	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
 	// At once, not after a timeout. (A quarter of a second for a busy machine.)
-	assert_true(fake_now() - died < 250);
+	assert_true(now_ms() - died < 250);
 	assert_int_equal(fake_dp[B].node[1].incarnation, 100);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
 	fake_pump(500);
@@ -423,14 +423,14 @@ test_stopped_while_it_starts(void **state)
 
 	snprintf(path, sizeof(path), "%s/a/control.pid", fake_dir);
 	for (unsigned i = 0; i < 20; i++) {
-		uint64_t end = fake_now() + LONG;
+		uint64_t end = now_ms() + LONG;
 		pid_t pid;
 
 		fake_control_start(A);
 		pid = fake_control[A].pid;
 		fake_control[A].pid = 0;
 		while (access(path, F_OK))
-			assert_true(fake_now() < end);
+			assert_true(now_ms() < end);
 		kill(pid, SIGTERM);
 		assert_int_equal(fake_await_exit(pid), 0);
 		assert_int_equal(access(path, F_OK), -1);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "rounds.h"
 
+#include "now.h"
+
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -30,15 +32,6 @@ static _Atomic pid_t watched[2]; /* main writes, the witness reads; 0: none */
 static _Atomic bool starved;	 /* the witness writes, main reads */
 static bool broken;
 static uint64_t spare = SPARE_MS;
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 void
 rounds_watch(int i, pid_t pid)

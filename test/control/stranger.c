@@ -140,11 +140,11 @@ try_tls(int i, const char *dir, struct stranger *s)
 struct stranger
 knock_tls(int i, const char *dir)
 {
-	uint64_t end = fake_now() + LONG;
+	uint64_t end = now_ms() + LONG;
 	struct stranger s;
 
 	while (!try_tls(i, dir, &s))
-		assert_true(fake_now() < end);
+		assert_true(now_ms() < end);
 	return s;
 }
 
@@ -187,15 +187,15 @@ reason(struct stranger s)
 	static struct control_msg m;
 	uint8_t data[4096];
 	size_t have = 0, n;
-	uint64_t end = fake_now() + LONG;
+	uint64_t end = now_ms() + LONG;
 
 	for (;;) {
 		struct pollfd p = {s.fd, POLLIN, 0};
 		ssize_t got;
 
-		if (fake_now() > end)
+		if (now_ms() > end)
 			fake_patience = 4000;
-		SURELY(fake_now() < end);
+		SURELY(now_ms() < end);
 		fake_pump(10);
 		if (!(s.ssl && SSL_pending(s.ssl)) && poll(&p, 1, 0) == 0)
 			continue;
@@ -217,14 +217,14 @@ reason(struct stranger s)
 const char *
 answer_to(int i, const char *dir, const void *data, size_t length)
 {
-	uint64_t end = fake_now() + LONG;
+	uint64_t end = now_ms() + LONG;
 
 	for (;;) {
 		struct stranger s = knock_as(i, dir);
 		bool said = try_say(s, data, length);
 		const char *why = reason(s);
 
-		if ((said && *why && !strstr(why, "handshake not done")) || fake_now() > end)
+		if ((said && *why && !strstr(why, "handshake not done")) || now_ms() > end)
 			return why;
 	}
 }

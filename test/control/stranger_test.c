@@ -166,12 +166,12 @@ still_open(const int *fds, int count)
 static void
 test_slow_handshake(void **state)
 {
-	uint64_t begin = fake_now();
+	uint64_t begin = now_ms();
 	struct stranger s = knock_as(B, badge);
 
 	(void)try_say(s, "\0\0", 2);
 	assert_non_null(strstr(reason(s), "handshake not done"));
-	assert_in_range(fake_now() - begin, 1500, 6000);
+	assert_in_range(now_ms() - begin, 1500, 6000);
 }
 
 // Each byte comes in time, the whole doesn't.
@@ -181,15 +181,15 @@ test_trickle(void **state)
 	struct control_msg m = hello(3);
 	uint8_t data[CONTROL_ENCODED_MAX];
 	size_t n = control_msg_encode(&m, data, sizeof(data));
-	uint64_t begin = fake_now();
+	uint64_t begin = now_ms();
 	struct stranger s = knock_as(B, badge);
 
-	for (size_t i = 0; i + 1 < n && fake_now() - begin < 6000; i++) {
+	for (size_t i = 0; i + 1 < n && now_ms() - begin < 6000; i++) {
 		fake_pump(200);
 		if (!try_say(s, data + i, 1))
 			break;
 	}
-	assert_in_range(fake_now() - begin, 1500, 6000);
+	assert_in_range(now_ms() - begin, 1500, 6000);
 	leave(s);
 }
 
@@ -209,7 +209,7 @@ test_many_half_open(void **state)
 			fake_pump(1);
 		// The oldest make room, long before their time is over.
 		if (i == 100)
-			for (uint64_t end = fake_now() + 1500; !soon && fake_now() < end;) {
+			for (uint64_t end = now_ms() + 1500; !soon && now_ms() < end;) {
 				fake_pump(10);
 				soon = still_open(fds, 100) <= 32;
 			}
@@ -271,7 +271,7 @@ test_out_of_descriptors(void **state)
 	cpu = cpu_time(pid);
 	fd[0] = knock(B);
 	fd[1] = ask_metrics(B);
-	for (uint64_t end = fake_now() + LONG; !said && fake_now() < end; fake_pump(10))
+	for (uint64_t end = now_ms() + LONG; !said && now_ms() < end; fake_pump(10))
 		said = fake_log_count(B, "cannot accept connections at --listen: Too many open") &&
 		       fake_log_count(B, "cannot accept connections at --metrics: Too many open");
 	SURELY(said);

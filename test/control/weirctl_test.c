@@ -57,12 +57,12 @@ weirctl(const char *words)
 static int
 weirctl_answered(const char *words)
 {
-	uint64_t end = fake_now() + LONG;
+	uint64_t end = now_ms() + LONG;
 	int code;
 
 	do
 		code = weirctl(words);
-	while (strstr(text, "data plane does not answer") && fake_now() < end);
+	while (strstr(text, "data plane does not answer") && now_ms() < end);
 	return code;
 }
 
@@ -322,13 +322,13 @@ test_errors(void **state)
 static void
 test_silent_data_plane(void **state)
 {
-	uint64_t begin = fake_now();
+	uint64_t begin = now_ms();
 	char *argv[] = {(char *)binary, "--instance", "a", "wait", "up", "--timeout", "0.5", NULL};
 
 	fake_dp_start(0, 100);
 	fake_dp[0].version = 9;
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 4);
-	assert_in_range(fake_now() - begin, 400, LONG);
+	assert_in_range(now_ms() - begin, 400, LONG);
 }
 
 // weirctl pki DIR WORDS...

@@ -29,6 +29,15 @@ open_with(struct users *users, const char *limits)
 	return fake_open(&config);
 }
 
+/* Two programs of BOB's, one of EVE's. */
+static void
+two_and_one(struct fake *f, struct fake_session *a, struct fake_session *b, struct fake_session *c)
+{
+	fake_attach_by(f, a, BOB, "a");
+	fake_attach_by(f, b, BOB, "b");
+	fake_attach_by(f, c, EVE, "c");
+}
+
 static void
 is_refused(const struct fake_session *s, int code, const char *says)
 {
@@ -125,9 +134,7 @@ test_connections(void **state)
 	struct fake_session a, b, c;
 
 	(void)state;
-	fake_attach_by(f, &a, BOB, "a");
-	fake_attach_by(f, &b, BOB, "b");
-	fake_attach_by(f, &c, EVE, "c");
+	two_and_one(f, &a, &b, &c);
 	fake_channels(f, &a);
 	fake_channels(f, &b);
 	fake_channels(f, &c);
@@ -185,9 +192,7 @@ test_services(void **state)
 	int first;
 
 	(void)state;
-	fake_attach_by(f, &a, BOB, "a");
-	fake_attach_by(f, &b, BOB, "b");
-	fake_attach_by(f, &c, EVE, "c");
+	two_and_one(f, &a, &b, &c);
 	fake_channels(f, &a);
 	fake_channels(f, &b);
 	fake_channels(f, &c);
@@ -226,9 +231,7 @@ test_rate_and_set(void **state)
 	uint32_t told;
 
 	(void)state;
-	fake_attach_by(f, &a, BOB, "a");
-	fake_attach_by(f, &b, BOB, "b");
-	fake_attach_by(f, &c, EVE, "c");
+	two_and_one(f, &a, &b, &c);
 	assert_ptr_equal(a.s->share.above, b.s->share.above);
 	assert_ptr_not_equal(a.s->share.above, c.s->share.above);
 	assert_int_equal(atomic_load(&a.s->share.above->rate), 100000000);
