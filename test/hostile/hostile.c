@@ -63,10 +63,11 @@ dial(void)
 }
 
 ssize_t
-ask(int sock, const void *request, size_t length, struct weir_session_msg *reply, int fds[2])
+ask(int sock, const void *request, size_t length, struct weir_session_msg *reply,
+    int fds[WEIR_SESSION_FDS])
 {
 	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
+		char buf[CMSG_SPACE(WEIR_SESSION_FDS * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
@@ -78,7 +79,7 @@ ask(int sock, const void *request, size_t length, struct weir_session_msg *reply
 	struct cmsghdr *c;
 	ssize_t n;
 
-	fds[0] = fds[1] = -1;
+	fds[0] = fds[1] = fds[2] = -1;
 	if (send(sock, request, length, MSG_NOSIGNAL) < 0 || poll(&pfd, 1, 5000) != 1)
 		return -1;
 	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
@@ -93,7 +94,8 @@ ask(int sock, const void *request, size_t length, struct weir_session_msg *reply
 static void
 drop(struct victim *v)
 {
-	int fds[] = {v->sock, v->arena_fd, v->doorbell, v->segment_fd, v->segment_doorbell};
+	int fds[] = {v->sock,	    v->arena_fd,	 v->doorbell,	 v->ring,
+		     v->segment_fd, v->segment_doorbell, v->segment_ring};
 
 	if (v->arena)
 		munmap(v->arena, v->geometry.bytes);
@@ -102,16 +104,16 @@ drop(struct victim *v)
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	*v = (struct victim){-1, -1, -1, -1, -1};
+	*v = (struct victim){-1, -1, -1, -1, -1, -1, -1};
 }
 
 static int
 attach(struct victim *v)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_HELLO}, r;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
-	*v = (struct victim){-1, -1, -1, -1, -1};
+	*v = (struct victim){-1, -1, -1, -1, -1, -1, -1};
 	v->sock = dial();
 	if (v->sock < 0)
 		return -1;
@@ -137,6 +139,7 @@ attach(struct victim *v)
 		goto err;
 	v->channel = r.channel.channel;
 	v->doorbell = fds[0];
+	v->ring = fds[1];
 	return 0;
 err:
 	drop(v);
@@ -155,7 +158,7 @@ open_conn(struct victim *v)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT}, r;
 	uint32_t segment;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	m.length = weir_session_length(m.type);
 	m.connect.channel = v->channel;
@@ -176,6 +179,7 @@ open_conn(struct victim *v)
 		return -1;
 	v->segment_fd = fds[0];
 	v->segment_doorbell = fds[1];
+	v->segment_ring = fds[2];
 	v->segment_geometry = r.segment_map.geometry;
 	v->side = r.segment_map.side;
 	v->segment =

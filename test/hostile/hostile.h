@@ -8,7 +8,9 @@
 #include <sys/types.h>
 
 struct victim {
-	int sock, arena_fd, doorbell, segment_fd, segment_doorbell;
+	int sock, arena_fd, segment_fd;
+	int doorbell, ring; /* of the channel: to wait on, to ring */
+	int segment_doorbell, segment_ring;
 	uint8_t *arena, *segment;
 	struct weir_geometry geometry;
 	struct weir_segment_geometry segment_geometry;
@@ -19,9 +21,10 @@ struct victim {
 uint64_t rng(void);
 /* Of the clock. */
 double seconds(void);
-/* One packet out, one in (5 s at most), with up to two descriptors. Returns its length or -1. */
+/* One packet out, one in (5 s at most), with up to WEIR_SESSION_FDS descriptors. Returns its length
+ * or -1. */
 ssize_t ask(int sock, const void *request, size_t length, struct weir_session_msg *reply,
-	    int fds[2]);
+	    int fds[WEIR_SESSION_FDS]);
 struct weir_channel_head *channel(struct victim *v);
 /* To ADDRESS; with the segment, where the peer is local. */
 int open_conn(struct victim *v);

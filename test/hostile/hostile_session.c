@@ -7,6 +7,7 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ do_requests(struct victim *v)
 {
 	struct weir_session_msg m, r;
 	double end = seconds() + 0.5;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	for (unsigned i = 0; seconds() < end; i++) {
 		memset(&m, 0, sizeof(m));
@@ -61,7 +62,7 @@ void
 do_messages(struct victim *v)
 {
 	struct weir_session_msg m, r;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	for (unsigned i = 0; i < 50; i++) {
 		size_t length;
@@ -78,7 +79,7 @@ do_messages(struct victim *v)
 		m.length = (uint32_t)length;
 		if (ask(v->sock, &m, length, &r, fds) < 0)
 			return;
-		for (unsigned k = 0; k < 2; k++)
+		for (unsigned k = 0; k < WEIR_SESSION_FDS; k++)
 			if (fds[k] >= 0)
 				close(fds[k]);
 	}
@@ -111,7 +112,7 @@ static int
 adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg *r)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	m.length = weir_session_length(m.type);
 	m.adopt.bytes = bytes;
@@ -125,7 +126,7 @@ static void
 disown(struct victim *v, uint32_t region)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN}, r;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	m.length = weir_session_length(m.type);
 	m.region.region = region;
@@ -152,7 +153,7 @@ put_places(struct victim *v, uint64_t bytes, bool wrong)
 			s->place[rng() % 2] = rng() >> rng() % 64;
 		weir_ring_publish(ring, 1);
 	}
-	send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	eventfd_write(v->ring, 1);
 }
 
 /* Memory adopted, misnamed, taken back under messages and posts, and full of holes. */
