@@ -62,6 +62,7 @@ struct program {
 	uint32_t held_count;
 	uint32_t nodes_seen, pairs_seen;
 	uint64_t bells;
+	uint64_t bell_ns, bell_cpu_ns; /* that a ring takes */
 };
 
 struct node {
