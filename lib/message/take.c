@@ -41,7 +41,7 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 static inline bool
 takeable(const struct lane *lane, bool mine)
 {
-	return lane->sender || (!mine && !lane->running && !lane->first);
+	return lane->sender || (!mine && !lane->running && !lane->first && !lane->doomed);
 }
 
 /* Takes c's next message. Home locked. TAKE_*. */
