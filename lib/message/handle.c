@@ -115,8 +115,7 @@ message_hold(struct worker *k, struct held *e)
 		e->taken.data = e->small;
 		if (k->message.data >= (void *)k->buffer &&
 		    k->message.data < (void *)(k->buffer + sizeof(k->buffer)))
-			e->message.data =
-			    e->small + ((const uint8_t *)k->message.data - k->buffer);
+			e->message.data = e->small + ((const uint8_t *)k->message.data - k->buffer);
 	}
 	k->lane = NULL;
 }

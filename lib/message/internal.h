@@ -44,8 +44,8 @@ struct waiting {
 struct assembly {
 	struct message_pieces pieces;
 	uint8_t *data; /* NULL: the pieces are dropped */
-	/* data is the library's: bytes allocated, and bytes of m->room_used that are its. 0: place()
-	 * gave it */
+	/* data is the library's: bytes allocated, and bytes of m->room_used that are its. 0:
+	 * place() gave it */
 	uint64_t allocated, reserved;
 	uint64_t deadline; /* ns; later than this it gives its room to messages that wait */
 	bool revoked;	   /* it did: no more of it may arrive */
@@ -76,11 +76,11 @@ struct lane {
 	_Atomic uint32_t hello;	       /* receivers over there + 1, to be looked at; 0: nothing */
 	/* in.total: something is under way. Incoming: who has `running`; else home */
 	struct assembly in;
-	uint64_t key;	  /* a BYE for it says this; 0: not known yet. m->lock */
-	uint64_t made;	  /* outgoing: the peer's `made` when it was. m->lock */
-	bool named;	  /* outgoing: leads to the messenger's name itself, not to NAME.k */
-	bool greeted;	  /* incoming: its HELLO has come. m->lock */
-	bool parted;	  /* incoming: BYE for it is sent. m->lock */
+	uint64_t key;	   /* a BYE for it says this; 0: not known yet. m->lock */
+	uint64_t made;	   /* outgoing: the peer's `made` when it was. m->lock */
+	bool named;	   /* outgoing: leads to the messenger's name itself, not to NAME.k */
+	bool greeted;	   /* incoming: its HELLO has come. m->lock */
+	bool parted;	   /* incoming: BYE for it is sent. m->lock */
 	struct held *held; /* place for a message that waits; kept */
 	/* home writes; who looks for the least recently used reads */
 	_Atomic uint32_t used;	      /* m->epoch at the last message */
@@ -115,19 +115,19 @@ struct peer {
 	uint32_t used;		 /* as lanes', of those that are gone */
 	/*
 	 * Of the messenger over there. Lanes that we made to its name say so; until one has, the
-	 * first lane from there is believed. When another one claims to be of another messenger, the
-	 * name is asked again, on a lane of its own.
+	 * first lane from there is believed. When another one claims to be of another messenger,
+	 * the name is asked again, on a lane of its own.
 	 */
 	uint64_t incarnation;
-	uint64_t made;	 /* counts our lanes */
-	uint64_t said_by; /* `made` of the lane that said `incarnation`; 0: none has */
-	uint64_t named;	 /* ns when the first lane to the name was made; 0: none was */
+	uint64_t made;	    /* counts our lanes */
+	uint64_t said_by;   /* `made` of the lane that said `incarnation`; 0: none has */
+	uint64_t named;	    /* ns when the first lane to the name was made; 0: none was */
 	struct lane *probe; /* asks; on no page of a sender. NULL: none does */
 	uint64_t probed;    /* ns when the last one was made */
 	uint64_t deadline;  /* of closing */
-	uint32_t lives;	   /* counts how often it went DOWN */
-	int leave_status;  /* how the last closing ended */
-	int lost;	   /* how its last lane ended */
+	uint32_t lives;	    /* counts how often it went DOWN */
+	int leave_status;   /* how the last closing ended */
+	int lost;	    /* how its last lane ended */
 	/* m->leaf */
 	uint64_t room_used; /* of m->room_used */
 	uint64_t room_pass; /* m->room_passes when messages of it waited for its share; 0: never */
@@ -350,7 +350,8 @@ void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
 void peer_bye(struct weir_messenger *m, struct peer *p);
 /* BYE has come on a lane from there, for the one of ours that has the key. m->lock. */
 void peer_bye_for(struct weir_messenger *m, struct peer *p, uint64_t key);
-/* A lane to the peer's name is asked for its HELLO, which says how many receivers there are. m->lock
+/* A lane to the peer's name is asked for its HELLO, which says how many receivers there are.
+ * m->lock
  */
 void peer_listen(struct peer *p);
 /* Lanes whose other end is gone, of threads that don't look. */

@@ -332,8 +332,8 @@ say_bye(struct peer *p)
 	{
 		if (lane->sender || lane->parted)
 			continue;
-		lane->parted = lane->client || !lane->key ? put_bye(lane, 0)
-							  : say_bye_on_ours(p, lane->key);
+		lane->parted =
+		    lane->client || !lane->key ? put_bye(lane, 0) : say_bye_on_ours(p, lane->key);
 		all &= lane->parted;
 	}
 	return all;

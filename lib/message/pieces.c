@@ -102,9 +102,11 @@ pieces_send(struct lane *lane, const struct message_header *h, const struct iove
 
 /* ---- receiving: who has `running` of the lane, or m->lock and the home's when nobody has ---- */
 
-#define ALLOCATE_AHEAD 8u /* times what has arrived: memory that is not touched costs address space */
-#define WHOLE_NS 10000000000ull /* in which a message becomes whole while others wait for memory ... */
-#define BYTE_NS 64u		/* ... and for each byte of it: 16 MB/s */
+#define ALLOCATE_AHEAD                                                                             \
+	8u /* times what has arrived: memory that is not touched costs address space */
+#define WHOLE_NS                                                                                   \
+	10000000000ull /* in which a message becomes whole while others wait for memory ... */
+#define BYTE_NS 64u    /* ... and for each byte of it: 16 MB/s */
 
 static void
 forget(struct lane *lane)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory for messages in pieces: reserved when the first piece is there, for the whole message, so
- * that each one that has begun can become whole. All have `assembly_max` together, those of one node
- * half of that. A message that finds no room waits, and its lane for it; the others go on.
+ * that each one that has begun can become whole. All have `assembly_max` together, those of one
+ * node half of that. A message that finds no room waits, and its lane for it; the others go on.
  */
 #include "message/internal.h"
 
@@ -22,9 +22,9 @@ reserve(struct lane *lane, uint64_t bytes)
 }
 
 /*
- * In the order of their coming: a small message doesn't overtake a large one that waits for room, so
- * the large one finds some in the end. Who waits for its own node's share holds up that node alone.
- * m->leaf.
+ * In the order of their coming: a small message doesn't overtake a large one that waits for room,
+ * so the large one finds some in the end. Who waits for its own node's share holds up that node
+ * alone. m->leaf.
  */
 static void
 admit(struct weir_messenger *m)
@@ -158,8 +158,7 @@ room_wanted(struct weir_messenger *m, const struct peer *p)
 	bool wanted;
 
 	pthread_mutex_lock(&m->leaf);
-	wanted = !TAILQ_EMPTY(&m->room_waiting) &&
-		 (m->room_full || p->room_pass == m->room_passes);
+	wanted = !TAILQ_EMPTY(&m->room_waiting) && (m->room_full || p->room_pass == m->room_passes);
 	pthread_mutex_unlock(&m->leaf);
 	return wanted;
 }

@@ -85,7 +85,8 @@ send_one(void *arg)
 	return NULL;
 }
 
-/* One that listens where A's messenger would listen if it had more threads, and says that it has. */
+/* One that listens where A's messenger would listen if it had more threads, and says that it has.
+ */
 static void
 test_further_name(void **state)
 {
@@ -205,9 +206,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_hello),     cmocka_unit_test(test_bye),
+	    cmocka_unit_test(test_hello),	 cmocka_unit_test(test_bye),
 	    cmocka_unit_test(test_further_name), cmocka_unit_test(test_successor),
-	    cmocka_unit_test(test_many),      cmocka_unit_test(test_malformed),
+	    cmocka_unit_test(test_many),	 cmocka_unit_test(test_malformed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

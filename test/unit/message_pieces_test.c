@@ -472,6 +472,42 @@ test_stalled(void **state)
 	assert_int_equal(p.b.wrong, 0);
 }
 
+/* A lane that this end closes doesn't wait until there is room. */
+static void
+test_ended(void **state)
+{
+	struct message_header h = {
+	    .kind = KIND_HELLO, .type = MESSAGE_VERSION, .status = 1, .id = 1};
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_conn *one, *two, *asks;
+	struct weir_listener *l;
+	struct weir *w;
+	struct both p;
+	int rc;
+
+	(void)state;
+	o.assembly_max = 8 * MIB;
+	open_both(&p, NULL, &o);
+	w = fake_attach(p.f);
+	register_all(&p.b);
+	must(weir_listen(w, "weir.message", 0, &l));
+	one = raw_connect(w, B, 1, 1);
+	must(raw_piece(one, &ours_piece, TOTAL, 0, 1));
+	await(p.b.m->room_used == TOTAL);
+	two = raw_connect(w, B, 2, 1);
+	must(raw_piece(two, &ours_piece, TOTAL, 0, 1));
+	await(!TAILQ_EMPTY(&p.b.m->room_waiting));
+	must(weir_accept(l, PATIENT, &asks)); /* which of them is the node's messenger? */
+	must(weir_send(asks, &h, HEADER_LONG, PATIENT));
+	rc = raw_end(two);
+	assert_true(rc != -EAGAIN);
+	assert_int_equal(p.b.m->room_used, TOTAL);
+	raw_end(asks);
+	weir_close(one);
+	weir_listener_close(l);
+	close_both(&p);
+}
+
 int
 main(void)
 {
@@ -480,6 +516,7 @@ main(void)
 	    cmocka_unit_test(test_begun_again),	 cmocka_unit_test(test_unregistered),
 	    cmocka_unit_test(test_response),	 cmocka_unit_test(test_announced),
 	    cmocka_unit_test(test_bound),	 cmocka_unit_test(test_stalled),
+	    cmocka_unit_test(test_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

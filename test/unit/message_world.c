@@ -175,11 +175,9 @@ raw_hello(struct weir_conn *c, uint64_t incarnation, uint32_t receivers)
 	struct {
 		struct message_header h;
 		struct message_hello hello;
-	} m = {{.kind = KIND_HELLO,
-		.type = MESSAGE_VERSION,
-		.status = receivers,
-		.id = incarnation},
-	       {.key = ~incarnation}};
+	} m = {
+	    {.kind = KIND_HELLO, .type = MESSAGE_VERSION, .status = receivers, .id = incarnation},
+	    {.key = ~incarnation}};
 
 	must(weir_send(c, &m, sizeof(m), PATIENT));
 }

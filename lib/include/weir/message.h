@@ -78,7 +78,7 @@ struct weir_messenger_options {
 };
 #define WEIR_MESSENGER_OPTIONS                                                                     \
 	{                                                                                          \
-		"weir.message", 0, 2, 0, 64, 10000, 0, 50, 333, 1ull << 30, 0, NULL, NULL             \
+		"weir.message", 0, 2, 0, 64, 10000, 0, 50, 333, 1ull << 30, 0, NULL, NULL          \
 	}
 
 /*
@@ -154,8 +154,8 @@ int weir_message_register(struct weir_messenger *m, uint16_t type, const struct 
 /*
  * From now on messages of the type are dropped and counted, also those under way, and requests
  * answered with -ENOMSG. Then waits until handlers of the type that run have returned (not for
- * that of the caller): 0, or -EAGAIN, or -ENOENT (nobody had registered it). After 0 the memory that
- * its `place` gave for messages not handled yet is the program's again. Any thread.
+ * that of the caller): 0, or -EAGAIN, or -ENOENT (nobody had registered it). After 0 the memory
+ * that its `place` gave for messages not handled yet is the program's again. Any thread.
  */
 int weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms);
 
