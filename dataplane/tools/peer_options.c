@@ -55,11 +55,13 @@ peer_usage(void)
 	    "...;\n"
 	    "       ud_send_bw, ud_send_lat: -c UD there; cas_bw, cas_lat: -A CMP_AND_SWAP there\n"
 	    "Options of perftest that both ends need: a (all sizes), b (both directions), qN "
-	    "(queue "
-	    "pairs),\n"
-	    "       DSECONDS (duration), reversed; as in send_bw:1k+b+q4 for ib_send_bw -s 1024 -b "
+	    "(queue\n"
+	    "       pairs), DSECONDS (duration), reversed; send_bw:1k+b+q4 for ib_send_bw -s 1k -b "
 	    "-q "
-	    "4\n",
+	    "4\n"
+	    "       Not to be said here: -e, -F, -o, -Q, -x, --ipv6, --odp, --use-srq. Not "
+	    "offered:\n"
+	    "       -c UC, -c XRC, -R, -z\n",
 	    stdout);
 }
 
