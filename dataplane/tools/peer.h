@@ -38,9 +38,9 @@ struct peer {
 	struct open_nic nic;
 	struct nic_attr attr;
 	struct nic_srq *srq;
-	uint64_t patience_ns, last; /* when something last happened */
-	uint64_t turned;	    /* when we last looked */
-	uint64_t turns;
+	uint64_t patience_ns, last;	     /* when something last happened */
+	uint64_t turned;		     /* when we last looked */
+	uint64_t turns, accepted;	     /* frames, by the NIC's counter */
 	struct nic_counters before;	     /* of the run */
 	int listener[PEER_RUNS_MAX], socket; /* -1: none */
 

@@ -8,7 +8,7 @@
 
 #define QUIET_NS 50000000ull
 #define LINGER_NS 2000000000ull
-#define DROPS_LOOK 64u	      /* turns between two looks at counters */
+#define COUNTERS_LOOK 64u     /* turns between two looks at them */
 #define PAUSE_NS 500000000ull /* between two turns: we were stopped, they are not to blame */
 
 static struct clock time_base;
@@ -74,16 +74,22 @@ failed(struct peer *p, uint8_t status)
 /* How much of it went by since the run began. */
 #define ROSE(p, now, name) ((now).drop_##name != (p)->before.drop_##name)
 
-/* Frames that our queue pairs can't take say what the other program was started with. */
+/*
+ * What the NIC counts says that the other end goes on, where nothing completes here, and by frames
+ * that our queue pairs can't take what it was started with. 0, or the end of the run.
+ */
 static int
-look_at_drops(struct peer *p)
+look_at_counters(struct peer *p, uint64_t time)
 {
 	struct nic_counters now;
 
 	/* a verbs device drops in the kernel, without a word */
-	if (!p->nic.ethdev || p->turns++ % DROPS_LOOK)
+	if (!p->nic.ethdev || p->turns++ % COUNTERS_LOOK)
 		return 0;
 	NIC_OPS(p->nic.context)->counters(p->nic.context, &now);
+	if (now.rx_accepted != p->accepted)
+		p->last = time;
+	p->accepted = now.rx_accepted;
 	if (ROSE(p, now, bad_bth))
 		return peer_fail(p, -EPROTO,
 				 "%s: frames of another transport come, as of -c UC; leave that "
@@ -106,7 +112,7 @@ judge(struct peer *p, const struct nic_wc *wc, unsigned n, uint64_t now)
 	p->turned = now;
 	if (n)
 		p->last = now;
-	else if (look_at_drops(p))
+	else if (look_at_counters(p, now))
 		return -EPROTO;
 	else if (now - p->last > p->patience_ns + p->run.seconds * PEER_SECOND_NS)
 		return peer_fail(p, -ETIMEDOUT,

@@ -24,9 +24,8 @@ done
 gid=${gid##*/}
 
 # theirs RUN PORT [HOST]: the program, that asks HOST or is asked. It polls: what never ends runs out of CPU time, or
-# loses its TCP connection. What perftest makes of a clock that an emulator keeps is no matter (-F), and an
-# answer may take two seconds (-u). RUN: as -t of
-# weir-roce-peer has it, and behind a blank options that only their end needs to know.
+# loses its TCP connection. What perftest makes of a clock that an emulator keeps is no matter (-F), and an answer may
+# take two seconds (-u). RUN: as -t of weir-roce-peer has it, and behind a blank options that only their end needs.
 theirs() {
 	local run=${1%% *} port=$2 index=${index:-$gid} size="" command option
 	local test=${run%%[:+]*}
