@@ -67,8 +67,8 @@ struct member {
 			      none */
 	struct sockaddr_storage address;
 	socklen_t address_length; /* 0: not known */
-	struct log_memory trouble, refusals;
-	struct log_meter meter;
+	struct log_memory trouble;
+	struct log_cause state_lines, conn_lines;
 };
 
 struct seed {
@@ -123,7 +123,8 @@ struct control {
 	struct listener *listener;
 	struct conn *strangers; /* oldest first */
 	uint32_t stranger_count;
-	struct log_memory stranger_trouble;
+	/* lines that strangers and members cause */
+	struct log_budget blamed;
 };
 
 /*

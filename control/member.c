@@ -2,6 +2,7 @@
 /* The other nodes: their table, what our data plane is told of them, offers for them. */
 #include "control.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,10 @@ member_get(struct control *c, uint16_t id)
 		return NULL;
 	m->control = c;
 	m->id = m->entry.id = id;
+	m->state_lines.kind = "its state";
+	m->conn_lines.kind = "its connections";
+	snprintf(m->state_lines.who, sizeof(m->state_lines.who), "node %u", id);
+	snprintf(m->conn_lines.who, sizeof(m->conn_lines.who), "node %u", id);
 	m->backoff = MEMBER_RETRY_MIN;
 	m->linked_at = control_now();
 	peer_init(&m->peer, c->options->node_timeout, m->linked_at);
@@ -139,19 +144,19 @@ announce(struct member *m, uint64_t now)
 
 	switch (m->peer.state) {
 	case WEIR_NODE_UP:
-		log_metered(&m->meter, now, LOG_LEVEL_INFO, about, 4,
+		log_metered(&m->state_lines, now, LOG_LEVEL_INFO, about, 4,
 			    "node %u is up (incarnation %llu, %u engines)", m->id,
 			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
 		break;
 	case WEIR_NODE_SUSPECT:
-		log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 4,
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 4,
 			    "node %u is suspect: its control has been silent for %u ms; traffic "
 			    "goes on",
 			    m->id, m->peer.timeout);
 		break;
 	case WEIR_NODE_DOWN:
-		log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 5, "node %u is down: %s",
-			    m->id, why);
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 5,
+			    "node %u is down: %s", m->id, why);
 		break;
 	default:
 		break;
@@ -190,7 +195,7 @@ tell_doubt(struct member *m, const struct swim_node *node, uint64_t now)
 {
 	struct log_field about[] = {{"node", m->id, NULL}, {"teller", node->by, NULL}};
 
-	log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 2,
+	log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 2,
 		    "node %u: says node %u, it %s; its links live, so it is asked first", m->id,
 		    node->by,
 		    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
@@ -260,10 +265,12 @@ member_tick(struct member *m, uint64_t now)
 		member_forgotten(m->control, m->id);
 		return;
 	}
+	log_cause_tell(&m->state_lines, now);
+	log_cause_tell(&m->conn_lines, now);
 	// Not at once: it may be what the connection itself has told.
 	if (m->stale || member_is_half_open(m)) {
 		if (m->conn && m->conn->joined)
-			log_metered(&m->meter, now, LOG_LEVEL_INFO,
+			log_metered(&m->conn_lines, now, LOG_LEVEL_INFO,
 				    LOG_NODE_AT(m->id, m->entry.control),
 				    "node %u: connection closed after long silence", m->id);
 		member_close(m, NULL);

@@ -350,8 +350,8 @@ on_closed(struct conn *conn, const char *reason)
 	if (!m) {
 		door_forget(c, conn);
 		if (!conn->surplus)
-			log_limited(
-			    &c->stranger_trouble, now,
+			log_blamed(
+			    &c->blamed, "refused connections", conn->stranger, now,
 			    (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, reason}}, 2,
 			    "refused a connection from %s: %s", conn->stranger, reason);
 		return;
@@ -362,7 +362,7 @@ on_closed(struct conn *conn, const char *reason)
 		return;
 	}
 	if (conn->joined)
-		log_metered(&m->meter, now, LOG_LEVEL_INFO,
+		log_metered(&m->conn_lines, now, LOG_LEVEL_INFO,
 			    LOG_NODE_WHY(m->id, m->entry.control, reason),
 			    "node %u: connection to its control ended: %s", m->id, reason);
 	else if (m->backoff > MEMBER_RETRY_MIN) // once may be chance: both dialled each other

@@ -229,13 +229,13 @@ static void
 on_refused(void *user, uint16_t from, const struct swim_record *r, const char *why)
 {
 	struct control *c = user;
-	struct member *m = member_find(c, from);
 	struct log_field about[] = {
 	    {"node", r->id, NULL}, {"teller", from, NULL}, {"reason", 0, why}};
+	char who[16];
 
-	if (m)
-		log_limited(&m->refusals, control_now(), about, 3,
-			    "what node %u says of others is left out: %s", from, why);
+	snprintf(who, sizeof(who), "node %u", from);
+	log_blamed(&c->blamed, "refused records", who, control_now(), about, 3,
+		   "what node %u says of others is left out: %s", from, why);
 }
 
 static const struct swim_ops swim_ops = {
