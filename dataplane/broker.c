@@ -20,44 +20,63 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LOG_LINES_A_SECOND 20u
 #define EVENTS_A_RUN 64
+#define NS_A_MS 1000000u
 #define STOP_PATIENCE_NS BROKER_SECOND_NS
 #define ACCEPT_PAUSE_NS (BROKER_SECOND_NS / 10)
 
-static void
-say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
-    const char *format, va_list args)
+static bool
+may_say(struct broker *b, enum log_level level, const char *kind, const char *who)
 {
+	uint64_t now = broker_now(b);
+
 	if (level > log_level())
+		return false;
+	if (log_budget_take(&b->blamed, kind, who, NULL, now / NS_A_MS))
+		return true;
+	if (!b->blamed_at)
+		b->blamed_at = now + BROKER_SECOND_NS;
+	return false;
+}
+
+void
+broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
+{
+	char who[32];
+	va_list args;
+
+	snprintf(who, sizeof(who), "user %u", (unsigned)uid);
+	if (!may_say(b, level, kind, who))
 		return;
-	if (broker_now(b) / BROKER_SECOND_NS != b->log_second) {
-		b->log_second = broker_now(b) / BROKER_SECOND_NS;
-		b->log_count = 0;
-	}
-	if (b->log_count++ < LOG_LINES_A_SECOND)
-		log_event_list(level, fields, count, format, args);
-}
-
-void
-broker_say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
-	   const char *format, ...)
-{
-	va_list args;
-
 	va_start(args, format);
-	say(b, level, fields, count, format, args);
+	log_event_list(level, fields, count, format, args);
 	va_end(args);
 }
 
 void
-broker_log(struct broker *b, const char *format, ...)
+broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
 {
+	char who[32];
 	va_list args;
 
+	snprintf(who, sizeof(who), "node %u", node);
+	if (!may_say(b, level, kind, who))
+		return;
 	va_start(args, format);
-	say(b, LOG_LEVEL_INFO, NULL, 0, format, args);
+	log_event_list(level, fields, count, format, args);
 	va_end(args);
+}
+
+/* When to look again. */
+static uint64_t
+tell_blamed(struct broker *b, uint64_t now)
+{
+	if (b->blamed_at && now >= b->blamed_at)
+		b->blamed_at =
+		    log_budget_tell(&b->blamed, now / NS_A_MS) ? now + BROKER_SECOND_NS : 0;
+	return b->blamed_at ? b->blamed_at : UINT64_MAX;
 }
 
 int
@@ -351,6 +370,7 @@ timers(struct broker *b, uint64_t now)
 	next = earlier(next, sessions_build(b, now));
 	next = earlier(next, services_timers(b, now));
 	next = earlier(next, session_socket_timers(b, now));
+	next = earlier(next, tell_blamed(b, now));
 	return earlier(next, control_socket_timers(b, now));
 }
 

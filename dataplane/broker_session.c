@@ -211,8 +211,8 @@ close_session(struct broker_session *s)
 	if (s->state == SESSION_CLOSING)
 		return;
 	b->counters.sessions_closed++;
-	broker_say(b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) ends", s->id,
-		   (int)s->pid, s->name);
+	broker_blame_user(b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) ends", s->id, (int)s->pid, s->name);
 	if (s->state == SESSION_BUILDING) { /* nobody else knows it */
 		leave_building(s);
 		session_free(s);
@@ -281,8 +281,9 @@ session_spoil(struct broker_session *s, const char *reason)
 	if (s->state == SESSION_CLOSING)
 		return;
 	s->b->counters.sessions_spoilt++;
-	broker_say(s->b, LOG_LEVEL_WARNING, SESSION_FIELDS(s), "session %u (pid %d, %s) closed: %s",
-		   s->id, (int)s->pid, s->name, reason);
+	broker_blame_user(s->b, s->uid, "sessions closed", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) closed: %s", s->id, (int)s->pid, s->name,
+			  reason);
 	session_end(s);
 }
 
@@ -307,10 +308,11 @@ session_full(struct broker *b, uint32_t id)
 	const struct broker_session *s = id < b->config.sessions ? b->session[id] : NULL;
 
 	if (s && s->state == SESSION_OPEN)
-		broker_say(b, LOG_LEVEL_WARNING, SESSION_FIELDS(s),
-			   "session %u (pid %d, %s): its receive memory is full and peers wait; it "
-			   "should receive faster, or attach with a larger arena",
-			   s->id, (int)s->pid, s->name);
+		broker_blame_user(
+		    b, s->uid, "full receive memory", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+		    "session %u (pid %d, %s): its receive memory is full and peers wait; it "
+		    "should receive faster, or attach with a larger arena",
+		    s->id, (int)s->pid, s->name);
 }
 
 static void
@@ -320,8 +322,8 @@ welcome(struct broker_session *s)
 
 	s->state = SESSION_OPEN;
 	s->b->counters.sessions_opened++;
-	broker_say(s->b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) is attached",
-		   s->id, (int)s->pid, s->name);
+	broker_blame_user(s->b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) is attached", s->id, (int)s->pid, s->name);
 	m.welcome.version = WEIR_SESSION_VERSION_MAX;
 	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	m.welcome.session = s->id;
