@@ -205,7 +205,7 @@ static const struct {
     {"messages", do_messages}, {"segment", do_segment},
     {"flags", do_flags},       {"descriptors", do_descriptors},
     {"requests", do_requests}, {"rewrite", do_rewrite},
-    {"adopt", do_adopt},
+    {"adopt", do_adopt},       {"holes", do_holes},
 };
 
 static int

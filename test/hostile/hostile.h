@@ -33,6 +33,7 @@ void do_cursors(struct victim *v);
 void do_scribble(struct victim *v);
 void do_payload(struct victim *v);
 void do_punch(struct victim *v);
+void do_holes(struct victim *v);
 void do_doorbell(struct victim *v);
 void do_flags(struct victim *v);
 void do_descriptors(struct victim *v);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
@@ -138,6 +139,39 @@ do_punch(struct victim *v)
 	usleep(1000);
 	if (ftruncate(v->arena_fd, 4096) == 0)
 		fprintf(stderr, "hostile: the arena could be shrunk; seal it\n"), exit(1);
+}
+
+/* Whether the data plane has ended the session, and said why. */
+static bool
+is_thrown_out(struct victim *v)
+{
+	struct weir_session_msg m;
+	ssize_t n = recv(v->sock, &m, sizeof(m), MSG_DONTWAIT);
+
+	if (n > 0 && (m.type != WEIR_MSG_REFUSED || m.refused.code != ECONNABORTED))
+		fprintf(stderr, "hostile: not what a session hears that is ended\n"), exit(1);
+	return n >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+/*
+ * Holes in what the engine reads in every turn, in a loop: filled by us before it looks, which may
+ * take a while to be noticed, then left to it, which may not.
+ */
+void
+do_holes(struct victim *v)
+{
+	off_t at = (off_t)(weir_arena_channel(&v->geometry, v->channel) & ~4095ull);
+	double filled = seconds() + 0.3, end = filled + 10;
+
+	while (!is_thrown_out(v)) {
+		if (seconds() > end)
+			fprintf(stderr, "hostile: holes are not noticed\n"), exit(1);
+		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 8192);
+		if (seconds() < filled)
+			((_Atomic uint8_t *)v->arena)[at] =
+			    ((_Atomic uint8_t *)v->arena)[at + 4096] = 0;
+		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
 }
 
 /* A doorbell that blocks, is full, is shut down; sleep flags that stay up. */
