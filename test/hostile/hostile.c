@@ -136,6 +136,7 @@ attach(struct victim *v)
 	if (ask(v->sock, &m, m.length, &r, fds) < 0 || r.type != WEIR_MSG_CHANNEL)
 		goto err;
 	v->channel = r.channel.channel;
+	v->engine = r.channel.engine;
 	v->doorbell = fds[0];
 	return 0;
 err:
@@ -206,6 +207,7 @@ static const struct {
     {"flags", do_flags},       {"descriptors", do_descriptors},
     {"requests", do_requests}, {"rewrite", do_rewrite},
     {"adopt", do_adopt},       {"holes", do_holes},
+    {"junk", do_junk},
 };
 
 static int

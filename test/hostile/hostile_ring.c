@@ -3,12 +3,15 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
+#include "common/wire.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -170,6 +173,55 @@ do_holes(struct victim *v)
 		if (seconds() < filled)
 			((_Atomic uint8_t *)v->arena)[at] =
 			    ((_Atomic uint8_t *)v->arena)[at + 4096] = 0;
+		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
+static void
+fill(struct weir_ring *r, const struct weir_slot *s)
+{
+	weir_ring_refresh(r);
+	while (weir_ring_room(r)) {
+		memcpy((char *)weir_ring_at(r, r->pos) + 4, (const char *)s + 4, 60);
+		weir_ring_publish(r, 1);
+	}
+}
+
+/* All the channels that there are, always full of slots that are allowed and do nothing. */
+void
+do_junk(struct victim *v)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
+	struct weir_ring tx[32], returns[32];
+	uint32_t gone;
+	unsigned n = 0;
+	double end = seconds() + 0.5;
+	int fds[2];
+
+	if (open_conn(v) < 0)
+		return;
+	gone = v->vqpn ^ WEIR_VQPN(0, 0x800);
+	m.length = weir_session_length(m.type);
+	m.add_channel.engine = v->engine;
+	for (v->channel = 0; v->channel < v->geometry.channels && v->channel < 32; v->channel++) {
+		if (v->channel &&
+		    (ask(v->sock, &m, m.length, &r, fds) < 0 || r.type != WEIR_MSG_CHANNEL))
+			break;
+		start_tx(v);
+		tx[n] = v->tx;
+		returns[n++] = v->returns;
+		if (v->channel)
+			close(fds[0]);
+	}
+	while (seconds() < end) {
+		struct weir_slot s = {.op = WEIR_OP_INLINE, .vqpn = gone, .length = 8};
+
+		for (unsigned i = 0; i < n; i++) {
+			s.op = i % 2 ? WEIR_OP_INLINE : WEIR_OP_WANT;
+			fill(&tx[i], &s);
+			s.op = WEIR_OP_CONSUMED;
+			fill(&returns[i], &s);
+		}
 		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 }
