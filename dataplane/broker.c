@@ -235,11 +235,10 @@ fault_ready(struct broker_watch *w, uint32_t events)
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
-		if (s && s->state != SESSION_CLOSING &&
-		    (arena_spoilt(&s->arena) || regions_spoilt(s))) {
-			b->counters.holes++;
-			session_spoil(s, "it punched a hole into its memory");
-		}
+		if (!s || !(arena_cut(&s->arena) | regions_cut(s)))
+			continue;
+		b->counters.holes++;
+		session_spoil(s, "it punched holes into its memory");
 	}
 }
 
@@ -258,6 +257,11 @@ open_descriptors(struct broker *b)
 		rc = sigbus_install();
 	if (rc || !b->config.run_dir)
 		return rc;
+	rc = sigbus_watch();
+	if (rc)
+		log_warning("userfaultfd: %s; programs that punch holes into their memory cost "
+			    "engines time unnoticed: allow it (Linux 5.14, no seccomp filter)",
+			    strerror(-rc));
 	rc = session_socket_open(b);
 	return rc ? rc : control_socket_open(b);
 }
@@ -338,6 +342,7 @@ broker_destroy(struct broker *b)
 	node_free_all(b);
 	share_free_all(b);
 	user_free_all(b);
+	sigbus_unwatch();
 	if (b->fault_fd >= 0)
 		close(b->fault_fd);
 	if (b->epoll_fd >= 0)

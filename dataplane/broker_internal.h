@@ -198,8 +198,8 @@ void session_free(struct broker_session *s);
 /* Adopted memory (broker_region.c). */
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
-/* A hole was punched into one. */
-bool regions_spoilt(const struct broker_session *s);
+/* As arena_cut(), of any. */
+bool regions_cut(struct broker_session *s);
 /* No engine knows the session any more. */
 void regions_free(struct broker_session *s);
 /* Tells all arenas who we are. */

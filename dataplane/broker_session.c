@@ -275,16 +275,29 @@ session_leave(struct broker_session *s)
 	s->farewell = reply;
 }
 
+/* Its last word, asked for or not: the library doesn't attach again by itself. */
+static void
+end_with(struct broker_session *s, struct weir_session_msg *last_word)
+{
+	if (s->reply)
+		s->reply(s->user, last_word, NULL, 0);
+	session_end(s);
+}
+
 void
 session_spoil(struct broker_session *s, const char *reason)
 {
+	struct weir_session_msg m;
+
 	if (s->state == SESSION_CLOSING)
 		return;
 	s->b->counters.sessions_spoilt++;
 	broker_blame_user(s->b, s->uid, "sessions closed", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
-			  "session %u (pid %d, %s) closed: %s", s->id, (int)s->pid, s->name,
-			  reason);
-	session_end(s);
+			  "session %u (pid %d, %s, uid %u) closed: %s", s->id, (int)s->pid, s->name,
+			  (unsigned)s->uid, reason);
+	session_refusal(&m, ECONNABORTED, "ended by the data plane: %s; correct the program",
+			reason);
+	end_with(s, &m);
 }
 
 void
@@ -292,14 +305,12 @@ session_evict(struct broker_session *s, const char *reason)
 {
 	struct weir_session_msg m;
 
-	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
-			*reason ? ": " : "", reason);
 	if (s->state == SESSION_CLOSING)
 		return;
 	s->b->counters.evicted++;
-	if (s->reply)
-		s->reply(s->user, &m, NULL, 0); /* its last word, asked for or not */
-	session_end(s);
+	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
+			*reason ? ": " : "", reason);
+	end_with(s, &m);
 }
 
 void

@@ -138,6 +138,7 @@ attach(struct victim *v)
 	if (ask(v->sock, &m, m.length, &r, fds) < 0 || r.type != WEIR_MSG_CHANNEL)
 		goto err;
 	v->channel = r.channel.channel;
+	v->engine = r.channel.engine;
 	v->doorbell = fds[0];
 	v->ring = fds[1];
 	return 0;
@@ -209,7 +210,8 @@ static const struct {
     {"messages", do_messages}, {"segment", do_segment},
     {"flags", do_flags},       {"descriptors", do_descriptors},
     {"requests", do_requests}, {"rewrite", do_rewrite},
-    {"adopt", do_adopt},
+    {"adopt", do_adopt},       {"holes", do_holes},
+    {"junk", do_junk},
 };
 
 static int

@@ -12,7 +12,7 @@
 
 #define WORLD_NODES 2
 #define PROGRAMS 3	      /* of a node */
-#define CHANNELS 3	      /* of a program */
+#define CHANNELS 32	      /* of a program */
 #define CONNS 64	      /* of a program */
 #define WORLD_DATAGRAMS 65536 /* of a connection */
 #define WORLD_MTU 2032	      /* largest datagram */
