@@ -42,7 +42,7 @@ put_garbage(struct victim *v, unsigned which)
 	s->vqpn = rng() % 2 ? v->vqpn : (uint32_t)rng();
 	s->length = (uint32_t)(rng() >> (32 + rng() % 32));
 	weir_ring_publish(r, 1);
-	send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ring(v);
 }
 
 void
@@ -66,7 +66,7 @@ do_cursors(struct victim *v)
 	for (unsigned i = 0; i < 200; i++) {
 		atomic_store(&h->rx_tail, lies[rng() % 6]);
 		atomic_store(&h->tx_tail, lies[rng() % 6]);
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 		usleep(20);
 	}
 }
@@ -80,7 +80,7 @@ do_scribble(struct victim *v)
 	open_conn(v);
 	for (unsigned i = 0; i < 20000; i++)
 		((_Atomic uint64_t *)v->arena)[rng() % words] = rng();
-	send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ring(v);
 	usleep(500);
 }
 
@@ -112,7 +112,7 @@ do_payload(struct victim *v)
 		s->flags |= s->length > WEIR_BLOCK_SIZE ? WEIR_SLOT_BULK : 0;
 		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
 		weir_ring_publish(&v->tx, 1);
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 		for (unsigned k = 0; k < 64; k++)
 			((_Atomic uint64_t *)(v->arena + send_at))[rng() % (bytes / 64)] = rng();
 		usleep(300); /* a share of the engine that is fair is not what this is about */
@@ -151,7 +151,7 @@ do_doorbell(struct victim *v)
 	open_conn(v);
 	for (unsigned i = 0; i < 2000; i++) {
 		atomic_store(&h->rx_sleeping, 1);
-		send(v->doorbell, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 		if (i == 1500)
 			shutdown(v->doorbell, rng() % 3);
 		if (i % 100 == 0)
@@ -216,7 +216,7 @@ do_flags(struct victim *v)
 			if (weir_ring_room(&v->returns) && consumed != told)
 				put_plain(v, WEIR_OP_CONSUMED, 0, told = consumed);
 		}
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 		take_answers(&rx, &consumed);
 		usleep(50);
 	}
@@ -292,7 +292,7 @@ do_descriptors(struct victim *v)
 		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
 		atomic_store(&f.pos, v->tx.pos);
 		weir_ring_publish(&v->tx, 1);
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 		usleep(5);
 	}
 	atomic_store(&f.stop, true);
@@ -353,7 +353,7 @@ do_rewrite(struct victim *v)
 			weir_ring_publish(&v->tx, 1);
 		}
 		atomic_store(&f.pos, v->tx.pos);
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 		usleep(20);
 	}
 	atomic_store(&f.stop, true);
