@@ -9,7 +9,7 @@
  * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
  * out. Where a mode says nothing else it takes little CPU itself, so that what others lose they
  * lose to what it does. `compute` does nothing but compute: what the others are compared with.
- * $HOSTILE_UID: the user it becomes. The last line says what was done and what was answered. Exit
+ * $HOSTILE_UID: the user it becomes. SIGTERM: the time is over. The last line says what was done and what was answered. Exit
  * 0: the time is over and the data plane still answers. 1: it doesn't. 2: usage. 77: what the mode
  * needs isn't there.
  */
@@ -41,6 +41,7 @@
 /* Shared by all processes. */
 struct books {
 	atomic_flag lock;
+	atomic_bool stop; /* on_term() sets it */
 	_Atomic uint32_t rounds;
 	struct {
 		char what[44];
@@ -77,7 +78,7 @@ seconds(void)
 double
 left(void)
 {
-	return ends_at - seconds();
+	return atomic_load(&books->stop) ? 0 : ends_at - seconds();
 }
 
 void
@@ -119,6 +120,13 @@ tally(uint64_t n, const char *what, ...)
 		atomic_fetch_add(&books->tally[i].n, n);
 	}
 	atomic_flag_clear(&books->lock);
+}
+
+static void
+on_term(int signal)
+{
+	(void)signal;
+	atomic_store(&books->stop, true);
 }
 
 /* ---- the session protocol ---- */
@@ -435,7 +443,7 @@ attack(const struct mode *only)
 		const struct mode *mode = only ? only : &modes[rounds % ALL];
 
 		if (!mode->alone && attach(&v, mode->arena) < 0) {
-			if (left() < 0) /* others of us have it all */
+			if (left() <= 0) /* others of us have it all */
 				break;
 			failures++;
 			usleep(20000);
@@ -507,6 +515,7 @@ static void
 run_all(const struct mode *mode, unsigned processes)
 {
 	pid_t pids[256];
+	double over = 0;
 
 	for (unsigned i = 0; i < processes; i++) {
 		pids[i] = fork();
@@ -519,7 +528,9 @@ run_all(const struct mode *mode, unsigned processes)
 	}
 	for (unsigned i = 0; i < processes; i++) {
 		while (waitpid(pids[i], NULL, WNOHANG) == 0) {
-			if (left() < -GRACE_S) {
+			if (left() <= 0 && !over)
+				over = seconds();
+			if (over && seconds() - over > GRACE_S) {
 				tally(1, "processes hang");
 				kill(pids[i], SIGKILL);
 				break;
@@ -572,6 +583,7 @@ main(int argc, char **argv)
 	if (mode && mode->run == do_inode)
 		inode_prepare();
 	become(getenv("HOSTILE_UID"));
+	signal(SIGTERM, on_term);
 	ends_at = seconds() + strtod(argv[3], NULL);
 	if (processes > 1)
 		run_all(mode, processes);

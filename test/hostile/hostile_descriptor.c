@@ -178,14 +178,14 @@ do_linger(struct victim *v)
 
 	open_conn(v);
 	n = handed(&fds);
-	for (unsigned round = 0; round < 8; round++) {
+	for (unsigned round = 0; round < 4; round++) {
 		for (unsigned i = 0; i < n; i++) {
 			if (!is_socket(fds[i]))
 				continue;
 			sockets++;
 			send_along(fds[i], "", 1, lingering(listener));
 		}
-		usleep(50000);
+		usleep(300000);
 	}
 	if (!sockets)
 		tally(1, "rounds without a socket");
@@ -226,7 +226,7 @@ do_linger_session(struct victim *v)
 		for (unsigned i = 0; i < 8; i++)
 			send_along(v->sock, &m, m.length, lingering(listener));
 	}
-	usleep(400000);
+	usleep(1000000);
 	parcels_end(listener);
 	for (unsigned i = 0; i < 8; i++)
 		if (sock[i] >= 0)
@@ -405,7 +405,7 @@ do_inode(struct victim *v)
 
 	open_conn(v);
 	start_tx(v);
-	patience_ms = 500;
+	patience_ms = 3000;
 	page_take_away();
 	hold_inode(&holder[0], v->segment_fd, "segment");
 	hold_inode(&holder[1], v->arena_fd, "arena");

@@ -281,7 +281,7 @@ do_stale(struct victim *v)
 	}
 	lines[0].tx = v->tx;
 	open_conn(v);
-	for (unsigned turns = 0; seconds() < end && !ended(v); turns++) {
+	for (unsigned turns = 0; seconds() < end && left() > 0 && !ended(v); turns++) {
 		for (uint32_t i = 0; i < n; i++) {
 			fill(&lines[i].tx, WEIR_OP_INLINE, over);
 			fill(&lines[i].returns, WEIR_OP_CONSUMED, turns % 2 ? v->vqpn : over);

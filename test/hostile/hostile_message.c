@@ -84,7 +84,7 @@ piece(struct weir_conn *c, uint8_t kind, uint16_t type, uint64_t id, uint64_t to
 static void
 outcome(struct weir_conn *c, const char *what)
 {
-	static uint8_t answer[65536];
+	static uint8_t answer[2 * PIECE];
 	size_t length;
 	int rc;
 

@@ -185,13 +185,14 @@ started() {
 }
 
 # dataplane NAME CPU VDEV SPEC [OPTION...]: one engine on CPU beside the main lcore.
-# Variables: weir_netns (run inside this namespace), weir_lcores (EAL --lcores instead of the default).
+# Variables: weir_netns (run inside this namespace), weir_lcores (EAL --lcores instead of the default), weir_under (a program
+# that runs it).
 dataplane() {
 	local name=$1 cpu=$2 vdev=$3 spec=$4 starts
 	shift 4
 	starts=$(started "$name")
 	# shellcheck disable=SC2046
-	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} weir-dataplane \
+	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} ${weir_under:-} weir-dataplane \
 		--lcores "${weir_lcores:-0@$cpu,1@$cpu}" --no-pci $(eal_memory) ${vdev:+--vdev="$vdev"} \
 		-- --instance "$name" ${spec:+--nic "$spec"} ${weir_node_timeout:+--node-timeout "${weir_node_timeout}000"} "$@"
 	await eval "[ \$(started $name) -gt $starts ] || has_ended ${weir_pid[dataplane-$name]}"
