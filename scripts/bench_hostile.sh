@@ -22,7 +22,7 @@ HOSTILE_ATTACKS=(
 	"attach_limited attach $LIMITED 32 node:1:victim"
 	"knock knock $HOSTILE 32 node:1:victim"
 	"holes holes $HOSTILE 1 node:2:victim"
-	"keys keys $HOSTILE 1 node:1:victim"
+	"keys keys:64 $HOSTILE 1 node:1:victim"
 	"segments segments $HOSTILE 1 node:1:victim"
 	"memory memory $HOSTILE 1 node:1:victim"
 	"stale stale $HOSTILE 1 node:2:victim"
@@ -43,7 +43,7 @@ hostile_nodes()
 	local name
 
 	two_nodes_memif "" --idle adaptive --allow "user:$HOSTILE" --allow "user:$HONEST" --allow "user:$LIMITED" --allow "user:$SMALL" \
-		--user-limit "$LIMITED:sessions=1" --user-limit "$SMALL:memory=64M"
+		--max-sessions 96 --user-limit "$LIMITED:sessions=1" --user-limit "$SMALL:memory=64M"
 	chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR"/*
 	run echo-a probe A echo victim
 	run echo-b probe B echo victim
@@ -95,9 +95,9 @@ attach_times()
 
 	: >"$weir_tmp/attach.log"
 	PROBE_ARENA=$((2 << 20)) timeout 30 setpriv --reuid "$HONEST" --regid "$HONEST" --clear-groups \
-		env LD_LIBRARY_PATH="$weir_tmp/program" "$weir_tmp/program/probe" A attach 30 100000 >"$weir_tmp/attach.log" 2>&1
+		env LD_LIBRARY_PATH="$weir_tmp/program" "$weir_tmp/program/probe" A attach 20 100000 >"$weir_tmp/attach.log" 2>&1
 	n=$(sed -n 's/.* attached \([0-9]*\) us/\1/p' "$weir_tmp/attach.log" | tee -a "$weir_tmp/attach" | wc -l)
-	[ "$n" = 30 ] || echo 10000000 >>"$weir_tmp/attach"
+	[ "$n" = 20 ] || echo 10000000 >>"$weir_tmp/attach"
 }
 
 # One attack, against nodes of its own.

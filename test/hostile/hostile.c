@@ -9,9 +9,9 @@
  * Each mode repeats until the time is over, attaching again whenever the data plane has thrown it
  * out. Where a mode says nothing else it takes little CPU itself, so that what others lose they
  * lose to what it does. `compute` does nothing but compute: what the others are compared with.
- * $HOSTILE_UID: the user it becomes. SIGTERM: the time is over. The last line says what was done and what was answered. Exit
- * 0: the time is over and the data plane still answers. 1: it doesn't. 2: usage. 77: what the mode
- * needs isn't there.
+ * $HOSTILE_UID: the user it becomes. SIGTERM: the time is over. The last line says what was done
+ * and what was answered. Exit 0: the time is over and the data plane still answers. 1: it doesn't.
+ * 2: usage. 77: what the mode needs isn't there.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
@@ -576,8 +576,8 @@ main(int argc, char **argv)
 	rng_state = strtoull(seed, NULL, 0) + 1;
 	rng_state *= 0x9e3779b97f4a7c15ull;
 	target = argc > 5 ? argv[5] : NULL;
-	books = mmap(NULL, sizeof(*books), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
+	books =
+	    mmap(NULL, sizeof(*books), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (books == MAP_FAILED)
 		return 2;
 	if (mode && mode->run == do_inode)
@@ -591,10 +591,10 @@ main(int argc, char **argv)
 		attack(mode);
 	answered = lets_in(getenv("HOSTILE_UID") != NULL);
 	tell(argv[2], seed);
-	if (!answered) {
+	if (!answered)
 		fprintf(stderr, "hostile: %s: the data plane no longer lets anybody attach\n",
 			argv[2]);
-		return 1;
-	}
-	return books->rounds || getenv("HOSTILE_UID") ? 0 : 1;
+	fflush(NULL);
+	/* whoever has become another user can't write what it has run where that is counted */
+	_exit(!answered || (!books->rounds && !getenv("HOSTILE_UID")));
 }

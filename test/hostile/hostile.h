@@ -38,8 +38,8 @@ int attach(struct victim *v, uint64_t arena);
 /* Closes and unmaps all. */
 void drop(struct victim *v);
 /*
- * One packet out, one in within patience_ms, with its descriptors. Returns its length or -1. What it
- * handed out is closed by drop(), and until then listed.
+ * One packet out, one in within patience_ms, with its descriptors. Returns its length or -1. What
+ * it handed out is closed by drop(), and until then listed.
  */
 #define PATIENCE_MS 5000
 extern int patience_ms;

@@ -58,8 +58,7 @@ lingering(int listener)
 static int
 listener_open(void)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 4096;
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
@@ -349,8 +348,7 @@ page_take_away(void)
 {
 	struct uffdio_register reg = {.mode = UFFDIO_REGISTER_MODE_MISSING};
 
-	missing =
-	    mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	missing = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	reg.range.start = (uintptr_t)missing;
 	reg.range.len = 4096;
 	if (missing == MAP_FAILED || ioctl(fault_fd, UFFDIO_REGISTER, &reg)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More of everything than leaves room for others: attaching, holes, keys, segments, memory, slots. */
+/* More of everything than leaves room for others: attaching, holes, keys, segments, memory, slots.
+ */
 #define _GNU_SOURCE
 #include "hostile.h"
 
@@ -29,12 +30,10 @@ until(double more)
 void
 do_compute(struct victim *v)
 {
-	volatile uint64_t x = 1;
-
 	(void)v;
 	while (left() > 0)
 		for (unsigned i = 0; i < 100000; i++)
-			x = x * 6364136223846793005ull + 1;
+			rng();
 }
 
 /* In, and out again. */
@@ -199,8 +198,7 @@ segments_between(struct victim *v, struct victim *w)
 			c.connect.address = (struct weir_address){.kind = WEIR_ADDRESS_NODE};
 			target_address(&c.connect.address);
 			memcpy(c.connect.address.service, service, sizeof(service));
-			if (request(v, &c, &r, fds, WEIR_MSG_CONNECTING) ||
-			    !r.connecting.segment)
+			if (request(v, &c, &r, fds, WEIR_MSG_CONNECTING) || !r.connecting.segment)
 				return;
 			m = (struct weir_session_msg){.type = WEIR_MSG_SEGMENT};
 			m.segment.segment = r.connecting.segment;

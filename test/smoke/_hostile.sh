@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # variables of _init.sh
+# shellcheck disable=SC2154,SC2034 # variables of _init.sh, and for the tests
 # What tests of hostile programs share: two nodes and their users, an attack, and what goes on meanwhile. Sourced behind _init.sh.
 
 [ "$(id -u)" = 0 ] || skip "other users are needed: run as root"
@@ -13,16 +13,16 @@ echo "seed $seed"
 hostile_nodes() {
 	local who
 	two_nodes --allow "user:$attacker" --allow "user:$honest" --allow "user:$limited" --allow "user:$small" \
-		--user-limit "$limited:sessions=1" --user-limit "$small:memory=64M" "$@"
+		--max-sessions 96 --user-limit "$limited:sessions=1" --user-limit "$small:memory=64M" "$@"
 	chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR"/*
-	mkdir -p "$weir_tmp/program"
+	mkdir -p "$weir_tmp/program" && mkdir -pm 1777 "$weir_tmp/gcov"
 	find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
 	cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
 	chmod -R a+rX "$weir_tmp/program"
 	run sink probe B sink s
 	run local-sink probe A sink l
-	run echo-a ${weir_under:-} probe A echo victim
-	run echo-b ${weir_under:-} probe B echo victim
+	run echo-a ${weir_under:+"$weir_under"} probe A echo victim
+	run echo-b ${weir_under:+"$weir_under"} probe B echo victim
 	for who in sink local-sink echo-a echo-b; do
 		await grep -q ready "$weir_tmp/$who.log" || die "$who doesn't serve"
 	done
@@ -34,7 +34,7 @@ hostile_nodes() {
 # honestly ARGUMENT...: probe, as another user than the attacker.
 honestly() {
 	PROBE_ARENA=$((2 << 20)) timeout 20 setpriv --reuid $honest --regid $honest --clear-groups \
-		env LD_LIBRARY_PATH="$weir_tmp/program" "$weir_tmp/program/probe" "$@" >"$weir_tmp/honest.log" 2>&1
+		env GCOV_PREFIX="$weir_tmp/gcov" LD_LIBRARY_PATH="$weir_tmp/program" "$weir_tmp/program/probe" "$@" >"$weir_tmp/honest.log" 2>&1
 }
 
 # attack MODE[:PROCESSES] USER ADDRESS: from now on, until attack_ends.

@@ -74,6 +74,7 @@ weir_cleanup() {
 	for ((i = ${#weir_undo[@]} - 1; i >= 0; i--)); do
 		eval "${weir_undo[i]}"
 	done
+	if grep -aEl 'ERROR: (Address|Leak)Sanitizer|: runtime error: ' "$weir_tmp"/*.log 2>/dev/null; then fail "a sanitizer has found something"; fi
 	[ "$code" = 0 ] && [ "$weir_failed" != 0 ] && code=1
 	if [ "$code" != 0 ] && [ "$code" != 77 ] && [ "${weir_logs:-yes}" = yes ]; then
 		last_words >&2
@@ -192,7 +193,7 @@ dataplane() {
 	shift 4
 	starts=$(started "$name")
 	# shellcheck disable=SC2046
-	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} ${weir_under:-} weir-dataplane \
+	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} ${weir_under:+"$weir_under"} weir-dataplane \
 		--lcores "${weir_lcores:-0@$cpu,1@$cpu}" --no-pci $(eal_memory) ${vdev:+--vdev="$vdev"} \
 		-- --instance "$name" ${spec:+--nic "$spec"} ${weir_node_timeout:+--node-timeout "${weir_node_timeout}000"} "$@"
 	await eval "[ \$(started $name) -gt $starts ] || has_ended ${weir_pid[dataplane-$name]}"

@@ -181,12 +181,8 @@ serve(void)
 		uint16_t type;
 		void (*f)(struct weir_messenger *, const struct weir_message *, void *);
 		void *(*place)(struct weir_messenger *, const struct weir_message *, void *);
-	} handlers[] = {{NOTE, on_note},
-			{ECHO, on_echo},
-			{REPORT, on_report},
-			{SLEEP, on_sleep},
-			{WAKE, on_wake},
-			{PLACED, on_placed, place}};
+	} handlers[] = {{NOTE, on_note},   {ECHO, on_echo}, {REPORT, on_report},
+			{SLEEP, on_sleep}, {WAKE, on_wake}, {PLACED, on_placed, place}};
 
 	for (unsigned i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
 		struct weir_handler h = {.handle = handlers[i].f, .place = handlers[i].place};

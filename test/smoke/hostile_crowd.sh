@@ -26,7 +26,7 @@ attack_ends
 grep -q 'session [0-9]* .*hole' "$weir_tmp/dataplane-A.log" || fail "no line tells of who makes holes"
 
 # all keys; then somebody attaches, and a link is made
-attack keys $attacker node:1:victim
+attack keys:64 $attacker node:1:victim
 others_go_on
 attack_ends
 # a server, whose segments a crowd takes, has room for others
@@ -46,9 +46,10 @@ for what in adopted 'of segments' 'of arenas'; do kib=$((kib + $(count "KiB $wha
 attack log $attacker node:1:victim
 for n in 1 2 3 4 5; do
 	: >"$weir_tmp/mine.log"
-	PROBE_NAME=mine run mine probe A echo "mine$n"
+	run mine probe A echo "mine$n"
 	await grep -q ready "$weir_tmp/mine.log" || fail "nobody attaches beside $attacking"
-	id=$(weirctl --instance A --json show sessions | jq '[.[] | select(.name == "mine")][0].id')
+	mine() { id=$(weirctl --instance A --json show sessions | jq -e "[.[] | select(.pid == ${weir_pid[mine]})][0].session"); }
+	await mine || { fail "mine isn't among the sessions: $(weirctl --instance A show sessions)"; break; }
 	weirctl --instance A evict "session.$id" --reason "by hand $n" >/dev/null || fail "session $id can't be evicted"
 	stop mine
 	await grep -q "evicted: by hand $n" "$weir_tmp/dataplane-A.log" || { fail "no line tells of eviction $n"; break; }

@@ -424,8 +424,8 @@ attach_times(const struct weir_options *options, uint64_t n, useconds_t pace)
 		clock_gettime(CLOCK_MONOTONIC, &b);
 		if (r)
 			return failed("attach", r);
-		say("attached %.0f us", (double)(b.tv_sec - a.tv_sec) * 1e6 +
-					    (double)(b.tv_nsec - a.tv_nsec) / 1e3);
+		say("attached %.0f us",
+		    (double)(b.tv_sec - a.tv_sec) * 1e6 + (double)(b.tv_nsec - a.tv_nsec) / 1e3);
 	}
 	return 0;
 }
