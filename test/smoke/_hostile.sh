@@ -15,7 +15,8 @@ hostile_nodes() {
 	two_nodes --allow "user:$attacker" --allow "user:$honest" --allow "user:$limited" --allow "user:$small" \
 		--max-sessions 96 --user-limit "$limited:sessions=1" --user-limit "$small:memory=64M" "$@"
 	chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR"/*
-	mkdir -p "$weir_tmp/program" && mkdir -pm 1777 "$weir_tmp/gcov"
+	mkdir -p "$weir_tmp/program" "$weir_tmp/gcov"
+	chmod 1777 "$weir_tmp/gcov"
 	find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
 	cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
 	chmod -R a+rX "$weir_tmp/program"

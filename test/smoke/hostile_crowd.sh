@@ -9,7 +9,7 @@
 
 hostile_nodes
 for user in $attacker $stranger $limited; do
-	attack attach $user node:1:victim
+	attack attach "$user" node:1:victim
 	others_go_on
 	attack_ends
 done
