@@ -8,6 +8,7 @@
 #ifndef WEIR_BROKER_H
 #define WEIR_BROKER_H
 
+#include "common/bell.h"
 #include "common/dpctl.h"
 #include "common/session_msg.h"
 #include "engine/engine.h"
@@ -50,6 +51,7 @@ struct broker_config {
 	struct rate program_rate;   /* the same */
 	const struct users *users;  /* who may attach, and use how much; NULL: no limits */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
+	bool socket_threads;	    /* tests: as where sockets can't refuse descriptors */
 	uint64_t burst_ns; /* CPU time of main that a process may cost by coming and leaving
 			      (pace.h), half of it by requests. 0: no limit */
 
@@ -57,11 +59,12 @@ struct broker_config {
 	 * full. */
 	int (*command)(void *user, uint32_t engine, struct engine_command *command);
 	/*
-	 * A doorbell: a non-blocking socket that the engine can ring (engine_config.ring_doorbell
-	 * gives its id) and that wakes the engine when readable. After 0 the fd is the callee's,
-	 * who closes it once doorbell_remove was called and the engine has let go of it.
+	 * A doorbell: the engine rings by sending to `ring`, a socket that receives nothing
+	 * (engine_config.ring_doorbell gives its id), and is woken by each write to `wait`, an
+	 * eventfd that nobody here reads. After 0 both are the callee's, who closes them once
+	 * doorbell_remove was called and the engine has let go of them.
 	 */
-	int (*doorbell_add)(void *user, uint32_t engine, uint32_t doorbell, int fd);
+	int (*doorbell_add)(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell);
 	void (*doorbell_remove)(void *user, uint32_t engine, uint32_t doorbell);
 	/*
 	 * Memory for rings and for the engines' work on a NUMA socket: zeroed, aligned to 64.

@@ -109,8 +109,8 @@ enum session_state {
 
 struct broker_channel {
 	uint32_t engine;
-	int bell;     /* the engine's end of its doorbell, until doorbell_remove() */
-	bool watches; /* it is rung when a node changes */
+	struct weir_bell bell; /* the engine's end, until doorbell_remove() */
+	bool watches;	       /* it is rung when a node changes */
 };
 
 enum region_state {
@@ -144,7 +144,6 @@ struct broker_session {
 	broker_reply_fn *farewell; /* to be told when it is gone; NULL: nobody */
 	void *user;
 	struct broker_session *next_building;
-	uint32_t version;  /* of session messages, that both speak */
 	uint64_t cost_ns;  /* CPU time that making its memory took */
 	bool pending;	   /* a request waits for its reply */
 	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
@@ -163,7 +162,7 @@ struct broker_session {
 	struct engine_share share; /* what engines read of weight and rate */
 	struct broker_channel *channel;
 	uint32_t channel_count;
-	int program_doorbell; /* of the channel being added */
+	int program_doorbell; /* of the channel being added: the socket that the program waits on */
 	uint32_t *free_desc;
 	uint32_t free_desc_count;
 	struct service_listener *listener[WEIR_LISTENERS];

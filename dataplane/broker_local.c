@@ -286,7 +286,7 @@ static void
 reply_segment(struct broker_session *s, struct segment *g, uint32_t side)
 {
 	struct weir_session_msg r = session_msg(WEIR_MSG_SEGMENT_MAP);
-	int fds[2] = {g->memory, g->doorbell[side]};
+	int fds[] = {g->memory, g->bell[side].wait, g->bell[side].ring};
 
 	r.segment_map.segment = g->id;
 	r.segment_map.side = side;
@@ -294,7 +294,7 @@ reply_segment(struct broker_session *s, struct segment *g, uint32_t side)
 	    g->side[0].membarrier && g->side[1].membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	r.segment_map.geometry = g->geometry;
 	g->side[side].fetched = true;
-	session_reply(s, &r, fds, 2);
+	session_reply(s, &r, fds, 3);
 	drop_if_unused(s->b, g);
 }
 

@@ -7,7 +7,6 @@
 #include "broker_internal.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 
 void
 node_news(struct broker *b, struct broker_node *n)
@@ -22,10 +21,8 @@ static void
 ring(struct broker_session *s)
 {
 	for (uint32_t i = 0; i < s->channel_count; i++)
-		/* a full socket rings already, a closed one is nobody's */
-		if (s->channel[i].watches &&
-		    send(s->channel[i].bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-			continue;
+		if (s->channel[i].watches)
+			weir_bell_ring(&s->channel[i].bell);
 }
 
 void

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,7 +41,7 @@ channel_added(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 	struct weir_session_msg m = session_msg(WEIR_MSG_CHANNEL);
-	int doorbell = s->program_doorbell;
+	int fds[2] = {s->program_doorbell};
 
 	(void)b;
 	s->commands--;
@@ -58,9 +59,38 @@ channel_added(struct broker *b, struct broker_command *c)
 	}
 	m.channel.channel = c->cmd.channel.channel;
 	m.channel.engine = c->engine;
+	fds[1] = s->channel[m.channel.channel].bell.wait;
 	s->program_doorbell = -1;
-	session_reply(s, &m, &doorbell, 1);
-	close(doorbell);
+	session_reply(s, &m, fds, 2);
+	close(fds[0]);
+}
+
+/*
+ * The engine's end of a doorbell and the socket that the program waits on. The engine's socket
+ * receives nothing and its eventfd is never read, so nothing that a program passes along is closed
+ * by an engine. No filter of the program runs when its socket is sent to. 0 or -errno.
+ */
+static int
+open_doorbell(struct weir_bell *bell, int *program)
+{
+	int pair[2] = {-1, -1}, one = 1, rc;
+
+	*bell = (struct weir_bell){.wait = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .ring = -1};
+	/* datagrams: one end closed is not an event that wakes the other for ever */
+	if (bell->wait >= 0 &&
+	    !socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) &&
+	    !shutdown(pair[0], SHUT_RD) &&
+	    !setsockopt(pair[1], SOL_SOCKET, SO_LOCK_FILTER, &one, sizeof(one))) {
+		bell->ring = pair[0];
+		*program = pair[1];
+		return 0;
+	}
+	rc = -errno;
+	bell->ring = pair[0];
+	weir_bell_close(bell);
+	if (pair[1] >= 0)
+		close(pair[1]);
+	return rc;
 }
 
 static void
@@ -70,7 +100,8 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 	uint32_t engine = m->add_channel.engine, i = s->channel_count;
 	uint32_t id = s->id * b->config.channels + i;
 	struct broker_command *c;
-	int pair[2], rc;
+	struct weir_bell bell;
+	int program = -1, rc;
 
 	if (engine == UINT32_MAX)
 		engine = least_used_engine(s);
@@ -85,22 +116,22 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
-	/* datagrams: one end closed is not an event that wakes the other for ever */
-	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair)) {
-		session_refuse(s, errno,
+	rc = open_doorbell(&bell, &program);
+	if (rc) {
+		session_refuse(s, -rc,
 			       "no descriptor for a doorbell; raise the data plane's limit");
 		return;
 	}
-	rc = b->config.doorbell_add(b->config.user, engine, id, pair[0]);
+	rc = b->config.doorbell_add(b->config.user, engine, id, bell);
 	if (rc) {
-		close(pair[0]);
-		close(pair[1]);
+		weir_bell_close(&bell);
+		close(program);
 		session_refuse(s, -rc, "engine %u takes no doorbell now; try again", engine);
 		return;
 	}
-	s->channel[i] = (struct broker_channel){.engine = engine, .bell = pair[0]};
+	s->channel[i] = (struct broker_channel){.engine = engine, .bell = bell};
 	s->channel_count++;
-	s->program_doorbell = pair[1];
+	s->program_doorbell = program;
 	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
 	c->cmd.channel.session = s->id;
 	c->cmd.channel.channel = i;

@@ -322,7 +322,7 @@ welcome(struct broker_session *s)
 	s->b->counters.sessions_opened++;
 	broker_say(s->b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) is attached",
 		   s->id, (int)s->pid, s->name);
-	m.welcome.version = s->version;
+	m.welcome.version = WEIR_SESSION_VERSION_MAX;
 	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	m.welcome.session = s->id;
 	m.welcome.node = s->b->node;
@@ -420,8 +420,7 @@ tell_to_wait(struct broker *b, uint64_t now)
 		return;
 	b->told_to_wait = now;
 	for (struct broker_session *s = b->building; s; s = s->next_building)
-		if (s->version >= WEIR_SESSION_WAIT)
-			s->reply(s->user, &m, NULL, 0);
+		s->reply(s->user, &m, NULL, 0);
 }
 
 uint64_t
@@ -562,8 +561,6 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->owner = owner;
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
 	take_name(s, hello->hello.name);
-	s->version = hello->hello.version_max < WEIR_SESSION_VERSION_MAX ? hello->hello.version_max
-									 : WEIR_SESSION_VERSION_MAX;
 	share_init(s);
 	rc = begin(s, hello->hello.arena, &what);
 	if (rc) {

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define TOKENS 64u	 /* wakes in a row */
 #define TOKEN_NS 50000u	 /* and one more each so many ns */
@@ -17,9 +15,8 @@ loop_ring_doorbell(void *loop, uint32_t number)
 	struct loop *l = loop;
 	struct doorbell *d = number < l->config.doorbells ? l->doorbell[number] : NULL;
 
-	/* a full socket rings already, a closed one is nobody's */
-	if (d && send(d->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return;
+	if (d)
+		weir_bell_ring(&d->bell);
 }
 
 static void
@@ -53,7 +50,7 @@ set_events(struct loop *l, struct doorbell *d, uint32_t events)
 	struct epoll_event e = {.events = events, .data.ptr = d};
 
 	/* fails if main has taken it out already: then nothing comes from it any more */
-	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, d->fd, &e))
+	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, d->bell.wait, &e))
 		return;
 }
 
@@ -78,12 +75,6 @@ take_token(struct doorbell *d, uint64_t now)
 void
 doorbell_rang(struct loop *l, struct doorbell *d, uint64_t now)
 {
-	char bytes[64];
-	int rings = 0;
-
-	/* MSG_DONTWAIT: whatever the program has done to the socket's flags */
-	while (rings < 16 && recv(d->fd, bytes, sizeof(bytes), MSG_DONTWAIT) >= 0)
-		rings++;
 	if (take_token(d, now) || d->muted_until)
 		return;
 	set_events(l, d, 0);
@@ -109,7 +100,7 @@ doorbell_unmute(struct loop *l, uint64_t now)
 		}
 		*at = d->next_muted;
 		d->muted_until = 0;
-		set_events(l, d, EPOLLIN);
+		set_events(l, d, EPOLLIN | EPOLLET);
 	}
 	return next;
 }
@@ -117,9 +108,9 @@ doorbell_unmute(struct loop *l, uint64_t now)
 /* ---- main's side ---- */
 
 int
-loop_doorbell_add(struct loop *l, uint32_t number, int fd)
+loop_doorbell_add(struct loop *l, uint32_t number, struct weir_bell bell)
 {
-	struct epoll_event e = {.events = EPOLLIN};
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
 	struct doorbell *d;
 	int rc;
 
@@ -131,11 +122,11 @@ loop_doorbell_add(struct loop *l, uint32_t number, int fd)
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
-	d->fd = fd;
+	d->bell = bell;
 	d->number = number;
 	d->tokens = TOKENS;
 	e.data.ptr = d;
-	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, bell.wait, &e)) {
 		rc = -errno;
 		free(d);
 		return rc;
@@ -165,7 +156,7 @@ loop_doorbell_remove(struct loop *l, uint32_t number)
 	if (!d)
 		return;
 	l->known[number] = NULL;
-	epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, d->fd, NULL);
+	epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, d->bell.wait, NULL);
 	d->next_leaving = l->leaving;
 	l->leaving = d;
 	doorbell_post_leaving(l);
@@ -175,7 +166,7 @@ loop_doorbell_remove(struct loop *l, uint32_t number)
 void
 doorbell_forget(struct doorbell *d)
 {
-	close(d->fd);
+	weir_bell_close(&d->bell);
 	free(d);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Doorbells as a loop sees them: a datagram socket towards one program thread. Rung by sending a
- * byte; readable when the program rang. A program that rings without end is muted for a while.
+ * Doorbells as a loop sees them, one per channel: a socket that rings the program thread, and an
+ * eventfd that the program writes to. The engine never reads either: the epoll set reports each
+ * write (EPOLLET). A program that rings without end is muted for a while.
  */
 #ifndef WEIR_DOORBELL_H
 #define WEIR_DOORBELL_H
@@ -9,7 +10,7 @@
 #include "loop.h"
 
 struct doorbell {
-	int fd;
+	struct weir_bell bell;
 	uint32_t number;
 	/* engine's */
 	uint32_t tokens;   /* wakes that it may cause now */
@@ -22,7 +23,7 @@ struct doorbell {
 
 /* Engine: the mails about doorbells. */
 void doorbell_mail(struct loop *l, const struct mail *mail);
-/* Engine: it is readable. Empties it, and mutes it if it rings too often. */
+/* Engine: the program rang. Mutes it if it rings too often. */
 void doorbell_rang(struct loop *l, struct doorbell *d, uint64_t now);
 /* Engine, before a sleep: lets due ones ring again. Returns when the next one is due. */
 uint64_t doorbell_unmute(struct loop *l, uint64_t now);

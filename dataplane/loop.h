@@ -10,6 +10,8 @@
 #include "mailbox.h"
 #include "options.h"
 
+#include "common/bell.h"
+
 #include <rte_rcu_qsbr.h>
 
 /* Wakes main: written by engines, read by main. */
@@ -105,8 +107,8 @@ bool loop_emit(void *loop, const struct engine_event *event);
 int loop_command(struct loop *l, struct engine_command *command);
 /* Next command that came back, NULL: none. Also finishes what doorbells have under way. */
 struct engine_command *loop_collect(struct loop *l);
-/* See broker_config; the fd becomes ours on success. 0, -EAGAIN, -ENOMEM, -EINVAL. */
-int loop_doorbell_add(struct loop *l, uint32_t number, int fd);
+/* See broker_config; the descriptors become ours on success. 0, -EAGAIN, -ENOMEM, -EINVAL. */
+int loop_doorbell_add(struct loop *l, uint32_t number, struct weir_bell bell);
 void loop_doorbell_remove(struct loop *l, uint32_t number);
 
 #endif

@@ -35,11 +35,11 @@ broker_command(void *user, uint32_t engine, struct engine_command *command)
 }
 
 static int
-broker_doorbell_add(void *user, uint32_t engine, uint32_t doorbell, int fd)
+broker_doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell)
 {
 	struct plane *p = user;
 
-	return loop_doorbell_add(p->engine[engine].loop, doorbell, fd);
+	return loop_doorbell_add(p->engine[engine].loop, doorbell, bell);
 }
 
 static void

@@ -3,15 +3,15 @@
 #define _GNU_SOURCE
 #include "segment.h"
 #include "memfd.h"
+#include "sigbus.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-/* Ordinary pages: lines are reset by pwrite(), which can't fault and which hugetlbfs lacks. */
+/* Ordinary pages: a hole that a program punches faults in again, on hugetlbfs it may not. */
 static int
 memory_open(struct segment *g, int numa_socket)
 {
@@ -32,8 +32,11 @@ memory_open(struct segment *g, int numa_socket)
 	if (rc)
 		return rc;
 	g->memory = m.fd;
-	memcpy(m.base, &g->geometry, sizeof(g->geometry));
-	munmap(m.base, m.bytes); /* only the programs need to see it */
+	g->base = m.base;
+	g->guard = sigbus_guard_add(m.base, m.bytes, m.page, -1);
+	if (g->guard < 0)
+		return g->guard;
+	memcpy(g->base, &g->geometry, sizeof(g->geometry));
 	return 0;
 }
 
@@ -45,10 +48,10 @@ segment_open(int numa_socket)
 
 	if (!g)
 		return NULL;
-	g->memory = g->doorbell[0] = g->doorbell[1] = -1;
-	rc = memory_open(g, numa_socket);
-	if (!rc && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, g->doorbell))
-		rc = -errno;
+	g->memory = g->guard = -1;
+	rc = weir_bell_open(g->bell);
+	if (!rc)
+		rc = memory_open(g, numa_socket);
 	if (rc) {
 		segment_close(g);
 		errno = -rc;
@@ -66,28 +69,36 @@ segment_close(struct segment *g)
 	if (!g)
 		return;
 	for (int i = 0; i < 2; i++)
-		if (g->doorbell[i] >= 0)
-			close(g->doorbell[i]);
+		weir_bell_close(&g->bell[i]);
+	if (g->guard >= 0)
+		sigbus_guard_remove(g->guard);
+	if (g->base)
+		munmap(g->base, g->geometry.bytes);
 	if (g->memory >= 0)
 		close(g->memory);
 	free(g);
 }
 
+static struct weir_segment_conn *
+line(const struct segment *g, uint32_t direction, uint32_t index)
+{
+	return (struct weir_segment_conn *)(g->base +
+					    weir_segment_conns_at(&g->geometry, direction)) +
+	       index;
+}
+
 int
 segment_take(struct segment *g, uint32_t *index)
 {
-	static const struct weir_segment_conn zero;
 	uint32_t i;
 
 	if (!g->free_count)
 		return -ENOSPC;
 	i = g->free_index[g->free_count - 1];
-	for (uint32_t d = 0; d < 2; d++) {
-		off_t at = (off_t)(weir_segment_conns_at(&g->geometry, d) + i * sizeof(zero));
-
-		if (pwrite(g->memory, &zero, sizeof(zero), at) != (ssize_t)sizeof(zero))
-			return -ENOMEM;
-	}
+	for (uint32_t d = 0; d < 2; d++)
+		memset(line(g, d, i), 0, sizeof(struct weir_segment_conn));
+	if (sigbus_guard_hit(g->guard)) /* a hole, and no memory to fill it: nobody else saw that */
+		return -ENOMEM;
 	g->free_count--;
 	g->users[i] = 2;
 	g->side[0].ends++;
@@ -101,15 +112,8 @@ segment_messages(const struct segment *g, uint32_t index)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t d = 0; d < 2 && index < SEGMENT_CONNECTIONS; d++) {
-		size_t at = weir_segment_conns_at(&g->geometry, d) +
-			    index * sizeof(struct weir_segment_conn) +
-			    offsetof(struct weir_segment_conn, received);
-		uint64_t n;
-
-		if (pread(g->memory, &n, sizeof(n), (off_t)at) == (ssize_t)sizeof(n))
-			sum += n;
-	}
+	for (uint32_t d = 0; d < 2 && index < SEGMENT_CONNECTIONS; d++)
+		sum += atomic_load_explicit(&line(g, d, index)->received, memory_order_relaxed);
 	return sum;
 }
 
@@ -125,7 +129,8 @@ segment_give(struct segment *g, uint32_t index, uint32_t side)
 bool
 segment_open_to_new(const struct segment *g)
 {
-	return g->free_count && !g->side[0].dropped && !g->side[1].dropped;
+	return g->free_count && !sigbus_guard_hit(g->guard) && !g->side[0].dropped &&
+	       !g->side[1].dropped;
 }
 
 static bool

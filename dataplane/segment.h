@@ -7,6 +7,7 @@
 #ifndef WEIR_SEGMENT_H
 #define WEIR_SEGMENT_H
 
+#include "common/bell.h"
 #include "common/shm.h"
 
 #define SEGMENT_CONNECTIONS 1024u
@@ -26,7 +27,9 @@ struct segment_side {
 
 struct segment {
 	uint32_t id;
-	int memory, doorbell[2]; /* descriptors; doorbell[i] is side i's end */
+	int memory, guard; /* of the mapping, see sigbus.h */
+	uint8_t *base;	   /* stored to, never written: the programs can hold its inode locked */
+	struct weir_bell bell[2]; /* by side */
 	struct weir_segment_geometry geometry;
 	struct segment_side side[2];
 	uint16_t free_count;

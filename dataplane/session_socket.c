@@ -7,8 +7,10 @@
 #define _GNU_SOURCE
 #include "broker_internal.h"
 #include "pace.h"
+#include "socket_threads.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -34,11 +36,21 @@ struct client {
 	bool greeted;	     /* WELCOME was sent */
 	bool ended;	     /* the broker has ended the session, or refused it */
 	bool over;	     /* closed when its socket is next looked at */
+	bool gone;	     /* closed; stays until `job` is done */
+	bool busy;	     /* `job` is with the threads */
+	struct socket_job job;
+	union {
+		struct weir_session_msg m;
+		char room[sizeof(struct weir_session_msg) + 1]; /* longer ones show */
+	} in;
 	struct client *next, **previous;
 };
 
 struct session_socket {
 	struct broker_watch watch; /* first */
+	struct broker_watch done;  /* of `threads` */
+	struct socket_threads
+	    *threads; /* NULL: sockets refuse descriptors, main reads and closes */
 	struct broker *b;
 	struct client *clients;
 	uint32_t count;
@@ -60,23 +72,38 @@ charge(struct client *c)
 		c->cost_ns += c->session->cost_ns * 4 / 3;
 }
 
+/* Of what it sent along, main closes nothing. */
 static void
-client_close(struct client *c)
+drop_socket(struct client *c)
 {
 	struct session_socket *ss = c->b->session_socket;
 
+	if (!ss->threads) {
+		close(c->watch.fd);
+		ss->count--;
+		free(c);
+		return;
+	}
+	c->gone = c->busy = true;
+	c->job = (struct socket_job){.fd = c->watch.fd, .uid = c->peer.uid};
+	socket_threads_submit(ss->threads, &c->job);
+}
+
+static void
+client_close(struct client *c)
+{
 	charge(c);
 	if (broker_now(c->b) - c->since < SHORT_NS)
 		pace_use(process_pace(c), c->b->config.burst_ns, c->cost_ns);
 	if (c->session)
 		broker_session_close(c->session);
 	broker_watch_remove(c->b, &c->watch);
-	close(c->watch.fd);
 	*c->previous = c->next;
 	if (c->next)
 		c->next->previous = c->previous;
-	ss->count--;
-	free(c);
+	c->gone = true;
+	if (!c->busy)
+		drop_socket(c);
 }
 
 /* Not closed at once: a caller may still be using it. */
@@ -91,7 +118,7 @@ static int
 send_message(int fd, const struct weir_session_msg *m, const int *fds, unsigned fd_count)
 {
 	union {
-		char room[CMSG_SPACE(2 * sizeof(int))];
+		char room[CMSG_SPACE(WEIR_SESSION_FDS * sizeof(int))];
 		struct cmsghdr align;
 	} control = {0};
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)m, .iov_len = m->length};
@@ -205,14 +232,27 @@ hold(struct client *c)
 	return true;
 }
 
+/* What a recv() gave. */
+static void
+take(struct client *c, ssize_t n)
+{
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n <= 0)
+		client_close(c);
+	else if (c->session || c->deadline == UINT64_MAX)
+		request(c, &c->in.m, (size_t)n);
+	else if (may_attach(c))
+		hello(c, &c->in.m, (size_t)n);
+	else
+		refuse_user(c);
+}
+
 static void
 client_ready(struct broker_watch *w, uint32_t events)
 {
 	struct client *c = (struct client *)w;
-	union {
-		struct weir_session_msg m;
-		char room[sizeof(struct weir_session_msg) + 1]; /* longer ones show */
-	} in;
+	struct session_socket *ss = c->b->session_socket;
 	ssize_t n;
 
 	if (events & (EPOLLHUP | EPOLLERR)) { /* whatever it said last, nobody waits for answers */
@@ -221,49 +261,76 @@ client_ready(struct broker_watch *w, uint32_t events)
 	}
 	if (!c->over && hold(c))
 		return;
-	memset(&in, 0, sizeof(in));
-	/* descriptors that a program sends along are dropped by the kernel: no room for them here
-	 */
-	n = c->over ? 0 : recv(w->fd, &in, sizeof(in), MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
+	if (c->over) {
 		client_close(c);
 		return;
 	}
-	if (!c->session && c->deadline != UINT64_MAX && !may_attach(c))
-		refuse_user(c);
-	else if (!c->session && c->deadline != UINT64_MAX)
-		hello(c, &in.m, (size_t)n);
-	else
-		request(c, &in.m, (size_t)n);
+	memset(&c->in, 0, sizeof(c->in));
+	if (ss->threads) {
+		c->busy = true;
+		c->job = (struct socket_job){
+		    .fd = w->fd, .uid = c->peer.uid, .room = &c->in, .size = sizeof(c->in)};
+		broker_watch_change(c->b, w, 0);
+		socket_threads_submit(ss->threads, &c->job);
+		return;
+	}
+	n = recv(w->fd, &c->in, sizeof(c->in), MSG_DONTWAIT);
+	take(c, n < 0 ? -errno : n);
 }
 
+/* Time that a program's descriptors took is its own. */
 static void
-refuse(int fd)
+job_done(struct client *c)
 {
-	struct weir_session_msg m;
-
-	session_refusal(&m, EMFILE, "too many programs attach at once; try again");
-	send_message(fd, &m, NULL, 0);
-	close(fd);
+	c->busy = false;
+	if (!c->job.room) {
+		pace_use(process_pace(c), c->b->config.burst_ns, c->job.ns);
+		c->b->session_socket->count--;
+		free(c);
+		return;
+	}
+	c->cost_ns += c->job.ns;
+	pace_use(c->session ? &c->pace : process_pace(c), c->b->config.burst_ns / 2, c->job.ns);
+	if (c->gone) {
+		drop_socket(c);
+		return;
+	}
+	broker_watch_change(c->b, &c->watch, EPOLLIN);
+	take(c, c->job.result);
 }
 
 static void
-welcome(struct session_socket *ss, int fd)
+jobs_done(struct broker_watch *w, uint32_t events)
+{
+	struct session_socket *ss =
+	    (struct session_socket *)((char *)w - offsetof(struct session_socket, done));
+	struct socket_job *job;
+
+	(void)events;
+	while ((job = socket_threads_take(ss->threads)))
+		job_done((struct client *)((char *)job - offsetof(struct client, job)));
+}
+
+static void
+welcome(struct session_socket *ss, int fd, bool room)
 {
 	struct broker *b = ss->b;
 	struct client *c = broker_alloc(sizeof(*c));
 	socklen_t length = sizeof(c->peer);
+	struct weir_session_msg no;
 
 	c->b = b;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
 	c->since = broker_now(b);
 	c->deadline = c->since + HELLO_TIMEOUT_NS;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &length) ||
+	ss->count++;
+	if (!room) {
+		session_refusal(&no, EMFILE, "too many programs attach at once; try again");
+		send_message(fd, &no, NULL, 0);
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &length) || !room ||
 	    broker_watch_add(b, &c->watch, EPOLLIN)) {
-		close(fd);
-		free(c);
+		drop_socket(c);
 		return;
 	}
 	c->next = ss->clients;
@@ -271,7 +338,6 @@ welcome(struct session_socket *ss, int fd)
 	if (c->next)
 		c->next->previous = &c->next;
 	ss->clients = c;
-	ss->count++;
 }
 
 /* Who has said nothing for longest makes room: a greeting comes at once, silence costs nothing. */
@@ -290,6 +356,19 @@ make_room(struct session_socket *ss)
 	return oldest;
 }
 
+/* All clients have been closed: waits until their sockets are. */
+static void
+jobs_finish(struct session_socket *ss)
+{
+	struct pollfd done = {.fd = ss->done.fd, .events = POLLIN};
+
+	while (ss->count) {
+		poll(&done, 1, SOCKET_KICK_NS / 1000000);
+		jobs_done(&ss->done, 0);
+		socket_threads_kick(ss->threads);
+	}
+}
+
 static void
 accept_ready(struct broker_watch *w, uint32_t events)
 {
@@ -297,12 +376,21 @@ accept_ready(struct broker_watch *w, uint32_t events)
 	int fd = broker_accept(ss->b, w, &ss->paused_until);
 
 	(void)events;
-	if (fd < 0)
-		return;
-	if (make_room(ss))
-		welcome(ss, fd);
-	else
-		refuse(fd);
+	if (fd >= 0)
+		welcome(ss, fd, make_room(ss));
+}
+
+/* Where the kernel can't keep descriptors away, threads read and close. 0 or -errno. */
+static int
+keep_descriptors_away(struct session_socket *ss)
+{
+	if (!ss->b->config.socket_threads && weir_refuse_descriptors(ss->watch.fd))
+		return 0;
+	ss->threads = socket_threads_open();
+	if (!ss->threads)
+		return -errno;
+	ss->done = (struct broker_watch){.fd = socket_threads_fd(ss->threads), .ready = jobs_done};
+	return broker_watch_add(ss->b, &ss->done, EPOLLIN);
 }
 
 int
@@ -319,8 +407,12 @@ session_socket_open(struct broker *b)
 	}
 	ss->b = b;
 	ss->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
-	rc = broker_watch_add(b, &ss->watch, EPOLLIN);
+	rc = keep_descriptors_away(ss);
+	if (!rc)
+		rc = broker_watch_add(b, &ss->watch, EPOLLIN);
 	if (rc) {
+		if (ss->threads)
+			socket_threads_close(ss->threads);
 		close(fd);
 		free(ss);
 		return rc;
@@ -338,6 +430,11 @@ session_socket_close(struct broker *b)
 		return;
 	while (ss->clients)
 		client_close(ss->clients);
+	if (ss->threads) {
+		jobs_finish(ss);
+		broker_watch_remove(b, &ss->done);
+		socket_threads_close(ss->threads);
+	}
 	broker_watch_remove(b, &ss->watch);
 	broker_unlisten(b, "session.sock", ss->watch.fd);
 	free(ss);
@@ -353,6 +450,8 @@ session_socket_timers(struct broker *b, uint64_t now)
 	if (!ss)
 		return UINT64_MAX;
 	next = broker_accept_again(b, &ss->watch, &ss->paused_until, now);
+	if (ss->threads && socket_threads_kick(ss->threads) && now + SOCKET_KICK_NS < next)
+		next = now + SOCKET_KICK_NS;
 	for (struct client *c = ss->clients, *after; c; c = after) {
 		after = c->next;
 		if (c->deadline <= now) {

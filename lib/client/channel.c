@@ -5,26 +5,17 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 void
-weir_bell_ring(struct weir_pipe *p)
+weir_pipe_ring(struct weir_pipe *p)
 {
-	/* a full socket is as good as a rung bell */
-	while (send(p->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
-		;
-}
+	static const uint64_t one = 1;
 
-/* Takes a bounded number: a peer that rings without end gets no more of our time than that. */
-void
-weir_bell_drain(int fd)
-{
-	char byte;
-
-	for (unsigned i = 0; i < 32; i++)
-		if (recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno != EINTR)
-			return;
+	if (p->local)
+		weir_bell_ring(&p->bell);
+	else if (write(p->bell.ring, &one, sizeof(one)) < 0) /* its counter: only we can fill it */
+		return;
 }
 
 static int
@@ -35,7 +26,7 @@ reason_for(int rc)
 }
 
 static int
-open_channel(struct weir_thread *t, const struct weir_session_msg *r, int bell,
+open_channel(struct weir_thread *t, const struct weir_session_msg *r, struct weir_bell bell,
 	     struct weir_channel **out)
 {
 	struct weir *w = t->w;
@@ -93,7 +84,8 @@ weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **o
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_ADD_CHANNEL), r;
 	struct weir_channel *ch = engine == UINT32_MAX ? any_channel(t) : t->channel_to[engine];
-	int fds[2], rc;
+	int fds[WEIR_SESSION_FDS], rc;
+	struct weir_bell bell;
 
 	if (ch) {
 		*out = ch;
@@ -103,14 +95,13 @@ weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **o
 	rc = weir_request(t->w, &m, WEIR_MSG_CHANNEL, &r, fds);
 	if (rc)
 		return rc;
+	bell = (struct weir_bell){.wait = fds[0], .ring = fds[1]};
 	if (r.channel.channel >= t->w->geometry.channels || r.channel.engine >= WEIR_ENGINES_MAX ||
-	    t->channel_to[r.channel.engine] || fds[0] < 0)
+	    t->channel_to[r.channel.engine] || bell.wait < 0 || bell.ring < 0)
 		rc = -EPROTO;
 	else
-		rc = open_channel(t, &r, fds[0], out);
-	if (rc && fds[0] >= 0)
-		close(fds[0]);
-	if (fds[1] >= 0)
-		close(fds[1]);
+		rc = open_channel(t, &r, bell, out);
+	if (rc)
+		weir_bell_close(&bell);
 	return rc ? reason_for(rc) : 0;
 }

@@ -24,6 +24,7 @@
 #pragma GCC visibility pop
 
 #include "common/block.h"
+#include "common/bell.h"
 #include "common/session_msg.h"
 #include "common/shm.h"
 
@@ -51,7 +52,7 @@ struct weir_thread;
  */
 struct weir_transport {
 	int (*request)(void *user, const struct weir_session_msg *request,
-		       struct weir_session_msg *reply, int fds[2]);
+		       struct weir_session_msg *reply, int fds[WEIR_SESSION_FDS]);
 	void (*close)(void *user);
 	/* Another one, to the data plane that has come back; NULL: that can't be. 0 or -errno. */
 	int (*reopen)(void *user, const char *instance, struct weir_transport *transport);
@@ -144,11 +145,10 @@ struct weir {
 	uint64_t arena_bytes; /* mapped; all of it until it is shed */
 	bool shed;	      /* all but its head is gone. Under the lock of thread objects */
 	struct weir_geometry geometry;
-	bool fence;	  /* the data plane is not registered for membarrier, or we aren't */
-	bool polling;	  /* WEIR_POLLING */
-	bool renews;	  /* WEIR_REATTACH */
-	uint32_t node;	  /* own id that WELCOME told, UINT32_MAX unknown */
-	uint32_t version; /* of session messages, that both speak */
+	bool fence;    /* the data plane is not registered for membarrier, or we aren't */
+	bool polling;  /* WEIR_POLLING */
+	bool renews;   /* WEIR_REATTACH */
+	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
 	_Atomic uint32_t watchers; /* threads that watch nodes; all write and read */
 	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
 	pthread_mutex_t request_lock;
@@ -211,7 +211,7 @@ struct weir_pipe {
 	struct weir_ring rx, tx;
 	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
 	_Atomic uint32_t *rx_sleeping; /* we write */
-	int bell;		       /* socket: rings the other end, readable when rung */
+	struct weir_bell bell;	       /* of a channel: a socket to wait on, an eventfd to ring */
 	bool fence;	/* a full fence is due between publishing and looking at tx_sleeping */
 	bool local;	/* a segment */
 	bool untold;	/* a segment: something was consumed since the peer was told last */
@@ -377,6 +377,8 @@ void weir_thread_forget_socket(struct weir_thread *t);
 void weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t));
 /* A pipe was made: its doorbell wakes this home. 0 or -errno. */
 int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
+/* The pipe ends: closes its doorbell. Home locked, or no thread of it is left. */
+void weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p);
 /* One more connection of `home` reports to t, the caller's own. NULL and errno. */
 struct weir_foreign *weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home);
 /* Forgets homes of which none reports to t any more. */
@@ -402,7 +404,7 @@ weir_unlock(struct weir_thread *t)
 
 /* Asks; `want` is the reply expected. 0 or -errno with the reason set. Lock order: see above. */
 int weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
-		 struct weir_session_msg *reply, int fds[2]);
+		 struct weir_session_msg *reply, int fds[WEIR_SESSION_FDS]);
 /* A message of this type, its length set, else zero. */
 struct weir_session_msg weir_message(uint32_t type);
 
@@ -498,8 +500,7 @@ void weir_segment_tell(struct weir_segment *seg);
 
 /* ---- doorbells ---- */
 
-void weir_bell_ring(struct weir_pipe *p) __attribute__((cold));
-void weir_bell_drain(int fd);
+void weir_pipe_ring(struct weir_pipe *p) __attribute__((cold));
 
 /* Messages were published: whether the other end has to be woken. */
 static inline bool
@@ -520,7 +521,7 @@ static inline void
 weir_pipe_published(struct weir_pipe *p)
 {
 	if (weir_pipe_asleep(p))
-		weir_bell_ring(p);
+		weir_pipe_ring(p);
 }
 
 /* Steps over n slots of a message; `order` and `flags` are its head's. */

@@ -66,11 +66,12 @@ weir_message(uint32_t type)
 
 int
 weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
-	     struct weir_session_msg *reply, int fds[2])
+	     struct weir_session_msg *reply, int fds[WEIR_SESSION_FDS])
 {
 	int rc;
 
-	fds[0] = fds[1] = -1;
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
+		fds[i] = -1;
 	pthread_mutex_lock(&w->request_lock);
 	rc = weir_state(w) == WEIR_UP ? w->transport.request(w->transport.user, m, reply, fds)
 				      : -ENODEV;

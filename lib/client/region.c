@@ -122,7 +122,7 @@ adopt(struct weir_region *r)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_ADOPT), answer;
 	bool huge = (uintptr_t)r->addr % HUGE_PAGE == 0 && r->bytes % HUGE_PAGE == 0;
-	int fds[2], rc;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	m.adopt.bytes = r->bytes;
 	m.adopt.flags = r->flags == WEIR_REGION_CACHED ? WEIR_ADOPT_SEND : r->flags;
@@ -216,7 +216,7 @@ static void
 give_back(struct weir_region *r)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	m.region.region = r->index;
 	/* a data plane that is gone has nothing to give back */

@@ -46,7 +46,7 @@ lay_out(struct weir_segment *seg)
 }
 
 static int
-map(struct weir_thread *t, const struct weir_session_msg *r, const int fds[2],
+map(struct weir_thread *t, const struct weir_session_msg *r, int memory, struct weir_bell bell,
     struct weir_segment **out)
 {
 	struct weir_segment *seg = calloc(1, sizeof(*seg));
@@ -63,7 +63,7 @@ map(struct weir_thread *t, const struct weir_session_msg *r, const int fds[2],
 	if (!seg->spans)
 		goto err_seg;
 	base = mmap(NULL, seg->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-		    fds[0], 0);
+		    memory, 0);
 	if (base == MAP_FAILED) {
 		rc = -errno;
 		goto err_spans;
@@ -74,7 +74,7 @@ map(struct weir_thread *t, const struct weir_session_msg *r, const int fds[2],
 	TAILQ_INIT(&seg->conns);
 	TAILQ_INIT(&seg->dues);
 	seg->pipe.local = true;
-	seg->pipe.bell = fds[1];
+	seg->pipe.bell = bell;
 	seg->pipe.fence = !(r->segment_map.flags & WEIR_WELCOME_MEMBARRIER);
 	seg->pipe.home = t;
 	rc = weir_thread_add_bell(t, &seg->pipe);
@@ -96,7 +96,7 @@ void
 weir_segment_free(struct weir_segment *seg)
 {
 	LIST_REMOVE(seg, next);
-	close(seg->pipe.bell);
+	weir_thread_remove_bell(seg->pipe.home, &seg->pipe);
 	if (weir_state(seg->pipe.home->w) != WEIR_FORKED)
 		munmap(seg->base, seg->geometry.bytes);
 	free(seg->spans);
@@ -113,7 +113,7 @@ drop_unused(struct weir_thread *t)
 	struct weir_session_msg m = weir_message(WEIR_MSG_DROP_SEGMENT), r;
 	struct weir_segment *seg, *next;
 	unsigned unused = 0;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	for (seg = LIST_FIRST(&t->segments); seg; seg = next) {
 		next = LIST_NEXT(seg, next);
@@ -131,7 +131,8 @@ weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_SEGMENT), r;
 	struct weir_segment *seg;
-	int fds[2], rc;
+	struct weir_bell bell;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	LIST_FOREACH(seg, &t->segments, next)
 	{
@@ -146,15 +147,16 @@ weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_
 	rc = weir_request(t->w, &m, WEIR_MSG_SEGMENT_MAP, &r, fds);
 	if (rc)
 		return rc;
-	if (r.segment_map.segment != id || r.segment_map.side != side || fds[0] < 0 || fds[1] < 0 ||
-	    !geometry_ok(&r.segment_map.geometry))
+	bell = weir_bell_of(fds[1], fds[2]);
+	if (r.segment_map.segment != id || r.segment_map.side != side || fds[0] < 0 ||
+	    bell.wait < 0 || bell.ring < 0 || !geometry_ok(&r.segment_map.geometry))
 		rc = -EPROTO;
 	else
-		rc = map(t, &r, fds, out);
+		rc = map(t, &r, fds[0], bell, out);
 	if (fds[0] >= 0)
 		close(fds[0]);
-	if (rc && fds[1] >= 0)
-		close(fds[1]);
+	if (rc)
+		weir_bell_close(&bell);
 	return rc ? weir_fail(rc,
 			      "no shared memory with the local peer: %s; free memory or raise the "
 			      "limit of open "

@@ -176,7 +176,7 @@ say_hello(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_HELLO), r;
 	void *arena;
-	int fds[2], rc;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	m.hello.magic = WEIR_SESSION_MAGIC;
 	m.hello.version_min = WEIR_SESSION_VERSION_MIN;
@@ -189,7 +189,6 @@ say_hello(struct weir *w)
 		return rc;
 	w->geometry = r.welcome.geometry;
 	w->node = r.welcome.node;
-	w->version = r.welcome.version;
 	w->turn = r.welcome.session;
 	w->fence = !weir_barrier_registered() || !(r.welcome.flags & WEIR_WELCOME_MEMBARRIER);
 	rc = -EPROTO;
@@ -330,7 +329,7 @@ weir_detach(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_BYE), r;
 	struct weir *former;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	if (!w)
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The session socket: one packet out, one packet and up to two descriptors in. */
+/* The session socket: one packet out, one packet and a few descriptors in. */
 #define _GNU_SOURCE
 #include "client/internal.h"
 
@@ -53,7 +53,7 @@ send_packet(int fd, const struct weir_session_msg *m, uint64_t deadline)
 }
 
 static void
-take_fds(struct msghdr *msg, int fds[2])
+take_fds(struct msghdr *msg, int fds[WEIR_SESSION_FDS])
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -64,7 +64,7 @@ take_fds(struct msghdr *msg, int fds[2])
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			if (i < 2 && fds[i] < 0)
+			if (i < WEIR_SESSION_FDS && fds[i] < 0)
 				fds[i] = fd;
 			else
 				close(fd);
@@ -73,9 +73,9 @@ take_fds(struct msghdr *msg, int fds[2])
 }
 
 static void
-drop_fds(int fds[2])
+drop_fds(int fds[WEIR_SESSION_FDS])
 {
-	for (int i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++) {
 		if (fds[i] >= 0)
 			close(fds[i]);
 		fds[i] = -1;
@@ -83,11 +83,11 @@ drop_fds(int fds[2])
 }
 
 static int
-receive_packet(int fd, struct weir_session_msg *m, int fds[2], uint64_t deadline)
+receive_packet(int fd, struct weir_session_msg *m, int fds[WEIR_SESSION_FDS], uint64_t deadline)
 {
 	union {
 		struct cmsghdr align;
-		char room[CMSG_SPACE(2 * sizeof(int))];
+		char room[CMSG_SPACE(WEIR_SESSION_FDS * sizeof(int))];
 	} control;
 	struct iovec iov = {.iov_base = m, .iov_len = sizeof(*m)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -114,7 +114,8 @@ receive_packet(int fd, struct weir_session_msg *m, int fds[2], uint64_t deadline
 }
 
 static int
-request(void *user, const struct weir_session_msg *m, struct weir_session_msg *reply, int fds[2])
+request(void *user, const struct weir_session_msg *m, struct weir_session_msg *reply,
+	int fds[WEIR_SESSION_FDS])
 {
 	int fd = (int)(intptr_t)user;
 	uint64_t deadline = weir_clock() + ANSWER_NS;

@@ -79,9 +79,9 @@ make_key(void)
 int
 weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
 {
-	struct epoll_event e = {.events = EPOLLIN, .data.fd = p->bell};
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
 
-	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell, &e))
+	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell.wait, &e))
 		return -errno;
 	if (t->armed) { /* who sleeps here has not looked into it */
 		atomic_store_explicit(p->rx_sleeping, 1, memory_order_relaxed);
@@ -90,10 +90,20 @@ weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
 	return 0;
 }
 
+void
+weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p)
+{
+	/* A forked child shares the epoll set: what it closes stays in, what its parent closes
+	 * would. */
+	if (weir_state(t->w) != WEIR_FORKED)
+		epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, p->bell.wait, NULL);
+	weir_bell_close(&p->bell);
+}
+
 static int
 add_fd(int epoll, int fd, uint32_t events)
 {
-	struct epoll_event e = {.events = events, .data.fd = -1};
+	struct epoll_event e = {.events = events};
 
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
@@ -347,7 +357,7 @@ free_pipes(struct weir_thread *t)
 	while ((ch = SLIST_FIRST(&t->channels))) {
 		SLIST_REMOVE_HEAD(&t->channels, next);
 		t->channel_to[ch->engine] = NULL;
-		close(ch->pipe.bell);
+		weir_thread_remove_bell(t, &ch->pipe);
 		free(ch->release);
 		free(ch);
 	}

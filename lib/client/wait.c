@@ -89,9 +89,9 @@ drain(struct weir_thread *t)
 	bool rung = false;
 
 	for (int i = 0; i < n; i++) {
-		if (e[i].data.fd < 0)
+		if (!e[i].data.ptr) /* the session socket */
 			continue;
-		weir_bell_drain(e[i].data.fd);
+		weir_bell_drain(&((struct weir_pipe *)e[i].data.ptr)->bell);
 		rung = true;
 	}
 	return rung;

@@ -14,11 +14,9 @@
 #include "weir/node.h"
 
 #define WEIR_SESSION_MAGIC 0x31565357u
-#define WEIR_SESSION_VERSION_MIN 1u
-#define WEIR_SESSION_VERSION_MAX 3u
-#define WEIR_SESSION_WAIT 2u	 /* from this version on an answer may be announced by WAIT */
-#define WEIR_SESSION_NODES 3u	 /* ... NODES may be asked for */
-#define WEIR_SESSION_SERVICES 3u /* ... LISTEN has flags, and there is FIND */
+#define WEIR_SESSION_VERSION_MIN 4u
+#define WEIR_SESSION_VERSION_MAX 4u
+#define WEIR_SESSION_FDS 3u /* descriptors that an answer carries at most */
 #define WEIR_REASON_MAX 160
 #define WEIR_NAME_MAX 32
 #define WEIR_ENGINES_MAX 32u
@@ -26,13 +24,13 @@
 enum weir_session_type {
 	/* requests */
 	WEIR_MSG_HELLO = 1,	  /* first; answer WELCOME + fd of the arena */
-	WEIR_MSG_ADD_CHANNEL = 2, /* answer CHANNEL + fd of the doorbell */
+	WEIR_MSG_ADD_CHANNEL = 2, /* answer CHANNEL + doorbell: fds to wait on, to ring */
 	WEIR_MSG_LISTEN = 3,	  /* answer LISTENING */
 	WEIR_MSG_UNLISTEN = 4,	  /* answer OK */
 	WEIR_MSG_CONNECT = 5,	  /* answer CONNECTING; later WEIR_OP_OPENED on the channel */
-	WEIR_MSG_SEGMENT = 6,	  /* answer SEGMENT_MAP + fds of memory and doorbell */
-	WEIR_MSG_PAIR = 7, /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
-	WEIR_MSG_BYE = 8,  /* answer OK, then both close */
+	WEIR_MSG_SEGMENT = 6, /* answer SEGMENT_MAP + memory, doorbell: fds to wait on, to ring */
+	WEIR_MSG_PAIR = 7,    /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
+	WEIR_MSG_BYE = 8,     /* answer OK, then both close */
 	/*
 	 * We unmap our side of a segment. Answer OK: no connection of this side uses it and none
 	 * will ever join it; or REFUSED with EBUSY: one still does, or its end has not got through

@@ -61,7 +61,7 @@ weir_again_forget(struct weir_conn *c)
 static int
 add_timer(struct weir_thread *t)
 {
-	struct epoll_event e = {.events = EPOLLIN, .data.fd = -1};
+	struct epoll_event e = {.events = EPOLLIN};
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 
 	if (fd < 0)

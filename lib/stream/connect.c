@@ -10,7 +10,7 @@ ask(struct weir_thread *t, struct weir_session_msg *m, struct weir_session_msg *
     struct weir_channel **ch)
 {
 	uint32_t engine = UINT32_MAX;
-	int fds[2], rc;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	for (int asked = 0; asked < 2; asked++) {
 		rc = weir_channel_get(t, engine, ch);

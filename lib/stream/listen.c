@@ -26,7 +26,7 @@ static int
 start(struct weir_thread *t, struct weir_listener *l)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
-	int fds[2], rc;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
 	m.listen.backlog = l->backlog;
@@ -87,8 +87,6 @@ weir_listen_with(struct weir *w, const char *service, const struct weir_listen_o
 	static_assert(WEIR_LISTEN_KNOWN == WEIR_LISTEN_PUBLIC, "the same bit");
 	if (o && o->flags & ~WEIR_LISTEN_PUBLIC)
 		return weir_fail(-EINVAL, "unknown flag; only WEIR_LISTEN_PUBLIC is known");
-	if (o && o->flags && w->version < WEIR_SESSION_SERVICES)
-		return weir_no_services();
 	t = weir_thread_get(w);
 	if (!t)
 		return weir_fail(-errno,
@@ -307,7 +305,7 @@ close_one(struct weir_listener *l)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_UNLISTEN), r;
 	struct weir_thread *t = l->home;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	m.listening.listener = l->id;
 	weir_lock(t);

@@ -97,7 +97,7 @@ weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size
 bool
 weir_put_ring(struct weir_pipe *p)
 {
-	weir_bell_ring(p);
+	weir_pipe_ring(p);
 	if (++p->rung < RUNG_MAX)
 		return false;
 	p->rung = 0;

@@ -109,7 +109,7 @@ ask(struct weir_thread *t, struct weir_table *k)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_NODES), r;
 	struct weir_channel *ch;
-	int fds[2], rc = 0;
+	int fds[WEIR_SESSION_FDS], rc = 0;
 
 	m.nodes.channel = UINT32_MAX;
 	if (k->watching) {
@@ -235,9 +235,6 @@ own(struct weir *w, int *rc)
 
 	w = weir_now(w);
 	*rc = weir_state(w) == WEIR_UP ? 0 : weir_gone(w);
-	if (!*rc && w->version < WEIR_SESSION_NODES)
-		*rc = weir_fail(-EOPNOTSUPP, "the data plane is older than this library and tells "
-					     "no table of nodes; install one release of both");
 	if (*rc)
 		return NULL;
 	t = weir_thread_get(w);
@@ -260,7 +257,7 @@ stop(struct weir_thread *t)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_NODES), r;
 	struct weir_channel *ch;
-	int fds[2], rc;
+	int fds[WEIR_SESSION_FDS], rc;
 
 	weir_lock(t);
 	rc = weir_channel_get(t, UINT32_MAX, &ch);

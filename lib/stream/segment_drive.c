@@ -73,7 +73,7 @@ weir_segment_tell(struct weir_segment *seg)
 	else
 		atomic_signal_fence(memory_order_seq_cst);
 	if (weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)))
-		weir_bell_ring(&seg->pipe);
+		weir_pipe_ring(&seg->pipe);
 }
 
 static int

@@ -549,7 +549,7 @@ weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned f
 static __attribute__((cold, noinline)) int
 wake_peer(struct weir_conn *c, struct weir_bias_seat *seat)
 {
-	weir_bell_ring(c->pipe);
+	weir_pipe_ring(c->pipe);
 	weir_bias_leave(seat);
 	return 0;
 }

@@ -6,19 +6,11 @@
 
 #include <errno.h>
 
-int
-weir_no_services(void)
-{
-	return weir_fail(-EOPNOTSUPP,
-			 "the data plane knows no public services: it is older than the library; "
-			 "install one release of both");
-}
-
 static int
 ask(struct weir *w, const char *service, uint32_t from, uint32_t flags, struct weir_session_msg *r)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_FIND);
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
@@ -26,8 +18,6 @@ ask(struct weir *w, const char *service, uint32_t from, uint32_t flags, struct w
 		return weir_fail(-EINVAL,
 				 "not a service name; give 1 to %u letters, digits, '_', '-', '.'",
 				 WEIR_SERVICE_MAX - 1);
-	if (w->version < WEIR_SESSION_SERVICES)
-		return weir_no_services();
 	m.find.from = from;
 	m.find.flags = flags;
 	memcpy(m.find.service, service, strlen(service));

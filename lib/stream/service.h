@@ -9,7 +9,5 @@
 
 /* Nodes to connect to, the best first: how many, or -errno. */
 int weir_service_best(struct weir *w, const char *service, struct weir_found found[WEIR_FOUND_MAX]);
-/* -EOPNOTSUPP with its reason. */
-int weir_no_services(void);
 
 #endif

@@ -25,6 +25,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -236,7 +237,7 @@ drop(struct victim *v)
 		close(handed_fd[--handed_count]);
 	if (v->sock >= 0)
 		close(v->sock);
-	*v = (struct victim){-1, -1, -1, -1, -1};
+	*v = NO_VICTIM;
 }
 
 bool
@@ -263,7 +264,7 @@ attach(struct victim *v, uint64_t arena)
 	struct weir_session_msg m = {.type = WEIR_MSG_HELLO}, r;
 	int fds[FDS];
 
-	*v = (struct victim){-1, -1, -1, -1, -1};
+	*v = NO_VICTIM;
 	v->sock = dial();
 	if (v->sock < 0)
 		return -1;
@@ -288,6 +289,7 @@ attach(struct victim *v, uint64_t arena)
 		goto err;
 	v->channel = r.channel.channel;
 	v->doorbell = fds[0];
+	v->ring = fds[1];
 	return 0;
 err:
 	drop(v);
@@ -297,12 +299,10 @@ err:
 void
 ring(struct victim *v)
 {
-	uint64_t one = 1;
-	struct pollfd pfd = {.fd = v->doorbell, .events = POLLOUT};
+	struct pollfd pfd = {.fd = v->ring, .events = POLLOUT};
 
-	if (send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ENOTSOCK &&
-	    poll(&pfd, 1, 0) == 1 && write(v->doorbell, &one, sizeof(one)) < 0)
-		return;
+	if (poll(&pfd, 1, 0) == 1) /* else it is full, and rings already */
+		eventfd_write(v->ring, 1);
 }
 
 struct weir_channel_head *
@@ -341,6 +341,7 @@ open_conn(struct victim *v)
 		return -1;
 	v->segment_fd = fds[0];
 	v->segment_doorbell = fds[1];
+	v->segment_ring = fds[2];
 	v->segment_geometry = r.segment_map.geometry;
 	v->side = r.segment_map.side;
 	v->segment =
@@ -437,7 +438,7 @@ static void
 attack(const struct mode *only)
 {
 	unsigned failures = 0, rounds = 0;
-	struct victim v = {-1, -1, -1, -1, -1};
+	struct victim v = NO_VICTIM;
 
 	while ((left() > 0 || !rounds) && failures < 200) {
 		const struct mode *mode = only ? only : &modes[rounds % ALL];

@@ -8,10 +8,13 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define FDS 8u /* descriptors of one answer, at most */
+#define FDS WEIR_SESSION_FDS
+#define NO_VICTIM ((struct victim){-1, -1, -1, -1, -1, -1, -1})
 
 struct victim {
-	int sock, arena_fd, doorbell, segment_fd, segment_doorbell;
+	int sock, arena_fd, segment_fd;
+	int doorbell, ring; /* of the channel: to wait on, to ring */
+	int segment_doorbell, segment_ring;
 	uint8_t *arena, *segment;
 	struct weir_geometry geometry;
 	struct weir_segment_geometry segment_geometry;
@@ -53,7 +56,7 @@ int request(struct victim *v, struct weir_session_msg *m, struct weir_session_ms
 int add_channel(struct victim *v, uint32_t engine);
 /* The data plane has closed the session. */
 bool ended(const struct victim *v);
-/* By whatever the channel has for that. */
+/* The engine's doorbell. */
 void ring(struct victim *v);
 struct weir_channel_head *channel(struct victim *v);
 /* To ADDRESS; with the segment, where the peer is local. */

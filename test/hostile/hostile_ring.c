@@ -151,6 +151,7 @@ do_doorbell(struct victim *v)
 	open_conn(v);
 	for (unsigned i = 0; i < 2000; i++) {
 		atomic_store(&h->rx_sleeping, 1);
+		send(v->doorbell, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		ring(v);
 		if (i == 1500)
 			shutdown(v->doorbell, rng() % 3);

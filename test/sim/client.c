@@ -21,7 +21,7 @@ struct sim_client {
 	bool replied;
 	bool leaving; /* detaches or dies */
 	struct weir_session_msg reply;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 };
 
 static void
@@ -40,12 +40,13 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 		sim_fail(c->p->s, "program %u: two answers to one request", c->p->id);
 	c->reply = *reply;
 	c->replied = true;
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
 		c->fds[i] = i < fd_count ? dup(fds[i]) : -1;
 }
 
 static int
-request(void *user, const struct weir_session_msg *m, struct weir_session_msg *reply, int fds[2])
+request(void *user, const struct weir_session_msg *m, struct weir_session_msg *reply,
+	int fds[WEIR_SESSION_FDS])
 {
 	struct sim_client *c = user;
 	struct sim *s = c->p->s;
@@ -70,8 +71,7 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 			sim_fail(s, "program %u: no answer to %s", c->p->id,
 				 weir_session_type_name(m->type));
 	*reply = c->reply;
-	fds[0] = c->fds[0];
-	fds[1] = c->fds[1];
+	memcpy(fds, c->fds, sizeof(c->fds));
 	return 0;
 }
 

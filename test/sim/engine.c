@@ -4,7 +4,7 @@
 #include "node.h"
 
 #include <stdlib.h>
-#include <sys/socket.h>
+#include <sys/eventfd.h>
 
 #define SIM_NAP_MAX SIM_MS
 
@@ -125,14 +125,13 @@ fall_asleep(struct sim_engine *e)
 static void
 wake_up(struct sim_engine *e)
 {
-	char drain[64];
+	eventfd_t rings;
 
 	for (uint32_t i = 0; e->rung && i < e->n->doorbells; i++) {
 		struct sim_doorbell *d = &e->n->doorbell[i];
 
-		while (d->used && d->engine == e->id &&
-		       recv(d->fd, drain, sizeof(drain), MSG_DONTWAIT) == sizeof(drain))
-			;
+		if (d->used && d->engine == e->id && eventfd_read(d->bell.wait, &rings))
+			continue; /* another one rang */
 	}
 	if (e->mail_tail != e->mail_head || e->n->s->now >= e->timer)
 		awake(e);

@@ -30,7 +30,7 @@ ring_doorbell(void *user, uint32_t id)
 	for (uint32_t i = 0; i < n->doorbells; i++)
 		if (n->doorbell[i].used && n->doorbell[i].id == id &&
 		    n->doorbell[i].engine == e->id)
-			send(n->doorbell[i].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			weir_bell_ring(&n->doorbell[i].bell);
 	sim_programs_wake(n->s, n->id);
 	n->s->rang = rang;
 }
@@ -69,7 +69,7 @@ wake_engine(void *user, uint32_t engine)
 }
 
 static int
-doorbell_add(void *user, uint32_t engine, uint32_t doorbell, int fd)
+doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell)
 {
 	struct sim_node *n = user;
 	uint32_t i = 0;
@@ -78,7 +78,7 @@ doorbell_add(void *user, uint32_t engine, uint32_t doorbell, int fd)
 		i++;
 	if (i == SIM_DOORBELLS)
 		return -ENOSPC;
-	n->doorbell[i] = (struct sim_doorbell){doorbell, engine, fd, true};
+	n->doorbell[i] = (struct sim_doorbell){doorbell, engine, bell, true};
 	if (i >= n->doorbells)
 		n->doorbells = i + 1;
 	return 0;
@@ -92,7 +92,7 @@ doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 	for (uint32_t i = 0; i < n->doorbells; i++)
 		if (n->doorbell[i].used && n->doorbell[i].id == doorbell &&
 		    n->doorbell[i].engine == engine) {
-			close(n->doorbell[i].fd);
+			weir_bell_close(&n->doorbell[i].bell);
 			n->doorbell[i].used = false;
 		}
 }
@@ -147,7 +147,7 @@ look_at_bells(struct sim_node *n)
 		    n->engine[d->engine].rung)
 			continue;
 		which[count] = d->engine;
-		fds[count++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
+		fds[count++] = (struct pollfd){.fd = d->bell.wait, .events = POLLIN};
 	}
 	if (count && poll(fds, count, 0) > 0)
 		for (uint32_t i = 0; i < count; i++)

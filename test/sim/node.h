@@ -47,7 +47,7 @@ struct sim_engine {
 
 struct sim_doorbell {
 	uint32_t id, engine;
-	int fd;
+	struct weir_bell bell;
 	bool used;
 };
 

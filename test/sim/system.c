@@ -6,6 +6,7 @@
 #include "node.h"
 
 #include <stdio.h>
+#include <mqueue.h>
 #include <sys/mman.h>
 #include <sys/types.h>
 #include <time.h>
@@ -25,6 +26,8 @@ ssize_t __real_send(int fd, const void *buf, size_t length, int flags);
 ssize_t __wrap_write(int fd, const void *buf, size_t length);
 ssize_t __real_write(int fd, const void *buf, size_t length);
 int __wrap_madvise(void *at, size_t length, int advice);
+int __real_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority);
+int __wrap_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority);
 int __real_madvise(void *at, size_t length, int advice);
 
 uint64_t
@@ -52,6 +55,13 @@ __wrap_send(int fd, const void *buf, size_t length, int flags)
 {
 	sim_running->rang = true;
 	return __real_send(fd, buf, length, flags);
+}
+
+int
+__wrap_mq_send(mqd_t queue, const char *message, size_t length, unsigned priority)
+{
+	sim_running->rang = true;
+	return __real_mq_send(queue, message, length, priority);
 }
 
 /* Threads of one program wake each other through an eventfd. Lines of the log go into the trace. */

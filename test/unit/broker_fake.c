@@ -360,13 +360,13 @@ fake_release(struct fake *f)
 /* ---- the rest of what the broker asks for ---- */
 
 static int
-doorbell_add(void *user, uint32_t engine, uint32_t doorbell, int fd)
+doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell bell)
 {
 	struct fake *f = user;
 
 	(void)engine;
-	assert_true(doorbell < 4096 && f->doorbell[doorbell] == -1);
-	f->doorbell[doorbell] = fd;
+	assert_true(doorbell < 4096 && f->doorbell[doorbell].wait == -1);
+	f->doorbell[doorbell] = bell;
 	f->live_doorbells++;
 	return 0;
 }
@@ -377,9 +377,8 @@ doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 	struct fake *f = user;
 
 	(void)engine;
-	assert_true(doorbell < 4096 && f->doorbell[doorbell] >= 0);
-	close(f->doorbell[doorbell]);
-	f->doorbell[doorbell] = -1;
+	assert_true(doorbell < 4096 && f->doorbell[doorbell].wait >= 0);
+	weir_bell_close(&f->doorbell[doorbell]);
 	f->live_doorbells--;
 }
 
@@ -461,6 +460,7 @@ fake_open(const struct fake_config *config)
 	    .links = 8,
 	    .repair_timeout_ns = 10 * BROKER_SECOND_NS,
 	    .burst_ns = config->burst_ns,
+	    .socket_threads = config->socket_threads,
 	    .users = config->users,
 	    .command = command,
 	    .doorbell_add = doorbell_add,

@@ -26,6 +26,7 @@ struct fake_config {
 	uint64_t burst_ns;
 	uint16_t lid;	/* of its NIC's port */
 	bool link_down; /* of that, at first */
+	bool socket_threads;
 	const struct users *users;
 };
 
@@ -73,7 +74,7 @@ struct fake {
 	uint32_t async_first, async_end;
 	size_t live_memory;
 	uint32_t live_doorbells;
-	int doorbell[4096]; /* fd by number, -1 */
+	struct weir_bell doorbell[4096]; /* by number; -1: none */
 	/* to control */
 	struct weir_ctl_msg output[FAKE_OUTPUT];
 	uint32_t output_count;
@@ -110,7 +111,7 @@ struct fake_session {
 	struct weir_session_msg reply;
 	uint32_t replies;
 	bool ended;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 	unsigned fd_count;
 };
 void fake_attach(struct fake *f, struct fake_session *s);

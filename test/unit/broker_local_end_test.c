@@ -169,7 +169,7 @@ test_death_tells_peer_and_keeps_segment(void **state)
 	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, segment, 0).type, WEIR_MSG_REFUSED);
 	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, segment + 1, 1).type, WEIR_MSG_REFUSED);
 	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, segment, 1).type, WEIR_MSG_SEGMENT_MAP);
-	assert_int_equal(p.l.fd_count, 2);
+	assert_int_equal(p.l.fd_count, WEIR_SESSION_FDS);
 	broker_session_close(p.l.s);
 	fake_run(p.f);
 	assert_int_equal(p.f->b->session_count, 0);

@@ -113,7 +113,7 @@ test_bell(void **state)
 		assert_int_equal(fake_request(f, &s, &m), 0);
 		assert_int_equal(s.reply.type, WEIR_MSG_CHANNEL);
 		assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair[i]), 0);
-		s.s->channel[i].bell = pair[i][0]; /* the program's end went with the reply */
+		s.s->channel[i].bell.ring = pair[i][0]; /* the program's end went with the reply */
 	}
 	assert_int_equal(ask(f, &s, 0, 1, 1).type, WEIR_MSG_NODE_LIST);
 	fake_node(f, 2, WEIR_NODE_UP, 1, 1);

@@ -4,7 +4,10 @@
 #include "broker_sockets.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,7 +16,7 @@ static void
 test_attach(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
-	int fd = dial(f, "session.sock"), fds[2] = {-1, -1};
+	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg r = call(f, fd, hello(), fds), bye = {.type = WEIR_MSG_BYE};
 	struct weir_arena_head *head;
 	struct stat st;
@@ -47,7 +50,7 @@ static void
 test_name(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
-	int fd = dial(f, "session.sock"), fds[2] = {-1, -1};
+	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg m = hello();
 
 	(void)state;
@@ -223,28 +226,46 @@ test_silent_crowd(void **state)
 }
 
 static void
+close_fds(int fds[WEIR_SESSION_FDS])
+{
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
+		assert_int_equal(close(fds[i]), 0);
+}
+
+static void
 test_doorbell(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
-	int fd = attach(f), fds[2] = {-1, -1};
+	int fd = attach(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
-	char byte;
+	struct sock_fprog filter = {1, (struct sock_filter[]){{BPF_RET | BPF_K, 0, 0, 0}}};
+	int off = 0;
 
 	(void)state;
 	m.add_channel.engine = 1;
 	r = call(f, fd, m, fds);
 	assert_int_equal(r.type, WEIR_MSG_CHANNEL);
-	assert_int_equal(send(fds[0], "x", 1, 0), 1);
-	assert_int_equal(recv(f->doorbell[0], &byte, 1, MSG_DONTWAIT), 1);
+	assert_int_equal(eventfd_write(fds[1], 1), 0);
+	assert_int_equal(poll(&(struct pollfd){f->doorbell[0].wait, POLLIN, 0}, 1, 0), 1);
+	/* nothing is left with the engine to be closed by it, nor with main */
+	assert_int_equal(send(fds[0], "x", 1, MSG_NOSIGNAL), -1);
+	assert_int_equal(errno, EPIPE);
+	assert_int_equal(send_descriptor(fds[0], "x", 1, 0), -EPIPE);
+	/* nor does the engine run what the program attaches to its socket */
+	assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)),
+			 -1);
+	setsockopt(fds[0], SOL_SOCKET, SO_LOCK_FILTER, &off, sizeof(off));
+	assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)),
+			 -1);
 	/* a program that never reads and clears O_NONBLOCK on its side can't block us */
 	fcntl(fds[0], F_SETFL, 0);
 	for (int i = 0; i < 100000; i++)
-		if (send(f->doorbell[0], "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		if (send(f->doorbell[0].ring, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 			break;
 	assert_int_equal(errno, EAGAIN);
-	assert_true(fcntl(f->doorbell[0], F_GETFL) & O_NONBLOCK);
+	assert_true(fcntl(f->doorbell[0].ring, F_GETFL) & O_NONBLOCK);
 	close(fds[0]);
-	assert_int_equal(recv(f->doorbell[0], &byte, 1, MSG_DONTWAIT), -1);
+	close(fds[1]);
 	close(fd);
 	fake_close(f);
 }
@@ -257,13 +278,14 @@ test_death(void **state)
 	unsigned fds_before = fake_open_fds();
 	struct fake *f = fake_open(&with_sockets);
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
-	int l = attach(f), c = attach(f), fds[2] = {-1, -1};
+	int l = attach(f), c = attach(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 
 	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
 		m.add_channel.engine = i % 2;
 		call(f, i < 2 ? l : c, m, fds);
 		close(fds[0]);
+		close(fds[1]);
 	}
 	m = (struct weir_session_msg){.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
 	snprintf(m.listen.service, sizeof(m.listen.service), "s");
@@ -278,9 +300,7 @@ test_death(void **state)
 	m.segment.segment = r.connecting.segment;
 	r = call(f, c, m, fds);
 	assert_int_equal(r.type, WEIR_MSG_SEGMENT_MAP);
-	assert_true(fds[0] >= 0 && fds[1] >= 0);
-	close(fds[0]);
-	close(fds[1]);
+	close_fds(fds);
 	close(c);
 	fake_run(f);
 	assert_int_equal(f->b->session_count, 1);
@@ -288,8 +308,7 @@ test_death(void **state)
 	assert_int_equal(fake_mappings("weir-arena"), 1);
 	m.segment.side = 1;
 	assert_int_equal(call(f, l, m, fds).type, WEIR_MSG_SEGMENT_MAP);
-	close(fds[0]);
-	close(fds[1]);
+	close_fds(fds);
 	close(l);
 	fake_run(f);
 	fake_close(f);
@@ -391,7 +410,8 @@ test_vandals(void **state)
 {
 	unsigned fds_before = fake_open_fds();
 	struct fake *f = fake_open(&with_sockets);
-	int good = attach(f), fd[6] = {-1, -1, -1, -1, -1, -1}, fds[2] = {-1, -1};
+	int good = attach(f), fd[6] = {-1, -1, -1, -1, -1, -1},
+	    fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, in;
 	uint8_t bytes[sizeof(struct weir_session_msg) + 8];
 
@@ -399,6 +419,7 @@ test_vandals(void **state)
 	for (m.add_channel.engine = 0; m.add_channel.engine < 2; m.add_channel.engine++) {
 		call(f, good, m, fds);
 		close(fds[0]);
+		close(fds[1]);
 	}
 	m = (struct weir_session_msg){.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
 	m.listen.backlog = 1000;
@@ -409,7 +430,7 @@ test_vandals(void **state)
 		int *at = &fd[below(6)];
 		size_t length;
 
-		fds[0] = fds[1] = -1;
+		fds[0] = fds[1] = fds[2] = -1;
 		if (*at < 0) {
 			*at = dial(f, below(8) ? "session.sock" : "control.sock");
 			if (below(10)) {
@@ -424,7 +445,7 @@ test_vandals(void **state)
 			close(*at);
 			*at = -1;
 		}
-		for (int k = 0; k < 2; k++)
+		for (unsigned k = 0; k < WEIR_SESSION_FDS; k++)
 			if (fds[k] >= 0)
 				close(fds[k]);
 	}
@@ -435,6 +456,7 @@ test_vandals(void **state)
 	m.add_channel.engine = 0;
 	assert_int_equal(call(f, good, m, fds).type, WEIR_MSG_CHANNEL);
 	close(fds[0]);
+	close(fds[1]);
 	for (int i = 0; i < 6; i++)
 		if (fd[i] >= 0)
 			close(fd[i]);
@@ -522,7 +544,7 @@ test_paced_attach(void **state)
 {
 	struct fake_config config = with_sockets;
 	struct weir_session_msg m = hello(), r;
-	int fd, fds[2] = {-1, -1};
+	int fd, fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct fake *f;
 
 	(void)state;

@@ -34,10 +34,10 @@ dial(struct fake *f, const char *name)
 
 /* What comes next: bytes, 0 = closed, -EAGAIN = nothing. Descriptors go to fds. */
 static inline ssize_t
-get(struct fake *f, int fd, void *m, size_t room, int fds[2])
+get(struct fake *f, int fd, void *m, size_t room, int fds[WEIR_SESSION_FDS])
 {
 	union {
-		char room[CMSG_SPACE(2 * sizeof(int))];
+		char room[CMSG_SPACE(WEIR_SESSION_FDS * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec iov = {.iov_base = m, .iov_len = room};
@@ -64,14 +64,14 @@ hello(void)
 	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
 
 	m.hello.magic = WEIR_SESSION_MAGIC;
-	m.hello.version_min = m.hello.version_max = 1;
+	m.hello.version_min = m.hello.version_max = WEIR_SESSION_VERSION_MAX;
 	m.hello.arena = 4 << 20;
 	snprintf(m.hello.name, sizeof(m.hello.name), "prog");
 	return m;
 }
 
 static inline struct weir_session_msg
-call(struct fake *f, int fd, struct weir_session_msg m, int fds[2])
+call(struct fake *f, int fd, struct weir_session_msg m, int fds[WEIR_SESSION_FDS])
 {
 	struct weir_session_msg r = {0};
 
@@ -85,11 +85,29 @@ call(struct fake *f, int fd, struct weir_session_msg m, int fds[2])
 static inline int
 attach(struct fake *f)
 {
-	int fd = dial(f, "session.sock"), fds[2] = {-1, -1};
+	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 
 	assert_int_equal(call(f, fd, hello(), fds).type, WEIR_MSG_WELCOME);
 	close(fds[0]);
 	return fd;
+}
+
+/* Something to close for whoever takes it: 0 or -errno. */
+static inline int
+send_descriptor(int fd, const void *bytes, size_t length, int passed)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr head;
+	} control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+	struct iovec iov = {(void *)(uintptr_t)bytes, length};
+	struct msghdr h = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.room,
+			   .msg_controllen = sizeof(control.room)};
+
+	memcpy(CMSG_DATA(&control.head), &passed, sizeof(passed));
+	return sendmsg(fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 /* ---- what vandals send ---- */

@@ -52,7 +52,7 @@ test_wait_is_no_answer(void **state)
 	(void)state;
 	for (unsigned waits = 0; waits < 4; waits++) {
 		struct weir_transport t;
-		int fds[2] = {-1, -1};
+		int fds[WEIR_SESSION_FDS] = {-1, -1};
 		pthread_t server;
 
 		assert_int_equal(pthread_create(&server, NULL, serve, &waits), 0);
@@ -92,7 +92,7 @@ test_last_word(void **state)
 	(void)state;
 	for (int unread = 0; unread < 2; unread++) {
 		struct weir_transport t;
-		int fds[2] = {-1, -1};
+		int fds[WEIR_SESSION_FDS] = {-1, -1};
 		pthread_t server;
 
 		assert_int_equal(weir_socket_open("one", &t), 0);

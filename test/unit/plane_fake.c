@@ -70,8 +70,8 @@ fake_destroy(struct fake *f)
 			continue;
 		munmap(g->base, g->g.bytes);
 		close(g->memory);
-		close(g->bell[0]);
-		close(g->bell[1]);
+		weir_bell_close(&g->bell[0]);
+		weir_bell_close(&g->bell[1]);
 	}
 	pthread_mutex_destroy(&f->lock);
 	free(f);

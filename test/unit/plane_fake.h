@@ -34,7 +34,6 @@ struct fake_options {
 	uint16_t mtu;		/* connections are datagram connections with this largest message */
 	uint32_t listen_ms;	/* a program waits so long until it listens */
 	bool watched;		/* sessions have a socket, so that the library watches it */
-	bool old;		/* knows nothing of lists of nodes */
 };
 
 struct fake *fake_create(const struct fake_options *o);

@@ -24,7 +24,7 @@ struct packet { /* something for a program's ring that has not got in yet */
 struct channel {
 	bool used;
 	uint32_t engine;
-	int bell, bell_theirs;
+	int bell;     /* rings the program */
 	bool watches; /* nodes */
 	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
@@ -76,7 +76,8 @@ struct end {
 
 struct segment {
 	uint32_t id;
-	int memory, bell[2];
+	int memory;
+	struct weir_bell bell[2];
 	uint8_t *base;
 	struct weir_segment_geometry g;
 	uint32_t session[2], channel[2], lines;
@@ -125,7 +126,7 @@ void plane_end_peer(struct fake *f, struct end *e, uint32_t status);
 void plane_push_all(struct fake *f);
 void plane_tell_opened(struct fake *f, struct end *x);
 int plane_request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r,
-		  int fds[2]);
+		  int fds[WEIR_SESSION_FDS]);
 void plane_close_session(void *user);
 /* What the data plane says of a session that an operator ends. */
 void plane_evicted(struct weir_session_msg *m);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ memory(const char *name, uint64_t bytes, uint8_t **base)
 }
 
 static void
-hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[2])
+hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[WEIR_SESSION_FDS])
 {
 	struct weir_geometry *g = &s->g;
 
@@ -39,14 +40,14 @@ hello(struct fake *f, struct session *s, struct weir_session_msg *r, int fds[2])
 	s->out = calloc(g->recv_blocks, 1);
 	fds[0] = dup(s->memory);
 	r->type = WEIR_MSG_WELCOME;
-	r->welcome.version = f->o.old ? WEIR_SESSION_WAIT : WEIR_SESSION_VERSION_MAX;
+	r->welcome.version = WEIR_SESSION_VERSION_MAX;
 	r->welcome.flags = f->o.fence ? 0 : WEIR_WELCOME_MEMBARRIER;
 	r->welcome.geometry = *g;
 }
 
 static void
 do_adopt(struct session *s, const struct weir_session_msg *m, struct weir_session_msg *r,
-	 int fds[2])
+	 int fds[WEIR_SESSION_FDS])
 {
 	uint32_t i = 0;
 
@@ -78,7 +79,7 @@ do_disown(struct session *s, const struct weir_session_msg *m)
 
 static void
 add_channel(struct session *s, const struct weir_session_msg *m, struct weir_session_msg *r,
-	    int fds[2])
+	    int fds[WEIR_SESSION_FDS])
 {
 	struct channel *ch = &s->channel[s->channels];
 	struct weir_slot *slots;
@@ -96,6 +97,7 @@ add_channel(struct session *s, const struct weir_session_msg *m, struct weir_ses
 	plane_require(ch->engine < s->g.engines, "an engine that there isn't");
 	ch->bell = pair[0];
 	fds[0] = pair[1];
+	fds[1] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); /* it looks all the time */
 	ch->last = &ch->first;
 	ch->head = (struct weir_channel_head *)(s->base + weir_arena_channel(&s->g, s->channels));
 	slots = (struct weir_slot *)(ch->head + 1);
@@ -188,8 +190,8 @@ get_segment(struct fake *f, uint32_t s0, uint32_t c0, uint32_t s1, uint32_t c1)
 					      .area_bytes = f->o.area_bytes};
 	g->g.bytes = WEIR_ALIGN_UP(weir_segment_end(&g->g), 4096);
 	g->memory = memory("segment", g->g.bytes, &g->base);
-	plane_require(!socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, g->bell),
-		      "bell");
+	/* both kinds of doorbells in turns */
+	plane_require(!(i % 2 ? weir_bell_open : weir_bell_open_queues)(g->bell), "bell");
 	return g;
 }
 
@@ -282,7 +284,7 @@ do_connect(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 
 static void
 map_segment(struct fake *f, uint32_t session, const struct weir_session_msg *m,
-	    struct weir_session_msg *r, int fds[2])
+	    struct weir_session_msg *r, int fds[WEIR_SESSION_FDS])
 {
 	struct segment *g = &f->segment[m->segment.segment - 100];
 
@@ -290,7 +292,8 @@ map_segment(struct fake *f, uint32_t session, const struct weir_session_msg *m,
 			  m->segment.side < 2 && g->session[m->segment.side] == session,
 		      "a segment of somebody else");
 	fds[0] = dup(g->memory);
-	fds[1] = dup(g->bell[m->segment.side]);
+	fds[1] = dup(g->bell[m->segment.side].wait);
+	fds[2] = dup(g->bell[m->segment.side].ring);
 	r->type = WEIR_MSG_SEGMENT_MAP;
 	r->segment_map.segment = g->id;
 	r->segment_map.side = m->segment.side;
@@ -337,7 +340,8 @@ do_nodes(struct fake *f, struct session *s, const struct weir_session_msg *m,
 }
 
 int
-plane_request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r, int fds[2])
+plane_request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r,
+	      int fds[WEIR_SESSION_FDS])
 {
 	struct session *s = user;
 	struct fake *f = s->f;

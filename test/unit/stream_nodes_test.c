@@ -238,29 +238,13 @@ test_asleep(void **state)
 	fake_destroy(f);
 }
 
-static void
-test_older(void **state)
-{
-	static const struct fake_options o = {.old = true};
-	struct fake *f = fake_create(&o);
-	struct weir *w = fake_attach(f);
-	struct weir_node_info list[1];
-
-	(void)state;
-	assert_int_equal(weir_nodes(w, list, 1), -EOPNOTSUPP);
-	assert_int_equal(weir_nodes_watch(w, 1), -EOPNOTSUPP);
-	weir_detach(w);
-	fake_destroy(f);
-}
-
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_changes),	 cmocka_unit_test(test_slow),
-	    cmocka_unit_test(test_list),	 cmocka_unit_test(test_quiet),
-	    cmocka_unit_test(test_asleep),	 cmocka_unit_test(test_older),
-	    cmocka_unit_test(test_watcher_ends),
+	    cmocka_unit_test(test_changes), cmocka_unit_test(test_slow),
+	    cmocka_unit_test(test_list),    cmocka_unit_test(test_quiet),
+	    cmocka_unit_test(test_asleep),  cmocka_unit_test(test_watcher_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,27 +38,6 @@ test_listen(void **state)
 	fake_destroy(f);
 }
 
-/* A data plane that would take the flag for nothing and the question for rubbish. */
-static void
-test_older(void **state)
-{
-	const struct weir_listen_options public = {.flags = WEIR_LISTEN_PUBLIC};
-	const struct fake_options old = {.old = true};
-	struct weir_address a = by_name("kv");
-	struct fake *f = fake_create(&old);
-	struct weir *w = fake_attach(f);
-	struct weir_listener *l;
-	struct weir_conn *c;
-
-	assert_int_equal(weir_listen_with(w, "kv", &public, &l), -EOPNOTSUPP);
-	assert_int_equal(weir_service_find(w, "kv", NULL, 0), -EOPNOTSUPP);
-	assert_int_equal(weir_connect(w, &a, 0, &c), -EOPNOTSUPP);
-	assert_int_equal(weir_listen(w, "kv", 0, &l), 0);
-	weir_listener_close(l);
-	weir_detach(w);
-	fake_destroy(f);
-}
-
 static void
 test_find(void **state)
 {
@@ -190,9 +169,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_listen),	  cmocka_unit_test(test_older),
-	    cmocka_unit_test(test_find),	  cmocka_unit_test(test_connect),
-	    cmocka_unit_test(test_connect_later), cmocka_unit_test(test_reattached),
+	    cmocka_unit_test(test_listen),     cmocka_unit_test(test_find),
+	    cmocka_unit_test(test_connect),    cmocka_unit_test(test_connect_later),
+	    cmocka_unit_test(test_reattached),
 	};
 
 	return cmocka_run_group_tests_name("stream_service", tests, NULL, NULL);
