@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/deps.sh
 
 TRIES=30
-SETS=(foundation nics connections control)
+SETS=(foundation nics connections control hostile)
 usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list]"
 set_name="" runs=5 json="" only="" list=0
 
@@ -51,6 +51,8 @@ weir_node_timeout="" # the usual one
 . scripts/bench_connections.sh
 # shellcheck source=scripts/bench_control.sh
 . scripts/bench_control.sh
+# shellcheck source=scripts/bench_hostile.sh
+. scripts/bench_hostile.sh
 if [ "$list" = 0 ] && [ "$(id -u)" -eq 0 ]; then
 	scripts/setup_hugepages.sh --save >"$weir_tmp/hugepages"
 	undo "scripts/setup_hugepages.sh --restore '$weir_tmp/hugepages' >/dev/null"

@@ -228,10 +228,13 @@ suite_control()
 	meson_tests release control control
 }
 
-# All but the tests of control: they are in another lane.
+# What smoke tests of hostile programs run, beside what tests of control do.
+HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier test/hostile/hostile test/hostile/older_kernel"
+
+# All but the tests of control and smoke tests: they are in another lane.
 suite_sanitize()
 {
-	if WEIR_FOR="unit protocol control" build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
+	if WEIR_FOR="unit protocol control" WEIR_TARGETS="$HOSTILE_TARGETS" build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
 		-Db_sanitize=address,undefined -Db_coverage=true; then
 		find build/asan -name '*.gcda' -delete
 		: >"$top/asan"
@@ -246,12 +249,19 @@ suite_sanitize()
 
 suite_sanitize_control()
 {
+	local script name
+
 	until [ "$list" = 1 ] || [ -e "$top/asan" ]; do
 		# it wasn't built, or its lane is the first to have died
 		[ ! -e "$top/rest/done" ] && kill -0 "${pids[0]}" 2>/dev/null || return
 		sleep 0.2
 	done
 	meson_tests asan control sanitize/asan "$SANE"
+	# hostile programs against sanitized data planes and victims
+	for script in test/smoke/hostile*.sh; do
+		name=${script##*/}
+		echo "sanitize/asan/${name%.sh} 900 $SANE WEIR_BUILD=$root/build/asan $root/$script"
+	done
 }
 
 # Models of protocols, each with the faults that it has to find.

@@ -5,7 +5,11 @@
 
 #include "common/session_msg.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
+
+#define FDS WEIR_SESSION_FDS
+#define NO_VICTIM ((struct victim){-1, -1, -1, -1, -1, -1, -1})
 
 struct victim {
 	int sock, arena_fd, segment_fd;
@@ -21,14 +25,47 @@ struct victim {
 uint64_t rng(void);
 /* Of the clock. */
 double seconds(void);
-/* One packet out, one in (5 s at most), with up to WEIR_SESSION_FDS descriptors. Returns its length
- * or -1. */
+/* Until the program ends. */
+double left(void);
+/* Sleeps until then. */
+void hold(void);
+/* Counts for the last line; all processes together. */
+void tally(uint64_t n, const char *what, ...) __attribute__((format(printf, 2, 3)));
+const char *instance_name(void);
+bool target_address(struct weir_address *address);
+
+/* A connection to session.sock, or -1. */
+int dial(void);
+/* HELLO and one channel: 0, or -1 with the refusal counted. A wish of 0: the usual arena. */
+int attach(struct victim *v, uint64_t arena);
+/* Closes and unmaps all. */
+void drop(struct victim *v);
+/*
+ * One packet out, one in within patience_ms, with its descriptors. Returns its length or -1. What
+ * it handed out is closed by drop(), and until then listed.
+ */
+#define PATIENCE_MS 5000
+extern int patience_ms;
 ssize_t ask(int sock, const void *request, size_t length, struct weir_session_msg *reply,
-	    int fds[WEIR_SESSION_FDS]);
+	    int fds[FDS]);
+unsigned handed(const int **fds);
+/* As ask(); the length is that of the type. 0: answered with `want`. */
+int request(struct victim *v, struct weir_session_msg *m, struct weir_session_msg *reply,
+	    int fds[FDS], uint32_t want);
+/* One more: its index, or -1. */
+int add_channel(struct victim *v, uint32_t engine);
+/* The data plane has closed the session. */
+bool ended(const struct victim *v);
+/* The engine's doorbell. */
+void ring(struct victim *v);
 struct weir_channel_head *channel(struct victim *v);
 /* To ADDRESS; with the segment, where the peer is local. */
 int open_conn(struct victim *v);
+/* The same from another channel, without its segment. */
+int connect_from(struct victim *v, uint32_t channel, struct weir_session_msg *reply);
 void start_tx(struct victim *v);
+/* Of a connection on which nothing was sent. */
+void close_unused(struct victim *v, uint32_t vqpn);
 
 /* Shared memory: hostile_ring.c. */
 void do_garbage(struct victim *v);
@@ -36,7 +73,7 @@ void do_cursors(struct victim *v);
 void do_scribble(struct victim *v);
 void do_payload(struct victim *v);
 void do_punch(struct victim *v);
-void do_holes(struct victim *v);
+void do_refault(struct victim *v);
 void do_junk(struct victim *v);
 void do_doorbell(struct victim *v);
 void do_flags(struct victim *v);
@@ -48,5 +85,33 @@ void do_requests(struct victim *v);
 void do_messages(struct victim *v);
 void do_segment(struct victim *v);
 void do_adopt(struct victim *v);
+/* Memory for a region: its descriptor, or -1. */
+int adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg *r);
+void disown(struct victim *v, uint32_t region);
+
+/* What we are handed, used otherwise; what takes long to close: hostile_descriptor.c. */
+void do_linger(struct victim *v);
+void do_linger_session(struct victim *v);
+void do_linger_memory(struct victim *v);
+void do_bells(struct victim *v);
+void do_inode(struct victim *v);
+/* While we may: it needs privileges. */
+void inode_prepare(void);
+
+/* More of it than others leave room for: hostile_flood.c. */
+void do_compute(struct victim *v);
+void do_attach(struct victim *v);
+void do_knock(struct victim *v);
+void do_holes(struct victim *v);
+void do_keys(struct victim *v);
+void do_segments(struct victim *v);
+void do_memory(struct victim *v);
+void do_stale(struct victim *v);
+void do_log(struct victim *v);
+
+/* By streams of the library to a messenger's service: hostile_message.c. */
+void do_pieces(struct victim *v);
+void do_impostor(struct victim *v);
+void do_begun(struct victim *v);
 
 #endif

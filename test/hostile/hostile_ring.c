@@ -47,7 +47,7 @@ put_garbage(struct victim *v, unsigned which)
 	s->vqpn = rng() % 2 ? v->vqpn : (uint32_t)rng();
 	s->length = (uint32_t)(rng() >> (32 + rng() % 32));
 	weir_ring_publish(r, 1);
-	eventfd_write(v->ring, 1);
+	ring(v);
 }
 
 void
@@ -71,7 +71,7 @@ do_cursors(struct victim *v)
 	for (unsigned i = 0; i < 200; i++) {
 		atomic_store(&h->rx_tail, lies[rng() % 6]);
 		atomic_store(&h->tx_tail, lies[rng() % 6]);
-		eventfd_write(v->ring, 1);
+		ring(v);
 		usleep(20);
 	}
 }
@@ -85,7 +85,7 @@ do_scribble(struct victim *v)
 	open_conn(v);
 	for (unsigned i = 0; i < 20000; i++)
 		((_Atomic uint64_t *)v->arena)[rng() % words] = rng();
-	eventfd_write(v->ring, 1);
+	ring(v);
 	usleep(500);
 }
 
@@ -117,7 +117,7 @@ do_payload(struct victim *v)
 		s->flags |= s->length > WEIR_BLOCK_SIZE ? WEIR_SLOT_BULK : 0;
 		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
 		weir_ring_publish(&v->tx, 1);
-		eventfd_write(v->ring, 1);
+		ring(v);
 		for (unsigned k = 0; k < 64; k++)
 			((_Atomic uint64_t *)(v->arena + send_at))[rng() % (bytes / 64)] = rng();
 		usleep(300); /* a share of the engine that is fair is not what this is about */
@@ -162,7 +162,7 @@ is_thrown_out(struct victim *v)
  * take a while to be noticed, then left to it, which may not.
  */
 void
-do_holes(struct victim *v)
+do_refault(struct victim *v)
 {
 	off_t at = (off_t)(weir_arena_channel(&v->geometry, v->channel) & ~4095ull);
 	double filled = seconds() + 0.3, end = filled + 10;
@@ -174,7 +174,7 @@ do_holes(struct victim *v)
 		if (seconds() < filled)
 			((_Atomic uint8_t *)v->arena)[at] =
 			    ((_Atomic uint8_t *)v->arena)[at + 4096] = 0;
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 	}
 }
 
@@ -197,7 +197,7 @@ do_junk(struct victim *v)
 	uint32_t gone;
 	unsigned n = 0;
 	double end = seconds() + 0.5;
-	int fds[2];
+	int fds[WEIR_SESSION_FDS];
 
 	if (open_conn(v) < 0)
 		return;
@@ -211,8 +211,10 @@ do_junk(struct victim *v)
 		start_tx(v);
 		tx[n] = v->tx;
 		returns[n++] = v->returns;
-		if (v->channel)
+		if (v->channel) {
 			close(fds[0]);
+			close(fds[1]);
+		}
 	}
 	while (seconds() < end) {
 		struct weir_slot s = {.op = WEIR_OP_INLINE, .vqpn = gone, .length = 8};
@@ -223,7 +225,7 @@ do_junk(struct victim *v)
 			s.op = WEIR_OP_CONSUMED;
 			fill(&returns[i], &s);
 		}
-		send(v->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(v);
 	}
 }
 
@@ -239,7 +241,7 @@ do_doorbell(struct victim *v)
 	for (unsigned i = 0; i < 2000; i++) {
 		atomic_store(&h->rx_sleeping, 1);
 		send(v->doorbell, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-		eventfd_write(v->ring, 1 + rng() % 3);
+		ring(v);
 		if (i == 1500)
 			shutdown(v->doorbell, rng() % 3);
 		if (i % 100 == 0)
@@ -304,7 +306,7 @@ do_flags(struct victim *v)
 			if (weir_ring_room(&v->returns) && consumed != told)
 				put_plain(v, WEIR_OP_CONSUMED, 0, told = consumed);
 		}
-		eventfd_write(v->ring, 1);
+		ring(v);
 		take_answers(&rx, &consumed);
 		usleep(50);
 	}
@@ -380,7 +382,7 @@ do_descriptors(struct victim *v)
 		s->place[0] = WEIR_PLACE(0, send_at + rng() % 8 * WEIR_BLOCK_SIZE);
 		atomic_store(&f.pos, v->tx.pos);
 		weir_ring_publish(&v->tx, 1);
-		eventfd_write(v->ring, 1);
+		ring(v);
 		usleep(5);
 	}
 	atomic_store(&f.stop, true);
@@ -441,7 +443,7 @@ do_rewrite(struct victim *v)
 			weir_ring_publish(&v->tx, 1);
 		}
 		atomic_store(&f.pos, v->tx.pos);
-		eventfd_write(v->ring, 1);
+		ring(v);
 		usleep(20);
 	}
 	atomic_store(&f.stop, true);

@@ -7,7 +7,6 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@ do_requests(struct victim *v)
 {
 	struct weir_session_msg m, r;
 	double end = seconds() + 0.5;
-	int fds[WEIR_SESSION_FDS];
+	int fds[FDS];
 
 	for (unsigned i = 0; seconds() < end; i++) {
 		memset(&m, 0, sizeof(m));
@@ -62,7 +61,7 @@ void
 do_messages(struct victim *v)
 {
 	struct weir_session_msg m, r;
-	int fds[WEIR_SESSION_FDS];
+	int fds[FDS];
 
 	for (unsigned i = 0; i < 50; i++) {
 		size_t length;
@@ -79,9 +78,6 @@ do_messages(struct victim *v)
 		m.length = (uint32_t)length;
 		if (ask(v->sock, &m, length, &r, fds) < 0)
 			return;
-		for (unsigned k = 0; k < WEIR_SESSION_FDS; k++)
-			if (fds[k] >= 0)
-				close(fds[k]);
 	}
 }
 
@@ -108,11 +104,11 @@ do_segment(struct victim *v)
 	usleep(500);
 }
 
-static int
+int
 adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg *r)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
-	int fds[WEIR_SESSION_FDS];
+	int fds[FDS];
 
 	m.length = weir_session_length(m.type);
 	m.adopt.bytes = bytes;
@@ -122,11 +118,11 @@ adopt(struct victim *v, uint64_t bytes, uint32_t flags, struct weir_session_msg 
 	return fds[0];
 }
 
-static void
+void
 disown(struct victim *v, uint32_t region)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN}, r;
-	int fds[WEIR_SESSION_FDS];
+	int fds[FDS];
 
 	m.length = weir_session_length(m.type);
 	m.region.region = region;
@@ -139,8 +135,8 @@ put_places(struct victim *v, uint64_t bytes, bool wrong)
 {
 	for (unsigned i = 0; i < 24; i++) {
 		bool post = i % 3 == 2;
-		struct weir_ring *ring = post ? &v->returns : &v->tx;
-		struct weir_slot *s = weir_ring_at(ring, ring->pos);
+		struct weir_ring *to = post ? &v->returns : &v->tx;
+		struct weir_slot *s = weir_ring_at(to, to->pos);
 
 		s->op = post ? WEIR_OP_POST : WEIR_OP_PLACE;
 		s->flags = post ? 0 : WEIR_SLOT_BULK;
@@ -151,9 +147,9 @@ put_places(struct victim *v, uint64_t bytes, bool wrong)
 		s->place[1] = i;
 		if (wrong && rng() % 8 == 0)
 			s->place[rng() % 2] = rng() >> rng() % 64;
-		weir_ring_publish(ring, 1);
+		weir_ring_publish(to, 1);
 	}
-	eventfd_write(v->ring, 1);
+	ring(v);
 }
 
 /* Memory adopted, misnamed, taken back under messages and posts, and full of holes. */
@@ -170,7 +166,7 @@ do_adopt(struct victim *v)
 	fd[0] = adopt(v, bytes, how == 1 ? 2 : 3, &r);
 	fd[1] = adopt(v, bytes, 3, &r);
 	for (unsigned i = 0; how == 2 && i < 300; i++) /* beyond the limits */
-		close(adopt(v, rng() >> rng() % 64, (uint32_t)rng() % 8, &r));
+		adopt(v, rng() >> rng() % 64, (uint32_t)rng() % 8, &r);
 	usleep(2000);
 	put_places(v, bytes, how == 0);
 	usleep((useconds_t)(rng() % 300));
@@ -183,6 +179,5 @@ do_adopt(struct victim *v)
 	for (unsigned i = 0; i < 2; i++) {
 		if (fd[i] >= 0 && ftruncate(fd[i], 4096) == 0)
 			fprintf(stderr, "hostile: a region could be shrunk; seal it\n"), exit(1);
-		close(fd[i]);
 	}
 }

@@ -74,6 +74,7 @@ weir_cleanup() {
 	for ((i = ${#weir_undo[@]} - 1; i >= 0; i--)); do
 		eval "${weir_undo[i]}"
 	done
+	if grep -aEl 'ERROR: (Address|Leak)Sanitizer|: runtime error: ' "$weir_tmp"/*.log 2>/dev/null; then fail "a sanitizer has found something"; fi
 	[ "$code" = 0 ] && [ "$weir_failed" != 0 ] && code=1
 	if [ "$code" != 0 ] && [ "$code" != 77 ] && [ "${weir_logs:-yes}" = yes ]; then
 		last_words >&2
@@ -185,13 +186,14 @@ started() {
 }
 
 # dataplane NAME CPU VDEV SPEC [OPTION...]: one engine on CPU beside the main lcore.
-# Variables: weir_netns (run inside this namespace), weir_lcores (EAL --lcores instead of the default).
+# Variables: weir_netns (run inside this namespace), weir_lcores (EAL --lcores instead of the default), weir_under (a program
+# that runs it).
 dataplane() {
 	local name=$1 cpu=$2 vdev=$3 spec=$4 starts
 	shift 4
 	starts=$(started "$name")
 	# shellcheck disable=SC2046
-	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} weir-dataplane \
+	run "dataplane-$name" ${weir_netns:+ip netns exec "$weir_netns"} ${weir_under:+"$weir_under"} weir-dataplane \
 		--lcores "${weir_lcores:-0@$cpu,1@$cpu}" --no-pci $(eal_memory) ${vdev:+--vdev="$vdev"} \
 		-- --instance "$name" ${spec:+--nic "$spec"} ${weir_node_timeout:+--node-timeout "${weir_node_timeout}000"} "$@"
 	await eval "[ \$(started $name) -gt $starts ] || has_ended ${weir_pid[dataplane-$name]}"

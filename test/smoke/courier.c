@@ -30,7 +30,9 @@
 #define REPORT WEIR_TYPE(1, 3)
 #define SLEEP WEIR_TYPE(1, 4)
 #define WAKE WEIR_TYPE(1, 5)
+#define PLACED WEIR_TYPE(1, 6)
 #define SENDERS 64
+#define PLACES 16
 
 struct report {
 	uint64_t notes, wrong;
@@ -121,6 +123,50 @@ on_wake(struct weir_messenger *messenger, const struct weir_message *message, vo
 	weir_message_respond(messenger, &message->reply, "", 1);
 }
 
+/* Memory for messages of type PLACED, each lent until its message comes back in it. */
+static struct {
+	pthread_mutex_t lock;
+	void *lent[PLACES];
+} places = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *
+place(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	void *data = NULL;
+
+	(void)messenger, (void)user;
+	if (message->length <= WEIR_MESSAGE_WHOLE)
+		say("wrong: asked for a place for %zu bytes", message->length);
+	pthread_mutex_lock(&places.lock);
+	for (unsigned i = 0; i < PLACES && !data; i++)
+		if (!places.lent[i])
+			data = places.lent[i] = malloc(message->length);
+	pthread_mutex_unlock(&places.lock);
+	if (!data)
+		say("wrong: all places are lent");
+	return data;
+}
+
+/* Whole or broken: each place comes back once. */
+static void
+on_placed(struct weir_messenger *messenger, const struct weir_message *message, void *user)
+{
+	bool known = message->length <= WEIR_MESSAGE_WHOLE && !message->flags;
+
+	(void)messenger, (void)user;
+	pthread_mutex_lock(&places.lock);
+	for (unsigned i = 0; i < PLACES && !known; i++) {
+		known = places.lent[i] && places.lent[i] == message->data;
+		if (known) {
+			free(places.lent[i]);
+			places.lent[i] = NULL;
+		}
+	}
+	pthread_mutex_unlock(&places.lock);
+	if (!known)
+		say("wrong: a message of %zu bytes where no place was", message->length);
+}
+
 static void
 on_link(uint16_t node, enum weir_link_event event, int status, void *user)
 {
@@ -134,14 +180,12 @@ serve(void)
 	static const struct {
 		uint16_t type;
 		void (*f)(struct weir_messenger *, const struct weir_message *, void *);
-	} handlers[] = {{NOTE, on_note},
-			{ECHO, on_echo},
-			{REPORT, on_report},
-			{SLEEP, on_sleep},
-			{WAKE, on_wake}};
+		void *(*place)(struct weir_messenger *, const struct weir_message *, void *);
+	} handlers[] = {{NOTE, on_note},   {ECHO, on_echo}, {REPORT, on_report},
+			{SLEEP, on_sleep}, {WAKE, on_wake}, {PLACED, on_placed, place}};
 
-	for (unsigned i = 0; i < 5; i++) {
-		struct weir_handler h = {.handle = handlers[i].f};
+	for (unsigned i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+		struct weir_handler h = {.handle = handlers[i].f, .place = handlers[i].place};
 		int rc = weir_message_register(m, handlers[i].type, &h);
 
 		if (rc)

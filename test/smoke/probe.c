@@ -14,7 +14,7 @@
  *   probe INSTANCE first ADDRESS          connects, sends and receives one message: microseconds
  *   probe INSTANCE setups ADDRESS S N     N at once for S seconds: connections made and closed a s
  *   probe INSTANCE threads ADDRESS N COUNT  N threads send on one connection, in turn
- *   probe INSTANCE attach                 attaches and detaches
+ *   probe INSTANCE attach [N [PACE_US]]   attaches and detaches, N times: microseconds of each
  *   probe INSTANCE drain SERVICE          receives on every connection until killed
  *   probe INSTANCE rewrite ADDRESS SECONDS  sends messages of all sizes, and writes their memory
  *                                         until it is taken for others, and then
@@ -407,6 +407,29 @@ rewrite(const char *address, unsigned long seconds)
 	return r ? 1 : 0;
 }
 
+/* Beside the first time, which is over. */
+static int
+attach_times(const struct weir_options *options, uint64_t n, useconds_t pace)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; i < n && !r; i++) {
+		struct timespec a, b;
+
+		weir_detach(w);
+		w = NULL;
+		usleep(pace);
+		clock_gettime(CLOCK_MONOTONIC, &a);
+		r = weir_attach(options, &w);
+		clock_gettime(CLOCK_MONOTONIC, &b);
+		if (r)
+			return failed("attach", r);
+		say("attached %.0f us",
+		    (double)(b.tv_sec - a.tv_sec) * 1e6 + (double)(b.tv_nsec - a.tv_nsec) / 1e3);
+	}
+	return 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -447,7 +470,7 @@ main(int argc, char **argv)
 	else if (!strcmp(mode, "threads"))
 		code = threads(arg, (unsigned)a, b);
 	else if (!strcmp(mode, "attach"))
-		code = 0;
+		code = attach_times(&options, strtoull(arg, NULL, 0), (useconds_t)a);
 	else
 		fprintf(stderr, "probe: no mode '%s'; see the head of probe.c\n", mode);
 	weir_detach(w);

@@ -358,7 +358,7 @@ test_hole(void **state)
 {
 	for (unsigned watched = 0; watched < 2; watched++) {
 		struct fake *f = fake_open(&with_sockets);
-		int fd, other, arena = -1, fds[2];
+		int fd, other, arena = -1, fds[WEIR_SESSION_FDS];
 		struct weir_session_msg r, m = hello();
 		struct broker_session *s;
 		_Atomic uint8_t *base;
@@ -410,7 +410,7 @@ test_hole_of_one_that_ends(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
 	struct weir_session_msg m = hello();
-	int fd, fds[2];
+	int fd, fds[WEIR_SESSION_FDS];
 	_Atomic uint8_t *ours, *theirs;
 	struct broker_session *s;
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2034 # variables of _init.sh, and for the tests
+# What tests of hostile programs share: two nodes and their users, an attack, and what goes on meanwhile. Sourced behind _init.sh.
+
+[ "$(id -u)" = 0 ] || skip "other users are needed: run as root"
+# who attacks; who has one session and no more; who may not attach; who is honest; who has 64 MiB
+attacker=64001 limited=64003 stranger=64009 honest=64002 small=64004
+seed=${SEED:-$RANDOM}
+echo "seed $seed"
+
+# hostile_nodes [DATAPLANE-OPTION...]: with programs on both that are attacked, and two pairs that send and check.
+hostile_nodes() {
+	local who
+	two_nodes --allow "user:$attacker" --allow "user:$honest" --allow "user:$limited" --allow "user:$small" \
+		--max-sessions 96 --user-limit "$limited:sessions=1" --user-limit "$small:memory=64M" "$@"
+	chmod 755 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR"/*
+	mkdir -p "$weir_tmp/program" "$weir_tmp/gcov"
+	chmod 1777 "$weir_tmp/gcov"
+	find "$WEIR_BUILD/lib" -name 'libweir.so*' -not -type d -exec cp -a {} "$weir_tmp/program" \;
+	cp "$WEIR_BUILD/test/smoke/probe" "$weir_tmp/program"
+	chmod -R a+rX "$weir_tmp/program"
+	run sink probe B sink s
+	run local-sink probe A sink l
+	run echo-a ${weir_under:+"$weir_under"} probe A echo victim
+	run echo-b ${weir_under:+"$weir_under"} probe B echo victim
+	for who in sink local-sink echo-a echo-b; do
+		await grep -q ready "$weir_tmp/$who.log" || die "$who doesn't serve"
+	done
+	run send probe A send node:2:s 100000000 3 50
+	run local-send probe A send node:1:l 100000000 4 50
+	await grep -q 'received 10000' "$weir_tmp/sink.log" || die "nothing arrives: $(log_of sink)"
+}
+
+# honestly ARGUMENT...: probe, as another user than the attacker.
+honestly() {
+	PROBE_ARENA=$((2 << 20)) timeout 20 setpriv --reuid $honest --regid $honest --clear-groups \
+		env GCOV_PREFIX="$weir_tmp/gcov" LD_LIBRARY_PATH="$weir_tmp/program" "$weir_tmp/program/probe" "$@" >"$weir_tmp/honest.log" 2>&1
+}
+
+# attack MODE[:PROCESSES] USER ADDRESS: from now on, until attack_ends.
+attack() {
+	attacking="$1 by $2 against $3"
+	: >"$weir_tmp/hostile.log"
+	HOSTILE_UID=$2 run hostile hostile A "$1" 300 "$seed" "$3"
+	read -rt 0.7 <> <(:) || true
+}
+
+received_more() { # WHO COUNT
+	[ "$(grep -c received "$weir_tmp/$1.log")" -gt "$2" ]
+}
+
+# Beside the attack others attach, connect, send and receive, and daemons answer.
+others_go_on() {
+	local who node n
+	for who in sink local-sink; do
+		n=$(grep -c received "$weir_tmp/$who.log")
+		await received_more $who "$n" || fail "$who receives nothing any more beside $attacking: $(tail -n 1 "$weir_tmp/$who.log")"
+	done
+	for node in 1 2; do
+		await honestly A many node:$node:victim 2 3 || fail "node:$node:victim beside $attacking: $(log_of honest)"
+	done
+	await weirctl --instance A show sessions || fail "the data plane doesn't answer beside $attacking"
+}
+
+# Its last line is in hostile.log.
+attack_ends() {
+	local who code
+	stop hostile
+	code=$?
+	log_of hostile
+	[ "$code" != 77 ] || { echo "SKIP: $attacking: $(log_of hostile)"; return 1; }
+	[ "$code" = 0 ] || fail "after $attacking, seed $seed: exit code $code: $(log_of hostile)"
+	for who in send local-send sink local-sink echo-a echo-b; do
+		has_ended "${weir_pid[$who]}" && die "$who ended during $attacking, seed $seed: $(tail -n 1 "$weir_tmp/$who.log")"
+	done
+	if grep -h wrong "$weir_tmp"/{sink,local-sink}.log; then fail "wrong messages during $attacking"; fi
+	return 0
+}
+
+# count WHAT: how often hostile has counted that.
+count() {
+	sed -n "s/^hostile: .*[:,] $1 \\([0-9]*\\).*/\\1/p" "$weir_tmp/hostile.log" | grep . || echo 0
+}
+
+# not_held NAME...: no thread of these data planes or programs was held by a system call for long. What takes long takes two
+# seconds; what the machine is slow for takes none of ours. Where nobody can tell, it isn't tested.
+not_held() {
+	local -a pids=()
+	local name code
+	for name in "$@"; do pids+=("${weir_pid[$name]}"); done
+	timeout 60 "$weir_root/scripts/stops.py" 1.5 "${pids[@]}" >"$weir_tmp/stops" 2>"$weir_tmp/stops.log"
+	code=$?
+	[ "$code" != 77 ] || { echo "not tested: $(log_of stops)"; return 0; }
+	[ "$code" = 0 ] || { fail "stops.py: $(log_of stops)"; return 0; }
+	echo "longest stop beside $attacking: $(jq -c 'max_by(.ms)' "$weir_tmp/stops")"
+	jq -e 'all(.[]; .ms < 200)' "$weir_tmp/stops" >/dev/null || fail "$attacking holds $*: $(cat "$weir_tmp/stops")"
+}
