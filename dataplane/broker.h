@@ -49,6 +49,7 @@ struct broker_config {
 	uint32_t program_weight;    /* of programs without a setting; 0: ENGINE_WEIGHT */
 	struct rate program_rate;   /* the same */
 	const struct users *users;  /* who may attach, and use how much; NULL: no limits */
+	uint64_t most[USER_LIMITS]; /* of memory, regions, segments, all users; 0: no limit */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
 	uint64_t burst_ns; /* CPU time of main that a process may cost by coming and leaving
 			      (pace.h), half of it by requests. 0: no limit */

@@ -5,7 +5,6 @@
  * goes.
  */
 #include "broker_internal.h"
-#include "pace.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -129,6 +128,7 @@ void
 session_free(struct broker_session *s)
 {
 	struct broker *b = s->b;
+	struct memfd memory;
 
 	if (s->farewell)
 		s->farewell(s->user, NULL, NULL, 0);
@@ -143,7 +143,8 @@ session_free(struct broker_session *s)
 			b->config.memory_put(b->config.user, s->view[i].work, work_bytes(s, i));
 	deregister_views(s);
 	regions_free(s);
-	arena_close(&s->arena);
+	memory = arena_take_memory(&s->arena);
+	release_memory(b, &memory, s->owner, s->arena.geometry.bytes, USER_MEMORY);
 	b->session[s->id] = NULL;
 	b->session_count--;
 	free(s->view);
@@ -151,7 +152,7 @@ session_free(struct broker_session *s)
 	free(s->region);
 	free(s->channel);
 	free(s->free_desc);
-	user_end(s);
+	user_give(s->owner, USER_SESSIONS, 1);
 	free(s);
 }
 
@@ -183,7 +184,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 	service_remove(&s->b->services, l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
-		user_count_offers(s, -1);
+		user_give(s->owner, USER_SERVICES, 1);
 		services_changed(s->b);
 	}
 	s->listener[index] = NULL;
@@ -370,9 +371,11 @@ begin(struct broker_session *s, uint64_t wish, const char **what)
 		return rc;
 	for (uint32_t i = 0; i < c->engines; i++)
 		numa[i] = c->engine[i].numa_socket;
-	rc = user_take_memory(s, g.bytes);
-	if (rc)
+	rc = user_take(s->owner, USER_MEMORY, g.bytes);
+	if (rc) {
+		*what = NULL;
 		return rc;
+	}
 	*what = SHARED_MEMORY;
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }
@@ -568,8 +571,8 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	rc = begin(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;
-		if (rc == -EDQUOT)
-			user_refuse_memory(s, &no);
+		if (!what)
+			user_refusal(s->owner, USER_MEMORY, rc, &no);
 		else
 			refuse_memory(&no, rc, what);
 		session_free(s);

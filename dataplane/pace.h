@@ -30,20 +30,29 @@ pace_clock(void)
 static inline void
 pace_use(struct pace *p, uint64_t burst_ns, uint64_t ns)
 {
+	if (!burst_ns)
+		return;
 	p->used_ns += ns;
 	if (p->used_ns > burst_ns + PACE_EXCESS_NS)
 		p->used_ns = burst_ns + PACE_EXCESS_NS;
+}
+
+/* What of it counts still. */
+static inline uint64_t
+pace_left(struct pace *p, uint64_t now)
+{
+	uint64_t drained = (now - p->seen) / PACE_SHARE;
+
+	p->used_ns -= drained < p->used_ns ? drained : p->used_ns;
+	p->seen = now;
+	return p->used_ns;
 }
 
 /* When it may go on: 0, or a time after `now`. A burst of 0 is without limit. */
 static inline uint64_t
 pace_due(struct pace *p, uint64_t burst_ns, uint64_t now)
 {
-	uint64_t drained = (now - p->seen) / PACE_SHARE;
-
-	p->used_ns -= drained < p->used_ns ? drained : p->used_ns;
-	p->seen = now;
-	if (!burst_ns || p->used_ns < burst_ns)
+	if (!burst_ns || pace_left(p, now) < burst_ns)
 		return 0;
 	return now + (p->used_ns - burst_ns + 1) * PACE_SHARE;
 }

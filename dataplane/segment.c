@@ -11,29 +11,42 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Ordinary pages: lines are reset by pwrite(), which can't fault and which hugetlbfs lacks. */
-static int
-memory_open(struct segment *g, int numa_socket)
+static void
+fill_geometry(struct weir_segment_geometry *g)
 {
-	struct memfd_part part = {.numa_socket = numa_socket};
-	struct memfd m;
-	int rc;
-
-	g->geometry = (struct weir_segment_geometry){
+	*g = (struct weir_segment_geometry){
 	    .magic = WEIR_SEGMENT_MAGIC,
 	    .version = WEIR_LAYOUT_VERSION,
 	    .ring_slots = SEGMENT_RING_SLOTS,
 	    .connections = SEGMENT_CONNECTIONS,
 	    .area_bytes = SEGMENT_AREA_BYTES,
 	};
-	g->geometry.bytes = WEIR_ALIGN_UP(weir_segment_end(&g->geometry), 4096);
+	g->bytes = WEIR_ALIGN_UP(weir_segment_end(g), 4096);
+}
+
+uint64_t
+segment_bytes(void)
+{
+	struct weir_segment_geometry g;
+
+	fill_geometry(&g);
+	return g.bytes;
+}
+
+/* Ordinary pages: lines are reset by pwrite(), which can't fault and which hugetlbfs lacks. */
+static int
+memory_open(struct segment *g, int numa_socket)
+{
+	struct memfd_part part = {.numa_socket = numa_socket};
+	int rc;
+
+	fill_geometry(&g->geometry);
 	part.length = g->geometry.bytes;
-	rc = memfd_open("weir-segment", g->geometry.bytes, 0, &part, 1, &m);
+	rc = memfd_open("weir-segment", g->geometry.bytes, 0, &part, 1, &g->memory);
 	if (rc)
 		return rc;
-	g->memory = m.fd;
-	memcpy(m.base, &g->geometry, sizeof(g->geometry));
-	munmap(m.base, m.bytes); /* only the programs need to see it */
+	memcpy(g->memory.base, &g->geometry, sizeof(g->geometry));
+	memfd_unmap(&g->memory); /* only the programs need to see it */
 	return 0;
 }
 
@@ -45,7 +58,8 @@ segment_open(int numa_socket)
 
 	if (!g)
 		return NULL;
-	g->memory = g->doorbell[0] = g->doorbell[1] = -1;
+	g->doorbell[0] = g->doorbell[1] = -1;
+	g->memory = (struct memfd){.fd = -1, .base = MAP_FAILED};
 	rc = memory_open(g, numa_socket);
 	if (!rc && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, g->doorbell))
 		rc = -errno;
@@ -68,8 +82,7 @@ segment_close(struct segment *g)
 	for (int i = 0; i < 2; i++)
 		if (g->doorbell[i] >= 0)
 			close(g->doorbell[i]);
-	if (g->memory >= 0)
-		close(g->memory);
+	memfd_close(&g->memory);
 	free(g);
 }
 
@@ -85,7 +98,7 @@ segment_take(struct segment *g, uint32_t *index)
 	for (uint32_t d = 0; d < 2; d++) {
 		off_t at = (off_t)(weir_segment_conns_at(&g->geometry, d) + i * sizeof(zero));
 
-		if (pwrite(g->memory, &zero, sizeof(zero), at) != (ssize_t)sizeof(zero))
+		if (pwrite(g->memory.fd, &zero, sizeof(zero), at) != (ssize_t)sizeof(zero))
 			return -ENOMEM;
 	}
 	g->free_count--;
@@ -107,7 +120,7 @@ segment_messages(const struct segment *g, uint32_t index)
 			    offsetof(struct weir_segment_conn, received);
 		uint64_t n;
 
-		if (pread(g->memory, &n, sizeof(n), (off_t)at) == (ssize_t)sizeof(n))
+		if (pread(g->memory.fd, &n, sizeof(n), (off_t)at) == (ssize_t)sizeof(n))
 			sum += n;
 	}
 	return sum;

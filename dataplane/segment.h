@@ -8,15 +8,22 @@
 #define WEIR_SEGMENT_H
 
 #include "common/shm.h"
+#include "memfd.h"
+
+#include <sys/queue.h>
 
 #define SEGMENT_CONNECTIONS 1024u
 #define SEGMENT_RING_SLOTS 512u
 #define SEGMENT_AREA_BYTES (1ull << 19)
 
 struct broker_session;
+struct broker_user;
 
 struct segment_side {
+	struct segment *segment;
+	LIST_ENTRY(segment_side) in_session;
 	struct broker_session *session; /* NULL: has ended */
+	struct broker_user *charged;	/* its user, until the session ends, unless the other's */
 	uint32_t channel;
 	bool membarrier; /* its program is registered for it */
 	bool fetched;	 /* the program got its descriptors */
@@ -26,7 +33,8 @@ struct segment_side {
 
 struct segment {
 	uint32_t id;
-	int memory, doorbell[2]; /* descriptors; doorbell[i] is side i's end */
+	struct memfd memory;
+	int doorbell[2]; /* descriptors; doorbell[i] is side i's end */
 	struct weir_segment_geometry geometry;
 	struct segment_side side[2];
 	uint16_t free_count;
@@ -34,6 +42,8 @@ struct segment {
 	uint8_t users[SEGMENT_CONNECTIONS]; /* ends of connection i, 2 ... 0 */
 };
 
+/* Of its memory. */
+uint64_t segment_bytes(void);
 /* Memory and doorbells. NULL and errno. */
 struct segment *segment_open(int numa_socket);
 void segment_close(struct segment *g);

@@ -6,9 +6,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define NO_GUARD (-1)
 
 /* Written by main; read by the handler on any thread, which alone writes `hit`. */
 struct guard {
@@ -16,11 +19,22 @@ struct guard {
 	_Atomic size_t length, page;
 	_Atomic int notify_fd;
 	_Atomic bool hit;
+	int next_free; /* main's */
 };
 
-static struct guard guards[SIGBUS_GUARDS];
-static _Atomic int guards_used; /* none in use from here on */
-static struct sigaction others; /* whose business all other faults are */
+/* In chunks that are made when they are needed and stay where they are: the handler reads them. */
+#define CHUNK 1024
+static struct guard *_Atomic chunks[SIGBUS_GUARDS / CHUNK];
+static _Atomic int guards_used;	  /* none was ever in use from here on */
+static int free_first = NO_GUARD; /* of those below */
+static struct sigaction others;	  /* whose business all other faults are */
+
+static struct guard *
+guard_at(int i)
+{
+	/* pairs with the release in take_new() */
+	return &atomic_load_explicit(&chunks[i / CHUNK], memory_order_acquire)[i % CHUNK];
+}
 
 static struct guard *
 guard_of(uintptr_t addr)
@@ -28,12 +42,12 @@ guard_of(uintptr_t addr)
 	int n = atomic_load_explicit(&guards_used, memory_order_acquire);
 
 	for (int i = 0; i < n; i++) {
+		struct guard *g = guard_at(i);
 		/* pairs with the release in sigbus_guard_add() */
-		uintptr_t base = atomic_load_explicit(&guards[i].base, memory_order_acquire);
+		uintptr_t base = atomic_load_explicit(&g->base, memory_order_acquire);
 
-		if (base &&
-		    addr - base < atomic_load_explicit(&guards[i].length, memory_order_relaxed))
-			return &guards[i];
+		if (base && addr - base < atomic_load_explicit(&g->length, memory_order_relaxed))
+			return g;
 	}
 	return NULL;
 }
@@ -92,24 +106,43 @@ sigbus_install(void)
 	return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
 }
 
+/* One that was never used. */
+static int
+take_new(void)
+{
+	int i = atomic_load_explicit(&guards_used, memory_order_relaxed);
+	struct guard *chunk;
+
+	if (i == SIGBUS_GUARDS)
+		return -ENOSPC;
+	if (i % CHUNK == 0) {
+		chunk = calloc(CHUNK, sizeof(*chunk));
+		if (!chunk)
+			return -ENOMEM;
+		atomic_store_explicit(&chunks[i / CHUNK], chunk, memory_order_release);
+	}
+	/* pairs with the acquire in guard_of(): its base is 0 still */
+	atomic_store_explicit(&guards_used, i + 1, memory_order_release);
+	return i;
+}
+
 int
 sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 {
-	int used = atomic_load_explicit(&guards_used, memory_order_relaxed);
-	int i = 0;
+	int i = free_first == NO_GUARD ? take_new() : free_first;
+	struct guard *g;
 
-	while (i < used && atomic_load_explicit(&guards[i].base, memory_order_relaxed))
-		i++;
-	if (i == SIGBUS_GUARDS)
-		return -ENOSPC;
-	atomic_store_explicit(&guards[i].length, length, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].page, page, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].notify_fd, notify_fd, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].hit, false, memory_order_relaxed);
+	if (i < 0)
+		return i;
+	g = guard_at(i);
+	if (i == free_first)
+		free_first = g->next_free;
+	atomic_store_explicit(&g->length, length, memory_order_relaxed);
+	atomic_store_explicit(&g->page, page, memory_order_relaxed);
+	atomic_store_explicit(&g->notify_fd, notify_fd, memory_order_relaxed);
+	atomic_store_explicit(&g->hit, false, memory_order_relaxed);
 	/* pairs with the acquire in guard_of() */
-	atomic_store_explicit(&guards[i].base, (uintptr_t)base, memory_order_release);
-	if (i == used)
-		atomic_store_explicit(&guards_used, used + 1, memory_order_release);
+	atomic_store_explicit(&g->base, (uintptr_t)base, memory_order_release);
 	return i;
 }
 
@@ -117,12 +150,15 @@ bool
 sigbus_guard_hit(int guard)
 {
 	/* pairs with the release in repair() */
-	return guard >= 0 && atomic_load_explicit(&guards[guard].hit, memory_order_acquire);
+	return guard >= 0 && atomic_load_explicit(&guard_at(guard)->hit, memory_order_acquire);
 }
 
 void
 sigbus_guard_remove(int guard)
 {
-	if (guard >= 0)
-		atomic_store_explicit(&guards[guard].base, 0, memory_order_release);
+	if (guard < 0)
+		return;
+	atomic_store_explicit(&guard_at(guard)->base, 0, memory_order_release);
+	guard_at(guard)->next_free = free_first;
+	free_first = guard;
 }

@@ -10,14 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SIGBUS_GUARDS 4096
+/* More than arenas and regions can be: BROKER_REGIONS_MAX and sessions. */
+#define SIGBUS_GUARDS 65536
 
 /* Installs the handler for the process. 0 or -errno. May be called again. */
 int sigbus_install(void);
 
 /*
  * Guards [base, base + length), whose pages have `page` bytes. notify_fd: an eventfd written to by
- * the handler after a repair, or -1. Returns a guard's number, or -ENOSPC. Main thread.
+ * the handler after a repair, or -1. Returns a guard's number, or -errno. Main thread.
  */
 int sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd);
 
