@@ -268,6 +268,8 @@ broker_create(const struct broker_config *config)
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
 	b->services_due = UINT64_MAX;
+	b->strangers.share = BROKER_STRANGERS_SHARE;
+	b->requests.share = BROKER_REQUESTS_SHARE;
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));

@@ -19,6 +19,8 @@
 #define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
 #define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
 #define BROKER_SESSION_SEGMENTS 512u /* that one session may be part of */
+#define BROKER_STRANGERS_SHARE 40u   /* of main's CPU: what coming costs that nobody answers for */
+#define BROKER_REQUESTS_SHARE 5u     /* of main's CPU: all requests of all programs */
 #define BROKER_CONNECT_TIMEOUT_NS 5000000000ull
 #define BROKER_NODE_UNKNOWN UINT32_MAX
 #define BROKER_NODES UINT16_MAX /* ids 0 ... 65534 */
@@ -150,12 +152,15 @@ struct broker_session {
 	broker_reply_fn *farewell; /* to be told when it is gone; NULL: nobody */
 	void *user;
 	struct broker_session *next_building;
-	uint32_t version;  /* of session messages, that both speak */
-	uint64_t cost_ns;  /* CPU time that making its memory, and adopted memory, took */
-	bool pending;	   /* a request waits for its reply */
-	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
-	uint32_t commands; /* other commands under way that point here */
-	int result;	   /* first error of ADD */
+	uint32_t version;    /* of session messages, that both speak */
+	uint64_t cost_ns;    /* CPU time that making its memory, and adopted memory, took */
+	bool charged;	     /* as it is made, not when it leaves soon */
+	bool in_line;	     /* others wait until it is made */
+	uint64_t request_ns; /* CPU time for its requests that the socket has not seen yet */
+	bool pending;	     /* a request waits for its reply */
+	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
+	uint32_t commands;   /* other commands under way that point here */
+	int result;	     /* first error of ADD */
 	struct arena arena;
 	struct engine_session *view; /* one an engine */
 	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
@@ -196,6 +201,8 @@ void session_spoil(struct broker_session *s, const char *reason);
 void session_evict(struct broker_session *s, const char *reason);
 /* Peers have waited for its receive memory for long: a line in the log. */
 void session_full(struct broker *b, uint32_t id);
+/* Until it is open, or gone. */
+void session_in_line(struct broker_session *s, bool in);
 void session_unlisten(struct broker_session *s, uint32_t index);
 /* Makes a piece of the memory of those that attach. When it is to be called again. */
 uint64_t sessions_build(struct broker *b, uint64_t now);
@@ -259,8 +266,16 @@ void user_refuse(struct broker_session *s, const struct broker_user *u, enum use
 /* An end of a connection; false: it has as many as it may. */
 bool user_take_conn(struct broker_session *s);
 void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
-/* By this is paced what main does for its programs: that of all strangers, if it has none. */
-struct pace *user_pace(struct broker *b, struct broker_user *u);
+/* A session of it is open; is so no longer. */
+void user_attached(struct broker_user *u);
+void user_left_one(struct broker_user *u);
+/* NULL: a stranger, as are all users without an open session. */
+struct broker_user *user_find_attached(struct broker *b, uint32_t uid);
+/* Main's CPU time for its programs' coming and going, and for their requests. */
+struct pace *user_pace(struct broker_user *u);
+struct pace *user_requests(struct broker_user *u);
+/* Main has worked for it so long. */
+void user_charge(struct broker_user *u, uint64_t ns, bool request);
 struct engine_share *user_share(struct broker_user *u);
 /* KEY as in user.UID.KEY. How many sessions it has, or -errno. */
 #define USER_OTHERS UINT32_MAX /* each user without settings of its own */
@@ -658,6 +673,8 @@ struct broker {
 	struct broker_region *adopting, **last_adopting;  /* the same */
 	struct share_setting *share_settings;
 	struct broker_user *users;
+	struct pace strangers, requests; /* main's CPU time, for users without a session; for all */
+	uint32_t line;			 /* sessions in the line */
 	struct broker_release *releases;
 	uint64_t release_due;	    /* not looked at before */
 	uint64_t used[USER_LIMITS]; /* by all users; most[]: 0 is no limit */

@@ -65,7 +65,7 @@ release_timers(struct broker *b, uint64_t now)
 		if (r->due <= now) {
 			begin = pace_clock();
 			rc = memfd_release(&r->memory, MEMFD_PIECE);
-			pace_use(user_pace(b, r->owner), b->config.burst_ns, pace_clock() - begin);
+			user_charge(r->owner, pace_clock() - begin, false);
 		}
 		if (!rc) {
 			finish(at);

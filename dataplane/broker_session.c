@@ -66,6 +66,13 @@ session_refuse(struct broker_session *s, int code, const char *format, ...)
 	session_reply(s, &m, NULL, 0);
 }
 
+void
+session_in_line(struct broker_session *s, bool in)
+{
+	s->b->line += (uint32_t)in - (uint32_t)s->in_line;
+	s->in_line = in;
+}
+
 static size_t
 work_bytes(const struct broker_session *s, uint32_t i)
 {
@@ -130,6 +137,7 @@ session_free(struct broker_session *s)
 	struct broker *b = s->b;
 	struct memfd memory;
 
+	session_in_line(s, false);
 	if (s->farewell)
 		s->farewell(s->user, NULL, NULL, 0);
 
@@ -219,6 +227,9 @@ close_session(struct broker_session *s)
 		session_free(s);
 		return;
 	}
+	if (s->state == SESSION_OPEN)
+		user_left_one(s->owner);
+	session_in_line(s, false);
 	s->state = SESSION_CLOSING;
 	s->reply = NULL;
 	s->pending = false;
@@ -320,6 +331,8 @@ welcome(struct broker_session *s)
 	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
 
 	s->state = SESSION_OPEN;
+	session_in_line(s, false);
+	user_attached(s->owner);
 	s->b->counters.sessions_opened++;
 	broker_say(s->b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) is attached",
 		   s->id, (int)s->pid, s->name);
@@ -433,7 +446,7 @@ sessions_build(struct broker *b, uint64_t now)
 	struct broker_session *s = b->building;
 	const char *what = SHARED_MEMORY;
 	struct weir_session_msg no;
-	uint64_t begin;
+	uint64_t begin, cost;
 	int rc;
 
 	if (!s)
@@ -446,7 +459,10 @@ sessions_build(struct broker *b, uint64_t now)
 		what = "memory regions (raise the limit of locked memory or of regions)";
 		rc = add(s);
 	}
-	s->cost_ns += pace_clock() - begin;
+	cost = pace_clock() - begin;
+	s->cost_ns += cost;
+	if (s->charged)
+		user_charge(s->owner, cost, false);
 	if (rc < 0) {
 		b->counters.sessions_refused++;
 		refuse_memory(&no, rc, what);

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
+#define REQUESTS_SHARE 10u
 #define USERS_KEPT_MAX 1024u /* with settings of their own */
 
 struct broker_user {
@@ -20,7 +22,10 @@ struct broker_user {
 	bool kept; /* has settings of its own */
 	uint64_t used[USER_LIMITS];
 	struct user_limits limits;
-	struct pace pace;	   /* main's CPU time that its programs cost */
+	uint32_t attached;	   /* sessions that are open */
+	uint64_t since;		   /* that there is one */
+	struct pace pace;	   /* main's CPU time that its programs cost by coming and going */
+	struct pace requests;	   /* the same, by their requests */
 	struct engine_share share; /* above those of its sessions */
 };
 
@@ -39,7 +44,7 @@ store_rate(struct broker_user *u)
 static bool
 forgettable(struct broker *b, struct broker_user *u)
 {
-	uint64_t used = pace_left(&u->pace, broker_now(b));
+	uint64_t used = pace_left(&u->pace, broker_now(b)) | pace_left(&u->requests, broker_now(b));
 
 	for (unsigned i = 0; i < USER_LIMITS; i++)
 		used |= u->used[i];
@@ -76,6 +81,7 @@ find_or_make(struct broker *b, uint32_t uid)
 	u = broker_alloc(sizeof(*u));
 	u->b = b;
 	u->uid = uid;
+	u->requests.share = REQUESTS_SHARE;
 	u->limits = b->user_others;
 	store_rate(u);
 	u->next = b->users;
@@ -249,11 +255,57 @@ user_refuse_conn(struct broker_session *s, const struct broker_session *t)
 			       "--max-connections");
 }
 
-struct pace *
-user_pace(struct broker *b, struct broker_user *u)
+/*
+ * A user whose first program has come begins with a tenth of a burst: whoever has many user ids
+ * gains nothing by each.
+ */
+void
+user_attached(struct broker_user *u)
 {
-	(void)b;
+	uint64_t burst = u->b->config.burst_ns, now = broker_now(u->b);
+
+	if (u->attached++)
+		return;
+	u->since = now;
+	if (pace_left(&u->pace, now) < burst - burst / 10)
+		u->pace.used_ns = burst - burst / 10;
+}
+
+void
+user_left_one(struct broker_user *u)
+{
+	u->attached--;
+}
+
+struct broker_user *
+user_find_attached(struct broker *b, uint32_t uid)
+{
+	struct broker_user *u = find(b, uid);
+
+	return u && u->attached ? u : NULL;
+}
+
+struct pace *
+user_pace(struct broker_user *u)
+{
 	return &u->pace;
+}
+
+struct pace *
+user_requests(struct broker_user *u)
+{
+	return &u->requests;
+}
+
+void
+user_charge(struct broker_user *u, uint64_t ns, bool request)
+{
+	struct broker *b = u->b;
+
+	if (!u->attached || broker_now(b) - u->since < NEW_NS)
+		pace_use(&b->strangers, b->config.burst_ns, ns);
+	if (u->attached)
+		pace_use(request ? &u->requests : &u->pace, b->config.burst_ns, ns);
 }
 
 struct engine_share *

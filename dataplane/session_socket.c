@@ -2,7 +2,9 @@
 /*
  * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
  * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
- * paced by client, coming and soon leaving again by process.
+ * paced by client, by user and in all; coming and soon leaving again by user. Users that have no
+ * session are strangers, who share what one user may cost: half of it for their sessions, which are
+ * made one at a time, half of it for the door, that is accepting, refusing and closing.
  */
 #define _GNU_SOURCE
 #include "broker_internal.h"
@@ -16,9 +18,15 @@
 
 #define HELLO_TIMEOUT_NS (5 * BROKER_SECOND_NS)
 #define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
+#define STAND_NS (10 * BROKER_SECOND_NS) /* libraries give up before */
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
-#define PROCESSES 64u
+#define DOOR_BURST_NS 2000000u
+#define DOOR_PAUSE_NS 10000000u /* not accepting, at least: main isn't woken for each */
+#define RESERVE_NS 50000000u	/* strangers' time for those that haven't come lately */
+#define LATELY_NS (10 * BROKER_SECOND_NS)
+#define REQUESTS_SMALL_NS 2000000u /* who has asked for no more need not wait for others */
+#define UIDS 64u	 /* by low bits; who shares a place by chance shares what it says */
 #define GROUPS_MAX 1024u /* of a user, that --allow looks at */
 
 struct client {
@@ -31,6 +39,9 @@ struct client {
 	uint64_t cost_ns;  /* main's CPU time for it */
 	struct pace pace;
 	uint64_t held_until; /* not heard before; 0: it is heard */
+	bool stands;	     /* in line, to attach */
+	bool owes;	     /* there since its user has cost enough */
+	bool turn;	     /* that has come */
 	bool greeted;	     /* WELCOME was sent */
 	bool ended;	     /* the broker has ended the session, or refused it */
 	bool over;	     /* closed when its socket is next looked at */
@@ -42,22 +53,49 @@ struct session_socket {
 	struct broker *b;
 	struct client *clients;
 	uint32_t count;
-	uint64_t paused_until;		/* not accepting: out of descriptors */
-	struct pace process[PROCESSES]; /* by pid; who shares one by chance shares the wait */
+	uint64_t paused_until; /* not accepting: out of descriptors, or too much came */
+	struct pace door;
+	uint32_t standing;     /* clients */
+	uint32_t silent[UIDS]; /* clients without a session, by uid */
+	struct {
+		uint32_t uid;
+		uint64_t at;
+	} lately[UIDS]; /* strangers whose sessions were made */
 };
 
-static struct pace *
-process_pace(struct client *c)
+static uint32_t
+place_of(const struct client *c)
 {
-	return &c->b->session_socket->process[(uint32_t)c->peer.pid % PROCESSES];
+	return c->peer.uid % UIDS;
 }
 
-/* Giving its memory back takes up to a third of what making it took. */
+/* Nobody with a session answers for it. */
+static void
+door_use(struct session_socket *ss, uint64_t ns)
+{
+	pace_use(&ss->door, ss->b->config.burst_ns ? DOOR_BURST_NS : 0, ns);
+}
+
+/* What its session has cost, unless that was paid for as it was made. */
 static void
 charge(struct client *c)
 {
-	if (c->session)
-		c->cost_ns += c->session->cost_ns * 4 / 3;
+	if (c->session && !c->session->charged)
+		c->cost_ns += c->session->cost_ns;
+}
+
+/* Each end of an accepted socket comes here. */
+static void
+socket_close(int fd)
+{
+	close(fd);
+}
+
+static void
+stand(struct client *c, bool stands)
+{
+	c->b->session_socket->standing += (uint32_t)stands - (uint32_t)c->stands;
+	c->stands = stands;
 }
 
 static void
@@ -65,13 +103,18 @@ client_close(struct client *c)
 {
 	struct session_socket *ss = c->b->session_socket;
 
+	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
+
 	charge(c);
-	if (broker_now(c->b) - c->since < SHORT_NS)
-		pace_use(process_pace(c), c->b->config.burst_ns, c->cost_ns);
+	if (u && broker_now(c->b) - c->since < SHORT_NS)
+		user_charge(u, c->cost_ns, false);
 	if (c->session)
 		broker_session_close(c->session);
+	else
+		ss->silent[place_of(c)]--;
+	stand(c, false);
 	broker_watch_remove(c->b, &c->watch);
-	close(c->watch.fd);
+	socket_close(c->watch.fd);
 	*c->previous = c->next;
 	if (c->next)
 		c->next->previous = c->previous;
@@ -122,6 +165,8 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 		c->greeted = true;
 	if (!reply || refused_hello) {
 		charge(c);
+		if (c->session)
+			c->b->session_socket->silent[place_of(c)]++;
 		c->session = NULL;
 		c->ended = true;
 		client_end(c);
@@ -160,83 +205,164 @@ refuse_user(struct client *c)
 static void
 hello(struct client *c, const struct weir_session_msg *m, size_t length)
 {
+	struct session_socket *ss = c->b->session_socket;
 	uint64_t begin = pace_clock();
+	bool stranger = !user_find_attached(c->b, c->peer.uid);
 	struct broker_session *s =
 	    broker_session_open(c->b, m, length, c->peer.pid, c->peer.uid, on_reply, c);
 
-	if (!c->ended) /* else s is gone already */
-		c->session = s;
+	stand(c, false);
 	c->deadline = UINT64_MAX;
-	c->cost_ns += (pace_clock() - begin) * 4 / 3;
+	if (c->ended) /* then s is gone already */
+		return;
+	c->session = s;
+	ss->silent[place_of(c)]--;
+	s->cost_ns += pace_clock() - begin;
+	if (!stranger && !c->turn)
+		return;
+	s->charged = true;
+	session_in_line(s, true);
+	user_charge(s->owner, s->cost_ns, false);
+	if (stranger) {
+		ss->lately[place_of(c)].uid = c->peer.uid;
+		ss->lately[place_of(c)].at = broker_now(c->b);
+	}
+}
+
+/* Main has worked for its requests so long. */
+static void
+pay(struct client *c, uint64_t ns)
+{
+	uint64_t burst = c->b->config.burst_ns;
+
+	pace_use(&c->pace, burst / 2, ns);
+	pace_use(&c->b->requests, burst, ns);
+	user_charge(c->session->owner, ns, true);
 }
 
 static void
 request(struct client *c, const struct weir_session_msg *m, size_t length)
 {
-	uint64_t begin = pace_clock(), cost;
+	uint64_t begin = pace_clock();
 
 	if (c->b->stopping && c->session) /* the hang-up answers */
 		return;
-	if (!c->session || broker_session_request(c->session, m, length) ||
-	    m->type == WEIR_MSG_BYE) {
+	if (!c->session || broker_session_request(c->session, m, length) || m->type == WEIR_MSG_BYE)
 		client_close(c);
-		return;
-	}
-	cost = pace_clock() - begin + REQUEST_NS;
-	if (m->type == WEIR_MSG_ADOPT)
-		cost += cost / 3; /* giving it back */
-	c->cost_ns += cost;
-	pace_use(&c->pace, c->b->config.burst_ns / 2, cost);
+	else if (c->session)
+		pay(c, pace_clock() - begin + REQUEST_NS);
 }
 
-/* Whether it, or its process, has cost enough for now: then only its end is noticed. */
+/* When the requests of a program are heard again; 0: now. */
+static uint64_t
+requests_due(struct client *c, uint64_t now)
+{
+	uint64_t burst = c->b->config.burst_ns, all, due;
+
+	pay(c, c->session->request_ns); /* what was made for it meanwhile */
+	c->session->request_ns = 0;
+	due = pace_due(&c->pace, burst / 2, now);
+	if (!due)
+		due = pace_due(user_requests(c->session->owner), burst, now);
+	all = pace_due(&c->b->requests, burst, now);
+	if (!due && all && pace_left(&c->pace, now) > REQUESTS_SMALL_NS)
+		due = all;
+	return due;
+}
+
+/* When it may attach. */
+static uint64_t
+attach_due(struct client *c, uint64_t now)
+{
+	struct session_socket *ss = c->b->session_socket;
+	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
+	uint64_t burst = c->b->config.burst_ns;
+	bool came = ss->lately[place_of(c)].uid == c->peer.uid &&
+		    now - ss->lately[place_of(c)].at < LATELY_NS;
+
+	if (u)
+		return pace_due(user_pace(u), burst, now);
+	return pace_due(&c->b->strangers, burst && !came ? burst + RESERVE_NS : burst, now);
+}
+
+/* Strangers attach one at a time, and so do those whose user has cost enough: each knows then what
+ * the one before has cost. */
+static bool
+must_stand(struct client *c, uint64_t now)
+{
+	struct session_socket *ss = c->b->session_socket;
+
+	if (!c->b->config.burst_ns || c->turn)
+		return false;
+	c->owes = attach_due(c, now) && user_find_attached(c->b, c->peer.uid);
+	return c->owes || attach_due(c, now) ||
+	       (!user_find_attached(c->b, c->peer.uid) && (c->b->line || ss->standing));
+}
+
+/* Whether it, or its user, has cost enough for now: then only its end is noticed. */
 static bool
 hold(struct client *c)
 {
-	uint64_t now = broker_now(c->b), burst = c->b->config.burst_ns;
+	uint64_t now = broker_now(c->b);
 
-	c->held_until =
-	    c->session ? pace_due(&c->pace, burst / 2, now) : pace_due(process_pace(c), burst, now);
-	if (!c->held_until)
+	if (c->session)
+		c->held_until = requests_due(c, now);
+	else
+		stand(c, must_stand(c, now));
+	if (!c->held_until && !c->stands)
 		return false;
 	if (c->deadline != UINT64_MAX)
-		c->deadline = c->held_until + HELLO_TIMEOUT_NS;
+		c->deadline = now + STAND_NS;
 	broker_watch_change(c->b, &c->watch, 0);
 	return true;
 }
 
 static void
-client_ready(struct broker_watch *w, uint32_t events)
+handle(struct client *c, uint32_t events)
 {
-	struct client *c = (struct client *)w;
 	union {
 		struct weir_session_msg m;
 		char room[sizeof(struct weir_session_msg) + 1]; /* longer ones show */
 	} in;
+	bool allowed;
 	ssize_t n;
 
 	if (events & (EPOLLHUP | EPOLLERR)) { /* whatever it said last, nobody waits for answers */
 		client_close(c);
 		return;
 	}
-	if (!c->over && hold(c))
+	allowed = c->session || c->over || c->deadline == UINT64_MAX || may_attach(c);
+	if (!c->over && allowed && hold(c))
 		return;
 	memset(&in, 0, sizeof(in));
 	/* descriptors that a program sends along are dropped by the kernel: no room for them here
 	 */
-	n = c->over ? 0 : recv(w->fd, &in, sizeof(in), MSG_DONTWAIT);
+	n = c->over ? 0 : recv(c->watch.fd, &in, sizeof(in), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
 		client_close(c);
 		return;
 	}
-	if (!c->session && c->deadline != UINT64_MAX && !may_attach(c))
+	if (!allowed)
 		refuse_user(c);
 	else if (!c->session && c->deadline != UINT64_MAX)
 		hello(c, &in.m, (size_t)n);
 	else
 		request(c, &in.m, (size_t)n);
+}
+
+static void
+client_ready(struct broker_watch *w, uint32_t events)
+{
+	struct client *c = (struct client *)w;
+	struct session_socket *ss = c->b->session_socket;
+	uint64_t begin = pace_clock();
+	bool asks = c->session;
+
+	handle(c, events);
+	if (!asks)
+		door_use(ss, pace_clock() - begin);
 }
 
 static void
@@ -246,23 +372,22 @@ refuse(int fd)
 
 	session_refusal(&m, EMFILE, "too many programs attach at once; try again");
 	send_message(fd, &m, NULL, 0);
-	close(fd);
+	socket_close(fd);
 }
 
 static void
-welcome(struct session_socket *ss, int fd)
+welcome(struct session_socket *ss, int fd, const struct ucred *peer)
 {
 	struct broker *b = ss->b;
 	struct client *c = broker_alloc(sizeof(*c));
-	socklen_t length = sizeof(c->peer);
 
 	c->b = b;
+	c->peer = *peer;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
 	c->since = broker_now(b);
 	c->deadline = c->since + HELLO_TIMEOUT_NS;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &length) ||
-	    broker_watch_add(b, &c->watch, EPOLLIN)) {
-		close(fd);
+	if (broker_watch_add(b, &c->watch, EPOLLIN)) {
+		socket_close(fd);
 		free(c);
 		return;
 	}
@@ -272,18 +397,26 @@ welcome(struct session_socket *ss, int fd)
 		c->next->previous = &c->next;
 	ss->clients = c;
 	ss->count++;
+	ss->silent[place_of(c)]++;
 }
 
-/* Who has said nothing for longest makes room: a greeting comes at once, silence costs nothing. */
+/*
+ * Of the users that have most clients without a session one makes room: who has said nothing for
+ * longest, since a greeting comes at once, and silence costs nothing.
+ */
 static bool
-make_room(struct session_socket *ss)
+make_room(struct session_socket *ss, uint32_t uid)
 {
 	struct client *oldest = NULL;
+	uint32_t most = ss->silent[uid % UIDS];
 
 	if (ss->count < ss->b->config.sessions + STRANGERS_MAX)
 		return true;
+	for (uint32_t i = 0; i < UIDS; i++)
+		most = ss->silent[i] > most ? ss->silent[i] : most;
 	for (struct client *c = ss->clients; c; c = c->next) /* newest first */
-		if (c->deadline != UINT64_MAX)
+		if (c->deadline != UINT64_MAX && ss->silent[place_of(c)] == most &&
+		    (!oldest || !c->stands || oldest->stands))
 			oldest = c;
 	if (oldest)
 		client_close(oldest);
@@ -291,18 +424,70 @@ make_room(struct session_socket *ss)
 }
 
 static void
+accept_one(struct session_socket *ss, int fd)
+{
+	struct ucred peer = {0};
+	socklen_t length = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+		socket_close(fd);
+	else if (make_room(ss, peer.uid))
+		welcome(ss, fd, &peer);
+	else
+		refuse(fd);
+}
+
+static void
 accept_ready(struct broker_watch *w, uint32_t events)
 {
 	struct session_socket *ss = (struct session_socket *)w;
+	uint64_t begin = pace_clock(), now = broker_now(ss->b), due;
 	int fd = broker_accept(ss->b, w, &ss->paused_until);
 
 	(void)events;
 	if (fd < 0)
 		return;
-	if (make_room(ss))
-		welcome(ss, fd);
-	else
-		refuse(fd);
+	accept_one(ss, fd);
+	door_use(ss, pace_clock() - begin);
+	due = ss->b->config.burst_ns ? pace_due(&ss->door, DOOR_BURST_NS, now) : 0;
+	if (!due)
+		return;
+	/* those who wait are in the kernel's queue, and don't know it */
+	broker_watch_remove(ss->b, w);
+	ss->paused_until = due > now + DOOR_PAUSE_NS ? due : now + DOOR_PAUSE_NS;
+}
+
+/* One of those who stand in line is heard: the first that may. */
+static uint64_t
+next_turn(struct session_socket *ss, uint64_t now)
+{
+	struct client *first = NULL;
+	uint64_t due, soonest = UINT64_MAX;
+
+	if (!ss->standing || ss->b->line)
+		return UINT64_MAX;			       /* main runs when that has changed */
+	for (struct client *c = ss->clients; c; c = c->next) { /* newest first */
+		if (!c->stands)
+			continue;
+		if (c->turn)
+			return UINT64_MAX; /* it is being heard */
+		due = attach_due(c, now);
+		if (due && due < soonest)
+			soonest = due;
+		if (!due)
+			first = c;
+		if (due || c->owes || !user_find_attached(ss->b, c->peer.uid))
+			continue;
+		/* others of its user were first: it is no stranger any more */
+		stand(c, false);
+		broker_watch_change(ss->b, &c->watch, EPOLLIN);
+		return now;
+	}
+	if (!first)
+		return soonest;
+	first->turn = true;
+	broker_watch_change(ss->b, &first->watch, EPOLLIN);
+	return now;
 }
 
 int
@@ -318,6 +503,7 @@ session_socket_open(struct broker *b)
 		return fd;
 	}
 	ss->b = b;
+	ss->door.share = BROKER_STRANGERS_SHARE;
 	ss->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
 	rc = broker_watch_add(b, &ss->watch, EPOLLIN);
 	if (rc) {
@@ -348,7 +534,7 @@ uint64_t
 session_socket_timers(struct broker *b, uint64_t now)
 {
 	struct session_socket *ss = b->session_socket;
-	uint64_t next;
+	uint64_t next, turn;
 
 	if (!ss)
 		return UINT64_MAX;
@@ -368,5 +554,6 @@ session_socket_timers(struct broker *b, uint64_t now)
 		if (c->deadline < next)
 			next = c->deadline;
 	}
-	return next;
+	turn = next_turn(ss, now);
+	return turn < next ? turn : next;
 }
