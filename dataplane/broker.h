@@ -51,8 +51,8 @@ struct broker_config {
 	const struct users *users;  /* who may attach, and use how much; NULL: no limits */
 	uint64_t most[USER_LIMITS]; /* of memory, regions, segments, all users; 0: no limit */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
-	uint64_t burst_ns; /* CPU time of main that a process may cost by coming and leaving
-			      (pace.h), half of it by requests. 0: no limit */
+	uint64_t burst_ns; /* CPU time of main that users may cost by coming, leaving and asking
+			      (pace.h): decisions, 13. 0: no limit */
 
 	/* Puts a command into an engine's mailbox; comes back through broker_completed(). -EAGAIN:
 	 * full. */

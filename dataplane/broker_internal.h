@@ -19,7 +19,8 @@
 #define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
 #define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
 #define BROKER_SESSION_SEGMENTS 512u /* that one session may be part of */
-#define BROKER_STRANGERS_SHARE 40u   /* of main's CPU: what coming costs that nobody answers for */
+#define BROKER_STRANGERS_SHARE 30u   /* of main's CPU: sessions of users that have none */
+#define BROKER_DOOR_SHARE 60u	     /* the same: accepting, refusing, closing */
 #define BROKER_REQUESTS_SHARE 5u     /* of main's CPU: all requests of all programs */
 #define BROKER_CONNECT_TIMEOUT_NS 5000000000ull
 #define BROKER_NODE_UNKNOWN UINT32_MAX
@@ -274,6 +275,8 @@ struct broker_user *user_find_attached(struct broker *b, uint32_t uid);
 /* Main's CPU time for its programs' coming and going, and for their requests. */
 struct pace *user_pace(struct broker_user *u);
 struct pace *user_requests(struct broker_user *u);
+/* Of user_pace(). */
+uint64_t user_burst(const struct broker *b);
 /* Main has worked for it so long. */
 void user_charge(struct broker_user *u, uint64_t ns, bool request);
 struct engine_share *user_share(struct broker_user *u);

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 
 #define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
-#define REQUESTS_SHARE 10u
+#define USER_SHARE 10u	     /* a tenth of the time for coming and going, and one for requests */
+#define USER_BURSTS 4u	     /* who has a session may come and go for longer at once */
 #define USERS_KEPT_MAX 1024u /* with settings of their own */
 
 struct broker_user {
@@ -81,7 +82,7 @@ find_or_make(struct broker *b, uint32_t uid)
 	u = broker_alloc(sizeof(*u));
 	u->b = b;
 	u->uid = uid;
-	u->requests.share = REQUESTS_SHARE;
+	u->pace.share = u->requests.share = USER_SHARE;
 	u->limits = b->user_others;
 	store_rate(u);
 	u->next = b->users;
@@ -255,20 +256,26 @@ user_refuse_conn(struct broker_session *s, const struct broker_session *t)
 			       "--max-connections");
 }
 
+uint64_t
+user_burst(const struct broker *b)
+{
+	return USER_BURSTS * b->config.burst_ns;
+}
+
 /*
- * A user whose first program has come begins with a tenth of a burst: whoever has many user ids
- * gains nothing by each.
+ * A user whose first program has come begins with one of its bursts, and counts as a stranger, too,
+ * for a while: whoever has many user ids gains nothing by each.
  */
 void
 user_attached(struct broker_user *u)
 {
-	uint64_t burst = u->b->config.burst_ns, now = broker_now(u->b);
+	uint64_t used = user_burst(u->b) - u->b->config.burst_ns, now = broker_now(u->b);
 
 	if (u->attached++)
 		return;
 	u->since = now;
-	if (pace_left(&u->pace, now) < burst - burst / 10)
-		u->pace.used_ns = burst - burst / 10;
+	if (pace_left(&u->pace, now) < used)
+		u->pace.used_ns = used;
 }
 
 void
@@ -304,8 +311,10 @@ user_charge(struct broker_user *u, uint64_t ns, bool request)
 
 	if (!u->attached || broker_now(b) - u->since < NEW_NS)
 		pace_use(&b->strangers, b->config.burst_ns, ns);
-	if (u->attached)
-		pace_use(request ? &u->requests : &u->pace, b->config.burst_ns, ns);
+	if (u->attached && request)
+		pace_use(&u->requests, b->config.burst_ns, ns);
+	else if (u->attached)
+		pace_use(&u->pace, user_burst(b), ns);
 }
 
 struct engine_share *

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGIONS_MAX 32768u /* each is a mapping, of the 65,530 that a process may have */
-#define SEGMENTS_MAX 65535u
-#define SEGMENT_FILES 3u
+/* Each is a mapping, of the 65,530 that a process may have, and a guard (sigbus.h). */
+#define REGIONS_MAX 32768u
+#define SEGMENTS_MAX 16384u
+#define SEGMENT_FILES 5u   /* memory, doorbells */
 #define OTHER_FILES 512u   /* EAL's, ports', links', control.sock's */
 #define SESSION_FILES 3u   /* socket, arena, a doorbell on its way; besides channels */
 #define LEAST_SEGMENTS 64u /* though there may be too few descriptors */

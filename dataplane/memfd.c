@@ -14,8 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LEASE_NS 2000000000u /* a lease is relied on for so long: well below fs.lease-break-time   \
-			      */
+#define LEASE_NS                                                                                   \
+	2000000000u /* a lease is relied on for so long: well below fs.lease-break-time            \
+		     */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */

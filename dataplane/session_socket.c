@@ -3,8 +3,8 @@
  * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
  * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
  * paced by client, by user and in all; coming and soon leaving again by user. Users that have no
- * session are strangers, who share what one user may cost: half of it for their sessions, which are
- * made one at a time, half of it for the door, that is accepting, refusing and closing.
+ * session are strangers, who share a twentieth of the time: a thirtieth for their sessions, which
+ * are made one at a time, the rest for the door, that is accepting, refusing and closing.
  */
 #define _GNU_SOURCE
 #include "broker_internal.h"
@@ -281,7 +281,7 @@ attach_due(struct client *c, uint64_t now)
 		    now - ss->lately[place_of(c)].at < LATELY_NS;
 
 	if (u)
-		return pace_due(user_pace(u), burst, now);
+		return pace_due(user_pace(u), user_burst(c->b), now);
 	return pace_due(&c->b->strangers, burst && !came ? burst + RESERVE_NS : burst, now);
 }
 
@@ -405,10 +405,10 @@ welcome(struct session_socket *ss, int fd, const struct ucred *peer)
  * longest, since a greeting comes at once, and silence costs nothing.
  */
 static bool
-make_room(struct session_socket *ss, uint32_t uid)
+make_room(struct session_socket *ss)
 {
 	struct client *oldest = NULL;
-	uint32_t most = ss->silent[uid % UIDS];
+	uint32_t most = 0;
 
 	if (ss->count < ss->b->config.sessions + STRANGERS_MAX)
 		return true;
@@ -431,7 +431,7 @@ accept_one(struct session_socket *ss, int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
 		socket_close(fd);
-	else if (make_room(ss, peer.uid))
+	else if (make_room(ss))
 		welcome(ss, fd, &peer);
 	else
 		refuse(fd);
@@ -503,7 +503,7 @@ session_socket_open(struct broker *b)
 		return fd;
 	}
 	ss->b = b;
-	ss->door.share = BROKER_STRANGERS_SHARE;
+	ss->door.share = BROKER_DOOR_SHARE;
 	ss->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
 	rc = broker_watch_add(b, &ss->watch, EPOLLIN);
 	if (rc) {

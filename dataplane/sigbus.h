@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More than arenas and regions can be: BROKER_REGIONS_MAX and sessions. */
+/* More than arenas, adopted ranges and segments can be (machine_limits.c). */
 #define SIGBUS_GUARDS 65536
 
 /* Installs the handler for the process. 0 or -errno. May be called again. */
