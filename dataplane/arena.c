@@ -9,7 +9,6 @@
 
 /* Smallest number of receive and of send blocks: a bulk message or two. */
 #define BLOCKS_MIN 64u
-#define PIECE MEMFD_HUGE_PAGE /* populated at a time: up to 5 ms without huge pages */
 #define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena for each connection */
 #define CONNECTIONS_MIN 64u
 #define RING_SLOTS_MIN 128u
@@ -91,7 +90,7 @@ begin(struct arena *a, int huge)
 	rc = memfd_begin("weir-arena", g->bytes, huge, part, g->engines + 1, &a->memory);
 	if (rc)
 		return rc;
-	rc = memfd_go_on(&a->memory, PIECE);
+	rc = memfd_go_on(&a->memory, MEMFD_PIECE);
 	if (rc < 0) {
 		huge = a->memory.page == MEMFD_HUGE_PAGE;
 		memfd_close(&a->memory);
@@ -114,7 +113,7 @@ arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd
 int
 arena_go_on(struct arena *a)
 {
-	int rc = memfd_go_on(&a->memory, PIECE);
+	int rc = memfd_go_on(&a->memory, MEMFD_PIECE);
 
 	if (rc < 0 && a->memory.page == MEMFD_HUGE_PAGE) {
 		memfd_close(&a->memory);
@@ -133,10 +132,10 @@ arena_cut(struct arena *a)
 	return sigbus_guard_cut(a->guard);
 }
 
-void
-arena_close(struct arena *a)
+struct memfd
+arena_take_memory(struct arena *a)
 {
 	sigbus_guard_remove(a->guard);
 	a->guard = -1;
-	memfd_close(&a->memory);
+	return memfd_move(&a->memory);
 }

@@ -38,11 +38,12 @@ void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *o
  */
 int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
 		struct arena *a);
-/* The next piece. 1: there are more; 0: all is there; or -errno (arena_close() is due). */
+/* The next piece. 1: there are more; 0: all is there; or -errno (arena_take_memory() is due). */
 int arena_go_on(struct arena *a);
 /* Once after the program punched a hole: it has no part in the memory any more. */
 bool arena_cut(struct arena *a);
-void arena_close(struct arena *a);
+/* Its end: nothing guards it any more; its memory is to be released. */
+struct memfd arena_take_memory(struct arena *a);
 
 static inline uint8_t *
 arena_base(const struct arena *a)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,6 +252,7 @@ open_descriptors(struct broker *b)
 	b->fault_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (b->epoll_fd < 0 || b->fault_fd < 0)
 		return -errno;
+	signal(SIGIO, SIG_IGN); /* somebody waits for a lease to end: memfd_release() */
 	b->fault_watch = (struct broker_watch){.fd = b->fault_fd, .ready = fault_ready};
 	rc = broker_watch_add(b, &b->fault_watch, EPOLLIN);
 	if (!rc)
@@ -289,10 +291,14 @@ broker_create(const struct broker_config *config)
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
 	b->services_due = UINT64_MAX;
+	b->strangers.share = BROKER_STRANGERS_SHARE;
+	b->requests.share = BROKER_REQUESTS_SHARE;
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
 	b->last_building = &b->building;
+	b->last_adopting = &b->adopting;
+	memcpy(b->most, config->most, sizeof(b->most));
 	users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
 	TAILQ_INIT(&b->node_news);
@@ -335,8 +341,8 @@ broker_destroy(struct broker *b)
 		broker_session_release(s);
 	}
 	command_free_all(b);
-	for (uint32_t i = 1; i < b->segment_top; i++)
-		segment_close(b->segment[i]);
+	local_free_all(b);
+	release_all(b);
 	link_free_all(b);
 	datagrams_free_all(b);
 	node_free_all(b);
@@ -373,6 +379,8 @@ timers(struct broker *b, uint64_t now)
 
 	next = earlier(next, link_timers(b, now));
 	next = earlier(next, sessions_build(b, now));
+	next = earlier(next, regions_build(b, now));
+	next = earlier(next, release_timers(b, now));
 	next = earlier(next, services_timers(b, now));
 	next = earlier(next, session_socket_timers(b, now));
 	next = earlier(next, tell_blamed(b, now));

@@ -50,10 +50,11 @@ struct broker_config {
 	uint32_t program_weight;    /* of programs without a setting; 0: ENGINE_WEIGHT */
 	struct rate program_rate;   /* the same */
 	const struct users *users;  /* who may attach, and use how much; NULL: no limits */
+	uint64_t most[USER_LIMITS]; /* of memory, regions, segments, all users; 0: no limit */
 	uint64_t repair_timeout_ns; /* 10 s: a link unrepaired for so long takes its node down */
 	bool socket_threads;	    /* tests: as where sockets can't refuse descriptors */
-	uint64_t burst_ns; /* CPU time of main that a process may cost by coming and leaving
-			      (pace.h), half of it by requests. 0: no limit */
+	uint64_t burst_ns; /* CPU time of main that users may cost by coming, leaving and asking
+			      (pace.h): decisions, 13. 0: no limit */
 
 	/* Puts a command into an engine's mailbox; comes back through broker_completed(). -EAGAIN:
 	 * full. */

@@ -70,7 +70,7 @@ unlink_conn(struct broker_conn *c)
 	if (c->next)
 		c->next->previous = c->previous;
 	s->conn_count--;
-	user_give_conn(s);
+	user_give(s->owner, USER_CONNECTIONS, 1);
 	s->free_desc[s->free_desc_count++] = c->desc;
 	c->session = NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "common/log.h"
+#include "pace.h"
 #include "segment.h"
 #include "service.h"
 
@@ -17,7 +18,10 @@
 
 #define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
 #define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
-#define BROKER_SESSION_SEGMENTS 256u /* that one session may be part of */
+#define BROKER_SESSION_SEGMENTS 512u /* that one session may be part of */
+#define BROKER_STRANGERS_SHARE 30u   /* of main's CPU: sessions of users that have none */
+#define BROKER_DOOR_SHARE 60u	     /* the same: accepting, refusing, closing */
+#define BROKER_REQUESTS_SHARE 5u     /* of main's CPU: all requests of all programs */
 #define BROKER_CONNECT_TIMEOUT_NS 5000000000ull
 #define BROKER_NODE_UNKNOWN UINT32_MAX
 #define BROKER_NODES UINT16_MAX /* ids 0 ... 65534 */
@@ -100,6 +104,8 @@ bool command_waiting(const struct broker *b);
 
 /* ---- sessions (broker_session.c, broker_request.c) ---- */
 
+struct broker_user;
+
 enum session_state {
 	SESSION_BUILDING, /* its memory is being made; HELLO has no answer yet */
 	SESSION_ADDING,	  /* engines are being told; HELLO has no answer yet */
@@ -115,7 +121,8 @@ struct broker_channel {
 
 enum region_state {
 	REGION_FREE,
-	REGION_ADDING, /* engines are being told; ADOPT has no answer yet */
+	REGION_BUILDING, /* its memory is being made; ADOPT has no answer yet */
+	REGION_ADDING,	 /* engines are being told; ADOPT has no answer yet */
 	REGION_OPEN,
 	REGION_LEAVING, /* engines have messages under way in it, perhaps */
 };
@@ -123,6 +130,8 @@ enum region_state {
 /* A program's own memory, adopted (broker_region.c). */
 struct broker_region {
 	enum region_state state;
+	struct broker_session *session;
+	struct broker_region *next_building;
 	struct memfd memory;
 	int guard; /* of sigbus.h */
 	uint64_t bytes;
@@ -144,18 +153,20 @@ struct broker_session {
 	broker_reply_fn *farewell; /* to be told when it is gone; NULL: nobody */
 	void *user;
 	struct broker_session *next_building;
-	uint64_t cost_ns;  /* CPU time that making its memory took */
-	bool pending;	   /* a request waits for its reply */
-	uint32_t waiting;  /* engines that have not answered ADD or REMOVE */
-	uint32_t commands; /* other commands under way that point here */
-	int result;	   /* first error of ADD */
+	uint64_t cost_ns;    /* CPU time that making its memory, and adopted memory, took */
+	bool charged;	     /* as it is made, not when it leaves soon */
+	bool in_line;	     /* others wait until it is made */
+	uint64_t request_ns; /* CPU time for its requests that the socket has not seen yet */
+	bool pending;	     /* a request waits for its reply */
+	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
+	uint32_t commands;   /* other commands under way that point here */
+	int result;	     /* first error of ADD */
 	struct arena arena;
 	struct engine_session *view; /* one an engine */
 	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
 	struct broker_region *region; /* config.regions of them; number i + 1 */
 	uint64_t region_bytes;	      /* of all that aren't free */
 	struct broker_user *owner;    /* that the memory and connections count for */
-	uint64_t memory;	      /* arena and regions, as counted there */
 	uint32_t weight;
 	uint32_t conn_limit;
 	struct rate rate;
@@ -168,6 +179,7 @@ struct broker_session {
 	struct service_listener *listener[WEIR_LISTENERS];
 	uint32_t listener_generation[WEIR_LISTENERS];
 	uint32_t listener_count, segment_count, conn_count;
+	LIST_HEAD(, segment_side) segments;
 	struct broker_conn *conns;
 };
 
@@ -189,6 +201,8 @@ void session_spoil(struct broker_session *s, const char *reason);
 void session_evict(struct broker_session *s, const char *reason);
 /* Peers have waited for its receive memory for long: a line in the log. */
 void session_full(struct broker *b, uint32_t id);
+/* Until it is open, or gone. */
+void session_in_line(struct broker_session *s, bool in);
 void session_unlisten(struct broker_session *s, uint32_t index);
 /* Makes a piece of the memory of those that attach. When it is to be called again. */
 uint64_t sessions_build(struct broker *b, uint64_t now);
@@ -198,12 +212,26 @@ void session_free(struct broker_session *s);
 /* Adopted memory (broker_region.c). */
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
+/* Makes a piece of those that are asked for. When it is to be called again. */
+uint64_t regions_build(struct broker *b, uint64_t now);
 /* As arena_cut(), of any. */
 bool regions_cut(struct broker_session *s);
 /* No engine knows the session any more. */
 void regions_free(struct broker_session *s);
 /* Tells all arenas who we are. */
 void session_publish_node(struct broker *b);
+
+/* ---- memory that programs have had (broker_release.c) ---- */
+
+/*
+ * `bytes` of memory, and one of `also` if that is something else, stay charged until it is free;
+ * at once, if there is none. *memory is empty then.
+ */
+void release_memory(struct broker *b, struct memfd *memory, struct broker_user *owner,
+		    uint64_t bytes, enum user_limit also);
+uint64_t release_timers(struct broker *b, uint64_t now);
+/* At once, whoever has it. */
+void release_all(struct broker *b);
 
 /* ---- shares of the NICs (broker_share.c) ---- */
 /* Decimal, the whole text, `max` at most; else false. */
@@ -219,19 +247,37 @@ void share_tell(struct broker_session *s);
 
 /* ---- users (broker_user.c) ---- */
 
-struct broker_user;
 int user_begin(struct broker *b, uint32_t uid, struct broker_user **user,
 	       struct weir_session_msg *no);
-void user_end(struct broker_session *s);
-int user_take_memory(struct broker_session *s, uint64_t bytes);
-void user_give_memory(struct broker_session *s, uint64_t bytes);
-void user_refuse_memory(const struct broker_session *s, struct weir_session_msg *no);
+/* Takes n of it for the user: 0, -EDQUOT (its limit) or -ENOSPC (that of all users). */
+int user_take(struct broker_user *u, enum user_limit which, uint64_t n);
+void user_give(struct broker_user *u, enum user_limit which, uint64_t n);
+/* A segment of so many bytes that is another user's already: it counts for u, not again for all. 0
+ * or -EDQUOT. */
+int user_share_in(struct broker_user *u, uint64_t bytes);
+void user_share_out(struct broker_user *u, uint64_t bytes);
+/* How many segments of so many bytes other users may add to what u has. */
+uint64_t user_left(const struct broker_user *u, uint64_t bytes);
+/* Why user_take() said rc; as the answer to a request of s. */
+void user_refusal(const struct broker_user *u, enum user_limit which, int rc,
+		  struct weir_session_msg *no);
+void user_refuse(struct broker_session *s, const struct broker_user *u, enum user_limit which,
+		 int rc);
 /* An end of a connection; false: it has as many as it may. */
 bool user_take_conn(struct broker_session *s);
-void user_give_conn(struct broker_session *s);
 void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
-bool user_may_offer(struct broker_session *s);
-void user_count_offers(struct broker_session *s, int more);
+/* A session of it is open; is so no longer. */
+void user_attached(struct broker_user *u);
+void user_left_one(struct broker_user *u);
+/* NULL: a stranger, as are all users without an open session. */
+struct broker_user *user_find_attached(struct broker *b, uint32_t uid);
+/* Main's CPU time for its programs' coming and going, and for their requests. */
+struct pace *user_pace(struct broker_user *u);
+struct pace *user_requests(struct broker_user *u);
+/* Of user_pace(). */
+uint64_t user_burst(const struct broker *b);
+/* Main has worked for it so long. */
+void user_charge(struct broker_user *u, uint64_t ns, bool request);
 struct engine_share *user_share(struct broker_user *u);
 /* KEY as in user.UID.KEY. How many sessions it has, or -errno. */
 #define USER_OTHERS UINT32_MAX /* each user without settings of its own */
@@ -340,6 +386,8 @@ void local_line_give(struct broker *b, struct broker_conn *c);
 void local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t status);
 /* The session ended: its sides of segments too. */
 void local_session_end(struct broker *b, struct broker_session *s);
+/* All segments: every session has ended. */
+void local_free_all(struct broker *b);
 
 /* ---- nodes (broker_node.c) ---- */
 
@@ -624,8 +672,15 @@ struct broker {
 	uint32_t session_count, session_next;
 	struct broker_session *building, **last_building; /* in the order in which they came */
 	uint64_t told_to_wait;				  /* when those were last */
+	struct broker_region *adopting, **last_adopting;  /* the same */
 	struct share_setting *share_settings;
 	struct broker_user *users;
+	struct pace strangers, requests; /* main's CPU time, for users without a session; for all */
+	uint32_t line;			 /* sessions in the line */
+	struct broker_release *releases;
+	uint64_t release_due;	    /* not looked at before */
+	uint64_t used[USER_LIMITS]; /* by all users; most[]: 0 is no limit */
+	uint64_t most[USER_LIMITS];
 	struct user_limits user_others; /* of each without settings of its own */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;

@@ -10,15 +10,17 @@
 #include <stdlib.h>
 
 static struct segment *
-find_segment(const struct broker *b, const struct broker_session *s, uint32_t channel,
-	     const struct broker_session *t, uint32_t peer_channel)
+find_segment(const struct broker_session *s, uint32_t channel, const struct broker_session *t,
+	     uint32_t peer_channel)
 {
-	for (uint32_t i = 1; i < b->segment_top; i++) {
-		struct segment *g = b->segment[i];
+	const struct segment_side *side;
 
-		if (g && g->side[0].session == s && g->side[0].channel == channel &&
-		    g->side[1].session == t && g->side[1].channel == peer_channel &&
-		    segment_open_to_new(g))
+	LIST_FOREACH(side, &s->segments, in_session)
+	{
+		struct segment *g = side->segment;
+
+		if (side == &g->side[0] && side->channel == channel && g->side[1].session == t &&
+		    g->side[1].channel == peer_channel && segment_open_to_new(g))
 			return g;
 	}
 	return NULL;
@@ -43,47 +45,160 @@ local_messages(const struct broker *b, uint32_t segment, uint32_t index)
 static void
 set_side(struct segment *g, unsigned i, struct broker_session *s, uint32_t channel)
 {
-	g->side[i] =
-	    (struct segment_side){.session = s, .channel = channel, .membarrier = s->membarrier};
+	g->side[i].segment = g;
+	g->side[i].session = s;
+	g->side[i].channel = channel;
+	g->side[i].membarrier = s->membarrier;
+	LIST_INSERT_HEAD(&s->segments, &g->side[i], in_session);
 	s->segment_count++;
 }
 
-/* NULL and errno. */
+/* Segments that programs of a user have with this session. */
+static uint32_t
+shared_with(const struct broker_session *t, const struct broker_user *u)
+{
+	const struct segment_side *side;
+	uint32_t n = 0;
+
+	LIST_FOREACH(side, &t->segments, in_session)
+	{
+		const struct segment_side *other =
+		    &side->segment->side[side == &side->segment->side[0]];
+
+		n += other->session && other->session->owner == u;
+	}
+	return n;
+}
+
+/*
+ * A user may have as many segments with a session as are left to others: half of them if it is
+ * alone, a third if there are two. So there is room for whoever comes, however many came before.
+ * Of what the other's user may have, the last quarter isn't for strangers.
+ */
+static bool
+leaves_room(const struct broker_session *s, const struct broker_session *t)
+{
+	uint64_t left = s->segment_count < t->segment_count ? t->segment_count : s->segment_count;
+	uint64_t of_user = UINT64_MAX;
+
+	left = left < BROKER_SESSION_SEGMENTS ? BROKER_SESSION_SEGMENTS - left : 0;
+	if (s->owner != t->owner)
+		of_user = user_left(t->owner, segment_bytes());
+	return shared_with(t, s->owner) < (of_user < left ? of_user : left);
+}
+
+/* Both users have it, whose memory it is is a matter between them. 0, or -EDQUOT or -ENOSPC, and in
+ * *short_of which of them, and what it lacks. */
+static int
+charge(struct broker_user *u, struct broker_user *v, const struct broker_user **lacks,
+       enum user_limit *what)
+{
+	int rc;
+
+	*lacks = u;
+	*what = USER_SEGMENTS;
+	rc = user_take(u, USER_SEGMENTS, 1);
+	if (rc)
+		return rc;
+	*what = USER_MEMORY;
+	rc = user_take(u, USER_MEMORY, segment_bytes());
+	if (!rc && u != v) {
+		*lacks = v;
+		rc = user_share_in(v, segment_bytes());
+		if (rc)
+			user_give(u, USER_MEMORY, segment_bytes());
+	}
+	if (rc)
+		user_give(u, USER_SEGMENTS, 1);
+	return rc;
+}
+
+/* NULL after a refusal. */
 static struct segment *
 make_segment(struct broker *b, struct broker_session *s, uint32_t channel, struct broker_session *t,
 	     uint32_t peer_channel)
 {
 	uint32_t engine = t->channel[peer_channel].engine, i = 1;
+	const struct broker_user *lacks;
+	enum user_limit what;
 	struct segment *g;
+	int rc;
 
 	while (i < BROKER_SEGMENTS_MAX && b->segment[i])
 		i++;
-	errno = EMFILE;
-	if (i == BROKER_SEGMENTS_MAX || s->segment_count >= BROKER_SESSION_SEGMENTS ||
-	    t->segment_count >= BROKER_SESSION_SEGMENTS)
+	if (i == BROKER_SEGMENTS_MAX || !leaves_room(s, t)) {
+		session_refuse(s, EMFILE,
+			       "user %u shares all memory with program %s that others leave it; "
+			       "use fewer threads",
+			       (unsigned)s->uid, t->name);
 		return NULL;
+	}
+	rc = charge(s->owner, t->owner, &lacks, &what);
+	if (rc) {
+		user_refuse(s, lacks, what, rc);
+		return NULL;
+	}
 	g = segment_open(broker_engine(b, engine)->numa_socket);
-	if (!g)
+	if (!g) {
+		session_refuse(s, errno, "no shared memory for a local connection: %s; free some",
+			       strerror(errno));
+		user_give(s->owner, USER_SEGMENTS, 1);
+		user_give(s->owner, USER_MEMORY, segment_bytes());
+		if (s->owner != t->owner)
+			user_share_out(t->owner, segment_bytes());
 		return NULL;
+	}
 	g->id = i | (b->segment_generation++ & 0x7fffu) << 16;
 	b->segment[i] = g;
 	if (i >= b->segment_top)
 		b->segment_top = i + 1;
 	set_side(g, 0, s, channel);
 	set_side(g, 1, t, peer_channel);
+	g->side[0].charged = s->owner;
+	g->side[1].charged = s->owner == t->owner ? NULL : t->owner;
 	return g;
+}
+
+/* One of two users lets go of it. */
+static void
+charge_other(struct segment *g, unsigned i)
+{
+	if (!g->side[0].charged || !g->side[1].charged)
+		return; /* it is the last one */
+	user_share_out(g->side[i].charged, segment_bytes());
+	g->side[i].charged = NULL;
+}
+
+static void
+leave_side(struct segment_side *side)
+{
+	LIST_REMOVE(side, in_session);
+	side->session->segment_count--;
+	side->session = NULL;
+}
+
+static void
+segment_free(struct broker *b, struct segment *g)
+{
+	struct memfd memory = segment_take_memory(g);
+	struct broker_user *owner;
+
+	for (unsigned i = 0; i < 2; i++)
+		if (g->side[i].session)
+			leave_side(&g->side[i]);
+	/* who connected pays for what a program keeps of it */
+	charge_other(g, 1);
+	owner = g->side[0].charged ? g->side[0].charged : g->side[1].charged;
+	release_memory(b, &memory, owner, segment_bytes(), USER_SEGMENTS);
+	b->segment[g->id % BROKER_SEGMENTS_MAX] = NULL;
+	segment_close(g);
 }
 
 static void
 drop_if_unused(struct broker *b, struct segment *g)
 {
-	if (!segment_unused(g))
-		return;
-	for (unsigned i = 0; i < 2; i++)
-		if (g->side[i].session)
-			g->side[i].session->segment_count--;
-	b->segment[g->id % BROKER_SEGMENTS_MAX] = NULL;
-	segment_close(g);
+	if (segment_unused(g))
+		segment_free(b, g);
 }
 
 void
@@ -101,16 +216,26 @@ local_line_give(struct broker *b, struct broker_conn *c)
 void
 local_session_end(struct broker *b, struct broker_session *s)
 {
-	for (uint32_t i = 1; i < b->segment_top; i++) {
-		struct segment *g = b->segment[i];
+	struct segment_side *side;
 
-		if (!g)
-			continue;
-		for (unsigned k = 0; k < 2; k++)
-			if (g->side[k].session == s)
-				g->side[k].session = NULL;
+	while ((side = LIST_FIRST(&s->segments))) {
+		struct segment *g = side->segment;
+
+		for (unsigned i = 0; i < 2; i++)
+			if (g->side[i].session == s) {
+				leave_side(&g->side[i]);
+				charge_other(g, i);
+			}
 		drop_if_unused(b, g);
 	}
+}
+
+void
+local_free_all(struct broker *b)
+{
+	for (uint32_t i = 1; i < b->segment_top; i++)
+		if (b->segment[i])
+			segment_free(b, b->segment[i]);
 }
 
 static void
@@ -225,14 +350,16 @@ make_ends(struct broker_session *s, uint32_t channel, struct service_listener *l
 	struct broker *b = s->b;
 	struct broker_session *t = l->session;
 	uint32_t peer_channel = l->channel[s->channel[channel].engine];
-	struct segment *g = find_segment(b, s, channel, t, peer_channel);
+	struct segment *g = find_segment(s, channel, t, peer_channel);
 	struct broker_conn *x, *y;
 	uint32_t index;
 	int rc;
 
 	if (!g)
 		g = make_segment(b, s, channel, t, peer_channel);
-	rc = g ? segment_take(g, &index) : -errno;
+	if (!g)
+		return NULL;
+	rc = segment_take(g, &index);
 	if (rc) {
 		session_refuse(s, -rc, "no shared memory for a local connection: %s; free some",
 			       strerror(-rc));
@@ -286,7 +413,7 @@ static void
 reply_segment(struct broker_session *s, struct segment *g, uint32_t side)
 {
 	struct weir_session_msg r = session_msg(WEIR_MSG_SEGMENT_MAP);
-	int fds[] = {g->memory, g->bell[side].wait, g->bell[side].ring};
+	int fds[] = {g->memory.fd, g->bell[side].wait, g->bell[side].ring};
 
 	r.segment_map.segment = g->id;
 	r.segment_map.side = side;
@@ -343,15 +470,11 @@ local_pair_request(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	}
 	p = c->peer;
-	g = find_segment(b, s, m->pair.channel, p->session, p->channel);
+	g = find_segment(s, m->pair.channel, p->session, p->channel);
 	if (!g) {
 		g = make_segment(b, s, m->pair.channel, p->session, p->channel);
-		if (!g) {
-			session_refuse(s, errno,
-				       "no shared memory for another thread: %s; free some",
-				       strerror(errno));
+		if (!g)
 			return;
-		}
 		k = command_new(b, p->engine, ENGINE_PAIR, NULL, NULL);
 		k->cmd.conn.session = p->session->id;
 		k->cmd.conn.channel = p->channel;

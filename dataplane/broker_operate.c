@@ -88,6 +88,29 @@ get_sessions(const struct broker *b, char *value, size_t size)
 }
 
 static int
+set_memory(struct broker *b, const char *value, char *reason, size_t size)
+{
+	uint64_t n;
+
+	if (user_parse_size(value, &n))
+		return fail(reason, size, -EINVAL,
+			    "invalid value '%s' for limit.memory (expected bytes, K, M or G may "
+			    "follow, or none)",
+			    value);
+	b->most[USER_MEMORY] = n;
+	return 1;
+}
+
+static void
+get_memory(const struct broker *b, char *value, size_t size)
+{
+	if (b->most[USER_MEMORY])
+		snprintf(value, size, "%llu", (unsigned long long)b->most[USER_MEMORY]);
+	else
+		snprintf(value, size, "none");
+}
+
+static int
 set_switch(bool *is, const char *value, char *reason, size_t size)
 {
 	if (strcmp(value, "on") && strcmp(value, "off"))
@@ -120,6 +143,8 @@ static const struct setting {
      set_drain, get_drain},
     {"limit.connections", "connections of all programs, at most --max-connections", set_connections,
      get_connections},
+    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", set_memory,
+     get_memory},
     {"limit.sessions", "attached programs, at most --max-sessions", set_sessions, get_sessions},
     {"log.level", "what data plane and control log: error, warning, info or debug", set_level,
      get_level},

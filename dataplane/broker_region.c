@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define FLAGS (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
 #define PAGE 4096u
@@ -72,18 +71,32 @@ register_views(struct broker_session *s, struct broker_region *r)
 }
 
 static void
+leave_building(struct broker_region *r)
+{
+	struct broker *b = r->session->b;
+	struct broker_region **at = &b->adopting;
+
+	while (*at != r)
+		at = &(*at)->next_building;
+	*at = r->next_building;
+	if (!*at)
+		b->last_adopting = at;
+}
+
+static void
 region_free(struct broker_session *s, struct broker_region *r)
 {
 	struct broker *b = s->b;
 
+	if (r->state == REGION_BUILDING)
+		leave_building(r);
 	for (uint32_t i = 0; i < b->config.engines; i++)
 		if (r->view[i].mr.length && first_on_device(b, i) == i)
 			broker_ops(b, i)->mr_dereg(broker_engine(b, i)->dev, &r->view[i].mr);
 	sigbus_guard_remove(r->guard);
-	memfd_close(&r->memory);
 	free(r->view);
 	s->region_bytes -= r->bytes;
-	user_give_memory(s, r->bytes);
+	release_memory(b, &r->memory, s->owner, r->bytes, USER_REGIONS);
 	*r = (struct broker_region){.state = REGION_FREE};
 }
 
@@ -152,8 +165,6 @@ answer(struct broker_session *s, struct broker_region *r)
 	m.region.page = (uint32_t)r->memory.page;
 	m.region.bytes = r->bytes;
 	session_reply(s, &m, &r->memory.fd, 1);
-	close(r->memory.fd); /* the mappings are enough */
-	r->memory.fd = -1;
 }
 
 static void
@@ -211,25 +222,92 @@ free_region(struct broker_session *s)
 
 /* Its memory lies near the engine that the program talks to first. */
 static int
-build(struct broker_session *s, struct broker_region *r, const struct weir_session_msg *m)
+begin(struct broker_session *s, struct broker_region *r, bool huge)
 {
 	uint32_t near = s->channel_count ? s->channel[0].engine : 0;
-	struct memfd_part part = {0, m->adopt.bytes, broker_engine(s->b, near)->numa_socket};
-	bool huge = m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0;
-	int rc = memfd_open("weir-region", m->adopt.bytes, huge, &part, 1, &r->memory);
+	struct memfd_part part = {0, r->bytes, broker_engine(s->b, near)->numa_socket};
 
+	return memfd_begin("weir-region", r->bytes, huge, &part, 1, &r->memory);
+}
+
+/* A piece of it. 1: there are more; 0: all is there, and engines are being told; or -errno. */
+static int
+build(struct broker_session *s, struct broker_region *r)
+{
+	int rc = memfd_go_on(&r->memory, MEMFD_PIECE);
+
+	if (rc < 0 && r->memory.page == MEMFD_HUGE_PAGE) {
+		memfd_close(&r->memory);
+		rc = begin(s, r, false);
+		return rc ? rc : 1;
+	}
 	if (rc)
 		return rc;
 	r->guard =
 	    sigbus_guard_add(r->memory.base, r->memory.bytes, r->memory.page, s->b->fault_fd);
-	return r->guard < 0 ? r->guard : register_views(s, r);
+	rc = r->guard < 0 ? r->guard : register_views(s, r);
+	if (rc)
+		return rc;
+	leave_building(r);
+	r->state = REGION_ADDING;
+	tell_engines(s, r, ENGINE_REGION_ADD, added);
+	return 0;
+}
+
+static void
+refuse_memory(struct broker_session *s, int rc)
+{
+	session_refuse(s, -rc,
+		       "no memory to adopt: %s; free some, or raise the limits of locked memory "
+		       "and regions",
+		       strerror(-rc));
+}
+
+uint64_t
+regions_build(struct broker *b, uint64_t now)
+{
+	struct broker_region *r = b->adopting;
+	struct broker_session *s;
+	uint64_t start;
+	int rc;
+
+	if (!r)
+		return UINT64_MAX;
+	s = r->session;
+	start = pace_clock();
+	rc = s->state == SESSION_OPEN ? build(s, r) : -ECANCELED;
+	s->request_ns += (pace_clock() - start) * 4 / 3; /* with its release */
+	if (rc < 0) {
+		region_free(s, r);
+		refuse_memory(s, rc);
+	}
+	return b->adopting ? now : UINT64_MAX;
+}
+
+/* Charges it. 0, or it was refused. */
+static int
+charge(struct broker_session *s, uint64_t bytes)
+{
+	enum user_limit which = USER_REGIONS;
+	int rc = user_take(s->owner, USER_REGIONS, 1);
+
+	if (!rc) {
+		which = USER_MEMORY;
+		rc = user_take(s->owner, USER_MEMORY, bytes);
+		if (rc)
+			user_give(s->owner, USER_REGIONS, 1);
+	}
+	if (rc)
+		user_refuse(s, s->owner, which, rc);
+	return rc;
 }
 
 void
 adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct broker_region *r = free_region(s);
-	struct weir_session_msg no;
+	struct broker *b = s->b;
+	bool huge = m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0;
 	int rc;
 	const char *why = unacceptable(s, m, &rc);
 
@@ -240,28 +318,23 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 				     "--regions");
 		return;
 	}
-	if (user_take_memory(s, m->adopt.bytes)) {
-		user_refuse_memory(s, &no);
-		session_reply(s, &no, NULL, 0);
+	if (charge(s, m->adopt.bytes))
 		return;
-	}
-	*r = (struct broker_region){.state = REGION_ADDING,
+	*r = (struct broker_region){.state = REGION_BUILDING,
+				    .session = s,
 				    .memory = {.fd = -1, .base = (void *)-1},
 				    .guard = -1,
 				    .bytes = m->adopt.bytes,
 				    .flags = m->adopt.flags & FLAGS};
-	r->view = broker_alloc(s->b->config.engines * sizeof(*r->view));
+	r->view = broker_alloc(b->config.engines * sizeof(*r->view));
 	s->region_bytes += r->bytes;
-	rc = build(s, r, m);
+	*b->last_adopting = r;
+	b->last_adopting = &r->next_building;
+	rc = begin(s, r, huge);
 	if (rc) {
 		region_free(s, r);
-		session_refuse(s, -rc,
-			       "no memory to adopt: %s; free some, or raise the limits of locked "
-			       "memory and regions",
-			       strerror(-rc));
-		return;
+		refuse_memory(s, rc);
 	}
-	tell_engines(s, r, ENGINE_REGION_ADD, added);
 }
 
 void

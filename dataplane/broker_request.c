@@ -167,7 +167,7 @@ listen_acceptable(struct broker_session *s, const struct weir_session_msg *m)
 			       "without WEIR_LISTEN_PUBLIC",
 			       WEIR_SERVICES_MAX);
 	else
-		return !m->listen.flags || user_may_offer(s);
+		return true;
 	return false;
 }
 
@@ -177,6 +177,7 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 	struct weir_session_msg r = session_msg(WEIR_MSG_LISTENING);
 	struct service_listener *l;
 	uint32_t i = 0;
+	int rc = 0;
 
 	if (!listen_acceptable(s, m))
 		return;
@@ -187,13 +188,22 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
+	if (m->listen.flags)
+		rc = user_take(s->owner, USER_SERVICES, 1);
+	if (rc) {
+		user_refuse(s, s->owner, USER_SERVICES, rc);
+		return;
+	}
 	l = broker_alloc(sizeof(*l));
 	l->session = s;
+	l->public = m->listen.flags & WEIR_LISTEN_KNOWN;
 	l->id = i | (s->listener_generation[i]++ & 0x7fffffu) << 8;
 	memcpy(l->channel, m->listen.channel, sizeof(l->channel));
 	l->backlog = m->listen.backlog ? m->listen.backlog : SERVICE_BACKLOG_DEFAULT;
 	memcpy(l->service, m->listen.service, sizeof(l->service));
 	if (service_add(&s->b->services, l)) {
+		if (l->public)
+			user_give(s->owner, USER_SERVICES, 1);
 		free(l);
 		session_refuse(s, EADDRINUSE,
 			       "service %s is taken on this node; choose another name",
@@ -203,10 +213,8 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 	s->listener[i] = l;
 	s->listener_count++;
 	l->since = broker_now(s->b);
-	l->public = m->listen.flags & WEIR_LISTEN_KNOWN;
 	if (l->public) {
 		weir_services_add(&s->b->services_public, l->service);
-		user_count_offers(s, 1);
 		services_changed(s->b);
 	}
 	/* program's from the answer on */

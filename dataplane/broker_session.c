@@ -5,7 +5,6 @@
  * goes.
  */
 #include "broker_internal.h"
-#include "pace.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -65,6 +64,13 @@ session_refuse(struct broker_session *s, int code, const char *format, ...)
 	refusal_text(&m, code, format, args);
 	va_end(args);
 	session_reply(s, &m, NULL, 0);
+}
+
+void
+session_in_line(struct broker_session *s, bool in)
+{
+	s->b->line += (uint32_t)in - (uint32_t)s->in_line;
+	s->in_line = in;
 }
 
 static size_t
@@ -129,7 +135,9 @@ void
 session_free(struct broker_session *s)
 {
 	struct broker *b = s->b;
+	struct memfd memory;
 
+	session_in_line(s, false);
 	if (s->farewell)
 		s->farewell(s->user, NULL, NULL, 0);
 
@@ -143,7 +151,8 @@ session_free(struct broker_session *s)
 			b->config.memory_put(b->config.user, s->view[i].work, work_bytes(s, i));
 	deregister_views(s);
 	regions_free(s);
-	arena_close(&s->arena);
+	memory = arena_take_memory(&s->arena);
+	release_memory(b, &memory, s->owner, s->arena.geometry.bytes, USER_MEMORY);
 	b->session[s->id] = NULL;
 	b->session_count--;
 	free(s->view);
@@ -151,7 +160,7 @@ session_free(struct broker_session *s)
 	free(s->region);
 	free(s->channel);
 	free(s->free_desc);
-	user_end(s);
+	user_give(s->owner, USER_SESSIONS, 1);
 	free(s);
 }
 
@@ -183,7 +192,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 	service_remove(&s->b->services, l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
-		user_count_offers(s, -1);
+		user_give(s->owner, USER_SERVICES, 1);
 		services_changed(s->b);
 	}
 	s->listener[index] = NULL;
@@ -218,6 +227,9 @@ close_session(struct broker_session *s)
 		session_free(s);
 		return;
 	}
+	if (s->state == SESSION_OPEN)
+		user_left_one(s->owner);
+	session_in_line(s, false);
 	s->state = SESSION_CLOSING;
 	s->reply = NULL;
 	s->pending = false;
@@ -332,6 +344,8 @@ welcome(struct broker_session *s)
 	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
 
 	s->state = SESSION_OPEN;
+	session_in_line(s, false);
+	user_attached(s->owner);
 	s->b->counters.sessions_opened++;
 	broker_blame_user(s->b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
 			  "session %u (pid %d, %s) is attached", s->id, (int)s->pid, s->name);
@@ -383,9 +397,11 @@ begin(struct broker_session *s, uint64_t wish, const char **what)
 		return rc;
 	for (uint32_t i = 0; i < c->engines; i++)
 		numa[i] = c->engine[i].numa_socket;
-	rc = user_take_memory(s, g.bytes);
-	if (rc)
+	rc = user_take(s->owner, USER_MEMORY, g.bytes);
+	if (rc) {
+		*what = NULL;
 		return rc;
+	}
 	*what = SHARED_MEMORY;
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }
@@ -442,7 +458,7 @@ sessions_build(struct broker *b, uint64_t now)
 	struct broker_session *s = b->building;
 	const char *what = SHARED_MEMORY;
 	struct weir_session_msg no;
-	uint64_t begin;
+	uint64_t begin, cost;
 	int rc;
 
 	if (!s)
@@ -455,7 +471,10 @@ sessions_build(struct broker *b, uint64_t now)
 		what = "memory regions (raise the limit of locked memory or of regions)";
 		rc = add(s);
 	}
-	s->cost_ns += pace_clock() - begin;
+	cost = pace_clock() - begin;
+	s->cost_ns += cost;
+	if (s->charged)
+		user_charge(s->owner, cost, false);
 	if (rc < 0) {
 		b->counters.sessions_refused++;
 		refuse_memory(&no, rc, what);
@@ -578,8 +597,8 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	rc = begin(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;
-		if (rc == -EDQUOT)
-			user_refuse_memory(s, &no);
+		if (!what)
+			user_refusal(s->owner, USER_MEMORY, rc, &no);
 		else
 			refuse_memory(&no, rc, what);
 		session_free(s);

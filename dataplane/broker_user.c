@@ -6,19 +6,27 @@
  */
 #include "broker_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
+#define USER_SHARE 10u	     /* a tenth of the time for coming and going, and one for requests */
+#define USER_BURSTS 4u	     /* who has a session may come and go for longer at once */
 #define USERS_KEPT_MAX 1024u /* with settings of their own */
 
 struct broker_user {
 	struct broker_user *next;
+	struct broker *b;
 	uint32_t uid;
 	bool kept; /* has settings of its own */
-	uint32_t sessions, conns, services;
-	uint64_t memory;
+	uint64_t used[USER_LIMITS];
 	struct user_limits limits;
+	uint32_t attached;	   /* sessions that are open */
+	uint64_t since;		   /* that there is one */
+	struct pace pace;	   /* main's CPU time that its programs cost by coming and going */
+	struct pace requests;	   /* the same, by their requests */
 	struct engine_share share; /* above those of its sessions */
 };
 
@@ -37,7 +45,11 @@ store_rate(struct broker_user *u)
 static bool
 forgettable(struct broker *b, struct broker_user *u)
 {
-	return !u->kept && !u->sessions &&
+	uint64_t used = pace_left(&u->pace, broker_now(b)) | pace_left(&u->requests, broker_now(b));
+
+	for (unsigned i = 0; i < USER_LIMITS; i++)
+		used |= u->used[i];
+	return !u->kept && !used &&
 	       atomic_load_explicit(&u->share.paid, memory_order_relaxed) <= broker_now(b);
 }
 
@@ -68,7 +80,9 @@ find_or_make(struct broker *b, uint32_t uid)
 	if (u)
 		return u;
 	u = broker_alloc(sizeof(*u));
+	u->b = b;
 	u->uid = uid;
+	u->pace.share = u->requests.share = USER_SHARE;
 	u->limits = b->user_others;
 	store_rate(u);
 	u->next = b->users;
@@ -93,84 +107,132 @@ users_begin(struct broker *b)
 	}
 }
 
+int
+user_take(struct broker_user *u, enum user_limit which, uint64_t n)
+{
+	struct broker *b = u->b;
+	uint64_t most = u->limits.most[which], all = b->most[which];
+
+	/* limits may be set below what is there */
+	if (most && (u->used[which] > most || n > most - u->used[which]))
+		return -EDQUOT;
+	if (all && (b->used[which] > all || n > all - b->used[which]))
+		return -ENOSPC;
+	u->used[which] += n;
+	b->used[which] += n;
+	return 0;
+}
+
+void
+user_give(struct broker_user *u, enum user_limit which, uint64_t n)
+{
+	assert(u->used[which] >= n && u->b->used[which] >= n);
+	u->used[which] -= n;
+	u->b->used[which] -= n;
+}
+
+static uint64_t
+left(const struct broker_user *u, enum user_limit which)
+{
+	uint64_t most = u->limits.most[which];
+
+	if (!most)
+		return UINT64_MAX;
+	return most > u->used[which] ? most - u->used[which] : 0;
+}
+
+int
+user_share_in(struct broker_user *u, uint64_t bytes)
+{
+	if (left(u, USER_MEMORY) < bytes || !left(u, USER_SEGMENTS))
+		return -EDQUOT;
+	u->used[USER_MEMORY] += bytes;
+	u->used[USER_SEGMENTS]++;
+	return 0;
+}
+
+void
+user_share_out(struct broker_user *u, uint64_t bytes)
+{
+	assert(u->used[USER_MEMORY] >= bytes && u->used[USER_SEGMENTS]);
+	u->used[USER_MEMORY] -= bytes;
+	u->used[USER_SEGMENTS]--;
+}
+
+uint64_t
+user_left(const struct broker_user *u, uint64_t bytes)
+{
+	uint64_t own = u->limits.most[USER_MEMORY] / 4, n = left(u, USER_MEMORY);
+	uint64_t segments = left(u, USER_SEGMENTS);
+
+	if (n != UINT64_MAX)
+		n = n > own ? (n - own) / bytes : 0;
+	return n < segments ? n : segments;
+}
+
+/* What the user, or all of them together, may do about a limit that they met. */
+static const struct {
+	const char *what, *remedy, *option;
+	unsigned shift;
+} about[USER_LIMITS] = {
+    [USER_CONNECTIONS] = {"connections", "close some", "--max-connections", 0},
+    [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--memory", 10},
+    [USER_REGIONS] = {"adopted ranges", "disown some", "--regions or --max-sessions", 0},
+    [USER_SEGMENTS] = {"segments", "use fewer threads", "the limit of open files", 0},
+    [USER_SERVICES] = {"public services", "close one", NULL, 0},
+    [USER_SESSIONS] = {"sessions", "end a program", "--max-sessions", 0},
+};
+
+void
+user_refusal(const struct broker_user *u, enum user_limit which, int rc,
+	     struct weir_session_msg *no)
+{
+	unsigned shift = about[which].shift;
+	uint64_t has = rc == -EDQUOT ? u->used[which] : u->b->used[which];
+	uint64_t most = rc == -EDQUOT ? u->limits.most[which] : u->b->most[which];
+
+	if (rc == -EDQUOT)
+		session_refusal(no, EDQUOT,
+				"user %u has %llu %s, its limit is %llu; %s, or have it raised "
+				"(--user-limit %s=)",
+				u->uid, (unsigned long long)has >> shift, about[which].what,
+				(unsigned long long)most >> shift, about[which].remedy,
+				user_limit_name(which));
+	else
+		session_refusal(no, -rc,
+				"all programs of this node have %llu %s, the limit is %llu; %s, or "
+				"have it raised (%s)",
+				(unsigned long long)has >> shift, about[which].what,
+				(unsigned long long)most >> shift, about[which].remedy,
+				about[which].option);
+}
+
+void
+user_refuse(struct broker_session *s, const struct broker_user *u, enum user_limit which, int rc)
+{
+	struct weir_session_msg no;
+
+	user_refusal(u, which, rc, &no);
+	session_reply(s, &no, NULL, 0);
+}
+
 /* A session of this user begins: 0, or -EDQUOT and the refusal. */
 int
 user_begin(struct broker *b, uint32_t uid, struct broker_user **user, struct weir_session_msg *no)
 {
 	struct broker_user *u = find_or_make(b, uid);
+	int rc = user_take(u, USER_SESSIONS, 1);
 
-	if (u->limits.sessions && u->sessions >= u->limits.sessions) {
-		session_refusal(no, EDQUOT,
-				"user %u has %u sessions, its limit is %u; end a program, or have "
-				"the limit raised (--user-limit sessions=)",
-				uid, u->sessions, u->limits.sessions);
-		return -EDQUOT;
-	}
-	u->sessions++;
+	if (rc)
+		user_refusal(u, USER_SESSIONS, rc, no);
 	*user = u;
-	return 0;
-}
-
-void
-user_end(struct broker_session *s)
-{
-	struct broker_user *u = s->owner;
-
-	if (!u)
-		return;
-	u->sessions--;
-	u->memory -= s->memory;
-	s->owner = NULL;
-}
-
-/* It wants so many bytes: 0, or -EDQUOT. */
-int
-user_take_memory(struct broker_session *s, uint64_t bytes)
-{
-	struct broker_user *u = s->owner;
-
-	if (u->limits.memory &&
-	    (u->memory > u->limits.memory || bytes > u->limits.memory - u->memory))
-		return -EDQUOT;
-	u->memory += bytes;
-	s->memory += bytes;
-	return 0;
-}
-
-void
-user_give_memory(struct broker_session *s, uint64_t bytes)
-{
-	s->owner->memory -= bytes;
-	s->memory -= bytes;
-}
-
-void
-user_refuse_memory(const struct broker_session *s, struct weir_session_msg *no)
-{
-	const struct broker_user *u = s->owner;
-
-	session_refusal(no, EDQUOT,
-			"user %u has %llu KiB of memory, its limit is %llu; ask for less, end a "
-			"program, or have it raised (--user-limit memory=)",
-			u->uid, (unsigned long long)u->memory >> 10,
-			(unsigned long long)u->limits.memory >> 10);
+	return rc;
 }
 
 bool
 user_take_conn(struct broker_session *s)
 {
-	struct broker_user *u = s->owner;
-
-	if (u->limits.connections && u->conns >= u->limits.connections)
-		return false;
-	u->conns++;
-	return true;
-}
-
-void
-user_give_conn(struct broker_session *s)
-{
-	s->owner->conns--;
+	return !user_take(s->owner, USER_CONNECTIONS, 1);
 }
 
 /* No connection for s, since it, or t, has none left. */
@@ -178,40 +240,81 @@ void
 user_refuse_conn(struct broker_session *s, const struct broker_session *t)
 {
 	const struct broker_user *u = s->owner;
+	uint64_t most = u->limits.most[USER_CONNECTIONS];
 
-	if (!u->limits.connections || u->conns < u->limits.connections)
+	if (!most || u->used[USER_CONNECTIONS] < most)
 		u = t->owner;
-	if (u->limits.connections && u->conns >= u->limits.connections)
+	most = u->limits.most[USER_CONNECTIONS];
+	if (most && u->used[USER_CONNECTIONS] >= most)
 		session_refuse(s, EDQUOT,
-			       "user %u has reached its limit of %u connections, by ends on this "
+			       "user %u has reached its limit of %llu connections, by ends on this "
 			       "host; close some, or have it raised (--user-limit connections=)",
-			       u->uid, u->limits.connections);
+			       u->uid, (unsigned long long)most);
 	else
 		session_refuse(s, EMFILE,
 			       "all connections are in use; close some or raise "
 			       "--max-connections");
 }
 
-/* Whether it may offer one more public service; refused, if not. */
-bool
-user_may_offer(struct broker_session *s)
+uint64_t
+user_burst(const struct broker *b)
 {
-	struct broker_user *u = s->owner;
+	return USER_BURSTS * b->config.burst_ns;
+}
 
-	if (u->limits.services && u->services >= u->limits.services) {
-		session_refuse(s, EDQUOT,
-			       "user %u offers %u public services, its limit is %u; close one, or "
-			       "have it raised (--user-limit services=)",
-			       u->uid, u->services, u->limits.services);
-		return false;
-	}
-	return true;
+/*
+ * A user whose first program has come begins with one of its bursts, and counts as a stranger, too,
+ * for a while: whoever has many user ids gains nothing by each.
+ */
+void
+user_attached(struct broker_user *u)
+{
+	uint64_t used = user_burst(u->b) - u->b->config.burst_ns, now = broker_now(u->b);
+
+	if (u->attached++)
+		return;
+	u->since = now;
+	if (pace_left(&u->pace, now) < used)
+		u->pace.used_ns = used;
 }
 
 void
-user_count_offers(struct broker_session *s, int more)
+user_left_one(struct broker_user *u)
 {
-	s->owner->services += (uint32_t)more;
+	u->attached--;
+}
+
+struct broker_user *
+user_find_attached(struct broker *b, uint32_t uid)
+{
+	struct broker_user *u = find(b, uid);
+
+	return u && u->attached ? u : NULL;
+}
+
+struct pace *
+user_pace(struct broker_user *u)
+{
+	return &u->pace;
+}
+
+struct pace *
+user_requests(struct broker_user *u)
+{
+	return &u->requests;
+}
+
+void
+user_charge(struct broker_user *u, uint64_t ns, bool request)
+{
+	struct broker *b = u->b;
+
+	if (!u->attached || broker_now(b) - u->since < NEW_NS)
+		pace_use(&b->strangers, b->config.burst_ns, ns);
+	if (u->attached && request)
+		pace_use(&u->requests, b->config.burst_ns, ns);
+	else if (u->attached)
+		pace_use(&u->pace, user_burst(b), ns);
 }
 
 struct engine_share *
@@ -230,7 +333,7 @@ set_others(struct broker *b, const char *key, const char *value)
 			continue;
 		u->limits = b->user_others;
 		store_rate(u);
-		rc += (int)u->sessions;
+		rc += (int)u->used[USER_SESSIONS];
 	}
 	return rc;
 }
@@ -254,51 +357,49 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 		return rc;
 	u->kept = true;
 	store_rate(u);
-	return (int)u->sessions;
+	return (int)u->used[USER_SESSIONS];
 }
 
-static void
-count_text(uint64_t n, char *text, size_t size)
-{
-	if (n)
-		snprintf(text, size, "%llu", (unsigned long long)n);
-	else
-		snprintf(text, size, "none");
-}
+/* `what` is below SETTINGS: the limits, and behind USER_MEMORY the rate: alphabetical. */
+#define SETTINGS (USER_LIMITS + 1u)
+#define RATE_AT (USER_MEMORY + 1u)
 
-#define LIMITS 5u
-
-/* `what` is below LIMITS. */
 static void
 limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct weir_row_setting *r)
 {
-	static const char *const name[] = {"connections", "memory", "rate", "services", "sessions"};
-	static const char *const help[] = {
+	static const char *const help[USER_LIMITS] = {
 	    "ends of connections of all programs of that user",
-	    "bytes of arenas and adopted memory of all programs of that user",
-	    "payload bytes/s to peers of all programs of that user, and burst in bytes",
+	    "bytes of arenas, adopted memory and segments of all programs of that user",
+	    "ranges of memory that all programs of that user have adopted",
+	    "segments (memory between two local threads) of all programs of that user",
 	    "public services that all programs of that user offer",
 	    "attached programs of that user"};
-	const uint64_t count[] = {l->connections, l->memory, 0, l->services, l->sessions};
+	enum user_limit which = what > RATE_AT ? what - 1 : what;
+	bool rate = what == RATE_AT;
 
-	snprintf(r->key, sizeof(r->key), "user.%s.%s", whose, name[what]);
-	snprintf(r->help, sizeof(r->help), "%s%s", help[what],
+	snprintf(r->key, sizeof(r->key), "user.%s.%s", whose,
+		 rate ? "rate" : user_limit_name(which));
+	snprintf(r->help, sizeof(r->help), "%s%s",
+		 rate ? "payload bytes/s to peers of all programs of that user, and burst in bytes"
+		      : help[which],
 		 *whose == '*' ? ", unless it is named" : "");
-	if (what == 2)
+	if (rate)
 		rate_text(&l->rate, r->value, sizeof(r->value));
+	else if (l->most[which])
+		snprintf(r->value, sizeof(r->value), "%llu", (unsigned long long)l->most[which]);
 	else
-		count_text(count[what], r->value, sizeof(r->value));
+		snprintf(r->value, sizeof(r->value), "none");
 }
 
 bool
 user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 {
-	uint32_t skip = index / LIMITS;
+	uint32_t skip = index / SETTINGS;
 	const struct broker_user *u = b->users;
 	char uid[16];
 
 	if (skip-- == 0) {
-		limit_row("*", &b->user_others, index % LIMITS, r);
+		limit_row("*", &b->user_others, index % SETTINGS, r);
 		return true;
 	}
 	while (u && (!u->kept || skip-- != 0))
@@ -306,7 +407,7 @@ user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting
 	if (!u)
 		return false;
 	snprintf(uid, sizeof(uid), "%u", u->uid);
-	limit_row(uid, &u->limits, index % LIMITS, r);
+	limit_row(uid, &u->limits, index % SETTINGS, r);
 	return true;
 }
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a data plane is made of and what it costs, printed once at start. */
+#include "common/log.h"
+#include "machine_limits.h"
 #include "memory.h"
 #include "plane.h"
+#include "segment.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 
 static uint64_t total;
 
@@ -13,6 +17,14 @@ line(const char *pool, uint64_t count, uint64_t each, const char *when)
 	printf("  %-34s %8llu x %11llu = %13llu  %s\n", pool, (unsigned long long)count,
 	       (unsigned long long)each, (unsigned long long)(count * each), when);
 	total += count * each;
+}
+
+/* The same, of what shared memory is used for: what there may be of it is less. */
+static void
+part_of_programs(const char *what, uint64_t count, uint64_t each)
+{
+	printf("    %-32s %8llu x %11llu   of that\n", what, (unsigned long long)count,
+	       (unsigned long long)each);
 }
 
 static void
@@ -32,7 +44,7 @@ print_engine(const struct plane *p, unsigned i)
 }
 
 static void
-print_pools(const struct plane *p)
+print_pools(const struct plane *p, uint64_t *fixed)
 {
 	const struct options *o = p->options;
 	uint32_t lines = (uint32_t)(o->peer_ring / WEIR_SLOT_SIZE);
@@ -61,16 +73,35 @@ print_pools(const struct plane *p)
 	line("rings of a link, two ways", o->links * joined,
 	     2 * o->peer_ring + 2 * sizeof(struct weir_credit_line) + engine_link_bytes(lines),
 	     "at most");
-	line("arena of a session", o->max_sessions, g.bytes, "at most");
-	line("memory that a session has adopted", o->max_sessions, o->adopt, "at most");
 	line("tables of a session in an engine", o->max_sessions * p->engines,
 	     engine_session_bytes(&p->engine[0].config, &g), "at most");
+	*fixed = total;
+	line("shared memory of all programs", 1, o->most[USER_MEMORY], "at most");
 	printf("  %-34s %36s %13llu\n", "", "at most", (unsigned long long)total);
+	part_of_programs("arena of a session", o->max_sessions, g.bytes);
+	part_of_programs("memory that a session has adopted", o->max_sessions, o->adopt);
+	part_of_programs("segment of two threads", o->most[USER_SEGMENTS], segment_bytes());
+}
+
+static void
+print_users(const struct options *o)
+{
+	const struct user_limits *l = &o->users.others;
+
+	printf("limits, all users and each that has no own:\n");
+	for (enum user_limit i = 0; i < USER_LIMITS; i++)
+		if (o->most[i])
+			printf("  %-34s %24llu   %24llu\n", user_limit_name(i),
+			       (unsigned long long)o->most[i], (unsigned long long)l->most[i]);
 }
 
 void
 budget_print(const struct plane *p)
 {
+	struct rlimit files = {.rlim_max = RLIM_INFINITY};
+	uint64_t fixed;
+	char text[256];
+
 	for (unsigned i = 0; i < p->ports; i++) {
 		struct plane_port_info info;
 
@@ -80,6 +111,10 @@ budget_print(const struct plane *p)
 	for (unsigned i = 0; i < p->engines; i++)
 		print_engine(p, i);
 	total = 0;
-	print_pools(p);
+	print_pools(p, &fixed);
+	print_users(p->options);
 	fflush(stdout);
+	getrlimit(RLIMIT_NOFILE, &files);
+	if (!limits_fit(p->options, fixed, machine_memory(""), files.rlim_max, text, sizeof(text)))
+		log_warning("%s", text);
 }

@@ -6,6 +6,7 @@
 #include "common/notify.h"
 #include "common/run_dir.h"
 #include "eal_setup.h"
+#include "machine_limits.h"
 #include "plane.h"
 
 #include <errno.h>
@@ -87,15 +88,17 @@ open_signals(void)
 }
 
 /* Programs cost descriptors: take as many as we may. */
-static void
+/* As many open files as are allowed. */
+static uint64_t
 raise_limits(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return UINT64_MAX;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_max;
 }
 
 static int
@@ -118,7 +121,7 @@ static int
 wait_main(int epoll_fd, uint64_t ns)
 {
 	struct epoll_event events[4];
-	uint64_t ms = ns / 1000000 + 1;
+	uint64_t ms = ns ? ns / 1000000 + 1 : 0; /* there is work already */
 
 	return epoll_wait(epoll_fd, events, 4, ms > 1000 ? 1000 : (int)ms);
 }
@@ -248,7 +251,7 @@ main(int argc, char **argv)
 	log_set_level(o.log_level);
 	log_set_format(o.log_format);
 	crash_install(plane_crash_state);
-	raise_limits();
+	limits_derive(&o, machine_memory(""), raise_limits());
 	/* programs that are registered, too, then need no fence before they look at our sleep flags
 	 */
 	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);

@@ -11,7 +11,12 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LEASE_NS                                                                                   \
+	2000000000u /* a lease is relied on for so long: well below fs.lease-break-time            \
+		     */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -74,6 +79,29 @@ populate(const struct memfd *m, size_t from, size_t length)
 	return fallocate(m->fd, 0, (off_t)from, (off_t)length) ? -errno : 0;
 }
 
+/* Another description of the file; the kernel counts those that come from an open(). -errno. */
+static int
+open_again(int fd)
+{
+	char path[32];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	return again < 0 ? -errno : again;
+}
+
+static int
+create(const char *name, size_t bytes, unsigned huge_flags)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
+	int rc = fd < 0 || ftruncate(fd, (off_t)bytes) ? -errno : open_again(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
 static int
 begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_part *parts,
 	 unsigned part_count, struct memfd *m)
@@ -83,10 +111,12 @@ begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd
 
 	*m = (struct memfd){.fd = -1, .base = MAP_FAILED, .page = page};
 	m->bytes = (bytes + page - 1) / page * page;
-	m->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
-	if (m->fd < 0 || ftruncate(m->fd, (off_t)m->bytes))
-		goto err;
+	m->fd = create(name, m->bytes, huge_flags);
+	if (m->fd < 0)
+		return m->fd;
 	m->base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	if (m->base != MAP_FAILED)
+		m->mapped = m->bytes;
 	if (m->base == MAP_FAILED || madvise(m->base, m->bytes, MADV_DONTFORK))
 		goto err;
 	for (unsigned i = 0; i < part_count; i++)
@@ -143,13 +173,97 @@ memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *pa
 	return huge ? memfd_open(name, bytes, 0, parts, part_count, m) : rc;
 }
 
+static uint64_t
+monotonic(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * A write lease is given to who alone has the file open; mappings count, since they hold what was
+ * opened. Until it is broken, fs.lease-break-time after somebody asks, an open() of others waits.
+ * So no program can hold a lock of the inode, which the punching of holes takes.
+ */
+static int
+lease(struct memfd *m)
+{
+	int fd = m->apart ? m->fd : open_again(m->fd);
+
+	if (fd < 0)
+		return -EBUSY; /* out of descriptors: later */
+	if (!m->apart)
+		close(m->fd);
+	m->fd = fd;
+	m->apart = true;
+	if (!fcntl(fd, F_SETLEASE, F_WRLCK)) {
+		m->leased = monotonic();
+		return 1;
+	}
+	if (errno == EAGAIN || errno == ENOMEM)
+		return -EBUSY;
+	memfd_close(m); /* no leases on such files: its last user frees it */
+	return 0;
+}
+
+/* The last `most` of *bytes, rounded up to pages: where they begin; *bytes goes there. */
+static size_t
+last(const struct memfd *m, size_t *bytes, size_t most, size_t *length)
+{
+	*length = WEIR_ALIGN_UP(most, m->page);
+	if (*length > *bytes)
+		*length = *bytes;
+	return *bytes -= *length;
+}
+
+int
+memfd_release(struct memfd *m, size_t most)
+{
+	size_t length, at;
+
+	if (m->base != MAP_FAILED) {
+		at = last(m, &m->mapped, most, &length);
+		munmap((char *)m->base + at, length);
+		if (!m->mapped)
+			m->base = MAP_FAILED;
+		return 1;
+	}
+	if (!m->leased)
+		return lease(m);
+	if (m->present && monotonic() - m->leased < LEASE_NS) {
+		at = last(m, &m->present, most, &length);
+		/* fails for want of memory at most: then close() frees it */
+		if (fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			      (off_t)length))
+			m->present = 0;
+		return 1;
+	}
+	if (m->present) { /* we got no CPU for long */
+		fcntl(m->fd, F_SETLEASE, F_UNLCK);
+		m->leased = 0;
+		return 1;
+	}
+	memfd_close(m);
+	return 0;
+}
+
+struct memfd
+memfd_move(struct memfd *m)
+{
+	struct memfd moved = *m;
+
+	*m = (struct memfd){.fd = -1, .base = MAP_FAILED};
+	return moved;
+}
+
 void
 memfd_close(struct memfd *m)
 {
 	if (m->base != MAP_FAILED)
-		munmap(m->base, m->bytes);
+		munmap(m->base, m->mapped);
 	if (m->fd >= 0)
 		close(m->fd);
-	m->base = MAP_FAILED;
-	m->fd = -1;
+	*m = (struct memfd){.fd = -1, .base = MAP_FAILED};
 }

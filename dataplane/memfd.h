@@ -6,9 +6,13 @@
 #ifndef WEIR_MEMFD_H
 #define WEIR_MEMFD_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define MEMFD_HUGE_PAGE (2ul << 20)
+/* Bytes that are made or released at a time, but for a whole page: some 100 us. */
+#define MEMFD_PIECE (256ul << 10)
 
 /* A part of the memory that should lie on a NUMA socket (-1: anywhere). */
 struct memfd_part {
@@ -17,10 +21,12 @@ struct memfd_part {
 };
 
 struct memfd {
-	int fd;
+	int fd; /* may be sent to programs */
 	void *base;
 	size_t bytes, page;
-	size_t present; /* of bytes */
+	size_t mapped, present; /* of bytes */
+	bool apart;		/* being released: fd is a description that no program has */
+	uint64_t leased; /* the same: ns, since when nobody else can open it; 0: somebody may */
 };
 
 /*
@@ -36,7 +42,15 @@ int memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_par
 /* Populates the next `most` bytes. 1: there are more; 0: all are present, sealed; or -errno. */
 int memfd_go_on(struct memfd *m, size_t most);
 
-/* Unmaps what is mapped and closes. */
+/*
+ * Releases it as it was made, `most` bytes at a time. 1: there is more; 0: its memory is free and
+ * *m is closed; -EBUSY: a program has a descriptor or a mapping still, try again later. While a
+ * program has one, nothing is done that could wait for that program.
+ */
+int memfd_release(struct memfd *m, size_t most);
+/* Takes it out of *m, which is empty then. */
+struct memfd memfd_move(struct memfd *m);
+/* Unmaps what is mapped and closes, in one go. */
 void memfd_close(struct memfd *m);
 
 #endif

@@ -65,6 +65,9 @@ static const struct row rows[] = {
      "16384", "connections of all sessions"},
     {"max-sessions", "WEIR_MAX_SESSIONS", "N", KIND_NUMBER, AT(max_sessions), 1, 4096, "64",
      "attached programs"},
+    {"memory", "WEIR_MEMORY", "SIZE", KIND_SIZE, AT(memory), 2 << 20, 1ull << 50, NULL,
+     "shared memory of all programs together: arenas, what they adopt, segments [half of the "
+     "machine's, or of what its control group may have]"},
     {"nic", NULL, "SPEC", KIND_NIC, 0, 0, 0, NULL,
      "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...] or verbs:DEVICE[,KEY=VALUE...]; may be given "
      "several times"},
@@ -92,8 +95,9 @@ static const struct row rows[] = {
      "frames of an engine sent and not yet acknowledged"},
     {"user-limit", NULL, "LIMIT", KIND_USER, 0, 0, 0, NULL,
      "USER:KEY=VALUE[,KEY=VALUE...], what all programs of a user may use together: sessions=, "
-     "connections=, services=, memory=, rate=; USER * is each that isn't named; may be given "
-     "several times"},
+     "connections=, services=, memory=, regions=, segments=, rate=; USER * is each that isn't "
+     "named; memory, regions and segments are half of all unless given; may be given several "
+     "times"},
     {"window", "WEIR_WINDOW", "SIZE", KIND_SIZE, AT(window), 64 << 10, 1 << 30, "2M",
      "flow-control window of a connection"},
 };

@@ -46,12 +46,14 @@ struct options {
 	const char *run_dir; /* of all instances */
 	enum idle_mode idle;
 	uint64_t idle_sleep_us, idle_spin_us;
-	uint64_t adopt, arena, channels, links, max_connections, max_sessions, node_timeout_ms;
+	uint64_t adopt, arena, channels, links, max_connections, max_sessions, memory;
+	uint64_t node_timeout_ms;
 	uint64_t peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames, window;
 	double threshold;
 	uint64_t program_weight;
 	struct rate program_rate;
 	struct users users;
+	uint64_t most[USER_LIMITS]; /* of all users: machine_limits.h */
 	enum log_level log_level;
 	enum log_format log_format;
 	struct nic_spec nic[OPTIONS_NICS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much of main's CPU time somebody may use up: a burst at once, and in the long run one
- * PACE_SHAREth of the time. Main commonly shares its CPU with engines or programs: without this,
- * one program that attaches or asks in a loop takes half of it from them.
+ * How much of main's CPU time somebody may use up: a burst at once, and in the long run a share of
+ * the time. Main commonly shares its CPU with engines or programs: without this, one program that
+ * attaches or asks in a loop takes half of it from them.
  */
 #ifndef WEIR_PACE_H
 #define WEIR_PACE_H
@@ -10,12 +10,19 @@
 #include <stdint.h>
 #include <time.h>
 
-#define PACE_SHARE 20u		  /* a twentieth */
-#define PACE_EXCESS_NS 150000000u /* used beyond the burst that counts: nobody waits for ever */
+#define PACE_SHARE 20u		    /* a twentieth, unless the pace says another */
+#define PACE_LONGEST_NS 3000000000u /* nobody waits for longer */
 
 struct pace {
 	uint64_t used_ns, seen; /* when it was last drained */
+	uint32_t share;		/* one such part of the time; 0: PACE_SHARE */
 };
+
+static inline uint32_t
+pace_share(const struct pace *p)
+{
+	return p->share ? p->share : PACE_SHARE;
+}
 
 /* CPU time of this thread. */
 static inline uint64_t
@@ -30,22 +37,31 @@ pace_clock(void)
 static inline void
 pace_use(struct pace *p, uint64_t burst_ns, uint64_t ns)
 {
+	if (!burst_ns)
+		return;
 	p->used_ns += ns;
-	if (p->used_ns > burst_ns + PACE_EXCESS_NS)
-		p->used_ns = burst_ns + PACE_EXCESS_NS;
+	if (p->used_ns > burst_ns + PACE_LONGEST_NS / pace_share(p))
+		p->used_ns = burst_ns + PACE_LONGEST_NS / pace_share(p);
+}
+
+/* What of it counts still. */
+static inline uint64_t
+pace_left(struct pace *p, uint64_t now)
+{
+	uint64_t drained = (now - p->seen) / pace_share(p);
+
+	p->used_ns -= drained < p->used_ns ? drained : p->used_ns;
+	p->seen = now;
+	return p->used_ns;
 }
 
 /* When it may go on: 0, or a time after `now`. A burst of 0 is without limit. */
 static inline uint64_t
 pace_due(struct pace *p, uint64_t burst_ns, uint64_t now)
 {
-	uint64_t drained = (now - p->seen) / PACE_SHARE;
-
-	p->used_ns -= drained < p->used_ns ? drained : p->used_ns;
-	p->seen = now;
-	if (!burst_ns || p->used_ns < burst_ns)
+	if (!burst_ns || pace_left(p, now) < burst_ns)
 		return 0;
-	return now + (p->used_ns - burst_ns + 1) * PACE_SHARE;
+	return now + (p->used_ns - burst_ns + 1) * pace_share(p);
 }
 
 #endif

@@ -347,6 +347,7 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .user = p,
 	};
 
+	memcpy(config.most, o->most, sizeof(config.most));
 	for (unsigned i = 0; i < p->engines; i++) {
 		struct plane_engine *e = &p->engine[i];
 

@@ -23,6 +23,18 @@ port_wake(void *user, unsigned context)
 	loop_wake(p->engine[context * p->ports + port->index].loop);
 }
 
+/* What is registered with a device of which so many engines are: adopted memory, arenas (a part for
+ * each engine, and what is sent), receive buffers, and of a link three, twice while it is repaired.
+ */
+static uint32_t
+memory_regions(const struct plane *p, unsigned contexts)
+{
+	const struct options *o = p->options;
+
+	return (uint32_t)(o->most[USER_REGIONS] + o->max_sessions * (contexts + 1) +
+			  contexts * (6 * o->links + 2));
+}
+
 static int
 open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, size_t size)
 {
@@ -34,6 +46,7 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 	/* a link being repaired has its old QPs beside the new ones for a while; so has the one for
 	   datagrams */
 	config.max_qp = 4 * (uint32_t)o->links + 2;
+	config.max_mr = memory_regions(p, contexts);
 	config.cq_depth =
 	    4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p) + 3 * ENGINE_DATAGRAMS;
 	config.tx_frames = (uint32_t)o->tx_frames;

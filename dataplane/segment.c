@@ -11,32 +11,44 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Ordinary pages: a hole that a program punches faults in again, on hugetlbfs it may not. */
-static int
-memory_open(struct segment *g, int numa_socket)
+static void
+fill_geometry(struct weir_segment_geometry *g)
 {
-	struct memfd_part part = {.numa_socket = numa_socket};
-	struct memfd m;
-	int rc;
-
-	g->geometry = (struct weir_segment_geometry){
+	*g = (struct weir_segment_geometry){
 	    .magic = WEIR_SEGMENT_MAGIC,
 	    .version = WEIR_LAYOUT_VERSION,
 	    .ring_slots = SEGMENT_RING_SLOTS,
 	    .connections = SEGMENT_CONNECTIONS,
 	    .area_bytes = SEGMENT_AREA_BYTES,
 	};
-	g->geometry.bytes = WEIR_ALIGN_UP(weir_segment_end(&g->geometry), 4096);
+	g->bytes = WEIR_ALIGN_UP(weir_segment_end(g), 4096);
+}
+
+uint64_t
+segment_bytes(void)
+{
+	struct weir_segment_geometry g;
+
+	fill_geometry(&g);
+	return g.bytes;
+}
+
+/* Ordinary pages: a hole that a program punches faults in again, on hugetlbfs it may not. */
+static int
+memory_open(struct segment *g, int numa_socket)
+{
+	struct memfd_part part = {.numa_socket = numa_socket};
+	int rc;
+
+	fill_geometry(&g->geometry);
 	part.length = g->geometry.bytes;
-	rc = memfd_open("weir-segment", g->geometry.bytes, 0, &part, 1, &m);
+	rc = memfd_open("weir-segment", g->geometry.bytes, 0, &part, 1, &g->memory);
 	if (rc)
 		return rc;
-	g->memory = m.fd;
-	g->base = m.base;
-	g->guard = sigbus_guard_add(m.base, m.bytes, m.page, -1);
+	g->guard = sigbus_guard_add(g->memory.base, g->memory.bytes, g->memory.page, -1);
 	if (g->guard < 0)
 		return g->guard;
-	memcpy(g->base, &g->geometry, sizeof(g->geometry));
+	memcpy(g->memory.base, &g->geometry, sizeof(g->geometry));
 	return 0;
 }
 
@@ -48,7 +60,8 @@ segment_open(int numa_socket)
 
 	if (!g)
 		return NULL;
-	g->memory = g->guard = -1;
+	g->guard = -1;
+	g->memory = (struct memfd){.fd = -1, .base = MAP_FAILED};
 	rc = weir_bell_open(g->bell);
 	if (!rc)
 		rc = memory_open(g, numa_socket);
@@ -70,19 +83,23 @@ segment_close(struct segment *g)
 		return;
 	for (int i = 0; i < 2; i++)
 		weir_bell_close(&g->bell[i]);
-	if (g->guard >= 0)
-		sigbus_guard_remove(g->guard);
-	if (g->base)
-		munmap(g->base, g->geometry.bytes);
-	if (g->memory >= 0)
-		close(g->memory);
+	sigbus_guard_remove(g->guard);
+	memfd_close(&g->memory);
 	free(g);
+}
+
+struct memfd
+segment_take_memory(struct segment *g)
+{
+	sigbus_guard_remove(g->guard);
+	g->guard = -1;
+	return memfd_move(&g->memory);
 }
 
 static struct weir_segment_conn *
 line(const struct segment *g, uint32_t direction, uint32_t index)
 {
-	return (struct weir_segment_conn *)(g->base +
+	return (struct weir_segment_conn *)((uint8_t *)g->memory.base +
 					    weir_segment_conns_at(&g->geometry, direction)) +
 	       index;
 }

@@ -9,15 +9,22 @@
 
 #include "common/bell.h"
 #include "common/shm.h"
+#include "memfd.h"
+
+#include <sys/queue.h>
 
 #define SEGMENT_CONNECTIONS 1024u
 #define SEGMENT_RING_SLOTS 512u
 #define SEGMENT_AREA_BYTES (1ull << 19)
 
 struct broker_session;
+struct broker_user;
 
 struct segment_side {
+	struct segment *segment;
+	LIST_ENTRY(segment_side) in_session;
 	struct broker_session *session; /* NULL: has ended */
+	struct broker_user *charged;	/* its user, until the session ends, unless the other's */
 	uint32_t channel;
 	bool membarrier; /* its program is registered for it */
 	bool fetched;	 /* the program got its descriptors */
@@ -27,8 +34,8 @@ struct segment_side {
 
 struct segment {
 	uint32_t id;
-	int memory, guard; /* of the mapping, see sigbus.h */
-	uint8_t *base;	   /* stored to, never written: the programs can hold its inode locked */
+	struct memfd memory; /* stored to, never written: the programs can hold its inode locked */
+	int guard;	     /* of the mapping, see sigbus.h */
 	struct weir_bell bell[2]; /* by side */
 	struct weir_segment_geometry geometry;
 	struct segment_side side[2];
@@ -37,9 +44,13 @@ struct segment {
 	uint8_t users[SEGMENT_CONNECTIONS]; /* ends of connection i, 2 ... 0 */
 };
 
+/* Of its memory. */
+uint64_t segment_bytes(void);
 /* Memory and doorbells. NULL and errno. */
 struct segment *segment_open(int numa_socket);
 void segment_close(struct segment *g);
+/* Before its end: nothing guards it any more; its memory is to be released. */
+struct memfd segment_take_memory(struct segment *g);
 
 /* A line for a connection with two ends, its counters zero: 0 and *index, or -ENOSPC or -errno. */
 int segment_take(struct segment *g, uint32_t *index);

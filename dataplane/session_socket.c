@@ -2,7 +2,9 @@
 /*
  * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
  * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
- * paced by client, coming and soon leaving again by process.
+ * paced by client, by user and in all; coming and soon leaving again by user. Users that have no
+ * session are strangers, who share a twentieth of the time: a thirtieth for their sessions, which
+ * are made one at a time, the rest for the door, that is accepting, refusing and closing.
  */
 #define _GNU_SOURCE
 #include "broker_internal.h"
@@ -18,9 +20,15 @@
 
 #define HELLO_TIMEOUT_NS (5 * BROKER_SECOND_NS)
 #define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
+#define STAND_NS (10 * BROKER_SECOND_NS) /* libraries give up before */
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
-#define PROCESSES 64u
+#define DOOR_BURST_NS 2000000u
+#define DOOR_PAUSE_NS 10000000u /* not accepting, at least: main isn't woken for each */
+#define RESERVE_NS 50000000u	/* strangers' time for those that haven't come lately */
+#define LATELY_NS (10 * BROKER_SECOND_NS)
+#define REQUESTS_SMALL_NS 2000000u /* who has asked for no more need not wait for others */
+#define UIDS 64u	 /* by low bits; who shares a place by chance shares what it says */
 #define GROUPS_MAX 1024u /* of a user, that --allow looks at */
 
 struct client {
@@ -33,11 +41,14 @@ struct client {
 	uint64_t cost_ns;  /* main's CPU time for it */
 	struct pace pace;
 	uint64_t held_until; /* not heard before; 0: it is heard */
+	bool stands;	     /* in line, to attach */
+	bool owes;	     /* there since its user has cost enough */
+	bool turn;	     /* that has come */
 	bool greeted;	     /* WELCOME was sent */
 	bool ended;	     /* the broker has ended the session, or refused it */
 	bool over;	     /* closed when its socket is next looked at */
-	bool gone;	     /* closed; stays until `job` is done */
 	bool busy;	     /* `job` is with the threads */
+	bool gone;	     /* closed; stays until it is not busy */
 	struct socket_job job;
 	union {
 		struct weir_session_msg m;
@@ -48,62 +59,98 @@ struct client {
 
 struct session_socket {
 	struct broker_watch watch; /* first */
-	struct broker_watch done;  /* of `threads` */
-	struct socket_threads
-	    *threads; /* NULL: sockets refuse descriptors, main reads and closes */
 	struct broker *b;
 	struct client *clients;
 	uint32_t count;
-	uint64_t paused_until;		/* not accepting: out of descriptors */
-	struct pace process[PROCESSES]; /* by pid; who shares one by chance shares the wait */
+	struct broker_watch done; /* of `threads` */
+	struct socket_threads
+	    *threads;	       /* NULL: sockets refuse descriptors, main reads and closes */
+	uint32_t jobs;	       /* with them */
+	uint64_t paused_until; /* not accepting: out of descriptors, or too much came */
+	struct pace door;
+	uint32_t standing;     /* clients */
+	uint32_t silent[UIDS]; /* clients without a session, by uid */
+	struct {
+		uint32_t uid;
+		uint64_t at;
+	} lately[UIDS]; /* strangers whose sessions were made */
 };
 
-static struct pace *
-process_pace(struct client *c)
+static uint32_t
+place_of(const struct client *c)
 {
-	return &c->b->session_socket->process[(uint32_t)c->peer.pid % PROCESSES];
+	return c->peer.uid % UIDS;
 }
 
-/* Giving its memory back takes up to a third of what making it took. */
+/* Nobody with a session answers for it. */
+static void
+door_use(struct session_socket *ss, uint64_t ns)
+{
+	pace_use(&ss->door, ss->b->config.burst_ns ? DOOR_BURST_NS : 0, ns);
+}
+
+/* What its session has cost, unless that was paid for as it was made. */
 static void
 charge(struct client *c)
 {
-	if (c->session)
-		c->cost_ns += c->session->cost_ns * 4 / 3;
+	if (c->session && !c->session->charged)
+		c->cost_ns += c->session->cost_ns;
 }
 
-/* Of what it sent along, main closes nothing. */
 static void
-drop_socket(struct client *c)
+job_submit(struct session_socket *ss, struct socket_job *job)
 {
-	struct session_socket *ss = c->b->session_socket;
+	ss->jobs++;
+	socket_threads_submit(ss->threads, job);
+}
+
+/* Each end of an accepted socket comes here. Main closes nothing that a program sent along. */
+static void
+socket_close(struct session_socket *ss, int fd, uid_t uid)
+{
+	struct socket_job *job;
 
 	if (!ss->threads) {
-		close(c->watch.fd);
-		ss->count--;
-		free(c);
+		close(fd);
 		return;
 	}
-	c->gone = c->busy = true;
-	c->job = (struct socket_job){.fd = c->watch.fd, .uid = c->peer.uid};
-	socket_threads_submit(ss->threads, &c->job);
+	job = broker_alloc(sizeof(*job));
+	job->fd = fd;
+	job->uid = uid;
+	job_submit(ss, job);
+}
+
+static void
+stand(struct client *c, bool stands)
+{
+	c->b->session_socket->standing += (uint32_t)stands - (uint32_t)c->stands;
+	c->stands = stands;
 }
 
 static void
 client_close(struct client *c)
 {
+	struct session_socket *ss = c->b->session_socket;
+	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
+
 	charge(c);
-	if (broker_now(c->b) - c->since < SHORT_NS)
-		pace_use(process_pace(c), c->b->config.burst_ns, c->cost_ns);
+	if (u && broker_now(c->b) - c->since < SHORT_NS)
+		user_charge(u, c->cost_ns, false);
 	if (c->session)
 		broker_session_close(c->session);
+	else
+		ss->silent[place_of(c)]--;
+	stand(c, false);
 	broker_watch_remove(c->b, &c->watch);
 	*c->previous = c->next;
 	if (c->next)
 		c->next->previous = c->previous;
+	ss->count--;
 	c->gone = true;
-	if (!c->busy)
-		drop_socket(c);
+	if (c->busy)
+		return;
+	socket_close(ss, c->watch.fd, c->peer.uid);
+	free(c);
 }
 
 /* Not closed at once: a caller may still be using it. */
@@ -149,6 +196,8 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 		c->greeted = true;
 	if (!reply || refused_hello) {
 		charge(c);
+		if (c->session)
+			c->b->session_socket->silent[place_of(c)]++;
 		c->session = NULL;
 		c->ended = true;
 		client_end(c);
@@ -187,47 +236,114 @@ refuse_user(struct client *c)
 static void
 hello(struct client *c, const struct weir_session_msg *m, size_t length)
 {
+	struct session_socket *ss = c->b->session_socket;
 	uint64_t begin = pace_clock();
+	bool stranger = !user_find_attached(c->b, c->peer.uid);
 	struct broker_session *s =
 	    broker_session_open(c->b, m, length, c->peer.pid, c->peer.uid, on_reply, c);
 
-	if (!c->ended) /* else s is gone already */
-		c->session = s;
+	stand(c, false);
 	c->deadline = UINT64_MAX;
-	c->cost_ns += (pace_clock() - begin) * 4 / 3;
+	if (c->ended) /* then s is gone already */
+		return;
+	c->session = s;
+	ss->silent[place_of(c)]--;
+	s->cost_ns += pace_clock() - begin;
+	if (!stranger && !c->turn)
+		return;
+	s->charged = true;
+	session_in_line(s, true);
+	user_charge(s->owner, s->cost_ns, false);
+	if (stranger) {
+		ss->lately[place_of(c)].uid = c->peer.uid;
+		ss->lately[place_of(c)].at = broker_now(c->b);
+	}
+}
+
+/* Main has worked for its requests so long. */
+static void
+pay(struct client *c, uint64_t ns)
+{
+	uint64_t burst = c->b->config.burst_ns;
+
+	pace_use(&c->pace, burst / 2, ns);
+	pace_use(&c->b->requests, burst, ns);
+	user_charge(c->session->owner, ns, true);
 }
 
 static void
 request(struct client *c, const struct weir_session_msg *m, size_t length)
 {
-	uint64_t begin = pace_clock(), cost;
+	uint64_t begin = pace_clock();
 
 	if (c->b->stopping && c->session) /* the hang-up answers */
 		return;
-	if (!c->session || broker_session_request(c->session, m, length) ||
-	    m->type == WEIR_MSG_BYE) {
+	if (!c->session || broker_session_request(c->session, m, length) || m->type == WEIR_MSG_BYE)
 		client_close(c);
-		return;
-	}
-	cost = pace_clock() - begin + REQUEST_NS;
-	if (m->type == WEIR_MSG_ADOPT)
-		cost += cost / 3; /* giving it back */
-	c->cost_ns += cost;
-	pace_use(&c->pace, c->b->config.burst_ns / 2, cost);
+	else if (c->session)
+		pay(c, pace_clock() - begin + REQUEST_NS);
 }
 
-/* Whether it, or its process, has cost enough for now: then only its end is noticed. */
+/* When the requests of a program are heard again; 0: now. */
+static uint64_t
+requests_due(struct client *c, uint64_t now)
+{
+	uint64_t burst = c->b->config.burst_ns, all, due;
+
+	pay(c, c->session->request_ns); /* what was made for it meanwhile */
+	c->session->request_ns = 0;
+	due = pace_due(&c->pace, burst / 2, now);
+	if (!due)
+		due = pace_due(user_requests(c->session->owner), burst, now);
+	all = pace_due(&c->b->requests, burst, now);
+	if (!due && all && pace_left(&c->pace, now) > REQUESTS_SMALL_NS)
+		due = all;
+	return due;
+}
+
+/* When it may attach. */
+static uint64_t
+attach_due(struct client *c, uint64_t now)
+{
+	struct session_socket *ss = c->b->session_socket;
+	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
+	uint64_t burst = c->b->config.burst_ns;
+	bool came = ss->lately[place_of(c)].uid == c->peer.uid &&
+		    now - ss->lately[place_of(c)].at < LATELY_NS;
+
+	if (u)
+		return pace_due(user_pace(u), user_burst(c->b), now);
+	return pace_due(&c->b->strangers, burst && !came ? burst + RESERVE_NS : burst, now);
+}
+
+/* Strangers attach one at a time, and so do those whose user has cost enough: each knows then what
+ * the one before has cost. */
+static bool
+must_stand(struct client *c, uint64_t now)
+{
+	struct session_socket *ss = c->b->session_socket;
+
+	if (!c->b->config.burst_ns || c->turn)
+		return false;
+	c->owes = attach_due(c, now) && user_find_attached(c->b, c->peer.uid);
+	return c->owes || attach_due(c, now) ||
+	       (!user_find_attached(c->b, c->peer.uid) && (c->b->line || ss->standing));
+}
+
+/* Whether it, or its user, has cost enough for now: then only its end is noticed. */
 static bool
 hold(struct client *c)
 {
-	uint64_t now = broker_now(c->b), burst = c->b->config.burst_ns;
+	uint64_t now = broker_now(c->b);
 
-	c->held_until =
-	    c->session ? pace_due(&c->pace, burst / 2, now) : pace_due(process_pace(c), burst, now);
-	if (!c->held_until)
+	if (c->session)
+		c->held_until = requests_due(c, now);
+	else
+		stand(c, must_stand(c, now));
+	if (!c->held_until && !c->stands)
 		return false;
 	if (c->deadline != UINT64_MAX)
-		c->deadline = c->held_until + HELLO_TIMEOUT_NS;
+		c->deadline = now + STAND_NS;
 	broker_watch_change(c->b, &c->watch, 0);
 	return true;
 }
@@ -236,67 +352,75 @@ hold(struct client *c)
 static void
 take(struct client *c, ssize_t n)
 {
+	bool greets = !c->session && c->deadline != UINT64_MAX;
+
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n <= 0)
 		client_close(c);
-	else if (c->session || c->deadline == UINT64_MAX)
-		request(c, &c->in.m, (size_t)n);
-	else if (may_attach(c))
+	else if (greets && !may_attach(c))
+		refuse_user(c);
+	else if (greets)
 		hello(c, &c->in.m, (size_t)n);
 	else
-		refuse_user(c);
+		request(c, &c->in.m, (size_t)n);
 }
 
 static void
-client_ready(struct broker_watch *w, uint32_t events)
+handle(struct client *c, uint32_t events)
 {
-	struct client *c = (struct client *)w;
 	struct session_socket *ss = c->b->session_socket;
+	bool allowed;
 	ssize_t n;
 
 	if (events & (EPOLLHUP | EPOLLERR)) { /* whatever it said last, nobody waits for answers */
 		client_close(c);
 		return;
 	}
-	if (!c->over && hold(c))
+	allowed = c->session || c->over || c->deadline == UINT64_MAX || may_attach(c);
+	if (!c->over && allowed && hold(c))
 		return;
 	if (c->over) {
 		client_close(c);
 		return;
 	}
 	memset(&c->in, 0, sizeof(c->in));
-	if (ss->threads) {
-		c->busy = true;
-		c->job = (struct socket_job){
-		    .fd = w->fd, .uid = c->peer.uid, .room = &c->in, .size = sizeof(c->in)};
-		broker_watch_change(c->b, w, 0);
-		socket_threads_submit(ss->threads, &c->job);
+	if (!ss->threads) {
+		n = recv(c->watch.fd, &c->in, sizeof(c->in), MSG_DONTWAIT);
+		take(c, n < 0 ? -errno : n);
 		return;
 	}
-	n = recv(w->fd, &c->in, sizeof(c->in), MSG_DONTWAIT);
-	take(c, n < 0 ? -errno : n);
+	broker_watch_change(c->b, &c->watch, 0);
+	c->busy = true;
+	c->job = (struct socket_job){
+	    .fd = c->watch.fd, .uid = c->peer.uid, .room = &c->in, .size = sizeof(c->in)};
+	job_submit(ss, &c->job);
 }
 
-/* Time that a program's descriptors took is its own. */
+/* The time that descriptors took is that of the user who sent them. */
 static void
-job_done(struct client *c)
+job_done(struct session_socket *ss, struct socket_job *job)
 {
+	struct client *c = (struct client *)((char *)job - offsetof(struct client, job));
+	struct broker_user *u = user_find_attached(ss->b, job->uid);
+
+	ss->jobs--;
+	if (u)
+		user_charge(u, job->ns, job->room != NULL);
+	else
+		pace_use(&ss->b->strangers, ss->b->config.burst_ns, job->ns);
+	if (!job->room) {
+		free(job);
+		return;
+	}
 	c->busy = false;
-	if (!c->job.room) {
-		pace_use(process_pace(c), c->b->config.burst_ns, c->job.ns);
-		c->b->session_socket->count--;
+	if (c->gone) {
+		socket_close(ss, c->watch.fd, c->peer.uid);
 		free(c);
 		return;
 	}
-	c->cost_ns += c->job.ns;
-	pace_use(c->session ? &c->pace : process_pace(c), c->b->config.burst_ns / 2, c->job.ns);
-	if (c->gone) {
-		drop_socket(c);
-		return;
-	}
 	broker_watch_change(c->b, &c->watch, EPOLLIN);
-	take(c, c->job.result);
+	take(c, job->result);
 }
 
 static void
@@ -308,29 +432,46 @@ jobs_done(struct broker_watch *w, uint32_t events)
 
 	(void)events;
 	while ((job = socket_threads_take(ss->threads)))
-		job_done((struct client *)((char *)job - offsetof(struct client, job)));
+		job_done(ss, job);
 }
 
 static void
-welcome(struct session_socket *ss, int fd, bool room)
+client_ready(struct broker_watch *w, uint32_t events)
+{
+	struct client *c = (struct client *)w;
+	struct session_socket *ss = c->b->session_socket;
+	uint64_t begin = pace_clock();
+	bool asks = c->session;
+
+	handle(c, events);
+	if (!asks)
+		door_use(ss, pace_clock() - begin);
+}
+
+static void
+refuse(struct session_socket *ss, int fd, uid_t uid)
+{
+	struct weir_session_msg m;
+
+	session_refusal(&m, EMFILE, "too many programs attach at once; try again");
+	send_message(fd, &m, NULL, 0);
+	socket_close(ss, fd, uid);
+}
+
+static void
+welcome(struct session_socket *ss, int fd, const struct ucred *peer)
 {
 	struct broker *b = ss->b;
 	struct client *c = broker_alloc(sizeof(*c));
-	socklen_t length = sizeof(c->peer);
-	struct weir_session_msg no;
 
 	c->b = b;
+	c->peer = *peer;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
 	c->since = broker_now(b);
 	c->deadline = c->since + HELLO_TIMEOUT_NS;
-	ss->count++;
-	if (!room) {
-		session_refusal(&no, EMFILE, "too many programs attach at once; try again");
-		send_message(fd, &no, NULL, 0);
-	}
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &length) || !room ||
-	    broker_watch_add(b, &c->watch, EPOLLIN)) {
-		drop_socket(c);
+	if (broker_watch_add(b, &c->watch, EPOLLIN)) {
+		socket_close(ss, fd, peer->uid);
+		free(c);
 		return;
 	}
 	c->next = ss->clients;
@@ -338,46 +479,98 @@ welcome(struct session_socket *ss, int fd, bool room)
 	if (c->next)
 		c->next->previous = &c->next;
 	ss->clients = c;
+	ss->count++;
+	ss->silent[place_of(c)]++;
 }
 
-/* Who has said nothing for longest makes room: a greeting comes at once, silence costs nothing. */
+/*
+ * Of the users that have most clients without a session one makes room: who has said nothing for
+ * longest, since a greeting comes at once, and silence costs nothing.
+ */
 static bool
 make_room(struct session_socket *ss)
 {
 	struct client *oldest = NULL;
+	uint32_t most = 0;
 
 	if (ss->count < ss->b->config.sessions + STRANGERS_MAX)
 		return true;
+	for (uint32_t i = 0; i < UIDS; i++)
+		most = ss->silent[i] > most ? ss->silent[i] : most;
 	for (struct client *c = ss->clients; c; c = c->next) /* newest first */
-		if (c->deadline != UINT64_MAX)
+		if (c->deadline != UINT64_MAX && ss->silent[place_of(c)] == most &&
+		    (!oldest || !c->stands || oldest->stands))
 			oldest = c;
 	if (oldest)
 		client_close(oldest);
 	return oldest;
 }
 
-/* All clients have been closed: waits until their sockets are. */
 static void
-jobs_finish(struct session_socket *ss)
+accept_one(struct session_socket *ss, int fd)
 {
-	struct pollfd done = {.fd = ss->done.fd, .events = POLLIN};
+	struct ucred peer = {0};
+	socklen_t length = sizeof(peer);
 
-	while (ss->count) {
-		poll(&done, 1, SOCKET_KICK_NS / 1000000);
-		jobs_done(&ss->done, 0);
-		socket_threads_kick(ss->threads);
-	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+		socket_close(ss, fd, UINT32_MAX);
+	else if (make_room(ss))
+		welcome(ss, fd, &peer);
+	else
+		refuse(ss, fd, peer.uid);
 }
 
 static void
 accept_ready(struct broker_watch *w, uint32_t events)
 {
 	struct session_socket *ss = (struct session_socket *)w;
+	uint64_t begin = pace_clock(), now = broker_now(ss->b), due;
 	int fd = broker_accept(ss->b, w, &ss->paused_until);
 
 	(void)events;
-	if (fd >= 0)
-		welcome(ss, fd, make_room(ss));
+	if (fd < 0)
+		return;
+	accept_one(ss, fd);
+	door_use(ss, pace_clock() - begin);
+	due = ss->b->config.burst_ns ? pace_due(&ss->door, DOOR_BURST_NS, now) : 0;
+	if (!due)
+		return;
+	/* those who wait are in the kernel's queue, and don't know it */
+	broker_watch_remove(ss->b, w);
+	ss->paused_until = due > now + DOOR_PAUSE_NS ? due : now + DOOR_PAUSE_NS;
+}
+
+/* One of those who stand in line is heard: the first that may. */
+static uint64_t
+next_turn(struct session_socket *ss, uint64_t now)
+{
+	struct client *first = NULL;
+	uint64_t due, soonest = UINT64_MAX;
+
+	if (!ss->standing || ss->b->line)
+		return UINT64_MAX;			       /* main runs when that has changed */
+	for (struct client *c = ss->clients; c; c = c->next) { /* newest first */
+		if (!c->stands)
+			continue;
+		if (c->turn)
+			return UINT64_MAX; /* it is being heard */
+		due = attach_due(c, now);
+		if (due && due < soonest)
+			soonest = due;
+		if (!due)
+			first = c;
+		if (due || c->owes || !user_find_attached(ss->b, c->peer.uid))
+			continue;
+		/* others of its user were first: it is no stranger any more */
+		stand(c, false);
+		broker_watch_change(ss->b, &c->watch, EPOLLIN);
+		return now;
+	}
+	if (!first)
+		return soonest;
+	first->turn = true;
+	broker_watch_change(ss->b, &first->watch, EPOLLIN);
+	return now;
 }
 
 /* Where the kernel can't keep descriptors away, threads read and close. 0 or -errno. */
@@ -393,6 +586,19 @@ keep_descriptors_away(struct session_socket *ss)
 	return broker_watch_add(ss->b, &ss->done, EPOLLIN);
 }
 
+/* All clients have been closed: waits until their sockets are. */
+static void
+jobs_finish(struct session_socket *ss)
+{
+	struct pollfd done = {.fd = ss->done.fd, .events = POLLIN};
+
+	while (ss->jobs) {
+		poll(&done, 1, SOCKET_KICK_NS / 1000000);
+		jobs_done(&ss->done, 0);
+		socket_threads_kick(ss->threads);
+	}
+}
+
 int
 session_socket_open(struct broker *b)
 {
@@ -406,6 +612,7 @@ session_socket_open(struct broker *b)
 		return fd;
 	}
 	ss->b = b;
+	ss->door.share = BROKER_DOOR_SHARE;
 	ss->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
 	rc = keep_descriptors_away(ss);
 	if (!rc)
@@ -445,13 +652,11 @@ uint64_t
 session_socket_timers(struct broker *b, uint64_t now)
 {
 	struct session_socket *ss = b->session_socket;
-	uint64_t next;
+	uint64_t next, turn;
 
 	if (!ss)
 		return UINT64_MAX;
 	next = broker_accept_again(b, &ss->watch, &ss->paused_until, now);
-	if (ss->threads && socket_threads_kick(ss->threads) && now + SOCKET_KICK_NS < next)
-		next = now + SOCKET_KICK_NS;
 	for (struct client *c = ss->clients, *after; c; c = after) {
 		after = c->next;
 		if (c->deadline <= now) {
@@ -467,5 +672,8 @@ session_socket_timers(struct broker *b, uint64_t now)
 		if (c->deadline < next)
 			next = c->deadline;
 	}
-	return next;
+	if (ss->threads && socket_threads_kick(ss->threads) && now + SOCKET_KICK_NS < next)
+		next = now + SOCKET_KICK_NS;
+	turn = next_turn(ss, now);
+	return turn < next ? turn : next;
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@
 	244140u	    /* a refill so often for ever is the kernel's business: 4096 a second,         \
 		     */
 #define REFILLS 64u /* and each page of the range, and so many more, at once */
+#define NO_GUARD (-1)
 
 /* Written by main; read by the handler on any thread, which writes `hit` and `refills`. */
 struct guard {
@@ -27,12 +29,23 @@ struct guard {
 	_Atomic int notify_fd;
 	_Atomic bool hit;
 	_Atomic uint64_t refills; /* theoretical arrival time of the next one, ns */
+	int next_free;		  /* main's */
 };
 
-static struct guard guards[SIGBUS_GUARDS];
-static _Atomic int guards_used;	  /* none in use from here on */
+/* In chunks that are made when they are needed and stay where they are: the handler reads them. */
+#define CHUNK 1024
+static struct guard *_Atomic chunks[SIGBUS_GUARDS / CHUNK];
+static _Atomic int guards_used;	  /* none was ever in use from here on */
+static int free_first = NO_GUARD; /* of those below */
 static _Atomic int watch_fd = -1; /* userfaultfd */
 static struct sigaction others;	  /* whose business all other faults are */
+
+static struct guard *
+guard_at(int i)
+{
+	/* pairs with the release in take_new() */
+	return &atomic_load_explicit(&chunks[i / CHUNK], memory_order_acquire)[i % CHUNK];
+}
 
 static struct guard *
 guard_of(uintptr_t addr)
@@ -40,12 +53,12 @@ guard_of(uintptr_t addr)
 	int n = atomic_load_explicit(&guards_used, memory_order_acquire);
 
 	for (int i = 0; i < n; i++) {
+		struct guard *g = guard_at(i);
 		/* pairs with the release in sigbus_guard_add() */
-		uintptr_t base = atomic_load_explicit(&guards[i].base, memory_order_acquire);
+		uintptr_t base = atomic_load_explicit(&g->base, memory_order_acquire);
 
-		if (base &&
-		    addr - base < atomic_load_explicit(&guards[i].length, memory_order_relaxed))
-			return &guards[i];
+		if (base && addr - base < atomic_load_explicit(&g->length, memory_order_relaxed))
+			return g;
 	}
 	return NULL;
 }
@@ -153,6 +166,26 @@ sigbus_install(void)
 	return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
 }
 
+/* One that was never used. */
+static int
+take_new(void)
+{
+	int i = atomic_load_explicit(&guards_used, memory_order_relaxed);
+	struct guard *chunk;
+
+	if (i == SIGBUS_GUARDS)
+		return -ENOSPC;
+	if (i % CHUNK == 0) {
+		chunk = calloc(CHUNK, sizeof(*chunk));
+		if (!chunk)
+			return -ENOMEM;
+		atomic_store_explicit(&chunks[i / CHUNK], chunk, memory_order_release);
+	}
+	/* pairs with the acquire in guard_of(): its base is 0 still */
+	atomic_store_explicit(&guards_used, i + 1, memory_order_release);
+	return i;
+}
+
 int
 sigbus_watch(void)
 {
@@ -199,25 +232,24 @@ watch(void *base, size_t length)
 int
 sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 {
-	int used = atomic_load_explicit(&guards_used, memory_order_relaxed);
-	int i = 0, rc;
+	struct guard *g;
+	int i, rc = watch(base, length);
 
-	while (i < used && atomic_load_explicit(&guards[i].base, memory_order_relaxed))
-		i++;
-	if (i == SIGBUS_GUARDS)
-		return -ENOSPC;
-	rc = watch(base, length);
 	if (rc)
 		return rc;
-	atomic_store_explicit(&guards[i].length, length, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].page, page, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].notify_fd, notify_fd, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].hit, false, memory_order_relaxed);
-	atomic_store_explicit(&guards[i].refills, 0, memory_order_relaxed);
+	i = free_first == NO_GUARD ? take_new() : free_first;
+	if (i < 0)
+		return i;
+	g = guard_at(i);
+	if (i == free_first)
+		free_first = g->next_free;
+	atomic_store_explicit(&g->length, length, memory_order_relaxed);
+	atomic_store_explicit(&g->page, page, memory_order_relaxed);
+	atomic_store_explicit(&g->notify_fd, notify_fd, memory_order_relaxed);
+	atomic_store_explicit(&g->hit, false, memory_order_relaxed);
+	atomic_store_explicit(&g->refills, 0, memory_order_relaxed);
 	/* pairs with the acquire in guard_of() */
-	atomic_store_explicit(&guards[i].base, (uintptr_t)base, memory_order_release);
-	if (i == used)
-		atomic_store_explicit(&guards_used, used + 1, memory_order_release);
+	atomic_store_explicit(&g->base, (uintptr_t)base, memory_order_release);
 	return i;
 }
 
@@ -225,15 +257,15 @@ bool
 sigbus_guard_hit(int guard)
 {
 	/* pairs with the release in tell() */
-	return guard >= 0 && atomic_load_explicit(&guards[guard].hit, memory_order_acquire);
+	return guard >= 0 && atomic_load_explicit(&guard_at(guard)->hit, memory_order_acquire);
 }
 
 bool
 sigbus_guard_cut(int guard)
 {
-	struct guard *g = &guards[guard < 0 ? 0 : guard];
+	struct guard *g = guard < 0 ? NULL : guard_at(guard);
 
-	if (guard < 0 || !atomic_exchange_explicit(&g->hit, false, memory_order_acquire))
+	if (!g || !atomic_exchange_explicit(&g->hit, false, memory_order_acquire))
 		return false;
 	put_zeroes((void *)atomic_load_explicit(&g->base, memory_order_relaxed),
 		   atomic_load_explicit(&g->length, memory_order_relaxed));
@@ -243,6 +275,9 @@ sigbus_guard_cut(int guard)
 void
 sigbus_guard_remove(int guard)
 {
-	if (guard >= 0)
-		atomic_store_explicit(&guards[guard].base, 0, memory_order_release);
+	if (guard < 0)
+		return;
+	atomic_store_explicit(&guard_at(guard)->base, 0, memory_order_release);
+	guard_at(guard)->next_free = free_first;
+	free_first = guard;
 }

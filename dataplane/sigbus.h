@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SIGBUS_GUARDS 4096
+/* More than arenas, adopted ranges and segments can be (machine_limits.c). */
+#define SIGBUS_GUARDS 65536
 
 /* Installs the handler for the process. 0 or -errno. May be called again. */
 int sigbus_install(void);

@@ -44,15 +44,27 @@ parse_number(const char *text, bool suffixes, uint64_t max, uint64_t *value)
 }
 
 int
+user_parse_size(const char *text, uint64_t *value)
+{
+	return parse_number(text, true, MEMORY_MAX, value);
+}
+
+const char *
+user_limit_name(enum user_limit which)
+{
+	static const char *const name[USER_LIMITS] = {"connections", "memory",	 "regions",
+						      "segments",    "services", "sessions"};
+
+	return name[which];
+}
+
+int
 user_limits_set(struct user_limits *l, const char *key, const char *value)
 {
-	bool memory = !strcmp(key, "memory");
-	uint32_t *count = !strcmp(key, "sessions")	? &l->sessions
-			  : !strcmp(key, "connections") ? &l->connections
-			  : !strcmp(key, "services")	? &l->services
-							: NULL;
+	enum user_limit i = 0;
 	struct rate rate;
 	uint64_t n;
+	int rc;
 
 	if (!strcmp(key, "rate")) {
 		if (rate_parse(value, &rate))
@@ -60,15 +72,28 @@ user_limits_set(struct user_limits *l, const char *key, const char *value)
 		l->rate = rate;
 		return 0;
 	}
-	if (!memory && !count)
+	while (i < USER_LIMITS && strcmp(key, user_limit_name(i)))
+		i++;
+	if (i == USER_LIMITS)
 		return -ENOENT;
-	if (parse_number(value, memory, memory ? MEMORY_MAX : COUNT_MAX, &n))
-		return -EINVAL;
-	if (memory)
-		l->memory = n;
-	else
-		*count = (uint32_t)n;
+	rc = i == USER_MEMORY ? user_parse_size(value, &n)
+			      : parse_number(value, false, COUNT_MAX, &n);
+	if (rc)
+		return rc;
+	l->most[i] = n;
+	l->given |= 1u << i;
 	return 0;
+}
+
+void
+users_default(struct users *u, enum user_limit which, uint64_t most)
+{
+	for (unsigned i = 0; i <= u->limited_count; i++) {
+		struct user_limits *l = i ? &u->limited[i - 1].limits : &u->others;
+
+		if (!(l->given & 1u << which))
+			l->most[which] = most;
+	}
 }
 
 /* An id by name or number. */
@@ -174,15 +199,6 @@ users_limit(struct users *u, const char *text, char *error, size_t size)
 		at += length + (at[length] == ',');
 	}
 	return 0;
-}
-
-const struct user_limits *
-users_limits(const struct users *u, uint32_t uid)
-{
-	for (unsigned i = 0; i < u->limited_count; i++)
-		if (u->limited[i].uid == uid)
-			return &u->limited[i].limits;
-	return NULL;
 }
 
 bool

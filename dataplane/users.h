@@ -16,12 +16,22 @@
 #define USERS_ALLOWED_MAX 64u
 #define USERS_LIMITED_MAX 64u
 
-/* Of all programs of a user together. 0: no limit. */
+/* What a limit is about; in the order in which they are shown. */
+enum user_limit {
+	USER_CONNECTIONS, /* ends of them on this host */
+	USER_MEMORY,	  /* bytes of arenas, adopted memory and segments */
+	USER_REGIONS,	  /* adopted ranges */
+	USER_SEGMENTS,	  /* shared memory between two threads of local programs */
+	USER_SERVICES,	  /* public names, of the node's WEIR_SERVICES_MAX */
+	USER_SESSIONS,
+	USER_LIMITS
+};
+
+/* Of all programs of a user together. */
 struct user_limits {
-	uint32_t sessions, connections; /* connections: ends of them on this host */
-	uint32_t services;		/* public names, of the node's WEIR_SERVICES_MAX */
-	uint64_t memory;		/* bytes of arenas and adopted memory */
-	struct rate rate;		/* to peers */
+	uint64_t most[USER_LIMITS]; /* 0: no limit */
+	uint32_t given;		    /* bit i: most[i] was set, by option or weirctl */
+	struct rate rate;	    /* to peers */
 };
 
 struct users {
@@ -42,17 +52,20 @@ struct users {
 int users_allow(struct users *u, const char *text, char *error, size_t size);
 /* USER:KEY=VALUE[,KEY=VALUE...], USER a name, a number, or * for all others. The same return. */
 int users_limit(struct users *u, const char *text, char *error, size_t size);
-/* sessions, connections, services, memory or rate. -ENOENT: no such key. -EINVAL: no such value. */
+/* A key of user_limit_name(), or rate. -ENOENT: no such key. -EINVAL: no such value. */
 int user_limits_set(struct user_limits *l, const char *key, const char *value);
-/* Its own; NULL: it has none, those of others go for it. */
-const struct user_limits *users_limits(const struct users *u, uint32_t uid);
+const char *user_limit_name(enum user_limit which);
+/* A size: K, M, G may follow; "none" is 0. 0 or -EINVAL. */
+int user_parse_size(const char *text, uint64_t *value);
+/* Limit `which` of each user for whom no option says one. */
+void users_default(struct users *u, enum user_limit which, uint64_t most);
 /* Root and the user that we run as always may. */
 bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const gid_t *groups,
 		      size_t group_count);
 
 /* What user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
-	"sessions=N, connections=N, services=N, memory=SIZE (K, M, G: 2^10, 2^20, 2^30) or "       \
-	"rate=RATE, a value none is no limit"
+	"sessions=N, connections=N, services=N, regions=N, segments=N, memory=SIZE (K, M, G: "     \
+	"2^10, 2^20, 2^30) or rate=RATE, a value none is no limit"
 
 #endif

@@ -55,7 +55,7 @@ offers=(setpriv --reuid "$member" --regid "$member" --groups "$club" env LD_LIBR
 weirctl --instance A set "user.*.services" 2 || fail "a limit of public services can't be set"
 run names "${offers[@]}" one two
 await grep -q ready "$weir_tmp/names.log" || die "nothing is offered: $(cat "$weir_tmp/names.log")"
-says "user $member offers 2 public services, its limit is 2; close one" "${offers[@]}" three
+says "user $member has 2 public services, its limit is 2; close one" "${offers[@]}" three
 stop names
 weirctl --instance A set user.root.rate 2M || fail "a rate can't be set"
 server A

@@ -13,6 +13,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void
 check_geometry(const struct weir_geometry *g)
@@ -91,7 +96,9 @@ test_open(void **state)
 	int numa[2] = {0, -1};
 	struct weir_geometry g;
 	unsigned pieces = 0;
+	struct memfd memory;
 	struct arena a;
+	size_t piece;
 	int rc;
 
 	(void)state;
@@ -102,24 +109,92 @@ test_open(void **state)
 	while ((rc = arena_go_on(&a)) > 0)
 		pieces++;
 	assert_int_equal(rc, 0);
-	assert_int_equal(pieces, g.bytes / MEMFD_HUGE_PAGE - 2); /* the head came first */
+	piece = a.memory.page > MEMFD_PIECE ? a.memory.page : MEMFD_PIECE;
+	assert_int_equal(pieces, g.bytes / piece - 2); /* the head came first */
 	assert_int_equal(fcntl(a.memory.fd, F_GET_SEALS),
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	arena_base(&a)[g.bytes - 1] = 1;
 	arena_head(&a)->geometry.bytes = 1; /* a program may: ours is another copy */
 	assert_int_equal(a.geometry.bytes, g.bytes);
 	assert_false(arena_cut(&a));
-	arena_close(&a);
+	memory = arena_take_memory(&a);
+	memfd_close(&memory);
+}
+
+static unsigned
+release(struct memfd *m, int *rc)
+{
+	unsigned pieces = 0;
+
+	while ((*rc = memfd_release(m, MEMFD_PIECE)) > 0)
+		pieces++;
+	return pieces;
+}
+
+static int
+again(int fd, int flags)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, flags | O_CLOEXEC);
+}
+
+static uint64_t
+blocks(int fd)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	return (uint64_t)st.st_blocks;
+}
+
+/* Released in pieces, and only when no program can write to it any more. */
+static void
+test_release(void **state)
+{
+	size_t bytes = 16 * MEMFD_PIECE;
+	struct memfd m;
+	int fd, path, rc;
+	void *map;
+
+	(void)state;
+	signal(SIGIO, SIG_IGN); /* as the broker does */
+	assert_int_equal(memfd_open("weir-test", bytes, 0, NULL, 0, &m), 0);
+	fd = dup(m.fd); /* as one that was sent */
+	path = again(fd, O_PATH);
+	map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	assert_int_equal(release(&m, &rc), 16); /* is no longer mapped here */
+	assert_int_equal(rc, -EBUSY);
+	assert_true(blocks(fd) * 512 >= bytes);
+	close(fd);
+	assert_int_equal(release(&m, &rc), 0);
+	assert_int_equal(rc, -EBUSY);
+	munmap(map, 4096);
+	/* while it is being freed nobody opens it: an open() would wait */
+	assert_int_equal(memfd_release(&m, MEMFD_PIECE), 1);
+	assert_int_equal(memfd_release(&m, MEMFD_PIECE), 1);
+	assert_int_equal(again(path, O_RDWR | O_NONBLOCK), -1);
+	assert_int_equal(errno, EWOULDBLOCK);
+	assert_int_equal(release(&m, &rc), 15);
+	assert_int_equal(rc, 0);
+	assert_int_equal(m.fd, -1);
+	/* who kept its name has nothing of it */
+	fd = again(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(blocks(fd), 0);
+	close(fd);
+	close(path);
 }
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_default),
-	    cmocka_unit_test(test_wishes),
-	    cmocka_unit_test(test_too_small),
-	    cmocka_unit_test(test_open),
+	    cmocka_unit_test(test_default),   cmocka_unit_test(test_wishes),
+	    cmocka_unit_test(test_too_small), cmocka_unit_test(test_open),
+	    cmocka_unit_test(test_release),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -334,7 +334,8 @@ void
 fake_run(struct fake *f)
 {
 	do {
-		for (int i = 0; i < 8; i++)
+		/* as long as there is memory to be made or released */
+		for (int i = 0; i < 8 || (i < 10000 && !broker_run(f->b)); i++)
 			broker_run(f->b);
 	} while (deliver_events(f));
 }
@@ -449,7 +450,7 @@ fake_open(const struct fake_config *config)
 	    .incarnation = config->incarnation ? config->incarnation : 100,
 	    .sessions = config->sessions ? config->sessions : 8,
 	    .connections = 100000,
-	    .channels = 8,
+	    .channels = config->channels ? config->channels : 8,
 	    .session_connections = 4096,
 	    .ring_slots = 64,
 	    .arena_bytes = 8 << 20,

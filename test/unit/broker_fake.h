@@ -22,6 +22,7 @@ struct fake_config {
 	bool sockets;
 	uint32_t node; /* own id, told as control would; UINT32_MAX: not told */
 	uint32_t sessions;
+	uint32_t channels; /* of a session [8] */
 	uint64_t incarnation;
 	uint64_t burst_ns;
 	uint16_t lid;	/* of its NIC's port */

@@ -18,7 +18,7 @@ test_close(void **state)
 	fake_connect(p.f, &p.c, 7, "echo", 0);
 	c = p.c.reply;
 	g = p.f->b->segment[c.connecting.segment % BROKER_SEGMENTS_MAX];
-	map = mmap(NULL, g->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g->memory, 0);
+	map = mmap(NULL, g->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g->memory.fd, 0);
 	assert_ptr_not_equal(map, MAP_FAILED);
 	lines = (struct weir_segment_conn *)(map + weir_segment_conns_at(&g->geometry, 1));
 	lines[c.connecting.conn_index].consumed = 12345;

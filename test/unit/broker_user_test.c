@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define BOB 1001
@@ -126,6 +127,87 @@ test_memory(void **state)
 	fake_close(f);
 }
 
+static int
+adopt(struct fake *f, struct fake_session *s, uint64_t bytes)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_ADOPT);
+
+	m.adopt.flags = WEIR_ADOPT_SEND;
+	m.adopt.bytes = bytes;
+	assert_int_equal(fake_request(f, s, &m), 0);
+	return s->reply.type == WEIR_MSG_REFUSED ? -s->reply.refused.code : 0;
+}
+
+/* Ranges are few, too: of all programs of a user, and of all users. */
+static void
+test_regions(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:regions=3");
+	struct weir_session_msg gone = session_msg(WEIR_MSG_DISOWN);
+	struct fake_session a, b, c;
+
+	(void)state;
+	two_and_one(f, &a, &b, &c);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(adopt(f, i ? &b : &a, 4096), 0);
+	gone.region.region = a.reply.region.region;
+	assert_int_equal(adopt(f, &a, 4096), -EDQUOT);
+	is_refused(&a, EDQUOT, "user 1001 has 3 adopted ranges, its limit is 3; disown some");
+	assert_int_equal(adopt(f, &c, 4096), 0);
+	assert_int_equal(fake_request(f, &a, &gone), 0);
+	assert_int_equal(adopt(f, &b, 4096), 0);
+	f->b->most[USER_REGIONS] = 5;
+	assert_int_equal(adopt(f, &c, 4096), 0);
+	assert_int_equal(adopt(f, &c, 4096), -ENOSPC);
+	is_refused(&c, ENOSPC, "all programs of this node have 5 adopted ranges, the limit is 5");
+	leave(f, &b);
+	assert_int_equal(adopt(f, &c, 4096), 0);
+	fake_close(f);
+}
+
+/* What a program keeps of memory that it was given counts until it lets go. */
+static void
+test_kept(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "*:memory=6M");
+	struct fake_session a, b;
+	void *map;
+	int fd;
+
+	(void)state;
+	fake_attach_by(f, &a, BOB, "a"); /* 4 MiB */
+	fd = dup(a.fds[0]);
+	leave(f, &a);
+	fake_attach_by(f, &b, BOB, "b");
+	is_refused(&b, EDQUOT, "user 1001 has 4096 KiB of memory, its limit is 6144");
+	map = mmap(NULL, MEMFD_HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	close(fd);
+	f->now += 2 * BROKER_SECOND_NS;
+	fake_attach_by(f, &b, BOB, "b");
+	is_refused(&b, EDQUOT, "user 1001 has 4096 KiB");
+	munmap(map, MEMFD_HUGE_PAGE);
+	f->now += 2 * BROKER_SECOND_NS;
+	fake_run(f);
+	fake_attach_by(f, &b, BOB, "b");
+	assert_int_equal(b.reply.type, WEIR_MSG_WELCOME);
+	/* adopted memory too */
+	assert_int_equal(adopt(f, &b, 1 << 20), 0);
+	fd = dup(b.fds[0]);
+	leave(f, &b);
+	fake_attach_by(f, &b, BOB, "b");
+	assert_int_equal(b.reply.type, WEIR_MSG_WELCOME);
+	assert_int_equal(adopt(f, &b, 1 << 20), 0);
+	assert_int_equal(adopt(f, &b, 4096), -ENOSPC); /* of the session */
+	leave(f, &b);
+	fake_attach_by(f, &b, BOB, "b");
+	assert_int_equal(adopt(f, &b, 1 << 20), 0);
+	close(fd);
+	fake_close(f);
+}
+
 static void
 test_connections(void **state)
 {
@@ -202,7 +284,7 @@ test_services(void **state)
 	assert_int_equal(listen_as(f, &b, "one", WEIR_LISTEN_KNOWN), -EADDRINUSE);
 	assert_true(listen_as(f, &b, "two", WEIR_LISTEN_KNOWN) >= 0);
 	assert_int_equal(listen_as(f, &a, "three", WEIR_LISTEN_KNOWN), -EDQUOT);
-	is_refused(&a, EDQUOT, "user 1001 offers 2 public services, its limit is 2; close one");
+	is_refused(&a, EDQUOT, "user 1001 has 2 public services, its limit is 2; close one");
 	assert_true(listen_as(f, &a, "of the host", 0) == -EINVAL);
 	assert_true(listen_as(f, &a, "of-the-host", 0) >= 0);
 	assert_true(listen_as(f, &c, "three", WEIR_LISTEN_KNOWN) >= 0);
@@ -409,7 +491,8 @@ main(void)
 	    cmocka_unit_test(test_connections), cmocka_unit_test(test_rate_and_set),
 	    cmocka_unit_test(test_coming_back), cmocka_unit_test(test_who_may),
 	    cmocka_unit_test(test_bad_words),	cmocka_unit_test(test_shown),
-	    cmocka_unit_test(test_services),
+	    cmocka_unit_test(test_services),	cmocka_unit_test(test_regions),
+	    cmocka_unit_test(test_kept),
 	};
 
 	return cmocka_run_group_tests_name("broker_user", tests, NULL, NULL);

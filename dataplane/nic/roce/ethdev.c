@@ -458,6 +458,7 @@ make_core(struct ethdev_port *port)
 	    .contexts = config->contexts,
 	    .numa_socket = port->numa_socket,
 	    .max_qp = config->max_qp,
+	    .max_mr = config->max_mr,
 	    .cq_depth = config->cq_depth,
 	    .tx_frames = config->tx_frames,
 	    .timeout_ns = config->timeout_ns,

@@ -29,7 +29,7 @@ struct ethdev_config {
 	struct impair_config impair;
 	uint64_t timeout_ns; /* 0 = the core's default, as in roce_config */
 	uint8_t retry, rnr_retry, rd_atomic;
-	uint32_t max_qp, cq_depth, tx_frames;
+	uint32_t max_qp, max_mr, cq_depth, tx_frames;
 	/* Memory for tables of the core, zeroed, aligned to 64. */
 	void *(*memory_get)(void *user, size_t bytes, int numa_socket);
 	void (*memory_put)(void *user, void *memory, size_t bytes);
