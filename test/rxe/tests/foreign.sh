@@ -67,11 +67,14 @@ ours() {
 
 # start ROLE NAME: ours with all runs; sets port, and host, which theirs ask.
 start() {
-	port=$(free_port) host=127.0.0.1
-	[ "$1" = --listen ] || host=
-	# shellcheck disable=SC2086
-	ours "$2" $1 ${host:-127.0.0.1}
-	[ -z "$host" ] || await grep -q verified "$weir_tmp/$2.log" || die "weir-roce-peer does not come up"
+	port=$(free_port) host=
+	if [ "$1" = --connect ]; then
+		ours "$2" --connect 127.0.0.1
+		return
+	fi
+	host=127.0.0.1
+	ours "$2" --listen
+	await grep -q verified "$weir_tmp/$2.log" || die "weir-roce-peer does not come up"
 }
 
 # face ROLE NAME: all runs; what there is to look at was looked at.
