@@ -57,10 +57,21 @@ run_all(struct peer *p)
 }
 
 static int
+open_and_run(struct peer *p)
+{
+	int rc = peer_open(p);
+
+	if (rc == -ENODEV)
+		eal_explain(p->error, sizeof(p->error));
+	return rc ? rc : run_all(p);
+}
+
+static int
 start(const struct peer_options *o, int eal_argc, char **argv)
 {
 	static struct peer p;
 	char instance[32];
+	bool up;
 	int rc;
 
 	p.options = o;
@@ -68,18 +79,16 @@ start(const struct peer_options *o, int eal_argc, char **argv)
 	memset(p.listener, -1, sizeof(p.listener));
 	snprintf(instance, sizeof(instance), "roce-peer-%d", (int)getpid());
 	rc = eal_setup(instance, eal_argc, argv, p.error, sizeof(p.error));
-	if (!rc) {
-		rc = peer_open(&p);
-		if (rc == -ENODEV)
-			eal_explain(p.error, sizeof(p.error));
-		if (!rc)
-			rc = run_all(&p);
+	up = !rc;
+	if (up)
+		rc = open_and_run(&p);
+	if (rc) /* now: the rest takes its time */
+		fprintf(stderr, "weir-roce-peer: %s\n", p.error);
+	if (up) {
 		peer_deafen(&p);
 		peer_close(&p);
 		eal_teardown(instance);
 	}
-	if (rc)
-		fprintf(stderr, "weir-roce-peer: %s\n", p.error);
 	return tool_exit_code(rc);
 }
 

@@ -209,7 +209,7 @@ int
 peer_connect(struct peer *p, uint32_t i)
 {
 	struct peer_qp *q = &p->qp[i];
-	uint32_t reads = q->remote.out_reads;
+	uint32_t own = p->attr.max_rd_atomic, reads = q->remote.out_reads;
 	struct nic_qp_attr attr = {
 	    .state = NIC_QP_INIT,
 	    .remote_gid = q->remote.gid,
@@ -219,14 +219,17 @@ peer_connect(struct peer *p, uint32_t i)
 	    .remote_psn = q->remote.psn,
 	    .psn = PSN,
 	    .rnr_retry = 7,
-	    .rd_atomic = (uint8_t)(reads < p->attr.max_rd_atomic ? reads : p->attr.max_rd_atomic),
 	    .access = NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC,
 	    .qkey = p->run.test->ud ? PEER_QKEY : 0,
 	};
 	int rc = p->run.test->ud ? make_ah(p, q) : 0;
 
-	for (; !rc && attr.state <= NIC_QP_RTS; attr.state++)
+	for (; !rc && attr.state <= NIC_QP_RTS; attr.state++) {
+		/* each end bears as many READs as it has said, and begins as many as the other
+		 * bears */
+		attr.rd_atomic = (uint8_t)(attr.state == NIC_QP_RTS && reads < own ? reads : own);
 		rc = NIC_OPS(p->nic.context)->qp_modify(q->qp, &attr);
+	}
 	return rc ? peer_fail(p, rc,
 			      "queue pair %u can't be connected: %s; look at the addresses and "
 			      "the MTU at both ends",
