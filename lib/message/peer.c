@@ -162,7 +162,7 @@ peer_lane_open(struct lane *lane)
 {
 	struct peer *p = lane->peer;
 
-	if (!lane->conn || lane->open || lane->client)
+	if (!lane->conn || lane->open)
 		return;
 	lane->open = true;
 	if (!p->told)

@@ -45,13 +45,14 @@ test_hello(void **state)
 
 /* One that says good-bye, also with the number of A's messenger, which is no secret. */
 static void
-test_bye(void **state)
+test_bye(void **unused)
 {
 	struct message_header bye = {.kind = KIND_BYE};
 	struct weir_conn *c;
+	enum peer_state state;
 	struct both p;
 
-	(void)state;
+	(void)unused;
 	open_both(&p, NULL, NULL);
 	ask(&p.b, A);
 	await(stats_of(&p.b).created == 1);
@@ -65,7 +66,10 @@ test_bye(void **state)
 			       PATIENT));
 		await(p.b.notes == i + 1);
 		await_looks(&p.b);
-		assert_int_equal(p.b.m->peers[0][A]->state, PEER_OPEN);
+		pthread_mutex_lock(&p.b.m->lock);
+		state = p.b.m->peers[0][A]->state;
+		pthread_mutex_unlock(&p.b.m->lock);
+		assert_int_equal(state, PEER_OPEN);
 		weir_close(c);
 	}
 	await_looks(&p.b);
@@ -114,7 +118,7 @@ test_further_name(void **state)
 	assert_int_equal(p.a.notes, 4);
 	assert_int_equal(weir_accept(l, 0, &stolen), -EAGAIN);
 	weir_listener_close(l);
-	raw_end(c);
+	weir_close(c);
 	close_both(&p);
 }
 

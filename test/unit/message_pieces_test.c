@@ -288,6 +288,28 @@ test_response(void **state)
 	free(in);
 }
 
+static uint64_t
+room_used(const struct side *s)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&s->m->leaf);
+	bytes = s->m->room_used;
+	pthread_mutex_unlock(&s->m->leaf);
+	return bytes;
+}
+
+static bool
+some_wait(const struct side *s)
+{
+	bool wait;
+
+	pthread_mutex_lock(&s->m->leaf);
+	wait = !TAILQ_EMPTY(&s->m->room_waiting);
+	pthread_mutex_unlock(&s->m->leaf);
+	return wait;
+}
+
 /* Bytes of memory that the process may write to. */
 static uint64_t
 committed(void)
@@ -324,11 +346,11 @@ test_announced(void **state)
 	before = committed();
 	for (unsigned i = 0; i < N; i++)
 		must(raw_piece(c[i], &ours_piece, 1u << 30, 0, SENT));
-	await(p.b.m->room_used == (uint64_t)N << 30);
+	await(room_used(&p.b) == (uint64_t)N << 30);
 	assert_true(committed() - before < 64 * MIB);
 	for (unsigned i = 0; i < N; i++)
 		weir_close(c[i]);
-	await(p.b.m->room_used == 0);
+	await(room_used(&p.b) == 0);
 	close_both(&p);
 }
 
@@ -357,10 +379,10 @@ test_bound(void **state)
 	two = raw_connect(p.a.w, B, 1, 0);
 	third = raw_connect(w, B, 1, 0);
 	must(raw_piece(one, &ours_piece, TOTAL, 0, 1));
-	await(p.b.m->room_used == TOTAL);
+	await(room_used(&p.b) == TOTAL);
 	must(raw_piece(two, &ours_piece, TOTAL, 0, 1));
 	must(weir_send(two, &small, HEADER_SHORT, PATIENT)); /* behind what waits */
-	await(!TAILQ_EMPTY(&p.b.m->room_waiting));
+	await(some_wait(&p.b));
 	/* memory of place() is not bounded; nor are others behind who waits for its own share */
 	must(weir_send(one, &small, HEADER_SHORT, PATIENT));
 	send_rest(third, &placed_piece, 6 * MIB, 0);
@@ -377,20 +399,20 @@ test_bound(void **state)
 	await(p.b.bytes == 2 && p.b.notes == 2);
 	send_rest(two, &ours_piece, TOTAL, 1);
 	await(p.b.bytes == 3);
-	assert_int_equal(p.b.m->room_used, 0);
+	assert_int_equal(room_used(&p.b), 0);
 	assert_int_equal(stats_of(&p.b).oversized, 1);
 	/* it ends while it waits; and it never gets its turn */
 	must(raw_piece(one, &ours_piece, TOTAL, 0, 1));
-	await(p.b.m->room_used == TOTAL);
+	await(room_used(&p.b) == TOTAL);
 	must(raw_piece(two, &ours_piece, TOTAL, 0, 1));
-	await(!TAILQ_EMPTY(&p.b.m->room_waiting));
+	await(some_wait(&p.b));
 	must(raw_piece(third, &ours_piece, 4 * MIB, 0, 1));
 	weir_close(two);
 	weir_close(one);
-	await(p.b.m->room_used == 4 * MIB);
+	await(room_used(&p.b) == 4 * MIB);
 	one = raw_connect(w, B, 1, 0);
 	must(raw_piece(one, &ours_piece, TOTAL, 0, 1));
-	await(!TAILQ_EMPTY(&p.b.m->room_waiting));
+	await(some_wait(&p.b));
 	weir_close(third);
 	weir_close(one);
 	close_both(&p);
@@ -404,22 +426,29 @@ under_way(struct weir_messenger *m, uint16_t node)
 	struct lane *lane;
 
 	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&m->leaf);
 	TAILQ_FOREACH(lane, &m->peers[node / NODE_PAGE][node % NODE_PAGE]->lanes, in_peer)
 	if (lane->in.reserved)
 		break;
+	pthread_mutex_unlock(&m->leaf);
 	pthread_mutex_unlock(&m->lock);
 	assert_non_null(lane);
 	return lane;
 }
 
+/* Once nobody has a piece of it in hand. */
 static void
 is_late(struct lane *lane)
 {
-	pthread_mutex_lock(&lane->m->lock);
-	weir_lock(lane->home);
-	lane->in.deadline = 0;
-	weir_unlock(lane->home);
-	pthread_mutex_unlock(&lane->m->lock);
+	bool busy = true;
+
+	while (busy) {
+		weir_lock(lane->home);
+		busy = lane->running;
+		if (!busy)
+			lane->in.deadline = 0;
+		weir_unlock(lane->home);
+	}
 }
 
 /* Who begins and never ends has no claim once others wait; who ends late is told. */
@@ -441,7 +470,7 @@ test_stalled(void **state)
 	third = raw_connect(w, B, 1, 0);
 	must(raw_piece(one, &ours_piece, TOTAL, 0, MIB));
 	must(raw_piece(third, &ours_piece, TOTAL, 0, MIB));
-	await(p.b.m->room_used == 2 * TOTAL);
+	await(room_used(&p.b) == 2 * TOTAL);
 	is_late(under_way(p.b.m, A));
 	is_late(under_way(p.b.m, C));
 	await_looks(&p.b);
@@ -456,7 +485,7 @@ test_stalled(void **state)
 	send_rest(one, &ours_piece, TOTAL, 0);
 	await(p.b.bytes == 3);
 	must(raw_piece(one, &ours_piece, TOTAL, 0, MIB));
-	await(p.b.m->room_used == TOTAL);
+	await(room_used(&p.b) == TOTAL);
 	is_late(under_way(p.b.m, A));
 	must(raw_piece(two, &ours_piece, TOTAL, 0, MIB));
 	await(stats_of(&p.b).stalled == 2);
@@ -465,7 +494,7 @@ test_stalled(void **state)
 	raw_end(one);
 	send_rest(two, &ours_piece, TOTAL, MIB);
 	await(p.b.bytes == 4);
-	assert_int_equal(p.b.m->room_used, 0);
+	assert_int_equal(room_used(&p.b), 0);
 	weir_close(two);
 	weir_close(third);
 	close_both(&p);
@@ -493,15 +522,15 @@ test_ended(void **state)
 	must(weir_listen(w, "weir.message", 0, &l));
 	one = raw_connect(w, B, 1, 1);
 	must(raw_piece(one, &ours_piece, TOTAL, 0, 1));
-	await(p.b.m->room_used == TOTAL);
+	await(room_used(&p.b) == TOTAL);
 	two = raw_connect(w, B, 2, 1);
 	must(raw_piece(two, &ours_piece, TOTAL, 0, 1));
-	await(!TAILQ_EMPTY(&p.b.m->room_waiting));
+	await(some_wait(&p.b));
 	must(weir_accept(l, PATIENT, &asks)); /* which of them is the node's messenger? */
 	must(weir_send(asks, &h, HEADER_LONG, PATIENT));
 	rc = raw_end(two);
 	assert_true(rc != -EAGAIN);
-	assert_int_equal(p.b.m->room_used, TOTAL);
+	assert_int_equal(room_used(&p.b), TOTAL);
 	raw_end(asks);
 	weir_close(one);
 	weir_listener_close(l);
