@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "weirctl.h"
 
+#include "common/path_check.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,9 @@ socket_path(struct query *q, const char *instance, struct sockaddr_un *path)
 	n = snprintf(path->sun_path, sizeof(path->sun_path), "%s/%s/control.sock",
 		     base && *base ? base : "/run/weir", instance);
 	if (n > 0 && (size_t)n < sizeof(path->sun_path))
-		return 0;
+		return path_check(path->sun_path, PATH_AS_GIVEN, q->reason, sizeof(q->reason))
+			   ? WEIRCTL_RESOURCE
+			   : 0;
 	snprintf(q->reason, sizeof(q->reason),
 		 "path of control.sock is too long; shorten $WEIR_RUN_DIR or the instance's name");
 	return WEIRCTL_USAGE;

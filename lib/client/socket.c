@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "client/internal.h"
 
+#include "common/path_check.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -149,7 +151,8 @@ reopen(void *user, const char *instance, struct weir_transport *transport)
 int
 weir_socket_open(const char *instance, struct weir_transport *transport)
 {
-	const char *dir = getenv("WEIR_RUN_DIR");
+	const char *dir = secure_getenv("WEIR_RUN_DIR"); /* of a set-uid program it is anybody's */
+	char why[192];
 	struct timeval patience = {.tv_sec = ANSWER_NS / 1000000000u};
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int fd, n, rc;
@@ -160,6 +163,9 @@ weir_socket_open(const char *instance, struct weir_transport *transport)
 		return weir_fail(-ENAMETOOLONG,
 				 "the path of the session socket is too long; set a shorter "
 				 "WEIR_RUN_DIR or instance name");
+	rc = path_check(a.sun_path, PATH_AS_GIVEN, why, sizeof(why));
+	if (rc)
+		return weir_fail(rc, "%s", why);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return weir_fail(-errno, "no socket: %s; raise the limit of open files",

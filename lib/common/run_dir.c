@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "run_dir.h"
 
+#include "path_check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -67,8 +69,13 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
      size_t size)
 {
 	for (int i = 0; i < 16; i++) {
-		int rc = make_dirs(parent, r->path), fd;
+		/* before anything is made there, and what others may have made meanwhile */
+		int rc = path_check(r->path, PATH_OURS, error, size), fd;
 
+		if (!rc)
+			rc = make_dirs(parent, r->path);
+		if (!rc)
+			rc = path_check(r->path, PATH_OURS, error, size);
 		if (rc)
 			return rc;
 		/* whoever may open it could lock it, and keep us from starting again */

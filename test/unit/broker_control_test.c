@@ -319,6 +319,57 @@ logged(struct fake *f, int log, const char *what)
 	return strstr(text, what) != NULL;
 }
 
+static unsigned
+lines_with(const char *text, const char *what)
+{
+	unsigned n = 0;
+
+	while ((text = strstr(text, what))) {
+		n++;
+		text++;
+	}
+	return n;
+}
+
+/* A program's lines don't push out those of others, or those about ports; how many is told. */
+static void
+test_log_under_load(void **state)
+{
+	struct engine_event e = {.type = ENGINE_EVENT_FULL};
+	static const struct fake_config config = {.engines = 2, .node = 1};
+	struct fake *f = fake_open(&config);
+	struct fake_session a, b;
+	int before, log;
+	char text[16384];
+	bool later;
+	ssize_t n;
+
+	(void)state;
+	fake_attach_by(f, &a, 1000, "a");
+	fake_attach_by(f, &b, 1001, "b");
+	log = catch_log(&before);
+	e.conn.session = 0;
+	for (int i = 0; i < 1000; i++)
+		fake_emit(f, 0, &e);
+	e.conn.session = 1;
+	fake_emit(f, 0, &e);
+	report(f, NIC_EVENT_LINK_DOWN);
+	f->now += BROKER_SECOND_NS - 1;
+	fake_run(f);
+	n = read(log, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	f->now += (LOG_BURST * LOG_PACE_MS + LOG_QUIET_MS) * UINT64_C(1000000);
+	later = logged(f, log, "980 lines left out (full receive memory, user 1000)");
+	dup2(before, STDERR_FILENO);
+	close(before);
+	close(log);
+	assert_int_equal(lines_with(text, "session 0 "), LOG_BURST);
+	assert_int_equal(lines_with(text, "session 1 "), 1);
+	assert_int_equal(lines_with(text, "link is down, frames are lost"), 1);
+	assert_true(later);
+	fake_close(f);
+}
+
 /* Nobody is sent to look at a cable because a port's other end starts a little later. */
 static void
 test_link_down_at_start(void **state)
@@ -639,6 +690,7 @@ main(void)
 	    cmocka_unit_test(test_rows),
 	    cmocka_unit_test(test_set),
 	    cmocka_unit_test(test_port_events),
+	    cmocka_unit_test(test_log_under_load),
 	    cmocka_unit_test(test_link_down_at_start),
 	    cmocka_unit_test(test_slow_reader),
 	    cmocka_unit_test(test_backlog_to_control),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "common/path_check.h"
 #include "common/run_dir.h"
 
 static char parent[32];
@@ -159,6 +160,136 @@ no_such_place(void **state)
 	run_dir_release(&a);
 }
 
+#define ANOTHER_USER 12345
+
+static void
+expect(const char *dir, const char *why)
+{
+	struct run_dir a;
+	int rc = run_dir_take(&a, dir, "x", "dataplane", error, sizeof(error));
+
+	if (why) {
+		assert_true(rc < 0);
+		if (!strstr(error, why))
+			fail_msg("'%s', not '%s'", error, why);
+	} else {
+		assert_int_equal(rc, 0);
+		run_dir_release(&a);
+	}
+}
+
+/* Nobody else may have made it, or any directory above it. */
+static void
+of_another_user(void **state)
+{
+	char dir[64], below[96];
+	struct stat st;
+
+	if (geteuid())
+		skip();
+	snprintf(dir, sizeof(dir), "%s/run", parent);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(chown(dir, ANOTHER_USER, ANOTHER_USER), 0);
+	expect(dir, "belongs to user 12345; let root or user 0 make it");
+	snprintf(below, sizeof(below), "%s/below", dir);
+	expect(below, "belongs to user 12345");
+	assert_int_equal(access(below, F_OK), -1); /* nothing was made there */
+	snprintf(below, sizeof(below), "%s/x", dir);
+	assert_int_equal(access(below, F_OK), -1);
+	/* what is there already is left as it is */
+	assert_int_equal(mkdir(below, 0700), 0);
+	expect(dir, "belongs to user 12345");
+	assert_int_equal(stat(below, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+	assert_int_equal(chown(dir, 0, 0), 0);
+	assert_int_equal(chown(below, ANOTHER_USER, ANOTHER_USER), 0);
+	expect(dir, "belongs to user 12345");
+	assert_int_equal(rmdir(below), 0);
+	expect(dir, NULL);
+	assert_int_equal(rmdir(parent), 0);
+}
+
+static void
+others_may_write_to_it(void **state)
+{
+	char dir[64], below[96];
+
+	snprintf(dir, sizeof(dir), "%s/run", parent);
+	snprintf(below, sizeof(below), "%s/x", dir);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(mkdir(dir, 0755), 0);
+		assert_int_equal(chmod(dir, i ? 0775 : 0757), 0);
+		expect(dir, i ? "(mode 0775); chmod go-w it" : "(mode 0757); chmod go-w it");
+		assert_int_equal(rmdir(dir), 0);
+	}
+	/* of an instance not even so */
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(mkdir(below, 0755), 0);
+	assert_int_equal(chmod(below, 01777), 0);
+	expect(dir, "(mode 1777); chmod go-w it");
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(rmdir(dir), 0);
+	/* like /tmp: what is ours there stays ours */
+	assert_int_equal(chmod(parent, 01777), 0);
+	expect(dir, NULL);
+	assert_int_equal(chmod(parent, 0777), 0);
+	expect(dir, "(mode 0777); chmod go-w it");
+	assert_int_equal(rmdir(parent), 0);
+}
+
+/* A link is followed where nobody else could change it, and what holds here must hold there. */
+static void
+symbolic_links(void **state)
+{
+	char link[64], to[64], name[96];
+
+	snprintf(link, sizeof(link), "%s/link", parent);
+	snprintf(to, sizeof(to), "%s/to", parent);
+	assert_int_equal(mkdir(to, 0755), 0);
+	assert_int_equal(symlink("to", link), 0);
+	snprintf(name, sizeof(name), "%s/run", link);
+	expect(name, NULL);
+	if (!geteuid()) {
+		assert_int_equal(chown(to, ANOTHER_USER, ANOTHER_USER), 0);
+		expect(name, "belongs to user 12345");
+		assert_int_equal(chown(to, 0, 0), 0);
+		assert_int_equal(lchown(link, ANOTHER_USER, ANOTHER_USER), 0);
+		expect(name, "belongs to user 12345");
+		assert_int_equal(lchown(link, 0, 0), 0);
+	}
+	expect(link, NULL);
+	/* the directory of an instance is none */
+	assert_int_equal(unlink(link), 0);
+	snprintf(name, sizeof(name), "%s/x", to);
+	assert_int_equal(symlink("/tmp", name), 0);
+	expect(to, "no directory");
+	assert_int_equal(unlink(name), 0);
+	assert_int_equal(rmdir(to), 0);
+	assert_int_equal(rmdir(parent), 0);
+}
+
+/* What a program believes: where others may write, root's and its own alone. */
+static void
+as_given(void **state)
+{
+	char dir[64], name[96];
+
+	if (geteuid())
+		skip();
+	snprintf(dir, sizeof(dir), "%s/run", parent);
+	snprintf(name, sizeof(name), "%s/x/session.sock", dir);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(chown(dir, ANOTHER_USER, ANOTHER_USER), 0);
+	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), 0);
+	assert_int_equal(chmod(parent, 01777), 0);
+	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), -EACCES);
+	assert_non_null(strstr(error, "belongs to user 12345"));
+	assert_int_equal(chown(dir, 0, 0), 0);
+	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), 0);
+	assert_int_equal(rmdir(dir), 0);
+	assert_int_equal(rmdir(parent), 0);
+}
+
 int
 main(void)
 {
@@ -171,6 +302,10 @@ main(void)
 	    cmocka_unit_test_setup_teardown(umask_of_the_operator, make_parent, no_parent),
 	    cmocka_unit_test_setup_teardown(too_long, make_parent, no_parent),
 	    cmocka_unit_test(no_such_place),
+	    cmocka_unit_test_setup_teardown(of_another_user, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(others_may_write_to_it, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(symbolic_links, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(as_given, make_parent, no_parent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
