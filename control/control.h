@@ -29,6 +29,10 @@
 #define CONTROL_STRANGERS 32u /* accepted connections whose handshake isn't done */
 #define CONTROL_STREAMS 64u   /* then those without links are closed, the longest unused first */
 #define CONTROL_SEEDS 16u
+/* Dials to addresses where nobody has answered, and that only others have told: at once; ms each.
+ */
+#define CONTROL_DIALS 64u
+#define CONTROL_DIAL_MS 50u
 #define MEMBER_PENDING 8u     /* messages that wait for a connection */
 #define MEMBER_RETRY_MIN 100u /* ms between dials, doubling */
 #define MEMBER_RETRY_MAX 2000u
@@ -47,6 +51,7 @@ struct member {
 	uint64_t run;		 /* of its control; 0: not known */
 	struct peer_entry entry; /* its addresses: a source's, else what its control says */
 	bool listed;		 /* they are a source's */
+	bool reached;		 /* it has answered at its address */
 	bool stale;		 /* its connection is to be closed */
 	struct peer peer;
 	struct offers offers; /* of our data plane to it */
@@ -63,7 +68,7 @@ struct member {
 	struct sockaddr_storage address;
 	socklen_t address_length; /* 0: not known */
 	struct log_memory trouble;
-	struct log_meter meter;
+	struct log_cause state_lines, conn_lines;
 };
 
 struct seed {
@@ -104,18 +109,22 @@ struct control {
 	struct member **members; /* by id */
 	uint32_t member_count, member_room;
 	uint64_t room_at; /* ms: unused connections are looked for again */
+	uint64_t dial_at; /* ms: when all of CONTROL_DIALS may be dialled again */
 	/* whom to ask */
 	struct seed seed[CONTROL_SEEDS];
 	uint32_t seed_count, seed_next;
 	struct conn *seed_conn;
-	bool joins;	  /* the seed whose handshake is just done is to be asked for all */
-	uint64_t seed_at; /* ms: next try */
+	bool joins;	   /* the seed whose handshake is just done is to be asked for all */
+	uint64_t seed_at;  /* ms: next try */
+	struct seed rival; /* is said to have our id: to be met; length 0: nobody */
+	uint64_t rival_at; /* ms: not before */
 	struct log_memory seed_trouble;
 	/* the door */
 	struct listener *listener;
 	struct conn *strangers; /* oldest first */
 	uint32_t stranger_count;
-	struct log_memory stranger_trouble;
+	/* lines that strangers and members cause */
+	struct log_budget blamed;
 };
 
 /*
@@ -221,6 +230,8 @@ void seed_tick(struct control *c, uint64_t now);
 /* A seed that we have dialled says who it is. NULL, or why its connection has to end. */
 const char *seed_hello(struct conn *conn, const struct control_msg *in);
 void seed_closed(struct conn *conn, const char *reason);
+/* Another node at this place is said to have our id: a Hello there tells whose it is. */
+void seed_meet(struct control *c, const char *place);
 void seed_end(struct control *c);
 /* Is our own address among them? Then a cluster may begin here. */
 bool seed_is_self(const struct control *c);

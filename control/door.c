@@ -51,9 +51,9 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 	if (c->stranger_count == CONTROL_STRANGERS) {
 		conn = c->strangers;
 		door_forget(c, conn);
-		log_limited(&c->stranger_trouble, control_now(),
-			    (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, crowd}}, 2,
-			    "refused a connection from %s: %s", conn->stranger, crowd);
+		log_blamed(&c->blamed, "refused connections", conn->stranger, control_now(),
+			   (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, crowd}}, 2,
+			   "refused a connection from %s: %s", conn->stranger, crowd);
 		conn_close(conn, crowd);
 	}
 	conn = conn_accept(c->base, c->transport, fd, address, length, &member_handler, c);

@@ -7,7 +7,6 @@
 
 #define SECOND 1000u
 #define MINUTE (60u * SECOND)
-#define BURST 20u
 
 void
 log_line(const char *format, ...)
@@ -71,19 +70,30 @@ log_limited(struct log_memory *memory, uint64_t now_ms, const struct log_field *
 }
 
 void
-log_metered(struct log_meter *meter, uint64_t now_ms, enum log_level level,
+log_metered(struct log_cause *cause, uint64_t now_ms, enum log_level level,
 	    const struct log_field *fields, size_t count, const char *format, ...)
 {
 	va_list list;
 
-	if (meter->full_at < now_ms)
-		meter->full_at = now_ms;
-	if (meter->full_at - now_ms > BURST * SECOND)
+	if (!log_cause_take(cause, now_ms))
 		return;
-	meter->full_at += SECOND;
 	va_start(list, format);
 	log_event_list(level, fields, count, format, list);
 	va_end(list);
+}
+
+void
+log_blamed(struct log_budget *budget, const char *kind, const char *who, uint64_t now_ms,
+	   const struct log_field *fields, size_t count, const char *format, ...)
+{
+	char line[LOG_LINE_MAX];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(line, sizeof(line), format, list);
+	va_end(list);
+	if (log_budget_take(budget, kind, who, line, now_ms))
+		log_event(LOG_LEVEL_WARNING, fields, count, "%s", line);
 }
 
 void

@@ -33,19 +33,21 @@ __attribute__((format(printf, 4, 5))) void log_once_about(struct log_memory *mem
 							  const struct log_field *fields,
 							  size_t count, const char *format, ...);
 
-/* For what strangers can cause: at most a line a second, the same line once a minute. */
+/* For what goes wrong again and again: at most a line a second, the same line once a minute. */
 __attribute__((format(printf, 5, 6))) void log_limited(struct log_memory *memory, uint64_t now_ms,
 						       const struct log_field *fields, size_t count,
 						       const char *format, ...);
 
-/* For what a member can cause: a burst of lines, then one a second. */
-struct log_meter {
-	uint64_t full_at; /* ms: when the whole burst is there again; 0 = it is */
-};
-__attribute__((format(printf, 6, 7))) void log_metered(struct log_meter *meter, uint64_t now_ms,
+/* For what one member can cause, by a budget of its own. */
+__attribute__((format(printf, 6, 7))) void log_metered(struct log_cause *cause, uint64_t now_ms,
 						       enum log_level level,
 						       const struct log_field *fields, size_t count,
 						       const char *format, ...);
+/* For what anybody can cause, by a budget of this kind and causer; the same line once a minute. */
+__attribute__((format(printf, 7, 8))) void log_blamed(struct log_budget *budget, const char *kind,
+						      const char *who, uint64_t now_ms,
+						      const struct log_field *fields, size_t count,
+						      const char *format, ...);
 
 void log_forget(struct log_memory *memory);
 

@@ -2,6 +2,7 @@
 /* The other nodes: their table, what our data plane is told of them, offers for them. */
 #include "control.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,10 @@ member_get(struct control *c, uint16_t id)
 		return NULL;
 	m->control = c;
 	m->id = m->entry.id = id;
+	m->state_lines.kind = "its state";
+	m->conn_lines.kind = "its connections";
+	snprintf(m->state_lines.who, sizeof(m->state_lines.who), "node %u", id);
+	snprintf(m->conn_lines.who, sizeof(m->conn_lines.who), "node %u", id);
 	m->backoff = MEMBER_RETRY_MIN;
 	m->linked_at = control_now();
 	peer_init(&m->peer, c->options->node_timeout, m->linked_at);
@@ -139,19 +144,19 @@ announce(struct member *m, uint64_t now)
 
 	switch (m->peer.state) {
 	case WEIR_NODE_UP:
-		log_metered(&m->meter, now, LOG_LEVEL_INFO, about, 4,
+		log_metered(&m->state_lines, now, LOG_LEVEL_INFO, about, 4,
 			    "node %u is up (incarnation %llu, %u engines)", m->id,
 			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
 		break;
 	case WEIR_NODE_SUSPECT:
-		log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 4,
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 4,
 			    "node %u is suspect: its control has been silent for %u ms; traffic "
 			    "goes on",
 			    m->id, m->peer.timeout);
 		break;
 	case WEIR_NODE_DOWN:
-		log_metered(&m->meter, now, LOG_LEVEL_WARNING, about, 5, "node %u is down: %s",
-			    m->id, why);
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 5,
+			    "node %u is down: %s", m->id, why);
 		break;
 	default:
 		break;
@@ -185,12 +190,25 @@ member_send_offers(struct member *m, uint64_t now)
 		send_offer(m, link);
 }
 
+static void
+tell_doubt(struct member *m, const struct swim_node *node, uint64_t now)
+{
+	struct log_field about[] = {{"node", m->id, NULL}, {"teller", node->by, NULL}};
+
+	log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 2,
+		    "node %u: says node %u, it %s; its links live, so it is asked first", m->id,
+		    node->by,
+		    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
+}
+
 // Feeds an event and does what follows from it.
 static void
-step(struct member *m, enum peer_event event, enum swim_status status, const struct dp_view *view)
+step_record(struct member *m, enum peer_event event, const struct swim_node *node)
 {
 	uint64_t now = control_now();
-	unsigned actions = peer_step(&m->peer, event, now, status, view);
+	const struct node_info *info = node ? node->is.info : NULL;
+	unsigned actions = peer_step(&m->peer, event, now, node ? node->is.status : SWIM_UNKNOWN,
+				     info ? &info->dp : NULL, node && node->by != m->id);
 
 	if (actions & PEER_DO_TELL) {
 		announce(m, now);
@@ -204,8 +222,18 @@ step(struct member *m, enum peer_event event, enum swim_status status, const str
 	}
 	if (actions & PEER_DO_PROBE)
 		swim_probe(&m->control->swim, m->id);
+	if (actions & PEER_DO_DOUBT) {
+		tell_doubt(m, node, now);
+		swim_doubt(&m->control->swim, m->id);
+	}
 	if (actions & PEER_DO_CLOSE && m->conn)
 		m->stale = true;
+}
+
+static void
+step(struct member *m, enum peer_event event)
+{
+	step_record(m, event, NULL);
 }
 
 // Membership has forgotten it. A link that lives is no silence: its node is kept as long.
@@ -237,16 +265,18 @@ member_tick(struct member *m, uint64_t now)
 		member_forgotten(m->control, m->id);
 		return;
 	}
+	log_cause_tell(&m->state_lines, now);
+	log_cause_tell(&m->conn_lines, now);
 	// Not at once: it may be what the connection itself has told.
 	if (m->stale || member_is_half_open(m)) {
 		if (m->conn && m->conn->joined)
-			log_metered(&m->meter, now, LOG_LEVEL_INFO,
+			log_metered(&m->conn_lines, now, LOG_LEVEL_INFO,
 				    LOG_NODE_AT(m->id, m->entry.control),
 				    "node %u: connection closed after long silence", m->id);
 		member_close(m, NULL);
 		m->stale = false;
 	}
-	step(m, PEER_TICK, SWIM_UNKNOWN, NULL);
+	step(m, PEER_TICK);
 	if (m->peer.linked && !m->conn)
 		member_need(m, now);
 	member_send_offers(m, now);
@@ -260,6 +290,7 @@ take_addresses(struct member *m, const struct node_info *info)
 	struct peer_entry *e = &m->entry;
 
 	if (strcmp(e->control, info->control)) {
+		m->reached = false;
 		memcpy(e->control, info->control, sizeof(e->control));
 		if (!address_take(m->control, e->control, &m->address, &m->address_length))
 			m->address_length = 0;
@@ -290,7 +321,7 @@ member_changed(struct control *c, const struct swim_node *node)
 		offers_restart(&m->offers, m->peer.dp.incarnation, control_now());
 	}
 	service_record(c, node);
-	step(m, PEER_RECORD, node->is.status, &info->dp);
+	step_record(m, PEER_RECORD, node);
 }
 
 int
@@ -397,7 +428,7 @@ member_view(struct member *m, const struct dp_view *view)
 {
 	if (view->state != DP_UP) {
 		offers_clear(&m->offers);
-		step(m, PEER_UNLINKED, SWIM_UNKNOWN, NULL);
+		step(m, PEER_UNLINKED);
 	}
 	if (m->conn)
 		swim_news(&m->control->swim, m->id);
@@ -412,7 +443,7 @@ member_offer(struct member *m, const struct weir_link_offer *link)
 	if (offers_put(&m->offers, link, now))
 		log_error("out of memory: a link offer for node %u is lost", m->id);
 	if (link->answered)
-		step(m, PEER_LINKED, SWIM_UNKNOWN, NULL);
+		step(m, PEER_LINKED);
 	member_send_offers(m, now);
 }
 
@@ -434,7 +465,9 @@ member_link_down(struct member *m, const struct weir_ctl_msg *msg)
 {
 	m->linked_at = control_now();
 	offers_drop(&m->offers, msg->link_down.engine, msg->link_down.peer_engine);
-	step(m, PEER_LINK_DOWN, SWIM_UNKNOWN, NULL);
+	step(m, PEER_LINK_DOWN);
+	if (m->peer.doubted) // no link contradicts it now
+		member_changed(m->control, swim_find(&m->control->swim, m->id));
 }
 
 const char *
@@ -452,7 +485,7 @@ member_take_offer(struct member *m, const struct weir_link_offer *link)
 		return NULL;
 	offers_answered(&m->offers, link);
 	if (link->answered)
-		step(m, PEER_LINKED, SWIM_UNKNOWN, NULL);
+		step(m, PEER_LINKED);
 	out.link = *link;
 	dp_send(c->dp, &out);
 	return NULL;

@@ -35,13 +35,29 @@ failed(struct member *m, uint64_t now)
 	m->backoff = m->backoff * 2 < MEMBER_RETRY_MAX ? m->backoff * 2 : MEMBER_RETRY_MAX;
 }
 
+// Others may tell any address. One of a node that our programs want is worth a dial each time.
+static bool
+may_dial(struct member *m, uint64_t now)
+{
+	struct control *c = m->control;
+
+	if (m->listed || m->reached || m->peer.linked || m->offers.count)
+		return true;
+	if (c->dial_at < now)
+		c->dial_at = now;
+	if (c->dial_at - now > (CONTROL_DIALS - 1) * CONTROL_DIAL_MS)
+		return false;
+	c->dial_at += CONTROL_DIAL_MS;
+	return true;
+}
+
 void
 member_need(struct member *m, uint64_t now)
 {
 	struct control *c = m->control;
 	const char *why;
 
-	if (m->conn || !m->address_length || now < m->retry_at)
+	if (m->conn || !m->address_length || now < m->retry_at || !may_dial(m, now))
 		return;
 	m->conn = conn_dial(c->base, c->transport, (struct sockaddr *)&m->address,
 			    m->address_length, &member_handler, c);
@@ -253,6 +269,9 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	}
 	if (!c->has_id)
 		return "this node has no id yet; try again";
+	if (swim_is_absurd(&c->swim, &in->hello.record))
+		return "its clock is 139 years or more ahead of this host's; set the one that is "
+		       "wrong";
 	refused = !conn->dialled ? admit(c, conn, in)
 		  : conn->member ? answer(c, conn, in)
 				 : seed_hello(conn, in);
@@ -267,6 +286,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	}
 	conn->joined = true;
 	m->stale = false;
+	m->reached |= conn->dialled;
 	m->conn_run = in->hello.record.run;
 	m->backoff = MEMBER_RETRY_MIN;
 	m->retry_at = 0;
@@ -330,8 +350,8 @@ on_closed(struct conn *conn, const char *reason)
 	if (!m) {
 		door_forget(c, conn);
 		if (!conn->surplus)
-			log_limited(
-			    &c->stranger_trouble, now,
+			log_blamed(
+			    &c->blamed, "refused connections", conn->stranger, now,
 			    (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, reason}}, 2,
 			    "refused a connection from %s: %s", conn->stranger, reason);
 		return;
@@ -342,7 +362,7 @@ on_closed(struct conn *conn, const char *reason)
 		return;
 	}
 	if (conn->joined)
-		log_metered(&m->meter, now, LOG_LEVEL_INFO,
+		log_metered(&m->conn_lines, now, LOG_LEVEL_INFO,
 			    LOG_NODE_WHY(m->id, m->entry.control, reason),
 			    "node %u: connection to its control ended: %s", m->id, reason);
 	else if (m->backoff > MEMBER_RETRY_MIN) // once may be chance: both dialled each other

@@ -30,7 +30,7 @@ enter(struct peer *p, enum weir_node_state state)
 		return 0;
 	p->state = state;
 	if (state == WEIR_NODE_DOWN)
-		p->linked = false;
+		p->linked = p->doubted = false;
 	return PEER_DO_TELL;
 }
 
@@ -79,12 +79,35 @@ take_view(struct peer *p, const struct dp_view *view)
 	return (renewed || again ? PEER_DO_OFFERS : 0) | (renewed ? PEER_DO_TELL : 0);
 }
 
+// Links that answer prove more than what others say.
+static bool
+links_deny(const struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view)
+{
+	bool gone = status == SWIM_LEFT ||
+		    (status == SWIM_ALIVE && view->state != DP_UNKNOWN &&
+		     (view->state == DP_DOWN ||
+		      (p->dp.incarnation && view->incarnation != p->dp.incarnation)));
+
+	return gone && p->linked && !(p->link_down_at && now - p->link_down_at <= p->timeout);
+}
+
 static unsigned
-take_record(struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view)
+take_record(struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view,
+	    bool hearsay)
 {
 	enum swim_status before = p->status;
+	unsigned doubt = 0;
 
 	p->status = status;
+	p->doubted = hearsay && links_deny(p, now, status, view);
+	if (p->doubted) {
+		if (status == SWIM_ALIVE) {
+			p->silent_at = 0;
+			return PEER_DO_DOUBT;
+		}
+		doubt = PEER_DO_DOUBT;
+		status = SWIM_DEAD;
+	}
 	switch (status) {
 	case SWIM_UNKNOWN:
 		return 0;
@@ -98,7 +121,7 @@ take_record(struct peer *p, uint64_t now, enum swim_status status, const struct 
 			return 0;
 		p->silent_at = now;
 		p->dp.state = DP_UNKNOWN;
-		return judge(p, now) | PEER_DO_CLOSE;
+		return judge(p, now) | (doubt ? doubt : PEER_DO_CLOSE);
 	case SWIM_LEFT:
 		p->silent_at = now;
 		p->dp.state = DP_DOWN;
@@ -109,13 +132,13 @@ take_record(struct peer *p, uint64_t now, enum swim_status status, const struct 
 
 unsigned
 peer_step(struct peer *p, enum peer_event event, uint64_t now, enum swim_status status,
-	  const struct dp_view *view)
+	  const struct dp_view *view, bool hearsay)
 {
 	switch (event) {
 	case PEER_TICK:
 		return judge(p, now);
 	case PEER_RECORD:
-		return take_record(p, now, status, view);
+		return take_record(p, now, status, view, hearsay);
 	case PEER_LINKED:
 		p->linked = true;
 		return 0;

@@ -13,7 +13,7 @@
 
 enum peer_event {
 	PEER_TICK,	/* time passed */
-	PEER_RECORD,	/* its record is another; status, view */
+	PEER_RECORD,	/* its record is another; status, view, hearsay */
 	PEER_LINKED,	/* the data planes have taken up offers of each other */
 	PEER_LINK_DOWN, /* our data plane: the peer doesn't answer on a link */
 	PEER_UNLINKED,	/* our data plane has gone, and its links with it */
@@ -24,6 +24,7 @@ enum peer_action {
 	PEER_DO_OFFERS = 2, /* the peer's data plane can take link offers (again) */
 	PEER_DO_PROBE = 4,  /* find out whether its control lives */
 	PEER_DO_CLOSE = 8,  /* its connection is of no use any more */
+	PEER_DO_DOUBT = 16, /* ask it: hearsay, which a living link contradicts, was not believed */
 };
 
 struct peer {
@@ -31,6 +32,7 @@ struct peer {
 	struct dp_view dp;	    /* the last of which is known whether it runs */
 	enum swim_status status;    /* of its control */
 	bool linked;	       /* there is a data path: silence of control alone is suspicion */
+	bool doubted;	       /* its latest record was not believed, for the links' sake */
 	uint32_t timeout;      /* ms */
 	uint64_t silent_at;    /* ms: when its control was given up; 0: it lives */
 	uint64_t link_down_at; /* ms; 0 = never */
@@ -39,10 +41,12 @@ struct peer {
 /* Of a node that is not heard of in time a link that fails says that it is dead. */
 void peer_init(struct peer *p, uint32_t timeout_ms, uint64_t now);
 
-/* The one transition function. Returns a mask of enum peer_action. `status`, `view`: RECORD only.
+/*
+ * The one transition function. Returns a mask of enum peer_action. The rest is of RECORD only;
+ * `hearsay`: others have told the record, not the node itself.
  */
 unsigned peer_step(struct peer *p, enum peer_event event, uint64_t now, enum swim_status status,
-		   const struct dp_view *view);
+		   const struct dp_view *view, bool hearsay);
 
 /*
  * A node, whose id is `id`, has dialled us although there is a connection: may the new one take its

@@ -52,22 +52,47 @@ is_known(const struct control *c, const struct seed *s)
 }
 
 void
-seed_tick(struct control *c, uint64_t now)
+seed_meet(struct control *c, const char *place)
 {
-	bool needed = c->has_id && swim_needs_seed(&c->swim);
+	struct seed *s = &c->rival;
+
+	if (!s->length && address_take(c, place, &s->address, &s->length))
+		snprintf(s->text, sizeof(s->text), "%s", place);
+}
+
+// The one whose turn it is; NULL: nobody's yet.
+static struct seed *
+next_seed(struct control *c, uint64_t now)
+{
+	bool needed = swim_needs_seed(&c->swim);
 	struct seed *s;
 
-	if (!c->has_id || !c->seed_count || c->seed_conn || now < c->seed_at)
-		return;
+	if (!c->seed_count || now < c->seed_at)
+		return NULL;
 	s = &c->seed[c->seed_next++ % c->seed_count];
 	c->seed_at = now + (needed ? RETRY_MS / c->seed_count : SELDOM_MS);
-	if (is_known(c, s))
+	return is_known(c, s) ? NULL : s;
+}
+
+void
+seed_tick(struct control *c, uint64_t now)
+{
+	struct seed *s;
+
+	if (!c->has_id || c->seed_conn)
+		return;
+	s = c->rival.length && now >= c->rival_at ? &c->rival : next_seed(c, now);
+	if (!s)
 		return;
 	c->seed_conn = conn_dial(c->base, c->transport, (struct sockaddr *)&s->address, s->length,
 				 &member_handler, c);
 	if (!c->seed_conn)
 		log_once(&c->seed_trouble, "cannot dial %s: %s; trying again", s->text,
 			 strerror(errno));
+	if (s == &c->rival) {
+		s->length = 0;
+		c->rival_at = now + RETRY_MS;
+	}
 }
 
 const char *
@@ -116,4 +141,5 @@ seed_end(struct control *c)
 	conn_close(c->seed_conn, NULL);
 	c->seed_conn = NULL;
 	c->seed_at = 0;
+	c->rival.length = 0;
 }

@@ -217,6 +217,27 @@ on_beaten(void *user, const struct swim_record *other)
 	self_beaten(user, info->control);
 }
 
+static void
+on_rival(void *user, const struct swim_record *other)
+{
+	const struct node_info *info = other->info;
+
+	seed_meet(user, info->control);
+}
+
+static void
+on_refused(void *user, uint16_t from, const struct swim_record *r, const char *why)
+{
+	struct control *c = user;
+	struct log_field about[] = {
+	    {"node", r->id, NULL}, {"teller", from, NULL}, {"reason", 0, why}};
+	char who[16];
+
+	snprintf(who, sizeof(who), "node %u", from);
+	log_blamed(&c->blamed, "refused records", who, control_now(), about, 3,
+		   "what node %u says of others is left out: %s", from, why);
+}
+
 static const struct swim_ops swim_ops = {
     .send = on_send,
     .changed = on_changed,
@@ -224,6 +245,8 @@ static const struct swim_ops swim_ops = {
     .same_place = on_same_place,
     .settled = on_settled,
     .beaten = on_beaten,
+    .rival = on_rival,
+    .refused = on_refused,
 };
 
 void

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plain TCP under a control stream. */
+#include "local_peer.h"
 #include "stream_bev.h"
 
 #include <errno.h>
@@ -101,10 +102,18 @@ tcp_adopt(const struct control_transport *self, struct event_base *base, int fd,
 	return 0;
 }
 
+// Whoever can reach the port is trusted, by --insecure; on loopback not every user is.
+static const char *
+tcp_vouch(struct control_stream *stream, const char *cluster, uint32_t node)
+{
+	return local_peer_doubt(bufferevent_getfd(((struct bev_stream *)stream)->bev));
+}
+
 const struct control_transport control_tcp = {
     .name = "tcp",
     .dial = tcp_dial,
     .adopt = tcp_adopt,
+    .vouch = tcp_vouch,
     .write = bev_write,
     .close = tcp_close,
 };

@@ -10,6 +10,9 @@
 #define SYNC_FEW 25u
 #define SYNC_NONE 2u
 
+static const char absurd[] = "its version is far ahead of this host's clock";
+static const char crowd[] = "too many nodes that have not spoken with this one";
+
 // ---- messages out ----
 
 static void
@@ -79,11 +82,11 @@ raise_own(struct swim *s, uint64_t version)
 	struct swim_record r = s->self->is;
 	bool was_settled = swim_is_settled(s);
 
-	if (version > SWIM_VERSION_MAX || s->out)
+	if (s->out)
 		return;
 	r.version = version;
 	r.status = SWIM_ALIVE;
-	swim_put(s, s->self, &r, true);
+	swim_put(s, s->self, &r, r.id, true);
 	if (!was_settled && swim_is_settled(s))
 		s->config.ops->settled(s->config.user);
 }
@@ -98,9 +101,22 @@ newer(const struct swim_record *r, const struct swim_record *than)
 	return r->status > than->status;
 }
 
-// What others say of us: refuted, if it is wrong.
+// Versions begin as the wall clock. From our start on it is ours, whoever sets it.
+static bool
+is_ahead(const struct swim *s, const struct swim_record *r, uint64_t bound)
+{
+	return r->version > s->config.version + (s->now - s->began) + bound;
+}
+
+bool
+swim_is_absurd(const struct swim *s, const struct swim_record *r)
+{
+	return is_ahead(s, r, 2 * SWIM_AHEAD);
+}
+
+// What others say of us: refuted, if it is wrong. `met`: another node says that it is us.
 static void
-take_own(struct swim *s, const struct swim_record *r)
+take_own(struct swim *s, uint16_t from, const struct swim_record *r, bool met)
 {
 	const struct swim_record *own = &s->self->is;
 
@@ -112,12 +128,23 @@ take_own(struct swim *s, const struct swim_record *r)
 			swim_push_news(s, s->self);
 		return;
 	}
+	// Nobody else has believed it, and nobody would believe what is above.
+	if (swim_is_absurd(s, r)) {
+		s->config.ops->refused(s->config.user, from, r, absurd);
+		return;
+	}
 	// Of the dead another id takes less arguing.
 	if (r->run != own->run &&
 	    (r->status < SWIM_DEAD || (s->config.picks && !swim_is_settled(s))) &&
 	    !s->config.ops->same_place(s->config.user, r->info, own->info)) {
-		s->out = true;
-		s->config.ops->beaten(s->config.user, r);
+		// Nobody loses an id that is his by hearsay.
+		if (met || !swim_is_settled(s)) {
+			s->out = true;
+			s->config.ops->beaten(s->config.user, r);
+			return;
+		}
+		raise_own(s, r->version + 1);
+		s->config.ops->rival(s->config.user, r);
 		return;
 	}
 	raise_own(s, r->version + 1);
@@ -146,14 +173,36 @@ own_past(const struct swim *s, const struct swim_record *r)
 	       s->config.ops->same_place(s->config.user, r->info, s->self->is.info);
 }
 
+// Makes the node that `from` tells, if there is room for one more of its.
+static struct swim_node *
+introduce(struct swim *s, uint16_t from, const struct swim_record *r)
+{
+	struct swim_node *introducer = swim_find(s, from), *n;
+	bool own = from == r->id || introducer == s->self;
+
+	if (!own && (introducer->brought >= SWIM_BROUGHT || s->unproven >= SWIM_UNPROVEN)) {
+		s->crowded_at = s->clock;
+		s->config.ops->refused(s->config.user, from, r, crowd);
+		return NULL;
+	}
+	n = swim_insert(s, r->id);
+	if (n && !own)
+		swim_set_unproven(s, n, introducer);
+	return n;
+}
+
 static void
-take_record(struct swim *s, const struct swim_record *r, bool news)
+take_record(struct swim *s, uint16_t from, const struct swim_record *r, bool news)
 {
 	struct swim_node *n = swim_find(s, r->id);
 	struct swim_record past;
 
 	if (n == s->self) {
-		take_own(s, r);
+		take_own(s, from, r, false);
+		return;
+	}
+	if (is_ahead(s, r, from == r->id ? 2 * SWIM_AHEAD : SWIM_AHEAD)) {
+		s->config.ops->refused(s->config.user, from, r, absurd);
 		return;
 	}
 	if (own_past(s, r)) {
@@ -162,15 +211,22 @@ take_record(struct swim *s, const struct swim_record *r, bool news)
 		past.status = SWIM_LEFT;
 		news = true;
 		r = &past;
+		from = s->self->is.id;
 	}
 	if (!n && (s->config.closed || (r->status >= SWIM_DEAD && r != &past)))
 		return;
 	if (!n)
-		n = swim_insert(s, r->id);
-	// Out of memory: it will be told again.
-	if (!n || (n->is.status != SWIM_UNKNOWN && !newer(r, &n->is)))
+		n = introduce(s, from, r);
+	// No room, or out of memory: it will be told again.
+	if (!n)
 		return;
-	swim_put(s, n, r, news);
+	if (n->is.status == SWIM_UNKNOWN || newer(r, &n->is)) {
+		swim_put(s, n, r, from, news);
+	} else if (from == r->id && n->by != from && !newer(&n->is, r)) {
+		// Known by hearsay: now the node says so itself.
+		n->by = from;
+		s->config.ops->changed(s->config.user, n);
+	}
 }
 
 // Claims count from when they are told to a cluster that has begun.
@@ -198,9 +254,11 @@ swim_hello(struct swim *s, const struct swim_record *r, uint64_t now)
 	advance(s, now);
 	if (n == s->self || (!n && s->config.closed)) {
 		if (n)
-			take_own(s, r);
+			take_own(s, r->id, r, true);
 		return false;
 	}
+	if (swim_is_absurd(s, r))
+		return false;
 	if (n && n->is.run != r->run && swim_lives(n) && !newer(r, &n->is) &&
 	    !s->config.ops->same_place(s->config.user, r->info, n->is.info))
 		return false;
@@ -208,7 +266,10 @@ swim_hello(struct swim *s, const struct swim_record *r, uint64_t now)
 	if (n && n->is.status != SWIM_UNKNOWN && newer(&n->is, r))
 		swim_push_news(s, n);
 	else
-		take_record(s, r, true);
+		take_record(s, r->id, r, true);
+	n = swim_find(s, r->id);
+	if (n)
+		swim_set_proven(s, n);
 	return true;
 }
 
@@ -292,6 +353,9 @@ compare(struct swim *s, uint16_t from, const struct swim_msg *m)
 	uint32_t periods = s->news_count > NEWS_MANY ? SYNC_MANY : SYNC_FEW;
 	uint64_t wait = s->period * (s->news_count ? periods : SYNC_NONE);
 
+	// A table that had no room for all can't become like the others' by being told again.
+	if (s->crowded_at && s->clock - s->crowded_at < s->period * SYNC_FEW)
+		wait = s->period * SYNC_FEW;
 	if (m->digest == s->digest)
 		s->young = false;
 	else if (!s->synced_at || s->clock - s->synced_at >= wait)
@@ -312,7 +376,7 @@ swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now
 	s->failures = 0;
 	swim_heard(s, from);
 	for (uint32_t i = 0; i < m->count && !s->out; i++)
-		take_record(s, &m->record[i], news);
+		take_record(s, from, &m->record[i], news);
 	if (s->out)
 		return;
 	if (m->type == SWIM_PING)
@@ -374,6 +438,17 @@ swim_probe(struct swim *s, uint16_t id)
 				 .ask_at = s->clock + s->period / 2,
 				 .until = s->clock + s->period};
 	p->seq = ping(s, id);
+}
+
+void
+swim_doubt(struct swim *s, uint16_t id)
+{
+	const struct swim_node *n = swim_find(s, id);
+
+	if (n && n != s->self && !swim_lives(n))
+		ping(s, id); // with what is said of it, which it refutes if it can
+	else
+		swim_probe(s, id);
 }
 
 static void
@@ -573,7 +648,7 @@ swim_leave(struct swim *s)
 	if (s->out)
 		return;
 	r.status = SWIM_LEFT;
-	swim_put(s, s->self, &r, true);
+	swim_put(s, s->self, &r, r.id, true);
 	s->out = true;
 	for (uint32_t i = 0; i < SWIM_HELPERS; i++) {
 		struct swim_node *n = random_living(s, s->self->is.id);

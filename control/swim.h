@@ -24,12 +24,21 @@
 #define SWIM_PROBES 16u	 /* under way at once */
 #define SWIM_RELAYS 32u	 /* asked for by others, under way at once */
 #define SWIM_CONTACTS 4u /* tried each period while nobody is known to live */
+/* Nodes known by hearsay alone, which have not spoken with us: of one member that told them; all.
+ */
+#define SWIM_BROUGHT 2048u
+#define SWIM_UNPROVEN 4096u
 /*
  * A version below is that of a node which claims its id and isn't up yet: whoever is up wins over
  * it, and of two claims the higher one.
  */
 #define SWIM_UP (UINT64_C(1) << 62)
 #define SWIM_VERSION_MAX (SWIM_UP + (SWIM_UP - 1))
+/*
+ * ms, 139 years. Hearsay with a version further ahead of our clock is refused. A node's own word
+ * counts up to twice that, so it can refute whatever anybody has believed.
+ */
+#define SWIM_AHEAD (UINT64_C(1) << 42)
 
 /* In the order in which they hold at one version. UNKNOWN: told by a source, never heard of. */
 enum swim_status { SWIM_UNKNOWN, SWIM_ALIVE, SWIM_SUSPECT, SWIM_DEAD, SWIM_LEFT };
@@ -47,6 +56,10 @@ struct swim_node {
 	uint64_t since;	       /* swim time of this status */
 	uint64_t expires;      /* SUSPECT: declared dead then; DEAD, LEFT: forgotten then */
 	uint32_t spread;       /* messages on which the record still rides */
+	uint16_t by;	       /* the member that told the record; the node itself: first hand */
+	uint16_t introducer;   /* the member that told the node first, while it is unproven */
+	uint32_t brought;      /* unproven nodes that it introduced */
+	bool proven;	       /* it has spoken with us, or a source has told it */
 	bool fixed;	       /* told by a source: not forgotten */
 	bool accused;	       /* we suspect it ourselves: probed each period */
 	bool owed;	       /* it asked for all soon after it was told all */
@@ -89,6 +102,10 @@ struct swim_ops {
 	void (*settled)(void *user);
 	/* Another node has our id and the better right to it. The swim is to be ended, later. */
 	void (*beaten)(void *user, const struct swim_record *other);
+	/* So says hearsay: connect with the other node, then a Hello decides. */
+	void (*rival)(void *user, const struct swim_record *other);
+	/* A record was left out: what is wrong with it, or that member `from` tells too many. */
+	void (*refused)(void *user, uint16_t from, const struct swim_record *r, const char *why);
 };
 
 struct swim_config {
@@ -97,7 +114,7 @@ struct swim_config {
 	bool picks;	  /* claims: another id will do as well */
 	bool closed;	  /* nodes that no source has told are ignored */
 	uint64_t run;	  /* random */
-	uint64_t version; /* from SWIM_UP, growing with starts if clocks allow */
+	uint64_t version; /* SWIM_UP + ms of the wall clock: grows with starts if clocks allow */
 	uint64_t ticket;  /* claims: random, 1 ... 2^61: the version until nobody else has the id */
 	uint64_t seed;
 	uint32_t timeout; /* ms, the node timeout */
@@ -129,7 +146,8 @@ struct swim {
 	uint32_t turn;	  /* in `order` */
 	uint32_t alive;	  /* ALIVE and SUSPECT, ourselves included */
 	uint32_t accused; /* nodes that we suspect ourselves */
-	uint64_t digest;  /* of ALIVE and SUSPECT */
+	uint32_t unproven;
+	uint64_t digest; /* of ALIVE and SUSPECT */
 	struct swim_node *news_first, *news_last;
 	uint32_t news_count;
 	struct swim_probe probe[SWIM_PROBES];
@@ -138,6 +156,8 @@ struct swim {
 	uint32_t failures; /* probes without an answer since anybody was heard */
 	uint64_t rng;
 	uint64_t now, clock; /* ms: as the caller told it last; without what we slept through */
+	uint64_t began;	     /* `now` at the start */
+	uint64_t crowded_at; /* `clock` when there was last no room for a node; 0: never */
 	uint64_t period, period_at;
 	uint64_t walk_at;	       /* when the next one expires */
 	uint64_t synced_at, rooted_at; /* 0: never */
@@ -166,8 +186,12 @@ void swim_remove(struct swim *s, uint16_t id);
 void swim_join(struct swim *s, uint16_t id);
 /* There may be nobody to ask: the cluster begins with this node. */
 void swim_alone(struct swim *s);
+/* Is a node's own record of a version that nobody could refute? */
+bool swim_is_absurd(const struct swim *s, const struct swim_record *record);
 /* There is reason to doubt that it lives: probes it at once. */
 void swim_probe(struct swim *s, uint16_t id);
+/* There is reason to doubt what is said of it, that it is dead, too: asks it. */
+void swim_doubt(struct swim *s, uint16_t id);
 /* What is said of us is new. */
 void swim_tell(struct swim *s, const void *info);
 /* Tells a node our record, at once. */

@@ -12,11 +12,15 @@ uint32_t swim_log2(uint32_t n); /* rounded up */
 bool swim_lives(const struct swim_node *n);
 /* A node of status UNKNOWN with this id, which the table doesn't have; NULL: out of memory. */
 struct swim_node *swim_insert(struct swim *s, uint16_t id);
+/* It counts as one that `introducer` has brought, until it is proven. */
+void swim_set_unproven(struct swim *s, struct swim_node *n, struct swim_node *introducer);
+void swim_set_proven(struct swim *s, struct swim_node *n);
 /* Forgets it. */
 void swim_erase(struct swim *s, struct swim_node *n);
 
-/* The one place where a record in the table changes. `news`: it is spread. */
-void swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, bool news);
+/* The one place where a record in the table changes. `by` has told it. `news`: it is spread. */
+void swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, uint16_t by,
+	      bool news);
 void swim_set_status(struct swim *s, struct swim_node *n, enum swim_status status);
 void swim_set_accused(struct swim *s, struct swim_node *n, bool accused);
 /* Until when the status holds by itself; 0: for ever. */

@@ -123,6 +123,7 @@ swim_insert(struct swim *s, uint16_t id)
 	s->id[at] = id;
 	n->is.id = id;
 	n->is.info = n->info;
+	n->proven = true;
 	if (s->count++ == 0)
 		return n; // ourselves
 	// At random into what is left of the round.
@@ -178,6 +179,30 @@ swim_set_accused(struct swim *s, struct swim_node *n, bool accused)
 }
 
 void
+swim_set_unproven(struct swim *s, struct swim_node *n, struct swim_node *introducer)
+{
+	n->proven = false;
+	n->introducer = introducer->is.id;
+	introducer->brought++;
+	s->unproven++;
+}
+
+void
+swim_set_proven(struct swim *s, struct swim_node *n)
+{
+	struct swim_node *introducer;
+
+	if (n->proven)
+		return;
+	n->proven = true;
+	s->unproven--;
+	introducer = swim_find(s, n->introducer);
+	// It may have been forgotten, and be known again since.
+	if (introducer && introducer->brought)
+		introducer->brought--;
+}
+
+void
 swim_erase(struct swim *s, struct swim_node *n)
 {
 	uint32_t at = place_of(s, n->is.id), i = 0, others = s->count - 1;
@@ -185,6 +210,7 @@ swim_erase(struct swim *s, struct swim_node *n)
 	s->digest ^= digest_of(n);
 	s->alive -= swim_lives(n);
 	swim_set_accused(s, n, false);
+	swim_set_proven(s, n);
 	unlink_news(s, n);
 	while (s->order[i] != n->is.id)
 		i++;
@@ -233,7 +259,7 @@ swim_set_expiry(struct swim *s, struct swim_node *n, uint64_t when)
 
 // The one place where a record in the table changes.
 void
-swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, bool news)
+swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, uint16_t by, bool news)
 {
 	const void *own = n->is.info;
 
@@ -247,6 +273,7 @@ swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, bool 
 		memcpy(n->info, r->info, s->config.info_size);
 	n->is = *r;
 	n->is.info = own;
+	n->by = by;
 	s->digest ^= digest_of(n);
 	s->alive += swim_lives(n);
 	swim_set_expiry(s, n, swim_expiry(s, n));
@@ -261,7 +288,7 @@ swim_set_status(struct swim *s, struct swim_node *n, enum swim_status status)
 	struct swim_record r = n->is;
 
 	r.status = status;
-	swim_put(s, n, &r, true);
+	swim_put(s, n, &r, s->self->is.id, true);
 }
 
 // ---- beginning and end ----
@@ -279,7 +306,7 @@ swim_init(struct swim *s, const struct swim_config *config, const void *info, ui
 
 	memset(s, 0, sizeof(*s));
 	s->config = *config;
-	s->now = now;
+	s->now = s->began = now;
 	s->clock = 1; // 0 is never
 	s->rng = config->seed;
 	s->period = config->timeout / 5;
@@ -295,7 +322,7 @@ swim_init(struct swim *s, const struct swim_config *config, const void *info, ui
 		return -ENOMEM;
 	}
 	s->self->fixed = true;
-	swim_put(s, s->self, &r, true);
+	swim_put(s, s->self, &r, config->id, true);
 	return 0;
 }
 
@@ -322,6 +349,7 @@ swim_add(struct swim *s, uint16_t id, const void *info)
 	if (!n)
 		return -ENOMEM;
 	n->fixed = true;
+	swim_set_proven(s, n);
 	swim_set_expiry(s, n, swim_expiry(s, n));
 	if (n->is.status == SWIM_UNKNOWN)
 		memcpy(n->info, info, s->config.info_size);

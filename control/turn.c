@@ -11,5 +11,6 @@ control_turn(struct control *c, uint64_t now)
 	if (now >= c->room_at) {
 		c->room_at = now + MEMBER_UNUSED;
 		member_make_room(c, now);
+		log_budget_tell(&c->blamed, now);
 	}
 }

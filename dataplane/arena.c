@@ -128,9 +128,9 @@ arena_go_on(struct arena *a)
 }
 
 bool
-arena_spoilt(const struct arena *a)
+arena_cut(struct arena *a)
 {
-	return sigbus_guard_hit(a->guard);
+	return sigbus_guard_cut(a->guard);
 }
 
 void

@@ -33,14 +33,15 @@ void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *o
 
 /*
  * Makes the memory; numa_socket[i] is engine i's. notify_fd: eventfd written to when the program
- * punched a hole (arena_spoilt()), or -1. The head is there at once, the rest comes piece by piece.
+ * punched a hole (arena_cut()), or -1. The head is there at once, the rest comes piece by piece.
  * 0 or -errno.
  */
 int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
 		struct arena *a);
 /* The next piece. 1: there are more; 0: all is there; or -errno (arena_close() is due). */
 int arena_go_on(struct arena *a);
-bool arena_spoilt(const struct arena *a);
+/* Once after the program punched a hole: it has no part in the memory any more. */
+bool arena_cut(struct arena *a);
 void arena_close(struct arena *a);
 
 static inline uint8_t *

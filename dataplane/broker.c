@@ -20,44 +20,63 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LOG_LINES_A_SECOND 20u
 #define EVENTS_A_RUN 64
+#define NS_A_MS 1000000u
 #define STOP_PATIENCE_NS BROKER_SECOND_NS
 #define ACCEPT_PAUSE_NS (BROKER_SECOND_NS / 10)
 
-static void
-say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
-    const char *format, va_list args)
+static bool
+may_say(struct broker *b, enum log_level level, const char *kind, const char *who)
 {
+	uint64_t now = broker_now(b);
+
 	if (level > log_level())
+		return false;
+	if (log_budget_take(&b->blamed, kind, who, NULL, now / NS_A_MS))
+		return true;
+	if (!b->blamed_at)
+		b->blamed_at = now + BROKER_SECOND_NS;
+	return false;
+}
+
+void
+broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
+{
+	char who[32];
+	va_list args;
+
+	snprintf(who, sizeof(who), "user %u", (unsigned)uid);
+	if (!may_say(b, level, kind, who))
 		return;
-	if (broker_now(b) / BROKER_SECOND_NS != b->log_second) {
-		b->log_second = broker_now(b) / BROKER_SECOND_NS;
-		b->log_count = 0;
-	}
-	if (b->log_count++ < LOG_LINES_A_SECOND)
-		log_event_list(level, fields, count, format, args);
-}
-
-void
-broker_say(struct broker *b, enum log_level level, const struct log_field *fields, size_t count,
-	   const char *format, ...)
-{
-	va_list args;
-
 	va_start(args, format);
-	say(b, level, fields, count, format, args);
+	log_event_list(level, fields, count, format, args);
 	va_end(args);
 }
 
 void
-broker_log(struct broker *b, const char *format, ...)
+broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
 {
+	char who[32];
 	va_list args;
 
+	snprintf(who, sizeof(who), "node %u", node);
+	if (!may_say(b, level, kind, who))
+		return;
 	va_start(args, format);
-	say(b, LOG_LEVEL_INFO, NULL, 0, format, args);
+	log_event_list(level, fields, count, format, args);
 	va_end(args);
+}
+
+/* When to look again. */
+static uint64_t
+tell_blamed(struct broker *b, uint64_t now)
+{
+	if (b->blamed_at && now >= b->blamed_at)
+		b->blamed_at =
+		    log_budget_tell(&b->blamed, now / NS_A_MS) ? now + BROKER_SECOND_NS : 0;
+	return b->blamed_at ? b->blamed_at : UINT64_MAX;
 }
 
 int
@@ -216,11 +235,10 @@ fault_ready(struct broker_watch *w, uint32_t events)
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
-		if (s && s->state != SESSION_CLOSING &&
-		    (arena_spoilt(&s->arena) || regions_spoilt(s))) {
-			b->counters.holes++;
-			session_spoil(s, "it punched a hole into its memory");
-		}
+		if (!s || !(arena_cut(&s->arena) | regions_cut(s)))
+			continue;
+		b->counters.holes++;
+		session_spoil(s, "it punched holes into its memory");
 	}
 }
 
@@ -239,6 +257,11 @@ open_descriptors(struct broker *b)
 		rc = sigbus_install();
 	if (rc || !b->config.run_dir)
 		return rc;
+	rc = sigbus_watch();
+	if (rc)
+		log_warning("userfaultfd: %s; programs that punch holes into their memory cost "
+			    "engines time unnoticed: allow it (Linux 5.14, no seccomp filter)",
+			    strerror(-rc));
 	rc = session_socket_open(b);
 	return rc ? rc : control_socket_open(b);
 }
@@ -319,6 +342,7 @@ broker_destroy(struct broker *b)
 	node_free_all(b);
 	share_free_all(b);
 	user_free_all(b);
+	sigbus_unwatch();
 	if (b->fault_fd >= 0)
 		close(b->fault_fd);
 	if (b->epoll_fd >= 0)
@@ -351,6 +375,7 @@ timers(struct broker *b, uint64_t now)
 	next = earlier(next, sessions_build(b, now));
 	next = earlier(next, services_timers(b, now));
 	next = earlier(next, session_socket_timers(b, now));
+	next = earlier(next, tell_blamed(b, now));
 	return earlier(next, control_socket_timers(b, now));
 }
 

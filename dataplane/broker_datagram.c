@@ -84,9 +84,8 @@ make(struct broker *b, uint32_t engine)
 	if (rc == -EPROTONOSUPPORT)
 		rc = -EOPNOTSUPP;
 	if (rc) {
-		broker_log(
-		    b, "engine %u gets no queue pair for datagrams: %s; see what its port offers",
-		    engine, strerror(-rc));
+		log_info("engine %u gets no queue pair for datagrams: %s; see what its port offers",
+			 engine, strerror(-rc));
 		take_apart(b, engine);
 	}
 	return rc;
@@ -141,14 +140,14 @@ datagrams_error(struct broker *b, uint32_t engine, uint32_t qpn)
 
 	if (!d->qp || nic_qpn(d->qp) != qpn)
 		return;
-	broker_log(b, "queue pair of engine %u for datagrams failed; its connections have ended",
-		   engine);
+	log_info("queue pair of engine %u for datagrams failed; its connections have ended",
+		 engine);
 	broker_ops(b, engine)->qp_destroy(d->qp);
 	d->qp = NULL;
 	rc = b->stopping ? 0 : make_qp(b, engine);
 	if (rc)
-		broker_log(b, "engine %u gets no new one: %s; it is tried again when it is needed",
-			   engine, strerror(-rc));
+		log_info("engine %u gets no new one: %s; it is tried again when it is needed",
+			 engine, strerror(-rc));
 }
 
 void

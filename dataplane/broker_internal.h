@@ -198,8 +198,8 @@ void session_free(struct broker_session *s);
 /* Adopted memory (broker_region.c). */
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);
 void disown_request(struct broker_session *s, const struct weir_session_msg *m);
-/* A hole was punched into one. */
-bool regions_spoilt(const struct broker_session *s);
+/* As arena_cut(), of any. */
+bool regions_cut(struct broker_session *s);
 /* No engine knows the session any more. */
 void regions_free(struct broker_session *s);
 /* Tells all arenas who we are. */
@@ -607,9 +607,9 @@ struct broker {
 	bool draining;			    /* no new sessions or connections */
 	uint32_t session_limit, conn_limit; /* at most those of config */
 	uint64_t stop_deadline;
-	uint64_t log_second; /* that log_count belongs to */
-	uint32_t log_count;
-	uint32_t node; /* own id */
+	struct log_budget blamed; /* lines that programs and peers cause */
+	uint64_t blamed_at;	  /* when to say what was left out of them; 0: nothing was */
+	uint32_t node;		  /* own id */
 	bool synced;
 	struct nic_attr attr[BROKER_ENGINES_MAX]; /* as of the start; link_up: it was, since then */
 	uint64_t
@@ -672,9 +672,16 @@ broker_ops(const struct broker *b, uint32_t engine)
 	return NIC_OPS(b->config.engine[engine].dev);
 }
 
-/* One line in the log, not too many a second; broker_say() with what it is about. */
-void broker_say(struct broker *b, enum log_level level, const struct log_field *fields,
-		size_t count, const char *format, ...) __attribute__((format(printf, 5, 6)));
+/*
+ * A line that programs of a user, or a node's data plane, can cause: a budget for each kind of each
+ * of them. Lines about nodes, ports and what operators do go to the log directly.
+ */
+void broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		       const struct log_field *fields, size_t count, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+void broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		       const struct log_field *fields, size_t count, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
 #define LINK_FIELDS(link_engine, link_node)                                                        \
 	(struct log_field[]){{"engine", link_engine, NULL}, {"node", link_node, NULL}}, 2
 #define NODE_FIELDS(id) (struct log_field[]){{"node", id, NULL}}, 1
@@ -684,7 +691,5 @@ void broker_say(struct broker *b, enum log_level level, const struct log_field *
 			     {"client_pid", (uint64_t)(s)->pid, NULL},                             \
 			     {"client", 0, (s)->name}},                                            \
 	    3
-/* Level info, about nothing in particular. */
-void broker_log(struct broker *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -260,9 +260,10 @@ link_start(struct broker_link *l)
 	int rc = build(l);
 
 	if (rc) {
-		broker_say(l->b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-			   "no link from engine %u to node %u: %s; allow more links or memory",
-			   l->engine, l->node, strerror(-rc));
+		broker_blame_node(
+		    l->b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+		    "no link from engine %u to node %u: %s; allow more links or memory", l->engine,
+		    l->node, strerror(-rc));
 		return rc;
 	}
 	if (!l->twin)
@@ -480,8 +481,9 @@ usable(struct broker_link *l)
 		go->cmd.link.link = l->id;
 		command_submit(b, go);
 		b->counters.links_repaired++;
-		broker_say(b, LOG_LEVEL_INFO, LINK_FIELDS(l->engine, l->node),
-			   "link of engine %u with node %u is repaired", l->engine, l->node);
+		broker_blame_node(b, l->node, "its links", LOG_LEVEL_INFO,
+				  LINK_FIELDS(l->engine, l->node),
+				  "link of engine %u with node %u is repaired", l->engine, l->node);
 	} else {
 		b->counters.links_up++;
 	}
@@ -506,8 +508,9 @@ link_confirm(struct broker_link *l)
 static void
 not_taken(struct broker_link *l, int rc)
 {
-	broker_say(l->b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-		   "engine %u takes no link to node %u: %s", l->engine, l->node, strerror(-rc));
+	broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
+			  LINK_FIELDS(l->engine, l->node), "engine %u takes no link to node %u: %s",
+			  l->engine, l->node, strerror(-rc));
 	if (l->twin)
 		broker_link_fail(l->twin, ECONNRESET);
 	if (l->live)
@@ -566,9 +569,10 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	if (!rc)
 		rc = link_connect_qps(l, offer, 0);
 	if (rc) {
-		broker_say(l->b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, offer->node),
-			   "link of engine %u with node %u can't be set up: %s", l->engine,
-			   offer->node, strerror(-rc));
+		broker_blame_node(l->b, offer->node, "its links", LOG_LEVEL_WARNING,
+				  LINK_FIELDS(l->engine, offer->node),
+				  "link of engine %u with node %u can't be set up: %s", l->engine,
+				  offer->node, strerror(-rc));
 		broker_link_fail(l, (uint32_t)-rc);
 		return rc;
 	}

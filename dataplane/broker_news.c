@@ -20,9 +20,13 @@ node_news(struct broker *b, struct broker_node *n)
 static void
 ring(struct broker_session *s)
 {
-	for (uint32_t i = 0; i < s->channel_count; i++)
-		if (s->channel[i].watches)
-			weir_bell_ring(&s->channel[i].bell);
+	for (uint32_t i = 0; i < s->channel_count; i++) {
+		if (!s->channel[i].watches ||
+		    weir_bell_ring_timed(&s->channel[i].bell, true) < WEIR_BELL_SLOW_NS)
+			continue;
+		session_spoil(s, "its doorbell takes a millisecond to ring");
+		return;
+	}
 }
 
 void

@@ -269,8 +269,8 @@ node_lost(struct broker *b, struct broker_node *n)
 	n->told_up = false;
 	node_news(b, n);
 	b->counters.nodes_down++;
-	broker_say(b, LOG_LEVEL_WARNING, NODE_FIELDS(n->is.id),
-		   "node %u is down: its connections end", n->is.id);
+	log_event(LOG_LEVEL_WARNING, NODE_FIELDS(n->is.id), "node %u is down: its connections end",
+		  n->is.id);
 	tell_programs(b, n, EHOSTDOWN);
 }
 
@@ -305,8 +305,8 @@ node_set_own(struct broker *b, uint32_t id)
 	if (id == BROKER_NODE_UNKNOWN || id == b->node)
 		return;
 	if (b->node != BROKER_NODE_UNKNOWN) {
-		broker_say(b, LOG_LEVEL_WARNING, NODE_FIELDS(id),
-			   "own node id changes from %u to %u: links end", b->node, id);
+		log_event(LOG_LEVEL_WARNING, NODE_FIELDS(id),
+			  "own node id changes from %u to %u: links end", b->node, id);
 		for (struct broker_link *l = b->links; l; l = l->next)
 			broker_link_fail(l, ECONNRESET);
 	}
@@ -420,9 +420,9 @@ end_link(struct broker *b, struct broker_link *l, uint32_t status)
 {
 	struct broker_node *n = l->twin ? NULL : node_find(b, l->node);
 
-	broker_say(b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-		   "link of engine %u with node %u ended: %s", l->engine, l->node,
-		   strerror((int)status));
+	broker_blame_node(
+	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+	    "link of engine %u with node %u ended: %s", l->engine, l->node, strerror((int)status));
 	if (n && !n->repair_until)
 		n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
 	broker_link_fail(l, ECONNRESET);
@@ -446,11 +446,11 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 		resumes = WEIR_RESUME_BULK;
 	if (!resumes)
 		return; /* that one is gone already */
-	broker_say(b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-		   "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine,
-		   l->node,
-		   event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
-		   strerror((int)event->conn.status));
+	broker_blame_node(
+	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+	    "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine, l->node,
+	    event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
+	    strerror((int)event->conn.status));
 	if (event->wc_status == NIC_WC_RETRY_EXC_ERR && !l->twin)
 		node_tell_control(l, EHOSTDOWN);
 	link_repair(l, resumes);

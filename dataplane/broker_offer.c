@@ -271,8 +271,8 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 		wrong = offer_fits(b, n, o);
 	if (wrong) {
 		b->counters.offers_bad++;
-		broker_say(b, LOG_LEVEL_WARNING, NODE_FIELDS(o->node),
-			   "offer of node %u refused: %s", o->node, wrong);
+		broker_blame_node(b, o->node, "its offers", LOG_LEVEL_WARNING, NODE_FIELDS(o->node),
+				  "offer of node %u refused: %s", o->node, wrong);
 		return;
 	}
 	if (b->stopping || !incarnation_fits(b, n, o)) {

@@ -278,15 +278,15 @@ evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reaso
 				    id);
 		rc = evict_conn(b, c, reason, size);
 		if (rc > 0)
-			broker_log(b, "connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
+			log_info("connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
 		return rc;
 	}
 	s = id < b->config.sessions ? b->session[id] : NULL;
 	if (!s || s->state == SESSION_CLOSING)
 		return fail(reason, size, -ESRCH,
 			    "there is no session %u; see weirctl show sessions", id);
-	broker_say(b, LOG_LEVEL_INFO, SESSION_FIELDS(s), "session %u (pid %d, %s) evicted%s%s",
-		   s->id, (int)s->pid, s->name, *why ? ": " : "", why);
+	log_event(LOG_LEVEL_INFO, SESSION_FIELDS(s), "session %u (pid %d, %s) evicted%s%s", s->id,
+		  (int)s->pid, s->name, *why ? ": " : "", why);
 	session_evict(s, why);
 	return 1;
 }

@@ -11,10 +11,10 @@ static void
 tell_down(struct broker *b, uint32_t engine)
 {
 	b->link_down_at[engine] = 0;
-	broker_say(b, LOG_LEVEL_WARNING, PORT_FIELDS(b->attr[engine].name),
-		   "port %s: link is down, frames are lost; look at the cable, the switch or the "
-		   "other end",
-		   b->attr[engine].name);
+	log_event(LOG_LEVEL_WARNING, PORT_FIELDS(b->attr[engine].name),
+		  "port %s: link is down, frames are lost; look at the cable, the switch or the "
+		  "other end",
+		  b->attr[engine].name);
 }
 
 /* Of a port that was never up the other end may not be there yet: that is said later. */
@@ -29,8 +29,8 @@ link_changed(struct broker *b, uint32_t engine, bool up, uint64_t now)
 	if (up) {
 		b->attr[engine].link_up = true;
 		b->link_down_at[engine] = 0;
-		broker_say(b, LOG_LEVEL_INFO, PORT_FIELDS(b->attr[engine].name),
-			   "port %s: link is up", b->attr[engine].name);
+		log_event(LOG_LEVEL_INFO, PORT_FIELDS(b->attr[engine].name), "port %s: link is up",
+			  b->attr[engine].name);
 	} else if (b->attr[engine].link_up) {
 		tell_down(b, engine);
 	} else {
@@ -59,9 +59,9 @@ take_events(struct broker *b, uint32_t engine, uint64_t now)
 		case NIC_EVENT_SQ_DRAINED:
 			break; /* links are never drained */
 		case NIC_EVENT_DEVICE_FATAL:
-			broker_say(b, LOG_LEVEL_ERROR, PORT_FIELDS(b->attr[engine].name),
-				   "port %s has failed; restart the data plane",
-				   b->attr[engine].name);
+			log_event(LOG_LEVEL_ERROR, PORT_FIELDS(b->attr[engine].name),
+				  "port %s has failed; restart the data plane",
+				  b->attr[engine].name);
 			break;
 		}
 	}
@@ -92,11 +92,10 @@ look_at_receives(struct broker *b, uint32_t engine, uint64_t now)
 	b->rnr_seen[engine] = c.rnr_sent;
 	b->rnr_at[engine] = now;
 	if (!told)
-		broker_log(b,
-			   "engine %u: a peer found no receive work request and sends again; all "
-			   "nodes should be of one release, or --recv-wrs is larger than the NIC's "
-			   "queue",
-			   engine);
+		log_info("engine %u: a peer found no receive work request and sends again; all "
+			 "nodes should be of one release, or --recv-wrs is larger than the NIC's "
+			 "queue",
+			 engine);
 }
 
 void

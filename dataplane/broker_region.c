@@ -96,12 +96,13 @@ regions_free(struct broker_session *s)
 }
 
 bool
-regions_spoilt(const struct broker_session *s)
+regions_cut(struct broker_session *s)
 {
+	bool any = false;
+
 	for (uint32_t i = 0; i < s->b->config.regions; i++)
-		if (s->region[i].state != REGION_FREE && sigbus_guard_hit(s->region[i].guard))
-			return true;
-	return false;
+		any |= s->region[i].state != REGION_FREE && sigbus_guard_cut(s->region[i].guard);
+	return any;
 }
 
 /* Tells every engine; `done` is called for each. */

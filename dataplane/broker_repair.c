@@ -152,9 +152,10 @@ link_rebuild(struct broker_link *l)
 	if (!rc)
 		rc = link_make_qps(l, first_qp(l));
 	if (rc) {
-		broker_say(l->b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-			   "link of engine %u with node %u: no new queue pairs: %s", l->engine,
-			   l->node, strerror(-rc));
+		broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
+				  LINK_FIELDS(l->engine, l->node),
+				  "link of engine %u with node %u: no new queue pairs: %s",
+				  l->engine, l->node, strerror(-rc));
 		l->resend = now + PATIENCE_NS;
 		return;
 	}
@@ -186,9 +187,10 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 	l->peer_attempt = l->peer_burnt = offer->attempt;
 	rc = link_connect_qps(l, offer, first_qp(l));
 	if (rc) {
-		broker_say(l->b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-			   "link of engine %u with node %u can't be repaired so: %s", l->engine,
-			   l->node, strerror(-rc));
+		broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
+				  LINK_FIELDS(l->engine, l->node),
+				  "link of engine %u with node %u can't be repaired so: %s",
+				  l->engine, l->node, strerror(-rc));
 		l->hasty = false;
 		pause_link(l, l->resumes);
 		if (l->twin)
@@ -212,10 +214,11 @@ link_give_up(struct broker_link *l)
 	struct broker_node *n = l->twin ? NULL : node_find(b, l->node);
 	bool others = false;
 
-	broker_say(b, LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-		   "link of engine %u with node %u stays broken; look at its data plane and the "
-		   "ports between",
-		   l->engine, l->node);
+	broker_blame_node(
+	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+	    "link of engine %u with node %u stays broken; look at its data plane and the "
+	    "ports between",
+	    l->engine, l->node);
 	for (struct broker_link *o = b->links; o; o = o->next)
 		others |= o != l && !o->twin && o->node == l->node && o->open;
 	if (n && !others)

@@ -211,8 +211,8 @@ close_session(struct broker_session *s)
 	if (s->state == SESSION_CLOSING)
 		return;
 	b->counters.sessions_closed++;
-	broker_say(b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) ends", s->id,
-		   (int)s->pid, s->name);
+	broker_blame_user(b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) ends", s->id, (int)s->pid, s->name);
 	if (s->state == SESSION_BUILDING) { /* nobody else knows it */
 		leave_building(s);
 		session_free(s);
@@ -275,15 +275,29 @@ session_leave(struct broker_session *s)
 	s->farewell = reply;
 }
 
+/* Its last word, asked for or not: the library doesn't attach again by itself. */
+static void
+end_with(struct broker_session *s, struct weir_session_msg *last_word)
+{
+	if (s->reply)
+		s->reply(s->user, last_word, NULL, 0);
+	session_end(s);
+}
+
 void
 session_spoil(struct broker_session *s, const char *reason)
 {
+	struct weir_session_msg m;
+
 	if (s->state == SESSION_CLOSING)
 		return;
 	s->b->counters.sessions_spoilt++;
-	broker_say(s->b, LOG_LEVEL_WARNING, SESSION_FIELDS(s), "session %u (pid %d, %s) closed: %s",
-		   s->id, (int)s->pid, s->name, reason);
-	session_end(s);
+	broker_blame_user(s->b, s->uid, "sessions closed", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s, uid %u) closed: %s", s->id, (int)s->pid, s->name,
+			  (unsigned)s->uid, reason);
+	session_refusal(&m, ECONNABORTED, "ended by the data plane: %s; correct the program",
+			reason);
+	end_with(s, &m);
 }
 
 void
@@ -291,14 +305,12 @@ session_evict(struct broker_session *s, const char *reason)
 {
 	struct weir_session_msg m;
 
-	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
-			*reason ? ": " : "", reason);
 	if (s->state == SESSION_CLOSING)
 		return;
 	s->b->counters.evicted++;
-	if (s->reply)
-		s->reply(s->user, &m, NULL, 0); /* its last word, asked for or not */
-	session_end(s);
+	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
+			*reason ? ": " : "", reason);
+	end_with(s, &m);
 }
 
 void
@@ -307,10 +319,11 @@ session_full(struct broker *b, uint32_t id)
 	const struct broker_session *s = id < b->config.sessions ? b->session[id] : NULL;
 
 	if (s && s->state == SESSION_OPEN)
-		broker_say(b, LOG_LEVEL_WARNING, SESSION_FIELDS(s),
-			   "session %u (pid %d, %s): its receive memory is full and peers wait; it "
-			   "should receive faster, or attach with a larger arena",
-			   s->id, (int)s->pid, s->name);
+		broker_blame_user(
+		    b, s->uid, "full receive memory", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+		    "session %u (pid %d, %s): its receive memory is full and peers wait; it "
+		    "should receive faster, or attach with a larger arena",
+		    s->id, (int)s->pid, s->name);
 }
 
 static void
@@ -320,8 +333,8 @@ welcome(struct broker_session *s)
 
 	s->state = SESSION_OPEN;
 	s->b->counters.sessions_opened++;
-	broker_say(s->b, LOG_LEVEL_DEBUG, SESSION_FIELDS(s), "session %u (pid %d, %s) is attached",
-		   s->id, (int)s->pid, s->name);
+	broker_blame_user(s->b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) is attached", s->id, (int)s->pid, s->name);
 	m.welcome.version = WEIR_SESSION_VERSION_MAX;
 	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	m.welcome.session = s->id;

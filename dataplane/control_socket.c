@@ -69,7 +69,7 @@ client_close(struct client *c)
 
 	if (cs->control == c) {
 		cs->control = NULL;
-		broker_log(c->b, "control has gone; traffic goes on");
+		log_info("control has gone; traffic goes on");
 	}
 	cs->queries -= c->role == WEIR_ROLE_QUERY;
 	rows_close(c->q);
@@ -362,7 +362,7 @@ change(struct client *c, const struct weir_ctl_msg *m)
 		return;
 	}
 	if (set)
-		broker_log(c->b, "set %s %s", m->set.key, m->set.value);
+		log_info("set %s %s", m->set.key, m->set.value);
 	done.done.count = (uint32_t)rc;
 	send_or_keep(c, &done);
 }
@@ -389,7 +389,7 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 		   (m->type == WEIR_CTL_SET || m->type == WEIR_CTL_EVICT)) {
 		change(c, m);
 	} else if (c->role == WEIR_ROLE_CONTROL && m->type == WEIR_CTL_ERROR) {
-		broker_log(c->b, "control says: %s", m->error.reason);
+		log_info("control says: %s", m->error.reason);
 	} else {
 		c->b->counters.control_bad++;
 		refuse(c, EPROTO, "message type %u is not expected here", m->type);

@@ -9,14 +9,13 @@
 #define TOKEN_NS 50000u	 /* and one more each so many ns */
 #define MUTE_NS 1000000u /* how long one that rings too often is ignored */
 
-void
-loop_ring_doorbell(void *loop, uint32_t number)
+uint64_t
+loop_ring_doorbell(void *loop, uint32_t number, bool cpu_time)
 {
 	struct loop *l = loop;
 	struct doorbell *d = number < l->config.doorbells ? l->doorbell[number] : NULL;
 
-	if (d)
-		weir_bell_ring(&d->bell);
+	return d ? weir_bell_ring_timed(&d->bell, cpu_time) : 0;
 }
 
 static void

@@ -99,7 +99,7 @@ void loop_stop(struct loop *l);
 void loop_wake(struct loop *l);
 
 /* For engine_config: ring_doorbell and emit; user is the loop. */
-void loop_ring_doorbell(void *loop, uint32_t doorbell);
+uint64_t loop_ring_doorbell(void *loop, uint32_t doorbell, bool cpu_time);
 bool loop_emit(void *loop, const struct engine_event *event);
 
 /* ---- main's side ---- */

@@ -1,26 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The SIGBUS handler: see sigbus.h. Everything below handle() is async-signal-safe. */
+/* The SIGBUS handler: see sigbus.h. Everything that handle() calls is async-signal-safe. */
 #include "sigbus.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-/* Written by main; read by the handler on any thread, which alone writes `hit`. */
+#define REFILL_NS                                                                                  \
+	244140u	    /* a refill so often for ever is the kernel's business: 4096 a second,         \
+		     */
+#define REFILLS 64u /* and each page of the range, and so many more, at once */
+
+/* Written by main; read by the handler on any thread, which writes `hit` and `refills`. */
 struct guard {
 	_Atomic uintptr_t base; /* 0: free */
 	_Atomic size_t length, page;
 	_Atomic int notify_fd;
 	_Atomic bool hit;
+	_Atomic uint64_t refills; /* theoretical arrival time of the next one, ns */
 };
 
 static struct guard guards[SIGBUS_GUARDS];
-static _Atomic int guards_used; /* none in use from here on */
-static struct sigaction others; /* whose business all other faults are */
+static _Atomic int guards_used;	  /* none in use from here on */
+static _Atomic int watch_fd = -1; /* userfaultfd */
+static struct sigaction others;	  /* whose business all other faults are */
 
 static struct guard *
 guard_of(uintptr_t addr)
@@ -38,23 +50,72 @@ guard_of(uintptr_t addr)
 	return NULL;
 }
 
-/* Private zeroes over the page (the whole huge page) that holds addr. */
+/* Private zeroes over [at, at + bytes). */
 static bool
-repair(struct guard *g, uintptr_t addr)
+put_zeroes(void *at, size_t bytes)
 {
-	size_t page = atomic_load_explicit(&g->page, memory_order_relaxed);
-	void *at = (void *)(addr & ~(uintptr_t)(page - 1));
+	if (mmap(at, bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return false;
+	madvise(at, bytes, MADV_DONTFORK);
+	madvise(at, bytes, MADV_NOHUGEPAGE); /* little of it will be touched */
+	return true;
+}
+
+static void
+tell(struct guard *g)
+{
 	int fd = atomic_load_explicit(&g->notify_fd, memory_order_relaxed);
 	uint64_t one = 1;
 
-	if (mmap(at, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		 0) == MAP_FAILED)
-		return false;
-	madvise(at, page, MADV_DONTFORK);
 	atomic_store_explicit(&g->hit, true, memory_order_release);
 	/* can only fail when the counter is full: then it is readable anyway */
 	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
 		errno = 0;
+}
+
+/* More than the kernel takes away by itself. Two threads at once may count one refill: no matter.
+ */
+static bool
+too_often(struct guard *g, size_t page)
+{
+	uint64_t pages = atomic_load_explicit(&g->length, memory_order_relaxed) / page, now;
+	uint64_t at = atomic_load_explicit(&g->refills, memory_order_relaxed);
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	at = (at > now ? at : now) + REFILL_NS;
+	atomic_store_explicit(&g->refills, at, memory_order_relaxed);
+	return at - now > (pages + REFILLS) * REFILL_NS;
+}
+
+/* The page is in the file, our page table lacked it: maps it. False: there is a hole. */
+static bool
+refill(uintptr_t at, size_t page)
+{
+	struct uffdio_continue c = {.range = {at, page}};
+	int fd = atomic_load_explicit(&watch_fd, memory_order_relaxed);
+
+	/* another thread was faster, or the mapping changes: the access is repeated */
+	return fd >= 0 && (!ioctl(fd, UFFDIO_CONTINUE, &c) || errno == EEXIST || errno == EAGAIN);
+}
+
+/* The page (the whole huge page) that holds addr is there again, or zeroes in its place. */
+static bool
+repair(struct guard *g, uintptr_t addr)
+{
+	size_t page = atomic_load_explicit(&g->page, memory_order_relaxed);
+	uintptr_t at = addr & ~(uintptr_t)(page - 1);
+
+	if (refill(at, page)) {
+		if (too_often(g, page))
+			tell(g);
+		return true;
+	}
+	if (!put_zeroes((void *)at, page))
+		return false;
+	tell(g);
 	return true;
 }
 
@@ -93,19 +154,66 @@ sigbus_install(void)
 }
 
 int
+sigbus_watch(void)
+{
+	struct uffdio_api api = {.api = UFFD_API,
+				 .features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM |
+					     UFFD_FEATURE_MISSING_HUGETLBFS |
+					     UFFD_FEATURE_MINOR_SHMEM |
+					     UFFD_FEATURE_MINOR_HUGETLBFS};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY), rc;
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, UFFDIO_API, &api)) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	sigbus_unwatch();
+	atomic_store_explicit(&watch_fd, fd, memory_order_relaxed);
+	return 0;
+}
+
+void
+sigbus_unwatch(void)
+{
+	int fd = atomic_exchange_explicit(&watch_fd, -1, memory_order_relaxed);
+
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Faults in it become ours from now on, those that the kernel would fill itself too. */
+static int
+watch(void *base, size_t length)
+{
+	struct uffdio_register r = {.range = {(uintptr_t)base, length},
+				    .mode =
+					UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR};
+	int fd = atomic_load_explicit(&watch_fd, memory_order_relaxed);
+
+	return fd >= 0 && ioctl(fd, UFFDIO_REGISTER, &r) ? -errno : 0;
+}
+
+int
 sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 {
 	int used = atomic_load_explicit(&guards_used, memory_order_relaxed);
-	int i = 0;
+	int i = 0, rc;
 
 	while (i < used && atomic_load_explicit(&guards[i].base, memory_order_relaxed))
 		i++;
 	if (i == SIGBUS_GUARDS)
 		return -ENOSPC;
+	rc = watch(base, length);
+	if (rc)
+		return rc;
 	atomic_store_explicit(&guards[i].length, length, memory_order_relaxed);
 	atomic_store_explicit(&guards[i].page, page, memory_order_relaxed);
 	atomic_store_explicit(&guards[i].notify_fd, notify_fd, memory_order_relaxed);
 	atomic_store_explicit(&guards[i].hit, false, memory_order_relaxed);
+	atomic_store_explicit(&guards[i].refills, 0, memory_order_relaxed);
 	/* pairs with the acquire in guard_of() */
 	atomic_store_explicit(&guards[i].base, (uintptr_t)base, memory_order_release);
 	if (i == used)
@@ -116,8 +224,20 @@ sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 bool
 sigbus_guard_hit(int guard)
 {
-	/* pairs with the release in repair() */
+	/* pairs with the release in tell() */
 	return guard >= 0 && atomic_load_explicit(&guards[guard].hit, memory_order_acquire);
+}
+
+bool
+sigbus_guard_cut(int guard)
+{
+	struct guard *g = &guards[guard < 0 ? 0 : guard];
+
+	if (guard < 0 || !atomic_exchange_explicit(&g->hit, false, memory_order_acquire))
+		return false;
+	put_zeroes((void *)atomic_load_explicit(&g->base, memory_order_relaxed),
+		   atomic_load_explicit(&g->length, memory_order_relaxed));
+	return true;
 }
 
 void

@@ -2,9 +2,11 @@
 /*
  * Doorbells: a program that sleeps is woken after something was published for it. A program that
  * claims to sleep for ever costs no more than a bell every BELL_NS: what is too early is rung
- * later.
+ * later. A program whose bells take long, by the waiters that it has put there, is closed.
  */
 #include "internal.h"
+
+#include "common/bell.h"
 
 static bool
 too_early(const struct engine *e, const struct channel *ch)
@@ -12,10 +14,24 @@ too_early(const struct engine *e, const struct channel *ch)
 	return ch->bell_at > e->now + (uint64_t)BELL_NS * (BELL_BURST - 1);
 }
 
+/* Whether the session is to be closed: two rings in a row, since the first may have been preempted.
+ */
+static bool
+ring(struct engine *e, struct channel *ch)
+{
+	struct session *s = ch->session;
+	bool again = s->slow_bell;
+
+	s->slow_bell =
+	    e->config.ring_doorbell(e->config.user, ch->doorbell, again) > WEIR_BELL_SLOW_NS;
+	return again && s->slow_bell;
+}
+
 void
 bells_ring(struct engine *e)
 {
 	struct list *node, *following;
+	struct session *slow = NULL;
 	bool fence = false;
 
 	if (list_empty(&e->bells))
@@ -40,8 +56,11 @@ bells_ring(struct engine *e)
 			continue;
 		ch->bell_at = (ch->bell_at > e->now ? ch->bell_at : e->now) + BELL_NS;
 		count(&e->counters.doorbells, 1);
-		e->config.ring_doorbell(e->config.user, ch->doorbell);
+		if (ring(e, ch))
+			slow = ch->session;
 	}
+	if (slow)
+		session_violate(e, slow, "its doorbell takes a millisecond to ring");
 }
 
 /* When a bell that was too early may be rung. */

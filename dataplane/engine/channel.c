@@ -5,7 +5,7 @@
  */
 #include "internal.h"
 
-enum take { TAKEN, STAYS };
+enum take { TAKEN, STAYS, TAKEN_DEAR };
 
 void
 channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorbell, bool fence)
@@ -97,8 +97,10 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 			return STAYS;
 		}
 		c->session->tokens -= h.length;
-	} else if (c->state != CONN_PEER_GONE && c->state != CONN_DEAD &&
-		   !pend_message(e, c, ch, h, place)) {
+	} else if (c->state == CONN_PEER_GONE || c->state == CONN_DEAD) {
+		taken(e, ch, c, 1, slots, h.length);
+		return TAKEN_DEAR;
+	} else if (!pend_message(e, c, ch, h, place)) {
 		ch->blocked = true;
 		return STAYS;
 	}
@@ -277,7 +279,7 @@ take_message(struct engine *e, struct channel *ch, const struct weir_slot *slot,
 			return refuse(e, ch, "message on a connection that isn't the program's");
 		weir_ring_pop(&ch->tx, h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1);
 		count(&e->counters.stray, 1);
-		return TAKEN;
+		return TAKEN_DEAR;
 	}
 	if (UNLIKELY((uint16_t)c->taken != h.order)) {
 		ch->blocked = true; /* the earlier one is published in another channel */
@@ -400,7 +402,7 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		if (!is_stale(e, c, copy.vqpn))
 			return refuse(e, ch, "op on a connection that isn't the program's");
 		weir_ring_pop(&ch->tx, 1);
-		return TAKEN;
+		return TAKEN_DEAR;
 	}
 	if (copy.op == WEIR_OP_CLOSE && (uint16_t)c->taken != copy.order) {
 		ch->blocked = true;
@@ -414,20 +416,21 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 	} else if (!take_close(e, ch, c)) {
 		return STAYS;
 	}
-	return TAKEN;
+	return TAKEN_DEAR;
 }
 
 static inline unsigned
 channel_poll(struct engine *e, struct channel *ch)
 {
 	/* where frames are shared out, a program with one channel gets no less for that */
-	uint64_t end = ch->tx.pos + (e->turn <= e->crowded ? FRAME_LINES : CHANNEL_BUDGET);
-	unsigned n = 0;
+	uint32_t most = e->turn <= e->crowded ? FRAME_LINES : CHANNEL_BUDGET;
+	uint64_t end = ch->tx.pos + most;
+	unsigned n = 0, returns = 0;
 
 	if (UNLIKELY(ch->session->deaf))
 		return 0;
 	if (UNLIKELY(weir_ring_peek(&ch->returns))) {
-		n += take_returns(e, ch);
+		n = returns = take_returns(e, ch);
 		if (ch->session->deaf) /* for what was found there */
 			return n;
 	}
@@ -450,36 +453,74 @@ channel_poll(struct engine *e, struct channel *ch)
 			t = take_message(e, ch, slot, h);
 		else
 			t = take_control(e, ch, slot);
-		if (UNLIKELY(t == STAYS))
-			break;
 		n++;
+		if (LIKELY(t == TAKEN))
+			continue;
+		if (t == STAYS) {
+			n--;
+			break;
+		}
+		end -= DEAR - 1;
 	}
+	e->cost = DEAR * returns + most - (int64_t)(end - ch->tx.pos);
+	if (n)
+		session_active(e, ch->session);
 	ch->empty = n ? 0 : ch->empty + 1;
 	return n;
 }
 
-unsigned
-channels_poll(struct engine *e)
+/* The same where programs compete: its program's part of this round may be used up. */
+static __attribute__((noinline)) unsigned
+channel_poll_fairly(struct engine *e, struct channel *ch)
+{
+	struct session *s = ch->session;
+	unsigned n;
+
+	if (s->round != e->round)
+		share_round(e, s);
+	if (s->left <= 0) {
+		e->held = true;
+		return 0;
+	}
+	n = channel_poll(e, ch);
+	s->left -= (e->cost + DEAR) * ENGINE_WEIGHT;
+	if (n && s->left <= 0) { /* its others are first then */
+		list_remove(&ch->polled);
+		list_append(&e->hot, &ch->polled);
+	}
+	return n;
+}
+
+static unsigned
+poll_hot(struct engine *e, bool fairly)
+{
+	struct list *node, *following, *last = e->hot.prev;
+	unsigned n = 0;
+
+	for (node = e->hot.next; node != &e->hot; node = following) {
+		struct channel *ch = LIST_OWNER(node, struct channel, polled);
+		unsigned some;
+
+		following = node == last ? &e->hot : node->next;
+		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
+		n += some;
+		e->gave += some != 0;
+	}
+	return n;
+}
+
+static unsigned
+poll_cold(struct engine *e, bool fairly)
 {
 	struct list *node, *following, *last = e->cold.prev;
 	unsigned n = 0, left = COLD_CHANNELS;
 
-	e->gave = 0;
-	LIST_EACH (node, following, &e->hot) {
-		unsigned some = channel_poll(e, LIST_OWNER(node, struct channel, polled));
-
-		n += some;
-		e->gave += some != 0;
-	}
-	if (e->hot.next != e->hot.prev) { /* another one is first in the next pass */
-		node = e->hot.next;
-		list_remove(node);
-		list_append(&e->hot, node);
-	}
 	for (node = e->cold.next; node != &e->cold && left; left--) {
-		unsigned some = channel_poll(e, LIST_OWNER(node, struct channel, polled));
+		struct channel *ch = LIST_OWNER(node, struct channel, polled);
+		unsigned some;
 
 		following = node == last ? &e->cold : node->next;
+		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
 		list_remove(node);
 		list_append(some ? &e->hot : &e->cold, node);
 		node = following;
@@ -487,6 +528,28 @@ channels_poll(struct engine *e)
 		e->gave += some != 0;
 	}
 	return n;
+}
+
+unsigned
+channels_poll(struct engine *e)
+{
+	bool fairly = e->now < e->rivals_until;
+	struct list *first;
+	unsigned n;
+
+	e->gave = 0;
+	e->held = false;
+	e->round++;
+	n = poll_hot(e, fairly);
+	if (UNLIKELY(e->held && !n)) { /* nobody else has anything */
+		e->round += FORGIVEN;
+		n = poll_hot(e, fairly);
+	} else if (!e->held && e->hot.next != e->hot.prev) {
+		first = e->hot.next; /* another one is first in the next pass */
+		list_remove(first);
+		list_append(&e->hot, first);
+	}
+	return n + poll_cold(e, fairly);
 }
 
 /* Its head waits for an earlier message of its connection. */
@@ -506,12 +569,15 @@ channel_out_of_order(struct engine *e, const struct channel *ch)
 	return c && c->session == ch->session && (uint16_t)c->taken != h.order;
 }
 
-/* All channels of s that have something wait for a message that is nowhere. */
+/* All channels of s that have something wait for a message that is nowhere; asked once a turn. */
 static bool
 waits_for_nothing(struct engine *e, struct session *s)
 {
 	uint32_t channels = s->shared->geometry.channels, stuck = 0;
 
+	if (s->stuck_at == e->turn)
+		return false;
+	s->stuck_at = e->turn;
 	/* twice: what a channel waits for may have been published in one looked at before it */
 	for (uint32_t k = 0; k < 2; k++)
 		for (uint32_t i = 0; i < channels; i++) {

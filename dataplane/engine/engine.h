@@ -254,8 +254,11 @@ struct engine_config {
 	 */
 	uint8_t *recv;
 	struct nic_mr recv_mr;
-	/* Rings the doorbell of a channel: must not block. Called in the flush step only. */
-	void (*ring_doorbell)(void *user, uint32_t doorbell);
+	/*
+	 * Rings the doorbell of a channel: must not block. Called in the flush step only. Returns
+	 * how long it took, ns, of CPU time if asked to.
+	 */
+	uint64_t (*ring_doorbell)(void *user, uint32_t doorbell, bool cpu_time);
 	/* Puts an event into main's queue; false = full, the engine tries again next turn. */
 	bool (*emit)(void *user, const struct engine_event *event);
 	void *user;

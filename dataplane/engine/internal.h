@@ -25,12 +25,14 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	CHANNEL_BUDGET = 128, /* slots taken of one channel in a pass */
-	COLD_CHANNELS = 8,    /* idle channels looked at in a pass */
-	COLD_AFTER = 1024,    /* empty passes after which a channel is idle */
-	HOUSEKEEPING = 256,   /* turns, a power of two */
-	FRAME_LINES = 512,    /* of one frame at most ... */
-	CONTROL_LINES = 128,  /* ... and so many more for control lines */
+	CHANNEL_BUDGET = 128, /* slots of messages taken of one channel in a pass ... */
+	DEAR = 16, /* ... of which any other slot, and a look at a channel, counts as so many */
+	FORGIVEN = 1024,     /* rounds in which every debt is paid */
+	COLD_CHANNELS = 8,   /* idle channels looked at in a pass */
+	COLD_AFTER = 1024,   /* empty passes after which a channel is idle */
+	HOUSEKEEPING = 256,  /* turns, a power of two */
+	FRAME_LINES = 512,   /* of one frame at most ... */
+	CONTROL_LINES = 128, /* ... and so many more for control lines */
 	MESSAGE_LINES = 1 + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE, /* of one message at most */
 	QUANTUM =
 	    MESSAGE_LINES,    /* lines a connection in a round of its program: any message fits */
@@ -51,6 +53,7 @@ enum {
 	BELL_NS = 20000,	  /* between two doorbells of a channel ... */
 	BELL_BURST = 4,		  /* ... after so many at once */
 	FULL_NS = 100000000,	  /* full receive memory is worth a line in the log ... */
+	RIVALS_NS = 1000000,	  /* programs that had something within so long compete */
 	REMOVE_NS = 500000000,	  /* what a dead program left behind has so long to leave */
 };
 
@@ -81,12 +84,17 @@ struct engine {
 	struct link *links;
 	struct list hot, cold; /* channels that had work lately; the others */
 	struct list busy, backlog, bells, closing, removals;
-	struct list limited;  /* struct queue: programs that have used up their rate */
-	uint64_t limited_at;  /* when the first may go on */
-	uint64_t crowded;     /* last turn in which a link's frame is shared out */
-	uint32_t gave;	      /* channels that had something in this turn */
-	bool served;	      /* in this turn: programs got or gave something */
-	bool delivered;	      /* ... small messages, which are soon answered */
+	struct list limited;	/* struct queue: programs that have used up their rate */
+	uint64_t limited_at;	/* when the first may go on */
+	uint64_t crowded;	/* last turn in which a link's frame is shared out */
+	struct session *latest; /* had something last */
+	uint64_t rivals_until;	/* then only one had */
+	uint64_t round;		/* of programs that compete */
+	int64_t cost;		/* slots, of what was taken of a channel */
+	bool held;		/* a channel waits for its program's next part */
+	uint32_t gave;		/* channels that had something in this turn */
+	bool served;		/* in this turn: programs got or gave something */
+	bool delivered;		/* ... small messages, which are soon answered */
 	bool news;	      /* a link's error or a session's violation that main isn't told of */
 	uint32_t *srq_free;   /* receive buffers that are not posted, a stack ... */
 	uint32_t srq_missing; /* ... of so many */
@@ -208,11 +216,22 @@ bool channel_has_work(const struct channel *ch);
 void bells_ring(struct engine *e);
 uint64_t bells_next(const struct engine *e);
 
+/* It gives or gets something: if another one did lately, they compete. */
+static inline void
+session_active(struct engine *e, struct session *s)
+{
+	if (LIKELY(e->latest == s))
+		return;
+	e->latest = s;
+	e->rivals_until = e->now + RIVALS_NS;
+}
+
 static inline void
 channel_published(struct engine *e, struct channel *ch)
 {
 	e->served = true;
 	if (!ch->bell_due) {
+		session_active(e, ch->session);
 		ch->bell_due = true;
 		list_append_once(&e->bells, &ch->bell);
 	}
@@ -353,6 +372,8 @@ void shares_renew(struct engine *e);
 uint32_t share_lines(struct link *l, struct session *s);
 void share_pressed(struct link *l, struct session *s);
 void share_frame_closed(struct engine *e, struct link *l);
+/* A round of programs that compete: this one gets its part of it. */
+void share_round(struct engine *e, struct session *s);
 
 static inline struct queue *
 queue_of(const struct session *s, const struct link *l, unsigned index)

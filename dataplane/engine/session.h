@@ -69,10 +69,14 @@ struct session {
 	uint64_t paid[SHARE_LEVELS];
 	struct list conns, starving, placing;
 	struct list *reclaim_next;
-	bool deaf; /* its channels aren't polled */
+	int64_t left;	   /* of its part of the engine's rounds; below 0: debt */
+	uint64_t round;	   /* the last one of which it got a part */
+	uint64_t stuck_at; /* turn in which its channels were last asked whether they are */
+	bool deaf;	   /* its channels aren't polled */
 	bool violated, tell_violation;
-	bool hungry; /* somebody waits for receive memory */
-	bool full;   /* for long: main has been told, or will be (tell_full) */
+	bool slow_bell; /* the last ring took longer than WEIR_BELL_SLOW_NS */
+	bool hungry;	/* somebody waits for receive memory */
+	bool full;	/* for long: main has been told, or will be (tell_full) */
 	bool tell_full;
 	uint64_t hungry_at; /* when that changed */
 	bool adding;	    /* of these: a new channel */

@@ -2,7 +2,8 @@
 /*
  * Whose turn it is. Programs that wait for room on a link take turns by deficit round robin, and
  * within a program its connections do (pending.c, bulk.c); programs whose messages go straight into
- * frames each get their part of frames that are too small for all. Both by weight.
+ * frames each get their part of frames that are too small for all. Both by weight. So do those
+ * whose channels have something at all: each slot is charged to its program, whatever comes of it.
  *
  * A program's rate is a bucket that its engines share: engine_share.paid is the time at which what
  * has left is paid for. While that lies ahead nothing more leaves; when nothing left for a while it
@@ -239,6 +240,20 @@ shares_renew(struct engine *e)
 		append(q);
 		link_busy(e, q->link);
 	}
+}
+
+/* ---- the engine's time ---- */
+
+/* What it took beyond its part is taken off the next ones. */
+void
+share_round(struct engine *e, struct session *s)
+{
+	uint64_t rounds = e->round - s->round;
+	int64_t income = (int64_t)FRAME_LINES * weight_of(s);
+
+	s->left += (int64_t)(rounds < FORGIVEN ? rounds : FORGIVEN) * income;
+	s->left = s->left < income ? s->left : income;
+	s->round = e->round;
 }
 
 /* ---- frames ---- */

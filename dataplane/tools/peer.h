@@ -14,6 +14,7 @@
 #define PEER_DEPTH 128u	      /* WRs of a queue pair under way */
 #define PEER_QKEY 0x11111111u /* of all these programs */
 #define PEER_CYCLE_MAX 65536u
+#define PEER_SECOND_NS 1000000000ull
 #define PEER_STASH (4 * NIC_POLL_MAX)
 #define PEER_MARGIN 4096u /* around the region: nobody's to write */
 
@@ -28,7 +29,7 @@ struct peer_qp {
 	struct nic_qp *qp;
 	struct nic_ah *ah; /* datagrams */
 	struct peer_address remote;
-	uint64_t sent, received; /* begun, completed */
+	uint64_t sent, confirmed, received; /* begun, completed, of the other end's */
 	bool sending, awaiting;
 };
 
@@ -39,6 +40,8 @@ struct peer {
 	struct nic_srq *srq;
 	uint64_t patience_ns, last;	     /* when something last happened */
 	uint64_t turned;		     /* when we last looked */
+	uint64_t turns, accepted;	     /* frames, by the NIC's counter */
+	struct nic_counters before;	     /* of the run */
 	int listener[PEER_RUNS_MAX], socket; /* -1: none */
 
 	/* Memory, for the largest run. */
@@ -52,9 +55,10 @@ struct peer {
 
 	/* Of this run. */
 	struct peer_run run;
-	uint64_t count;
+	uint64_t count;		   /* of each queue pair; with run.seconds at first without limit */
+	uint64_t until;		   /* run.seconds: no new operation from then on; 0: not timed */
 	uint32_t mtu, cycle, line; /* perftest walks `cycle` bytes in steps of whole `line`s */
-	uint32_t qps, region_bytes;
+	uint32_t qps, region_bytes; /* region: of each queue pair, one behind the other */
 	struct peer_qp qp[PEER_QPS_MAX];
 	uint64_t verified; /* bytes */
 
@@ -64,6 +68,19 @@ struct peer {
 };
 
 #define PEER_IS_CLIENT(p) ((p)->options->connect != NULL)
+
+/* Of perftest: whether our end does operations, and whether theirs does. */
+static inline bool
+peer_acts(const struct peer *p)
+{
+	return p->run.both || PEER_IS_CLIENT(p) != p->run.reversed;
+}
+
+static inline bool
+peer_suffers(const struct peer *p)
+{
+	return p->run.both || PEER_IS_CLIENT(p) == p->run.reversed;
+}
 
 /* All below: 0, or -errno and a line in p->error. */
 int peer_fail(struct peer *p, int rc, const char *format, ...)
@@ -86,9 +103,13 @@ uint64_t peer_now(void);
 int peer_turn(struct peer *p, struct nic_wc *wc);
 /* A turn whose completions wait for the next peer_turn(). */
 int peer_turn_aside(struct peer *p);
+/* A turn while nobody has called yet. first: the first run is waited for. */
+int peer_turn_before(struct peer *p, bool first);
 /* What was received has been looked at: the slot is posted again. */
 int peer_reuse(struct peer *p, const struct nic_wc *wc);
 int peer_post(struct peer *p, struct peer_qp *q, const struct nic_send_wr *wr);
+/* Whether another operation, beside `begun` ones of a queue pair, is to be done. */
+bool peer_more(const struct peer *p, uint64_t begun);
 /* What is at p->out, as a message. */
 int peer_send(struct peer *p, struct peer_qp *q);
 /* Keeps answering until the other end has been quiet for a while. */
@@ -102,6 +123,8 @@ int peer_meet(struct peer *p, uint32_t run);
 void peer_part(struct peer *p);
 int peer_tell(struct peer *p, const void *data, size_t n);
 int peer_hear(struct peer *p, void *data, size_t n);
+/* Whether something is there to be heard, or the end. */
+bool peer_speaks(const struct peer *p);
 /* The client speaks first. */
 int peer_swap(struct peer *p, const void *ours, void *theirs, size_t n);
 /* Until the other one has closed. */
@@ -119,6 +142,8 @@ bool peer_filled(const uint8_t *data, uint32_t n, uint64_t seed);
 /* perftest: how many places an operation of this size is done at in turn, and how far apart. */
 uint32_t peer_places(const struct peer *p);
 uint32_t peer_step(const struct peer *p);
+/* Where the region of a queue pair begins. */
+uint32_t peer_region(const struct peer *p, const struct peer_qp *q);
 /* Before the other one may use the region; after it did. */
 void peer_prime(struct peer *p);
 int peer_inspect(struct peer *p);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define SLOTS_MAX 512u
-#define SLOTS_MIN 64u
+#define SLOTS_MIN 16u
 #define SLOTS_BYTES (32u << 20)
 #define PSN 0xfffff8u /* a few packets on, numbers begin anew */
 
@@ -29,25 +29,36 @@ peer_fail(struct peer *p, int rc, const char *format, ...)
 static uint64_t
 memory_bytes(const struct peer *p)
 {
-	return (uint64_t)p->slots * p->slot_bytes + 2 * (p->out_bytes + PEER_MARGIN);
+	return p->slots * (uint64_t)p->slot_bytes + 2 * (p->out_bytes + PEER_MARGIN);
 }
 
 static int
 get_memory(struct peer *p)
 {
 	const struct peer_options *o = p->options;
-	uint32_t largest = 0;
+	uint32_t qps = 1;
 
-	for (uint32_t i = 0; i < o->runs; i++)
-		if (o->run[i].size > largest)
-			largest = o->run[i].size;
-	p->slot_bytes = (NIC_GRH_BYTES + largest + 63) / 64 * 64;
+	for (uint32_t i = 0; i < o->runs; i++) {
+		const struct peer_run *run = &o->run[i];
+		uint32_t bytes = (NIC_GRH_BYTES + run->size + 63) / 64 * 64;
+		/* the ping-pongs have one message for all */
+		uint64_t out = run->test->srq ? 1 : run->qps;
+
+		if (bytes > p->slot_bytes)
+			p->slot_bytes = bytes;
+		if (run->qps > qps)
+			qps = run->qps;
+		out *= bytes + PEER_CYCLE_MAX;
+		if (out > p->out_bytes)
+			p->out_bytes = out;
+	}
 	p->slots = SLOTS_BYTES / p->slot_bytes;
 	if (p->slots > SLOTS_MAX)
 		p->slots = SLOTS_MAX;
 	if (p->slots < SLOTS_MIN)
 		p->slots = SLOTS_MIN;
-	p->out_bytes = p->slot_bytes + PEER_CYCLE_MAX;
+	if (p->slots < qps) /* each READ has one */
+		p->slots = qps;
 	p->slot = memory_get(memory_bytes(p), p->attr.numa_socket);
 	if (!p->slot)
 		return peer_fail(p, -ENOMEM,
@@ -139,15 +150,15 @@ peer_prepare(struct peer *p, unsigned access)
 	int rc = 0;
 
 	p->qps = 0;
-	p->stashed = 0;
 	p->verified = 0;
 	p->region_bytes = p->cycle > peer_step(p) ? p->cycle : peer_step(p);
+	NIC_OPS(p->nic.context)->counters(p->nic.context, &p->before);
 	if (access) {
 		peer_prime(p);
-		rc = register_memory(p, p->region, p->region_bytes, NIC_LOCAL_WRITE | access,
-				     &p->remote);
+		rc = register_memory(p, p->region, (uint64_t)p->region_bytes * p->run.qps,
+				     NIC_LOCAL_WRITE | access, &p->remote);
 	}
-	for (uint32_t n = p->run.test->srq ? p->options->qps : 1; p->qps < n && !rc;) {
+	while (p->qps < p->run.qps && !rc) {
 		rc = make_qp(p, p->qps);
 		if (!rc)
 			p->qps++;
@@ -164,6 +175,10 @@ peer_release(struct peer *p)
 			NIC_OPS(p->nic.dev)->ah_destroy(p->qp[i].ah);
 	}
 	p->qps = 0;
+	for (uint32_t i = 0; i < p->stashed; i++)
+		if (p->stash[i].opcode == NIC_RECV)
+			peer_reuse(p, &p->stash[i]);
+	p->stashed = 0;
 	if (p->remote.length)
 		NIC_OPS(p->nic.dev)->mr_dereg(p->nic.dev, &p->remote);
 	p->remote.length = 0;
@@ -178,7 +193,7 @@ peer_own_address(const struct peer *p, uint32_t i, struct peer_address *a)
 		a->qpn = nic_qpn(p->qp[i].qp);
 	if (p->remote.length) {
 		a->rkey = p->remote.rkey;
-		a->vaddr = p->remote.address;
+		a->vaddr = p->remote.address + peer_region(p, &p->qp[i]);
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations of perftest. The client does them, in _bw many at a time; the server receives its
- * messages, else it does nothing but wait. In the ping-pongs send_lat and write_lat both act.
+ * The operations of perftest. One end acts, the client unless they are reversed, or both do; in _bw
+ * many operations at a time on each queue pair. Who only suffers receives messages, else it does
+ * nothing but wait. In the ping-pongs send_lat and write_lat both act.
  */
 #include "peer.h"
 
@@ -9,42 +10,73 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define WINDOW 16u /* of what brings something */
+#define WINDOW 16u /* of what brings something, on all queue pairs */
+#define LOOK 64u   /* turns between two looks at the socket, a system call */
 
-/* A run of operations of ours on the queue pair. */
+/* A run of operations of ours, `count` on each queue pair. */
 struct stream {
 	uint64_t count;
-	uint32_t window;
+	uint32_t window; /* of each queue pair */
 	/* Operation k, whose result comes to `slot`. */
-	void (*make)(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *slot);
-	int (*look)(struct peer *p, uint64_t k, const uint8_t *slot);
+	void (*make)(const struct peer *p, const struct peer_qp *q, uint64_t k,
+		     struct nic_send_wr *wr, uint8_t *slot);
+	int (*look)(struct peer *p, const struct peer_qp *q, uint64_t k, const uint8_t *slot);
 };
+
+static uint8_t *
+slot_of(const struct peer *p, const struct stream *s, const struct peer_qp *q, uint64_t k)
+{
+	uint64_t i = (uint64_t)(q - p->qp) * s->window + k % s->window;
+
+	return s->look || i < p->slots ? p->slot + i * p->slot_bytes : NULL;
+}
+
+static int
+post_some(struct peer *p, const struct stream *s, struct peer_qp *q)
+{
+	int rc = 0;
+
+	while (!rc && q->sent < s->count && q->sent - q->confirmed < s->window &&
+	       peer_more(p, q->sent)) {
+		struct nic_send_wr wr = {.sge_count = 1, .flags = NIC_SIGNALED};
+
+		wr.remote_address = q->remote.vaddr;
+		wr.rkey = q->remote.rkey;
+		s->make(p, q, q->sent, &wr, slot_of(p, s, q, q->sent));
+		q->sent++;
+		rc = peer_post(p, q, &wr);
+	}
+	return rc;
+}
 
 static int
 stream(struct peer *p, const struct stream *s)
 {
 	struct nic_wc wc[NIC_POLL_MAX];
-	uint64_t posted = 0, done = 0;
+	uint64_t sent, confirmed;
 	int rc = 0;
 
-	while (!rc && done < s->count) {
+	for (uint32_t i = 0; i < p->qps; i++)
+		p->qp[i].sent = p->qp[i].confirmed = 0;
+	do {
 		int n;
 
-		for (; posted < s->count && posted - done < s->window && !rc; posted++) {
-			struct nic_send_wr wr = {.sge_count = 1, .flags = NIC_SIGNALED};
-
-			wr.remote_address = p->qp[0].remote.vaddr;
-			wr.rkey = p->qp[0].remote.rkey;
-			s->make(p, posted, &wr, p->slot + posted % s->window * p->slot_bytes);
-			rc = peer_post(p, &p->qp[0], &wr);
+		sent = confirmed = 0;
+		for (uint32_t i = 0; i < p->qps && !rc; i++) {
+			rc = post_some(p, s, &p->qp[i]);
+			sent += p->qp[i].sent;
 		}
 		n = rc ? 0 : peer_turn(p, wc);
-		if (n < 0)
-			rc = n;
-		for (int i = 0; i < n && !rc; i++, done++)
-			rc = s->look ? s->look(p, done, p->slot + done % s->window * p->slot_bytes)
-				     : 0;
-	}
+		rc = n < 0 ? n : rc;
+		for (int i = 0; i < n && !rc; i++) {
+			struct peer_qp *q = wc[i].qp_user;
+			uint64_t k = q->confirmed++;
+
+			rc = s->look ? s->look(p, q, k, slot_of(p, s, q, k)) : 0;
+		}
+		for (uint32_t i = 0; i < p->qps; i++)
+			confirmed += p->qp[i].confirmed;
+	} while (!rc && (confirmed != sent || (sent < s->count * p->qps && peer_more(p, 0))));
 	return rc;
 }
 
@@ -64,47 +96,63 @@ piece(const struct peer *p)
 	return p->run.size / 3 + 1;
 }
 
+/* What READs and atomics of a queue pair are compared with. */
+static uint8_t *
+known(const struct peer *p, const struct peer_qp *q)
+{
+	return p->out + peer_region(p, q);
+}
+
+static uint32_t
+pieces(const struct peer *p)
+{
+	return (p->run.size + piece(p) - 1) / piece(p);
+}
+
 static void
-make_piece(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *slot)
+make_piece(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
+	   uint8_t *slot)
 {
 	uint32_t at = (uint32_t)k * piece(p), rest = p->run.size - at;
 
 	(void)slot;
 	wr->opcode = NIC_READ;
-	wr->sge[0] = (struct nic_sge){(uintptr_t)p->out + at, rest < piece(p) ? rest : piece(p),
-				      p->local.lkey};
+	wr->sge[0] = (struct nic_sge){(uintptr_t)known(p, q) + at,
+				      rest < piece(p) ? rest : piece(p), p->local.lkey};
 	wr->remote_address += at;
 }
 
 static void
-make_read(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *slot)
+make_read(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
+	  uint8_t *slot)
 {
 	(void)k;
 	wr->opcode = NIC_READ;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)slot, p->run.size, p->local.lkey};
 	for (uint32_t i = 0; i < p->run.size; i++)
-		slot[i] = (uint8_t)~p->out[i];
+		slot[i] = (uint8_t)~known(p, q)[i];
 }
 
 static int
-look_read(struct peer *p, uint64_t k, const uint8_t *slot)
+look_read(struct peer *p, const struct peer_qp *q, uint64_t k, const uint8_t *slot)
 {
 	p->verified += p->run.size;
-	return memcmp(slot, p->out, p->run.size) ? changed(p, k) : 0;
+	return memcmp(slot, known(p, q), p->run.size) ? changed(p, k) : 0;
 }
 
 static int
 read_all(struct peer *p, uint32_t window)
 {
-	uint32_t pieces = (p->run.size + piece(p) - 1) / piece(p);
-	int rc = stream(p, &(struct stream){pieces, 1, make_piece, NULL});
+	int rc = stream(p, &(struct stream){pieces(p), 1, make_piece, NULL});
 
 	return rc ? rc : stream(p, &(struct stream){p->count, window, make_read, look_read});
 }
 
 static void
-make_write(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *slot)
+make_write(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
+	   uint8_t *slot)
 {
+	(void)q;
 	(void)slot;
 	wr->opcode = NIC_WRITE;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)p->out, p->run.size, p->local.lkey};
@@ -113,42 +161,44 @@ make_write(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *sl
 
 /* The word's value before ours is the first result: an operation that doesn't change it. */
 static void
-make_look(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *slot)
+make_look(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
+	  uint8_t *slot)
 {
 	(void)k;
 	(void)slot;
 	wr->opcode = NIC_FETCH_ADD;
-	wr->sge[0] = (struct nic_sge){(uintptr_t)p->out, sizeof(uint64_t), p->local.lkey};
+	wr->sge[0] = (struct nic_sge){(uintptr_t)known(p, q), sizeof(uint64_t), p->local.lkey};
 }
 
 static uint64_t
-first_value(const struct peer *p)
+first_value(const struct peer *p, const struct peer_qp *q)
 {
 	uint64_t value;
 
-	memcpy(&value, p->out, sizeof(value));
+	memcpy(&value, known(p, q), sizeof(value));
 	return value;
 }
 
 static void
-make_atomic(const struct peer *p, uint64_t k, struct nic_send_wr *wr, uint8_t *slot)
+make_atomic(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
+	    uint8_t *slot)
 {
 	bool swap = p->run.test->op == PEER_CAS;
 
 	wr->opcode = swap ? NIC_CMP_SWAP : NIC_FETCH_ADD;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)slot, sizeof(uint64_t), p->local.lkey};
-	wr->compare_add = swap ? first_value(p) + k : 1;
-	wr->swap = first_value(p) + k + 1;
+	wr->compare_add = swap ? first_value(p, q) + k : 1;
+	wr->swap = first_value(p, q) + k + 1;
 }
 
 static int
-look_atomic(struct peer *p, uint64_t k, const uint8_t *slot)
+look_atomic(struct peer *p, const struct peer_qp *q, uint64_t k, const uint8_t *slot)
 {
 	uint64_t value;
 
 	memcpy(&value, slot, sizeof(value));
 	p->verified += sizeof(value);
-	return value == first_value(p) + k ? 0 : changed(p, k);
+	return value == first_value(p, q) + k ? 0 : changed(p, k);
 }
 
 static int
@@ -165,56 +215,86 @@ look_message(struct peer *p, uint64_t k, const struct nic_wc *wc)
 {
 	uint32_t head = p->run.test->ud ? NIC_GRH_BYTES : 0, n = p->run.size;
 	const uint8_t *data = p->slot + wc->wr_id * p->slot_bytes + head;
-	uint8_t *known = p->out + k % peer_places(p) * n;
+	uint8_t *before = p->region + peer_region(p, wc->qp_user) + k % peer_places(p) * n;
 
 	if (wc->opcode != NIC_RECV || wc->length != n + head)
 		return peer_fail(p, -EBADMSG,
 				 "%s: a message of %u bytes instead of %u; the same "
 				 "-s there?",
 				 p->run.test->name, wc->length - head, n);
-	if (p->run.test->latency) /* out is what we send */
-		known = p->region;
 	if (k < peer_places(p))
-		memcpy(known, data, n);
-	else if (memcmp(known, data, n))
+		memcpy(before, data, n);
+	else if (memcmp(before, data, n))
 		return changed(p, k);
 	p->verified += n;
 	return peer_reuse(p, wc);
 }
 
 static int
-receive_all(struct peer *p)
+send_some(struct peer *p, struct peer_qp *q)
 {
-	struct nic_wc wc[NIC_POLL_MAX];
-	uint64_t received = 0;
 	int rc = 0;
 
-	while (!rc && received < p->count) {
-		int n = peer_turn(p, wc);
-
-		rc = n < 0 ? n : 0;
-		for (int i = 0; i < n && !rc; i++)
-			rc = look_message(p, received++, &wc[i]);
+	while (!rc && q->sent - q->confirmed < PEER_DEPTH && peer_more(p, q->sent)) {
+		q->sent++;
+		rc = peer_send(p, q);
 	}
 	return rc;
 }
 
-static int
-send_all(struct peer *p)
+/* Messages of one end or of both. */
+struct messages {
+	uint64_t sent, confirmed, received;
+	uint32_t turns;
+	uint64_t end; /* timed, of the client, who speaks first: until then it receives */
+};
+
+/* In a given time who receives does so until the other one has spoken, or will not any more. */
+static bool
+messages_go_on(const struct peer *p, struct messages *m)
 {
+	if (m->confirmed != m->sent)
+		return true;
+	if (peer_acts(p) && peer_more(p, m->sent / p->qps))
+		return true;
+	if (!peer_suffers(p))
+		return false;
+	if (!p->run.seconds)
+		return m->received < p->count * p->qps;
+	if (PEER_IS_CLIENT(p))
+		return peer_now() < m->end;
+	return m->turns++ % LOOK || !peer_speaks(p);
+}
+
+static int
+exchange_messages(struct peer *p)
+{
+	struct messages m = {.end = peer_now() + p->run.seconds * PEER_SECOND_NS};
 	struct nic_wc wc[NIC_POLL_MAX];
-	uint64_t posted = 0, sent = 0;
 	int rc = 0;
 
 	peer_fill(p->out, p->run.size, 1);
-	while (!rc && sent < p->count) {
+	while (!rc && messages_go_on(p, &m)) {
 		int n;
 
-		for (; posted < p->count && posted - sent < PEER_DEPTH && !rc; posted++)
-			rc = peer_send(p, &p->qp[0]);
+		m.sent = 0;
+		for (uint32_t i = 0; i < p->qps && !rc; i++) {
+			rc = peer_acts(p) ? send_some(p, &p->qp[i]) : 0;
+			m.sent += p->qp[i].sent;
+		}
 		n = rc ? 0 : peer_turn(p, wc);
 		rc = n < 0 ? n : rc;
-		sent += n > 0 ? (unsigned)n : 0;
+		for (int i = 0; i < n && !rc; i++) {
+			struct peer_qp *q = wc[i].qp_user;
+
+			if (wc[i].opcode == NIC_RECV) {
+				m.received++;
+				rc = look_message(p, q->received++, &wc[i]);
+			} else {
+				m.confirmed++;
+				q->confirmed++;
+			}
+		}
 	}
 	return rc;
 }
@@ -228,6 +308,8 @@ struct rally {
 static bool
 goes_on(const struct peer *p, const struct rally *r)
 {
+	if (p->run.seconds)
+		return r->confirmed != r->sent || peer_more(p, r->sent);
 	return r->received < p->count || r->confirmed < p->count;
 }
 
@@ -235,7 +317,7 @@ goes_on(const struct peer *p, const struct rally *r)
 static bool
 is_next(const struct peer *p, const struct rally *r)
 {
-	return r->sent < p->count && r->confirmed == r->sent &&
+	return peer_more(p, r->sent) && r->confirmed == r->sent &&
 	       r->received == r->sent + (r->begins ? 0 : 1);
 }
 
@@ -264,17 +346,28 @@ message_rally(struct peer *p)
 				r.confirmed++;
 		}
 	}
+	p->qp[0].confirmed = r.confirmed;
 	return rc;
 }
 
-/* Theirs is all 0 but for the last byte, which counts; so is ours. */
+/* Whether it was the last one at a smaller size of -a. */
+static bool
+was_last(const struct peer *p, uint32_t i)
+{
+	return p->run.all && i % 2 && (i & (i + 1)) == 0;
+}
+
+/*
+ * Theirs is all 0 but for the last byte, which counts; so is ours. Where the last bytes of smaller
+ * messages were they left their count.
+ */
 static int
 look_written(struct peer *p, uint64_t k)
 {
 	uint32_t last = p->run.size - 1;
 
 	for (uint32_t i = 0; i < last; i++)
-		if (p->region[i])
+		if (p->region[i] != (was_last(p, i) ? (uint8_t)p->count : 0))
 			return changed(p, k);
 	p->verified += p->run.size;
 	memset(p->region, ~0, last);
@@ -320,23 +413,18 @@ write_rally(struct peer *p)
 		rc = n < 0 ? n : 0;
 		r.confirmed += n > 0 ? (unsigned)n : 0;
 	}
+	p->qp[0].confirmed = r.confirmed;
 	return rc;
 }
 
-int
-peer_move(struct peer *p)
+static int
+act(struct peer *p)
 {
-	uint32_t window = p->run.test->latency ? 1 : WINDOW;
+	uint32_t most = p->slots < WINDOW ? p->slots : WINDOW, window = most / p->qps;
 
-	if (p->run.test->latency && p->run.test->op == PEER_SEND)
-		return message_rally(p);
-	if (p->run.test->latency && p->run.test->op == PEER_WRITE)
-		return write_rally(p);
-	if (!PEER_IS_CLIENT(p))
-		return p->run.test->op == PEER_SEND ? receive_all(p) : 0;
+	if (p->run.test->latency || window == 0)
+		window = 1;
 	switch (p->run.test->op) {
-	case PEER_SEND:
-		return send_all(p);
 	case PEER_WRITE:
 		peer_fill(p->out, p->run.size, 1);
 		return stream(p, &(struct stream){p->count, PEER_DEPTH, make_write, NULL});
@@ -345,4 +433,43 @@ peer_move(struct peer *p)
 	default:
 		return atomic_all(p, window);
 	}
+}
+
+/* Their server ends by its own clock, and takes nothing more then: ours is over before. */
+static void
+start_timer(struct peer *p)
+{
+	p->count = UINT64_MAX / PEER_QPS_MAX;
+	p->until = peer_now() + p->run.seconds * PEER_SECOND_NS * 4 / 5;
+}
+
+static uint64_t
+done(const struct peer *p)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->qps; i++)
+		n +=
+		    p->qp[i].confirmed > p->qp[i].received ? p->qp[i].confirmed : p->qp[i].received;
+	return n / p->qps;
+}
+
+int
+peer_move(struct peer *p)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < p->qps; i++)
+		p->qp[i].sent = p->qp[i].confirmed = p->qp[i].received = 0;
+	if (p->run.seconds)
+		start_timer(p);
+	if (p->run.test->op == PEER_SEND)
+		rc = p->run.test->latency ? message_rally(p) : exchange_messages(p);
+	else if (p->run.test->op == PEER_WRITE && p->run.test->latency)
+		rc = write_rally(p);
+	else if (peer_acts(p))
+		rc = act(p);
+	if (p->run.seconds)
+		p->count = done(p);
+	return rc;
 }

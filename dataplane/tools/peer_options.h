@@ -6,8 +6,9 @@
 #include "options.h"
 
 #define PEER_RUNS_MAX 256u
-#define PEER_QPS_MAX 256u /* as ibv_srq_pingpong */
-#define PEER_SIZE_MAX (2u << 20)
+#define PEER_QPS_MAX 256u	 /* as ibv_srq_pingpong */
+#define PEER_SIZE_MAX (8u << 20) /* of perftest's -a */
+#define PEER_SECONDS_MAX 3600u
 #define PEER_PORT 18515u /* theirs */
 
 enum peer_op { PEER_PINGPONG, PEER_SEND, PEER_WRITE, PEER_READ, PEER_FADD, PEER_CAS };
@@ -18,14 +19,19 @@ struct peer_test {
 	bool ud;	/* datagrams */
 	bool srq;	/* many queue pairs */
 	bool latency;	/* one operation at a time */
-	uint8_t greets; /* perftest: how often both say their address before anything moves */
 	uint32_t size;	/* their default */
 	uint32_t count; /* their default */
 };
 
+/* A test, and perftest's options to it that both ends must know. */
 struct peer_run {
 	const struct peer_test *test;
 	uint32_t size;
+	uint32_t qps;	  /* -q, of srq_pingpong too */
+	uint32_t seconds; /* -D; 0: `count` operations */
+	bool all;	  /* -a: sizes from 2 to `size`, each twice the one before */
+	bool both;	  /* -b */
+	bool reversed;	  /* --reversed: the server acts */
 };
 
 struct peer_options {
@@ -39,6 +45,7 @@ struct peer_options {
 	uint32_t qps;	   /* of srq_pingpong */
 	uint32_t mtu;	   /* of the pingpongs, which don't agree on it */
 	uint32_t patience; /* seconds without any progress */
+	const char *why;   /* a RUN is refused */
 };
 
 /* 0, or -EINVAL and a line "cause; remedy" in error. Strings point into argv. */

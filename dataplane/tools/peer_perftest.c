@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What perftest's programs (4.5, which call themselves 6.06) say over TCP: version, two sizes that
- * both must know, path MTU; then each its address, several times, as the other one waits for it;
- * after the operations results, addresses and a farewell. Numbers are big endian.
+ * both must know, path MTU; then each the address of each queue pair; of all or of the first again,
+ * as the other one waits for it; after the operations results, addresses and a farewell. Numbers
+ * are big endian. Options that change the order of it are not said: both ends must be told.
  */
 #include "peer.h"
 
@@ -20,6 +21,7 @@
 #define CYCLE 4096u
 #define LINE 64u
 #define RESULTS 5u
+#define SIZE_FIRST 2u /* of -a */
 
 static int
 strange(struct peer *p, const char *what)
@@ -71,6 +73,8 @@ agree_mtu(struct peer *p)
 	if (theirs[0] < '1' || theirs[0] > '5')
 		return strange(p, "MTU");
 	p->mtu = 256u << ((theirs[0] < ours[0] ? theirs[0] : ours[0]) - '1');
+	if (p->run.test->ud && p->run.all)
+		p->run.size = p->mtu;
 	if (p->run.test->ud && p->run.size > p->mtu)
 		return peer_fail(p, -EMSGSIZE,
 				 "%s: a datagram carries %u bytes at most, not %u; give less to -t",
@@ -94,6 +98,7 @@ static int
 read_address(struct peer *p, char *text, struct peer_address *a)
 {
 	unsigned long long vaddr;
+	unsigned srq = 0;
 	int n = 0;
 
 	text[ADDRESS_BYTES - 1] = '\0';
@@ -109,21 +114,97 @@ read_address(struct peer *p, char *text, struct peer_address *a)
 			return strange(p, "address");
 		a->gid.raw[i] = (uint8_t)byte;
 	}
-	return 0;
+	if (sscanf(text + n, "%8x:", &srq) != 1)
+		return strange(p, "address");
+	if (srq == 0)
+		return 0;
+	return peer_fail(
+	    p, -EPROTO,
+	    "%s: the other program names a shared receive queue, as of -c XRC or -c DC; "
+	    "leave that out there: RC is offered, and UD by ud_send",
+	    p->run.test->name);
 }
 
-/* Both say where they are; also to wait for each other. */
+/* Both say where a queue pair is. */
 static int
-greet(struct peer *p, struct peer_address *theirs)
+greet(struct peer *p, uint32_t i, struct peer_address *theirs)
 {
 	char ours[ADDRESS_BYTES] = "", text[ADDRESS_BYTES];
 	struct peer_address own;
 	int rc;
 
-	peer_own_address(p, 0, &own);
+	peer_own_address(p, i, &own);
 	print_address(&own, ours);
 	rc = peer_swap(p, ours, text, sizeof(ours));
 	return rc ? rc : read_address(p, text, theirs);
+}
+
+/* The same once more, to wait for each other: as many queue pairs there, it is the same one. */
+static int
+greet_again(struct peer *p, uint32_t i)
+{
+	struct peer_address again;
+	int rc = greet(p, i, &again);
+
+	if (rc || again.qpn == p->qp[i].remote.qpn)
+		return rc;
+	return peer_fail(p, -EPROTO,
+			 "%s: the other program names more than %u queue pairs; give as many by "
+			 "+qN as -q says there",
+			 p->run.test->name, p->run.qps);
+}
+
+static int
+greet_all_again(struct peer *p)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < p->run.qps && !rc; i++)
+		rc = greet_again(p, i);
+	return rc;
+}
+
+static bool
+is_ip4(const struct nic_gid *gid)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid->raw, prefix, sizeof(prefix));
+}
+
+/* On InfiniBand a GID may be left out: all 0. */
+static int
+check_gid(struct peer *p, const struct nic_gid *gid)
+{
+	static const struct nic_gid none;
+
+	if (!memcmp(gid, &none, sizeof(none)) || is_ip4(gid) == is_ip4(&p->attr.gid))
+		return 0;
+	return peer_fail(p, -EPROTO,
+			 "%s: the other program's address is IPv%u, ours is not; give the index of "
+			 "another GID by -x there, or another ip= here",
+			 p->run.test->name, is_ip4(gid) ? 4 : 6);
+}
+
+static int
+shake_hands(struct peer *p)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < p->run.qps && !rc; i++) {
+		rc = greet(p, i, &p->qp[i].remote);
+		if (!rc)
+			rc = check_gid(p, &p->qp[i].remote.gid);
+		if (!rc && i && p->qp[i].remote.qpn == p->qp[0].remote.qpn)
+			rc =
+			    peer_fail(p, -EPROTO,
+				      "%s: the other program names %u queue pairs, not %u; give as "
+				      "many by +qN as -q says there",
+				      p->run.test->name, i, p->run.qps);
+	}
+	for (uint32_t i = 0; i < p->run.qps && !rc; i++)
+		rc = peer_connect(p, i);
+	return rc;
 }
 
 /* What the other one may do to the region. */
@@ -146,7 +227,7 @@ access_of(const struct peer_test *test)
 static int
 begin(struct peer *p)
 {
-	struct peer_address again;
+	const struct peer_test *test = p->run.test;
 	int rc;
 
 	p->cycle = CYCLE;
@@ -159,36 +240,79 @@ begin(struct peer *p)
 	if (!rc)
 		rc = agree_mtu(p);
 	if (!rc)
-		rc = peer_prepare(p, access_of(p->run.test));
+		rc = peer_prepare(p, access_of(test));
 	if (!rc)
-		rc = greet(p, &p->qp[0].remote);
+		rc = shake_hands(p);
+	if (!rc && (test->op == PEER_SEND || test->latency))
+		rc = greet_again(p, 0);
 	if (!rc)
-		rc = peer_connect(p, 0);
-	for (unsigned i = 1; i < p->run.test->greets && !rc; i++)
-		rc = greet(p, &again);
+		rc = greet_all_again(p);
+	if (!rc && test->op != PEER_SEND)
+		rc = greet_again(p, 0);
 	return rc;
 }
 
-/* Size, count, and rates, which nobody here cares for. */
+/* Size, count, and rates, which nobody here cares for. What does nothing says anything. */
 static int
 swap_results(struct peer *p)
 {
-	uint64_t ours[RESULTS] = {p->run.size, p->count}, theirs[RESULTS] = {0};
+	uint64_t ours[RESULTS] = {p->run.size, p->count * p->run.qps}, theirs[RESULTS] = {0};
+	uint64_t size, count;
 	int rc = 0;
 
 	for (unsigned i = 0; i < RESULTS && !rc; i++) {
 		ours[i] = htobe64(ours[i]);
 		rc = peer_swap(p, &ours[i], &theirs[i], sizeof(ours[i]));
 	}
-	if (rc || PEER_IS_CLIENT(p)) /* their server has none: it says anything */
+	if (rc || !peer_suffers(p))
 		return rc;
-	if (be64toh(theirs[0]) == p->run.size && be64toh(theirs[1]) == p->count)
+	size = be64toh(theirs[0]);
+	count = be64toh(theirs[1]);
+	if (size == p->run.size && (p->run.seconds || count == p->count * p->run.qps))
 		return 0;
 	return peer_fail(p, -EBADMSG,
 			 "%s: the other program did %llu operations of %llu bytes; give the same "
-			 "-n and size at both ends",
-			 p->run.test->name, (unsigned long long)be64toh(theirs[1]),
-			 (unsigned long long)be64toh(theirs[0]));
+			 "-n, size and options at both ends",
+			 p->run.test->name, (unsigned long long)count, (unsigned long long)size);
+}
+
+/* Behind the operations of one size. each: sizes follow each other, and both ends wait for that. */
+static int
+end_size(struct peer *p, bool each)
+{
+	bool send = p->run.test->op == PEER_SEND;
+	int rc = 0;
+
+	if (p->run.test->latency)
+		return 0;
+	if (!send)
+		rc = greet_again(p, 0);
+	if (!rc && (send ? p->run.both && !p->run.seconds : true))
+		rc = swap_results(p);
+	if (!rc && send && each)
+		rc = greet_again(p, 0);
+	return rc;
+}
+
+/* All sizes of -a, or the one. */
+static int
+move_all(struct peer *p)
+{
+	bool send = p->run.test->op == PEER_SEND, all = p->run.all;
+	bool each = all && (send || (p->run.both && !p->run.test->latency));
+	uint32_t largest = p->run.size;
+	int rc = 0;
+
+	for (uint32_t size = all ? SIZE_FIRST : largest; size <= largest && !rc; size *= 2) {
+		p->run.size = size;
+		if (send || each)
+			rc = greet_again(p, 0);
+		if (!rc)
+			rc = peer_move(p);
+		if (!rc && (each || size == largest))
+			rc = end_size(p, each);
+	}
+	return rc;
 }
 
 static int
@@ -196,18 +320,11 @@ end(struct peer *p)
 {
 	const struct peer_test *test = p->run.test;
 	char ours[] = "done", theirs[sizeof(ours)];
-	struct peer_address again;
-	int rc = 0;
+	int rc;
 
 	if (test->op == PEER_WRITE && test->latency)
 		return peer_await_end(p); /* they just go */
-	if (test->op != PEER_SEND && !test->latency) {
-		rc = greet(p, &again);
-		if (!rc)
-			rc = swap_results(p);
-	}
-	if (!rc)
-		rc = greet(p, &again);
+	rc = greet_again(p, 0);
 	if (!rc)
 		rc = peer_tell(p, ours, sizeof(ours));
 	return rc ? rc : peer_hear(p, theirs, sizeof(theirs));
@@ -219,7 +336,7 @@ peer_perftest(struct peer *p)
 	int rc = begin(p);
 
 	if (!rc)
-		rc = peer_move(p);
+		rc = move_all(p);
 	if (!rc)
 		rc = end(p);
 	if (!rc && p->remote.length)

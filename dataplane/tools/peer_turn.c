@@ -8,6 +8,7 @@
 
 #define QUIET_NS 50000000ull
 #define LINGER_NS 2000000000ull
+#define COUNTERS_LOOK 64u     /* turns between two looks at them */
 #define PAUSE_NS 500000000ull /* between two turns: we were stopped, they are not to blame */
 
 static struct clock time_base;
@@ -22,6 +23,12 @@ uint64_t
 peer_now(void)
 {
 	return clock_now(&time_base);
+}
+
+bool
+peer_more(const struct peer *p, uint64_t begun)
+{
+	return begun < p->count && !(p->until && peer_now() >= p->until);
 }
 
 static unsigned
@@ -51,6 +58,51 @@ sift(struct peer *p, struct nic_wc *wc, unsigned n)
 	return kept;
 }
 
+static int
+failed(struct peer *p, uint8_t status)
+{
+	bool silent = status == NIC_WC_RETRY_EXC_ERR;
+
+	return peer_fail(p, -EIO, "%s: a work request failed: %s; %s", p->run.test->name,
+			 nic_wc_status_name(status),
+			 silent ? "look at the other program, and leave -c UC out there: RC is "
+				  "offered"
+				: "look at both ends, the options of both, and the network "
+				  "between them");
+}
+
+/* How much of it went by since the run began. */
+#define ROSE(p, now, name) ((now).drop_##name != (p)->before.drop_##name)
+
+/*
+ * What the NIC counts says that the other end goes on, where nothing completes here, and by frames
+ * that our queue pairs can't take what it was started with. 0, or the end of the run.
+ */
+static int
+look_at_counters(struct peer *p, uint64_t time)
+{
+	struct nic_counters now;
+
+	/* a verbs device drops in the kernel, without a word */
+	if (!p->nic.ethdev || p->turns++ % COUNTERS_LOOK)
+		return 0;
+	NIC_OPS(p->nic.context)->counters(p->nic.context, &now);
+	if (now.rx_accepted != p->accepted)
+		p->last = time;
+	p->accepted = now.rx_accepted;
+	if (ROSE(p, now, bad_bth))
+		return peer_fail(p, -EPROTO,
+				 "%s: frames of another transport come, as of -c UC; leave that "
+				 "out there: RC is offered, and UD by ud_send",
+				 p->run.test->name);
+	if (ROSE(p, now, bad_request))
+		return peer_fail(p, -EPROTO,
+				 "%s: a request came that can't be part of it; start the same test "
+				 "there, of the same size and options (-c UD: ud_send)",
+				 p->run.test->name);
+	return 0;
+}
+
 /* Counts what was completed, says what failed. */
 static int
 judge(struct peer *p, const struct nic_wc *wc, unsigned n, uint64_t now)
@@ -60,17 +112,16 @@ judge(struct peer *p, const struct nic_wc *wc, unsigned n, uint64_t now)
 	p->turned = now;
 	if (n)
 		p->last = now;
-	else if (now - p->last > p->patience_ns)
+	else if (look_at_counters(p, now))
+		return -EPROTO;
+	else if (now - p->last > p->patience_ns + p->run.seconds * PEER_SECOND_NS)
 		return peer_fail(p, -ETIMEDOUT,
 				 "%s: nothing has happened for %u s; look at the other end, and "
 				 "that -n is the same there",
 				 p->run.test->name, p->options->patience);
 	for (unsigned i = 0; i < n; i++)
 		if (wc[i].status != NIC_WC_SUCCESS)
-			return peer_fail(p, -EIO,
-					 "%s: a work request failed: %s; look at both ends and "
-					 "the network between them",
-					 p->run.test->name, nic_wc_status_name(wc[i].status));
+			return failed(p, wc[i].status);
 	return (int)n;
 }
 
@@ -105,6 +156,25 @@ peer_turn_aside(struct peer *p)
 	if (n > 0)
 		p->stashed += (unsigned)n;
 	return n < 0 ? n : 0;
+}
+
+int
+peer_turn_before(struct peer *p, bool first)
+{
+	struct nic_wc wc[NIC_POLL_MAX];
+	struct nic_counters now;
+	bool busy = false;
+
+	sift(p, wc, poll_nic(p, wc, peer_now(), &busy));
+	if (!p->nic.ethdev || !first)
+		return 0;
+	NIC_OPS(p->nic.context)->counters(p->nic.context, &now);
+	if (now.drop_no_qp == 0)
+		return 0;
+	return peer_fail(p, -EPROTO,
+			 "%s: frames come for a queue pair that nobody was told of, as of -R or "
+			 "-z; leave that out there: rdma_cm is not offered, addresses go over TCP",
+			 p->run.test->name);
 }
 
 int

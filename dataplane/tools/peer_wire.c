@@ -6,6 +6,8 @@
 #include "tool_socket.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,17 +41,38 @@ peer_deafen(struct peer *p)
 			close(p->listener[i]);
 }
 
+/*
+ * Turns until a client calls. Until the first one has, no queue pair is there: frames for one are
+ * those of a client that asks rdma_cm, at queue pair 1.
+ */
+static int
+await_call(struct peer *p, uint32_t run)
+{
+	struct pollfd call = {.fd = p->listener[run], .events = POLLIN};
+	int rc = 0;
+
+	while (!rc && poll(&call, 1, 1) == 0)
+		rc = peer_turn_before(p, run == 0);
+	return rc;
+}
+
 int
 peer_meet(struct peer *p, uint32_t run)
 {
 	const struct peer_options *o = p->options;
+	char who[64];
+	int rc;
 
 	if (o->connect) {
-		p->socket = tool_dial(o->connect, (uint16_t)(o->port + run), p->run.test->name,
-				      p->error, sizeof(p->error));
+		snprintf(who, sizeof(who), "%s, without -R and -z (rdma_cm),", p->run.test->name);
+		p->socket = tool_dial(o->connect, (uint16_t)(o->port + run), who, p->error,
+				      sizeof(p->error));
 		if (p->socket < 0)
 			return p->socket;
 	} else {
+		rc = await_call(p, run);
+		if (rc)
+			return rc;
 		p->socket = tool_accept(p->listener[run]);
 		if (p->socket < 0)
 			return peer_fail(p, p->socket, "nobody can call: %s; start it again",
@@ -109,6 +132,14 @@ peer_hear(struct peer *p, void *data, size_t n)
 	if (got < 0)
 		return (int)got;
 	return got == (ssize_t)n ? 0 : gone(p);
+}
+
+bool
+peer_speaks(const struct peer *p)
+{
+	struct pollfd in = {.fd = p->socket, .events = POLLIN};
+
+	return poll(&in, 1, 0) > 0;
 }
 
 int

@@ -12,9 +12,15 @@ weir_pipe_ring(struct weir_pipe *p)
 {
 	static const uint64_t one = 1;
 
-	if (p->local)
-		weir_bell_ring(&p->bell);
-	else if (write(p->bell.ring, &one, sizeof(one)) < 0) /* its counter: only we can fill it */
+	if (p->local) {
+		/* a peer of which two rings in a row take long is not woken any more */
+		if (p->slow_rings < 2 &&
+		    weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SLOW_NS)
+			p->slow_rings++;
+		else if (p->slow_rings < 2)
+			p->slow_rings = 0;
+	} else if (write(p->bell.ring, &one, sizeof(one)) <
+		   0) /* its counter: only we can fill it */
 		return;
 }
 

@@ -212,12 +212,13 @@ struct weir_pipe {
 	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
 	_Atomic uint32_t *rx_sleeping; /* we write */
 	struct weir_bell bell;	       /* of a channel: a socket to wait on, an eventfd to ring */
-	bool fence;	/* a full fence is due between publishing and looking at tx_sleeping */
-	bool local;	/* a segment */
-	bool untold;	/* a segment: something was consumed since the peer was told last */
-	uint32_t empty; /* polls in a row that found nothing */
-	uint32_t burst; /* messages received since the last send */
-	uint32_t rung;	/* messages of a program that rang since it last gave up its CPU for it */
+	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
+	bool local;	    /* a segment */
+	uint8_t slow_rings; /* the last so many took longer than WEIR_BELL_SLOW_NS */
+	bool untold;	    /* a segment: something was consumed since the peer was told last */
+	uint32_t empty;	    /* polls in a row that found nothing */
+	uint32_t burst;	    /* messages received since the last send */
+	uint32_t rung; /* messages of a program that rang since it last gave up its CPU for it */
 	uint64_t caught_up; /* position where the consumer last found nothing */
 	struct weir_thread *home;
 };

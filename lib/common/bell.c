@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define QUEUE_FLAGS (O_NONBLOCK | O_CLOEXEC)
@@ -114,6 +115,24 @@ weir_bell_ring(const struct weir_bell *end)
 		(void)!mq_send(end->ring, "", 0, 0);
 	else
 		(void)!send(end->ring, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static uint64_t
+now_ns(bool cpu_time)
+{
+	struct timespec ts;
+
+	clock_gettime(cpu_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t
+weir_bell_ring_timed(const struct weir_bell *end, bool cpu_time)
+{
+	uint64_t began = now_ns(cpu_time);
+
+	weir_bell_ring(end);
+	return now_ns(cpu_time) - began;
 }
 
 void

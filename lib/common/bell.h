@@ -11,10 +11,13 @@
 #define WEIR_COMMON_BELL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
+
+#define WEIR_BELL_SLOW_NS 1000000u /* a ring that takes longer is an attack */
 
 struct weir_bell {
 	int wait; /* readable when the other end rang */
@@ -36,6 +39,12 @@ struct weir_bell weir_bell_of(int wait, int ring);
 void weir_bell_close(struct weir_bell *end);
 /* Never blocks. The other end may see several rings as one. */
 void weir_bell_ring(const struct weir_bell *end);
+/*
+ * The same, and how long it took, ns: a program can have a million waiters on its end, and who
+ * rings walks through them. By the wall clock, of which others may have had a part, or, dearer, by
+ * CPU time.
+ */
+uint64_t weir_bell_ring_timed(const struct weir_bell *end, bool cpu_time);
 /* Takes rings off, a bounded number: an end that rings without pause gets no more of our time. */
 void weir_bell_drain(const struct weir_bell *end);
 /* Has an AF_UNIX socket, and those that it will accept, refuse descriptors. False: old kernel. */

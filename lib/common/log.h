@@ -44,4 +44,40 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/*
+ * Budgets for lines that others cause: each kind of line of each causer has its own, so nobody's
+ * lines push out another's. What is beyond a budget is counted, and a line says how many were left
+ * out: "N lines left out (KIND, WHO)". Lines about nodes, ports and operators take no budget of a
+ * program or a stranger. One thread.
+ */
+#define LOG_CAUSES 64	     /* at once; whoever finds no room shares the last one */
+#define LOG_BURST 20	     /* lines of one cause; ... */
+#define LOG_PACE_MS 1000     /* ... then one each, ... */
+#define LOG_SUMMARY_MS 60000 /* ... and while it goes on a summary each */
+#define LOG_QUIET_MS 5000    /* it has gone on until it stopped for so long */
+
+struct log_cause {
+	const char *kind;	     /* a string that stays; NULL: free */
+	char who[48];		     /* "user 1000", "node 5", an address */
+	uint64_t full_at;	     /* ms: when the whole burst is there again */
+	uint64_t left_from, left_at; /* ms: the first and the last that `left_out` counts */
+	uint64_t left_out;
+	uint64_t line, line_at; /* hash of the last line, when it went out (log_budget_take) */
+};
+
+struct log_budget {
+	struct log_cause cause[LOG_CAUSES];
+};
+
+/* May one more line of this cause go out? */
+bool log_cause_take(struct log_cause *c, uint64_t now_ms);
+/* Says what was left out, if it is time to. */
+void log_cause_tell(struct log_cause *c, uint64_t now_ms);
+/* The same of the cause that has this kind and causer. `line` not NULL: the same one again counts
+ * as left out for a minute. */
+bool log_budget_take(struct log_budget *b, const char *kind, const char *who, const char *line,
+		     uint64_t now_ms);
+/* True: some lines were left out that it has not said yet. */
+bool log_budget_tell(struct log_budget *b, uint64_t now_ms);
+
 #endif

@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#define ADMITTED_MAX 64u /* between looks at the rings */
+
 /* ---- registration ---- */
 
 int
@@ -92,17 +94,57 @@ handlers_free(struct weir_messenger *m)
 
 /* ---- exclusive ones ---- */
 
+struct held *
+lane_held(struct lane *lane)
+{
+	if (!lane->held)
+		lane->held = malloc(sizeof(*lane->held));
+	return lane->held;
+}
+
+void
+message_hold(struct worker *k, struct held *e)
+{
+	*e = (struct held){.lane = k->lane,
+			   .life = k->life,
+			   .taken = k->taken,
+			   .header = k->header,
+			   .message = k->message};
+	if (k->taken.data == k->buffer) {
+		memcpy(e->small, k->buffer, k->taken.length);
+		e->taken.data = e->small;
+		if (k->message.data >= (void *)k->buffer &&
+		    k->message.data < (void *)(k->buffer + sizeof(k->buffer)))
+			e->message.data = e->small + ((const uint8_t *)k->message.data - k->buffer);
+	}
+	k->lane = NULL;
+}
+
+bool
+message_resume(struct worker *k, const struct held *e)
+{
+	bool ends;
+
+	k->lane = e->lane;
+	k->life = e->life;
+	k->taken = e->taken;
+	k->header = e->header;
+	k->message = e->message;
+	weir_lock(k->lane->home);
+	k->lane->running = k;
+	ends = k->lane->doomed;
+	weir_unlock(k->lane->home);
+	return ends;
+}
+
 /* False: another has the turn; the message waits for it, and its lane for the message. */
 static bool
 exclusive_enter(struct worker *k)
 {
 	struct weir_messenger *m = k->m;
-	struct lane *lane = k->lane;
-	struct exclusive *e = lane->held;
+	struct held *e = lane_held(k->lane);
 	bool mine;
 
-	if (!e)
-		e = lane->held = malloc(sizeof(*e));
 	pthread_mutex_lock(&m->leaf);
 	while (m->exclusive_taken && !e) { /* no memory to put it by: the thread waits */
 		pthread_mutex_unlock(&m->leaf);
@@ -113,22 +155,8 @@ exclusive_enter(struct worker *k)
 	if (mine) {
 		m->exclusive_taken = true;
 	} else {
-		*e = (struct exclusive){.lane = lane,
-					.life = k->life,
-					.taken = k->taken,
-					.header = k->header,
-					.message = k->message};
-		if (k->taken.data == k->buffer) {
-			memcpy(e->bytes, k->buffer, k->taken.length);
-			e->taken.data = e->bytes;
-			if (k->message.data >= (void *)k->buffer &&
-			    k->message.data < (void *)(k->buffer + sizeof(k->buffer)))
-				e->message.data =
-				    e->bytes + ((const uint8_t *)k->message.data - k->buffer);
-		}
-		*m->exclusive_end = e;
-		m->exclusive_end = &e->next;
-		k->lane = NULL;
+		message_hold(k, e);
+		TAILQ_INSERT_TAIL(&m->exclusive, e, next);
 	}
 	pthread_mutex_unlock(&m->leaf);
 	return mine;
@@ -139,29 +167,18 @@ static bool
 exclusive_next(struct worker *k)
 {
 	struct weir_messenger *m = k->m;
-	struct exclusive *e;
+	struct held *e;
 
 	pthread_mutex_lock(&m->leaf);
-	e = m->exclusive;
-	if (e) {
-		m->exclusive = e->next;
-		if (!e->next)
-			m->exclusive_end = &m->exclusive;
-	} else {
+	e = TAILQ_FIRST(&m->exclusive);
+	if (e)
+		TAILQ_REMOVE(&m->exclusive, e, next);
+	else
 		m->exclusive_taken = false;
-	}
 	pthread_mutex_unlock(&m->leaf);
-	if (!e)
-		return false;
-	k->lane = e->lane;
-	k->life = e->life;
-	k->taken = e->taken;
-	k->header = e->header;
-	k->message = e->message;
-	weir_lock(k->lane->home);
-	k->lane->running = k;
-	weir_unlock(k->lane->home);
-	return true;
+	if (e)
+		message_resume(k, e);
+	return e;
 }
 
 /* ---- one message ---- */
@@ -197,34 +214,56 @@ unknown(struct worker *k)
 		weir_message_refuse(k->m, &k->message.reply, ENOMSG);
 }
 
-/* The type's handler, which stays until call_done(); NULL: there is none. */
+/* As handler_hold(). */
 static inline const struct weir_handler *
-call_begin(struct worker *k)
+hold(struct worker *k, uint16_t type)
 {
 	const struct handler *h;
 
-	atomic_store_explicit(&k->type, k->message.type + 1u, memory_order_relaxed);
+	atomic_store_explicit(&k->type, type + 1u, memory_order_relaxed);
 	/* pairs with the fence in weir_message_unregister() */
 	if (weir_unlikely(k->m->fence))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
 	/* pairs with the release in weir_message_register() */
-	h = atomic_load_explicit(&k->m->handlers[k->message.type], memory_order_acquire);
+	h = atomic_load_explicit(&k->m->handlers[type], memory_order_acquire);
 	return h ? &h->h : NULL;
 }
 
 static inline void
-call_end(struct worker *k)
+release(struct worker *k)
 {
 	/* pairs with the acquire in is_running() */
 	atomic_store_explicit(&k->type, 0, memory_order_release);
 }
 
+const struct weir_handler *
+handler_hold(struct worker *k, uint16_t type)
+{
+	return hold(k, type);
+}
+
+void
+handler_release(struct worker *k)
+{
+	release(k);
+}
+
+/* The handler of the message in hand; of one that came in pieces only who was asked for its memory.
+ */
+static const struct weir_handler *
+hold_whole(struct worker *k)
+{
+	const struct weir_handler *h = hold(k, k->message.type);
+
+	return k->header.kind != KIND_PIECE || h == k->lane->in.handler ? h : NULL;
+}
+
 static void
 put_down(struct worker *k)
 {
-	call_end(k);
+	release(k);
 	if (k->header.kind == KIND_PIECE)
 		assembly_done(k->lane);
 	message_finish(k);
@@ -238,7 +277,7 @@ dispatch_exclusive(struct worker *k, const struct weir_handler *h)
 	call(k, h);
 	put_down(k);
 	while (exclusive_next(k)) {
-		h = call_begin(k);
+		h = hold_whole(k);
 		if (h)
 			call(k, h);
 		else
@@ -248,17 +287,21 @@ dispatch_exclusive(struct worker *k, const struct weir_handler *h)
 }
 
 static inline void
-dispatch(struct worker *k)
+dispatch_to(struct worker *k, const struct weir_handler *h)
 {
-	const struct weir_handler *h = call_begin(k);
-
 	if (weir_unlikely(!h))
 		unknown(k);
 	else if (weir_unlikely(h->flags & WEIR_HANDLER_EXCLUSIVE))
 		dispatch_exclusive(k, h);
 	else
 		call(k, h);
-	call_end(k);
+	release(k);
+}
+
+static inline void
+dispatch(struct worker *k)
+{
+	dispatch_to(k, hold(k, k->message.type));
 }
 
 static void
@@ -266,23 +309,40 @@ dispatch_whole(struct worker *k)
 {
 	struct lane *lane = k->lane;
 
-	dispatch(k);
+	dispatch_to(k, hold_whole(k));
 	if (k->lane == lane)
 		assembly_done(lane);
 }
 
 static void
-hello(struct worker *k)
+malformed(struct worker *k)
+{
+	count(&k->malformed);
+	lane_ended(k->lane, k->life, -EPROTO);
+}
+
+static void
+hello(struct worker *k, const uint8_t *data, uint32_t length)
 {
 	struct weir_messenger *m = k->m;
 	struct lane *lane = k->lane;
+	struct message_hello more;
+	bool bad = k->header.type != MESSAGE_VERSION || length != sizeof(more);
 
 	pthread_mutex_lock(&m->lock);
-	if (lane->life == k->life && lane->conn) {
+	if (!bad && lane->life == k->life && lane->conn) {
+		bad = lane->greeted;
+		memcpy(&more, data, sizeof(more));
+	}
+	if (!bad && lane->life == k->life && lane->conn) {
+		lane->greeted = true;
+		lane->key = more.key;
 		peer_hello(lane, k->header.id, k->header.status);
 		peer_lane_open(lane);
 	}
 	pthread_mutex_unlock(&m->lock);
+	if (bad)
+		malformed(k);
 }
 
 static void
@@ -292,15 +352,21 @@ bye(struct worker *k)
 
 	pthread_mutex_lock(&m->lock);
 	if (k->lane->life == k->life && k->lane->conn)
-		peer_bye(m, k->lane->peer);
+		peer_bye_for(m, k->lane->peer, k->header.id);
 	pthread_mutex_unlock(&m->lock);
 }
 
 static void
-malformed(struct worker *k)
+pieces(struct worker *k, const uint8_t *data, uint32_t length)
 {
-	count(&k->malformed);
-	lane_ended(k->lane, k->life, -EPROTO);
+	int rc = piece_take(k, data, length);
+
+	if (rc == 1)
+		dispatch_whole(k);
+	else if (rc == -EPROTO)
+		malformed(k);
+	else if (rc && rc != -EAGAIN)
+		lane_ended(k->lane, k->life, rc);
 }
 
 /* Anything but a plain message that is whole. */
@@ -322,18 +388,10 @@ handle_other(struct worker *k)
 		dispatch(k);
 		break;
 	case KIND_PIECE:
-		switch (piece_take(k, k->taken.data + head, k->taken.length - head)) {
-		case 0:
-			break;
-		case 1:
-			dispatch_whole(k);
-			break;
-		default:
-			malformed(k);
-		}
+		pieces(k, k->taken.data + head, k->taken.length - head);
 		break;
 	case KIND_HELLO:
-		hello(k);
+		hello(k, k->taken.data + head, k->taken.length - head);
 		break;
 	case KIND_BYE:
 		bye(k);
@@ -362,17 +420,34 @@ message_handle(struct worker *k)
 	dispatch(k);
 }
 
-void
-message_broken(struct weir_messenger *m, const struct event *e)
+unsigned
+messages_admitted(struct worker *k)
 {
-	const struct handler *h =
-	    atomic_load_explicit(&m->handlers[e->broken.header.type], memory_order_acquire);
-	struct weir_message message = {.data = e->broken.data,
-				       .length = e->broken.total,
-				       .node = e->node,
-				       .type = e->broken.header.type,
+	unsigned n = 0;
+	struct held *e;
+
+	while (n < ADMITTED_MAX && (e = room_next(k->m))) {
+		n++;
+		if (!message_resume(k, e))
+			pieces(k, k->taken.data + HEADER_LONG, k->taken.length - HEADER_LONG);
+		if (k->lane)
+			message_finish(k);
+	}
+	return n;
+}
+
+void
+message_broken(struct worker *k, uint16_t node, const struct assembly *a)
+{
+	uint16_t type = a->pieces.header.type;
+	const struct weir_handler *h = hold(k, type);
+	struct weir_message message = {.data = a->data,
+				       .length = a->pieces.total,
+				       .node = node,
+				       .type = type,
 				       .flags = WEIR_MESSAGE_BROKEN};
 
-	if (h)
-		h->h.handle(m, &message, h->h.user);
+	if (h && h == a->handler)
+		h->handle(k->m, &message, h->user);
+	release(k);
 }

@@ -3,6 +3,8 @@
 #ifndef WEIR_MESSAGE_HEADER_H
 #define WEIR_MESSAGE_HEADER_H
 
+#include "weir/message.h"
+
 #include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,8 +17,12 @@ enum message_kind {
 	/* part of a message too long for one; id: of the request, else 0; struct message_piece
 	 * follows; flags: kind of the whole */
 	KIND_PIECE = 4,
-	KIND_HELLO = 5, /* first message each way; id: incarnation; status: receivers */
-	KIND_BYE = 6,	/* the sender wants to close the connection: close your lanes */
+	/* first message each way; type: MESSAGE_VERSION; id: incarnation; status: receivers; out:
+	 * struct message_hello follows */
+	KIND_HELLO = 5,
+	/* the sender wants to close the connection: close your lanes; out: id is the key of one of
+	 * these */
+	KIND_BYE = 6,
 };
 
 struct message_header {
@@ -29,6 +35,13 @@ struct message_header {
 static_assert(sizeof(struct message_header) == 16, "as it travels");
 #define HEADER_SHORT 8u
 #define HEADER_LONG 16u
+
+#define MESSAGE_VERSION 2u
+
+/* Follows the head of a HELLO on the lane of the program that connected. */
+struct message_hello {
+	uint64_t key; /* random; only the program that the lane leads to can say BYE with it */
+};
 
 struct message_piece {
 	uint64_t total;	 /* bytes of the whole message */
@@ -49,7 +62,9 @@ message_header_read(struct message_header *h, const uint8_t *data, uint32_t leng
 		return 0;
 	memcpy(&h->id, data + HEADER_SHORT, sizeof(h->id));
 	if (h->kind == KIND_PIECE)
-		return h->flags >= KIND_MESSAGE && h->flags <= KIND_RESPONSE ? HEADER_LONG : 0;
+		return h->flags >= KIND_MESSAGE && h->flags <= KIND_RESPONSE && !h->status
+			   ? HEADER_LONG
+			   : 0;
 	return h->flags ? 0 : HEADER_LONG;
 }
 
@@ -73,7 +88,31 @@ message_piece_read(struct message_piece *p, const uint8_t *data, uint32_t length
 	if (length <= sizeof(*p))
 		return false;
 	memcpy(p, data, sizeof(*p));
-	return p->offset < p->total && length - sizeof(*p) <= p->total - p->offset;
+	return p->total > WEIR_MESSAGE_WHOLE && p->offset < p->total &&
+	       length - sizeof(*p) <= p->total - p->offset;
+}
+
+/* A message that arrives in pieces. */
+struct message_pieces {
+	struct message_header header; /* of the first piece; the others have the same */
+	uint64_t total, got;	      /* bytes; total 0: no message is under way */
+};
+
+/* The first piece, whose offset is 0, begins a message of h->flags. */
+static inline void
+message_pieces_begin(struct message_pieces *a, const struct message_header *h,
+		     const struct message_piece *p)
+{
+	*a = (struct message_pieces){.header = *h, .total = p->total};
+}
+
+/* Whether a piece is the next one of the message under way. */
+static inline bool
+message_pieces_next(const struct message_pieces *a, const struct message_header *h,
+		    const struct message_piece *p)
+{
+	return a->total && p->total == a->total && p->offset == a->got &&
+	       !memcmp(h, &a->header, sizeof(*h));
 }
 
 #endif

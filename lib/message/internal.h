@@ -40,12 +40,16 @@ struct waiting {
 	uint8_t bytes[];
 };
 
-/* A message that comes in pieces. */
+/* A message that arrives in pieces. */
 struct assembly {
-	struct message_header header; /* of the whole */
-	uint64_t total, got;
-	uint8_t *data; /* NULL: what comes is thrown away */
-	bool ours;     /* data was allocated here */
+	struct message_pieces pieces;
+	uint8_t *data; /* NULL: the pieces are dropped */
+	/* data is the library's: bytes allocated, and bytes of m->room_used that are its. 0:
+	 * place() gave it */
+	uint64_t allocated, reserved;
+	uint64_t deadline; /* ns; later than this it gives its room to messages that wait */
+	bool revoked;	   /* it did: no more of it may arrive */
+	const struct weir_handler *handler; /* registered when the first piece came */
 };
 
 struct lane {
@@ -68,10 +72,16 @@ struct lane {
 	struct waiting *first, **last; /* responses; messages wait until they have gone */
 	_Atomic uint64_t incarnation;  /* of the other end; 0: not known yet */
 	_Atomic uint32_t asked;	       /* good-bye has come on it, to be looked at */
+	_Atomic uint32_t spoilt;       /* something malformed has, to be looked at */
 	_Atomic uint32_t hello;	       /* receivers over there + 1, to be looked at; 0: nothing */
 	/* in.total: something is under way. Incoming: who has `running`; else home */
 	struct assembly in;
-	struct exclusive *held; /* place for a message that waits for its turn; kept */
+	uint64_t key;	   /* a BYE for it says this; 0: not known yet. m->lock */
+	uint64_t made;	   /* outgoing: the peer's `made` when it was. m->lock */
+	bool named;	   /* outgoing: leads to the messenger's name itself, not to NAME.k */
+	bool greeted;	   /* incoming: its HELLO has come. m->lock */
+	bool parted;	   /* incoming: BYE for it is sent. m->lock */
+	struct held *held; /* place for a message that waits; kept */
 	/* home writes; who looks for the least recently used reads */
 	_Atomic uint32_t used;	      /* m->epoch at the last message */
 	_Atomic uint32_t outstanding; /* requests sent on it and not ended */
@@ -100,15 +110,28 @@ struct peer {
 	bool told;     /* the program was told CREATED */
 	bool evicted;
 	bool stepping;		 /* on m->stepping */
-	uint32_t threads;	 /* receivers over there, as far as we know; at least 1 */
+	uint32_t threads;	 /* receivers over there, as its messenger said; else 1 */
 	uint32_t incoming, open; /* lanes: from there; that are open */
 	uint32_t used;		 /* as lanes', of those that are gone */
+	/*
+	 * Of the messenger over there. Lanes that we made to its name say so; until one has, the
+	 * first lane from there is believed. When another one claims to be of another messenger,
+	 * the name is asked again, on a lane of its own.
+	 */
 	uint64_t incarnation;
-	uint64_t deadline; /* of closing */
-	uint32_t lives;	   /* counts how often it went DOWN */
-	int leave_status;  /* how the last closing ended */
-	int lost;	   /* how its last lane ended */
-	TAILQ_HEAD(, lane) lanes;
+	uint64_t made;	    /* counts our lanes */
+	uint64_t said_by;   /* `made` of the lane that said `incarnation`; 0: none has */
+	uint64_t named;	    /* ns when the first lane to the name was made; 0: none was */
+	struct lane *probe; /* asks; on no page of a sender. NULL: none does */
+	uint64_t probed;    /* ns when the last one was made */
+	uint64_t deadline;  /* of closing */
+	uint32_t lives;	    /* counts how often it went DOWN */
+	int leave_status;   /* how the last closing ended */
+	int lost;	    /* how its last lane ended */
+	/* m->leaf */
+	uint64_t room_used; /* of m->room_used */
+	uint64_t room_pass; /* m->room_passes when messages of it waited for its share; 0: never */
+	TAILQ_HEAD(lane_list, lane) lanes;
 	TAILQ_ENTRY(peer) in_open, in_stepping;
 };
 
@@ -193,15 +216,19 @@ struct handler {
 	struct handler *retired; /* unregistered, kept until the messenger closes */
 };
 
-/* A message for an exclusive handler that waits for its turn. Its lane's `running` is set. */
-struct exclusive {
-	struct exclusive *next;
+/*
+ * A message that waits: for its turn at an exclusive handler, or for memory to be put together in.
+ * Its lane's `running` is set.
+ */
+struct held {
+	TAILQ_ENTRY(held) next;
+	uint64_t bytes; /* of memory */
 	struct lane *lane;
 	uint64_t life;
 	struct weir_taken taken;
 	struct message_header header;
 	struct weir_message message;
-	_Alignas(16) uint8_t bytes[WEIR_INLINE_MAX];
+	_Alignas(16) uint8_t small[WEIR_INLINE_MAX];
 };
 
 struct weir_messenger {
@@ -227,7 +254,7 @@ struct weir_messenger {
 	uint32_t connected; /* peers that are not DOWN */
 	TAILQ_HEAD(, sender) senders;
 	uint32_t sender_count;
-	uint64_t created, lost, evicted;
+	uint64_t created, lost, evicted, stalled;
 	struct event *events;
 	uint32_t event_count, event_room;
 	pthread_cond_t changed; /* a peer went DOWN */
@@ -235,8 +262,14 @@ struct weir_messenger {
 	_Atomic uint64_t booked[WEIR_ENGINES_MAX];
 	pthread_mutex_t leaf;
 	/* leaf */
-	struct exclusive *exclusive, **exclusive_end;
+	TAILQ_HEAD(, held) exclusive;
 	bool exclusive_taken;
+	/* bytes of messages in pieces that the library has memory for, or will; at most */
+	uint64_t room_used, room_max;
+	TAILQ_HEAD(, held) room_waiting, room_admitted;
+	uint64_t room_passes;	    /* over those that wait */
+	bool room_full;		    /* the last one ended before one that finds no room */
+	_Atomic uint32_t room_news; /* some are admitted */
 };
 
 /* The sender that a thread used last. */
@@ -276,8 +309,8 @@ int lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane
 /* Pins an incoming lane for a response. 0 or -EHOSTUNREACH. */
 int lane_pin_reply(struct lane *lane, uint64_t life);
 void lane_unpin(struct lane *lane);
-/* Begins to connect a lane. m->lock. */
-int lane_make(struct sender *s, struct peer *p);
+/* Begins to connect a lane; `probe`: one that only hears who has the name. m->lock. */
+int lane_make(struct sender *s, struct peer *p, bool probe);
 /* Opens the lane's connection and says hello on it. 0, -EAGAIN: not open yet, or how it ended. Home
  * locked. */
 int lane_greet(struct lane *lane);
@@ -311,10 +344,16 @@ void peer_lane_gone(struct lane *lane, int status);
 void peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state);
 /* What closes gets on. True: something still does. m->lock. */
 bool peers_step(struct weir_messenger *m);
-/* Hello has come. m->lock. */
+/* HELLO has come. m->lock. */
 void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
-/* BYE has come. m->lock. */
+/* BYE has come on a lane of ours. m->lock. */
 void peer_bye(struct weir_messenger *m, struct peer *p);
+/* BYE has come on a lane from there, for the one of ours that has the key. m->lock. */
+void peer_bye_for(struct weir_messenger *m, struct peer *p, uint64_t key);
+/* A lane to the peer's name is asked for its HELLO, which says how many receivers there are.
+ * m->lock
+ */
+void peer_listen(struct peer *p);
 /* Lanes whose other end is gone, of threads that don't look. */
 void peers_look(struct weir_messenger *m);
 
@@ -322,7 +361,8 @@ void peers_look(struct weir_messenger *m);
 /* A response has come on an outgoing lane. Home locked. */
 void request_response(struct lane *lane, const struct message_header *h, const uint8_t *data,
 		      uint32_t length);
-void request_piece(struct lane *lane, const struct message_header *h, const uint8_t *data,
+/* False: it is malformed. */
+bool request_piece(struct lane *lane, const struct message_header *h, const uint8_t *data,
 		   uint32_t length);
 /* Ends what waits for the lane. Home locked. */
 void requests_end(struct lane *lane, int status);
@@ -367,20 +407,50 @@ int lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t le
 void message_handle(struct worker *k);
 /* Puts it down. Home not locked. */
 void message_finish(struct worker *k);
-/* Tells a handler that a message broke off. */
-void message_broken(struct weir_messenger *m, const struct event *e);
+/* Tells a handler that a message broke off. In the worker's thread, or when that has ended. */
+void message_broken(struct worker *k, uint16_t node, const struct assembly *a);
+/* The type's handler, which stays until handler_release(); NULL: there is none. */
+const struct weir_handler *handler_hold(struct worker *k, uint16_t type);
+void handler_release(struct worker *k);
+/* The message leaves the worker's hand to wait. m->leaf. */
+void message_hold(struct worker *k, struct held *e);
+/* And comes into one's hand. True: its lane is about to close. */
+bool message_resume(struct worker *k, const struct held *e);
+/* The lane's place for one that waits; NULL: no memory. By who has `running`. */
+struct held *lane_held(struct lane *lane);
+/* Goes on with those that waited for memory and have it. How many. */
+unsigned messages_admitted(struct worker *k);
 void handlers_free(struct weir_messenger *m);
 
 /* ---- pieces.c ---- */
 /* Sends what is longer than WEIR_MESSAGE_WHOLE. */
 int pieces_send(struct lane *lane, const struct message_header *h, const struct iovec *iov,
 		unsigned n, uint64_t total, int timeout_ms);
-/* The worker has a piece in hand. 1: now it has the whole message; 0; -EPROTO. */
+/* The worker has a piece in hand. 1: now it has the whole message; 0; -EAGAIN: it waits for memory
+ * and has left the worker's hand; how its lane has to end. */
 int piece_take(struct worker *k, const uint8_t *data, uint32_t length);
 /* Forgets what is under way; the program is told if it gave the memory. m->lock. */
 void assembly_drop(struct lane *lane);
 /* Ends one that is whole and was handled. */
 void assembly_done(struct lane *lane);
+
+/* Messages that should be whole by now give their memory to those that wait for it. m->lock. */
+void assemblies_press(struct weir_messenger *m);
+
+/* ---- room.c ---- */
+/* Reserves memory for the message in the worker's hand. 0; -EAGAIN: it waits for that and has left
+ * the worker's hand; -EMSGSIZE. */
+int room_take(struct worker *k, uint64_t bytes);
+/* Releases what the lane's message has. */
+void room_give(struct lane *lane);
+/* One that waited has it. NULL: none. */
+struct held *room_next(struct weir_messenger *m);
+/* That of a lane which ends waits no longer. */
+void room_forget(struct lane *lane, uint64_t life);
+/* Whether a message waits for memory of the peer's. */
+bool room_wanted(struct weir_messenger *m, const struct peer *p);
+/* Puts down what waits. No worker runs. Nothing locked. */
+void room_close(struct weir_messenger *m);
 
 /* ---- messenger.c ---- */
 /* To be told by the first worker. m->lock. */

@@ -4,6 +4,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
+
+#define WORD_NS 100000000u
 
 __thread struct sender_latest sender_last;
 
@@ -180,7 +183,9 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *home, st
 	lane->life++;
 	lane->greet = true;
 	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
-	lane->client = false;
+	lane->client = lane->greeted = lane->parted = lane->named = false;
+	lane->key = lane->made = 0;
+	atomic_store_explicit(&lane->spoilt, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
@@ -206,6 +211,15 @@ lane_threads(const struct weir_messenger *m)
 	return m->o.flags & WEIR_MESSENGER_CLIENT ? 0 : m->receivers;
 }
 
+static struct message_header
+hello_header(const struct weir_messenger *m)
+{
+	return (struct message_header){.kind = KIND_HELLO,
+				       .type = MESSAGE_VERSION,
+				       .status = lane_threads(m),
+				       .id = m->incarnation};
+}
+
 static int
 no_memory(void)
 {
@@ -214,12 +228,11 @@ no_memory(void)
 
 /* Senders are spread over the peer's handler threads, each of which listens on a name. m->lock. */
 static int
-start(struct sender *s, struct peer *p, struct weir_conn **c)
+start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 {
 	struct weir_messenger *m = s->m;
 	struct weir_connect_options o = {.window = m->o.window};
 	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = p->node};
-	uint32_t k = s->index % p->threads;
 
 	memcpy(a.service, m->service, sizeof(a.service));
 	if (k)
@@ -228,17 +241,29 @@ start(struct sender *s, struct peer *p, struct weir_conn **c)
 	return weir_conn_start(s->home, &a, &o, c);
 }
 
+/* What proves to say BYE for the lane. */
+static uint64_t
+random_key(void)
+{
+	uint64_t key = 0;
+
+	if (getrandom(&key, sizeof(key), 0) != sizeof(key))
+		key = 0; /* nobody can, then */
+	return key;
+}
+
 int
-lane_make(struct sender *s, struct peer *p)
+lane_make(struct sender *s, struct peer *p, bool probe)
 {
 	struct lane ***page = &s->page[p->node / NODE_PAGE], *lane;
+	uint32_t k = probe ? 0 : s->index % p->threads;
 	struct weir_conn *c;
 	int rc;
 
 	weir_lock(s->home);
 	if (!*page)
 		*page = calloc(NODE_PAGE, sizeof(**page));
-	rc = *page ? start(s, p, &c) : no_memory();
+	rc = *page ? start(s, p, k, &c) : no_memory();
 	if (rc)
 		goto out;
 	lane = SLIST_FIRST(&s->spares);
@@ -251,7 +276,16 @@ lane_make(struct sender *s, struct peer *p)
 		goto out;
 	}
 	lane_attach(lane, c);
-	(*page)[p->node % NODE_PAGE] = lane;
+	lane->named = !k;
+	lane->made = ++p->made;
+	if (probe) {
+		p->probe = lane;
+	} else {
+		lane->key = random_key();
+		(*page)[p->node % NODE_PAGE] = lane;
+		if (!k && !p->named)
+			p->named = weir_clock();
+	}
 out:
 	weir_unlock(s->home);
 	return rc;
@@ -260,8 +294,7 @@ out:
 int
 lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
 {
-	struct message_header h = {
-	    .kind = KIND_HELLO, .status = lane_threads(k->m), .id = k->m->incarnation};
+	struct message_header h = hello_header(k->m);
 	struct iovec part = {&h, HEADER_LONG};
 	struct lane *lane = SLIST_FIRST(&k->spares);
 
@@ -282,7 +315,6 @@ lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
 		return no_memory();
 	}
 	p->incoming++;
-	peer_lane_open(lane);
 	return 0;
 }
 
@@ -341,10 +373,12 @@ lane_end(struct lane *lane, int status)
 	}
 	/* who waits to send on it, or for its next message, sees that first */
 	lane->doomed = lane->pins || lane->running;
-	if (lane->doomed)
+	if (lane->doomed) {
 		weir_conn_ended(lane->conn, ECONNRESET);
-	else
+		room_forget(lane, lane->life);
+	} else {
 		lane_close(lane);
+	}
 	closed = !lane->conn;
 	weir_thread_wake(lane->home, NULL);
 	weir_unlock(lane->home);
@@ -396,9 +430,10 @@ lane_pin_reply(struct lane *lane, uint64_t life)
 int
 lane_greet(struct lane *lane)
 {
+	struct message_header h = hello_header(lane->m);
+	struct message_hello hello = {.key = lane->key};
+	struct iovec parts[2] = {{&h, HEADER_LONG}, {&hello, sizeof(hello)}};
 	struct weir_conn *c = lane->conn;
-	struct message_header h = {
-	    .kind = KIND_HELLO, .status = lane_threads(lane->m), .id = lane->m->incarnation};
 	int rc;
 
 	if (c->state == CONN_OPENING)
@@ -407,7 +442,7 @@ lane_greet(struct lane *lane)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)
 		return c->state == CONN_ENDED ? c->end : -EPIPE;
-	rc = lane_put(lane, &h);
+	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello));
 	if (!rc)
 		lane->greet = false;
 	return rc;
@@ -439,6 +474,19 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 	return rc;
 }
 
+/*
+ * The peer says on how many names it listens when somebody connects to the first one. Threads that
+ * begin to send at the same time wait for that a moment, so that they are spread over all. m->lock.
+ */
+static bool
+waits_for_word(struct peer *p)
+{
+	if (p->said_by || !p->named || weir_clock() - p->named > WORD_NS)
+		return false;
+	peer_listen(p);
+	return !p->said_by;
+}
+
 static int
 make(struct sender *s, uint16_t node)
 {
@@ -450,14 +498,14 @@ make(struct sender *s, uint16_t node)
 	p = peer_get(m, node);
 	rc = p ? peer_use(m, p, false) : no_memory();
 	if (!rc && !sender_lane(s, node))
-		rc = lane_make(s, p);
+		rc = waits_for_word(p) ? -EAGAIN : lane_make(s, p, false);
 	if (rc && p)
 		peer_unuse(m, p);
 	pthread_mutex_unlock(&m->lock);
 	return rc;
 }
 
-/* The peer has fewer handler threads than we thought: its first one is there for sure. */
+/* The peer has fewer handler threads than it said: its first one is there for sure. */
 static bool
 one_thread(struct sender *s, uint16_t node)
 {

@@ -56,6 +56,11 @@ check(const struct weir_messenger_options *o)
 	if (o->message_max < WEIR_MESSAGE_WHOLE)
 		return weir_fail(-EINVAL, "message_max of %llu bytes; give at least %u",
 				 (unsigned long long)o->message_max, WEIR_MESSAGE_WHOLE);
+	if (o->assembly_max && o->assembly_max < 4 * WEIR_MESSAGE_WHOLE)
+		return weir_fail(-EINVAL,
+				 "assembly_max of %llu bytes; give 0 for twice message_max, or at "
+				 "least %u",
+				 (unsigned long long)o->assembly_max, 4 * WEIR_MESSAGE_WHOLE);
 	return 0;
 }
 
@@ -134,6 +139,13 @@ receivers(const struct weir_messenger_options *o)
 	return cpus < 2 ? 1 : cpus / 2;
 }
 
+/* One node has half of it: enough for the longest message. */
+static uint64_t
+room_for(uint64_t message_max)
+{
+	return message_max > UINT64_MAX / 2 ? UINT64_MAX : 2 * message_max;
+}
+
 static struct weir_messenger *
 messenger_make(struct weir *w, const struct weir_messenger_options *o)
 {
@@ -157,7 +169,10 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	TAILQ_INIT(&m->open);
 	TAILQ_INIT(&m->stepping);
 	TAILQ_INIT(&m->senders);
-	m->exclusive_end = &m->exclusive;
+	TAILQ_INIT(&m->exclusive);
+	TAILQ_INIT(&m->room_waiting);
+	TAILQ_INIT(&m->room_admitted);
+	m->room_max = o->assembly_max ? o->assembly_max : room_for(o->message_max);
 	m->handlers = calloc(TYPES, sizeof(m->handlers[0]));
 	m->workers = aligned_alloc(64, m->o.handler_threads * sizeof(*m->workers));
 	if (!m->handlers || !m->workers || pthread_key_create(&m->key, sender_leave)) {
@@ -257,6 +272,7 @@ weir_messenger_close(struct weir_messenger *m)
 	}
 	pthread_mutex_unlock(&m->lock);
 	workers_stop(m);
+	room_close(m);
 	pthread_mutex_lock(&m->lock);
 	end_all(m);
 	pthread_mutex_unlock(&m->lock);
@@ -302,7 +318,7 @@ events_tell(struct weir_messenger *m)
 		const struct event *e = &events[i];
 
 		if (!e->link)
-			message_broken(m, e);
+			message_broken(&m->workers[0], e->node, &e->broken);
 		else if (m->o.link)
 			m->o.link(e->node, e->link, e->status, m->o.user);
 	}
@@ -334,5 +350,6 @@ weir_messenger_stats(const struct weir_messenger *messenger, struct weir_messeng
 	stats->created = m->created;
 	stats->lost = m->lost;
 	stats->evicted = m->evicted;
+	stats->stalled = m->stalled;
 	pthread_mutex_unlock(&m->lock);
 }

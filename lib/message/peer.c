@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define PROBE_NS 1000000000ull
+
 /* m->lock. */
 struct peer *
 peer_get(struct weir_messenger *m, uint16_t node)
@@ -24,8 +26,7 @@ peer_get(struct weir_messenger *m, uint16_t node)
 		if (!*at)
 			return NULL;
 		(*at)->node = node;
-		/* as a rule others have as many as we; hello says how many */
-		(*at)->threads = m->receivers;
+		(*at)->threads = 1;
 		TAILQ_INIT(&(*at)->lanes);
 	}
 	return *at;
@@ -130,6 +131,8 @@ peer_use(struct weir_messenger *m, struct peer *p, bool must)
 static void
 down(struct weir_messenger *m, struct peer *p)
 {
+	if (p->state == PEER_DOWN)
+		return;
 	p->state = PEER_DOWN;
 	p->lives++;
 	m->connected--;
@@ -137,6 +140,9 @@ down(struct weir_messenger *m, struct peer *p)
 	if (p->stepping)
 		TAILQ_REMOVE(&m->stepping, p, in_stepping);
 	p->stepping = false;
+	/* the next program over there may be another one */
+	p->threads = 1;
+	p->incarnation = p->said_by = p->named = 0;
 	if (p->told)
 		tell(m, p, WEIR_LINK_LOST, p->lost);
 	pthread_cond_broadcast(&m->changed);
@@ -156,11 +162,26 @@ peer_lane_open(struct lane *lane)
 {
 	struct peer *p = lane->peer;
 
-	if (!lane->conn || lane->open)
+	if (!lane->conn || lane->open || lane->client)
 		return;
 	lane->open = true;
 	if (!p->told)
 		tell(lane->m, p, WEIR_LINK_CREATED, 0);
+}
+
+/* Ends what claims to be of another program than the one that has the name. */
+static void
+end_others(struct peer *p)
+{
+	struct lane *lane, *next;
+
+	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+		uint64_t its = atomic_load_explicit(&lane->incarnation, memory_order_relaxed);
+
+		next = TAILQ_NEXT(lane, in_peer);
+		if (its && its != p->incarnation)
+			lane_end(lane, -ECONNRESET);
+	}
 }
 
 void
@@ -173,45 +194,56 @@ peer_lane_gone(struct lane *lane, int status)
 		p->used = at;
 	p->incoming -= !lane->sender;
 	lane->open = false;
+	if (lane == p->probe)
+		p->probe = NULL;
 	/* in order: closed by us, or by its program */
-	if (status != -ESHUTDOWN && status && p->state == PEER_OPEN)
+	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN)
 		p->lost = status;
 	if (TAILQ_EMPTY(&p->lanes))
 		down(lane->m, p);
+	else if (p->probe && TAILQ_FIRST(&p->lanes) == TAILQ_LAST(&p->lanes, lane_list))
+		lane_end(p->probe, 0); /* nobody is left to be asked about */
 	else if (p->stepping)
 		workers_call(lane->m);
+}
+
+/*
+ * Whoever has the messenger's name over there is the peer, and nobody else: a HELLO that comes from
+ * a program of the node is no more than a claim. Which one has the name says who answers when the
+ * name is connected to.
+ */
+static void
+heard(struct lane *lane, uint64_t incarnation, uint32_t threads)
+{
+	struct weir_messenger *m = lane->m;
+	struct peer *p = lane->peer;
+	uint64_t before = p->incarnation;
+
+	p->said_by = lane->made;
+	p->threads = threads && threads <= WEIR_HANDLER_THREADS_MAX ? threads : 1;
+	p->incarnation = incarnation;
+	/* another program than before */
+	if (before && before != incarnation && p->told)
+		tell(m, p, WEIR_LINK_LOST, -ECONNRESET);
+	end_others(p);
+	if (!p->told)
+		tell(m, p, WEIR_LINK_CREATED, 0);
 }
 
 void
 peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 {
-	struct weir_messenger *m = lane->m;
 	struct peer *p = lane->peer;
-	struct lane *other, *next;
 
 	/* several programs of a node may be clients, beside the one that listens */
 	lane->client = !threads && !lane->sender;
 	if (lane->client)
 		return;
-	if (threads && threads <= WEIR_HANDLER_THREADS_MAX)
-		p->threads = threads;
 	atomic_store_explicit(&lane->incarnation, incarnation, memory_order_relaxed);
-	if (p->incarnation == incarnation)
-		return;
-	p->incarnation = incarnation;
-	/* the program over there is another one than before: what led to that leads nowhere */
-	for (other = TAILQ_FIRST(&p->lanes); other; other = next) {
-		uint64_t its = atomic_load_explicit(&other->incarnation, memory_order_relaxed);
-
-		next = TAILQ_NEXT(other, in_peer);
-		if (its && its != incarnation) {
-			if (p->told)
-				tell(m, p, WEIR_LINK_LOST, -ECONNRESET);
-			lane_end(other, -ECONNRESET);
-		}
-	}
-	if (!p->told)
-		tell(m, p, WEIR_LINK_CREATED, 0);
+	if (lane->named && lane->made > p->said_by)
+		heard(lane, incarnation, threads);
+	else if (!p->incarnation)
+		p->incarnation = incarnation;
 }
 
 /* ---- closing ---- */
@@ -265,9 +297,9 @@ lanes_of(const struct peer *p)
 
 /* False: not now. */
 static bool
-put_bye(struct lane *lane)
+put_bye(struct lane *lane, uint64_t key)
 {
-	static const struct message_header bye = {.kind = KIND_BYE};
+	const struct message_header bye = {.kind = KIND_BYE, .id = key};
 	int rc = -EAGAIN;
 
 	weir_lock(lane->home);
@@ -277,28 +309,33 @@ put_bye(struct lane *lane)
 	return rc != -EAGAIN;
 }
 
-/* Says good-bye on any of our lanes. False: not now. */
+/* Says good-bye, for a lane that has the key, on any of ours. False: not now. */
 static bool
-say_bye(struct peer *p)
+say_bye_on_ours(struct peer *p, uint64_t key)
 {
 	struct lane *lane;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->sender && put_bye(lane))
+	if (lane->sender && lane != p->probe && put_bye(lane, key))
 		return true;
 	return false;
 }
 
-/* To clients on theirs: nothing else leads there. */
+/* For each lane from there; on it, if nothing else leads there for sure. False: not all now. */
 static bool
-say_bye_clients(struct peer *p)
+say_bye(struct peer *p)
 {
 	struct lane *lane;
 	bool all = true;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->client)
-		all &= put_bye(lane);
+	{
+		if (lane->sender || lane->parted)
+			continue;
+		lane->parted =
+		    lane->client || !lane->key ? put_bye(lane, 0) : say_bye_on_ours(p, lane->key);
+		all &= lane->parted;
+	}
 	return all;
 }
 
@@ -309,9 +346,9 @@ has_lane(struct weir_messenger *m, struct peer *p)
 	struct lane *lane;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->sender)
+	if (lane->sender && lane != p->probe)
 		return true;
-	lane_make(m->workers[0].sender, p);
+	lane_make(m->workers[0].sender, p, false);
 	return false;
 }
 
@@ -323,7 +360,7 @@ open_lanes(struct peer *p)
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	{
-		if (!lane->sender)
+		if (!lane->sender || lane == p->probe)
 			continue;
 		weir_lock(lane->home);
 		if (lane->conn && lane->greet)
@@ -335,14 +372,9 @@ open_lanes(struct peer *p)
 static void
 step_leaving(struct weir_messenger *m, struct peer *p, const struct lanes *n)
 {
-	bool said = true;
-
-	if (n->theirs) {
-		if (has_lane(m, p))
-			open_lanes(p);
-		said = say_bye(p);
-	}
-	if (said && say_bye_clients(p))
+	if (n->theirs && has_lane(m, p))
+		open_lanes(p);
+	if (say_bye(p))
 		p->state = PEER_BYE;
 }
 
@@ -398,6 +430,25 @@ peers_step(struct weir_messenger *m)
 		step(m, p, now);
 	}
 	return !TAILQ_EMPTY(&m->stepping);
+}
+
+/* Whether it is said by the program that a lane of ours leads to: no other one knows the key. */
+static bool
+has_key(const struct peer *p, uint64_t key)
+{
+	const struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->sender && key && lane->key == key)
+		return true;
+	return false;
+}
+
+void
+peer_bye_for(struct weir_messenger *m, struct peer *p, uint64_t key)
+{
+	if (has_key(p, key))
+		peer_bye(m, p);
 }
 
 void
@@ -477,14 +528,22 @@ look_lane(struct lane *lane)
 	uint32_t threads = atomic_load_explicit(&lane->hello, memory_order_acquire);
 	int status;
 
+	if (!lane->conn)
+		return;
 	if (threads) {
 		atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
 		peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),
 			   threads - 1);
+		if (lane == lane->peer->probe)
+			lane_end(lane, 0);
 	}
 	if (atomic_load_explicit(&lane->asked, memory_order_acquire)) {
 		atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
 		peer_bye(m, lane->peer);
+	}
+	if (atomic_load_explicit(&lane->spoilt, memory_order_acquire)) {
+		lane_end(lane, -EPROTO);
+		return;
 	}
 	if (!lane->conn || (weir_state(m->w) == WEIR_UP &&
 			    !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed)))
@@ -496,6 +555,14 @@ look_lane(struct lane *lane)
 		lane_end(lane, status);
 }
 
+static void
+look_sender(struct sender *s)
+{
+	weir_bias_lock_slow(&s->home->lock);
+	sender_take(s, NULL);
+	weir_bias_unlock_passing(&s->home->lock);
+}
+
 /* Threads that don't look themselves. */
 static void
 look_senders(struct weir_messenger *m)
@@ -503,13 +570,51 @@ look_senders(struct weir_messenger *m)
 	struct sender *s;
 
 	TAILQ_FOREACH(s, &m->senders, next)
+	if (s->users)
+		look_sender(s);
+}
+
+void
+peer_listen(struct peer *p)
+{
+	struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->named)
+		break;
+	if (!lane)
+		return;
+	look_sender(lane->sender);
+	look_lane(lane);
+}
+
+/* Whether lanes claim to be of different programs. */
+static bool
+is_doubtful(const struct peer *p)
+{
+	const struct lane *lane;
+
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	{
-		if (!s->users)
-			continue;
-		weir_bias_lock_slow(&s->home->lock);
-		sender_take(s, NULL);
-		weir_bias_unlock_passing(&s->home->lock);
+		uint64_t its = atomic_load_explicit(&lane->incarnation, memory_order_relaxed);
+
+		if (its && p->incarnation && its != p->incarnation)
+			return true;
 	}
+	return false;
+}
+
+/* Asks who has the name, one lane at a time and one a second. */
+static void
+probe(struct weir_messenger *m, struct peer *p)
+{
+	uint64_t now = weir_clock();
+
+	if (!is_doubtful(p) || p->probe || p->state != PEER_OPEN ||
+	    (p->probed && now - p->probed < PROBE_NS) || weir_state(m->w) != WEIR_UP)
+		return;
+	p->probed = now;
+	lane_make(m->workers[0].sender, p, true);
 }
 
 void
@@ -529,6 +634,8 @@ peers_look(struct weir_messenger *m)
 			if (lane->sender)
 				look_lane(lane);
 		}
+		probe(m, p);
 	}
+	assemblies_press(m);
 	pthread_mutex_unlock(&m->lock);
 }

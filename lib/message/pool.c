@@ -244,6 +244,20 @@ accept_all(struct worker *k)
 	}
 }
 
+/* Messages that waited for memory. */
+static unsigned
+go_on(struct worker *k)
+{
+	unsigned n;
+
+	if (weir_likely(!atomic_load_explicit(&k->m->room_news, memory_order_relaxed)))
+		return 0;
+	begin_batch(k);
+	n = messages_admitted(k);
+	set_since(k, 0);
+	return n;
+}
+
 /* Messages of workers that are in a handler for long. */
 static unsigned
 help(struct worker *k)
@@ -340,7 +354,7 @@ work(struct worker *k)
 	while (!atomic_load_explicit(&m->stop, memory_order_acquire)) {
 		bool stepping = false;
 		int rc;
-		unsigned n = pump(k, k->home, false);
+		unsigned n = pump(k, k->home, false) + go_on(k);
 
 		if (has_accepts(k->home))
 			accept_all(k);

@@ -125,26 +125,22 @@ request_response(struct lane *lane, const struct message_header *h, const uint8_
 	request_end(s, r, length > in->size ? -EMSGSIZE : 0, length);
 }
 
-void
+bool
 request_piece(struct lane *lane, const struct message_header *h, const uint8_t *data,
 	      uint32_t length)
 {
 	struct sender *s = lane->sender;
 	struct weir_request *r = find(s, lane, h->id);
-	struct assembly *a = &lane->in;
+	struct message_pieces *a = &lane->in.pieces;
 	struct message_piece piece;
 	struct inside *in;
 
-	if (!message_piece_read(&piece, data, length) || h->flags != KIND_RESPONSE) {
-		count(&s->malformed);
-		return;
-	}
+	if (!message_piece_read(&piece, data, length) || h->flags != KIND_RESPONSE)
+		return false;
 	if (!piece.offset)
-		*a = (struct assembly){.header = *h, .total = piece.total};
-	if (piece.total != a->total || piece.offset != a->got || h->id != a->header.id) {
-		count(&s->malformed);
-		return;
-	}
+		message_pieces_begin(a, h, &piece);
+	if (!message_pieces_next(a, h, &piece))
+		return false;
 	length -= (uint32_t)sizeof(piece);
 	a->got += length;
 	if (r) {
@@ -154,12 +150,13 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 			       length < in->size - piece.offset ? length : in->size - piece.offset);
 	}
 	if (a->got < a->total)
-		return;
+		return true;
 	a->total = 0;
 	if (r)
 		request_end(s, r, a->got > in->size ? -EMSGSIZE : 0, a->got);
 	else
 		count(&s->late);
+	return true;
 }
 
 void

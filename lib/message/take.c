@@ -7,9 +7,9 @@
 
 #define RESPONSES_MAX 64u
 
-/* Something on a lane of ours: only responses, hello and what is short come this way. Home locked.
- */
-static void
+/* Something on a lane of ours: only responses, hello and what is short come this way. False: it is
+ * malformed. Home locked. */
+static bool
 outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 {
 	struct message_header h;
@@ -18,28 +18,30 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 	switch (head ? h.kind : 0) {
 	case KIND_RESPONSE:
 		request_response(lane, &h, data + head, length - head);
-		return;
+		return true;
 	case KIND_PIECE:
-		request_piece(lane, &h, data + head, length - head);
-		return;
+		return request_piece(lane, &h, data + head, length - head);
 	case KIND_HELLO:
+		if (h.type != MESSAGE_VERSION || !h.id ||
+		    atomic_load_explicit(&lane->incarnation, memory_order_relaxed))
+			return false;
 		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
 		/* pairs with the acquire in look_lane() */
 		atomic_store_explicit(&lane->hello, (h.status & 0xff) + 1, memory_order_release);
-		return;
+		return true;
 	case KIND_BYE:
 		/* pairs with the acquire in look_lane() */
 		atomic_store_explicit(&lane->asked, 1, memory_order_release);
-		return;
+		return true;
 	default:
-		count(&lane->sender->malformed);
+		return false;
 	}
 }
 
 static inline bool
 takeable(const struct lane *lane, bool mine)
 {
-	return lane->sender || (!mine && !lane->running && !lane->first);
+	return lane->sender || (!mine && !lane->running && !lane->first && !lane->doomed);
 }
 
 /* Takes c's next message. Home locked. TAKE_*. */
@@ -48,6 +50,7 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 {
 	struct lane *lane = lane_of(c);
 	int rc = weir_take(c, buffer, &out->taken);
+	bool good;
 
 	if (rc == -EAGAIN)
 		return TAKE_NOTHING;
@@ -59,9 +62,16 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 	}
 	if (!lane->sender)
 		return TAKE_MESSAGE;
-	outgoing(lane, out->taken.data, out->taken.length);
+	good = outgoing(lane, out->taken.data, out->taken.length);
 	weir_taken_done(c, &out->taken);
-	return TAKE_MOVED;
+	if (good)
+		return TAKE_MOVED;
+	count(&lane->sender->malformed);
+	/* pairs with the acquire in look_lane() */
+	atomic_store_explicit(&lane->spoilt, 1, memory_order_release);
+	weir_conn_ended(c, EPROTO);
+	out->status = -EPROTO;
+	return TAKE_ENDED;
 }
 
 /* The message at the ring's head, if it can be taken. */

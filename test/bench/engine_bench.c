@@ -99,11 +99,13 @@ on_emit(void *user, const struct engine_event *event)
 	return true;
 }
 
-static void
-on_bell(void *user, uint32_t doorbell)
+static uint64_t
+on_bell(void *user, uint32_t doorbell, bool cpu_time)
 {
 	(void)user;
 	(void)doorbell;
+	(void)cpu_time;
+	return 0;
 }
 
 static struct nic_context ctx = {.head = {&copy_ops, NULL}};

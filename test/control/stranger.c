@@ -242,7 +242,7 @@ hello(uint32_t node)
 	    (struct swim_record){.id = node,
 				 .status = SWIM_ALIVE,
 				 .run = 77,
-				 .version = SWIM_UP + (UINT64_C(1) << 50) + 1000 * ++calls};
+				 .version = SWIM_UP + (UINT64_C(1) << 42) + 1000 * ++calls};
 	snprintf(m.hello.info.control, sizeof(m.hello.info.control), "127.0.0.1:1");
 	m.hello.info.dp.state = DP_UP;
 	m.hello.info.dp.incarnation = 100;

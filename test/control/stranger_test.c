@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -430,6 +431,76 @@ test_restarted_peer_still_gets_in(void **state)
 	fake_dp[A].told[2][WEIR_NODE_SUSPECT] = 0;
 }
 
+#define ANOTHER_USER 12345
+
+static size_t
+other_hello(uint8_t *data, size_t size)
+{
+	struct control_msg m = hello(1);
+
+	m.hello.info.dp.incarnation = 555;
+	return control_msg_encode(&m, data, size);
+}
+
+// A control's place, while it is away, taken by another user's process: it is dialled and answers.
+static void
+answer_in_its_place(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	uint8_t data[CONTROL_ENCODED_MAX], heard[4096];
+	size_t n = other_hello(data, sizeof(data));
+	int one = 1, fd, dialled;
+
+	at.sin_port = htons(fake_control[A].port);
+	assert_int_equal(seteuid(ANOTHER_USER), 0);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	AWAIT((dialled = accept(fd, NULL, NULL)) >= 0, LONG);
+	assert_int_equal(seteuid(0), 0);
+	AWAIT(recv(dialled, heard, sizeof(heard), MSG_DONTWAIT) > 0, LONG);
+	assert_int_equal(send(dialled, data, n, MSG_NOSIGNAL), (ssize_t)n);
+	AWAIT(fake_log_count(B, "is not connected: it runs as user 12345"), LONG);
+	close(dialled);
+	close(fd);
+}
+
+// Without certificates whoever can reach the port can say anything: on loopback another user can't.
+static void
+test_another_user(void **state)
+{
+	uint8_t data[CONTROL_ENCODED_MAX];
+	struct stranger s;
+
+	if (geteuid() || badge)
+		skip();
+	fake_control_kill(A, SIGKILL);
+	AWAIT(fake_log_count(B, "node 1: connection to its control ended"), LONG);
+	for (int i = 0; i < 20; i++) {
+		size_t n = other_hello(data, sizeof(data));
+
+		assert_int_equal(seteuid(ANOTHER_USER), 0);
+		s.fd = knock(B);
+		s.ssl = NULL;
+		assert_int_equal(seteuid(0), 0);
+		say(s, data, n);
+		// Who is gone belongs to nobody, and is not let in for that.
+		if (i % 2)
+			leave(s);
+		else
+			assert_non_null(strstr(reason(s), "it runs as user 12345, this control "
+							  "as user 0; run both as one user"));
+	}
+	answer_in_its_place();
+	SURELY(fake_dp[B].node[1].incarnation == 100);
+	fake_control_start(A);
+	AWAIT(fake_log_count(A, "node 2 is up") == 2, LONG);
+	fake_dp[B].told[1][WEIR_NODE_SUSPECT] = 0;
+	fake_dp[B].told[1][WEIR_NODE_UP] = 1;
+	fake_dp[A].told[2][WEIR_NODE_SUSPECT] = 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -445,6 +516,7 @@ main(int argc, char **argv)
 	    TEST(test_members_that_misbehave),
 	    TEST(test_member_that_never_reads),
 	    TEST(test_restarted_peer_still_gets_in),
+	    TEST(test_another_user),
 	};
 
 	int failed;

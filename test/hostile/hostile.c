@@ -294,6 +294,7 @@ attach(struct victim *v, uint64_t arena)
 	if (request(v, &m, &r, fds, WEIR_MSG_CHANNEL))
 		goto err;
 	v->channel = r.channel.channel;
+	v->engine = r.channel.engine;
 	v->doorbell = fds[0];
 	v->ring = fds[1];
 	return 0;
@@ -406,6 +407,8 @@ static const struct mode {
     {"requests", do_requests, 1, false, 0},
     {"rewrite", do_rewrite, 1, false, 0},
     {"adopt", do_adopt, 1, false, 0},
+    {"refault", do_refault, 1, false, 0},
+    {"junk", do_junk, 1, false, 0},
     /* those before are all that `all` does: one program, which takes little CPU */
     {"linger", do_linger, 1, false, SMALL},
     {"linger-session", do_linger_session, 1, true, 0},
@@ -426,7 +429,7 @@ static const struct mode {
     {"begun", do_begun, 1, true, 0},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
-#define ALL 13u
+#define ALL 15u
 
 static int
 usage(void)

@@ -18,7 +18,7 @@ struct victim {
 	uint8_t *arena, *segment;
 	struct weir_geometry geometry;
 	struct weir_segment_geometry segment_geometry;
-	uint32_t channel, vqpn, peer_vqpn, side;
+	uint32_t channel, engine, vqpn, peer_vqpn, side;
 	struct weir_ring tx, returns;
 };
 
@@ -73,6 +73,8 @@ void do_cursors(struct victim *v);
 void do_scribble(struct victim *v);
 void do_payload(struct victim *v);
 void do_punch(struct victim *v);
+void do_refault(struct victim *v);
+void do_junk(struct victim *v);
 void do_doorbell(struct victim *v);
 void do_flags(struct victim *v);
 void do_descriptors(struct victim *v);

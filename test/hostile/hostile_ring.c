@@ -3,11 +3,16 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
+#include "common/wire.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -138,6 +143,90 @@ do_punch(struct victim *v)
 	usleep(1000);
 	if (ftruncate(v->arena_fd, 4096) == 0)
 		fprintf(stderr, "hostile: the arena could be shrunk; seal it\n"), exit(1);
+}
+
+/* Whether the data plane has ended the session, and said why. */
+static bool
+is_thrown_out(struct victim *v)
+{
+	struct weir_session_msg m;
+	ssize_t n = recv(v->sock, &m, sizeof(m), MSG_DONTWAIT);
+
+	if (n > 0 && (m.type != WEIR_MSG_REFUSED || m.refused.code != ECONNABORTED))
+		fprintf(stderr, "hostile: not what a session hears that is ended\n"), exit(1);
+	return n >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+/*
+ * Holes in what the engine reads in every turn, in a loop: filled by us before it looks, which may
+ * take a while to be noticed, then left to it, which may not.
+ */
+void
+do_refault(struct victim *v)
+{
+	off_t at = (off_t)(weir_arena_channel(&v->geometry, v->channel) & ~4095ull);
+	double filled = seconds() + 0.3, end = filled + 10;
+
+	while (!is_thrown_out(v)) {
+		if (seconds() > end)
+			fprintf(stderr, "hostile: holes are not noticed\n"), exit(1);
+		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 8192);
+		if (seconds() < filled)
+			((_Atomic uint8_t *)v->arena)[at] =
+			    ((_Atomic uint8_t *)v->arena)[at + 4096] = 0;
+		ring(v);
+	}
+}
+
+static void
+fill(struct weir_ring *r, const struct weir_slot *s)
+{
+	weir_ring_refresh(r);
+	while (weir_ring_room(r)) {
+		memcpy((char *)weir_ring_at(r, r->pos) + 4, (const char *)s + 4, 60);
+		weir_ring_publish(r, 1);
+	}
+}
+
+/* All the channels that there are, always full of slots that are allowed and do nothing. */
+void
+do_junk(struct victim *v)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
+	struct weir_ring tx[32], returns[32];
+	uint32_t gone;
+	unsigned n = 0;
+	double end = seconds() + 0.5;
+	int fds[WEIR_SESSION_FDS];
+
+	if (open_conn(v) < 0)
+		return;
+	gone = v->vqpn ^ WEIR_VQPN(0, 0x800);
+	m.length = weir_session_length(m.type);
+	m.add_channel.engine = v->engine;
+	for (v->channel = 0; v->channel < v->geometry.channels && v->channel < 32; v->channel++) {
+		if (v->channel &&
+		    (ask(v->sock, &m, m.length, &r, fds) < 0 || r.type != WEIR_MSG_CHANNEL))
+			break;
+		start_tx(v);
+		tx[n] = v->tx;
+		returns[n++] = v->returns;
+		if (v->channel) {
+			close(fds[0]);
+			close(fds[1]);
+		}
+	}
+	while (seconds() < end) {
+		struct weir_slot s = {.op = WEIR_OP_INLINE, .vqpn = gone, .length = 8};
+
+		for (unsigned i = 0; i < n; i++) {
+			s.op = i % 2 ? WEIR_OP_INLINE : WEIR_OP_WANT;
+			fill(&tx[i], &s);
+			s.op = WEIR_OP_CONSUMED;
+			fill(&returns[i], &s);
+		}
+		ring(v);
+	}
 }
 
 /* A doorbell that blocks, is full, is shut down; sleep flags that stay up. */

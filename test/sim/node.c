@@ -19,8 +19,8 @@
 
 /* ---- what engines and the broker ask of their shell ---- */
 
-static void
-ring_doorbell(void *user, uint32_t id)
+static uint64_t
+ring_doorbell(void *user, uint32_t id, bool cpu_time)
 {
 	struct sim_engine *e = user;
 	struct sim_node *n = e->n;
@@ -33,6 +33,7 @@ ring_doorbell(void *user, uint32_t id)
 			weir_bell_ring(&n->doorbell[i].bell);
 	sim_programs_wake(n->s, n->id);
 	n->s->rang = rang;
+	return 0;
 }
 
 static bool

@@ -261,6 +261,19 @@ beaten(void *user, const struct swim_record *other)
 	push(n->net, event(n->net, EVENT_AGAIN, n->place, 1));
 }
 
+// Who it is shows when they meet.
+static void
+rival(void *user, const struct swim_record *other)
+{
+	send_hello(user, place_of(other->info), EVENT_HELLO, false);
+}
+
+static void
+refused(void *user, uint16_t from, const struct swim_record *r, const char *why)
+{
+	((struct net_node *)user)->refused++;
+}
+
 static const struct swim_ops ops = {
     .send = post,
     .changed = changed,
@@ -268,6 +281,8 @@ static const struct swim_ops ops = {
     .same_place = same_place,
     .settled = settled,
     .beaten = beaten,
+    .rival = rival,
+    .refused = refused,
 };
 
 // ---- life ----

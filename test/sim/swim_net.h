@@ -32,6 +32,7 @@ struct net_node {
 	uint64_t lists;		       /* that it told others */
 	uint64_t sent;		       /* messages */
 	uint64_t records;	       /* in them */
+	uint64_t refused;	       /* records of others that it left out */
 	uint64_t settled_at, begun_at; /* us */
 	uint32_t beaten;	       /* times that it lost its id */
 	int32_t answering;	       /* the node whose message is handled; answers go there */

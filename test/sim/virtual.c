@@ -310,8 +310,15 @@ log_limited(struct log_memory *memory, uint64_t now_ms, const struct log_field *
 }
 
 void
-log_metered(struct log_meter *meter, uint64_t now_ms, enum log_level level,
+log_metered(struct log_cause *cause, uint64_t now_ms, enum log_level level,
 	    const struct log_field *fields, size_t count, const char *format, ...)
+{
+	SAY(format);
+}
+
+void
+log_blamed(struct log_budget *budget, const char *kind, const char *who, uint64_t now_ms,
+	   const struct log_field *fields, size_t count, const char *format, ...)
 {
 	SAY(format);
 }

@@ -108,7 +108,7 @@ test_open(void **state)
 	arena_base(&a)[g.bytes - 1] = 1;
 	arena_head(&a)->geometry.bytes = 1; /* a program may: ours is another copy */
 	assert_int_equal(a.geometry.bytes, g.bytes);
-	assert_false(arena_spoilt(&a));
+	assert_false(arena_cut(&a));
 	arena_close(&a);
 }
 

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "broker_sockets.h"
 
+#include "sigbus.h"
+
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <poll.h>
@@ -316,6 +318,19 @@ test_death(void **state)
 	assert_int_equal(fake_mappings("weir-"), 0);
 }
 
+/* The last word of a session that broke the rules, and the end. */
+static void
+assert_ended(struct fake *f, int fd, const char *why)
+{
+	struct weir_session_msg r;
+
+	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), weir_session_length(WEIR_MSG_REFUSED));
+	assert_int_equal(r.type, WEIR_MSG_REFUSED);
+	assert_int_equal(r.refused.code, ECONNABORTED);
+	assert_non_null(strstr(r.refused.reason, why));
+	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
+}
+
 static void
 test_violation(void **state)
 {
@@ -328,7 +343,7 @@ test_violation(void **state)
 	fake_emit(f, 1, &e);
 	e.conn.session = 4000000;
 	fake_emit(f, 1, &e);
-	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
+	assert_ended(f, fd, "tail that lies");
 	assert_int_equal(get(f, other, &r, sizeof(r), NULL), -EAGAIN);
 	assert_int_equal(f->b->session_count, 1);
 	assert_int_equal(f->b->counters.sessions_spoilt, 1);
@@ -341,26 +356,87 @@ test_violation(void **state)
 static void
 test_hole(void **state)
 {
+	for (unsigned watched = 0; watched < 2; watched++) {
+		struct fake *f = fake_open(&with_sockets);
+		int fd, other, arena = -1, fds[WEIR_SESSION_FDS];
+		struct weir_session_msg r, m = hello();
+		struct broker_session *s;
+		_Atomic uint8_t *base;
+		size_t page;
+
+		(void)state;
+		if (watched && sigbus_watch()) {
+			print_message("no userfaultfd\n");
+			fake_close(f);
+			break;
+		}
+		fd = dial(f, "session.sock");
+		assert_int_equal(call(f, fd, m, fds).type, WEIR_MSG_WELCOME);
+		arena = fds[0];
+		other = attach(f);
+		s = f->b->session[0];
+		page = s->arena.memory.page;
+		base = (_Atomic uint8_t *)arena_base(&s->arena);
+		if (watched) {
+			/* the kernel would fill it again */
+			assert_int_equal(fallocate(arena,
+						   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+						   (off_t)page, (off_t)page),
+					 0);
+		} else {
+			/* as if the file ended there: a hole that can't be filled */
+			int empty = memfd_create("empty", MFD_CLOEXEC);
+
+			assert_ptr_not_equal(mmap((void *)(base + page), page,
+						  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+						  empty, 0),
+					     MAP_FAILED);
+			close(empty);
+		}
+		base[page + 5] = 1;
+		assert_ended(f, fd, "punched holes");
+		assert_int_equal(get(f, other, &r, sizeof(r), NULL), -EAGAIN);
+		assert_int_equal(f->b->counters.holes, 1);
+		close(arena);
+		close(fd);
+		close(other);
+		fake_close(f);
+	}
+}
+
+/* Engines may look at its memory for a while yet: it has no part in that any more. */
+static void
+test_hole_of_one_that_ends(void **state)
+{
 	struct fake *f = fake_open(&with_sockets);
-	int fd = attach(f), other = attach(f);
-	struct broker_session *s = f->b->session[0];
-	size_t page = s->arena.memory.page;
-	struct weir_session_msg r;
+	struct weir_session_msg m = hello();
+	int fd, fds[WEIR_SESSION_FDS];
+	_Atomic uint8_t *ours, *theirs;
+	struct broker_session *s;
 
 	(void)state;
-	/* as if the file ended there: a hole that can't be filled */
-	munmap(arena_base(&s->arena) + page, page);
-	int empty = memfd_create("empty", MFD_CLOEXEC);
-	assert_ptr_not_equal(mmap(arena_base(&s->arena) + page, page, PROT_READ | PROT_WRITE,
-				  MAP_SHARED | MAP_FIXED, empty, 0),
-			     MAP_FAILED);
-	arena_base(&s->arena)[page + 5] = 1;
-	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), 0);
-	assert_int_equal(get(f, other, &r, sizeof(r), NULL), -EAGAIN);
-	assert_int_equal(f->b->counters.holes, 1);
-	close(empty);
+	fd = dial(f, "session.sock");
+	assert_int_equal(call(f, fd, m, fds).type, WEIR_MSG_WELCOME);
+	s = f->b->session[0];
+	ours = (_Atomic uint8_t *)arena_base(&s->arena);
+	theirs = mmap(NULL, s->arena.memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+	assert_ptr_not_equal(theirs, MAP_FAILED);
+	f->hold = true; /* no engine has let go of it */
 	close(fd);
-	close(other);
+	fake_run(f);
+	assert_int_equal(s->state, SESSION_CLOSING);
+	assert_int_equal(fallocate(fds[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				   (off_t)s->arena.memory.page),
+			 0);
+	ours[0] = 0;
+	fake_run(f);
+	theirs[s->arena.memory.bytes - 1] = 77;
+	assert_int_equal(ours[s->arena.memory.bytes - 1], 0);
+	assert_int_equal(f->b->counters.sessions_spoilt, 0);
+	munmap((void *)theirs, s->arena.memory.bytes);
+	f->hold = false;
+	fake_release(f);
+	close(fds[0]);
 	fake_close(f);
 }
 
@@ -589,7 +665,7 @@ main(void)
 	    cmocka_unit_test(test_violation),	 cmocka_unit_test(test_hole),
 	    cmocka_unit_test(test_vandals),	 cmocka_unit_test(test_asks_without_waiting),
 	    cmocka_unit_test(test_never_reads),	 cmocka_unit_test(test_paced_requests),
-	    cmocka_unit_test(test_paced_attach),
+	    cmocka_unit_test(test_paced_attach), cmocka_unit_test(test_hole_of_one_that_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static uint64_t now;
 static unsigned
 step(enum peer_event event)
 {
-	return peer_step(&peer, event, now, SWIM_UNKNOWN, NULL);
+	return peer_step(&peer, event, now, SWIM_UNKNOWN, NULL, false);
 }
 
 static unsigned
@@ -26,7 +26,7 @@ record(enum swim_status status, enum dp_state state, uint64_t incarnation)
 {
 	struct dp_view dp = {.state = state, .incarnation = incarnation, .engines = 2};
 
-	return peer_step(&peer, PEER_RECORD, now, status, &dp);
+	return peer_step(&peer, PEER_RECORD, now, status, &dp, false);
 }
 
 // Time passes in ticks, as it does in the process. Returns all that was ordered meanwhile.
@@ -133,6 +133,67 @@ test_death_of_data_plane(void **state)
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 }
 
+static unsigned
+hearsay(enum swim_status status, enum dp_state state, uint64_t incarnation)
+{
+	struct dp_view dp = {.state = state, .incarnation = incarnation, .engines = 2};
+
+	return peer_step(&peer, PEER_RECORD, now, status, &dp, true);
+}
+
+// Others say that it has left: links that live say more, until they don't.
+static void
+test_gone_by_hearsay(void **state)
+{
+	start_up(5, true);
+	assert_int_equal(hearsay(SWIM_LEFT, DP_DOWN, 5), PEER_DO_TELL | PEER_DO_DOUBT);
+	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
+	assert_int_equal(pass(100000), 0);
+	// It refutes that.
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(peer.state, WEIR_NODE_UP);
+	// Or its links end.
+	hearsay(SWIM_LEFT, DP_DOWN, 5);
+	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_TELL | PEER_DO_PROBE);
+	assert_int_equal(peer.state, WEIR_NODE_DOWN);
+	// Or it says so itself.
+	start_up(5, true);
+	hearsay(SWIM_LEFT, DP_DOWN, 5);
+	assert_int_equal(record(SWIM_LEFT, DP_DOWN, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(peer.state, WEIR_NODE_DOWN);
+	// Without links there is nothing that would say otherwise.
+	start_up(5, false);
+	assert_int_equal(hearsay(SWIM_LEFT, DP_DOWN, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(peer.state, WEIR_NODE_DOWN);
+}
+
+// The same of its data plane: that it is down, or another one.
+static void
+test_data_plane_by_hearsay(void **state)
+{
+	for (int restarted = 0; restarted < 2; restarted++) {
+		enum dp_state said = restarted ? DP_UP : DP_DOWN;
+		uint64_t incarnation = restarted ? 6 : 5;
+
+		start_up(5, true);
+		assert_int_equal(hearsay(SWIM_ALIVE, said, incarnation), PEER_DO_DOUBT);
+		assert_int_equal(pass(100000), 0);
+		assert_int_equal(peer.state, WEIR_NODE_UP);
+		assert_true(peer.linked);
+		assert_int_equal(peer.dp.incarnation, 5);
+		assert_true(peer.doubted);
+		// The node itself says so.
+		assert_true(record(SWIM_ALIVE, said, incarnation) & PEER_DO_TELL);
+		assert_int_equal(peer.state, restarted ? WEIR_NODE_UP : WEIR_NODE_DOWN);
+		assert_false(peer.linked);
+		// Or a link does: then others are believed.
+		start_up(5, true);
+		step(PEER_LINK_DOWN);
+		assert_true(hearsay(SWIM_ALIVE, said, incarnation) & PEER_DO_TELL);
+		assert_false(peer.linked);
+	}
+}
+
 static void
 test_new_incarnation_unseen_death(void **state)
 {
@@ -233,7 +294,7 @@ test_random_walk(void **state)
 		unsigned actions;
 
 		now += (seed >> 24) % 200;
-		actions = peer_step(&peer, event, now, status, &dp);
+		actions = peer_step(&peer, event, now, status, &dp, seed >> 30 & 1);
 		if (actions & PEER_DO_TELL)
 			assert_true(peer.state != before ||
 				    peer.dp.incarnation != told_incarnation);
@@ -376,6 +437,8 @@ main(void)
 	    cmocka_unit_test(test_heard_again),
 	    cmocka_unit_test(test_control_restarts),
 	    cmocka_unit_test(test_death_of_data_plane),
+	    cmocka_unit_test(test_gone_by_hearsay),
+	    cmocka_unit_test(test_data_plane_by_hearsay),
 	    cmocka_unit_test(test_new_incarnation_unseen_death),
 	    cmocka_unit_test(test_link_down_and_silence_is_death),
 	    cmocka_unit_test(test_link_down_of_a_node_not_heard),

@@ -387,6 +387,202 @@ test_stalled_consumer(void **state)
 	world_destroy(w);
 }
 
+/* ---- the engine's time ---- */
+
+/* A program whose slots do nothing: messages on a connection that is over, news that is none. */
+struct junk {
+	struct program *p;
+	uint32_t vqpn;
+	unsigned channels;
+};
+
+static struct junk
+junk_open(struct world *w, struct program *to, unsigned channels)
+{
+	struct junk j = {.p = program_open(w, 0, channels), .channels = channels};
+	struct pconn *a, *b;
+
+	world_connect(j.p, to, &a, &b);
+	j.vqpn = a->vqpn;
+	pconn_close(a);
+	pconn_close(b);
+	world_run(w, 60);
+	assert_true(a->freed);
+	return j;
+}
+
+static void
+fill(struct weir_ring *r, const struct weir_slot *s)
+{
+	weir_ring_refresh(r);
+	while (weir_ring_room(r))
+		ring_put(r, s);
+}
+
+static void
+junk_fill(struct junk *j)
+{
+	struct weir_slot s = {.op = WEIR_OP_INLINE, .vqpn = j->vqpn, .length = 8};
+	struct weir_slot consumed = {.op = WEIR_OP_CONSUMED, .vqpn = j->vqpn};
+
+	for (unsigned i = 0; i < j->channels; i++) {
+		s.op = i % 2 ? WEIR_OP_INLINE : WEIR_OP_WANT;
+		fill(&j->p->tx[i], &s);
+		fill(&j->p->returns[i], &consumed);
+	}
+}
+
+static uint64_t
+taken_of(const struct world *w, const struct program *p, uint32_t channel)
+{
+	const struct channel *ch = &w->node[0].engine->sessions[p->id].channels[channel];
+
+	return ch->tx.pos + ch->returns.pos;
+}
+
+static uint64_t
+taken(const struct world *w, const struct program *p)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < CHANNELS; i++)
+		if (w->node[0].engine->sessions[p->id].channels[i].session)
+			n += taken_of(w, p, i);
+	return n;
+}
+
+static const struct world_options roomy = {.ring_lines = 1 << 16,
+					   .ring_slots = 1024,
+					   .recv_blocks = 8192,
+					   .recv_wrs = 1024,
+					   .window = 2 << 20};
+
+/* A full channel gives 128 slots a turn, as alone; all 32 with junk together no more than 40. */
+static void
+test_junk_beside_a_stream(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 1, 1);
+	struct load one = load_open(w, 0, to, 8, 1, 48);
+	struct junk junk = junk_open(w, to, 32);
+	struct load *all[] = {&one};
+	uint64_t alone, start, spent;
+
+	(void)state;
+	run(w, all, 1, 600, 500);
+	alone = arrived(&one);
+	start = one.before + alone;
+	spent = taken(w, junk.p);
+	for (unsigned i = 0; i < 500; i++) {
+		junk_fill(&junk);
+		run(w, all, 1, 0, 1);
+	}
+	one.before = start;
+	spent = taken(w, junk.p) - spent;
+	in_ratio(arrived(&one), 100, alone, 100, 5);
+	assert_in_range(spent, 500, 500 * (FRAME_LINES / DEAR + 8));
+	assert_false(junk.p->violated);
+	drain(w, all, 1);
+	world_destroy(w);
+}
+
+/* It is by weight, and among a program's channels in turns. */
+static void
+test_junk_by_weight(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 1, 1);
+	struct junk a = junk_open(w, to, 32), b = junk_open(w, to, 2);
+	uint64_t of_a, of_b, least = UINT64_MAX, most = 0;
+
+	(void)state;
+	program_share(b.p, 3 * ENGINE_WEIGHT, 0, 0);
+	of_a = taken(w, a.p);
+	of_b = taken(w, b.p);
+	for (unsigned i = 0; i < 3200; i++) {
+		junk_fill(&a);
+		junk_fill(&b);
+		world_step(w);
+	}
+	/* a look at each of many channels is charged, too */
+	in_ratio(taken(w, b.p) - of_b, 3, taken(w, a.p) - of_a, 1, 30);
+	for (unsigned i = 0; i < 32; i++) {
+		uint64_t n = taken_of(w, a.p, i);
+
+		least = n < least ? n : least;
+		most = n > most ? n : most;
+	}
+	if (least * 2 < most)
+		fail_msg("one channel gave %lu, another %lu", (unsigned long)least,
+			 (unsigned long)most);
+	world_destroy(w);
+}
+
+/* Who has the engine for himself is held by nobody, nor is who only has a quiet neighbour. */
+static void
+test_nothing_is_wasted(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 1, 1);
+	struct load one = load_open(w, 0, to, 1, 1, 48);
+	struct junk junk = junk_open(w, to, 32);
+	uint64_t before;
+
+	(void)state;
+	program_share(junk.p, 1, 0, 0); /* the least: in debt for a long time */
+	for (unsigned i = 0; i < 1000; i++) {
+		junk_fill(&junk);
+		if (i % 10 == 0)
+			assert_true(pconn_send(one.from[0], 48, 0));
+		before = taken(w, junk.p) + taken(w, one.p);
+		world_step(w);
+		assert_true(taken(w, junk.p) + taken(w, one.p) > before);
+	}
+	world_run(w, 2 * RIVALS_NS / STEP_NS);
+	for (unsigned i = 0; i < 100; i++) {
+		junk_fill(&junk);
+		before = taken(w, junk.p);
+		world_step(w);
+		assert_true(taken(w, junk.p) - before >= 32 * 8);
+	}
+	assert_int_equal(one.at[0]->received, one.from[0]->sent);
+	world_destroy(w);
+}
+
+/* A program that only receives is a rival as well. */
+static void
+test_junk_beside_a_receiver(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 0, 1);
+	struct load from_there = load_open(w, 1, to, 4, 1, 48);
+	struct junk junk = junk_open(w, from_there.p, 32);
+	struct load *all[] = {&from_there};
+	uint64_t spent;
+
+	(void)state;
+	run(w, all, 1, 0, 500); /* windows grow */
+	drain(w, all, 1);
+	to->stopped = true; /* it gives nothing back, either */
+	for (unsigned i = 0; i < 2 * RIVALS_NS / STEP_NS; i++) {
+		junk_fill(&junk);
+		world_step(w);
+	}
+	spent = taken(w, junk.p);
+	for (unsigned i = 0; i < 300; i++) {
+		junk_fill(&junk);
+		assert_true(pconn_send(from_there.from[0], 48, 0));
+		world_step(w);
+	}
+	spent = taken(w, junk.p) - spent;
+	/* before the first message arrived it had all */
+	assert_in_range(spent, 300, 300 * (FRAME_LINES / DEAR + 8) + 10 * 32 * 40);
+	to->stopped = false;
+	world_run(w, 100);
+	assert_int_equal(from_there.at[0]->received, from_there.from[0]->sent);
+	world_destroy(w);
+}
+
 int
 main(void)
 {
@@ -403,6 +599,10 @@ main(void)
 	    cmocka_unit_test(test_rate_wakes),
 	    cmocka_unit_test(test_limited_ends),
 	    cmocka_unit_test(test_stalled_consumer),
+	    cmocka_unit_test(test_junk_beside_a_stream),
+	    cmocka_unit_test(test_junk_by_weight),
+	    cmocka_unit_test(test_nothing_is_wasted),
+	    cmocka_unit_test(test_junk_beside_a_receiver),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

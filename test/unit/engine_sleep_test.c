@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+#include <errno.h>
+
 static struct weir_channel_head *
 head_of(struct program *p, unsigned channel)
 {
@@ -286,6 +288,31 @@ test_bells(void **state)
 	world_destroy(w);
 }
 
+/* A ring that is preempted is nobody's fault; two that take CPU time are the program's. */
+static void
+test_slow_bells(void **state)
+{
+	(void)state;
+	for (unsigned guilty = 0; guilty < 2; guilty++) {
+		struct world *w = world_create(NULL);
+		struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
+		struct pconn *a, *b;
+
+		world_connect(pa, pb, &a, &b);
+		atomic_store(&head_of(pb, 0)->rx_sleeping, 1);
+		pb->bell_ns = 5000000;
+		pb->bell_cpu_ns = guilty ? 5000000 : 1000;
+		for (unsigned i = 0; i < 4; i++) {
+			assert_int_equal(atomic_load(&pb->view.violation),
+					 guilty && i >= 2 ? EPROTO : 0);
+			pconn_send(a, 10, 0);
+			world_run(w, 100);
+		}
+		assert_int_equal(pb->bells, guilty ? 2 : 4);
+		world_destroy(w);
+	}
+}
+
 /* Channels without work are looked at less often, and noticed all the same, before sleep too. */
 static void
 test_cold_channels(void **state)
@@ -373,6 +400,7 @@ main(void)
 	    cmocka_unit_test(test_keepalive),
 	    cmocka_unit_test(test_silence),
 	    cmocka_unit_test(test_bells),
+	    cmocka_unit_test(test_slow_bells),
 	    cmocka_unit_test(test_cold_channels),
 	    cmocka_unit_test(test_naps),
 	};

@@ -26,14 +26,17 @@ defaults(const struct world_options *o)
 	return d;
 }
 
-static void
-on_doorbell(void *user, uint32_t doorbell)
+static uint64_t
+on_doorbell(void *user, uint32_t doorbell, bool cpu_time)
 {
 	struct node *n = user;
 
 	for (unsigned i = 0; i < PROGRAMS; i++)
-		if (n->program[i] && doorbell / CHANNELS == i)
+		if (n->program[i] && doorbell / CHANNELS == i) {
 			n->program[i]->bells++;
+			return cpu_time ? n->program[i]->bell_cpu_ns : n->program[i]->bell_ns;
+		}
+	return 0;
 }
 
 /* Main's answer to a CONNECT. */

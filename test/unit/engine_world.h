@@ -12,7 +12,7 @@
 
 #define WORLD_NODES 2
 #define PROGRAMS 3	      /* of a node */
-#define CHANNELS 3	      /* of a program */
+#define CHANNELS 32	      /* of a program */
 #define CONNS 64	      /* of a program */
 #define WORLD_DATAGRAMS 65536 /* of a connection */
 #define WORLD_MTU 2032	      /* largest datagram */
@@ -62,6 +62,7 @@ struct program {
 	uint32_t held_count;
 	uint32_t nodes_seen, pairs_seen;
 	uint64_t bells;
+	uint64_t bell_ns, bell_cpu_ns; /* that a ring takes */
 };
 
 struct node {

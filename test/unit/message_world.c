@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "message_world.h"
 
-#include "message/internal.h"
-
 #include <stdio.h>
 #include <time.h>
 
@@ -169,6 +167,72 @@ stats_of(const struct side *s)
 
 	weir_messenger_stats(s->m, &stats);
 	return stats;
+}
+
+void
+raw_hello(struct weir_conn *c, uint64_t incarnation, uint32_t receivers)
+{
+	struct {
+		struct message_header h;
+		struct message_hello hello;
+	} m = {
+	    {.kind = KIND_HELLO, .type = MESSAGE_VERSION, .status = receivers, .id = incarnation},
+	    {.key = ~incarnation}};
+
+	must(weir_send(c, &m, sizeof(m), PATIENT));
+}
+
+struct weir_conn *
+raw_connect(struct weir *w, uint16_t node, uint64_t incarnation, uint32_t receivers)
+{
+	struct weir_address a = {.kind = WEIR_ADDRESS_NODE, .id = node, .service = "weir.message"};
+	struct weir_conn *c;
+
+	must(weir_connect(w, &a, PATIENT, &c));
+	raw_hello(c, incarnation, receivers);
+	return c;
+}
+
+int
+raw_piece(struct weir_conn *c, const struct message_header *h, uint64_t total, uint64_t offset,
+	  uint32_t bytes)
+{
+	struct message_piece piece = {.total = total, .offset = offset};
+	uint8_t *m = calloc(1, HEADER_LONG + sizeof(piece) + bytes);
+	int rc;
+
+	memcpy(m, h, HEADER_LONG);
+	memcpy(m + HEADER_LONG, &piece, sizeof(piece));
+	rc = weir_send(c, m, HEADER_LONG + sizeof(piece) + bytes, PATIENT);
+	free(m);
+	return rc;
+}
+
+int
+raw_end(struct weir_conn *c)
+{
+	uint8_t in[64];
+	size_t n;
+	int rc;
+
+	do {
+		rc = weir_recv(c, in, sizeof(in), &n, PATIENT);
+	} while (!rc);
+	weir_close(c);
+	return rc;
+}
+
+bool
+raw_lives(struct weir_conn *c)
+{
+	uint8_t in[64];
+	size_t n;
+	int rc;
+
+	do {
+		rc = weir_recv(c, in, sizeof(in), &n, 0);
+	} while (!rc);
+	return rc == -EAGAIN;
 }
 
 void

@@ -9,9 +9,7 @@
 
 #include "plane_fake.h"
 
-#pragma GCC visibility push(default)
-#include "weir/message.h"
-#pragma GCC visibility pop
+#include "message/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -95,6 +93,17 @@ void register_block(struct side *s, uint32_t flags);
 /* A handler that counts. */
 void mute(struct weir_messenger *m, const struct weir_message *message, void *user);
 struct weir_messenger_stats stats_of(const struct side *s);
+/* A stream connection of w to a messenger's name on a node, which has said hello as one does. */
+struct weir_conn *raw_connect(struct weir *w, uint16_t node, uint64_t incarnation,
+			      uint32_t receivers);
+void raw_hello(struct weir_conn *c, uint64_t incarnation, uint32_t receivers);
+/* A piece of `bytes` bytes. */
+int raw_piece(struct weir_conn *c, const struct message_header *h, uint64_t total, uint64_t offset,
+	      uint32_t bytes);
+/* Receives until the connection ends, and closes it. How it ended. */
+int raw_end(struct weir_conn *c);
+/* Whether it is still open. */
+bool raw_lives(struct weir_conn *c);
 /* Waits until housekeeping has looked at everything that is there now. */
 void await_looks(const struct side *s);
 

@@ -29,7 +29,7 @@
 
 static struct peer p;
 static struct peer_options o;
-static uint8_t memory[3 * PEER_CYCLE_MAX];
+static uint8_t memory[PEER_SIZE_MAX + 4 * PEER_CYCLE_MAX];
 static char said[65536]; /* by us */
 static size_t said_bytes;
 static uint32_t connected, moved, lingered;
@@ -69,6 +69,14 @@ peer_turn_aside(struct peer *q)
 }
 
 int
+peer_turn_before(struct peer *q, bool first)
+{
+	(void)q;
+	(void)first;
+	return 0;
+}
+
+int
 peer_reuse(struct peer *q, const struct nic_wc *wc)
 {
 	(void)q;
@@ -96,7 +104,7 @@ int
 peer_prepare(struct peer *q, unsigned access)
 {
 	(void)access;
-	q->qps = q->run.test->srq ? q->options->qps : 1;
+	q->qps = q->run.qps;
 	q->region_bytes = q->cycle > peer_step(q) ? q->cycle : peer_step(q);
 	peer_prime(q);
 	return 0;
@@ -111,10 +119,9 @@ peer_release(struct peer *q)
 void
 peer_own_address(const struct peer *q, uint32_t i, struct peer_address *a)
 {
-	(void)i;
 	*a = (struct peer_address){.lid = 3,
 				   .out_reads = 16,
-				   .qpn = 0xabcdef,
+				   .qpn = 0xabcdef + i,
 				   .psn = 0xfffff8,
 				   .rkey = 0xc0ffee,
 				   .vaddr = 0x1122334455667788,
@@ -139,10 +146,11 @@ peer_move(struct peer *q)
 }
 
 /* Options. */
+static char reason[256];
+
 static int
 parse(const char *words)
 {
-	static char reason[256];
 	char *argv[WORDS_MAX];
 	int argc = words_split("weir-roce-peer", words, argv), rc;
 
@@ -179,6 +187,69 @@ test_options(void **state)
 }
 
 static void
+test_run_options(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(NIC "--listen -t send_bw:1k+b+q4,write_bw+a,read_bw+D3+reversed"),
+			 0);
+	assert_int_equal(o.run[0].size, 1024);
+	assert_int_equal(o.run[0].qps, 4);
+	assert_true(o.run[0].both && !o.run[0].all && !o.run[0].reversed && !o.run[0].seconds);
+	assert_true(o.run[1].all && !o.run[1].both);
+	assert_int_equal(o.run[1].size, 8 << 20);
+	assert_int_equal(o.run[1].qps, 1);
+	assert_true(o.run[2].reversed);
+	assert_int_equal(o.run[2].seconds, 3);
+	assert_int_equal(parse(NIC "--listen -q 5 -t rc_pingpong,srq_pingpong"), 0);
+	assert_int_equal(o.run[0].qps, 1);
+	assert_int_equal(o.run[1].qps, 5);
+}
+
+/* What is not offered is refused by its name, and what to do is said. */
+static void
+test_refused_options(void **state)
+{
+	static const struct {
+		const char *run, *named;
+	} rows[] = {
+	    {"send_bw+cUC", "UC is not offered; leave -c UC out"},
+	    {"write_bw+cXRC", "XRC is not offered; leave -c XRC out"},
+	    {"send_bw+cUD", "give ud_send_bw"},
+	    {"read_bw+R", "rdma_cm is not offered; leave -R out"},
+	    {"read_bw:1k+q2+z", "rdma_cm is not offered; leave -z out"},
+	    {"write_lat+odp", "ODP"},
+	    {"rc_pingpong+t", "timestamps"},
+	    {"send_bw+e", "leave it out here"},
+	    {"read_bw+o1", "leave it out here"},
+	    {"send_bw+ipv6", "ip=ADDR/LEN"},
+	    {"uc_pingpong", "UC is not offered; give rc_pingpong"},
+	    {"send_bw+x", "give a, b, qN"},
+	    {"send_bw+", "give a, b, qN"},
+	    {"send_bw+q0", "q256"},
+	    {"send_bw+D", "D3600"},
+	    {"send_lat+b", "latency"},
+	    {"write_lat+q2", "latency"},
+	    {"read_lat+reversed", "latency"},
+	    {"atomic_bw+a", "atomics"},
+	    {"send_bw+a+D3", "-D"},
+	    {"send_bw:1k+a", "all sizes"},
+	    {"send_bw+b+reversed", "exclude"},
+	    {"rc_pingpong+a", "ping-pongs"},
+	    {"srq_pingpong+b", "ping-pongs"},
+	    {"ud_pingpong+q2", "ping-pongs"},
+	};
+	char words[128];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		snprintf(words, sizeof(words), NIC "--listen -t send_bw,%s", rows[i].run);
+		assert_int_equal(parse(words), -EINVAL);
+		if (!strstr(reason, rows[i].named))
+			fail_msg("%s: %s", rows[i].run, reason);
+	}
+}
+
+static void
 test_bad_options(void **state)
 {
 	static const char *const bad[] = {
@@ -191,7 +262,7 @@ test_bad_options(void **state)
 	    NIC "--listen -t rc_pingpong,",
 	    NIC "--listen -t rc_pingpong:",
 	    NIC "--listen -t rc_pingpong:0",
-	    NIC "--listen -t rc_pingpong:3m",
+	    NIC "--listen -t rc_pingpong:9m",
 	    NIC "--listen -t rc_pingpong:1111111111111111111111111",
 	    NIC "--listen -t atomic_bw:16",
 	    NIC "--listen -t send_bw -n 4",
@@ -475,6 +546,145 @@ test_latency(void **state)
 	assert_int_equal(said_bytes, 0);
 }
 
+/* Who says what, in this order, both the same: addresses by queue pair, results, the farewell. */
+struct order {
+	const char *run, *begin, *each, *end; /* `each` for every size */
+	unsigned sizes;
+};
+
+static void
+they_follow(const char *order, unsigned size)
+{
+	for (; *order; order++) {
+		char text[108];
+
+		if (*order == 'R') {
+			they_report(size, p.count * p.run.qps);
+		} else if (*order == 'd') {
+			they_write("done", 5);
+		} else {
+			snprintf(text, sizeof(text), "%s", THEIR_ADDRESS);
+			text[15] = (char)('a' + *order - '0'); /* of 00001a */
+			they_write(text, sizeof(text));
+		}
+	}
+}
+
+static void
+we_followed(const char *order, unsigned size)
+{
+	char address[sizeof(OUR_ADDRESS)];
+
+	for (; *order; order++) {
+		if (*order == 'R') {
+			we_said(size, 8);
+			we_said(p.count * p.run.qps, 8);
+			for (unsigned i = 2; i < 5; i++)
+				we_said(0, 8);
+		} else if (*order == 'd') {
+			we_wrote("done", 5);
+		} else {
+			snprintf(address, sizeof(address), "0003:0010:%06x%s",
+				 0xabcdef + (unsigned)(*order - '0'), OUR_ADDRESS + 16);
+			we_wrote(address, 108);
+		}
+	}
+}
+
+/* Taken from perftest's programs with these options, at both ends. */
+static const struct order orders[] = {
+    {"send_bw:1000", "0000", "", "0d", 1},
+    {"send_bw:1000+b", "0000", "R", "0d", 1},
+    {"send_bw+a", "000", "00", "0d", 23},
+    {"send_bw+a+b", "000", "0R0", "0d", 23},
+    {"ud_send_bw+a", "000", "00", "0d", 10}, /* as far as the MTU goes */
+    {"send_bw:1000+q4", "0123001230", "", "0d", 1},
+    {"send_bw:1000+reversed", "0000", "", "0d", 1},
+    {"send_bw:1000+D3", "0000", "", "0d", 1},
+    {"send_bw:1000+D3+b", "0000", "", "0d", 1},
+    {"send_lat+a", "000", "0", "0d", 23},
+    {"send_lat:1000+D3", "0000", "", "0d", 1},
+    {"write_bw:1000+b", "0000", "R", "0d", 1},
+    {"write_bw+a", "0000", "", "R0d", 23},
+    {"write_bw+a+b", "000", "00R", "0d", 23},
+    {"write_bw:1000+q4", "0123012300", "R", "0d", 1},
+    {"write_bw:1000+reversed", "0000", "R", "0d", 1},
+    {"write_bw:1000+D3+b", "0000", "R", "0d", 1},
+    {"write_lat+a", "0000", "", "", 23},
+    {"read_bw+a", "0000", "", "R0d", 23},
+    {"read_lat+a", "0000", "", "0d", 23},
+    {"read_lat:1000+D3", "0000", "", "0d", 1},
+    {"atomic_bw+q4", "0123012300", "R", "0d", 1},
+};
+
+static void
+test_orders(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2 * sizeof(orders) / sizeof(orders[0]); i++) {
+		const struct order *order = &orders[i / 2];
+		unsigned first, size;
+		int rc;
+
+		begin(i % 2 ? "--connect h" : "--listen", order->run);
+		if (p.run.test->ud)
+			p.attr.mtu = 1024;
+		first = size = p.run.all ? 2 : p.run.size;
+		they_begin("6.06", 4096, 64, "5");
+		they_follow(order->begin, 0);
+		for (unsigned k = 0; k < order->sizes; k++, size *= 2)
+			they_follow(order->each, size);
+		they_follow(order->end, size / 2);
+		rc = talk(peer_perftest);
+		/* nothing was written, and that is seen */
+		if (rc != 0 && !(rc == -EBADMSG && strstr(p.error, "not")))
+			fail_msg("%s: %s", order->run, p.error);
+		assert_int_equal(moved, order->sizes);
+		assert_int_equal(connected, p.run.qps);
+		we_wrote("6.06", 16);
+		we_said(4096, 4);
+		we_said(64, 4);
+		we_wrote(p.run.test->ud ? "3" : "5", 2);
+		we_followed(order->begin, 0);
+		for (unsigned k = 0; k < order->sizes; k++, first *= 2)
+			we_followed(order->each, first);
+		we_followed(order->end, first / 2);
+		assert_int_equal(said_bytes, 0);
+	}
+}
+
+/* What the other program was started with is seen at once, and named. */
+static void
+test_mismatches(void **state)
+{
+	static const struct {
+		const char *run, *says, *address, *named;
+	} rows[] = {
+	    {"write_bw:1000", "01", NULL, "+qN"},
+	    {"send_bw:1000", "01", NULL, "+qN"},
+	    {"write_bw:1000+q4", "00", NULL, "+qN"},
+	    {"send_bw:1000+q2", "0102", NULL, "+qN"},
+	    {"send_bw", "",
+	     "0000:0001:00001a:57b251:00000b21:000056193a2f8000:" COLONS ":00000007:", "-c XRC"},
+	    {"send_bw", "",
+	     "0000:0001:00001a:57b251:00000b21:000056193a2f8000:fe:80:00:00:00:00:00:00:00:00:00:"
+	     "00:0a:00:00:01:00000000:",
+	     "IPv6"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		begin("--listen", rows[i].run);
+		they_begin("6.06", 4096, 64, "5");
+		if (rows[i].address)
+			they_write(rows[i].address, 108);
+		they_follow(rows[i].says, 0);
+		assert_int_equal(talk(peer_perftest), -EPROTO);
+		assert_non_null(strstr(p.error, rows[i].named));
+		assert_non_null(strstr(p.error, "; "));
+	}
+}
+
 static int
 try_begin(const char *run, const char *version, uint32_t cycle, uint32_t line, const char *mtu,
 	  const char *address)
@@ -559,6 +769,53 @@ test_written(void **state)
 }
 
 static void
+add(unsigned at, uint64_t n)
+{
+	uint64_t word;
+
+	memcpy(&word, p.region + at, sizeof(word));
+	word += n;
+	memcpy(p.region + at, &word, sizeof(word));
+}
+
+/* Each queue pair has a region of its own, and what is beside any of them counts. */
+static void
+test_regions(void **state)
+{
+	(void)state;
+	prime("--listen", "write_bw:5000+q3");
+	assert_int_equal(p.region_bytes, 5056);
+	assert_int_equal(peer_region(&p, &p.qp[2]), 2 * 5056);
+	for (unsigned i = 0; i < 3; i++)
+		memset(p.region + i * 5056, 7, 5000);
+	assert_int_equal(peer_inspect(&p), 0);
+	assert_int_equal(p.verified, 3 * 5000);
+	p.region[2 * 5056 + 5000] = 7;
+	assert_int_equal(peer_inspect(&p), -EBADMSG);
+
+	prime("--connect h", "write_bw:5000+b"); /* both are written to */
+	assert_int_equal(peer_inspect(&p), -EBADMSG);
+	memset(p.region, 7, 5000);
+	assert_int_equal(peer_inspect(&p), 0);
+
+	prime("--listen", "write_bw:5000+reversed"); /* the server is not */
+	assert_int_equal(peer_inspect(&p), 0);
+	p.region[0] = 7;
+	assert_int_equal(peer_inspect(&p), -EBADMSG);
+
+	prime("--listen", "atomic_bw+q2");
+	for (unsigned i = 0; i < 2; i++)
+		add(i * 4096, 5);
+	assert_int_equal(peer_inspect(&p), 0);
+	add(4096, 1);
+	assert_int_equal(peer_inspect(&p), -EBADMSG);
+	prime("--listen", "atomic_bw+D1"); /* nobody says how many */
+	assert_int_equal(peer_inspect(&p), -EBADMSG);
+	add(0, 77);
+	assert_int_equal(peer_inspect(&p), 0);
+}
+
+static void
 test_margins(void **state)
 {
 	static const int at[] = {-1, -4096, 5056, 5056 + 4095};
@@ -577,16 +834,6 @@ test_margins(void **state)
 	assert_int_equal(peer_inspect(&p), 0);
 	p.region[4999]++;
 	assert_int_equal(peer_inspect(&p), -EBADMSG);
-}
-
-static void
-add(unsigned at, uint64_t n)
-{
-	uint64_t word;
-
-	memcpy(&word, p.region + at, sizeof(word));
-	word += n;
-	memcpy(p.region + at, &word, sizeof(word));
 }
 
 static void
@@ -617,12 +864,14 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_options),	   cmocka_unit_test(test_bad_options),
+	    cmocka_unit_test(test_run_options),	   cmocka_unit_test(test_refused_options),
+	    cmocka_unit_test(test_orders),	   cmocka_unit_test(test_mismatches),
 	    cmocka_unit_test(test_line),	   cmocka_unit_test(test_many_lines),
 	    cmocka_unit_test(test_bad_lines),	   cmocka_unit_test(test_write_bw),
 	    cmocka_unit_test(test_read_bw_client), cmocka_unit_test(test_latency),
 	    cmocka_unit_test(test_bad_perftest),   cmocka_unit_test(test_pattern),
 	    cmocka_unit_test(test_written),	   cmocka_unit_test(test_margins),
-	    cmocka_unit_test(test_atomics),
+	    cmocka_unit_test(test_regions),	   cmocka_unit_test(test_atomics),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,8 @@ enum fault {
 	WRONG_CRC,
 	STRANGER, /* another source address */
 	NO_RECEIVE,
+	NO_RIGHT, /* of the queue pair, though the region has it */
+	NO_RIGHT_EMPTY,
 	FAULTS
 };
 
@@ -41,9 +43,24 @@ applies(enum fault fault, uint8_t op)
 		return is_atomic(op);
 	case NO_RECEIVE:
 		return is_send(op) || op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM;
+	case NO_RIGHT:
+		return is_write(op) || op == RC_READ_REQUEST || is_atomic(op) ||
+		       op == RC_SEND_LAST_INV || op == RC_SEND_ONLY_INV;
+	case NO_RIGHT_EMPTY:
+		return op == RC_WRITE_ONLY || op == RC_WRITE_ONLY_IMM || op == RC_READ_REQUEST;
 	default:
 		return true;
 	}
+}
+
+static uint8_t
+right_of(uint8_t op)
+{
+	if (is_write(op))
+		return NIC_REMOTE_WRITE;
+	if (is_atomic(op))
+		return NIC_REMOTE_ATOMIC;
+	return op == RC_READ_REQUEST ? NIC_REMOTE_READ : NIC_REMOTE_INVALIDATE;
 }
 
 static void
@@ -70,6 +87,12 @@ spoil(struct world *w, struct craft *c, enum fault fault)
 		break;
 	case STRANGER:
 		c->source_ip = net_ip(2);
+		break;
+	case NO_RIGHT_EMPTY:
+		c->length = c->dma_length = 0;
+		/* fall through */
+	case NO_RIGHT:
+		((struct roce_qp *)w->qp)->access &= (uint8_t)~right_of(c->opcode);
 		break;
 	default:
 		break;
@@ -114,7 +137,8 @@ judge_expected(uint8_t op, enum doing doing, enum fault fault, uint32_t expected
 		    : doing == SENDING ? is_send(op) && !begins(op)
 				       : is_write(op) && !begins(op);
 
-	if (!fits || fault == SHORT || fault == EMPTY || fault == MISALIGNED || fault == LONGER)
+	if (!fits || fault == SHORT || fault == EMPTY || fault == MISALIGNED || fault == LONGER ||
+	    fault == NO_RIGHT || fault == NO_RIGHT_EMPTY)
 		return nak(NAK(NAK_INVALID_REQUEST), expected, DROP_bad_request);
 	if (fault == WRONG_KEY || fault == OUTSIDE)
 		return nak(NAK(NAK_REMOTE_ACCESS), expected, DROP_bad_request);
@@ -153,11 +177,12 @@ judge(uint8_t op, enum nic_qp_state state, enum doing doing, enum place place, e
 		return silent(state == NIC_QP_RTR ? DROP_no_qp : DROP_duplicate);
 	if (op == ROCE_CNP)
 		return silent(DROP_NONE);
-	if (!is_request(op)) /* a datagram */
+	if (!is_request(op) && !is_reserved(op)) /* a datagram */
 		return silent(DROP_bad_request);
 	if (place == AHEAD || place == FAR_AHEAD)
 		return nak(NAK(NAK_SEQUENCE), expected, DROP_out_of_order);
-	if (place != EXPECTED && (op == RC_READ_REQUEST || is_atomic(op))) /* not one we know */
+	/* not one we know */
+	if (place != EXPECTED && (op == RC_READ_REQUEST || is_atomic(op) || is_reserved(op)))
 		return silent(DROP_duplicate);
 	if (place != EXPECTED)
 		return nak(ACK, expected - 1, DROP_duplicate);
@@ -361,8 +386,8 @@ asked_again(void **state)
 	/* what isn't the same as before gets nothing */
 	for (unsigned i = 0; i < 6; i++) {
 		c = craft(w, RC_READ_REQUEST, PSN + (i == 5 ? 5 : 2));
-		c.address += 2 * MTU + (i == 0 ? 4 : 0);
-		c.dma_length = 3 * MTU + (i == 1 ? 1 : i == 2 ? -1u : 0);
+		c.address += 2 * MTU + (i == 0 ? 4 : i == 2 ? -4u : 0);
+		c.dma_length = 3 * MTU + (i == 1 ? 1 : 0);
 		c.rkey ^= i == 3;
 		c.opcode = i == 4 ? RC_FETCH_ADD : RC_READ_REQUEST;
 		c.atomic = i == 4;
@@ -373,6 +398,205 @@ asked_again(void **state)
 	}
 	assert_int_equal(qp_state((struct roce_qp *)w->qp), NIC_QP_RTR);
 	end_qp(w);
+	world_destroy(w);
+}
+
+/* A READ of 5 * MTU - 8 bytes is asked for again in part: the answers have the PSNs of the whole.
+ */
+static void
+asked_again_in_part(void **state)
+{
+	static const struct {
+		uint32_t skip, bytes, answers;
+		uint8_t last;
+	} parts[] = {
+	    {0, 5 * MTU - 8, 5, RC_READ_RESPONSE_LAST}, /* all of it */
+	    {2, MTU, 1, RC_READ_RESPONSE_ONLY},		/* one in the middle */
+	    {1, 3 * MTU, 3, RC_READ_RESPONSE_LAST},
+	    {0, 2 * MTU, 2, RC_READ_RESPONSE_LAST}, /* the begin */
+	    {0, 1, 1, RC_READ_RESPONSE_ONLY},
+	    {3, 2 * MTU - 9, 2, RC_READ_RESPONSE_LAST}, /* the end, but for a byte */
+	    {4, MTU - 8, 1, RC_READ_RESPONSE_ONLY},
+	    {4, MTU - 7, 0, 0}, /* one byte more than there was */
+	    {3, 2 * MTU, 0, 0},
+	    {0, 5 * MTU, 0, 0},
+	};
+	struct world *w = world_create();
+	struct craft c;
+
+	make_qp(w, NIC_QP_RTS);
+	for (unsigned i = 0; i < 2 * MEMORY; i++)
+		w->memory[i] = (uint8_t)(i * 7 + (i >> 8));
+	c = craft(w, RC_READ_REQUEST, PSN);
+	c.dma_length = 5 * MTU - 8;
+	give(w, &c, false);
+	assert_int_equal(w->answers, 5);
+	for (unsigned i = 0; i < 2 * sizeof(parts) / sizeof(parts[0]); i++) {
+		uint32_t part = i / 2, skip = parts[part].skip; /* each twice */
+
+		w->answers = w->data_bytes = 0;
+		c = craft(w, RC_READ_REQUEST, PSN + skip);
+		c.address += (uint64_t)skip * MTU;
+		c.dma_length = parts[part].bytes;
+		give(w, &c, false);
+		assert_int_equal(w->answers, parts[part].answers);
+		if (parts[part].answers == 0)
+			continue;
+		assert_int_equal(w->data_bytes, parts[part].bytes);
+		assert_memory_equal(w->data, w->memory + MEMORY + 512 + skip * MTU, w->data_bytes);
+		assert_int_equal(w->opcode, parts[part].last);
+		assert_int_equal(w->psn, (PSN + skip + parts[part].answers - 1) & PSN_MASK);
+	}
+	/* what is new comes next, and its answers are whole */
+	w->answers = 0;
+	c = craft(w, RC_READ_REQUEST, PSN + 5);
+	c.dma_length = 2 * MTU;
+	give(w, &c, false);
+	assert_int_equal(w->answers, 2);
+	assert_int_equal(w->psn, (PSN + 6) & PSN_MASK);
+	assert_int_equal(qp_state((struct roce_qp *)w->qp), NIC_QP_RTS);
+	end_qp(w);
+	world_destroy(w);
+}
+
+/* Two parts in one turn: the first is answered as it was asked for, then what is asked for after.
+ */
+static void
+asked_again_in_parts(void **state)
+{
+	struct world *w = world_create();
+	uint8_t f[512];
+	struct craft c;
+
+	make_qp(w, NIC_QP_RTS);
+	c = craft(w, RC_READ_REQUEST, PSN);
+	c.dma_length = 5 * MTU;
+	give(w, &c, false);
+	w->answers = 0;
+	for (unsigned i = 0; i < 2; i++) {
+		c = craft(w, RC_READ_REQUEST, PSN + 2 * i);
+		c.address += 2 * i * MTU;
+		c.dma_length = (i == 0 ? 2 : 3) * MTU;
+		net_inject(w->net, 0, f, craft_frame(&c, f));
+	}
+	net_turn(w->net);
+	assert_int_equal(w->answers, 2);
+	assert_int_equal(w->opcode, RC_READ_RESPONSE_LAST);
+	assert_int_equal(w->psn, (PSN + 1) & PSN_MASK);
+	give(w, &c, false);
+	assert_int_equal(w->answers, 5);
+	assert_int_equal(w->opcode, RC_READ_RESPONSE_LAST);
+	assert_int_equal(w->psn, (PSN + 4) & PSN_MASK);
+	end_qp(w);
+	world_destroy(w);
+}
+
+/* ---- the requester ---- */
+
+static void
+post(struct world *w, uint8_t opcode, uint32_t length, uint16_t flags)
+{
+	struct nic_send_wr wr = {.opcode = opcode,
+				 .flags = flags,
+				 .sge_count = 1,
+				 .sge = {{(uintptr_t)w->receive, length, w->receive_mr.lkey}},
+				 .remote_address = 64,
+				 .rkey = 1};
+
+	assert_int_equal(nic_post_send(w->qp, &wr, 1), 1);
+}
+
+/* The last packet of a message that takes a receive WR has the bit, and no other. */
+static void
+solicited_event(void **state)
+{
+	static const struct {
+		uint8_t opcode;
+		uint32_t length;
+		unsigned solicited;
+	} rows[] = {
+	    {NIC_SEND, 8, 1},
+	    {NIC_SEND, 2 * MTU + 8, 1},
+	    {NIC_SEND_IMM, 8, 1},
+	    {NIC_SEND_IMM, 2 * MTU + 8, 1},
+	    {NIC_SEND_INV, 8, 1},
+	    {NIC_SEND_INV, 2 * MTU + 8, 1},
+	    {NIC_WRITE_IMM, 8, 1},
+	    {NIC_WRITE_IMM, 2 * MTU + 8, 1},
+	    {NIC_WRITE, 0, 0},
+	    {NIC_WRITE, 8, 0},
+	    {NIC_WRITE, 2 * MTU + 8, 0},
+	    {NIC_READ, 8, 0},
+	    {NIC_CMP_SWAP, 8, 0},
+	    {NIC_FETCH_ADD, 8, 0},
+	};
+	struct world *w = world_create();
+
+	for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+		make_qp(w, NIC_QP_RTS);
+		post(w, rows[i / 2].opcode, rows[i / 2].length, i % 2 ? NIC_SOLICITED : 0);
+		net_turn(w->net);
+		assert_true(w->answers >= 1);
+		assert_int_equal(w->solicited, i % 2 ? rows[i / 2].solicited : 0);
+		end_qp(w);
+	}
+	world_destroy(w);
+}
+
+/* A NAK for the sequence: `frames` leave because of it. */
+static void
+complain(struct world *w, uint32_t psn, unsigned frames)
+{
+	struct craft c = craft(w, RC_ACK, psn);
+
+	c.length = 0;
+	c.syndrome = NAK(NAK_SEQUENCE);
+	w->answers = 0;
+	give(w, &c, false);
+	assert_int_equal(w->answers, frames);
+}
+
+/*
+ * The same NAK again, before a round trip can be over: what it asks for is on its way. `rtt` in
+ * turns; 0: none has been measured.
+ */
+static void
+told_again(struct world *w, unsigned rtt)
+{
+	uint32_t psn = PSN;
+	struct craft c;
+
+	make_qp(w, NIC_QP_RTS);
+	if (rtt) {
+		post(w, NIC_WRITE, 8, 0);
+		for (unsigned i = 0; i < rtt; i++)
+			net_turn(w->net);
+		c = craft(w, RC_ACK, psn++);
+		c.length = 0;
+		give(w, &c, false);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		post(w, NIC_WRITE, 8, 0);
+	net_turn(w->net);
+	complain(w, psn, 3);
+	for (unsigned i = 0; i < (rtt ? rtt - rtt / 4 : 20); i++)
+		complain(w, psn, 0);
+	if (rtt) { /* now it is news: what was sent again was lost */
+		for (unsigned i = 0; i < rtt / 4; i++)
+			net_turn(w->net);
+		complain(w, psn, 3);
+	}
+	complain(w, psn + 1, 2); /* as this is at any time */
+	end_qp(w);
+}
+
+static void
+told_again_at_once(void **state)
+{
+	struct world *w = world_create();
+
+	told_again(w, 0);
+	told_again(w, 40);
 	world_destroy(w);
 }
 
@@ -425,6 +649,10 @@ main(void)
 	    cmocka_unit_test(every_request_in_every_state),
 	    cmocka_unit_test(cut_anywhere),
 	    cmocka_unit_test(asked_again),
+	    cmocka_unit_test(asked_again_in_part),
+	    cmocka_unit_test(asked_again_in_parts),
+	    cmocka_unit_test(solicited_event),
+	    cmocka_unit_test(told_again_at_once),
 	    cmocka_unit_test(depth_of_memory),
 	};
 

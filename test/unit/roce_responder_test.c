@@ -357,8 +357,9 @@ access_refused(void **state)
 		refused(forbidden, i, NAK(NAK_REMOTE_ACCESS));
 	for (unsigned i = 0; i < 100; i += 9)
 		refused(wrapping, i, NAK(NAK_REMOTE_ACCESS));
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; i < 2; i++)
 		refused(without_right, i, NAK(NAK_REMOTE_ACCESS));
+	refused(without_right, 2, NAK(NAK_INVALID_REQUEST));
 }
 
 static struct craft

@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "roce_target.h"
 
+static void
+keep_data(struct world *w, const uint8_t *f, uint32_t length)
+{
+	uint32_t at = EXT_AT + (w->opcode == RC_READ_RESPONSE_MIDDLE ? 0 : AETH_BYTES);
+	uint32_t n = length - at - ICRC_BYTES - (f[BTH_AT + 1] >> 4 & 3);
+
+	assert_true(w->data_bytes + n <= sizeof(w->data));
+	memcpy(w->data + w->data_bytes, f + at, n);
+	w->data_bytes += n;
+}
+
 static bool
 see(struct net *n, const uint8_t *f, uint32_t length)
 {
@@ -12,6 +23,9 @@ see(struct net *n, const uint8_t *f, uint32_t length)
 	w->opcode = f[BTH_AT];
 	w->psn = get32(f + BTH_AT + 8) & PSN_MASK;
 	w->syndrome = f[EXT_AT];
+	w->solicited += (f[BTH_AT + 1] & BTH_SOLICITED) != 0;
+	if (w->opcode >= RC_READ_RESPONSE_FIRST && w->opcode <= RC_READ_RESPONSE_ONLY)
+		keep_data(w, f, length);
 	return false;
 }
 
@@ -85,7 +99,8 @@ end_qp(struct world *w)
 		;
 	srq->taken = srq->freed = srq->posted;
 	w->port->wcs = 0;
-	w->answers = 0;
+	w->answers = w->solicited = 0;
+	w->data_bytes = 0;
 }
 
 bool
@@ -147,10 +162,16 @@ is_answer(uint8_t op)
 }
 
 bool
+is_reserved(uint8_t op)
+{
+	return op == 0x15 || (op >= 0x18 && op <= 0x1f);
+}
+
+bool
 is_known(uint8_t op)
 {
-	return is_request(op) || is_answer(op) || op == UD_SEND_ONLY || op == UD_SEND_ONLY_IMM ||
-	       op == ROCE_CNP;
+	return is_reserved(op) || is_request(op) || is_answer(op) || op == UD_SEND_ONLY ||
+	       op == UD_SEND_ONLY_IMM || op == ROCE_CNP;
 }
 
 struct craft

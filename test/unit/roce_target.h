@@ -27,6 +27,9 @@ struct world {
 	unsigned answers;
 	uint8_t opcode, syndrome;
 	uint32_t psn;
+	unsigned solicited;  /* how many of them had the bit */
+	uint32_t data_bytes; /* that answers to READs brought, one behind the other */
+	uint8_t data[MEMORY];
 };
 
 struct world *world_create(void);
@@ -46,6 +49,8 @@ bool begins(uint8_t op);
 /* First or in the middle: whole frames only. */
 bool goes_on(uint8_t op);
 bool is_answer(uint8_t op);
+/* Of the range for RC, with no meaning, or one that we do not offer (FLUSH, ATOMIC WRITE). */
+bool is_reserved(uint8_t op);
 bool is_known(uint8_t op);
 
 /* A sound frame of any opcode. */

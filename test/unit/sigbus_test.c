@@ -11,6 +11,7 @@
 #include "memfd.h"
 #include "sigbus.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -121,6 +122,145 @@ test_hole_in_memfd(void **state)
 	memfd_close(&m);
 }
 
+/* Memory as sessions have it, watched, and the program's mapping of it. */
+struct watched {
+	struct memfd m;
+	int guard, notify;
+	size_t step; /* from one page to the next */
+	_Atomic uint8_t *ours, *theirs;
+};
+
+/* On huge pages, if `huge` and there are some. */
+static void
+watched_open(struct watched *v, int huge)
+{
+	int rc = sigbus_watch();
+
+	if (rc == -EPERM || rc == -ENOSYS || rc == -EINVAL) {
+		print_message("no userfaultfd: %s\n", strerror(-rc));
+		skip();
+	}
+	assert_int_equal(rc, 0);
+	install();
+	assert_int_equal(
+	    memfd_open("weir-test", PAGES * (huge ? MEMFD_HUGE_PAGE : 4096), huge, NULL, 0, &v->m),
+	    0);
+	if (huge && v->m.page != MEMFD_HUGE_PAGE)
+		print_message("no huge pages\n");
+	v->step = v->m.bytes / PAGES;
+	v->notify = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	v->guard = sigbus_guard_add(v->m.base, v->m.bytes, v->m.page, v->notify);
+	assert_true(v->guard >= 0);
+	v->ours = v->m.base;
+	v->theirs = mmap(NULL, v->m.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, v->m.fd, 0);
+	assert_ptr_not_equal(v->theirs, MAP_FAILED);
+	for (size_t i = 0; i < PAGES; i++)
+		v->theirs[i * v->step] = (uint8_t)(i + 1);
+}
+
+static void
+watched_close(struct watched *v)
+{
+	munmap((void *)v->theirs, v->m.bytes);
+	sigbus_guard_remove(v->guard);
+	memfd_close(&v->m);
+	close(v->notify);
+	sigbus_unwatch();
+}
+
+static void
+punch(struct watched *v, size_t page)
+{
+	assert_int_equal(fallocate(v->m.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   (off_t)(page * v->step), (off_t)v->step),
+			 0);
+}
+
+/* A hole that the kernel would fill again is noticed where it is touched first, and costs once. */
+static void
+test_hole_is_noticed(void **state)
+{
+	struct watched v;
+	uint64_t n;
+
+	watched_open(&v, *(int *)*state);
+	punch(&v, 3);
+	assert_int_equal(v.ours[2 * v.step], 3);
+	assert_false(sigbus_guard_hit(v.guard));
+	assert_false(sigbus_guard_cut(v.guard));
+	assert_int_equal(v.ours[3 * v.step], 0);
+	assert_true(sigbus_guard_hit(v.guard));
+	for (unsigned i = 0; i < 100; i++) { /* the page is ours now */
+		v.theirs[3 * v.step] = 77;
+		punch(&v, 3);
+		v.ours[3 * v.step]++;
+	}
+	assert_int_equal(v.ours[3 * v.step], 100);
+	assert_int_equal(read(v.notify, &n, sizeof(n)), sizeof(n));
+	assert_int_equal(n, 1);
+	watched_close(&v);
+}
+
+/* After the cut nothing that the program does is seen, nor costs anything. */
+static void
+test_cut(void **state)
+{
+	struct watched v;
+	uint64_t n;
+
+	watched_open(&v, *(int *)*state);
+	punch(&v, 0);
+	v.ours[0] = 1;
+	assert_true(sigbus_guard_cut(v.guard));
+	assert_false(sigbus_guard_cut(v.guard));
+	assert_false(sigbus_guard_cut(-1));
+	assert_int_equal(read(v.notify, &n, sizeof(n)), sizeof(n));
+	for (size_t i = 0; i < PAGES; i++) {
+		v.theirs[i * v.step] = 9;
+		assert_int_equal(v.ours[i * v.step], 0);
+		punch(&v, i);
+		v.ours[i * v.step] = 5;
+		assert_int_equal(v.theirs[i * v.step], 0);
+	}
+	assert_false(sigbus_guard_hit(v.guard));
+	assert_int_equal(read(v.notify, &n, sizeof(n)), -1);
+	watched_close(&v);
+}
+
+/* Pages that the kernel unmaps under pressure come back as they were: no program did that. */
+static void
+test_unmapped_pages(void **state)
+{
+	struct watched v;
+
+	watched_open(&v, *(int *)*state);
+	for (unsigned round = 0; round < 8; round++) {
+		assert_int_equal(madvise(v.m.base, v.m.bytes, MADV_DONTNEED), 0);
+		for (size_t i = 0; i < PAGES; i++)
+			assert_int_equal(v.ours[i * v.step], i + 1);
+	}
+	assert_false(sigbus_guard_hit(v.guard));
+	watched_close(&v);
+}
+
+/* A hole that the program itself has filled before we look is none; in a loop it is one. */
+static void
+test_punched_and_touched(void **state)
+{
+	unsigned n = 0;
+	struct watched v;
+
+	watched_open(&v, *(int *)*state);
+	while (!sigbus_guard_hit(v.guard) && n < 20000) {
+		punch(&v, n % PAGES);
+		v.theirs[n % PAGES * v.step] = (uint8_t)n;
+		assert_int_equal(v.ours[n % PAGES * v.step], (uint8_t)n);
+		n++;
+	}
+	assert_in_range(n, PAGES + 64, 19999);
+	watched_close(&v);
+}
+
 static int
 end_of_child(void (*act)(struct victim *v), struct victim *v)
 {
@@ -225,9 +365,18 @@ test_table(void **state)
 int
 main(void)
 {
+	static int small = 0, huge = 1;
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_repair),
 	    cmocka_unit_test(test_hole_in_memfd),
+	    cmocka_unit_test_prestate(test_hole_is_noticed, &small),
+	    cmocka_unit_test_prestate(test_hole_is_noticed, &huge),
+	    cmocka_unit_test_prestate(test_cut, &small),
+	    cmocka_unit_test_prestate(test_cut, &huge),
+	    cmocka_unit_test_prestate(test_unmapped_pages, &small),
+	    cmocka_unit_test_prestate(test_unmapped_pages, &huge),
+	    cmocka_unit_test_prestate(test_punched_and_touched, &small),
+	    cmocka_unit_test_prestate(test_punched_and_touched, &huge),
 	    cmocka_unit_test(test_default_elsewhere),
 	    cmocka_unit_test(test_threads),
 	    cmocka_unit_test(test_table),

@@ -198,7 +198,8 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	uint64_t e0 = 0, e1 = 0, e2 = 0;
 
 	bth = BTH(last ? (first ? wr->wire.only : wr->wire.last) : wr->wire.first + !first);
-	if (last && (wr->flags & NIC_SOLICITED))
+	/* the standard allows the bit only where a receive WR is taken */
+	if (last && (wr->flags & NIC_SOLICITED) && wr->wire.last != RC_WRITE_LAST)
 		bth |= BTH_SOLICITED << 16;
 	/* a window is never smaller than ROCE_MIN_FRAMES: one of its frames asks for an answer */
 	if (!more || psn % ROCE_MIN_FRAMES == ROCE_MIN_FRAMES - 1)

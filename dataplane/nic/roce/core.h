@@ -95,8 +95,9 @@ struct served {
 	uint64_t value;	  /* atomic: what was there before */
 	uint32_t rkey, length, msn;
 	uint32_t psn, count; /* PSNs of the answers, 24 bits */
-	uint32_t begin;	     /* first of the answers that are wanted: 0, or more when asked again */
-	uint32_t sent;	     /* answers that have left; count: none waits */
+	uint32_t begin, end; /* answers to send: [0, count), or a part when asked again */
+	uint32_t sent;	     /* answers that have left; end: none waits */
+	uint32_t stop;	     /* READ: end of the bytes to send, from `address` */
 	bool atomic;
 	bool again; /* all have left once */
 };

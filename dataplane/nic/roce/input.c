@@ -52,6 +52,7 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct headers *h, struct 
 	case PACKET_WRITE:
 	case PACKET_READ:
 	case PACKET_ATOMIC:
+	case PACKET_RESERVED:
 		if (p->marked)
 			roce_answer_congestion(qp, now);
 		return roce_responder_input(qp, p);

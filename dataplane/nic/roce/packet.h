@@ -92,8 +92,10 @@ enum opcode {
 	RC_ATOMIC_ACK,
 	RC_CMP_SWAP,
 	RC_FETCH_ADD,
-	RC_SEND_LAST_INV = 0x16,
+	RC_RESERVED, /* as are 0x18 to RC_END */
+	RC_SEND_LAST_INV,
 	RC_SEND_ONLY_INV,
+	RC_END = 0x1f,
 	UD_SEND_ONLY = 0x64,
 	UD_SEND_ONLY_IMM,
 	ROCE_CNP = 0x81,
@@ -107,6 +109,7 @@ enum packet_kind {
 	PACKET_WRITE,
 	PACKET_READ,
 	PACKET_ATOMIC,
+	PACKET_RESERVED, /* RC opcode without a meaning, or one that is not offered: a request */
 	PACKET_ACK,
 	PACKET_RESPONSE, /* to READ and atomics */
 	PACKET_DATAGRAM,

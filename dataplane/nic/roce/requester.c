@@ -429,7 +429,7 @@ roce_requester_lost(struct roce_qp *qp, uint64_t now)
 	/* told again before what was sent again can have arrived: nothing new */
 	if (rq->una == rq->next ||
 	    (rq->went_back != 0 &&
-	     (rq->send == rq->una || now - rq->went_back < rq->window.rtt / 2)))
+	     (rq->send == rq->una || now - rq->went_back < roce_window_stale(&rq->window))))
 		return;
 	if (rq->went_back == 0)
 		roce_window_lost(&rq->window, rq->next);

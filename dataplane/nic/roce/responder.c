@@ -50,12 +50,6 @@ take_recv(struct roce_qp *qp, struct nic_recv_wr *wr)
 	return true;
 }
 
-static bool
-invalidate(struct roce_qp *qp, uint32_t key)
-{
-	return (qp->access & NIC_REMOTE_INVALIDATE) && roce_mr_invalidate(&qp->ctx->dev->mrs, key);
-}
-
 static enum drop
 take_send(struct roce_qp *qp, const struct packet *p)
 {
@@ -72,7 +66,7 @@ take_send(struct roce_qp *qp, const struct packet *p)
 	}
 	if (p->payload_length > rs->left)
 		return refuse_send(qp, NIC_WC_LOC_LEN_ERR, NAK_INVALID_REQUEST);
-	if ((p->flags & PACKET_INV) && !invalidate(qp, p->imm))
+	if ((p->flags & PACKET_INV) && !roce_mr_invalidate(&qp->ctx->dev->mrs, p->imm))
 		return refuse_send(qp, NIC_WC_LOC_PROT_ERR, NAK_REMOTE_ACCESS);
 	if (p->payload_length != 0) {
 		if (!mr_check(&qp->ctx->dev->mrs, rs->wr.sge.lkey, rs->address, p->payload_length,
@@ -106,8 +100,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	if (left > ROCE_MESSAGE_MAX || n > left || (n == left) != last)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	/* the whole of it at once when it begins, and each packet: it may be gone meanwhile */
-	if (left != 0 && (!(qp->access & NIC_REMOTE_WRITE) ||
-			  !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE)))
+	if (left != 0 && !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE))
 		return refuse(qp, NAK_REMOTE_ACCESS);
 	if ((p->flags & PACKET_IMM) && !take_recv(qp, &wr))
 		return not_ready(qp);
@@ -141,6 +134,8 @@ out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 	if (ahead >= PSN_HALF) {
 		if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC)
 			return roce_serve_again(qp, p);
+		if (p->kind == PACKET_RESERVED)
+			return DROP_duplicate;
 		roce_answer_later(qp, RESPOND_ACK); /* the ACK may have been lost */
 		return DROP_duplicate;
 	}
@@ -151,6 +146,27 @@ out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 	}
 	rs->seen = p->psn;
 	return DROP_out_of_order;
+}
+
+/*
+ * Whether the queue pair offers the packet's operation. The IBTA's table of responder errors calls
+ * an operation without this right an invalid request, of 0 bytes too; keys are checked later.
+ */
+static bool
+offered(const struct roce_qp *qp, const struct packet *p)
+{
+	static const uint8_t rights[] = {
+	    [PACKET_SEND] = 0,
+	    [PACKET_WRITE] = NIC_REMOTE_WRITE,
+	    [PACKET_READ] = NIC_REMOTE_READ,
+	    [PACKET_ATOMIC] = NIC_REMOTE_ATOMIC,
+	};
+	uint8_t right;
+
+	if (p->kind == PACKET_RESERVED)
+		return false;
+	right = p->flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[p->kind];
+	return (qp->access & right) == right;
 }
 
 enum drop
@@ -164,6 +180,8 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 	if (ahead != 0)
 		return out_of_sequence(qp, p, ahead);
 	if (rs->kind == PACKET_NONE ? !first : (first || p->kind != rs->kind))
+		return refuse(qp, NAK_INVALID_REQUEST);
+	if (!offered(qp, p))
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (last ? p->payload_length > qp->mtu || (!first && p->payload_length == 0)
 		 : p->payload_length != qp->mtu)

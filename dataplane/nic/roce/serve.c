@@ -23,13 +23,20 @@ make_room(struct roce_qp *qp)
 	if (rs->served_next - rs->serving >= rs->served_limit) {
 		e = entry(rs, rs->serving);
 		/* asked for again: the peer has got it meanwhile, or it would not go on */
-		if (e->sent != e->count && !e->again)
+		if (e->sent != e->end && !e->again)
 			return NULL;
 		rs->serving++;
 	}
 	e = entry(rs, rs->served_next++);
-	*e = (struct served){.psn = rs->expected, .count = 1, .msn = (rs->msn + 1) & PSN_MASK};
+	*e = (struct served){
+	    .psn = rs->expected, .count = 1, .end = 1, .msn = (rs->msn + 1) & PSN_MASK};
 	return e;
+}
+
+static uint32_t
+answers_of(const struct roce_qp *qp, uint32_t bytes)
+{
+	return bytes == 0 ? 1 : (bytes + qp->mtu - 1) / qp->mtu;
 }
 
 static enum drop
@@ -40,16 +47,15 @@ take_read(struct roce_qp *qp, const struct packet *p)
 
 	if (n > ROCE_MESSAGE_MAX)
 		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
-	if (n != 0 && (!(qp->access & NIC_REMOTE_READ) ||
-		       !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, n, NIC_REMOTE_READ)))
+	if (n != 0 && !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, n, NIC_REMOTE_READ))
 		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, qp->rs.expected);
 	e = make_room(qp);
 	if (e == NULL)
 		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
 	e->address = p->address;
 	e->rkey = p->rkey;
-	e->length = n;
-	e->count = n == 0 ? 1 : (n + qp->mtu - 1) / qp->mtu;
+	e->length = e->stop = n;
+	e->count = e->end = answers_of(qp, n);
 	return DROP_NONE;
 }
 
@@ -72,8 +78,7 @@ take_atomic(struct roce_qp *qp, const struct packet *p)
 
 	if (p->address & 7)
 		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
-	if (!(qp->access & NIC_REMOTE_ATOMIC) ||
-	    !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, VALUE_BYTES, NIC_REMOTE_ATOMIC))
+	if (!mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, VALUE_BYTES, NIC_REMOTE_ATOMIC))
 		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, qp->rs.expected);
 	e = make_room(qp);
 	if (e == NULL)
@@ -97,7 +102,7 @@ roce_serve(struct roce_qp *qp, const struct packet *p)
 	return DROP_NONE;
 }
 
-/* Whether a request is the same as before, or asks for the rest of it from answer `skip` on. */
+/* Whether a request is the same as before, or asks for a part of it from answer `skip` on. */
 static bool
 same(const struct roce_qp *qp, const struct served *e, const struct packet *p, uint32_t skip)
 {
@@ -106,7 +111,19 @@ same(const struct roce_qp *qp, const struct served *e, const struct packet *p, u
 	if (e->atomic != (p->kind == PACKET_ATOMIC))
 		return false;
 	return e->atomic || (p->rkey == e->rkey && p->address == e->address + bytes &&
-			     p->dma_length == e->length - bytes);
+			     p->dma_length <= e->length - bytes);
+}
+
+/* Answers from `skip` on leave again, up to `bytes` bytes. */
+static void
+want(const struct roce_qp *qp, struct served *e, uint32_t skip, uint32_t bytes)
+{
+	e->again |= e->sent == e->count;
+	e->begin = e->sent = skip;
+	if (e->atomic)
+		return;
+	e->end = skip + answers_of(qp, bytes);
+	e->stop = skip * qp->mtu + bytes;
 }
 
 enum drop
@@ -121,10 +138,8 @@ roce_serve_again(struct roce_qp *qp, const struct packet *p)
 
 		if (skip >= e->count || !same(qp, e, p, skip))
 			continue;
-		if (e->sent > skip) {
-			e->again |= e->sent == e->count;
-			e->begin = e->sent = skip;
-		}
+		if (e->sent == e->end || e->sent > skip) /* else they wait already */
+			want(qp, e, skip, p->dma_length);
 		if ((int32_t)(rs->serving - i) > 0)
 			rs->serving = i;
 		roce_answer_later(qp, RESPOND_NONE);
@@ -152,7 +167,7 @@ build_atomic(struct roce_qp *qp, const struct served *e, uint8_t *data)
 static uint32_t
 build_read(struct roce_qp *qp, const struct served *e, uint8_t *data, uint32_t n)
 {
-	bool first = e->sent == e->begin, last = e->sent + 1 == e->count;
+	bool first = e->sent == e->begin, last = e->sent + 1 == e->end;
 	uint32_t opcode = first	 ? (last ? RC_READ_RESPONSE_ONLY : RC_READ_RESPONSE_FIRST)
 			  : last ? RC_READ_RESPONSE_LAST
 				 : RC_READ_RESPONSE_MIDDLE;
@@ -168,7 +183,7 @@ static bool
 send_answer(struct roce_qp *qp, struct served *e, void *frame)
 {
 	uint8_t *data = roce_frame_data(qp->ctx, frame);
-	uint32_t skip = e->sent * qp->mtu, n = e->length - skip, length;
+	uint32_t skip = e->sent * qp->mtu, n = e->stop - skip, length;
 
 	if (n > qp->mtu)
 		n = qp->mtu;
@@ -189,10 +204,10 @@ roce_serve_answers(struct roce_qp *qp, unsigned *room)
 	while (rs->serving != rs->served_next) {
 		struct served *e = entry(rs, rs->serving);
 
-		if (e->sent == e->count) {
+		if (e->sent == e->end) {
 			/* it acknowledges all before it */
 			if (rs->response == RESPOND_ACK &&
-			    ((e->psn + e->count) & PSN_MASK) == rs->expected)
+			    ((e->psn + e->end) & PSN_MASK) == rs->expected)
 				rs->response = RESPOND_NONE;
 			rs->serving++;
 			continue;

@@ -115,6 +115,17 @@ roce_window_timeout(struct window *w, uint32_t next)
 		w->backoff++;
 }
 
+uint64_t
+roce_window_stale(const struct window *w)
+{
+	/* NAKs leave at once; the measured ACKs may have waited */
+	uint64_t shortest = w->rtt_min - w->rtt_min / 8;
+
+	if (w->rtt == 0)
+		return WINDOW_RTO_FIRST_NS;
+	return shortest > w->rtt / 2 ? shortest : w->rtt / 2;
+}
+
 void
 roce_window_restore(struct window *w)
 {

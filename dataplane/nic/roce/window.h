@@ -35,6 +35,8 @@ void roce_window_lost(struct window *w, uint32_t next);
 void roce_window_lost_again(struct window *w, uint32_t next);
 /* Nothing came back at all: the same, and the next wait is twice as long. */
 void roce_window_timeout(struct window *w, uint32_t next);
+/* Time in ns after a frame was sent again in which a NAK still reports its first loss. */
+uint64_t roce_window_stale(const struct window *w);
 /* What seemed lost was only late. */
 void roce_window_restore(struct window *w);
 /* The peer, or a switch, says that frames queue. */

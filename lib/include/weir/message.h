@@ -66,13 +66,19 @@ struct weir_messenger_options {
 	uint32_t threshold; /* percent of the window, 1 ... 90, after which credit is returned */
 	uint32_t request_timeout_ms; /* where a request says -1 */
 	uint64_t message_max;	     /* bytes of a message; longer ones are refused at both ends */
+	/*
+	 * Bytes of messages above WEIR_MESSAGE_WHOLE that the library puts together at a time, at
+	 * least 4 MiB; those from one node at most half of them. Others wait. 0: twice message_max.
+	 * Memory that a handler's `place` gives doesn't count.
+	 */
+	uint64_t assembly_max;
 	/* Called by a handler thread, created and lost in turn for each node. May be NULL. */
 	void (*link)(uint16_t node, enum weir_link_event event, int status, void *user);
 	void *user;
 };
 #define WEIR_MESSENGER_OPTIONS                                                                     \
 	{                                                                                          \
-		"weir.message", 0, 2, 0, 64, 10000, 0, 50, 333, 1ull << 30, NULL, NULL             \
+		"weir.message", 0, 2, 0, 64, 10000, 0, 50, 333, 1ull << 30, 0, NULL, NULL          \
 	}
 
 /*
@@ -93,6 +99,7 @@ void weir_messenger_close(struct weir_messenger *m);
 	X(unknown, "dropped: nobody had registered their type")                                    \
 	X(malformed, "dropped: not what a messenger sends; their connection was closed")           \
 	X(oversized, "dropped: longer than message_max, or nobody gave memory for them")           \
+	X(stalled, "dropped: not whole in time, and others waited for their memory")               \
 	X(late, "responses dropped: their request had ended")                                      \
 	X(taken_over, "messages handled for a thread whose handler did not return")                \
 	X(created, "connections made")                                                             \
@@ -137,7 +144,7 @@ struct weir_handler {
 	 * Asked for each message above WEIR_MESSAGE_WHOLE when its first piece is there: memory of
 	 * message->length bytes, which `handle` is given as data; NULL drops the message. If the
 	 * message breaks off, `handle` gets it with WEIR_MESSAGE_BROKEN. May be NULL: the library
-	 * allocates.
+	 * allocates, within assembly_max.
 	 */
 	void *(*place)(struct weir_messenger *m, const struct weir_message *header, void *user);
 };
@@ -147,7 +154,8 @@ int weir_message_register(struct weir_messenger *m, uint16_t type, const struct 
 /*
  * From now on messages of the type are dropped and counted, also those under way, and requests
  * answered with -ENOMSG. Then waits until handlers of the type that run have returned (not for
- * that of the caller): 0, or -EAGAIN, or -ENOENT (nobody had registered it). Any thread.
+ * that of the caller): 0, or -EAGAIN, or -ENOENT (nobody had registered it). After 0 the memory
+ * that its `place` gave for messages not handled yet is the program's again. Any thread.
  */
 int weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms);
 

@@ -22,8 +22,8 @@ struct weir;
 /*
  * weir_poll(), weir_wait() and weir_arm() attach again by themselves (weir_reattach()) when the
  * data plane has gone and is back, for as long as it takes; they give no -ENODEV, all other calls
- * do. A session that an operator has ended (-ECONNABORTED) stays so until weir_reattach() is
- * called.
+ * do. A session that an operator has ended, or the data plane because the program broke a rule
+ * (-ECONNABORTED, weir_reason() says why), stays so until weir_reattach() is called.
  */
 #define WEIR_REATTACH 0x2u
 

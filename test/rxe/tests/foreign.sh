@@ -24,47 +24,121 @@ done
 gid=${gid##*/}
 
 # theirs RUN PORT [HOST]: the program, that asks HOST or is asked. It polls: what never ends runs out of CPU time, or
-# loses its TCP connection. What perftest makes of a clock that an emulator keeps is no matter (-F).
+# loses its TCP connection. What perftest makes of a clock that an emulator keeps is no matter (-F), and an answer may
+# take two seconds (-u). RUN: as -t of weir-roce-peer has it, and behind a blank options that only their end needs.
 theirs() {
-	local test=${1%:*} size=${1#*:} port=$2 command
+	local run=${1%% *} port=$2 index=${index:-$gid} size="" command option
+	local test=${run%%[:+]*}
+	local -a more=() perf=(-F -u 19 -x "$index")
+
+	[[ $run != *:* ]] || { size=${run#*:} && size=${size%%+*}; }
+	[[ $1 != *' '* ]] || read -ra more <<<"${1#* }"
+	for option in $(tr + ' ' <<<"${run#"${run%%+*}"}"); do
+		case "$option" in
+		reversed) more+=(--reversed) ;;
+		?) more+=("-$option") ;;
+		*) more+=("-${option:0:1}" "${option:1}") ;;
+		esac
+	done
 	shift 2
 	case "$test" in
-	*_pingpong) command=("ibv_$test" -g "$gid" -c -s "$size") ;;
-	ud_send_*) command=("ib_${test#ud_}" -F -x "$gid" -c UD -s "$size") ;;
-	cas_*) command=("ib_atomic_${test#cas_}" -F -x "$gid" -A CMP_AND_SWAP) ;;
-	atomic_*) command=("ib_$test" -F -x "$gid") ;;
-	*) command=("ib_$test" -F -x "$gid" -s "$size") ;;
+	*_pingpong) command=("ibv_$test" -g "$index" -c -s "$size") ;;
+	ud_send_*) command=("ib_${test#ud_}" "${perf[@]}" -c UD ${size:+-s "$size"}) ;;
+	cas_*) command=("ib_atomic_${test#cas_}" "${perf[@]}" -A CMP_AND_SWAP) ;;
+	atomic_*) command=("ib_$test" "${perf[@]}") ;;
+	*) command=("ib_$test" "${perf[@]}" ${size:+-s "$size"}) ;;
 	esac
-	(ulimit -t 30 && exec "${command[@]}" -d rxeA -n "$count" -p "$port" "$@" >>"$weir_tmp/theirs.log" 2>&1) ||
-		die "exit $? of ${command[*]} $*"
+	[[ $run == *+D* ]] || more+=(-n "$count") # a time instead
+	(ulimit -t 30 && exec "${command[@]}" "${more[@]}" -d rxeA -p "$port" "$@" >>"$weir_tmp/theirs.log" 2>&1) || {
+		echo "exit $? of ${command[*]} ${more[*]} $*"
+		return 1
+	}
 }
 
 # ours NAME ARGUMENT...: weir-roce-peer, for all runs.
 ours() {
-	local name=$1
+	local name=$1 run list=""
 	shift
+	for run in "${runs[@]}"; do list+=,${run%% *}; done
 	# shellcheck disable=SC2046
 	run "$name" weir-roce-peer --lcores 0@1 --no-pci --in-memory $(eal_memory) --vdev "$wire_vdev" -- --nic "$wire_spec" \
-		-n "$count" --patience 40 --port "$port" -t "$(IFS=, && echo "${runs[*]}")" "$@"
+		-n "$count" --patience 40 --port "$port" -t "${list#,}" "$@"
 }
 
-for role in --listen "--connect 127.0.0.1"; do
-	port=$(free_port)
-	name=ours${role%% *} host=127.0.0.1
-	[ "$role" = --listen ] || host=
+# start ROLE NAME: ours with all runs; sets port, and host, which theirs ask.
+start() {
+	port=$(free_port) host=127.0.0.1
+	[ "$1" = --listen ] || host=
 	# shellcheck disable=SC2086
-	ours "$name" $role
-	[ "$role" != --listen ] || await grep -q verified "$weir_tmp/$name.log" || die "weir-roce-peer does not come up"
+	ours "$2" $1 ${host:-127.0.0.1}
+	[ -z "$host" ] || await grep -q verified "$weir_tmp/$2.log" || die "weir-roce-peer does not come up"
+}
+
+# face ROLE NAME: all runs; what there is to look at was looked at.
+face() {
+	start "$1" "$2"
 	for i in "${!runs[@]}"; do
-		theirs "${runs[i]}" $((port + i)) ${host:+"$host"}
+		theirs "${runs[i]}" $((port + i)) ${host:+"$host"} || die "$(tail -n 20 "$weir_tmp/theirs.log") $(log_of "$2")"
 	done
-	gone "${weir_pid[$name]}" || fail "$name does not end"
-	stop "$name" || fail "$name: $(log_of "$name")"
-	[ "$(grep -c "^[a-z].* $count " "$weir_tmp/$name.log")" = ${#runs[@]} ] || fail "not all runs: $(log_of "$name")"
-	# where there is something to look at, it was looked at
-	awk -v "role=$name" -v "count=$count" '
-		$3 == count && $5 == 0 && $1 !~ (role ~ /listen/ ? "^read" : "^(ud_)?(send|write)_bw$") {print; bad = 1}
-		END {exit bad}' "$weir_tmp/$name.log" || fail "$name: not verified"
-done
+	gone "${weir_pid[$2]}" || fail "$2 does not end"
+	stop "$2" || fail "$2: $(log_of "$2")"
+	awk -v "runs=$(IFS=, && echo "${runs[*]}")" -v "role=$1" '
+		BEGIN {n = split(runs, run, ",")}
+		/^[a-z].* [0-9]+$/ {
+			k++
+			acts = (role == "--connect") != (run[k] ~ /reversed/)
+			blind = run[k] !~ /\+b/ && (run[k] ~ /^read/ ? !acts : run[k] ~ /^(ud_)?(send|write)_bw/ && acts)
+			if ($5 == 0 && !blind) {print "not verified: " $0; bad = 1}
+		}
+		END {if (k != n) {print k " of " n " runs"; bad = 1} exit bad}' "$weir_tmp/$2.log" || fail "$2: $(log_of "$2")"
+}
+
+# refused ROLE NAME WORDS RUN: theirs is of another kind than ours, which says so by WORDS long before patience ends.
+refused() {
+	local since pid
+
+	runs=("${4%% *}")
+	start "$1" "$2"
+	since=$SECONDS
+	(ulimit -t 30 && theirs "$4" "$port" ${host:+"${5:-$host}"} >/dev/null) &
+	pid=$!
+	gone "${weir_pid[$2]}" || fail "$2 does not end"
+	stop "$2" && fail "$2 goes on with $4"
+	grep -qF -- "$3" "$weir_tmp/$2.log" || fail "$2 does not name it: $(log_of "$2")"
+	[ $((SECONDS - since)) -lt 30 ] || fail "$2 takes as long as patience to see it"
+	pkill -KILL -P "$pid" 2>/dev/null
+	wait "$pid"
+}
+
+for role in --listen --connect; do face "$role" "plain$role"; done
+
+# perftest's options: those that both ends must know, and behind a blank those that are theirs alone
+count=5
+runs=(send_bw:1025+b "send_bw:1025+q4 -e" send_bw:1025+reversed ud_send_bw:1024+b write_bw:1025+q4+b write_bw:1025+reversed
+	"read_bw:1025+q4 -o 1" "read_bw:1025+b -e" read_bw:1025+reversed "atomic_bw+q4+b -o 1" cas_bw+reversed write_lat+D2
+	send_bw:1025+D2+b)
+for role in --listen --connect; do face "$role" "options$role"; done
+runs=(ud_send_bw+a+b send_bw+a)
+face --listen sizes-listen
+runs=(ud_send_lat+a write_bw+a)
+face --connect sizes-connect
+
+# not offered
+refused --listen uc-listen "-c UC" "send_bw -c UC"
+refused --connect uc-connect "-c UC" "write_bw -c UC"
+refused --listen number "+qN" "write_bw -q 2"
+refused --listen larger "size and options" "write_bw:64 -s 1m"
+
+# IPv6
+sysctl -qw net.ipv6.conf.vethA.disable_ipv6=0
+ip addr add fd00:77::1/64 dev vethA nodad || die "no IPv6"
+gid6() { grep -l '^fd00:0077:' /sys/class/infiniband/rxeA/ports/1/gids/* 2>/dev/null | head -n 1; }
+await gid6 >/dev/null || die "no GID of IPv6"
+index=$(gid6) index=${index##*/}
+refused --listen other-address "IPv6" "write_bw --ipv6"
+wire_spec=roce:net_af_packet0,ip=fd00:77::2/64
+runs=("send_bw:1025+b --ipv6" "write_lat:64 --ipv6" "read_bw:1025 --ipv6")
+for role in --listen --connect; do face "$role" "six$role"; done
+
 # found by -c: in a message there is something else at the begin of a page
 ! grep -i 'invalid data' "$weir_tmp/theirs.log" || fail "not what was sent"

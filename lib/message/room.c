@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory for messages in pieces: reserved when the first piece is there, for the whole message, so
+ * that each one that has begun can become whole. All have `assembly_max` together, those of one
+ * node half of that. A message that finds no room waits, and its lane for it; the others go on.
+ */
+#include "message/internal.h"
+
+static uint64_t
+share(const struct weir_messenger *m)
+{
+	return m->room_max / 2;
+}
+
+/* m->leaf. */
+static void
+reserve(struct lane *lane, uint64_t bytes)
+{
+	lane->m->room_used += bytes;
+	lane->peer->room_used += bytes;
+	lane->in.reserved = bytes;
+}
+
+/*
+ * In the order of their coming: a small message doesn't overtake a large one that waits for room,
+ * so the large one finds some in the end. Who waits for its own node's share holds up that node
+ * alone. m->leaf.
+ */
+static void
+admit(struct weir_messenger *m)
+{
+	struct held *e, *next;
+
+	m->room_passes++;
+	m->room_full = false;
+	for (e = TAILQ_FIRST(&m->room_waiting); e && !m->room_full; e = next) {
+		struct peer *p = e->lane->peer;
+
+		next = TAILQ_NEXT(e, next);
+		if (p->room_pass == m->room_passes || e->bytes > share(m) - p->room_used) {
+			p->room_pass = m->room_passes;
+		} else if (e->bytes > m->room_max - m->room_used) {
+			m->room_full = true;
+		} else {
+			reserve(e->lane, e->bytes);
+			TAILQ_REMOVE(&m->room_waiting, e, next);
+			TAILQ_INSERT_TAIL(&m->room_admitted, e, next);
+			atomic_store_explicit(&m->room_news, 1, memory_order_relaxed);
+		}
+	}
+}
+
+/* m->leaf. */
+static struct held *
+take_admitted(struct weir_messenger *m)
+{
+	struct held *e = TAILQ_FIRST(&m->room_admitted);
+
+	if (e)
+		TAILQ_REMOVE(&m->room_admitted, e, next);
+	if (TAILQ_EMPTY(&m->room_admitted))
+		atomic_store_explicit(&m->room_news, 0, memory_order_relaxed);
+	return e;
+}
+
+int
+room_take(struct worker *k, uint64_t bytes)
+{
+	struct weir_messenger *m = k->m;
+	struct lane *lane = k->lane;
+	uint64_t life = k->life;
+	struct held *e;
+	bool ends;
+
+	if (bytes > share(m))
+		return -EMSGSIZE;
+	pthread_mutex_lock(&m->leaf);
+	if (TAILQ_EMPTY(&m->room_waiting) && bytes <= share(m) - lane->peer->room_used &&
+	    bytes <= m->room_max - m->room_used) {
+		reserve(lane, bytes);
+		pthread_mutex_unlock(&m->leaf);
+		return 0;
+	}
+	e = lane_held(lane);
+	if (!e) {
+		pthread_mutex_unlock(&m->leaf);
+		return -EMSGSIZE;
+	}
+	message_hold(k, e);
+	e->bytes = bytes;
+	TAILQ_INSERT_TAIL(&m->room_waiting, e, next);
+	admit(m);
+	pthread_mutex_unlock(&m->leaf);
+	weir_lock(lane->home);
+	ends = lane->life == life && lane->doomed;
+	weir_unlock(lane->home);
+	if (ends) /* who ended it came before it waited */
+		room_forget(lane, life);
+	return -EAGAIN;
+}
+
+void
+room_give(struct lane *lane)
+{
+	struct weir_messenger *m = lane->m;
+	bool news;
+
+	if (!lane->in.reserved)
+		return;
+	pthread_mutex_lock(&m->leaf);
+	m->room_used -= lane->in.reserved;
+	lane->peer->room_used -= lane->in.reserved;
+	lane->in.reserved = 0;
+	admit(m);
+	news = !TAILQ_EMPTY(&m->room_admitted);
+	pthread_mutex_unlock(&m->leaf);
+	if (news)
+		workers_call(m);
+}
+
+struct held *
+room_next(struct weir_messenger *m)
+{
+	struct held *e;
+
+	if (weir_likely(!atomic_load_explicit(&m->room_news, memory_order_relaxed)))
+		return NULL;
+	pthread_mutex_lock(&m->leaf);
+	e = take_admitted(m);
+	pthread_mutex_unlock(&m->leaf);
+	return e;
+}
+
+void
+room_forget(struct lane *lane, uint64_t life)
+{
+	struct weir_messenger *m = lane->m;
+	struct held *e;
+
+	pthread_mutex_lock(&m->leaf);
+	TAILQ_FOREACH(e, &m->room_waiting, next)
+	if (e->lane == lane && e->life == life)
+		break;
+	if (e) {
+		TAILQ_REMOVE(&m->room_waiting, e, next);
+		TAILQ_INSERT_TAIL(&m->room_admitted, e, next);
+		atomic_store_explicit(&m->room_news, 1, memory_order_relaxed);
+		admit(m); /* it may have been in others' way */
+	}
+	pthread_mutex_unlock(&m->leaf);
+	if (e)
+		workers_call(m);
+}
+
+bool
+room_wanted(struct weir_messenger *m, const struct peer *p)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&m->leaf);
+	wanted = !TAILQ_EMPTY(&m->room_waiting) && (m->room_full || p->room_pass == m->room_passes);
+	pthread_mutex_unlock(&m->leaf);
+	return wanted;
+}
+
+void
+room_close(struct weir_messenger *m)
+{
+	struct worker *k = &m->workers[0];
+	struct held *e;
+
+	pthread_mutex_lock(&m->leaf);
+	TAILQ_CONCAT(&m->room_admitted, &m->room_waiting, next);
+	while ((e = take_admitted(m))) {
+		pthread_mutex_unlock(&m->leaf);
+		message_resume(k, e);
+		message_finish(k);
+		pthread_mutex_lock(&m->leaf);
+	}
+	pthread_mutex_unlock(&m->leaf);
+}
