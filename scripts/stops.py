@@ -17,7 +17,6 @@ NAMES = {0: "read", 1: "write", 3: "close", 9: "mmap", 10: "mprotect", 11: "munm
     28: "madvise", 44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg", 48: "shutdown", 77: "ftruncate",
     202: "futex", 233: "epoll_ctl", 285: "fallocate", 288: "accept4", 319: "memfd_create", 324: "membarrier"}
 LINE = re.compile(r"-(\d+)\s+(?:\(\s*\S+\)\s+)?\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)")
-SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
 
 
 def threads(pids):
@@ -97,25 +96,36 @@ def trace(instance, tids, length):
     found = {tid: Thread(begin, calls[tid]) for tid in tids}
     with open(f"{instance}/trace", errors="replace") as f:
         for line in f:
-            m = LINE.search(line)
-            if m:
-                take(found, int(m[1]), float(m[2]), m[3], m[4])
+            take(found, line)
     for thread in found.values():
         thread.end(end)
     return found
 
 
-def take(found, pid, now, event, rest):
-    if event == "sched_switch":
-        m = SWITCH.search(rest)
-        if m and int(m[1]) in found:
-            found[int(m[1])].switched_off(now, m[2])
-        if m and int(m[3]) in found:
-            found[int(m[3])].switched_on(now)
-    elif event == "sched_waking":
-        m = re.search(r" pid=(\d+)", rest)
-        if m and int(m[1]) in found and found[int(m[1])].woken is None:
-            found[int(m[1])].woken = now
+def field(line, name):
+    return line.partition(name)[2].partition(" ")[0]
+
+
+def take(found, line):
+    head, _, rest = line.partition(": sched_switch: ")
+    if rest: # by far the most
+        thread = found.get(int(field(rest, "prev_pid=")))
+        state = field(rest, "prev_state=")
+        # who yields or is put aside outside of calls isn't held
+        if thread and (state[0] != "R" or thread.call is not None):
+            thread.switched_off(float(head.rpartition(" ")[2]), state)
+        thread = found.get(int(field(rest, "next_pid=")))
+        if thread and thread.off is not None:
+            thread.switched_on(float(head.rpartition(" ")[2]))
+        return
+    m = LINE.search(line)
+    if not m:
+        return
+    pid, now, event, rest = int(m[1]), float(m[2]), m[3], m[4]
+    if event == "sched_waking":
+        pid = int(field(rest, " pid="))
+        if pid in found and found[pid].woken is None:
+            found[pid].woken = now
     elif pid in found and event == "sys_enter":
         found[pid].enter(now, int(rest.split()[1]))
     elif pid in found and event == "sys_exit":

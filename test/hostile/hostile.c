@@ -192,6 +192,7 @@ ask(int sock, const void *what, size_t length, struct weir_session_msg *reply, i
 
 	for (unsigned i = 0; i < FDS; i++)
 		fds[i] = -1;
+	errno = ECONNRESET;
 	if (send(sock, what, length, MSG_NOSIGNAL) < 0)
 		return -1;
 	do {
@@ -199,11 +200,15 @@ ask(int sock, const void *what, size_t length, struct weir_session_msg *reply, i
 				      .msg_iovlen = 1,
 				      .msg_control = control.buf,
 				      .msg_controllen = sizeof(control.buf)};
-		if (poll(&pfd, 1, patience_ms) != 1)
+		if (poll(&pfd, 1, patience_ms) != 1) {
+			errno = ETIMEDOUT;
 			return -1;
+		}
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-		if (n <= 0)
+		if (n <= 0) {
+			errno = ECONNRESET;
 			return -1;
+		}
 		take_fds(&msg, fds);
 	} while (reply->type == WEIR_MSG_WAIT);
 	return n;
@@ -215,7 +220,8 @@ request(struct victim *v, struct weir_session_msg *m, struct weir_session_msg *r
 {
 	m->length = weir_session_length(m->type);
 	if (ask(v->sock, m, m->length, reply, fds) < 0) {
-		tally(1, "%s unanswered", weir_session_type_name(m->type));
+		tally(1, "%s %s", weir_session_type_name(m->type),
+		      errno == ETIMEDOUT ? "unanswered" : "hung up");
 		return -1;
 	}
 	if (reply->type == want)

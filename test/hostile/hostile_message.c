@@ -53,17 +53,24 @@ lane(struct weir *w)
 }
 
 static int
-say(struct weir_conn *c, const struct message_header *h)
+say(struct weir_conn *c, const struct message_header *h, const void *more, size_t length)
 {
-	return weir_send(c, h, h->kind == KIND_MESSAGE ? HEADER_SHORT : HEADER_LONG, WAIT_MS);
+	uint8_t buf[HEADER_LONG + 64];
+
+	memcpy(buf, h, HEADER_LONG);
+	memcpy(buf + HEADER_LONG, more, length);
+	return weir_send(c, buf, HEADER_LONG + length, WAIT_MS);
 }
 
+/* Receivers: 0 says that we are a client, which speaks for nobody. */
 static int
-greet(struct weir_conn *c, uint64_t incarnation)
+greet(struct weir_conn *c, uint64_t incarnation, uint32_t receivers)
 {
-	struct message_header h = {.kind = KIND_HELLO, .status = 1, .id = incarnation};
+	struct message_header h = {
+	    .kind = KIND_HELLO, .type = MESSAGE_VERSION, .status = receivers, .id = incarnation};
+	struct message_hello more = {.key = rng()};
 
-	return say(c, &h);
+	return say(c, &h, &more, sizeof(more));
 }
 
 /* So that who gets it into the wrong hands sees that. */
@@ -98,7 +105,8 @@ outcome(struct weir_conn *c, const char *what)
 		tally(1, "%s: lane ended (%s)", what, strerrorname_np(-rc));
 }
 
-/* A message whose pieces disagree about what it is, in each way; on a lane of its own. */
+/* A message whose pieces disagree about what it is, in each way, on a lane of its own; before them
+ * one whose pieces agree. */
 void
 do_pieces(struct victim *v)
 {
@@ -110,6 +118,7 @@ do_pieces(struct victim *v)
 		uint32_t bytes[2];
 	} lies[] = {
 	    /* TYPE(6) has a place(), TYPE(2) answers and has none */
+	    {"agreed", {1, 1}, {TYPE(6), TYPE(6)}, {0, 0}, {PIECE + 64, PIECE + 64}, {PIECE, 64}},
 	    {"type", {1, 1}, {TYPE(6), TYPE(1)}, {0, 0}, {PIECE + 64, PIECE + 64}, {PIECE, 64}},
 	    {"type", {1, 1}, {TYPE(1), TYPE(6)}, {0, 0}, {PIECE + 64, PIECE + 64}, {PIECE, 64}},
 	    {"type", {2, 2}, {TYPE(2), TYPE(6)}, {7, 7}, {PIECE + 64, PIECE + 64}, {PIECE, 64}},
@@ -129,7 +138,7 @@ do_pieces(struct victim *v)
 		c = lane(w);
 		if (!c)
 			break;
-		greet(c, 4711); /* one and the same program all the time */
+		greet(c, 4711, i % 2); /* one and the same program all the time */
 		if (!piece(c, lies[i].kind[0], lies[i].type[0], lies[i].id[0], lies[i].total[0], 0,
 			   lies[i].bytes[0]))
 			piece(c, lies[i].kind[1], lies[i].type[1], lies[i].id[1], lies[i].total[1],
@@ -153,10 +162,12 @@ do_impostor(struct victim *v)
 		c = lane(w);
 		if (!c)
 			break;
-		tally(greet(c, rng() | 1) == 0, "greetings");
+		tally(greet(c, rng() | 1, (uint32_t)(rng() % 3)) == 0, "greetings");
 		/* said in the name of others, too: good-bye */
 		if (rng() % 2) {
-			say(c, &(struct message_header){.kind = KIND_BYE});
+			struct message_header bye = {.kind = KIND_BYE, .id = rng()};
+
+			say(c, &bye, "", 0);
 			tally(1, "good-byes");
 		}
 		usleep(2000);
@@ -177,7 +188,7 @@ do_begun(struct victim *v)
 	for (unsigned i = 0; w && i < LANES; i++) {
 		c[i] = lane(w);
 		if (c[i])
-			greet(c[i], 4711);
+			greet(c[i], 4711, i % 2);
 	}
 	for (unsigned k = 0; k < 48; k++) {
 		for (unsigned i = 0; i < LANES; i++) {

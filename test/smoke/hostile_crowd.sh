@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # More of everything than leaves room for others: who attaches without end, holes, keys, segments, memory, slots, lines of the
 # log. Others attach, connect and go on meanwhile; each is bounded where it is said to be.
+# timeout: 600
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 # shellcheck source=test/smoke/_hostile.sh
