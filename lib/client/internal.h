@@ -378,7 +378,7 @@ void weir_thread_forget_socket(struct weir_thread *t);
 void weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t));
 /* A pipe was made: its doorbell wakes this home. 0 or -errno. */
 int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
-/* The pipe ends: closes its doorbell. Home locked, or no thread of it is left. */
+/* The pipe ends before its home does: its doorbell wakes nobody any more. Home locked. */
 void weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p);
 /* One more connection of `home` reports to t, the caller's own. NULL and errno. */
 struct weir_foreign *weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home);

@@ -96,7 +96,7 @@ void
 weir_segment_free(struct weir_segment *seg)
 {
 	LIST_REMOVE(seg, next);
-	weir_thread_remove_bell(seg->pipe.home, &seg->pipe);
+	weir_bell_close(&seg->pipe.bell);
 	if (weir_state(seg->pipe.home->w) != WEIR_FORKED)
 		munmap(seg->base, seg->geometry.bytes);
 	free(seg->spans);
@@ -121,8 +121,10 @@ drop_unused(struct weir_thread *t)
 			continue;
 		m.segment.segment = seg->id;
 		m.segment.side = seg->side;
-		if (!weir_request(t->w, &m, WEIR_MSG_OK, &r, fds))
-			weir_segment_free(seg);
+		if (weir_request(t->w, &m, WEIR_MSG_OK, &r, fds))
+			continue;
+		weir_thread_remove_bell(t, &seg->pipe);
+		weir_segment_free(seg);
 	}
 }
 

@@ -93,11 +93,8 @@ weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
 void
 weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p)
 {
-	/* A forked child shares the epoll set: what it closes stays in, what its parent closes
-	 * would. */
-	if (weir_state(t->w) != WEIR_FORKED)
-		epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, p->bell.wait, NULL);
-	weir_bell_close(&p->bell);
+	/* not left to close(): a forked child may have the descriptor too */
+	epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, p->bell.wait, NULL);
 }
 
 static int
@@ -357,7 +354,7 @@ free_pipes(struct weir_thread *t)
 	while ((ch = SLIST_FIRST(&t->channels))) {
 		SLIST_REMOVE_HEAD(&t->channels, next);
 		t->channel_to[ch->engine] = NULL;
-		weir_thread_remove_bell(t, &ch->pipe);
+		weir_bell_close(&ch->pipe.bell);
 		free(ch->release);
 		free(ch);
 	}

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A slot of random contents in all fields, valid sequence: every check of the intake is met. */
@@ -164,16 +165,21 @@ is_thrown_out(struct victim *v)
 void
 do_refault(struct victim *v)
 {
-	off_t at = (off_t)(weir_arena_channel(&v->geometry, v->channel) & ~4095ull);
 	double filled = seconds() + 0.3, end = filled + 10;
+	uint64_t at = weir_arena_channel(&v->geometry, v->channel), last = at + 4096, page;
+	struct stat st;
 
+	if (fstat(v->arena_fd, &st) < 0)
+		return;
+	page = (uint64_t)st.st_blksize; /* of a huge page nothing goes but all of it */
+	at = at / page * page;
 	while (!is_thrown_out(v)) {
 		if (seconds() > end)
 			fprintf(stderr, "hostile: holes are not noticed\n"), exit(1);
-		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 8192);
+		fallocate(v->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			  (off_t)(last / page * page + page - at));
 		if (seconds() < filled)
-			((_Atomic uint8_t *)v->arena)[at] =
-			    ((_Atomic uint8_t *)v->arena)[at + 4096] = 0;
+			((_Atomic uint8_t *)v->arena)[at] = ((_Atomic uint8_t *)v->arena)[last] = 0;
 		ring(v);
 	}
 }
