@@ -406,8 +406,9 @@ bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, ui
 	session_hunger(e, s, &s->placing, &c->cold->placing);
 	session_feed(e, s);
 	r->waited = r->state == RTS_WAITING;
-	/* it came so for want of window; a program with a rate has its peers read nothing */
-	if (length <= WEIR_BLOCK_SIZE && rts->ways & WEIR_RTS_WRITE &&
+	/* it came so for want of window; a program with a rate has its peers read nothing. What a
+	 * message before it waits for (STALLED) stays what is wanted. */
+	if (length <= WEIR_BLOCK_SIZE && rts->ways & WEIR_RTS_WRITE && !c->rx_wanted &&
 	    session_affords(s, WEIR_SLOT_SIZE, 1))
 		credit_wanted(e, c, weir_cost(length));
 	return true;

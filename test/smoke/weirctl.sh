@@ -39,7 +39,7 @@ json '.[0] | length > 0 and all(.[]; has("qpn") and has("peer_node"))' show qps
 json '.[0][0] | .name == "net_ring0" and has("rx_frames") and has("tx_frames") and has("rx_bytes") and
 	has("tx_bytes") and (.drops | type) == "object"' show ports
 json '.[0] | all(.[]; (.value | type) == "number" and (.help | length) > 0)' show counters
-json '.[0] | any(.[]; .key == "log.level" and .value == "info") and any(.[]; .key == "user.*.memory" and .value == "none")' show settings
+json '.[0] | any(.[]; .key == "log.level" and .value == "info") and any(.[]; .key == "user.*.memory" and (.value | test("^[0-9]+$")))' show settings
 json 'length == 2 and all(.[]; has("time") and (.engines | length) == 1)' top --interval 0.1 --count 2
 json '. == [{"changed": 0}]' set program.nobody.weight 3
 json '. == [{"changed": 3}]' set user.root.sessions 100

@@ -207,6 +207,39 @@ rts_line(const struct pconn *c, uint64_t number, uint32_t length, uint32_t ways)
 	return s;
 }
 
+/* A small bulk message is announced behind one that waits for window: that is still granted. */
+static void
+test_announced_behind_a_stalled_one(void **state)
+{
+	struct pair p = pair_open();
+	struct conn *c = conn_find(p.w->node[1].engine, p.b->vqpn);
+	uint32_t most = weir_cost(WEIR_BLOCK_SIZE); /* of what isn't bulk */
+	struct weir_slot lines[2] = {{.op = WEIR_WIRE_STALLED, .vqpn = p.b->vqpn, .value = most}};
+
+	(void)state;
+	c->rx_window_max = most;
+	for (unsigned i = 0; i < 2000; i++) {
+		pconn_send(p.a, 900, 0);
+		world_step(p.w);
+	}
+	world_run(p.w, 100);
+	p.pb->stopped = true;
+	while (pconn_send(p.a, 900, 0))
+		world_run(p.w, 20);
+	world_run(p.w, 1000);
+	lines[1] = rts_line(p.b, c->rx_messages + 1, 100, WEIR_RTS_WRITE | WEIR_RTS_READ);
+	inject(&p, lines, 2, NULL, 0);
+	world_run(p.w, 3);
+	assert_int_equal(c->rts_count, 1);
+	assert_true(c->rx_granted - c->rx_delivered < most);
+	assert_int_equal(c->rx_wanted, most);
+	p.pb->stopped = false;
+	world_run(p.w, 100);
+	assert_true(c->rx_granted - c->rx_delivered >= most);
+	repair(&p);
+	world_destroy(p.w);
+}
+
 /* A SEND that is no frame, or not of this kind or length: the link ends. */
 static void
 test_bad_sends(void **state)
@@ -451,9 +484,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_bad_heads),	       cmocka_unit_test(test_bad_lines),
-	    cmocka_unit_test(test_bad_flow),	       cmocka_unit_test(test_bad_sends),
-	    cmocka_unit_test(test_others_connections), cmocka_unit_test(test_random_lines),
+	    cmocka_unit_test(test_bad_heads),
+	    cmocka_unit_test(test_bad_lines),
+	    cmocka_unit_test(test_bad_flow),
+	    cmocka_unit_test(test_announced_behind_a_stalled_one),
+	    cmocka_unit_test(test_bad_sends),
+	    cmocka_unit_test(test_others_connections),
+	    cmocka_unit_test(test_random_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
