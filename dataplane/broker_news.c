@@ -22,9 +22,9 @@ ring(struct broker_session *s)
 {
 	for (uint32_t i = 0; i < s->channel_count; i++) {
 		if (!s->channel[i].watches ||
-		    weir_bell_ring_timed(&s->channel[i].bell, true) < WEIR_BELL_SLOW_NS)
+		    weir_bell_ring_timed(&s->channel[i].bell, true) < WEIR_BELL_SPITE_NS)
 			continue;
-		session_spoil(s, "its doorbell takes a millisecond to ring");
+		session_spoil(s, "its doorbell takes 20 ms to ring");
 		return;
 	}
 }

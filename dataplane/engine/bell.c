@@ -11,20 +11,27 @@
 static bool
 too_early(const struct engine *e, const struct channel *ch)
 {
-	return ch->bell_at > e->now + (uint64_t)BELL_NS * (BELL_BURST - 1);
+	return ch->bell_at > e->now + (uint64_t)BELL_NS * (BELL_BURST - 1) ||
+	       ch->session->bells_at > e->now;
 }
 
-/* Whether the session is to be closed: two rings in a row, since the first may have been preempted.
+/*
+ * A ring that takes long may have been preempted, so the session's next one is timed by CPU time.
+ * If that takes long, too, the next comes so late that rings take 1/BELL_SHARE of the engine's
+ * time. Whether the session is to be closed.
  */
 static bool
 ring(struct engine *e, struct channel *ch)
 {
 	struct session *s = ch->session;
 	bool again = s->slow_bell;
+	uint64_t ns = e->config.ring_doorbell(e->config.user, ch->doorbell, again);
 
-	s->slow_bell =
-	    e->config.ring_doorbell(e->config.user, ch->doorbell, again) > WEIR_BELL_SLOW_NS;
-	return again && s->slow_bell;
+	s->slow_bell = ns > WEIR_BELL_SLOW_NS;
+	if (!again || !s->slow_bell)
+		return false;
+	s->bells_at = e->now + ns * BELL_SHARE;
+	return ns > WEIR_BELL_SPITE_NS;
 }
 
 void
@@ -60,7 +67,7 @@ bells_ring(struct engine *e)
 			slow = ch->session;
 	}
 	if (slow)
-		session_violate(e, slow, "its doorbell takes a millisecond to ring");
+		session_violate(e, slow, "its doorbell takes 20 ms to ring");
 }
 
 /* When a bell that was too early may be rung. */
@@ -74,6 +81,8 @@ bells_next(const struct engine *e)
 		const struct channel *ch = LIST_OWNER(node, const struct channel, bell);
 		uint64_t at = ch->bell_at - (uint64_t)BELL_NS * (BELL_BURST - 1);
 
+		if (at < ch->session->bells_at)
+			at = ch->session->bells_at;
 		if (at < next)
 			next = at;
 	}

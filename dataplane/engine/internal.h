@@ -51,6 +51,7 @@ enum {
 	ACK_WAIT_NS = 1000000,	 /* credit comes without waking: look after this long */
 	KEEPALIVE_NS = 250000000, /* a link on which nothing was heard for so long is tried */
 	BELL_NS = 20000,	  /* between two doorbells of a channel ... */
+	BELL_SHARE = 20,	  /* part of the time that slow ones may take */
 	BELL_BURST = 4,		  /* ... after so many at once */
 	FULL_NS = 100000000,	  /* full receive memory is worth a line in the log ... */
 	RIVALS_NS = 1000000,	  /* programs that had something within so long compete */

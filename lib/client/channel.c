@@ -15,7 +15,7 @@ weir_pipe_ring(struct weir_pipe *p)
 	if (p->local) {
 		/* a peer of which two rings in a row take long is not woken any more */
 		if (p->slow_rings < 2 &&
-		    weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SLOW_NS)
+		    weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SPITE_NS)
 			p->slow_rings++;
 		else if (p->slow_rings < 2)
 			p->slow_rings = 0;

@@ -17,7 +17,10 @@
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-#define WEIR_BELL_SLOW_NS 1000000u /* a ring that takes longer is an attack */
+/* By CPU time, which softirqs lengthen: from here on rings are paced; beyond that it is an attack.
+ */
+#define WEIR_BELL_SLOW_NS 1000000u
+#define WEIR_BELL_SPITE_NS 20000000u
 
 struct weir_bell {
 	int wait; /* readable when the other end rang */
