@@ -157,6 +157,7 @@ struct broker_session {
 	bool charged;	     /* as it is made, not when it leaves soon */
 	bool in_line;	     /* others wait until it is made */
 	uint64_t request_ns; /* CPU time for its requests that the socket has not seen yet */
+	uint8_t slow_bells;  /* rings of main in a row that took long */
 	bool pending;	     /* a request waits for its reply */
 	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
 	uint32_t commands;   /* other commands under way that point here */

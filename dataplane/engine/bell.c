@@ -17,21 +17,23 @@ too_early(const struct engine *e, const struct channel *ch)
 
 /*
  * A ring that takes long may have been preempted, so the session's next one is timed by CPU time.
- * If that takes long, too, the next comes so late that rings take 1/BELL_SHARE of the engine's
- * time. Whether the session is to be closed.
+ * That holds softirqs and, in a virtual machine, what the host took. So only rings that are slow
+ * one after the other count: each puts the next off for longer, to 1/BELL_SHARE of the engine's
+ * time, and WEIR_BELL_SPITE of them close the session. Whether it is to be closed.
  */
 static bool
 ring(struct engine *e, struct channel *ch)
 {
 	struct session *s = ch->session;
-	bool again = s->slow_bell;
-	uint64_t ns = e->config.ring_doorbell(e->config.user, ch->doorbell, again);
+	uint64_t ns = e->config.ring_doorbell(e->config.user, ch->doorbell, s->slow_bells);
 
-	s->slow_bell = ns > WEIR_BELL_SLOW_NS;
-	if (!again || !s->slow_bell)
+	if (LIKELY(ns <= WEIR_BELL_SLOW_NS)) {
+		s->slow_bells = 0;
 		return false;
-	s->bells_at = e->now + ns * BELL_SHARE;
-	return ns > WEIR_BELL_SPITE_NS;
+	}
+	if (++s->slow_bells > 1)
+		s->bells_at = e->now + ns * (s->slow_bells < 5 ? 1u << s->slow_bells : BELL_SHARE);
+	return s->slow_bells >= WEIR_BELL_SPITE;
 }
 
 void
@@ -67,7 +69,7 @@ bells_ring(struct engine *e)
 			slow = ch->session;
 	}
 	if (slow)
-		session_violate(e, slow, "its doorbell takes 20 ms to ring");
+		session_violate(e, slow, "its doorbell takes milliseconds to ring");
 }
 
 /* When a bell that was too early may be rung. */

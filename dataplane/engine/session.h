@@ -74,10 +74,10 @@ struct session {
 	uint64_t stuck_at; /* turn in which its channels were last asked whether they are */
 	bool deaf;	   /* its channels aren't polled */
 	bool violated, tell_violation;
-	bool slow_bell;	   /* the last ring took longer than WEIR_BELL_SLOW_NS */
-	uint64_t bells_at; /* none is rung before, ns */
-	bool hungry;	   /* somebody waits for receive memory */
-	bool full;	   /* for long: main has been told, or will be (tell_full) */
+	uint8_t slow_bells; /* rings in a row that took longer than WEIR_BELL_SLOW_NS */
+	uint64_t bells_at;  /* none is rung before, ns */
+	bool hungry;	    /* somebody waits for receive memory */
+	bool full;	    /* for long: main has been told, or will be (tell_full) */
 	bool tell_full;
 	uint64_t hungry_at; /* when that changed */
 	bool adding;	    /* of these: a new channel */

@@ -12,6 +12,7 @@
 
 #define SLOTS_MAX 512u
 #define SLOTS_MIN 16u
+#define SLOTS_MIN_UD 64u /* datagrams wait for no room: more than come at a time */
 #define SLOTS_BYTES (32u << 20)
 #define PSN 0xfffff8u /* a few packets on, numbers begin anew */
 
@@ -36,7 +37,7 @@ static int
 get_memory(struct peer *p)
 {
 	const struct peer_options *o = p->options;
-	uint32_t qps = 1;
+	uint32_t qps = 1, least = SLOTS_MIN;
 
 	for (uint32_t i = 0; i < o->runs; i++) {
 		const struct peer_run *run = &o->run[i];
@@ -48,6 +49,8 @@ get_memory(struct peer *p)
 			p->slot_bytes = bytes;
 		if (run->qps > qps)
 			qps = run->qps;
+		if (run->test->ud)
+			least = SLOTS_MIN_UD;
 		out *= bytes + PEER_CYCLE_MAX;
 		if (out > p->out_bytes)
 			p->out_bytes = out;
@@ -55,8 +58,8 @@ get_memory(struct peer *p)
 	p->slots = SLOTS_BYTES / p->slot_bytes;
 	if (p->slots > SLOTS_MAX)
 		p->slots = SLOTS_MAX;
-	if (p->slots < SLOTS_MIN)
-		p->slots = SLOTS_MIN;
+	if (p->slots < least)
+		p->slots = least;
 	if (p->slots < qps) /* each READ has one */
 		p->slots = qps;
 	p->slot = memory_get(memory_bytes(p), p->attr.numa_socket);

@@ -13,11 +13,11 @@ weir_pipe_ring(struct weir_pipe *p)
 	static const uint64_t one = 1;
 
 	if (p->local) {
-		/* a peer of which two rings in a row take long is not woken any more */
-		if (p->slow_rings < 2 &&
-		    weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SPITE_NS)
+		if (p->slow_rings == WEIR_BELL_SPITE)
+			return; /* it has put too many waiters there, and is not woken any more */
+		if (weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SLOW_NS)
 			p->slow_rings++;
-		else if (p->slow_rings < 2)
+		else
 			p->slow_rings = 0;
 	} else if (write(p->bell.ring, &one, sizeof(one)) <
 		   0) /* its counter: only we can fill it */

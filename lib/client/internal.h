@@ -214,7 +214,7 @@ struct weir_pipe {
 	struct weir_bell bell;	       /* of a channel: a socket to wait on, an eventfd to ring */
 	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
 	bool local;	    /* a segment */
-	uint8_t slow_rings; /* the last so many took longer than WEIR_BELL_SPITE_NS */
+	uint8_t slow_rings; /* in a row took longer than WEIR_BELL_SLOW_NS */
 	bool untold;	    /* a segment: something was consumed since the peer was told last */
 	uint32_t empty;	    /* polls in a row that found nothing */
 	uint32_t burst;	    /* messages received since the last send */

@@ -17,10 +17,8 @@
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-/* By CPU time, which softirqs lengthen: from here on rings are paced; beyond that it is an attack.
- */
-#define WEIR_BELL_SLOW_NS 1000000u
-#define WEIR_BELL_SPITE_NS 20000000u
+#define WEIR_BELL_SLOW_NS 1000000u /* a ring that takes longer is slow ... */
+#define WEIR_BELL_SPITE 8u	   /* ... and so many in a row, by CPU time, are an attack */
 
 struct weir_bell {
 	int wait; /* readable when the other end rang */
