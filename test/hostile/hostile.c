@@ -408,6 +408,7 @@ static const struct mode {
     {"rewrite", do_rewrite, 1, false, 0},
     {"adopt", do_adopt, 1, false, 0},
     {"refault", do_refault, 1, false, 0},
+    {"waiters", do_waiters, 1, false, 0},
     {"junk", do_junk, 1, false, 0},
     /* those before are all that `all` does: one program, which takes little CPU */
     {"linger", do_linger, 1, false, SMALL},
@@ -429,7 +430,7 @@ static const struct mode {
     {"begun", do_begun, 1, true, 0},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
-#define ALL 15u
+#define ALL 16u
 
 static int
 usage(void)

@@ -74,6 +74,7 @@ void do_scribble(struct victim *v);
 void do_payload(struct victim *v);
 void do_punch(struct victim *v);
 void do_refault(struct victim *v);
+void do_waiters(struct victim *v);
 void do_junk(struct victim *v);
 void do_doorbell(struct victim *v);
 void do_flags(struct victim *v);

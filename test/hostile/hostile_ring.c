@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -181,6 +182,35 @@ do_refault(struct victim *v)
 		if (seconds() < filled)
 			((_Atomic uint8_t *)v->arena)[at] = ((_Atomic uint8_t *)v->arena)[last] = 0;
 		ring(v);
+	}
+}
+
+/* So many wait on the doorbell that who rings it takes milliseconds to walk through them. */
+void
+do_waiters(struct victim *v)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	double end = seconds() + 20;
+	int bell[200], set[200];
+
+	for (unsigned i = 0; i < 200; i++)
+		bell[i] = dup(v->doorbell);
+	for (unsigned k = 0; k < 200; k++) {
+		set[k] = epoll_create1(EPOLL_CLOEXEC);
+		for (unsigned i = 0; i < 200; i++)
+			epoll_ctl(set[k], EPOLL_CTL_ADD, bell[i], &event);
+	}
+	while (!is_thrown_out(v)) {
+		if (seconds() > end)
+			fprintf(stderr, "hostile: rings that take long are not noticed\n"), exit(1);
+		atomic_store(&channel(v)->rx_sleeping, 1);
+		if (open_conn(v) < 0) /* and the engine tells of it, with a ring */
+			break;
+		usleep(1000);
+	}
+	for (unsigned k = 0; k < 200; k++) {
+		close(bell[k]);
+		close(set[k]);
 	}
 }
 

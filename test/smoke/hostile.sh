@@ -19,7 +19,7 @@ await grep -q 'received 10000' "$weir_tmp/sink.log" ||
 	die "10000 messages don't arrive within 20 s: $(tail -n 1 "$weir_tmp/sink.log")"
 seed=${SEED:-$RANDOM}
 echo "seed $seed"
-modes='garbage cursors scribble payload punch refault junk doorbell messages segment flags descriptors requests'
+modes='garbage cursors scribble payload punch refault junk doorbell messages segment flags descriptors requests waiters'
 if grep -q 'userfaultfd: ' "$weir_tmp"/*.log; then
 	echo 'no userfaultfd here: holes that the kernel fills again are not tried'
 	modes=${modes/ refault/}
