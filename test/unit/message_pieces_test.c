@@ -310,10 +310,14 @@ some_wait(const struct side *s)
 	return wait;
 }
 
-/* Bytes of memory that the process may write to. */
+/* Bytes of memory that the process may write to; 0 where ThreadSanitizer takes of it as it likes.
+ */
 static uint64_t
 committed(void)
 {
+#ifdef __SANITIZE_THREAD__
+	return 0;
+#else
 	FILE *f = fopen("/proc/self/status", "r");
 	unsigned long long kib = 0;
 	char line[256];
@@ -322,6 +326,7 @@ committed(void)
 		sscanf(line, "VmData: %llu kB", &kib);
 	fclose(f);
 	return kib << 10;
+#endif
 }
 
 /* What is only announced costs nothing. */
@@ -398,8 +403,7 @@ test_bound(void **state)
 	send_rest(one, &ours_piece, TOTAL, 1);
 	await(p.b.bytes == 2 && p.b.notes == 2);
 	send_rest(two, &ours_piece, TOTAL, 1);
-	await(p.b.bytes == 3);
-	assert_int_equal(room_used(&p.b), 0);
+	await(p.b.bytes == 3 && room_used(&p.b) == 0);
 	assert_int_equal(stats_of(&p.b).oversized, 1);
 	/* it ends while it waits; and it never gets its turn */
 	must(raw_piece(one, &ours_piece, TOTAL, 0, 1));
