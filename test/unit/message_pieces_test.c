@@ -497,8 +497,7 @@ test_stalled(void **state)
 	raw_piece(one, &ours_piece, TOTAL, MIB, MIB);
 	raw_end(one);
 	send_rest(two, &ours_piece, TOTAL, MIB);
-	await(p.b.bytes == 4);
-	assert_int_equal(room_used(&p.b), 0);
+	await(p.b.bytes == 4 && room_used(&p.b) == 0);
 	weir_close(two);
 	weir_close(third);
 	close_both(&p);
