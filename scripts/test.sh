@@ -325,10 +325,10 @@ suite_mutate()
 	for patch in test/mutations/*.patch; do
 		name=$(basename "$patch" .patch)
 		# its line of the table, and why it could not be tried
-		grep -A 12 "^$name " "$log" | sed -n '1p; 2,${ /^  |/!q; p; }' >"$line"
+		grep -a -A 12 "^$name " "$log" | sed -n '1p; 2,${ /^  |/!q; p; }' >"$line"
 		[ -s "$line" ] || { echo "not tried" >"$line"; tried=0; }
 		seconds=$(sed -n '1s/^.* \([0-9]*\) s  .*/\1/p' "$line")
-		grep -q "^$name  *killed " "$line"
+		grep -aq "^$name  *killed " "$line"
 		note "mutate/$name" $? "${seconds:-0}" "$line"
 	done
 	[ "$tried" = 1 ] || grep -v " killed " "$log" # why

@@ -110,9 +110,13 @@ test_further_name(void **state)
 	c = raw_connect(p.a.w, B, 12345, 2);
 	must(weir_send(c, &(uint64_t){KIND_MESSAGE | (uint64_t)TYPE_MUTE << 16}, 8, PATIENT));
 	await(p.b.notes == 1); /* the hello before it was heard */
-	for (unsigned i = 0; i < 4; i++)
+	/* this thread's sender is the first, so the next one would go to the second name */
+	weir_message_send(p.b.m, B, TYPE_MUTE, "x", 1, 0);
+	pthread_create(&t[0], NULL, send_one, &p);
+	pthread_join(t[0], NULL);
+	for (unsigned i = 1; i < 4; i++)
 		pthread_create(&t[i], NULL, send_one, &p);
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 1; i < 4; i++)
 		pthread_join(t[i], NULL);
 	await(p.a.notes == 4 || weir_accept(l, 0, &stolen) != -EAGAIN);
 	assert_int_equal(p.a.notes, 4);

@@ -22,8 +22,10 @@ slowly(struct weir_thread *t)
 static void *
 hold_lock(void *arg)
 {
-	while (!atomic_load(&over))
+	while (!atomic_load(&over)) {
 		weir_threads_each(arg, slowly);
+		usleep(100); /* mutexes aren't fair: others might never get it */
+	}
 	return NULL;
 }
 
