@@ -190,6 +190,20 @@ all_memory()
 	done
 }
 
+# What the data plane of A has, once nothing is made or released there any more.
+settled_memory()
+{
+	local last='' now
+
+	for _ in {1..50}; do
+		now=$(all_memory "${weir_pid[dataplane-A]}" | jq -s add)
+		[ "$now" != "$last" ] || break
+		last=$now
+		sleep 0.5
+	done
+	echo "$now"
+}
+
 memory_figure()
 {
 	local before n
@@ -197,7 +211,7 @@ memory_figure()
 	wanted hostile_memory || return 0
 	hostile_nodes >&2
 	for ((n = 0; n < runs; n++)); do
-		before=$(all_memory "${weir_pid[dataplane-A]}" | jq -s add)
+		before=$(settled_memory)
 		: >"$weir_tmp/hog.log"
 		HOSTILE_UID=$SMALL run hog hostile A memory 2 7 node:1:victim
 		sleep 1.5
@@ -205,7 +219,6 @@ memory_figure()
 		gone "${weir_pid[hog]}"
 		stop hog
 		log_of hog >&2
-		sleep 1 # all is given back
 	done | record hostile_memory "MiB of a user with memory=64M" '<=' 64 any "hostile A memory 2 7 node:1:victim: all memfds, and what it and the data plane have by themselves"
 	stop_all >&2
 }
