@@ -163,6 +163,7 @@ struct broker_session {
 	uint32_t commands;   /* other commands under way that point here */
 	int result;	     /* first error of ADD */
 	struct arena arena;
+	uint64_t charged_bytes;	     /* to its user, for the arena and tables */
 	struct engine_session *view; /* one an engine */
 	bool *view_owned; /* send_mr of view i is registered by it, not shared with another */
 	struct broker_region *region; /* config.regions of them; number i + 1 */

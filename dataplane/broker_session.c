@@ -79,6 +79,20 @@ work_bytes(const struct broker_session *s, uint32_t i)
 	return engine_session_bytes(broker_engine(s->b, i)->engine_config, &s->view[i].geometry);
 }
 
+/* Memory that a session takes: its arena, and the tables that main and the engines keep of it. */
+static uint64_t
+session_bytes(const struct broker_session *s, const struct weir_geometry *g)
+{
+	const struct broker_config *c = &s->b->config;
+	uint64_t bytes = g->bytes + sizeof(*s) + c->regions * sizeof(*s->region) +
+			 c->channels * sizeof(*s->channel) + g->connections * sizeof(*s->free_desc);
+
+	for (uint32_t i = 0; i < c->engines; i++)
+		bytes += sizeof(*s->view) + sizeof(*s->view_owned) +
+			 engine_session_bytes(broker_engine(s->b, i)->engine_config, g);
+	return bytes;
+}
+
 /* Work memory of each engine; its receive blocks and the send heap as MRs of its device. */
 static int
 build_view(struct broker_session *s, uint32_t i)
@@ -152,7 +166,7 @@ session_free(struct broker_session *s)
 	deregister_views(s);
 	regions_free(s);
 	memory = arena_take_memory(&s->arena);
-	release_memory(b, &memory, s->owner, s->arena.geometry.bytes, USER_MEMORY);
+	release_memory(b, &memory, s->owner, s->charged_bytes, USER_MEMORY);
 	b->session[s->id] = NULL;
 	b->session_count--;
 	free(s->view);
@@ -397,11 +411,12 @@ begin(struct broker_session *s, uint64_t wish, const char **what)
 		return rc;
 	for (uint32_t i = 0; i < c->engines; i++)
 		numa[i] = c->engine[i].numa_socket;
-	rc = user_take(s->owner, USER_MEMORY, g.bytes);
+	rc = user_take(s->owner, USER_MEMORY, session_bytes(s, &g));
 	if (rc) {
 		*what = NULL;
 		return rc;
 	}
+	s->charged_bytes = session_bytes(s, &g);
 	*what = SHARED_MEMORY;
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }

@@ -19,7 +19,7 @@
 /* What a limit is about; in the order in which they are shown. */
 enum user_limit {
 	USER_CONNECTIONS, /* ends of them on this host */
-	USER_MEMORY,	  /* bytes of arenas, adopted memory and segments */
+	USER_MEMORY,	  /* bytes of arenas with tables, adopted memory, segments */
 	USER_REGIONS,	  /* adopted ranges */
 	USER_SEGMENTS,	  /* shared memory between two threads of local programs */
 	USER_SERVICES,	  /* public names, of the node's WEIR_SERVICES_MAX */

@@ -108,7 +108,7 @@ run_test() # DIR TEST: the log is in DIR/log
 # Tries one fault; a line of the table: name, verdict, what killed it, seconds, fault.
 try() # DIR PATCH
 {
-	local dir=$1 patch=$2 begin=$SECONDS verdict=SURVIVED by=- t
+	local dir=$1 patch=$2 begin=$SECONDS verdict=SURVIVED by=- line t
 	local -a tests
 
 	read -ra tests <<<"$(field "$patch" tests)"
@@ -132,11 +132,15 @@ try() # DIR PATCH
 		fi
 		patch -s -R -p1 -d "$dir/tree" <"$patch" >/dev/null
 	fi
-	printf '%-26s %-11s %-34s %3d s  %s\n' "$(basename "$patch" .patch)" "$verdict" "$by" \
-		$((SECONDS - begin)) "$(field "$patch" fault)"
-	[ "$verdict" = killed ] && return
-	[ "$verdict" = SURVIVED ] || tail -n 12 "$dir/log" | sed 's/^/  | /'
-	return 1
+	# in one piece: other workers write there too
+	line=$(printf '%-26s %-11s %-34s %3d s  %s' "$(basename "$patch" .patch)" "$verdict" "$by" \
+		$((SECONDS - begin)) "$(field "$patch" fault)")
+	case $verdict in
+	killed | SURVIVED) ;;
+	*) line+=$'\n'$(tail -n 12 "$dir/log" | tr -d '\000' | sed 's/^/  | /') ;;
+	esac
+	printf '%s\n' "$line"
+	[ "$verdict" = killed ]
 }
 
 # What the tests run, of the sources as they are. What fails without a fault says nothing of faults: it is named
@@ -163,8 +167,8 @@ sound_share() # DIR NUMBER TEST...: every so manieth of them
 
 	for ((i = 3 + $2; i <= $#; i += jobs)); do
 		run_test "$dir" "${!i}" && continue
-		echo "mutate.sh: ${!i} fails without a fault; mend it first"
-		tail -n 5 "$dir/log"
+		printf '%s\n' "mutate.sh: ${!i} fails without a fault; fix it first" \
+			"$(tail -n 5 "$dir/log" | tr -d '\000' | sed 's/^/  | /')"
 		echo "${!i}" >>"$work/unsound"
 	done
 }
