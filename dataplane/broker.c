@@ -292,6 +292,9 @@ broker_create(const struct broker_config *config)
 	b->node = BROKER_NODE_UNKNOWN;
 	b->services_due = UINT64_MAX;
 	b->strangers.share = BROKER_STRANGERS_SHARE;
+	b->frugal.share = BROKER_FRUGAL_SHARE;
+	for (unsigned i = 0; i < BROKER_STRANGER_PLACES; i++)
+		b->stranger[i].share = BROKER_STRANGERS_SHARE;
 	b->requests.share = BROKER_REQUESTS_SHARE;
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;

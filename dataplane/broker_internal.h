@@ -19,8 +19,10 @@
 #define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
 #define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
 #define BROKER_SESSION_SEGMENTS 512u /* that one session may be part of */
-#define BROKER_STRANGERS_SHARE 30u   /* of main's CPU: sessions of users that have none */
-#define BROKER_DOOR_SHARE 60u	     /* the same: accepting, refusing, closing */
+#define BROKER_STRANGERS_SHARE 60u   /* of main's CPU: sessions of users that have none */
+#define BROKER_FRUGAL_SHARE 120u     /* the same, kept for those that have cost little lately */
+#define BROKER_STRANGER_PLACES 64u   /* users that share one by chance share what they cost */
+#define BROKER_DOOR_SHARE 40u	     /* the same: accepting, refusing, closing */
 #define BROKER_REQUESTS_SHARE 5u     /* of main's CPU: all requests of all programs */
 #define BROKER_CONNECT_TIMEOUT_NS 5000000000ull
 #define BROKER_NODE_UNKNOWN UINT32_MAX
@@ -280,6 +282,9 @@ struct pace *user_requests(struct broker_user *u);
 uint64_t user_burst(const struct broker *b);
 /* Main has worked for it so long. */
 void user_charge(struct broker_user *u, uint64_t ns, bool request);
+/* Of a user without a session: when it may attach, 0 now; what it has cost lately, ns. */
+uint64_t stranger_due(struct broker *b, uid_t uid, uint64_t now);
+uint64_t stranger_cost(struct broker *b, uid_t uid, uint64_t now);
 struct engine_share *user_share(struct broker_user *u);
 /* KEY as in user.UID.KEY. How many sessions it has, or -errno. */
 #define USER_OTHERS UINT32_MAX /* each user without settings of its own */
@@ -677,8 +682,10 @@ struct broker {
 	struct broker_region *adopting, **last_adopting;  /* the same */
 	struct share_setting *share_settings;
 	struct broker_user *users;
-	struct pace strangers, requests; /* main's CPU time, for users without a session; for all */
-	uint32_t line;			 /* sessions in the line */
+	/* main's CPU time: for users without a session; of them for those that have cost little
+	 * lately; of each of them, by uid; for all requests */
+	struct pace strangers, frugal, stranger[BROKER_STRANGER_PLACES], requests;
+	uint32_t line; /* sessions in the line */
 	struct broker_release *releases;
 	uint64_t release_due;	    /* not looked at before */
 	uint64_t used[USER_LIMITS]; /* by all users; most[]: 0 is no limit */

@@ -12,7 +12,11 @@
 #include <stdlib.h>
 
 #define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
-#define USER_SHARE 10u	     /* a tenth of the time for coming and going, and one for requests */
+#define USER_SHARE 10u /* a tenth of the time for coming and going, and one for requests */
+/* Of a burst: what a stranger may have cost to be one that costs little (10 ms of a sixtieth of the
+ * time: some sessions per second), and what those may cost at once. */
+#define LITTLE_PART 50u
+#define FRUGAL_PART 10u
 #define USER_BURSTS 4u	     /* who has a session may come and go for longer at once */
 #define USERS_KEPT_MAX 1024u /* with settings of their own */
 
@@ -304,13 +308,48 @@ user_requests(struct broker_user *u)
 	return &u->requests;
 }
 
+uint64_t
+stranger_cost(struct broker *b, uid_t uid, uint64_t now)
+{
+	return pace_left(&b->stranger[uid % BROKER_STRANGER_PLACES], now);
+}
+
+static bool
+costs_little(struct broker *b, uid_t uid, uint64_t now)
+{
+	return stranger_cost(b, uid, now) <= b->config.burst_ns / LITTLE_PART;
+}
+
+/* A part of the strangers' time is kept for users that have cost little lately. */
+uint64_t
+stranger_due(struct broker *b, uid_t uid, uint64_t now)
+{
+	uint64_t burst = b->config.burst_ns, due = pace_due(&b->strangers, burst, now), frugal;
+
+	if (!due || !costs_little(b, uid, now))
+		return due;
+	frugal = pace_due(&b->frugal, burst / FRUGAL_PART + 1, now);
+	return frugal < due ? frugal : due;
+}
+
+static void
+charge_stranger(struct broker *b, uid_t uid, uint64_t ns)
+{
+	uint64_t burst = b->config.burst_ns;
+
+	if (burst && costs_little(b, uid, broker_now(b)))
+		pace_use(&b->frugal, burst / FRUGAL_PART + 1, ns);
+	pace_use(&b->strangers, burst, ns);
+	pace_use(&b->stranger[uid % BROKER_STRANGER_PLACES], burst, ns);
+}
+
 void
 user_charge(struct broker_user *u, uint64_t ns, bool request)
 {
 	struct broker *b = u->b;
 
 	if (!u->attached || broker_now(b) - u->since < NEW_NS)
-		pace_use(&b->strangers, b->config.burst_ns, ns);
+		charge_stranger(b, u->uid, ns);
 	if (u->attached && request)
 		pace_use(&u->requests, b->config.burst_ns, ns);
 	else if (u->attached)

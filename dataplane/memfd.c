@@ -18,6 +18,9 @@
 	2000000000u /* a lease is relied on for so long: well below fs.lease-break-time            \
 		     */
 
+/* Bytes that one system call makes: 30 us, 300 us where others make as much. */
+#define CALL (64ul << 10)
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -71,12 +74,19 @@ bind_part(const struct memfd *m, const struct memfd_part *part)
 static int
 populate(const struct memfd *m, size_t from, size_t length)
 {
-	if (!madvise((char *)m->base + from, length, MADV_POPULATE_WRITE))
-		return 0;
-	if (errno != EINVAL)
-		return errno == EFAULT ? -ENOMEM : -errno;
-	/* an older kernel: the pages at least exist */
-	return fallocate(m->fd, 0, (off_t)from, (off_t)length) ? -errno : 0;
+	size_t step = WEIR_ALIGN_UP(CALL, m->page);
+
+	for (size_t end = from + length; from < end; from += step) {
+		length = end - from < step ? end - from : step;
+		if (!madvise((char *)m->base + from, length, MADV_POPULATE_WRITE))
+			continue;
+		if (errno != EINVAL)
+			return errno == EFAULT ? -ENOMEM : -errno;
+		/* an older kernel: the pages at least exist */
+		if (fallocate(m->fd, 0, (off_t)from, (off_t)length))
+			return -errno;
+	}
+	return 0;
 }
 
 /* Another description of the file; the kernel counts those that come from an open(). -errno. */

@@ -3,8 +3,9 @@
  * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
  * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
  * paced by client, by user and in all; coming and soon leaving again by user. Users that have no
- * session are strangers, who share a twentieth of the time: a thirtieth for their sessions, which
- * are made one at a time, the rest for the door, that is accepting, refusing and closing.
+ * session are strangers, who share a twentieth of the time. Half of it is for the door, that is
+ * accepting, refusing and closing; half for their sessions, which are made one at a time. Of that a
+ * third is kept for those that have cost little lately.
  */
 #define _GNU_SOURCE
 #include "broker_internal.h"
@@ -24,9 +25,7 @@
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
 #define DOOR_BURST_NS 2000000u
-#define DOOR_PAUSE_NS 10000000u /* not accepting, at least: main isn't woken for each */
-#define RESERVE_NS 50000000u	/* strangers' time for those that haven't come lately */
-#define LATELY_NS (10 * BROKER_SECOND_NS)
+#define DOOR_PAUSE_NS 10000000u	   /* not accepting, at least: main isn't woken for each */
 #define REQUESTS_SMALL_NS 2000000u /* who has asked for no more need not wait for others */
 #define UIDS 64u	 /* by low bits; who shares a place by chance shares what it says */
 #define GROUPS_MAX 1024u /* of a user, that --allow looks at */
@@ -70,10 +69,6 @@ struct session_socket {
 	struct pace door;
 	uint32_t standing;     /* clients */
 	uint32_t silent[UIDS]; /* clients without a session, by uid */
-	struct {
-		uint32_t uid;
-		uint64_t at;
-	} lately[UIDS]; /* strangers whose sessions were made */
 };
 
 static uint32_t
@@ -254,10 +249,6 @@ hello(struct client *c, const struct weir_session_msg *m, size_t length)
 	s->charged = true;
 	session_in_line(s, true);
 	user_charge(s->owner, s->cost_ns, false);
-	if (stranger) {
-		ss->lately[place_of(c)].uid = c->peer.uid;
-		ss->lately[place_of(c)].at = broker_now(c->b);
-	}
 }
 
 /* Main has worked for its requests so long. */
@@ -305,15 +296,11 @@ requests_due(struct client *c, uint64_t now)
 static uint64_t
 attach_due(struct client *c, uint64_t now)
 {
-	struct session_socket *ss = c->b->session_socket;
 	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
-	uint64_t burst = c->b->config.burst_ns;
-	bool came = ss->lately[place_of(c)].uid == c->peer.uid &&
-		    now - ss->lately[place_of(c)].at < LATELY_NS;
 
 	if (u)
 		return pace_due(user_pace(u), user_burst(c->b), now);
-	return pace_due(&c->b->strangers, burst && !came ? burst + RESERVE_NS : burst, now);
+	return stranger_due(c->b, c->peer.uid, now);
 }
 
 /* Strangers attach one at a time, and so do those whose user has cost enough: each knows then what
@@ -540,7 +527,8 @@ accept_ready(struct broker_watch *w, uint32_t events)
 	ss->paused_until = due > now + DOOR_PAUSE_NS ? due : now + DOOR_PAUSE_NS;
 }
 
-/* One of those who stand in line is heard: the first that may. */
+/* One of those who stand in line is heard: of the user whose turn was longest ago the first that
+ * may. */
 static uint64_t
 next_turn(struct session_socket *ss, uint64_t now)
 {
@@ -557,7 +545,8 @@ next_turn(struct session_socket *ss, uint64_t now)
 		due = attach_due(c, now);
 		if (due && due < soonest)
 			soonest = due;
-		if (!due)
+		if (!due && (!first || stranger_cost(c->b, c->peer.uid, now) <=
+					   stranger_cost(c->b, first->peer.uid, now)))
 			first = c;
 		if (due || c->owes || !user_find_attached(ss->b, c->peer.uid))
 			continue;
