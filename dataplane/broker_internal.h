@@ -19,8 +19,8 @@
 #define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
 #define BROKER_SEGMENTS_MAX 65536u   /* low 16 bits of a segment id, 0 is none */
 #define BROKER_SESSION_SEGMENTS 512u /* that one session may be part of */
-#define BROKER_STRANGERS_SHARE 60u   /* of main's CPU: sessions of users that have none */
-#define BROKER_FRUGAL_SHARE 120u     /* the same, kept for those that have cost little lately */
+#define BROKER_STRANGERS_SHARE 120u  /* of main's CPU: sessions of users that have none */
+#define BROKER_FRUGAL_SHARE 60u	     /* the same, kept for those that have cost little lately */
 #define BROKER_STRANGER_PLACES 64u   /* users that share one by chance share what they cost */
 #define BROKER_DOOR_SHARE 40u	     /* the same: accepting, refusing, closing */
 #define BROKER_REQUESTS_SHARE 5u     /* of main's CPU: all requests of all programs */
@@ -280,6 +280,8 @@ struct pace *user_pace(struct broker_user *u);
 struct pace *user_requests(struct broker_user *u);
 /* Of user_pace(). */
 uint64_t user_burst(const struct broker *b);
+/* Whether it is asked for the first time in look number `look`. */
+bool user_first(struct broker_user *u, uint64_t look);
 /* Main has worked for it so long. */
 void user_charge(struct broker_user *u, uint64_t ns, bool request);
 /* Of a user without a session: when it may attach, 0 now; what it has cost lately, ns. */
@@ -678,6 +680,7 @@ struct broker {
 	struct broker_session **session;
 	uint32_t session_count, session_next;
 	struct broker_session *building, **last_building; /* in the order in which they came */
+	uint64_t building_look;				  /* number of the last one at that list */
 	uint64_t told_to_wait;				  /* when those were last */
 	struct broker_region *adopting, **last_adopting;  /* the same */
 	struct share_setting *share_settings;

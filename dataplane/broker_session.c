@@ -467,10 +467,26 @@ tell_to_wait(struct broker *b, uint64_t now)
 		s->reply(s->user, &m, NULL, 0);
 }
 
+/*
+ * Of each user's first session the one that has cost least: nobody waits for all that another user
+ * has begun, nor for a large arena.
+ */
+static struct broker_session *
+next_building(struct broker *b)
+{
+	struct broker_session *next = NULL;
+
+	b->building_look++;
+	for (struct broker_session *s = b->building; s; s = s->next_building)
+		if (user_first(s->owner, b->building_look) && (!next || s->cost_ns < next->cost_ns))
+			next = s;
+	return next;
+}
+
 uint64_t
 sessions_build(struct broker *b, uint64_t now)
 {
-	struct broker_session *s = b->building;
+	struct broker_session *s = next_building(b);
 	const char *what = SHARED_MEMORY;
 	struct weir_session_msg no;
 	uint64_t begin, cost;

@@ -13,7 +13,7 @@
 
 #define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
 #define USER_SHARE 10u /* a tenth of the time for coming and going, and one for requests */
-/* Of a burst: what a stranger may have cost to be one that costs little (10 ms of a sixtieth of the
+/* Of a burst: what a stranger may have cost to be one that costs little (10 ms of 1/120 of the
  * time: some sessions per second), and what those may cost at once. */
 #define LITTLE_PART 50u
 #define FRUGAL_PART 10u
@@ -27,6 +27,7 @@ struct broker_user {
 	bool kept; /* has settings of its own */
 	uint64_t used[USER_LIMITS];
 	struct user_limits limits;
+	uint64_t look;		   /* last of user_first() */
 	uint32_t attached;	   /* sessions that are open */
 	uint64_t since;		   /* that there is one */
 	struct pace pace;	   /* main's CPU time that its programs cost by coming and going */
@@ -308,16 +309,28 @@ user_requests(struct broker_user *u)
 	return &u->requests;
 }
 
+bool
+user_first(struct broker_user *u, uint64_t look)
+{
+	bool first = u->look != look;
+
+	u->look = look;
+	return first;
+}
+
 uint64_t
 stranger_cost(struct broker *b, uid_t uid, uint64_t now)
 {
 	return pace_left(&b->stranger[uid % BROKER_STRANGER_PLACES], now);
 }
 
-static bool
-costs_little(struct broker *b, uid_t uid, uint64_t now)
+/* What a stranger may still cost before it is one of those that cost much. */
+static uint64_t
+little_left(struct broker *b, uid_t uid, uint64_t now)
 {
-	return stranger_cost(b, uid, now) <= b->config.burst_ns / LITTLE_PART;
+	uint64_t little = b->config.burst_ns / LITTLE_PART + 1, cost = stranger_cost(b, uid, now);
+
+	return cost < little ? little - cost : 0;
 }
 
 /* A part of the strangers' time is kept for users that have cost little lately. */
@@ -326,7 +339,7 @@ stranger_due(struct broker *b, uid_t uid, uint64_t now)
 {
 	uint64_t burst = b->config.burst_ns, due = pace_due(&b->strangers, burst, now), frugal;
 
-	if (!due || !costs_little(b, uid, now))
+	if (!due || !little_left(b, uid, now))
 		return due;
 	frugal = pace_due(&b->frugal, burst / FRUGAL_PART + 1, now);
 	return frugal < due ? frugal : due;
@@ -335,10 +348,10 @@ stranger_due(struct broker *b, uid_t uid, uint64_t now)
 static void
 charge_stranger(struct broker *b, uid_t uid, uint64_t ns)
 {
-	uint64_t burst = b->config.burst_ns;
+	uint64_t burst = b->config.burst_ns, little = little_left(b, uid, broker_now(b));
 
-	if (burst && costs_little(b, uid, broker_now(b)))
-		pace_use(&b->frugal, burst / FRUGAL_PART + 1, ns);
+	if (burst)
+		pace_use(&b->frugal, burst / FRUGAL_PART + 1, ns < little ? ns : little);
 	pace_use(&b->strangers, burst, ns);
 	pace_use(&b->stranger[uid % BROKER_STRANGER_PLACES], burst, ns);
 }

@@ -25,6 +25,8 @@
 #define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
 #define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
 #define DOOR_BURST_NS 2000000u
+#define HELLO_DOOR_NS                                                                              \
+	200000u /* what a HELLO costs the door at most: its user pays for the session */
 #define DOOR_PAUSE_NS 10000000u	   /* not accepting, at least: main isn't woken for each */
 #define REQUESTS_SMALL_NS 2000000u /* who has asked for no more need not wait for others */
 #define UIDS 64u	 /* by low bits; who shares a place by chance shares what it says */
@@ -67,6 +69,7 @@ struct session_socket {
 	uint32_t jobs;	       /* with them */
 	uint64_t paused_until; /* not accepting: out of descriptors, or too much came */
 	struct pace door;
+	uint64_t made_ns;      /* main's CPU time for sessions that HELLOs began: their users pay */
 	uint32_t standing;     /* clients */
 	uint32_t silent[UIDS]; /* clients without a session, by uid */
 };
@@ -232,7 +235,7 @@ static void
 hello(struct client *c, const struct weir_session_msg *m, size_t length)
 {
 	struct session_socket *ss = c->b->session_socket;
-	uint64_t begin = pace_clock();
+	uint64_t begin = pace_clock(), cost;
 	bool stranger = !user_find_attached(c->b, c->peer.uid);
 	struct broker_session *s =
 	    broker_session_open(c->b, m, length, c->peer.pid, c->peer.uid, on_reply, c);
@@ -243,7 +246,9 @@ hello(struct client *c, const struct weir_session_msg *m, size_t length)
 		return;
 	c->session = s;
 	ss->silent[place_of(c)]--;
-	s->cost_ns += pace_clock() - begin;
+	cost = pace_clock() - begin;
+	ss->made_ns += cost > HELLO_DOOR_NS ? cost - HELLO_DOOR_NS : 0;
+	s->cost_ns += cost;
 	if (!stranger && !c->turn)
 		return;
 	s->charged = true;
@@ -427,12 +432,12 @@ client_ready(struct broker_watch *w, uint32_t events)
 {
 	struct client *c = (struct client *)w;
 	struct session_socket *ss = c->b->session_socket;
-	uint64_t begin = pace_clock();
+	uint64_t begin = pace_clock() - ss->made_ns;
 	bool asks = c->session;
 
 	handle(c, events);
 	if (!asks)
-		door_use(ss, pace_clock() - begin);
+		door_use(ss, pace_clock() - ss->made_ns - begin);
 }
 
 static void
