@@ -72,7 +72,7 @@ fi
 WEIR_SMOKE_RUN_DIR=$dir
 # shellcheck source=test/smoke/_init.sh
 . "$root/test/smoke/_init.sh"
-PATH=$WEIR_BUILD/dataplane/tools:$PATH
+PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 weir_logs=no
 weir_node_timeout=${CLUSTER_NODE_TIMEOUT:-}
 ulimit -n "$(ulimit -Hn)" 2>/dev/null

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-CHECKS=(format spdx whitespace tokens size layering shellcheck headers docs)
+CHECKS=(format spdx whitespace tokens walls size layering shellcheck headers docs)
 build=build/release
 bad=0
 
@@ -60,6 +60,12 @@ lint_whitespace()
 lint_tokens()
 {
 	c_files | xargs -r python3 scripts/lint_tokens.py || bad=1
+}
+
+# Folders keep to themselves.
+lint_walls()
+{
+	python3 scripts/lint_walls.py || bad=1
 }
 
 # A function fits a screen, a file is one subject. Tests may be longer.

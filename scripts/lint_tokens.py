@@ -24,23 +24,6 @@ TOKENS = [
     ("dataplane/engine dataplane/nic", r"\b(exit|_exit|quick_exit)\s*\(", "an error code"),
 ]
 
-# (folders, or beginnings of paths: *; not in; regular expression on what is included, without ../; who may)
-INCLUDES = [
-    ("lib control apps", "", r"<rte_", "only dataplane/ and its tests include DPDK"),
-    ("dataplane/engine dataplane/broker* dataplane/arena* dataplane/segment* dataplane/session_socket* "
-     "dataplane/capture* dataplane/pcapng* dataplane/control_capture* "
-     "dataplane/control_socket* dataplane/memfd* dataplane/sigbus* dataplane/service* dataplane/pace*", "", r"<rte_",
-     "engines and the broker know no DPDK"),
-    ("dataplane/nic", "dataplane/nic/roce/ethdev*", r"<rte_", "drivers' protocol cores know no DPDK"),
-    ("lib control apps", "", r"<infiniband/|<rdma/", "only dataplane/ and its tests include verbs"),
-    ("dataplane", "dataplane/nic", r"<infiniband/|<rdma/", "verbs stay behind nic.h"),
-    ("lib", "", r'"(dataplane|control|apps|engine|nic)/|"broker', "lib/ knows nothing above it"),
-    ("lib/common lib/include", "", r'"(client|stream|message|invoke|window|shuffle)/', "lib/common is below the client"),
-    ("control", "", r'"(dataplane|apps|client|stream|engine|nic)/', "control uses lib/common only"),
-    ("dataplane", "", r'"(control|apps|client|stream)/', "dataplane uses lib/common only"),
-    ("apps", "", r'"(dataplane|control|engine|nic)/', "apps use lib/ only"),
-]
-
 STRIP = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 
@@ -66,13 +49,6 @@ def check(path):
             if m:
                 word = m.group(0).rstrip("( \t")
                 found.append(f"{path}:{number}: {word}; use {instead}")
-    for number, line in enumerate(text.split("\n"), 1):
-        m = re.match(r'\s*#\s*include\s*([<"])(?:\.\./)*([^>"]*)', line)
-        if not m:
-            continue
-        for folders, but, pattern, why in INCLUDES:
-            if within(path, folders) and not (but and within(path, but)) and re.match(pattern, m.group(1) + m.group(2)):
-                found.append(f"{path}:{number}: includes {m.group(2)}; {why}")
     return found
 
 

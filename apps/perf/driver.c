@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LOOK_EVERY 256u /* waits between two looks at the clock */
 #define WARMUP_LAT 1000u
@@ -348,4 +349,24 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	if (d->team)
 		publish(d, r->errors);
 	return rc;
+}
+
+#define NAP_US 200u
+
+int
+team_arrive(struct team *t, enum team_phase phase, int (*step)(void *arg), void *arg)
+{
+	int rc;
+
+	atomic_fetch_add(&t->arrived[phase], 1);
+	while (atomic_load(&t->arrived[phase]) < t->count) {
+		if (atomic_load(&t->failed) || atomic_load(&perf_stop))
+			return -ECANCELED;
+		rc = step ? step(arg) : 0;
+		if (rc < 0)
+			return rc;
+		if (!rc)
+			usleep(NAP_US);
+	}
+	return 0;
 }

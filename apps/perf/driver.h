@@ -6,7 +6,7 @@
 #include "idle.h"
 #include "result.h"
 #include "server.h"
-#include "team.h"
+#include "threads.h"
 
 #include <signal.h>
 #include <stdatomic.h>

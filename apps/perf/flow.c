@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "flow.h"
 
+#include "idle.h"
+#include "region.h"
+#include "schedule.h"
+#include "slots.h"
+
 #include <errno.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 
 void
 perf_flow_init(struct perf_flow *f, struct perf_buffers *buffers)
@@ -374,4 +383,171 @@ perf_flow_recv_control(struct perf_flow *f)
 		return -EPROTO;
 	memcpy(&f->control, data, sizeof(f->control));
 	return 0;
+}
+
+#define PAGE 4096u
+
+/* Whole pages, and a word more than the size: a last message may end within a word. */
+static uint64_t
+bytes_of(const struct perf_region *r)
+{
+	return (r->size + 8 + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Memory beyond what the session may adopt is copied when it is sent. */
+static void
+adopt(struct perf_region *r, struct weir *weir)
+{
+	uint64_t all = bytes_of(r);
+
+	for (uint32_t i = 0; i < REGION_PIECES && r->adopted < all; i++) {
+		uint64_t left = all - r->adopted,
+			 length = left < REGION_PIECE ? left : REGION_PIECE;
+
+		if (weir_adopt(weir, r->memory + r->adopted, length, WEIR_ADOPT_SEND, &r->piece[i]))
+			break;
+		r->adopted += length;
+	}
+	if (r->adopted < all)
+		fprintf(stderr,
+			"weir-perf: %llu of %llu MiB to read are adopted, the others copied; start "
+			"weir-dataplane with a larger --adopt\n",
+			(unsigned long long)r->adopted >> 20, (unsigned long long)all >> 20);
+}
+
+int
+perf_region_open(struct perf_region *r, struct weir *weir)
+{
+	uint64_t *word;
+
+	if (r->memory)
+		return 0;
+	word = mmap(NULL, bytes_of(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (word == MAP_FAILED)
+		return -ENOMEM;
+	for (uint64_t k = 0; k < bytes_of(r) / 8; k++)
+		word[k] = perf_region_word(k);
+	r->memory = (uint8_t *)word;
+	adopt(r, weir);
+	return 0;
+}
+
+void
+perf_region_close(struct perf_region *r)
+{
+	int busy = 0;
+
+	for (uint32_t i = 0; i < REGION_PIECES && r->piece[i]; i++)
+		busy |= weir_disown(r->piece[i]);
+	/* what is still under way keeps its memory until the program detaches */
+	if (r->memory && !busy)
+		munmap(r->memory, bytes_of(r));
+	*r = (struct perf_region){.size = r->size};
+}
+
+#define FLUSH_MS 1000
+
+int
+perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size, uint32_t most)
+{
+	uint64_t stride = (size + PAGE - 1) / PAGE * PAGE, count = SLOTS_BYTES / stride;
+	uint8_t *memory;
+	int rc;
+
+	most = most && most < SLOTS_MAX ? most : SLOTS_MAX;
+	count = count < most ? count : most;
+	count += !count;
+	memory =
+	    mmap(NULL, count * stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return -ENOMEM;
+	memset(memory, 0x5a, count * stride);
+	*s = (struct perf_slots){.memory = memory, .count = (uint32_t)count, .stride = stride};
+	rc = weir_adopt(weir, memory, count * stride, WEIR_ADOPT_SEND, &s->region);
+	if (rc) {
+		munmap(memory, count * stride);
+		*s = (struct perf_slots){0};
+	}
+	return rc;
+}
+
+void
+perf_slots_close(struct perf_slots *s, struct weir_conn *conn)
+{
+	if (!s->memory)
+		return;
+	weir_flush(conn, FLUSH_MS);
+	/* what is under way even now keeps its memory until the program detaches */
+	if (weir_disown(s->region) == 0)
+		munmap(s->memory, s->count * s->stride);
+	*s = (struct perf_slots){0};
+}
+
+static void
+weir_events(struct idle *idle, int timeout_ms)
+{
+	struct weir_event events[IDLE_EVENTS];
+	int n = timeout_ms ? weir_wait(idle->weir, events, IDLE_EVENTS, timeout_ms)
+			   : weir_poll(idle->weir, events, IDLE_EVENTS);
+
+	/* how a connection ends, its next send or receive tells; and why there is nothing, accept
+	 */
+	if (n < 0)
+		idle->accepts = true;
+	for (int i = 0; i < n; i++) {
+		if (events[i].type == WEIR_EVENT_ACCEPT)
+			idle->accepts = true;
+		else if (events[i].user)
+			perf_flow_event(events[i].user, &events[i]);
+	}
+}
+
+static void
+socket_events(struct idle *idle, int timeout_ms)
+{
+	static const struct weir_event either = {.type = WEIR_EVENT_READABLE};
+	struct epoll_event events[IDLE_EVENTS];
+	int n = epoll_wait(idle->epoll, events, IDLE_EVENTS, timeout_ms);
+
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.ptr)
+			perf_flow_event(events[i].data.ptr, &either);
+		else
+			idle->accepts = true;
+	}
+}
+
+void
+perf_idle_events(struct idle *idle, int timeout_ms)
+{
+	if (idle->epoll >= 0)
+		socket_events(idle, timeout_ms);
+	else
+		weir_events(idle, timeout_ms);
+}
+
+int
+perf_idle_watch(struct idle *idle, int fd, struct perf_flow *flow)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = flow};
+
+	if (idle->epoll < 0)
+		idle->epoll = epoll_create1(EPOLL_CLOEXEC);
+	return idle->epoll < 0 || epoll_ctl(idle->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+void
+perf_idle_yield(struct idle *idle)
+{
+	uint64_t before = now_ns();
+
+	sched_yield();
+	idle->empty = 0;
+	if (now_ns() - before > IDLE_OTHERS_NS) {
+		idle->shared = true;
+		idle->quick = 0;
+	} else if (idle->shared && ++idle->quick >= IDLE_ALONE) {
+		idle->shared = false;
+		idle->quick = 0;
+	}
 }

@@ -8,7 +8,7 @@
 #ifndef WEIR_PERF_MESSAGE_H
 #define WEIR_PERF_MESSAGE_H
 
-#include "plan.h"
+#include "schedule.h"
 
 #define PERF_MAGIC 0x46524550u /* "PERF" */
 #define PERF_VERSION 2u

@@ -2,7 +2,7 @@
 #ifndef WEIR_PERF_OPTIONS_H
 #define WEIR_PERF_OPTIONS_H
 
-#include "plan.h"
+#include "schedule.h"
 
 #include <stdio.h>
 

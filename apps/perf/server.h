@@ -6,7 +6,7 @@
 #ifndef WEIR_PERF_SERVER_H
 #define WEIR_PERF_SERVER_H
 
-#include "hear.h"
+#include "rx.h"
 #include "idle.h"
 #include "options.h"
 #include "region.h"

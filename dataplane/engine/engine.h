@@ -11,8 +11,8 @@
 #ifndef WEIR_ENGINE_H
 #define WEIR_ENGINE_H
 
-#include "common/shm.h"
-#include "common/wire.h"
+#include "ipc/shm.h"
+#include "ipc/wire.h"
 #include "nic/nic.h"
 
 #define ENGINE_WEIGHT 10u /* of a program that nobody gave another */

@@ -4,10 +4,10 @@
  * (slots, tails, sleep flags, descriptors) and with peers (ring, credit line) is reached through
  * pointers and never believed. docs/decisions.md 2-6 say how it plays together.
  *
- * Who calls whom: channel.c takes slots from programs, pending.c keeps those that can't leave yet,
- * share.c says whose turn it is, link.c builds and posts frames, frame.c takes frames apart,
- * deliver.c puts messages into sessions, control.c writes and reads control lines, credit.c grants,
- * bulk.c and fetch.c move what is large, conn.c knows the states.
+ * Who calls whom: channel.c takes slots from programs, send_queue.c keeps those that can't leave
+ * yet, scheduler.c says whose turn it is, link.c builds and posts frames, frame.c takes frames
+ * apart, deliver.c puts messages into sessions, control.c writes and reads control lines, credit.c
+ * grants, rndv_write.c and fetch.c move what is large, conn.c knows the states.
  */
 #ifndef WEIR_ENGINE_INTERNAL_H
 #define WEIR_ENGINE_INTERNAL_H
@@ -198,7 +198,7 @@ void engine_complete(struct engine *e, struct engine_command *c, int result);
 void commands_retry(struct engine *e);
 void commands_abandon(struct engine *e, const struct session *s);
 
-/* emit.c */
+/* main_events.c */
 void engine_emit_pending(struct engine *e);
 
 /* snapshot.c */
@@ -269,7 +269,7 @@ void conn_local_closed(struct engine *e, struct conn *c, uint32_t status);
 void conn_settle(struct engine *e, struct conn *c);
 void conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify);
 
-/* tell.c */
+/* events.c */
 void tell(struct engine *e, struct conn *c, unsigned what);
 void tell_nobody(struct conn *c);
 void channel_tell(struct engine *e, struct channel *ch);
@@ -352,7 +352,7 @@ void session_hunger(struct engine *e, struct session *s, struct list *l, struct 
 bool session_affords(const struct session *s, uint64_t more, uint32_t n);
 uint64_t session_spare(const struct session *s);
 
-/* share.c */
+/* scheduler.c */
 enum turn {
 	TURN_FULL,    /* no room: it goes on from here */
 	TURN_SPENT,   /* its quantum is used up */
@@ -393,7 +393,7 @@ share_seen(struct link *l, struct queue *q)
 	l->frame_weight += atomic_load_explicit(&q->session->share->weight, memory_order_relaxed);
 }
 
-/* pending.c */
+/* send_queue.c */
 struct pend *pend_take(struct session *s);
 void pend_give(struct session *s, struct pend *p);
 bool pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h,
@@ -407,7 +407,7 @@ void pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length);
 void pend_drop(struct engine *e, struct conn *c);
 void pend_delivered(struct engine *e, struct conn *c);
 
-/* bulk.c */
+/* rndv_write.c */
 static inline uint32_t
 bulk_blocks(uint32_t length)
 {

@@ -3,7 +3,7 @@
 #ifndef WEIR_ENGINE_SESSION_H
 #define WEIR_ENGINE_SESSION_H
 
-#include "common/block.h"
+#include "ipc/block.h"
 #include "engine.h"
 #include "list.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "open_nic.h"
 
-#include "nic_config.h"
-#include "quiet.h"
+#include "daemon/nic_config.h"
+#include "daemon/munmap_guard.h"
 
 #include <errno.h>
 #include <stdio.h>

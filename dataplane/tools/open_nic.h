@@ -7,7 +7,7 @@
 #define WEIR_OPEN_NIC_H
 
 #include "nic/nic.h"
-#include "options.h"
+#include "daemon/options.h"
 
 struct ethdev_port;
 
@@ -27,7 +27,7 @@ int open_nic(const struct nic_spec *spec, const struct open_nic_need *need, stru
 	     char *error, size_t size);
 /*
  * Waits until the link is up; `attr` is the device's from then, and the driver is told of nothing
- * any more (quiet.h). 0, or -errno and a line in error.
+ * any more (munmap_guard.h). 0, or -errno and a line in error.
  */
 int open_nic_await_link(const struct open_nic *nic, struct nic_attr *attr, char *error,
 			size_t size);

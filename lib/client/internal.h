@@ -4,9 +4,9 @@
  * owns.
  *
  * One lock a thread object protects everything that hangs on it: its pipes, its connections, its
- * lists. The thread itself pays nothing for it (bias.h); another one that calls on a connection of
- * this thread takes it, and so sends, receives and makes progress in its place. A connection never
- * changes the thread object it hangs on, its `home`.
+ * lists. The thread itself pays nothing for it (biased_lock.h); another one that calls on a
+ * connection of this thread takes it, and so sends, receives and makes progress in its place. A
+ * connection never changes the thread object it hangs on, its `home`.
  *
  * Order of locks: the lock of thread objects (thread.c), a home, cache.lock, adopt_lock,
  * weir.request_lock, then the leaves (heap, region_lock, foreign_lock). Two homes are never locked
@@ -23,12 +23,12 @@
 #include "weir/weir.h"
 #pragma GCC visibility pop
 
-#include "common/block.h"
-#include "common/bell.h"
-#include "common/session_msg.h"
-#include "common/shm.h"
+#include "ipc/block.h"
+#include "ipc/bell.h"
+#include "ipc/session_msg.h"
+#include "ipc/shm.h"
 
-#include "client/bias.h"
+#include "biased_lock.h"
 
 #include <errno.h>
 #include <sys/queue.h>
@@ -126,7 +126,7 @@ struct weir_cache {
 
 /*
  * A session. The program's handle is its first one. When the data plane has come back another takes
- * its place (renew.c): calls on the handle go there, while connections, loans and memory of the
+ * its place (reattach.c): calls on the handle go there, while connections, loans and memory of the
  * former stay with the former.
  */
 struct weir {
@@ -178,7 +178,7 @@ struct weir {
 	LIST_ENTRY(weir) in_sessions; /* fork.c's */
 };
 
-/* ---- renew.c ---- */
+/* ---- reattach.c ---- */
 struct weir *weir_latest(struct weir *w) __attribute__((cold));
 #define WEIR_RENEW_MS 50u /* between tries of WEIR_REATTACH */
 /* One try, if it is time to. 0: attached; -EAGAIN: not yet; or why it never will be. */
@@ -308,7 +308,7 @@ struct weir_node_event {
 	int32_t status;
 };
 
-#define WEIR_SPARE_CLASSES 3 /* sizes of spare memory for parked messages, see park.c */
+#define WEIR_SPARE_CLASSES 3 /* sizes of spare memory for parked messages, see rx_queue.c */
 
 struct weir_thread {
 	struct weir_bias lock; /* protects all that follows, but what says otherwise */

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "client/internal.h"
 
-#include "client/barrier.h"
+#include "membarrier.h"
 
 #include <errno.h>
 #include <poll.h>

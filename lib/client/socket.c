@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "client/internal.h"
 
-#include "common/path_check.h"
+#include "ipc/path_check.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 /* Handlers: registered by type, called by workers; the exclusive ones one at a time. */
 #include "message/internal.h"
 
-#include "client/barrier.h"
+#include "client/membarrier.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -325,7 +325,7 @@ int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
 /* What a call of the stream model means to who sends messages. */
 int message_error(const struct weir_messenger *m, int rc);
 
-/* ---- turn.c ---- */
+/* ---- dispatch.c ---- */
 /* Sends on a pinned lane of the caller's sender. */
 int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
 	      int timeout_ms);
@@ -369,7 +369,7 @@ void requests_end(struct lane *lane, int status);
 /* Ends all of a sender's that go to a node, or to any: UINT32_MAX. How many. */
 uint32_t requests_cancel(struct sender *s, uint32_t node);
 
-/* ---- take.c ---- */
+/* ---- receive.c ---- */
 enum {
 	TAKE_NOTHING = 0,
 	TAKE_MESSAGE = 1, /* of an incoming lane */
@@ -422,7 +422,7 @@ struct held *lane_held(struct lane *lane);
 unsigned messages_admitted(struct worker *k);
 void handlers_free(struct weir_messenger *m);
 
-/* ---- pieces.c ---- */
+/* ---- fragments.c ---- */
 /* Sends what is longer than WEIR_MESSAGE_WHOLE. */
 int pieces_send(struct lane *lane, const struct message_header *h, const struct iovec *iov,
 		unsigned n, uint64_t total, int timeout_ms);

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "message/internal.h"
 
-#include "client/barrier.h"
+#include "client/membarrier.h"
 
 #include <sched.h>
 #include <stdio.h>

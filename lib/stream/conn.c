@@ -2,7 +2,7 @@
 /* Connections: made, found by vQPN, ended, freed; what they have to report. */
 #include "stream/conn.h"
 
-#include "common/wire.h"
+#include "ipc/wire.h"
 
 #include <stdlib.h>
 

@@ -230,7 +230,7 @@ void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
 /* Closes; the program's handle is invalid from now on. Home locked. */
 void weir_conn_close(struct weir_conn *c);
 
-/* ---- drive.c ---- */
+/* ---- progress.c ---- */
 /* Calls f, which may free it, for each connection of a home. Home locked. */
 void weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c));
 
@@ -253,14 +253,14 @@ void weir_control_flush(struct weir_channel *ch);
 /* Tells the engine of all consumption and all places given back. */
 void weir_control_settle(struct weir_channel *ch);
 
-/* ---- place.c ---- */
+/* ---- rx_place.c ---- */
 /* The next POST that the engine doesn't know of; false: it knows all. */
 bool weir_posts_next(struct weir_conn *c, struct weir_slot *s);
 /* Where message `number` lies if the engine put it there: NULL unless that was posted for it. */
 uint8_t *weir_posted(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
 void weir_posts_free(struct weir_conn *c);
 
-/* ---- channel_drive.c, segment_drive.c ---- */
+/* ---- channel_progress.c, segment_progress.c ---- */
 /*
  * Where message `number` of c lies, of which an engine says that it lies at `place`; NULL: that
  * can't be.
@@ -301,7 +301,7 @@ void weir_segment_spoil(struct weir_segment *seg);
 /* Pushes pieces of messages that wait for room. */
 unsigned weir_tails_push(struct weir_thread *t);
 
-/* ---- park.c ---- */
+/* ---- rx_queue.c ---- */
 struct weir_parked *weir_parked_new(struct weir_thread *t, uint32_t length);
 void weir_parked_free(struct weir_parked *p);
 /* Copies an inline message at the pipe's head out of the ring. NULL: no memory, it stays. */
@@ -329,7 +329,7 @@ weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 		weir_conn_consumed_slow(c);
 }
 
-/* ---- tail.c ---- */
+/* ---- partial_send.c ---- */
 /* Pushes what fits of the message c->tail. 0: all is out; -EAGAIN, -EPROTO. */
 int weir_tail_push(struct weir_conn *c);
 /* The rest waits: `lent`: in memory of a caller who waits, else in ours. */
@@ -340,7 +340,7 @@ void weir_tail_drop(struct weir_conn *c);
 /* Whether a message of want_length could be sent now. */
 bool weir_send_possible(struct weir_conn *c);
 
-/* ---- again.c ---- */
+/* ---- reconnect.c ---- */
 /* It shall be made again. 0 or -errno. */
 int weir_again_wanted(struct weir_conn *c, const struct weir_address *address,
 		      const struct weir_connect_options *o);

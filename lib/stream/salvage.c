@@ -130,7 +130,7 @@ weir_channel_salvage(struct weir_channel *ch)
 	/* one that lives, and has ended this session, goes on for a while */
 	if (weir_loss(w) != -ENODEV)
 		return;
-	/* pairs with the release in show() in dataplane/engine/spill.c */
+	/* pairs with the release in show() in dataplane/engine/rx/spill.c */
 	spilled = atomic_load_explicit(&head->spilled, memory_order_acquire);
 	at = (struct chain){spilled >> 40, spilled >> 32 & 0xff, (uint32_t)spilled};
 	while ((p = next_message(ch, &at, &h)))

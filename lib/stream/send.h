@@ -23,7 +23,7 @@ struct weir_message_out {
 	uint8_t way;   /* WEIR_SLOT_* that say which one is asked for; 0: any */
 };
 
-/* ---- way.c ---- */
+/* ---- transfer.c ---- */
 /* Whether transport and operation in `flags` go together; `others`: what else may be there. */
 int weir_flags_check(unsigned flags, unsigned others);
 /* WEIR_SLOT_* for the operation in checked flags. */

@@ -5,7 +5,7 @@
 
 #include "client/internal.h"
 
-#include "common/services.h"
+#include "ipc/services.h"
 
 /* Nodes to connect to, the best first: how many, or -errno. */
 int weir_service_best(struct weir *w, const char *service, struct weir_found found[WEIR_FOUND_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What etcd answers, or who answers in its place: refusals, rubbish, too much, nothing any more. */
 #include "etcd_nodes.h"
-#include "pki.h"
+#include "pki/pki.h"
 #include "port.h"
 
 #include <arpa/inet.h>

@@ -3,7 +3,7 @@
 #ifndef WEIR_TEST_CONTROL_ETCD_NODES_H
 #define WEIR_TEST_CONTROL_ETCD_NODES_H
 
-#include "etcd.h"
+#include "etcd/etcd.h"
 #include "now.h"
 
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #ifndef WEIR_TEST_CONTROL_FAKE_H
 #define WEIR_TEST_CONTROL_FAKE_H
 
-#include "common/dpctl.h"
+#include "ipc/dpctl.h"
 #include "now.h"
 
 #include <stdbool.h>

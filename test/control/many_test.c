@@ -4,7 +4,7 @@
  * plane that is none. All come up, offers between any two pass, and connections that nobody needs
  * go.
  */
-#include "common/dpctl.h"
+#include "ipc/dpctl.h"
 #include "now.h"
 #include "port.h"
 

@@ -5,8 +5,8 @@
 
 #include "fake.h"
 
-#include "message.h"
-#include "pki.h"
+#include "transport/message.h"
+#include "pki/pki.h"
 
 #include <openssl/ssl.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What another control sends: a stream cut into messages; what is accepted survives a round trip.
  */
-#include "message.h"
+#include "transport/message.h"
 
 #include <stdlib.h>
 #include <string.h>

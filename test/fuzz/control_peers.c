@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The peers file: whatever is in it, an entry is one that can be told to a data plane. */
-#include "peers.h"
+#include "membership/peers_file.h"
 
 #include <stdlib.h>
 #include <string.h>

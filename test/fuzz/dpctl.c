@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A packet on control.sock. */
-#include "common/dpctl.h"
+#include "ipc/dpctl.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  * QPs are in different states and in the middle of messages.
  */
 #include "nic/roce/core.h"
-#include "../unit/roce_craft.h"
+#include "worlds/roce_craft.h"
 
 #include <stdlib.h>
 

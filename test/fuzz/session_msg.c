@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A packet on session.sock. */
-#include "common/session_msg.h"
+#include "ipc/session_msg.h"
 
 #include <stdlib.h>
 

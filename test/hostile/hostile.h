@@ -3,7 +3,7 @@
 #ifndef TEST_HOSTILE_H
 #define TEST_HOSTILE_H
 
-#include "common/session_msg.h"
+#include "ipc/session_msg.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

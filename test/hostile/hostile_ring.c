@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
-#include "common/wire.h"
+#include "ipc/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

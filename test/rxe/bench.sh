@@ -5,7 +5,7 @@
 # median; "bw OURS THEIRS", bytes a second of 64 KiB WRITEs.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../smoke/_init.sh"
-PATH=$WEIR_BUILD/dataplane/tools:$PATH
+PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 
 client() {
 	taskset -c 0 "$@" 127.0.0.1 >"$weir_tmp/client.log"

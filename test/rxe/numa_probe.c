@@ -5,12 +5,12 @@
  * tables, rings between engines, queue pairs, shared receive queues.
  */
 #define _GNU_SOURCE
-#include "eal_setup.h"
-#include "memory.h"
+#include "daemon/eal_setup.h"
+#include "daemon/memory.h"
 #include "nic/roce/core.h"
-#include "nic/roce/ethdev_port.h"
+#include "nic/roce_port/internal.h"
 #include "nic/verbs/internal.h"
-#include "options.h"
+#include "daemon/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which member offers which services (control/registry.h), on the network of swim_net.c. */
+/* Which member offers which services (control/membership/registry.h), on the network of swim_net.c.
+ */
 #include "swim_net.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "node.h"
 #include "program.h"
 
-#include "broker_internal.h"
+#include "broker/internal.h"
 
 #include <errno.h>
 #include <poll.h>

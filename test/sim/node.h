@@ -7,7 +7,7 @@
 #include "sim.h"
 #include "wire.h"
 
-#include "broker.h"
+#include "broker/broker.h"
 
 #define SIM_MAILBOX 64u
 #define SIM_EVENTS 64u

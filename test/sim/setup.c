@@ -585,7 +585,7 @@ main(int argc, char **argv)
 		    strcmp(argv[i], "--trace"))
 			return usage();
 	}
-	log_set_level(LOG_LEVEL_ERROR); // what doesn't go through control/log.h
+	log_set_level(LOG_LEVEL_ERROR); // what doesn't go through lib/base/log_once.h
 	if (table) {
 		figures(most, json);
 		return failed;

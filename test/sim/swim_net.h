@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Up to a few thousand members (control/swim.h) in one process under a virtual clock: a network
- * that loses and delays, processes that crash, pause and come back, partitions. A place is an
- * address; who sends there reaches whoever runs there now.
+ * Up to a few thousand members (control/membership/swim.h) in one process under a virtual clock: a
+ * network that loses and delays, processes that crash, pause and come back, partitions. A place is
+ * an address; who sends there reaches whoever runs there now.
  */
 #ifndef WEIR_TEST_SWIM_NET_H
 #define WEIR_TEST_SWIM_NET_H
 
-#include "registry.h"
-#include "swim.h"
+#include "membership/registry.h"
+#include "membership/swim.h"
 
 #define NET_TIMEOUT 1000u /* ms, the node timeout */
 #define NET_PERIOD (NET_TIMEOUT / 5)

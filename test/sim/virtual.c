@@ -234,12 +234,6 @@ event_free(struct event *e)
 
 // ---- time and chance ----
 
-uint64_t
-control_now(void)
-{
-	return world.now / MS;
-}
-
 // Hosts' clocks say the same here; in test-membership they don't.
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
 int

@@ -7,7 +7,7 @@
 #ifndef WEIR_TEST_VIRTUAL_H
 #define WEIR_TEST_VIRTUAL_H
 
-#include "control.h"
+#include "cluster/control.h"
 
 #include <event2/event.h>
 

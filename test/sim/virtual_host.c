@@ -22,7 +22,7 @@ on_turn(void *arg, uint64_t tag, bool alive)
 
 	if (!alive)
 		return;
-	control_turn(&h->control, control_now());
+	control_turn(&h->control, monotonic_ms());
 	world_at(world.now + CONTROL_TICK_MS * MS, h, on_turn, h, 0);
 }
 
@@ -56,7 +56,7 @@ host_start(struct host *h)
 	if (!listed.list && !start_source(c))
 		abort();
 	c->dp = h->dp = dp_create(c->base, NULL, &hello, &self_dp_handler, c);
-	if (listed.list && (!self_begin(c, control_now()) || !start_source(c)))
+	if (listed.list && (!self_begin(c, monotonic_ms()) || !start_source(c)))
 		abort();
 	world_at(world.now + world_random(CONTROL_TICK_MS * MS), h, on_turn, h, 0);
 }
@@ -232,7 +232,7 @@ host_sound(struct host *h, uint64_t bound, char *why, size_t size)
 {
 	const struct control *c = &h->control;
 	uint32_t unlinked = 0, held = c->stranger_count + (c->seed_conn != NULL);
-	uint64_t now = control_now();
+	uint64_t now = monotonic_ms();
 
 	for (uint32_t i = 0; i < c->member_count; i++) {
 		struct member *m = c->members[i];

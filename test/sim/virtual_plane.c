@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A data plane as far as its control can tell: control/dp.h in front of the ends of its links,
- * which offer as dataplane/broker_offer.c does, without repair and without memory of programs.
+ * A data plane as far as its control can tell: control/cluster/dataplane_client.h in front of the
+ * ends of its links, which offer as dataplane/broker/links/handshake.c does, without repair and
+ * without memory of programs.
  */
 #include "virtual.h"
 
@@ -333,7 +334,7 @@ input_services(struct host *h, const struct weir_ctl_msg *m)
 {
 	struct known *k = find_known(h, (uint16_t)m->services.node);
 
-	// As dataplane/broker_service.c: of whom nothing is known nothing is believed.
+	// As dataplane/broker/conns/listener.c: of whom nothing is known nothing is believed.
 	if (!k || k->is.self)
 		return;
 	k->offers = weir_services_digest(&m->services.names);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TCP between virtual hosts, as a transport of control/stream.h and a listener of libevent. */
+/* TCP between virtual hosts, as a transport of control/transport/stream.h and a listener of
+ * libevent. */
 #include "virtual.h"
 
 #include <arpa/inet.h>

@@ -5,7 +5,7 @@
 # _init.sh. The test sets node_name[ID], the instances' names; a sender on each sends to all, its own node included.
 # shellcheck disable=SC2034
 
-PATH=$WEIR_BUILD/dataplane/tools:$PATH
+PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 killings=$weir_tmp/killings
 books=$weir_tmp/books
 mkdir "$books"

@@ -4,7 +4,7 @@
 # bad input in one line. Against the programs that it is made for: test/rxe/tests/foreign.sh.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
-PATH=$WEIR_BUILD/dataplane/tools:$PATH
+PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 
 connected=(rc_pingpong srq_pingpong send_bw send_lat write_bw write_lat read_bw read_lat)
 datagrams=(ud_pingpong ud_send_bw ud_send_lat)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A rate holds for small, middle and large messages, with two engines, from when it is set to when it is
 # taken away; weirctl shows it and refuses nonsense. How links are shared out by weight is looked at by
-# test/unit/engine_share_test.c.
+# test/unit/engine/share_test.c.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 

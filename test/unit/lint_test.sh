@@ -26,19 +26,48 @@ finds()
 	fi
 }
 
-finds lib/client/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
-finds apps/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
-finds control/a.c '#  include <rte_eal.h>' 'includes rte_eal.h'
-finds dataplane/engine/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
-finds dataplane/broker_a.c '#include <rte_eal.h>' 'includes rte_eal.h'
-finds dataplane/nic/roce/requester.c '#include <rte_mbuf.h>' 'includes rte_mbuf.h'
-finds dataplane/a.c '#include <infiniband/verbs.h>' 'includes infiniband/verbs.h'
-finds lib/stream/a.c '#include "../../dataplane/engine/engine.h"' 'includes dataplane/engine/engine.h'
-finds lib/common/a.h '#include "client/internal.h"' 'includes client/internal.h'
-finds dataplane/a.c '#include "../control/control.h"' 'includes control/control.h'
-finds apps/a.c '#include "../dataplane/broker.h"' 'includes dataplane/broker.h'
 finds lib/client/a.c 'abort();' 'abort'
 finds control/a.c 'strcpy(a, b);' 'strcpy'
+
+# walls FILE LINE PATTERN: the same of folders; beside it lie the headers that it could include.
+walls()
+{
+	rm -rf "$tmp/tree"
+	for h in lib/ipc/slot.h lib/client/internal.h lib/client/membarrier.h dataplane/engine/engine.h dataplane/engine/conn.h \
+		dataplane/broker/broker.h control/cluster/control.h dataplane/nic/nic.h; do
+		mkdir -p "$tmp/tree/$(dirname $h)"
+		echo >"$tmp/tree/$h"
+	done
+	mkdir -p "$tmp/tree/$(dirname "$1")"
+	(cd "$tmp/tree" && python3 "$scripts/lint_walls.py") || { echo "FAILED: nothing is wrong without $1"; failed=1; }
+	printf '%s\n' "$2" >>"$tmp/tree/$1"
+	(cd "$tmp/tree" && python3 "$scripts/lint_walls.py") | grep -q "$3" || { echo "FAILED: '$2' in $1 is not found"; failed=1; }
+}
+
+walls lib/client/a.c '#include <rte_eal.h>' 'lib/client/a.c:1: includes rte_eal.h'
+walls apps/perf/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
+walls control/cluster/a.c '#  include <rte_eal.h>' 'includes rte_eal.h'
+walls dataplane/engine/tx/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
+walls dataplane/broker/links/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
+walls dataplane/nic/roce/requester.c '#include <rte_mbuf.h>' 'includes rte_mbuf.h'
+walls dataplane/daemon/a.c '#include <infiniband/verbs.h>' 'includes infiniband/verbs.h'
+walls lib/stream/a.c '#include "../../dataplane/engine/engine.h"' 'lib/stream does not know dataplane/engine'
+walls lib/ipc/a.h '#include "client/internal.h"' 'lib/ipc does not know lib/client'
+walls dataplane/daemon/a.c '#include "../../control/cluster/control.h"' 'does not know control/cluster'
+walls apps/perf/a.c '#include "../../dataplane/broker/broker.h"' 'does not know dataplane/broker'
+walls dataplane/broker/a.c '#include "engine/conn.h"' 'private to dataplane/engine'
+walls dataplane/broker/a.c '#include "nowhere.h"' 'there is no such file'
+walls dataplane/nic/nic.h '#include "nic/roce/core.h"' 'nic.h:2: includes nic/roce/core.h; there is no such file'
+walls dataplane/engine/engine_a.c '' 'repeats the name of its folder'
+walls dataplane/a.c '' 'in no folder'
+# a header of the folder includes one of a subfolder that includes its own
+mkdir -p "$tmp/tree/dataplane/engine/tx"
+echo '#include "engine.h"' >"$tmp/tree/dataplane/engine/tx/a.h"
+echo '#include "tx/a.h"' >>"$tmp/tree/dataplane/engine/engine.h"
+(cd "$tmp/tree" && python3 "$scripts/lint_walls.py") | grep -q 'dataplane/engine: includes itself by way of dataplane/engine/tx' ||
+	{ echo "FAILED: a cycle is not found"; failed=1; }
+for i in {1..21}; do : >"$tmp/tree/lib/ipc/f$i.c"; done
+(cd "$tmp/tree" && python3 "$scripts/lint_walls.py") | grep -q 'lib/ipc: 21 .c files' || { echo "FAILED: 21 files are not found"; failed=1; }
 
 # layering LIBRARY-FLAGS: what lint.sh says of a weir-perf that is linked with them.
 layering()

@@ -15,7 +15,7 @@
 #include "neighbour.h"
 #include "packet.h"
 #include "roce.h"
-#include "window.h"
+#include "psn_window.h"
 
 #define CACHE_LINE 64
 #define ROCE_CONTEXTS_MAX 32u
@@ -293,7 +293,7 @@ int roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, struct ad
 void roce_qp_reap(struct roce_context *ctx);
 void roce_qp_free(struct roce_qp *qp);
 
-/* qp_engine.c: the engine's side of a QP's life */
+/* qp_poll.c: the engine's side of a QP's life */
 void roce_qp_take_orders(struct roce_context *ctx);
 /*
  * Ends a QP: WR number `wr` (a count as requester.posted) completes with `status`, all others that
@@ -400,13 +400,14 @@ enum drop roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet 
 enum drop roce_responder_input(struct roce_qp *qp, const struct packet *p);
 /* The request can't be answered but by a NAK that ends the QP. */
 enum drop roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn);
-/* serve.c, engine: READs and atomics of the peer, new ones and such as were there already */
+/* read_responder.c, engine: READs and atomics of the peer, new ones and such as were there already
+ */
 enum drop roce_serve(struct roce_qp *qp, const struct packet *p);
 enum drop roce_serve_again(struct roce_qp *qp, const struct packet *p);
 /* Sends answers as far as *room goes, which is lowered. False: some are left. */
 bool roce_serve_answers(struct roce_qp *qp, unsigned *room);
 void roce_serve_stop(struct roce_qp *qp);
-/* answer.c, engine */
+/* ack.c, engine */
 void roce_answer_later(struct roce_qp *qp, enum response response);
 /* Whether what waits there should leave. */
 bool roce_answer_due(struct roce_context *ctx, uint64_t now);

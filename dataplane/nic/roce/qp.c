@@ -311,7 +311,7 @@ roce_qp_free(struct roce_qp *qp)
 void
 roce_qp_reap(struct roce_context *ctx)
 {
-	/* partner: the release push in end() of qp_engine.c */
+	/* partner: the release push in end() of qp_poll.c */
 	struct roce_qp *qp = atomic_exchange_explicit(&ctx->dead, NULL, memory_order_acquire);
 
 	while (qp) {

@@ -180,7 +180,7 @@ next_event(struct roce_context *ctx, struct nic_async_event *event)
 	struct roce_qp *qp = NULL;
 	uint32_t word = 0;
 
-	/* partner: the release store in report() of qp_engine.c */
+	/* partner: the release store in report() of qp_poll.c */
 	while (qp == NULL &&
 	       tail != atomic_load_explicit(&ctx->events_head, memory_order_acquire)) {
 		word = ctx->events[tail++ % ROCE_EVENTS];

@@ -2,8 +2,8 @@
 /* A verbs device: found, opened, checked; memory regions; what happens to it. */
 #include "internal.h"
 
-#include "common/log.h"
-#include "fail.h"
+#include "base/log.h"
+#include "base/fail.h"
 
 #include <errno.h>
 #include <fcntl.h>

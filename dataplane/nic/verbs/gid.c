@@ -6,7 +6,7 @@
  */
 #include "internal.h"
 
-#include "fail.h"
+#include "base/fail.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 # end of the wire: rdma-core's ping-pongs and perftest, each as client and as server, sizes around the path MTU.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
-PATH=$WEIR_BUILD/dataplane/tools:$PATH
+PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 
 count=100
 runs=(send_lat:1025 write_bw:65536 read_lat:1025 srq_pingpong:1025 ud_send_bw:1024 ud_send_lat:1 atomic_bw:8 atomic_lat:8 cas_bw:8)

@@ -4,7 +4,7 @@
 # the path MTU, each end asking in turn, every byte looked at; then with 1 % of the frames lost each way.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/../../smoke/_init.sh"
-PATH=$WEIR_BUILD/dataplane/tools:$PATH
+PATH=$WEIR_BUILD/dataplane/tools:$WEIR_BUILD/test/tools:$PATH
 wire_mtu=1500
 : "${WEIR_EAL:=-m 96}" # hugepages take their time under emulation
 

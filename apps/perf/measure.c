@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "calibrate.h"
+#include "clock.h"
+#include "histogram.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void
+histogram_clear(struct histogram *h)
+{
+	memset(h, 0, sizeof(*h));
+	h->min = UINT64_MAX;
+}
+
+void
+histogram_add(struct histogram *to, const struct histogram *from)
+{
+	to->count += from->count;
+	to->sum += from->sum;
+	if (from->min < to->min)
+		to->min = from->min;
+	if (from->max > to->max)
+		to->max = from->max;
+	for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++)
+		to->bucket[i] += from->bucket[i];
+}
+
+uint64_t
+histogram_value(uint32_t bucket)
+{
+	uint32_t shift;
+	uint64_t first;
+
+	if (bucket < 2 * HISTOGRAM_STEPS)
+		return bucket;
+	shift = bucket / HISTOGRAM_STEPS - 1;
+	first = (uint64_t)(bucket - shift * HISTOGRAM_STEPS) << shift;
+	return first + (1ull << shift) / 2;
+}
+
+uint64_t
+histogram_percentile(const struct histogram *h, double share)
+{
+	uint64_t seen = 0, rank = (uint64_t)(share * (double)h->count);
+	uint64_t value;
+
+	if (!h->count)
+		return 0;
+	if ((double)rank < share * (double)h->count)
+		rank++; /* the smallest whole number of values that is at least that share */
+	if (!rank)
+		rank = 1;
+	for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+		seen += h->bucket[i];
+		if (seen < rank)
+			continue;
+		value = histogram_value(i);
+		if (value < h->min)
+			return h->min;
+		return value > h->max ? h->max : value;
+	}
+	return h->max;
+}
+
+double
+histogram_mean(const struct histogram *h)
+{
+	return h->count ? (double)h->sum / (double)h->count : 0;
+}
+
+#define BATCHES 31u
+#define LINE_TURNS 1000u /* round trips a batch */
+#define RING_SLOTS 256u
+#define RING_PUBLISH 32u
+#define RING_TURNS (1u << 17) /* slots a batch */
+#define CHAIN 4u
+#define CHAIN_TURNS 50u		 /* round trips a batch */
+#define BUDGET_NS (NS_PER_S / 4) /* a measurement on a busy machine has fewer batches */
+
+struct slot {
+	_Alignas(64) uint64_t word[8];
+};
+
+/* Shared by the threads, or the processes, of one measurement. */
+struct shared {
+	_Alignas(64) _Atomic uint64_t ask;    /* measuring side writes, other side reads */
+	_Alignas(64) _Atomic uint64_t answer; /* the other way round */
+	_Alignas(64) _Atomic uint64_t turn;   /* chain: whose number it is writes the next one */
+	_Alignas(64) _Atomic uint64_t head;   /* producer writes, consumer reads */
+	_Alignas(64) _Atomic uint64_t tail;   /* consumer writes, producer reads */
+	_Alignas(64) _Atomic uint32_t ready;  /* both: how many have started */
+	_Atomic bool stop;		      /* measuring side writes: enough */
+	_Alignas(64) double batch[BATCHES];   /* the measuring side's */
+	unsigned batches;
+	struct slot ring[RING_SLOTS];
+};
+
+static void
+pin(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double
+median(double *v, unsigned n)
+{
+	qsort(v, n, sizeof(*v), compare);
+	return v[n / 2];
+}
+
+/* Waits for the other side to start; both sides. false: there is none. */
+static bool
+meet(struct shared *s)
+{
+	atomic_fetch_add(&s->ready, 1);
+	while (atomic_load(&s->ready) < 2) {
+		if (atomic_load(&s->stop))
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+static bool
+stopped(struct shared *s)
+{
+	return atomic_load_explicit(&s->stop, memory_order_relaxed);
+}
+
+/* Whether another batch shall be measured. */
+static bool
+go_on(const struct shared *s, uint64_t begin)
+{
+	return s->batches < BATCHES && (!s->batches || now_ns() - begin < BUDGET_NS);
+}
+
+/* A round trip is a line each way, as a message and its answer are. */
+static void
+line_answer(struct shared *s)
+{
+	for (uint64_t i = 1;; i++) {
+		/* pairs with the release in line_ask() */
+		while (atomic_load_explicit(&s->ask, memory_order_acquire) != i) {
+			if (stopped(s))
+				return;
+			cpu_relax();
+		}
+		atomic_store_explicit(&s->answer, i, memory_order_release);
+	}
+}
+
+static void
+line_ask(struct shared *s)
+{
+	uint64_t i = 0, start = now_ns();
+
+	while (go_on(s, start)) {
+		uint64_t begin = now_ns();
+
+		for (uint64_t end = i + LINE_TURNS; i < end;) {
+			atomic_store_explicit(&s->ask, ++i, memory_order_release);
+			/* pairs with the release in line_answer() */
+			while (atomic_load_explicit(&s->answer, memory_order_acquire) != i)
+				cpu_relax();
+		}
+		s->batch[s->batches++] = (double)(now_ns() - begin) / LINE_TURNS;
+	}
+	atomic_store(&s->stop, true);
+}
+
+/* One word of each slot is written and read: what is measured is lines that move. */
+static void
+ring_consume(struct shared *s)
+{
+	uint64_t pos = 0, sum = 0;
+
+	for (;;) {
+		/* pairs with the release in ring_produce() */
+		uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
+
+		if (head == pos) {
+			if (stopped(s))
+				break;
+			cpu_relax();
+			continue;
+		}
+		for (; pos < head; pos++)
+			sum += s->ring[pos % RING_SLOTS].word[0];
+		/* pairs with the acquire in ring_produce() */
+		atomic_store_explicit(&s->tail, pos, memory_order_release);
+	}
+	/* what was read counts: the compiler must not leave it out */
+	atomic_store_explicit(&s->answer, sum, memory_order_relaxed);
+}
+
+static void
+ring_batch(struct shared *s, uint64_t pos, uint64_t *free_until)
+{
+	for (uint64_t end = pos + RING_TURNS; pos < end; pos += RING_PUBLISH) {
+		while (*free_until - pos < RING_PUBLISH) {
+			/* pairs with the release in ring_consume() */
+			*free_until =
+			    RING_SLOTS + atomic_load_explicit(&s->tail, memory_order_acquire);
+			if (*free_until - pos < RING_PUBLISH)
+				cpu_relax();
+		}
+		for (unsigned i = 0; i < RING_PUBLISH; i++)
+			s->ring[(pos + i) % RING_SLOTS].word[0] = pos + i;
+		/* pairs with the acquire in ring_consume() */
+		atomic_store_explicit(&s->head, pos + RING_PUBLISH, memory_order_release);
+	}
+}
+
+static void
+ring_produce(struct shared *s)
+{
+	uint64_t free_until = RING_SLOTS, start = now_ns();
+
+	while (go_on(s, start)) {
+		uint64_t begin = now_ns();
+
+		ring_batch(s, (uint64_t)s->batches * RING_TURNS, &free_until);
+		s->batch[s->batches++] = RING_TURNS * 1e3 / (double)(now_ns() - begin);
+	}
+	atomic_store(&s->stop, true);
+}
+
+/* Waits, yielding, until the line holds number i; false: no more is measured. */
+static bool
+chain_await(struct shared *s, uint64_t i)
+{
+	/* pairs with the release of whoever has the number before */
+	while (atomic_load_explicit(&s->turn, memory_order_acquire) != i) {
+		if (stopped(s))
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+/* Process k of the chain passes the line on when it holds a number that is k modulo CHAIN. */
+static void
+chain_pass(struct shared *s, unsigned k)
+{
+	for (uint64_t i = k; chain_await(s, i); i += CHAIN)
+		atomic_store_explicit(&s->turn, i + 1, memory_order_release);
+}
+
+/* Process 0 is the one that measures. */
+static void
+chain_measure(struct shared *s)
+{
+	uint64_t i = 0, start = now_ns();
+
+	while (go_on(s, start)) {
+		uint64_t begin = now_ns();
+
+		for (unsigned n = 0; n < CHAIN_TURNS; n++) {
+			atomic_store_explicit(&s->turn, i + 1, memory_order_release);
+			i += CHAIN;
+			chain_await(s, i);
+		}
+		s->batch[s->batches++] = (double)(now_ns() - begin) / (1e3 * CHAIN_TURNS);
+	}
+	atomic_store(&s->stop, true);
+}
+
+struct side {
+	struct shared *shared;
+	void (*work)(struct shared *s);
+	int cpu;
+};
+
+static void *
+side_main(void *arg)
+{
+	struct side *side = arg;
+
+	pin(side->cpu);
+	if (meet(side->shared))
+		side->work(side->shared);
+	return NULL;
+}
+
+/* Runs both sides on threads of their own; false if they can't be made. */
+static bool
+run_pair(struct shared *s, void (*measure)(struct shared *), void (*other)(struct shared *),
+	 const int cpus[2])
+{
+	struct side sides[2] = {{s, measure, cpus[0]}, {s, other, cpus[1]}};
+	pthread_t threads[2];
+
+	memset(s, 0, sizeof(*s));
+	if (pthread_create(&threads[0], NULL, side_main, &sides[0]))
+		return false;
+	if (pthread_create(&threads[1], NULL, side_main, &sides[1])) {
+		atomic_store(&s->stop, true);
+		pthread_join(threads[0], NULL);
+		return false;
+	}
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	return true;
+}
+
+/* Processes on both CPUs in turn; all end with this one if it dies. */
+static bool
+run_chain(struct shared *s, const int cpus[2])
+{
+	pid_t pids[CHAIN], parent = getpid();
+	bool ok = true;
+	unsigned n;
+
+	memset(s, 0, sizeof(*s));
+	for (n = 0; n < CHAIN; n++) {
+		pids[n] = fork();
+		if (pids[n] < 0)
+			break;
+		if (pids[n] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (getppid() == parent) {
+				pin(cpus[n % 2]);
+				if (n == 0)
+					chain_measure(s);
+				else
+					chain_pass(s, n);
+			}
+			_exit(0);
+		}
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (n < CHAIN) {
+			ok = false;
+			kill(pids[i], SIGKILL);
+		}
+		waitpid(pids[i], NULL, 0);
+	}
+	return ok;
+}
+
+/* CPU `cpu` (-1: any) and another one. */
+static bool
+choose_cpus(const cpu_set_t *allowed, int cpu, int cpus[2])
+{
+	int n = 0;
+
+	if (cpu >= 0)
+		cpus[n++] = cpu;
+	for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
+		if (i != cpu && CPU_ISSET(i, allowed))
+			cpus[n++] = i;
+	}
+	return n == 2;
+}
+
+struct calibration
+calibrate(const cpu_set_t *allowed, int cpu)
+{
+	struct calibration c = {0};
+	struct shared *s;
+	int cpus[2];
+
+	if (!choose_cpus(allowed, cpu, cpus))
+		return c;
+	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s == MAP_FAILED)
+		return c;
+	if (run_pair(s, line_ask, line_answer, cpus)) {
+		c.line_ns = median(s->batch, s->batches);
+		if (run_pair(s, ring_produce, ring_consume, cpus)) {
+			c.ring_mps = median(s->batch, s->batches);
+			if (run_chain(s, cpus)) {
+				c.chain4_us = median(s->batch, s->batches);
+				c.valid = true;
+			}
+		}
+	}
+	munmap(s, sizeof(*s));
+	return c;
+}
+
+const char *
+calibration_label(const struct calibration *before, const struct calibration *after)
+{
+	double low = before->line_ns, high = after->line_ns;
+
+	if (!before->valid || !after->valid)
+		return "none";
+	if (low > high) {
+		low = after->line_ns;
+		high = before->line_ns;
+	}
+	if (high > low * (1 + CALIBRATE_STEADY))
+		return "mixed";
+	return high <= CALIBRATE_NEAR_NS ? "near" : "far";
+}
+
+struct calibration
+calibration_mean(const struct calibration *before, const struct calibration *after)
+{
+	return (struct calibration){
+	    .valid = before->valid && after->valid,
+	    .line_ns = (before->line_ns + after->line_ns) / 2,
+	    .ring_mps = (before->ring_mps + after->ring_mps) / 2,
+	    .chain4_us = (before->chain4_us + after->chain4_us) / 2,
+	};
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rx.h"
+
+#include "clock.h"
+
+#include "weir/address.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define UNREGISTER_MS 1000
+
+/* Of one thread of a client: handlers write, one at a time; the server's thread reads. */
+struct lane {
+	_Alignas(64) _Atomic uint64_t received;
+	uint64_t errors, first_ns;
+	bool verify;
+	struct perf_plan plan;
+};
+
+struct hearing {
+	struct weir_messenger *messenger;
+	uint32_t threads;
+	bool request;
+	struct lane lane[];
+};
+
+int
+hear_service(const char *service, int number, char *to, size_t size)
+{
+	int n = snprintf(to, size, number < 0 ? "m-%s" : "m-%s-%d", service, number);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+struct perf_plan
+hear_plan(const struct perf_message *request, uint32_t thread)
+{
+	return (struct perf_plan){
+	    .test = request->test,
+	    .size = request->size,
+	    .seed = perf_mix(request->seed ^ perf_mix(thread + 1)),
+	};
+}
+
+static void
+handle(struct weir_messenger *m, const struct weir_message *message, void *user)
+{
+	struct lane *l = user;
+	uint64_t i = atomic_load_explicit(&l->received, memory_order_relaxed);
+	bool right = message->length == l->plan.size;
+
+	if (!i)
+		l->first_ns = now_ns();
+	if (right)
+		right = l->verify ? perf_plan_check(&l->plan, i, message->data, message->length)
+				  : perf_plan_stamped(i, message->data, message->length);
+	if (!right)
+		l->errors++;
+	if (message->flags & WEIR_MESSAGE_REQUEST &&
+	    weir_message_respond(m, &message->reply, message->data, message->length))
+		l->errors++;
+	/* pairs with the acquire in hear_count() */
+	atomic_store_explicit(&l->received, i + 1, memory_order_release);
+}
+
+static int
+open_messenger(struct weir_messenger **m, struct weir *weir, const char *service, int number)
+{
+	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
+	char name[WEIR_SERVICE_MAX];
+	int rc = *m ? 0 : hear_service(service, number, name, sizeof(name));
+
+	if (rc || *m)
+		return rc;
+	options.service = name;
+	options.lanes = WEIR_LANES_MAX;
+	return weir_messenger_open(weir, &options, m);
+}
+
+/* The first `n` types are no longer heard. */
+static void
+unregister(struct hearer *h, uint32_t number, uint32_t n)
+{
+	struct hearing *x = h->client[number];
+
+	for (uint32_t i = 0; i < n; i++)
+		weir_message_unregister(x->messenger, hear_type(x->request, number, i),
+					UNREGISTER_MS);
+	free(x);
+	h->client[number] = NULL;
+}
+
+/* Handlers of the first client number that is free. */
+static int
+enter(struct hearer *h, struct weir_messenger *m, const struct perf_message *request, uint32_t n)
+{
+	struct weir_handler handler = {.handle = handle};
+	uint32_t threads = request->threads;
+	struct hearing *x;
+	int rc = 0;
+
+	x = aligned_alloc(_Alignof(struct lane), sizeof(*x) + threads * sizeof(x->lane[0]));
+	if (!x)
+		return -ENOMEM;
+	x->messenger = m;
+	x->threads = threads;
+	x->request = request->test == PERF_CALL;
+	h->client[n] = x;
+	for (uint32_t i = 0; i < threads && !rc; i++) {
+		x->lane[i] = (struct lane){.verify = request->flags & PERF_VERIFY,
+					   .plan = hear_plan(request, i)};
+		handler.user = &x->lane[i];
+		rc = weir_message_register(m, hear_type(x->request, n, i), &handler);
+		if (rc)
+			unregister(h, n, i);
+	}
+	return rc;
+}
+
+int
+hear_open(struct hearer *h, struct weir *weir, const char *service,
+	  const struct perf_message *request, uint32_t *number)
+{
+	bool all = request->flags & PERF_HERE;
+	struct weir_messenger **m;
+	uint32_t n = 0;
+	int rc;
+
+	while (n < HEAR_CLIENTS && h->client[n])
+		n++;
+	if (n == HEAR_CLIENTS)
+		return -EBUSY;
+	m = all ? &h->all : &h->own[n];
+	rc = open_messenger(m, weir, service, all ? -1 : (int)n);
+	*number = n;
+	return rc ? rc : enter(h, *m, request, n);
+}
+
+uint64_t
+hear_count(const struct hearer *h, uint32_t number)
+{
+	const struct hearing *x = h->client[number];
+	uint64_t sum = 0;
+
+	/* pairs with the release in handle() */
+	for (uint32_t i = 0; i < x->threads; i++)
+		sum += atomic_load_explicit(&x->lane[i].received, memory_order_acquire);
+	return sum;
+}
+
+void
+hear_close(struct hearer *h, uint32_t number, struct perf_message *result)
+{
+	struct hearing *x = h->client[number];
+
+	result->last_ns = now_ns();
+	for (uint32_t i = 0; i < x->threads; i++) {
+		struct lane *l = &x->lane[i];
+		uint64_t n = atomic_load_explicit(&l->received, memory_order_acquire);
+
+		result->received += n;
+		result->bytes += n * l->plan.size;
+		result->errors += l->errors;
+		/* the first of each begins the time */
+		result->measured += n ? n - 1 : 0;
+		if (n && (!result->start_ns || l->first_ns < result->start_ns))
+			result->start_ns = l->first_ns;
+	}
+	unregister(h, number, x->threads);
+}
+
+void
+hear_fini(struct hearer *h)
+{
+	for (uint32_t i = 0; i < HEAR_CLIENTS; i++)
+		if (h->client[i])
+			unregister(h, i, h->client[i]->threads);
+	for (uint32_t i = 0; i < HEAR_CLIENTS; i++)
+		weir_messenger_close(h->own[i]);
+	weir_messenger_close(h->all);
+	*h = (struct hearer){0};
+}

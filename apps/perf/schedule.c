@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "schedule.h"
+
+#include "message.h"
+
+#include "weir/stream.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STEP 0x9e3779b97f4a7c15ull
+#define LARGE_FIRST_BIT 16 /* 64 KiB */
+#define LARGE_LAST_BIT 24  /* 16 MiB */
+#define SMALL_LAST_BIT 13  /* 8 KiB */
+
+const char *
+perf_test_name(uint32_t test)
+{
+	static const char *const names[PERF_TESTS] = {"lat",  "bw",	 "rate",   "mix",
+						      "read", "message", "request"};
+
+	return test < PERF_TESTS ? names[test] : "?";
+}
+
+/* Log-uniform in [2^first, 2^last], the powers of two themselves more often: they are the edges. */
+static uint32_t
+log_uniform(uint64_t r, unsigned first, unsigned last)
+{
+	unsigned bit = first + (unsigned)(r % (last - first + 1));
+
+	r >>= 8;
+	if (bit == last || r % 16 == 0)
+		return 1u << bit;
+	return (1u << bit) + (uint32_t)((r >> 4) & ((1u << bit) - 1));
+}
+
+uint32_t
+perf_plan_mixed_size(const struct perf_plan *plan, uint64_t i)
+{
+	uint64_t r = perf_mix(plan->seed + (i + 1) * STEP);
+	uint64_t every = plan->large ? plan->count / plan->large : 0;
+	uint32_t size;
+
+	if (every && i % every == every - 1 && i / every < plan->large)
+		return log_uniform(r, LARGE_FIRST_BIT, LARGE_LAST_BIT);
+	/* 0 is as likely as 1 */
+	size = log_uniform(r >> 1, 0, SMALL_LAST_BIT);
+	return size == 1 && (r & 1) ? 0 : size;
+}
+
+uint32_t
+perf_plan_largest(const struct perf_plan *plan)
+{
+	if (plan->test != PERF_MIX)
+		return plan->size;
+	return 1u << (plan->large ? LARGE_LAST_BIT : SMALL_LAST_BIT);
+}
+
+/* Word k of the message is first + k * STEP; the last bytes are the first ones of the next word. */
+static uint64_t
+first_word(const struct perf_plan *plan, uint64_t i)
+{
+	return perf_mix(plan->seed ^ perf_mix(i + STEP));
+}
+
+void
+perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t length)
+{
+	uint8_t *to = buf;
+	uint64_t word = first_word(plan, i);
+	size_t words = length / 8;
+
+	for (size_t k = 0; k < words; k++) {
+		uint64_t w = word + k * STEP;
+
+		memcpy(to + 8 * k, &w, 8);
+	}
+	word += words * STEP;
+	if (length % 8)
+		memcpy(to + 8 * words, &word, length % 8);
+}
+
+bool
+perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length)
+{
+	const uint8_t *from = buf;
+	uint64_t word = first_word(plan, i), differ = 0;
+	size_t words = length / 8;
+
+	for (size_t k = 0; k < words; k++) {
+		uint64_t w;
+
+		memcpy(&w, from + 8 * k, 8);
+		differ |= w ^ (word + k * STEP);
+	}
+	word += words * STEP;
+	return !differ && (!(length % 8) || memcmp(from + 8 * words, &word, length % 8) == 0);
+}
+
+uint64_t
+perf_plan_offset(const struct perf_plan *plan, uint64_t i)
+{
+	uint64_t room = plan->region - plan->size;
+
+	/* 64 bytes apart, as anything that is read for itself is */
+	return perf_mix(plan->seed + (i + 1) * STEP) % (room / 64 + 1) * 64;
+}
+
+bool
+perf_plan_read(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length, bool all)
+{
+	uint64_t first = perf_plan_offset(plan, i) / 8, words = length / 8, differ = 0, w;
+	const uint8_t *from = buf;
+
+	for (uint64_t k = 0; k < words; k += all || k == words - 1 ? 1 : words - 1) {
+		memcpy(&w, from + 8 * k, 8);
+		differ |= w ^ perf_region_word(first + k);
+	}
+	w = perf_region_word(first + words);
+	return !differ && memcmp(from + 8 * words, &w, length % 8) == 0;
+}
+
+int
+perf_message_read(struct perf_message *to, const void *buf, size_t length, enum perf_kind kind)
+{
+	struct perf_message m;
+
+	if (length != sizeof(m) && length != PERF_MESSAGE_MAX)
+		return -EBADMSG;
+	memcpy(&m, buf, sizeof(m));
+	if (m.magic != PERF_MAGIC || m.version != PERF_VERSION || m.kind != (uint32_t)kind)
+		return -EBADMSG;
+	if (kind == PERF_REQUEST && (m.test >= PERF_TESTS || m.size > WEIR_STREAM_MESSAGE_MAX ||
+				     m.large > m.count || (m.test == PERF_MIX && !m.count)))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST && m.test == PERF_READ &&
+	    (m.region < m.size || m.region > 1ull << 40 || m.size <= PERF_READ_REQUEST))
+		return -EBADMSG;
+	if (kind == PERF_REQUEST && m.test >= PERF_CAST && (!m.threads || m.threads > 256))
+		return -EBADMSG;
+	*to = m;
+	return 0;
+}

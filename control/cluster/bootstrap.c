@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whom to ask for the list of nodes: one after the other, until one answers, and again when needed.
+ */
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RETRY_MS 500u
+#define SELDOM_MS 5000u /* when all is well: the other side of a long partition is there */
+
+int
+seed_add(struct control *c, const char *text)
+{
+	struct seed *s = &c->seed[c->seed_count];
+	int status;
+
+	if (c->seed_count == CONTROL_SEEDS) {
+		log_error("--join has more than %u addresses; give some that are mostly up",
+			  CONTROL_SEEDS);
+		return EXIT_USAGE;
+	}
+	status = address_resolve(c, "--join", text, false, &s->address, &s->length);
+	if (status >= 0)
+		return status;
+	address_print(&s->address, s->length, s->text, sizeof(s->text));
+	c->seed_count++;
+	return -1;
+}
+
+bool
+seed_is_self(const struct control *c)
+{
+	for (uint32_t i = 0; i < c->seed_count; i++)
+		if (!strcmp(c->seed[i].text, c->self.control))
+			return true;
+	return false;
+}
+
+static bool
+is_known(const struct control *c, const struct seed *s)
+{
+	for (uint32_t i = 0; i < c->member_count; i++) {
+		const struct member *m = c->members[i];
+
+		if (!strcmp(m->entry.control, s->text) &&
+		    (m->peer.status == SWIM_ALIVE || m->peer.status == SWIM_SUSPECT))
+			return true;
+	}
+	return !strcmp(s->text, c->self.control);
+}
+
+void
+seed_meet(struct control *c, const char *place)
+{
+	struct seed *s = &c->rival;
+
+	if (!s->length && address_take(c, place, &s->address, &s->length))
+		snprintf(s->text, sizeof(s->text), "%s", place);
+}
+
+// The one whose turn it is; NULL: nobody's yet.
+static struct seed *
+next_seed(struct control *c, uint64_t now)
+{
+	bool needed = swim_needs_seed(&c->swim);
+	struct seed *s;
+
+	if (!c->seed_count || now < c->seed_at)
+		return NULL;
+	s = &c->seed[c->seed_next++ % c->seed_count];
+	c->seed_at = now + (needed ? RETRY_MS / c->seed_count : SELDOM_MS);
+	return is_known(c, s) ? NULL : s;
+}
+
+void
+seed_tick(struct control *c, uint64_t now)
+{
+	struct seed *s;
+
+	if (!c->has_id || c->seed_conn)
+		return;
+	s = c->rival.length && now >= c->rival_at ? &c->rival : next_seed(c, now);
+	if (!s)
+		return;
+	c->seed_conn = conn_dial(c->base, c->transport, (struct sockaddr *)&s->address, s->length,
+				 &member_handler, c);
+	if (!c->seed_conn)
+		log_once(&c->seed_trouble, "cannot dial %s: %s; trying again", s->text,
+			 strerror(errno));
+	if (s == &c->rival) {
+		s->length = 0;
+		c->rival_at = now + RETRY_MS;
+	}
+}
+
+const char *
+seed_hello(struct conn *conn, const struct control_msg *in)
+{
+	static char why[CONTROL_REASON_MAX];
+	struct control *c = conn->owner;
+	struct swim_record r = in->hello.record;
+	struct member *m;
+	bool accepted;
+
+	r.info = &in->hello.info;
+	accepted = swim_hello(&c->swim, &r, monotonic_ms());
+	m = accepted ? member_get(c, r.id) : NULL;
+	if (!m) {
+		snprintf(why, sizeof(why), "node id %u belongs to another node", r.id);
+		return why;
+	}
+	log_forget(&c->seed_trouble);
+	if (m->conn) {
+		swim_join(&c->swim, r.id);
+		return "connected already";
+	}
+	c->seed_conn = NULL;
+	conn->member = m;
+	m->conn = conn;
+	c->joins = true;
+	return NULL;
+}
+
+void
+seed_closed(struct conn *conn, const char *reason)
+{
+	struct control *c = conn->owner;
+
+	c->seed_conn = NULL;
+	if (swim_needs_seed(&c->swim))
+		log_once_about(&c->seed_trouble,
+			       (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, reason}},
+			       2, "no answer from %s: %s; trying again", conn->from, reason);
+}
+
+void
+seed_end(struct control *c)
+{
+	conn_close(c->seed_conn, NULL);
+	c->seed_conn = NULL;
+	c->seed_at = 0;
+	c->rival.length = 0;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dataplane_client.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define QUICK_RETRIES 20 /* after its connection ended, then at DP_RETRY_MS */
+#define BURST 64	 /* messages taken before other sockets have their turn */
+#define QUEUE_LINKS 4096 /* then link messages are dropped: the peer sends them again */
+#define QUEUE_MAX 16384	 /* then the data plane is left and told everything anew */
+#define DP_FIELDS(incarnation) (struct log_field[]){{"incarnation", incarnation, NULL}}, 1
+
+struct queued {
+	struct queued *next;
+	uint32_t length;
+	struct weir_ctl_msg m; /* last: only `length` bytes of it are there */
+};
+
+struct dp {
+	struct event_base *base;
+	const struct dp_handler *handler;
+	void *user;
+	struct sockaddr_un path;
+	struct weir_ctl_msg hello;
+	int fd;		 /* -1: not connected */
+	bool complained; /* it said why it won't have us: the end of the connection is no death */
+	unsigned quick;	 /* connections that ended before HELLO, one after the other */
+	struct dp_view view;
+	struct weir_services services;
+	uint32_t node; /* as it knows it; UINT32_MAX: not yet */
+	struct event *retry, *readable, *writable;
+	struct queued *first, **last;
+	uint32_t queued;
+	struct log_memory trouble;
+	union {
+		struct weir_ctl_msg m;
+		uint8_t bytes[WEIR_CTL_MAX];
+	} in;
+};
+
+static void try_connect(struct dp *dp);
+
+static void
+set_view(struct dp *dp, enum dp_state state)
+{
+	if (dp->view.state == state)
+		return;
+	dp->view.state = state;
+	dp->handler->changed(dp->user, &dp->view);
+}
+
+static void
+retry_later(struct dp *dp)
+{
+	static const struct timeval wait = {.tv_usec = DP_RETRY_MS * 1000};
+
+	evtimer_add(dp->retry, &wait);
+}
+
+static void
+disconnect(struct dp *dp)
+{
+	while (dp->first) {
+		struct queued *q = dp->first;
+
+		dp->first = q->next;
+		free(q);
+	}
+	dp->last = &dp->first;
+	dp->queued = 0;
+	if (dp->readable)
+		event_free(dp->readable);
+	if (dp->writable)
+		event_free(dp->writable);
+	dp->readable = dp->writable = NULL;
+	if (dp->fd >= 0)
+		close(dp->fd);
+	dp->fd = -1;
+}
+
+// Left without its being dead: what we know of it stays as it is.
+static void
+leave(struct dp *dp)
+{
+	disconnect(dp);
+	retry_later(dp);
+}
+
+/*
+ * The connection ended. Is the data plane dead, or did it only hang up on us? It is dead when
+ * nobody listens any more; a dying one may still have its listening socket for a moment.
+ */
+static void
+gone(struct dp *dp)
+{
+	if (dp->complained || dp->view.state != DP_UP || dp->quick == QUICK_RETRIES) {
+		leave(dp);
+		return;
+	}
+	dp->quick++;
+	disconnect(dp);
+	try_connect(dp);
+}
+
+static void
+take_hello(struct dp *dp, const struct weir_ctl_msg *m)
+{
+	if (m->hello.role != WEIR_ROLE_DATAPLANE || !m->hello.incarnation) {
+		log_once(&dp->trouble,
+			 "what listens on %s is no data plane; "
+			 "start weir-dataplane for this instance",
+			 dp->path.sun_path);
+		leave(dp);
+		return;
+	}
+	if (m->hello.node != UINT32_MAX && dp->hello.hello.node != UINT32_MAX &&
+	    m->hello.node != dp->hello.hello.node) {
+		log_once(&dp->trouble,
+			 "data plane runs as node %u, not %u; restart it, or use --node %u",
+			 m->hello.node, dp->hello.hello.node, m->hello.node);
+		leave(dp);
+		return;
+	}
+	log_forget(&dp->trouble);
+	dp->quick = 0;
+	// The same one again, or another: both are news to the peers if it was not up.
+	dp->node = m->hello.node;
+	dp->view.incarnation = m->hello.incarnation;
+	dp->view.engines = m->hello.engines;
+	dp->view.address_count = m->hello.address_count;
+	dp->view.services = m->hello.services; // they follow
+	memcpy(dp->view.address, m->hello.address, sizeof(dp->view.address));
+	log_event(LOG_LEVEL_INFO, DP_FIELDS(m->hello.incarnation),
+		  "data plane is up: pid %u, %u engines, incarnation %llu", m->hello.pid,
+		  m->hello.engines, (unsigned long long)m->hello.incarnation);
+	dp->view.state = DP_UP;
+	dp->handler->changed(dp->user, &dp->view);
+}
+
+static void
+take_services(struct dp *dp, const struct weir_ctl_msg *m)
+{
+	struct weir_services *s = &dp->services;
+
+	memset(s, 0, sizeof(*s));
+	s->count = m->services.names.count;
+	memcpy(s->name, m->services.names.name, s->count * sizeof(s->name[0]));
+	dp->view.services = weir_services_digest(s);
+	dp->handler->services(dp->user);
+}
+
+// What an operator has set by weirctl. It is said while the level is one at which it can be.
+static void
+take_setting(const struct weir_ctl_msg *m)
+{
+	enum log_level level, before = log_level();
+
+	if (strcmp(m->set.key, "log.level") || !log_level_parse(m->set.value, &level) ||
+	    level == before)
+		return;
+	log_set_level(level > before ? level : before);
+	log_line("log level is %s from now on, by weirctl", m->set.value);
+	log_set_level(level);
+}
+
+static void
+take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
+{
+	int status = weir_ctl_check(m, length);
+
+	if (status == -EPROTO) {
+		log_once(&dp->trouble,
+			 "data plane speaks version %u of control.sock, we speak %u; "
+			 "install both from one release",
+			 m->hello.version, WEIR_CTL_VERSION);
+		dp->complained = true;
+		leave(dp);
+		return;
+	}
+	if (status) {
+		log_once(&dp->trouble,
+			 "data plane sent a malformed message of %zu bytes; "
+			 "install both from one release",
+			 length);
+		leave(dp);
+		return;
+	}
+	switch (m->type) {
+	case WEIR_CTL_HELLO:
+		take_hello(dp, m);
+		break;
+	case WEIR_CTL_ERROR:
+		log_once_about(&dp->trouble, (struct log_field[]){{"reason", 0, m->error.reason}},
+			       1, "data plane refuses us: %s", m->error.reason);
+		dp->complained = true;
+		break;
+	case WEIR_CTL_LINK:
+	case WEIR_CTL_LINK_DOWN:
+	case WEIR_CTL_RESYNC:
+		if (dp->view.state == DP_UP)
+			dp->handler->message(dp->user, m);
+		break;
+	case WEIR_CTL_SERVICES:
+		if (dp->view.state == DP_UP)
+			take_services(dp, m);
+		break;
+	case WEIR_CTL_SET:
+		take_setting(m);
+		break;
+	default:
+		log_once(&dp->trouble, "data plane sent an unexpected message of type %u", m->type);
+	}
+}
+
+static void
+on_readable(evutil_socket_t fd, short what, void *user)
+{
+	struct dp *dp = user;
+
+	for (int i = 0; i < BURST && dp->fd == fd; i++) {
+		ssize_t n = recv(fd, dp->in.bytes, sizeof(dp->in), MSG_DONTWAIT | MSG_TRUNC);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n <= 0) {
+			gone(dp);
+			return;
+		}
+		take(dp, &dp->in.m, n);
+	}
+}
+
+static void
+on_writable(evutil_socket_t fd, short what, void *user)
+{
+	struct dp *dp = user;
+
+	while (dp->first) {
+		struct queued *q = dp->first;
+
+		// Errors other than a full socket show on the reading side as its end.
+		if (send(dp->fd, &q->m, q->length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+		    (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)) {
+			event_add(dp->writable, NULL);
+			return;
+		}
+		dp->first = q->next;
+		if (!dp->first)
+			dp->last = &dp->first;
+		dp->queued--;
+		free(q);
+	}
+}
+
+static void
+enqueue(struct dp *dp, struct weir_ctl_msg *m)
+{
+	struct queued *q;
+
+	m->length = weir_ctl_size(m);
+	if (dp->queued >= QUEUE_LINKS && (m->type == WEIR_CTL_LINK || m->type == WEIR_CTL_RESYNC))
+		return;
+	q = dp->queued < QUEUE_MAX ? malloc(offsetof(struct queued, m) + m->length) : NULL;
+	if (!q) {
+		log_warning(
+		    "data plane takes no messages; it is told everything anew when it does");
+		leave(dp);
+		return;
+	}
+	memcpy(&q->m, m, m->length);
+	q->length = m->length;
+	q->next = NULL;
+	*dp->last = q;
+	dp->last = &q->next;
+	if (dp->queued++ == 0)
+		on_writable(dp->fd, EV_WRITE, dp);
+}
+
+void
+dp_send(struct dp *dp, struct weir_ctl_msg *m)
+{
+	if (dp->fd >= 0 && dp->view.state == DP_UP)
+		enqueue(dp, m);
+}
+
+static void
+connect_failed(struct dp *dp, int error)
+{
+	retry_later(dp);
+	// Nobody listens, so nobody lives. Anything else says nothing about it.
+	if (error == ECONNREFUSED || error == ENOENT) {
+		if (dp->view.state == DP_UNKNOWN)
+			log_warning("no data plane behind %s yet; start weir-dataplane",
+				    dp->path.sun_path);
+		if (dp->view.state == DP_UP)
+			log_event(
+			    LOG_LEVEL_WARNING, DP_FIELDS(dp->view.incarnation),
+			    "data plane is gone (incarnation %llu); start weir-dataplane again",
+			    (unsigned long long)dp->view.incarnation);
+		set_view(dp, DP_DOWN);
+	} else if (error != EAGAIN) {
+		log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path.sun_path,
+			 strerror(error),
+			 error == EACCES || error == EPERM
+			     ? "run as the data plane's user"
+			     : "trying again; raise the limits of weir-control");
+	}
+}
+
+static void
+try_connect(struct dp *dp)
+{
+	dp->complained = false;
+	dp->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (dp->fd < 0 || connect(dp->fd, (struct sockaddr *)&dp->path, sizeof(dp->path))) {
+		int error = errno;
+
+		disconnect(dp);
+		connect_failed(dp, error);
+		return;
+	}
+	dp->readable = event_new(dp->base, dp->fd, EV_READ | EV_PERSIST, on_readable, dp);
+	dp->writable = event_new(dp->base, dp->fd, EV_WRITE, on_writable, dp);
+	if (!dp->readable || !dp->writable || event_add(dp->readable, NULL)) {
+		log_once(&dp->trouble, "out of memory");
+		leave(dp);
+		return;
+	}
+	enqueue(dp, &dp->hello);
+}
+
+static void
+on_retry(evutil_socket_t fd, short what, void *user)
+{
+	try_connect(user);
+}
+
+struct dp *
+dp_create(struct event_base *base, const char *socket_path, const struct weir_ctl_msg *hello,
+	  const struct dp_handler *handler, void *user)
+{
+	struct dp *dp = calloc(1, sizeof(*dp));
+
+	if (!dp)
+		return NULL;
+	dp->base = base;
+	dp->handler = handler;
+	dp->user = user;
+	dp->hello = *hello;
+	dp->fd = -1;
+	dp->node = UINT32_MAX;
+	dp->last = &dp->first;
+	dp->path.sun_family = AF_UNIX;
+	snprintf(dp->path.sun_path, sizeof(dp->path.sun_path), "%s", socket_path);
+	dp->retry = evtimer_new(base, on_retry, dp);
+	if (!dp->retry) {
+		free(dp);
+		errno = ENOMEM;
+		return NULL;
+	}
+	try_connect(dp);
+	return dp;
+}
+
+void
+dp_destroy(struct dp *dp)
+{
+	if (!dp)
+		return;
+	disconnect(dp);
+	event_free(dp->retry);
+	free(dp);
+}
+
+const struct dp_view *
+dp_view(const struct dp *dp)
+{
+	return &dp->view;
+}
+
+const struct weir_services *
+dp_services(const struct dp *dp)
+{
+	return &dp->services;
+}
+
+uint32_t
+dp_node(const struct dp *dp)
+{
+	return dp->node;
+}

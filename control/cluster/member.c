@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The other nodes: their table, what our data plane is told of them, offers for them. */
+#include "control.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t
+place_of(const struct control *c, uint32_t id)
+{
+	uint32_t low = 0, high = c->member_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (c->members[middle]->id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct member *
+member_find(const struct control *c, uint32_t id)
+{
+	uint32_t at = place_of(c, id);
+
+	return at < c->member_count && c->members[at]->id == id ? c->members[at] : NULL;
+}
+
+struct member *
+member_get(struct control *c, uint16_t id)
+{
+	struct member *m = member_find(c, id), **more;
+	uint32_t at = place_of(c, id), room = c->member_room ? c->member_room * 2 : 16;
+
+	if (m)
+		return m;
+	if (c->member_count == c->member_room) {
+		more = realloc(c->members, room * sizeof(*more));
+		if (!more)
+			return NULL;
+		c->members = more;
+		c->member_room = room;
+	}
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->control = c;
+	m->id = m->entry.id = id;
+	m->state_lines.kind = "its state";
+	m->conn_lines.kind = "its connections";
+	snprintf(m->state_lines.who, sizeof(m->state_lines.who), "node %u", id);
+	snprintf(m->conn_lines.who, sizeof(m->conn_lines.who), "node %u", id);
+	m->backoff = MEMBER_RETRY_MIN;
+	m->linked_at = monotonic_ms();
+	peer_init(&m->peer, c->options->node_timeout, m->linked_at);
+	memmove(c->members + at + 1, c->members + at,
+		(c->member_count - at) * sizeof(c->members[0]));
+	c->members[at] = m;
+	c->member_count++;
+	return m;
+}
+
+static void
+member_free(struct member *m)
+{
+	member_close(m, NULL);
+	offers_fini(&m->offers);
+	free(m);
+}
+
+void
+member_end_all(struct control *c)
+{
+	while (c->member_count)
+		member_free(c->members[--c->member_count]);
+	free(c->members);
+	c->members = NULL;
+	c->member_room = 0;
+}
+
+void
+member_forgotten(struct control *c, uint16_t id)
+{
+	uint32_t at = place_of(c, id);
+	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE, .node.state = WEIR_NODE_GONE};
+
+	if (at == c->member_count || c->members[at]->id != id)
+		return;
+	registry_forget(&c->registry, id);
+	out.node.id = id;
+	if (c->told_id)
+		dp_send(c->dp, &out);
+	member_free(c->members[at]);
+	c->member_count--;
+	memmove(c->members + at, c->members + at + 1,
+		(c->member_count - at) * sizeof(c->members[0]));
+}
+
+// ---- what our data plane is told ----
+
+void
+member_tell(struct member *m)
+{
+	const struct peer_entry *e = &m->entry;
+	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE};
+
+	if (!m->control->told_id)
+		return;
+	out.node.id = m->id;
+	out.node.state = m->peer.state;
+	out.node.incarnation = m->peer.dp.incarnation;
+	out.node.engines = m->peer.dp.engines;
+	out.node.address_count = e->address_count;
+	memcpy(out.node.address, e->address, sizeof(out.node.address));
+	memcpy(out.node.lid, e->lid, sizeof(out.node.lid));
+	memcpy(out.node.control, e->control, sizeof(out.node.control));
+	// Incarnations grow, unless a clock was set back: of such a one it must have been down.
+	if (m->peer.state == WEIR_NODE_UP && m->told > m->peer.dp.incarnation) {
+		out.node.state = WEIR_NODE_DOWN;
+		dp_send(m->control->dp, &out);
+		out.node.state = WEIR_NODE_UP;
+	}
+	m->told = m->peer.dp.incarnation ? m->peer.dp.incarnation : m->told;
+	dp_send(m->control->dp, &out);
+	service_tell(m);
+}
+
+static void
+announce(struct member *m, uint64_t now)
+{
+	const char *why = m->peer.dp.state == DP_DOWN ? "its data plane does not run"
+						      : "neither its control nor its links answer";
+	struct log_field about[] = {
+	    {"node", m->id, NULL},
+	    {"peer", 0, m->entry.control},
+	    {"state", 0, weir_node_state_name(m->peer.state)},
+	    {"incarnation", m->peer.dp.incarnation, NULL},
+	    {"reason", 0, why}, // of DOWN
+	};
+
+	switch (m->peer.state) {
+	case WEIR_NODE_UP:
+		log_metered(&m->state_lines, now, LOG_LEVEL_INFO, about, 4,
+			    "node %u is up (incarnation %llu, %u engines)", m->id,
+			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
+		break;
+	case WEIR_NODE_SUSPECT:
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 4,
+			    "node %u is suspect: its control has been silent for %u ms; traffic "
+			    "goes on",
+			    m->id, m->peer.timeout);
+		break;
+	case WEIR_NODE_DOWN:
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 5,
+			    "node %u is down: %s", m->id, why);
+		break;
+	default:
+		break;
+	}
+}
+
+static void
+send_offer(struct member *m, const struct weir_link_offer *link)
+{
+	struct control_msg out; // large: only what is said of it is set
+
+	out.type = CONTROL_LINK_OFFER;
+	out.link = *link;
+	member_send(m, &out);
+	if (m->offers.again) // is there anybody at the other end?
+		swim_probe(&m->control->swim, m->id);
+}
+
+void
+member_send_offers(struct member *m, uint64_t now)
+{
+	const struct weir_link_offer *link;
+
+	if (!m->offers.count || m->peer.dp.state != DP_UP)
+		return;
+	if (!m->conn || !m->conn->joined) {
+		member_need(m, now);
+		return;
+	}
+	while ((link = offers_next(&m->offers, now)))
+		send_offer(m, link);
+}
+
+static void
+tell_doubt(struct member *m, const struct swim_node *node, uint64_t now)
+{
+	struct log_field about[] = {{"node", m->id, NULL}, {"teller", node->by, NULL}};
+
+	log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 2,
+		    "node %u: says node %u, it %s; its links live, so it is asked first", m->id,
+		    node->by,
+		    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
+}
+
+// Feeds an event and does what follows from it.
+static void
+step_record(struct member *m, enum peer_event event, const struct swim_node *node)
+{
+	uint64_t now = monotonic_ms();
+	const struct node_info *info = node ? node->is.info : NULL;
+	unsigned actions = peer_step(&m->peer, event, now, node ? node->is.status : SWIM_UNKNOWN,
+				     info ? &info->dp : NULL, node && node->by != m->id);
+
+	if (actions & PEER_DO_TELL) {
+		announce(m, now);
+		member_tell(m);
+		if (m->peer.state == WEIR_NODE_DOWN)
+			offers_clear(&m->offers);
+	}
+	if (actions & PEER_DO_OFFERS) {
+		offers_restart(&m->offers, m->peer.dp.incarnation, now);
+		member_send_offers(m, now);
+	}
+	if (actions & PEER_DO_PROBE)
+		swim_probe(&m->control->swim, m->id);
+	if (actions & PEER_DO_DOUBT) {
+		tell_doubt(m, node, now);
+		swim_doubt(&m->control->swim, m->id);
+	}
+	if (actions & PEER_DO_CLOSE && m->conn)
+		m->stale = true;
+}
+
+static void
+step(struct member *m, enum peer_event event)
+{
+	step_record(m, event, NULL);
+}
+
+// Membership has forgotten it. A link that lives is no silence: its node is kept as long.
+void
+member_unknown(struct control *c, uint16_t id)
+{
+	struct member *m = member_find(c, id);
+
+	if (!m || !m->peer.linked) {
+		member_forgotten(c, id);
+		return;
+	}
+	registry_forget(&c->registry, id);
+	m->linked_at = monotonic_ms();
+}
+
+// Our data plane alone has spoken of it, long ago, and no link with it lives.
+static bool
+is_past(const struct member *m, uint64_t now)
+{
+	return !m->listed && !m->conn && !m->peer.linked && !swim_find(&m->control->swim, m->id) &&
+	       now - m->linked_at >= swim_memory(m->control->options->node_timeout);
+}
+
+void
+member_tick(struct member *m, uint64_t now)
+{
+	if (is_past(m, now)) {
+		member_forgotten(m->control, m->id);
+		return;
+	}
+	log_cause_tell(&m->state_lines, now);
+	log_cause_tell(&m->conn_lines, now);
+	// Not at once: it may be what the connection itself has told.
+	if (m->stale || member_is_half_open(m)) {
+		if (m->conn && m->conn->joined)
+			log_metered(&m->conn_lines, now, LOG_LEVEL_INFO,
+				    LOG_NODE_AT(m->id, m->entry.control),
+				    "node %u: connection closed after long silence", m->id);
+		member_close(m, NULL);
+		m->stale = false;
+	}
+	step(m, PEER_TICK);
+	if (m->peer.linked && !m->conn)
+		member_need(m, now);
+	member_send_offers(m, now);
+}
+
+// ---- what membership says ----
+
+static void
+take_addresses(struct member *m, const struct node_info *info)
+{
+	struct peer_entry *e = &m->entry;
+
+	if (strcmp(e->control, info->control)) {
+		m->reached = false;
+		memcpy(e->control, info->control, sizeof(e->control));
+		if (!address_take(m->control, e->control, &m->address, &m->address_length))
+			m->address_length = 0;
+		m->retry_at = 0;
+		m->backoff = MEMBER_RETRY_MIN;
+	}
+	if (info->dp.state != DP_UP)
+		return;
+	e->address_count = info->dp.address_count;
+	memcpy(e->address, info->dp.address, sizeof(e->address));
+}
+
+void
+member_changed(struct control *c, const struct swim_node *node)
+{
+	const struct node_info *info = node->is.info;
+	struct member *m = node->is.id == c->self.id ? NULL : member_get(c, node->is.id);
+
+	if (!m || node->is.status == SWIM_UNKNOWN)
+		return;
+	if (!m->listed)
+		take_addresses(m, info);
+	if (m->run != node->is.run) {
+		m->run = node->is.run;
+		if (m->conn && m->conn->joined && m->conn_run != m->run)
+			m->stale = true;
+		// Its control is new: it knows nothing of what was offered.
+		offers_restart(&m->offers, m->peer.dp.incarnation, monotonic_ms());
+	}
+	service_record(c, node);
+	step_record(m, PEER_RECORD, node);
+}
+
+int
+member_list(struct member *m)
+{
+	struct node_info info = {0};
+
+	memcpy(info.control, m->entry.control, sizeof(info.control));
+	return swim_add(&m->control->swim, m->id, &info);
+}
+
+/*
+ * Where its control is. Names of the file, which is ours, are looked up, and one that can't be ends
+ * the start; other sources say what others wrote: no look-up of theirs may hold us up.
+ */
+static void
+find_place(struct member *m)
+{
+	struct control *c = m->control;
+	const char *text = m->entry.control;
+
+	if (c->options->peers) {
+		c->failed =
+		    address_resolve(c, "peer", text, false, &m->address, &m->address_length);
+		return;
+	}
+	if (address_take(c, text, &m->address, &m->address_length))
+		return;
+	m->address_length = 0;
+	log_once_about(&m->trouble, LOG_NODE_AT(m->id, text),
+		       "node %u can't be reached at '%s': no IP:PORT that is allowed here; see its "
+		       "--listen, and --tls and --insecure of this node",
+		       m->id, text);
+}
+
+// It may come before we have an id, if that is the source's to give.
+static void
+on_known(void *user, const struct peer_entry *node)
+{
+	struct control *c = user;
+	bool own = c->has_id && node->id == c->self.id;
+	struct member *m;
+
+	if (own || (c->options->peers && c->failed >= 0))
+		return; // of a file one error is enough
+	m = member_get(c, node->id);
+	if (m) {
+		m->entry = *node;
+		m->listed = true;
+	}
+	if (!m || (c->has_id && member_list(m))) {
+		log_error("out of memory: node %u is left out", node->id);
+		return;
+	}
+	find_place(m);
+	member_tell(m);
+}
+
+static void
+on_gone(void *user, uint16_t id)
+{
+	struct control *c = user;
+
+	if (c->has_id)
+		swim_remove(&c->swim, id);
+	else
+		member_forgotten(c, id);
+}
+
+static void
+on_seed(void *user, const char *address)
+{
+	struct control *c = user;
+
+	if (c->failed < 0)
+		c->failed = seed_add(c, address);
+}
+
+static void
+on_given(void *user, uint16_t id)
+{
+	struct control *c = user;
+
+	if (c->has_id && c->self.id != id)
+		log_event(LOG_LEVEL_ERROR, LOG_NODE(c->self.id),
+			  "node id %u is another's by now, %u is ours; stop weir-dataplane and "
+			  "weir-control of this node, then start both",
+			  c->self.id, id);
+	c->last_id = id;
+	c->last_id_known = true;
+}
+
+const struct membership_events member_events = {
+    .known = on_known,
+    .gone = on_gone,
+    .seed = on_seed,
+    .given = on_given,
+};
+
+// ---- between the data planes ----
+
+void
+member_view(struct member *m, const struct dp_view *view)
+{
+	if (view->state != DP_UP) {
+		offers_clear(&m->offers);
+		step(m, PEER_UNLINKED);
+	}
+	if (m->conn)
+		swim_news(&m->control->swim, m->id);
+}
+
+void
+member_offer(struct member *m, const struct weir_link_offer *link)
+{
+	uint64_t now = monotonic_ms();
+
+	m->linked_at = now;
+	if (offers_put(&m->offers, link, now))
+		log_error("out of memory: a link offer for node %u is lost", m->id);
+	if (link->answered)
+		step(m, PEER_LINKED);
+	member_send_offers(m, now);
+}
+
+void
+member_resync(struct member *m, const struct weir_ctl_msg *msg)
+{
+	struct control_msg out = {.type = CONTROL_RESYNC};
+
+	out.resync.node = msg->link_down.node;
+	out.resync.peer_node = msg->link_down.peer_node;
+	out.resync.engine = msg->link_down.engine;
+	out.resync.peer_engine = msg->link_down.peer_engine;
+	out.resync.status = msg->link_down.status;
+	member_send(m, &out);
+}
+
+void
+member_link_down(struct member *m, const struct weir_ctl_msg *msg)
+{
+	m->linked_at = monotonic_ms();
+	offers_drop(&m->offers, msg->link_down.engine, msg->link_down.peer_engine);
+	step(m, PEER_LINK_DOWN);
+	if (m->peer.doubted) // no link contradicts it now
+		member_changed(m->control, swim_find(&m->control->swim, m->id));
+}
+
+const char *
+member_take_offer(struct member *m, const struct weir_link_offer *link)
+{
+	struct control *c = m->control;
+	const struct dp_view *own = dp_view(c->dp);
+	struct weir_ctl_msg out = {.type = WEIR_CTL_LINK};
+
+	if (link->node != m->id || link->peer_node != c->self.id)
+		return "a link offer that is not between us";
+	// What a dead data plane offered, or what was meant for one: on its way when that died.
+	if (link->incarnation != m->peer.dp.incarnation ||
+	    (link->peer_incarnation && link->peer_incarnation != own->incarnation))
+		return NULL;
+	offers_answered(&m->offers, link);
+	if (link->answered)
+		step(m, PEER_LINKED);
+	out.link = *link;
+	dp_send(c->dp, &out);
+	return NULL;
+}
+
+const char *
+member_take_resync(struct member *m, const struct control_resync *resync)
+{
+	struct control *c = m->control;
+	struct weir_ctl_msg out = {.type = WEIR_CTL_RESYNC};
+
+	if (resync->node != m->id || resync->peer_node != c->self.id)
+		return "a resync that is not between us";
+	out.link_down.node = resync->node;
+	out.link_down.peer_node = resync->peer_node;
+	out.link_down.engine = resync->engine;
+	out.link_down.peer_engine = resync->peer_engine;
+	out.link_down.status = resync->status;
+	dp_send(c->dp, &out);
+	return NULL;
+}

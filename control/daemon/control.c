@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cluster/control.h"
+#include "transport/local_peer.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---- start, run, stop ----
+
+// What `systemctl status` shows.
+static void
+tell_status(struct control *c)
+{
+	bool runs = dp_view(c->dp)->state == DP_UP;
+	char text[sizeof(c->status)];
+	uint32_t up = 0;
+
+	for (uint32_t i = 0; i < c->member_count; i++)
+		up += c->members[i]->peer.state == WEIR_NODE_UP;
+	if (c->told_id)
+		snprintf(text, sizeof(text),
+			 "STATUS=node %u of cluster '%s', %u of %u others are up%s", c->self.id,
+			 c->options->cluster, up, c->member_count, runs ? "" : "; no data plane");
+	else
+		snprintf(text, sizeof(text), "STATUS=no node id yet: %s",
+			 c->options->etcd ? "asks etcd"
+			 : c->has_id	  ? "looks for the cluster"
+					  : "waits for its data plane");
+	if (!strcmp(text, c->status))
+		return;
+	memcpy(c->status, text, sizeof(text));
+	notify(text);
+}
+
+static void
+on_tick(evutil_socket_t fd, short what, void *user)
+{
+	struct control *c = user;
+	uint64_t now = monotonic_ms();
+
+	control_turn(c, now);
+	tell_status(c);
+	watchdog_feed(&c->watchdog, now * 1000000, true);
+}
+
+static void
+reload(struct control *c)
+{
+	char text[LOG_LINE_MAX];
+
+	if (!c->tls) {
+		log_warning("SIGHUP: without --tls there is nothing to read again");
+	} else if (stream_tls_reload(c->tls, text, sizeof(text))) {
+		log_error("certificates stay as they were: %s", text);
+	} else {
+		stream_tls_describe(c->tls, text, sizeof(text));
+		log_line("read again: %s", text);
+	}
+}
+
+static void
+on_signal(evutil_socket_t number, short what, void *user)
+{
+	struct control *c = user;
+
+	if (number == SIGHUP) {
+		reload(c);
+		return;
+	}
+	log_line("stopping on signal %d; the data plane goes on", (int)number);
+	notify("STOPPING=1");
+	event_base_loopbreak(c->base);
+}
+
+static const int signals[CONTROL_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+
+static void
+set_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < CONTROL_SIGNALS; i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(how, &set, NULL);
+}
+
+void
+control_hold_signals(void)
+{
+	set_signals(SIG_BLOCK);
+}
+
+static int
+out_of_memory(void)
+{
+	log_error("out of memory; free some");
+	return EXIT_RESOURCE;
+}
+
+static int
+make_events(struct control *c)
+{
+	uint32_t tick = c->options->node_timeout / 20; // a quarter of a period
+	struct timeval every = {.tv_usec =
+				    (tick < CONTROL_TICK_MS ? tick : CONTROL_TICK_MS) * 1000};
+
+	c->base = event_base_new();
+	if (!c->base)
+		return out_of_memory();
+	c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
+	if (!c->tick || event_add(c->tick, &every))
+		return out_of_memory();
+	c->again = evtimer_new(c->base, self_on_again, c);
+	c->settled = evtimer_new(c->base, self_on_settled, c);
+	if (!c->again || !c->settled)
+		return out_of_memory();
+	for (int i = 0; i < CONTROL_SIGNALS; i++) {
+		c->signal[i] = evsignal_new(c->base, signals[i], on_signal, c);
+		if (!c->signal[i] || event_add(c->signal[i], NULL))
+			return out_of_memory();
+	}
+	set_signals(SIG_UNBLOCK);
+	return -1;
+}
+
+static int
+listen_at(struct control *c, const struct sockaddr_storage *address, socklen_t length)
+{
+	const char *text = c->options->listen;
+	int status = door_open(c, (const struct sockaddr *)address, length);
+
+	if (!status)
+		return -1;
+	log_error("cannot listen on %s: %s; %s", text, strerror(-status),
+		  status == -EADDRINUSE ? "stop what listens there or choose another --listen"
+					: "choose another --listen");
+	return EXIT_RESOURCE;
+}
+
+// Returns -1 or an exit code.
+static int
+open_transport(struct control *c)
+{
+	const struct control_options *o = c->options;
+	char text[LOG_LINE_MAX];
+	int status;
+
+	c->transport = &control_tcp;
+	if (!o->tls)
+		return -1;
+	status = stream_tls_open(o->tls, o->cluster, o->has_node ? o->node : TLS_NODE_UNKNOWN,
+				 &c->tls, text, sizeof(text));
+	if (status) {
+		log_error("--tls: %s", text);
+		return status == -EACCES || status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
+	}
+	c->transport = stream_tls_transport(c->tls);
+	stream_tls_describe(c->tls, text, sizeof(text));
+	log_line("TLS: %s", text);
+	return -1;
+}
+
+static bool
+listens_at(const struct control *c, char text[WEIR_CTL_PEER_TEXT])
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+
+	if (getsockname(listener_fd(c->listener), (struct sockaddr *)&address, &length))
+		return false;
+	address_print(&address, length, text, WEIR_CTL_PEER_TEXT);
+	return true;
+}
+
+static bool
+is_anywhere(const char *place)
+{
+	return !strncmp(place, "0.0.0.0:", 8) || !strncmp(place, "[::]:", 5);
+}
+
+// Others look for us where the file says; a name in it may be any address of ours.
+static void
+compare_places(const struct control *c)
+{
+	char here[WEIR_CTL_PEER_TEXT], there[WEIR_CTL_PEER_TEXT] = "";
+	struct sockaddr_storage address;
+	socklen_t length;
+
+	if (!listens_at(c, here))
+		return;
+	if (address_take(c, c->self.control, &address, &length))
+		address_print(&address, length, there, sizeof(there));
+	if (strcmp(strrchr(here, ':'), strrchr(c->self.control, ':')) ||
+	    (*there && !is_anywhere(here) && strcmp(here, there)))
+		log_warning("listens on %s, but others look for node %u at %s, as %s says; make "
+			    "--listen and the file agree",
+			    here, c->self.id, c->self.control, c->options->peers);
+}
+
+// The address that others are told: where we listen.
+static int
+name_self(struct control *c, const struct peers *peers)
+{
+	if (peers) {
+		const struct peer_entry *own = peers_find(peers, c->options->node);
+
+		if (!own) {
+			log_error("node %u is not in %s; add its line or check --node",
+				  c->options->node, c->options->peers);
+			return EXIT_USAGE;
+		}
+		c->self = *own;
+		compare_places(c);
+		return -1;
+	}
+	if (!listens_at(c, c->self.control))
+		return EXIT_RUNTIME;
+	if (is_anywhere(c->self.control)) {
+		log_error(
+		    "--listen '%s' is no address at which others reach this node; give one of "
+		    "this host's with --join or --etcd",
+		    c->options->listen);
+		return EXIT_USAGE;
+	}
+	return -1;
+}
+
+// Who else there is. An id of ours that is given is ours at once.
+static int
+start_source(struct control *c)
+{
+	bool ok = true;
+
+	if (c->source->closed)
+		ok = self_begin(c, monotonic_ms());
+	if (!ok)
+		return out_of_memory();
+	return c->source->start(c->source, c->base, &member_events, c) ? EXIT_RESOURCE : c->failed;
+}
+
+static int
+serve_metrics(struct control *c, const char *socket_path)
+{
+	const char *text = c->options->metrics;
+	struct sockaddr_storage address;
+	socklen_t length;
+	int status;
+
+	if (!text)
+		return -1;
+	status = address_resolve(c, "--metrics", text, false, &address, &length);
+	if (status >= 0)
+		return status;
+	/* certificates of controls don't cover it */
+	if (!address_is_loopback(&address) && !c->options->insecure) {
+		log_error("--metrics '%s' is not a loopback address; add --insecure if all who can "
+			  "reach it may read it",
+			  text);
+		return EXIT_USAGE;
+	}
+	status = metrics_open(c->base, (const struct sockaddr *)&address, (int)length, socket_path,
+			      c->options->cluster, &c->metrics);
+	if (!status)
+		return -1;
+	log_error("cannot serve metrics on %s: %s; choose another --metrics", text,
+		  strerror(-status));
+	return EXIT_RESOURCE;
+}
+
+static int
+make_source(struct control *c, const struct peers *peers)
+{
+	const struct control_options *o = c->options;
+
+	if (o->etcd)
+		return source_etcd(o, c->self.control, &c->source);
+	c->source = peers ? source_file(peers, o->node) : source_join(o->join);
+	return c->source ? -1 : out_of_memory();
+}
+
+static int
+start(struct control *c, const struct peers *peers, const char *socket_path)
+{
+	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
+	struct sockaddr_storage address;
+	socklen_t length;
+	int status;
+
+	status = make_events(c);
+	if (status < 0)
+		status = make_source(c, peers);
+	if (status >= 0)
+		return status;
+	if (peers && !peers_find(peers, c->options->node))
+		return name_self(c, peers);
+	status = open_transport(c);
+	if (status < 0)
+		status =
+		    address_resolve(c, "--listen", c->options->listen, true, &address, &length);
+	hello.hello.version = WEIR_CTL_VERSION;
+	hello.hello.role = WEIR_ROLE_CONTROL;
+	hello.hello.node = peers ? c->options->node : UINT32_MAX;
+	hello.hello.pid = getpid();
+	memcpy(hello.hello.cluster, c->options->cluster, strlen(c->options->cluster) + 1);
+	if (status < 0)
+		status = listen_at(c, &address, length);
+	if (status < 0)
+		status = serve_metrics(c, socket_path);
+	if (status < 0)
+		status = name_self(c, peers);
+	// Addresses to ask at are looked at before anybody hears of us.
+	if (status < 0 && c->options->join)
+		status = start_source(c);
+	if (status >= 0)
+		return status;
+	c->dp = dp_create(c->base, socket_path, &hello, &self_dp_handler, c);
+	if (!c->dp)
+		return out_of_memory();
+	return c->options->join ? -1 : start_source(c);
+}
+
+static void
+stop(struct control *c)
+{
+	bool leave = c->has_id && dp_view(c->dp)->state != DP_UP;
+
+	control_hold_signals(); // who asks twice waits as long: what is left undone would stay
+	c->stopping = true;
+	if (leave)
+		swim_leave(&c->swim);
+	self_end(c);
+	if (c->source)
+		c->source->stop(c->source, leave);
+	if (c->base)
+		door_close(c);
+	dp_destroy(c->dp);
+	metrics_close(c->metrics);
+	if (c->tick)
+		event_free(c->tick);
+	if (c->again)
+		event_free(c->again);
+	if (c->settled)
+		event_free(c->settled);
+	for (int i = 0; i < CONTROL_SIGNALS; i++)
+		if (c->signal[i])
+			event_free(c->signal[i]);
+	if (c->base) {
+		// A bufferevent with a callback due is freed when that would have run.
+		event_base_loop(c->base, EVLOOP_NONBLOCK);
+		event_base_free(c->base);
+	}
+	stream_tls_close(c->tls);
+}
+
+int
+control_run(const struct control_options *options, const struct peers *peers,
+	    const char *socket_path)
+{
+	struct control c = {.options = options, .failed = -1};
+	int status = start(&c, peers, socket_path);
+
+	if (status < 0) {
+		if (peers)
+			log_line("node %u of cluster '%s' listens on %s; %u peers", options->node,
+				 options->cluster, options->listen, c.member_count);
+		else
+			log_line("cluster '%s': listens on %s; %s", options->cluster,
+				 c.self.control, options->etcd ? "the list is in etcd" : "joins");
+		watchdog_open(&c.watchdog, monotonic_ms() * 1000000);
+		notify("READY=1");
+		status = event_base_dispatch(c.base) < 0 ? EXIT_RUNTIME : EXIT_OK;
+	}
+	stop(&c);
+	return status;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tls_files.h"
+
+#include "base/secret.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHAIN_DEPTH 4	       /* certificates between a node's and a CA */
+#define CHAIN_BYTES (16 << 10) /* of the other end's certificates */
+
+struct load {
+	const char *dir;
+	SSL_CTX *context;
+	char *error;
+	size_t size;
+};
+
+__attribute__((format(printf, 3, 4))) static int
+fail(const struct load *l, int status, const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(l->error, l->size, format, list);
+	va_end(list);
+	return status;
+}
+
+static const char *
+openssl_reason(void)
+{
+	const char *text = ERR_reason_error_string(ERR_peek_last_error());
+
+	return text ? text : "out of memory";
+}
+
+// ---- what a certificate says ----
+
+static void
+copy_printable(const char *from, int length, char to[TLS_NAME_MAX])
+{
+	int n = length < TLS_NAME_MAX - 1 ? length : TLS_NAME_MAX - 1;
+
+	for (int i = 0; i < n; i++)
+		to[i] = from[i] > ' ' - 1 && from[i] < 127 ? from[i] : '?';
+	to[n > 0 ? n : 0] = 0;
+}
+
+// The URIs of a certificate, one after the other: calls `found` until it returns true.
+static bool
+each_uri(const X509 *certificate, bool (*found)(const char *uri, int length, void *user),
+	 void *user)
+{
+	GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+	bool done = false;
+
+	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !done; i++) {
+		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+
+		if (name->type == GEN_URI)
+			done = found((const char *)ASN1_STRING_get0_data(name->d.ia5),
+				     ASN1_STRING_length(name->d.ia5), user);
+	}
+	GENERAL_NAMES_free(names);
+	return done;
+}
+
+struct wanted {
+	char any[TLS_NAME_MAX], own[TLS_NAME_MAX];
+};
+
+static bool
+is_wanted(const char *uri, int length, void *user)
+{
+	const struct wanted *w = user;
+
+	return ((size_t)length == strlen(w->any) && !memcmp(uri, w->any, length)) ||
+	       ((size_t)length == strlen(w->own) && !memcmp(uri, w->own, length));
+}
+
+static bool
+is_of_cluster(const char *uri, int length, void *user)
+{
+	const struct wanted *w = user;
+	size_t n = strlen(w->any);
+
+	return (size_t)length >= n && !memcmp(uri, w->any, n) &&
+	       ((size_t)length == n || uri[n] == '/');
+}
+
+bool
+tls_certificate_is(const X509 *certificate, const char *cluster, uint32_t node)
+{
+	struct wanted w;
+
+	snprintf(w.any, sizeof(w.any), "weir://%s", cluster);
+	snprintf(w.own, sizeof(w.own), "weir://%s/node/%u", cluster, node);
+	return each_uri(certificate, node == TLS_NODE_UNKNOWN ? is_of_cluster : is_wanted, &w);
+}
+
+static bool
+copy_weir(const char *uri, int length, void *user)
+{
+	if (length < 7 || memcmp(uri, "weir://", 7))
+		return false;
+	copy_printable(uri, length, user);
+	return true;
+}
+
+static void
+copy_subject(const X509_NAME *subject, char name[TLS_NAME_MAX])
+{
+	char text[256];
+
+	if (!X509_NAME_oneline(subject, text, sizeof(text)))
+		text[0] = 0;
+	copy_printable(text, (int)strlen(text), name);
+}
+
+void
+tls_certificate_name(const X509 *certificate, char name[TLS_NAME_MAX])
+{
+	if (!each_uri(certificate, copy_weir, name))
+		copy_subject(X509_get_subject_name(certificate), name);
+}
+
+void
+tls_issuer_name(const X509 *certificate, char name[TLS_NAME_MAX])
+{
+	copy_subject(X509_get_issuer_name(certificate), name);
+}
+
+void
+tls_time_text(const ASN1_TIME *time, char text[TLS_TIME_MAX])
+{
+	struct tm tm;
+
+	if (!ASN1_TIME_to_tm(time, &tm) ||
+	    !strftime(text, TLS_TIME_MAX, "%Y-%m-%d %H:%M:%S UTC", &tm))
+		snprintf(text, TLS_TIME_MAX, "an unreadable date");
+}
+
+// ---- loading ----
+
+// An encrypted key would have us ask for its passphrase.
+static int
+no_passphrase(char *buf, int size, int rwflag, void *user)
+{
+	return -1;
+}
+
+static int
+load_key(const struct load *l)
+{
+	char path[512];
+	EVP_PKEY *key;
+	BIO *file;
+	int status = 0, fd;
+
+	snprintf(path, sizeof(path), "%s/node.key", l->dir);
+	fd = secret_open(path, "see weirctl pki", l->error, l->size);
+	if (fd < 0)
+		return fd;
+	file = BIO_new_fd(fd, BIO_CLOSE);
+	if (!file) {
+		close(fd);
+		return fail(l, -ENOMEM, "out of memory for %s; free some", path);
+	}
+	key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
+	BIO_free(file);
+	if (!key)
+		return fail(l, -EINVAL, "%s holds no key without passphrase: %s; see weirctl pki",
+			    path, openssl_reason());
+	if (SSL_CTX_use_PrivateKey(l->context, key) != 1)
+		status = fail(l, -EINVAL,
+			      "%s is not the key of node.pem: %s; put both of one node there", path,
+			      openssl_reason());
+	EVP_PKEY_free(key);
+	return status;
+}
+
+static int
+load_certificates(const struct load *l)
+{
+	static const char *const names[] = {"ca.pem", "node.pem"};
+	char path[512];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", l->dir, names[i]);
+		if (access(path, R_OK))
+			return fail(l, -errno, "cannot read %s: %s; see weirctl pki", path,
+				    strerror(errno));
+		if ((i ? SSL_CTX_use_certificate_chain_file(l->context, path)
+		       : SSL_CTX_load_verify_file(l->context, path)) != 1)
+			return fail(l, -EINVAL, "%s holds no certificate: %s; see weirctl pki",
+				    path, openssl_reason());
+	}
+	return 0;
+}
+
+// Would others believe us, if it weren't for the time?
+static int
+check_chain(const struct load *l, X509 *own)
+{
+	X509_STORE_CTX *check = X509_STORE_CTX_new();
+	char issuer[TLS_NAME_MAX];
+	STACK_OF(X509) *chain = NULL;
+	int status = 0;
+
+	SSL_CTX_get0_chain_certs(l->context, &chain);
+	if (!check || !X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(l->context), own, chain)) {
+		status = fail(l, -ENOMEM, "out of memory for certificates; free some");
+	} else {
+		X509_STORE_CTX_set_flags(check, X509_V_FLAG_NO_CHECK_TIME);
+		X509_STORE_CTX_set_default(check, "ssl_server");
+		tls_issuer_name(own, issuer);
+		if (X509_verify_cert(check) != 1)
+			status =
+			    fail(l, -EINVAL,
+				 "%s/node.pem, issued by %s, does not come from ca.pem: %s; "
+				 "put files of one CA there",
+				 l->dir, issuer,
+				 X509_verify_cert_error_string(X509_STORE_CTX_get_error(check)));
+	}
+	X509_STORE_CTX_free(check);
+	return status;
+}
+
+static int
+check_identity(const struct load *l, const char *cluster, uint32_t node)
+{
+	X509 *own = SSL_CTX_get0_certificate(l->context);
+	char name[TLS_NAME_MAX];
+
+	if (tls_certificate_is(own, cluster, node))
+		return check_chain(l, own);
+	tls_certificate_name(own, name);
+	if (node == TLS_NODE_UNKNOWN)
+		return fail(l, -EINVAL,
+			    "%s/node.pem is of %s, this is cluster '%s'; check --cluster and --tls",
+			    l->dir, name, cluster);
+	return fail(l, -EINVAL,
+		    "%s/node.pem is of %s, this is node %u of cluster '%s'; check --node, "
+		    "--cluster and --tls",
+		    l->dir, name, node, cluster);
+}
+
+// One version, no tickets: a connection is always made by certificates that are valid then.
+static SSL_CTX *
+new_context(void)
+{
+	SSL_CTX *context = SSL_CTX_new(TLS_method());
+
+	if (!context)
+		return NULL;
+	SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_num_tickets(context, 0);
+	SSL_CTX_set_verify_depth(context, CHAIN_DEPTH);
+	SSL_CTX_set_max_cert_list(context, CHAIN_BYTES);
+	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+	// Messages have lengths and an end of their own: whoever cuts the stream gains nothing.
+	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+	return context;
+}
+
+int
+tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **context, char *error,
+	       size_t size)
+{
+	struct load l = {.dir = dir, .error = error, .size = size};
+	int status;
+
+	ERR_clear_error();
+	l.context = new_context();
+	if (!l.context)
+		return fail(&l, -ENOMEM, "TLS cannot be set up: %s; free memory", openssl_reason());
+	status = load_certificates(&l);
+	if (!status)
+		status = load_key(&l);
+	if (!status)
+		status = check_identity(&l, cluster, node);
+	if (status)
+		SSL_CTX_free(l.context);
+	else
+		*context = l.context;
+	ERR_clear_error();
+	return status;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Captures that clients of control.sock asked for: from CAPTURE until the file is whole. */
+#include "internal.h"
+
+#include "capture/capture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+struct capture_job {
+	struct broker_watch watch; /* first: its end */
+	struct broker *b;
+	struct capture *capture;
+	capture_told_fn *told; /* NULL: who asked has gone */
+	void *user;
+	struct capture_job *next, **previous;
+};
+
+static void
+job_free(struct capture_job *j)
+{
+	broker_watch_remove(j->b, &j->watch);
+	capture_destroy(j->capture);
+	*j->previous = j->next;
+	if (j->next)
+		j->next->previous = j->previous;
+	free(j);
+}
+
+static void
+job_over(struct broker_watch *w, uint32_t events)
+{
+	struct capture_job *j = (struct capture_job *)w;
+	struct weir_ctl_msg m = {.type = WEIR_CTL_CAPTURED,
+				 .length = weir_ctl_length(WEIR_CTL_CAPTURED)};
+	struct capture_result result;
+
+	(void)events;
+	capture_result(j->capture, &result);
+	j->b->counters.captured_frames += result.frames;
+	j->b->counters.captured_dropped += result.dropped;
+	m.captured.over = 1;
+	m.captured.code = -result.status;
+	m.captured.frames = result.frames;
+	m.captured.bytes = result.bytes;
+	m.captured.dropped = result.dropped;
+	if (j->told)
+		j->told(j->user, &m);
+	job_free(j);
+}
+
+int
+capture_open(struct broker *b, const struct weir_ctl_msg *m, int fd, capture_told_fn *told,
+	     void *user, struct capture_job **out, char *reason, size_t size)
+{
+	struct weir_ctl_msg begun = {.type = WEIR_CTL_CAPTURED,
+				     .length = weir_ctl_length(WEIR_CTL_CAPTURED)};
+	struct capture_job *j;
+	struct capture *capture;
+	int rc;
+
+	if (fd < 0) {
+		snprintf(reason, size, "no file came with the message; send its descriptor");
+		return -EBADF;
+	}
+	if (!b->config.capture) {
+		snprintf(reason, size, "no port here can be captured; add one with --nic roce:...");
+		return -EOPNOTSUPP;
+	}
+	rc = b->config.capture(b->config.user, m->capture.port, fd, m->capture.frames, &capture,
+			       reason, size);
+	if (rc)
+		return rc;
+	j = broker_alloc(sizeof(*j));
+	*j = (struct capture_job){
+	    .watch = {.fd = capture_fd(capture), .ready = job_over},
+	    .b = b,
+	    .capture = capture,
+	    .told = told,
+	    .user = user,
+	    .next = b->captures,
+	    .previous = &b->captures,
+	};
+	if (j->next)
+		j->next->previous = &j->next;
+	b->captures = j;
+	rc = broker_watch_add(b, &j->watch, EPOLLIN);
+	if (rc) {
+		snprintf(reason, size, "its end can't be watched: %s; try again", strerror(-rc));
+		job_free(j);
+		return rc;
+	}
+	*out = j;
+	told(user, &begun);
+	return 0;
+}
+
+void
+capture_end(struct capture_job *j)
+{
+	capture_stop(j->capture);
+}
+
+void
+capture_orphan(struct capture_job *j)
+{
+	j->told = NULL;
+	capture_stop(j->capture);
+}
+
+void
+capture_close_all(struct broker *b)
+{
+	for (struct capture_job *j = b->captures; j; j = j->next)
+		capture_stop(j->capture);
+	while (b->captures)
+		job_free(b->captures);
+}

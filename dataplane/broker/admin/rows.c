@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What weirctl shows: records of every kind, a page at a time. */
+#include "internal.h"
+
+#include "base/monotonic.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define ROWS_HEAD offsetof(struct weir_ctl_msg, rows.records)
+
+/* Fills record `index` of a kind; false: there are no more. */
+typedef bool row_fn(const struct rows_query *q, uint32_t index, void *record);
+
+static uint64_t
+counter(const _Atomic uint64_t *c)
+{
+	return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+static bool
+node_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	if (index >= q->b->node_count)
+		return false;
+	memcpy(record, &q->b->node_list[index]->is, sizeof(struct weir_ctl_node));
+	return true;
+}
+
+/* Nodes that are no members any more, places where there is no service. */
+static bool
+is_hidden(const struct rows_query *q, const void *record)
+{
+	const struct weir_ctl_node *n = record;
+
+	if (q->rows == WEIR_ROWS_SERVICES)
+		return !*(const char *)record; /* it begins with its name */
+	return q->rows == WEIR_ROWS_NODES && n->state == WEIR_NODE_GONE;
+}
+
+static bool
+engine_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	const struct broker *b = q->b;
+	const struct engine_counters *c;
+	struct weir_row_engine *r = record;
+
+	if (index >= b->config.engines)
+		return false;
+	if (b->config.engine_row)
+		b->config.engine_row(b->config.user, index, r);
+	c = engine_counters(broker_engine(b, index)->engine);
+	r->engine = index;
+	r->lcore = broker_engine(b, index)->lcore;
+	r->cpu = broker_engine(b, index)->cpu;
+	r->sessions = b->session_count;
+	r->tx_messages = counter(&c->tx_messages);
+	r->rx_messages = counter(&c->rx_messages);
+	r->tx_bytes = counter(&c->tx_bytes);
+	r->rx_bytes = counter(&c->rx_bytes);
+	return true;
+}
+
+/* How long the slowest of its message handlers has been at work, if for a second or more. */
+static uint32_t
+handling_ms(const struct broker_session *s)
+{
+	struct weir_arena_head *head = arena_head(&s->arena);
+	uint64_t now = monotonic_ns() /* the program's clock, too */, longest = 0;
+
+	for (uint32_t i = 0; i < WEIR_HANDLER_LINES; i++) {
+		uint64_t since =
+		    atomic_load_explicit(&head->handler[i].since, memory_order_relaxed);
+
+		if (since && since < now && now - since > longest)
+			longest = now - since;
+	}
+	longest /= 1000000;
+	return longest < 1000 ? 0 : longest > UINT32_MAX ? UINT32_MAX : (uint32_t)longest;
+}
+
+static bool
+session_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	struct weir_row_session *r = record;
+	const struct broker_session *s;
+
+	for (uint32_t i = 0; i < q->b->config.sessions; i++) {
+		s = q->b->session[i];
+		if (!s || index-- != 0)
+			continue;
+		r->session = s->id;
+		r->pid = (uint32_t)s->pid;
+		r->uid = s->uid;
+		r->channels = s->channel_count;
+		r->connections = s->conn_count;
+		r->listeners = s->listener_count;
+		r->handling_ms = handling_ms(s);
+		r->arena_bytes = s->arena.geometry.bytes;
+		memcpy(r->name, s->name, sizeof(r->name));
+		share_row(s, r);
+		return true;
+	}
+	return false;
+}
+
+static const char *
+qp_state(const struct broker_link *l, uint32_t k)
+{
+	if (l->open && k == 0) /* goes on while the other one is repaired */
+		return "RTS";
+	switch (l->state) {
+	case LINK_OFFERED:
+		return "INIT";
+	case LINK_ADDING:
+	case LINK_UP:
+		return "RTS";
+	default:
+		return "ERR";
+	}
+}
+
+static const struct engine_link_record *
+link_record(const struct rows_query *q, const struct broker_link *l)
+{
+	const struct engine_link_record *r = q->links + l->engine * q->b->config.links;
+
+	for (uint32_t i = 0; i < q->link_count[l->engine]; i++)
+		if (r[i].link == l->id)
+			return &r[i];
+	return NULL;
+}
+
+/* Two a link: ring and bulk. */
+static bool
+qp_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	const struct engine_link_record *e;
+	struct weir_row_qp *r = record;
+	const struct broker_link *l = q->b->links;
+	uint32_t k = index % 2, skip = index / 2;
+
+	while (l && (!l->qp[0] || !l->qp[1] || skip-- != 0))
+		l = l->next;
+	if (!l)
+		return false;
+	r->qpn = nic_qpn(l->qp[k]);
+	r->peer_qpn = l->peer_attempt ? l->peer.qpn[k] : 0;
+	r->peer_node = l->twin ? l->peer.node : l->node;
+	r->engine = l->engine;
+	r->peer_engine = l->peer_engine;
+	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
+	snprintf(r->state, sizeof(r->state), "%s", qp_state(l, k));
+	e = link_record(q, l);
+	if (e && k == 0) {
+		r->frames_sent = e->frames_sent;
+		r->frames_received = e->frames_received;
+		r->ring_used = e->ring_used;
+		r->ring_lines = e->ring_lines;
+	}
+	return true;
+}
+
+static void
+address_text(const struct nic_gid *gid, char *text, socklen_t room)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	bool v4 = !memcmp(gid->raw, mapped, sizeof(mapped));
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid->raw + 12 : gid->raw, text, room);
+}
+
+static bool
+port_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	const struct broker *b = q->b;
+	struct weir_row_port *r = record;
+	struct nic_counters c = {0};
+	struct nic_attr attr;
+
+	while (index < b->config.engines && !broker_engine(b, index)->dev)
+		index++;
+	if (index >= b->config.engines)
+		return false;
+	broker_ops(b, index)->counters(broker_engine(b, index)->nic, &c);
+	if (broker_ops(b, index)->query(broker_engine(b, index)->dev, &attr))
+		attr = b->attr[index];
+	snprintf(r->name, sizeof(r->name), "%s", attr.name);
+	snprintf(r->driver, sizeof(r->driver), "%s", broker_ops(b, index)->driver);
+	address_text(&attr.gid, r->address, sizeof(r->address));
+	r->engine = index;
+	r->link_up = attr.link_up;
+	r->link_changes = b->link_changes[index];
+	r->mtu = attr.mtu;
+	r->rx_frames = c.rx_frames;
+	r->tx_frames = c.tx_frames;
+	r->rx_bytes = c.rx_bytes;
+	r->tx_bytes = c.tx_bytes;
+#define X(reason, help)                                                                            \
+	snprintf(r->drops[r->drop_count].name, sizeof(r->drops[0].name), "%s", #reason);           \
+	r->drops[r->drop_count++].count = c.drop_##reason;
+	NIC_DROP_REASONS(X)
+#undef X
+	return true;
+}
+
+#define NIC_COUNTERS(X)                                                                            \
+	X(rx_frames, "frames received")                                                            \
+	X(tx_frames, "frames sent")                                                                \
+	X(rx_bytes, "bytes of those received")                                                     \
+	X(tx_bytes, "bytes of those sent")                                                         \
+	X(rx_accepted, "frames that did their work")                                               \
+	X(acks_sent, "acknowledgements sent")                                                      \
+	X(acks_received, "acknowledgements received")                                              \
+	X(naks_sent, "refusals sent")                                                              \
+	X(naks_received, "refusals received")                                                      \
+	X(rnr_sent, "receiver-not-ready sent")                                                     \
+	X(rnr_received, "receiver-not-ready received")                                             \
+	X(retransmits, "frames sent again")                                                        \
+	X(timeouts, "waits for an acknowledgement that ended")                                     \
+	X(handed_over, "frames handed to another engine")                                          \
+	X(impaired_dup, "frames doubled on purpose (dup=)")                                        \
+	X(impaired_reorder, "frames delayed on purpose (reorder=)")                                \
+	X(doorbells, "bursts given to the hardware")                                               \
+	X(read_bytes, "bytes brought by READs of ours")
+
+struct counter_def {
+	const char *group, *name, *help;
+	size_t at;
+};
+
+static const struct counter_def counter_defs[] = {
+#define E(name, help) {"engine", #name, help, offsetof(struct engine_counters, name)},
+#define N(name, help) {"nic", #name, help, offsetof(struct nic_counters, name)},
+#define D(name, help) {"nic", "drop_" #name, help, offsetof(struct nic_counters, drop_##name)},
+#define B(name, help) {"broker", #name, help, offsetof(struct broker_counters, name)},
+    ENGINE_COUNTERS(E) NIC_COUNTERS(N) NIC_DROP_REASONS(D) BROKER_COUNTERS(B)
+#undef E
+#undef N
+#undef D
+#undef B
+};
+
+static uint64_t
+counter_value(const struct broker *b, const struct counter_def *d)
+{
+	struct nic_counters nic;
+	uint64_t sum = 0;
+
+	if (d->group[0] == 'b')
+		return *(const uint64_t *)((const char *)&b->counters + d->at);
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		const struct broker_engine *e = broker_engine(b, i);
+
+		if (d->group[0] == 'e') {
+			sum += counter(
+			    (const _Atomic uint64_t *)((const char *)engine_counters(e->engine) +
+						       d->at));
+		} else if (e->dev) {
+			broker_ops(b, i)->counters(e->nic, &nic);
+			sum += *(const uint64_t *)((const char *)&nic + d->at);
+		}
+	}
+	return sum;
+}
+
+static bool
+counter_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	struct weir_row_counter *r = record;
+
+	if (index >= sizeof(counter_defs) / sizeof(counter_defs[0]))
+		return false;
+	snprintf(r->name, sizeof(r->name), "%s.%s", counter_defs[index].group,
+		 counter_defs[index].name);
+	snprintf(r->help, sizeof(r->help), "%s", counter_defs[index].help);
+	r->value = counter_value(q->b, &counter_defs[index]);
+	return true;
+}
+
+static bool
+setting_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return setting_row(q->b, index, record);
+}
+
+static bool
+service_fn(const struct rows_query *q, uint32_t index, void *record)
+{
+	return service_row(q->b, index, record);
+}
+
+/* As wide as the field: there may be a million rows. */
+static const char conn_state_name[][sizeof(((struct weir_row_connection *)0)->state_name)] = {
+    [CONN_FREE] = "free",	    [CONN_OPENING] = "opening",	  [CONN_OPEN] = "open",
+    [CONN_FINISHING] = "finishing", [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
+    [CONN_LOCAL] = "local",	    [CONN_DEAD] = "dead",
+};
+
+static bool
+conn_row(const struct rows_query *q, uint32_t index, void *record)
+{
+	const struct engine_conn_record *e = &q->snapshot.conns[index];
+	struct weir_row_connection *r = record;
+
+	if (index >= q->snapshot.conn_count)
+		return false;
+	r->vqpn = e->vqpn;
+	r->peer_vqpn = e->peer_vqpn;
+	r->session = e->session;
+	r->engine = q->engine;
+	r->window = e->window;
+	r->local = e->local;
+	r->peer_node = e->peer_node;
+	r->state = e->state;
+	if (e->state < sizeof(conn_state_name) / sizeof(conn_state_name[0]))
+		memcpy(r->state_name, conn_state_name[e->state], sizeof(r->state_name));
+	r->datagram = e->datagram;
+	r->dropped = e->dropped;
+	r->outstanding = e->outstanding;
+	r->returned = e->returned;
+	r->by_ring = e->by_ring;
+	r->by_send = e->by_send;
+	r->by_read = e->by_read;
+	r->by_write = e->by_write;
+	if (e->local)
+		r->by_local = local_messages(q->b, e->segment, e->conn_index);
+	return true;
+}
+
+/* Records from `from` on until the page is full; true if there are more. */
+static bool
+fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
+{
+	struct weir_ctl_msg *m = q->page;
+	uint32_t bytes = weir_ctl_record_bytes(q->rows);
+	uint32_t room = (WEIR_CTL_MAX - ROWS_HEAD) / bytes;
+	char *at = (char *)m->rows.records;
+
+	memset(m, 0, WEIR_CTL_MAX);
+	m->type = WEIR_CTL_ROWS;
+	m->rows.rows = q->rows;
+	m->rows.record_bytes = bytes;
+	while (m->rows.count < room && row(q, *from, at)) {
+		++*from;
+		if (is_hidden(q, at))
+			continue;
+		at += bytes;
+		m->rows.count++;
+	}
+	m->rows.more = m->rows.count == room;
+	m->length = (uint32_t)(ROWS_HEAD + m->rows.count * bytes);
+	return m->rows.more;
+}
+
+static void
+snapshot_done(struct broker *b, struct broker_command *c)
+{
+	struct rows_query *q = c->context;
+
+	q->busy = false;
+	if (c->cmd.result) {
+		q->snapshot.conn_count = q->snapshot.link_count = 0;
+		q->snapshot.conn_next = UINT32_MAX;
+	}
+	if (q->rows == WEIR_ROWS_QPS)
+		q->link_count[q->engine++] = q->snapshot.link_count;
+	else
+		q->filled = true;
+	(void)b;
+	if (q->orphaned)
+		rows_close(q);
+	else
+		q->ready(q);
+}
+
+static void
+ask_engine(struct rows_query *q)
+{
+	struct broker_command *c = command_new(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
+
+	if (q->rows == WEIR_ROWS_QPS)
+		q->snapshot.links = q->links + q->engine * q->b->config.links;
+	q->snapshot.conn_from = q->from;
+	q->snapshot.conn_count = q->snapshot.link_count = 0;
+	q->snapshot.conn_next = UINT32_MAX;
+	q->busy = true;
+	c->cmd.snapshot = &q->snapshot;
+	command_submit(q->b, c);
+}
+
+static bool
+next_connections(struct rows_query *q)
+{
+	uint32_t zero = 0;
+
+	if (!q->filled) {
+		ask_engine(q);
+		return false;
+	}
+	q->filled = false;
+	fill_page(q, conn_row, &zero);
+	q->from = q->snapshot.conn_next;
+	if (q->from == UINT32_MAX) {
+		q->from = 0;
+		q->engine++;
+	}
+	q->page->rows.more = q->engine < q->b->config.engines;
+	return true;
+}
+
+bool
+rows_next(struct rows_query *q)
+{
+	static row_fn *const fn[] = {
+	    [WEIR_ROWS_NODES] = node_row,	[WEIR_ROWS_ENGINES] = engine_row,
+	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
+	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
+	    [WEIR_ROWS_SETTINGS] = setting_fn,	[WEIR_ROWS_SERVICES] = service_fn,
+	};
+
+	if (q->rows == WEIR_ROWS_CONNECTIONS)
+		return next_connections(q);
+	if (q->rows == WEIR_ROWS_QPS && q->engine < q->b->config.engines) {
+		ask_engine(q);
+		return false;
+	}
+	fill_page(q, fn[q->rows], &q->from);
+	return true;
+}
+
+struct rows_query *
+rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), void *user)
+{
+	struct rows_query *q = broker_alloc(sizeof(*q));
+
+	q->b = b;
+	q->rows = rows;
+	q->ready = ready;
+	q->user = user;
+	q->page = broker_alloc(WEIR_CTL_MAX);
+	if (rows == WEIR_ROWS_CONNECTIONS) {
+		q->snapshot.conn_room =
+		    (uint32_t)((WEIR_CTL_MAX - ROWS_HEAD) / sizeof(struct weir_row_connection));
+		q->snapshot.conns =
+		    broker_alloc(q->snapshot.conn_room * sizeof(*q->snapshot.conns));
+	} else if (rows == WEIR_ROWS_QPS) {
+		q->snapshot.link_room = b->config.links;
+		q->links =
+		    broker_alloc((size_t)b->config.engines * b->config.links * sizeof(*q->links));
+	}
+	return q;
+}
+
+void
+rows_abandon(struct rows_query *q)
+{
+	q->busy = false;
+	rows_close(q);
+}
+
+void
+rows_close(struct rows_query *q)
+{
+	if (!q)
+		return;
+	if (q->busy) {
+		q->orphaned = true;
+		return;
+	}
+	free(q->snapshot.conns);
+	free(q->links);
+	free(q->page);
+	free(q);
+}

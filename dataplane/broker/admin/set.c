@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What operators do to a running data plane by weirctl: settings, draining, evicting. All of it is
+ * main's and lasts until the data plane stops; control has no part in it.
+ */
+#include "internal.h"
+
+#include "base/log.h"
+#include "base/fail.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- settings of the whole ---- */
+
+/* One that comes later is told as well. */
+void
+operate_tell_control(struct broker *b)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_SET, .length = weir_ctl_length(WEIR_CTL_SET)};
+
+	if (!b->level_set)
+		return;
+	snprintf(m.set.key, sizeof(m.set.key), "log.level");
+	snprintf(m.set.value, sizeof(m.set.value), "%s", log_level_name(log_level()));
+	broker_control_send(b, &m);
+}
+
+static int
+set_level(struct broker *b, const char *value, char *reason, size_t size)
+{
+	enum log_level level;
+
+	if (!log_level_parse(value, &level))
+		return fail(reason, size, -EINVAL,
+			    "'%s' is no level; give error, warning, info or debug", value);
+	log_set_level(level);
+	b->level_set = true;
+	operate_tell_control(b);
+	return 1;
+}
+
+static void
+get_level(const struct broker *b, char *value, size_t size)
+{
+	(void)b;
+	snprintf(value, size, "%s", log_level_name(log_level()));
+}
+
+static int
+set_limit(uint32_t *limit, uint32_t most, const char *option, const char *value, char *reason,
+	  size_t size)
+{
+	uint32_t n;
+
+	if (!broker_parse_number(value, most, &n) || !n)
+		return fail(reason, size, -EINVAL, "'%s' is not good; give 1 to %u (%s)", value,
+			    most, option);
+	*limit = n;
+	return 1;
+}
+
+static int
+set_connections(struct broker *b, const char *value, char *reason, size_t size)
+{
+	return set_limit(&b->conn_limit, b->config.connections, "--max-connections", value, reason,
+			 size);
+}
+
+static void
+get_connections(const struct broker *b, char *value, size_t size)
+{
+	snprintf(value, size, "%u", b->conn_limit);
+}
+
+static int
+set_sessions(struct broker *b, const char *value, char *reason, size_t size)
+{
+	return set_limit(&b->session_limit, b->config.sessions, "--max-sessions", value, reason,
+			 size);
+}
+
+static void
+get_sessions(const struct broker *b, char *value, size_t size)
+{
+	snprintf(value, size, "%u", b->session_limit);
+}
+
+static int
+set_memory(struct broker *b, const char *value, char *reason, size_t size)
+{
+	uint64_t n;
+
+	if (user_parse_size(value, &n))
+		return fail(reason, size, -EINVAL,
+			    "invalid value '%s' for limit.memory (expected bytes, K, M or G may "
+			    "follow, or none)",
+			    value);
+	b->most[USER_MEMORY] = n;
+	return 1;
+}
+
+static void
+get_memory(const struct broker *b, char *value, size_t size)
+{
+	if (b->most[USER_MEMORY])
+		snprintf(value, size, "%llu", (unsigned long long)b->most[USER_MEMORY]);
+	else
+		snprintf(value, size, "none");
+}
+
+static int
+set_switch(bool *is, const char *value, char *reason, size_t size)
+{
+	if (strcmp(value, "on") && strcmp(value, "off"))
+		return fail(reason, size, -EINVAL, "'%s' is not good; give on or off", value);
+	*is = !strcmp(value, "on");
+	return 1;
+}
+
+static int
+set_drain(struct broker *b, const char *value, char *reason, size_t size)
+{
+	int rc = set_switch(&b->draining, value, reason, size);
+
+	services_changed(b);
+	return rc;
+}
+
+static void
+get_drain(const struct broker *b, char *value, size_t size)
+{
+	snprintf(value, size, "%s", b->draining ? "on" : "off");
+}
+
+static const struct setting {
+	const char *key, *help;
+	int (*set)(struct broker *b, const char *value, char *reason, size_t size);
+	void (*get)(const struct broker *b, char *value, size_t size);
+} settings[] = {
+    {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
+     set_drain, get_drain},
+    {"limit.connections", "connections of all programs, at most --max-connections", set_connections,
+     get_connections},
+    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", set_memory,
+     get_memory},
+    {"limit.sessions", "attached programs, at most --max-sessions", set_sessions, get_sessions},
+    {"log.level", "what data plane and control log: error, warning, info or debug", set_level,
+     get_level},
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static int
+drain_node(struct broker *b, const char *id, const char *value, char *reason, size_t size)
+{
+	struct broker_node *n;
+	uint32_t number;
+
+	if (!broker_parse_number(id, UINT16_MAX - 1, &number))
+		return fail(reason, size, -EINVAL, "'%s' is no node; give drain.ID or drain.self",
+			    id);
+	n = node_find(b, number);
+	if (!n || n->is.self)
+		return fail(reason, size, -ESRCH, "%s; see weirctl show nodes",
+			    n ? "that is this node: drain.self" : "there is no such node");
+	return set_switch(&n->draining, value, reason, size);
+}
+
+int
+setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
+{
+	for (size_t i = 0; i < SETTINGS; i++)
+		if (!strcmp(settings[i].key, key))
+			return settings[i].set(b, value, reason, size);
+	if (!strncmp(key, "drain.", 6))
+		return drain_node(b, key + 6, value, reason, size);
+	return share_set(b, key, value, reason, size);
+}
+
+bool
+draining(struct broker *b, const struct broker_node *n)
+{
+	return b->draining || (n && n->draining);
+}
+
+/* ---- rows ---- */
+
+/* Of a session or a program's name: `what` is 0 ... 2. */
+static void
+share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what, uint32_t weight,
+		  const struct rate *rate, uint32_t conn_limit)
+{
+	static const char *const name[] = {"connections", "rate", "weight"};
+	static const char *const help[] = {"that it may have at a time",
+					   "payload bytes/s to peers, and burst in bytes",
+					   "its part of links that others use too, 1 to 100"};
+
+	snprintf(r->key, sizeof(r->key), "%s.%s", prefix, name[what]);
+	snprintf(r->help, sizeof(r->help), "%s", help[what]);
+	if (what == 1)
+		rate_text(rate, r->value, sizeof(r->value));
+	else
+		snprintf(r->value, sizeof(r->value), "%u", what ? weight : conn_limit);
+}
+
+/* Those of programs by name, then those of users. */
+static bool
+named_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
+{
+	char prefix[WEIR_NAME_MAX + 16];
+
+	for (const struct share_setting *s = b->share_settings; s; s = s->next) {
+		bool has[3] = {s->conn_limit != 0, s->rated, s->weight != 0};
+
+		for (uint32_t what = 0; what < 3; what++) {
+			if (!has[what] || index-- != 0)
+				continue;
+			snprintf(prefix, sizeof(prefix), "program.%s", s->name);
+			share_setting_row(r, prefix, what, s->weight, &s->rate, s->conn_limit);
+			return true;
+		}
+	}
+	return user_setting_row(b, index, r);
+}
+
+bool
+setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
+{
+	char prefix[32];
+
+	if (index < SETTINGS) {
+		snprintf(r->key, sizeof(r->key), "%s", settings[index].key);
+		snprintf(r->help, sizeof(r->help), "%s", settings[index].help);
+		settings[index].get(b, r->value, sizeof(r->value));
+		return true;
+	}
+	index -= SETTINGS;
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		const struct broker_node *n = b->node_list[i];
+
+		if (!n->draining || index-- != 0)
+			continue;
+		snprintf(r->key, sizeof(r->key), "drain.%u", n->is.id);
+		snprintf(r->value, sizeof(r->value), "on");
+		snprintf(r->help, sizeof(r->help), "no new connections to or from that node");
+		return true;
+	}
+	if (index < 3 * b->session_count) {
+		uint32_t skip = index / 3, i = 0;
+
+		while (i < b->config.sessions && (!b->session[i] || skip-- != 0))
+			i++;
+		snprintf(prefix, sizeof(prefix), "session.%u", i);
+		share_setting_row(r, prefix, index % 3, b->session[i]->weight, &b->session[i]->rate,
+				  b->session[i]->conn_limit);
+		return true;
+	}
+	return named_row(b, index - 3 * b->session_count, r);
+}
+
+/* ---- evict ---- */
+
+static void
+evicted(struct broker *b, struct broker_command *k)
+{
+	conn_command_done(b, k->context); /* -ENOENT: it has ended by itself meanwhile */
+}
+
+static int
+evict_conn(struct broker *b, struct broker_conn *c, char *reason, size_t size)
+{
+	struct broker_command *k;
+
+	if (c->segment && (!c->opened || (c->peer && !c->peer->opened)))
+		return fail(reason, size, -EBUSY, "it is being set up; try again");
+	b->counters.evicted++;
+	if (c->segment) {
+		conn_tell_peer(b, c, ECONNABORTED);
+		local_peer_ended(b, c, true, ECONNABORTED);
+	} else if (c->waiting_for) {
+		connect_give_up(b, c, ECONNABORTED);
+	} else {
+		k = conn_command(b, c, ENGINE_CONN_EVICT, evicted);
+		k->cmd.conn.status = ECONNABORTED;
+		command_submit(b, k);
+	}
+	return 1;
+}
+
+int
+evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reason, size_t size)
+{
+	struct broker_session *s;
+	struct broker_conn *c;
+	int rc;
+
+	if (what == WEIR_EVICT_CONNECTION) {
+		c = conn_find(b, id);
+		if (!c || !id)
+			return fail(reason, size, -ESRCH,
+				    "there is no connection 0x%x; see weirctl show connections",
+				    id);
+		rc = evict_conn(b, c, reason, size);
+		if (rc > 0)
+			log_info("connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
+		return rc;
+	}
+	s = id < b->config.sessions ? b->session[id] : NULL;
+	if (!s || s->state == SESSION_CLOSING)
+		return fail(reason, size, -ESRCH,
+			    "there is no session %u; see weirctl show sessions", id);
+	log_event(LOG_LEVEL_INFO, SESSION_FIELDS(s), "session %u (pid %d, %s) evicted%s%s", s->id,
+		  (int)s->pid, s->name, *why ? ": " : "", why);
+	session_evict(s, why);
+	return 1;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The arena: a session's shared memory, laid out as lib/ipc/shm.h says. */
+#ifndef WEIR_ARENA_H
+#define WEIR_ARENA_H
+
+#include "ipc/session_msg.h"
+#include "ipc/shm.h"
+#include "memfd.h"
+
+struct arena_limits {
+	uint32_t connections, channels, ring_slots, engines;
+	uint64_t bytes; /* default and largest */
+};
+
+struct arena {
+	struct memfd memory;
+	struct weir_geometry geometry; /* ours: never re-read from shared memory */
+	int guard;		       /* of sigbus.h; -1 until all is there */
+	int notify_fd;
+	int numa_socket[WEIR_ENGINES_MAX];
+};
+
+/*
+ * Geometry of an arena of about `wish` bytes (0: the default; more than allowed is cut, less than
+ * what works is raised). Half of it receives, the rest of it sends. 0, or -EINVAL if the limits
+ * allow none.
+ */
+int arena_geometry(const struct arena_limits *limits, uint64_t wish, struct weir_geometry *g);
+
+/* The receive blocks of an engine: offset in the arena and bytes. */
+void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *offset,
+		     uint64_t *bytes);
+
+/*
+ * Makes the memory; numa_socket[i] is engine i's. notify_fd: eventfd written to when the program
+ * punched a hole (arena_cut()), or -1. The head is there at once, the rest comes piece by piece.
+ * 0 or -errno.
+ */
+int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
+		struct arena *a);
+/* The next piece. 1: there are more; 0: all is there; or -errno (arena_take_memory() is due). */
+int arena_go_on(struct arena *a);
+/* Once after the program punched a hole: it has no part in the memory any more. */
+bool arena_cut(struct arena *a);
+/* Its end: nothing guards it any more; its memory is to be released. */
+struct memfd arena_take_memory(struct arena *a);
+
+static inline uint8_t *
+arena_base(const struct arena *a)
+{
+	return a->memory.base;
+}
+
+static inline struct weir_arena_head *
+arena_head(const struct arena *a)
+{
+	return a->memory.base;
+}
+
+#endif

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The broker: its making and ending, its turn, and what comes from engines and control. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include "base/log.h"
+#include "sigbus.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define EVENTS_A_RUN 64
+#define NS_A_MS 1000000u
+#define STOP_PATIENCE_NS BROKER_SECOND_NS
+#define ACCEPT_PAUSE_NS (BROKER_SECOND_NS / 10)
+
+static bool
+may_say(struct broker *b, enum log_level level, const char *kind, const char *who)
+{
+	uint64_t now = broker_now(b);
+
+	if (level > log_level())
+		return false;
+	if (log_budget_take(&b->blamed, kind, who, NULL, now / NS_A_MS))
+		return true;
+	if (!b->blamed_at)
+		b->blamed_at = now + BROKER_SECOND_NS;
+	return false;
+}
+
+void
+broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
+{
+	char who[32];
+	va_list args;
+
+	snprintf(who, sizeof(who), "user %u", (unsigned)uid);
+	if (!may_say(b, level, kind, who))
+		return;
+	va_start(args, format);
+	log_event_list(level, fields, count, format, args);
+	va_end(args);
+}
+
+void
+broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		  const struct log_field *fields, size_t count, const char *format, ...)
+{
+	char who[32];
+	va_list args;
+
+	snprintf(who, sizeof(who), "node %u", node);
+	if (!may_say(b, level, kind, who))
+		return;
+	va_start(args, format);
+	log_event_list(level, fields, count, format, args);
+	va_end(args);
+}
+
+/* When to look again. */
+static uint64_t
+tell_blamed(struct broker *b, uint64_t now)
+{
+	if (b->blamed_at && now >= b->blamed_at)
+		b->blamed_at =
+		    log_budget_tell(&b->blamed, now / NS_A_MS) ? now + BROKER_SECOND_NS : 0;
+	return b->blamed_at ? b->blamed_at : UINT64_MAX;
+}
+
+int
+broker_watch_add(struct broker *b, struct broker_watch *w, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = w};
+
+	return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, w->fd, &e) ? -errno : 0;
+}
+
+void
+broker_watch_change(struct broker *b, struct broker_watch *w, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = w};
+
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, w->fd, &e); /* can't fail for one that was added */
+}
+
+void
+broker_watch_remove(struct broker *b, struct broker_watch *w)
+{
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+}
+
+static int
+socket_path(const struct broker *b, const char *name, struct sockaddr_un *a)
+{
+	int n = snprintf(a->sun_path, sizeof(a->sun_path), "%s/%s", b->config.run_dir, name);
+
+	a->sun_family = AF_UNIX;
+	return n > 0 && (size_t)n < sizeof(a->sun_path) ? 0 : -ENAMETOOLONG;
+}
+
+/* A socket that nobody answers on is left over from a data plane that died. */
+static int
+remove_stale(const struct sockaddr_un *a)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int taken;
+
+	if (fd < 0)
+		return -errno;
+	taken = !connect(fd, (const struct sockaddr *)a, sizeof(*a)) || errno == EAGAIN;
+	close(fd);
+	if (taken)
+		return -EADDRINUSE;
+	return unlink(a->sun_path) && errno != ENOENT ? -errno : 0;
+}
+
+static int
+open_to(int fd, const char *path, unsigned mode, const char *group)
+{
+	struct group *g = group ? getgrnam(group) : NULL;
+
+	if (g && chown(path, (uid_t)-1, g->gr_gid) && errno != EPERM)
+		return -errno;
+	return chmod(path, mode) || listen(fd, 128) ? -errno : 0;
+}
+
+/* It gets its name when it is ready: a program that comes back early is told -ENOENT, and tries
+ * again; -EACCES it would take for the last word. */
+static int
+bind_socket(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
+{
+	struct sockaddr_un making = {.sun_family = AF_UNIX};
+	const char *name = strrchr(a->sun_path, '/');
+	mode_t mask;
+	int rc;
+
+	/* shorter than any name that it gets */
+	snprintf(making.sun_path, sizeof(making.sun_path), "%.*s/.new", (int)(name - a->sun_path),
+		 a->sun_path);
+	if (unlink(making.sun_path) && errno != ENOENT)
+		return -errno;
+	mask = umask(0177);
+	rc = bind(fd, (const struct sockaddr *)&making, sizeof(making)) ? -errno : 0;
+	umask(mask);
+	if (rc)
+		return rc;
+	rc = open_to(fd, making.sun_path, mode, group);
+	if (!rc && rename(making.sun_path, a->sun_path))
+		rc = -errno;
+	if (rc)
+		unlink(making.sun_path);
+	return rc;
+}
+
+int
+broker_listen(struct broker *b, const char *name, unsigned mode, const char *group)
+{
+	struct sockaddr_un a = {0};
+	int fd, rc = socket_path(b, name, &a);
+
+	if (!rc)
+		rc = remove_stale(&a);
+	if (rc) {
+		log_error("%s/%s: %s; %s", b->config.run_dir, name, strerror(-rc),
+			  rc == -EADDRINUSE ? "stop the data plane that has it, or choose another "
+					      "--instance"
+					    : "choose another run directory: WEIR_RUN_DIR");
+		return rc;
+	}
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	rc = fd < 0 ? -errno : bind_socket(fd, &a, mode, group);
+	if (rc) {
+		log_error("%s: %s; make its directory, or choose another: WEIR_RUN_DIR", a.sun_path,
+			  strerror(-rc));
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+int
+broker_accept(struct broker *b, struct broker_watch *w, uint64_t *paused_until)
+{
+	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+		/* it would be ready at once again */
+		broker_watch_remove(b, w);
+		*paused_until = broker_now(b) + ACCEPT_PAUSE_NS;
+	}
+	return fd;
+}
+
+uint64_t
+broker_accept_again(struct broker *b, struct broker_watch *w, uint64_t *paused_until, uint64_t now)
+{
+	if (*paused_until && *paused_until <= now)
+		*paused_until = broker_watch_add(b, w, EPOLLIN) ? now + ACCEPT_PAUSE_NS : 0;
+	return *paused_until ? *paused_until : UINT64_MAX;
+}
+
+void
+broker_unlisten(struct broker *b, const char *name, int fd)
+{
+	struct sockaddr_un a = {0};
+
+	close(fd);
+	if (!socket_path(b, name, &a))
+		unlink(a.sun_path);
+}
+
+/* A program punched a hole, and an engine or we fell into it. */
+static void
+fault_ready(struct broker_watch *w, uint32_t events)
+{
+	struct broker *b = (struct broker *)((char *)w - offsetof(struct broker, fault_watch));
+	uint64_t n;
+
+	(void)events;
+	if (read(w->fd, &n, sizeof(n)) < 0)
+		return;
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (!s || !(arena_cut(&s->arena) | regions_cut(s)))
+			continue;
+		b->counters.holes++;
+		session_spoil(s, "it punched holes into its memory");
+	}
+}
+
+static int
+open_descriptors(struct broker *b)
+{
+	int rc;
+
+	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	b->fault_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (b->epoll_fd < 0 || b->fault_fd < 0)
+		return -errno;
+	signal(SIGIO, SIG_IGN); /* somebody waits for a lease to end: memfd_release() */
+	b->fault_watch = (struct broker_watch){.fd = b->fault_fd, .ready = fault_ready};
+	rc = broker_watch_add(b, &b->fault_watch, EPOLLIN);
+	if (!rc)
+		rc = sigbus_install();
+	if (rc || !b->config.run_dir)
+		return rc;
+	rc = sigbus_watch();
+	if (rc)
+		log_warning("userfaultfd: %s; programs that punch holes into their memory cost "
+			    "engines time unnoticed: allow it (Linux 5.14, no seccomp filter)",
+			    strerror(-rc));
+	rc = session_socket_open(b);
+	return rc ? rc : control_socket_open(b);
+}
+
+static int
+query_devices(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct nic_device *dev = b->config.engine[i].dev;
+		int rc = dev ? broker_ops(b, i)->query(dev, &b->attr[i]) : 0;
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+struct broker *
+broker_create(const struct broker_config *config)
+{
+	struct broker *b = broker_alloc(sizeof(*b));
+	int rc;
+
+	b->config = *config;
+	b->epoll_fd = b->fault_fd = -1;
+	b->node = BROKER_NODE_UNKNOWN;
+	b->services_due = UINT64_MAX;
+	b->strangers.share = BROKER_STRANGERS_SHARE;
+	b->frugal.share = BROKER_FRUGAL_SHARE;
+	for (unsigned i = 0; i < BROKER_STRANGER_PLACES; i++)
+		b->stranger[i].share = BROKER_STRANGERS_SHARE;
+	b->requests.share = BROKER_REQUESTS_SHARE;
+	b->session_limit = config->sessions;
+	b->conn_limit = config->connections;
+	b->session = broker_alloc(config->sessions * sizeof(*b->session));
+	b->last_building = &b->building;
+	b->last_adopting = &b->adopting;
+	memcpy(b->most, config->most, sizeof(b->most));
+	users_begin(b);
+	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
+	TAILQ_INIT(&b->node_news);
+	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
+	b->segment = broker_alloc(BROKER_SEGMENTS_MAX * sizeof(*b->segment));
+	b->link_table =
+	    broker_alloc((size_t)config->engines * config->links * sizeof(*b->link_table) + 1);
+	b->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+	node_tell_engines(b); /* not known yet, but a loop-back link needs a number */
+	rc = query_devices(b);
+	if (!rc)
+		rc = open_descriptors(b);
+	if (rc) {
+		broker_destroy(b);
+		errno = -rc;
+		return NULL;
+	}
+	return b;
+}
+
+void
+broker_destroy(struct broker *b)
+{
+	if (!b)
+		return;
+	b->stopping = true;
+	b->flushing = true; /* the engines take nothing any more */
+	session_socket_close(b);
+	control_socket_close(b);
+	capture_close_all(b);
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (!s)
+			continue;
+		broker_session_close(s);
+		if (b->session[i] != s) /* no engine knew it */
+			continue;
+		s->waiting = s->commands = 0;
+		broker_session_release(s);
+	}
+	command_free_all(b);
+	local_free_all(b);
+	release_all(b);
+	link_free_all(b);
+	datagrams_free_all(b);
+	node_free_all(b);
+	share_free_all(b);
+	user_free_all(b);
+	sigbus_unwatch();
+	if (b->fault_fd >= 0)
+		close(b->fault_fd);
+	if (b->epoll_fd >= 0)
+		close(b->epoll_fd);
+	free(b->link_table);
+	free(b->segment);
+	free(b->conn);
+	free(b->session);
+	free(b);
+}
+
+int
+broker_fd(const struct broker *b)
+{
+	return b->epoll_fd;
+}
+
+static uint64_t
+earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t
+timers(struct broker *b, uint64_t now)
+{
+	uint64_t next = earlier(connect_timers(b, now), node_timers(b, now));
+
+	next = earlier(next, link_timers(b, now));
+	next = earlier(next, sessions_build(b, now));
+	next = earlier(next, regions_build(b, now));
+	next = earlier(next, release_timers(b, now));
+	next = earlier(next, services_timers(b, now));
+	next = earlier(next, session_socket_timers(b, now));
+	next = earlier(next, tell_blamed(b, now));
+	return earlier(next, control_socket_timers(b, now));
+}
+
+uint64_t
+broker_run(struct broker *b)
+{
+	struct epoll_event e;
+	uint64_t now, next;
+
+	/* one at a time: what one does may free what the next would name */
+	for (int i = 0; i < EVENTS_A_RUN && epoll_wait(b->epoll_fd, &e, 1, 0) == 1; i++) {
+		struct broker_watch *w = e.data.ptr;
+
+		w->ready(w, e.events);
+	}
+	now = broker_now(b);
+	port_look(b, now);
+	next = earlier(timers(b, now), b->port_look);
+	broker_flush(b);
+	if (command_waiting(b)) /* a mailbox was full */
+		return BROKER_SECOND_NS / 1000;
+	return next > now ? next - now : 0;
+}
+
+static void
+local_close_event(struct broker *b, const struct engine_event *event)
+{
+	struct broker_conn *c = conn_find(b, event->conn.vqpn);
+
+	if (c)
+		conn_tell_peer(b, c, event->conn.status);
+}
+
+static void
+closed_event(struct broker *b, uint32_t engine, uint32_t vqpn)
+{
+	struct broker_conn *c = conn_find(b, vqpn);
+
+	if (c)
+		conn_gone(b, c);
+	else
+		command_note_early(b, engine, vqpn);
+}
+
+void
+broker_event(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	struct broker_session *s;
+
+	switch (event->type) {
+	case ENGINE_EVENT_CONNECT:
+		connect_event(b, engine, event);
+		break;
+	case ENGINE_EVENT_CONN_CLOSED:
+		closed_event(b, engine, event->conn.vqpn);
+		break;
+	case ENGINE_EVENT_LOCAL_CLOSE:
+		local_close_event(b, event);
+		break;
+	case ENGINE_EVENT_LINK_SILENT:
+		node_link_silent(b, engine, event);
+		break;
+	case ENGINE_EVENT_LINK_ERROR:
+		node_link_error(b, engine, event);
+		break;
+	case ENGINE_EVENT_DATAGRAM_ERROR:
+		datagrams_error(b, engine, event->qpn);
+		break;
+	case ENGINE_EVENT_LINK_HEARD:
+		node_link_heard(b, engine, event);
+		break;
+	case ENGINE_EVENT_VIOLATION:
+		s = event->conn.session < b->config.sessions ? b->session[event->conn.session]
+							     : NULL;
+		if (s)
+			session_spoil(s, event->reason);
+		break;
+	case ENGINE_EVENT_FULL:
+		session_full(b, event->conn.session);
+		break;
+	}
+	broker_flush(b);
+}
+
+static void
+hello_input(struct broker *b, const struct weir_ctl_msg *m)
+{
+	if (m->hello.node < UINT16_MAX)
+		node_set_own(b, m->hello.node);
+	nodes_unheard(b);
+	control_welcome(b);
+}
+
+static void
+resync_input(struct broker *b, const struct weir_ctl_msg *m)
+{
+	struct broker_link *l =
+	    link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
+
+	if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
+		link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
+}
+
+void
+broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
+{
+	switch (m->type) {
+	case WEIR_CTL_HELLO:
+		hello_input(b, m);
+		break;
+	case WEIR_CTL_NODE:
+		node_input(b, &m->node);
+		break;
+	case WEIR_CTL_SYNCED:
+		if (!b->synced)
+			b->node_changes++; /* that the table is whole is news */
+		b->synced = true;
+		break;
+	case WEIR_CTL_SERVICES:
+		services_input(b, m);
+		break;
+	case WEIR_CTL_LINK:
+		link_offer_input(b, &m->link);
+		break;
+	case WEIR_CTL_RESYNC:
+		resync_input(b, m);
+		break;
+	default:
+		b->counters.control_bad++;
+	}
+	broker_flush(b);
+}
+
+void
+broker_set_control_output(struct broker *b,
+			  void (*output)(void *user, const struct weir_ctl_msg *m), void *user)
+{
+	b->control_output = output;
+	b->control_output_user = user;
+}
+
+bool
+broker_stop(struct broker *b)
+{
+	uint64_t now = broker_now(b);
+
+	if (!b->stopping) {
+		b->stopping = true;
+		b->stop_deadline = now + STOP_PATIENCE_NS;
+		for (uint32_t i = 0; i < b->config.sessions; i++)
+			if (b->session[i])
+				session_leave(b->session[i]);
+		broker_flush(b);
+	}
+	broker_run(b);
+	if (b->session_count && now < b->stop_deadline)
+		return false;
+	session_socket_close(b);
+	/* control and so the peers notice; engines let go of what still waits on links */
+	control_socket_close(b);
+	for (struct broker_link *l = b->links; l; l = l->next)
+		broker_link_fail(l, EHOSTDOWN);
+	broker_flush(b);
+	return (!b->session_count && link_all_down(b) && !command_waiting(b)) ||
+	       now >= b->stop_deadline + 2 * STOP_PATIENCE_NS;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands to engines: made here, queued in order, freed when they have come back. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define EARLY_MAX 65536u
+
+void *
+broker_alloc(size_t bytes)
+{
+	void *p = calloc(1, bytes);
+
+	if (!p) {
+		fputs("weir-dataplane: out of memory; free some or lower the limits\n", stderr);
+		abort();
+	}
+	return p;
+}
+
+static bool
+makes_conn(enum engine_command_type type)
+{
+	return type == ENGINE_CONN_OPEN || type == ENGINE_CONN_ACCEPT || type == ENGINE_CONN_LOCAL;
+}
+
+struct broker_command *
+command_new(struct broker *b, uint32_t engine, enum engine_command_type type, command_done_fn *done,
+	    void *context)
+{
+	struct broker_command *c = broker_alloc(sizeof(*c));
+
+	c->cmd.type = type;
+	c->cmd.owner = c;
+	c->engine = engine;
+	c->done = done;
+	c->context = context;
+	c->next_all = b->commands;
+	c->previous_all = &b->commands;
+	if (b->commands)
+		b->commands->previous_all = &c->next_all;
+	b->commands = c;
+	return c;
+}
+
+static void
+command_free(struct broker_command *c)
+{
+	*c->previous_all = c->next_all;
+	if (c->next_all)
+		c->next_all->previous_all = c->previous_all;
+	free(c);
+}
+
+void
+command_free_all(struct broker *b)
+{
+	while (b->commands) {
+		struct broker_command *c = b->commands;
+		struct broker_conn *conn = c->about_conn ? c->context : NULL;
+
+		if (conn && --conn->commands == 0 && conn->gone)
+			free(conn);
+		if (c->cmd.type == ENGINE_SNAPSHOT)
+			rows_abandon(c->context);
+		command_free(c);
+	}
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		free(b->mailbox[i].early);
+}
+
+bool
+command_waiting(const struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (b->mailbox[i].first)
+			return true;
+	return false;
+}
+
+void
+command_submit(struct broker *b, struct broker_command *c)
+{
+	struct broker_mailbox *m = &b->mailbox[c->engine];
+
+	if (!m->first)
+		m->last = &m->first;
+	c->next = NULL;
+	*m->last = c;
+	m->last = &c->next;
+	if (makes_conn(c->cmd.type))
+		m->opening++;
+}
+
+/* Returns true if an engine took anything. */
+static bool
+flush_engine(struct broker *b, uint32_t engine)
+{
+	struct broker_mailbox *m = &b->mailbox[engine];
+	bool any = false;
+
+	while (m->first) {
+		struct broker_command *c = m->first;
+
+		/* out of the list first: the answer may come from within */
+		m->first = c->next;
+		if (b->config.command(b->config.user, engine, &c->cmd)) {
+			c->next = m->first;
+			if (!m->first)
+				m->last = &c->next;
+			m->first = c;
+			break;
+		}
+		any = true;
+	}
+	if (any && b->config.wake)
+		b->config.wake(b->config.user, engine);
+	return any;
+}
+
+void
+broker_flush(struct broker *b)
+{
+	bool any = true;
+
+	if (b->flushing)
+		return;
+	b->flushing = true;
+	nodes_publish(b);
+	while (any) {
+		any = false;
+		for (uint32_t i = 0; i < b->config.engines; i++)
+			any |= flush_engine(b, i);
+	}
+	b->flushing = false;
+}
+
+void
+broker_completed(struct broker *b, uint32_t engine, struct engine_command *command)
+{
+	struct broker_command *c = command->owner;
+	struct broker_mailbox *m = &b->mailbox[engine];
+
+	if (c->done)
+		c->done(b, c);
+	if (makes_conn(c->cmd.type) && --m->opening == 0)
+		m->early_count = 0;
+	command_free(c);
+	broker_flush(b);
+}
+
+/* Answers and events may come through different queues, so either may overtake the other. */
+void
+command_note_early(struct broker *b, uint32_t engine, uint32_t vqpn)
+{
+	struct broker_mailbox *m = &b->mailbox[engine];
+
+	if (!m->opening || m->early_count == EARLY_MAX)
+		return; /* not one of those: a connection of a session that has ended */
+	if (m->early_count == m->early_room) {
+		uint32_t room = m->early_room ? m->early_room * 2 : 16;
+		uint32_t *more = realloc(m->early, room * sizeof(*more));
+
+		if (!more)
+			return;
+		m->early = more;
+		m->early_room = room;
+	}
+	m->early[m->early_count++] = vqpn;
+}
+
+bool
+command_closed_early(struct broker *b, uint32_t engine, uint32_t vqpn)
+{
+	struct broker_mailbox *m = &b->mailbox[engine];
+
+	for (uint32_t i = 0; i < m->early_count; i++)
+		if (m->early[i] == vqpn) {
+			m->early[i] = m->early[--m->early_count];
+			return true;
+		}
+	return false;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the broker keeps of a connection from the moment it asks the engine for an entry until the
+ * engine says that the entry is free: its descriptor, and for a local one its other end.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct broker_conn *
+broker_conn_new(struct broker_session *s, uint32_t channel)
+{
+	struct broker_conn *c;
+
+	/* limits may be set below what is there */
+	if (!s->free_desc_count || s->conn_count >= s->conn_limit ||
+	    s->b->conn_count >= s->b->conn_limit || !user_take_conn(s))
+		return NULL;
+	c = broker_alloc(sizeof(*c));
+	c->session = s;
+	c->channel = channel;
+	c->engine = s->channel[channel].engine;
+	c->desc = s->free_desc[--s->free_desc_count];
+	c->listener = ENGINE_LISTENER_NONE;
+	c->link = ENGINE_LINK_NONE;
+	c->next = s->conns;
+	if (s->conns)
+		s->conns->previous = c;
+	s->conns = c;
+	s->conn_count++;
+	s->b->conn_count++;
+	return c;
+}
+
+struct broker_conn *
+conn_find(const struct broker *b, uint32_t vqpn)
+{
+	struct broker_conn *c = b->conn[WEIR_VQPN_INDEX(vqpn)];
+
+	return c && c->vqpn == vqpn ? c : NULL;
+}
+
+bool
+conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn)
+{
+	struct broker_conn **at = &b->conn[WEIR_VQPN_INDEX(vqpn)];
+
+	/* the engine has used the entry again: the earlier one's CONN_CLOSED is on its way */
+	if (*at)
+		conn_gone(b, *at);
+	c->vqpn = vqpn;
+	*at = c;
+	if (command_closed_early(b, c->engine, vqpn)) {
+		conn_gone(b, c);
+		return false;
+	}
+	return !c->gone;
+}
+
+static void
+unlink_conn(struct broker_conn *c)
+{
+	struct broker_session *s = c->session;
+
+	if (c->previous)
+		c->previous->next = c->next;
+	else
+		s->conns = c->next;
+	if (c->next)
+		c->next->previous = c->previous;
+	s->conn_count--;
+	user_give(s->owner, USER_CONNECTIONS, 1);
+	s->free_desc[s->free_desc_count++] = c->desc;
+	c->session = NULL;
+}
+
+void
+conn_gone(struct broker *b, struct broker_conn *c)
+{
+	if (c->gone)
+		return;
+	c->gone = true;
+	if (c->vqpn && b->conn[WEIR_VQPN_INDEX(c->vqpn)] == c)
+		b->conn[WEIR_VQPN_INDEX(c->vqpn)] = NULL;
+	connect_forget(c);
+	conn_tell_peer(b, c, ECONNRESET);
+	local_line_give(b, c);
+	unlink_conn(c);
+	b->conn_count--;
+	if (!c->commands)
+		free(c);
+}
+
+struct broker_command *
+conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type type,
+	     command_done_fn *done)
+{
+	struct broker_command *k = command_new(b, c->engine, type, done, c);
+	struct engine_conn_command *e = &k->cmd.conn;
+
+	k->about_conn = done != NULL;
+	if (done)
+		c->commands++;
+	e->session = c->session ? c->session->id : 0;
+	e->channel = c->channel;
+	e->vqpn = c->vqpn;
+	e->desc = c->desc;
+	e->link = c->link;
+	e->peer_node = (uint16_t)c->node;
+	e->datagram = c->datagram;
+	if (c->datagram && c->segment)
+		e->mtu = datagrams_local_mtu(b, c->engine);
+	e->peer_vqpn = c->peer ? c->peer->vqpn : 0;
+	e->window = c->window;
+	e->listener = c->listener;
+	e->segment = c->segment ? c->segment->id : 0;
+	e->conn_index = c->conn_index;
+	return k;
+}
+
+void
+conn_command_done(struct broker *b, struct broker_conn *c)
+{
+	(void)b;
+	if (--c->commands == 0 && c->gone)
+		free(c);
+}
+
+void
+conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status)
+{
+	struct broker_conn *p = c->peer;
+
+	if (!p)
+		return;
+	c->peer = NULL;
+	p->peer = NULL;
+	if (p->gone)
+		return;
+	if (p->vqpn) {
+		local_peer_ended(b, p, c->opened, status);
+	} else if (!p->commands) { /* else the answer that makes it will find no peer */
+		connect_not_accepted(p);
+		conn_gone(b, p);
+	}
+}
+
+void
+conn_reply_connecting(struct broker_conn *c)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_CONNECTING);
+
+	if (!c->session || c->replied)
+		return;
+	c->replied = true;
+	m.connecting.vqpn = c->vqpn;
+	m.connecting.desc = c->desc;
+	m.connecting.engine = c->engine;
+	m.connecting.segment = c->segment ? c->segment->id : 0;
+	m.connecting.conn_index = c->conn_index;
+	m.connecting.peer_vqpn = c->peer ? c->peer->vqpn : 0;
+	session_reply(c->session, &m, NULL, 0);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections to and from peers: over a link, or waiting for one to come up. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct service_listener *
+connect_listener(struct broker *b, const char *service)
+{
+	struct service_listener *l = service_find(&b->services, service);
+	uint32_t accepted;
+
+	if (!l || l->session->state != SESSION_OPEN)
+		return NULL;
+	accepted =
+	    atomic_load_explicit(&arena_head(&l->session->arena)->accepted[l->id % WEIR_LISTENERS],
+				 memory_order_relaxed);
+	/* a program that lies about it only shortens or lengthens its own queue */
+	if ((int32_t)(l->created - accepted) >= (int64_t)l->backlog)
+		return NULL;
+	return l;
+}
+
+void
+connect_not_accepted(struct broker_conn *c)
+{
+	struct service_listener *l = NULL;
+
+	if (c->session && c->listener != ENGINE_LISTENER_NONE)
+		l = c->session->listener[c->listener % WEIR_LISTENERS];
+	if (l && l->id == c->listener)
+		l->created--;
+}
+
+static void
+started(struct broker *b, struct broker_command *k)
+{
+	struct broker_conn *c = k->context;
+
+	/* the link went in the meantime; -ENOENT: the program closed it, CONN_CLOSED says the rest
+	 */
+	if (k->cmd.result && k->cmd.result != -ENOENT && !c->gone && !k->cmd.conn.status) {
+		struct broker_command *end = conn_command(b, c, ENGINE_CONN_START, NULL);
+
+		end->cmd.conn.status = EHOSTUNREACH;
+		command_submit(b, end);
+	}
+	conn_command_done(b, c);
+}
+
+static void
+start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t status)
+{
+	struct broker_command *k;
+
+	c->link = l ? l->id : ENGINE_LINK_NONE;
+	k = conn_command(b, c, ENGINE_CONN_START, started);
+	k->cmd.conn.status = status;
+	if (l && c->datagram)
+		k->cmd.conn.status = (uint32_t)-datagrams_fill(b, l, &k->cmd.conn);
+	command_submit(b, k);
+}
+
+void
+connect_give_up(struct broker *b, struct broker_conn *c, uint32_t status)
+{
+	connect_forget(c);
+	start(b, c, NULL, status);
+}
+
+static struct broker_node *
+node_of(struct broker *b, const struct broker_conn *c)
+{
+	return c->loop ? node_loop(b) : node_find(b, c->node);
+}
+
+static void
+start_or_wait(struct broker *b, struct broker_conn *c)
+{
+	struct broker_node *n = node_of(b, c);
+	int status = EHOSTUNREACH;
+	struct broker_link *l = n ? link_want(b, c->engine, n, &status) : NULL;
+
+	if (l || status) {
+		start(b, c, l, l ? 0 : (uint32_t)status);
+		return;
+	}
+	c->waiting_for = n;
+	c->next_waiting = NULL;
+	*n->waiting_last = c;
+	n->waiting_last = &c->next_waiting;
+}
+
+void
+connect_forget(struct broker_conn *c)
+{
+	struct broker_node *n = c->waiting_for;
+	struct broker_conn **at;
+
+	if (!n)
+		return;
+	for (at = &n->waiting; *at != c;)
+		at = &(*at)->next_waiting;
+	*at = c->next_waiting;
+	if (!*at)
+		n->waiting_last = at;
+	c->waiting_for = NULL;
+}
+
+/* Empties the list of those that wait for n. */
+static struct broker_conn *
+detach(struct broker_node *n)
+{
+	struct broker_conn *first = n->waiting;
+
+	n->waiting = NULL;
+	n->waiting_last = &n->waiting;
+	for (struct broker_conn *c = first; c; c = c->next_waiting)
+		c->waiting_for = NULL;
+	return first;
+}
+
+void
+connect_kick(struct broker *b, struct broker_node *n)
+{
+	struct broker_conn *c = detach(n);
+
+	while (c) {
+		struct broker_conn *next = c->next_waiting;
+
+		start_or_wait(b, c);
+		c = next;
+	}
+}
+
+static uint64_t
+node_deadline(struct broker *b, struct broker_node *n, uint64_t now)
+{
+	while (n->waiting && n->waiting->deadline <= now) {
+		struct broker_conn *c = n->waiting;
+
+		b->counters.connects_timed_out++;
+		connect_give_up(b, c, ETIMEDOUT);
+	}
+	return n->waiting ? n->waiting->deadline : UINT64_MAX;
+}
+
+uint64_t
+connect_timers(struct broker *b, uint64_t now)
+{
+	uint64_t next = b->loop ? node_deadline(b, b->loop, now) : UINT64_MAX;
+
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		uint64_t t = node_deadline(b, b->node_list[i], now);
+
+		if (t < next)
+			next = t;
+	}
+	return next;
+}
+
+static void
+opened(struct broker *b, struct broker_command *k)
+{
+	struct broker_conn *c = k->context;
+
+	if (k->cmd.result) {
+		if (c->session)
+			session_refuse(c->session, -k->cmd.result,
+				       "engine %u opens no connection now: %s; try again",
+				       c->engine, strerror(-k->cmd.result));
+		conn_gone(b, c);
+	} else {
+		c->vqpn = k->cmd.conn.vqpn;
+		conn_reply_connecting(c);
+		if (conn_made(b, c, k->cmd.conn.vqpn) && c->session->state == SESSION_OPEN &&
+		    k->cmd.conn.link == ENGINE_LINK_NONE)
+			start_or_wait(b, c);
+	}
+	conn_command_done(b, c);
+}
+
+/* Nothing is made: the program asks again by a channel to that engine. */
+static void
+redirect(struct broker_session *s, uint32_t engine)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_CONNECTING);
+
+	m.connecting.engine = engine;
+	session_reply(s, &m, NULL, 0);
+}
+
+static void
+remote_connect(struct broker_session *s, const struct weir_session_msg *m, struct broker_node *n,
+	       bool loop)
+{
+	struct broker *b = s->b;
+	uint32_t engine = s->channel[m->connect.channel].engine;
+	struct broker_command *k;
+	struct broker_link *l;
+	struct broker_conn *c;
+	int status;
+
+	if (!loop && n->is.state >= WEIR_NODE_DOWN) {
+		session_refuse(s, EHOSTDOWN, "node %u is down; connect again when it is up",
+			       n->is.id);
+		return;
+	}
+	if (!loop && node_engine(b, n, engine) != engine) {
+		redirect(s, node_engine(b, n, engine));
+		return;
+	}
+	l = link_want(b, engine, n, &status);
+	if (!l && status) {
+		session_refuse(s, status,
+			       "no link from engine %u to node %u: %s; see the data plane's log",
+			       engine, n->is.id, strerror(status));
+		return;
+	}
+	c = broker_conn_new(s, m->connect.channel);
+	if (!c) {
+		user_refuse_conn(s, s);
+		return;
+	}
+	b->counters.connects_out++;
+	c->loop = loop;
+	c->node = n->is.id;
+	c->window = m->connect.window;
+	c->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
+	c->deadline = broker_now(b) + BROKER_CONNECT_TIMEOUT_NS;
+	/* with datagrams in two steps: what the link lacks for them is made in the second */
+	if (c->datagram)
+		l = NULL;
+	c->link = l ? l->id : ENGINE_LINK_NONE;
+	k = conn_command(b, c, ENGINE_CONN_OPEN, opened);
+	memcpy(k->cmd.conn.service, m->connect.address.service, sizeof(k->cmd.conn.service));
+	command_submit(b, k);
+}
+
+void
+connect_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	const struct weir_address *a = &m->connect.address;
+	bool loop = m->connect.flags & WEIR_CONNECT_LOOP;
+	struct broker_node *n;
+	int rc;
+
+	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_KNOWN) {
+		session_refuse(s, EINVAL, "no such channel, or an unknown flag; mend the program");
+		return;
+	}
+	if (m->connect.window && m->connect.window < WEIR_CONNECT_WINDOW_MIN) {
+		session_refuse(s, EINVAL,
+			       "a window of %u bytes doesn't hold a message; give %u or more",
+			       m->connect.window, WEIR_CONNECT_WINDOW_MIN);
+		return;
+	}
+	if (!weir_service_ok(a->service)) {
+		session_refuse(s, EINVAL, "the address names no service; write ADDRESS:SERVICE");
+		return;
+	}
+	rc = node_resolve(s->b, a, &n);
+	if (rc == -EINVAL) {
+		session_refuse(s, EINVAL,
+			       "not an address of any kind; make it with weir_address_parse()");
+	} else if (rc) {
+		session_refuse(s, -rc,
+			       s->b->synced ? "no member of the cluster has this address; see "
+					      "weirctl show nodes"
+					    : "the members of the cluster are not known; "
+					      "start weir-control");
+	} else if (draining(s->b, n)) {
+		s->b->counters.drained++;
+		session_refuse(s, ECONNREFUSED,
+			       "%s is being drained: no new connections; try again later",
+			       n ? "that node" : "this node");
+	} else if (loop && n) {
+		session_refuse(
+		    s, EINVAL,
+		    "loop-back needs an address of this very node; weirctl show nodes names it");
+	} else if (loop) {
+		remote_connect(s, m, node_loop(s->b), true);
+	} else if (n) {
+		remote_connect(s, m, n, false);
+	} else {
+		local_connect(s, m);
+	}
+}
+
+static void
+reject(struct broker *b, uint32_t engine, const struct engine_conn_command *asked, uint32_t status)
+{
+	struct broker_command *k = command_new(b, engine, ENGINE_CONN_REJECT, NULL, NULL);
+
+	b->counters.connects_refused++;
+	k->cmd.conn = *asked;
+	k->cmd.conn.status = status;
+	command_submit(b, k);
+}
+
+static void
+accepted(struct broker *b, struct broker_command *k)
+{
+	struct broker_conn *c = k->context;
+
+	if (k->cmd.result) {
+		reject(b, c->engine, &k->cmd.conn, ECONNREFUSED);
+		connect_not_accepted(c);
+		conn_gone(b, c);
+	} else {
+		conn_made(b, c, k->cmd.conn.vqpn);
+	}
+	conn_command_done(b, c);
+}
+
+void
+connect_event(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	const struct engine_conn_command *asked = &event->conn;
+	struct broker_link *link = link_by_id(b, engine, asked->link);
+	struct service_listener *l;
+	struct engine_conn_command way = {0};
+	struct broker_command *k;
+	struct broker_conn *c = NULL;
+	int rc = 0;
+
+	b->counters.connects_in++;
+	if (link)
+		link_confirm(link);
+	if (draining(b, node_find(b, asked->peer_node))) {
+		b->counters.drained++;
+		reject(b, engine, asked, ECONNREFUSED);
+		return;
+	}
+	l = connect_listener(b, asked->service);
+	if (asked->datagram)
+		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;
+	if (l && !rc)
+		c = broker_conn_new(l->session, l->channel[engine]);
+	if (!c) {
+		reject(b, engine, asked, rc ? (uint32_t)-rc : ECONNREFUSED);
+		return;
+	}
+	l->created++;
+	c->link = asked->link;
+	c->node = asked->peer_node;
+	c->listener = l->id;
+	c->window = asked->window;
+	c->datagram = asked->datagram;
+	k = conn_command(b, c, ENGINE_CONN_ACCEPT, accepted);
+	k->cmd.conn.to = asked->to;
+	k->cmd.conn.ah = way.ah;
+	k->cmd.conn.mtu = way.mtu;
+	k->cmd.conn.peer_vqpn = asked->peer_vqpn;
+	k->cmd.conn.granted = asked->granted;
+	memcpy(k->cmd.conn.service, asked->service, sizeof(k->cmd.conn.service));
+	command_submit(b, k);
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connections between programs of this host. Both ends get an entry in the engine of their channel;
+ * the bytes go through a segment, which all connections between the same two threads share. The
+ * accepting program is told first, so that it knows the connection before data comes.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct segment *
+find_segment(const struct broker_session *s, uint32_t channel, const struct broker_session *t,
+	     uint32_t peer_channel)
+{
+	const struct segment_side *side;
+
+	LIST_FOREACH(side, &s->segments, in_session)
+	{
+		struct segment *g = side->segment;
+
+		if (side == &g->side[0] && side->channel == channel && g->side[1].session == t &&
+		    g->side[1].channel == peer_channel && segment_open_to_new(g))
+			return g;
+	}
+	return NULL;
+}
+
+static struct segment *
+segment_by_id(const struct broker *b, uint32_t id)
+{
+	struct segment *g = b->segment[id % BROKER_SEGMENTS_MAX];
+
+	return g && g->id == id ? g : NULL;
+}
+
+uint64_t
+local_messages(const struct broker *b, uint32_t segment, uint32_t index)
+{
+	const struct segment *g = segment_by_id(b, segment);
+
+	return g ? segment_messages(g, index) : 0;
+}
+
+static void
+set_side(struct segment *g, unsigned i, struct broker_session *s, uint32_t channel)
+{
+	g->side[i].segment = g;
+	g->side[i].session = s;
+	g->side[i].channel = channel;
+	g->side[i].membarrier = s->membarrier;
+	LIST_INSERT_HEAD(&s->segments, &g->side[i], in_session);
+	s->segment_count++;
+}
+
+/* Segments that programs of a user have with this session. */
+static uint32_t
+shared_with(const struct broker_session *t, const struct broker_user *u)
+{
+	const struct segment_side *side;
+	uint32_t n = 0;
+
+	LIST_FOREACH(side, &t->segments, in_session)
+	{
+		const struct segment_side *other =
+		    &side->segment->side[side == &side->segment->side[0]];
+
+		n += other->session && other->session->owner == u;
+	}
+	return n;
+}
+
+/*
+ * A user may have as many segments with a session as are left to others: half of them if it is
+ * alone, a third if there are two. So there is room for whoever comes, however many came before.
+ * Of what the other's user may have, the last quarter isn't for strangers.
+ */
+static bool
+leaves_room(const struct broker_session *s, const struct broker_session *t)
+{
+	uint64_t left = s->segment_count < t->segment_count ? t->segment_count : s->segment_count;
+	uint64_t of_user = UINT64_MAX;
+
+	left = left < BROKER_SESSION_SEGMENTS ? BROKER_SESSION_SEGMENTS - left : 0;
+	if (s->owner != t->owner)
+		of_user = user_left(t->owner, segment_bytes());
+	return shared_with(t, s->owner) < (of_user < left ? of_user : left);
+}
+
+/* Both users have it, whose memory it is is a matter between them. 0, or -EDQUOT or -ENOSPC, and in
+ * *short_of which of them, and what it lacks. */
+static int
+charge(struct broker_user *u, struct broker_user *v, const struct broker_user **lacks,
+       enum user_limit *what)
+{
+	int rc;
+
+	*lacks = u;
+	*what = USER_SEGMENTS;
+	rc = user_take(u, USER_SEGMENTS, 1);
+	if (rc)
+		return rc;
+	*what = USER_MEMORY;
+	rc = user_take(u, USER_MEMORY, segment_bytes());
+	if (!rc && u != v) {
+		*lacks = v;
+		rc = user_share_in(v, segment_bytes());
+		if (rc)
+			user_give(u, USER_MEMORY, segment_bytes());
+	}
+	if (rc)
+		user_give(u, USER_SEGMENTS, 1);
+	return rc;
+}
+
+/* NULL after a refusal. */
+static struct segment *
+make_segment(struct broker *b, struct broker_session *s, uint32_t channel, struct broker_session *t,
+	     uint32_t peer_channel)
+{
+	uint32_t engine = t->channel[peer_channel].engine, i = 1;
+	const struct broker_user *lacks;
+	enum user_limit what;
+	struct segment *g;
+	int rc;
+
+	while (i < BROKER_SEGMENTS_MAX && b->segment[i])
+		i++;
+	if (i == BROKER_SEGMENTS_MAX || !leaves_room(s, t)) {
+		session_refuse(s, EMFILE,
+			       "user %u shares all memory with program %s that others leave it; "
+			       "use fewer threads",
+			       (unsigned)s->uid, t->name);
+		return NULL;
+	}
+	rc = charge(s->owner, t->owner, &lacks, &what);
+	if (rc) {
+		user_refuse(s, lacks, what, rc);
+		return NULL;
+	}
+	g = segment_open(broker_engine(b, engine)->numa_socket);
+	if (!g) {
+		session_refuse(s, errno, "no shared memory for a local connection: %s; free some",
+			       strerror(errno));
+		user_give(s->owner, USER_SEGMENTS, 1);
+		user_give(s->owner, USER_MEMORY, segment_bytes());
+		if (s->owner != t->owner)
+			user_share_out(t->owner, segment_bytes());
+		return NULL;
+	}
+	g->id = i | (b->segment_generation++ & 0x7fffu) << 16;
+	b->segment[i] = g;
+	if (i >= b->segment_top)
+		b->segment_top = i + 1;
+	set_side(g, 0, s, channel);
+	set_side(g, 1, t, peer_channel);
+	g->side[0].charged = s->owner;
+	g->side[1].charged = s->owner == t->owner ? NULL : t->owner;
+	return g;
+}
+
+/* One of two users lets go of it. */
+static void
+charge_other(struct segment *g, unsigned i)
+{
+	if (!g->side[0].charged || !g->side[1].charged)
+		return; /* it is the last one */
+	user_share_out(g->side[i].charged, segment_bytes());
+	g->side[i].charged = NULL;
+}
+
+static void
+leave_side(struct segment_side *side)
+{
+	LIST_REMOVE(side, in_session);
+	side->session->segment_count--;
+	side->session = NULL;
+}
+
+static void
+segment_free(struct broker *b, struct segment *g)
+{
+	struct memfd memory = segment_take_memory(g);
+	struct broker_user *owner;
+
+	for (unsigned i = 0; i < 2; i++)
+		if (g->side[i].session)
+			leave_side(&g->side[i]);
+	/* who connected pays for what a program keeps of it */
+	charge_other(g, 1);
+	owner = g->side[0].charged ? g->side[0].charged : g->side[1].charged;
+	release_memory(b, &memory, owner, segment_bytes(), USER_SEGMENTS);
+	b->segment[g->id % BROKER_SEGMENTS_MAX] = NULL;
+	segment_close(g);
+}
+
+static void
+drop_if_unused(struct broker *b, struct segment *g)
+{
+	if (segment_unused(g))
+		segment_free(b, g);
+}
+
+void
+local_line_give(struct broker *b, struct broker_conn *c)
+{
+	struct segment *g = c->segment;
+
+	if (!g)
+		return;
+	c->segment = NULL;
+	segment_give(g, c->conn_index, c->listener == ENGINE_LISTENER_NONE ? 0 : 1);
+	drop_if_unused(b, g);
+}
+
+void
+local_session_end(struct broker *b, struct broker_session *s)
+{
+	struct segment_side *side;
+
+	while ((side = LIST_FIRST(&s->segments))) {
+		struct segment *g = side->segment;
+
+		for (unsigned i = 0; i < 2; i++)
+			if (g->side[i].session == s) {
+				leave_side(&g->side[i]);
+				charge_other(g, i);
+			}
+		drop_if_unused(b, g);
+	}
+}
+
+void
+local_free_all(struct broker *b)
+{
+	for (uint32_t i = 1; i < b->segment_top; i++)
+		if (b->segment[i])
+			segment_free(b, b->segment[i]);
+}
+
+static void
+tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, command_done_fn *done)
+{
+	struct broker_command *k = conn_command(b, c, ENGINE_CONN_LOCAL_OPENED, done);
+
+	c->opened = true;
+	k->cmd.conn.status = status;
+	command_submit(b, k);
+}
+
+/* The connecting end stays without a peer: its program gets OPENED with an error. */
+static void
+give_up(struct broker *b, struct broker_conn *x)
+{
+	conn_reply_connecting(x);
+	tell_opened(b, x, ECONNREFUSED, NULL);
+}
+
+/*
+ * `told`: the other end's program may have known of the connection, have sent and closed before
+ * this one hears that it is open.
+ */
+void
+local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t status)
+{
+	struct broker_command *k;
+
+	if (c->session->state == SESSION_CLOSING) /* its engine forgets it anyway */
+		return;
+	if (!c->opened && c->listener == ENGINE_LISTENER_NONE && !told) {
+		give_up(b, c);
+		return;
+	}
+	if (!c->opened) /* a program can only close what it was told of */
+		tell_opened(b, c, 0, NULL);
+	k = conn_command(b, c, ENGINE_CONN_PEER_CLOSED, NULL);
+	k->cmd.conn.status = status;
+	command_submit(b, k);
+}
+
+/* The accepting program knows it (or is gone): now the connecting one. */
+static void
+acceptor_told(struct broker *b, struct broker_command *k)
+{
+	struct broker_conn *y = k->context, *x = y->peer;
+
+	if (x && !x->opened)
+		tell_opened(b, x, k->cmd.result ? ECONNREFUSED : 0, NULL);
+	conn_command_done(b, y);
+}
+
+static void
+acceptor_made(struct broker *b, struct broker_command *k)
+{
+	struct broker_conn *y = k->context, *x = y->peer;
+
+	if (k->cmd.result) {
+		y->peer = NULL;
+		connect_not_accepted(y);
+		if (x) {
+			x->peer = NULL;
+			give_up(b, x);
+		}
+		conn_gone(b, y);
+	} else if (!x) {
+		if (conn_made(b, y, k->cmd.conn.vqpn))
+			local_peer_ended(b, y, false, ECONNRESET);
+	} else {
+		/* set first: CONNECTING tells it */
+		y->vqpn = k->cmd.conn.vqpn;
+		conn_reply_connecting(x);
+		if (conn_made(b, y, y->vqpn)) /* else x has been told by conn_gone() */
+			tell_opened(b, y, 0, acceptor_told);
+	}
+	conn_command_done(b, y);
+}
+
+static void
+connector_made(struct broker *b, struct broker_command *k)
+{
+	struct broker_conn *x = k->context, *y = x->peer;
+
+	if (k->cmd.result) {
+		x->peer = NULL;
+		if (y) {
+			y->peer = NULL;
+			connect_not_accepted(y);
+			conn_gone(b, y);
+		}
+		if (x->session)
+			session_refuse(x->session, -k->cmd.result,
+				       "engine %u opens no connection now: %s; try again, or raise "
+				       "--max-connections",
+				       x->engine, strerror(-k->cmd.result));
+		conn_gone(b, x);
+	} else if (!conn_made(b, x, k->cmd.conn.vqpn)) {
+		; /* conn_gone() has let go of y */
+	} else if (!y) {
+		give_up(b, x);
+	} else {
+		command_submit(b, conn_command(b, y, ENGINE_CONN_LOCAL, acceptor_made));
+	}
+	conn_command_done(b, x);
+}
+
+/* Both ends, joined and with a line in a segment; NULL after a refusal. */
+static struct broker_conn *
+make_ends(struct broker_session *s, uint32_t channel, struct service_listener *l)
+{
+	struct broker *b = s->b;
+	struct broker_session *t = l->session;
+	uint32_t peer_channel = l->channel[s->channel[channel].engine];
+	struct segment *g = find_segment(s, channel, t, peer_channel);
+	struct broker_conn *x, *y;
+	uint32_t index;
+	int rc;
+
+	if (!g)
+		g = make_segment(b, s, channel, t, peer_channel);
+	if (!g)
+		return NULL;
+	rc = segment_take(g, &index);
+	if (rc) {
+		session_refuse(s, -rc, "no shared memory for a local connection: %s; free some",
+			       strerror(-rc));
+		return NULL;
+	}
+	x = broker_conn_new(s, channel);
+	y = x ? broker_conn_new(t, peer_channel) : NULL;
+	if (!y) {
+		user_refuse_conn(s, t);
+		if (x)
+			conn_gone(b, x);
+		segment_give(g, index, 0);
+		segment_give(g, index, 1);
+		return NULL;
+	}
+	x->peer = y;
+	y->peer = x;
+	x->segment = y->segment = g;
+	x->conn_index = y->conn_index = index;
+	x->node = y->node = b->node;
+	y->listener = l->id;
+	l->created++;
+	return x;
+}
+
+void
+local_connect(struct broker_session *s, const struct weir_session_msg *m)
+{
+	const char *service = m->connect.address.service;
+	struct service_listener *l;
+	struct broker_conn *x;
+
+	l = connect_listener(s->b, service);
+	if (!l) {
+		session_refuse(s, ECONNREFUSED,
+			       "no program listens on %s, or its queue is full; start it, or raise "
+			       "its backlog",
+			       service);
+		return;
+	}
+	x = make_ends(s, m->connect.channel, l);
+	if (!x)
+		return;
+	s->b->counters.connects_local++;
+	x->window = x->peer->window = m->connect.window;
+	x->datagram = x->peer->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
+	command_submit(s->b, conn_command(s->b, x, ENGINE_CONN_LOCAL, connector_made));
+}
+
+static void
+reply_segment(struct broker_session *s, struct segment *g, uint32_t side)
+{
+	struct weir_session_msg r = session_msg(WEIR_MSG_SEGMENT_MAP);
+	int fds[] = {g->memory.fd, g->bell[side].wait, g->bell[side].ring};
+
+	r.segment_map.segment = g->id;
+	r.segment_map.side = side;
+	r.segment_map.flags =
+	    g->side[0].membarrier && g->side[1].membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
+	r.segment_map.geometry = g->geometry;
+	g->side[side].fetched = true;
+	session_reply(s, &r, fds, 3);
+	drop_if_unused(s->b, g);
+}
+
+void
+local_segment_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct segment *g = segment_by_id(s->b, m->segment.segment);
+
+	if (!g || m->segment.side > 1 || g->side[m->segment.side].session != s)
+		session_refuse(s, ENOENT, "no segment %u of this session", m->segment.segment);
+	else
+		reply_segment(s, g, m->segment.side);
+}
+
+void
+local_drop_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct segment *g = segment_by_id(s->b, m->segment.segment);
+	struct weir_session_msg r = session_msg(WEIR_MSG_OK);
+
+	if (g && m->segment.side <= 1 && g->side[m->segment.side].session == s) {
+		struct segment_side *side = &g->side[m->segment.side];
+
+		if (side->ends) {
+			session_refuse(s, EBUSY, "%u connections still use segment %u", side->ends,
+				       g->id);
+			return;
+		}
+		side->dropped = true;
+		drop_if_unused(s->b, g);
+	} /* else it has gone already */
+	session_reply(s, &r, NULL, 0);
+}
+
+void
+local_pair_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct broker *b = s->b;
+	struct broker_conn *c = conn_find(b, m->pair.vqpn), *p;
+	struct broker_command *k;
+	struct segment *g;
+
+	if (!c || c->session != s || !c->peer || m->pair.channel >= s->channel_count) {
+		session_refuse(s, ENOTCONN, "no local connection 0x%x, or no such channel",
+			       m->pair.vqpn);
+		return;
+	}
+	p = c->peer;
+	g = find_segment(s, m->pair.channel, p->session, p->channel);
+	if (!g) {
+		g = make_segment(b, s, m->pair.channel, p->session, p->channel);
+		if (!g)
+			return;
+		k = command_new(b, p->engine, ENGINE_PAIR, NULL, NULL);
+		k->cmd.conn.session = p->session->id;
+		k->cmd.conn.channel = p->channel;
+		k->cmd.conn.segment = g->id;
+		command_submit(b, k);
+	}
+	reply_segment(s, g, 0);
+}

@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Links: two QPs, a ring each way and credit lines between one of our engines and one of a peer's.
+ * They come up by offers (handshake.c), and again so with new QPs when those failed
+ * (repair.c). They go in one way: QPs to ERR, the engine gives the link back, QPs are
+ * destroyed, every engine finishes its turns, memory is freed.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define SETUP_TIMEOUT_NS (2 * BROKER_CONNECT_TIMEOUT_NS)
+#define RESEND_NS (BROKER_SECOND_NS / 2)
+#define QUIET_ROUNDS 2u /* what was ordered in the first is done in the second */
+
+struct broker_link *
+link_find(const struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
+{
+	struct broker_link *l = b->links;
+
+	while (l &&
+	       (l->twin || l->engine != engine || l->node != node || l->peer_engine != peer_engine))
+		l = l->next;
+	return l;
+}
+
+struct broker_link *
+link_by_id(const struct broker *b, uint32_t engine, uint32_t id)
+{
+	if (engine >= b->config.engines || id >= b->config.links)
+		return NULL;
+	return b->link_table[engine * b->config.links + id];
+}
+
+static struct broker_link *
+link_new(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
+{
+	struct broker_link *l = broker_alloc(sizeof(*l));
+
+	l->b = b;
+	l->engine = engine;
+	l->node = node;
+	l->peer_engine = peer_engine;
+	l->id = ENGINE_LINK_NONE;
+	l->next = b->links;
+	b->links = l;
+	return l;
+}
+
+struct broker_link *
+link_make(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
+{
+	struct broker_link *l = link_find(b, engine, node, peer_engine);
+
+	return l ? l : link_new(b, engine, node, peer_engine);
+}
+
+/* The connecting end of the link of an engine with itself; the other end is its twin. */
+static struct broker_link *
+loop_link(struct broker *b, uint32_t engine)
+{
+	struct broker_link *l = b->links;
+
+	while (l && !(l->twin && l->leads && l->engine == engine))
+		l = l->next;
+	if (!l) {
+		l = link_new(b, engine, 0, engine);
+		l->leads = true;
+		l->twin = link_new(b, engine, 0, engine);
+		l->twin->twin = l;
+	}
+	return l;
+}
+
+/* Ids go round, so that a late completion isn't taken for one of the next link. */
+static int
+take_id(struct broker_link *l)
+{
+	struct broker *b = l->b;
+	struct broker_link **table = b->link_table + l->engine * b->config.links;
+
+	for (uint32_t i = 0; i < b->config.links; i++) {
+		uint32_t id = (b->link_next[l->engine] + i) % b->config.links;
+
+		if (!table[id]) {
+			table[id] = l;
+			l->id = id;
+			b->link_next[l->engine] = id + 1;
+			return 0;
+		}
+	}
+	return -EMFILE;
+}
+
+static void
+put_memory(struct broker *b, void *memory, size_t bytes)
+{
+	if (memory)
+		b->config.memory_put(b->config.user, memory, bytes);
+}
+
+static void
+dereg(struct broker_link *l, struct nic_mr *mr)
+{
+	if (mr->length)
+		broker_ops(l->b, l->engine)->mr_dereg(broker_engine(l->b, l->engine)->dev, mr);
+	mr->length = 0;
+}
+
+void
+link_destroy_qps(struct broker_link *l, unsigned first)
+{
+	for (unsigned k = first; k < 2; k++) {
+		if (l->qp[k])
+			broker_ops(l->b, l->engine)->qp_destroy(l->qp[k]);
+		l->qp[k] = NULL;
+	}
+}
+
+void
+link_deregister(struct broker_link *l)
+{
+	dereg(l, &l->ring_mr);
+	dereg(l, &l->credit_mr);
+	dereg(l, &l->staging_mr);
+}
+
+static void
+free_memory(struct broker_link *l)
+{
+	struct broker *b = l->b;
+
+	link_deregister(l);
+	if (l->ah)
+		broker_ops(b, l->engine)->ah_destroy(l->ah);
+	l->ah = NULL;
+	put_memory(b, l->memory, l->memory_bytes);
+	put_memory(b, l->staging, l->staging_bytes);
+	put_memory(b, l->work, l->work_bytes);
+	l->memory = l->staging = l->work = NULL;
+	if (l->id != ENGINE_LINK_NONE)
+		b->link_table[l->engine * b->config.links + l->id] = NULL;
+	l->id = ENGINE_LINK_NONE;
+}
+
+static int
+reg(struct broker_link *l, void *at, size_t bytes, unsigned access, struct nic_mr *mr)
+{
+	return broker_ops(l->b, l->engine)
+	    ->mr_reg(broker_engine(l->b, l->engine)->dev, at, bytes, access, mr);
+}
+
+static void *
+get_memory(struct broker_link *l, size_t bytes)
+{
+	struct broker *b = l->b;
+
+	return b->config.memory_get(b->config.user, bytes,
+				    broker_engine(b, l->engine)->numa_socket);
+}
+
+static int
+make_qp(struct broker_link *l, unsigned k)
+{
+	const struct broker_engine *e = broker_engine(l->b, l->engine);
+	const struct nic_ops *ops = broker_ops(l->b, l->engine);
+	struct nic_qp_init init = {
+	    .type = NIC_RC,
+	    .send_wrs = ENGINE_SEND_WRS,
+	    .srq = e->srq,
+	    .user = engine_link_user(e->engine, l->id, k),
+	};
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT};
+	int rc = ops->qp_create(e->nic, &init, &l->qp[k]);
+
+	if (rc)
+		return rc;
+	l->user[k] = init.user;
+	if (getrandom(&l->psn[k], sizeof(l->psn[k]), 0) != (ssize_t)sizeof(l->psn[k]))
+		return -EIO;
+	l->psn[k] &= 0xffffff;
+	return ops->qp_modify(l->qp[k], &attr);
+}
+
+int
+link_make_qps(struct broker_link *l, unsigned first)
+{
+	int rc = 0;
+
+	for (unsigned k = first; k < 2 && !rc; k++)
+		rc = make_qp(l, k);
+	if (rc)
+		link_destroy_qps(l, first);
+	return rc;
+}
+
+/* Ring, credit lines and, once it is known, the staging. */
+int
+link_register(struct broker_link *l)
+{
+	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
+	unsigned access = NIC_LOCAL_WRITE | NIC_REMOTE_WRITE;
+	int rc = reg(l, l->memory, ring, access, &l->ring_mr);
+
+	if (!rc)
+		rc = reg(l, l->memory + ring, 2 * sizeof(struct weir_credit_line), access,
+			 &l->credit_mr);
+	if (!rc && l->staging)
+		rc = reg(l, l->staging, l->staging_bytes, 0, &l->staging_mr);
+	return rc;
+}
+
+/* Our QPs, ring and credit lines. */
+static int
+build(struct broker_link *l)
+{
+	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
+	int rc = take_id(l);
+
+	if (rc)
+		return rc;
+	l->memory_bytes = ring + 2 * sizeof(struct weir_credit_line);
+	l->memory = get_memory(l, l->memory_bytes);
+	rc = l->memory ? link_register(l) : -ENOMEM;
+	if (!rc)
+		rc = link_make_qps(l, 0);
+	if (rc) {
+		free_memory(l);
+		return rc;
+	}
+	l->attempt++;
+	l->peer_attempt = l->born = l->peer_born = 0;
+	l->fail_status = l->resumes = l->wider = 0;
+	l->confirmed = l->open = false;
+	l->state = LINK_OFFERED;
+	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
+	l->resend = broker_now(l->b) + RESEND_NS;
+	return 0;
+}
+
+static int
+start_loop(struct broker_link *l)
+{
+	struct weir_link_offer ours, twins;
+	int rc = build(l->twin);
+
+	if (rc)
+		return rc;
+	link_offer_fill(l, 0, &ours);
+	link_offer_fill(l->twin, 0, &twins);
+	rc = link_take(l, &twins);
+	return rc ? rc : link_take(l->twin, &ours);
+}
+
+int
+link_start(struct broker_link *l)
+{
+	int rc = build(l);
+
+	if (rc) {
+		broker_blame_node(
+		    l->b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+		    "no link from engine %u to node %u: %s; allow more links or memory", l->engine,
+		    l->node, strerror(-rc));
+		return rc;
+	}
+	if (!l->twin)
+		return 0;
+	rc = start_loop(l);
+	if (rc)
+		broker_link_fail(l, (uint32_t)-rc);
+	return rc;
+}
+
+static int
+start_and_offer(struct broker_link *l)
+{
+	int rc = link_start(l);
+
+	if (!rc)
+		link_offer_send(l, 0);
+	return rc;
+}
+
+struct broker_link *
+link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
+{
+	struct broker_link *l;
+	int rc = 0;
+
+	*status = 0;
+	if (!broker_engine(b, engine)->dev) {
+		*status = EHOSTUNREACH;
+	} else if (n != b->loop && n->is.state >= WEIR_NODE_DOWN) {
+		*status = EHOSTDOWN;
+	} else if (n == b->loop || node_usable(n)) {
+		l = n == b->loop ? loop_link(b, engine)
+				 : link_make(b, engine, n->is.id, engine % n->is.engines);
+		if (l->open)
+			return l;
+		if (l->state == LINK_DOWN) /* else those who wait are looked at when it changes */
+			rc = start_and_offer(l);
+		*status = -rc;
+	}
+	return NULL;
+}
+
+int
+link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigned first)
+{
+	const struct nic_ops *ops = broker_ops(l->b, l->engine);
+	uint16_t mtu = l->b->attr[l->engine].mtu;
+	struct nic_qp_attr attr = {
+	    .remote_lid = o->lid,
+	    .mtu = o->mtu < mtu ? o->mtu : mtu,
+	};
+	int rc = 0;
+
+	memcpy(attr.remote_gid.raw, o->gid, sizeof(o->gid));
+	for (unsigned k = first; k < 2 && !rc; k++) {
+		attr.remote_qpn = o->qpn[k];
+		attr.remote_psn = o->psn[k];
+		attr.psn = l->psn[k];
+		attr.access = k ? NIC_REMOTE_WRITE | NIC_REMOTE_READ : NIC_REMOTE_WRITE;
+		attr.state = NIC_QP_RTR;
+		rc = ops->qp_modify(l->qp[k], &attr);
+		attr.state = NIC_QP_RTS;
+		if (!rc)
+			rc = ops->qp_modify(l->qp[k], &attr);
+	}
+	return rc;
+}
+
+void
+link_fill_command(const struct broker_link *l, struct engine_link_command *c)
+{
+	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
+
+	c->link = l->id;
+	c->peer_node = l->peer.node;
+	c->peer_engine = (uint8_t)l->peer_engine;
+	c->peer_lid = l->peer.lid;
+	memcpy(c->peer_gid.raw, l->peer.gid, sizeof(c->peer_gid.raw));
+	c->qp[0] = l->qp[0];
+	c->qp[1] = l->qp[1];
+	c->ring = l->memory;
+	c->ring_lines = l->b->config.peer_ring_lines;
+	c->staging = l->staging;
+	c->staging_lines = l->peer.ring_lines;
+	c->ring_mr = l->ring_mr;
+	c->staging_mr = l->staging_mr;
+	c->credit_mr = l->credit_mr;
+	c->credit = (struct weir_credit_line *)(l->memory + ring);
+	c->peer_ring_address = l->peer.ring_address;
+	c->peer_credit_address = l->peer.credit_address;
+	c->peer_ring_rkey = l->peer.ring_rkey;
+	c->peer_credit_rkey = l->peer.credit_rkey;
+	c->peer_recv_wrs = l->peer.recv_wrs;
+	c->recv_wrs = l->b->config.recv_wrs;
+	c->work = l->work;
+}
+
+/* Two rounds through every engine: nobody uses QPs or memory any more. */
+static void quiet_round(struct broker_link *l, uint32_t round);
+
+static void
+down(struct broker_link *l)
+{
+	struct broker *b = l->b;
+	struct weir_link_offer saved = l->saved;
+	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
+
+	free_memory(l);
+	l->state = LINK_DOWN;
+	l->saved.attempt = 0;
+	if (b->stopping || (l->twin && l->twin->state != LINK_DOWN))
+		return;
+	if (saved.attempt)
+		link_offer_input(b, &saved);
+	if (l->state == LINK_DOWN && !l->twin && n && n->repair_until && node_usable(n))
+		start_and_offer(l);
+	if (n)
+		connect_kick(b, n);
+}
+
+static void
+quiet_done(struct broker *b, struct broker_command *c)
+{
+	struct broker_link *l = c->context;
+
+	(void)b;
+	if (--l->quiet)
+		return;
+	if (l->quiet_round < QUIET_ROUNDS)
+		quiet_round(l, l->quiet_round + 1);
+	else
+		down(l);
+}
+
+static void
+quiet_round(struct broker_link *l, uint32_t round)
+{
+	l->quiet_round = round;
+	l->quiet = l->b->config.engines;
+	for (uint32_t i = 0; i < l->b->config.engines; i++)
+		command_submit(l->b, command_new(l->b, i, ENGINE_QUIET, quiet_done, l));
+}
+
+static void
+take_apart(struct broker_link *l)
+{
+	l->state = LINK_QUIET;
+	l->confirmed = l->open = l->live = false;
+	link_destroy_qps(l, 0);
+	quiet_round(l, 1);
+}
+
+static void
+given_back(struct broker *b, struct broker_command *c)
+{
+	(void)b;
+	take_apart(c->context);
+}
+
+static void
+take_from_engine(struct broker_link *l, uint32_t status)
+{
+	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
+	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_FAIL, given_back, l);
+
+	for (unsigned k = 0; k < 2; k++)
+		if (l->qp[k])
+			broker_ops(l->b, l->engine)->qp_modify(l->qp[k], &attr);
+	l->state = LINK_FAILING;
+	l->confirmed = l->open = false;
+	link_fill_command(l, &c->cmd.link);
+	c->cmd.link.status = status;
+	command_submit(l->b, c);
+}
+
+void
+broker_link_fail(struct broker_link *l, uint32_t status)
+{
+	switch (l->state) {
+	case LINK_OFFERED:
+		if (l->live)
+			take_from_engine(l, status);
+		else
+			take_apart(l);
+		break;
+	case LINK_ADDING:
+		if (l->fail_status)
+			return;
+		l->fail_status = status;
+		break;
+	case LINK_UP:
+	case LINK_PAUSING:
+	case LINK_PAUSED:
+		take_from_engine(l, status);
+		break;
+	default:
+		return;
+	}
+	l->b->counters.links_failed++;
+	if (l->twin)
+		broker_link_fail(l->twin, status);
+}
+
+static void
+usable(struct broker_link *l)
+{
+	struct broker *b = l->b;
+	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
+
+	l->open = true;
+	if (l->resumes) {
+		struct broker_command *go = command_new(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
+
+		go->cmd.link.link = l->id;
+		command_submit(b, go);
+		b->counters.links_repaired++;
+		broker_blame_node(b, l->node, "its links", LOG_LEVEL_INFO,
+				  LINK_FIELDS(l->engine, l->node),
+				  "link of engine %u with node %u is repaired", l->engine, l->node);
+	} else {
+		b->counters.links_up++;
+	}
+	if (!n)
+		return;
+	n->repair_until = 0;
+	if (!l->twin)
+		node_up(b, n);
+	connect_kick(b, n);
+}
+
+void
+link_confirm(struct broker_link *l)
+{
+	if (l->confirmed || (l->state != LINK_ADDING && l->state != LINK_UP))
+		return;
+	l->confirmed = true;
+	if (l->state == LINK_UP)
+		usable(l);
+}
+
+static void
+not_taken(struct broker_link *l, int rc)
+{
+	broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
+			  LINK_FIELDS(l->engine, l->node), "engine %u takes no link to node %u: %s",
+			  l->engine, l->node, strerror(-rc));
+	if (l->twin)
+		broker_link_fail(l->twin, ECONNRESET);
+	if (l->live)
+		take_from_engine(l, ECONNRESET);
+	else
+		take_apart(l);
+}
+
+void
+link_engine_has_it(struct broker *b, struct broker_command *c)
+{
+	struct broker_link *l = c->context;
+	uint32_t wider = l->wider;
+
+	if (c->cmd.result) {
+		not_taken(l, c->cmd.result);
+		return;
+	}
+	l->state = LINK_UP;
+	l->live = true;
+	l->wider = 0;
+	l->resumed_at = broker_now(b);
+	if (l->fail_status) {
+		take_from_engine(l, l->fail_status);
+	} else if (wider) {
+		link_repair(l, wider);
+	} else if (l->twin) {
+		if (l->twin->state != LINK_UP)
+			return;
+		link_confirm(l->twin);
+		link_confirm(l);
+	} else {
+		link_offer_send(l, l->peer_attempt);
+		if (l->confirmed)
+			usable(l);
+	}
+}
+
+int
+link_take(struct broker_link *l, const struct weir_link_offer *offer)
+{
+	struct broker_command *c;
+	int rc;
+
+	l->peer = *offer;
+	l->peer_attempt = l->peer_burnt = l->peer_born = offer->attempt;
+	l->born = l->attempt;
+	l->staging_bytes = (size_t)offer->ring_lines * WEIR_SLOT_SIZE;
+	l->staging = get_memory(l, l->staging_bytes);
+	l->work_bytes = engine_link_bytes(offer->ring_lines);
+	l->work = get_memory(l, l->work_bytes);
+	if (!l->staging || !l->work)
+		rc = -ENOMEM;
+	else
+		rc = reg(l, l->staging, l->staging_bytes, 0, &l->staging_mr);
+	if (!rc)
+		rc = link_connect_qps(l, offer, 0);
+	if (rc) {
+		broker_blame_node(l->b, offer->node, "its links", LOG_LEVEL_WARNING,
+				  LINK_FIELDS(l->engine, offer->node),
+				  "link of engine %u with node %u can't be set up: %s", l->engine,
+				  offer->node, strerror(-rc));
+		broker_link_fail(l, (uint32_t)-rc);
+		return rc;
+	}
+	l->state = LINK_ADDING;
+	c = command_new(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
+	link_fill_command(l, &c->cmd.link);
+	command_submit(l->b, c);
+	return 0;
+}
+
+static void
+say_again(struct broker_link *l)
+{
+	/* with the silence of its control it means that the node is down; control forgets what was
+	 * offered before */
+	if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH && !l->twin)
+		node_tell_control(l, EHOSTDOWN);
+	link_offer_send(l, 0);
+}
+
+uint64_t
+link_timers(struct broker *b, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (struct broker_link *l = b->links; l; l = l->next) {
+		bool waits = l->state == LINK_OFFERED || l->state == LINK_PAUSED ||
+			     (l->state == LINK_UP && !l->confirmed);
+
+		if (!waits || (l->twin && !l->live))
+			continue;
+		if (l->deadline <= now) {
+			if (l->resumes)
+				link_give_up(l);
+			else
+				broker_link_fail(l, ETIMEDOUT);
+			continue;
+		}
+		if (l->resend <= now) {
+			l->resend = now + RESEND_NS;
+			if (l->state == LINK_PAUSED)
+				link_rebuild(l);
+			else
+				say_again(l);
+		}
+		if (l->resend < next)
+			next = l->resend;
+	}
+	return next;
+}
+
+bool
+link_all_down(const struct broker *b)
+{
+	const struct broker_link *l = b->links;
+
+	while (l && l->state == LINK_DOWN)
+		l = l->next;
+	return !l;
+}
+
+void
+link_free_all(struct broker *b)
+{
+	struct broker_link *l;
+
+	while ((l = b->links)) {
+		b->links = l->next;
+		link_destroy_qps(l, 0);
+		free_memory(l);
+		free(l);
+	}
+}

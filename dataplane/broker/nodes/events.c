@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What programs are told of nodes. Changes are numbered and nodes stand in the order of their
+ * latest one, so a program that says what it has seen is told the rest, however slow it is, and
+ * nothing is kept for it: main only rings its doorbell.
+ */
+#include "internal.h"
+
+#include <errno.h>
+
+void
+node_news(struct broker *b, struct broker_node *n)
+{
+	if (n->changed)
+		TAILQ_REMOVE(&b->node_news, n, in_news);
+	n->changed = ++b->node_changes;
+	TAILQ_INSERT_TAIL(&b->node_news, n, in_news);
+}
+
+/* As the engine does, see engine/bell.c: slow ones end the session. */
+static void
+ring(struct broker_session *s)
+{
+	for (uint32_t i = 0; i < s->channel_count; i++) {
+		if (!s->channel[i].watches)
+			continue;
+		if (weir_bell_ring_timed(&s->channel[i].bell, true) <= WEIR_BELL_SLOW_NS) {
+			s->slow_bells = 0;
+		} else if (++s->slow_bells >= WEIR_BELL_SPITE) {
+			session_spoil(s, "its doorbell takes milliseconds to ring");
+			return;
+		}
+	}
+}
+
+void
+nodes_publish(struct broker *b)
+{
+	if (b->node_changes_told == b->node_changes)
+		return;
+	b->node_changes_told = b->node_changes;
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		struct broker_session *s = b->session[i];
+
+		if (!s)
+			continue;
+		atomic_store_explicit(&arena_head(&s->arena)->nodes, b->node_changes,
+				      memory_order_relaxed);
+		if (s->state == SESSION_OPEN)
+			ring(s);
+	}
+}
+
+/* One that control calls up, and that nobody gets to, is down. */
+static uint8_t
+state_of(const struct broker_node *n)
+{
+	if (n->is.state == WEIR_NODE_UP && !n->told_up && !n->is.self)
+		return WEIR_NODE_DOWN;
+	return (uint8_t)n->is.state;
+}
+
+static void
+fill(const struct broker *b, const struct broker_node *n, struct weir_node_info *info)
+{
+	*info = (struct weir_node_info){
+	    .id = (uint16_t)n->is.id,
+	    .state = state_of(n),
+	    .self = n->is.self != 0,
+	    .engines = n->is.self ? b->config.engines : n->is.engines,
+	    .incarnation = n->is.self ? b->config.incarnation : n->is.incarnation,
+	    .address_count = n->is.address_count,
+	};
+	memcpy(info->address, n->is.address, sizeof(info->address));
+}
+
+/* The first one that has changed after `since`. */
+static struct broker_node *
+first_after(struct broker *b, uint64_t since)
+{
+	struct broker_node *n;
+
+	if (!since)
+		return TAILQ_FIRST(&b->node_news);
+	TAILQ_FOREACH_REVERSE(n, &b->node_news, broker_news, in_news)
+	if (n->changed <= since)
+		return TAILQ_NEXT(n, in_news);
+	return TAILQ_FIRST(&b->node_news);
+}
+
+void
+nodes_request(struct broker_session *s, const struct weir_session_msg *m)
+{
+	struct weir_session_msg r = session_msg(WEIR_MSG_NODE_LIST);
+	struct broker_node *n = first_after(s->b, m->nodes.since);
+
+	if (m->nodes.channel != UINT32_MAX && m->nodes.channel >= s->channel_count) {
+		session_refuse(s, EINVAL, "no channel %u to watch nodes on", m->nodes.channel);
+		return;
+	}
+	if (m->nodes.channel != UINT32_MAX)
+		s->channel[m->nodes.channel].watches = m->nodes.watch;
+	r.node_list.upto = m->nodes.since;
+	for (; n && r.node_list.count < WEIR_NODES_A_MSG; n = TAILQ_NEXT(n, in_news)) {
+		fill(s->b, n, &r.node_list.node[r.node_list.count++]);
+		r.node_list.upto = n->changed;
+	}
+	r.node_list.more = n != NULL;
+	r.node_list.whole = !n && s->b->synced;
+	if (!n)
+		r.node_list.upto = s->b->node_changes;
+	session_reply(s, &r, NULL, 0);
+}

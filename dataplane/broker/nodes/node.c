@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Nodes: what control says of them, which address is whose, and what happens when one is lost. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define FORGET_NS (60 * BROKER_SECOND_NS) /* as controls do */
+
+struct broker_node *
+node_find(const struct broker *b, uint32_t id)
+{
+	return id < BROKER_NODES ? b->node_by_id[id] : NULL;
+}
+
+static struct broker_node *
+node_new(uint32_t id)
+{
+	struct broker_node *n = broker_alloc(sizeof(*n));
+
+	n->is.id = id;
+	n->waiting_last = &n->waiting;
+	return n;
+}
+
+static struct broker_node *
+node_add(struct broker *b, uint32_t id)
+{
+	struct broker_node *n = node_new(id);
+
+	if (b->node_count == b->node_room) {
+		uint32_t room = b->node_room ? b->node_room * 2 : 16;
+		struct broker_node **more = broker_alloc(room * sizeof(*more));
+
+		if (b->node_count)
+			memcpy(more, b->node_list, b->node_count * sizeof(*more));
+		free(b->node_list);
+		b->node_list = more;
+		b->node_room = room;
+	}
+	b->node_list[b->node_count++] = n;
+	b->node_by_id[id] = n;
+	return n;
+}
+
+struct broker_node *
+node_loop(struct broker *b)
+{
+	if (!b->loop)
+		b->loop = node_new(0);
+	/* without a control the number is not known; it stays within this node */
+	b->loop->is.id = b->node == BROKER_NODE_UNKNOWN ? UINT16_MAX : b->node;
+	b->loop->is.state = WEIR_NODE_UP;
+	b->loop->is.engines = b->config.engines;
+	return b->loop;
+}
+
+bool
+node_usable(const struct broker_node *n)
+{
+	return n->is.engines && (n->is.state == WEIR_NODE_UP || n->is.state == WEIR_NODE_SUSPECT);
+}
+
+static bool
+own_address(const struct broker *b, const uint8_t gid[16])
+{
+	static const uint8_t mapped_loop[13] = {[10] = 0xff, 0xff, 127}, loop[16] = {[15] = 1};
+
+	if (!memcmp(gid, mapped_loop, sizeof(mapped_loop)) || !memcmp(gid, loop, sizeof(loop)))
+		return true;
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (!memcmp(b->attr[i].gid.raw, gid, 16))
+			return true;
+	return false;
+}
+
+static int
+resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
+{
+	struct broker_node *found = NULL;
+
+	*node = NULL;
+	if (own_address(b, gid))
+		return 0;
+	/* A host that has come back with another id: the one that lives. */
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		struct broker_node *n = b->node_list[i];
+
+		for (uint32_t k = 0; k < n->is.address_count; k++)
+			if (!memcmp(n->is.address[k], gid, 16) &&
+			    (!found || found->is.state >= WEIR_NODE_DOWN))
+				found = n;
+	}
+	if (found)
+		*node = found->is.self ? NULL : found;
+	return found ? 0 : -EHOSTUNREACH;
+}
+
+/* Ports of ours, what control says, and what the links' offers have told. */
+static int
+resolve_lid(struct broker *b, uint32_t lid, struct broker_node **node)
+{
+	*node = NULL;
+	if (!lid || lid > UINT16_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (broker_engine(b, i)->dev && b->attr[i].lid == lid)
+			return 0;
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		struct broker_node *n = b->node_list[i];
+
+		for (uint32_t k = 0; k < WEIR_CTL_ADDRESSES; k++)
+			if (n->is.lid[k] == lid) {
+				*node = n->is.self ? NULL : n;
+				return 0;
+			}
+	}
+	for (const struct broker_link *l = b->links; l; l = l->next)
+		if (!l->twin && l->peer.lid == lid) {
+			*node = node_find(b, l->node);
+			return *node ? 0 : -EHOSTUNREACH;
+		}
+	return -EHOSTUNREACH;
+}
+
+int
+node_resolve(struct broker *b, const struct weir_address *address, struct broker_node **node)
+{
+	uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff};
+
+	switch (address->kind) {
+	case WEIR_ADDRESS_NODE:
+		*node = NULL;
+		if (address->id == b->node)
+			return 0;
+		*node = node_find(b, address->id);
+		return *node ? 0 : -EHOSTUNREACH;
+	case WEIR_ADDRESS_IPV4:
+		memcpy(mapped + 12, address->ip, 4);
+		return resolve_gid(b, mapped, node);
+	case WEIR_ADDRESS_IPV6:
+	case WEIR_ADDRESS_GID:
+		return resolve_gid(b, address->ip, node);
+	case WEIR_ADDRESS_LID:
+		return resolve_lid(b, address->id, node);
+	}
+	return -EINVAL;
+}
+
+static bool
+same_network(const struct nic_attr *attr, const uint8_t address[16])
+{
+	unsigned whole = attr->prefix / 8, rest = attr->prefix % 8;
+
+	return !memcmp(attr->gid.raw, address, whole) &&
+	       (!rest || (attr->gid.raw[whole] ^ address[whole]) >> (8 - rest) == 0);
+}
+
+static void
+set_port(struct weir_address *port, const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, none[16];
+
+	if (!memcmp(gid, none, sizeof(none)))
+		return;
+	port->kind = WEIR_ADDRESS_IPV6;
+	memcpy(port->ip, gid, 16);
+	if (memcmp(gid, mapped, sizeof(mapped)))
+		return;
+	port->kind = WEIR_ADDRESS_IPV4;
+	memset(port->ip, 0, 16);
+	memcpy(port->ip, gid + 12, 4);
+}
+
+static void
+own_port(const struct broker *b, struct weir_address *port)
+{
+	for (uint32_t i = 0; i < b->config.engines && !port->kind; i++) {
+		if (!broker_engine(b, i)->dev)
+			continue;
+		set_port(port, b->attr[i].gid.raw);
+		if (b->attr[i].lid) {
+			port->kind = WEIR_ADDRESS_LID;
+			port->id = b->attr[i].lid;
+		}
+	}
+}
+
+void
+node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port)
+{
+	memset(port, 0, sizeof(*port));
+	if (!n) {
+		own_port(b, port);
+		return;
+	}
+	if (n->is.lid[0]) {
+		port->kind = WEIR_ADDRESS_LID;
+		port->id = n->is.lid[0];
+	} else if (n->is.address_count) {
+		set_port(port, n->is.address[0]);
+	}
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		for (uint32_t k = 0; k < n->is.address_count; k++)
+			if (broker_engine(b, i)->dev && b->attr[i].prefix &&
+			    same_network(&b->attr[i], n->is.address[k])) {
+				set_port(port, n->is.address[k]);
+				return;
+			}
+}
+
+static bool
+reaches(const struct broker *b, uint32_t engine, const struct broker_node *n)
+{
+	const struct nic_attr *attr = &b->attr[engine];
+	bool found = !attr->prefix;
+
+	for (uint32_t k = 0; k < n->is.address_count && !found; k++)
+		found = same_network(attr, n->is.address[k]);
+	return found && broker_engine(b, engine)->dev;
+}
+
+uint32_t
+node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		uint32_t engine = (wish + i) % b->config.engines;
+
+		if (reaches(b, engine, n))
+			return engine;
+	}
+	return wish;
+}
+
+static void
+tell_programs(struct broker *b, const struct broker_node *n, uint32_t status)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *k = command_new(b, i, ENGINE_NODE_EVENT, NULL, NULL);
+
+		k->cmd.conn.peer_node = (uint16_t)n->is.id;
+		k->cmd.conn.status = status;
+		command_submit(b, k);
+	}
+}
+
+void
+node_up(struct broker *b, struct broker_node *n)
+{
+	if (!n->told_up && !n->is.self) {
+		n->told_up = true;
+		node_news(b, n);
+		tell_programs(b, n, 0);
+	}
+}
+
+void
+node_lost(struct broker *b, struct broker_node *n)
+{
+	n->repair_until = 0;
+	for (struct broker_link *l = b->links; l; l = l->next) {
+		if (l->node != n->is.id || l->twin)
+			continue;
+		l->saved.attempt = 0;
+		broker_link_fail(l, EHOSTDOWN);
+	}
+	if (!n->told_up)
+		return;
+	n->told_up = false;
+	node_news(b, n);
+	b->counters.nodes_down++;
+	log_event(LOG_LEVEL_WARNING, NODE_FIELDS(n->is.id), "node %u is down: its connections end",
+		  n->is.id);
+	tell_programs(b, n, EHOSTDOWN);
+}
+
+void
+node_tell_engines(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *k = command_new(b, i, ENGINE_SET_NODE, NULL, NULL);
+
+		k->cmd.node.id = (uint16_t)b->node; /* unknown: 65535, which is nobody's */
+		k->cmd.node.incarnation = b->config.incarnation;
+		command_submit(b, k);
+	}
+}
+
+/* Nobody has that id now: not shown, and without addresses. */
+static void
+node_gone(struct broker *b, struct broker_node *n)
+{
+	n->is = (struct weir_ctl_node){
+	    .id = n->is.id, .state = WEIR_NODE_GONE, .incarnation = n->is.incarnation};
+	node_news(b, n);
+	node_lost(b, n);
+	connect_kick(b, n);
+}
+
+void
+node_set_own(struct broker *b, uint32_t id)
+{
+	struct broker_node *old = node_find(b, b->node);
+
+	if (id == BROKER_NODE_UNKNOWN || id == b->node)
+		return;
+	if (b->node != BROKER_NODE_UNKNOWN) {
+		log_event(LOG_LEVEL_WARNING, NODE_FIELDS(id),
+			  "own node id changes from %u to %u: links end", b->node, id);
+		for (struct broker_link *l = b->links; l; l = l->next)
+			broker_link_fail(l, ECONNRESET);
+	}
+	if (old && old->is.self)
+		node_gone(b, old);
+	b->node = id;
+	session_publish_node(b);
+	node_tell_engines(b);
+}
+
+/* A control that was restarted has not heard of it yet: what is known stays. */
+static void
+keep_known(struct weir_ctl_node *is, const struct weir_ctl_node *was)
+{
+	is->state = was->state;
+	if (!is->control[0])
+		memcpy(is->control, was->control, sizeof(is->control));
+	if (is->address_count || is->lid[0])
+		return;
+	is->address_count = was->address_count;
+	memcpy(is->address, was->address, sizeof(is->address));
+	memcpy(is->lid, was->lid, sizeof(is->lid));
+}
+
+/*
+ * Takes over what is new in `is`; true if it is another life of the node's data plane. Incarnations
+ * grow, and an offer may have told of a newer one already. Where a clock was set back they don't,
+ * nor where another host has the id; then it was down between.
+ */
+static bool
+update(struct broker_node *n, const struct weir_ctl_node *is)
+{
+	struct weir_ctl_node was = n->is;
+	bool set_back = was.state >= WEIR_NODE_DOWN && is->state == WEIR_NODE_UP;
+
+	n->is = *is;
+	if (!is->engines)
+		n->is.engines = was.engines;
+	if (is->incarnation < was.incarnation && !set_back)
+		n->is.incarnation = was.incarnation;
+	if (is->state == WEIR_NODE_JOINING && was.incarnation)
+		keep_known(&n->is, &was);
+	return was.incarnation && n->is.incarnation != was.incarnation;
+}
+
+void
+node_input(struct broker *b, const struct weir_ctl_node *is)
+{
+	struct broker_node *n = node_find(b, is->id);
+	struct weir_ctl_node was;
+
+	if (is->self)
+		node_set_own(b, is->id);
+	if (!n)
+		n = node_add(b, is->id);
+	was = n->is;
+	n->told = true;
+	if (is->state != WEIR_NODE_JOINING)
+		n->unheard_until = 0;
+	if (update(n, is) && !n->is.self)
+		node_lost(b, n);
+	if (!n->changed || memcmp(&was, &n->is, sizeof(was)))
+		node_news(b, n);
+	if (n->is.self)
+		return;
+	if (n->is.state >= WEIR_NODE_DOWN)
+		node_lost(b, n);
+	else if (n->is.state == WEIR_NODE_UP)
+		node_up(b, n);
+	connect_kick(b, n);
+}
+
+/* ---- links on which nobody answers ---- */
+
+void
+node_tell_control(struct broker_link *l, uint32_t status)
+{
+	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK_DOWN,
+				 .length = weir_ctl_length(WEIR_CTL_LINK_DOWN)};
+
+	m.link_down.node = (uint16_t)l->b->node;
+	m.link_down.peer_node = (uint16_t)l->node;
+	m.link_down.engine = (uint8_t)l->engine;
+	m.link_down.peer_engine = (uint8_t)l->peer_engine;
+	m.link_down.status = status;
+	broker_control_send(l->b, &m);
+}
+
+/* Together with the silence of its control it means that the node is down: control decides. */
+void
+node_link_silent(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	struct broker_link *l = link_by_id(b, engine, event->conn.link);
+
+	if (l && l->live && !l->twin)
+		node_tell_control(l, EHOSTDOWN);
+}
+
+void
+node_link_heard(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	struct broker_link *l = link_by_id(b, engine, event->conn.link);
+
+	if (l && l->qp[0] && nic_qpn(l->qp[0]) == event->qpn)
+		link_confirm(l);
+}
+
+/* The peer broke the rules: its connections end, then it is set up anew. */
+static void
+end_link(struct broker *b, struct broker_link *l, uint32_t status)
+{
+	struct broker_node *n = l->twin ? NULL : node_find(b, l->node);
+
+	broker_blame_node(
+	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+	    "link of engine %u with node %u ended: %s", l->engine, l->node, strerror((int)status));
+	if (n && !n->repair_until)
+		n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
+	broker_link_fail(l, ECONNRESET);
+}
+
+void
+node_link_error(struct broker *b, uint32_t engine, const struct engine_event *event)
+{
+	struct broker_link *l = link_by_id(b, engine, event->conn.link);
+	uint32_t resumes = WEIR_RESUME_NOT;
+
+	if (!l || (!l->live && l->state != LINK_ADDING))
+		return;
+	if (event->conn.status == EPROTO && !event->wc_status) {
+		end_link(b, l, EPROTO);
+		return;
+	}
+	if (l->qp[0] && nic_qpn(l->qp[0]) == event->qpn)
+		resumes = WEIR_RESUME_BOTH;
+	else if (l->qp[1] && nic_qpn(l->qp[1]) == event->qpn)
+		resumes = WEIR_RESUME_BULK;
+	if (!resumes)
+		return; /* that one is gone already */
+	broker_blame_node(
+	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+	    "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine, l->node,
+	    event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
+	    strerror((int)event->conn.status));
+	if (event->wc_status == NIC_WC_RETRY_EXC_ERR && !l->twin)
+		node_tell_control(l, EHOSTDOWN);
+	link_repair(l, resumes);
+}
+
+/* ---- nodes that a new control has not heard of ---- */
+
+void
+nodes_unheard(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		b->node_list[i]->unheard_until = broker_now(b) + b->config.repair_timeout_ns;
+		b->node_list[i]->told = false;
+	}
+}
+
+static bool
+has_link(const struct broker *b, const struct broker_node *n)
+{
+	for (const struct broker_link *l = b->links; l; l = l->next)
+		if (l->node == n->is.id && !l->twin && l->live)
+			return true;
+	return false;
+}
+
+/*
+ * It went while there was no control that could say so. A link would tell by itself. Of whom the
+ * new one never speaks at all is no member.
+ */
+static void
+unheard(struct broker *b, struct broker_node *n)
+{
+	bool usable = node_usable(n), linked = has_link(b, n);
+
+	n->unheard_until = 0;
+	if (n->is.self || n->is.state == WEIR_NODE_GONE)
+		return;
+	if (!n->told && (usable || linked))
+		n->unheard_until = broker_now(b) + FORGET_NS;
+	else if (!n->told)
+		node_gone(b, n);
+	if (!usable || linked)
+		return;
+	n->is.state = WEIR_NODE_DOWN;
+	node_news(b, n);
+	node_lost(b, n);
+	connect_kick(b, n);
+}
+
+static uint64_t
+earlier(uint64_t time, uint64_t next)
+{
+	return time && time < next ? time : next;
+}
+
+uint64_t
+node_timers(struct broker *b, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		struct broker_node *n = b->node_list[i];
+
+		if (n->unheard_until && n->unheard_until <= now)
+			unheard(b, n);
+		if (n->repair_until && n->repair_until <= now)
+			node_lost(b, n);
+		next = earlier(n->unheard_until, earlier(n->repair_until, next));
+	}
+	return next;
+}
+
+void
+node_free_all(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->node_count; i++) {
+		free(b->node_list[i]->offers);
+		free(b->node_list[i]);
+	}
+	free(b->node_list);
+	free(b->node_by_id);
+	free(b->loop);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A segment: the memory between a thread of one program and a thread of another, or of the same
+ * one. Side 0 connected (or paired), side 1 accepted. The data plane makes it and keeps it, so that
+ * the survivor of a death can still fetch what was queued. Main thread.
+ */
+#ifndef WEIR_SEGMENT_H
+#define WEIR_SEGMENT_H
+
+#include "ipc/bell.h"
+#include "ipc/shm.h"
+#include "memfd.h"
+
+#include <sys/queue.h>
+
+#define SEGMENT_CONNECTIONS 1024u
+#define SEGMENT_RING_SLOTS 512u
+#define SEGMENT_AREA_BYTES (1ull << 19)
+
+struct broker_session;
+struct broker_user;
+
+struct segment_side {
+	struct segment *segment;
+	LIST_ENTRY(segment_side) in_session;
+	struct broker_session *session; /* NULL: has ended */
+	struct broker_user *charged;	/* its user, until the session ends, unless the other's */
+	uint32_t channel;
+	bool membarrier; /* its program is registered for it */
+	bool fetched;	 /* the program got its descriptors */
+	bool dropped;	 /* the program has unmapped it */
+	uint32_t ends;	 /* connection ends of this side */
+};
+
+struct segment {
+	uint32_t id;
+	struct memfd memory; /* stored to, never written: the programs can hold its inode locked */
+	int guard;	     /* of the mapping, see sigbus.h */
+	struct weir_bell bell[2]; /* by side */
+	struct weir_segment_geometry geometry;
+	struct segment_side side[2];
+	uint16_t free_count;
+	uint16_t free_index[SEGMENT_CONNECTIONS];
+	uint8_t users[SEGMENT_CONNECTIONS]; /* ends of connection i, 2 ... 0 */
+};
+
+/* Of its memory. */
+uint64_t segment_bytes(void);
+/* Memory and doorbells. NULL and errno. */
+struct segment *segment_open(int numa_socket);
+void segment_close(struct segment *g);
+/* Before its end: nothing guards it any more; its memory is to be released. */
+struct memfd segment_take_memory(struct segment *g);
+
+/* A line for a connection with two ends, its counters zero: 0 and *index, or -ENOSPC or -errno. */
+int segment_take(struct segment *g, uint32_t *index);
+/* The end of that side is done with it. */
+void segment_give(struct segment *g, uint32_t index, uint32_t side);
+/* Messages that the programs say to have received on a connection, both ways. */
+uint64_t segment_messages(const struct segment *g, uint32_t index);
+/* New connections may join it. */
+bool segment_open_to_new(const struct segment *g);
+/* Nobody can need it from us any more: each side has ended, dropped it, or only has it left. */
+bool segment_unused(const struct segment *g);
+
+#endif

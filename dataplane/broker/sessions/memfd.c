@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sealed, populated, NUMA-bound shared memory. */
+#define _GNU_SOURCE
+#include "memfd.h"
+
+#include "ipc/shm.h"
+#include "base/monotonic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LEASE_NS                                                                                   \
+	2000000000u /* a lease is relied on for so long: well below fs.lease-break-time            \
+		     */
+
+/* Bytes that one system call makes: 30 us, 300 us where others make as much. */
+#define CALL (64ul << 10)
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21u << 26)
+#endif
+
+static unsigned long
+huge_pages(const char *what)
+{
+	char path[96];
+	unsigned long n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-2048kB/%s_hugepages",
+		 what);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%lu", &n) != 1)
+		n = 0;
+	fclose(f);
+	return n;
+}
+
+/* Populating without enough pages would end in SIGBUS, so they are counted first. */
+static int
+huge_enough(size_t bytes)
+{
+	unsigned long reserved = huge_pages("resv"), nr = huge_pages("free");
+
+	return nr > reserved && (nr - reserved) * MEMFD_HUGE_PAGE >= bytes;
+}
+
+/* Preferred, not strict: a socket without memory must not raise SIGBUS. */
+static void
+bind_part(const struct memfd *m, const struct memfd_part *part)
+{
+	unsigned long mask[16] = {0}, node = (unsigned long)part->numa_socket;
+	size_t from = part->offset / m->page * m->page;
+	size_t to = (part->offset + part->length) / m->page * m->page;
+
+	if (part->numa_socket < 0 || node >= sizeof(mask) * 8 || to <= from)
+		return;
+	mask[node / (sizeof(long) * 8)] = 1ul << node % (sizeof(long) * 8);
+	/* a kernel without NUMA refuses; then there is nothing to choose */
+	syscall(SYS_mbind, (char *)m->base + from, to - from, MPOL_PREFERRED, mask,
+		sizeof(mask) * 8, 0);
+}
+
+static int
+populate(const struct memfd *m, size_t from, size_t length)
+{
+	size_t step = WEIR_ALIGN_UP(CALL, m->page);
+
+	for (size_t end = from + length; from < end; from += step) {
+		length = end - from < step ? end - from : step;
+		if (!madvise((char *)m->base + from, length, MADV_POPULATE_WRITE))
+			continue;
+		if (errno != EINVAL)
+			return errno == EFAULT ? -ENOMEM : -errno;
+		/* an older kernel: the pages at least exist */
+		if (fallocate(m->fd, 0, (off_t)from, (off_t)length))
+			return -errno;
+	}
+	return 0;
+}
+
+/* Another description of the file; the kernel counts those that come from an open(). -errno. */
+static int
+open_again(int fd)
+{
+	char path[32];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	return again < 0 ? -errno : again;
+}
+
+static int
+create(const char *name, size_t bytes, unsigned huge_flags)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
+	int rc = fd < 0 || ftruncate(fd, (off_t)bytes) ? -errno : open_again(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int
+begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_part *parts,
+	 unsigned part_count, struct memfd *m)
+{
+	size_t page = huge_flags ? MEMFD_HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE);
+	int rc;
+
+	*m = (struct memfd){.fd = -1, .base = MAP_FAILED, .page = page};
+	m->bytes = (bytes + page - 1) / page * page;
+	m->fd = create(name, m->bytes, huge_flags);
+	if (m->fd < 0)
+		return m->fd;
+	m->base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	if (m->base != MAP_FAILED)
+		m->mapped = m->bytes;
+	if (m->base == MAP_FAILED || madvise(m->base, m->bytes, MADV_DONTFORK))
+		goto err;
+	for (unsigned i = 0; i < part_count; i++)
+		bind_part(m, &parts[i]);
+	return 0;
+err:
+	rc = -errno;
+	memfd_close(m);
+	return rc;
+}
+
+int
+memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
+	    unsigned part_count, struct memfd *m)
+{
+	if (huge && huge_enough(bytes) &&
+	    !begin_on(name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, parts, part_count, m))
+		return 0;
+	return begin_on(name, bytes, 0, parts, part_count, m);
+}
+
+int
+memfd_go_on(struct memfd *m, size_t most)
+{
+	size_t length = m->bytes - m->present;
+	int rc;
+
+	if (!length)
+		return 0; /* sealed already */
+	if (length > most)
+		length = WEIR_ALIGN_UP(most, m->page);
+	rc = populate(m, m->present, length);
+	if (rc)
+		return rc;
+	m->present += length;
+	if (m->present < m->bytes)
+		return 1;
+	return fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
+}
+
+int
+memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
+	   unsigned part_count, struct memfd *m)
+{
+	int rc = memfd_begin(name, bytes, huge, parts, part_count, m);
+
+	if (rc)
+		return rc;
+	rc = memfd_go_on(m, m->bytes);
+	if (!rc)
+		return 0;
+	huge = m->page == MEMFD_HUGE_PAGE;
+	memfd_close(m);
+	return huge ? memfd_open(name, bytes, 0, parts, part_count, m) : rc;
+}
+
+/*
+ * A write lease is given to who alone has the file open; mappings count, since they hold what was
+ * opened. Until it is broken, fs.lease-break-time after somebody asks, an open() of others waits.
+ * So no program can hold a lock of the inode, which the punching of holes takes.
+ */
+static int
+lease(struct memfd *m)
+{
+	int fd = m->apart ? m->fd : open_again(m->fd);
+
+	if (fd < 0)
+		return -EBUSY; /* out of descriptors: later */
+	if (!m->apart)
+		close(m->fd);
+	m->fd = fd;
+	m->apart = true;
+	if (!fcntl(fd, F_SETLEASE, F_WRLCK)) {
+		m->leased = monotonic_ns();
+		return 1;
+	}
+	if (errno == EAGAIN || errno == ENOMEM)
+		return -EBUSY;
+	memfd_close(m); /* no leases on such files: its last user frees it */
+	return 0;
+}
+
+/* The last `most` of *bytes, rounded up to pages: where they begin; *bytes goes there. */
+static size_t
+last(const struct memfd *m, size_t *bytes, size_t most, size_t *length)
+{
+	*length = WEIR_ALIGN_UP(most, m->page);
+	if (*length > *bytes)
+		*length = *bytes;
+	return *bytes -= *length;
+}
+
+int
+memfd_release(struct memfd *m, size_t most)
+{
+	size_t length, at;
+
+	if (m->base != MAP_FAILED) {
+		at = last(m, &m->mapped, most, &length);
+		munmap((char *)m->base + at, length);
+		if (!m->mapped)
+			m->base = MAP_FAILED;
+		return 1;
+	}
+	if (!m->leased)
+		return lease(m);
+	if (m->present && monotonic_ns() - m->leased < LEASE_NS) {
+		at = last(m, &m->present, most, &length);
+		/* fails for want of memory at most: then close() frees it */
+		if (fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			      (off_t)length))
+			m->present = 0;
+		return 1;
+	}
+	if (m->present) { /* we got no CPU for long */
+		fcntl(m->fd, F_SETLEASE, F_UNLCK);
+		m->leased = 0;
+		return 1;
+	}
+	memfd_close(m);
+	return 0;
+}
+
+struct memfd
+memfd_move(struct memfd *m)
+{
+	struct memfd moved = *m;
+
+	*m = (struct memfd){.fd = -1, .base = MAP_FAILED};
+	return moved;
+}
+
+void
+memfd_close(struct memfd *m)
+{
+	if (m->base != MAP_FAILED)
+		munmap(m->base, m->mapped);
+	if (m->fd >= 0)
+		close(m->fd);
+	*m = (struct memfd){.fd = -1, .base = MAP_FAILED};
+}

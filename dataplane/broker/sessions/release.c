@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that programs have had: released piece by piece, so that nothing else waits for it, and
+ * charged to its user until no program can reach it any more. A program may keep a descriptor or a
+ * mapping for as long as it likes; then the memory is there, and counts.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Between two looks whether a program has let go. */
+#define FIRST_NS 1000000u
+#define LAST_NS BROKER_SECOND_NS
+
+struct broker_release {
+	struct broker_release *next;
+	struct memfd memory;
+	struct broker_user *owner;
+	uint64_t charged[USER_LIMITS];
+	uint64_t due, pause; /* a program had it */
+};
+
+static void
+finish(struct broker_release **at)
+{
+	struct broker_release *r = *at;
+
+	for (enum user_limit i = 0; i < USER_LIMITS; i++)
+		user_give(r->owner, i, r->charged[i]);
+	*at = r->next;
+	free(r);
+}
+
+void
+release_memory(struct broker *b, struct memfd *memory, struct broker_user *owner, uint64_t bytes,
+	       enum user_limit also)
+{
+	struct broker_release *r = broker_alloc(sizeof(*r));
+
+	r->memory = memfd_move(memory);
+	r->owner = owner;
+	r->charged[USER_MEMORY] = bytes;
+	if (also != USER_MEMORY)
+		r->charged[also] = 1;
+	r->pause = FIRST_NS;
+	r->next = b->releases;
+	b->releases = r;
+	b->release_due = 0;
+	if (!r->memory.bytes)
+		finish(&b->releases);
+}
+
+/* A piece of one that is due. */
+uint64_t
+release_timers(struct broker *b, uint64_t now)
+{
+	struct broker_release **at = &b->releases, *r;
+	uint64_t next = UINT64_MAX, begin;
+	int rc = -EBUSY;
+
+	if (now < b->release_due)
+		return b->releases ? b->release_due : UINT64_MAX;
+	while ((r = *at) && rc < 0) {
+		if (r->due <= now) {
+			begin = pace_clock();
+			rc = memfd_release(&r->memory, MEMFD_PIECE);
+			user_charge(r->owner, pace_clock() - begin, false);
+		}
+		if (!rc) {
+			finish(at);
+		} else if (rc < 0) {
+			if (r->due <= now) {
+				r->due = now + r->pause;
+				r->pause = r->pause < LAST_NS / 2 ? 2 * r->pause : LAST_NS;
+			}
+			next = r->due < next ? r->due : next;
+			at = &r->next;
+		}
+	}
+	b->release_due = rc < 0 ? next : now;
+	return b->releases ? b->release_due : UINT64_MAX;
+}
+
+void
+release_all(struct broker *b)
+{
+	for (struct broker_release *r = b->releases; r; r = b->releases) {
+		memfd_close(&r->memory);
+		finish(&b->releases);
+	}
+}

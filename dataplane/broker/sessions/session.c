@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sessions: attach, replies, the end. A session ends in one way, whoever ends it: names and
+ * segments go at once, local peers are told, every engine forgets it, and only then its memory
+ * goes.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WAIT_NS BROKER_SECOND_NS
+#define SHARED_MEMORY "shared memory (free some, or reserve huge pages: scripts/setup_hugepages.sh)"
+
+struct weir_session_msg
+session_msg(uint32_t type)
+{
+	return (struct weir_session_msg){.type = type, .length = weir_session_length(type)};
+}
+
+static void
+refusal_text(struct weir_session_msg *m, int code, const char *format, va_list args)
+{
+	*m = session_msg(WEIR_MSG_REFUSED);
+	m->refused.code = code;
+	vsnprintf(m->refused.reason, sizeof(m->refused.reason), format, args);
+}
+
+void
+session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	refusal_text(reply, code, format, args);
+	va_end(args);
+}
+
+void
+session_reply(struct broker_session *s, struct weir_session_msg *reply, const int *fds,
+	      unsigned fd_count)
+{
+	if (!s->pending)
+		return;
+	s->pending = false;
+	if (reply->type == WEIR_MSG_REFUSED)
+		s->b->counters.requests_refused++;
+	else
+		s->b->counters.requests++;
+	if (s->reply)
+		s->reply(s->user, reply, fds, fd_count);
+}
+
+void
+session_refuse(struct broker_session *s, int code, const char *format, ...)
+{
+	struct weir_session_msg m;
+	va_list args;
+
+	va_start(args, format);
+	refusal_text(&m, code, format, args);
+	va_end(args);
+	session_reply(s, &m, NULL, 0);
+}
+
+void
+session_in_line(struct broker_session *s, bool in)
+{
+	s->b->line += (uint32_t)in - (uint32_t)s->in_line;
+	s->in_line = in;
+}
+
+static size_t
+work_bytes(const struct broker_session *s, uint32_t i)
+{
+	return engine_session_bytes(broker_engine(s->b, i)->engine_config, &s->view[i].geometry);
+}
+
+/* Memory that a session takes: its arena, and the tables that main and the engines keep of it. */
+static uint64_t
+session_bytes(const struct broker_session *s, const struct weir_geometry *g)
+{
+	const struct broker_config *c = &s->b->config;
+	uint64_t bytes = g->bytes + sizeof(*s) + c->regions * sizeof(*s->region) +
+			 c->channels * sizeof(*s->channel) + g->connections * sizeof(*s->free_desc);
+
+	for (uint32_t i = 0; i < c->engines; i++)
+		bytes += sizeof(*s->view) + sizeof(*s->view_owned) +
+			 engine_session_bytes(broker_engine(s->b, i)->engine_config, g);
+	return bytes;
+}
+
+/* Work memory of each engine; its receive blocks and the send heap as MRs of its device. */
+static int
+build_view(struct broker_session *s, uint32_t i)
+{
+	const struct weir_geometry *g = &s->arena.geometry;
+	struct nic_device *dev = broker_engine(s->b, i)->dev;
+	struct engine_session *v = &s->view[i];
+	uint8_t *base = arena_base(&s->arena);
+	uint64_t offset, bytes;
+	int rc;
+
+	v->id = s->id;
+	v->base = base;
+	v->geometry = *g;
+	v->share = &s->share;
+	v->work = s->b->config.memory_get(s->b->config.user, work_bytes(s, i),
+					  broker_engine(s->b, i)->numa_socket);
+	if (!v->work)
+		return -ENOMEM;
+	if (!dev)
+		return 0;
+	arena_recv_part(g, i, &offset, &bytes);
+	rc = broker_ops(s->b, i)->mr_reg(dev, base + offset, bytes,
+					 NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &v->recv_mr);
+	if (rc)
+		return rc;
+	for (uint32_t k = 0; k < i; k++)
+		if (broker_engine(s->b, k)->dev == dev) {
+			v->send_mr = s->view[k].send_mr;
+			return 0;
+		}
+	rc = broker_ops(s->b, i)->mr_reg(dev, base + weir_arena_send(g),
+					 (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE,
+					 NIC_REMOTE_READ, &v->send_mr);
+	s->view_owned[i] = !rc;
+	return rc;
+}
+
+static void
+deregister_views(struct broker_session *s)
+{
+	for (uint32_t i = 0; i < s->b->config.engines; i++) {
+		struct nic_device *dev = broker_engine(s->b, i)->dev;
+		struct engine_session *v = &s->view[i];
+
+		if (dev && v->recv_mr.length)
+			broker_ops(s->b, i)->mr_dereg(dev, &v->recv_mr);
+		if (dev && s->view_owned[i])
+			broker_ops(s->b, i)->mr_dereg(dev, &v->send_mr);
+	}
+}
+
+void
+session_free(struct broker_session *s)
+{
+	struct broker *b = s->b;
+	struct memfd memory;
+
+	session_in_line(s, false);
+	if (s->farewell)
+		s->farewell(s->user, NULL, NULL, 0);
+
+	for (uint32_t i = 0; i < s->channel_count; i++)
+		b->config.doorbell_remove(b->config.user, s->channel[i].engine,
+					  s->id * b->config.channels + i);
+	if (s->program_doorbell >= 0)
+		close(s->program_doorbell);
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (s->view[i].work)
+			b->config.memory_put(b->config.user, s->view[i].work, work_bytes(s, i));
+	deregister_views(s);
+	regions_free(s);
+	memory = arena_take_memory(&s->arena);
+	release_memory(b, &memory, s->owner, s->charged_bytes, USER_MEMORY);
+	b->session[s->id] = NULL;
+	b->session_count--;
+	free(s->view);
+	free(s->view_owned);
+	free(s->region);
+	free(s->channel);
+	free(s->free_desc);
+	user_give(s->owner, USER_SESSIONS, 1);
+	free(s);
+}
+
+void
+broker_session_release(struct broker_session *s)
+{
+	if (s->state != SESSION_CLOSING || s->waiting || s->commands)
+		return;
+	while (s->conns)
+		conn_gone(s->b, s->conns);
+	session_free(s);
+}
+
+static void
+removed(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+
+	(void)b;
+	s->waiting--;
+	broker_session_release(s);
+}
+
+void
+session_unlisten(struct broker_session *s, uint32_t index)
+{
+	struct service_listener *l = s->listener[index];
+
+	service_remove(&s->b->services, l);
+	if (l->public) {
+		weir_services_remove(&s->b->services_public, l->service);
+		user_give(s->owner, USER_SERVICES, 1);
+		services_changed(s->b);
+	}
+	s->listener[index] = NULL;
+	s->listener_count--;
+	free(l);
+}
+
+static void
+leave_building(struct broker_session *s)
+{
+	struct broker_session **at = &s->b->building;
+
+	while (*at != s)
+		at = &(*at)->next_building;
+	*at = s->next_building;
+	if (!*at)
+		s->b->last_building = at;
+}
+
+static void
+close_session(struct broker_session *s)
+{
+	struct broker *b = s->b;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	b->counters.sessions_closed++;
+	broker_blame_user(b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) ends", s->id, (int)s->pid, s->name);
+	if (s->state == SESSION_BUILDING) { /* nobody else knows it */
+		leave_building(s);
+		session_free(s);
+		return;
+	}
+	if (s->state == SESSION_OPEN)
+		user_left_one(s->owner);
+	session_in_line(s, false);
+	s->state = SESSION_CLOSING;
+	s->reply = NULL;
+	s->pending = false;
+	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
+		if (s->listener[i])
+			session_unlisten(s, i);
+	for (struct broker_conn *c = s->conns; c; c = c->next) {
+		connect_forget(c);
+		/* an open one is ended by its engine: the program may have closed it properly
+		 * before */
+		if (!c->opened || !c->peer || !c->peer->opened)
+			conn_tell_peer(b, c, ECONNRESET);
+	}
+	local_session_end(b, s);
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *c = command_new(b, i, ENGINE_SESSION_REMOVE, removed, s);
+
+		c->cmd.session = &s->view[i];
+		s->waiting++;
+		command_submit(b, c);
+	}
+}
+
+void
+broker_session_close(struct broker_session *s)
+{
+	struct broker *b = s->b;
+
+	s->farewell = NULL;
+	close_session(s);
+	broker_flush(b);
+}
+
+void
+session_end(struct broker_session *s)
+{
+	broker_reply_fn *reply = s->reply;
+	void *user = s->user;
+
+	if (reply)
+		reply(user, NULL, NULL, 0);
+	close_session(s);
+}
+
+void
+session_leave(struct broker_session *s)
+{
+	broker_reply_fn *reply = s->reply;
+
+	if (s->state != SESSION_OPEN) {
+		session_end(s);
+		return;
+	}
+	close_session(s);
+	s->farewell = reply;
+}
+
+/* Its last word, asked for or not: the library doesn't attach again by itself. */
+static void
+end_with(struct broker_session *s, struct weir_session_msg *last_word)
+{
+	if (s->reply)
+		s->reply(s->user, last_word, NULL, 0);
+	session_end(s);
+}
+
+void
+session_spoil(struct broker_session *s, const char *reason)
+{
+	struct weir_session_msg m;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	s->b->counters.sessions_spoilt++;
+	broker_blame_user(s->b, s->uid, "sessions closed", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s, uid %u) closed: %s", s->id, (int)s->pid, s->name,
+			  (unsigned)s->uid, reason);
+	session_refusal(&m, ECONNABORTED, "ended by the data plane: %s; correct the program",
+			reason);
+	end_with(s, &m);
+}
+
+void
+session_evict(struct broker_session *s, const char *reason)
+{
+	struct weir_session_msg m;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	s->b->counters.evicted++;
+	session_refusal(&m, ECONNABORTED, "evicted by an operator%s%s; attach again if you may",
+			*reason ? ": " : "", reason);
+	end_with(s, &m);
+}
+
+void
+session_full(struct broker *b, uint32_t id)
+{
+	const struct broker_session *s = id < b->config.sessions ? b->session[id] : NULL;
+
+	if (s && s->state == SESSION_OPEN)
+		broker_blame_user(
+		    b, s->uid, "full receive memory", LOG_LEVEL_WARNING, SESSION_FIELDS(s),
+		    "session %u (pid %d, %s): its receive memory is full and peers wait; it "
+		    "should receive faster, or attach with a larger arena",
+		    s->id, (int)s->pid, s->name);
+}
+
+static void
+welcome(struct broker_session *s)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
+
+	s->state = SESSION_OPEN;
+	session_in_line(s, false);
+	user_attached(s->owner);
+	s->b->counters.sessions_opened++;
+	broker_blame_user(s->b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
+			  "session %u (pid %d, %s) is attached", s->id, (int)s->pid, s->name);
+	m.welcome.version = WEIR_SESSION_VERSION_MAX;
+	m.welcome.flags = s->b->membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
+	m.welcome.session = s->id;
+	m.welcome.node = s->b->node;
+	m.welcome.geometry = s->arena.geometry;
+	session_reply(s, &m, &s->arena.memory.fd, 1);
+}
+
+static void
+added(struct broker *b, struct broker_command *c)
+{
+	struct broker_session *s = c->context;
+
+	s->waiting--;
+	if (c->cmd.result && !s->result)
+		s->result = c->cmd.result;
+	if (s->state == SESSION_CLOSING) {
+		broker_session_release(s);
+		return;
+	}
+	if (s->waiting)
+		return;
+	if (!s->result) {
+		welcome(s);
+		return;
+	}
+	b->counters.sessions_refused++;
+	session_refuse(s, -s->result,
+		       "an engine has no room for another session; raise the data plane's limits");
+	close_session(s);
+}
+
+/* The memory's head; the rest of it is made in pieces. */
+static int
+begin(struct broker_session *s, uint64_t wish, const char **what)
+{
+	const struct broker_config *c = &s->b->config;
+	struct arena_limits limits = {c->session_connections, c->channels, c->ring_slots,
+				      c->engines, c->arena_bytes};
+	int numa[BROKER_ENGINES_MAX];
+	struct weir_geometry g;
+	int rc = arena_geometry(&limits, wish, &g);
+
+	*what = "an arena (allow larger ones: --arena)";
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < c->engines; i++)
+		numa[i] = c->engine[i].numa_socket;
+	rc = user_take(s->owner, USER_MEMORY, session_bytes(s, &g));
+	if (rc) {
+		*what = NULL;
+		return rc;
+	}
+	s->charged_bytes = session_bytes(s, &g);
+	*what = SHARED_MEMORY;
+	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
+}
+
+/* Its memory is there: views of it for the engines, which then are told. */
+static int
+add(struct broker_session *s)
+{
+	uint32_t connections = s->arena.geometry.connections;
+	struct broker *b = s->b;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->config.engines && !rc; i++)
+		rc = build_view(s, i);
+	if (rc)
+		return rc;
+	s->free_desc = broker_alloc(connections * sizeof(*s->free_desc));
+	for (uint32_t i = 0; i < connections; i++)
+		s->free_desc[i] = connections - 1 - i;
+	s->free_desc_count = connections;
+	s->state = SESSION_ADDING;
+	s->waiting = b->config.engines;
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);
+
+		c->cmd.session = &s->view[i];
+		command_submit(b, c);
+	}
+	return 0;
+}
+
+static void
+refuse_memory(struct weir_session_msg *no, int rc, const char *what)
+{
+	session_refusal(no, -rc, "no memory for %s: %s", what, strerror(-rc));
+}
+
+/* Those who wait know that something goes on. */
+static void
+tell_to_wait(struct broker *b, uint64_t now)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_WAIT);
+
+	if (now - b->told_to_wait < WAIT_NS)
+		return;
+	b->told_to_wait = now;
+	for (struct broker_session *s = b->building; s; s = s->next_building)
+		s->reply(s->user, &m, NULL, 0);
+}
+
+/*
+ * Of each user's first session the one that has cost least: nobody waits for all that another user
+ * has begun, nor for a large arena.
+ */
+static struct broker_session *
+next_building(struct broker *b)
+{
+	struct broker_session *next = NULL;
+
+	b->building_look++;
+	for (struct broker_session *s = b->building; s; s = s->next_building)
+		if (user_first(s->owner, b->building_look) && (!next || s->cost_ns < next->cost_ns))
+			next = s;
+	return next;
+}
+
+uint64_t
+sessions_build(struct broker *b, uint64_t now)
+{
+	struct broker_session *s = next_building(b);
+	const char *what = SHARED_MEMORY;
+	struct weir_session_msg no;
+	uint64_t begin, cost;
+	int rc;
+
+	if (!s)
+		return UINT64_MAX;
+	begin = pace_clock();
+	rc = arena_go_on(&s->arena);
+	if (rc <= 0)
+		leave_building(s);
+	if (!rc) {
+		what = "memory regions (raise the limit of locked memory or of regions)";
+		rc = add(s);
+	}
+	cost = pace_clock() - begin;
+	s->cost_ns += cost;
+	if (s->charged)
+		user_charge(s->owner, cost, false);
+	if (rc < 0) {
+		b->counters.sessions_refused++;
+		refuse_memory(&no, rc, what);
+		s->reply(s->user, &no, NULL, 0);
+		session_free(s);
+	}
+	tell_to_wait(b, now);
+	return b->building ? now : UINT64_MAX;
+}
+
+/* The slots go round, so that a doorbell's number isn't used again at once. */
+static uint32_t
+free_slot(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.sessions; i++) {
+		uint32_t id = (b->session_next + i) % b->config.sessions;
+
+		if (!b->session[id]) {
+			b->session_next = id + 1;
+			return id;
+		}
+	}
+	return UINT32_MAX;
+}
+
+static struct broker_session *
+session_new(struct broker *b, uint32_t id)
+{
+	const struct broker_config *c = &b->config;
+	struct broker_session *s = broker_alloc(sizeof(*s));
+
+	s->b = b;
+	s->id = id;
+	s->state = SESSION_BUILDING;
+	s->program_doorbell = -1;
+	s->arena = (struct arena){.memory = {.fd = -1, .base = (void *)-1}, .guard = -1};
+	s->view = broker_alloc(c->engines * sizeof(*s->view));
+	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
+	s->region = broker_alloc(c->regions * sizeof(*s->region));
+	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
+	b->session[id] = s;
+	b->session_count++;
+	return s;
+}
+
+/* Whether we can talk to it at all; else the answer that says why. */
+static bool
+hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t length,
+		 struct weir_session_msg *no)
+{
+	size_t head = offsetof(struct weir_session_msg, hello.flags);
+
+	if (length < head || m->type != WEIR_MSG_HELLO || m->hello.magic != WEIR_SESSION_MAGIC) {
+		session_refusal(no, EPROTO,
+				"not a greeting of libweir; use the library of this version");
+		return false;
+	}
+	if (m->hello.version_min > WEIR_SESSION_VERSION_MAX ||
+	    m->hello.version_max < WEIR_SESSION_VERSION_MIN) {
+		session_refusal(no, EPROTO,
+				"the library speaks versions %u to %u, the data plane %u to %u; "
+				"install libweir and weir-dataplane of one release",
+				m->hello.version_min, m->hello.version_max,
+				WEIR_SESSION_VERSION_MIN, WEIR_SESSION_VERSION_MAX);
+		return false;
+	}
+	if (weir_session_check(m, length)) {
+		session_refusal(no, EPROTO, "malformed greeting; use the library of this version");
+		return false;
+	}
+	if (b->stopping) {
+		session_refusal(no, ECONNREFUSED, "the data plane is stopping; attach again later");
+		return false;
+	}
+	if (b->draining) {
+		b->counters.drained++;
+		session_refusal(no, ECONNREFUSED,
+				"this node is being drained: no new programs; attach again later");
+		return false;
+	}
+	if (b->session_count >= b->session_limit) {
+		session_refusal(no, EMFILE,
+				"all %u sessions are in use; close a program or raise the limit",
+				b->session_limit);
+		return false;
+	}
+	return true;
+}
+
+/* For logs and tables: what could steer a terminal or end a line is left out. */
+static void
+take_name(struct broker_session *s, const char *name)
+{
+	for (size_t i = 0; i < sizeof(s->name) - 1 && name[i]; i++)
+		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+}
+
+struct broker_session *
+broker_session_open(struct broker *b, const struct weir_session_msg *hello, size_t length,
+		    pid_t pid, uid_t uid, broker_reply_fn *reply, void *user)
+{
+	struct weir_session_msg no;
+	struct broker_session *s;
+	struct broker_user *owner;
+	const char *what;
+	int rc;
+
+	if (!hello_acceptable(b, hello, length, &no) || user_begin(b, uid, &owner, &no)) {
+		b->counters.sessions_refused++;
+		reply(user, &no, NULL, 0);
+		return NULL;
+	}
+	s = session_new(b, free_slot(b));
+	s->pid = pid;
+	s->uid = uid;
+	s->owner = owner;
+	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
+	take_name(s, hello->hello.name);
+	share_init(s);
+	rc = begin(s, hello->hello.arena, &what);
+	if (rc) {
+		b->counters.sessions_refused++;
+		if (!what)
+			user_refusal(s->owner, USER_MEMORY, rc, &no);
+		else
+			refuse_memory(&no, rc, what);
+		session_free(s);
+		reply(user, &no, NULL, 0);
+		return NULL;
+	}
+	atomic_store_explicit(&arena_head(&s->arena)->node,
+			      b->node == BROKER_NODE_UNKNOWN ? 0 : b->node + 1,
+			      memory_order_relaxed);
+	atomic_store_explicit(&arena_head(&s->arena)->nodes, b->node_changes, memory_order_relaxed);
+	s->reply = reply;
+	s->user = user;
+	s->pending = true;
+	if (!b->building)
+		b->told_to_wait = broker_now(b);
+	*b->last_building = s;
+	b->last_building = &s->next_building;
+	return s;
+}
+
+void
+session_publish_node(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->config.sessions; i++)
+		if (b->session[i])
+			atomic_store_explicit(&arena_head(&b->session[i]->arena)->node, b->node + 1,
+					      memory_order_relaxed);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "socket_threads.h"
+
+#include "base/monotonic.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX 16u
+#define KICK SIGURG /* ignored by default, and nobody else's here */
+
+struct worker {
+	struct socket_threads *t;
+	pthread_t thread;
+	struct socket_job *job; /* under way */
+	uint64_t since;
+};
+
+/* All but event_fd under the lock. */
+struct socket_threads {
+	pthread_mutex_t lock;
+	pthread_cond_t submitted;
+	int event_fd;
+	struct socket_job *queue, **last;
+	struct socket_job *done;
+	unsigned workers, idle, under_way;
+	bool ending;
+	struct worker worker[THREADS_MAX];
+};
+
+static bool
+user_waits(const struct socket_threads *t, uid_t uid)
+{
+	for (unsigned i = 0; i < t->workers; i++)
+		if (t->worker[i].job && t->worker[i].job->uid == uid)
+			return true;
+	return false;
+}
+
+/* The first of a user who has none under way. */
+static struct socket_job *
+next_job(struct socket_threads *t)
+{
+	for (struct socket_job **at = &t->queue; *at; at = &(*at)->next) {
+		struct socket_job *job = *at;
+
+		if (user_waits(t, job->uid))
+			continue;
+		*at = job->next;
+		if (!*at)
+			t->last = at;
+		return job;
+	}
+	return NULL;
+}
+
+static void
+run(struct socket_job *job)
+{
+	job->result =
+	    job->room ? recv(job->fd, job->room, job->size, MSG_DONTWAIT) : close(job->fd);
+	if (job->result < 0)
+		job->result = -errno;
+}
+
+static void *
+work(void *arg)
+{
+	struct worker *w = arg;
+	struct socket_threads *t = w->t;
+
+	pthread_mutex_lock(&t->lock);
+	while (!t->ending) {
+		w->job = next_job(t);
+		if (!w->job) {
+			t->idle++;
+			pthread_cond_wait(&t->submitted, &t->lock);
+			t->idle--;
+			continue;
+		}
+		w->since = monotonic_ns();
+		pthread_mutex_unlock(&t->lock);
+		/* dropped descriptors are closed before this system call returns */
+		run(w->job);
+		pthread_mutex_lock(&t->lock);
+		w->job->ns = monotonic_ns() - w->since;
+		w->job->next = t->done;
+		t->done = w->job;
+		w->job = NULL;
+		t->under_way--;
+		/* another one of this user may go on */
+		pthread_cond_broadcast(&t->submitted);
+		eventfd_write(t->event_fd, 1);
+	}
+	pthread_cond_broadcast(&t->submitted);
+	pthread_mutex_unlock(&t->lock);
+	return NULL;
+}
+
+/* Signals are main's but for the kick. */
+static void
+add_worker(struct socket_threads *t)
+{
+	struct worker *w = &t->worker[t->workers];
+	sigset_t blocked, before;
+
+	w->t = t;
+	sigfillset(&blocked);
+	sigdelset(&blocked, KICK);
+	sigdelset(&blocked, SIGBUS);
+	sigdelset(&blocked, SIGSEGV);
+	pthread_sigmask(SIG_SETMASK, &blocked, &before);
+	if (!pthread_create(&w->thread, NULL, work, w))
+		t->workers++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void
+on_kick(int signal)
+{
+	(void)signal;
+}
+
+struct socket_threads *
+socket_threads_open(void)
+{
+	struct sigaction kick = {.sa_handler = on_kick}; /* no SA_RESTART: it interrupts */
+	struct socket_threads *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	t->last = &t->queue;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->submitted, NULL);
+	if (t->event_fd >= 0 && !sigaction(KICK, &kick, NULL)) {
+		pthread_mutex_lock(&t->lock);
+		add_worker(t);
+		pthread_mutex_unlock(&t->lock);
+	}
+	if (t->workers)
+		return t;
+	if (t->event_fd >= 0)
+		close(t->event_fd);
+	free(t);
+	errno = EAGAIN;
+	return NULL;
+}
+
+void
+socket_threads_close(struct socket_threads *t)
+{
+	pthread_mutex_lock(&t->lock);
+	assert(!t->under_way);
+	t->ending = true;
+	pthread_cond_broadcast(&t->submitted);
+	pthread_mutex_unlock(&t->lock);
+	for (unsigned i = 0; i < t->workers; i++)
+		pthread_join(t->worker[i].thread, NULL);
+	close(t->event_fd);
+	pthread_mutex_destroy(&t->lock);
+	pthread_cond_destroy(&t->submitted);
+	free(t);
+}
+
+int
+socket_threads_fd(const struct socket_threads *t)
+{
+	return t->event_fd;
+}
+
+void
+socket_threads_submit(struct socket_threads *t, struct socket_job *job)
+{
+	pthread_mutex_lock(&t->lock);
+	job->next = NULL;
+	*t->last = job;
+	t->last = &job->next;
+	t->under_way++;
+	if (!t->idle && t->workers < THREADS_MAX)
+		add_worker(t);
+	pthread_cond_signal(&t->submitted);
+	pthread_mutex_unlock(&t->lock);
+}
+
+struct socket_job *
+socket_threads_take(struct socket_threads *t)
+{
+	struct socket_job *job;
+	eventfd_t rings;
+
+	pthread_mutex_lock(&t->lock);
+	job = t->done;
+	if (job)
+		t->done = job->next;
+	else
+		(void)!eventfd_read(t->event_fd, &rings);
+	pthread_mutex_unlock(&t->lock);
+	return job;
+}
+
+bool
+socket_threads_kick(struct socket_threads *t)
+{
+	uint64_t now = monotonic_ns();
+	bool under_way;
+
+	pthread_mutex_lock(&t->lock);
+	for (unsigned i = 0; i < t->workers; i++)
+		if (t->worker[i].job && now - t->worker[i].since > SOCKET_KICK_NS)
+			pthread_kill(t->worker[i].thread, KICK);
+	under_way = t->under_way;
+	pthread_mutex_unlock(&t->lock);
+	return under_way;
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Users, and what their programs use together: sessions, memory, connections, public services, a
+ * rate. Counted here, on main, by the credentials of the socket: it holds whether control lives or
+ * not.
+ */
+#include "internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
+#define USER_SHARE 10u /* a tenth of the time for coming and going, and one for requests */
+/* Of a burst: what a stranger may have cost to be one that costs little (10 ms of 1/120 of the
+ * time: some sessions per second), and what those may cost at once. */
+#define LITTLE_PART 50u
+#define FRUGAL_PART 10u
+#define USER_BURSTS 4u	     /* who has a session may come and go for longer at once */
+#define USERS_KEPT_MAX 1024u /* with settings of their own */
+
+struct broker_user {
+	struct broker_user *next;
+	struct broker *b;
+	uint32_t uid;
+	bool kept; /* has settings of its own */
+	uint64_t used[USER_LIMITS];
+	struct user_limits limits;
+	uint64_t look;		   /* last of user_first() */
+	uint32_t attached;	   /* sessions that are open */
+	uint64_t since;		   /* that there is one */
+	struct pace pace;	   /* main's CPU time that its programs cost by coming and going */
+	struct pace requests;	   /* the same, by their requests */
+	struct engine_share share; /* above those of its sessions */
+};
+
+static void
+store_rate(struct broker_user *u)
+{
+	struct engine_share *share = &u->share;
+
+	atomic_store_explicit(&share->burst_ns, rate_burst_ns(&u->limits.rate),
+			      memory_order_relaxed);
+	atomic_store_explicit(&share->rate, u->limits.rate.bytes, memory_order_relaxed);
+}
+
+/* Nothing of it is left; what it sent is paid for, so that leaving and coming back gains nothing.
+ */
+static bool
+forgettable(struct broker *b, struct broker_user *u)
+{
+	uint64_t used = pace_left(&u->pace, broker_now(b)) | pace_left(&u->requests, broker_now(b));
+
+	for (unsigned i = 0; i < USER_LIMITS; i++)
+		used |= u->used[i];
+	return !u->kept && !used &&
+	       atomic_load_explicit(&u->share.paid, memory_order_relaxed) <= broker_now(b);
+}
+
+/* Looks through all, and forgets those that may be forgotten. */
+static struct broker_user *
+find(struct broker *b, uint32_t uid)
+{
+	struct broker_user **at = &b->users, *u, *found = NULL;
+
+	while ((u = *at)) {
+		if (u->uid == uid) {
+			found = u;
+		} else if (forgettable(b, u)) {
+			*at = u->next;
+			free(u);
+			continue;
+		}
+		at = &u->next;
+	}
+	return found;
+}
+
+static struct broker_user *
+find_or_make(struct broker *b, uint32_t uid)
+{
+	struct broker_user *u = find(b, uid);
+
+	if (u)
+		return u;
+	u = broker_alloc(sizeof(*u));
+	u->b = b;
+	u->uid = uid;
+	u->pace.share = u->requests.share = USER_SHARE;
+	u->limits = b->user_others;
+	store_rate(u);
+	u->next = b->users;
+	b->users = u;
+	return u;
+}
+
+void
+users_begin(struct broker *b)
+{
+	const struct users *rules = b->config.users;
+
+	if (!rules)
+		return;
+	b->user_others = rules->others;
+	for (unsigned i = 0; i < rules->limited_count; i++) {
+		struct broker_user *u = find_or_make(b, rules->limited[i].uid);
+
+		u->kept = true;
+		u->limits = rules->limited[i].limits;
+		store_rate(u);
+	}
+}
+
+int
+user_take(struct broker_user *u, enum user_limit which, uint64_t n)
+{
+	struct broker *b = u->b;
+	uint64_t most = u->limits.most[which], all = b->most[which];
+
+	/* limits may be set below what is there */
+	if (most && (u->used[which] > most || n > most - u->used[which]))
+		return -EDQUOT;
+	if (all && (b->used[which] > all || n > all - b->used[which]))
+		return -ENOSPC;
+	u->used[which] += n;
+	b->used[which] += n;
+	return 0;
+}
+
+void
+user_give(struct broker_user *u, enum user_limit which, uint64_t n)
+{
+	assert(u->used[which] >= n && u->b->used[which] >= n);
+	u->used[which] -= n;
+	u->b->used[which] -= n;
+}
+
+static uint64_t
+left(const struct broker_user *u, enum user_limit which)
+{
+	uint64_t most = u->limits.most[which];
+
+	if (!most)
+		return UINT64_MAX;
+	return most > u->used[which] ? most - u->used[which] : 0;
+}
+
+int
+user_share_in(struct broker_user *u, uint64_t bytes)
+{
+	if (left(u, USER_MEMORY) < bytes || !left(u, USER_SEGMENTS))
+		return -EDQUOT;
+	u->used[USER_MEMORY] += bytes;
+	u->used[USER_SEGMENTS]++;
+	return 0;
+}
+
+void
+user_share_out(struct broker_user *u, uint64_t bytes)
+{
+	assert(u->used[USER_MEMORY] >= bytes && u->used[USER_SEGMENTS]);
+	u->used[USER_MEMORY] -= bytes;
+	u->used[USER_SEGMENTS]--;
+}
+
+uint64_t
+user_left(const struct broker_user *u, uint64_t bytes)
+{
+	uint64_t own = u->limits.most[USER_MEMORY] / 4, n = left(u, USER_MEMORY);
+	uint64_t segments = left(u, USER_SEGMENTS);
+
+	if (n != UINT64_MAX)
+		n = n > own ? (n - own) / bytes : 0;
+	return n < segments ? n : segments;
+}
+
+/* What the user, or all of them together, may do about a limit that they met. */
+static const struct {
+	const char *what, *remedy, *option;
+	unsigned shift;
+} about[USER_LIMITS] = {
+    [USER_CONNECTIONS] = {"connections", "close some", "--max-connections", 0},
+    [USER_MEMORY] = {"KiB of memory", "ask for less, end a program", "--memory", 10},
+    [USER_REGIONS] = {"adopted ranges", "disown some", "--regions or --max-sessions", 0},
+    [USER_SEGMENTS] = {"segments", "use fewer threads", "the limit of open files", 0},
+    [USER_SERVICES] = {"public services", "close one", NULL, 0},
+    [USER_SESSIONS] = {"sessions", "end a program", "--max-sessions", 0},
+};
+
+void
+user_refusal(const struct broker_user *u, enum user_limit which, int rc,
+	     struct weir_session_msg *no)
+{
+	unsigned shift = about[which].shift;
+	uint64_t has = rc == -EDQUOT ? u->used[which] : u->b->used[which];
+	uint64_t most = rc == -EDQUOT ? u->limits.most[which] : u->b->most[which];
+
+	if (rc == -EDQUOT)
+		session_refusal(no, EDQUOT,
+				"user %u has %llu %s, its limit is %llu; %s, or have it raised "
+				"(--user-limit %s=)",
+				u->uid, (unsigned long long)has >> shift, about[which].what,
+				(unsigned long long)most >> shift, about[which].remedy,
+				user_limit_name(which));
+	else
+		session_refusal(no, -rc,
+				"all programs of this node have %llu %s, the limit is %llu; %s, or "
+				"have it raised (%s)",
+				(unsigned long long)has >> shift, about[which].what,
+				(unsigned long long)most >> shift, about[which].remedy,
+				about[which].option);
+}
+
+void
+user_refuse(struct broker_session *s, const struct broker_user *u, enum user_limit which, int rc)
+{
+	struct weir_session_msg no;
+
+	user_refusal(u, which, rc, &no);
+	session_reply(s, &no, NULL, 0);
+}
+
+/* A session of this user begins: 0, or -EDQUOT and the refusal. */
+int
+user_begin(struct broker *b, uint32_t uid, struct broker_user **user, struct weir_session_msg *no)
+{
+	struct broker_user *u = find_or_make(b, uid);
+	int rc = user_take(u, USER_SESSIONS, 1);
+
+	if (rc)
+		user_refusal(u, USER_SESSIONS, rc, no);
+	*user = u;
+	return rc;
+}
+
+bool
+user_take_conn(struct broker_session *s)
+{
+	return !user_take(s->owner, USER_CONNECTIONS, 1);
+}
+
+/* No connection for s, since it, or t, has none left. */
+void
+user_refuse_conn(struct broker_session *s, const struct broker_session *t)
+{
+	const struct broker_user *u = s->owner;
+	uint64_t most = u->limits.most[USER_CONNECTIONS];
+
+	if (!most || u->used[USER_CONNECTIONS] < most)
+		u = t->owner;
+	most = u->limits.most[USER_CONNECTIONS];
+	if (most && u->used[USER_CONNECTIONS] >= most)
+		session_refuse(s, EDQUOT,
+			       "user %u has reached its limit of %llu connections, by ends on this "
+			       "host; close some, or have it raised (--user-limit connections=)",
+			       u->uid, (unsigned long long)most);
+	else
+		session_refuse(s, EMFILE,
+			       "all connections are in use; close some or raise "
+			       "--max-connections");
+}
+
+uint64_t
+user_burst(const struct broker *b)
+{
+	return USER_BURSTS * b->config.burst_ns;
+}
+
+/*
+ * A user whose first program has come begins with one of its bursts, and counts as a stranger, too,
+ * for a while: whoever has many user ids gains nothing by each.
+ */
+void
+user_attached(struct broker_user *u)
+{
+	uint64_t used = user_burst(u->b) - u->b->config.burst_ns, now = broker_now(u->b);
+
+	if (u->attached++)
+		return;
+	u->since = now;
+	if (pace_left(&u->pace, now) < used)
+		u->pace.used_ns = used;
+}
+
+void
+user_left_one(struct broker_user *u)
+{
+	u->attached--;
+}
+
+struct broker_user *
+user_find_attached(struct broker *b, uint32_t uid)
+{
+	struct broker_user *u = find(b, uid);
+
+	return u && u->attached ? u : NULL;
+}
+
+struct pace *
+user_pace(struct broker_user *u)
+{
+	return &u->pace;
+}
+
+struct pace *
+user_requests(struct broker_user *u)
+{
+	return &u->requests;
+}
+
+bool
+user_first(struct broker_user *u, uint64_t look)
+{
+	bool first = u->look != look;
+
+	u->look = look;
+	return first;
+}
+
+uint64_t
+stranger_cost(struct broker *b, uid_t uid, uint64_t now)
+{
+	return pace_left(&b->stranger[uid % BROKER_STRANGER_PLACES], now);
+}
+
+/* What a stranger may still cost before it is one of those that cost much. */
+static uint64_t
+little_left(struct broker *b, uid_t uid, uint64_t now)
+{
+	uint64_t little = b->config.burst_ns / LITTLE_PART + 1, cost = stranger_cost(b, uid, now);
+
+	return cost < little ? little - cost : 0;
+}
+
+/* A part of the strangers' time is kept for users that have cost little lately. */
+uint64_t
+stranger_due(struct broker *b, uid_t uid, uint64_t now)
+{
+	uint64_t burst = b->config.burst_ns, due = pace_due(&b->strangers, burst, now), frugal;
+
+	if (!due || !little_left(b, uid, now))
+		return due;
+	frugal = pace_due(&b->frugal, burst / FRUGAL_PART + 1, now);
+	return frugal < due ? frugal : due;
+}
+
+static void
+charge_stranger(struct broker *b, uid_t uid, uint64_t ns)
+{
+	uint64_t burst = b->config.burst_ns, little = little_left(b, uid, broker_now(b));
+
+	if (burst)
+		pace_use(&b->frugal, burst / FRUGAL_PART + 1, ns < little ? ns : little);
+	pace_use(&b->strangers, burst, ns);
+	pace_use(&b->stranger[uid % BROKER_STRANGER_PLACES], burst, ns);
+}
+
+void
+user_charge(struct broker_user *u, uint64_t ns, bool request)
+{
+	struct broker *b = u->b;
+
+	if (!u->attached || broker_now(b) - u->since < NEW_NS)
+		charge_stranger(b, u->uid, ns);
+	if (u->attached && request)
+		pace_use(&u->requests, b->config.burst_ns, ns);
+	else if (u->attached)
+		pace_use(&u->pace, user_burst(b), ns);
+}
+
+struct engine_share *
+user_share(struct broker_user *u)
+{
+	return &u->share;
+}
+
+static int
+set_others(struct broker *b, const char *key, const char *value)
+{
+	int rc = user_limits_set(&b->user_others, key, value);
+
+	for (struct broker_user *u = b->users; u && rc >= 0; u = u->next) {
+		if (u->kept)
+			continue;
+		u->limits = b->user_others;
+		store_rate(u);
+		rc += (int)u->used[USER_SESSIONS];
+	}
+	return rc;
+}
+
+int
+user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
+{
+	struct broker_user *u;
+	uint32_t kept = 0;
+	int rc;
+
+	if (uid == USER_OTHERS)
+		return set_others(b, key, value);
+	u = find_or_make(b, uid);
+	for (const struct broker_user *k = b->users; k; k = k->next)
+		kept += k->kept;
+	if (!u->kept && kept >= USERS_KEPT_MAX)
+		return -ENOSPC;
+	rc = user_limits_set(&u->limits, key, value);
+	if (rc)
+		return rc;
+	u->kept = true;
+	store_rate(u);
+	return (int)u->used[USER_SESSIONS];
+}
+
+/* `what` is below SETTINGS: the limits, and behind USER_MEMORY the rate: alphabetical. */
+#define SETTINGS (USER_LIMITS + 1u)
+#define RATE_AT (USER_MEMORY + 1u)
+
+static void
+limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct weir_row_setting *r)
+{
+	static const char *const help[USER_LIMITS] = {
+	    "ends of connections of all programs of that user",
+	    "bytes of arenas, adopted memory and segments of all programs of that user",
+	    "ranges of memory that all programs of that user have adopted",
+	    "segments (memory between two local threads) of all programs of that user",
+	    "public services that all programs of that user offer",
+	    "attached programs of that user"};
+	enum user_limit which = what > RATE_AT ? what - 1 : what;
+	bool rate = what == RATE_AT;
+
+	snprintf(r->key, sizeof(r->key), "user.%s.%s", whose,
+		 rate ? "rate" : user_limit_name(which));
+	snprintf(r->help, sizeof(r->help), "%s%s",
+		 rate ? "payload bytes/s to peers of all programs of that user, and burst in bytes"
+		      : help[which],
+		 *whose == '*' ? ", unless it is named" : "");
+	if (rate)
+		rate_text(&l->rate, r->value, sizeof(r->value));
+	else if (l->most[which])
+		snprintf(r->value, sizeof(r->value), "%llu", (unsigned long long)l->most[which]);
+	else
+		snprintf(r->value, sizeof(r->value), "none");
+}
+
+bool
+user_setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
+{
+	uint32_t skip = index / SETTINGS;
+	const struct broker_user *u = b->users;
+	char uid[16];
+
+	if (skip-- == 0) {
+		limit_row("*", &b->user_others, index % SETTINGS, r);
+		return true;
+	}
+	while (u && (!u->kept || skip-- != 0))
+		u = u->next;
+	if (!u)
+		return false;
+	snprintf(uid, sizeof(uid), "%u", u->uid);
+	limit_row(uid, &u->limits, index % SETTINGS, r);
+	return true;
+}
+
+void
+user_free_all(struct broker *b)
+{
+	while (b->users) {
+		struct broker_user *u = b->users;
+
+		b->users = u->next;
+		free(u);
+	}
+}

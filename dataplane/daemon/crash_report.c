@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the engines were doing when the process crashed. Async-signal-safe. */
+#include "plane.h"
+
+#include "base/crash.h"
+
+#include <rte_lcore.h>
+
+static const struct plane *plane; /* main writes before the engines start and after they end */
+
+static const char *
+command_name(uint32_t type)
+{
+	static const char *const name[] = {
+#define X(type) [ENGINE_##type] = #type,
+	    X(SET_NODE) X(SESSION_ADD) X(SESSION_REMOVE) X(REGION_ADD) X(REGION_REMOVE)
+		X(SESSION_SHARE) X(CHANNEL_ADD) X(CONN_OPEN) X(CONN_START) X(CONN_ACCEPT)
+		    X(CONN_REJECT) X(CONN_LOCAL) X(CONN_LOCAL_OPENED) X(CONN_PEER_CLOSED)
+			X(CONN_EVICT) X(PAIR) X(LINK_ADD) X(LINK_PAUSE) X(LINK_RESUME) X(LINK_GO)
+			    X(LINK_FAIL) X(DATAGRAM_ADD) X(DATAGRAM_FAIL) X(NODE_EVENT) X(SNAPSHOT)
+				X(QUIET)
+#undef X
+	};
+
+	return type < sizeof(name) / sizeof(name[0]) && name[type] ? name[type] : "unknown";
+}
+
+static void
+say_engine(const struct plane_engine *e, unsigned id)
+{
+	const struct loop *l = e->loop;
+	struct crash_line line = {.length = 0};
+
+	crash_add(&line, "engine ");
+	crash_add_number(&line, id);
+	crash_add(&line, ": lcore ");
+	crash_add_number(&line, e->lcore);
+	if (rte_lcore_id() == e->lcore)
+		crash_add(&line, " (this thread)");
+	crash_add(&line, ", turn ");
+	crash_add_number(&line, atomic_load_explicit(&l->stats.turns, memory_order_relaxed));
+	crash_add(&line, ", sleeps ");
+	crash_add_number(&line, atomic_load_explicit(&l->stats.sleeps, memory_order_relaxed));
+	crash_add(&line, atomic_load_explicit(&l->sleeping, memory_order_relaxed) ? ", dozing"
+										  : ", awake");
+	crash_add(&line, ", commands ");
+	crash_add_number(&line, atomic_load_explicit(&l->stats.commands, memory_order_relaxed));
+	crash_add(&line, ", the last ");
+	crash_add(&line,
+		  command_name(atomic_load_explicit(&l->stats.last_command, memory_order_relaxed)));
+	crash_write(&line);
+}
+
+void
+plane_crash_state(void)
+{
+	struct crash_line line = {.length = 0};
+
+	if (!plane) {
+		crash_add(&line, "no engine runs");
+		crash_write(&line);
+		return;
+	}
+	if (rte_lcore_id() == rte_get_main_lcore())
+		crash_add(&line, "in the broker, on the main lcore; ");
+	crash_add(&line, "instance ");
+	crash_add(&line, plane->options->instance);
+	crash_write(&line);
+	for (unsigned i = 0; i < plane->engines; i++)
+		if (plane->engine[i].loop)
+			say_engine(&plane->engine[i], i);
+}
+
+void
+plane_crash_watch(const struct plane *p)
+{
+	plane = p;
+}

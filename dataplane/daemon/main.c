@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-dataplane: start, the main lcore's loop, stop. */
+#define _GNU_SOURCE
+#include "base/crash.h"
+#include "base/log.h"
+#include "base/notify.h"
+#include "base/run_dir.h"
+#include "eal_setup.h"
+#include "machine_limits.h"
+#include "plane.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <rte_version.h>
+
+#define STOP_NS 1500000000ull /* for programs and peers to be told */
+#define RATE_NS 1000000000ull
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
+
+static int
+exit_code(int rc)
+{
+	switch (rc) {
+	case 0:
+		return EXIT_OK;
+	case -EINVAL:
+		return EXIT_USAGE;
+	case -ENOMEM:
+	case -EACCES:
+	case -EPERM:
+	case -ENODEV:
+	case -ENOSPC:
+	case -EMFILE:
+	case -EBUSY:
+	case -EMSGSIZE:
+	case -ENOENT:
+	case -ENOTDIR:
+	case -EROFS:
+		return EXIT_RESOURCE;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
+/* Index of `--`, argc if there is none. */
+static int
+find_dashes(int argc, char **argv)
+{
+	int i = 1;
+
+	while (i < argc && strcmp(argv[i], "--"))
+		i++;
+	return i;
+}
+
+/* --help and --version are ours wherever they stand. */
+static bool
+asks_before_dashes(int count, char **argv, const char *what)
+{
+	for (int i = 1; i < count; i++)
+		if (strcmp(argv[i], what) == 0)
+			return true;
+	return false;
+}
+
+/* SIGTERM and SIGINT come by an fd, in no thread; doorbells of dead programs raise no SIGPIPE. */
+static int
+open_signals(void)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+/* Programs cost descriptors: take as many as we may. */
+/* As many open files as are allowed. */
+static uint64_t
+raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return UINT64_MAX;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_max;
+}
+
+static int
+watch(int epoll_fd, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
+}
+
+static bool
+signalled(int signal_fd)
+{
+	struct signalfd_siginfo info;
+
+	return read(signal_fd, &info, sizeof(info)) == sizeof(info);
+}
+
+static int
+wait_main(int epoll_fd, uint64_t ns)
+{
+	struct epoll_event events[4];
+	uint64_t ms = ns ? ns / 1000000 + 1 : 0; /* there is work already */
+
+	return epoll_wait(epoll_fd, events, 4, ms > 1000 ? 1000 : (int)ms);
+}
+
+/* An engine that hangs is worth a restart as main is. When to come again, from now on. */
+static uint64_t
+feed(struct plane *p, struct watchdog *w, uint64_t now)
+{
+	uint64_t due = watchdog_feed(w, now, now < w->due || plane_turning(p));
+
+	return due > now ? due - now : 0;
+}
+
+/* Until a signal, then until all are told or the time is over. */
+static void
+run(struct plane *p, int epoll_fd, int signal_fd)
+{
+	uint64_t stop_at = 0, mend;
+	struct watchdog watchdog;
+
+	watchdog_open(&watchdog, clock_now(&p->clock));
+	for (;;) {
+		uint64_t next = broker_run(p->broker), now = clock_now(&p->clock);
+		uint64_t fed = feed(p, &watchdog, now);
+
+		next = fed < next ? fed : next;
+		if (!stop_at && signalled(signal_fd)) {
+			stop_at = now + STOP_NS;
+			notify("STOPPING=1");
+		}
+		if (stop_at && (broker_stop(p->broker) || now >= stop_at))
+			return;
+		if (stop_at && next > 10000000)
+			next = 10000000;
+		plane_rate(p);
+		mend = plane_mend_ports(p);
+		if (mend < next)
+			next = mend;
+		wait_main(epoll_fd, next < RATE_NS ? next : RATE_NS);
+		plane_collect(p);
+	}
+}
+
+static int
+serve(struct plane *p, int signal_fd, char *error, size_t size)
+{
+	int epoll_fd = epoll_create1(EPOLL_CLOEXEC), rc = 0;
+
+	if (epoll_fd < 0 || watch(epoll_fd, signal_fd) || watch(epoll_fd, p->bell.fd) ||
+	    watch(epoll_fd, broker_fd(p->broker))) {
+		rc = -errno;
+		snprintf(error, size, "no epoll: %s; raise the limit of open files", strerror(-rc));
+		goto out;
+	}
+	budget_print(p);
+	telemetry_start(p);
+	log_info("instance '%s' is up, %u engine%s, %u port%s", p->options->instance, p->engines,
+		 p->engines == 1 ? "" : "s", p->ports, p->ports == 1 ? "" : "s");
+	plane_crash_watch(p);
+	notify("READY=1\nSTATUS=serving");
+	run(p, epoll_fd, signal_fd);
+	plane_crash_watch(NULL);
+	telemetry_stop();
+out:
+	if (epoll_fd >= 0)
+		close(epoll_fd);
+	return rc;
+}
+
+static int
+start(const struct options *o, int eal_argc, char **argv, int signal_fd)
+{
+	static struct plane plane;
+	struct run_dir dir;
+	char error[512];
+	int rc = run_dir_take(&dir, o->run_dir, o->instance, "dataplane", error, sizeof(error));
+
+	if (rc) {
+		log_error("%s", error);
+		return exit_code(rc);
+	}
+	rc = eal_setup(o->instance, eal_argc, argv, error, sizeof(error));
+	if (rc)
+		goto out;
+	rc = plane_open(&plane, o, dir.path, error, sizeof(error));
+	if (rc == -ENODEV)
+		eal_explain(error, sizeof(error));
+	if (!rc)
+		rc = serve(&plane, signal_fd, error, sizeof(error));
+	plane_close(&plane);
+	eal_teardown(o->instance);
+out:
+	run_dir_release(&dir);
+	if (rc)
+		log_error("%s", error);
+	return exit_code(rc);
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct options o;
+	int dashes = find_dashes(argc, argv), ours = dashes < argc ? dashes + 1 : argc;
+	char error[512];
+	int rc = options_parse(&o, argc - ours, argv + ours, error, sizeof(error));
+
+	if ((!rc && o.help) || asks_before_dashes(dashes, argv, "--help") ||
+	    asks_before_dashes(dashes, argv, "-h")) {
+		options_usage();
+		return EXIT_OK;
+	}
+	if ((!rc && o.version) || asks_before_dashes(dashes, argv, "--version")) {
+		printf("weir-dataplane " WEIR_VERSION " (%s)\n", rte_version());
+		return EXIT_OK;
+	}
+	for (int i = 1; i < dashes && !rc; i++)
+		if (options_know(argv[i]))
+			rc = snprintf(error, sizeof(error),
+				      "%s stands among the EAL options; write weir-dataplane [EAL "
+				      "options] -- %s",
+				      argv[i], argv[i]);
+	log_open(o.instance);
+	if (rc) {
+		log_error("%s", error);
+		return EXIT_USAGE;
+	}
+	log_set_level(o.log_level);
+	log_set_format(o.log_format);
+	crash_install(plane_crash_state);
+	limits_derive(&o, machine_memory(""), raise_limits());
+	/* programs that are registered, too, then need no fence before they look at our sleep flags
+	 */
+	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+	return start(&o, dashes, argv, open_signals());
+}

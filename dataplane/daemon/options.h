@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Options of weir-dataplane, behind `--`. Each has a long name and most an environment variable; a
+ * flag wins over the environment, that over the default. No DPDK.
+ */
+#ifndef WEIR_OPTIONS_H
+#define WEIR_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lcore/idle.h"
+#include "nic/nic.h"
+#include "base/log.h"
+#include "broker/rate.h"
+#include "broker/users.h"
+
+#define OPTIONS_NICS 8u
+#define OPTIONS_NAME_MAX 32
+
+/* --nic roce:PORT,ip=ADDR/LEN,... or verbs:DEVICE,... */
+struct nic_spec {
+	bool verbs;		   /* by libibverbs, else by DPDK */
+	char port[64];		   /* DPDK name or number, or the verbs device */
+	uint8_t port_number;	   /* verbs: of the device; 0 = the first that is up */
+	int32_t gid_index;	   /* verbs; -1 = found by address */
+	struct nic_gid gid;	   /* verbs: all 0 = any */
+	uint8_t prefix;		   /* 0: none was given */
+	uint16_t vlan;		   /* ID in all frames; 0 = no tag */
+	uint8_t pcp;		   /* priority in the tag */
+	uint16_t mtu;		   /* path MTU in bytes; 0 = from the port */
+	uint16_t queues;	   /* 0 = what suits the port */
+	double loss, dup, reorder; /* percent of transmitted frames */
+	uint32_t delay_us;	   /* of each transmitted frame */
+	uint64_t seed;
+	uint32_t fault_ms;	       /* between two faults on purpose; 0 = none */
+	uint64_t timeout_ns;	       /* longest wait for an ACK; 0 = the driver's default */
+	uint8_t retry, rnr, rd_atomic; /* 0 = the driver's default */
+};
+
+struct options {
+	bool help, version; /* asked for: nothing else was looked at */
+	const char *instance;
+	const char *run_dir; /* of all instances */
+	enum idle_mode idle;
+	uint64_t idle_sleep_us, idle_spin_us;
+	uint64_t adopt, arena, channels, links, max_connections, max_sessions, memory;
+	uint64_t node_timeout_ms;
+	uint64_t peer_ring, recv_wrs, regions, ring_slots, session_connections, tx_frames, window;
+	double threshold;
+	uint64_t program_weight;
+	struct rate program_rate;
+	struct users users;
+	uint64_t most[USER_LIMITS]; /* of all users: machine_limits.h */
+	enum log_level log_level;
+	enum log_format log_format;
+	struct nic_spec nic[OPTIONS_NICS];
+	unsigned nics;
+};
+
+/*
+ * Reads the arguments behind `--` (argv[0 ... argc), without a program name) and the environment.
+ * Returns 0, or -EINVAL with one line "cause; remedy" in error.
+ */
+int options_parse(struct options *o, int argc, char **argv, char *error, size_t size);
+
+/* Parses the argument of --nic. 0 or -EINVAL with a line in error. */
+int options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size);
+
+/* Whether `word` is an option of ours, with or without an argument behind `=`. */
+bool options_know(const char *word);
+
+/* Prints --help on stdout. */
+void options_usage(void);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Doorbells: a program that sleeps is woken after something was published for it. A program that
+ * claims to sleep for ever costs no more than a bell every BELL_NS: what is too early is rung
+ * later. A program whose bells take long, by the waiters that it has put there, is closed.
+ */
+#include "internal.h"
+
+#include "ipc/bell.h"
+
+static bool
+too_early(const struct engine *e, const struct channel *ch)
+{
+	return ch->bell_at > e->now + (uint64_t)BELL_NS * (BELL_BURST - 1) ||
+	       ch->session->bells_at > e->now;
+}
+
+/*
+ * A ring that takes long may have been preempted, so the session's next one is timed by CPU time.
+ * That holds softirqs and, in a virtual machine, what the host took. So only rings that are slow
+ * one after the other count: each puts the next off for longer, to 1/BELL_SHARE of the engine's
+ * time, and WEIR_BELL_SPITE of them close the session. Whether it is to be closed.
+ */
+static bool
+ring(struct engine *e, struct channel *ch)
+{
+	struct session *s = ch->session;
+	uint64_t ns = e->config.ring_doorbell(e->config.user, ch->doorbell, s->slow_bells);
+
+	if (LIKELY(ns <= WEIR_BELL_SLOW_NS)) {
+		s->slow_bells = 0;
+		return false;
+	}
+	if (++s->slow_bells > 1)
+		s->bells_at = e->now + ns * (s->slow_bells < 5 ? 1u << s->slow_bells : BELL_SHARE);
+	return s->slow_bells >= WEIR_BELL_SPITE;
+}
+
+void
+bells_ring(struct engine *e)
+{
+	struct list *node, *following;
+	struct session *slow = NULL;
+	bool fence = false;
+
+	if (list_empty(&e->bells))
+		return;
+	LIST_EACH (node, following, &e->bells)
+		fence |= LIST_OWNER(node, struct channel, bell)->fence;
+	/* Fence P of docs/shared-memory.md; where the sleeper uses membarrier, its compiler half is
+	 * enough */
+	if (fence)
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	LIST_EACH (node, following, &e->bells) {
+		struct channel *ch = LIST_OWNER(node, struct channel, bell);
+		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);
+
+		if (asleep && too_early(e, ch))
+			continue;
+		list_remove(node);
+		ch->bell_due = false;
+		if (!asleep)
+			continue;
+		ch->bell_at = (ch->bell_at > e->now ? ch->bell_at : e->now) + BELL_NS;
+		count(&e->counters.doorbells, 1);
+		if (ring(e, ch))
+			slow = ch->session;
+	}
+	if (slow)
+		session_violate(e, slow, "its doorbell takes milliseconds to ring");
+}
+
+/* When a bell that was too early may be rung. */
+uint64_t
+bells_next(const struct engine *e)
+{
+	const struct list *node;
+	uint64_t next = UINT64_MAX;
+
+	for (node = e->bells.next; node != &e->bells; node = node->next) {
+		const struct channel *ch = LIST_OWNER(node, const struct channel, bell);
+		uint64_t at = ch->bell_at - (uint64_t)BELL_NS * (BELL_BURST - 1);
+
+		if (at < ch->session->bells_at)
+			at = ch->session->bells_at;
+		if (at < next)
+			next = at;
+	}
+	return next;
+}

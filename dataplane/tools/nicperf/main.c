@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-nicperf: start, runs one by one, end. See docs/man/weir-nicperf.1. */
+#define _GNU_SOURCE
+#include "nicperf.h"
+
+#include "daemon/eal_setup.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_version.h>
+
+static cpu_set_t cpus; /* that we were given, before EAL bound us to one */
+
+/* The other end has WRITEs of its own to be acknowledged; then it stops polling, as we do. */
+static int
+end_run(struct nicperf *np)
+{
+	uint32_t test, size;
+	int rc = nicperf_tell(np, NICPERF_TESTS, 0);
+
+	if (rc || np->socket < 0)
+		return rc;
+	return nicperf_hear(np, &test, &size);
+}
+
+/* Said to the other process in the place of a size. */
+static uint32_t
+verify_rounds(const struct nicperf *np)
+{
+	uint64_t n = np->options->count ? np->options->count : NICPERF_VERIFY_ROUNDS;
+
+	return n > np->stride ? (uint32_t)np->stride : (uint32_t)n;
+}
+
+static int
+run(struct nicperf *np, struct nicperf_result *r)
+{
+	uint32_t rounds = verify_rounds(np);
+	int rc = nicperf_tell(np, r->test, r->test == NICPERF_VERIFY ? rounds : r->size);
+
+	if (rc)
+		return rc;
+	if (r->test == NICPERF_VERIFY)
+		rc = nicperf_verify(np, rounds, r);
+	else if (r->test == NICPERF_LAT)
+		rc = nicperf_latency(np, r);
+	else if (r->test == NICPERF_BARE)
+		rc = nicperf_bare(np, r);
+	else
+		rc = nicperf_stream(np, r);
+	return rc ? rc : end_run(np);
+}
+
+static bool
+has_own_size(uint32_t test)
+{
+	return test == NICPERF_FADD || test == NICPERF_CAS || test == NICPERF_VERIFY;
+}
+
+static int
+measure(struct nicperf *np, uint32_t test, uint32_t size)
+{
+	static struct nicperf_result r;
+	int rc;
+
+	memset(&r, 0, sizeof(r));
+	histogram_clear(&r.latency);
+	r.test = test;
+	if (test == NICPERF_FADD || test == NICPERF_CAS)
+		r.size = 8;
+	else if (!has_own_size(test))
+		r.size = size;
+	if (np->options->calibrate)
+		r.before = calibrate(&cpus, -1);
+	rc = run(np, &r);
+	if (rc)
+		return rc;
+	if (np->options->calibrate)
+		r.after = calibrate(&cpus, -1);
+	nicperf_report(np, &r, stdout);
+	return 0;
+}
+
+static int
+ask(struct nicperf *np)
+{
+	const struct nicperf_options *o = np->options;
+	int rc = 0;
+
+	nicperf_report_begin(np, stdout);
+	for (uint32_t t = 0; t < o->test_count && !rc; t++)
+		for (uint32_t s = 0; s < o->size_count && !rc; s++) {
+			rc = measure(np, o->tests[t], o->sizes[s]);
+			if (has_own_size(o->tests[t]))
+				break;
+		}
+	nicperf_report_end(np, stdout);
+	return rc;
+}
+
+static int
+answer_run(struct nicperf *np, uint32_t test, uint32_t size)
+{
+	struct nicperf_result all = {0};
+
+	if (test == NICPERF_VERIFY)
+		return nicperf_verify(np, size, &all);
+	if (test == NICPERF_LAT)
+		return nicperf_answer_latency(np, size);
+	if (test == NICPERF_BARE)
+		return nicperf_answer_bare(np);
+	return 0; /* until it is told of the end: nicperf_hear() */
+}
+
+/* One run after the other, until the asking process has gone: it says why. */
+static int
+answer(struct nicperf *np)
+{
+	uint32_t test, size;
+	int rc = 0;
+
+	while (!rc) {
+		rc = nicperf_hear(np, &test, &size);
+		if (!rc)
+			rc = answer_run(np, test, size);
+		if (!rc)
+			rc = nicperf_hear(np, &test, &size);
+		if (!rc)
+			rc = nicperf_tell(np, NICPERF_TESTS, 0);
+	}
+	return rc == -EPIPE ? 0 : rc;
+}
+
+static int
+start(const struct nicperf_options *o, int eal_argc, char **argv)
+{
+	static struct nicperf np;
+	char instance[32];
+	int rc;
+
+	np.options = o;
+	np.socket = -1;
+	snprintf(instance, sizeof(instance), "nicperf-%d", (int)getpid());
+	rc = eal_setup(instance, eal_argc, argv, np.error, sizeof(np.error));
+	if (rc)
+		goto out;
+	rc = nicperf_meet(&np);
+	if (!rc)
+		rc = nicperf_open(&np);
+	if (rc == -ENODEV)
+		eal_explain(np.error, sizeof(np.error));
+	if (!rc)
+		rc = nicperf_exchange(&np);
+	if (!rc)
+		rc = open_nic_await_link(&np.open, &np.attr, np.error, sizeof(np.error));
+	for (unsigned i = 0; i < 2 && !rc && np.end[i]; i++)
+		rc = nicperf_connect(&np, np.end[i]);
+	if (!rc)
+		rc = o->listen ? answer(&np) : ask(&np);
+	if (np.socket >= 0)
+		close(np.socket);
+	nicperf_close(&np);
+	eal_teardown(instance);
+out:
+	if (rc)
+		fprintf(stderr, "weir-nicperf: %s\n", np.error);
+	return tool_exit_code(rc);
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct nicperf_options o;
+	char error[256];
+	int dashes = tool_split(argc, argv), rc;
+
+	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
+	if (!rc && o.help) {
+		nicperf_usage();
+		return TOOL_OK;
+	}
+	if (!rc && o.version) {
+		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
+		return TOOL_OK;
+	}
+	if (rc) {
+		fprintf(stderr, "weir-nicperf: %s\n", error);
+		return TOOL_USAGE;
+	}
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	return start(&o, dashes ? dashes : 1, argv);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What two processes say to each other over TCP: offers, then runs one by one. */
+#define _GNU_SOURCE
+#include "nicperf.h"
+
+#include "tools/socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAGIC 0x77656e70u
+#define VERSION 2u
+#define LOOK 1024u /* turns between two looks at the socket, a system call */
+
+struct word {
+	uint32_t test, size;
+};
+
+int
+nicperf_send(struct nicperf *np, const void *data, size_t n)
+{
+	if (send(np->socket, data, n, MSG_NOSIGNAL) == (ssize_t)n)
+		return 0;
+	return nicperf_fail(np, -EPIPE, "the other process is gone: %s; look at what it said",
+			    strerror(errno));
+}
+
+int
+nicperf_receive(struct nicperf *np, void *data, size_t n)
+{
+	ssize_t got = recv(np->socket, data, n, MSG_WAITALL);
+
+	if (got == (ssize_t)n)
+		return 0;
+	return nicperf_fail(np, -EPIPE, "the other process is gone; look at what it said");
+}
+
+static int
+await_caller(struct nicperf *np)
+{
+	int fd = tool_listen(np->options->port, np->error, sizeof(np->error));
+
+	if (fd < 0)
+		return fd;
+	np->socket = tool_accept(fd);
+	close(fd);
+	return np->socket < 0 ? nicperf_fail(np, np->socket, "nobody can call: %s; start it again",
+					     strerror(-np->socket))
+			      : 0;
+}
+
+static int
+hear_hello(struct nicperf *np)
+{
+	struct nicperf_hello h;
+	int rc = nicperf_receive(np, &h, sizeof(h));
+
+	if (rc)
+		return rc;
+	if (h.magic != MAGIC || h.version != VERSION || !h.qps || h.qps > NICPERF_QPS_MAX ||
+	    h.depth < NICPERF_DEPTH_MIN || h.depth > NICPERF_DEPTH_MAX || h.stride < 64 ||
+	    h.stride > NICPERF_SIZE_MAX || h.stride & (h.stride - 1))
+		return nicperf_fail(np, -EPROTO,
+				    "who calls is no weir-nicperf of this version; start the same "
+				    "one there");
+	np->qps = h.qps;
+	np->depth = h.depth;
+	np->stride = h.stride;
+	return 0;
+}
+
+int
+nicperf_meet(struct nicperf *np)
+{
+	const struct nicperf_options *o = np->options;
+	struct nicperf_hello hello;
+	int rc;
+
+	if (o->listen) {
+		rc = await_caller(np);
+		return rc ? rc : hear_hello(np);
+	}
+	np->qps = o->shared ? 1 : o->qps + (o->beside && o->qps == 1);
+	np->depth = o->depth;
+	np->stride = 64;
+	for (uint32_t i = 0; i < o->size_count; i++)
+		while (np->stride < o->sizes[i])
+			np->stride *= 2;
+	while (np->stride < o->beside)
+		np->stride *= 2;
+	for (uint32_t i = 0; i < o->test_count; i++)
+		if (o->tests[i] == NICPERF_VERIFY && np->stride < NICPERF_VERIFY_STRIDE)
+			np->stride = NICPERF_VERIFY_STRIDE;
+	if (!o->connect)
+		return 0;
+	hello = (struct nicperf_hello){MAGIC, VERSION, np->qps, np->depth, np->stride};
+	np->socket =
+	    tool_dial(o->connect, o->port, "weir-nicperf --listen", np->error, sizeof(np->error));
+	return np->socket < 0 ? np->socket : nicperf_send(np, &hello, sizeof(hello));
+}
+
+int
+nicperf_exchange(struct nicperf *np)
+{
+	struct nicperf_offer ours;
+	int rc;
+
+	if (np->end[1]) {
+		nicperf_offer(np, np->end[0], &np->end[1]->peer);
+		nicperf_offer(np, np->end[1], &np->end[0]->peer);
+		return 0;
+	}
+	nicperf_offer(np, np->end[0], &ours);
+	rc = nicperf_send(np, &ours, sizeof(ours));
+	return rc ? rc : nicperf_receive(np, &np->end[0]->peer, sizeof(ours));
+}
+
+int
+nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size)
+{
+	struct word word = {test, size};
+
+	return np->socket < 0 ? 0 : nicperf_send(np, &word, sizeof(word));
+}
+
+int
+nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
+{
+	struct word word;
+	int rc = 0;
+
+	/* the other one may be connecting: its NIC asks for our address */
+	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
+		rc = nicperf_turn(np);
+	if (!rc)
+		rc = nicperf_receive(np, &word, sizeof(word));
+	if (rc)
+		return rc;
+	if (word.test > NICPERF_TESTS || word.size > np->stride ||
+	    (word.test < NICPERF_TESTS && !word.size))
+		return nicperf_fail(np, -EPROTO,
+				    "the other process asks for something else; start "
+				    "the same version there");
+	*test = word.test;
+	*size = word.size;
+	return 0;
+}
+
+bool
+nicperf_heard(struct nicperf *np)
+{
+	char byte;
+
+	return np->socket >= 0 && (recv(np->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+				   (errno != EAGAIN && errno != EINTR));
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Attaching again after the data plane has come back: another session takes the place of the one
+ * that ended, under the same handle. Nothing moves from one to the other but what the library can
+ * make anew: threads' objects by their first call, listeners (stream/listen.c), the table of nodes.
+ * Memory of the former session stays mapped until nothing of it is used.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define FIRST_NS 5000000u /* between tries, doubled from one to the next ... */
+#define MOST_NS 250000000u
+
+struct weir *
+weir_latest(struct weir *w)
+{
+	/* pairs with the release in renew() */
+	struct weir *latest = atomic_load_explicit(&w->first->latest, memory_order_acquire);
+
+	return latest ? latest : w->first;
+}
+
+/* One that is not ended by waiting. */
+static bool
+is_final(int rc)
+{
+	switch (rc) {
+	case -EACCES:
+	case -EPERM:
+	case -EPROTO:
+	case -EINVAL:
+	case -ENAMETOOLONG:
+	case -ENOTCONN:
+	case -ECONNABORTED: /* evicted while it attached */
+		return true;
+	}
+	return false;
+}
+
+/* renew_lock held. */
+static int
+renew(struct weir *first)
+{
+	struct weir *former = weir_latest(first), *w;
+	struct weir_options o = {.instance = former->instance,
+				 .name = former->name,
+				 .arena = former->arena_wish,
+				 .flags = (former->polling ? WEIR_POLLING : 0) |
+					  (former->renews ? WEIR_REATTACH : 0)};
+	struct weir_transport transport;
+	int rc;
+
+	if (weir_state(former) == WEIR_UP && former->watched && atomic_load(&former->hung_up))
+		return weir_fail(-ECONNREFUSED,
+				 "the data plane has just hung up, and the session isn't over yet; "
+				 "try again");
+	if (weir_state(former) != WEIR_DEAD)
+		return weir_state(former) == WEIR_UP ? 0 : weir_gone(former);
+	if (!former->transport.reopen)
+		return weir_fail(-EINVAL, "this session can't be made again; detach and attach");
+	rc = former->transport.reopen(former->transport.user, o.instance, &transport);
+	if (rc)
+		return rc;
+	rc = weir_attach_with(&o, &transport, &w);
+	if (rc) {
+		transport.close(transport.user);
+		return rc == -ENODEV ? -ECONNREFUSED : rc;
+	}
+	w->first = first;
+	w->former = former;
+	/* pairs with the acquire in weir_latest() */
+	atomic_store_explicit(&first->latest, w, memory_order_release);
+	return 0;
+}
+
+static int
+try_renew(struct weir *first)
+{
+	int rc;
+
+	pthread_mutex_lock(&first->renew_lock);
+	rc = renew(first);
+	pthread_mutex_unlock(&first->renew_lock);
+	return rc;
+}
+
+int
+weir_renew(struct weir *w)
+{
+	struct weir *first = w->first;
+	int rc;
+
+	if (weir_clock() < atomic_load_explicit(&first->renew_at, memory_order_relaxed) &&
+	    weir_state(weir_now(first)) != WEIR_UP)
+		return -EAGAIN;
+	rc = try_renew(first);
+	atomic_store_explicit(&first->renew_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
+			      memory_order_relaxed);
+	return rc && !is_final(rc) ? -EAGAIN : rc;
+}
+
+int
+weir_reattach(struct weir *w, int timeout_ms)
+{
+	uint64_t start = weir_clock(), pause = FIRST_NS, limit = (uint64_t)timeout_ms * 1000000u;
+	struct weir *s;
+	int rc;
+
+	if (weir_state(w) == WEIR_FORKED) /* locks are the parent's */
+		return weir_gone(w);
+	while ((rc = try_renew(w->first)) && !is_final(rc)) {
+		uint64_t gone = weir_clock() - start;
+		struct timespec ts;
+
+		if (timeout_ms >= 0 && gone >= limit)
+			return rc;
+		if (timeout_ms >= 0 && pause > limit - gone)
+			pause = limit - gone;
+		ts = (struct timespec){.tv_nsec = (long)pause};
+		nanosleep(&ts, NULL);
+		pause = pause * 2 < MOST_NS ? pause * 2 : MOST_NS;
+	}
+	if (rc || !weir_thread_get(weir_now(w)))
+		return rc ? rc
+			  : weir_fail(-errno,
+				      "no resources for another thread: %s; raise the limit of "
+				      "open files",
+				      strerror(errno));
+	for (s = weir_now(w)->former; s; s = s->former)
+		weir_threads_shed(s);
+	return 0;
+}

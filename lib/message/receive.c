@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What comes in at a home. A message at the head of a ring goes from there to its handler, unless
+ * its lane has to wait: then it is put by, and reported again when the lane goes on.
+ */
+#include "internal.h"
+
+#define RESPONSES_MAX 64u
+
+/* Something on a lane of ours: only responses, hello and what is short come this way. False: it is
+ * malformed. Home locked. */
+static bool
+outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
+{
+	struct message_header h;
+	uint32_t head = message_header_read(&h, data, length);
+
+	switch (head ? h.kind : 0) {
+	case KIND_RESPONSE:
+		request_response(lane, &h, data + head, length - head);
+		return true;
+	case KIND_PIECE:
+		return request_piece(lane, &h, data + head, length - head);
+	case KIND_HELLO:
+		if (h.type != MESSAGE_VERSION || !h.id ||
+		    atomic_load_explicit(&lane->incarnation, memory_order_relaxed))
+			return false;
+		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
+		/* pairs with the acquire in look_lane() */
+		atomic_store_explicit(&lane->hello, (h.status & 0xff) + 1, memory_order_release);
+		return true;
+	case KIND_BYE:
+		/* pairs with the acquire in look_lane() */
+		atomic_store_explicit(&lane->asked, 1, memory_order_release);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static inline bool
+takeable(const struct lane *lane, bool mine)
+{
+	return lane->sender || (!mine && !lane->running && !lane->first && !lane->doomed);
+}
+
+/* Takes c's next message. Home locked. TAKE_*. */
+static int
+take(struct weir_conn *c, uint8_t *buffer, struct take *out)
+{
+	struct lane *lane = lane_of(c);
+	int rc = weir_take(c, buffer, &out->taken);
+	bool good;
+
+	if (rc == -EAGAIN)
+		return TAKE_NOTHING;
+	out->lane = lane;
+	out->life = lane->life;
+	if (rc) {
+		out->status = rc;
+		return TAKE_ENDED;
+	}
+	if (!lane->sender)
+		return TAKE_MESSAGE;
+	good = outgoing(lane, out->taken.data, out->taken.length);
+	weir_taken_done(c, &out->taken);
+	if (good)
+		return TAKE_MOVED;
+	count(&lane->sender->malformed);
+	/* pairs with the acquire in look_lane() */
+	atomic_store_explicit(&lane->spoilt, 1, memory_order_release);
+	weir_conn_ended(c, EPROTO);
+	out->status = -EPROTO;
+	return TAKE_ENDED;
+}
+
+/* The message at the ring's head, if it can be taken. */
+static inline int
+take_head(struct weir_thread *t, struct weir_pipe *p, uint8_t *buffer, bool mine, struct take *out)
+{
+	struct weir_slot *s = weir_ring_peek(&p->rx);
+	struct weir_head h;
+	struct weir_conn *c;
+	bool stale;
+
+	if (!s)
+		return TAKE_NOTHING;
+	h = weir_head_copy(s);
+	if (h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE)
+		return p->local || !weir_channel_step(WEIR_CHANNEL_OF(p)) ? TAKE_NOTHING
+									  : TAKE_MOVED;
+	c = weir_conn_find(t, h.vqpn, &stale);
+	if (c && c->lane && c->pipe == p && c->state == CONN_OPEN && takeable(lane_of(c), mine))
+		return take(c, buffer, out);
+	return p->local || !weir_channel_step(WEIR_CHANNEL_OF(p)) ? TAKE_NOTHING : TAKE_MOVED;
+}
+
+static inline int
+take_heads(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
+{
+	struct weir_channel *ch;
+	struct weir_segment *seg;
+	int rc;
+
+	SLIST_FOREACH(ch, &t->channels, next)
+	{
+		rc = take_head(t, &ch->pipe, buffer, mine, out);
+		if (rc)
+			return rc;
+	}
+	LIST_FOREACH(seg, &t->segments, next)
+	{
+		rc = seg->error ? TAKE_NOTHING : take_head(t, &seg->pipe, buffer, mine, out);
+		if (rc)
+			return rc;
+	}
+	return TAKE_NOTHING;
+}
+
+/* What is reported of a lane. Home locked. */
+static int
+reported(struct weir_conn *c, uint8_t *buffer, struct take *out)
+{
+	struct lane *lane = lane_of(c);
+	int rc;
+
+	c->pending &= (uint8_t) ~(PENDING_OPENED | PENDING_SENT);
+	if (c->pending & PENDING_WRITABLE) {
+		c->pending &= (uint8_t)~PENDING_WRITABLE;
+		lane_flush(lane);
+		if (!takeable(lane, false)) {
+			weir_conn_unready(c);
+			return TAKE_NOTHING;
+		}
+	}
+	if (c->pending & PENDING_READABLE || c->queue) {
+		rc = take(c, buffer, out);
+		if (rc)
+			return rc;
+	}
+	if (c->pending & PENDING_CLOSED && !c->queue) {
+		c->pending = 0;
+		*out = (struct take){.lane = lane, .life = lane->life, .status = c->end};
+		return TAKE_ENDED;
+	}
+	return TAKE_NOTHING;
+}
+
+static int
+take_reported(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
+{
+	struct weir_conn *c, *next;
+	int rc;
+
+	for (c = TAILQ_FIRST(&t->ready); c; c = next) {
+		next = TAILQ_NEXT(c, in_ready);
+		/* the program's own connections are reported to itself; who waits is reported again
+		 */
+		if (!c->lane || (mine && !lane_of(c)->sender))
+			continue;
+		if (!takeable(lane_of(c), mine) && !(c->pending & PENDING_WRITABLE)) {
+			weir_conn_unready(c);
+			continue;
+		}
+		rc = reported(c, buffer, out);
+		if (c->lane && !c->queue && !(c->pending & ~PENDING_READABLE)) {
+			c->readable = false;
+			c->pending = 0;
+		}
+		if (!c->pending && !c->queue)
+			weir_conn_unready(c);
+		if (rc)
+			return rc;
+	}
+	return TAKE_NOTHING;
+}
+
+void
+lane_resume(struct lane *lane)
+{
+	struct weir_conn *c = lane->conn;
+
+	if (c && (c->queue || c->pending))
+		weir_conn_report(c, c->queue ? PENDING_READABLE : 0);
+}
+
+int
+home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
+{
+	bool reports = !TAILQ_EMPTY(&t->ready);
+	int rc = TAKE_NOTHING;
+
+	/* what was put by comes before what is in the rings now and then */
+	if (weir_unlikely(reports) && t->turns++ % 8 == 0)
+		rc = take_reported(t, buffer, mine, out);
+	if (!rc)
+		rc = take_heads(t, buffer, mine, out);
+	if (rc)
+		return rc;
+	rc = weir_drive(t, NULL) ? TAKE_MOVED : TAKE_NOTHING;
+	if (!TAILQ_EMPTY(&t->ready)) {
+		int got = take_reported(t, buffer, mine, out);
+
+		rc = got ? got : rc;
+	}
+	return rc;
+}
+
+void
+sender_take(struct sender *s, const struct weir_request *r)
+{
+	struct weir_thread *t = s->home;
+	struct take take;
+	bool moved = false;
+
+	for (uint32_t i = 0; i < RESPONSES_MAX && !(r && request_ended(r)); i++) {
+		int rc = home_take(t, s->buffer, true, &take);
+
+		if (rc == TAKE_ENDED) {
+			/* who holds m->lock closes it: nothing waits for it any more */
+			requests_end(take.lane, message_error(s->m, take.status));
+			break;
+		}
+		if (rc == TAKE_NOTHING)
+			break;
+		moved = true;
+	}
+	if (moved && weir_unlikely(!LIST_EMPTY(&t->waiters)))
+		weir_thread_wake(t, NULL);
+}

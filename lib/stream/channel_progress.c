@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What engines send: messages, and events of connections, listeners and nodes. */
+#include "model.h"
+
+#include <stdlib.h>
+
+#define BUDGET 128u
+
+/* NULL: not inside the arena. */
+static uint8_t *
+arena_data(const struct weir *w, weir_place place, uint32_t length)
+{
+	uint64_t offset = WEIR_PLACE_OFFSET(place);
+
+	if (offset > w->geometry.bytes || length > w->geometry.bytes - offset)
+		return NULL;
+	return w->arena + offset;
+}
+
+uint8_t *
+weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length)
+{
+	if (weir_unlikely(WEIR_PLACE_REGION(place)))
+		return weir_posted(c, number, place, length);
+	return arena_data(c->home->w, place, length);
+}
+
+/* Number of the message at the ring's head, of which the slot has the low bits. */
+static uint64_t
+number_of(const struct weir_conn *c, const struct weir_head *h)
+{
+	return c->received + (uint16_t)(h->order - (uint16_t)c->received);
+}
+
+/* Whether the message at the ring's head may be dropped, and ... */
+static bool
+head_ok(struct weir_channel *ch, const struct weir_head *h)
+{
+	weir_place place = weir_ring_at(&ch->pipe.rx, ch->pipe.rx.pos)->place[0];
+
+	if (h->op == WEIR_OP_INLINE)
+		return h->length <= WEIR_INLINE_MAX;
+	return WEIR_PLACE_REGION(place) || arena_data(ch->pipe.home->w, place, h->length);
+}
+
+/* ... whether it can be c's. */
+static bool
+message_ok(struct weir_conn *c, const struct weir_head *h)
+{
+	struct weir_ring *r = &c->pipe->rx;
+
+	if (h->op == WEIR_OP_INLINE)
+		return h->length <= WEIR_INLINE_MAX;
+	return weir_place_data(c, number_of(c, h), weir_ring_at(r, r->pos)->place[0], h->length);
+}
+
+/* Takes a message out of the ring's head. False: no memory, it stays. */
+static bool
+park(struct weir_conn *c, const struct weir_head *h)
+{
+	struct weir_ring *r = &c->pipe->rx;
+	weir_place place = weir_ring_at(r, r->pos)->place[0];
+	struct weir_parked *p;
+
+	if (h->op == WEIR_OP_INLINE) {
+		p = weir_park_inline(c, h);
+		if (!p)
+			return false;
+		weir_ring_pop(r, weir_slots_inline(h->length));
+	} else {
+		p = weir_parked_new(c->home, 0);
+		if (!p)
+			return false;
+		p->kind = WEIR_PLACE_REGION(place) ? PARKED_POSTED : PARKED_PLACE;
+		p->data = weir_place_data(c, number_of(c, h), place, h->length);
+		p->length = h->length;
+		p->at = place;
+		p->pipe = c->pipe;
+		p->cost = h->length > WEIR_BLOCK_SIZE ? 0 : weir_cost(h->length);
+		weir_ring_pop(r, 1);
+	}
+	p->vqpn = c->vqpn;
+	if (h->flags & WEIR_SLOT_BULK)
+		p->cost = 0;
+	weir_park_append(c, p);
+	return true;
+}
+
+int
+weir_channel_park(struct weir_conn *c, const struct weir_head *h)
+{
+	if (!message_ok(c, h)) {
+		weir_ring_pop(&c->pipe->rx, 1);
+		return -EPROTO;
+	}
+	return park(c, h) ? 0 : -ENOMEM;
+}
+
+/* A message for a connection that we have closed, or that has ended. */
+static void
+drop(struct weir_channel *ch, const struct weir_head *h)
+{
+	struct weir_ring *r = &ch->pipe.rx;
+
+	if (h->op == WEIR_OP_PLACE)
+		weir_control_release(ch, weir_ring_at(r, r->pos)->place[0]);
+	weir_ring_pop(r, h->op == WEIR_OP_PLACE ? 1 : weir_slots_inline(h->length));
+}
+
+static bool
+message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *want)
+{
+	bool stale;
+	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
+
+	if (!head_ok(ch, h)) { /* the data plane is mistaken */
+		weir_ring_pop(&ch->pipe.rx, 1);
+		return true;
+	}
+	/* ended: by a data plane that lives, was given up, and goes on with what was salvaged */
+	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe) {
+		drop(ch, h);
+		return true;
+	}
+	if (!message_ok(c, h)) {
+		weir_ring_pop(&ch->pipe.rx, 1);
+		weir_conn_ended(c, EPROTO);
+		return true;
+	}
+	if (c == want && !c->queue)
+		return false;
+	return park(c, h);
+}
+
+static void
+accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot_accept *a)
+{
+	struct weir_thread *t = ch->pipe.home;
+	struct weir_listener *l;
+	struct weir_conn *c;
+
+	LIST_FOREACH(l, &t->listening, in_home)
+	if (l->id == a->listener)
+		break;
+	c = l ? weir_conn_new(t, ch, h->vqpn, h->length) : NULL;
+	if (!c) {
+		if (l)
+			weir_listener_took(l);
+		weir_control_refuse(ch, h->vqpn);
+		return;
+	}
+	c->state = CONN_OPEN;
+	c->send_error = 0;
+	c->peer_node = a->peer_node;
+	c->mtu = a->mtu;
+	c->listener = l;
+	c->local = a->segment;
+	if (c->local) {
+		c->pipe = NULL;
+		c->segment_id = a->segment;
+		c->side = 1;
+		c->conn_index = a->conn_index;
+		c->peer_vqpn = a->peer_vqpn;
+		weir_conn_find_segment(c);
+	}
+	TAILQ_INSERT_TAIL(&l->conns, c, in_accept);
+	if (!l->queued) {
+		l->queued = true;
+		TAILQ_INSERT_TAIL(&t->accepts, l, in_accepts);
+	}
+}
+
+static void
+opened(struct weir_conn *c, uint32_t status, uint16_t node, uint32_t mtu)
+{
+	if (status) {
+		/* it never was: no CLOSE is owed, and no other end will come */
+		c->never_opened = c->state == CONN_OPENING;
+		weir_park_clear(c);  /* a local peer may have written all the same */
+		weir_conn_forget(c); /* its vQPN may be another's by now */
+		weir_conn_ended(c, status);
+		return;
+	}
+	if (c->state != CONN_OPENING)
+		return;
+	c->state = CONN_OPEN;
+	c->send_error = 0;
+	c->peer_node = node;
+	c->mtu = (uint16_t)mtu;
+	if (c->posts && !c->local)
+		weir_control_post(c, CONTROL_POST);
+	if (weir_unlikely(c->again))
+		weir_again_opened(c);
+	weir_conn_report(c, PENDING_OPENED);
+}
+
+static void
+writable(struct weir_conn *c)
+{
+	c->wanting = false;
+	weir_control_answered(c);
+	if (c->blocked && !c->want_heap) {
+		c->blocked = false;
+		weir_conn_report(c, PENDING_WRITABLE);
+	}
+}
+
+static void
+node_event(struct weir_thread *t, uint16_t node, uint32_t status)
+{
+	uint32_t i = 0, room = t->node_room ? t->node_room * 2 : 16;
+	struct weir_node_event *grown;
+
+	/* who watches is told all of it */
+	if (atomic_load_explicit(&t->w->watchers, memory_order_relaxed))
+		return;
+	while (i < t->node_count && t->nodes[i].node != node)
+		i++;
+	if (i == t->node_room) {
+		grown = realloc(t->nodes, room * sizeof(*grown));
+		if (!grown)
+			return;
+		t->nodes = grown;
+		t->node_room = room;
+	}
+	if (i == t->node_count)
+		t->node_count++;
+	t->nodes[i] = (struct weir_node_event){node, -(int32_t)status};
+}
+
+static void
+closed(struct weir_conn *c, uint32_t status)
+{
+	if (c->local && c->state != CONN_CLOSING && c->state != CONN_ENDED)
+		weir_segment_finish(c, status);
+	else
+		weir_conn_ended(c, status);
+}
+
+static void
+event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot *s)
+{
+	bool stale;
+	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
+
+	switch (h->op) {
+	case WEIR_OP_ACCEPTED:
+		accepted(ch, h, &s->accept);
+		return;
+	case WEIR_OP_NODE:
+		node_event(ch->pipe.home, (uint16_t)s->value, s->status);
+		return;
+	}
+	if (!c)
+		return;
+	switch (h->op) {
+	case WEIR_OP_OPENED:
+		opened(c, s->status, (uint16_t)s->extra, h->length);
+		break;
+	case WEIR_OP_CLOSED:
+		closed(c, s->status);
+		break;
+	case WEIR_OP_DONE:
+		weir_conn_completed(c, s->value);
+		break;
+	case WEIR_OP_WRITABLE:
+		writable(c);
+		break;
+	}
+}
+
+static void
+idle(struct weir_channel *ch)
+{
+	struct weir_ring *r = &ch->pipe.rx;
+
+	ch->pipe.empty++;
+	if (ch->pipe.empty == 1) {
+		if (r->pos != r->limit)
+			weir_ring_publish_tail(r);
+	} else if (ch->pipe.empty == 64) {
+		weir_control_settle(ch);
+	}
+}
+
+/* False: nothing is there, or it stays. */
+static inline bool
+one(struct weir_channel *ch, struct weir_conn *want)
+{
+	struct weir_ring *r = &ch->pipe.rx;
+	struct weir_slot *s = weir_ring_peek(r);
+	struct weir_head h;
+
+	if (!s)
+		return false;
+	h = weir_head_copy(s);
+	if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE)
+		return message(ch, &h, want);
+	event(ch, &h, s);
+	weir_ring_pop(r, 1);
+	return true;
+}
+
+bool
+weir_channel_step(struct weir_channel *ch)
+{
+	if (!one(ch, NULL))
+		return false;
+	ch->pipe.empty = 0;
+	return true;
+}
+
+unsigned
+weir_channel_drive(struct weir_channel *ch, struct weir_conn *want)
+{
+	unsigned n = 0;
+
+	while (n < BUDGET && one(ch, want))
+		n++;
+	if (n)
+		ch->pipe.empty = 0;
+	else
+		idle(ch);
+	if (!TAILQ_EMPTY(&ch->control))
+		weir_control_flush(ch);
+	if (weir_unlikely(!TAILQ_EMPTY(&ch->cramped)))
+		weir_control_make_room(ch);
+	return n;
+}
+
+void
+weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn)
+{
+	struct weir_thread *t = ch->pipe.home;
+
+	if (weir_likely(!weir_conn_vqpn_taken(t, vqpn)))
+		return;
+	while (weir_conn_vqpn_taken(t, vqpn) && one(ch, NULL))
+		ch->pipe.empty = 0;
+	weir_thread_wake(t, NULL);
+}

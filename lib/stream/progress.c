@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Progress of a home: what every call does besides its own work. */
+#include "conn.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define LINGER_NS 5000000000u
+#define UNBLOCK_MAX 8u
+
+/* Some of those that were told -EAGAIN: local ones find out by looking, others wait for send
+ * blocks. All of them before a sleep: what was told before the flags were up rings no bell. */
+static void
+unblock(struct weir_thread *t)
+{
+	struct weir_conn *c, *first = NULL;
+
+	for (unsigned i = 0; i < UNBLOCK_MAX || t->armed; i++) {
+		c = TAILQ_FIRST(&t->blocked);
+		if (!c || c == first)
+			return;
+		TAILQ_REMOVE(&t->blocked, c, in_blocked);
+		if (!weir_send_possible(c)) {
+			TAILQ_INSERT_TAIL(&t->blocked, c, in_blocked);
+			first = first ? first : c;
+			continue;
+		}
+		c->on_blocked = c->want_heap = false;
+		if (c->blocked)
+			weir_conn_report(c, PENDING_WRITABLE);
+		c->blocked = false;
+	}
+}
+
+unsigned
+weir_drive(struct weir_thread *t, struct weir_conn *want)
+{
+	struct weir_channel *ch;
+	struct weir_segment *seg;
+	unsigned n = 0;
+
+	SLIST_FOREACH(ch, &t->channels, next)
+	n += weir_channel_drive(ch, want);
+	LIST_FOREACH(seg, &t->segments, next)
+	n += weir_segment_drive(seg, want);
+	if (weir_unlikely(!TAILQ_EMPTY(&t->tails)))
+		n += weir_tails_push(t);
+	if (weir_unlikely(!TAILQ_EMPTY(&t->blocked)))
+		unblock(t);
+	t->turns++;
+	if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
+		weir_thread_wake(t, NULL);
+	return n;
+}
+
+static void
+wish(struct weir_conn *c)
+{
+	if (c->pipe && c->pipe->local)
+		atomic_store_explicit(&WEIR_SEGMENT_OF(c->pipe)->out->wanted, 1,
+				      memory_order_relaxed);
+}
+
+void
+weir_drive_settle(struct weir_thread *t)
+{
+	struct weir_channel *ch;
+	struct weir_segment *seg;
+	struct weir_conn *c;
+
+	t->unsettled = false;
+	SLIST_FOREACH(ch, &t->channels, next)
+	{
+		weir_control_settle(ch);
+		t->unsettled |= ch->release_count || !TAILQ_EMPTY(&ch->control);
+	}
+	LIST_FOREACH(seg, &t->segments, next)
+	{
+		weir_segment_tell(seg);
+		t->unsettled |= seg->endings || seg->unknown_since;
+	}
+	TAILQ_FOREACH(c, &t->blocked, in_blocked)
+	wish(c);
+	TAILQ_FOREACH(c, &t->tails, in_tails)
+	wish(c);
+}
+
+void
+weir_drive_leave(struct weir_thread *t)
+{
+	if (weir_likely(!t->armed))
+		return;
+	weir_drive_settle(t);
+	if (t->unsettled)
+		weir_thread_wake(t, NULL);
+}
+
+/* ---- the end ---- */
+
+void
+weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c))
+{
+	for (unsigned i = 0; i < sizeof(t->vqpn) / sizeof(t->vqpn[0]); i++)
+		for (unsigned k = 0; t->vqpn[i] && k < WEIR_VQPN_PAGE; k++)
+			if (t->vqpn[i][k].conn)
+				f(t->vqpn[i][k].conn);
+}
+
+static void
+close_open(struct weir_conn *c)
+{
+	if (c->state == CONN_CLOSING)
+		return;
+	if (c->listener) {
+		TAILQ_REMOVE(&c->listener->conns, c, in_accept);
+		c->listener = NULL;
+	}
+	weir_conn_close(c);
+}
+
+static void
+close_all(struct weir_thread *t)
+{
+	weir_lock(t);
+	weir_conns_each(t, close_open);
+	weir_drive_settle(t);
+	weir_unlock(t);
+}
+
+static void
+linger_one(struct weir_thread *t)
+{
+	weir_lock(t);
+	weir_drive(t, NULL);
+	t->w->lingering += t->closing;
+	weir_unlock(t);
+}
+
+void
+weir_linger(struct weir *w)
+{
+	static const struct timespec nap = {.tv_nsec = 100000};
+	uint64_t end = weir_clock() + LINGER_NS;
+
+	if (weir_state(w) != WEIR_UP)
+		return;
+	weir_threads_each(w, close_all);
+	do {
+		w->lingering = 0;
+		weir_threads_each(w, linger_one);
+		if (w->lingering)
+			nanosleep(&nap, NULL);
+	} while (w->lingering && weir_state(w) == WEIR_UP && weir_clock() < end);
+}
+
+void
+weir_thread_clear(struct weir_thread *t)
+{
+	struct weir_listener *l;
+	struct weir_parked *p;
+
+	weir_table_free(t);
+	weir_agains_free(t);
+	weir_lock(t);
+	while ((l = LIST_FIRST(&t->listening)))
+		weir_listener_free(l);
+	weir_conns_each(t, weir_conn_free);
+	while ((p = LIST_FIRST(&t->loans))) {
+		LIST_REMOVE(p, in_loans);
+		if (p->kind == PARKED_BUFFER)
+			free(p->data);
+		free(p);
+	}
+	for (unsigned i = 0; i < WEIR_SPARE_CLASSES; i++) {
+		while ((p = t->spare[i])) {
+			t->spare[i] = p->next;
+			free(p);
+		}
+	}
+	weir_unlock(t);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ipc/path_check.h"
+#include "base/run_dir.h"
+
+static char parent[32];
+static char error[256];
+
+static int
+make_parent(void **state)
+{
+	snprintf(parent, sizeof(parent), "/tmp/weir-run-XXXXXX");
+	return mkdtemp(parent) ? 0 : -1;
+}
+
+/* It goes with the last that was in it. */
+static int
+no_parent(void **state)
+{
+	return access(parent, F_OK) ? 0 : -1;
+}
+
+static void
+one_holder_of_a_name(void **state)
+{
+	struct run_dir a, b, c;
+	char expected[64];
+
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&b, parent, "x", "dataplane", error, sizeof(error)), -EBUSY);
+	snprintf(expected, sizeof(expected), "runs already as pid %d;", getpid());
+	assert_non_null(strstr(error, expected));
+	assert_int_equal(run_dir_take(&b, parent, "y", "dataplane", error, sizeof(error)), 0);
+	run_dir_release(&a);
+	assert_int_equal(run_dir_take(&c, parent, "x", "dataplane", error, sizeof(error)), 0);
+	run_dir_release(&b);
+	run_dir_release(&c);
+}
+
+static void
+what_a_crash_left_is_taken_over(void **state)
+{
+	char path[128];
+	struct stat st;
+	struct run_dir a;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/x/dataplane.pid", parent);
+	fd = open(path, O_CREAT | O_WRONLY, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "1234567\n", 8), 8);
+	close(fd);
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	/* and nobody else may open it: who may, may lock it */
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	run_dir_release(&a);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	run_dir_release(&a);
+}
+
+static void
+what_others_keep_there_stays(void **state)
+{
+	char path[128];
+	struct run_dir a;
+	int fd;
+
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	snprintf(path, sizeof(path), "%s/x/control.pid", parent);
+	fd = open(path, O_CREAT | O_WRONLY, 0644);
+	assert_true(fd >= 0);
+	close(fd);
+	run_dir_release(&a);
+	assert_int_equal(access(path, F_OK), 0);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(rmdir(parent), 0);
+}
+
+/* The two daemons of an instance share its directory; whoever goes last removes it. */
+static void
+two_daemons(void **state)
+{
+	struct run_dir a, b;
+
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	assert_int_equal(run_dir_take(&b, parent, "x", "control", error, sizeof(error)), 0);
+	run_dir_release(&a);
+	assert_int_equal(run_dir_take(&a, parent, "x", "control", error, sizeof(error)), -EBUSY);
+	assert_non_null(strstr(error, "weir-control of instance 'x' runs already"));
+	run_dir_release(&b);
+}
+
+/* Who may attach is the socket's to say, not the umask of whoever starts the daemon. */
+static void
+umask_of_the_operator(void **state)
+{
+	mode_t before = umask(077);
+	char path[128];
+	struct run_dir a;
+	struct stat st;
+
+	assert_int_equal(rmdir(parent), 0);
+	assert_int_equal(run_dir_take(&a, parent, "x", "dataplane", error, sizeof(error)), 0);
+	umask(before);
+	assert_int_equal(stat(parent, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	snprintf(path, sizeof(path), "%s/x", parent);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	run_dir_release(&a);
+}
+
+/* The longest one leaves room for the sockets' names. */
+static void
+too_long(void **state)
+{
+	char name[96], path[200];
+	struct run_dir a;
+
+	memset(name, 'x', sizeof(name));
+	name[RUN_DIR_MAX - 1 - strlen(parent)] = 0;
+	assert_int_equal(run_dir_take(&a, parent, name, "control", error, sizeof(error)),
+			 -ENAMETOOLONG);
+	assert_non_null(strstr(error, "WEIR_RUN_DIR"));
+	name[RUN_DIR_MAX - 2 - strlen(parent)] = 0;
+	assert_int_equal(run_dir_take(&a, parent, name, "control", error, sizeof(error)), 0);
+	assert_true(snprintf(path, sizeof(path), "%s/session.sock", a.path) < RUN_DIR_SOCKET_MAX);
+	run_dir_release(&a);
+}
+
+static void
+no_such_place(void **state)
+{
+	struct run_dir a;
+
+	assert_int_equal(run_dir_take(&a, "/proc/none", "x", "dataplane", error, sizeof(error)),
+			 -ENOENT);
+	assert_non_null(strstr(error, "WEIR_RUN_DIR"));
+	run_dir_release(&a);
+}
+
+#define ANOTHER_USER 12345
+
+static void
+expect(const char *dir, const char *why)
+{
+	struct run_dir a;
+	int rc = run_dir_take(&a, dir, "x", "dataplane", error, sizeof(error));
+
+	if (why) {
+		assert_true(rc < 0);
+		if (!strstr(error, why))
+			fail_msg("'%s', not '%s'", error, why);
+	} else {
+		assert_int_equal(rc, 0);
+		run_dir_release(&a);
+	}
+}
+
+/* Nobody else may have made it, or any directory above it. */
+static void
+of_another_user(void **state)
+{
+	char dir[64], below[96];
+	struct stat st;
+
+	if (geteuid())
+		skip();
+	snprintf(dir, sizeof(dir), "%s/run", parent);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(chown(dir, ANOTHER_USER, ANOTHER_USER), 0);
+	expect(dir, "belongs to user 12345; let root or user 0 make it");
+	snprintf(below, sizeof(below), "%s/below", dir);
+	expect(below, "belongs to user 12345");
+	assert_int_equal(access(below, F_OK), -1); /* nothing was made there */
+	snprintf(below, sizeof(below), "%s/x", dir);
+	assert_int_equal(access(below, F_OK), -1);
+	/* what is there already is left as it is */
+	assert_int_equal(mkdir(below, 0700), 0);
+	expect(dir, "belongs to user 12345");
+	assert_int_equal(stat(below, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+	assert_int_equal(chown(dir, 0, 0), 0);
+	assert_int_equal(chown(below, ANOTHER_USER, ANOTHER_USER), 0);
+	expect(dir, "belongs to user 12345");
+	assert_int_equal(rmdir(below), 0);
+	expect(dir, NULL);
+	assert_int_equal(rmdir(parent), 0);
+}
+
+static void
+others_may_write_to_it(void **state)
+{
+	char dir[64], below[96];
+
+	snprintf(dir, sizeof(dir), "%s/run", parent);
+	snprintf(below, sizeof(below), "%s/x", dir);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(mkdir(dir, 0755), 0);
+		assert_int_equal(chmod(dir, i ? 0775 : 0757), 0);
+		expect(dir, i ? "(mode 0775); chmod go-w it" : "(mode 0757); chmod go-w it");
+		assert_int_equal(rmdir(dir), 0);
+	}
+	/* of an instance not even so */
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(mkdir(below, 0755), 0);
+	assert_int_equal(chmod(below, 01777), 0);
+	expect(dir, "(mode 1777); chmod go-w it");
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(rmdir(dir), 0);
+	/* like /tmp: what is ours there stays ours */
+	assert_int_equal(chmod(parent, 01777), 0);
+	expect(dir, NULL);
+	assert_int_equal(chmod(parent, 0777), 0);
+	expect(dir, "(mode 0777); chmod go-w it");
+	assert_int_equal(rmdir(parent), 0);
+}
+
+/* A link is followed where nobody else could change it, and what holds here must hold there. */
+static void
+symbolic_links(void **state)
+{
+	char link[64], to[64], name[96];
+
+	snprintf(link, sizeof(link), "%s/link", parent);
+	snprintf(to, sizeof(to), "%s/to", parent);
+	assert_int_equal(mkdir(to, 0755), 0);
+	assert_int_equal(symlink("to", link), 0);
+	snprintf(name, sizeof(name), "%s/run", link);
+	expect(name, NULL);
+	if (!geteuid()) {
+		assert_int_equal(chown(to, ANOTHER_USER, ANOTHER_USER), 0);
+		expect(name, "belongs to user 12345");
+		assert_int_equal(chown(to, 0, 0), 0);
+		assert_int_equal(lchown(link, ANOTHER_USER, ANOTHER_USER), 0);
+		expect(name, "belongs to user 12345");
+		assert_int_equal(lchown(link, 0, 0), 0);
+	}
+	expect(link, NULL);
+	/* the directory of an instance is none */
+	assert_int_equal(unlink(link), 0);
+	snprintf(name, sizeof(name), "%s/x", to);
+	assert_int_equal(symlink("/tmp", name), 0);
+	expect(to, "no directory");
+	assert_int_equal(unlink(name), 0);
+	assert_int_equal(rmdir(to), 0);
+	assert_int_equal(rmdir(parent), 0);
+}
+
+/* What a program believes: where others may write, root's and its own alone. */
+static void
+as_given(void **state)
+{
+	char dir[64], name[96];
+
+	if (geteuid())
+		skip();
+	snprintf(dir, sizeof(dir), "%s/run", parent);
+	snprintf(name, sizeof(name), "%s/x/session.sock", dir);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(chown(dir, ANOTHER_USER, ANOTHER_USER), 0);
+	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), 0);
+	assert_int_equal(chmod(parent, 01777), 0);
+	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), -EACCES);
+	assert_non_null(strstr(error, "belongs to user 12345"));
+	assert_int_equal(chown(dir, 0, 0), 0);
+	assert_int_equal(path_check(name, PATH_AS_GIVEN, error, sizeof(error)), 0);
+	assert_int_equal(rmdir(dir), 0);
+	assert_int_equal(rmdir(parent), 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(one_holder_of_a_name, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(what_a_crash_left_is_taken_over, make_parent,
+					    no_parent),
+	    cmocka_unit_test_setup_teardown(what_others_keep_there_stays, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(two_daemons, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(umask_of_the_operator, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(too_long, make_parent, no_parent),
+	    cmocka_unit_test(no_such_place),
+	    cmocka_unit_test_setup_teardown(of_another_user, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(others_may_write_to_it, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(symbolic_links, make_parent, no_parent),
+	    cmocka_unit_test_setup_teardown(as_given, make_parent, no_parent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of those that attach: made in pieces, in turn, and main is there for others meanwhile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "worlds/broker_fake.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECES 4u /* of an arena; the first comes with HELLO */
+
+static const struct fake_config config = {.engines = 2, .node = 7};
+
+struct guest {
+	struct broker_session *s;
+	uint32_t waits, welcomes, refusals, ends;
+};
+
+static void
+on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsigned fd_count)
+{
+	struct guest *g = user;
+
+	(void)fds;
+	(void)fd_count;
+	if (!reply) {
+		g->ends++;
+		return;
+	}
+	g->waits += reply->type == WEIR_MSG_WAIT;
+	g->refusals += reply->type == WEIR_MSG_REFUSED;
+	if (reply->type == WEIR_MSG_WELCOME) {
+		g->welcomes++;
+	}
+}
+
+static void
+come(struct fake *f, struct guest *g)
+{
+	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
+
+	*g = (struct guest){0};
+	m.hello.magic = WEIR_SESSION_MAGIC;
+	m.hello.version_min = m.hello.version_max = WEIR_SESSION_VERSION_MAX;
+	m.hello.arena = PIECES * MEMFD_HUGE_PAGE;
+	snprintf(m.hello.name, sizeof(m.hello.name), "guest");
+	g->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, g);
+	assert_non_null(g->s);
+	assert_int_equal(g->s->arena.geometry.bytes, PIECES * MEMFD_HUGE_PAGE);
+}
+
+static void
+leave(struct fake *f, struct guest *g)
+{
+	broker_session_close(g->s);
+	fake_run(f);
+}
+
+/* No engine sees a session before all of its memory is there; who waits is told so. */
+static void
+test_in_turn(void **state)
+{
+	struct fake *f = fake_open(&config);
+	struct guest g[3];
+	unsigned pieces;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		come(f, &g[i]);
+	pieces = (unsigned)(PIECES * MEMFD_HUGE_PAGE / MEMFD_PIECE);
+	if (g[0].s->arena.memory.page > MEMFD_PIECE)
+		pieces = PIECES;
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = 1; k < pieces; k++) {
+			assert_int_equal(g[i].welcomes, 0);
+			assert_int_equal(f->count[ENGINE_SESSION_ADD], 2 * i);
+			f->now += BROKER_SECOND_NS * 3 / 2 / (pieces - 1);
+			/* others come in between */
+			assert_int_equal(broker_run(f->b) == 0, i < 2 || k < pieces - 1);
+		}
+	fake_run(f);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(g[i].welcomes, 1);
+		assert_int_equal(g[i].waits, 1u << i);
+		assert_true(g[i].s->cost_ns > 0);
+	}
+	assert_true(broker_run(f->b) > 0);
+	for (unsigned i = 0; i < 3; i++)
+		leave(f, &g[i]);
+	assert_int_equal(fake_mappings("weir-arena"), 0);
+	fake_close(f);
+}
+
+/* First, in the middle, last; the others get theirs. */
+static void
+test_gone_before(void **state)
+{
+	(void)state;
+	for (unsigned who = 0; who < 3; who++) {
+		struct fake *f = fake_open(&config);
+		struct guest g[4];
+
+		for (unsigned i = 0; i < 3; i++)
+			come(f, &g[i]);
+		broker_run(f->b);
+		leave(f, &g[who]);
+		assert_int_equal(f->b->session_count, 2);
+		come(f, &g[3]);
+		fake_run(f);
+		fake_run(f);
+		for (unsigned i = 0; i < 4; i++)
+			assert_int_equal(g[i].welcomes, i != who);
+		assert_int_equal(f->count[ENGINE_SESSION_REMOVE], 0);
+		for (unsigned i = 0; i < 4; i++)
+			if (i != who)
+				leave(f, &g[i]);
+		fake_close(f);
+	}
+}
+
+/* What happens to sessions happens to those that are not there yet, too. */
+static void
+test_meanwhile(void **state)
+{
+	struct fake *f = fake_open(&config);
+	char reason[WEIR_REASON_MAX];
+	struct guest g[2];
+
+	(void)state;
+	come(f, &g[0]);
+	assert_int_equal(share_set(f->b, "program.guest.weight", "7", reason, sizeof(reason)), 1);
+	assert_int_equal(f->count[ENGINE_SESSION_SHARE], 0); /* they don't know it */
+	session_publish_node(f->b);
+	fake_run(f);
+	assert_int_equal(g[0].s->weight, 7);
+	assert_int_equal(arena_head(&g[0].s->arena)->node, 8);
+	come(f, &g[1]);
+	while (!broker_stop(f->b))
+		fake_run(f);
+	assert_int_equal(g[1].welcomes, 0);
+	assert_int_equal(g[1].ends, 1);
+	fake_close(f);
+	f = fake_open(&config);
+	come(f, &g[0]);
+	come(f, &g[1]);
+	fake_close(f);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_in_turn),
+	    cmocka_unit_test(test_gone_before),
+	    cmocka_unit_test(test_meanwhile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

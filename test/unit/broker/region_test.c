@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Adopted memory as main sees it: requests, limits, keys, holes, sessions that end meanwhile. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "worlds/broker_fake.h"
+#include "weir/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const struct fake_config two_engines = {.engines = 2, .node = 7};
+#define REGIONS 4u	 /* as broker_fake.c has it */
+#define BYTES (1u << 20) /* all of them together */
+
+static struct weir_session_msg
+adopt(struct fake *f, struct fake_session *s, uint64_t bytes, uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+
+	m.adopt.bytes = bytes;
+	m.adopt.flags = flags;
+	assert_int_equal(fake_request(f, s, &m), 0);
+	return s->reply;
+}
+
+static struct weir_session_msg
+disown(struct fake *f, struct fake_session *s, uint32_t region)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_DISOWN};
+
+	m.region.region = region;
+	assert_int_equal(fake_request(f, s, &m), 0);
+	return s->reply;
+}
+
+static void
+expect_refused(struct weir_session_msg r, int code)
+{
+	assert_int_equal(r.type, WEIR_MSG_REFUSED);
+	assert_int_equal(r.refused.code, code);
+	assert_non_null(strstr(r.refused.reason, "; "));
+}
+
+static void
+test_adopt(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	struct fake_session s;
+	struct weir_session_msg r;
+	uint32_t mrs;
+
+	(void)state;
+	fake_attach(f, &s);
+	mrs = f->live_mrs;
+	r = adopt(f, &s, 65536, WEIR_ADOPT_SEND);
+	assert_int_equal(r.type, WEIR_MSG_REGION);
+	assert_int_equal(r.region.region, 1);
+	assert_int_equal(r.region.bytes, 65536);
+	assert_int_equal(s.fd_count, 1);
+	assert_int_equal(f->count[ENGINE_REGION_ADD], 2);
+	assert_int_equal(f->live_mrs, mrs + 1); /* one device */
+	assert_int_equal(f->last[ENGINE_REGION_ADD].region.mr.length, 65536);
+	/* as much as it was adopted for */
+	assert_int_equal(f->mr[f->next_key - 1].access, NIC_REMOTE_READ);
+	adopt(f, &s, 8192, WEIR_ADOPT_RECV);
+	assert_int_equal(f->mr[f->next_key - 1].access, NIC_LOCAL_WRITE | NIC_REMOTE_WRITE);
+	assert_int_equal(disown(f, &s, 1).type, WEIR_MSG_OK);
+	assert_int_equal(f->count[ENGINE_REGION_REMOVE], 2);
+	assert_int_equal(f->live_mrs, mrs + 1);
+	expect_refused(disown(f, &s, 1), ENOENT);
+	broker_session_close(s.s); /* with region 2 */
+	fake_run(f);
+	assert_int_equal(f->live_mrs, 0);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+	fake_close(f);
+}
+
+static void
+test_limits(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	struct fake_session s;
+
+	(void)state;
+	fake_attach(f, &s);
+	expect_refused(adopt(f, &s, 65536, 0), EINVAL);
+	expect_refused(adopt(f, &s, 65536, 0x8 | WEIR_ADOPT_SEND), EINVAL);
+	expect_refused(adopt(f, &s, 0, WEIR_ADOPT_SEND), EINVAL);
+	expect_refused(adopt(f, &s, 5000, WEIR_ADOPT_SEND), EINVAL);
+	expect_refused(adopt(f, &s, WEIR_REGION_BYTES_MAX + 4096, WEIR_ADOPT_SEND), EINVAL);
+	expect_refused(adopt(f, &s, UINT64_MAX - 4095, WEIR_ADOPT_SEND), EINVAL);
+	expect_refused(adopt(f, &s, BYTES + 4096, WEIR_ADOPT_SEND), ENOSPC);
+	assert_int_equal(adopt(f, &s, BYTES, WEIR_ADOPT_SEND).type, WEIR_MSG_REGION);
+	expect_refused(adopt(f, &s, 4096, WEIR_ADOPT_SEND), ENOSPC);
+	disown(f, &s, 1);
+	for (uint32_t i = 0; i < REGIONS; i++)
+		assert_int_equal(adopt(f, &s, 4096, WEIR_ADOPT_SEND).type, WEIR_MSG_REGION);
+	expect_refused(adopt(f, &s, 4096, WEIR_ADOPT_SEND), EMFILE);
+	expect_refused(disown(f, &s, 0), ENOENT);
+	expect_refused(disown(f, &s, REGIONS + 1), ENOENT);
+	expect_refused(disown(f, &s, UINT32_MAX), ENOENT);
+	fake_close(f);
+}
+
+/* Disowned with messages under way: the answer comes at once, the number and the memory later. */
+static void
+test_disown_later(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	struct fake_session s;
+	uint32_t mrs;
+
+	(void)state;
+	fake_attach(f, &s);
+	adopt(f, &s, BYTES, WEIR_ADOPT_SEND);
+	mrs = f->live_mrs;
+	f->hold = true;
+	assert_int_equal(disown(f, &s, 1).type, WEIR_MSG_OK);
+	assert_int_equal(f->live_mrs, mrs);
+	assert_int_equal(fake_mappings("weir-region"), 1);
+	expect_refused(disown(f, &s, 1), ENOENT);
+	expect_refused(adopt(f, &s, 4096, WEIR_ADOPT_SEND), ENOSPC); /* it counts still */
+	broker_session_close(s.s);
+	assert_int_equal(fake_mappings("weir-region"), 1);
+	fake_release(f);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+	assert_int_equal(f->live_mrs, 0);
+	f->hold = false;
+	fake_close(f);
+}
+
+/* The program dies, or the engine refuses, before the answer. */
+static void
+test_not_added(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	unsigned fds = fake_open_fds();
+	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+	struct fake_session s;
+
+	(void)state;
+	fake_attach(f, &s);
+	f->fail_type = ENGINE_REGION_ADD;
+	f->fail_rc = -ENOENT;
+	expect_refused(adopt(f, &s, 4096, WEIR_ADOPT_SEND), ENOENT);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+	f->fail_type = -1;
+	f->hold = true;
+	m.adopt.bytes = 4096;
+	m.adopt.flags = WEIR_ADOPT_RECV;
+	assert_int_equal(fake_request(f, &s, &m), 0);
+	broker_session_close(s.s);
+	fake_release(f);
+	assert_int_equal(fake_mappings("weir-region"), 0);
+	assert_int_equal(fake_open_fds(), fds);
+	f->hold = false;
+	fake_close(f);
+}
+
+/* A hole in it: whoever falls into it goes on, the session ends. */
+static void
+test_hole(void **state)
+{
+	struct fake *f = fake_open(&two_engines);
+	struct fake_session s;
+	_Atomic uint8_t *base;
+	int fd;
+
+	(void)state;
+	fake_attach(f, &s);
+	f->hold = true;
+	s.replies = 0;
+	{
+		struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+
+		m.adopt.bytes = 65536;
+		m.adopt.flags = WEIR_ADOPT_SEND;
+		assert_int_equal(fake_request(f, &s, &m), 0);
+	}
+	base = (_Atomic uint8_t *)f->held[0].c->region.base;
+	f->hold = false;
+	fake_release(f);
+	assert_int_equal(s.reply.type, WEIR_MSG_REGION);
+	assert_int_equal(fake_mappings("weir-region"), 1);
+	fd = memfd_create("other", 0);
+	/* as a fault would: the pages are there no more */
+	assert_ptr_not_equal(
+	    mmap((void *)base, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
+	    MAP_FAILED);
+	assert_int_equal(base[5000], 0);
+	base[9000] = 1;
+	fake_run(f);
+	assert_true(s.ended);
+	assert_int_equal(f->b->counters.holes, 1);
+	close(fd);
+	fake_close(f);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_adopt),     cmocka_unit_test(test_limits),
+	    cmocka_unit_test(test_not_added), cmocka_unit_test(test_disown_later),
+	    cmocka_unit_test(test_hole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Segments between local programs: who pays for them, and that one user leaves room for others. */
+#include "worlds/broker_pair.h"
+
+#define BOB 1001
+#define EVE 1002
+#define CAL 1003
+#define CHANNELS 64u
+
+static char reason[256];
+
+static struct fake *
+open_with(struct users *users, const char *limits)
+{
+	struct fake_config config = {
+	    .engines = 1, .node = 7, .sessions = 32, .channels = CHANNELS, .users = users};
+
+	if (limits && users_limit(users, limits, reason, sizeof(reason)))
+		fail_msg("%s", reason);
+	return fake_open(&config);
+}
+
+/* A program with so many threads. */
+static void
+come(struct fake *f, struct fake_session *s, uint32_t uid, uint32_t channels)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
+
+	fake_attach_by(f, s, uid, "program");
+	assert_int_equal(s->reply.type, WEIR_MSG_WELCOME);
+	for (uint32_t i = 0; i < channels; i++)
+		assert_int_equal(fake_request(f, s, &m), 0);
+}
+
+static void
+leave(struct fake *f, struct fake_session *s)
+{
+	broker_session_close(s->s);
+	fake_run(f);
+}
+
+/* By this thread: 0, or what it is refused with. */
+static int
+connect_by(struct fake *f, struct fake_session *s, uint32_t channel)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
+
+	m.connect.channel = channel;
+	m.connect.address.kind = WEIR_ADDRESS_NODE;
+	m.connect.address.id = 7;
+	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "s");
+	assert_int_equal(fake_request(f, s, &m), 0);
+	return s->reply.type == WEIR_MSG_REFUSED ? -s->reply.refused.code : 0;
+}
+
+/* As many as it gets. */
+static uint32_t
+connect_all(struct fake *f, struct fake_session *s, uint32_t channels)
+{
+	uint32_t n = 0;
+
+	while (n < channels && !connect_by(f, s, n))
+		n++;
+	return n;
+}
+
+/* All that a user's programs have is within his limit, and all of it comes back. */
+static void
+test_charged(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:memory=64M");
+	struct fake_session a, l;
+	uint64_t before;
+	uint32_t n, fit;
+
+	(void)state;
+	fit = (uint32_t)(((64 - 8) << 20) / segment_bytes());
+	for (unsigned round = 0; round < 2; round++) {
+		come(f, &l, BOB, 1); /* 4 MiB each, and tables */
+		come(f, &a, BOB, CHANNELS);
+		before = f->b->used[USER_MEMORY];
+		fake_listen(f, &l, "s", 1000);
+		n = connect_all(f, &a, CHANNELS);
+		assert_int_equal(n, fit);
+		assert_int_equal(a.reply.refused.code, EDQUOT);
+		assert_non_null(strstr(a.reply.refused.reason, "its limit is 65536; ask for less"));
+		assert_int_equal(f->b->used[USER_MEMORY], before + fit * segment_bytes());
+		assert_int_equal(f->b->used[USER_SEGMENTS], fit);
+		leave(f, round ? &a : &l);
+		leave(f, round ? &l : &a);
+		assert_int_equal(f->b->used[USER_MEMORY], 0);
+		assert_int_equal(f->b->used[USER_SEGMENTS], 0);
+	}
+	fake_close(f);
+}
+
+/* Both users have it while both programs live, then whoever is left; once for all users. */
+static void
+test_both_users(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:memory=6M");
+	struct fake_session a, l, c;
+
+	(void)state;
+	come(f, &l, EVE, 1);
+	fake_listen(f, &l, "s", 1000);
+	for (unsigned i = 1; i <= 3; i++) {
+		come(f, &a, BOB, 2);
+		assert_int_equal(connect_by(f, &a, 0), 0);
+		assert_int_equal(connect_by(f, &a, 1), -EDQUOT);
+		assert_int_equal(f->b->used[USER_SEGMENTS], i);
+		leave(f, &a); /* EVE's program still has it */
+		assert_int_equal(f->b->used[USER_SEGMENTS], i);
+	}
+	/* the other way round: who is connected to must have room for it, too */
+	come(f, &a, BOB, 1);
+	leave(f, &l);
+	assert_int_equal(f->b->used[USER_SEGMENTS], 0);
+	fake_listen(f, &a, "s", 1000);
+	come(f, &c, CAL, 2);
+	/* of 6 MiB 2 are free, of which 1.5 aren't for others */
+	assert_int_equal(connect_by(f, &c, 0), -EMFILE);
+	assert_int_equal(share_set(f->b, "user.1001.memory", "8M", reason, sizeof(reason)), 1);
+	assert_int_equal(connect_by(f, &c, 0), 0);
+	assert_int_equal(connect_by(f, &c, 1), -EMFILE);
+	assert_int_equal(f->b->used[USER_SEGMENTS], 1);
+	fake_close(f);
+}
+
+/* However many programs and threads a user has: others get segments with that program, too. */
+static void
+test_room_for_others(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, NULL);
+	struct fake_session l, bob[10], eve[8], cal;
+	uint32_t n = 0, m = 0;
+
+	(void)state;
+	come(f, &l, 1000, 1);
+	fake_listen(f, &l, "s", 10000);
+	for (unsigned i = 0; i < 10; i++) {
+		come(f, &bob[i], BOB, CHANNELS);
+		n += connect_all(f, &bob[i], CHANNELS);
+	}
+	assert_int_equal(n, BROKER_SESSION_SEGMENTS / 2);
+	assert_int_equal(bob[9].reply.refused.code, EMFILE);
+	assert_non_null(strstr(bob[9].reply.refused.reason, "user 1001 shares all memory"));
+	for (unsigned i = 0; i < 8; i++) {
+		come(f, &eve[i], EVE, CHANNELS);
+		m += connect_all(f, &eve[i], CHANNELS);
+	}
+	assert_in_range(m, BROKER_SESSION_SEGMENTS / 4 - 1, BROKER_SESSION_SEGMENTS / 4 + 1);
+	come(f, &cal, CAL, CHANNELS);
+	assert_true(connect_all(f, &cal, CHANNELS) > 16);
+	/* connections on segments that are there need none */
+	assert_int_equal(connect_by(f, &bob[0], 0), 0);
+	fake_close(f);
+}
+
+/* A program keeps a segment that its session has left: it counts for the user who connected. */
+static void
+test_kept(void **state)
+{
+	struct users users = {0};
+	struct fake *f = open_with(&users, "1001:segments=1");
+	struct weir_session_msg m = {.type = WEIR_MSG_SEGMENT};
+	struct fake_session a, l;
+	int fd;
+
+	(void)state;
+	come(f, &l, EVE, 1);
+	fake_listen(f, &l, "s", 1000);
+	come(f, &a, BOB, 1);
+	assert_int_equal(connect_by(f, &a, 0), 0);
+	m.segment.segment = a.reply.connecting.segment;
+	assert_int_equal(fake_request(f, &a, &m), 0);
+	assert_int_equal(a.reply.type, WEIR_MSG_SEGMENT_MAP);
+	fd = dup(a.fds[0]);
+	leave(f, &l);
+	leave(f, &a);
+	assert_int_equal(f->b->used[USER_SEGMENTS], 1);
+	come(f, &l, EVE, 1);
+	fake_listen(f, &l, "s", 1000);
+	come(f, &a, BOB, 1);
+	assert_int_equal(connect_by(f, &a, 0), -EDQUOT);
+	close(fd);
+	f->now += 2 * BROKER_SECOND_NS;
+	fake_run(f);
+	assert_int_equal(f->b->used[USER_SEGMENTS], 0);
+	assert_int_equal(connect_by(f, &a, 0), 0);
+	fake_close(f);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_charged),
+	    cmocka_unit_test(test_both_users),
+	    cmocka_unit_test(test_room_for_others),
+	    cmocka_unit_test(test_kept),
+	};
+
+	return cmocka_run_group_tests_name("broker_segment", tests, NULL, NULL);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon/options.h"
+
+static struct options o;
+static char error[256];
+
+static int
+parse(const char *first, const char *second)
+{
+	char *argv[] = {(char *)first, (char *)second, NULL};
+
+	error[0] = '\0';
+	return options_parse(&o, first ? second ? 2 : 1 : 0, argv, error, sizeof(error));
+}
+
+/* The arguments are refused in one line that holds `cause` and a remedy. */
+static void
+refused(const char *first, const char *second, const char *cause)
+{
+	assert_int_not_equal(parse(first, second), 0);
+	assert_non_null(strstr(error, cause));
+	assert_non_null(strchr(error, ';'));
+	assert_null(strchr(error, '\n'));
+}
+
+static void
+defaults(void **state)
+{
+	assert_int_equal(parse(NULL, NULL), 0);
+	assert_string_equal(o.instance, "default");
+	assert_string_equal(o.run_dir, "/run/weir");
+	assert_int_equal(o.idle, IDLE_ADAPTIVE);
+	assert_int_equal(o.idle_sleep_us, 2000);
+	assert_int_equal(o.window, 2 << 20);
+	assert_int_equal(o.peer_ring, 256 << 10);
+	assert_true(o.threshold == 0.6);
+	assert_int_equal(o.program_weight, 10);
+	assert_int_equal(o.program_rate.bytes, 0);
+	assert_int_equal(o.nics, 0);
+	assert_false(o.help || o.version);
+}
+
+static void
+flag_env_default(void **state)
+{
+	setenv("WEIR_INSTANCE", "env", 1);
+	assert_int_equal(parse(NULL, NULL), 0);
+	assert_string_equal(o.instance, "env");
+	assert_int_equal(parse("--instance", "flag"), 0);
+	assert_string_equal(o.instance, "flag");
+	assert_int_equal(parse("--instance=eq", NULL), 0);
+	assert_string_equal(o.instance, "eq");
+	setenv("WEIR_INSTANCE", "", 1);
+	assert_int_equal(parse(NULL, NULL), 0);
+	assert_string_equal(o.instance, "default");
+	setenv("WEIR_INSTANCE", "../x", 1);
+	refused(NULL, NULL, "WEIR_INSTANCE");
+	unsetenv("WEIR_INSTANCE");
+}
+
+static void
+values(void **state)
+{
+	assert_int_equal(parse("--arena", "128M"), 0);
+	assert_int_equal(o.arena, 128 << 20);
+	assert_int_equal(parse("--arena", "2g"), 0);
+	assert_int_equal(o.arena, 2ull << 30);
+	assert_int_equal(parse("--idle", "poll"), 0);
+	assert_int_equal(o.idle, IDLE_POLL);
+	assert_int_equal(parse("--threshold", "0.25"), 0);
+	assert_true(o.threshold == 0.25);
+	assert_int_equal(parse("--program-rate", "100M,1M"), 0);
+	assert_int_equal(o.program_rate.bytes, 100000000);
+	assert_int_equal(o.program_rate.burst, 1000000);
+	assert_int_equal(parse("--help", NULL), 0);
+	assert_true(o.help);
+	assert_int_equal(parse("--version", NULL), 0);
+	assert_true(o.version);
+}
+
+static void
+bad_values(void **state)
+{
+	refused("--bogus", NULL, "unknown option '--bogus'");
+	refused("bogus", NULL, "unknown option 'bogus'");
+	refused("--arena", NULL, "lacks its argument");
+	refused("--arena", "12Q", "--arena '12Q'");
+	refused("--arena", "-1", "--arena '-1'");
+	refused("--arena", "99999999999G", "--arena");
+	refused("--arena", "18446744073709551616", "--arena");
+	refused("--arena", "1", "--arena '1'");
+	refused("--idle", "lazy", "poll or adaptive");
+	refused("--threshold", "1.5", "--threshold");
+	refused("--threshold", "nan", "--threshold");
+	refused("--instance", "a/b", "--instance");
+	refused("--instance", "", "--instance");
+	refused("--instance", ".", "--instance");
+	refused("--instance", "name-that-is-longer-than-31-bytes", "--instance");
+	refused("--run-dir", "relative", "--run-dir");
+	refused("--ring-slots", "1000", "give 1024");
+	refused("--ring-slots", "16", "from 32");   /* the library takes no smaller ones */
+	refused("--peer-ring", "8M", "to 4194304"); /* nor do peers take larger ones */
+	refused("--program-rate", "100", "--program-rate '100'");
+	refused("--program-weight", "0", "--program-weight");
+	refused("--max-connections", "1x", "--max-connections");
+}
+
+static uint32_t
+get_ip(const struct nic_spec *n)
+{
+	const uint8_t *raw = n->gid.raw;
+
+	return (uint32_t)raw[12] << 24 | (uint32_t)raw[13] << 16 | (uint32_t)raw[14] << 8 | raw[15];
+}
+
+static void
+nic(void **state)
+{
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "roce:net_memif0,ip=10.0.0.1/24"), 0);
+	assert_int_equal(o.nics, 1);
+	assert_string_equal(n->port, "net_memif0");
+	assert_int_equal(get_ip(n), 0x0a000001);
+	assert_int_equal(n->prefix, 24);
+	assert_int_equal(n->gid.raw[9], 0);
+	assert_int_equal(n->gid.raw[10], 0xff);
+	assert_int_equal(n->gid.raw[11], 0xff);
+	assert_int_equal(n->vlan, 0);
+	assert_int_equal(n->mtu, 0);
+	assert_int_equal(n->seed, 1);
+	assert_int_equal(parse("--nic",
+			       "roce:0,ip=192.168.7.9/16,mtu=4096,loss=0.5,dup=1,reorder=2.5,"
+			       "delay=20,seed=99,timeout=1000,retry=3,rnr=7,rd_atomic=16,queues=2"),
+			 0);
+	assert_string_equal(n->port, "0");
+	assert_int_equal(n->mtu, 4096);
+	assert_true(n->loss == 0.5 && n->dup == 1 && n->reorder == 2.5);
+	assert_int_equal(n->delay_us, 20);
+	assert_int_equal(n->seed, 99);
+	assert_int_equal(n->timeout_ns, 1000000);
+	assert_int_equal(n->retry, 3);
+	assert_int_equal(n->rnr, 7);
+	assert_int_equal(n->rd_atomic, 16);
+	assert_int_equal(n->queues, 2);
+}
+
+static void
+six_and_vlan(void **state)
+{
+	static const uint8_t local[16] = {0xfe, 0x80, [15] = 7};
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "roce:0,ip=fe80::7/64,vlan=4094,pcp=5"), 0);
+	assert_memory_equal(n->gid.raw, local, sizeof(local));
+	assert_int_equal(n->prefix, 64);
+	assert_int_equal(n->vlan, 4094);
+	assert_int_equal(n->pcp, 5);
+	assert_int_equal(parse("--nic", "verbs:rxe0,ip=fe80::7/128"), 0);
+	assert_memory_equal(n->gid.raw, local, sizeof(local));
+	refused("--nic", "roce:0,ip=fe80::7/129", "no unicast address");
+	refused("--nic", "roce:0,ip=fe80::7", "no unicast address");
+	refused("--nic", "roce:0,ip=ff02::1/64", "no unicast address");
+	refused("--nic", "roce:0,ip=::1/128", "no unicast address");
+	refused("--nic", "roce:0,ip=::ffff:10.0.0.1/128", "no unicast address");
+	refused("--nic", "roce:0,ip=fd00:::1/64", "no unicast address");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=0", "from 1 to 4094");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=4095", "from 1 to 4094");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=5,pcp=8", "from 0 to 7");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,pcp=3", "add vlan=ID");
+	refused("--nic", "verbs:rxe0,vlan=5", "unknown key");
+}
+
+static void
+verbs_nic(void **state)
+{
+	const struct nic_spec *n = &o.nic[0];
+
+	assert_int_equal(parse("--nic", "verbs:mlx5_0"), 0);
+	assert_true(n->verbs);
+	assert_string_equal(n->port, "mlx5_0");
+	assert_int_equal(n->gid_index, -1);
+	assert_int_equal(n->port_number, 0);
+	assert_int_equal(get_ip(n), 0);
+	assert_int_equal(parse("--nic", "verbs:rxe0,port=2,gid=0,mtu=2048,transport=rc,retry=2,"
+					"timeout=500,rnr=1,rd_atomic=4,ip=10.0.0.1/24"),
+			 0);
+	assert_int_equal(n->port_number, 2);
+	assert_int_equal(n->gid_index, 0);
+	assert_int_equal(n->mtu, 2048);
+	assert_int_equal(n->timeout_ns, 500000);
+	assert_int_equal(get_ip(n), 0x0a000001);
+	assert_int_equal(parse("--nic", "roce:0,ip=10.0.0.1/24"), 0);
+	assert_false(n->verbs);
+}
+
+static void
+bad_nic(void **state)
+{
+	refused("--nic", "verbs:", "names no device");
+	refused("--nic", "verbs:mlx5_0,gid=-1", "gid=-1");
+	refused("--nic", "verbs:mlx5_0,port=0", "port=0");
+	refused("--nic", "verbs:mlx5_0,loss=1", "unknown key 'loss'");
+	refused("--nic", "verbs:mlx5_0,transport=uc", "UC has no SRQ");
+	refused("--nic", "verbs:mlx5_0,transport=xrc", "transport=xrc is not offered");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,gid=3", "unknown key 'gid'");
+	refused("--nic", "net_memif0,ip=10.0.0.1/24", "no SPEC");
+	refused("--nic", "roce:", "names no port");
+	refused("--nic", "roce:ip=10.0.0.1/24", "names no port");
+	refused("--nic", "roce:net_memif0", "no address");
+	refused("--nic", "roce:0,ip=10.0.0.1", "ip=10.0.0.1");
+	refused("--nic", "roce:0,ip=10.0.0.1/33", "ip=10.0.0.1/33");
+	refused("--nic", "roce:0,ip=10.0.0.1/0", "ip=");
+	refused("--nic", "roce:0,ip=10.0.0.1/2x", "ip=");
+	refused("--nic", "roce:0,ip=10.0.0/24", "ip=");
+	refused("--nic", "roce:0,ip=/24", "ip=");
+	refused("--nic", "roce:0,ip=127.0.0.1/8", "ip=");
+	refused("--nic", "roce:0,ip=224.0.0.1/8", "ip=");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=1000", "no path MTU");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=9000", "mtu=9000");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=101", "percent");
+	refused("--nic", "verbs:rxe0,fault=1", "give a number from 10");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=", "percent");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,loss", "no value");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,,", "no value");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,speed=9", "unknown key 'speed'");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,retry=8", "retry=8");
+}
+
+static void
+too_many_nics(void **state)
+{
+	char *argv[2 * (OPTIONS_NICS + 1)];
+
+	for (unsigned i = 0; i < 2 * (OPTIONS_NICS + 1); i += 2) {
+		argv[i] = (char *)"--nic";
+		argv[i + 1] = (char *)"roce:0,ip=10.0.0.1/24";
+	}
+	assert_int_equal(options_parse(&o, 2 * OPTIONS_NICS, argv, error, sizeof(error)), 0);
+	assert_int_equal(o.nics, OPTIONS_NICS);
+	assert_int_not_equal(options_parse(&o, 2 * OPTIONS_NICS + 2, argv, error, sizeof(error)),
+			     0);
+}
+
+static void
+knowing(void **state)
+{
+	(void)state;
+	assert_true(options_know("--instance"));
+	assert_true(options_know("--instance=A"));
+	assert_false(options_know("--instances"));
+	assert_false(options_know("--no-huge"));
+	assert_false(options_know("instance"));
+	assert_false(options_know("-l"));
+}
+
+static void
+together(void **state)
+{
+	char *argv[] = {(char *)"--links", (char *)"4096", (char *)"--recv-wrs", (char *)"4096"};
+
+	(void)state;
+	assert_int_not_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
+	assert_non_null(strstr(error, "; lower one"));
+	argv[3] = (char *)"2048";
+	assert_int_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(defaults),	     cmocka_unit_test(flag_env_default),
+	    cmocka_unit_test(values),	     cmocka_unit_test(bad_values),
+	    cmocka_unit_test(nic),	     cmocka_unit_test(six_and_vlan),
+	    cmocka_unit_test(verbs_nic),     cmocka_unit_test(bad_nic),
+	    cmocka_unit_test(too_many_nics), cmocka_unit_test(knowing),
+	    cmocka_unit_test(together),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

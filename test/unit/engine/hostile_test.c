@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Programs that break the rules: they lose their session, nobody else. Peers that do:
+ * peer_test.c. */
+#include "worlds/engine_honest.h"
+
+/* After what a hostile program did: it is found out, its peer learns it, the others go on. */
+static void
+assert_caught(struct pair *p)
+{
+	world_run(p->w, 1000);
+	assert_true(p->pa->violated);
+	assert_int_equal(atomic_load(&p->pa->view.violation), EPROTO);
+	assert_true(p->b->done);
+	assert_int_equal(p->b->close_status, ECONNRESET);
+	honest_traffic(p);
+	program_die(p->pa);
+	world_run(p->w, 200);
+	assert_true(p->pa->removed);
+	honest_traffic(p);
+	world_destroy(p->w);
+}
+
+static void
+push(struct program *p, struct weir_slot s)
+{
+	program_slot(p, 0, &s);
+}
+
+static void
+test_bad_messages(void **state)
+{
+	for (unsigned kind = 0; kind < 21; kind++) {
+		struct pair p = pair_open();
+		const struct weir_geometry *g = &p.pa->view.geometry;
+		struct weir_slot s = {.op = WEIR_OP_PLACE, .vqpn = p.a->vqpn, .length = 1000};
+
+		(void)state;
+		s.place[0] = weir_arena_send(g);
+		switch (kind) {
+		case 0:
+			s.op = WEIR_OP_INLINE;
+			s.length = WEIR_INLINE_MAX + 1;
+			break;
+		case 1:
+			s.op = WEIR_OP_INLINE;
+			s.flags = WEIR_SLOT_BULK;
+			s.length = 10;
+			break;
+		case 2:
+			s.place[0] = weir_arena_recv(g);
+			break;
+		case 3:
+			s.place[0] = WEIR_PLACE(1, weir_arena_send(g));
+			break;
+		case 4:
+			s.place[0] = weir_arena_end(g) - 999;
+			break;
+		case 5:
+			s.place[0] = (1ull << 48) - 500;
+			break;
+		case 6:
+			s.length = WEIR_MESSAGE_MAX + 1;
+			break;
+		case 7:
+			s.length = UINT32_MAX;
+			break;
+		case 8:
+			s.op = 3;
+			break;
+		case 9:
+			s.op = WEIR_OP_OPENED;
+			break;
+		case 10:
+			s.vqpn = p.x->vqpn; /* another session's */
+			break;
+		case 11:
+			s.vqpn = 5000; /* beyond the table */
+			break;
+		case 12:
+			s.op = WEIR_OP_INLINE;
+			s.vqpn = WEIR_VQPN(100, 3);
+			s.length = UINT32_MAX;
+			break;
+		case 13:
+			s.order = 7; /* nowhere are the seven before it */
+			break;
+		case 14: /* ways: one that doesn't take it, two, or none of its kind */
+			s.op = WEIR_OP_INLINE;
+			s.length = 10;
+			s.flags = WEIR_SLOT_READ;
+			break;
+		case 15:
+			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE;
+			break;
+		case 16:
+			s.flags = WEIR_SLOT_READ;
+			break;
+		case 17:
+			s.flags = WEIR_SLOT_BULK | WEIR_SLOT_RING;
+			break;
+		case 18:
+			s.length = 10000;
+			s.flags = WEIR_SLOT_RING;
+			break;
+		case 19:
+			s.length = 1921;
+			s.flags = WEIR_SLOT_SEND;
+			break;
+		case 20:
+			s.flags = WEIR_SLOT_SEND | WEIR_SLOT_RING;
+			break;
+		}
+		push(p.pa, s);
+		assert_caught(&p);
+	}
+}
+
+static void
+test_bad_control(void **state)
+{
+	for (unsigned kind = 0; kind < 15; kind++) {
+		struct pair p = pair_open();
+		const struct weir_geometry *g = &p.pa->view.geometry;
+		struct weir_slot s = {.op = WEIR_OP_RELEASE, .vqpn = p.a->vqpn, .length = 1};
+
+		(void)state;
+		s.place[0] = weir_arena_recv(g);
+		switch (kind) {
+		case 0: /* a block that is not out */
+			break;
+		case 1:
+			s.length = 0;
+			break;
+		case 2:
+			s.length = 7;
+			break;
+		case 3:
+			s.place[0] += 64;
+			break;
+		case 4:
+			s.place[0] = weir_arena_send(g);
+			break;
+		case 5:
+			s.place[0] = WEIR_PLACE(3, weir_arena_recv(g));
+			break;
+		case 6:
+			s.place[0] = 0;
+			break;
+		case 7:
+			s.op = WEIR_OP_CONSUMED;
+			s.value = 64;
+			break;
+		case 8:
+			s.op = WEIR_OP_CLOSE;
+			s.vqpn = p.x->vqpn;
+			break;
+		case 9:
+			s.op = 255;
+			break;
+		case 10: /* the same block twice */
+			pconn_send(p.b, 5000, 0);
+			world_run(p.w, 50);
+			p.pa->stopped = true;
+			pconn_send(p.b, 5000, 0);
+			world_run(p.w, 50);
+			assert_int_equal(p.a->received, 1);
+			push(p.pa, s);
+			break;
+		case 11: /* the inside of a run */
+			p.a->keep_blocks = true;
+			pconn_send(p.b, 30000, 0);
+			world_run(p.w, 100);
+			s.place[0] = p.pa->held[0].place + WEIR_BLOCK_SIZE;
+			break;
+		case 12: /* of another program */
+			s.op = WEIR_OP_CONSUMED;
+			s.vqpn = p.x->vqpn;
+			s.value = 0;
+			break;
+		case 13: /* in the wrong ring */
+			s.op = WEIR_OP_CONSUMED;
+			s.value = 0;
+			ring_put(&p.pa->tx[0], &s);
+			break;
+		case 14:
+			s.op = WEIR_OP_WANT;
+			ring_put(&p.pa->returns[0], &s);
+			break;
+		}
+		if (kind < 13)
+			push(p.pa, s);
+		assert_caught(&p);
+	}
+}
+
+static void
+test_after_close(void **state)
+{
+	struct pair p = pair_open();
+
+	(void)state;
+	pconn_push(p.a, 0, 10, 0);
+	pconn_close(p.a);
+	pconn_push(p.a, 0, 10, 0);
+	world_run(p.w, 100);
+	assert_true(p.pa->violated);
+	/* the entry has gone meanwhile: then it is only stray */
+	pconn_push(p.x, 0, 10, 0);
+	pconn_close(p.x);
+	world_run(p.w, 200);
+	assert_true(p.x->freed);
+	pconn_push(p.x, 0, 10, 0);
+	pconn_close(p.x);
+	world_run(p.w, 20);
+	assert_false(p.honest->violated);
+	assert_true(node_counters(p.w, 0)->stray > 0);
+	world_destroy(p.w);
+}
+
+static void
+test_lying_tail(void **state)
+{
+	for (unsigned kind = 0; kind < 2; kind++) {
+		struct pair p = pair_open();
+		struct weir_channel_head *head =
+		    (void *)(p.pa->arena + weir_arena_channel(&p.pa->view.geometry, 0));
+
+		(void)state;
+		for (unsigned i = 0; i < 3000; i++) {
+			pconn_send(p.b, 10, 0);
+			world_run(p.w, 2);
+		}
+		p.pa->stopped = true;
+		atomic_store(&head->rx_tail, kind ? 100000 : 3);
+		for (unsigned i = 0; i < 2000 && !p.pa->violated; i++) {
+			pconn_send(p.b, 10, 0);
+			world_step(p.w);
+		}
+		assert_caught(&p);
+	}
+}
+
+/* It writes into the slots that wait in its receive memory. */
+static void
+test_scribbles_in_spills(void **state)
+{
+	for (unsigned kind = 0; kind < 3; kind++) {
+		struct pair p = pair_open();
+		const struct weir_geometry *g = &p.pa->view.geometry;
+		uint8_t *recv = p.pa->arena + weir_arena_recv(g);
+
+		(void)state;
+		for (unsigned i = 0; i < 600; i++) { /* the window has to grow beyond the ring */
+			pconn_send(p.b, 500, 0);
+			world_run(p.w, 2);
+		}
+		p.pa->stopped = true;
+		for (unsigned i = 0; i < 800; i++) {
+			pconn_send(p.b, 10, 0);
+			world_step(p.w);
+		}
+		assert_true(node_counters(p.w, 0)->spilled > 0);
+		for (size_t i = 0; i < g->recv_blocks * (size_t)WEIR_BLOCK_SIZE; i++)
+			recv[i] = kind == 0 ? 0xff : kind == 1 ? 0 : (uint8_t)(i * 131 >> 3);
+		/* and lets it all be replayed */
+		for (unsigned i = 0; i < 400; i++) {
+			struct weir_channel_head *head =
+			    (void *)(p.pa->arena + weir_arena_channel(g, 0));
+			struct channel *ch = &p.w->node[0].engine->sessions[p.pa->id].channels[0];
+
+			if (!p.pa->violated)
+				atomic_store(&head->rx_tail, ch->rx.pos);
+			world_step(p.w);
+		}
+		honest_traffic(&p);
+		program_die(p.pa);
+		world_run(p.w, 500);
+		assert_true(p.pa->removed);
+		world_destroy(p.w);
+	}
+}
+
+/* The quota of waiting slots is per session; what gives memory back is still heard. */
+static void
+test_quota(void **state)
+{
+	struct pair p = pair_open();
+	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
+
+	(void)state;
+	p.a->keep_blocks = true;
+	pconn_send(p.b, 30000, 0);
+	world_run(p.w, 100);
+	assert_int_equal(p.pa->held_count, 1);
+	p.pb->stopped = true;
+	for (unsigned i = 0; i < 2000; i++) {
+		if (p.w->node[0].engine->sessions[0].pool_used < 1020)
+			while (weir_ring_refresh(&p.pa->tx[0]) &&
+			       weir_ring_room(&p.pa->tx[0]) > 30 && pconn_push(p.a, 0, 900, 0))
+				;
+		world_step(p.w);
+	}
+	assert_true(p.w->node[0].engine->sessions[0].pool_used > 1000);
+	s.place[0] = p.pa->held[0].place;
+	push(p.pa, s);
+	world_run(p.w, 5);
+	assert_int_equal(p.w->node[0].engine->sessions[0].blocks.free,
+			 p.pa->view.geometry.recv_blocks);
+	p.pb->stopped = false;
+	world_run(p.w, 20000);
+	assert_int_equal(p.b->received, p.a->sent);
+	honest_traffic(&p);
+	world_destroy(p.w);
+}
+
+/* To the slot: one more would lie behind the memory of those that wait. */
+static void
+test_quota_is_exact(void **state)
+{
+	struct pair p = pair_open();
+	const struct session *s = &p.w->node[0].engine->sessions[0];
+
+	(void)state;
+	p.pb->stopped = true;
+	for (unsigned i = 0; i < 2000; i++) {
+		while (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) > 30 &&
+		       pconn_push(p.a, 0, 10, 0))
+			;
+		world_step(p.w);
+		assert_true(s->pool_used <= s->pool_size);
+	}
+	assert_int_equal(s->pool_used, s->pool_size);
+	p.pb->stopped = false;
+	world_run(p.w, 20000);
+	assert_int_equal(p.b->received, p.a->sent);
+	world_destroy(p.w);
+}
+
+/* Threads of a program: messages of one connection in several channels keep their order. */
+static void
+test_order_across_channels(void **state)
+{
+	struct pair p = pair_open();
+	unsigned sent = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 3000; i++) {
+		for (unsigned k = 0; k < 5; k++)
+			sent += pconn_push(p.a, (i * 7 + k * 3) / 4 % 2, i % 200, 0);
+		world_step(p.w);
+	}
+	world_run(p.w, 3000);
+	assert_false(p.pa->violated);
+	assert_int_equal(p.b->received, sent);
+	world_destroy(p.w);
+}
+
+/* Random slots from a program, in both channels. */
+static void
+test_random_slots(void **state)
+{
+	uint32_t r = 777;
+
+	(void)state;
+	for (unsigned round = 0; round < 40; round++) {
+		struct pair p = pair_open();
+
+		for (unsigned i = 0; i < 60 && !p.pa->violated; i++) {
+			struct weir_slot s;
+
+			for (unsigned k = 0; k < 16; k++)
+				((uint32_t *)(void *)&s)[k] = next_random(&r);
+			s.op = next_random(&r) % 8 ? (uint8_t)(next_random(&r) % 2 + 1)
+						   : (uint8_t)(16 + next_random(&r) % 5);
+			s.vqpn = p.a->vqpn;
+			s.order = (uint16_t)p.a->sent;
+			s.length = next_random(&r) % 4 ? next_random(&r) % 900 : s.length % 20000;
+			s.flags = s.op == WEIR_OP_INLINE ? 0 : s.flags & 3;
+			if (s.op == WEIR_OP_PLACE)
+				s.place[0] = weir_arena_send(&p.pa->view.geometry) +
+					     next_random(&r) % 100000;
+			if (next_random(&r) % 50 == 0)
+				s.length = next_random(&r);
+			p.a->sent += s.op < 16;
+			program_slot(p.pa, next_random(&r) % 8 ? 0 : 1, &s);
+			p.pb->stopped = true;
+			world_run(p.w, 2);
+		}
+		program_die(p.pa);
+		p.w->step_ns = 1000000;
+		world_run(p.w, 800);
+		assert_true(p.pa->removed);
+		world_destroy(p.w);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_bad_messages),
+	    cmocka_unit_test(test_bad_control),
+	    cmocka_unit_test(test_after_close),
+	    cmocka_unit_test(test_lying_tail),
+	    cmocka_unit_test(test_scribbles_in_spills),
+	    cmocka_unit_test(test_quota),
+	    cmocka_unit_test(test_quota_is_exact),
+	    cmocka_unit_test(test_order_across_channels),
+	    cmocka_unit_test(test_random_slots),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Adopted memory between two engines: sent out of, received into, taken away, misused. */
+#include "worlds/engine_pair.h"
+
+#include "engine/internal.h"
+
+#define BYTES (4u << 20)
+#define COUNT 8 /* of lengths */
+#define BOTH (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
+
+static struct pair
+pair_adopted(const struct world_options *o)
+{
+	struct pair p = pair_open(o, 1);
+
+	program_adopt(p.pa, 1, BYTES, BOTH);
+	program_adopt(p.pb, 2, BYTES, BOTH);
+	return p;
+}
+
+/* Both programs leave; nothing of the engines refers to anything then. */
+static void
+pair_close(struct pair *p)
+{
+	program_die(p->pa);
+	program_die(p->pb);
+	world_run(p->w, 2000);
+	assert_true(p->pa->removed && p->pb->removed);
+	world_destroy(p->w);
+}
+
+static void
+arrive(struct pair *p, uint64_t messages)
+{
+	for (unsigned i = 0; i < 20000 && p->b->received < messages; i++)
+		world_step(p->w);
+	assert_int_equal(p->b->received, messages);
+}
+
+static void
+test_send_from(void **state)
+{
+	static const unsigned ways[] = {0, WEIR_SLOT_READ, WEIR_SLOT_WRITE};
+	static const uint32_t lengths[] = {0, 1, 900, 8192, 8193, 65536, 65537, 1000000};
+	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 1500});
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * COUNT; i++) {
+		pconn_push_from(p.a, WEIR_PLACE(1, 64 * i), lengths[i % COUNT], ways[i / COUNT]);
+		arrive(&p, i + 1);
+	}
+	assert_true(p.w->net.reads && p.w->net.writes);
+	assert_int_equal(p.b->placed, 0);
+	pconn_push_from(p.a, WEIR_PLACE(1, BYTES - 50000), 50000, 0); /* to the last byte */
+	arrive(&p, 3 * COUNT + 1);
+	world_run(p.w, 100);
+	assert_int_equal(pconn_completed(p.a), 3 * COUNT + 1);
+	pair_close(&p);
+}
+
+/* Small messages, which use the arena, between large ones, which use what was posted for them. */
+static void
+test_recv_into(void **state)
+{
+	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 1500});
+	uint32_t free_blocks = 1024;
+
+	(void)state;
+	for (unsigned i = 0; i < 12; i++)
+		pconn_post(p.b, WEIR_PLACE(2, i * 200000), i, 200000);
+	world_run(p.w, 5);
+	for (unsigned i = 0; i < 12; i++) {
+		if (i % 3 == 1)
+			pconn_push(p.a, 0, 100, 0);
+		else
+			pconn_push(p.a, 0, 200000 - i,
+				   WEIR_SLOT_BULK | (i % 2 ? WEIR_SLOT_READ : 0u));
+		world_run(p.w, 3);
+	}
+	arrive(&p, 12);
+	assert_int_equal(p.b->placed, 8);
+	world_run(p.w, 200);
+	assert_int_equal(p.w->node[1].engine->sessions[p.pb->id].blocks.free, free_blocks);
+	assert_int_equal(p.w->node[1].engine->sessions[p.pb->id].posted, 0);
+	/* a late one, and one too small: to the arena */
+	pconn_post(p.b, WEIR_PLACE(2, 0), 12, 9999);
+	world_run(p.w, 5);
+	pconn_push(p.a, 0, 10000, WEIR_SLOT_BULK);
+	arrive(&p, 13);
+	pconn_post(p.b, WEIR_PLACE(2, 0), 13, 10000);
+	pconn_push(p.a, 0, 10000, WEIR_SLOT_BULK);
+	arrive(&p, 14);
+	assert_int_equal(p.b->placed, 9);
+	pair_close(&p);
+}
+
+/* What is larger than all receive memory together still has a place that was posted. */
+static void
+test_beyond_the_arena(void **state)
+{
+	struct pair p = pair_adopted(&(struct world_options){.recv_blocks = 32});
+
+	(void)state;
+	pconn_post(p.b, WEIR_PLACE(2, 4096), 0, 3000000);
+	world_run(p.w, 5);
+	pconn_push(p.a, 0, 3000000, WEIR_SLOT_BULK);
+	arrive(&p, 1);
+	assert_int_equal(p.b->placed, 1);
+	/* a program that takes nothing out of its ring, and no memory left for spills */
+	pair_close(&p);
+}
+
+/* A slow consumer: its receive memory is full, posted memory takes what comes. */
+static void
+test_slow_consumer(void **state)
+{
+	struct pair p = pair_adopted(&(struct world_options){.recv_blocks = 40});
+
+	(void)state;
+	p.b->keep_blocks = true;
+	for (unsigned i = 0; i < 6; i++) {
+		if (i >= 2)
+			pconn_post(p.b, WEIR_PLACE(2, i * 300000), i, 300000);
+		world_run(p.w, 5);
+		pconn_push(p.a, 0, i < 2 ? 100000 : 300000, WEIR_SLOT_BULK);
+	}
+	arrive(&p, 6);
+	assert_int_equal(p.b->placed, 4);
+	program_release_held(p.pb);
+	pair_close(&p);
+}
+
+/* Disowned while a message is sent out of it, and while one is on its way into it. */
+static void
+test_disown_under_way(void **state)
+{
+	for (unsigned k = 0; k < 4; k++) {
+		unsigned side = k % 2, way = k / 2 ? WEIR_SLOT_READ : WEIR_SLOT_WRITE;
+		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
+
+		(void)state;
+		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
+		world_run(p.w, 5);
+		pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, way);
+		while (p.w->net.bytes < 400000)
+			world_step(p.w);
+		program_disown(side ? p.pb : p.pa, side + 1);
+		assert_false(side ? p.pb->disowned[1] : p.pa->disowned[0]);
+		arrive(&p, 1);
+		world_run(p.w, 200);
+		assert_true(side ? p.pb->disowned[1] : p.pa->disowned[0]);
+		assert_int_equal(p.b->placed, 1);
+		pair_close(&p);
+	}
+}
+
+/*
+ * The sender gives the connection up while the peer reads its message: what it read from is the
+ * NIC's until the peer has said its last word.
+ */
+static void
+test_disown_lent(void **state)
+{
+	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
+	struct weir_slot rubbish = {.op = 200, .vqpn = p.a->vqpn};
+
+	(void)state;
+	pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, WEIR_SLOT_READ);
+	while (p.w->net.reads < 4)
+		world_step(p.w);
+	program_slot(p.pa, 0, &rubbish);
+	world_run(p.w, 2);
+	assert_true(p.pa->violated);
+	program_disown(p.pa, 1);
+	assert_false(p.pa->disowned[0]);
+	world_run(p.w, 1000);
+	assert_true(p.pa->disowned[0] && p.b->done);
+	assert_int_equal(p.b->received, 0);
+	pair_close(&p);
+}
+
+/* Posted and never used: disowning doesn't wait for it; messages come to the arena then. */
+static void
+test_disown_posted(void **state)
+{
+	struct pair p = pair_adopted(NULL);
+
+	(void)state;
+	program_adopt(p.pb, 1, 65536, WEIR_ADOPT_RECV);
+	pconn_post(p.b, WEIR_PLACE(2, 0), 0, 65536);
+	pconn_post(p.b, WEIR_PLACE(1, 0), 1, 65536);
+	pconn_post(p.b, WEIR_PLACE(2, 0), 2, 65536);
+	world_run(p.w, 5);
+	program_disown(p.pb, 2);
+	assert_true(p.pb->disowned[1]);
+	for (unsigned i = 0; i < 3; i++)
+		pconn_push(p.a, 0, 30000, WEIR_SLOT_BULK);
+	arrive(&p, 3);
+	assert_int_equal(p.b->placed, 1);
+	pair_close(&p);
+}
+
+/* The program dies: its memory is the NIC's until the peer has acknowledged, or is down. */
+static void
+test_dies_under_post(void **state)
+{
+	for (unsigned down = 0; down < 2; down++) {
+		struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
+
+		(void)state;
+		pconn_post(p.b, WEIR_PLACE(2, 0), 0, 1 << 20);
+		world_run(p.w, 5);
+		pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, 0);
+		while (p.w->net.bytes < 400000)
+			world_step(p.w);
+		program_die(p.pb);
+		program_disown(p.pb, 2);
+		world_run(p.w, 2);
+		assert_false(p.pb->removed || p.pb->disowned[1]);
+		if (down) {
+			world_link_fail(p.w, 0, EHOSTDOWN);
+			world_link_fail(p.w, 1, EHOSTDOWN);
+		}
+		while (!p.pb->removed)
+			world_step(p.w);
+		fake_mr_end(&p.w->net, &p.pb->view.recv_mr);
+		world_run(p.w, 2000);
+		assert_true(p.pb->disowned[1] && p.a->done);
+		assert_int_equal(pconn_completed(p.a), 0);
+		program_die(p.pa);
+		world_run(p.w, 2000);
+		assert_true(p.pa->removed);
+		world_destroy(p.w);
+	}
+}
+
+/* The sender ends with what was posted unused: it is forgotten with the connection. */
+static void
+test_peer_leaves(void **state)
+{
+	struct pair p = pair_adopted(NULL);
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++)
+		pconn_post(p.b, WEIR_PLACE(2, i * 10000), i, 10000);
+	world_run(p.w, 5);
+	assert_int_equal(p.w->node[1].engine->sessions[p.pb->id].posted, 20);
+	pconn_close(p.a);
+	world_run(p.w, 100);
+	assert_true(p.b->done);
+	assert_int_equal(p.w->node[1].engine->sessions[p.pb->id].posted, 0);
+	pconn_post(p.b, WEIR_PLACE(2, 0), 20, 10000); /* as when it doesn't know yet */
+	pconn_close(p.b);
+	world_run(p.w, 100);
+	pconn_post(p.b, WEIR_PLACE(2, 0), 21, 10000);
+	world_run(p.w, 100);
+	assert_false(p.pb->violated);
+	pair_close(&p);
+}
+
+/* No more than a quarter of the slots that may wait; what is beyond goes to the arena. */
+static void
+test_too_many(void **state)
+{
+	struct pair p = pair_adopted(&(struct world_options){.pending = 64});
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++)
+		pconn_post(p.b, WEIR_PLACE(2, i * 10000), i, 10000);
+	world_run(p.w, 5);
+	assert_int_equal(p.w->node[1].engine->sessions[p.pb->id].posted, 16);
+	for (unsigned i = 0; i < 20; i++) {
+		pconn_push(p.a, 0, 9000, WEIR_SLOT_BULK);
+		world_run(p.w, 20);
+	}
+	arrive(&p, 20);
+	assert_int_equal(p.b->placed, 16);
+	pair_close(&p);
+}
+
+/* Each kind of rule broken ends the session, and no byte is written where it may not be. */
+static void
+test_bad_places(void **state)
+{
+	for (unsigned kind = 0; kind < 12; kind++) {
+		struct pair p = pair_adopted(NULL);
+		struct weir_slot s = {.op = WEIR_OP_POST, .vqpn = p.b->vqpn, .length = 20000};
+
+		(void)state;
+		program_adopt(p.pb, 1, 65536, WEIR_ADOPT_SEND);
+		program_adopt(p.pb, 3, 65536, WEIR_ADOPT_RECV);
+		s.place[0] = WEIR_PLACE(2, 0);
+		switch (kind) {
+		case 0:
+			s.place[0] = WEIR_PLACE(2, BYTES - 19999);
+			break;
+		case 1:
+			s.place[0] = WEIR_PLACE(2, (1ull << 48) - 1);
+			break;
+		case 2:
+			s.place[0] = WEIR_PLACE(4, 0); /* beyond the table */
+			break;
+		case 3:
+			s.place[0] = WEIR_PLACE(65535, 0);
+			break;
+		case 4: /* the arena */
+			s.place[0] = weir_arena_recv(&p.pb->view.geometry);
+			break;
+		case 5: /* for sending only */
+			s.place[0] = WEIR_PLACE(1, 0);
+			break;
+		case 6:
+			s.length = UINT32_MAX;
+			break;
+		case 7: /* not forward */
+			pconn_post(p.b, WEIR_PLACE(2, 0), 5, 100);
+			s.place[1] = 5;
+			break;
+		case 8:
+			s.place[1] = UINT64_MAX;
+			break;
+		case 9: /* disowned */
+			program_disown(p.pb, 2);
+			break;
+		case 10: /* in the wrong ring */
+			ring_put(&p.pb->tx[0], &s);
+			break;
+		case 11: /* sent out of what is for receiving only */
+			s.op = WEIR_OP_PLACE;
+			s.place[0] = WEIR_PLACE(3, 0);
+			break;
+		}
+		if (kind != 10)
+			program_slot(p.pb, 0, &s);
+		pconn_push(p.a, 0, 15000, WEIR_SLOT_BULK);
+		world_run(p.w, 1000);
+		assert_true(p.pb->violated);
+		assert_true(p.a->done);
+		pair_close(&p);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_send_from),	     cmocka_unit_test(test_recv_into),
+	    cmocka_unit_test(test_beyond_the_arena), cmocka_unit_test(test_slow_consumer),
+	    cmocka_unit_test(test_disown_under_way), cmocka_unit_test(test_disown_posted),
+	    cmocka_unit_test(test_dies_under_post),  cmocka_unit_test(test_peer_leaves),
+	    cmocka_unit_test(test_too_many),	     cmocka_unit_test(test_disown_lent),
+	    cmocka_unit_test(test_bad_places),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

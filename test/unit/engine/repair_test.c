@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A link whose QPs fail goes on with new ones, and the programs on it don't notice. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "worlds/engine_world.h"
+
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUNDS 256
+
+struct pair {
+	struct world *w;
+	struct program *pa, *pb;
+	struct pconn *a, *b;
+	struct fake_qp (*qp)[2][2]; /* by round, node, index: packets may name old ones */
+	struct engine_link_command paused[2];
+	unsigned round;
+};
+
+static struct pair
+pair_open(const struct world_options *o)
+{
+	struct pair p = {.w = world_create(o)};
+
+	p.qp = calloc(ROUNDS, sizeof(*p.qp));
+	p.pa = program_open(p.w, 0, 2);
+	p.pb = program_open(p.w, 1, 2);
+	world_connect(p.pa, p.pb, &p.a, &p.b);
+	return p;
+}
+
+static void
+pair_close(struct pair *p)
+{
+	world_destroy(p->w);
+	free(p->qp);
+}
+
+static struct nic_qp *
+qp_of(struct pair *p, unsigned i, unsigned k)
+{
+	return p->w->node[i].link.qp[k];
+}
+
+static void
+pause_end(struct pair *p, unsigned i, uint32_t resumes)
+{
+	struct engine_command k = {.type = ENGINE_LINK_PAUSE, .link = p->w->node[i].link};
+
+	for (unsigned q = resumes == WEIR_RESUME_BOTH ? 0 : 1; q < 2; q++)
+		((struct fake_qp *)qp_of(p, i, q))->dead = true;
+	k.link.resumes = resumes;
+	assert_true(engine_execute(p->w->node[i].engine, &k));
+	assert_int_equal(k.result, 0);
+	p->paused[i] = k.link;
+}
+
+/* New QPs, joined. */
+static void
+make_qps(struct pair *p, uint32_t resumes)
+{
+	assert_true(p->round < ROUNDS);
+	for (unsigned k = resumes == WEIR_RESUME_BOTH ? 0 : 1; k < 2; k++) {
+		struct fake_qp *a = &p->qp[p->round][0][k], *b = &p->qp[p->round][1][k];
+
+		for (unsigned i = 0; i < 2; i++) {
+			struct node *n = &p->w->node[i];
+			struct fake_qp *q = &p->qp[p->round][i][k];
+
+			fake_qp_init(q, n->nic, engine_link_user(n->engine, 1, k));
+			n->link.qp[k] = (struct nic_qp *)q;
+		}
+		fake_qp_join(a, b);
+	}
+	p->round++;
+}
+
+static int
+resume_end(struct pair *p, unsigned i, uint32_t resumes)
+{
+	struct engine_command k = {.type = ENGINE_LINK_RESUME, .link = p->w->node[i].link};
+
+	k.link.resumes = resumes;
+	k.link.consumed = p->paused[!i].consumed;
+	k.link.received = p->paused[!i].received;
+	assert_true(engine_execute(p->w->node[i].engine, &k));
+	return k.result;
+}
+
+static void
+go(struct pair *p, unsigned i)
+{
+	struct engine_command k = {.type = ENGINE_LINK_GO, .link = p->w->node[i].link};
+
+	assert_true(engine_execute(p->w->node[i].engine, &k));
+	assert_int_equal(k.result, 0);
+}
+
+static void
+repair(struct pair *p, uint32_t resumes)
+{
+	pause_end(p, 0, resumes);
+	world_run(p->w, 2);
+	pause_end(p, 1, resumes);
+	make_qps(p, resumes);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(resume_end(p, i, resumes), 0);
+	for (unsigned i = 0; i < 2; i++)
+		go(p, i);
+}
+
+static uint32_t
+any_length(unsigned i)
+{
+	static const uint32_t lengths[] = {0, 48, 49, 948, 949, 5000, 8192, 8193, 65536, 300000};
+
+	return lengths[i * 7 % (sizeof(lengths) / sizeof(lengths[0]))];
+}
+
+static bool
+send_any(struct pconn *c, unsigned i)
+{
+	static const unsigned ways[] = {0, WEIR_SLOT_BULK | WEIR_SLOT_READ,
+					WEIR_SLOT_BULK | WEIR_SLOT_WRITE, 0, 0};
+
+	if (i % 5 == 3 && any_length(i) <= 1920)
+		return pconn_send(c, any_length(i), WEIR_SLOT_SEND);
+	return pconn_send(c, any_length(i), ways[i % 5]);
+}
+
+/* Both ways, all sizes, a fault every few microseconds. The programs check what they receive. */
+static void
+test_streams(void **state)
+{
+	(void)state;
+	for (uint32_t resumes = WEIR_RESUME_BULK; resumes <= WEIR_RESUME_BOTH; resumes++) {
+		struct pair p =
+		    pair_open(&(struct world_options){.delay_ns = 3000, .ring_lines = 256});
+		unsigned sent[2] = {0};
+
+		for (unsigned step = 0; step < 4000; step++) {
+			for (unsigned i = 0; i < 2; i++)
+				if (sent[i] < 500 && send_any(i ? p.b : p.a, sent[i]))
+					sent[i]++;
+			world_step(p.w);
+			if (step % 37 == 36 && p.round < 50)
+				repair(&p, resumes);
+		}
+		world_run(p.w, 20000);
+		assert_int_equal(p.b->received, p.a->sent);
+		assert_int_equal(p.a->received, p.b->sent);
+		assert_int_equal(pconn_completed(p.a), p.a->sent);
+		assert_int_equal(pconn_completed(p.b), p.b->sent);
+		assert_true(p.a->sent > 100 && p.round == 50);
+		assert_true(node_counters(p.w, 0)->bulk_replayed > 0);
+		assert_true(node_counters(p.w, 0)->fetched > 10);
+		pair_close(&p);
+	}
+}
+
+/* The bulk QP is gone: what goes by the ring doesn't care. */
+static void
+test_bulk_alone(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct pconn *x, *y;
+	struct link *l;
+
+	(void)state;
+	world_connect(p.pa, p.pb, &x, &y);
+	assert_true(pconn_send(p.a, 500000, 0));
+	l = &((struct engine *)p.w->node[0].engine)->links[1];
+	while (l->flight_end == l->flight_first)
+		world_step(p.w);
+	for (unsigned i = 0; i < 2; i++)
+		pause_end(&p, i, WEIR_RESUME_BULK);
+	for (unsigned i = 0; i < 200; i++) {
+		assert_true(pconn_send(x, 48, 0));
+		world_run(p.w, 30);
+	}
+	assert_int_equal(y->received, 200);
+	assert_int_equal(p.b->received, 0);
+	make_qps(&p, WEIR_RESUME_BULK);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(resume_end(&p, i, WEIR_RESUME_BULK), 0);
+	world_run(p.w, 200);
+	assert_int_equal(p.b->received, 0); /* held back */
+	go(&p, 0);
+	world_run(p.w, 200);
+	assert_int_equal(p.b->received, 1);
+	pair_close(&p);
+}
+
+/* An end that has resumed says nothing until it knows that the other one has. */
+static void
+test_held_back(void **state)
+{
+	(void)state;
+	for (unsigned heard = 0; heard < 2; heard++) {
+		struct pair p =
+		    pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
+		uint64_t writes;
+
+		for (unsigned i = 0; i < 10; i++)
+			assert_true(pconn_send(p.a, 48, 0));
+		world_run(p.w, 1);
+		for (unsigned i = 0; i < 2; i++)
+			pause_end(&p, i, WEIR_RESUME_BOTH);
+		make_qps(&p, WEIR_RESUME_BOTH);
+		for (unsigned i = 0; i < 2; i++)
+			assert_int_equal(resume_end(&p, i, WEIR_RESUME_BOTH), 0);
+		writes = p.w->net.writes + p.w->net.write_imms;
+		world_run(p.w, 3000);
+		assert_int_equal(p.w->net.writes + p.w->net.write_imms, writes);
+		assert_int_equal(p.b->received, 0);
+		go(&p, heard); /* node 1 has nothing to say but its credit, and that is heard */
+		world_run(p.w, 200);
+		assert_int_equal(p.b->received, 10);
+		assert_int_equal(pconn_completed(p.a), 10);
+		pair_close(&p);
+	}
+}
+
+/*
+ * Credit that came behind frames which were lost: until they have come again it says nothing, for
+ * they may say that what it covers was refused.
+ */
+static void
+test_credit_of_lost_frames(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
+	const struct link *l;
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++)
+		assert_true(pconn_send(p.a, 48, 0));
+	world_run(p.w, 1);
+	l = &((struct engine *)p.w->node[0].engine)->links[1];
+	for (unsigned i = 0; i < 2; i++)
+		pause_end(&p, i, WEIR_RESUME_BOTH);
+	atomic_store(&p.w->node[0].credit[0].consumed, l->tx_posted);
+	atomic_store(&p.w->node[0].credit[0].wrs, l->wrs_used);
+	make_qps(&p, WEIR_RESUME_BOTH);
+	assert_int_equal(resume_end(&p, 0, WEIR_RESUME_BOTH), 0);
+	go(&p, 0);
+	for (unsigned i = 0; i < 50; i++) {
+		p.w->now += 500;
+		engine_turn(p.w->node[0].engine, p.w->now);
+	}
+	assert_int_equal(pconn_completed(p.a), 0);
+	assert_int_equal(resume_end(&p, 1, WEIR_RESUME_BOTH), 0);
+	world_run(p.w, 200);
+	assert_int_equal(p.b->received, 10);
+	assert_int_equal(pconn_completed(p.a), 10);
+	pair_close(&p);
+}
+
+/* What the peer says is not believed. */
+static void
+test_liar(void **state)
+{
+	(void)state;
+	for (unsigned lie = 0; lie < 6; lie++) {
+		struct pair p =
+		    pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
+		struct engine_link_command *said = &p.paused[1];
+
+		for (unsigned i = 0; i < 10; i++)
+			assert_true(pconn_send(p.a, 48, 0));
+		world_run(p.w, 1);
+		for (unsigned i = 0; i < 2; i++)
+			pause_end(&p, i, WEIR_RESUME_BOTH);
+		said->consumed += lie == 0 ? 1 : lie == 1 ? 1000 : 0;
+		said->consumed -= lie == 2 ? 1 : 0;
+		said->received += lie == 3 ? 1000 : lie == 4 ? UINT64_MAX / 2 : 0;
+		said->received = lie == 5 ? UINT64_MAX : said->received;
+		make_qps(&p, WEIR_RESUME_BOTH);
+		assert_int_equal(resume_end(&p, 0, WEIR_RESUME_BOTH), -EPROTO);
+		world_run(p.w, 10);
+		for (unsigned i = 0; i < 2; i++)
+			world_link_fail(p.w, i, ECONNRESET);
+		world_run(p.w, 10);
+		assert_true(p.a->done && p.b->done);
+		assert_int_equal(p.a->close_status, ECONNRESET);
+		pair_close(&p);
+	}
+}
+
+/* The peer's NIC refuses a WRITE, or a READ: that connection ends, the others' are made again. */
+static void
+test_refused(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) { /* whose WR is refused */
+		unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
+		struct pconn *x, *y;
+		struct link *l;
+
+		world_connect(p.pa, p.pb, &x, &y);
+		assert_true(pconn_send(p.a, 500000, way));
+		world_run(p.w, 1);
+		assert_true(pconn_send(x, 500000, way));
+		l = &((struct engine *)p.w->node[i].engine)->links[1];
+		while (l->flight_end - l->flight_first < BULK_FLIGHT)
+			world_step(p.w);
+		wc.wr_id = l->sq_done[1] + 1; /* the oldest one */
+		wc.opcode = i ? NIC_READ : NIC_WRITE;
+		x = l->in_flight[l->flight_first % BULK_FLIGHT].conn->vqpn == (i ? p.b : p.a)->vqpn
+			? x
+			: p.a;
+		wc.qp_user = &l->user[1];
+		wc.qpn = nic_qpn(qp_of(&p, i, 1));
+		p.w->node[i].nic->cq[p.w->node[i].nic->cq_end++ % FAKE_CQ] = wc;
+		((struct fake_qp *)qp_of(&p, 0, 1))->dead = true;
+		((struct fake_qp *)qp_of(&p, 1, 1))->dead = true;
+		world_run(p.w, 3);
+		assert_int_equal(p.w->node[i].link_errors, 1);
+		repair(&p, WEIR_RESUME_BULK);
+		world_run(p.w, 500);
+		assert_false(x->done);
+		assert_int_equal(pconn_completed(x), 1);
+		assert_int_equal(p.a->done + p.b->done, x == p.a ? 0 : 2);
+		assert_int_equal(p.b->received + y->received, 1);
+		pair_close(&p);
+	}
+}
+
+/*
+ * The place of a bulk message is the peer's again when we say RESET: not while a WRITE may come. So
+ * is the memory that we read: not while a READ may go there.
+ */
+static void
+test_reset_waits(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
+	struct link *l;
+
+	(void)state;
+	assert_true(pconn_send(p.a, 500000, 0));
+	l = &((struct engine *)p.w->node[0].engine)->links[1];
+	while (l->flight_end == l->flight_first)
+		world_step(p.w);
+	for (unsigned i = 0; i < 2; i++)
+		pause_end(&p, i, WEIR_RESUME_BULK);
+	program_die(p.pa);
+	p.w->step_ns = 1000000;
+	world_run(p.w, 1000);
+	p.w->step_ns = 500;
+	assert_false(p.b->done);
+	assert_false(p.pa->removed);
+	make_qps(&p, WEIR_RESUME_BULK);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(resume_end(&p, i, WEIR_RESUME_BULK), 0);
+	world_run(p.w, 200);
+	assert_true(p.b->done);
+	pconn_close(p.b);
+	world_run(p.w, 200);
+	assert_true(p.pa->removed);
+	pair_close(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_streams),	cmocka_unit_test(test_bulk_alone),
+	    cmocka_unit_test(test_held_back),	cmocka_unit_test(test_credit_of_lost_frames),
+	    cmocka_unit_test(test_liar),	cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_reset_waits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What programs get of a link: turns by weight, whatever they have, and rates. */
+#include "worlds/engine_world.h"
+
+#include "engine/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#define STEP_NS 500u
+
+/* A program that always has something to send, by some connections, and where it goes. */
+struct load {
+	struct program *p, *to;
+	struct pconn *from[CONNS], *at[CONNS];
+	unsigned conns, turn;
+	uint32_t length;
+	uint64_t before; /* bytes that had arrived when the measurement began */
+};
+
+static struct load
+load_open(struct world *w, unsigned node, struct program *to, unsigned conns, unsigned channels,
+	  uint32_t length)
+{
+	struct load l = {
+	    .p = program_open(w, node, channels), .to = to, .conns = conns, .length = length};
+
+	for (unsigned i = 0; i < conns; i++) {
+		world_connect(l.p, to, &l.from[i], &l.at[i]);
+		l.from[i]->channel = i % channels;
+	}
+	return l;
+}
+
+/* No more under way than there is memory for. */
+static bool
+has_memory(const struct pconn *c, uint32_t length)
+{
+	return length <= WEIR_BLOCK_SIZE || c->sent - pconn_completed(c) < RTS_MAX;
+}
+
+static void
+push(struct load *l)
+{
+	for (unsigned i = 0; i < l->conns; i++) {
+		struct pconn *c = l->from[(i + l->turn) % l->conns];
+
+		for (unsigned k = 0; k < 64 && has_memory(c, l->length); k++)
+			if (!pconn_send(c, l->length, 0))
+				break;
+	}
+	l->turn++;
+}
+
+static uint64_t
+arrived(const struct load *l)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < l->conns; i++)
+		n += l->at[i]->received * l->length;
+	return n - l->before;
+}
+
+/* All push for so long; what arrived counts from the second half of the warm-up's end on. */
+static void
+run(struct world *w, struct load **loads, unsigned n, unsigned warm, unsigned steps)
+{
+	for (unsigned i = 0; i < warm + steps; i++) {
+		for (unsigned k = 0; k < n; k++)
+			push(loads[k]);
+		if (i == warm)
+			for (unsigned k = 0; k < n; k++) {
+				loads[k]->before = 0;
+				loads[k]->before = arrived(loads[k]);
+			}
+		world_step(w);
+	}
+}
+
+/* Everything that was sent arrives. */
+static void
+drain(struct world *w, struct load **loads, unsigned n)
+{
+	for (unsigned k = 0; k < n; k++)
+		for (unsigned i = 0; i < loads[k]->conns; i++) {
+			struct pconn *from = loads[k]->from[i], *at = loads[k]->at[i];
+
+			for (unsigned s = 0; s < 400000 && at->received < from->sent; s++)
+				world_step(w);
+			assert_int_equal(at->received, from->sent);
+		}
+	world_run(w, 50);
+	for (unsigned k = 0; k < n; k++)
+		for (unsigned i = 0; i < loads[k]->conns; i++)
+			assert_int_equal(pconn_completed(loads[k]->from[i]),
+					 loads[k]->from[i]->sent);
+}
+
+/* a has `a_part` where b has `b_part`, within so many percent. */
+static void
+in_ratio(uint64_t a, uint64_t a_part, uint64_t b, uint64_t b_part, unsigned percent)
+{
+	double is = (double)a / (double)b * (double)b_part / (double)a_part;
+
+	if (is < 1 - percent / 100.0 || is > 1 + percent / 100.0)
+		fail_msg("%lu and %lu are not as %lu to %lu", (unsigned long)a, (unsigned long)b,
+			 (unsigned long)a_part, (unsigned long)b_part);
+}
+
+/* The ring is what is scarce: sixty connections get no more than one. */
+static void
+test_many_against_one(void **state)
+{
+	struct world *w = world_create(&(struct world_options){
+	    .ring_lines = 256, .delay_ns = 1500, .recv_blocks = 4096, .window = 2 << 20});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load many = load_open(w, 0, to, 60, 3, 400), one = load_open(w, 0, to2, 1, 1, 400);
+	struct load *all[] = {&many, &one};
+
+	(void)state;
+	run(w, all, 2, 2000, 6000);
+	in_ratio(arrived(&many), 1, arrived(&one), 1, 5);
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
+/* By lines, not by messages. */
+static void
+test_large_against_small(void **state)
+{
+	struct world *w = world_create(
+	    &(struct world_options){.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load large = load_open(w, 0, to, 8, 1, 8192), small = load_open(w, 0, to2, 4, 1, 48);
+	struct load *all[] = {&large, &small};
+
+	(void)state;
+	run(w, all, 2, 2000, 6000);
+	in_ratio(arrived(&large) / 8192 * 129, 1, arrived(&small) / 48, 1, 10);
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
+static void
+test_weights(void **state)
+{
+	struct world *w = world_create(
+	    &(struct world_options){.ring_lines = 512, .delay_ns = 1500, .recv_blocks = 4096});
+	struct program *to[3];
+	struct load a, b, c;
+	struct load *all[] = {&a, &b, &c};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		to[i] = program_open(w, 1, 1);
+	a = load_open(w, 0, to[0], 9, 1, 400);
+	b = load_open(w, 0, to[1], 3, 2, 400);
+	c = load_open(w, 0, to[2], 5, 3, 400);
+	program_share(b.p, 3 * ENGINE_WEIGHT, 0, 0);
+	program_share(c.p, 1, 0, 0); /* less a round than a message may have */
+	run(w, all, 3, 2000, 12000);
+	in_ratio(arrived(&b), 3, arrived(&a), 1, 5);
+	in_ratio(arrived(&a), 10, arrived(&c), 1, 10);
+	drain(w, all, 3);
+	world_destroy(w);
+}
+
+/* The ring has room for all, the frame of a pass hasn't: messages never wait in the engine. */
+static void
+test_frames_are_shared(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.ring_lines = 1 << 16,
+							       .ring_slots = 4096,
+							       .recv_blocks = 8192,
+							       .recv_wrs = 1024,
+							       .window = 2 << 20});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load many = load_open(w, 0, to, 45, 3, 48), one = load_open(w, 0, to2, 8, 1, 48);
+	struct load *all[] = {&many, &one};
+
+	(void)state;
+	run(w, all, 2, 600, 1500);
+	in_ratio(arrived(&many), 1, arrived(&one), 1, 10);
+	assert_true(arrived(&one) / 48 > 1500 * 200);
+	/* alone, neither is held back */
+	run(w, all, 1, 10, 500);
+	assert_true(arrived(&many) / 48 > 500 * 350);
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
+static void
+test_bulk_is_shared(void **state)
+{
+	struct world *w =
+	    world_create(&(struct world_options){.delay_ns = 3000, .recv_blocks = 16384});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load many = load_open(w, 0, to, 6, 1, 300000);
+	struct load one = load_open(w, 0, to2, 1, 1, 300000);
+	struct load *all[] = {&many, &one};
+
+	(void)state;
+	program_share(one.p, 2 * ENGINE_WEIGHT, 0, 0);
+	run(w, all, 2, 500, 3000);
+	in_ratio(arrived(&one), 2, arrived(&many), 1, 15);
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
+/* A rate holds for every size; who has none does not notice. */
+static void
+test_rate(void **state)
+{
+	static const uint32_t sizes[] = {64, 8192, 200000};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct world *w =
+		    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
+		struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+		struct load slow = load_open(w, 0, to, 4, 2, sizes[i]);
+		struct load free_one = load_open(w, 0, to2, 1, 1, 1000);
+		struct load *all[] = {&slow, &free_one};
+		uint64_t want = 400000000ull * 20000 * STEP_NS / 1000000000, alone;
+
+		run(w, &all[1], 1, 500, 1000);
+		alone = arrived(&free_one) * 20;
+		program_share(slow.p, ENGINE_WEIGHT, 400000000, 100000);
+		run(w, all, 2, 2000, 20000);
+		in_ratio(arrived(&slow), 100, want, 100, 5);
+		in_ratio(arrived(&free_one), 100, alone, 100, 5);
+		assert_true(atomic_load(&node_counters(w, 0)->rate_limited) > 0);
+		program_share(slow.p, ENGINE_WEIGHT, 0, 0);
+		drain(w, all, 2);
+		world_destroy(w);
+	}
+}
+
+/* Two engines take from one bucket. */
+static void
+test_rate_of_two_engines(void **state)
+{
+	struct world *w =
+	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 4096});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 0, 1);
+	struct load a = load_open(w, 0, to, 4, 1, 1000), b = load_open(w, 1, to2, 4, 1, 3000);
+	struct load *all[] = {&a, &b};
+
+	(void)state;
+	b.p->view.share = &a.p->share;
+	w->node[1].engine->sessions[b.p->id].share = &a.p->share;
+	program_share(a.p, ENGINE_WEIGHT, 400000000, 100000);
+	program_command(
+	    b.p, &(struct engine_command){.type = ENGINE_SESSION_SHARE, .session = &b.p->view});
+	run(w, all, 2, 2000, 20000);
+	in_ratio(arrived(&a) + arrived(&b), 100, 400000000ull * 20000 * STEP_NS / 1000000000, 100,
+		 5);
+	assert_true(arrived(&a) && arrived(&b));
+	world_destroy(w);
+}
+
+/* What two programs of a user send together is held, and what one of them may alone, too. */
+static void
+test_rate_of_a_user(void **state)
+{
+	struct world *w =
+	    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load a = load_open(w, 0, to, 4, 2, 1000), b = load_open(w, 0, to2, 4, 1, 6000);
+	struct load *all[] = {&a, &b};
+	struct engine_share user = {.rate = 400000000, .burst_ns = 100000};
+	uint64_t of_user = 400000000ull * 20000 * STEP_NS / 1000000000;
+
+	(void)state;
+	a.p->share.above = b.p->share.above = &user;
+	program_share(a.p, ENGINE_WEIGHT, 0, 0);
+	program_share(b.p, ENGINE_WEIGHT, 0, 0);
+	run(w, all, 2, 2000, 20000);
+	in_ratio(arrived(&a) + arrived(&b), 100, of_user, 100, 5);
+	/* neither starves the other */
+	assert_true(arrived(&a) > of_user / 5 && arrived(&b) > of_user / 5);
+	program_share(b.p, ENGINE_WEIGHT, 100000000, 100000);
+	run(w, all, 2, 2000, 20000);
+	in_ratio(arrived(&b), 100, of_user / 4, 100, 5);
+	in_ratio(arrived(&a) + arrived(&b), 100, of_user, 100, 5);
+	atomic_store(&user.rate, 0);
+	program_share(a.p, ENGINE_WEIGHT, 0, 0);
+	run(w, all, 2, 2000, 20000);
+	assert_true(arrived(&a) > of_user);
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
+/* What was not used is made up for, as far as the burst goes. */
+static void
+test_burst(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.recv_blocks = 4096});
+	struct program *to = program_open(w, 1, 1);
+	struct load l = load_open(w, 0, to, 4, 1, 1000);
+	struct load *all[] = {&l};
+
+	(void)state;
+	run(w, all, 1, 0, 500); /* windows grow */
+	drain(w, all, 1);
+	program_share(l.p, ENGINE_WEIGHT, 1000000, 500000000);
+	w->now += 10000000000;
+	run(w, all, 1, 0, 3000);
+	assert_in_range(arrived(&l), 490000, 530000);
+	world_destroy(w);
+}
+
+/* An engine that sleeps wakes when something may leave. */
+static void
+test_rate_wakes(void **state)
+{
+	struct world *w = world_create(NULL);
+	struct program *to = program_open(w, 1, 1);
+	struct load l = load_open(w, 0, to, 1, 1, 400);
+	struct engine *e = w->node[0].engine;
+
+	(void)state;
+	program_share(l.p, ENGINE_WEIGHT, 10000, 0);
+	assert_true(pconn_send(l.from[0], 400, 0));
+	world_run(w, 100);
+	assert_int_equal(l.at[0]->received, 1);
+	assert_true(pconn_send(l.from[0], 400, 0));
+	world_run(w, 100);
+	assert_int_equal(l.at[0]->received, 1);
+	assert_true(engine_sleep_prepare(e, w->now) <= w->now + 45000000);
+	assert_false(engine_sleep_check(e));
+	engine_sleep_cancel(e);
+	w->now += 45000000;
+	world_run(w, 100);
+	assert_int_equal(l.at[0]->received, 2);
+	world_destroy(w);
+}
+
+/* What waits for its rate when the link ends, or the program. */
+static void
+test_limited_ends(void **state)
+{
+	struct world *w = world_create(&(struct world_options){.recv_blocks = 4096});
+	struct program *to = program_open(w, 1, 1), *to2 = program_open(w, 1, 1);
+	struct load a = load_open(w, 0, to, 4, 1, 4000), b = load_open(w, 0, to2, 2, 1, 100000);
+	struct load *all[] = {&a, &b};
+
+	(void)state;
+	program_share(a.p, ENGINE_WEIGHT, 1000, 1000);
+	program_share(b.p, ENGINE_WEIGHT, 1000, 1000);
+	run(w, all, 2, 0, 500);
+	assert_false(list_empty(&w->node[0].engine->limited));
+	program_die(a.p);
+	w->now += 600000000;
+	world_run(w, 200);
+	assert_true(a.p->removed);
+	world_link_fail(w, 0, EHOSTDOWN);
+	world_run(w, 10);
+	assert_true(list_empty(&w->node[0].engine->limited));
+	world_destroy(w);
+}
+
+/* One consumer of many doesn't receive, then one connection of a consumer isn't looked at. */
+static void
+test_stalled_consumer(void **state)
+{
+	struct world *w = world_create(&(struct world_options){
+	    .ring_lines = 1024, .delay_ns = 1500, .recv_blocks = 8192, .window = 64 << 10});
+	struct program *to = program_open(w, 1, 1), *stalled = program_open(w, 1, 1);
+	struct load others = load_open(w, 0, to, 50, 1, 200), one = {.p = others.p, .to = stalled};
+	struct load *all[] = {&others, &one};
+	uint64_t alone;
+
+	(void)state;
+	one.conns = 1;
+	one.length = 8192;
+	world_connect(others.p, stalled, &one.from[0], &one.at[0]);
+	run(w, all, 1, 2000, 3000);
+	alone = arrived(&others);
+	stalled->stopped = true;
+	run(w, all, 2, 2000, 3000);
+	in_ratio(arrived(&others), 100, alone, 100, 5);
+	stalled->stopped = false;
+	drain(w, all, 2);
+	world_destroy(w);
+}
+
+/* ---- the engine's time ---- */
+
+/* A program whose slots do nothing: messages on a connection that is over, news that is none. */
+struct junk {
+	struct program *p;
+	uint32_t vqpn;
+	unsigned channels;
+};
+
+static struct junk
+junk_open(struct world *w, struct program *to, unsigned channels)
+{
+	struct junk j = {.p = program_open(w, 0, channels), .channels = channels};
+	struct pconn *a, *b;
+
+	world_connect(j.p, to, &a, &b);
+	j.vqpn = a->vqpn;
+	pconn_close(a);
+	pconn_close(b);
+	world_run(w, 60);
+	assert_true(a->freed);
+	return j;
+}
+
+static void
+fill(struct weir_ring *r, const struct weir_slot *s)
+{
+	weir_ring_refresh(r);
+	while (weir_ring_room(r))
+		ring_put(r, s);
+}
+
+static void
+junk_fill(struct junk *j)
+{
+	struct weir_slot s = {.op = WEIR_OP_INLINE, .vqpn = j->vqpn, .length = 8};
+	struct weir_slot consumed = {.op = WEIR_OP_CONSUMED, .vqpn = j->vqpn};
+
+	for (unsigned i = 0; i < j->channels; i++) {
+		s.op = i % 2 ? WEIR_OP_INLINE : WEIR_OP_WANT;
+		fill(&j->p->tx[i], &s);
+		fill(&j->p->returns[i], &consumed);
+	}
+}
+
+static uint64_t
+taken_of(const struct world *w, const struct program *p, uint32_t channel)
+{
+	const struct channel *ch = &w->node[0].engine->sessions[p->id].channels[channel];
+
+	return ch->tx.pos + ch->returns.pos;
+}
+
+static uint64_t
+taken(const struct world *w, const struct program *p)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < CHANNELS; i++)
+		if (w->node[0].engine->sessions[p->id].channels[i].session)
+			n += taken_of(w, p, i);
+	return n;
+}
+
+static const struct world_options roomy = {.ring_lines = 1 << 16,
+					   .ring_slots = 1024,
+					   .recv_blocks = 8192,
+					   .recv_wrs = 1024,
+					   .window = 2 << 20};
+
+/* A full channel gives 128 slots a turn, as alone; all 32 with junk together no more than 40. */
+static void
+test_junk_beside_a_stream(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 1, 1);
+	struct load one = load_open(w, 0, to, 8, 1, 48);
+	struct junk junk = junk_open(w, to, 32);
+	struct load *all[] = {&one};
+	uint64_t alone, start, spent;
+
+	(void)state;
+	run(w, all, 1, 600, 500);
+	alone = arrived(&one);
+	start = one.before + alone;
+	spent = taken(w, junk.p);
+	for (unsigned i = 0; i < 500; i++) {
+		junk_fill(&junk);
+		run(w, all, 1, 0, 1);
+	}
+	one.before = start;
+	spent = taken(w, junk.p) - spent;
+	in_ratio(arrived(&one), 100, alone, 100, 5);
+	assert_in_range(spent, 500, 500 * (FRAME_LINES / DEAR + 8));
+	assert_false(junk.p->violated);
+	drain(w, all, 1);
+	world_destroy(w);
+}
+
+/* It is by weight, and among a program's channels in turns. */
+static void
+test_junk_by_weight(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 1, 1);
+	struct junk a = junk_open(w, to, 32), b = junk_open(w, to, 2);
+	uint64_t of_a, of_b, least = UINT64_MAX, most = 0;
+
+	(void)state;
+	program_share(b.p, 3 * ENGINE_WEIGHT, 0, 0);
+	of_a = taken(w, a.p);
+	of_b = taken(w, b.p);
+	for (unsigned i = 0; i < 3200; i++) {
+		junk_fill(&a);
+		junk_fill(&b);
+		world_step(w);
+	}
+	/* a look at each of many channels is charged, too */
+	in_ratio(taken(w, b.p) - of_b, 3, taken(w, a.p) - of_a, 1, 30);
+	for (unsigned i = 0; i < 32; i++) {
+		uint64_t n = taken_of(w, a.p, i);
+
+		least = n < least ? n : least;
+		most = n > most ? n : most;
+	}
+	if (least * 2 < most)
+		fail_msg("one channel gave %lu, another %lu", (unsigned long)least,
+			 (unsigned long)most);
+	world_destroy(w);
+}
+
+/* Who has the engine for himself is held by nobody, nor is who only has a quiet neighbour. */
+static void
+test_nothing_is_wasted(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 1, 1);
+	struct load one = load_open(w, 0, to, 1, 1, 48);
+	struct junk junk = junk_open(w, to, 32);
+	uint64_t before;
+
+	(void)state;
+	program_share(junk.p, 1, 0, 0); /* the least: in debt for a long time */
+	for (unsigned i = 0; i < 1000; i++) {
+		junk_fill(&junk);
+		if (i % 10 == 0)
+			assert_true(pconn_send(one.from[0], 48, 0));
+		before = taken(w, junk.p) + taken(w, one.p);
+		world_step(w);
+		assert_true(taken(w, junk.p) + taken(w, one.p) > before);
+	}
+	world_run(w, 2 * RIVALS_NS / STEP_NS);
+	for (unsigned i = 0; i < 100; i++) {
+		junk_fill(&junk);
+		before = taken(w, junk.p);
+		world_step(w);
+		assert_true(taken(w, junk.p) - before >= 32 * 8);
+	}
+	assert_int_equal(one.at[0]->received, one.from[0]->sent);
+	world_destroy(w);
+}
+
+/* A program that only receives is a rival as well. */
+static void
+test_junk_beside_a_receiver(void **state)
+{
+	struct world *w = world_create(&roomy);
+	struct program *to = program_open(w, 0, 1);
+	struct load from_there = load_open(w, 1, to, 4, 1, 48);
+	struct junk junk = junk_open(w, from_there.p, 32);
+	struct load *all[] = {&from_there};
+	uint64_t spent;
+
+	(void)state;
+	run(w, all, 1, 0, 500); /* windows grow */
+	drain(w, all, 1);
+	to->stopped = true; /* it gives nothing back, either */
+	for (unsigned i = 0; i < 2 * RIVALS_NS / STEP_NS; i++) {
+		junk_fill(&junk);
+		world_step(w);
+	}
+	spent = taken(w, junk.p);
+	for (unsigned i = 0; i < 300; i++) {
+		junk_fill(&junk);
+		assert_true(pconn_send(from_there.from[0], 48, 0));
+		world_step(w);
+	}
+	spent = taken(w, junk.p) - spent;
+	/* before the first message arrived it had all */
+	assert_in_range(spent, 300, 300 * (FRAME_LINES / DEAR + 8) + 10 * 32 * 40);
+	to->stopped = false;
+	world_run(w, 100);
+	assert_int_equal(from_there.at[0]->received, from_there.from[0]->sent);
+	world_destroy(w);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_many_against_one),
+	    cmocka_unit_test(test_large_against_small),
+	    cmocka_unit_test(test_weights),
+	    cmocka_unit_test(test_frames_are_shared),
+	    cmocka_unit_test(test_bulk_is_shared),
+	    cmocka_unit_test(test_rate),
+	    cmocka_unit_test(test_rate_of_two_engines),
+	    cmocka_unit_test(test_rate_of_a_user),
+	    cmocka_unit_test(test_burst),
+	    cmocka_unit_test(test_rate_wakes),
+	    cmocka_unit_test(test_limited_ends),
+	    cmocka_unit_test(test_stalled_consumer),
+	    cmocka_unit_test(test_junk_beside_a_stream),
+	    cmocka_unit_test(test_junk_by_weight),
+	    cmocka_unit_test(test_nothing_is_wasted),
+	    cmocka_unit_test(test_junk_beside_a_receiver),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which way messages go between two engines: as they are told to, or as size, load and memory say.
+ */
+#include "worlds/engine_pair.h"
+
+#include "engine/internal.h"
+
+#include <string.h>
+
+#define READ (WEIR_SLOT_BULK | WEIR_SLOT_READ)
+#define WRITE (WEIR_SLOT_BULK | WEIR_SLOT_WRITE)
+
+static struct engine_conn_record
+record(const struct pair *p, unsigned node)
+{
+	struct engine_conn_record r;
+	struct engine_snapshot s = {.conns = &r, .conn_room = 1};
+	struct engine_command k = {.type = ENGINE_SNAPSHOT, .snapshot = &s};
+
+	assert_true(engine_execute(p->w->node[node].engine, &k));
+	assert_int_equal(s.conn_count, 1);
+	return r;
+}
+
+/* One message from a to b; all it takes. */
+static void
+one(struct pair *p, uint32_t length, unsigned flags)
+{
+	uint64_t want = p->b->received + 1, end = p->a->sent + 1;
+
+	for (unsigned i = 0; i < 400 && !pconn_send(p->a, length, flags); i++)
+		world_step(p->w); /* until there is a window for it */
+	for (unsigned i = 0; i < 4000 && (p->b->received < want || pconn_completed(p->a) < end);
+	     i++)
+		world_step(p->w);
+	assert_int_equal(p->b->received, want);
+	assert_int_equal(pconn_completed(p->a), end);
+}
+
+/* Both ends agree about what went how. */
+static void
+assert_all_ways(const struct pair *p, uint64_t ring, uint64_t send, uint64_t read, uint64_t write)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct engine_conn_record r = record(p, i);
+
+		assert_int_equal(r.by_ring, ring);
+		assert_int_equal(r.by_read, read);
+		assert_int_equal(r.by_write, write);
+		assert_int_equal(r.by_send, send);
+	}
+}
+
+static void
+assert_ways(const struct pair *p, uint64_t ring, uint64_t read, uint64_t write)
+{
+	assert_all_ways(p, ring, 0, read, write);
+}
+
+static void
+set_loads(const struct pair *p, uint32_t a, uint32_t b)
+{
+	engine_set_load(p->w->node[0].engine, a);
+	engine_set_load(p->w->node[1].engine, b);
+}
+
+/* What is told goes as it is told, whatever its size, among others, both ways. */
+static void
+test_told(void **state)
+{
+	static const uint32_t sizes[] = {0, 1, 48, 948, 949, 8192, 8193, 65536, 65537, 1 << 20};
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
+	const unsigned n = sizeof(sizes) / sizeof(sizes[0]);
+
+	(void)state;
+	for (unsigned i = 0; i < n; i++) {
+		one(&p, sizes[i], READ);
+		one(&p, sizes[i], WRITE | WEIR_SLOT_NOTIFY);
+		one(&p, 10, WEIR_SLOT_RING);
+		one(&p, sizes[i] % 1921, WEIR_SLOT_SEND);
+	}
+	assert_all_ways(&p, n, n, n, n);
+	assert_in_range(p.w->net.sends, n, n);
+	assert_true(p.w->net.reads >= n + 16 - 1);
+	for (unsigned i = 0; i < n; i++) {
+		pconn_send(p.a, sizes[i], READ);
+		pconn_send(p.b, sizes[i], READ);
+		pconn_send(p.a, 20, 0);
+		pconn_send(p.b, 900, WEIR_SLOT_NOTIFY);
+		pconn_send(p.b, 1900, WEIR_SLOT_SEND);
+		pconn_send(p.a, 100, WEIR_SLOT_SEND | WEIR_SLOT_NOTIFY);
+		pconn_send(p.a, 100, WEIR_SLOT_RING);
+		world_step(p.w);
+	}
+	world_run(p.w, 4000);
+	assert_int_equal(p.b->received, p.a->sent);
+	assert_int_equal(p.a->received, p.b->sent);
+	assert_int_equal(pconn_completed(p.a), p.a->sent);
+	assert_int_equal(pconn_completed(p.b), p.b->sent);
+	world_destroy(p.w);
+}
+
+/* Frames that are sent wrap the staging, wait for the window and take what else there is along. */
+static void
+test_sends(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 1000, .ring_lines = 256}, 1);
+	struct pconn *x, *y;
+	uint32_t r = 1;
+
+	(void)state;
+	world_connect(p.pa, p.pb, &x, &y);
+	for (unsigned i = 0; i < 4000; i++) {
+		r = r * 1103515245 + 12345;
+		pconn_send(p.a, (r >> 16) % (r & 64 ? 1921 : 100), WEIR_SLOT_SEND);
+		if (r & 128)
+			pconn_send(x, (r >> 18) % 8193, r & 256 ? 0 : WEIR_SLOT_RING);
+		if (r & 512)
+			pconn_send(p.b, 1000, WEIR_SLOT_SEND);
+		world_step(p.w);
+	}
+	world_run(p.w, 4000);
+	assert_int_equal(p.b->received, p.a->sent);
+	assert_int_equal(p.a->received, p.b->sent);
+	assert_int_equal(y->received, x->sent);
+	assert_int_equal(pconn_completed(p.a), p.a->sent);
+	assert_true(p.a->sent > 1000 && x->sent > 500);
+	assert_true(record(&p, 0).by_send >= p.a->sent / 2);
+	assert_true(p.w->net.sends > 200 && p.w->net.write_imms > 200);
+	world_destroy(p.w);
+}
+
+/* Several that arrive before the engine looks have a buffer each. */
+static void
+test_sends_at_once(void **state)
+{
+	struct pair p = pair_open(NULL, 1);
+
+	(void)state;
+	for (unsigned round = 0; round < 100; round++) {
+		for (unsigned i = 0; i < 4; i++) {
+			assert_true(pconn_send(p.a, 60 + i, WEIR_SLOT_SEND));
+			p.w->now += 500;
+			engine_turn(p.w->node[0].engine, p.w->now);
+		}
+		world_run(p.w, 50);
+		assert_int_equal(p.b->received, 4 * (round + 1));
+	}
+	assert_int_equal(p.w->net.sends, 400);
+	world_destroy(p.w);
+}
+
+/* The next in order is delivered once it is there, and complete when the sender hears of it. */
+static void
+test_read_is_early(void **state)
+{
+	(void)state;
+	for (unsigned read = 0; read < 2; read++) {
+		struct pair p = pair_open(&(struct world_options){.delay_ns = 10000}, 1);
+		uint64_t start = p.w->now, took;
+
+		assert_true(pconn_send(p.a, 20000, read ? READ : WRITE));
+		while (!p.b->received)
+			world_step(p.w);
+		took = p.w->now - start;
+		/* RTS, READ and its answer; or RTS, CTS, WRITE, its acknowledgement, BULK */
+		assert_in_range(took, read ? 30000 : 50000, read ? 36000 : 56000);
+		assert_int_equal(pconn_completed(p.a), 0);
+		while (!pconn_completed(p.a))
+			world_step(p.w);
+		took = p.w->now - start;
+		assert_in_range(took, read ? 40000 : 60000, read ? 48000 : 90000);
+		assert_int_equal(p.w->node[1].engine->conns[0].rts_count, 0);
+		world_destroy(p.w);
+	}
+}
+
+static void
+test_size(void **state)
+{
+	struct pair p = pair_open(NULL, 1);
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) /* the window grows */
+		one(&p, 8000, 0);
+	assert_ways(&p, record(&p, 0).by_ring, 0, record(&p, 0).by_write);
+	assert_true(record(&p, 0).by_ring > 190);
+	for (uint32_t length = 1; length <= 1 << 20; length *= 4) {
+		struct engine_conn_record before = record(&p, 1), after;
+
+		one(&p, length, 0);
+		after = record(&p, 1);
+		assert_int_equal(after.by_ring - before.by_ring, length <= 8192);
+		assert_int_equal(after.by_write - before.by_write, length > 8192);
+	}
+	world_destroy(p.w);
+}
+
+/*
+ * Beyond the window it goes by rendezvous, which makes the window larger, also where the sender's
+ * rate forbids its peers to read.
+ */
+static void
+test_window_grows(void **state)
+{
+	(void)state;
+	for (unsigned limited = 0; limited < 2; limited++) {
+		struct pair p = pair_open(&(struct world_options){.initial_grant = 512}, 1);
+
+		if (limited)
+			program_share(p.pa, ENGINE_WEIGHT, 1000000000, 20000000);
+		one(&p, 1000, WEIR_SLOT_BULK);
+		world_run(p.w, 100);
+		assert_ways(&p, 0, 0, 1);
+		assert_true(pconn_granted(p.a) - p.a->spent >= weir_cost(1000));
+		one(&p, 1000, 0);
+		assert_ways(&p, 1, 0, 1);
+		world_destroy(p.w);
+	}
+}
+
+/* A sender that is clearly busier is relieved, until it isn't. */
+static void
+test_load(void **state)
+{
+	static const struct {
+		uint32_t sender, receiver;
+		bool read;
+	} steps[] = {
+	    {500, 500, false},
+	    {500 + LOAD_READ, 500, false},
+	    {501 + LOAD_READ, 500, true},
+	    {501 + LOAD_WRITE, 500, true},
+	    {500 + LOAD_WRITE, 500, false},
+	    {500 + LOAD_READ, 500, false},
+	    {1000, 0, true},
+	    {1000, 999 - LOAD_WRITE, true},
+	    {1000, 1000 - LOAD_WRITE, false}, /* the receiver's rises */
+	    {1000, 999 - LOAD_READ, true},
+	    {0, 1000, false},
+	};
+	struct pair p = pair_open(NULL, 1);
+	uint64_t reads = 0, writes = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		set_loads(&p, steps[i].sender, steps[i].receiver);
+		one(&p, 100000, 0);
+		reads += steps[i].read;
+		writes += !steps[i].read;
+		assert_ways(&p, 0, reads, writes);
+	}
+	/* told otherwise */
+	one(&p, 100000, READ);
+	set_loads(&p, 1000, 0);
+	one(&p, 100000, WRITE);
+	assert_ways(&p, 0, reads + 1, writes + 1);
+	world_destroy(p.w);
+}
+
+/* No place for it at first: the sender's memory holds it, and it is read as soon as there is one.
+ */
+static void
+test_memory(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
+
+	(void)state;
+	set_loads(&p, 0, 1000);
+	one(&p, 100000, 0);
+	assert_ways(&p, 0, 0, 1);
+	p.b->keep_blocks = true;
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(pconn_send(p.a, 200000, 0));
+	world_run(p.w, 2000);
+	assert_in_range(p.b->received, 2, 4);
+	assert_int_equal(record(&p, 1).by_read, 0);
+	p.b->keep_blocks = false;
+	program_release_held(p.pb);
+	world_run(p.w, 2000);
+	assert_int_equal(p.b->received, 5);
+	assert_true(record(&p, 1).by_read > 0);
+	/* enough again */
+	one(&p, 100000, 0);
+	assert_int_equal(record(&p, 0).by_read, record(&p, 1).by_read);
+	assert_int_equal(record(&p, 0).by_read + record(&p, 0).by_write, 6);
+	world_destroy(p.w);
+}
+
+/* Memory is taken for what is being read, not for all that was announced. */
+static void
+test_places_in_turn(void **state)
+{
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 5000, .recv_blocks = 4096}, 1);
+	struct session *s = &p.w->node[1].engine->sessions[p.pb->id];
+	struct pconn *a[16], *b[16];
+	uint32_t most = 0, before, got = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 16; i++)
+		world_connect(p.pa, p.pb, &a[i], &b[i]);
+	before = s->blocks.free;
+	for (unsigned i = 0; i < 16; i++)
+		for (unsigned k = 0; k < 4; k++)
+			assert_true(pconn_send(a[i], BULK_SEGMENT, READ));
+	for (unsigned i = 0; i < 4000; i++) {
+		world_step(p.w);
+		if (before - s->blocks.free > most)
+			most = before - s->blocks.free;
+	}
+	for (unsigned i = 0; i < 16; i++)
+		got += (uint32_t)b[i]->received;
+	assert_int_equal(got, 64);
+	assert_int_equal(s->blocks.free, before);
+	assert_in_range(most, BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE,
+			2 * BULK_FLIGHT * BULK_SEGMENT / WEIR_BLOCK_SIZE);
+	world_destroy(p.w);
+}
+
+static void
+send_until_flight(struct pair *p)
+{
+	const struct link *l = &p->w->node[1].engine->links[1];
+
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(pconn_send(p->a, 1 << 20, READ));
+	while (l->flight_end - l->flight_first < BULK_FLIGHT)
+		world_step(p->w);
+}
+
+/* DONE comes behind all before it, though the credit for them comes later than FETCHED. */
+static void
+test_done(void **state)
+{
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 10000, .initial_grant = 8192}, 1);
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		uint64_t end = p.a->sent + 3;
+
+		assert_true(pconn_send(p.a, 40, 0));
+		assert_true(pconn_send(p.a, 20000, READ | WEIR_SLOT_NOTIFY));
+		assert_true(pconn_send(p.a, 30000, READ | (i % 2 ? WEIR_SLOT_NOTIFY : 0)));
+		world_run(p.w, i % 2 ? 400 : i * 13);
+		if (i % 2)
+			assert_int_equal(p.a->done_value, end);
+	}
+	world_run(p.w, 1000);
+	assert_int_equal(pconn_completed(p.a), p.a->sent);
+	assert_int_equal(p.b->received, p.a->sent);
+	assert_int_equal(p.a->done_value, p.a->sent);
+	world_destroy(p.w);
+}
+
+/* What is being read is the reader's until it says so: its owner's memory stays that long. */
+static void
+test_owner_dies(void **state)
+{
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
+	const struct link *l = &p.w->node[1].engine->links[1];
+
+	(void)state;
+	p.w->net.delay_ns = 300000;
+	send_until_flight(&p);
+	program_die(p.pa);
+	while (!p.pa->removed) {
+		p.w->step_ns = l->flight_first == l->flight_end ? 1000000 : 500;
+		world_step(p.w);
+	}
+	assert_int_equal(l->flight_first, l->flight_end);
+	/* as main does next: a READ that comes later is counted as bad */
+	fake_mr_end(&p.w->net, &p.pa->view.send_mr);
+	p.w->step_ns = 500;
+	world_run(p.w, 2000);
+	assert_true(p.b->done);
+	assert_in_range(p.b->received, pconn_completed(p.a), 3);
+	world_destroy(p.w);
+}
+
+static void
+test_reader_dies(void **state)
+{
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
+	const struct link *l = &p.w->node[1].engine->links[1];
+
+	(void)state;
+	send_until_flight(&p);
+	program_die(p.pb);
+	while (!p.pb->removed) {
+		assert_false(p.a->done && l->flight_first != l->flight_end);
+		world_step(p.w);
+	}
+	fake_mr_end(&p.w->net, &p.pb->view.recv_mr);
+	world_run(p.w, 2000);
+	assert_true(p.a->done);
+	assert_true(pconn_completed(p.a) < 3);
+	world_destroy(p.w);
+}
+
+/* An end that closes reads on what is in flight, then says so. */
+static void
+test_reader_closes(void **state)
+{
+	struct pair p =
+	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
+	const struct link *l = &p.w->node[1].engine->links[1];
+
+	(void)state;
+	send_until_flight(&p);
+	pconn_close(p.b);
+	while (!p.a->done)
+		world_step(p.w);
+	assert_int_equal(l->flight_first, l->flight_end);
+	pconn_close(p.a);
+	world_run(p.w, 2000);
+	assert_true(p.a->freed && p.b->freed);
+	/* nothing of it is left */
+	world_connect(p.pa, p.pb, &p.a, &p.b);
+	p.w->net.delay_ns = 500;
+	one(&p, 1 << 20, READ);
+	world_destroy(p.w);
+}
+
+/* The reader's end breaks off: what it has delivered counts, though FETCHED has not left. */
+static void
+test_count_of_reset(void **state)
+{
+	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 1);
+	struct weir_slot bad = {.op = WEIR_OP_PLACE, .vqpn = 1};
+
+	(void)state;
+	assert_true(pconn_send(p.a, 20000, READ));
+	while (!p.b->received)
+		world_step(p.w);
+	bad.vqpn = p.b->vqpn;
+	bad.length = 100;
+	program_slot(p.pb, 0, &bad); /* breaks the rules: a place outside of its memory */
+	world_run(p.w, 400);
+	assert_true(p.a->done);
+	assert_int_equal(p.a->close_status, ECONNRESET);
+	assert_int_equal(pconn_completed(p.a), 1);
+	world_destroy(p.w);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_told),	   cmocka_unit_test(test_sends),
+	    cmocka_unit_test(test_sends_at_once),  cmocka_unit_test(test_read_is_early),
+	    cmocka_unit_test(test_size),	   cmocka_unit_test(test_window_grows),
+	    cmocka_unit_test(test_places_in_turn), cmocka_unit_test(test_load),
+	    cmocka_unit_test(test_memory),	   cmocka_unit_test(test_done),
+	    cmocka_unit_test(test_owner_dies),	   cmocka_unit_test(test_reader_dies),
+	    cmocka_unit_test(test_reader_closes),  cmocka_unit_test(test_count_of_reset),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

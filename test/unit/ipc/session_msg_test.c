@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ipc/session_msg.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void
+test_every_type(void **state)
+{
+	unsigned known = 0;
+
+	(void)state;
+	for (uint32_t type = 0; type < 300; type++) {
+		struct weir_session_msg m;
+		uint32_t length = weir_session_length(type);
+
+		memset(&m, 0, sizeof(m));
+		m.type = type;
+		m.length = length;
+		assert_non_null(weir_session_type_name(type));
+		if (!length) {
+			assert_int_equal(weir_session_check(&m, 8), -EBADMSG);
+			assert_string_equal(weir_session_type_name(type), "unknown");
+			continue;
+		}
+		known++;
+		assert_true(length >= 8 && length <= sizeof(m));
+		assert_int_equal(weir_session_check(&m, length), 0);
+		assert_int_equal(weir_session_check(&m, length - 1), -EBADMSG);
+		assert_int_equal(weir_session_check(&m, length + 1), -EBADMSG);
+		m.length++;
+		assert_int_equal(weir_session_check(&m, length), -EBADMSG);
+		assert_int_equal(weir_session_check(&m, length + 1), -EBADMSG);
+	}
+	assert_int_equal(known, 24);
+	assert_int_equal(weir_session_length(UINT32_MAX), 0);
+	assert_string_equal(weir_session_type_name(UINT32_MAX), "unknown");
+}
+
+static void
+test_short(void **state)
+{
+	struct weir_session_msg m;
+
+	(void)state;
+	memset(&m, 0, sizeof(m));
+	m.type = WEIR_MSG_OK;
+	m.length = 8;
+	for (size_t n = 0; n < 8; n++)
+		assert_int_equal(weir_session_check(&m, n), -EBADMSG);
+}
+
+static void
+refuses_open_string(uint32_t type, char *field, size_t room, struct weir_session_msg *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->type = type;
+	m->length = weir_session_length(type);
+	memset(field, 'x', room);
+	assert_int_equal(weir_session_check(m, m->length), -EBADMSG);
+	field[room - 1] = '\0';
+	assert_int_equal(weir_session_check(m, m->length), 0);
+}
+
+static void
+test_strings(void **state)
+{
+	struct weir_session_msg m;
+
+	(void)state;
+	refuses_open_string(WEIR_MSG_HELLO, m.hello.name, sizeof(m.hello.name), &m);
+	refuses_open_string(WEIR_MSG_LISTEN, m.listen.service, sizeof(m.listen.service), &m);
+	refuses_open_string(WEIR_MSG_FIND, m.find.service, sizeof(m.find.service), &m);
+	refuses_open_string(WEIR_MSG_CONNECT, m.connect.address.service,
+			    sizeof(m.connect.address.service), &m);
+	refuses_open_string(WEIR_MSG_REFUSED, m.refused.reason, sizeof(m.refused.reason), &m);
+}
+
+/* A count beyond the answer would be read from beyond it. */
+static void
+test_found(void **state)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_FOUND};
+
+	(void)state;
+	m.length = weir_session_length(m.type);
+	m.found.count = WEIR_FOUND_MAX;
+	assert_int_equal(weir_session_check(&m, m.length), 0);
+	m.found.count++;
+	assert_int_equal(weir_session_check(&m, m.length), -EBADMSG);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_every_type),
+	    cmocka_unit_test(test_short),
+	    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_found),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

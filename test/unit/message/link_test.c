@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections of the message model: made, lost, evicted, closed in order. */
+#include "worlds/message_world.h"
+
+static void
+test_death(void **state)
+{
+	struct weir_request r;
+	uint64_t in;
+	struct both p;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
+	await(kept_count == 1);
+	fake_die(p.f, p.b.w);
+	assert_int_equal(weir_request_wait(&r, WEIR_NO_TIMEOUT), -EHOSTUNREACH);
+	await(p.a.lost == 1);
+	assert_int_equal(p.a.status, -ECONNRESET);
+	weir_lost(p.b.w);
+	assert_int_equal(weir_message_send(p.b.m, A, TYPE_NOTE, "x", 1, 0), -ENODEV);
+	close_both(&p);
+}
+
+/*
+ * A messenger ends with its data plane, and says what is to be done; the nodes that it was
+ * connected with are told to be lost. After that another one does what it did.
+ */
+static void
+test_data_plane(void **state)
+{
+	struct fake_options plane = message_plane;
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_request r;
+	uint64_t in = 0;
+	struct both p;
+	int rc;
+
+	(void)state;
+	plane.watched = true;
+	open_both(&p, &plane, NULL);
+	register_keep(&p.b);
+	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
+	await(kept_count == 1);
+	fake_kill(p.f);
+	assert_int_equal(weir_request_wait(&r, WEIR_NO_TIMEOUT), -ENODEV);
+	assert_non_null(strstr(weir_reason(), "open another one"));
+	await(p.a.lost == 1 && p.b.lost == 1);
+	assert_int_equal(p.a.status, -ENODEV);
+	fake_come_back(p.f);
+	must(weir_reattach(p.a.w, PATIENT));
+	must(weir_reattach(p.b.w, PATIENT));
+	rc = weir_message_send(p.a.m, B, TYPE_NOTE, "x", 1, PATIENT);
+	assert_int_equal(rc, -ENODEV);
+	assert_non_null(strstr(weir_reason(), "open another one"));
+	weir_messenger_close(p.b.m);
+	weir_messenger_close(p.a.m);
+	open_side(&p.a, &o);
+	open_side(&p.b, &o);
+	/* the fourth session is another node to the made-up data plane */
+	must(weir_message_request(p.a.m, FAKE_NODE(3), TYPE_ECHO, "again", 6, &in, 8, NULL,
+				  PATIENT));
+	assert_memory_equal(&in, "again", 6);
+	/* and one that is closed at once says so, too */
+	p.a.status = 0;
+	fake_kill(p.f);
+	await(weir_state(weir_now(p.a.w)) != WEIR_UP);
+	weir_messenger_close(p.a.m);
+	p.a.m = NULL;
+	assert_int_equal(p.a.lost, 2);
+	assert_int_equal(p.a.status, -ENODEV);
+	close_both(&p);
+}
+
+static void
+ask(const struct side *s, uint16_t node)
+{
+	uint64_t in;
+
+	must(weir_message_request(s->m, node, TYPE_ECHO, "x", 1, &in, 8, NULL, PATIENT));
+}
+
+static void
+test_least_recent(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct side side[4] = {0};
+	uint32_t buf[2] = {0, 0};
+	struct fake *f = fake_create(&message_plane);
+
+	(void)state;
+	o.handler_threads = 1;
+	for (int i = 0; i < 4; i++)
+		side[i].w = fake_attach(f);
+	fake_run(f);
+	for (int i = 1; i < 4; i++)
+		open_side(&side[i], &o);
+	o.connections = 2;
+	open_side(&side[0], &o);
+	for (; buf[1] < 2; buf[1]++)
+		must(weir_message_send(side[0].m, FAKE_NODE(1), TYPE_NOTE, buf, 8, PATIENT));
+	ask(&side[1], FAKE_NODE(0));
+	buf[1] = 0;
+	must(weir_message_send(side[0].m, FAKE_NODE(2), TYPE_NOTE, buf, 8, PATIENT));
+	await(side[0].created == 2);
+	await_looks(&side[0]);	     /* what is used from now on, is so later */
+	ask(&side[1], FAKE_NODE(0)); /* also those that only receive are in use */
+	must(weir_message_send(side[0].m, FAKE_NODE(3), TYPE_NOTE, buf, 8, PATIENT));
+	await(side[2].lost + side[1].lost);
+	assert_int_equal(stats_of(&side[1]).lost, 0);
+	assert_int_equal(stats_of(&side[0]).evicted, 1);
+	/* what had been sent arrived; and it can be made again */
+	buf[1] = 1;
+	must(weir_message_send(side[0].m, FAKE_NODE(2), TYPE_NOTE, buf, 8, PATIENT));
+	await(side[2].notes == 2 && side[1].notes == 2 && side[3].notes == 1);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(side[i].wrong, 0);
+		weir_messenger_close(side[i].m);
+		weir_detach(side[i].w);
+	}
+	fake_stop(f);
+	fake_destroy(f);
+}
+
+static void
+test_restart(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	uint32_t buf[2] = {0, 0};
+	struct both p;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	must(weir_message_send(p.a.m, B, TYPE_NOTE, buf, 8, PATIENT));
+	await(p.b.notes == 1);
+	/* a responses's worth of waiting closes nothing early */
+	weir_messenger_close(p.b.m);
+	await(p.a.lost == 1);
+	assert_int_equal(p.a.status, 0);
+	assert_int_equal(weir_message_send(p.a.m, B, TYPE_NOTE, buf, 8, PATIENT), -ECONNREFUSED);
+	open_side(&p.b, &o);
+	buf[1] = 1;
+	must(weir_message_send(p.a.m, B, TYPE_NOTE, buf, 8, PATIENT));
+	await(p.a.created == 2 && p.b.notes == 2);
+	assert_int_equal(p.b.wrong, 0);
+	close_both(&p);
+}
+
+static void *
+send_until_heard(void *arg)
+{
+	struct both *p = arg;
+	int rc = -ECONNREFUSED;
+
+	while (rc == -ECONNREFUSED)
+		rc = weir_message_send(p->a.m, B, TYPE_MUTE, "x", 1, PATIENT);
+	return (void *)(intptr_t)rc;
+}
+
+/* Who is waited for hears as soon as it listens: before all its handler threads have begun. */
+static void
+test_early(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct fake_options slow = message_plane;
+	struct both p;
+	pthread_t t;
+	void *rc;
+
+	(void)state;
+	o.handler_threads = 4;
+	o.receivers = 4;
+	slow.listen_ms = 10;
+	open_both(&p, &slow, &o);
+	for (int i = 0; i < 5; i++) {
+		weir_messenger_close(p.b.m);
+		assert_int_equal(pthread_create(&t, NULL, send_until_heard, &p), 0);
+		open_side(&p.b, &o);
+		pthread_join(t, &rc);
+		assert_int_equal((intptr_t)rc, 0);
+	}
+	close_both(&p);
+}
+
+/* Two programs of a node that send only, beside one that listens: none is taken for another. */
+static void
+test_clients(void **state)
+{
+	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
+	struct weir_messenger *one, *two;
+	uint64_t in, out = 5;
+	struct weir_request r;
+	struct both p;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	o.flags = WEIR_MESSENGER_CLIENT;
+	must(weir_messenger_open(p.a.w, &o, &one));
+	must(weir_messenger_open(p.a.w, &o, &two));
+	must(weir_request_start(one, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
+	await(kept_count == 1);
+	must(weir_message_request(two, B, TYPE_ECHO, "x", 1, &in, 8, NULL, PATIENT));
+	ask(&p.a, B);
+	ask(&p.b, A);
+	await_looks(&p.b);
+	must(weir_message_disconnect(p.a.m, B)); /* not theirs */
+	assert_int_equal(stats_of(&p.b).lost, 0);
+	must(weir_message_respond(p.b.m, &kept[0], &out, 8));
+	must(weir_request_wait(&r, PATIENT));
+	assert_int_equal(in, 5);
+	/* the other end closes: they do, too */
+	must(weir_message_disconnect(p.b.m, A));
+	assert_int_equal(stats_of(&p.b).created, 1);
+	must(weir_message_request(two, B, TYPE_ECHO, "x", 1, &in, 8, NULL, PATIENT));
+	weir_messenger_close(one);
+	weir_messenger_close(two);
+	close_both(&p);
+}
+
+/* Closing in order waits for responses. */
+static void *
+disconnect(void *arg)
+{
+	return (void *)(intptr_t)weir_message_disconnect(((struct both *)arg)->a.m, B);
+}
+
+static void
+test_graceful(void **state)
+{
+	struct weir_request r;
+	uint64_t in = 0, out = 7;
+	struct both p;
+	pthread_t t;
+	void *rc;
+
+	(void)state;
+	open_both(&p, NULL, NULL);
+	register_keep(&p.b);
+	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
+	/* the other way there is something too */
+	must(weir_message_send(p.b.m, A, TYPE_MUTE, "x", 1, PATIENT));
+	await(kept_count == 1 && p.a.notes == 1);
+	assert_int_equal(pthread_create(&t, NULL, disconnect, &p), 0);
+	stays(p.a.lost == 0);
+	must(weir_message_respond(p.b.m, &kept[0], &out, 8));
+	must(weir_request_wait(&r, PATIENT));
+	assert_int_equal(in, 7);
+	pthread_join(t, &rc);
+	assert_int_equal((intptr_t)rc, 0);
+	await(p.a.lost == 1 && p.b.lost == 1);
+	close_both(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_death),      cmocka_unit_test(test_least_recent),
+	    cmocka_unit_test(test_restart),    cmocka_unit_test(test_early),
+	    cmocka_unit_test(test_clients),    cmocka_unit_test(test_graceful),
+	    cmocka_unit_test(test_data_plane),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

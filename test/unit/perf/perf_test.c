@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir-perf's parts: histogram, plan of sizes and contents, options, control messages. */
+#include "histogram.h"
+#include "message.h"
+#include "options.h"
+#include "schedule.h"
+#include "worlds/words.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void
+test_histogram_buckets(void **state)
+{
+	uint32_t last = 0;
+
+	for (uint64_t v = 0; v < 1u << 20; v++) {
+		uint32_t b = histogram_bucket(v);
+		uint64_t middle = histogram_value(b);
+
+		assert_true(b < HISTOGRAM_BUCKETS);
+		assert_true(b == last || b == last + 1);
+		last = b;
+		/* within 1 % of the truth */
+		assert_true((middle > v ? middle - v : v - middle) * 100 <= v);
+	}
+	assert_int_equal(histogram_bucket((1ull << HISTOGRAM_MAX_BITS) - 1), HISTOGRAM_BUCKETS - 1);
+	assert_int_equal(histogram_bucket(1ull << HISTOGRAM_MAX_BITS), HISTOGRAM_BUCKETS - 1);
+	assert_int_equal(histogram_bucket(UINT64_MAX), HISTOGRAM_BUCKETS - 1);
+}
+
+static void
+test_histogram_percentiles(void **state)
+{
+	static struct histogram a, b;
+
+	histogram_clear(&a);
+	histogram_clear(&b);
+	assert_int_equal(histogram_percentile(&a, 0.5), 0);
+	for (uint64_t v = 1; v <= 100; v++)
+		histogram_record(&a, v);
+	assert_int_equal(histogram_percentile(&a, 0.5), 50);
+	assert_int_equal(histogram_percentile(&a, 0.99), 99);
+	assert_int_equal(histogram_percentile(&a, 0.999), 100);
+	assert_int_equal(histogram_percentile(&a, 0), 1);
+	assert_true(histogram_mean(&a) == 50.5);
+	histogram_record(&b, 1000000);
+	histogram_add(&b, &a);
+	assert_int_equal(b.count, 101);
+	assert_int_equal(b.min, 1);
+	assert_int_equal(b.max, 1000000);
+	assert_int_equal(histogram_percentile(&b, 0.5), 51);
+	/* never more than the largest that was seen */
+	assert_int_equal(histogram_percentile(&b, 1), 1000000);
+}
+
+static void
+test_contents(void **state)
+{
+	struct perf_plan plan = {.test = PERF_BW, .size = 300, .seed = 7}, other = plan;
+	uint8_t buf[300];
+
+	other.seed = 8;
+	for (size_t length = 0; length <= sizeof(buf); length++) {
+		memset(buf, 0, sizeof(buf));
+		perf_plan_fill(&plan, 5, buf, length);
+		assert_true(perf_plan_check(&plan, 5, buf, length));
+		if (length < 8)
+			continue;
+		assert_false(perf_plan_check(&plan, 6, buf, length));
+		assert_false(perf_plan_check(&other, 5, buf, length));
+		for (size_t i = 0; i < length; i += 7) {
+			buf[i] ^= 0x10;
+			assert_false(perf_plan_check(&plan, 5, buf, length));
+			buf[i] ^= 0x10;
+		}
+	}
+	/* two pieces that changed places */
+	perf_plan_fill(&plan, 5, buf, sizeof(buf));
+	for (size_t i = 0; i < 64; i++) {
+		uint8_t byte = buf[i];
+
+		buf[i] = buf[64 + i];
+		buf[64 + i] = byte;
+	}
+	assert_false(perf_plan_check(&plan, 5, buf, sizeof(buf)));
+}
+
+static void
+test_stamps(void **state)
+{
+	uint8_t buf[64] = {0};
+
+	for (size_t length = 0; length <= sizeof(buf); length++) {
+		perf_plan_stamp(77, buf, length);
+		assert_true(perf_plan_stamped(77, buf, length));
+		if (length >= 8)
+			assert_false(perf_plan_stamped(78, buf, length));
+	}
+}
+
+static void
+test_mixed_sizes(void **state)
+{
+	struct perf_plan plan = {.test = PERF_MIX, .count = 100000, .large = 10, .seed = 3};
+	uint32_t of_bit[26] = {0}, large = 0, zero = 0;
+
+	for (uint64_t i = 0; i < plan.count; i++) {
+		uint32_t size = perf_plan_size(&plan, i);
+
+		assert_true(size <= 16u << 20);
+		assert_int_equal(size, perf_plan_size(&plan, i));
+		assert_true(size <= 8192 || size >= 65536);
+		large += size >= 65536;
+		zero += size == 0;
+		of_bit[size ? 32 - (uint32_t)__builtin_clz(size) : 0]++;
+	}
+	assert_int_equal(large, 10);
+	assert_true(zero > 1000);
+	/* every doubling is as likely as the others */
+	for (unsigned bit = 2; bit <= 13; bit++)
+		assert_in_range(of_bit[bit], 6000, 8300);
+	assert_int_equal(perf_plan_largest(&plan), 16u << 20);
+	plan.large = 0;
+	assert_int_equal(perf_plan_largest(&plan), 8192);
+}
+
+static char reason[160];
+
+static enum options_result
+parse(struct perf_options *o, const char *line)
+{
+	char *argv[WORDS_MAX];
+	int argc = words_split("weir-perf", line, argv);
+
+	reason[0] = '\0';
+	enum options_result result = perf_options_parse(argc, argv, o, reason, sizeof(reason));
+
+	/* cause and remedy, in one line */
+	if (result == OPTIONS_WRONG)
+		assert_true(strstr(reason, "; ") && !strchr(reason, '\n'));
+	return result;
+}
+
+static void
+test_options(void **state)
+{
+	struct perf_options o;
+
+	unsetenv("WEIR_INSTANCE");
+	assert_int_equal(parse(&o, ""), OPTIONS_RUN);
+	assert_string_equal(o.instance, "default");
+	setenv("WEIR_INSTANCE", "C", 1); /* which is what it attaches to, and says */
+	assert_int_equal(parse(&o, ""), OPTIONS_RUN);
+	assert_string_equal(o.instance, "C");
+	assert_int_equal(parse(&o, "--instance B"), OPTIONS_RUN);
+	assert_string_equal(o.instance, "B");
+	assert_int_equal(o.test_count, 0);
+	assert_int_equal(
+	    parse(&o, "--instance A node:2 -t lat,bw -s 8,64k,1M -n 100 -w 16 -b --wait sleep "
+		      "--cpu 1 --verify --seed 9 --json --flags RC"),
+	    OPTIONS_RUN);
+	assert_string_equal(o.address, "node:2");
+	assert_int_equal(o.test_count, 2);
+	assert_int_equal(o.tests[1], PERF_BW);
+	assert_int_equal(o.size_count, 3);
+	assert_int_equal(o.sizes[1], 65536);
+	assert_int_equal(o.sizes[2], 1 << 20);
+	assert_int_equal(o.count, 100);
+	assert_int_equal(o.window, 16);
+	assert_true(o.both && o.sleep && o.verify);
+	assert_int_equal(o.cpu, 1);
+	assert_int_equal(o.seed, 9);
+	assert_int_equal(o.format, FORMAT_JSON);
+	assert_int_equal(parse(&o, "node:2 -t rate --all -D 0.5"), OPTIONS_RUN);
+	assert_int_equal(o.size_count, 22);
+	assert_int_equal(o.sizes[21], 16 << 20);
+	assert_int_equal(parse(&o, "node:2 -t mix -n 1000000"), OPTIONS_RUN);
+	assert_int_equal(o.large, 100);
+	assert_int_equal(parse(&o, "--loop -t lat"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--public --service kv"), OPTIONS_RUN);
+	assert_true(o.is_public);
+	assert_int_equal(parse(&o, "service:kv -t lat"), OPTIONS_RUN);
+	assert_int_equal(parse(&o, "--help"), OPTIONS_HELP);
+	assert_int_equal(parse(&o, "--version"), OPTIONS_VERSION);
+}
+
+static void
+test_wrong_options(void **state)
+{
+	static const char *const wrong[] = {
+	    "--bogus",
+	    "-x",
+	    "-t lat",
+	    "node:2",
+	    "node:2 -t",
+	    "node:2 -t fast",
+	    "node:2 -t lat,",
+	    "node:2 -t lat -s",
+	    "node:2 -t lat -s ,",
+	    "node:2 -t lat -s 17m",
+	    "node:2 -t lat -s -1",
+	    "node:2 -t lat -s 8x",
+	    "node:2 -t lat -n 0",
+	    "node:2 -t lat -D 0",
+	    "node:2 -t lat -D nan",
+	    "node:2 -t lat -w 0",
+	    "node:2 -t lat --wait rest",
+	    "node:2 -t lat --cpu -1",
+	    "node:2 node:3 -t lat",
+	    "--loop -t lat --wait sleep",
+	    "--public node:2 -t lat",
+	    "--public --transport tcp",
+	    "node:2 -t mix -n 5 --large 6",
+	    "node:2 -t lat --flags UD",
+	    "node:2 -t lat --seed 1z",
+	    "node:2 -t lat --calibrate --no-calibrate",
+	    "node:2 -t rate --connections 0",
+	    "node:2 -t rate --connections 10 --programs 2 -n 19",
+	    "node:2 -t rate --programs 257",
+	    "node:2 -t rate --pick any",
+	    "node:2 -t rate --rate -1",
+	    "node:2 -t rate --rate 5g",
+	    "node:2 -t rate --stats-period -1",
+	    "node:2 -t read --region 1k",
+	    "node:2 -t read -s 16",
+	    "node:2 -t read -s 64k --region 32k",
+	    "node:2 -t read --transport tcp",
+	    "node:2 -t message --loop",
+	    "node:2 -t message --connections 2",
+	    "node:2 -t request --threads 16 -n 15",
+	    "127.0.0.1 -t rate --transport tcp --flags RING",
+	    "node:2 -t rate --transport udp",
+	    "--loop -t rate --programs 2",
+	    "--loop -i",
+	    "-i",
+	    "node:2 -t lat --adopt",
+	    "node:2 -t bw --adopt --copy",
+	    "node:2 --alltoall -t rate",
+	    "--alltoall --programs 2 -t rate",
+	};
+	struct perf_options o;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		if (parse(&o, wrong[i]) != OPTIONS_WRONG)
+			fail_msg("'%s' was taken", wrong[i]);
+	}
+}
+
+static void
+test_cluster(void **state)
+{
+	struct perf_options o;
+
+	unsetenv("WEIR_CLUSTER");
+	assert_int_equal(parse(&o, "--alltoall -t rate"), OPTIONS_WRONG);
+	setenv("WEIR_CLUSTER", "n0", 1);
+	assert_int_equal(parse(&o, "--alltoall -t rate"), OPTIONS_WRONG);
+	setenv("WEIR_CLUSTER", " n0  n1 n2\n", 1);
+	assert_int_equal(parse(&o, "--alltoall -t rate -n 1"), OPTIONS_RUN);
+	assert_int_equal(o.cluster_count, 3);
+	assert_string_equal(o.cluster[2], "n2");
+}
+
+/* What a prompt sets is checked as the command line is, and what is wrong changes nothing. */
+static void
+test_set(void **state)
+{
+	struct perf_options o;
+	char why[160];
+
+	assert_int_equal(parse(&o, "node:2 -i"), OPTIONS_RUN);
+	assert_true(o.duration_s > 3600);
+	assert_int_equal(perf_options_set(&o, "size", "128", why, sizeof(why)), 0);
+	assert_int_equal(perf_options_set(&o, "size", "256", why, sizeof(why)), 0);
+	assert_int_equal(o.size_count, 1);
+	assert_int_equal(o.sizes[0], 256);
+	assert_int_equal(perf_options_set(&o, "connections", "20", why, sizeof(why)), 0);
+	assert_int_equal(perf_options_set(&o, "count", "10", why, sizeof(why)), -EINVAL);
+	assert_int_equal(o.count, 0);
+	assert_non_null(strstr(why, "raise it to 20"));
+	assert_int_equal(perf_options_set(&o, "count", "40", why, sizeof(why)), 0);
+	assert_int_equal(perf_options_set(&o, "count", "0", why, sizeof(why)), 0);
+	assert_int_equal(o.count, 0);
+	assert_int_equal(perf_options_set(&o, "verify", "on", why, sizeof(why)), 0);
+	assert_true(o.verify);
+	assert_int_equal(perf_options_set(&o, "verify", "perhaps", why, sizeof(why)), -EINVAL);
+	assert_int_equal(perf_options_set(&o, "instance", "B", why, sizeof(why)), -EINVAL);
+	assert_int_equal(perf_options_set(&o, "test", "fast", why, sizeof(why)), -EINVAL);
+	assert_int_equal(o.tests[0], PERF_RATE);
+}
+
+/* The option that is wrong is named, wherever it stands. */
+static void
+test_wrong_names(void **state)
+{
+	static const struct {
+		const char *line, *names;
+	} wrong[] = {
+	    {"node:2 -t fast", "'fast' is no value for '-t'"},
+	    {"node:2 -t lat --window 0", "'0' is no value for '-w'"},
+	    {"node:2 --seed=x -t lat", "'x' is no value for '--seed'"},
+	    {"node:2 -t lat --pause", "option '--pause' needs"},
+	    {"node:2 -t lat -n", "option '-n' needs"},
+	    {"node:2 -t lat --bogus", "unknown option '--bogus'"},
+	    {"node:2 -t lat -x", "unknown option '-x'"},
+	};
+	struct perf_options o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(parse(&o, wrong[i].line), OPTIONS_WRONG);
+		if (!strstr(reason, wrong[i].names))
+			fail_msg("%s: %s", wrong[i].line, reason);
+	}
+}
+
+static void
+test_messages(void **state)
+{
+	struct perf_message m = {.magic = PERF_MAGIC,
+				 .version = PERF_VERSION,
+				 .kind = PERF_REQUEST},
+			    out;
+	uint8_t buf[PERF_MESSAGE_MAX + 8] = {0};
+
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), 0);
+	assert_int_equal(perf_message_read(&out, buf, PERF_MESSAGE_MAX, PERF_REQUEST), 0);
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_END), -EBADMSG);
+	for (size_t n = 0; n < sizeof(buf); n++) {
+		if (n != sizeof(m) && n != PERF_MESSAGE_MAX)
+			assert_int_equal(perf_message_read(&out, buf, n, PERF_REQUEST), -EBADMSG);
+	}
+	m.test = PERF_TESTS;
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.test = PERF_BW;
+	m.size = (16u << 20) + 1;
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.size = 8;
+	m.version++;
+	memcpy(buf, &m, sizeof(m));
+	assert_int_equal(perf_message_read(&out, buf, sizeof(m), PERF_REQUEST), -EBADMSG);
+	/* what would be read lies in memory; what threads send has some */
+	m = (struct perf_message){.magic = PERF_MAGIC,
+				  .version = PERF_VERSION,
+				  .kind = PERF_REQUEST,
+				  .test = PERF_READ,
+				  .size = 65536,
+				  .region = 65536};
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	m.region--;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.test = PERF_CALL;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.threads = 257;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
+	m.threads = 256;
+	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
+	/* never the length of a message of the plan */
+	for (uint32_t size = 0; size < 1000; size++)
+		assert_int_not_equal(perf_message_length(size), size);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_histogram_buckets), cmocka_unit_test(test_histogram_percentiles),
+	    cmocka_unit_test(test_contents),	      cmocka_unit_test(test_stamps),
+	    cmocka_unit_test(test_mixed_sizes),	      cmocka_unit_test(test_options),
+	    cmocka_unit_test(test_wrong_options),     cmocka_unit_test(test_wrong_names),
+	    cmocka_unit_test(test_cluster),	      cmocka_unit_test(test_set),
+	    cmocka_unit_test(test_messages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

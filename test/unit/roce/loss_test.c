@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames that are lost by name: how soon that is noticed, and what it does to the window. What may
+ * leave at once. */
+#include "worlds/roce_net.h"
+
+#define BYTES 65536u
+#define FRAMES (BYTES / 1024)
+#define PSN 100u
+#define NAMED 4
+
+struct pair {
+	struct net *net;
+	struct net_port *a, *b;
+	struct nic_qp *qa, *qb;
+	uint8_t memory[2][BYTES];
+	struct nic_mr mr[2];
+	/* frames of A with such a PSN, and ACKs and NAKs of B, are lost so often */
+	struct {
+		uint32_t psn;
+		unsigned times;
+	} lost[NAMED];
+	unsigned acks_lost, naks_lost;
+};
+
+static bool
+fate(struct net *n, const uint8_t *f, uint32_t length)
+{
+	struct pair *p = n->tap_user;
+	uint32_t psn = get32(f + BTH_AT + 8) & PSN_MASK;
+	unsigned *times = NULL;
+
+	(void)length;
+	if (get16(f + 12) != ETH_TYPE_IP)
+		return true;
+	if (get32(f + IP_AT + 12) == net_ip(1)) {
+		times = AETH_TYPE(f[EXT_AT]) == AETH_NAK ? &p->naks_lost : &p->acks_lost;
+	} else {
+		for (unsigned i = 0; i < NAMED; i++)
+			times = p->lost[i].psn == psn ? &p->lost[i].times : times;
+	}
+	if (times == NULL || *times == 0)
+		return true;
+	--*times;
+	return false;
+}
+
+/* After it the round trip is known, and the window lets a message leave whole. */
+static struct pair *
+pair_create(const struct roce_config *config)
+{
+	struct pair *p = calloc(1, sizeof(*p));
+	struct requester *rq;
+
+	p->net = net_create(2, 1, config, 3);
+	p->net->step = 1000;
+	p->net->tap = fate;
+	p->net->tap_user = p;
+	p->a = &p->net->node[0].port[0];
+	p->b = &p->net->node[1].port[0];
+	net_connect(p->a, p->b, PSN, &p->qa, &p->qb);
+	for (unsigned i = 0; i < 2; i++)
+		roce_ops.mr_reg(roce_nic_device(p->net->node[i].dev), p->memory[i], BYTES,
+				NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ, &p->mr[i]);
+	((struct roce_qp *)p->qb)->access |= NIC_REMOTE_READ;
+	rq = &((struct roce_qp *)p->qa)->rq;
+	rq->window.size = rq->window.threshold = 4 * BYTES;
+	return p;
+}
+
+static struct window *
+window(struct pair *p)
+{
+	return &((struct roce_qp *)p->qa)->rq.window;
+}
+
+static void
+pair_destroy(struct pair *p)
+{
+	net_destroy(p->net);
+	free(p);
+}
+
+/* One message of FRAMES frames; returns how long it took, ns. */
+static uint64_t
+transfer(struct pair *p, enum nic_opcode opcode)
+{
+	struct nic_send_wr wr = {.opcode = (uint8_t)opcode,
+				 .flags = NIC_SIGNALED,
+				 .sge_count = 1,
+				 .sge = {{p->mr[0].address, BYTES, p->mr[0].lkey}},
+				 .remote_address = p->mr[1].address,
+				 .rkey = p->mr[1].rkey};
+	unsigned wcs = p->a->wcs;
+	uint64_t begun = p->net->now;
+
+	for (unsigned i = 0; i < BYTES; i++)
+		p->memory[opcode == NIC_READ][i] = (uint8_t)net_random(p->net);
+	assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+	while (p->a->wcs == wcs && p->net->now - begun < 100000000)
+		net_turn(p->net);
+	assert_int_equal(p->a->wcs, wcs + 1);
+	assert_int_equal(p->a->wc[wcs].status, NIC_WC_SUCCESS);
+	assert_memory_equal(p->memory[0], p->memory[1], BYTES);
+	return p->net->now - begun;
+}
+
+static struct nic_counters
+sender(struct pair *p)
+{
+	return net_counters(&p->net->node[0]);
+}
+
+/* A frame, and then the same again twice: each time a NAK tells, none waits for the timer. */
+static void
+lost_again(void **state)
+{
+	static const enum nic_opcode opcodes[] = {NIC_WRITE, NIC_SEND};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct pair *p = pair_create(NULL);
+
+		net_post_recvs(p->b, &p->mr[1], 2, BYTES);
+		transfer(p, NIC_WRITE);
+		p->lost[0].psn = PSN + FRAMES + 20;
+		p->lost[0].times = 3;
+		transfer(p, opcodes[i]);
+		assert_int_equal(sender(p).timeouts, 0);
+		assert_int_equal(sender(p).naks_received, 3);
+		pair_destroy(p);
+	}
+}
+
+/* The same with an answer to a READ: whoever asked sees it in the answers behind. */
+static bool
+answer_lost(struct net *n, const uint8_t *f, uint32_t length)
+{
+	struct pair *p = n->tap_user;
+
+	(void)length;
+	if (get32(f + IP_AT + 12) != net_ip(1) || p->lost[0].times == 0 ||
+	    (get32(f + BTH_AT + 8) & PSN_MASK) != p->lost[0].psn)
+		return true;
+	p->lost[0].times--;
+	return false;
+}
+
+static void
+answer_lost_again(void **state)
+{
+	struct pair *p = pair_create(NULL);
+
+	(void)state;
+	transfer(p, NIC_READ);
+	p->net->tap = answer_lost;
+	p->lost[0].psn = PSN + FRAMES + 20;
+	p->lost[0].times = 3;
+	transfer(p, NIC_READ);
+	assert_int_equal(sender(p).timeouts, 0);
+	assert_int_equal(sender(p).retransmits, 3); /* requests */
+	pair_destroy(p);
+}
+
+/* Nothing comes behind the frame that is lost, or the NAK is: the timer, soon. */
+static void
+silence_is_short(void **state)
+{
+	struct pair *p = pair_create(NULL);
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	p->lost[0].psn = PSN + 2 * FRAMES - 1;
+	p->lost[0].times = 1;
+	assert_true(transfer(p, NIC_WRITE) < 500000);
+	assert_int_equal(sender(p).timeouts, 1);
+	p->lost[0].psn = PSN + 2 * FRAMES + 7;
+	p->lost[0].times = p->naks_lost = 1;
+	assert_true(transfer(p, NIC_WRITE) < 500000);
+	assert_int_equal(sender(p).timeouts, 2);
+	pair_destroy(p);
+}
+
+/* Only ACKs were lost: what is sent again is little, and the window is what it was. */
+static void
+late_acks(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	uint32_t size;
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	size = window(p)->size;
+	p->acks_lost = 3;
+	transfer(p, NIC_WRITE);
+	assert_true(sender(p).timeouts > 0);
+	assert_true(window(p)->size >= size);
+	pair_destroy(p);
+}
+
+/*
+ * The sender had no CPU for a while, as any turn here is longer than it waits for an answer: the
+ * ACK lies behind more than a burst of other frames.
+ */
+static void
+acks_unread(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct requester *rq = &((struct roce_qp *)p->qa)->rq;
+	struct nic_send_wr one = {.opcode = NIC_WRITE}, many = one;
+	unsigned turns = 0;
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	((struct roce_qp *)p->qb)->rq.window.size = 4 * BYTES;
+	many.sge_count = 1;
+	many.sge[0] = (struct nic_sge){p->mr[1].address, BYTES, p->mr[1].lkey};
+	many.remote_address = p->mr[0].address;
+	many.rkey = p->mr[0].rkey;
+	p->net->step = 10000000;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(nic_post_send(p->qb, &many, 1), 1);
+	assert_int_equal(nic_post_send(p->qa, &one, 1), 1);
+	do
+		net_turn(p->net);
+	while (rq->una != rq->next && ++turns < 20);
+	assert_int_equal(sender(p).timeouts, 0);
+	assert_in_range(turns, 4, 19);
+	pair_destroy(p);
+}
+
+/* A NAK that comes twice, as all frames do, makes nobody go back twice. */
+static void
+told_twice(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	uint64_t before;
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	before = sender(p).retransmits;
+	p->net->dup = 100;
+	p->lost[0].psn = PSN + FRAMES;
+	p->lost[0].times = 1;
+	transfer(p, NIC_WRITE);
+	assert_true(sender(p).retransmits - before <= FRAMES);
+	pair_destroy(p);
+}
+
+/* A round trip that is longer than the shortest timeout is learnt: then nothing is sent twice. */
+static void
+long_way(void **state)
+{
+	struct pair *p = pair_create(NULL);
+	struct nic_send_wr wr = {.opcode = NIC_WRITE,
+				 .flags = NIC_SIGNALED,
+				 .sge_count = 1,
+				 .sge = {{p->mr[0].address, 64, p->mr[0].lkey}},
+				 .remote_address = p->mr[1].address,
+				 .rkey = p->mr[1].rkey};
+	uint64_t before = 0;
+
+	(void)state;
+	transfer(p, NIC_WRITE); /* the way was short before */
+	p->net->step = 1000000;
+	for (unsigned i = 0; i < 20; i++) {
+		if (i == 10)
+			before = sender(p).timeouts;
+		assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+		for (unsigned k = 0; k < 30; k++)
+			net_turn(p->net);
+		assert_int_equal(p->a->wcs, i + 2);
+	}
+	assert_true(before > 0);
+	assert_int_equal(sender(p).timeouts, before);
+	pair_destroy(p);
+}
+
+/* Without a queue a loss was chance; with one it is the queue that has no room. */
+static void
+chance_or_queue(void **state)
+{
+	struct window w;
+
+	(void)state;
+	roce_window_init(&w, 4096, 4, 1u << 20);
+	w.size = 800000;
+	w.rtt = 12000;
+	roce_window_lost(&w, 10);
+	assert_int_equal(w.size, 700000);
+	roce_window_lost(&w, 11); /* of the same window */
+	assert_int_equal(w.size, 700000);
+	roce_window_acked(&w, 4096, 10, 20, 1);
+	w.size = 800000;
+	w.rtt = 24000;
+	roce_window_lost(&w, 20);
+	assert_int_equal(w.size, 400000);
+	roce_window_timeout(&w, 20);
+	assert_int_equal(w.size, w.floor);
+	roce_window_restore(&w);
+	assert_int_equal(w.size, 800000);
+	roce_window_marked(&w, 20);
+	assert_int_equal(w.size, 400000);
+}
+
+static unsigned bytes_before_small;
+static bool small_seen;
+
+static bool
+see_small(struct net *n, const uint8_t *f, uint32_t length)
+{
+	small_seen |= get16(f + 12) == ETH_TYPE_IP && f[BTH_AT] == RC_WRITE_ONLY;
+	bytes_before_small += small_seen ? 0 : length;
+	return true;
+}
+
+/* However much one QP may have in flight, another one waits for a turn of 64 KiB at most. */
+static void
+stream_gives_way(void **state)
+{
+	struct roce_config config = {.mtu = 4096};
+	struct pair *p = pair_create(&config);
+	struct nic_send_wr wr = {.sge_count = 1,
+				 .opcode = NIC_WRITE,
+				 .sge = {{p->mr[0].address, BYTES, p->mr[0].lkey}},
+				 .remote_address = p->mr[1].address,
+				 .rkey = p->mr[1].rkey};
+	struct nic_context *nic = roce_nic_context(p->a->ctx);
+	struct nic_qp *qa, *qb;
+	bool busy = false;
+
+	(void)state;
+	transfer(p, NIC_WRITE);
+	net_connect(p->a, p->b, PSN, &qa, &qb);
+	window(p)->size = window(p)->threshold = 16 * BYTES;
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(nic_post_send(p->qa, &wr, 1), 1);
+	p->net->tap = see_small;
+	nic_flush(nic, p->net->now);
+	assert_in_range(bytes_before_small, BYTES, 3 * BYTES / 2);
+	wr.sge[0].length = 64;
+	assert_int_equal(nic_post_send(qa, &wr, 1), 1);
+	nic_poll(nic, p->a->wc, 32, p->net->now, &busy);
+	assert_true(busy); /* the engine goes on */
+	nic_flush(nic, p->net->now);
+	assert_true(small_seen);
+	assert_in_range(bytes_before_small, BYTES, 2 * BYTES);
+	pair_destroy(p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(lost_again),	cmocka_unit_test(answer_lost_again),
+	    cmocka_unit_test(silence_is_short), cmocka_unit_test(late_acks),
+	    cmocka_unit_test(acks_unread),	cmocka_unit_test(told_twice),
+	    cmocka_unit_test(chance_or_queue),	cmocka_unit_test(long_way),
+	    cmocka_unit_test(stream_gives_way),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

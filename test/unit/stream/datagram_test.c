@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the library says of datagram connections, and of options that can't be. */
+#include "worlds/stream_pair.h"
+
+enum { MTU = 1000 };
+
+static void
+refused(int rc, int want, const char *reason)
+{
+	assert_int_equal(rc, want);
+	if (!strstr(weir_reason(), reason))
+		fail_msg("'%s' does not say '%s'", weir_reason(), reason);
+}
+
+/* At the call, whichever call it is, and nothing is taken. */
+static void
+test_too_long(void **state)
+{
+	static const char *const ways[] = {FAKE_LOCAL, FAKE_REMOTE};
+	static const struct fake_options o = {.mtu = MTU, .first = 65536};
+	static uint8_t m[WEIR_STREAM_MESSAGE_MAX + 1];
+
+	(void)state;
+	for (int way = 0; way < 2; way++) {
+		struct pair p = pair_open(ways[way], &o, false);
+		void *buf;
+
+		assert_int_equal(weir_conn_mtu(p.c), MTU);
+		assert_int_equal(weir_conn_mtu(p.d), MTU);
+		refused(weir_send(p.c, m, MTU + 1, -1), -EMSGSIZE, "at most 1000 bytes");
+		refused(weir_send(p.d, m, sizeof(m) - 1, -1), -EMSGSIZE, "datagram");
+		refused(weir_send(p.d, m, sizeof(m), -1), -EMSGSIZE, "bytes");
+		refused(weir_send_notify(p.c, m, 8192, WEIR_NOTIFY, 1, 0), -EMSGSIZE, "datagram");
+		refused(weir_send_notify(p.c, m, 8, WEIR_RC, 1, 0), -EINVAL, "for datagrams");
+		refused(weir_send_notify(p.c, m, 8, WEIR_RING, 1, 0), -EINVAL, "for datagrams");
+		assert_int_equal(weir_send_notify(p.c, m, 8, WEIR_UD, 1, 0), 0);
+		assert_int_equal(pair_recv(&p, p.d, m, 8, &(size_t){0}), 0);
+		refused(weir_send_reserve(p.c, MTU + 1, -1, &buf), -EMSGSIZE, "datagram");
+		for (size_t length = 0; length <= MTU; length += 50)
+			pair_pass(&p, p.c, p.d, (uint32_t)length, length);
+		assert_int_equal(weir_send_reserve(p.c, MTU, 0, &buf), 0);
+		memset(buf, 0, MTU);
+		assert_int_equal(weir_send_commit(p.c, buf, MTU, 0, 0), 0);
+		assert_int_equal(pair_recv(&p, p.d, m, MTU, &(size_t){0}), 0);
+		pair_close(&p);
+	}
+}
+
+static void
+test_streams(void **state)
+{
+	static const struct fake_options o = {.slow_open = true};
+	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
+	struct fake *f = fake_create(&o);
+	struct weir *w = fake_attach(f);
+	struct weir_address address;
+	struct weir_listener *l;
+	struct weir_conn *c;
+
+	(void)state;
+	assert_int_equal(weir_conn_mtu(p.c), WEIR_STREAM_MESSAGE_MAX);
+	pair_close(&p);
+	assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
+	assert_int_equal(weir_listen(w, "svc", 0, &l), 0);
+	assert_int_equal(weir_connect(w, &address, 0, &c), 0);
+	assert_int_equal(weir_conn_mtu(c), -EAGAIN);
+	weir_lost(w);
+	weir_detach(w);
+	fake_destroy(f);
+}
+
+static void
+test_options(void **state)
+{
+	static const uint32_t operations[] = {WEIR_RING, WEIR_READ, WEIR_WRITE};
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_connect_options o = {.flags = 0x80000000};
+	struct weir_address address;
+	struct weir_conn *c;
+
+	(void)state;
+	assert_int_equal(weir_address_parse(FAKE_LOCAL, &address), 0);
+	refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "flag");
+	o.flags = WEIR_UD | WEIR_RC;
+	refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "either");
+	for (unsigned op = 0; op < 3; op++) {
+		o.flags = WEIR_UD | operations[op];
+		refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "operation");
+		for (unsigned other = op + 1; other < 3; other++) {
+			o.flags = operations[op] | operations[other];
+			refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "operation");
+		}
+	}
+	refused(weir_send_notify(p.c, "x", 1, WEIR_UD, 0, 0), -EINVAL, "no datagram");
+	refused(weir_send_notify(p.c, "x", 1, WEIR_UD | WEIR_RC, 0, 0), -EINVAL, "either");
+	assert_int_equal(weir_send_notify(p.c, "x", 1, WEIR_RC, 0, 0), 0);
+	o.flags = 0;
+	for (o.window = 1; o.window < WEIR_WINDOW_MIN; o.window += 1651)
+		refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "8256");
+	o.window = WEIR_WINDOW_MIN - 1;
+	refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "8256");
+	o.window = WEIR_WINDOW_MIN;
+	assert_int_equal(weir_connect_with(p.a, &address, &o, 0, &c), 0);
+	fake_settle(p.f);
+	weir_close(c);
+	weir_close(pair_accept(&p));
+	pair_close(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_too_long),
+	    cmocka_unit_test(test_streams),
+	    cmocka_unit_test(test_options),
+	};
+
+	return cmocka_run_group_tests_name("stream_datagram", tests, NULL, NULL);
+}

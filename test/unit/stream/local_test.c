@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Local connections: bytes go by a segment between two programs, which don't trust each other. */
+#include "worlds/stream_pair.h"
+
+#include "stream/conn.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const size_t sizes[] = {0,     1,     8,	    47,	    48,	     49,      108,   109,
+			       947,   948,   949,   4096,   8192,    8193,    32767, 32768,
+			       32769, 65536, 65537, 200000, 1 << 20, 16 << 20};
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static void
+test_sizes(void **state)
+{
+	for (int self = 0; self < 2; self++) {
+		struct pair p = pair_open(FAKE_LOCAL, NULL, self);
+
+		(void)state;
+		for (size_t i = 0; i < COUNT(sizes); i++) {
+			pair_pass(&p, p.c, p.d, (uint32_t)i, sizes[i]);
+			pair_pass(&p, p.d, p.c, (uint32_t)i + 100, sizes[i]);
+		}
+		/* wraps of ring and area */
+		for (uint32_t i = 0; i < 3000; i++)
+			pair_pass(&p, p.c, p.d, i, (i * 7919) % 3000);
+		pair_close(&p);
+	}
+}
+
+/* What lies whole in the segment is complete, asked for by WEIR_NOTIFY or not. */
+static void
+test_flush(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	size_t length = 40000; /* goes in pieces: the area has 64 KiB */
+	uint8_t *m = make_message(1, length);
+
+	(void)state;
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_send(p.c, m, 64, 0), 0);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	/* the rest of this one waits for room */
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	assert_int_equal(weir_flush(p.c, 0), -EAGAIN);
+	assert_int_equal(weir_recv(p.d, m, 64, &length, 0), 0);
+	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), 0);
+	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), -EAGAIN);
+	assert_int_equal(weir_flush(p.c, 0), 0);
+	assert_int_equal(weir_recv(p.d, m, 40000, &length, 0), 0);
+	check_message(m, 1, length);
+	free(m);
+	pair_close(&p);
+}
+
+/* How many messages there were is told to the data plane, once there is a pause. */
+static void
+test_counted(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_segment_geometry g;
+	const uint8_t *base = fake_segment(p.f, &g);
+	const struct weir_segment_conn *line = (const void *)(base + weir_segment_conns_at(&g, 0));
+	struct weir_event e;
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++)
+		pair_pass(&p, p.c, p.d, i, i * 997);
+	for (unsigned i = 0; i < 20; i++)
+		weir_poll(p.b, &e, 1);
+	assert_int_equal(line[p.c->conn_index].received, 40);
+	pair_close(&p);
+}
+
+static void
+test_too_long(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "", WEIR_STREAM_MESSAGE_MAX + 1ul, 0), -EMSGSIZE);
+	assert_int_equal(weir_send(p.c, "", 1ul << 32, 0), -EMSGSIZE);
+	assert_true(*weir_reason());
+	pair_close(&p);
+}
+
+/* A buffer too small leaves the message where it is, whatever its way. */
+static void
+test_small_buffer(void **state)
+{
+	static const size_t lengths[] = {1, 49, 948, 949, 8193, 100000};
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(lengths); i++) {
+		size_t length = lengths[i], n = 0;
+		uint8_t *m = make_message(1, length), *in = malloc(length);
+
+		assert_int_equal(weir_send(p.c, m, length, 0), 0);
+		assert_int_equal(pair_recv(&p, p.d, in, length - 1, &n), -EMSGSIZE);
+		assert_int_equal(n, length);
+		assert_int_equal(weir_recv(p.d, in, 0, &n, 0), -EMSGSIZE);
+		assert_int_equal(weir_recv(p.d, in, length, &n, 0), 0);
+		check_message(in, 1, length);
+		free(m);
+		free(in);
+	}
+	pair_close(&p);
+}
+
+/* Sends until full, then takes all out: nothing is lost, doubled or reordered, and it is writable
+ * again. */
+static void
+fill_and_drain(struct pair *p, size_t length)
+{
+	uint8_t *in = malloc(length + 1);
+	struct weir_event e;
+	uint32_t sent = 0;
+	size_t n;
+	int rc;
+
+	for (;; sent++) {
+		uint8_t *m = make_message(sent, length);
+
+		rc = weir_send(p->c, m, length, 0);
+		free(m);
+		if (rc)
+			break;
+		assert_true(sent < 100000);
+	}
+	assert_int_equal(rc, -EAGAIN);
+	assert_int_equal(weir_poll(p->a, &e, 1), 0);
+	for (uint32_t i = 0; i < sent; i++) {
+		assert_int_equal(pair_recv(p, p->d, in, length, &n), 0);
+		assert_int_equal(n, length);
+		check_message(in, i, length);
+	}
+	assert_int_equal(weir_recv(p->d, in, length, &n, 0), -EAGAIN);
+	assert_int_equal(weir_poll(p->a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	assert_ptr_equal(e.conn, p->c);
+	assert_int_equal(weir_poll(p->a, &e, 1), 0);
+	free(in);
+}
+
+static void
+test_full(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		fill_and_drain(&p, 0);
+		fill_and_drain(&p, 64);
+		fill_and_drain(&p, 948);
+		fill_and_drain(&p, 5000);
+		fill_and_drain(&p, 32768);
+		fill_and_drain(&p, 100000);
+	}
+	pair_close(&p);
+}
+
+/* Who receives on one connection only stalls the others within their window, and loses nothing of
+ * them. */
+static void
+test_slow_neighbour(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	static uint8_t big[6000];
+	uint32_t sent = 0, got = 0;
+	uint64_t bytes = 0;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(fake_segments(p.f), 1);
+	/* much more than ring and area hold goes to the slow one, between messages to the other */
+	for (uint32_t i = 0; i < 20000; i++) {
+		size_t length = i % 3 ? 100 : sizeof(big);
+
+		memcpy(big, &sent, sizeof(sent));
+		if (weir_send(p.c, big, length, 0) == 0) {
+			bytes += weir_segment_cost((uint32_t)length);
+			sent++;
+		}
+		if (weir_send(c2, &i, sizeof(i), 0) == 0) {
+			uint32_t in;
+
+			assert_int_equal(weir_recv(d2, &in, sizeof(in), &n, 0), 0);
+			assert_int_equal(in, i);
+		} else {
+			fail_msg("the fast connection is stalled at %u", i);
+		}
+	}
+	assert_true(bytes > WEIR_SEGMENT_WINDOW - 8192 && bytes <= WEIR_SEGMENT_WINDOW);
+	for (; weir_recv(p.d, big, sizeof(big), &n, 0) == 0; got++)
+		assert_memory_equal(big, &got, sizeof(got));
+	assert_int_equal(got, sent);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
+static void
+test_events(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_event e[8];
+	char buf[8];
+	size_t n;
+
+	(void)state;
+	weir_conn_set_user(p.d, &p);
+	assert_int_equal(weir_poll(p.b, e, 8), 0);
+	assert_int_equal(weir_send(p.c, "one", 3, 0), 0);
+	assert_int_equal(weir_send(p.c, "two", 3, 0), 0);
+	assert_int_equal(weir_poll(p.b, e, 8), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_READABLE);
+	assert_ptr_equal(e[0].conn, p.d);
+	assert_ptr_equal(e[0].user, &p);
+	/* once, until recv has found nothing */
+	assert_int_equal(weir_send(p.c, "three", 5, 0), 0);
+	assert_int_equal(weir_poll(p.b, e, 8), 0);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
+	assert_int_equal(weir_poll(p.b, e, 8), 0);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
+	assert_memory_equal(buf, "three", 5);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), -EAGAIN);
+	assert_int_equal(weir_send(p.c, "four", 4, 0), 0);
+	assert_int_equal(weir_poll(p.b, e, 8), 1);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
+	/* sent ones with a cookie: at once */
+	assert_int_equal(weir_send_notify(p.c, "five", 4, WEIR_NOTIFY, 55, 0), 0);
+	assert_int_equal(weir_poll(p.a, e, 8), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_SENT);
+	assert_int_equal(e[0].status, 0);
+	assert_int_equal(e[0].cookie, 55);
+	assert_int_equal(weir_send_notify(p.c, "x", 1, 1u << 31, 0, 0), -EINVAL);
+	pair_close(&p);
+}
+
+/* Large messages are reported before they are copied; all of several arrive. */
+static void
+test_large_events(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	uint8_t *m = make_message(3, 5000), in[5000];
+	unsigned seen = 0, polls = 0;
+	struct weir_event e[4];
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(weir_send(p.c, m, 5000, 0), 0);
+		assert_int_equal(weir_send(c2, m, 5000, 0), 0);
+	}
+	while (seen < 6 && polls++ < 100) {
+		int got = weir_poll(p.b, e, 4);
+
+		for (int i = 0; i < got; i++) {
+			assert_int_equal(e[i].type, WEIR_EVENT_READABLE);
+			while (weir_recv(e[i].conn, in, sizeof(in), &n, 0) == 0) {
+				check_message(in, 3, 5000);
+				seen++;
+			}
+		}
+	}
+	assert_int_equal(seen, 6);
+	free(m);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
+static void
+test_close(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_event e[4];
+	uint8_t *m = make_message(9, 3000), in[3000];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "last", 4, 0), 0);
+	assert_int_equal(weir_send(p.c, m, 3000, 0), 0);
+	weir_close(p.c);
+	p.c = NULL;
+	fake_settle(p.f);
+	/* queued data first, then one event */
+	assert_int_equal(weir_poll(p.b, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_READABLE);
+	assert_int_equal(weir_recv(p.d, in, 3000, &n, 0), 0);
+	assert_int_equal(n, 4);
+	assert_int_equal(weir_poll(p.b, e, 4), 0);
+	assert_int_equal(weir_recv(p.d, in, 3000, &n, 0), 0);
+	check_message(in, 9, 3000);
+	assert_int_equal(weir_recv(p.d, in, 3000, &n, 0), -ESHUTDOWN);
+	assert_int_equal(weir_poll(p.b, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	assert_int_equal(e[0].status, 0);
+	assert_int_equal(weir_poll(p.b, e, 4), 0);
+	assert_int_equal(weir_send(p.d, "x", 1, 0), -ECONNRESET);
+	assert_int_equal(weir_recv(p.d, in, 3000, &n, -1), -ESHUTDOWN);
+	free(m);
+	pair_close(&p);
+}
+
+/* The rest of a large message that was accepted goes before the end. */
+static void
+test_close_with_a_rest(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	uint8_t *m = make_message(4, 1 << 20), *in = malloc(1 << 20);
+	struct weir_event e;
+	int rc = -EAGAIN;
+	size_t n = 0;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, m, 1 << 20, 0), 0);
+	weir_close(p.c);
+	p.c = NULL;
+	for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
+		fake_settle(p.f);
+		weir_poll(p.a, &e, 1);
+		rc = weir_recv(p.d, in, 1 << 20, &n, 0);
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(n, 1 << 20);
+	check_message(in, 4, n);
+	weir_poll(p.a, &e, 1);
+	fake_settle(p.f);
+	assert_int_equal(weir_recv(p.d, in, 1 << 20, &n, 0), -ESHUTDOWN);
+	free(m);
+	free(in);
+	pair_close(&p);
+}
+
+static void
+test_peer_dies(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_event e[4];
+	char buf[8];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "last", 4, 0), 0);
+	fake_die(p.f, p.a);
+	fake_turn(p.f);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), -ECONNRESET);
+	assert_int_equal(weir_send(p.d, "x", 1, 0), -ECONNRESET);
+	assert_int_equal(weir_poll(p.b, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_CLOSED);
+	assert_int_equal(e[0].status, -ECONNRESET);
+	weir_close(p.d);
+	weir_lost(p.a); /* it doesn't wait for anything any more */
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+/* Accepting comes long after data and end have come. */
+static void
+test_late_accept(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2;
+	struct weir_event e[4];
+	char buf[8];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_send(c2, "early", 5, 0), 0);
+	weir_close(c2);
+	fake_settle(p.f);
+	/* the other connection of the same segment gets on meanwhile */
+	pair_pass(&p, p.c, p.d, 1, 100);
+	assert_int_equal(weir_poll(p.b, e, 4), 1);
+	assert_int_equal(e[0].type, WEIR_EVENT_ACCEPT);
+	assert_ptr_equal(e[0].listener, p.l);
+	d2 = pair_accept(&p);
+	assert_int_equal(weir_recv(d2, buf, 8, &n, 0), 0);
+	assert_memory_equal(buf, "early", 5);
+	assert_int_equal(weir_recv(d2, buf, 8, &n, 0), -ESHUTDOWN);
+	weir_close(d2);
+	assert_int_equal(weir_accept(p.l, 0, &d2), -EAGAIN);
+	pair_close(&p);
+}
+
+static void
+test_loans(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	static const size_t lengths[] = {3000, 20, 0, 9000, 949, 30000};
+	struct weir_loan loan[COUNT(lengths)];
+
+	(void)state;
+	for (int round = 0; round < 50; round++) {
+		for (size_t i = 0; i < COUNT(lengths); i++) {
+			uint8_t *m = make_message((uint32_t)i, lengths[i]);
+
+			assert_int_equal(weir_send(p.c, m, lengths[i], 0), 0);
+			free(m);
+		}
+		for (size_t i = 0; i < COUNT(lengths); i++) {
+			assert_int_equal(weir_recv_loan(p.d, &loan[i], 0), 0);
+			assert_int_equal(loan[i].length, lengths[i]);
+		}
+		assert_int_equal(weir_recv_loan(p.d, &loan[0], 0), -EAGAIN);
+		for (size_t k = 0; k < COUNT(lengths); k++) {
+			size_t i = (k * 5 + (size_t)round) % COUNT(lengths);
+
+			check_message(loan[i].data, (uint32_t)i, lengths[i]);
+			weir_release(p.b, &loan[i]);
+			weir_release(p.b, &loan[i]); /* again does nothing */
+		}
+	}
+	/* one that is kept beyond the connection */
+	assert_int_equal(
+	    weir_send(p.c, "kept and large enough for the area ...................", 40, 0), 0);
+	assert_int_equal(weir_recv_loan(p.d, &loan[0], 0), 0);
+	weir_close(p.d);
+	p.d = NULL;
+	assert_memory_equal(loan[0].data, "kept", 4);
+	weir_release(p.b, &loan[0]);
+	pair_close(&p);
+}
+
+static void
+test_zero_copy(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	uint8_t in[40000];
+	void *buf;
+	size_t n;
+
+	(void)state;
+	for (uint32_t i = 0; i < 300; i++) {
+		size_t length = i % 2 ? 100 : 20000 + i;
+		uint8_t *m = make_message(i, length);
+
+		assert_int_equal(weir_send_reserve(p.c, length + 50, 0, &buf), 0);
+		memcpy(buf, m, length);
+		if (i % 7 == 0) {
+			weir_send_abandon(p.c, buf);
+		} else {
+			assert_int_equal(weir_send_commit(p.c, buf, length, 0, 0), 0);
+			assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+			assert_int_equal(n, length);
+			check_message(in, i, length);
+		}
+		free(m);
+	}
+	assert_int_equal(weir_send_commit(p.c, in, 10, 0, 0), -EINVAL);
+	assert_int_equal(weir_send_reserve(p.c, 65ul * 8192, 0, &buf), -EMSGSIZE);
+	pair_close(&p);
+}
+
+/* A sender that sleeps is rung when there is room for the rest of what goes in pieces. */
+static void
+test_rest_of_pieces(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	const size_t length = 200000;
+	uint8_t *m = make_message(1, length), *in = malloc(length);
+	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
+	struct weir_event e;
+	size_t n = 0;
+	int rc = -EAGAIN;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) /* the receiver has been at rest for long */
+		assert_int_equal(weir_recv(p.d, in, length, &n, 0), -EAGAIN);
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	for (int round = 0; rc && round < 20; round++) {
+		while (weir_arm(p.a) == -EAGAIN)
+			weir_poll(p.a, &e, 1);
+		for (int i = 0; rc && i < 100; i++)
+			rc = weir_recv(p.d, in, length, &n, 0);
+		assert_true(!rc || poll(&fd, 1, 0) == 1);
+		weir_poll(p.a, &e, 1);
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(n, length);
+	check_message(in, 1, length);
+	free(in);
+	free(m);
+	pair_close(&p);
+}
+
+/* A place is kept while others send around it for laps of the byte area, and goes out as it is. */
+static void
+test_reservation_is_kept(void **state)
+{
+	static const size_t others[] = {1000, 8000, 15000, 31000};
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	uint8_t in[40000];
+	size_t n;
+
+	(void)state;
+	for (uint32_t round = 0; round < 24; round++) {
+		size_t length = 2000 + 577 * round;
+		uint8_t *m = make_message(round, length);
+		void *buf, *second;
+
+		assert_int_equal(weir_send_reserve(p.c, length, 0, &buf), 0);
+		memcpy(buf, m, length);
+		/* a second one lies elsewhere */
+		assert_int_equal(weir_send_reserve(p.c, length, 0, &second), 0);
+		memcpy(second, m, length);
+		for (uint32_t i = 0; i < round * 5; i++) {
+			size_t other = others[i % 4];
+			uint8_t *o = make_message(i, other);
+
+			assert_int_equal(weir_send(p.c, o, other, 0), 0);
+			assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+			assert_int_equal(n, other);
+			check_message(in, i, other);
+			free(o);
+		}
+		check_message(buf, round, length);
+		if (round % 5 == 4) {
+			weir_send_abandon(p.c, buf);
+		} else {
+			assert_int_equal(weir_send_commit(p.c, buf, length - round, 0, 0), 0);
+			assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+			assert_int_equal(n, length - round);
+			assert_memory_equal(in, m, n);
+			assert_int_equal(weir_send_commit(p.c, buf, 10, 0, 0), -EINVAL);
+		}
+		assert_int_equal(weir_send_commit(p.c, second, length, 0, 0), 0);
+		assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+		check_message(in, round, length);
+		free(m);
+	}
+	pair_close(&p);
+}
+
+/* ---- the end of the data plane, forks ---- */
+
+static void
+test_data_plane_gone(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_event e[4];
+	struct weir_conn *c;
+	char buf[8];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "whole", 5, 0), 0);
+	weir_lost(p.a);
+	weir_lost(p.b);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, -1), 0);
+	assert_int_equal(n, 5);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, -1), -ENODEV);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), -ENODEV);
+	assert_int_equal(weir_send(p.c, "x", 1, -1), -ENODEV);
+	assert_int_equal(weir_flush(p.c, -1), -ENODEV);
+	assert_int_equal(weir_accept(p.l, -1, &c), -ENODEV);
+	weir_poll(p.a, e, 4);
+	assert_int_equal(weir_poll(p.a, e, 4), -ENODEV);
+	assert_int_equal(weir_wait(p.a, e, 4, -1), -ENODEV);
+	assert_int_equal(weir_arm(p.a), -ENODEV);
+	assert_int_equal(weir_node(p.a), -ENODEV);
+	weir_detach(p.a);
+	weir_detach(p.b);
+	fake_destroy(p.f);
+}
+
+static void
+test_fork(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_event e;
+	struct weir_conn *c;
+	struct weir_loan loan;
+	struct weir_address address;
+	char buf[8];
+	int status;
+	size_t n;
+	void *b;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "parent", 6, 0), 0);
+	weir_address_parse(FAKE_LOCAL, &address);
+	child = fork();
+	if (!child) {
+		bool ok = weir_send(p.c, "x", 1, 0) == -ENOTCONN &&
+			  weir_recv(p.d, buf, 8, &n, 0) == -ENOTCONN &&
+			  weir_recv_loan(p.d, &loan, -1) == -ENOTCONN &&
+			  weir_poll(p.a, &e, 1) == -ENOTCONN && weir_fd(p.a) == -ENOTCONN &&
+			  weir_arm(p.a) == -ENOTCONN && weir_flush(p.c, 0) == -ENOTCONN &&
+			  weir_connect(p.a, &address, 0, &c) == -ENOTCONN &&
+			  weir_accept(p.l, 0, &c) == -ENOTCONN &&
+			  weir_send_reserve(p.c, 10, 0, &b) == -ENOTCONN &&
+			  weir_conn_bind(p.c) == -ENOTCONN && weir_node(p.a) == -ENOTCONN;
+
+		weir_close(p.c);
+		weir_listener_close(p.l);
+		weir_detach(p.a);
+		_exit(ok ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(weir_recv(p.d, buf, 8, &n, 0), 0);
+	pair_close(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_sizes),
+	    cmocka_unit_test(test_too_long),
+	    cmocka_unit_test(test_flush),
+	    cmocka_unit_test(test_counted),
+	    cmocka_unit_test(test_small_buffer),
+	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_slow_neighbour),
+	    cmocka_unit_test(test_events),
+	    cmocka_unit_test(test_large_events),
+	    cmocka_unit_test(test_close),
+	    cmocka_unit_test(test_close_with_a_rest),
+	    cmocka_unit_test(test_peer_dies),
+	    cmocka_unit_test(test_late_accept),
+	    cmocka_unit_test(test_loans),
+	    cmocka_unit_test(test_zero_copy),
+	    cmocka_unit_test(test_reservation_is_kept),
+	    cmocka_unit_test(test_rest_of_pieces),
+	    cmocka_unit_test(test_data_plane_gone),
+	    cmocka_unit_test(test_fork),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

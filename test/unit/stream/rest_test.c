@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who goes to rest has told and seen everything: threads that sleep at a home on whose connections
+ * others work, and looks that could end too early. weir_arm() puts a thread to sleep; what it
+ * sleeps on says whether it was woken.
+ */
+#include "worlds/stream_pair.h"
+
+#include "stream/conn.h"
+
+#include <poll.h>
+
+static struct weir_thread *
+thread_of(struct weir *w)
+{
+	struct weir_thread *t = weir_thread_get(w);
+
+	assert_non_null(t);
+	return t;
+}
+
+/* The calling thread is another one now, as far as w is concerned. */
+static struct weir_thread *
+become_another(struct weir *w)
+{
+	struct weir_thread *t = weir_thread_new(w);
+
+	assert_non_null(t);
+	return t;
+}
+
+static bool
+is_woken(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Takes all events; then sleeps. */
+static int
+sleep_now(struct weir *w)
+{
+	struct weir_event e;
+
+	while (weir_poll(w, &e, 1) > 0)
+		;
+	assert_int_equal(weir_arm(w), 0);
+	assert_false(is_woken(weir_fd(w)));
+	return weir_fd(w);
+}
+
+/* How many went; after that it waits for WRITABLE. */
+static uint32_t
+fill(struct weir_conn *c, size_t length)
+{
+	uint8_t *m = make_message(1, length);
+	uint32_t n = 0;
+
+	while (weir_send(c, m, length, 0) == 0)
+		n++;
+	free(m);
+	return n;
+}
+
+static void
+drain(struct weir_conn *d)
+{
+	static uint8_t in[8192];
+	size_t n;
+
+	while (weir_recv(d, in, sizeof(in), &n, 0) == 0)
+		;
+	/* the pause after which it tells */
+	for (unsigned i = 0; i < 20; i++)
+		weir_recv(d, in, sizeof(in), &n, 0);
+}
+
+/* Of many that wait for room the last one has it: its peer told that before anybody wanted to know.
+ */
+static void
+test_last_of_many(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir *b = fake_attach(p.f);
+	struct weir_address a;
+	struct weir_listener *l;
+	struct weir_conn *c[20], *d[20], *other, *end;
+	struct weir_event e;
+
+	(void)state;
+	assert_int_equal(weir_listen(b, "other", 0, &l), 0);
+	assert_int_equal(weir_address_parse("node:0:other", &a), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		c[i] = pair_connect(&p, FAKE_LOCAL);
+		d[i] = pair_accept(&p);
+	}
+	assert_int_equal(weir_connect(p.a, &a, 0, &other), 0);
+	fake_settle(p.f);
+	while (weir_poll(p.a, &e, 1) > 0)
+		;
+	assert_int_equal(weir_accept(l, 0, &end), 0);
+	fill(p.c, 6000);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(fill(c[i], 6000), 0);
+	assert_true(fill(other, 6000) > 0);
+	drain(end);
+	assert_int_equal(weir_arm(p.a), -EAGAIN);
+	assert_int_equal(weir_poll(p.a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	assert_ptr_equal(e.conn, other);
+	drain(p.d);
+	for (unsigned i = 0; i < 20; i++) {
+		weir_close(c[i]);
+		weir_close(d[i]);
+	}
+	weir_close(other);
+	weir_close(end);
+	weir_listener_close(l);
+	for (int i = 0; i < 3; i++) {
+		fake_settle(p.f);
+		while (weir_poll(b, &e, 1) > 0)
+			;
+	}
+	pair_close(&p);
+}
+
+/* A large message that the program leaves alone hides none behind it from who goes to sleep. */
+static void
+test_behind_a_large_one(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct weir_event e;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
+	sleep_now(p.b);
+	assert_int_equal(weir_poll(p.b, &e, 1), 0);
+	assert_int_equal(fill(p.c, 6000) > 0, true);
+	assert_int_equal(weir_send(c2, "y", 1, 0), 0);
+	assert_int_equal(weir_arm(p.b), -EAGAIN);
+	assert_int_equal(weir_poll(p.b, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_READABLE);
+	assert_ptr_equal(e.conn, d2);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
+/* One of two who sleep at a home gives up, and takes the doorbell's ringing with it. */
+static void
+test_bell_for_two(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_thread *one = thread_of(p.b), *two;
+	struct weir_wait wait;
+	struct weir_event e;
+	int fd = sleep_now(p.b);
+
+	(void)state;
+	two = become_another(p.b);
+	assert_ptr_not_equal(one, two);
+	weir_wait_init(&wait, one, 10000);
+	while (!wait.armed)
+		assert_int_equal(weir_wait_next(&wait), 0);
+	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
+	weir_wait_end(&wait);
+	assert_true(is_woken(fd));
+	weir_thread_use(one);
+	assert_int_equal(weir_poll(p.b, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_READABLE);
+	pair_close(&p);
+}
+
+/* What a thread consumes while the home's own sleeps is told all the same: nobody else would. */
+static void
+test_consumed_while_asleep(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_thread *one = thread_of(p.b);
+	static uint8_t in[32768];
+	struct weir_loan loan;
+	struct weir_event e;
+	size_t n;
+	int fd;
+
+	(void)state;
+	/* messages that need all of the area but for a little */
+	assert_int_equal(fill(p.c, 30000), 2);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	assert_int_equal(weir_recv_loan(p.d, &loan, 0), 0);
+	sleep_now(p.b);
+	fill(p.c, 30000);
+	fd = sleep_now(p.a);
+	become_another(p.b);
+	weir_release(p.b, &loan);
+	assert_true(is_woken(fd));
+	assert_int_equal(weir_poll(p.a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	weir_thread_use(one);
+	drain(p.d);
+
+	/* the window: many messages are parked, then consumed before the sender wants to know */
+	while (weir_send(p.c, in, 900, 0) == 0)
+		while (weir_poll(p.b, &e, 1) > 0)
+			;
+	sleep_now(p.b);
+	become_another(p.b);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	assert_int_equal(weir_arm(p.a), -EAGAIN);
+	weir_thread_use(one);
+	drain(p.d);
+	pair_close(&p);
+}
+
+/* A thread finds no room while the one that the event goes to sleeps already. */
+static void
+test_blocked_while_asleep(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_thread *one = thread_of(p.a);
+	struct weir_event e;
+	int fd = sleep_now(p.a);
+
+	(void)state;
+	become_another(p.a);
+	assert_true(fill(p.c, 6000) > 0);
+	assert_true(is_woken(fd)); /* the peer may have consumed before it was asked to ring */
+	weir_thread_use(one);
+	sleep_now(p.a);
+	drain(p.d);
+	assert_true(is_woken(fd));
+	assert_int_equal(weir_poll(p.a, &e, 1), 1);
+	assert_int_equal(e.type, WEIR_EVENT_WRITABLE);
+	pair_close(&p);
+}
+
+/* A program that was stopped sees a message, and long after that what its connection is. */
+static void
+test_accepted_long_ago(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2;
+	uint8_t in[8];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(weir_send(c2, "x", 1, 0), 0);
+	WEIR_SEGMENT_OF(p.d->pipe)->unknown_since = 1;
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
+	d2 = pair_accept(&p);
+	assert_int_equal(weir_recv(d2, in, sizeof(in), &n, 0), 0);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_last_of_many),
+	    cmocka_unit_test(test_behind_a_large_one),
+	    cmocka_unit_test(test_bell_for_two),
+	    cmocka_unit_test(test_consumed_while_asleep),
+	    cmocka_unit_test(test_blocked_while_asleep),
+	    cmocka_unit_test(test_accepted_long_ago),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

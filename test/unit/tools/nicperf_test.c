@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Options of weir-nicperf. */
+#include "tools/nicperf/options.h"
+#include "worlds/words.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NIC "--nic roce:net_ring0,ip=10.0.0.1/24 "
+
+static struct nicperf_options o;
+static char reason[256];
+
+/* Words, separated by blanks. */
+static int
+parse(const char *words)
+{
+	char *argv[WORDS_MAX];
+	int argc = words_split("weir-nicperf", words, argv);
+
+	reason[0] = '\0';
+	return nicperf_options_parse(&o, argc, argv, reason, sizeof(reason));
+}
+
+static void
+test_defaults(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(NIC), 0);
+	assert_string_equal(o.nic.port, "net_ring0");
+	assert_int_equal(o.test_count, 1);
+	assert_int_equal(o.tests[0], NICPERF_WRITE);
+	assert_int_equal(o.size_count, 1);
+	assert_int_equal(o.sizes[0], 64);
+	assert_int_equal(o.qps, 1);
+	assert_int_equal(o.depth, 128);
+	assert_int_equal(o.list, 32);
+	assert_int_equal(o.port, 18515);
+	assert_true(o.calibrate && !o.json && !o.shared && !o.listen && !o.connect);
+}
+
+static void
+test_values(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(NIC
+			       "-t lat,bare,cas -s 1,4k,16m -n 7 -q 12 --shared --depth 4 --list 4 "
+			       "--connect ::1 --port 99 --json --no-calibrate"),
+			 0);
+	assert_int_equal(o.test_count, 3);
+	assert_int_equal(o.tests[0], NICPERF_LAT);
+	assert_int_equal(o.tests[1], NICPERF_BARE);
+	assert_int_equal(o.tests[2], NICPERF_CAS);
+	assert_int_equal(o.size_count, 3);
+	assert_int_equal(o.sizes[1], 4096);
+	assert_int_equal(o.sizes[2], 16 << 20);
+	assert_int_equal(o.count, 7);
+	assert_int_equal(o.qps, 12);
+	assert_true(o.shared && o.json && !o.calibrate);
+	assert_string_equal(o.connect, "::1");
+	assert_int_equal(o.port, 99);
+	assert_int_equal(parse("--help --nonsense"), 0);
+	assert_true(o.help);
+	assert_int_equal(parse("--version"), 0);
+	assert_true(o.version);
+	for (uint32_t i = 0; i < NICPERF_TESTS; i++) {
+		char words[80];
+
+		snprintf(words, sizeof(words), NIC "-t %s", nicperf_test_name(i));
+		assert_int_equal(parse(words), 0);
+		assert_int_equal(o.tests[0], i);
+	}
+}
+
+static void
+test_bad(void **state)
+{
+	static const char *const bad[] = {
+	    "",
+	    "--nic roce:net_ring0",
+	    NIC "-t",
+	    NIC "-t fly",
+	    NIC "-t write,",
+	    NIC "-t ,",
+	    NIC "-t write,write,write,write,write,write,write,write,write",
+	    NIC "-s 0",
+	    NIC "-s 16385k",
+	    NIC "-s 1,,2",
+	    NIC "-s -1",
+	    NIC "-s 99999999999999999999",
+	    NIC "-s 1kk",
+	    NIC "-n 0",
+	    NIC "-D 0",
+	    NIC "-D nan",
+	    NIC "-D 1s",
+	    NIC "-q 0",
+	    NIC "-q 1025",
+	    NIC "-q 65 --shared",
+	    NIC "--depth 3",
+	    NIC "--depth 4097",
+	    NIC "--depth 16",
+	    NIC "--list 257",
+	    NIC "--port 65536",
+	    NIC "--listen --connect a",
+	    NIC "word",
+	    NIC "--fast",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		if (parse(bad[i]) != -EINVAL)
+			fail_msg("'%s' is taken", bad[i]);
+		if (!strstr(reason, "; ") || strchr(reason, '\n'))
+			fail_msg("'%s': '%s'", bad[i], reason);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_defaults),
+	    cmocka_unit_test(test_values),
+	    cmocka_unit_test(test_bad),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

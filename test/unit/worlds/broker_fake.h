@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A broker with engines and a NIC that only keep books: commands are answered at once (or held),
+ * QPs and memory regions are counted. Time stands still unless a test moves it.
+ */
+#ifndef WEIR_BROKER_FAKE_H
+#define WEIR_BROKER_FAKE_H
+
+#include "broker/internal.h"
+
+#define FAKE_ENGINES_MAX 4u
+#define FAKE_COMMANDS 4096u
+#define FAKE_EVENTS 1024u
+#define FAKE_OUTPUT 1024u
+#define FAKE_MRS 64u
+
+struct fake_qp;
+
+struct fake_config {
+	uint32_t engines;
+	bool no_nic;
+	bool sockets;
+	uint32_t node; /* own id, told as control would; UINT32_MAX: not told */
+	uint32_t sessions;
+	uint32_t channels; /* of a session [8] */
+	uint64_t incarnation;
+	uint64_t burst_ns;
+	uint16_t lid;	/* of its NIC's port */
+	bool link_down; /* of that, at first */
+	bool socket_threads;
+	const struct users *users;
+};
+
+struct fake {
+	struct broker *b;
+	struct broker_config config;
+	char dir[64]; /* run_dir */
+	uint32_t node;
+	uint16_t lid;
+	uint64_t now;
+	/* engines */
+	bool hold;		/* commands stay in held[] until fake_release() */
+	bool full;		/* mailboxes take nothing */
+	int fail_type, fail_rc; /* commands of this type end with fail_rc; -1: none */
+	struct {
+		uint32_t engine;
+		struct engine_command *c;
+	} held[FAKE_COMMANDS];
+	uint32_t held_count;
+	struct {
+		uint32_t engine;
+		struct engine_event e;
+	} event[FAKE_EVENTS];
+	uint32_t event_count;
+	uint32_t count[32];		/* commands seen, by type */
+	struct engine_command last[32]; /* the last one of each type, as it was given */
+	uint32_t last_engine[32];
+	uint32_t next_conn, snapshot_conns;
+	uint32_t links; /* held by engines */
+	bool unproven;	/* what they say when a link is paused ... */
+	uint64_t consumed, received;
+	/* NIC */
+	struct fake_qp *qps;
+	uint32_t live_qps, live_mrs, next_qpn, next_key;
+	struct {
+		struct nic_mr is; /* key i + 1 */
+		unsigned access;
+	} mr[FAKE_MRS]; /* all there ever were, the first ones */
+	int qp_fail;	/* qp_create fails with it */
+	int ah_fail;	/* the same of ah_create */
+	uint32_t live_srqs, live_ahs;
+	struct nic_ah_attr last_ah;
+	bool link_down;
+	struct nic_async_event async[8]; /* what the device reports next */
+	uint32_t async_first, async_end;
+	size_t live_memory;
+	uint32_t live_doorbells;
+	struct weir_bell doorbell[4096]; /* by number; -1: none */
+	/* to control */
+	struct weir_ctl_msg output[FAKE_OUTPUT];
+	uint32_t output_count;
+};
+
+struct fake_qp {
+	struct nic_qp_head head;
+	struct fake *f;
+	enum nic_qp_state state;
+	uint32_t remote_qpn, remote_psn, psn;
+	bool ud;
+	uint32_t qkey;
+	void *user;
+	struct fake_qp *next;
+};
+
+/* Asserts on failure. */
+struct fake *fake_open(const struct fake_config *config);
+/* Destroys the broker and asserts that it has given back everything. */
+void fake_close(struct fake *f);
+/* Answers what is held, in order, then what that leads to, until nothing is left; events too. */
+void fake_release(struct fake *f);
+/* Delivers pending events and runs the broker until nothing moves. */
+void fake_run(struct fake *f);
+/* The engine says so. */
+void fake_emit(struct fake *f, uint32_t engine, const struct engine_event *e);
+/* Control says so. */
+void fake_node(struct fake *f, uint32_t id, uint32_t state, uint64_t incarnation, uint32_t engines);
+struct fake_qp *fake_qp_find(struct fake *f, uint32_t qpn);
+
+/* A session without a socket. */
+struct fake_session {
+	struct broker_session *s;
+	struct weir_session_msg reply;
+	uint32_t replies;
+	bool ended;
+	int fds[WEIR_SESSION_FDS];
+	unsigned fd_count;
+};
+void fake_attach(struct fake *f, struct fake_session *s);
+void fake_attach_as(struct fake *f, struct fake_session *s, const char *name);
+/* As a user: refused, or welcome; the reply is in s. */
+void fake_attach_by(struct fake *f, struct fake_session *s, uint32_t uid, const char *name);
+/* Sends a request of this type (length is filled in) and runs. */
+int fake_request(struct fake *f, struct fake_session *s, struct weir_session_msg *m);
+/* One channel to each engine: channel i to engine i. */
+void fake_channels(struct fake *f, struct fake_session *s);
+void fake_listen(struct fake *f, struct fake_session *s, const char *service, uint32_t backlog);
+/* Connects channel 0 to a node; the reply is in s. */
+void fake_connect(struct fake *f, struct fake_session *s, uint32_t node, const char *service,
+		  uint32_t flags);
+
+unsigned fake_open_fds(void);
+unsigned fake_mappings(const char *name);
+
+#endif
