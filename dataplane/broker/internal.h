@@ -388,7 +388,6 @@ void local_connect(struct broker_session *s, const struct weir_session_msg *m);
 uint64_t local_messages(const struct broker *b, uint32_t segment, uint32_t index);
 void local_segment_request(struct broker_session *s, const struct weir_session_msg *m);
 void local_drop_request(struct broker_session *s, const struct weir_session_msg *m);
-void local_pair_request(struct broker_session *s, const struct weir_session_msg *m);
 /* This end of a local connection is done with its line. */
 void local_line_give(struct broker *b, struct broker_conn *c);
 /* Tells the program of c that the other end ended with status. */

@@ -267,18 +267,6 @@ add_channel(struct engine *e, const struct engine_command *k)
 }
 
 static int
-pair(struct engine *e, const struct engine_conn_command *k)
-{
-	struct session *s = find_session(e, k->session, k->channel);
-	struct weir_slot event = {.op = WEIR_OP_PAIR};
-
-	if (!s)
-		return -ENOENT;
-	event.value = k->segment;
-	return channel_put_event(e, &s->channels[k->channel], &event) ? 0 : -EAGAIN;
-}
-
-static int
 node_event(struct engine *e, const struct engine_conn_command *k)
 {
 	e->node_events[e->node_event_end++ % NODE_EVENTS] =
@@ -321,8 +309,6 @@ execute(struct engine *e, struct engine_command *c)
 		return local_peer_closed(e, &c->conn);
 	case ENGINE_CONN_EVICT:
 		return evict_conn(e, &c->conn);
-	case ENGINE_PAIR:
-		return pair(e, &c->conn);
 	case ENGINE_LINK_ADD:
 		return link_add(e, &c->link);
 	case ENGINE_LINK_PAUSE:
@@ -396,8 +382,7 @@ commands_abandon(struct engine *e, const struct session *s)
 
 	while (*at) {
 		struct engine_command *c = *at;
-		bool its = (c->type == ENGINE_CHANNEL_ADD && c->channel.session == s->shared->id) ||
-			   (c->type == ENGINE_PAIR && c->conn.session == s->shared->id);
+		bool its = c->type == ENGINE_CHANNEL_ADD && c->channel.session == s->shared->id;
 
 		if (!its) {
 			at = &c->next;

@@ -92,7 +92,6 @@ enum engine_command_type {
 				     status. -ENOENT: gone already */
 	ENGINE_CONN_EVICT,  /* conn: vqpn: a connection to a peer is aborted with status. -ENOENT:
 			       it ends already */
-	ENGINE_PAIR,	    /* conn.channel and conn.segment: put WEIR_OP_PAIR into the channel */
 	ENGINE_LINK_ADD,    /* link: QPs are in RTS; traffic may flow */
 	ENGINE_LINK_PAUSE,  /* link: main has moved QPs of it to ERR, which ones says link.resumes:
 			       the engine lets go of them; out: consumed, received, proven */

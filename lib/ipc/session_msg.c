@@ -21,7 +21,6 @@ static const struct type_info types[TYPE_COUNT] = {
     [WEIR_MSG_UNLISTEN] = {BODY(listening), "unlisten"},
     [WEIR_MSG_CONNECT] = {BODY(connect), "connect"},
     [WEIR_MSG_SEGMENT] = {BODY(segment), "segment"},
-    [WEIR_MSG_PAIR] = {BODY(pair), "pair"},
     [WEIR_MSG_BYE] = {HEADER, "bye"},
     [WEIR_MSG_DROP_SEGMENT] = {BODY(segment), "drop-segment"},
     [WEIR_MSG_ADOPT] = {BODY(adopt), "adopt"},

@@ -29,7 +29,6 @@ enum weir_session_type {
 	WEIR_MSG_UNLISTEN = 4,	  /* answer OK */
 	WEIR_MSG_CONNECT = 5,	  /* answer CONNECTING; later WEIR_OP_OPENED on the channel */
 	WEIR_MSG_SEGMENT = 6, /* answer SEGMENT_MAP + memory, doorbell: fds to wait on, to ring */
-	WEIR_MSG_PAIR = 7,    /* answer SEGMENT_MAP + fds; the peer's channel gets WEIR_OP_PAIR */
 	WEIR_MSG_BYE = 8,     /* answer OK, then both close */
 	/*
 	 * We unmap our side of a segment. Answer OK: no connection of this side uses it and none
@@ -155,13 +154,8 @@ struct weir_session_msg {
 		} connecting;
 		struct {
 			uint32_t segment;
-			uint32_t side; /* 0: we made it (CONNECTING), 1: the peer did (ACCEPTED,
-					  WEIR_OP_PAIR) */
+			uint32_t side; /* 0: we made it (CONNECTING), 1: the peer did (ACCEPTED) */
 		} segment;
-		struct {
-			uint32_t vqpn;
-			uint32_t channel;
-		} pair;
 		struct {
 			uint32_t segment;
 			uint32_t side; /* ours, as asked for: 0 the connecting or pairing end, 1 the

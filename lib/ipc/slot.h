@@ -45,7 +45,6 @@ enum weir_slot_op {
 	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
 	WEIR_OP_WANT = 19, /* answer WRITABLE once all before it is taken and the window of vqpn has
 			    * room for cost `length` (0: whatever the window has) */
-	WEIR_OP_BIND = 20, /* events of vqpn shall come on this channel from now on */
 	/* the message of vqpn with number place[1] may be put at place[0], which has room for
 	 * `length`: adopted memory. In the ring of returns */
 	WEIR_OP_POST = 21,
@@ -63,8 +62,7 @@ enum weir_slot_op {
 	WEIR_OP_CLOSED = 34,
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT */
-	WEIR_OP_PAIR = 37, /* a local peer thread opened a segment to this channel: value = id */
-	WEIR_OP_NODE = 38, /* value = node id, status 0 = up, EHOSTDOWN = down */
+	WEIR_OP_NODE = 38,     /* value = node id, status 0 = up, EHOSTDOWN = down */
 };
 
 #define WEIR_SLOT_NOTIFY 0x01u	/* the sender wants WEIR_OP_DONE when this message is complete */

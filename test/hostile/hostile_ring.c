@@ -30,7 +30,7 @@ put_garbage(struct victim *v, unsigned which)
 				      WEIR_OP_CONSUMED,
 				      WEIR_OP_RELEASE,
 				      WEIR_OP_WANT,
-				      WEIR_OP_BIND,
+				      20,
 				      WEIR_OP_POST,
 				      0,
 				      WEIR_OP_DONE,

@@ -455,31 +455,3 @@ local_drop_request(struct broker_session *s, const struct weir_session_msg *m)
 	} /* else it has gone already */
 	session_reply(s, &r, NULL, 0);
 }
-
-void
-local_pair_request(struct broker_session *s, const struct weir_session_msg *m)
-{
-	struct broker *b = s->b;
-	struct broker_conn *c = conn_find(b, m->pair.vqpn), *p;
-	struct broker_command *k;
-	struct segment *g;
-
-	if (!c || c->session != s || !c->peer || m->pair.channel >= s->channel_count) {
-		session_refuse(s, ENOTCONN, "no local connection 0x%x, or no such channel",
-			       m->pair.vqpn);
-		return;
-	}
-	p = c->peer;
-	g = find_segment(s, m->pair.channel, p->session, p->channel);
-	if (!g) {
-		g = make_segment(b, s, m->pair.channel, p->session, p->channel);
-		if (!g)
-			return;
-		k = command_new(b, p->engine, ENGINE_PAIR, NULL, NULL);
-		k->cmd.conn.session = p->session->id;
-		k->cmd.conn.channel = p->channel;
-		k->cmd.conn.segment = g->id;
-		command_submit(b, k);
-	}
-	reply_segment(s, g, 0);
-}

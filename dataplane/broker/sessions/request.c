@@ -275,9 +275,6 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 	case WEIR_MSG_SEGMENT:
 		local_segment_request(s, m);
 		break;
-	case WEIR_MSG_PAIR:
-		local_pair_request(s, m);
-		break;
 	case WEIR_MSG_DROP_SEGMENT:
 		local_drop_request(s, m);
 		break;

@@ -345,24 +345,6 @@ take_returns(struct engine *e, struct channel *ch)
 	return n;
 }
 
-static void
-bind(struct engine *e, struct channel *ch, struct conn *c)
-{
-	unsigned what = c->tell;
-
-	if (c->channel == ch)
-		return;
-	if (list_linked(&c->telling)) {
-		list_remove(&c->telling);
-		if (what & (TELL_OPENED | TELL_ACCEPTED))
-			c->channel->opening--;
-	}
-	c->channel = ch;
-	c->tell = 0;
-	if (what)
-		tell(e, c, what);
-}
-
 static bool
 take_close(struct engine *e, struct channel *ch, struct conn *c)
 {
@@ -395,7 +377,7 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 	struct conn *c;
 
 	line_load(&copy, slot);
-	if (copy.op != WEIR_OP_CLOSE && copy.op != WEIR_OP_WANT && copy.op != WEIR_OP_BIND)
+	if (copy.op != WEIR_OP_CLOSE && copy.op != WEIR_OP_WANT)
 		return refuse(e, ch, "unknown op in a slot");
 	c = conn_find(e, copy.vqpn);
 	if (!c || c->session != ch->session) {
@@ -409,13 +391,10 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		return STAYS;
 	}
 	weir_ring_pop(&ch->tx, 1);
-	if (copy.op == WEIR_OP_BIND) {
-		bind(e, ch, c);
-	} else if (copy.op == WEIR_OP_WANT) {
+	if (copy.op == WEIR_OP_WANT)
 		take_want(e, c, copy.length);
-	} else if (!take_close(e, ch, c)) {
+	else if (!take_close(e, ch, c))
 		return STAYS;
-	}
 	return TAKEN_DEAR;
 }
 

@@ -239,49 +239,6 @@ test_backlog(void **state)
 }
 
 static void
-test_pair(void **state)
-{
-	struct pair p;
-	struct weir_session_msg c;
-	uint32_t pair;
-
-	(void)state;
-	pair_open(&p, 4);
-	fake_connect(p.f, &p.c, 7, "echo", 0);
-	c = p.c.reply;
-	/* the same two threads: nothing new */
-	ask(&p, &p.c, WEIR_MSG_PAIR, c.connecting.vqpn, 0);
-	assert_int_equal(p.c.reply.segment_map.segment, c.connecting.segment);
-	assert_int_equal(p.f->count[ENGINE_PAIR], 0);
-	/* another thread of ours */
-	ask(&p, &p.c, WEIR_MSG_PAIR, c.connecting.vqpn, 1);
-	assert_int_equal(p.c.reply.type, WEIR_MSG_SEGMENT_MAP);
-	assert_int_equal(p.c.reply.segment_map.side, 0);
-	assert_int_not_equal(p.c.reply.segment_map.segment, c.connecting.segment);
-	assert_int_equal(p.f->count[ENGINE_PAIR], 1);
-	pair = p.c.reply.segment_map.segment;
-	assert_int_equal(p.f->last[ENGINE_PAIR].conn.segment, pair);
-	assert_int_equal(p.f->last[ENGINE_PAIR].conn.session, p.l.s->id);
-	/* from the other end */
-	ask(&p, &p.l, WEIR_MSG_PAIR, c.connecting.peer_vqpn, 0);
-	assert_int_equal(p.l.reply.type, WEIR_MSG_SEGMENT_MAP);
-	assert_int_equal(p.f->count[ENGINE_PAIR], 2);
-	/* not somebody else's connection, not an unknown one, not an unknown channel */
-	ask(&p, &p.l, WEIR_MSG_PAIR, c.connecting.vqpn, 0);
-	expect_refused(&p.l, ENOTCONN);
-	ask(&p, &p.c, WEIR_MSG_PAIR, c.connecting.vqpn ^ 0x100000, 0);
-	expect_refused(&p.c, ENOTCONN);
-	ask(&p, &p.c, WEIR_MSG_PAIR, c.connecting.vqpn, 7);
-	expect_refused(&p.c, ENOTCONN);
-	/* what was queued in it can be fetched after a death */
-	broker_session_close(p.c.s);
-	fake_run(p.f);
-	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, pair, 1).type, WEIR_MSG_SEGMENT_MAP);
-	assert_int_equal(ask(&p, &p.l, WEIR_MSG_SEGMENT, pair, 1).type, WEIR_MSG_REFUSED);
-	fake_close(p.f);
-}
-
-static void
 test_connect_to_itself(void **state)
 {
 	struct pair p;
@@ -364,17 +321,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_channels),
-	    cmocka_unit_test(test_channel_refused_by_engine),
-	    cmocka_unit_test(test_listen),
-	    cmocka_unit_test(test_all_listeners),
-	    cmocka_unit_test(test_connect),
-	    cmocka_unit_test(test_own_addresses),
-	    cmocka_unit_test(test_backlog),
-	    cmocka_unit_test(test_pair),
-	    cmocka_unit_test(test_connect_to_itself),
-	    cmocka_unit_test(test_limits),
-	    cmocka_unit_test(test_other_engine),
+	    cmocka_unit_test(test_channels), cmocka_unit_test(test_channel_refused_by_engine),
+	    cmocka_unit_test(test_listen),   cmocka_unit_test(test_all_listeners),
+	    cmocka_unit_test(test_connect),  cmocka_unit_test(test_own_addresses),
+	    cmocka_unit_test(test_backlog),  cmocka_unit_test(test_connect_to_itself),
+	    cmocka_unit_test(test_limits),   cmocka_unit_test(test_other_engine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

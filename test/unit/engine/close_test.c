@@ -475,13 +475,12 @@ test_start_later(void **state)
 	world_destroy(p.w);
 }
 
-/* News of nodes and pairs reach programs whose ring was full. */
+/* News of nodes reach programs whose ring was full. */
 static void
 test_news_for_a_slow_program(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.ring_slots = 16}, 2);
 	struct engine_command k = {.type = ENGINE_NODE_EVENT, .conn = {.peer_node = 3}};
-	struct engine_command *pair = calloc(1, sizeof(*pair));
 
 	(void)state;
 	p.pb->stopped = true;
@@ -489,16 +488,11 @@ test_news_for_a_slow_program(void **state)
 		pconn_push(p.a, 0, 100, 0), world_run(p.w, 50);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(program_command(p.pb, &k), 0);
-	*pair = (struct engine_command){.type = ENGINE_PAIR,
-					.owner = p.pb,
-					.conn = {.session = p.pb->id, .channel = 0, .segment = 9}};
-	assert_false(engine_execute(p.w->node[1].engine, pair));
 	pconn_close(p.a);
 	world_run(p.w, 300);
 	p.pb->stopped = false;
 	world_run(p.w, 1000);
 	assert_int_equal(p.pb->nodes_seen, 3);
-	assert_int_equal(p.pb->pairs_seen, 1);
 	assert_true(p.b->done);
 	assert_int_equal(p.b->received, 30);
 	world_destroy(p.w);

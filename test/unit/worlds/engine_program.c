@@ -517,9 +517,8 @@ take_event(struct program *p, const struct weir_slot *s)
 {
 	struct pconn *c = program_conn(p, s->vqpn);
 
-	if (s->op == WEIR_OP_NODE || s->op == WEIR_OP_PAIR) {
-		p->nodes_seen += s->op == WEIR_OP_NODE;
-		p->pairs_seen += s->op == WEIR_OP_PAIR;
+	if (s->op == WEIR_OP_NODE) {
+		p->nodes_seen++;
 		return;
 	}
 	assert_non_null(c);

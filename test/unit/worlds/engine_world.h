@@ -60,7 +60,7 @@ struct program {
 	bool removed, violated;		      /* main was told */
 	struct held held[65536];
 	uint32_t held_count;
-	uint32_t nodes_seen, pairs_seen;
+	uint32_t nodes_seen;
 	uint64_t bells;
 	uint64_t bell_ns, bell_cpu_ns; /* that a ring takes */
 };
