@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The nodes of the cluster, and then each change, until the data plane ends: nodes. */
+#include <weir/node.h>
+#include <weir/stream.h>
+
+#include <stdio.h>
+
+static const char *
+state_name(uint32_t state)
+{
+	switch (state) {
+	case WEIR_NODE_JOINING:
+		return "joining";
+	case WEIR_NODE_UP:
+		return "up";
+	case WEIR_NODE_SUSPECT:
+		return "suspect";
+	case WEIR_NODE_DOWN:
+		return "down";
+	default:
+		return "gone";
+	}
+}
+
+/* An event can report several changes at once, if this thread was slow. */
+static void
+print_change(const struct weir_event *e)
+{
+	printf("node %u:%s%s%s%s%s%s%s; now %s\n", (unsigned)e->cookie,
+	       e->change & WEIR_CHANGE_ADDED ? " added" : "",
+	       e->change & WEIR_CHANGE_UP ? " up" : "",
+	       e->change & WEIR_CHANGE_SUSPECT ? " suspect" : "",
+	       e->change & WEIR_CHANGE_DOWN ? " down" : "",
+	       e->change & WEIR_CHANGE_REMOVED ? " removed" : "",
+	       e->change & WEIR_CHANGE_RESTART ? " restarted" : "",
+	       e->change & WEIR_CHANGE_ADDRESS ? " address" : "", state_name(e->state));
+	fflush(stdout);
+}
+
+static int
+watch(struct weir *w)
+{
+	struct weir_event e;
+	/* begins with an "added" for each node that is known already */
+	int rc = weir_nodes_watch(w, 1);
+
+	while (!rc) {
+		int n = weir_wait(w, &e, 1, -1);
+
+		if (n < 0)
+			rc = n;
+		else if (n && e.type == WEIR_EVENT_NODE)
+			print_change(&e);
+	}
+	return rc;
+}
+
+int
+main(void)
+{
+	struct weir *w;
+
+	if (weir_attach(NULL, &w) == 0) {
+		printf("this is node %d\n", weir_node(w));
+		watch(w);
+	}
+	fprintf(stderr, "nodes: %s\n", weir_reason());
+	return 1;
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The programs of apps/examples, between two nodes, as their heads describe them.
+# shellcheck source=test/smoke/_init.sh
+. "$(dirname "$0")/_init.sh"
+PATH=$WEIR_BUILD/apps/examples:$PATH
+weir_node_timeout=3
+
+# on INSTANCE NAME COMMAND...: in the background.
+on() {
+	WEIR_INSTANCE=$1 run "${@:2}"
+}
+# says NAME PATTERN: in the end.
+says() {
+	await grep -qE "$2" "$weir_tmp/$1.log" || fail "$1 does not say '$2': $(tail -n 3 "$weir_tmp/$1.log")"
+}
+# from INSTANCE COMMAND...: repeated until it succeeds, since the other end may be about to listen.
+from() {
+	await env WEIR_INSTANCE="$1" "${@:2}" || fail "${*:2} on $1: $(WEIR_INSTANCE=$1 "${@:2}" 2>&1 | tail -n 1)"
+}
+
+two_nodes_memif
+
+on B echo example-echo
+from A example-hello node:2:echo
+[ "$(WEIR_INSTANCE=A example-hello 10.77.0.2:echo greetings)" = greetings ] || fail "example-hello"
+from A example-hello_stream
+
+on B datagram example-datagram
+from A example-datagram node:2:samples 100
+says datagram '^received [1-9][0-9]* of [1-9]'
+
+on B adopted example-adopted
+from A example-adopted node:2:pictures 10
+says adopted "^picture 10: 1048576 bytes in piece [0-3], filled with 'j'"
+[ "$(grep -c '^picture' "$weir_tmp/adopted.log")" = 10 ] || fail "pictures: $(grep -c '^picture' "$weir_tmp/adopted.log")"
+
+on B offer example-service offer clock
+from A example-service call clock
+[ "$(WEIR_INSTANCE=A example-service call clock)" = "node 2 answers" ] || fail "example-service call"
+[ "$(WEIR_INSTANCE=A example-service find clock)" = "node 2, port 10.77.0.2:clock" ] || fail "example-service find"
+[ "$(WEIR_INSTANCE=B example-service find clock)" = "node 2, port 10.77.0.2:clock, this node" ] || fail "find on B"
+
+on A nodes example-nodes
+says nodes '^this is node 1$'
+says nodes '^node 2: added.* up.*; now up$'
+
+# The peer's program ends and returns, then both data planes.
+on A reconnect example-reconnect node:2:echo
+says reconnect '^answer 3$'
+stop echo KILL
+says reconnect '^lost: '
+on B echo example-echo
+connections() {
+	[ "$(grep -c '^connected' "$weir_tmp/reconnect.log")" -ge "$1" ] && tail -n 1 "$weir_tmp/reconnect.log" | grep -q '^answer'
+}
+await connections 2 || fail "no connection again after its peer's end: $(tail -n 3 "$weir_tmp/reconnect.log")"
+stop dataplane-B KILL
+says nodes '^node 2: down'
+gone "${weir_pid[echo]}" || fail "example-echo goes on without a data plane"
+dataplane B 1 "net_memif0,role=client,id=0,bsize=4224,socket=$weir_memif" "roce:net_memif0,ip=10.77.0.2/24"
+on B echo example-echo
+says nodes '^node 2:.* up'
+await connections 3 || fail "no connection again after its data plane's end: $(tail -n 3 "$weir_tmp/reconnect.log")"
+exit $weir_failed
