@@ -6,31 +6,18 @@
 # tutorial's ports are fixed.
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
+# shellcheck source=test/smoke/_tutorial.sh
+. "$(dirname "$0")/_tutorial.sh"
 
 # A reader's clone: this tree, and this build as build/release.
 clone=$weir_tmp/weir
-mkdir -p "$clone/build" "$clone/own"
+mkdir -p "$clone/build"
 for entry in "$weir_root"/* "$weir_root"/.git; do
 	[[ ${entry##*/} == build* ]] || ln -s "$entry" "$clone/"
 done
 ln -s "$WEIR_BUILD" "$clone/build/release"
 
-# blocks LANGUAGE: those of the document, a line with their number before each.
-blocks() {
-	awk -v language="$1" '
-		/^```/ && open { open = 0; next }
-		$0 == "```" language { open = 1; print "# block " ++n; next }
-		/^```/ { open = "other"; next }
-		open == 1' "$weir_root/docs/tutorial.md"
-}
-
-blocks c | awk -v dir="$clone" '
-	/^# block / { file = ""; next }
-	file == "" { file = dir "/" $2; sub(/:$/, "", file) }
-	{ print > file }'
-for program in guestbook guest; do
-	[ -s "$clone/own/$program.c" ] || die "the tutorial has no own/$program.c"
-done
+tutorial_programs "$clone"
 {
 	echo "set -e -o pipefail; cd '$clone'"
 	# shellcheck disable=SC2016 # for the shell of the blocks
