@@ -9,7 +9,7 @@ WEIR_PACKAGES=(
 	libdpdk-dev dpdk libibverbs-dev rdma-core libisal-dev libnuma-dev libpcap-dev
 	libprotobuf-c-dev protobuf-c-compiler libevent-dev libssl-dev libjansson-dev libedit-dev libcurl4-openssl-dev
 	# tests
-	libcmocka-dev debhelper dpkg-dev clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
+	libcmocka-dev debhelper dpkg-dev doxygen clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
 	tcpdump tshark iproute2 ethtool util-linux mount procps numactl passwd
 	# Soft-RoCE in a virtual machine: test/rxe/run.sh
 	qemu-system-x86 busybox-static cpio kmod ibverbs-utils perftest

@@ -51,6 +51,15 @@ for header in "$weir_root"/lib/include/weir/*.h; do
 	cmp -s "$header" "$root/usr/include/weir/${header##*/}" || fail "libweir-dev has no ${header##*/}"
 done
 
+
+# Every call has a man page.
+grep -ohE '\bweir_[a-z_]+\(' "$weir_root"/lib/include/weir/*.h | tr -d '(' | sort -u | while read -r call; do
+	[ -e "$root/usr/share/man/man3/$call.3.gz" ] || echo "$call"
+done >"$weir_tmp/undocumented"
+[ ! -s "$weir_tmp/undocumented" ] || fail "no man page of $(tr '\n' ' ' <"$weir_tmp/undocumented")"
+man -M "$root/usr/share/man" -P cat weir_send_notify 2>/dev/null | has 'weir_flush' || fail "man weir_send_notify"
+[ -f "$root/usr/share/doc/libweir-dev/html/stream_8h.html" ] || fail "libweir-dev has no HTML reference"
+
 # A reader's programs, compiled as with the packages installed.
 tutorial_programs "$weir_tmp"
 export PKG_CONFIG_PATH=$libdir/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
