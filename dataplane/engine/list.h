@@ -4,6 +4,8 @@
 #ifndef WEIR_ENGINE_LIST_H
 #define WEIR_ENGINE_LIST_H
 
+#include "ipc/invariant.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -39,6 +41,7 @@ list_linked(const struct list *node)
 static inline void
 list_append(struct list *l, struct list *node)
 {
+	weir_assert(!list_linked(node));
 	node->prev = l->prev;
 	node->next = l;
 	l->prev->next = node;
@@ -50,6 +53,7 @@ list_remove(struct list *node)
 {
 	if (!list_linked(node))
 		return;
+	weir_assert(node->prev->next == node && node->next->prev == node);
 	node->prev->next = node->next;
 	node->next->prev = node->prev;
 	node->next = node->prev = NULL;

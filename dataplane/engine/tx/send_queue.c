@@ -12,6 +12,8 @@ pend_take(struct session *s)
 {
 	struct pend *p = s->pool_free;
 
+	weir_assert(s->pool_used < s->pool_size);
+	weir_assert(p || s->pool_fresh < s->pool_size);
 	if (p)
 		s->pool_free = p->next;
 	else
@@ -25,6 +27,8 @@ pend_take(struct session *s)
 void
 pend_give(struct session *s, struct pend *p)
 {
+	weir_assert(s->pool_used > 0);
+	weir_assert(p >= s->pool && p < s->pool + s->pool_size);
 	if (UNLIKELY(p->region))
 		region_drop(s, p->region);
 	p->next = s->pool_free;
@@ -35,6 +39,7 @@ pend_give(struct session *s, struct pend *p)
 static void
 append(struct conn *c, struct pend *p)
 {
+	weir_assert(!p->next && (!c->pend_first || c->pend_last));
 	if (c->pend_first)
 		c->pend_last->next = p;
 	else
