@@ -28,7 +28,7 @@ struct channel {
 	uint32_t opening; /* connections whose OPENED or ACCEPTED waits for room */
 	/* spilled slots: a chain of receive blocks */
 	uint32_t spill_first, spill_last; /* blocks */
-	uint32_t spill_from, spill_to;	  /* slots in those */
+	uint32_t spill_from, spill_to;	  /* slots in those blocks */
 	uint32_t spill_count;
 	struct list telling; /* connections with events */
 	struct list polled;  /* in engine.hot or engine.cold */

@@ -51,15 +51,13 @@ struct conn {
 	bool in_turn;  /* got its quantum of this round */
 	uint8_t tell;  /* enum tell */
 	uint8_t asked_count, rts_count;
-	uint8_t percent; /* part of the window after which credit is returned, set by the program;
-			    0: ours */
+	uint8_t percent;      /* of the window: consumed when credit is returned; 0: default */
 	bool user_closed : 1; /* the program closed it, or died */
 	bool abort : 1;	      /* ends with RESET, not FIN */
 	bool refuses : 1;     /* the peer broke the rules: no message of it is delivered any more */
 	bool reset_sent : 1;
 	bool sealed : 1;       /* `completed` is final */
-	bool closed_told : 1;  /* CLOSED is in the program's ring, or no program is there to read it
-				*/
+	bool closed_told : 1;  /* CLOSED is in the program's ring, or the program is gone */
 	bool stall_told : 1;   /* STALLED has left, no GRANT since */
 	bool wants : 1;	       /* WANT has no answer yet */
 	bool bulk_refused : 1; /* the peer's NIC refused a WRITE: it isn't repeated */
@@ -95,8 +93,7 @@ struct conn {
 	struct pend *pend_first, *pend_last; /* slots that wait, in order */
 	struct pend *rts_next;		     /* first bulk message whose RTS has not left */
 	uint32_t pend_cost;		     /* cost of messages that wait and are not bulk */
-	uint32_t bulk_flight;	    /* WRITEs and READs in flight, or of unknown outcome until the
-				       link is repaired */
+	uint32_t bulk_flight;	    /* WRITEs and READs in flight, or unknown until repair */
 	uint32_t deficit;	    /* lines, in its program's round */
 	uint32_t by_write, by_read; /* bulk messages sent and received */
 	uint32_t by_send;	    /* messages of frames that went, and came, by SEND */

@@ -65,7 +65,7 @@ struct link {
 	uint32_t frame_wrs, frame_posted;
 	struct list writing;  /* struct queue: programs with bulk segments to write */
 	struct list fetching; /* connections that have segments to read */
-	struct list to_fetch; /* get receive memory, in this order, when those are posted */
+	struct list to_fetch; /* connections that get receive memory next, in placing order */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 

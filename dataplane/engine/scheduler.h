@@ -49,7 +49,7 @@ bool share_pays(struct engine *e, struct session *s);
 void share_apply(struct engine *e, struct session *s);
 /* Whether the share, or the one above, has a rate. */
 bool share_limits(const struct engine_share *share);
-/* Lets programs take part again whose rate allows it by now. */
+/* Lets limited programs take part again once their rate allows it. */
 void shares_renew(struct engine *e);
 /* Lines that this program may put into the open frame straight from its channels. */
 uint32_t share_lines(struct link *l, struct session *s);

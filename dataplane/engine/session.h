@@ -30,8 +30,7 @@ struct session {
 	uint8_t *base;
 	struct channel *channels;
 	struct weir_blocks blocks;
-	uint32_t *runs; /* length of the run that is out with the program, at its first block; chain
-			   of spill blocks */
+	uint32_t *runs; /* by first block: length of the run out with the program; or RUN_CHAIN */
 	uint64_t recv_at, send_at, send_end; /* offsets in the arena */
 	uint64_t promised;		     /* bytes of receive memory granted to peers */
 	uint32_t reserve;		     /* blocks kept for starting spills, one per channel */
