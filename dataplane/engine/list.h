@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Doubly linked list through nodes inside the members. A member that is in no list has next NULL.
+/* Doubly linked lists through nodes inside their members; a node outside all lists has next NULL.
  */
 #ifndef WEIR_ENGINE_LIST_H
 #define WEIR_ENGINE_LIST_H
@@ -15,7 +15,7 @@ struct list {
 
 #define LIST_OWNER(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
-/* For every member of list `l`; the member at hand may be removed. */
+/* For each member of list `l`; the loop may remove the current member. */
 #define LIST_EACH(node, following, l)                                                              \
 	for (node = (l)->next, following = node->next; node != (l);                                \
 	     node = following, following = node->next)

@@ -5,7 +5,11 @@
  * (repair.c). They go in one way: QPs to ERR, the engine gives the link back, QPs are
  * destroyed, every engine finishes its turns, memory is freed.
  */
-#include "internal.h"
+#include "command.h"
+#include "connect.h"
+#include "link.h"
+#include "node.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

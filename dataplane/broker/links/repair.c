@@ -5,7 +5,10 @@
  * been read. So whatever goes wrong with that, lost or late offers, the peer's own repair at the
  * same time, a control that restarts, is dealt with as in the set-up of a link. docs/protocol.md 2.
  */
-#include "internal.h"
+#include "command.h"
+#include "link.h"
+#include "node.h"
+#include "state.h"
 
 #include <errno.h>
 

@@ -3,7 +3,14 @@
  * Adopted memory: regions that a program puts in the place of its own memory. Made and given back
  * as an arena is; removed when no engine has a message under way in it.
  */
-#include "internal.h"
+#include "command.h"
+#include "memfd.h"
+#include "pace.h"
+#include "region.h"
+#include "release.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include "sigbus.h"
 #include "weir/memory.h"

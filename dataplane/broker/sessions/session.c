@@ -4,7 +4,22 @@
  * segments go at once, local peers are told, every engine forgets it, and only then its memory
  * goes.
  */
-#include "internal.h"
+#include "arena.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "local.h"
+#include "memfd.h"
+#include "node.h"
+#include "pace.h"
+#include "public_services.h"
+#include "quota.h"
+#include "region.h"
+#include "release.h"
+#include "service.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdarg.h>

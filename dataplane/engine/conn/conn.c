@@ -6,7 +6,21 @@
  * sent beyond a count is refused). It is answered by FIN_ACK, after which the other end says
  * nothing more; then the entry can be used again by another connection.
  */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
 
 /* Whether messages may go straight into a frame. */
 void

@@ -4,7 +4,15 @@
  * returned, and at the receiving end what may be granted. What was granted and has not arrived yet
  * always fits the free receive blocks (docs/decisions.md 4), whatever the program does.
  */
-#include "internal.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "events.h"
+#include "list.h"
+#include "rndv.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
 
 #define COST_MAX (WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE)
 

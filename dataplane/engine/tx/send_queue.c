@@ -5,7 +5,23 @@
  * pool; programs with connections whose first message could leave but for room in the ring take
  * turns, and their connections among each other (deficit round robin in lines).
  */
-#include "internal.h"
+#include "batch.h"
+#include "channel.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "datagram.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+enum { WEIGHT_LINES = 13 }; /* lines per unit of weight and round of a link */
 
 struct pend *
 pend_take(struct session *s)
