@@ -491,6 +491,10 @@ enum link_state {
 	LINK_QUIET,   /* every engine finishes a turn before its QPs and memory go */
 };
 
+struct broker_link;
+/* Moves a link; asserts that the pair of states is legal. */
+void link_enter(struct broker_link *l, enum link_state to);
+
 struct broker_link {
 	struct broker_link *next;
 	struct broker *b;
