@@ -59,6 +59,9 @@ struct broker_link {
 	struct weir_link_offer saved; /* came while the link went down; attempt 0: none */
 };
 
+/* Moves a link; asserts that the pair of states is legal. */
+void link_enter(struct broker_link *l, enum link_state to);
+
 #define LINK_FIELDS(link_engine, link_node)                                                        \
 	(struct log_field[]){{"engine", link_engine, NULL}, {"node", link_node, NULL}}, 2
 

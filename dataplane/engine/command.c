@@ -172,7 +172,7 @@ add_local(struct engine *e, struct engine_conn_command *k)
 
 	if (!c)
 		return result;
-	c->state = CONN_LOCAL;
+	conn_enter(c, CONN_LOCAL);
 	c->local = true;
 	c->peer_vqpn = k->peer_vqpn;
 	return 0;

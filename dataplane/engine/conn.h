@@ -134,6 +134,9 @@ void conn_refresh(struct conn *c);
 struct conn *conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k);
 void conn_attach(struct engine *e, struct conn *c, struct link *l);
 
+/* Moves a connection; asserts that the pair of states is legal. */
+void conn_enter(struct conn *c, enum engine_conn_state to);
+
 /* ACCEPT came, or we queued it. */
 void conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t granted,
 		 uint32_t window);

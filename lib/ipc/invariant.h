@@ -14,4 +14,11 @@
 #define weir_assert(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 
+/* Moves a state machine: legal[from] has the bit of each state that may follow. */
+#define weir_enter(legal, state, to)                                                               \
+	do {                                                                                       \
+		weir_assert((legal)[state] >> (to)&1u);                                            \
+		(state) = (to);                                                                    \
+	} while (0)
+
 #endif

@@ -40,7 +40,7 @@ release(struct engine *e, struct conn *c)
 	list_remove(&c->of_session);
 	list_remove(&c->cold->closing);
 	list_remove(&c->telling);
-	c->state = CONN_FREE;
+	conn_enter(c, CONN_FREE);
 	e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
 }
 

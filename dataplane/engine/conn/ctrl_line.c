@@ -166,7 +166,7 @@ put_last_word(struct engine *e, struct link *l, struct conn *c, unsigned what)
 
 	if (what == OWE_FIN) {
 		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
-		c->state = CONN_FINISHED;
+		conn_enter(c, CONN_FINISHED);
 		c->owed &= OWE_FIN_ACK;
 	} else if (what == OWE_RESET) {
 		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
