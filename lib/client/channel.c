@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Channels: made on first use, one for each engine that a thread talks to. Doorbells. */
 #define _GNU_SOURCE
-#include "client/internal.h"
+#include "channel.h"
+#include "reason.h"
+#include "session.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,10 @@
  * Segments: the memory that a local peer's thread shares with ours, our end of it. Nothing the peer
  * writes is believed: cursors are private, its tails are only compared, its offsets checked.
  */
-#include "client/internal.h"
+#include "segment.h"
+#include "reason.h"
+#include "session.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,12 @@
  * hangs on any more, and its channels with it.
  */
 #define _GNU_SOURCE
-#include "client/internal.h"
+#include "thread.h"
+#include "channel.h"
+#include "segment.h"
+#include "session.h"
+
+#include "stream/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>

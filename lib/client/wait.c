@@ -5,9 +5,14 @@
  * run, and from then on the thread polls only a few times before it yields.
  */
 #define _GNU_SOURCE
-#include "client/internal.h"
-
+#include "wait.h"
+#include "channel.h"
 #include "membarrier.h"
+#include "reason.h"
+#include "segment.h"
+#include "session.h"
+
+#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>

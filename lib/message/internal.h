@@ -19,8 +19,11 @@
 #include "weir/message.h"
 #pragma GCC visibility pop
 
+#include "client/reason.h"
+#include "client/wait.h"
 #include "message/header.h"
 #include "stream/model.h"
+#include "stream/progress.h"
 
 #include <errno.h>
 

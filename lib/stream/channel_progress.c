@@ -2,6 +2,8 @@
 /* What engines send: messages, and events of connections, listeners and nodes. */
 #include "model.h"
 
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 #define BUDGET 128u

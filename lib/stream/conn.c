@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections: made, found by vQPN, ended, freed; what they have to report. */
-#include "stream/conn.h"
+#include "conn.h"
 
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/thread.h"
 #include "ipc/wire.h"
 
 #include <stdlib.h>

@@ -6,7 +6,8 @@
 #ifndef WEIR_STREAM_CONN_H
 #define WEIR_STREAM_CONN_H
 
-#include "client/internal.h"
+#include "client/segment.h"
+#include "client/session.h"
 
 #include <errno.h>
 

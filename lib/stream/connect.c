@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connecting, closing, and what belongs to a connection as a whole. */
-#include "stream/model.h"
-#include "stream/send.h"
-#include "stream/service.h"
+#include "model.h"
+#include "progress.h"
+#include "send.h"
+#include "service.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 /* By any channel, or by one to the engine that the data plane names: only its port gets there. */
 static int

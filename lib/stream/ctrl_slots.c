@@ -6,6 +6,9 @@
  */
 #include "conn.h"
 
+#include "client/channel.h"
+#include "client/thread.h"
+
 /* In tx, or in the ring of returns. */
 static bool
 put(struct weir_channel *ch, struct weir_ring *r, const struct weir_slot *from)

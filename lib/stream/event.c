@@ -4,7 +4,11 @@
  * no scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program do
  * so.
  */
-#include "stream/conn.h"
+#include "conn.h"
+#include "progress.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <sys/epoll.h>
 #include <time.h>

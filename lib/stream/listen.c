@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
-#include "stream/model.h"
-#include "stream/service.h"
+#include "conn.h"
+#include "progress.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages from several places, and messages that are consumed later than they are received. */
-#include "stream/model.h"
+#include "model.h"
+#include "send.h"
 
-#include "stream/send.h"
+#include "client/reason.h"
 
 #include <stdlib.h>
 

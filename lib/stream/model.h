@@ -7,6 +7,7 @@
 #ifndef WEIR_STREAM_MODEL_H
 #define WEIR_STREAM_MODEL_H
 
+#include "client/channel.h"
 #include "stream/conn.h"
 
 #include <sys/uio.h>

@@ -6,6 +6,8 @@
  */
 #include "conn.h"
 
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 static void

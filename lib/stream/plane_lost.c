@@ -6,8 +6,12 @@
  * that doesn't in time is told that nothing is taken in any more.
  */
 #include "conn.h"
+#include "progress.h"
 
+#include "client/channel.h"
 #include "client/membarrier.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <time.h>
 

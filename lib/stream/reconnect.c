@@ -8,6 +8,9 @@
 #include "model.h"
 #include "service.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>

@@ -3,7 +3,11 @@
  * Receiving. A message at the head of the ring is copied straight to the caller; what lies before
  * it for other connections is parked with them.
  */
-#include "stream/model.h"
+#include "model.h"
+#include "progress.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <time.h>
 

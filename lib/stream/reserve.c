@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Zero-copy send: the program writes a message into the send heap and commits it. */
-#include "stream/send.h"
+#include "send.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 /* Where a local peer will read it. -EBUSY: not possible now. */
 static int

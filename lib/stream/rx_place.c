@@ -6,6 +6,10 @@
  */
 #include "conn.h"
 
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 static struct weir_post *

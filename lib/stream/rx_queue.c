@@ -5,6 +5,9 @@
  */
 #include "conn.h"
 
+#include "client/channel.h"
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 /* By size: of what waits few cache lines are touched. Many small ones may wait at a time. */

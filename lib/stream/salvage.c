@@ -3,7 +3,11 @@
  * What a dead data plane leaves besides what lies in its rings: messages that are complete for
  * their senders and that its engine kept in the session's memory for want of room in the ring.
  */
-#include "stream/model.h"
+#include "conn.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/thread.h"
 
 struct chain {
 	uint64_t block; /* from the arena's start */

@@ -5,6 +5,9 @@
  */
 #include "conn.h"
 
+#include "client/channel.h"
+#include "client/wait.h"
+
 #include <stdlib.h>
 
 #define BUDGET 64u

@@ -4,7 +4,13 @@
  * through the send heap to an engine, through the byte area to a local peer. Window, ring and
  * memory are looked at before anything is taken.
  */
-#include "stream/send.h"
+#include "send.h"
+#include "progress.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/wait.h"
 
 #include <stdlib.h>
 

@@ -33,7 +33,7 @@ finds control/a.c 'strcpy(a, b);' 'strcpy'
 walls()
 {
 	rm -rf "$tmp/tree"
-	for h in lib/ipc/slot.h lib/client/internal.h lib/client/membarrier.h dataplane/engine/engine.h dataplane/engine/conn.h \
+	for h in lib/ipc/slot.h lib/client/thread.h lib/client/membarrier.h dataplane/engine/engine.h dataplane/engine/conn.h \
 		dataplane/broker/broker.h control/cluster/control.h dataplane/nic/nic.h; do
 		mkdir -p "$tmp/tree/$(dirname $h)"
 		echo >"$tmp/tree/$h"
@@ -52,7 +52,7 @@ walls dataplane/broker/links/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
 walls dataplane/nic/roce/requester.c '#include <rte_mbuf.h>' 'includes rte_mbuf.h'
 walls dataplane/daemon/a.c '#include <infiniband/verbs.h>' 'includes infiniband/verbs.h'
 walls lib/stream/a.c '#include "../../dataplane/engine/engine.h"' 'lib/stream does not know dataplane/engine'
-walls lib/ipc/a.h '#include "client/internal.h"' 'lib/ipc does not know lib/client'
+walls lib/ipc/a.h '#include "client/thread.h"' 'lib/ipc does not know lib/client'
 walls dataplane/daemon/a.c '#include "../../control/cluster/control.h"' 'does not know control/cluster'
 walls apps/perf/a.c '#include "../../dataplane/broker/broker.h"' 'does not know dataplane/broker'
 walls dataplane/broker/a.c '#include "engine/conn.h"' 'private to dataplane/engine'
