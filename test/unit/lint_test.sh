@@ -57,7 +57,7 @@ walls dataplane/daemon/a.c '#include "../../control/cluster/control.h"' 'does no
 walls apps/perf/a.c '#include "../../dataplane/broker/broker.h"' 'does not know dataplane/broker'
 walls dataplane/broker/a.c '#include "engine/conn.h"' 'private to dataplane/engine'
 walls dataplane/broker/a.c '#include "nowhere.h"' 'there is no such file'
-walls dataplane/nic/nic.h '#include "nic/roce/core.h"' 'nic.h:2: includes nic/roce/core.h; there is no such file'
+walls dataplane/nic/nic.h '#include "nic/roce/qp.h"' 'nic.h:2: includes nic/roce/qp.h; there is no such file'
 walls dataplane/engine/engine_a.c '' 'repeats the name of its folder'
 walls dataplane/a.c '' 'in no folder'
 # a header of the folder includes one of a subfolder that includes its own
