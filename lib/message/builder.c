@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages written in place: where they leave from, or in memory that is kept to be sent again. */
-#include "internal.h"
+#include "lane.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 /* What weir_draft.internal holds. */

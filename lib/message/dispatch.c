@@ -6,7 +6,14 @@
  * until then, and has the CPU to itself and the engine for that long. What it left in its ring
  * meanwhile is taken with everybody else's, so a turn that nobody uses costs next to nothing.
  */
-#include "internal.h"
+#include "lane.h"
+#include "sender.h"
+
+#include "client/wait.h"
+#include "stream/model.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 
 #define TURN_NS 250000u
 #define EARLY_NS 60000u	   /* a sleep ends so late */

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages too long for one: cut at the sender, put together at the receiver. */
-#include "internal.h"
+#include "fragments.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "room.h"
 
+#include "client/wait.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 #define PARTS_MAX 16u

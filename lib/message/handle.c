@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Handlers: registered by type, called by workers; the exclusive ones one at a time. */
-#include "message/internal.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "room.h"
 
 #include "client/membarrier.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 

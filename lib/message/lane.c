@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Senders and their lanes: made by a thread's first message to a node, ended with either. */
-#include "message/internal.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "request.h"
+#include "room.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>

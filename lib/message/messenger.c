@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messengers: opened, closed; what the program is told. */
 #define _GNU_SOURCE
-#include "message/internal.h"
+#include "messenger.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "request.h"
+#include "room.h"
+#include "sender.h"
 
 #include "client/membarrier.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,15 @@
  * Logical connections: one a node, made of lanes both ways. The least recently used one makes room;
  * a connection closes in order, in steps that the first worker takes.
  */
-#include "message/internal.h"
+#include "peer.h"
+#include "lane.h"
+#include "pool.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 

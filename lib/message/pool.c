@@ -4,8 +4,17 @@
  * hang, and takes messages from the rings straight to their handlers. While one is in a handler for
  * long, the others take messages of its other lanes.
  */
-#include "message/internal.h"
+#include "pool.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "receive.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

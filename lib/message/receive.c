@@ -3,7 +3,15 @@
  * What comes in at a home. A message at the head of a ring goes from there to its handler, unless
  * its lane has to wait: then it is put by, and reported again when the lane goes on.
  */
-#include "internal.h"
+#include "receive.h"
+#include "lane.h"
+#include "request.h"
+#include "sender.h"
+
+#include "client/thread.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 
 #define RESPONSES_MAX 64u
 

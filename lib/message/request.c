@@ -3,8 +3,15 @@
  * Requests: each has a slot in the table of its sender, named with a generation in the id that goes
  * with it. A response whose generation is not the slot's is for a request that has ended.
  */
-#include "message/internal.h"
+#include "request.h"
+#include "lane.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+#include "stream/model.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 #define SLOTS_MIN 16u

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Responses: sent on the lane that the request came on, without waiting. */
-#include "message/internal.h"
+#include "lane.h"
 
+#include "client/reason.h"
+#include "client/thread.h"
+#include "stream/model.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 static int

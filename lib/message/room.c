@@ -4,7 +4,15 @@
  * that each one that has begun can become whole. All have `assembly_max` together, those of one
  * node half of that. A message that finds no room waits, and its lane for it; the others go on.
  */
-#include "message/internal.h"
+#include "room.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+
+#include "client/thread.h"
+
+#include <errno.h>
 
 static uint64_t
 share(const struct weir_messenger *m)

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending messages: small ones under their home's lock alone, which is free for its owner. */
-#include "message/internal.h"
+#include "lane.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/thread.h"
+#include "stream/model.h"
+
+#include <errno.h>
 #include <sched.h>
 
 static int
