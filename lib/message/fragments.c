@@ -127,7 +127,7 @@ forget(struct lane *lane)
 
 /* What else comes of the message is dropped. */
 static void
-drop(struct worker *k, _Atomic uint64_t *counter, int error)
+drop(struct handler_thread *k, _Atomic uint64_t *counter, int error)
 {
 	struct assembly *a = &k->lane->in;
 
@@ -161,7 +161,7 @@ allocate(struct assembly *a, uint64_t bytes)
 
 /* The first piece: where will the message lie? 0, or -EAGAIN: the library's memory is used up. */
 static int
-begin(struct worker *k, const struct weir_handler *h, const struct message_piece *piece)
+begin(struct handler_thread *k, const struct weir_handler *h, const struct message_piece *piece)
 {
 	struct assembly *a = &k->lane->in;
 	bool ours = h && !h->place && piece->total <= k->m->o.message_max;
@@ -189,7 +189,7 @@ begin(struct worker *k, const struct weir_handler *h, const struct message_piece
 
 /* The next piece of what is under way, to where it lies. */
 static void
-append(struct worker *k, const struct weir_handler *h, const uint8_t *data, uint32_t length)
+append(struct handler_thread *k, const struct weir_handler *h, const uint8_t *data, uint32_t length)
 {
 	struct assembly *a = &k->lane->in;
 
@@ -207,7 +207,7 @@ append(struct worker *k, const struct weir_handler *h, const uint8_t *data, uint
 
 /* The message under way breaks off. Its handler gets back what its place() gave. */
 static void
-break_off(struct worker *k)
+break_off(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 	struct assembly broken = lane->in;
@@ -222,7 +222,8 @@ break_off(struct worker *k)
 
 /* The piece's handler is held. */
 static int
-put_together(struct worker *k, const struct weir_handler *h, const uint8_t *data, uint32_t length)
+put_together(struct handler_thread *k, const struct weir_handler *h, const uint8_t *data,
+	     uint32_t length)
 {
 	struct assembly *a = &k->lane->in;
 	struct message_piece piece;
@@ -245,7 +246,7 @@ put_together(struct worker *k, const struct weir_handler *h, const uint8_t *data
 }
 
 int
-piece_take(struct worker *k, const uint8_t *data, uint32_t length)
+piece_take(struct handler_thread *k, const uint8_t *data, uint32_t length)
 {
 	struct assembly *a = &k->lane->in;
 	struct message_piece piece;

@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 
 struct lane;
-struct worker;
+struct handler_thread;
 
 /* A message that arrives in pieces. */
 struct assembly {
@@ -26,9 +26,9 @@ struct assembly {
 /* Sends what is longer than WEIR_MESSAGE_WHOLE. */
 int pieces_send(struct lane *lane, const struct message_header *h, const struct iovec *iov,
 		unsigned n, uint64_t total, int timeout_ms);
-/* The worker has a piece in hand. 1: now it has the whole message; 0; -EAGAIN: it waits for memory
- * and has left the worker's hand; how its lane has to end. */
-int piece_take(struct worker *k, const uint8_t *data, uint32_t length);
+/* The handler thread has a piece in hand. 1: now it has the whole message; 0; -EAGAIN: it waits for
+ * memory and has left the handler thread's hand; how its lane has to end. */
+int piece_take(struct handler_thread *k, const uint8_t *data, uint32_t length);
 /* Forgets what is under way; the program is told if it gave the memory. m->lock. */
 void assembly_drop(struct lane *lane);
 /* Ends one that is whole and was handled. */

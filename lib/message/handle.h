@@ -10,30 +10,30 @@
 struct assembly;
 struct held;
 struct lane;
-struct worker;
+struct handler_thread;
 
 struct handler {
 	struct weir_handler h;
 	struct handler *retired; /* unregistered, kept until the messenger closes */
 };
 
-/* Deals with the message in the worker's hand. Nothing locked. */
-void message_handle(struct worker *k);
+/* Deals with the message in the handler thread's hand. Nothing locked. */
+void message_handle(struct handler_thread *k);
 /* Puts it down. Home not locked. */
-void message_finish(struct worker *k);
-/* Tells a handler that a message broke off. In the worker's thread, or when that has ended. */
-void message_broken(struct worker *k, uint16_t node, const struct assembly *a);
+void message_finish(struct handler_thread *k);
+/* Tells a handler that a message broke off. In the handler thread, or when that has ended. */
+void message_broken(struct handler_thread *k, uint16_t node, const struct assembly *a);
 /* The type's handler, which stays until handler_release(); NULL: there is none. */
-const struct weir_handler *handler_hold(struct worker *k, uint16_t type);
-void handler_release(struct worker *k);
-/* The message leaves the worker's hand to wait. m->leaf. */
-void message_hold(struct worker *k, struct held *e);
+const struct weir_handler *handler_hold(struct handler_thread *k, uint16_t type);
+void handler_release(struct handler_thread *k);
+/* The message leaves the handler thread's hand to wait. m->leaf. */
+void message_hold(struct handler_thread *k, struct held *e);
 /* And comes into one's hand. True: its lane is about to close. */
-bool message_resume(struct worker *k, const struct held *e);
+bool message_resume(struct handler_thread *k, const struct held *e);
 /* The lane's place for one that waits; NULL: no memory. By who has `running`. */
 struct held *lane_held(struct lane *lane);
 /* Goes on with those that waited for memory and have it. How many. */
-unsigned messages_admitted(struct worker *k);
+unsigned messages_admitted(struct handler_thread *k);
 void handlers_free(struct weir_messenger *m);
 
 #endif

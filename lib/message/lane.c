@@ -302,7 +302,7 @@ out:
 }
 
 int
-lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
+lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 {
 	struct message_header h = hello_header(k->m);
 	struct iovec part = {&h, HEADER_LONG};
@@ -359,8 +359,8 @@ lane_put_by(struct lane *lane, int status)
 		SLIST_INSERT_HEAD(&lane->sender->spares, lane, spare);
 	else
 		for (uint32_t i = 0; i < m->o.handler_threads; i++)
-			if (m->workers[i].home == lane->home)
-				SLIST_INSERT_HEAD(&m->workers[i].spares, lane, spare);
+			if (m->pool[i].home == lane->home)
+				SLIST_INSERT_HEAD(&m->pool[i].spares, lane, spare);
 }
 
 void

@@ -15,7 +15,7 @@
 struct held;
 struct peer;
 struct sender;
-struct worker;
+struct handler_thread;
 
 /* A response that found no room. */
 struct waiting {
@@ -36,16 +36,16 @@ struct lane {
 	bool open;		   /* the program was told. m->lock */
 	bool client;		   /* incoming: of a program to which nothing leads back. m->lock */
 	/* home */
-	bool greet;		       /* hello is to be sent first */
-	bool cutting;		       /* a message in pieces is being sent */
-	bool doomed;		       /* closes when pins and running have gone */
-	uint32_t pins;		       /* calls that use conn without holding the lock */
-	struct worker *running;	       /* has a message of it, the next one waits */
-	struct waiting *first, **last; /* responses; messages wait until they have gone */
-	_Atomic uint64_t incarnation;  /* of the other end; 0: not known yet */
-	_Atomic uint32_t asked;	       /* good-bye has come on it, to be looked at */
-	_Atomic uint32_t spoilt;       /* something malformed has, to be looked at */
-	_Atomic uint32_t hello;	       /* receivers over there + 1, to be looked at; 0: nothing */
+	bool greet;			/* hello is to be sent first */
+	bool cutting;			/* a message in pieces is being sent */
+	bool doomed;			/* closes when pins and running have gone */
+	uint32_t pins;			/* calls that use conn without holding the lock */
+	struct handler_thread *running; /* has a message of it, the next one waits */
+	struct waiting *first, **last;	/* responses; messages wait until they have gone */
+	_Atomic uint64_t incarnation;	/* of the other end; 0: not known yet */
+	_Atomic uint32_t asked;		/* good-bye has come on it, to be looked at */
+	_Atomic uint32_t spoilt;	/* something malformed has, to be looked at */
+	_Atomic uint32_t hello;		/* receivers over there + 1, to be looked at; 0: nothing */
 	/* in.total: something is under way. Incoming: who has `running`; else home */
 	struct assembly in;
 	uint64_t key;	   /* a BYE for it says this; 0: not known yet. m->lock */
@@ -87,7 +87,7 @@ int lane_make(struct sender *s, struct peer *p, bool probe);
  * locked. */
 int lane_greet(struct lane *lane);
 /* Makes a lane of an accepted connection. m->lock. */
-int lane_accept(struct worker *k, struct peer *p, struct weir_conn *c);
+int lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c);
 /* Its connection has ended with `status`, or is to end: closed, requests ended. m->lock. */
 void lane_end(struct lane *lane, int status);
 /* The same without m->lock, if that connection still is the lane's. */

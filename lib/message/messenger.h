@@ -2,13 +2,13 @@
 /*
  * A messenger has peers, one for each node that it ever knew; a peer has lanes, each of them a
  * connection of the stream model that hangs on a home: outgoing ones on that of a sender (a program
- * thread), incoming ones on that of a worker (a handler thread). Messages and requests go one way
- * on a lane, responses come back on it.
+ * thread), incoming ones on that of a handler thread. Messages and requests go one way on a lane,
+ * responses come back on it.
  *
  * Locks: m->lock, then a home, then m->leaf. What one message touches is under its home's lock
  * alone. A lane gets and loses its connection under both m->lock and its home. Peers, lanes,
- * senders and workers stay where they are until the messenger closes, so that who lost sight of one
- * may look at it again.
+ * senders and handler threads stay where they are until the messenger closes, so that who lost
+ * sight of one may look at it again.
  */
 #ifndef WEIR_MESSAGE_MESSENGER_H
 #define WEIR_MESSAGE_MESSENGER_H
@@ -25,7 +25,7 @@ struct handler;
 struct held;
 struct peer;
 struct sender;
-struct worker;
+struct handler_thread;
 
 #define NODES 65536u
 #define NODE_PAGE 256u
@@ -46,14 +46,14 @@ struct weir_messenger {
 	struct weir *w;
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
-	uint32_t working;   /* workers in work(); lock */
+	uint32_t working;   /* handler threads in work(); lock */
 	bool begun;	    /* they may work: all of them have started. lock */
-	uint32_t receivers; /* workers that listen; others have as many as far as we know */
+	uint32_t receivers; /* handler threads that listen; others have as many as far as we know */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];
 	_Atomic(struct handler *) *handlers; /* by type; written under leaf */
 	struct handler *retired;	     /* leaf */
-	struct worker *workers;
+	struct handler_thread *pool;
 	pthread_key_t key; /* a thread's sender */
 	_Atomic uint32_t stop;
 	bool fence; /* who unregisters can't make others run a fence */
@@ -87,7 +87,7 @@ struct weir_messenger {
 int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
 /* What a call of the stream model means to who sends messages. */
 int message_error(const struct weir_messenger *m, int rc);
-/* To be told by the first worker. m->lock. */
+/* To be told by the first handler thread. m->lock. */
 void event_add(struct weir_messenger *m, const struct event *e);
 /* Tells the program. Nothing locked. */
 void events_tell(struct weir_messenger *m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Logical connections: one a node, made of lanes both ways. The least recently used one makes room;
- * a connection closes in order, in steps that the first worker takes.
+ * a connection closes in order, in steps that the first handler thread takes.
  */
 #include "peer.h"
 #include "lane.h"
@@ -211,7 +211,7 @@ peer_lane_gone(struct lane *lane, int status)
 	else if (p->probe && TAILQ_FIRST(&p->lanes) == TAILQ_LAST(&p->lanes, lane_list))
 		lane_end(p->probe, 0); /* nobody is left to be asked about */
 	else if (p->stepping)
-		workers_call(lane->m);
+		pool_call(lane->m);
 }
 
 /*
@@ -265,7 +265,7 @@ peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 	p->deadline = weir_clock() + LEAVE_NS;
 	p->stepping = true;
 	TAILQ_INSERT_TAIL(&m->stepping, p, in_stepping);
-	workers_call(m);
+	pool_call(m);
 }
 
 static void
@@ -346,7 +346,7 @@ say_bye(struct peer *p)
 	return all;
 }
 
-/* None of our lanes leads there: the first worker makes one for the word. */
+/* None of our lanes leads there: the first handler thread makes one for the word. */
 static bool
 has_lane(struct weir_messenger *m, struct peer *p)
 {
@@ -355,7 +355,7 @@ has_lane(struct weir_messenger *m, struct peer *p)
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	if (lane->sender && lane != p->probe)
 		return true;
-	lane_make(m->workers[0].sender, p, false);
+	lane_make(m->pool[0].sender, p, false);
 	return false;
 }
 
@@ -621,7 +621,7 @@ probe(struct weir_messenger *m, struct peer *p)
 	    (p->probed && now - p->probed < PROBE_NS) || weir_state(m->w) != WEIR_UP)
 		return;
 	p->probed = now;
-	lane_make(m->workers[0].sender, p, true);
+	lane_make(m->pool[0].sender, p, true);
 }
 
 void

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Workers: the threads that handlers run in. Each owns a home, on which the lanes that chose it
- * hang, and takes messages from the rings straight to their handlers. While one is in a handler for
- * long, the others take messages of its other lanes.
+ * The threads that handlers run in. Each owns a home, on which the lanes that chose it hang, and
+ * takes messages from the rings straight to their handlers. While one is in a handler for long, the
+ * others take messages of its other lanes.
  */
 #include "pool.h"
 #include "handle.h"
@@ -23,7 +23,7 @@
 #define BATCH 64u
 #define STUCK_NS 1000000u /* in one batch for so long: others help */
 #define SHORT_RESTS 200	  /* ms in which a session that is over may leave something */
-#define GUARD_MS 4	  /* how often an idle worker looks after busy ones */
+#define GUARD_MS 4	  /* how often an idle handler thread looks after busy ones */
 #define GUARD_NS 100000000u
 
 /* ---- the message in hand ---- */
@@ -48,7 +48,7 @@ home_unlock(struct weir_thread *t, bool helps)
 
 /* Home locked. True: its lane was kept for us only. */
 static inline bool
-finish(struct worker *k)
+finish(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 	struct weir_conn *c = lane->life == k->life ? lane->conn : NULL;
@@ -64,7 +64,7 @@ finish(struct worker *k)
 }
 
 static void
-put_down(struct worker *k, bool helps)
+put_down(struct handler_thread *k, bool helps)
 {
 	struct lane *lane = k->lane;
 	uint64_t life = k->life;
@@ -80,7 +80,7 @@ put_down(struct worker *k, bool helps)
 }
 
 void
-message_finish(struct worker *k)
+message_finish(struct handler_thread *k)
 {
 	put_down(k, false);
 }
@@ -95,11 +95,11 @@ tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 
 /*
  * The common case: the lane's next message lies at the ring's head, small, and there is nothing
- * else to look at. The lane stays the worker's, so one visit to the home puts the last message down
- * and takes this one. False: not so, nothing has changed.
+ * else to look at. The lane stays the handler thread's, so one visit to the home puts the last
+ * message down and takes this one. False: not so, nothing has changed.
  */
 static inline bool
-another(struct worker *k, struct weir_thread *t)
+another(struct handler_thread *k, struct weir_thread *t)
 {
 	struct lane *lane = k->lane;
 	uint32_t cost = k->taken.cost;
@@ -123,7 +123,7 @@ another(struct worker *k, struct weir_thread *t)
 
 /* Puts the last message down and takes the next one. */
 static inline int
-next(struct worker *k, struct weir_thread *t, bool helps)
+next(struct handler_thread *k, struct weir_thread *t, bool helps)
 {
 	struct take take;
 	struct lane *lane = k->lane;
@@ -155,29 +155,29 @@ next(struct worker *k, struct weir_thread *t, bool helps)
 
 /* ---- who looks after whom ---- */
 
-/* This worker was asleep and now is at work: another one shall notice if that takes long. */
+/* The handler thread was asleep and now is at work: another one shall notice if that takes long. */
 static void
-call_guard(struct worker *k)
+call_guard(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
-	struct worker *other = NULL;
+	struct handler_thread *other = NULL;
 
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		uint32_t asleep = atomic_load_explicit(&m->workers[i].asleep, memory_order_relaxed);
+		uint32_t asleep = atomic_load_explicit(&m->pool[i].asleep, memory_order_relaxed);
 
-		if (&m->workers[i] == k)
+		if (&m->pool[i] == k)
 			continue;
 		if (asleep == 1)
 			return;
 		if (asleep == 2)
-			other = &m->workers[i];
+			other = &m->pool[i];
 	}
 	if (other)
 		weir_nudge(other->home->nudge_fd);
 }
 
 static void
-set_since(struct worker *k, uint64_t since)
+set_since(struct handler_thread *k, uint64_t since)
 {
 	atomic_store_explicit(&k->since, since, memory_order_relaxed);
 	if (k->line)
@@ -185,7 +185,7 @@ set_since(struct worker *k, uint64_t since)
 }
 
 static void
-begin_batch(struct worker *k)
+begin_batch(struct handler_thread *k)
 {
 	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed);
 
@@ -198,7 +198,7 @@ begin_batch(struct worker *k)
 }
 
 static unsigned
-pump(struct worker *k, struct weir_thread *t, bool helps)
+pump(struct handler_thread *k, struct weir_thread *t, bool helps)
 {
 	unsigned n = 0, messages = 0;
 	int rc;
@@ -232,7 +232,7 @@ has_accepts(struct weir_thread *t)
 }
 
 static void
-accept_all(struct worker *k)
+accept_all(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_conn *c;
@@ -255,7 +255,7 @@ accept_all(struct worker *k)
 
 /* Messages that waited for memory. */
 static unsigned
-go_on(struct worker *k)
+go_on(struct handler_thread *k)
 {
 	unsigned n;
 
@@ -267,15 +267,15 @@ go_on(struct worker *k)
 	return n;
 }
 
-/* Messages of workers that are in a handler for long. */
+/* Messages of handler threads that are in a handler for long. */
 static unsigned
-help(struct worker *k)
+help(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	unsigned n = 0;
 
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		struct worker *other = &m->workers[i];
+		struct handler_thread *other = &m->pool[i];
 		uint64_t since = atomic_load_explicit(&other->since, memory_order_relaxed);
 
 		if (other == k || !since || weir_clock() - since < STUCK_NS)
@@ -286,16 +286,16 @@ help(struct worker *k)
 	return n;
 }
 
-/* How long an idle worker may sleep. */
+/* How long an idle handler thread may sleep. */
 static uint64_t
-nap_ms(struct worker *k, bool stepping)
+nap_ms(struct handler_thread *k, bool stepping)
 {
 	struct weir_messenger *m = k->m;
 	uint64_t now = weir_clock();
 	bool busy = false;
 
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		struct worker *other = &m->workers[i];
+		struct handler_thread *other = &m->pool[i];
 
 		if (other == k)
 			continue;
@@ -311,7 +311,7 @@ nap_ms(struct worker *k, bool stepping)
 /* ---- the threads ---- */
 
 static bool
-housekeeping(struct worker *k, uint64_t *due)
+housekeeping(struct handler_thread *k, uint64_t *due)
 {
 	struct weir_messenger *m = k->m;
 	bool stepping;
@@ -334,7 +334,7 @@ housekeeping(struct worker *k, uint64_t *due)
  * program closes the messenger.
  */
 static void
-rest(struct worker *k, struct weir_wait *wait)
+rest(struct handler_thread *k, struct weir_wait *wait)
 {
 	struct pollfd p = {.fd = k->home->nudge_fd, .events = POLLIN};
 	bool early = k->rests < SHORT_RESTS;
@@ -351,7 +351,7 @@ rest(struct worker *k, struct weir_wait *wait)
 }
 
 static void
-work(struct worker *k)
+work(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_wait wait;
@@ -395,7 +395,7 @@ work(struct worker *k)
 
 /* A line of the arena's head for the thread. */
 static void
-take_line(struct worker *k)
+take_line(struct handler_thread *k)
 {
 	struct weir *w = k->m->w;
 	uint32_t used = atomic_load(&w->handler_lines), i;
@@ -410,7 +410,7 @@ take_line(struct worker *k)
 }
 
 static void
-give_line(struct worker *k)
+give_line(struct handler_thread *k)
 {
 	struct weir *w = k->m->w;
 	struct weir_arena_head *head = (struct weir_arena_head *)w->arena;
@@ -420,7 +420,7 @@ give_line(struct worker *k)
 }
 
 static int
-open_worker(struct worker *k)
+open_thread(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_listen_options o = {.backlog = 4096};
@@ -445,9 +445,9 @@ open_worker(struct worker *k)
 	return weir_listen_with(m->w, name, &o, &k->listener);
 }
 
-/* A worker that helps looks at what belongs to others: none begins before all are there. */
+/* A handler thread that helps looks at what belongs to others: none begins before all are there. */
 static void
-started(struct worker *k, int rc)
+started(struct handler_thread *k, int rc)
 {
 	struct weir_messenger *m = k->m;
 
@@ -478,9 +478,9 @@ wait_for_all(struct weir_messenger *m)
 static void *
 run(void *arg)
 {
-	struct worker *k = arg;
+	struct handler_thread *k = arg;
 	struct weir_messenger *m = k->m;
-	int rc = open_worker(k);
+	int rc = open_thread(k);
 
 	started(k, rc);
 	if (!rc) {
@@ -494,14 +494,14 @@ run(void *arg)
 }
 
 void
-workers_call(struct weir_messenger *m)
+pool_call(struct weir_messenger *m)
 {
-	if (m->workers[0].home)
-		weir_nudge(m->workers[0].home->nudge_fd);
+	if (m->pool[0].home)
+		weir_nudge(m->pool[0].home->nudge_fd);
 }
 
 static int
-worker_start(struct worker *k)
+handler_thread_start(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	sigset_t all, before;
@@ -523,18 +523,18 @@ worker_start(struct worker *k)
 }
 
 int
-workers_start(struct weir_messenger *m)
+pool_start(struct weir_messenger *m)
 {
 	int rc = 0;
 
 	/* the others look at all of them */
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		m->workers[i].m = m;
-		m->workers[i].index = i;
-		atomic_store(&m->workers[i].asleep, 2);
+		m->pool[i].m = m;
+		m->pool[i].index = i;
+		atomic_store(&m->pool[i].asleep, 2);
 	}
 	for (uint32_t i = 0; i < m->o.handler_threads && !rc; i++)
-		rc = worker_start(&m->workers[i]);
+		rc = handler_thread_start(&m->pool[i]);
 	atomic_store_explicit(&m->stop, rc != 0, memory_order_relaxed);
 	pthread_mutex_lock(&m->lock);
 	m->begun = true;
@@ -544,13 +544,13 @@ workers_start(struct weir_messenger *m)
 }
 
 void
-workers_stop(struct weir_messenger *m)
+pool_stop(struct weir_messenger *m)
 {
 	atomic_store_explicit(&m->stop, 1, memory_order_release);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (m->workers[i].runs && m->workers[i].home)
-			weir_nudge(m->workers[i].home->nudge_fd);
+		if (m->pool[i].runs && m->pool[i].home)
+			weir_nudge(m->pool[i].home->nudge_fd);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (m->workers[i].runs)
-			pthread_join(m->workers[i].thread, NULL);
+		if (m->pool[i].runs)
+			pthread_join(m->pool[i].thread, NULL);
 }

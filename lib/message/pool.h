@@ -14,7 +14,7 @@
 struct lane;
 struct sender;
 
-struct worker {
+struct handler_thread {
 	struct weir_messenger *m;
 	pthread_t thread;
 	uint32_t index;
@@ -28,7 +28,7 @@ struct worker {
 	struct weir_handler_line
 	    *line;		   /* where main sees how long it is at it; NULL: none is left */
 	SLIST_HEAD(, lane) spares; /* m->lock */
-	/* the message in hand: the worker's alone */
+	/* the message in hand: the handler thread's alone */
 	struct lane *lane; /* NULL: none */
 	uint64_t life;
 	struct weir_taken taken;
@@ -36,7 +36,7 @@ struct worker {
 	struct weir_message message;
 	uint64_t guard_until;
 	uint32_t rests; /* since its session is over */
-	/* worker writes, others read */
+	/* handler thread writes, others read */
 	_Alignas(64) _Atomic uint64_t since; /* ns: began with the messages at hand; 0: waits */
 	_Atomic uint32_t type;		     /* being handled, + 1; 0: none */
 	_Atomic uint32_t asleep;	     /* 2: until it is called; 1: for a moment */
@@ -44,9 +44,9 @@ struct worker {
 	_Alignas(64) uint8_t buffer[WEIR_INLINE_MAX + 12];
 };
 
-int workers_start(struct weir_messenger *m);
-void workers_stop(struct weir_messenger *m);
-/* Wakes the first worker: housekeeping has something to do. */
-void workers_call(struct weir_messenger *m);
+int pool_start(struct weir_messenger *m);
+void pool_stop(struct weir_messenger *m);
+/* Wakes the first handler thread: housekeeping has something to do. */
+void pool_call(struct weir_messenger *m);
 
 #endif

@@ -72,7 +72,7 @@ take_admitted(struct weir_messenger *m)
 }
 
 int
-room_take(struct worker *k, uint64_t bytes)
+room_take(struct handler_thread *k, uint64_t bytes)
 {
 	struct weir_messenger *m = k->m;
 	struct lane *lane = k->lane;
@@ -123,7 +123,7 @@ room_give(struct lane *lane)
 	news = !TAILQ_EMPTY(&m->room_admitted);
 	pthread_mutex_unlock(&m->leaf);
 	if (news)
-		workers_call(m);
+		pool_call(m);
 }
 
 struct held *
@@ -157,7 +157,7 @@ room_forget(struct lane *lane, uint64_t life)
 	}
 	pthread_mutex_unlock(&m->leaf);
 	if (e)
-		workers_call(m);
+		pool_call(m);
 }
 
 bool
@@ -174,7 +174,7 @@ room_wanted(struct weir_messenger *m, const struct peer *p)
 void
 room_close(struct weir_messenger *m)
 {
-	struct worker *k = &m->workers[0];
+	struct handler_thread *k = &m->pool[0];
 	struct held *e;
 
 	pthread_mutex_lock(&m->leaf);

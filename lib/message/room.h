@@ -12,7 +12,7 @@
 
 struct lane;
 struct peer;
-struct worker;
+struct handler_thread;
 
 /*
  * A message that waits: for its turn at an exclusive handler, or for memory to be put together in.
@@ -29,9 +29,9 @@ struct held {
 	_Alignas(16) uint8_t small[WEIR_INLINE_MAX];
 };
 
-/* Reserves memory for the message in the worker's hand. 0; -EAGAIN: it waits for that and has left
- * the worker's hand; -EMSGSIZE. */
-int room_take(struct worker *k, uint64_t bytes);
+/* Reserves memory for the message in the handler thread's hand. 0; -EAGAIN: it waits for that and
+ * has left the handler thread's hand; -EMSGSIZE. */
+int room_take(struct handler_thread *k, uint64_t bytes);
 /* Releases what the lane's message has. */
 void room_give(struct lane *lane);
 /* One that waited has it. NULL: none. */
@@ -40,7 +40,7 @@ struct held *room_next(struct weir_messenger *m);
 void room_forget(struct lane *lane, uint64_t life);
 /* Whether a message waits for memory of the peer's. */
 bool room_wanted(struct weir_messenger *m, const struct peer *p);
-/* Puts down what waits. No worker runs. Nothing locked. */
+/* Puts down what waits. No handler thread runs. Nothing locked. */
 void room_close(struct weir_messenger *m);
 
 #endif
