@@ -29,7 +29,7 @@ void weir_cache_init(struct weir *w);
 void weir_cache_fini(struct weir *w);
 /*
  * The region to send [addr, addr + length) out of, kept; adopts the range if it is time to. NULL:
- * it is copied. No home locked.
+ * it is copied. No worker locked.
  */
 struct weir_region *weir_cache_use(struct weir *w, const void *addr, size_t length);
 

@@ -67,7 +67,7 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, struct wei
 	ch->pipe.rx_sleeping = &head->rx_sleeping;
 	ch->pipe.bell = bell;
 	ch->pipe.fence = w->fence;
-	ch->pipe.home = t;
+	ch->pipe.worker = t;
 	rc = weir_thread_add_bell(t, &ch->pipe);
 	if (rc) {
 		free(ch->release);

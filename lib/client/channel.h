@@ -30,7 +30,7 @@ struct weir_channel {
 #define WEIR_CHANNEL_OF(p) ((struct weir_channel *)(p))
 static_assert(offsetof(struct weir_channel, pipe) == 0, "a channel begins with its pipe");
 
-/* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Home locked. */
+/* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Worker locked. */
 int weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **ch);
 
 #endif

@@ -24,7 +24,7 @@ struct weir_pipe {
 	uint32_t burst;	    /* messages received since the last send */
 	uint32_t rung; /* messages of a program that rang since it last gave up its CPU for it */
 	uint64_t caught_up; /* position where the consumer last found nothing */
-	struct weir_thread *home;
+	struct weir_thread *worker;
 };
 
 void weir_pipe_ring(struct weir_pipe *p) __attribute__((cold));

@@ -20,7 +20,7 @@ int weir_loss(const struct weir *w) __attribute__((cold));
 int weir_gone(const struct weir *w) __attribute__((cold));
 /* Keeps why an operator ends the session. request_lock held. */
 void weir_evicted(struct weir *w, const struct weir_session_msg *said) __attribute__((cold));
-/* What weir_wait_next() gives when the session of its home is over. */
+/* What weir_wait_next() gives when the session of its worker is over. */
 static inline bool
 weir_is_loss(int rc)
 {

@@ -47,9 +47,9 @@ struct weir_segment {
 #define WEIR_SEGMENT_OF(p) ((struct weir_segment *)(p))
 static_assert(offsetof(struct weir_segment, pipe) == 0, "a segment begins with its pipe");
 
-/* Maps side `side` of segment `id`, or finds it mapped. Home locked. 0 or -errno. */
+/* Maps side `side` of segment `id`, or finds it mapped. Worker locked. 0 or -errno. */
 int weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_segment **seg);
-/* Unmaps it whatever uses it. Home locked, or nobody else there. */
+/* Unmaps it whatever uses it. Worker locked, or nobody else there. */
 void weir_segment_free(struct weir_segment *seg);
 /* Room for `bytes` in one piece in the area we write: 0 and *offset, -EAGAIN, -EPROTO. */
 int weir_area_take(struct weir_segment *seg, uint32_t bytes, uint64_t *offset);

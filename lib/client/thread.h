@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread object: what one thread of the program has of a session. It owns pipes (channels and
- * segments) and connections.
+ * A thread object, or worker: what one thread of the program has of a session. It owns pipes
+ * (channels and segments) and connections.
  *
  * One lock per thread object protects everything that hangs on it: its pipes, its connections, its
  * lists. The thread itself pays nothing for it (biased_lock.h); another one that calls on a
  * connection of this thread takes it, and so sends, receives and makes progress in its place. A
- * connection never changes the thread object it hangs on, its `home`.
+ * connection never changes the thread object it hangs on, its `worker`.
  *
- * Order of locks: the lock of thread objects (thread.c), a home, cache.lock, adopt_lock,
- * weir.request_lock, then the leaves (heap, region_lock, foreign_lock). Two homes are never locked
- * at once.
+ * Order of locks: the lock of thread objects (thread.c), a worker, cache.lock, adopt_lock,
+ * weir.request_lock, then the leaves (heap, region_lock, foreign_lock). Two workers are never
+ * locked at once.
  */
 #ifndef WEIR_CLIENT_THREAD_H
 #define WEIR_CLIENT_THREAD_H
@@ -33,7 +33,7 @@ struct weir_pipe;
 struct weir_segment;
 struct weir_table;
 
-/* Sleeps, or is about to: is written to when another thread has moved something at this home. */
+/* Sleeps, or is about to: is written to when another thread has moved something at this worker. */
 struct weir_waiter {
 	LIST_ENTRY(weir_waiter) next;
 	int fd;
@@ -42,13 +42,13 @@ struct weir_waiter {
 /* Another thread's object whose connections report to this thread. */
 struct weir_foreign {
 	LIST_ENTRY(weir_foreign) next;
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	bool own; /* the thread's own object, of an earlier session; goes with its last user */
 	_Atomic uint32_t conns; /* up: the thread; down: any; 0: the thread drops it */
 	struct weir_waiter waiter;
 };
 
-/* Which of a home's vQPNs are whose: pages by index, so that finding one is two loads. */
+/* Which of a worker's vQPNs are whose: pages by index, so that finding one is two loads. */
 #define WEIR_VQPN_PAGE 1024u
 struct weir_vqpn_entry {
 	uint32_t vqpn;		/* the latest life of this index that was ours */
@@ -74,7 +74,7 @@ struct weir_thread {
 	uint32_t engine; /* for its connections, if it has a channel there */
 	struct weir_vqpn_entry *vqpn[(1u << 20) / WEIR_VQPN_PAGE];
 	_Atomic uint32_t
-	    users; /* connections and listeners that hang on this home; read for adoption */
+	    users; /* connections and listeners that hang on this worker; read for adoption */
 	TAILQ_HEAD(, weir_conn) ready;	 /* have something to report, and report here */
 	TAILQ_HEAD(, weir_conn) blocked; /* were told -EAGAIN and want to be told when it is over */
 	TAILQ_HEAD(, weir_conn) tails;	 /* have pieces of a message to push into a segment */
@@ -96,14 +96,14 @@ struct weir_thread {
 	/* sleep */
 	int rings_fd;	  /* epoll: doorbells and the session socket */
 	int nudge_fd;	  /* eventfd: other threads wake the thread; it alone reads */
-	int epoll_fd;	  /* epoll: rings_fd of this and of foreign homes, nudge_fd */
+	int epoll_fd;	  /* epoll: rings_fd of this and of foreign workers, nudge_fd */
 	uint32_t armed;	  /* sleepers: > 0 means that the sleep flags are up */
 	uint32_t closing; /* connections that we have closed and that are not over */
 	bool unsettled;	  /* something could not be told for want of room: no long sleep */
 	LIST_HEAD(, weir_waiter) waiters;
 	bool fd_armed; /* weir_arm() said 0; the owner's alone */
 	struct weir_waiter fd_waiter;
-	/* connections of other homes that report here */
+	/* connections of other workers that report here */
 	LIST_HEAD(, weir_foreign) foreign; /* the thread's alone */
 	uint32_t formers;		   /* of them, those that are its own. The thread's alone */
 	pthread_mutex_t foreign_lock;
@@ -129,17 +129,17 @@ void weir_threads_shed(struct weir *w);
 void weir_thread_forget_socket(struct weir_thread *t);
 /* Calls f for each thread object of w. No lock held. */
 void weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t));
-/* A pipe was made: its doorbell wakes this home. 0 or -errno. */
+/* A pipe was made: its doorbell wakes this worker. 0 or -errno. */
 int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
-/* The pipe ends before its home does: its doorbell wakes nobody any more. Home locked. */
+/* The pipe ends before its worker does: its doorbell wakes nobody any more. Worker locked. */
 void weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p);
-/* One more connection of `home` reports to t, the caller's own. NULL and errno. */
-struct weir_foreign *weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home);
-/* Forgets homes of which none reports to t any more. */
+/* One more connection of `worker` reports to t, the caller's own. NULL and errno. */
+struct weir_foreign *weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *worker);
+/* Forgets workers of which none reports to t any more. */
 void weir_thread_reap_foreign(struct weir_thread *t);
 /* Writes to a waiter's eventfd. */
 void weir_nudge(int fd);
-/* Wakes everybody who waits at this home but `self`. */
+/* Wakes everybody who waits at this worker but `self`. */
 void weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self);
 
 /*

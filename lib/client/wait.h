@@ -6,12 +6,12 @@
 #include "thread.h"
 
 struct weir_wait {
-	struct weir_thread *home; /* whose rings hold what is waited for */
-	struct weir_thread *self; /* the caller's own; NULL until it sleeps */
-	bool events; /* for anything that self reports: home is self, and foreign homes count */
+	struct weir_thread *worker; /* whose rings hold what is waited for */
+	struct weir_thread *self;   /* the caller's own; NULL until it sleeps */
+	bool events; /* for anything that self reports: worker is self, and foreign workers count */
 	int timeout_ms;
 	bool armed;	 /* sleep flags are up: one more look, then sleep */
-	bool nap;	 /* home was unsettled */
+	bool nap;	 /* worker was unsettled */
 	uint32_t polls;	 /* since the last yield */
 	uint32_t yields; /* since the start */
 	uint32_t looks;	 /* a poll may look so often at its rings before it gives up */
@@ -22,15 +22,15 @@ struct weir_wait {
 	struct weir_waiter waiter;
 };
 
-/* Raises the sleep flags and looks nowhere: look again, then sleep. Home locked. */
+/* Raises the sleep flags and looks nowhere: look again, then sleep. Worker locked. */
 void weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter);
-/* Lowers them again and takes rung doorbells off. Home locked. */
+/* Lowers them again and takes rung doorbells off. Worker locked. */
 void weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter);
 
 static inline void
-weir_wait_init(struct weir_wait *wait, struct weir_thread *home, int timeout_ms)
+weir_wait_init(struct weir_wait *wait, struct weir_thread *worker, int timeout_ms)
 {
-	*wait = (struct weir_wait){.home = home, .timeout_ms = timeout_ms};
+	*wait = (struct weir_wait){.worker = worker, .timeout_ms = timeout_ms};
 }
 
 /*
@@ -48,8 +48,8 @@ weir_wait_end(struct weir_wait *wait)
 }
 
 /*
- * Raises or lowers the flags of t and of the foreign homes that report to it. No lock held. True:
- * some home is unsettled.
+ * Raises or lowers the flags of t and of the foreign workers that report to it. No lock held. True:
+ * some worker is unsettled.
  */
 bool weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter);
 void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);

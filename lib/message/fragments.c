@@ -78,14 +78,14 @@ cutting_begin(struct lane *lane, int timeout_ms)
 	bool mine;
 	int rc = 0;
 
-	weir_wait_init(&wait, lane->home, timeout_ms);
+	weir_wait_init(&wait, lane->worker, timeout_ms);
 	wait.nap_always = true;
 	do {
-		weir_lock(lane->home);
+		weir_lock(lane->worker);
 		mine = !lane->cutting;
 		if (mine)
 			lane->cutting = true;
-		weir_unlock(lane->home);
+		weir_unlock(lane->worker);
 		if (!mine)
 			rc = weir_wait_next(&wait);
 	} while (!mine && !rc);
@@ -102,13 +102,13 @@ pieces_send(struct lane *lane, const struct message_header *h, const struct iove
 	if (rc)
 		return rc;
 	rc = send_pieces(lane, h, iov, n, total, timeout_ms);
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	lane->cutting = false;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc;
 }
 
-/* ---- receiving: who has `running` of the lane, or m->lock and the home's when nobody has ---- */
+/* ---- receiving: who has `running`, or m->lock and the worker's lock when nobody has ---- */
 
 #define ALLOCATE_AHEAD                                                                             \
 	8u /* times what has arrived: memory that is not touched costs address space */
@@ -295,7 +295,7 @@ press(struct lane *lane, uint64_t now)
 {
 	struct assembly *a = &lane->in;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (!lane->running && a->reserved && now >= a->deadline &&
 	    room_wanted(lane->m, lane->peer)) {
 		lane->m->stalled++;
@@ -305,7 +305,7 @@ press(struct lane *lane, uint64_t now)
 		a->revoked = true;
 		room_give(lane);
 	}
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 }
 
 void

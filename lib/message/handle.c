@@ -77,7 +77,7 @@ weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		weir_barrier_threads();
-	weir_wait_init(&wait, m->pool[0].home, timeout_ms);
+	weir_wait_init(&wait, m->pool[0].worker, timeout_ms);
 	wait.nap_always = true;
 	while (!rc && is_running(m, type))
 		rc = weir_wait_next(&wait);
@@ -137,10 +137,10 @@ message_resume(struct handler_thread *k, const struct held *e)
 	k->taken = e->taken;
 	k->header = e->header;
 	k->message = e->message;
-	weir_lock(k->lane->home);
+	weir_lock(k->lane->worker);
 	k->lane->running = k;
 	ends = k->lane->doomed;
-	weir_unlock(k->lane->home);
+	weir_unlock(k->lane->worker);
 	return ends;
 }
 
@@ -196,12 +196,12 @@ let_go(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (lane->running == k) {
 		lane->running = NULL;
 		lane_resume(lane);
 	}
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 }
 
 static inline void

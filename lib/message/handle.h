@@ -19,7 +19,7 @@ struct handler {
 
 /* Deals with the message in the handler thread's hand. Nothing locked. */
 void message_handle(struct handler_thread *k);
-/* Puts it down. Home not locked. */
+/* Puts it down. Worker not locked. */
 void message_finish(struct handler_thread *k);
 /* Tells a handler that a message broke off. In the handler thread, or when that has ended. */
 void message_broken(struct handler_thread *k, uint16_t node, const struct assembly *a);

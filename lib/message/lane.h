@@ -27,15 +27,15 @@ struct waiting {
 struct lane {
 	struct weir_messenger *m;
 	struct peer *peer;
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	struct sender *sender;	   /* outgoing: whose; NULL: incoming */
-	struct weir_conn *conn;	   /* NULL: none. Written under m->lock and home */
+	struct weir_conn *conn;	   /* NULL: none. Written under m->lock and worker */
 	uint64_t life;		   /* counts connections. As conn */
 	TAILQ_ENTRY(lane) in_peer; /* m->lock */
 	SLIST_ENTRY(lane) spare;   /* m->lock */
 	bool open;		   /* the program was told. m->lock */
 	bool client;		   /* incoming: of a program to which nothing leads back. m->lock */
-	/* home */
+	/* worker */
 	bool greet;			/* hello is to be sent first */
 	bool cutting;			/* a message in pieces is being sent */
 	bool doomed;			/* closes when pins and running have gone */
@@ -46,7 +46,7 @@ struct lane {
 	_Atomic uint32_t asked;		/* good-bye has come on it, to be looked at */
 	_Atomic uint32_t spoilt;	/* something malformed has, to be looked at */
 	_Atomic uint32_t hello;		/* receivers over there + 1, to be looked at; 0: nothing */
-	/* in.total: something is under way. Incoming: who has `running`; else home */
+	/* in.total: something is under way. Incoming: who has `running`; else worker */
 	struct assembly in;
 	uint64_t key;	   /* a BYE for it says this; 0: not known yet. m->lock */
 	uint64_t made;	   /* outgoing: the peer's `made` when it was. m->lock */
@@ -54,7 +54,7 @@ struct lane {
 	bool greeted;	   /* incoming: its HELLO has come. m->lock */
 	bool parted;	   /* incoming: BYE for it is sent. m->lock */
 	struct held *held; /* place for a message that waits; kept */
-	/* home writes; who looks for the least recently used reads */
+	/* worker writes; who looks for the least recently used reads */
 	_Atomic uint32_t used;	      /* m->epoch at the last message */
 	_Atomic uint32_t outstanding; /* requests sent on it and not ended */
 };
@@ -65,7 +65,7 @@ lane_of(const struct weir_conn *c)
 	return (struct lane *)c->lane;
 }
 
-/* A message goes on it, or came. Home locked. */
+/* A message goes on it, or came. Worker locked. */
 static inline void
 lane_used(struct lane *lane)
 {
@@ -83,8 +83,8 @@ int lane_pin_reply(struct lane *lane, uint64_t life);
 void lane_unpin(struct lane *lane);
 /* Begins to connect a lane; `probe`: one that only hears who has the name. m->lock. */
 int lane_make(struct sender *s, struct peer *p, bool probe);
-/* Opens the lane's connection and says hello on it. 0, -EAGAIN: not open yet, or how it ended. Home
- * locked. */
+/* Opens the lane's connection and says hello on it. 0, -EAGAIN: not open yet, or how it ended.
+ * Worker locked. */
 int lane_greet(struct lane *lane);
 /* Makes a lane of an accepted connection. m->lock. */
 int lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c);
@@ -95,13 +95,13 @@ void lane_ended(struct lane *lane, uint64_t life, int status);
 /* Sends on a pinned lane of the caller's sender. */
 int lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length,
 	      int timeout_ms);
-/* Messages of the lane may be taken again. Home locked. */
+/* Messages of the lane may be taken again. Worker locked. */
 void lane_resume(struct lane *lane);
-/* Sends what could not be sent before. Home locked. */
+/* Sends what could not be sent before. Worker locked. */
 void lane_flush(struct lane *lane);
-/* Hello, or something as short. Home locked. 0, -EAGAIN, or how the connection ended. */
+/* Hello, or something as short. Worker locked. 0, -EAGAIN, or how the connection ended. */
 int lane_put(struct lane *lane, const struct message_header *h);
-/* Sends now, or keeps a copy. Home locked. */
+/* Sends now, or keeps a copy. Worker locked. */
 int lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A messenger has peers, one for each node that it ever knew; a peer has lanes, each of them a
- * connection of the stream model that hangs on a home: outgoing ones on that of a sender (a program
- * thread), incoming ones on that of a handler thread. Messages and requests go one way on a lane,
- * responses come back on it.
+ * connection of the stream model that hangs on a worker: outgoing ones on that of a sender (a
+ * program thread), incoming ones on that of a handler thread. Messages and requests go one way on a
+ * lane, responses come back on it.
  *
- * Locks: m->lock, then a home, then m->leaf. What one message touches is under its home's lock
- * alone. A lane gets and loses its connection under both m->lock and its home. Peers, lanes,
+ * Locks: m->lock, then a worker, then m->leaf. What one message touches is under its worker's lock
+ * alone. A lane gets and loses its connection under both m->lock and its worker. Peers, lanes,
  * senders and handler threads stay where they are until the messenger closes, so that who lost
  * sight of one may look at it again.
  */

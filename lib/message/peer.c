@@ -309,10 +309,10 @@ put_bye(struct lane *lane, uint64_t key)
 	const struct message_header bye = {.kind = KIND_BYE, .id = key};
 	int rc = -EAGAIN;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (lane->conn && !lane->doomed && !lane->greet)
 		rc = lane_put(lane, &bye);
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc != -EAGAIN;
 }
 
@@ -369,10 +369,10 @@ open_lanes(struct peer *p)
 	{
 		if (!lane->sender || lane == p->probe)
 			continue;
-		weir_lock(lane->home);
+		weir_lock(lane->worker);
 		if (lane->conn && lane->greet)
 			lane_greet(lane);
-		weir_unlock(lane->home);
+		weir_unlock(lane->worker);
 	}
 }
 
@@ -555,9 +555,9 @@ look_lane(struct lane *lane)
 	if (!lane->conn || (weir_state(m->w) == WEIR_UP &&
 			    !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed)))
 		return;
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	status = lane->conn->state == CONN_ENDED ? lane->conn->end : 0;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	if (status)
 		lane_end(lane, status);
 }
@@ -565,9 +565,9 @@ look_lane(struct lane *lane)
 static void
 look_sender(struct sender *s)
 {
-	weir_bias_lock_slow(&s->home->lock);
+	weir_bias_lock_slow(&s->worker->lock);
 	sender_take(s, NULL);
-	weir_bias_unlock_passing(&s->home->lock);
+	weir_bias_unlock_passing(&s->worker->lock);
 }
 
 /* Threads that don't look themselves. */

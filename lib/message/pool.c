@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The threads that handlers run in. Each owns a home, on which the lanes that chose it hang, and
+ * The threads that handlers run in. Each owns a worker, on which the lanes that chose it hang, and
  * takes messages from the rings straight to their handlers. While one is in a handler for long, the
  * others take messages of its other lanes.
  */
@@ -29,7 +29,7 @@
 /* ---- the message in hand ---- */
 
 static void
-home_lock(struct weir_thread *t, bool helps)
+worker_lock(struct weir_thread *t, bool helps)
 {
 	if (helps)
 		weir_bias_lock_slow(&t->lock);
@@ -38,7 +38,7 @@ home_lock(struct weir_thread *t, bool helps)
 }
 
 static void
-home_unlock(struct weir_thread *t, bool helps)
+worker_unlock(struct weir_thread *t, bool helps)
 {
 	if (helps)
 		weir_bias_unlock_passing(&t->lock);
@@ -46,7 +46,7 @@ home_unlock(struct weir_thread *t, bool helps)
 		weir_unlock(t);
 }
 
-/* Home locked. True: its lane was kept for us only. */
+/* Worker locked. True: its lane was kept for us only. */
 static inline bool
 finish(struct handler_thread *k)
 {
@@ -72,9 +72,9 @@ put_down(struct handler_thread *k, bool helps)
 
 	if (!lane)
 		return;
-	home_lock(lane->home, helps);
+	worker_lock(lane->worker, helps);
 	last = finish(k);
-	home_unlock(lane->home, helps);
+	worker_unlock(lane->worker, helps);
 	if (last)
 		lane_ended(lane, life, -ECONNRESET);
 }
@@ -85,17 +85,17 @@ message_finish(struct handler_thread *k)
 	put_down(k, false);
 }
 
-/* What the last message cost has to be told. Home locked by weir_bias_enter(). */
+/* What the last message cost has to be told. Worker locked by weir_bias_enter(). */
 static __attribute__((noinline, cold)) void
 tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
-	c->home->lock.held = seat;
+	c->worker->lock.held = seat;
 	weir_conn_consumed_slow(c);
 }
 
 /*
  * The common case: the lane's next message lies at the ring's head, small, and there is nothing
- * else to look at. The lane stays the handler thread's, so one visit to the home puts the last
+ * else to look at. The lane stays the handler thread's, so one visit to the worker puts the last
  * message down and takes this one. False: not so, nothing has changed.
  */
 static inline bool
@@ -133,9 +133,9 @@ next(struct handler_thread *k, struct weir_thread *t, bool helps)
 
 	if (lane && !helps && another(k, t))
 		return TAKE_MESSAGE;
-	home_lock(t, helps);
+	worker_lock(t, helps);
 	last = lane && finish(k);
-	rc = home_take(t, k->buffer, false, &take);
+	rc = worker_take(t, k->buffer, false, &take);
 	if (rc == TAKE_MESSAGE) {
 		k->lane = take.lane;
 		k->life = take.life;
@@ -145,7 +145,7 @@ next(struct handler_thread *k, struct weir_thread *t, bool helps)
 	}
 	if (weir_unlikely(rc == TAKE_MOVED && !LIST_EMPTY(&t->waiters)))
 		weir_thread_wake(t, NULL);
-	home_unlock(t, helps);
+	worker_unlock(t, helps);
 	if (weir_unlikely(last))
 		lane_ended(lane, life, -ECONNRESET);
 	if (weir_unlikely(rc == TAKE_ENDED))
@@ -173,7 +173,7 @@ call_guard(struct handler_thread *k)
 			other = &m->pool[i];
 	}
 	if (other)
-		weir_nudge(other->home->nudge_fd);
+		weir_nudge(other->worker->nudge_fd);
 }
 
 static void
@@ -238,7 +238,7 @@ accept_all(struct handler_thread *k)
 	struct weir_conn *c;
 
 	/* asked for more, one of a session that is over would listen in the next one */
-	while (k->listener && has_accepts(k->home) && !weir_accept(k->listener, 0, &c)) {
+	while (k->listener && has_accepts(k->worker) && !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 
 		pthread_mutex_lock(&m->lock);
@@ -280,7 +280,7 @@ help(struct handler_thread *k)
 
 		if (other == k || !since || weir_clock() - since < STUCK_NS)
 			continue;
-		n += pump(k, other->home, true);
+		n += pump(k, other->worker, true);
 		accept_all(other);
 	}
 	return n;
@@ -336,7 +336,7 @@ housekeeping(struct handler_thread *k, uint64_t *due)
 static void
 rest(struct handler_thread *k, struct weir_wait *wait)
 {
-	struct pollfd p = {.fd = k->home->nudge_fd, .events = POLLIN};
+	struct pollfd p = {.fd = k->worker->nudge_fd, .events = POLLIN};
 	bool early = k->rests < SHORT_RESTS;
 	uint64_t count;
 	ssize_t n = 0;
@@ -346,7 +346,7 @@ rest(struct handler_thread *k, struct weir_wait *wait)
 	if (poll(&p, 1, early ? 1 : TICK_MS) > 0)
 		n = read(p.fd, &count, sizeof(count));
 	(void)n;
-	weir_wait_init(wait, k->home, TICK_MS);
+	weir_wait_init(wait, k->worker, TICK_MS);
 	wait->events = true;
 }
 
@@ -358,14 +358,14 @@ work(struct handler_thread *k)
 	uint64_t due = 0;
 	uint32_t turns = 0;
 
-	weir_wait_init(&wait, k->home, TICK_MS);
+	weir_wait_init(&wait, k->worker, TICK_MS);
 	wait.events = true;
 	while (!atomic_load_explicit(&m->stop, memory_order_acquire)) {
 		bool stepping = false;
 		int rc;
-		unsigned n = pump(k, k->home, false) + go_on(k);
+		unsigned n = pump(k, k->worker, false) + go_on(k);
 
-		if (has_accepts(k->home))
+		if (has_accepts(k->worker))
 			accept_all(k);
 		if (!n)
 			n = help(k);
@@ -373,7 +373,7 @@ work(struct handler_thread *k)
 			stepping = housekeeping(k, &due);
 		if (n) {
 			weir_wait_end(&wait);
-			weir_wait_init(&wait, k->home, TICK_MS);
+			weir_wait_init(&wait, k->worker, TICK_MS);
 			wait.events = true;
 			continue;
 		}
@@ -427,8 +427,8 @@ open_thread(struct handler_thread *k)
 	char name[WEIR_SERVICE_MAX];
 	int rc = 0;
 
-	k->home = weir_thread_get(m->w);
-	if (!k->home)
+	k->worker = weir_thread_get(m->w);
+	if (!k->worker)
 		return weir_fail(-errno,
 				 "no resources for a handler thread: %s; raise the limit "
 				 "of open files",
@@ -496,8 +496,8 @@ run(void *arg)
 void
 pool_call(struct weir_messenger *m)
 {
-	if (m->pool[0].home)
-		weir_nudge(m->pool[0].home->nudge_fd);
+	if (m->pool[0].worker)
+		weir_nudge(m->pool[0].worker->nudge_fd);
 }
 
 static int
@@ -548,8 +548,8 @@ pool_stop(struct weir_messenger *m)
 {
 	atomic_store_explicit(&m->stop, 1, memory_order_release);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (m->pool[i].runs && m->pool[i].home)
-			weir_nudge(m->pool[i].home->nudge_fd);
+		if (m->pool[i].runs && m->pool[i].worker)
+			weir_nudge(m->pool[i].worker->nudge_fd);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
 		if (m->pool[i].runs)
 			pthread_join(m->pool[i].thread, NULL);

@@ -22,7 +22,7 @@ struct handler_thread {
 	bool started;	  /* m->lock: status is known */
 	int status;	  /* of its start */
 	char reason[256]; /* for that */
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	struct sender *sender;
 	struct weir_listener *listener;
 	struct weir_handler_line

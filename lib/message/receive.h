@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What lies on a home: responses, and messages for handlers. */
+/* What lies on a worker: responses, and messages for handlers. */
 #ifndef WEIR_MESSAGE_RECEIVE_H
 #define WEIR_MESSAGE_RECEIVE_H
 
@@ -21,9 +21,9 @@ struct take {
 };
 
 /*
- * Gets on with a home, which is locked: takes in responses and finds the next message. `mine`: only
- * what concerns outgoing lanes; messages for handlers are put by.
+ * Gets on with a worker, which is locked: takes in responses and finds the next message. `mine`:
+ * only what concerns outgoing lanes; messages for handlers are put by.
  */
-int home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
+int worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
 
 #endif

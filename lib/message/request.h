@@ -9,13 +9,13 @@
 struct lane;
 struct sender;
 
-/* A response has come on an outgoing lane. Home locked. */
+/* A response has come on an outgoing lane. Worker locked. */
 void request_response(struct lane *lane, const struct message_header *h, const uint8_t *data,
 		      uint32_t length);
 /* False: it is malformed. */
 bool request_piece(struct lane *lane, const struct message_header *h, const uint8_t *data,
 		   uint32_t length);
-/* Ends what waits for the lane. Home locked. */
+/* Ends what waits for the lane. Worker locked. */
 void requests_end(struct lane *lane, int status);
 /* Ends all of a sender's that go to a node, or to any: UINT32_MAX. How many. */
 uint32_t requests_cancel(struct sender *s, uint32_t node);

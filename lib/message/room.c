@@ -99,9 +99,9 @@ room_take(struct handler_thread *k, uint64_t bytes)
 	TAILQ_INSERT_TAIL(&m->room_waiting, e, next);
 	admit(m);
 	pthread_mutex_unlock(&m->leaf);
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	ends = lane->life == life && lane->doomed;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	if (ends) /* who ended it came before it waited */
 		room_forget(lane, life);
 	return -EAGAIN;

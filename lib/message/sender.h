@@ -20,12 +20,12 @@ struct request_slot {
 /* A thread that sends, or several that share one's lanes. */
 struct sender {
 	struct weir_messenger *m;
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	uint32_t index; /* counts them */
 	uint32_t users; /* threads. m->lock */
 	TAILQ_ENTRY(sender) next;
 	SLIST_HEAD(, lane) spares; /* m->lock */
-	/* home */
+	/* worker */
 	struct lane **page[NODES / NODE_PAGE];
 	struct request_slot *slots;
 	uint32_t slot_count, slot_free;
@@ -62,7 +62,7 @@ sender_latest(const struct weir_messenger *m)
 /* The calling thread's sender. NULL: *rc says why. */
 struct sender *sender_get(struct weir_messenger *m, int *rc);
 void sender_leave(void *sender);
-/* Takes in what concerns the sender, responses most of all, until r (NULL: none) has ended. Home
+/* Takes in what concerns the sender, responses most of all, until r (NULL: none) has ended. Worker
  * locked. */
 void sender_take(struct sender *s, const struct weir_request *r);
 

@@ -35,7 +35,7 @@ send_gathered(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 	return rc;
 }
 
-/* In pieces, as far as there is room; the rest is the connection's from then on. Home locked. */
+/* In pieces, as far as there is room; the rest is the connection's from then on. Worker locked. */
 static int
 send_gathered_now(struct weir_conn *c, struct weir_message_out *m)
 {
