@@ -208,6 +208,8 @@ option_store(const struct option_spec *spec, void *into, const char *from, const
 		return option_invalid(from, text, expected(spec, buf, sizeof(buf)), error, size);
 	if (spec->type != OPTION_REAL && spec->type != OPTION_TEXT && spec->type != OPTION_CALL)
 		store_integer(spec, into, n);
+	if (spec->given)
+		*(bool *)((char *)into + spec->given) = true;
 	return 0;
 }
 
@@ -236,6 +238,8 @@ option_defaults(const struct option_table *table, void *into, char *error, size_
 			snprintf(from, sizeof(from), "$%s", spec->env);
 		if (text && option_store(spec, into, from, text, error, size))
 			return -EINVAL;
+		if (spec->given)
+			*(bool *)((char *)into + spec->given) = false;
 	}
 	return 0;
 }
@@ -374,8 +378,6 @@ take(const struct option_spec *spec, void *into, const char *value, struct words
 	}
 	if (option_store(spec, into, name, value, error, size))
 		return -EINVAL;
-	if (spec->given)
-		*(bool *)((char *)into + spec->given) = true;
 	return spec->type == OPTION_STOP;
 }
 
