@@ -79,7 +79,7 @@ main(int argc, char **argv)
 
 	switch (perf_options_parse(argc, argv, &o, reason, sizeof(reason))) {
 	case OPTIONS_HELP:
-		perf_options_usage(stdout);
+		option_print_help(&perf_option_table, stdout);
 		return 0;
 	case OPTIONS_VERSION:
 		puts("weir-perf " WEIR_VERSION);

@@ -6,168 +6,57 @@
 #include "weir/stream.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	OPT_ADOPT = 256,
-	OPT_ALL,
-	OPT_ALLTOALL,
-	OPT_CALIBRATE,
-	OPT_CONNECTIONS,
-	OPT_COPY,
-	OPT_CPU,
-	OPT_CSV,
-	OPT_FLAGS,
-	OPT_INSTANCE,
-	OPT_JSON,
-	OPT_LARGE,
-	OPT_LOOP,
-	OPT_NO_CALIBRATE,
-	OPT_PATIENCE,
-	OPT_PAUSE,
-	OPT_PICK,
-	OPT_PROGRAMS,
-	OPT_PUBLIC,
-	OPT_RATE,
-	OPT_REGION,
-	OPT_SEED,
-	OPT_SERVICE,
-	OPT_STATS,
-	OPT_THREADS,
-	OPT_TRANSPORT,
-	OPT_VERIFY,
-	OPT_VERSION,
-	OPT_WAIT
-};
-
-static const struct option long_options[] = {
-    {"adopt", no_argument, NULL, OPT_ADOPT},
-    {"all", no_argument, NULL, OPT_ALL},
-    {"alltoall", no_argument, NULL, OPT_ALLTOALL},
-    {"bidirectional", no_argument, NULL, 'b'},
-    {"calibrate", no_argument, NULL, OPT_CALIBRATE},
-    {"connections", required_argument, NULL, OPT_CONNECTIONS},
-    {"copy", no_argument, NULL, OPT_COPY},
-    {"count", required_argument, NULL, 'n'},
-    {"cpu", required_argument, NULL, OPT_CPU},
-    {"csv", no_argument, NULL, OPT_CSV},
-    {"duration", required_argument, NULL, 'D'},
-    {"flags", required_argument, NULL, OPT_FLAGS},
-    {"help", no_argument, NULL, 'h'},
-    {"instance", required_argument, NULL, OPT_INSTANCE},
-    {"interactive", no_argument, NULL, 'i'},
-    {"json", no_argument, NULL, OPT_JSON},
-    {"large", required_argument, NULL, OPT_LARGE},
-    {"loop", no_argument, NULL, OPT_LOOP},
-    {"no-calibrate", no_argument, NULL, OPT_NO_CALIBRATE},
-    {"patience", required_argument, NULL, OPT_PATIENCE},
-    {"pause", required_argument, NULL, OPT_PAUSE},
-    {"pick", required_argument, NULL, OPT_PICK},
-    {"programs", required_argument, NULL, OPT_PROGRAMS},
-    {"public", no_argument, NULL, OPT_PUBLIC},
-    {"rate", required_argument, NULL, OPT_RATE},
-    {"region", required_argument, NULL, OPT_REGION},
-    {"seed", required_argument, NULL, OPT_SEED},
-    {"service", required_argument, NULL, OPT_SERVICE},
-    {"size", required_argument, NULL, 's'},
-    {"stats-period", required_argument, NULL, OPT_STATS},
-    {"test", required_argument, NULL, 't'},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {"transport", required_argument, NULL, OPT_TRANSPORT},
-    {"verify", no_argument, NULL, OPT_VERIFY},
-    {"version", no_argument, NULL, OPT_VERSION},
-    {"wait", required_argument, NULL, OPT_WAIT},
-    {"window", required_argument, NULL, 'w'},
-    {NULL, 0, NULL, 0},
-};
-
 static int
-parse_number(const char *text, uint64_t *value)
+take_size(void *into, const char *text)
 {
-	char *end;
-	unsigned long long n;
+	static const struct option_spec one = {.name = "size",
+					       .type = OPTION_SIZE,
+					       .width = 4,
+					       .max = WEIR_STREAM_MESSAGE_MAX,
+					       .c_base = true};
+	struct perf_options *o = into;
+	char error[128];
 
-	if (*text < '0' || *text > '9')
+	if (o->size_count == OPTIONS_SIZES ||
+	    option_store(&one, &o->sizes[o->size_count], "", text, error, sizeof(error)))
 		return -EINVAL;
-	errno = 0;
-	n = strtoull(text, &end, 0);
-	if (errno || *end)
-		return -EINVAL;
-	*value = n;
+	o->size_count++;
 	return 0;
 }
 
-int
-perf_parse_size(const char *text, uint64_t *value)
+static int
+take_sizes(void *into, const char *text, char *error, size_t size)
 {
-	size_t n = strlen(text);
-	char digits[24];
-	unsigned shift = 0;
+	(void)error;
+	(void)size;
+	return option_list(text, take_size, into);
+}
 
-	if (n == 0 || n >= sizeof(digits))
+static int
+take_test(void *into, const char *text)
+{
+	struct perf_options *o = into;
+	uint32_t t = 0;
+
+	while (t < PERF_TESTS && strcmp(text, perf_test_name(t)) != 0)
+		t++;
+	if (t == PERF_TESTS || o->test_count == PERF_TESTS)
 		return -EINVAL;
-	memcpy(digits, text, n + 1);
-	if (digits[n - 1] == 'k' || digits[n - 1] == 'K')
-		shift = 10;
-	else if (digits[n - 1] == 'm' || digits[n - 1] == 'M')
-		shift = 20;
-	if (shift)
-		digits[n - 1] = '\0';
-	if (parse_number(digits, value) || *value > UINT64_MAX >> shift)
-		return -EINVAL;
-	*value <<= shift;
+	o->tests[o->test_count++] = t;
 	return 0;
 }
 
-/* Takes one piece of a comma list off *list into buf; false: none left, or an empty or long one. */
-static bool
-next_piece(const char **list, char *buf, size_t size)
-{
-	size_t n = strcspn(*list, ",");
-
-	if (n == 0 || n >= size)
-		return false;
-	memcpy(buf, *list, n);
-	buf[n] = '\0';
-	*list += n + ((*list)[n] == ',' && (*list)[n + 1] != '\0');
-	return true;
-}
-
 static int
-parse_sizes(struct perf_options *o, const char *list)
+take_tests(void *into, const char *text, char *error, size_t size)
 {
-	char piece[24];
-	uint64_t size;
-
-	while (*list) {
-		if (!next_piece(&list, piece, sizeof(piece)) || perf_parse_size(piece, &size) ||
-		    size > WEIR_STREAM_MESSAGE_MAX || o->size_count == OPTIONS_SIZES)
-			return -EINVAL;
-		o->sizes[o->size_count++] = (uint32_t)size;
-	}
-	return o->size_count ? 0 : -EINVAL;
-}
-
-static int
-parse_tests(struct perf_options *o, const char *list)
-{
-	char piece[8];
-	uint32_t t;
-
-	while (*list) {
-		if (!next_piece(&list, piece, sizeof(piece)) || o->test_count == PERF_TESTS)
-			return -EINVAL;
-		for (t = 0; t < PERF_TESTS && strcmp(piece, perf_test_name(t)) != 0; t++)
-			;
-		if (t == PERF_TESTS)
-			return -EINVAL;
-		o->tests[o->test_count++] = t;
-	}
-	return o->test_count ? 0 : -EINVAL;
+	(void)error;
+	(void)size;
+	return option_list(text, take_test, into);
 }
 
 static const struct {
@@ -180,25 +69,33 @@ static const struct {
 		  {"WRITE", WEIR_WRITE}};
 #define FLAG_NAMES (sizeof(flag_names) / sizeof(flag_names[0]))
 
+static int
+take_flag(void *into, const char *text)
+{
+	struct perf_options *o = into;
+
+	for (uint32_t i = 0; i < FLAG_NAMES; i++)
+		if (strcmp(text, flag_names[i].name) == 0) {
+			o->flags |= flag_names[i].flag;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 /* Names of stream.h without their WEIR_; one operation at most. */
 static int
-parse_flags(struct perf_options *o, const char *list)
+take_flags(void *into, const char *text, char *error, size_t size)
 {
-	uint32_t operations, flags = 0, i;
-	char piece[8];
+	struct perf_options *o = into;
+	uint32_t operations;
 
-	while (*list) {
-		if (!next_piece(&list, piece, sizeof(piece)))
-			return -EINVAL;
-		for (i = 0; i < FLAG_NAMES && strcmp(piece, flag_names[i].name) != 0; i++)
-			;
-		if (i == FLAG_NAMES)
-			return -EINVAL;
-		flags |= flag_names[i].flag;
-	}
-	operations = flags & ~WEIR_RC;
-	o->flags = flags;
-	return flags && !(operations & (operations - 1)) ? 0 : -EINVAL;
+	(void)error;
+	(void)size;
+	o->flags = 0;
+	if (option_list(text, take_flag, o))
+		return -EINVAL;
+	operations = o->flags & ~WEIR_RC;
+	return operations & (operations - 1) ? -EINVAL : 0;
 }
 
 const char *
@@ -213,317 +110,236 @@ perf_flags_text(const struct perf_options *o)
 	return text;
 }
 
+/* Messages/s; k and m are powers of ten. */
 static int
-parse_bounded(const char *text, uint64_t least, uint64_t most, uint64_t *value)
+take_rate(void *into, const char *text, char *error, size_t size)
 {
-	return parse_number(text, value) || *value < least || *value > most ? -EINVAL : 0;
+	struct perf_options *o = into;
+	size_t n = strlen(text);
+	char number[32];
+	double unit = 1;
+
+	(void)error;
+	(void)size;
+	if (n == 0 || n >= sizeof(number))
+		return -EINVAL;
+	memcpy(number, text, n + 1);
+	if (strchr("kK", number[n - 1]))
+		unit = 1e3;
+	else if (strchr("mM", number[n - 1]))
+		unit = 1e6;
+	if (unit > 1)
+		number[n - 1] = '\0';
+	if (option_real(number, 0, 1e12 / unit, &o->rate))
+		return -EINVAL;
+	o->rate *= unit;
+	return 0;
 }
 
 static int
-parse_duration(const char *text, double *value)
+take_all(void *into, const char *text, char *error, size_t size)
 {
-	char *end;
+	struct perf_options *o = into;
 
-	*value = strtod(text, &end);
-	return end == text || *end || !(*value >= 0.001) || !(*value <= 86400) ? -EINVAL : 0;
-}
-
-static int
-parse_rate(const char *text, double *value)
-{
-	char *end;
-
-	*value = strtod(text, &end);
-	if (*end == 'k' || *end == 'K' || *end == 'm' || *end == 'M')
-		*value *= *end == 'k' || *end == 'K' ? 1e3 : 1e6, end++;
-	return end == text || *end || !(*value >= 0) || !(*value <= 1e12) ? -EINVAL : 0;
-}
-
-static int
-parse_period(const char *text, double *value)
-{
-	char *end;
-
-	*value = strtod(text, &end);
-	return end == text || *end || !(*value >= 0) || !(*value <= 86400) ? -EINVAL : 0;
-}
-
-/* One of two words: which, or -EINVAL. */
-static int
-parse_either(const char *text, const char *no, const char *yes, bool *value)
-{
-	*value = strcmp(text, yes) == 0;
-	return *value || strcmp(text, no) == 0 ? 0 : -EINVAL;
-}
-
-static int
-parse_region(const char *text, uint64_t *value)
-{
-	return perf_parse_size(text, value) || *value < 4096 || *value > 1ull << 40 ? -EINVAL : 0;
-}
-
-static void
-all_sizes(struct perf_options *o)
-{
+	(void)text;
+	(void)error;
+	(void)size;
 	o->size_count = 0;
-	for (uint32_t size = 8; size <= WEIR_STREAM_MESSAGE_MAX; size *= 2)
-		o->sizes[o->size_count++] = size;
+	for (uint32_t bytes = 8; bytes <= WEIR_STREAM_MESSAGE_MAX; bytes *= 2)
+		o->sizes[o->size_count++] = bytes;
+	return 0;
 }
 
-/* An option without an argument; false: it is none. */
-static bool
-take_flag(struct perf_options *o, int option)
-{
-	switch (option) {
-	case OPT_ADOPT:
-		return o->adopt = true;
-	case OPT_ALL:
-		all_sizes(o);
-		return true;
-	case OPT_ALLTOALL:
-		return o->alltoall = true;
-	case OPT_CALIBRATE:
-		return o->calibrate = true;
-	case OPT_NO_CALIBRATE:
-		return o->no_calibrate = true;
-	case OPT_COPY:
-		return o->copy = true;
-	case OPT_CSV:
-		o->format = FORMAT_CSV;
-		return true;
-	case OPT_JSON:
-		o->format = FORMAT_JSON;
-		return true;
-	case OPT_LOOP:
-		return o->loop = true;
-	case OPT_PUBLIC:
-		return o->is_public = true;
-	case OPT_VERIFY:
-		return o->verify = true;
-	case 'b':
-		return o->both = true;
-	case 'i':
-		return o->interactive = true;
-	}
-	return false;
-}
-
-/* How many, of what there can be several. 0 or -EINVAL. */
 static int
-take_crowd(struct perf_options *o, int option, const char *arg)
+take_csv(void *into, const char *text, char *error, size_t size)
 {
-	uint64_t n = 0;
-	int rc = -EINVAL;
+	struct perf_options *o = into;
 
-	switch (option) {
-	case OPT_CONNECTIONS:
-		rc = parse_bounded(arg, 1, 1 << 20, &n);
-		o->connections = (uint32_t)n;
-		break;
-	case OPT_PROGRAMS:
-		rc = parse_bounded(arg, 1, OPTIONS_NODES, &n);
-		o->programs = (uint32_t)n;
-		break;
-	case OPT_THREADS:
-		rc = parse_bounded(arg, 1, OPTIONS_NODES, &n);
-		o->threads = (uint32_t)n;
-		break;
-	}
-	return rc;
+	(void)text;
+	(void)error;
+	(void)size;
+	o->format = FORMAT_CSV;
+	return 0;
 }
 
-/* An option whose argument is a number within bounds. 0 or -EINVAL. */
 static int
-take_number(struct perf_options *o, int option, const char *arg)
+take_json(void *into, const char *text, char *error, size_t size)
 {
-	uint64_t n = 0;
-	int rc = -EINVAL;
+	struct perf_options *o = into;
 
-	switch (option) {
-	case 'n':
-		return parse_bounded(arg, 1, UINT64_MAX >> 8, &o->count);
-	case OPT_SEED:
-		return parse_bounded(arg, 0, UINT64_MAX, &o->seed);
-	case OPT_CPU:
-		rc = parse_bounded(arg, 0, CPU_SETSIZE - 1, &n);
-		o->cpu = (int)n;
-		break;
-	case OPT_LARGE:
-		o->large_given = true;
-		return parse_bounded(arg, 0, UINT64_MAX >> 8, &o->large);
-	case OPT_PATIENCE:
-		rc = parse_bounded(arg, 1, 86400, &n);
-		o->patience_s = (int)n;
-		break;
-	case OPT_PAUSE:
-		rc = parse_bounded(arg, 1, 60000, &n);
-		o->pause_ms = (uint32_t)n;
-		break;
-	case 'w':
-		rc = parse_bounded(arg, 1, UINT32_MAX, &n);
-		o->window = (uint32_t)n;
-		break;
-	}
-	return rc ? take_crowd(o, option, arg) : 0;
+	(void)text;
+	(void)error;
+	(void)size;
+	o->format = FORMAT_JSON;
+	return 0;
 }
 
-/* One option with or without its argument. 0 or -EINVAL. */
-static int
-take_option(struct perf_options *o, int option, const char *arg)
-{
-	if (take_flag(o, option))
-		return 0;
-	switch (option) {
-	case OPT_INSTANCE:
-		o->instance = arg;
-		return 0;
-	case OPT_SERVICE:
-		o->service = arg;
-		return 0;
-	case OPT_WAIT:
-		return parse_either(arg, "poll", "sleep", &o->sleep);
-	case OPT_TRANSPORT:
-		return parse_either(arg, "weir", "tcp", &o->tcp);
-	case OPT_PICK:
-		return parse_either(arg, "turn", "random", &o->random);
-	case OPT_RATE:
-		return parse_rate(arg, &o->rate);
-	case OPT_STATS:
-		return parse_period(arg, &o->period_s);
-	case OPT_REGION:
-		return parse_region(arg, &o->region);
-	case 'D':
-		o->duration_given = true;
-		return parse_duration(arg, &o->duration_s);
-	case 's':
-		return parse_sizes(o, arg);
-	case 't':
-		return parse_tests(o, arg);
-	case OPT_FLAGS:
-		return parse_flags(o, arg);
-	}
-	return take_number(o, option, arg);
-}
+#define AT(field) OPTION_FIELD(struct perf_options, field)
+#define NUMBER(low, high) .min = low, .max = high, .c_base = true
 
-/* As it is written; getopt has shuffled argv. */
-static const char *
-name_of(int option)
-{
-	static char name[32];
+static const struct option_spec specs[] = {
+    {"adopt", 0, OPTION_FLAG, AT(adopt), NULL, NULL,
+     "bw: send out of own buffers (4 MiB, 1 to 16), adopted; only numbers are written"},
+    {"all", 0, OPTION_CALL, 0, 0, NULL, NULL, "sizes 8 B ... 16 MiB, doubling", .take = take_all},
+    {"alltoall", 0, OPTION_FLAG, AT(alltoall), NULL, NULL,
+     "a program on each instance in $WEIR_CLUSTER, to each other"},
+    {"bidirectional", 'b', OPTION_FLAG, AT(both), NULL, NULL,
+     "both directions at once (bw, rate, mix)"},
+    {"calibrate", 0, OPTION_FLAG, AT(calibrate), NULL, NULL,
+     "measure the machine before and after each run (the default)"},
+    {"connections", 0, OPTION_UNSIGNED, AT(connections), "N", "1",
+     "of each program, to each server", NUMBER(1, 1 << 20)},
+    {"copy", 0, OPTION_FLAG, AT(copy), NULL, NULL,
+     "send from and receive into the program's own buffers"},
+    {"count", 'n', OPTION_UNSIGNED, AT(count), "COUNT", NULL,
+     "messages of each run instead of -D, of all connections together (--alltoall: to each node)",
+     NUMBER(1, UINT64_MAX >> 8)},
+    {"cpu", 0, OPTION_UNSIGNED, AT(cpu), "N", NULL, "pin to CPU N", NUMBER(0, CPU_SETSIZE - 1)},
+    {"csv", 0, OPTION_CALL, 0, 0, NULL, NULL, "CSV instead of a table", .take = take_csv},
+    {"duration", 'D', OPTION_REAL, AT(duration_s), "SECONDS", "1",
+     "of each run; -i: until it is stopped", .least = 0.001, .most = 86400,
+     .expected = "seconds from 0.001 to 86400",
+     .given = offsetof(struct perf_options, duration_given)},
+    {"flags", 0, OPTION_CALL, 0, 0, "LIST", NULL,
+     "how messages go: RC, and RING, SEND, READ or WRITE (Weir chooses)", .take = take_flags,
+     .expected = "RC, and at most one of RING, SEND, READ and WRITE"},
+    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
+     "name of the data plane to attach to", .env = "WEIR_INSTANCE"},
+    {"interactive", 'i', OPTION_FLAG, AT(interactive), NULL, NULL,
+     "commands from standard input; see its help"},
+    {"json", 0, OPTION_CALL, 0, 0, NULL, NULL, "JSON instead of a table", .take = take_json},
+    {"large", 0, OPTION_UNSIGNED, AT(large), "COUNT", NULL,
+     "mix: messages of 64 KiB ... 16 MiB among all (one in 10000)", NUMBER(0, UINT64_MAX >> 8),
+     .given = offsetof(struct perf_options, large_given)},
+    {"loop", 0, OPTION_FLAG, AT(loop), NULL, NULL,
+     "through the node's own port, also to a program on this node"},
+    {"no-calibrate", 0, OPTION_FLAG, AT(no_calibrate), NULL, NULL,
+     "do not measure the machine before and after each run"},
+    {"patience", 0, OPTION_UNSIGNED, AT(patience_s), "SECONDS", "30",
+     "without progress until a run has failed", NUMBER(1, 86400)},
+    {"pause", 0, OPTION_UNSIGNED, AT(pause_ms), "MS", NULL, "lat: rest before each round trip",
+     NUMBER(1, 60000)},
+    {"pick", 0, OPTION_WORD, AT(random), NULL, "turn", "which connection is next",
+     .words = "turn|random"},
+    {"programs", 0, OPTION_UNSIGNED, AT(programs), "N", "1", "processes that share the load",
+     NUMBER(1, OPTIONS_NODES)},
+    {"public", 0, OPTION_FLAG, AT(is_public), NULL, NULL,
+     "server: all nodes find it, as service:NAME"},
+    {"rate", 0, OPTION_CALL, 0, 0, "N", NULL,
+     "bw, rate, mix: messages per second at most; k and m are understood", .take = take_rate,
+     .expected = "a number of messages per second"},
+    {"region", 0, OPTION_SIZE, AT(region), "SIZE", "1024m", "read: bytes of the server's memory",
+     NUMBER(4096, 1ull << 40)},
+    {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", "1", "of sizes, contents and --pick random",
+     NUMBER(0, UINT64_MAX)},
+    {"service", 0, OPTION_TEXT, AT(service), "NAME", NULL,
+     "server: name to listen on (perf; TCP: 127.0.0.1:7471)"},
+    {"size", 's', OPTION_CALL, 0, 0, "SIZE[,SIZE...]", NULL,
+     "bytes; k and m are understood (lat, rate: 64; bw, read: 64k)", .take = take_sizes,
+     .expected = "up to 64 sizes from 0 to 16m"},
+    {"stats-period", 0, OPTION_REAL, AT(period_s), "SECONDS", NULL,
+     "time between two lines of rates on standard error", .most = 86400,
+     .expected = "seconds from 0 to 86400"},
+    {"test", 't', OPTION_CALL, 0, 0, "TEST[,TEST...]", NULL, "tests to run", .take = take_tests,
+     .expected = "lat, bw, rate, mix, read, message or request"},
+    {"threads", 0, OPTION_UNSIGNED, AT(threads), "N", "1",
+     "message, request: of each program that send", NUMBER(1, OPTIONS_NODES)},
+    {"transport", 0, OPTION_WORD, AT(tcp), NULL, "weir", "tcp: over sockets instead, without Weir",
+     .words = "weir|tcp"},
+    {"verify", 0, OPTION_FLAG, AT(verify), NULL, NULL, "check every byte of every message"},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+    {"wait", 0, OPTION_WORD, AT(sleep), NULL, "poll", "how both programs wait",
+     .words = "poll|sleep"},
+    {"window", 'w', OPTION_UNSIGNED, AT(window), "COUNT", NULL,
+     "messages under way at most (as many as flow control lets; read: 16)", NUMBER(1, UINT32_MAX)},
+};
 
-	snprintf(name, sizeof(name), "-%c", option);
-	for (const struct option *l = long_options; l->name && option > 255; l++)
-		if (l->val == option)
-			snprintf(name, sizeof(name), "--%s", l->name);
-	return name;
-}
+const struct option_table perf_option_table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct perf_options),
+    .operands = 1,
+    .head =
+	"weir-perf [--instance NAME] [--service NAME]           serves\n"
+	"weir-perf [--instance NAME] ADDRESS -t TEST[,TEST...]  measures against a server\n"
+	"weir-perf [--instance NAME] ADDRESS -i                 the same by a prompt\n"
+	"weir-perf [--instance NAME] --loop -t TEST             through the node's own port, "
+	"alone\n"
+	"weir-perf --alltoall -t TEST                           between all nodes of a "
+	"cluster\n"
+	"weir-perf --calibrate                                  the machine without Weir\n"
+	"TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
+	"  read (the server answers out of its memory); of the message model: message, "
+	"request\n"
+	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
+};
 
 enum options_result
 perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, size_t reason_size)
 {
-	int option;
-
-	*o = (struct perf_options){.duration_s = 1,
-				   .seed = 1,
-				   .cpu = -1,
-				   .patience_s = 30,
-				   .connections = 1,
-				   .programs = 1,
-				   .threads = 1,
-
-				   .region = 1ull << 30};
-	opterr = 0;
-	optind = 1;
-	for (;;) {
-		option = getopt_long(argc, argv, ":bD:hin:s:t:w:", long_options, NULL);
-		if (option < 0)
-			break;
-		if (option == 'h')
-			return OPTIONS_HELP;
-		if (option == OPT_VERSION)
-			return OPTIONS_VERSION;
-		if (option == '?')
-			return perf_options_wrong(reason, reason_size,
-						  "unknown option '%s'; see --help",
-						  optopt ? name_of(optopt) : argv[optind - 1]);
-		if (option == ':')
-			return perf_options_wrong(reason, reason_size,
-						  "option '%s' needs a value; see --help",
-						  name_of(optopt));
-		if (take_option(o, option, optarg))
-			return perf_options_wrong(reason, reason_size,
-						  "'%s' is no value for '%s'; see --help",
-						  optarg ? optarg : "", name_of(option));
-	}
-	if (optind < argc)
-		o->address = argv[optind++];
-	if (optind < argc)
-		return perf_options_wrong(reason, reason_size,
-					  "'%s' after the address; give one address", argv[optind]);
+	argc--;
+	if (option_defaults(&perf_option_table, o, reason, reason_size))
+		return OPTIONS_WRONG;
+	o->cpu = -1;
+	if (option_parse(&perf_option_table, o, &argc, argv + 1, reason, reason_size))
+		return OPTIONS_WRONG;
+	if (o->help || o->version)
+		return o->help ? OPTIONS_HELP : OPTIONS_VERSION;
+	o->address = argc ? argv[1] : NULL;
 	return perf_options_settle(o, reason, reason_size);
 }
 
-/* Flags that a prompt turns on and off. */
-static bool *
-switch_of(struct perf_options *o, const char *name)
+/* Options that a prompt may change between runs, and flags that it turns on and off. */
+static const struct option_spec *
+find_changeable(const char *name)
 {
-	if (strcmp(name, "verify") == 0)
-		return &o->verify;
-	if (strcmp(name, "copy") == 0)
-		return &o->copy;
-	return strcmp(name, "bidirectional") == 0 ? &o->both : NULL;
+	static const char *const may[] = {
+	    "bidirectional", "connections", "copy",   "count",	"duration", "flags", "large",
+	    "pick",	     "programs",    "rate",   "region", "seed",	    "size",  "stats-period",
+	    "test",	     "threads",	    "verify", "wait",	"window"};
+
+	for (size_t i = 0; i < sizeof(may) / sizeof(may[0]); i++)
+		if (strcmp(name, may[i]) == 0)
+			return option_find(&perf_option_table, name, strlen(name));
+	return NULL;
 }
 
-/* Takes an option that may change between runs. 0 or -EINVAL. */
+/* Lists no longer have their former values; 0 takes a count back. 0 or -EINVAL. */
 static int
-take_named(struct perf_options *o, const char *name, const char *value)
+change(const struct option_spec *spec, struct perf_options *o, const char *value, char *reason,
+       size_t size)
 {
-	static const char *const may[] = {"connections", "count",   "duration", "flags",
-					  "large",	 "pick",    "programs", "rate",
-					  "region",	 "seed",    "size",	"stats-period",
-					  "test",	 "threads", "wait",	"window"};
-	const struct option *l = long_options;
-	bool found = false;
-	bool *on = switch_of(o, name);
+	struct option_spec changed = *spec;
 
-	if (on)
-		return parse_either(value, "off", "on", on);
-	for (size_t i = 0; i < sizeof(may) / sizeof(may[0]); i++)
-		found |= strcmp(name, may[i]) == 0;
-	if (!found)
-		return -ENOENT;
-	while (strcmp(l->name, name) != 0)
-		l++;
-	/* no longer what was said before */
-	if (l->val == 's')
-		o->size_count = 0;
-	if (l->val == 't')
-		o->test_count = 0;
-	if (strcmp(value, "0") == 0 && (l->val == 'n' || l->val == 'w')) {
-		o->count = l->val == 'n' ? 0 : o->count;
-		o->window = l->val == 'w' ? 0 : o->window;
-		return 0;
+	if (spec->type == OPTION_FLAG) {
+		changed.type = OPTION_WORD;
+		changed.words = "off|on";
 	}
-	return take_option(o, l->val, value);
+	if (spec->letter == 's')
+		o->size_count = 0;
+	if (spec->letter == 't')
+		o->test_count = 0;
+	if (spec->letter == 'n' || spec->letter == 'w')
+		changed.min = 0;
+	return option_store(&changed, o, spec->name, value, reason, size);
 }
 
 int
 perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		 size_t reason_size)
 {
+	const struct option_spec *spec = find_changeable(name);
 	struct perf_options changed = *o; /* none of those that may change keeps its text */
-	int rc = take_named(&changed, name, value);
 
-	if (rc == -ENOENT)
+	if (!spec)
 		perf_options_wrong(reason, reason_size, "'%s' can't be set; see help", name);
-	else if (rc)
-		perf_options_wrong(reason, reason_size, "'%s' is no value for '%s'; see help",
-				   value, name);
-	else if (perf_options_settle(&changed, reason, reason_size) == OPTIONS_RUN)
-		*o = changed;
+	else if (change(spec, &changed, value, reason, reason_size) ||
+		 perf_options_settle(&changed, reason, reason_size) != OPTIONS_RUN)
+		spec = NULL;
 	else
-		rc = -EINVAL;
-	return rc ? -EINVAL : 0;
+		*o = changed;
+	return spec ? 0 : -EINVAL;
 }
 
 /* What options mean together. */
@@ -670,64 +486,4 @@ perf_options_settle(struct perf_options *o, char *reason, size_t size)
 						  perf_test_name(o->tests[i]));
 	}
 	return settle_crowd(o, reason, size);
-}
-
-void
-perf_options_usage(FILE *to)
-{
-	fputs(
-	    "weir-perf [--instance NAME] [--service NAME]           serves\n"
-	    "weir-perf [--instance NAME] ADDRESS -t TEST[,TEST...]  measures against a server\n"
-	    "weir-perf [--instance NAME] ADDRESS -i                 the same by a prompt\n"
-	    "weir-perf [--instance NAME] --loop -t TEST             through the node's own port, "
-	    "alone\n"
-	    "weir-perf --alltoall -t TEST                           between all nodes of a "
-	    "cluster\n"
-	    "weir-perf --calibrate                                  the machine without Weir\n"
-	    "TEST: lat (round trips), bw (bytes/s), rate (messages/s), mix (sizes 0 B ... 8 KiB),\n"
-	    "  read (the server answers out of its memory); of the message model: message, "
-	    "request\n"
-	    "ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n"
-	    "  --adopt               bw: send out of own buffers (4 MiB, 1 to 16), adopted; only "
-	    "numbers are written\n"
-	    "  --all                 sizes 8 B ... 16 MiB, doubling\n"
-	    "  --alltoall            a program on each instance in $WEIR_CLUSTER, to each other\n"
-	    "  -b, --bidirectional   both directions at once (bw, rate, mix)\n"
-	    "  --calibrate           measure the machine before and after each run (the default)\n"
-	    "  --connections N       of each program, to each server (1)\n"
-	    "  --copy                send from and receive into the program's own buffers\n"
-	    "  --cpu N               pin to CPU N\n"
-	    "  --csv, --json         instead of a table\n"
-	    "  -D, --duration SECONDS  of each run (1; -i: until it is stopped)\n"
-	    "  --flags LIST          how messages go: RC, and RING, SEND, READ or WRITE (Weir "
-	    "chooses)\n"
-	    "  -i, --interactive     commands from standard input; see its help\n"
-	    "  --instance NAME       which Weir of this host ($WEIR_INSTANCE, else \"default\")\n"
-	    "  --large COUNT         mix: so many messages of 64 KiB ... 16 MiB (one in 10000)\n"
-	    "  --loop                through the node's own port, also to a program on this node\n"
-	    "  -n, --count COUNT     messages of each run instead of -D, of all connections\n"
-	    "                        together (--alltoall: to each node)\n"
-	    "  --no-calibrate        leave that out\n"
-	    "  --patience SECONDS    without progress until a run has failed (30)\n"
-	    "  --pause MS            lat: rest so long before each round trip\n"
-	    "  --pick turn|random    which connection is next (turn)\n"
-	    "  --programs N          processes that share the load (1)\n"
-	    "  --public              server: all nodes find it, as service:NAME\n"
-	    "  --rate N              bw, rate, mix: messages a second at most; k and m are "
-	    "understood\n"
-	    "  --region SIZE         read: bytes of the server's memory (1024m)\n"
-	    "  -s, --size SIZE[,SIZE...]  bytes; k and m are understood (lat, rate: 64; bw, read: "
-	    "64k)\n"
-	    "  --seed N              of sizes, contents and --pick random (1)\n"
-	    "  --service NAME        server: what to listen on (perf; TCP: 127.0.0.1:7471)\n"
-	    "  --stats-period SECONDS  rates on standard error, so often\n"
-	    "  -t, --test TEST[,TEST...]\n"
-	    "  --threads N           message, request: of each program that send (1)\n"
-	    "  --transport weir|tcp  over sockets instead, without Weir (weir)\n"
-	    "  --verify              check every byte of every message\n"
-	    "  -w, --window COUNT    messages under way at most (as many as flow control lets; "
-	    "read: 16)\n"
-	    "  --wait poll|sleep     how both programs wait (poll)\n"
-	    "  -h, --help, --version\n",
-	    to);
 }

@@ -4,7 +4,7 @@
 
 #include "schedule.h"
 
-#include <stdio.h>
+#include "base/options.h"
 
 #define OPTIONS_SIZES 64
 #define OPTIONS_NODES 256 /* and programs */
@@ -36,7 +36,7 @@ struct perf_options {
 	bool tcp;	  /* sockets instead of Weir */
 	bool random;	  /* connections in any order, else in turn */
 	bool interactive; /* a prompt */
-	bool duration_given;
+	bool duration_given, help, version;
 	uint32_t connections; /* of each program */
 	uint32_t programs, threads;
 	double rate;	 /* messages/s of all together, 0: as many as go */
@@ -64,12 +64,9 @@ perf_options_wrong(char *reason, size_t size, const char *format, ...);
 /* Changes one option as the command line would have. 0, or -EINVAL and `reason` says why. */
 int perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		     size_t reason_size);
-void perf_options_usage(FILE *to);
+extern const struct option_table perf_option_table;
 
 /* What --flags was given, in its words. */
 const char *perf_flags_text(const struct perf_options *o);
-
-/* A size: a number that may end in k or m. 0 or -EINVAL. */
-int perf_parse_size(const char *text, uint64_t *value);
 
 #endif

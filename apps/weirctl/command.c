@@ -74,22 +74,6 @@ const struct weirctl_command weirctl_commands[] = {
     {0},
 };
 
-static const char options_help[] =
-    "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
-    "  --json             JSON instead of a table\n"
-    "  --count N          top ends after so many views\n"
-    "  --interval S       time between two views of top (default 2)\n"
-    "  --packets N        capture ends after so many frames\n"
-    "  --reason TEXT      what evict tells the program\n"
-    "  --seconds S        capture ends after so long, may be a fraction\n"
-    "  --address, --cluster, --days, --force: weirctl pki --help\n"
-    "  --timeout S        of wait (default 30) and drain (default: none), may be a fraction\n"
-    "  --help, --version\n"
-    "\n"
-    "Without a command: commands from standard input, one a line; from a terminal with a prompt,\n"
-    "completion (tab) and history.\n"
-    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n";
-
 const struct weirctl_command *
 command_find(const char *name)
 {
@@ -127,7 +111,8 @@ help(const struct weirctl_options *o, int argc, char **argv)
 	     "Asks the weir-dataplane of an instance.\n");
 	for (c = weirctl_commands; c->name; c++)
 		print_command(c);
-	printf("\n%s", options_help);
+	putchar('\n');
+	option_print_help(&weirctl_option_table, stdout);
 	return WEIRCTL_OK;
 }
 

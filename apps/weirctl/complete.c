@@ -143,11 +143,12 @@ offer_values(const char *key, struct words *w, const char *text)
 static void
 offer_options(struct words *w, const char *text)
 {
-	static const char *const option[] = {"--count",	  "--help",    "--instance", "--interval",
-					     "--json",	  "--packets", "--reason",   "--seconds",
-					     "--timeout", "--version", NULL};
+	char name[32];
 
-	offer_all(w, text, option);
+	for (size_t i = 0; i < weirctl_option_table.count; i++) {
+		snprintf(name, sizeof(name), "--%s", weirctl_option_table.specs[i].name);
+		offer(w, text, name);
+	}
 }
 
 static void

@@ -6,7 +6,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,27 +14,6 @@
 #define CLOCKS_DIFFER 300 /* s by which other hosts' clocks may be behind this one's */
 #define CLUSTER_MAX 31
 #define NODE_MAX 65534
-#define DAYS_MAX 36500
-
-static const char help[] =
-    "Usage: weirctl pki DIR ca [--cluster NAME] [--days N] [--force]\n"
-    "       weirctl pki DIR node ID|any [--address A[,A...]] [--days N] [--force]\n"
-    "A CA and certificates for weir-control --tls, to begin with.\n"
-    "\n"
-    "  ca             makes DIR/ca.pem and DIR/ca.key; who has ca.key can make members\n"
-    "  node ID        makes DIR/node-ID with ca.pem, node.pem and node.key, for that node\n"
-    "  node any       for any node of the cluster\n"
-    "\n"
-    "  --address A    IP addresses and host names to write into it, for others than Weir\n"
-    "  --cluster NAME as weir-control's (default \"default\"); nodes are of their CA's\n"
-    "  --days N       how long it is valid (default 3650, nodes 365)\n"
-    "  --force        write over files that are there\n";
-
-struct pki_options {
-	const char *cluster, *addresses;
-	unsigned long days; /* 0: as usual */
-	bool force;
-};
 
 static bool
 cluster_ok(const char *name)
@@ -80,11 +58,11 @@ make_ca(const struct pki_options *p, const char *dir, struct pki_order *order)
 	int status;
 
 	order->cluster = p->cluster ? p->cluster : "default";
-	if (!cluster_ok(order->cluster))
-		return weirctl_fail(WEIRCTL_USAGE,
-				    "--cluster '%s' is no name; use up to 31 letters, digits, "
-				    "'_', '-', '.'",
-				    order->cluster);
+	if (!cluster_ok(order->cluster)) {
+		option_invalid("--cluster", order->cluster,
+			       "up to 31 letters, digits, '_', '-', '.'", error, sizeof(error));
+		return report(-EINVAL, error);
+	}
 	status = pki_make_ca(dir, order, error, sizeof(error));
 	if (!status)
 		printf("%s: CA of cluster '%s'; keep ca.key to yourself\n", dir, order->cluster);
@@ -128,61 +106,12 @@ run(const struct pki_options *p, int argc, char **argv)
 	return ca ? make_ca(p, argv[0], &order) : issue(p, argv[0], argv[2], &order);
 }
 
-static bool
-days_ok(const char *text, unsigned long *days)
-{
-	char *end;
-
-	errno = 0;
-	*days = strtoul(text, &end, 10);
-	return isdigit((unsigned char)*text) && !*end && !errno && *days && *days <= DAYS_MAX;
-}
-
-// -1: go on.
-static int
-parse(int argc, char **argv, struct pki_options *p)
-{
-	static const struct option long_options[] = {
-	    {"address", required_argument, NULL, 'a'}, {"cluster", required_argument, NULL, 'c'},
-	    {"days", required_argument, NULL, 'd'},    {"force", no_argument, NULL, 'f'},
-	    {"help", no_argument, NULL, 'h'},	       {0},
-	};
-	int id;
-
-	opterr = 0;
-	optind = 0; // a prompt may come here again
-	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
-		if (id == 'a') {
-			p->addresses = optarg;
-		} else if (id == 'c') {
-			p->cluster = optarg;
-		} else if (id == 'f') {
-			p->force = true;
-		} else if (id == 'h') {
-			fputs(help, stdout);
-			return WEIRCTL_OK;
-		} else if (id == 'd') {
-			if (!days_ok(optarg, &p->days))
-				return weirctl_fail(WEIRCTL_USAGE,
-						    "--days '%s' is no number of days; give 1 to "
-						    "%d",
-						    optarg, DAYS_MAX);
-		} else {
-			return weirctl_fail(WEIRCTL_USAGE,
-					    id == ':' ? "%s needs a value; see weirctl pki --help"
-						      : "unknown option '%s'; see weirctl pki "
-							"--help",
-					    argv[optind - 1]);
-		}
-	}
-	return -1;
-}
-
 int
 pki(int argc, char **argv)
 {
-	struct pki_options p = {0};
-	int status = parse(argc, argv, &p);
+	struct pki_options p;
+	char **words;
+	int count, status = pki_parse(&p, argc, argv, &words, &count);
 
-	return status < 0 ? run(&p, argc - optind, argv + optind) : status;
+	return status < 0 ? run(&p, count, words) : status;
 }

@@ -6,6 +6,8 @@
 #ifndef WEIR_APPS_WEIRCTL_H
 #define WEIR_APPS_WEIRCTL_H
 
+#include "options.h"
+
 #include "ipc/dpctl.h"
 
 #include <jansson.h>
@@ -34,19 +36,6 @@ struct rows {
 	uint32_t kind; /* enum weir_ctl_rows */
 	uint32_t count, bytes;
 	uint8_t *records;
-};
-
-/* What may stand before or behind a command's words. */
-struct weirctl_options {
-	const char *instance;
-	bool json;
-	bool help;
-	bool timed;		 /* --timeout was given */
-	double timeout;		 /* of wait and drain */
-	double seconds;		 /* of capture; 0: until a signal */
-	double interval;	 /* of top */
-	uint64_t packets, count; /* of capture, of top; 0: no limit */
-	const char *reason;	 /* of evict; NULL: none given */
 };
 
 /* What a word of a command is, for completion. */
@@ -80,11 +69,6 @@ double weirctl_now(void);
 __attribute__((format(printf, 2, 3))) int weirctl_fail(int code, const char *format, ...);
 /* What stands before a message besides: where a line came from; "" if there is nothing to say. */
 void weirctl_place(const char *place);
-/*
- * Takes options out of argv[1 ...] (argv[0] is not looked at) into *o. -1: *words and *count are
- * what is left; else an exit code, and all has been said.
- */
-int weirctl_parse(struct weirctl_options *o, int argc, char **argv, char ***words, int *count);
 
 /* ---- command.c ---- */
 /* Runs one command with these options. Returns the exit code; what went wrong has been said. */

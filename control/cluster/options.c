@@ -7,92 +7,10 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define INSTANCE_MAX 48
-
-static const char help[] =
-    "Usage: weir-control --instance NAME --node ID --listen HOST:PORT --peers FILE [OPTION]...\n"
-    "       weir-control --instance NAME --node ID|auto --listen HOST:PORT --join HOST:PORT[,...]\n"
-    "       weir-control --instance NAME --node ID|auto --listen HOST:PORT --etcd URL[,...]\n"
-    "Keeps the membership of a Weir cluster and sets up the links of one node's data plane.\n"
-    "\n"
-    "  --instance NAME       which Weir of this host, the same as its weir-dataplane's\n"
-    "                        (default: $WEIR_INSTANCE, else \"default\")\n"
-    "  --node ID             id of this node, 0 to 65534; with --join and --etcd also: auto\n"
-    "  --listen HOST:PORT    where the other nodes' weir-control reach this one\n"
-    "  --peers FILE          all nodes, this one included, a line each:\n"
-    "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
-    "  --join HOST:PORT[,HOST:PORT...]  without a file: any members that may be up; a cluster\n"
-    "                        begins at a node whose own address is among them\n"
-    "  --etcd URL[,URL...]   the list is kept in etcd, at http(s)://HOST:PORT; tried in turn\n"
-    "  --etcd-user NAME      who etcd is told we are\n"
-    "  --etcd-password FILE  whose first line is that user's password\n"
-    "  --etcd-tls DIR        ca.pem: whom to believe that it is etcd; node.pem and node.key: if\n"
-    "                        etcd asks for a certificate\n"
-    "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
-    "  --tls DIR             speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki\n"
-    "                        makes them). SIGHUP reads them again\n"
-    "  --insecure            allow addresses other than loopback without TLS\n"
-    "  --node-timeout TIME   silence after which a node is suspect, 1s, 500ms or 500 (default 1s)\n"
-    "  --log-format FORMAT   text, logfmt or json: with time, level and fields (default text)\n"
-    "  --log-level LEVEL     error, warning, info or debug (default info)\n"
-    "  --metrics HOST:PORT   serve metrics of the data plane for Prometheus: GET /metrics; an\n"
-    "                        address other than loopback needs --insecure\n"
-    "  --help, --version\n"
-    "\n"
-    "Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
-    "control.pid.\n"
-    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource or\n"
-    "permission. Example of two nodes on one host:\n"
-    "  weir-control --instance a --node 1 --listen 127.0.0.1:7471 --peers /etc/weir/peers\n"
-    "  weir-control --instance b --node 2 --listen 127.0.0.1:7472 --peers /etc/weir/peers\n";
-
-enum option_id {
-	OPT_INSTANCE = 256,
-	OPT_NODE,
-	OPT_LISTEN,
-	OPT_PEERS,
-	OPT_CLUSTER,
-	OPT_INSECURE,
-	OPT_TIMEOUT,
-	OPT_JOIN,
-	OPT_ETCD,
-	OPT_ETCD_USER,
-	OPT_ETCD_PASSWORD,
-	OPT_ETCD_TLS,
-	OPT_TLS,
-	OPT_HELP,
-	OPT_LOG_FORMAT,
-	OPT_LOG_LEVEL,
-	OPT_METRICS,
-	OPT_VERSION,
-};
-
-static const struct option long_options[] = {
-    {"instance", required_argument, NULL, OPT_INSTANCE},
-    {"node", required_argument, NULL, OPT_NODE},
-    {"listen", required_argument, NULL, OPT_LISTEN},
-    {"peers", required_argument, NULL, OPT_PEERS},
-    {"cluster", required_argument, NULL, OPT_CLUSTER},
-    {"insecure", no_argument, NULL, OPT_INSECURE},
-    {"node-timeout", required_argument, NULL, OPT_TIMEOUT},
-    {"join", required_argument, NULL, OPT_JOIN},
-    {"etcd", required_argument, NULL, OPT_ETCD},
-    {"etcd-user", required_argument, NULL, OPT_ETCD_USER},
-    {"etcd-password", required_argument, NULL, OPT_ETCD_PASSWORD},
-    {"etcd-tls", required_argument, NULL, OPT_ETCD_TLS},
-    {"tls", required_argument, NULL, OPT_TLS},
-    {"log-format", required_argument, NULL, OPT_LOG_FORMAT},
-    {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
-    {"metrics", required_argument, NULL, OPT_METRICS},
-    {"help", no_argument, NULL, OPT_HELP},
-    {"version", no_argument, NULL, OPT_VERSION},
-    {0},
-};
 
 static int
 usage_error(const char *format, const char *value)
@@ -100,6 +18,15 @@ usage_error(const char *format, const char *value)
 	// The formats are this file's own.
 	log_error(format, value);
 	return EXIT_USAGE;
+}
+
+static int
+invalid_name(const char *option, const char *name, const char *expected)
+{
+	char error[512];
+
+	option_invalid(option, name, expected, error, sizeof(error));
+	return usage_error("%s", error);
 }
 
 // Letters, digits, '_', '-', '.', no leading dot: it becomes a folder's name.
@@ -116,39 +43,32 @@ name_ok(const char *name, size_t max)
 	return true;
 }
 
-static bool
-number(const char *text, unsigned long max, unsigned long *value, char **rest)
+static int
+take_node(void *into, const char *text, char *error, size_t size)
 {
-	if (!isdigit((unsigned char)*text))
-		return false;
-	errno = 0;
-	*value = strtoul(text, rest, 10);
-	return errno == 0 && *value <= max;
+	struct control_options *o = into;
+	uint64_t id;
+
+	(void)error;
+	(void)size;
+	o->has_node = strcmp(text, "auto") != 0;
+	if (!o->has_node)
+		return 0;
+	if (option_number(text, false, 0, 65534, &id))
+		return -EINVAL;
+	o->node = (uint16_t)id;
+	return 0;
 }
 
 static int
-set_node(struct control_options *o, const char *text)
-{
-	unsigned long id;
-	char *rest;
-
-	if (!strcmp(text, "auto")) {
-		o->has_node = false;
-		return -1;
-	}
-	if (!number(text, 65534, &id, &rest) || *rest)
-		return usage_error("--node '%s' is no node id; give 0 to 65534", text);
-	o->node = id;
-	o->has_node = true;
-	return -1;
-}
-
-static int
-set_join(struct control_options *o, const char *text)
+take_join(void *into, const char *text, char *error, size_t size)
 {
 	char one[WEIR_CTL_PEER_TEXT], host[WEIR_CTL_PEER_TEXT];
+	struct control_options *o = into;
 	uint16_t port;
 
+	(void)error;
+	(void)size;
 	for (const char *at = text;; at++) {
 		size_t n = strcspn(at, ",");
 
@@ -157,99 +77,108 @@ set_join(struct control_options *o, const char *text)
 			one[n] = 0;
 		}
 		if (n >= sizeof(one) || host_port_split(one, false, host, sizeof(host), &port))
-			return usage_error("--join '%s' is not HOST:PORT[,HOST:PORT...]; give "
-					   "addresses of members",
-					   text);
+			return -EINVAL;
 		at += n;
 		if (!*at)
 			break;
 	}
 	o->join = text;
-	return -1;
+	return 0;
 }
 
 static int
-set_timeout(struct control_options *o, const char *text)
+take_timeout(void *into, const char *text, char *error, size_t size)
 {
-	unsigned long value;
-	char *rest;
+	struct control_options *o = into;
+	size_t digits = strspn(text, "0123456789");
+	bool seconds = !strcmp(text + digits, "s");
+	char number[24];
+	uint64_t value;
 
-	if (number(text, 3600000, &value, &rest)) {
-		if (!strcmp(rest, "s"))
-			value *= 1000;
-		else if (*rest && strcmp(rest, "ms"))
-			value = 0;
-		if (value >= 100 && value <= 3600000) {
-			o->node_timeout = value;
-			return -1;
-		}
-	}
-	return usage_error("--node-timeout '%s' is no time; give 100ms to 3600s", text);
+	(void)error;
+	(void)size;
+	if (digits >= sizeof(number) || (!seconds && text[digits] && strcmp(text + digits, "ms")))
+		return -EINVAL;
+	memcpy(number, text, digits);
+	number[digits] = 0;
+	if (option_number(number, false, 0, 3600000, &value))
+		return -EINVAL;
+	value *= seconds ? 1000 : 1;
+	if (value < 100 || value > 3600000)
+		return -EINVAL;
+	o->node_timeout = (uint32_t)value;
+	return 0;
 }
 
-static int
-set_option(struct control_options *o, int id, const char *value)
-{
-	switch (id) {
-	case OPT_INSTANCE:
-		o->instance = value;
-		return -1;
-	case OPT_NODE:
-		return set_node(o, value);
-	case OPT_LISTEN:
-		o->listen = value;
-		return -1;
-	case OPT_PEERS:
-		o->peers = value;
-		return -1;
-	case OPT_CLUSTER:
-		o->cluster = value;
-		return -1;
-	case OPT_INSECURE:
-		o->insecure = true;
-		return -1;
-	case OPT_TIMEOUT:
-		return set_timeout(o, value);
-	case OPT_JOIN:
-		return set_join(o, value);
-	case OPT_ETCD:
-		o->etcd = value;
-		return -1;
-	case OPT_ETCD_USER:
-		o->etcd_user = value;
-		return -1;
-	case OPT_ETCD_PASSWORD:
-		o->etcd_password = value;
-		return -1;
-	case OPT_ETCD_TLS:
-		o->etcd_tls = value;
-		return -1;
-	case OPT_TLS:
-		o->tls = value;
-		return -1;
-	case OPT_LOG_FORMAT:
-		return log_format_parse(value, &o->log_format)
-			   ? -1
-			   : usage_error("--log-format '%s' is none; give text, logfmt or json",
-					 value);
-	case OPT_LOG_LEVEL:
-		return log_level_parse(value, &o->log_level)
-			   ? -1
-			   : usage_error(
-				 "--log-level '%s' is none; give error, warning, info or debug",
-				 value);
-	case OPT_METRICS:
-		o->metrics = value;
-		return -1;
-	case OPT_HELP:
-		fputs(help, stdout);
-		return EXIT_OK;
-	case OPT_VERSION:
-		puts("weir-control " WEIR_VERSION);
-		return EXIT_OK;
-	}
-	return EXIT_USAGE; // getopt has said why
-}
+#define AT(field) OPTION_FIELD(struct control_options, field)
+
+static const struct option_spec specs[] = {
+    {"cluster", 0, OPTION_TEXT, AT(cluster), "NAME", "default",
+     "nodes of another cluster are refused"},
+    {"etcd", 0, OPTION_TEXT, AT(etcd), "URL[,URL...]", NULL,
+     "the list is kept in etcd, at http(s)://HOST:PORT; tried in turn"},
+    {"etcd-password", 0, OPTION_TEXT, AT(etcd_password), "FILE", NULL,
+     "file; its first line is that user's password"},
+    {"etcd-tls", 0, OPTION_TEXT, AT(etcd_tls), "DIR", NULL,
+     "ca.pem: the CA of etcd's certificate; node.pem and node.key: if etcd asks for a "
+     "certificate"},
+    {"etcd-user", 0, OPTION_TEXT, AT(etcd_user), "NAME", NULL, "user name for etcd"},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"insecure", 0, OPTION_FLAG, AT(insecure), NULL, NULL,
+     "allow addresses other than loopback without TLS"},
+    {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default",
+     "name of the data plane, the same as its weir-dataplane's", .env = "WEIR_INSTANCE"},
+    {"join", 0, OPTION_CALL, 0, 0, "HOST:PORT[,HOST:PORT...]", NULL,
+     "without a file: any members that may be up; a cluster begins at a node whose own address is "
+     "among them",
+     .take = take_join},
+    {"listen", 0, OPTION_TEXT, AT(listen), "HOST:PORT", NULL,
+     "address at which the other nodes' weir-control reach this one"},
+    {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
+     "lines of the log: for people, or with time, level and fields for programs",
+     .words = "text|logfmt|json"},
+    {"log-level", 0, OPTION_WORD, AT(log_level), NULL, "info", "what is logged",
+     .words = "error|warning|info|debug"},
+    {"metrics", 0, OPTION_TEXT, AT(metrics), "HOST:PORT", NULL,
+     "serve metrics of the data plane for Prometheus: GET /metrics; an address other than loopback "
+     "needs --insecure"},
+    {"node", 0, OPTION_CALL, 0, 0, "ID", NULL,
+     "id of this node, 0 to 65534; with --join and --etcd also: auto", .take = take_node,
+     .expected = "a node id from 0 to 65534, or auto",
+     .given = offsetof(struct control_options, node_given)},
+    {"node-timeout", 0, OPTION_CALL, 0, 0, "TIME", "1s",
+     "silence after which a node is suspect, 1s, 500ms or 500", .take = take_timeout,
+     .expected = "a time from 100ms to 3600s"},
+    {"peers", 0, OPTION_TEXT, AT(peers), "FILE", NULL,
+     "all nodes, this one included, a line each: ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment"},
+    {"tls", 0, OPTION_TEXT, AT(tls), "DIR", NULL,
+     "speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki makes them). SIGHUP reads "
+     "them again"},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+};
+
+const struct option_table control_option_table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct control_options),
+    .head =
+	"Usage: weir-control --instance NAME --node ID --listen HOST:PORT --peers FILE "
+	"[OPTION]...\n"
+	"       weir-control --instance NAME --node ID|auto --listen HOST:PORT --join "
+	"HOST:PORT[,...]\n"
+	"       weir-control --instance NAME --node ID|auto --listen HOST:PORT --etcd URL[,...]\n"
+	"Keeps the membership of a Weir cluster and sets up the links of one node's data "
+	"plane.\n\n",
+    .tail =
+	"\n"
+	"Files: /run/weir/NAME/ (or under $WEIR_RUN_DIR): control.sock of the data plane, "
+	"control.pid.\n"
+	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure while running, 2 usage, 3 resource "
+	"or\n"
+	"permission. Example of two nodes on one host:\n"
+	"  weir-control --instance a --node 1 --listen 127.0.0.1:7471 --peers /etc/weir/peers\n"
+	"  weir-control --instance b --node 2 --listen 127.0.0.1:7472 --peers /etc/weir/peers\n",
+};
 
 // Where the list of nodes comes from: one of three.
 static int
@@ -274,17 +203,15 @@ check_source(const struct control_options *o)
 }
 
 static int
-check(const struct control_options *o, bool node_given)
+check(const struct control_options *o)
 {
 	if (!name_ok(o->instance, INSTANCE_MAX))
-		return usage_error(
-		    "--instance '%s' is no name; use up to 47 letters, digits, '_', '-', '.'",
-		    o->instance);
+		return invalid_name("--instance", o->instance,
+				    "up to 47 letters, digits, '_', '-', '.'");
 	if (!name_ok(o->cluster, CONTROL_CLUSTER_MAX))
-		return usage_error(
-		    "--cluster '%s' is no name; use up to 31 letters, digits, '_', '-', '.'",
-		    o->cluster);
-	if (!node_given)
+		return invalid_name("--cluster", o->cluster,
+				    "up to 31 letters, digits, '_', '-', '.'");
+	if (!o->node_given)
 		return usage_error("%s is missing; see --help", "--node");
 	if (!o->listen)
 		return usage_error("%s is missing; see --help", "--listen");
@@ -292,28 +219,21 @@ check(const struct control_options *o, bool node_given)
 }
 
 int
-options_parse(int argc, char **argv, struct control_options *o)
+control_options_parse(int argc, char **argv, struct control_options *o)
 {
-	bool node_given = false;
-	int id, status;
+	char error[512];
 
-	*o = (struct control_options){
-	    .cluster = "default", .node_timeout = 1000, .log_level = LOG_LEVEL_INFO};
-	o->instance = getenv("WEIR_INSTANCE");
-	if (!o->instance)
-		o->instance = "default";
-	opterr = 0;
-	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
-		if (id == ':')
-			return usage_error("%s needs a value; see --help", argv[optind - 1]);
-		if (id == '?')
-			return usage_error("unknown option '%s'; see --help", argv[optind - 1]);
-		status = set_option(o, id, optarg);
-		if (status >= 0)
-			return status;
-		node_given |= id == OPT_NODE;
+	argc--;
+	if (option_defaults(&control_option_table, o, error, sizeof(error)) ||
+	    option_parse(&control_option_table, o, &argc, argv + 1, error, sizeof(error)))
+		return usage_error("%s", error);
+	if (o->help) {
+		option_print_help(&control_option_table, stdout);
+		return EXIT_OK;
 	}
-	if (optind < argc)
-		return usage_error("unexpected argument '%s'; see --help", argv[optind]);
-	return check(o, node_given);
+	if (o->version) {
+		puts("weir-control " WEIR_VERSION);
+		return EXIT_OK;
+	}
+	return check(o);
 }

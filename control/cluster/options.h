@@ -4,6 +4,7 @@
 #define WEIR_CONTROL_OPTIONS_H
 
 #include "base/log.h"
+#include "base/options.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,9 +19,11 @@ struct control_options {
 	const char *join; /* HOST:PORT[,HOST:PORT...]; NULL with a file */
 	const char *etcd; /* URL[,URL...], or NULL ... */
 	const char *etcd_user, *etcd_password, *etcd_tls; /* ... name, file, directory, or NULL */
-	bool has_node;					  /* else one is chosen */
-	const char *tls;				  /* directory; NULL: plain TCP */
-	const char *metrics;				  /* HOST:PORT, NULL: none are served */
+	bool help, version;
+	bool node_given;     /* --node, also as auto */
+	bool has_node;	     /* else one is chosen */
+	const char *tls;     /* directory; NULL: plain TCP */
+	const char *metrics; /* HOST:PORT, NULL: none are served */
 	uint16_t node;
 	uint32_t node_timeout; /* ms */
 	bool insecure;
@@ -29,6 +32,8 @@ struct control_options {
 };
 
 /* -1: go on with *o (strings are argv's); else the exit code, all has been said. */
-int options_parse(int argc, char **argv, struct control_options *o);
+int control_options_parse(int argc, char **argv, struct control_options *o);
+
+extern const struct option_table control_option_table;
 
 #endif

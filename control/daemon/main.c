@@ -100,7 +100,7 @@ main(int argc, char **argv)
 
 	log_open(NULL);
 	crash_install(NULL);
-	status = options_parse(argc, argv, &options);
+	status = control_options_parse(argc, argv, &options);
 	if (status < 0) {
 		log_open(options.instance);
 		log_set_level(options.log_level);

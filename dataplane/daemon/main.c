@@ -230,7 +230,7 @@ main(int argc, char **argv)
 
 	if ((!rc && o.help) || asks_before_dashes(dashes, argv, "--help") ||
 	    asks_before_dashes(dashes, argv, "-h")) {
-		options_usage();
+		option_print_help(&options_table, stdout);
 		return EXIT_OK;
 	}
 	if ((!rc && o.version) || asks_before_dashes(dashes, argv, "--version")) {

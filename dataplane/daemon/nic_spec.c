@@ -10,44 +10,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum nic_kind {
-	NIC_KIND_U8,
-	NIC_KIND_U16,
-	NIC_KIND_U32,
-	NIC_KIND_U64,
-	NIC_KIND_USEC,
-	NIC_KIND_PERCENT
-};
-
 enum { ROCE = 1, VERBS = 2, BOTH = 3 };
 
 struct nic_key {
-	const char *name;
 	unsigned drivers; /* which know it */
-	enum nic_kind kind;
-	size_t offset;
-	uint64_t min, max;
+	struct option_spec spec;
 };
 
-#define AT(field) offsetof(struct nic_spec, field)
+#define AT(field) OPTION_FIELD(struct nic_spec, field)
+#define PERCENT "percent from 0 to 100"
 
 static const struct nic_key keys[] = {
-    {"delay", ROCE, NIC_KIND_U32, AT(delay_us), 0, 1000000},
-    {"dup", ROCE, NIC_KIND_PERCENT, AT(dup), 0, 100},
-    {"fault", BOTH, NIC_KIND_U32, AT(fault_ms), 10, 3600000},
-    {"gid", VERBS, NIC_KIND_U32, AT(gid_index), 0, 65535},
-    {"loss", ROCE, NIC_KIND_PERCENT, AT(loss), 0, 100},
-    {"mtu", BOTH, NIC_KIND_U16, AT(mtu), 256, 4096},
-    {"pcp", ROCE, NIC_KIND_U8, AT(pcp), 0, 7},
-    {"port", VERBS, NIC_KIND_U8, AT(port_number), 1, 254},
-    {"queues", ROCE, NIC_KIND_U16, AT(queues), 1, 32},
-    {"rd_atomic", BOTH, NIC_KIND_U8, AT(rd_atomic), 1, 128},
-    {"reorder", ROCE, NIC_KIND_PERCENT, AT(reorder), 0, 100},
-    {"retry", BOTH, NIC_KIND_U8, AT(retry), 1, 7},
-    {"rnr", BOTH, NIC_KIND_U8, AT(rnr), 1, 7},
-    {"seed", ROCE, NIC_KIND_U64, AT(seed), 0, UINT64_MAX},
-    {"timeout", BOTH, NIC_KIND_USEC, AT(timeout_ns), 100, 60000000},
-    {"vlan", ROCE, NIC_KIND_U16, AT(vlan), 1, 4094},
+    {ROCE, {"delay", 0, OPTION_UNSIGNED, AT(delay_us), "N", NULL, NULL, .max = 1000000}},
+    {ROCE,
+     {"dup", 0, OPTION_REAL, AT(dup), "PERCENT", NULL, NULL, .most = 100, .expected = PERCENT}},
+    {BOTH, {"fault", 0, OPTION_UNSIGNED, AT(fault_ms), "N", NULL, NULL, .min = 10, .max = 3600000}},
+    {VERBS, {"gid", 0, OPTION_UNSIGNED, AT(gid_index), "N", NULL, NULL, .max = 65535}},
+    {ROCE,
+     {"loss", 0, OPTION_REAL, AT(loss), "PERCENT", NULL, NULL, .most = 100, .expected = PERCENT}},
+    {BOTH, {"mtu", 0, OPTION_UNSIGNED, AT(mtu), "N", NULL, NULL, .min = 256, .max = 4096}},
+    {ROCE, {"pcp", 0, OPTION_UNSIGNED, AT(pcp), "N", NULL, NULL, .max = 7}},
+    {VERBS, {"port", 0, OPTION_UNSIGNED, AT(port_number), "N", NULL, NULL, .min = 1, .max = 254}},
+    {ROCE, {"queues", 0, OPTION_UNSIGNED, AT(queues), "N", NULL, NULL, .min = 1, .max = 32}},
+    {BOTH, {"rd_atomic", 0, OPTION_UNSIGNED, AT(rd_atomic), "N", NULL, NULL, .min = 1, .max = 128}},
+    {ROCE,
+     {"reorder", 0, OPTION_REAL, AT(reorder), "PERCENT", NULL, NULL, .most = 100,
+      .expected = PERCENT}},
+    {BOTH, {"retry", 0, OPTION_UNSIGNED, AT(retry), "N", NULL, NULL, .min = 1, .max = 7}},
+    {BOTH, {"rnr", 0, OPTION_UNSIGNED, AT(rnr), "N", NULL, NULL, .min = 1, .max = 7}},
+    {ROCE, {"seed", 0, OPTION_UNSIGNED, AT(seed), "N", NULL, NULL, .max = UINT64_MAX}},
+    {BOTH,
+     {"timeout", 0, OPTION_UNSIGNED, AT(timeout_ns), "N", NULL, NULL, .min = 100, .max = 60000000}},
+    {ROCE, {"vlan", 0, OPTION_UNSIGNED, AT(vlan), "N", NULL, NULL, .min = 1, .max = 4094}},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -88,62 +82,14 @@ parse_address(struct nic_spec *spec, const char *value)
 }
 
 static int
-store_number(struct nic_spec *spec, const struct nic_key *key, const char *value)
-{
-	void *field = (char *)spec + key->offset;
-	unsigned long long n;
-	char *end;
-
-	if (*value < '0' || *value > '9')
-		return -EINVAL;
-	errno = 0;
-	n = strtoull(value, &end, 10);
-	if (errno || *end || n < key->min || n > key->max)
-		return -EINVAL;
-	switch (key->kind) {
-	case NIC_KIND_U8:
-		*(uint8_t *)field = (uint8_t)n;
-		break;
-	case NIC_KIND_U16:
-		*(uint16_t *)field = (uint16_t)n;
-		break;
-	case NIC_KIND_U32:
-		*(uint32_t *)field = (uint32_t)n;
-		break;
-	case NIC_KIND_USEC:
-		*(uint64_t *)field = n * 1000;
-		break;
-	default:
-		*(uint64_t *)field = n;
-	}
-	return 0;
-}
-
-static int
-store_percent(struct nic_spec *spec, const struct nic_key *key, const char *value)
-{
-	char *end;
-	double v;
-
-	if ((*value < '0' || *value > '9') && *value != '.')
-		return -EINVAL;
-	v = strtod(value, &end);
-	if (*end || !(v >= 0 && v <= 100))
-		return -EINVAL;
-	*(double *)((char *)spec + key->offset) = v;
-	return 0;
-}
-
-static int
 parse_key(struct nic_spec *spec, const char *name, const char *value, char *error, size_t size)
 {
 	if (strcmp(name, "ip") == 0) {
 		if (parse_address(spec, value))
-			return fail(
-			    error, size, -EINVAL,
-			    "--nic: ip=%s is no unicast address with its prefix length; give "
-			    "ip=10.0.0.1/24 or ip=fd00::1/64",
-			    value);
+			return option_invalid("ip= of --nic", value,
+					      "a unicast address with its prefix length, such as "
+					      "10.0.0.1/24 or fd00::1/64",
+					      error, size);
 		return 0;
 	}
 	if (spec->verbs && strcmp(name, "transport") == 0) {
@@ -155,16 +101,13 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 			    value, strcmp(value, "uc") == 0 ? "UC has no SRQ" : "links are RC");
 	}
 	for (size_t i = 0; i < KEYS; i++) {
-		if (strcmp(keys[i].name, name) || !(keys[i].drivers & (spec->verbs ? VERBS : ROCE)))
+		char from[32];
+
+		if (strcmp(keys[i].spec.name, name) ||
+		    !(keys[i].drivers & (spec->verbs ? VERBS : ROCE)))
 			continue;
-		if (keys[i].kind == NIC_KIND_PERCENT ? store_percent(spec, &keys[i], value)
-						     : store_number(spec, &keys[i], value))
-			return fail(
-			    error, size, -EINVAL,
-			    "--nic: %s=%s is not good; give %s from %llu to %llu", name, value,
-			    keys[i].kind == NIC_KIND_PERCENT ? "percent" : "a number",
-			    (unsigned long long)keys[i].min, (unsigned long long)keys[i].max);
-		return 0;
+		snprintf(from, sizeof(from), "%s= of --nic", name);
+		return option_store(&keys[i].spec, spec, from, value, error, size);
 	}
 	return fail(error, size, -EINVAL, "--nic: unknown key '%s'; see --help", name);
 }
@@ -180,7 +123,8 @@ check_spec(const struct nic_spec *spec, char *error, size_t size)
 			    "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID", spec->pcp);
 	if (spec->mtu & (spec->mtu - 1))
 		return fail(error, size, -EINVAL,
-			    "--nic: mtu=%u is no path MTU; give 256, 512, 1024, 2048 or 4096",
+			    "invalid value '%u' for mtu= of --nic (expected 256, 512, 1024, 2048 "
+			    "or 4096)",
 			    spec->mtu);
 	return 0;
 }
@@ -196,7 +140,8 @@ options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t s
 	spec->verbs = strncmp(text, "verbs:", 6) == 0;
 	if ((!spec->verbs && strncmp(text, "roce:", 5) != 0) || strlen(text) >= sizeof(copy))
 		return fail(error, size, -EINVAL,
-			    "--nic %.64s is no SPEC; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE",
+			    "invalid value '%.64s' for --nic (expected roce:PORT,ip=ADDR/LEN[,...] "
+			    "or verbs:DEVICE[,...])",
 			    text);
 	snprintf(copy, sizeof(copy), "%s", strchr(text, ':') + 1);
 	word = strsep(&rest, ",");
@@ -215,5 +160,6 @@ options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t s
 		if (parse_key(spec, word, equals + 1, error, size))
 			return -EINVAL;
 	}
+	spec->timeout_ns *= 1000; /* the key is in us */
 	return check_spec(spec, error, size);
 }

@@ -1,151 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "ipc/slot.h"
 #include "base/fail.h"
+#include "ipc/slot.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum kind {
-	KIND_NUMBER,
-	KIND_SIZE,
-	KIND_SHARE,
-	KIND_NAME,
-	KIND_PATH,
-	KIND_IDLE,
-	KIND_RATE,
-	KIND_LEVEL,
-	KIND_FORMAT,
-	KIND_NIC,
-	KIND_ALLOW,
-	KIND_USER
-};
-
-struct row {
-	const char *name, *env, *argument;
-	enum kind kind;
-	size_t offset;
-	uint64_t min, max;
-	const char *initial; /* default, as one would type it; NULL: none */
-	const char *help;
-};
 
 #define RECV_WRS_MAX (8u << 20) /* of an engine: what its completion queue can take */
 
-#define AT(field) offsetof(struct options, field)
-
-/* Alphabetical: also the order of --help. */
-static const struct row rows[] = {
-    {"adopt", "WEIR_ADOPT", "SIZE", KIND_SIZE, AT(adopt), 0, 64ull << 30, "256M",
-     "memory of its own that a session may adopt"},
-    {"allow", NULL, "WHO", KIND_ALLOW, 0, 0, 0, NULL,
-     "user:NAME or group:NAME that may attach, others may not; may be given several times"},
-    {"arena", "WEIR_ARENA", "SIZE", KIND_SIZE, AT(arena), 1 << 20, 64ull << 30, "64M",
-     "largest shared memory of a session"},
-    {"channels", "WEIR_CHANNELS", "N", KIND_NUMBER, AT(channels), 1, 1024, "32",
-     "channels of a session"},
-    {"idle", "WEIR_IDLE", "poll|adaptive", KIND_IDLE, AT(idle), 0, 0, "adaptive",
-     "what an engine without work does: poll on, or spin, yield and sleep"},
-    {"idle-sleep", "WEIR_IDLE_SLEEP", "USEC", KIND_NUMBER, AT(idle_sleep_us), 50, 100000, "2000",
-     "longest sleep while the port can't wake its engine"},
-    {"idle-spin", "WEIR_IDLE_SPIN", "USEC", KIND_NUMBER, AT(idle_spin_us), 0, 10000000, "100",
-     "time without work after which an adaptive engine sleeps"},
-    {"instance", "WEIR_INSTANCE", "NAME", KIND_NAME, AT(instance), 0, 0, "default",
-     "name of this data plane; its run directory is RUN-DIR/NAME"},
-    {"links", "WEIR_LINKS", "N", KIND_NUMBER, AT(links), 1, 4096, "64",
-     "links of each engine to engines of peers"},
-    {"log-format", "WEIR_LOG_FORMAT", "text|logfmt|json", KIND_FORMAT, AT(log_format), 0, 0, "text",
-     "lines of the log: for people, or with time, level and fields for programs"},
-    {"log-level", "WEIR_LOG_LEVEL", "error|warning|info|debug", KIND_LEVEL, AT(log_level), 0, 0,
-     "info", "what is logged; weirctl set log.level changes it"},
-    {"max-connections", "WEIR_MAX_CONNECTIONS", "N", KIND_NUMBER, AT(max_connections), 1, 1 << 20,
-     "16384", "connections of all sessions"},
-    {"max-sessions", "WEIR_MAX_SESSIONS", "N", KIND_NUMBER, AT(max_sessions), 1, 4096, "64",
-     "attached programs"},
-    {"memory", "WEIR_MEMORY", "SIZE", KIND_SIZE, AT(memory), 2 << 20, 1ull << 50, NULL,
-     "shared memory of all programs together: arenas, what they adopt, segments [half of the "
-     "machine's, or of what its control group may have]"},
-    {"nic", NULL, "SPEC", KIND_NIC, 0, 0, 0, NULL,
-     "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...] or verbs:DEVICE[,KEY=VALUE...]; may be given "
-     "several times"},
-    {"node-timeout", "WEIR_NODE_TIMEOUT", "MSEC", KIND_NUMBER, AT(node_timeout_ms), 100, 600000,
-     "1000", "time without an answer of a peer on a link after which control is told"},
-    {"peer-ring", "WEIR_PEER_RING", "SIZE", KIND_SIZE, AT(peer_ring), 16 << 10, 4 << 20, "256K",
-     "ring into which an engine of a peer writes"},
-    {"program-rate", "WEIR_PROGRAM_RATE", "RATE", KIND_RATE, AT(program_rate), 0, 0, "none",
-     "payload bytes/s that a program may send to peers: RATE[,BURST] or none"},
-    {"program-weight", "WEIR_PROGRAM_WEIGHT", "N", KIND_NUMBER, AT(program_weight), 1, 100, "10",
-     "a program's part of links that others use too"},
-    {"recv-wrs", "WEIR_RECV_WRS", "N", KIND_NUMBER, AT(recv_wrs), 8, 4096, "128",
-     "receive work requests granted to each engine of a peer"},
-    {"regions", "WEIR_REGIONS", "N", KIND_NUMBER, AT(regions), 0, WEIR_REGIONS_MAX, "64",
-     "ranges of memory that a session may adopt"},
-    {"ring-slots", "WEIR_RING_SLOTS", "N", KIND_NUMBER, AT(ring_slots), 32, 1 << 20, "1024",
-     "slots of each ring of a channel, a power of two"},
-    {"run-dir", "WEIR_RUN_DIR", "DIR", KIND_PATH, AT(run_dir), 0, 0, "/run/weir",
-     "run directories of all instances lie here"},
-    {"session-connections", "WEIR_SESSION_CONNECTIONS", "N", KIND_NUMBER, AT(session_connections),
-     1, 1 << 20, "16384", "connections of one session; one for each KiB of its arena at most"},
-    {"threshold", "WEIR_THRESHOLD", "SHARE", KIND_SHARE, AT(threshold), 0, 1, "0.6",
-     "share of the window at which credit is returned"},
-    {"tx-frames", "WEIR_TX_FRAMES", "N", KIND_NUMBER, AT(tx_frames), 64, 1 << 20, "4096",
-     "frames of an engine sent and not yet acknowledged"},
-    {"user-limit", NULL, "LIMIT", KIND_USER, 0, 0, 0, NULL,
-     "USER:KEY=VALUE[,KEY=VALUE...], what all programs of a user may use together: sessions=, "
-     "connections=, services=, memory=, regions=, segments=, rate=; USER * is each that isn't "
-     "named; memory, regions and segments are half of all unless given; may be given several "
-     "times"},
-    {"window", "WEIR_WINDOW", "SIZE", KIND_SIZE, AT(window), 64 << 10, 1 << 30, "2M",
-     "flow-control window of a connection"},
-};
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-/* A number; with `suffixes` K, M, G may follow. */
-static int
-parse_number(const char *text, bool suffixes, uint64_t min, uint64_t max, uint64_t *value)
-{
-	char *end;
-	unsigned long long n;
-	unsigned shift = 0;
-
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (errno)
-		return -EINVAL;
-	if (suffixes && *end) {
-		static const char letters[] = "KMG";
-		const char *at = strchr(letters, *end >= 'a' ? *end - 32 : *end);
-
-		if (!at)
-			return -EINVAL;
-		shift = 10 * (unsigned)(at - letters + 1);
-		end++;
-	}
-	if (*end || n > UINT64_MAX >> shift || n << shift < min || n << shift > max)
-		return -EINVAL;
-	*value = n << shift;
-	return 0;
-}
-
-static int
-parse_real(const char *text, double min, double max, double *value)
-{
-	char *end;
-	double v;
-
-	if ((*text < '0' || *text > '9') && *text != '.')
-		return -EINVAL;
-	v = strtod(text, &end);
-	if (*end || !(v >= min && v <= max))
-		return -EINVAL;
-	*value = v;
-	return 0;
-}
+#define AT(field) OPTION_FIELD(struct options, field)
 
 static bool
 name_is_good(const char *name)
@@ -159,20 +23,42 @@ name_is_good(const char *name)
 }
 
 static int
-set_idle(enum idle_mode *idle, const char *text)
+take_instance(void *into, const char *text, char *error, size_t size)
 {
-	if (strcmp(text, "poll") == 0)
-		*idle = IDLE_POLL;
-	else if (strcmp(text, "adaptive") == 0)
-		*idle = IDLE_ADAPTIVE;
-	else
-		return -EINVAL;
-	return 0;
+	struct options *o = into;
+
+	(void)error;
+	(void)size;
+	o->instance = text;
+	return name_is_good(text) ? 0 : -EINVAL;
 }
 
 static int
-set_nic(struct options *o, const char *text, char *error, size_t size)
+take_run_dir(void *into, const char *text, char *error, size_t size)
 {
+	struct options *o = into;
+
+	(void)error;
+	(void)size;
+	o->run_dir = text;
+	return text[0] == '/' && strlen(text) <= 60 ? 0 : -EINVAL;
+}
+
+static int
+take_program_rate(void *into, const char *text, char *error, size_t size)
+{
+	struct options *o = into;
+
+	(void)error;
+	(void)size;
+	return rate_parse(text, &o->program_rate);
+}
+
+static int
+take_nic(void *into, const char *text, char *error, size_t size)
+{
+	struct options *o = into;
+
 	if (o->nics == OPTIONS_NICS)
 		return fail(error, size, -EINVAL, "more than %u --nic; leave some out",
 			    OPTIONS_NICS);
@@ -182,192 +68,119 @@ set_nic(struct options *o, const char *text, char *error, size_t size)
 	return 0;
 }
 
-static const char *
-expected(const struct row *row, char *buf, size_t size)
-{
-	switch (row->kind) {
-	case KIND_NAME:
-		return "up to 31 letters, digits, '_', '-', '.'";
-	case KIND_PATH:
-		return "an absolute path of at most 60 bytes";
-	case KIND_IDLE:
-		return "poll or adaptive";
-	case KIND_RATE:
-		return RATE_WORDS;
-	case KIND_LEVEL:
-		return "error, warning, info or debug";
-	case KIND_FORMAT:
-		return "text, logfmt or json";
-	case KIND_SIZE:
-		snprintf(buf, size, "bytes from %llu to %llu, K, M or G may follow",
-			 (unsigned long long)row->min, (unsigned long long)row->max);
-		return buf;
-	default:
-		snprintf(buf, size, "a number from %llu to %llu", (unsigned long long)row->min,
-			 (unsigned long long)row->max);
-		return buf;
-	}
-}
-
-/* Sets the option of `row` from text; `from` says where the text stood. */
 static int
-set_row(struct options *o, const struct row *row, const char *from, const char *text, char *error,
-	size_t size)
+take_allow(void *into, const char *text, char *error, size_t size)
 {
-	void *field = (char *)o + row->offset;
-	char buf[96];
-	int rc = 0;
+	struct options *o = into;
 
-	switch (row->kind) {
-	case KIND_NUMBER:
-	case KIND_SIZE:
-		rc = parse_number(text, row->kind == KIND_SIZE, row->min, row->max, field);
-		break;
-	case KIND_SHARE:
-		rc = parse_real(text, row->min, row->max, field);
-		break;
-	case KIND_NAME:
-		rc = name_is_good(text) ? 0 : -EINVAL;
-		*(const char **)field = text;
-		break;
-	case KIND_PATH:
-		rc = text[0] == '/' && strlen(text) <= 60 ? 0 : -EINVAL;
-		*(const char **)field = text;
-		break;
-	case KIND_IDLE:
-		rc = set_idle(field, text);
-		break;
-	case KIND_RATE:
-		rc = rate_parse(text, field);
-		break;
-	case KIND_LEVEL:
-		rc = log_level_parse(text, field) ? 0 : -EINVAL;
-		break;
-	case KIND_FORMAT:
-		rc = log_format_parse(text, field) ? 0 : -EINVAL;
-		break;
-	case KIND_NIC:
-		return set_nic(o, text, error, size);
-	case KIND_ALLOW:
-		return users_allow(&o->users, text, error, size);
-	case KIND_USER:
-		return users_limit(&o->users, text, error, size);
-	}
-	if (rc)
-		return fail(error, size, -EINVAL, "%s '%s' is not good; give %s", from, text,
-			    expected(row, buf, sizeof(buf)));
-	return 0;
-}
-
-static const struct row *
-find_row(const char *name, size_t length)
-{
-	for (size_t i = 0; i < ROWS; i++)
-		if (strlen(rows[i].name) == length && strncmp(rows[i].name, name, length) == 0)
-			return &rows[i];
-	return NULL;
-}
-
-bool
-options_know(const char *word)
-{
-	return strncmp(word, "--", 2) == 0 && find_row(word + 2, strcspn(word + 2, "="));
-}
-
-/* Takes one option and its argument; returns how many words that were, or -EINVAL. */
-static int
-take_option(struct options *o, int argc, char **argv, char *error, size_t size)
-{
-	const char *word = argv[0], *equals = strchr(word, '='), *value;
-	size_t length = equals ? (size_t)(equals - word) : strlen(word);
-	const struct row *row;
-	char from[64];
-
-	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-		o->help = true;
-		return 1;
-	}
-	if (strcmp(word, "--version") == 0) {
-		o->version = true;
-		return 1;
-	}
-	row = strncmp(word, "--", 2) == 0 ? find_row(word + 2, length - 2) : NULL;
-	if (!row)
-		return fail(error, size, -EINVAL,
-			    "unknown option '%s'; see --help, EAL options stand before --", word);
-	value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
-	if (!value)
-		return fail(error, size, -EINVAL, "option %s lacks its argument; give --%s %s",
-			    word, row->name, row->argument);
-	snprintf(from, sizeof(from), "--%s", row->name);
-	if (set_row(o, row, from, value, error, size))
-		return -EINVAL;
-	return equals ? 1 : 2;
+	return users_allow(&o->users, text, error, size);
 }
 
 static int
-check_together(const struct options *o, char *error, size_t size)
+take_user_limit(void *into, const char *text, char *error, size_t size)
 {
-	if (o->ring_slots & (o->ring_slots - 1))
-		return fail(error, size, -EINVAL, "--ring-slots %llu is no power of two; give %llu",
-			    (unsigned long long)o->ring_slots,
-			    1ull << (64 - __builtin_clzll(o->ring_slots)));
-	if (o->peer_ring & (o->peer_ring - 1))
-		return fail(error, size, -EINVAL, "--peer-ring %llu is no power of two; give %llu",
-			    (unsigned long long)o->peer_ring,
-			    1ull << (64 - __builtin_clzll(o->peer_ring)));
-	if (o->links * o->recv_wrs > RECV_WRS_MAX)
-		return fail(error, size, -EINVAL,
-			    "--links %llu with --recv-wrs %llu are %llu receive work requests; "
-			    "lower one, at most %u are possible",
-			    (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
-			    (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
-	return 0;
+	struct options *o = into;
+
+	return users_limit(&o->users, text, error, size);
 }
 
-int
-options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
-{
-	memset(o, 0, sizeof(*o));
-	for (size_t i = 0; i < ROWS; i++) {
-		const char *env = rows[i].env ? getenv(rows[i].env) : NULL;
-		const char *text = env && *env ? env : rows[i].initial;
+/* Alphabetical: also the order of --help. */
+static const struct option_spec specs[] = {
+    {"adopt", 0, OPTION_SIZE, AT(adopt), "SIZE", "256M",
+     "memory of its own that a session may adopt", .env = "WEIR_ADOPT", .max = 64ull << 30},
+    {"allow", 0, OPTION_CALL, 0, 0, "WHO", NULL,
+     "user:NAME or group:NAME that may attach, others may not; may be given several times",
+     .take = take_allow},
+    {"arena", 0, OPTION_SIZE, AT(arena), "SIZE", "64M", "largest shared memory of a session",
+     .env = "WEIR_ARENA", .min = 1 << 20, .max = 64ull << 30},
+    {"channels", 0, OPTION_UNSIGNED, AT(channels), "N", "32", "channels of a session",
+     .env = "WEIR_CHANNELS", .min = 1, .max = 1024},
+    {"help", 'h', OPTION_FLAG, AT(help), NULL, NULL, "this text"},
+    {"idle", 0, OPTION_WORD, AT(idle), NULL, "adaptive",
+     "what an engine without work does: poll on, or spin, yield and sleep", .env = "WEIR_IDLE",
+     .words = "poll|adaptive"},
+    {"idle-sleep", 0, OPTION_UNSIGNED, AT(idle_sleep_us), "USEC", "2000",
+     "longest sleep while the port can't wake its engine", .env = "WEIR_IDLE_SLEEP", .min = 50,
+     .max = 100000},
+    {"idle-spin", 0, OPTION_UNSIGNED, AT(idle_spin_us), "USEC", "100",
+     "time without work after which an adaptive engine sleeps", .env = "WEIR_IDLE_SPIN",
+     .max = 10000000},
+    {"instance", 0, OPTION_CALL, 0, 0, "NAME", "default",
+     "name of this data plane; its run directory is RUN-DIR/NAME", .env = "WEIR_INSTANCE",
+     .take = take_instance, .expected = "up to 31 letters, digits, '_', '-', '.'"},
+    {"links", 0, OPTION_UNSIGNED, AT(links), "N", "64", "links of each engine to engines of peers",
+     .env = "WEIR_LINKS", .min = 1, .max = 4096},
+    {"log-format", 0, OPTION_WORD, AT(log_format), NULL, "text",
+     "lines of the log: for people, or with time, level and fields for programs",
+     .env = "WEIR_LOG_FORMAT", .words = "text|logfmt|json"},
+    {"log-level", 0, OPTION_WORD, AT(log_level), NULL, "info",
+     "what is logged; weirctl set log.level changes it", .env = "WEIR_LOG_LEVEL",
+     .words = "error|warning|info|debug"},
+    {"max-connections", 0, OPTION_UNSIGNED, AT(max_connections), "N", "16384",
+     "connections of all sessions", .env = "WEIR_MAX_CONNECTIONS", .min = 1, .max = 1 << 20},
+    {"max-sessions", 0, OPTION_UNSIGNED, AT(max_sessions), "N", "64", "attached programs",
+     .env = "WEIR_MAX_SESSIONS", .min = 1, .max = 4096},
+    {"memory", 0, OPTION_SIZE, AT(memory), "SIZE", NULL,
+     "shared memory of all programs together: arenas, what they adopt, segments [half of the "
+     "machine's, or of what its control group may have]",
+     .env = "WEIR_MEMORY", .min = 2 << 20, .max = 1ull << 50},
+    {"nic", 0, OPTION_CALL, 0, 0, "SPEC", NULL,
+     "a port: roce:PORT,ip=ADDR/LEN[,KEY=VALUE...] or verbs:DEVICE[,KEY=VALUE...]; may be given "
+     "several times",
+     .take = take_nic},
+    {"node-timeout", 0, OPTION_UNSIGNED, AT(node_timeout_ms), "MSEC", "1000",
+     "time without an answer of a peer on a link after which control is told",
+     .env = "WEIR_NODE_TIMEOUT", .min = 100, .max = 600000},
+    {"peer-ring", 0, OPTION_SIZE, AT(peer_ring), "SIZE", "256K",
+     "ring into which an engine of a peer writes", .env = "WEIR_PEER_RING", .min = 16 << 10,
+     .max = 4 << 20},
+    {"program-rate", 0, OPTION_CALL, 0, 0, "RATE", "none",
+     "payload bytes/s that a program may send to peers: RATE[,BURST] or none",
+     .env = "WEIR_PROGRAM_RATE", .take = take_program_rate, .expected = RATE_WORDS},
+    {"program-weight", 0, OPTION_UNSIGNED, AT(program_weight), "N", "10",
+     "a program's part of links that others use too", .env = "WEIR_PROGRAM_WEIGHT", .min = 1,
+     .max = 100},
+    {"recv-wrs", 0, OPTION_UNSIGNED, AT(recv_wrs), "N", "128",
+     "receive work requests granted to each engine of a peer", .env = "WEIR_RECV_WRS", .min = 8,
+     .max = 4096},
+    {"regions", 0, OPTION_UNSIGNED, AT(regions), "N", "64",
+     "ranges of memory that a session may adopt", .env = "WEIR_REGIONS", .max = WEIR_REGIONS_MAX},
+    {"ring-slots", 0, OPTION_UNSIGNED, AT(ring_slots), "N", "1024",
+     "slots of each ring of a channel, a power of two", .env = "WEIR_RING_SLOTS", .min = 32,
+     .max = 1 << 20},
+    {"run-dir", 0, OPTION_CALL, 0, 0, "DIR", "/run/weir",
+     "run directories of all instances lie here", .env = "WEIR_RUN_DIR", .take = take_run_dir,
+     .expected = "an absolute path of at most 60 bytes"},
+    {"session-connections", 0, OPTION_UNSIGNED, AT(session_connections), "N", "16384",
+     "connections of one session; one for each KiB of its arena at most",
+     .env = "WEIR_SESSION_CONNECTIONS", .min = 1, .max = 1 << 20},
+    {"threshold", 0, OPTION_REAL, AT(threshold), "SHARE", "0.6",
+     "share of the window at which credit is returned", .env = "WEIR_THRESHOLD", .most = 1},
+    {"tx-frames", 0, OPTION_UNSIGNED, AT(tx_frames), "N", "4096",
+     "frames of an engine sent and not yet acknowledged", .env = "WEIR_TX_FRAMES", .min = 64,
+     .max = 1 << 20},
+    {"user-limit", 0, OPTION_CALL, 0, 0, "LIMIT", NULL,
+     "USER:KEY=VALUE[,KEY=VALUE...], what all programs of a user may use together: sessions=, "
+     "connections=, services=, memory=, regions=, segments=, rate=; USER * is each that isn't "
+     "named; memory, regions and segments are half of all unless given; may be given several "
+     "times",
+     .take = take_user_limit},
+    {"version", 0, OPTION_FLAG, AT(version), NULL, NULL, "the version"},
+    {"window", 0, OPTION_SIZE, AT(window), "SIZE", "2M", "flow-control window of a connection",
+     .env = "WEIR_WINDOW", .min = 64 << 10, .max = 1 << 30},
+};
 
-		if (text && set_row(o, &rows[i], text == env ? rows[i].env : rows[i].name, text,
-				    error, size))
-			return -EINVAL;
-	}
-	for (int i = 0; i < argc;) {
-		int taken = take_option(o, argc - i, argv + i, error, size);
-
-		if (taken < 0)
-			return taken;
-		i += taken;
-	}
-	return check_together(o, error, size);
-}
-
-void
-options_usage(void)
-{
-	printf("usage: weir-dataplane [EAL options] -- [options]\n\n"
-	       "The data plane of a node: owns NICs, serves programs over shared memory.\n"
-	       "Worker lcores are engines: -l 0,1 is a main lcore and one engine.\n\n"
-	       "Options (a flag wins over the environment):\n");
-	for (size_t i = 0; i < ROWS; i++) {
-		char left[64];
-
-		snprintf(left, sizeof(left), "--%s %s", rows[i].name, rows[i].argument);
-		printf("  %-28s %s", left, rows[i].help);
-		if (rows[i].initial)
-			printf(" [%s]", rows[i].initial);
-		if (rows[i].env)
-			printf(" ($%s)", rows[i].env);
-		putchar('\n');
-	}
-	printf("  %-28s %s\n  %-28s %s\n", "-h, --help", "this text", "--version", "the version");
-	printf(
-	    "\nKeys of --nic roce:PORT (PORT: DPDK port name or number):\n"
+const struct option_table options_table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct options),
+    .exact = true,
+    .remedy = "see --help, EAL options stand before --",
+    .head = "usage: weir-dataplane [EAL options] -- [options]\n\n"
+	    "The data plane of a node: owns NICs, serves programs over shared memory.\n"
+	    "Worker lcores are engines: -l 0,1 is a main lcore and one engine.\n\n"
+	    "Options (a flag wins over the environment):\n",
+    .tail = "\nKeys of --nic roce:PORT (PORT: DPDK port name or number):\n"
 	    "  ip=ADDR/LEN                  address of the port and its network, IPv4 or IPv6\n"
 	    "  vlan=ID,pcp=N                VLAN tag of all frames and its priority [none, 0]\n"
 	    "  mtu=BYTES                    path MTU: 256, 512, 1024, 2048, 4096 [from the port]\n"
@@ -384,5 +197,42 @@ options_usage(void)
 	    "  mtu=, timeout=, retry=, rnr=, rd_atomic=, fault=   as above [mtu from the port,\n"
 	    "                               timeout 67000]\n"
 	    "\nEAL options: see dpdk's documentation; --file-prefix is weir-NAME unless given,\n"
-	    "--no-huge -m MB runs without hugepages, --in-memory without root.\n");
+	    "--no-huge -m MB runs without hugepages, --in-memory without root.\n",
+};
+
+bool
+options_know(const char *word)
+{
+	return strncmp(word, "--", 2) == 0 &&
+	       option_find(&options_table, word + 2, strcspn(word + 2, "="));
+}
+
+static int
+check_together(const struct options *o, char *error, size_t size)
+{
+	if (o->ring_slots & (o->ring_slots - 1))
+		return fail(error, size, -EINVAL,
+			    "--ring-slots %llu is not a power of two; give %llu",
+			    (unsigned long long)o->ring_slots,
+			    1ull << (64 - __builtin_clzll(o->ring_slots)));
+	if (o->peer_ring & (o->peer_ring - 1))
+		return fail(
+		    error, size, -EINVAL, "--peer-ring %llu is not a power of two; give %llu",
+		    (unsigned long long)o->peer_ring, 1ull << (64 - __builtin_clzll(o->peer_ring)));
+	if (o->links * o->recv_wrs > RECV_WRS_MAX)
+		return fail(error, size, -EINVAL,
+			    "--links %llu with --recv-wrs %llu are %llu receive work requests; "
+			    "lower one, at most %u are possible",
+			    (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
+			    (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
+	return 0;
+}
+
+int
+options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
+{
+	if (option_defaults(&options_table, o, error, size) ||
+	    option_parse(&options_table, o, &argc, argv, error, size))
+		return -EINVAL;
+	return check_together(o, error, size);
 }

@@ -13,6 +13,7 @@
 #include "lcore/idle.h"
 #include "nic/nic.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "broker/rate.h"
 #include "broker/users.h"
 
@@ -71,7 +72,6 @@ int options_parse_nic(struct nic_spec *spec, const char *text, char *error, size
 /* Whether `word` is an option of ours, with or without an argument behind `=`. */
 bool options_know(const char *word);
 
-/* Prints --help on stdout. */
-void options_usage(void);
+extern const struct option_table options_table;
 
 #endif

@@ -4,7 +4,7 @@
 # shellcheck source=test/smoke/_init.sh
 . "$(dirname "$0")/_init.sh"
 
-# expect CODE PATTERN COMMAND...: exit code, one line on stderr in the form 'PROGRAM: cause; remedy'.
+# expect CODE PATTERN COMMAND...: exit code, one line on stderr in the form 'PROGRAM: cause; remedy' or '... (expected X)'.
 expect() {
 	local code=$1 pattern=$2 got
 	shift 2
@@ -12,7 +12,7 @@ expect() {
 	got=$?
 	[ $got = "$code" ] || fail "exit $got instead of $code: $*: $(head -n 2 "$weir_tmp/err")"
 	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$(wc -l <"$weir_tmp/err") lines instead of one: $*: $(cat "$weir_tmp/err")"
-	grep -qE "^[a-z-]+: .*; .*" "$weir_tmp/err" || fail "no cause and remedy: $*: $(cat "$weir_tmp/err")"
+	grep -qE "^[a-z-]+: .*(; |\(expected ).*" "$weir_tmp/err" || fail "no cause and remedy: $*: $(cat "$weir_tmp/err")"
 	grep -qiE "$pattern" "$weir_tmp/err" || fail "does not name the cause ($pattern): $(cat "$weir_tmp/err")"
 }
 eal=(--no-huge -m 128 --no-pci --lcores "0@0,1@1")

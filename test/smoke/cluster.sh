@@ -90,7 +90,7 @@ refused 2 'mesh is for 2' "$cluster" 9 --fabric mesh
 refused 2 "unknown option '--fast'" "$cluster" 3 --fast
 refused 2 'goes with --join or --etcd' "$cluster" 3 --auto
 switch=$WEIR_BUILD/test/tools/weir-switch
-refused 2 "weir-switch: --queue '0' is not good; " "$switch" --no-huge -- --queue 0
-refused 2 "weir-switch: unknown option --fast; " "$switch" -- --fast
+refused 2 "weir-switch: invalid value '0' for --queue (expected " "$switch" --no-huge -- --queue 0
+refused 2 "weir-switch: unknown option '--fast'; " "$switch" -- --fast
 refused 3 'weir-switch: there is no port; ' "$switch" --no-pci --in-memory --no-huge -m 64 --
 refused 3 'weir-switch: no memory for .* frames' "$switch" --no-pci --in-memory --no-huge -m 64 --vdev=net_ring0 -- --queue 65536

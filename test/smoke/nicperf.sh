@@ -76,14 +76,14 @@ refused() {
 	weir-nicperf "$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
 	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
 	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: more than a line: $(cat "$weir_tmp/err")"
-	grep -q "^weir-nicperf: .*$says.*; " "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
+	grep -q "^weir-nicperf: .*$says.*\(; \|(expected \)" "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
 }
 ring=roce:net_ring0,ip=10.81.0.1/24
 refused 2 'no --nic'
-refused 2 "unknown option --fast" -- --nic $ring --fast
-refused 2 "-t 'fly' is not good" -- --nic $ring -t fly
-refused 2 "-s '0' is not good" -- --nic $ring -s 0
-refused 2 "-s '17m' is not good" -- --nic $ring -s 17m
+refused 2 "unknown option '--fast'" -- --nic $ring --fast
+refused 2 "invalid value 'fly' for -t " -- --nic $ring -t fly
+refused 2 "invalid value '0' for -s " -- --nic $ring -s 0
+refused 2 "invalid value '17m' for -s " -- --nic $ring -s 17m
 refused 2 "--list is more than --depth" -- --nic $ring --depth 8
 refused 2 "are for two processes" -- --nic $ring --listen --connect localhost
 refused 3 "no DPDK port 'net_ring7'" --no-pci --in-memory --no-huge -m 128 -- --nic roce:net_ring7,ip=10.81.0.1/24

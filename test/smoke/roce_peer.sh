@@ -62,10 +62,10 @@ refused() {
 	timeout "$patience" weir-roce-peer "$@" >"$weir_tmp/out" 2>"$weir_tmp/err"
 	[ $? = "$code" ] || fail "$*: exit code is not $code: $(cat "$weir_tmp/err")"
 	[ "$(wc -l <"$weir_tmp/err")" = 1 ] || fail "$*: more than a line: $(cat "$weir_tmp/err")"
-	grep -q "^weir-roce-peer: .*$says.*; " "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
+	grep -q "^weir-roce-peer: .*$says.*\(; \|(expected \)" "$weir_tmp/err" || fail "$*: $(cat "$weir_tmp/err")"
 }
 nic=(--nic "roce:net_ring0,ip=10.81.0.1/24")
 refused 2 'no --nic'
-refused 2 "-t 'fly' is not good" -- "${nic[@]}" --listen -t fly
+refused 2 "invalid value 'fly' for -t " -- "${nic[@]}" --listen -t fly
 refused 3 "no DPDK port 'net_ring7'" --no-pci --in-memory --no-huge -m 128 -- --nic roce:net_ring7,ip=10.81.0.1/24 --listen -t send_bw
 refused 3 "no memory for" --no-pci --in-memory --no-huge -m 64 --vdev net_ring0 -- "${nic[@]}" --listen -t send_bw:2m

@@ -180,7 +180,7 @@ main(int argc, char **argv)
 
 	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
 	if (!rc && o.help) {
-		nicperf_usage();
+		option_print_help(&nicperf_option_table, stdout);
 		return TOOL_OK;
 	}
 	if (!rc && o.version) {

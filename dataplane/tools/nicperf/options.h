@@ -13,7 +13,6 @@
 #define NICPERF_SIZE_MAX (16u << 20)
 #define NICPERF_VERIFY_STRIDE (2u << 20) /* memory of a queue pair */
 #define NICPERF_VERIFY_ROUNDS 2u
-#define NICPERF_PORT 18515u /* perftest's */
 
 enum nicperf_test {
 	NICPERF_WRITE,
@@ -45,7 +44,7 @@ struct nicperf_options {
 /* 0, or -EINVAL and a line "cause; remedy" in error. Strings point into argv. */
 int nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error,
 			  size_t size);
-void nicperf_usage(void);
+extern const struct option_table nicperf_option_table;
 const char *nicperf_test_name(uint32_t test);
 
 #endif

@@ -101,7 +101,7 @@ main(int argc, char **argv)
 
 	rc = peer_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
 	if (!rc && o.help) {
-		peer_usage();
+		option_print_help(&peer_option_table, stdout);
 		return TOOL_OK;
 	}
 	if (!rc && o.version) {

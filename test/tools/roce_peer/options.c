@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "tools/tool.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,46 +22,6 @@ static const struct peer_test tests[] = {
     {"cas_bw", PEER_CAS, .size = 8, .count = 1000},
     {"cas_lat", PEER_CAS, .latency = true, .size = 8, .count = 1000},
 };
-
-void
-peer_usage(void)
-{
-	fputs(
-	    "Usage: weir-roce-peer [EAL options] -- --nic SPEC {--listen | --connect HOST} "
-	    "-t RUN[,RUN] [options]\n"
-	    "The other end of ibv_rc_pingpong, ibv_ud_pingpong, ibv_srq_pingpong and of perftest's "
-	    "programs,\n"
-	    "on Weir's NIC layer.\n"
-	    "\n"
-	    "  --connect HOST     asks their servers: run K (from 0) that at TCP port --port + K\n"
-	    "  --help, --version\n"
-	    "  --listen           waits for their clients, one a run, all at one port\n"
-	    "  -m BYTES           path MTU of the pingpongs [1024]\n"
-	    "  -n COUNT           operations of each run, the same there [their default]\n"
-	    "  --nic SPEC         as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...]\n"
-	    "                     or verbs:DEVICE[,...]\n"
-	    "  --patience SECONDS how long nothing may happen [20]\n"
-	    "  --port N           TCP port [18515]\n"
-	    "  -q N               queue pairs of srq_pingpong, the same there [16]\n"
-	    "  -t RUN[,RUN]       what to do, in this order: TEST[:SIZE][+OPTION...], SIZE as "
-	    "there "
-	    "[their\n"
-	    "                     default]\n"
-	    "\n"
-	    "Tests: rc_pingpong, ud_pingpong, srq_pingpong;\n"
-	    "       send, write, read, atomic, each with _bw or _lat behind it, for ib_send_bw "
-	    "...;\n"
-	    "       ud_send_bw, ud_send_lat: -c UD there; cas_bw, cas_lat: -A CMP_AND_SWAP there\n"
-	    "Options of perftest that both ends need: a (all sizes), b (both directions), qN "
-	    "(queue\n"
-	    "       pairs), DSECONDS (duration), reversed; send_bw:1k+b+q4 for ib_send_bw -s 1k -b "
-	    "-q "
-	    "4\n"
-	    "       Not to be said here: -e, -F, -o, -Q, -x, --ipv6, --odp, --use-srq. Not "
-	    "offered:\n"
-	    "       -c UC, -c XRC, -R, -z\n",
-	    stdout);
-}
 
 static const struct peer_test *
 find_test(const char *name)
@@ -113,7 +71,21 @@ clash(const struct peer_run *run)
 	return NULL;
 }
 
-/* What stands behind a '+'. NULL, or why not. */
+static int
+small_number(const char *text, uint32_t max, uint32_t *value)
+{
+	uint64_t n;
+
+	if (option_number(text, true, 1, max, &n))
+		return -EINVAL;
+	*value = (uint32_t)n;
+	return 0;
+}
+
+/*
+ * What stands behind a '+'. NULL, or why not: "cause; remedy", or without a semicolon the values
+ * that are expected.
+ */
 static const char *
 take_run_option(struct peer_run *run, const char *text)
 {
@@ -125,19 +97,17 @@ take_run_option(struct peer_run *run, const char *text)
 	} else if (!strcmp(text, "reversed")) {
 		run->reversed = true;
 	} else if (*text == 'q') {
-		return tool_parse_small(text + 1, 1, PEER_QPS_MAX, &run->qps) ? "give q1 to q256"
-									      : NULL;
+		return small_number(text + 1, PEER_QPS_MAX, &run->qps) ? "q1 to q256" : NULL;
 	} else if (*text == 'D') {
-		return tool_parse_small(text + 1, 1, PEER_SECONDS_MAX, &run->seconds)
-			   ? "give D1 to D3600"
-			   : NULL;
+		return small_number(text + 1, PEER_SECONDS_MAX, &run->seconds) ? "D1 to D3600"
+									       : NULL;
 	} else {
 		for (unsigned i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 			if (!strcmp(text, refused[i].name) ||
 			    (!strcmp(refused[i].name, "o") && *text == 'o' && text[1] >= '0' &&
 			     text[1] <= '9'))
 				return refused[i].why;
-		return "give a, b, qN, DSECONDS or reversed";
+		return "a, b, qN, DSECONDS or reversed";
 	}
 	return NULL;
 }
@@ -157,10 +127,10 @@ read_run(struct peer_run *run, char *text)
 	*run = (struct peer_run){.test = find_test(text), .qps = 1};
 	if (!run->test)
 		return strcmp(text, "uc_pingpong") == 0 ? "UC is not offered; give rc_pingpong"
-							: "give tests of --help";
+							: "tests of --help";
 	run->size = run->test->size;
-	if (size && tool_parse_small(size, 1, PEER_SIZE_MAX, &run->size))
-		return "a size is 1 to 8m";
+	if (size && small_number(size, PEER_SIZE_MAX, &run->size))
+		return "sizes from 1 to 8m";
 	while (rest && !why) {
 		option = rest;
 		rest = strchr(option, '+');
@@ -177,11 +147,11 @@ static int
 take_run(void *options, const char *text)
 {
 	struct peer_options *o = options;
-	char copy[64]; /* as long as tool_parse_list() makes them */
+	char copy[64]; /* as long as option_list() makes them */
 	const char *why;
 
 	if (o->runs == PEER_RUNS_MAX) {
-		o->why = "give fewer tests";
+		o->why = "fewer tests";
 		return -EINVAL;
 	}
 	snprintf(copy, sizeof(copy), "%s", text);
@@ -192,52 +162,92 @@ take_run(void *options, const char *text)
 }
 
 static int
-take_option(void *options, int id, const char *value, char *error, size_t size)
+take_runs(void *options, const char *text, char *error, size_t size)
 {
 	struct peer_options *o = options;
-	uint32_t port;
 
-	switch (id) {
-	case 'L':
-		o->listen = true;
-		break;
-	case 'N':
-		return options_parse_nic(&o->nic, value, error, size);
-	case 'c':
-		o->connect = value;
-		return *value ? 0 : tool_bad(error, size, "--connect", value, "give a host");
-	case 't':
-		o->runs = 0;
-		o->why = "give tests of --help, each with :SIZE or without";
-		if (!tool_parse_list(value, take_run, o))
-			return 0;
-		if (!strstr(o->why, "; "))
-			return tool_bad(error, size, "-t", value, o->why);
-		snprintf(error, size, "-t '%s': %s", value, o->why);
+	o->runs = 0;
+	o->why = "tests of --help, each with :SIZE or without";
+	if (!option_list(text, take_run, o))
+		return 0;
+	if (!strstr(o->why, "; "))
+		return option_invalid("-t", text, o->why, error, size);
+	snprintf(error, size, "invalid value '%s' for -t: %s", text, o->why);
+	return -EINVAL;
+}
+
+static int
+take_nic(void *options, const char *text, char *error, size_t size)
+{
+	struct peer_options *o = options;
+
+	return options_parse_nic(&o->nic, text, error, size);
+}
+
+static int
+take_mtu(void *options, const char *text, char *error, size_t size)
+{
+	struct peer_options *o = options;
+	uint64_t n;
+
+	(void)error;
+	(void)size;
+	if (option_number(text, true, 256, 4096, &n) || (n & (n - 1)))
 		return -EINVAL;
-	case 'n':
-		return tool_parse_number(value, 5, 1u << 30, &o->count)
-			   ? tool_bad(error, size, "-n", value, "give a count from 5 on")
-			   : 0;
-	case 'q':
-		return tool_parse_small(value, 1, PEER_QPS_MAX, &o->qps)
-			   ? tool_bad(error, size, "-q", value, "give 1 to 256")
-			   : 0;
-	case 'm':
-		return tool_parse_small(value, 256, 4096, &o->mtu) || (o->mtu & (o->mtu - 1))
-			   ? tool_bad(error, size, "-m", value, "give 256, 512, 1024, 2048 or 4096")
-			   : 0;
-	case 'P':
-		return tool_parse_small(value, 1, 86400, &o->patience)
-			   ? tool_bad(error, size, "--patience", value, "give seconds")
-			   : 0;
-	case 'p':
-		if (tool_parse_small(value, 1, 65535 - PEER_RUNS_MAX, &port))
-			return tool_bad(error, size, "--port", value, "give 1 to 65279");
-		o->port = (uint16_t)port;
-	}
+	o->mtu = (uint32_t)n;
 	return 0;
 }
+
+#define AT(field) OPTION_FIELD(struct peer_options, field)
+
+static const struct option_spec specs[] = {
+    {"connect", 0, OPTION_TEXT, AT(connect), "HOST", NULL,
+     "asks their servers: run K (from 0) that at TCP port --port + K", .min = 1,
+     .expected = "a host"},
+    {"help", 'h', OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"listen", 0, OPTION_FLAG, AT(listen), NULL, NULL,
+     "waits for their clients, one a run, all at one port"},
+    {NULL, 'm', OPTION_CALL, 0, 0, "BYTES", "1024", "path MTU of the pingpongs", .take = take_mtu,
+     .expected = "256, 512, 1024, 2048 or 4096"},
+    {NULL, 'n', OPTION_SIZE, AT(count), "COUNT", NULL,
+     "operations of each run, the same there [their default]", .min = 5, .max = 1u << 30},
+    {"nic", 0, OPTION_CALL, 0, 0, "SPEC", NULL,
+     "as of weir-dataplane: roce:PORT,ip=ADDR/LEN[,...] or verbs:DEVICE[,...]", .take = take_nic},
+    {"patience", 0, OPTION_SIZE, AT(patience), "SECONDS", "20", "how long nothing may happen",
+     .min = 1, .max = 86400},
+    {"port", 0, OPTION_SIZE, AT(port), "N", "18515", "TCP port", .min = 1,
+     .max = 65535 - PEER_RUNS_MAX},
+    {NULL, 'q', OPTION_SIZE, AT(qps), "N", "16", "queue pairs of srq_pingpong, the same there",
+     .min = 1, .max = PEER_QPS_MAX},
+    {NULL, 't', OPTION_CALL, 0, 0, "RUN[,RUN]", NULL,
+     "what to do, in this order: TEST[:SIZE][+OPTION...], SIZE as there [their default]",
+     .take = take_runs},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+};
+
+const struct option_table peer_option_table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct peer_options),
+    .head = "Usage: weir-roce-peer [EAL options] -- --nic SPEC {--listen | --connect HOST} -t "
+	    "RUN[,RUN] [options]\n"
+	    "The other end of ibv_rc_pingpong, ibv_ud_pingpong, ibv_srq_pingpong and of perftest's "
+	    "programs,\n"
+	    "on Weir's NIC layer.\n\n",
+    .tail = "\n"
+	    "Tests: rc_pingpong, ud_pingpong, srq_pingpong;\n"
+	    "       send, write, read, atomic, each with _bw or _lat behind it, for ib_send_bw "
+	    "...;\n"
+	    "       ud_send_bw, ud_send_lat: -c UD there; cas_bw, cas_lat: -A CMP_AND_SWAP there\n"
+	    "Options of perftest that both ends need: a (all sizes), b (both directions), qN "
+	    "(queue\n"
+	    "       pairs), DSECONDS (duration), reversed; send_bw:1k+b+q4 for ib_send_bw -s 1k -b "
+	    "-q "
+	    "4\n"
+	    "       Not to be said here: -e, -F, -o, -Q, -x, --ipv6, --odp, --use-srq. Not "
+	    "offered:\n"
+	    "       -c UC, -c XRC, -R, -z\n",
+};
 
 static int
 check(const struct peer_options *o, char *error, size_t size)
@@ -258,20 +268,12 @@ check(const struct peer_options *o, char *error, size_t size)
 int
 peer_options_parse(struct peer_options *o, int argc, char **argv, char *error, size_t size)
 {
-	static const struct option longs[] = {
-	    {"connect", required_argument, NULL, 'c'},	{"help", no_argument, NULL, 'h'},
-	    {"listen", no_argument, NULL, 'L'},		{"nic", required_argument, NULL, 'N'},
-	    {"patience", required_argument, NULL, 'P'}, {"port", required_argument, NULL, 'p'},
-	    {"version", no_argument, NULL, 'v'},	{0},
-	};
-	int rc;
-
-	*o = (struct peer_options){.port = PEER_PORT, .qps = 16, .mtu = 1024, .patience = 20};
-	rc = tool_options(argc, argv, "t:n:q:m:h", longs, take_option, o, error, size);
-	o->help = rc == 'h';
-	o->version = rc == 'v';
-	if (rc)
-		return rc < 0 ? rc : 0;
+	argc--;
+	if (option_defaults(&peer_option_table, o, error, size) ||
+	    option_parse(&peer_option_table, o, &argc, argv + 1, error, size))
+		return -EINVAL;
+	if (o->help || o->version)
+		return 0;
 	for (uint32_t i = 0; i < o->runs; i++)
 		if (o->run[i].test->srq)
 			o->run[i].qps = o->qps;

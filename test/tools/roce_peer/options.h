@@ -9,7 +9,6 @@
 #define PEER_QPS_MAX 256u	 /* as ibv_srq_pingpong */
 #define PEER_SIZE_MAX (8u << 20) /* of perftest's -a */
 #define PEER_SECONDS_MAX 3600u
-#define PEER_PORT 18515u /* theirs */
 
 enum peer_op { PEER_PINGPONG, PEER_SEND, PEER_WRITE, PEER_READ, PEER_FADD, PEER_CAS };
 
@@ -50,6 +49,6 @@ struct peer_options {
 
 /* 0, or -EINVAL and a line "cause; remedy" in error. Strings point into argv. */
 int peer_options_parse(struct peer_options *o, int argc, char **argv, char *error, size_t size);
-void peer_usage(void);
+extern const struct option_table peer_option_table;
 
 #endif

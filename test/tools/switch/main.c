@@ -278,7 +278,7 @@ main(int argc, char **argv)
 
 	rc = switch_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
 	if (!rc && o.help) {
-		switch_usage();
+		option_print_help(&switch_option_table, stdout);
 		return TOOL_OK;
 	}
 	if (!rc && o.version) {

@@ -3,9 +3,7 @@
 #ifndef WEIR_SWITCH_OPTIONS_H
 #define WEIR_SWITCH_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/options.h"
 
 struct switch_options {
 	bool help, version, json, poll;
@@ -16,6 +14,6 @@ struct switch_options {
 
 /* 0, or -EINVAL and a line "cause; remedy" in error. argv[0] is skipped. */
 int switch_options_parse(struct switch_options *o, int argc, char **argv, char *error, size_t size);
-void switch_usage(void);
+extern const struct option_table switch_option_table;
 
 #endif

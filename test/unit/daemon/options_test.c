@@ -28,7 +28,7 @@ refused(const char *first, const char *second, const char *cause)
 {
 	assert_int_not_equal(parse(first, second), 0);
 	assert_non_null(strstr(error, cause));
-	assert_non_null(strchr(error, ';'));
+	assert_true(strchr(error, ';') || strstr(error, " (expected "));
 	assert_null(strchr(error, '\n'));
 }
 
@@ -91,13 +91,13 @@ static void
 bad_values(void **state)
 {
 	refused("--bogus", NULL, "unknown option '--bogus'");
-	refused("bogus", NULL, "unknown option 'bogus'");
-	refused("--arena", NULL, "lacks its argument");
-	refused("--arena", "12Q", "--arena '12Q'");
-	refused("--arena", "-1", "--arena '-1'");
+	refused("bogus", NULL, "unexpected argument 'bogus'");
+	refused("--arena", NULL, "missing value for --arena");
+	refused("--arena", "12Q", "invalid value \'12Q\' for --arena ");
+	refused("--arena", "-1", "invalid value \'-1\' for --arena ");
 	refused("--arena", "99999999999G", "--arena");
 	refused("--arena", "18446744073709551616", "--arena");
-	refused("--arena", "1", "--arena '1'");
+	refused("--arena", "1", "invalid value \'1\' for --arena ");
 	refused("--idle", "lazy", "poll or adaptive");
 	refused("--threshold", "1.5", "--threshold");
 	refused("--threshold", "nan", "--threshold");
@@ -109,7 +109,7 @@ bad_values(void **state)
 	refused("--ring-slots", "1000", "give 1024");
 	refused("--ring-slots", "16", "from 32");   /* the library takes no smaller ones */
 	refused("--peer-ring", "8M", "to 4194304"); /* nor do peers take larger ones */
-	refused("--program-rate", "100", "--program-rate '100'");
+	refused("--program-rate", "100", "invalid value \'100\' for --program-rate ");
 	refused("--program-weight", "0", "--program-weight");
 	refused("--max-connections", "1x", "--max-connections");
 }
@@ -167,12 +167,12 @@ six_and_vlan(void **state)
 	assert_int_equal(n->pcp, 5);
 	assert_int_equal(parse("--nic", "verbs:rxe0,ip=fe80::7/128"), 0);
 	assert_memory_equal(n->gid.raw, local, sizeof(local));
-	refused("--nic", "roce:0,ip=fe80::7/129", "no unicast address");
-	refused("--nic", "roce:0,ip=fe80::7", "no unicast address");
-	refused("--nic", "roce:0,ip=ff02::1/64", "no unicast address");
-	refused("--nic", "roce:0,ip=::1/128", "no unicast address");
-	refused("--nic", "roce:0,ip=::ffff:10.0.0.1/128", "no unicast address");
-	refused("--nic", "roce:0,ip=fd00:::1/64", "no unicast address");
+	refused("--nic", "roce:0,ip=fe80::7/129", "a unicast address");
+	refused("--nic", "roce:0,ip=fe80::7", "a unicast address");
+	refused("--nic", "roce:0,ip=ff02::1/64", "a unicast address");
+	refused("--nic", "roce:0,ip=::1/128", "a unicast address");
+	refused("--nic", "roce:0,ip=::ffff:10.0.0.1/128", "a unicast address");
+	refused("--nic", "roce:0,ip=fd00:::1/64", "a unicast address");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=0", "from 1 to 4094");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=4095", "from 1 to 4094");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,vlan=5,pcp=8", "from 0 to 7");
@@ -207,33 +207,33 @@ static void
 bad_nic(void **state)
 {
 	refused("--nic", "verbs:", "names no device");
-	refused("--nic", "verbs:mlx5_0,gid=-1", "gid=-1");
-	refused("--nic", "verbs:mlx5_0,port=0", "port=0");
+	refused("--nic", "verbs:mlx5_0,gid=-1", "'-1' for gid=");
+	refused("--nic", "verbs:mlx5_0,port=0", "'0' for port=");
 	refused("--nic", "verbs:mlx5_0,loss=1", "unknown key 'loss'");
 	refused("--nic", "verbs:mlx5_0,transport=uc", "UC has no SRQ");
 	refused("--nic", "verbs:mlx5_0,transport=xrc", "transport=xrc is not offered");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,gid=3", "unknown key 'gid'");
-	refused("--nic", "net_memif0,ip=10.0.0.1/24", "no SPEC");
+	refused("--nic", "net_memif0,ip=10.0.0.1/24", "for --nic (expected roce:PORT");
 	refused("--nic", "roce:", "names no port");
 	refused("--nic", "roce:ip=10.0.0.1/24", "names no port");
 	refused("--nic", "roce:net_memif0", "no address");
-	refused("--nic", "roce:0,ip=10.0.0.1", "ip=10.0.0.1");
-	refused("--nic", "roce:0,ip=10.0.0.1/33", "ip=10.0.0.1/33");
+	refused("--nic", "roce:0,ip=10.0.0.1", "'10.0.0.1' for ip=");
+	refused("--nic", "roce:0,ip=10.0.0.1/33", "'10.0.0.1/33' for ip=");
 	refused("--nic", "roce:0,ip=10.0.0.1/0", "ip=");
 	refused("--nic", "roce:0,ip=10.0.0.1/2x", "ip=");
 	refused("--nic", "roce:0,ip=10.0.0/24", "ip=");
 	refused("--nic", "roce:0,ip=/24", "ip=");
 	refused("--nic", "roce:0,ip=127.0.0.1/8", "ip=");
 	refused("--nic", "roce:0,ip=224.0.0.1/8", "ip=");
-	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=1000", "no path MTU");
-	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=9000", "mtu=9000");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=1000", "expected 256, 512, 1024, 2048 or 4096");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,mtu=9000", "'9000' for mtu=");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=101", "percent");
-	refused("--nic", "verbs:rxe0,fault=1", "give a number from 10");
+	refused("--nic", "verbs:rxe0,fault=1", "expected a number from 10");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,loss=", "percent");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,loss", "no value");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,,", "no value");
 	refused("--nic", "roce:0,ip=10.0.0.1/24,speed=9", "unknown key 'speed'");
-	refused("--nic", "roce:0,ip=10.0.0.1/24,retry=8", "retry=8");
+	refused("--nic", "roce:0,ip=10.0.0.1/24,retry=8", "'8' for retry=");
 }
 
 static void

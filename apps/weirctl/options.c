@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "weirctl.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) OPTION_FIELD(struct weirctl_options, field)
+
+static const struct option_spec specs[] = {
+    {"count", 0, OPTION_UNSIGNED, AT(count), "N", NULL, "top ends after this number of views",
+     .min = 1, .max = UINT64_MAX, .expected = "a number of views from 1 on"},
+    {"help", 'h', OPTION_FLAG, AT(help), NULL, NULL, "this text, or with a command more of it"},
+    {"instance", 0, OPTION_TEXT, AT(instance), "NAME", "default", "name of the data plane to ask",
+     .env = "WEIR_INSTANCE"},
+    {"interval", 0, OPTION_REAL, AT(interval), "S", "2", "time between two views of top",
+     .least = 0.1, .most = 1e6, .expected = "seconds, 0.1 or more"},
+    {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "JSON instead of a table"},
+    {"packets", 0, OPTION_UNSIGNED, AT(packets), "N", NULL,
+     "capture ends after this number of frames", .min = 1, .max = UINT64_MAX,
+     .expected = "a number of frames from 1 on"},
+    {"reason", 0, OPTION_TEXT, AT(reason), "TEXT", NULL, "what evict tells the program"},
+    {"seconds", 0, OPTION_REAL, AT(seconds), "S", NULL,
+     "capture ends after this time, may be a fraction", .least = 1e-6, .most = 1e6,
+     .expected = "seconds, more than 0"},
+    {"timeout", 0, OPTION_REAL, AT(timeout), "S", "30",
+     "of wait; of drain, which has none unless given; may be a fraction", .most = 1e6,
+     .expected = "seconds, 0 or more", .given = offsetof(struct weirctl_options, timed)},
+    {"version", 0, OPTION_STOP, AT(version), NULL, NULL, "the version"},
+};
+
+const struct option_table weirctl_option_table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct weirctl_options),
+    .operands = UINT_MAX,
+    .tail = "  --address, --cluster, --days, --force: weirctl pki --help\n"
+	    "\n"
+	    "Without a command: commands from standard input, one a line; from a terminal with a "
+	    "prompt,\n"
+	    "completion (tab) and history.\n"
+	    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n",
+};
+
+#undef AT
+#define AT(field) OPTION_FIELD(struct pki_options, field)
+
+static const struct option_spec pki_specs[] = {
+    {"address", 0, OPTION_TEXT, AT(addresses), "A[,A...]", NULL,
+     "IP addresses and host names to write into it, for others than Weir"},
+    {"cluster", 0, OPTION_TEXT, AT(cluster), "NAME", NULL,
+     "as weir-control's [default]; nodes are of their CA's"},
+    {"days", 0, OPTION_UNSIGNED, AT(days), "N", NULL, "how long it is valid [3650, nodes 365]",
+     .min = 1, .max = 36500, .expected = "a number of days from 1 to 36500"},
+    {"force", 0, OPTION_FLAG, AT(force), NULL, NULL, "write over files that are there"},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+};
+
+const struct option_table pki_option_table = {
+    .specs = pki_specs,
+    .count = sizeof(pki_specs) / sizeof(pki_specs[0]),
+    .size = sizeof(struct pki_options),
+    .operands = UINT_MAX,
+    .remedy = "see weirctl pki --help",
+    .head = "Usage: weirctl pki DIR ca [--cluster NAME] [--days N] [--force]\n"
+	    "       weirctl pki DIR node ID|any [--address A[,A...]] [--days N] [--force]\n"
+	    "A CA and certificates for weir-control --tls, to begin with.\n"
+	    "\n"
+	    "  ca             makes DIR/ca.pem and DIR/ca.key; who has ca.key can make members\n"
+	    "  node ID        makes DIR/node-ID with ca.pem, node.pem and node.key, for that node\n"
+	    "  node any       for any node of the cluster\n"
+	    "\n",
+};
+
+int
+weirctl_parse(struct weirctl_options *o, int argc, char **argv, char ***words, int *count)
+{
+	const char *env = getenv("WEIR_INSTANCE");
+	char error[512];
+
+	*words = argv + 1;
+	*count = argc - 1;
+	if (option_parse(&weirctl_option_table, o, count, *words, error, sizeof(error)))
+		return weirctl_fail(WEIRCTL_USAGE, "%s", error);
+	if (!*o->instance || strchr(o->instance, '/') || o->instance[0] == '.') {
+		option_invalid(o->instance == env ? "$WEIR_INSTANCE" : "--instance", o->instance,
+			       "a name without '/' and a dot at its beginning", error,
+			       sizeof(error));
+		return weirctl_fail(WEIRCTL_USAGE, "%s", error);
+	}
+	if (o->version) {
+		puts("weirctl " WEIR_VERSION);
+		return WEIRCTL_OK;
+	}
+	return -1;
+}
+
+int
+pki_parse(struct pki_options *p, int argc, char **argv, char ***words, int *count)
+{
+	char error[512];
+
+	*words = argv + 1;
+	*count = argc - 1;
+	if (option_defaults(&pki_option_table, p, error, sizeof(error)) ||
+	    option_parse(&pki_option_table, p, count, *words, error, sizeof(error)))
+		return weirctl_fail(WEIRCTL_USAGE, "%s", error);
+	if (p->help) {
+		option_print_help(&pki_option_table, stdout);
+		return WEIRCTL_OK;
+	}
+	return -1;
+}

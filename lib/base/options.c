@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/options.h"
+
+#include "base/fail.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HELP_LEFT 28   /* columns of the option, before its help */
+#define HELP_WIDTH 100 /* columns of a line */
+#define NAME_MAX_BYTES 64
+
+/* ---- values ---- */
+
+static int
+parse_number(const char *text, int base, bool suffixes, uint64_t min, uint64_t max, uint64_t *value)
+{
+	static const char letters[] = "KMG";
+	unsigned long long n;
+	unsigned shift = 0;
+	const char *at;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(text, &end, base);
+	if (errno)
+		return -EINVAL;
+	if (suffixes && *end) {
+		at = strchr(letters, *end >= 'a' ? *end - 'a' + 'A' : *end);
+		if (!at)
+			return -EINVAL;
+		shift = 10 * (unsigned)(at - letters + 1);
+		end++;
+	}
+	if (*end || n > UINT64_MAX >> shift || n << shift < min || n << shift > max)
+		return -EINVAL;
+	*value = n << shift;
+	return 0;
+}
+
+int
+option_number(const char *text, bool suffixes, uint64_t min, uint64_t max, uint64_t *value)
+{
+	return parse_number(text, 10, suffixes, min, max, value);
+}
+
+int
+option_real(const char *text, double least, double most, double *value)
+{
+	double v;
+	char *end;
+
+	if ((*text < '0' || *text > '9') && *text != '.')
+		return -EINVAL;
+	v = strtod(text, &end);
+	if (*end || !(v >= least && v <= most))
+		return -EINVAL;
+	*value = v;
+	return 0;
+}
+
+int
+option_list(const char *text, int (*take)(void *into, const char *word), void *into)
+{
+	char word[NAME_MAX_BYTES];
+
+	for (;;) {
+		size_t n = strcspn(text, ",");
+
+		if (!n || n >= sizeof(word))
+			return -EINVAL;
+		memcpy(word, text, n);
+		word[n] = '\0';
+		if (take(into, word))
+			return -EINVAL;
+		if (!text[n])
+			return 0;
+		text += n + 1;
+	}
+}
+
+static int
+find_word(const char *words, const char *text, uint64_t *index)
+{
+	size_t length = strlen(text);
+
+	for (*index = 0;; (*index)++) {
+		size_t n = strcspn(words, "|");
+
+		if (n == length && memcmp(words, text, n) == 0)
+			return 0;
+		if (!words[n])
+			return -EINVAL;
+		words += n + 1;
+	}
+}
+
+static void
+store_integer(const struct option_spec *spec, void *into, uint64_t n)
+{
+	void *field = (char *)into + spec->offset;
+
+	switch (spec->width) {
+	case 1:
+		*(uint8_t *)field = (uint8_t)n;
+		break;
+	case 2:
+		*(uint16_t *)field = (uint16_t)n;
+		break;
+	case 4:
+		*(uint32_t *)field = (uint32_t)n;
+		break;
+	default:
+		*(uint64_t *)field = n;
+	}
+}
+
+/* "poll, sleep or spin" */
+static void
+list_words(const char *words, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	while (used < size) {
+		size_t n = strcspn(words, "|");
+		const char *next = words[n] ? words + n + 1 : NULL;
+
+		used += (size_t)snprintf(buf + used, size - used, "%.*s%s", (int)n, words,
+					 !next		     ? ""
+					 : strchr(next, '|') ? ", "
+							     : " or ");
+		if (!next)
+			return;
+		words = next;
+	}
+}
+
+static const char *
+expected(const struct option_spec *spec, char *buf, size_t size)
+{
+	const char *suffix = spec->type == OPTION_SIZE ? ", K, M or G may follow" : "";
+
+	if (spec->expected)
+		return spec->expected;
+	if (spec->type == OPTION_WORD)
+		list_words(spec->words, buf, size);
+	else if (spec->type == OPTION_REAL)
+		snprintf(buf, size, "a number from %g to %g", spec->least, spec->most);
+	else if ((spec->type == OPTION_UNSIGNED || spec->type == OPTION_SIZE) &&
+		 spec->max >= UINT64_MAX >> 8)
+		snprintf(buf, size, "a number from %llu on%s", (unsigned long long)spec->min,
+			 suffix);
+	else if (spec->type == OPTION_UNSIGNED || spec->type == OPTION_SIZE)
+		snprintf(buf, size, "a number from %llu to %llu%s", (unsigned long long)spec->min,
+			 (unsigned long long)spec->max, suffix);
+	else
+		return spec->argument;
+	return buf;
+}
+
+int
+option_invalid(const char *from, const char *text, const char *why, char *error, size_t size)
+{
+	return fail(error, size, -EINVAL, "invalid value '%s' for %s (expected %s)", text, from,
+		    why);
+}
+
+int
+option_store(const struct option_spec *spec, void *into, const char *from, const char *text,
+	     char *error, size_t size)
+{
+	void *field = (char *)into + spec->offset;
+	char buf[128];
+	uint64_t n = 1;
+	int rc = 0;
+
+	switch (spec->type) {
+	case OPTION_FLAG:
+	case OPTION_STOP:
+		break;
+	case OPTION_UNSIGNED:
+	case OPTION_SIZE:
+		rc = parse_number(text, spec->c_base ? 0 : 10, spec->type == OPTION_SIZE, spec->min,
+				  spec->max, &n);
+		break;
+	case OPTION_WORD:
+		rc = find_word(spec->words, text, &n);
+		break;
+	case OPTION_REAL:
+		rc = option_real(text, spec->least, spec->most, field);
+		break;
+	case OPTION_TEXT:
+		*(const char **)field = text;
+		if (strlen(text) < spec->min || (spec->max && strlen(text) > spec->max))
+			rc = -EINVAL;
+		break;
+	case OPTION_CALL:
+		error[0] = '\0';
+		rc = spec->take(into, text, error, size);
+		if (rc && error[0])
+			return rc;
+	}
+	if (rc)
+		return option_invalid(from, text, expected(spec, buf, sizeof(buf)), error, size);
+	if (spec->type != OPTION_REAL && spec->type != OPTION_TEXT && spec->type != OPTION_CALL)
+		store_integer(spec, into, n);
+	if (spec->given)
+		*(bool *)((char *)into + spec->given) = true;
+	return 0;
+}
+
+/* As errors name it. */
+static void
+print_name(const struct option_spec *spec, char *buf, size_t size)
+{
+	if (spec->name)
+		snprintf(buf, size, "--%s", spec->name);
+	else
+		snprintf(buf, size, "-%c", spec->letter);
+}
+
+int
+option_defaults(const struct option_table *table, void *into, char *error, size_t size)
+{
+	memset(into, 0, table->size);
+	for (size_t i = 0; i < table->count; i++) {
+		const struct option_spec *spec = &table->specs[i];
+		const char *env = spec->env ? getenv(spec->env) : NULL;
+		const char *text = env && *env ? env : spec->initial;
+		char from[NAME_MAX_BYTES];
+
+		print_name(spec, from, sizeof(from));
+		if (text && text == env)
+			snprintf(from, sizeof(from), "$%s", spec->env);
+		if (text && option_store(spec, into, from, text, error, size))
+			return -EINVAL;
+		if (spec->given)
+			*(bool *)((char *)into + spec->given) = false;
+	}
+	return 0;
+}
+
+/* ---- names ---- */
+
+static bool
+has_argument(const struct option_spec *spec)
+{
+	return spec->argument || spec->words;
+}
+
+const struct option_spec *
+option_find(const struct option_table *table, const char *name, size_t length)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		const char *known = table->specs[i].name;
+
+		if (known && strlen(known) == length && memcmp(known, name, length) == 0)
+			return &table->specs[i];
+	}
+	return NULL;
+}
+
+/* The only option whose name begins so. */
+static const struct option_spec *
+find_abbreviated(const struct option_table *table, const char *name, size_t length)
+{
+	const struct option_spec *found = NULL;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const char *known = table->specs[i].name;
+
+		if (!known || strncmp(known, name, length))
+			continue;
+		if (found)
+			return NULL;
+		found = &table->specs[i];
+	}
+	return found;
+}
+
+static const struct option_spec *
+find_letter(const struct option_table *table, char letter)
+{
+	for (size_t i = 0; i < table->count; i++)
+		if (table->specs[i].letter == letter)
+			return &table->specs[i];
+	return NULL;
+}
+
+/* Letters to insert, delete or replace until both are the same (Levenshtein). */
+static unsigned
+distance(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+	unsigned row[NAME_MAX_BYTES];
+
+	if (a_length >= NAME_MAX_BYTES || b_length >= NAME_MAX_BYTES)
+		return NAME_MAX_BYTES;
+	for (unsigned j = 0; j <= b_length; j++)
+		row[j] = j;
+	for (unsigned i = 1; i <= a_length; i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = i;
+		for (unsigned j = 1; j <= b_length; j++) {
+			unsigned above = row[j], least = diagonal + (a[i - 1] != b[j - 1]);
+
+			if (above + 1 < least)
+				least = above + 1;
+			if (row[j - 1] + 1 < least)
+				least = row[j - 1] + 1;
+			row[j] = least;
+			diagonal = above;
+		}
+	}
+	return row[b_length];
+}
+
+static const char *
+nearest_name(const struct option_table *table, const char *name, size_t length)
+{
+	unsigned least = 2 + (unsigned)length / 6; /* more edits are another word */
+	const char *nearest = NULL;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const char *known = table->specs[i].name;
+		unsigned d = known ? distance(name, length, known, strlen(known)) : NAME_MAX_BYTES;
+
+		if (d < least) {
+			least = d;
+			nearest = known;
+		}
+	}
+	return nearest;
+}
+
+static int
+unknown(const struct option_table *table, const char *word, size_t length, char *error, size_t size)
+{
+	const char *remedy = table->remedy ? table->remedy : "see --help";
+	const char *nearest = word[1] == '-' ? nearest_name(table, word + 2, length - 2) : NULL;
+
+	if (nearest)
+		return fail(error, size, -EINVAL, "unknown option '%.*s', the nearest is --%s; %s",
+			    (int)length, word, nearest, remedy);
+	return fail(error, size, -EINVAL, "unknown option '%.*s'; %s", (int)length, word, remedy);
+}
+
+/* ---- the command line ---- */
+
+/* Words not read yet. */
+struct words {
+	char **next, **end;
+};
+
+/*
+ * Stores one option; `value` is the text that is attached to it, NULL: none. 1: it ends parsing,
+ * 0, or -EINVAL.
+ */
+static int
+take(const struct option_spec *spec, void *into, const char *value, struct words *left, char *error,
+     size_t size)
+{
+	char name[NAME_MAX_BYTES], buf[128];
+
+	print_name(spec, name, sizeof(name));
+	if (!has_argument(spec) && value)
+		return fail(error, size, -EINVAL, "%s takes no value; leave '=%s' out", name,
+			    value);
+	if (has_argument(spec) && !value) {
+		if (left->next == left->end)
+			return fail(error, size, -EINVAL, "missing value for %s (expected %s)",
+				    name, expected(spec, buf, sizeof(buf)));
+		value = *left->next++;
+	}
+	if (option_store(spec, into, name, value, error, size))
+		return -EINVAL;
+	return spec->type == OPTION_STOP;
+}
+
+static int
+take_long(const struct option_table *table, void *into, const char *word, struct words *left,
+	  char *error, size_t size)
+{
+	size_t length = strcspn(word, "=");
+	const struct option_spec *spec = option_find(table, word + 2, length - 2);
+
+	if (!spec && !table->exact)
+		spec = find_abbreviated(table, word + 2, length - 2);
+	if (!spec)
+		return unknown(table, word, length, error, size);
+	return take(spec, into, word[length] ? word + length + 1 : NULL, left, error, size);
+}
+
+/* Letters after one dash: flags, and at the end one that may have its value attached. */
+static int
+take_letters(const struct option_table *table, void *into, const char *word, struct words *left,
+	     char *error, size_t size)
+{
+	int rc = 0;
+
+	for (const char *at = word + 1; *at && !rc; at++) {
+		const struct option_spec *spec = find_letter(table, *at);
+		char one[3] = {'-', *at, '\0'};
+
+		if (!spec)
+			return unknown(table, at == word + 1 ? word : one,
+				       at == word + 1 ? strlen(word) : 2, error, size);
+		if (has_argument(spec))
+			return take(spec, into, at[1] ? at + 1 : NULL, left, error, size);
+		rc = take(spec, into, NULL, left, error, size);
+	}
+	return rc;
+}
+
+int
+option_parse(const struct option_table *table, void *into, int *argc, char **argv, char *error,
+	     size_t size)
+{
+	struct words left = {argv, argv + *argc};
+	unsigned operands = 0;
+	bool only_operands = false;
+	int rc = 0;
+
+	while (left.next < left.end && !rc) {
+		char *word = *left.next++;
+
+		if (!only_operands && !strcmp(word, "--"))
+			only_operands = true;
+		else if (!only_operands && !strncmp(word, "--", 2))
+			rc = take_long(table, into, word, &left, error, size);
+		else if (!only_operands && word[0] == '-' && word[1])
+			rc = take_letters(table, into, word, &left, error, size);
+		else if (operands == table->operands)
+			return fail(error, size, -EINVAL, "unexpected argument '%s'; %s", word,
+				    table->remedy ? table->remedy : "see --help");
+		else
+			argv[operands++] = word;
+	}
+	*argc = (int)operands;
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- --help ---- */
+
+static void
+print_wrapped(const char *text, size_t *column, FILE *to)
+{
+	while (*text) {
+		size_t n = strcspn(text, " ");
+
+		if (*column + 1 + n > HELP_WIDTH) {
+			fprintf(to, "\n  %*s", HELP_LEFT, "");
+			*column = 2 + HELP_LEFT;
+		}
+		fprintf(to, " %.*s", (int)n, text);
+		*column += 1 + n;
+		text += n + (text[n] == ' ');
+	}
+}
+
+static void
+print_spec(const struct option_spec *spec, FILE *to)
+{
+	const char *argument = spec->argument ? spec->argument : spec->words;
+	char left[NAME_MAX_BYTES], note[160];
+	size_t column = 2 + HELP_LEFT;
+
+	if (spec->letter && spec->name)
+		snprintf(left, sizeof(left), "-%c, --%s", spec->letter, spec->name);
+	else
+		print_name(spec, left, sizeof(left));
+	fprintf(to, "  %s%s%s", left, argument ? " " : "", argument ? argument : "");
+	snprintf(note, sizeof(note), "%s%s%s", left, argument ? " " : "", argument ? argument : "");
+	if (strlen(note) > HELP_LEFT)
+		fprintf(to, "\n  %*s", HELP_LEFT, "");
+	else
+		fprintf(to, "%*s", (int)(HELP_LEFT - strlen(note)), "");
+	print_wrapped(spec->help, &column, to);
+	if (spec->initial) {
+		snprintf(note, sizeof(note), "[%s]", spec->initial);
+		print_wrapped(note, &column, to);
+	}
+	if (spec->env) {
+		snprintf(note, sizeof(note), "($%s)", spec->env);
+		print_wrapped(note, &column, to);
+	}
+	putc('\n', to);
+}
+
+void
+option_print_help(const struct option_table *table, FILE *to)
+{
+	if (table->head)
+		fputs(table->head, to);
+	for (size_t i = 0; i < table->count; i++)
+		print_spec(&table->specs[i], to);
+	if (table->tail)
+		fputs(table->tail, to);
+}
