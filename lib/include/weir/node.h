@@ -48,7 +48,8 @@ struct weir_node_info {
 #define WEIR_CHANGE_SUSPECT 0x4u  /* state is now SUSPECT */
 #define WEIR_CHANGE_DOWN 0x8u	  /* state is now DOWN */
 #define WEIR_CHANGE_REMOVED 0x10u /* is no longer a member */
-#define WEIR_CHANGE_RESTART 0x20u /* new incarnation: connections to the previous one have ended   \
+#define WEIR_CHANGE_RESTART                                                                        \
+	0x20u			  /* new incarnation: connections to the previous one have ended   \
 				   */
 #define WEIR_CHANGE_ADDRESS 0x40u /* addresses have changed */
 
