@@ -452,7 +452,7 @@ perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, 
 						  name_of(optopt));
 		if (take_option(o, option, optarg))
 			return perf_options_wrong(reason, reason_size,
-						  "'%s' is no value for '%s'; see --help",
+						  "invalid value '%s' for %s; see --help",
 						  optarg ? optarg : "", name_of(option));
 	}
 	if (optind < argc)
@@ -517,7 +517,7 @@ perf_options_set(struct perf_options *o, const char *name, const char *value, ch
 	if (rc == -ENOENT)
 		perf_options_wrong(reason, reason_size, "'%s' can't be set; see help", name);
 	else if (rc)
-		perf_options_wrong(reason, reason_size, "'%s' is no value for '%s'; see help",
+		perf_options_wrong(reason, reason_size, "invalid value '%s' for %s; see help",
 				   value, name);
 	else if (perf_options_settle(&changed, reason, reason_size) == OPTIONS_RUN)
 		*o = changed;
@@ -688,8 +688,8 @@ perf_options_usage(FILE *to)
 	    "  read (the server answers out of its memory); of the message model: message, "
 	    "request\n"
 	    "ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n"
-	    "  --adopt               bw: send out of own buffers (4 MiB, 1 to 16), adopted; only "
-	    "numbers are written\n"
+	    "  --adopt               bw: send from own buffers (4 MiB, 1 to 16), adopted; writes "
+	    "only numbers\n"
 	    "  --all                 sizes 8 B ... 16 MiB, doubling\n"
 	    "  --alltoall            a program on each instance in $WEIR_CLUSTER, to each other\n"
 	    "  -b, --bidirectional   both directions at once (bw, rate, mix)\n"
@@ -699,34 +699,33 @@ perf_options_usage(FILE *to)
 	    "  --cpu N               pin to CPU N\n"
 	    "  --csv, --json         instead of a table\n"
 	    "  -D, --duration SECONDS  of each run (1; -i: until it is stopped)\n"
-	    "  --flags LIST          how messages go: RC, and RING, SEND, READ or WRITE (Weir "
-	    "chooses)\n"
+	    "  --flags LIST          transport and operation: RC, and RING, SEND, READ or WRITE "
+	    "(Weir chooses)\n"
 	    "  -i, --interactive     commands from standard input; see its help\n"
-	    "  --instance NAME       which Weir of this host ($WEIR_INSTANCE, else \"default\")\n"
-	    "  --large COUNT         mix: so many messages of 64 KiB ... 16 MiB (one in 10000)\n"
+	    "  --instance NAME       name of the data plane ($WEIR_INSTANCE, else \"default\")\n"
+	    "  --large COUNT         mix: COUNT messages of 64 KiB ... 16 MiB (one in 10000)\n"
 	    "  --loop                through the node's own port, also to a program on this node\n"
 	    "  -n, --count COUNT     messages of each run instead of -D, of all connections\n"
 	    "                        together (--alltoall: to each node)\n"
-	    "  --no-calibrate        leave that out\n"
-	    "  --patience SECONDS    without progress until a run has failed (30)\n"
-	    "  --pause MS            lat: rest so long before each round trip\n"
-	    "  --pick turn|random    which connection is next (turn)\n"
+	    "  --no-calibrate        do not calibrate\n"
+	    "  --patience SECONDS    a run fails after this time without progress (30)\n"
+	    "  --pause MS            lat: milliseconds of rest before each round trip\n"
+	    "  --pick turn|random    choice of the next connection (turn)\n"
 	    "  --programs N          processes that share the load (1)\n"
 	    "  --public              server: all nodes find it, as service:NAME\n"
-	    "  --rate N              bw, rate, mix: messages a second at most; k and m are "
-	    "understood\n"
+	    "  --rate N              bw, rate, mix: at most N messages per second; k and m "
+	    "are understood\n"
 	    "  --region SIZE         read: bytes of the server's memory (1024m)\n"
 	    "  -s, --size SIZE[,SIZE...]  bytes; k and m are understood (lat, rate: 64; bw, read: "
 	    "64k)\n"
 	    "  --seed N              of sizes, contents and --pick random (1)\n"
-	    "  --service NAME        server: what to listen on (perf; TCP: 127.0.0.1:7471)\n"
-	    "  --stats-period SECONDS  rates on standard error, so often\n"
+	    "  --service NAME        server: name to listen on (perf; TCP: 127.0.0.1:7471)\n"
+	    "  --stats-period SECONDS  interval of rates on standard error\n"
 	    "  -t, --test TEST[,TEST...]\n"
 	    "  --threads N           message, request: of each program that send (1)\n"
 	    "  --transport weir|tcp  over sockets instead, without Weir (weir)\n"
 	    "  --verify              check every byte of every message\n"
-	    "  -w, --window COUNT    messages under way at most (as many as flow control lets; "
-	    "read: 16)\n"
+	    "  -w, --window COUNT    messages in flight at most (limit of flow control; read: 16)\n"
 	    "  --wait poll|sleep     how both programs wait (poll)\n"
 	    "  -h, --help, --version\n",
 	    to);

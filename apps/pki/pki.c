@@ -150,8 +150,8 @@ alternative_names(const struct job *j, char *text, size_t size)
 		     strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				     "0123456789-._") != length))
 			return fail(j, -EINVAL,
-				    "address '%s' is not good; give IP addresses or host names, "
-				    "separated by commas",
+				    "invalid address '%s' (expected IP addresses or host names, "
+				    "separated by commas)",
 				    address);
 		n += snprintf(text + n, size - (size_t)n, ",%s:%s", is_ip ? "IP" : "DNS", address);
 		at += length + (at[length] == ',');

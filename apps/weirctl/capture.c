@@ -94,11 +94,11 @@ report(const struct weirctl_options *o, const struct weir_ctl_msg *m)
 	}
 	if (!m->captured.code)
 		return WEIRCTL_OK;
-	return weirctl_fail(m->captured.code == ENOSPC || m->captured.code == EDQUOT
-				? WEIRCTL_RESOURCE
-				: WEIRCTL_FAILED,
-			    "the file could not be written further: %s; what is in it is whole",
-			    strerror(m->captured.code));
+	return weirctl_fail(
+	    m->captured.code == ENOSPC || m->captured.code == EDQUOT ? WEIRCTL_RESOURCE
+								     : WEIRCTL_FAILED,
+	    "cannot write further to the file: %s; the frames written so far are complete",
+	    strerror(m->captured.code));
 }
 
 static int

@@ -19,20 +19,26 @@ const struct weirctl_command weirctl_commands[] = {
      capture},
     {"drain",
      "NODE|self [off]",
-     "takes no new connections to a node, or none at all and no programs, and\n"
-     "      waits until those that exist have ended (--timeout S: not longer); off: undone",
+     "refuses new connections to a node, or (self) all new connections and programs,\n"
+     "      and waits until existing ones have ended (--timeout S: at most S); off: ends that",
      1,
      2,
      {WORD_NODE, WORD_SWITCH},
      drain},
     {"evict",
      "vqpn.N|session.ID",
-     "ends a connection or a program's session; --reason TEXT tells the program why",
+     "ends a connection or a program's session; --reason TEXT is shown to the program",
      1,
      1,
      {WORD_VICTIM},
      evict},
-    {"help", "[COMMAND]", "this, or more of one command", 0, 1, {WORD_COMMAND}, help},
+    {"help",
+     "[COMMAND]",
+     "prints this text, or the help of one command",
+     0,
+     1,
+     {WORD_COMMAND},
+     help},
     {"pki",
      "DIR ca|node ID",
      "certificates for weir-control --tls: pki --help",
@@ -57,16 +63,16 @@ const struct weirctl_command weirctl_commands[] = {
      show},
     {"top",
      "",
-     "engines, programs and connections with their rates, again and again;\n"
-     "      q ends it, space looks at once",
+     "refreshes engines, programs and connections with their rates; q quits,\n"
+     "      space refreshes at once",
      0,
      0,
      {WORD_NONE},
      top},
     {"wait",
      "up|node:ID|connections:K",
-     "until the data plane answers and knows its node, that node is up, or at\n"
-     "      least K ends of connections are open; 0: until there are none",
+     "waits until the data plane answers and knows its node, the node is up, or at\n"
+     "      least K ends of connections are open (0: none is)",
      1,
      1,
      {WORD_CONDITION},
@@ -75,20 +81,20 @@ const struct weirctl_command weirctl_commands[] = {
 };
 
 static const char options_help[] =
-    "  --instance NAME    which Weir of this host (default: $WEIR_INSTANCE, else \"default\")\n"
+    "  --instance NAME    name of the data plane (default: $WEIR_INSTANCE, else \"default\")\n"
     "  --json             JSON instead of a table\n"
-    "  --count N          top ends after so many views\n"
+    "  --count N          top ends after N views\n"
     "  --interval S       time between two views of top (default 2)\n"
-    "  --packets N        capture ends after so many frames\n"
-    "  --reason TEXT      what evict tells the program\n"
-    "  --seconds S        capture ends after so long, may be a fraction\n"
+    "  --packets N        capture ends after N frames\n"
+    "  --reason TEXT      reason that evict shows to the program\n"
+    "  --seconds S        capture ends after S seconds, may be a fraction\n"
     "  --address, --cluster, --days, --force: weirctl pki --help\n"
     "  --timeout S        of wait (default 30) and drain (default: none), may be a fraction\n"
     "  --help, --version\n"
     "\n"
-    "Without a command: commands from standard input, one a line; from a terminal with a prompt,\n"
+    "Without a command: commands from standard input, one per line; on a terminal with a prompt,\n"
     "completion (tab) and history.\n"
-    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 time is over.\n";
+    "Exit codes: 0 ok, 1 failure, 2 usage, 3 resource or permission, 4 timeout.\n";
 
 const struct weirctl_command *
 command_find(const char *name)

@@ -61,7 +61,8 @@ parse_time(const char *text, double least, double *seconds)
 static int
 no_time(const char *option, const char *text)
 {
-	return weirctl_fail(WEIRCTL_USAGE, "--%s '%s' is no time; give seconds", option, text);
+	return weirctl_fail(WEIRCTL_USAGE, "invalid value '%s' for --%s (expected seconds)", text,
+			    option);
 }
 
 static int
@@ -71,8 +72,8 @@ set_option(struct weirctl_options *o, int id, const char *value)
 	case 'i':
 		o->instance = value;
 		if (!*value || strchr(value, '/') || value[0] == '.')
-			return weirctl_fail(WEIRCTL_USAGE, "--instance '%s' is no name; see --help",
-					    value);
+			return weirctl_fail(WEIRCTL_USAGE,
+					    "invalid value '%s' for --instance; see --help", value);
 		return -1;
 	case 'j':
 		o->json = true;
@@ -88,20 +89,22 @@ set_option(struct weirctl_options *o, int id, const char *value)
 	case 'n':
 		return parse_time(value, 0.1, &o->interval)
 			   ? -1
-			   : weirctl_fail(WEIRCTL_USAGE,
-					  "--interval '%s' is no time; give 0.1 s or more", value);
+			   : weirctl_fail(
+				 WEIRCTL_USAGE,
+				 "invalid value '%s' for --interval (expected 0.1 seconds or more)",
+				 value);
 	case 'c':
 		return parse_number(value, &o->count)
 			   ? -1
-			   : weirctl_fail(WEIRCTL_USAGE,
-					  "--count '%s' is no number of views; give one from 1 on",
-					  value);
+			   : weirctl_fail(
+				 WEIRCTL_USAGE,
+				 "invalid value '%s' for --count (expected 1 view or more)", value);
 	case 'p':
 		return parse_number(value, &o->packets)
 			   ? -1
 			   : weirctl_fail(
 				 WEIRCTL_USAGE,
-				 "--packets '%s' is no number of frames; give one from 1 on",
+				 "invalid value '%s' for --packets (expected 1 frame or more)",
 				 value);
 	case 'r':
 		o->reason = value;
@@ -163,7 +166,7 @@ main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (strchr(o.instance, '/') || o.instance[0] == '.')
-		return weirctl_fail(WEIRCTL_USAGE, "$WEIR_INSTANCE '%s' is no name; see --help",
-				    o.instance);
+		return weirctl_fail(WEIRCTL_USAGE,
+				    "invalid value '%s' of $WEIR_INSTANCE; see --help", o.instance);
 	return count || o.help ? command_run(&o, count, words) : prompt(&o);
 }

@@ -22,14 +22,16 @@ static const char help[] =
     "       weirctl pki DIR node ID|any [--address A[,A...]] [--days N] [--force]\n"
     "A CA and certificates for weir-control --tls, to begin with.\n"
     "\n"
-    "  ca             makes DIR/ca.pem and DIR/ca.key; who has ca.key can make members\n"
+    "  ca             makes DIR/ca.pem and DIR/ca.key; the owner of ca.key can add members\n"
     "  node ID        makes DIR/node-ID with ca.pem, node.pem and node.key, for that node\n"
     "  node any       for any node of the cluster\n"
     "\n"
-    "  --address A    IP addresses and host names to write into it, for others than Weir\n"
-    "  --cluster NAME as weir-control's (default \"default\"); nodes are of their CA's\n"
-    "  --days N       how long it is valid (default 3650, nodes 365)\n"
-    "  --force        write over files that are there\n";
+    "  --address A    IP addresses and host names in the certificate, for programs other than "
+    "Weir\n"
+    "  --cluster NAME as for weir-control (default \"default\"); nodes belong to their CA's\n"
+    "                 cluster\n"
+    "  --days N       days of validity (default 3650, nodes 365)\n"
+    "  --force        overwrite existing files\n";
 
 struct pki_options {
 	const char *cluster, *addresses;
@@ -82,8 +84,8 @@ make_ca(const struct pki_options *p, const char *dir, struct pki_order *order)
 	order->cluster = p->cluster ? p->cluster : "default";
 	if (!cluster_ok(order->cluster))
 		return weirctl_fail(WEIRCTL_USAGE,
-				    "--cluster '%s' is no name; use up to 31 letters, digits, "
-				    "'_', '-', '.'",
+				    "invalid value '%s' for --cluster (expected up to 31 letters, "
+				    "digits, '_', '-', '.')",
 				    order->cluster);
 	status = pki_make_ca(dir, order, error, sizeof(error));
 	if (!status)
@@ -101,8 +103,8 @@ issue(const struct pki_options *p, const char *dir, const char *node, struct pki
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "--cluster is the CA's; leave it out, or make another CA");
 	if (!node_ok(node, &order->node))
-		return weirctl_fail(WEIRCTL_USAGE, "'%s' is no node; give 0 to %d, or any", node,
-				    NODE_MAX);
+		return weirctl_fail(WEIRCTL_USAGE, "invalid node '%s' (expected 0 to %d, or any)",
+				    node, NODE_MAX);
 	if (snprintf(into, sizeof(into), "%s/node-%s", dir, node) >= (int)sizeof(into))
 		return weirctl_fail(WEIRCTL_USAGE, "the path is too long; give a shorter one");
 	status = pki_issue(dir, into, order, error, sizeof(error));
@@ -163,10 +165,10 @@ parse(int argc, char **argv, struct pki_options *p)
 			return WEIRCTL_OK;
 		} else if (id == 'd') {
 			if (!days_ok(optarg, &p->days))
-				return weirctl_fail(WEIRCTL_USAGE,
-						    "--days '%s' is no number of days; give 1 to "
-						    "%d",
-						    optarg, DAYS_MAX);
+				return weirctl_fail(
+				    WEIRCTL_USAGE,
+				    "invalid value '%s' for --days (expected 1 to %d)", optarg,
+				    DAYS_MAX);
 		} else {
 			return weirctl_fail(WEIRCTL_USAGE,
 					    id == ':' ? "%s needs a value; see weirctl pki --help"

@@ -247,7 +247,8 @@ answer(struct control *c, struct conn *conn, const struct control_msg *in)
 
 	if (in->hello.record.id != m->id) {
 		snprintf(why, sizeof(why), "node %u answers at %s; check %s", in->hello.record.id,
-			 m->entry.control, m->listed ? "the peers file" : "who listens there");
+			 m->entry.control,
+			 m->listed ? "the peers file" : "the process that listens there");
 		return why;
 	}
 	return is_known(conn, in) ? NULL : "its id belongs to another node";

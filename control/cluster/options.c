@@ -20,20 +20,22 @@ static const char help[] =
     "       weir-control --instance NAME --node ID|auto --listen HOST:PORT --etcd URL[,...]\n"
     "Keeps the membership of a Weir cluster and sets up the links of one node's data plane.\n"
     "\n"
-    "  --instance NAME       which Weir of this host, the same as its weir-dataplane's\n"
+    "  --instance NAME       name of the data plane, as given to its weir-dataplane\n"
     "                        (default: $WEIR_INSTANCE, else \"default\")\n"
     "  --node ID             id of this node, 0 to 65534; with --join and --etcd also: auto\n"
-    "  --listen HOST:PORT    where the other nodes' weir-control reach this one\n"
-    "  --peers FILE          all nodes, this one included, a line each:\n"
+    "  --listen HOST:PORT    address at which other nodes' weir-control reach this one\n"
+    "  --peers FILE          all nodes, including this one, one per line:\n"
     "                        ID HOST:PORT NIC-ADDR[,NIC-ADDR...]   # comment\n"
-    "  --join HOST:PORT[,HOST:PORT...]  without a file: any members that may be up; a cluster\n"
-    "                        begins at a node whose own address is among them\n"
-    "  --etcd URL[,URL...]   the list is kept in etcd, at http(s)://HOST:PORT; tried in turn\n"
-    "  --etcd-user NAME      who etcd is told we are\n"
-    "  --etcd-password FILE  whose first line is that user's password\n"
-    "  --etcd-tls DIR        ca.pem: whom to believe that it is etcd; node.pem and node.key: if\n"
-    "                        etcd asks for a certificate\n"
-    "  --cluster NAME        nodes of another cluster are refused (default \"default\")\n"
+    "  --join HOST:PORT[,HOST:PORT...]  instead of a file: members that are probably up; a node\n"
+    "                        that finds its own address among them may begin a cluster\n"
+    "  --etcd URL[,URL...]   keep the list of nodes in etcd, at http(s)://HOST:PORT; tried in "
+    "turn\n"
+    "  --etcd-user NAME      user name for etcd\n"
+    "  --etcd-password FILE  file with that user's password in its first line\n"
+    "  --etcd-tls DIR        DIR holds ca.pem, the CA of etcd, and, if etcd asks for a "
+    "certificate,\n"
+    "                        node.pem and node.key\n"
+    "  --cluster NAME        refuse nodes of other clusters (default \"default\")\n"
     "  --tls DIR             speak TLS; DIR holds ca.pem, node.pem and node.key (weirctl pki\n"
     "                        makes them). SIGHUP reads them again\n"
     "  --insecure            allow addresses other than loopback without TLS\n"
@@ -137,7 +139,8 @@ set_node(struct control_options *o, const char *text)
 		return -1;
 	}
 	if (!number(text, 65534, &id, &rest) || *rest)
-		return usage_error("--node '%s' is no node id; give 0 to 65534", text);
+		return usage_error("invalid value '%s' for --node (expected 0 to 65534, or auto)",
+				   text);
 	o->node = id;
 	o->has_node = true;
 	return -1;
@@ -157,8 +160,8 @@ set_join(struct control_options *o, const char *text)
 			one[n] = 0;
 		}
 		if (n >= sizeof(one) || host_port_split(one, false, host, sizeof(host), &port))
-			return usage_error("--join '%s' is not HOST:PORT[,HOST:PORT...]; give "
-					   "addresses of members",
+			return usage_error("invalid value '%s' for --join (expected addresses of "
+					   "members, HOST:PORT[,HOST:PORT...])",
 					   text);
 		at += n;
 		if (!*at)
@@ -184,7 +187,7 @@ set_timeout(struct control_options *o, const char *text)
 			return -1;
 		}
 	}
-	return usage_error("--node-timeout '%s' is no time; give 100ms to 3600s", text);
+	return usage_error("invalid value '%s' for --node-timeout (expected 100ms to 3600s)", text);
 }
 
 static int
@@ -228,16 +231,16 @@ set_option(struct control_options *o, int id, const char *value)
 		o->tls = value;
 		return -1;
 	case OPT_LOG_FORMAT:
-		return log_format_parse(value, &o->log_format)
-			   ? -1
-			   : usage_error("--log-format '%s' is none; give text, logfmt or json",
-					 value);
+		if (log_format_parse(value, &o->log_format))
+			return -1;
+		return usage_error(
+		    "invalid value '%s' for --log-format (expected text, logfmt or json)", value);
 	case OPT_LOG_LEVEL:
-		return log_level_parse(value, &o->log_level)
-			   ? -1
-			   : usage_error(
-				 "--log-level '%s' is none; give error, warning, info or debug",
-				 value);
+		if (log_level_parse(value, &o->log_level))
+			return -1;
+		return usage_error(
+		    "invalid value '%s' for --log-level (expected error, warning, info or debug)",
+		    value);
 	case OPT_METRICS:
 		o->metrics = value;
 		return -1;
@@ -277,13 +280,13 @@ static int
 check(const struct control_options *o, bool node_given)
 {
 	if (!name_ok(o->instance, INSTANCE_MAX))
-		return usage_error(
-		    "--instance '%s' is no name; use up to 47 letters, digits, '_', '-', '.'",
-		    o->instance);
+		return usage_error("invalid value '%s' for --instance (expected up to 47 letters, "
+				   "digits, '_', '-', '.')",
+				   o->instance);
 	if (!name_ok(o->cluster, CONTROL_CLUSTER_MAX))
-		return usage_error(
-		    "--cluster '%s' is no name; use up to 31 letters, digits, '_', '-', '.'",
-		    o->cluster);
+		return usage_error("invalid value '%s' for --cluster (expected up to 31 letters, "
+				   "digits, '_', '-', '.')",
+				   o->cluster);
 	if (!node_given)
 		return usage_error("%s is missing; see --help", "--node");
 	if (!o->listen)

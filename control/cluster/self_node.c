@@ -235,7 +235,7 @@ on_refused(void *user, uint16_t from, const struct swim_record *r, const char *w
 
 	snprintf(who, sizeof(who), "node %u", from);
 	log_blamed(&c->blamed, "refused records", who, monotonic_ms(), about, 3,
-		   "what node %u says of others is left out: %s", from, why);
+		   "ignored statements of node %u about others: %s", from, why);
 }
 
 static const struct swim_ops swim_ops = {

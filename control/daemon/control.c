@@ -227,8 +227,8 @@ name_self(struct control *c, const struct peers *peers)
 		return EXIT_RUNTIME;
 	if (is_anywhere(c->self.control)) {
 		log_error(
-		    "--listen '%s' is no address at which others reach this node; give one of "
-		    "this host's with --join or --etcd",
+		    "invalid value '%s' for --listen (with --join or --etcd expected an address of "
+		    "this host that other nodes can reach)",
 		    c->options->listen);
 		return EXIT_USAGE;
 	}

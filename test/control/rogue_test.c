@@ -158,8 +158,9 @@ test_invented_nodes(void **state)
 	begin = now_ms();
 	for (uint32_t id = 1000; id < 1000 + INVENTED; id += SWIM_RECORDS)
 		invent(s, (uint16_t)id, port);
-	AWAIT(fake_log_count(B, "what node 9 says of others is left out: too many nodes that have "
-				"not spoken with this one"),
+	AWAIT(fake_log_count(B,
+			     "ignored statements of node 9 about others: too many nodes that have "
+			     "not spoken with this one"),
 	      LONG);
 	cpu = cpu_ms(fake_control[B].pid);
 	for (passed = now_ms(); now_ms() - passed < 3000; n += dials(listener))
@@ -205,8 +206,9 @@ test_lies_about_a_node(void **state)
 	AWAIT(fake_dp[A].links, LONG);
 	s = enter();
 	lie(s, SWIM_LEFT, SWIM_VERSION_MAX);
-	AWAIT(fake_log_count(B, "what node 9 says of others is left out: its version is far ahead "
-				"of this host's clock"),
+	AWAIT(fake_log_count(B,
+			     "ignored statements of node 9 about others: its version is far ahead "
+			     "of this host's clock"),
 	      LONG);
 	lie(s, SWIM_LEFT, SWIM_UP + (UINT64_C(1) << 42));
 	AWAIT(fake_log_count(B, "node 1: says node 9, it has left; its links live"), LONG);

@@ -253,7 +253,7 @@ test_wait_for_nodes(void **state)
 	waits("up", "no data plane for instance 'a'");
 	fake_dp_start(0, 100);
 	answer_with(nodes, 0, 10);
-	waits("up", "no weir-control has told it");
+	waits("up", "no weir-control has assigned");
 	answer_with(nodes, 2, 10);
 	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
 	assert_int_equal(weirctl("wait node:2 --timeout 0"), 0);
@@ -281,29 +281,29 @@ test_errors(void **state)
 	    {"wait node:x", 2, "cannot wait for"},
 	    {"wait node:65535", 2, "cannot wait for"},
 	    {"wait connections:-1", 2, "cannot wait for"},
-	    {"wait up --timeout x", 2, "'x' is no time"},
-	    {"wait up --timeout -1", 2, "'-1' is no time"},
+	    {"wait up --timeout x", 2, "invalid value 'x' for --timeout (expected seconds)"},
+	    {"wait up --timeout -1", 2, "invalid value '-1' for --timeout"},
 	    {"capture net0", 2, "give 'capture PORT FILE'"},
 	    {"set program.x.rate", 2, "give 'set KEY VALUE'"},
 	    {"evict sheep", 2, "cannot evict 'sheep'"},
 	    {"evict session.x", 2, "cannot evict 'session.x'"},
 	    {"drain sheep", 2, "cannot drain 'sheep'"},
 	    {"drain 65535", 2, "cannot drain '65535'"},
-	    {"drain 1 on", 2, "'on' says nothing of draining"},
+	    {"drain 1 on", 2, "invalid word 'on' after the node"},
 	    {"help sheep", 2, "unknown command 'sheep'"},
 	    {"top now", 2, "give 'top'"},
-	    {"top --interval 0", 2, "'0' is no time"},
-	    {"top --count 0", 2, "'0' is no number of views"},
+	    {"top --interval 0", 2, "invalid value '0' for --interval"},
+	    {"top --count 0", 2, "invalid value '0' for --count"},
 	    {"top --count 1", 1, "no data plane for instance 'a'"},
 	    {"set program.x.rate 1M", 1, "no data plane for instance 'a'"},
 	    {"--json capture net0 -", 2, "--json and the frames can't both go to stdout"},
-	    {"capture net0 f --seconds 0", 2, "'0' is no time"},
-	    {"capture net0 f --packets 0", 2, "'0' is no number of frames"},
-	    {"capture net0 f --packets 1x", 2, "'1x' is no number of frames"},
+	    {"capture net0 f --seconds 0", 2, "invalid value '0' for --seconds"},
+	    {"capture net0 f --packets 0", 2, "invalid value '0' for --packets"},
+	    {"capture net0 f --packets 1x", 2, "invalid value '1x' for --packets"},
 	    {"capture net0 f", 1, "no data plane for instance 'a'"},
 	    {"--fast show nodes", 2, "unknown option '--fast'"},
 	    {"show nodes --instance", 2, "--instance needs a value"},
-	    {"show nodes --instance ../x", 2, "'../x' is no name"},
+	    {"show nodes --instance ../x", 2, "invalid value '../x' for --instance"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -357,14 +357,14 @@ test_pki(void **state)
 	} bad[] = {
 	    {"", "give 'pki DIR ca' or 'pki DIR node ID|any'", 2},
 	    {"node", "give 'pki DIR ca'", 2},
-	    {"node 65535", "'65535' is no node; give 0 to 65534, or any", 2},
-	    {"node x", "'x' is no node", 2},
+	    {"node 65535", "invalid node '65535' (expected 0 to 65534, or any)", 2},
+	    {"node x", "invalid node 'x'", 2},
 	    {"node 1 --cluster c", "--cluster is the CA's", 2},
-	    {"node 2 --address a,,b", "address '' is not good", 2},
-	    {"node 2 --address a/b", "address 'a/b' is not good", 2},
+	    {"node 2 --address a,,b", "invalid address ''", 2},
+	    {"node 2 --address a/b", "invalid address 'a/b'", 2},
 	    {"ca --address a", "--address is for 'pki DIR node'", 2},
-	    {"ca --cluster a/b", "--cluster 'a/b' is no name", 2},
-	    {"ca --days 0", "--days '0' is no number of days", 2},
+	    {"ca --cluster a/b", "invalid value 'a/b' for --cluster", 2},
+	    {"ca --days 0", "invalid value '0' for --days", 2},
 	    {"ca", "ca.pem is there already; add --force", 2},
 	    {"node 1", "is there already; add --force", 2},
 	};

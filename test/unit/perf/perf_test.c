@@ -302,9 +302,9 @@ test_wrong_names(void **state)
 	static const struct {
 		const char *line, *names;
 	} wrong[] = {
-	    {"node:2 -t fast", "'fast' is no value for '-t'"},
-	    {"node:2 -t lat --window 0", "'0' is no value for '-w'"},
-	    {"node:2 --seed=x -t lat", "'x' is no value for '--seed'"},
+	    {"node:2 -t fast", "invalid value 'fast' for -t"},
+	    {"node:2 -t lat --window 0", "invalid value '0' for -w"},
+	    {"node:2 --seed=x -t lat", "invalid value 'x' for --seed"},
 	    {"node:2 -t lat --pause", "option '--pause' needs"},
 	    {"node:2 -t lat -n", "option '-n' needs"},
 	    {"node:2 -t lat --bogus", "unknown option '--bogus'"},
