@@ -144,7 +144,7 @@ alternative_names(const struct job *j, char *text, size_t size)
 		snprintf(address, sizeof(address), "%.*s", (int)length, at);
 		is_ip =
 		    inet_pton(AF_INET, address, ip) == 1 || inet_pton(AF_INET6, address, ip) == 1;
-		// What is no address must be a name, or it could smuggle in more names.
+		// Text that is not an address must be a name, or it could smuggle in more names.
 		if (!length || length >= sizeof(address) || n + length + 8 > size ||
 		    (!is_ip &&
 		     strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

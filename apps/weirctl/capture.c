@@ -12,9 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// The file, with the caller's rights; frames are nobody else's business. What is in it is cut off
-// by the data plane when the capture begins, not for a port that isn't there. Negative: an exit
-// code.
+// The file, with the caller's rights; other users may not read frames. The data plane truncates it
+// when the capture begins, so not for a port that does not exist. Negative: an exit code.
 static int
 open_file(const char *file)
 {

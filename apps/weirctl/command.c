@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What weirctl can be told, on its command line and at its prompt. */
+/* The commands of weirctl, on its command line and at its prompt. */
 #include "weirctl.h"
 
 #include <stdio.h>

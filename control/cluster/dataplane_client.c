@@ -155,7 +155,8 @@ take_services(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->handler->services(dp->user);
 }
 
-// What an operator has set by weirctl. It is said while the level is one at which it can be.
+// Takes a setting that an operator has changed with weirctl. Logged at the old or the new level,
+// whichever shows the line.
 static void
 take_setting(const struct weir_ctl_msg *m)
 {

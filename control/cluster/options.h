@@ -17,7 +17,7 @@ struct control_options {
 	const char *cluster;
 	const char *join; /* HOST:PORT[,HOST:PORT...]; NULL with a file */
 	const char *etcd; /* URL[,URL...], or NULL ... */
-	const char *etcd_user, *etcd_password, *etcd_tls; /* ... name, file, directory, or NULL */
+	const char *etcd_user, *etcd_password, *etcd_tls; /* user name, file, directory, or NULL */
 	bool has_node;					  /* else one is chosen */
 	const char *tls;				  /* directory; NULL: plain TCP */
 	const char *metrics;				  /* HOST:PORT, NULL: none are served */

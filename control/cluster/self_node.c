@@ -85,7 +85,7 @@ tell_all(struct control *c)
 	dp_send(c->dp, &synced);
 }
 
-// What others are told of our data plane. While the id is only claimed they are told nothing.
+// Spreads the state of our data plane to others. Nothing while the id is only claimed.
 static void
 spread(struct control *c)
 {
@@ -100,7 +100,7 @@ spread(struct control *c)
 	}
 	swim_tell(&c->swim, &c->info);
 	c->source->publish(c->source, &c->self);
-	// Those who have a connection at once, above all when it is dead.
+	// Connected members learn of it at once, above all when the data plane is dead.
 	for (uint32_t i = 0; i < c->member_count; i++)
 		member_view(c->members[i], view);
 }

@@ -16,7 +16,7 @@
 
 // ---- start, run, stop ----
 
-// What `systemctl status` shows.
+// Sends the text that `systemctl status` shows.
 static void
 tell_status(struct control *c)
 {
@@ -235,7 +235,7 @@ name_self(struct control *c, const struct peers *peers)
 	return -1;
 }
 
-// Who else there is. An id of ours that is given is ours at once.
+// Starts the source of members. A configured id is ours at once.
 static int
 start_source(struct control *c)
 {

@@ -367,9 +367,9 @@ take_kv(struct etcd *e, const json_t *kv)
 }
 
 /*
- * Who left while nobody told us. Not by a list of an etcd that has forgotten us, and maybe others,
- * or that lacks what we have put there ourselves: whom that doesn't show no later list needs to
- * show, until they have been there again.
+ * Drops nodes that left without notice. Not by the list of an etcd that has forgotten us, and
+ * maybe others, or that lacks our own entries: nodes missing from such a list need not be in a
+ * later one, until they have been listed again.
  */
 static void
 drop_missing(struct etcd *e, uint64_t revision)

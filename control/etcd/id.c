@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose an id is: node/ID and control/HOST:PORT are put together, where node/ID is nobody's, or is
- * that of an address which hasn't been heard for its lease.
+ * Ownership of ids. node/ID and control/HOST:PORT are put together, if node/ID is free or belongs
+ * to an address that has been silent for its lease.
  */
 #include "internal.h"
 
@@ -55,7 +55,7 @@ id_of_value(const json_t *kv)
 	return id_of(text);
 }
 
-// Whose the node/ID is that a claim has shown. NULL: nobody's.
+// Owner of the node/ID that a claim has shown. NULL: none.
 static const char *
 owner_of(const json_t *answer, char owner[VALUE_MAX])
 {
