@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--list]: measures what a set promises and says
-# what of it holds. A figure counts from runs labelled near alone: the others are repeated, at most 30
-# tries; one without a target is told from far runs when there are no near ones in 10. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
+# what of it holds. An unsteady run (the machine measured before and after differs by more than 20 %) is
+# repeated, at most 30 tries; no run is discarded for being slow. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=scripts/deps.sh
@@ -85,20 +85,20 @@ any_wanted()
 	return 1
 }
 
-# record NAME UNIT OP TARGET LABEL COMMAND: runs as JSON numbers on stdin, far ones in $far. OP "-": no
-# target, told only.
+# record NAME UNIT OP TARGET HOW COMMAND: runs as JSON numbers on stdin. HOW: steady runs, pairs in turn, any
+# runs, or the worst of several figures. OP "-": no target, told only.
 record()
 {
-	jq -cs --arg name "$1" --arg unit "$2" --arg op "$3" --arg target "$4" --arg mark "$5" \
-		--arg command "$6" --argjson far "${far:-[]}" '
+	jq -cs --arg name "$1" --arg unit "$2" --arg op "$3" --arg target "$4" --arg how "$5" \
+		--arg command "$6" '
 		def median: sort | if length == 0 then null elif length % 2 == 1 then .[length / 2 | floor]
 			else (.[length / 2 - 1] + .[length / 2]) / 2 end;
 		{name: $name, value: median, unit: $unit, op: $op,
 		 target: (if $op == "-" then null else ($target | tonumber) end),
 		 met: (median as $v | if $v == null then null elif $op == "-" then true
 			elif $op == "<=" then $v <= ($target | tonumber) else $v >= ($target | tonumber) end),
-		 label: (if median == null then "not measured" else $mark end), runs: .,
-		 far: ($far | median), command: $command}' >>"$figures"
+		 how: (if median == null then "not measured" else $how end), runs: .,
+		 command: $command}' >>"$figures"
 	tail -n 1 "$figures" | jq -r '"\(if .met == null then "not measured" elif .met then "ok" else "MISSED" end)  \(.name): \(.value) \(.unit)"'
 }
 
@@ -114,32 +114,21 @@ perf()
 # with labels as weir-perf does. JQ: the value from all it printed.
 figure()
 {
-	local program=$1 name=$2 unit=$3 op=$4 target=$5 expression=$6 try label value
-	local -a near=() away=()
+	local program=$1 name=$2 unit=$3 op=$4 target=$5 expression=$6 try
+	local -a steady=()
 	shift 6
 
 	wanted "$name" || return 0
-	for ((try = 0; try < TRIES && ${#near[@]} < runs; try++)); do
-		# what is only told need not be near
-		if [ "$op" = - ] && [ "$try" -ge 10 ] && [ "${#away[@]}" -ge "$runs" ]; then break; fi
+	for ((try = 0; try < TRIES && ${#steady[@]} < runs; try++)); do
 		if ! "$program" "$@" --json >"$weir_tmp/result.json" 2>"$weir_tmp/perf.log"; then
 			echo "$name: $program failed: $(tail -n 1 "$weir_tmp/perf.log")" >&2
 			break
 		fi
-		label=$(jq -r '[.results[].calibration.label] | unique | if length == 1 then .[0] else "mixed" end' "$weir_tmp/result.json")
-		value=$(jq "$expression" "$weir_tmp/result.json")
-		case "$label" in
-		near) near+=("$value") ;;
-		far) away+=("$value") ;;
-		esac
+		jq -e 'all(.results[].calibration.label; . == "steady")' "$weir_tmp/result.json" >/dev/null || continue
+		steady+=("$(jq "$expression" "$weir_tmp/result.json")")
 	done
-	label=near
-	if [ "${#near[@]}" -lt "$runs" ]; then
-		near=()
-		if [ "$op" = - ] && [ "${#away[@]}" -ge "$runs" ]; then near=("${away[@]}") label=far; fi
-	fi
-	printf '%s\n' "${near[@]}" |
-		far=$(printf '%s\n' "${away[@]}" | jq -cs .) record "$name" "$unit" "$op" "$target" "$label" "$program $*"
+	[ "${#steady[@]}" -ge "$runs" ] || steady=()
+	printf '%s\n' "${steady[@]}" | record "$name" "$unit" "$op" "$target" steady "$program $*"
 }
 
 # Ends what runs, so that the next nodes have the machine for themselves: programs first.
@@ -312,7 +301,7 @@ memory_figures()
 }
 
 # pair NAME WHAT ARGUMENT...: a rate of weir-perf, divided by the rate without. The functions take_away and
-# bring_back do that to what is compared. 10 pairs of runs with one label each.
+# bring_back do that to what is compared. 10 pairs of steady runs.
 pair()
 {
 	local name=$1 what=$2 try first second a b
@@ -324,7 +313,7 @@ pair()
 		read -r first a < <(rate_of "$@")
 		bring_back
 		read -r second b < <(rate_of "$@")
-		if [ "$a" != "$b" ] || [ "$a" = mixed ] || [ "$first" = 0 ]; then continue; fi
+		if [ "$a" != steady ] || [ "$b" != steady ] || [ "$first" = 0 ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print 100 * b / a }')")
 	done
 	[ "${#ratios[@]}" -ge 10 ] || ratios=()
@@ -583,10 +572,9 @@ set_nics()
 [ -z "$json" ] || jq -s . "$figures" >"$json"
 echo
 jq -r '[.name, (if .value == null then "-" else (.value * 1000 | round / 1000 | tostring) end), .unit, .op,
-	(.target // "-" | tostring), (if .met == null then "not measured" elif .met then "met" else "MISSED" end), .label,
-	(if .far == null then "-" else (.far * 1000 | round / 1000 | tostring) end)] | @tsv' "$figures" |
-	awk -F '\t' 'BEGIN { printf "%-14s %10s %-3s %10s  %-12s %-6s %10s  %s\n", "figure", "value", "", "target", "", "label", "far", "unit" }
-		{ printf "%-14s %10s %-3s %10s  %-12s %-6s %10s  %s\n", $1, $2, $4, $5, $6, $7, $8, $3 }'
+	(.target // "-" | tostring), (if .met == null then "not measured" elif .met then "met" else "MISSED" end), .how] | @tsv' "$figures" |
+	awk -F '\t' 'BEGIN { printf "%-22s %10s %-3s %10s  %-12s %-6s  %s\n", "figure", "value", "", "target", "", "runs", "unit" }
+		{ printf "%-22s %10s %-3s %10s  %-12s %-6s  %s\n", $1, $2, $4, $5, $6, $7, $3 }'
 # shellcheck disable=SC2034 # a target that is missed is no failure of a process
 weir_logs=no
 if jq -es 'any(.met == false)' "$figures" >/dev/null; then

@@ -53,7 +53,7 @@ pairs()
 		read -r first a < <(one_of_pair "$expression" "$7")
 		read -r second b < <(one_of_pair "$expression" "$8")
 		if [ "$a" = failed ] || [ "$b" = failed ]; then break; fi
-		if [ "$a" != "$b" ] || [ "$a" = mixed ]; then continue; fi
+		if [ "$a" != steady ] || [ "$b" != steady ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" -v f="$factor" 'BEGIN { print f * b / a }')")
 	done
 	[ "${#ratios[@]}" -ge 10 ] || ratios=()
@@ -93,9 +93,9 @@ read_figures()
 			perf "conn_read_$n" "GB/s, $n connections" '-' 0 '.bytes_per_s / 1e9' --instance A node:2 -t read \
 				--connections "$n" --pick random -D 1 --cpu 0
 		done
-		wanted conn_read && jq -s '[.[] | select((.name | test("^conn_read_")) and .label == "near") | .value] |
+		wanted conn_read && jq -s '[.[] | select((.name | test("^conn_read_")) and .how == "steady") | .value] |
 			if length == 6 then 100 * min / max else empty end' "$figures" |
-			record conn_read "% of the best number's rate, at the worst" '>=' 90 near "conn_read_1 ... conn_read_10000"
+			record conn_read "% of the best number's rate, at the worst" '>=' 90 steady "conn_read_1 ... conn_read_10000"
 		stop_all
 	fi
 	for n in 1 10 100 400 1000; do

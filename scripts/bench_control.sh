@@ -97,7 +97,7 @@ restart_figure()
 			tail -n 1 "$weir_tmp/perf.log" >&2
 			lost=$((lost + 1))
 		fi
-		if [ "$a" != "$b" ] || [ "$a" = mixed ] || [ "$a" = failed ]; then continue; fi
+		if [ "$a" != steady ] || [ "$b" != steady ]; then continue; fi
 		ratios+=("$(awk -v a="$first" -v b="$second" 'BEGIN { print b / a }')")
 	done
 	[ "${#ratios[@]}" -ge 30 ] || ratios=()

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Builds and runs the tests, in lanes side by side. A test is one meson test, one range of seeds, one fuzz target, one smoke
-# script or one lint check. See docs/testing.md.
+# script or one lint check. Without a word of what, those of test/gate.txt: the gate, ten minutes on two CPUs. See
+# docs/testing.md.
 set -u
 shopt -s lastpipe # run_tests at the end of a pipe is the lane itself, and ends with it
 cd "$(dirname "$0")/.." || exit 1
@@ -10,7 +11,7 @@ root=$PWD
 . scripts/deps.sh
 
 SUITES=(lint unit protocol control sanitize model fuzz smoke rxe mutate coverage)
-SEEDS=${WEIR_SEEDS:-10000}          # seeds of the protocol suite
+SEEDS=10000 GATE_SEEDS=1000         # of the protocol suite, see below
 SEEDS_SANITIZE=${WEIR_SEEDS_SANITIZE:-200}
 SEED_RANGES=10
 FUZZ_SECONDS=${WEIR_FUZZ_SECONDS:-20}
@@ -19,17 +20,20 @@ cores=$(nproc)
 usage()
 {
 	cat <<END
-Usage: scripts/test.sh [--list] [--no-skip] [SUITE ...]
-Suites: ${SUITES[*]} (all when none is named)
+Usage: scripts/test.sh [--full | SUITE ...] [--list] [--no-skip]
+Without a suite: the gate, the tests of test/gate.txt, a tenth of the faults, $GATE_SEEDS seeds; which, the commit decides.
+Suites: ${SUITES[*]}
+  --full      all suites, every test
   --list      names the tests and runs nothing
   --no-skip   a skipped test that test/skips.txt doesn't permit is a failure
-Environment: WEIR_SEEDS, WEIR_SEEDS_SANITIZE, WEIR_FUZZ_SECONDS, WEIR_NO_DEPS=1 (leave apt alone)
+Environment: WEIR_SEEDS, WEIR_FIRST_SEED, WEIR_SEEDS_SANITIZE, WEIR_FUZZ_SECONDS, WEIR_NO_DEPS=1 (leave apt alone)
 END
 }
 
-list=0 no_skip=0 suites=()
+list=0 no_skip=0 gate=0 suites=()
 while [ $# -gt 0 ]; do
 	case "$1" in
+	--full) suites=("${SUITES[@]}") ;;
 	--list) list=1 ;;
 	--no-skip) no_skip=1 ;;
 	-h | --help) usage; exit 0 ;;
@@ -41,7 +45,12 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ "${#suites[@]}" -gt 0 ] || suites=("${SUITES[@]}")
+[ "${#suites[@]}" -gt 0 ] || { gate=1 suites=(lint unit protocol control sanitize model smoke rxe mutate); }
+# What a run draws by: each commit has other seeds, and tries other faults.
+draw=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)))
+[ "$gate" = 0 ] || { SEEDS=$GATE_SEEDS SEED_RANGES=2; }
+SEEDS=${WEIR_SEEDS:-$SEEDS}
+FIRST_SEED=${WEIR_FIRST_SEED:-$((draw * 1000 + 1))}
 
 top=$(mktemp -d) || exit 1 # of all lanes
 work=$top                   # of this one
@@ -62,6 +71,37 @@ finish()
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
+
+# Whether a test belongs to this run: the last line of test/gate.txt that matches its name decides.
+belongs() # NAME
+{
+	local line in=1
+
+	[ "$gate" = 1 ] || return 0
+	while read -r line; do
+		# shellcheck disable=SC2254 # patterns
+		case "$line" in
+		'' | '#'*) continue ;;
+		'!'*) case "$1" in ${line#!}) in=1 ;; esac ;;
+		*) case "$1" in $line) in=0 ;; esac ;;
+		esac
+	done <test/gate.txt
+	return $in
+}
+
+# Lines "NAME ..." of tests: those that belong to this run; the others' names go to $top/left_out.
+belonging()
+{
+	local line
+
+	while IFS= read -r line; do
+		if belongs "${line%% *}"; then
+			printf '%s\n' "$line"
+		else
+			echo "${line%% *}" >>"$top/left_out"
+		fi
+	done
+}
 
 wants()
 {
@@ -154,6 +194,7 @@ run_tests()
 	local -a names=() since=()
 
 	while read -r name timeout command; do
+		belongs "$name" || { echo "$name" >>"$top/left_out"; continue; }
 		[ "$running" -lt "$1" ] || reap
 		printf '%s\n' "$command" >"$work/$n.sh"
 		names[n]=$name
@@ -192,15 +233,15 @@ reap()
 	running=$((running - 1))
 }
 
-# Ranges of $1 seeds in all, as tests named $2/seeds-FROM-TO with $3 before the command of build/$4.
+# Ranges of $1 seeds in all from $5 on, as tests named $2/seeds-FROM-TO with $3 before the command of build/$4.
 seed_tests()
 {
 	local i from to
 
 	[ -d test/sim ] || return 0
 	for ((i = 0; i < SEED_RANGES; i++)); do
-		from=$(($1 * i / SEED_RANGES + 1))
-		to=$(($1 * (i + 1) / SEED_RANGES))
+		from=$(($1 * i / SEED_RANGES + $5))
+		to=$(($1 * (i + 1) / SEED_RANGES + $5 - 1))
 		[ "$from" -le "$to" ] && echo "$2/seeds-$from-$to 3600 $3 $root/build/$4/test/sim/test-sim --from $from --to $to"
 	done
 }
@@ -220,7 +261,7 @@ suite_protocol()
 	meson_tests release protocol protocol
 	# 25 s; its seeds beside it have up to 93 nodes
 	echo "protocol/membership-1000 600 $root/build/release/test/sim/test-membership --nodes 1000"
-	seed_tests "$SEEDS" protocol "" release
+	seed_tests "$SEEDS" protocol "" release "$FIRST_SEED"
 }
 
 suite_control()
@@ -234,13 +275,16 @@ HOSTILE_TARGETS="dataplane/weir-dataplane test/smoke/probe test/smoke/courier te
 # All but the tests of control and smoke tests: they are in another lane.
 suite_sanitize()
 {
-	if WEIR_FOR="unit protocol control" WEIR_TARGETS="$HOSTILE_TARGETS" build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
+	local what="unit protocol control" targets=$HOSTILE_TARGETS
+
+	[ "$gate" = 0 ] || what="unit" targets=""
+	if WEIR_FOR=$what WEIR_TARGETS=$targets build asan -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1 \
 		-Db_sanitize=address,undefined -Db_coverage=true; then
 		find build/asan -name '*.gcda' -delete
-		: >"$top/asan"
+		[ "$gate" = 1 ] || : >"$top/asan"
 		meson_tests asan unit sanitize/asan "$SANE"
 		meson_tests asan protocol sanitize/asan "$SANE"
-		seed_tests "$SEEDS_SANITIZE" sanitize/asan "$SANE" asan
+		seed_tests "$SEEDS_SANITIZE" sanitize/asan "$SANE" asan "$FIRST_SEED"
 	fi
 	if WEIR_FOR=tsan build tsan -Dbuildtype=debugoptimized -Db_sanitize=thread; then
 		meson_tests tsan tsan sanitize/tsan "$SANE"
@@ -251,6 +295,7 @@ suite_sanitize_control()
 {
 	local script name
 
+	[ "$gate" = 0 ] || return
 	until [ "$list" = 1 ] || [ -e "$top/asan" ]; do
 		# it wasn't built, or its lane is the first to have died
 		[ ! -e "$top/rest/done" ] && kill -0 "${pids[0]}" 2>/dev/null || return
@@ -314,24 +359,30 @@ suite_smoke() # [LANE]
 # One run, in which every fault that has to be noticed counts as a test.
 suite_mutate()
 {
-	local patch name log=$work/mutate.log line=$work/line.log tried=1 seconds
+	local patch name log=$work/mutate.log line=$work/line.log tried=1 seconds i=0
+	local -a names=()
 
-	if [ "$list" = 1 ]; then
-		for patch in test/mutations/*.patch; do echo "mutate/$(basename "$patch" .patch)"; done
-		return
-	fi
-	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 2)) >"$log" 2>&1 &
-	wait $!
 	for patch in test/mutations/*.patch; do
 		name=$(basename "$patch" .patch)
-		# its line of the table, and why it could not be tried
-		grep -a -A 12 "^$name " "$log" | sed -n '1p; 2,${ /^  |/!q; p; }' >"$line"
-		[ -s "$line" ] || { echo "not tried" >"$line"; tried=0; }
+		if [ "$gate" = 1 ] && [ $((i++ % 10)) -ne $((draw % 10)) ]; then
+			echo "mutate/$name" >>"$top/left_out"
+		else
+			names+=("$name")
+		fi
+	done
+	if [ "$list" = 1 ]; then
+		printf 'mutate/%s\n' "${names[@]}"
+		return
+	fi
+	timeout -k 10 3600 test/mutate.sh --jobs $((cores + 2)) "${names[@]}" >"$log" 2>&1 &
+	wait $!
+	for name in "${names[@]}"; do
+		cat "build/mutate/verdicts/$name" >"$line" 2>/dev/null || { echo "not tried" >"$line"; tried=0; }
 		seconds=$(sed -n '1s/^.* \([0-9]*\) s  .*/\1/p' "$line")
 		grep -aq "^$name  *killed " "$line"
 		note "mutate/$name" $? "${seconds:-0}" "$line"
 	done
-	[ "$tried" = 1 ] || grep -v " killed " "$log" # why
+	[ "$tried" = 1 ] || grep -av " killed " "$log" # why
 }
 
 # Which lines the tests of the sanitize suite have run. Reported, never a failure.
@@ -375,7 +426,7 @@ suite_rxe()
 	local name seconds wire script sum line
 	local -a tests=() arguments
 
-	mapfile -t tests < <(rxe_tests)
+	mapfile -t tests < <(rxe_tests | sed 's|^|rxe/|' | belonging | sed 's|^rxe/||')
 	if [ "$list" = 1 ]; then
 		printf 'rxe/%s\n' "${tests[@]%% *}"
 		return
@@ -480,6 +531,36 @@ prepare_machine()
 	scripts/setup_hugepages.sh --2m 1024 || echo "smoke tests go on without hugepages"
 }
 
+# Twice a minute: how far it is, by the seconds that tests took on two CPUs (test/seconds.txt; 1 if it does not say).
+progress()
+{
+	local total
+
+	trap - EXIT INT TERM
+	if [ "$gate" = 1 ]; then total=gate; else total=full; fi
+	total=$(sed -n "s/^# $total //p" test/seconds.txt)
+	while sleep 30; do
+		awk -v total="$total" -v elapsed=$((SECONDS - started)) '
+			FNR == NR { if ($1 != "#") took[$2] = $1; next }
+			{ n++; done += $2 in took ? took[$2] : 1 }
+			END {
+				if (done >= total) done = total * 0.99
+				left = done > 0 ? elapsed * (total - done) / done : total
+				printf "..... %d tests, %d %% of the work, %d s; about %d s left\n", n, 100 * done / total, elapsed, left
+			}' test/seconds.txt "$top/results"
+	done
+}
+
+# What the gate has left out, by suite.
+tell_left_out()
+{
+	[ -s "$top/left_out" ] || [ "$gate" = 1 ] || return
+	echo "not part of this run (scripts/test.sh --full): fuzz, coverage, $((10000 - GATE_SEEDS)) of 10000 seeds; and"
+	sort -u "$top/left_out" | awk -F/ '
+		{ n[$1]++; names[$1] = names[$1] " " substr($0, length($1) + 2) }
+		END { for (s in n) printf "  %s: %d%s\n", s, n[s], n[s] > 60 ? "" : ":" names[s] }' | fold -s -w 118
+}
+
 # The last lines, and whether all is well.
 summary()
 {
@@ -496,6 +577,7 @@ summary()
 		done < <(grep '^skip' "$top/results")
 	fi
 	mapfile -t -O "${#bad[@]}" bad < <(sed -n 's/^FAIL *\([^ ]*\).*/\1/p' "$top/results")
+	tell_left_out
 	[ "${#bad[@]}" -eq 0 ] || printf 'failed: %s\n' "${bad[@]}"
 	echo "$((SECONDS - started)) s"
 	printf '%d passed, %d failed' "$(grep -c '^ok' "$top/results")" "${#bad[@]}"
@@ -511,7 +593,7 @@ if wants lint || wants unit || wants protocol || wants control || wants smoke ||
 fi
 if [ "$list" = 1 ]; then
 	! wants sanitize || suites+=(sanitize_control)
-	lines_of "${suites[@]}" | cut -d' ' -f1
+	lines_of "${suites[@]}" | belonging | cut -d' ' -f1
 	exit
 fi
 prepare_machine
@@ -520,7 +602,10 @@ for name in rest control machine; do
 	lane "$name" &
 	pids+=($!)
 done
+progress >&8 &
+progressing=$!
 wait "${pids[@]}"
+kill "$progressing"
 ! wants coverage || suite_coverage
 for name in rest control machine; do
 	cat "$top/$name/done" 2>/dev/null || note "lane/$name" 1 0 /dev/null

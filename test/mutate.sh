@@ -139,7 +139,7 @@ try() # DIR PATCH
 	killed | SURVIVED) ;;
 	*) line+=$'\n'$(tail -n 12 "$dir/log" | tr -d '\000' | sed 's/^/  | /') ;;
 	esac
-	printf '%s\n' "$line"
+	printf '%s\n' "$line" | tee "$work/verdicts/$(basename "$patch" .patch)"
 	[ "$verdict" = killed ]
 }
 
@@ -168,7 +168,7 @@ sound_share() # DIR NUMBER TEST...: every so manieth of them
 	for ((i = 3 + $2; i <= $#; i += jobs)); do
 		run_test "$dir" "${!i}" && continue
 		printf '%s\n' "mutate.sh: ${!i} fails without a fault; fix it first" \
-			"$(tail -n 5 "$dir/log" | tr -d '\000' | sed 's/^/  | /')"
+			"$({ grep -a 'ERROR\|LINE\|Assert' "$dir/log"; tail -n 8 "$dir/log"; } | tr -d '\000' | sed 's/^/  | /')"
 		echo "${!i}" >>"$work/unsound"
 	done
 }
@@ -260,7 +260,7 @@ done
 [ ${#patches[@]} -gt 0 ] || { echo "mutate.sh: no such fault; see test/mutations" >&2; exit 2; }
 
 rm -rf "${work:?}"/*
-mkdir -p "$work"
+mkdir -p "$work/verdicts"
 mapfile -t tests < <(tests_of "${patches[@]}")
 configure release --buildtype=release || exit 1
 [[ " ${tests[*]}" != *" tsan:"* ]] ||
@@ -278,6 +278,12 @@ trap 'kill "${pids[@]}" 2>/dev/null' INT TERM
 status=0
 for pid in "${pids[@]}"; do
 	wait "$pid" || status=1
+done
+# a worker that a test has killed takes its patches with it
+for p in "${patches[@]}"; do
+	[ ! -s "$work/verdicts/$(basename "$p" .patch)" ] || continue
+	[ -d "$work/again" ] || copy_tree "$work/again/tree" "${builds[@]}"
+	try "$work/again" "$p" || status=1
 done
 if [ $status -eq 0 ]; then
 	echo "${#patches[@]} faults, none survived"

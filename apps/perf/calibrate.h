@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <stdbool.h>
 
-#define CALIBRATE_NEAR_NS 200.0
 #define CALIBRATE_STEADY 0.20 /* before and after within this share of each other */
 
 struct calibration {
@@ -23,7 +22,7 @@ struct calibration {
 
 /* Measures between CPU `cpu` (-1: the first) and another one of `allowed`. About 0.2 s. */
 struct calibration calibrate(const cpu_set_t *allowed, int cpu);
-/* near, far or mixed, of a run between two calibrations; "none" without two CPUs. */
+/* steady or unsteady, of a run between two calibrations; "none" without two CPUs. */
 const char *calibration_label(const struct calibration *before, const struct calibration *after);
 /* The mean of both. */
 struct calibration calibration_mean(const struct calibration *before,

@@ -411,9 +411,7 @@ calibration_label(const struct calibration *before, const struct calibration *af
 		low = after->line_ns;
 		high = before->line_ns;
 	}
-	if (high > low * (1 + CALIBRATE_STEADY))
-		return "mixed";
-	return high <= CALIBRATE_NEAR_NS ? "near" : "far";
+	return high > low * (1 + CALIBRATE_STEADY) ? "unsteady" : "steady";
 }
 
 struct calibration

@@ -15,7 +15,7 @@ struct arena_limits {
 struct arena {
 	struct memfd memory;
 	struct weir_geometry geometry; /* ours: never re-read from shared memory */
-	int guard;		       /* of sigbus.h; -1 until all is there */
+	int guard;		       /* of sigbus.h; -1 until all pieces are made */
 	int notify_fd;
 	int numa_socket[WEIR_ENGINES_MAX];
 };
@@ -38,11 +38,11 @@ void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *o
  */
 int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
 		struct arena *a);
-/* The next piece. 1: there are more; 0: all is there; or -errno (arena_take_memory() is due). */
+/* Makes the next piece. 1: more follow; 0: complete; or -errno (arena_take_memory() is due). */
 int arena_go_on(struct arena *a);
-/* Once after the program punched a hole: it has no part in the memory any more. */
+/* After the program punched a hole: cuts it off the memory. Returns true once. */
 bool arena_cut(struct arena *a);
-/* Its end: nothing guards it any more; its memory is to be released. */
+/* Takes the memory, unguarded, out of an arena that ends; the caller releases it. */
 struct memfd arena_take_memory(struct arena *a);
 
 static inline uint8_t *

@@ -1,7 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The broker: its making and ending, its turn, and what comes from engines and control. */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "arena.h"
+#include "capture_job.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "control_socket.h"
+#include "datagram.h"
+#include "link.h"
+#include "local.h"
+#include "node.h"
+#include "port.h"
+#include "public_services.h"
+#include "quota.h"
+#include "region.h"
+#include "release.h"
+#include "session.h"
+#include "session_socket.h"
+#include "state.h"
+#include "user.h"
+#include "watch.h"
 
 #include "base/log.h"
 #include "sigbus.h"
@@ -20,6 +39,11 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+/* Parts of main's CPU time: 1/n. */
+#define STRANGERS_SHARE 120u /* for sessions of users that have none yet */
+#define FRUGAL_SHARE 60u     /* for such users that have cost little lately */
+#define REQUESTS_SHARE 5u    /* for all requests of all programs */
 
 #define EVENTS_A_RUN 64
 #define NS_A_MS 1000000u
@@ -291,11 +315,11 @@ broker_create(const struct broker_config *config)
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
 	b->services_due = UINT64_MAX;
-	b->strangers.share = BROKER_STRANGERS_SHARE;
-	b->frugal.share = BROKER_FRUGAL_SHARE;
+	b->strangers.share = STRANGERS_SHARE;
+	b->frugal.share = FRUGAL_SHARE;
 	for (unsigned i = 0; i < BROKER_STRANGER_PLACES; i++)
-		b->stranger[i].share = BROKER_STRANGERS_SHARE;
-	b->requests.share = BROKER_REQUESTS_SHARE;
+		b->stranger[i].share = STRANGERS_SHARE;
+	b->requests.share = REQUESTS_SHARE;
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Commands to engines: made here, queued in order, freed when they have come back. */
-#include "internal.h"
+#include "command.h"
+#include "conn.h"
+#include "node.h"
+#include "rows.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdio.h>

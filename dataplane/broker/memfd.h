@@ -26,7 +26,7 @@ struct memfd {
 	size_t bytes, page;
 	size_t mapped, present; /* of bytes */
 	bool apart;		/* being released: fd is a description that no program has */
-	uint64_t leased; /* the same: ns, since when nobody else can open it; 0: somebody may */
+	uint64_t leased; /* being released: ns, no program can open it since then; 0: one may */
 };
 
 /*

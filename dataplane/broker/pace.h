@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * How much of main's CPU time somebody may use up: a burst at once, and in the long run a share of
- * the time. Main commonly shares its CPU with engines or programs: without this, one program that
- * attaches or asks in a loop takes half of it from them.
+/* * A limit on CPU time of main: a burst at once, and in the long run a share of the time. Main
+ * commonly shares its CPU with engines or programs: without the limit, one program that attaches or
+ * asks in a loop would take half of it from them.
  */
 #ifndef WEIR_PACE_H
 #define WEIR_PACE_H
@@ -10,12 +9,12 @@
 #include <stdint.h>
 #include <time.h>
 
-#define PACE_SHARE 20u		    /* a twentieth, unless the pace says another */
-#define PACE_LONGEST_NS 3000000000u /* nobody waits for longer */
+#define PACE_SHARE 20u		    /* 1/20 of the time, unless pace.share is set */
+#define PACE_LONGEST_NS 3000000000u /* ns: longest wait */
 
 struct pace {
-	uint64_t used_ns, seen; /* when it was last drained */
-	uint32_t share;		/* one such part of the time; 0: PACE_SHARE */
+	uint64_t used_ns, seen; /* ns: when used_ns was last reduced */
+	uint32_t share;		/* 1/share of the time may be used; 0: PACE_SHARE */
 };
 
 static inline uint32_t
@@ -44,7 +43,7 @@ pace_use(struct pace *p, uint64_t burst_ns, uint64_t ns)
 		p->used_ns = burst_ns + PACE_LONGEST_NS / pace_share(p);
 }
 
-/* What of it counts still. */
+/* Time used that still counts, ns. */
 static inline uint64_t
 pace_left(struct pace *p, uint64_t now)
 {
@@ -55,7 +54,7 @@ pace_left(struct pace *p, uint64_t now)
 	return p->used_ns;
 }
 
-/* When it may go on: 0, or a time after `now`. A burst of 0 is without limit. */
+/* When work may continue: 0, or a time after `now`. A burst of 0: no limit. */
 static inline uint64_t
 pace_due(struct pace *p, uint64_t burst_ns, uint64_t now)
 {

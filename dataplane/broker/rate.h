@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program may send to peers, as people write it: RATE[,BURST] or none. No DPDK. */
+/* Rates at which programs may send to peers, in text: RATE[,BURST] or none. No DPDK. */
 #ifndef WEIR_RATE_H
 #define WEIR_RATE_H
 
@@ -12,18 +12,18 @@
 #define RATE_BURST_MAX 1000000000000ull /* bytes */
 
 struct rate {
-	uint64_t bytes; /* a second; 0: no limit */
-	uint64_t burst; /* bytes that may be made up for */
+	uint64_t bytes; /* per second; 0: no limit */
+	uint64_t burst; /* bytes that may exceed the rate at once */
 };
 
 /* Text to rate: 0 or -EINVAL. K, M and G are powers of ten. Without a burst it is 20 ms worth. */
 int rate_parse(const char *text, struct rate *r);
-/* What rate_parse() would take for it. */
+/* Writes the rate as rate_parse() takes it. */
 void rate_text(const struct rate *r, char *text, size_t size);
 /* The burst as a time. */
 uint64_t rate_burst_ns(const struct rate *r);
 
-/* What rate_parse() takes. */
+/* Describes the text that rate_parse() takes. */
 #define RATE_WORDS                                                                                 \
 	"bytes/s from 1000 to 1000G (K, M, G: 10^3, 10^6, 10^9), ,BURST in bytes may follow, or "  \
 	"none"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A segment: the memory between a thread of one program and a thread of another, or of the same
- * one. Side 0 connected (or paired), side 1 accepted. The data plane makes it and keeps it, so that
+ * one. Side 0 connected, side 1 accepted. The data plane makes it and keeps it, so that
  * the survivor of a death can still fetch what was queued. Main thread.
  */
 #ifndef WEIR_SEGMENT_H
@@ -44,23 +44,23 @@ struct segment {
 	uint8_t users[SEGMENT_CONNECTIONS]; /* ends of connection i, 2 ... 0 */
 };
 
-/* Of its memory. */
+/* Bytes of memory per segment. */
 uint64_t segment_bytes(void);
 /* Memory and doorbells. NULL and errno. */
 struct segment *segment_open(int numa_socket);
 void segment_close(struct segment *g);
-/* Before its end: nothing guards it any more; its memory is to be released. */
+/* Takes the memory, unguarded, out of a segment that ends; the caller releases it. */
 struct memfd segment_take_memory(struct segment *g);
 
-/* A line for a connection with two ends, its counters zero: 0 and *index, or -ENOSPC or -errno. */
+/* Takes a cleared entry for a connection with two ends: 0 and *index, or -ENOSPC or -errno. */
 int segment_take(struct segment *g, uint32_t *index);
-/* The end of that side is done with it. */
+/* The end on this side releases the entry. */
 void segment_give(struct segment *g, uint32_t index, uint32_t side);
-/* Messages that the programs say to have received on a connection, both ways. */
+/* Messages received on a connection, both ways, by the counters that programs write. */
 uint64_t segment_messages(const struct segment *g, uint32_t index);
-/* New connections may join it. */
+/* Whether new connections may join. */
 bool segment_open_to_new(const struct segment *g);
-/* Nobody can need it from us any more: each side has ended, dropped it, or only has it left. */
+/* Whether each side has ended or dropped it, or is the only one left. */
 bool segment_unused(const struct segment *g);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The service names of this data plane and who listens on them. Main thread. */
+/* Service names of this data plane and their listeners. Main thread. */
 #ifndef WEIR_SERVICE_H
 #define WEIR_SERVICE_H
 
@@ -16,7 +16,7 @@ struct service_listener {
 	uint32_t channel[WEIR_ENGINES_MAX];
 	uint32_t backlog;
 	uint32_t created; /* connections handed to the program since LISTEN */
-	bool public;	  /* the whole cluster knows it */
+	bool public;	  /* known to the whole cluster */
 	uint64_t since;
 	char service[WEIR_SERVICE_MAX];
 	struct service_listener *next;

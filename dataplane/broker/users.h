@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Which users may attach, and how much each may use, as options say it. Names are looked up here,
- * at start, and never again. No DPDK.
+/* * Users that may attach, and their limits, by options. Names are looked up here, at start, and
+ * never again. No DPDK.
  */
 #ifndef WEIR_USERS_H
 #define WEIR_USERS_H
@@ -16,9 +15,9 @@
 #define USERS_ALLOWED_MAX 64u
 #define USERS_LIMITED_MAX 64u
 
-/* What a limit is about; in the order in which they are shown. */
+/* Limits per user, in the order in which they are shown. */
 enum user_limit {
-	USER_CONNECTIONS, /* ends of them on this host */
+	USER_CONNECTIONS, /* ends of connections on this host */
 	USER_MEMORY,	  /* bytes of arenas with tables, adopted memory, segments */
 	USER_REGIONS,	  /* adopted ranges */
 	USER_SEGMENTS,	  /* shared memory between two threads of local programs */
@@ -27,7 +26,7 @@ enum user_limit {
 	USER_LIMITS
 };
 
-/* Of all programs of a user together. */
+/* Limits of all programs of a user together. */
 struct user_limits {
 	uint64_t most[USER_LIMITS]; /* 0: no limit */
 	uint32_t given;		    /* bit i: most[i] was set, by option or weirctl */
@@ -35,7 +34,7 @@ struct user_limits {
 };
 
 struct users {
-	unsigned allowed_count; /* 0: whom session.sock's permissions let in */
+	unsigned allowed_count; /* 0: all users that session.sock's permissions let in */
 	struct {
 		bool group;
 		uint32_t id;
@@ -45,7 +44,7 @@ struct users {
 		uint32_t uid;
 		struct user_limits limits;
 	} limited[USERS_LIMITED_MAX];
-	struct user_limits others; /* each user that is not named */
+	struct user_limits others; /* for each user that is not named */
 };
 
 /* user:NAME or group:NAME; a number is an id. 0, or -EINVAL and a line in error. */
@@ -57,13 +56,13 @@ int user_limits_set(struct user_limits *l, const char *key, const char *value);
 const char *user_limit_name(enum user_limit which);
 /* A size: K, M, G may follow; "none" is 0. 0 or -EINVAL. */
 int user_parse_size(const char *text, uint64_t *value);
-/* Limit `which` of each user for whom no option says one. */
+/* Sets limit `which` of each user for whom no option sets it. */
 void users_default(struct users *u, enum user_limit which, uint64_t most);
-/* Root and the user that we run as always may. */
+/* Root and our own user always may. */
 bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const gid_t *groups,
 		      size_t group_count);
 
-/* What user_limits_set() takes. */
+/* Describes the text that user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
 	"sessions=N, connections=N, services=N, regions=N, segments=N, memory=SIZE (K, M, G: "     \
 	"2^10, 2^20, 2^30) or rate=RATE, a value none is no limit"

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The invariants, for tests: what must hold after every turn, whatever programs and peers do. */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
 
 struct sums { /* of one session */
 	uint64_t promised, pend_slots, blocks;

@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Commands of the main lcore. Most are done at once; some wait for room or for peers. */
-#include "internal.h"
+#include "channel.h"
+#include "command.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "datagram.h"
+#include "events.h"
+#include "link.h"
+#include "region.h"
+#include "scheduler.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
 
 /* It ends later than engine_execute(): main gets it from engine_done(). */
 void
@@ -159,7 +172,7 @@ add_local(struct engine *e, struct engine_conn_command *k)
 
 	if (!c)
 		return result;
-	c->state = CONN_LOCAL;
+	conn_enter(c, CONN_LOCAL);
 	c->local = true;
 	c->peer_vqpn = k->peer_vqpn;
 	return 0;

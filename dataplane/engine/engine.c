@@ -1,8 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An engine: its memory, and its turn. */
-#include "internal.h"
+#include "batch.h"
+#include "channel.h"
+#include "command.h"
+#include "conn.h"
+#include "ctrl_line.h"
+#include "datagram.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "session.h"
+#include "state.h"
 
+#include <errno.h>
 #include <stdlib.h>
+
+enum { AWAY_MOST_NS = 1000000 }; /* ns: largest delay of credit while others had the CPU */
 
 struct parts { /* offsets of what an engine allocates, in one piece */
 	size_t conns, cold, free_conns, sessions, links, rejects, connects, srq_free, bytes;

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A link, this engine's half of it: two queue pairs to an engine of a peer, the ring and the
- * staging of each direction; what programs have for it, by turns.
+ * staging of each direction, and the turns of programs that send over it.
  */
 #ifndef WEIR_ENGINE_LINK_H
 #define WEIR_ENGINE_LINK_H
 
 #include "engine.h"
 #include "list.h"
+#include "rndv.h"
+#include "state.h"
 
 struct conn;
-struct pend;
-struct session;
+struct queue;
 
-/* Messages of one connection, in a row, that complete when the peer has consumed up to `end`. */
+enum { RING, BULK, DATAGRAM }; /* index of a link's QP; of the engine's QP for datagrams */
+
+#define PROOF_DUE UINT64_MAX
+
+/* Consecutive messages of one connection that complete when the peer has consumed up to `end`. */
 struct run {
 	uint32_t end; /* low bits of the ring position */
 	uint32_t count : 31;
@@ -21,60 +26,27 @@ struct run {
 	struct conn *conn;
 };
 
-enum { RING, BULK, DATAGRAM }; /* index of a link's QP; the engine's one for datagrams */
-
-/*
- * What one program has for one of a link's QPs. It takes part in the link's round while any of it
- * could leave but for room, and is in engine.limited while the program has used up its rate.
- */
-struct queue {
-	struct list turn;    /* in link.active (RING), link.writing (BULK) or engine.limited */
-	struct list members; /* struct conn, by active or writing: take turns among each other */
-	uint32_t deficit;    /* lines, or bytes of bulk */
-	uint32_t lines;	     /* that may still go from its channels into the open frame ... */
-	uint32_t frame;	     /* ... if this is link.frame_number */
-	bool in_turn;	     /* has its quantum of this round */
-	uint8_t index;	     /* RING or BULK */
-	struct session *session;
-	struct link *link;
-};
-
-#define PROOF_DUE UINT64_MAX
-
-enum { BULK_FLIGHT = 8 }; /* of a link */
-
-struct flight { /* a WRITE or READ */
-	struct conn *conn;
-	struct pend *pend; /* NULL: a READ of message `number` */
-	uint64_t number;
-};
-
-struct link_qp { /* nic_qp_init.user */
-	struct link *link;
-	unsigned index;
-};
-
 struct link {
 	/* sending; positions are in lines since the link is up */
 	struct weir_slot *staging;
 	uint32_t mask;
 	bool up, broken;    /* broken: nothing uses the ring's QP */
-	bool bulk_broken;   /* the same of the second */
+	bool bulk_broken;   /* nothing uses the second QP */
 	uint8_t hold;	    /* enum weir_resume: QPs on which nothing may leave yet */
 	bool replaying;	    /* frames from `replay` on leave again, before all else */
 	bool bulk_unproven; /* no bulk WRITE has succeeded since some were repeated */
 	uint64_t replay;
 	uint64_t proof;	   /* WR after all repeated frames: 0 succeeded, PROOF_DUE not posted yet */
-	bool stalled;	   /* something didn't fit; until credit comes */
+	bool stalled;	   /* a message found no room in the ring; until credit comes */
 	bool stall_told;   /* the peer knows */
 	uint64_t tx_pos;   /* next line to write */
-	uint64_t tx_limit; /* of this frame; 0: no frame is open */
-	uint64_t tx_posted;		 /* end of the last frame that was closed */
-	uint64_t frame_at;		 /* head of the open frame */
-	uint32_t frame_max;		 /* lines */
-	bool by_send;			 /* it leaves by SEND */
-	bool send_next;			 /* somebody waits for such a one */
-	uint64_t credited;		 /* what the peer has consumed */
+	uint64_t tx_limit; /* end of the open frame; 0: no frame is open */
+	uint64_t tx_posted; /* end of the last frame that was closed */
+	uint64_t frame_at;  /* head of the open frame */
+	uint32_t frame_max; /* lines */
+	bool by_send;	    /* the open frame leaves by SEND */
+	bool send_next;	    /* the next frame must leave by SEND: a message waits for it */
+	uint64_t credited;  /* lines that the peer has consumed */
 	uint64_t wrs_used, wrs_credited; /* receive WRs of the peer: used; given back */
 	struct run *runs;		 /* ring of mask + 1, FIFO */
 	struct run *run;		 /* the last one of the open frame */
@@ -83,47 +55,48 @@ struct link {
 	struct list owing;
 	/* the open frame */
 	uint32_t frame_number;
-	uint32_t frame_programs, frame_weight; /* that have, or wanted, room in it */
-	bool pressed;			       /* somebody found none left */
-	bool crowded;	      /* the last one was too small for several: each has its part ... */
-	uint32_t last_weight; /* ... of so much */
+	uint32_t frame_programs, frame_weight; /* programs that have, or wanted, room in it */
+	bool pressed;			       /* a program found no room left */
+	bool crowded;	      /* the last frame was too small for all: each program has its part */
+	uint32_t last_weight; /* frame_weight of the last frame */
 	struct list busy;     /* in engine.busy */
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
-	struct list writing;  /* struct queue: bulk that has segments to post, by program */
-	struct list fetching; /* connections that have segments to read ... */
-	struct list to_fetch; /* ... that get a place, in placing order, when these are posted */
+	struct list writing;  /* struct queue: programs with bulk segments to write */
+	struct list fetching; /* connections that have segments to read */
+	struct list to_fetch; /* connections that get receive memory next, in placing order */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 
 	/* receiving */
 	struct weir_slot *ring;
 	uint32_t ring_mask;
-	/* what the frame at hand is taken out of: the ring, or what was sent */
+	/* source of the frame at hand: the ring, or the buffer of a SEND */
 	const struct weir_slot *rx;
 	uint32_t rx_mask;
 	bool rx_send;
 	bool peer_stalled; /* return credit with a wake-up */
 	uint64_t rx_pos;   /* consumed so far */
-	uint64_t rx_told;  /* consumed, as the peer knows */
+	uint64_t rx_told;  /* consumed, as the peer was told */
 	uint64_t wrs_seen, wrs_back,
-	    wrs_told;	     /* of ours: used by the peer; posted again; as the peer knows */
-	uint64_t credit_due; /* when credit leaves alone; UINT64_MAX: nothing to return */
+	    wrs_told; /* of ours: used by the peer; posted again; as the peer knows */
+	uint64_t
+	    credit_due; /* ns: credit leaves without a frame then; UINT64_MAX: none to return */
 	uint64_t snap_consumed, snap_wrs;
 	bool snapped;
-	uint64_t heard_at;  /* a completion or credit came */
-	uint64_t asked_at;  /* the last keepalive left */
-	uint32_t asked;	    /* as many in a row have no answer */
-	bool silent;	    /* for too long: main isn't told yet */
+	uint64_t heard_at;  /* ns: the last completion or credit came */
+	uint64_t asked_at;  /* ns: the last keepalive left */
+	uint32_t asked;	    /* keepalives in a row without an answer */
+	bool silent;	    /* no answer for too long: main isn't told yet */
 	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
-	bool fetches;	    /* what is large is read, not written, where either may be */
+	bool fetches;	    /* large messages are read, not written, where either is allowed */
 
 	/* datagrams */
 	struct nic_ah *ah;
 	struct weir_wire_datagram datagrams_to; /* where the peer takes them */
 	uint64_t last_datagram;			/* WR of the engine's QP, 0 none */
-	bool failing;				/* LINK_FAIL waits for it */
+	bool failing;				/* LINK_FAIL waits for last_datagram */
 
 	uint32_t id;
 	struct engine_link_command is; /* private copy of the command */
@@ -131,8 +104,45 @@ struct link {
 	struct link_qp user[2];
 	uint32_t qpn[2];
 	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */
-	bool heard;			     /* the same of LINK_HEARD */
+	bool heard;			     /* main isn't told LINK_HEARD yet */
 	uint64_t frames_sent, frames_received;
 };
+
+int link_add(struct engine *e, const struct engine_link_command *k);
+/* -EAGAIN: datagrams that name the address handle have not left yet. */
+int link_fail(struct engine *e, const struct engine_link_command *k);
+/* A QP of the link failed, or (RING) the peer broke the rules. */
+void link_break(struct engine *e, struct link *l, unsigned index, uint32_t error,
+		uint32_t wc_status);
+/* The sending half of a pass: posts at most one frame. */
+void link_send(struct engine *e, struct link *l);
+/* The peer returns credit, by frame or by credit line. False: it may not return that. */
+bool link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs);
+/* Whether work could be done now that sleeping would leave undone. */
+bool link_is_pressing(const struct link *l);
+void links_keepalive(struct engine *e);
+bool links_need_keepalive(const struct engine *e);
+
+/* ---- repair ---- */
+
+/* Main has moved these QPs to ERR and will destroy them: their completions no longer count. */
+int link_pause(struct engine *e, struct engine_link_command *k);
+int link_resume(struct engine *e, const struct engine_link_command *k);
+int link_go(struct engine *e, const struct engine_link_command *k);
+/* The peer writes into the ring: it has resumed. */
+void link_heard(struct engine *e, struct link *l);
+
+static inline struct weir_slot *
+link_at(const struct link *l, uint64_t pos)
+{
+	return &l->staging[pos & l->mask];
+}
+
+/* Has the link looked at in this pass. */
+static inline void
+link_busy(struct engine *e, struct link *l)
+{
+	list_append_once(&e->busy, &l->busy);
+}
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Doubly linked list through nodes inside the members. A member that is in no list has next NULL.
+/* Doubly linked lists through nodes inside their members; a node outside all lists has next NULL.
  */
 #ifndef WEIR_ENGINE_LIST_H
 #define WEIR_ENGINE_LIST_H
+
+#include "ipc/invariant.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +15,7 @@ struct list {
 
 #define LIST_OWNER(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
-/* For every member of list `l`; the member at hand may be removed. */
+/* For each member of list `l`; the loop may remove the current member. */
 #define LIST_EACH(node, following, l)                                                              \
 	for (node = (l)->next, following = node->next; node != (l);                                \
 	     node = following, following = node->next)
@@ -39,6 +41,7 @@ list_linked(const struct list *node)
 static inline void
 list_append(struct list *l, struct list *node)
 {
+	weir_assert(!list_linked(node));
 	node->prev = l->prev;
 	node->next = l;
 	l->prev->next = node;
@@ -50,6 +53,7 @@ list_remove(struct list *node)
 {
 	if (!list_linked(node))
 		return;
+	weir_assert(node->prev->next == node && node->next->prev == node);
 	node->prev->next = node->next;
 	node->next->prev = node->prev;
 	node->next = node->prev = NULL;

@@ -1,34 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Places, {region, offset}: the arena, and memory that a program has adopted. The last part of
- * internal.h.
- */
+/* Places, {region, offset}: the arena, memory that a program has adopted, and posted memory. */
 #ifndef WEIR_ENGINE_REGION_H
 #define WEIR_ENGINE_REGION_H
 
-#include "internal.h"
+#include "session.h"
+#include "weir/memory.h"
+
+struct conn;
+
+/* Memory of the program that it has adopted. */
+struct region {
+	uint8_t *base; /* NULL: none */
+	uint64_t bytes;
+	uint32_t flags; /* WEIR_ADOPT_* */
+	uint32_t users; /* messages under way that use it */
+	bool leaving;	/* no new message may use it */
+	struct nic_mr mr;
+};
 
 int region_add(struct engine *e, const struct engine_region *k);
 /* -EAGAIN: messages under way name it still. */
 int region_remove(struct engine *e, const struct engine_region *k);
-/* The only check of a place in adopted memory: NULL unless it lies inside and may be used so. */
+/* The only check of a place in adopted memory: NULL unless it lies inside and allows this use. */
 uint8_t *region_at(const struct session *s, weir_place place, uint32_t length, uint32_t use);
 void region_keep(struct session *s, uint16_t region);
 void region_drop(struct session *s, uint16_t region);
 /*
- * Messages of c are given up whose memory the peer was told: it may be reading until it has said
- * its last word, or the link is gone.
+ * Messages of c are given up after the peer was told their memory: it may read that memory until it
+ * has acknowledged the end, or the link has failed.
  */
 void region_lend(struct conn *c);
 void region_lent_back(struct conn *c);
-/* A POST slot: NULL, or the rule that it breaks. */
+/* Takes a POST slot. Returns NULL, or the rule that the slot breaks. */
 const char *post_take(struct engine *e, struct conn *c, const struct weir_slot *slot);
-/* Where the program wants message `number` of `length` bytes, 0: nowhere. */
+/* The memory posted for message `number` of `length` bytes, or 0. */
 weir_place post_find(const struct conn *c, uint64_t number, uint32_t length);
-/* Forgets those for messages before `number`. */
+/* Forgets memory posted for messages before `number`. */
 void posts_forget(struct conn *c, uint64_t number);
 
-/* Where the payload of a send lies, NULL if it isn't inside the send area or adopted memory. */
+/* The payload of a send, or NULL: not inside the send area or adopted memory. */
 static inline const uint8_t *
 session_source(const struct session *s, weir_place place, uint32_t length)
 {
@@ -41,7 +51,7 @@ session_source(const struct session *s, weir_place place, uint32_t length)
 	return s->base + offset;
 }
 
-/* The memory at a place that has been checked ... */
+/* The memory at a place that has been checked. */
 static inline uint8_t *
 place_memory(const struct session *s, weir_place place)
 {
@@ -50,7 +60,7 @@ place_memory(const struct session *s, weir_place place)
 	return (region ? s->regions[region - 1].base : s->base) + WEIR_PLACE_OFFSET(place);
 }
 
-/* ... and how our NIC, and peers, know it. */
+/* The memory region by which our NIC, and peers, know a place that has been checked. */
 static inline const struct nic_mr *
 place_mr(const struct session *s, weir_place place)
 {

@@ -3,90 +3,103 @@
 #ifndef WEIR_ENGINE_SESSION_H
 #define WEIR_ENGINE_SESSION_H
 
-#include "ipc/block.h"
 #include "engine.h"
+#include "ipc/block.h"
 #include "list.h"
+#include "state.h"
 
 #define SHARE_LEVELS 2u /* engine_share of a program, and of its user */
 
+struct channel;
 struct pend;
 struct queue;
+struct region;
 
-struct channel {
-	struct session *session; /* NULL: doesn't exist */
-	struct weir_ring tx, rx, returns;
-	struct weir_channel_head *head;
-	uint32_t empty; /* passes without work */
-	bool clogged;	/* what arrives for it is spilled: order */
-	bool blocked;	/* its head waits for an earlier message or for room in the engine */
-	bool bell_due;	/* published since the bell was last looked at */
-	bool fence;
-	uint32_t doorbell;
-	uint64_t bell_at; /* theoretical arrival time of the next doorbell */
-	uint32_t opening; /* connections whose OPENED or ACCEPTED waits for room */
-	/* spilled slots: a chain of receive blocks */
-	uint32_t spill_first, spill_last; /* blocks */
-	uint32_t spill_from, spill_to;	  /* slots in those */
-	uint32_t spill_count;
-	struct list telling; /* connections with events */
-	struct list polled;  /* in engine.hot or engine.cold */
-	struct list backlog; /* in engine.backlog */
-	struct list bell;    /* in engine.bells */
+enum {
+	RIVALS_NS = 1000000, /* ns for which programs compete after each of them had messages */
 };
 
-/* A program's own memory, adopted. */
-struct region {
-	uint8_t *base; /* NULL: none */
-	uint64_t bytes;
-	uint32_t flags; /* WEIR_ADOPT_* */
-	uint32_t users; /* messages under way that lie, or will lie, in it */
-	bool leaving;	/* no more of them */
-	struct nic_mr mr;
-};
+/*
+ * Flag of an entry of session.runs: the block is not out with the program, it holds spilled slots.
+ * The rest of the entry is the next block of the chain.
+ */
+#define RUN_CHAIN 0x80000000u
 
 struct session {
 	struct engine_session *shared; /* NULL: entry unused */
 	uint8_t *base;
 	struct channel *channels;
 	struct weir_blocks blocks;
-	uint32_t *runs; /* length of the run that is out with the program, at its first block; chain
-			   of spill blocks */
+	uint32_t *runs; /* by first block: length of the run out with the program; or RUN_CHAIN */
 	uint64_t recv_at, send_at, send_end; /* offsets in the arena */
-	uint64_t promised;		     /* bytes of receive memory that may arrive unasked */
-	uint32_t reserve;		     /* blocks kept for starting spills, one a channel */
+	uint64_t promised;		     /* bytes of receive memory granted to peers */
+	uint32_t reserve;		     /* blocks kept for starting spills, one per channel */
 	struct pend *pool, *pool_free;
 	uint32_t pool_size, pool_fresh, pool_used;
-	uint32_t posted;	/* of those: posted memory */
+	uint32_t posted;	/* entries of the pool in use for posted memory */
 	struct region *regions; /* adopted memory: region i is regions[i - 1] */
 	uint32_t region_count;
-	uint32_t lent; /* connections that are so */
+	uint32_t lent; /* connections with conn.lent set */
 	struct engine_share *share;
 	struct engine_session_counters *counters;
-	struct queue *queues; /* two a link */
-	bool limited;	      /* has a rate: its messages take the long way */
+	struct queue *queues; /* two per link */
+	bool limited;	      /* has a rate: its messages go through the send queue */
 	int64_t tokens;	      /* bytes of its rate that this engine has taken */
-	/* engine_share.paid, of its own and those above, when it last took a part */
+	/* engine_share.paid of each level when this engine last took a part of the rate */
 	uint64_t paid[SHARE_LEVELS];
 	struct list conns, starving, placing;
 	struct list *reclaim_next;
-	int64_t left;	   /* of its part of the engine's rounds; below 0: debt */
-	uint64_t round;	   /* the last one of which it got a part */
-	uint64_t stuck_at; /* turn in which its channels were last asked whether they are */
-	bool deaf;	   /* its channels aren't polled */
+	int64_t left;	/* slots left of its part of the engine's round; below 0: debt */
+	uint64_t round; /* last engine.round of which it got a part */
+	uint64_t
+	    stuck_at; /* turn in which its channels were last checked for messages out of order */
+	bool deaf;    /* its channels are not polled */
 	bool violated, tell_violation;
 	uint8_t slow_bells; /* rings in a row that took longer than WEIR_BELL_SLOW_NS */
-	uint64_t bells_at;  /* none is rung before, ns */
-	bool hungry;	    /* somebody waits for receive memory */
-	bool full;	    /* for long: main has been told, or will be (tell_full) */
+	uint64_t bells_at;  /* ns: no doorbell is rung before */
+	bool hungry;	    /* a connection waits for receive memory */
+	bool full;	    /* hungry for long: main was told, or will be (tell_full) */
 	bool tell_full;
-	uint64_t hungry_at; /* when that changed */
-	bool adding;	    /* of these: a new channel */
+	uint64_t hungry_at; /* ns: `hungry` changed last */
+	bool adding;	    /* a new channel waits for receive memory */
 	bool draining;	    /* being removed: its channels are emptied first */
 	uint64_t deadline;
-	uint32_t node_seen;  /* of engine.node_events */
+	uint32_t node_seen;  /* entries of engine.node_events put into its rings */
 	struct list removal; /* in engine.removals */
 	struct engine_command *remove;
 	const char *reason;
 };
+
+struct session *session_find(struct engine *e, uint32_t id);
+int session_add(struct engine *e, struct engine_session *shared);
+void session_remove(struct engine *e, struct engine_command *c);
+/* Continues removals; their commands complete when nothing refers to the session. */
+void sessions_remove(struct engine *e);
+void sessions_housekeeping(struct engine *e);
+/* The program broke the rules: its channels are no longer polled, its peers get RESET. */
+void session_violate(struct engine *e, struct session *s, const char *reason);
+/* The program releases a block, or the run of a bulk message. False: it has no such block. */
+bool session_release(struct engine *e, struct session *s, weir_place place);
+
+/* ---- receive memory ---- */
+
+/* Bytes of receive memory that may still be granted. */
+uint64_t session_spare(const struct session *s);
+/* Whether n blocks can be taken besides the memory granted, `more` bytes and the reserve. */
+bool session_affords(const struct session *s, uint64_t more, uint32_t n);
+/* Puts a connection that waits for receive memory on list `l`. */
+void session_hunger(struct engine *e, struct session *s, struct list *l, struct list *node);
+/* After receive memory has become free: serves the connections that wait for it. */
+void session_feed(struct engine *e, struct session *s);
+
+/* The program sends or receives: it competes with another that did so lately. */
+static inline void
+session_active(struct engine *e, struct session *s)
+{
+	if (LIKELY(e->latest == s))
+		return;
+	e->latest = s;
+	e->rivals_until = e->now + RIVALS_NS;
+}
 
 #endif

@@ -3,7 +3,15 @@
  * Sleep: one half of the Dekker pair with programs (docs/shared-memory.md). Frames wake the engine
  * through the NIC's event fd; what neither bell nor frame announces is looked at after a while.
  */
-#include "internal.h"
+#include "channel.h"
+#include "link.h"
+#include "list.h"
+#include "state.h"
+
+enum {
+	RETRY_NS = 200000,     /* ns between looks for room in the queues of programs and main */
+	ACK_WAIT_NS = 1000000, /* ns between looks for credit, which comes without a wake-up */
+};
 
 static void
 set_sleeping(struct list *channels, uint32_t value)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What weirctl and telemetry are told about connections and links. */
-#include "internal.h"
+#include "command.h"
+#include "conn.h"
+#include "link.h"
+#include "state.h"
 
 static void
 fill_conn(const struct conn *c, struct engine_conn_record *r)

@@ -6,6 +6,8 @@
 #ifndef WEIR_SPSC_H
 #define WEIR_SPSC_H
 
+#include "ipc/invariant.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +27,7 @@ struct spsc {
 static inline void
 spsc_init(struct spsc *r, void *cells, uint32_t count)
 {
+	weir_assert(count && !(count & (count - 1)));
 	memset(r, 0, sizeof(*r));
 	r->cells = cells;
 	r->mask = count - 1;
@@ -47,6 +50,7 @@ spsc_push(struct spsc *r, const void *cell, size_t size)
 {
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
 
+	weir_assert(head - r->tail_seen <= r->mask + 1);
 	if (head - r->tail_seen > r->mask && spsc_room(r) == 0)
 		return false;
 	memcpy(r->cells + (head & r->mask) * size, cell, size);
@@ -67,6 +71,7 @@ spsc_pop(struct spsc *r, void *cell, size_t size)
 		if (tail == r->head_seen)
 			return false;
 	}
+	weir_assert(r->head_seen - tail <= r->mask + 1);
 	memcpy(cell, r->cells + (tail & r->mask) * size, size);
 	/* pairs with the acquire in spsc_room() */
 	atomic_store_explicit(&r->tail, tail + 1, memory_order_release);

@@ -7,7 +7,10 @@
  * the kernel's word on its first and last page: those of a region are shared, new ones are not.
  */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "adopt_cache.h"
+#include "reason.h"
+#include "region.h"
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>

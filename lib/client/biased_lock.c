@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "biased_lock.h"
-
 #include "membarrier.h"
 
 #include <sched.h>

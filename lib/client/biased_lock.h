@@ -8,14 +8,13 @@
 #ifndef WEIR_CLIENT_BIAS_H
 #define WEIR_CLIENT_BIAS_H
 
+#include "likely.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define weir_likely(x) __builtin_expect(!!(x), 1)
-#define weir_unlikely(x) __builtin_expect(!!(x), 0)
 
 #define WEIR_BIAS_OWNERS 3 /* threads that can be the owner of a lock, in its life */
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Channels: made on first use, one for each engine that a thread talks to. Doorbells. */
 #define _GNU_SOURCE
-#include "client/internal.h"
+#include "channel.h"
+#include "reason.h"
+#include "session.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,7 +67,7 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, struct wei
 	ch->pipe.rx_sleeping = &head->rx_sleeping;
 	ch->pipe.bell = bell;
 	ch->pipe.fence = w->fence;
-	ch->pipe.home = t;
+	ch->pipe.worker = t;
 	rc = weir_thread_add_bell(t, &ch->pipe);
 	if (rc) {
 		free(ch->release);

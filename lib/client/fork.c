@@ -4,7 +4,8 @@
  * once, or the data plane would not notice that the parent has died as long as the child lives; and
  * no lock of ours is left held by a thread that the child doesn't have, so that it may attach.
  */
-#include "client/internal.h"
+#include "session.h"
+#include "thread.h"
 
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, weir) sessions;

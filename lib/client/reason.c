@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Why the last call of this thread failed, and how requests say so. */
-#include "client/internal.h"
+#include "reason.h"
+#include "session.h"
 
 #include <errno.h>
 #include <stdarg.h>

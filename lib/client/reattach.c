@@ -5,7 +5,9 @@
  * make anew: threads' objects by their first call, listeners (stream/listen.c), the table of nodes.
  * Memory of the former session stays mapped until nothing of it is used.
  */
-#include "internal.h"
+#include "reason.h"
+#include "session.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <time.h>

@@ -5,7 +5,9 @@
  * either. Giving it back is the same the other way round.
  */
 #define _GNU_SOURCE
-#include "client/internal.h"
+#include "region.h"
+#include "reason.h"
+#include "session.h"
 
 #include <errno.h>
 #include <stdlib.h>

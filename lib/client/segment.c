@@ -3,7 +3,10 @@
  * Segments: the memory that a local peer's thread shares with ours, our end of it. Nothing the peer
  * writes is believed: cursors are private, its tails are only compared, its offsets checked.
  */
-#include "client/internal.h"
+#include "segment.h"
+#include "reason.h"
+#include "session.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,7 +79,7 @@ map(struct weir_thread *t, const struct weir_session_msg *r, int memory, struct 
 	seg->pipe.local = true;
 	seg->pipe.bell = bell;
 	seg->pipe.fence = !(r->segment_map.flags & WEIR_WELCOME_MEMBARRIER);
-	seg->pipe.home = t;
+	seg->pipe.worker = t;
 	rc = weir_thread_add_bell(t, &seg->pipe);
 	if (rc)
 		goto err_map;
@@ -97,7 +100,7 @@ weir_segment_free(struct weir_segment *seg)
 {
 	LIST_REMOVE(seg, next);
 	weir_bell_close(&seg->pipe.bell);
-	if (weir_state(seg->pipe.home->w) != WEIR_FORKED)
+	if (weir_state(seg->pipe.worker->w) != WEIR_FORKED)
 		munmap(seg->base, seg->geometry.bytes);
 	free(seg->spans);
 	free(seg);

@@ -3,7 +3,9 @@
  * The send heap: memory of the arena for payload that doesn't fit slots. Each thread keeps a few
  * single blocks to itself, so that a message commonly takes no lock.
  */
-#include "internal.h"
+#include "send_heap.h"
+#include "session.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdlib.h>

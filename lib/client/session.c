@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Attach and detach; the thread that notices the end of the data plane. */
 #define _GNU_SOURCE
-#include "client/internal.h"
-
+#include "session.h"
 #include "membarrier.h"
+#include "reason.h"
+#include "region.h"
+#include "wait.h"
+
+#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The session socket: one packet out, one packet and a few descriptors in. */
 #define _GNU_SOURCE
-#include "client/internal.h"
+#include "reason.h"
+#include "transport.h"
+#include "wait.h"
 
 #include "ipc/path_check.h"
 

@@ -5,7 +5,12 @@
  * hangs on any more, and its channels with it.
  */
 #define _GNU_SOURCE
-#include "client/internal.h"
+#include "thread.h"
+#include "channel.h"
+#include "segment.h"
+#include "session.h"
+
+#include "stream/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -262,7 +267,7 @@ take_descriptor(struct weir_thread *t, struct weir_thread *p)
 	struct weir_foreign *f;
 
 	LIST_FOREACH(f, &p->foreign, next)
-	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->rings_fd, NULL);
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->nudge_fd, NULL);
 	weir_thread_forget_socket(p);
@@ -288,7 +293,7 @@ take_formers(struct weir_thread *t, struct weir_thread *p)
 		LIST_INSERT_HEAD(&t->foreign, f, next);
 		if (!atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue; /* about to be dropped */
-		add_fd(t->epoll_fd, f->home->rings_fd, EPOLLIN);
+		add_fd(t->epoll_fd, f->worker->rings_fd, EPOLLIN);
 		t->formers++;
 	}
 	f = weir_thread_add_foreign(t, p);
@@ -474,14 +479,14 @@ weir_threads_free(struct weir *w)
 }
 
 struct weir_foreign *
-weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home)
+weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *worker)
 {
 	struct weir_foreign *f;
 	int rc;
 
 	LIST_FOREACH(f, &t->foreign, next)
 	{
-		if (f->home == home) {
+		if (f->worker == worker) {
 			atomic_fetch_add_explicit(&f->conns, 1, memory_order_relaxed);
 			return f;
 		}
@@ -489,13 +494,13 @@ weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *home)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
-	rc = add_fd(t->epoll_fd, home->rings_fd, EPOLLIN);
+	rc = add_fd(t->epoll_fd, worker->rings_fd, EPOLLIN);
 	if (rc) {
 		free(f);
 		errno = -rc;
 		return NULL;
 	}
-	f->home = home;
+	f->worker = worker;
 	atomic_init(&f->conns, 1);
 	f->waiter.fd = t->nudge_fd;
 	LIST_INSERT_HEAD(&t->foreign, f, next);
@@ -511,9 +516,9 @@ weir_thread_reap_foreign(struct weir_thread *t)
 		next = LIST_NEXT(f, next);
 		if (atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue;
-		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
 		if (f->own) /* nobody waits there any more */
-			close_fds(f->home);
+			close_fds(f->worker);
 		LIST_REMOVE(f, next);
 		free(f);
 	}

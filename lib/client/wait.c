@@ -5,9 +5,14 @@
  * run, and from then on the thread polls only a few times before it yields.
  */
 #define _GNU_SOURCE
-#include "client/internal.h"
-
+#include "wait.h"
+#include "channel.h"
 #include "membarrier.h"
+#include "reason.h"
+#include "segment.h"
+#include "session.h"
+
+#include "stream/progress.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -120,10 +125,10 @@ weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter)
 	weir_unlock(t);
 	LIST_FOREACH(f, &t->foreign, next)
 	{
-		weir_lock(f->home);
-		weir_thread_arm(f->home, &f->waiter);
-		unsettled |= f->home->unsettled;
-		weir_unlock(f->home);
+		weir_lock(f->worker);
+		weir_thread_arm(f->worker, &f->waiter);
+		unsettled |= f->worker->unsettled;
+		weir_unlock(f->worker);
 	}
 	return unsettled;
 }
@@ -138,9 +143,9 @@ weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter)
 	weir_unlock(t);
 	LIST_FOREACH(f, &t->foreign, next)
 	{
-		weir_lock(f->home);
-		weir_thread_disarm(f->home, &f->waiter);
-		weir_unlock(f->home);
+		weir_lock(f->worker);
+		weir_thread_disarm(f->worker, &f->waiter);
+		weir_unlock(f->worker);
 	}
 }
 
@@ -156,19 +161,19 @@ drain_nudge(struct weir_thread *self)
 static int
 arm(struct weir_wait *wait)
 {
-	wait->self = weir_thread_get(wait->home->w);
+	wait->self = weir_thread_get(wait->worker->w);
 	if (!wait->self)
 		return weir_fail(-errno, "cannot wait: %s; raise the limit of open files",
 				 strerror(errno));
 	drain_nudge(wait->self);
 	wait->waiter.fd = wait->self->nudge_fd;
 	if (wait->events) {
-		wait->nap = weir_thread_arm_all(wait->home, &wait->waiter);
+		wait->nap = weir_thread_arm_all(wait->worker, &wait->waiter);
 	} else {
-		weir_lock(wait->home);
-		weir_thread_arm(wait->home, &wait->waiter);
-		wait->nap = wait->home->unsettled;
-		weir_unlock(wait->home);
+		weir_lock(wait->worker);
+		weir_thread_arm(wait->worker, &wait->waiter);
+		wait->nap = wait->worker->unsettled;
+		weir_unlock(wait->worker);
 	}
 	wait->armed = true;
 	return 0;
@@ -178,11 +183,11 @@ void
 weir_wait_disarm(struct weir_wait *wait)
 {
 	if (wait->events) {
-		weir_thread_disarm_all(wait->home, &wait->waiter);
+		weir_thread_disarm_all(wait->worker, &wait->waiter);
 	} else {
-		weir_lock(wait->home);
-		weir_thread_disarm(wait->home, &wait->waiter);
-		weir_unlock(wait->home);
+		weir_lock(wait->worker);
+		weir_thread_disarm(wait->worker, &wait->waiter);
+		weir_unlock(wait->worker);
 	}
 	wait->armed = false;
 }
@@ -198,7 +203,7 @@ sleep_until(struct weir_wait *wait, uint64_t now)
 		ns = NAP_NS;
 	ts.tv_sec = (time_t)(ns / 1000000000u);
 	ts.tv_nsec = (long)(ns % 1000000000u);
-	fds[0].fd = wait->events ? wait->home->epoll_fd : wait->home->rings_fd;
+	fds[0].fd = wait->events ? wait->worker->epoll_fd : wait->worker->rings_fd;
 	fds[1].fd = wait->self->nudge_fd;
 	ppoll(fds, 2, &ts, NULL);
 }
@@ -241,8 +246,8 @@ weir_wait_next(struct weir_wait *wait)
 						    : POLLS_ALONE;
 	uint64_t now;
 
-	if (weir_unlikely(weir_state(wait->home->w) != WEIR_UP))
-		return weir_gone(wait->home->w);
+	if (weir_unlikely(weir_state(wait->worker->w) != WEIR_UP))
+		return weir_gone(wait->worker->w);
 	if (!wait->timeout_ms)
 		return -EAGAIN;
 	wait->looks = shared_cpu || wait->armed ? 0 : LOOKS;
@@ -270,7 +275,7 @@ weir_wait_next(struct weir_wait *wait)
 	}
 	now = yield(now);
 	wait->yields++;
-	if (wait->home->w->polling || is_early(wait, now))
+	if (wait->worker->w->polling || is_early(wait, now))
 		return 0;
 	return arm(wait);
 }

@@ -15,6 +15,8 @@
 #ifndef WEIR_COMMON_SLOT_H
 #define WEIR_COMMON_SLOT_H
 
+#include "invariant.h"
+
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -173,6 +175,7 @@ static inline void
 weir_ring_init(struct weir_ring *r, void *slots, uint32_t size, _Atomic uint64_t *tail,
 	       bool producer)
 {
+	weir_assert(slots && size && !(size & (size - 1)));
 	r->slots = slots;
 	r->mask = size - 1;
 	r->pos = r->base = 0;
@@ -237,6 +240,7 @@ weir_ring_publish(struct weir_ring *r, uint32_t n)
 {
 	struct weir_slot *s = weir_ring_at(r, r->pos);
 
+	weir_assert(n && n <= r->mask + 1u);
 	/* pairs with the acquire in weir_ring_peek() */
 	atomic_store_explicit(&s->seq, (uint32_t)(r->pos + 1), memory_order_release);
 	r->pos += n;
@@ -267,6 +271,7 @@ weir_ring_publish_tail(struct weir_ring *r)
 static inline void
 weir_ring_pop(struct weir_ring *r, uint32_t n)
 {
+	weir_assert(n && n <= r->mask + 1u);
 	r->pos += n;
 	if (r->pos - r->limit > r->mask / 8)
 		weir_ring_publish_tail(r);
@@ -290,6 +295,7 @@ weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n)
 	uint64_t at = (uint64_t)(s - r->slots), pos = r->pos;
 	bool restart = false;
 
+	weir_assert(n && at <= r->mask);
 	if (r->seen != pos)
 		r->turns = 0;
 	else

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages written in place: where they leave from, or in memory that is kept to be sent again. */
-#include "internal.h"
+#include "lane.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 /* What weir_draft.internal holds. */
@@ -88,14 +94,14 @@ commit_in_place(struct inside *in, size_t length, int timeout_ms)
 	int rc;
 
 	memcpy(in->memory, &h, HEADER_SHORT);
-	weir_wait_init(&wait, in->lane->home, timeout_ms);
+	weir_wait_init(&wait, in->lane->worker, timeout_ms);
 	while ((rc = weir_send_commit(c, in->memory, HEADER_SHORT + length, 0, 0)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;
-		weir_lock(in->lane->home);
-		weir_drive(in->lane->home, NULL);
-		weir_unlock(in->lane->home);
+		weir_lock(in->lane->worker);
+		weir_drive(in->lane->worker, NULL);
+		weir_unlock(in->lane->worker);
 	}
 	weir_wait_end(&wait);
 	return rc;

@@ -6,7 +6,14 @@
  * until then, and has the CPU to itself and the engine for that long. What it left in its ring
  * meanwhile is taken with everybody else's, so a turn that nobody uses costs next to nothing.
  */
-#include "internal.h"
+#include "lane.h"
+#include "sender.h"
+
+#include "client/wait.h"
+#include "stream/model.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 
 #define TURN_NS 250000u
 #define EARLY_NS 60000u	   /* a sleep ends so late */
@@ -18,13 +25,13 @@ send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 {
 	int rc;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	rc = weir_send_now(lane->conn, parts, n, length);
 	if (rc == -EAGAIN) {
-		weir_drive(lane->home, NULL);
+		weir_drive(lane->worker, NULL);
 		rc = weir_send_now(lane->conn, parts, n, length);
 	}
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc;
 }
 
@@ -35,9 +42,9 @@ is_crowded(struct lane *lane, size_t length)
 	const struct weir_conn *c = lane->conn;
 	bool crowded;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	crowded = c->pipe && !c->local && c->spent + weir_cost((uint32_t)length) <= c->granted;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return crowded;
 }
 
@@ -68,7 +75,7 @@ send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t leng
 
 	if (rc != -EAGAIN || !timeout_ms)
 		return rc;
-	weir_wait_init(&wait, lane->home, timeout_ms);
+	weir_wait_init(&wait, lane->worker, timeout_ms);
 	if (is_crowded(lane, length))
 		wait.nap_ns =
 		    turn_book(lane->sender, &lane->m->booked[lane->conn->channel->engine]);

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages too long for one: cut at the sender, put together at the receiver. */
-#include "internal.h"
+#include "fragments.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "room.h"
 
+#include "client/wait.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 #define PARTS_MAX 16u
@@ -70,14 +78,14 @@ cutting_begin(struct lane *lane, int timeout_ms)
 	bool mine;
 	int rc = 0;
 
-	weir_wait_init(&wait, lane->home, timeout_ms);
+	weir_wait_init(&wait, lane->worker, timeout_ms);
 	wait.nap_always = true;
 	do {
-		weir_lock(lane->home);
+		weir_lock(lane->worker);
 		mine = !lane->cutting;
 		if (mine)
 			lane->cutting = true;
-		weir_unlock(lane->home);
+		weir_unlock(lane->worker);
 		if (!mine)
 			rc = weir_wait_next(&wait);
 	} while (!mine && !rc);
@@ -94,13 +102,13 @@ pieces_send(struct lane *lane, const struct message_header *h, const struct iove
 	if (rc)
 		return rc;
 	rc = send_pieces(lane, h, iov, n, total, timeout_ms);
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	lane->cutting = false;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc;
 }
 
-/* ---- receiving: who has `running` of the lane, or m->lock and the home's when nobody has ---- */
+/* ---- receiving: who has `running`, or m->lock and the worker's lock when nobody has ---- */
 
 #define ALLOCATE_AHEAD                                                                             \
 	8u /* times what has arrived: memory that is not touched costs address space */
@@ -119,7 +127,7 @@ forget(struct lane *lane)
 
 /* What else comes of the message is dropped. */
 static void
-drop(struct worker *k, _Atomic uint64_t *counter, int error)
+drop(struct handler_thread *k, _Atomic uint64_t *counter, int error)
 {
 	struct assembly *a = &k->lane->in;
 
@@ -153,7 +161,7 @@ allocate(struct assembly *a, uint64_t bytes)
 
 /* The first piece: where will the message lie? 0, or -EAGAIN: the library's memory is used up. */
 static int
-begin(struct worker *k, const struct weir_handler *h, const struct message_piece *piece)
+begin(struct handler_thread *k, const struct weir_handler *h, const struct message_piece *piece)
 {
 	struct assembly *a = &k->lane->in;
 	bool ours = h && !h->place && piece->total <= k->m->o.message_max;
@@ -181,7 +189,7 @@ begin(struct worker *k, const struct weir_handler *h, const struct message_piece
 
 /* The next piece of what is under way, to where it lies. */
 static void
-append(struct worker *k, const struct weir_handler *h, const uint8_t *data, uint32_t length)
+append(struct handler_thread *k, const struct weir_handler *h, const uint8_t *data, uint32_t length)
 {
 	struct assembly *a = &k->lane->in;
 
@@ -199,7 +207,7 @@ append(struct worker *k, const struct weir_handler *h, const uint8_t *data, uint
 
 /* The message under way breaks off. Its handler gets back what its place() gave. */
 static void
-break_off(struct worker *k)
+break_off(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 	struct assembly broken = lane->in;
@@ -214,7 +222,8 @@ break_off(struct worker *k)
 
 /* The piece's handler is held. */
 static int
-put_together(struct worker *k, const struct weir_handler *h, const uint8_t *data, uint32_t length)
+put_together(struct handler_thread *k, const struct weir_handler *h, const uint8_t *data,
+	     uint32_t length)
 {
 	struct assembly *a = &k->lane->in;
 	struct message_piece piece;
@@ -237,7 +246,7 @@ put_together(struct worker *k, const struct weir_handler *h, const uint8_t *data
 }
 
 int
-piece_take(struct worker *k, const uint8_t *data, uint32_t length)
+piece_take(struct handler_thread *k, const uint8_t *data, uint32_t length)
 {
 	struct assembly *a = &k->lane->in;
 	struct message_piece piece;
@@ -286,7 +295,7 @@ press(struct lane *lane, uint64_t now)
 {
 	struct assembly *a = &lane->in;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (!lane->running && a->reserved && now >= a->deadline &&
 	    room_wanted(lane->m, lane->peer)) {
 		lane->m->stalled++;
@@ -296,7 +305,7 @@ press(struct lane *lane, uint64_t now)
 		a->revoked = true;
 		room_give(lane);
 	}
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 }
 
 void

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handlers: registered by type, called by workers; the exclusive ones one at a time. */
-#include "message/internal.h"
+/* Handlers: registered by type, called by handler threads; the exclusive ones one at a time. */
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "room.h"
 
 #include "client/membarrier.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -36,13 +43,13 @@ weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir
 			 type & 0xff);
 }
 
-/* Whether a worker other than the caller runs the type's handler. */
+/* Whether a handler thread other than the caller runs the type's handler. */
 static bool
 is_running(const struct weir_messenger *m, uint16_t type)
 {
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (atomic_load_explicit(&m->workers[i].type, memory_order_acquire) == type + 1u &&
-		    !pthread_equal(m->workers[i].thread, pthread_self()))
+		if (atomic_load_explicit(&m->pool[i].type, memory_order_acquire) == type + 1u &&
+		    !pthread_equal(m->pool[i].thread, pthread_self()))
 			return true;
 	return false;
 }
@@ -70,7 +77,7 @@ weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		weir_barrier_threads();
-	weir_wait_init(&wait, m->workers[0].home, timeout_ms);
+	weir_wait_init(&wait, m->pool[0].worker, timeout_ms);
 	wait.nap_always = true;
 	while (!rc && is_running(m, type))
 		rc = weir_wait_next(&wait);
@@ -103,7 +110,7 @@ lane_held(struct lane *lane)
 }
 
 void
-message_hold(struct worker *k, struct held *e)
+message_hold(struct handler_thread *k, struct held *e)
 {
 	*e = (struct held){.lane = k->lane,
 			   .life = k->life,
@@ -121,7 +128,7 @@ message_hold(struct worker *k, struct held *e)
 }
 
 bool
-message_resume(struct worker *k, const struct held *e)
+message_resume(struct handler_thread *k, const struct held *e)
 {
 	bool ends;
 
@@ -130,16 +137,16 @@ message_resume(struct worker *k, const struct held *e)
 	k->taken = e->taken;
 	k->header = e->header;
 	k->message = e->message;
-	weir_lock(k->lane->home);
+	weir_lock(k->lane->worker);
 	k->lane->running = k;
 	ends = k->lane->doomed;
-	weir_unlock(k->lane->home);
+	weir_unlock(k->lane->worker);
 	return ends;
 }
 
 /* False: another has the turn; the message waits for it, and its lane for the message. */
 static bool
-exclusive_enter(struct worker *k)
+exclusive_enter(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct held *e = lane_held(k->lane);
@@ -162,9 +169,9 @@ exclusive_enter(struct worker *k)
 	return mine;
 }
 
-/* The next one that waits comes into the worker's hand. False: none does. */
+/* The next one that waits comes into the handler thread's hand. False: none does. */
 static bool
-exclusive_next(struct worker *k)
+exclusive_next(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct held *e;
@@ -185,20 +192,20 @@ exclusive_next(struct worker *k)
 
 /* The lane's next message need not wait. */
 static void
-let_go(struct worker *k)
+let_go(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (lane->running == k) {
 		lane->running = NULL;
 		lane_resume(lane);
 	}
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 }
 
 static inline void
-call(struct worker *k, const struct weir_handler *h)
+call(struct handler_thread *k, const struct weir_handler *h)
 {
 	if (weir_unlikely(h->flags & WEIR_HANDLER_UNORDERED && k->header.kind != KIND_PIECE))
 		let_go(k);
@@ -207,7 +214,7 @@ call(struct worker *k, const struct weir_handler *h)
 }
 
 static void
-unknown(struct worker *k)
+unknown(struct handler_thread *k)
 {
 	count(&k->unknown);
 	if (k->message.flags & WEIR_MESSAGE_REQUEST)
@@ -216,7 +223,7 @@ unknown(struct worker *k)
 
 /* As handler_hold(). */
 static inline const struct weir_handler *
-hold(struct worker *k, uint16_t type)
+hold(struct handler_thread *k, uint16_t type)
 {
 	const struct handler *h;
 
@@ -232,20 +239,20 @@ hold(struct worker *k, uint16_t type)
 }
 
 static inline void
-release(struct worker *k)
+release(struct handler_thread *k)
 {
 	/* pairs with the acquire in is_running() */
 	atomic_store_explicit(&k->type, 0, memory_order_release);
 }
 
 const struct weir_handler *
-handler_hold(struct worker *k, uint16_t type)
+handler_hold(struct handler_thread *k, uint16_t type)
 {
 	return hold(k, type);
 }
 
 void
-handler_release(struct worker *k)
+handler_release(struct handler_thread *k)
 {
 	release(k);
 }
@@ -253,7 +260,7 @@ handler_release(struct worker *k)
 /* The handler of the message in hand; of one that came in pieces only who was asked for its memory.
  */
 static const struct weir_handler *
-hold_whole(struct worker *k)
+hold_whole(struct handler_thread *k)
 {
 	const struct weir_handler *h = hold(k, k->message.type);
 
@@ -261,7 +268,7 @@ hold_whole(struct worker *k)
 }
 
 static void
-put_down(struct worker *k)
+put_down(struct handler_thread *k)
 {
 	release(k);
 	if (k->header.kind == KIND_PIECE)
@@ -270,7 +277,7 @@ put_down(struct worker *k)
 }
 
 static void
-dispatch_exclusive(struct worker *k, const struct weir_handler *h)
+dispatch_exclusive(struct handler_thread *k, const struct weir_handler *h)
 {
 	if (!exclusive_enter(k))
 		return;
@@ -287,7 +294,7 @@ dispatch_exclusive(struct worker *k, const struct weir_handler *h)
 }
 
 static inline void
-dispatch_to(struct worker *k, const struct weir_handler *h)
+dispatch_to(struct handler_thread *k, const struct weir_handler *h)
 {
 	if (weir_unlikely(!h))
 		unknown(k);
@@ -299,13 +306,13 @@ dispatch_to(struct worker *k, const struct weir_handler *h)
 }
 
 static inline void
-dispatch(struct worker *k)
+dispatch(struct handler_thread *k)
 {
 	dispatch_to(k, hold(k, k->message.type));
 }
 
 static void
-dispatch_whole(struct worker *k)
+dispatch_whole(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 
@@ -315,14 +322,14 @@ dispatch_whole(struct worker *k)
 }
 
 static void
-malformed(struct worker *k)
+malformed(struct handler_thread *k)
 {
 	count(&k->malformed);
 	lane_ended(k->lane, k->life, -EPROTO);
 }
 
 static void
-hello(struct worker *k, const uint8_t *data, uint32_t length)
+hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 {
 	struct weir_messenger *m = k->m;
 	struct lane *lane = k->lane;
@@ -346,7 +353,7 @@ hello(struct worker *k, const uint8_t *data, uint32_t length)
 }
 
 static void
-bye(struct worker *k)
+bye(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 
@@ -357,7 +364,7 @@ bye(struct worker *k)
 }
 
 static void
-pieces(struct worker *k, const uint8_t *data, uint32_t length)
+pieces(struct handler_thread *k, const uint8_t *data, uint32_t length)
 {
 	int rc = piece_take(k, data, length);
 
@@ -371,7 +378,7 @@ pieces(struct worker *k, const uint8_t *data, uint32_t length)
 
 /* Anything but a plain message that is whole. */
 static __attribute__((noinline)) void
-handle_other(struct worker *k)
+handle_other(struct handler_thread *k)
 {
 	struct message_header *h = &k->header;
 	uint32_t head = message_header_read(h, k->taken.data, k->taken.length);
@@ -402,7 +409,7 @@ handle_other(struct worker *k)
 }
 
 void
-message_handle(struct worker *k)
+message_handle(struct handler_thread *k)
 {
 	const uint8_t *data = k->taken.data;
 	uint32_t length = k->taken.length;
@@ -421,7 +428,7 @@ message_handle(struct worker *k)
 }
 
 unsigned
-messages_admitted(struct worker *k)
+messages_admitted(struct handler_thread *k)
 {
 	unsigned n = 0;
 	struct held *e;
@@ -437,7 +444,7 @@ messages_admitted(struct worker *k)
 }
 
 void
-message_broken(struct worker *k, uint16_t node, const struct assembly *a)
+message_broken(struct handler_thread *k, uint16_t node, const struct assembly *a)
 {
 	uint16_t type = a->pieces.header.type;
 	const struct weir_handler *h = hold(k, type);

@@ -3,7 +3,7 @@
 #ifndef WEIR_MESSAGE_HEADER_H
 #define WEIR_MESSAGE_HEADER_H
 
-#include "weir/message.h"
+#include "public.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Senders and their lanes: made by a thread's first message to a node, ended with either. */
-#include "message/internal.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "request.h"
+#include "room.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -12,14 +22,14 @@ __thread struct sender_latest sender_last;
 
 /* ---- senders ---- */
 
-/* One that a thread which has ended left behind on the same home. m->lock. */
+/* One that a thread which has ended left behind on the same worker. m->lock. */
 static struct sender *
 find_left(struct weir_messenger *m, const struct weir_thread *t)
 {
 	struct sender *s;
 
 	TAILQ_FOREACH(s, &m->senders, next)
-	if (s->home == t)
+	if (s->worker == t)
 		return s;
 	return NULL;
 }
@@ -69,7 +79,7 @@ sender_make(struct weir_messenger *m, int *rc)
 	memset(s, 0, sizeof(*s));
 	s->m = m;
 	s->index = m->sender_count;
-	s->home = t;
+	s->worker = t;
 	s->slot_free = UINT32_MAX;
 	SLIST_INIT(&s->spares);
 	TAILQ_INSERT_TAIL(&m->senders, s, next);
@@ -165,9 +175,9 @@ message_error(const struct weir_messenger *m, int rc)
 	}
 }
 
-/* m->lock and home. */
+/* m->lock and worker. */
 static struct lane *
-lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *home, struct sender *s,
+lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, struct sender *s,
 	  struct lane *lane)
 {
 	if (!lane) {
@@ -175,7 +185,7 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *home, st
 		if (!lane)
 			return NULL;
 		lane->m = m;
-		lane->home = home;
+		lane->worker = worker;
 		lane->sender = s;
 		lane->last = &lane->first;
 	}
@@ -238,7 +248,7 @@ start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 	if (k)
 		snprintf(a.service + strlen(a.service), sizeof(a.service) - strlen(a.service),
 			 ".%u", k);
-	return weir_conn_start(s->home, &a, &o, c);
+	return weir_conn_start(s->worker, &a, &o, c);
 }
 
 /* What proves to say BYE for the lane. */
@@ -260,7 +270,7 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 	struct weir_conn *c;
 	int rc;
 
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	if (!*page)
 		*page = calloc(NODE_PAGE, sizeof(**page));
 	rc = *page ? start(s, p, k, &c) : no_memory();
@@ -269,7 +279,7 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 	lane = SLIST_FIRST(&s->spares);
 	if (lane)
 		SLIST_REMOVE_HEAD(&s->spares, spare);
-	lane = lane_take(s->m, p, s->home, s, lane);
+	lane = lane_take(s->m, p, s->worker, s, lane);
 	if (!lane) {
 		weir_conn_close(c);
 		rc = no_memory();
@@ -287,12 +297,12 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 			p->named = weir_clock();
 	}
 out:
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 	return rc;
 }
 
 int
-lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
+lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 {
 	struct message_header h = hello_header(k->m);
 	struct iovec part = {&h, HEADER_LONG};
@@ -300,8 +310,8 @@ lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
 
 	if (lane)
 		SLIST_REMOVE_HEAD(&k->spares, spare);
-	weir_lock(k->home);
-	lane = lane_take(k->m, p, k->home, NULL, lane);
+	weir_lock(k->worker);
+	lane = lane_take(k->m, p, k->worker, NULL, lane);
 	if (lane) {
 		lane_attach(lane, c);
 		lane->greet = false;
@@ -309,7 +319,7 @@ lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
 	}
-	weir_unlock(k->home);
+	weir_unlock(k->worker);
 	if (!lane) {
 		weir_close(c);
 		return no_memory();
@@ -320,7 +330,7 @@ lane_accept(struct worker *k, struct peer *p, struct weir_conn *c)
 
 /* ---- ending ---- */
 
-/* Nobody uses its connection any more: closes that. m->lock and home. */
+/* Nobody uses its connection any more: closes that. m->lock and worker. */
 static void
 lane_close(struct lane *lane)
 {
@@ -349,8 +359,8 @@ lane_put_by(struct lane *lane, int status)
 		SLIST_INSERT_HEAD(&lane->sender->spares, lane, spare);
 	else
 		for (uint32_t i = 0; i < m->o.handler_threads; i++)
-			if (m->workers[i].home == lane->home)
-				SLIST_INSERT_HEAD(&m->workers[i].spares, lane, spare);
+			if (m->pool[i].worker == lane->worker)
+				SLIST_INSERT_HEAD(&m->pool[i].spares, lane, spare);
 }
 
 void
@@ -358,9 +368,9 @@ lane_end(struct lane *lane, int status)
 {
 	bool closed;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (!lane->conn) {
-		weir_unlock(lane->home);
+		weir_unlock(lane->worker);
 		return;
 	}
 	if (lane->sender) {
@@ -380,8 +390,8 @@ lane_end(struct lane *lane, int status)
 		lane_close(lane);
 	}
 	closed = !lane->conn;
-	weir_thread_wake(lane->home, NULL);
-	weir_unlock(lane->home);
+	weir_thread_wake(lane->worker, NULL);
+	weir_unlock(lane->worker);
 	if (closed)
 		lane_put_by(lane, status);
 }
@@ -405,10 +415,10 @@ lane_unpin(struct lane *lane)
 	uint64_t life = lane->life;
 	bool last;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	lane->pins--;
 	last = lane->doomed && !lane->pins && !lane->running;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	if (last)
 		lane_ended(lane, life, -ECONNRESET);
 }
@@ -418,12 +428,12 @@ lane_pin_reply(struct lane *lane, uint64_t life)
 {
 	int rc = -EHOSTUNREACH;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (lane->life == life && lane->conn && !lane->doomed) {
 		lane->pins++;
 		rc = 0;
 	}
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc ? weir_fail(rc, "who asked has gone; nothing is to be done") : 0;
 }
 
@@ -437,7 +447,7 @@ lane_greet(struct lane *lane)
 	int rc;
 
 	if (c->state == CONN_OPENING)
-		weir_drive(lane->home, NULL);
+		weir_drive(lane->worker, NULL);
 	if (c->state == CONN_OPENING)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)
@@ -456,7 +466,7 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 	uint64_t life = 0;
 	int rc = -ENOENT;
 
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	lane = sender_lane(s, node);
 	if (lane && lane->conn && !lane->doomed) {
 		*opened = lane->greet;
@@ -468,7 +478,7 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 			lane->pins++;
 		*out = lane;
 	}
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 	if (rc && rc != -ENOENT && rc != -EAGAIN)
 		lane_ended(lane, life, rc);
 	return rc;
@@ -539,7 +549,7 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	bool opened = false;
 	int rc;
 
-	weir_wait_init(&wait, s->home, timeout_ms);
+	weir_wait_init(&wait, s->worker, timeout_ms);
 	for (;;) {
 		rc = pin(s, node, lane, &opened);
 		if (rc == -ECONNREFUSED && one_thread(s, node))

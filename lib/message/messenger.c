@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messengers: opened, closed; what the program is told. */
 #define _GNU_SOURCE
-#include "message/internal.h"
+#include "messenger.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+#include "request.h"
+#include "room.h"
+#include "sender.h"
 
 #include "client/membarrier.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +111,8 @@ free_senders(struct weir_messenger *m)
 		free(s);
 	}
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		while ((lane = SLIST_FIRST(&m->workers[i].spares))) {
-			SLIST_REMOVE_HEAD(&m->workers[i].spares, spare);
+		while ((lane = SLIST_FIRST(&m->pool[i].spares))) {
+			SLIST_REMOVE_HEAD(&m->pool[i].spares, spare);
 			free_lane(lane);
 		}
 	}
@@ -114,7 +124,7 @@ messenger_free(struct weir_messenger *m)
 	free_senders(m);
 	free_peers(m);
 	handlers_free(m);
-	free(m->workers);
+	free(m->pool);
 	free(m->events);
 	pthread_key_delete(m->key);
 	pthread_cond_destroy(&m->changed);
@@ -174,14 +184,14 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	TAILQ_INIT(&m->room_admitted);
 	m->room_max = o->assembly_max ? o->assembly_max : room_for(o->message_max);
 	m->handlers = calloc(TYPES, sizeof(m->handlers[0]));
-	m->workers = aligned_alloc(64, m->o.handler_threads * sizeof(*m->workers));
-	if (!m->handlers || !m->workers || pthread_key_create(&m->key, sender_leave)) {
+	m->pool = aligned_alloc(64, m->o.handler_threads * sizeof(*m->pool));
+	if (!m->handlers || !m->pool || pthread_key_create(&m->key, sender_leave)) {
 		free(m->handlers);
-		free(m->workers);
+		free(m->pool);
 		free(m);
 		return NULL;
 	}
-	memset(m->workers, 0, m->o.handler_threads * sizeof(*m->workers));
+	memset(m->pool, 0, m->o.handler_threads * sizeof(*m->pool));
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->leaf, NULL);
 	pthread_condattr_init(&attr);
@@ -211,9 +221,9 @@ weir_messenger_open(struct weir *w, const struct weir_messenger_options *options
 	m = messenger_make(w, o);
 	if (!m)
 		return weir_fail(-ENOMEM, "no memory for a messenger; free some");
-	rc = workers_start(m);
+	rc = pool_start(m);
 	if (rc) {
-		workers_stop(m);
+		pool_stop(m);
 		messenger_free(m);
 		return rc;
 	}
@@ -271,7 +281,7 @@ weir_messenger_close(struct weir_messenger *m)
 		messenger_await(m);
 	}
 	pthread_mutex_unlock(&m->lock);
-	workers_stop(m);
+	pool_stop(m);
 	room_close(m);
 	pthread_mutex_lock(&m->lock);
 	end_all(m);
@@ -299,7 +309,7 @@ event_add(struct weir_messenger *m, const struct event *e)
 		m->event_room = room;
 	}
 	m->events[m->event_count++] = *e;
-	workers_call(m);
+	pool_call(m);
 }
 
 void
@@ -318,7 +328,7 @@ events_tell(struct weir_messenger *m)
 		const struct event *e = &events[i];
 
 		if (!e->link)
-			message_broken(&m->workers[0], e->node, &e->broken);
+			message_broken(&m->pool[0], e->node, &e->broken);
 		else if (m->o.link)
 			m->o.link(e->node, e->link, e->status, m->o.user);
 	}
@@ -334,7 +344,7 @@ weir_messenger_stats(const struct weir_messenger *messenger, struct weir_messeng
 	*stats = (struct weir_messenger_stats){0};
 	pthread_mutex_lock(&m->lock);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		struct worker *k = &m->workers[i];
+		struct handler_thread *k = &m->pool[i];
 
 		stats->handled += atomic_load_explicit(&k->handled, memory_order_relaxed);
 		stats->unknown += atomic_load_explicit(&k->unknown, memory_order_relaxed);

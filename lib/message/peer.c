@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Logical connections: one a node, made of lanes both ways. The least recently used one makes room;
- * a connection closes in order, in steps that the first worker takes.
+ * a connection closes in order, in steps that the first handler thread takes.
  */
-#include "message/internal.h"
+#include "peer.h"
+#include "lane.h"
+#include "pool.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -204,7 +211,7 @@ peer_lane_gone(struct lane *lane, int status)
 	else if (p->probe && TAILQ_FIRST(&p->lanes) == TAILQ_LAST(&p->lanes, lane_list))
 		lane_end(p->probe, 0); /* nobody is left to be asked about */
 	else if (p->stepping)
-		workers_call(lane->m);
+		pool_call(lane->m);
 }
 
 /*
@@ -258,7 +265,7 @@ peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 	p->deadline = weir_clock() + LEAVE_NS;
 	p->stepping = true;
 	TAILQ_INSERT_TAIL(&m->stepping, p, in_stepping);
-	workers_call(m);
+	pool_call(m);
 }
 
 static void
@@ -302,10 +309,10 @@ put_bye(struct lane *lane, uint64_t key)
 	const struct message_header bye = {.kind = KIND_BYE, .id = key};
 	int rc = -EAGAIN;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (lane->conn && !lane->doomed && !lane->greet)
 		rc = lane_put(lane, &bye);
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc != -EAGAIN;
 }
 
@@ -339,7 +346,7 @@ say_bye(struct peer *p)
 	return all;
 }
 
-/* None of our lanes leads there: the first worker makes one for the word. */
+/* None of our lanes leads there: the first handler thread makes one for the word. */
 static bool
 has_lane(struct weir_messenger *m, struct peer *p)
 {
@@ -348,7 +355,7 @@ has_lane(struct weir_messenger *m, struct peer *p)
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	if (lane->sender && lane != p->probe)
 		return true;
-	lane_make(m->workers[0].sender, p, false);
+	lane_make(m->pool[0].sender, p, false);
 	return false;
 }
 
@@ -362,10 +369,10 @@ open_lanes(struct peer *p)
 	{
 		if (!lane->sender || lane == p->probe)
 			continue;
-		weir_lock(lane->home);
+		weir_lock(lane->worker);
 		if (lane->conn && lane->greet)
 			lane_greet(lane);
-		weir_unlock(lane->home);
+		weir_unlock(lane->worker);
 	}
 }
 
@@ -548,9 +555,9 @@ look_lane(struct lane *lane)
 	if (!lane->conn || (weir_state(m->w) == WEIR_UP &&
 			    !atomic_load_explicit(&lane->conn->desc->status, memory_order_relaxed)))
 		return;
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	status = lane->conn->state == CONN_ENDED ? lane->conn->end : 0;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	if (status)
 		lane_end(lane, status);
 }
@@ -558,9 +565,9 @@ look_lane(struct lane *lane)
 static void
 look_sender(struct sender *s)
 {
-	weir_bias_lock_slow(&s->home->lock);
+	weir_bias_lock_slow(&s->worker->lock);
 	sender_take(s, NULL);
-	weir_bias_unlock_passing(&s->home->lock);
+	weir_bias_unlock_passing(&s->worker->lock);
 }
 
 /* Threads that don't look themselves. */
@@ -614,7 +621,7 @@ probe(struct weir_messenger *m, struct peer *p)
 	    (p->probed && now - p->probed < PROBE_NS) || weir_state(m->w) != WEIR_UP)
 		return;
 	p->probed = now;
-	lane_make(m->workers[0].sender, p, true);
+	lane_make(m->pool[0].sender, p, true);
 }
 
 void

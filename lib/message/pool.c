@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Workers: the threads that handlers run in. Each owns a home, on which the lanes that chose it
- * hang, and takes messages from the rings straight to their handlers. While one is in a handler for
- * long, the others take messages of its other lanes.
+ * The threads that handlers run in. Each owns a worker, on which the lanes that chose it hang, and
+ * takes messages from the rings straight to their handlers. While one is in a handler for long, the
+ * others take messages of its other lanes.
  */
-#include "message/internal.h"
+#include "pool.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "receive.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,13 +23,13 @@
 #define BATCH 64u
 #define STUCK_NS 1000000u /* in one batch for so long: others help */
 #define SHORT_RESTS 200	  /* ms in which a session that is over may leave something */
-#define GUARD_MS 4	  /* how often an idle worker looks after busy ones */
+#define GUARD_MS 4	  /* how often an idle handler thread looks after busy ones */
 #define GUARD_NS 100000000u
 
 /* ---- the message in hand ---- */
 
 static void
-home_lock(struct weir_thread *t, bool helps)
+worker_lock(struct weir_thread *t, bool helps)
 {
 	if (helps)
 		weir_bias_lock_slow(&t->lock);
@@ -29,7 +38,7 @@ home_lock(struct weir_thread *t, bool helps)
 }
 
 static void
-home_unlock(struct weir_thread *t, bool helps)
+worker_unlock(struct weir_thread *t, bool helps)
 {
 	if (helps)
 		weir_bias_unlock_passing(&t->lock);
@@ -37,9 +46,9 @@ home_unlock(struct weir_thread *t, bool helps)
 		weir_unlock(t);
 }
 
-/* Home locked. True: its lane was kept for us only. */
+/* Worker locked. True: its lane was kept for us only. */
 static inline bool
-finish(struct worker *k)
+finish(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 	struct weir_conn *c = lane->life == k->life ? lane->conn : NULL;
@@ -55,7 +64,7 @@ finish(struct worker *k)
 }
 
 static void
-put_down(struct worker *k, bool helps)
+put_down(struct handler_thread *k, bool helps)
 {
 	struct lane *lane = k->lane;
 	uint64_t life = k->life;
@@ -63,34 +72,34 @@ put_down(struct worker *k, bool helps)
 
 	if (!lane)
 		return;
-	home_lock(lane->home, helps);
+	worker_lock(lane->worker, helps);
 	last = finish(k);
-	home_unlock(lane->home, helps);
+	worker_unlock(lane->worker, helps);
 	if (last)
 		lane_ended(lane, life, -ECONNRESET);
 }
 
 void
-message_finish(struct worker *k)
+message_finish(struct handler_thread *k)
 {
 	put_down(k, false);
 }
 
-/* What the last message cost has to be told. Home locked by weir_bias_enter(). */
+/* What the last message cost has to be told. Worker locked by weir_bias_enter(). */
 static __attribute__((noinline, cold)) void
 tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
-	c->home->lock.held = seat;
+	c->worker->lock.held = seat;
 	weir_conn_consumed_slow(c);
 }
 
 /*
  * The common case: the lane's next message lies at the ring's head, small, and there is nothing
- * else to look at. The lane stays the worker's, so one visit to the home puts the last message down
- * and takes this one. False: not so, nothing has changed.
+ * else to look at. The lane stays the handler thread's, so one visit to the worker puts the last
+ * message down and takes this one. False: not so, nothing has changed.
  */
 static inline bool
-another(struct worker *k, struct weir_thread *t)
+another(struct handler_thread *k, struct weir_thread *t)
 {
 	struct lane *lane = k->lane;
 	uint32_t cost = k->taken.cost;
@@ -114,7 +123,7 @@ another(struct worker *k, struct weir_thread *t)
 
 /* Puts the last message down and takes the next one. */
 static inline int
-next(struct worker *k, struct weir_thread *t, bool helps)
+next(struct handler_thread *k, struct weir_thread *t, bool helps)
 {
 	struct take take;
 	struct lane *lane = k->lane;
@@ -124,9 +133,9 @@ next(struct worker *k, struct weir_thread *t, bool helps)
 
 	if (lane && !helps && another(k, t))
 		return TAKE_MESSAGE;
-	home_lock(t, helps);
+	worker_lock(t, helps);
 	last = lane && finish(k);
-	rc = home_take(t, k->buffer, false, &take);
+	rc = worker_take(t, k->buffer, false, &take);
 	if (rc == TAKE_MESSAGE) {
 		k->lane = take.lane;
 		k->life = take.life;
@@ -136,7 +145,7 @@ next(struct worker *k, struct weir_thread *t, bool helps)
 	}
 	if (weir_unlikely(rc == TAKE_MOVED && !LIST_EMPTY(&t->waiters)))
 		weir_thread_wake(t, NULL);
-	home_unlock(t, helps);
+	worker_unlock(t, helps);
 	if (weir_unlikely(last))
 		lane_ended(lane, life, -ECONNRESET);
 	if (weir_unlikely(rc == TAKE_ENDED))
@@ -146,29 +155,29 @@ next(struct worker *k, struct weir_thread *t, bool helps)
 
 /* ---- who looks after whom ---- */
 
-/* This worker was asleep and now is at work: another one shall notice if that takes long. */
+/* The handler thread was asleep and now is at work: another one shall notice if that takes long. */
 static void
-call_guard(struct worker *k)
+call_guard(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
-	struct worker *other = NULL;
+	struct handler_thread *other = NULL;
 
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		uint32_t asleep = atomic_load_explicit(&m->workers[i].asleep, memory_order_relaxed);
+		uint32_t asleep = atomic_load_explicit(&m->pool[i].asleep, memory_order_relaxed);
 
-		if (&m->workers[i] == k)
+		if (&m->pool[i] == k)
 			continue;
 		if (asleep == 1)
 			return;
 		if (asleep == 2)
-			other = &m->workers[i];
+			other = &m->pool[i];
 	}
 	if (other)
-		weir_nudge(other->home->nudge_fd);
+		weir_nudge(other->worker->nudge_fd);
 }
 
 static void
-set_since(struct worker *k, uint64_t since)
+set_since(struct handler_thread *k, uint64_t since)
 {
 	atomic_store_explicit(&k->since, since, memory_order_relaxed);
 	if (k->line)
@@ -176,7 +185,7 @@ set_since(struct worker *k, uint64_t since)
 }
 
 static void
-begin_batch(struct worker *k)
+begin_batch(struct handler_thread *k)
 {
 	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed);
 
@@ -189,7 +198,7 @@ begin_batch(struct worker *k)
 }
 
 static unsigned
-pump(struct worker *k, struct weir_thread *t, bool helps)
+pump(struct handler_thread *k, struct weir_thread *t, bool helps)
 {
 	unsigned n = 0, messages = 0;
 	int rc;
@@ -223,13 +232,13 @@ has_accepts(struct weir_thread *t)
 }
 
 static void
-accept_all(struct worker *k)
+accept_all(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_conn *c;
 
 	/* asked for more, one of a session that is over would listen in the next one */
-	while (k->listener && has_accepts(k->home) && !weir_accept(k->listener, 0, &c)) {
+	while (k->listener && has_accepts(k->worker) && !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 
 		pthread_mutex_lock(&m->lock);
@@ -246,7 +255,7 @@ accept_all(struct worker *k)
 
 /* Messages that waited for memory. */
 static unsigned
-go_on(struct worker *k)
+go_on(struct handler_thread *k)
 {
 	unsigned n;
 
@@ -258,35 +267,35 @@ go_on(struct worker *k)
 	return n;
 }
 
-/* Messages of workers that are in a handler for long. */
+/* Messages of handler threads that are in a handler for long. */
 static unsigned
-help(struct worker *k)
+help(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	unsigned n = 0;
 
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		struct worker *other = &m->workers[i];
+		struct handler_thread *other = &m->pool[i];
 		uint64_t since = atomic_load_explicit(&other->since, memory_order_relaxed);
 
 		if (other == k || !since || weir_clock() - since < STUCK_NS)
 			continue;
-		n += pump(k, other->home, true);
+		n += pump(k, other->worker, true);
 		accept_all(other);
 	}
 	return n;
 }
 
-/* How long an idle worker may sleep. */
+/* How long an idle handler thread may sleep. */
 static uint64_t
-nap_ms(struct worker *k, bool stepping)
+nap_ms(struct handler_thread *k, bool stepping)
 {
 	struct weir_messenger *m = k->m;
 	uint64_t now = weir_clock();
 	bool busy = false;
 
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		struct worker *other = &m->workers[i];
+		struct handler_thread *other = &m->pool[i];
 
 		if (other == k)
 			continue;
@@ -302,7 +311,7 @@ nap_ms(struct worker *k, bool stepping)
 /* ---- the threads ---- */
 
 static bool
-housekeeping(struct worker *k, uint64_t *due)
+housekeeping(struct handler_thread *k, uint64_t *due)
 {
 	struct weir_messenger *m = k->m;
 	bool stepping;
@@ -325,9 +334,9 @@ housekeeping(struct worker *k, uint64_t *due)
  * program closes the messenger.
  */
 static void
-rest(struct worker *k, struct weir_wait *wait)
+rest(struct handler_thread *k, struct weir_wait *wait)
 {
-	struct pollfd p = {.fd = k->home->nudge_fd, .events = POLLIN};
+	struct pollfd p = {.fd = k->worker->nudge_fd, .events = POLLIN};
 	bool early = k->rests < SHORT_RESTS;
 	uint64_t count;
 	ssize_t n = 0;
@@ -337,26 +346,26 @@ rest(struct worker *k, struct weir_wait *wait)
 	if (poll(&p, 1, early ? 1 : TICK_MS) > 0)
 		n = read(p.fd, &count, sizeof(count));
 	(void)n;
-	weir_wait_init(wait, k->home, TICK_MS);
+	weir_wait_init(wait, k->worker, TICK_MS);
 	wait->events = true;
 }
 
 static void
-work(struct worker *k)
+work(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_wait wait;
 	uint64_t due = 0;
 	uint32_t turns = 0;
 
-	weir_wait_init(&wait, k->home, TICK_MS);
+	weir_wait_init(&wait, k->worker, TICK_MS);
 	wait.events = true;
 	while (!atomic_load_explicit(&m->stop, memory_order_acquire)) {
 		bool stepping = false;
 		int rc;
-		unsigned n = pump(k, k->home, false) + go_on(k);
+		unsigned n = pump(k, k->worker, false) + go_on(k);
 
-		if (has_accepts(k->home))
+		if (has_accepts(k->worker))
 			accept_all(k);
 		if (!n)
 			n = help(k);
@@ -364,7 +373,7 @@ work(struct worker *k)
 			stepping = housekeeping(k, &due);
 		if (n) {
 			weir_wait_end(&wait);
-			weir_wait_init(&wait, k->home, TICK_MS);
+			weir_wait_init(&wait, k->worker, TICK_MS);
 			wait.events = true;
 			continue;
 		}
@@ -386,7 +395,7 @@ work(struct worker *k)
 
 /* A line of the arena's head for the thread. */
 static void
-take_line(struct worker *k)
+take_line(struct handler_thread *k)
 {
 	struct weir *w = k->m->w;
 	uint32_t used = atomic_load(&w->handler_lines), i;
@@ -401,7 +410,7 @@ take_line(struct worker *k)
 }
 
 static void
-give_line(struct worker *k)
+give_line(struct handler_thread *k)
 {
 	struct weir *w = k->m->w;
 	struct weir_arena_head *head = (struct weir_arena_head *)w->arena;
@@ -411,15 +420,15 @@ give_line(struct worker *k)
 }
 
 static int
-open_worker(struct worker *k)
+open_thread(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	struct weir_listen_options o = {.backlog = 4096};
 	char name[WEIR_SERVICE_MAX];
 	int rc = 0;
 
-	k->home = weir_thread_get(m->w);
-	if (!k->home)
+	k->worker = weir_thread_get(m->w);
+	if (!k->worker)
 		return weir_fail(-errno,
 				 "no resources for a handler thread: %s; raise the limit "
 				 "of open files",
@@ -436,9 +445,9 @@ open_worker(struct worker *k)
 	return weir_listen_with(m->w, name, &o, &k->listener);
 }
 
-/* A worker that helps looks at what belongs to others: none begins before all are there. */
+/* A handler thread that helps looks at what belongs to others: none begins before all are there. */
 static void
-started(struct worker *k, int rc)
+started(struct handler_thread *k, int rc)
 {
 	struct weir_messenger *m = k->m;
 
@@ -469,9 +478,9 @@ wait_for_all(struct weir_messenger *m)
 static void *
 run(void *arg)
 {
-	struct worker *k = arg;
+	struct handler_thread *k = arg;
 	struct weir_messenger *m = k->m;
-	int rc = open_worker(k);
+	int rc = open_thread(k);
 
 	started(k, rc);
 	if (!rc) {
@@ -485,14 +494,14 @@ run(void *arg)
 }
 
 void
-workers_call(struct weir_messenger *m)
+pool_call(struct weir_messenger *m)
 {
-	if (m->workers[0].home)
-		weir_nudge(m->workers[0].home->nudge_fd);
+	if (m->pool[0].worker)
+		weir_nudge(m->pool[0].worker->nudge_fd);
 }
 
 static int
-worker_start(struct worker *k)
+handler_thread_start(struct handler_thread *k)
 {
 	struct weir_messenger *m = k->m;
 	sigset_t all, before;
@@ -514,18 +523,18 @@ worker_start(struct worker *k)
 }
 
 int
-workers_start(struct weir_messenger *m)
+pool_start(struct weir_messenger *m)
 {
 	int rc = 0;
 
 	/* the others look at all of them */
 	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		m->workers[i].m = m;
-		m->workers[i].index = i;
-		atomic_store(&m->workers[i].asleep, 2);
+		m->pool[i].m = m;
+		m->pool[i].index = i;
+		atomic_store(&m->pool[i].asleep, 2);
 	}
 	for (uint32_t i = 0; i < m->o.handler_threads && !rc; i++)
-		rc = worker_start(&m->workers[i]);
+		rc = handler_thread_start(&m->pool[i]);
 	atomic_store_explicit(&m->stop, rc != 0, memory_order_relaxed);
 	pthread_mutex_lock(&m->lock);
 	m->begun = true;
@@ -535,13 +544,13 @@ workers_start(struct weir_messenger *m)
 }
 
 void
-workers_stop(struct weir_messenger *m)
+pool_stop(struct weir_messenger *m)
 {
 	atomic_store_explicit(&m->stop, 1, memory_order_release);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (m->workers[i].runs && m->workers[i].home)
-			weir_nudge(m->workers[i].home->nudge_fd);
+		if (m->pool[i].runs && m->pool[i].worker)
+			weir_nudge(m->pool[i].worker->nudge_fd);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (m->workers[i].runs)
-			pthread_join(m->workers[i].thread, NULL);
+		if (m->pool[i].runs)
+			pthread_join(m->pool[i].thread, NULL);
 }

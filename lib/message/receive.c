@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes in at a home. A message at the head of a ring goes from there to its handler, unless
+ * What comes in at a worker. A message at the head of a ring goes from there to its handler, unless
  * its lane has to wait: then it is put by, and reported again when the lane goes on.
  */
-#include "internal.h"
+#include "receive.h"
+#include "lane.h"
+#include "request.h"
+#include "sender.h"
+
+#include "client/thread.h"
+#include "stream/progress.h"
+
+#include <errno.h>
 
 #define RESPONSES_MAX 64u
 
 /* Something on a lane of ours: only responses, hello and what is short come this way. False: it is
- * malformed. Home locked. */
+ * malformed. Worker locked. */
 static bool
 outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 {
@@ -44,7 +52,7 @@ takeable(const struct lane *lane, bool mine)
 	return lane->sender || (!mine && !lane->running && !lane->first && !lane->doomed);
 }
 
-/* Takes c's next message. Home locked. TAKE_*. */
+/* Takes c's next message. Worker locked. TAKE_*. */
 static int
 take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 {
@@ -117,7 +125,7 @@ take_heads(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 	return TAKE_NOTHING;
 }
 
-/* What is reported of a lane. Home locked. */
+/* What is reported of a lane. Worker locked. */
 static int
 reported(struct weir_conn *c, uint8_t *buffer, struct take *out)
 {
@@ -185,7 +193,7 @@ lane_resume(struct lane *lane)
 }
 
 int
-home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
+worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 {
 	bool reports = !TAILQ_EMPTY(&t->ready);
 	int rc = TAKE_NOTHING;
@@ -209,12 +217,12 @@ home_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 void
 sender_take(struct sender *s, const struct weir_request *r)
 {
-	struct weir_thread *t = s->home;
+	struct weir_thread *t = s->worker;
 	struct take take;
 	bool moved = false;
 
 	for (uint32_t i = 0; i < RESPONSES_MAX && !(r && request_ended(r)); i++) {
-		int rc = home_take(t, s->buffer, true, &take);
+		int rc = worker_take(t, s->buffer, true, &take);
 
 		if (rc == TAKE_ENDED) {
 			/* who holds m->lock closes it: nothing waits for it any more */

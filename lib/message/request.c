@@ -3,8 +3,15 @@
  * Requests: each has a slot in the table of its sender, named with a generation in the id that goes
  * with it. A response whose generation is not the slot's is for a request that has ended.
  */
-#include "message/internal.h"
+#include "request.h"
+#include "lane.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+#include "stream/model.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 #define SLOTS_MIN 16u
@@ -30,7 +37,7 @@ inside(struct weir_request *r)
 	return (struct inside *)r->internal;
 }
 
-/* ---- slots; home locked ---- */
+/* ---- slots; worker locked ---- */
 
 static int
 slots_grow(struct sender *s)
@@ -176,7 +183,7 @@ requests_cancel(struct sender *s, uint32_t node)
 {
 	uint32_t n = 0;
 
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	for (uint32_t i = 0; i < s->slot_count; i++) {
 		struct weir_request *r = s->slots[i].request;
 
@@ -186,8 +193,8 @@ requests_cancel(struct sender *s, uint32_t node)
 		n++;
 	}
 	if (n)
-		weir_thread_wake(s->home, NULL);
-	weir_unlock(s->home);
+		weir_thread_wake(s->worker, NULL);
+	weir_unlock(s->worker);
 	return n;
 }
 
@@ -216,9 +223,9 @@ send_pinned(struct sender *s, struct lane *lane, struct weir_request *r, uint16_
 	struct iovec parts[2] = {{&h, HEADER_LONG}, *part};
 	int rc;
 
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	rc = slot_take(s, r, lane, &h.id);
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 	if (rc)
 		return rc;
 	rc = part->iov_len > WEIR_MESSAGE_WHOLE
@@ -226,10 +233,10 @@ send_pinned(struct sender *s, struct lane *lane, struct weir_request *r, uint16_
 		 : lane_send(lane, parts, 2, HEADER_LONG + part->iov_len, timeout_ms);
 	if (!rc)
 		return 0;
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	if (find(s, lane, h.id) == r)
 		request_end(s, r, rc, 0);
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 	return rc;
 }
 
@@ -254,7 +261,7 @@ start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, u
 	return rc ? message_error(m, rc) : 0;
 }
 
-/* Everything is ready for a small one. -EAGAIN: not so. Home locked. */
+/* Everything is ready for a small one. -EAGAIN: not so. Worker locked. */
 static int
 start_fast(struct sender *s, struct weir_request *r, uint16_t type, const void *buf,
 	   uint32_t length)
@@ -295,12 +302,12 @@ weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t no
 	    (struct inside){.sender = s, .buffer = response, .size = size, .state = STATE_WAITING};
 	rc = -EAGAIN;
 	if (length <= WEIR_INLINE_SMALL - HEADER_LONG) {
-		weir_lock(s->home);
+		weir_lock(s->worker);
 		rc = start_fast(s, r, type, buf, (uint32_t)length);
 		if (rc)
 			atomic_store_explicit(&inside(r)->state, STATE_WAITING,
 					      memory_order_relaxed);
-		weir_unlock(s->home);
+		weir_unlock(s->worker);
 	}
 	if (rc)
 		rc = start_slow(m, s, r, type, buf, length, send_timeout_ms);
@@ -323,11 +330,11 @@ look(struct sender *s, const struct weir_request *r)
 {
 	bool done;
 
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	if (!request_ended(r))
 		sender_take(s, r);
 	done = request_ended(r);
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 	return done;
 }
 
@@ -335,12 +342,12 @@ look(struct sender *s, const struct weir_request *r)
 static void
 give_up(struct sender *s, struct weir_request *r, int status)
 {
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	if (!request_ended(r)) {
 		request_end(s, r, status, 0);
-		weir_thread_wake(s->home, NULL);
+		weir_thread_wake(s->worker, NULL);
 	}
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 }
 
 static int
@@ -386,7 +393,7 @@ weir_request_wait(struct weir_request *r, int timeout_ms)
 		return weir_gone(s->m->w);
 	if (timeout_ms == -1)
 		timeout_ms = (int)s->m->o.request_timeout_ms;
-	weir_wait_init(&wait, s->home, timeout_ms < 0 ? -1 : timeout_ms);
+	weir_wait_init(&wait, s->worker, timeout_ms < 0 ? -1 : timeout_ms);
 	while (!look(s, r)) {
 		rc = weir_wait_next(&wait);
 		if (rc)

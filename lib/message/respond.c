@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Responses: sent on the lane that the request came on, without waiting. */
-#include "message/internal.h"
+#include "lane.h"
 
+#include "client/reason.h"
+#include "client/thread.h"
+#include "stream/model.h"
+
+#include <errno.h>
 #include <stdlib.h>
 
 static int
@@ -103,12 +108,12 @@ respond_locked(const struct weir_reply *reply, struct message_header *h, const v
 	struct lane *lane = (struct lane *)(uintptr_t)reply->internal[0];
 	int rc;
 
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	if (lane->life != reply->internal[1] || !lane->conn || lane->doomed)
 		rc = weir_fail(-EHOSTUNREACH, "who asked has gone; nothing is to be done");
 	else
 		rc = respond(lane, h, buf, length);
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	return rc;
 }
 

@@ -4,7 +4,15 @@
  * that each one that has begun can become whole. All have `assembly_max` together, those of one
  * node half of that. A message that finds no room waits, and its lane for it; the others go on.
  */
-#include "message/internal.h"
+#include "room.h"
+#include "handle.h"
+#include "lane.h"
+#include "peer.h"
+#include "pool.h"
+
+#include "client/thread.h"
+
+#include <errno.h>
 
 static uint64_t
 share(const struct weir_messenger *m)
@@ -64,7 +72,7 @@ take_admitted(struct weir_messenger *m)
 }
 
 int
-room_take(struct worker *k, uint64_t bytes)
+room_take(struct handler_thread *k, uint64_t bytes)
 {
 	struct weir_messenger *m = k->m;
 	struct lane *lane = k->lane;
@@ -91,9 +99,9 @@ room_take(struct worker *k, uint64_t bytes)
 	TAILQ_INSERT_TAIL(&m->room_waiting, e, next);
 	admit(m);
 	pthread_mutex_unlock(&m->leaf);
-	weir_lock(lane->home);
+	weir_lock(lane->worker);
 	ends = lane->life == life && lane->doomed;
-	weir_unlock(lane->home);
+	weir_unlock(lane->worker);
 	if (ends) /* who ended it came before it waited */
 		room_forget(lane, life);
 	return -EAGAIN;
@@ -115,7 +123,7 @@ room_give(struct lane *lane)
 	news = !TAILQ_EMPTY(&m->room_admitted);
 	pthread_mutex_unlock(&m->leaf);
 	if (news)
-		workers_call(m);
+		pool_call(m);
 }
 
 struct held *
@@ -149,7 +157,7 @@ room_forget(struct lane *lane, uint64_t life)
 	}
 	pthread_mutex_unlock(&m->leaf);
 	if (e)
-		workers_call(m);
+		pool_call(m);
 }
 
 bool
@@ -166,7 +174,7 @@ room_wanted(struct weir_messenger *m, const struct peer *p)
 void
 room_close(struct weir_messenger *m)
 {
-	struct worker *k = &m->workers[0];
+	struct handler_thread *k = &m->pool[0];
 	struct held *e;
 
 	pthread_mutex_lock(&m->leaf);

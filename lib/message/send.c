@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sending messages: small ones under their home's lock alone, which is free for its owner. */
-#include "message/internal.h"
+/* Sending messages: small ones under their worker's lock alone, which is free for its owner. */
+#include "lane.h"
+#include "sender.h"
 
+#include "client/reason.h"
+#include "client/thread.h"
+#include "stream/model.h"
+
+#include <errno.h>
 #include <sched.h>
 
 static int
@@ -107,7 +113,7 @@ put_shared(struct sender *s, uint16_t node, uint16_t type, const void *buf, uint
 	struct lane *lane;
 	int rc = -EAGAIN;
 
-	weir_lock(s->home);
+	weir_lock(s->worker);
 	lane = sender_lane(s, node);
 	if (lane && !lane->greet && weir_put_ready(lane->conn)) {
 		lane_used(lane);
@@ -117,7 +123,7 @@ put_shared(struct sender *s, uint16_t node, uint16_t type, const void *buf, uint
 			weir_put_ring(lane->conn->pipe);
 		rc = 0;
 	}
-	weir_unlock(s->home);
+	weir_unlock(s->worker);
 	return rc;
 }
 
@@ -132,7 +138,7 @@ weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const 
 
 	if (weir_unlikely(!s || length > WEIR_INLINE_SMALL - HEADER_SHORT))
 		return send_slow(m, node, type, buf, length, timeout_ms);
-	seat = weir_bias_enter(&s->home->lock);
+	seat = weir_bias_enter(&s->worker->lock);
 	if (weir_unlikely(!seat))
 		return put_shared(s, node, type, buf, (uint32_t)length)
 			   ? send_slow(m, node, type, buf, length, timeout_ms)

@@ -2,6 +2,8 @@
 /* What engines send: messages, and events of connections, listeners and nodes. */
 #include "model.h"
 
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 #define BUDGET 128u
@@ -22,7 +24,7 @@ weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t
 {
 	if (weir_unlikely(WEIR_PLACE_REGION(place)))
 		return weir_posted(c, number, place, length);
-	return arena_data(c->home->w, place, length);
+	return arena_data(c->worker->w, place, length);
 }
 
 /* Number of the message at the ring's head, of which the slot has the low bits. */
@@ -40,7 +42,7 @@ head_ok(struct weir_channel *ch, const struct weir_head *h)
 
 	if (h->op == WEIR_OP_INLINE)
 		return h->length <= WEIR_INLINE_MAX;
-	return WEIR_PLACE_REGION(place) || arena_data(ch->pipe.home->w, place, h->length);
+	return WEIR_PLACE_REGION(place) || arena_data(ch->pipe.worker->w, place, h->length);
 }
 
 /* ... whether it can be c's. */
@@ -68,7 +70,7 @@ park(struct weir_conn *c, const struct weir_head *h)
 			return false;
 		weir_ring_pop(r, weir_slots_inline(h->length));
 	} else {
-		p = weir_parked_new(c->home, 0);
+		p = weir_parked_new(c->worker, 0);
 		if (!p)
 			return false;
 		p->kind = WEIR_PLACE_REGION(place) ? PARKED_POSTED : PARKED_PLACE;
@@ -111,7 +113,7 @@ static bool
 message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *want)
 {
 	bool stale;
-	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
+	struct weir_conn *c = weir_conn_find(ch->pipe.worker, h->vqpn, &stale);
 
 	if (!head_ok(ch, h)) { /* the data plane is mistaken */
 		weir_ring_pop(&ch->pipe.rx, 1);
@@ -135,11 +137,11 @@ message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *wa
 static void
 accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot_accept *a)
 {
-	struct weir_thread *t = ch->pipe.home;
+	struct weir_thread *t = ch->pipe.worker;
 	struct weir_listener *l;
 	struct weir_conn *c;
 
-	LIST_FOREACH(l, &t->listening, in_home)
+	LIST_FOREACH(l, &t->listening, in_worker)
 	if (l->id == a->listener)
 		break;
 	c = l ? weir_conn_new(t, ch, h->vqpn, h->length) : NULL;
@@ -241,14 +243,14 @@ static void
 event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot *s)
 {
 	bool stale;
-	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
+	struct weir_conn *c = weir_conn_find(ch->pipe.worker, h->vqpn, &stale);
 
 	switch (h->op) {
 	case WEIR_OP_ACCEPTED:
 		accepted(ch, h, &s->accept);
 		return;
 	case WEIR_OP_NODE:
-		node_event(ch->pipe.home, (uint16_t)s->value, s->status);
+		node_event(ch->pipe.worker, (uint16_t)s->value, s->status);
 		return;
 	}
 	if (!c)
@@ -331,7 +333,7 @@ weir_channel_drive(struct weir_channel *ch, struct weir_conn *want)
 void
 weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn)
 {
-	struct weir_thread *t = ch->pipe.home;
+	struct weir_thread *t = ch->pipe.worker;
 
 	if (weir_likely(!weir_conn_vqpn_taken(t, vqpn)))
 		return;

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections: made, found by vQPN, ended, freed; what they have to report. */
-#include "stream/conn.h"
+#include "conn.h"
 
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/thread.h"
 #include "ipc/wire.h"
 
 #include <stdlib.h>
@@ -45,7 +49,7 @@ weir_conn_vqpn_taken(struct weir_thread *t, uint32_t vqpn)
 void
 weir_conn_forget(struct weir_conn *c)
 {
-	struct weir_vqpn_entry *e = entry(c->home, c->vqpn);
+	struct weir_vqpn_entry *e = entry(c->worker, c->vqpn);
 
 	if (e->conn == c)
 		e->conn = NULL;
@@ -95,7 +99,7 @@ weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uin
 		free(c);
 		return NULL;
 	}
-	c->home = c->reporter = t;
+	c->worker = c->reporter = t;
 	c->life = t->life;
 	c->channel = ch;
 	c->pipe = &ch->pipe;
@@ -134,7 +138,7 @@ weir_conn_map(struct weir_conn *c)
 
 	if (c->pipe)
 		return 0;
-	rc = weir_segment_get(c->home, c->segment_id, c->side, &seg);
+	rc = weir_segment_get(c->worker, c->segment_id, c->side, &seg);
 	if (rc)
 		return rc;
 	join_segment(c, seg);
@@ -149,7 +153,7 @@ weir_conn_find_segment(struct weir_conn *c)
 {
 	struct weir_segment *seg;
 
-	LIST_FOREACH(seg, &c->home->segments, next)
+	LIST_FOREACH(seg, &c->worker->segments, next)
 	if (seg->id == c->segment_id && seg->side == c->side)
 		join_segment(c, seg);
 }
@@ -162,7 +166,7 @@ leave_lists(struct weir_conn *c)
 		atomic_fetch_sub_explicit(&c->foreign->conns, 1, memory_order_relaxed);
 	c->foreign = NULL;
 	if (c->on_blocked)
-		TAILQ_REMOVE(&c->home->blocked, c, in_blocked);
+		TAILQ_REMOVE(&c->worker->blocked, c, in_blocked);
 	if (c->cramped) /* only when all end: else it has ended, or was closed, before */
 		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
 	weir_control_answered(c);
@@ -186,9 +190,9 @@ give_memory(struct weir_conn *c, uint64_t upto)
 		uint64_t value = b->ring[b->head++ & (b->room - 1)].value;
 
 		if (value & NOTE_REGION)
-			weir_region_drop(c->home->w->region[value & ~NOTE_REGION]);
+			weir_region_drop(c->worker->w->region[value & ~NOTE_REGION]);
 		else
-			weir_heap_give(c->home, (uint32_t)value);
+			weir_heap_give(c->worker, (uint32_t)value);
 	}
 }
 
@@ -203,7 +207,7 @@ free_notes(struct weir_conn *c)
 void
 weir_conn_free(struct weir_conn *c)
 {
-	struct weir_thread *t = c->home;
+	struct weir_thread *t = c->worker;
 
 	t->closing -= c->state == CONN_CLOSING && !c->never_opened;
 	weir_again_forget(c);
@@ -251,8 +255,8 @@ weir_conn_failed(const struct weir_conn *c, int rc)
 		return weir_fail(rc, "the data plane is gone; weir_reattach() when it is back, "
 				     "then connect again");
 	case -ECONNABORTED:
-		if (weir_loss(c->home->w) == rc)
-			return weir_gone(c->home->w);
+		if (weir_loss(c->worker->w) == rc)
+			return weir_gone(c->worker->w);
 		return weir_fail(rc,
 				 "an operator has ended the connection (weirctl evict); connect "
 				 "again if you may");
@@ -308,7 +312,7 @@ weir_conn_close(struct weir_conn *c)
 {
 	bool ended = c->state == CONN_ENDED || c->ending;
 
-	weir_conn_bind_to(c, c->home, NULL);
+	weir_conn_bind_to(c, c->worker, NULL);
 	weir_conn_unready(c);
 	weir_park_clear(c);
 	weir_posts_free(c);
@@ -320,7 +324,7 @@ weir_conn_close(struct weir_conn *c)
 		weir_conn_free(c);
 		return;
 	}
-	c->home->closing++;
+	c->worker->closing++;
 	weir_control_uncramp(c);
 	/* the rest of a message goes first; weir_tails_push() closes then */
 	if (!c->tail_kept)
@@ -386,7 +390,7 @@ weir_conn_report(struct weir_conn *c, uint8_t pending)
 	if (c->queued || c->state == CONN_CLOSING || c->listener)
 		return;
 	c->queued = true;
-	if (weir_likely(r == c->home)) {
+	if (weir_likely(r == c->worker)) {
 		TAILQ_INSERT_TAIL(&r->ready, c, in_ready);
 		return;
 	}
@@ -404,7 +408,7 @@ weir_conn_unready(struct weir_conn *c)
 	if (!c->queued)
 		return;
 	c->queued = false;
-	if (r == c->home) {
+	if (r == c->worker) {
 		TAILQ_REMOVE(&r->ready, c, in_ready);
 		return;
 	}

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Inside the stream model: connections, listeners, messages that were taken out of a ring before
- * anybody asked for them. All of it is protected by the lock of the connection's home.
+ * anybody asked for them. All of it is protected by the lock of the connection's worker.
  */
 #ifndef WEIR_STREAM_CONN_H
 #define WEIR_STREAM_CONN_H
 
-#include "client/internal.h"
+#include "client/segment.h"
+#include "client/session.h"
 
 #include <errno.h>
 
@@ -29,7 +30,7 @@ struct weir_parked {
 	uint32_t cost;		/* still to be counted as consumed */
 	uint64_t at;		/* place, or span */
 	struct weir_pipe *pipe; /* PLACE, SPAN: where it came in */
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	LIST_ENTRY(weir_parked) in_loans; /* while the program has it */
 	uint8_t bytes[];
 };
@@ -85,7 +86,7 @@ struct weir_lane;
 struct weir_conn {
 	/* what every message touches */
 	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	struct weir_life *life;
 	uint32_t vqpn;		 /* ours */
 	uint32_t send_vqpn;	 /* what goes into slots that we write */
@@ -105,7 +106,7 @@ struct weir_conn {
 	/* the rest */
 	bool local;	 /* its bytes go by a segment */
 	bool queued;	 /* on a list of ready ones */
-	bool on_blocked; /* on its home's list */
+	bool on_blocked; /* on its worker's list */
 	bool cramped;	 /* on its channel's list */
 	bool want_heap;	 /* blocked for want of send blocks */
 	bool end_held;	 /* CLOSED has come: goes when our CLOSE is written */
@@ -138,9 +139,9 @@ struct weir_conn {
 	uint8_t *tail;
 	uint32_t tail_length, tail_at;
 	bool tail_lent;			/* tail is the memory of a caller who waits */
-	bool tail_kept;			/* there is a tail, on its home's list */
+	bool tail_kept;			/* there is a tail, on its worker's list */
 	struct weir_thread *reporter;	/* whose weir_poll() tells of it */
-	struct weir_foreign *foreign;	/* reporter's entry for our home, if they differ */
+	struct weir_foreign *foreign;	/* reporter's entry for our worker, if they differ */
 	struct weir_listener *listener; /* not accepted yet */
 	struct weir_again *again;	/* how it is made again; NULL: never */
 	bool trying;			/* it is a try, and not the program's yet */
@@ -153,20 +154,20 @@ struct weir_conn {
 };
 
 struct weir_listener {
-	struct weir_thread *home;
+	struct weir_thread *worker;
 	struct weir_listener *face; /* the program's handle: the first one, maybe this */
 	/* which one took this one's place after the data plane had gone; NULL: none. Written once,
 	 * under the handle's renew_lock, read by all */
 	_Atomic(struct weir_listener *) now;
-	int error; /* why none could. Home */
-	bool left; /* does not count among its home's users any more */
+	int error; /* why none could. Worker */
+	bool left; /* does not count among its worker's users any more */
 	char service[WEIR_SERVICE_MAX];
 	uint32_t backlog, flags;
 	uint32_t id;
-	bool queued;		       /* on its home's list of those with something to report */
+	bool queued;		       /* on its worker's list of those with something to report */
 	TAILQ_HEAD(, weir_conn) conns; /* not accepted yet */
 	TAILQ_ENTRY(weir_listener) in_accepts;
-	LIST_ENTRY(weir_listener) in_home;
+	LIST_ENTRY(weir_listener) in_worker;
 };
 
 /* The 16 bytes before a slot's data, copied once. */
@@ -215,8 +216,8 @@ void weir_conn_ended(struct weir_conn *c, uint32_t status);
 int weir_conn_failed(const struct weir_conn *c, int rc);
 /* Something to report. */
 void weir_conn_report(struct weir_conn *c, uint8_t pending);
-/* Reports to another thread from now on; `foreign`: that thread's entry for the home, NULL: to its
- * home. */
+/* Reports to another thread from now on; `foreign`: that thread's entry for the worker, NULL: to
+ * its worker. */
 void weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter,
 		       struct weir_foreign *foreign);
 /* No longer reports anything. */
@@ -227,11 +228,11 @@ void weir_conn_completed(struct weir_conn *c, uint64_t upto);
 void weir_conn_delivered(struct weir_conn *c);
 int weir_notes_room(struct weir_notes *n);
 void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
-/* Closes; the program's handle is invalid from now on. Home locked. */
+/* Closes; the program's handle is invalid from now on. Worker locked. */
 void weir_conn_close(struct weir_conn *c);
 
 /* ---- progress.c ---- */
-/* Calls f, which may free it, for each connection of a home. Home locked. */
+/* Calls f, which may free it, for each connection of a worker. Worker locked. */
 void weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c));
 
 /* ---- control.c ---- */
@@ -268,7 +269,7 @@ void weir_posts_free(struct weir_conn *c);
 uint8_t *weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
 /* Takes the message at the ring's head into the connection's queue. 0, -EPROTO, -ENOMEM. */
 int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
-/* The data plane is gone: takes in what its engine kept beside the ring. Home locked. */
+/* The data plane is gone: takes in what its engine kept beside the ring. Worker locked. */
 void weir_channel_salvage(struct weir_channel *ch);
 /* The data plane is gone: waits a moment until c has ended, with all that came. False: it has not.
  */
@@ -348,7 +349,7 @@ int weir_again_wanted(struct weir_conn *c, const struct weir_address *address,
 void weir_again_opened(struct weir_conn *c);
 /* It has ended with this status and the program is about to be told: is it made again, by t? */
 bool weir_again_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie);
-/* A try has something to report. True: nothing to the program, and it may be gone. Home locked. */
+/* A try has something to report. True: nothing to the program, it may be gone. Worker locked. */
 bool weir_again_tried(struct weir_thread *t, struct weir_conn *c);
 /* Tries what is due. Fills in up to n events, of those that were given up. How many. */
 unsigned weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n);
@@ -371,7 +372,7 @@ void weir_table_follow(struct weir_thread *t, struct weir_thread *p);
 /* ---- listen.c ---- */
 /* A connection has left the listener's queue. */
 void weir_listener_took(struct weir_listener *l);
-/* Frees it with what waits in it; the data plane knows already, or is gone. Home locked. */
+/* Frees it with what waits in it; the data plane knows already, or is gone. Worker locked. */
 void weir_listener_free(struct weir_listener *l);
 /* The listeners of p, and of the caller's objects before that, listen again, on t, its own. */
 void weir_listeners_follow(struct weir_thread *t, struct weir_thread *p);

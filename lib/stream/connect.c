@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connecting, closing, and what belongs to a connection as a whole. */
-#include "stream/model.h"
-#include "stream/send.h"
-#include "stream/service.h"
+#include "model.h"
+#include "progress.h"
+#include "send.h"
+#include "service.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 /* By any channel, or by one to the engine that the data plane names: only its port gets there. */
 static int
@@ -28,7 +32,7 @@ ask(struct weir_thread *t, struct weir_session_msg *m, struct weir_session_msg *
 				  "release of both");
 }
 
-/* Home locked: nobody else may see its events before it is in the table. */
+/* Worker locked: nobody else may see its events before it is in the table. */
 int
 weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		const struct weir_connect_options *o, struct weir_conn **conn)
@@ -77,8 +81,8 @@ opened(struct weir_conn *c)
 {
 	int rc = -EAGAIN;
 
-	weir_lock(c->home);
-	weir_drive(c->home, NULL);
+	weir_lock(c->worker);
+	weir_drive(c->worker, NULL);
 	if (c->state == CONN_OPEN)
 		rc = 0;
 	else if (c->state == CONN_ENDED)
@@ -89,7 +93,7 @@ opened(struct weir_conn *c)
 		if (!c->pending)
 			weir_conn_unready(c);
 	}
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -99,7 +103,7 @@ finish(struct weir_conn *c, int timeout_ms)
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, c->home, timeout_ms);
+	weir_wait_init(&wait, c->worker, timeout_ms);
 	while ((rc = opened(c)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
@@ -222,8 +226,8 @@ weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 int
 weir_conn_mtu(const struct weir_conn *c)
 {
-	if (weir_state(c->home->w) == WEIR_FORKED)
-		return weir_gone(c->home->w);
+	if (weir_state(c->worker->w) == WEIR_FORKED)
+		return weir_gone(c->worker->w);
 	if (c->state == CONN_OPENING)
 		return -EAGAIN;
 	return c->mtu ? c->mtu : (int)WEIR_STREAM_MESSAGE_MAX;
@@ -234,9 +238,9 @@ weir_close(struct weir_conn *c)
 {
 	struct weir_thread *t;
 
-	if (!c || weir_state(c->home->w) == WEIR_FORKED)
+	if (!c || weir_state(c->worker->w) == WEIR_FORKED)
 		return;
-	t = c->home;
+	t = c->worker;
 	weir_lock(t);
 	weir_conn_close(c);
 	weir_drive_leave(t);
@@ -251,20 +255,21 @@ weir_conn_bind(struct weir_conn *c)
 	struct weir_foreign *f = NULL;
 	struct weir_thread *t;
 
-	if (weir_state(c->home->w) != WEIR_UP)
-		return weir_gone(c->home->w);
-	t = weir_thread_get(c->home->w);
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
+	t = weir_thread_get(c->worker->w);
 	if (t)
-		weir_thread_rouse(t); /* a home that was not armed with the others may join them */
-	if (t && t != c->home)
-		f = weir_thread_add_foreign(t, c->home);
-	if (!t || (t != c->home && !f))
+		weir_thread_rouse(
+		    t); /* a worker that was not armed with the others may join them */
+	if (t && t != c->worker)
+		f = weir_thread_add_foreign(t, c->worker);
+	if (!t || (t != c->worker && !f))
 		return weir_fail(
 		    -errno, "the connection cannot be bound: %s; raise the limit of open files",
 		    strerror(errno));
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	weir_conn_bind_to(c, t, f);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	return 0;
 }
 
@@ -283,8 +288,8 @@ weir_conn_user(const struct weir_conn *c)
 int
 weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local)
 {
-	if (weir_state(c->home->w) == WEIR_FORKED)
-		return weir_gone(c->home->w);
+	if (weir_state(c->worker->w) == WEIR_FORKED)
+		return weir_gone(c->worker->w);
 	if (c->state == CONN_OPENING)
 		return -EAGAIN;
 	if (local)

@@ -6,6 +6,9 @@
  */
 #include "conn.h"
 
+#include "client/channel.h"
+#include "client/thread.h"
+
 /* In tx, or in the ring of returns. */
 static bool
 put(struct weir_channel *ch, struct weir_ring *r, const struct weir_slot *from)
@@ -41,7 +44,8 @@ void
 weir_control_release(struct weir_channel *ch, weir_place place)
 {
 	/* the data plane would have to be mistaken to give out more places than there are */
-	if (WEIR_PLACE_REGION(place) || ch->release_count > ch->pipe.home->w->geometry.recv_blocks)
+	if (WEIR_PLACE_REGION(place) ||
+	    ch->release_count > ch->pipe.worker->w->geometry.recv_blocks)
 		return;
 	ch->release[ch->release_count++] = place;
 	ch->pipe.empty = 0; /* told when nothing else comes */

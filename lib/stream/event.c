@@ -4,7 +4,11 @@
  * no scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program do
  * so.
  */
-#include "stream/conn.h"
+#include "conn.h"
+#include "progress.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <sys/epoll.h>
 #include <time.h>
@@ -114,9 +118,9 @@ put_nodes(struct batch *b, struct weir_thread *t)
 	}
 }
 
-/* Home locked. */
+/* Worker locked. */
 static void
-put_home(struct batch *b, struct weir_thread *t)
+put_worker(struct batch *b, struct weir_thread *t)
 {
 	struct weir_conn *c;
 
@@ -155,11 +159,11 @@ put_foreign(struct batch *b, struct weir_thread *t)
 
 		if (!c)
 			return;
-		weir_lock(c->home);
+		weir_lock(c->worker);
 		c->queued = false;
 		if (!put_conn(b, c))
 			weir_conn_report(c, 0);
-		weir_unlock(c->home);
+		weir_unlock(c->worker);
 	}
 }
 
@@ -181,7 +185,7 @@ put_changes(struct batch *b, struct weir_thread *t)
 	b->left -= n;
 }
 
-/* An object of an earlier session never has anything to report again. Home locked. */
+/* An object of an earlier session never has anything to report again. Worker locked. */
 static bool
 is_spent(const struct weir_thread *p)
 {
@@ -202,12 +206,12 @@ put_formers(struct batch *b, struct weir_thread *t)
 
 	LIST_FOREACH(f, &t->foreign, next)
 	{
-		struct weir_thread *p = f->home;
+		struct weir_thread *p = f->worker;
 
 		if (!f->own || !atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue;
 		weir_lock(p);
-		put_home(b, p);
+		put_worker(b, p);
 		if (is_spent(p)) {
 			t->formers--;
 			atomic_store_explicit(&f->conns, 0, memory_order_relaxed);
@@ -229,15 +233,15 @@ collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 		put_tries(&b, t);
 	weir_lock(t);
 	weir_drive(t, NULL);
-	put_home(&b, t);
+	put_worker(&b, t);
 	weir_unlock(t);
 	if (weir_unlikely(t->table))
 		put_changes(&b, t);
 	LIST_FOREACH(f, &t->foreign, next)
 	{
-		weir_lock(f->home);
-		weir_drive(f->home, NULL);
-		weir_unlock(f->home);
+		weir_lock(f->worker);
+		weir_drive(f->worker, NULL);
+		weir_unlock(f->worker);
 	}
 	if (weir_unlikely(atomic_load_explicit(&t->foreign_count, memory_order_relaxed)))
 		put_foreign(&b, t);
@@ -421,7 +425,7 @@ anything(struct weir_thread *t)
 	bool found = has_news(t);
 
 	LIST_FOREACH(f, &t->foreign, next)
-	if (has_news(f->home) && f->own)
+	if (has_news(f->worker) && f->own)
 		found = true;
 	return found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed) ||
 	       (t->table && weir_nodes_any(t));
@@ -435,7 +439,7 @@ ignore_end(struct weir_thread *t)
 
 	weir_thread_forget_socket(t);
 	LIST_FOREACH(f, &t->foreign, next)
-	epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->home->rings_fd, NULL);
+	epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
 }
 
 int

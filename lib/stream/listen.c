@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening and accepting. */
-#include "stream/model.h"
-#include "stream/service.h"
+#include "conn.h"
+#include "progress.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +25,7 @@ get_channels(struct weir_thread *t, struct weir_session_msg *m)
 	return 0;
 }
 
-/* Home locked. */
+/* Worker locked. */
 static int
 start(struct weir_thread *t, struct weir_listener *l)
 {
@@ -37,7 +41,7 @@ start(struct weir_thread *t, struct weir_listener *l)
 	if (rc)
 		return rc;
 	l->id = r.listening.listener;
-	LIST_INSERT_HEAD(&t->listening, l, in_home);
+	LIST_INSERT_HEAD(&t->listening, l, in_worker);
 	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
 	return 0;
 }
@@ -51,7 +55,7 @@ make(struct weir_thread *t, const char *service, const struct weir_listen_option
 
 	if (!l)
 		return weir_fail(-ENOMEM, "no memory for a listener; free some");
-	l->home = t;
+	l->worker = t;
 	l->face = l;
 	l->backlog = o->backlog;
 	l->flags = o->flags;
@@ -101,7 +105,7 @@ static void
 report(struct weir_listener *l)
 {
 	if (!l->queued)
-		TAILQ_INSERT_TAIL(&l->home->accepts, l, in_accepts);
+		TAILQ_INSERT_TAIL(&l->worker->accepts, l, in_accepts);
 	l->queued = true;
 }
 
@@ -118,17 +122,17 @@ follow(struct weir_thread *t, struct weir_listener *l)
 	rc = make(t, l->service, &o, &n);
 	if (weir_is_loss(rc) || rc == -ETIMEDOUT)
 		return rc; /* the next one is asked */
-	weir_lock(l->home);
+	weir_lock(l->worker);
 	l->error = rc;
 	if (rc) {
 		report(l); /* accept tells why */
 	} else {
 		n->face = l->face;
 		l->left = true;
-		atomic_fetch_sub_explicit(&l->home->users, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&l->worker->users, 1, memory_order_relaxed);
 		atomic_store(&l->now, n);
 	}
-	weir_unlock(l->home);
+	weir_unlock(l->worker);
 	return rc;
 }
 
@@ -138,7 +142,7 @@ next_to_follow(struct weir_thread *p)
 	struct weir_listener *l;
 
 	weir_lock(p);
-	LIST_FOREACH(l, &p->listening, in_home)
+	LIST_FOREACH(l, &p->listening, in_worker)
 	if (!atomic_load(&l->now) && !l->error)
 		break;
 	weir_unlock(p);
@@ -166,7 +170,7 @@ weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
 	/* of before that, if the data plane went again before they could */
 	LIST_FOREACH(f, &t->foreign, next)
 	if (f->own)
-		follow_all(t, f->home);
+		follow_all(t, f->worker);
 	pthread_mutex_unlock(lock);
 }
 
@@ -177,7 +181,7 @@ weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
 static struct weir_listener *
 successor(struct weir_listener *l, int *rc)
 {
-	struct weir *w = weir_now(l->home->w);
+	struct weir *w = weir_now(l->worker->w);
 	struct weir_thread *t;
 
 	*rc = weir_state(w) == WEIR_UP ? 0 : weir_gone(w);
@@ -206,7 +210,7 @@ weir_listen(struct weir *w, const char *service, unsigned backlog, struct weir_l
 void
 weir_listener_took(struct weir_listener *l)
 {
-	struct weir_arena_head *head = (struct weir_arena_head *)l->home->w->arena;
+	struct weir_arena_head *head = (struct weir_arena_head *)l->worker->w->arena;
 
 	/* the data plane counts from here how many wait */
 	if (!l->left)
@@ -217,7 +221,7 @@ weir_listener_took(struct weir_listener *l)
 static int
 try_accept(struct weir_listener *l, struct weir_conn **conn)
 {
-	struct weir_thread *t = l->home;
+	struct weir_thread *t = l->worker;
 	struct weir_conn *c;
 	int rc;
 
@@ -253,7 +257,7 @@ accept_on(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, l->home, timeout_ms);
+	weir_wait_init(&wait, l->worker, timeout_ms);
 	while ((rc = try_accept(l, conn)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
@@ -268,8 +272,8 @@ weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 {
 	int rc;
 
-	if (weir_state(l->home->w) == WEIR_FORKED)
-		return weir_gone(l->home->w);
+	if (weir_state(l->worker->w) == WEIR_FORKED)
+		return weir_gone(l->worker->w);
 	/* of an earlier session: first what had come before that ended */
 	while (weir_is_loss(rc = accept_on(l, timeout_ms, conn))) {
 		l = successor(l, &rc);
@@ -279,11 +283,11 @@ weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 	return rc;
 }
 
-/* Home locked. */
+/* Worker locked. */
 void
 weir_listener_free(struct weir_listener *l)
 {
-	struct weir_thread *t = l->home;
+	struct weir_thread *t = l->worker;
 	struct weir_conn *c;
 
 	while ((c = TAILQ_FIRST(&l->conns))) {
@@ -294,7 +298,7 @@ weir_listener_free(struct weir_listener *l)
 	}
 	if (l->queued)
 		TAILQ_REMOVE(&t->accepts, l, in_accepts);
-	LIST_REMOVE(l, in_home);
+	LIST_REMOVE(l, in_worker);
 	if (!l->left)
 		atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);
 	free(l);
@@ -304,7 +308,7 @@ static void
 close_one(struct weir_listener *l)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_UNLISTEN), r;
-	struct weir_thread *t = l->home;
+	struct weir_thread *t = l->worker;
 	int fds[WEIR_SESSION_FDS];
 
 	m.listening.listener = l->id;
@@ -321,7 +325,7 @@ weir_listener_close(struct weir_listener *l)
 {
 	struct weir_listener *now;
 
-	if (!l || weir_state(l->home->w) == WEIR_FORKED)
+	if (!l || weir_state(l->worker->w) == WEIR_FORKED)
 		return;
 	for (; l; l = now) {
 		now = atomic_load(&l->now);

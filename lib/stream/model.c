@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages from several places, and messages that are consumed later than they are received. */
-#include "stream/model.h"
+#include "model.h"
+#include "send.h"
 
-#include "stream/send.h"
+#include "client/reason.h"
 
 #include <stdlib.h>
 
@@ -34,7 +35,7 @@ send_gathered(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 	return rc;
 }
 
-/* In pieces, as far as there is room; the rest is the connection's from then on. Home locked. */
+/* In pieces, as far as there is room; the rest is the connection's from then on. Worker locked. */
 static int
 send_gathered_now(struct weir_conn *c, struct weir_message_out *m)
 {

@@ -2,11 +2,12 @@
 /*
  * What other models need of streams, below the public calls: messages out of a ring before it is
  * asked whose they are, counted as consumed when the model says so; messages with a head in front.
- * The caller has locked the connection's home where that is said.
+ * The caller has locked the connection's worker where that is said.
  */
 #ifndef WEIR_STREAM_MODEL_H
 #define WEIR_STREAM_MODEL_H
 
+#include "client/channel.h"
 #include "stream/conn.h"
 
 #include <sys/uio.h>
@@ -21,13 +22,13 @@ struct weir_taken {
 
 /*
  * Takes the next message of c: a small one at the ring's head is copied to buf (WEIR_INLINE_MAX
- * bytes, aligned to 16), others are lent. 0, -EAGAIN, or how the connection ended. Home locked.
+ * bytes, aligned to 16), others are lent. 0, -EAGAIN, or how the connection ended. Worker locked.
  */
 int weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken);
-/* The message was dealt with; `c`: its connection, NULL if that is gone. Home locked. */
+/* The message was dealt with; `c`: its connection, NULL if that is gone. Worker locked. */
 void weir_taken_done(struct weir_conn *c, struct weir_taken *taken);
 
-/* Takes in what lies at the ring's head, an event or a message for later. False: it stays. Home
+/* Takes in what lies at the ring's head, an event or a message for later. False: it stays. Worker
  * locked. */
 bool weir_channel_step(struct weir_channel *ch);
 
@@ -39,10 +40,10 @@ int weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 int weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
 		    int timeout_ms);
 
-/* The same without waiting. Home locked. */
+/* The same without waiting. Worker locked. */
 int weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length);
 
-/* Whether a small message of any length can be put now. Home locked. */
+/* Whether a small message of any length can be put now. Worker locked. */
 static inline bool
 weir_put_ready(const struct weir_conn *c)
 {
@@ -56,7 +57,7 @@ weir_put_ready(const struct weir_conn *c)
 /*
  * A small message with a head of 8 or 16 bytes in front, when weir_put_ready(). `head_length` and
  * `slots` (1 or 2, as the two lengths want) are known when it is compiled. True: the other end
- * sleeps, weir_put_ring() has to follow. Home locked.
+ * sleeps, weir_put_ring() has to follow. Worker locked.
  */
 static inline __attribute__((always_inline)) bool
 weir_put_headed(struct weir_conn *c, const void *head, uint32_t head_length, const void *buf,
@@ -88,18 +89,18 @@ weir_put_headed(struct weir_conn *c, const void *head, uint32_t head_length, con
 	return weir_unlikely(weir_pipe_asleep(p));
 }
 
-/* The other end sleeps. True: it was rung before, and waits for this very CPU. Home locked. */
+/* The other end sleeps. True: it was rung before, and waits for this very CPU. Worker locked. */
 bool weir_put_ring(struct weir_pipe *p);
 
 /*
  * A small message with an id in its head, if everything is ready for it: 0; else -EAGAIN, and
- * weir_send_parts() knows why. `length` <= WEIR_INLINE_SMALL - 16. Home locked.
+ * weir_send_parts() knows why. `length` <= WEIR_INLINE_SMALL - 16. Worker locked.
  */
 int weir_send_headed(struct weir_conn *c, const void *head, const void *buf, uint32_t length);
 
 /*
  * As weir_take() for a small message of c that lies at the ring's head, when nothing else is to be
- * looked at. False: not so. Home locked.
+ * looked at. False: not so. Worker locked.
  */
 static inline __attribute__((always_inline)) bool
 weir_take_small(struct weir_conn *c, uint8_t *buf, struct weir_taken *taken)

@@ -4,8 +4,14 @@
  * has changed, and beside each node what the thread was told last. An event is the difference, so
  * that a thread which takes none for long needs no more memory than the table.
  */
-#include "stream/service.h"
-#include "stream/conn.h"
+#include "conn.h"
+#include "progress.h"
+#include "service.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/thread.h"
+#include "ipc/services.h"
 
 #include <errno.h>
 #include <stdlib.h>

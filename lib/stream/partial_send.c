@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Local messages too large for the byte area at once go in pieces. What has found no room yet is
- * the connection's tail: it is pushed by whichever call next makes progress on the home, by the
+ * the connection's tail: it is pushed by whichever call next makes progress on the worker, by the
  * watcher thread if none does.
  */
 #include "conn.h"
+
+#include "client/thread.h"
 
 #include <stdlib.h>
 
@@ -52,10 +54,10 @@ weir_tail_push(struct weir_conn *c)
 void
 weir_tail_keep(struct weir_conn *c, uint8_t *data, bool lent)
 {
-	struct weir *w = c->home->w;
+	struct weir *w = c->worker->w;
 
 	if (!c->tail_kept)
-		TAILQ_INSERT_TAIL(&c->home->tails, c, in_tails);
+		TAILQ_INSERT_TAIL(&c->worker->tails, c, in_tails);
 	c->tail = data;
 	c->tail_lent = lent;
 	/* what the caller lent it pushes itself */
@@ -69,7 +71,7 @@ weir_tail_drop(struct weir_conn *c)
 {
 	if (!c->tail_kept)
 		return;
-	TAILQ_REMOVE(&c->home->tails, c, in_tails);
+	TAILQ_REMOVE(&c->worker->tails, c, in_tails);
 	if (!c->tail_lent)
 		free(c->tail);
 	c->tail = NULL;

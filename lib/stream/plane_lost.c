@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the data plane, on a home. What lies whole in its rings is taken in, then its
+ * The end of the data plane, on a worker. What lies whole in its rings is taken in, then its
  * connections end with weir_loss(). A local peer may have written until it noticed the end itself:
  * it says so in the segment, and what it wrote before counts as delivered, so it is waited for. One
  * that doesn't in time is told that nothing is taken in any more.
  */
 #include "conn.h"
+#include "progress.h"
 
+#include "client/channel.h"
 #include "client/membarrier.h"
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <time.h>
 
@@ -24,20 +28,20 @@ end_one(struct weir_conn *c)
 {
 	c->never_opened = true; /* nobody is told of a close any more */
 	if (c->state == CONN_CLOSING) {
-		c->home->closing--; /* counted when it was closed */
+		c->worker->closing--; /* counted when it was closed */
 		weir_conn_free(c);
 		return;
 	}
 	if (!is_open(c))
 		return;
 	if (c->local && c->pipe) { /* may still receive */
-		c->send_error = weir_loss(c->home->w);
+		c->send_error = weir_loss(c->worker->w);
 		if (c->blocked)
 			weir_conn_report(c, PENDING_WRITABLE);
 		c->blocked = false;
 		return;
 	}
-	weir_conn_ended(c, (uint32_t)-weir_loss(c->home->w));
+	weir_conn_ended(c, (uint32_t)-weir_loss(c->worker->w));
 }
 
 void
@@ -76,13 +80,13 @@ static void
 end_segment(struct weir_segment *seg)
 {
 	struct weir_conn *c, *next;
-	uint32_t status = (uint32_t)-weir_loss(seg->pipe.home->w);
+	uint32_t status = (uint32_t)-weir_loss(seg->pipe.worker->w);
 
 	for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
 		next = TAILQ_NEXT(c, in_segment);
 		if (is_open(c) && !c->ending)
 			weir_segment_finish(c, status);
-		if (is_open(c) && c->home->w->late)
+		if (is_open(c) && c->worker->w->late)
 			weir_conn_ended(c, status); /* for want of memory to take all in */
 	}
 }
@@ -132,10 +136,10 @@ weir_conn_await_end(struct weir_conn *c)
 	uint64_t end = weir_clock() + AWAIT_NS;
 	bool open = true;
 
-	while (c->home->w->watched && open && weir_clock() < end) {
-		weir_lock(c->home);
+	while (c->worker->w->watched && open && weir_clock() < end) {
+		weir_lock(c->worker);
 		open = is_open(c);
-		weir_unlock(c->home);
+		weir_unlock(c->worker);
 		if (open)
 			nanosleep(&nap, NULL);
 	}

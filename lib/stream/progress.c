@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Progress of a home: what every call does besides its own work. */
+/* Progress of a worker: what every call does besides its own work. */
+#include "progress.h"
 #include "conn.h"
+
+#include "client/channel.h"
+#include "client/wait.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -8,6 +8,9 @@
 #include "model.h"
 #include "service.h"
 
+#include "client/reason.h"
+#include "client/wait.h"
+
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -298,7 +301,7 @@ weir_agains_free(struct weir_thread *t)
 int
 weir_reconnect_cancel(struct weir *w, uint64_t cookie)
 {
-	struct weir_thread *t, *home;
+	struct weir_thread *t, *worker;
 	struct weir_again *a;
 
 	w = weir_now(w);
@@ -313,12 +316,12 @@ weir_reconnect_cancel(struct weir *w, uint64_t cookie)
 					  "nothing is to be cancelled");
 	LIST_REMOVE(a, next);
 	if (a->trial) {
-		home = a->trial->home;
-		weir_lock(home);
+		worker = a->trial->worker;
+		weir_lock(worker);
 		a->trial->again = NULL;
 		a->trial->trying = false;
 		weir_conn_close(a->trial);
-		weir_unlock(home);
+		weir_unlock(worker);
 	}
 	free(a);
 	return 0;

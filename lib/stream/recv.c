@@ -3,7 +3,11 @@
  * Receiving. A message at the head of the ring is copied straight to the caller; what lies before
  * it for other connections is parked with them.
  */
-#include "stream/model.h"
+#include "model.h"
+#include "progress.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 #include <time.h>
 
@@ -25,7 +29,7 @@ is_mine(const struct weir_conn *c, const struct weir_head *h)
 static unsigned
 drive_for(struct weir_conn *c)
 {
-	struct weir_thread *t = c->home;
+	struct weir_thread *t = c->worker;
 	struct weir_pipe *p = c->pipe;
 	unsigned n;
 
@@ -233,7 +237,7 @@ nothing(struct weir_conn *c, int rc)
 			weir_conn_unready(c);
 	}
 	if (rc == -ENODEV)
-		return weir_gone(c->home->w);
+		return weir_gone(c->worker->w);
 	if (rc != -EAGAIN)
 		return weir_conn_failed(c, rc);
 	if (c->pipe->burst >= STREAM_BURST && c->pipe->caught_up != c->pipe->rx.pos)
@@ -273,7 +277,7 @@ look_out(const struct weir_conn *c, uint32_t looks)
 {
 	const struct weir_ring *r = &c->pipe->rx, *events = &c->channel->pipe.rx;
 
-	if (c->queue || !c->home->lock.held)
+	if (c->queue || !c->worker->lock.held)
 		return;
 	while (looks-- && !weir_ring_peek(r) && !weir_ring_peek(events))
 		weir_pause();
@@ -284,9 +288,9 @@ locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 {
 	int rc;
 
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	rc = try_recv(c, buf, size, length);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -319,7 +323,7 @@ wait_next(struct weir_wait *wait)
 	static const struct timespec nap = {.tv_nsec = 200000};
 	int rc = weir_wait_next(wait);
 
-	if (weir_likely(!weir_is_loss(rc)) || !wait->home->w->watched || wait->ends++ == ENDS_MAX)
+	if (weir_likely(!weir_is_loss(rc)) || !wait->worker->w->watched || wait->ends++ == ENDS_MAX)
 		return rc;
 	nanosleep(&nap, NULL);
 	return 0;
@@ -331,15 +335,15 @@ recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, c->home, timeout_ms);
+	weir_wait_init(&wait, c->worker, timeout_ms);
 	do {
 		rc = wait_next(&wait);
 		if (rc)
 			break;
-		weir_lock(c->home);
+		weir_lock(c->worker);
 		look_out(c, wait.looks);
 		rc = take_small(c, buf, size, length) ? 0 : try_recv(c, buf, size, length);
-		weir_unlock(c->home);
+		weir_unlock(c->worker);
 	} while (rc == -EAGAIN);
 	weir_wait_end(&wait);
 	if (weir_is_loss(rc) && weir_conn_await_end(c))
@@ -353,7 +357,7 @@ recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	int rc;
 
 	if (weir_unlikely(weir_conn_life(c) == WEIR_FORKED))
-		return weir_gone(c->home->w);
+		return weir_gone(c->worker->w);
 	rc = locked_recv(c, buf, size, length);
 	if (weir_likely(rc != -EAGAIN))
 		return rc;
@@ -368,7 +372,7 @@ recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 static __attribute__((noinline)) int
 tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
-	c->home->lock.held = seat;
+	c->worker->lock.held = seat;
 	weir_conn_consumed_slow(c);
 	weir_bias_leave(seat);
 	return 0;
@@ -401,7 +405,7 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	struct weir_head h;
 
 	if (weir_unlikely(weir_conn_life(c) != WEIR_UP ||
-			  !(seat = weir_bias_enter(&c->home->lock))))
+			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return recv_slow(c, buf, size, length, timeout_ms);
 	if (weir_likely(c->state == CONN_OPEN && !c->queue)) {
 		s = weir_ring_peek(&c->pipe->rx);
@@ -437,7 +441,7 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **o
 		rc = weir_segment_take_piece(c, h);
 		return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
 	}
-	p = weir_parked_new(c->home, 0);
+	p = weir_parked_new(c->worker, 0);
 	if (!p)
 		return -ENOMEM;
 	rc = weir_area_arrived(seg, offset, h->length, &p->at);
@@ -514,7 +518,7 @@ lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_parke
 			continue;
 		if (!rc) {
 			c->received++;
-			LIST_INSERT_HEAD(&c->home->loans, *p, in_loans);
+			LIST_INSERT_HEAD(&c->worker->loans, *p, in_loans);
 		}
 		return rc;
 	}
@@ -560,9 +564,9 @@ locked_loan(struct weir_conn *c, struct weir_loan *loan)
 {
 	int rc;
 
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	rc = try_loan(c, loan);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -572,9 +576,9 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 	struct weir_wait wait;
 	int rc;
 
-	if (weir_state(c->home->w) == WEIR_FORKED)
-		return weir_gone(c->home->w);
-	weir_wait_init(&wait, c->home, timeout_ms);
+	if (weir_state(c->worker->w) == WEIR_FORKED)
+		return weir_gone(c->worker->w);
+	weir_wait_init(&wait, c->worker, timeout_ms);
 	while ((rc = locked_loan(c, loan)) == -EAGAIN) {
 		rc = wait_next(&wait);
 		if (rc)
@@ -598,7 +602,7 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	if (!p || weir_state(w) == WEIR_FORKED)
 		return;
 	*loan = (struct weir_loan){0};
-	t = p->home;
+	t = p->worker;
 	weir_lock(t);
 	cost = p->cost;
 	c = weir_conn_find(t, p->vqpn, &stale);

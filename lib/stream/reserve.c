@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Zero-copy send: the program writes a message into the send heap and commits it. */
-#include "stream/send.h"
+#include "send.h"
+
+#include "client/reason.h"
+#include "client/wait.h"
 
 /* Where a local peer will read it. -EBUSY: not possible now. */
 static int
@@ -25,7 +28,7 @@ reserve_area(struct weir_conn *c, uint32_t length, void **buf)
 static int
 reserve_heap(struct weir_conn *c, uint32_t length, void **buf)
 {
-	struct weir_thread *t = c->home;
+	struct weir_thread *t = c->worker;
 	uint32_t first;
 
 	/* completions give memory back */
@@ -44,7 +47,7 @@ reserve_heap(struct weir_conn *c, uint32_t length, void **buf)
 static int
 try_reserve(struct weir_conn *c, size_t length, void **buf)
 {
-	struct weir_thread *t = c->home;
+	struct weir_thread *t = c->worker;
 	int rc;
 
 	if (weir_state(t->w) != WEIR_UP)
@@ -70,14 +73,14 @@ weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf
 	struct weir_wait wait;
 	int rc;
 
-	if (weir_state(c->home->w) != WEIR_UP)
-		return weir_gone(c->home->w);
-	if (length > WEIR_STREAM_MESSAGE_MAX || !weir_heap_fits(c->home->w, (uint32_t)length))
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
+	if (length > WEIR_STREAM_MESSAGE_MAX || !weir_heap_fits(c->worker->w, (uint32_t)length))
 		return weir_fail(-EMSGSIZE, "a message of %zu bytes is larger than %s", length,
 				 length > WEIR_STREAM_MESSAGE_MAX
 				     ? "messages may be; send it in parts"
 				     : "the arena; attach with a larger one");
-	weir_wait_init(&wait, c->home, timeout_ms);
+	weir_wait_init(&wait, c->worker, timeout_ms);
 	while ((rc = try_reserve(c, length, buf)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
@@ -100,7 +103,7 @@ block_of(const struct weir *w, const void *buf)
 	return (uint32_t)(at / WEIR_BLOCK_SIZE);
 }
 
-/* Whether buf is the connection's place in the byte area. Home locked. */
+/* Whether buf is the connection's place in the byte area. Worker locked. */
 static bool
 in_area(const struct weir_conn *c, const void *buf)
 {
@@ -117,17 +120,17 @@ reserved_bytes(const struct weir_conn *c, struct weir_message_out *m)
 	uint64_t bytes = 0;
 
 	m->block = WEIR_BLOCK_NONE;
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	m->in_place = in_area(c, m->data);
 	if (m->in_place)
 		bytes = WEIR_SEGMENT_OF(c->pipe)->reserved_bytes;
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	if (m->in_place)
 		return bytes;
-	m->block = block_of(c->home->w, m->data);
+	m->block = block_of(c->worker->w, m->data);
 	return m->block == WEIR_BLOCK_NONE
 		   ? 0
-		   : (uint64_t)c->home->w->heap.run[m->block] * WEIR_BLOCK_SIZE;
+		   : (uint64_t)c->worker->w->heap.run[m->block] * WEIR_BLOCK_SIZE;
 }
 
 int
@@ -138,8 +141,8 @@ weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, 
 	uint64_t most;
 	int rc;
 
-	if (weir_state(c->home->w) != WEIR_UP)
-		return weir_gone(c->home->w);
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
 	most = reserved_bytes(c, &m);
 	if (!most || length > most)
 		return weir_fail(-EINVAL,
@@ -159,20 +162,20 @@ weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, 
 void
 weir_send_abandon(struct weir_conn *c, void *buf)
 {
-	struct weir *w = c->home->w;
+	struct weir *w = c->worker->w;
 	uint32_t block;
 
 	if (weir_state(w) == WEIR_FORKED)
 		return;
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	if (in_area(c, buf)) {
 		WEIR_SEGMENT_OF(c->pipe)->reserver = NULL;
 	} else {
 		block = block_of(w, buf);
 		if (block != WEIR_BLOCK_NONE)
-			weir_heap_give(c->home, block);
+			weir_heap_give(c->worker, block);
 	}
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	if (weir_unlikely(weir_state(w) != WEIR_UP))
 		weir_threads_shed(w);
 }

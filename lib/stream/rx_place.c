@@ -6,6 +6,10 @@
  */
 #include "conn.h"
 
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 static struct weir_post *
@@ -76,7 +80,7 @@ weir_posted(struct weir_conn *c, uint64_t number, weir_place place, uint32_t len
 	return post->data;
 }
 
-/* Home locked. */
+/* Worker locked. */
 static int
 post(struct weir_conn *c, uint8_t *buf, size_t size, uint64_t cookie, struct weir_region *r)
 {
@@ -101,7 +105,7 @@ post(struct weir_conn *c, uint8_t *buf, size_t size, uint64_t cookie, struct wei
 int
 weir_recv_into(struct weir_conn *c, void *buf, size_t size, uint64_t cookie)
 {
-	struct weir *w = c->home->w;
+	struct weir *w = c->worker->w;
 	struct weir_region *r;
 	int rc;
 
@@ -114,15 +118,15 @@ weir_recv_into(struct weir_conn *c, void *buf, size_t size, uint64_t cookie)
 	if (!r)
 		return weir_fail(-EINVAL, "not inside one region that was adopted with "
 					  "WEIR_ADOPT_RECV; adopt it");
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	rc = post(c, buf, size, cookie, r);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	if (rc)
 		weir_region_drop(r);
 	return rc;
 }
 
-/* The memory of the next message: 0, or -EINVAL. Home locked. */
+/* The memory of the next message: 0, or -EINVAL. Worker locked. */
 static int
 next_post(struct weir_conn *c, struct weir_post *out)
 {
@@ -140,10 +144,10 @@ next_post(struct weir_conn *c, struct weir_post *out)
 static void
 received(struct weir_conn *c)
 {
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	if (c->posts)
 		forget(c);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 }
 
 int
@@ -154,10 +158,10 @@ weir_recv_placed(struct weir_conn *c, struct weir_placed *placed, int timeout_ms
 
 	*placed = (struct weir_placed){0};
 	if (weir_conn_life(c) == WEIR_FORKED)
-		return weir_gone(c->home->w);
-	weir_lock(c->home);
+		return weir_gone(c->worker->w);
+	weir_lock(c->worker);
 	rc = next_post(c, &post);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	if (rc)
 		return rc;
 	rc = weir_recv(c, post.data, post.size, &placed->length, timeout_ms);

@@ -5,6 +5,9 @@
  */
 #include "conn.h"
 
+#include "client/channel.h"
+#include "client/thread.h"
+
 #include <stdlib.h>
 
 /* By size: of what waits few cache lines are touched. Many small ones may wait at a time. */
@@ -31,7 +34,7 @@ weir_parked_new(struct weir_thread *t, uint32_t length)
 		if (!p)
 			return NULL;
 	}
-	*p = (struct weir_parked){.length = length, .class = k, .kind = PARKED_BYTES, .home = t};
+	*p = (struct weir_parked){.length = length, .class = k, .kind = PARKED_BYTES, .worker = t};
 	p->data = p->bytes;
 	return p;
 }
@@ -39,7 +42,7 @@ weir_parked_new(struct weir_thread *t, uint32_t length)
 void
 weir_parked_free(struct weir_parked *p)
 {
-	struct weir_thread *t = p->home;
+	struct weir_thread *t = p->worker;
 
 	switch (p->kind) {
 	case PARKED_BUFFER:
@@ -66,7 +69,7 @@ weir_parked_free(struct weir_parked *p)
 struct weir_parked *
 weir_park_inline(struct weir_conn *c, const struct weir_head *h)
 {
-	struct weir_parked *p = weir_parked_new(c->home, h->length);
+	struct weir_parked *p = weir_parked_new(c->worker, h->length);
 
 	if (!p)
 		return NULL;
@@ -139,6 +142,6 @@ weir_conn_consumed_slow(struct weir_conn *c)
 	}
 	if (c->consumed - c->returned >= c->due_at ||
 	    weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)) ||
-	    c->home->armed) /* another thread's work: who sleeps doesn't tell */
+	    c->worker->armed) /* another thread's work: who sleeps doesn't tell */
 		weir_segment_tell(seg);
 }

@@ -3,7 +3,11 @@
  * What a dead data plane leaves besides what lies in its rings: messages that are complete for
  * their senders and that its engine kept in the session's memory for want of room in the ring.
  */
-#include "stream/model.h"
+#include "conn.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/thread.h"
 
 struct chain {
 	uint64_t block; /* from the arena's start */
@@ -69,7 +73,7 @@ gather(const struct weir *w, struct chain *at, const struct weir_slot *slot, uin
 static struct weir_parked *
 next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
 {
-	struct weir_thread *t = ch->pipe.home;
+	struct weir_thread *t = ch->pipe.worker;
 	const struct weir_slot *slot = next_slot(t->w, at);
 	struct weir_parked *p;
 
@@ -97,7 +101,7 @@ static bool
 append(struct weir_channel *ch, const struct weir_head *h, struct weir_parked *p)
 {
 	bool stale;
-	struct weir_conn *c = weir_conn_find(ch->pipe.home, h->vqpn, &stale);
+	struct weir_conn *c = weir_conn_find(ch->pipe.worker, h->vqpn, &stale);
 
 	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe ||
 	    !is_next(c, h))
@@ -119,7 +123,7 @@ append(struct weir_channel *ch, const struct weir_head *h, struct weir_parked *p
 void
 weir_channel_salvage(struct weir_channel *ch)
 {
-	const struct weir *w = ch->pipe.home->w;
+	const struct weir *w = ch->pipe.worker->w;
 	const struct weir_channel_head *head =
 	    (const void *)(w->arena + weir_arena_channel(&w->geometry, ch->index));
 	struct weir_parked *p;

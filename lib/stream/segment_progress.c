@@ -5,6 +5,9 @@
  */
 #include "conn.h"
 
+#include "client/channel.h"
+#include "client/wait.h"
+
 #include <stdlib.h>
 
 #define BUDGET 64u
@@ -93,7 +96,7 @@ static int
 park_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
 	   const struct piece *piece)
 {
-	struct weir_parked *p = weir_parked_new(c->home, h->length);
+	struct weir_parked *p = weir_parked_new(c->worker, h->length);
 	uint64_t span;
 	int rc;
 
@@ -116,7 +119,7 @@ park_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head
 static int
 park_assembled(struct weir_conn *c)
 {
-	struct weir_parked *p = weir_parked_new(c->home, 0);
+	struct weir_parked *p = weir_parked_new(c->worker, 0);
 
 	if (!p)
 		return -ENOMEM;
@@ -245,7 +248,7 @@ unknown(struct weir_segment *seg)
 
 	if (!seg->unknown_since)
 		seg->unknown_since = now;
-	return now - seg->unknown_since > UNKNOWN_NS && !any_event(seg->pipe.home) ? -EPROTO : 1;
+	return now - seg->unknown_since > UNKNOWN_NS && !any_event(seg->pipe.worker) ? -EPROTO : 1;
 }
 
 /*
@@ -261,7 +264,7 @@ one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want,
 
 	if (!head_ok(h))
 		return -EPROTO;
-	c = weir_conn_find(seg->pipe.home, h->vqpn, &stale);
+	c = weir_conn_find(seg->pipe.worker, h->vqpn, &stale);
 	if (!c)
 		return stale ? drop(seg, h) : unknown(seg);
 	seg->unknown_since = 0;
@@ -347,7 +350,7 @@ weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
 			break;
 		h = weir_head_copy(s);
 		/* who is about to sleep sees all that lies behind it, too */
-		rc = one(seg, &h, want, !want && !seg->pipe.home->armed);
+		rc = one(seg, &h, want, !want && !seg->pipe.worker->armed);
 		if (rc == -EPROTO)
 			weir_segment_spoil(seg);
 		if (rc)

@@ -4,7 +4,13 @@
  * through the send heap to an engine, through the byte area to a local peer. Window, ring and
  * memory are looked at before anything is taken.
  */
-#include "stream/send.h"
+#include "send.h"
+#include "progress.h"
+
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/wait.h"
 
 #include <stdlib.h>
 
@@ -149,7 +155,7 @@ weir_message_fill(uint8_t *to, const struct weir_message_out *m)
 static int
 put_place(struct weir_conn *c, struct weir_message_out *m)
 {
-	struct weir_thread *t = c->home;
+	struct weir_thread *t = c->worker;
 	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
 	uint32_t block = m->block, cost = weir_cost(m->length);
 	bool bulk = m->way
@@ -294,7 +300,7 @@ put_remote(struct weir_conn *c, struct weir_message_out *m)
 	if (rc)
 		return rc;
 	if (weir_unlikely(m->block != WEIR_BLOCK_NONE))
-		weir_heap_give(c->home, m->block); /* went inline after all */
+		weir_heap_give(c->worker, m->block); /* went inline after all */
 	if (m->flags & WEIR_NOTIFY)
 		weir_notes_put(&c->cookies, number, m->cookie);
 	return 0;
@@ -311,7 +317,7 @@ weir_send_possible(struct weir_conn *c)
 	if (c->state != CONN_OPEN)
 		return true;
 	if (c->want_heap)
-		return !atomic_load_explicit(&c->home->starved, memory_order_relaxed);
+		return !atomic_load_explicit(&c->worker->starved, memory_order_relaxed);
 	if (!c->pipe->local)
 		return true; /* it got a block meanwhile; what it waits for now, the engine tells */
 	if (c->tail_kept)
@@ -332,7 +338,7 @@ weir_send_possible(struct weir_conn *c)
 void
 weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 {
-	struct weir_thread *t = c->home;
+	struct weir_thread *t = c->worker;
 	uint32_t cost;
 
 	if (c->state != CONN_OPEN)
@@ -414,11 +420,11 @@ try_send(struct weir_conn *c, struct weir_message_out *m)
 {
 	int rc;
 
-	if (weir_unlikely(weir_state(c->home->w) != WEIR_UP))
-		return weir_gone(c->home->w);
-	weir_lock(c->home);
+	if (weir_unlikely(weir_state(c->worker->w) != WEIR_UP))
+		return weir_gone(c->worker->w);
+	weir_lock(c->worker);
 	rc = weir_send_locked(c, m);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -427,9 +433,9 @@ try_send(struct weir_conn *c, struct weir_message_out *m)
 void
 weir_send_progress(struct weir_conn *c)
 {
-	weir_lock(c->home);
-	weir_drive(c->home, NULL);
-	weir_unlock(c->home);
+	weir_lock(c->worker);
+	weir_drive(c->worker, NULL);
+	weir_unlock(c->worker);
 }
 
 /* The message is accepted; its rest goes out while there is time, and is copied when there is none.
@@ -441,10 +447,10 @@ push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wai
 		bool kept;
 		int rc;
 
-		weir_lock(c->home);
-		weir_tails_push(c->home);
+		weir_lock(c->worker);
+		weir_tails_push(c->worker);
 		kept = c->tail_kept && c->tail_lent;
-		weir_unlock(c->home);
+		weir_unlock(c->worker);
 		if (!kept)
 			return;
 		rc = weir_wait_next(wait);
@@ -452,13 +458,13 @@ push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wai
 			break;
 		weir_send_progress(c);
 	}
-	weir_lock(c->home);
+	weir_lock(c->worker);
 	if (c->tail_kept && c->tail_lent) {
 		memcpy(m->copy + c->tail_at, m->data + c->tail_at, m->length - c->tail_at);
 		weir_tail_keep(c, m->copy, false);
 		m->copy = NULL;
 	}
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 }
 
 int
@@ -467,7 +473,7 @@ weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_m
 	struct weir_wait wait;
 	int rc;
 
-	weir_wait_init(&wait, c->home, timeout_ms);
+	weir_wait_init(&wait, c->worker, timeout_ms);
 	while ((rc = try_send(c, m)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
@@ -506,7 +512,7 @@ weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 static int
 send_from(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 {
-	struct weir *w = c->home->w;
+	struct weir *w = c->worker->w;
 	int rc;
 
 	if (m->flags & (WEIR_ZERO_COPY | WEIR_CACHED) && m->length > WEIR_BLOCK_SIZE && !c->local &&
@@ -614,7 +620,7 @@ weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 	struct weir_pipe *p;
 
 	if (weir_unlikely(length > WEIR_INLINE_SMALL || weir_conn_life(c) != WEIR_UP ||
-			  !(seat = weir_bias_enter(&c->home->lock))))
+			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	p = c->pipe;
 	if (weir_unlikely((c->send_error | c->way) || c->tail_kept ||
@@ -637,8 +643,8 @@ flushed(struct weir_conn *c, uint64_t upto)
 {
 	int rc = -EAGAIN;
 
-	weir_lock(c->home);
-	weir_drive(c->home, NULL);
+	weir_lock(c->worker);
+	weir_drive(c->worker, NULL);
 	if (c->state == CONN_OPEN && c->local)
 		weir_conn_delivered(c);
 	else if (c->state == CONN_OPEN)
@@ -648,7 +654,7 @@ flushed(struct weir_conn *c, uint64_t upto)
 		rc = 0;
 	else if (c->state == CONN_ENDED)
 		rc = weir_send_error(c);
-	weir_unlock(c->home);
+	weir_unlock(c->worker);
 	return rc;
 }
 
@@ -659,12 +665,12 @@ weir_flush(struct weir_conn *c, int timeout_ms)
 	uint64_t upto;
 	int rc;
 
-	if (weir_state(c->home->w) != WEIR_UP)
-		return weir_gone(c->home->w);
-	weir_lock(c->home);
+	if (weir_state(c->worker->w) != WEIR_UP)
+		return weir_gone(c->worker->w);
+	weir_lock(c->worker);
 	upto = c->sent;
-	weir_unlock(c->home);
-	weir_wait_init(&wait, c->home, timeout_ms);
+	weir_unlock(c->worker);
+	weir_wait_init(&wait, c->worker, timeout_ms);
 	wait.nap_always = true; /* not every message rings when it is complete */
 	while ((rc = flushed(c, upto)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);

@@ -35,14 +35,14 @@ int weir_message_way(const struct weir_conn *c, struct weir_message_out *m);
 
 /* Copies what is sent to one place. */
 void weir_message_fill(uint8_t *to, const struct weir_message_out *m);
-/* Sends without waiting. Home locked. */
+/* Sends without waiting. Worker locked. */
 int weir_send_locked(struct weir_conn *c, struct weir_message_out *m);
 /* Sends, waiting for room as long as it may. */
 int weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
 /* The same for any length. */
 int weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
 /* Remembers that WRITABLE is wanted and says so to whom it concerns. `bulk`: it needs no window.
- * Home locked. */
+ * Worker locked. */
 void weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk);
 /* Why nothing can be sent, or -EAGAIN. */
 int weir_send_error(const struct weir_conn *c);

@@ -3,9 +3,9 @@
 #ifndef WEIR_STREAM_SERVICE_H
 #define WEIR_STREAM_SERVICE_H
 
-#include "client/internal.h"
+#include "client/public.h"
 
-#include "ipc/services.h"
+#include "ipc/session_msg.h"
 
 /* Nodes to connect to, the best first: how many, or -errno. */
 int weir_service_best(struct weir *w, const char *service, struct weir_found found[WEIR_FOUND_MAX]);

@@ -2,6 +2,8 @@
 /* Transport and operation that a program asks for. */
 #include "send.h"
 
+#include "client/reason.h"
+
 #define TRANSPORTS (WEIR_RC | WEIR_UD)
 #define OPERATIONS (WEIR_RING | WEIR_SEND | WEIR_READ | WEIR_WRITE)
 

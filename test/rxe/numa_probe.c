@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "daemon/eal_setup.h"
 #include "daemon/memory.h"
-#include "nic/roce/core.h"
+#include "nic/roce/context.h"
 #include "nic/roce_port/internal.h"
 #include "nic/verbs/internal.h"
 #include "daemon/options.h"

@@ -7,7 +7,8 @@
 #include "client.h"
 #include "node.h"
 
-#include "client/internal.h"
+#include "client/session.h"
+#include "client/thread.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,10 @@
 
 #include "node.h"
 
-#include "engine/internal.h"
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/list.h"
+#include "engine/state.h"
 
 /* The other end of l, if it is of the same life. */
 static struct link *

@@ -5,7 +5,9 @@
 #include "node.h"
 #include "program.h"
 
-#include "broker/internal.h"
+#include "broker/command.h"
+#include "broker/quota.h"
+#include "broker/state.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,8 @@
 #include "end.h"
 #include "node.h"
 
-#include "client/internal.h"
+#include "client/session.h"
+#include "client/thread.h"
 
 #include <errno.h>
 #include <poll.h>

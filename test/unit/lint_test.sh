@@ -67,7 +67,7 @@ prose docs/other.md "$long" NONE
 walls()
 {
 	rm -rf "$tmp/tree"
-	for h in lib/ipc/slot.h lib/client/internal.h lib/client/membarrier.h dataplane/engine/engine.h dataplane/engine/conn.h \
+	for h in lib/ipc/slot.h lib/client/thread.h lib/client/membarrier.h dataplane/engine/engine.h dataplane/engine/conn.h \
 		dataplane/broker/broker.h control/cluster/control.h dataplane/nic/nic.h; do
 		mkdir -p "$tmp/tree/$(dirname $h)"
 		echo >"$tmp/tree/$h"
@@ -86,12 +86,12 @@ walls dataplane/broker/links/a.c '#include <rte_eal.h>' 'includes rte_eal.h'
 walls dataplane/nic/roce/requester.c '#include <rte_mbuf.h>' 'includes rte_mbuf.h'
 walls dataplane/daemon/a.c '#include <infiniband/verbs.h>' 'includes infiniband/verbs.h'
 walls lib/stream/a.c '#include "../../dataplane/engine/engine.h"' 'lib/stream does not know dataplane/engine'
-walls lib/ipc/a.h '#include "client/internal.h"' 'lib/ipc does not know lib/client'
+walls lib/ipc/a.h '#include "client/thread.h"' 'lib/ipc does not know lib/client'
 walls dataplane/daemon/a.c '#include "../../control/cluster/control.h"' 'does not know control/cluster'
 walls apps/perf/a.c '#include "../../dataplane/broker/broker.h"' 'does not know dataplane/broker'
 walls dataplane/broker/a.c '#include "engine/conn.h"' 'private to dataplane/engine'
 walls dataplane/broker/a.c '#include "nowhere.h"' 'there is no such file'
-walls dataplane/nic/nic.h '#include "nic/roce/core.h"' 'nic.h:2: includes nic/roce/core.h; there is no such file'
+walls dataplane/nic/nic.h '#include "nic/roce/qp.h"' 'nic.h:2: includes nic/roce/qp.h; there is no such file'
 walls dataplane/engine/engine_a.c '' 'repeats the name of its folder'
 walls dataplane/a.c '' 'in no folder'
 # a header of the folder includes one of a subfolder that includes its own

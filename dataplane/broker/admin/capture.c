@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Captures that clients of control.sock asked for: from CAPTURE until the file is whole. */
-#include "internal.h"
+#include "capture_job.h"
+#include "state.h"
+#include "watch.h"
 
 #include "capture/capture.h"
 

@@ -5,7 +5,15 @@
  * closed.
  */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "capture_job.h"
+#include "command.h"
+#include "control_socket.h"
+#include "link.h"
+#include "public_services.h"
+#include "rows.h"
+#include "set.h"
+#include "state.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What weirctl shows: records of every kind, a page at a time. */
-#include "internal.h"
+#include "arena.h"
+#include "command.h"
+#include "link.h"
+#include "local.h"
+#include "node.h"
+#include "public_services.h"
+#include "quota.h"
+#include "rows.h"
+#include "session.h"
+#include "set.h"
+#include "state.h"
 
 #include "base/monotonic.h"
 

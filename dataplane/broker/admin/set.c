@@ -3,7 +3,18 @@
  * What operators do to a running data plane by weirctl: settings, draining, evicting. All of it is
  * main's and lasts until the data plane stops; control has no part in it.
  */
-#include "internal.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "control_socket.h"
+#include "local.h"
+#include "node.h"
+#include "public_services.h"
+#include "quota.h"
+#include "session.h"
+#include "set.h"
+#include "state.h"
+#include "user.h"
 
 #include "base/log.h"
 #include "base/fail.h"

@@ -3,7 +3,14 @@
  * What the broker keeps of a connection from the moment it asks the engine for an entry until the
  * engine says that the entry is free: its descriptor, and for a local one its other end.
  */
-#include "internal.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "datagram.h"
+#include "local.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdlib.h>

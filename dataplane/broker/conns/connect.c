@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections to and from peers: over a link, or waiting for one to come up. */
-#include "internal.h"
+#include "arena.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "datagram.h"
+#include "link.h"
+#include "local.h"
+#include "node.h"
+#include "service.h"
+#include "session.h"
+#include "set.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,10 @@
  * What datagram connections need besides a link: a UD queue pair with buffers of its own for each
  * engine that has such connections, made with the first one, and an address handle for each link.
  */
-#include "internal.h"
+#include "command.h"
+#include "datagram.h"
+#include "link.h"
+#include "state.h"
 
 #include <errno.h>
 #include <sys/random.h>

@@ -4,7 +4,12 @@
  * here; control is told all of them at each change, and tells those of each other node. So finding
  * one asks nobody, and goes on with what was known last when there is no control.
  */
-#include "internal.h"
+#include "control_socket.h"
+#include "node.h"
+#include "public_services.h"
+#include "service.h"
+#include "session.h"
+#include "state.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

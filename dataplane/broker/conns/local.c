@@ -4,7 +4,17 @@
  * the bytes go through a segment, which all connections between the same two threads share. The
  * accepting program is told first, so that it knows the connection before data comes.
  */
-#include "internal.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "local.h"
+#include "memfd.h"
+#include "release.h"
+#include "segment.h"
+#include "service.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdlib.h>

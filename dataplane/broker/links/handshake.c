@@ -5,7 +5,10 @@
  *   answered = 0: take mine up (or say again that you have); else: I have taken up that attempt.
  *   resumes: these QPs are new, but the link is the one that you know by born and peer_born.
  */
-#include "internal.h"
+#include "control_socket.h"
+#include "link.h"
+#include "node.h"
+#include "state.h"
 
 #include <errno.h>
 

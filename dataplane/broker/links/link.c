@@ -5,7 +5,11 @@
  * (repair.c). They go in one way: QPs to ERR, the engine gives the link back, QPs are
  * destroyed, every engine finishes its turns, memory is freed.
  */
-#include "internal.h"
+#include "command.h"
+#include "connect.h"
+#include "link.h"
+#include "node.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -234,7 +238,7 @@ build(struct broker_link *l)
 	l->peer_attempt = l->born = l->peer_born = 0;
 	l->fail_status = l->resumes = l->wider = 0;
 	l->confirmed = l->open = false;
-	l->state = LINK_OFFERED;
+	link_enter(l, LINK_OFFERED);
 	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
 	l->resend = broker_now(l->b) + RESEND_NS;
 	return 0;
@@ -362,6 +366,25 @@ link_fill_command(const struct broker_link *l, struct engine_link_command *c)
 	c->work = l->work;
 }
 
+void
+link_enter(struct broker_link *l, enum link_state to)
+{
+	static const uint8_t legal[] = {
+	    [LINK_DOWN] = 1u << LINK_OFFERED,
+	    [LINK_OFFERED] =
+		1u << LINK_ADDING | 1u << LINK_PAUSING | 1u << LINK_FAILING | 1u << LINK_QUIET,
+	    [LINK_ADDING] = 1u << LINK_UP | 1u << LINK_FAILING | 1u << LINK_QUIET,
+	    [LINK_UP] = 1u << LINK_PAUSING | 1u << LINK_FAILING,
+	    [LINK_PAUSING] =
+		1u << LINK_PAUSING /* more of it */ | 1u << LINK_PAUSED | 1u << LINK_FAILING,
+	    [LINK_PAUSED] = 1u << LINK_PAUSING | 1u << LINK_OFFERED | 1u << LINK_FAILING,
+	    [LINK_FAILING] = 1u << LINK_QUIET,
+	    [LINK_QUIET] = 1u << LINK_DOWN,
+	};
+
+	weir_enter(legal, l->state, to);
+}
+
 /* Two rounds through every engine: nobody uses QPs or memory any more. */
 static void quiet_round(struct broker_link *l, uint32_t round);
 
@@ -373,7 +396,7 @@ down(struct broker_link *l)
 	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
 
 	free_memory(l);
-	l->state = LINK_DOWN;
+	link_enter(l, LINK_DOWN);
 	l->saved.attempt = 0;
 	if (b->stopping || (l->twin && l->twin->state != LINK_DOWN))
 		return;
@@ -411,7 +434,7 @@ quiet_round(struct broker_link *l, uint32_t round)
 static void
 take_apart(struct broker_link *l)
 {
-	l->state = LINK_QUIET;
+	link_enter(l, LINK_QUIET);
 	l->confirmed = l->open = l->live = false;
 	link_destroy_qps(l, 0);
 	quiet_round(l, 1);
@@ -433,7 +456,7 @@ take_from_engine(struct broker_link *l, uint32_t status)
 	for (unsigned k = 0; k < 2; k++)
 		if (l->qp[k])
 			broker_ops(l->b, l->engine)->qp_modify(l->qp[k], &attr);
-	l->state = LINK_FAILING;
+	link_enter(l, LINK_FAILING);
 	l->confirmed = l->open = false;
 	link_fill_command(l, &c->cmd.link);
 	c->cmd.link.status = status;
@@ -529,7 +552,7 @@ link_engine_has_it(struct broker *b, struct broker_command *c)
 		not_taken(l, c->cmd.result);
 		return;
 	}
-	l->state = LINK_UP;
+	link_enter(l, LINK_UP);
 	l->live = true;
 	l->wider = 0;
 	l->resumed_at = broker_now(b);
@@ -576,7 +599,7 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 		broker_link_fail(l, (uint32_t)-rc);
 		return rc;
 	}
-	l->state = LINK_ADDING;
+	link_enter(l, LINK_ADDING);
 	c = command_new(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
 	link_fill_command(l, &c->cmd.link);
 	command_submit(l->b, c);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ports: what their drivers report is asked for now and then. */
-#include "internal.h"
+#include "datagram.h"
+#include "link.h"
+#include "port.h"
+#include "state.h"
 
 #define LOOK_NS (BROKER_SECOND_NS / 10)
 #define LINK_PATIENCE_NS (5 * BROKER_SECOND_NS)

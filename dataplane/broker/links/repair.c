@@ -5,7 +5,10 @@
  * been read. So whatever goes wrong with that, lost or late offers, the peer's own repair at the
  * same time, a control that restarts, is dealt with as in the set-up of a link. docs/protocol.md 2.
  */
-#include "internal.h"
+#include "command.h"
+#include "link.h"
+#include "node.h"
+#include "state.h"
 
 #include <errno.h>
 
@@ -25,7 +28,7 @@ pause_link(struct broker_link *l, uint32_t resumes)
 	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
 	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_PAUSE, paused, l);
 
-	l->state = LINK_PAUSING;
+	link_enter(l, LINK_PAUSING);
 	l->resumes = resumes;
 	l->wider = 0;
 	l->confirmed = false;
@@ -117,7 +120,7 @@ paused(struct broker *b, struct broker_command *c)
 	l->consumed = k->consumed;
 	l->received = k->received;
 	link_destroy_qps(l, first_qp(l));
-	l->state = LINK_PAUSED;
+	link_enter(l, LINK_PAUSED);
 	l->resend = broker_now(b) + PATIENCE_NS;
 	if (l->hasty)
 		link_rebuild(l);
@@ -163,7 +166,7 @@ link_rebuild(struct broker_link *l)
 	l->peer_attempt = 0;
 	l->fail_status = 0;
 	l->saved.attempt = 0;
-	l->state = LINK_OFFERED;
+	link_enter(l, LINK_OFFERED);
 	l->resend = now + BROKER_SECOND_NS / 2;
 	if (l->twin)
 		join_loop(l);
@@ -197,7 +200,7 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 			repair_one(l->twin, l->resumes);
 		return rc;
 	}
-	l->state = LINK_ADDING;
+	link_enter(l, LINK_ADDING);
 	c = command_new(l->b, l->engine, ENGINE_LINK_RESUME, link_engine_has_it, l);
 	link_fill_command(l, &c->cmd.link);
 	c->cmd.link.resumes = l->resumes;

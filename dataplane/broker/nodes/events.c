@@ -4,7 +4,10 @@
  * latest one, so a program that says what it has seen is told the rest, however slow it is, and
  * nothing is kept for it: main only rings its doorbell.
  */
-#include "internal.h"
+#include "arena.h"
+#include "node.h"
+#include "session.h"
+#include "state.h"
 
 #include <errno.h>
 

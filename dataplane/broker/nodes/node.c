@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Nodes: what control says of them, which address is whose, and what happens when one is lost. */
-#include "internal.h"
+#include "command.h"
+#include "connect.h"
+#include "control_socket.h"
+#include "link.h"
+#include "node.h"
+#include "session.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

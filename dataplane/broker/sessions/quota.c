@@ -4,7 +4,11 @@
  * program's name or for one session. weirctl sets them (`set KEY VALUE`); what is set for a name
  * holds for programs that attach later too.
  */
-#include "internal.h"
+#include "command.h"
+#include "quota.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include "base/fail.h"
 

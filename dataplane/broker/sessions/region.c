@@ -3,7 +3,14 @@
  * Adopted memory: regions that a program puts in the place of its own memory. Made and given back
  * as an arena is; removed when no engine has a message under way in it.
  */
-#include "internal.h"
+#include "command.h"
+#include "memfd.h"
+#include "pace.h"
+#include "region.h"
+#include "release.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include "sigbus.h"
 #include "weir/memory.h"
@@ -68,6 +75,20 @@ register_views(struct broker_session *s, struct broker_region *r)
 		}
 	}
 	return 0;
+}
+
+static void
+region_enter(struct broker_region *r, enum region_state to)
+{
+	static const uint8_t legal[] = {
+	    [REGION_FREE] = 0, /* made as BUILDING, in one go */
+	    [REGION_BUILDING] = 1u << REGION_ADDING,
+	    [REGION_ADDING] = 1u << REGION_OPEN | 1u << REGION_LEAVING,
+	    [REGION_OPEN] = 1u << REGION_LEAVING,
+	    [REGION_LEAVING] = 0,
+	};
+
+	weir_enter(legal, r->state, to);
 }
 
 static void
@@ -150,7 +171,7 @@ removed(struct broker *b, struct broker_command *c)
 static void
 leave(struct broker_session *s, struct broker_region *r)
 {
-	r->state = REGION_LEAVING;
+	region_enter(r, REGION_LEAVING);
 	tell_engines(s, r, ENGINE_REGION_REMOVE, removed);
 }
 
@@ -159,7 +180,7 @@ answer(struct broker_session *s, struct broker_region *r)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_REGION);
 
-	r->state = REGION_OPEN;
+	region_enter(r, REGION_OPEN);
 	s->b->counters.regions++;
 	m.region.region = r->view[0].region;
 	m.region.page = (uint32_t)r->memory.page;
@@ -249,7 +270,7 @@ build(struct broker_session *s, struct broker_region *r)
 	if (rc)
 		return rc;
 	leave_building(r);
-	r->state = REGION_ADDING;
+	region_enter(r, REGION_ADDING);
 	tell_engines(s, r, ENGINE_REGION_ADD, added);
 	return 0;
 }

@@ -4,7 +4,11 @@
  * charged to its user until no program can reach it any more. A program may keep a descriptor or a
  * mapping for as long as it likes; then the memory is there, and counts.
  */
-#include "internal.h"
+#include "memfd.h"
+#include "pace.h"
+#include "release.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests of programs: dispatch, channels, listeners. */
-#include "internal.h"
+#include "arena.h"
+#include "command.h"
+#include "connect.h"
+#include "local.h"
+#include "node.h"
+#include "public_services.h"
+#include "region.h"
+#include "service.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdlib.h>

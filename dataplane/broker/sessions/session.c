@@ -4,7 +4,22 @@
  * segments go at once, local peers are told, every engine forgets it, and only then its memory
  * goes.
  */
-#include "internal.h"
+#include "arena.h"
+#include "command.h"
+#include "conn.h"
+#include "connect.h"
+#include "local.h"
+#include "memfd.h"
+#include "node.h"
+#include "pace.h"
+#include "public_services.h"
+#include "quota.h"
+#include "region.h"
+#include "release.h"
+#include "service.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -215,6 +230,19 @@ session_unlisten(struct broker_session *s, uint32_t index)
 }
 
 static void
+session_enter(struct broker_session *s, enum session_state to)
+{
+	static const uint8_t legal[] = {
+	    [SESSION_BUILDING] = 1u << SESSION_ADDING,
+	    [SESSION_ADDING] = 1u << SESSION_OPEN | 1u << SESSION_CLOSING,
+	    [SESSION_OPEN] = 1u << SESSION_CLOSING,
+	    [SESSION_CLOSING] = 0,
+	};
+
+	weir_enter(legal, s->state, to);
+}
+
+static void
 leave_building(struct broker_session *s)
 {
 	struct broker_session **at = &s->b->building;
@@ -244,7 +272,7 @@ close_session(struct broker_session *s)
 	if (s->state == SESSION_OPEN)
 		user_left_one(s->owner);
 	session_in_line(s, false);
-	s->state = SESSION_CLOSING;
+	session_enter(s, SESSION_CLOSING);
 	s->reply = NULL;
 	s->pending = false;
 	for (uint32_t i = 0; i < WEIR_LISTENERS; i++)
@@ -357,7 +385,7 @@ welcome(struct broker_session *s)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
 
-	s->state = SESSION_OPEN;
+	session_enter(s, SESSION_OPEN);
 	session_in_line(s, false);
 	user_attached(s->owner);
 	s->b->counters.sessions_opened++;
@@ -437,7 +465,7 @@ add(struct broker_session *s)
 	for (uint32_t i = 0; i < connections; i++)
 		s->free_desc[i] = connections - 1 - i;
 	s->free_desc_count = connections;
-	s->state = SESSION_ADDING;
+	session_enter(s, SESSION_ADDING);
 	s->waiting = b->config.engines;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);

@@ -8,7 +8,11 @@
  * third is kept for those that have cost little lately.
  */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "session.h"
+#include "session_socket.h"
+#include "state.h"
+#include "user.h"
+#include "watch.h"
 #include "pace.h"
 #include "socket_threads.h"
 
@@ -18,6 +22,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define DOOR_SHARE 40u /* 1/40 of main's CPU time for accepting, refusing and closing */
 
 #define HELLO_TIMEOUT_NS (5 * BROKER_SECOND_NS)
 #define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
@@ -606,7 +612,7 @@ session_socket_open(struct broker *b)
 		return fd;
 	}
 	ss->b = b;
-	ss->door.share = BROKER_DOOR_SHARE;
+	ss->door.share = DOOR_SHARE;
 	ss->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
 	rc = keep_descriptors_away(ss);
 	if (!rc)

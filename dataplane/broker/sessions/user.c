@@ -4,7 +4,10 @@
  * rate. Counted here, on main, by the credentials of the socket: it holds whether control lives or
  * not.
  */
-#include "internal.h"
+#include "pace.h"
+#include "session.h"
+#include "state.h"
+#include "user.h"
 
 #include <assert.h>
 #include <errno.h>

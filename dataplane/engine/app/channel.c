@@ -3,7 +3,26 @@
  * Slots from programs. A program is never trusted: each head is copied once, the copy is checked
  * and used; what breaks the rules ends the session and nobody else's.
  */
-#include "internal.h"
+#include "batch.h"
+#include "channel.h"
+#include "conn.h"
+#include "credit.h"
+#include "datagram.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+enum {
+	CHANNEL_BUDGET = 128, /* slots of messages taken from one channel per pass */
+	COLD_CHANNELS = 8,    /* idle channels polled per pass */
+	COLD_AFTER = 1024,    /* empty passes after which a channel is idle */
+};
 
 enum take { TAKEN, STAYS, TAKEN_DEAR };
 

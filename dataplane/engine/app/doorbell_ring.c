@@ -4,9 +4,18 @@
  * claims to sleep for ever costs no more than a bell every BELL_NS: what is too early is rung
  * later. A program whose bells take long, by the waiters that it has put there, is closed.
  */
-#include "internal.h"
+#include "channel.h"
+#include "list.h"
+#include "session.h"
+#include "state.h"
 
 #include "ipc/bell.h"
+
+enum {
+	BELL_NS = 20000, /* ns between two doorbells of a channel, beyond a burst */
+	BELL_SHARE = 20, /* 1/20 of the time may go to slow doorbells */
+	BELL_BURST = 4,	 /* doorbells of a channel that may be rung at once */
+};
 
 static bool
 too_early(const struct engine *e, const struct channel *ch)

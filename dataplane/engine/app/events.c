@@ -4,7 +4,14 @@
  * program's ring, so that no number of events needs memory. OPENED and ACCEPTED come before the
  * connection's messages, CLOSED after them.
  */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "events.h"
+#include "list.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
 
 void
 channel_clog(struct engine *e, struct channel *ch)

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Events for the main lcore, whose queue may be full: they are kept where they happened until it
  * isn't. */
-#include "internal.h"
+#include "conn.h"
+#include "datagram.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "session.h"
+#include "state.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 static bool
@@ -33,7 +40,7 @@ release(struct engine *e, struct conn *c)
 	list_remove(&c->of_session);
 	list_remove(&c->cold->closing);
 	list_remove(&c->telling);
-	c->state = CONN_FREE;
+	conn_enter(c, CONN_FREE);
 	e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
 }
 

@@ -4,7 +4,26 @@
  * is removed first gives away what its program had published, then ends its connections, and is
  * done when no peer can name it any more.
  */
-#include "internal.h"
+#include "channel.h"
+#include "command.h"
+#include "conn.h"
+#include "credit.h"
+#include "events.h"
+#include "list.h"
+#include "region.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
+
+enum {
+	REMOVE_NS = 500000000, /* ns for the last messages of a dead program to leave */
+	FULL_NS = 100000000,   /* ns of full receive memory after which main is told */
+};
+
+#define FULL_OVER_NS 10000000000u /* ns without full receive memory before main is told again */
 
 #define PENDING_SHARE 4096u /* bytes of an arena for each slot that may wait in an engine */
 #define PENDING_MIN 256u

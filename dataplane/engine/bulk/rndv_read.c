@@ -4,7 +4,17 @@
  * out of the sender's memory, and delivers it, if it is the next, before the sender hears of it.
  * The sender keeps it there until FETCHED.
  */
-#include "internal.h"
+#include "conn.h"
+#include "ctrl_line.h"
+#include "deliver.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "session.h"
+#include "state.h"
+
+#include <assert.h>
 
 /*
  * Who moves what may go either way: the sender, which needs no answer for it but acknowledgements,

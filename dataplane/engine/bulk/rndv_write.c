@@ -6,7 +6,22 @@
  * the ring, unless the receiver has delivered it already. So messages are delivered in ring order
  * and none waits behind another connection's bytes.
  */
-#include "internal.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "deliver.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
+
+enum { WEIGHT_BYTES = 6554 }; /* bytes per unit of weight and round of a link */
 
 /* ---- sending ---- */
 

@@ -5,7 +5,16 @@
  * where messages to come shall be put: a wish, which costs nothing to forget, because what finds
  * none goes to the arena as usual.
  */
-#include "internal.h"
+#include "conn.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
+
+#include <assert.h>
+#include <errno.h>
 
 /* The region of this number, or NULL. */
 static struct region *

@@ -6,7 +6,40 @@
  * sent beyond a count is refused). It is answered by FIN_ACK, after which the other end says
  * nothing more; then the entry can be used again by another connection.
  */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
+
+#include <errno.h>
+
+/* The transitions of docs/protocol.md. */
+void
+conn_enter(struct conn *c, enum engine_conn_state to)
+{
+	static const uint8_t legal[] = {
+	    [CONN_FREE] = 1u << CONN_OPENING,
+	    [CONN_OPENING] =
+		1u << CONN_OPEN | 1u << CONN_FINISHING | 1u << CONN_LOCAL | 1u << CONN_PEER_GONE,
+	    [CONN_OPEN] = 1u << CONN_FINISHING | 1u << CONN_DEAD | 1u << CONN_PEER_GONE,
+	    [CONN_FINISHING] = 1u << CONN_FINISHED | 1u << CONN_DEAD | 1u << CONN_PEER_GONE,
+	    [CONN_FINISHED] = 1u << CONN_PEER_GONE,
+	    [CONN_DEAD] = 1u << CONN_PEER_GONE,
+	    [CONN_LOCAL] = 1u << CONN_PEER_GONE,
+	    [CONN_PEER_GONE] = 1u << CONN_PEER_GONE | 1u << CONN_FREE,
+	};
+
+	weir_enter(legal, c->state, to);
+}
 
 /* Whether messages may go straight into a frame. */
 void
@@ -36,7 +69,7 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 		c->cold->post_next = 0;
 	c->generation = (uint16_t)generation;
 	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
-	c->state = CONN_OPENING;
+	conn_enter(c, CONN_OPENING);
 	c->session = s;
 	c->channel = &s->channels[k->channel];
 	c->desc =
@@ -108,9 +141,9 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->window, window, memory_order_relaxed);
 	if (c->user_closed) {
-		c->state = CONN_FINISHING;
+		conn_enter(c, CONN_FINISHING);
 	} else {
-		c->state = CONN_OPEN;
+		conn_enter(c, CONN_OPEN);
 		tell(e, c, c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
 	}
 	conn_advance(e, c);
@@ -122,7 +155,7 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 {
 	detach(c);
 	memset(c->service, 0, sizeof(c->service));
-	c->state = CONN_PEER_GONE;
+	conn_enter(c, CONN_PEER_GONE);
 	c->sealed = c->refused = true;
 	set_status(c, status);
 	credit_withdraw(e, c);
@@ -142,7 +175,7 @@ conn_try_finish(struct engine *e, struct conn *c)
 	if (c->state != CONN_FINISHING || c->pend_first)
 		return;
 	if (c->abort) {
-		c->state = CONN_DEAD;
+		conn_enter(c, CONN_DEAD);
 		owe(e, c, OWE_RESET);
 	} else {
 		owe(e, c, OWE_FIN);
@@ -152,7 +185,7 @@ conn_try_finish(struct engine *e, struct conn *c)
 static void
 close_local(struct engine *e, struct conn *c, uint32_t status)
 {
-	c->state = CONN_PEER_GONE;
+	conn_enter(c, CONN_PEER_GONE);
 	set_status(c, status);
 	list_append_once(&e->closing, &c->cold->closing);
 	conn_settle(e, c);
@@ -171,7 +204,7 @@ conn_user_close(struct engine *e, struct conn *c, bool abort)
 			conn_refused(e, c, 0);
 		break; /* else the answer decides */
 	case CONN_OPEN:
-		c->state = CONN_FINISHING;
+		conn_enter(c, CONN_FINISHING);
 		/* fall through */
 	case CONN_FINISHING:
 		conn_refresh(c);
@@ -199,7 +232,7 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 		credit_withdraw(e, c);
 	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
 		return;
-	c->state = CONN_DEAD;
+	conn_enter(c, CONN_DEAD);
 	set_status(c, status);
 	conn_refresh(c);
 	pend_drop(e, c);
@@ -224,7 +257,7 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 	set_status(c, status);
 	owe(e, c, OWE_FIN_ACK);
 	if (!waits && !c->reset_sent)
-		c->state = CONN_PEER_GONE;
+		conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
 	conn_settle(e, c);
 }
@@ -233,7 +266,7 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 void
 conn_peer_acknowledged(struct engine *e, struct conn *c)
 {
-	c->state = CONN_PEER_GONE;
+	conn_enter(c, CONN_PEER_GONE);
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
@@ -260,7 +293,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	if (c->state != CONN_PEER_GONE)
 		/* what programs are told: the node is lost, or this connection is */
 		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
-	c->state = CONN_PEER_GONE;
+	conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
 	conn_settle(e, c);
 }

@@ -4,7 +4,15 @@
  * returned, and at the receiving end what may be granted. What was granted and has not arrived yet
  * always fits the free receive blocks (docs/decisions.md 4), whatever the program does.
  */
-#include "internal.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "events.h"
+#include "list.h"
+#include "rndv.h"
+#include "send_queue.h"
+#include "session.h"
+#include "state.h"
 
 #define COST_MAX (WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE)
 
@@ -35,6 +43,7 @@ void
 credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consumed,
 	      uint32_t window)
 {
+	weir_assert(c->spent <= granted);
 	c->granted = granted;
 	c->returned = consumed;
 	c->peer_window = window;
@@ -156,6 +165,7 @@ credit_first(struct engine *e, struct conn *c)
 	if (grant > spare)
 		grant = (uint32_t)spare;
 	grant -= grant % WEIR_SLOT_SIZE;
+	weir_assert(!c->rx_granted && !c->rx_delivered);
 	c->session->promised += grant;
 	c->rx_granted = c->rx_window = grant;
 	show_due(e, c);
@@ -206,6 +216,7 @@ grant(struct engine *e, struct conn *c)
 	uint64_t target, due, more, spare;
 	bool starves;
 
+	weir_assert(c->rx_delivered <= c->rx_granted && c->rx_consumed <= c->rx_delivered);
 	if (c->datagram)
 		return;
 	if (c->reclaiming)
@@ -228,6 +239,9 @@ grant(struct engine *e, struct conn *c)
 		more = 0;
 	c->rx_granted += more;
 	s->promised += more;
+	weir_assert(s->promised + (uint64_t)s->reserve * WEIR_BLOCK_SIZE <=
+			(uint64_t)s->blocks.free * WEIR_BLOCK_SIZE ||
+		    !more);
 	/* for want of memory; where only the window is too small, CONSUMED comes back here */
 	starves = c->rx_granted - c->rx_delivered < c->rx_wanted &&
 		  (due >= spare + WEIR_SLOT_SIZE ||
@@ -274,6 +288,8 @@ credit_wanted(struct engine *e, struct conn *c, uint32_t cost)
 void
 credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 {
+	weir_assert(c->reclaiming && granted <= c->rx_granted && granted >= c->rx_delivered);
+	weir_assert(c->session->promised >= c->rx_granted - granted);
 	c->session->promised -= c->rx_granted - granted;
 	c->rx_granted = granted;
 	c->rx_window =
@@ -320,6 +336,8 @@ void
 credit_withdraw(struct engine *e, struct conn *c)
 {
 	c->accepts = false;
+	weir_assert(c->rx_delivered <= c->rx_granted);
+	weir_assert(c->session->promised >= c->rx_granted - c->rx_delivered);
 	c->session->promised -= c->rx_granted - c->rx_delivered;
 	c->rx_granted = c->rx_delivered;
 	c->rx_wanted = 0;

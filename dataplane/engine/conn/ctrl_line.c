@@ -3,7 +3,24 @@
  * Control lines between engines. What a connection owes its peer is a bit until there is room in
  * the ring, and the line is filled in when it is written, so that it says how things are then.
  */
-#include "internal.h"
+#include "batch.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "datagram.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "send_queue.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+#include <errno.h>
+
+enum { CONTROL_LINES = 128 }; /* lines per frame for control lines, beyond FRAME_LINES */
 
 void
 owe(struct engine *e, struct conn *c, unsigned what)
@@ -149,7 +166,7 @@ put_last_word(struct engine *e, struct link *l, struct conn *c, unsigned what)
 
 	if (what == OWE_FIN) {
 		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
-		c->state = CONN_FINISHED;
+		conn_enter(c, CONN_FINISHED);
 		c->owed &= OWE_FIN_ACK;
 	} else if (what == OWE_RESET) {
 		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);

@@ -4,7 +4,12 @@
  * taken out of its ring. Meanwhile whatever would leave waits, as it does when the peer's ring is
  * full. docs/protocol.md 2 says why nothing is lost or doubled.
  */
-#include "internal.h"
+#include "batch.h"
+#include "link.h"
+#include "rndv.h"
+#include "state.h"
+
+#include <errno.h>
 
 static struct link *
 find(struct engine *e, uint32_t id)

@@ -3,7 +3,14 @@
  * Frames of peers. A peer is believed no more than a program: each line's head is copied once and
  * checked; what isn't a frame breaks the link, what a connection may not do ends that connection.
  */
-#include "internal.h"
+#include "batch.h"
+#include "channel.h"
+#include "conn.h"
+#include "ctrl_line.h"
+#include "deliver.h"
+#include "link.h"
+#include "slot_head.h"
+#include "state.h"
 
 /* Lines of the ring go into slots as they are; the head is stored last. */
 static inline void

@@ -9,7 +9,19 @@
  * and says both ends' vqpns. A number on each, and which of the last 64 have come, keep what the
  * network doubles from being delivered twice.
  */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "ctrl_line.h"
+#include "datagram.h"
+#include "deliver.h"
+#include "link.h"
+#include "region.h"
+#include "send_queue.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+#include <errno.h>
 
 #define WINDOW 64u	   /* numbers that are remembered */
 #define GRANT (1ull << 62) /* no flow control: more than a connection can ever send */

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages of peers, put into their session's memory; inline ones are in frame.c. */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "deliver.h"
+#include "events.h"
+#include "link.h"
+#include "region.h"
+#include "rndv.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+#include <assert.h>
+#include <errno.h>
 
 bool
 channel_find_room(struct engine *e, struct channel *ch, uint32_t n)

@@ -6,7 +6,15 @@
  * They are complete for their senders: where they wait is shown to the program, which takes them
  * itself if this data plane dies (lib/stream/salvage.c).
  */
-#include "internal.h"
+#include "channel.h"
+#include "conn.h"
+#include "events.h"
+#include "list.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+#include <assert.h>
 
 #define SLOTS WEIR_SPILL_SLOTS
 #define CHAIN_END 0x7fffffffu

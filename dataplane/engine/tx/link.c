@@ -4,7 +4,25 @@
  * ring, and leave as one WRITE_WITH_IMM a pass. Ring credit and receive WRs are spent in
  * close_frame() and returned in link_credit().
  */
-#include "internal.h"
+#include "batch.h"
+#include "conn.h"
+#include "ctrl_line.h"
+#include "events.h"
+#include "link.h"
+#include "list.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "slot_head.h"
+#include "state.h"
+
+#include <errno.h>
+
+enum {
+	CREDIT_DELAY_NS =
+	    20000, /* ns to wait for a frame that carries credit before it goes alone */
+	KEEPALIVE_NS = 250000000, /* ns of silence after which a link is probed */
+};
 
 size_t
 engine_link_bytes(uint32_t staging_lines)

@@ -10,7 +10,19 @@
  * has left is paid for. While that lies ahead nothing more leaves; when nothing left for a while it
  * counts as at most burst_ns ago. Above it may be another, which all programs of a user share.
  */
-#include "internal.h"
+#include "batch.h"
+#include "conn.h"
+#include "link.h"
+#include "list.h"
+#include "scheduler.h"
+#include "session.h"
+#include "state.h"
+
+enum {
+	/* lines of the longest message in a peer's ring */
+	MESSAGE_LINES = 1 + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE,
+	RATE_CHUNK = 16384, /* bytes of a program's rate that an engine takes at a time, at most */
+};
 
 void
 queues_init(struct session *s, uint32_t links)

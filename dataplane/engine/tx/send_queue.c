@@ -5,13 +5,31 @@
  * pool; programs with connections whose first message could leave but for room in the ring take
  * turns, and their connections among each other (deficit round robin in lines).
  */
-#include "internal.h"
+#include "batch.h"
+#include "channel.h"
+#include "conn.h"
+#include "credit.h"
+#include "ctrl_line.h"
+#include "datagram.h"
+#include "link.h"
+#include "list.h"
+#include "region.h"
+#include "rndv.h"
+#include "scheduler.h"
+#include "send_queue.h"
+#include "session.h"
+#include "slot_head.h"
+#include "state.h"
+
+enum { WEIGHT_LINES = 13 }; /* lines per unit of weight and round of a link */
 
 struct pend *
 pend_take(struct session *s)
 {
 	struct pend *p = s->pool_free;
 
+	weir_assert(s->pool_used < s->pool_size);
+	weir_assert(p || s->pool_fresh < s->pool_size);
 	if (p)
 		s->pool_free = p->next;
 	else
@@ -25,6 +43,8 @@ pend_take(struct session *s)
 void
 pend_give(struct session *s, struct pend *p)
 {
+	weir_assert(s->pool_used > 0);
+	weir_assert(p >= s->pool && p < s->pool + s->pool_size);
 	if (UNLIKELY(p->region))
 		region_drop(s, p->region);
 	p->next = s->pool_free;
@@ -35,6 +55,7 @@ pend_give(struct session *s, struct pend *p)
 static void
 append(struct conn *c, struct pend *p)
 {
+	weir_assert(!p->next && (!c->pend_first || c->pend_last));
 	if (c->pend_first)
 		c->pend_last->next = p;
 	else

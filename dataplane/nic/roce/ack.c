@@ -3,7 +3,10 @@
  * ACKs, NAKs and congestion notifications. At most one answer per QP and turn: an ACK covers all
  * that came before, a NAK too.
  */
-#include "core.h"
+#include "ack.h"
+#include "build.h"
+#include "read_responder.h"
+#include "transmit.h"
 
 void
 roce_answer_later(struct roce_qp *qp, enum response response)

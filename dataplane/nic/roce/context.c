@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One engine's part of a device, and its turn: poll, flush, arm. */
 #include "context.h"
-#include "core.h"
+#include "ack.h"
+#include "qp_poll.h"
+#include "srq.h"
+#include "timer.h"
+
+#include <assert.h>
+#include <errno.h>
 
 static bool
 check_wire(const struct roce_wire *w)

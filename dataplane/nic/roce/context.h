@@ -1,9 +1,62 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What context.c gives to the table of operations. */
+/*
+ * A context: an engine's QPs and completions. Fields marked "main" belong to the main thread,
+ * fields marked "engine" to the engine of the context; what both touch is _Atomic and says who
+ * writes.
+ */
 #ifndef WEIR_ROCE_CONTEXT_H
 #define WEIR_ROCE_CONTEXT_H
 
+#include "device.h"
+#include "list.h"
+#include "qp.h"
 #include "roce.h"
+#include "wr.h"
+
+#define ROCE_MTU_MAX 4096u
+#define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
+#define ROCE_EVENTS 256u
+
+struct roce_context {
+	struct nic_context_head head;
+	struct roce_device *dev;
+	struct roce_wire wire;
+	void *wire_user;
+	size_t frame_at; /* offset 0 of a frame, from its buffer */
+	uint32_t front;	 /* the device's headers.front */
+	unsigned id;
+	/* engine */
+	struct link senders, answers, timers;
+	uint64_t next_tick; /* <= every deadline, or the earliest look at them allowed */
+	uint32_t put_off;   /* turns since a look was due: frames came in each of them */
+	uint32_t held;	    /* frames kept for retransmission */
+	bool received;	    /* frames came in this turn */
+	bool more;	    /* the turn was over, but not what is to be sent */
+	bool urgent;	    /* not only ACKs wait in `answers` */
+	uint64_t owed;	    /* since then they have been waiting; 0: not yet */
+	uint32_t spare_count;
+	void *spare[ROCE_SPARE];
+	uint8_t gathered[ROCE_MTU_MAX]; /* payload that lay in two pieces */
+	struct cq_entry *cq;
+	uint32_t cq_mask, cq_head, cq_tail;
+	struct nic_counters counters; /* engine writes with roce_count(), anyone reads relaxed */
+	/* main writes with release, engine reads with acquire (find_qp) */
+	_Atomic(struct roce_qp *) *qps;
+	/* stacks linked by mail_next: main pushes and engine takes all; the other way round */
+	_Alignas(CACHE_LINE) _Atomic(struct roce_qp *) mailbox;
+	_Atomic(struct roce_qp *) dead;
+	/* event 8 | QPN 24: engine writes at events_head (release), main reads at events_tail
+	 * (release) */
+	_Atomic uint32_t events_head, events_tail;
+	uint32_t events[ROCE_EVENTS];
+	/* main */
+	_Alignas(CACHE_LINE) struct link all_qps;
+	struct link all_srqs;
+	uint32_t cq_reserved;
+	uint8_t *generations; /* by QP index */
+	uint32_t next_index;
+	size_t cq_bytes, qps_bytes;
+};
 
 void roce_context_destroy(struct roce_context *ctx);
 unsigned roce_context_poll(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now,
@@ -11,5 +64,44 @@ unsigned roce_context_poll(struct nic_context *ctx, struct nic_wc *wc, unsigned 
 void roce_context_flush(struct nic_context *ctx, uint64_t now);
 uint64_t roce_context_arm(struct nic_context *ctx, uint64_t now, int *fd);
 void roce_context_counters(const struct nic_context *ctx, struct nic_counters *out);
+
+static inline __attribute__((always_inline)) struct roce_qp *
+find_qp(struct roce_context *ctx, uint32_t qpn)
+{
+	struct roce_device *dev = ctx->dev;
+	uint32_t index = (qpn >> dev->engine_bits) & ((1u << dev->index_bits) - 1);
+	/* partner: the release stores of roce_qp_create() and roce_qp_destroy() */
+	struct roce_qp *qp = atomic_load_explicit(&ctx->qps[index], memory_order_acquire);
+
+	return qp && qp->head.qpn == qpn ? qp : NULL;
+}
+
+/* The memory that a WR names must be registered, all of it, before the first byte is read. */
+static inline bool
+memory_ok(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t access)
+{
+	if (wr->flags & NIC_INLINE)
+		return true;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		const struct nic_sge *s = &wr->sge[i];
+
+		if (s->length != 0 &&
+		    !mr_check(&qp->ctx->dev->mrs, s->lkey, s->address, s->length, access))
+			return false;
+	}
+	return true;
+}
+
+/* Can't overflow: cq_depth covers every send queue and SRQ. */
+static inline struct cq_entry *
+cq_push(struct roce_context *ctx, struct roce_qp *qp)
+{
+	struct cq_entry *e = &ctx->cq[ctx->cq_head++ & ctx->cq_mask];
+
+	e->wc.qp_user = qp->user;
+	e->wc.qpn = qp->head.qpn;
+	e->wc.source_qpn = 0;
+	return e;
+}
 
 #endif

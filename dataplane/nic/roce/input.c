@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way of a received frame to its QP. */
-#include "core.h"
+#include "ack.h"
+#include "arp.h"
+#include "context.h"
 #include "decode.h"
 #include "icrc.h"
+#include "nd.h"
+#include "read_requester.h"
+#include "ud.h"
 
 static void
 count_drop(struct nic_counters *c, enum drop drop)

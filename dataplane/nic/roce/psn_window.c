@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "psn_window.h"
 
+#include "ipc/invariant.h"
+
 #define WINDOW_START 65536u
 #define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
 #define WINDOW_QUEUED_NS 14000u	   /* a shorter round trip has no room for a queue */
@@ -18,6 +20,7 @@ larger(uint32_t a, uint32_t b)
 void
 roce_window_init(struct window *w, uint32_t frame, uint32_t frames_min, uint32_t cap)
 {
+	weir_assert(frame && frames_min);
 	*w = (struct window){.floor = frame * frames_min, .step = frame};
 	w->cap = larger(cap, w->floor);
 	w->size = larger(w->cap < WINDOW_START ? w->cap : WINDOW_START, w->floor);
@@ -29,6 +32,7 @@ decrease(struct window *w, uint32_t size, uint32_t next)
 {
 	if (w->recovering)
 		return;
+	weir_assert(w->size >= w->floor && w->size <= w->cap);
 	w->before = w->size;
 	w->size = larger(size, w->floor);
 	w->threshold = w->size;
@@ -65,6 +69,8 @@ roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next,
 {
 	uint64_t grown;
 
+	weir_assert((int32_t)(next - una) >= 0);
+	weir_assert(w->size >= w->floor && w->size <= w->cap);
 	if (w->recovering && (int32_t)(una - w->recover) >= 0) {
 		w->recovering = false;
 		w->before = 0;

@@ -4,7 +4,15 @@
  * that lets the engine use them; what must happen on the engine (error, end) is ordered through the
  * mailbox.
  */
-#include "core.h"
+#include "qp.h"
+#include "address.h"
+#include "build.h"
+#include "context.h"
+#include "read_requester.h"
+#include "read_responder.h"
+#include "srq.h"
+
+#include <errno.h>
 
 static void
 order(struct roce_qp *qp, uint32_t what)

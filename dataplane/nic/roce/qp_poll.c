@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine's side of a QP's life: completions, errors, the end. */
-#include "core.h"
+#include "qp_poll.h"
+#include "ack.h"
+#include "context.h"
+#include "read_responder.h"
 
 /* The same where some PSNs stand for answers to READs and atomics. */
 static void

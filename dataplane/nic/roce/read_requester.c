@@ -5,7 +5,13 @@
  * send. A long READ goes as several requests for that reason. Requests aren't kept as frames:
  * what is missing is asked for anew.
  */
-#include "core.h"
+#include "read_requester.h"
+#include "ack.h"
+#include "build.h"
+#include "qp_poll.h"
+#include "transmit.h"
+
+#include <errno.h>
 
 static bool
 is_fetch(const struct sq_entry *wr)

@@ -4,8 +4,10 @@
  * port has room, before any ACK or NAK of what came later. The last ones stay known, because the
  * peer asks again for answers that were lost: a READ is read again, an atomic never done twice.
  */
-#include "core.h"
-#include "icrc.h"
+#include "read_responder.h"
+#include "ack.h"
+#include "build.h"
+#include "transmit.h"
 
 static struct served *
 entry(const struct responder *rs, uint32_t i)

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sending half of a QP: posts, frames in flight, acknowledgements. */
-#include "core.h"
+#include "requester.h"
+#include "arp.h"
+#include "build.h"
+#include "qp_poll.h"
+#include "read_requester.h"
+#include "timer.h"
+#include "transmit.h"
+#include "ud.h"
+
+#include <errno.h>
 
 static const struct wire_form wire_forms[] = {
     [NIC_SEND] = {RC_SEND_FIRST, RC_SEND_LAST, RC_SEND_ONLY, false},

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The receiving half of a QP: requests in sequence go into memory, all others get what the standard
  * says. */
-#include "core.h"
+#include "responder.h"
+#include "ack.h"
+#include "context.h"
+#include "qp_poll.h"
+#include "read_responder.h"
+#include "srq.h"
 
 #define PSN_HALF 0x800000u
 

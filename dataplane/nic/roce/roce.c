@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The device: configuration, tables that all engines share, and the table of operations. */
+#include "roce.h"
+#include "address.h"
 #include "context.h"
-#include "core.h"
+#include "read_requester.h"
+#include "srq.h"
+#include "ud.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 void *

@@ -3,7 +3,10 @@
  * Shared receive queues. A WR counts as outstanding until its completion was polled; so the
  * completions of an SRQ must have been polled before it is destroyed.
  */
-#include "core.h"
+#include "srq.h"
+#include "context.h"
+
+#include <errno.h>
 
 int
 roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)

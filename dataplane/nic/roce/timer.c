@@ -3,7 +3,11 @@
  * One timer per QP: for the answer to what it sent, for the peer's receiver to be ready, for ARP.
  * A list of the QPs that wait, walked when the earliest deadline may have come.
  */
-#include "core.h"
+#include "timer.h"
+#include "arp.h"
+#include "context.h"
+#include "qp_poll.h"
+#include "ud.h"
 
 void
 roce_timer_start(struct roce_qp *qp, uint64_t deadline)

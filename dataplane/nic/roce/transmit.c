@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Frames for sending: taken from the wire in batches. */
-#include "core.h"
+#include "transmit.h"
 
 bool
 roce_frame_refill(struct roce_context *ctx)

@@ -3,8 +3,15 @@
  * Datagrams: one frame each, to whomever the WR's address handle names. A WR is done when its frame
  * has left, or when nobody has said for long which MAC the address has: a datagram may be lost.
  */
-#include "core.h"
-#include "icrc.h"
+#include "ud.h"
+#include "arp.h"
+#include "build.h"
+#include "qp_poll.h"
+#include "srq.h"
+#include "timer.h"
+#include "transmit.h"
+
+#include <errno.h>
 
 #define DETH_BYTES 8u /* Q_Key, source QPN */
 

@@ -12,6 +12,9 @@
 
 #include "worlds/broker_net.h"
 
+#include "broker/node.h"
+#include "broker/rows.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

@@ -9,6 +9,8 @@
 
 #include "worlds/broker_fake.h"
 
+#include "broker/quota.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

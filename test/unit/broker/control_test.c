@@ -4,6 +4,10 @@
 #include "worlds/broker_sockets.h"
 #include "capture/capture.h"
 
+#include "broker/control_socket.h"
+#include "broker/link.h"
+#include "broker/node.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

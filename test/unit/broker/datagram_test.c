@@ -12,6 +12,8 @@
 
 #include "worlds/broker_net.h"
 
+#include "broker/link.h"
+
 #include <errno.h>
 
 #define MTU (1024u - sizeof(struct weir_datagram_head))

@@ -12,6 +12,9 @@
 
 #include "worlds/broker_net.h"
 
+#include "broker/link.h"
+#include "broker/node.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,8 @@
 /* Connections between local programs end: closed, by deaths at each step, when the broker stops. */
 #include "worlds/broker_pair.h"
 
+#include "broker/local.h"
+
 /* Descriptors and lines come back, and a line that is used again has no old counters. */
 static void
 test_close(void **state)

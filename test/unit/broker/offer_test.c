@@ -9,6 +9,8 @@
 
 #include "worlds/broker_fake.h"
 
+#include "broker/link.h"
+
 #include <errno.h>
 
 struct end {

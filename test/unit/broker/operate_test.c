@@ -10,6 +10,9 @@
 #include "worlds/broker_fake.h"
 #include "base/log.h"
 
+#include "broker/conn.h"
+#include "broker/set.h"
+
 #include <errno.h>
 #include <stdio.h>
 

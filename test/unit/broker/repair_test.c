@@ -12,6 +12,8 @@
 
 #include "worlds/broker_net.h"
 
+#include "broker/link.h"
+
 #include <errno.h>
 
 /* The engine says that QP k of its end of the link failed. */

@@ -2,6 +2,9 @@
 /* Segments between local programs: who pays for them, and that one user leaves room for others. */
 #include "worlds/broker_pair.h"
 
+#include "broker/local.h"
+#include "broker/quota.h"
+
 #define BOB 1001
 #define EVE 1002
 #define CAL 1003

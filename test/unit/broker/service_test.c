@@ -9,6 +9,9 @@
 
 #include "worlds/broker_fake.h"
 
+#include "broker/public_services.h"
+#include "broker/set.h"
+
 #include <errno.h>
 #include <stdio.h>
 

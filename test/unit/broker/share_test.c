@@ -9,6 +9,8 @@
 
 #include "worlds/broker_fake.h"
 
+#include "broker/quota.h"
+
 #include <errno.h>
 #include <stdio.h>
 

@@ -10,6 +10,9 @@
 #include "worlds/broker_fake.h"
 #include "weir/memory.h"
 
+#include "broker/quota.h"
+#include "broker/set.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "client/internal.h"
+#include "client/transport.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,8 +3,11 @@
  */
 #include "worlds/engine_pair.h"
 
-#include "engine/internal.h"
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/rndv.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* Queued data arrives before the end of the stream; both entries are used again. */

@@ -3,7 +3,10 @@
  * Datagram connections of two engines: what arrives is whole, once and its connection's, whatever
  * the network does and whoever else sends; what can't be kept is dropped and counted; all ends.
  */
-#include "engine/internal.h"
+#include "engine/channel.h"
+#include "engine/list.h"
+#include "engine/session.h"
+#include "engine/state.h"
 #include "worlds/engine_pair.h"
 
 #include <errno.h>

@@ -2,7 +2,13 @@
 /* Messages between two engines: sizes, wraps, windows, completions, fairness. */
 #include "worlds/engine_pair.h"
 
-#include "engine/internal.h"
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/send_queue.h"
+#include "engine/slot_head.h"
+#include "engine/state.h"
+
+#include <errno.h>
 
 static const uint32_t sizes[] = {0,   1,   47,	 48,   49,   107,  108,	  109,	 948,
 				 949, 950, 4096, 8191, 8192, 8193, 65536, 65537, 1 << 20};

@@ -3,6 +3,11 @@
  * peer_test.c. */
 #include "worlds/engine_honest.h"
 
+#include "engine/channel.h"
+#include "engine/session.h"
+
+#include <errno.h>
+
 /* After what a hostile program did: it is found out, its peer learns it, the others go on. */
 static void
 assert_caught(struct pair *p)

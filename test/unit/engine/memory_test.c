@@ -2,7 +2,10 @@
 /* Receive memory: who waits for more of it doesn't hold any, so that what waits gets on. */
 #include "worlds/engine_world.h"
 
-#include "engine/internal.h"
+#include "engine/channel.h"
+#include "engine/conn.h"
+#include "engine/rndv.h"
+#include "engine/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,12 @@
  * hostile_test.c. */
 #include "worlds/engine_honest.h"
 
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/state.h"
+
+#include <errno.h>
+
 /* Writes a frame into a ring of node 1 as the link's peer would, with a head that may lie. */
 static void
 inject_into(struct link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,

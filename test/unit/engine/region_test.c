@@ -2,7 +2,11 @@
 /* Adopted memory between two engines: sent out of, received into, taken away, misused. */
 #include "worlds/engine_pair.h"
 
-#include "engine/internal.h"
+#include "engine/region.h"
+#include "engine/session.h"
+#include "engine/state.h"
+
+#include <errno.h>
 
 #define BYTES (4u << 20)
 #define COUNT 8 /* of lengths */

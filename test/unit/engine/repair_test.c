@@ -9,8 +9,12 @@
 
 #include "worlds/engine_world.h"
 
-#include "engine/internal.h"
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/rndv.h"
+#include "engine/state.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,8 +2,14 @@
 /* What programs get of a link: turns by weight, whatever they have, and rates. */
 #include "worlds/engine_world.h"
 
-#include "engine/internal.h"
+#include "engine/batch.h"
+#include "engine/channel.h"
+#include "engine/list.h"
+#include "engine/rndv.h"
+#include "engine/session.h"
+#include "engine/state.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>

@@ -3,8 +3,12 @@
  */
 #include "worlds/engine_pair.h"
 
-#include "engine/internal.h"
+#include "engine/conn.h"
+#include "engine/link.h"
+#include "engine/rndv.h"
+#include "engine/session.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define READ (WEIR_SLOT_BULK | WEIR_SLOT_READ)

@@ -447,11 +447,11 @@ is_late(struct lane *lane)
 	bool busy = true;
 
 	while (busy) {
-		weir_lock(lane->home);
+		weir_lock(lane->worker);
 		busy = lane->running;
 		if (!busy)
 			lane->in.deadline = 0;
-		weir_unlock(lane->home);
+		weir_unlock(lane->worker);
 	}
 }
 

@@ -2,6 +2,8 @@
 /* When acknowledgements leave, what they let leave, and how long one may sleep. */
 #include "worlds/roce_pair.h"
 
+#include "nic/roce/ack.h"
+
 static void
 window_moves(void **state)
 {

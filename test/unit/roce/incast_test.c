@@ -4,7 +4,7 @@
  * such queues are. Whether the switch marks or only drops, the link must stay busy with bytes that
  * are new; and a sender that has been told to slow down must come back.
  */
-#include "nic/roce/core.h"
+#include "nic/roce/context.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

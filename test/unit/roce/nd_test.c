@@ -4,6 +4,8 @@
 
 #include "worlds/roce_craft.h"
 
+#include "nic/roce/arp.h"
+
 #define SOLICIT 135
 #define ADVERTISE 136
 #define SOLICITED 0x40000000u

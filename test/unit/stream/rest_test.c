@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who goes to rest has told and seen everything: threads that sleep at a home on whose connections
- * others work, and looks that could end too early. weir_arm() puts a thread to sleep; what it
- * sleeps on says whether it was woken.
+ * Who goes to rest has told and seen everything: threads that sleep at a worker on whose
+ * connections others work, and looks that could end too early. weir_arm() puts a thread to sleep;
+ * what it sleeps on says whether it was woken.
  */
 #include "worlds/stream_pair.h"
 
@@ -148,7 +148,7 @@ test_behind_a_large_one(void **state)
 	pair_close(&p);
 }
 
-/* One of two who sleep at a home gives up, and takes the doorbell's ringing with it. */
+/* One of two who sleep at a worker gives up, and takes the doorbell's ringing with it. */
 static void
 test_bell_for_two(void **state)
 {
@@ -173,7 +173,7 @@ test_bell_for_two(void **state)
 	pair_close(&p);
 }
 
-/* What a thread consumes while the home's own sleeps is told all the same: nobody else would. */
+/* What a thread consumes while the worker's own sleeps is told all the same: nobody else would. */
 static void
 test_consumed_while_asleep(void **state)
 {

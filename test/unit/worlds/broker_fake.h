@@ -6,7 +6,8 @@
 #ifndef WEIR_BROKER_FAKE_H
 #define WEIR_BROKER_FAKE_H
 
-#include "broker/internal.h"
+#include "broker/session.h"
+#include "broker/state.h"
 
 #define FAKE_ENGINES_MAX 4u
 #define FAKE_COMMANDS 4096u

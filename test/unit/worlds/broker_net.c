@@ -8,6 +8,8 @@
 
 #include "broker_net.h"
 
+#include "broker/link.h"
+
 struct fake *
 open_node(uint32_t node, uint32_t engines, uint64_t incarnation)
 {

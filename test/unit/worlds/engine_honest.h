@@ -5,8 +5,6 @@
 
 #include "engine_world.h"
 
-#include "engine/internal.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>

@@ -9,7 +9,11 @@
 
 #include "plane_fake.h"
 
-#include "message/internal.h"
+#include "message/lane.h"
+#include "message/messenger.h"
+#include "message/peer.h"
+#include "message/pool.h"
+#include "message/sender.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -8,7 +8,13 @@
 #ifndef WEIR_TEST_PLANE_FAKE_H
 #define WEIR_TEST_PLANE_FAKE_H
 
-#include "client/internal.h"
+#include "client/channel.h"
+#include "client/reason.h"
+#include "client/region.h"
+#include "client/segment.h"
+#include "client/session.h"
+#include "client/wait.h"
+#include "stream/progress.h"
 
 #define PATIENT 30000 /* ms for what must come about, however few turns a thread gets */
 #define FAKE_LOCAL "node:0:svc"

@@ -3,6 +3,8 @@
 
 #include "roce_craft.h"
 
+#include "nic/roce/address.h"
+
 uint32_t
 net_random(struct net *n)
 {

@@ -15,7 +15,9 @@
 
 #include <cmocka.h>
 
-#include "nic/roce/core.h"
+#include "nic/roce/context.h"
+
+#include <errno.h>
 
 #define NET_NODES 3
 #define NET_CONTEXTS 4

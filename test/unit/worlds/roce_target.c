@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "roce_target.h"
 
+#include "nic/roce/srq.h"
+
 static void
 keep_data(struct world *w, const uint8_t *f, uint32_t length)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* GIDs and the addresses that they stand for. */
-#include "core.h"
+#include "address.h"
+#include "device.h"
 
 enum address_kind
 roce_address(const struct nic_gid *gid, struct address *address)

@@ -3,7 +3,9 @@
  * MAC addresses of peers: who asks for them and who waits, for either kind of address; and ARP
  * (RFC 826). For our address and for the peers of our QPs only.
  */
-#include "core.h"
+#include "arp.h"
+#include "nd.h"
+#include "transmit.h"
 
 #define ARP_GAP_NS 2000000u		       /* between requests for one address */
 #define ARP_ETHERNET_IP4 0x0001080006040000ull /* hardware, protocol, lengths; operation 0 */

@@ -3,7 +3,9 @@
  * Neighbour discovery (RFC 4861): solicitations and advertisements for our address and for the
  * peers of our QPs. Routers, redirects and the search for duplicates are nothing to us.
  */
-#include "core.h"
+#include "nd.h"
+#include "arp.h"
+#include "transmit.h"
 
 enum {
 	ND_SOLICIT = 135,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Makes frames out of work requests. */
-#include "core.h"
+#include "build.h"
 #include "icrc.h"
+#include "transmit.h"
 
 /* Copies [offset, offset + n) of what the WR's list names. */
 static void

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "packet.h"
 #include "decode.h"
 
 #define FIRST PACKET_FIRST

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands of main to engines: queued by main, answered once by the engine, then freed. */
+#ifndef WEIR_BROKER_COMMAND_H
+#define WEIR_BROKER_COMMAND_H
+
+#include "broker.h"
+
+struct broker_conn;
+struct broker_command;
+
+/* Called when the engine has answered; the command is freed afterwards. */
+typedef void command_done_fn(struct broker *b, struct broker_command *c);
+
+struct broker_command {
+	struct engine_command cmd;
+	uint32_t engine;
+	command_done_fn *done; /* NULL: no function waits for the answer */
+	void *context;
+	bool about_conn; /* context is a broker_conn that counts this command */
+	struct broker_command *next;
+	struct broker_command *next_all, **previous_all; /* in broker.commands */
+};
+
+/* Commands of one engine that wait for room in its mailbox, in order. */
+struct broker_mailbox {
+	struct broker_command *first, **last;
+	uint32_t opening; /* commands under way that make a connection */
+	uint32_t *early;  /* vqpns whose CONN_CLOSED overtook the answer to that command */
+	uint32_t early_count, early_room;
+};
+
+struct broker_command *command_new(struct broker *b, uint32_t engine, enum engine_command_type type,
+				   command_done_fn *done, void *context);
+/* Queues the command; it leaves at the next broker_flush(). */
+void command_submit(struct broker *b, struct broker_command *c);
+/* Gives waiting commands to the engines. Called at the end of every entry point. */
+void broker_flush(struct broker *b);
+/* Whether this connection was closed before the answer that made it; forgets the note. */
+bool command_closed_early(struct broker *b, uint32_t engine, uint32_t vqpn);
+/* Notes a CONN_CLOSED that came before the answer to the command that makes the connection. */
+void command_note_early(struct broker *b, uint32_t engine, uint32_t vqpn);
+/* The engines have stopped: frees all commands. */
+void command_free_all(struct broker *b);
+/* Whether commands wait because an engine's mailbox is full. */
+bool command_waiting(const struct broker *b);
+
+#endif

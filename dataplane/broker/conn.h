@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections of programs, remote and local, from CONNECT until the engine has freed its entry. */
+#ifndef WEIR_BROKER_CONN_H
+#define WEIR_BROKER_CONN_H
+
+#include "broker.h"
+#include "command.h"
+
+struct broker_node;
+struct broker_session;
+struct segment;
+
+#define BROKER_CONN_TABLE (1u << 20) /* vqpn index: 20 bits */
+
+struct broker_conn {
+	struct broker_session *session; /* NULL once it has ended */
+	uint32_t desc;
+	uint32_t vqpn;	   /* 0 until the engine has the connection */
+	uint32_t listener; /* accepting end: its listener, else ENGINE_LISTENER_NONE */
+	uint32_t window;
+	uint16_t commands; /* commands under way that point here */
+	uint16_t channel;
+	uint8_t engine;
+	bool gone;	     /* the engine's entry is free */
+	bool loop;	     /* remote */
+	bool datagram;	     /* local ones too */
+	bool opened;	     /* local: the program was told the result of opening */
+	bool replied;	     /* local, connecting end: CONNECTING has been sent */
+	uint32_t node, link; /* remote */
+	uint32_t conn_index; /* local */
+	/* remote */
+	struct broker_node *waiting_for; /* node in whose list it is until a link is up */
+	uint64_t deadline;
+	/* local */
+	struct broker_conn *peer; /* other end, NULL once either end is gone */
+	struct segment *segment;
+	struct broker_conn *next, *previous; /* of the session */
+	struct broker_conn *next_waiting;
+};
+
+static_assert(sizeof(struct broker_conn) <= 104, "idle connections are many");
+
+/* Takes a descriptor of the session. NULL: none is free. */
+struct broker_conn *broker_conn_new(struct broker_session *s, uint32_t channel);
+/* The engine has made its entry. False: the entry is gone already. */
+bool conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn);
+struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
+/* The engine's entry is free, or was never made. */
+void conn_gone(struct broker *b, struct broker_conn *c);
+/* A command whose context is the connection. */
+struct broker_command *conn_command(struct broker *b, struct broker_conn *c,
+				    enum engine_command_type type, command_done_fn *done);
+/* The last call in `done` of a conn_command(): c may be freed. */
+void conn_command_done(struct broker *b, struct broker_conn *c);
+/* Tells the other end of a local connection that this end has ended. */
+void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);
+void conn_reply_connecting(struct broker_conn *c);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Links: QPs and memory that connect an engine of ours with an engine of a peer. */
+#ifndef WEIR_BROKER_LINK_H
+#define WEIR_BROKER_LINK_H
+
+#include "broker.h"
+
+struct broker_command;
+struct broker_node;
+
+enum link_state {
+	LINK_DOWN,    /* neither QPs nor memory exist */
+	LINK_OFFERED, /* our QPs exist; the peer's are not known */
+	LINK_ADDING,  /* QPs in RTS; the engine is being told */
+	LINK_UP,      /* the engine has it; usable once confirmed */
+	LINK_PAUSING, /* QPs failed; the engine releases them */
+	LINK_PAUSED,  /* QPs are destroyed; new QPs are made soon, then OFFERED */
+	LINK_FAILING, /* QPs in ERR; the engine releases the link */
+	LINK_QUIET,   /* every engine finishes a turn before QPs and memory are freed */
+};
+
+struct broker_link {
+	struct broker_link *next;
+	struct broker *b;
+	uint32_t engine;
+	uint32_t node; /* peer */
+	uint32_t peer_engine;
+	struct broker_link *twin; /* loop: the other end */
+	bool leads;		  /* loop: the end that connects */
+	enum link_state state;
+	bool confirmed;	  /* the peer has accepted our offer: we may send */
+	bool open;	  /* connections may be made over it */
+	bool live;	  /* the engine has the link; from PAUSING to UP it is being repaired */
+	bool renew;	  /* PAUSING: the deadline may be extended */
+	bool hasty;	  /* PAUSING: new QPs are made at once */
+	uint32_t resumes; /* enum weir_resume: QPs of this attempt that are new */
+	uint32_t wider;	  /* PAUSING, ADDING: enum weir_resume of the repair that follows */
+	uint32_t born, peer_born;    /* attempts with which it first came up */
+	uint64_t consumed, received; /* positions of our ring when the engine paused */
+	uint64_t resumed_at;
+	void *user[2];	       /* nic_qp_init.user of its QPs */
+	uint32_t id;	       /* in the engine's table */
+	uint32_t attempt;      /* of our QPs */
+	uint32_t peer_attempt; /* attempt of the peer that ours is connected to, or 0 */
+	uint32_t peer_burnt;   /* newest attempt of the peer that was ever accepted */
+	uint64_t peer_incarnation;
+	uint32_t fail_status; /* ADDING: status to fail with once the engine has the link, or 0 */
+	uint32_t quiet, quiet_round; /* engines that have not finished their turn */
+	uint64_t deadline, resend;
+	struct nic_qp *qp[2];
+	struct nic_ah *ah; /* for datagrams, once a connection needs it */
+	uint32_t psn[2];
+	uint8_t *memory, *staging; /* memory: ring, then credit lines */
+	size_t memory_bytes, staging_bytes;
+	void *work; /* belongs to the engine while it has the link */
+	size_t work_bytes;
+	struct nic_mr ring_mr, credit_mr, staging_mr;
+	struct weir_link_offer peer;  /* accepted */
+	struct weir_link_offer saved; /* came while the link went down; attempt 0: none */
+};
+
+/* Moves a link; asserts that the pair of states is legal. */
+void link_enter(struct broker_link *l, enum link_state to);
+
+#define LINK_FIELDS(link_engine, link_node)                                                        \
+	(struct log_field[]){{"engine", link_engine, NULL}, {"node", link_node, NULL}}, 2
+
+/* A usable link, or NULL: being set up (*status 0), or impossible (*status: positive errno). */
+struct broker_link *link_want(struct broker *b, uint32_t engine, struct broker_node *n,
+			      int *status);
+struct broker_link *link_find(const struct broker *b, uint32_t engine, uint32_t node,
+			      uint32_t peer_engine);
+struct broker_link *link_by_id(const struct broker *b, uint32_t engine, uint32_t id);
+struct broker_link *link_make(struct broker *b, uint32_t engine, uint32_t node,
+			      uint32_t peer_engine);
+/* Makes QPs and memory. 0 or -errno, logged. Then link_offer_send() or link_take(). */
+int link_start(struct broker_link *l);
+/* Connects our QPs to the QPs of the offer and gives the link to the engine. */
+int link_take(struct broker_link *l, const struct weir_link_offer *offer);
+void broker_link_fail(struct broker_link *l, uint32_t status);
+void link_confirm(struct broker_link *l);
+/* Makes QPs from index `first` on: 0 for both, 1 for the second. */
+int link_make_qps(struct broker_link *l, unsigned first);
+void link_destroy_qps(struct broker_link *l, unsigned first);
+int link_connect_qps(struct broker_link *l, const struct weir_link_offer *o, unsigned first);
+/* Memory regions of the ring, the credit lines and the staging: registering again changes keys. */
+void link_deregister(struct broker_link *l);
+int link_register(struct broker_link *l);
+void link_fill_command(const struct broker_link *l, struct engine_link_command *c);
+/* `done` of LINK_ADD and LINK_RESUME. */
+void link_engine_has_it(struct broker *b, struct broker_command *c);
+/* Returns the next deadline. */
+uint64_t link_timers(struct broker *b, uint64_t now);
+bool link_all_down(const struct broker *b);
+void link_free_all(struct broker *b);
+
+/* ---- repair: a link whose QPs failed continues with new QPs ---- */
+
+/* Begins a repair of the QPs `resumes` (enum weir_resume). */
+void link_repair(struct broker_link *l, uint32_t resumes);
+/* The driver reports that a QP has failed, by its nic_qp_init.user. */
+void link_qp_fatal(struct broker *b, const void *qp_user);
+/* Connects the new QPs to the QPs of the offer and lets the engine resume. */
+int link_take_again(struct broker_link *l, const struct weir_link_offer *offer);
+/* PAUSED, at the deadline: makes the new QPs. */
+void link_rebuild(struct broker_link *l);
+/* The repair took too long: the link fails. */
+void link_give_up(struct broker_link *l);
+
+/* ---- handshake ---- */
+
+void link_offer_fill(const struct broker_link *l, uint32_t answered, struct weir_link_offer *o);
+void link_offer_send(struct broker_link *l, uint32_t answered);
+void link_offer_input(struct broker *b, const struct weir_link_offer *o);
+/* Sends a control that has just connected all offers again. */
+void link_resync(struct broker *b);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that programs have had. It is freed in pieces, when no program has it open any more; until
+ * then its owner is charged for it.
+ */
+#ifndef WEIR_BROKER_RELEASE_H
+#define WEIR_BROKER_RELEASE_H
+
+#include "broker.h"
+#include "memfd.h"
+
+struct broker_user;
+
+/*
+ * Takes over the memory: `bytes` of USER_MEMORY, and one of `also` if that is another limit, stay
+ * charged until it is free; without memory, they are returned at once. *memory is empty then.
+ */
+void release_memory(struct broker *b, struct memfd *memory, struct broker_user *owner,
+		    uint64_t bytes, enum user_limit also);
+/* Returns the next deadline. */
+uint64_t release_timers(struct broker *b, uint64_t now);
+/* Frees all of it at once, even if programs have it open. */
+void release_all(struct broker *b);
+
+#endif

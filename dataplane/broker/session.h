@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sessions: attached programs, from HELLO until their memory is released. */
+#ifndef WEIR_BROKER_SESSION_H
+#define WEIR_BROKER_SESSION_H
+
+#include "arena.h"
+#include "broker.h"
+#include "segment.h"
+#include "service.h"
+
+#include <sys/queue.h>
+
+struct broker_conn;
+struct broker_region;
+struct broker_user;
+
+enum session_state {
+	SESSION_BUILDING, /* the arena is being made; HELLO has no answer yet */
+	SESSION_ADDING,	  /* engines are being told; HELLO has no answer yet */
+	SESSION_OPEN,	  /* requests are answered */
+	SESSION_CLOSING,  /* no more replies; engines have been told to remove the session */
+};
+
+struct broker_channel {
+	uint32_t engine;
+	struct weir_bell bell; /* the engine's end, until doorbell_remove() */
+	bool watches;	       /* rung when a node changes */
+};
+
+struct broker_session {
+	struct broker *b;
+	uint32_t id;
+	enum session_state state;
+	pid_t pid;
+	uid_t uid;
+	bool membarrier;
+	char name[WEIR_NAME_MAX];
+	broker_reply_fn *reply;	   /* NULL from CLOSING on */
+	broker_reply_fn *farewell; /* session_leave(): called when no engine knows it any more */
+	void *user;
+	struct broker_session *next_building;
+	uint64_t cost_ns;    /* CPU time spent on making its arena and regions */
+	bool charged;	     /* cost_ns is charged at once, not when it leaves soon */
+	bool in_line;	     /* other programs wait until its arena is made */
+	uint64_t request_ns; /* CPU time for requests that the socket has not charged yet */
+	uint8_t slow_bells;  /* consecutive slow doorbells rung by main */
+	bool pending;	     /* a request waits for its reply */
+	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
+	uint32_t commands;   /* all other commands under way that point here */
+	int result;	     /* first error of ADD */
+	struct arena arena;
+	uint64_t charged_bytes;	      /* charged to its owner for the arena and tables */
+	struct engine_session *view;  /* one per engine */
+	bool *view_owned;	      /* view i has registered its send_mr itself */
+	struct broker_region *region; /* config.regions of them; index i is region i + 1 */
+	uint64_t region_bytes;	      /* bytes of all regions that are not free */
+	struct broker_user *owner;    /* charged for memory and connections */
+	uint32_t weight;
+	uint32_t conn_limit;
+	struct rate rate;
+	struct engine_share share; /* weight and rate, as engines read them */
+	struct broker_channel *channel;
+	uint32_t channel_count;
+	int program_doorbell; /* program's end of the doorbell of the channel being added */
+	uint32_t *free_desc;
+	uint32_t free_desc_count;
+	struct service_listener *listener[WEIR_LISTENERS];
+	uint32_t listener_generation[WEIR_LISTENERS];
+	uint32_t listener_count, segment_count, conn_count;
+	LIST_HEAD(, segment_side) segments;
+	struct broker_conn *conns;
+};
+
+#define SESSION_FIELDS(s)                                                                          \
+	(struct log_field[]){{"session", (s)->id, NULL},                                           \
+			     {"client_pid", (uint64_t)(s)->pid, NULL},                             \
+			     {"client", 0, (s)->name}},                                            \
+	    3
+
+/* ---- replies ---- */
+
+struct weir_session_msg session_msg(uint32_t type);
+void session_reply(struct broker_session *s, struct weir_session_msg *reply, const int *fds,
+		   unsigned fd_count);
+void session_refuse(struct broker_session *s, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Writes the refusal that session_refuse() sends. */
+void session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- making ---- */
+
+/* Makes a piece of the arenas of programs that attach. Returns when to be called again. */
+uint64_t sessions_build(struct broker *b, uint64_t now);
+/* Sets whether other programs wait for the session, until it is open or gone. */
+void session_in_line(struct broker_session *s, bool in);
+
+/* ---- end ---- */
+
+/* Closes the session and tells its socket by a NULL reply. */
+void session_end(struct broker_session *s);
+/*
+ * Closes the session of a program that lives. The socket is told last, when no engine writes into
+ * the arena any more: the program finds there all messages that were acknowledged to peers.
+ */
+void session_leave(struct broker_session *s);
+/* Ends the session of a program that broke the rules, and tells it why. */
+void session_spoil(struct broker_session *s, const char *reason);
+/* Ends the session for an operator, and tells the program why. */
+void session_evict(struct broker_session *s, const char *reason);
+/* Frees the session once no command and no object refers to it any more. */
+void broker_session_release(struct broker_session *s);
+void session_free(struct broker_session *s);
+
+/* Logs that peers have waited long for the session's receive memory. */
+void session_full(struct broker *b, uint32_t id);
+void session_unlisten(struct broker_session *s, uint32_t index);
+/* Writes our node id into all arenas. */
+void session_publish_node(struct broker *b);
+
+#endif

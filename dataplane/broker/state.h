@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* State of the broker. It belongs to the main thread; engines never see it. */
+#ifndef WEIR_BROKER_STATE_H
+#define WEIR_BROKER_STATE_H
+
+#include "base/log.h"
+#include "broker.h"
+#include "command.h"
+#include "pace.h"
+#include "service.h"
+#include "watch.h"
+
+#include <sys/queue.h>
+
+struct broker_conn;
+struct broker_link;
+struct broker_node;
+struct broker_region;
+struct broker_release;
+struct broker_session;
+struct broker_user;
+struct capture_job;
+struct control_socket;
+struct segment;
+struct session_socket;
+struct share_setting;
+
+#define BROKER_STRANGER_PLACES 64u /* buckets of users without a session, by a hash of the uid */
+#define BROKER_SECOND_NS 1000000000ull
+
+#define BROKER_COUNTERS(X)                                                                         \
+	X(sessions_opened, "programs attached")                                                    \
+	X(sessions_closed, "programs that left or died")                                           \
+	X(sessions_refused, "programs refused at attach")                                          \
+	X(sessions_spoilt, "sessions closed because they broke the rules")                         \
+	X(evicted, "sessions and connections that an operator ended")                              \
+	X(drained, "programs and connections refused because of draining")                         \
+	X(holes, "sessions that punched holes into their memory")                                  \
+	X(regions, "ranges of programs' own memory adopted")                                       \
+	X(requests, "requests of programs answered")                                               \
+	X(requests_refused, "requests of programs refused")                                        \
+	X(requests_bad, "malformed requests")                                                      \
+	X(connects_local, "connections set up between local programs")                             \
+	X(connects_out, "connections asked for at peers")                                          \
+	X(connects_in, "connections asked for by peers")                                           \
+	X(connects_refused, "connections of peers refused")                                        \
+	X(connects_timed_out, "connections whose link did not come up in time")                    \
+	X(links_up, "links brought up")                                                            \
+	X(links_failed, "links ended")                                                             \
+	X(links_broken, "times that queue pairs of a link failed")                                 \
+	X(links_repaired, "times that a link went on with new queue pairs")                        \
+	X(offers_sent, "link offers sent")                                                         \
+	X(offers_bad, "link offers of peers refused as wrong")                                     \
+	X(offers_stale, "link offers of peers that were out of date")                              \
+	X(nodes_down, "times that a node was lost")                                                \
+	X(control_bad, "malformed messages on control.sock")                                       \
+	X(control_slow, "clients of control.sock closed because they did not read")                \
+	X(captured_frames, "frames in the files of captures that have ended")                      \
+	X(captured_dropped, "frames that those missed")
+
+struct broker_counters {
+#define X(name, help) uint64_t name;
+	BROKER_COUNTERS(X)
+#undef X
+};
+
+struct broker {
+	struct broker_config config;
+	int epoll_fd, fault_fd;
+	struct broker_watch fault_watch;
+	bool membarrier; /* registered: producers need no fence */
+	bool flushing;
+	bool stopping;
+	bool level_set;			    /* weirctl has set the log level */
+	bool draining;			    /* new sessions and connections are refused */
+	uint32_t session_limit, conn_limit; /* at most the limits of config */
+	uint64_t stop_deadline;
+	struct log_budget blamed; /* lines that programs and peers cause */
+	uint64_t blamed_at;	  /* when to log how many lines were suppressed; 0: none were */
+	uint32_t node;		  /* own id */
+	bool synced;
+	/* as of the start; link_up: has been up since then */
+	struct nic_attr attr[BROKER_ENGINES_MAX];
+	uint64_t link_down_at[BROKER_ENGINES_MAX]; /* when it went down; 0: up, or logged */
+	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the link of the engine's port */
+	uint64_t port_look;			   /* when the ports are asked again */
+	uint64_t rnr_seen[BROKER_ENGINES_MAX];	   /* nic_counters.rnr_sent at the last look */
+	uint64_t rnr_at[BROKER_ENGINES_MAX];	   /* when rnr_seen last grew */
+	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
+	struct broker_command *commands; /* all commands */
+	struct broker_session **session;
+	uint32_t session_count, session_next;
+	struct broker_session *building, **last_building; /* in the order of HELLO */
+	uint64_t building_look; /* number of the last pass over that list */
+	uint64_t told_to_wait;	/* when they were last told to wait */
+	struct broker_region *adopting, **last_adopting; /* in the order of ADOPT */
+	struct share_setting *share_settings;
+	struct broker_user *users;
+	/*
+	 * CPU time of main: for all users without a session, the part for those that have cost
+	 * little lately, for each user without a session by uid, and for all requests.
+	 */
+	struct pace strangers, frugal, stranger[BROKER_STRANGER_PLACES], requests;
+	uint32_t line; /* sessions with in_line set */
+	struct broker_release *releases;
+	uint64_t release_due;	    /* when releases are looked at next */
+	uint64_t used[USER_LIMITS]; /* by all users; most[]: 0 is no limit */
+	uint64_t most[USER_LIMITS];
+	struct user_limits user_others; /* of each user without settings of its own */
+	struct broker_conn **conn;	/* by vqpn index */
+	uint32_t conn_count;
+	struct service_table services;
+	struct weir_services services_public; /* names that the cluster knows */
+	uint64_t services_told;		      /* when control was last told */
+	uint64_t services_due;	  /* when control is told next; UINT64_MAX: no change to tell */
+	uint32_t service_turn;	  /* index in node_list that is tried first */
+	struct segment **segment; /* by low bits of its id */
+	uint32_t segment_top;	  /* all used indexes lie below */
+	uint32_t segment_generation;
+	struct broker_node **node_by_id; /* BROKER_NODES */
+	struct broker_node **node_list;
+	uint32_t node_count, node_room;
+	struct broker_node *loop;
+	TAILQ_HEAD(broker_news, broker_node) node_news; /* in the order of `changed` */
+	uint64_t node_changes, node_changes_told;
+	struct broker_link *links;
+	struct broker_link **link_table; /* engine * config.links + id */
+	uint32_t link_next[BROKER_ENGINES_MAX];
+	struct engine_datagram_command datagrams[BROKER_ENGINES_MAX]; /* memory NULL: not made */
+	struct session_socket *session_socket;
+	struct control_socket *control_socket;
+	struct capture_job *captures;
+	void (*control_output)(void *user, const struct weir_ctl_msg *m);
+	void *control_output_user;
+	struct broker_counters counters;
+};
+
+/* Aborts the process when memory is short. */
+void *broker_alloc(size_t bytes);
+
+static inline uint64_t
+broker_now(const struct broker *b)
+{
+	return b->config.now(b->config.user);
+}
+
+static inline const struct broker_engine *
+broker_engine(const struct broker *b, uint32_t engine)
+{
+	return &b->config.engine[engine];
+}
+
+static inline const struct nic_ops *
+broker_ops(const struct broker *b, uint32_t engine)
+{
+	return NIC_OPS(b->config.engine[engine].dev);
+}
+
+/*
+ * Logs a line that programs of a user, or the data plane of a node, can cause. Each kind has a
+ * budget per user or node. Lines about nodes, ports and operators go to the log directly.
+ */
+void broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
+		       const struct log_field *fields, size_t count, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+void broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
+		       const struct log_field *fields, size_t count, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+
+#define NODE_FIELDS(id) (struct log_field[]){{"node", id, NULL}}, 1
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Large messages by rendezvous: the sender announces one (RTS), and then either writes it to the
+ * place that the receiver names (CTS) or lets the receiver read it (FETCHED).
+ */
+#ifndef WEIR_ENGINE_RNDV_H
+#define WEIR_ENGINE_RNDV_H
+
+#include "engine.h"
+
+struct conn;
+struct link;
+struct pend;
+struct session;
+
+enum {
+	BULK_FLIGHT = 8,      /* WRITEs and READs in flight per link */
+	BULK_SEGMENT = 65536, /* bytes per WRITE or READ */
+	LOAD_READ = 300,  /* 1/1000; read when the sender's load exceeds ours by more than this */
+	LOAD_WRITE = 100, /* 1/1000; write again when it exceeds ours by no more than this */
+};
+
+#define RTS_MAX 8 /* rendezvous messages under way per connection and direction */
+
+enum rts_state {
+	RTS_WAITING,
+	RTS_PLACED, /* CTS is due */
+	RTS_ANSWERED,
+	RTS_REFUSED,
+	RTS_READING, /* READs leave, or are under way */
+	RTS_READ,    /* all there: FETCHED is due */
+	RTS_FETCHED,
+};
+
+/* A bulk message that the peer announced. */
+struct rts {
+	uint64_t number, address; /* address: at the peer */
+	weir_place place;	  /* a run of receive blocks, or posted memory; when placed */
+	uint32_t length;
+	uint32_t rkey;
+	uint32_t posted;   /* bytes that READs have been posted for */
+	uint8_t in_flight; /* of those READs */
+	uint8_t state;	   /* enum rts_state */
+	uint8_t ways;	   /* WEIR_RTS_* */
+	bool waited;	   /* there was no memory for it at first */
+	bool delivered;	   /* the peer isn't told yet */
+};
+
+/* A WRITE or READ in flight. */
+struct flight {
+	struct conn *conn;
+	struct pend *pend; /* NULL: a READ of message `number` */
+	uint64_t number;
+};
+
+/* Receive blocks that a message of this length takes. */
+static inline uint32_t
+bulk_blocks(uint32_t length)
+{
+	return length ? (length + WEIR_BLOCK_SIZE - 1) / WEIR_BLOCK_SIZE : 1;
+}
+
+/* Whether receive memory is reserved for the message. */
+static inline bool
+bulk_has_place(const struct rts *r)
+{
+	return r->state != RTS_WAITING && r->state != RTS_REFUSED && !r->delivered;
+}
+
+/* ---- sending end, and WRITEs ---- */
+
+/* WEIR_RTS_*: the ways in which the peer may get this message. */
+uint32_t bulk_ways(const struct pend *p);
+void bulk_ask(struct conn *c, struct pend *p);
+/* Sends bulk messages that fit the window by now, and are not announced yet, through the ring. */
+void bulk_rejoin(struct conn *c);
+bool bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts);
+bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
+void bulk_post(struct engine *e, struct link *l);
+bool bulk_may_post(const struct link *l);
+/* Posts one WRITE or READ. False: the send queue has no room. */
+bool bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f);
+void bulk_done(struct engine *e, struct link *l);
+void bulk_failed(struct link *l, const struct nic_wc *wc);
+/* Repeats what was in flight when the link's second QP failed. */
+void bulk_resume(struct engine *e, struct link *l);
+uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
+void bulk_cancel(struct conn *c);
+
+/* ---- receiving end ---- */
+
+bool bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length);
+bool bulk_arrived(struct engine *e, struct conn *c, uint64_t number);
+/* Reserves receive memory for announced messages of the session that wait for it. */
+void bulk_place(struct engine *e, struct session *s);
+void bulk_remove(struct conn *c, uint32_t i);
+/* Releases the memory of announced messages, once no READ into it is in flight. */
+void bulk_forget(struct engine *e, struct conn *c);
+
+/* ---- receiving end, READs ---- */
+
+bool fetch_is_better(const struct engine *e, struct link *l, const struct rts *r);
+void fetch_begin(struct engine *e, struct conn *c, struct rts *r);
+void fetch_next(struct engine *e, struct link *l);
+bool fetch_post(struct engine *e, struct link *l);
+void fetch_done(struct engine *e, struct conn *c, uint64_t number);
+bool fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number);
+
+#endif

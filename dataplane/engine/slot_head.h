@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slots and lines out of memory that programs or peers may write at any time: each is copied once
+ * and only the copy is checked and used.
+ */
+#ifndef WEIR_ENGINE_SLOT_HEAD_H
+#define WEIR_ENGINE_SLOT_HEAD_H
+
+#include "engine.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Private copy of a slot's head. */
+struct head {
+	uint8_t op, flags;
+	uint16_t order;
+	uint32_t vqpn, length;
+};
+
+static inline struct head
+head_load(const struct weir_slot *s)
+{
+	const _Atomic uint64_t *from = (const void *)s;
+	uint64_t a = atomic_load_explicit(&from[0], memory_order_relaxed);
+	uint64_t b = atomic_load_explicit(&from[1], memory_order_relaxed);
+
+	return (struct head){(uint8_t)(a >> 32), (uint8_t)(a >> 40), (uint16_t)(a >> 48),
+			     (uint32_t)b, (uint32_t)(b >> 32)};
+}
+
+/* Writes a head together with its sequence field; the caller publishes the slot. */
+static inline void
+head_store(struct weir_slot *s, uint32_t seq, struct head h)
+{
+	uint64_t a = (uint64_t)h.order << 48 | (uint64_t)h.flags << 40 | (uint64_t)h.op << 32 | seq;
+	uint64_t b = (uint64_t)h.length << 32 | h.vqpn;
+
+	memcpy(s, &a, 8);
+	memcpy((char *)s + 8, &b, 8);
+}
+
+/* Copies a whole line. */
+static inline void
+line_load(struct weir_slot *to, const struct weir_slot *from)
+{
+	memcpy(to, from, sizeof(*to));
+	atomic_signal_fence(memory_order_seq_cst); /* the compiler may not read `from` again */
+}
+
+/* Lines that a message takes in a peer's ring. */
+static inline uint32_t
+message_lines(uint32_t length)
+{
+	if (length <= WEIR_INLINE_MAX)
+		return weir_slots_inline(length);
+	return 1 + (length + WEIR_SLOT_SIZE - 1) / WEIR_SLOT_SIZE;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * State of an engine. All of it is private to the engine's thread. Memory shared with programs
+ * (slots, tails, sleep flags, descriptors) and with peers (ring, credit line) is reached through
+ * pointers and never trusted; docs/decisions.md 2-6 explain the scheme.
+ */
+#ifndef WEIR_ENGINE_STATE_H
+#define WEIR_ENGINE_STATE_H
+
+#include "datagram.h"
+#include "engine.h"
+#include "events.h"
+#include "list.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+struct channel;
+struct conn;
+struct conn_cold;
+struct link;
+struct reject;
+struct session;
+
+enum { HOUSEKEEPING = 256 }; /* turns between two housekeepings, a power of two */
+
+/* nic_qp_init.user of a QP: RING or BULK of a link, DATAGRAM of the engine. */
+struct link_qp {
+	struct link *link;
+	unsigned index;
+};
+
+struct engine {
+	struct engine_config config;
+	uint64_t now, turn;
+	uint64_t keepalive_at;
+	uint32_t load; /* 1/1000 */
+	uint64_t away; /* ns, see engine_set_away() */
+	struct conn *conns;
+	struct conn_cold *cold_conns; /* entry i belongs to conns[i] */
+	uint32_t first_index;	      /* vqpn index of conns[0] */
+	uint32_t *free_conns;	      /* stack */
+	uint32_t free_count, conns_fresh;
+	struct session *sessions; /* by id */
+	struct link *links;
+	struct list hot, cold; /* channels that had work lately; all others */
+	struct list busy, backlog, bells, closing, removals;
+	struct list limited;	/* struct queue of programs that have used up their rate */
+	uint64_t limited_at;	/* ns: the first of them may send again */
+	uint64_t crowded;	/* last turn in which a link's frame is split among programs */
+	struct session *latest; /* sent or received last */
+	uint64_t rivals_until;	/* ns: until then several sessions compete */
+	uint64_t round;		/* number of the round of programs that compete */
+	int64_t cost;		/* slots: cost of the messages taken from the channel */
+	bool held;		/* a channel waits for its program's next round */
+	uint32_t gave;		/* channels that had work in this turn */
+	bool served;		/* programs sent or received in this turn */
+	bool delivered;	      /* small messages were delivered in this turn: answers follow soon */
+	bool news;	      /* main must hear of a link's error or a session's violation */
+	uint32_t *srq_free;   /* stack of receive buffers that are not posted */
+	uint32_t srq_missing; /* entries of srq_free */
+	struct datagrams datagrams;
+	struct link_qp datagram_user;
+	uint16_t node;
+	uint64_t tx_messages, tx_bytes, rx_messages, rx_bytes; /* of this turn */
+	struct reject *rejects;				       /* rings */
+	uint32_t reject_first, reject_end;
+	struct engine_event *connects;
+	uint32_t connect_first, connect_end;
+	struct node_event node_events[NODE_EVENTS];
+	uint32_t node_event_end;
+	struct engine_command *waiting; /* for room: CHANNEL_ADD, CONN_REJECT */
+	struct engine_command *done, **done_last;
+	struct engine_counters counters;
+};
+
+static inline void
+count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+#endif

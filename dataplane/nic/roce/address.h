@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The IP address that a GID stands for. */
+#ifndef WEIR_ROCE_ADDRESS_H
+#define WEIR_ROCE_ADDRESS_H
+
+#include "packet.h"
+
+#include <stdbool.h>
+
+struct roce_device;
+
+enum address_kind { ADDRESS_NONE, ADDRESS_IP4, ADDRESS_IP6 };
+enum address_kind roce_address(const struct nic_gid *gid, struct address *address);
+bool roce_on_link(const struct roce_device *dev, struct address ip);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Engine: the MAC that an IPv4 address has. What was learnt lets waiting QPs go on. */
+#ifndef WEIR_ROCE_ARP_H
+#define WEIR_ROCE_ARP_H
+
+#include "packet.h"
+
+struct neighbour;
+struct roce_context;
+
+void roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now);
+void roce_arp_learn(struct roce_context *ctx, struct neighbour *n, struct address ip,
+		    const uint8_t *mac);
+enum drop roce_arp_input(struct roce_context *ctx, const uint8_t *frame);
+
+#endif

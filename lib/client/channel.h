@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A thread's rings towards an engine. */
+#ifndef WEIR_CLIENT_CHANNEL_H
+#define WEIR_CLIENT_CHANNEL_H
+
+#include "pipe.h"
+
+#include <sys/queue.h>
+
+struct weir_conn;
+struct weir_thread;
+
+#define WEIR_RELEASES 6u /* places in a slot */
+/* Slots of a channel's tx ring that messages leave free for control. */
+#define WEIR_CONTROL_RESERVE 8u
+
+struct weir_channel {
+	struct weir_pipe pipe;
+	struct weir_ring returns; /* producer */
+	SLIST_ENTRY(weir_channel) next;
+	uint32_t index, engine;
+	uint32_t release_count;
+	weir_place *release;		 /* receive places to give back; room for all there are */
+	TAILQ_HEAD(, weir_conn) control; /* connections with slots to be written */
+	TAILQ_HEAD(, weir_conn) dues;	 /* connections with consumption not told yet */
+	TAILQ_HEAD(, weir_conn) cramped; /* found no room in tx, and want to be told of it */
+	struct weir_conn *asking;	 /* one of those: its WANT is under way for all; or NULL */
+};
+
+#define WEIR_CHANNEL_OF(p) ((struct weir_channel *)(p))
+static_assert(offsetof(struct weir_channel, pipe) == 0, "a channel begins with its pipe");
+
+/* The calling thread's channel to an engine, UINT32_MAX: to any. 0 or -errno. Worker locked. */
+int weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **ch);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A pair of rings towards an engine or a local thread. */
+#ifndef WEIR_CLIENT_PIPE_H
+#define WEIR_CLIENT_PIPE_H
+
+#include "likely.h"
+#include "public.h"
+
+#include "ipc/bell.h"
+#include "ipc/shm.h"
+
+struct weir_thread;
+
+struct weir_pipe {
+	struct weir_ring rx, tx;
+	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
+	_Atomic uint32_t *rx_sleeping; /* we write */
+	struct weir_bell bell;	       /* of a channel: a socket to wait on, an eventfd to ring */
+	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
+	bool local;	    /* a segment */
+	uint8_t slow_rings; /* in a row took longer than WEIR_BELL_SLOW_NS */
+	bool untold;	    /* a segment: something was consumed since the peer was told last */
+	uint32_t empty;	    /* polls in a row that found nothing */
+	uint32_t burst;	    /* messages received since the last send */
+	uint32_t rung; /* messages of a program that rang since it last gave up its CPU for it */
+	uint64_t caught_up; /* position where the consumer last found nothing */
+	struct weir_thread *worker;
+};
+
+void weir_pipe_ring(struct weir_pipe *p) __attribute__((cold));
+
+/* Messages were published: whether the other end has to be woken. */
+static inline bool
+weir_pipe_asleep(const struct weir_pipe *p)
+{
+	/*
+	 * Pairs with the fence in weir_thread_arm() of a local peer, engine_sleep_prepare() of an
+	 * engine: a membarrier there, where both processes are registered.
+	 */
+	if (weir_unlikely(p->fence))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	return weir_unlikely(atomic_load_explicit(p->tx_sleeping, memory_order_relaxed));
+}
+
+static inline void
+weir_pipe_published(struct weir_pipe *p)
+{
+	if (weir_pipe_asleep(p))
+		weir_pipe_ring(p);
+}
+
+/* Steps over n slots of a message; `order` and `flags` are its head's. */
+static inline void
+weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint8_t flags, uint32_t n)
+{
+	if (!p->local) {
+		weir_ring_pop(&p->rx, n);
+		return;
+	}
+	p->untold = true;
+	weir_ring_answered(&p->tx, order);
+	weir_ring_pop_paired(&p->rx, flags, n);
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What lies on a worker: responses, and messages for handlers. */
+#ifndef WEIR_MESSAGE_RECEIVE_H
+#define WEIR_MESSAGE_RECEIVE_H
+
+#include "stream/model.h"
+
+struct lane;
+
+enum {
+	TAKE_NOTHING = 0,
+	TAKE_MESSAGE = 1, /* of an incoming lane */
+	TAKE_ENDED = 2,	  /* the lane's connection has ended: *life, *status */
+	TAKE_MOVED = 3,	  /* something else */
+};
+struct take {
+	struct weir_taken taken;
+	struct lane *lane;
+	uint64_t life;
+	int status;
+};
+
+/*
+ * Gets on with a worker, which is locked: takes in responses and finds the next message. `mine`:
+ * only what concerns outgoing lanes; messages for handlers are put by.
+ */
+int worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
+
+#endif

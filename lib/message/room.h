@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory for messages that come in pieces, and messages that wait. */
+#ifndef WEIR_MESSAGE_ROOM_H
+#define WEIR_MESSAGE_ROOM_H
+
+#include "header.h"
+#include "public.h"
+
+#include "stream/model.h"
+
+#include <sys/queue.h>
+
+struct lane;
+struct peer;
+struct handler_thread;
+
+/*
+ * A message that waits: for its turn at an exclusive handler, or for memory to be put together in.
+ * Its lane's `running` is set.
+ */
+struct held {
+	TAILQ_ENTRY(held) next;
+	uint64_t bytes; /* of memory */
+	struct lane *lane;
+	uint64_t life;
+	struct weir_taken taken;
+	struct message_header header;
+	struct weir_message message;
+	_Alignas(16) uint8_t small[WEIR_INLINE_MAX];
+};
+
+/* Reserves memory for the message in the handler thread's hand. 0; -EAGAIN: it waits for that and
+ * has left the handler thread's hand; -EMSGSIZE. */
+int room_take(struct handler_thread *k, uint64_t bytes);
+/* Releases what the lane's message has. */
+void room_give(struct lane *lane);
+/* One that waited has it. NULL: none. */
+struct held *room_next(struct weir_messenger *m);
+/* That of a lane which ends waits no longer. */
+void room_forget(struct lane *lane, uint64_t life);
+/* Whether a message waits for memory of the peer's. */
+bool room_wanted(struct weir_messenger *m, const struct peer *p);
+/* Puts down what waits. No handler thread runs. Nothing locked. */
+void room_close(struct weir_messenger *m);
+
+#endif
