@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-CHECKS=(format spdx whitespace tokens walls size layering shellcheck headers docs)
+CHECKS=(format spdx whitespace prose tokens walls size layering shellcheck headers docs)
 build=build/release
 bad=0
 
@@ -55,6 +55,12 @@ lint_spdx()
 lint_whitespace()
 {
 	text_files | xargs -r python3 scripts/lint_text.py whitespace || bad=1
+}
+
+# Comments, messages and documents, where they keep to the rules already (PROSE_CLEAN).
+lint_prose()
+{
+	text_files | grep -E '\.([ch]|md)$' | xargs -r python3 scripts/lint_text.py prose || bad=1
 }
 
 lint_tokens()

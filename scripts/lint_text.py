@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""lint_text.py spdx|whitespace FILE ...: what every text file must have, or must not.
+"""lint_text.py spdx|whitespace|prose FILE ...: rules that hold for text, whatever its language.
 
 Prints FILE[:LINE]: what. Exits 1 if there was anything to print.
 """
@@ -9,13 +9,36 @@ import sys
 
 SPDX = b"SPDX-License-Identifier: BSD-3-Clause"
 
+# Folders and files whose prose keeps to the rules of `prose`. The list grows until it is the whole
+# tree: clean a folder, then add it here.
+PROSE_CLEAN = [
+    "README.md", "docs/architecture.md", "docs/coverage.md", "docs/memory.md", "docs/message.md",
+    "docs/nics.md", "docs/operations.md", "docs/protocol.md", "docs/security.md",
+    "docs/shared-memory.md", "docs/stream.md",
+    "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/capture", "lib/base",
+    "lib/include",
+]
+COLUMNS = 100
 
-def spdx(data):
+# (kind of text, regular expression, what to do); blanks and line ends count as one blank
+PROSE = [
+    ("comment", r"^\.\.\.", "a comment that continues another one; make it a sentence"),
+    ("comment", r"\b[Ss]o (?:many|much|long)\b", "name the quantity and its unit"),
+    ("comment", r"(?:^|[.!?] )(?:What|Who|Whose|Those)\b", "begin the sentence with a noun"),
+    ("string", r"(?<!there )\bis (?:no(?! longer| more)|none)\b", "say what is invalid and what is expected"),
+]
+LEXEMES = re.compile(
+    r"(?P<comment>//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/)|"
+    r'(?P<string>(?:"(?:\\.|[^"\\\n])*"\s*)+)|'
+    r"'(?:\\.|[^'\\\n])*'", re.DOTALL)
+
+
+def spdx(path, data):
     if SPDX not in b"\n".join(data.split(b"\n")[:3]):
         yield "", "no SPDX line in the first three"
 
 
-def whitespace(data):
+def whitespace(path, data):
     for number, line in enumerate(data.split(b"\n"), 1):
         if re.search(rb"[ \t]$", line):
             yield f":{number}", "blanks at the end"
@@ -27,12 +50,45 @@ def whitespace(data):
         yield "", "empty line at the end"
 
 
+def prose_of_code(text):
+    for lexeme in LEXEMES.finditer(text):
+        kind, body = lexeme.lastgroup, lexeme.group(0)
+        if kind == "comment":
+            body = re.sub(r"^[ \t]*(?:/?\*+/?|//)|\*/$", " ", body, flags=re.M)
+        elif kind == "string":
+            body = re.sub(r'"\s*"', "", body)
+        body = " ".join(body.split())
+        for where, pattern, advice in PROSE:
+            m = re.search(pattern, body) if where == kind else None
+            if m:
+                line = text.count("\n", 0, lexeme.start()) + 1
+                yield f":{line}", f"'{m.group(0).lstrip('.!? ') or m.group(0)}' in a {kind}; {advice}"
+
+
+# Tables, code and the targets of links may be longer.
+def prose_of_document(text):
+    code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        fence = line.lstrip().startswith("```")
+        code ^= fence
+        width = len(re.sub(r"\]\([^)\s]*\)", "]", line))
+        if width > COLUMNS and " " in line.strip() and not (code or fence or line.startswith("|")):
+            yield f":{number}", f"{width} columns; wrap documents at {COLUMNS}"
+
+
+def prose(path, data):
+    if not any(path == clean or path.startswith(clean + "/") for clean in PROSE_CLEAN):
+        return
+    text = data.decode("utf-8", "replace")
+    yield from prose_of_document(text) if path.endswith(".md") else prose_of_code(text)
+
+
 def main():
-    check = {"spdx": spdx, "whitespace": whitespace}[sys.argv[1]]
+    check = {"spdx": spdx, "whitespace": whitespace, "prose": prose}[sys.argv[1]]
     bad = 0
     for path in sys.argv[2:]:
         with open(path, "rb") as f:
-            for where, what in check(f.read()):
+            for where, what in check(path, f.read()):
                 print(f"{path}{where}: {what}")
                 bad = 1
     return bad

@@ -74,7 +74,8 @@ main(int argc, char **argv)
 
 	snprintf(text, sizeof(text), "%s:%s", argc > 1 ? argv[1] : "127.0.0.1", SERVICE);
 	if (weir_address_parse(text, &address)) {
-		fprintf(stderr, "hello_stream: '%s' is no address; try node:1 or 10.0.0.1\n", text);
+		fprintf(stderr, "hello_stream: invalid address '%s'; try node:1 or 10.0.0.1\n",
+			text);
 		return 2;
 	}
 	if (weir_attach(NULL, &w)) {

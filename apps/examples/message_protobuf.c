@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Structured messages: protobuf-c packs straight into the message, where it leaves from, and
- * unpacks from where it arrived, into memory of the handler's own. Nothing is allocated.
+ * Structured messages: protobuf-c packs directly into the message to be sent, and unpacks the
+ * message where it arrived, into memory of the handler. Nothing is allocated.
  *
- *   message_protobuf             prints the readings that come
- *   message_protobuf NODE COUNT  sends so many, and says how fast
+ *   message_protobuf             prints the readings that arrive
+ *   message_protobuf NODE COUNT  sends COUNT readings and prints the rate
  */
 #include "reading.pb-c.h"
 

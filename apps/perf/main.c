@@ -91,11 +91,11 @@ main(int argc, char **argv)
 		break;
 	}
 	if (o.address && !o.tcp && perf_address_parse(o.address, &address)) {
-		fprintf(stderr,
-			"weir-perf: '%s' is no address; write node:ID, an IPv4 or [IPv6] address, "
-			"with or "
-			"without :SERVICE\n",
-			o.address);
+		fprintf(
+		    stderr,
+		    "weir-perf: invalid address '%s' (expected node:ID, IPv4 or [IPv6], with or "
+		    "without :SERVICE)\n",
+		    o.address);
 		return EXIT_USAGE;
 	}
 	catch_signals();

@@ -152,19 +152,20 @@ static struct prompt *prompt;
 static void
 help(void)
 {
-	puts("start                 a run with what is set; the result follows when it ends\n"
-	     "stop                  ends it\n"
-	     "wait [SECONDS]        reads no command until it has ended, or for so long\n"
-	     "set NAME VALUE        test, size, window, flags, rate, connections, programs, "
-	     "threads, count,\n"
-	     "                      duration, region, large, pick, seed, wait, stats-period, "
-	     "verify, copy, "
-	     "bidirectional;\n"
-	     "                      as the options of the same name, on or off for the last three\n"
-	     "show config           what is set\n"
-	     "show stats all        what was counted, also while a run goes on\n"
-	     "clear stats           counts from 0 again\n"
-	     "help, quit");
+	puts(
+	    "start                 starts a run with these settings; prints its result at the end\n"
+	    "stop                  ends the run\n"
+	    "wait [SECONDS]        reads no command until the run has ended, or for SECONDS\n"
+	    "set NAME VALUE        test, size, window, flags, rate, connections, programs, "
+	    "threads, count,\n"
+	    "                      duration, region, large, pick, seed, wait, stats-period, "
+	    "verify, copy, "
+	    "bidirectional;\n"
+	    "                      as the options of the same name, on or off for the last three\n"
+	    "show config           prints the settings\n"
+	    "show stats all        prints the counters, also during a run\n"
+	    "clear stats           resets the counters\n"
+	    "help, quit");
 }
 
 static struct team_sum
@@ -258,7 +259,7 @@ wait_for(struct prompt *p, const char *seconds)
 	double s = seconds ? strtod(seconds, &end) : 86400;
 
 	if (seconds && (end == seconds || *end || !(s >= 0) || s > 86400))
-		printf("'%s' is no time; give seconds\n", seconds);
+		printf("invalid time '%s' (expected seconds)\n", seconds);
 	else if (p->run.team || seconds)
 		p->wait_until = now_ns() + (uint64_t)(s * 1e9);
 }
@@ -305,7 +306,7 @@ obey(struct prompt *p, char *line)
 	else if (n <= 2 && strcmp(word[0], "wait") == 0)
 		wait_for(p, word[1]);
 	else
-		printf("'%s' is no command, or lacks something; see help\n", word[0]);
+		printf("unknown or incomplete command '%s'; see help\n", word[0]);
 	fflush(stdout);
 }
 

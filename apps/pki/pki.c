@@ -144,14 +144,14 @@ alternative_names(const struct job *j, char *text, size_t size)
 		snprintf(address, sizeof(address), "%.*s", (int)length, at);
 		is_ip =
 		    inet_pton(AF_INET, address, ip) == 1 || inet_pton(AF_INET6, address, ip) == 1;
-		// What is no address must be a name, or it could smuggle in more names.
+		// Text that is not an address must be a name, or it could smuggle in more names.
 		if (!length || length >= sizeof(address) || n + length + 8 > size ||
 		    (!is_ip &&
 		     strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				     "0123456789-._") != length))
 			return fail(j, -EINVAL,
-				    "address '%s' is not good; give IP addresses or host names, "
-				    "separated by commas",
+				    "invalid address '%s' (expected IP addresses or host names, "
+				    "separated by commas)",
 				    address);
 		n += snprintf(text + n, size - (size_t)n, ",%s:%s", is_ip ? "IP" : "DNS", address);
 		at += length + (at[length] == ',');

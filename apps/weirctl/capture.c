@@ -12,9 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// The file, with the caller's rights; frames are nobody else's business. What is in it is cut off
-// by the data plane when the capture begins, not for a port that isn't there. Negative: an exit
-// code.
+// The file, with the caller's rights; other users may not read frames. The data plane truncates it
+// when the capture begins, so not for a port that does not exist. Negative: an exit code.
 static int
 open_file(const char *file)
 {
@@ -94,11 +93,11 @@ report(const struct weirctl_options *o, const struct weir_ctl_msg *m)
 	}
 	if (!m->captured.code)
 		return WEIRCTL_OK;
-	return weirctl_fail(m->captured.code == ENOSPC || m->captured.code == EDQUOT
-				? WEIRCTL_RESOURCE
-				: WEIRCTL_FAILED,
-			    "the file could not be written further: %s; what is in it is whole",
-			    strerror(m->captured.code));
+	return weirctl_fail(
+	    m->captured.code == ENOSPC || m->captured.code == EDQUOT ? WEIRCTL_RESOURCE
+								     : WEIRCTL_FAILED,
+	    "cannot write further to the file: %s; the frames written so far are complete",
+	    strerror(m->captured.code));
 }
 
 static int

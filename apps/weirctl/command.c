@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What weirctl can be told, on its command line and at its prompt. */
+/* The commands of weirctl, on its command line and at its prompt. */
 #include "weirctl.h"
 
 #include <stdio.h>
@@ -19,20 +19,26 @@ const struct weirctl_command weirctl_commands[] = {
      capture},
     {"drain",
      "NODE|self [off]",
-     "takes no new connections to a node, or none at all and no programs, and\n"
-     "      waits until those that exist have ended (--timeout S: not longer); off: undone",
+     "refuses new connections to a node, or (self) all new connections and programs,\n"
+     "      and waits until existing ones have ended (--timeout S: at most S); off: ends that",
      1,
      2,
      {WORD_NODE, WORD_SWITCH},
      drain},
     {"evict",
      "vqpn.N|session.ID",
-     "ends a connection or a program's session; --reason TEXT tells the program why",
+     "ends a connection or a program's session; --reason TEXT is shown to the program",
      1,
      1,
      {WORD_VICTIM},
      evict},
-    {"help", "[COMMAND]", "this, or more of one command", 0, 1, {WORD_COMMAND}, help},
+    {"help",
+     "[COMMAND]",
+     "prints this text, or the help of one command",
+     0,
+     1,
+     {WORD_COMMAND},
+     help},
     {"pki",
      "DIR ca|node ID",
      "certificates for weir-control --tls: pki --help",
@@ -57,16 +63,16 @@ const struct weirctl_command weirctl_commands[] = {
      show},
     {"top",
      "",
-     "engines, programs and connections with their rates, again and again;\n"
-     "      q ends it, space looks at once",
+     "refreshes engines, programs and connections with their rates; q quits,\n"
+     "      space refreshes at once",
      0,
      0,
      {WORD_NONE},
      top},
     {"wait",
      "up|node:ID|connections:K",
-     "until the data plane answers and knows its node, that node is up, or at\n"
-     "      least K ends of connections are open; 0: until there are none",
+     "waits until the data plane answers and knows its node, the node is up, or at\n"
+     "      least K ends of connections are open (0: none is)",
      1,
      1,
      {WORD_CONDITION},

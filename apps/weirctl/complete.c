@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a word at the prompt may become. Names are asked of the data plane at that moment. */
+/* Completion of words at the prompt. Names come from the data plane at that moment. */
 #include "weirctl.h"
 
 #include <stdio.h>

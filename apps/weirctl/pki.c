@@ -79,8 +79,8 @@ issue(const struct pki_options *p, const char *dir, const char *node, struct pki
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "--cluster is the CA's; leave it out, or make another CA");
 	if (!node_ok(node, &order->node))
-		return weirctl_fail(WEIRCTL_USAGE, "'%s' is no node; give 0 to %d, or any", node,
-				    NODE_MAX);
+		return weirctl_fail(WEIRCTL_USAGE, "invalid node '%s' (expected 0 to %d, or any)",
+				    node, NODE_MAX);
 	if (snprintf(into, sizeof(into), "%s/node-%s", dir, node) >= (int)sizeof(into))
 		return weirctl_fail(WEIRCTL_USAGE, "the path is too long; give a shorter one");
 	status = pki_issue(dir, into, order, error, sizeof(error));

@@ -67,7 +67,7 @@ history_file(void)
 	return n > 0 && (size_t)n < sizeof(path) ? path : NULL;
 }
 
-// What was typed is nobody else's business; the file is made if its folder is there.
+// Only the user may read the history; the file is created if its folder exists.
 static void
 save_history(const char *file)
 {

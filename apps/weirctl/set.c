@@ -24,7 +24,8 @@ change(const char *instance, const char *key, const char *value, uint32_t *count
 		return weirctl_fail(WEIRCTL_USAGE, "no setting is called '%s'; see show settings",
 				    key);
 	if (strlen(value) >= sizeof(m.set.value))
-		return weirctl_fail(WEIRCTL_USAGE, "'%s' is no value; see show settings", value);
+		return weirctl_fail(WEIRCTL_USAGE, "invalid value '%s' for %s; see show settings",
+				    value, key);
 	snprintf(m.set.key, sizeof(m.set.key), "%s", key);
 	snprintf(m.set.value, sizeof(m.set.value), "%s", value);
 	status = query_change(&q, instance, &m, count);
@@ -202,8 +203,7 @@ drain(const struct weirctl_options *o, int argc, char **argv)
 
 	if (off && strcmp(argv[1], "off"))
 		return weirctl_fail(WEIRCTL_USAGE,
-				    "'%s' says nothing of draining; give off, or "
-				    "nothing",
+				    "invalid word '%s' after the node (expected off, or nothing)",
 				    argv[1]);
 	if (!self && (!parse_id(name, &id) || id >= UINT16_MAX))
 		return weirctl_fail(WEIRCTL_USAGE,

@@ -145,7 +145,7 @@ nested(char *cell, const json_t *object)
 	json_t *value;
 	size_t n = 0;
 
-	// What is zero is left out: a row of zeros hides the one number that isn't.
+	// Zeros are left out: a row of zeros hides the one number that is not.
 	snprintf(cell, CELL_MAX, "-");
 	json_object_foreach((json_t *)object, key, value)
 	{

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /*
- * A row of a connection costs the data plane's main thread about 1 us: they are asked for again
- * only after so many times what the last answer took.
+ * A row of a connection costs the data plane's main thread about 1 us: the next query
+ * waits REST times as long as the last answer took.
  */
 #define REST 20
 #define LINES 24   /* of a terminal that doesn't say */
@@ -42,7 +42,7 @@ sample_free(struct sample *s)
 	*s = (struct sample){0};
 }
 
-// What was now is before; `rows` is empty.
+// Makes the present rows the previous ones; `rows` is then empty.
 static void
 move(struct rows *before, struct rows *rows)
 {
@@ -115,7 +115,7 @@ screen_lines(const struct screen *s)
 	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row ? size.ws_row : LINES;
 }
 
-// Prints at most so many rows; what is left of the lines.
+// Prints at most `most` rows; returns the number of lines left.
 static size_t
 print_some(uint32_t kind, json_t *array, size_t most, size_t lines)
 {

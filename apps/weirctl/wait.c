@@ -81,8 +81,9 @@ check(struct query *q, const struct condition *c, bool *holds)
 	if (c->kind == WEIR_ROWS_NODES) {
 		*holds = node_up(c, &rows);
 		snprintf(q->reason, sizeof(q->reason),
-			 c->own ? "the data plane answers, but no weir-control has told it its node"
-				: "node %u is not up; see weirctl show nodes",
+			 c->own
+			     ? "the data plane answers, but no weir-control has assigned its node"
+			     : "node %u is not up; see weirctl show nodes",
 			 c->number);
 	} else {
 		uint32_t n = open_connections(&rows);

@@ -67,7 +67,7 @@ struct weirctl_command {
 /* Monotonic seconds. */
 double weirctl_now(void);
 __attribute__((format(printf, 2, 3))) int weirctl_fail(int code, const char *format, ...);
-/* What stands before a message besides: where a line came from; "" if there is nothing to say. */
+/* Sets a prefix of messages: the place that a line came from; "": none. */
 void weirctl_place(const char *place);
 
 /* ---- command.c ---- */
@@ -88,7 +88,7 @@ struct words {
 	char **word;
 	size_t count;
 };
-/* What `text`, the word behind those in argv, may become; sorted. */
+/* Finds completions of `text`, the word behind those in argv; sorted. */
 void complete(const struct weirctl_options *o, int argc, char **argv, const char *text,
 	      struct words *found);
 void words_free(struct words *w);
@@ -143,13 +143,13 @@ enum { TABLE_TOP_ENGINES = WEIR_ROWS_LAST + 1, TABLE_TOP_PROGRAMS, TABLE_TOP_CON
 void table_print(uint32_t kind, const json_t *array);
 
 /* ---- rate.c ---- */
-/* What a data plane says of itself at one time. */
+/* The rows of a data plane at one time. */
 struct sample {
 	double at,
 	    conns_at; /* s; conns_at: of the connections, which are not asked for each time */
 	struct rows engines, sessions, conns;
 };
-/* What happened between two samples, an array for each of the tables TABLE_TOP_*. */
+/* The rates between two samples, one array per table TABLE_TOP_*. */
 struct rates {
 	json_t *engines, *programs, *conns;
 };

@@ -2,8 +2,8 @@
 /* Where other controls come in: a few strangers at a time, the oldest makes room for the newest. */
 #include "control.h"
 
-/* A TLS handshake costs about 1 ms of CPU: strangers get a fifth of a CPU at most. Who comes
- * meanwhile waits in the listener's backlog. */
+/* A TLS handshake costs about 1 ms of CPU: strangers get at most a fifth of a CPU. Further
+ * connections wait in the listener's backlog. */
 #define ACCEPTS_A_TICK (LISTENER_TICK_MS / 5)
 
 static void

@@ -139,7 +139,7 @@ int control_run(const struct control_options *options, const struct peers *peers
 void control_hold_signals(void);
 
 /* ---- dispatch.c ---- */
-/* What is due; called every CONTROL_TICK_MS, or sooner. */
+/* Does the work that is due; called every CONTROL_TICK_MS, or sooner. */
 void control_turn(struct control *c, uint64_t now);
 
 /* ---- address.c ---- */
@@ -204,7 +204,7 @@ void member_send_offers(struct member *m, uint64_t now);
 extern const struct registry_ops service_ops;
 /* Tells our data plane what this node offers, if that is known. */
 void service_tell(struct member *m);
-/* What our data plane offers is another. */
+/* The services offered by our data plane have changed. */
 void service_own(struct control *c);
 /* A node's record is another. */
 void service_record(struct control *c, const struct swim_node *node);

@@ -113,7 +113,7 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 {
 	if (m->hello.role != WEIR_ROLE_DATAPLANE || !m->hello.incarnation) {
 		log_once(&dp->trouble,
-			 "what listens on %s is no data plane; "
+			 "the process that listens on %s is not a data plane; "
 			 "start weir-dataplane for this instance",
 			 dp->path.sun_path);
 		leave(dp);
@@ -155,7 +155,8 @@ take_services(struct dp *dp, const struct weir_ctl_msg *m)
 	dp->handler->services(dp->user);
 }
 
-// What an operator has set by weirctl. It is said while the level is one at which it can be.
+// Takes a setting that an operator has changed with weirctl. Logged at the old or the new level,
+// whichever shows the line.
 static void
 take_setting(const struct weir_ctl_msg *m)
 {
@@ -268,8 +269,7 @@ enqueue(struct dp *dp, struct weir_ctl_msg *m)
 		return;
 	q = dp->queued < QUEUE_MAX ? malloc(offsetof(struct queued, m) + m->length) : NULL;
 	if (!q) {
-		log_warning(
-		    "data plane takes no messages; it is told everything anew when it does");
+		log_warning("data plane takes no messages; everything is sent again when it does");
 		leave(dp);
 		return;
 	}

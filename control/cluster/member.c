@@ -479,7 +479,7 @@ member_take_offer(struct member *m, const struct weir_link_offer *link)
 
 	if (link->node != m->id || link->peer_node != c->self.id)
 		return "a link offer that is not between us";
-	// What a dead data plane offered, or what was meant for one: on its way when that died.
+	// Offers from or to a data plane that has died since.
 	if (link->incarnation != m->peer.dp.incarnation ||
 	    (link->peer_incarnation && link->peer_incarnation != own->incarnation))
 		return NULL;

@@ -195,7 +195,7 @@ same_place(const struct control *c, const struct control_msg *in)
 	return known && !c->source->closed && !strcmp(known->control, in->hello.info.control);
 }
 
-// Who a stranger says it is: is that somebody who may come in? Sets conn->member.
+// Checks the identity that a stranger claims: NULL if it may join. Sets conn->member.
 static const char *
 admit(struct control *c, struct conn *conn, const struct control_msg *in)
 {
@@ -247,7 +247,8 @@ answer(struct control *c, struct conn *conn, const struct control_msg *in)
 
 	if (in->hello.record.id != m->id) {
 		snprintf(why, sizeof(why), "node %u answers at %s; check %s", in->hello.record.id,
-			 m->entry.control, m->listed ? "the peers file" : "who listens there");
+			 m->entry.control,
+			 m->listed ? "the peers file" : "the process that listens there");
 		return why;
 	}
 	return is_known(conn, in) ? NULL : "its id belongs to another node";
@@ -340,7 +341,7 @@ on_closed(struct conn *conn, const char *reason)
 	struct member *m = conn->member;
 	uint64_t now = monotonic_ms();
 
-	// Who claims its id hears from any member that it is taken.
+	// A node that claims its id learns from any member that the id is taken.
 	if (conn->dialled && conn->taken && c->has_id && !swim_is_settled(&c->swim))
 		self_beaten(c, conn->from);
 	if (conn == c->seed_conn) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What our data plane is told of one other node, as a state machine: what membership says of it,
- * what our data plane says of its links, and time in; actions out. And which of two connections
+ * The state of one other node, as reported to our data plane. A state machine: membership, the
+ * data plane's view of its links and time in; actions out. Also decides which of two connections
  * stays. No sockets, no clock. The table of transitions is in docs/protocol.md.
  */
 #ifndef WEIR_CONTROL_PEER_H

@@ -85,7 +85,7 @@ tell_all(struct control *c)
 	dp_send(c->dp, &synced);
 }
 
-// What others are told of our data plane. While the id is only claimed they are told nothing.
+// Spreads the state of our data plane to others. Nothing while the id is only claimed.
 static void
 spread(struct control *c)
 {
@@ -100,7 +100,7 @@ spread(struct control *c)
 	}
 	swim_tell(&c->swim, &c->info);
 	c->source->publish(c->source, &c->self);
-	// Those who have a connection at once, above all when it is dead.
+	// Connected members learn of it at once, above all when the data plane is dead.
 	for (uint32_t i = 0; i < c->member_count; i++)
 		member_view(c->members[i], view);
 }
@@ -235,7 +235,7 @@ on_refused(void *user, uint16_t from, const struct swim_record *r, const char *w
 
 	snprintf(who, sizeof(who), "node %u", from);
 	log_blamed(&c->blamed, "refused records", who, monotonic_ms(), about, 3,
-		   "what node %u says of others is left out: %s", from, why);
+		   "ignored statements of node %u about others: %s", from, why);
 }
 
 static const struct swim_ops swim_ops = {

@@ -43,7 +43,7 @@ service_record(struct control *c, const struct swim_node *node)
 {
 	const struct node_info *info = node->is.info;
 
-	// What is not known says nothing.
+	// An unknown state of the data plane proves nothing.
 	if (node->is.status != SWIM_ALIVE || info->dp.state == DP_UNKNOWN)
 		return;
 	registry_record(&c->registry, node->is.id, info->dp.state == DP_UP ? info->dp.services : 0,

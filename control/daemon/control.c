@@ -16,7 +16,7 @@
 
 // ---- start, run, stop ----
 
-// What `systemctl status` shows.
+// Sends the text that `systemctl status` shows.
 static void
 tell_status(struct control *c)
 {
@@ -227,15 +227,15 @@ name_self(struct control *c, const struct peers *peers)
 		return EXIT_RUNTIME;
 	if (is_anywhere(c->self.control)) {
 		log_error(
-		    "--listen '%s' is no address at which others reach this node; give one of "
-		    "this host's with --join or --etcd",
+		    "invalid value '%s' for --listen (with --join or --etcd expected an address of "
+		    "this host that other nodes can reach)",
 		    c->options->listen);
 		return EXIT_USAGE;
 	}
 	return -1;
 }
 
-// Who else there is. An id of ours that is given is ours at once.
+// Starts the source of members. A configured id is ours at once.
 static int
 start_source(struct control *c)
 {

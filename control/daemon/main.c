@@ -30,7 +30,7 @@ read_file(const char *name, int *status)
 		free(text);
 		text = NULL;
 	} else if (n > PEERS_TEXT_MAX || memchr(text, 0, n)) {
-		log_error("%s is no peers file: it is %s; write a line a node", name,
+		log_error("%s is not a peers file: it is %s; write one line per node", name,
 			  n > PEERS_TEXT_MAX ? "longer than 1 MiB" : "not text");
 		free(text);
 		text = NULL;

@@ -155,7 +155,7 @@ step_over(void *user, const char *error)
 
 	e->step = NULL;
 	if (!error && e->wrong)
-		error = "what answers is no etcd";
+		error = "the server that answers is not an etcd";
 	e->wrong = false;
 	if (error)
 		fail(e, error);
@@ -343,7 +343,7 @@ known(struct etcd *e, uint32_t id, const char *value)
 		one = (struct peers){0};
 	if (one.count != 1 || !is_address(one.list[0].control)) {
 		log_once_about(&e->odd, LOG_NODE(id),
-			       "etcd's entry of node %u is none: '%.80s'; remove it", id, value);
+			       "etcd's entry of node %u is invalid: '%.80s'; remove it", id, value);
 	} else {
 		if (bare)
 			one.list[0].address_count = 0;
@@ -367,9 +367,9 @@ take_kv(struct etcd *e, const json_t *kv)
 }
 
 /*
- * Who left while nobody told us. Not by a list of an etcd that has forgotten us, and maybe others,
- * or that lacks what we have put there ourselves: whom that doesn't show no later list needs to
- * show, until they have been there again.
+ * Drops nodes that left without notice. Not by the list of an etcd that has forgotten us, and
+ * maybe others, or that lacks our own entries: nodes missing from such a list need not be in a
+ * later one, until they have been listed again.
  */
 static void
 drop_missing(struct etcd *e, uint64_t revision)

@@ -30,7 +30,7 @@ struct etcd_options {
 	unsigned lease;	     /* s */
 };
 
-/* What `o` points to has to stay, and may be written until start(). stop() frees. NULL: no memory,
+/* Strings in `o` must stay valid, and may be written until start(). stop() frees. NULL: no memory,
  * or no URL among `urls`. */
 struct membership_source *etcd_source_create(const struct etcd_options *o);
 

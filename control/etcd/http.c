@@ -140,7 +140,7 @@ take_answer(struct etcd_request *r, const char *text, size_t length)
 	if (error)
 		set_error(r, error);
 	else if (!has_header(answer))
-		set_error(r, "what answers is no etcd");
+		set_error(r, "the server that answers is not an etcd");
 	else if (!r->dropped)
 		r->reply.answer(r->reply.user, answer);
 	json_decref(answer);

@@ -24,7 +24,7 @@ struct etcd_access {
 	const char *ca, *certificate, *key; /* PEM files, or NULL */
 };
 
-/* NULL: no memory. What `access` points to stays the caller's and has to stay. */
+/* NULL: no memory. The caller keeps ownership of the strings in `access`; they must stay valid. */
 struct etcd_http *etcd_http_create(struct event_base *base, const struct etcd_access *access);
 /* Drops all requests without telling. NULL is allowed. */
 void etcd_http_destroy(struct etcd_http *h);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose an id is: node/ID and control/HOST:PORT are put together, where node/ID is nobody's, or is
- * that of an address which hasn't been heard for its lease.
+ * Ownership of ids. node/ID and control/HOST:PORT are put together, if node/ID is free or belongs
+ * to an address that has been silent for its lease.
  */
 #include "internal.h"
 
@@ -55,7 +55,7 @@ id_of_value(const json_t *kv)
 	return id_of(text);
 }
 
-// Whose the node/ID is that a claim has shown. NULL: nobody's.
+// Owner of the node/ID that a claim has shown. NULL: none.
 static const char *
 owner_of(const json_t *answer, char owner[VALUE_MAX])
 {
@@ -64,7 +64,7 @@ owner_of(const json_t *answer, char owner[VALUE_MAX])
 	if (!kv)
 		return NULL;
 	if (etcd_text(json_object_get(kv, "value"), owner, VALUE_MAX))
-		return "somebody whose entry is unreadable";
+		return "a node with an unreadable entry";
 	owner[strcspn(owner, " ")] = 0;
 	return owner;
 }
@@ -94,8 +94,8 @@ id_is_taken(struct etcd *e, const json_t *answer, const char *whose)
 		return;
 	}
 	log_once_about(&e->taken, LOG_NODE_AT(e->id, whose),
-		       "node id %u is that of %s, says etcd; give each node its own --node", e->id,
-		       whose);
+		       "according to etcd node id %u belongs to %s; give each node its own --node",
+		       e->id, whose);
 	etcd_set_retry(e, e->is.lease * 500);
 }
 

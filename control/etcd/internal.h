@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What etcd.c and id.c share: the source's state, keys, and asking. */
+/* Shared by etcd.c and id.c: the source's state, keys and requests. */
 #ifndef WEIR_CONTROL_ETCD_INTERNAL_H
 #define WEIR_CONTROL_ETCD_INTERNAL_H
 

@@ -109,7 +109,9 @@ check_url(const char *url, bool insecure)
 	for (size_t n = strlen(text); n && text[n - 1] == '/';)
 		text[--n] = 0;
 	if (strchr(text, '/') || host_port_split(text, false, host, sizeof(host), &port)) {
-		log_error("--etcd '%s' is no URL; give http://HOST:PORT or https://HOST:PORT", url);
+		log_error("invalid value '%s' for --etcd (expected http://HOST:PORT or "
+			  "https://HOST:PORT)",
+			  url);
 		return EXIT_USAGE;
 	}
 	if (rest == url + 7 && !insecure && !is_loopback(host)) {

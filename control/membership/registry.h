@@ -26,7 +26,7 @@ struct registry_ops {
 	/* Both may be lost. */
 	void (*ask)(void *user, uint16_t to, const struct registry_ask *ask);
 	void (*tell)(void *user, uint16_t to, uint16_t node, const struct weir_services *list);
-	/* What a node offers is known, and new. */
+	/* The services of a node are known, and have changed. */
 	void (*changed)(void *user, uint16_t node);
 	/* Any other node that lives; false: there is none. */
 	bool (*some)(void *user, uint16_t *node);
@@ -54,7 +54,7 @@ struct registry {
 void registry_init(struct registry *r, uint16_t own, const struct registry_ops *ops, void *user);
 void registry_fini(struct registry *r);
 
-/* What we offer. */
+/* Sets the services that this node offers. */
 void registry_own(struct registry *r, const struct weir_services *list);
 /* A node's record has this digest. Out of memory: it is left out until the next one. */
 void registry_record(struct registry *r, uint16_t id, uint64_t digest, uint64_t now);

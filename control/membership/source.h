@@ -33,7 +33,7 @@ struct membership_source {
 	/* 0, or -errno after having said why not. Problems that pass are retried for ever. */
 	int (*start)(struct membership_source *source, struct event_base *base,
 		     const struct membership_events *events, void *user);
-	/* What the others shall know of us: after start, once our id and addresses are known, and
+	/* Publishes our entry to the others: after start, once our id and addresses are known, and
 	 * at each change. */
 	void (*publish)(struct membership_source *source, const struct peer_entry *self);
 	/* No event afterwards; frees the source. `leave`: the node goes for good; else only its

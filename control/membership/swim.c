@@ -114,7 +114,8 @@ swim_is_absurd(const struct swim *s, const struct swim_record *r)
 	return is_ahead(s, r, 2 * SWIM_AHEAD);
 }
 
-// What others say of us: refuted, if it is wrong. `met`: another node says that it is us.
+// Takes a statement of others about us, and refutes a wrong one. `met`: another node claims to be
+// us.
 static void
 take_own(struct swim *s, uint16_t from, const struct swim_record *r, bool met)
 {
@@ -526,7 +527,7 @@ probe_next(struct swim *s)
 	}
 }
 
-// Those given up may be back, those never heard of may have started.
+// Lost nodes may be back, and nodes never heard from may have started.
 static void
 seek_lost(struct swim *s)
 {

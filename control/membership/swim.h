@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is a member and who lives, after SWIM (Das, Gupta, Motivala 2002): each period a node probes
- * one other, through three more if that doesn't answer, then suspects it; suspicion can be refuted
- * by the suspect alone; changes ride on probes and answers. Each node has one record, and of two
- * records the one with the higher (version, status) holds everywhere, so tables can be merged in
- * any order. Only the node itself raises its version.
+ * Membership and failure detection, after SWIM (Das, Gupta, Motivala 2002): each period a node
+ * probes one other, through three more if that doesn't answer, then suspects it; suspicion can be
+ * refuted by the suspect alone; changes ride on probes and answers. Each node has one record, and
+ * of two records the one with the higher (version, status) holds everywhere, so tables can be
+ * merged in any order. Only the node itself raises its version.
  *
  * Besides the paper: a digest of the table goes with every message, and where two differ although
  * nothing is on its way they tell each other all; the time in which this process did not run
@@ -174,7 +174,7 @@ void swim_fini(struct swim *s);
 void swim_tick(struct swim *s, uint64_t now);
 /* A message of node `from`, records checked by the decoder. */
 void swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now);
-/* What a node says of itself, first thing on a connection. False: another node has that id. */
+/* A node's own record, first on each connection. False: another node has that id. */
 bool swim_hello(struct swim *s, const struct swim_record *record, uint64_t now);
 /* Any message of a node came: it lives. */
 void swim_heard(struct swim *s, uint16_t id);
@@ -192,7 +192,7 @@ bool swim_is_absurd(const struct swim *s, const struct swim_record *record);
 void swim_probe(struct swim *s, uint16_t id);
 /* There is reason to doubt what is said of it, that it is dead, too: asks it. */
 void swim_doubt(struct swim *s, uint16_t id);
-/* What is said of us is new. */
+/* Our own information has changed. */
 void swim_tell(struct swim *s, const void *info);
 /* Tells a node our record, at once. */
 void swim_news(struct swim *s, uint16_t to);
@@ -208,7 +208,7 @@ struct swim_node *swim_find(const struct swim *s, uint16_t id);
 bool swim_is_settled(const struct swim *s);
 /* ms that a node which is not there any more is remembered. */
 uint64_t swim_memory(uint32_t timeout);
-/* ms from suspicion to death, among so many nodes. */
+/* ms from suspicion to death, in a cluster of `nodes` nodes. */
 uint32_t swim_patience(uint32_t timeout, uint32_t nodes);
 
 #endif

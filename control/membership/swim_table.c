@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is known of each node, what of it is news, and the digest of it all. */
+/* The table of nodes, the changes still to be spread, and the digest of the table. */
 #include "swim_internal.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 
 #define PERIOD_MIN 50u	    /* ms */
 #define PERIOD_MAX 200u	    /* or a start among many takes long */
-#define FORGET_MIN 60000u   /* ms that the dead are remembered at least */
-#define FORGET_TIMEOUTS 30u /* ... in node timeouts */
+#define FORGET_MIN 60000u   /* ms: shortest time for which dead nodes are remembered */
+#define FORGET_TIMEOUTS 30u /* node timeouts for which dead nodes are remembered */
 #define BYSTANDER 2u	    /* times the patience of those who suspect by themselves */
 
 static uint64_t
@@ -214,7 +214,7 @@ swim_erase(struct swim *s, struct swim_node *n)
 	unlink_news(s, n);
 	while (s->order[i] != n->is.id)
 		i++;
-	// Those before `turn` have had theirs.
+	// Nodes before `turn` have had their turn.
 	if (i < s->turn) {
 		s->order[i] = s->order[--s->turn];
 		i = s->turn;

@@ -146,7 +146,7 @@ on_time(evutil_socket_t fd, short what, void *user)
 	client_free(user);
 }
 
-/* Who has said nothing yet makes room, the longest silent first. */
+/* Closes a client that has sent nothing yet, the longest silent first. */
 static bool
 make_room(struct metrics *m)
 {

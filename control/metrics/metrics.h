@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Metrics for Prometheus: a listener that answers GET /metrics with what our data plane says of
- * itself, and what that looks like. Bounded: so many clients, so long a request, so much time; one
- * question to the data plane at a time, whose answer all who wait get.
+ * Metrics for Prometheus: a listener that answers GET /metrics with the counters of our data
+ * plane, and their format. Bounded: number of clients, length and time of a request; one question
+ * to the data plane at a time, whose answer goes to all waiting clients.
  */
 #ifndef WEIR_CONTROL_METRICS_H
 #define WEIR_CONTROL_METRICS_H

@@ -247,7 +247,7 @@ nodes(struct text *t, const struct metrics_rows *rows)
 			    weir_node_state_name(s), n[i].state == s);
 }
 
-/* Those that are told by engine, above. */
+/* Counters that are reported per engine, above. */
 static bool
 told_already(const char *name)
 {

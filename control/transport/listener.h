@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A TCP port of control's. Who connects faster than it accepts waits in the backlog; when
- * descriptors or memory are out it says so and tries again each second, without spinning.
+ * A TCP port of control's. Connections beyond its rate of accepting wait in the backlog; without
+ * descriptors or memory it logs that and tries again each second, without spinning.
  */
 #ifndef WEIR_CONTROL_LISTENER_H
 #define WEIR_CONTROL_LISTENER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whose process is at the other end of a TCP connection over loopback, without certificates. */
+/* Finds the owner of the other end of a TCP connection over loopback, without certificates. */
 #ifndef WEIR_CONTROL_LOCAL_PEER_H
 #define WEIR_CONTROL_LOCAL_PEER_H
 

@@ -100,7 +100,7 @@ static bool
 decode_hello(const Weir__Control__Hello *pb, struct control_msg *m)
 {
 	m->hello.version = pb->version;
-	// What follows the version may mean something else in another one.
+	// The fields after the version may have another meaning in another version.
 	if (pb->version != CONTROL_VERSION)
 		return true;
 	if (strlen(pb->cluster) >= CONTROL_CLUSTER_MAX)

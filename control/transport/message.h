@@ -41,7 +41,7 @@ struct dp_view {
 	uint64_t services; /* digest of its public services */
 };
 
-/* What is spread of a node besides its id. Zeroed before it is filled. */
+/* Information about a node that is spread with its id. Zeroed before it is filled. */
 struct node_info {
 	struct dp_view dp;
 	char control[WEIR_CTL_PEER_TEXT]; /* IP:PORT, printable */

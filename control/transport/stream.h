@@ -14,7 +14,7 @@
 struct event_base;
 struct control_stream;
 
-/* What the user of a stream is told. Never from inside a call of a stream's own function. */
+/* Events of a stream. Never called from inside one of the stream's functions. */
 struct control_stream_handler {
 	void (*opened)(void *user); /* a dialled stream is connected */
 	/*

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What streams over a libevent bufferevent have in common, whatever is between it and the socket.
- */
+/* Common to streams over a libevent bufferevent, whatever is between it and the socket. */
 #ifndef WEIR_CONTROL_STREAM_BEV_H
 #define WEIR_CONTROL_STREAM_BEV_H
 
@@ -18,8 +17,8 @@ void bev_start(struct bev_stream *s, bufferevent_event_cb on_event);
 /* control_transport.write */
 int bev_write(struct control_stream *stream, const void *data, size_t length);
 /*
- * Says that no more comes. What the other end sent and nobody will read is thrown away: unread, it
- * would make the kernel reset the connection, and the other end never see our last word.
+ * Ends sending. Data from the other end that will not be read is discarded: left unread, it would
+ * make the kernel reset the connection, and our last message would be lost.
  */
 void bev_hang_up(struct bev_stream *s);
 

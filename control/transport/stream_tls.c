@@ -146,7 +146,7 @@ tls_close(struct control_stream *stream)
 		struct evbuffer *out = bufferevent_get_output(t->bev.bev);
 		size_t length = evbuffer_get_length(out);
 
-		// What the bufferevent has begun to write is the start of this.
+		// Begins with the bytes that the bufferevent has begun to write.
 		if (length == 0 || SSL_write(t->ssl, evbuffer_pullup(out, -1), (int)length) > 0)
 			SSL_shutdown(t->ssl);
 	}

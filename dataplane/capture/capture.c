@@ -96,7 +96,7 @@ write_out(struct capture *c)
 	return 0;
 }
 
-/* What did not get into a file whole is cut off: it ends with the last block that did. */
+/* Truncates an incomplete block, so that the file ends with a complete one. */
 static void
 flush(struct capture *c)
 {

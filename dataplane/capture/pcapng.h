@@ -13,7 +13,7 @@
 
 #define PCAPNG_TEXT_MAX 255u   /* longer texts are cut */
 #define PCAPNG_BLOCK_MAX 640u  /* of any block but that of a frame */
-#define PCAPNG_FRAME_EXTRA 64u /* a frame's block is longer than the frame, by at most so much */
+#define PCAPNG_FRAME_EXTRA 64u /* bytes: a frame's block exceeds the frame by at most this */
 
 struct pcapng_interface {
 	const char *name, *description;

@@ -189,7 +189,7 @@ structured(struct line *l, bool json, enum log_level level, const struct log_fie
 		put(l, "}");
 }
 
-/* What could end a line or steer a terminal is not ours to repeat. */
+/* Replaces characters that could end a line or control a terminal. */
 static void
 plain(struct line *l, char *text)
 {

@@ -16,7 +16,7 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 
-/* What a line is about: a number, or a text if there is one. Not in lines of format text. */
+/* A field of a log line: a number, or a text if there is one. Not shown in format text. */
 struct log_field {
 	const char *key;
 	uint64_t number;
@@ -45,16 +45,16 @@ void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * Budgets for lines that others cause: each kind of line of each causer has its own, so nobody's
- * lines push out another's. What is beyond a budget is counted, and a line says how many were left
- * out: "N lines left out (KIND, WHO)". Lines about nodes, ports and operators take no budget of a
- * program or a stranger. One thread.
+ * Budgets for lines that others cause: one per kind of line and causer, so that one causer's lines
+ * do not displace another's. Lines beyond a budget are counted, and a summary line gives their
+ * number: "N lines left out (KIND, WHO)". Lines about nodes, ports and operators take no budget of
+ * a program or a stranger. One thread.
  */
-#define LOG_CAUSES 64	     /* at once; whoever finds no room shares the last one */
-#define LOG_BURST 20	     /* lines of one cause; ... */
-#define LOG_PACE_MS 1000     /* ... then one each, ... */
-#define LOG_SUMMARY_MS 60000 /* ... and while it goes on a summary each */
-#define LOG_QUIET_MS 5000    /* it has gone on until it stopped for so long */
+#define LOG_CAUSES 64	     /* causes at a time; further ones share the last entry */
+#define LOG_BURST 20	     /* lines of one cause in a burst */
+#define LOG_PACE_MS 1000     /* ms per line of one cause after a burst */
+#define LOG_SUMMARY_MS 60000 /* ms between summaries while lines are left out */
+#define LOG_QUIET_MS 5000    /* ms without lines after which a burst has ended */
 
 struct log_cause {
 	const char *kind;	     /* a string that stays; NULL: free */

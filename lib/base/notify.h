@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What systemd wants to hear of a daemon: datagrams on $NOTIFY_SOCKET (man sd_notify). Nothing
- * happens where there is no such socket. Main thread.
+ * Notifications of a daemon to systemd: datagrams on $NOTIFY_SOCKET (man sd_notify). Without such a
+ * socket the calls do nothing. Main thread.
  */
 #ifndef WEIR_COMMON_NOTIFY_H
 #define WEIR_COMMON_NOTIFY_H

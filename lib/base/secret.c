@@ -21,7 +21,7 @@ secret_open(const char *path, const char *remedy, char *error, size_t size)
 		return status;
 	}
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		snprintf(error, size, "%s is no file; %s", path, remedy);
+		snprintf(error, size, "%s is not a file; %s", path, remedy);
 		status = -EINVAL;
 	} else if (st.st_mode & 077) {
 		snprintf(error, size, "%s is open to others (mode %04o); chmod 600 it", path,

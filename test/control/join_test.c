@@ -243,7 +243,7 @@ test_useless_address(void **state)
 	char text[1024];
 
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
-	assert_non_null(strstr(text, "is no address at which others reach this node"));
+	assert_non_null(strstr(text, "for --listen (with --join or --etcd expected an address"));
 }
 
 static pid_t

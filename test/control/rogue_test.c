@@ -160,8 +160,9 @@ test_invented_nodes(void **state)
 		invent(s, (uint16_t)id, port);
 	/* the listener's queue is shorter than what may come */
 	AWAIT((n += dials(listener),
-	       fake_log_count(B, "what node 9 says of others is left out: too many nodes that have "
-				 "not spoken with this one")),
+	       fake_log_count(B,
+			      "ignored statements of node 9 about others: too many nodes that have "
+			      "not spoken with this one")),
 	      LONG);
 	cpu = cpu_ms(fake_control[B].pid);
 	for (passed = now_ms(); now_ms() - passed < 3000; n += dials(listener))
@@ -207,8 +208,9 @@ test_lies_about_a_node(void **state)
 	AWAIT(fake_dp[A].links, LONG);
 	s = enter();
 	lie(s, SWIM_LEFT, SWIM_VERSION_MAX);
-	AWAIT(fake_log_count(B, "what node 9 says of others is left out: its version is far ahead "
-				"of this host's clock"),
+	AWAIT(fake_log_count(B,
+			     "ignored statements of node 9 about others: its version is far ahead "
+			     "of this host's clock"),
 	      LONG);
 	lie(s, SWIM_LEFT, SWIM_UP + (UINT64_C(1) << 42));
 	AWAIT(fake_log_count(B, "node 1: says node 9, it has left; its links live"), LONG);

@@ -363,7 +363,7 @@ test_etcd_password(void **state)
 	}
 	argv[10] = fake_dir;
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
-	assert_non_null(strstr(text, "is no file; give a file with a password"));
+	assert_non_null(strstr(text, "is not a file; give a file with a password"));
 	argv[10] = "/nonexistent";
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
 	assert_non_null(strstr(text, "--etcd-password: cannot read /nonexistent: No such file"));

@@ -253,7 +253,7 @@ test_wait_for_nodes(void **state)
 	waits("up", "no data plane for instance 'a'");
 	fake_dp_start(0, 100);
 	answer_with(nodes, 0, 10);
-	waits("up", "no weir-control has told it");
+	waits("up", "no weir-control has assigned");
 	answer_with(nodes, 2, 10);
 	assert_int_equal(weirctl("wait up --timeout 0.2"), 4);
 	assert_int_equal(weirctl("wait node:2 --timeout 0"), 0);
@@ -289,7 +289,7 @@ test_errors(void **state)
 	    {"evict session.x", 2, "cannot evict 'session.x'"},
 	    {"drain sheep", 2, "cannot drain 'sheep'"},
 	    {"drain 65535", 2, "cannot drain '65535'"},
-	    {"drain 1 on", 2, "'on' says nothing of draining"},
+	    {"drain 1 on", 2, "invalid word 'on' after the node"},
 	    {"help sheep", 2, "unknown command 'sheep'"},
 	    {"top now", 2, "give 'top'"},
 	    {"top --interval 0", 2, "invalid value '0' for --interval (expected seconds, 0.1"},
@@ -357,11 +357,11 @@ test_pki(void **state)
 	} bad[] = {
 	    {"", "give 'pki DIR ca' or 'pki DIR node ID|any'", 2},
 	    {"node", "give 'pki DIR ca'", 2},
-	    {"node 65535", "'65535' is no node; give 0 to 65534, or any", 2},
-	    {"node x", "'x' is no node", 2},
+	    {"node 65535", "invalid node '65535' (expected 0 to 65534, or any)", 2},
+	    {"node x", "invalid node 'x'", 2},
 	    {"node 1 --cluster c", "--cluster is the CA's", 2},
-	    {"node 2 --address a,,b", "address '' is not good", 2},
-	    {"node 2 --address a/b", "address 'a/b' is not good", 2},
+	    {"node 2 --address a,,b", "invalid address ''", 2},
+	    {"node 2 --address a/b", "invalid address 'a/b'", 2},
 	    {"ca --address a", "--address is for 'pki DIR node'", 2},
 	    {"ca --cluster a/b", "invalid value 'a/b' for --cluster ", 2},
 	    {"ca --days 0", "invalid value '0' for --days (expected a number of days", 2},

@@ -67,7 +67,7 @@ PY
 run garbage python3 "$weir_tmp/garbage.py"
 await test -s "$weir_tmp/garbage.log" || die "no garbage"
 node D "http://127.0.0.1:$(cat "$weir_tmp/garbage.log")"
-says D 'level="warning".*what answers is no etcd; trying again; the nodes known stay'
+says D 'level="warning".*the server that answers is not an etcd; trying again; the nodes known stay'
 node E "http://127.0.0.1:$(cat "$weir_tmp/garbage.log"),$url"
 says E 'msg="node id is'
 grep -q $'\x1b' "$weir_tmp"/control-*.log && fail "garbage comes through to the log"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The checks of layers and words find what they are there for, in a made-up tree and a made-up build.
+# The checks of layers, words and prose find what they are there for, in a made-up tree and a made-up build.
 set -u
 
 scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
@@ -28,6 +28,40 @@ finds()
 
 finds lib/client/a.c 'abort();' 'abort'
 finds control/a.c 'strcpy(a, b);' 'strcpy'
+
+# prose FILE TEXT PATTERN: a file of that text is complained about in these words; NONE: not at all.
+prose()
+{
+	mkdir -p "$tmp/$(dirname "$1")"
+	printf '%s\n' "$2" >"$tmp/$1"
+	(cd "$tmp" && python3 "$scripts/lint_text.py" prose "$1") >"$tmp/out"
+	if [ "$3" = NONE ]; then
+		[ ! -s "$tmp/out" ]
+	else
+		grep -q "^$1:$3" "$tmp/out"
+	fi || { echo "FAILED: '$2' in $1, expected $3: $(cat "$tmp/out")"; failed=1; }
+}
+
+h=lib/include/weir/a.h
+prose $h '/* ... of it */' "1: '...' in a comment"
+prose $h $'/*\n * ... of it\n */' "1: '...' in a comment"
+prose $h $'int a;\n// it waits so long' "2: 'so long' in a comment"
+prose $h $'/* at most so\n * many bytes */' "1: 'so many' in a comment"
+prose $h '/* So much for that. */' "1: 'So much' in a comment"
+prose $h '/* Who waits is woken. */' "1: 'Who' in a comment"
+prose $h $'/*\n * It ends.\n * What was sent stays.\n */' "1: 'What' in a comment"
+prose $h '/* Done? Those that wait are woken. */' "1: 'Those' in a comment"
+prose $h 'char *s = "7x is no number";' "1: 'is no' in a string"
+prose $h $'char *s = "7x is "\n\t"none";' "1: 'is none' in a string"
+prose $h 'char *s = "there is no data plane, and 7 is no longer up"; /* A thread who waits ... */' NONE
+prose $h $'char *s = "Who? so long";\nchar c = \'"\'; /* is none */' NONE
+prose lib/other/a.h '/* ... of it */' NONE
+
+long=$(printf 'word %.0s' {1..21})end
+prose README.md "$long" '1: 108 columns'
+prose README.md $'```\n'"$long"$'\n```\n| '"$long |" NONE
+prose README.md "a [link](docs/$(printf 'x%.0s' {1..100}).md)" NONE
+prose docs/other.md "$long" NONE
 
 # walls FILE LINE PATTERN: the same of folders; beside it lie the headers that it could include.
 walls()

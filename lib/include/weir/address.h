@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses: one type for every way to name a peer (RDMAvisor's Addr: IPv4, IPv6, GID, LID), each
- * followed by a service.
+ * Addresses of services. One type covers every way to name an endpoint (RDMAvisor's Addr: IPv4,
+ * IPv6, GID, LID); each address is a node or a port of a node, followed by a service name.
  */
 #ifndef WEIR_ADDRESS_H
 #define WEIR_ADDRESS_H
@@ -13,36 +13,53 @@
 extern "C" {
 #endif
 
-#define WEIR_SERVICE_MAX 32	 /* bytes of a service name, its NUL included */
-#define WEIR_ADDRESS_TEXT_MAX 96 /* bytes of the longest text form, its NUL included */
+#define WEIR_SERVICE_MAX 32	 /* bytes: longest service name, NUL included */
+#define WEIR_ADDRESS_TEXT_MAX 96 /* bytes: longest text form of an address, NUL included */
 
+/* How an address names the node; the comment says which field holds the name. */
 enum weir_address_kind {
-	WEIR_ADDRESS_NONE = 0,
-	WEIR_ADDRESS_NODE = 1, /* id: node id, 0 ... 65534 */
-	WEIR_ADDRESS_IPV4 = 2, /* ip[0..4) in network order */
-	WEIR_ADDRESS_IPV6 = 3, /* ip[0..16) */
-	WEIR_ADDRESS_GID = 4,  /* ip[0..16) */
-	WEIR_ADDRESS_LID = 5,  /* id: LID */
-	/* whichever node offers the service to the whole cluster (WEIR_LISTEN_PUBLIC) */
+	WEIR_ADDRESS_NONE = 0, /* no address */
+	WEIR_ADDRESS_NODE = 1, /* id: node id, 0 to 65534 */
+	WEIR_ADDRESS_IPV4 = 2, /* ip[0] to ip[3], network byte order */
+	WEIR_ADDRESS_IPV6 = 3, /* ip[0] to ip[15], network byte order */
+	WEIR_ADDRESS_GID = 4,  /* ip[0] to ip[15], network byte order */
+	WEIR_ADDRESS_LID = 5,  /* id: local identifier of an InfiniBand port */
+	/* Any node that offers the service to the whole cluster (WEIR_LISTEN_PUBLIC). */
 	WEIR_ADDRESS_SERVICE = 6,
 };
 
 struct weir_address {
-	uint32_t kind; /* enum weir_address_kind */
-	uint32_t id;   /* node id or LID */
-	uint8_t ip[16];
-	char service[WEIR_SERVICE_MAX]; /* letters, digits, '_', '-', '.'; may be empty when
-					   listening on none */
+	uint32_t kind;	/* enum weir_address_kind */
+	uint32_t id;	/* node id or LID, by kind */
+	uint8_t ip[16]; /* IPv4, IPv6 or GID, by kind */
+	/* 1 to 31 letters, digits, '_', '-', '.', then NUL; may be empty if nothing listens */
+	char service[WEIR_SERVICE_MAX];
 };
 
 /*
- * Parses `text`: node:7:SERVICE, 10.0.0.2:SERVICE, [fe80::1]:SERVICE, gid:[fe80::1]:SERVICE,
- * lid:12:SERVICE, service:SERVICE. Returns 0 and fills *address, or -EINVAL and leaves it alone.
- * Doesn't block; any thread.
+ * Parses the text form of an address: node:7:SERVICE, 10.0.0.2:SERVICE, [fe80::1]:SERVICE,
+ * gid:[fe80::1]:SERVICE, lid:12:SERVICE or service:SERVICE.
+ *
+ * @text     NUL-terminated text
+ * @address  filled on success, unchanged on failure
+ *
+ * Returns 0, or -EINVAL if the text is not an address.
+ * Any thread; does not block; needs no handle.
  */
 int weir_address_parse(const char *text, struct weir_address *address);
 
-/* Writes the text form of `address` into buf (`size` bytes). Returns 0, or -ENOSPC, or -EINVAL. */
+/*
+ * Writes the text form of an address, NUL-terminated. WEIR_ADDRESS_TEXT_MAX bytes are always
+ * enough.
+ *
+ * @address  address to format
+ * @buf      receives the text
+ * @size     size of buf in bytes
+ *
+ * Returns 0, -ENOSPC if buf is too small, or -EINVAL if the kind or the
+ * service name is invalid.
+ * Any thread; does not block; needs no handle.
+ */
 int weir_address_format(const struct weir_address *address, char *buf, size_t size);
 
 #ifdef __cplusplus

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The message model: messages and requests between nodes (DXNet's). A program opens a messenger,
- * registers handlers by type and sends to node ids; connections are made by the first message. See
- * docs/message.md.
+ * The message model: messages and requests between nodes (after DXNet). A program opens a
+ * messenger, registers a handler per message type, and sends to node ids. The first message to a
+ * node connects to it. docs/message.md is the guide.
  *
- * Threads: any thread may send to any node, without locks: each has a lane of its own to each node
- * it sends to. Messages of one thread to one node arrive in the order of the calls, and their
+ * Threads: any thread may send to any node without locks, because each thread has its own lane to
+ * each node. Messages from one thread to one node arrive in the order of the calls, and their
  * handlers run one after another. Handlers run in the messenger's own threads.
  *
- * Waiting: `timeout_ms` < 0 waits for ever, 0 doesn't wait (then -EAGAIN), where nothing else is
- * said. All calls give -ENODEV once the data plane is gone, and go on giving it after
- * weir_reattach(): a messenger ends with its data plane, close it and open another one.
- * -ECONNABORTED when an operator has ended the session, -ENOTCONN in a forked child,
- * -EHOSTUNREACH when the node is unknown, lost, or has been closed by its program, -ECONNREFUSED
- * when no messenger of that name is open there.
+ * Blocking: timeout_ms is in milliseconds. Below 0 the call waits without limit; with 0 it does
+ * not wait. Unless said otherwise, a call whose time is over returns -EAGAIN.
+ *
+ * Errors of every call:
+ *   -ENODEV        the data plane is gone, also after weir_reattach(): a messenger ends with its
+ *                  data plane. Close it and open a new one
+ *   -ECONNABORTED  an operator has ended the session
+ *   -ENOTCONN      this process is a forked child of the one that attached
+ * Errors of every call that sends:
+ *   -EHOSTUNREACH  the node is unknown or lost, or its program has closed the connection
+ *   -ECONNREFUSED  no messenger of this name is open on the node
  */
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
@@ -27,54 +32,62 @@
 extern "C" {
 #endif
 
-#define WEIR_MESSAGE_WHOLE                                                                         \
-	(1u << 20) /* up to here a message goes, and is handled, in one piece                      \
-		    */
-#define WEIR_HANDLER_THREADS_MAX 32u
-#define WEIR_LANES_MAX 256u
-#define WEIR_MESSAGE_PARTS 16u
-#define WEIR_NO_TIMEOUT (-2) /* of a request: waits for ever */
+/* bytes: largest message that is sent in one fragment and handled where it arrived */
+#define WEIR_MESSAGE_WHOLE (1u << 20)
+#define WEIR_HANDLER_THREADS_MAX 32u /* handler threads per messenger */
+#define WEIR_LANES_MAX 256u	     /* sending threads with lanes of their own, per messenger */
+#define WEIR_MESSAGE_PARTS 16u	     /* entries of an iovec, weir_message_sendv() */
+#define WEIR_NO_TIMEOUT (-2)	     /* timeout_ms of a request: no limit */
 
-/* What a message is about: type and subtype, 8 bits each; the program's own, all of them. */
+/* Makes a message type from type and subtype, 8 bits each. The program may use all values. */
 #define WEIR_TYPE(type, subtype) ((uint16_t)((uint16_t)(type) << 8 | (uint8_t)(subtype)))
 
-struct weir_messenger;
+struct weir_messenger; /* valid until weir_messenger_close() */
 
-/* ---- messengers ---- */
+/* ---- Messengers ---- */
 
 enum weir_link_event {
 	WEIR_LINK_CREATED = 1, /* messages can be exchanged with the node */
-	WEIR_LINK_LOST = 2,    /* status: 0 closed in order, else -errno */
+	WEIR_LINK_LOST = 2,    /* the connection ended; status 0: closed in order, else -errno */
 };
 
-#define WEIR_MESSENGER_CLIENT 0x1u /* sends only: listens on no name, nobody can send to it */
-/* weir_service_find() of its name says on which nodes there are messengers like this one. */
+/* Only sends: the messenger listens on no name, and no node can send messages to it. */
+#define WEIR_MESSENGER_CLIENT 0x1u
+/* weir_service_find() with the messenger's name lists the nodes that run such a messenger. */
 #define WEIR_MESSENGER_PUBLIC 0x2u
 
-/* Set with WEIR_MESSENGER_OPTIONS, then changed. */
+/* Initialize with WEIR_MESSENGER_OPTIONS, then change single fields. */
 struct weir_messenger_options {
-	const char *service;	  /* name under which messengers find each other; 27 bytes */
+	const char *service;	  /* name by which messengers find each other, at most 27 bytes */
 	uint32_t flags;		  /* WEIR_MESSENGER_* */
-	uint32_t handler_threads; /* 1 ... WEIR_HANDLER_THREADS_MAX */
-	uint32_t receivers; /* of them, those that lanes are spread over; the others help when a
-			       handler takes long; 0: half as many as CPUs */
-	uint32_t lanes; /* 1 ... WEIR_LANES_MAX: threads with lanes of their own; others share */
-	uint32_t connections; /* nodes connected at a time, at least 1; then the least recently used
-				 idle one goes */
-	uint32_t window;    /* flow-control window of a lane, bytes; 0: the data plane's default; at
-			       least 64 KiB */
-	uint32_t threshold; /* percent of the window, 1 ... 90, after which credit is returned */
-	uint32_t request_timeout_ms; /* where a request says -1 */
-	uint64_t message_max;	     /* bytes of a message; longer ones are refused at both ends */
+	uint32_t handler_threads; /* 1 to WEIR_HANDLER_THREADS_MAX */
 	/*
-	 * Bytes of messages above WEIR_MESSAGE_WHOLE that the library puts together at a time, at
-	 * least 4 MiB; those from one node at most half of them. Others wait. 0: twice message_max.
-	 * Memory that a handler's `place` gives doesn't count.
+	 * Handler threads over which lanes are spread; the remaining ones help when a handler takes
+	 * long. At most handler_threads; 0: half the number of CPUs.
+	 */
+	uint32_t receivers;
+	/* Sending threads with lanes of their own, 1 to WEIR_LANES_MAX; further threads share. */
+	uint32_t lanes;
+	/* Nodes connected at a time, at least 1; beyond it the least recently used idle one ends.
+	 */
+	uint32_t connections;
+	/* Flow-control window per lane, bytes, at least 64 KiB; 0: the data plane's default. */
+	uint32_t window;
+	uint32_t threshold;	     /* percent of the window after which credit returns, 1 to 90 */
+	uint32_t request_timeout_ms; /* ms, at least 1; applies to requests with timeout_ms -1 */
+	uint64_t message_max;	     /* bytes, at least 1 MiB; both ends refuse longer messages */
+	/*
+	 * Bytes of messages above WEIR_MESSAGE_WHOLE that the library reassembles at a time, at
+	 * least 4 MiB; one node may use at most half. Further messages wait. 0: twice message_max.
+	 * Memory from a handler's `place` does not count.
 	 */
 	uint64_t assembly_max;
-	/* Called by a handler thread, created and lost in turn for each node. May be NULL. */
+	/*
+	 * Called by a handler thread when a node is connected or lost, alternately per node. May
+	 * be NULL.
+	 */
 	void (*link)(uint16_t node, enum weir_link_event event, int status, void *user);
-	void *user;
+	void *user; /* passed to link */
 };
 #define WEIR_MESSENGER_OPTIONS                                                                     \
 	{                                                                                          \
@@ -82,179 +95,350 @@ struct weir_messenger_options {
 	}
 
 /*
- * Opens a messenger; `options` may be NULL. 0 and *messenger; -EINVAL (an option out of its range,
- * see weir_reason()), -EADDRINUSE (another program of this node has the name).
+ * Opens a messenger and starts its handler threads.
+ *
+ * @w          session handle
+ * @options    NULL: defaults
+ * @messenger  receives the handle, freed by weir_messenger_close()
+ *
+ * Returns 0, or
+ *   -EINVAL      an option is out of its range; weir_reason() says which
+ *   -EADDRINUSE  another program of this node has a messenger of this name
+ *   -ENOMEM      no memory
+ *   and the errors of weir_listen() and of every call.
  */
 int weir_messenger_open(struct weir *w, const struct weir_messenger_options *options,
 			struct weir_messenger **messenger);
+
 /*
- * Closes all connections in order, as weir_message_disconnect() does, and ends the handler threads;
- * requests end with -ECANCELED. No other thread may be inside a call, nor may a handler call this.
- * Before weir_detach(). NULL is allowed.
+ * Closes all connections in order, as weir_message_disconnect() does, ends the handler threads and
+ * frees the messenger. Outstanding requests end with -ECANCELED. Call it before weir_detach(), not
+ * from a handler, and while no other thread uses the messenger. NULL is allowed.
  */
 void weir_messenger_close(struct weir_messenger *m);
 
+/* Counters since the messenger was opened: X(field, description). */
 #define WEIR_MESSENGER_COUNTERS(X)                                                                 \
-	X(handled, "messages and requests given to handlers")                                      \
-	X(unknown, "dropped: nobody had registered their type")                                    \
-	X(malformed, "dropped: not what a messenger sends; their connection was closed")           \
-	X(oversized, "dropped: longer than message_max, or nobody gave memory for them")           \
-	X(stalled, "dropped: not whole in time, and others waited for their memory")               \
+	X(handled, "messages and requests passed to handlers")                                     \
+	X(unknown, "messages dropped: no handler registered for their type")                       \
+	X(malformed, "messages dropped: malformed; their connections were closed")                 \
+	X(oversized, "messages dropped: longer than message_max, or no memory given for them")     \
+	X(stalled, "messages dropped: incomplete in time while others waited for their memory")    \
 	X(late, "responses dropped: their request had ended")                                      \
 	X(taken_over, "messages handled for a thread whose handler did not return")                \
 	X(created, "connections made")                                                             \
 	X(lost, "connections ended")                                                               \
-	X(evicted, "connections closed for the limit")
+	X(evicted, "connections closed to stay within the limit")
 struct weir_messenger_stats {
 #define WEIR_MESSENGER_COUNTER(name, help) uint64_t name;
 	WEIR_MESSENGER_COUNTERS(WEIR_MESSENGER_COUNTER)
 #undef WEIR_MESSENGER_COUNTER
 };
-/* Counted since the messenger was opened. Any thread. */
+
+/* Reads the counters since the messenger was opened. Any thread; does not block. */
 void weir_messenger_stats(const struct weir_messenger *m, struct weir_messenger_stats *stats);
 
-/* ---- receiving ---- */
+/* ---- Receiving ---- */
 
-/* Whom a response goes to. A handler may keep a copy and respond later, from any thread, once. */
+/*
+ * Addresses the response to a request. A handler may copy it and respond later, once, from any
+ * thread.
+ */
 struct weir_reply {
 	uint64_t internal[3];
 };
 
-/* What a handler is given: valid until it returns. */
+/* A received message, as passed to a handler. Valid until the handler returns. */
 struct weir_message {
-	const void *data; /* aligned to 8 */
-	size_t length;
-	uint16_t node;	/* sender */
-	uint16_t type;	/* WEIR_TYPE() */
-	uint32_t flags; /* WEIR_MESSAGE_* */
+	const void *data; /* aligned to 8 bytes */
+	size_t length;	  /* bytes */
+	uint16_t node;	  /* id of the sending node */
+	uint16_t type;	  /* WEIR_TYPE() */
+	uint32_t flags;	  /* WEIR_MESSAGE_REQUEST, WEIR_MESSAGE_BROKEN */
 	struct weir_reply reply;
 };
 #define WEIR_MESSAGE_REQUEST 0x1u /* the sender waits for a response */
-#define WEIR_MESSAGE_BROKEN 0x2u  /* it will never be whole: `data` is what `place` gave */
+#define WEIR_MESSAGE_BROKEN 0x2u  /* never completed; data is the memory that `place` returned */
 
-#define WEIR_HANDLER_EXCLUSIVE 0x1u /* one message at a time of all exclusive handlers together */
-#define WEIR_HANDLER_UNORDERED                                                                     \
-	0x2u /* the sender's next message need not wait for this one's handler */
+/* Of all exclusive handlers of a messenger, only one runs at a time. */
+#define WEIR_HANDLER_EXCLUSIVE 0x1u
+/* The sender's next message may be handled before this one's handler has returned. */
+#define WEIR_HANDLER_UNORDERED 0x2u
 
 struct weir_handler {
+	/* Handles one message, in a handler thread. */
 	void (*handle)(struct weir_messenger *m, const struct weir_message *message, void *user);
-	void *user;
+	void *user;	/* passed to handle and place */
 	uint32_t flags; /* WEIR_HANDLER_* */
 	/*
-	 * Asked for each message above WEIR_MESSAGE_WHOLE when its first piece is there: memory of
-	 * message->length bytes, which `handle` is given as data; NULL drops the message. If the
-	 * message breaks off, `handle` gets it with WEIR_MESSAGE_BROKEN. May be NULL: the library
-	 * allocates, within assembly_max.
+	 * Called with the header when the first fragment of a message above WEIR_MESSAGE_WHOLE
+	 * arrives. Returns memory of header->length bytes, which `handle` later receives as data;
+	 * NULL drops the message. If the message is never completed, `handle` receives the memory
+	 * with WEIR_MESSAGE_BROKEN. May be NULL: the library then allocates, within assembly_max.
 	 */
 	void *(*place)(struct weir_messenger *m, const struct weir_message *header, void *user);
 };
 
-/* Registers a handler; a copy is kept. -EEXIST: the type has one. Any thread, also a handler. */
-int weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir_handler *h);
 /*
- * From now on messages of the type are dropped and counted, also those under way, and requests
- * answered with -ENOMSG. Then waits until handlers of the type that run have returned (not for
- * that of the caller): 0, or -EAGAIN, or -ENOENT (nobody had registered it). After 0 the memory
- * that its `place` gave for messages not handled yet is the program's again. Any thread.
+ * Registers the handler of a message type.
+ *
+ * @m     messenger
+ * @type  WEIR_TYPE()
+ * @h     handler; copied
+ *
+ * Returns 0, or
+ *   -EEXIST  the type has a handler already
+ *   -EINVAL  no handle function, or an unknown flag
+ *   -ENOMEM  no memory
+ * Any thread, also from a handler. Does not block.
+ */
+int weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir_handler *h);
+
+/*
+ * Unregisters the handler of a message type. From the call on, messages of the type, also those in
+ * transit, are dropped and counted, and requests are answered with -ENOMSG. Then the call waits
+ * until running handlers of the type have returned, except the one that makes the call. After 0
+ * the program again owns all memory that `place` returned for messages not yet handled.
+ *
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns 0, or -EAGAIN if a handler still runs, or -ENOENT if the type has no handler.
+ * Any thread, also from a handler.
  */
 int weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms);
 
 /*
- * Responds to a request. Doesn't wait: a response that finds no room is kept, and the sender's
- * further messages wait for it. 0; -ENOTCONN or so when the sender has gone; -EINVAL.
+ * Responds to a request. Does not wait: if there is no room, the library keeps a copy of the
+ * response, and further messages of the sender wait for it.
+ *
+ * @m       messenger
+ * @reply   reply of the request, or a copy
+ * @buf     response; may be reused when the call returns
+ * @length  bytes, at most message_max
+ *
+ * Returns 0, or
+ *   -EHOSTUNREACH  the connection to the sender is lost
+ *   -EMSGSIZE      longer than message_max
+ *   -EINVAL        not the reply of a request
+ *   -ENOMEM        no memory
+ * Any thread, once per request.
  */
 int weir_message_respond(struct weir_messenger *m, const struct weir_reply *reply, const void *buf,
 			 size_t length);
-/* Ends the request with -error (1 ... 4095) at its sender. */
-int weir_message_refuse(struct weir_messenger *m, const struct weir_reply *reply, int error);
-
-/* ---- sending ---- */
 
 /*
- * Sends a message; the buffer may be used again at once. 0 = accepted: it arrives once, or the
- * connection is lost. -EAGAIN: no room within the timeout, nothing taken; -EMSGSIZE. A message
- * above WEIR_MESSAGE_WHOLE goes in pieces; if the timeout ends it in the middle it is dropped at
- * the receiver.
+ * Fails a request: it ends at its sender with -error.
+ *
+ * @error  1 to 4095, an errno value
+ *
+ * Returns as weir_message_respond(). Any thread, once per request.
+ */
+int weir_message_refuse(struct weir_messenger *m, const struct weir_reply *reply, int error);
+
+/* ---- Sending ---- */
+
+/*
+ * Sends a message. The buffer may be reused when the call returns.
+ *
+ * @m           messenger
+ * @node        id of the receiving node
+ * @type        WEIR_TYPE()
+ * @buf         payload
+ * @length      bytes, at most message_max
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns 0 if the message is accepted: it arrives exactly once, or the connection is lost.
+ * Otherwise
+ *   -EAGAIN    no room within the timeout. Nothing was accepted; but a message above
+ *              WEIR_MESSAGE_WHOLE goes in fragments, and if the time is over in between, the
+ *              receiver drops it
+ *   -EMSGSIZE  longer than message_max
+ *   -ENOMEM    no memory
+ *   and the errors of every call that sends. Any thread.
  */
 int weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
 		      size_t length, int timeout_ms);
-/* The same from several places, at most WEIR_MESSAGE_PARTS. */
+
+/*
+ * weir_message_send() that gathers the payload from several buffers.
+ *
+ * @iov  buffers
+ * @n    entries of iov, at most WEIR_MESSAGE_PARTS
+ *
+ * Returns as weir_message_send(), or -EINVAL if there are too many buffers.
+ */
 int weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type,
 		       const struct iovec *iov, unsigned n, int timeout_ms);
-/* The same to n nodes; results[i] (may be NULL) is what weir_message_send() had returned. Returns
- * how many accepted it. */
+
+/*
+ * Sends the same message to several nodes, one after another.
+ *
+ * @nodes       ids of the receiving nodes
+ * @n           entries of nodes
+ * @timeout_ms  milliseconds per node
+ * @results     receives the result of weir_message_send() per node; may be NULL
+ *
+ * Returns the number of nodes for which the message was accepted.
+ */
 int weir_message_send_many(struct weir_messenger *m, const uint16_t *nodes, unsigned n,
 			   uint16_t type, const void *buf, size_t length, int timeout_ms,
 			   int *results);
 
-/* A message to be written in place. One a thread at a time, unless WEIR_DRAFT_KEEP. */
+/*
+ * A message composed in place. Each thread may hold one at a time; the number of drafts with
+ * WEIR_DRAFT_KEEP is not limited.
+ */
 struct weir_draft {
-	void *data;    /* write here */
-	size_t room;   /* at most so much */
-	size_t length; /* KEEP: of the message as committed */
+	void *data;    /* memory for the payload */
+	size_t room;   /* bytes of data */
+	size_t length; /* with WEIR_DRAFT_KEEP: bytes of the committed message */
 	uint64_t internal[4];
 };
-#define WEIR_DRAFT_KEEP 0x1u /* in the program's memory, so that it can be sent again */
+#define WEIR_DRAFT_KEEP 0x1u /* keep the memory after the commit, for sending the message again */
 
 /*
- * Memory to write a message of up to `room` bytes (at most WEIR_MESSAGE_WHOLE) into. Then commit
- * (length may have shrunk) or abandon. After a commit that succeeded the memory is the library's,
- * but for a kept draft: that can be sent again, as it is, to any node, until it is abandoned.
+ * Reserves memory in which the program composes a message. The draft ends with
+ * weir_message_commit() or weir_message_abandon(). With WEIR_DRAFT_KEEP the program owns the memory
+ * beyond the commit, and may send the message unchanged to any node until it abandons the draft.
+ *
+ * @m           messenger
+ * @node        id of the receiving node
+ * @type        WEIR_TYPE()
+ * @room        bytes, at most WEIR_MESSAGE_WHOLE
+ * @flags       WEIR_DRAFT_KEEP or 0
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @draft       filled on success
+ *
+ * Returns 0, or
+ *   -EAGAIN    no room within the timeout
+ *   -EMSGSIZE  room is above WEIR_MESSAGE_WHOLE
+ *   -EINVAL    unknown flag
+ *   -ENOMEM    no memory
+ *   and the errors of every call that sends. Any thread.
  */
 int weir_message_reserve(struct weir_messenger *m, uint16_t node, uint16_t type, size_t room,
 			 uint32_t flags, int timeout_ms, struct weir_draft *draft);
-int weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
-			int timeout_ms);
-int weir_message_resend(struct weir_messenger *m, struct weir_draft *draft, uint16_t node,
-			int timeout_ms);
-void weir_message_abandon(struct weir_messenger *m, struct weir_draft *draft);
-
-/* ---- requests ---- */
 
 /*
- * Sends a request and waits for its response: 0 and *length. timeout_ms: -1 = the messenger's
- * request timeout, WEIR_NO_TIMEOUT, else milliseconds. -ETIMEDOUT; -ECANCELED; -EHOSTUNREACH;
- * -ENOMSG: no handler for the type there; -EMSGSIZE: the response is longer than `size`, *length
- * says how long (the buffer holds its beginning); or what the other program refused it with.
+ * Sends a draft. On success the library owns its memory, except with WEIR_DRAFT_KEEP; on failure
+ * the caller may commit again or abandon.
+ *
+ * @length      bytes of the message, at most draft->room
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns as weir_message_send(), or -EINVAL if the draft was not reserved or length exceeds it.
+ */
+int weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t length,
+			int timeout_ms);
+
+/*
+ * Sends a committed draft with WEIR_DRAFT_KEEP again, to any node. Returns as weir_message_send(),
+ * or -EINVAL if the draft is not a committed one with WEIR_DRAFT_KEEP.
+ */
+int weir_message_resend(struct weir_messenger *m, struct weir_draft *draft, uint16_t node,
+			int timeout_ms);
+
+/* Releases a draft that is not sent, or not sent again. */
+void weir_message_abandon(struct weir_messenger *m, struct weir_draft *draft);
+
+/* ---- Requests ---- */
+
+/*
+ * Sends a request and waits for its response.
+ *
+ * @m                messenger
+ * @node             id of the node that is asked
+ * @type             WEIR_TYPE()
+ * @buf              request
+ * @length           bytes of the request, at most message_max
+ * @response         receives the response
+ * @size             size of response in bytes
+ * @response_length  receives the bytes of the response, also with -EMSGSIZE; may be NULL
+ * @timeout_ms       milliseconds; -1: request_timeout_ms of the messenger; WEIR_NO_TIMEOUT: no
+ *                   limit
+ *
+ * Returns 0, or
+ *   -ETIMEDOUT  no response in time
+ *   -ECANCELED  cancelled by weir_message_cancel() or weir_messenger_close()
+ *   -ENOMSG     the node has no handler for the type
+ *   -EMSGSIZE   the response is longer than size; the buffer holds its beginning. Or the request
+ *               is longer than a limit of either messenger
+ *   -ENOSPC     too many requests of this thread are outstanding
+ *   -EPROTO     the node sent a malformed message
+ *   -ENOMEM     no memory
+ *   the error with which the handler refused the request,
+ *   or an error of every call that sends. Any thread.
  */
 int weir_message_request(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
 			 size_t length, void *response, size_t size, size_t *response_length,
 			 int timeout_ms);
 
-/* A request whose response is collected later. The program's memory, from start until it ended. */
+/*
+ * A request whose response is collected later. The program provides the memory and must keep it,
+ * and the response buffer, from weir_request_start() until the request has ended.
+ */
 struct weir_request {
-	int status; /* once ended: 0 or -errno */
-	uint16_t node;
-	size_t length; /* once ended: of the response */
+	int status;    /* once ended: 0 or -errno */
+	uint16_t node; /* id of the node that is asked */
+	size_t length; /* once ended: bytes of the response */
 	uint64_t internal[6];
 };
 
 /*
- * Sends the request; send_timeout_ms is that of the sending. The response will be written to
- * `response` by whichever call of this thread, or of one that waits for r, takes it in.
+ * Sends a request without waiting for the response. The response is written to the buffer during a
+ * later call of this thread, or of a thread that waits for r.
+ *
+ * @r                the request; filled
+ * @response         receives the response
+ * @size             size of response in bytes
+ * @send_timeout_ms  milliseconds to wait for room; below 0: no limit; 0: do not wait
+ *
+ * Returns 0, or -EAGAIN if there was no room, or an error of weir_message_request().
  */
 int weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t node,
 		       uint16_t type, const void *buf, size_t length, void *response, size_t size,
 		       int send_timeout_ms);
+
 /*
- * Waits until r has ended and returns its status; timeouts as with weir_message_request(), and 0:
- * looks only, -EAGAIN. With -ETIMEDOUT the request has ended: a late response is dropped. One
- * thread at a time.
+ * Waits until a request has ended, and returns its status. When the time is over the request ends
+ * with -ETIMEDOUT; a late response is dropped. Only one thread at a time may wait for a request.
+ *
+ * @timeout_ms  milliseconds; -1: request_timeout_ms of the messenger; WEIR_NO_TIMEOUT: no limit;
+ *              0: do not wait, return -EAGAIN if the request has not ended
+ *
+ * Returns as weir_message_request(), or -EINVAL if the request was not started.
  */
 int weir_request_wait(struct weir_request *r, int timeout_ms);
-/* Ends r with -ECANCELED if it has not ended; who waits for it is woken. Any thread. */
+
+/*
+ * Ends a request with -ECANCELED, unless it has ended already, and wakes the thread that waits for
+ * it. Any thread.
+ */
 void weir_request_cancel(struct weir_request *r);
-/* The same for all requests to a node that have not ended. How many. */
+
+/*
+ * Cancels all outstanding requests to a node. Returns the number of requests cancelled, or an
+ * error of every call. Any thread.
+ */
 int weir_message_cancel(struct weir_messenger *m, uint16_t node);
 
-/* ---- connections ---- */
+/* ---- Connections ---- */
 
-/* Connects without a message: 0, or -EAGAIN, or why not. */
-int weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms);
 /*
- * Closes the connection to a node in order: what both ends have accepted is delivered, outstanding
- * responses are awaited, 10 s at most; then it closes all the same: -ETIMEDOUT. -ENOTCONN: there is
- * none. A later message makes a new one. Not from a handler.
+ * Connects to a node without sending a message. Returns 0, or -EAGAIN if the time is over, or an
+ * error of every call that sends. Any thread.
+ */
+int weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms);
+
+/*
+ * Closes the connection to a node in order: messages that both ends have accepted are delivered
+ * and outstanding responses awaited, for at most 10 s. A later message connects again.
+ *
+ * Returns 0, or
+ *   -ETIMEDOUT  10 s were not enough; the connection is closed all the same
+ *   -ENOTCONN   the node is not connected
+ *   and the errors of every call.
+ * Any thread, but not from a handler.
  */
 int weir_message_disconnect(struct weir_messenger *m, uint16_t node);
 

@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The stream model: sockets that keep message boundaries (RDMAvisor's connect, listen, accept,
- * send, recv, recv_zero_copy). Messages are 0 B ... 16 MiB, arrive once and in order, on
- * connections to the same host or another with the same calls.
+ * The stream model: connections like sockets that keep message boundaries (RDMAvisor's connect,
+ * listen, accept, send, recv, recv_zero_copy). A message has 0 bytes to 16 MiB and arrives once,
+ * whole and in order. The same calls serve connections to this host and to other nodes.
+ * docs/stream.md is the guide.
  *
- * Threads: any thread may send on any connection; messages of all threads have one order, that of
- * the calls. One thread at a time receives on a connection. weir_close() needs the connection for
- * itself. Waiting: `timeout_ms` < 0 waits for ever, 0 doesn't wait (then -EAGAIN). All calls give
- * -ENODEV within 100 ms once the data plane is gone (recv first returns what had arrived),
- * -ECONNABORTED once an operator has ended the session, -ENOTCONN in a forked child.
+ * Threads: any thread may send on any connection; the messages of all threads have one order, that
+ * of the calls. Only one thread at a time may receive on a connection. weir_close() requires that
+ * no other thread uses the connection.
  *
- * What completion means: a message is complete when every byte lies in the receiving session's
- * memory. -ECONNRESET and -EHOSTDOWN mean: not delivered, or delivered once without our knowing.
+ * Blocking: timeout_ms is in milliseconds. Below 0 the call waits without limit; with 0 it does
+ * not wait. Unless said otherwise, a call whose time is over returns -EAGAIN and has no effect.
+ *
+ * Errors of every call:
+ *   -ENODEV        the data plane is gone, reported within 100 ms. Receiving first returns the
+ *                  messages that had arrived
+ *   -ECONNABORTED  an operator has ended the session
+ *   -ENOTCONN      this process is a forked child of the one that attached
+ * -ENOMEM (no memory) and -EMFILE (no channel or file descriptor left) are possible with the first
+ * call of each thread.
+ *
+ * Completion: a message is complete when all its bytes lie in the memory of the receiving session.
+ * It is not complete if its connection ends with -ECONNRESET or -EHOSTDOWN first: it was then not
+ * delivered, or delivered once without an acknowledgement. It is never delivered twice.
  */
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H
@@ -25,237 +36,437 @@
 extern "C" {
 #endif
 
-#define WEIR_STREAM_MESSAGE_MAX (16u << 20)
+#define WEIR_STREAM_MESSAGE_MAX (16u << 20) /* bytes: largest message */
 
-struct weir_conn;
-struct weir_listener;
+struct weir_conn;     /* a connection; valid until weir_close() or weir_detach() */
+struct weir_listener; /* valid until weir_listener_close() or weir_detach() */
+
+/* ---- Listening ---- */
 
 /*
- * Listens on a service name of this node. `backlog`: connections not yet accepted, more are refused
- * (0 = 128). Events come to the calling thread. -EADDRINUSE: another program has the name.
+ * Listens on a service name of this node. WEIR_EVENT_ACCEPT goes to the calling thread.
+ *
+ * @w         session handle
+ * @service   1 to 31 letters, digits, '_', '-', '.'; copied
+ * @backlog   connections not yet accepted; further ones are refused. 0: 128
+ * @listener  receives the handle, freed by weir_listener_close() or weir_detach()
+ *
+ * Returns 0, or
+ *   -EADDRINUSE  another program of this node listens on the name
+ *   -EINVAL      the name is invalid
+ *   -EMFILE      the program's limit of listeners is reached
+ *   and the errors of every call.
+ * Blocks until the data plane answers. Any thread.
  */
 int weir_listen(struct weir *w, const char *service, unsigned backlog,
 		struct weir_listener **listener);
 
-#define WEIR_LISTEN_PUBLIC 0x1u /* the whole cluster finds it by its name: service:NAME */
+/* Offers the service to the whole cluster: other nodes connect to service:NAME. */
+#define WEIR_LISTEN_PUBLIC 0x1u
 
 struct weir_listen_options {
-	unsigned backlog; /* as above */
-	uint32_t flags;	  /* WEIR_LISTEN_* */
+	unsigned backlog; /* as for weir_listen() */
+	uint32_t flags;	  /* WEIR_LISTEN_PUBLIC or 0 */
 };
+
 /*
- * weir_listen() with options, which may be NULL. A public service is known to the other nodes soon
- * after (some ms; up to a second where there are many), and is gone when the listener is closed or
- * the program, its data plane or its node ends. Several nodes may offer the same name. -ENOSPC:
- * this node offers as many as it may; -EOPNOTSUPP: the data plane is of an older release.
+ * weir_listen() with options. Other nodes learn of a public service within some milliseconds, in
+ * large clusters within a second. It disappears when the listener is closed, or when the program,
+ * its data plane or its node ends. Several nodes may offer the same name.
+ *
+ * @options  NULL: defaults
+ *
+ * Returns as weir_listen(), or
+ *   -ENOSPC      this node offers its maximum of public services
+ *   -EDQUOT      a limit of this user is reached
+ *   -EOPNOTSUPP  the data plane is older than the library
+ *   -EINVAL      the name is invalid, or a flag is unknown
  */
 int weir_listen_with(struct weir *w, const char *service, const struct weir_listen_options *options,
 		     struct weir_listener **listener);
-/* Next connection, received on the listener's thread; it belongs to the caller. */
-int weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn);
-/* Refuses what was not accepted and frees the listener. NULL is allowed. */
-void weir_listener_close(struct weir_listener *l);
 
 /*
- * Connects. With timeout 0 it returns 0 at once and the connection reports WEIR_EVENT_OPENED or
- * WEIR_EVENT_CLOSED later. -EHOSTUNREACH no such node, -ECONNREFUSED no such service, -ETIMEDOUT,
- * -EHOSTDOWN, -EINVAL address. An address service:NAME is of whichever node offers that public
- * service: this one, if it does, else the others that are up in turns; the next one, if one refuses
- * before the call returns.
+ * Takes the next connection of a listener. Its events go to the listener's thread; the handle is
+ * the caller's, who closes it.
+ *
+ * @l           listener
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @conn        receives the connection
+ *
+ * Returns 0, or
+ *   -EAGAIN      no connection within the timeout
+ *   -EADDRINUSE  another program took the name while the data plane restarted
+ *   and the errors of every call.
+ */
+int weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn);
+
+/*
+ * Refuses the connections not yet accepted and frees the listener. No other thread may use the
+ * listener. NULL is allowed.
+ */
+void weir_listener_close(struct weir_listener *l);
+
+/* ---- Connecting ---- */
+
+/*
+ * Connects to a service. With timeout 0 the call returns 0 at once; the connection later reports
+ * WEIR_EVENT_OPENED or WEIR_EVENT_CLOSED to the calling thread.
+ *
+ * "service:NAME" connects to a node that offers this public service: the local node if it does,
+ * otherwise live nodes in round-robin order. If a node refuses before the call returns, the call
+ * tries the next one.
+ *
+ * @w           session handle
+ * @address     service to connect to; copied
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @conn        receives the connection, freed by weir_close()
+ *
+ * Returns 0, or
+ *   -EHOSTUNREACH  no such node or address
+ *   -ECONNREFUSED  the node has no such service, or the service's backlog is full
+ *   -ETIMEDOUT     no answer in time
+ *   -EHOSTDOWN     the node is down
+ *   -EINVAL        the address is invalid
+ *   -EDQUOT        a limit of this user, or of the user that listens, is reached
+ *   -EMFILE        the session has no connection left
+ *   and the errors of every call.
  */
 int weir_connect(struct weir *w, const struct weir_address *address, int timeout_ms,
 		 struct weir_conn **conn);
 
-#define WEIR_LOOP 0x1u /* to this very node, but through its own port: for measuring */
+/* Connects to this node through its own port instead of shared memory; for measuring. */
+#define WEIR_LOOP 0x1u
 
 /*
- * Transport and operation, for who knows better than Weir, which chooses by size, load and memory:
- * flags of weir_connect_with(), for all that this end sends, and of single messages. -EINVAL: more
- * than one transport or operation, an operation with WEIR_UD, or a message by another transport
- * than its connection's. -EMSGSIZE: the message is larger than that operation carries. Within a
- * host messages go through shared memory whatever is asked for.
+ * Transport and operation. By default Weir chooses them per message, by size, load and memory. A
+ * program may choose instead: in weir_connect_options.flags for all messages that this end sends,
+ * or in the flags of a send for one message. At most one transport and one operation are allowed.
+ *
+ *   -EINVAL    several transports or operations, an operation with WEIR_UD, or a message with
+ *              another transport than its connection
+ *   -EMSGSIZE  the message is larger than its operation carries
+ *
+ * Within a host all messages go through shared memory; the flags are checked and have no effect.
  */
-#define WEIR_RC 0x10u	 /* reliable connection: what connections are */
-#define WEIR_UD 0x20u	 /* datagram connection, see below */
-#define WEIR_RING 0x100u /* through the peer's ring, at most WEIR_RING_MAX bytes */
-#define WEIR_SEND                                                                                  \
-	0x200u		  /* by SEND into the peer's receive buffers, at most WEIR_SEND_MAX bytes  \
-			   */
-#define WEIR_READ 0x400u  /* announced; the peer's engine fetches it by RDMA READ */
-#define WEIR_WRITE 0x800u /* announced; written by RDMA WRITE where the peer has made room */
-#define WEIR_RING_MAX 8192u
-#define WEIR_SEND_MAX 1920u
+#define WEIR_RC 0x10u	    /* reliable connection, the default */
+#define WEIR_UD 0x20u	    /* datagram connection, see below */
+#define WEIR_RING 0x100u    /* RDMA WRITE into the peer's ring, at most WEIR_RING_MAX bytes */
+#define WEIR_SEND 0x200u    /* SEND into the peer's receive buffers, at most WEIR_SEND_MAX bytes */
+#define WEIR_READ 0x400u    /* rendezvous: the receiver's engine fetches the message by RDMA READ */
+#define WEIR_WRITE 0x800u   /* rendezvous: RDMA WRITE into memory that the receiver has granted */
+#define WEIR_RING_MAX 8192u /* bytes */
+#define WEIR_SEND_MAX 1920u /* bytes */
 
 /*
- * WEIR_UD: a message is at most weir_conn_mtu() bytes and is sent once: it may be lost, or
- * overtaken by a later one, but never comes twice, in part, or on another connection. There is no
- * window: what finds no room at the receiver is dropped there and counted (weirctl show
- * connections); a message is complete when it has been sent. Opening and closing are reliable, as
- * is all between programs of one host.
+ * Datagram connections (WEIR_UD). Each message has at most weir_conn_mtu() bytes and is sent once.
+ * It may be lost or overtaken by a later one. It never arrives twice, in part, or on another
+ * connection. There is no flow-control window: the receiver drops and counts messages that find no
+ * room (weirctl show connections). A message is complete when it has been sent. Opening, closing
+ * and messages between programs of one host are reliable.
  */
 
-#define WEIR_WINDOW_MIN 8256u /* of weir_connect_options.window: a message of 8 KiB */
+#define WEIR_WINDOW_MIN 8256u /* bytes: smallest window; holds one message of 8 KiB */
 
 /*
- * When the library shall connect again by itself, by weir_poll() and weir_wait() of the thread that
- * the connection reports to. The connection ends all the same, with what was not complete; but
- * instead of CLOSED it reports LOST, and then either OPENED with another handle, or CLOSED without
- * one when the time is over. A connection that was never open is not made again, nor one that the
- * peer or an operator has closed.
+ * Automatic reconnecting. The library reconnects inside weir_poll() and weir_wait() of the thread
+ * that receives the connection's events. The lost connection itself ends as any other, with its
+ * incomplete messages; instead of CLOSED it reports LOST. Then follows either OPENED, with a new
+ * handle, or, when the time is over, CLOSED without a handle. A connection is not restored if it
+ * was never open, or if the peer or an operator closed it.
  */
 struct weir_reconnect {
-	uint32_t on;	   /* WEIR_AGAIN_*; 0: never */
-	uint32_t first_ms; /* until the first try; doubled from one to the next ... */
-	uint32_t max_ms;   /* ... up to this; 0: 1000 */
-	uint32_t total_ms; /* then it gives up, after one try at least; 0: it doesn't */
+	uint32_t on;	   /* WEIR_AGAIN_*: causes for which to reconnect; 0: never */
+	uint32_t first_ms; /* ms before the first attempt; doubles with each attempt */
+	uint32_t max_ms;   /* longest time between two attempts, ms; 0: 1000 */
+	uint32_t total_ms; /* ms after which to give up, at least one attempt; 0: never */
 };
-#define WEIR_AGAIN_RESTART 0x1u /* the own data plane was lost; tries begin when it is attached */
-#define WEIR_AGAIN_LOSS 0x2u	/* the peer was lost: its program, its node or the way to it */
+#define WEIR_AGAIN_RESTART 0x1u /* own data plane lost; attempts begin once it is reattached */
+#define WEIR_AGAIN_LOSS 0x2u	/* peer lost: its program, its node or the path to it */
 
 struct weir_connect_options {
-	uint32_t flags;	 /* WEIR_LOOP, transport, operation */
-	uint32_t window; /* flow-control window wished, bytes; 0: the data plane's default */
+	uint32_t flags;	 /* WEIR_LOOP, a transport, an operation */
+	uint32_t window; /* requested flow-control window, bytes; 0: the data plane's default */
 	struct weir_reconnect reconnect;
 };
-/* weir_connect() with options, which may be NULL. -EINVAL: flags that contradict each other, or a
- * window below WEIR_WINDOW_MIN. -EOPNOTSUPP: WEIR_UD, and the port offers no datagrams. */
+
+/*
+ * weir_connect() with options.
+ *
+ * @options  NULL: defaults
+ *
+ * Returns as weir_connect(), or
+ *   -EINVAL      contradicting or unknown flags, or a window below WEIR_WINDOW_MIN
+ *   -EOPNOTSUPP  WEIR_UD, but a port does not support datagrams
+ */
 int weir_connect_with(struct weir *w, const struct weir_address *address,
 		      const struct weir_connect_options *options, int timeout_ms,
 		      struct weir_conn **conn);
 
-#define WEIR_SERVICE_LOCAL 0x1u /* offered by a program of this node */
+#define WEIR_SERVICE_LOCAL 0x1u /* a program of this node offers the service */
 
 /* A node that offers a public service. */
 struct weir_service_entry {
-	uint32_t node;	/* its id; UINT32_MAX: this one, which weir-control has not told its id */
-	uint32_t flags; /* WEIR_SERVICE_* */
-	/* By which of its ports (NICs) it is reached from here: IPV4, IPV6 or LID with the
-	 * service's name, good for weir_connect(). Kind NONE: it has none. */
+	uint32_t node; /* node id; UINT32_MAX: this node, before weir-control has assigned its id */
+	uint32_t flags; /* WEIR_SERVICE_LOCAL or 0 */
+	/*
+	 * Address for weir_connect(): the node's NIC that is reachable from this node, as IPv4,
+	 * IPv6 or LID, with the service name. Kind NONE: the node has no such NIC.
+	 */
 	struct weir_address port;
 };
+
 /*
- * Which nodes offer a public service, as far as is known here: those that are up. Returns how many,
- * of which the first n are in list; -EINVAL not a name; -EOPNOTSUPP as above. Asks the data plane
- * alone, so it doesn't depend on weir-control. May block for that answer; any thread.
+ * Lists the live nodes known to offer a public service. Asks only the data plane, and so works
+ * without weir-control.
+ *
+ * @w        session handle
+ * @service  service name
+ * @list     receives up to n nodes
+ * @n        entries of list
+ *
+ * Returns the number of nodes, which may exceed n, or
+ *   -EINVAL      the name is invalid
+ *   -EOPNOTSUPP  the data plane is older than the library
+ *   and the errors of every call.
+ * May block until the data plane answers. Any thread.
  */
 int weir_service_find(struct weir *w, const char *service, struct weir_service_entry *list,
 		      unsigned n);
 
-#define WEIR_NOTIFY 0x1u /* report the completion as WEIR_EVENT_SENT with the cookie given */
+/* ---- Sending ---- */
+
+/* Flags of a send, besides a transport and an operation. */
+
+#define WEIR_NOTIFY 0x1u /* report completion as WEIR_EVENT_SENT with the send's cookie */
 /*
- * The buffer stays as it is until the message is complete (WEIR_EVENT_SENT, weir_flush()): a
- * message above 8 KiB to another node is not copied if it lies in memory adopted for sending
- * (weir/memory.h). Else it is copied, as without this flag.
+ * The program leaves the buffer unchanged until the message is complete (WEIR_EVENT_SENT,
+ * weir_flush()). A message above 8 KiB to another node is then sent without a copy if it lies in
+ * memory adopted for sending (weir/memory.h). Otherwise it is copied as without the flag.
  */
 #define WEIR_ZERO_COPY 0x2u
 /*
- * The same, and a buffer of whole pages, 256 KiB or more, that is sent so again and again is
- * adopted on the fly: the rules of weir_adopt() hold for it, and weir_uncache() comes before it is
- * unmapped or given to free().
+ * As WEIR_ZERO_COPY. In addition the library adopts a buffer that is sent repeatedly, if it
+ * consists of whole pages and has 256 KiB or more. The rules of weir_adopt() apply to it: call
+ * weir_uncache() before the buffer is unmapped or passed to free().
  */
 #define WEIR_CACHED 0x4u
 
 /*
- * Sends one message; the buffer may be reused at once (but see WEIR_ZERO_COPY). 0 = accepted: it
- * completes exactly once. -EAGAIN: ring, window or arena full and timeout over, nothing taken.
- * -EMSGSIZE: larger than weir_conn_mtu() or than the arena. -ECONNRESET, -EHOSTDOWN, -EPIPE
- * (closed by us).
+ * Sends one message. The buffer may be reused when the call returns (but see WEIR_ZERO_COPY).
+ *
+ * @c           connection
+ * @buf         payload
+ * @length      bytes, 0 to 16 MiB
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns 0 if the message is accepted; it then completes exactly once. Otherwise
+ *   -EAGAIN      ring, window or arena full for the whole timeout; nothing was accepted, and
+ *                WEIR_EVENT_WRITABLE follows
+ *   -EMSGSIZE    larger than weir_conn_mtu() or than the arena
+ *   -ECONNRESET  the peer closed the connection or died
+ *   -EHOSTDOWN   the peer's node is down
+ *   -EPIPE       this end closed the connection
+ *   -EPROTO      a local peer corrupted the shared segment
+ *   -ENOMEM      no memory
+ *   and the errors of every call. Any thread.
  */
 int weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms);
-/* The same with flags (WEIR_NOTIFY, WEIR_ZERO_COPY, WEIR_CACHED, an operation) and a cookie for the
- * completion event. */
+
+/*
+ * weir_send() with flags.
+ *
+ * @flags   WEIR_NOTIFY, WEIR_ZERO_COPY, WEIR_CACHED, a transport, an operation
+ * @cookie  returned in the completion event
+ *
+ * Returns as weir_send(), or -EINVAL for contradicting or unknown flags.
+ */
 int weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
 		     uint64_t cookie, int timeout_ms);
 
 /*
- * Zero-copy send: memory of `length` bytes to write the message into; then commit (length may have
- * shrunk) or abandon. One reservation per thread and connection at a time. After a commit that
- * succeeded the memory is the library's; after one that failed it is still the caller's.
+ * Reserves memory in which the program composes a message, for sending it without a copy. A
+ * reservation ends with weir_send_commit() or weir_send_abandon(). Each thread may hold one
+ * reservation per connection.
+ *
+ * @c           connection
+ * @length      bytes
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ * @buf         receives the memory
+ *
+ * Returns 0 or an error of weir_send().
  */
 int weir_send_reserve(struct weir_conn *c, size_t length, int timeout_ms, void **buf);
+
+/*
+ * Sends a reserved message. On success the library owns the memory; on failure the caller still
+ * does, and may commit again or abandon. Does not wait.
+ *
+ * @buf     memory from weir_send_reserve()
+ * @length  bytes of the message, at most the reserved length
+ * @flags   as for weir_send_notify()
+ * @cookie  returned in the completion event
+ *
+ * Returns as weir_send_notify(), or -EINVAL if buf was not reserved or length exceeds it.
+ */
 int weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags,
 		     uint64_t cookie);
+
+/* Releases a reservation without sending it. */
 void weir_send_abandon(struct weir_conn *c, void *buf);
 
-/* Waits until everything accepted so far on c is complete: 0, or -EAGAIN (time), or how it ended.
+/*
+ * Waits until all messages accepted so far on the connection are complete. Returns 0, -EAGAIN if
+ * the time is over, or how the connection ended. Any thread.
  */
 int weir_flush(struct weir_conn *c, int timeout_ms);
 
+/* ---- Receiving ---- */
+
 /*
- * Receives exactly one message. 0 and *length; -EMSGSIZE: buf too small, *length says what is
- * needed, the message stays; -EAGAIN; -ESHUTDOWN: end of stream (the peer closed after its last
- * message); -ECONNRESET: peer died; -EHOSTDOWN; -ECONNABORTED: by an operator; -EPROTO: a local
- * peer spoilt the segment.
+ * Receives exactly one message into the caller's buffer.
+ *
+ * @c           connection
+ * @buf         receives the message
+ * @size        size of buf in bytes
+ * @length      receives the size of the message in bytes, also with -EMSGSIZE
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ *
+ * Returns 0, or
+ *   -EAGAIN        no message within the timeout
+ *   -EMSGSIZE      buf is too small; the message stays
+ *   -ESHUTDOWN     end of stream: the peer closed after its last message
+ *   -ECONNRESET    the peer died, or the link to it broke
+ *   -EHOSTDOWN     the peer's node is down
+ *   -ECONNABORTED  an operator ended the connection
+ *   -EPROTO        a local peer corrupted the shared segment
+ *   -ENOMEM        no memory
+ *   and the errors of every call.
+ * Only one thread at a time may receive on a connection.
  */
 int weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms);
 
+/* A message on loan, read where it arrived. */
 struct weir_loan {
 	const void *data;
-	size_t length;
+	size_t length; /* bytes */
 	uint64_t internal[3];
 };
-/* Receives without a copy: the message stays where it arrived until released. Errors as weir_recv.
+
+/*
+ * Receives one message without a copy: it stays where it arrived until weir_release(). Loans count
+ * against the sender's window. Returns as weir_recv(), never -EMSGSIZE.
  */
 int weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms);
-/* Gives the place back, any order, any thread, also after weir_close(c). weir_detach() ends what is
- * still on loan. */
+
+/*
+ * Releases a loan. Any thread, in any order, also after weir_close() of the connection.
+ * weir_detach() ends all loans.
+ */
 void weir_release(struct weir *w, struct weir_loan *loan);
 
+/* ---- Events ---- */
+
 enum weir_event_type {
-	WEIR_EVENT_READABLE =
-	    1, /* a message can be received; reported once until recv gives -EAGAIN */
-	WEIR_EVENT_WRITABLE = 2, /* a send that gave -EAGAIN may succeed now */
-	WEIR_EVENT_SENT = 3,	 /* a message sent with WEIR_NOTIFY ended: cookie, status */
-	WEIR_EVENT_OPENED = 4,	 /* a weir_connect() without waiting succeeded */
-	WEIR_EVENT_CLOSED = 5,	 /* connection ended: status 0 = end of stream, else -errno */
-	WEIR_EVENT_ACCEPT = 6,	 /* a listener has a connection */
+	/* A message can be received. Reported once; again only after a receive gave -EAGAIN. */
+	WEIR_EVENT_READABLE = 1,
+	/* A send that gave -EAGAIN may now succeed. */
+	WEIR_EVENT_WRITABLE = 2,
+	/* A message sent with WEIR_NOTIFY ended; cookie, and status 0: complete, else -errno. */
+	WEIR_EVENT_SENT = 3,
+	/* A weir_connect() with timeout 0 succeeded. */
+	WEIR_EVENT_OPENED = 4,
+	/* The connection ended; status 0: end of stream, else -errno. Close it. */
+	WEIR_EVENT_CLOSED = 5,
+	/* A listener has a connection. */
+	WEIR_EVENT_ACCEPT = 6,
 	/*
-	 * cookie = node id, status 0 = up, -EHOSTDOWN = down: to some thread, unless one has asked
-	 * for more (weir_nodes_watch() in weir/node.h)
+	 * A node came up (status 0) or went down (-EHOSTDOWN); cookie: node id. One thread of the
+	 * program receives it, unless some thread watches nodes (weir_nodes_watch(), weir/node.h).
 	 */
 	WEIR_EVENT_NODE = 7,
 	/*
-	 * As CLOSED, with a status that is not 0: close it. It is made again: OPENED has another
-	 * handle with the same `user`, or CLOSED comes with conn NULL. `cookie` is for
-	 * weir_reconnect_cancel().
+	 * As CLOSED with a status other than 0, but the library reconnects: close this handle.
+	 * Then follows OPENED with a new handle and the same user pointer, or CLOSED with conn
+	 * NULL. The cookie is for weir_reconnect_cancel().
 	 */
 	WEIR_EVENT_LOST = 8,
 };
 
 struct weir_event {
-	uint32_t type; /* enum weir_event_type */
-	int32_t status;
-	struct weir_conn *conn; /* NULL for ACCEPT and NODE */
-	struct weir_listener *listener;
-	void *user; /* what weir_conn_set_user() said */
-	uint64_t cookie;
-	uint32_t change; /* NODE, to a thread that watches: WEIR_CHANGE_* ... */
-	uint32_t state;	 /* ... and enum weir_node_state now */
+	uint32_t type;			/* enum weir_event_type */
+	int32_t status;			/* 0 or -errno, by type */
+	struct weir_conn *conn;		/* NULL for ACCEPT and NODE */
+	struct weir_listener *listener; /* for ACCEPT */
+	void *user;			/* pointer set by weir_conn_set_user() */
+	uint64_t cookie;		/* of the send, the node or the reconnect, by type */
+	/* NODE, only for threads that watch nodes: */
+	uint32_t change; /* WEIR_CHANGE_* */
+	uint32_t state;	 /* present state, enum weir_node_state */
 };
 
 /*
- * Fills up to n events of the connections bound to this thread, in O(ready). Returns how many (0:
- * none within timeout), or -ENODEV, -ECONNABORTED. weir_wait() is weir_poll() that may sleep.
+ * Takes events of the connections and listeners bound to the calling thread. The cost grows with
+ * the number of ready connections, not with the number of open ones. Does not wait.
+ *
+ * @w       session handle
+ * @events  receives up to n events
+ * @n       entries of events
+ *
+ * Returns the number of events, 0 if there are none, or -ENODEV, -ECONNABORTED or -ENOTCONN.
  */
 int weir_poll(struct weir *w, struct weir_event *events, unsigned n);
+
+/*
+ * weir_poll() that waits for at least one event; the thread may sleep.
+ *
+ * @timeout_ms  milliseconds; below 0: no limit; 0: do not wait
+ */
 int weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms);
 
-/* The connection that LOST told of by this cookie is not made again. By the thread that was told.
- * 0, or -ENOENT: it has been, or it was given up. */
+/*
+ * Stops reconnecting a lost connection. Must be called by the thread that received the event.
+ *
+ * @cookie  cookie of the WEIR_EVENT_LOST
+ *
+ * Returns 0, or -ENOENT if the connection is already restored or given up.
+ */
 int weir_reconnect_cancel(struct weir *w, uint64_t cookie);
 
-/* Events of c come to the calling thread from now on. */
+/* ---- Connections ---- */
+
+/*
+ * Directs the events of a connection to the calling thread from now on. Returns 0, or -ENOMEM or
+ * -EMFILE, or an error of every call.
+ */
 int weir_conn_bind(struct weir_conn *c);
+
+/* Sets a pointer of the program's that the events of the connection carry; initially NULL. */
 void weir_conn_set_user(struct weir_conn *c, void *user);
+
+/* Returns the pointer set by weir_conn_set_user(). */
 void *weir_conn_user(const struct weir_conn *c);
-/* Node of the other end, and whether it is this host's. -EAGAIN: not connected yet. */
+
+/*
+ * Identifies the other end of a connection.
+ *
+ * @node   receives the node id; may be NULL
+ * @local  receives 1 if the peer is a program of this host, else 0; may be NULL
+ *
+ * Returns 0, or -EAGAIN if the connection is not open yet. Does not block.
+ */
 int weir_conn_peer(const struct weir_conn *c, uint16_t *node, int *local);
 
-/* Largest message that c takes: of a datagram connection what one frame of the path holds, else
- * WEIR_STREAM_MESSAGE_MAX. -EAGAIN: not connected yet. */
+/*
+ * Returns the size in bytes of the largest message that the connection takes:
+ * WEIR_STREAM_MESSAGE_MAX, or for a datagram connection the payload of one packet on its path.
+ * Returns -EAGAIN if the connection is not open yet. Does not block.
+ */
 int weir_conn_mtu(const struct weir_conn *c);
 
-/* No more sends; queued data still arrives and the peer then sees the end of the stream. Frees c.
+/*
+ * Closes a connection and frees its handle. Messages accepted so far are still delivered; the peer
+ * then sees the end of the stream. Messages not yet received are dropped. Does not wait. No other
+ * thread may use the connection. NULL is allowed.
  */
 void weir_close(struct weir_conn *c);
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attaching to Weir. A program attaches once per process; the handle may be used by all its
- * threads. Each thread gets a channel of its own to an engine on first use. The library links libc
- * alone and starts one sleeping thread, which notices the end of the data plane.
+ * Sessions: attaching a program to the data plane of its host. A process attaches once and uses
+ * the handle from all its threads; each thread gets its own channel to an engine with its first
+ * call. The library links only libc and starts one thread, which sleeps until the data plane ends.
  *
- * After fork() the child gets -ENOTCONN from every call on a handle of its parent; it may attach
- * itself. Errors are negative errno values.
+ * Calls return 0 or a count on success and a negative errno value on failure; weir_reason() then
+ * returns the cause and the remedy as text.
+ *
+ * After fork() every call on the parent's handle returns -ENOTCONN in the child. The child may
+ * attach for itself.
  */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
@@ -16,65 +19,96 @@
 extern "C" {
 #endif
 
-struct weir;
+struct weir; /* handle of a session */
 
-#define WEIR_POLLING 0x1u /* calls that wait spin and yield the CPU, but never sleep */
+/* Flags of struct weir_options. */
+
+#define WEIR_POLLING 0x1u /* waiting calls spin and yield the CPU, but never sleep */
 /*
- * weir_poll(), weir_wait() and weir_arm() attach again by themselves (weir_reattach()) when the
- * data plane has gone and is back, for as long as it takes; they give no -ENODEV, all other calls
- * do. A session that an operator has ended, or the data plane because the program broke a rule
- * (-ECONNABORTED, weir_reason() says why), stays so until weir_reattach() is called.
+ * weir_poll(), weir_wait() and weir_arm() reattach (weir_reattach()) once a lost data plane is
+ * back, however long that takes. These three then do not return -ENODEV; all other calls do.
+ * -ECONNABORTED stays until the program itself calls weir_reattach(): an operator has ended the
+ * session, or the data plane has because the program broke a rule (weir_reason() says which).
  */
 #define WEIR_REATTACH 0x2u
 
 struct weir_options {
-	const char *instance; /* NULL: $WEIR_INSTANCE, else "default" */
-	const char *name;     /* shown to operators, at most 31 bytes; NULL: the program's name */
-	uint64_t arena;	      /* bytes of shared memory wished, 0: the data plane's default */
+	const char *instance; /* name of the data plane; NULL: $WEIR_INSTANCE, else "default" */
+	const char *name;     /* shown to operators, at most 31 bytes; NULL: name of the program */
+	uint64_t arena;	      /* requested shared memory, bytes; 0: the data plane's default */
 	uint32_t flags;	      /* WEIR_POLLING, WEIR_REATTACH */
 };
 
 /*
- * Attaches to the data plane of an instance. `options` may be NULL. Blocks while the data plane
- * is at work for it or for those before, else 5 s at most.
- * 0 and *handle (free with weir_detach), or -ENOENT (no data plane: start weir-dataplane),
- * -EACCES (this user may not), -EDQUOT (this user's limits), -EPROTO (versions don't match),
- * -ENOMEM, -EMFILE, -ECONNREFUSED (refused, see weir_reason()), -ECONNABORTED (an operator has
- * ended the session meanwhile).
+ * Attaches the process to the data plane of an instance.
+ *
+ * @options  NULL: defaults
+ * @handle   receives the handle, freed by weir_detach()
+ *
+ * Returns 0, or
+ *   -ENOENT        no data plane runs; start weir-dataplane
+ *   -EACCES        this user may not attach
+ *   -EDQUOT        a limit of this user is reached
+ *   -EPROTO        library and data plane have different protocol versions
+ *   -ENOMEM        no memory
+ *   -EMFILE        no session or file descriptor left
+ *   -ECONNREFUSED  refused; weir_reason() has the cause
+ *   -ECONNABORTED  an operator ended the session during the call
+ *   -EINVAL        handle is NULL, or a flag is unknown
+ * Blocks while the data plane works on this request or on earlier ones, otherwise for at most 5 s.
+ * Any thread.
  */
 int weir_attach(const struct weir_options *options, struct weir **handle);
 
 /*
- * Attaches again, as weir_attach() did, after the data plane has gone, or after an operator has
- * ended the session: waits `timeout_ms` for it (0: tries once, < 0: for ever). The handle stays, so
- * do listeners and weir_fd(). Connections have ended (-ENODEV, -ECONNABORTED) and stay so: close
- * and connect again. What the program holds of the former session's memory (messages on loan,
- * reservations, adopted ranges) stays where it is until it is released, abandoned or disowned;
- * nothing can be sent out of it or received into it. 0: the handle is attached, by this call or
- * another thread's, or was all the time; else errors as weir_attach(). Any thread.
+ * Attaches again, with the options of weir_attach(), after the data plane was lost or an operator
+ * ended the session. The handle, its listeners and the descriptor of weir_fd() remain valid.
+ * Connections have ended (-ENODEV, -ECONNABORTED); the program closes them and connects again.
+ * Memory of the previous session that the program still holds (messages on loan, reservations,
+ * adopted ranges) remains mapped until it is released, abandoned or disowned, but nothing can be
+ * sent from it or received into it.
+ *
+ * @w           session handle
+ * @timeout_ms  milliseconds to wait for the data plane; below 0: no limit; 0: try once
+ *
+ * Returns 0 if the handle is attached, whether by this call, by another thread or because it was
+ * never lost. Otherwise returns an error of weir_attach(). Any thread.
  */
 int weir_reattach(struct weir *w, int timeout_ms);
 
-/* Closes everything and frees the handle. NULL is allowed. No other thread may be inside a call. */
+/*
+ * Closes all connections and listeners of a handle and frees it. Waits at most 5 s until accepted
+ * messages are delivered. No other thread may be inside a call on the handle. NULL is allowed.
+ */
 void weir_detach(struct weir *w);
 
-/* Why the last failing call of this thread failed: cause and remedy in one line. Never NULL. */
+/*
+ * Returns cause and remedy of the last failed call of this thread, in one line without newline.
+ * Never NULL. The library owns the text; the thread's next call may overwrite it.
+ */
 const char *weir_reason(void);
 
-/* Own node id, or -EAGAIN while the control process has not told it. */
+/*
+ * Returns the id of this node, or -EAGAIN while weir-control has not yet assigned it. Any thread;
+ * does not block.
+ */
 int weir_node(struct weir *w);
 
 /*
- * An fd for the caller's own epoll loop (level triggered, EPOLLIN): readable when weir_poll() on
- * this thread has something to report, after weir_arm() returned 0. Belongs to the handle. Or
- * -errno.
+ * Returns a file descriptor for the caller's own epoll loop (EPOLLIN, level-triggered), or a
+ * negative errno. After weir_arm() has returned 0, the descriptor becomes readable when weir_poll()
+ * on the calling thread has something to report. The handle owns the descriptor; do not close it.
  */
 int weir_fd(struct weir *w);
 
 /*
- * Before sleeping on weir_fd(): returns 0 when the thread may sleep, -EAGAIN when events are there
- * already, -ENODEV when the data plane is gone, -ECONNABORTED when an operator has ended the
- * session.
+ * Prepares the calling thread to sleep on weir_fd(). Call it before every sleep.
+ *
+ * Returns 0 if the thread may sleep, or
+ *   -EAGAIN        events are pending; call weir_poll()
+ *   -ENODEV        the data plane is gone
+ *   -ECONNABORTED  the session was ended
+ * Does not block.
  */
 int weir_arm(struct weir *w);
 
