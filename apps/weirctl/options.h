@@ -5,7 +5,7 @@
 
 #include "base/options.h"
 
-/* What may stand before or behind a command's words. */
+/* Options that may stand before or behind the words of a command. */
 struct weirctl_options {
 	const char *instance;
 	bool json;

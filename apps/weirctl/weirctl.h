@@ -38,7 +38,7 @@ struct rows {
 	uint8_t *records;
 };
 
-/* What a word of a command is, for completion. */
+/* Kind of a word of a command, for completion. */
 enum weirctl_word {
 	WORD_NONE,
 	WORD_COMMAND,

@@ -17,8 +17,8 @@ struct control_options {
 	const char *peers;  /* file */
 	const char *cluster;
 	const char *join; /* HOST:PORT[,HOST:PORT...]; NULL with a file */
-	const char *etcd; /* URL[,URL...], or NULL ... */
-	const char *etcd_user, *etcd_password, *etcd_tls; /* ... name, file, directory, or NULL */
+	const char *etcd; /* URL[,URL...], or NULL */
+	const char *etcd_user, *etcd_password, *etcd_tls; /* name, file, directory, or NULL */
 	bool help, version;
 	bool node_given;     /* --node, also as auto */
 	bool has_node;	     /* else one is chosen */
