@@ -560,7 +560,7 @@ tell_left_out()
 	echo "not part of this run (scripts/test.sh --full): fuzz, coverage, $((10000 - GATE_SEEDS)) of 10000 seeds; and"
 	sort -u "$top/left_out" | awk -F/ '
 		{ n[$1]++; names[$1] = names[$1] " " substr($0, length($1) + 2) }
-		END { for (s in n) printf "  %s: %d%s\n", s, n[s], n[s] > 60 ? "" : ":" names[s] }' | fold -s -w 118
+		END { for (s in n) printf "  %s: %d%s\n", s, n[s], (n[s] > 60 ? "" : ":" names[s]) }' | fold -s -w 118
 }
 
 # The last lines, and whether all is well.
