@@ -22,11 +22,11 @@ WALLS = {
     "dataplane/capture": ("capture.h", ""),
     "dataplane/nic": ("nic.h", "lib/ipc"),
     "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base"),
-    "dataplane/nic/roce": ("roce.h", "dataplane/nic lib/ipc"),
+    "dataplane/nic/roce": ("roce.h", "dataplane/nic lib/base lib/ipc"),
     "dataplane/nic/verbs": ("verbs.h", "dataplane/nic lib/base"),
     "dataplane/nic/roce_port":
         ("roce_port.h", "dataplane/nic dataplane/nic/roce dataplane/nic/inject dataplane/capture dataplane/lcore lib/base lib/ipc"),
-    "dataplane/engine": ("engine.h", "dataplane/nic lib/ipc lib/include"),
+    "dataplane/engine": ("engine.h", "dataplane/nic lib/base lib/ipc lib/include"),
     "dataplane/lcore": ("loop.h clock.h idle.h spsc.h", "dataplane/engine dataplane/nic lib/base lib/ipc"),
     "dataplane/broker":
         ("broker.h users.h rate.h arena.h segment.h", "dataplane/engine dataplane/nic dataplane/capture lib/base lib/ipc lib/include"),

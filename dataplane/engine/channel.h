@@ -30,10 +30,10 @@ struct channel {
 	uint32_t spill_first, spill_last; /* blocks */
 	uint32_t spill_from, spill_to;	  /* slots in those blocks */
 	uint32_t spill_count;
-	struct list telling; /* connections with events */
-	struct list polled;  /* in engine.hot or engine.cold */
-	struct list backlog; /* in engine.backlog */
-	struct list bell;    /* in engine.bells */
+	struct list_node telling; /* connections with events */
+	struct list_node polled;  /* in engine.hot or engine.cold */
+	struct list_node backlog; /* in engine.backlog */
+	struct list_node bell;	  /* in engine.bells */
 };
 
 void channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorbell,

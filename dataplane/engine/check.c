@@ -3,7 +3,7 @@
 #include "channel.h"
 #include "conn.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "rndv.h"
 #include "scheduler.h"
@@ -138,7 +138,7 @@ check_blocks(const struct session *s, uint64_t placed)
 static const char *
 check_session(const struct engine *e, const struct session *s)
 {
-	const struct list *node;
+	const struct list_node *node;
 	struct sums sums = {0};
 	const char *queues = check_queues(e, s);
 	uint64_t slack = 0, users = 0;
@@ -174,7 +174,7 @@ static const char *
 check_link(const struct link *l)
 {
 	uint64_t flight = 0, runs = 0, end = l->credited;
-	const struct list *node;
+	const struct list_node *node;
 
 	if (l->credited > l->tx_posted || l->tx_posted > l->tx_pos ||
 	    l->tx_pos - l->credited > l->mask + 1)

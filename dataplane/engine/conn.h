@@ -4,7 +4,7 @@
 #define WEIR_ENGINE_CONN_H
 
 #include "engine.h"
-#include "list.h"
+#include "base/list.h"
 #include "rndv.h"
 #include "session.h"
 #include "state.h"
@@ -29,12 +29,12 @@ struct conn_cold {
 			uint16_t mtu;	  /* its largest message */
 		} way;
 	};
-	struct list writing;  /* in queue.members (BULK): has segments to post */
-	struct list fetching; /* in link.fetching */
-	struct list starving; /* in session.starving: waits for receive memory to grant */
-	struct list placing;  /* in session.placing: wants a place for a bulk message; in
+	struct list_node writing;  /* in queue.members (BULK): has segments to post */
+	struct list_node fetching; /* in link.fetching */
+	struct list_node starving; /* in session.starving: waits for receive memory to grant */
+	struct list_node placing;  /* in session.placing: wants a place for a bulk message; in
 				 link.to_fetch: will */
-	struct list closing;  /* in engine.closing: main isn't told yet */
+	struct list_node closing;  /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
 	uint64_t unspent; /* if conn.rejoined: cost of bulk messages that go through the ring */
@@ -119,10 +119,10 @@ struct conn {
 	uint32_t was;		      /* vqpn, when gone */
 
 	struct conn_cold *cold;
-	struct list of_session, of_link;
-	struct list active;  /* in queue.members (RING): the first that waits may leave */
-	struct list owing;   /* in link.owing */
-	struct list telling; /* in channel.telling */
+	struct list_node of_session, of_link;
+	struct list_node active;  /* in queue.members (RING): the first that waits may leave */
+	struct list_node owing;	  /* in link.owing */
+	struct list_node telling; /* in channel.telling */
 };
 
 /* One end of a connection, with its descriptor and main's entry, takes half a KiB. */

@@ -8,7 +8,7 @@
 #include "datagram.h"
 #include "events.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "rndv.h"
 #include "scheduler.h"
 #include "session.h"
@@ -207,7 +207,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 static void
 snap_credit(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->busy) {
 		struct link *l = LIST_OWNER(node, struct link, busy);
@@ -226,7 +226,7 @@ snap_credit(struct engine *e)
 static unsigned
 apply_credit(struct engine *e, bool drained)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 	unsigned work = 0;
 
 	LIST_EACH (node, following, &e->busy) {
@@ -251,7 +251,7 @@ static unsigned
 poll_nic(struct engine *e)
 {
 	struct nic_wc wc[NIC_POLL_MAX];
-	struct list *node, *following;
+	struct list_node *node, *following;
 	bool busy = false;
 	unsigned n;
 
@@ -277,7 +277,7 @@ poll_nic(struct engine *e)
 static void
 send_links(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->busy)
 		link_send(e, LIST_OWNER(node, struct link, busy));

@@ -7,7 +7,7 @@
 #define WEIR_ENGINE_LINK_H
 
 #include "engine.h"
-#include "list.h"
+#include "base/list.h"
 #include "rndv.h"
 #include "state.h"
 
@@ -51,21 +51,21 @@ struct link {
 	struct run *runs;		 /* ring of mask + 1, FIFO */
 	struct run *run;		 /* the last one of the open frame */
 	uint32_t run_first, run_end;
-	struct list active; /* struct queue: programs in deficit round robin */
-	struct list owing;
+	struct list_node active; /* struct queue: programs in deficit round robin */
+	struct list_node owing;
 	/* the open frame */
 	uint32_t frame_number;
 	uint32_t frame_programs, frame_weight; /* programs that have, or wanted, room in it */
 	bool pressed;			       /* a program found no room left */
-	bool crowded;	      /* the last frame was too small for all: each program has its part */
-	uint32_t last_weight; /* frame_weight of the last frame */
-	struct list busy;     /* in engine.busy */
+	bool crowded;	       /* the last frame was too small for all: each program has its part */
+	uint32_t last_weight;  /* frame_weight of the last frame */
+	struct list_node busy; /* in engine.busy */
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
-	struct list writing;  /* struct queue: programs with bulk segments to write */
-	struct list fetching; /* connections that have segments to read */
-	struct list to_fetch; /* connections that get receive memory next, in placing order */
+	struct list_node writing;  /* struct queue: programs with bulk segments to write */
+	struct list_node fetching; /* connections that have segments to read */
+	struct list_node to_fetch; /* connections that get receive memory next, in placing order */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 
@@ -100,7 +100,7 @@ struct link {
 
 	uint32_t id;
 	struct engine_link_command is; /* private copy of the command */
-	struct list conns;
+	struct list_node conns;
 	struct link_qp user[2];
 	uint32_t qpn[2];
 	uint32_t error, error_wc, error_qpn; /* error not 0: main isn't told yet */

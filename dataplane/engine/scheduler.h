@@ -17,13 +17,14 @@ enum { FORGIVEN = 1024 }; /* rounds after which a program's debt is forgotten */
  * its rate.
  */
 struct queue {
-	struct list turn;    /* in link.active (RING), link.writing (BULK) or engine.limited */
-	struct list members; /* struct conn, by active or writing: take turns among each other */
-	uint32_t deficit;    /* lines, or bytes of bulk */
-	uint32_t lines;	     /* that may still go from its channels into frame `frame` */
-	uint32_t frame;	     /* link.frame_number when `lines` was set */
-	bool in_turn;	     /* has its quantum of this round */
-	uint8_t index;	     /* RING or BULK */
+	struct list_node turn; /* in link.active (RING), link.writing (BULK) or engine.limited */
+	struct list_node
+	    members;	  /* struct conn, by active or writing: take turns among each other */
+	uint32_t deficit; /* lines, or bytes of bulk */
+	uint32_t lines;	  /* that may still go from its channels into frame `frame` */
+	uint32_t frame;	  /* link.frame_number when `lines` was set */
+	bool in_turn;	  /* has its quantum of this round */
+	uint8_t index;	  /* RING or BULK */
 	struct session *session;
 	struct link *link;
 };
@@ -38,8 +39,8 @@ enum turn {
 
 void queues_init(struct session *s, uint32_t links);
 /* A connection has messages for the queue. */
-void queue_join(struct engine *e, struct queue *q, struct list *node);
-void queue_leave(struct queue *q, struct list *node);
+void queue_join(struct engine *e, struct queue *q, struct list_node *node);
+void queue_leave(struct queue *q, struct list_node *node);
 /* Begins the queue's turn, unless it continues. */
 void queue_turn(struct queue *q, uint32_t quantum);
 void queue_turned(struct engine *e, struct queue *q, enum turn t);

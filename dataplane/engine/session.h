@@ -5,7 +5,7 @@
 
 #include "engine.h"
 #include "ipc/block.h"
-#include "list.h"
+#include "base/list.h"
 #include "state.h"
 
 #define SHARE_LEVELS 2u /* engine_share of a program, and of its user */
@@ -47,8 +47,8 @@ struct session {
 	int64_t tokens;	      /* bytes of its rate that this engine has taken */
 	/* engine_share.paid of each level when this engine last took a part of the rate */
 	uint64_t paid[SHARE_LEVELS];
-	struct list conns, starving, placing;
-	struct list *reclaim_next;
+	struct list_node conns, starving, placing;
+	struct list_node *reclaim_next;
 	int64_t left;	/* slots left of its part of the engine's round; below 0: debt */
 	uint64_t round; /* last engine.round of which it got a part */
 	uint64_t
@@ -64,8 +64,8 @@ struct session {
 	bool adding;	    /* a new channel waits for receive memory */
 	bool draining;	    /* being removed: its channels are emptied first */
 	uint64_t deadline;
-	uint32_t node_seen;  /* entries of engine.node_events put into its rings */
-	struct list removal; /* in engine.removals */
+	uint32_t node_seen;	  /* entries of engine.node_events put into its rings */
+	struct list_node removal; /* in engine.removals */
 	struct engine_command *remove;
 	const char *reason;
 };
@@ -88,7 +88,8 @@ uint64_t session_spare(const struct session *s);
 /* Whether n blocks can be taken besides the memory granted, `more` bytes and the reserve. */
 bool session_affords(const struct session *s, uint64_t more, uint32_t n);
 /* Puts a connection that waits for receive memory on list `l`. */
-void session_hunger(struct engine *e, struct session *s, struct list *l, struct list *node);
+void session_hunger(struct engine *e, struct session *s, struct list_node *l,
+		    struct list_node *node);
 /* After receive memory has become free: serves the connections that wait for it. */
 void session_feed(struct engine *e, struct session *s);
 

@@ -5,7 +5,7 @@
  */
 #include "channel.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "state.h"
 
 enum {
@@ -14,9 +14,9 @@ enum {
 };
 
 static void
-set_sleeping(struct list *channels, uint32_t value)
+set_sleeping(struct list_node *channels, uint32_t value)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, channels)
 		atomic_store_explicit(&LIST_OWNER(node, struct channel, polled)->head->tx_sleeping,
@@ -32,7 +32,7 @@ sooner(uint64_t a, uint64_t b)
 uint64_t
 engine_sleep_prepare(struct engine *e, uint64_t now)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 	uint64_t next = bells_next(e);
 
 	set_sleeping(&e->hot, 1);
@@ -60,9 +60,9 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 }
 
 static bool
-any_has_work(const struct list *channels)
+any_has_work(const struct list_node *channels)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, channels)
 		if (channel_has_work(LIST_OWNER(node, struct channel, polled)))
@@ -73,7 +73,7 @@ any_has_work(const struct list *channels)
 bool
 engine_sleep_check(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	if (any_has_work(&e->hot) || any_has_work(&e->cold))
 		return true;

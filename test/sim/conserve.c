@@ -10,7 +10,7 @@
 
 #include "engine/conn.h"
 #include "engine/link.h"
-#include "engine/list.h"
+#include "base/list.h"
 #include "engine/state.h"
 
 /* The other end of l, if it is of the same life. */
@@ -84,7 +84,7 @@ sim_conserved(struct sim *s, const struct engine *e)
 	for (uint32_t i = 0; i < SIM_LINKS; i++) {
 		struct link *l = &e->links[i], *m = l->up && !l->broken ? other_end(s, l) : NULL;
 		struct engine *there;
-		const struct list *node;
+		const struct list_node *node;
 		const char *wrong;
 
 		if (!m)

@@ -10,7 +10,7 @@
 #include "datagram.h"
 #include "events.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "scheduler.h"
 #include "send_queue.h"
@@ -492,7 +492,7 @@ channel_poll_fairly(struct engine *e, struct channel *ch)
 static unsigned
 poll_hot(struct engine *e, bool fairly)
 {
-	struct list *node, *following, *last = e->hot.prev;
+	struct list_node *node, *following, *last = e->hot.prev;
 	unsigned n = 0;
 
 	for (node = e->hot.next; node != &e->hot; node = following) {
@@ -510,7 +510,7 @@ poll_hot(struct engine *e, bool fairly)
 static unsigned
 poll_cold(struct engine *e, bool fairly)
 {
-	struct list *node, *following, *last = e->cold.prev;
+	struct list_node *node, *following, *last = e->cold.prev;
 	unsigned n = 0, left = COLD_CHANNELS;
 
 	for (node = e->cold.next; node != &e->cold && left; left--) {
@@ -532,7 +532,7 @@ unsigned
 channels_poll(struct engine *e)
 {
 	bool fairly = e->now < e->rivals_until;
-	struct list *first;
+	struct list_node *first;
 	unsigned n;
 
 	e->gave = 0;
@@ -593,7 +593,7 @@ waits_for_nothing(struct engine *e, struct session *s)
 void
 channels_housekeeping(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->hot) {
 		struct channel *ch = LIST_OWNER(node, struct channel, polled);

@@ -5,7 +5,7 @@
  * later. A program whose bells take long, by the waiters that it has put there, is closed.
  */
 #include "channel.h"
-#include "list.h"
+#include "base/list.h"
 #include "session.h"
 #include "state.h"
 
@@ -48,7 +48,7 @@ ring(struct engine *e, struct channel *ch)
 void
 bells_ring(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 	struct session *slow = NULL;
 	bool fence = false;
 
@@ -85,7 +85,7 @@ bells_ring(struct engine *e)
 uint64_t
 bells_next(const struct engine *e)
 {
-	const struct list *node;
+	const struct list_node *node;
 	uint64_t next = UINT64_MAX;
 
 	for (node = e->bells.next; node != &e->bells; node = node->next) {

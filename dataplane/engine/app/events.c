@@ -7,7 +7,7 @@
 #include "channel.h"
 #include "conn.h"
 #include "events.h"
-#include "list.h"
+#include "base/list.h"
 #include "session.h"
 #include "state.h"
 

@@ -5,7 +5,7 @@
 #include "datagram.h"
 #include "events.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "session.h"
 #include "state.h"
 
@@ -47,7 +47,7 @@ release(struct engine *e, struct conn *c)
 static bool
 emit_closing(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->closing) {
 		struct conn *c = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, closing));

@@ -9,7 +9,7 @@
 #include "conn.h"
 #include "credit.h"
 #include "events.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "scheduler.h"
 #include "send_queue.h"
@@ -133,7 +133,7 @@ session_add(struct engine *e, struct engine_session *shared)
 void
 session_violate(struct engine *e, struct session *s, const char *reason)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	if (s->violated)
 		return;
@@ -172,7 +172,7 @@ void
 session_remove(struct engine *e, struct engine_command *c)
 {
 	struct session *s = session_find(e, c->session->id);
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	if (!s || s->remove) {
 		engine_complete(e, c, -ENOENT);
@@ -205,7 +205,7 @@ is_drained(struct engine *e, const struct session *s)
 static void
 close_all(struct engine *e, struct session *s)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	s->draining = false;
 	s->deaf = true;
@@ -223,7 +223,7 @@ close_all(struct engine *e, struct session *s)
 static void
 give_up(struct engine *e, struct session *s)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	s->deadline = UINT64_MAX;
 	LIST_EACH (node, following, &s->conns) {
@@ -249,7 +249,7 @@ finish(struct engine *e, struct session *s)
 void
 sessions_remove(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->removals) {
 		struct session *s = LIST_OWNER(node, struct session, removal);

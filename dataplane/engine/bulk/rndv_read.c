@@ -8,7 +8,7 @@
 #include "ctrl_line.h"
 #include "deliver.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "rndv.h"
 #include "session.h"
@@ -114,7 +114,7 @@ void
 fetch_next(struct engine *e, struct link *l)
 {
 	while (list_empty(&l->fetching) && !list_empty(&l->to_fetch)) {
-		struct list *node = l->to_fetch.next;
+		struct list_node *node = l->to_fetch.next;
 		struct session *s =
 		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing))->session;
 

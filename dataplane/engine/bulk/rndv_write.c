@@ -11,7 +11,7 @@
 #include "ctrl_line.h"
 #include "deliver.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "rndv.h"
 #include "scheduler.h"
@@ -522,7 +522,7 @@ place_first(struct engine *e, struct conn *c)
 void
 bulk_place(struct engine *e, struct session *s)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 	bool any;
 
 	do {

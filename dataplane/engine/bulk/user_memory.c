@@ -6,7 +6,7 @@
  * none goes to the arena as usual.
  */
 #include "conn.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "rndv.h"
 #include "send_queue.h"
@@ -60,7 +60,7 @@ posts_forget(struct conn *c, uint64_t number)
 static void
 forget_region(struct session *s, uint32_t number)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &s->conns) {
 		struct conn *c = LIST_OWNER(node, struct conn, of_session);

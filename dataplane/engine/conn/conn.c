@@ -12,7 +12,7 @@
 #include "ctrl_line.h"
 #include "events.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "rndv.h"
 #include "scheduler.h"

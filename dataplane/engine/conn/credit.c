@@ -8,7 +8,7 @@
 #include "credit.h"
 #include "ctrl_line.h"
 #include "events.h"
-#include "list.h"
+#include "base/list.h"
 #include "rndv.h"
 #include "send_queue.h"
 #include "session.h"
@@ -312,7 +312,7 @@ void
 credit_reclaim_some(struct engine *e, struct session *s)
 {
 	for (unsigned i = 0; i < 64; i++) {
-		struct list *node = s->reclaim_next ? s->reclaim_next : s->conns.next;
+		struct list_node *node = s->reclaim_next ? s->reclaim_next : s->conns.next;
 		struct conn *c;
 
 		if (node == &s->conns) {
@@ -347,7 +347,7 @@ credit_withdraw(struct engine *e, struct conn *c)
 
 /* Somebody waits for receive memory. */
 void
-session_hunger(struct engine *e, struct session *s, struct list *l, struct list *node)
+session_hunger(struct engine *e, struct session *s, struct list_node *l, struct list_node *node)
 {
 	list_append_once(l, node);
 	if (s->hungry)
@@ -362,7 +362,7 @@ session_feed(struct engine *e, struct session *s)
 	if (LIKELY(!s->hungry))
 		return;
 	while (!list_empty(&s->starving)) {
-		struct list *first = s->starving.next;
+		struct list_node *first = s->starving.next;
 
 		grant(e, conn_of_cold(e, LIST_OWNER(first, struct conn_cold, starving)));
 		if (s->starving.next == first)

@@ -10,7 +10,7 @@
 #include "datagram.h"
 #include "events.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "region.h"
 #include "rndv.h"
 #include "send_queue.h"

@@ -9,7 +9,7 @@
 #include "channel.h"
 #include "conn.h"
 #include "events.h"
-#include "list.h"
+#include "base/list.h"
 #include "session.h"
 #include "slot_head.h"
 #include "state.h"
@@ -171,7 +171,7 @@ spill_drain(struct engine *e, struct channel *ch)
 void
 backlogs_drain(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	LIST_EACH (node, following, &e->backlog) {
 		struct channel *ch = LIST_OWNER(node, struct channel, backlog);

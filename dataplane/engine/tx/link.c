@@ -9,7 +9,7 @@
 #include "ctrl_line.h"
 #include "events.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "rndv.h"
 #include "scheduler.h"
 #include "send_queue.h"
@@ -510,7 +510,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 static void
 end_link(struct engine *e, struct link *l, uint32_t status)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	l->up = false;
 	l->broken = l->bulk_broken = true;

@@ -13,7 +13,7 @@
 #include "batch.h"
 #include "conn.h"
 #include "link.h"
-#include "list.h"
+#include "base/list.h"
 #include "scheduler.h"
 #include "session.h"
 #include "state.h"
@@ -42,7 +42,7 @@ append(struct queue *q)
 
 /* A connection has something for it. */
 void
-queue_join(struct engine *e, struct queue *q, struct list *node)
+queue_join(struct engine *e, struct queue *q, struct list_node *node)
 {
 	list_append_once(&q->members, node);
 	if (list_linked(&q->turn)) /* or limited: it will be woken */
@@ -52,7 +52,7 @@ queue_join(struct engine *e, struct queue *q, struct list *node)
 }
 
 void
-queue_leave(struct queue *q, struct list *node)
+queue_leave(struct queue *q, struct list_node *node)
 {
 	list_remove(node);
 	if (!list_empty(&q->members))
@@ -216,7 +216,7 @@ share_pays(struct engine *e, struct session *s)
 void
 share_apply(struct engine *e, struct session *s)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	s->limited = share_limits(s->share);
 	s->tokens = 0;
@@ -237,7 +237,7 @@ renewed_at(const struct session *s)
 void
 shares_renew(struct engine *e)
 {
-	struct list *node, *following;
+	struct list_node *node, *following;
 
 	e->limited_at = UINT64_MAX;
 	LIST_EACH (node, following, &e->limited) {

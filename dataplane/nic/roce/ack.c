@@ -15,7 +15,7 @@ roce_answer_later(struct roce_qp *qp, enum response response)
 		qp->rs.response = response;
 	if (response != RESPOND_ACK)
 		qp->ctx->urgent = true;
-	if (link_alone(&qp->answer))
+	if (!list_linked(&qp->answer))
 		list_append(&qp->ctx->answers, &qp->answer);
 }
 
@@ -91,7 +91,7 @@ answer_qp(struct roce_qp *qp, unsigned *room)
 bool
 roce_answer_due(struct roce_context *ctx, uint64_t now)
 {
-	if (link_alone(&ctx->answers))
+	if (list_empty(&ctx->answers))
 		return false;
 	if (ctx->urgent || !ctx->received)
 		return true;
@@ -104,20 +104,20 @@ void
 roce_answer_all(struct roce_context *ctx)
 {
 	unsigned room = UINT32_MAX; /* not asked yet */
-	struct link waiting;
+	struct list_node waiting;
 
-	link_init(&waiting);
-	while (!link_alone(&ctx->answers)) {
-		struct roce_qp *qp = LIST_OF(ctx->answers.next, struct roce_qp, answer);
+	list_init(&waiting);
+	while (!list_empty(&ctx->answers)) {
+		struct roce_qp *qp = LIST_OWNER(ctx->answers.next, struct roce_qp, answer);
 		bool done = answer_qp(qp, &room);
 
-		link_remove(&qp->answer);
+		list_remove(&qp->answer);
 		if (!done) /* its next turn is at once, if there is room */
 			list_append(room != 0 && ctx->spare_count != 0 ? &ctx->answers : &waiting,
 				    &qp->answer);
 	}
 	list_move(&ctx->answers, &waiting);
-	ctx->urgent = !link_alone(&ctx->answers);
+	ctx->urgent = !list_empty(&ctx->answers);
 	ctx->owed = 0;
 }
 

@@ -48,11 +48,11 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	ctx->front = dev->headers.front;
 	ctx->frame_at = wire->data_offset + dev->headers.front;
 	ctx->next_tick = UINT64_MAX;
-	link_init(&ctx->senders);
-	link_init(&ctx->answers);
-	link_init(&ctx->timers);
-	link_init(&ctx->all_qps);
-	link_init(&ctx->all_srqs);
+	list_init(&ctx->senders);
+	list_init(&ctx->answers);
+	list_init(&ctx->timers);
+	list_init(&ctx->all_qps);
+	list_init(&ctx->all_srqs);
 	dev->contexts[id] = ctx;
 	return ctx;
 err_free:
@@ -70,14 +70,14 @@ roce_context_destroy(struct roce_context *ctx)
 	struct roce_device *dev = ctx->dev;
 
 	/* the engine has stopped: its part of every QP's end is done here */
-	while (!link_alone(&ctx->all_qps)) {
-		struct roce_qp *qp = LIST_OF(ctx->all_qps.next, struct roce_qp, all);
+	while (!list_empty(&ctx->all_qps)) {
+		struct roce_qp *qp = LIST_OWNER(ctx->all_qps.next, struct roce_qp, all);
 
 		roce_qp_drop_frames(qp, qp->rq.next - qp->rq.una);
 		roce_qp_free(qp);
 	}
-	while (!link_alone(&ctx->all_srqs))
-		roce_srq_free(LIST_OF(ctx->all_srqs.next, struct roce_srq, all));
+	while (!list_empty(&ctx->all_srqs))
+		roce_srq_free(LIST_OWNER(ctx->all_srqs.next, struct roce_srq, all));
 	if (ctx->spare_count > 0)
 		ctx->wire.drop(ctx->wire_user, ctx->spare, ctx->spare_count);
 	roce_memory_put(dev, ctx->qps, ctx->qps_bytes);
@@ -135,7 +135,7 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 	if (roce_answer_due(ctx, now))
 		roce_answer_all(ctx);
 	ctx->more = false;
-	if (!link_alone(&ctx->senders))
+	if (!list_empty(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);
 }
@@ -149,11 +149,11 @@ roce_context_arm(struct nic_context *nctx, uint64_t now, int *fd)
 	*fd = -1;
 	if (ctx->wire.arm)
 		next = ctx->wire.arm(ctx->wire_user, now, fd);
-	if (!link_alone(&ctx->senders) || !link_alone(&ctx->answers) ||
+	if (!list_empty(&ctx->senders) || !list_empty(&ctx->answers) ||
 	    ctx->cq_tail != ctx->cq_head ||
 	    atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		return now;
-	if (!link_alone(&ctx->timers) && ctx->next_tick < next)
+	if (!list_empty(&ctx->timers) && ctx->next_tick < next)
 		next = ctx->next_tick;
 	return next;
 }

@@ -8,7 +8,7 @@
 #define WEIR_ROCE_CONTEXT_H
 
 #include "device.h"
-#include "list.h"
+#include "base/list.h"
 #include "qp.h"
 #include "roce.h"
 #include "wr.h"
@@ -26,7 +26,7 @@ struct roce_context {
 	uint32_t front;	 /* the device's headers.front */
 	unsigned id;
 	/* engine */
-	struct link senders, answers, timers;
+	struct list_node senders, answers, timers;
 	uint64_t next_tick; /* <= every deadline, or the earliest look at them allowed */
 	uint32_t put_off;   /* turns since a look was due: frames came in each of them */
 	uint32_t held;	    /* frames kept for retransmission */
@@ -50,8 +50,8 @@ struct roce_context {
 	_Atomic uint32_t events_head, events_tail;
 	uint32_t events[ROCE_EVENTS];
 	/* main */
-	_Alignas(CACHE_LINE) struct link all_qps;
-	struct link all_srqs;
+	_Alignas(CACHE_LINE) struct list_node all_qps;
+	struct list_node all_srqs;
 	uint32_t cq_reserved;
 	uint8_t *generations; /* by QP index */
 	uint32_t next_index;

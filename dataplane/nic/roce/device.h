@@ -3,7 +3,7 @@
 #ifndef WEIR_ROCE_DEVICE_H
 #define WEIR_ROCE_DEVICE_H
 
-#include "list.h"
+#include "base/list.h"
 #include "mr.h"
 #include "neighbour.h"
 #include "packet.h"
@@ -22,7 +22,7 @@ struct roce_device {
 	struct mr_table mrs;
 	struct neighbours neighbours;
 	struct roce_context *contexts[ROCE_CONTEXTS_MAX];
-	struct link all_ahs; /* main */
+	struct list_node all_ahs; /* main */
 };
 
 /*

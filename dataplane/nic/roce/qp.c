@@ -123,10 +123,6 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	qp->srq = (struct roce_srq *)init->srq;
 	if (qp->srq)
 		qp->srq->users++;
-	link_init(&qp->sender);
-	link_init(&qp->answer);
-	link_init(&qp->timer);
-	link_init(&qp->all);
 	list_append(&ctx->all_qps, &qp->all);
 	ctx->cq_reserved += init->send_wrs;
 	/* partner: the acquire load in find_qp() */
@@ -307,7 +303,7 @@ roce_qp_destroy(struct nic_qp *nqp)
 void
 roce_qp_free(struct roce_qp *qp)
 {
-	link_remove(&qp->all);
+	list_remove(&qp->all);
 	if (qp->neighbour)
 		roce_neighbour_put(qp->neighbour);
 	if (qp->srq)

@@ -3,7 +3,7 @@
 #ifndef WEIR_ROCE_QP_H
 #define WEIR_ROCE_QP_H
 
-#include "list.h"
+#include "base/list.h"
 #include "neighbour.h"
 #include "packet.h"
 #include "requester.h"
@@ -33,11 +33,11 @@ struct roce_qp {
 	uint32_t qkey;	     /* UD */
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
-	struct link sender;	/* in ctx->senders: may have something to send */
-	struct link answer;	/* in ctx->answers: a response waits */
-	struct link timer;	/* in ctx->timers */
-	struct headers headers; /* the device's */
-	uint32_t ip_sum;	/* IPv4: of the template, without length and checksum */
+	struct list_node sender; /* in ctx->senders: may have something to send */
+	struct list_node answer; /* in ctx->answers: a response waits */
+	struct list_node timer;	 /* in ctx->timers */
+	struct headers headers;	 /* the device's */
+	uint32_t ip_sum;	 /* IPv4: of the template, without length and checksum */
 	/* engine, but for the initial values: the template fits frames that end there, to that MAC
 	 */
 	uint32_t fits_end;
@@ -50,7 +50,7 @@ struct roce_qp {
 	_Atomic bool drain;	   /* SQD is wanted: main sets, engine reads */
 	struct roce_qp *mail_next; /* while in ctx->mailbox or ctx->dead */
 	/* main */
-	struct link all;
+	struct list_node all;
 	size_t bytes;
 	uint32_t index, send_wrs;
 	bool resetting; /* ordered, and not yet seen in `state` */

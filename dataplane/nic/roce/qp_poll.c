@@ -123,8 +123,8 @@ fail_requester(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 {
 	struct requester *rq = &qp->rq;
 
-	link_remove(&qp->sender);
-	link_remove(&qp->timer);
+	list_remove(&qp->sender);
+	list_remove(&qp->timer);
 	roce_qp_drop_frames(qp, rq->next - rq->una);
 	rq->send = rq->next;
 	rq->in_flight = 0;
@@ -205,9 +205,9 @@ reset(struct roce_qp *qp)
 	struct requester *rq = &qp->rq;
 	struct responder *rs = &qp->rs;
 
-	link_remove(&qp->sender);
-	link_remove(&qp->timer);
-	link_remove(&qp->answer);
+	list_remove(&qp->sender);
+	list_remove(&qp->timer);
+	list_remove(&qp->answer);
 	roce_qp_drop_frames(qp, rq->next - rq->una);
 	if (rs->kind == PACKET_SEND)
 		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
@@ -236,7 +236,7 @@ end(struct roce_qp *qp)
 
 	if (qp_state(qp) != NIC_QP_ERR)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
-	link_remove(&qp->answer);
+	list_remove(&qp->answer);
 	forget_sends(qp);
 	head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
 	do {

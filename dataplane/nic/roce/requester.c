@@ -91,7 +91,7 @@ take_wr(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 void
 roce_requester_wake(struct roce_qp *qp)
 {
-	if (link_alone(&qp->sender))
+	if (!list_linked(&qp->sender))
 		list_append(&qp->ctx->senders, &qp->sender);
 }
 
@@ -259,7 +259,7 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 	if (!neighbour_known(qp->neighbour)) {
 		if (rq->built != rq->posted) {
 			roce_arp_ask(qp->ctx, qp->neighbour, now);
-			if (link_alone(&qp->timer))
+			if (!list_linked(&qp->timer))
 				start_waiting(qp, now);
 		}
 		return false;
@@ -311,10 +311,10 @@ starved(const struct roce_qp *qp)
 static void
 port_stuck(struct roce_context *ctx, uint64_t now)
 {
-	for (struct link *l = ctx->senders.next; l != &ctx->senders; l = l->next) {
-		struct roce_qp *qp = LIST_OF(l, struct roce_qp, sender);
+	for (struct list_node *l = ctx->senders.next; l != &ctx->senders; l = l->next) {
+		struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, sender);
 
-		if (link_alone(&qp->timer))
+		if (!list_linked(&qp->timer))
 			start_waiting(qp, now);
 	}
 }
@@ -335,24 +335,24 @@ roce_requester_flush(struct roce_context *ctx, uint64_t now)
 {
 	unsigned room = ctx->wire.room(ctx->wire_user);
 	uint64_t end = ctx->counters.tx_bytes + ROCE_TURN_BYTES;
-	struct link waiting;
+	struct list_node waiting;
 
 	if (room == 0)
 		port_stuck(ctx, now);
-	link_init(&waiting);
-	while (room > 0 && ctx->counters.tx_bytes < end && !link_alone(&ctx->senders)) {
-		struct roce_qp *qp = LIST_OF(ctx->senders.next, struct roce_qp, sender);
+	list_init(&waiting);
+	while (room > 0 && ctx->counters.tx_bytes < end && !list_empty(&ctx->senders)) {
+		struct roce_qp *qp = LIST_OWNER(ctx->senders.next, struct roce_qp, sender);
 		unsigned sent = 0, n = quantum(qp);
 		bool again = transmit(qp, room < n ? room : n, &sent, now);
 
 		room -= sent;
-		link_remove(&qp->sender);
+		list_remove(&qp->sender);
 		if (again)
 			list_append(&ctx->senders, &qp->sender);
 		else if (starved(qp))
 			list_append(&waiting, &qp->sender);
 	}
-	ctx->more = room > 0 && !link_alone(&ctx->senders);
+	ctx->more = room > 0 && !list_empty(&ctx->senders);
 	list_move(&ctx->senders, &waiting);
 }
 
@@ -383,7 +383,7 @@ roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 	rq->went_back = 0;
 	roce_window_acked(&rq->window, bytes, rq->una, rq->next, now);
 	if (rq->una == rq->next) {
-		link_remove(&qp->timer);
+		list_remove(&qp->timer);
 		if (__builtin_expect(rq->draining, 0))
 			roce_qp_drained(qp);
 	} else {
@@ -422,7 +422,7 @@ receiver_not_ready(struct roce_qp *qp, unsigned code, uint64_t now)
 	}
 	rq->window.resent = true;
 	roce_requester_go_back(qp);
-	link_remove(&qp->sender);
+	list_remove(&qp->sender);
 	rq->rnr_wait = true;
 	rq->progress = now;
 	rq->retries = 0;

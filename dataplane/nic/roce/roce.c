@@ -99,7 +99,7 @@ roce_device_create(const struct roce_config *config)
 	if (dev == NULL)
 		return NULL;
 	dev->head.ops = &roce_ops;
-	link_init(&dev->all_ahs);
+	list_init(&dev->all_ahs);
 	dev->config = c;
 	dev->headers = (struct headers){
 	    .front = (uint8_t)roce_front(&c),
@@ -132,8 +132,9 @@ roce_device_destroy(struct roce_device *dev)
 		if (dev->contexts[i])
 			roce_context_destroy(dev->contexts[i]);
 	}
-	while (!link_alone(&dev->all_ahs))
-		roce_ah_destroy((struct nic_ah *)LIST_OF(dev->all_ahs.next, struct roce_ah, all));
+	while (!list_empty(&dev->all_ahs))
+		roce_ah_destroy(
+		    (struct nic_ah *)LIST_OWNER(dev->all_ahs.next, struct roce_ah, all));
 	roce_memory_put(dev, dev->neighbours.entries,
 			dev->config.neighbours * sizeof(struct neighbour));
 	roce_memory_put(dev, dev->mrs.mrs, (dev->mrs.mask + 1) * sizeof(struct mr));

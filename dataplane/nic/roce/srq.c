@@ -32,7 +32,6 @@ roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 	srq->mask = size - 1;
 	srq->depth = depth;
 	srq->bytes = bytes;
-	link_init(&srq->all);
 	list_append(&ctx->all_srqs, &srq->all);
 	ctx->cq_reserved += depth;
 	*out = (struct nic_srq *)srq;
@@ -42,7 +41,7 @@ roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 void
 roce_srq_free(struct roce_srq *srq)
 {
-	link_remove(&srq->all);
+	list_remove(&srq->all);
 	srq->ctx->cq_reserved -= srq->depth;
 	roce_memory_put(srq->ctx->dev, srq, srq->bytes);
 }

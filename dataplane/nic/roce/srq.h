@@ -3,7 +3,7 @@
 #ifndef WEIR_ROCE_SRQ_H
 #define WEIR_ROCE_SRQ_H
 
-#include "list.h"
+#include "base/list.h"
 #include "roce.h"
 
 struct roce_context;
@@ -14,7 +14,7 @@ struct roce_srq {
 	uint32_t mask, depth;
 	uint32_t posted, taken, freed; /* freed: completions polled */
 	/* main */
-	struct link all;
+	struct list_node all;
 	uint32_t users;
 	bool dying;
 	size_t bytes;

@@ -15,7 +15,7 @@ roce_timer_start(struct roce_qp *qp, uint64_t deadline)
 	struct roce_context *ctx = qp->ctx;
 
 	qp->rq.deadline = deadline;
-	if (link_alone(&qp->timer))
+	if (!list_linked(&qp->timer))
 		list_append(&ctx->timers, &qp->timer);
 	if (deadline < ctx->next_tick)
 		ctx->next_tick = deadline;
@@ -37,7 +37,7 @@ expired(struct roce_qp *qp, uint64_t now)
 		return;
 	}
 	if (rq->una == rq->next && rq->built == rq->posted) {
-		link_remove(&qp->timer);
+		list_remove(&qp->timer);
 		return;
 	}
 	roce_count(&qp->ctx->counters.timeouts, 1);
@@ -61,16 +61,16 @@ roce_timer_run(struct roce_context *ctx, uint64_t now)
 {
 	uint64_t earliest = UINT64_MAX;
 	uint64_t soonest = now + ROCE_TICK_NS;
-	struct link *l, *next;
+	struct list_node *l, *next;
 
 	for (l = ctx->timers.next; l != &ctx->timers; l = next) {
-		struct roce_qp *qp = LIST_OF(l, struct roce_qp, timer);
+		struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, timer);
 
 		next = l->next;
 		soonest += ROCE_TICK_QP_NS;
 		if (qp->rq.deadline <= now)
 			expired(qp, now);
-		if (!link_alone(l) && qp->rq.deadline < earliest)
+		if (list_linked(l) && qp->rq.deadline < earliest)
 			earliest = qp->rq.deadline;
 	}
 	ctx->next_tick = earliest < soonest ? soonest : earliest;

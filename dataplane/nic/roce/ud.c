@@ -46,7 +46,7 @@ roce_ah_destroy(struct nic_ah *nah)
 
 	if (ah == NULL)
 		return;
-	link_remove(&ah->all);
+	list_remove(&ah->all);
 	roce_neighbour_put(ah->neighbour);
 	roce_memory_put(ah->dev, ah, sizeof(*ah));
 }
@@ -96,7 +96,7 @@ done(struct roce_qp *qp)
 
 	rq->una = rq->send = rq->next;
 	rq->built++;
-	link_remove(&qp->timer);
+	list_remove(&qp->timer);
 	roce_qp_complete(qp, NIC_WC_SUCCESS);
 }
 
@@ -115,7 +115,7 @@ roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t no
 			return true;
 		if (!neighbour_known(wr->ah->neighbour)) {
 			roce_arp_ask(ctx, wr->ah->neighbour, now);
-			if (link_alone(&qp->timer)) {
+			if (!list_linked(&qp->timer)) {
 				rq->progress = now;
 				roce_timer_start(qp, now + ROCE_NEIGHBOUR_NS);
 			}
@@ -141,7 +141,7 @@ roce_ud_expired(struct roce_qp *qp, uint64_t now)
 	struct requester *rq = &qp->rq;
 
 	if (rq->built == rq->posted) {
-		link_remove(&qp->timer);
+		list_remove(&qp->timer);
 		return;
 	}
 	rq->deadline = now + ROCE_NEIGHBOUR_NS;

@@ -3,7 +3,7 @@
 #ifndef WEIR_ROCE_UD_H
 #define WEIR_ROCE_UD_H
 
-#include "list.h"
+#include "base/list.h"
 #include "packet.h"
 #include "template.h"
 #include "wr.h"
@@ -16,7 +16,7 @@ struct roce_device;
 /* Whom a datagram goes to. Main makes and frees it, engines read. */
 struct roce_ah {
 	struct roce_device *dev;
-	struct link all;
+	struct list_node all;
 	uint32_t ip_sum;
 	struct neighbour *neighbour;
 	_Alignas(CACHE_LINE) uint8_t template[ROCE_TEMPLATE];

@@ -4,7 +4,7 @@
  * the network does and whoever else sends; what can't be kept is dropped and counted; all ends.
  */
 #include "engine/channel.h"
-#include "engine/list.h"
+#include "base/list.h"
 #include "engine/session.h"
 #include "engine/state.h"
 #include "worlds/engine_pair.h"

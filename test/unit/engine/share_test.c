@@ -4,7 +4,7 @@
 
 #include "engine/batch.h"
 #include "engine/channel.h"
-#include "engine/list.h"
+#include "base/list.h"
 #include "engine/rndv.h"
 #include "engine/session.h"
 #include "engine/state.h"

@@ -56,8 +56,8 @@ roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now)
 static void
 wake_waiting(struct roce_context *ctx, const struct neighbour *n)
 {
-	for (struct link *l = ctx->timers.next; l != &ctx->timers; l = l->next) {
-		struct roce_qp *qp = LIST_OF(l, struct roce_qp, timer);
+	for (struct list_node *l = ctx->timers.next; l != &ctx->timers; l = l->next) {
+		struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, timer);
 
 		if ((qp->ud || qp->neighbour == n) && qp->rq.built != qp->rq.posted &&
 		    !qp->rq.rnr_wait)

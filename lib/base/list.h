@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Doubly linked lists through nodes inside their members; a node outside all lists has next NULL.
  */
-#ifndef WEIR_ENGINE_LIST_H
-#define WEIR_ENGINE_LIST_H
+#ifndef WEIR_LIST_H
+#define WEIR_LIST_H
 
 #include "ipc/invariant.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-struct list {
-	struct list *next, *prev;
+struct list_node {
+	struct list_node *next, *prev;
 };
 
 #define LIST_OWNER(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
@@ -21,25 +21,25 @@ struct list {
 	     node = following, following = node->next)
 
 static inline void
-list_init(struct list *l)
+list_init(struct list_node *l)
 {
 	l->next = l->prev = l;
 }
 
 static inline bool
-list_empty(const struct list *l)
+list_empty(const struct list_node *l)
 {
 	return l->next == l;
 }
 
 static inline bool
-list_linked(const struct list *node)
+list_linked(const struct list_node *node)
 {
 	return node->next != NULL;
 }
 
 static inline void
-list_append(struct list *l, struct list *node)
+list_append(struct list_node *l, struct list_node *node)
 {
 	weir_assert(!list_linked(node));
 	node->prev = l->prev;
@@ -49,7 +49,7 @@ list_append(struct list *l, struct list *node)
 }
 
 static inline void
-list_remove(struct list *node)
+list_remove(struct list_node *node)
 {
 	if (!list_linked(node))
 		return;
@@ -59,8 +59,20 @@ list_remove(struct list *node)
 	node->next = node->prev = NULL;
 }
 
+/* Appends all members of `from`, in their order. */
 static inline void
-list_append_once(struct list *l, struct list *node)
+list_move(struct list_node *l, struct list_node *from)
+{
+	while (!list_empty(from)) {
+		struct list_node *node = from->next;
+
+		list_remove(node);
+		list_append(l, node);
+	}
+}
+
+static inline void
+list_append_once(struct list_node *l, struct list_node *node)
 {
 	if (!list_linked(node))
 		list_append(l, node);
