@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-CHECKS=(format spdx whitespace prose tokens walls size layering shellcheck headers docs)
+CHECKS=(format spdx whitespace prose tokens walls layering shellcheck headers docs)
 build=build/release
 bad=0
 
@@ -72,20 +72,6 @@ lint_tokens()
 lint_walls()
 {
 	python3 scripts/lint_walls.py || bad=1
-}
-
-# A function fits a screen, a file is one subject. Tests may be longer.
-lint_size()
-{
-	c_files | grep -v '^test/' | xargs -r awk '
-		FNR == 1 { open = 0 }
-		/^\{/ { open = FNR }
-		/^\}/ {
-			if (open && FNR - open > 60)
-				print FILENAME ":" open ": a function of " FNR - open " lines; cut it below 60"
-			open = 0
-		}
-		FNR == 801 { print FILENAME ": more than 800 lines; divide it by subject" }' | grep . && bad=1
 }
 
 # $1 = file in the build, then regular expressions of the libraries that it may need.
