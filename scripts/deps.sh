@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Sourced. install_deps: installs what is missing of the Debian packages that building, testing and
-# measuring need. Packages that are there are left alone, and then nothing is downloaded.
+# Sourced. install_deps [run]: installs what is missing of the Debian packages that building, testing and
+# measuring need; with "run" only what building and running the programs need. Packages that are there are left
+# alone, and then nothing is downloaded.
 
-WEIR_PACKAGES=(
-	# build
-	meson ninja-build gcc g++ libc6-dev pkg-config binutils python3
-	libdpdk-dev dpdk libibverbs-dev rdma-core libisal-dev libnuma-dev libpcap-dev
+WEIR_RUN_PACKAGES=(
+	meson ninja-build gcc libc6-dev pkg-config binutils python3
+	libdpdk-dev dpdk libibverbs-dev libisal-dev libnuma-dev libpcap-dev
 	libprotobuf-c-dev protobuf-c-compiler libevent-dev libssl-dev libjansson-dev libedit-dev libcurl4-openssl-dev
+	iproute2 procps util-linux
+)
+WEIR_PACKAGES=(
+	"${WEIR_RUN_PACKAGES[@]}"
 	# tests
-	libcmocka-dev debhelper dpkg-dev doxygen clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
-	tcpdump tshark iproute2 ethtool util-linux mount procps numactl passwd
+	g++ rdma-core libcmocka-dev debhelper dpkg-dev doxygen clang libclang-rt-14-dev clang-format shellcheck gcovr valgrind patch jq curl spin etcd-server etcd-client
+	tcpdump tshark ethtool mount numactl passwd
 	# Soft-RoCE in a virtual machine: test/rxe/run.sh
 	qemu-system-x86 busybox-static cpio kmod ibverbs-utils perftest
 	# documents and figures
 	man-db gnuplot-nox
 )
 
-packages_missing()
+packages_missing() # PACKAGE...
 {
 	local p
 
-	for p in "${WEIR_PACKAGES[@]}"; do
+	for p in "$@"; do
 		[ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || echo "$p"
 	done
 }
@@ -64,8 +68,10 @@ fetch_and_install()
 install_deps()
 {
 	local missing log
+	local -a wanted=("${WEIR_PACKAGES[@]}")
 
-	mapfile -t missing < <(packages_missing)
+	[ "${1:-all}" = all ] || wanted=("${WEIR_RUN_PACKAGES[@]}")
+	mapfile -t missing < <(packages_missing "${wanted[@]}")
 	[ "${#missing[@]}" -gt 0 ] || return 0
 	if [ "$(id -u)" -ne 0 ]; then
 		echo "${0##*/}: packages are missing; as root: apt-get install ${missing[*]}" >&2

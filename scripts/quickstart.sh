@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/deps.sh
 
 [ $# -eq 0 ] || { echo "quickstart.sh: '$1' is not understood; run it without arguments" >&2; exit 2; }
-[ -n "${WEIR_NO_DEPS:-}" ] || install_deps || exit 3
+[ -n "${WEIR_NO_DEPS:-}" ] || install_deps run || exit 3
 
 echo "building in build/release"
 log=$(mktemp) || exit 1
