@@ -109,6 +109,20 @@ evict(struct weir_messenger *m)
 	peer_leave(m, best, PEER_LEAVING);
 }
 
+static void
+peer_enter(struct peer *p, enum peer_state to)
+{
+	static const uint8_t legal[] = {
+	    [PEER_DOWN] = 1u << PEER_OPEN,
+	    [PEER_OPEN] = 1u << PEER_LEAVING | 1u << PEER_ASKED | 1u << PEER_DOWN,
+	    [PEER_LEAVING] = 1u << PEER_BYE | 1u << PEER_DOWN,
+	    [PEER_BYE] = 1u << PEER_LEAVING | 1u << PEER_DOWN,
+	    [PEER_ASKED] = 1u << PEER_OPEN | 1u << PEER_DOWN,
+	};
+
+	weir_enter(legal, p->state, to);
+}
+
 int
 peer_use(struct weir_messenger *m, struct peer *p, bool must)
 {
@@ -117,7 +131,7 @@ peer_use(struct weir_messenger *m, struct peer *p, bool must)
 	if (p->state != PEER_DOWN && !must)
 		return -EAGAIN;
 	if (p->state == PEER_BYE) /* to say good-bye on */
-		p->state = PEER_LEAVING;
+		peer_enter(p, PEER_LEAVING);
 	if (p->state != PEER_DOWN)
 		return 0;
 	if (m->connected >= m->o.connections) {
@@ -127,7 +141,7 @@ peer_use(struct weir_messenger *m, struct peer *p, bool must)
 						  "has closed in time; allow more connections");
 	}
 	m->connected++;
-	p->state = PEER_OPEN;
+	peer_enter(p, PEER_OPEN);
 	p->lost = 0;
 	TAILQ_INSERT_TAIL(&m->open, p, in_open);
 	/* what is used from now on was used later than what was used before */
@@ -140,7 +154,7 @@ down(struct weir_messenger *m, struct peer *p)
 {
 	if (p->state == PEER_DOWN)
 		return;
-	p->state = PEER_DOWN;
+	peer_enter(p, PEER_DOWN);
 	p->lives++;
 	m->connected--;
 	TAILQ_REMOVE(&m->open, p, in_open);
@@ -260,7 +274,7 @@ peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 {
 	if (p->state != PEER_OPEN)
 		return;
-	p->state = state;
+	peer_enter(p, state);
 	p->leave_status = 0;
 	p->deadline = weir_clock() + LEAVE_NS;
 	p->stepping = true;
@@ -382,7 +396,7 @@ step_leaving(struct weir_messenger *m, struct peer *p, const struct lanes *n)
 	if (n->theirs && has_lane(m, p))
 		open_lanes(p);
 	if (say_bye(p))
-		p->state = PEER_BYE;
+		peer_enter(p, PEER_BYE);
 }
 
 /* Clients of the node may go on when its own program has gone. */
@@ -398,7 +412,7 @@ step_asked(struct weir_messenger *m, struct peer *p, const struct lanes *n, bool
 	}
 	if (p->state != PEER_ASKED || n->ours || n->theirs || !n->clients)
 		return;
-	p->state = PEER_OPEN;
+	peer_enter(p, PEER_OPEN);
 	p->stepping = false;
 	TAILQ_REMOVE(&m->stepping, p, in_stepping);
 }

@@ -151,7 +151,7 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 		weir_control_refuse(ch, h->vqpn);
 		return;
 	}
-	c->state = CONN_OPEN;
+	weir_conn_enter(c, CONN_OPEN);
 	c->send_error = 0;
 	c->peer_node = a->peer_node;
 	c->mtu = a->mtu;
@@ -185,7 +185,7 @@ opened(struct weir_conn *c, uint32_t status, uint16_t node, uint32_t mtu)
 	}
 	if (c->state != CONN_OPENING)
 		return;
-	c->state = CONN_OPEN;
+	weir_conn_enter(c, CONN_OPEN);
 	c->send_error = 0;
 	c->peer_node = node;
 	c->mtu = (uint16_t)mtu;

@@ -14,6 +14,19 @@
 
 /* ---- table ---- */
 
+void
+weir_conn_enter(struct weir_conn *c, enum weir_conn_state to)
+{
+	static const uint8_t legal[] = {
+	    [CONN_OPENING] = 1u << CONN_OPEN | 1u << CONN_ENDED | 1u << CONN_CLOSING,
+	    [CONN_OPEN] = 1u << CONN_ENDED | 1u << CONN_CLOSING,
+	    [CONN_ENDED] = 1u << CONN_CLOSING,
+	    [CONN_CLOSING] = 0,
+	};
+
+	weir_enter(legal, c->state, to);
+}
+
 static struct weir_vqpn_entry *
 entry(struct weir_thread *t, uint32_t vqpn)
 {
@@ -294,7 +307,7 @@ weir_conn_ended(struct weir_conn *c, uint32_t status)
 	else
 		weir_conn_completed(
 		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
-	c->state = CONN_ENDED;
+	weir_conn_enter(c, CONN_ENDED);
 	c->end = status ? -(int)status : -ESHUTDOWN;
 	c->send_error = status ? -(int)status : -ECONNRESET;
 	c->wanting = false;
@@ -317,7 +330,7 @@ weir_conn_close(struct weir_conn *c)
 	weir_park_clear(c);
 	weir_posts_free(c);
 	c->cookies.head = c->cookies.tail;
-	c->state = CONN_CLOSING;
+	weir_conn_enter(c, CONN_CLOSING);
 	c->send_error = -EPIPE;
 	c->end_held = ended;
 	if (c->never_opened) {

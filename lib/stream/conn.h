@@ -195,6 +195,9 @@ weir_conn_life(const struct weir_conn *c)
 	return atomic_load_explicit(&c->life->state, memory_order_relaxed);
 }
 
+/* Moves a connection; asserts that the pair of states is legal. */
+void weir_conn_enter(struct weir_conn *c, enum weir_conn_state to);
+
 /* ---- conn.c ---- */
 struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn,
 				uint32_t desc);
