@@ -87,7 +87,7 @@ show stats all
 jump
 END
 for line in 'set; see help\|cannot\|can.t be set' "invalid value '.*' for size " 'program 0 ' 'a run goes on' 'connections 4, programs 2' \
-	"'jump' is no command" ' 0 sent' '^rate'; do
+	"unknown or incomplete command 'jump'" ' 0 sent' '^rate'; do
 	grep -q -- "$line" "$weir_tmp/prompt.log" || fail "the prompt lacks '$line': $(cat "$weir_tmp/prompt.log")"
 done
 [ "$(grep -c '^rate ' "$weir_tmp/prompt.log")" = 2 ] || fail "not two results: $(cat "$weir_tmp/prompt.log")"
