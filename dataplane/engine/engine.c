@@ -351,6 +351,7 @@ engine_turn(struct engine *e, uint64_t now)
 			backlogs_drain(e);
 		if (UNLIKELY(now >= e->limited_at))
 			shares_renew(e);
+		e->owed = false;
 		send_links(e);
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);
@@ -364,6 +365,8 @@ engine_turn(struct engine *e, uint64_t now)
 	if (!list_empty(&e->removals))
 		sessions_remove(e);
 	engine_emit_pending(e);
+	/* credit that one link's line brought may be owed on a link that has sent already */
+	work += e->owed;
 	if (work)
 		publish_counters(e);
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);

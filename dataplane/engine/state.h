@@ -56,6 +56,7 @@ struct engine {
 	uint32_t gave;		  /* channels that had work in this turn */
 	bool served;		  /* programs sent or received in this turn */
 	bool delivered;	      /* small messages were delivered in this turn: answers follow soon */
+	bool owed;	      /* a control line, since links sent last */
 	bool news;	      /* main must hear of a link's error or a session's violation */
 	uint32_t *srq_free;   /* stack of receive buffers that are not posted */
 	uint32_t srq_missing; /* entries of srq_free */

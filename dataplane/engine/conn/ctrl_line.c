@@ -33,6 +33,7 @@ owe(struct engine *e, struct conn *c, unsigned what)
 		return;
 	list_append_once(&c->link->owing, &c->owing);
 	link_busy(e, c->link);
+	e->owed = true;
 }
 
 bool
