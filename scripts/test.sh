@@ -539,8 +539,13 @@ progress()
 	local total
 
 	trap - EXIT INT TERM
-	if [ "$gate" = 1 ]; then total=gate; else total=full; fi
-	total=$(sed -n "s/^# $total //p" test/seconds.txt)
+	if [ "$gate" = 1 ]; then
+		total=$(sed -n 's/^# gate //p' test/seconds.txt)
+	else
+		total=$(awk -v suites=" ${suites[*]} " '
+			$1 != "#" { split($2, part, "/"); if (index(suites, " " part[1] " ")) sum += $1 }
+			END { print sum + 60 }' test/seconds.txt)
+	fi
 	while sleep 30; do
 		awk -v total="$total" -v elapsed=$((SECONDS - started)) '
 			FNR == NR { if ($1 != "#") took[$2] = $1; next }
