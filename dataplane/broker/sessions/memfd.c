@@ -19,8 +19,8 @@
 	2000000000u /* a lease is relied on for so long: well below fs.lease-break-time            \
 		     */
 
-/* Bytes that one system call makes: 30 us, 300 us where others make as much. */
-#define CALL (64ul << 10)
+/* bytes that one system call populates: about 30 us, 300 us beside others that populate */
+#define CALL_BYTES (64ul << 10)
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -75,7 +75,7 @@ bind_part(const struct memfd *m, const struct memfd_part *part)
 static int
 populate(const struct memfd *m, size_t from, size_t length)
 {
-	size_t step = WEIR_ALIGN_UP(CALL, m->page);
+	size_t step = WEIR_ALIGN_UP(CALL_BYTES, m->page);
 
 	for (size_t end = from + length; from < end; from += step) {
 		length = end - from < step ? end - from : step;

@@ -233,7 +233,7 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 
 /*
  * The inline messages at the channel's head that are one connection's and go into the open frame;
- * how many. As in frame.c, what is known of the connection stays in registers.
+ * how many. As in batch.c, what is known of the connection stays in registers.
  */
 static unsigned
 take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Bulk messages, by rendezvous: RTS announces one, the receiver finds a run of blocks. Either it
- * answers CTS and the sender WRITEs the message there, or it READs it itself (fetch.c) and says
+ * answers CTS and the sender WRITEs the message there, or it READs it itself (rndv_read.c) and says
  * FETCHED; in segments, on the link's second QP. When all of it is there the sender says BULK in
  * the ring, unless the receiver has delivered it already. So messages are delivered in ring order
  * and none waits behind another connection's bytes.

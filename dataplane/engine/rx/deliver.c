@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages of peers, put into their session's memory; inline ones are in frame.c. */
+/* Messages of peers, put into their session's memory; inline ones are in batch.c. */
 #include "channel.h"
 #include "conn.h"
 #include "deliver.h"

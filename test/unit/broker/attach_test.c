@@ -43,7 +43,7 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 }
 
 static void
-come(struct fake *f, struct guest *g)
+come_as(struct fake *f, struct guest *g, uid_t uid)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_HELLO);
 
@@ -52,9 +52,15 @@ come(struct fake *f, struct guest *g)
 	m.hello.version_min = m.hello.version_max = WEIR_SESSION_VERSION_MAX;
 	m.hello.arena = PIECES * MEMFD_HUGE_PAGE;
 	snprintf(m.hello.name, sizeof(m.hello.name), "guest");
-	g->s = broker_session_open(f->b, &m, m.length, getpid(), getuid(), on_reply, g);
+	g->s = broker_session_open(f->b, &m, m.length, getpid(), uid, on_reply, g);
 	assert_non_null(g->s);
 	assert_int_equal(g->s->arena.geometry.bytes, PIECES * MEMFD_HUGE_PAGE);
+}
+
+static void
+come(struct fake *f, struct guest *g)
+{
+	come_as(f, g, getuid());
 }
 
 static void
@@ -96,6 +102,30 @@ test_in_turn(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		leave(f, &g[i]);
 	assert_int_equal(fake_mappings("weir-arena"), 0);
+	fake_close(f);
+}
+
+/* A user waits for one session of another user at most, however many that one has begun. */
+static void
+test_turns_of_users(void **state)
+{
+	struct fake *f = fake_open(&config);
+	struct guest many[4], one;
+	unsigned turns = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		come_as(f, &many[i], getuid());
+	come_as(f, &one, getuid() + 1);
+	while (!one.welcomes) {
+		assert_true(turns++ < 5 * PIECES * MEMFD_HUGE_PAGE / MEMFD_PIECE);
+		broker_run(f->b);
+	}
+	assert_int_equal(many[3].welcomes, 0);
+	assert_int_equal(many[2].welcomes, 0);
+	fake_run(f);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(many[i].welcomes, 1);
 	fake_close(f);
 }
 
@@ -159,6 +189,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_in_turn),
+	    cmocka_unit_test(test_turns_of_users),
 	    cmocka_unit_test(test_gone_before),
 	    cmocka_unit_test(test_meanwhile),
 	};
