@@ -34,6 +34,7 @@ struct conn_cold {
 	struct list_node starving; /* in session.starving: waits for receive memory to grant */
 	struct list_node placing;  /* in session.placing: wants a place for a bulk message; in
 				 link.to_fetch: will */
+	struct list_node settling; /* in engine.settling: may have come to its end */
 	struct list_node closing;  /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
@@ -154,8 +155,10 @@ void conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool sea
 void conn_peer_acknowledged(struct engine *e, struct conn *c);
 void conn_link_failed(struct engine *e, struct conn *c, uint32_t status);
 void conn_local_closed(struct engine *e, struct conn *c, uint32_t status);
-/* After any step of the end: once no step is left, tells the program and frees the entry. */
-void conn_settle(struct engine *e, struct conn *c);
+/* Has the next turn look whether the connection has come to its end; callers keep using it. */
+void conn_settle_later(struct engine *e, struct conn *c);
+/* Ends the marked connections that have no step left: tells programs and main. Once per turn. */
+void conns_settle(struct engine *e);
 /* n more messages lie in the receiving session. */
 void conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify);
 

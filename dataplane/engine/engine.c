@@ -78,6 +78,8 @@ engine_create(const struct engine_config *config)
 	list_init(&e->backlog);
 	list_init(&e->bells);
 	list_init(&e->closing);
+	list_init(&e->settling);
+	list_init(&e->violators);
 	list_init(&e->removals);
 	list_init(&e->limited);
 	e->limited_at = UINT64_MAX;
@@ -341,6 +343,13 @@ engine_turn(struct engine *e, uint64_t now)
 	e->now = now;
 	e->turn++;
 	e->delivered = false;
+	/* before slots of programs: what they were told about a connection holds for its entry */
+	if (UNLIKELY(!list_empty(&e->violators)))
+		sessions_settle(e);
+	if (UNLIKELY(e->datagrams.ending))
+		datagrams_settle(e);
+	if (UNLIKELY(!list_empty(&e->settling)))
+		conns_settle(e);
 	work = channels_poll(e);
 	e->served = work != 0;
 	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
@@ -367,6 +376,7 @@ engine_turn(struct engine *e, uint64_t now)
 	engine_emit_pending(e);
 	/* credit that one link's line brought may be owed on a link that has sent already */
 	work += e->owed;
+	work += !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
 	if (work)
 		publish_counters(e);
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);

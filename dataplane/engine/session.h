@@ -66,6 +66,7 @@ struct session {
 	uint64_t deadline;
 	uint32_t node_seen;	  /* entries of engine.node_events put into its rings */
 	struct list_node removal; /* in engine.removals */
+	struct list_node violator; /* in engine.violators */
 	struct engine_command *remove;
 	const char *reason;
 };
@@ -73,10 +74,13 @@ struct session {
 struct session *session_find(struct engine *e, uint32_t id);
 int session_add(struct engine *e, struct engine_session *shared);
 void session_remove(struct engine *e, struct engine_command *c);
+/* Ends the connections of sessions that broke the rules. Once per turn. */
+void sessions_settle(struct engine *e);
 /* Continues removals; their commands complete when nothing refers to the session. */
 void sessions_remove(struct engine *e);
 void sessions_housekeeping(struct engine *e);
-/* The program broke the rules: its channels are no longer polled, its peers get RESET. */
+/* The program broke the rules: its channels are no longer polled, its peers get RESET. Callers keep
+ * using its connections, which end in the next turn. */
 void session_violate(struct engine *e, struct session *s, const char *reason);
 /* The program releases a block, or the run of a bulk message. False: it has no such block. */
 bool session_release(struct engine *e, struct session *s, weir_place place);

@@ -45,6 +45,8 @@ struct engine {
 	struct link *links;
 	struct list_node hot, cold; /* channels that had work lately; all others */
 	struct list_node busy, backlog, bells, closing, removals;
+	struct list_node settling; /* connections that conns_settle() looks at in the next turn */
+	struct list_node violators; /* sessions whose connections end in the next turn */
 	struct list_node limited; /* struct queue of programs that have used up their rate */
 	uint64_t limited_at;	  /* ns: the first of them may send again */
 	uint64_t crowded;	  /* last turn in which a link's frame is split among programs */

@@ -134,7 +134,7 @@ channel_tell(struct engine *e, struct channel *ch)
 
 		if (!tell_conn(e, ch, c))
 			break;
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 	}
 	channel_clog(e, ch);
 }

@@ -39,6 +39,7 @@ release(struct engine *e, struct conn *c)
 		s->reclaim_next = c->of_session.next;
 	list_remove(&c->of_session);
 	list_remove(&c->cold->closing);
+	list_remove(&c->cold->settling);
 	list_remove(&c->telling);
 	conn_enter(c, CONN_FREE);
 	e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);

@@ -133,8 +133,6 @@ session_add(struct engine *e, struct engine_session *shared)
 void
 session_violate(struct engine *e, struct session *s, const char *reason)
 {
-	struct list_node *node, *following;
-
 	if (s->violated)
 		return;
 	s->violated = s->deaf = s->tell_violation = true;
@@ -142,8 +140,21 @@ session_violate(struct engine *e, struct session *s, const char *reason)
 	e->news = true;
 	atomic_store_explicit(&s->shared->violation, EPROTO, memory_order_relaxed);
 	count(&e->counters.violations, 1);
-	LIST_EACH (node, following, &s->conns)
-		conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
+	list_append(&e->violators, &s->violator);
+}
+
+void
+sessions_settle(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	while (!list_empty(&e->violators)) {
+		struct session *s = LIST_OWNER(e->violators.next, struct session, violator);
+
+		list_remove(&s->violator);
+		LIST_EACH (node, following, &s->conns)
+			conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
+	}
 }
 
 /* The program gives a block, or the run of a bulk message, back. */
@@ -213,7 +224,7 @@ close_all(struct engine *e, struct session *s)
 		struct conn *c = LIST_OWNER(node, struct conn, of_session);
 
 		if (c->user_closed)
-			conn_settle(e, c);
+			conn_settle_later(e, c);
 		else
 			conn_user_close(e, c, true);
 	}
@@ -242,6 +253,7 @@ finish(struct engine *e, struct session *s)
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
 		channel_fini(&s->channels[i]);
 	list_remove(&s->removal);
+	list_remove(&s->violator);
 	s->shared = NULL;
 	engine_complete(e, c, 0);
 }

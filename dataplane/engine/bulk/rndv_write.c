@@ -277,7 +277,7 @@ flight_over(struct engine *e, struct conn *c)
 	if (c->forget)
 		bulk_forget(e, c);
 	owe(e, c, 0); /* FIN, RESET and FIN_ACK */
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
 static void

@@ -161,7 +161,7 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 	credit_withdraw(e, c);
 	pend_drop(e, c);
 	if (c->user_closed)
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 	else
 		tell(e, c, TELL_OPENED);
 }
@@ -188,7 +188,7 @@ close_local(struct engine *e, struct conn *c, uint32_t status)
 	conn_enter(c, CONN_PEER_GONE);
 	set_status(c, status);
 	list_append_once(&e->closing, &c->cold->closing);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
 /* The program closed it; `abort`: it died. */
@@ -214,7 +214,7 @@ conn_user_close(struct engine *e, struct conn *c, bool abort)
 		close_local(e, c, 0);
 		break;
 	default:
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 	}
 }
 
@@ -259,7 +259,7 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 	if (!waits && !c->reset_sent)
 		conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
 /* FIN_ACK: the peer says nothing more. */
@@ -270,7 +270,7 @@ conn_peer_acknowledged(struct engine *e, struct conn *c)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
 void
@@ -295,7 +295,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
 	conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
 /* n messages lie in the receiving session. */
@@ -314,26 +314,39 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 			c->done_at = 0;
 	}
 	if (UNLIKELY(c->state != CONN_OPEN))
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 }
 
-/* An end that has nothing more to come: CLOSED for the program, then the entry is free. */
 void
-conn_settle(struct engine *e, struct conn *c)
+conn_settle_later(struct engine *e, struct conn *c)
 {
-	if (c->state != CONN_PEER_GONE || c->gone)
-		return;
-	region_lent_back(c);
-	if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
-	    (c->sealed || c->landed == c->sent))
-		tell(e, c, TELL_CLOSED);
-	if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight || c->owed)
-		return;
-	if (c->link)
-		detach(c);
-	c->gone = true;
-	c->was = c->vqpn;
-	c->vqpn = 0;
-	atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
-	list_append_once(&e->closing, &c->cold->closing);
+	if (c->state == CONN_PEER_GONE && !c->gone)
+		list_append_once(&e->settling, &c->cold->settling);
+}
+
+void
+conns_settle(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	LIST_EACH (node, following, &e->settling) {
+		struct conn *c = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, settling));
+
+		weir_assert(c->state == CONN_PEER_GONE && !c->gone);
+		list_remove(node);
+		region_lent_back(c);
+		if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
+		    (c->sealed || c->landed == c->sent))
+			tell(e, c, TELL_CLOSED);
+		if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight ||
+		    c->owed)
+			continue;
+		if (c->link)
+			detach(c);
+		c->gone = true;
+		c->was = c->vqpn;
+		c->vqpn = 0;
+		atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
+		list_append_once(&e->closing, &c->cold->closing);
+	}
 }

@@ -246,7 +246,7 @@ send_owed(struct engine *e, struct link *l, struct conn *c)
 		}
 	}
 	list_remove(&c->owing);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 	return true;
 }
 

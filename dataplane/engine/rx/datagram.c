@@ -40,6 +40,8 @@ datagrams_add(struct engine *e, const struct engine_datagram_command *k)
 
 	if (!k->qp || !k->srq || !k->memory || (d->up && !d->broken) || d->done != d->posted)
 		return -EINVAL;
+	if (d->ending)
+		datagrams_settle(e);
 	if (!d->up)
 		for (uint32_t i = 0; i < ENGINE_DATAGRAMS; i++)
 			d->missing[d->missing_count++] = (uint16_t)i;
@@ -57,7 +59,14 @@ datagrams_break(struct engine *e)
 
 	if (!d->up || d->broken)
 		return;
-	d->broken = d->tell_broken = e->news = true;
+	d->broken = d->ending = d->tell_broken = e->news = true;
+}
+
+void
+datagrams_settle(struct engine *e)
+{
+	weir_assert(e->datagrams.broken);
+	e->datagrams.ending = false;
 	for (uint32_t i = 0; i < e->conns_fresh; i++)
 		if (e->conns[i].vqpn && e->conns[i].datagram && !e->conns[i].local)
 			conn_abort(e, &e->conns[i], ECONNRESET, true);
@@ -73,7 +82,7 @@ datagrams_tell(struct engine *e)
 
 	if (!d->tell_broken)
 		return true;
-	if (d->done != d->posted || !e->config.emit(e->config.user, &event))
+	if (d->ending || d->done != d->posted || !e->config.emit(e->config.user, &event))
 		return false;
 	d->tell_broken = false;
 	return true;

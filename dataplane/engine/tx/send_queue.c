@@ -196,8 +196,6 @@ send_first_datagram(struct engine *e, struct conn *c)
 
 	if (!datagram_send(e, c, NULL, h, c->pend_first->slot.place[0]))
 		return false;
-	if (!c->pend_first)
-		return true; /* the queue pair failed, and with it the connection */
 	c->pend_cost -= weir_cost(h.length);
 	for (uint32_t n = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1; n; n--)
 		unlink_first(c->session, c);
@@ -293,14 +291,10 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 				return TURN_SPENT;
 			if (bytes && !share_pays(e, q->session))
 				return TURN_LIMITED;
-			/* before it leaves: if that ends the connection, they are 0 */
+			if (!send_first(e, l, c, lines))
+				return TURN_FULL;
 			c->deficit -= lines;
 			q->deficit -= lines;
-			if (!send_first(e, l, c, lines)) {
-				c->deficit += lines;
-				q->deficit += lines;
-				return TURN_FULL;
-			}
 			q->session->tokens -= bytes;
 		}
 		list_remove(&c->active);
