@@ -14,11 +14,11 @@ struct datagrams {
 	struct engine_datagram_command is;
 	uint32_t qpn;
 	bool up;
-	bool broken;		  /* the QP has failed; until main brings another */
-	bool ending;		  /* its connections end in the next turn */
-	bool tell_broken;	  /* main is told once no WR is outstanding */
-	uint64_t posted, done;	  /* WRs; WR n uses buffer n mod ENGINE_DATAGRAMS */
-	uint32_t missing_count;	  /* buffers to be posted */
+	bool broken;		/* the QP has failed; until main brings another */
+	bool ending;		/* its connections end in the next turn */
+	bool tell_broken;	/* main is told once no WR is outstanding */
+	uint64_t posted, done;	/* WRs; WR n uses buffer n mod ENGINE_DATAGRAMS */
+	uint32_t missing_count; /* buffers to be posted */
 	uint16_t missing[ENGINE_DATAGRAMS];
 };
 

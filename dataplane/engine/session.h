@@ -64,8 +64,8 @@ struct session {
 	bool adding;	    /* a new channel waits for receive memory */
 	bool draining;	    /* being removed: its channels are emptied first */
 	uint64_t deadline;
-	uint32_t node_seen;	  /* entries of engine.node_events put into its rings */
-	struct list_node removal; /* in engine.removals */
+	uint32_t node_seen;	   /* entries of engine.node_events put into its rings */
+	struct list_node removal;  /* in engine.removals */
 	struct list_node violator; /* in engine.violators */
 	struct engine_command *remove;
 	const char *reason;
