@@ -50,7 +50,7 @@ bool channel_find_room(struct engine *e, struct channel *ch, uint32_t n);
 
 /* Rings the doorbells that are due. */
 void bells_ring(struct engine *e);
-/* When a doorbell that had to wait may be rung. */
+/* ns: when the next doorbell that waits may be rung. */
 uint64_t bells_next(const struct engine *e);
 
 /* ---- spilling ---- */

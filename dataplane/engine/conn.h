@@ -133,7 +133,7 @@ static_assert(sizeof(struct conn) <= 352, "idle connections are many: put it int
 void conn_refresh(struct conn *c);
 /* An entry for a connection of s, or NULL. */
 struct conn *conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k);
-void conn_attach(struct engine *e, struct conn *c, struct link *l);
+void conn_attach(struct conn *c, struct link *l);
 
 /* Moves a connection; asserts that the pair of states is legal. */
 void conn_enter(struct conn *c, enum engine_conn_state to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An engine: its memory, and its turn. */
+/* An engine: its memory and its turn. */
 #include "batch.h"
 #include "channel.h"
 #include "command.h"
@@ -19,7 +19,7 @@
 
 enum { AWAY_MOST_NS = 1000000 }; /* ns: largest delay of credit while others had the CPU */
 
-struct parts { /* offsets of what an engine allocates, in one piece */
+struct parts { /* offsets in the one piece of memory that an engine allocates */
 	size_t conns, cold, free_conns, sessions, links, rejects, connects, srq_free, bytes;
 };
 
@@ -58,7 +58,7 @@ engine_create(const struct engine_config *config)
 		errno = EINVAL;
 		return NULL;
 	}
-	/* untouched pages cost nothing: what is zero is not written */
+	/* untouched pages cost nothing: zeroes are not written again */
 	e = calloc(1, at.bytes);
 	if (!e)
 		return NULL;
@@ -137,47 +137,19 @@ refill_srq(struct engine *e)
 }
 
 static void
-take_send_completion(struct engine *e, struct link *l, unsigned index, const struct nic_wc *wc)
-{
-	if (wc->wr_id > l->sq_posted[index])
-		return;
-	while (index == 1 && l->sq_done[1] < wc->wr_id) {
-		l->sq_done[1]++;
-		bulk_done(e, l);
-	}
-	if (index == 0 && wc->wr_id > l->sq_done[0])
-		l->sq_done[0] = wc->wr_id;
-	if (UNLIKELY(l->proof) && index == 0 && wc->wr_id >= l->proof)
-		l->proof = 0;
-}
-
-/* False: it is no frame. */
-static bool
-take_frame(struct engine *e, struct link *l, const struct nic_wc *wc)
-{
-	uint32_t kind = WEIR_IMM_KIND(wc->imm), lines = WEIR_IMM_VALUE(wc->imm);
-
-	if (!wc->has_imm)
-		return false;
-	if (wc->opcode == NIC_RECV_IMM)
-		return kind == WEIR_IMM_FRAME && frame_receive(e, l, lines);
-	return kind == WEIR_IMM_SEND && wc->length == lines * WEIR_SLOT_SIZE &&
-	       wc->wr_id < e->config.srq_depth &&
-	       frame_receive_sent(e, l, recv_buffer(e, wc->wr_id), lines);
-}
-
-static void
 take_completion(struct engine *e, const struct nic_wc *wc)
 {
 	const struct link_qp *qp = wc->qp_user;
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
+	uint32_t kind = WEIR_IMM_KIND(wc->imm), lines = WEIR_IMM_VALUE(wc->imm);
 	struct link *l = qp->link;
+	bool ok = false;
 
 	if (UNLIKELY(qp->index == DATAGRAM)) {
 		datagrams_completion(e, wc);
 		return;
 	}
-	/* one that failed is used up too */
+	/* a WR that failed is used up too */
 	if (received && e->srq_missing < e->config.srq_depth)
 		e->srq_free[e->srq_missing++] = (uint32_t)wc->wr_id;
 	if (!l || !l->up || (qp->index == RING ? l->broken : l->bulk_broken) ||
@@ -189,28 +161,58 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 			bulk_failed(l, wc);
 		link_break(e, l, qp->index, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO,
 			   wc->status);
-	} else if (!received) {
-		take_send_completion(e, l, qp->index, wc);
-	} else {
-		if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
-			link_heard(e, l);
-		l->wrs_seen++;
-		link_busy(e, l);
-		if (WEIR_IMM_KIND(wc->imm) == WEIR_IMM_CREDIT)
-			return; /* the line is looked at in every turn */
-		if (qp->index != RING || !take_frame(e, l, wc)) {
-			count(&e->counters.bad_frames, 1);
-			link_break(e, l, RING, EPROTO, 0);
+		return;
+	}
+	if (!received) {
+		if (wc->wr_id > l->sq_posted[qp->index])
+			return;
+		while (qp->index == BULK && l->sq_done[BULK] < wc->wr_id) {
+			l->sq_done[BULK]++;
+			bulk_done(e, l);
 		}
+		if (qp->index == RING && wc->wr_id > l->sq_done[RING])
+			l->sq_done[RING] = wc->wr_id;
+		if (UNLIKELY(l->proof) && qp->index == RING && wc->wr_id >= l->proof)
+			l->proof = 0;
+		return;
+	}
+	if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
+		link_heard(e, l);
+	l->wrs_seen++;
+	link_busy(e, l);
+	if (kind == WEIR_IMM_CREDIT)
+		return; /* every turn reads the credit line */
+	if (qp->index == RING && wc->has_imm) {
+		if (wc->opcode == NIC_RECV_IMM)
+			ok = kind == WEIR_IMM_FRAME && frame_receive(e, l, lines);
+		else
+			ok = kind == WEIR_IMM_SEND && wc->length == lines * WEIR_SLOT_SIZE &&
+			     wc->wr_id < e->config.srq_depth &&
+			     frame_receive_sent(e, l, recv_buffer(e, wc->wr_id), lines);
+	}
+	if (UNLIKELY(!ok)) {
+		count(&e->counters.bad_frames, 1);
+		link_break(e, l, RING, EPROTO, 0);
 	}
 }
 
-/* What peers wrote into our credit lines before the completions that are polled next. */
-static void
-snap_credit(struct engine *e)
+/*
+ * Credit counts only after everything that arrived before it: a RESET in an earlier frame says
+ * which of the messages that it covers were refused. So the credit lines are read before the poll,
+ * and applied after it if it took all completions.
+ */
+static unsigned
+poll_nic(struct engine *e)
 {
+	struct nic_wc wc[NIC_POLL_MAX];
 	struct list_node *node, *following;
+	bool busy = false;
+	unsigned n, work;
 
+	if (UNLIKELY(e->srq_missing))
+		refill_srq(e); /* it is empty at first */
+	if (UNLIKELY(e->datagrams.missing_count))
+		datagrams_refill(e);
 	LIST_EACH (node, following, &e->busy) {
 		struct link *l = LIST_OWNER(node, struct link, busy);
 		const struct weir_credit_line *line = &l->is.credit[0];
@@ -219,22 +221,19 @@ snap_credit(struct engine *e)
 		l->snap_wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
 		l->snapped = true;
 	}
-}
-
-/*
- * Only once all that had arrived before is processed: a RESET in an earlier frame says which of the
- * messages that this credit covers were refused.
- */
-static unsigned
-apply_credit(struct engine *e, bool drained)
-{
-	struct list_node *node, *following;
-	unsigned work = 0;
-
+	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
+	for (unsigned i = 0; i < n; i++)
+		take_completion(e, &wc[i]);
+	if (e->srq_missing)
+		refill_srq(e);
+	work = n + busy;
 	LIST_EACH (node, following, &e->busy) {
 		struct link *l = LIST_OWNER(node, struct link, busy);
 		uint64_t before = l->credited;
+		bool drained = n < NIC_POLL_MAX;
 
+		if (!e->srq_missing)
+			l->wrs_back = l->wrs_seen;
 		if (!l->snapped)
 			continue;
 		l->snapped = false;
@@ -249,61 +248,7 @@ apply_credit(struct engine *e, bool drained)
 	return work;
 }
 
-static unsigned
-poll_nic(struct engine *e)
-{
-	struct nic_wc wc[NIC_POLL_MAX];
-	struct list_node *node, *following;
-	bool busy = false;
-	unsigned n;
-
-	if (UNLIKELY(e->srq_missing))
-		refill_srq(e); /* at first there is nothing in it */
-	if (UNLIKELY(e->datagrams.missing_count))
-		datagrams_refill(e);
-	snap_credit(e);
-	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
-	for (unsigned i = 0; i < n; i++)
-		take_completion(e, &wc[i]);
-	if (e->srq_missing)
-		refill_srq(e);
-	if (!e->srq_missing)
-		LIST_EACH (node, following, &e->busy) {
-			struct link *l = LIST_OWNER(node, struct link, busy);
-
-			l->wrs_back = l->wrs_seen;
-		}
-	return n + busy + apply_credit(e, n < NIC_POLL_MAX);
-}
-
-static void
-send_links(struct engine *e)
-{
-	struct list_node *node, *following;
-
-	LIST_EACH (node, following, &e->busy)
-		link_send(e, LIST_OWNER(node, struct link, busy));
-}
-
 /* ---- the turn ---- */
-
-static void
-publish_counters(struct engine *e)
-{
-	count(&e->counters.tx_messages, e->tx_messages);
-	count(&e->counters.tx_bytes, e->tx_bytes);
-	count(&e->counters.rx_messages, e->rx_messages);
-	count(&e->counters.rx_bytes, e->rx_bytes);
-	e->tx_messages = e->tx_bytes = e->rx_messages = e->rx_bytes = 0;
-}
-
-static void
-housekeeping(struct engine *e)
-{
-	channels_housekeeping(e);
-	sessions_housekeeping(e);
-	nodes_tell(e);
-}
 
 bool
 engine_delivered(const struct engine *e)
@@ -338,12 +283,14 @@ engine_set_away(struct engine *e, uint64_t ns)
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {
+	struct list_node *node, *following;
 	unsigned work;
 
+	weir_assert(now >= e->now);
 	e->now = now;
 	e->turn++;
 	e->delivered = false;
-	/* before slots of programs: what they were told about a connection holds for its entry */
+	/* before slots of programs: events about a connection have been told, and hold for it */
 	if (UNLIKELY(!list_empty(&e->violators)))
 		sessions_settle(e);
 	if (UNLIKELY(e->datagrams.ending))
@@ -352,21 +299,25 @@ engine_turn(struct engine *e, uint64_t now)
 		conns_settle(e);
 	work = channels_poll(e);
 	e->served = work != 0;
-	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
-		housekeeping(e); /* before lines and bells: what it causes leaves in this turn */
-	if (e->config.nic) {
+	if (UNLIKELY(e->turn % HOUSEKEEPING == 0)) {
+		/* before lines and doorbells: those it causes leave in this turn */
+		channels_housekeeping(e);
+		sessions_housekeeping(e);
+		nodes_tell(e);
+	}
+	if (e->config.nic)
 		work += poll_nic(e);
-		if (!list_empty(&e->backlog))
-			backlogs_drain(e);
+	if (!list_empty(&e->backlog))
+		backlogs_drain(e);
+	if (e->config.nic) {
 		if (UNLIKELY(now >= e->limited_at))
 			shares_renew(e);
 		e->owed = false;
-		send_links(e);
+		LIST_EACH (node, following, &e->busy)
+			link_send(e, LIST_OWNER(node, struct link, busy));
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);
 		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
-	} else if (!list_empty(&e->backlog)) {
-		backlogs_drain(e);
 	}
 	bells_ring(e);
 	if (e->waiting)
@@ -377,8 +328,13 @@ engine_turn(struct engine *e, uint64_t now)
 	/* credit that one link's line brought may be owed on a link that has sent already */
 	work += e->owed;
 	work += !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
-	if (work)
-		publish_counters(e);
+	if (work) {
+		count(&e->counters.tx_messages, e->tx_messages);
+		count(&e->counters.tx_bytes, e->tx_bytes);
+		count(&e->counters.rx_messages, e->rx_messages);
+		count(&e->counters.rx_bytes, e->rx_bytes);
+		e->tx_messages = e->tx_bytes = e->rx_messages = e->rx_bytes = 0;
+	}
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);
 	return work;
 }

@@ -83,7 +83,7 @@ void sessions_housekeeping(struct engine *e);
  * using its connections, which end in the next turn. */
 void session_violate(struct engine *e, struct session *s, const char *reason);
 /* The program releases a block, or the run of a bulk message. False: it has no such block. */
-bool session_release(struct engine *e, struct session *s, weir_place place);
+bool session_release(struct session *s, weir_place place);
 
 /* ---- receive memory ---- */
 

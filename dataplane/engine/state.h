@@ -14,6 +14,7 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((noinline)) /* keeps rare code out of hot functions */
 
 struct channel;
 struct conn;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots from programs. A program is never trusted: each head is copied once, the copy is checked
- * and used; what breaks the rules ends the session and nobody else's.
+ * Slots from programs. A program is never trusted: each head is copied once, and only the copy is
+ * checked and used. A slot that breaks the rules ends its own session and no other.
  */
 #include "batch.h"
 #include "channel.h"
@@ -19,11 +19,12 @@
 #include "state.h"
 
 enum {
-	CHANNEL_BUDGET = 128, /* slots of messages taken from one channel per pass */
-	COLD_CHANNELS = 8,    /* idle channels polled per pass */
-	COLD_AFTER = 1024,    /* empty passes after which a channel is idle */
+	CHANNEL_BUDGET = 128, /* slots of messages taken from one channel per turn */
+	COLD_CHANNELS = 8,    /* idle channels polled per turn */
+	COLD_AFTER = 1024,    /* turns without slots after which a channel is idle */
 };
 
+/* TAKEN_DEAR: the slot left nothing to send, and is charged as DEAR slots. */
 enum take { TAKEN, STAYS, TAKEN_DEAR };
 
 void
@@ -67,8 +68,8 @@ refuse(struct engine *e, struct channel *ch, const char *reason)
 	return STAYS;
 }
 
-/* Slots for connections that are gone are nobody's fault; for what never was the program's they
- * are. */
+/* A slot for a connection that has ended is legal; one for a vQPN that no engine gave out is not.
+ */
 static bool
 is_stale(struct engine *e, const struct conn *c, uint32_t vqpn)
 {
@@ -87,7 +88,7 @@ taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, u
 	weir_ring_pop(&ch->tx, slots);
 }
 
-/* Slots of the ring as they are, the head apart. */
+/* Copies slots of the ring unchanged, but for the head. */
 static inline void
 copy_slots(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct weir_ring *r,
 	   struct head h, uint32_t n)
@@ -100,7 +101,7 @@ copy_slots(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct w
 	memcpy(to->data, weir_ring_at(r, r->pos)->data, WEIR_SLOT_HEAD_BYTES);
 }
 
-/* A message that can't go straight into the frame. */
+/* Takes a message that can't go straight into the open frame. */
 static enum take
 take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h, weir_place place)
 {
@@ -127,18 +128,7 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 	return TAKEN;
 }
 
-/* One way only, and one that the message can go. */
-static bool
-ways_fit(struct head h)
-{
-	uint8_t way = h.flags & WEIR_SLOT_WAYS, bulk = WEIR_SLOT_READ | WEIR_SLOT_WRITE;
-
-	if (way & WEIR_SLOT_SEND && message_lines(h.length) >= WEIR_SEND_LINES)
-		return false;
-	return !(way & (way - 1)) && !(way & bulk) == !(h.flags & WEIR_SLOT_BULK);
-}
-
-/* Room in the frame, and in the program's part of it where others want some too. */
+/* Room in the frame, and in the program's part of it while several programs want room. */
 static inline enum room
 find_room(struct engine *e, struct link *l, struct session *s, uint32_t lines, uint8_t flags)
 {
@@ -203,10 +193,16 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 		count(&e->counters.tx_adopted, 1);
 	if (h.length > WEIR_BLOCK_SIZE)
 		h.flags |= WEIR_SLOT_BULK;
-	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS && !ways_fit(h)))
-		return refuse(e, ch, "a way that can't take the message");
 	cost = weir_cost(h.length);
 	lines = message_lines(h.length);
+	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS)) {
+		uint8_t way = h.flags & WEIR_SLOT_WAYS;
+		bool bulk = way & (WEIR_SLOT_READ | WEIR_SLOT_WRITE);
+
+		if (way & (way - 1) || bulk != !!(h.flags & WEIR_SLOT_BULK) ||
+		    (way & WEIR_SLOT_SEND && lines >= WEIR_SEND_LINES))
+			return refuse(e, ch, "a way that can't take the message");
+	}
 	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
 	    list_empty(&c->link->active)) {
 		enum room room = find_room(e, c->link, ch->session, lines, h.flags);
@@ -232,8 +228,8 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 }
 
 /*
- * The inline messages at the channel's head that are one connection's and go into the open frame;
- * how many. As in batch.c, what is known of the connection stays in registers.
+ * Takes the inline messages of one connection at the channel's head that go into the open frame.
+ * Returns their number. As in batch.c, the connection's fields stay in registers.
  */
 static unsigned
 take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
@@ -287,52 +283,8 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	return messages;
 }
 
-static inline enum take
-take_message(struct engine *e, struct channel *ch, const struct weir_slot *slot, struct head h)
-{
-	struct conn *c = conn_find(e, h.vqpn);
-
-	if (UNLIKELY(!c || c->session != ch->session)) {
-		if (!is_stale(e, c, h.vqpn) ||
-		    (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
-			return refuse(e, ch, "message on a connection that isn't the program's");
-		weir_ring_pop(&ch->tx, h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1);
-		count(&e->counters.stray, 1);
-		return TAKEN_DEAR;
-	}
-	if (UNLIKELY((uint16_t)c->taken != h.order)) {
-		ch->blocked = true; /* the earlier one is published in another channel */
-		return STAYS;
-	}
-	if (LIKELY(h.op == WEIR_OP_INLINE))
-		return take_inline(e, ch, c, h);
-	return take_place(e, ch, c, slot, h);
-}
-
-static bool
-take_release(struct engine *e, struct channel *ch, const struct weir_slot *copy)
-{
-	if (copy->length == 0 || copy->length > WEIR_SLOT_HEAD_BYTES / sizeof(weir_place))
-		return false;
-	for (uint32_t i = 0; i < copy->length; i++)
-		if (!session_release(e, ch->session, copy->place[i]))
-			return false;
-	session_feed(e, ch->session);
-	return true;
-}
-
-static const char *
-take_return(struct engine *e, struct conn *c, const struct weir_slot *copy)
-{
-	if (copy->op == WEIR_OP_POST)
-		return post_take(e, c, copy);
-	return credit_consumed(e, c, copy->value, copy->status)
-		   ? NULL
-		   : "consumed more than was delivered";
-}
-
-/* What gives memory and credit back: it waits for nothing, whatever the messages wait for. */
-static __attribute__((noinline)) unsigned
+/* Takes slots that return memory and credit: they wait for nothing, whatever messages wait for. */
+static COLD unsigned
 take_returns(struct engine *e, struct channel *ch)
 {
 	const struct weir_slot *slot;
@@ -345,15 +297,26 @@ take_returns(struct engine *e, struct channel *ch)
 
 		line_load(&copy, slot);
 		c = conn_find(e, copy.vqpn);
-		if (copy.op == WEIR_OP_RELEASE)
-			wrong =
-			    take_release(e, ch, &copy) ? NULL : "released a block that was not out";
-		else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST)
+		if (copy.op == WEIR_OP_RELEASE) {
+			bool ok =
+			    copy.length && copy.length <= WEIR_SLOT_HEAD_BYTES / sizeof(weir_place);
+
+			for (uint32_t i = 0; ok && i < copy.length; i++)
+				ok = session_release(ch->session, copy.place[i]);
+			if (ok)
+				session_feed(e, ch->session);
+			else
+				wrong = "released a block that was not out";
+		} else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST) {
 			wrong = "unknown op in a slot";
-		else if (c && c->session == ch->session)
-			wrong = take_return(e, c, &copy);
-		else if (!is_stale(e, c, copy.vqpn))
-			wrong = "op on a connection that isn't the program's";
+		} else if (!c || c->session != ch->session) {
+			if (!is_stale(e, c, copy.vqpn))
+				wrong = "op on a connection that isn't the program's";
+		} else if (copy.op == WEIR_OP_POST) {
+			wrong = post_take(e, c, &copy);
+		} else if (!credit_consumed(e, c, copy.value, copy.status)) {
+			wrong = "consumed more than was delivered";
+		}
 		if (wrong) {
 			refuse(e, ch, wrong);
 			break;
@@ -364,31 +327,7 @@ take_returns(struct engine *e, struct channel *ch)
 	return n;
 }
 
-static bool
-take_close(struct engine *e, struct channel *ch, struct conn *c)
-{
-	if (c->user_closed) {
-		refuse(e, ch, "connection closed twice");
-		return false;
-	}
-	conn_user_close(e, c, false);
-	return true;
-}
-
-/* Without a cost it is the ring's room that was missing: all before it is taken now. */
-static void
-take_want(struct engine *e, struct conn *c, uint32_t cost)
-{
-	if (!cost) {
-		tell(e, c, TELL_WRITABLE);
-		return;
-	}
-	c->wants = true;
-	c->wanted = cost;
-	credit_answer_want(e, c);
-}
-
-/* Ops other than messages. */
+/* Takes a slot that is not a message. */
 static enum take
 take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 {
@@ -410,17 +349,35 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		return STAYS;
 	}
 	weir_ring_pop(&ch->tx, 1);
-	if (copy.op == WEIR_OP_WANT)
-		take_want(e, c, copy.length);
-	else if (!take_close(e, ch, c))
-		return STAYS;
+	if (copy.op == WEIR_OP_CLOSE) {
+		if (c->user_closed)
+			return refuse(e, ch, "connection closed twice");
+		conn_user_close(e, c, false);
+	} else if (copy.length) {
+		c->wants = true;
+		c->wanted = copy.length;
+		credit_answer_want(e, c);
+	} else { /* the program waited for room in its ring: all slots before are taken now */
+		tell(e, c, TELL_WRITABLE);
+	}
+	return TAKEN_DEAR;
+}
+
+/* A message for a connection that has ended, or never was the program's. */
+static COLD enum take
+take_stray(struct engine *e, struct channel *ch, const struct conn *c, struct head h)
+{
+	if (!is_stale(e, c, h.vqpn) || (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
+		return refuse(e, ch, "message on a connection that isn't the program's");
+	weir_ring_pop(&ch->tx, h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1);
+	count(&e->counters.stray, 1);
 	return TAKEN_DEAR;
 }
 
 static inline unsigned
 channel_poll(struct engine *e, struct channel *ch)
 {
-	/* where frames are shared out, a program with one channel gets no less for that */
+	/* where programs share frames, one with a single channel gets no less than others */
 	uint32_t most = e->turn <= e->crowded ? FRAME_LINES : CHANNEL_BUDGET;
 	uint64_t end = ch->tx.pos + most;
 	unsigned n = 0, returns = 0;
@@ -429,35 +386,44 @@ channel_poll(struct engine *e, struct channel *ch)
 		return 0;
 	if (UNLIKELY(weir_ring_peek(&ch->returns))) {
 		n = returns = take_returns(e, ch);
-		if (ch->session->deaf) /* for what was found there */
+		if (ch->session->deaf) /* a return broke the rules */
 			return n;
 	}
 	ch->blocked = false;
 	while (ch->tx.pos < end) {
 		const struct weir_slot *slot = weir_ring_peek(&ch->tx);
-		unsigned run = 0;
+		struct conn *c;
 		enum take t;
 		struct head h;
 
 		if (!slot)
 			break;
 		h = head_load(slot);
-		if (n && h.op == WEIR_OP_INLINE) /* the first one opens the frame */
-			run = take_run(e, ch, h, end);
-		n += run;
-		if (run)
-			continue;
-		if (LIKELY(h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE))
-			t = take_message(e, ch, slot, h);
-		else
+		if (n && h.op == WEIR_OP_INLINE) { /* the first message opens the frame */
+			unsigned run = take_run(e, ch, h, end);
+
+			n += run;
+			if (run)
+				continue;
+		}
+		c = conn_find(e, h.vqpn);
+		if (UNLIKELY(h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE)) {
 			t = take_control(e, ch, slot);
+		} else if (UNLIKELY(!c || c->session != ch->session)) {
+			t = take_stray(e, ch, c, h);
+		} else if (UNLIKELY((uint16_t)c->taken != h.order)) {
+			ch->blocked = true; /* the earlier one is published in another channel */
+			t = STAYS;
+		} else if (LIKELY(h.op == WEIR_OP_INLINE)) {
+			t = take_inline(e, ch, c, h);
+		} else {
+			t = take_place(e, ch, c, slot, h);
+		}
+		if (t == STAYS)
+			break;
 		n++;
 		if (LIKELY(t == TAKEN))
 			continue;
-		if (t == STAYS) {
-			n--;
-			break;
-		}
 		end -= DEAR - 1;
 	}
 	e->cost = DEAR * returns + most - (int64_t)(end - ch->tx.pos);
@@ -467,8 +433,8 @@ channel_poll(struct engine *e, struct channel *ch)
 	return n;
 }
 
-/* The same where programs compete: its program's part of this round may be used up. */
-static __attribute__((noinline)) unsigned
+/* The same while programs compete: the program's part of this round may be used up. */
+static COLD unsigned
 channel_poll_fairly(struct engine *e, struct channel *ch)
 {
 	struct session *s = ch->session;
@@ -482,7 +448,7 @@ channel_poll_fairly(struct engine *e, struct channel *ch)
 	}
 	n = channel_poll(e, ch);
 	s->left -= (e->cost + DEAR) * ENGINE_WEIGHT;
-	if (n && s->left <= 0) { /* its others are first then */
+	if (n && s->left <= 0) { /* the program's other channels are first in the next round */
 		list_remove(&ch->polled);
 		list_append(&e->hot, &ch->polled);
 	}
@@ -507,13 +473,27 @@ poll_hot(struct engine *e, bool fairly)
 	return n;
 }
 
-static unsigned
-poll_cold(struct engine *e, bool fairly)
+unsigned
+channels_poll(struct engine *e)
 {
-	struct list_node *node, *following, *last = e->cold.prev;
-	unsigned n = 0, left = COLD_CHANNELS;
+	bool fairly = e->now < e->rivals_until;
+	struct list_node *node, *following, *last;
+	unsigned n, left = COLD_CHANNELS;
 
-	for (node = e->cold.next; node != &e->cold && left; left--) {
+	e->gave = 0;
+	e->held = false;
+	e->round++;
+	n = poll_hot(e, fairly);
+	if (UNLIKELY(e->held && !n)) { /* no other program has slots */
+		e->round += FORGIVEN;
+		n = poll_hot(e, fairly);
+	} else if (!e->held && e->hot.next != e->hot.prev) {
+		node = e->hot.next; /* another channel is first in the next turn */
+		list_remove(node);
+		list_append(&e->hot, node);
+	}
+	last = e->cold.prev;
+	for (node = e->cold.next; node != &e->cold && left; left--, node = following) {
 		struct channel *ch = LIST_OWNER(node, struct channel, polled);
 		unsigned some;
 
@@ -521,36 +501,12 @@ poll_cold(struct engine *e, bool fairly)
 		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
 		list_remove(node);
 		list_append(some ? &e->hot : &e->cold, node);
-		node = following;
 		n += some;
 		e->gave += some != 0;
 	}
 	return n;
 }
 
-unsigned
-channels_poll(struct engine *e)
-{
-	bool fairly = e->now < e->rivals_until;
-	struct list_node *first;
-	unsigned n;
-
-	e->gave = 0;
-	e->held = false;
-	e->round++;
-	n = poll_hot(e, fairly);
-	if (UNLIKELY(e->held && !n)) { /* nobody else has anything */
-		e->round += FORGIVEN;
-		n = poll_hot(e, fairly);
-	} else if (!e->held && e->hot.next != e->hot.prev) {
-		first = e->hot.next; /* another one is first in the next pass */
-		list_remove(first);
-		list_append(&e->hot, first);
-	}
-	return n + poll_cold(e, fairly);
-}
-
-/* Its head waits for an earlier message of its connection. */
 bool
 channel_out_of_order(struct engine *e, const struct channel *ch)
 {
@@ -567,7 +523,7 @@ channel_out_of_order(struct engine *e, const struct channel *ch)
 	return c && c->session == ch->session && (uint16_t)c->taken != h.order;
 }
 
-/* All channels of s that have something wait for a message that is nowhere; asked once a turn. */
+/* Whether all channels of s with slots wait for a message that no channel has. Once per turn. */
 static bool
 waits_for_nothing(struct engine *e, struct session *s)
 {
@@ -576,7 +532,7 @@ waits_for_nothing(struct engine *e, struct session *s)
 	if (s->stuck_at == e->turn)
 		return false;
 	s->stuck_at = e->turn;
-	/* twice: what a channel waits for may have been published in one looked at before it */
+	/* twice: the message may have been published in a channel looked at before */
 	for (uint32_t k = 0; k < 2; k++)
 		for (uint32_t i = 0; i < channels; i++) {
 			const struct channel *ch = &s->channels[i];

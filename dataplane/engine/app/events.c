@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events for programs: what happened to a connection is a bit of it until there is room in the
- * program's ring, so that no number of events needs memory. OPENED and ACCEPTED come before the
- * connection's messages, CLOSED after them.
+ * Events for programs: each is a bit of its connection until the program's ring has room, so that
+ * no number of events needs memory. OPENED and ACCEPTED come before the connection's messages,
+ * CLOSED after them.
  */
 #include "channel.h"
 #include "conn.h"
@@ -26,7 +26,7 @@ tell(struct engine *e, struct conn *c, unsigned what)
 {
 	struct channel *ch = c->channel;
 
-	if (c->session->remove || c->session->violated) { /* nobody reads it */
+	if (c->session->remove || c->session->violated) { /* no program reads it */
 		if (what & TELL_CLOSED)
 			c->closed_told = true;
 		return;
@@ -40,7 +40,6 @@ tell(struct engine *e, struct conn *c, unsigned what)
 		channel_tell(e, ch);
 }
 
-/* Its session ends: nobody will read it. */
 void
 tell_nobody(struct conn *c)
 {
@@ -117,8 +116,8 @@ tell_conn(struct engine *e, struct channel *ch, struct conn *c)
 		c->tell &= (uint8_t)~what;
 		if (what & (TELL_OPENED | TELL_ACCEPTED))
 			ch->opening--;
-		if (what == TELL_OPENED && c->refused)
-			c->user_closed = c->closed_told = true; /* the program is done with it */
+		if (what == TELL_OPENED && c->refused) /* the program closes it no more */
+			c->user_closed = c->closed_told = true;
 		if (what == TELL_CLOSED)
 			c->closed_told = true;
 	}
@@ -139,34 +138,32 @@ channel_tell(struct engine *e, struct channel *ch)
 	channel_clog(e, ch);
 }
 
-/* Any channel of the session takes news of nodes; the latest ones, if it is slow. */
-static void
-node_tell(struct engine *e, struct session *s)
-{
-	const struct weir_geometry *g = &s->shared->geometry;
-	struct channel *ch = s->channels;
-
-	while (ch < s->channels + g->channels && !ch->session)
-		ch++;
-	if (ch == s->channels + g->channels || s->violated || s->remove)
-		s->node_seen = e->node_event_end;
-	if (e->node_event_end - s->node_seen > NODE_EVENTS)
-		s->node_seen = e->node_event_end - NODE_EVENTS;
-	for (; s->node_seen != e->node_event_end; s->node_seen++) {
-		const struct node_event *n = &e->node_events[s->node_seen % NODE_EVENTS];
-		struct weir_slot event = {.op = WEIR_OP_NODE};
-
-		event.value = n->node;
-		event.status = n->status;
-		if (!channel_put_event(e, ch, &event))
-			break;
-	}
-}
-
 void
 nodes_tell(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->config.sessions; i++)
-		if (e->sessions[i].shared && e->sessions[i].node_seen != e->node_event_end)
-			node_tell(e, &e->sessions[i]);
+	for (uint32_t i = 0; i < e->config.sessions; i++) {
+		struct session *s = &e->sessions[i];
+		struct channel *ch = s->channels, *end;
+
+		if (!s->shared || s->node_seen == e->node_event_end)
+			continue;
+		/* any channel of the session takes them */
+		end = ch + s->shared->geometry.channels;
+		while (ch < end && !ch->session)
+			ch++;
+		if (ch == end || s->violated || s->remove)
+			s->node_seen = e->node_event_end;
+		/* a slow program gets the latest ones */
+		if (e->node_event_end - s->node_seen > NODE_EVENTS)
+			s->node_seen = e->node_event_end - NODE_EVENTS;
+		for (; s->node_seen != e->node_event_end; s->node_seen++) {
+			const struct node_event *n = &e->node_events[s->node_seen % NODE_EVENTS];
+			struct weir_slot event = {.op = WEIR_OP_NODE};
+
+			event.value = n->node;
+			event.status = n->status;
+			if (!channel_put_event(e, ch, &event))
+				break;
+		}
+	}
 }

@@ -97,9 +97,9 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 }
 
 void
-conn_attach(struct engine *e, struct conn *c, struct link *l)
+conn_attach(struct conn *c, struct link *l)
 {
-	(void)e;
+	weir_assert(!c->link);
 	c->link = l;
 	queue_of(c->session, l, RING)->link = queue_of(c->session, l, BULK)->link = l;
 	list_append(&l->conns, &c->of_link);
