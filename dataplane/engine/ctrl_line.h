@@ -36,8 +36,8 @@ struct reject {
 void owe(struct engine *e, struct conn *c, unsigned what);
 /* Writes the control lines that are due on this link, as far as the frame has room. */
 void control_send(struct engine *e, struct link *l);
-/* Returns the lines that it took, or -1: the peer broke the rules. */
-int control_receive(struct engine *e, struct link *l, const struct weir_slot *s);
+/* Takes a control line. False: no peer of ours sends this. */
+bool control_receive(struct engine *e, struct link *l, const struct weir_slot *s);
 /* Queues the rejection of a connection request. False: too many wait. */
 bool reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t status);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flow-control window of connections: the one place where it is spent and the one where it is
- * returned, and at the receiving end what may be granted. What was granted and has not arrived yet
- * always fits the free receive blocks (docs/decisions.md 4), whatever the program does.
+ * The flow-control window of connections: returned at the sending end, granted at the receiving
+ * end. Grants that peers have not used yet always fit the free receive blocks (docs/decisions.md
+ * 4), whatever the program does.
  */
 #include "conn.h"
 #include "credit.h"
@@ -22,15 +22,13 @@ static void
 show(struct conn *c)
 {
 	uint64_t unspent = c->rejoined ? c->cold->unspent : 0;
-	/* what was handed back meanwhile may be what these waited for */
+	/* window handed back since may have been what those messages waited for */
 	uint64_t granted = c->granted > unspent ? c->granted - unspent : 0;
 
 	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->window, c->peer_window, memory_order_relaxed);
 }
 
-/* A message for which the program spent nothing goes by the ring: it sees that much less granted.
- */
 void
 credit_unspent(struct conn *c, uint32_t cost)
 {
@@ -55,8 +53,8 @@ credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consu
 }
 
 /*
- * The peer asks for what isn't used: all, unless the first message that waits can leave with it.
- * What waits for memory of the peer, be it window or a place for a bulk message, must not hold any.
+ * Hands back all unused window, unless the first message that waits can leave with it: a message
+ * that waits for memory of the peer, window or a place for a bulk message, must not hold any.
  */
 void
 credit_hand_back(struct engine *e, struct conn *c)
@@ -74,7 +72,6 @@ want_of(const struct conn *c)
 	return c->wanted < COST_MAX ? c->wanted : COST_MAX;
 }
 
-/* What the first message that waits, or the program, lacks of the window; 0: it isn't that. */
 uint32_t
 credit_missing(const struct conn *c)
 {
@@ -88,7 +85,6 @@ credit_missing(const struct conn *c)
 	return c->granted - c->spent < cost ? cost : 0;
 }
 
-/* WANT: once there is room beyond what waits already. */
 void
 credit_answer_want(struct engine *e, struct conn *c)
 {
@@ -102,7 +98,6 @@ credit_answer_want(struct engine *e, struct conn *c)
 	}
 }
 
-/* Tells the peer, once until it grants. */
 void
 credit_stalled(struct engine *e, struct conn *c)
 {
@@ -114,7 +109,6 @@ credit_stalled(struct engine *e, struct conn *c)
 
 /* ---- receiving end ---- */
 
-/* Bytes of receive memory that may still be promised. */
 uint64_t
 session_spare(const struct session *s)
 {
@@ -130,14 +124,14 @@ session_affords(const struct session *s, uint64_t more, uint32_t n)
 	return session_spare(s) >= more + (uint64_t)n * WEIR_BLOCK_SIZE;
 }
 
-/* Consumed beyond what credit was last returned for. */
+/* Cost that the program consumed since credit was last returned. */
 static uint64_t
 unreturned(const struct conn *c)
 {
 	return (uint32_t)c->rx_consumed - c->rx_told;
 }
 
-/* So much of it is worth a return: the program's share of the window, or ours. */
+/* Unreturned cost that is worth a return: the program's percentage of the window, or ours. */
 static uint64_t
 returns_at(const struct engine *e, const struct conn *c)
 {
@@ -146,7 +140,7 @@ returns_at(const struct engine *e, const struct conn *c)
 	return (uint64_t)(share * c->rx_window);
 }
 
-/* The program says that it consumed when credit is to be returned. */
+/* Shows the program how much to consume before it reports to us. */
 static void
 show_due(const struct engine *e, const struct conn *c)
 {
@@ -155,8 +149,7 @@ show_due(const struct engine *e, const struct conn *c)
 			      memory_order_relaxed);
 }
 
-/* The grant of a new connection. */
-uint32_t
+void
 credit_first(struct engine *e, struct conn *c)
 {
 	uint64_t spare = session_spare(c->session);
@@ -169,10 +162,12 @@ credit_first(struct engine *e, struct conn *c)
 	c->session->promised += grant;
 	c->rx_granted = c->rx_window = grant;
 	show_due(e, c);
-	return grant;
 }
 
-/* Traffic doubles the window, up to the wished one; it halves while somebody is short of memory. */
+/*
+ * The window after the program consumed a part of it: doubled, up to the wished one, or halved
+ * while a connection of the session lacks receive memory.
+ */
 static uint32_t
 next_window(const struct engine *e, struct conn *c)
 {
@@ -189,52 +184,45 @@ next_window(const struct engine *e, struct conn *c)
 		window = e->config.initial_grant;
 	if (window > c->rx_window_max)
 		window = c->rx_window_max;
-	/* memory that isn't there makes no window larger */
+	/* without free memory the window doesn't grow */
 	if (window > c->rx_window && c->rx_window >= e->config.initial_grant &&
 	    c->rx_consumed + window > c->rx_granted + session_spare(c->session))
 		window = c->rx_window;
 	return window;
 }
 
-/* Whether credit should be returned now. */
-static bool
-is_due(const struct engine *e, const struct conn *c)
-{
-	uint64_t used = unreturned(c), left = c->rx_granted - c->rx_delivered;
-
-	if (c->rx_wanted > left)
-		return true;
-	/* below that a sender may hold a message that is larger than what it has left */
-	return used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window));
-}
-
-/* Grants what is due, as far as the memory reaches. */
+/* Grants the window that is due, as far as the memory reaches. */
 static void
 grant(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
+	uint64_t used = unreturned(c), left = c->rx_granted - c->rx_delivered;
 	uint64_t target, due, more, spare;
-	bool starves;
+	bool starves, is_due;
 
 	weir_assert(c->rx_delivered <= c->rx_granted && c->rx_consumed <= c->rx_delivered);
 	if (c->datagram)
 		return;
 	if (c->reclaiming)
 		return; /* its answer comes back here */
-	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due(e, c)) {
+	/* with less than COST_MAX left a sender may hold a message that doesn't fit it */
+	is_due = c->rx_wanted > left ||
+		 (used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window)));
+	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due) {
 		list_remove(&c->cold->starving);
 		return;
 	}
 	c->rx_window = next_window(e, c);
 	target = c->rx_consumed + c->rx_window;
-	/* up to half a window of what a program consumed is untold: that mustn't stall the peer */
+	/* a program may have consumed up to half a window unreported: that mustn't stall the peer
+	 */
 	if (target < c->rx_delivered + c->rx_wanted)
 		target += c->rx_window / 2;
 	spare = session_spare(s);
 	due = target > c->rx_granted ? target - c->rx_granted : 0;
 	more = due < spare ? due : spare;
 	more -= more % WEIR_SLOT_SIZE;
-	/* a part that isn't enough would help nobody and be missing elsewhere */
+	/* a part that isn't enough helps no message, and others would lack it */
 	if (c->rx_granted + more < c->rx_delivered + c->rx_wanted)
 		more = 0;
 	c->rx_granted += more;
@@ -242,10 +230,10 @@ grant(struct engine *e, struct conn *c)
 	weir_assert(s->promised + (uint64_t)s->reserve * WEIR_BLOCK_SIZE <=
 			(uint64_t)s->blocks.free * WEIR_BLOCK_SIZE ||
 		    !more);
-	/* for want of memory; where only the window is too small, CONSUMED comes back here */
+	/* for lack of memory; if only the window is too small, CONSUMED comes back here */
 	starves = c->rx_granted - c->rx_delivered < c->rx_wanted &&
 		  (due >= spare + WEIR_SLOT_SIZE ||
-		   session_spare(s) < c->rx_wanted); /* also if that kept the window small */
+		   session_spare(s) < c->rx_wanted); /* or lack of memory kept the window small */
 	if (c->rx_granted - c->rx_delivered >= c->rx_wanted)
 		c->rx_wanted = 0;
 	if (starves)
@@ -259,24 +247,20 @@ grant(struct engine *e, struct conn *c)
 	owe(e, c, OWE_GRANT);
 }
 
-/* The program consumed; percent: its share of the window, 0 ours. False: more than was delivered.
- */
 bool
 credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent)
 {
 	if (consumed > c->rx_delivered)
 		return false;
 	c->percent = percent < 100 ? (uint8_t)percent : 100;
-	if (consumed > c->rx_consumed) { /* else another channel's was faster */
+	if (consumed > c->rx_consumed) { /* else a later report overtook in another channel */
 		c->rx_consumed = consumed;
 		grant(e, c);
-		session_feed(e,
-			     c->session); /* what is in the ring no longer isn't promised either */
+		session_feed(e, c->session); /* the ring has room: fewer slots may be spilled */
 	}
 	return true;
 }
 
-/* The peer waits for so much. */
 void
 credit_wanted(struct engine *e, struct conn *c, uint32_t cost)
 {
@@ -300,14 +284,6 @@ credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 	session_feed(e, c->session);
 }
 
-/* The first of those that wait gets what the others give up. */
-static bool
-is_next(const struct conn *c)
-{
-	return c->session->starving.next == &c->cold->starving;
-}
-
-/* Asks some idle senders for what they don't use. */
 void
 credit_reclaim_some(struct engine *e, struct session *s)
 {
@@ -321,7 +297,8 @@ credit_reclaim_some(struct engine *e, struct session *s)
 		}
 		c = LIST_OWNER(node, struct conn, of_session);
 		s->reclaim_next = node->next;
-		if (c->accepts && !c->reclaiming && !is_next(c) &&
+		/* the first connection that starves gets the window of the others */
+		if (c->accepts && !c->reclaiming && s->starving.next != &c->cold->starving &&
 		    c->rx_seen == (uint32_t)c->rx_delivered && c->rx_granted > c->rx_delivered &&
 		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
 			c->reclaiming = true;
@@ -331,7 +308,6 @@ credit_reclaim_some(struct engine *e, struct session *s)
 	}
 }
 
-/* Nothing of the peer will be delivered any more. */
 void
 credit_withdraw(struct engine *e, struct conn *c)
 {
@@ -345,10 +321,10 @@ credit_withdraw(struct engine *e, struct conn *c)
 	session_feed(e, c->session);
 }
 
-/* Somebody waits for receive memory. */
 void
 session_hunger(struct engine *e, struct session *s, struct list_node *l, struct list_node *node)
 {
+	weir_assert(l == &s->starving || l == &s->placing);
 	list_append_once(l, node);
 	if (s->hungry)
 		return;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control lines between engines. What a connection owes its peer is a bit until there is room in
- * the ring, and the line is filled in when it is written, so that it says how things are then.
+ * Control lines between engines. A line that is due is a bit of its connection until the ring has
+ * room. It is filled in when it is written, from the state at that time.
  */
 #include "batch.h"
 #include "conn.h"
 #include "credit.h"
 #include "ctrl_line.h"
 #include "datagram.h"
+#include "deliver.h"
 #include "events.h"
 #include "link.h"
 #include "base/list.h"
@@ -25,7 +26,7 @@ enum { CONTROL_LINES = 128 }; /* lines per frame for control lines, beyond FRAME
 void
 owe(struct engine *e, struct conn *c, unsigned what)
 {
-	/* an end's last word is FIN or RESET; after that it only acknowledges the other's */
+	/* after FIN or RESET an end only acknowledges the other's */
 	if (c->state == CONN_FINISHED || c->state == CONN_PEER_GONE || c->reset_sent)
 		what &= OWE_FIN_ACK;
 	c->owed |= what;
@@ -57,147 +58,97 @@ put(struct link *l, uint8_t op, uint32_t vqpn, uint32_t length)
 	return s;
 }
 
-static void
-put_connect(struct engine *e, struct link *l, struct conn *c)
-{
-	struct weir_wire_connect w = {.vqpn = c->vqpn,
-				      .window = c->rx_window_max,
-				      .granted = (uint32_t)c->rx_granted,
-				      .node = e->node};
-
-	struct weir_slot *s = put(l, WEIR_WIRE_CONNECT, 0, 0);
-
-	if (c->datagram) {
-		c->cold->way.qpn = e->datagrams.qpn;
-		w.datagram = (struct weir_wire_datagram){c->cold->way.qpn, e->datagrams.is.qkey};
-		s->flags = WEIR_SLOT_DATAGRAM;
-	}
-	memcpy(w.service, c->service, sizeof(w.service));
-	memcpy(s->data, &w, sizeof(w));
-}
-
-/* To one that asked for datagrams. */
-static void
-put_accept_datagrams(struct engine *e, struct link *l, struct conn *c)
-{
-	const struct weir_wire_datagram to = {e->datagrams.qpn, e->datagrams.is.qkey};
-	struct weir_slot *s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, 0);
-
-	c->cold->way.qpn = to.qpn;
-	s->flags = WEIR_SLOT_DATAGRAM;
-	memcpy(&s->value, &to, sizeof(to));
-	s->extra = c->vqpn;
-}
-
-static void
-put_rts(struct link *l, const struct conn *c, struct pend *p)
-{
-	struct weir_wire_rts w = {.number = p->number};
-
-	if (c->session->limited) /* peers read as fast as they like */
-		p->slot.flags = (uint8_t)((p->slot.flags & ~WEIR_SLOT_READ) | WEIR_SLOT_WRITE);
-	w.ways = bulk_ways(p);
-	if (w.ways & WEIR_RTS_READ) {
-		w.address = (uintptr_t)place_memory(c->session, p->slot.place[0]);
-		w.rkey = place_mr(c->session, p->slot.place[0])->rkey;
-	}
-	memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
-}
-
-/* What is said about a message that the peer announced. */
-static void
-put_answer(struct link *l, struct conn *c, uint32_t i)
-{
-	const struct session *s = c->session;
-	struct rts *r = &c->cold->rts[i];
-	struct weir_wire_cts w = {.number = r->number};
-
-	if (r->state == RTS_READ) {
-		struct weir_slot *line = put(l, WEIR_WIRE_FETCHED, c->peer_vqpn, 0);
-
-		line->value = r->number;
-		line->extra = r->delivered;
-		r->state = RTS_FETCHED;
-		if (r->delivered)
-			bulk_remove(c, i);
-		return;
-	}
-	if (r->state == RTS_PLACED) {
-		w.address = (uintptr_t)place_memory(s, r->place);
-		w.rkey = place_mr(s, r->place)->rkey;
-		r->state = RTS_ANSWERED;
-	} else {
-		w.status = EMSGSIZE;
-		bulk_remove(c, i);
-	}
-	memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
-}
-
-/* RTS, and CTS or FETCHED: several may be due. False: no room for all. */
+/* Writes RTS, CTS and FETCHED lines: several may be due. False: no room for all. */
 static bool
 send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
 {
+	const struct session *s = c->session;
+
 	while (c->owed & OWE_RTS && c->rts_next && c->asked_count < RTS_MAX) {
 		struct pend *p = c->rts_next;
+		struct weir_wire_rts w = {.number = p->number};
 
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		put_rts(l, c, p);
+		if (s->limited) /* peers would read faster than the rate allows */
+			p->slot.flags =
+			    (uint8_t)((p->slot.flags & ~WEIR_SLOT_READ) | WEIR_SLOT_WRITE);
+		w.ways = bulk_ways(p);
+		if (w.ways & WEIR_RTS_READ) {
+			w.address = (uintptr_t)place_memory(s, p->slot.place[0]);
+			w.rkey = place_mr(s, p->slot.place[0])->rkey;
+		}
+		memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
 		bulk_ask(c, p);
 	}
 	c->owed &= ~(unsigned)OWE_RTS;
 	for (uint32_t i = 0; c->owed & OWE_CTS && i < c->rts_count;) {
-		if (c->cold->rts[i].state != RTS_PLACED && c->cold->rts[i].state != RTS_REFUSED &&
-		    c->cold->rts[i].state != RTS_READ) {
+		struct rts *r = &c->cold->rts[i];
+		struct weir_wire_cts w = {.number = r->number};
+
+		if (r->state != RTS_PLACED && r->state != RTS_REFUSED && r->state != RTS_READ) {
 			i++;
 			continue;
 		}
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		put_answer(l, c, i);
+		if (r->state == RTS_READ) {
+			struct weir_slot *line = put(l, WEIR_WIRE_FETCHED, c->peer_vqpn, 0);
+
+			line->value = r->number;
+			line->extra = r->delivered;
+			r->state = RTS_FETCHED;
+			if (r->delivered)
+				bulk_remove(c, i);
+			continue;
+		}
+		if (r->state == RTS_PLACED) {
+			w.address = (uintptr_t)place_memory(s, r->place);
+			w.rkey = place_mr(s, r->place)->rkey;
+			r->state = RTS_ANSWERED;
+		} else {
+			w.status = EMSGSIZE;
+			bulk_remove(c, i);
+		}
+		memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
 	}
 	c->owed &= ~(unsigned)OWE_CTS;
 	return true;
 }
 
-static void
-put_last_word(struct engine *e, struct link *l, struct conn *c, unsigned what)
-{
-	struct weir_slot *s;
-
-	if (what == OWE_FIN) {
-		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
-		conn_enter(c, CONN_FINISHED);
-		c->owed &= OWE_FIN_ACK;
-	} else if (what == OWE_RESET) {
-		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
-		s->value = c->rx_messages;
-		s->status = ECONNRESET;
-		c->reset_sent = true;
-		c->owed &= OWE_FIN_ACK;
-		credit_withdraw(e, c);
-	} else {
-		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
-	}
-}
-
+/* Writes a line of one kind; the frame has room. */
 static void
 put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
 {
+	const struct weir_wire_datagram datagrams = {e->datagrams.qpn, e->datagrams.is.qkey};
+	struct weir_wire_connect w;
 	struct weir_slot *s;
 
 	switch (what) {
 	case OWE_CONNECT:
-		put_connect(e, l, c);
+		s = put(l, WEIR_WIRE_CONNECT, 0, 0);
+		w = (struct weir_wire_connect){.vqpn = c->vqpn,
+					       .window = c->rx_window_max,
+					       .granted = (uint32_t)c->rx_granted,
+					       .node = e->node};
+		if (c->datagram) {
+			c->cold->way.qpn = datagrams.qpn;
+			w.datagram = datagrams;
+			s->flags = WEIR_SLOT_DATAGRAM;
+		}
+		memcpy(w.service, c->service, sizeof(w.service));
+		memcpy(s->data, &w, sizeof(w));
 		break;
 	case OWE_ACCEPT:
-		if (c->datagram) {
-			put_accept_datagrams(e, l, c);
-			break;
-		}
-		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->rx_window);
-		s->value = c->rx_granted;
+		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->datagram ? 0 : c->rx_window);
 		s->extra = c->vqpn;
+		if (c->datagram) {
+			c->cold->way.qpn = datagrams.qpn;
+			s->flags = WEIR_SLOT_DATAGRAM;
+			memcpy(&s->value, &datagrams, sizeof(datagrams));
+		} else {
+			s->value = c->rx_granted;
+		}
 		break;
 	case OWE_GRANT:
 		s = put(l, WEIR_WIRE_GRANT, c->peer_vqpn, c->rx_window);
@@ -212,16 +163,30 @@ put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
 		break;
 	case OWE_STALLED:
 		if (!credit_missing(c))
-			break; /* no longer */
+			break; /* GRANT has come meanwhile */
 		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
 		c->stall_told = true;
 		break;
+	case OWE_FIN:
+		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
+		conn_enter(c, CONN_FINISHED);
+		c->owed &= OWE_FIN_ACK;
+		break;
+	case OWE_RESET:
+		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
+		s->value = c->rx_messages;
+		s->status = ECONNRESET;
+		c->reset_sent = true;
+		c->owed &= OWE_FIN_ACK;
+		credit_withdraw(e, c);
+		break;
 	default:
-		put_last_word(e, l, c, what);
+		weir_assert(what == OWE_FIN_ACK);
+		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
 	}
 }
 
-/* Lines of one connection, lowest bit first. False: no room for all. */
+/* Writes the lines of one connection, lowest bit first. False: no room for all. */
 static bool
 send_owed(struct engine *e, struct link *l, struct conn *c)
 {
@@ -233,7 +198,7 @@ send_owed(struct engine *e, struct link *l, struct conn *c)
 				return false;
 			continue;
 		}
-		/* what the peer is told with these: no WRITE or READ of ours is under way */
+		/* these say that no WRITE or READ of ours is under way */
 		if (what & (OWE_FIN | OWE_RESET | OWE_FIN_ACK) && c->bulk_flight)
 			break;
 		if (link_room(e, l, 1) != ROOM)
@@ -250,40 +215,27 @@ send_owed(struct engine *e, struct link *l, struct conn *c)
 	return true;
 }
 
-static void
-send_rejects(struct engine *e, struct link *l)
-{
-	for (uint32_t n = e->reject_end - e->reject_first; n; n--) {
-		struct reject r = e->rejects[e->reject_first++ % REJECTS];
-
-		if (r.link != l || !l->up) {
-			if (r.link->up)
-				e->rejects[e->reject_end++ % REJECTS] = r;
-			continue;
-		}
-		if (link_room(e, l, 1) != ROOM) {
-			e->rejects[e->reject_end++ % REJECTS] = r;
-			continue;
-		}
-		put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
-	}
-}
-
 void
 control_send(struct engine *e, struct link *l)
 {
-	l->frame_max = FRAME_LINES + CONTROL_LINES; /* messages can't crowd these out */
-	if (UNLIKELY(e->reject_first != e->reject_end))
-		send_rejects(e, l);
+	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
+	for (uint32_t n = e->reject_end - e->reject_first; UNLIKELY(n); n--) {
+		struct reject r = e->rejects[e->reject_first++ % REJECTS];
+
+		if (r.link == l && l->up && link_room(e, l, 1) == ROOM)
+			put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
+		else if (r.link->up)
+			e->rejects[e->reject_end++ % REJECTS] = r;
+	}
 	while (!list_empty(&l->owing))
 		if (!send_owed(e, l, LIST_OWNER(l->owing.next, struct conn, owing)))
 			break;
 	l->frame_max = FRAME_LINES;
 }
 
-/* ---- receiving: 1 line taken, or -1: no peer of ours says this ---- */
+/* ---- receiving ---- */
 
-static int
+static bool
 take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
 {
 	struct weir_wire_connect w;
@@ -291,9 +243,9 @@ take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
 
 	memcpy(&w, s->data, sizeof(w));
 	if (s->vqpn || !w.vqpn || !memchr(w.service, 0, sizeof(w.service)))
-		return -1;
+		return false;
 	if (e->connect_end - e->connect_first == CONNECTS)
-		return reject_later(e, l, w.vqpn, ECONNREFUSED) ? 1 : -1;
+		return reject_later(e, l, w.vqpn, ECONNREFUSED);
 	event = &e->connects[e->connect_end++ % CONNECTS];
 	*event = (struct engine_event){
 	    .type = ENGINE_EVENT_CONNECT,
@@ -307,120 +259,59 @@ take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
 		event->conn.granted = w.granted;
 	}
 	memcpy(event->conn.service, w.service, sizeof(w.service));
-	return 1;
+	return true;
 }
 
-static int
-take_answer(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	if (c->state != CONN_OPENING)
-		return -1;
-	if (s->op == WEIR_WIRE_ACCEPT) {
-		if (!s->extra || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
-			return -1;
-		if (c->datagram) {
-			memcpy(&c->link->datagrams_to, &s->value, sizeof(c->link->datagrams_to));
-			datagrams_open(e, c, s->extra);
-			return 1;
-		}
-		conn_opened(e, c, s->extra, s->value, s->length);
-	} else {
-		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
-	}
-	return 1;
-}
-
-static int
-take_end(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	if (s->op == WEIR_WIRE_FIN_ACK) {
-		if (c->state != CONN_FINISHED && !(c->state == CONN_DEAD && c->reset_sent))
-			return -1;
-		conn_peer_acknowledged(e, c);
-	} else if (s->op == WEIR_WIRE_FIN) {
-		if (c->accepts && !c->datagram && s->value != c->rx_messages) {
-			count(&e->counters.bad_frames, 1);
-			conn_abort(e, c, EPROTO, true);
-		} else {
-			conn_peer_ended(e, c, 0, false);
-		}
-	} else {
-		/* what it has read may have been delivered before our BULK */
-		if (!c->sealed && s->value <= c->sent + c->asked_count &&
-		    s->value >= c->completed) {
-			c->completed = s->value;
-			atomic_store_explicit(&c->desc->completed, c->completed,
-					      memory_order_release);
-		}
-		conn_peer_ended(e, c, s->status ? s->status : ECONNRESET, true);
-	}
-	return 1;
-}
-
-static bool
-take_window(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	switch (s->op) {
-	case WEIR_WIRE_GRANT:
-		if (s->value < c->granted || s->place[2] > c->spent)
-			return false;
-		credit_return(e, c, s->value, s->place[2], s->length);
-		return true;
-	case WEIR_WIRE_STALLED:
-		credit_wanted(e, c, s->value < UINT32_MAX ? (uint32_t)s->value : UINT32_MAX);
-		return true;
-	case WEIR_WIRE_RECLAIM:
-		credit_hand_back(e, c);
-		return true;
-	default: /* RECLAIMED */
-		if (!c->reclaiming || s->value > c->rx_granted || s->value < c->rx_delivered)
-			return false;
-		credit_reclaimed(e, c, s->value);
-		return true;
-	}
-}
-
-static bool
-take_bulk(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	struct weir_wire_rts rts;
-	struct weir_wire_cts cts;
-
-	if (s->op == WEIR_WIRE_RTS) {
-		memcpy(&rts, s->data, sizeof(rts));
-		return bulk_asked(e, c, &rts, s->length);
-	}
-	if (s->op == WEIR_WIRE_BULK)
-		return bulk_arrived(e, c, s->value);
-	if (s->op == WEIR_WIRE_FETCHED)
-		return bulk_fetched(e, c, s->value, s->extra);
-	memcpy(&cts, s->data, sizeof(cts));
-	return bulk_answered(e, c, &cts);
-}
-
-/* Lines between open ends; an end that has closed or died has no use for some of them. */
+/*
+ * Takes a line for a stream that has opened. Only open ends use lines of the window and of bulk
+ * messages; the others ignore them. False: the peer broke the rules of the connection.
+ */
 static bool
 take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
 {
 	bool open = c->state == CONN_OPEN || c->state == CONN_FINISHING;
+	struct weir_wire_rts rts;
+	struct weir_wire_cts cts;
 
 	switch (s->op) {
 	case WEIR_WIRE_GRANT:
+		if (!open)
+			return true;
+		if (s->value < c->granted || s->place[2] > c->spent)
+			return false;
+		credit_return(e, c, s->value, s->place[2], s->length);
+		return true;
 	case WEIR_WIRE_RECLAIM:
-		return !open || take_window(e, c, s);
+		if (open)
+			credit_hand_back(e, c);
+		return true;
 	case WEIR_WIRE_STALLED:
+		if (c->accepts)
+			credit_wanted(e, c,
+				      s->value < UINT32_MAX ? (uint32_t)s->value : UINT32_MAX);
+		return true;
 	case WEIR_WIRE_RECLAIMED:
-		return !c->accepts || take_window(e, c, s);
+		if (!c->accepts)
+			return true;
+		if (!c->reclaiming || s->value > c->rx_granted || s->value < c->rx_delivered)
+			return false;
+		credit_reclaimed(e, c, s->value);
+		return true;
 	case WEIR_WIRE_RTS:
+		memcpy(&rts, s->data, sizeof(rts));
+		return !open || bulk_asked(e, c, &rts, s->length);
 	case WEIR_WIRE_CTS:
+		memcpy(&cts, s->data, sizeof(cts));
+		return !open || bulk_answered(e, c, &cts);
 	case WEIR_WIRE_FETCHED:
-		return !open || take_bulk(e, c, s);
-	default: /* BULK */
-		return !c->accepts || take_bulk(e, c, s);
+		return !open || bulk_fetched(e, c, s->value, s->extra);
+	default:
+		weir_assert(s->op == WEIR_WIRE_BULK);
+		return !c->accepts || bulk_arrived(e, c, s->value);
 	}
 }
 
-int
+bool
 control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
 {
 	struct conn *c;
@@ -428,19 +319,50 @@ control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
 	if (s->op == WEIR_WIRE_CONNECT)
 		return take_connect(e, l, s);
 	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_FETCHED)
-		return -1;
+		return false;
 	c = conn_find(e, s->vqpn);
 	if (!c || c->link != l)
-		return -1;
-	if (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT)
-		return take_answer(e, c, s);
-	if (c->state == CONN_OPENING)
-		return -1;
-	if (s->op >= WEIR_WIRE_FIN && s->op <= WEIR_WIRE_FIN_ACK)
-		return take_end(e, c, s);
-	if (c->datagram || !take_flow(e, c, s)) {
-		count(&e->counters.bad_frames, 1);
-		conn_abort(e, c, EPROTO, true);
+		return false;
+	if ((c->state == CONN_OPENING) != (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT))
+		return false;
+	switch (s->op) {
+	case WEIR_WIRE_ACCEPT:
+		if (!s->extra || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
+			return false;
+		if (c->datagram) {
+			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
+			datagrams_open(e, c, s->extra);
+		} else {
+			conn_opened(e, c, s->extra, s->value, s->length);
+		}
+		return true;
+	case WEIR_WIRE_REJECT:
+		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+		return true;
+	case WEIR_WIRE_FIN:
+		if (c->accepts && !c->datagram && s->value != c->rx_messages)
+			peer_misbehaved(e, c);
+		else
+			conn_peer_ended(e, c, 0, false);
+		return true;
+	case WEIR_WIRE_RESET:
+		/* messages that it has read may have been delivered before our BULK */
+		if (!c->sealed && s->value <= c->sent + c->asked_count &&
+		    s->value >= c->completed) {
+			c->completed = s->value;
+			atomic_store_explicit(&c->desc->completed, c->completed,
+					      memory_order_release);
+		}
+		conn_peer_ended(e, c, s->status ? s->status : ECONNRESET, true);
+		return true;
+	case WEIR_WIRE_FIN_ACK:
+		if (c->state != CONN_FINISHED && !(c->state == CONN_DEAD && c->reset_sent))
+			return false;
+		conn_peer_acknowledged(e, c);
+		return true;
+	default:
+		if (c->datagram || !take_flow(e, c, s))
+			peer_misbehaved(e, c);
+		return true;
 	}
-	return 1;
 }

@@ -138,7 +138,7 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 		return deliver_place(e, c, h, l, pos);
 	}
 	line_load(&copy, line);
-	return control_receive(e, l, &copy);
+	return control_receive(e, l, &copy) ? 1 : -1;
 }
 
 /* Takes the frame in l->rx apart, from line `at` there on. */
