@@ -273,7 +273,7 @@ static void
 flight_over(struct engine *e, struct conn *c)
 {
 	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
-		pend_drop(e, c);
+		pend_drop(c);
 	if (c->forget)
 		bulk_forget(e, c);
 	owe(e, c, 0); /* FIN, RESET and FIN_ACK */

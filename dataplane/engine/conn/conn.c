@@ -159,7 +159,7 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 	c->sealed = c->refused = true;
 	set_status(c, status);
 	credit_withdraw(e, c);
-	pend_drop(e, c);
+	pend_drop(c);
 	if (c->user_closed)
 		conn_settle_later(e, c);
 	else
@@ -235,7 +235,7 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 	conn_enter(c, CONN_DEAD);
 	set_status(c, status);
 	conn_refresh(c);
-	pend_drop(e, c);
+	pend_drop(c);
 	c->owed &= OWE_ACCEPT;
 	owe(e, c, OWE_RESET);
 }
@@ -252,7 +252,7 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
-	pend_drop(e, c);
+	pend_drop(c);
 	c->owed = 0;
 	set_status(c, status);
 	owe(e, c, OWE_FIN_ACK);
@@ -289,7 +289,7 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
-	pend_drop(e, c);
+	pend_drop(c);
 	if (c->state != CONN_PEER_GONE)
 		/* what programs are told: the node is lost, or this connection is */
 		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
