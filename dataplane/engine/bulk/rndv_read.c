@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bulk messages that the receiving engine fetches: as soon as there is a place for one it READs it
- * out of the sender's memory, and delivers it, if it is the next, before the sender hears of it.
- * The sender keeps it there until FETCHED.
+ * Bulk messages that the receiving engine READs out of the sender's memory as soon as it has a
+ * place for them. The next message in order is delivered before the sender hears of it. The sender
+ * keeps its memory until FETCHED.
  */
 #include "conn.h"
 #include "ctrl_line.h"
@@ -17,9 +17,9 @@
 #include <assert.h>
 
 /*
- * Who moves what may go either way: the sender, which needs no answer for it but acknowledgements,
- * unless its engine is clearly busier than ours. A message that had to wait for memory here is read
- * in any case: its place is used at once, while CTS would be on its way.
+ * A message that may go either way is written by the sender, which needs only acknowledgements for
+ * that, unless its engine is clearly busier than ours. A message that had to wait for memory here
+ * is read in any case: its place is used at once, and not only after CTS has travelled.
  */
 bool
 fetch_is_better(const struct engine *e, struct link *l, const struct rts *r)
@@ -39,7 +39,7 @@ may_read(const struct conn *c)
 	       !(c->owed & (OWE_FIN | OWE_RESET | OWE_FIN_ACK));
 }
 
-/* The oldest one that is not asked for to its end. */
+/* The oldest message that has segments to read, or NULL. */
 static struct rts *
 unread(struct conn *c)
 {
@@ -65,7 +65,6 @@ arrived(struct engine *e, struct conn *c, struct rts *r)
 	deliver_bulk(e, c, r);
 }
 
-/* It has a place. */
 void
 fetch_begin(struct engine *e, struct conn *c, struct rts *r)
 {
@@ -74,7 +73,7 @@ fetch_begin(struct engine *e, struct conn *c, struct rts *r)
 	link_busy(e, c->link);
 }
 
-/* The next segment of the connection whose turn it is; false: nothing was done. */
+/* READs the next segment of the connection whose turn it is. False: there was nothing to do. */
 bool
 fetch_post(struct engine *e, struct link *l)
 {
@@ -109,7 +108,6 @@ fetch_post(struct engine *e, struct link *l)
 	return true;
 }
 
-/* Nothing more to post: a place for those whose turn it is. */
 void
 fetch_next(struct engine *e, struct link *l)
 {
@@ -133,11 +131,10 @@ find(struct conn *c, uint64_t number)
 	return NULL;
 }
 
-/* The oldest READ of it that was in flight has succeeded. */
 void
 fetch_done(struct engine *e, struct conn *c, uint64_t number)
 {
-	struct rts *r = find(c, number); /* it stays as long as something is in flight */
+	struct rts *r = find(c, number); /* it stays as long as READs are in flight */
 
 	assert(r && r->in_flight);
 	r->in_flight--;
@@ -145,7 +142,6 @@ fetch_done(struct engine *e, struct conn *c, uint64_t number)
 		arrived(e, c, r);
 }
 
-/* The outcome of its READs is unknown. False: that is known already. */
 bool
 fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
 {
