@@ -87,67 +87,6 @@ attach(struct engine *e, struct conn *c, struct link *l, const struct engine_con
 	owe(e, c, line);
 }
 
-static int
-open_conn(struct engine *e, struct engine_conn_command *k)
-{
-	struct link *l = k->link == ENGINE_LINK_NONE ? NULL : find_link(e, k->link);
-	struct conn *c;
-	int result;
-
-	if (!l && k->link != ENGINE_LINK_NONE)
-		return -EHOSTDOWN;
-	c = make_conn(e, k, &result);
-	if (!c)
-		return result;
-	c->listener = ENGINE_LISTENER_NONE;
-	memcpy(c->service, k->service, sizeof(c->service));
-	if (l)
-		attach(e, c, l, k, OWE_CONNECT);
-	return 0;
-}
-
-static int
-start_conn(struct engine *e, const struct engine_conn_command *k)
-{
-	struct conn *c = conn_find(e, k->vqpn);
-	struct link *l;
-
-	if (!c || c->state != CONN_OPENING || c->link || c->user_closed)
-		return -ENOENT;
-	if (k->status) {
-		conn_refused(e, c, k->status);
-		return 0;
-	}
-	l = find_link(e, k->link);
-	if (!l)
-		return -EHOSTDOWN;
-	c->listener = ENGINE_LISTENER_NONE;
-	attach(e, c, l, k, OWE_CONNECT);
-	return 0;
-}
-
-static int
-accept_conn(struct engine *e, struct engine_conn_command *k)
-{
-	struct link *l = find_link(e, k->link);
-	struct conn *c;
-	int result;
-
-	if (!l)
-		return -EHOSTDOWN;
-	if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
-		return -EINVAL;
-	c = make_conn(e, k, &result);
-	if (!c)
-		return result;
-	attach(e, c, l, k, OWE_ACCEPT);
-	if (c->datagram)
-		datagrams_open(e, c, k->peer_vqpn);
-	else
-		conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
-	return 0;
-}
-
 /* -EAGAIN: all receive memory is promised to peers; some is being reclaimed. */
 static int
 add_channel(struct engine *e, const struct engine_command *k)
@@ -211,11 +150,46 @@ execute(struct engine *e, struct engine_command *command)
 	case ENGINE_CHANNEL_ADD:
 		return add_channel(e, command);
 	case ENGINE_CONN_OPEN:
-		return open_conn(e, k);
+		l = find_link(e, k->link);
+		if (!l && k->link != ENGINE_LINK_NONE)
+			return -EHOSTDOWN;
+		c = make_conn(e, k, &result);
+		if (!c)
+			return result;
+		c->listener = ENGINE_LISTENER_NONE;
+		memcpy(c->service, k->service, sizeof(c->service));
+		if (l)
+			attach(e, c, l, k, OWE_CONNECT);
+		return 0;
 	case ENGINE_CONN_START:
-		return start_conn(e, k);
+		c = conn_find(e, k->vqpn);
+		if (!c || c->state != CONN_OPENING || c->link || c->user_closed)
+			return -ENOENT;
+		if (k->status) {
+			conn_refused(e, c, k->status);
+			return 0;
+		}
+		l = find_link(e, k->link);
+		if (!l)
+			return -EHOSTDOWN;
+		c->listener = ENGINE_LISTENER_NONE;
+		attach(e, c, l, k, OWE_CONNECT);
+		return 0;
 	case ENGINE_CONN_ACCEPT:
-		return accept_conn(e, k);
+		l = find_link(e, k->link);
+		if (!l)
+			return -EHOSTDOWN;
+		if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
+			return -EINVAL;
+		c = make_conn(e, k, &result);
+		if (!c)
+			return result;
+		attach(e, c, l, k, OWE_ACCEPT);
+		if (c->datagram)
+			datagrams_open(e, c, k->peer_vqpn);
+		else
+			conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
+		return 0;
 	case ENGINE_CONN_REJECT:
 		l = find_link(e, k->link);
 		if (!l)

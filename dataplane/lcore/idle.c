@@ -71,26 +71,6 @@ idle_sleeps(struct idle *i, struct engine *e)
 	engine_set_away(e, 0);
 }
 
-/*
- * Many program threads on this CPU that wait by yields: each of them runs before the engine runs
- * again. Their messages of one round leave in the next, and are answered in the one after, so that
- * each thread looks in vain every other time. An engine that runs more often than they do passes on
- * the messages of some while others still work.
- */
-static void
-adapt_slice(struct idle *i, uint32_t channels, uint64_t now)
-{
-	i->channels = (15 * i->channels + 256 * channels) / 16;
-	if (now - i->slice_at < idle_tuning.slice_ns)
-		return;
-	i->slice_at = now;
-	if (i->channels > 256 * idle_tuning.many_channels &&
-	    i->slice_shift < idle_tuning.slice_shift)
-		slice_set(i->slice_ns >> ++i->slice_shift);
-	else if (i->channels < 256 * idle_tuning.few_channels && i->slice_shift)
-		slice_set(i->slice_ns >> --i->slice_shift);
-}
-
 enum idle_step
 idle_next_shared(struct idle *i, const struct engine *e, unsigned work, uint64_t now)
 {
@@ -112,8 +92,23 @@ idle_next_shared(struct idle *i, const struct engine *e, unsigned work, uint64_t
 		return expecting || alone ? IDLE_PAUSE : IDLE_YIELD;
 	}
 	channels = engine_gave(e);
-	if (!i->busy_turns++ && channels && i->slice_ns)
-		adapt_slice(i, channels, now);
+	/*
+	 * Many program threads on this CPU that wait by yields: each of them runs before the engine
+	 * runs again. Their messages of one round leave in the next, and are answered in the one
+	 * after, so that each thread looks in vain every other time. An engine that runs more often
+	 * than they do passes on the messages of some while others still work.
+	 */
+	if (!i->busy_turns++ && channels && i->slice_ns) {
+		i->channels = (15 * i->channels + 256 * channels) / 16;
+		if (now - i->slice_at >= idle_tuning.slice_ns) {
+			i->slice_at = now;
+			if (i->channels > 256 * idle_tuning.many_channels &&
+			    i->slice_shift < idle_tuning.slice_shift)
+				slice_set(i->slice_ns >> ++i->slice_shift);
+			else if (i->channels < 256 * idle_tuning.few_channels && i->slice_shift)
+				slice_set(i->slice_ns >> --i->slice_shift);
+		}
+	}
 	if (engine_served(e))
 		i->yielded = false;
 	if (turn_ns < idle_tuning.turn_ns)

@@ -97,43 +97,40 @@ make_event(const struct conn *c, unsigned what)
 	return s;
 }
 
-/* Events of one connection. False if the ring is full. */
-static bool
-tell_conn(struct engine *e, struct channel *ch, struct conn *c)
-{
-	static const unsigned order[] = {TELL_OPENED, TELL_ACCEPTED, TELL_WRITABLE, TELL_DONE,
-					 TELL_CLOSED};
-
-	for (unsigned i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-		unsigned what = order[i];
-		struct weir_slot event;
-
-		if (!(c->tell & what) || (what == TELL_CLOSED && c->spilled))
-			continue;
-		event = make_event(c, what);
-		if (!channel_put_event(e, ch, &event))
-			return false;
-		c->tell &= (uint8_t)~what;
-		if (what & (TELL_OPENED | TELL_ACCEPTED))
-			ch->opening--;
-		if (what == TELL_OPENED && c->refused) /* the program closes it no more */
-			c->user_closed = c->closed_told = true;
-		if (what == TELL_CLOSED)
-			c->closed_told = true;
-	}
-	list_remove(&c->telling);
-	return true;
-}
-
 void
 channel_tell(struct engine *e, struct channel *ch)
 {
-	while (!list_empty(&ch->telling)) {
+	static const unsigned order[] = {TELL_OPENED, TELL_ACCEPTED, TELL_WRITABLE, TELL_DONE,
+					 TELL_CLOSED};
+	bool room = true;
+
+	while (room && !list_empty(&ch->telling)) {
 		struct conn *c = LIST_OWNER(ch->telling.next, struct conn, telling);
 
-		if (!tell_conn(e, ch, c))
-			break;
-		conn_settle_later(e, c);
+		for (unsigned i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+			unsigned what = order[i];
+			struct weir_slot event;
+
+			if (!(c->tell & what) || (what == TELL_CLOSED && c->spilled))
+				continue;
+			event = make_event(c, what);
+			room = channel_put_event(e, ch, &event);
+			if (!room)
+				break;
+			c->tell &= (uint8_t)~what;
+			if (what & (TELL_OPENED | TELL_ACCEPTED)) {
+				weir_assert(ch->opening > 0);
+				ch->opening--;
+			}
+			if (what == TELL_OPENED && c->refused) /* the program is done with it */
+				c->user_closed = c->closed_told = true;
+			if (what == TELL_CLOSED)
+				c->closed_told = true;
+		}
+		if (room) {
+			list_remove(&c->telling);
+			conn_settle_later(e, c);
+		}
 	}
 	channel_clog(e, ch);
 }

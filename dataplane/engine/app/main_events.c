@@ -20,7 +20,7 @@ emit(struct engine *e, const struct engine_event *event)
 	return e->config.emit(e->config.user, event);
 }
 
-/* False, here and below: main's queue is full. */
+/* False: main's queue is full. */
 static bool
 emit_closing(struct engine *e)
 {
@@ -67,64 +67,6 @@ emit_closing(struct engine *e)
 	return true;
 }
 
-static bool
-emit_of_link(struct engine *e, struct link *l)
-{
-	struct engine_event event = {
-	    .type = ENGINE_EVENT_LINK_ERROR,
-	    .wc_status = l->error_wc,
-	    .qpn = l->error_qpn,
-	    .conn = {.link = l->id, .peer_node = l->is.peer_node, .status = l->error},
-	};
-
-	if (l->error && !emit(e, &event))
-		return false;
-	l->error = 0;
-	if (l->heard) {
-		event = (struct engine_event){
-		    .type = ENGINE_EVENT_LINK_HEARD,
-		    .qpn = l->qpn[RING],
-		    .conn = {.link = l->id, .peer_node = l->is.peer_node},
-		};
-		if (!emit(e, &event))
-			return false;
-		l->heard = false;
-	}
-	if (l->silent) {
-		event = (struct engine_event){
-		    .type = ENGINE_EVENT_LINK_SILENT,
-		    .conn = {.link = l->id, .peer_node = l->is.peer_node, .status = EHOSTDOWN},
-		};
-		if (!emit(e, &event))
-			return false;
-		l->silent = false;
-	}
-	return true;
-}
-
-static bool
-emit_of_session(struct engine *e, struct session *s)
-{
-	struct engine_event event = {.conn = {.session = s->shared->id}};
-
-	if (s->tell_violation) {
-		event.type = ENGINE_EVENT_VIOLATION;
-		event.conn.status = EPROTO;
-		snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
-		if (!emit(e, &event))
-			return false;
-		s->tell_violation = false;
-	}
-	if (s->tell_full) {
-		event = (struct engine_event){.type = ENGINE_EVENT_FULL,
-					      .conn = {.session = s->shared->id}};
-		if (!emit(e, &event))
-			return false;
-		s->tell_full = false;
-	}
-	return true;
-}
-
 void
 engine_emit_pending(struct engine *e)
 {
@@ -138,11 +80,58 @@ engine_emit_pending(struct engine *e)
 		return;
 	if (LIKELY(!e->news))
 		return;
-	for (uint32_t i = 0; i < e->config.links; i++)
-		if (e->links[i].up && !emit_of_link(e, &e->links[i]))
-			return;
-	for (uint32_t i = 0; i < e->config.sessions; i++)
-		if (e->sessions[i].shared && !emit_of_session(e, &e->sessions[i]))
-			return;
+	for (uint32_t i = 0; i < e->config.links; i++) {
+		struct link *l = &e->links[i];
+		struct engine_event event = {.conn = {.link = i, .peer_node = l->is.peer_node}};
+
+		if (!l->up)
+			continue;
+		if (l->error) {
+			event.type = ENGINE_EVENT_LINK_ERROR;
+			event.wc_status = l->error_wc;
+			event.qpn = l->error_qpn;
+			event.conn.status = l->error;
+			if (!emit(e, &event))
+				return;
+			l->error = 0;
+		}
+		event.wc_status = event.conn.status = 0;
+		if (l->heard) {
+			event.type = ENGINE_EVENT_LINK_HEARD;
+			event.qpn = l->qpn[RING];
+			if (!emit(e, &event))
+				return;
+			l->heard = false;
+		}
+		if (l->silent) {
+			event.type = ENGINE_EVENT_LINK_SILENT;
+			event.qpn = 0;
+			event.conn.status = EHOSTDOWN;
+			if (!emit(e, &event))
+				return;
+			l->silent = false;
+		}
+	}
+	for (uint32_t i = 0; i < e->config.sessions; i++) {
+		struct session *s = &e->sessions[i];
+		struct engine_event event = {.conn = {.session = i}};
+
+		if (!s->shared)
+			continue;
+		if (s->tell_full) {
+			event.type = ENGINE_EVENT_FULL;
+			if (!emit(e, &event))
+				return;
+			s->tell_full = false;
+		}
+		if (s->tell_violation) {
+			event.type = ENGINE_EVENT_VIOLATION;
+			event.conn.status = EPROTO;
+			snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
+			if (!emit(e, &event))
+				return;
+			s->tell_violation = false;
+		}
+	}
 	e->news = !datagrams_tell(e);
 }

@@ -48,6 +48,7 @@ take_over(struct link *l, const struct engine_link_command *k, unsigned index)
 	l->qpn[index] = nic_qpn(k->qp[index]);
 }
 
+/* The ring's part of link_resume(). */
 static int
 resume_ring(struct engine *e, struct link *l, const struct engine_link_command *k)
 {

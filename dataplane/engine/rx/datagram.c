@@ -235,50 +235,44 @@ deliver(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
 	count(&e->counters.datagrams_received, 1);
 }
 
-static void
-receive(struct engine *e, const uint8_t *buffer, const struct nic_wc *wc)
-{
-	struct weir_datagram_head head;
-	struct conn *c = NULL;
-	uint32_t at = NIC_GRH_BYTES + sizeof(head);
-
-	if (wc->length >= at && wc->length <= ENGINE_DATAGRAM_BYTES && wc->has_imm &&
-	    wc->imm == WEIR_IMM(WEIR_IMM_DATAGRAM, 0)) {
-		memcpy(&head, buffer + NIC_GRH_BYTES, sizeof(head));
-		c = conn_find(e, head.vqpn);
-	}
-	/* a datagram that overtakes its ACCEPT is lost */
-	if (!c || !c->datagram || !c->link || c->state == CONN_OPENING ||
-	    head.from != c->peer_vqpn || wc->source_qpn != c->link->datagrams_to.qpn ||
-	    !head.number || !is_from(c->link, buffer)) {
-		count(&e->counters.datagrams_refused, 1);
-		return;
-	}
-	if (is_new(c, head.number))
-		deliver(e, c, buffer + at, wc->length - at);
-	else
-		count(&e->counters.datagrams_doubled, 1);
-}
-
 void
 datagrams_completion(struct engine *e, const struct nic_wc *wc)
 {
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
 	struct datagrams *d = &e->datagrams;
-	uint32_t i = (uint32_t)wc->wr_id;
+	uint32_t i = (uint32_t)wc->wr_id, at = NIC_GRH_BYTES;
+	struct weir_datagram_head head;
+	const uint8_t *buffer;
+	struct conn *c = NULL;
 
-	if (received) {
-		if (i >= ENGINE_DATAGRAMS || d->missing_count == ENGINE_DATAGRAMS)
-			return;
-		if (wc->status == NIC_WC_SUCCESS && wc->qpn == d->qpn)
-			receive(e, d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES, wc);
-		d->missing[d->missing_count++] = (uint16_t)i;
+	if (!received) {
+		if (wc->qpn == d->qpn && wc->wr_id > d->done && wc->wr_id <= d->posted)
+			d->done = wc->wr_id;
+		if (wc->qpn == d->qpn && wc->status != NIC_WC_SUCCESS)
+			datagrams_break(e);
 		return;
 	}
-	if (wc->qpn == d->qpn && wc->wr_id > d->done && wc->wr_id <= d->posted)
-		d->done = wc->wr_id;
-	if (wc->qpn == d->qpn && wc->status != NIC_WC_SUCCESS)
-		datagrams_break(e);
+	if (i >= ENGINE_DATAGRAMS || d->missing_count == ENGINE_DATAGRAMS)
+		return;
+	d->missing[d->missing_count++] = (uint16_t)i;
+	if (wc->status != NIC_WC_SUCCESS || wc->qpn != d->qpn)
+		return;
+	buffer = d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES;
+	if (wc->length >= at + sizeof(head) && wc->length <= ENGINE_DATAGRAM_BYTES && wc->has_imm &&
+	    wc->imm == WEIR_IMM(WEIR_IMM_DATAGRAM, 0)) {
+		memcpy(&head, buffer + at, sizeof(head));
+		at += sizeof(head);
+		c = conn_find(e, head.vqpn);
+	}
+	/* a datagram that overtakes its ACCEPT is lost */
+	if (!c || !c->datagram || !c->link || c->state == CONN_OPENING ||
+	    head.from != c->peer_vqpn || wc->source_qpn != c->link->datagrams_to.qpn ||
+	    !head.number || !is_from(c->link, buffer))
+		count(&e->counters.datagrams_refused, 1);
+	else if (is_new(c, head.number))
+		deliver(e, c, buffer + at, wc->length - at);
+	else
+		count(&e->counters.datagrams_doubled, 1);
 }
 
 void
