@@ -19,7 +19,7 @@ struct channel {
 	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
 	uint32_t empty; /* passes without work */
-	bool clogged;	/* messages that arrive are spilled, behind earlier ones */
+	bool spilling;	/* messages that arrive are spilled, behind earlier ones */
 	bool blocked;	/* the first slot waits for an earlier message or for room in the engine */
 	bool bell_due;	/* published since the bell was last looked at */
 	bool fence;
@@ -30,10 +30,10 @@ struct channel {
 	uint32_t spill_first, spill_last; /* blocks */
 	uint32_t spill_from, spill_to;	  /* slots in those blocks */
 	uint32_t spill_count;
-	struct list_node telling; /* connections with events */
+	struct list_node events;  /* connections with events */
 	struct list_node polled;  /* in engine.hot or engine.cold */
 	struct list_node backlog; /* in engine.backlog */
-	struct list_node bell;	  /* in engine.bells */
+	struct list_node bell;	  /* in engine.doorbells */
 };
 
 void channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorbell,
@@ -49,9 +49,9 @@ bool channel_has_work(const struct channel *ch);
 bool channel_find_room(struct engine *e, struct channel *ch, uint32_t n);
 
 /* Rings the doorbells that are due. */
-void bells_ring(struct engine *e);
+void doorbells_ring(struct engine *e);
 /* ns: when the next doorbell that waits may be rung. */
-uint64_t bells_next(const struct engine *e);
+uint64_t doorbells_next(const struct engine *e);
 
 /* ---- spilling ---- */
 
@@ -73,7 +73,7 @@ channel_published(struct engine *e, struct channel *ch)
 	if (!ch->bell_due) {
 		session_active(e, ch->session);
 		ch->bell_due = true;
-		list_append_once(&e->bells, &ch->bell);
+		list_append_once(&e->doorbells, &ch->bell);
 	}
 }
 

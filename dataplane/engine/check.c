@@ -13,7 +13,7 @@
 
 struct sums { /* of one session */
 	uint64_t promised, pend_slots, blocks;
-	uint64_t in_regions, posted, lent;
+	uint64_t in_regions, posted, conns_memory_lent;
 };
 
 static const char *
@@ -46,7 +46,7 @@ check_conn(const struct conn *c, struct sums *sums)
 		}
 	for (const struct pend *p = c->cold->post_first; p; p = p->next)
 		sums->posted++;
-	sums->lent += c->lent;
+	sums->conns_memory_lent += c->memory_lent;
 	for (const struct pend *p = c->pend_first; p; p = p->next) {
 		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
 
@@ -139,13 +139,13 @@ check_session(const struct engine *e, const struct session *s)
 		return "posted memory is not that of the connections";
 	for (uint32_t i = 0; i < s->region_count; i++)
 		users += s->regions[i].users;
-	if (users != sums.in_regions || sums.lent != s->lent)
+	if (users != sums.in_regions || sums.conns_memory_lent != s->conns_memory_lent)
 		return "adopted memory is kept by other messages than those under way";
 	return check_blocks(s, sums.blocks);
 }
 
 static const char *
-check_link(const struct link *l)
+check_link(const struct peer_link *l)
 {
 	uint64_t flight = 0, runs = 0, end = l->credited;
 	const struct list_node *node;

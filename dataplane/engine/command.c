@@ -37,7 +37,7 @@ engine_done(struct engine *e)
 	return c;
 }
 
-static struct link *
+static struct peer_link *
 find_link(struct engine *e, uint32_t id)
 {
 	/* a link under repair takes connections too: their lines wait */
@@ -73,18 +73,18 @@ make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 
 /* Attaches a connection to the link, ours with CONNECT or the peer's with ACCEPT due. */
 static void
-attach(struct engine *e, struct conn *c, struct link *l, const struct engine_conn_command *k,
+attach(struct engine *e, struct conn *c, struct peer_link *l, const struct engine_conn_command *k,
        unsigned line)
 {
 	c->peer_node = l->is.peer_node;
 	conn_attach(c, l);
 	if (c->datagram) {
 		datagrams_join(l, k);
-		c->cold->way.mtu = k->mtu;
+		c->cold->dgram.mtu = k->mtu;
 	} else {
 		credit_first(e, c);
 	}
-	owe(e, c, line);
+	ctrl_line_due(e, c, line);
 }
 
 /* -EAGAIN: all receive memory is promised to peers; some is being reclaimed. */
@@ -109,9 +109,9 @@ add_channel(struct engine *e, const struct engine_command *k)
 	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE) {
 		if (!s->adding)
 			s->reserve++;
-		if (!s->hungry)
-			s->hungry_at = e->now;
-		s->adding = s->hungry = true;
+		if (!s->lacks_memory)
+			s->lacks_memory_at = e->now;
+		s->adding = s->lacks_memory = true;
 		return -EAGAIN;
 	}
 	if (!s->adding)
@@ -128,7 +128,7 @@ execute(struct engine *e, struct engine_command *command)
 	struct engine_conn_command *k = &command->conn;
 	struct session *s;
 	struct conn *c;
-	struct link *l;
+	struct peer_link *l;
 	int result;
 
 	switch (command->type) {
@@ -159,7 +159,7 @@ execute(struct engine *e, struct engine_command *command)
 		c->listener = ENGINE_LISTENER_NONE;
 		memcpy(c->service, k->service, sizeof(c->service));
 		if (l)
-			attach(e, c, l, k, OWE_CONNECT);
+			attach(e, c, l, k, CTRL_CONNECT);
 		return 0;
 	case ENGINE_CONN_START:
 		c = conn_find(e, k->vqpn);
@@ -173,7 +173,7 @@ execute(struct engine *e, struct engine_command *command)
 		if (!l)
 			return -EHOSTDOWN;
 		c->listener = ENGINE_LISTENER_NONE;
-		attach(e, c, l, k, OWE_CONNECT);
+		attach(e, c, l, k, CTRL_CONNECT);
 		return 0;
 	case ENGINE_CONN_ACCEPT:
 		l = find_link(e, k->link);
@@ -184,7 +184,7 @@ execute(struct engine *e, struct engine_command *command)
 		c = make_conn(e, k, &result);
 		if (!c)
 			return result;
-		attach(e, c, l, k, OWE_ACCEPT);
+		attach(e, c, l, k, CTRL_ACCEPT);
 		if (c->datagram)
 			datagrams_open(e, c, k->peer_vqpn);
 		else
@@ -216,8 +216,8 @@ execute(struct engine *e, struct engine_command *command)
 			c->local_told = true;
 			conn_refused(e, c, k->status);
 		} else {
-			tell(e, c,
-			     c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
+			app_event(e, c,
+				  c->listener == ENGINE_LISTENER_NONE ? APP_OPENED : APP_ACCEPTED);
 		}
 		return 0;
 	case ENGINE_CONN_PEER_CLOSED:
@@ -254,7 +254,7 @@ execute(struct engine *e, struct engine_command *command)
 	case ENGINE_NODE_EVENT:
 		e->node_events[e->node_event_end++ % NODE_EVENTS] =
 		    (struct node_event){k->peer_node, k->status};
-		nodes_tell(e);
+		node_events_put(e);
 		return 0;
 	case ENGINE_SNAPSHOT:
 		engine_snapshot_fill(e, command->snapshot);

@@ -9,7 +9,7 @@
 #include "session.h"
 #include "state.h"
 
-struct link;
+struct peer_link;
 struct pend;
 
 /*
@@ -27,15 +27,16 @@ struct conn_cold {
 			uint64_t dropped; /* no room */
 			uint32_t qpn;	  /* our QP, as the peer was told */
 			uint16_t mtu;	  /* its largest message */
-		} way;
+		} dgram;
 	};
-	struct list_node writing;  /* in queue.members (BULK): has segments to post */
-	struct list_node fetching; /* in link.fetching */
-	struct list_node starving; /* in session.starving: waits for receive memory to grant */
-	struct list_node placing;  /* in session.placing: wants a place for a bulk message; in
-				 link.to_fetch: will */
-	struct list_node settling; /* in engine.settling: may have come to its end */
-	struct list_node closing;  /* in engine.closing: main isn't told yet */
+	struct list_node writing; /* in queue.members (BULK): has segments to post */
+	struct list_node reading; /* in link.reading */
+	struct list_node
+	    awaits_grant; /* in session.awaits_grant: waits for receive memory to grant */
+	struct list_node awaits_place; /* in session.awaits_place: wants a place for a bulk message;
+				in link.to_read: will */
+	struct list_node settling;     /* in engine.settling: may have come to its end */
+	struct list_node closing;      /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
 	uint64_t unspent; /* if conn.rejoined: cost of bulk messages that go through the ring */
@@ -46,11 +47,11 @@ struct conn {
 	/* sending */
 	uint32_t vqpn; /* 0: entry unused */
 	uint16_t generation;
-	uint8_t state; /* enum engine_conn_state */
-	bool fast;     /* a message may go straight into the frame */
-	bool accepts;  /* messages of the peer are delivered */
-	bool in_turn;  /* got its quantum of this round */
-	uint8_t tell;  /* enum tell */
+	uint8_t state;	    /* enum engine_conn_state */
+	bool fast;	    /* a message may go straight into the frame */
+	bool accepts;	    /* messages of the peer are delivered */
+	bool in_turn;	    /* got its quantum of this round */
+	uint8_t events_due; /* enum app_event */
 	uint8_t asked_count, rts_count;
 	uint8_t percent;      /* of the window: consumed when credit is returned; 0: default */
 	bool user_closed : 1; /* the program closed it, or died */
@@ -67,13 +68,13 @@ struct conn {
 	bool local_told : 1;   /* main knows that our local end closed, or that the other did */
 	bool refused : 1;      /* never opened: OPENED says why */
 	bool forget : 1;       /* bulk_forget() waits for READs in flight */
-	bool lent : 1;	       /* the peer may still READ adopted memory of messages given up */
+	bool memory_lent : 1;  /* the peer may still READ adopted memory of messages given up */
 	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
 	bool rejoined : 1; /* cold.unspent counts */
-	bool gone : 1;	   /* no object refers to it: main is told, then the entry is free */
+	bool ended : 1;	   /* no object refers to it: main is told, then the entry is free */
 	uint16_t peer_node;
 	uint32_t peer_vqpn;
-	struct link *link; /* NULL: none yet, local, or the link has failed */
+	struct peer_link *link; /* NULL: none yet, local, or the link has failed */
 	struct session *session;
 	uint64_t taken; /* messages taken from the program */
 	union {
@@ -98,7 +99,7 @@ struct conn {
 	uint32_t deficit;	    /* lines, in its program's round */
 	uint32_t by_write, by_read; /* bulk messages sent and received */
 	uint32_t by_send;	    /* messages of frames that went, and came, by SEND */
-	uint32_t owed;		    /* enum owed */
+	uint32_t ctrl_lines;	    /* enum ctrl_line */
 	uint32_t status;	    /* errno of OPENED or CLOSED */
 
 	/* receiving */
@@ -117,13 +118,13 @@ struct conn {
 	/* set at opening */
 	uint32_t listener;
 	uint32_t segment, conn_index; /* local */
-	uint32_t was;		      /* vqpn, when gone */
+	uint32_t ended_vqpn;	      /* vqpn until it ended */
 
 	struct conn_cold *cold;
 	struct list_node of_session, of_link;
-	struct list_node active;  /* in queue.members (RING): the first that waits may leave */
-	struct list_node owing;	  /* in link.owing */
-	struct list_node telling; /* in channel.telling */
+	struct list_node active;   /* in queue.members (RING): the first that waits may leave */
+	struct list_node ctrl_due; /* in link.ctrl_due */
+	struct list_node events;   /* in channel.events */
 };
 
 /* One end of a connection, with its descriptor and main's entry, takes half a KiB. */
@@ -133,7 +134,7 @@ static_assert(sizeof(struct conn) <= 352, "idle connections are many: put it int
 void conn_refresh(struct conn *c);
 /* An entry for a connection of s, or NULL. */
 struct conn *conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k);
-void conn_attach(struct conn *c, struct link *l);
+void conn_attach(struct conn *c, struct peer_link *l);
 
 /* Moves a connection; asserts that the pair of states is legal. */
 void conn_enter(struct conn *c, enum engine_conn_state to);

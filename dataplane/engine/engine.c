@@ -31,7 +31,7 @@ lay_out(const struct engine_config *config)
 	p.conns = WEIR_ALIGN_UP(sizeof(struct engine), 64);
 	p.cold = p.conns + WEIR_ALIGN_UP(config->connections * sizeof(struct conn), 4096);
 	p.links = p.cold + WEIR_ALIGN_UP(config->connections * sizeof(struct conn_cold), 4096);
-	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct link), 64);
+	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct peer_link), 64);
 	p.connects = p.sessions + WEIR_ALIGN_UP(config->sessions * sizeof(struct session), 64);
 	p.rejects = p.connects + WEIR_ALIGN_UP(CONNECTS * sizeof(struct engine_event), 64);
 	p.free_conns = p.rejects + WEIR_ALIGN_UP(REJECTS * sizeof(struct reject), 64);
@@ -66,7 +66,7 @@ engine_create(const struct engine_config *config)
 	e->config = *config;
 	e->conns = (struct conn *)(void *)(memory + at.conns);
 	e->cold_conns = (struct conn_cold *)(void *)(memory + at.cold);
-	e->links = (struct link *)(void *)(memory + at.links);
+	e->links = (struct peer_link *)(void *)(memory + at.links);
 	e->sessions = (struct session *)(void *)(memory + at.sessions);
 	e->connects = (struct engine_event *)(void *)(memory + at.connects);
 	e->rejects = (struct reject *)(void *)(memory + at.rejects);
@@ -76,7 +76,7 @@ engine_create(const struct engine_config *config)
 	list_init(&e->cold);
 	list_init(&e->busy);
 	list_init(&e->backlog);
-	list_init(&e->bells);
+	list_init(&e->doorbells);
 	list_init(&e->closing);
 	list_init(&e->settling);
 	list_init(&e->violators);
@@ -142,7 +142,7 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 	const struct link_qp *qp = wc->qp_user;
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
 	uint32_t kind = WEIR_IMM_KIND(wc->imm), lines = WEIR_IMM_VALUE(wc->imm);
-	struct link *l = qp->link;
+	struct peer_link *l = qp->link;
 	bool ok = false;
 
 	if (UNLIKELY(qp->index == DATAGRAM)) {
@@ -214,7 +214,7 @@ poll_nic(struct engine *e)
 	if (UNLIKELY(e->datagrams.missing_count))
 		datagrams_refill(e);
 	LIST_EACH (node, following, &e->busy) {
-		struct link *l = LIST_OWNER(node, struct link, busy);
+		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		const struct weir_credit_line *line = &l->is.credit[0];
 
 		l->snap_consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
@@ -228,7 +228,7 @@ poll_nic(struct engine *e)
 		refill_srq(e);
 	work = n + busy;
 	LIST_EACH (node, following, &e->busy) {
-		struct link *l = LIST_OWNER(node, struct link, busy);
+		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		uint64_t before = l->credited;
 		bool drained = n < NIC_POLL_MAX;
 
@@ -257,9 +257,9 @@ engine_delivered(const struct engine *e)
 }
 
 uint32_t
-engine_gave(const struct engine *e)
+engine_active_channels(const struct engine *e)
 {
-	return e->gave;
+	return e->active_channels;
 }
 
 bool
@@ -303,7 +303,7 @@ engine_turn(struct engine *e, uint64_t now)
 		/* before lines and doorbells: those it causes leave in this turn */
 		channels_housekeeping(e);
 		sessions_housekeeping(e);
-		nodes_tell(e);
+		node_events_put(e);
 	}
 	if (e->config.nic)
 		work += poll_nic(e);
@@ -312,21 +312,21 @@ engine_turn(struct engine *e, uint64_t now)
 	if (e->config.nic) {
 		if (UNLIKELY(now >= e->limited_at))
 			shares_renew(e);
-		e->owed = false;
+		e->ctrl_added = false;
 		LIST_EACH (node, following, &e->busy)
-			link_send(e, LIST_OWNER(node, struct link, busy));
+			link_send(e, LIST_OWNER(node, struct peer_link, busy));
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);
 		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
 	}
-	bells_ring(e);
+	doorbells_ring(e);
 	if (e->waiting)
 		commands_retry(e);
 	if (!list_empty(&e->removals))
 		sessions_remove(e);
 	engine_emit_pending(e);
 	/* credit that one link's line brought may be owed on a link that has sent already */
-	work += e->owed;
+	work += e->ctrl_added;
 	work += !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
 	if (work) {
 		count(&e->counters.tx_messages, e->tx_messages);

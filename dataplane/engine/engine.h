@@ -287,7 +287,7 @@ bool engine_delivered(const struct engine *e);
 /* Whether it took something from programs or told them something: they can go on. */
 bool engine_served(const struct engine *e);
 /* How many channels had something in the last turn. */
-uint32_t engine_gave(const struct engine *e);
+uint32_t engine_active_channels(const struct engine *e);
 /* How busy this engine's thread is, 1/1000: peers are told. The engine's thread. */
 void engine_set_load(struct engine *e, uint32_t load);
 /* How long others had the CPU when it last let them, ns: credit waits that much longer for a frame

@@ -9,7 +9,7 @@
 #include "engine.h"
 
 struct conn;
-struct link;
+struct peer_link;
 struct pend;
 struct session;
 
@@ -80,16 +80,16 @@ bool bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts 
 /* FETCHED came: the peer has read the message, and delivered it if all before it were. */
 bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
 /* Posts WRITEs and READs as far as there is room. */
-void bulk_post(struct engine *e, struct link *l);
-bool bulk_may_post(const struct link *l);
+void bulk_post(struct engine *e, struct peer_link *l);
+bool bulk_may_post(const struct peer_link *l);
 /* Posts one WRITE or READ. False: the send queue has no room. */
-bool bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f);
+bool bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, struct flight f);
 /* The oldest WRITE or READ in flight has succeeded. */
-void bulk_done(struct engine *e, struct link *l);
+void bulk_done(struct engine *e, struct peer_link *l);
 /* A WRITE or READ has failed. */
-void bulk_failed(struct link *l, const struct nic_wc *wc);
+void bulk_failed(struct peer_link *l, const struct nic_wc *wc);
 /* Repeats what was in flight when the link's second QP failed. */
-void bulk_resume(struct engine *e, struct link *l);
+void bulk_resume(struct engine *e, struct peer_link *l);
 /* Where to continue: at the oldest segment without acknowledgement; they are in order. */
 uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
 void bulk_cancel(struct conn *c);
@@ -109,16 +109,16 @@ void bulk_forget(struct engine *e, struct conn *c);
 /* ---- receiving end, READs ---- */
 
 /* Whether we READ the message, instead of letting the peer WRITE it. */
-bool fetch_is_better(const struct engine *e, struct link *l, const struct rts *r);
+bool rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rts *r);
 /* The message has a place: READs may leave. */
-void fetch_begin(struct engine *e, struct conn *c, struct rts *r);
+void rndv_read_begin(struct engine *e, struct conn *c, struct rts *r);
 /* While no READ is left to post: finds places for the connections whose turn it is. */
-void fetch_next(struct engine *e, struct link *l);
+void rndv_read_next(struct engine *e, struct peer_link *l);
 /* Posts one READ. False: there was nothing to do. */
-bool fetch_post(struct engine *e, struct link *l);
+bool rndv_read_post(struct engine *e, struct peer_link *l);
 /* The oldest READ in flight of this message has succeeded. */
-void fetch_done(struct engine *e, struct conn *c, uint64_t number);
+void rndv_read_done(struct engine *e, struct conn *c, uint64_t number);
 /* READs of unknown outcome will leave again. False: an earlier call has seen to that. */
-bool fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number);
+bool rndv_read_rewind(struct engine *e, struct peer_link *l, struct conn *c, uint64_t number);
 
 #endif

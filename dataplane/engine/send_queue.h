@@ -11,7 +11,7 @@
 
 struct channel;
 struct conn;
-struct link;
+struct peer_link;
 struct session;
 
 enum {
@@ -60,6 +60,6 @@ void conn_activate(struct engine *e, struct conn *c);
  */
 void conn_advance(struct engine *e, struct conn *c);
 /* Sends messages that wait for this link, as far as the frame has room. */
-void pending_send(struct engine *e, struct link *l);
+void link_send_queued(struct engine *e, struct peer_link *l);
 
 #endif

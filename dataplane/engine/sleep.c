@@ -33,13 +33,13 @@ uint64_t
 engine_sleep_prepare(struct engine *e, uint64_t now)
 {
 	struct list_node *node, *following;
-	uint64_t next = bells_next(e);
+	uint64_t next = doorbells_next(e);
 
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
 	/* a program that makes room in its ring, or main in its queue, doesn't say so */
 	if (!list_empty(&e->backlog) || !list_empty(&e->closing) || !list_empty(&e->removals) ||
-	    e->waiting || e->news || e->connect_first != e->connect_end)
+	    e->waiting || e->main_events_due || e->connect_first != e->connect_end)
 		next = sooner(next, now + RETRY_NS);
 	LIST_EACH (node, following, &e->busy) {
 		(void)node; /* acknowledgements by credit line come without a completion */
@@ -54,7 +54,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 			next = sooner(next, now + ACK_WAIT_NS);
 	for (uint32_t i = 0; i < e->config.sessions; i++)
 		if (e->sessions[i].shared &&
-		    (e->sessions[i].hungry || e->sessions[i].node_seen != e->node_event_end))
+		    (e->sessions[i].lacks_memory || e->sessions[i].node_seen != e->node_event_end))
 			next = sooner(next, now + RETRY_NS);
 	return next;
 }
@@ -78,7 +78,7 @@ engine_sleep_check(struct engine *e)
 	if (any_has_work(&e->hot) || any_has_work(&e->cold))
 		return true;
 	LIST_EACH (node, following, &e->busy)
-		if (link_is_pressing(LIST_OWNER(node, struct link, busy)))
+		if (link_is_pressing(LIST_OWNER(node, struct peer_link, busy)))
 			return true;
 	return e->done != NULL;
 }

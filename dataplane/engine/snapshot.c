@@ -30,7 +30,7 @@ engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
 		    .segment = c->segment,
 		    .conn_index = c->conn_index,
 		    .datagram = c->datagram,
-		    .dropped = c->datagram ? c->cold->way.dropped : 0,
+		    .dropped = c->datagram ? c->cold->dgram.dropped : 0,
 		    .outstanding = opening ? 0 : c->spent - c->returned,
 		    .returned = c->returned,
 		    .by_ring = c->datagram ? 0 : all - c->by_write - c->by_read - c->by_send,
@@ -41,7 +41,7 @@ engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
 	}
 	s->conn_next = i < e->conns_fresh ? i : UINT32_MAX;
 	for (i = 0; i < e->config.links && s->link_count < s->link_room; i++) {
-		const struct link *l = &e->links[i];
+		const struct peer_link *l = &e->links[i];
 
 		if (!l->up)
 			continue;

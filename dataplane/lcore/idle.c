@@ -91,7 +91,7 @@ idle_next_shared(struct idle *i, const struct engine *e, unsigned work, uint64_t
 
 		return expecting || alone ? IDLE_PAUSE : IDLE_YIELD;
 	}
-	channels = engine_gave(e);
+	channels = engine_active_channels(e);
 	/*
 	 * Many program threads on this CPU that wait by yields: each of them runs before the engine
 	 * runs again. Their messages of one round leave in the next, and are answered in the one

@@ -45,7 +45,7 @@ channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorb
 		       &ch->head->rx_tail, true);
 	weir_ring_init(&ch->returns, at + sizeof(*ch->head) + 2 * ring_bytes, WEIR_RETURN_SLOTS,
 		       &ch->head->return_tail, false);
-	list_init(&ch->telling);
+	list_init(&ch->events);
 	ch->spill_first = ch->spill_last = WEIR_BLOCK_NONE;
 	list_append(&e->hot, &ch->polled);
 }
@@ -109,7 +109,7 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 
 	if (c->state == CONN_LOCAL || c->user_closed)
 		return refuse(e, ch, "message on a local or closed connection");
-	if (c->datagram && h.length > c->cold->way.mtu)
+	if (c->datagram && h.length > c->cold->dgram.mtu)
 		return refuse(e, ch, "datagram too long");
 	if (c->datagram && c->state == CONN_OPEN && !c->pend_first && share_pays(e, c->session)) {
 		if (!datagram_send(e, c, &ch->tx, h, place)) {
@@ -130,18 +130,18 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 
 /* Room in the frame, and in the program's part of it while several programs want room. */
 static inline enum room
-find_room(struct engine *e, struct link *l, struct session *s, uint32_t lines, uint8_t flags)
+find_room(struct engine *e, struct peer_link *l, struct session *s, uint32_t lines, uint8_t flags)
 {
 	enum room room;
 
-	if (UNLIKELY(l->crowded) && share_lines(l, s) < lines) {
+	if (UNLIKELY(l->split) && share_lines(l, s) < lines) {
 		share_pressed(l, s);
 		return ROOM_LATER;
 	}
 	room = link_room_for(e, l, lines, flags);
 	if (UNLIKELY(room == ROOM_LATER))
 		share_pressed(l, s);
-	else if (UNLIKELY(l->crowded) && room == ROOM)
+	else if (UNLIKELY(l->split) && room == ROOM)
 		queue_of(s, l, RING)->lines -= lines;
 	return room;
 }
@@ -150,7 +150,7 @@ static inline enum take
 take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 {
 	uint32_t slots = weir_slots_inline(h.length), cost = slots * WEIR_SLOT_SIZE;
-	struct link *l = c->link;
+	struct peer_link *l = c->link;
 
 	if (UNLIKELY(h.length > WEIR_INLINE_MAX ||
 		     h.flags & (WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE)))
@@ -237,7 +237,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	struct conn *c = conn_find(e, h.vqpn);
 	uint32_t messages = 0, most, lines = 0, vqpn = h.vqpn, notify = 0;
 	struct weir_ring r = ch->tx;
-	struct link *l;
+	struct peer_link *l;
 	uint64_t bytes = 0, room;
 
 	if (!c || c->session != ch->session || !c->fast || !list_empty(&c->link->active) ||
@@ -247,7 +247,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	room = l->tx_limit - l->tx_pos;
 	if (room > (c->granted - c->spent) / WEIR_SLOT_SIZE)
 		room = (c->granted - c->spent) / WEIR_SLOT_SIZE;
-	if (UNLIKELY(l->crowded) && room > share_lines(l, ch->session))
+	if (UNLIKELY(l->split) && room > share_lines(l, ch->session))
 		room = share_lines(l, ch->session);
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
 	for (;;) {
@@ -275,7 +275,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 		return 0;
 	credit_spend(c, lines * WEIR_SLOT_SIZE);
 	l->tx_pos += lines;
-	if (UNLIKELY(l->crowded))
+	if (UNLIKELY(l->split))
 		queue_of(ch->session, l, RING)->lines -= lines;
 	link_count(l, c, messages);
 	link_sent(l, c, messages, notify);
@@ -304,7 +304,7 @@ take_returns(struct engine *e, struct channel *ch)
 			for (uint32_t i = 0; ok && i < copy.length; i++)
 				ok = session_release(ch->session, copy.place[i]);
 			if (ok)
-				session_feed(e, ch->session);
+				session_memory_freed(e, ch->session);
 			else
 				wrong = "released a block that was not out";
 		} else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST) {
@@ -358,7 +358,7 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		c->wanted = copy.length;
 		credit_answer_want(e, c);
 	} else { /* the program waited for room in its ring: all slots before are taken now */
-		tell(e, c, TELL_WRITABLE);
+		app_event(e, c, APP_WRITABLE);
 	}
 	return TAKEN_DEAR;
 }
@@ -378,15 +378,15 @@ static inline unsigned
 channel_poll(struct engine *e, struct channel *ch)
 {
 	/* where programs share frames, one with a single channel gets no less than others */
-	uint32_t most = e->turn <= e->crowded ? FRAME_LINES : CHANNEL_BUDGET;
+	uint32_t most = e->turn <= e->split_turn ? FRAME_LINES : CHANNEL_BUDGET;
 	uint64_t end = ch->tx.pos + most;
 	unsigned n = 0, returns = 0;
 
-	if (UNLIKELY(ch->session->deaf))
+	if (UNLIKELY(ch->session->unpolled))
 		return 0;
 	if (UNLIKELY(weir_ring_peek(&ch->returns))) {
 		n = returns = take_returns(e, ch);
-		if (ch->session->deaf) /* a return broke the rules */
+		if (ch->session->unpolled) /* a return broke the rules */
 			return n;
 	}
 	ch->blocked = false;
@@ -468,7 +468,7 @@ poll_hot(struct engine *e, bool fairly)
 		following = node == last ? &e->hot : node->next;
 		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
 		n += some;
-		e->gave += some != 0;
+		e->active_channels += some != 0;
 	}
 	return n;
 }
@@ -480,7 +480,7 @@ channels_poll(struct engine *e)
 	struct list_node *node, *following, *last;
 	unsigned n, left = COLD_CHANNELS;
 
-	e->gave = 0;
+	e->active_channels = 0;
 	e->held = false;
 	e->round++;
 	n = poll_hot(e, fairly);
@@ -502,7 +502,7 @@ channels_poll(struct engine *e)
 		list_remove(node);
 		list_append(some ? &e->hot : &e->cold, node);
 		n += some;
-		e->gave += some != 0;
+		e->active_channels += some != 0;
 	}
 	return n;
 }
@@ -554,7 +554,7 @@ channels_housekeeping(struct engine *e)
 	LIST_EACH (node, following, &e->hot) {
 		struct channel *ch = LIST_OWNER(node, struct channel, polled);
 
-		if (ch->blocked && !ch->session->deaf && channel_out_of_order(e, ch) &&
+		if (ch->blocked && !ch->session->unpolled && channel_out_of_order(e, ch) &&
 		    waits_for_nothing(e, ch->session)) {
 			refuse(e, ch, "messages out of order: one is missing");
 		} else if (ch->empty > COLD_AFTER && !ch->blocked) {
@@ -567,6 +567,6 @@ channels_housekeeping(struct engine *e)
 bool
 channel_has_work(const struct channel *ch)
 {
-	return !ch->session->deaf &&
+	return !ch->session->unpolled &&
 	       (weir_ring_peek(&ch->returns) || (!ch->blocked && weir_ring_peek(&ch->tx)));
 }

@@ -49,15 +49,15 @@ ring(struct engine *e, struct channel *ch)
 }
 
 void
-bells_ring(struct engine *e)
+doorbells_ring(struct engine *e)
 {
 	struct list_node *node, *following;
 	struct session *slow = NULL;
 	bool fence = false;
 
-	if (list_empty(&e->bells))
+	if (list_empty(&e->doorbells))
 		return;
-	LIST_EACH (node, following, &e->bells)
+	LIST_EACH (node, following, &e->doorbells)
 		fence |= LIST_OWNER(node, struct channel, bell)->fence;
 	/* fence P of docs/shared-memory.md; if the sleeper uses membarrier, a compiler fence is
 	 * enough */
@@ -65,7 +65,7 @@ bells_ring(struct engine *e)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	LIST_EACH (node, following, &e->bells) {
+	LIST_EACH (node, following, &e->doorbells) {
 		struct channel *ch = LIST_OWNER(node, struct channel, bell);
 		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);
 
@@ -85,12 +85,12 @@ bells_ring(struct engine *e)
 }
 
 uint64_t
-bells_next(const struct engine *e)
+doorbells_next(const struct engine *e)
 {
 	const struct list_node *node;
 	uint64_t next = UINT64_MAX;
 
-	for (node = e->bells.next; node != &e->bells; node = node->next) {
+	for (node = e->doorbells.next; node != &e->doorbells; node = node->next) {
 		uint64_t at = due(LIST_OWNER(node, const struct channel, bell));
 
 		if (at < next)

@@ -16,37 +16,37 @@
 void
 channel_clog(struct engine *e, struct channel *ch)
 {
-	ch->clogged = ch->opening || ch->spill_count;
-	if (ch->clogged || !list_empty(&ch->telling))
+	ch->spilling = ch->opening || ch->spill_count;
+	if (ch->spilling || !list_empty(&ch->events))
 		list_append_once(&e->backlog, &ch->backlog);
 }
 
 void
-tell(struct engine *e, struct conn *c, unsigned what)
+app_event(struct engine *e, struct conn *c, unsigned what)
 {
 	struct channel *ch = c->channel;
 
 	if (c->session->remove || c->session->violated) { /* no program reads it */
-		if (what & TELL_CLOSED)
+		if (what & APP_CLOSED)
 			c->closed_told = true;
 		return;
 	}
-	c->tell |= what;
-	if (what & (TELL_OPENED | TELL_ACCEPTED))
+	c->events_due |= what;
+	if (what & (APP_OPENED | APP_ACCEPTED))
 		ch->opening++;
-	list_append_once(&ch->telling, &c->telling);
+	list_append_once(&ch->events, &c->events);
 	channel_clog(e, ch);
-	if (what & (TELL_OPENED | TELL_ACCEPTED))
-		channel_tell(e, ch);
+	if (what & (APP_OPENED | APP_ACCEPTED))
+		app_events_put(e, ch);
 }
 
 void
-tell_nobody(struct conn *c)
+app_events_drop(struct conn *c)
 {
-	if (c->tell & (TELL_OPENED | TELL_ACCEPTED))
+	if (c->events_due & (APP_OPENED | APP_ACCEPTED))
 		c->channel->opening--;
-	c->tell = 0;
-	list_remove(&c->telling);
+	c->events_due = 0;
+	list_remove(&c->events);
 }
 
 bool
@@ -68,24 +68,24 @@ make_event(const struct conn *c, unsigned what)
 {
 	struct weir_slot s = {.vqpn = c->vqpn};
 
-	if (what == TELL_OPENED) {
+	if (what == APP_OPENED) {
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
 		s.extra = c->peer_node;
-		s.length = c->datagram ? c->cold->way.mtu : 0;
+		s.length = c->datagram ? c->cold->dgram.mtu : 0;
 		s.status = c->refused ? c->status : 0;
-	} else if (what == TELL_ACCEPTED) {
+	} else if (what == APP_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
 		s.length = conn_desc_index(c);
 		s.accept = (struct weir_slot_accept){.listener = c->listener,
 						     .segment = c->segment,
 						     .peer_node = c->peer_node,
-						     .mtu = c->datagram ? c->cold->way.mtu : 0,
+						     .mtu = c->datagram ? c->cold->dgram.mtu : 0,
 						     .peer_vqpn = c->peer_vqpn,
 						     .conn_index = c->conn_index};
-	} else if (what == TELL_WRITABLE) {
+	} else if (what == APP_WRITABLE) {
 		s.op = WEIR_OP_WRITABLE;
-	} else if (what == TELL_DONE) {
+	} else if (what == APP_DONE) {
 		s.op = WEIR_OP_DONE;
 		s.value = c->completed;
 	} else {
@@ -98,37 +98,37 @@ make_event(const struct conn *c, unsigned what)
 }
 
 void
-channel_tell(struct engine *e, struct channel *ch)
+app_events_put(struct engine *e, struct channel *ch)
 {
-	static const unsigned order[] = {TELL_OPENED, TELL_ACCEPTED, TELL_WRITABLE, TELL_DONE,
-					 TELL_CLOSED};
+	static const unsigned order[] = {APP_OPENED, APP_ACCEPTED, APP_WRITABLE, APP_DONE,
+					 APP_CLOSED};
 	bool room = true;
 
-	while (room && !list_empty(&ch->telling)) {
-		struct conn *c = LIST_OWNER(ch->telling.next, struct conn, telling);
+	while (room && !list_empty(&ch->events)) {
+		struct conn *c = LIST_OWNER(ch->events.next, struct conn, events);
 
 		for (unsigned i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
 			unsigned what = order[i];
 			struct weir_slot event;
 
-			if (!(c->tell & what) || (what == TELL_CLOSED && c->spilled))
+			if (!(c->events_due & what) || (what == APP_CLOSED && c->spilled))
 				continue;
 			event = make_event(c, what);
 			room = channel_put_event(e, ch, &event);
 			if (!room)
 				break;
-			c->tell &= (uint8_t)~what;
-			if (what & (TELL_OPENED | TELL_ACCEPTED)) {
+			c->events_due &= (uint8_t)~what;
+			if (what & (APP_OPENED | APP_ACCEPTED)) {
 				weir_assert(ch->opening > 0);
 				ch->opening--;
 			}
-			if (what == TELL_OPENED && c->refused) /* the program is done with it */
+			if (what == APP_OPENED && c->refused) /* the program is done with it */
 				c->user_closed = c->closed_told = true;
-			if (what == TELL_CLOSED)
+			if (what == APP_CLOSED)
 				c->closed_told = true;
 		}
 		if (room) {
-			list_remove(&c->telling);
+			list_remove(&c->events);
 			conn_settle_later(e, c);
 		}
 	}
@@ -136,7 +136,7 @@ channel_tell(struct engine *e, struct channel *ch)
 }
 
 void
-nodes_tell(struct engine *e)
+node_events_put(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
 		struct session *s = &e->sessions[i];

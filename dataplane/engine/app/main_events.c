@@ -32,7 +32,7 @@ emit_closing(struct engine *e)
 		struct engine_event event = {
 		    .type = ENGINE_EVENT_LOCAL_CLOSE,
 		    .conn = {.session = s->shared->id,
-			     .vqpn = c->gone ? c->was : c->vqpn,
+			     .vqpn = c->ended ? c->ended_vqpn : c->vqpn,
 			     .desc = conn_desc_index(c),
 			     .peer_node = c->peer_node,
 			     .peer_vqpn = c->peer_vqpn,
@@ -47,7 +47,7 @@ emit_closing(struct engine *e)
 				return false;
 			c->local_told = true;
 		}
-		if (c->gone) {
+		if (c->ended) {
 			event.type = ENGINE_EVENT_CONN_CLOSED;
 			event.conn.status = c->status;
 			if (!emit(e, &event))
@@ -56,7 +56,7 @@ emit_closing(struct engine *e)
 			if (s->reclaim_next == &c->of_session)
 				s->reclaim_next = c->of_session.next;
 			list_remove(&c->of_session);
-			list_remove(&c->telling);
+			list_remove(&c->events);
 			weir_assert(!list_linked(&c->cold->settling));
 			conn_enter(c, CONN_FREE);
 			e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
@@ -78,10 +78,10 @@ engine_emit_pending(struct engine *e)
 	}
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
-	if (LIKELY(!e->news))
+	if (LIKELY(!e->main_events_due))
 		return;
 	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct link *l = &e->links[i];
+		struct peer_link *l = &e->links[i];
 		struct engine_event event = {.conn = {.link = i, .peer_node = l->is.peer_node}};
 
 		if (!l->up)
@@ -118,20 +118,20 @@ engine_emit_pending(struct engine *e)
 
 		if (!s->shared)
 			continue;
-		if (s->tell_full) {
+		if (s->full_due) {
 			event.type = ENGINE_EVENT_FULL;
 			if (!emit(e, &event))
 				return;
-			s->tell_full = false;
+			s->full_due = false;
 		}
-		if (s->tell_violation) {
+		if (s->violation_due) {
 			event.type = ENGINE_EVENT_VIOLATION;
 			event.conn.status = EPROTO;
 			snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
 			if (!emit(e, &event))
 				return;
-			s->tell_violation = false;
+			s->violation_due = false;
 		}
 	}
-	e->news = !datagrams_tell(e);
+	e->main_events_due = !datagrams_emit_broken(e);
 }

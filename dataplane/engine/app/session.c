@@ -123,8 +123,8 @@ session_add(struct engine *e, struct engine_session *shared)
 	s->send_end = weir_arena_end(g);
 	s->node_seen = e->node_event_end;
 	list_init(&s->conns);
-	list_init(&s->starving);
-	list_init(&s->placing);
+	list_init(&s->awaits_grant);
+	list_init(&s->awaits_place);
 	return 0;
 }
 
@@ -133,9 +133,9 @@ session_violate(struct engine *e, struct session *s, const char *reason)
 {
 	if (s->violated)
 		return;
-	s->violated = s->deaf = s->tell_violation = true;
+	s->violated = s->unpolled = s->violation_due = true;
 	s->reason = reason;
-	e->news = true;
+	e->main_events_due = true;
 	atomic_store_explicit(&s->shared->violation, EPROTO, memory_order_relaxed);
 	count(&e->counters.violations, 1);
 	list_append(&e->violators, &s->violator);
@@ -189,7 +189,7 @@ session_remove(struct engine *e, struct engine_command *c)
 	s->draining = true;
 	s->deadline = e->now + REMOVE_NS;
 	LIST_EACH (node, following, &s->conns)
-		tell_nobody(LIST_OWNER(node, struct conn, of_session));
+		app_events_drop(LIST_OWNER(node, struct conn, of_session));
 	commands_abandon(e, s);
 	list_append(&e->removals, &s->removal);
 }
@@ -198,7 +198,7 @@ session_remove(struct engine *e, struct engine_command *c)
 static bool
 is_drained(struct engine *e, const struct session *s)
 {
-	if (s->deaf || e->now >= s->deadline)
+	if (s->unpolled || e->now >= s->deadline)
 		return true;
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++) {
 		const struct channel *ch = &s->channels[i];
@@ -222,7 +222,7 @@ sessions_remove(struct engine *e)
 			if (!is_drained(e, s))
 				continue;
 			s->draining = false;
-			s->deaf = true;
+			s->unpolled = true;
 			LIST_EACH (conn, next, &s->conns) {
 				struct conn *c = LIST_OWNER(conn, struct conn, of_session);
 
@@ -242,7 +242,7 @@ sessions_remove(struct engine *e)
 			}
 		}
 		if (list_empty(&s->conns)) {
-			weir_assert(!s->pool_used && !s->promised && !s->lent);
+			weir_assert(!s->pool_used && !s->promised && !s->conns_memory_lent);
 			for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
 				channel_fini(&s->channels[i]);
 			list_remove(&s->removal);
@@ -258,22 +258,23 @@ sessions_housekeeping(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
 		struct session *s = &e->sessions[i];
-		uint64_t since = e->now - s->hungry_at;
+		uint64_t since = e->now - s->lacks_memory_at;
 
 		if (!s->shared)
 			continue;
 		/* main is told once that peers wait for receive memory, and again only after it was
 		 * free for a while */
-		if (s->full != s->hungry && since >= (s->hungry ? FULL_NS : FULL_OVER_NS)) {
-			s->full = s->hungry;
+		if (s->full != s->lacks_memory &&
+		    since >= (s->lacks_memory ? FULL_NS : FULL_OVER_NS)) {
+			s->full = s->lacks_memory;
 			if (s->full) {
 				count(&e->counters.receive_full, 1);
-				s->tell_full = e->news = true;
+				s->full_due = e->main_events_due = true;
 			}
 		}
-		if (!s->hungry)
+		if (!s->lacks_memory)
 			continue;
-		session_feed(e, s); /* deliveries have made room */
+		session_memory_freed(e, s); /* deliveries have made room */
 		credit_reclaim_some(e, s);
 	}
 }

@@ -22,21 +22,21 @@
  * is read in any case: its place is used at once, and not only after CTS has travelled.
  */
 bool
-fetch_is_better(const struct engine *e, struct link *l, const struct rts *r)
+rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rts *r)
 {
 	if (r->ways != (WEIR_RTS_WRITE | WEIR_RTS_READ))
 		return r->ways == WEIR_RTS_READ;
 	if (r->waited)
 		return true;
-	l->fetches = l->peer_load > e->load + (l->fetches ? LOAD_WRITE : LOAD_READ);
-	return l->fetches;
+	l->prefers_read = l->peer_load > e->load + (l->prefers_read ? LOAD_WRITE : LOAD_READ);
+	return l->prefers_read;
 }
 
 static bool
 may_read(const struct conn *c)
 {
 	return c->accepts && (c->state == CONN_OPEN || c->state == CONN_FINISHING) &&
-	       !(c->owed & (OWE_FIN | OWE_RESET | OWE_FIN_ACK));
+	       !(c->ctrl_lines & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK));
 }
 
 /* The oldest message that has segments to read, or NULL. */
@@ -58,7 +58,7 @@ arrived(struct engine *e, struct conn *c, struct rts *r)
 	r->state = RTS_READ;
 	count(&e->counters.fetched, 1);
 	count(&e->counters.fetched_bytes, r->length);
-	owe(e, c, OWE_CTS);
+	ctrl_line_due(e, c, CTRL_CTS);
 	if (r->number != c->rx_messages)
 		return;
 	r->delivered = true;
@@ -66,25 +66,25 @@ arrived(struct engine *e, struct conn *c, struct rts *r)
 }
 
 void
-fetch_begin(struct engine *e, struct conn *c, struct rts *r)
+rndv_read_begin(struct engine *e, struct conn *c, struct rts *r)
 {
 	r->state = RTS_READING;
-	list_append_once(&c->link->fetching, &c->cold->fetching);
+	list_append_once(&c->link->reading, &c->cold->reading);
 	link_busy(e, c->link);
 }
 
 /* READs the next segment of the connection whose turn it is. False: there was nothing to do. */
 bool
-fetch_post(struct engine *e, struct link *l)
+rndv_read_post(struct engine *e, struct peer_link *l)
 {
 	struct nic_send_wr wr = {.opcode = NIC_READ};
 	const struct session *s;
 	struct conn *c;
 	struct rts *r;
 
-	if (list_empty(&l->fetching))
+	if (list_empty(&l->reading))
 		return false;
-	c = conn_of_cold(e, LIST_OWNER(l->fetching.next, struct conn_cold, fetching));
+	c = conn_of_cold(e, LIST_OWNER(l->reading.next, struct conn_cold, reading));
 	r = may_read(c) ? unread(c) : NULL;
 	if (r && r->length) {
 		uint32_t left = r->length - r->posted;
@@ -102,23 +102,23 @@ fetch_post(struct engine *e, struct link *l)
 	} else if (r) {
 		arrived(e, c, r);
 	}
-	list_remove(&c->cold->fetching);
+	list_remove(&c->cold->reading);
 	if (r && unread(c))
-		list_append(&l->fetching, &c->cold->fetching);
+		list_append(&l->reading, &c->cold->reading);
 	return true;
 }
 
 void
-fetch_next(struct engine *e, struct link *l)
+rndv_read_next(struct engine *e, struct peer_link *l)
 {
-	while (list_empty(&l->fetching) && !list_empty(&l->to_fetch)) {
-		struct list_node *node = l->to_fetch.next;
+	while (list_empty(&l->reading) && !list_empty(&l->to_read)) {
+		struct list_node *node = l->to_read.next;
 		struct session *s =
-		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing))->session;
+		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, awaits_place))->session;
 
 		list_remove(node);
-		session_hunger(e, s, &s->placing, node);
-		session_feed(e, s);
+		session_await_memory(e, s, &s->awaits_place, node);
+		session_memory_freed(e, s);
 	}
 }
 
@@ -132,7 +132,7 @@ find(struct conn *c, uint64_t number)
 }
 
 void
-fetch_done(struct engine *e, struct conn *c, uint64_t number)
+rndv_read_done(struct engine *e, struct conn *c, uint64_t number)
 {
 	struct rts *r = find(c, number); /* it stays as long as READs are in flight */
 
@@ -143,7 +143,7 @@ fetch_done(struct engine *e, struct conn *c, uint64_t number)
 }
 
 bool
-fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
+rndv_read_rewind(struct engine *e, struct peer_link *l, struct conn *c, uint64_t number)
 {
 	struct rts *r = find(c, number);
 
@@ -154,6 +154,6 @@ fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
 	r->posted = bulk_rewound(r->posted, r->in_flight);
 	r->in_flight = 0;
 	if (may_read(c))
-		list_append_once(&l->fetching, &c->cold->fetching);
+		list_append_once(&l->reading, &c->cold->reading);
 	return true;
 }

@@ -130,7 +130,7 @@ bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
 }
 
 bool
-bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f)
+bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, struct flight f)
 {
 	int n;
 
@@ -149,16 +149,16 @@ bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight
 }
 
 static bool
-has_room(const struct link *l)
+has_room(const struct peer_link *l)
 {
 	return l->flight_end - l->flight_first < BULK_FLIGHT;
 }
 
 bool
-bulk_may_post(const struct link *l)
+bulk_may_post(const struct peer_link *l)
 {
 	return !l->bulk_broken && !l->hold && has_room(l) &&
-	       (!list_empty(&l->writing) || !list_empty(&l->fetching) || !list_empty(&l->to_fetch));
+	       (!list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read));
 }
 
 /* The oldest message that has segments to write, or NULL. */
@@ -176,7 +176,7 @@ next_to_write(const struct conn *c)
 
 /* WRITEs a segment of one program, whose connections take turns. TURN_FULL: its turn goes on. */
 static enum turn
-write_queue(struct engine *e, struct link *l, struct queue *q, bool *posted)
+write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted)
 {
 	while (!list_empty(&q->members)) {
 		struct conn *c =
@@ -221,7 +221,7 @@ write_queue(struct engine *e, struct link *l, struct queue *q, bool *posted)
 
 /* In turn: a segment to write, one to read. */
 void
-bulk_post(struct engine *e, struct link *l)
+bulk_post(struct engine *e, struct peer_link *l)
 {
 	bool posted = true;
 
@@ -237,8 +237,8 @@ bulk_post(struct engine *e, struct link *l)
 			if (t == TURN_FULL)
 				break;
 		}
-		fetch_next(e, l);
-		posted |= !l->bulk_broken && has_room(l) && fetch_post(e, l);
+		rndv_read_next(e, l);
+		posted |= !l->bulk_broken && has_room(l) && rndv_read_post(e, l);
 	}
 }
 
@@ -250,7 +250,7 @@ flight_over(struct engine *e, struct conn *c)
 		pend_drop(c);
 	if (c->forget)
 		bulk_forget(e, c);
-	owe(e, c, 0); /* FIN, RESET and FIN_ACK */
+	ctrl_line_due(e, c, 0); /* FIN, RESET and FIN_ACK */
 	conn_settle_later(e, c);
 }
 
@@ -266,7 +266,7 @@ written(struct engine *e, struct conn *c, struct pend *p)
 }
 
 void
-bulk_done(struct engine *e, struct link *l)
+bulk_done(struct engine *e, struct peer_link *l)
 {
 	struct flight f = l->in_flight[l->flight_first++ % BULK_FLIGHT];
 
@@ -276,7 +276,7 @@ bulk_done(struct engine *e, struct link *l)
 	if (f.pend)
 		written(e, f.conn, f.pend);
 	else
-		fetch_done(e, f.conn, f.number);
+		rndv_read_done(e, f.conn, f.number);
 	if (!f.conn->bulk_flight)
 		flight_over(e, f.conn);
 }
@@ -285,7 +285,7 @@ bulk_done(struct engine *e, struct link *l)
 
 /* If a NIC refused it, it would fail again: its connection ends. */
 void
-bulk_failed(struct link *l, const struct nic_wc *wc)
+bulk_failed(struct peer_link *l, const struct nic_wc *wc)
 {
 	uint64_t behind = wc->wr_id - l->sq_done[BULK] - 1;
 
@@ -310,14 +310,14 @@ bulk_rewound(uint32_t posted, uint32_t in_flight)
  * carries any.
  */
 void
-bulk_resume(struct engine *e, struct link *l)
+bulk_resume(struct engine *e, struct peer_link *l)
 {
 	for (; l->flight_first != l->flight_end; l->flight_first++) {
 		struct flight f = l->in_flight[l->flight_first % BULK_FLIGHT];
 		struct pend *p = f.pend;
 		struct conn *c = f.conn;
 
-		if (!p && !fetch_rewind(e, l, c, f.number))
+		if (!p && !rndv_read_rewind(e, l, c, f.number))
 			continue;
 		if (p) {
 			if (!p->in_flight) /* an older segment has rewound it */
@@ -360,7 +360,7 @@ refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 	    post_find(c, r->number, r->length))
 		return false;
 	r->state = RTS_REFUSED;
-	owe(e, c, OWE_CTS);
+	ctrl_line_due(e, c, CTRL_CTS);
 	return true;
 }
 
@@ -385,8 +385,8 @@ bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, ui
 			  .ways = (uint8_t)rts->ways};
 	if (refuse_if_too_large(e, c, r))
 		return true;
-	session_hunger(e, s, &s->placing, &c->cold->placing);
-	session_feed(e, s);
+	session_await_memory(e, s, &s->awaits_place, &c->cold->awaits_place);
+	session_memory_freed(e, s);
 	r->waited = r->state == RTS_WAITING;
 	/* a message this small is bulk because the window was too small: let it grow, unless an
 	 * earlier message's want (STALLED) stands. Programs with a rate announce WRITE alone. */
@@ -444,18 +444,18 @@ place_first(struct engine *e, struct conn *c)
 			continue;
 		if (refuse_if_too_large(e, c, r)) /* channels were added meanwhile */
 			return PLACING_PLACED;
-		fetch = fetch_is_better(e, c->link, r);
+		fetch = rndv_read_is_better(e, c->link, r);
 		/* a place that waits to be filled would be out of the caches by then */
-		if (fetch && !list_empty(&c->link->fetching))
+		if (fetch && !list_empty(&c->link->reading))
 			return PLACING_IN_TURN;
 		if (!find_place(c, i, beside))
 			return beside ? PLACING_LATER : PLACING_FULL;
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
 		if (fetch) {
-			fetch_begin(e, c, r);
+			rndv_read_begin(e, c, r);
 		} else {
 			r->state = RTS_PLACED;
-			owe(e, c, OWE_CTS);
+			ctrl_line_due(e, c, CTRL_CTS);
 		}
 		return PLACING_PLACED;
 	}
@@ -471,9 +471,9 @@ bulk_place(struct engine *e, struct session *s)
 
 	do {
 		any = false;
-		LIST_EACH (node, following, &s->placing) {
+		LIST_EACH (node, following, &s->awaits_place) {
 			struct conn *c =
-			    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing));
+			    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, awaits_place));
 			enum placing p = place_first(e, c);
 
 			if (p == PLACING_FULL)
@@ -482,9 +482,9 @@ bulk_place(struct engine *e, struct session *s)
 				continue;
 			list_remove(node);
 			if (p == PLACING_IN_TURN)
-				list_append(&c->link->to_fetch, node);
+				list_append(&c->link->to_read, node);
 			if (p == PLACING_PLACED) { /* the other connections first */
-				list_append(&s->placing, node);
+				list_append(&s->awaits_place, node);
 				any = true;
 			}
 		}
@@ -520,8 +520,8 @@ bulk_forget(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 
-	list_remove(&c->cold->placing);
-	list_remove(&c->cold->fetching);
+	list_remove(&c->cold->awaits_place);
+	list_remove(&c->cold->reading);
 	c->forget = c->bulk_flight != 0;
 	if (c->forget)
 		return;
@@ -539,5 +539,5 @@ bulk_forget(struct engine *e, struct conn *c)
 	}
 	c->rts_count = 0;
 	posts_forget(c, UINT64_MAX);
-	session_feed(e, s);
+	session_memory_freed(e, s);
 }

@@ -79,7 +79,7 @@ region_remove(struct engine *e, const struct engine_region *k)
 			}
 		}
 	r->leaving = true;
-	if (r->users || s->lent)
+	if (r->users || s->conns_memory_lent)
 		return -EAGAIN;
 	*r = (struct region){0};
 	return 0;
@@ -114,18 +114,18 @@ region_drop(struct session *s, uint16_t region)
 void
 region_lend(struct conn *c)
 {
-	for (uint32_t i = 0; i < c->asked_count && !c->lent; i++)
+	for (uint32_t i = 0; i < c->asked_count && !c->memory_lent; i++)
 		if (c->cold->asked[i]->region && bulk_ways(c->cold->asked[i]) & WEIR_RTS_READ) {
-			c->lent = true;
-			c->session->lent++;
+			c->memory_lent = true;
+			c->session->conns_memory_lent++;
 		}
 }
 
 void
 region_lent_back(struct conn *c)
 {
-	c->session->lent -= c->lent;
-	c->lent = false;
+	c->session->conns_memory_lent -= c->memory_lent;
+	c->memory_lent = false;
 }
 
 const char *
@@ -155,8 +155,8 @@ post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
 		c->cold->post_first = p;
 	c->cold->post_last = p;
 	s->posted++;
-	if (list_linked(&c->cold->placing)) /* the message may have waited for this place */
-		session_feed(e, s);
+	if (list_linked(&c->cold->awaits_place)) /* the message may have waited for this place */
+		session_memory_freed(e, s);
 	return NULL;
 }
 

@@ -45,8 +45,8 @@ conn_enter(struct conn *c, enum engine_conn_state to)
 void
 conn_refresh(struct conn *c)
 {
-	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->owed & OWE_ACCEPT) && c->link &&
-		  !c->datagram && !c->session->limited;
+	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->ctrl_lines & CTRL_ACCEPT) &&
+		  c->link && !c->datagram && !c->session->limited;
 }
 
 /* An entry for a connection of s, or NULL. */
@@ -82,8 +82,8 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	c->conn_index = k->conn_index;
 	if (k->datagram) {
 		c->datagram = true;
-		memset(&c->cold->way, 0, sizeof(c->cold->way));
-		c->cold->way.mtu = k->mtu;
+		memset(&c->cold->dgram, 0, sizeof(c->cold->dgram));
+		c->cold->dgram.mtu = k->mtu;
 	}
 	list_append(&s->conns, &c->of_session);
 	atomic_store_explicit(&c->desc->granted, 0, memory_order_relaxed);
@@ -97,7 +97,7 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 }
 
 void
-conn_attach(struct conn *c, struct link *l)
+conn_attach(struct conn *c, struct peer_link *l)
 {
 	weir_assert(!c->link);
 	c->link = l;
@@ -109,14 +109,14 @@ static void
 detach(struct conn *c)
 {
 	list_remove(&c->of_link);
-	list_remove(&c->owing);
-	list_remove(&c->cold->fetching);
+	list_remove(&c->ctrl_due);
+	list_remove(&c->cold->reading);
 	if (c->link) {
 		queue_leave(queue_of(c->session, c->link, RING), &c->active);
 		queue_leave(queue_of(c->session, c->link, BULK), &c->cold->writing);
 	}
 	c->link = NULL;
-	c->owed = 0;
+	c->ctrl_lines = 0;
 }
 
 static void
@@ -144,7 +144,7 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 		conn_enter(c, CONN_FINISHING);
 	} else {
 		conn_enter(c, CONN_OPEN);
-		tell(e, c, c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
+		app_event(e, c, c->listener == ENGINE_LISTENER_NONE ? APP_OPENED : APP_ACCEPTED);
 	}
 	conn_advance(e, c);
 }
@@ -163,7 +163,7 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 	if (c->user_closed)
 		conn_settle_later(e, c);
 	else
-		tell(e, c, TELL_OPENED);
+		app_event(e, c, APP_OPENED);
 }
 
 /* ---- closing ---- */
@@ -176,9 +176,9 @@ conn_try_finish(struct engine *e, struct conn *c)
 		return;
 	if (c->abort) {
 		conn_enter(c, CONN_DEAD);
-		owe(e, c, OWE_RESET);
+		ctrl_line_due(e, c, CTRL_RESET);
 	} else {
-		owe(e, c, OWE_FIN);
+		ctrl_line_due(e, c, CTRL_FIN);
 	}
 }
 
@@ -236,8 +236,8 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 	set_status(c, status);
 	conn_refresh(c);
 	pend_drop(c);
-	c->owed &= OWE_ACCEPT;
-	owe(e, c, OWE_RESET);
+	c->ctrl_lines &= CTRL_ACCEPT;
+	ctrl_line_due(e, c, CTRL_RESET);
 }
 
 /* FIN, or RESET (`seal`: what is complete is known): the peer only acknowledges from now on. */
@@ -253,9 +253,9 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
 	pend_drop(c);
-	c->owed = 0;
+	c->ctrl_lines = 0;
 	set_status(c, status);
-	owe(e, c, OWE_FIN_ACK);
+	ctrl_line_due(e, c, CTRL_FIN_ACK);
 	if (!waits && !c->reset_sent)
 		conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
@@ -309,7 +309,7 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
 		e->served = true;
 		if (notify || UNLIKELY(c->done_at))
-			tell(e, c, TELL_DONE);
+			app_event(e, c, APP_DONE);
 		if (UNLIKELY(c->done_at) && c->completed >= c->done_at)
 			c->done_at = 0;
 	}
@@ -320,7 +320,7 @@ conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 void
 conn_settle_later(struct engine *e, struct conn *c)
 {
-	if (c->state == CONN_PEER_GONE && !c->gone)
+	if (c->state == CONN_PEER_GONE && !c->ended)
 		list_append_once(&e->settling, &c->cold->settling);
 }
 
@@ -332,19 +332,19 @@ conns_settle(struct engine *e)
 	LIST_EACH (node, following, &e->settling) {
 		struct conn *c = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, settling));
 
-		weir_assert(c->state == CONN_PEER_GONE && !c->gone);
+		weir_assert(c->state == CONN_PEER_GONE && !c->ended);
 		list_remove(node);
 		region_lent_back(c);
-		if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
+		if (!c->closed_told && !(c->events_due & (APP_OPENED | APP_CLOSED)) &&
 		    (c->sealed || c->landed == c->sent))
-			tell(e, c, TELL_CLOSED);
+			app_event(e, c, APP_CLOSED);
 		if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight ||
-		    c->owed)
+		    c->ctrl_lines)
 			continue;
 		if (c->link)
 			detach(c);
-		c->gone = true;
-		c->was = c->vqpn;
+		c->ended = true;
+		c->ended_vqpn = c->vqpn;
 		c->vqpn = 0;
 		atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
 		list_append_once(&e->closing, &c->cold->closing);

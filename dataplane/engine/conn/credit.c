@@ -62,7 +62,7 @@ credit_hand_back(struct engine *e, struct conn *c)
 	if (!conn_ready(c))
 		c->granted = c->spent;
 	show(c);
-	owe(e, c, OWE_RECLAIMED);
+	ctrl_line_due(e, c, CTRL_RECLAIMED);
 	credit_stalled(e, c);
 }
 
@@ -92,7 +92,7 @@ credit_answer_want(struct engine *e, struct conn *c)
 		return;
 	if (c->granted - c->spent >= (uint64_t)c->pend_cost + want_of(c)) {
 		c->wants = false;
-		tell(e, c, TELL_WRITABLE);
+		app_event(e, c, APP_WRITABLE);
 	} else {
 		credit_stalled(e, c);
 	}
@@ -101,10 +101,10 @@ credit_answer_want(struct engine *e, struct conn *c)
 void
 credit_stalled(struct engine *e, struct conn *c)
 {
-	if (c->stall_told || c->owed & OWE_STALLED || !credit_missing(c))
+	if (c->stall_told || c->ctrl_lines & CTRL_STALLED || !credit_missing(c))
 		return;
 	count(&e->counters.window_stalls, 1);
-	owe(e, c, OWE_STALLED);
+	ctrl_line_due(e, c, CTRL_STALLED);
 }
 
 /* ---- receiving end ---- */
@@ -176,7 +176,7 @@ next_window(const struct engine *e, struct conn *c)
 
 	if (used_up) {
 		c->rx_grown = (uint32_t)c->rx_consumed;
-		window = c->session->hungry ? window / 2 : window * 2;
+		window = c->session->lacks_memory ? window / 2 : window * 2;
 	}
 	if (window < c->rx_wanted)
 		window = c->rx_wanted;
@@ -209,7 +209,7 @@ grant(struct engine *e, struct conn *c)
 	is_due = c->rx_wanted > left ||
 		 (used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window)));
 	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due) {
-		list_remove(&c->cold->starving);
+		list_remove(&c->cold->awaits_grant);
 		return;
 	}
 	c->rx_window = next_window(e, c);
@@ -237,14 +237,14 @@ grant(struct engine *e, struct conn *c)
 	if (c->rx_granted - c->rx_delivered >= c->rx_wanted)
 		c->rx_wanted = 0;
 	if (starves)
-		session_hunger(e, s, &s->starving, &c->cold->starving);
+		session_await_memory(e, s, &s->awaits_grant, &c->cold->awaits_grant);
 	else
-		list_remove(&c->cold->starving);
+		list_remove(&c->cold->awaits_grant);
 	if (!more)
 		return;
 	c->rx_told = (uint32_t)c->rx_consumed;
 	show_due(e, c);
-	owe(e, c, OWE_GRANT);
+	ctrl_line_due(e, c, CTRL_GRANT);
 }
 
 bool
@@ -256,7 +256,8 @@ credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t pe
 	if (consumed > c->rx_consumed) { /* else a later report overtook in another channel */
 		c->rx_consumed = consumed;
 		grant(e, c);
-		session_feed(e, c->session); /* the ring has room: fewer slots may be spilled */
+		session_memory_freed(
+		    e, c->session); /* the ring has room: fewer slots may be spilled */
 	}
 	return true;
 }
@@ -281,7 +282,7 @@ credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 	c->reclaiming = false;
 	show_due(e, c);
 	grant(e, c);
-	session_feed(e, c->session);
+	session_memory_freed(e, c->session);
 }
 
 void
@@ -298,11 +299,12 @@ credit_reclaim_some(struct engine *e, struct session *s)
 		c = LIST_OWNER(node, struct conn, of_session);
 		s->reclaim_next = node->next;
 		/* the first connection that starves gets the window of the others */
-		if (c->accepts && !c->reclaiming && s->starving.next != &c->cold->starving &&
+		if (c->accepts && !c->reclaiming &&
+		    s->awaits_grant.next != &c->cold->awaits_grant &&
 		    c->rx_seen == (uint32_t)c->rx_delivered && c->rx_granted > c->rx_delivered &&
 		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
 			c->reclaiming = true;
-			owe(e, c, OWE_RECLAIM);
+			ctrl_line_due(e, c, CTRL_RECLAIM);
 		}
 		c->rx_seen = (uint32_t)c->rx_delivered;
 	}
@@ -317,35 +319,37 @@ credit_withdraw(struct engine *e, struct conn *c)
 	c->session->promised -= c->rx_granted - c->rx_delivered;
 	c->rx_granted = c->rx_delivered;
 	c->rx_wanted = 0;
-	list_remove(&c->cold->starving);
-	session_feed(e, c->session);
+	list_remove(&c->cold->awaits_grant);
+	session_memory_freed(e, c->session);
 }
 
 void
-session_hunger(struct engine *e, struct session *s, struct list_node *l, struct list_node *node)
+session_await_memory(struct engine *e, struct session *s, struct list_node *l,
+		     struct list_node *node)
 {
-	weir_assert(l == &s->starving || l == &s->placing);
+	weir_assert(l == &s->awaits_grant || l == &s->awaits_place);
 	list_append_once(l, node);
-	if (s->hungry)
+	if (s->lacks_memory)
 		return;
-	s->hungry = true;
-	s->hungry_at = e->now;
+	s->lacks_memory = true;
+	s->lacks_memory_at = e->now;
 }
 
 void
-session_feed(struct engine *e, struct session *s)
+session_memory_freed(struct engine *e, struct session *s)
 {
-	if (LIKELY(!s->hungry))
+	if (LIKELY(!s->lacks_memory))
 		return;
-	while (!list_empty(&s->starving)) {
-		struct list_node *first = s->starving.next;
+	while (!list_empty(&s->awaits_grant)) {
+		struct list_node *first = s->awaits_grant.next;
 
-		grant(e, conn_of_cold(e, LIST_OWNER(first, struct conn_cold, starving)));
-		if (s->starving.next == first)
+		grant(e, conn_of_cold(e, LIST_OWNER(first, struct conn_cold, awaits_grant)));
+		if (s->awaits_grant.next == first)
 			break;
 	}
 	bulk_place(e, s);
-	s->hungry = !list_empty(&s->starving) || !list_empty(&s->placing) || s->adding;
-	if (!s->hungry)
-		s->hungry_at = e->now;
+	s->lacks_memory =
+	    !list_empty(&s->awaits_grant) || !list_empty(&s->awaits_place) || s->adding;
+	if (!s->lacks_memory)
+		s->lacks_memory_at = e->now;
 }

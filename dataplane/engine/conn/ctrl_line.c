@@ -24,21 +24,21 @@
 enum { CONTROL_LINES = 128 }; /* lines per frame for control lines, beyond FRAME_LINES */
 
 void
-owe(struct engine *e, struct conn *c, unsigned what)
+ctrl_line_due(struct engine *e, struct conn *c, unsigned what)
 {
 	/* after FIN or RESET an end only acknowledges the other's */
 	if (c->state == CONN_FINISHED || c->state == CONN_PEER_GONE || c->reset_sent)
-		what &= OWE_FIN_ACK;
-	c->owed |= what;
-	if (!c->link || !c->owed || !c->link->up)
+		what &= CTRL_FIN_ACK;
+	c->ctrl_lines |= what;
+	if (!c->link || !c->ctrl_lines || !c->link->up)
 		return;
-	list_append_once(&c->link->owing, &c->owing);
+	list_append_once(&c->link->ctrl_due, &c->ctrl_due);
 	link_busy(e, c->link);
-	e->owed = true;
+	e->ctrl_added = true;
 }
 
 bool
-reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t status)
+reject_later(struct engine *e, struct peer_link *l, uint32_t peer_vqpn, uint32_t status)
 {
 	if (e->reject_end - e->reject_first == REJECTS)
 		return false;
@@ -48,7 +48,7 @@ reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t stat
 }
 
 static struct weir_slot *
-put(struct link *l, uint8_t op, uint32_t vqpn, uint32_t length)
+put(struct peer_link *l, uint8_t op, uint32_t vqpn, uint32_t length)
 {
 	struct weir_slot *s = link_put_line(l);
 	struct head h = {.op = op, .vqpn = vqpn, .length = length};
@@ -60,11 +60,11 @@ put(struct link *l, uint8_t op, uint32_t vqpn, uint32_t length)
 
 /* Writes RTS, CTS and FETCHED lines: several may be due. False: no room for all. */
 static bool
-send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
+send_bulk_lines(struct engine *e, struct peer_link *l, struct conn *c)
 {
 	const struct session *s = c->session;
 
-	while (c->owed & OWE_RTS && c->rts_next && c->asked_count < RTS_MAX) {
+	while (c->ctrl_lines & CTRL_RTS && c->rts_next && c->asked_count < RTS_MAX) {
 		struct pend *p = c->rts_next;
 		struct weir_wire_rts w = {.number = p->number};
 
@@ -81,8 +81,8 @@ send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
 		memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
 		bulk_ask(c, p);
 	}
-	c->owed &= ~(unsigned)OWE_RTS;
-	for (uint32_t i = 0; c->owed & OWE_CTS && i < c->rts_count;) {
+	c->ctrl_lines &= ~(unsigned)CTRL_RTS;
+	for (uint32_t i = 0; c->ctrl_lines & CTRL_CTS && i < c->rts_count;) {
 		struct rts *r = &c->cold->rts[i];
 		struct weir_wire_cts w = {.number = r->number};
 
@@ -112,111 +112,111 @@ send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
 		}
 		memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
 	}
-	c->owed &= ~(unsigned)OWE_CTS;
+	c->ctrl_lines &= ~(unsigned)CTRL_CTS;
 	return true;
 }
 
 /* Writes a line of one kind; the frame has room. */
 static void
-put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
+put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 {
 	const struct weir_wire_datagram datagrams = {e->datagrams.qpn, e->datagrams.is.qkey};
 	struct weir_wire_connect w;
 	struct weir_slot *s;
 
 	switch (what) {
-	case OWE_CONNECT:
+	case CTRL_CONNECT:
 		s = put(l, WEIR_WIRE_CONNECT, 0, 0);
 		w = (struct weir_wire_connect){.vqpn = c->vqpn,
 					       .window = c->rx_window_max,
 					       .granted = (uint32_t)c->rx_granted,
 					       .node = e->node};
 		if (c->datagram) {
-			c->cold->way.qpn = datagrams.qpn;
+			c->cold->dgram.qpn = datagrams.qpn;
 			w.datagram = datagrams;
 			s->flags = WEIR_SLOT_DATAGRAM;
 		}
 		memcpy(w.service, c->service, sizeof(w.service));
 		memcpy(s->data, &w, sizeof(w));
 		break;
-	case OWE_ACCEPT:
+	case CTRL_ACCEPT:
 		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->datagram ? 0 : c->rx_window);
 		s->extra = c->vqpn;
 		if (c->datagram) {
-			c->cold->way.qpn = datagrams.qpn;
+			c->cold->dgram.qpn = datagrams.qpn;
 			s->flags = WEIR_SLOT_DATAGRAM;
 			memcpy(&s->value, &datagrams, sizeof(datagrams));
 		} else {
 			s->value = c->rx_granted;
 		}
 		break;
-	case OWE_GRANT:
+	case CTRL_GRANT:
 		s = put(l, WEIR_WIRE_GRANT, c->peer_vqpn, c->rx_window);
 		s->value = c->rx_granted;
 		s->place[2] = c->rx_consumed;
 		break;
-	case OWE_RECLAIM:
+	case CTRL_RECLAIM:
 		put(l, WEIR_WIRE_RECLAIM, c->peer_vqpn, 0);
 		break;
-	case OWE_RECLAIMED:
+	case CTRL_RECLAIMED:
 		put(l, WEIR_WIRE_RECLAIMED, c->peer_vqpn, 0)->value = c->granted;
 		break;
-	case OWE_STALLED:
+	case CTRL_STALLED:
 		if (!credit_missing(c))
 			break; /* GRANT has come meanwhile */
 		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
 		c->stall_told = true;
 		break;
-	case OWE_FIN:
+	case CTRL_FIN:
 		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
 		conn_enter(c, CONN_FINISHED);
-		c->owed &= OWE_FIN_ACK;
+		c->ctrl_lines &= CTRL_FIN_ACK;
 		break;
-	case OWE_RESET:
+	case CTRL_RESET:
 		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
 		s->value = c->rx_messages;
 		s->status = ECONNRESET;
 		c->reset_sent = true;
-		c->owed &= OWE_FIN_ACK;
+		c->ctrl_lines &= CTRL_FIN_ACK;
 		credit_withdraw(e, c);
 		break;
 	default:
-		weir_assert(what == OWE_FIN_ACK);
+		weir_assert(what == CTRL_FIN_ACK);
 		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
 	}
 }
 
 /* Writes the lines of one connection, lowest bit first. False: no room for all. */
 static bool
-send_owed(struct engine *e, struct link *l, struct conn *c)
+send_owed(struct engine *e, struct peer_link *l, struct conn *c)
 {
-	while (c->owed) {
-		unsigned what = c->owed & (~c->owed + 1);
+	while (c->ctrl_lines) {
+		unsigned what = c->ctrl_lines & (~c->ctrl_lines + 1);
 
-		if (what & (OWE_RTS | OWE_CTS)) {
+		if (what & (CTRL_RTS | CTRL_CTS)) {
 			if (!send_bulk_lines(e, l, c))
 				return false;
 			continue;
 		}
 		/* these say that no WRITE or READ of ours is under way */
-		if (what & (OWE_FIN | OWE_RESET | OWE_FIN_ACK) && c->bulk_flight)
+		if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) && c->bulk_flight)
 			break;
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		c->owed &= ~what;
+		c->ctrl_lines &= ~what;
 		put_line(e, l, c, what);
-		if (what == OWE_ACCEPT) {
+		if (what == CTRL_ACCEPT) {
 			conn_refresh(c);
 			conn_advance(e, c);
 		}
 	}
-	list_remove(&c->owing);
+	list_remove(&c->ctrl_due);
 	conn_settle_later(e, c);
 	return true;
 }
 
 void
-control_send(struct engine *e, struct link *l)
+ctrl_lines_send(struct engine *e, struct peer_link *l)
 {
 	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
 	for (uint32_t n = e->reject_end - e->reject_first; UNLIKELY(n); n--) {
@@ -227,8 +227,8 @@ control_send(struct engine *e, struct link *l)
 		else if (r.link->up)
 			e->rejects[e->reject_end++ % REJECTS] = r;
 	}
-	while (!list_empty(&l->owing))
-		if (!send_owed(e, l, LIST_OWNER(l->owing.next, struct conn, owing)))
+	while (!list_empty(&l->ctrl_due))
+		if (!send_owed(e, l, LIST_OWNER(l->ctrl_due.next, struct conn, ctrl_due)))
 			break;
 	l->frame_max = FRAME_LINES;
 }
@@ -236,7 +236,7 @@ control_send(struct engine *e, struct link *l)
 /* ---- receiving ---- */
 
 static bool
-take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
+take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
 	struct weir_wire_connect w;
 	struct engine_event *event;
@@ -312,7 +312,7 @@ take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
 }
 
 bool
-control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
+ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
 	struct conn *c;
 

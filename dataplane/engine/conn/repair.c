@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-static struct link *
+static struct peer_link *
 find(struct engine *e, uint32_t id)
 {
 	return id < e->config.links && e->links[id].up ? &e->links[id] : NULL;
@@ -20,7 +20,7 @@ find(struct engine *e, uint32_t id)
 int
 link_pause(struct engine *e, struct engine_link_command *k)
 {
-	struct link *l = find(e, k->link);
+	struct peer_link *l = find(e, k->link);
 
 	if (!l)
 		return -ENOENT;
@@ -42,7 +42,7 @@ link_pause(struct engine *e, struct engine_link_command *k)
 }
 
 static void
-take_over(struct link *l, const struct engine_link_command *k, unsigned index)
+take_over(struct peer_link *l, const struct engine_link_command *k, unsigned index)
 {
 	l->is.qp[index] = k->qp[index];
 	l->qpn[index] = nic_qpn(k->qp[index]);
@@ -50,7 +50,7 @@ take_over(struct link *l, const struct engine_link_command *k, unsigned index)
 
 /* The ring's part of link_resume(). */
 static int
-resume_ring(struct engine *e, struct link *l, const struct engine_link_command *k)
+resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_command *k)
 {
 	struct weir_credit_line *line = &l->is.credit[0];
 
@@ -96,7 +96,7 @@ resume_ring(struct engine *e, struct link *l, const struct engine_link_command *
 int
 link_resume(struct engine *e, const struct engine_link_command *k)
 {
-	struct link *l = find(e, k->link);
+	struct peer_link *l = find(e, k->link);
 	int rc = 0;
 
 	if (!l || !l->bulk_broken || (k->resumes == WEIR_RESUME_BOTH && !l->broken))
@@ -118,7 +118,7 @@ link_resume(struct engine *e, const struct engine_link_command *k)
 int
 link_go(struct engine *e, const struct engine_link_command *k)
 {
-	struct link *l = find(e, k->link);
+	struct peer_link *l = find(e, k->link);
 
 	if (!l)
 		return -ENOENT;
@@ -128,9 +128,9 @@ link_go(struct engine *e, const struct engine_link_command *k)
 }
 
 void
-link_heard(struct engine *e, struct link *l)
+link_heard(struct engine *e, struct peer_link *l)
 {
 	l->hold = WEIR_RESUME_NOT;
 	l->heard = true;
-	e->news = true;
+	e->main_events_due = true;
 }

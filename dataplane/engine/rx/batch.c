@@ -38,8 +38,8 @@ copy_slots(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mas
 
 /* The program's ring is full, or older messages wait already. */
 static COLD void
-spill_inline(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos,
-	     uint32_t n)
+spill_inline(struct engine *e, struct conn *c, struct head h, const struct peer_link *l,
+	     uint64_t pos, uint32_t n)
 {
 	struct weir_slot head;
 
@@ -55,7 +55,7 @@ spill_inline(struct engine *e, struct conn *c, struct head h, const struct link 
  * they do, for cache lines that the program holds, and the store queue is short.
  */
 static uint32_t
-take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
+take_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
 	const struct weir_slot *ring = l->rx;
 	struct head h = head_load(&ring[pos & l->rx_mask]);
@@ -65,7 +65,7 @@ take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 	struct weir_ring to;
 
 	if (h.op != WEIR_OP_INLINE || !c || c->link != l || c->state == CONN_OPENING ||
-	    !c->accepts || c->channel->clogged)
+	    !c->accepts || c->channel->spilling)
 		return 0;
 	to = c->channel->rx;
 	messages = c->rx_messages;
@@ -97,7 +97,7 @@ take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 
 /* Takes the message or control line at pos, in a frame that ends at `end`: its lines, or -1. */
 static inline int
-take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
+take_line(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
 	const struct weir_slot *line = &l->rx[pos & l->rx_mask];
 	struct head h = head_load(line);
@@ -115,7 +115,7 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 				return -1;
 			if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
 				return (int)n;
-			if (LIKELY(!c->channel->clogged && channel_room(e, c->channel, n))) {
+			if (LIKELY(!c->channel->spilling && channel_room(e, c->channel, n))) {
 				copy_slots(&c->channel->rx, l->rx, l->rx_mask, pos, h, n);
 				c->channel->rx.pos += n;
 				channel_published(e, c->channel);
@@ -130,12 +130,12 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 		return deliver_place(e, c, h, l, pos);
 	}
 	line_load(&copy, line);
-	return control_receive(e, l, &copy) ? 1 : -1;
+	return ctrl_line_receive(e, l, &copy) ? 1 : -1;
 }
 
 /* Takes the frame in l->rx apart, from line `at` there on. */
 static bool
-take_apart(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
+take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 {
 	struct weir_frame_head head;
 	uint64_t pos = at, end = at + lines;
@@ -165,13 +165,13 @@ take_apart(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
 }
 
 bool
-frame_receive(struct engine *e, struct link *l, uint32_t lines)
+frame_receive(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	return take_apart(e, l, l->rx_pos, lines);
 }
 
 bool
-frame_receive_sent(struct engine *e, struct link *l, const uint8_t *frame, uint32_t lines)
+frame_receive_sent(struct engine *e, struct peer_link *l, const uint8_t *frame, uint32_t lines)
 {
 	bool ok;
 

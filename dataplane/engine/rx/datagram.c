@@ -48,7 +48,7 @@ datagrams_add(struct engine *e, const struct engine_datagram_command *k)
 	d->is = *k;
 	d->qpn = nic_qpn(k->qp);
 	d->up = true;
-	d->broken = d->tell_broken = false;
+	d->broken = d->broken_due = false;
 	return 0;
 }
 
@@ -59,7 +59,7 @@ datagrams_break(struct engine *e)
 
 	if (!d->up || d->broken)
 		return;
-	d->broken = d->ending = d->tell_broken = e->news = true;
+	d->broken = d->ending = d->broken_due = e->main_events_due = true;
 }
 
 void
@@ -73,22 +73,22 @@ datagrams_settle(struct engine *e)
 }
 
 bool
-datagrams_tell(struct engine *e)
+datagrams_emit_broken(struct engine *e)
 {
 	const struct engine_event event = {.type = ENGINE_EVENT_DATAGRAM_ERROR,
 					   .qpn = e->datagrams.qpn};
 	struct datagrams *d = &e->datagrams;
 
-	if (!d->tell_broken)
+	if (!d->broken_due)
 		return true;
 	if (d->ending || d->done != d->posted || !e->config.emit(e->config.user, &event))
 		return false;
-	d->tell_broken = false;
+	d->broken_due = false;
 	return true;
 }
 
 void
-datagrams_join(struct link *l, const struct engine_conn_command *k)
+datagrams_join(struct peer_link *l, const struct engine_conn_command *k)
 {
 	if (k->ah)
 		l->ah = k->ah;
@@ -103,7 +103,7 @@ datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn)
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window_max, memory_order_relaxed);
 	conn_opened(e, c, peer_vqpn, GRANT, 1u << 30);
 	/* the queue pair that the peer knows is gone */
-	if (c->cold->way.qpn && (e->datagrams.broken || c->cold->way.qpn != e->datagrams.qpn))
+	if (c->cold->dgram.qpn && (e->datagrams.broken || c->cold->dgram.qpn != e->datagrams.qpn))
 		conn_abort(e, c, ECONNRESET, true);
 }
 
@@ -118,13 +118,13 @@ datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struc
 					 ENGINE_DATAGRAM_BYTES;
 	struct weir_datagram_head head = {
 	    .vqpn = c->peer_vqpn, .from = c->vqpn, .number = c->sent + 1};
-	struct link *l = c->link;
+	struct peer_link *l = c->link;
 	struct nic_send_wr wr;
 	int n;
 
 	weir_assert(c->datagram);
 	/* a datagram that can't be sent now is lost: its connection ends, or isn't accepted yet */
-	if (d->up && !d->broken && l && l->ah && !(c->owed & OWE_ACCEPT)) {
+	if (d->up && !d->broken && l && l->ah && !(c->ctrl_lines & CTRL_ACCEPT)) {
 		weir_assert(d->posted - d->done <= ENGINE_DATAGRAMS);
 		if (d->posted - d->done == ENGINE_DATAGRAMS)
 			return false;
@@ -164,7 +164,7 @@ datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struc
 
 /* Whether the IP header, or GRH, before the datagram names the link's peer as its source. */
 static bool
-is_from(const struct link *l, const uint8_t *grh)
+is_from(const struct peer_link *l, const uint8_t *grh)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
 	const uint8_t *gid = l->is.peer_gid.raw;
@@ -180,16 +180,16 @@ is_from(const struct link *l, const uint8_t *grh)
 static bool
 is_new(struct conn *c, uint64_t n)
 {
-	uint64_t ahead = n - c->cold->way.newest, behind = c->cold->way.newest - n;
+	uint64_t ahead = n - c->cold->dgram.newest, behind = c->cold->dgram.newest - n;
 
-	if (n > c->cold->way.newest) {
-		c->cold->way.came = ahead < WINDOW ? c->cold->way.came << ahead | 1 : 1;
-		c->cold->way.newest = n;
+	if (n > c->cold->dgram.newest) {
+		c->cold->dgram.came = ahead < WINDOW ? c->cold->dgram.came << ahead | 1 : 1;
+		c->cold->dgram.newest = n;
 		return true;
 	}
-	if (behind >= WINDOW || c->cold->way.came >> behind & 1)
+	if (behind >= WINDOW || c->cold->dgram.came >> behind & 1)
 		return false;
-	c->cold->way.came |= 1ull << behind;
+	c->cold->dgram.came |= 1ull << behind;
 	return true;
 }
 
@@ -206,10 +206,10 @@ deliver(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
 	if (is_inline)
 		n = weir_slots_inline(length);
 	/* a connection that isn't read may not take the memory that others wait for */
-	if (!c->accepts || ch->clogged || s->hungry ||
+	if (!c->accepts || ch->spilling || s->lacks_memory ||
 	    c->rx_delivered - c->rx_consumed + cost > c->rx_window_max || !channel_room(e, ch, n) ||
 	    (!is_inline && !session_affords(s, 0, 1))) {
-		c->cold->way.dropped++;
+		c->cold->dgram.dropped++;
 		count(&e->counters.datagrams_dropped, 1);
 		return;
 	}

@@ -43,12 +43,13 @@ deliver_slot(struct engine *e, struct conn *c, struct head h, weir_place place)
 
 	head_store(&slot, 0, h);
 	slot.place[0] = place;
-	if (ch->clogged || !channel_put_event(e, ch, &slot))
+	if (ch->spilling || !channel_put_event(e, ch, &slot))
 		spill_slots(e, ch, c, &slot, NULL, 0, 0, 1);
 }
 
 int
-deliver_place(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos)
+deliver_place(struct engine *e, struct conn *c, struct head h, const struct peer_link *l,
+	      uint64_t pos)
 {
 	uint32_t lines = message_lines(h.length), block, at, first;
 	struct session *s = c->session;
@@ -97,5 +98,5 @@ deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 	e->rx_bytes += r->length;
 	deliver_slot(e, c, h, r->place);
 	posts_forget(c, c->rx_messages);
-	session_feed(e, s);
+	session_memory_freed(e, s);
 }

@@ -150,12 +150,12 @@ spill_drain(struct engine *e, struct channel *ch)
 		c = conn_find(e, head.vqpn);
 		if (!c || c->session != s || !c->spilled)
 			continue;
-		if (!--c->spilled && c->tell & TELL_CLOSED)
-			list_append_once(&c->channel->telling, &c->telling);
+		if (!--c->spilled && c->events_due & APP_CLOSED)
+			list_append_once(&c->channel->events, &c->events);
 	}
 	if (any) {
 		channel_published(e, ch);
-		session_feed(e, s);
+		session_memory_freed(e, s);
 	}
 }
 
@@ -171,12 +171,12 @@ backlogs_drain(struct engine *e)
 			list_remove(node);
 			continue;
 		}
-		channel_tell(e, ch);
+		app_events_put(e, ch);
 		spill_drain(e, ch);
 		if (!ch->spill_count)
-			channel_tell(e, ch); /* CLOSED may have waited for the last message */
-		ch->clogged = ch->opening || ch->spill_count;
-		if (!ch->clogged && list_empty(&ch->telling))
+			app_events_put(e, ch); /* CLOSED may have waited for the last message */
+		ch->spilling = ch->opening || ch->spill_count;
+		if (!ch->spilling && list_empty(&ch->events))
 			list_remove(node);
 	}
 }

@@ -33,19 +33,19 @@ engine_link_bytes(uint32_t staging_lines)
 /* ---- room ---- */
 
 static uint64_t
-wrs_left(const struct link *l)
+wrs_left(const struct peer_link *l)
 {
 	return l->is.peer_recv_wrs + l->wrs_credited - l->wrs_used;
 }
 
 static bool
-queue_has(const struct link *l, uint32_t n)
+queue_has(const struct peer_link *l, uint32_t n)
 {
 	return l->sq_posted[RING] - l->sq_done[RING] + n <= ENGINE_SEND_WRS;
 }
 
 static bool
-may_write(const struct link *l)
+may_write(const struct peer_link *l)
 {
 	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !l->replaying;
 }
@@ -55,19 +55,19 @@ may_write(const struct link *l)
  * WR for that frame, another for the credit that answers it, and a send WR for our credit.
  */
 static bool
-frame_may_open(const struct link *l)
+frame_may_open(const struct peer_link *l)
 {
 	return may_write(l) && !l->frame_wrs && queue_has(l, 3);
 }
 
 static uint32_t
-frame_most(const struct link *l)
+frame_most(const struct peer_link *l)
 {
 	return l->by_send ? WEIR_SEND_LINES : l->frame_max;
 }
 
 static void
-set_limit(struct link *l)
+set_limit(struct peer_link *l)
 {
 	uint64_t most = l->frame_at + frame_most(l), room = l->credited + l->mask;
 
@@ -75,7 +75,7 @@ set_limit(struct link *l)
 }
 
 static void
-open_frame(struct engine *e, struct link *l, uint32_t lines)
+open_frame(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	l->frame_at = l->tx_pos++;
 	l->run = NULL;
@@ -86,7 +86,7 @@ open_frame(struct engine *e, struct link *l, uint32_t lines)
 }
 
 enum room
-link_find_room(struct engine *e, struct link *l, uint32_t lines)
+link_find_room(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	uint64_t end = l->tx_pos + lines + (l->tx_limit ? 0 : 1);
 
@@ -109,7 +109,7 @@ link_find_room(struct engine *e, struct link *l, uint32_t lines)
 }
 
 enum room
-link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way)
+link_room_of_way(struct engine *e, struct peer_link *l, uint32_t lines, uint8_t way)
 {
 	bool send = way & WEIR_SLOT_SEND;
 
@@ -125,13 +125,13 @@ link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way)
 /* ---- lines ---- */
 
 struct weir_slot *
-link_put_line(struct link *l)
+link_put_line(struct peer_link *l)
 {
 	return link_at(l, l->tx_pos++);
 }
 
 void
-link_put_inline(struct link *l, struct head h, const uint8_t *from)
+link_put_inline(struct peer_link *l, struct head h, const uint8_t *from)
 {
 	uint32_t n = weir_slots_inline(h.length), left = h.length;
 	uint32_t part = left < WEIR_SLOT_HEAD_BYTES ? left : WEIR_SLOT_HEAD_BYTES;
@@ -153,7 +153,7 @@ link_put_inline(struct link *l, struct head h, const uint8_t *from)
 }
 
 void
-link_put_place(struct link *l, struct head h, const uint8_t *from)
+link_put_place(struct peer_link *l, struct head h, const uint8_t *from)
 {
 	uint32_t at = (uint32_t)((l->tx_pos + 1) & l->mask),
 		 first = (l->mask + 1 - at) * WEIR_SLOT_SIZE;
@@ -172,7 +172,7 @@ link_put_place(struct link *l, struct head h, const uint8_t *from)
 /* ---- posting ---- */
 
 static void
-finish_wr(struct link *l, struct nic_send_wr *wr)
+finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 {
 	wr->wr_id = ++l->sq_posted[RING];
 	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4)
@@ -187,7 +187,7 @@ finish_wr(struct link *l, struct nic_send_wr *wr)
 
 /* Posts the WRs of the frame. False: some are left. */
 static bool
-post_frame(struct engine *e, struct link *l)
+post_frame(struct engine *e, struct peer_link *l)
 {
 	int n;
 
@@ -207,7 +207,7 @@ post_frame(struct engine *e, struct link *l)
 }
 
 static void
-add_write(struct link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
+add_write(struct peer_link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
 {
 	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
 	uint64_t line = at & l->mask;
@@ -224,7 +224,7 @@ add_write(struct link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
 }
 
 static void
-credit_told(struct link *l)
+credit_told(struct peer_link *l)
 {
 	l->rx_told = l->rx_pos;
 	l->wrs_told = l->wrs_back;
@@ -234,7 +234,7 @@ credit_told(struct link *l)
 
 /* Fills the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. */
 static void
-add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines, bool send)
+add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bool send)
 {
 	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
 
@@ -266,7 +266,7 @@ add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines, bool se
 }
 
 void
-link_seal(struct engine *e, struct link *l)
+link_seal(struct engine *e, struct peer_link *l)
 {
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
 	struct weir_frame_head head = {
@@ -292,7 +292,7 @@ link_seal(struct engine *e, struct link *l)
  * it leaves behind them. False: frames are left.
  */
 static bool
-replay(struct engine *e, struct link *l)
+replay(struct engine *e, struct peer_link *l)
 {
 	if (LIKELY(!l->replaying))
 		return true;
@@ -316,7 +316,7 @@ replay(struct engine *e, struct link *l)
  * and, unless it wakes the peer, no receive WR. `flags`: NIC_SIGNALED to probe the peer.
  */
 static void
-write_credit(struct engine *e, struct link *l, uint32_t flags)
+write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 {
 	struct weir_credit_line *line = &l->is.credit[1];
 	bool wake = l->peer_stalled && wrs_left(l) >= 1;
@@ -353,7 +353,7 @@ write_credit(struct engine *e, struct link *l, uint32_t flags)
 }
 
 void
-link_send(struct engine *e, struct link *l)
+link_send(struct engine *e, struct peer_link *l)
 {
 	uint64_t lines, wrs;
 
@@ -363,8 +363,8 @@ link_send(struct engine *e, struct link *l)
 		return;
 	}
 	if (post_frame(e, l) && replay(e, l)) {
-		control_send(e, l);
-		pending_send(e, l);
+		ctrl_lines_send(e, l);
+		link_send_queued(e, l);
 		/* no message fits: the line that is kept free tells the peer */
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
 		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1)
@@ -388,15 +388,15 @@ link_send(struct engine *e, struct link *l)
 	}
 	bulk_post(e, l);
 	/* nothing is left to send, to acknowledge or to return */
-	if (!l->frame_wrs && !l->replaying && !l->peer_stalled && list_empty(&l->owing) &&
-	    list_empty(&l->active) && list_empty(&l->writing) && list_empty(&l->fetching) &&
-	    list_empty(&l->to_fetch) && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
+	if (!l->frame_wrs && !l->replaying && !l->peer_stalled && list_empty(&l->ctrl_due) &&
+	    list_empty(&l->active) && list_empty(&l->writing) && list_empty(&l->reading) &&
+	    list_empty(&l->to_read) && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
 	    l->wrs_back == l->wrs_told)
 		list_remove(&l->busy);
 }
 
 bool
-link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
+link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs)
 {
 	if (consumed > l->tx_posted || wrs > l->wrs_used)
 		return false;
@@ -423,13 +423,14 @@ link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
 /* ---- life ---- */
 
 void
-link_break(struct engine *e, struct link *l, unsigned index, uint32_t error, uint32_t wc_status)
+link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t error,
+	   uint32_t wc_status)
 {
 	bool *broken = index == RING ? &l->broken : &l->bulk_broken;
 
 	if (l->broken || *broken)
 		return;
-	e->news = true;
+	e->main_events_due = true;
 	*broken = true;
 	l->error = error;
 	l->error_wc = wc_status;
@@ -448,7 +449,7 @@ int
 link_add(struct engine *e, const struct engine_link_command *k)
 {
 	uint32_t frame_number;
-	struct link *l;
+	struct peer_link *l;
 
 	if (k->link >= e->config.links || !is_power(k->ring_lines, 256) ||
 	    !is_power(k->staging_lines, 256) || k->peer_recv_wrs < 4 || !k->work)
@@ -471,10 +472,10 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;
 	list_init(&l->active);
-	list_init(&l->owing);
+	list_init(&l->ctrl_due);
 	list_init(&l->writing);
-	list_init(&l->fetching);
-	list_init(&l->to_fetch);
+	list_init(&l->reading);
+	list_init(&l->to_read);
 	list_init(&l->conns);
 	for (unsigned i = 0; i < 2; i++) {
 		l->user[i] = (struct link_qp){l, i};
@@ -486,7 +487,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 int
 link_fail(struct engine *e, const struct engine_link_command *k)
 {
-	struct link *l = k->link < e->config.links ? &e->links[k->link] : NULL;
+	struct peer_link *l = k->link < e->config.links ? &e->links[k->link] : NULL;
 	struct list_node *node, *following;
 
 	if (!l || (!l->up && !l->failing))
@@ -506,7 +507,7 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 			if (event->conn.link == l->id)
 				event->conn.link = ENGINE_LINK_NONE; /* main isn't told any more */
 		}
-		weir_assert(list_empty(&l->conns) && list_empty(&l->owing));
+		weir_assert(list_empty(&l->conns) && list_empty(&l->ctrl_due));
 	}
 	l->failing = e->datagrams.done < l->last_datagram;
 	return l->failing ? -EAGAIN : 0;
@@ -515,14 +516,14 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 void *
 engine_link_user(struct engine *e, uint32_t link, unsigned index)
 {
-	struct link *l = &e->links[link];
+	struct peer_link *l = &e->links[link];
 
 	l->user[index] = (struct link_qp){l, index};
 	return &l->user[index];
 }
 
 static bool
-needs_keepalive(const struct link *l)
+needs_keepalive(const struct peer_link *l)
 {
 	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !list_empty(&l->conns);
 }
@@ -539,7 +540,7 @@ links_keepalive(struct engine *e)
 
 	e->keepalive_at = e->now + KEEPALIVE_NS;
 	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct link *l = &e->links[i];
+		struct peer_link *l = &e->links[i];
 
 		if (!needs_keepalive(l) || e->now - l->heard_at < KEEPALIVE_NS)
 			continue;
@@ -551,7 +552,7 @@ links_keepalive(struct engine *e)
 		l->silent = e->config.silence_ns && l->asked >= enough &&
 			    e->now - l->heard_at >= e->config.silence_ns;
 		l->asked++;
-		e->news |= l->silent;
+		e->main_events_due |= l->silent;
 	}
 }
 
@@ -565,7 +566,7 @@ links_need_keepalive(const struct engine *e)
 }
 
 bool
-link_is_pressing(const struct link *l)
+link_is_pressing(const struct peer_link *l)
 {
 	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH)
 		return false;
@@ -577,5 +578,5 @@ link_is_pressing(const struct link *l)
 		return true;
 	if (bulk_may_post(l))
 		return true;
-	return !l->stalled && (!list_empty(&l->owing) || !list_empty(&l->active));
+	return !l->stalled && (!list_empty(&l->ctrl_due) || !list_empty(&l->active));
 }

@@ -249,7 +249,7 @@ share_round(struct engine *e, struct session *s)
 /* ---- frames ---- */
 
 uint32_t
-share_lines(struct link *l, struct session *s)
+share_lines(struct peer_link *l, struct session *s)
 {
 	struct queue *q = queue_of(s, l, RING);
 
@@ -264,20 +264,20 @@ share_lines(struct link *l, struct session *s)
 }
 
 void
-share_pressed(struct link *l, struct session *s)
+share_pressed(struct peer_link *l, struct session *s)
 {
 	share_seen(l, queue_of(s, l, RING));
-	l->pressed = true;
+	l->overfull = true;
 }
 
 void
-share_frame_closed(struct engine *e, struct link *l)
+share_frame_closed(struct engine *e, struct peer_link *l)
 {
-	l->crowded = l->pressed && l->frame_programs > 1;
-	if (l->crowded)
-		e->crowded = e->turn + 1;
+	l->split = l->overfull && l->frame_programs > 1;
+	if (l->split)
+		e->split_turn = e->turn + 1;
 	l->last_weight = l->frame_weight;
-	l->pressed = false;
+	l->overfull = false;
 	l->frame_programs = l->frame_weight = 0;
 	l->frame_number++;
 }

@@ -99,7 +99,8 @@ conn_ready(const struct conn *c)
 {
 	const struct pend *p = c->pend_first;
 
-	if (!p || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || c->owed & OWE_ACCEPT)
+	if (!p || (c->state != CONN_OPEN && c->state != CONN_FINISHING) ||
+	    c->ctrl_lines & CTRL_ACCEPT)
 		return false;
 	if (p->state == PEND_MESSAGE)
 		return c->granted - c->spent >= weir_cost(p->slot.length);
@@ -127,7 +128,7 @@ conn_advance(struct engine *e, struct conn *c)
 	if (c->rts_next)
 		bulk_rejoin(c);
 	if (c->rts_next && c->asked_count < RTS_MAX)
-		owe(e, c, OWE_RTS);
+		ctrl_line_due(e, c, CTRL_RTS);
 	if (conn_ready(c))
 		conn_activate(e, c);
 	else
@@ -164,7 +165,7 @@ pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length)
 
 /* Sends the first message. False: the frame, or the NIC's queue for datagrams, has no room. */
 static bool
-send_first(struct engine *e, struct link *l, struct conn *c, uint32_t lines)
+send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines)
 {
 	struct pend *p = c->pend_first;
 	struct head h = head_load(&p->slot);
@@ -235,7 +236,7 @@ pend_delivered(struct engine *e, struct conn *c)
 
 /* Sends messages of one program, whose connections take turns. */
 static enum turn
-send_queue(struct engine *e, struct link *l, struct queue *q)
+send_queue(struct engine *e, struct peer_link *l, struct queue *q)
 {
 	while (!list_empty(&q->members)) {
 		struct conn *c = LIST_OWNER(q->members.next, struct conn, active);
@@ -275,7 +276,7 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 }
 
 void
-pending_send(struct engine *e, struct link *l)
+link_send_queued(struct engine *e, struct peer_link *l)
 {
 	while (!list_empty(&l->active)) {
 		struct queue *q = LIST_OWNER(l->active.next, struct queue, turn);

@@ -256,7 +256,7 @@ static void
 test_close_under_bulk(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 2);
-	const struct link *l = &p.w->node[0].engine->links[1];
+	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
 	(void)state;
 	assert_true(pconn_send(p.a, 1 << 20, 0));

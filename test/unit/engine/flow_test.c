@@ -516,7 +516,7 @@ static void
 test_full_ring_is_told(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512}, 1);
-	const struct link *l = &p.w->node[0].engine->links[1];
+	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
 	(void)state;
 	stream(&p, p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */

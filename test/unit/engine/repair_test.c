@@ -176,7 +176,7 @@ test_bulk_alone(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
 	struct pconn *x, *y;
-	struct link *l;
+	struct peer_link *l;
 
 	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
@@ -241,7 +241,7 @@ static void
 test_credit_of_lost_frames(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
-	const struct link *l;
+	const struct peer_link *l;
 
 	(void)state;
 	for (unsigned i = 0; i < 10; i++)
@@ -308,7 +308,7 @@ test_refused(void **state)
 		struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
 		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
 		struct pconn *x, *y;
-		struct link *l;
+		struct peer_link *l;
 
 		world_connect(p.pa, p.pb, &x, &y);
 		assert_true(pconn_send(p.a, 500000, way));
@@ -347,7 +347,7 @@ static void
 test_reset_waits(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
-	struct link *l;
+	struct peer_link *l;
 
 	(void)state;
 	assert_true(pconn_send(p.a, 500000, 0));

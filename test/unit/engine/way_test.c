@@ -325,7 +325,7 @@ test_places_in_turn(void **state)
 static void
 send_until_flight(struct pair *p)
 {
-	const struct link *l = &p->w->node[1].engine->links[1];
+	const struct peer_link *l = &p->w->node[1].engine->links[1];
 
 	for (unsigned i = 0; i < 3; i++)
 		assert_true(pconn_send(p->a, 1 << 20, READ));
@@ -364,7 +364,7 @@ test_owner_dies(void **state)
 {
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
-	const struct link *l = &p.w->node[1].engine->links[1];
+	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
 	p.w->net.delay_ns = 300000;
@@ -389,7 +389,7 @@ test_reader_dies(void **state)
 {
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
-	const struct link *l = &p.w->node[1].engine->links[1];
+	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
 	send_until_flight(&p);
@@ -411,7 +411,7 @@ test_reader_closes(void **state)
 {
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
-	const struct link *l = &p.w->node[1].engine->links[1];
+	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
 	send_until_flight(&p);
