@@ -11,14 +11,14 @@
 struct conn;
 
 enum {
-	DEAR = 16, /* slots that any slot but a message, and a look at a channel, counts as */
+	DEAR = 16, /* slots charged for a slot that is no message, and for a look at a channel */
 };
 
 struct channel {
 	struct session *session; /* NULL: doesn't exist */
 	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
-	uint32_t empty; /* passes without work */
+	uint32_t empty; /* turns without work */
 	bool spilling;	/* messages that arrive are spilled, behind earlier ones */
 	bool blocked;	/* the first slot waits for an earlier message or for room in the engine */
 	bool bell_due;	/* published since the bell was last looked at */

@@ -22,21 +22,20 @@ struct conn_cold {
 	union {
 		struct rts rts[RTS_MAX];  /* announced by the peer */
 		struct {		  /* datagram: ours alone, zeroed when it begins */
-			uint64_t newest;  /* number that came last of all, 0 none */
-			uint64_t came;	  /* bit i: newest - i has come */
+			uint64_t newest;  /* largest number that has arrived, 0 none */
+			uint64_t came;	  /* bit i: newest - i has arrived */
 			uint64_t dropped; /* no room */
-			uint32_t qpn;	  /* our QP, as the peer was told */
+			uint32_t qpn;	  /* our QP, as the peer knows it */
 			uint16_t mtu;	  /* its largest message */
 		} dgram;
 	};
-	struct list_node writing; /* in queue.members (BULK): has segments to post */
-	struct list_node reading; /* in link.reading */
-	struct list_node
-	    awaits_grant; /* in session.awaits_grant: waits for receive memory to grant */
-	struct list_node awaits_place; /* in session.awaits_place: wants a place for a bulk message;
-				in link.to_read: will */
-	struct list_node settling;     /* in engine.settling: may have come to its end */
-	struct list_node closing;      /* in engine.closing: main isn't told yet */
+	struct list_node writing;      /* in queue.members (BULK): has segments to post */
+	struct list_node reading;      /* in link.reading */
+	struct list_node awaits_grant; /* in session.awaits_grant: lacks memory for a grant */
+	/* in session.awaits_place: lacks a place for a bulk message; in link.to_read: will */
+	struct list_node awaits_place;
+	struct list_node settling;	     /* in engine.settling: may have come to its end */
+	struct list_node closing;	     /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
 	uint64_t unspent; /* if conn.rejoined: cost of bulk messages that go through the ring */
@@ -56,7 +55,6 @@ struct conn {
 	uint8_t percent;      /* of the window: consumed when credit is returned; 0: default */
 	bool user_closed : 1; /* the program closed it, or died */
 	bool abort : 1;	      /* ends with RESET, not FIN */
-	bool refuses : 1;     /* the peer broke the rules: no message of it is delivered any more */
 	bool reset_sent : 1;
 	bool sealed : 1;       /* `completed` is final */
 	bool closed_told : 1;  /* CLOSED is in the program's ring, or the program is gone */
@@ -98,7 +96,7 @@ struct conn {
 	uint32_t bulk_flight;	    /* WRITEs and READs in flight, or unknown until repair */
 	uint32_t deficit;	    /* lines, in its program's round */
 	uint32_t by_write, by_read; /* bulk messages sent and received */
-	uint32_t by_send;	    /* messages of frames that went, and came, by SEND */
+	uint32_t by_send;	    /* messages of frames sent and received by SEND */
 	uint32_t ctrl_lines;	    /* enum ctrl_line */
 	uint32_t status;	    /* errno of OPENED or CLOSED */
 
@@ -107,7 +105,7 @@ struct conn {
 	uint64_t rx_granted, rx_delivered,
 	    rx_consumed; /* cost: granted to the peer, put into the session, taken by the program */
 	uint64_t rx_messages; /* delivered */
-	/* low bits: */
+	/* low bits of counts */
 	uint32_t rx_told;  /* rx_consumed when credit was last returned */
 	uint32_t rx_grown; /* rx_consumed when the window last changed with traffic */
 	uint32_t rx_seen;  /* rx_delivered when reclaim looked last */
@@ -148,7 +146,8 @@ void conn_refused(struct engine *e, struct conn *c, uint32_t status);
 void conn_user_close(struct engine *e, struct conn *c, bool abort);
 /* Sends FIN once no message waits any more. */
 void conn_try_finish(struct engine *e, struct conn *c);
-/* Ends the connection from our side: the peer gets RESET, the program CLOSED with status. */
+/* Ends the connection from our side: the peer gets RESET, the program CLOSED with status. `refuse`:
+ * the peer's messages are no longer delivered. */
 void conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse);
 /* FIN or, with `seal`, RESET came: from now on the peer only acknowledges. */
 void conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal);

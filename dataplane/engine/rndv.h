@@ -43,7 +43,7 @@ struct rts {
 	uint8_t state;	   /* enum rts_state */
 	uint8_t ways;	   /* WEIR_RTS_* */
 	bool waited;	   /* for receive memory */
-	bool delivered;	   /* but FETCHED hasn't left */
+	bool delivered;	   /* FETCHED hasn't left yet */
 };
 
 /* A WRITE or READ in flight. */
@@ -88,7 +88,7 @@ bool bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, str
 void bulk_done(struct engine *e, struct peer_link *l);
 /* A WRITE or READ has failed. */
 void bulk_failed(struct peer_link *l, const struct nic_wc *wc);
-/* Repeats what was in flight when the link's second QP failed. */
+/* Repeats the WRITEs and READs in flight when the link's second QP failed. */
 void bulk_resume(struct engine *e, struct peer_link *l);
 /* Where to continue: at the oldest segment without acknowledgement; they are in order. */
 uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);

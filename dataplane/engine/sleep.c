@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sleep: one half of the Dekker pair with programs (docs/shared-memory.md). Frames wake the engine
- * through the NIC's event fd; what neither bell nor frame announces is looked at after a while.
+ * through the NIC's event fd; timers cover changes that neither a doorbell nor a frame announces.
  */
 #include "channel.h"
 #include "link.h"
@@ -37,15 +37,12 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
-	/* a program that makes room in its ring, or main in its queue, doesn't say so */
+	/* room in the ring of a program, or in main's queue, is not announced */
 	if (!list_empty(&e->backlog) || !list_empty(&e->closing) || !list_empty(&e->removals) ||
 	    e->waiting || e->main_events_due || e->connect_first != e->connect_end)
 		next = sooner(next, now + RETRY_NS);
-	LIST_EACH (node, following, &e->busy) {
-		(void)node; /* acknowledgements by credit line come without a completion */
+	if (!list_empty(&e->busy)) /* credit by credit line comes without a completion */
 		next = sooner(next, now + ACK_WAIT_NS);
-		break;
-	}
 	next = sooner(next, e->limited_at);
 	if (links_need_keepalive(e))
 		next = sooner(next, e->keepalive_at);

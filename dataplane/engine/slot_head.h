@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots and lines out of memory that programs or peers may write at any time: each is copied once
- * and only the copy is checked and used.
+ * Slots and lines in memory that programs or peers may write at any time: each is copied once, and
+ * only the copy is checked and used.
  */
 #ifndef WEIR_ENGINE_SLOT_HEAD_H
 #define WEIR_ENGINE_SLOT_HEAD_H

@@ -2,9 +2,9 @@
 /*
  * Connections: the table and the states. docs/protocol.md has the table of transitions.
  *
- * The last word of an end is FIN (all it sent has been put into the ring) or RESET (what the peer
- * sent beyond a count is refused). It is answered by FIN_ACK, after which the other end says
- * nothing more; then the entry can be used again by another connection.
+ * The last line of an end is FIN (all its messages are in the ring) or RESET (the peer's messages
+ * beyond a count are refused). The other end answers FIN_ACK, its own last line; then another
+ * connection can use the entry.
  */
 #include "channel.h"
 #include "conn.h"
@@ -22,7 +22,6 @@
 
 #include <errno.h>
 
-/* The transitions of docs/protocol.md. */
 void
 conn_enter(struct conn *c, enum engine_conn_state to)
 {
@@ -41,7 +40,6 @@ conn_enter(struct conn *c, enum engine_conn_state to)
 	weir_enter(legal, c->state, to);
 }
 
-/* Whether messages may go straight into a frame. */
 void
 conn_refresh(struct conn *c)
 {
@@ -49,7 +47,6 @@ conn_refresh(struct conn *c)
 		  c->link && !c->datagram && !c->session->limited;
 }
 
-/* An entry for a connection of s, or NULL. */
 struct conn *
 conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k)
 {
@@ -65,7 +62,7 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	generation = c->generation % 4095 + 1;
 	memset(c, 0, sizeof(*c));
 	c->cold = &e->cold_conns[c - e->conns];
-	if (c->cold->post_next) /* not touched otherwise */
+	if (c->cold->post_next) /* an idle connection leaves its cold entry untouched */
 		c->cold->post_next = 0;
 	c->generation = (uint16_t)generation;
 	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
@@ -129,11 +126,10 @@ set_status(struct conn *c, uint32_t status)
 
 /* ---- opening ---- */
 
-/* ACCEPT came, or was queued by us. */
 void
 conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t granted, uint32_t window)
 {
-	memset(c->service, 0, sizeof(c->service)); /* what lies over it begins */
+	memset(c->service, 0, sizeof(c->service)); /* from now on it counts sends */
 	c->peer_vqpn = peer_vqpn;
 	c->accepts = true;
 	c->granted = granted;
@@ -149,7 +145,6 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 	conn_advance(e, c);
 }
 
-/* A connection that never was: REJECT, or no way there. */
 void
 conn_refused(struct engine *e, struct conn *c, uint32_t status)
 {
@@ -168,7 +163,6 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 
 /* ---- closing ---- */
 
-/* Nothing waits any more: the last word can be said. */
 void
 conn_try_finish(struct engine *e, struct conn *c)
 {
@@ -191,7 +185,6 @@ close_local(struct engine *e, struct conn *c, uint32_t status)
 	conn_settle_later(e, c);
 }
 
-/* The program closed it; `abort`: it died. */
 void
 conn_user_close(struct engine *e, struct conn *c, bool abort)
 {
@@ -240,7 +233,6 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 	ctrl_line_due(e, c, CTRL_RESET);
 }
 
-/* FIN, or RESET (`seal`: what is complete is known): the peer only acknowledges from now on. */
 void
 conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 {
@@ -262,7 +254,6 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 	conn_settle_later(e, c);
 }
 
-/* FIN_ACK: the peer says nothing more. */
 void
 conn_peer_acknowledged(struct engine *e, struct conn *c)
 {
@@ -291,21 +282,20 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	bulk_forget(e, c);
 	pend_drop(c);
 	if (c->state != CONN_PEER_GONE)
-		/* what programs are told: the node is lost, or this connection is */
+		/* programs learn that the node is lost, or only this connection */
 		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
 	conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
 	conn_settle_later(e, c);
 }
 
-/* n messages lie in the receiving session. */
 void
 conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 {
 	c->landed += n;
 	if (!c->sealed) {
 		c->completed += n;
-		/* the program may use the memory of these again */
+		/* the program may reuse the memory of these */
 		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
 		e->served = true;
 		if (notify || UNLIKELY(c->done_at))

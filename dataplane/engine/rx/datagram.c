@@ -99,7 +99,7 @@ datagrams_join(struct peer_link *l, const struct engine_conn_command *k)
 void
 datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn)
 {
-	/* the library reports what it consumed per half of this */
+	/* the library reports consumed cost per half of this */
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window_max, memory_order_relaxed);
 	conn_opened(e, c, peer_vqpn, GRANT, 1u << 30);
 	/* the queue pair that the peer knows is gone */
