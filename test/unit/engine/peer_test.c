@@ -297,7 +297,7 @@ test_bad_sends(void **state)
 	world_destroy(p.w);
 }
 
-/* What ends one connection: the link and the others stay. */
+/* Lines that end one connection: the link and the other connections stay. */
 static void
 test_bad_flow(void **state)
 {
@@ -373,7 +373,7 @@ test_bad_flow(void **state)
 	world_destroy(p.w);
 }
 
-/* A second peer of node 1, of which there is nothing but the link. */
+/* A second peer of node 1, which has only the link. */
 struct stranger {
 	struct nic_context nowhere;
 	struct fake_qp qp[2], end[2];

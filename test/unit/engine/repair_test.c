@@ -170,7 +170,7 @@ test_streams(void **state)
 	}
 }
 
-/* The bulk QP is gone: what goes by the ring doesn't care. */
+/* The bulk QP is gone: messages of the ring go on. */
 static void
 test_bulk_alone(void **state)
 {
@@ -234,8 +234,8 @@ test_held_back(void **state)
 }
 
 /*
- * Credit that came behind frames which were lost: until they have come again it says nothing, for
- * they may say that what it covers was refused.
+ * Credit that arrived behind lost frames doesn't count until they have arrived again: they may say
+ * that messages which it covers were refused.
  */
 static void
 test_credit_of_lost_frames(void **state)
@@ -267,7 +267,7 @@ test_credit_of_lost_frames(void **state)
 	pair_close(&p);
 }
 
-/* What the peer says is not believed. */
+/* Impossible positions of the peer are refused. */
 static void
 test_liar(void **state)
 {

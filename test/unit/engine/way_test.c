@@ -68,7 +68,7 @@ set_loads(const struct pair *p, uint32_t a, uint32_t b)
 	engine_set_load(p->w->node[1].engine, b);
 }
 
-/* What is told goes as it is told, whatever its size, among others, both ways. */
+/* A message goes the way that its program names, whatever its size, among others, both ways. */
 static void
 test_told(void **state)
 {
@@ -358,7 +358,7 @@ test_done(void **state)
 	world_destroy(p.w);
 }
 
-/* What is being read is the reader's until it says so: its owner's memory stays that long. */
+/* Memory that the peer reads belongs to it until it answers. */
 static void
 test_owner_dies(void **state)
 {
