@@ -230,14 +230,13 @@ poll_nic(struct engine *e)
 	LIST_EACH (node, following, &e->busy) {
 		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		uint64_t before = l->credited;
-		bool drained = n < NIC_POLL_MAX;
 
 		if (!e->srq_missing)
 			l->wrs_back = l->wrs_seen;
 		if (!l->snapped)
 			continue;
 		l->snapped = false;
-		if (!drained || !l->up || l->broken)
+		if (n == NIC_POLL_MAX || !l->up || l->broken)
 			continue;
 		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs)) {
 			count(&e->counters.bad_frames, 1);
