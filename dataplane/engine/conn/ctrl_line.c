@@ -186,38 +186,11 @@ put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 	}
 }
 
-/* Writes the lines of one connection, lowest bit first. False: no room for all. */
-static bool
-send_owed(struct engine *e, struct peer_link *l, struct conn *c)
-{
-	while (c->ctrl_lines) {
-		unsigned what = c->ctrl_lines & (~c->ctrl_lines + 1);
-
-		if (what & (CTRL_RTS | CTRL_CTS)) {
-			if (!send_bulk_lines(e, l, c))
-				return false;
-			continue;
-		}
-		/* these say that no WRITE or READ of ours is under way */
-		if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) && c->bulk_flight)
-			break;
-		if (link_room(e, l, 1) != ROOM)
-			return false;
-		c->ctrl_lines &= ~what;
-		put_line(e, l, c, what);
-		if (what == CTRL_ACCEPT) {
-			conn_refresh(c);
-			conn_advance(e, c);
-		}
-	}
-	list_remove(&c->ctrl_due);
-	conn_settle_later(e, c);
-	return true;
-}
-
 void
 ctrl_lines_send(struct engine *e, struct peer_link *l)
 {
+	bool room = true;
+
 	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
 	for (uint32_t n = e->reject_end - e->reject_first; UNLIKELY(n); n--) {
 		struct reject r = e->rejects[e->reject_first++ % REJECTS];
@@ -227,9 +200,34 @@ ctrl_lines_send(struct engine *e, struct peer_link *l)
 		else if (r.link->up)
 			e->rejects[e->reject_end++ % REJECTS] = r;
 	}
-	while (!list_empty(&l->ctrl_due))
-		if (!send_owed(e, l, LIST_OWNER(l->ctrl_due.next, struct conn, ctrl_due)))
-			break;
+	while (room && !list_empty(&l->ctrl_due)) {
+		struct conn *c = LIST_OWNER(l->ctrl_due.next, struct conn, ctrl_due);
+
+		while (room && c->ctrl_lines) {
+			unsigned what = c->ctrl_lines & (~c->ctrl_lines + 1); /* lowest bit first */
+
+			if (what & (CTRL_RTS | CTRL_CTS)) {
+				room = send_bulk_lines(e, l, c);
+				continue;
+			}
+			/* these say that no WRITE or READ of ours is under way */
+			if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) && c->bulk_flight)
+				break;
+			room = link_room(e, l, 1) == ROOM;
+			if (!room)
+				break;
+			c->ctrl_lines &= ~what;
+			put_line(e, l, c, what);
+			if (what == CTRL_ACCEPT) {
+				conn_refresh(c);
+				conn_advance(e, c);
+			}
+		}
+		if (room) {
+			list_remove(&c->ctrl_due);
+			conn_settle_later(e, c);
+		}
+	}
 	l->frame_max = FRAME_LINES;
 }
 
