@@ -33,7 +33,7 @@ bool frame_receive(struct engine *e, struct peer_link *l, uint32_t lines);
 bool frame_receive_sent(struct engine *e, struct peer_link *l, const uint8_t *frame,
 			uint32_t lines);
 
-/* Room for a message in the frame of this pass, which is opened if need be. */
+/* Room for a message in the frame of this turn, which is opened if need be. */
 static inline enum room
 link_room(struct engine *e, struct peer_link *l, uint32_t lines)
 {

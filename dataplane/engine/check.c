@@ -48,7 +48,7 @@ check_conn(const struct conn *c, struct sums *sums)
 		sums->posted++;
 	sums->conns_memory_lent += c->memory_lent;
 	for (const struct pend *p = c->pend_first; p; p = p->next) {
-		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
+		uint32_t n = message_slots(p->slot.op, p->slot.length);
 
 		if (p->state == PEND_MESSAGE)
 			cost += weir_cost(p->slot.length);

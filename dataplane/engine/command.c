@@ -37,15 +37,6 @@ engine_done(struct engine *e)
 	return c;
 }
 
-static struct peer_link *
-find_link(struct engine *e, uint32_t id)
-{
-	/* a link under repair takes connections too: their lines wait */
-	if (id >= e->config.links || !e->links[id].up)
-		return NULL;
-	return &e->links[id];
-}
-
 static struct conn *
 make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 {
@@ -150,7 +141,7 @@ execute(struct engine *e, struct engine_command *command)
 	case ENGINE_CHANNEL_ADD:
 		return add_channel(e, command);
 	case ENGINE_CONN_OPEN:
-		l = find_link(e, k->link);
+		l = link_find(e, k->link);
 		if (!l && k->link != ENGINE_LINK_NONE)
 			return -EHOSTDOWN;
 		c = make_conn(e, k, &result);
@@ -169,14 +160,14 @@ execute(struct engine *e, struct engine_command *command)
 			conn_refused(e, c, k->status);
 			return 0;
 		}
-		l = find_link(e, k->link);
+		l = link_find(e, k->link);
 		if (!l)
 			return -EHOSTDOWN;
 		c->listener = ENGINE_LISTENER_NONE;
 		attach(e, c, l, k, CTRL_CONNECT);
 		return 0;
 	case ENGINE_CONN_ACCEPT:
-		l = find_link(e, k->link);
+		l = link_find(e, k->link);
 		if (!l)
 			return -EHOSTDOWN;
 		if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
@@ -191,7 +182,7 @@ execute(struct engine *e, struct engine_command *command)
 			conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
 		return 0;
 	case ENGINE_CONN_REJECT:
-		l = find_link(e, k->link);
+		l = link_find(e, k->link);
 		if (!l)
 			return -EHOSTDOWN;
 		return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED)
@@ -232,7 +223,7 @@ execute(struct engine *e, struct engine_command *command)
 			return -ENOENT;
 		if (c->state == CONN_OPENING) /* with a link: until the peer has answered */
 			return c->link ? -EAGAIN : -EBUSY;
-		if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+		if (!conn_is_open(c))
 			return -ENOENT;
 		conn_abort(e, c, k->status, true);
 		return 0;

@@ -172,6 +172,13 @@ conn_find(struct engine *e, uint32_t vqpn)
 	return &e->conns[i];
 }
 
+/* Whether queued messages may leave, and control lines of both directions count. */
+static inline bool
+conn_is_open(const struct conn *c)
+{
+	return c->state == CONN_OPEN || c->state == CONN_FINISHING;
+}
+
 static inline uint32_t
 conn_desc_index(const struct conn *c)
 {

@@ -114,7 +114,7 @@ int link_fail(struct engine *e, const struct engine_link_command *k);
 /* A QP of the link failed, or (RING) the peer broke the rules. */
 void link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t error,
 		uint32_t wc_status);
-/* The sending half of a pass: posts at most one frame. */
+/* The sending half of a turn: posts at most one frame. */
 void link_send(struct engine *e, struct peer_link *l);
 /* The peer returns credit, by frame or by credit line. False: it may not return that. */
 bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs);
@@ -138,7 +138,14 @@ link_at(const struct peer_link *l, uint64_t pos)
 	return &l->staging[pos & l->mask];
 }
 
-/* Has the link looked at in this pass. */
+/* The link, or NULL. One under repair takes connections too: their lines wait. */
+static inline struct peer_link *
+link_find(struct engine *e, uint32_t id)
+{
+	return id < e->config.links && e->links[id].up ? &e->links[id] : NULL;
+}
+
+/* Has link_send() look at the link in this turn. */
 static inline void
 link_busy(struct engine *e, struct peer_link *l)
 {

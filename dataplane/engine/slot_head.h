@@ -49,6 +49,13 @@ line_load(struct weir_slot *to, const struct weir_slot *from)
 	atomic_signal_fence(memory_order_seq_cst); /* the compiler may not read `from` again */
 }
 
+/* Slots that a message takes in a channel. */
+static inline uint32_t
+message_slots(uint8_t op, uint32_t length)
+{
+	return op == WEIR_OP_INLINE ? weir_slots_inline(length) : 1;
+}
+
 /* Lines that a message takes in a peer's ring. */
 static inline uint32_t
 message_lines(uint32_t length)

@@ -105,7 +105,7 @@ copy_slots(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct w
 static enum take
 take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h, weir_place place)
 {
-	uint32_t slots = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+	uint32_t slots = message_slots(h.op, h.length);
 
 	if (c->state == CONN_LOCAL || c->user_closed)
 		return refuse(e, ch, "message on a local or closed connection");
@@ -369,7 +369,7 @@ take_stray(struct engine *e, struct channel *ch, const struct conn *c, struct he
 {
 	if (!is_stale(e, c, h.vqpn) || (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
 		return refuse(e, ch, "message on a connection that isn't the program's");
-	weir_ring_pop(&ch->tx, h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1);
+	weir_ring_pop(&ch->tx, message_slots(h.op, h.length));
 	count(&e->counters.stray, 1);
 	return TAKEN_DEAR;
 }

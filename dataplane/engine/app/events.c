@@ -14,7 +14,7 @@
 #include <errno.h>
 
 void
-channel_clog(struct engine *e, struct channel *ch)
+channel_update_backlog(struct engine *e, struct channel *ch)
 {
 	ch->spilling = ch->opening || ch->spill_count;
 	if (ch->spilling || !list_empty(&ch->events))
@@ -35,7 +35,7 @@ app_event(struct engine *e, struct conn *c, unsigned what)
 	if (what & (APP_OPENED | APP_ACCEPTED))
 		ch->opening++;
 	list_append_once(&ch->events, &c->events);
-	channel_clog(e, ch);
+	channel_update_backlog(e, ch);
 	if (what & (APP_OPENED | APP_ACCEPTED))
 		app_events_put(e, ch);
 }
@@ -132,7 +132,7 @@ app_events_put(struct engine *e, struct channel *ch)
 			conn_settle_later(e, c);
 		}
 	}
-	channel_clog(e, ch);
+	channel_update_backlog(e, ch);
 }
 
 void

@@ -35,7 +35,7 @@ rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rt
 static bool
 may_read(const struct conn *c)
 {
-	return c->accepts && (c->state == CONN_OPEN || c->state == CONN_FINISHING) &&
+	return c->accepts && conn_is_open(c) &&
 	       !(c->ctrl_lines & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK));
 }
 

@@ -31,7 +31,7 @@ next_bulk(struct pend *p)
 {
 	for (p = p->next; p && p->state != PEND_BULK; p = p->next) {
 		/* continuations follow their head */
-		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
+		uint32_t n = message_slots(p->slot.op, p->slot.length);
 
 		while (--n)
 			p = p->next;
@@ -246,7 +246,7 @@ bulk_post(struct engine *e, struct peer_link *l)
 static void
 flight_over(struct engine *e, struct conn *c)
 {
-	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+	if (!conn_is_open(c))
 		pend_drop(c);
 	if (c->forget)
 		bulk_forget(e, c);
@@ -258,8 +258,7 @@ static void
 written(struct engine *e, struct conn *c, struct pend *p)
 {
 	p->in_flight--;
-	if ((c->state != CONN_OPEN && c->state != CONN_FINISHING) || p->in_flight ||
-	    p->written < p->slot.length)
+	if (!conn_is_open(c) || p->in_flight || p->written < p->slot.length)
 		return;
 	p->state = PEND_WRITTEN;
 	conn_advance(e, c);
@@ -326,14 +325,14 @@ bulk_resume(struct engine *e, struct peer_link *l)
 			c->bulk_flight -= p->in_flight;
 			p->written = bulk_rewound(p->written, p->in_flight);
 			p->in_flight = 0;
-			if (c->state == CONN_OPEN || c->state == CONN_FINISHING)
+			if (conn_is_open(c))
 				queue_join(e, queue_of(c->session, l, BULK), &c->cold->writing);
 			else
 				bulk_cancel(c);
 		}
 		if (c->bulk_refused && !c->bulk_flight)
 			conn_abort(e, c, ECONNRESET, false);
-		if (c->state == CONN_OPEN || c->state == CONN_FINISHING)
+		if (conn_is_open(c))
 			l->bulk_unproven = true;
 		if (!c->bulk_flight)
 			flight_over(e, c);

@@ -223,7 +223,7 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 {
 	if (refuse && c->accepts)
 		credit_withdraw(e, c);
-	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+	if (!conn_is_open(c))
 		return;
 	conn_enter(c, CONN_DEAD);
 	set_status(c, status);

@@ -208,7 +208,7 @@ grant(struct engine *e, struct conn *c)
 	/* with less than COST_MAX left a sender may hold a message that doesn't fit it */
 	is_due = c->rx_wanted > left ||
 		 (used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window)));
-	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due) {
+	if (!c->accepts || !conn_is_open(c) || !is_due) {
 		list_remove(&c->cold->awaits_grant);
 		return;
 	}
@@ -302,7 +302,7 @@ credit_reclaim_some(struct engine *e, struct session *s)
 		if (c->accepts && !c->reclaiming &&
 		    s->awaits_grant.next != &c->cold->awaits_grant &&
 		    c->rx_seen == (uint32_t)c->rx_delivered && c->rx_granted > c->rx_delivered &&
-		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
+		    conn_is_open(c)) {
 			c->reclaiming = true;
 			ctrl_line_due(e, c, CTRL_RECLAIM);
 		}

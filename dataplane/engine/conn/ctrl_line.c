@@ -267,7 +267,7 @@ take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 static bool
 take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
 {
-	bool open = c->state == CONN_OPEN || c->state == CONN_FINISHING;
+	bool open = conn_is_open(c);
 	struct weir_wire_rts rts;
 	struct weir_wire_cts cts;
 

@@ -11,16 +11,10 @@
 
 #include <errno.h>
 
-static struct peer_link *
-find(struct engine *e, uint32_t id)
-{
-	return id < e->config.links && e->links[id].up ? &e->links[id] : NULL;
-}
-
 int
 link_pause(struct engine *e, struct engine_link_command *k)
 {
-	struct peer_link *l = find(e, k->link);
+	struct peer_link *l = link_find(e, k->link);
 
 	if (!l)
 		return -ENOENT;
@@ -96,7 +90,7 @@ resume_ring(struct engine *e, struct peer_link *l, const struct engine_link_comm
 int
 link_resume(struct engine *e, const struct engine_link_command *k)
 {
-	struct peer_link *l = find(e, k->link);
+	struct peer_link *l = link_find(e, k->link);
 	int rc = 0;
 
 	if (!l || !l->bulk_broken || (k->resumes == WEIR_RESUME_BOTH && !l->broken))
@@ -118,7 +112,7 @@ link_resume(struct engine *e, const struct engine_link_command *k)
 int
 link_go(struct engine *e, const struct engine_link_command *k)
 {
-	struct peer_link *l = find(e, k->link);
+	struct peer_link *l = link_find(e, k->link);
 
 	if (!l)
 		return -ENOENT;

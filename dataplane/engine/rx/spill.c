@@ -89,7 +89,7 @@ spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	show(ch);
 	c->spilled++;
 	count(&e->counters.spilled, n);
-	channel_clog(e, ch);
+	channel_update_backlog(e, ch);
 }
 
 /* Removes the first spilled slot. */

@@ -53,7 +53,7 @@ pend_give(struct session *s, struct pend *p)
 bool
 pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h, weir_place place)
 {
-	uint32_t n = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+	uint32_t n = message_slots(h.op, h.length);
 	bool first = !c->pend_first;
 	struct session *s = c->session;
 	struct pend *p;
@@ -99,8 +99,7 @@ conn_ready(const struct conn *c)
 {
 	const struct pend *p = c->pend_first;
 
-	if (!p || (c->state != CONN_OPEN && c->state != CONN_FINISHING) ||
-	    c->ctrl_lines & CTRL_ACCEPT)
+	if (!p || !conn_is_open(c) || c->ctrl_lines & CTRL_ACCEPT)
 		return false;
 	if (p->state == PEND_MESSAGE)
 		return c->granted - c->spent >= weir_cost(p->slot.length);
@@ -123,7 +122,7 @@ conn_advance(struct engine *e, struct conn *c)
 		conn_try_finish(e, c);
 		return;
 	}
-	if (!c->link || (c->state != CONN_OPEN && c->state != CONN_FINISHING))
+	if (!c->link || !conn_is_open(c))
 		return;
 	if (c->rts_next)
 		bulk_rejoin(c);
@@ -170,7 +169,7 @@ send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines
 	struct pend *p = c->pend_first;
 	struct head h = head_load(&p->slot);
 	bool notify = h.flags & WEIR_SLOT_NOTIFY;
-	uint32_t slots = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+	uint32_t slots = message_slots(h.op, h.length);
 	struct weir_slot *to;
 
 	if (c->datagram) {
