@@ -215,12 +215,13 @@ int
 main(int argc, char **argv)
 {
 	static const char usage[] = "usage: peer-LAYER lat|bw SIZE SECONDS host|nodes";
-	double limit = argc == 5 ? atof(argv[3]) : 0;
-	long size = argc == 5 ? atol(argv[2]) : 0;
+	char *size_end = "", *limit_end = "";
+	size_t size = argc == 5 ? strtoul(argv[2], &size_end, 10) : 0;
+	double limit = argc == 5 ? strtod(argv[3], &limit_end) : 0;
 	int rank = 0, pipe[2] = {-1, -1}, status = 0;
 	pid_t child = 0;
 
-	if (argc != 5 || size < 1 || size > 16 << 20 || limit <= 0)
+	if (*size_end || *limit_end || size < 1 || size > 16 << 20 || !(limit > 0))
 		peer_die(usage, NULL);
 	if (!peer.launched) {
 		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pipe))
@@ -239,9 +240,9 @@ main(int argc, char **argv)
 	if (peer.launched)
 		pin(rank);
 	if (!strcmp(argv[1], "lat"))
-		lat(rank, (size_t)size, limit);
+		lat(rank, size, limit);
 	else
-		bw(rank, (size_t)size, limit);
+		bw(rank, size, limit);
 	fflush(stdout);
 	peer.close();
 	if (child > 0 && (waitpid(child, &status, 0) != child || status))
