@@ -30,28 +30,28 @@ struct idle_tuning {
 	uint32_t shared_ns; /* ns to keep treating the CPU as shared after the last such look */
 
 	/* without work on a shared CPU */
-	uint32_t alone_ns;     /* ns; a yield below found no thread that wanted the CPU */
-	uint32_t lonely;       /* such yields in a row after which yields become rare */
-	uint32_t lonely_turns; /* turns between two of the rare yields */
+	uint32_t alone_ns;     /* ns; a yield that took less found no other thread */
+	uint32_t lonely;       /* such yields in a row until the thread yields rarely */
+	uint32_t lonely_turns; /* turns between two yields from then on */
 	uint32_t expect_ns;    /* ns to spin after work whose answer comes from the wire */
 	uint32_t others_ns;    /* ns; spin only if the last yield returned within this time */
-	uint32_t few_turns;    /* turns with work since a yield, below which to spin */
+	uint32_t few_turns;    /* spin only with fewer turns with work since that yield */
 
 	/* with work on a shared CPU */
 	uint32_t turn_ns;      /* ns between two yields, at least */
 	uint32_t turn_most_ns; /* ns between two yields, at most */
-	uint32_t turn_part;    /* between those: 1/turn_part of what the last yield took */
-	uint32_t few_work;     /* work of a turn up to which programs run at once */
+	uint32_t turn_part;    /* between these two: 1/turn_part of the last yield's duration */
+	uint32_t few_work;     /* yield at once after a turn that did no more work */
 
 	/* many programs on a shared CPU */
 	uint32_t crowd_ns;	/* ns; credit waits for a frame if a yield took this long */
-	uint32_t many_channels; /* with work per turn after a yield, above which to halve slices */
-	uint32_t few_channels;	/* below which to double them again */
+	uint32_t many_channels; /* halve slices if more channels had slots per turn */
+	uint32_t few_channels;	/* double them again if fewer had */
 	uint32_t slice_ns;	/* ns between two changes of the slice */
 	uint32_t slice_shift;	/* halvings, at most */
 };
 
-/* A constant of the build, which the compiler folds. docs/decisions.md says how it was found. */
+/* A constant of the build, which the compiler folds. */
 static const struct idle_tuning idle_tuning = {
     .empty_turns = 20,
 
