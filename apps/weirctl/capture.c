@@ -33,7 +33,8 @@ open_file(const char *file)
 static int
 await_end(struct query *q, int signals, double seconds)
 {
-	struct pollfd fds[2] = {{.fd = q->fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+	struct pollfd fds[2] = {{.fd = q->c.fd, .events = POLLIN},
+				{.fd = signals, .events = POLLIN}};
 	double end = weirctl_now() + seconds;
 
 	for (;;) {
@@ -66,7 +67,7 @@ end_capture(struct query *q)
 
 	if (!status)
 		status = query_receive(q, WEIR_CTL_CAPTURED);
-	if (!status && !q->in.m.captured.over) {
+	if (!status && !q->c.in.m.captured.over) {
 		snprintf(q->reason, sizeof(q->reason), "data plane answered something else");
 		status = WEIRCTL_FAILED;
 	}
@@ -126,7 +127,7 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	if (o->json && !strcmp(argv[1], "-"))
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "--json and the frames can't both go to stdout; name a file");
-	if (strlen(port) >= sizeof(q.in.m.capture.port))
+	if (strlen(port) >= sizeof(q.c.in.m.capture.port))
 		return weirctl_fail(WEIRCTL_USAGE, "no port has the name '%s'; see show ports",
 				    port);
 	status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
@@ -134,7 +135,7 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 		return weirctl_fail(status, "%s", q.reason);
 	file = open_file(argv[1]);
 	if (file < 0) {
-		query_close(&q);
+		weir_ctl_close(&q.c);
 		return -file;
 	}
 	signals = signals_open(&before);
@@ -147,8 +148,8 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	if (!status)
 		status = end_capture(&q);
 	signals_close(signals, &before);
-	query_close(&q);
+	weir_ctl_close(&q.c);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
-	return report(o, &q.in.m);
+	return report(o, &q.c.in.m);
 }

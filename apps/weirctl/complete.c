@@ -2,6 +2,8 @@
 /* Completion of words at the prompt. Names come from the data plane at that moment. */
 #include "weirctl.h"
 
+#include "base/vec.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +23,13 @@ is_plain(const char *word)
 static void
 offer(struct words *w, const char *text, const char *word)
 {
-	char **more;
-
 	if (strncmp(word, text, strlen(text)) || !is_plain(word))
 		return;
 	for (size_t i = 0; i < w->count; i++)
 		if (!strcmp(w->word[i], word))
 			return;
-	more = realloc(w->word, (w->count + 1) * sizeof(*more));
-	if (!more)
+	if (VEC_RESERVE(w->word, w->room, w->count + 1))
 		return;
-	w->word = more;
 	w->word[w->count] = strdup(word);
 	w->count += w->word[w->count] != NULL;
 }
@@ -105,9 +103,10 @@ conn_victim(const void *record, struct words *w, const char *text)
 static void
 setting_key(const void *record, struct words *w, const char *text)
 {
-	char key[ROWS_KEY];
+	struct weir_value v;
 
-	offer(w, text, rows_key(record, key));
+	weir_field_value(weir_kind(WEIR_ROWS_SETTINGS)->fields, record, &v); // with a user's name
+	offer(w, text, v.text);
 }
 
 // Of a program that has no setting yet.
@@ -171,7 +170,7 @@ offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *
 		break;
 	case WORD_ROWS:
 		for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_LAST; i++)
-			offer(w, text, rows_name(i));
+			offer(w, text, weir_kind(i)->name);
 		break;
 	case WORD_CONDITION:
 		offer_all(w, text, condition);

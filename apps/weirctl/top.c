@@ -117,7 +117,7 @@ screen_lines(const struct screen *s)
 
 // Prints at most `most` rows; returns the number of lines left.
 static size_t
-print_some(uint32_t kind, json_t *array, size_t most, size_t lines)
+print_some(const struct table *table, json_t *array, size_t most, size_t lines)
 {
 	size_t room = lines > 2 ? lines - 2 : 0, count = json_array_size(array);
 
@@ -126,7 +126,7 @@ print_some(uint32_t kind, json_t *array, size_t most, size_t lines)
 		return 0;
 	while (json_array_size(array) > most)
 		json_array_remove(array, json_array_size(array) - 1);
-	table_print(kind, array);
+	table_print(table->fields, table->count, array);
 	if (count > most)
 		printf("... %zu more", count - most);
 	putchar('\n');
@@ -146,9 +146,9 @@ print_view(const struct weirctl_options *o, const struct screen *screen, const s
 	       screen->live ? "\033[H\033[J" : "", at, o->instance, s->sessions.count, count,
 	       json_array_size(r->conns));
 	lines = lines > 3 ? lines - 3 : 0;
-	lines = print_some(TABLE_TOP_ENGINES, r->engines, lines, lines);
-	lines = print_some(TABLE_TOP_PROGRAMS, r->programs, lines / 2, lines);
-	print_some(TABLE_TOP_CONNECTIONS, r->conns, lines, lines);
+	lines = print_some(&top_engines, r->engines, lines, lines);
+	lines = print_some(&top_programs, r->programs, lines / 2, lines);
+	print_some(&top_connections, r->conns, lines, lines);
 }
 
 static void
@@ -248,7 +248,7 @@ top(const struct weirctl_options *o, int argc, char **argv)
 	status = views(o, &screen, signals, &h);
 	screen_close(&screen);
 	signals_close(signals, &before);
-	query_close(&q);
+	weir_ctl_close(&q.c);
 	sample_free(&h.before);
 	sample_free(&h.now);
 	return status;

@@ -100,7 +100,7 @@ int
 wait_for(const struct weirctl_options *o, int argc, char **argv)
 {
 	static const struct timespec pause = {.tv_nsec = POLL_NS};
-	static struct query q = {.fd = -1};
+	static struct query q = {.c.fd = -1};
 	const char *instance = o->instance, *what = argv[0];
 	double seconds = o->timeout, end = weirctl_now() + seconds;
 	struct condition c;
@@ -118,23 +118,23 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 		int status = 0;
 
 		left = brief ? left : WEIRCTL_ANSWER_SECONDS;
-		if (q.fd < 0)
+		if (q.c.fd < 0)
 			status = query_open(&q, instance, left);
 		else
-			query_limit(&q, left);
+			weir_ctl_limit(&q.c, left);
 		if (!status)
 			status = check(&q, &c, &holds);
 		if (holds) {
-			query_close(&q);
+			weir_ctl_close(&q.c);
 			return WEIRCTL_OK;
 		}
 		// Not there yet is what we wait for; anything else won't get better.
 		if (status == WEIRCTL_USAGE || status == WEIRCTL_RESOURCE) {
-			query_close(&q);
+			weir_ctl_close(&q.c);
 			return weirctl_fail(status, "%s", q.reason);
 		}
 		if (status)
-			query_close(&q);
+			weir_ctl_close(&q.c);
 		// an answer that doesn't come in what is left says nothing of the data plane
 		if (!status || !brief || !q.late)
 			snprintf(seen, sizeof(seen), "%s", q.reason);
@@ -142,7 +142,7 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 			break;
 		nanosleep(&pause, NULL);
 	}
-	query_close(&q);
+	weir_ctl_close(&q.c);
 	return weirctl_fail(WEIRCTL_TIMEOUT, "'%s' does not hold after %g s: %s", what, seconds,
 			    *seen ? seen : q.reason);
 }
