@@ -2,34 +2,25 @@
 /* Questions to a data plane, and words for what goes wrong with them. */
 #include "weirctl.h"
 
+#include "base/fail.h"
 #include "base/vec.h"
 #include "ipc/path_check.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define REASON(q) (q)->reason, sizeof((q)->reason)
 #define RECORDS_MAX (64u << 20) /* bytes of one answer; more is no data plane of ours */
-
-__attribute__((format(printf, 3, 4))) static int
-fail(struct query *q, int status, const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(q->reason, sizeof(q->reason), format, list);
-	va_end(list);
-	return status;
-}
 
 int
 query_send(struct query *q, struct weir_ctl_msg *m, int fd)
 {
 	int rc = weir_ctl_send(&q->c, m, fd);
 
-	return rc ? fail(q, WEIRCTL_FAILED, "data plane is gone: %s; start it again", strerror(-rc))
+	return rc ? fail(REASON(q), WEIRCTL_FAILED, "data plane is gone: %s; start it again",
+			 strerror(-rc))
 		  : 0;
 }
 
@@ -42,20 +33,22 @@ answered(struct query *q, int rc)
 	case 0:
 		return 0;
 	case EAGAIN:
-		return fail(q, WEIRCTL_FAILED,
+		return fail(REASON(q), WEIRCTL_FAILED,
 			    "data plane does not answer; look whether it is stopped");
 	case EREMOTEIO:
-		return fail(q, WEIRCTL_FAILED, "data plane refuses: %s", q->c.in.m.error.reason);
+		return fail(REASON(q), WEIRCTL_FAILED, "data plane refuses: %s",
+			    q->c.in.m.error.reason);
 	case ENODATA:
-		return fail(q, WEIRCTL_FAILED, "data plane answered something else");
+		return fail(REASON(q), WEIRCTL_FAILED, "data plane answered something else");
 	case EPROTO:
 	case EBADMSG:
 	case ENOMSG:
-		return fail(q, WEIRCTL_FAILED,
+		return fail(REASON(q), WEIRCTL_FAILED,
 			    "data plane speaks another version of control.sock; "
 			    "install weirctl and weir-dataplane from one release");
 	default:
-		return fail(q, WEIRCTL_FAILED, "data plane closed the connection; look at its log");
+		return fail(REASON(q), WEIRCTL_FAILED,
+			    "data plane closed the connection; look at its log");
 	}
 }
 
@@ -73,23 +66,24 @@ query_open(struct query *q, const char *instance, double seconds)
 
 	q->c.fd = -1;
 	if (weir_ctl_path(instance, path, sizeof(path)))
-		return fail(q, WEIRCTL_USAGE,
+		return fail(REASON(q), WEIRCTL_USAGE,
 			    "path of control.sock is too long; shorten $WEIR_RUN_DIR or the "
 			    "instance's name");
 	if (path_check(path, PATH_AS_GIVEN, q->reason, sizeof(q->reason)))
 		return WEIRCTL_RESOURCE;
 	error = -weir_ctl_connect(&q->c, path, seconds);
 	if (error == ENOENT || error == ECONNREFUSED)
-		return fail(q, WEIRCTL_FAILED,
+		return fail(REASON(q), WEIRCTL_FAILED,
 			    "no data plane for instance '%s' behind %s; start weir-dataplane",
 			    instance, path);
 	if (error)
-		return fail(
-		    q, error == EACCES || error == EPERM ? WEIRCTL_RESOURCE : WEIRCTL_FAILED,
-		    "cannot connect to %s: %s; %s", path, strerror(error),
-		    error == EACCES ? "run as root or as the data plane's user" : "try again");
+		return fail(REASON(q),
+			    error == EACCES || error == EPERM ? WEIRCTL_RESOURCE : WEIRCTL_FAILED,
+			    "cannot connect to %s: %s; %s", path, strerror(error),
+			    error == EACCES ? "run as root or as the data plane's user"
+					    : "try again");
 	error = -weir_ctl_hello(&q->c);
-	status = error ? fail(q, WEIRCTL_FAILED, "data plane is gone: %s; start it again",
+	status = error ? fail(REASON(q), WEIRCTL_FAILED, "data plane is gone: %s; start it again",
 			      strerror(error))
 		       : query_receive(q, WEIR_CTL_HELLO);
 	if (status)
@@ -117,8 +111,8 @@ query_rows(struct query *q, uint32_t kind, struct rows *rows)
 		more = (size_t)in->rows.count * rows->bytes;
 		if (have + more > RECORDS_MAX ||
 		    VEC_RESERVE(rows->records, rows->room, have + more)) {
-			status = fail(q, WEIRCTL_RESOURCE, "out of memory for %zu bytes of records",
-				      have + more);
+			status = fail(REASON(q), WEIRCTL_RESOURCE,
+				      "out of memory for %zu bytes of records", have + more);
 			break;
 		}
 		memcpy(rows->records + have, in->rows.records, more);

@@ -156,23 +156,6 @@ session_of(const struct rows *sessions, uint32_t id)
 	return NULL;
 }
 
-static struct busy
-conn_rate(const struct sample *before, const struct sample *now,
-	  const struct weir_row_connection *c)
-{
-	static const struct weir_row_connection none;
-	const struct weir_row_connection *b = NULL;
-	double s = before->conns_at > 0 ? now->conns_at - before->conns_at : 0;
-
-	if (before->conns.count)
-		b = bsearch(c, before->conns.records, before->conns.count, before->conns.bytes,
-			    by_vqpn);
-	if (!b)
-		b = &none;
-	return (struct busy){c, rate(messages(b), messages(c), s),
-			     rate(b->returned + b->outstanding, c->returned + c->outstanding, s)};
-}
-
 static int
 busiest(const void *a, const void *b)
 {
@@ -251,12 +234,23 @@ programs(const struct sample *before, const struct sample *now, const struct bus
 bool
 rates_make(const struct sample *before, const struct sample *now, struct rates *r)
 {
+	static const struct weir_row_connection none;
 	struct busy *busy = calloc(now->conns.count + 1, sizeof(*busy));
+	double s = before->conns_at > 0 ? now->conns_at - before->conns_at : 0;
 	bool ok;
 
 	*r = (struct rates){json_array(), json_array(), json_array()};
-	for (uint32_t i = 0; busy && i < now->conns.count; i++)
-		busy[i] = conn_rate(before, now, rows_at(&now->conns, i));
+	for (uint32_t i = 0; busy && i < now->conns.count; i++) {
+		const struct weir_row_connection *c = rows_at(&now->conns, i), *b = NULL;
+
+		if (before->conns.count)
+			b = bsearch(c, before->conns.records, before->conns.count,
+				    before->conns.bytes, by_vqpn);
+		b = b ? b : &none;
+		busy[i] = (struct busy){
+		    c, rate(messages(b), messages(c), s),
+		    rate(b->returned + b->outstanding, c->returned + c->outstanding, s)};
+	}
 	if (busy)
 		qsort(busy, now->conns.count, sizeof(*busy), busiest);
 	ok = busy && engines(before, now, r->engines) && programs(before, now, busy, r->programs) &&

@@ -88,15 +88,17 @@ scaled(char *cell, double value, double step, const char *const unit[5])
 	snprintf(cell, CELL_MAX, i ? "%.1f%s" : "%.0f%s", value, unit[i]);
 }
 
+// A cell of the column, or (row NULL) its title.
 static void
-format_cell(char *cell, enum weir_unit unit, const json_t *value)
+format_cell(const struct weir_field *f, const json_t *row, char *cell)
 {
 	static const char *const count[5] = {"", " k", " M", " G", " T"};
 	static const char *const bytes[5] = {" B", " KiB", " MiB", " GiB", " TiB"};
+	const json_t *value = row ? json_object_get(row, f->name) : NULL;
 	uint64_t number = json_integer_value(value);
 	size_t n = 0;
 
-	snprintf(cell, CELL_MAX, "-");
+	snprintf(cell, CELL_MAX, "%s", row ? "-" : f->title);
 	if (json_is_object(value)) {
 		const char *key;
 		json_t *part;
@@ -119,7 +121,7 @@ format_cell(char *cell, enum weir_unit unit, const json_t *value)
 	} else if (json_is_true(value)) {
 		snprintf(cell, CELL_MAX, "yes");
 	} else if (json_is_number(value)) {
-		switch (unit) {
+		switch (f->unit) {
 		case UNIT_PERCENT:
 			snprintf(cell, CELL_MAX, "%.1f %%", json_number_value(value));
 			break;
@@ -143,16 +145,6 @@ format_cell(char *cell, enum weir_unit unit, const json_t *value)
 	}
 }
 
-// A cell of the column, or (row NULL) its title.
-static void
-cell_of(const struct weir_field *f, const json_t *row, char *cell)
-{
-	if (row)
-		format_cell(cell, f->unit, json_object_get(row, f->name));
-	else
-		snprintf(cell, CELL_MAX, "%s", f->title);
-}
-
 void
 table_print(const struct weir_field *f, uint32_t count, const json_t *array)
 {
@@ -168,7 +160,7 @@ table_print(const struct weir_field *f, uint32_t count, const json_t *array)
 		for (size_t i = 0; i <= rows; i++) {
 			int n;
 
-			cell_of(&f[c], i ? json_array_get(array, i - 1) : NULL, cell);
+			format_cell(&f[c], i ? json_array_get(array, i - 1) : NULL, cell);
 			n = (int)strlen(cell);
 			width[c] = n > width[c] ? n : width[c];
 		}
@@ -182,7 +174,7 @@ table_print(const struct weir_field *f, uint32_t count, const json_t *array)
 			if (!f[c].title)
 				continue;
 			text = !json_is_number(json_object_get(first, f[c].name));
-			cell_of(&f[c], i ? json_array_get(array, i - 1) : NULL, cell);
+			format_cell(&f[c], i ? json_array_get(array, i - 1) : NULL, cell);
 			// No blanks at the end of a line: the last text column isn't padded.
 			printf("%s%*s", gap, !text ? width[c] : c == last ? 0 : -width[c], cell);
 			gap = "  ";
