@@ -4,6 +4,7 @@
 
 #include "base/vec.h"
 #include "ipc/ctl_client.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -61,6 +62,7 @@ take(struct metrics_ask *a)
 	size_t bytes, have, more;
 	int rc;
 
+	weir_assert(a->at < METRICS_KINDS);
 	if (!a->greeted) {
 		rc = weir_ctl_expect(&a->c, WEIR_CTL_HELLO);
 		a->greeted = !rc;

@@ -42,17 +42,12 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char
 	}
 }
 
-static bool
-is_total(const char *name)
+static void
+family(struct text *t, const char *name, const char *help)
 {
 	size_t n = strlen(name);
+	const char *type = n > 6 && !strcmp(name + n - 6, "_total") ? "counter" : "gauge";
 
-	return n > 6 && !strcmp(name + n - 6, "_total");
-}
-
-static void
-family(struct text *t, const char *name, const char *type, const char *help)
-{
 	put(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
@@ -106,7 +101,7 @@ put_rows(struct text *t, const struct weir_kind *k, const struct metrics_rows *r
 		if (!f->metric)
 			continue;
 		snprintf(name, sizeof(name), "%s%s", k->metric, f->metric);
-		family(t, name, is_total(name) ? "counter" : "gauge", f->help);
+		family(t, name, f->help);
 		for (uint32_t i = 0; i < rows->count; i++) {
 			const void *row = rows->records + (size_t)i * k->bytes;
 			struct weir_value v;
@@ -146,7 +141,7 @@ put_counters(struct text *t, const struct metrics_rows *rows)
 		for (char *at = name; *at; at++)
 			if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789_", *at))
 				*at = '_';
-		family(t, name, "counter", label(c[i].help, help, sizeof(help)));
+		family(t, name, label(c[i].help, help, sizeof(help)));
 		put(t, "%s %" PRIu64 "\n", name, c[i].value);
 	}
 }
@@ -163,13 +158,13 @@ metrics_text(const struct metrics_rows *rows, const char *cluster)
 	for (uint32_t i = 0; n && i < rows[NODES].count; i++)
 		if (n[i].self)
 			snprintf(own, sizeof(own), "%u", n[i].id);
-	family(&t, "weir_up", "gauge", "1: the data plane answers");
+	family(&t, "weir_up", "1: the data plane answers");
 	put(&t, "weir_up %d\n", rows != NULL);
-	family(&t, "weir_info", "gauge", "Which node of which cluster this is");
+	family(&t, "weir_info", "Which node of which cluster this is");
 	put(&t, "weir_info{cluster=\"%s\",node=\"%s\",version=\"" WEIR_VERSION "\"} 1\n", cluster,
 	    own);
 	if (rows) {
-		family(&t, "weir_sessions", "gauge", "Attached programs");
+		family(&t, "weir_sessions", "Attached programs");
 		put(&t, "weir_sessions %u\n", rows[SESSIONS].count);
 		for (uint32_t i = 0; i < COUNTERS; i++)
 			put_rows(&t, weir_kind(metrics_kind[i]), &rows[i]);

@@ -57,12 +57,25 @@ engine_list(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-static void
-add_engine(struct rte_tel_data *d, const struct plane_engine *e)
+static int
+engine_stats(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct loop_stats *s = &e->loop->stats;
-	const struct engine_counters *c = engine_counters(e->engine);
+	const struct plane_engine *e;
+	const struct loop_stats *s;
+	const struct engine_counters *c;
+	uint32_t id;
 
+	if (!parse_id(params, &id))
+		return -EINVAL;
+	rte_tel_data_start_dict(d);
+	pthread_mutex_lock(&lock);
+	if (!plane || id >= plane->engines) {
+		pthread_mutex_unlock(&lock);
+		return -EINVAL;
+	}
+	e = &plane->engine[id];
+	s = &e->loop->stats;
+	c = engine_counters(e->engine);
 	rte_tel_data_add_dict_u64(d, "lcore", e->lcore);
 	rte_tel_data_add_dict_u64(d, "cpu", e->cpu);
 	rte_tel_data_add_dict_u64(d, "cpu_shared",
@@ -79,24 +92,8 @@ add_engine(struct rte_tel_data *d, const struct plane_engine *e)
 #define X(name, help) rte_tel_data_add_dict_u64(d, #name, get(&c->name));
 	ENGINE_COUNTERS(X)
 #undef X
-}
-
-static int
-engine_stats(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	uint32_t id;
-	int rc = -EINVAL;
-
-	if (!parse_id(params, &id))
-		return rc;
-	rte_tel_data_start_dict(d);
-	pthread_mutex_lock(&lock);
-	if (plane && id < plane->engines) {
-		add_engine(d, &plane->engine[id]);
-		rc = 0;
-	}
 	pthread_mutex_unlock(&lock);
-	return rc;
+	return 0;
 }
 
 /* ---- what control.sock knows ---- */

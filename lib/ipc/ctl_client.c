@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
 #include "ctl_client.h"
+#include "invariant.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,6 +78,7 @@ weir_ctl_send(struct weir_ctl_client *c, struct weir_ctl_msg *m, int fd)
 	struct iovec iov = {m, m->length = weir_ctl_size(m)};
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
 
+	weir_assert(c->fd >= 0 && m->length && m->length <= WEIR_CTL_MAX);
 	if (fd >= 0) {
 		control.align = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)),
 						 .cmsg_level = SOL_SOCKET,
@@ -114,7 +116,10 @@ weir_ctl_ask(struct weir_ctl_client *c, uint32_t rows)
 int
 weir_ctl_receive(struct weir_ctl_client *c)
 {
-	ssize_t n = recv(c->fd, c->in.bytes, sizeof(c->in), MSG_TRUNC);
+	ssize_t n;
+
+	weir_assert(c->fd >= 0);
+	n = recv(c->fd, c->in.bytes, sizeof(c->in), MSG_TRUNC);
 
 	if (n < 0)
 		return errno == EINTR ? -EAGAIN : -errno;

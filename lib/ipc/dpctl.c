@@ -123,16 +123,6 @@ rows_ok(const struct weir_ctl_msg *m, size_t length)
 }
 
 static bool
-services_ok(const struct weir_ctl_msg *m, size_t length)
-{
-	if (length < weir_ctl_length(WEIR_CTL_SERVICES) ||
-	    m->services.names.count > WEIR_SERVICES_MAX || length != weir_ctl_size(m))
-		return false;
-	return (m->services.node < UINT16_MAX || m->services.node == UINT32_MAX) &&
-	       weir_services_ok(&m->services.names);
-}
-
-static bool
 body_ok(const struct weir_ctl_msg *m)
 {
 	switch (m->type) {
@@ -146,6 +136,9 @@ body_ok(const struct weir_ctl_msg *m)
 		return m->link_down.node < UINT16_MAX && m->link_down.peer_node < UINT16_MAX;
 	case WEIR_CTL_NODE:
 		return node_ok(&m->node);
+	case WEIR_CTL_SERVICES:
+		return (m->services.node < UINT16_MAX || m->services.node == UINT32_MAX) &&
+		       weir_services_ok(&m->services.names);
 	case WEIR_CTL_QUERY:
 		return weir_ctl_record_bytes(m->query.rows) != 0;
 	case WEIR_CTL_ERROR:
@@ -174,9 +167,10 @@ weir_ctl_check(const struct weir_ctl_msg *m, size_t length)
 		return -EPROTO;
 	if (m->type == WEIR_CTL_ROWS)
 		return rows_ok(m, length) ? 0 : -EBADMSG;
-	if (m->type == WEIR_CTL_SERVICES)
-		return services_ok(m, length) ? 0 : -EBADMSG;
-	if (length != weir_ctl_length(m->type))
+	if (length < weir_ctl_length(m->type) ||
+	    (m->type == WEIR_CTL_SERVICES && m->services.names.count > WEIR_SERVICES_MAX))
+		return -EBADMSG;
+	if (length != weir_ctl_size(m))
 		return -EBADMSG;
 	return body_ok(m) ? 0 : -EBADMSG;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tables of fields, in the order of weirctl's columns. */
 #include "fields.h"
+#include "invariant.h"
 
 #include <arpa/inet.h>
 #include <pwd.h>
@@ -485,6 +486,7 @@ weir_field_number(const struct weir_field *f, const void *row)
 	uint64_t wide;
 	uint32_t narrow;
 
+	weir_assert(f->size == sizeof(wide) || f->size == sizeof(narrow));
 	if (f->size == sizeof(wide)) {
 		memcpy(&wide, at, sizeof(wide));
 		return wide;
@@ -496,6 +498,7 @@ weir_field_number(const struct weir_field *f, const void *row)
 void
 weir_field_value(const struct weir_field *f, const void *row, struct weir_value *v)
 {
+	weir_assert(!f->part);
 	if (f->make) {
 		f->make(row, v);
 	} else if (f->text) {
