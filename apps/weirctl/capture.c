@@ -117,7 +117,9 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	if (!status)
 		status = query_receive(&q, WEIR_CTL_CAPTURED);
 	if (!status && !q.c.in.m.captured.over) {
-		snprintf(q.reason, sizeof(q.reason), "data plane answered something else");
+		snprintf(q.reason, sizeof(q.reason),
+			 "data plane sent an unexpected answer; install weirctl and "
+			 "weir-dataplane from one release");
 		status = WEIRCTL_FAILED;
 	}
 	signals_close(signals, &before);

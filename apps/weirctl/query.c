@@ -39,7 +39,9 @@ answered(struct query *q, int rc)
 		return fail(REASON(q), WEIRCTL_FAILED, "data plane refuses: %s",
 			    q->c.in.m.error.reason);
 	case ENODATA:
-		return fail(REASON(q), WEIRCTL_FAILED, "data plane answered something else");
+		return fail(REASON(q), WEIRCTL_FAILED,
+			    "data plane sent an unexpected answer; install weirctl and "
+			    "weir-dataplane from one release");
 	case EPROTO:
 	case EBADMSG:
 	case ENOMSG:
