@@ -369,9 +369,11 @@ test_metrics(void **state)
 				 strcmp(end, "_total") ? "gauge" : "counter", k->metric, of);
 			if (!strstr(text, line))
 				fail_msg("no '%s' in\n%s", line, text);
+			if (f->make || f->part)
+				continue;
 			snprintf(line, sizeof(line), "} %" PRIu64 "\n",
 				 weir_field_number(f, rows[i].records));
-			if (!f->make && !f->part && !strstr(text, line))
+			if (!strstr(text, line))
 				fail_msg("no '%s' of %s in\n%s", line, f->name, text);
 		}
 	}
