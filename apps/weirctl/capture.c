@@ -81,10 +81,9 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	(void)argc;
 	if (o->json && !strcmp(name, "-"))
 		return weirctl_fail(WEIRCTL_USAGE,
-				    "--json and the frames can't both go to stdout; name a file");
+				    "--json and frames cannot both go to stdout; name a file");
 	if (strlen(port) >= sizeof(begin.capture.port))
-		return weirctl_fail(WEIRCTL_USAGE, "no port has the name '%s'; see show ports",
-				    port);
+		return weirctl_fail(WEIRCTL_USAGE, "unknown port '%s'; see show ports", port);
 	status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);

@@ -39,7 +39,7 @@ make_ca(const struct pki_options *p, const char *dir, struct pki_order *order)
 	}
 	status = pki_make_ca(dir, order, error, sizeof(error));
 	if (!status)
-		printf("%s: CA of cluster '%s'; keep ca.key to yourself\n", dir, name);
+		printf("%s: CA of cluster '%s'; keep ca.key secret\n", dir, name);
 	return report(status, error);
 }
 
@@ -61,7 +61,7 @@ issue(const struct pki_options *p, const char *dir, const char *node, struct pki
 		return weirctl_fail(WEIRCTL_USAGE, "the path is too long; give a shorter one");
 	status = pki_issue(dir, into, order, error, sizeof(error));
 	if (!status)
-		printf("%s: copy it to that node, give it to weir-control with --tls\n", into);
+		printf("%s: copy it to that node and pass it to weir-control --tls\n", into);
 	return report(status, error);
 }
 

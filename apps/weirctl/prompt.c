@@ -136,8 +136,7 @@ by_lines(const struct weirctl_options *o)
 	free(line);
 	if (!status && ferror(stdin))
 		return weirctl_fail(WEIRCTL_FAILED,
-				    "cannot read commands: %s; give one, or see "
-				    "where stdin comes from",
+				    "cannot read commands: %s; give one, or check stdin",
 				    strerror(errno));
 	return status;
 }

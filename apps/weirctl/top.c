@@ -182,7 +182,7 @@ view(const struct weirctl_options *o, const struct screen *screen, const struct 
 	}
 	rates_free(&r);
 	if (fflush(stdout) || ferror(stdout))
-		return weirctl_fail(WEIRCTL_FAILED, "cannot write the view; see where stdout goes");
+		return weirctl_fail(WEIRCTL_FAILED, "cannot write to stdout; check its target");
 	return WEIRCTL_OK;
 }
 
