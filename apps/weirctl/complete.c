@@ -61,28 +61,15 @@ offer_rows(const struct weirctl_options *o, uint32_t kind, const char *field, co
 }
 
 static void
-offer_values(const char *key, struct words *w, const char *text)
-{
-	static const char *const level[] = {"error", "warning", "info", "debug", NULL};
-	static const char *const state[] = {"on", "off", NULL};
-	static const char *const none[] = {"none", NULL};
-	const char *what = strrchr(key, '.');
-
-	if (!strcmp(key, "log.level"))
-		offer_all(w, text, level);
-	else if (!strncmp(key, "drain.", 6))
-		offer_all(w, text, state);
-	else if (!strncmp(key, "user.", 5) || (what && !strcmp(what, ".rate")))
-		offer_all(w, text, none);
-}
-
-static void
 offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *before,
 	   const char *text, struct words *w)
 {
+	static const char *const level[] = {"error", "warning", "info", "debug", NULL};
+	static const char *const state[] = {"on", "off", NULL}, *const none[] = {"none", NULL};
 	static const char *const limit[] = {".weight", ".rate", ".connections"};
 	static const char *const condition[] = {"up", "connections:", NULL};
 	static const char *const self[] = {"self", NULL}, *const off[] = {"off", NULL};
+	const char *what = strrchr(before, '.');
 
 	switch (kind) {
 	case WORD_COMMAND:
@@ -107,7 +94,12 @@ offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *
 			offer_rows(o, WEIR_ROWS_SESSIONS, "name", "program.", limit[i], w, text);
 		break;
 	case WORD_VALUE:
-		offer_values(before, w, text);
+		if (!strcmp(before, "log.level"))
+			offer_all(w, text, level);
+		else if (!strncmp(before, "drain.", 6))
+			offer_all(w, text, state);
+		else if (!strncmp(before, "user.", 5) || (what && !strcmp(what, ".rate")))
+			offer_all(w, text, none);
 		break;
 	case WORD_VICTIM:
 		offer_rows(o, WEIR_ROWS_SESSIONS, "session", "session.", "", w, text);

@@ -32,38 +32,29 @@ change(const char *instance, const char *key, const char *value, uint32_t *count
 	return status ? weirctl_fail(status, "%s", q.reason) : WEIRCTL_OK;
 }
 
-// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names.
-static int
-resolve_user(const char *key, char *out, size_t size)
-{
-	const char *what = strrchr(key, '.');
-	const struct passwd *p;
-	char name[64];
-
-	if (strncmp(key, "user.", 5) || what < key + 6 || key[5] == '*' ||
-	    (size_t)(what - key - 5) >= sizeof(name) || (key[5] >= '0' && key[5] <= '9')) {
-		snprintf(out, size, "%s", key);
-		return WEIRCTL_OK;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)(what - key - 5), key + 5);
-	p = getpwnam(name);
-	if (!p)
-		return weirctl_fail(WEIRCTL_USAGE,
-				    "there is no user '%s' on this host; see getent passwd", name);
-	snprintf(out, size, "user.%u%s", p->pw_uid, what);
-	return WEIRCTL_OK;
-}
-
 int
 set(const struct weirctl_options *o, int argc, char **argv)
 {
-	char named[512];
+	const char *key = argv[0], *what = strrchr(key, '.');
+	char named[512], user[64];
+	const struct passwd *p;
 	uint32_t count;
-	int status = resolve_user(argv[0], named, sizeof(named));
+	int status;
 
 	(void)argc;
-	if (!status)
-		status = change(o->instance, named, argv[1], &count);
+	snprintf(named, sizeof(named), "%s", key);
+	// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names
+	if (!strncmp(key, "user.", 5) && what >= key + 6 && key[5] != '*' &&
+	    (size_t)(what - key - 5) < sizeof(user) && (key[5] < '0' || key[5] > '9')) {
+		snprintf(user, sizeof(user), "%.*s", (int)(what - key - 5), key + 5);
+		p = getpwnam(user);
+		if (!p)
+			return weirctl_fail(WEIRCTL_USAGE,
+					    "there is no user '%s' on this host; see getent passwd",
+					    user);
+		snprintf(named, sizeof(named), "user.%u%s", p->pw_uid, what);
+	}
+	status = change(o->instance, named, argv[1], &count);
 	if (!status && o->json)
 		printf("{\"changed\": %u}\n", count);
 	else if (!status && !count)

@@ -80,21 +80,6 @@ look(struct history *h)
 
 // ---- the screen ----
 
-static void
-screen_open(struct screen *s, bool json)
-{
-	struct termios raw;
-
-	*s = (struct screen){.live = !json && isatty(STDOUT_FILENO)};
-	s->keys = s->live && !tcgetattr(STDIN_FILENO, &s->before);
-	if (!s->keys)
-		return;
-	raw = s->before;
-	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	fputs("\033[?7l\033[?25l", stdout); // long lines are cut; no cursor
-}
-
 // Prints at most `most` rows; returns the number of lines left.
 static size_t
 print_some(const struct table *table, json_t *array, size_t most, size_t lines)
@@ -191,7 +176,8 @@ top(const struct weirctl_options *o, int argc, char **argv)
 {
 	double pause = o->interval < 1 ? o->interval : 1; // short at first: rates need two looks
 	struct history h = {0};
-	struct screen screen;
+	struct screen screen = {0};
+	struct termios raw;
 	uint64_t seen = 0;
 	sigset_t before;
 	int signals, status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
@@ -201,7 +187,14 @@ top(const struct weirctl_options *o, int argc, char **argv)
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
 	signals = signals_open(&before);
-	screen_open(&screen, o->json);
+	screen.live = !o->json && isatty(STDOUT_FILENO);
+	screen.keys = screen.live && !tcgetattr(STDIN_FILENO, &screen.before);
+	if (screen.keys) {
+		raw = screen.before;
+		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+		fputs("\033[?7l\033[?25l", stdout); // long lines are cut; no cursor
+	}
 	for (;;) {
 		double begin = weirctl_now();
 
