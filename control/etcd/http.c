@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http.h"
 
+#include "base/vec.h"
+
 #include <curl/curl.h>
 #include <event2/event.h>
 #include <openssl/evp.h>
@@ -167,23 +169,16 @@ static size_t
 on_data(char *data, size_t size, size_t n, void *user)
 {
 	struct etcd_request *r = user;
-	size_t more = size * n, room = r->room ? r->room : 4096;
-	char *got = r->got;
+	size_t more = size * n;
 
 	if (more > ETCD_ANSWER_MAX - r->length) {
 		set_error(r, "an answer is longer than 24 MiB");
 		return 0;
 	}
-	while (room < r->length + more)
-		room *= 2;
-	if (room != r->room)
-		got = realloc(r->got, room);
-	if (!got) {
+	if (VEC_RESERVE(r->got, r->room, r->length + more)) {
 		set_error(r, "out of memory");
 		return 0;
 	}
-	r->got = got;
-	r->room = room;
 	memcpy(r->got + r->length, data, more);
 	r->length += more;
 	take_lines(r, r->length - more);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "registry.h"
 
+#include "base/vec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,16 +40,10 @@ find(const struct registry *r, uint16_t id)
 static struct registry_node *
 insert(struct registry *r, uint16_t id)
 {
-	uint32_t at = place_of(r, id), room = r->room ? r->room * 2 : 16;
-	struct registry_node *more;
+	uint32_t at = place_of(r, id);
 
-	if (r->count == r->room) {
-		more = realloc(r->node, room * sizeof(*more));
-		if (!more)
-			return NULL;
-		r->node = more;
-		r->room = room;
-	}
+	if (VEC_RESERVE(r->node, r->room, r->count + 1))
+		return NULL;
 	memmove(r->node + at + 1, r->node + at, (r->count - at) * sizeof(*r->node));
 	r->node[at] = (struct registry_node){.id = id};
 	r->count++;

@@ -2,6 +2,8 @@
 /* The table of nodes, the changes still to be spread, and the digest of the table. */
 #include "swim_internal.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,24 +88,12 @@ swim_find(const struct swim *s, uint16_t id)
 static bool
 make_room(struct swim *s)
 {
-	uint32_t room = s->room ? s->room * 2 : 16;
-	struct swim_node **node;
-	uint16_t *order, *ids;
+	uint32_t nodes = s->room, orders = s->room, ids = s->room;
 
-	if (s->count < s->room)
-		return true;
-	node = realloc(s->node, room * sizeof(*node));
-	if (node)
-		s->node = node;
-	order = realloc(s->order, room * sizeof(*order));
-	if (order)
-		s->order = order;
-	ids = realloc(s->id, room * sizeof(*ids));
-	if (ids)
-		s->id = ids;
-	if (!node || !order || !ids)
+	if (VEC_RESERVE(s->node, nodes, s->count + 1) ||
+	    VEC_RESERVE(s->order, orders, s->count + 1) || VEC_RESERVE(s->id, ids, s->count + 1))
 		return false;
-	s->room = room;
+	s->room = nodes;
 	return true;
 }
 

@@ -296,7 +296,7 @@ test_errors(void **state)
 	    {"top --count 0", 2, "invalid value '0' for --count (expected a number of views"},
 	    {"top --count 1", 1, "no data plane for instance 'a'"},
 	    {"set program.x.rate 1M", 1, "no data plane for instance 'a'"},
-	    {"--json capture net0 -", 2, "--json and the frames can't both go to stdout"},
+	    {"--json capture net0 -", 2, "--json and frames cannot both go to stdout"},
 	    {"capture net0 f --seconds 0", 2, "invalid value '0' for --seconds "},
 	    {"capture net0 f --packets 0", 2, "invalid value '0' for --packets "},
 	    {"capture net0 f --packets 1x", 2, "invalid value '1x' for --packets "},
