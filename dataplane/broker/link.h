@@ -71,6 +71,7 @@ struct broker_link *link_want(struct broker *b, uint32_t engine, struct broker_n
 struct broker_link *link_find(const struct broker *b, uint32_t engine, uint32_t node,
 			      uint32_t peer_engine);
 struct broker_link *link_by_id(const struct broker *b, uint32_t engine, uint32_t id);
+/* Finds or makes it. NULL: out of memory. */
 struct broker_link *link_make(struct broker *b, uint32_t engine, uint32_t node,
 			      uint32_t peer_engine);
 /* Makes QPs and memory. 0 or -errno, logged. Then link_offer_send() or link_take(). */

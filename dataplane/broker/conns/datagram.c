@@ -31,6 +31,9 @@ make_qp(struct broker *b, uint32_t engine)
 	if (getrandom(&d->qkey, sizeof(d->qkey), 0) != (ssize_t)sizeof(d->qkey))
 		return -EIO;
 	d->qkey = attr.qkey = d->qkey & QKEY_MASK;
+	k = command_new(b, engine, ENGINE_DATAGRAM_ADD, NULL, NULL);
+	if (!k)
+		return -ENOMEM;
 	rc = ops->qp_create(e->nic, &init, &d->qp);
 	for (; !rc && attr.state <= NIC_QP_RTS; attr.state++)
 		rc = ops->qp_modify(d->qp, &attr);
@@ -38,9 +41,9 @@ make_qp(struct broker *b, uint32_t engine)
 		if (d->qp)
 			ops->qp_destroy(d->qp);
 		d->qp = NULL;
+		command_drop(b, k);
 		return rc;
 	}
-	k = command_new(b, engine, ENGINE_DATAGRAM_ADD, NULL, NULL);
 	k->cmd.datagram = *d;
 	command_submit(b, k);
 	return 0;
@@ -124,11 +127,15 @@ datagrams_local_mtu(const struct broker *b, uint32_t engine)
 bool
 datagrams_qp_fatal(struct broker *b, const void *qp_user)
 {
+	struct broker_command *k;
+
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		if (!b->datagrams[i].qp ||
 		    engine_datagram_user(broker_engine(b, i)->engine) != qp_user)
 			continue;
-		command_submit(b, command_new(b, i, ENGINE_DATAGRAM_FAIL, NULL, NULL));
+		k = command_urgent(b, i, ENGINE_DATAGRAM_FAIL, NULL, NULL);
+		if (k)
+			command_submit(b, k);
 		return true;
 	}
 	return false;

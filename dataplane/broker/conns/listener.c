@@ -108,6 +108,10 @@ services_input(struct broker *b, const struct weir_ctl_msg *m)
 	old = n->offers;
 	if (s->count) {
 		o = broker_alloc(sizeof(*o) + s->count * sizeof(o->at[0]));
+		if (!o) {
+			control_restart(b);
+			return;
+		}
 		o->incarnation = m->services.incarnation;
 		o->count = s->count;
 	}

@@ -283,6 +283,8 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 		return;
 	}
 	l = link_make(b, o->peer_engine, o->node, o->engine);
+	if (!l)
+		return; /* the peer sends its offer again */
 	if (l->peer_incarnation != o->incarnation) {
 		l->peer_incarnation = o->incarnation;
 		l->peer_burnt = 0;

@@ -11,6 +11,8 @@
 #include "node.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -38,11 +40,23 @@ link_by_id(const struct broker *b, uint32_t engine, uint32_t id)
 	return b->link_table[engine * b->config.links + id];
 }
 
+/* Commands that a link has under way at most: LINK_GO, _PAUSE twice, _FAIL, two rounds of QUIET. */
+static uint32_t
+reserved(const struct broker *b)
+{
+	return 4 + 2 * b->config.engines;
+}
+
+/* NULL: out of memory. */
 static struct broker_link *
 link_new(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
 {
 	struct broker_link *l = broker_alloc(sizeof(*l));
 
+	if (!l || command_reserve(b, reserved(b))) {
+		free(l);
+		return NULL;
+	}
 	l->b = b;
 	l->engine = engine;
 	l->node = node;
@@ -61,7 +75,8 @@ link_make(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine
 	return l ? l : link_new(b, engine, node, peer_engine);
 }
 
-/* The connecting end of the link of an engine with itself; the other end is its twin. */
+/* The connecting end of the link of an engine with itself; the other end is its twin. NULL: no
+ * memory. */
 static struct broker_link *
 loop_link(struct broker *b, uint32_t engine)
 {
@@ -69,12 +84,21 @@ loop_link(struct broker *b, uint32_t engine)
 
 	while (l && !(l->twin && l->leads && l->engine == engine))
 		l = l->next;
-	if (!l) {
-		l = link_new(b, engine, 0, engine);
-		l->leads = true;
-		l->twin = link_new(b, engine, 0, engine);
-		l->twin->twin = l;
+	if (l)
+		return l;
+	l = link_new(b, engine, 0, engine);
+	if (!l)
+		return NULL;
+	l->twin = link_new(b, engine, 0, engine);
+	if (!l->twin) {
+		weir_assert(b->links == l);
+		b->links = l->next;
+		command_unreserve(b, reserved(b));
+		free(l);
+		return NULL;
 	}
+	l->leads = true;
+	l->twin->twin = l;
 	return l;
 }
 
@@ -302,9 +326,12 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 	} else if (n == b->loop || node_usable(n)) {
 		l = n == b->loop ? loop_link(b, engine)
 				 : link_make(b, engine, n->is.id, engine % n->is.engines);
-		if (l->open)
+		if (l && l->open)
 			return l;
-		if (l->state == LINK_DOWN) /* else those who wait are looked at when it changes */
+		if (!l)
+			rc = -ENOMEM;
+		else if (l->state ==
+			 LINK_DOWN) /* else those who wait are looked at when it changes */
 			rc = start_and_offer(l);
 		*status = -rc;
 	}
@@ -428,7 +455,7 @@ quiet_round(struct broker_link *l, uint32_t round)
 	l->quiet_round = round;
 	l->quiet = l->b->config.engines;
 	for (uint32_t i = 0; i < l->b->config.engines; i++)
-		command_submit(l->b, command_new(l->b, i, ENGINE_QUIET, quiet_done, l));
+		command_submit(l->b, command_reserved(l->b, i, ENGINE_QUIET, quiet_done, l));
 }
 
 static void
@@ -451,7 +478,8 @@ static void
 take_from_engine(struct broker_link *l, uint32_t status)
 {
 	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
-	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_FAIL, given_back, l);
+	struct broker_command *c =
+	    command_reserved(l->b, l->engine, ENGINE_LINK_FAIL, given_back, l);
 
 	for (unsigned k = 0; k < 2; k++)
 		if (l->qp[k])
@@ -499,7 +527,8 @@ usable(struct broker_link *l)
 
 	l->open = true;
 	if (l->resumes) {
-		struct broker_command *go = command_new(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
+		struct broker_command *go =
+		    command_reserved(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
 
 		go->cmd.link.link = l->id;
 		command_submit(b, go);
@@ -600,7 +629,7 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 		return rc;
 	}
 	link_enter(l, LINK_ADDING);
-	c = command_new(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
+	c = command_reserved(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
 	link_fill_command(l, &c->cmd.link);
 	command_submit(l->b, c);
 	return 0;
@@ -666,6 +695,7 @@ link_free_all(struct broker *b)
 		b->links = l->next;
 		link_destroy_qps(l, 0);
 		free_memory(l);
+		command_unreserve(b, reserved(b));
 		free(l);
 	}
 }

@@ -26,7 +26,7 @@ static void
 pause_link(struct broker_link *l, uint32_t resumes)
 {
 	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
-	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_PAUSE, paused, l);
+	struct broker_command *c = command_reserved(l->b, l->engine, ENGINE_LINK_PAUSE, paused, l);
 
 	link_enter(l, LINK_PAUSING);
 	l->resumes = resumes;
@@ -201,7 +201,7 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 		return rc;
 	}
 	link_enter(l, LINK_ADDING);
-	c = command_new(l->b, l->engine, ENGINE_LINK_RESUME, link_engine_has_it, l);
+	c = command_reserved(l->b, l->engine, ENGINE_LINK_RESUME, link_engine_has_it, l);
 	link_fill_command(l, &c->cmd.link);
 	c->cmd.link.resumes = l->resumes;
 	c->cmd.link.consumed = offer->consumed;

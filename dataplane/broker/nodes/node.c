@@ -8,6 +8,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -24,36 +26,53 @@ node_new(uint32_t id)
 {
 	struct broker_node *n = broker_alloc(sizeof(*n));
 
-	n->is.id = id;
-	n->waiting_last = &n->waiting;
+	if (n) {
+		n->is.id = id;
+		n->waiting_last = &n->waiting;
+	}
 	return n;
 }
 
+/* NULL: out of memory. */
 static struct broker_node *
 node_add(struct broker *b, uint32_t id)
 {
-	struct broker_node *n = node_new(id);
+	struct broker_node *n;
 
 	if (b->node_count == b->node_room) {
 		uint32_t room = b->node_room ? b->node_room * 2 : 16;
 		struct broker_node **more = broker_alloc(room * sizeof(*more));
 
+		if (!more)
+			return NULL;
 		if (b->node_count)
 			memcpy(more, b->node_list, b->node_count * sizeof(*more));
 		free(b->node_list);
 		b->node_list = more;
 		b->node_room = room;
 	}
+	n = node_new(id);
+	if (!n)
+		return NULL;
+	weir_assert(!b->node_by_id[id]);
 	b->node_list[b->node_count++] = n;
 	b->node_by_id[id] = n;
 	return n;
 }
 
+int
+nodes_begin(struct broker *b)
+{
+	b->loop = node_new(0);
+	if (!b->loop)
+		return -ENOMEM;
+	node_tell_engines(b); /* not known yet, but a loop-back link needs a number */
+	return 0;
+}
+
 struct broker_node *
 node_loop(struct broker *b)
 {
-	if (!b->loop)
-		b->loop = node_new(0);
 	/* without a control the number is not known; it stays within this node */
 	b->loop->is.id = b->node == BROKER_NODE_UNKNOWN ? UINT16_MAX : b->node;
 	b->loop->is.state = WEIR_NODE_UP;
@@ -242,8 +261,10 @@ static void
 tell_programs(struct broker *b, const struct broker_node *n, uint32_t status)
 {
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *k = command_new(b, i, ENGINE_NODE_EVENT, NULL, NULL);
+		struct broker_command *k = command_urgent(b, i, ENGINE_NODE_EVENT, NULL, NULL);
 
+		if (!k)
+			return; /* the links that end tell the programs, too */
 		k->cmd.conn.peer_node = (uint16_t)n->is.id;
 		k->cmd.conn.status = status;
 		command_submit(b, k);
@@ -284,8 +305,13 @@ void
 node_tell_engines(struct broker *b)
 {
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *k = command_new(b, i, ENGINE_SET_NODE, NULL, NULL);
+		struct broker_command *k = command_urgent(b, i, ENGINE_SET_NODE, NULL, NULL);
 
+		if (!k) { /* it is given again with the next greeting */
+			b->node = BROKER_NODE_UNKNOWN;
+			control_restart(b);
+			return;
+		}
 		k->cmd.node.id = (uint16_t)b->node; /* unknown: 65535, which is nobody's */
 		k->cmd.node.incarnation = b->config.incarnation;
 		command_submit(b, k);
@@ -368,6 +394,10 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 		node_set_own(b, is->id);
 	if (!n)
 		n = node_add(b, is->id);
+	if (!n) {
+		control_restart(b);
+		return;
+	}
 	was = n->is;
 	n->told = true;
 	if (is->state != WEIR_NODE_JOINING)
