@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections to and from peers: over a link, or waiting for one to come up. */
+/* Connections with peers: over a link, or waiting until one is up. */
 #include "arena.h"
 #include "command.h"
 #include "conn.h"
@@ -28,7 +28,7 @@ connect_listener(struct broker *b, const char *service)
 	accepted =
 	    atomic_load_explicit(&arena_head(&l->session->arena)->accepted[l->id % WEIR_LISTENERS],
 				 memory_order_relaxed);
-	/* a program that lies about it only shortens or lengthens its own queue */
+	/* a false number of the program shortens or lengthens its own queue only */
 	if ((int32_t)(l->created - accepted) >= (int64_t)l->backlog)
 		return NULL;
 	return l;
@@ -224,7 +224,7 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	c->window = m->connect.window;
 	c->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
 	c->deadline = broker_now(b) + BROKER_CONNECT_TIMEOUT_NS;
-	/* with datagrams in two steps: what the link lacks for them is made in the second */
+	/* datagrams take two steps: the second makes the objects that the link lacks for them */
 	if (c->datagram)
 		l = NULL;
 	c->link = l ? l->id : ENGINE_LINK_NONE;
