@@ -240,11 +240,13 @@ fail_each(bool hold, bool forever)
 {
 	struct fake *f = open_fake();
 	struct fake_session other;
+	uint64_t used[USER_LIMITS];
 	uint32_t n = 1;
 	unsigned fds;
 
 	f->hold = hold;
 	begin_other(f, &other);
+	memcpy(used, f->b->used, sizeof(used));
 	fds = fake_open_fds();
 	do {
 		arm(n, forever);
@@ -260,6 +262,7 @@ fail_each(bool hold, bool forever)
 		end_links(f);
 		f->now += 10 * BROKER_SECOND_NS; /* all memory is released */
 		settle(f);
+		assert_memory_equal(f->b->used, used, sizeof(used));
 		assert_int_equal(f->b->session_count, 1);
 		assert_int_equal(fake_open_fds(), fds);
 		n++;
