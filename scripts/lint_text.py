@@ -15,8 +15,9 @@ PROSE_CLEAN = [
     "README.md", "docs/architecture.md", "docs/coverage.md", "docs/memory.md",
     "docs/message.md", "docs/nics.md", "docs/operations.md", "docs/protocol.md",
     "docs/security.md", "docs/shared-memory.md", "docs/stream.md", "apps/examples", "apps/pki",
-    "apps/weirctl", "control", "dataplane/capture", "dataplane/daemon/telemetry.c",
-    "dataplane/engine", "dataplane/lcore", "lib/base", "lib/include", "lib/ipc/ctl_client.c",
+    "apps/weirctl", "control", "dataplane/broker/conns", "dataplane/broker/links",
+    "dataplane/broker/nodes", "dataplane/capture", "dataplane/daemon", "dataplane/engine",
+    "dataplane/lcore", "lib/base", "lib/include", "lib/ipc/ctl_client.c",
     "lib/ipc/ctl_client.h", "lib/ipc/dpctl.c", "lib/ipc/dpctl.h", "lib/ipc/fields.c",
     "lib/ipc/fields.h", "test/unit/engine", "test/unit/lcore",
 ]

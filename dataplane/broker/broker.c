@@ -311,6 +311,10 @@ broker_create(const struct broker_config *config)
 	struct broker *b = broker_alloc(sizeof(*b));
 	int rc;
 
+	if (!b) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	b->config = *config;
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
@@ -326,7 +330,7 @@ broker_create(const struct broker_config *config)
 	b->last_building = &b->building;
 	b->last_adopting = &b->adopting;
 	memcpy(b->most, config->most, sizeof(b->most));
-	users_begin(b);
+	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
 	TAILQ_INIT(&b->node_news);
 	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
@@ -334,8 +338,14 @@ broker_create(const struct broker_config *config)
 	b->link_table =
 	    broker_alloc((size_t)config->engines * config->links * sizeof(*b->link_table) + 1);
 	b->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
-	node_tell_engines(b); /* not known yet, but a loop-back link needs a number */
-	rc = query_devices(b);
+	if (!b->session || !b->conn || !b->node_by_id || !b->segment || !b->link_table)
+		rc = -ENOMEM;
+	if (!rc)
+		rc = command_begin(b);
+	if (!rc)
+		rc = nodes_begin(b);
+	if (!rc)
+		rc = query_devices(b);
 	if (!rc)
 		rc = open_descriptors(b);
 	if (rc) {
@@ -356,7 +366,7 @@ broker_destroy(struct broker *b)
 	session_socket_close(b);
 	control_socket_close(b);
 	capture_close_all(b);
-	for (uint32_t i = 0; i < b->config.sessions; i++) {
+	for (uint32_t i = 0; b->session && i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
 		if (!s)
@@ -368,6 +378,7 @@ broker_destroy(struct broker *b)
 		broker_session_release(s);
 	}
 	command_free_all(b);
+	conns_settle(b);
 	local_free_all(b);
 	release_all(b);
 	link_free_all(b);
@@ -380,6 +391,7 @@ broker_destroy(struct broker *b)
 		close(b->fault_fd);
 	if (b->epoll_fd >= 0)
 		close(b->epoll_fd);
+	command_unreserve(b, b->reserve.needed);
 	free(b->link_table);
 	free(b->segment);
 	free(b->conn);

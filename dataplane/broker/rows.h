@@ -19,8 +19,10 @@ struct rows_query {
 	struct weir_ctl_msg *page;	     /* WEIR_CTL_MAX bytes */
 	void (*ready)(struct rows_query *q); /* called after rows_next() returned false */
 	void *user;
+	uint32_t reserved; /* commands */
 };
 
+/* NULL: out of memory. */
 struct rows_query *rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q),
 			     void *user);
 /* Makes the next page. True: q->page is complete. False: call again after ready(). */

@@ -11,6 +11,7 @@
 #include "link.h"
 #include "public_services.h"
 #include "rows.h"
+#include "session.h"
 #include "set.h"
 #include "state.h"
 #include "watch.h"
@@ -129,6 +130,10 @@ keep_unsent(struct client *c, const struct weir_ctl_msg *m)
 		return;
 	}
 	u = broker_alloc(offsetof(struct unsent, m) + m->length);
+	if (!u) {
+		client_end(c);
+		return;
+	}
 	memcpy(&u->m, m, m->length);
 	if (!c->unsent) {
 		c->unsent_last = &c->unsent;
@@ -198,6 +203,13 @@ broker_control_send(struct broker *b, const struct weir_ctl_msg *m)
 		b->control_output(b->control_output_user, m);
 	else if (b->control_socket && b->control_socket->control)
 		send_or_keep(b->control_socket->control, m);
+}
+
+void
+control_restart(struct broker *b)
+{
+	if (b->control_socket && b->control_socket->control)
+		client_end(b->control_socket->control);
 }
 
 static void
@@ -389,7 +401,10 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 		broker_control_input(c->b, m);
 	} else if (c->role == WEIR_ROLE_QUERY && m->type == WEIR_CTL_QUERY) {
 		c->q = rows_open(c->b, m->query.rows, rows_ready, c);
-		pump(c);
+		if (c->q)
+			pump(c);
+		else
+			refuse(c, ENOMEM, SESSION_NO_MEMORY);
 	} else if (c->role == WEIR_ROLE_QUERY &&
 		   (m->type == WEIR_CTL_CAPTURE || m->type == WEIR_CTL_CAPTURE_STOP)) {
 		capture_request(c, m, fd);
@@ -492,6 +507,10 @@ accept_ready(struct broker_watch *w, uint32_t events)
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	c = broker_alloc(sizeof(*c));
+	if (!c) {
+		close(fd);
+		return;
+	}
 	c->b = cs->b;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
 	c->deadline = broker_now(cs->b) + PATIENCE_NS;
@@ -514,14 +533,18 @@ int
 control_socket_open(struct broker *b)
 {
 	struct control_socket *cs = broker_alloc(sizeof(*cs));
-	int rc, fd = broker_listen(b, "control.sock", 0600, NULL);
+	int rc, fd;
 
+	if (!cs)
+		return -ENOMEM;
+	cs->in = broker_alloc(WEIR_CTL_MAX + 8);
+	fd = cs->in ? broker_listen(b, "control.sock", 0600, NULL) : -ENOMEM;
 	if (fd < 0) {
+		free(cs->in);
 		free(cs);
 		return fd;
 	}
 	cs->b = b;
-	cs->in = broker_alloc(WEIR_CTL_MAX + 8);
 	cs->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
 	rc = broker_watch_add(b, &cs->watch, EPOLLIN);
 	if (rc) {

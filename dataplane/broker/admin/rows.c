@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define SNAPSHOTS 2u /* commands of a query: the next is asked for within an answer */
 #define ROWS_HEAD offsetof(struct weir_ctl_msg, rows.records)
 
 /* Fills record `index` of a kind; false: there are no more. */
@@ -368,7 +369,8 @@ snapshot_done(struct broker *b, struct broker_command *c)
 static void
 ask_engine(struct rows_query *q)
 {
-	struct broker_command *c = command_new(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
+	struct broker_command *c =
+	    command_reserved(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
 
 	if (q->rows == WEIR_ROWS_QPS)
 		q->snapshot.links = q->links + q->engine * q->b->config.links;
@@ -424,23 +426,34 @@ struct rows_query *
 rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), void *user)
 {
 	struct rows_query *q = broker_alloc(sizeof(*q));
+	bool whole;
 
+	if (!q)
+		return NULL;
 	q->b = b;
 	q->rows = rows;
 	q->ready = ready;
 	q->user = user;
 	q->page = broker_alloc(WEIR_CTL_MAX);
+	whole = q->page;
 	if (rows == WEIR_ROWS_CONNECTIONS) {
 		q->snapshot.conn_room =
 		    (uint32_t)((WEIR_CTL_MAX - ROWS_HEAD) / sizeof(struct weir_row_connection));
 		q->snapshot.conns =
 		    broker_alloc(q->snapshot.conn_room * sizeof(*q->snapshot.conns));
+		whole = whole && q->snapshot.conns;
 	} else if (rows == WEIR_ROWS_QPS) {
 		q->snapshot.link_room = b->config.links;
 		q->links =
 		    broker_alloc((size_t)b->config.engines * b->config.links * sizeof(*q->links));
+		whole = whole && q->links;
 	}
-	return q;
+	if (whole && !command_reserve(b, SNAPSHOTS)) {
+		q->reserved = SNAPSHOTS;
+		return q;
+	}
+	rows_close(q);
+	return NULL;
 }
 
 void
@@ -459,6 +472,7 @@ rows_close(struct rows_query *q)
 		q->orphaned = true;
 		return;
 	}
+	command_unreserve(q->b, q->reserved);
 	free(q->snapshot.conns);
 	free(q->links);
 	free(q->page);

@@ -91,6 +91,13 @@ region_enter(struct broker_region *r, enum region_state to)
 	weir_enter(legal, r->state, to);
 }
 
+/* Commands of a region: REGION_REMOVE may follow within the last answer to REGION_ADD. */
+static uint32_t
+reserved(const struct broker *b)
+{
+	return b->config.engines + 1;
+}
+
 static void
 leave_building(struct broker_region *r)
 {
@@ -117,7 +124,8 @@ region_free(struct broker_session *s, struct broker_region *r)
 	sigbus_guard_remove(r->guard);
 	free(r->view);
 	s->region_bytes -= r->bytes;
-	release_memory(b, &r->memory, s->owner, r->bytes, USER_REGIONS);
+	command_unreserve(b, reserved(b));
+	release_memory(b, r->release, &r->memory, s->owner, r->bytes, USER_REGIONS);
 	*r = (struct broker_region){.state = REGION_FREE};
 }
 
@@ -146,7 +154,7 @@ tell_engines(struct broker_session *s, struct broker_region *r, enum engine_comm
 {
 	r->waiting = s->b->config.engines;
 	for (uint32_t i = 0; i < s->b->config.engines; i++) {
-		struct broker_command *c = command_new(s->b, i, type, done, s);
+		struct broker_command *c = command_reserved(s->b, i, type, done, s);
 
 		c->cmd.region = r->view[i];
 		s->commands++;
@@ -331,6 +339,8 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 	bool huge = m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0;
 	int rc;
 	const char *why = unacceptable(s, m, &rc);
+	struct engine_region *view;
+	struct broker_release *release;
 
 	if (why || !r) {
 		session_refuse(s, why ? rc : EMFILE, "%s",
@@ -341,13 +351,24 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 	}
 	if (charge(s, m->adopt.bytes))
 		return;
+	view = broker_alloc(b->config.engines * sizeof(*view));
+	release = release_new();
+	if (!view || !release || command_reserve(b, reserved(b))) {
+		free(view);
+		free(release);
+		user_give(s->owner, USER_REGIONS, 1);
+		user_give(s->owner, USER_MEMORY, m->adopt.bytes);
+		session_refuse_memory(s);
+		return;
+	}
 	*r = (struct broker_region){.state = REGION_BUILDING,
 				    .session = s,
 				    .memory = {.fd = -1, .base = (void *)-1},
 				    .guard = -1,
 				    .bytes = m->adopt.bytes,
-				    .flags = m->adopt.flags & FLAGS};
-	r->view = broker_alloc(b->config.engines * sizeof(*r->view));
+				    .flags = m->adopt.flags & FLAGS,
+				    .view = view,
+				    .release = release};
 	s->region_bytes += r->bytes;
 	*b->last_adopting = r;
 	b->last_adopting = &r->next_building;

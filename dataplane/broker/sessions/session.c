@@ -82,6 +82,12 @@ session_refuse(struct broker_session *s, int code, const char *format, ...)
 }
 
 void
+session_refuse_memory(struct broker_session *s)
+{
+	session_refuse(s, ENOMEM, SESSION_NO_MEMORY);
+}
+
+void
 session_in_line(struct broker_session *s, bool in)
 {
 	s->b->line += (uint32_t)in - (uint32_t)s->in_line;
@@ -181,7 +187,8 @@ session_free(struct broker_session *s)
 	deregister_views(s);
 	regions_free(s);
 	memory = arena_take_memory(&s->arena);
-	release_memory(b, &memory, s->owner, s->charged_bytes, USER_MEMORY);
+	release_memory(b, s->release, &memory, s->owner, s->charged_bytes, USER_MEMORY);
+	command_unreserve(b, s->reserved);
 	b->session[s->id] = NULL;
 	b->session_count--;
 	free(s->view);
@@ -287,7 +294,8 @@ close_session(struct broker_session *s)
 	}
 	local_session_end(b, s);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c = command_new(b, i, ENGINE_SESSION_REMOVE, removed, s);
+		struct broker_command *c =
+		    command_reserved(b, i, ENGINE_SESSION_REMOVE, removed, s);
 
 		c->cmd.session = &s->view[i];
 		s->waiting++;
@@ -462,13 +470,15 @@ add(struct broker_session *s)
 	if (rc)
 		return rc;
 	s->free_desc = broker_alloc(connections * sizeof(*s->free_desc));
+	if (!s->free_desc)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < connections; i++)
 		s->free_desc[i] = connections - 1 - i;
 	s->free_desc_count = connections;
 	session_enter(s, SESSION_ADDING);
 	s->waiting = b->config.engines;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);
+		struct broker_command *c = command_reserved(b, i, ENGINE_SESSION_ADD, added, s);
 
 		c->cmd.session = &s->view[i];
 		command_submit(b, c);
@@ -559,12 +569,15 @@ free_slot(struct broker *b)
 	return UINT32_MAX;
 }
 
+/* NULL: out of memory. */
 static struct broker_session *
 session_new(struct broker *b, uint32_t id)
 {
 	const struct broker_config *c = &b->config;
 	struct broker_session *s = broker_alloc(sizeof(*s));
 
+	if (!s)
+		return NULL;
 	s->b = b;
 	s->id = id;
 	s->state = SESSION_BUILDING;
@@ -574,6 +587,18 @@ session_new(struct broker *b, uint32_t id)
 	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
 	s->region = broker_alloc(c->regions * sizeof(*s->region));
 	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
+	s->release = release_new();
+	if (!s->view || !s->view_owned || (!s->region && c->regions) || !s->channel ||
+	    !s->release || command_reserve(b, 2 * c->engines)) {
+		free(s->view);
+		free(s->view_owned);
+		free(s->region);
+		free(s->channel);
+		free(s->release);
+		free(s);
+		return NULL;
+	}
+	s->reserved = 2 * c->engines; /* SESSION_ADD and SESSION_REMOVE */
 	b->session[id] = s;
 	b->session_count++;
 	return s;
@@ -647,6 +672,13 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 		return NULL;
 	}
 	s = session_new(b, free_slot(b));
+	if (!s) {
+		user_give(owner, USER_SESSIONS, 1);
+		b->counters.sessions_refused++;
+		session_refusal(&no, ENOMEM, SESSION_NO_MEMORY);
+		reply(user, &no, NULL, 0);
+		return NULL;
+	}
 	s->pid = pid;
 	s->uid = uid;
 	s->owner = owner;

@@ -119,6 +119,10 @@ socket_close(struct session_socket *ss, int fd, uid_t uid)
 		return;
 	}
 	job = broker_alloc(sizeof(*job));
+	if (!job) { /* main may have to wait once for what the program sent along */
+		close(fd);
+		return;
+	}
 	job->fd = fd;
 	job->uid = uid;
 	job_submit(ss, job);
@@ -447,11 +451,11 @@ client_ready(struct broker_watch *w, uint32_t events)
 }
 
 static void
-refuse(struct session_socket *ss, int fd, uid_t uid)
+refuse(struct session_socket *ss, int fd, uid_t uid, int code, const char *reason)
 {
 	struct weir_session_msg m;
 
-	session_refusal(&m, EMFILE, "too many programs attach at once; try again");
+	session_refusal(&m, code, "%s", reason);
 	send_message(fd, &m, NULL, 0);
 	socket_close(ss, fd, uid);
 }
@@ -462,6 +466,10 @@ welcome(struct session_socket *ss, int fd, const struct ucred *peer)
 	struct broker *b = ss->b;
 	struct client *c = broker_alloc(sizeof(*c));
 
+	if (!c) {
+		refuse(ss, fd, peer->uid, ENOMEM, SESSION_NO_MEMORY);
+		return;
+	}
 	c->b = b;
 	c->peer = *peer;
 	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
@@ -515,7 +523,7 @@ accept_one(struct session_socket *ss, int fd)
 	else if (make_room(ss))
 		welcome(ss, fd, &peer);
 	else
-		refuse(ss, fd, peer.uid);
+		refuse(ss, fd, peer.uid, EMFILE, "too many programs attach at once; try again");
 }
 
 static void
@@ -605,7 +613,7 @@ session_socket_open(struct broker *b)
 	struct session_socket *ss = broker_alloc(sizeof(*ss));
 	bool listed = b->config.users && b->config.users->allowed_count;
 	/* with a list of users it is that which decides */
-	int rc, fd = broker_listen(b, "session.sock", listed ? 0666 : 0660, "weir");
+	int rc, fd = ss ? broker_listen(b, "session.sock", listed ? 0666 : 0660, "weir") : -ENOMEM;
 
 	if (fd < 0) {
 		free(ss);
