@@ -60,30 +60,22 @@ seed_meet(struct control *c, const char *place)
 		snprintf(s->text, sizeof(s->text), "%s", place);
 }
 
-// The one whose turn it is; NULL: nobody's yet.
-static struct seed *
-next_seed(struct control *c, uint64_t now)
-{
-	bool needed = swim_needs_seed(&c->swim);
-	struct seed *s;
-
-	if (!c->seed_count || now < c->seed_at)
-		return NULL;
-	s = &c->seed[c->seed_next++ % c->seed_count];
-	c->seed_at = now + (needed ? RETRY_MS / c->seed_count : SELDOM_MS);
-	return is_known(c, s) ? NULL : s;
-}
-
 void
 seed_tick(struct control *c, uint64_t now)
 {
-	struct seed *s;
+	struct seed *s = &c->rival;
 
 	if (!c->has_id || c->seed_conn)
 		return;
-	s = c->rival.length && now >= c->rival_at ? &c->rival : next_seed(c, now);
-	if (!s)
-		return;
+	if (!s->length || now < c->rival_at) {
+		if (!c->seed_count || now < c->seed_at)
+			return;
+		s = &c->seed[c->seed_next++ % c->seed_count];
+		c->seed_at =
+		    now + (swim_needs_seed(&c->swim) ? RETRY_MS / c->seed_count : SELDOM_MS);
+		if (is_known(c, s))
+			return;
+	}
 	c->seed_conn = conn_dial(c->base, c->transport, (struct sockaddr *)&s->address, s->length,
 				 &member_handler, c);
 	if (!c->seed_conn)

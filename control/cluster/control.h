@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The running process: one event loop, one thread. control.c starts it; dispatch.c is what is due
- * from time to time; self_node.c is our own node: data plane, id, record; member.c is the table of
- * the others and what our data plane is told of them; service.c is which services they offer;
+ * The running process: one event loop, one thread. control.c starts it; tick.c is the work that is
+ * due from time to time; self_node.c is our own node: data plane, id, record; member.c is the table
+ * of the others and what our data plane is told of them; service.c is which services they offer;
  * member_conn.c speaks with their controls; admission.c lets them in; bootstrap.c looks for a
- * cluster to join.
+ * cluster to join; source.c lists the nodes of a peers file and the seeds of --join.
  */
 #ifndef WEIR_CONTROL_CONTROL_H
 #define WEIR_CONTROL_CONTROL_H
@@ -121,9 +121,9 @@ struct control {
 	struct seed rival; /* is said to have our id: to be met; length 0: nobody */
 	uint64_t rival_at; /* ms: not before */
 	struct log_memory seed_trouble;
-	/* the door */
+	/* admission */
 	struct listener *listener;
-	struct conn *strangers; /* oldest first */
+	TAILQ_HEAD(, conn) strangers; /* oldest first */
 	uint32_t stranger_count;
 	/* lines that strangers and members cause */
 	struct log_budget blamed;
@@ -138,9 +138,9 @@ int control_run(const struct control_options *options, const struct peers *peers
 /* To be called before there is anything that has to be removed in the end. */
 void control_hold_signals(void);
 
-/* ---- dispatch.c ---- */
+/* ---- tick.c ---- */
 /* Does the work that is due; called every CONTROL_TICK_MS, or sooner. */
-void control_turn(struct control *c, uint64_t now);
+void control_tick(struct control *c, uint64_t now);
 
 /* ---- address.c ---- */
 /* Looks up HOST:PORT. -1, or an exit code after having said why not. */
@@ -167,10 +167,11 @@ void self_on_again(evutil_socket_t fd, short what, void *user);
 void self_record(const struct control *c, struct control_msg *hello);
 
 /* ---- admission.c ---- */
-int door_open(struct control *c, const struct sockaddr *address, socklen_t length);
-void door_close(struct control *c);
+/* 0 or -errno. */
+int admission_open(struct control *c, const struct sockaddr *address, socklen_t length);
+void admission_close(struct control *c);
 /* A stranger has become a member, or is about to be freed. */
-void door_forget(struct control *c, struct conn *conn);
+void admission_forget(struct control *c, struct conn *conn);
 
 /* ---- member.c ---- */
 extern const struct membership_events member_events;
@@ -235,7 +236,7 @@ void seed_end(struct control *c);
 /* Is our own address among them? Then a cluster may begin here. */
 bool seed_is_self(const struct control *c);
 
-/* ---- source_file.c, source_join.c, source.c ---- */
+/* ---- source.c, etcd/source.c ---- */
 struct membership_source *source_file(const struct peers *peers, uint16_t own);
 struct membership_source *source_join(const char *seeds);
 /* -1 and *source, or an exit code; why has been said. `control` is filled in before its start(). */

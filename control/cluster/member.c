@@ -2,6 +2,8 @@
 /* The other nodes: their table, what our data plane is told of them, offers for them. */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,7 @@ member_get(struct control *c, uint16_t id)
 	struct member *m = member_find(c, id), **more;
 	uint32_t at = place_of(c, id), room = c->member_room ? c->member_room * 2 : 16;
 
+	weir_assert(c->member_count <= c->member_room);
 	if (m)
 		return m;
 	if (c->member_count == c->member_room) {
@@ -90,6 +93,7 @@ member_forgotten(struct control *c, uint16_t id)
 
 	if (at == c->member_count || c->members[at]->id != id)
 		return;
+	weir_assert(c->members[at]->control == c);
 	registry_forget(&c->registry, id);
 	out.node.id = id;
 	if (c->told_id)
@@ -163,22 +167,11 @@ announce(struct member *m, uint64_t now)
 	}
 }
 
-static void
-send_offer(struct member *m, const struct weir_link_offer *link)
-{
-	struct control_msg out; // large: only what is said of it is set
-
-	out.type = CONTROL_LINK_OFFER;
-	out.link = *link;
-	member_send(m, &out);
-	if (m->offers.again) // is there anybody at the other end?
-		swim_probe(&m->control->swim, m->id);
-}
-
 void
 member_send_offers(struct member *m, uint64_t now)
 {
 	const struct weir_link_offer *link;
+	struct control_msg out; // large: only the members of an offer are set
 
 	if (!m->offers.count || m->peer.dp.state != DP_UP)
 		return;
@@ -186,19 +179,13 @@ member_send_offers(struct member *m, uint64_t now)
 		member_need(m, now);
 		return;
 	}
-	while ((link = offers_next(&m->offers, now)))
-		send_offer(m, link);
-}
-
-static void
-tell_doubt(struct member *m, const struct swim_node *node, uint64_t now)
-{
-	struct log_field about[] = {{"node", m->id, NULL}, {"teller", node->by, NULL}};
-
-	log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 2,
-		    "node %u: says node %u, it %s; its links live, so it is asked first", m->id,
-		    node->by,
-		    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
+	out.type = CONTROL_LINK_OFFER;
+	while ((link = offers_next(&m->offers, now))) {
+		out.link = *link;
+		member_send(m, &out);
+		if (m->offers.again) // is there anybody at the other end?
+			swim_probe(&m->control->swim, m->id);
+	}
 }
 
 // Feeds an event and does what follows from it.
@@ -223,7 +210,11 @@ step_record(struct member *m, enum peer_event event, const struct swim_node *nod
 	if (actions & PEER_DO_PROBE)
 		swim_probe(&m->control->swim, m->id);
 	if (actions & PEER_DO_DOUBT) {
-		tell_doubt(m, node, now);
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING,
+			    (struct log_field[]){{"node", m->id, NULL}, {"teller", node->by, NULL}},
+			    2, "node %u: says node %u, it %s; its links live, so it is asked first",
+			    m->id, node->by,
+			    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
 		swim_doubt(&m->control->swim, m->id);
 	}
 	if (actions & PEER_DO_CLOSE && m->conn)
@@ -250,19 +241,15 @@ member_unknown(struct control *c, uint16_t id)
 	m->linked_at = monotonic_ms();
 }
 
-// Our data plane alone has spoken of it, long ago, and no link with it lives.
-static bool
-is_past(const struct member *m, uint64_t now)
-{
-	return !m->listed && !m->conn && !m->peer.linked && !swim_find(&m->control->swim, m->id) &&
-	       now - m->linked_at >= swim_memory(m->control->options->node_timeout);
-}
-
 void
 member_tick(struct member *m, uint64_t now)
 {
-	if (is_past(m, now)) {
-		member_forgotten(m->control, m->id);
+	struct control *c = m->control;
+
+	// Our data plane alone has spoken of it, long ago, and no link with it lives.
+	if (!m->listed && !m->conn && !m->peer.linked && !swim_find(&c->swim, m->id) &&
+	    now - m->linked_at >= swim_memory(c->options->node_timeout)) {
+		member_forgotten(c, m->id);
 		return;
 	}
 	log_cause_tell(&m->state_lines, now);
@@ -284,25 +271,6 @@ member_tick(struct member *m, uint64_t now)
 
 // ---- what membership says ----
 
-static void
-take_addresses(struct member *m, const struct node_info *info)
-{
-	struct peer_entry *e = &m->entry;
-
-	if (strcmp(e->control, info->control)) {
-		m->reached = false;
-		memcpy(e->control, info->control, sizeof(e->control));
-		if (!address_take(m->control, e->control, &m->address, &m->address_length))
-			m->address_length = 0;
-		m->retry_at = 0;
-		m->backoff = MEMBER_RETRY_MIN;
-	}
-	if (info->dp.state != DP_UP)
-		return;
-	e->address_count = info->dp.address_count;
-	memcpy(e->address, info->dp.address, sizeof(e->address));
-}
-
 void
 member_changed(struct control *c, const struct swim_node *node)
 {
@@ -311,8 +279,18 @@ member_changed(struct control *c, const struct swim_node *node)
 
 	if (!m || node->is.status == SWIM_UNKNOWN)
 		return;
-	if (!m->listed)
-		take_addresses(m, info);
+	if (!m->listed && strcmp(m->entry.control, info->control)) {
+		m->reached = false;
+		memcpy(m->entry.control, info->control, sizeof(m->entry.control));
+		if (!address_take(c, m->entry.control, &m->address, &m->address_length))
+			m->address_length = 0;
+		m->retry_at = 0;
+		m->backoff = MEMBER_RETRY_MIN;
+	}
+	if (!m->listed && info->dp.state == DP_UP) {
+		m->entry.address_count = info->dp.address_count;
+		memcpy(m->entry.address, info->dp.address, sizeof(m->entry.address));
+	}
 	if (m->run != node->is.run) {
 		m->run = node->is.run;
 		if (m->conn && m->conn->joined && m->conn_run != m->run)

@@ -79,27 +79,21 @@ take_view(struct peer *p, const struct dp_view *view)
 	return (renewed || again ? PEER_DO_OFFERS : 0) | (renewed ? PEER_DO_TELL : 0);
 }
 
-// Links that answer prove more than what others say.
-static bool
-links_deny(const struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view)
-{
-	bool gone = status == SWIM_LEFT ||
-		    (status == SWIM_ALIVE && view->state != DP_UNKNOWN &&
-		     (view->state == DP_DOWN ||
-		      (p->dp.incarnation && view->incarnation != p->dp.incarnation)));
-
-	return gone && p->linked && !(p->link_down_at && now - p->link_down_at <= p->timeout);
-}
-
 static unsigned
 take_record(struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view,
 	    bool hearsay)
 {
 	enum swim_status before = p->status;
+	bool gone = status == SWIM_LEFT ||
+		    (status == SWIM_ALIVE && view->state != DP_UNKNOWN &&
+		     (view->state == DP_DOWN ||
+		      (p->dp.incarnation && view->incarnation != p->dp.incarnation)));
+	bool answers = p->linked && !(p->link_down_at && now - p->link_down_at <= p->timeout);
 	unsigned doubt = 0;
 
 	p->status = status;
-	p->doubted = hearsay && links_deny(p, now, status, view);
+	// Links that answer prove more than hearsay.
+	p->doubted = hearsay && gone && answers;
 	if (p->doubted) {
 		if (status == SWIM_ALIVE) {
 			p->silent_at = 0;

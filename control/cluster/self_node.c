@@ -2,6 +2,8 @@
 /* Our own node: its id, its data plane, what is spread of it. */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <netinet/in.h>
@@ -33,23 +35,6 @@ begin(struct control *c, uint64_t now)
 }
 
 static void
-tell_self(struct control *c, const struct dp_view *view)
-{
-	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE};
-
-	out.node.id = c->self.id;
-	out.node.self = 1;
-	out.node.state = WEIR_NODE_UP;
-	out.node.incarnation = view->incarnation;
-	out.node.engines = view->engines;
-	out.node.address_count = c->self.address_count;
-	memcpy(out.node.address, c->self.address, sizeof(out.node.address));
-	memcpy(out.node.lid, c->self.lid, sizeof(out.node.lid));
-	memcpy(out.node.control, c->self.control, sizeof(out.node.control));
-	dp_send(c->dp, &out);
-}
-
-static void
 check_addresses(const struct control *c, const struct dp_view *view)
 {
 	for (uint32_t i = 0; i < view->address_count; i++) {
@@ -75,11 +60,21 @@ static void
 tell_all(struct control *c)
 {
 	const struct dp_view *view = dp_view(c->dp);
-	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED};
+	struct weir_ctl_msg self = {.type = WEIR_CTL_NODE}, synced = {.type = WEIR_CTL_SYNCED};
 
 	if (view->state != DP_UP || !c->told_id)
 		return;
-	tell_self(c, view);
+	weir_assert(c->has_id);
+	self.node.id = c->self.id;
+	self.node.self = 1;
+	self.node.state = WEIR_NODE_UP;
+	self.node.incarnation = view->incarnation;
+	self.node.engines = view->engines;
+	self.node.address_count = c->self.address_count;
+	memcpy(self.node.address, c->self.address, sizeof(self.node.address));
+	memcpy(self.node.lid, c->self.lid, sizeof(self.node.lid));
+	memcpy(self.node.control, c->self.control, sizeof(self.node.control));
+	dp_send(c->dp, &self);
 	for (uint32_t i = 0; i < c->member_count; i++)
 		member_tell(c->members[i]);
 	dp_send(c->dp, &synced);
@@ -335,6 +330,7 @@ self_begin(struct control *c, uint64_t now)
 	    .user = c,
 	};
 
+	weir_assert(!c->has_id);
 	if (!choose(c, now))
 		return true;
 	clock_gettime(CLOCK_REALTIME, &wall);

@@ -2,7 +2,7 @@
 #include "control.h"
 
 void
-control_turn(struct control *c, uint64_t now)
+control_tick(struct control *c, uint64_t now)
 {
 	self_tick(c, now);
 	for (uint32_t i = c->member_count; i-- > 0;)

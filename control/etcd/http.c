@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http.h"
 
+#include "ipc/invariant.h"
+
 #include <curl/curl.h>
 #include <event2/event.h>
 #include <openssl/evp.h>
@@ -98,77 +100,41 @@ set_error(struct etcd_request *r, const char *text)
 	r->error[n] = 0;
 }
 
-// etcd says {"error":...} on its own, or as a stream's element.
-static const char *
-said_error(const json_t *answer)
-{
-	const json_t *e = json_object_get(answer, "error");
-
-	if (json_is_object(e))
-		e = json_object_get(e, "message");
-	return json_string_value(e);
-}
-
-// It is in each of etcd's answers.
-static bool
-has_header(const json_t *answer)
-{
-	const json_t *result = json_object_get(answer, "result");
-
-	return json_is_object(json_object_get(result ? result : answer, "header"));
-}
-
-// A value costs jansson far more than its bytes: 24 MiB of "[]," would take 1 GiB.
-static bool
-is_bloated(const char *text, size_t length)
-{
-	size_t cost = 0;
-
-	for (size_t i = 0; i < length && cost <= COST_MAX; i++)
-		cost += text[i] == '[' || text[i] == '{' ? 4 : text[i] == ',';
-	return cost > COST_MAX;
-}
-
 static void
 take_answer(struct etcd_request *r, const char *text, size_t length)
 {
-	bool bloated = is_bloated(text, length);
+	json_t *answer = NULL, *error, *result;
 	json_error_t where;
-	json_t *answer = bloated ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
-	const char *error = said_error(answer);
+	size_t cost = 0;
 
-	if (error)
-		set_error(r, error);
-	else if (!has_header(answer))
+	// A value costs jansson far more than its bytes: 24 MiB of "[]," would take 1 GiB.
+	for (size_t i = 0; i < length && cost <= COST_MAX; i++)
+		cost += text[i] == '[' || text[i] == '{' ? 4 : text[i] == ',';
+	if (cost <= COST_MAX)
+		answer = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+	// etcd says {"error":...} on its own, or as a stream's element.
+	error = json_object_get(answer, "error");
+	if (json_is_object(error))
+		error = json_object_get(error, "message");
+	result = json_object_get(answer, "result");
+	if (json_is_string(error))
+		set_error(r, json_string_value(error));
+	// Each of etcd's answers has a header.
+	else if (!json_is_object(json_object_get(result ? result : answer, "header")))
 		set_error(r, "the server that answers is not an etcd");
 	else if (!r->dropped)
 		r->reply.answer(r->reply.user, answer);
 	json_decref(answer);
 }
 
-// Whole lines are whole answers. The first `seen` bytes have no end of one.
-static void
-take_lines(struct etcd_request *r, size_t seen)
-{
-	size_t at = 0;
-	char *end;
-
-	while (!r->error[0] && !r->dropped && seen < r->length &&
-	       (end = memchr(r->got + seen, '\n', r->length - seen))) {
-		if (end > r->got + at)
-			take_answer(r, r->got + at, (size_t)(end - r->got) - at);
-		seen = at = (size_t)(end - r->got) + 1;
-	}
-	memmove(r->got, r->got + at, r->length - at);
-	r->length -= at;
-}
-
 static size_t
 on_data(char *data, size_t size, size_t n, void *user)
 {
 	struct etcd_request *r = user;
-	size_t more = size * n, room = r->room ? r->room : 4096;
-	char *got = r->got;
+	size_t more = size * n, room = r->room ? r->room : 4096, seen, at = 0;
+	char *got = r->got, *end;
+
+	weir_assert(r->length <= ETCD_ANSWER_MAX);
 
 	if (more > ETCD_ANSWER_MAX - r->length) {
 		set_error(r, "an answer is longer than 24 MiB");
@@ -186,7 +152,16 @@ on_data(char *data, size_t size, size_t n, void *user)
 	r->room = room;
 	memcpy(r->got + r->length, data, more);
 	r->length += more;
-	take_lines(r, r->length - more);
+	// Whole lines are whole answers. What was here before has no end of one.
+	seen = r->length - more;
+	while (!r->error[0] && !r->dropped && seen < r->length &&
+	       (end = memchr(r->got + seen, '\n', r->length - seen))) {
+		if (end > r->got + at)
+			take_answer(r, r->got + at, (size_t)(end - r->got) - at);
+		seen = at = (size_t)(end - r->got) + 1;
+	}
+	memmove(r->got, r->got + at, r->length - at);
+	r->length -= at;
 	return r->error[0] || r->dropped ? 0 : more; /* 0: libcurl ends it */
 }
 
@@ -263,31 +238,6 @@ finish_some(struct etcd_http *h)
 	}
 }
 
-static void
-set_options(struct etcd_request *r, const char *url, unsigned seconds)
-{
-	const struct etcd_access *access = r->http->access;
-
-	curl_easy_setopt(r->easy, CURLOPT_URL, url);
-	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
-	curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
-	curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->body);
-	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_data);
-	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
-	curl_easy_setopt(r->easy, CURLOPT_ERRORBUFFER, r->curl_error);
-	curl_easy_setopt(r->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(r->easy, CURLOPT_NOPROXY, "*");
-	curl_easy_setopt(r->easy, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-	curl_easy_setopt(r->easy, CURLOPT_TIMEOUT, (long)seconds);
-	if (access->ca)
-		curl_easy_setopt(r->easy, CURLOPT_CAINFO, access->ca);
-	if (access->certificate) {
-		curl_easy_setopt(r->easy, CURLOPT_SSLCERT, access->certificate);
-		curl_easy_setopt(r->easy, CURLOPT_SSLKEY, access->key);
-	}
-}
-
 // Takes the reference to `body`.
 static struct etcd_request *
 request_make(struct etcd_http *h, const char *url, const char *path, json_t *body,
@@ -314,7 +264,24 @@ request_make(struct etcd_http *h, const char *url, const char *path, json_t *bod
 		curl_slist_append(r->headers, text);
 	}
 	snprintf(text, sizeof(text), "%s%s", url, path);
-	set_options(r, text, seconds);
+	curl_easy_setopt(r->easy, CURLOPT_URL, text);
+	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
+	curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
+	curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->body);
+	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
+	curl_easy_setopt(r->easy, CURLOPT_ERRORBUFFER, r->curl_error);
+	curl_easy_setopt(r->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(r->easy, CURLOPT_NOPROXY, "*");
+	curl_easy_setopt(r->easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+	curl_easy_setopt(r->easy, CURLOPT_TIMEOUT, (long)seconds);
+	if (h->access->ca)
+		curl_easy_setopt(r->easy, CURLOPT_CAINFO, h->access->ca);
+	if (h->access->certificate) {
+		curl_easy_setopt(r->easy, CURLOPT_SSLCERT, h->access->certificate);
+		curl_easy_setopt(r->easy, CURLOPT_SSLKEY, h->access->key);
+	}
 	return r;
 }
 

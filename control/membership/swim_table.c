@@ -2,6 +2,8 @@
 /* The table of nodes, the changes still to be spread, and the digest of the table. */
 #include "swim_internal.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,37 +85,25 @@ swim_find(const struct swim *s, uint16_t id)
 	return at < s->count && s->id[at] == id ? s->node[at] : NULL;
 }
 
-static bool
-make_room(struct swim *s)
-{
-	uint32_t room = s->room ? s->room * 2 : 16;
-	struct swim_node **node;
-	uint16_t *order, *ids;
-
-	if (s->count < s->room)
-		return true;
-	node = realloc(s->node, room * sizeof(*node));
-	if (node)
-		s->node = node;
-	order = realloc(s->order, room * sizeof(*order));
-	if (order)
-		s->order = order;
-	ids = realloc(s->id, room * sizeof(*ids));
-	if (ids)
-		s->id = ids;
-	if (!node || !order || !ids)
-		return false;
-	s->room = room;
-	return true;
-}
-
 struct swim_node *
 swim_insert(struct swim *s, uint16_t id)
 {
 	struct swim_node *n = calloc(1, sizeof(*n) + s->config.info_size);
 	uint32_t at = place_of(s, id), others = s->count ? s->count - 1 : 0, to;
+	uint32_t room = s->count < s->room ? s->room : s->room ? s->room * 2 : 16;
 
-	if (!n || !make_room(s)) {
+	weir_assert(at == s->count || s->id[at] != id);
+	if (n && room > s->room) {
+		struct swim_node **node = realloc(s->node, room * sizeof(*node));
+		uint16_t *order = realloc(s->order, room * sizeof(*order));
+		uint16_t *ids = realloc(s->id, room * sizeof(*ids));
+
+		s->node = node ? node : s->node;
+		s->order = order ? order : s->order;
+		s->id = ids ? ids : s->id;
+		s->room = node && order && ids ? room : s->room;
+	}
+	if (!n || s->count == s->room) {
 		free(n);
 		return NULL;
 	}
@@ -161,6 +151,7 @@ swim_next_news(struct swim *s)
 {
 	struct swim_node *n = s->news_first;
 
+	weir_assert(n && n->spread);
 	unlink_news(s, n);
 	if (--n->spread == 0)
 		return n;
@@ -194,6 +185,7 @@ swim_set_proven(struct swim *s, struct swim_node *n)
 
 	if (n->proven)
 		return;
+	weir_assert(s->unproven);
 	n->proven = true;
 	s->unproven--;
 	introducer = swim_find(s, n->introducer);
@@ -207,6 +199,7 @@ swim_erase(struct swim *s, struct swim_node *n)
 {
 	uint32_t at = place_of(s, n->is.id), i = 0, others = s->count - 1;
 
+	weir_assert(n != s->self && s->node[at] == n);
 	s->digest ^= digest_of(n);
 	s->alive -= swim_lives(n);
 	swim_set_accused(s, n, false);

@@ -39,14 +39,23 @@ on_verify(int ok, X509_STORE_CTX *check)
 	return ok;
 }
 
-// Why it ended. The other end's last word may still lie in the socket when writing failed.
+// Connected, or ended: then why. The other end's last word may still lie in the socket when writing
+// failed.
 static void
-tell_end(struct tls_stream *t, short what, int error)
+on_event(struct bufferevent *bev, short what, void *user)
 {
-	unsigned long tls_error = bufferevent_get_openssl_error(t->bev.bev);
+	int error = EVUTIL_SOCKET_ERROR();
+	struct tls_stream *t = user;
 	const struct control_stream *s = &t->bev.stream;
+	unsigned long tls_error;
 	char unread;
 
+	if (what & BEV_EVENT_CONNECTED) {
+		if (t->dialled)
+			s->handler->opened(s->user);
+		return;
+	}
+	tls_error = bufferevent_get_openssl_error(bev);
 	// An SSL_ERROR_*, which libevent tells where the socket failed, not TLS.
 	if (!ERR_SYSTEM_ERROR(tls_error) && !ERR_GET_LIB(tls_error))
 		tls_error = 0;
@@ -62,18 +71,6 @@ tell_end(struct tls_stream *t, short what, int error)
 			 (what & BEV_EVENT_ERROR) && error ? strerror(error) : "connection closed");
 	ERR_clear_error();
 	s->handler->closed(s->user, t->why);
-}
-
-static void
-on_event(struct bufferevent *bev, short what, void *user)
-{
-	struct tls_stream *t = user;
-	int error = EVUTIL_SOCKET_ERROR();
-
-	if (!(what & BEV_EVENT_CONNECTED))
-		tell_end(t, what, error);
-	else if (t->dialled)
-		t->bev.stream.handler->opened(t->bev.stream.user);
 }
 
 // Takes over the socket, also on failure.

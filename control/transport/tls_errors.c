@@ -35,27 +35,12 @@ distance(const ASN1_TIME *time, char *text, size_t size)
 			 ago ? " ago" : "");
 }
 
-static void
-of_stranger(const X509 *certificate, char words[TLS_WORDS_MAX])
-{
-	char name[TLS_NAME_MAX] = "?", issuer[TLS_NAME_MAX] = "?";
-
-	if (certificate) {
-		tls_certificate_name(certificate, name);
-		tls_issuer_name(certificate, issuer);
-	}
-	snprintf(words, TLS_WORDS_MAX,
-		 "its certificate (%s, issued by %s) does not come from a CA in our ca.pem; use "
-		 "one CA for all nodes",
-		 name, issuer);
-}
-
 void
 tls_words_of_verify(X509_STORE_CTX *check, char words[TLS_WORDS_MAX])
 {
 	X509 *certificate = X509_STORE_CTX_get_current_cert(check);
 	int error = X509_STORE_CTX_get_error(check);
-	char name[TLS_NAME_MAX] = "?", date[TLS_TIME_MAX], when[48];
+	char name[TLS_NAME_MAX] = "?", issuer[TLS_NAME_MAX] = "?", date[TLS_TIME_MAX], when[48];
 	const ASN1_TIME *time = NULL;
 
 	if (certificate) {
@@ -79,12 +64,22 @@ tls_words_of_verify(X509_STORE_CTX *check, char words[TLS_WORDS_MAX])
 		 error == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT ||
 		 error == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN ||
 		 error == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT ||
-		 error == X509_V_ERR_CERT_SIGNATURE_FAILURE)
-		of_stranger(X509_STORE_CTX_get0_cert(check), words);
-	else
+		 error == X509_V_ERR_CERT_SIGNATURE_FAILURE) {
+		// Of the other end itself, not of the CA whose certificate failed.
+		certificate = X509_STORE_CTX_get0_cert(check);
+		if (certificate) {
+			tls_certificate_name(certificate, name);
+			tls_issuer_name(certificate, issuer);
+		}
+		snprintf(words, TLS_WORDS_MAX,
+			 "its certificate (%s, issued by %s) does not come from a CA in our "
+			 "ca.pem; use one CA for all nodes",
+			 certificate ? name : "?", issuer);
+	} else {
 		snprintf(words, TLS_WORDS_MAX,
 			 "its certificate (%s) is not accepted: %s; issue a new one", name,
 			 X509_verify_cert_error_string(error));
+	}
 }
 
 // The other end says what it doesn't like about us.

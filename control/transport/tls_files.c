@@ -187,25 +187,6 @@ load_key(const struct load *l)
 	return status;
 }
 
-static int
-load_certificates(const struct load *l)
-{
-	static const char *const names[] = {"ca.pem", "node.pem"};
-	char path[512];
-
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", l->dir, names[i]);
-		if (access(path, R_OK))
-			return fail(l, -errno, "cannot read %s: %s; see weirctl pki", path,
-				    strerror(errno));
-		if ((i ? SSL_CTX_use_certificate_chain_file(l->context, path)
-		       : SSL_CTX_load_verify_file(l->context, path)) != 1)
-			return fail(l, -EINVAL, "%s holds no certificate: %s; see weirctl pki",
-				    path, openssl_reason());
-	}
-	return 0;
-}
-
 // Would others believe us, if it weren't for the time?
 static int
 check_chain(const struct load *l, X509 *own)
@@ -234,60 +215,56 @@ check_chain(const struct load *l, X509 *own)
 	return status;
 }
 
-static int
-check_identity(const struct load *l, const char *cluster, uint32_t node)
-{
-	X509 *own = SSL_CTX_get0_certificate(l->context);
-	char name[TLS_NAME_MAX];
-
-	if (tls_certificate_is(own, cluster, node))
-		return check_chain(l, own);
-	tls_certificate_name(own, name);
-	if (node == TLS_NODE_UNKNOWN)
-		return fail(l, -EINVAL,
-			    "%s/node.pem is of %s, this is cluster '%s'; check --cluster and --tls",
-			    l->dir, name, cluster);
-	return fail(l, -EINVAL,
-		    "%s/node.pem is of %s, this is node %u of cluster '%s'; check --node, "
-		    "--cluster and --tls",
-		    l->dir, name, node, cluster);
-}
-
-// One version, no tickets: a connection is always made by certificates that are valid then.
-static SSL_CTX *
-new_context(void)
-{
-	SSL_CTX *context = SSL_CTX_new(TLS_method());
-
-	if (!context)
-		return NULL;
-	SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
-	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	SSL_CTX_set_num_tickets(context, 0);
-	SSL_CTX_set_verify_depth(context, CHAIN_DEPTH);
-	SSL_CTX_set_max_cert_list(context, CHAIN_BYTES);
-	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
-	// Messages have lengths and an end of their own: whoever cuts the stream gains nothing.
-	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
-	return context;
-}
-
 int
 tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **context, char *error,
 	       size_t size)
 {
+	static const char *const names[] = {"ca.pem", "node.pem"};
 	struct load l = {.dir = dir, .error = error, .size = size};
-	int status;
+	char path[512], name[TLS_NAME_MAX];
+	int status = 0;
+	X509 *own;
 
 	ERR_clear_error();
-	l.context = new_context();
+	l.context = SSL_CTX_new(TLS_method());
 	if (!l.context)
 		return fail(&l, -ENOMEM, "TLS cannot be set up: %s; free memory", openssl_reason());
-	status = load_certificates(&l);
+	// One version, no tickets: a connection is always made by certificates that are valid then.
+	SSL_CTX_set_min_proto_version(l.context, TLS1_3_VERSION);
+	SSL_CTX_set_session_cache_mode(l.context, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_num_tickets(l.context, 0);
+	SSL_CTX_set_verify_depth(l.context, CHAIN_DEPTH);
+	SSL_CTX_set_max_cert_list(l.context, CHAIN_BYTES);
+	SSL_CTX_set_mode(l.context, SSL_MODE_RELEASE_BUFFERS);
+	// Messages have lengths and an end of their own: whoever cuts the stream gains nothing.
+	SSL_CTX_set_options(l.context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+	for (int i = 0; i < 2 && !status; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		if (access(path, R_OK))
+			status = fail(&l, -errno, "cannot read %s: %s; see weirctl pki", path,
+				      strerror(errno));
+		else if ((i ? SSL_CTX_use_certificate_chain_file(l.context, path)
+			    : SSL_CTX_load_verify_file(l.context, path)) != 1)
+			status = fail(&l, -EINVAL, "%s holds no certificate: %s; see weirctl pki",
+				      path, openssl_reason());
+	}
 	if (!status)
 		status = load_key(&l);
-	if (!status)
-		status = check_identity(&l, cluster, node);
+	own = SSL_CTX_get0_certificate(l.context);
+	if (!status && tls_certificate_is(own, cluster, node)) {
+		status = check_chain(&l, own);
+	} else if (!status) {
+		tls_certificate_name(own, name);
+		status = node == TLS_NODE_UNKNOWN
+			     ? fail(&l, -EINVAL,
+				    "%s/node.pem is of %s, this is cluster '%s'; check --cluster "
+				    "and --tls",
+				    dir, name, cluster)
+			     : fail(&l, -EINVAL,
+				    "%s/node.pem is of %s, this is node %u of cluster '%s'; check "
+				    "--node, --cluster and --tls",
+				    dir, name, node, cluster);
+	}
 	if (status)
 		SSL_CTX_free(l.context);
 	else

@@ -22,7 +22,7 @@ on_turn(void *arg, uint64_t tag, bool alive)
 
 	if (!alive)
 		return;
-	control_turn(&h->control, monotonic_ms());
+	control_tick(&h->control, monotonic_ms());
 	world_at(world.now + CONTROL_TICK_MS * MS, h, on_turn, h, 0);
 }
 
@@ -48,7 +48,7 @@ host_start(struct host *h)
 	c->settled = evtimer_new(c->base, self_on_settled, c);
 	c->source = listed.list ? source_file(&listed, h->options.node) : source_join(seeds);
 	if (address_resolve(c, "listen", h->listen, false, &address, &length) >= 0 ||
-	    door_open(c, (struct sockaddr *)&address, length))
+	    admission_open(c, (struct sockaddr *)&address, length))
 		abort();
 	if (listed.list)
 		c->self = *peers_find(&listed, h->options.node);
@@ -72,7 +72,7 @@ end_control(struct host *h, bool orderly)
 		swim_leave(&c->swim);
 	self_end(c);
 	c->source->stop(c->source, leave);
-	door_close(c);
+	admission_close(c);
 	dp_destroy(c->dp);
 	h->dp = NULL;
 	event_free(c->again);
