@@ -11,7 +11,7 @@
 #define SELDOM_MS 5000u /* when all is well: the other side of a long partition is there */
 
 int
-seed_add(struct control *c, const char *text)
+bootstrap_add(struct control *c, const char *text)
 {
 	struct seed *s = &c->seed[c->seed_count];
 	int status;
@@ -30,7 +30,7 @@ seed_add(struct control *c, const char *text)
 }
 
 bool
-seed_is_self(const struct control *c)
+bootstrap_is_self(const struct control *c)
 {
 	for (uint32_t i = 0; i < c->seed_count; i++)
 		if (!strcmp(c->seed[i].text, c->self.control))
@@ -45,14 +45,14 @@ is_known(const struct control *c, const struct seed *s)
 		const struct member *m = c->members[i];
 
 		if (!strcmp(m->entry.control, s->text) &&
-		    (m->peer.status == SWIM_ALIVE || m->peer.status == SWIM_SUSPECT))
+		    (m->node.status == SWIM_ALIVE || m->node.status == SWIM_SUSPECT))
 			return true;
 	}
 	return !strcmp(s->text, c->self.control);
 }
 
 void
-seed_meet(struct control *c, const char *place)
+bootstrap_meet(struct control *c, const char *place)
 {
 	struct seed *s = &c->rival;
 
@@ -61,7 +61,7 @@ seed_meet(struct control *c, const char *place)
 }
 
 void
-seed_tick(struct control *c, uint64_t now)
+bootstrap_tick(struct control *c, uint64_t now)
 {
 	struct seed *s = &c->rival;
 
@@ -88,7 +88,7 @@ seed_tick(struct control *c, uint64_t now)
 }
 
 const char *
-seed_hello(struct conn *conn, const struct control_msg *in)
+bootstrap_hello(struct conn *conn, const struct control_msg *in)
 {
 	static char why[CONTROL_REASON_MAX];
 	struct control *c = conn->owner;
@@ -116,7 +116,7 @@ seed_hello(struct conn *conn, const struct control_msg *in)
 }
 
 void
-seed_closed(struct conn *conn, const char *reason)
+bootstrap_closed(struct conn *conn, const char *reason)
 {
 	struct control *c = conn->owner;
 
@@ -128,7 +128,7 @@ seed_closed(struct conn *conn, const char *reason)
 }
 
 void
-seed_end(struct control *c)
+bootstrap_end(struct control *c)
 {
 	conn_close(c->seed_conn, NULL);
 	c->seed_conn = NULL;

@@ -55,7 +55,7 @@ struct member {
 	bool listed;		 /* they are a source's */
 	bool reached;		 /* it has answered at its address */
 	bool stale;		 /* its connection is to be closed */
-	struct peer peer;
+	struct node_state node;
 	struct offers offers; /* of our data plane to it */
 	struct conn *conn;    /* NULL: none; dialled, or joined */
 	uint64_t conn_run;    /* of its control when the connection was made */
@@ -96,9 +96,9 @@ struct control {
 	struct event *signal[CONTROL_SIGNALS];
 	/* ourselves */
 	struct peer_entry self;
-	struct node_info info; /* that is spread */
-	bool has_id, told_id;  /* chosen; the data plane knows it for good */
-	uint16_t last_id;      /* auto: what to try first */
+	struct node_info info;	  /* that is spread */
+	bool has_id, id_reported; /* chosen; the data plane knows it for good */
+	uint16_t last_id;	  /* auto: what to try first */
 	bool last_id_known;
 	bool barred;		  /* the id that our data plane knows is somebody else's */
 	uint64_t begin_at;	  /* ms: not before */
@@ -154,17 +154,17 @@ void address_print(const struct sockaddr_storage *address, socklen_t length, cha
 		   size_t size);
 
 /* ---- self_node.c ---- */
-extern const struct dp_handler self_dp_handler;
+extern const struct dp_handler self_node_dp_handler;
 /* Takes an id if there is one to take; claims begin. False: out of memory. */
-bool self_begin(struct control *c, uint64_t now);
-void self_tick(struct control *c, uint64_t now);
+bool self_node_begin(struct control *c, uint64_t now);
+void self_node_tick(struct control *c, uint64_t now);
 /* Somebody else has our id, says the node at `by`: everything begins anew, from the event loop. */
-void self_beaten(struct control *c, const char *by);
-void self_end(struct control *c);
-void self_on_settled(evutil_socket_t fd, short what, void *user);
-void self_on_again(evutil_socket_t fd, short what, void *user);
+void self_node_beaten(struct control *c, const char *by);
+void self_node_end(struct control *c);
+void self_node_on_settled(evutil_socket_t fd, short what, void *user);
+void self_node_on_again(evutil_socket_t fd, short what, void *user);
 /* Our record for a Hello. */
-void self_record(const struct control *c, struct control_msg *hello);
+void self_node_record(const struct control *c, struct control_msg *hello);
 
 /* ---- admission.c ---- */
 /* 0 or -errno. */
@@ -190,7 +190,7 @@ void member_changed(struct control *c, const struct swim_node *node);
 void member_unknown(struct control *c, uint16_t id);
 void member_forgotten(struct control *c, uint16_t id);
 /* Tells our data plane what the node's state is. */
-void member_tell(struct member *m);
+void member_report(struct member *m);
 /* Our data plane's view changed: tells this node's control at once. */
 void member_view(struct member *m, const struct dp_view *view);
 /* Messages of our data plane for this node; an offer that came from it. */
@@ -204,7 +204,7 @@ void member_send_offers(struct member *m, uint64_t now);
 /* ---- service.c ---- */
 extern const struct registry_ops service_ops;
 /* Tells our data plane what this node offers, if that is known. */
-void service_tell(struct member *m);
+void service_report(struct member *m);
 /* The services offered by our data plane have changed. */
 void service_own(struct control *c);
 /* A node's record is another. */
@@ -225,16 +225,16 @@ bool member_is_half_open(const struct member *m);
 
 /* ---- bootstrap.c ---- */
 /* -1, or an exit code. */
-int seed_add(struct control *c, const char *text);
-void seed_tick(struct control *c, uint64_t now);
+int bootstrap_add(struct control *c, const char *text);
+void bootstrap_tick(struct control *c, uint64_t now);
 /* A seed that we have dialled says who it is. NULL, or why its connection has to end. */
-const char *seed_hello(struct conn *conn, const struct control_msg *in);
-void seed_closed(struct conn *conn, const char *reason);
+const char *bootstrap_hello(struct conn *conn, const struct control_msg *in);
+void bootstrap_closed(struct conn *conn, const char *reason);
 /* Another node at this place is said to have our id: a Hello there tells whose it is. */
-void seed_meet(struct control *c, const char *place);
-void seed_end(struct control *c);
+void bootstrap_meet(struct control *c, const char *place);
+void bootstrap_end(struct control *c);
 /* Is our own address among them? Then a cluster may begin here. */
-bool seed_is_self(const struct control *c);
+bool bootstrap_is_self(const struct control *c);
 
 /* ---- source.c, etcd/source.c ---- */
 struct membership_source *source_file(const struct peers *peers, uint16_t own);

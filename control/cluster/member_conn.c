@@ -43,7 +43,7 @@ may_dial(struct member *m, uint64_t now)
 {
 	struct control *c = m->control;
 
-	if (m->listed || m->reached || m->peer.linked || m->offers.count)
+	if (m->listed || m->reached || m->node.linked || m->offers.count)
 		return true;
 	if (c->dial_at < now)
 		c->dial_at = now;
@@ -140,7 +140,7 @@ member_make_room(struct control *c, uint64_t now)
 			if (!m->conn || !m->conn->joined)
 				continue;
 			count++;
-			if (!m->peer.linked && !m->offers.count &&
+			if (!m->node.linked && !m->offers.count &&
 			    (!oldest || m->used_at < oldest->used_at))
 				oldest = m;
 		}
@@ -154,14 +154,14 @@ member_make_room(struct control *c, uint64_t now)
 // ---- handshake ----
 
 static void
-say_hello(struct conn *conn)
+send_hello(struct conn *conn)
 {
 	struct control *c = conn->owner;
 	struct control_msg out = {.type = CONTROL_HELLO};
 
 	out.hello.version = CONTROL_VERSION;
 	snprintf(out.hello.cluster, sizeof(out.hello.cluster), "%s", c->options->cluster);
-	self_record(c, &out);
+	self_node_record(c, &out);
 	conn_send(conn, &out);
 }
 
@@ -195,7 +195,7 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 	static char why[CONTROL_REASON_MAX];
 	const struct swim_record *r = &in->hello.record;
 	struct member *m = member_find(c, r->id);
-	struct peer_conn old = {0};
+	struct old_conn old = {0};
 
 	if (m && m->conn) {
 		old.joined = m->conn->joined;
@@ -214,7 +214,7 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 	else if (!m && c->source->closed)
 		snprintf(why, sizeof(why), "node %u is not in the %s of node %u", r->id,
 			 c->options->peers ? "peers file" : "list", c->self.id);
-	else if (m && m->conn && !peer_replaces(&old, c->self.id, r->id, m->peer.status)) {
+	else if (m && m->conn && !conn_replaces(&old, c->self.id, r->id, m->node.status)) {
 		conn->taken = old.joined && !old.same_life;
 		conn->surplus = !conn->taken;
 		// It doesn't know of that connection: is it still one?
@@ -255,7 +255,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	if (!conn->dialled) {
 		refused = admit(c, conn, in);
 	} else if (!m) {
-		refused = seed_hello(conn, in);
+		refused = bootstrap_hello(conn, in);
 	} else if (in->hello.record.id == m->id) {
 		refused = is_known(conn, in) ? NULL : "its id belongs to another node";
 	} else {
@@ -272,7 +272,7 @@ on_hello(struct conn *conn, const struct control_msg *in)
 		admission_forget(c, conn);
 		conn_close(m->conn, "replaced by a newer connection");
 		m->conn = conn;
-		say_hello(conn);
+		send_hello(conn);
 	}
 	conn->joined = true;
 	m->stale = false;
@@ -332,9 +332,9 @@ on_closed(struct conn *conn, const char *reason)
 
 	// A node that claims its id learns from any member that the id is taken.
 	if (conn->dialled && conn->taken && c->has_id && !swim_is_settled(&c->swim))
-		self_beaten(c, conn->from);
+		self_node_beaten(c, conn->from);
 	if (conn == c->seed_conn) {
-		seed_closed(conn, reason);
+		bootstrap_closed(conn, reason);
 		return;
 	}
 	if (!m) {
@@ -366,7 +366,7 @@ on_closed(struct conn *conn, const char *reason)
 }
 
 const struct conn_handler member_handler = {
-    .opened = say_hello,
+    .opened = send_hello,
     .hello = on_hello,
     .message = on_message,
     .closed = on_closed,

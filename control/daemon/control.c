@@ -28,8 +28,8 @@ on_tick(evutil_socket_t fd, short what, void *user)
 	watchdog_feed(&c->watchdog, now * 1000000, true);
 	// The text that `systemctl status` shows.
 	for (uint32_t i = 0; i < c->member_count; i++)
-		up += c->members[i]->peer.state == WEIR_NODE_UP;
-	if (c->told_id)
+		up += c->members[i]->node.state == WEIR_NODE_UP;
+	if (c->id_reported)
 		snprintf(status, sizeof(status),
 			 "STATUS=node %u of cluster '%s', %u of %u others are up%s", c->self.id,
 			 c->options->cluster, up, c->member_count,
@@ -105,8 +105,8 @@ make_events(struct control *c)
 	c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
 	if (!c->tick || event_add(c->tick, &every))
 		return out_of_memory();
-	c->again = evtimer_new(c->base, self_on_again, c);
-	c->settled = evtimer_new(c->base, self_on_settled, c);
+	c->again = evtimer_new(c->base, self_node_on_again, c);
+	c->settled = evtimer_new(c->base, self_node_on_settled, c);
 	if (!c->again || !c->settled)
 		return out_of_memory();
 	for (int i = 0; i < CONTROL_SIGNALS; i++) {
@@ -207,7 +207,7 @@ start_source(struct control *c)
 	bool ok = true;
 
 	if (c->source->closed)
-		ok = self_begin(c, monotonic_ms());
+		ok = self_node_begin(c, monotonic_ms());
 	if (!ok)
 		return out_of_memory();
 	return c->source->start(c->source, c->base, &member_events, c) ? EXIT_RESOURCE : c->failed;
@@ -287,7 +287,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 		status = start_source(c);
 	if (status >= 0)
 		return status;
-	c->dp = dp_create(c->base, socket_path, &hello, &self_dp_handler, c);
+	c->dp = dp_create(c->base, socket_path, &hello, &self_node_dp_handler, c);
 	if (!c->dp)
 		return out_of_memory();
 	return o->join ? -1 : start_source(c);
@@ -302,7 +302,7 @@ stop(struct control *c)
 	c->stopping = true;
 	if (leave)
 		swim_leave(&c->swim);
-	self_end(c);
+	self_node_end(c);
 	if (c->source)
 		c->source->stop(c->source, leave);
 	if (c->base)

@@ -152,7 +152,7 @@ on_data(char *data, size_t size, size_t n, void *user)
 	r->room = room;
 	memcpy(r->got + r->length, data, more);
 	r->length += more;
-	// Whole lines are whole answers. What was here before has no end of one.
+	// Whole lines are whole answers. The bytes from before hold no end of line.
 	seen = r->length - more;
 	while (!r->error[0] && !r->dropped && seen < r->length &&
 	       (end = memchr(r->got + seen, '\n', r->length - seen))) {

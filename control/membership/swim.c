@@ -162,7 +162,7 @@ swim_is_settled(const struct swim *s)
 }
 
 void
-swim_tell(struct swim *s, const void *info)
+swim_set_info(struct swim *s, const void *info)
 {
 	memcpy(s->self->info, info, s->config.info_size);
 	raise_own(s, s->self->is.version + 1);
@@ -291,12 +291,12 @@ swim_heard(struct swim *s, uint16_t id)
 static void
 answer_all(struct swim *s, struct swim_node *n)
 {
-	n->owed = n->told_at && s->clock - n->told_at < s->period;
-	if (n->owed) {
-		s->owed = true;
+	n->sync_due = n->sync_sent_at && s->clock - n->sync_sent_at < s->period;
+	if (n->sync_due) {
+		s->sync_due = true;
 		return;
 	}
-	n->told_at = s->clock;
+	n->sync_sent_at = s->clock;
 	send_all(s, n->is.id, false);
 }
 
@@ -483,7 +483,7 @@ probe_next(struct swim *s)
 	for (uint32_t tried = 0; tried < others; tried++) {
 		struct swim_node *n;
 
-		if (s->turn >= others) {
+		if (s->next_probe >= others) {
 			for (uint32_t i = others; i > 1; i--) {
 				uint32_t other = swim_below(s, i);
 				uint16_t id = s->order[other];
@@ -491,9 +491,9 @@ probe_next(struct swim *s)
 				s->order[other] = s->order[i - 1];
 				s->order[i - 1] = id;
 			}
-			s->turn = 0;
+			s->next_probe = 0;
 		}
-		n = swim_find(s, s->order[s->turn++]);
+		n = swim_find(s, s->order[s->next_probe++]);
 		if (swim_lives(n)) {
 			swim_probe(s, n->is.id);
 			return;
@@ -572,10 +572,10 @@ swim_tick(struct swim *s, uint64_t now)
 	wait = s->period * (3 * swim_log2(s->alive + 1) + 4);
 	if (!swim_is_settled(s) && s->rooted_at && s->clock - s->rooted_at >= wait)
 		raise_own(s, s->config.version);
-	if (s->owed) {
-		s->owed = false;
+	if (s->sync_due) {
+		s->sync_due = false;
 		for (uint32_t i = 0; i < s->count; i++)
-			if (s->node[i]->owed)
+			if (s->node[i]->sync_due)
 				answer_all(s, s->node[i]);
 	}
 	// Nobody answers: more at once, or it takes as many periods as there are nodes.
@@ -600,7 +600,7 @@ swim_alone(struct swim *s)
 }
 
 void
-swim_news(struct swim *s, uint16_t to)
+swim_send_own(struct swim *s, uint16_t to)
 {
 	struct swim_msg m = {.type = SWIM_NEWS};
 
@@ -628,6 +628,6 @@ swim_leave(struct swim *s)
 		struct swim_node *n = random_living(s, s->self->is.id);
 
 		if (n)
-			swim_news(s, n->is.id);
+			swim_send_own(s, n->is.id);
 	}
 }

@@ -62,8 +62,8 @@ struct swim_node {
 	bool proven;	       /* it has spoken with us, or a source has told it */
 	bool fixed;	       /* told by a source: not forgotten */
 	bool accused;	       /* we suspect it ourselves: probed each period */
-	bool owed;	       /* it asked for all soon after it was told all */
-	uint64_t told_at;      /* it was told all, as it had asked; 0: never */
+	bool sync_due;	       /* it asked for all soon after it was told all */
+	uint64_t sync_sent_at; /* it was told all, as it had asked; 0: never */
 	struct swim_node *news_next, *news_prev;
 	uint64_t info[];
 };
@@ -142,10 +142,10 @@ struct swim {
 	struct swim_node **node; /* all, by id */
 	uint16_t *id;		 /* theirs: to be searched without a look at the nodes */
 	uint32_t count, room;
-	uint16_t *order;  /* the others, in this round's order */
-	uint32_t turn;	  /* in `order` */
-	uint32_t alive;	  /* ALIVE and SUSPECT, ourselves included */
-	uint32_t accused; /* nodes that we suspect ourselves */
+	uint16_t *order;     /* the others, in this round's order */
+	uint32_t next_probe; /* in `order` */
+	uint32_t alive;	     /* ALIVE and SUSPECT, ourselves included */
+	uint32_t accused;    /* nodes that we suspect ourselves */
 	uint32_t unproven;
 	uint64_t digest; /* of ALIVE and SUSPECT */
 	struct swim_node *news_first, *news_last;
@@ -162,7 +162,7 @@ struct swim {
 	uint64_t walk_at;	       /* when the next one expires */
 	uint64_t synced_at, rooted_at; /* 0: never */
 	bool young;		       /* has not agreed with anybody yet */
-	bool owed;		       /* somebody is */
+	bool sync_due;		       /* to some node */
 	bool out;		       /* leaving, or beaten */
 };
 
@@ -193,9 +193,9 @@ void swim_probe(struct swim *s, uint16_t id);
 /* There is reason to doubt what is said of it, that it is dead, too: asks it. */
 void swim_doubt(struct swim *s, uint16_t id);
 /* Our own information has changed. */
-void swim_tell(struct swim *s, const void *info);
+void swim_set_info(struct swim *s, const void *info);
 /* Tells a node our record, at once. */
-void swim_news(struct swim *s, uint16_t to);
+void swim_send_own(struct swim *s, uint16_t to);
 /* Goodbye for good: told to a few at once. Nothing else is to be called but swim_fini(). */
 void swim_leave(struct swim *s);
 

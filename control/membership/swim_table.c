@@ -117,7 +117,7 @@ swim_insert(struct swim *s, uint16_t id)
 	if (s->count++ == 0)
 		return n; // ourselves
 	// At random into what is left of the round.
-	to = s->turn + swim_below(s, others - s->turn + 1);
+	to = s->next_probe + swim_below(s, others - s->next_probe + 1);
 	s->order[others] = s->order[to];
 	s->order[to] = id;
 	return n;
@@ -207,10 +207,10 @@ swim_erase(struct swim *s, struct swim_node *n)
 	unlink_news(s, n);
 	while (s->order[i] != n->is.id)
 		i++;
-	// Nodes before `turn` have had their turn.
-	if (i < s->turn) {
-		s->order[i] = s->order[--s->turn];
-		i = s->turn;
+	// Nodes before `next_probe` were probed in this round.
+	if (i < s->next_probe) {
+		s->order[i] = s->order[--s->next_probe];
+		i = s->next_probe;
 	}
 	s->order[i] = s->order[others - 1];
 	s->count--;

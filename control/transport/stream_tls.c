@@ -25,7 +25,7 @@ struct tls_stream {
 	struct bev_stream bev; /* first */
 	SSL *ssl;	       /* the bufferevent's */
 	bool dialled;
-	char why[TLS_WORDS_MAX]; /* the other end's certificate is refused; else empty */
+	char why[TLS_ERROR_MAX]; /* the other end's certificate is refused; else empty */
 };
 
 static int
@@ -35,7 +35,7 @@ on_verify(int ok, X509_STORE_CTX *check)
 	struct tls_stream *t = SSL_get_app_data(ssl);
 
 	if (!ok && !t->why[0])
-		tls_words_of_verify(check, t->why);
+		tls_error_of_verify(check, t->why);
 	return ok;
 }
 
@@ -65,7 +65,7 @@ on_event(struct bufferevent *bev, short what, void *user)
 			tls_error = ERR_get_error();
 	}
 	if (!t->why[0] && tls_error)
-		tls_words_of_error(t->ssl, tls_error, t->why);
+		tls_error_text(t->ssl, tls_error, t->why);
 	else if (!t->why[0])
 		snprintf(t->why, sizeof(t->why), "%s",
 			 (what & BEV_EVENT_ERROR) && error ? strerror(error) : "connection closed");
@@ -157,7 +157,7 @@ tls_close(struct control_stream *stream)
 static const char *
 tls_vouch(struct control_stream *stream, const char *cluster, uint32_t node)
 {
-	static char why[TLS_WORDS_MAX];
+	static char why[TLS_ERROR_MAX];
 	const struct tls_stream *t = (struct tls_stream *)stream;
 	const X509 *certificate = SSL_get0_peer_certificate(t->ssl);
 	char name[TLS_NAME_MAX] = "nobody";

@@ -82,8 +82,8 @@ want_some(uint32_t pairs)
 	while (pairs--) {
 		struct host *h = some_host(), *other = some_host();
 
-		if (h != other && h->plane.incarnation && h->control.told_id &&
-		    other->control.told_id)
+		if (h != other && h->plane.incarnation && h->control.id_reported &&
+		    other->control.id_reported)
 			plane_want(h, other->control.self.id);
 	}
 }

@@ -44,8 +44,8 @@ host_start(struct host *h)
 	h->running = h->powered = true;
 	*c = (struct control){
 	    .options = &h->options, .transport = &virtual_tcp, .base = &h->base, .failed = -1};
-	c->again = evtimer_new(c->base, self_on_again, c);
-	c->settled = evtimer_new(c->base, self_on_settled, c);
+	c->again = evtimer_new(c->base, self_node_on_again, c);
+	c->settled = evtimer_new(c->base, self_node_on_settled, c);
 	c->source = listed.list ? source_file(&listed, h->options.node) : source_join(seeds);
 	if (address_resolve(c, "listen", h->listen, false, &address, &length) >= 0 ||
 	    admission_open(c, (struct sockaddr *)&address, length))
@@ -55,8 +55,8 @@ host_start(struct host *h)
 	memcpy(c->self.control, h->listen, strlen(h->listen) + 1);
 	if (!listed.list && !start_source(c))
 		abort();
-	c->dp = h->dp = dp_create(c->base, NULL, &hello, &self_dp_handler, c);
-	if (listed.list && (!self_begin(c, monotonic_ms()) || !start_source(c)))
+	c->dp = h->dp = dp_create(c->base, NULL, &hello, &self_node_dp_handler, c);
+	if (listed.list && (!self_node_begin(c, monotonic_ms()) || !start_source(c)))
 		abort();
 	world_at(world.now + world_random(CONTROL_TICK_MS * MS), h, on_turn, h, 0);
 }
@@ -70,7 +70,7 @@ end_control(struct host *h, bool orderly)
 	c->stopping = orderly;
 	if (leave)
 		swim_leave(&c->swim);
-	self_end(c);
+	self_node_end(c);
 	c->source->stop(c->source, leave);
 	admission_close(c);
 	dp_destroy(c->dp);
@@ -242,7 +242,7 @@ host_sound(struct host *h, uint64_t bound, char *why, size_t size)
 		held++;
 		if (!pair_sound(h, m, bound, why, size))
 			return false;
-		unlinked += m->conn->joined && !m->peer.linked && !m->offers.count &&
+		unlinked += m->conn->joined && !m->node.linked && !m->offers.count &&
 			    now - m->used_at > 2 * MEMBER_UNUSED + 2 * CONTROL_TICK_MS;
 	}
 	if (h->plane.renamed)

@@ -142,7 +142,7 @@ rides(uint16_t id)
 static void
 test_news_ride_once_a_message(void **state)
 {
-	swim_tell(&swim, &info);
+	swim_set_info(&swim, &info);
 	pass(10000);
 	assert_int_equal(rides(SELF), 5 + 4);
 	assert_int_equal(swim.news_count, 0);
