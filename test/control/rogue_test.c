@@ -19,21 +19,18 @@
 
 #include <cmocka.h>
 
-#define A 0
-#define B 1
 #define ROGUE 9u /* its id */
 #define INVENTED 47000u
 #define DIALS_AT_ONCE 64 /* CONTROL_DIALS, CONTROL_DIAL_MS */
 #define DIAL_MS 50
 
-static const char *binary;
 static char at_b[32];
 
 // Node 1 (A) and 2 (B), without a list, are up.
 static int
 setup(void **state)
 {
-	fake_setup(binary);
+	fake_setup(state);
 	snprintf(at_b, sizeof(at_b), "127.0.0.1:%u", fake_control[B].port);
 	for (int i = 0; i < 2; i++) {
 		fake_dp_start(i, 100 + i);
@@ -42,13 +39,6 @@ setup(void **state)
 		fake_control_start(i);
 	}
 	AWAIT(fake_dp[A].told[2][WEIR_NODE_UP] && fake_dp[B].told[1][WEIR_NODE_UP], LONG);
-	return 0;
-}
-
-static int
-teardown(void **state)
-{
-	fake_teardown();
 	return 0;
 }
 
@@ -227,16 +217,11 @@ test_lies_about_a_node(void **state)
 int
 main(int argc, char **argv)
 {
-#define TEST(name) ROUNDS(name, setup, teardown)
+#define TEST(name) ROUNDS(name, setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_invented_nodes),
 	    TEST(test_lies_about_a_node),
 	};
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("control_rogue", tests, NULL, NULL);
+	return FAKE_MAIN("control_rogue", tests);
 }

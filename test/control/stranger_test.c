@@ -22,23 +22,19 @@
 
 #include <cmocka.h>
 
-#define A 0
-#define B 1
-
 #ifdef __SANITIZE_ADDRESS__
 #define MEMORY_KIB (1 << 20) /* what was freed is kept for a while */
 #else
 #define MEMORY_KIB 8192 /* that strangers, or a member, may have a control take */
 #endif
 
-static const char *binary;
 static const char *badge; /* certificates of any node; NULL: plain TCP */
 
 // Node 2 (B) is the one that is dialled; A and B are up while strangers try.
 static int
 setup(void **state)
 {
-	fake_setup(binary);
+	fake_setup(state);
 	fake_control[A].tls = badge ? certificate_path("1") : NULL;
 	fake_control[B].tls = badge ? certificate_path("2") : NULL;
 	fake_control[B].metrics = port_take();
@@ -53,7 +49,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	fake_teardown();
+	fake_teardown(state);
 	// Whatever happened: the two have not lost sight of each other.
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
@@ -530,16 +526,11 @@ main(int argc, char **argv)
 
 	int failed;
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL [tls]\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
 	if (argc > 2) {
 		make_certificates();
 		badge = certificate_path("any");
 	}
-	failed = cmocka_run_group_tests_name("control_stranger", tests, NULL, NULL);
+	failed = FAKE_MAIN("control_stranger", tests);
 	if (argc > 2)
 		remove_certificates();
 	return failed;

@@ -7,6 +7,8 @@
 #ifndef WEIR_TEST_SWIM_NET_H
 #define WEIR_TEST_SWIM_NET_H
 
+#include "event_queue.h"
+
 #include "membership/registry.h"
 #include "membership/swim.h"
 
@@ -42,17 +44,18 @@ struct net_node {
 };
 
 struct net {
-	uint64_t now; /* us */
-	uint64_t rng, seed;
+	union {
+		struct event_queue queue; /* of net_events */
+		uint64_t now;		  /* the queue's, us */
+	};
+	struct rng rng;
+	uint64_t seed;
 	uint32_t nodes;
 	struct net_node *node; /* by place */
-	struct net_event **heap;
-	uint32_t heap_count, heap_room;
-	uint64_t order;
-	uint32_t loss;	   /* of 10,000 messages */
-	uint32_t id_space; /* ids are chosen out of so many */
-	uint32_t seeds;	   /* the first places are seeds */
-	bool given_ids;	   /* place = id, all known from the start: as by a peers file */
+	uint32_t loss;	       /* of 10,000 messages */
+	uint32_t id_space;     /* ids are chosen out of so many */
+	uint32_t seeds;	       /* the first places are seeds */
+	bool given_ids;	       /* place = id, all known from the start: as by a peers file */
 	bool partitioned;
 	/* watching one node's death */
 	uint16_t watched;

@@ -142,7 +142,7 @@ void
 hosts_make(uint64_t seed, uint32_t hosts, bool with_list)
 {
 	world = (struct world){
-	    .rng = seed, .seed = seed, .hosts = hosts, .trace = world.trace, .now = SECOND};
+	    .rng.state = seed, .seed = seed, .hosts = hosts, .trace = world.trace, .now = SECOND};
 	world.host = calloc(hosts, sizeof(world.host[0]));
 	listed.list = with_list ? calloc(hosts, sizeof(listed.list[0])) : NULL;
 	listed.count = hosts;

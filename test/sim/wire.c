@@ -414,21 +414,20 @@ sim_port_fini(struct sim_port *p)
 	p->tx_count = 0;
 }
 
+static void
+drop_flight(struct sim *s, void *arg)
+{
+	struct flight *fl = arg;
+
+	frame_put(s, fl->frame);
+	fl->next = free_flights;
+	free_flights = fl;
+}
+
 void
 sim_wire_reset(struct sim *s)
 {
-	for (size_t i = 0; i < s->heap_count; i++) {
-		struct sim_event *ev = &s->heap[i];
-
-		if (ev->actor || ev->run != arrive)
-			continue;
-		struct flight *fl = ev->arg;
-
-		frame_put(s, fl->frame);
-		fl->next = free_flights;
-		free_flights = fl;
-		ev->run = NULL;
-	}
+	sim_cancel(s, arrive, drop_flight);
 	memset(last_arrival, 0, sizeof(last_arrival));
 	memset(arrived, 0, sizeof(arrived));
 }
