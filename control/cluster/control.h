@@ -185,9 +185,9 @@ void member_tick(struct member *m, uint64_t now);
 /* A source has told it: it is to be probed. 0 or -ENOMEM. */
 int member_list(struct member *m);
 /* Its record is another. */
-void member_changed(struct control *c, const struct swim_node *node);
+void member_changed(void *control, const struct swim_node *node);
 /* Membership knows it no longer; nobody does. */
-void member_unknown(struct control *c, uint16_t id);
+void member_unknown(void *control, const struct swim_node *node);
 void member_forgotten(struct control *c, uint16_t id);
 /* Tells our data plane what the node's state is. */
 void member_report(struct member *m);
@@ -206,7 +206,7 @@ extern const struct registry_ops service_ops;
 /* Tells our data plane what this node offers, if that is known. */
 void service_report(struct member *m);
 /* The services offered by our data plane have changed. */
-void service_own(struct control *c);
+void service_own(void *control);
 /* A node's record is another. */
 void service_record(struct control *c, const struct swim_node *node);
 
@@ -214,7 +214,7 @@ void service_record(struct control *c, const struct swim_node *node);
 extern const struct conn_handler member_handler;
 /* Sends it, when there is a connection, which is made if need be. It may be lost. */
 void member_send(struct member *m, const struct control_msg *msg);
-void member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg);
+void member_send_swim(void *control, uint16_t to, const struct swim_msg *msg);
 /* Makes a connection if there is none, not too often. */
 void member_need(struct member *m, uint64_t now);
 void member_close(struct member *m, const char *why);

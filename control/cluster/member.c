@@ -230,15 +230,16 @@ step(struct member *m, enum node_event event)
 
 // Membership has forgotten it. A link that lives is no silence: its node is kept as long.
 void
-member_unknown(struct control *c, uint16_t id)
+member_unknown(void *control, const struct swim_node *node)
 {
-	struct member *m = member_find(c, id);
+	struct control *c = control;
+	struct member *m = member_find(c, node->is.id);
 
 	if (!m || !m->node.linked) {
-		member_forgotten(c, id);
+		member_forgotten(c, node->is.id);
 		return;
 	}
-	registry_forget(&c->registry, id);
+	registry_forget(&c->registry, node->is.id);
 	m->linked_at = monotonic_ms();
 }
 
@@ -273,8 +274,9 @@ member_tick(struct member *m, uint64_t now)
 // ---- what membership says ----
 
 void
-member_changed(struct control *c, const struct swim_node *node)
+member_changed(void *control, const struct swim_node *node)
 {
+	struct control *c = control;
 	const struct node_info *info = node->is.info;
 	struct member *m = node->is.id == c->self.id ? NULL : member_get(c, node->is.id);
 

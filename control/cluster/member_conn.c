@@ -102,8 +102,9 @@ member_send(struct member *m, const struct control_msg *msg)
 }
 
 void
-member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg)
+member_send_swim(void *control, uint16_t to, const struct swim_msg *msg)
 {
+	struct control *c = control;
 	static struct control_msg out;
 	struct member *m = member_find(c, to);
 

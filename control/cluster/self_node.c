@@ -142,37 +142,13 @@ on_dp_message(void *user, const struct weir_ctl_msg *m)
 		member_link_down(member, m);
 }
 
-static void
-on_dp_services(void *user)
-{
-	service_own(user);
-}
-
 const struct dp_handler self_node_dp_handler = {
     .changed = on_dp_changed,
-    .services = on_dp_services,
+    .services = service_own,
     .message = on_dp_message,
 };
 
 // ---- membership ----
-
-static void
-on_send(void *user, uint16_t to, const struct swim_msg *m)
-{
-	member_send_swim(user, to, m);
-}
-
-static void
-on_changed(void *user, const struct swim_node *node)
-{
-	member_changed(user, node);
-}
-
-static void
-on_forgotten(void *user, const struct swim_node *node)
-{
-	member_unknown(user, node->is.id);
-}
 
 static bool
 on_same_place(void *user, const void *info, const void *other)
@@ -234,9 +210,9 @@ on_refused(void *user, uint16_t from, const struct swim_record *r, const char *w
 }
 
 static const struct swim_ops swim_ops = {
-    .send = on_send,
-    .changed = on_changed,
-    .forgotten = on_forgotten,
+    .send = member_send_swim,
+    .changed = member_changed,
+    .forgotten = member_unknown,
     .same_place = on_same_place,
     .settled = on_settled,
     .beaten = on_beaten,

@@ -22,8 +22,9 @@ service_report(struct member *m)
 }
 
 void
-service_own(struct control *c)
+service_own(void *control)
 {
+	struct control *c = control;
 	const struct dp_view *view = dp_view(c->dp);
 
 	if (!c->has_id)

@@ -68,12 +68,11 @@ create(const struct static_source *is)
 struct membership_source *
 source_file(const struct peers *peers, uint16_t own)
 {
-	return create(&(struct static_source){
-	    .source = {.name = "file", .closed = true}, .peers = peers, .own = own});
+	return create(&(struct static_source){.source.closed = true, .peers = peers, .own = own});
 }
 
 struct membership_source *
 source_join(const char *seeds)
 {
-	return create(&(struct static_source){.source.name = "join", .seeds = seeds});
+	return create(&(struct static_source){.seeds = seeds});
 }

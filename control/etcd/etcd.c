@@ -558,8 +558,7 @@ etcd_source_create(const struct etcd_options *o)
 
 	if (!e)
 		return NULL;
-	e->source = (struct membership_source){.name = "etcd",
-					       .closed = true,
+	e->source = (struct membership_source){.closed = true,
 					       .gives_ids = true,
 					       .start = etcd_start,
 					       .publish = etcd_publish,

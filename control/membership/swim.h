@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #define SWIM_RECORDS 32u /* of one message */
 #define SWIM_RIDERS 12u	 /* records that ride on a probe or its answer */
@@ -64,7 +65,7 @@ struct swim_node {
 	bool accused;	       /* we suspect it ourselves: probed each period */
 	bool sync_due;	       /* it asked for all soon after it was told all */
 	uint64_t sync_sent_at; /* it was told all, as it had asked; 0: never */
-	struct swim_node *news_next, *news_prev;
+	TAILQ_ENTRY(swim_node) news;
 	uint64_t info[];
 };
 
@@ -147,8 +148,8 @@ struct swim {
 	uint32_t alive;	     /* ALIVE and SUSPECT, ourselves included */
 	uint32_t accused;    /* nodes that we suspect ourselves */
 	uint32_t unproven;
-	uint64_t digest; /* of ALIVE and SUSPECT */
-	struct swim_node *news_first, *news_last;
+	uint64_t digest;	      /* of ALIVE and SUSPECT */
+	TAILQ_HEAD(, swim_node) news; /* changes to be spread, the least told first */
 	uint32_t news_count;
 	struct swim_probe probe[SWIM_PROBES];
 	struct swim_relay relay[SWIM_RELAYS];

@@ -126,11 +126,10 @@ swim_insert(struct swim *s, uint16_t id)
 static void
 unlink_news(struct swim *s, struct swim_node *n)
 {
-	if (!n->news_prev && s->news_first != n)
+	if (!n->news.tqe_prev)
 		return;
-	*(n->news_prev ? &n->news_prev->news_next : &s->news_first) = n->news_next;
-	*(n->news_next ? &n->news_next->news_prev : &s->news_last) = n->news_prev;
-	n->news_next = n->news_prev = NULL;
+	TAILQ_REMOVE(&s->news, n, news);
+	n->news.tqe_prev = NULL;
 	s->news_count--;
 }
 
@@ -139,9 +138,7 @@ swim_push_news(struct swim *s, struct swim_node *n)
 {
 	unlink_news(s, n);
 	n->spread = swim_log2(s->alive + 1) + 4;
-	n->news_next = s->news_first;
-	*(s->news_first ? &s->news_first->news_prev : &s->news_last) = n;
-	s->news_first = n;
+	TAILQ_INSERT_HEAD(&s->news, n, news);
 	s->news_count++;
 }
 
@@ -149,15 +146,13 @@ swim_push_news(struct swim *s, struct swim_node *n)
 struct swim_node *
 swim_next_news(struct swim *s)
 {
-	struct swim_node *n = s->news_first;
+	struct swim_node *n = TAILQ_FIRST(&s->news);
 
 	weir_assert(n && n->spread);
 	unlink_news(s, n);
 	if (--n->spread == 0)
 		return n;
-	n->news_prev = s->news_last;
-	*(s->news_last ? &s->news_last->news_next : &s->news_first) = n;
-	s->news_last = n;
+	TAILQ_INSERT_TAIL(&s->news, n, news);
 	s->news_count++;
 	return n;
 }
@@ -298,6 +293,7 @@ swim_init(struct swim *s, const struct swim_config *config, const void *info, ui
 	};
 
 	memset(s, 0, sizeof(*s));
+	TAILQ_INIT(&s->news);
 	s->config = *config;
 	s->now = s->began = now;
 	s->clock = 1; // 0 is never

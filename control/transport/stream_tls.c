@@ -186,7 +186,6 @@ stream_tls_open(const char *dir, const char *cluster, uint32_t node, struct stre
 	t->cluster = cluster;
 	t->node = node;
 	t->transport = (struct control_transport){
-	    .name = "tls",
 	    .dial = tls_dial,
 	    .adopt = tls_adopt,
 	    .vouch = tls_vouch,

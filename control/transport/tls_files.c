@@ -54,65 +54,43 @@ copy_printable(const char *from, int length, char to[TLS_NAME_MAX])
 	to[n > 0 ? n : 0] = 0;
 }
 
-// The URIs of a certificate, one after the other: calls `found` until it returns true.
+// Finds a URI among the certificate's alternative names that is `exact`, or begins with `prefix`
+// (NULL: none does). Copies it to `name` if not NULL.
 static bool
-each_uri(const X509 *certificate, bool (*found)(const char *uri, int length, void *user),
-	 void *user)
+find_uri(const X509 *certificate, const char *exact, const char *prefix, char *name)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-	bool done = false;
+	bool found = false;
 
-	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !done; i++) {
-		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
+		const GENERAL_NAME *n = sk_GENERAL_NAME_value(names, i);
+		const char *uri;
+		size_t length;
 
-		if (name->type == GEN_URI)
-			done = found((const char *)ASN1_STRING_get0_data(name->d.ia5),
-				     ASN1_STRING_length(name->d.ia5), user);
+		if (n->type != GEN_URI)
+			continue;
+		uri = (const char *)ASN1_STRING_get0_data(n->d.ia5);
+		length = (size_t)ASN1_STRING_length(n->d.ia5);
+		found =
+		    (length == strlen(exact) && !memcmp(uri, exact, length)) ||
+		    (prefix && length >= strlen(prefix) && !memcmp(uri, prefix, strlen(prefix)));
+		if (found && name)
+			copy_printable(uri, (int)length, name);
 	}
 	GENERAL_NAMES_free(names);
-	return done;
-}
-
-struct wanted {
-	char any[TLS_NAME_MAX], own[TLS_NAME_MAX];
-};
-
-static bool
-is_wanted(const char *uri, int length, void *user)
-{
-	const struct wanted *w = user;
-
-	return ((size_t)length == strlen(w->any) && !memcmp(uri, w->any, length)) ||
-	       ((size_t)length == strlen(w->own) && !memcmp(uri, w->own, length));
-}
-
-static bool
-is_of_cluster(const char *uri, int length, void *user)
-{
-	const struct wanted *w = user;
-	size_t n = strlen(w->any);
-
-	return (size_t)length >= n && !memcmp(uri, w->any, n) &&
-	       ((size_t)length == n || uri[n] == '/');
+	return found;
 }
 
 bool
 tls_certificate_is(const X509 *certificate, const char *cluster, uint32_t node)
 {
-	struct wanted w;
+	char any[TLS_NAME_MAX], own[TLS_NAME_MAX], below[TLS_NAME_MAX];
 
-	snprintf(w.any, sizeof(w.any), "weir://%s", cluster);
-	snprintf(w.own, sizeof(w.own), "weir://%s/node/%u", cluster, node);
-	return each_uri(certificate, node == TLS_NODE_UNKNOWN ? is_of_cluster : is_wanted, &w);
-}
-
-static bool
-copy_weir(const char *uri, int length, void *user)
-{
-	if (length < 7 || memcmp(uri, "weir://", 7))
-		return false;
-	copy_printable(uri, length, user);
-	return true;
+	snprintf(any, sizeof(any), "weir://%s", cluster);
+	snprintf(own, sizeof(own), "weir://%s/node/%u", cluster, node);
+	snprintf(below, sizeof(below), "weir://%s/", cluster);
+	return find_uri(certificate, any, node == TLS_NODE_UNKNOWN ? below : NULL, NULL) ||
+	       (node != TLS_NODE_UNKNOWN && find_uri(certificate, own, NULL, NULL));
 }
 
 static void
@@ -128,7 +106,7 @@ copy_subject(const X509_NAME *subject, char name[TLS_NAME_MAX])
 void
 tls_certificate_name(const X509 *certificate, char name[TLS_NAME_MAX])
 {
-	if (!each_uri(certificate, copy_weir, name))
+	if (!find_uri(certificate, "weir://", "weir://", name))
 		copy_subject(X509_get_subject_name(certificate), name);
 }
 

@@ -68,7 +68,7 @@ struct end {
 	uint64_t peer_incarnation;
 	uint32_t attempt, peer_attempt, burnt;
 	struct weir_link_offer saved; /* attempt 0: none */
-	uint64_t deadline, resend, quiet_until, heard_at, down_at;
+	uint64_t deadline, resend, quiet_until, heard_at;
 };
 
 /* What a data plane was told of a node. */
