@@ -49,8 +49,6 @@ take_node(void *into, const char *text, char *error, size_t size)
 	struct control_options *o = into;
 	uint64_t id;
 
-	(void)error;
-	(void)size;
 	o->has_node = strcmp(text, "auto") != 0;
 	if (!o->has_node)
 		return 0;
@@ -67,8 +65,6 @@ take_join(void *into, const char *text, char *error, size_t size)
 	struct control_options *o = into;
 	uint16_t port;
 
-	(void)error;
-	(void)size;
 	for (const char *at = text;; at++) {
 		size_t n = strcspn(at, ",");
 
@@ -95,8 +91,6 @@ take_timeout(void *into, const char *text, char *error, size_t size)
 	char number[24];
 	uint64_t value;
 
-	(void)error;
-	(void)size;
 	if (digits >= sizeof(number) || (!seconds && text[digits] && strcmp(text + digits, "ms")))
 		return -EINVAL;
 	memcpy(number, text, digits);

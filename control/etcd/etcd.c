@@ -244,7 +244,6 @@ put_alive(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
 
-	(void)answer;
 	e->alive = true;
 }
 

@@ -36,11 +36,6 @@ struct etcd_http {
 	LIST_HEAD(, etcd_request) requests;
 };
 
-/* A descriptor that libcurl waits for. */
-struct watch {
-	struct event *event;
-};
-
 // ---- base64, numbers ----
 
 json_t *
@@ -354,31 +349,19 @@ static int
 want_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine)
 {
 	struct etcd_http *h = user;
-	struct watch *w = mine;
+	struct event *watch = mine; // of this descriptor so far
 	short events = (short)((what != CURL_POLL_OUT ? EV_READ : 0) |
 			       (what != CURL_POLL_IN ? EV_WRITE : 0) | EV_PERSIST);
 
-	if (w)
-		event_free(w->event);
-	if (what == CURL_POLL_REMOVE) {
-		curl_multi_assign(h->multi, fd, NULL);
-		free(w);
-		return 0;
+	if (watch)
+		event_free(watch);
+	watch = what == CURL_POLL_REMOVE ? NULL : event_new(h->base, fd, events, on_event, h);
+	if (watch && event_add(watch, NULL)) {
+		event_free(watch);
+		watch = NULL;
 	}
-	if (!w)
-		w = calloc(1, sizeof(*w));
-	if (!w)
-		return -1;
-	w->event = event_new(h->base, fd, events, on_event, h);
-	if (!w->event || event_add(w->event, NULL)) {
-		curl_multi_assign(h->multi, fd, NULL);
-		if (w->event)
-			event_free(w->event);
-		free(w);
-		return -1;
-	}
-	curl_multi_assign(h->multi, fd, w);
-	return 0;
+	curl_multi_assign(h->multi, fd, watch);
+	return watch || what == CURL_POLL_REMOVE ? 0 : -1;
 }
 
 struct etcd_http *

@@ -505,6 +505,17 @@ fake_log_count(int i, const char *text)
 	return n;
 }
 
+uint64_t
+fake_cpu_ms(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 // ---- all of it ----
 
 void

@@ -115,6 +115,9 @@ void fake_log_clear(int i);
 /* How often `text` is in its stderr. */
 unsigned fake_log_count(int i, const char *text);
 
+/* ms of CPU that a process has used. */
+uint64_t fake_cpu_ms(pid_t pid);
+
 /* Serves all data planes for a while. */
 void fake_pump(int ms);
 /* ms within which what must happen has happened, where a process may go without a CPU for long. */

@@ -3,17 +3,13 @@
 #include "fake.h"
 #include "rounds.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char at_a[32], at_both[64], at_b[32];
 static pid_t etcd;		/* 0: none */

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
 #define NODES 70 /* each takes much memory */
@@ -82,23 +81,12 @@ look(uint64_t *cpu, uint32_t *descriptors)
 {
 	*cpu = *descriptors = 0;
 	for (int i = 0; i < NODES; i++) {
-		unsigned long user, system;
 		uint32_t n = 0;
 		char path[64];
 		struct dirent *e;
-		FILE *f;
 		DIR *d;
 
-		snprintf(path, sizeof(path), "/proc/%d/stat", fake_control[i].pid);
-		f = fopen(path, "r");
-		assert_non_null(f);
-		assert_int_equal(fscanf(f,
-					"%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu "
-					"%lu",
-					&user, &system),
-				 2);
-		fclose(f);
-		*cpu += (user + system) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+		*cpu += fake_cpu_ms(fake_control[i].pid);
 		snprintf(path, sizeof(path), "/proc/%d/fd", fake_control[i].pid);
 		d = opendir(path);
 		assert_non_null(d);

@@ -5,15 +5,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 // It reaches the other data plane. Told meanwhile that the node is down, ours offers it again.
 static void

@@ -101,7 +101,6 @@ witness(void *unused)
 	uint64_t last = now_ms();
 	char path[48];
 
-	(void)unused;
 	snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", (int)getpid());
 	for (;;) {
 		uint64_t now;

@@ -3,13 +3,9 @@
 #include "fake.h"
 #include "rounds.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 // What a data plane offers from now on.
 static void

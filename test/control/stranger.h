@@ -34,6 +34,7 @@ struct stranger knock_tls(int i, const char *dir);
 /* As the controls speak: `dir` NULL is plain. */
 struct stranger knock_as(int i, const char *dir);
 void say(struct stranger s, const void *data, size_t length);
+void say_msg(struct stranger s, const struct control_msg *m);
 /* The same, false if the other end takes nothing any more. */
 bool try_say(struct stranger s, const void *data, size_t length);
 /* All that comes until the other end closes; fails if it doesn't. Returns the Error's reason, or

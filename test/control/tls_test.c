@@ -4,18 +4,11 @@
 #include "rounds.h"
 #include "stranger.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define HOUR 3600
 #define DAY (24 * HOUR)

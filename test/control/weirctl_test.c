@@ -2,16 +2,12 @@
 /* weirctl against a data plane that is none: tables, JSON, waiting, errors. */
 #include "fake.h"
 
-#include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 static char text[1 << 20];
