@@ -46,8 +46,8 @@ struct fake_dp {
 	uint16_t resync_node;
 	uint32_t resync_status;			 /* of the last one */
 	struct weir_services own;		 /* told after HELLO and by fake_dp_offer() */
-	struct weir_services offers[FAKE_NODES]; /* control says of each node ... */
-	uint64_t offered_by[FAKE_NODES];	 /* ... and that incarnation */
+	struct weir_services offers[FAKE_NODES]; /* of each node, as control says; */
+	uint64_t offered_by[FAKE_NODES];	 /* and of this incarnation */
 	unsigned offers_told;
 	/* what weirctl is answered */
 	const void *records;
@@ -125,8 +125,8 @@ void fake_pump(int ms);
 extern int fake_patience; /* 40 s, until one of these was not enough */
 
 /*
- * Serves until `condition` holds; fails after `ms`. What passes by is not to be waited for: count
- * how often it was.
+ * Serves until `condition` holds; fails after `ms`. For a state that passes by count how often it
+ * was reached.
  */
 #define AWAIT(condition, ms)                                                                       \
 	do {                                                                                       \

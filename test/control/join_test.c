@@ -183,7 +183,7 @@ test_killed_and_back(void **state)
 	AWAIT(fake_sees(B, 1, WEIR_NODE_UP) && fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
-// What the data plane says of its links comes before the control has an id.
+// The data plane reports its links before the control has an id.
 static void
 test_links_outlive_control(void **state)
 {

@@ -18,7 +18,7 @@
 #define PAIRS 200
 #define REST 5000 /* ms that are measured */
 
-// What each data plane was told of the others, by place.
+// Reports to each data plane about the others, by place.
 static struct node {
 	bool up[NODES];
 	uint32_t others_up;
@@ -113,8 +113,8 @@ come_up(void)
 }
 
 /*
- * What came with the start goes again, and then nothing changes: for as long as is measured, once.
- * (Who gets no CPU meanwhile is given up and comes back.)
+ * Connections of the start are closed again, and then nothing changes for the time that is
+ * measured. (A control that gets no CPU meanwhile is given up and comes back.)
  */
 static void
 rest(void)

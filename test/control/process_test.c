@@ -152,7 +152,7 @@ test_resync(void **state)
 	}
 	assert_int_not_equal(fake_dp[A].resyncs, 0);
 	assert_int_equal(fake_dp[A].resync_node, 2);
-	// What isn't about us goes nowhere and hurts nobody.
+	// A message that isn't about us goes nowhere and does no harm.
 	m.link_down.status = ENOENT;
 	m.link_down.node = 3;
 	fake_dp_send(B, &m);

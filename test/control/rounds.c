@@ -141,7 +141,7 @@ one_round(const struct CMUnitTest *test, FILE *said)
 		_exit(GOOD);
 	if (broken)
 		_exit(BROKEN);
-	// Who waits for a CPU is seen to have waited when it has got one.
+	// The kernel counts the time without a CPU when the process gets one.
 	usleep(5 * STARVED_MS * 1000);
 	_exit(atomic_load(&starved) ? STARVED : BAD);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// What a data plane offers from now on.
+// Services of a data plane from now on.
 static void
 offer(int dp, const char *a, const char *b)
 {

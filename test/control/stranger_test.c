@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who knocks at the control port and doesn't belong there: refused, and nobody else notices. */
+/* Strangers at the control port are refused, and members do not notice them. */
 #define _GNU_SOURCE
 #include "port.h"
 #include "rounds.h"
@@ -283,7 +283,7 @@ be_member(void)
 	return s;
 }
 
-// What teardown looks at, after A was away.
+// A returns; resets the counts that teardown looks at.
 static void
 come_back(void)
 {
@@ -380,7 +380,7 @@ test_restarted_peer_still_gets_in(void **state)
 	say(s, data, n);
 	AWAIT(fake_dp[B].links == 1, LONG);
 	assert_memory_equal(&fake_dp[B].link, &m.link, sizeof(m.link));
-	// What another life of A offered, or meant for another life of B, is nobody's business.
+	// Offers of another life of A, or for another life of B, are dropped.
 	offer.link.attempt = 2;
 	offer.link.incarnation = 99;
 	n = control_msg_encode(&offer, data, sizeof(data));

@@ -110,7 +110,7 @@ test_foreign_certificate(void **state)
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_UP], 0);
 }
 
-// What isn't the fault of TLS isn't said to be.
+// An error that is not TLS's is not reported as one.
 static void
 test_nobody_there(void **state)
 {

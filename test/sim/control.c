@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What control does, as far as brokers can tell: says who the members are, carries offers between
- * data planes (late, twice, never out of order), finds silent nodes suspect.
+ * Control as brokers see it: reports members, carries offers between data planes (late, twice,
+ * never out of order), finds silent nodes suspect.
  */
 #include "node.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test-membership: members joining, leaving, crashing, paused, cut off and healed, from seeds; and
- * what it costs from 16 to 1,024 of them. What must hold: no two nodes that are up have one id, all
+ * what it costs from 16 to 1,024 of them. It checks: no two nodes that are up have one id, all
  * agree within a bounded number of periods after the last change, also on who offers which
  * services, nobody who answers is declared dead, and the cost of a node doesn't grow with their
  * number.
@@ -289,7 +289,7 @@ measure(uint32_t nodes, uint32_t clusters)
 	return f;
 }
 
-// What must not grow with the number of nodes, and what may grow with its logarithm.
+// Checks figures that must not grow with the number of nodes, and those of its logarithm.
 static void
 judge(const struct figures *few, const struct figures *many, double doublings)
 {

@@ -132,7 +132,7 @@ virtual_now(void *user)
 	return n->s->now;
 }
 
-/* Whose doorbell rang? */
+/* Finds the engine or program whose doorbell rang. */
 static void
 look_at_bells(struct sim_node *n)
 {

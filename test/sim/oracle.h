@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs send and what must become of it. A flow is one direction of a connection: end 0
- * (who connected) sends on flow 0. Lengths and contents follow from seed, connection, flow and
- * number.
+ * Messages that programs send, and their expected fate. A flow is one direction of a connection:
+ * end 0 (who connected) sends on flow 0. Lengths and contents follow from seed, connection, flow
+ * and number.
  */
 #ifndef WEIR_TEST_SIM_ORACLE_H
 #define WEIR_TEST_SIM_ORACLE_H

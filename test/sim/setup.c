@@ -3,7 +3,7 @@
  * test-setup: whole controls set up connections with each other and links between their data
  * planes, in virtual time. Controls and data planes are killed and come back, hosts lose power and
  * pause, connections break at one end or go dark, the network is cut, messages are lost and
- * repeated; in two nodes each of these after each step of a set-up. What must hold: both ends of a
+ * repeated; in two nodes each of these after each step of a set-up. It checks: both ends of a
  * pair use one connection, unused ones beyond the limit are closed, none leaks; after trouble all
  * data planes know all nodes and what each offers, and links come up, both within a bounded time;
  * what a node costs doesn't grow with their number.
@@ -270,7 +270,7 @@ inject(enum fault what)
 	}
 }
 
-// Returns false when the set-up was done before so many steps.
+// Returns false when the set-up took fewer than `steps` steps.
 static bool
 one_step(uint64_t seed, enum fault what, uint32_t steps, bool crossing, uint64_t lasts)
 {

@@ -160,7 +160,7 @@ struct sim_actor {
 struct sim_options {
 	uint32_t without;     /* bits of enum sim_part */
 	uint32_t times;	      /* as many messages */
-	uint32_t check_every; /* engine_check() every so many turns, 0 = never */
+	uint32_t check_every; /* turns between two engine_check(), 0 = never */
 	bool verbose, keep_going;
 	uint64_t limit; /* virtual ns without progress: stuck */
 };

@@ -223,7 +223,7 @@ beaten(void *user, const struct swim_record *other)
 	push(n->net, event(n->net, EVENT_AGAIN, n->place, 1));
 }
 
-// Who it is shows when they meet.
+// A hello at that place decides.
 static void
 rival(void *user, const struct swim_record *other)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the code under test gets instead of the system's clock, chance, sleep and log (--wrap at
- * link time), so that a seed runs the same every time.
+ * Clock, chance, sleep and log for the code under test in place of the system's (--wrap at link
+ * time), so that a seed runs the same every time.
  */
 #include "node.h"
 

@@ -71,7 +71,7 @@ struct end {
 	uint64_t deadline, resend, quiet_until, heard_at;
 };
 
-/* What a data plane was told of a node. */
+/* A node as a data plane was told of it. */
 struct known {
 	struct known *next; /* of those with the same remainder */
 	struct weir_ctl_node is;

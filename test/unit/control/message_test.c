@@ -281,7 +281,7 @@ refused(const struct control_msg *m)
 	assert_int_equal(recode(m, &out), -EBADMSG);
 }
 
-// What a foreign encoder sends.
+// Decodes an envelope of a foreign encoder.
 static void
 expect_status(const Weir__Control__Envelope *pb, int status)
 {

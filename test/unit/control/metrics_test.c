@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Prometheus is given: names of programs can't break a line; a dead data plane is one. */
+/* Text for Prometheus: names of programs can't break a line; a dead data plane is one. */
 #include "metrics/metrics.h"
 
 #include <setjmp.h>

@@ -372,7 +372,7 @@ test_offer_until_answered(void **state)
 	offers_fini(&o);
 }
 
-// What is sent again without an answer to it: is the peer still there? Whoever repeats it.
+// An offer repeated without an answer asks whether the peer is there, whichever end repeats it.
 static void
 test_offer_again(void **state)
 {
@@ -419,7 +419,7 @@ test_offers_of_many_links(void **state)
 	assert_int_equal(o.count, 99);
 	offers_restart(&o, 7, now);
 	assert_int_equal(sends(&o, 0), 99);
-	// Those meant for a data plane that is gone go with it.
+	// Offers for a data plane that is gone are dropped with it.
 	offers_restart(&o, 8, now);
 	assert_int_equal(o.count, 50);
 	assert_int_equal(sends(&o, 0), 50);
