@@ -16,8 +16,7 @@ PROSE_CLEAN = [
     "docs/nics.md", "docs/operations.md", "docs/protocol.md", "docs/security.md",
     "docs/shared-memory.md", "docs/stream.md",
     "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/capture", "lib/base",
-
-    "test/control", "test/sim", "test/unit/control", "lib/include",
+    "lib/include", "test/control", "test/sim", "test/unit/control",
 ]
 COLUMNS = 100
 

@@ -3,6 +3,8 @@
  */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +18,7 @@ bootstrap_add(struct control *c, const char *text)
 	struct seed *s = &c->seed[c->seed_count];
 	int status;
 
+	weir_assert(c->seed_count <= CONTROL_SEEDS);
 	if (c->seed_count == CONTROL_SEEDS) {
 		log_error("--join has more than %u addresses; give some that are mostly up",
 			  CONTROL_SEEDS);
@@ -96,6 +99,7 @@ bootstrap_hello(struct conn *conn, const struct control_msg *in)
 	struct member *m;
 	bool accepted;
 
+	weir_assert(conn == c->seed_conn);
 	r.info = &in->hello.info;
 	accepted = swim_hello(&c->swim, &r, monotonic_ms());
 	m = accepted ? member_get(c, r.id) : NULL;

@@ -64,6 +64,8 @@ member_get(struct control *c, uint16_t id)
 		(c->member_count - at) * sizeof(c->members[0]));
 	c->members[at] = m;
 	c->member_count++;
+	weir_assert(at == 0 || c->members[at - 1]->id < id);
+	weir_assert(at + 1 == c->member_count || c->members[at + 1]->id > id);
 	return m;
 }
 
@@ -71,6 +73,7 @@ static void
 member_free(struct member *m)
 {
 	member_close(m, NULL);
+	weir_assert(!m->conn && !m->pending_count);
 	offers_fini(&m->offers);
 	free(m);
 }

@@ -31,6 +31,7 @@ member_close(struct member *m, const char *why)
 static void
 failed(struct member *m, uint64_t now)
 {
+	weir_assert(m->backoff >= MEMBER_RETRY_MIN && m->backoff <= MEMBER_RETRY_MAX);
 	m->conn = NULL;
 	drop_pending(m);
 	m->retry_at = now + m->backoff;

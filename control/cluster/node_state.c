@@ -8,6 +8,7 @@
 void
 node_state_init(struct node_state *p, uint32_t timeout_ms, uint64_t now)
 {
+	weir_assert(timeout_ms);
 	memset(p, 0, sizeof(*p));
 	p->timeout = timeout_ms;
 	p->silent_at = now + timeout_ms;

@@ -3,6 +3,7 @@
 #include "transport/local_peer.h"
 
 #include "base/log.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -303,6 +304,7 @@ stop(struct control *c)
 	if (leave)
 		swim_leave(&c->swim);
 	self_node_end(c);
+	weir_assert(!c->member_count && !c->seed_conn);
 	if (c->source)
 		c->source->stop(c->source, leave);
 	if (c->base)

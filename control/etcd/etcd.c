@@ -144,6 +144,7 @@ fail(struct etcd *e, const char *error)
 	if (strstr(error, "compacted"))
 		e->listed = false;
 	drop_all(e);
+	weir_assert(e->url_now < e->url_count && e->retry_ms <= ETCD_RETRY_MAX);
 	e->url_now = (e->url_now + 1) % e->url_count;
 	etcd_set_retry(e, e->retry_ms / 2 + etcd_any(e->retry_ms / 2) + 1);
 	e->retry_ms = e->retry_ms * 2 < ETCD_RETRY_MAX ? e->retry_ms * 2 : ETCD_RETRY_MAX;
@@ -293,6 +294,7 @@ etcd_publish(struct membership_source *source, const struct peer_entry *self)
 static void
 gone(struct etcd *e, uint32_t id)
 {
+	weir_assert(id < ETCD_IDS);
 	e->known[id] = false;
 	e->events->gone(e->user, (uint16_t)id);
 }

@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include "ipc/invariant.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,7 @@ claimed(struct etcd *e, uint32_t id, bool renewed)
 {
 	bool news = e->id == ETCD_NODE_AUTO;
 
+	weir_assert(id <= ID_LAST);
 	e->id = id;
 	e->renewed |= renewed;
 	e->claimed = true;

@@ -95,6 +95,7 @@ registry_forget(struct registry *r, uint16_t id)
 
 	if (!n)
 		return;
+	weir_assert(r->wanting >= !is_known(n) && r->wanting <= r->count);
 	r->wanting -= !is_known(n);
 	free(n->list);
 	r->count--;

@@ -88,6 +88,7 @@ raise_own(struct swim *s, uint64_t version)
 
 	if (s->out)
 		return;
+	weir_assert(version > r.version);
 	r.version = version;
 	r.status = SWIM_ALIVE;
 	swim_put(s, s->self, &r, r.id, true);
@@ -177,6 +178,7 @@ introduce(struct swim *s, uint16_t from, const struct swim_record *r)
 	struct swim_node *introducer = swim_find(s, from), *n;
 	bool own = from == r->id || introducer == s->self;
 
+	weir_assert(own || introducer);
 	if (!own && (introducer->brought >= SWIM_BROUGHT || s->unproven >= SWIM_UNPROVEN)) {
 		s->crowded_at = s->clock;
 		s->config.ops->refused(s->config.user, from, r, crowd);
@@ -343,6 +345,7 @@ swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now
 	struct swim_msg out = {.type = SWIM_ACK, .seq = m->seq, .target = s->self->is.id};
 	uint64_t wait;
 
+	weir_assert(m->count <= SWIM_RECORDS);
 	advance(s, now);
 	if (s->out || from == s->self->is.id || !swim_find(s, from))
 		return;

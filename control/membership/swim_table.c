@@ -26,6 +26,7 @@ mix(uint64_t x)
 uint32_t
 swim_below(struct swim *s, uint32_t limit)
 {
+	weir_assert(limit);
 	s->rng += UINT64_C(0x9e3779b97f4a7c15);
 	return (uint32_t)(mix(s->rng) >> 32) % limit;
 }
@@ -161,6 +162,7 @@ void
 swim_set_accused(struct swim *s, struct swim_node *n, bool accused)
 {
 	s->accused += accused - n->accused;
+	weir_assert(s->accused <= s->count);
 	n->accused = accused;
 }
 
@@ -264,6 +266,7 @@ swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, uint1
 	n->by = by;
 	s->digest ^= digest_of(n);
 	s->alive += swim_lives(n);
+	weir_assert(s->alive <= s->count);
 	swim_set_expiry(s, n, swim_expiry(s, n));
 	if (news)
 		swim_push_news(s, n);

@@ -14,6 +14,7 @@
 static void
 conn_free(struct conn *c)
 {
+	weir_assert(!c->waiting.tqe_prev);
 	if (c->stream)
 		c->stream->transport->close(c->stream);
 	if (c->timer)
@@ -62,8 +63,6 @@ conn_send(struct conn *c, const struct control_msg *m)
 	uint8_t buf[CONTROL_ENCODED_MAX];
 	size_t n = control_msg_encode(m, buf, sizeof(buf));
 
-	if (m->type == CONTROL_HELLO)
-		c->said_hello = true;
 	conn_send_encoded(c, buf, n);
 }
 

@@ -42,9 +42,9 @@ struct conn {
 	struct control_stream *stream;
 	struct event *timer; /* handshake; then only to end a connection that takes nothing */
 	bool dialled;
-	bool said_hello, joined; /* we have sent ours; both have */
-	bool taken; /* hello(): the other end's id is somebody else's; closed(): it says so of ours
-		     */
+	bool joined; /* both have sent their Hello */
+	bool taken;  /* hello(): the other end's id is somebody else's; closed(): it says so of ours
+		      */
 	bool surplus;		      /* the handler's: there is another one to the same node */
 	bool idle;		      /* closed(): the other end had no use for it */
 	char from[CONN_FROM_MAX];     /* the other end, for people */

@@ -382,7 +382,7 @@ test_stopped_while_it_starts(void **state)
 	char path[96];
 
 	snprintf(path, sizeof(path), "%s/a/control.pid", fake_dir);
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < 60; i++) {
 		uint64_t end = now_ms() + LONG;
 		pid_t pid;
 
