@@ -8,6 +8,7 @@
  * data planes know all nodes and what each offers, and links come up, both within a bounded time;
  * what a node costs doesn't grow with their number.
  */
+#include "seeds.h"
 #include "virtual_host.h"
 
 #include <stdio.h>
@@ -550,48 +551,50 @@ figures(uint32_t most, bool json)
 	return !failed;
 }
 
-static int
-usage(void)
-{
-	fprintf(stderr, "usage: test-setup [--from SEED] [--to SEED] [--nodes N] [--trace]\n"
-			"       test-setup --figures [--json] [--most NODES]\n");
-	return 2;
-}
+struct arguments {
+	bool figures, json, trace, help;
+	uint32_t from, to, nodes, most;
+};
+
+#define AT(field) OPTION_FIELD(struct arguments, field)
+
+static const struct option_spec specs[] = {
+    {"figures", 0, OPTION_FLAG, AT(figures), NULL, NULL, "measure instead of running seeds"},
+    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT32_MAX},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "figures as JSON"},
+    {"most", 0, OPTION_UNSIGNED, AT(most), "NODES", "256", "of the largest cluster measured",
+     .max = UINT32_MAX},
+    {"nodes", 0, OPTION_UNSIGNED, AT(nodes), "N", NULL, "of each seed; default: the seed says",
+     .max = UINT32_MAX},
+    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
+     .max = UINT32_MAX},
+    {"trace", 0, OPTION_FLAG, AT(trace), NULL, NULL, "print what controls log"},
+};
+
+static const struct option_table table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct arguments),
+    .head = "usage: test-setup [--from SEED] [--to SEED] [--nodes N] [--trace]\n"
+	    "       test-setup --figures [--json] [--most NODES]\n",
+};
 
 int
 main(int argc, char **argv)
 {
 	static void (*const part[])(uint64_t) = {phases, probing, half_open, restarts, only_links};
-	uint32_t from = 1, to = 0, nodes = 0, most = 256;
-	bool table = false, json = false;
+	struct arguments a = {0};
 
-	for (int i = 1; i < argc; i++) {
-		const struct {
-			const char *name;
-			uint32_t *value;
-		} number[] = {
-		    {"--from", &from}, {"--to", &to}, {"--nodes", &nodes}, {"--most", &most}};
-		bool known = false;
-
-		for (size_t k = 0; k < sizeof(number) / sizeof(number[0]) && i + 1 < argc; k++)
-			if (!known && !strcmp(argv[i], number[k].name)) {
-				*number[k].value = (uint32_t)strtoul(argv[++i], NULL, 10);
-				known = true;
-			}
-		table |= !strcmp(argv[i], "--figures");
-		json |= !strcmp(argv[i], "--json");
-		world.trace |= !strcmp(argv[i], "--trace");
-		if (!known && strcmp(argv[i], "--figures") && strcmp(argv[i], "--json") &&
-		    strcmp(argv[i], "--trace"))
-			return usage();
-	}
+	seeds_parse(&table, &a, &a.help, argc, argv);
+	world.trace = a.trace;
 	log_set_level(LOG_LEVEL_ERROR); // what doesn't go through lib/base/log_once.h
-	if (table) {
-		figures(most, json);
+	if (a.figures) {
+		figures(a.most, a.json);
 		return failed;
 	}
-	for (uint32_t seed = from; seed <= (to ? to : from) && !failed; seed++) {
-		scenario(seed, nodes ? nodes : nodes_of(seed));
+	for (uint32_t seed = a.from; seed <= (a.to ? a.to : a.from) && !failed; seed++) {
+		scenario(seed, a.nodes ? a.nodes : nodes_of(seed));
 		for (size_t i = 0; i < sizeof(part) / sizeof(part[0]) && !failed; i++)
 			part[i](seed);
 	}
