@@ -160,22 +160,15 @@ is_anywhere(const char *place)
 	return !strncmp(place, "0.0.0.0:", 8) || !strncmp(place, "[::]:", 5);
 }
 
-// The address that others are told: where we listen.
+// The address that others are told: where we listen, or what the peers file says.
 static int
-name_self(struct control *c, const struct peers *peers)
+name_self(struct control *c, const struct peer_entry *own)
 {
 	char here[WEIR_CTL_PEER_TEXT], there[WEIR_CTL_PEER_TEXT] = "";
 	struct sockaddr_storage address;
 	socklen_t length;
 
-	if (peers) {
-		const struct peer_entry *own = peers_find(peers, c->options->node);
-
-		if (!own) {
-			log_error("node %u is not in %s; add its line or check --node",
-				  c->options->node, c->options->peers);
-			return EXIT_USAGE;
-		}
+	if (own) {
 		c->self = *own;
 		// Others look for us where the file says; a name in it may be any address of ours.
 		if (!listens_at(c, here))
@@ -205,11 +198,7 @@ name_self(struct control *c, const struct peers *peers)
 static int
 start_source(struct control *c)
 {
-	bool ok = true;
-
-	if (c->source->closed)
-		ok = self_node_begin(c, monotonic_ms());
-	if (!ok)
+	if (c->source->closed && !self_node_begin(c, monotonic_ms()))
 		return out_of_memory();
 	return c->source->start(c->source, c->base, &member_events, c) ? EXIT_RESOURCE : c->failed;
 }
@@ -247,6 +236,7 @@ static int
 start(struct control *c, const struct peers *peers, const char *socket_path)
 {
 	const struct control_options *o = c->options;
+	const struct peer_entry *own = peers ? peers_find(peers, o->node) : NULL;
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
 	struct sockaddr_storage address;
 	socklen_t length;
@@ -261,8 +251,10 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	}
 	if (status >= 0)
 		return status;
-	if (peers && !peers_find(peers, o->node))
-		return name_self(c, peers);
+	if (peers && !own) {
+		log_error("node %u is not in %s; add its line or check --node", o->node, o->peers);
+		return EXIT_USAGE;
+	}
 	status = open_transport(c);
 	if (status < 0)
 		status = address_resolve(c, "--listen", o->listen, true, &address, &length);
@@ -282,7 +274,7 @@ start(struct control *c, const struct peers *peers, const char *socket_path)
 	if (status < 0)
 		status = serve_metrics(c, socket_path);
 	if (status < 0)
-		status = name_self(c, peers);
+		status = name_self(c, own);
 	// Addresses to ask at are looked at before anybody hears of us.
 	if (status < 0 && o->join)
 		status = start_source(c);

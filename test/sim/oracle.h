@@ -21,7 +21,6 @@ struct sim_flow {
 	uint8_t *seen;	    /* datagram connections: bits of those received, which is in no order */
 	bool unsent;	    /* a send was refused: the connection has ended */
 	bool failed;	    /* a completion came with a status */
-	bool receiver_done; /* the receiver has seen the end, or has closed */
 	bool receiver_gone; /* died, or closed before it had everything */
 	bool sender_gone;
 };
