@@ -16,7 +16,9 @@ PROSE_CLEAN = [
     "docs/nics.md", "docs/operations.md", "docs/protocol.md", "docs/security.md",
     "docs/shared-memory.md", "docs/stream.md",
     "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/capture", "lib/base",
-    "lib/include", "test/control", "test/sim", "test/unit/control",
+    "lib/include", "lib/ipc/ctl_client.c", "lib/ipc/ctl_client.h", "lib/ipc/dpctl.c",
+    "lib/ipc/dpctl.h", "lib/ipc/fields.c", "lib/ipc/fields.h", "dataplane/daemon/telemetry.c",
+    "test/control", "test/sim", "test/unit/control",
 ]
 COLUMNS = 100
 

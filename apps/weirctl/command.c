@@ -126,7 +126,7 @@ static int
 show(const struct weirctl_options *o, int argc, char **argv)
 {
 	static struct query q;
-	uint32_t kind = rows_kind(argv[0]);
+	uint32_t kind = weir_kind_named(argv[0]);
 	struct rows rows;
 	json_t *array;
 	int status;
@@ -148,7 +148,7 @@ show(const struct weirctl_options *o, int argc, char **argv)
 		json_dumpf(array, stdout, JSON_INDENT(2));
 		putchar('\n');
 	} else {
-		table_print(kind, array);
+		table_print(weir_kind(kind)->fields, weir_kind(kind)->count, array);
 	}
 	json_decref(array);
 	if (fflush(stdout) || ferror(stdout))

@@ -138,20 +138,6 @@ count_left(const char *instance, long node, uint32_t *sessions, uint32_t *conns)
 	return 0;
 }
 
-static void
-say_left(const struct weirctl_options *o, long node, uint32_t sessions, uint32_t conns)
-{
-	if (o->json && node < 0)
-		printf("{\"programs\": %u, \"connections\": %u}\n", sessions, conns);
-	else if (o->json)
-		printf("{\"connections\": %u}\n", conns);
-	else if (node < 0)
-		printf("%u programs, %u ends of connections left\n", sessions, conns);
-	else
-		printf("%u connections left\n", conns);
-	fflush(stdout);
-}
-
 // Says how many are left whenever that changes, until none are.
 static int
 watch(const struct weirctl_options *o, long node, const char *name, int signals)
@@ -165,8 +151,17 @@ watch(const struct weirctl_options *o, long node, const char *name, int signals)
 
 		if (status)
 			return weirctl_fail(status, "%s", q.reason);
-		if (sessions != said[0] || conns != said[1])
-			say_left(o, node, sessions, conns);
+		if (sessions == said[0] && conns == said[1])
+			;
+		else if (o->json && node < 0)
+			printf("{\"programs\": %u, \"connections\": %u}\n", sessions, conns);
+		else if (o->json)
+			printf("{\"connections\": %u}\n", conns);
+		else if (node < 0)
+			printf("%u programs, %u ends of connections left\n", sessions, conns);
+		else
+			printf("%u connections left\n", conns);
+		fflush(stdout);
 		said[0] = sessions;
 		said[1] = conns;
 		if (!sessions && !conns)
@@ -182,24 +177,15 @@ watch(const struct weirctl_options *o, long node, const char *name, int signals)
 	}
 }
 
-static int
-watch_until_signal(const struct weirctl_options *o, long node, const char *name)
-{
-	sigset_t before;
-	int signals = signals_open(&before), status = watch(o, node, name, signals);
-
-	signals_close(signals, &before);
-	return status;
-}
-
 int
 drain(const struct weirctl_options *o, int argc, char **argv)
 {
 	const char *name = argv[0] + (strncmp(argv[0], "node:", 5) ? 0 : 5);
 	bool self = !strcmp(argv[0], "self"), off = argc == 2;
 	uint32_t id = 0, count;
+	sigset_t before;
 	char key[32];
-	int status;
+	int signals, status;
 
 	if (off && strcmp(argv[1], "off"))
 		return weirctl_fail(WEIRCTL_USAGE,
@@ -213,5 +199,10 @@ drain(const struct weirctl_options *o, int argc, char **argv)
 	status = change(o->instance, key, off ? "off" : "on", &count);
 	if (!status && off && o->json)
 		printf("{\"changed\": %u}\n", count);
-	return status || off ? status : watch_until_signal(o, self ? -1 : (long)id, argv[0]);
+	if (status || off)
+		return status;
+	signals = signals_open(&before);
+	status = watch(o, self ? -1 : (long)id, argv[0], signals);
+	signals_close(signals, &before);
+	return status;
 }

@@ -2,6 +2,7 @@
 /* The other nodes: their table, what our data plane is told of them, offers for them. */
 #include "control.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <stdio.h>
@@ -35,19 +36,14 @@ member_find(const struct control *c, uint32_t id)
 struct member *
 member_get(struct control *c, uint16_t id)
 {
-	struct member *m = member_find(c, id), **more;
-	uint32_t at = place_of(c, id), room = c->member_room ? c->member_room * 2 : 16;
+	struct member *m = member_find(c, id);
+	uint32_t at = place_of(c, id);
 
 	weir_assert(c->member_count <= c->member_room);
 	if (m)
 		return m;
-	if (c->member_count == c->member_room) {
-		more = realloc(c->members, room * sizeof(*more));
-		if (!more)
-			return NULL;
-		c->members = more;
-		c->member_room = room;
-	}
+	if (VEC_RESERVE(c->members, c->member_room, c->member_count + 1))
+		return NULL;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return NULL;

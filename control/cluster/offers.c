@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "offers.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <errno.h>
@@ -41,15 +42,8 @@ offers_put(struct offers *o, const struct weir_link_offer *link, uint64_t now)
 	struct offer *offer = find(o, link->engine, link->peer_engine);
 
 	if (!offer) {
-		if (o->count == o->room) {
-			uint32_t room = o->room ? o->room * 2 : 8;
-			struct offer *list = realloc(o->list, room * sizeof(*list));
-
-			if (!list)
-				return -ENOMEM;
-			o->list = list;
-			o->room = room;
-		}
+		if (VEC_RESERVE(o->list, o->room, o->count + 1))
+			return -ENOMEM;
 		offer = &o->list[o->count++];
 		*offer = (struct offer){0};
 	}

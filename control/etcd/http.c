@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <curl/curl.h>
@@ -126,8 +127,8 @@ static size_t
 on_data(char *data, size_t size, size_t n, void *user)
 {
 	struct etcd_request *r = user;
-	size_t more = size * n, room = r->room ? r->room : 4096, seen, at = 0;
-	char *got = r->got, *end;
+	size_t more = size * n, seen, at = 0;
+	char *end;
 
 	weir_assert(r->length <= ETCD_ANSWER_MAX);
 
@@ -135,16 +136,10 @@ on_data(char *data, size_t size, size_t n, void *user)
 		set_error(r, "an answer is longer than 24 MiB");
 		return 0;
 	}
-	while (room < r->length + more)
-		room *= 2;
-	if (room != r->room)
-		got = realloc(r->got, room);
-	if (!got) {
+	if (VEC_RESERVE(r->got, r->room, r->length + more)) {
 		set_error(r, "out of memory");
 		return 0;
 	}
-	r->got = got;
-	r->room = room;
 	memcpy(r->got + r->length, data, more);
 	r->length += more;
 	// Whole lines are whole answers. The bytes from before hold no end of line.

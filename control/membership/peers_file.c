@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peers_file.h"
 
+#include "base/vec.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -230,17 +232,9 @@ parse_line(struct parser *p)
 	if (*at && *at != '\n' && *at != '#')
 		return fail(p, at,
 			    "more than three fields; separate NIC addresses by commas alone");
-	if (p->peers->count == p->room) {
-		uint32_t room = p->room ? p->room * 2 : 16;
-		struct peer_entry *list = realloc(p->peers->list, room * sizeof(*list));
-
-		if (!list) {
-			snprintf(p->error, p->error_size, "%u:1: out of memory; shorten the file",
-				 p->line);
-			return -ENOMEM;
-		}
-		p->peers->list = list;
-		p->room = room;
+	if (VEC_RESERVE(p->peers->list, p->room, p->peers->count + 1)) {
+		snprintf(p->error, p->error_size, "%u:1: out of memory; shorten the file", p->line);
+		return -ENOMEM;
 	}
 	p->peers->list[p->peers->count++] = entry;
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "registry.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <stdlib.h>
@@ -63,20 +64,14 @@ registry_own(struct registry *r, const struct weir_services *list)
 void
 registry_record(struct registry *r, uint16_t id, uint64_t digest, uint64_t now)
 {
-	uint32_t at = place_of(r, id), room = r->room ? r->room * 2 : 16;
+	uint32_t at = place_of(r, id);
 	struct registry_node *n = find(r, id);
 
 	if (n && n->wanted == digest)
 		return;
-	if (!n && r->count == r->room) {
-		struct registry_node *more = realloc(r->node, room * sizeof(*more));
-
-		if (!more)
-			return;
-		r->node = more;
-		r->room = room;
-	}
 	if (!n) {
+		if (VEC_RESERVE(r->node, r->room, r->count + 1))
+			return;
 		n = r->node + at;
 		memmove(n + 1, n, (r->count++ - at) * sizeof(*n));
 		*n = (struct registry_node){.id = id};

@@ -2,6 +2,7 @@
 /* The table of nodes, the changes still to be spread, and the digest of the table. */
 #include "swim_internal.h"
 
+#include "base/vec.h"
 #include "ipc/invariant.h"
 
 #include <errno.h>
@@ -91,23 +92,15 @@ swim_insert(struct swim *s, uint16_t id)
 {
 	struct swim_node *n = calloc(1, sizeof(*n) + s->config.info_size);
 	uint32_t at = place_of(s, id), others = s->count ? s->count - 1 : 0, to;
-	uint32_t room = s->count < s->room ? s->room : s->room ? s->room * 2 : 16;
+	uint32_t nodes = s->room, orders = s->room, ids = s->room;
 
 	weir_assert(at == s->count || s->id[at] != id);
-	if (n && room > s->room) {
-		struct swim_node **node = realloc(s->node, room * sizeof(*node));
-		uint16_t *order = realloc(s->order, room * sizeof(*order));
-		uint16_t *ids = realloc(s->id, room * sizeof(*ids));
-
-		s->node = node ? node : s->node;
-		s->order = order ? order : s->order;
-		s->id = ids ? ids : s->id;
-		s->room = node && order && ids ? room : s->room;
-	}
-	if (!n || s->count == s->room) {
+	if (!n || VEC_RESERVE(s->node, nodes, s->count + 1) ||
+	    VEC_RESERVE(s->order, orders, s->count + 1) || VEC_RESERVE(s->id, ids, s->count + 1)) {
 		free(n);
 		return NULL;
 	}
+	s->room = nodes;
 	memmove(s->node + at + 1, s->node + at, (s->count - at) * sizeof(*s->node));
 	memmove(s->id + at + 1, s->id + at, (s->count - at) * sizeof(*s->id));
 	s->node[at] = n;

@@ -37,10 +37,14 @@ struct loop_config {
 	uint32_t doorbells;    /* doorbell numbers are below this */
 };
 
-/* Engine writes, relaxed; anyone reads. Sleep counts as idle. */
+/* Engine writes, relaxed; anyone reads. Sleep counts as idle. The row of an engine has members of
+ * these names. */
+#define LOOP_COUNTERS(X) X(busy_cycles) X(idle_cycles) X(sleeps) X(yields)
 struct loop_stats {
-	_Alignas(64) _Atomic uint64_t busy_cycles;
-	_Atomic uint64_t idle_cycles, turns, sleeps, yields;
+#define X(name) _Atomic uint64_t name;
+	LOOP_COUNTERS(X)
+#undef X
+	_Atomic uint64_t turns;	   /* as the engine counts them */
 	_Atomic uint64_t commands; /* of main, taken */
 	_Atomic uint32_t last_command;
 	_Atomic uint32_t cpu_shared; /* found out or told */
@@ -80,7 +84,7 @@ struct loop {
 
 	_Alignas(64) _Atomic uint32_t sleeping; /* engine sets, wakers and engine clear */
 	_Atomic uint32_t stop;			/* main sets */
-	struct loop_stats stats;
+	_Alignas(64) struct loop_stats stats;
 
 	/* main's */
 	_Alignas(64) struct doorbell **known; /* by number */
