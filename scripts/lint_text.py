@@ -19,7 +19,8 @@ PROSE_CLEAN = [
     "dataplane/broker/nodes", "dataplane/capture", "dataplane/daemon", "dataplane/engine",
     "dataplane/lcore", "lib/base", "lib/include", "lib/ipc/ctl_client.c",
     "lib/ipc/ctl_client.h", "lib/ipc/dpctl.c", "lib/ipc/dpctl.h", "lib/ipc/fields.c",
-    "lib/ipc/fields.h", "test/unit/engine", "test/unit/lcore",
+    "lib/ipc/fields.h", "test/control", "test/sim", "test/unit/control", "test/unit/engine",
+    "test/unit/lcore",
 ]
 COLUMNS = 100
 

@@ -2,6 +2,7 @@
 #include "offers.h"
 
 #include "base/vec.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ find(struct offers *o, uint8_t engine, uint8_t peer_engine)
 static void
 drop(struct offers *o, struct offer *offer)
 {
+	weir_assert(offer >= o->list && offer < o->list + o->count);
 	*offer = o->list[--o->count];
 }
 
@@ -92,6 +94,7 @@ offers_next(struct offers *o, uint64_t now)
 		struct offer *offer = &o->list[i];
 		uint64_t wait = (uint64_t)OFFER_RETRY_MIN << (offer->sends < 5 ? offer->sends : 5);
 
+		weir_assert(offer->sends <= OFFER_SENDS);
 		if (now < offer->due || offer->sends == OFFER_SENDS)
 			continue;
 		// Taken up: what it says beyond that (`answered`) is sent once, not until it is
