@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why the last call of this thread failed, and how requests say so. */
+/* The reason of a thread's last failure, and requests to the data plane. */
 #include "reason.h"
 #include "session.h"
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attaching again after the data plane has come back: another session takes the place of the one
- * that ended, under the same handle. Nothing moves from one to the other but what the library can
- * make anew: threads' objects by their first call, listeners (stream/listen.c), the table of nodes.
- * Memory of the former session stays mapped until nothing of it is used.
+ * Attaching again after a restart of the data plane: a new session replaces the ended one under the
+ * same handle. The library makes anew the threads' objects (at their first call), the listeners
+ * (stream/listen.c) and the table of nodes; nothing else moves to the new session. Memory of the
+ * former session stays mapped until nothing of it is used.
  */
 #include "reason.h"
 #include "session.h"
 #include "wait.h"
 
-#include <errno.h>
-#include <time.h>
+#include "ipc/invariant.h"
 
-#define FIRST_NS 5000000u /* between tries, doubled from one to the next ... */
-#define MOST_NS 250000000u
+#include <errno.h>
+
+/* ns between two attempts of weir_reattach(): doubled from the first to the largest */
+#define PAUSE_MIN_NS 5000000u
+#define PAUSE_MAX_NS 250000000u
 
 struct weir *
 weir_latest(struct weir *w)
@@ -24,7 +26,7 @@ weir_latest(struct weir *w)
 	return latest ? latest : w->first;
 }
 
-/* One that is not ended by waiting. */
+/* An error that another attempt would return again. */
 static bool
 is_final(int rc)
 {
@@ -41,7 +43,7 @@ is_final(int rc)
 	return false;
 }
 
-/* renew_lock held. */
+/* One attempt. renew_lock held. */
 static int
 renew(struct weir *first)
 {
@@ -56,7 +58,7 @@ renew(struct weir *first)
 
 	if (weir_state(former) == WEIR_UP && former->watched && atomic_load(&former->hung_up))
 		return weir_fail(-ECONNREFUSED,
-				 "the data plane has just hung up, and the session isn't over yet; "
+				 "the data plane has just hung up and the session is not over yet; "
 				 "try again");
 	if (weir_state(former) != WEIR_DEAD)
 		return weir_state(former) == WEIR_UP ? 0 : weir_gone(former);
@@ -67,9 +69,10 @@ renew(struct weir *first)
 		return rc;
 	rc = weir_attach_with(&o, &transport, &w);
 	if (rc) {
-		transport.close(transport.user);
+		weir_transport_end(&transport);
 		return rc == -ENODEV ? -ECONNREFUSED : rc;
 	}
+	weir_assert(first == former->first && weir_state(former) == WEIR_DEAD);
 	w->first = first;
 	w->former = former;
 	/* pairs with the acquire in weir_latest() */
@@ -106,7 +109,8 @@ weir_renew(struct weir *w)
 int
 weir_reattach(struct weir *w, int timeout_ms)
 {
-	uint64_t start = weir_clock(), pause = FIRST_NS, limit = (uint64_t)timeout_ms * 1000000u;
+	uint64_t start = weir_clock(), pause = PAUSE_MIN_NS,
+		 limit = (uint64_t)timeout_ms * 1000000u;
 	struct weir *s;
 	int rc;
 
@@ -114,15 +118,13 @@ weir_reattach(struct weir *w, int timeout_ms)
 		return weir_gone(w);
 	while ((rc = try_renew(w->first)) && !is_final(rc)) {
 		uint64_t gone = weir_clock() - start;
-		struct timespec ts;
 
 		if (timeout_ms >= 0 && gone >= limit)
 			return rc;
 		if (timeout_ms >= 0 && pause > limit - gone)
 			pause = limit - gone;
-		ts = (struct timespec){.tv_nsec = (long)pause};
-		nanosleep(&ts, NULL);
-		pause = pause * 2 < MOST_NS ? pause * 2 : MOST_NS;
+		weir_sleep(pause);
+		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
 	if (rc || !weir_thread_get(weir_now(w)))
 		return rc ? rc
