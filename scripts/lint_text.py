@@ -16,7 +16,7 @@ PROSE_CLEAN = [
     "docs/nics.md", "docs/operations.md", "docs/protocol.md", "docs/security.md",
     "docs/shared-memory.md", "docs/stream.md",
     "apps/examples", "apps/perf", "apps/pki", "apps/weirctl", "control", "dataplane/capture",
-    "lib/base", "lib/client", "lib/include",
+    "lib/base", "lib/client", "lib/include", "lib/ipc",
 ]
 COLUMNS = 100
 

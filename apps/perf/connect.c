@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define CONNECT_MS 5000	    /* time limit of one connection */
-#define PROGRESS_EVERY 250u /* connections between two progress lines */
+#define CONNECT_MS 5000
+#define TOLD_EVERY 250u
 
 int
 perf_address_parse(const char *text, struct weir_address *address)
@@ -37,7 +37,7 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 {
 	struct weir_connect_options options = {.flags = d->options->loop ? WEIR_LOOP : 0};
 	uint32_t all = n * d->options->connections;
-	bool progress = d->progress && all > PROGRESS_EVERY;
+	bool progress = d->progress && all > TOLD_EVERY;
 	struct weir_address address;
 	struct weir_conn *conn;
 	char text[80];
@@ -80,7 +80,7 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 		if (d->team)
 			atomic_store_explicit(&d->team->member[d->number].live.connected, i + 1,
 					      memory_order_relaxed);
-		if (progress && (i + 1) % PROGRESS_EVERY == 0)
+		if (progress && (i + 1) % TOLD_EVERY == 0)
 			fprintf(stderr, "\r%u of %u connections \033[K", i + 1, all);
 		if (progress && i + 1 == all)
 			fputs("\r\033[K", stderr);

@@ -12,7 +12,6 @@
 #include "segment.h"
 #include "session.h"
 
-#include "base/monotonic.h"
 #include "ipc/invariant.h"
 #include "stream/progress.h"
 
@@ -43,7 +42,10 @@ static __thread uint8_t shared_cpu __attribute__((tls_model("initial-exec")));
 uint64_t
 weir_clock(void)
 {
-	return monotonic_ns();
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
 static void

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Messages on control.sock: between the data plane (which listens), weir-control and weirctl.
- * SOCK_SEQPACKET, one message a packet of at most WEIR_CTL_MAX bytes, host byte order.
- * weir_ctl_check() is the only decoder. The data plane keeps everything that control must know
- * after a restart and tells it after HELLO; so control holds no state that a crash can lose.
+/* * Messages on control.sock: between the data plane (which listens), weir-control and weirctl.
+ * SOCK_SEQPACKET, one message per packet of at most WEIR_CTL_MAX bytes, host byte order.
+ * weir_ctl_check() is the only decoder. The data plane keeps the state that control needs after a
+ * restart and sends it after HELLO, so a crash of control loses no state.
  */
 #ifndef WEIR_COMMON_DPCTL_H
 #define WEIR_COMMON_DPCTL_H
@@ -25,27 +24,26 @@ enum weir_ctl_type {
 	    1, /* first packet each way: the client's, then the data plane's answer (or ERROR) */
 	WEIR_CTL_LINK =
 	    2, /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
-	/* public names: of our programs (to control), of a node (to data plane); all of them each
-	 * time */
+	/* all public names: of our programs (to control), of a node (to data plane) */
 	WEIR_CTL_SERVICES = 3,
 	/* control -> data plane */
 	WEIR_CTL_NODE = 16,   /* a member, or a change of it */
-	WEIR_CTL_SYNCED = 17, /* all members have been told since HELLO */
+	WEIR_CTL_SYNCED = 17, /* all members have been sent since HELLO */
 	/* data plane -> control */
 	WEIR_CTL_LINK_DOWN =
 	    32, /* a link ended with an error: status; the peer did not answer on it */
-	/* The peer's data plane should offer this link again: control hands it to the peer's
-	 * control, which hands it as RESYNC to its data plane (node: who asks, peer_node: who
-	 * should offer). Not kept: ask again. */
+	/* The peer's data plane should offer this link again: control sends it to the peer's
+	 * control, which sends RESYNC to its data plane (node: the asking one, peer_node: the one
+	 * that should offer). Not stored: ask again. */
 	WEIR_CTL_RESYNC = 33,
 	/* weirctl -> data plane and the answers */
 	WEIR_CTL_QUERY = 48,
 	WEIR_CTL_ROWS = 49, /* count records of one kind; more follow if `more` */
 	WEIR_CTL_ERROR = 50,
-	/* weirctl -> data plane, with the descriptor of a file open for writing: frames of a port
-	 * go there as pcapng. CAPTURED answers: when it begins, and when the file is whole. */
+	/* weirctl -> data plane, with the descriptor of a file open for writing, into which the
+	 * frames of a port are written as pcapng. CAPTURED answers at the begin and at the end. */
 	WEIR_CTL_CAPTURE = 51,
-	WEIR_CTL_CAPTURE_STOP = 52, /* ends it; so does closing the connection */
+	WEIR_CTL_CAPTURE_STOP = 52, /* ends a capture, as closing the connection does */
 	WEIR_CTL_CAPTURED = 53,
 	/* weirctl -> data plane: a setting; DONE or ERROR answers. */
 	WEIR_CTL_SET = 54,
@@ -56,8 +54,8 @@ enum weir_ctl_type {
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
 
 /*
- * What control says of a node is an enum weir_node_state. JOINING: this control has not heard of it
- * yet; changes nothing at a node that the data plane knows already (control was restarted).
+ * weir_ctl_node.state is an enum weir_node_state. JOINING: control has no message of the node yet;
+ * the data plane then keeps the state of a node that it knows (control was restarted).
  */
 
 enum weir_ctl_rows {
@@ -80,7 +78,7 @@ struct weir_ctl_node {
 	uint32_t state;	      /* enum weir_node_state */
 	uint64_t incarnation; /* of its data plane, 0 unknown */
 	uint32_t engines;     /* of its data plane, 0 unknown */
-	uint32_t self;	      /* 1: this is our own node */
+	uint32_t self;	      /* 1: this node */
 	uint32_t address_count;
 	uint8_t address[WEIR_CTL_ADDRESSES][16]; /* of its NICs; IPv4 as ::ffff:a.b.c.d */
 	uint16_t lid[WEIR_CTL_ADDRESSES];	 /* of its ports on InfiniBand, 0 none */
@@ -96,12 +94,12 @@ struct weir_row_engine {
 };
 struct weir_row_session {
 	uint32_t session, pid, uid, channels, connections, listeners;
-	uint32_t handling_ms; /* one of its message handlers for so long; 0: none for a second */
+	uint32_t handling_ms; /* longest running message handler; 0: none runs for a second */
 	uint32_t weight;
 	uint64_t arena_bytes;
 	uint64_t rate, burst;		/* payload bytes/s to peers, 0: no limit; bytes */
-	uint64_t tx_messages, tx_bytes; /* taken from it for peers */
-	uint64_t limited;		/* times that it waited for its rate */
+	uint64_t tx_messages, tx_bytes; /* sent by it to peers */
+	uint64_t limited;		/* number of waits for its rate */
 	char name[32];
 };
 struct weir_row_connection {
@@ -111,7 +109,7 @@ struct weir_row_connection {
 	uint32_t state; /* enum engine_conn_state, text in state_name */
 	char state_name[16];
 	uint32_t datagram, reserved; /* 1: a datagram connection, not local */
-	uint64_t dropped;	     /* of its datagrams: came, and found no room */
+	uint64_t dropped;	     /* datagrams that arrived and found no room */
 	uint64_t outstanding, returned;
 	uint64_t by_ring, by_send, by_read, by_write, by_local;
 };
@@ -127,7 +125,7 @@ struct weir_row_port {
 	char driver[16];
 	char address[48];
 	uint32_t engine, link_up, mtu, drop_count;
-	uint64_t link_changes; /* of link_up that were noticed */
+	uint64_t link_changes; /* number of changes of link_up */
 	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
 	struct {
 		char name[20];
@@ -139,18 +137,18 @@ struct weir_row_counter {
 	char help[96];
 	uint64_t value;
 };
-/* A public name, once for each node that offers it. */
+/* A public name; one row per node that offers it. */
 struct weir_row_service {
 	char name[WEIR_SERVICE_MAX];
-	uint32_t node;	  /* UINT32_MAX: our own, not known yet */
-	uint32_t self;	  /* 1: offered by a program of ours */
-	uint32_t session; /* self: whose */
+	uint32_t node;	  /* UINT32_MAX: this node, id not known yet */
+	uint32_t self;	  /* 1: offered by a program of this node */
+	uint32_t session; /* self: number of the session */
 	uint32_t reserved;
-	uint64_t age_ms;  /* since it is known here */
+	uint64_t age_ms;  /* time since this node knows it */
 	char port[48];	  /* address by which the node is reached; "" none */
 	char program[32]; /* self: name of the session */
 };
-/* What WEIR_CTL_SET takes. */
+/* A setting, changed by WEIR_CTL_SET. */
 struct weir_row_setting {
 	char key[96];
 	char value[64];
@@ -164,7 +162,7 @@ struct weir_ctl_msg {
 		struct {
 			uint32_t version; /* WEIR_CTL_VERSION */
 			uint32_t role;	  /* enum weir_ctl_role */
-			/* from control: who we are; from data plane: what it is */
+			/* of this node (from control), of the data plane (from it) */
 			uint32_t node;	      /* id; UINT32_MAX: not known yet (data plane) */
 			uint32_t engines;     /* data plane */
 			uint64_t incarnation; /* data plane: of this run, grows with each start */
@@ -177,10 +175,10 @@ struct weir_ctl_msg {
 		struct weir_ctl_node node;
 		struct weir_link_offer link;
 		struct {
-			uint32_t node; /* who offers them; UINT32_MAX: the data plane doesn't know
-					  who it is */
+			uint32_t node; /* the offering node; UINT32_MAX: the data plane does not
+					  know its id */
 			uint64_t incarnation;	    /* of its data plane */
-			struct weir_services names; /* only `count` of them are there */
+			struct weir_services names; /* only `count` names are sent */
 		} services;
 		struct {
 			uint16_t node, peer_node;
@@ -204,11 +202,11 @@ struct weir_ctl_msg {
 		} error;
 		struct {
 			char port[64];	 /* as in weir_row_port.name */
-			uint64_t frames; /* to write; 0: until it is stopped */
+			uint64_t frames; /* to write; 0: until CAPTURE_STOP */
 		} capture;
 		struct {
-			uint32_t over;		/* 0: begun, 1: the file is whole */
-			int32_t code;		/* 0, or positive errno of what ended it */
+			uint32_t over;		/* 0: begun, 1: the file is complete */
+			int32_t code;		/* 0, or the positive errno that ended it */
 			uint64_t frames, bytes; /* in the file */
 			uint64_t dropped;
 		} captured;
@@ -216,7 +214,7 @@ struct weir_ctl_msg {
 			char key[96], value[64];
 		} set;
 		struct {
-			uint32_t count; /* of what was changed */
+			uint32_t count; /* changed objects */
 		} done;
 		struct {
 			uint32_t what; /* enum weir_ctl_evict */
