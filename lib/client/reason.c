@@ -31,7 +31,7 @@ weir_evicted(struct weir *w, const struct weir_session_msg *said)
 {
 	if (atomic_load_explicit(&w->evicted, memory_order_relaxed))
 		return;
-	memcpy(w->last_word, said->refused.reason, sizeof(w->last_word));
+	memcpy(w->end_reason, said->refused.reason, sizeof(w->end_reason));
 	/* pairs with the acquire in weir_loss() */
 	atomic_store_explicit(&w->evicted, true, memory_order_release);
 }
@@ -50,7 +50,7 @@ weir_gone(const struct weir *w)
 		return weir_fail(-ENOTCONN, "this process was forked from the one that attached; "
 					    "attach again");
 	if (weir_loss(w) == -ECONNABORTED)
-		return weir_fail(-ECONNABORTED, "%s", w->last_word);
+		return weir_fail(-ECONNABORTED, "%s", w->end_reason);
 	return weir_fail(-ENODEV, "the data plane is gone; weir_reattach() when it is back");
 }
 

@@ -20,7 +20,7 @@
 struct weir *
 weir_latest(struct weir *w)
 {
-	/* pairs with the release in renew() */
+	/* pairs with the release in attempt_locked() */
 	struct weir *latest = atomic_load_explicit(&w->first->latest, memory_order_acquire);
 
 	return latest ? latest : w->first;
@@ -45,7 +45,7 @@ is_final(int rc)
 
 /* One attempt. renew_lock held. */
 static int
-renew(struct weir *first)
+attempt_locked(struct weir *first)
 {
 	struct weir *former = weir_latest(first), *w;
 	struct weir_options o = {.instance = former->instance,
@@ -81,12 +81,12 @@ renew(struct weir *first)
 }
 
 static int
-try_renew(struct weir *first)
+attempt(struct weir *first)
 {
 	int rc;
 
 	pthread_mutex_lock(&first->renew_lock);
-	rc = renew(first);
+	rc = attempt_locked(first);
 	pthread_mutex_unlock(&first->renew_lock);
 	return rc;
 }
@@ -97,11 +97,11 @@ weir_renew(struct weir *w)
 	struct weir *first = w->first;
 	int rc;
 
-	if (weir_clock() < atomic_load_explicit(&first->renew_at, memory_order_relaxed) &&
+	if (weir_clock() < atomic_load_explicit(&first->reattach_at, memory_order_relaxed) &&
 	    weir_state(weir_now(first)) != WEIR_UP)
 		return -EAGAIN;
-	rc = try_renew(first);
-	atomic_store_explicit(&first->renew_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
+	rc = attempt(first);
+	atomic_store_explicit(&first->reattach_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
 			      memory_order_relaxed);
 	return rc && !is_final(rc) ? -EAGAIN : rc;
 }
@@ -116,7 +116,7 @@ weir_reattach(struct weir *w, int timeout_ms)
 
 	if (weir_state(w) == WEIR_FORKED) /* locks are the parent's */
 		return weir_gone(w);
-	while ((rc = try_renew(w->first)) && !is_final(rc)) {
+	while ((rc = attempt(w->first)) && !is_final(rc)) {
 		uint64_t gone = weir_clock() - start;
 
 		if (timeout_ms >= 0 && gone >= limit)

@@ -55,7 +55,7 @@ do_chores(struct weir_thread *t)
  * request_lock is short.
  */
 static void
-receive_last_word(struct weir *w)
+receive_end_reason(struct weir *w)
 {
 	union {
 		struct weir_session_msg m;
@@ -87,7 +87,7 @@ watch(void *arg)
 		if (poll(fds, 2, w->chores ? CHORES_MS : -1) < 0)
 			continue;
 		if (fds[0].revents) {
-			receive_last_word(w);
+			receive_end_reason(w);
 			weir_lost(w);
 			/*
 			 * Connections end and programs get the events. Local peers notice the end
@@ -124,21 +124,12 @@ weir_watcher_end(struct weir *w)
 	w->watcher_fd = -1;
 }
 
-static bool
-geometry_ok(const struct weir_geometry *g)
-{
-	return g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
-	       g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) && g->engines &&
-	       g->engines <= WEIR_ENGINES_MAX && g->channels && g->connections &&
-	       g->connections <= 1u << 20 && g->channels <= 1u << 16 &&
-	       weir_arena_end(g) <= g->bytes;
-}
-
 /* Sends HELLO and maps the arena of the WELCOME. */
 static int
 say_hello(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_HELLO), r;
+	const struct weir_geometry *g = &w->geometry;
 	void *arena;
 	int fds[WEIR_SESSION_FDS], rc;
 
@@ -156,7 +147,11 @@ say_hello(struct weir *w)
 	w->turn = r.welcome.session;
 	w->fence = !weir_barrier_registered() || !(r.welcome.flags & WEIR_WELCOME_MEMBARRIER);
 	rc = -EPROTO;
-	if (fds[0] >= 0 && geometry_ok(&w->geometry)) {
+	if (fds[0] >= 0 && g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
+	    g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) && g->engines &&
+	    g->engines <= WEIR_ENGINES_MAX && g->channels && g->connections &&
+	    g->connections <= 1u << 20 && g->channels <= 1u << 16 &&
+	    weir_arena_end(g) <= g->bytes) {
 		arena =
 		    mmap(NULL, w->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 		rc = arena == MAP_FAILED ? -errno : 0;

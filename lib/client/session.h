@@ -36,7 +36,7 @@ struct weir {
 	struct weir *former;	       /* the session before this one; NULL: none */
 	_Atomic(struct weir *) latest; /* of the handle: the present session, NULL: itself. Written
 					  under renew_lock, read by all */
-	_Atomic uint64_t renew_at;     /* of the handle: ns, next attempt of WEIR_REATTACH */
+	_Atomic uint64_t reattach_at;  /* of the handle: ns, next attempt of WEIR_REATTACH */
 	pthread_mutex_t renew_lock;    /* of the handle: one thread at a time attaches again or
 					  restores a listener */
 	char instance[108], name[WEIR_NAME_MAX]; /* given to weir_attach() */
@@ -53,10 +53,10 @@ struct weir {
 	uint32_t turn; /* number of threads created, plus the session's number; under the lock of
 			  thread objects */
 	pthread_mutex_t request_lock;
-	char last_word[WEIR_REASON_MAX]; /* reason of an operator who ended this session. Written
+	char end_reason[WEIR_REASON_MAX]; /* reason of an operator who ended this session. Written
 					    once, under request_lock, before `evicted`; all read
 					    after it */
-	_Atomic bool evicted;		 /* as above; the session ends or has ended */
+	_Atomic bool evicted;		  /* as above; the session ends or has ended */
 	_Atomic uint32_t
 	    handler_lines; /* bits of the arena's head in use; by threads of messengers */
 	struct weir_heap heap;

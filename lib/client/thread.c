@@ -159,13 +159,15 @@ create(struct weir *w)
 	return t;
 }
 
-/* A thread object whose OS thread has ended and that owns nothing; NULL: none. threads_lock held.
- */
-static struct weir_thread *
-adopt_orphan(struct weir *w)
+struct weir_thread *
+weir_thread_new(struct weir *w)
 {
 	struct weir_thread *t;
 
+	pthread_once(&exit_once, make_key);
+	pthread_setspecific(exit_key, &mine);
+	drop_detached(false);
+	pthread_mutex_lock(&threads_lock);
 	LIST_FOREACH(t, &w->threads, in_session)
 	{
 		if (!t->orphan)
@@ -176,22 +178,9 @@ adopt_orphan(struct weir *w)
 		if (atomic_load_explicit(&t->users, memory_order_relaxed))
 			continue;
 		t->orphan = false;
-		return t;
+		break;
 	}
-	return NULL;
-}
-
-struct weir_thread *
-weir_thread_new(struct weir *w)
-{
-	struct weir_thread *t;
-
-	pthread_once(&exit_once, make_key);
-	pthread_setspecific(exit_key, &mine);
-	drop_detached(false);
-	pthread_mutex_lock(&threads_lock);
-	t = adopt_orphan(w);
-	if (!t) {
+	if (!t) { /* no object of an ended thread can be adopted */
 		t = create(w);
 		if (t)
 			LIST_INSERT_HEAD(&w->threads, t, in_session);
