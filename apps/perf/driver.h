@@ -77,7 +77,7 @@ int driver_tx(struct driver *d, struct perf_result *r);
 struct perf_message driver_request(const struct driver *d, uint32_t test, uint32_t size,
 				   uint32_t i);
 
-/* One run: `r` is filled. 0, or -errno, and `what` (a few words) says what failed. */
+/* One run; fills `r`. 0, or -errno, and `what` names the failed step. */
 int driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r,
 	       const char **what);
 

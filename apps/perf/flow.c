@@ -3,6 +3,8 @@
 
 #include "clock.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -394,6 +396,7 @@ perf_queue_push(struct perf_queue *q, struct perf_flow *f)
 {
 	if (f->queued)
 		return;
+	weir_assert(q->ring && perf_queue_count(q) <= q->mask);
 	f->queued = true;
 	q->ring[q->head++ & q->mask] = f;
 }
@@ -408,6 +411,7 @@ perf_queue_pop(struct perf_queue *q, uint64_t random)
 		return NULL;
 	at = (q->tail + (uint32_t)(random % count)) & q->mask;
 	f = q->ring[at];
+	weir_assert(f->queued);
 	q->ring[at] = q->ring[q->tail & q->mask];
 	q->tail++;
 	f->queued = false;

@@ -142,7 +142,7 @@ go_on(const struct shared *s, uint64_t begin)
 	return s->batches < BATCHES && (!s->batches || now_ns() - begin < BUDGET_NS);
 }
 
-/* A round trip is a line each way, as a message and its answer are. */
+/* A round trip moves a cache line each way, as a message and its answer do. */
 static void
 line_answer(struct shared *s)
 {
@@ -283,7 +283,7 @@ side_main(void *arg)
 	return NULL;
 }
 
-/* Runs both sides on threads of their own; false if they can't be made. */
+/* Runs each side on its own thread. False: a thread could not be created. */
 static bool
 run_pair(struct shared *s, void (*measure)(struct shared *), void (*other)(struct shared *),
 	 const int cpus[2])
@@ -304,7 +304,7 @@ run_pair(struct shared *s, void (*measure)(struct shared *), void (*other)(struc
 	return true;
 }
 
-/* Processes on both CPUs in turn; all end with this one if it dies. */
+/* Processes on both CPUs alternately; all die with this one. */
 static bool
 run_chain(struct shared *s, const int cpus[2])
 {

@@ -295,7 +295,7 @@ find_cluster(struct perf_options *o)
 	return o->cluster_count < 2 ? -EINVAL : 0;
 }
 
-/* Why one test can't be run with these options; NULL: it can. Sets the defaults of PERF_MIX. */
+/* The reason (a format) that rules out one test; NULL: none. Sets the defaults of PERF_MIX. */
 static const char *
 settle_test(struct perf_options *o, uint32_t test)
 {

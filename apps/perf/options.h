@@ -51,12 +51,12 @@ struct perf_options {
 enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_WRONG };
 
 /*
- * Reads the command line. OPTIONS_WRONG: `reason` says why in one line, cause and remedy. Strings
+ * Reads the command line. OPTIONS_WRONG: `reason` is one line, cause and remedy. Strings
  * point into argv.
  */
 enum options_result perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason,
 				       size_t reason_size);
-/* Changes one option as the command line would have. 0, or -EINVAL and `reason` says why. */
+/* Changes one option, as on the command line. 0, or -EINVAL with `reason`. */
 int perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		     size_t reason_size);
 extern const struct option_table perf_option_table;

@@ -4,6 +4,8 @@
 #include "clock.h"
 #include "run.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +76,7 @@ team_start(struct team_run *t, const struct perf_options *o, uint32_t test, uint
 			t->left++;
 			continue;
 		}
-		/* nobody looks after a member whose starter is gone */
+		/* a member ends with its starter */
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		if (getppid() != parent)
 			_exit(EXIT_FAILED);
@@ -104,6 +106,7 @@ team_watch(struct team_run *t)
 	for (uint32_t i = 0; i < t->team->count; i++) {
 		if (t->pid[i] <= 0 || waitpid(t->pid[i], &status, WNOHANG) != t->pid[i])
 			continue;
+		weir_assert(t->left);
 		t->pid[i] = 0;
 		t->left--;
 		if (WIFSIGNALED(status)) {

@@ -117,7 +117,7 @@ step_idle(struct responder *r)
 	return 1;
 }
 
-/* Receives messages and sends those of the other direction, until the driver says END. */
+/* Receives messages and sends those of the other direction, until the driver sends END. */
 static int
 step_running(struct responder *r)
 {

@@ -3,6 +3,8 @@
 
 #include "driver.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +114,7 @@ step(struct server *s, struct responder *r)
 	else if (rc != -ESHUTDOWN && rc != -ECONNRESET)
 		fprintf(stderr, "weir-perf: a client's connection ended: %s; serving the others\n",
 			strerror(-rc));
+	weir_assert(s->count && s->polling < s->count);
 	LIST_REMOVE(r, next);
 	s->count--;
 	responder_fini(r);

@@ -27,11 +27,11 @@ struct tx_thread {
 	pthread_t thread;
 	struct tx_run *run;
 	uint32_t number;
-	uint64_t to[NODES_MAX]; /* messages so far, by connection */
-	/* the thread writes, the one that started it reads */
+	uint64_t to[NODES_MAX]; /* messages sent, by connection */
+	/* the thread writes, the main thread reads */
 	_Alignas(64) _Atomic uint64_t sent;
 	_Atomic uint64_t received, errors, timeouts;
-	uint64_t ns; /* of its part of the run */
+	uint64_t ns; /* duration of its part of the run */
 	int rc;
 	struct histogram latency;
 	uint8_t *out, *in;
@@ -43,7 +43,7 @@ struct tx_run {
 	uint16_t node[NODES_MAX];
 	bool request;
 	uint32_t size, threads;
-	struct perf_message asked[NODES_MAX]; /* what each server was asked for */
+	struct perf_message asked[NODES_MAX]; /* the REQUEST to each server */
 	uint64_t count, start_ns, end_ns;     /* count: of all threads; 0: until end_ns */
 	atomic_bool stop;
 };

@@ -12,6 +12,8 @@
 #include "region.h"
 #include "session.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -115,6 +117,7 @@ use(struct weir *w, const uint8_t *addr, size_t length)
 					&e->region);
 		if (rc)
 			e->uses = REFUSED;
+		weir_assert(rc || e->region);
 	}
 	return e->region ? weir_region_use(w, addr, length, WEIR_REGION_CACHED) : NULL;
 }

@@ -2,6 +2,8 @@
 #include "biased_lock.h"
 #include "membarrier.h"
 
+#include "ipc/invariant.h"
+
 #include <sched.h>
 
 #define CLAIMS_MAX 16 /* changes of the owner after which a lock stays a mutex */
@@ -72,6 +74,7 @@ weir_bias_unlock_slow(struct weir_bias *b)
 {
 	struct weir_bias_seat *s = b->claims < CLAIMS_MAX ? own_seat(b) : NULL;
 
+	weir_assert(!b->held && b->claims <= CLAIMS_MAX);
 	if (s) {
 		b->claims++;
 		atomic_store_explicit(&b->owner, s, memory_order_relaxed);

@@ -3,6 +3,8 @@
 #include "reason.h"
 #include "session.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,6 +31,7 @@ weir_fail(int rc, const char *format, ...)
 void
 weir_evicted(struct weir *w, const struct weir_session_msg *said)
 {
+	weir_assert(said->type == WEIR_MSG_REFUSED);
 	if (atomic_load_explicit(&w->evicted, memory_order_relaxed))
 		return;
 	memcpy(w->end_reason, said->refused.reason, sizeof(w->end_reason));
@@ -71,6 +74,7 @@ weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 {
 	int rc;
 
+	weir_assert(m->length && m->length == weir_session_length(m->type));
 	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
 		fds[i] = -1;
 	pthread_mutex_lock(&w->request_lock);

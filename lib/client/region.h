@@ -18,8 +18,8 @@ struct weir_region {
 #define WEIR_REGION_CACHED 0x80u /* flag: adopted by the cache, for sending */
 
 /*
- * The region that holds [addr, addr + length) and was adopted for `flags`, or NULL; it can't be
- * disowned until weir_region_drop(). Any lock but region_lock may be held.
+ * The region that holds [addr, addr + length) and was adopted for `flags`, or NULL. It cannot be
+ * disowned until weir_region_drop(). The caller may hold any lock except region_lock.
  */
 struct weir_region *weir_region_use(struct weir *w, const void *addr, size_t length,
 				    unsigned flags);

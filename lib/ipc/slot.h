@@ -165,8 +165,8 @@ struct weir_ring {
 			   tail */
 	_Atomic uint64_t
 	    *tail;	/* in shared memory; written by the consumer, read by the producer */
-	uint64_t seen;	/* producer: newest tail known */
-	uint64_t told;	/* producer: tail as last read */
+	uint64_t seen;	/* producer: newest known tail, from the tail or from answers */
+	uint64_t told;	/* producer: the tail read last */
 	uint32_t turns; /* producer, paired: consecutive answers that found everything consumed */
 };
 

@@ -58,7 +58,7 @@ struct weir_credit_line {
 };
 static_assert(sizeof(struct weir_credit_line) == 64, "one line");
 
-/* Control lines: op of struct weir_slot in an engine ring. vqpn is the receiver's unless said. */
+/* Control lines: op of struct weir_slot in an engine ring. vqpn is the receiver's unless noted. */
 enum weir_wire_op {
 	WEIR_WIRE_CONNECT = 64, /* struct weir_wire_connect; vqpn 0 */
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window. Flag
