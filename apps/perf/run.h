@@ -14,7 +14,8 @@ struct run {
 	const char *path;	  /* remote, local, loop, tcp, cluster */
 };
 
-/* * Attaches and connects, in a team as member `number`. 0 or -errno, and `what` names the failed
+/*
+ * Attaches and connects, in a team as member `number`. 0 or -errno, and `what` names the failed
  * step. Call run_close() in any case.
  */
 int run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_t number,
