@@ -238,10 +238,10 @@ struct nic_ops {
 	int (*qp_create)(struct nic_context *ctx, const struct nic_qp_init *init,
 			 struct nic_qp **qp);
 	/*
-	 * C: -EINVAL what nic_qp_may() forbids or attributes that don't fit. The engine carries out
-	 * RESET and ERR with its next turn; while a RESET is under way any change is -EAGAIN. After
-	 * ERR every WR completes, flushed if nothing worse; RESET forgets those that are left. In
-	 * SQD posts are taken and wait for RTS.
+	 * C: -EINVAL: a change that qp_orders.h forbids, or attributes out of their limits. The
+	 * engine carries out RESET and ERR with its next turn; while a RESET is under way any
+	 * change is -EAGAIN. After ERR every WR completes, flushed if nothing worse; RESET forgets
+	 * those that are left. In SQD posts are taken and wait for RTS.
 	 */
 	int (*qp_modify)(struct nic_qp *qp, const struct nic_qp_attr *attr);
 	void (*qp_destroy)(struct nic_qp *qp);
@@ -324,25 +324,5 @@ nic_flush(struct nic_context *ctx, uint64_t now)
 }
 
 const char *nic_wc_status_name(enum nic_wc_status status);
-
-/* IBTA volume 1, 10.3.1, without the changes of attributes within a state. */
-static inline bool
-nic_qp_may(enum nic_qp_state from, enum nic_qp_state to)
-{
-	switch (to) {
-	case NIC_QP_RESET:
-	case NIC_QP_ERR:
-		return true;
-	case NIC_QP_INIT:
-		return from == NIC_QP_RESET;
-	case NIC_QP_RTR:
-		return from == NIC_QP_INIT;
-	case NIC_QP_RTS:
-		return from == NIC_QP_RTR || from == NIC_QP_SQD;
-	case NIC_QP_SQD:
-		return from == NIC_QP_RTS;
-	}
-	return false;
-}
 
 #endif

@@ -15,72 +15,60 @@ roce_answer_later(struct roce_qp *qp, enum response response)
 		qp->rs.response = response;
 	if (response != RESPOND_ACK)
 		qp->ctx->urgent = true;
-	if (!list_linked(&qp->answer))
-		list_append(&qp->ctx->answers, &qp->answer);
+	list_append_once(&qp->ctx->answers, &qp->answer);
 }
 
-static uint8_t
-syndrome(const struct roce_qp *qp, struct nic_counters *c)
-{
-	switch (qp->rs.response) {
-	case RESPOND_RNR:
-		roce_count(&c->rnr_sent, 1);
-		return AETH(AETH_RNR, qp->ctx->dev->config.rnr_timer);
-	case RESPOND_SEQUENCE:
-		roce_count(&c->naks_sent, 1);
-		return AETH(AETH_NAK, NAK_SEQUENCE);
-	case RESPOND_FATAL:
-		roce_count(&c->naks_sent, 1);
-		return AETH(AETH_NAK, qp->rs.nak);
-	default:
-		roce_count(&c->acks_sent, 1);
-		return AETH(AETH_ACK, AETH_UNLIMITED);
-	}
-}
-
-static void
-answer(struct roce_qp *qp, void *frame)
-{
-	struct roce_context *ctx = qp->ctx;
-	struct responder *rs = &qp->rs;
-	/* an ACK names the last PSN that was taken, a NAK the first that was not */
-	uint32_t psn = rs->response == RESPOND_ACK     ? rs->expected - 1
-		       : rs->response == RESPOND_FATAL ? rs->nak_psn
-						       : rs->expected;
-	uint64_t aeth = packet_aeth(syndrome(qp, &ctx->counters), rs->msn);
-
-	roce_frame_send(ctx, frame,
-			roce_build_packet(qp, roce_frame_data(ctx, frame), BTH(RC_ACK),
-					  psn & PSN_MASK, aeth, 0, 0, AETH_BYTES, NULL, 0),
-			false);
-}
-
-/* What one QP has to say. False: not all of it could leave. */
+/* Sends the answers of one QP. False: some could not leave. */
 static bool
 answer_qp(struct roce_qp *qp, unsigned *room)
 {
 	struct roce_context *ctx = qp->ctx;
+	struct nic_counters *c = &ctx->counters;
+	struct responder *rs = &qp->rs;
+	uint64_t *counter = &c->naks_sent;
+	uint32_t length, psn = rs->expected; /* a NAK names the first PSN that was not taken */
+	uint8_t syndrome;
 	void *frame;
 
 	if (!neighbour_known(qp->neighbour)) {
-		roce_count(&ctx->counters.drop_no_neighbour, 1);
+		roce_count(&c->drop_no_neighbour, 1);
 		roce_serve_stop(qp);
-		qp->rs.response = RESPOND_NONE;
+		rs->response = RESPOND_NONE;
 		return true;
 	}
-	if (qp->rs.serving != qp->rs.served_next) {
+	if (rs->serving != rs->served_next) {
 		if (*room == UINT32_MAX)
 			*room = ctx->wire.room(ctx->wire_user);
 		if (!roce_serve_answers(qp, room))
 			return false;
 	}
-	if (qp->rs.response == RESPOND_NONE)
+	if (rs->response == RESPOND_NONE)
 		return true;
 	frame = roce_frame_take(ctx);
 	if (frame == NULL)
 		return false;
-	answer(qp, frame);
-	qp->rs.response = RESPOND_NONE;
+	switch (rs->response) {
+	case RESPOND_RNR:
+		counter = &c->rnr_sent;
+		syndrome = AETH(AETH_RNR, ctx->dev->config.rnr_timer);
+		break;
+	case RESPOND_SEQUENCE:
+		syndrome = AETH(AETH_NAK, NAK_SEQUENCE);
+		break;
+	case RESPOND_FATAL:
+		syndrome = AETH(AETH_NAK, rs->nak);
+		psn = rs->nak_psn;
+		break;
+	default:
+		counter = &c->acks_sent;
+		syndrome = AETH(AETH_ACK, AETH_UNLIMITED);
+		psn--; /* an ACK names the last PSN that was taken */
+	}
+	roce_count(counter, 1);
+	length = roce_build_packet(qp, roce_frame_data(ctx, frame), BTH(RC_ACK), psn & PSN_MASK,
+				   packet_aeth(syndrome, rs->msn), 0, 0, AETH_BYTES, NULL, 0);
+	roce_frame_send(ctx, frame, length, false);
+	rs->response = RESPOND_NONE;
 	return true;
 }
 

@@ -9,12 +9,6 @@
 #include <assert.h>
 #include <errno.h>
 
-static bool
-check_wire(const struct roce_wire *w)
-{
-	return w->alloc && w->drop && w->send && w->room && w->receive && w->flush;
-}
-
 struct roce_context *
 roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire *wire,
 		    void *wire_user)
@@ -22,7 +16,8 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	uint32_t size = 1, qps = 1u << dev->index_bits;
 	struct roce_context *ctx;
 
-	if (id >= dev->config.contexts || dev->contexts[id] || !check_wire(wire)) {
+	if (id >= dev->config.contexts || dev->contexts[id] || !wire->alloc || !wire->drop ||
+	    !wire->send || !wire->room || !wire->receive || !wire->flush) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -85,15 +80,25 @@ roce_context_destroy(struct roce_context *ctx)
 	roce_memory_put(dev, ctx, sizeof(*ctx));
 }
 
-/* Hands out completions and frees what they stand for. */
-static unsigned
-take_completions(struct roce_context *ctx, struct nic_wc *wc, unsigned n)
+unsigned
+roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
 {
-	unsigned count = 0;
+	struct roce_context *ctx = (struct roce_context *)nctx;
+	unsigned frames, count = 0;
 
+	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
+		roce_qp_take_orders(ctx);
+	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
+	ctx->received = frames != 0;
+	/* after a while without the CPU, late frames may lie behind those just taken */
+	if (now >= ctx->next_tick && (frames == 0 || ++ctx->put_off == ROCE_PUT_OFF)) {
+		ctx->put_off = 0;
+		roce_timer_run(ctx, now);
+	}
 	while (count < n && ctx->cq_tail != ctx->cq_head) {
 		struct cq_entry *e = &ctx->cq[ctx->cq_tail++ & ctx->cq_mask];
 
+		weir_assert(ctx->cq_head - (ctx->cq_tail - 1) <= ctx->cq_mask + 1);
 		if (e->srq)
 			e->srq->freed++;
 		else if (e->qp)
@@ -102,25 +107,6 @@ take_completions(struct roce_context *ctx, struct nic_wc *wc, unsigned n)
 			continue;
 		wc[count++] = e->wc;
 	}
-	return count;
-}
-
-unsigned
-roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
-{
-	struct roce_context *ctx = (struct roce_context *)nctx;
-	unsigned frames, count;
-
-	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
-		roce_qp_take_orders(ctx);
-	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
-	ctx->received = frames != 0;
-	/* after a while without the CPU, what was late may lie behind what has just been taken */
-	if (now >= ctx->next_tick && (frames == 0 || ++ctx->put_off == ROCE_PUT_OFF)) {
-		ctx->put_off = 0;
-		roce_timer_run(ctx, now);
-	}
-	count = take_completions(ctx, wc, n);
 	if (frames != 0 || count != 0 || ctx->more)
 		*busy = true;
 	return count;
@@ -131,7 +117,7 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 {
 	struct roce_context *ctx = (struct roce_context *)nctx;
 
-	/* not in poll: whoever waits for what has come has it by now */
+	/* not in poll: the engine works on what came first */
 	if (roce_answer_due(ctx, now))
 		roce_answer_all(ctx);
 	ctx->more = false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * READs and atomics, the sending half. A READ takes as many PSNs as its answer has frames; they
- * count as in flight, so what the peer may send at once is bounded by the same window as what we
- * send. A long READ goes as several requests for that reason. Requests aren't kept as frames:
- * what is missing is asked for anew.
+ * count as in flight, so one window bounds our frames and the peer's answers; a long READ goes as
+ * several requests for that reason. Requests aren't kept as frames: missing answers are asked for
+ * anew.
  */
 #include "read_requester.h"
 #include "ack.h"
@@ -103,71 +103,34 @@ send_request(struct roce_qp *qp, void *frame, const struct fetch *f, uint32_t ps
 	roce_frame_send(qp->ctx, frame, length, false);
 }
 
-/* What waits for the answers: their places among the frames in flight. */
-static void
-expect(struct requester *rq, uint32_t count, uint32_t frame)
-{
-	for (uint32_t psn = rq->next; psn != rq->next + count; psn++) {
-		rq->frames[psn & rq->frame_mask] = NULL;
-		rq->lengths[psn & rq->frame_mask] = (uint16_t)frame;
-	}
-	rq->bare += count;
-	rq->in_flight += count * frame;
-	rq->send = rq->next += count;
-}
-
-static void
-request(struct roce_qp *qp, struct sq_entry *wr, uint32_t bytes, uint64_t now)
-{
-	struct requester *rq = &qp->rq;
-	struct fetch *f = &rq->fetches[rq->fetches_next++ & rq->fetches_mask];
-	uint32_t count = frames_of(qp, bytes);
-
-	*f = (struct fetch){rq->next, rq->next + count, rq->built, rq->offset};
-	window_sent(&rq->window, rq->next, now);
-	expect(rq, count, ROCE_FRAME_MAX(bytes < qp->mtu ? bytes : qp->mtu));
-	rq->offset += bytes;
-	if (rq->offset == wr->length) {
-		wr->last_psn = rq->next - 1;
-		rq->built++;
-		rq->offset = 0;
-		rq->special--;
-	}
-	send_request(qp, qp->ctx->spare[--qp->ctx->spare_count], f, f->psn);
-}
-
-/* Whether the next request may leave, but for frames. */
-static bool
-may_leave(const struct roce_qp *qp, const struct sq_entry *wr)
-{
-	const struct requester *rq = &qp->rq;
-	uint32_t bytes = next_part(qp, wr), count = frames_of(qp, bytes);
-
-	return rq->fetches_next - rq->fetches_first < rq->fetches_limit &&
-	       count <= rq->frame_mask + 1 - (rq->next - rq->una) &&
-	       (rq->in_flight == 0 ||
-		rq->in_flight + count * ROCE_FRAME_MAX(qp->mtu) <= rq->window.size);
-}
-
 bool
 roce_fetch_waits(const struct roce_qp *qp, const struct sq_entry *wr)
 {
 	const struct requester *rq = &qp->rq;
+	uint32_t count;
 
 	if ((wr->flags & NIC_FENCE) && rq->fetches_first != rq->fetches_next)
 		return true;
-	return is_fetch(wr) && !may_leave(qp, wr);
+	if (!is_fetch(wr))
+		return false;
+	count = frames_of(qp, next_part(qp, wr));
+	return rq->fetches_next - rq->fetches_first >= rq->fetches_limit ||
+	       count > rq->frame_mask + 1 - (rq->next - rq->una) ||
+	       (rq->in_flight != 0 &&
+		rq->in_flight + count * ROCE_FRAME_MAX(qp->mtu) > rq->window.size);
 }
 
 enum fetch_result
 roce_fetch_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
+	uint32_t bytes, count, frame;
+	struct fetch *f;
 
 	if (roce_fetch_waits(qp, wr))
 		return FETCH_WAITS;
 	if (!is_fetch(wr)) {
-		if (wr->flags & NIC_FENCE) { /* passed: from now on it is one like any other */
+		if (wr->flags & NIC_FENCE) { /* passed: from now on an ordinary WR */
 			wr->flags &= (uint16_t)~NIC_FENCE;
 			rq->special--;
 		}
@@ -177,7 +140,29 @@ roce_fetch_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now)
 		roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
 		return FETCH_WAITS;
 	}
-	request(qp, wr, next_part(qp, wr), now);
+	weir_assert(rq->fetches_next - rq->fetches_first <= rq->fetches_mask);
+	bytes = next_part(qp, wr);
+	count = frames_of(qp, bytes);
+	frame = ROCE_FRAME_MAX(bytes < qp->mtu ? bytes : qp->mtu);
+	f = &rq->fetches[rq->fetches_next++ & rq->fetches_mask];
+	*f = (struct fetch){rq->next, rq->next + count, rq->built, rq->offset};
+	window_sent(&rq->window, rq->next, now);
+	/* the answers have places among the frames in flight */
+	for (uint32_t psn = f->psn; psn != f->end; psn++) {
+		rq->frames[psn & rq->frame_mask] = NULL;
+		rq->lengths[psn & rq->frame_mask] = (uint16_t)frame;
+	}
+	rq->bare += count;
+	rq->in_flight += count * frame;
+	rq->send = rq->next = f->end;
+	rq->offset += bytes;
+	if (rq->offset == wr->length) {
+		wr->last_psn = rq->next - 1;
+		rq->built++;
+		rq->offset = 0;
+		rq->special--;
+	}
+	send_request(qp, qp->ctx->spare[--qp->ctx->spare_count], f, f->psn);
 	return FETCH_SENT;
 }
 
@@ -217,7 +202,7 @@ scatter(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, co
 			continue;
 		}
 		part = sge->length - offset < n ? sge->length - offset : n;
-		/* it may be gone meanwhile */
+		/* the region may be gone meanwhile */
 		if (!mr_check(&qp->ctx->dev->mrs, sge->lkey, sge->address + offset, part,
 			      NIC_LOCAL_WRITE))
 			return false;
@@ -244,29 +229,6 @@ fits(const struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p
 	return !(p->flags & PACKET_LAST) && p->payload_length == qp->mtu;
 }
 
-static bool
-store(struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p, uint32_t offset)
-{
-	uint64_t value;
-
-	if (wr->opcode == NIC_READ)
-		return scatter(qp, wr, offset, p->payload, p->payload_length);
-	value = packet_value(p);
-	return scatter(qp, wr, 0, (const uint8_t *)&value, VALUE_BYTES);
-}
-
-/* An answer behind the next one: that was lost; it is asked for once, unless the answers begin
- * anew. */
-static enum drop
-out_of_order(struct roce_qp *qp, uint32_t psn, uint64_t now)
-{
-	struct requester *rq = &qp->rq;
-	bool known = rq->went_back != 0 && (int32_t)(psn - rq->answer) >= 0;
-
-	rq->answer = psn;
-	return known ? DROP_out_of_order : roce_fetch_lost(qp, now);
-}
-
 enum drop
 roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 {
@@ -274,17 +236,25 @@ roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 	uint32_t distance = (p->psn - rq->una) & PSN_MASK, psn = roce_fetch_bound(rq), skip;
 	struct fetch *f = oldest(rq);
 	struct sq_entry *wr;
+	uint64_t value;
+	bool known, stored;
 
 	if (qp_state(qp) != NIC_QP_RTS)
 		return DROP_no_qp;
 	if (rq->fetches_first == rq->fetches_next || distance >= rq->next - rq->una ||
 	    (int32_t)(rq->una + distance - psn) < 0)
 		return DROP_duplicate;
-	if (rq->una + distance != psn)
-		return out_of_order(qp, rq->una + distance, now);
+	/* behind the next answer: that was lost, and is asked for once, unless the answers begin
+	 * anew */
+	if (rq->una + distance != psn) {
+		psn = rq->una + distance;
+		known = rq->went_back != 0 && (int32_t)(psn - rq->answer) >= 0;
+		rq->answer = psn;
+		return known ? DROP_out_of_order : roce_fetch_lost(qp, now);
+	}
 	wr = &rq->sq[f->wr & rq->sq_mask];
 	skip = (psn - f->psn) * qp->mtu;
-	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip)) { /* asking again would not mend it */
+	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip)) { /* asking again would not help */
 		roce_qp_fail(qp, f->wr, NIC_WC_BAD_RESP_ERR);
 		return DROP_bad_request;
 	}
@@ -292,7 +262,13 @@ roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		roce_window_marked(&rq->window, rq->next);
 		roce_answer_congestion(qp, now);
 	}
-	if (!store(qp, wr, p, f->offset + skip)) {
+	if (wr->opcode == NIC_READ) {
+		stored = scatter(qp, wr, f->offset + skip, p->payload, p->payload_length);
+	} else {
+		value = packet_value(p);
+		stored = scatter(qp, wr, 0, (const uint8_t *)&value, VALUE_BYTES);
+	}
+	if (!stored) {
 		roce_qp_fail(qp, f->wr, NIC_WC_LOC_PROT_ERR);
 		return DROP_NONE;
 	}

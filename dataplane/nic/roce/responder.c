@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The receiving half of a QP: requests in sequence go into memory, all others get what the standard
- * says. */
+/* The receiving half of a QP: requests in sequence go into memory, others are answered as the
+ * standard says. */
 #include "responder.h"
 #include "ack.h"
 #include "context.h"
@@ -39,7 +39,7 @@ static enum drop
 not_ready(struct roce_qp *qp)
 {
 	qp->rs.seen = qp->rs.expected;
-	qp->rs.gap = true; /* what follows is ahead: nothing to be said about it */
+	qp->rs.gap = true; /* frames that follow are ahead, and get no NAK */
 	roce_answer_later(qp, RESPOND_RNR);
 	return DROP_no_buffer;
 }
@@ -104,7 +104,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 
 	if (left > ROCE_MESSAGE_MAX || n > left || (n == left) != last)
 		return refuse(qp, NAK_INVALID_REQUEST);
-	/* the whole of it at once when it begins, and each packet: it may be gone meanwhile */
+	/* the whole message when it begins, and each packet: the region may be gone meanwhile */
 	if (left != 0 && !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE))
 		return refuse(qp, NAK_REMOTE_ACCESS);
 	if ((p->flags & PACKET_IMM) && !take_recv(qp, &wr))
@@ -121,7 +121,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	return DROP_NONE;
 }
 
-/* The expected packet came although we had complained. */
+/* The expected packet came after a NAK for it. */
 static void
 gap_closed(struct responder *rs)
 {
@@ -153,32 +153,19 @@ out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 	return DROP_out_of_order;
 }
 
-/*
- * Whether the queue pair offers the packet's operation. The IBTA's table of responder errors calls
- * an operation without this right an invalid request, of 0 bytes too; keys are checked later.
- */
-static bool
-offered(const struct roce_qp *qp, const struct packet *p)
+enum drop
+roce_responder_input(struct roce_qp *qp, const struct packet *p)
 {
 	static const uint8_t rights[] = {
 	    [PACKET_SEND] = 0,
 	    [PACKET_WRITE] = NIC_REMOTE_WRITE,
 	    [PACKET_READ] = NIC_REMOTE_READ,
 	    [PACKET_ATOMIC] = NIC_REMOTE_ATOMIC,
+	    [PACKET_RESERVED] = 0,
 	};
-	uint8_t right;
-
-	if (p->kind == PACKET_RESERVED)
-		return false;
-	right = p->flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[p->kind];
-	return (qp->access & right) == right;
-}
-
-enum drop
-roce_responder_input(struct roce_qp *qp, const struct packet *p)
-{
 	struct responder *rs = &qp->rs;
 	uint32_t ahead = (p->psn - rs->expected) & PSN_MASK;
+	uint8_t right = p->flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[p->kind];
 	bool first = p->flags & PACKET_FIRST, last = p->flags & PACKET_LAST;
 	enum drop drop;
 
@@ -186,7 +173,9 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		return out_of_sequence(qp, p, ahead);
 	if (rs->kind == PACKET_NONE ? !first : (first || p->kind != rs->kind))
 		return refuse(qp, NAK_INVALID_REQUEST);
-	if (!offered(qp, p))
+	/* The IBTA's table of responder errors calls an operation that the QP lacks the right for
+	 * an invalid request, of 0 bytes too; keys are checked later. */
+	if (p->kind == PACKET_RESERVED || (qp->access & right) != right)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (last ? p->payload_length > qp->mtu || (!first && p->payload_length == 0)
 		 : p->payload_length != qp->mtu)

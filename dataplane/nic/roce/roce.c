@@ -41,31 +41,7 @@ log2_up(uint32_t n)
 	return n <= 1 ? 0 : 32 - (uint32_t)__builtin_clz(n - 1);
 }
 
-#define DEFAULT(field, value)                                                                      \
-	do {                                                                                       \
-		if (c->field == 0)                                                                 \
-			c->field = (value);                                                        \
-	} while (0)
-
-static void
-set_defaults(struct roce_config *c)
-{
-	DEFAULT(mtu, 1024);
-	DEFAULT(contexts, 1);
-	DEFAULT(max_qp, 256);
-	DEFAULT(max_mr, 4096);
-	DEFAULT(cq_depth, 65536);
-	DEFAULT(max_wr, c->cq_depth < 8192 ? c->cq_depth : 8192);
-	DEFAULT(tx_frames, 4096);
-	DEFAULT(window_bytes, 1u << 20);
-	DEFAULT(window_frames, 512);
-	DEFAULT(neighbours, 1024);
-	DEFAULT(timeout_ns, 250000000u);
-	DEFAULT(rd_atomic, 16);
-	DEFAULT(retry, 7);
-	DEFAULT(rnr_retry, 7);
-	DEFAULT(rnr_timer, 6);
-}
+#define DEFAULT(field, value) (c.field = c.field ? c.field : (value))
 
 static bool
 config_ok(const struct roce_config *c)
@@ -90,7 +66,21 @@ roce_device_create(const struct roce_config *config)
 	struct roce_config c = *config;
 	struct roce_device *dev;
 
-	set_defaults(&c);
+	DEFAULT(mtu, 1024);
+	DEFAULT(contexts, 1);
+	DEFAULT(max_qp, 256);
+	DEFAULT(max_mr, 4096);
+	DEFAULT(cq_depth, 65536);
+	DEFAULT(max_wr, c.cq_depth < 8192 ? c.cq_depth : 8192);
+	DEFAULT(tx_frames, 4096);
+	DEFAULT(window_bytes, 1u << 20);
+	DEFAULT(window_frames, 512);
+	DEFAULT(neighbours, 1024);
+	DEFAULT(timeout_ns, 250000000u);
+	DEFAULT(rd_atomic, 16);
+	DEFAULT(retry, 7);
+	DEFAULT(rnr_retry, 7);
+	DEFAULT(rnr_timer, 6);
 	if (!config_ok(&c)) {
 		errno = EINVAL;
 		return NULL;
@@ -156,7 +146,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->mtu = c->mtu;
 	attr->max_qp = c->max_qp;
 	attr->max_sge = NIC_SGE_MAX;
-	attr->max_inline = ROCE_MAX_INLINE;
+	attr->max_inline = QP_INLINE_MAX;
 	attr->max_wr = c->max_wr;
 	attr->max_rd_atomic = c->rd_atomic;
 	attr->max_srq_wr = c->cq_depth;

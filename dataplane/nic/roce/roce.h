@@ -23,7 +23,6 @@
 #define ROCE_FRONT_MAX 24u
 /* Longest frame (without FCS) on any device of path MTU `mtu`. Buffers must have room for it. */
 #define ROCE_FRAME_MAX(mtu) ((mtu) + ROCE_OVERHEAD + ROCE_FRONT_MAX)
-#define ROCE_MAX_INLINE 64u
 
 struct roce_device;
 struct roce_context; /* begins with struct nic_context_head */

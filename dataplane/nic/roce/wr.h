@@ -3,6 +3,7 @@
 #ifndef WEIR_ROCE_WR_H
 #define WEIR_ROCE_WR_H
 
+#include "nic/qp_orders.h"
 #include "roce.h"
 
 struct roce_ah;
@@ -40,7 +41,7 @@ struct sq_entry {
 			struct nic_sge sge[NIC_SGE_MAX];
 			uint64_t compare_add, swap;
 		};
-		uint8_t data[ROCE_MAX_INLINE]; /* NIC_INLINE */
+		uint8_t data[QP_INLINE_MAX]; /* NIC_INLINE */
 	};
 };
 

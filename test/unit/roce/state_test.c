@@ -148,7 +148,7 @@ every_pair(void **state)
 			unsigned is;
 
 			bring_to(n, qp, (enum nic_qp_state)from);
-			assert_int_equal(nic_qp_may(from, to), yes);
+			assert_int_equal(qp_orders_allow(from, to), yes);
 			assert_int_equal(roce_ops.qp_modify(qp, &attr), yes ? 0 : -EINVAL);
 			net_turn(n);
 			/* where it is now shows in where it may go */

@@ -26,40 +26,29 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 	}
 }
 
-static void
-put_ip4(uint8_t *header, struct address from, struct address to, uint8_t type_of_service)
-{
-	header[0] = 0x45;
-	header[1] = type_of_service;
-	put16(header + 6, 0x4000); /* never fragmented */
-	header[8] = 64;
-	header[9] = 17;
-	put32(header + 12, (uint32_t)from.low);
-	put32(header + 16, (uint32_t)to.low);
-}
-
-/* Flow label 0: the UDP source port tells flows apart. */
-static void
-put_ip6(uint8_t *header, struct address from, struct address to, uint8_t traffic_class)
-{
-	put32(header, 6u << 28 | (uint32_t)traffic_class << 20);
-	header[6] = 17;
-	header[7] = 64;
-	put_address(header + 8, from);
-	put_address(header + 24, to);
-}
-
 uint32_t
 roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
 		   uint8_t *template)
 {
 	uint8_t *t = template + ROCE_TEMPLATE_AT, ecn_capable = (traffic_class & 0xfc) | 2;
+	uint8_t *ip4 = t + IP_AT, *ip6 = t + IP6_AT;
 
 	roce_frame_ethernet(dev, t, (const uint8_t[6]){0});
-	if (dev->headers.six)
-		put_ip6(t + IP6_AT, dev->address, ip, ecn_capable);
-	else
-		put_ip4(t + IP_AT, dev->address, ip, ecn_capable);
+	if (dev->headers.six) { /* flow label 0: the UDP source port tells flows apart */
+		put32(ip6, 6u << 28 | (uint32_t)ecn_capable << 20);
+		ip6[6] = 17;
+		ip6[7] = 64;
+		put_address(ip6 + 8, dev->address);
+		put_address(ip6 + 24, ip);
+	} else {
+		ip4[0] = 0x45;
+		ip4[1] = ecn_capable;
+		put16(ip4 + 6, 0x4000); /* never fragmented */
+		ip4[8] = 64;
+		ip4[9] = 17;
+		put32(ip4 + 12, (uint32_t)dev->address.low);
+		put32(ip4 + 16, (uint32_t)ip.low);
+	}
 	put16(t + UDP_AT + 2, ROCE_UDP_PORT);
 	put16(t + BTH_AT + 2, ROCE_PKEY);
 	return dev->headers.six ? 0 : ip_sum(t + IP_AT);
