@@ -42,7 +42,7 @@ bool impair_wanted(const struct impair_config *config);
 /* `stream` makes the sequences of several engines differ. `held`: IMPAIR_HELD frames. */
 void impair_init(struct impair *i, const struct impair_config *config, uint64_t stream,
 		 struct impair_frame *held);
-/* Throws the dice for the next frame. */
+/* Draws the fate of the next frame. */
 unsigned impair_fate(struct impair *i);
 /* Time at which a frame sent `now` leaves. */
 uint64_t impair_due(struct impair *i, unsigned fate, uint64_t now);

@@ -168,35 +168,32 @@ mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 	mr->lkey = mr->rkey = 0;
 }
 
-/* The next event of a QP that still exists. */
-static bool
-next_event(struct roce_context *ctx, struct nic_async_event *event)
-{
-	uint32_t tail = atomic_load_explicit(&ctx->events_tail, memory_order_relaxed);
-	struct roce_qp *qp = NULL;
-	uint32_t word = 0;
-
-	/* partner: the release store in report() of qp_poll.c */
-	while (qp == NULL &&
-	       tail != atomic_load_explicit(&ctx->events_head, memory_order_acquire)) {
-		word = ctx->events[tail++ % ROCE_EVENTS];
-		qp = find_qp(ctx, word & QPN_MASK);
-	}
-	/* partner: the acquire load in report() */
-	atomic_store_explicit(&ctx->events_tail, tail, memory_order_release);
-	if (qp)
-		*event = (struct nic_async_event){.type = word >> 24, .qp_user = qp->user};
-	return qp != NULL;
-}
-
 static int
 async_event(struct nic_device *ndev, struct nic_async_event *event)
 {
 	struct roce_device *dev = (struct roce_device *)ndev;
 
 	for (unsigned i = 0; i < dev->config.contexts; i++) {
-		if (dev->contexts[i] && next_event(dev->contexts[i], event))
+		struct roce_context *ctx = dev->contexts[i];
+		struct roce_qp *qp = NULL;
+		uint32_t tail, word = 0;
+
+		if (ctx == NULL)
+			continue;
+		tail = atomic_load_explicit(&ctx->events_tail, memory_order_relaxed);
+		/* partner: the release store in report() of qp_poll.c. Events of QPs that are gone
+		 * are skipped */
+		while (qp == NULL &&
+		       tail != atomic_load_explicit(&ctx->events_head, memory_order_acquire)) {
+			word = ctx->events[tail++ % ROCE_EVENTS];
+			qp = find_qp(ctx, word & QPN_MASK);
+		}
+		/* partner: the acquire load in report() */
+		atomic_store_explicit(&ctx->events_tail, tail, memory_order_release);
+		if (qp) {
+			*event = (struct nic_async_event){.type = word >> 24, .qp_user = qp->user};
 			return 0;
+		}
 	}
 	return dev->config.async_event ? dev->config.async_event(dev->config.user, event) : -EAGAIN;
 }

@@ -49,38 +49,10 @@ take_memory(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *
 	return 0;
 }
 
-/* Fields that some kinds of WR have. */
-static int
-take_target(const struct vnic_qp *qp, struct ibv_send_wr *to, const struct nic_send_wr *wr)
-{
-	if (qp->type == NIC_UD) {
-		if (!qp_orders_datagram_ok(wr))
-			return -EINVAL;
-		to->wr.ud.ah = (struct ibv_ah *)wr->ah;
-		to->wr.ud.remote_qpn = wr->remote_qpn;
-		to->wr.ud.remote_qkey = wr->qkey;
-	} else if (wr->opcode == NIC_CMP_SWAP || wr->opcode == NIC_FETCH_ADD) {
-		to->wr.atomic.remote_addr = wr->remote_address;
-		to->wr.atomic.compare_add = wr->compare_add;
-		to->wr.atomic.swap = wr->swap;
-		to->wr.atomic.rkey = wr->rkey;
-		return wr->sge_count == 1 && wr->sge[0].length == 8 ? 0 : -EINVAL;
-	} else if (wr->opcode >= NIC_WRITE && wr->opcode <= NIC_READ) {
-		to->wr.rdma.remote_addr = wr->remote_address;
-		to->wr.rdma.rkey = wr->rkey;
-	}
-	if (wr->opcode == NIC_SEND_INV)
-		to->invalidate_rkey = wr->rkey;
-	else
-		to->imm_data = htobe32(wr->imm);
-	return 0;
-}
-
 static int
 take_wr(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 {
 	struct ibv_send_wr *to = &b->wr;
-	int rc;
 
 	if (!qp_orders_wr_ok(wr))
 		return -EINVAL;
@@ -93,8 +65,29 @@ take_wr(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 		to->send_flags |= IBV_SEND_FENCE;
 	if (wr->flags & NIC_SOLICITED)
 		to->send_flags |= IBV_SEND_SOLICITED;
-	rc = take_target(qp, to, wr);
-	return rc ? rc : take_memory(qp, b, wr);
+	if (qp->type == NIC_UD) {
+		if (!qp_orders_datagram_ok(wr))
+			return -EINVAL;
+		to->wr.ud.ah = (struct ibv_ah *)wr->ah;
+		to->wr.ud.remote_qpn = wr->remote_qpn;
+		to->wr.ud.remote_qkey = wr->qkey;
+	} else if (wr->opcode == NIC_CMP_SWAP || wr->opcode == NIC_FETCH_ADD) {
+		if (wr->sge_count != 1 || wr->sge[0].length != 8)
+			return -EINVAL;
+		to->wr.atomic.remote_addr = wr->remote_address;
+		to->wr.atomic.compare_add = wr->compare_add;
+		to->wr.atomic.swap = wr->swap;
+		to->wr.atomic.rkey = wr->rkey;
+		return take_memory(qp, b, wr);
+	} else if (wr->opcode >= NIC_WRITE && wr->opcode <= NIC_READ) {
+		to->wr.rdma.remote_addr = wr->remote_address;
+		to->wr.rdma.rkey = wr->rkey;
+	}
+	if (wr->opcode == NIC_SEND_INV)
+		to->invalidate_rkey = wr->rkey;
+	else
+		to->imm_data = htobe32(wr->imm);
+	return take_memory(qp, b, wr);
 }
 
 /* The WR is taken: into the QP's chain, and its place remembers it. */

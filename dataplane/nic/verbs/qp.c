@@ -282,42 +282,39 @@ to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *t
 	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS;
 }
 
+/* Fills *to and returns the mask of ibv_modify_qp() for a legal change; or -errno. */
 static int
-to_rts(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *to)
+fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ibv_qp_attr *to)
 {
 	const struct vnic_device *dev = qp->ctx->dev;
 	const struct vnic_config *config = &dev->config;
 	uint64_t timeout = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;
 
-	to->sq_psn = attr->psn;
-	if (qp->type == NIC_UD)
-		return IBV_QP_STATE | IBV_QP_SQ_PSN;
-	to->timeout = timeout ? 1 : TIMEOUT_DEFAULT; /* 4.096 us << code is at least `timeout` */
-	while (to->timeout < 31 && (UINT64_C(4096) << to->timeout) < timeout)
-		to->timeout++;
-	to->retry_cnt = attr->retry ? attr->retry : config->retry ? config->retry : 7;
-	to->rnr_retry = attr->rnr_retry	    ? attr->rnr_retry
-			: config->rnr_retry ? config->rnr_retry
-					    : 7;
-	to->max_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_init_rd_atom);
-	return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-	       IBV_QP_MAX_QP_RD_ATOMIC;
-}
-
-/* Fills *to and returns the mask of ibv_modify_qp() for a legal change; or -errno. */
-static int
-fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ibv_qp_attr *to)
-{
 	switch (attr->state) {
 	case NIC_QP_INIT:
-		to->port_num = qp->ctx->dev->port;
+		to->port_num = dev->port;
 		to->qp_access_flags = access_flags(NIC_REMOTE_WRITE);
 		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		       (qp->type == NIC_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	case NIC_QP_RTR:
 		return to_rtr(qp, attr, to);
 	case NIC_QP_RTS:
-		return from == NIC_QP_SQD ? IBV_QP_STATE : to_rts(qp, attr, to);
+		if (from == NIC_QP_SQD)
+			return IBV_QP_STATE;
+		to->sq_psn = attr->psn;
+		if (qp->type == NIC_UD)
+			return IBV_QP_STATE | IBV_QP_SQ_PSN;
+		/* 4.096 us << code is at least `timeout` */
+		to->timeout = timeout ? 1 : TIMEOUT_DEFAULT;
+		while (to->timeout < 31 && (UINT64_C(4096) << to->timeout) < timeout)
+			to->timeout++;
+		to->retry_cnt = attr->retry ? attr->retry : config->retry ? config->retry : 7;
+		to->rnr_retry = attr->rnr_retry	    ? attr->rnr_retry
+				: config->rnr_retry ? config->rnr_retry
+						    : 7;
+		to->max_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_init_rd_atom);
+		return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	case NIC_QP_SQD:
 		to->en_sqd_async_notify = 1;
 		return IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY;

@@ -107,18 +107,6 @@ fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
 	qp->fits_mac = mac;
 }
 
-/* The template for frames that end at `end`. */
-static inline const uint8_t *
-fitting(struct roce_qp *qp, uint32_t end)
-{
-	uint64_t mac = neighbour_mac(qp->neighbour);
-
-	/* most frames are as long as the one before */
-	if (end != qp->fits_end || mac != qp->fits_mac)
-		fit_template(qp, end, mac);
-	return qp->template + ROCE_TEMPLATE_AT;
-}
-
 static uint32_t
 put_icrc(uint8_t *frame, uint32_t end, uint32_t crc)
 {
@@ -152,10 +140,14 @@ static inline __attribute__((always_inline)) uint32_t
 build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uint64_t e0,
 	     uint64_t e1, uint64_t e2, uint32_t extended, const void *payload, uint32_t n)
 {
-	uint32_t pad = -n & 3, at = EXT_AT + extended, crc;
+	uint32_t pad = -n & 3, at = EXT_AT + extended, end = at + n + pad, crc;
 	uint64_t numbers = htobe64((uint64_t)qp->peer_qpn << 32 | psn);
-	const uint8_t *template = fitting(qp, at + n + pad);
+	uint64_t mac = neighbour_mac(qp->neighbour);
+	const uint8_t *template = qp->template + ROCE_TEMPLATE_AT;
 
+	/* most frames are as long as the one before */
+	if (end != qp->fits_end || mac != qp->fits_mac)
+		fit_template(qp, end, mac);
 	bth = htobe32(bth | pad << 20 | ROCE_PKEY);
 	if (qp->headers.front != 0) {
 		const uint64_t behind[] = {numbers, e0, e1, e2};
@@ -168,7 +160,7 @@ build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uin
 	memcpy(frame, template, 16);
 	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT, numbers, e0, e1, e2, bth, at - IP_AT,
 			      payload, n);
-	return put_icrc(frame, at + n + pad, crc);
+	return put_icrc(frame, end, crc);
 }
 
 uint32_t

@@ -172,14 +172,6 @@ reduce(__m512i z)
 	return reduce_parts(multiply(z, _mm512_loadu_si512(over_words), last_word(z)));
 }
 
-/* The same for a register and one more behind it. */
-static inline FAST uint32_t
-reduce_two(__m512i y, __m512i z)
-{
-	z = multiply(z, _mm512_loadu_si512(over_words), last_word(z));
-	return reduce_parts(multiply(y, _mm512_loadu_si512(over_words_before), z));
-}
-
 /*
  * The bytes of a block that `kept` names, zeros for the others; those that `written` names also go
  * to `to`, which may be NULL.
@@ -249,8 +241,12 @@ icrc_fast(__m512i x, const uint8_t *from, uint8_t *to, size_t n)
 	__mmask64 first = ALL << skip, last = ALL >> pad;
 	const __m512i k = constant(OVER_BLOCK);
 
-	if (n == BLOCK)
-		return reduce_two(x, take(from, ALL, to, ALL));
+	if (n == BLOCK) { /* two registers at once */
+		__m512i z = take(from, ALL, to, ALL);
+
+		z = multiply(z, _mm512_loadu_si512(over_words), last_word(z));
+		return reduce_parts(multiply(x, _mm512_loadu_si512(over_words_before), z));
+	}
 	if (blocks == 0)
 		return reduce(x);
 	from = (const uint8_t *)((uintptr_t)from - skip);
