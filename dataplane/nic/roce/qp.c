@@ -31,23 +31,6 @@ order(struct roce_qp *qp, uint32_t what)
 	    &ctx->mailbox, &head, qp, memory_order_release, memory_order_relaxed));
 }
 
-/* A free QP index, or UINT32_MAX. */
-static uint32_t
-free_index(struct roce_context *ctx)
-{
-	uint32_t limit = ctx->dev->config.max_qp;
-
-	for (uint32_t i = 0; i < limit; i++) {
-		uint32_t index = (ctx->next_index + i) % limit;
-
-		if (!atomic_load_explicit(&ctx->qps[index], memory_order_relaxed)) {
-			ctx->next_index = index + 1;
-			return index;
-		}
-	}
-	return UINT32_MAX;
-}
-
 static struct roce_qp *
 allocate(struct roce_context *ctx, uint32_t send_wrs)
 {
@@ -85,7 +68,7 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	struct roce_device *dev = ctx->dev;
 	struct roce_config *config = &dev->config;
 	uint32_t bits = dev->engine_bits + dev->index_bits, most = (1u << (24 - bits)) - 1;
-	uint32_t index, generation;
+	uint32_t index, generation, tries = 0;
 	struct roce_qp *qp;
 
 	if (init->type != NIC_RC && init->type != NIC_UD)
@@ -93,8 +76,11 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 	if (init->send_wrs == 0 || init->send_wrs > config->max_wr)
 		return -EINVAL;
 	roce_qp_reap(ctx);
-	index = free_index(ctx);
-	if (index == UINT32_MAX || init->send_wrs > config->cq_depth - ctx->cq_reserved)
+	do
+		index = ctx->next_index++ % config->max_qp;
+	while (atomic_load_explicit(&ctx->qps[index], memory_order_relaxed) &&
+	       ++tries < config->max_qp);
+	if (tries == config->max_qp || init->send_wrs > config->cq_depth - ctx->cq_reserved)
 		return -ENOSPC;
 	qp = allocate(ctx, init->send_wrs);
 	if (qp == NULL)

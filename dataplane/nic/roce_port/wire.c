@@ -280,29 +280,14 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 	return n;
 }
 
-/* Turns the interrupt on, then polls once more: frames of before raise none. */
-static bool
-arm_interrupt(struct ethdev_context *c)
-{
-	struct rte_epoll_event stale[1];
-
-	while (rte_epoll_wait(c->rx_fd, stale, 1, 0) > 0)
-		;
-	if (parked(c))
-		return true;
-	rte_eth_dev_rx_intr_enable(c->port->id, c->rx_queue);
-	c->armed = true;
-	c->early_count = rte_eth_rx_burst(c->port->id, c->rx_queue, c->early, ETHDEV_BURST);
-	return c->early_count == 0;
-}
-
 static uint64_t
 wire_arm(void *user, uint64_t now, int *fd)
 {
 	struct ethdev_context *c = user;
+	struct rte_epoll_event stale[1];
 	uint64_t next = UINT64_MAX;
 
-	/* frames for us come by wake() where we have no queue */
+	/* without a queue of ours frames come by wake() */
 	*fd = c->rx_fd;
 	for (unsigned i = 0; i < c->port->config.contexts; i++)
 		if ((c->rx_in[i] && !spsc_empty(&c->rx_in[i]->ring)) ||
@@ -314,9 +299,17 @@ wire_arm(void *user, uint64_t now, int *fd)
 		next = impair_next(&c->impair);
 	if (c->tx_count)
 		next = RTE_MIN(next, now + RETRY_NS);
-	if (c->rx_queue != ETHDEV_NO_QUEUE && c->rx_fd >= 0 && !arm_interrupt(c))
-		return now;
-	return next;
+	if (c->rx_queue == ETHDEV_NO_QUEUE || c->rx_fd < 0)
+		return next;
+	while (rte_epoll_wait(c->rx_fd, stale, 1, 0) > 0)
+		;
+	if (parked(c))
+		return next;
+	rte_eth_dev_rx_intr_enable(c->port->id, c->rx_queue);
+	c->armed = true;
+	/* frames of before raise no interrupt */
+	c->early_count = rte_eth_rx_burst(c->port->id, c->rx_queue, c->early, ETHDEV_BURST);
+	return c->early_count ? now : next;
 }
 
 void

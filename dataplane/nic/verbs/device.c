@@ -56,30 +56,7 @@ vnic_nic_context(struct vnic_device *dev, unsigned context)
 /* ---- finding ---- */
 
 static int
-open_device(struct vnic_device *dev, struct ibv_device *device, char *error, size_t size)
-{
-	errno = 0;
-	dev->ctx = ibv_open_device(device);
-	if (dev->ctx)
-		return 0;
-	if (access(NODES, F_OK))
-		return fail(error, size, -ENODEV,
-			    "verbs:%s: there is no %s; load ib_uverbs, or give the container "
-			    "--device=%s",
-			    dev->name, NODES, NODES);
-	if (errno == EACCES || errno == EPERM)
-		return fail(error, size, -EACCES,
-			    "verbs:%s: %s/%s can't be opened: %s; let this user read and "
-			    "write it",
-			    dev->name, NODES, device->dev_name, strerror(errno));
-	return fail(error, size, -ENODEV,
-		    "verbs:%s can't be opened: %s; install its provider (rdma-core, "
-		    "ibverbs-providers) and see ibv_devinfo",
-		    dev->name, strerror(errno ? errno : ENODEV));
-}
-
-static int
-find_device(struct vnic_device *dev, char *error, size_t size)
+open_device(struct vnic_device *dev, char *error, size_t size)
 {
 	struct ibv_device **list, *device = NULL;
 	char names[256] = "none";
@@ -97,8 +74,24 @@ find_device(struct vnic_device *dev, char *error, size_t size)
 			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
 					       i ? ", " : "", name);
 	}
-	if (device)
-		rc = open_device(dev, device, error, size);
+	errno = 0;
+	dev->ctx = device ? ibv_open_device(device) : NULL;
+	if (dev->ctx)
+		rc = 0;
+	else if (device && access(NODES, F_OK))
+		rc = fail(error, size, -ENODEV,
+			  "verbs:%s: there is no %s; load ib_uverbs, or give the container "
+			  "--device=%s",
+			  dev->name, NODES, NODES);
+	else if (device && (errno == EACCES || errno == EPERM))
+		rc = fail(error, size, -EACCES,
+			  "verbs:%s: %s/%s can't be opened: %s; let this user read and write it",
+			  dev->name, NODES, device->dev_name, strerror(errno));
+	else if (device)
+		rc = fail(error, size, -ENODEV,
+			  "verbs:%s can't be opened: %s; install its provider (rdma-core, "
+			  "ibverbs-providers) and see ibv_devinfo",
+			  dev->name, strerror(errno ? errno : ENODEV));
 	else if (count == 0)
 		rc = fail(error, size, -ENODEV,
 			  "verbs:%s: there is no %s; load the NIC's driver and ib_uverbs, "
@@ -229,7 +222,7 @@ vnic_open(const struct vnic_config *config, struct vnic_device **out, char *erro
 	dev->head.ops = &vnic_ops;
 	dev->config = *config;
 	snprintf(dev->name, sizeof(dev->name), "%s", config->device);
-	rc = find_device(dev, error, size);
+	rc = open_device(dev, error, size);
 	if (rc)
 		goto err_close;
 	rc = -ibv_query_device(dev->ctx, &dev->attr);

@@ -37,7 +37,7 @@ status_of(unsigned status)
 static _Atomic(struct vnic_qp *) *
 entry_of(struct vnic_context *ctx, uint32_t qpn)
 {
-	/* partner: the release store in enter_qp() */
+	/* partner: the release store in vnic_qp_create() */
 	_Atomic(struct vnic_qp *) *page = atomic_load_explicit(
 	    &ctx->qps[qpn >> VNIC_QPN_BITS & (VNIC_QPN_PAGE - 1)], memory_order_acquire);
 
@@ -128,7 +128,7 @@ poll_cq(struct vnic_context *ctx, struct ibv_cq *cq, struct nic_wc *wc, unsigned
 		got = ibv_poll_cq(cq, want, in);
 		for (int i = 0; i < got; i++) {
 			_Atomic(struct vnic_qp *) *entry = entry_of(ctx, in[i].qp_num);
-			/* partner: the release store in enter_qp() */
+			/* partner: the release store in vnic_qp_create() */
 			struct vnic_qp *qp =
 			    entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
 

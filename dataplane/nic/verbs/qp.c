@@ -58,27 +58,6 @@ create(struct vnic_qp *qp, const struct nic_qp_init *init)
 	return qp->qp ? 0 : last_error();
 }
 
-/* From now on its completions find it. */
-static int
-enter_qp(struct vnic_qp *qp)
-{
-	struct vnic_context *ctx = qp->ctx;
-	uint32_t at = qp->head.qpn >> VNIC_QPN_BITS;
-	_Atomic(struct vnic_qp *) *page = atomic_load_explicit(&ctx->qps[at], memory_order_relaxed);
-
-	if (!page) {
-		page = vnic_get(ctx->dev, VNIC_QPN_PAGE * sizeof(*page),
-				ctx->dev->config.numa_socket[ctx->id]);
-		if (!page)
-			return -ENOMEM;
-		/* partner: the acquire load in find_qp() */
-		atomic_store_explicit(&ctx->qps[at], page, memory_order_release);
-	}
-	/* partner: the acquire load in find_qp() */
-	atomic_store_explicit(&page[qp->head.qpn & (VNIC_QPN_PAGE - 1)], qp, memory_order_release);
-	return 0;
-}
-
 static struct vnic_qp *
 allocate(struct vnic_context *ctx, const struct nic_qp_init *init)
 {
@@ -116,7 +95,9 @@ int
 vnic_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct nic_qp **out)
 {
 	struct vnic_context *ctx = (struct vnic_context *)nctx;
+	_Atomic(struct vnic_qp *) *page;
 	struct vnic_qp *qp;
+	uint32_t at;
 	int rc;
 
 	if (init->type != NIC_RC && init->type != NIC_UD)
@@ -129,20 +110,33 @@ vnic_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 		return -ENOMEM;
 	qp->cq = vnic_send_cq(ctx, init->send_wrs);
 	rc = qp->cq ? 0 : last_error();
-	if (!rc) {
-		qp->cq->reserved += qp->depth;
-		rc = create(qp, init);
+	if (rc)
+		goto err_free;
+	qp->cq->reserved += qp->depth;
+	rc = create(qp, init);
+	if (rc)
+		goto err_free;
+	qp->head = (struct nic_qp_head){.ops = &vnic_ops, .qpn = qp->qp->qp_num};
+	/* into the table: from now on completions find the QP */
+	at = qp->head.qpn >> VNIC_QPN_BITS;
+	page = atomic_load_explicit(&ctx->qps[at], memory_order_relaxed);
+	if (!page) {
+		page = vnic_get(ctx->dev, VNIC_QPN_PAGE * sizeof(*page),
+				ctx->dev->config.numa_socket[ctx->id]);
+		rc = -ENOMEM;
+		if (!page)
+			goto err_free;
+		/* partner: the acquire load in entry_of() */
+		atomic_store_explicit(&ctx->qps[at], page, memory_order_release);
 	}
-	if (!rc) {
-		qp->head = (struct nic_qp_head){.ops = &vnic_ops, .qpn = qp->qp->qp_num};
-		rc = enter_qp(qp);
-	}
-	if (rc) {
-		vnic_qp_free(qp);
-		return rc;
-	}
+	/* partner: the acquire load in poll_cq() */
+	atomic_store_explicit(&page[qp->head.qpn & (VNIC_QPN_PAGE - 1)], qp, memory_order_release);
 	*out = (struct nic_qp *)qp;
 	return 0;
+
+err_free:
+	vnic_qp_free(qp);
+	return rc;
 }
 
 /* Neither the engine nor the NIC uses it any more. */

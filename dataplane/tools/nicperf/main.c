@@ -105,17 +105,30 @@ respond(struct nicperf *np)
 	return rc == -EPIPE ? 0 : rc;
 }
 
-static int
-start(const struct nicperf_options *o, int eal_argc, char **argv)
+int
+main(int argc, char **argv)
 {
-	static struct nicperf np;
+	static struct nicperf_options o;
+	static struct nicperf np = {.options = &o, .socket = -1};
 	char instance[32];
-	int rc;
+	int dashes = tool_split(argc, argv), rc;
 
-	np.options = o;
-	np.socket = -1;
+	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, np.error, sizeof(np.error));
+	if (!rc && o.help) {
+		option_print_help(&nicperf_option_table, stdout);
+		return TOOL_OK;
+	}
+	if (!rc && o.version) {
+		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
+		return TOOL_OK;
+	}
+	if (rc) {
+		fprintf(stderr, "weir-nicperf: %s\n", np.error);
+		return TOOL_USAGE;
+	}
+	sched_getaffinity(0, sizeof(cpus), &cpus);
 	snprintf(instance, sizeof(instance), "nicperf-%d", (int)getpid());
-	rc = eal_setup(instance, eal_argc, argv, np.error, sizeof(np.error));
+	rc = eal_setup(instance, dashes ? dashes : 1, argv, np.error, sizeof(np.error));
 	if (rc)
 		goto out;
 	rc = nicperf_agree(&np);
@@ -130,7 +143,7 @@ start(const struct nicperf_options *o, int eal_argc, char **argv)
 	for (unsigned i = 0; i < 2 && !rc && np.end[i]; i++)
 		rc = nicperf_connect(&np, np.end[i]);
 	if (!rc)
-		rc = o->listen ? respond(&np) : ask(&np);
+		rc = o.listen ? respond(&np) : ask(&np);
 	if (np.socket >= 0)
 		close(np.socket);
 	nicperf_close(&np);
@@ -139,28 +152,4 @@ out:
 	if (rc)
 		fprintf(stderr, "weir-nicperf: %s\n", np.error);
 	return tool_exit_code(rc);
-}
-
-int
-main(int argc, char **argv)
-{
-	static struct nicperf_options o;
-	char error[256];
-	int dashes = tool_split(argc, argv), rc;
-
-	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
-	if (!rc && o.help) {
-		option_print_help(&nicperf_option_table, stdout);
-		return TOOL_OK;
-	}
-	if (!rc && o.version) {
-		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
-		return TOOL_OK;
-	}
-	if (rc) {
-		fprintf(stderr, "weir-nicperf: %s\n", error);
-		return TOOL_USAGE;
-	}
-	sched_getaffinity(0, sizeof(cpus), &cpus);
-	return start(&o, dashes ? dashes : 1, argv);
 }

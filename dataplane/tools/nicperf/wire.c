@@ -37,31 +37,12 @@ nicperf_receive(struct nicperf *np, void *data, size_t n)
 	return nicperf_fail(np, -EPIPE, "the other process is gone; look at what it said");
 }
 
-static int
-receive_hello(struct nicperf *np)
-{
-	struct nicperf_hello h;
-	int rc = nicperf_receive(np, &h, sizeof(h));
-
-	if (rc)
-		return rc;
-	if (h.magic != MAGIC || h.version != VERSION || !h.qps || h.qps > NICPERF_QPS_MAX ||
-	    h.depth < NICPERF_DEPTH_MIN || h.depth > NICPERF_DEPTH_MAX || h.stride < 64 ||
-	    h.stride > NICPERF_SIZE_MAX || h.stride & (h.stride - 1))
-		return nicperf_fail(np, -EPROTO,
-				    "the caller is not a weir-nicperf of this version; start the "
-				    "same one there");
-	np->qps = h.qps;
-	np->depth = h.depth;
-	np->stride = h.stride;
-	return 0;
-}
-
 int
 nicperf_agree(struct nicperf *np)
 {
 	const struct nicperf_options *o = np->options;
 	struct nicperf_hello hello;
+	int rc;
 
 	if (o->listen) {
 		int fd = tool_listen(o->port, np->error, sizeof(np->error));
@@ -74,7 +55,20 @@ nicperf_agree(struct nicperf *np)
 			return nicperf_fail(np, np->socket,
 					    "no connection can be accepted: %s; start it again",
 					    strerror(-np->socket));
-		return receive_hello(np);
+		rc = nicperf_receive(np, &hello, sizeof(hello));
+		if (rc)
+			return rc;
+		if (hello.magic != MAGIC || hello.version != VERSION || !hello.qps ||
+		    hello.qps > NICPERF_QPS_MAX || hello.depth < NICPERF_DEPTH_MIN ||
+		    hello.depth > NICPERF_DEPTH_MAX || hello.stride < 64 ||
+		    hello.stride > NICPERF_SIZE_MAX || hello.stride & (hello.stride - 1))
+			return nicperf_fail(np, -EPROTO,
+					    "the caller is not a weir-nicperf of this version; "
+					    "start the same one there");
+		np->qps = hello.qps;
+		np->depth = hello.depth;
+		np->stride = hello.stride;
+		return 0;
 	}
 	np->qps = o->shared ? 1 : o->qps + (o->beside && o->qps == 1);
 	np->depth = o->depth;
