@@ -15,8 +15,9 @@ PROSE_CLEAN = [
     "README.md", "docs/architecture.md", "docs/coverage.md", "docs/memory.md", "docs/message.md",
     "docs/nics.md", "docs/operations.md", "docs/protocol.md", "docs/security.md",
     "docs/shared-memory.md", "docs/stream.md",
-    "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/capture", "lib/base",
-    "lib/include",
+    "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/capture", "dataplane/nic",
+    "dataplane/tools", "lib/base", "lib/include", "test/unit/nic", "test/unit/roce",
+    "test/unit/verbs",
 ]
 COLUMNS = 100
 

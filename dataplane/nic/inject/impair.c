@@ -42,7 +42,7 @@ next_random(struct impair *i)
 	return (uint32_t)((z ^ z >> 31) >> 32);
 }
 
-/* With a share of all, always: a share of 2^32 - 1 must not miss one in 2^32. */
+/* UINT32_MAX means always, not all but one in 2^32. */
 static bool
 happens(struct impair *i, uint32_t of)
 {

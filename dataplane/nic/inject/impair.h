@@ -18,7 +18,7 @@ struct impair_config {
 	uint64_t seed;
 };
 
-/* What happens to a frame; more than one bit may be set. */
+/* Fates of a frame; more than one bit may be set. */
 #define IMPAIR_LOSE 0x1u
 #define IMPAIR_TWICE 0x2u
 #define IMPAIR_LATE 0x4u
@@ -37,7 +37,7 @@ struct impair {
 	struct impair_frame *held; /* IMPAIR_HELD of them; the owner's memory */
 };
 
-/* Whether there is anything to impair at all. */
+/* Whether the configuration impairs anything. */
 bool impair_wanted(const struct impair_config *config);
 /* `stream` makes the sequences of several engines differ. `held`: IMPAIR_HELD frames. */
 void impair_init(struct impair *i, const struct impair_config *config, uint64_t stream,

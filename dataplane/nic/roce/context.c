@@ -44,7 +44,7 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	ctx->frame_at = wire->data_offset + dev->headers.front;
 	ctx->next_tick = UINT64_MAX;
 	list_init(&ctx->senders);
-	list_init(&ctx->answers);
+	list_init(&ctx->acks);
 	list_init(&ctx->timers);
 	list_init(&ctx->all_qps);
 	list_init(&ctx->all_srqs);
@@ -64,7 +64,7 @@ roce_context_destroy(struct roce_context *ctx)
 {
 	struct roce_device *dev = ctx->dev;
 
-	/* the engine has stopped: its part of every QP's end is done here */
+	/* the engine has stopped: this is its part of every QP's end */
 	while (!list_empty(&ctx->all_qps)) {
 		struct roce_qp *qp = LIST_OWNER(ctx->all_qps.next, struct roce_qp, all);
 
@@ -91,8 +91,8 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
 	ctx->received = frames != 0;
 	/* after a while without the CPU, late frames may lie behind those just taken */
-	if (now >= ctx->next_tick && (frames == 0 || ++ctx->put_off == ROCE_PUT_OFF)) {
-		ctx->put_off = 0;
+	if (now >= ctx->next_tick && (frames == 0 || ++ctx->deferred == ROCE_DEFER_MAX)) {
+		ctx->deferred = 0;
 		roce_timer_run(ctx, now);
 	}
 	while (count < n && ctx->cq_tail != ctx->cq_head) {
@@ -107,7 +107,7 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 			continue;
 		wc[count++] = e->wc;
 	}
-	if (frames != 0 || count != 0 || ctx->more)
+	if (frames != 0 || count != 0 || ctx->unsent)
 		*busy = true;
 	return count;
 }
@@ -118,9 +118,9 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 	struct roce_context *ctx = (struct roce_context *)nctx;
 
 	/* not in poll: the engine works on what came first */
-	if (roce_answer_due(ctx, now))
-		roce_answer_all(ctx);
-	ctx->more = false;
+	if (roce_ack_due(ctx, now))
+		roce_ack_all(ctx);
+	ctx->unsent = false;
 	if (!list_empty(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);
@@ -135,8 +135,7 @@ roce_context_arm(struct nic_context *nctx, uint64_t now, int *fd)
 	*fd = -1;
 	if (ctx->wire.arm)
 		next = ctx->wire.arm(ctx->wire_user, now, fd);
-	if (!list_empty(&ctx->senders) || !list_empty(&ctx->answers) ||
-	    ctx->cq_tail != ctx->cq_head ||
+	if (!list_empty(&ctx->senders) || !list_empty(&ctx->acks) || ctx->cq_tail != ctx->cq_head ||
 	    atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		return now;
 	if (!list_empty(&ctx->timers) && ctx->next_tick < next)

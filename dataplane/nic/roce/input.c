@@ -37,14 +37,14 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct headers *h, struct 
 	case PACKET_ACK:
 		return roce_requester_ack(qp, p, now);
 	case PACKET_RESPONSE:
-		return roce_fetch_response(qp, p, now);
+		return roce_read_response(qp, p, now);
 	case PACKET_SEND:
 	case PACKET_WRITE:
 	case PACKET_READ:
 	case PACKET_ATOMIC:
 	case PACKET_RESERVED:
 		if (p->marked)
-			roce_answer_congestion(qp, now);
+			roce_ack_congestion(qp, now);
 		return roce_responder_input(qp, p);
 	case PACKET_CNP:
 		if (state == NIC_QP_RTS)

@@ -38,7 +38,8 @@ roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access,
 	if (key == 0)
 		return -errno;
 	m = &t->mrs[key & t->mask];
-	/* release: who sees one of them sees the old key gone; partners: the loads in mr_check() */
+	/* release: a reader of any of them sees the old key gone; partners: the loads in mr_check()
+	 */
 	atomic_store_explicit(&m->address, address, memory_order_release);
 	atomic_store_explicit(&m->length, length, memory_order_release);
 	atomic_store_explicit(&m->rights, (uint64_t)key << 32 | access, memory_order_release);

@@ -4,7 +4,7 @@
 #include "ipc/invariant.h"
 
 #define WINDOW_START 65536u
-#define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
+#define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't shrink the window below this */
 #define WINDOW_QUEUED_NS 14000u	   /* a shorter round trip has no room for a queue */
 #define WINDOW_RTO_MIN_NS 200000u  /* a timeout that is premature costs little */
 #define WINDOW_RTO_FIRST_NS 400000u
@@ -97,8 +97,8 @@ roce_window_lost(struct window *w, uint32_t next)
 	bool queued = w->rtt == 0 || w->rtt >= WINDOW_QUEUED_NS;
 
 	w->resent = true;
-	/* without a queue the loss was chance, not overflow; a smaller window only limits what is
-	 * sent again */
+	/* without a queue the loss was chance, not overflow; the window shrinks little, so that
+	 * less is sent again */
 	decrease(w, w->size - w->size / (queued ? 2 : 8), next);
 }
 

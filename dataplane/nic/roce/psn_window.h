@@ -15,7 +15,7 @@ struct window {			  /* engine */
 	uint32_t floor, cap, step;
 	uint32_t recover; /* PSN: one decrease until this is acknowledged */
 	bool recovering;
-	uint32_t before; /* size before that decrease, 0: it is over */
+	uint32_t before; /* size before that decrease; 0: recovered */
 	bool sampling;	 /* a round trip is being measured */
 	bool resent;	 /* that frame may have been sent again: the sample is void */
 	uint8_t backoff; /* timeouts since a round trip was measured */
@@ -39,7 +39,7 @@ void roce_window_timeout(struct window *w, uint32_t next);
 uint64_t roce_window_stale(const struct window *w);
 /* Frames that seemed lost were only late. */
 void roce_window_restore(struct window *w);
-/* The peer, or a switch, says that frames queue. */
+/* A congestion mark: frames queue at a switch or the peer. */
 void roce_window_marked(struct window *w, uint32_t next);
 /* ns to wait for an answer, `most` at most. */
 uint64_t roce_window_rto(const struct window *w, uint64_t most);

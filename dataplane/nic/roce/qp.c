@@ -43,7 +43,7 @@ allocate(struct roce_context *ctx, uint32_t send_wrs)
 	while (reads < ctx->dev->config.rd_atomic)
 		reads *= 2;
 	bytes = sizeof(*qp) + size * sizeof(qp->rq.sq[0]) +
-		reads * (sizeof(qp->rs.served[0]) + sizeof(qp->rq.fetches[0])) +
+		reads * (sizeof(qp->rs.served[0]) + sizeof(qp->rq.reads[0])) +
 		frames * (sizeof(qp->rq.frames[0]) + sizeof(qp->rq.lengths[0]));
 	qp = roce_memory_get(ctx->dev, ctx->id, bytes);
 	if (qp == NULL)
@@ -55,8 +55,8 @@ allocate(struct roce_context *ctx, uint32_t send_wrs)
 	qp->rq.frames = (void **)(qp->rq.sq + size);
 	qp->rq.lengths = (uint16_t *)(qp->rq.frames + frames);
 	qp->rs.served = (struct served *)(void *)(qp->rq.lengths + frames);
-	qp->rs.served_mask = qp->rq.fetches_mask = reads - 1;
-	qp->rq.fetches = (struct fetch *)(qp->rs.served + reads);
+	qp->rs.served_mask = qp->rq.reads_mask = reads - 1;
+	qp->rq.reads = (struct read_part *)(qp->rs.served + reads);
 	qp->rq.frame_mask = frames - 1;
 	return qp;
 }
@@ -212,7 +212,7 @@ roce_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 		rq->retry = attr->retry ? attr->retry : config->retry;
 		rq->rnr_retry = attr->rnr_retry ? attr->rnr_retry : config->rnr_retry;
 		rq->rnr_left = rq->rnr_retry;
-		rq->fetches_limit = attr->rd_atomic ? attr->rd_atomic : config->rd_atomic;
+		rq->reads_limit = attr->rd_atomic ? attr->rd_atomic : config->rd_atomic;
 		roce_window_init(&rq->window, ROCE_FRAME_MAX(qp->mtu), ROCE_MIN_FRAMES,
 				 config->window_bytes);
 	}

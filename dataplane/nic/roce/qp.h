@@ -36,7 +36,7 @@ struct roce_qp {
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
 	struct list_node sender; /* in ctx->senders: may have something to send */
-	struct list_node answer; /* in ctx->answers: a response waits */
+	struct list_node ack;	 /* in ctx->acks: a response waits */
 	struct list_node timer;	 /* in ctx->timers */
 	struct headers headers;	 /* the device's */
 	uint32_t ip_sum;	 /* IPv4: of the template, without length and checksum */

@@ -12,12 +12,12 @@ roce_qp_drop_frames(struct roce_qp *qp, uint32_t n)
 	struct roce_context *ctx = qp->ctx;
 
 	weir_assert(n <= rq->next - rq->una);
-	while (rq->bare != 0 && n > 0) { /* some PSNs stand for answers to READs and atomics */
+	while (rq->unframed != 0 && n > 0) { /* some PSNs stand for answers to READs and atomics */
 		void **frame = &rq->frames[rq->una++ & rq->frame_mask];
 
 		n--;
 		if (*frame == NULL) {
-			rq->bare--;
+			rq->unframed--;
 			continue;
 		}
 		ctx->held--;
@@ -128,8 +128,8 @@ roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 		rq->draining = false;
 		rq->built = rq->posted;
 		rq->special = 0;
-		rq->fetches_first = rq->fetches_next;
-		rq->starved = false;
+		rq->reads_first = rq->reads_next;
+		rq->out_of_frames = false;
 		while (rq->retired != rq->posted)
 			roce_qp_complete(qp, rq->retired == wr ? status : NIC_WC_WR_FLUSH_ERR);
 	}
@@ -137,7 +137,7 @@ roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
 	qp->rs.kind = PACKET_NONE;
 	if (qp->rs.response != RESPOND_FATAL) /* else answers before the NAK still leave */
-		roce_serve_stop(qp);
+		roce_read_serve_stop(qp);
 	report(qp, NIC_EVENT_QP_FATAL);
 }
 
@@ -173,8 +173,8 @@ drain(struct roce_qp *qp)
 		roce_requester_wake(qp);
 }
 
-/* Drops completions of the QP's sends that are not polled yet. Those of receives stay: they return
- * buffers. */
+/* Drops completions of the QP's sends that are not polled yet. Completions of receives stay: they
+ * return buffers. */
 static void
 forget_sends(struct roce_qp *qp)
 {
@@ -196,7 +196,7 @@ reset(struct roce_qp *qp)
 
 	list_remove(&qp->sender);
 	list_remove(&qp->timer);
-	list_remove(&qp->answer);
+	list_remove(&qp->ack);
 	roce_qp_drop_frames(qp, rq->next - rq->una);
 	if (rs->kind == PACKET_SEND)
 		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
@@ -207,8 +207,8 @@ reset(struct roce_qp *qp)
 				 .frame_mask = rq->frame_mask,
 				 .frames = rq->frames,
 				 .lengths = rq->lengths,
-				 .fetches = rq->fetches,
-				 .fetches_mask = rq->fetches_mask};
+				 .reads = rq->reads,
+				 .reads_mask = rq->reads_mask};
 	*rs = (struct responder){.served = rs->served, .served_mask = rs->served_mask};
 	qp->fits_end = 0;
 	qp->fits_mac = 0;
@@ -226,7 +226,7 @@ end(struct roce_qp *qp)
 
 	if (qp_state(qp) != NIC_QP_ERR)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
-	list_remove(&qp->answer);
+	list_remove(&qp->ack);
 	forget_sends(qp);
 	head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
 	do {

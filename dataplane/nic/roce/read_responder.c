@@ -34,7 +34,7 @@ execute(const struct packet *p)
 }
 
 enum drop
-roce_serve(struct roce_qp *qp, const struct packet *p)
+roce_read_serve(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
 	bool atomic = p->kind == PACKET_ATOMIC;
@@ -69,7 +69,7 @@ roce_serve(struct roce_qp *qp, const struct packet *p)
 	}
 	rs->expected = (rs->expected + e->count) & PSN_MASK;
 	rs->msn = (rs->msn + 1) & PSN_MASK;
-	roce_answer_later(qp, RESPOND_NONE);
+	roce_ack_later(qp, RESPOND_NONE);
 	return DROP_NONE;
 }
 
@@ -86,7 +86,7 @@ same(const struct roce_qp *qp, const struct served *e, const struct packet *p, u
 }
 
 enum drop
-roce_serve_again(struct roce_qp *qp, const struct packet *p)
+roce_read_serve_again(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
 	uint32_t known = rs->served_next < rs->served_limit ? rs->served_next : rs->served_limit;
@@ -107,14 +107,14 @@ roce_serve_again(struct roce_qp *qp, const struct packet *p)
 		}
 		if ((int32_t)(rs->serving - i) > 0)
 			rs->serving = i;
-		roce_answer_later(qp, RESPOND_NONE);
+		roce_ack_later(qp, RESPOND_NONE);
 		break;
 	}
 	return DROP_duplicate;
 }
 
 void
-roce_serve_stop(struct roce_qp *qp)
+roce_read_serve_stop(struct roce_qp *qp)
 {
 	qp->rs.serving = qp->rs.served_next;
 }
@@ -150,7 +150,7 @@ send_answer(struct roce_qp *qp, struct served *e, void *frame)
 }
 
 bool
-roce_serve_answers(struct roce_qp *qp, unsigned *room)
+roce_read_serve_answers(struct roce_qp *qp, unsigned *room)
 {
 	struct responder *rs = &qp->rs;
 	unsigned quantum = ROCE_QUANTUM;
@@ -174,7 +174,7 @@ roce_serve_answers(struct roce_qp *qp, unsigned *room)
 		}
 		if (!send_answer(qp, e, qp->ctx->spare[qp->ctx->spare_count - 1])) {
 			roce_responder_refuse(qp, NAK_REMOTE_ACCESS, (e->psn + e->sent) & PSN_MASK);
-			roce_serve_stop(qp);
+			roce_read_serve_stop(qp);
 			return true;
 		}
 		qp->ctx->spare_count--;

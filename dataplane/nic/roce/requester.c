@@ -33,12 +33,12 @@ take_special(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *w
 	else if (wr->opcode == NIC_SEND_INV)
 		e->imm = wr->rkey;
 	else if (wr->opcode > NIC_WRITE_IMM)
-		error = roce_fetch_take(e, wr);
+		error = roce_read_take(e, wr);
 	if (error)
 		return error;
 	if ((wr->flags & NIC_INLINE) && qp_orders_copy_inline(e->data, wr) < 0)
 		return -EINVAL;
-	qp->rq.special += !qp->ud && fetch_special(e);
+	qp->rq.special += !qp->ud && wr_special(e);
 	return 0;
 }
 
@@ -176,15 +176,15 @@ burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 
 	while (n < allowed && rq->built != rq->posted && window_open(rq, frame)) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
-		enum fetch_result fetch = FETCH_ORDINARY;
+		enum read_result read = READ_NONE;
 		bool more;
 
 		if (special)
-			fetch = roce_fetch_next(qp, wr, now);
-		if (fetch == FETCH_WAITS)
+			read = roce_read_next(qp, wr, now);
+		if (read == READ_WAITS)
 			break;
 		n++;
-		if (fetch == FETCH_SENT) {
+		if (read == READ_SENT) {
 			allowed = n + frames_allowed(qp, limit - n);
 			continue;
 		}
@@ -196,7 +196,7 @@ burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 		more = n < allowed && rq->in_flight + 2 * frame <= rq->window.size &&
 		       (rq->posted - rq->built > 1 || wr->length - rq->offset > qp->mtu);
 		if (special && more && wr->length - rq->offset <= qp->mtu)
-			more = !fetch_special(&rq->sq[(rq->built + 1) & rq->sq_mask]);
+			more = !wr_special(&rq->sq[(rq->built + 1) & rq->sq_mask]);
 		send_new(qp, wr, more, now);
 	}
 	if (n != 0 && idle && (!special || rq->una != rq->next))
@@ -235,8 +235,8 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 			return true;
 		if (!window_open(rq, rq->lengths[slot]))
 			return false;
-		if (rq->bare != 0 && rq->frames[slot] == NULL) {
-			if (!roce_fetch_again(qp))
+		if (rq->unframed != 0 && rq->frames[slot] == NULL) {
+			if (!roce_read_again(qp))
 				return false;
 			continue;
 		}
@@ -250,23 +250,23 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 	return *sent == limit;
 }
 
-/* Whether a QP waits for buffers, its own or the pool's: nothing but a place in the list wakes it.
+/* Whether a QP waits for buffers, its own or the pool's: only its place in the list wakes it.
  */
 static bool
-starved(const struct roce_qp *qp)
+waits_for_frames(const struct roce_qp *qp)
 {
 	const struct requester *rq = &qp->rq;
 
 	if (qp_state(qp) != NIC_QP_RTS)
 		return false;
 	if (qp->ud)
-		return rq->starved;
+		return rq->out_of_frames;
 	if (rq->rnr_wait || !neighbour_known(qp->neighbour))
 		return false;
-	if (rq->starved)
+	if (rq->out_of_frames)
 		return true;
 	if (rq->special != 0 && rq->built != rq->posted &&
-	    roce_fetch_waits(qp, &rq->sq[rq->built & rq->sq_mask]))
+	    roce_read_waits(qp, &rq->sq[rq->built & rq->sq_mask]))
 		return false; /* an answer wakes it */
 	return rq->send == rq->next && rq->built != rq->posted &&
 	       rq->next - rq->una <= rq->frame_mask && window_open(rq, ROCE_FRAME_MAX(qp->mtu));
@@ -303,10 +303,10 @@ roce_requester_flush(struct roce_context *ctx, uint64_t now)
 		list_remove(&qp->sender);
 		if (again)
 			list_append(&ctx->senders, &qp->sender);
-		else if (starved(qp))
+		else if (waits_for_frames(qp))
 			list_append(&waiting, &qp->sender);
 	}
-	ctx->more = room > 0 && !list_empty(&ctx->senders);
+	ctx->unsent = room > 0 && !list_empty(&ctx->senders);
 	list_move(&ctx->senders, &waiting);
 }
 
@@ -424,8 +424,8 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		if (distance >= outstanding)
 			return DROP_duplicate;
 		/* an ACK beyond a missing answer: that answer was lost */
-		if (rq->bare != 0 && (int32_t)(psn - roce_fetch_bound(rq)) >= 0)
-			return roce_fetch_lost(qp, now);
+		if (rq->unframed != 0 && (int32_t)(psn - roce_read_next_psn(rq)) >= 0)
+			return roce_read_lost(qp, now);
 		roce_requester_advance(qp, psn + 1, now);
 		return DROP_NONE;
 	}
@@ -437,9 +437,9 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 	if (distance > outstanding ||
 	    (distance == outstanding && (type == AETH_RNR || value != NAK_SEQUENCE)))
 		return DROP_duplicate;
-	bound = rq->bare != 0 ? roce_fetch_bound(rq) : psn;
+	bound = rq->unframed != 0 ? roce_read_next_psn(rq) : psn;
 	if ((int32_t)(psn - bound) > 0 && (type == AETH_RNR || value == NAK_SEQUENCE))
-		return roce_fetch_lost(qp, now);
+		return roce_read_lost(qp, now);
 	if ((int32_t)(psn - bound) <= 0)
 		bound = psn;
 	if (bound != rq->una)

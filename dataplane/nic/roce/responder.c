@@ -15,7 +15,7 @@ roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn)
 {
 	qp->rs.nak = code;
 	qp->rs.nak_psn = psn;
-	roce_answer_later(qp, RESPOND_FATAL);
+	roce_ack_later(qp, RESPOND_FATAL);
 	roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 	return DROP_bad_request;
 }
@@ -40,7 +40,7 @@ not_ready(struct roce_qp *qp)
 {
 	qp->rs.seen = qp->rs.expected;
 	qp->rs.gap = true; /* frames that follow are ahead, and get no NAK */
-	roce_answer_later(qp, RESPOND_RNR);
+	roce_ack_later(qp, RESPOND_RNR);
 	return DROP_no_buffer;
 }
 
@@ -138,16 +138,16 @@ out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 
 	if (ahead >= PSN_HALF) {
 		if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC)
-			return roce_serve_again(qp, p);
+			return roce_read_serve_again(qp, p);
 		if (p->kind == PACKET_RESERVED)
 			return DROP_duplicate;
-		roce_answer_later(qp, RESPOND_ACK); /* the ACK may have been lost */
+		roce_ack_later(qp, RESPOND_ACK); /* the ACK may have been lost */
 		return DROP_duplicate;
 	}
 	/* PSNs that begin anew: the peer has gone back, and the expected one is lost again */
 	if (!rs->gap || ((p->psn - rs->seen) & PSN_MASK) >= PSN_HALF) {
 		rs->gap = true;
-		roce_answer_later(qp, RESPOND_SEQUENCE);
+		roce_ack_later(qp, RESPOND_SEQUENCE);
 	}
 	rs->seen = p->psn;
 	return DROP_out_of_order;
@@ -181,7 +181,7 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		 : p->payload_length != qp->mtu)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC) {
-		drop = roce_serve(qp, p);
+		drop = roce_read_serve(qp, p);
 		if (drop == DROP_NONE && rs->gap)
 			gap_closed(rs);
 		return drop;
@@ -197,6 +197,6 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		rs->msn = (rs->msn + 1) & PSN_MASK;
 	}
 	if (p->ack_request)
-		roce_answer_later(qp, RESPOND_ACK);
+		roce_ack_later(qp, RESPOND_ACK);
 	return DROP_NONE;
 }

@@ -49,7 +49,7 @@ roce_srq_free(struct roce_srq *srq)
 void
 roce_srq_release(struct roce_srq *srq)
 {
-	if (--srq->users == 0 && srq->dying)
+	if (--srq->users == 0 && srq->destroy_called)
 		roce_srq_free(srq);
 }
 
@@ -61,7 +61,7 @@ roce_srq_destroy(struct nic_srq *nsrq)
 	if (srq == NULL)
 		return;
 	roce_qp_reap(srq->ctx);
-	srq->dying = true; /* freed with the last QP that uses it */
+	srq->destroy_called = true; /* freed with the last QP that uses it */
 	if (srq->users == 0)
 		roce_srq_free(srq);
 }

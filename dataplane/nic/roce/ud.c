@@ -63,7 +63,7 @@ roce_ud_take(const struct roce_qp *qp, struct sq_entry *e, const struct nic_send
 		return -EINVAL;
 	e->ah = ah;
 	e->rkey = wr->remote_qpn;
-	/* the highest bit stands for the QP's own, as with other NICs */
+	/* the highest bit selects the QP's own, as with other NICs */
 	e->qkey = wr->qkey >> 31 ? qp->qkey : wr->qkey;
 	return 0;
 }
@@ -106,7 +106,7 @@ roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t no
 	struct roce_context *ctx = qp->ctx;
 	struct requester *rq = &qp->rq;
 
-	rq->starved = false;
+	rq->out_of_frames = false;
 	for (; rq->built != rq->posted; ++*sent) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
 		void *frame;
@@ -126,7 +126,7 @@ roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t no
 			return false;
 		}
 		frame = roce_frame_take(ctx);
-		rq->starved = frame == NULL;
+		rq->out_of_frames = frame == NULL;
 		if (frame == NULL)
 			return false;
 		roce_frame_send(ctx, frame, build(qp, wr, roce_frame_data(ctx, frame)), false);

@@ -12,7 +12,7 @@ struct roce_srq;
 
 #define ROCE_MESSAGE_MAX (1u << 31) /* IBTA volume 1, 9.4.3 */
 
-/* How a WR looks on the wire: opcodes of its packets; a MIDDLE follows the FIRST. */
+/* Opcodes of a WR's packets; a MIDDLE follows the FIRST. */
 struct wire_form {
 	uint8_t first, last, only;
 	bool has_imm;
@@ -45,7 +45,7 @@ struct sq_entry {
 	};
 };
 
-/* A completion before it is polled, with what polling it gives back. */
+/* A completion before it is polled; polling frees its WR. */
 struct cq_entry {
 	struct nic_wc wc;
 	struct roce_qp *qp;   /* send: its rq.freed becomes sq_freed; NULL: gone */

@@ -65,8 +65,8 @@ struct ethdev_port {
 	uint16_t front; /* roce_front() */
 	int numa_socket;
 	bool started, configured, link_was_up;
-	bool checked;	       /* the port looks at checksums of IPv4 headers */
-	bool steered;	       /* and has a rule for the QPs of each queue */
+	bool checked;	       /* the port verifies checksums of IPv4 headers */
+	bool steered;	       /* the port has a rule for the QPs of each queue */
 	_Atomic bool captured; /* main sets, the capture's writer clears at its end */
 	_Atomic bool parked;   /* main sets while it restarts the port, engines leave it alone */
 	struct rte_mempool *pool[ETHDEV_CONTEXTS_MAX]; /* of each context; one per NUMA socket */

@@ -282,7 +282,7 @@ open_interrupt(struct ethdev_port *port, uint16_t queue)
 	fd = epoll_create1(EPOLL_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	/* a port without them is nothing to complain about */
+	/* a port without them is no reason to log */
 	rte_log_set_level(log, RTE_LOG_CRIT);
 	rc = rte_eth_dev_rx_intr_ctl_q(port->id, queue, fd, RTE_INTR_EVENT_ADD, NULL);
 	rte_log_set_level(log, level);

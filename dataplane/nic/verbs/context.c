@@ -86,7 +86,7 @@ free_cq(struct vnic_cq *cq)
 	ibv_destroy_cq(cq->cq);
 }
 
-/* The engine has stopped: its part of every QP's end is done here. */
+/* The engine has stopped: this is its part of every QP's end. */
 void
 vnic_context_destroy(struct vnic_context *ctx)
 {
@@ -151,7 +151,7 @@ vnic_arm(struct nic_context *nctx, uint64_t now, int *fd)
 		ctx->armed = true;
 		return now;
 	}
-	for (const struct vnic_qp *qp = ctx->dying; qp; qp = qp->next_dying)
+	for (const struct vnic_qp *qp = ctx->ending; qp; qp = qp->next_ending)
 		if (qp->deadline < next)
 			next = qp->deadline;
 	return next;
@@ -219,7 +219,7 @@ vnic_srq_destroy(struct nic_srq *nsrq)
 	if (!srq)
 		return;
 	vnic_qp_reap(srq->ctx);
-	srq->doomed = true;
+	srq->destroy_called = true;
 	if (!srq->users)
 		vnic_srq_free(srq);
 }

@@ -398,11 +398,11 @@ translate(struct vnic_device *dev, const struct ibv_async_event *from, struct ni
 	case IBV_EVENT_QP_ACCESS_ERR:
 		qp = from->element.qp->qp_context;
 		*to = (struct nic_async_event){NIC_EVENT_QP_FATAL, qp->user};
-		return !qp->doomed;
+		return !qp->destroy_called;
 	case IBV_EVENT_SQ_DRAINED:
 		qp = from->element.qp->qp_context;
 		*to = (struct nic_async_event){NIC_EVENT_SQ_DRAINED, qp->user};
-		return !qp->doomed;
+		return !qp->destroy_called;
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		qp = from->element.qp->qp_context;
 		/* partner: the acquire load in vnic_poll() */

@@ -23,7 +23,7 @@
 #define VNIC_SEND_CQ 8192u	 /* entries of a send CQ, if the NIC has as many */
 #define VNIC_SEND_CQS 64u	 /* of a context */
 #define VNIC_SRQS 4u		 /* of a context */
-#define VNIC_LINGER_NS 20000000u /* in which a NIC flushes what it had begun */
+#define VNIC_LINGER_NS 20000000u /* for which a NIC may flush WRs that it had begun */
 #define VNIC_QPN_BITS 12u	 /* of a page of the QP table */
 #define VNIC_QPN_PAGE (1u << VNIC_QPN_BITS)
 #define VNIC_EVENTS 64u /* of a channel, acknowledged together */
@@ -59,11 +59,11 @@ struct vnic_srq {
 	struct ibv_srq *srq;
 	uint32_t depth, index;
 	uint32_t users;	      /* main: QPs */
-	bool doomed;	      /* main: goes with its last QP */
+	bool destroy_called;  /* main: goes with its last QP */
 	uint32_t free_count;  /* engine, with the following */
 	uint32_t *free_place; /* places that are free */
-	uint64_t *wr_id;      /* of each place, */
-	struct ibv_sge *sge;  /* and its memory */
+	uint64_t *wr_id;      /* of each place */
+	struct ibv_sge *sge;  /* memory of each place */
 	size_t bytes;
 };
 
@@ -75,9 +75,9 @@ struct vnic_qp {
 	uint8_t type;		 /* enum nic_qp_type */
 	_Atomic uint8_t state;	 /* enum nic_qp_state; main writes, the engine reads */
 	_Atomic bool flushed;	 /* main: the last receive has completed; the engine reads */
-	bool doomed;		 /* main: nic qp_destroy() was called */
+	bool destroy_called;	 /* main: nic qp_destroy() was called */
 	_Atomic uint32_t orders; /* VNIC_ORDER_*: main sets, the engine takes */
-	_Atomic bool resetting;	 /* main sets, the engine clears when its books are in order */
+	_Atomic bool resetting;	 /* main sets, the engine clears when its fields are as new */
 	struct vnic_srq *srq;	 /* main */
 	struct vnic_cq *cq;	 /* of its sends */
 	struct vnic_qp *next_all, **link_all; /* main */
@@ -90,10 +90,10 @@ struct vnic_qp {
 	uint64_t refused_polled; /* end of those that poll() has completed */
 	uint32_t depth, mask, unsignaled, signal_every;
 	bool broken, dirty;
-	bool dying, destroyed; /* in the context's list; because of qp_destroy() */
-	bool ready;	       /* may be forgotten when the CQs are empty */
+	bool ending, destroyed; /* in the context's list; because of qp_destroy() */
+	bool ready;		/* may be forgotten when the CQs are empty */
 	uint64_t deadline;
-	struct vnic_qp *next_dirty, *next_refused, *next_dying;
+	struct vnic_qp *next_dirty, *next_refused, *next_ending;
 	struct vnic_batch *first, *last; /* since the last flush */
 	struct vnic_sent *sent;
 	uint8_t *bounce; /* inline data, if the NIC takes none: a place per WR */
@@ -116,11 +116,11 @@ struct vnic_context {
 
 	/* main's */
 	struct vnic_qp *all;
-	struct vnic_srq *srq[VNIC_SRQS]; /* the engine reads those it was given */
+	struct vnic_srq *srq[VNIC_SRQS]; /* the engine reads those that it posts to */
 	uint32_t recv_reserved;
 
 	/* the engine's */
-	struct vnic_qp *dirty, *refused, *dying;
+	struct vnic_qp *dirty, *refused, *ending;
 	uint32_t batched;
 	bool armed;	    /* all CQs will raise an event */
 	uint32_t armed_cqs; /* send CQs among them */

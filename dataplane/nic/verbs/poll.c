@@ -183,13 +183,13 @@ take_orders(struct vnic_context *ctx, uint64_t now, bool *busy)
 		/* partner: the fetch-or in order() */
 		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
 
-		if (!qp->dying) {
-			qp->next_dying = ctx->dying;
-			ctx->dying = qp;
+		if (!qp->ending) {
+			qp->next_ending = ctx->ending;
+			ctx->ending = qp;
 		}
-		qp->broken = qp->dying = true;
+		qp->broken = qp->ending = true;
 		qp->destroyed |= (orders & VNIC_ORDER_DESTROY) != 0;
-		/* in RESET a NIC has nothing more to say */
+		/* in RESET a NIC reports nothing more */
 		qp->deadline = now + (qp->destroyed ? VNIC_LINGER_NS : 0);
 		qp = next;
 		*busy = true;
@@ -200,15 +200,15 @@ take_orders(struct vnic_context *ctx, uint64_t now, bool *busy)
 static void
 end_ready(struct vnic_context *ctx)
 {
-	struct vnic_qp **at = &ctx->dying, *qp, *head;
+	struct vnic_qp **at = &ctx->ending, *qp, *head;
 
 	while ((qp = *at)) {
 		if (!qp->ready || qp->dirty) {
-			at = &qp->next_dying;
+			at = &qp->next_ending;
 			continue;
 		}
-		*at = qp->next_dying;
-		qp->dying = false;
+		*at = qp->next_ending;
+		qp->ending = false;
 		free_places(qp, qp->posted);
 		if (!qp->destroyed) { /* completions and places of before are behind */
 			qp->refused = UINT64_MAX;
@@ -238,7 +238,7 @@ vnic_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now,
 	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		take_orders(ctx, now, busy);
 	/* before the CQs are polled: QPs whose last completion is in them by now */
-	for (struct vnic_qp *qp = ctx->dying; qp; qp = qp->next_dying)
+	for (struct vnic_qp *qp = ctx->ending; qp; qp = qp->next_ending)
 		/* partner: the release store in async_event() */
 		qp->ready =
 		    now >= qp->deadline || atomic_load_explicit(&qp->flushed, memory_order_acquire);
@@ -251,7 +251,7 @@ vnic_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now,
 	for (uint32_t i = 0; i < cqs && count < n; i++)
 		if (ctx->send_cq[i]->outstanding)
 			count += poll_cq(ctx, ctx->send_cq[i]->cq, wc + count, n - count, busy);
-	if (ctx->dying && count < n)
+	if (ctx->ending && count < n)
 		end_ready(ctx);
 	if (count)
 		*busy = true;

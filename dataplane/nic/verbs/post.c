@@ -123,7 +123,7 @@ enqueue(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 		vnic_count(&ctx->counters.tx_bytes, bytes);
 		return;
 	}
-	/* completions of READs don't say how much they brought */
+	/* completions of READs have no length */
 	vnic_count(&ctx->counters.read_bytes, bytes);
 	vnic_count(&ctx->counters.rx_bytes, bytes);
 }

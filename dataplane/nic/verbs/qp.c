@@ -139,7 +139,7 @@ err_free:
 	return rc;
 }
 
-/* Neither the engine nor the NIC uses it any more. */
+/* Neither the engine nor the NIC uses the QP any more. */
 void
 vnic_qp_free(struct vnic_qp *qp)
 {
@@ -155,7 +155,7 @@ vnic_qp_free(struct vnic_qp *qp)
 		qp->next_all->link_all = qp->link_all;
 	if (qp->cq)
 		qp->cq->reserved -= qp->depth;
-	if (qp->srq && --qp->srq->users == 0 && qp->srq->doomed)
+	if (qp->srq && --qp->srq->users == 0 && qp->srq->destroy_called)
 		vnic_srq_free(qp->srq);
 	vnic_put(dev, qp, qp->bytes);
 }
@@ -201,7 +201,7 @@ vnic_qp_destroy(struct nic_qp *nqp)
 	if (!qp)
 		return;
 	ctx = qp->ctx;
-	qp->doomed = true;
+	qp->destroy_called = true;
 	vnic_qp_modify(nqp, &error);
 	order(qp, VNIC_ORDER_DESTROY);
 	vnic_qp_reap(ctx);
@@ -344,7 +344,7 @@ vnic_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 	if (mask < 0)
 		return mask;
 	to.qp_state = states[attr->state];
-	/* from RESET the kernel allows nothing but INIT; such a QP is as dead as one in ERR */
+	/* from RESET the kernel allows only INIT; a QP in RESET does as little as one in ERR */
 	rc = from == NIC_QP_RESET && attr->state != NIC_QP_INIT ? 0
 								: ibv_modify_qp(qp->qp, &to, mask);
 	if (rc)

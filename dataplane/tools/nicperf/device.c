@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device, its queue pairs and memory, and the turn that both ends make. */
+/* The device, its queue pairs and memory, and a turn of both ends. */
 #include "nicperf.h"
 
 #include "daemon/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ping-pong of WRITEs: each end looks at the last byte in its memory and answers by a WRITE. */
+/* Ping-pong of WRITEs: each end polls the last byte in its memory and answers by a WRITE. */
 #include "nicperf.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ clear(struct nicperf *np)
 		memset(np->end[i]->in, 0, np->stride);
 }
 
-/* Waits for all posted WRITEs of a flow; what: "no completion for 5 s", or the like. */
+/* Waits for all posted WRITEs of a flow; `what` is the cause in the error. */
 static int
 complete(struct nicperf *np, struct nicperf_flow *f, const char *what)
 {

@@ -96,7 +96,7 @@ respond(struct nicperf *np)
 			rc = nicperf_respond_latency(np, size);
 		else if (!rc && test == NICPERF_BARE)
 			rc = nicperf_respond_bare(np);
-		/* of other tests only the end: the device does the work */
+		/* other tests need only the device */
 		if (!rc)
 			rc = nicperf_await_run(np, &test, &size);
 		if (!rc)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * weir-nicperf: measures the NIC layer through nic.h, without programs and rings. One process with
- * both ends on a loopback port, or two that agree over TCP. One thread does all that is measured,
- * unless threads share a QP under a lock.
+ * both ends on a loopback port, or two that agree over TCP. One thread does all the work, unless
+ * threads share a QP under a lock.
  */
 #ifndef WEIR_NICPERF_H
 #define WEIR_NICPERF_H
@@ -86,7 +86,7 @@ void nicperf_close(struct nicperf *np);
 void nicperf_offer(const struct nicperf *np, const struct nicperf_end *end,
 		   struct nicperf_offer *offer);
 int nicperf_connect(struct nicperf *np, struct nicperf_end *end);
-/* One turn: completions, receives posted again, what is queued sent. -EIO: a completion failed. */
+/* One turn: polls completions, posts receives again, flushes. -EIO: a completion failed. */
 int nicperf_turn(struct nicperf *np);
 
 /* wire.c: the other process. Finds it and agrees on qps, depth, stride. */

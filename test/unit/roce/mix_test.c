@@ -2,7 +2,7 @@
 /*
  * All operations at once, chosen by a seed, over a wire that loses, doubles and reorders: a model
  * knows every byte that may be read, the old value of every atomic, and what arrives in which
- * order. Queue pairs are drained and reset on the way. SEED=n runs that one, SEEDS=n so many.
+ * order. Queue pairs are drained and reset meanwhile. SEED=n runs that seed, SEEDS=n runs n seeds.
  */
 #include "worlds/roce_net.h"
 

@@ -165,7 +165,7 @@ every_pair(void **state)
 	net_destroy(n);
 }
 
-/* What had begun ends, what had not waits; the peer is served all the time. */
+/* WRs that had begun to leave complete, others wait; the peer is served all the time. */
 static void
 drained(void **state)
 {

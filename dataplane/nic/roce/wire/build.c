@@ -4,7 +4,7 @@
 #include "icrc.h"
 #include "transmit.h"
 
-/* Copies [offset, offset + n) of what the WR's list names. */
+/* Copies [offset, offset + n) of the WR's memory. */
 static void
 gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 {
@@ -77,7 +77,7 @@ fit(const struct headers *h, uint8_t *t, uint32_t sum, uint64_t mac, uint32_t en
 	put16(t + IP_AT + 10, (uint16_t)~ip_fold(sum + length));
 }
 
-/* A line, and what lies before it: 4, 20 or 24 bytes. */
+/* A cache line, and longer headers before it: 4, 20 or 24 bytes. */
 static inline void
 copy_template(const struct headers *h, uint8_t *frame, const uint8_t *t)
 {
@@ -135,7 +135,7 @@ roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t
 	return qp->ctx->gathered;
 }
 
-/* IPv4 without a tag goes through registers: what was just stored in pieces loads slowly. */
+/* IPv4 without a tag goes through registers: bytes that were just stored in pieces load slowly. */
 static inline __attribute__((always_inline)) uint32_t
 build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uint64_t e0,
 	     uint64_t e1, uint64_t e2, uint32_t extended, const void *payload, uint32_t n)
