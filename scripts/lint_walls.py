@@ -21,7 +21,7 @@ WALLS = {
     "lib/message": ("", "lib/include lib/ipc lib/client lib/stream"),
     "dataplane/capture": ("capture.h", ""),
     "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),
-    "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base"),
+    "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base lib/ipc"),
     "dataplane/nic/roce": ("roce.h", "dataplane/nic lib/base lib/ipc"),
     "dataplane/nic/verbs": ("verbs.h", "dataplane/nic lib/base lib/ipc"),
     "dataplane/nic/roce_port":

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "impair.h"
 
+#include "ipc/invariant.h"
+
 #include <stddef.h>
 
 bool
@@ -99,6 +101,7 @@ impair_release(struct impair *i, uint64_t now, uint32_t *length)
 
 	if (i->count == 0 || f->due > now)
 		return NULL;
+	weir_assert(i->count <= IMPAIR_HELD);
 	*length = f->length;
 	i->first = (i->first + 1) & (IMPAIR_HELD - 1);
 	i->count--;

@@ -11,6 +11,7 @@
 void
 roce_ack_later(struct roce_qp *qp, enum response response)
 {
+	weir_assert(!qp->ud);
 	if (response > qp->rs.response)
 		qp->rs.response = response;
 	if (response != RESPOND_ACK)

@@ -98,7 +98,6 @@ roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint6
 	while (count < n && ctx->cq_tail != ctx->cq_head) {
 		struct cq_entry *e = &ctx->cq[ctx->cq_tail++ & ctx->cq_mask];
 
-		weir_assert(ctx->cq_head - (ctx->cq_tail - 1) <= ctx->cq_mask + 1);
 		if (e->srq)
 			e->srq->freed++;
 		else if (e->qp)

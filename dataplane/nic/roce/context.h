@@ -98,6 +98,7 @@ cq_push(struct roce_context *ctx, struct roce_qp *qp)
 {
 	struct cq_entry *e = &ctx->cq[ctx->cq_head++ & ctx->cq_mask];
 
+	weir_assert(ctx->cq_head - ctx->cq_tail <= ctx->cq_mask + 1);
 	e->wc.qp_user = qp->user;
 	e->wc.qpn = qp->head.qpn;
 	e->wc.source_qpn = 0;

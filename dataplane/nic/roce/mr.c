@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "mr.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <sys/random.h>
 
@@ -46,6 +48,7 @@ roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access,
 	/* partner: the acquire load in mr_check() */
 	atomic_store_explicit(&m->key, key, memory_order_release);
 	t->count++;
+	weir_assert(t->count <= t->limit);
 	*mr = (struct nic_mr){
 	    .address = address, .length = length, .lkey = key, .rkey = key, .driver = m};
 	return 0;
@@ -59,6 +62,7 @@ roce_mr_remove(struct mr_table *t, uint32_t key)
 	if (key == 0 || atomic_load_explicit(&m->key, memory_order_relaxed) != key)
 		return;
 	atomic_store_explicit(&m->key, 0, memory_order_release);
+	weir_assert(t->count > 0);
 	t->count--;
 }
 

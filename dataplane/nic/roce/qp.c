@@ -104,6 +104,7 @@ roce_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 		qp->srq->users++;
 	list_append(&ctx->all_qps, &qp->all);
 	ctx->cq_reserved += init->send_wrs;
+	weir_assert(ctx->cq_reserved <= config->cq_depth);
 	/* partner: the acquire load in find_qp() */
 	atomic_store_explicit(&ctx->qps[index], qp, memory_order_release);
 	*out = (struct nic_qp *)qp;
@@ -238,6 +239,7 @@ roce_qp_destroy(struct nic_qp *nqp)
 void
 roce_qp_free(struct roce_qp *qp)
 {
+	weir_assert(qp->ctx->cq_reserved >= qp->send_wrs);
 	list_remove(&qp->all);
 	if (qp->neighbour)
 		roce_neighbour_put(qp->neighbour);

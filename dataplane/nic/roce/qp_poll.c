@@ -17,12 +17,14 @@ roce_qp_drop_frames(struct roce_qp *qp, uint32_t n)
 
 		n--;
 		if (*frame == NULL) {
+			weir_assert(rq->unframed > 0);
 			rq->unframed--;
 			continue;
 		}
 		ctx->held--;
 		ctx->wire.drop(ctx->wire_user, frame, 1);
 	}
+	weir_assert(ctx->held >= n);
 	ctx->held -= n;
 	while (n > 0) {
 		uint32_t slot = rq->una & rq->frame_mask, run = rq->frame_mask + 1 - slot;
@@ -227,6 +229,8 @@ end(struct roce_qp *qp)
 	if (qp_state(qp) != NIC_QP_ERR)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 	list_remove(&qp->ack);
+	weir_assert(!list_linked(&qp->sender) && !list_linked(&qp->timer));
+	weir_assert(qp->rq.retired == qp->rq.posted && qp->rq.unframed == 0);
 	forget_sends(qp);
 	head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
 	do {

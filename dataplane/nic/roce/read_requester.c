@@ -156,6 +156,7 @@ roce_read_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now)
 	rq->in_flight += count * frame;
 	rq->send = rq->next = f->end;
 	rq->offset += bytes;
+	weir_assert(rq->offset <= wr->length && rq->special > 0);
 	if (rq->offset == wr->length) {
 		wr->last_psn = rq->next - 1;
 		rq->built++;

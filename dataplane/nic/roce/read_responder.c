@@ -172,6 +172,7 @@ roce_read_serve_answers(struct roce_qp *qp, unsigned *room)
 			*room = 0;
 			return false;
 		}
+		weir_assert(e->sent >= e->begin && e->sent < e->end && e->end <= e->count);
 		if (!send_answer(qp, e, qp->ctx->spare[qp->ctx->spare_count - 1])) {
 			roce_responder_refuse(qp, NAK_REMOTE_ACCESS, (e->psn + e->sent) & PSN_MASK);
 			roce_read_serve_stop(qp);

@@ -77,6 +77,7 @@ take_wr(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 void
 roce_requester_wake(struct roce_qp *qp)
 {
+	weir_assert(qp_state(qp) == NIC_QP_RTS);
 	list_append_once(&qp->ctx->senders, &qp->sender);
 }
 
@@ -139,6 +140,7 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 	uint32_t room = rq->frame_mask + 1 - (rq->next - rq->una);
 	uint32_t held = ctx->dev->config.tx_frames - ctx->held;
 
+	weir_assert(ctx->held <= ctx->dev->config.tx_frames);
 	if (held < room)
 		room = held;
 	if (limit < room)
@@ -157,6 +159,7 @@ send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 	void *frame = ctx->spare[--ctx->spare_count]; /* counted by frames_allowed() */
 
 	length = roce_build_frame(qp, wr, roce_frame_data(ctx, frame), more);
+	weir_assert(rq->next - rq->una <= rq->frame_mask);
 	ctx->held++;
 	rq->in_flight += length;
 	rq->frames[slot] = frame;
@@ -321,6 +324,7 @@ roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 		if ((int32_t)(psn - rq->send) < 0)
 			bytes += rq->lengths[psn & rq->frame_mask];
 	}
+	weir_assert(rq->in_flight >= bytes);
 	rq->in_flight -= bytes;
 	roce_qp_drop_frames(qp, n);
 	if ((int32_t)(rq->send - rq->una) < 0) { /* frames to be sent again had arrived */

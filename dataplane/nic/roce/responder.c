@@ -79,6 +79,7 @@ take_send(struct roce_qp *qp, const struct packet *p)
 			return refuse_send(qp, NIC_WC_LOC_PROT_ERR, NAK_REMOTE_OPERATION);
 		memcpy((void *)(uintptr_t)rs->address, p->payload, p->payload_length);
 	}
+	weir_assert(rs->left >= p->payload_length && rs->kind == PACKET_SEND);
 	rs->address += p->payload_length;
 	rs->left -= p->payload_length;
 	rs->received += p->payload_length;

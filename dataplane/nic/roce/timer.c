@@ -14,6 +14,7 @@ roce_timer_start(struct roce_qp *qp, uint64_t deadline)
 {
 	struct roce_context *ctx = qp->ctx;
 
+	weir_assert(qp_state(qp) == NIC_QP_RTS);
 	qp->rq.deadline = deadline;
 	if (!list_linked(&qp->timer))
 		list_append(&ctx->timers, &qp->timer);

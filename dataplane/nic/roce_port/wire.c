@@ -256,6 +256,7 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 		c->armed = false;
 		rte_eth_dev_rx_intr_disable(c->port->id, c->rx_queue);
 	}
+	weir_assert(c->early_count <= ETHDEV_BURST && c->warm_count <= ETHDEV_WARM);
 	if (c->early_count) {
 		n = c->early_count;
 		c->early_count = 0;

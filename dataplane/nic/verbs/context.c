@@ -195,6 +195,7 @@ vnic_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 		return rc;
 	}
 	ctx->recv_reserved += depth;
+	weir_assert(ctx->recv_reserved <= ctx->dev->config.recv_depth);
 	ctx->srq[index] = srq;
 	*out = (struct nic_srq *)srq;
 	return 0;
@@ -205,6 +206,7 @@ vnic_srq_free(struct vnic_srq *srq)
 {
 	struct vnic_context *ctx = srq->ctx;
 
+	weir_assert(srq->users == 0 && ctx->recv_reserved >= srq->depth);
 	ibv_destroy_srq(srq->srq);
 	ctx->recv_reserved -= srq->depth;
 	ctx->srq[srq->index] = NULL;

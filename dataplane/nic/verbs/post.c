@@ -234,6 +234,7 @@ vnic_post_srq_recv(struct nic_srq *nsrq, const struct nic_recv_wr *wr, unsigned 
 			out[i] = receive_at(srq, place, i + 1 < part ? &out[i + 1] : NULL);
 		}
 		taken = give_receives(srq, out, part);
+		weir_assert(taken <= part && taken <= srq->free_count);
 		srq->free_count -= taken;
 		done += taken;
 		if (taken < part)

@@ -150,9 +150,11 @@ vnic_qp_free(struct vnic_qp *qp)
 	if (qp->bounce_mr)
 		ibv_dereg_mr(qp->bounce_mr);
 	vnic_put(dev, qp->bounce, (size_t)(qp->mask + 1) * QP_INLINE_MAX);
+	weir_assert(*qp->link_all == qp);
 	*qp->link_all = qp->next_all;
 	if (qp->next_all)
 		qp->next_all->link_all = qp->link_all;
+	weir_assert(!qp->cq || qp->cq->reserved <= qp->cq->entries);
 	if (qp->cq)
 		qp->cq->reserved -= qp->depth;
 	if (qp->srq && --qp->srq->users == 0 && qp->srq->destroy_called)

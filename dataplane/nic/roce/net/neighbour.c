@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "neighbour.h"
 
+#include "ipc/invariant.h"
+
 #include <stddef.h>
 
 struct neighbour *
@@ -51,6 +53,7 @@ roce_neighbour_get(struct neighbours *t, struct address ip)
 void
 roce_neighbour_put(struct neighbour *n)
 {
+	weir_assert(n->users > 0);
 	n->users--;
 }
 

@@ -199,6 +199,7 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	length = build_packet(qp, frame, bth, psn, e0, e1, e2, extended,
 			      roce_build_payload(qp, wr, rq->offset, n), n);
 	rq->offset += n;
+	weir_assert(rq->offset <= wr->length);
 	if (last) {
 		wr->last_psn = rq->next;
 		rq->built++;
