@@ -81,7 +81,7 @@ qp_state(const struct roce_qp *qp)
 static inline bool
 qp_enter(struct roce_qp *qp, uint8_t *from, enum nic_qp_state to)
 {
-	weir_assert(qp_orders_allow((enum nic_qp_state) * from, to));
+	weir_assert(qp_orders_allow((enum nic_qp_state)from[0], to));
 	return atomic_compare_exchange_strong_explicit(&qp->state, from, (uint8_t)to,
 						       memory_order_acq_rel, memory_order_acquire);
 }

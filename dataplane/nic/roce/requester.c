@@ -282,8 +282,8 @@ roce_requester_flush(struct roce_context *ctx, uint64_t now)
 	uint64_t end = ctx->counters.tx_bytes + ROCE_TURN_BYTES;
 	struct list_node waiting, *l, *following;
 
-	if (room ==
-	    0) { /* the port takes nothing: QPs that wait for it fail when their time is over */
+	if (room == 0) {
+		/* the port takes nothing: QPs that wait for it fail when their time is over */
 		LIST_EACH (l, following, &ctx->senders) {
 			struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, sender);
 
