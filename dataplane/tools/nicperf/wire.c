@@ -23,7 +23,7 @@ nicperf_send(struct nicperf *np, const void *data, size_t n)
 {
 	if (send(np->socket, data, n, MSG_NOSIGNAL) == (ssize_t)n)
 		return 0;
-	return nicperf_fail(np, -EPIPE, "the other process is gone: %s; look at what it said",
+	return nicperf_fail(np, -EPIPE, "the other process is gone: %s; look at its output",
 			    strerror(errno));
 }
 
@@ -34,7 +34,7 @@ nicperf_receive(struct nicperf *np, void *data, size_t n)
 
 	if (got == (ssize_t)n)
 		return 0;
-	return nicperf_fail(np, -EPIPE, "the other process is gone; look at what it said");
+	return nicperf_fail(np, -EPIPE, "the other process is gone; look at its output");
 }
 
 int
