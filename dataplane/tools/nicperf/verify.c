@@ -374,8 +374,7 @@ agree(struct verify *v, bool ours, struct word *word)
 	if (!rc)
 		rc = nicperf_receive(v->np, word, sizeof(*word));
 	if (!rc && word->status == FAILED)
-		rc = nicperf_fail(v->np, -EIO,
-				  "the other process has failed; look at its output");
+		rc = nicperf_fail(v->np, -EIO, "the other process has failed; look at its output");
 	return rc;
 }
 
