@@ -20,10 +20,10 @@ WALLS = {
     "lib/stream": (ANY, "lib/include lib/ipc lib/client"),
     "lib/message": ("", "lib/include lib/ipc lib/client lib/stream"),
     "dataplane/capture": ("capture.h", ""),
-    "dataplane/nic": ("nic.h", "lib/ipc"),
-    "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base"),
+    "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),
+    "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base lib/ipc"),
     "dataplane/nic/roce": ("roce.h", "dataplane/nic lib/base lib/ipc"),
-    "dataplane/nic/verbs": ("verbs.h", "dataplane/nic lib/base"),
+    "dataplane/nic/verbs": ("verbs.h", "dataplane/nic lib/base lib/ipc"),
     "dataplane/nic/roce_port":
         ("roce_port.h", "dataplane/nic dataplane/nic/roce dataplane/nic/inject dataplane/capture dataplane/lcore lib/base lib/ipc"),
     "dataplane/engine": ("engine.h", "dataplane/nic lib/base lib/ipc lib/include"),

@@ -346,7 +346,7 @@ const char *engine_check(const struct engine *e);
 	X(datagrams_doubled, "datagrams that had come before, or came far too late")               \
 	X(datagrams_refused, "datagrams that no peer of a connection has sent")
 
-/* Those that the row of an engine has, too. */
+/* Counters that the row of an engine also has. */
 #define ENGINE_TRAFFIC(X) X(tx_messages) X(rx_messages) X(tx_bytes) X(rx_bytes)
 
 struct engine_counters {

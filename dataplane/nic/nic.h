@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The NIC layer, verbs-shaped: what every protocol of the data plane is written against. A driver
- * (roce, verbs, the simulated wire) fills struct nic_ops; nobody else calls a driver.
+ * The NIC layer, verbs-shaped: all protocols of the data plane use it. A driver (roce, verbs, the
+ * simulated wire) fills struct nic_ops; drivers are called in no other way.
  *
  * A device is one NIC port with one GID. Each engine has one context on it: its completion queue,
  * its queue pairs and SRQ. Control verbs (marked C) run on the main lcore; data verbs (D) on the
@@ -169,7 +169,7 @@ struct nic_qp_attr {
 	uint8_t retry;	     /* 1 ... 7; 0 = driver's default */
 	uint8_t rnr_retry;   /* 7 = without limit */
 	uint8_t rd_atomic; /* READs and atomics under way in each direction; 0 = driver's default */
-	uint8_t access;	   /* what the peer may do: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
+	uint8_t access;	   /* rights of the peer: NIC_REMOTE_*; 0 = NIC_REMOTE_WRITE */
 	uint8_t traffic_class; /* IP type of service: DSCP in the upper six bits */
 	uint32_t qkey;	       /* UD: of the QP itself, given at RTR */
 };
@@ -240,7 +240,8 @@ struct nic_async_event {
 		NIC_EVENT_LINK_DOWN,
 		NIC_EVENT_QP_FATAL,
 		NIC_EVENT_DEVICE_FATAL,
-		NIC_EVENT_SQ_DRAINED /* of a QP in SQD: what had begun to leave has completed */
+		NIC_EVENT_SQ_DRAINED /* of a QP in SQD: WRs that had begun to leave have completed
+				      */
 	} type;
 	void *qp_user;
 };
@@ -258,10 +259,10 @@ struct nic_ops {
 	int (*qp_create)(struct nic_context *ctx, const struct nic_qp_init *init,
 			 struct nic_qp **qp);
 	/*
-	 * C: -EINVAL what nic_qp_may() forbids or attributes that don't fit. The engine carries out
-	 * RESET and ERR with its next turn; while a RESET is under way any change is -EAGAIN. After
-	 * ERR every WR completes, flushed if nothing worse; RESET forgets those that are left. In
-	 * SQD posts are taken and wait for RTS.
+	 * C: -EINVAL: a change that qp_orders.h forbids, or attributes out of their limits. The
+	 * engine carries out RESET and ERR with its next turn; while a RESET is under way any
+	 * change is -EAGAIN. After ERR every WR completes, flushed if nothing worse; RESET forgets
+	 * those that are left. In SQD posts are taken and wait for RTS.
 	 */
 	int (*qp_modify)(struct nic_qp *qp, const struct nic_qp_attr *attr);
 	void (*qp_destroy)(struct nic_qp *qp);
@@ -287,11 +288,11 @@ struct nic_ops {
 	int (*post_srq_recv)(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
 	/*
 	 * D: receives, runs timers and fills up to n completions; `now` is monotonic time in ns.
-	 * *busy is set true if anything at all was done, else left alone.
+	 * *busy is set true if anything was done, else not changed.
 	 */
 	unsigned (*poll)(struct nic_context *ctx, struct nic_wc *wc, unsigned n, uint64_t now,
 			 bool *busy);
-	/* D: rings doorbells / sends what was queued; once a turn. */
+	/* D: rings doorbells / sends queued frames; once per turn. */
 	void (*flush)(struct nic_context *ctx, uint64_t now);
 	/*
 	 * D: prepares for sleep. Returns the time (ns, absolute) at which poll() must be called at
@@ -344,25 +345,5 @@ nic_flush(struct nic_context *ctx, uint64_t now)
 }
 
 const char *nic_wc_status_name(enum nic_wc_status status);
-
-/* IBTA volume 1, 10.3.1, without the changes of attributes within a state. */
-static inline bool
-nic_qp_may(enum nic_qp_state from, enum nic_qp_state to)
-{
-	switch (to) {
-	case NIC_QP_RESET:
-	case NIC_QP_ERR:
-		return true;
-	case NIC_QP_INIT:
-		return from == NIC_QP_RESET;
-	case NIC_QP_RTR:
-		return from == NIC_QP_INIT;
-	case NIC_QP_RTS:
-		return from == NIC_QP_RTR || from == NIC_QP_SQD;
-	case NIC_QP_SQD:
-		return from == NIC_QP_RTS;
-	}
-	return false;
-}
 
 #endif

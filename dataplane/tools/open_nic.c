@@ -13,7 +13,7 @@
 #include <rte_lcore.h>
 
 #define TX_FRAMES 8192u
-#define COMPLETIONS_MIN 16384u /* a QP may have so many work requests by default, and more */
+#define COMPLETIONS_MIN 16384u /* of the completion queue; above a QP's default depth */
 #define LINK_TRIES 50	       /* of 200 ms */
 
 /* There is one context: nobody to wake. */
@@ -24,22 +24,38 @@ wake(void *user, unsigned context)
 	(void)context;
 }
 
-static int
-open_ethdev(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
-	    char *error, size_t size)
+int
+open_nic(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
+	 char *error, size_t size)
 {
-	struct ethdev_config config = nic_config_ethdev(spec);
+	struct ethdev_config ethdev;
+	struct vnic_config verbs;
+	struct vnic_device *device;
 	int rc;
 
-	config.queues = 1;
-	config.contexts = 1;
-	config.numa_socket[0] = (int)rte_socket_id();
-	config.max_qp = need->queue_pairs;
-	config.cq_depth =
+	memset(out, 0, sizeof(*out));
+	if (spec->verbs) {
+		verbs = nic_config_verbs(spec);
+		verbs.contexts = 1;
+		verbs.numa_socket[0] = (int)rte_socket_id();
+		verbs.recv_depth = need->receives;
+		rc = vnic_open(&verbs, &device, error, size);
+		if (rc)
+			return rc;
+		out->dev = vnic_nic_device(device);
+		out->context = vnic_nic_context(device, 0);
+		return 0;
+	}
+	ethdev = nic_config_ethdev(spec);
+	ethdev.queues = 1;
+	ethdev.contexts = 1;
+	ethdev.numa_socket[0] = (int)rte_socket_id();
+	ethdev.max_qp = need->queue_pairs;
+	ethdev.cq_depth =
 	    RTE_MAX(COMPLETIONS_MIN, need->queue_pairs * need->sends + need->receives);
-	config.tx_frames = TX_FRAMES;
-	config.wake = wake;
-	rc = ethdev_open(&config, &out->ethdev, error, size);
+	ethdev.tx_frames = TX_FRAMES;
+	ethdev.wake = wake;
+	rc = ethdev_open(&ethdev, &out->ethdev, error, size);
 	if (rc)
 		return rc;
 	out->dev = ethdev_device(out->ethdev);
@@ -47,37 +63,10 @@ open_ethdev(const struct nic_spec *spec, const struct open_nic_need *need, struc
 	return 0;
 }
 
-static int
-open_verbs(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
-	   char *error, size_t size)
-{
-	struct vnic_config config = nic_config_verbs(spec);
-	struct vnic_device *device;
-	int rc;
-
-	config.contexts = 1;
-	config.numa_socket[0] = (int)rte_socket_id();
-	config.recv_depth = need->receives;
-	rc = vnic_open(&config, &device, error, size);
-	if (rc)
-		return rc;
-	out->dev = vnic_nic_device(device);
-	out->context = vnic_nic_context(device, 0);
-	return 0;
-}
-
-int
-open_nic(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
-	 char *error, size_t size)
-{
-	memset(out, 0, sizeof(*out));
-	return spec->verbs ? open_verbs(spec, need, out, error, size)
-			   : open_ethdev(spec, need, out, error, size);
-}
-
 /*
- * A memif client that was there before its server asks again. Once the link is up, the driver hears
- * no more of its peer: it would unmap the rings that we are polling when that goes away.
+ * A memif client that started before its server is restarted until the server answers. Once the
+ * link is up, the driver gets no more events: at the end of its peer it would unmap the rings that
+ * we poll.
  */
 int
 open_nic_await_link(const struct open_nic *nic, struct nic_attr *attr, char *error, size_t size)

@@ -12,8 +12,9 @@
 struct ethdev_port;
 
 struct open_nic_need {
-	uint32_t queue_pairs, sends; /* so many, of so many work requests each */
-	uint32_t receives;	     /* of the SRQ */
+	uint32_t queue_pairs;
+	uint32_t sends;	   /* work requests per queue pair */
+	uint32_t receives; /* of the SRQ */
 };
 
 struct open_nic {
@@ -26,8 +27,8 @@ struct open_nic {
 int open_nic(const struct nic_spec *spec, const struct open_nic_need *need, struct open_nic *out,
 	     char *error, size_t size);
 /*
- * Waits until the link is up; `attr` is the device's from then, and the driver is told of nothing
- * any more (munmap_guard.h). 0, or -errno and a line in error.
+ * Waits until the link is up, and fills *attr; from then on the driver gets no events
+ * (munmap_guard.h). 0, or -errno and a line in error.
  */
 int open_nic_await_link(const struct open_nic *nic, struct nic_attr *attr, char *error,
 			size_t size);

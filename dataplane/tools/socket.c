@@ -45,7 +45,7 @@ open_socket(const char *host, uint16_t port, bool listener)
 	return fd < 0 ? -error : fd;
 }
 
-/* Words are short and waited for. */
+/* Messages are short, and each is waited for. */
 static int
 no_delay(int fd)
 {
@@ -87,7 +87,7 @@ tool_dial(const char *host, uint16_t port, const char *who, char *error, size_t 
 		fd = open_socket(host, port, false);
 	}
 	if (fd < 0)
-		snprintf(error, size, "nobody answers at %s port %u: %s; start %s there", host,
+		snprintf(error, size, "nothing listens at %s port %u: %s; start %s there", host,
 			 port, strerror(-fd), who);
 	return no_delay(fd);
 }

@@ -254,7 +254,7 @@ make_reachable(struct world *w, uint8_t *f, uint32_t n, uint8_t how)
 	put16(f + BTH_AT + 2, ROCE_PKEY);
 	put32(f + BTH_AT + 4, qp->head.qpn);
 	/* PSNs near what is expected: mostly exactly that; answers to READs, and what was before */
-	psn = (answer ? (f[BTH_AT] == RC_ACK ? qp->rq.una : roce_fetch_bound(&qp->rq))
+	psn = (answer ? (f[BTH_AT] == RC_ACK ? qp->rq.una : roce_read_next_psn(&qp->rq))
 		      : qp->rs.expected) +
 	      (psn % 4 == 3   ? psn >> 2
 	       : psn % 8 == 2 ? 0u - (psn >> 3) % 8

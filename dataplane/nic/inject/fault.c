@@ -7,25 +7,25 @@
 struct fault_qp {
 	struct nic_qp *qp;
 	void *user;
-	bool sends; /* in RTS: a QP that is still being set up has nothing to fail at */
+	bool sends; /* in RTS */
 	struct fault_qp *next;
 };
 
 struct fault_mr {
 	struct nic_mr mr;
-	bool revoked; /* its owner gives it back all the same */
+	bool revoked; /* its owner still deregisters it */
 	struct fault_mr *next;
 };
 
-/* All of it is the main thread's. The operations stand first: objects lead back here by them. */
+/* The main thread's. The operations stand first: objects lead back here by them. */
 struct nic_fault {
 	struct nic_ops ops;
 	const struct nic_ops *real;
 	struct nic_fault_config config;
 	struct nic_device *dev;
-	struct fault_qp *qps; /* oldest first: they take turns */
+	struct fault_qp *qps; /* the one that failed longest ago first */
 	struct fault_mr *mrs;
-	void *event; /* nic_qp_init.user of a QP whose fault is to be told */
+	void *event; /* nic_qp_init.user of a QP whose failure is to be reported */
 	uint64_t next;
 	unsigned kind;
 };
@@ -131,26 +131,14 @@ mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 		f->real->mr_dereg(dev, mr);
 }
 
+/* The next fault: a QP fails without or with an event, or a region is revoked. */
 static void
-revoke(struct nic_fault *f)
-{
-	struct fault_mr *m = f->mrs;
-	struct nic_mr gone;
-
-	while (m && m->revoked)
-		m = m->next;
-	if (!m)
-		return;
-	gone = m->mr;
-	m->revoked = true;
-	f->real->mr_dereg(f->dev, &gone);
-}
-
-static void
-strike(struct nic_fault *f)
+inject(struct nic_fault *f)
 {
 	struct nic_qp_attr error = {.state = NIC_QP_ERR};
 	struct fault_qp **at = &f->qps, *q;
+	struct fault_mr *m = f->mrs;
+	struct nic_mr gone;
 	unsigned kind;
 
 	while ((q = *at) && !q->sends)
@@ -158,8 +146,14 @@ strike(struct nic_fault *f)
 	if (!q)
 		return;
 	kind = f->kind++ % 3;
-	if (kind == 2 && f->mrs) {
-		revoke(f);
+	if (kind == 2 && m) {
+		while (m && m->revoked)
+			m = m->next;
+		if (!m)
+			return;
+		gone = m->mr;
+		m->revoked = true;
+		f->real->mr_dereg(f->dev, &gone);
 		return;
 	}
 	*at = q->next;
@@ -178,7 +172,7 @@ async_event(struct nic_device *dev, struct nic_async_event *event)
 
 	if (now >= f->next) {
 		f->next = now + f->config.every_ns;
-		strike(f);
+		inject(f);
 	}
 	if (!f->event)
 		return f->real->async_event(dev, event);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults on purpose, for tests (fault= of --nic): now and then a queue pair of a device is moved to
- * ERR, with or without an event that says so, or the key of a region that peers write to is
- * revoked. Puts itself between a driver and who uses it; the data path passes through untouched.
+ * Faults on purpose, for tests (fault= of --nic): at intervals a queue pair of a device moves to
+ * ERR, with or without an event, or the key of a region that peers write to is revoked. Lies
+ * between a driver and its user; the data path is the driver's own.
  */
 #ifndef WEIR_NIC_FAULT_H
 #define WEIR_NIC_FAULT_H
@@ -12,7 +12,7 @@
 struct nic_fault;
 
 struct nic_fault_config {
-	uint64_t every_ns; /* between two faults; looked at whenever events are asked for */
+	uint64_t every_ns; /* between two faults; checked when events are polled */
 	size_t region;	   /* length of the regions that may be revoked; 0: none is */
 	uint64_t (*now)(void);
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "impair.h"
 
+#include "ipc/invariant.h"
+
 #include <stddef.h>
 
 bool
@@ -42,7 +44,7 @@ next_random(struct impair *i)
 	return (uint32_t)((z ^ z >> 31) >> 32);
 }
 
-/* With a share of all, always: a share of 2^32 - 1 must not miss one in 2^32. */
+/* UINT32_MAX means always, not all but one in 2^32. */
 static bool
 happens(struct impair *i, uint32_t of)
 {
@@ -99,6 +101,7 @@ impair_release(struct impair *i, uint64_t now, uint32_t *length)
 
 	if (i->count == 0 || f->due > now)
 		return NULL;
+	weir_assert(i->count <= IMPAIR_HELD);
 	*length = f->length;
 	i->first = (i->first + 1) & (IMPAIR_HELD - 1);
 	i->count--;

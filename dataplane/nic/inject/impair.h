@@ -18,7 +18,7 @@ struct impair_config {
 	uint64_t seed;
 };
 
-/* What happens to a frame; more than one bit may be set. */
+/* Fates of a frame; more than one bit may be set. */
 #define IMPAIR_LOSE 0x1u
 #define IMPAIR_TWICE 0x2u
 #define IMPAIR_LATE 0x4u
@@ -37,12 +37,12 @@ struct impair {
 	struct impair_frame *held; /* IMPAIR_HELD of them; the owner's memory */
 };
 
-/* Whether there is anything to impair at all. */
+/* Whether the configuration impairs anything. */
 bool impair_wanted(const struct impair_config *config);
 /* `stream` makes the sequences of several engines differ. `held`: IMPAIR_HELD frames. */
 void impair_init(struct impair *i, const struct impair_config *config, uint64_t stream,
 		 struct impair_frame *held);
-/* Throws the dice for the next frame. */
+/* Draws the fate of the next frame. */
 unsigned impair_fate(struct impair *i);
 /* Time at which a frame sent `now` leaves. */
 uint64_t impair_due(struct impair *i, unsigned fate, uint64_t now);

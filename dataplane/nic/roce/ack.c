@@ -9,120 +9,109 @@
 #include "transmit.h"
 
 void
-roce_answer_later(struct roce_qp *qp, enum response response)
+roce_ack_later(struct roce_qp *qp, enum response response)
 {
+	weir_assert(!qp->ud);
 	if (response > qp->rs.response)
 		qp->rs.response = response;
 	if (response != RESPOND_ACK)
-		qp->ctx->urgent = true;
-	if (!list_linked(&qp->answer))
-		list_append(&qp->ctx->answers, &qp->answer);
+		qp->ctx->acks_urgent = true;
+	list_append_once(&qp->ctx->acks, &qp->ack);
 }
 
-static uint8_t
-syndrome(const struct roce_qp *qp, struct nic_counters *c)
-{
-	switch (qp->rs.response) {
-	case RESPOND_RNR:
-		roce_count(&c->rnr_sent, 1);
-		return AETH(AETH_RNR, qp->ctx->dev->config.rnr_timer);
-	case RESPOND_SEQUENCE:
-		roce_count(&c->naks_sent, 1);
-		return AETH(AETH_NAK, NAK_SEQUENCE);
-	case RESPOND_FATAL:
-		roce_count(&c->naks_sent, 1);
-		return AETH(AETH_NAK, qp->rs.nak);
-	default:
-		roce_count(&c->acks_sent, 1);
-		return AETH(AETH_ACK, AETH_UNLIMITED);
-	}
-}
-
-static void
-answer(struct roce_qp *qp, void *frame)
-{
-	struct roce_context *ctx = qp->ctx;
-	struct responder *rs = &qp->rs;
-	/* an ACK names the last PSN that was taken, a NAK the first that was not */
-	uint32_t psn = rs->response == RESPOND_ACK     ? rs->expected - 1
-		       : rs->response == RESPOND_FATAL ? rs->nak_psn
-						       : rs->expected;
-	uint64_t aeth = packet_aeth(syndrome(qp, &ctx->counters), rs->msn);
-
-	roce_frame_send(ctx, frame,
-			roce_build_packet(qp, roce_frame_data(ctx, frame), BTH(RC_ACK),
-					  psn & PSN_MASK, aeth, 0, 0, AETH_BYTES, NULL, 0),
-			false);
-}
-
-/* What one QP has to say. False: not all of it could leave. */
+/* Sends the answers of one QP. False: some could not leave. */
 static bool
-answer_qp(struct roce_qp *qp, unsigned *room)
+ack_qp(struct roce_qp *qp, unsigned *room)
 {
 	struct roce_context *ctx = qp->ctx;
+	struct nic_counters *c = &ctx->counters;
+	struct responder *rs = &qp->rs;
+	uint64_t *counter = &c->naks_sent;
+	uint32_t length, psn = rs->expected; /* a NAK names the first PSN that was not taken */
+	uint8_t syndrome;
 	void *frame;
 
 	if (!neighbour_known(qp->neighbour)) {
-		roce_count(&ctx->counters.drop_no_neighbour, 1);
-		roce_serve_stop(qp);
-		qp->rs.response = RESPOND_NONE;
+		roce_count(&c->drop_no_neighbour, 1);
+		roce_read_serve_stop(qp);
+		rs->response = RESPOND_NONE;
 		return true;
 	}
-	if (qp->rs.serving != qp->rs.served_next) {
+	if (rs->serving != rs->served_next) {
 		if (*room == UINT32_MAX)
 			*room = ctx->wire.room(ctx->wire_user);
-		if (!roce_serve_answers(qp, room))
+		if (!roce_read_serve_answers(qp, room))
 			return false;
 	}
-	if (qp->rs.response == RESPOND_NONE)
+	if (rs->response == RESPOND_NONE)
 		return true;
 	frame = roce_frame_take(ctx);
 	if (frame == NULL)
 		return false;
-	answer(qp, frame);
-	qp->rs.response = RESPOND_NONE;
+	switch (rs->response) {
+	case RESPOND_RNR:
+		counter = &c->rnr_sent;
+		syndrome = AETH(AETH_RNR, ctx->dev->config.rnr_timer);
+		break;
+	case RESPOND_SEQUENCE:
+		syndrome = AETH(AETH_NAK, NAK_SEQUENCE);
+		break;
+	case RESPOND_FATAL:
+		syndrome = AETH(AETH_NAK, rs->nak);
+		psn = rs->nak_psn;
+		break;
+	default:
+		counter = &c->acks_sent;
+		syndrome = AETH(AETH_ACK, AETH_UNLIMITED);
+		psn--; /* an ACK names the last PSN that was taken */
+	}
+	roce_count(counter, 1);
+	length = roce_build_packet(qp, roce_frame_data(ctx, frame), BTH(RC_ACK), psn & PSN_MASK,
+				   packet_aeth(syndrome, rs->msn), 0, 0, AETH_BYTES, NULL, 0);
+	roce_frame_send(ctx, frame, length, false);
+	rs->response = RESPOND_NONE;
 	return true;
 }
 
 /*
- * An ACK would delay the frame that answers the request in earnest, and those that come one by one
- * need but one: ACKs wait until there is nothing else to do, or for a short time.
+ * An ACK would delay the program's answer to a request, and one ACK covers several requests that
+ * come one by one: ACKs wait until the engine is idle, or for a short time.
  */
 bool
-roce_answer_due(struct roce_context *ctx, uint64_t now)
+roce_ack_due(struct roce_context *ctx, uint64_t now)
 {
-	if (list_empty(&ctx->answers))
+	if (list_empty(&ctx->acks))
 		return false;
-	if (ctx->urgent || !ctx->received)
+	if (ctx->acks_urgent || !ctx->received)
 		return true;
-	if (ctx->owed == 0)
-		ctx->owed = now;
-	return now - ctx->owed >= ROCE_ACK_WAIT_NS;
+	if (ctx->acks_since == 0)
+		ctx->acks_since = now;
+	return now - ctx->acks_since >= ROCE_ACK_WAIT_NS;
 }
 
 void
-roce_answer_all(struct roce_context *ctx)
+roce_ack_all(struct roce_context *ctx)
 {
 	unsigned room = UINT32_MAX; /* not asked yet */
 	struct list_node waiting;
 
 	list_init(&waiting);
-	while (!list_empty(&ctx->answers)) {
-		struct roce_qp *qp = LIST_OWNER(ctx->answers.next, struct roce_qp, answer);
-		bool done = answer_qp(qp, &room);
+	while (!list_empty(&ctx->acks)) {
+		struct roce_qp *qp = LIST_OWNER(ctx->acks.next, struct roce_qp, ack);
+		bool done = ack_qp(qp, &room);
 
-		list_remove(&qp->answer);
-		if (!done) /* its next turn is at once, if there is room */
-			list_append(room != 0 && ctx->spare_count != 0 ? &ctx->answers : &waiting,
-				    &qp->answer);
+		list_remove(&qp->ack);
+		if (!done) /* again in this turn, if there is room */
+			list_append(room != 0 && ctx->spare_count != 0 ? &ctx->acks : &waiting,
+				    &qp->ack);
 	}
-	list_move(&ctx->answers, &waiting);
-	ctx->urgent = !list_empty(&ctx->answers);
-	ctx->owed = 0;
+	list_move(&ctx->acks, &waiting);
+	ctx->acks_urgent = !list_empty(&ctx->acks);
+	ctx->acks_since = 0;
 }
 
 void
-roce_answer_congestion(struct roce_qp *qp, uint64_t now)
+roce_ack_congestion(struct roce_qp *qp, uint64_t now)
 {
 	uint32_t length;
 	void *frame;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The IP address that a GID stands for. */
+/* The IP address of a GID. */
 #ifndef WEIR_ROCE_ADDRESS_H
 #define WEIR_ROCE_ADDRESS_H
 

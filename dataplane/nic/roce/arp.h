@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engine: the MAC that an IPv4 address has. What was learnt lets waiting QPs go on. */
+/* Engine: the MAC of an IPv4 address. A new one wakes waiting QPs. */
 #ifndef WEIR_ROCE_ARP_H
 #define WEIR_ROCE_ARP_H
 

@@ -9,20 +9,20 @@
 struct roce_qp;
 
 /*
- * Makes the next frame, of the WR under way. more: another one follows at once, so this one needs
- * no answer. Returns its length.
+ * Makes the next frame of the WR under way. more: another frame follows at once, so this one asks
+ * for no ACK. Returns its length.
  */
 uint32_t roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool more);
 /*
- * A packet to the QP's peer: opcode and flags of the BTH (BTH()), PSN and the flags beside it and
- * beside the QPN, up to 20 bytes that extend it, as they stand in memory, and n bytes of payload,
+ * A packet to the QP's peer. bth: opcode and flags (BTH()); psn: with the flags beside it and
+ * beside the QPN; e0 to e2: up to 20 bytes of extended headers as in memory; n bytes of payload,
  * copied. Returns its length.
  */
 uint32_t roce_build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn,
 			   uint64_t e0, uint64_t e1, uint64_t e2, uint32_t extended,
 			   const void *payload, uint32_t n);
 
-/* Tells flows apart for whoever spreads them over paths or queues. */
+/* A UDP source port per pair of QPs, by which switches and NICs spread flows. */
 uint16_t roce_source_port(uint32_t qpn, uint32_t peer_qpn);
 /* n bytes of a WR from `offset` on, in one piece: copied together if need be, until the next call.
  */

@@ -9,12 +9,6 @@
 #include <assert.h>
 #include <errno.h>
 
-static bool
-check_wire(const struct roce_wire *w)
-{
-	return w->alloc && w->drop && w->send && w->room && w->receive && w->flush;
-}
-
 struct roce_context *
 roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire *wire,
 		    void *wire_user)
@@ -22,7 +16,8 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	uint32_t size = 1, qps = 1u << dev->index_bits;
 	struct roce_context *ctx;
 
-	if (id >= dev->config.contexts || dev->contexts[id] || !check_wire(wire)) {
+	if (id >= dev->config.contexts || dev->contexts[id] || !wire->alloc || !wire->drop ||
+	    !wire->send || !wire->room || !wire->receive || !wire->flush) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -49,7 +44,7 @@ roce_context_create(struct roce_device *dev, unsigned id, const struct roce_wire
 	ctx->frame_at = wire->data_offset + dev->headers.front;
 	ctx->next_tick = UINT64_MAX;
 	list_init(&ctx->senders);
-	list_init(&ctx->answers);
+	list_init(&ctx->acks);
 	list_init(&ctx->timers);
 	list_init(&ctx->all_qps);
 	list_init(&ctx->all_srqs);
@@ -69,7 +64,7 @@ roce_context_destroy(struct roce_context *ctx)
 {
 	struct roce_device *dev = ctx->dev;
 
-	/* the engine has stopped: its part of every QP's end is done here */
+	/* the engine has stopped: this is its part of every QP's end */
 	while (!list_empty(&ctx->all_qps)) {
 		struct roce_qp *qp = LIST_OWNER(ctx->all_qps.next, struct roce_qp, all);
 
@@ -85,12 +80,21 @@ roce_context_destroy(struct roce_context *ctx)
 	roce_memory_put(dev, ctx, sizeof(*ctx));
 }
 
-/* Hands out completions and frees what they stand for. */
-static unsigned
-take_completions(struct roce_context *ctx, struct nic_wc *wc, unsigned n)
+unsigned
+roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
 {
-	unsigned count = 0;
+	struct roce_context *ctx = (struct roce_context *)nctx;
+	unsigned frames, count = 0;
 
+	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
+		roce_qp_take_orders(ctx);
+	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
+	ctx->received = frames != 0;
+	/* after a while without the CPU, late frames may lie behind those just taken */
+	if (now >= ctx->next_tick && (frames == 0 || ++ctx->deferred == ROCE_DEFER_MAX)) {
+		ctx->deferred = 0;
+		roce_timer_run(ctx, now);
+	}
 	while (count < n && ctx->cq_tail != ctx->cq_head) {
 		struct cq_entry *e = &ctx->cq[ctx->cq_tail++ & ctx->cq_mask];
 
@@ -102,26 +106,7 @@ take_completions(struct roce_context *ctx, struct nic_wc *wc, unsigned n)
 			continue;
 		wc[count++] = e->wc;
 	}
-	return count;
-}
-
-unsigned
-roce_context_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now, bool *busy)
-{
-	struct roce_context *ctx = (struct roce_context *)nctx;
-	unsigned frames, count;
-
-	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
-		roce_qp_take_orders(ctx);
-	frames = ctx->wire.receive(ctx->wire_user, ctx, now);
-	ctx->received = frames != 0;
-	/* after a while without the CPU, what was late may lie behind what has just been taken */
-	if (now >= ctx->next_tick && (frames == 0 || ++ctx->put_off == ROCE_PUT_OFF)) {
-		ctx->put_off = 0;
-		roce_timer_run(ctx, now);
-	}
-	count = take_completions(ctx, wc, n);
-	if (frames != 0 || count != 0 || ctx->more)
+	if (frames != 0 || count != 0 || ctx->unsent)
 		*busy = true;
 	return count;
 }
@@ -131,10 +116,10 @@ roce_context_flush(struct nic_context *nctx, uint64_t now)
 {
 	struct roce_context *ctx = (struct roce_context *)nctx;
 
-	/* not in poll: whoever waits for what has come has it by now */
-	if (roce_answer_due(ctx, now))
-		roce_answer_all(ctx);
-	ctx->more = false;
+	/* not in poll: the engine works on what came first */
+	if (roce_ack_due(ctx, now))
+		roce_ack_all(ctx);
+	ctx->unsent = false;
 	if (!list_empty(&ctx->senders))
 		roce_requester_flush(ctx, now);
 	ctx->wire.flush(ctx->wire_user, now);
@@ -149,8 +134,7 @@ roce_context_arm(struct nic_context *nctx, uint64_t now, int *fd)
 	*fd = -1;
 	if (ctx->wire.arm)
 		next = ctx->wire.arm(ctx->wire_user, now, fd);
-	if (!list_empty(&ctx->senders) || !list_empty(&ctx->answers) ||
-	    ctx->cq_tail != ctx->cq_head ||
+	if (!list_empty(&ctx->senders) || !list_empty(&ctx->acks) || ctx->cq_tail != ctx->cq_head ||
 	    atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		return now;
 	if (!list_empty(&ctx->timers) && ctx->next_tick < next)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A context: an engine's QPs and completions. Fields marked "main" belong to the main thread,
- * fields marked "engine" to the engine of the context; what both touch is _Atomic and says who
- * writes.
+ * fields marked "engine" to the engine of the context; fields of both are _Atomic and name their
+ * writer.
  */
 #ifndef WEIR_ROCE_CONTEXT_H
 #define WEIR_ROCE_CONTEXT_H
@@ -14,7 +14,7 @@
 #include "wr.h"
 
 #define ROCE_MTU_MAX 4096u
-#define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire for those to come */
+#define ROCE_SPARE (2 * ROCE_QUANTUM) /* frames taken from the wire in advance */
 #define ROCE_EVENTS 256u
 
 struct roce_context {
@@ -26,17 +26,17 @@ struct roce_context {
 	uint32_t front;	 /* the device's headers.front */
 	unsigned id;
 	/* engine */
-	struct list_node senders, answers, timers;
-	uint64_t next_tick; /* <= every deadline, or the earliest look at them allowed */
-	uint32_t put_off;   /* turns since a look was due: frames came in each of them */
-	uint32_t held;	    /* frames kept for retransmission */
-	bool received;	    /* frames came in this turn */
-	bool more;	    /* the turn was over, but not what is to be sent */
-	bool urgent;	    /* not only ACKs wait in `answers` */
-	uint64_t owed;	    /* since then they have been waiting; 0: not yet */
+	struct list_node senders, acks, timers;
+	uint64_t next_tick;  /* <= every deadline, or the earliest time at which timers may run */
+	uint32_t deferred;   /* turns since the timers were due; frames came in each of them */
+	uint32_t held;	     /* frames kept for retransmission */
+	bool received;	     /* frames came in this turn */
+	bool unsent;	     /* the turn ended before everything was sent */
+	bool acks_urgent;    /* not only ACKs wait in `acks` */
+	uint64_t acks_since; /* time since when ACKs wait; 0: none */
 	uint32_t spare_count;
 	void *spare[ROCE_SPARE];
-	uint8_t gathered[ROCE_MTU_MAX]; /* payload that lay in two pieces */
+	uint8_t gathered[ROCE_MTU_MAX]; /* payload gathered from two pieces */
 	struct cq_entry *cq;
 	uint32_t cq_mask, cq_head, cq_tail;
 	struct nic_counters counters; /* engine writes with roce_count(), anyone reads relaxed */
@@ -76,7 +76,7 @@ find_qp(struct roce_context *ctx, uint32_t qpn)
 	return qp && qp->head.qpn == qpn ? qp : NULL;
 }
 
-/* The memory that a WR names must be registered, all of it, before the first byte is read. */
+/* Whether all memory of a WR is registered; before the first byte is read. */
 static inline bool
 memory_ok(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t access)
 {
@@ -98,6 +98,7 @@ cq_push(struct roce_context *ctx, struct roce_qp *qp)
 {
 	struct cq_entry *e = &ctx->cq[ctx->cq_head++ & ctx->cq_mask];
 
+	weir_assert(ctx->cq_head - ctx->cq_tail <= ctx->cq_mask + 1);
 	e->wc.qp_user = qp->user;
 	e->wc.qpn = qp->head.qpn;
 	e->wc.source_qpn = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The decoder itself, for the one place where its speed matters; all others call
- * roce_packet_decode(). */
+/* The decoder, inline for received frames; other places call roce_packet_decode(). */
 #ifndef WEIR_ROCE_DECODE_H
 #define WEIR_ROCE_DECODE_H
 
@@ -17,7 +16,7 @@ extern const struct opcode_info roce_opcodes[256];
 #define BTH_FIXED_MASK 0x000f7fffu /* version, and P_Key without the bit of full membership */
 #define BTH_FIXED (ROCE_PKEY & BTH_FIXED_MASK)
 
-/* All that isn't IP, and what is too short for RoCE. */
+/* Frames that are not IP, or too short for RoCE. */
 static inline enum drop
 decode_other(const uint8_t *data, size_t length, const struct headers *h, struct packet *p)
 {
@@ -57,7 +56,7 @@ decode_ip4(const uint8_t *ip, size_t room, bool checked, struct packet *p, uint3
 	return DROP_NONE;
 }
 
-/* IPv6: no extension headers, RoCE never needs any. ICMPv6 is for others to look at. */
+/* IPv6: no extension headers, RoCE never needs any. ICMPv6 is left to nd.c. */
 static inline enum drop
 decode_ip6(const uint8_t *ip, size_t room, struct packet *p, uint32_t *payload)
 {
@@ -90,7 +89,7 @@ decode_ip(const uint8_t *frame, size_t length, const struct headers *h, struct p
 		return drop;
 	if (get16(udp + 2) != ROCE_UDP_PORT)
 		return DROP_not_ours;
-	/* less than nothing counts as very much */
+	/* negative lengths count as very long */
 	if (payload - (EXT_AT + ICRC_BYTES - UDP_AT) > UINT16_MAX)
 		return DROP_too_short;
 	if (get16(udp + 4) != payload)
@@ -114,7 +113,7 @@ decode_headers(const uint8_t *h, struct packet *p)
 	}
 }
 
-/* Whether there is what every frame of RoCE has, behind the right tag. */
+/* Whether the frame has the length of RoCE's headers and the right tag and type. */
 static inline bool
 decode_ethernet(const uint8_t *data, size_t length, const struct headers *h)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device: what its contexts share. */
+/* A device: shared by its contexts. */
 #ifndef WEIR_ROCE_DEVICE_H
 #define WEIR_ROCE_DEVICE_H
 

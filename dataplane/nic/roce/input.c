@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way of a received frame to its QP. */
+/* From a received frame to its QP. */
 #include "ack.h"
 #include "arp.h"
 #include "context.h"
@@ -9,26 +9,11 @@
 #include "read_requester.h"
 #include "ud.h"
 
-static void
-count_drop(struct nic_counters *c, enum drop drop)
-{
-	static const uint16_t offsets[] = {
+static const uint16_t drop_offsets[] = {
 #define X(name, help) offsetof(struct nic_counters, drop_##name),
-	    NIC_DROP_REASONS(X)
+    NIC_DROP_REASONS(X)
 #undef X
-	};
-
-	roce_count((uint64_t *)(void *)((char *)c + offsets[drop]), 1);
-}
-
-static bool
-icrc_ok(const uint8_t *frame, uint32_t icrc_at, bool six)
-{
-	uint32_t stored;
-
-	memcpy(&stored, frame + icrc_at, sizeof(stored));
-	return le32toh(stored) == frame_icrc(six, frame, icrc_at);
-}
+};
 
 static inline bool
 is_address(struct address a, struct address b, const struct headers *h)
@@ -42,24 +27,24 @@ to_qp(struct roce_qp *qp, const uint8_t *frame, const struct headers *h, struct 
 {
 	enum nic_qp_state state = qp_state(qp);
 
-	if (state != NIC_QP_RTR && state != NIC_QP_RTS)
+	if (!qp_orders_may_receive(state))
 		return DROP_no_qp;
 	if (!is_address(p->source, qp->peer, h))
 		return qp->ud ? roce_ud_input(qp, frame, p) : DROP_wrong_peer;
-	if (!neighbour_known(qp->neighbour)) /* answers go back the way that the frame came */
+	if (!neighbour_known(qp->neighbour)) /* answers go to the MAC that sent the frame */
 		roce_neighbour_learn(qp->neighbour, p->source, frame - h->front + 6);
 	switch ((enum packet_kind)p->kind) {
 	case PACKET_ACK:
 		return roce_requester_ack(qp, p, now);
 	case PACKET_RESPONSE:
-		return roce_fetch_response(qp, p, now);
+		return roce_read_response(qp, p, now);
 	case PACKET_SEND:
 	case PACKET_WRITE:
 	case PACKET_READ:
 	case PACKET_ATOMIC:
 	case PACKET_RESERVED:
 		if (p->marked)
-			roce_answer_congestion(qp, now);
+			roce_ack_congestion(qp, now);
 		return roce_responder_input(qp, p);
 	case PACKET_CNP:
 		if (state == NIC_QP_RTS)
@@ -78,6 +63,7 @@ input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct
 	struct roce_device *dev = ctx->dev;
 	struct packet p;
 	struct roce_qp *qp;
+	uint32_t icrc;
 	enum drop drop = decode(data, length, h, &p);
 
 	if (drop == DROP_NONE && p.kind == (h->six ? PACKET_ND : PACKET_ARP)) {
@@ -94,7 +80,8 @@ input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct
 		} else {
 			qp = find_qp(ctx, p.qpn);
 			__builtin_prefetch(qp ? &qp->rs : NULL);
-			if (!icrc_ok(frame, p.icrc_at, h->six))
+			memcpy(&icrc, frame + p.icrc_at, sizeof(icrc));
+			if (le32toh(icrc) != frame_icrc(h->six, frame, p.icrc_at))
 				drop = DROP_bad_icrc;
 			else
 				drop = qp ? to_qp(qp, frame, h, &p, now) : DROP_no_qp;
@@ -103,7 +90,7 @@ input(struct roce_context *ctx, const uint8_t *data, size_t length, const struct
 	if (drop == DROP_NONE)
 		roce_count(&ctx->counters.rx_accepted, 1);
 	else
-		count_drop(&ctx->counters, drop);
+		roce_count((uint64_t *)(void *)((char *)&ctx->counters + drop_offsets[drop]), 1);
 	return ROCE_DONE;
 }
 
@@ -114,7 +101,7 @@ input_longer(struct roce_context *ctx, const uint8_t *data, size_t length, bool 
 	return input(ctx, data, length, &ctx->dev->headers, handed, now);
 }
 
-/* IPv4 without a tag is the common case: made for it alone, the rest is left out. */
+/* IPv4 without a tag is the common case: compiled for it alone. */
 static inline int
 input_any(struct roce_context *ctx, const uint8_t *data, size_t length, bool handed, uint64_t now)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "mr.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <sys/random.h>
 
@@ -38,13 +40,15 @@ roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned access,
 	if (key == 0)
 		return -errno;
 	m = &t->mrs[key & t->mask];
-	/* release: who sees one of them sees the old key gone; partners: the loads in mr_check() */
+	/* release: a reader of any of them sees the old key gone; partners: the loads in mr_check()
+	 */
 	atomic_store_explicit(&m->address, address, memory_order_release);
 	atomic_store_explicit(&m->length, length, memory_order_release);
 	atomic_store_explicit(&m->rights, (uint64_t)key << 32 | access, memory_order_release);
 	/* partner: the acquire load in mr_check() */
 	atomic_store_explicit(&m->key, key, memory_order_release);
 	t->count++;
+	weir_assert(t->count <= t->limit);
 	*mr = (struct nic_mr){
 	    .address = address, .length = length, .lkey = key, .rkey = key, .driver = m};
 	return 0;
@@ -58,6 +62,7 @@ roce_mr_remove(struct mr_table *t, uint32_t key)
 	if (key == 0 || atomic_load_explicit(&m->key, memory_order_relaxed) != key)
 		return;
 	atomic_store_explicit(&m->key, 0, memory_order_release);
+	weir_assert(t->count > 0);
 	t->count--;
 }
 

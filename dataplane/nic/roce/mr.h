@@ -15,7 +15,7 @@
 
 struct mr {			 /* main writes, engines read, but for SEND_INV */
 	_Atomic uint32_t key;	 /* 0: free. Stored last (release) and cleared first */
-	_Atomic uint64_t rights; /* key 32 | access 32; engines take the access away */
+	_Atomic uint64_t rights; /* key 32 | access 32; engines clear the access */
 	_Atomic uint64_t address, length;
 };
 
@@ -30,7 +30,7 @@ int roce_mr_register(struct mr_table *t, void *addr, size_t length, unsigned acc
 /* Afterwards no engine finds the key; one that had found it may still copy until its turn ends. */
 void roce_mr_remove(struct mr_table *t, uint32_t key);
 
-/* Engine: takes all rights from a region that has NIC_REMOTE_INVALIDATE. False: there is none. */
+/* Engine: removes all rights of a region that has NIC_REMOTE_INVALIDATE. False: no such region. */
 bool roce_mr_invalidate(struct mr_table *t, uint32_t key);
 
 /* Whether `key` names memory that holds [address, address + length) with all rights in `access`. */
@@ -44,8 +44,8 @@ mr_check(const struct mr_table *t, uint32_t key, uint64_t address, uint64_t leng
 	if (key == 0 || atomic_load_explicit(&m->key, memory_order_acquire) != key)
 		return false;
 	/*
-	 * Acquire, so that the key is read again after them: was the entry taken by another region
-	 * meanwhile? Partners: the release stores in roce_mr_register()
+	 * Acquire, so that the key is read again after them: another region may have taken the
+	 * entry. Partners: the release stores in roce_mr_register()
 	 */
 	base = atomic_load_explicit(&m->address, memory_order_acquire);
 	size = atomic_load_explicit(&m->length, memory_order_acquire);

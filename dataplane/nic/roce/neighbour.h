@@ -33,7 +33,7 @@ struct neighbour *roce_neighbour_find(struct neighbours *t, struct address ip);
 /* Any thread: notes the MAC of `ip`; nothing happens if the entry isn't that peer's any more. */
 void roce_neighbour_learn(struct neighbour *n, struct address ip, const uint8_t *mac);
 
-/* Whose entry it is; what another thread may be changing must be looked at again afterwards. */
+/* The entry's address. Another thread may be changing it: read it again after use. */
 static inline struct address
 neighbour_address(const struct neighbour *n)
 {
@@ -47,8 +47,7 @@ neighbour_known(const struct neighbour *n)
 	return (atomic_load_explicit(&n->mac, memory_order_relaxed) & NEIGHBOUR_MAC_MASK) != 0;
 }
 
-/* The MAC in its first six bytes, zeros if unknown. The word is all there is to read: relaxed is
- * enough. */
+/* The MAC in its first six bytes, zeros if unknown. One word alone is read: relaxed is enough. */
 static inline uint64_t
 neighbour_mac(const struct neighbour *n)
 {

@@ -3,8 +3,8 @@
  * Bytes of RoCEv2 frames (IBTA volume 1 chapter 9 and annex A17): offsets, opcodes, and the one
  * decoder through which every received frame goes.
  *
- * Offsets are those of IPv4 without a VLAN tag. Where headers are longer, a frame begins so many
- * bytes before offset 0 (struct headers), and all from the UDP header on is where it always is.
+ * Offsets are those of IPv4 without a VLAN tag. Where headers are longer, a frame begins
+ * headers.front bytes before offset 0, and the UDP header has the same offset.
  */
 #ifndef WEIR_ROCE_PACKET_H
 #define WEIR_ROCE_PACKET_H
@@ -41,11 +41,11 @@ enum {
 	ETH_MIN = 60, /* shortest frame on Ethernet, FCS not counted */
 };
 
-/* What is in front of the UDP headers of a device's frames. */
+/* Headers in front of UDP in a device's frames. */
 struct headers {
 	uint8_t front; /* bytes more than Ethernet and IPv4 have */
 	bool six;      /* IPv6 */
-	bool checked;  /* somebody else has found the IPv4 header's checksum right */
+	bool checked;  /* the port has verified the IPv4 header's checksum */
 	uint16_t vlan; /* ID; 0: no tag */
 	uint16_t tag;  /* what follows 0x8100 */
 };
@@ -102,7 +102,7 @@ enum opcode {
 };
 
 enum packet_kind {
-	PACKET_NONE, /* opcode that we don't know */
+	PACKET_NONE, /* unknown opcode */
 	PACKET_ARP,
 	PACKET_ND, /* ICMPv6 */
 	PACKET_SEND,
@@ -124,7 +124,7 @@ enum nak_code { NAK_SEQUENCE, NAK_INVALID_REQUEST, NAK_REMOTE_ACCESS, NAK_REMOTE
 #define AETH_VALUE(syndrome) ((syndrome)&0x1fu)
 #define AETH_UNLIMITED 31u /* credit count: the responder grants none, the requester asks none */
 
-/* Reasons to drop, as the counters of struct nic_counters are named. */
+/* Reasons to drop, named like the counters of struct nic_counters. */
 enum drop {
 #define X(name, help) DROP_##name,
 	NIC_DROP_REASONS(X)
@@ -144,7 +144,7 @@ enum {			    /* flags of an opcode, and so of a packet */
        PACKET_ONLY = PACKET_FIRST | PACKET_LAST,
 };
 
-/* What the decoder found. Pointers are into the frame. */
+/* A decoded packet. Pointers are into the frame. */
 struct packet {
 	uint8_t kind;  /* enum packet_kind */
 	uint8_t flags; /* PACKET_FIRST ... */
@@ -226,14 +226,14 @@ put_address(uint8_t *p, struct address a)
 	put64(p + 8, a.low);
 }
 
-/* An AETH as roce_build_packet() takes it, alone or before the value of an atomic. */
+/* An AETH for roce_build_packet(), alone or before the value of an atomic. */
 static inline uint64_t
 packet_aeth(uint8_t syndrome, uint32_t msn)
 {
 	return htobe64((uint64_t)syndrome << 56 | (uint64_t)msn << 32);
 }
 
-/* What lies in front of where the payload would be: the operands of an atomic, its answer. */
+/* Operands of an atomic and its answer lie in front of the payload's place. */
 static inline uint64_t
 packet_swap_add(const struct packet *p)
 {
@@ -291,8 +291,8 @@ ip_fold(uint32_t sum)
 
 /*
  * Checks a frame's structure up to the end of its headers and fills *p: VLAN, lengths, checksum of
- * the IP header, version, opcode, pad, P_Key. Not checked: whether it is for us, the ICRC, and all
- * of ARP and ICMPv6. DROP_NONE if all is well.
+ * the IP header, version, opcode, pad, P_Key. Not checked: the destination, the ICRC, ARP and
+ * ICMPv6. DROP_NONE: the frame is correct.
  */
 enum drop roce_packet_decode(const uint8_t *data, size_t length, const struct headers *h,
 			     struct packet *p);

@@ -4,7 +4,7 @@
 #include "ipc/invariant.h"
 
 #define WINDOW_START 65536u
-#define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't take the window below this */
+#define WINDOW_DELAY_FLOOR 262144u /* growing delay alone doesn't shrink the window below this */
 #define WINDOW_QUEUED_NS 14000u	   /* a shorter round trip has no room for a queue */
 #define WINDOW_RTO_MIN_NS 200000u  /* a timeout that is premature costs little */
 #define WINDOW_RTO_FIRST_NS 400000u
@@ -40,34 +40,10 @@ decrease(struct window *w, uint32_t size, uint32_t next)
 	w->recover = next;
 }
 
-static void
-measured(struct window *w, uint64_t rtt, uint32_t next)
-{
-	uint64_t difference = rtt > w->rtt ? rtt - w->rtt : w->rtt - rtt;
-
-	if (w->rtt == 0) {
-		w->rtt = rtt;
-		w->variance = rtt / 2;
-	} else {
-		w->variance += difference / 4;
-		w->variance -= w->variance / 4;
-		w->rtt += rtt / 8;
-		w->rtt -= w->rtt / 8;
-	}
-	w->backoff = 0;
-	/* the shortest ages slowly, so that a longer path is learnt in time */
-	if (w->rtt_min == 0 || rtt < w->rtt_min)
-		w->rtt_min = rtt;
-	else
-		w->rtt_min += w->rtt_min / 1024 + 1;
-	if (rtt > 2 * w->rtt_min + WINDOW_DELAY_NS && w->size > WINDOW_DELAY_FLOOR)
-		decrease(w, larger(w->size - w->size / 8, WINDOW_DELAY_FLOOR), next);
-}
-
 void
 roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next, uint64_t now)
 {
-	uint64_t grown;
+	uint64_t grown, rtt, difference;
 
 	weir_assert((int32_t)(next - una) >= 0);
 	weir_assert(w->size >= w->floor && w->size <= w->cap);
@@ -77,8 +53,28 @@ roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next,
 	}
 	if (w->sampling && (int32_t)(una - w->sample_psn) > 0) {
 		w->sampling = false;
-		if (!w->resent || w->rtt == 0) /* too long at first is better than nothing */
-			measured(w, now - w->sample_time, next);
+		if (!w->resent || w->rtt == 0) { /* too long at first is better than nothing */
+			rtt = now - w->sample_time;
+			difference = rtt > w->rtt ? rtt - w->rtt : w->rtt - rtt;
+			if (w->rtt == 0) {
+				w->rtt = rtt;
+				w->variance = rtt / 2;
+			} else {
+				w->variance += difference / 4;
+				w->variance -= w->variance / 4;
+				w->rtt += rtt / 8;
+				w->rtt -= w->rtt / 8;
+			}
+			w->backoff = 0;
+			/* the shortest ages slowly, so that a longer path is learnt in time */
+			if (w->rtt_min == 0 || rtt < w->rtt_min)
+				w->rtt_min = rtt;
+			else
+				w->rtt_min += w->rtt_min / 1024 + 1;
+			if (rtt > 2 * w->rtt_min + WINDOW_DELAY_NS && w->size > WINDOW_DELAY_FLOOR)
+				decrease(w, larger(w->size - w->size / 8, WINDOW_DELAY_FLOOR),
+					 next);
+		}
 	}
 	if (w->size == w->cap || (w->recovering && w->size >= w->threshold))
 		return;
@@ -101,8 +97,8 @@ roce_window_lost(struct window *w, uint32_t next)
 	bool queued = w->rtt == 0 || w->rtt >= WINDOW_QUEUED_NS;
 
 	w->resent = true;
-	/* without a queue nothing overflows: it was chance, and with less in flight less is sent
-	 * again */
+	/* without a queue the loss was chance, not overflow; the window shrinks little, so that
+	 * less is sent again */
 	decrease(w, w->size - w->size / (queued ? 2 : 8), next);
 }
 

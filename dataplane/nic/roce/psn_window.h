@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many bytes a QP may have in flight, and how long it waits for an answer. Additive increase,
+ * Bytes that a QP may have in flight, and its wait for an answer. Additive increase,
  * halving on loss or congestion mark, a gentler decrease when the round trip grows well beyond the
  * shortest one seen; never below a few frames, never above the cap.
  */
@@ -15,9 +15,9 @@ struct window {			  /* engine */
 	uint32_t floor, cap, step;
 	uint32_t recover; /* PSN: one decrease until this is acknowledged */
 	bool recovering;
-	uint32_t before; /* size before that decrease, 0: it is over */
+	uint32_t before; /* size before that decrease; 0: recovered */
 	bool sampling;	 /* a round trip is being measured */
-	bool resent;	 /* ... of a frame that may have been sent again: it measures nothing */
+	bool resent;	 /* that frame may have been sent again: the sample is void */
 	uint8_t backoff; /* timeouts since a round trip was measured */
 	uint32_t sample_psn;
 	uint64_t sample_time;
@@ -31,17 +31,17 @@ void roce_window_init(struct window *w, uint32_t frame, uint32_t frames_min, uin
 void roce_window_acked(struct window *w, uint32_t bytes, uint32_t una, uint32_t next, uint64_t now);
 /* A frame was lost. */
 void roce_window_lost(struct window *w, uint32_t next);
-/* What was sent again was lost again: begins with little. */
+/* A repeated frame was lost again: starts from the floor. */
 void roce_window_lost_again(struct window *w, uint32_t next);
-/* Nothing came back at all: the same, and the next wait is twice as long. */
+/* No answer at all: the same, and the next wait is twice as long. */
 void roce_window_timeout(struct window *w, uint32_t next);
 /* Time in ns after a frame was sent again in which a NAK still reports its first loss. */
 uint64_t roce_window_stale(const struct window *w);
-/* What seemed lost was only late. */
+/* Frames that seemed lost were only late. */
 void roce_window_restore(struct window *w);
-/* The peer, or a switch, says that frames queue. */
+/* A congestion mark: frames queue at a switch or the peer. */
 void roce_window_marked(struct window *w, uint32_t next);
-/* How long to wait for an answer, ns, `most` at most. */
+/* ns to wait for an answer, `most` at most. */
 uint64_t roce_window_rto(const struct window *w, uint64_t most);
 
 /* A new frame leaves. */

@@ -4,7 +4,9 @@
 #define WEIR_ROCE_QP_H
 
 #include "base/list.h"
+#include "ipc/invariant.h"
 #include "neighbour.h"
+#include "nic/qp_orders.h"
 #include "packet.h"
 #include "requester.h"
 #include "responder.h"
@@ -24,22 +26,21 @@ struct roce_qp {
 	struct roce_context *ctx;
 	void *user;
 	bool ud;
-	_Atomic uint8_t state; /* enum nic_qp_state, SQD is RTS here; main writes INIT to RTS,
-				  engine RESET and ERR */
+	_Atomic uint8_t state; /* enum nic_qp_state, changed by qp_enter(): main to INIT, RTR and
+				  RTS, engine to RESET and ERR; SQD is RTS here */
 	uint8_t access;
 	uint16_t mtu;
 	uint32_t peer_qpn;
-	struct address peer; /* UD: what no frame has */
+	struct address peer; /* UD: one that no frame comes from */
 	uint32_t qkey;	     /* UD */
 	struct neighbour *neighbour;
 	struct roce_srq *srq;
 	struct list_node sender; /* in ctx->senders: may have something to send */
-	struct list_node answer; /* in ctx->answers: a response waits */
+	struct list_node ack;	 /* in ctx->acks: a response waits */
 	struct list_node timer;	 /* in ctx->timers */
 	struct headers headers;	 /* the device's */
 	uint32_t ip_sum;	 /* IPv4: of the template, without length and checksum */
-	/* engine, but for the initial values: the template fits frames that end there, to that MAC
-	 */
+	/* engine, but for the initial values: where frames end and the MAC that the template has */
 	uint32_t fits_end;
 	uint64_t fits_mac;
 	_Alignas(CACHE_LINE) uint8_t template[ROCE_TEMPLATE];
@@ -59,18 +60,30 @@ struct roce_qp {
 int roce_qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp **qp);
 int roce_qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr);
 void roce_qp_destroy(struct nic_qp *qp);
-/* The neighbour that a GID names, with one user more: 0 or -errno. */
+/* The neighbour of a GID, with one user more: 0 or -errno. */
 int roce_peer_find(struct roce_device *dev, const struct nic_gid *gid, struct address *ip,
 		   struct neighbour **neighbour);
-/* Frees what the engine has let go. */
+/* Frees the QPs that the engine has released. */
 void roce_qp_reap(struct roce_context *ctx);
 void roce_qp_free(struct roce_qp *qp);
 
-/* Partner of the release stores in roce_qp_modify(). */
+/* Partner of the release in qp_enter(). */
 static inline enum nic_qp_state
 qp_state(const struct roce_qp *qp)
 {
 	return (enum nic_qp_state)atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+/*
+ * The only place where a state changes. Release: with the state, the QP's fields pass to the thread
+ * that reads them in it (qp_state()). False: the other thread was first, *from is what it wrote.
+ */
+static inline bool
+qp_enter(struct roce_qp *qp, uint8_t *from, enum nic_qp_state to)
+{
+	weir_assert(qp_orders_allow((enum nic_qp_state)from[0], to));
+	return atomic_compare_exchange_strong_explicit(&qp->state, from, (uint8_t)to,
+						       memory_order_acq_rel, memory_order_acquire);
 }
 
 #endif

@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's side of a QP's life: completions, errors, the end. */
+/* The engine's side of a QP's life: completions, errors, orders of main. */
 #include "qp_poll.h"
 #include "ack.h"
 #include "context.h"
 #include "read_responder.h"
-
-/* The same where some PSNs stand for answers to READs and atomics. */
-static void
-drop_some(struct roce_qp *qp, uint32_t n)
-{
-	struct requester *rq = &qp->rq;
-
-	for (; n > 0; n--, rq->una++) {
-		void **frame = &rq->frames[rq->una & rq->frame_mask];
-
-		if (*frame == NULL) {
-			rq->bare--;
-			continue;
-		}
-		qp->ctx->held--;
-		qp->ctx->wire.drop(qp->ctx->wire_user, frame, 1);
-	}
-}
 
 void
 roce_qp_drop_frames(struct roce_qp *qp, uint32_t n)
@@ -29,10 +11,20 @@ roce_qp_drop_frames(struct roce_qp *qp, uint32_t n)
 	struct requester *rq = &qp->rq;
 	struct roce_context *ctx = qp->ctx;
 
-	if (rq->bare != 0) {
-		drop_some(qp, n);
-		return;
+	weir_assert(n <= rq->next - rq->una);
+	while (rq->unframed != 0 && n > 0) { /* some PSNs stand for answers to READs and atomics */
+		void **frame = &rq->frames[rq->una++ & rq->frame_mask];
+
+		n--;
+		if (*frame == NULL) {
+			weir_assert(rq->unframed > 0);
+			rq->unframed--;
+			continue;
+		}
+		ctx->held--;
+		ctx->wire.drop(ctx->wire_user, frame, 1);
 	}
+	weir_assert(ctx->held >= n);
 	ctx->held -= n;
 	while (n > 0) {
 		uint32_t slot = rq->una & rq->frame_mask, run = rq->frame_mask + 1 - slot;
@@ -52,6 +44,7 @@ roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status)
 	struct sq_entry *wr = &rq->sq[rq->retired++ & rq->sq_mask];
 	struct cq_entry *e;
 
+	weir_assert((int32_t)(rq->posted - rq->retired) >= 0);
 	if (status == NIC_WC_SUCCESS && !(wr->flags & NIC_SIGNALED))
 		return;
 	e = cq_push(qp->ctx, qp);
@@ -102,7 +95,7 @@ roce_qp_not_received(struct roce_qp *qp, enum nic_wc_status status)
 	e->wc.imm = e->wc.length = 0;
 }
 
-/* Tells the main thread; it asks by nic async_event. */
+/* For the main thread, which asks by nic async_event. Without room the event is lost. */
 static void
 report(struct roce_qp *qp, uint32_t event)
 {
@@ -117,39 +110,36 @@ report(struct roce_qp *qp, uint32_t event)
 	atomic_store_explicit(&ctx->events_head, head + 1, memory_order_release);
 }
 
-/* The sending half; before RTS its fields are still main's, and there is nothing to end. */
-static void
-fail_requester(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
-{
-	struct requester *rq = &qp->rq;
-
-	list_remove(&qp->sender);
-	list_remove(&qp->timer);
-	roce_qp_drop_frames(qp, rq->next - rq->una);
-	rq->send = rq->next;
-	rq->in_flight = 0;
-	rq->posted += rq->parked;
-	rq->parked = 0;
-	rq->draining = false;
-	rq->built = rq->posted;
-	rq->special = 0;
-	rq->fetches_first = rq->fetches_next;
-	rq->starved = false;
-	while (rq->retired != rq->posted)
-		roce_qp_complete(qp, rq->retired == wr ? status : NIC_WC_WR_FLUSH_ERR);
-}
-
 void
 roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status)
 {
-	/* partner: the exchange in roce_qp_modify(), which fails from now on */
-	if (atomic_exchange_explicit(&qp->state, NIC_QP_ERR, memory_order_acq_rel) == NIC_QP_RTS)
-		fail_requester(qp, wr, status);
+	struct requester *rq = &qp->rq;
+	uint8_t from = (uint8_t)qp_state(qp);
+
+	/* from now on qp_enter() of the main thread fails */
+	while (!qp_enter(qp, &from, NIC_QP_ERR))
+		;
+	if (from == NIC_QP_RTS) { /* before, the sending half is main's, and has nothing to end */
+		list_remove(&qp->sender);
+		list_remove(&qp->timer);
+		roce_qp_drop_frames(qp, rq->next - rq->una);
+		rq->send = rq->next;
+		rq->in_flight = 0;
+		rq->posted += rq->parked;
+		rq->parked = 0;
+		rq->draining = false;
+		rq->built = rq->posted;
+		rq->special = 0;
+		rq->reads_first = rq->reads_next;
+		rq->out_of_frames = false;
+		while (rq->retired != rq->posted)
+			roce_qp_complete(qp, rq->retired == wr ? status : NIC_WC_WR_FLUSH_ERR);
+	}
 	if (qp->rs.kind == PACKET_SEND)
 		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
 	qp->rs.kind = PACKET_NONE;
-	if (qp->rs.response != RESPOND_FATAL) /* else what comes before the NAK is still answered */
-		roce_serve_stop(qp);
+	if (qp->rs.response != RESPOND_FATAL) /* else answers before the NAK still leave */
+		roce_read_serve_stop(qp);
 	report(qp, NIC_EVENT_QP_FATAL);
 }
 
@@ -164,12 +154,12 @@ roce_qp_drained(struct roce_qp *qp)
 	report(qp, NIC_EVENT_SQ_DRAINED);
 }
 
-/* Into SQD or out of it: what has not begun to leave waits for RTS. */
+/* Into SQD or out of it: WRs that have not begun to leave wait for RTS. */
 static void
 drain(struct roce_qp *qp)
 {
 	struct requester *rq = &qp->rq;
-	/* ordered by the mailbox after the store in set_drain() of qp.c */
+	/* ordered by the mailbox after the store in roce_qp_modify() */
 	bool wanted = atomic_load_explicit(&qp->drain, memory_order_relaxed);
 	uint32_t end = rq->posted + rq->parked, begun = rq->built + (rq->offset != 0);
 
@@ -185,8 +175,8 @@ drain(struct roce_qp *qp)
 		roce_requester_wake(qp);
 }
 
-/* Completions of its sends that nobody has polled vanish, those of receives stay: they give buffers
- * back. */
+/* Drops completions of the QP's sends that are not polled yet. Completions of receives stay: they
+ * return buffers. */
 static void
 forget_sends(struct roce_qp *qp)
 {
@@ -198,16 +188,17 @@ forget_sends(struct roce_qp *qp)
 	}
 }
 
-/* As if it had just been made. What was outstanding is forgotten. */
+/* Into the state of a new QP; outstanding WRs are forgotten. */
 static void
 reset(struct roce_qp *qp)
 {
 	struct requester *rq = &qp->rq;
 	struct responder *rs = &qp->rs;
+	uint8_t from = (uint8_t)qp_state(qp);
 
 	list_remove(&qp->sender);
 	list_remove(&qp->timer);
-	list_remove(&qp->answer);
+	list_remove(&qp->ack);
 	roce_qp_drop_frames(qp, rq->next - rq->una);
 	if (rs->kind == PACKET_SEND)
 		roce_qp_not_received(qp, NIC_WC_WR_FLUSH_ERR);
@@ -218,16 +209,17 @@ reset(struct roce_qp *qp)
 				 .frame_mask = rq->frame_mask,
 				 .frames = rq->frames,
 				 .lengths = rq->lengths,
-				 .fetches = rq->fetches,
-				 .fetches_mask = rq->fetches_mask};
+				 .reads = rq->reads,
+				 .reads_mask = rq->reads_mask};
 	*rs = (struct responder){.served = rs->served, .served_mask = rs->served_mask};
 	qp->fits_end = 0;
 	qp->fits_mac = 0;
-	/* partner: qp_state(); from here on the fields are main's */
-	atomic_store_explicit(&qp->state, NIC_QP_RESET, memory_order_release);
+	/* from here on the fields are main's */
+	while (!qp_enter(qp, &from, NIC_QP_RESET))
+		;
 }
 
-/* Nothing of the engine's refers to the QP any more; main may free it. */
+/* After this the engine does not refer to the QP; main may free it. */
 static void
 end(struct roce_qp *qp)
 {
@@ -236,7 +228,9 @@ end(struct roce_qp *qp)
 
 	if (qp_state(qp) != NIC_QP_ERR)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
-	list_remove(&qp->answer);
+	list_remove(&qp->ack);
+	weir_assert(!list_linked(&qp->sender) && !list_linked(&qp->timer));
+	weir_assert(qp->rq.retired == qp->rq.posted && qp->rq.unframed == 0);
 	forget_sends(qp);
 	head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
 	do {
@@ -244,21 +238,6 @@ end(struct roce_qp *qp)
 		/* partner: the acquire exchange in roce_qp_reap() */
 	} while (!atomic_compare_exchange_weak_explicit(&ctx->dead, &head, qp, memory_order_release,
 							memory_order_relaxed));
-}
-
-static void
-obey(struct roce_qp *qp, uint32_t orders)
-{
-	if (orders & ORDER_DESTROY) {
-		end(qp);
-		return;
-	}
-	if ((orders & ORDER_ERROR) && qp_state(qp) != NIC_QP_ERR)
-		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
-	if (orders & ORDER_DRAIN)
-		drain(qp);
-	if (orders & ORDER_RESET)
-		reset(qp);
 }
 
 void
@@ -269,9 +248,20 @@ roce_qp_take_orders(struct roce_context *ctx)
 
 	while (qp) {
 		struct roce_qp *next = qp->mail_next; /* read first: it may be ordered again */
-
 		/* partner: the fetch-or in order() */
-		obey(qp, atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel));
+		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
+
+		if (orders & ORDER_DESTROY) { /* main may free it from then on */
+			end(qp);
+			qp = next;
+			continue;
+		}
+		if ((orders & ORDER_ERROR) && qp_state(qp) != NIC_QP_ERR)
+			roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
+		if (orders & ORDER_DRAIN)
+			drain(qp);
+		if (orders & ORDER_RESET)
+			reset(qp);
 		qp = next;
 	}
 }

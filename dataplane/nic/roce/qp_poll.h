@@ -11,12 +11,12 @@ struct roce_context;
 void roce_qp_take_orders(struct roce_context *ctx);
 /*
  * Ends a QP: WR number `wr` (a count as requester.posted) completes with `status`, all others that
- * are outstanding with WR_FLUSH_ERR. wr = posted: none has a status of its own.
+ * are outstanding with WR_FLUSH_ERR. wr = posted: no WR completes with `status`.
  */
 void roce_qp_fail(struct roce_qp *qp, uint32_t wr, enum nic_wc_status status);
-/* For a QP in SQD: tells main once nothing is under way. */
+/* For a QP in SQD: reports once that nothing is under way. */
 void roce_qp_drained(struct roce_qp *qp);
-/* Gives back the n oldest frames that the QP holds. */
+/* Drops the n oldest frames that the QP holds. */
 void roce_qp_drop_frames(struct roce_qp *qp, uint32_t n);
 /* The oldest WR ends: a work completion if it is wanted, or if it failed. */
 void roce_qp_complete(struct roce_qp *qp, enum nic_wc_status status);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * READs and atomics, the sending half. A READ takes as many PSNs as its answer has frames; they
- * count as in flight, so what the peer may send at once is bounded by the same window as what we
- * send. A long READ goes as several requests for that reason. Requests aren't kept as frames:
- * what is missing is asked for anew.
+ * count as in flight, so one window bounds our frames and the peer's answers; a long READ goes as
+ * several requests for that reason. Requests aren't kept as frames: missing answers are asked for
+ * anew.
  */
 #include "read_requester.h"
 #include "ack.h"
@@ -14,30 +14,30 @@
 #include <errno.h>
 
 static bool
-is_fetch(const struct sq_entry *wr)
+is_read(const struct sq_entry *wr)
 {
 	return wr->wire.first >= RC_READ_REQUEST;
 }
 
-static struct fetch *
+static struct read_part *
 oldest(const struct requester *rq)
 {
-	return &rq->fetches[rq->fetches_first & rq->fetches_mask];
+	return &rq->reads[rq->reads_first & rq->reads_mask];
 }
 
 uint32_t
-roce_fetch_bound(const struct requester *rq)
+roce_read_next_psn(const struct requester *rq)
 {
 	uint32_t psn;
 
-	if (rq->fetches_first == rq->fetches_next)
+	if (rq->reads_first == rq->reads_next)
 		return rq->next;
 	psn = oldest(rq)->psn;
 	return (int32_t)(rq->una - psn) > 0 ? rq->una : psn;
 }
 
 int
-roce_fetch_take(struct sq_entry *e, const struct nic_send_wr *wr)
+roce_read_take(struct sq_entry *e, const struct nic_send_wr *wr)
 {
 	if (wr->flags & NIC_INLINE)
 		return -EINVAL;
@@ -71,7 +71,7 @@ frames_of(const struct roce_qp *qp, uint32_t bytes)
 }
 
 static uint32_t
-bytes_of(const struct roce_qp *qp, const struct sq_entry *wr, const struct fetch *f)
+bytes_of(const struct roce_qp *qp, const struct sq_entry *wr, const struct read_part *f)
 {
 	uint32_t rest = wr->length - f->offset, most = (f->end - f->psn) * qp->mtu;
 
@@ -80,7 +80,7 @@ bytes_of(const struct roce_qp *qp, const struct sq_entry *wr, const struct fetch
 
 /* Asks for the answers from `psn` on. */
 static void
-send_request(struct roce_qp *qp, void *frame, const struct fetch *f, uint32_t psn)
+send_request(struct roce_qp *qp, void *frame, const struct read_part *f, uint32_t psn)
 {
 	const struct sq_entry *wr = &qp->rq.sq[f->wr & qp->rq.sq_mask];
 	uint32_t skip = (psn - f->psn) * qp->mtu, bth = BTH(wr->wire.only), length;
@@ -103,30 +103,60 @@ send_request(struct roce_qp *qp, void *frame, const struct fetch *f, uint32_t ps
 	roce_frame_send(qp->ctx, frame, length, false);
 }
 
-/* What waits for the answers: their places among the frames in flight. */
-static void
-expect(struct requester *rq, uint32_t count, uint32_t frame)
+bool
+roce_read_waits(const struct roce_qp *qp, const struct sq_entry *wr)
 {
-	for (uint32_t psn = rq->next; psn != rq->next + count; psn++) {
+	const struct requester *rq = &qp->rq;
+	uint32_t count;
+
+	if ((wr->flags & NIC_FENCE) && rq->reads_first != rq->reads_next)
+		return true;
+	if (!is_read(wr))
+		return false;
+	count = frames_of(qp, next_part(qp, wr));
+	return rq->reads_next - rq->reads_first >= rq->reads_limit ||
+	       count > rq->frame_mask + 1 - (rq->next - rq->una) ||
+	       (rq->in_flight != 0 &&
+		rq->in_flight + count * ROCE_FRAME_MAX(qp->mtu) > rq->window.size);
+}
+
+enum read_result
+roce_read_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now)
+{
+	struct requester *rq = &qp->rq;
+	uint32_t bytes, count, frame;
+	struct read_part *f;
+
+	if (roce_read_waits(qp, wr))
+		return READ_WAITS;
+	if (!is_read(wr)) {
+		if (wr->flags & NIC_FENCE) { /* passed: from now on an ordinary WR */
+			wr->flags &= (uint16_t)~NIC_FENCE;
+			rq->special--;
+		}
+		return READ_NONE;
+	}
+	if (rq->offset == 0 && !memory_ok(qp, wr, NIC_LOCAL_WRITE)) {
+		roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
+		return READ_WAITS;
+	}
+	weir_assert(rq->reads_next - rq->reads_first <= rq->reads_mask);
+	bytes = next_part(qp, wr);
+	count = frames_of(qp, bytes);
+	frame = ROCE_FRAME_MAX(bytes < qp->mtu ? bytes : qp->mtu);
+	f = &rq->reads[rq->reads_next++ & rq->reads_mask];
+	*f = (struct read_part){rq->next, rq->next + count, rq->built, rq->offset};
+	window_sent(&rq->window, rq->next, now);
+	/* the answers have places among the frames in flight */
+	for (uint32_t psn = f->psn; psn != f->end; psn++) {
 		rq->frames[psn & rq->frame_mask] = NULL;
 		rq->lengths[psn & rq->frame_mask] = (uint16_t)frame;
 	}
-	rq->bare += count;
+	rq->unframed += count;
 	rq->in_flight += count * frame;
-	rq->send = rq->next += count;
-}
-
-static void
-request(struct roce_qp *qp, struct sq_entry *wr, uint32_t bytes, uint64_t now)
-{
-	struct requester *rq = &qp->rq;
-	struct fetch *f = &rq->fetches[rq->fetches_next++ & rq->fetches_mask];
-	uint32_t count = frames_of(qp, bytes);
-
-	*f = (struct fetch){rq->next, rq->next + count, rq->built, rq->offset};
-	window_sent(&rq->window, rq->next, now);
-	expect(rq, count, ROCE_FRAME_MAX(bytes < qp->mtu ? bytes : qp->mtu));
+	rq->send = rq->next = f->end;
 	rq->offset += bytes;
+	weir_assert(rq->offset <= wr->length && rq->special > 0);
 	if (rq->offset == wr->length) {
 		wr->last_psn = rq->next - 1;
 		rq->built++;
@@ -134,66 +164,22 @@ request(struct roce_qp *qp, struct sq_entry *wr, uint32_t bytes, uint64_t now)
 		rq->special--;
 	}
 	send_request(qp, qp->ctx->spare[--qp->ctx->spare_count], f, f->psn);
-}
-
-/* Whether the next request may leave, but for frames. */
-static bool
-may_leave(const struct roce_qp *qp, const struct sq_entry *wr)
-{
-	const struct requester *rq = &qp->rq;
-	uint32_t bytes = next_part(qp, wr), count = frames_of(qp, bytes);
-
-	return rq->fetches_next - rq->fetches_first < rq->fetches_limit &&
-	       count <= rq->frame_mask + 1 - (rq->next - rq->una) &&
-	       (rq->in_flight == 0 ||
-		rq->in_flight + count * ROCE_FRAME_MAX(qp->mtu) <= rq->window.size);
+	return READ_SENT;
 }
 
 bool
-roce_fetch_waits(const struct roce_qp *qp, const struct sq_entry *wr)
-{
-	const struct requester *rq = &qp->rq;
-
-	if ((wr->flags & NIC_FENCE) && rq->fetches_first != rq->fetches_next)
-		return true;
-	return is_fetch(wr) && !may_leave(qp, wr);
-}
-
-enum fetch_result
-roce_fetch_next(struct roce_qp *qp, struct sq_entry *wr, uint64_t now)
+roce_read_again(struct roce_qp *qp)
 {
 	struct requester *rq = &qp->rq;
-
-	if (roce_fetch_waits(qp, wr))
-		return FETCH_WAITS;
-	if (!is_fetch(wr)) {
-		if (wr->flags & NIC_FENCE) { /* passed: from now on it is one like any other */
-			wr->flags &= (uint16_t)~NIC_FENCE;
-			rq->special--;
-		}
-		return FETCH_ORDINARY;
-	}
-	if (rq->offset == 0 && !memory_ok(qp, wr, NIC_LOCAL_WRITE)) {
-		roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
-		return FETCH_WAITS;
-	}
-	request(qp, wr, next_part(qp, wr), now);
-	return FETCH_SENT;
-}
-
-bool
-roce_fetch_again(struct roce_qp *qp)
-{
-	struct requester *rq = &qp->rq;
-	uint32_t i = rq->fetches_first;
-	struct fetch *f = oldest(rq);
+	uint32_t i = rq->reads_first;
+	struct read_part *f = oldest(rq);
 	void *frame = roce_frame_take(qp->ctx);
 
-	rq->starved = frame == NULL;
+	rq->out_of_frames = frame == NULL;
 	if (frame == NULL)
 		return false;
 	while ((int32_t)(rq->send - f->end) >= 0)
-		f = &rq->fetches[++i & rq->fetches_mask];
+		f = &rq->reads[++i & rq->reads_mask];
 	send_request(qp, frame, f, rq->send);
 	for (; rq->send != f->end; rq->send++)
 		rq->in_flight += rq->lengths[rq->send & rq->frame_mask];
@@ -201,7 +187,7 @@ roce_fetch_again(struct roce_qp *qp)
 	return true;
 }
 
-/* Writes n bytes to [offset, offset + n) of what the WR's list names. */
+/* Writes n bytes to [offset, offset + n) of the WR's memory. */
 static bool
 scatter(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, const uint8_t *from,
 	uint32_t n)
@@ -217,7 +203,7 @@ scatter(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t offset, co
 			continue;
 		}
 		part = sge->length - offset < n ? sge->length - offset : n;
-		/* it may be gone meanwhile */
+		/* the region may be gone meanwhile */
 		if (!mr_check(&qp->ctx->dev->mrs, sge->lkey, sge->address + offset, part,
 			      NIC_LOCAL_WRITE))
 			return false;
@@ -244,69 +230,60 @@ fits(const struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p
 	return !(p->flags & PACKET_LAST) && p->payload_length == qp->mtu;
 }
 
-static bool
-store(struct roce_qp *qp, const struct sq_entry *wr, const struct packet *p, uint32_t offset)
-{
-	uint64_t value;
-
-	if (wr->opcode == NIC_READ)
-		return scatter(qp, wr, offset, p->payload, p->payload_length);
-	value = packet_value(p);
-	return scatter(qp, wr, 0, (const uint8_t *)&value, VALUE_BYTES);
-}
-
-/* An answer behind the next one: that was lost; it is asked for once, unless the answers begin
- * anew. */
-static enum drop
-out_of_order(struct roce_qp *qp, uint32_t psn, uint64_t now)
-{
-	struct requester *rq = &qp->rq;
-	bool known = rq->went_back != 0 && (int32_t)(psn - rq->answer) >= 0;
-
-	rq->answer = psn;
-	return known ? DROP_out_of_order : roce_fetch_lost(qp, now);
-}
-
 enum drop
-roce_fetch_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
+roce_read_response(struct roce_qp *qp, const struct packet *p, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
-	uint32_t distance = (p->psn - rq->una) & PSN_MASK, psn = roce_fetch_bound(rq), skip;
-	struct fetch *f = oldest(rq);
+	uint32_t distance = (p->psn - rq->una) & PSN_MASK, psn = roce_read_next_psn(rq), skip;
+	struct read_part *f = oldest(rq);
 	struct sq_entry *wr;
+	uint64_t value;
+	bool known, stored;
 
 	if (qp_state(qp) != NIC_QP_RTS)
 		return DROP_no_qp;
-	if (rq->fetches_first == rq->fetches_next || distance >= rq->next - rq->una ||
+	if (rq->reads_first == rq->reads_next || distance >= rq->next - rq->una ||
 	    (int32_t)(rq->una + distance - psn) < 0)
 		return DROP_duplicate;
-	if (rq->una + distance != psn)
-		return out_of_order(qp, rq->una + distance, now);
+	/* behind the next answer: that was lost, and is asked for once, unless the answers begin
+	 * anew */
+	if (rq->una + distance != psn) {
+		psn = rq->una + distance;
+		known = rq->went_back != 0 && (int32_t)(psn - rq->answer) >= 0;
+		rq->answer = psn;
+		return known ? DROP_out_of_order : roce_read_lost(qp, now);
+	}
 	wr = &rq->sq[f->wr & rq->sq_mask];
 	skip = (psn - f->psn) * qp->mtu;
-	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip)) { /* asking again would not mend it */
+	if (!fits(qp, wr, p, bytes_of(qp, wr, f) - skip)) { /* asking again would not help */
 		roce_qp_fail(qp, f->wr, NIC_WC_BAD_RESP_ERR);
 		return DROP_bad_request;
 	}
-	if (p->marked) { /* the peer's answers queue somewhere: fewer at once */
+	if (p->marked) { /* the peer's answers queue at a switch: fewer at once */
 		roce_window_marked(&rq->window, rq->next);
-		roce_answer_congestion(qp, now);
+		roce_ack_congestion(qp, now);
 	}
-	if (!store(qp, wr, p, f->offset + skip)) {
+	if (wr->opcode == NIC_READ) {
+		stored = scatter(qp, wr, f->offset + skip, p->payload, p->payload_length);
+	} else {
+		value = packet_value(p);
+		stored = scatter(qp, wr, 0, (const uint8_t *)&value, VALUE_BYTES);
+	}
+	if (!stored) {
 		roce_qp_fail(qp, f->wr, NIC_WC_LOC_PROT_ERR);
 		return DROP_NONE;
 	}
 	if (wr->opcode == NIC_READ)
 		roce_count(&qp->ctx->counters.read_bytes, p->payload_length);
-	rq->fetches_first += psn + 1 == f->end;
+	rq->reads_first += psn + 1 == f->end;
 	roce_requester_advance(qp, psn + 1, now);
 	return DROP_NONE;
 }
 
 enum drop
-roce_fetch_lost(struct roce_qp *qp, uint64_t now)
+roce_read_lost(struct roce_qp *qp, uint64_t now)
 {
-	uint32_t psn = roce_fetch_bound(&qp->rq);
+	uint32_t psn = roce_read_next_psn(&qp->rq);
 
 	if (psn != qp->rq.una)
 		roce_requester_advance(qp, psn, now);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * READs and atomics, the answering half. They are executed in order; their answers leave when the
- * port has room, before any ACK or NAK of what came later. The last ones stay known, because the
- * peer asks again for answers that were lost: a READ is read again, an atomic never done twice.
+ * port has room, before any ACK or NAK of later requests. The last ones stay known, because the
+ * peer asks again for lost answers: memory is read again, an atomic never executed twice.
  */
 #include "read_responder.h"
 #include "ack.h"
@@ -15,50 +15,10 @@ entry(const struct responder *rs, uint32_t i)
 	return &rs->served[i & rs->served_mask];
 }
 
-/* A place for the peer's next request; NULL: it has more under way than was agreed. */
-static struct served *
-make_room(struct roce_qp *qp)
-{
-	struct responder *rs = &qp->rs;
-	struct served *e;
-
-	if (rs->served_next - rs->serving >= rs->served_limit) {
-		e = entry(rs, rs->serving);
-		/* asked for again: the peer has got it meanwhile, or it would not go on */
-		if (e->sent != e->end && !e->again)
-			return NULL;
-		rs->serving++;
-	}
-	e = entry(rs, rs->served_next++);
-	*e = (struct served){
-	    .psn = rs->expected, .count = 1, .end = 1, .msn = (rs->msn + 1) & PSN_MASK};
-	return e;
-}
-
 static uint32_t
 answers_of(const struct roce_qp *qp, uint32_t bytes)
 {
 	return bytes == 0 ? 1 : (bytes + qp->mtu - 1) / qp->mtu;
-}
-
-static enum drop
-take_read(struct roce_qp *qp, const struct packet *p)
-{
-	uint32_t n = p->dma_length;
-	struct served *e;
-
-	if (n > ROCE_MESSAGE_MAX)
-		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
-	if (n != 0 && !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, n, NIC_REMOTE_READ))
-		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, qp->rs.expected);
-	e = make_room(qp);
-	if (e == NULL)
-		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
-	e->address = p->address;
-	e->rkey = p->rkey;
-	e->length = e->stop = n;
-	e->count = e->end = answers_of(qp, n);
-	return DROP_NONE;
 }
 
 static uint64_t
@@ -73,38 +33,47 @@ execute(const struct packet *p)
 	return old;
 }
 
-static enum drop
-take_atomic(struct roce_qp *qp, const struct packet *p)
-{
-	struct served *e;
-
-	if (p->address & 7)
-		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
-	if (!mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, VALUE_BYTES, NIC_REMOTE_ATOMIC))
-		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, qp->rs.expected);
-	e = make_room(qp);
-	if (e == NULL)
-		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, qp->rs.expected);
-	e->atomic = true;
-	e->value = execute(p);
-	return DROP_NONE;
-}
-
 enum drop
-roce_serve(struct roce_qp *qp, const struct packet *p)
+roce_read_serve(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
-	enum drop drop = p->kind == PACKET_READ ? take_read(qp, p) : take_atomic(qp, p);
+	bool atomic = p->kind == PACKET_ATOMIC;
+	uint32_t n = atomic ? VALUE_BYTES : p->dma_length;
+	uint32_t right = atomic ? NIC_REMOTE_ATOMIC : NIC_REMOTE_READ;
+	struct served *e;
 
-	if (drop != DROP_NONE)
-		return drop;
-	rs->expected = (rs->expected + entry(rs, rs->served_next - 1)->count) & PSN_MASK;
+	if (atomic ? (p->address & 7) != 0 : n > ROCE_MESSAGE_MAX)
+		return roce_responder_refuse(qp, NAK_INVALID_REQUEST, rs->expected);
+	if (n != 0 && !mr_check(&qp->ctx->dev->mrs, p->rkey, p->address, n, right))
+		return roce_responder_refuse(qp, NAK_REMOTE_ACCESS, rs->expected);
+	if (rs->served_next - rs->serving >= rs->served_limit) {
+		e = entry(rs, rs->serving);
+		/* more under way than was agreed, unless these answers leave again: the peer has
+		 * them, or it would not go on */
+		if (e->sent != e->end && !e->again)
+			return roce_responder_refuse(qp, NAK_INVALID_REQUEST, rs->expected);
+		rs->serving++;
+	}
+	weir_assert(rs->served_next - rs->serving <= rs->served_mask);
+	e = entry(rs, rs->served_next++);
+	*e = (struct served){
+	    .psn = rs->expected, .count = 1, .end = 1, .msn = (rs->msn + 1) & PSN_MASK};
+	if (atomic) {
+		e->atomic = true;
+		e->value = execute(p);
+	} else {
+		e->address = p->address;
+		e->rkey = p->rkey;
+		e->length = e->stop = n;
+		e->count = e->end = answers_of(qp, n);
+	}
+	rs->expected = (rs->expected + e->count) & PSN_MASK;
 	rs->msn = (rs->msn + 1) & PSN_MASK;
-	roce_answer_later(qp, RESPOND_NONE);
+	roce_ack_later(qp, RESPOND_NONE);
 	return DROP_NONE;
 }
 
-/* Whether a request is the same as before, or asks for a part of it from answer `skip` on. */
+/* Whether a request repeats *e, or asks for a part of it from answer `skip` on. */
 static bool
 same(const struct roce_qp *qp, const struct served *e, const struct packet *p, uint32_t skip)
 {
@@ -116,20 +85,8 @@ same(const struct roce_qp *qp, const struct served *e, const struct packet *p, u
 			     p->dma_length <= e->length - bytes);
 }
 
-/* Answers from `skip` on leave again, up to `bytes` bytes. */
-static void
-want(const struct roce_qp *qp, struct served *e, uint32_t skip, uint32_t bytes)
-{
-	e->again |= e->sent == e->count;
-	e->begin = e->sent = skip;
-	if (e->atomic)
-		return;
-	e->end = skip + answers_of(qp, bytes);
-	e->stop = skip * qp->mtu + bytes;
-}
-
 enum drop
-roce_serve_again(struct roce_qp *qp, const struct packet *p)
+roce_read_serve_again(struct roce_qp *qp, const struct packet *p)
 {
 	struct responder *rs = &qp->rs;
 	uint32_t known = rs->served_next < rs->served_limit ? rs->served_next : rs->served_limit;
@@ -140,65 +97,60 @@ roce_serve_again(struct roce_qp *qp, const struct packet *p)
 
 		if (skip >= e->count || !same(qp, e, p, skip))
 			continue;
-		if (e->sent == e->end || e->sent > skip) /* else they wait already */
-			want(qp, e, skip, p->dma_length);
+		if (e->sent == e->end || e->sent > skip) { /* else they wait already */
+			e->again |= e->sent == e->count;
+			e->begin = e->sent = skip;
+			if (!e->atomic) {
+				e->end = skip + answers_of(qp, p->dma_length);
+				e->stop = skip * qp->mtu + p->dma_length;
+			}
+		}
 		if ((int32_t)(rs->serving - i) > 0)
 			rs->serving = i;
-		roce_answer_later(qp, RESPOND_NONE);
+		roce_ack_later(qp, RESPOND_NONE);
 		break;
 	}
 	return DROP_duplicate;
 }
 
 void
-roce_serve_stop(struct roce_qp *qp)
+roce_read_serve_stop(struct roce_qp *qp)
 {
 	qp->rs.serving = qp->rs.served_next;
 }
 
-static uint32_t
-build_atomic(struct roce_qp *qp, const struct served *e, uint8_t *data)
-{
-	uint64_t aeth = packet_aeth(AETH(AETH_ACK, AETH_UNLIMITED), e->msn);
-
-	return roce_build_packet(qp, data, BTH(RC_ATOMIC_ACK), e->psn,
-				 aeth | htobe64(e->value >> 32), htobe64(e->value << 32), 0,
-				 AETH_BYTES + VALUE_BYTES, NULL, 0);
-}
-
-static uint32_t
-build_read(struct roce_qp *qp, const struct served *e, uint8_t *data, uint32_t n)
-{
-	bool first = e->sent == e->begin, last = e->sent + 1 == e->end;
-	uint32_t opcode = first	 ? (last ? RC_READ_RESPONSE_ONLY : RC_READ_RESPONSE_FIRST)
-			  : last ? RC_READ_RESPONSE_LAST
-				 : RC_READ_RESPONSE_MIDDLE;
-	uint64_t aeth = packet_aeth(AETH(AETH_ACK, AETH_UNLIMITED), e->msn);
-	uint64_t from = e->address + (uint64_t)e->sent * qp->mtu;
-
-	return roce_build_packet(qp, data, BTH(opcode), (e->psn + e->sent) & PSN_MASK, aeth, 0, 0,
-				 first || last ? AETH_BYTES : 0, (const void *)(uintptr_t)from, n);
-}
-
-/* The next answer of *e. False: the memory that it names is not there any more. */
+/* The next answer of *e. False: the memory that it names is gone. */
 static bool
 send_answer(struct roce_qp *qp, struct served *e, void *frame)
 {
 	uint8_t *data = roce_frame_data(qp->ctx, frame);
-	uint32_t skip = e->sent * qp->mtu, n = e->stop - skip, length;
+	uint32_t skip = e->sent * qp->mtu, n = e->stop - skip, opcode, length;
+	uint64_t aeth = packet_aeth(AETH(AETH_ACK, AETH_UNLIMITED), e->msn);
+	bool first = e->sent == e->begin, last = e->sent + 1 == e->end;
 
 	if (n > qp->mtu)
 		n = qp->mtu;
 	if (n != 0 && !mr_check(&qp->ctx->dev->mrs, e->rkey, e->address + skip, n, NIC_REMOTE_READ))
 		return false;
-	length = e->atomic ? build_atomic(qp, e, data) : build_read(qp, e, data, n);
+	if (e->atomic) {
+		length = roce_build_packet(qp, data, BTH(RC_ATOMIC_ACK), e->psn,
+					   aeth | htobe64(e->value >> 32), htobe64(e->value << 32),
+					   0, AETH_BYTES + VALUE_BYTES, NULL, 0);
+	} else {
+		opcode = first	? (last ? RC_READ_RESPONSE_ONLY : RC_READ_RESPONSE_FIRST)
+			 : last ? RC_READ_RESPONSE_LAST
+				: RC_READ_RESPONSE_MIDDLE;
+		length = roce_build_packet(qp, data, BTH(opcode), (e->psn + e->sent) & PSN_MASK,
+					   aeth, 0, 0, first || last ? AETH_BYTES : 0,
+					   (const void *)(uintptr_t)(e->address + skip), n);
+	}
 	e->sent++;
 	roce_frame_send(qp->ctx, frame, length, false);
 	return true;
 }
 
 bool
-roce_serve_answers(struct roce_qp *qp, unsigned *room)
+roce_read_serve_answers(struct roce_qp *qp, unsigned *room)
 {
 	struct responder *rs = &qp->rs;
 	unsigned quantum = ROCE_QUANTUM;
@@ -220,9 +172,10 @@ roce_serve_answers(struct roce_qp *qp, unsigned *room)
 			*room = 0;
 			return false;
 		}
+		weir_assert(e->sent >= e->begin && e->sent < e->end && e->end <= e->count);
 		if (!send_answer(qp, e, qp->ctx->spare[qp->ctx->spare_count - 1])) {
 			roce_responder_refuse(qp, NAK_REMOTE_ACCESS, (e->psn + e->sent) & PSN_MASK);
-			roce_serve_stop(qp);
+			roce_read_serve_stop(qp);
 			return true;
 		}
 		qp->ctx->spare_count--;

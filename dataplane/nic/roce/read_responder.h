@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engine: READs and atomics of the peer, new ones and such as were there already. */
+/* Engine: READs and atomics of the peer, new and repeated. */
 #ifndef WEIR_ROCE_READ_RESPONDER_H
 #define WEIR_ROCE_READ_RESPONDER_H
 
@@ -7,10 +7,10 @@
 
 struct roce_qp;
 
-/* A READ or atomic of the peer: to be answered, and kept to be answered again. */
+/* A READ or atomic of the peer, kept after its answer for repetitions. */
 struct served {
 	uint64_t address; /* READ */
-	uint64_t value;	  /* atomic: what was there before */
+	uint64_t value;	  /* atomic: the old value */
 	uint32_t rkey, length, msn;
 	uint32_t psn, count; /* PSNs of the answers, 24 bits */
 	uint32_t begin, end; /* answers to send: [0, count), or a part when asked again */
@@ -20,10 +20,10 @@ struct served {
 	bool again; /* all have left once */
 };
 
-enum drop roce_serve(struct roce_qp *qp, const struct packet *p);
-enum drop roce_serve_again(struct roce_qp *qp, const struct packet *p);
-/* Sends answers as far as *room goes, which is lowered. False: some are left. */
-bool roce_serve_answers(struct roce_qp *qp, unsigned *room);
-void roce_serve_stop(struct roce_qp *qp);
+enum drop roce_read_serve(struct roce_qp *qp, const struct packet *p);
+enum drop roce_read_serve_again(struct roce_qp *qp, const struct packet *p);
+/* Sends up to *room answers and lowers it. False: some are left. */
+bool roce_read_serve_answers(struct roce_qp *qp, unsigned *room);
+void roce_read_serve_stop(struct roce_qp *qp);
 
 #endif

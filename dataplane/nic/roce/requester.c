@@ -22,22 +22,7 @@ static const struct wire_form wire_forms[] = {
     [NIC_SEND_INV] = {RC_SEND_FIRST, RC_SEND_LAST_INV, RC_SEND_ONLY_INV, true},
 };
 
-static int
-take_inline(struct sq_entry *e, const struct nic_send_wr *wr, uint32_t length)
-{
-	uint32_t at = 0;
-
-	if (length > ROCE_MAX_INLINE)
-		return -EINVAL;
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		memcpy(e->data + at, (const void *)(uintptr_t)wr->sge[i].address,
-		       wr->sge[i].length);
-		at += wr->sge[i].length;
-	}
-	return 0;
-}
-
-/* READs, atomics, keys to invalidate, fences, data of the WR's own. */
+/* READs, atomics, keys to invalidate, fences, inline data. */
 static __attribute__((noinline)) int
 take_special(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 {
@@ -48,12 +33,13 @@ take_special(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *w
 	else if (wr->opcode == NIC_SEND_INV)
 		e->imm = wr->rkey;
 	else if (wr->opcode > NIC_WRITE_IMM)
-		error = roce_fetch_take(e, wr);
-	if (wr->flags & NIC_INLINE)
-		error = error ? error : take_inline(e, wr, e->length);
-	if (!error)
-		qp->rq.special += !qp->ud && fetch_special(e);
-	return error;
+		error = roce_read_take(e, wr);
+	if (error)
+		return error;
+	if ((wr->flags & NIC_INLINE) && qp_orders_copy_inline(e->data, wr) < 0)
+		return -EINVAL;
+	qp->rq.special += !qp->ud && wr_special(e);
+	return 0;
 }
 
 /* Checks a WR and copies it into its place. */
@@ -62,7 +48,7 @@ take_wr(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 {
 	uint64_t length = 0;
 
-	if (wr->opcode > NIC_SEND_INV || wr->sge_count > NIC_SGE_MAX)
+	if (!qp_orders_wr_ok(wr))
 		return -EINVAL;
 	if (wr->sge_count != 0)
 		length = wr->sge[0].length;
@@ -91,8 +77,8 @@ take_wr(struct roce_qp *qp, struct sq_entry *e, const struct nic_send_wr *wr)
 void
 roce_requester_wake(struct roce_qp *qp)
 {
-	if (!list_linked(&qp->sender))
-		list_append(&qp->ctx->senders, &qp->sender);
+	weir_assert(qp_state(qp) == NIC_QP_RTS);
+	list_append_once(&qp->ctx->senders, &qp->sender);
 }
 
 int
@@ -104,8 +90,9 @@ roce_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	unsigned i;
 	int error;
 
-	if (qp_state(qp) != NIC_QP_RTS)
+	if (!qp_orders_may_send(qp_state(qp)))
 		return -ENOTCONN;
+	weir_assert(end - rq->freed <= rq->sq_depth);
 	if (n > room)
 		n = room;
 	for (i = 0; i < n; i++) {
@@ -133,7 +120,7 @@ window_open(const struct requester *rq, uint32_t frame)
 	return rq->in_flight == 0 || rq->in_flight + frame <= rq->window.size;
 }
 
-/* Waiting begins: for an answer, for the peer's MAC, for the port. */
+/* Starts the timer: for an answer, the peer's MAC, or the port. */
 static void
 start_waiting(struct roce_qp *qp, uint64_t now)
 {
@@ -144,7 +131,7 @@ start_waiting(struct roce_qp *qp, uint64_t now)
 	roce_timer_start(qp, now + roce_window_rto(&rq->window, rq->timeout_ns));
 }
 
-/* How many new frames may be made now, window and posts apart; all have a buffer. */
+/* New frames that may be made now, apart from window and posts; all have a buffer. */
 static uint32_t
 frames_allowed(const struct roce_qp *qp, uint32_t limit)
 {
@@ -153,6 +140,7 @@ frames_allowed(const struct roce_qp *qp, uint32_t limit)
 	uint32_t room = rq->frame_mask + 1 - (rq->next - rq->una);
 	uint32_t held = ctx->dev->config.tx_frames - ctx->held;
 
+	weir_assert(ctx->held <= ctx->dev->config.tx_frames);
 	if (held < room)
 		room = held;
 	if (limit < room)
@@ -168,10 +156,10 @@ send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 	struct roce_context *ctx = qp->ctx;
 	struct requester *rq = &qp->rq;
 	uint32_t psn = rq->next, slot = psn & rq->frame_mask, length;
-	void *frame =
-	    ctx->spare[--ctx->spare_count]; /* frames_allowed() has seen that it is there */
+	void *frame = ctx->spare[--ctx->spare_count]; /* counted by frames_allowed() */
 
 	length = roce_build_frame(qp, wr, roce_frame_data(ctx, frame), more);
+	weir_assert(rq->next - rq->una <= rq->frame_mask);
 	ctx->held++;
 	rq->in_flight += length;
 	rq->frames[slot] = frame;
@@ -181,10 +169,7 @@ send_new(struct roce_qp *qp, struct sq_entry *wr, bool more, uint64_t now)
 	roce_frame_send(ctx, frame, length, true);
 }
 
-/*
- * Makes frames of what was posted; returns how many. special: there may be READs, atomics and
- * fences.
- */
+/* Makes frames of posted WRs; returns how many. special: some may be READs, atomics or fences. */
 static inline __attribute__((always_inline)) uint32_t
 burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 {
@@ -194,15 +179,15 @@ burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 
 	while (n < allowed && rq->built != rq->posted && window_open(rq, frame)) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
-		enum fetch_result fetch = FETCH_ORDINARY;
+		enum read_result read = READ_NONE;
 		bool more;
 
 		if (special)
-			fetch = roce_fetch_next(qp, wr, now);
-		if (fetch == FETCH_WAITS)
+			read = roce_read_next(qp, wr, now);
+		if (read == READ_WAITS)
 			break;
 		n++;
-		if (fetch == FETCH_SENT) {
+		if (read == READ_SENT) {
 			allowed = n + frames_allowed(qp, limit - n);
 			continue;
 		}
@@ -210,11 +195,11 @@ burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 			roce_qp_fail(qp, rq->built, NIC_WC_LOC_PROT_ERR);
 			return n - 1;
 		}
-		/* what will follow this frame at once, if anything: else it asks for an answer */
+		/* whether another frame follows at once: else this one asks for an answer */
 		more = n < allowed && rq->in_flight + 2 * frame <= rq->window.size &&
 		       (rq->posted - rq->built > 1 || wr->length - rq->offset > qp->mtu);
 		if (special && more && wr->length - rq->offset <= qp->mtu)
-			more = !fetch_special(&rq->sq[(rq->built + 1) & rq->sq_mask]);
+			more = !wr_special(&rq->sq[(rq->built + 1) & rq->sq_mask]);
 		send_new(qp, wr, more, now);
 	}
 	if (n != 0 && idle && (!special || rq->una != rq->next))
@@ -222,28 +207,10 @@ burst(struct roce_qp *qp, uint32_t limit, uint64_t now, bool special)
 	return n;
 }
 
-static uint32_t
-send_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
-{
-	return burst(qp, limit, now, false);
-}
-
 static __attribute__((noinline)) uint32_t
 send_special_burst(struct roce_qp *qp, uint32_t limit, uint64_t now)
 {
 	return burst(qp, limit, now, true);
-}
-
-static void
-send_again(struct roce_qp *qp)
-{
-	struct requester *rq = &qp->rq;
-	uint32_t slot = rq->send & rq->frame_mask;
-
-	rq->in_flight += rq->lengths[slot];
-	rq->send++;
-	roce_count(&qp->ctx->counters.retransmits, 1);
-	roce_frame_send(qp->ctx, rq->frames[slot], rq->lengths[slot], true);
 }
 
 /* Sends up to `limit` frames. False: nothing more can leave until something happens. */
@@ -264,70 +231,48 @@ transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t now)
 		}
 		return false;
 	}
-	while (rq->send != rq->next) {
+	for (; rq->send != rq->next; ++*sent) { /* again */
+		uint32_t slot = rq->send & rq->frame_mask;
+
 		if (*sent == limit)
 			return true;
-		if (!window_open(rq, rq->lengths[rq->send & rq->frame_mask]))
+		if (!window_open(rq, rq->lengths[slot]))
 			return false;
-		if (rq->bare != 0 && rq->frames[rq->send & rq->frame_mask] == NULL) {
-			if (!roce_fetch_again(qp))
+		if (rq->unframed != 0 && rq->frames[slot] == NULL) {
+			if (!roce_read_again(qp))
 				return false;
-		} else {
-			send_again(qp);
+			continue;
 		}
-		++*sent;
+		rq->in_flight += rq->lengths[slot];
+		rq->send++;
+		roce_count(&qp->ctx->counters.retransmits, 1);
+		roce_frame_send(qp->ctx, rq->frames[slot], rq->lengths[slot], true);
 	}
-	*sent += qp->rq.special != 0 ? send_special_burst(qp, limit - *sent, now)
-				     : send_burst(qp, limit - *sent, now);
+	*sent += rq->special != 0 ? send_special_burst(qp, limit - *sent, now)
+				  : burst(qp, limit - *sent, now, false);
 	return *sent == limit;
 }
 
-/*
- * A QP that waits for buffers, its own or the pool's, stays in the list: nothing else would wake
- * it.
+/* Whether a QP waits for buffers, its own or the pool's: only its place in the list wakes it.
  */
 static bool
-starved(const struct roce_qp *qp)
+waits_for_frames(const struct roce_qp *qp)
 {
 	const struct requester *rq = &qp->rq;
 
 	if (qp_state(qp) != NIC_QP_RTS)
 		return false;
 	if (qp->ud)
-		return rq->starved;
+		return rq->out_of_frames;
 	if (rq->rnr_wait || !neighbour_known(qp->neighbour))
 		return false;
-	if (rq->starved)
+	if (rq->out_of_frames)
 		return true;
 	if (rq->special != 0 && rq->built != rq->posted &&
-	    roce_fetch_waits(qp, &rq->sq[rq->built & rq->sq_mask]))
+	    roce_read_waits(qp, &rq->sq[rq->built & rq->sq_mask]))
 		return false; /* an answer wakes it */
 	return rq->send == rq->next && rq->built != rq->posted &&
 	       rq->next - rq->una <= rq->frame_mask && window_open(rq, ROCE_FRAME_MAX(qp->mtu));
-}
-
-/* The port takes nothing: whoever waits for it does so by the clock, and fails when time is over.
- */
-static void
-port_stuck(struct roce_context *ctx, uint64_t now)
-{
-	for (struct list_node *l = ctx->senders.next; l != &ctx->senders; l = l->next) {
-		struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, sender);
-
-		if (!list_linked(&qp->timer))
-			start_waiting(qp, now);
-	}
-}
-
-/* Frames of one QP before it is the next one's turn: of long ones half of a turn. */
-static unsigned
-quantum(const struct roce_qp *qp)
-{
-	unsigned n = ROCE_TURN_BYTES / 2 / qp->mtu;
-
-	if (n > ROCE_QUANTUM || qp->rq.sq[qp->rq.built & qp->rq.sq_mask].length < qp->mtu)
-		return ROCE_QUANTUM;
-	return n;
 }
 
 void
@@ -335,41 +280,54 @@ roce_requester_flush(struct roce_context *ctx, uint64_t now)
 {
 	unsigned room = ctx->wire.room(ctx->wire_user);
 	uint64_t end = ctx->counters.tx_bytes + ROCE_TURN_BYTES;
-	struct list_node waiting;
+	struct list_node waiting, *l, *following;
 
-	if (room == 0)
-		port_stuck(ctx, now);
+	if (room == 0) {
+		/* the port takes nothing: QPs that wait for it fail when their time is over */
+		LIST_EACH (l, following, &ctx->senders) {
+			struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, sender);
+
+			if (!list_linked(&qp->timer))
+				start_waiting(qp, now);
+		}
+	}
 	list_init(&waiting);
 	while (room > 0 && ctx->counters.tx_bytes < end && !list_empty(&ctx->senders)) {
 		struct roce_qp *qp = LIST_OWNER(ctx->senders.next, struct roce_qp, sender);
-		unsigned sent = 0, n = quantum(qp);
-		bool again = transmit(qp, room < n ? room : n, &sent, now);
+		unsigned sent = 0, n = ROCE_TURN_BYTES / 2 / qp->mtu;
+		bool again;
 
+		/* of long messages half of a turn before the next QP's, of others a fixed number */
+		if (n > ROCE_QUANTUM || qp->rq.sq[qp->rq.built & qp->rq.sq_mask].length < qp->mtu)
+			n = ROCE_QUANTUM;
+		again = transmit(qp, room < n ? room : n, &sent, now);
+		weir_assert(sent <= room);
 		room -= sent;
 		list_remove(&qp->sender);
 		if (again)
 			list_append(&ctx->senders, &qp->sender);
-		else if (starved(qp))
+		else if (waits_for_frames(qp))
 			list_append(&waiting, &qp->sender);
 	}
-	ctx->more = room > 0 && !list_empty(&ctx->senders);
+	ctx->unsent = room > 0 && !list_empty(&ctx->senders);
 	list_move(&ctx->senders, &waiting);
 }
 
-/* Frames before `to` are given back, WRs complete. */
 void
 roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 	uint32_t bytes = 0, n = to - rq->una;
 
+	weir_assert((int32_t)(rq->next - to) >= 0);
 	for (uint32_t psn = rq->una; psn != to; psn++) {
 		if ((int32_t)(psn - rq->send) < 0)
 			bytes += rq->lengths[psn & rq->frame_mask];
 	}
+	weir_assert(rq->in_flight >= bytes);
 	rq->in_flight -= bytes;
 	roce_qp_drop_frames(qp, n);
-	if ((int32_t)(rq->send - rq->una) < 0) { /* the peer has what we were to send again */
+	if ((int32_t)(rq->send - rq->una) < 0) { /* frames to be sent again had arrived */
 		rq->send = rq->una;
 		roce_window_restore(&rq->window);
 	}
@@ -435,55 +393,32 @@ roce_requester_lost(struct roce_qp *qp, uint64_t now)
 {
 	struct requester *rq = &qp->rq;
 
-	/* told again before what was sent again can have arrived: nothing new */
+	/* a NAK of before the repeated frames can have arrived */
 	if (rq->una == rq->next ||
 	    (rq->went_back != 0 &&
 	     (rq->send == rq->una || now - rq->went_back < roce_window_stale(&rq->window))))
 		return;
 	if (rq->went_back == 0)
 		roce_window_lost(&rq->window, rq->next);
-	else /* lost again, or it was late: with few frames, each round can't but be smaller */
+	else /* lost again, or only late: the next round is smaller */
 		roce_window_lost_again(&rq->window, rq->next);
 	rq->went_back = now;
 	if (!rq->rnr_wait)
 		roce_requester_go_back(qp);
 }
 
-/* The WR whose request has this PSN. */
-static uint32_t
-wr_of(const struct requester *rq, uint32_t psn)
-{
-	uint32_t wr = rq->retired;
-
-	while (wr != rq->built && (int32_t)(rq->sq[wr & rq->sq_mask].last_psn - psn) < 0)
-		wr++;
-	return wr;
-}
-
-static enum drop
-negative(struct roce_qp *qp, unsigned code, uint32_t psn, uint64_t now)
+enum drop
+roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 {
 	static const uint8_t status[] = {
 	    [NAK_INVALID_REQUEST] = NIC_WC_REM_INV_REQ_ERR,
 	    [NAK_REMOTE_ACCESS] = NIC_WC_REM_ACCESS_ERR,
 	    [NAK_REMOTE_OPERATION] = NIC_WC_REM_OP_ERR,
 	};
-
-	if (code == NAK_SEQUENCE) {
-		roce_requester_lost(qp, now);
-		return DROP_NONE;
-	}
-	roce_qp_fail(qp, wr_of(&qp->rq, psn), status[code]);
-	return DROP_NONE;
-}
-
-enum drop
-roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
-{
 	struct requester *rq = &qp->rq;
 	struct nic_counters *c = &qp->ctx->counters;
 	uint32_t distance = (p->psn - rq->una) & PSN_MASK, outstanding = rq->next - rq->una;
-	uint32_t bound, psn = rq->una + distance;
+	uint32_t bound, wr, psn = rq->una + distance;
 	unsigned type = AETH_TYPE(p->syndrome), value = AETH_VALUE(p->syndrome);
 
 	if (qp_state(qp) != NIC_QP_RTS)
@@ -492,9 +427,9 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 		roce_count(&c->acks_received, 1);
 		if (distance >= outstanding)
 			return DROP_duplicate;
-		/* an answer that is missing was lost if the ACK is right */
-		if (rq->bare != 0 && (int32_t)(psn - roce_fetch_bound(rq)) >= 0)
-			return roce_fetch_lost(qp, now);
+		/* an ACK beyond a missing answer: that answer was lost */
+		if (rq->unframed != 0 && (int32_t)(psn - roce_read_next_psn(rq)) >= 0)
+			return roce_read_lost(qp, now);
 		roce_requester_advance(qp, psn + 1, now);
 		return DROP_NONE;
 	}
@@ -506,14 +441,22 @@ roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now)
 	if (distance > outstanding ||
 	    (distance == outstanding && (type == AETH_RNR || value != NAK_SEQUENCE)))
 		return DROP_duplicate;
-	bound = rq->bare != 0 ? roce_fetch_bound(rq) : psn;
+	bound = rq->unframed != 0 ? roce_read_next_psn(rq) : psn;
 	if ((int32_t)(psn - bound) > 0 && (type == AETH_RNR || value == NAK_SEQUENCE))
-		return roce_fetch_lost(qp, now);
+		return roce_read_lost(qp, now);
 	if ((int32_t)(psn - bound) <= 0)
 		bound = psn;
 	if (bound != rq->una)
 		roce_requester_advance(qp, bound, now);
 	if (type == AETH_RNR)
 		return receiver_not_ready(qp, value, now);
-	return negative(qp, value, psn, now);
+	if (value == NAK_SEQUENCE) {
+		roce_requester_lost(qp, now);
+		return DROP_NONE;
+	}
+	wr = rq->retired; /* the WR whose request has this PSN */
+	while (wr != rq->built && (int32_t)(rq->sq[wr & rq->sq_mask].last_psn - psn) < 0)
+		wr++;
+	roce_qp_fail(qp, wr, status[value]);
+	return DROP_NONE;
 }

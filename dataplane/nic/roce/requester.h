@@ -7,12 +7,12 @@
 #include "psn_window.h"
 #include "wr.h"
 
-struct fetch;
+struct read_part;
 struct roce_context;
 struct roce_qp;
 
-#define ROCE_QUANTUM 32u       /* frames of one QP before it is the next one's turn, at most */
-#define ROCE_TURN_BYTES 65536u /* of all QPs, before the engine looks at what else there is */
+#define ROCE_QUANTUM 32u       /* frames of one QP per pass, at most */
+#define ROCE_TURN_BYTES 65536u /* of all QPs per turn of the engine */
 #define ROCE_MIN_FRAMES 4u     /* the smallest window; AckReq is set as often */
 
 struct requester { /* engine, but for the initial values */
@@ -33,27 +33,27 @@ struct requester { /* engine, but for the initial values */
 	uint64_t timeout_ns;
 	uint64_t went_back;	/* when the loss of `una` was last noticed; 0: not yet */
 	uint32_t answer;	/* last PSN of an answer that came out of order */
-	bool starved;		/* a request was to be sent again, and there was no frame */
-	bool draining, drained; /* SQD; that nothing is under way has been told */
+	bool out_of_frames;	/* a request could not be repeated for lack of a frame */
+	bool draining, drained; /* SQD; nothing is under way, and that is reported */
 	bool rnr_wait;		/* the peer asked to wait until deadline */
 	uint8_t retry, retries; /* limit, so far */
 	uint8_t rnr_retry, rnr_left;
 	/* READs and atomics */
-	uint32_t special; /* WRs posted and not built that are one, or have a fence */
-	uint32_t bare;	  /* PSNs of [una, next) that stand for answers: no frame is held */
-	uint32_t fetches_first, fetches_next, fetches_mask, fetches_limit;
-	struct fetch *fetches;
+	uint32_t special;  /* WRs posted and not built that are one, or have a fence */
+	uint32_t unframed; /* PSNs of [una, next) that stand for answers: no frame is held */
+	uint32_t reads_first, reads_next, reads_mask, reads_limit;
+	struct read_part *reads;
 };
 
 int roce_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n);
 void roce_requester_flush(struct roce_context *ctx, uint64_t now);
 enum drop roce_requester_ack(struct roce_qp *qp, const struct packet *p, uint64_t now);
-/* Sends again from the oldest unacknowledged frame on. */
+/* Restarts from the oldest unacknowledged frame. */
 void roce_requester_go_back(struct roce_qp *qp);
 void roce_requester_wake(struct roce_qp *qp);
-/* Everything before `to` has arrived, and if it was asked for, the answer too. */
+/* Everything before `to` has arrived, requests and answers. */
 void roce_requester_advance(struct roce_qp *qp, uint32_t to, uint64_t now);
-/* The oldest frame, or its answer, was lost; the peer may say so often. */
+/* The oldest frame, or its answer, was lost; the peer may report it repeatedly. */
 void roce_requester_lost(struct roce_qp *qp, uint64_t now);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The receiving half of a QP: requests in sequence go into memory, all others get what the standard
- * says. */
+/* The receiving half of a QP: requests in sequence go into memory, others are answered as the
+ * standard says. */
 #include "responder.h"
 #include "ack.h"
 #include "context.h"
@@ -15,7 +15,7 @@ roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn)
 {
 	qp->rs.nak = code;
 	qp->rs.nak_psn = psn;
-	roce_answer_later(qp, RESPOND_FATAL);
+	roce_ack_later(qp, RESPOND_FATAL);
 	roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 	return DROP_bad_request;
 }
@@ -39,8 +39,8 @@ static enum drop
 not_ready(struct roce_qp *qp)
 {
 	qp->rs.seen = qp->rs.expected;
-	qp->rs.gap = true; /* what follows is ahead: nothing to be said about it */
-	roce_answer_later(qp, RESPOND_RNR);
+	qp->rs.gap = true; /* frames that follow are ahead, and get no NAK */
+	roce_ack_later(qp, RESPOND_RNR);
 	return DROP_no_buffer;
 }
 
@@ -79,6 +79,7 @@ take_send(struct roce_qp *qp, const struct packet *p)
 			return refuse_send(qp, NIC_WC_LOC_PROT_ERR, NAK_REMOTE_OPERATION);
 		memcpy((void *)(uintptr_t)rs->address, p->payload, p->payload_length);
 	}
+	weir_assert(rs->left >= p->payload_length && rs->kind == PACKET_SEND);
 	rs->address += p->payload_length;
 	rs->left -= p->payload_length;
 	rs->received += p->payload_length;
@@ -104,7 +105,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 
 	if (left > ROCE_MESSAGE_MAX || n > left || (n == left) != last)
 		return refuse(qp, NAK_INVALID_REQUEST);
-	/* the whole of it at once when it begins, and each packet: it may be gone meanwhile */
+	/* the whole message when it begins, and each packet: the region may be gone meanwhile */
 	if (left != 0 && !mr_check(&qp->ctx->dev->mrs, rkey, address, left, NIC_REMOTE_WRITE))
 		return refuse(qp, NAK_REMOTE_ACCESS);
 	if ((p->flags & PACKET_IMM) && !take_recv(qp, &wr))
@@ -121,7 +122,7 @@ take_write(struct roce_qp *qp, const struct packet *p)
 	return DROP_NONE;
 }
 
-/* The expected packet came although we had complained. */
+/* The expected packet came after a NAK for it. */
 static void
 gap_closed(struct responder *rs)
 {
@@ -138,47 +139,34 @@ out_of_sequence(struct roce_qp *qp, const struct packet *p, uint32_t ahead)
 
 	if (ahead >= PSN_HALF) {
 		if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC)
-			return roce_serve_again(qp, p);
+			return roce_read_serve_again(qp, p);
 		if (p->kind == PACKET_RESERVED)
 			return DROP_duplicate;
-		roce_answer_later(qp, RESPOND_ACK); /* the ACK may have been lost */
+		roce_ack_later(qp, RESPOND_ACK); /* the ACK may have been lost */
 		return DROP_duplicate;
 	}
 	/* PSNs that begin anew: the peer has gone back, and the expected one is lost again */
 	if (!rs->gap || ((p->psn - rs->seen) & PSN_MASK) >= PSN_HALF) {
 		rs->gap = true;
-		roce_answer_later(qp, RESPOND_SEQUENCE);
+		roce_ack_later(qp, RESPOND_SEQUENCE);
 	}
 	rs->seen = p->psn;
 	return DROP_out_of_order;
 }
 
-/*
- * Whether the queue pair offers the packet's operation. The IBTA's table of responder errors calls
- * an operation without this right an invalid request, of 0 bytes too; keys are checked later.
- */
-static bool
-offered(const struct roce_qp *qp, const struct packet *p)
+enum drop
+roce_responder_input(struct roce_qp *qp, const struct packet *p)
 {
 	static const uint8_t rights[] = {
 	    [PACKET_SEND] = 0,
 	    [PACKET_WRITE] = NIC_REMOTE_WRITE,
 	    [PACKET_READ] = NIC_REMOTE_READ,
 	    [PACKET_ATOMIC] = NIC_REMOTE_ATOMIC,
+	    [PACKET_RESERVED] = 0,
 	};
-	uint8_t right;
-
-	if (p->kind == PACKET_RESERVED)
-		return false;
-	right = p->flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[p->kind];
-	return (qp->access & right) == right;
-}
-
-enum drop
-roce_responder_input(struct roce_qp *qp, const struct packet *p)
-{
 	struct responder *rs = &qp->rs;
 	uint32_t ahead = (p->psn - rs->expected) & PSN_MASK;
+	uint8_t right = p->flags & PACKET_INV ? NIC_REMOTE_INVALIDATE : rights[p->kind];
 	bool first = p->flags & PACKET_FIRST, last = p->flags & PACKET_LAST;
 	enum drop drop;
 
@@ -186,13 +174,15 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		return out_of_sequence(qp, p, ahead);
 	if (rs->kind == PACKET_NONE ? !first : (first || p->kind != rs->kind))
 		return refuse(qp, NAK_INVALID_REQUEST);
-	if (!offered(qp, p))
+	/* The IBTA's table of responder errors calls an operation that the QP lacks the right for
+	 * an invalid request, of 0 bytes too; keys are checked later. */
+	if (p->kind == PACKET_RESERVED || (qp->access & right) != right)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (last ? p->payload_length > qp->mtu || (!first && p->payload_length == 0)
 		 : p->payload_length != qp->mtu)
 		return refuse(qp, NAK_INVALID_REQUEST);
 	if (p->kind == PACKET_READ || p->kind == PACKET_ATOMIC) {
-		drop = roce_serve(qp, p);
+		drop = roce_read_serve(qp, p);
 		if (drop == DROP_NONE && rs->gap)
 			gap_closed(rs);
 		return drop;
@@ -208,6 +198,6 @@ roce_responder_input(struct roce_qp *qp, const struct packet *p)
 		rs->msn = (rs->msn + 1) & PSN_MASK;
 	}
 	if (p->ack_request)
-		roce_answer_later(qp, RESPOND_ACK);
+		roce_ack_later(qp, RESPOND_ACK);
 	return DROP_NONE;
 }

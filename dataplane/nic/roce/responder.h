@@ -15,22 +15,22 @@ struct responder {	   /* engine, but for the initial values */
 	uint8_t response; /* enum response that waits in the context's responders list */
 	uint8_t nak;	  /* enum nak_code of RESPOND_FATAL */
 	uint8_t kind;	  /* PACKET_SEND or PACKET_WRITE: message under way; PACKET_NONE: none */
-	bool gap;	  /* a PSN ahead was seen and NAKed; silent until the expected one comes, or
-			   * the peer has gone back and lost it again */
-	uint32_t seen;	  /* gap: the last PSN */
-	uint64_t address; /* WRITE: where the next byte goes; SEND: in our own memory */
+	bool gap; /* a PSN ahead was NAKed; no further NAK until the expected one comes, or the peer
+		     has gone back and it is lost again */
+	uint32_t seen;	     /* gap: the last PSN */
+	uint64_t address;    /* WRITE: where the next byte goes; SEND: in our own memory */
 	uint32_t rkey, left; /* WRITE: announced and not yet arrived; SEND: room left */
 	uint32_t received;
 	struct nic_recv_wr wr; /* SEND */
 	uint64_t cnp_next;     /* no congestion notification before */
-	/* READs and atomics: counts; before `serving` all is answered */
+	/* READs and atomics: counts; those before `serving` are answered */
 	uint32_t serving, served_next, served_mask, served_limit;
 	struct served *served;
 	uint32_t nak_psn; /* of RESPOND_FATAL */
 };
 
 enum drop roce_responder_input(struct roce_qp *qp, const struct packet *p);
-/* The request can't be answered but by a NAK that ends the QP. */
+/* Answers a request by a NAK that ends the QP. */
 enum drop roce_responder_refuse(struct roce_qp *qp, enum nak_code code, uint32_t psn);
 
 #endif

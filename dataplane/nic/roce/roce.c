@@ -41,31 +41,7 @@ log2_up(uint32_t n)
 	return n <= 1 ? 0 : 32 - (uint32_t)__builtin_clz(n - 1);
 }
 
-#define DEFAULT(field, value)                                                                      \
-	do {                                                                                       \
-		if (c->field == 0)                                                                 \
-			c->field = (value);                                                        \
-	} while (0)
-
-static void
-set_defaults(struct roce_config *c)
-{
-	DEFAULT(mtu, 1024);
-	DEFAULT(contexts, 1);
-	DEFAULT(max_qp, 256);
-	DEFAULT(max_mr, 4096);
-	DEFAULT(cq_depth, 65536);
-	DEFAULT(max_wr, c->cq_depth < 8192 ? c->cq_depth : 8192);
-	DEFAULT(tx_frames, 4096);
-	DEFAULT(window_bytes, 1u << 20);
-	DEFAULT(window_frames, 512);
-	DEFAULT(neighbours, 1024);
-	DEFAULT(timeout_ns, 250000000u);
-	DEFAULT(rd_atomic, 16);
-	DEFAULT(retry, 7);
-	DEFAULT(rnr_retry, 7);
-	DEFAULT(rnr_timer, 6);
-}
+#define DEFAULT(field, value) (c.field = c.field ? c.field : (value))
 
 static bool
 config_ok(const struct roce_config *c)
@@ -90,7 +66,21 @@ roce_device_create(const struct roce_config *config)
 	struct roce_config c = *config;
 	struct roce_device *dev;
 
-	set_defaults(&c);
+	DEFAULT(mtu, 1024);
+	DEFAULT(contexts, 1);
+	DEFAULT(max_qp, 256);
+	DEFAULT(max_mr, 4096);
+	DEFAULT(cq_depth, 65536);
+	DEFAULT(max_wr, c.cq_depth < 8192 ? c.cq_depth : 8192);
+	DEFAULT(tx_frames, 4096);
+	DEFAULT(window_bytes, 1u << 20);
+	DEFAULT(window_frames, 512);
+	DEFAULT(neighbours, 1024);
+	DEFAULT(timeout_ns, 250000000u);
+	DEFAULT(rd_atomic, 16);
+	DEFAULT(retry, 7);
+	DEFAULT(rnr_retry, 7);
+	DEFAULT(rnr_timer, 6);
 	if (!config_ok(&c)) {
 		errno = EINVAL;
 		return NULL;
@@ -156,7 +146,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->mtu = c->mtu;
 	attr->max_qp = c->max_qp;
 	attr->max_sge = NIC_SGE_MAX;
-	attr->max_inline = ROCE_MAX_INLINE;
+	attr->max_inline = QP_INLINE_MAX;
 	attr->max_wr = c->max_wr;
 	attr->max_rd_atomic = c->rd_atomic;
 	attr->max_srq_wr = c->cq_depth;
@@ -178,35 +168,32 @@ mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 	mr->lkey = mr->rkey = 0;
 }
 
-/* The next event of a QP that still exists. */
-static bool
-next_event(struct roce_context *ctx, struct nic_async_event *event)
-{
-	uint32_t tail = atomic_load_explicit(&ctx->events_tail, memory_order_relaxed);
-	struct roce_qp *qp = NULL;
-	uint32_t word = 0;
-
-	/* partner: the release store in report() of qp_poll.c */
-	while (qp == NULL &&
-	       tail != atomic_load_explicit(&ctx->events_head, memory_order_acquire)) {
-		word = ctx->events[tail++ % ROCE_EVENTS];
-		qp = find_qp(ctx, word & QPN_MASK);
-	}
-	/* partner: the acquire load in report() */
-	atomic_store_explicit(&ctx->events_tail, tail, memory_order_release);
-	if (qp)
-		*event = (struct nic_async_event){.type = word >> 24, .qp_user = qp->user};
-	return qp != NULL;
-}
-
 static int
 async_event(struct nic_device *ndev, struct nic_async_event *event)
 {
 	struct roce_device *dev = (struct roce_device *)ndev;
 
 	for (unsigned i = 0; i < dev->config.contexts; i++) {
-		if (dev->contexts[i] && next_event(dev->contexts[i], event))
+		struct roce_context *ctx = dev->contexts[i];
+		struct roce_qp *qp = NULL;
+		uint32_t tail, word = 0;
+
+		if (ctx == NULL)
+			continue;
+		tail = atomic_load_explicit(&ctx->events_tail, memory_order_relaxed);
+		/* partner: the release store in report() of qp_poll.c. Events of QPs that are gone
+		 * are skipped */
+		while (qp == NULL &&
+		       tail != atomic_load_explicit(&ctx->events_head, memory_order_acquire)) {
+			word = ctx->events[tail++ % ROCE_EVENTS];
+			qp = find_qp(ctx, word & QPN_MASK);
+		}
+		/* partner: the acquire load in report() */
+		atomic_store_explicit(&ctx->events_tail, tail, memory_order_release);
+		if (qp) {
+			*event = (struct nic_async_event){.type = word >> 24, .qp_user = qp->user};
 			return 0;
+		}
 	}
 	return dev->config.async_event ? dev->config.async_event(dev->config.user, event) : -EAGAIN;
 }

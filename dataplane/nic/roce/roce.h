@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The RoCEv2 protocol core: frames and time in, frames out. It knows neither DPDK nor any port;
- * whoever owns a wire (the ethdev shell, the sim, a test) gives it buffers and a way to send, and
- * feeds it what arrives. It implements struct nic_ops, so its users see a NIC like any other.
+ * the owner of a wire (the ethdev shell, the simulator, a test) gives it buffers, sends its frames
+ * and passes it those that arrive. It implements struct nic_ops, so its users see a NIC like any
+ * other.
  *
  * Set-up (main thread): roce_device_create(), then roce_context_create() for each engine 0 ... n-1.
  * From then on the data verbs of a context run on its engine only, the control verbs on the main
@@ -18,43 +19,41 @@
 #include <limits.h>
 
 /* Bytes of headers and ICRC around a payload, at most: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH
- * 16, ImmDt 4, ICRC 4; and what a VLAN tag (4) and IPv6 (20) add. */
+ * 16, ImmDt 4, ICRC 4; VLAN tag 4, IPv6 20 more. */
 #define ROCE_OVERHEAD 78u
 #define ROCE_FRONT_MAX 24u
 /* Longest frame (without FCS) on any device of path MTU `mtu`. Buffers must have room for it. */
 #define ROCE_FRAME_MAX(mtu) ((mtu) + ROCE_OVERHEAD + ROCE_FRONT_MAX)
-#define ROCE_MAX_INLINE 64u
 
 struct roce_device;
 struct roce_context; /* begins with struct nic_context_head */
 
 /*
- * What a context needs from its wire. All called on the engine only, except that drop() is also
- * called from roce_device_destroy(). A frame is a contiguous buffer named by an opaque pointer; its
- * bytes start at (uint8_t *)frame + data_offset. A reference count says how many still need it: the
- * core keeps sent frames until they are acknowledged and sends the same frame again if need be, so
- * nobody may change a frame that was sent, and a receiver on the same host may be looking at the
- * very same memory.
+ * A context's wire. Called on the engine only, except that roce_device_destroy() calls drop(). A
+ * frame is a contiguous buffer named by an opaque pointer; its bytes start at (uint8_t *)frame +
+ * data_offset. It has a reference count: the core keeps sent frames until they are acknowledged and
+ * may send the same frame again. So a frame never changes after it was sent; a receiver on the same
+ * host may be reading the same memory.
  */
 struct roce_wire {
 	size_t data_offset;
 	/* Up to n frames of ROCE_FRAME_MAX(mtu) bytes each, one reference each; returns how many.
 	 */
 	unsigned (*alloc)(void *user, void **frames, unsigned n);
-	/* Gives back one reference of each. */
+	/* Drops one reference of each. */
 	void (*drop)(void *user, void *const *frames, unsigned n);
 	/*
 	 * Queues a frame of `length` bytes. keep: the wire takes a reference of its own and the
-	 * core keeps its; else the core's reference passes to the wire. Never fails: what can't be
-	 * sent is counted as drop_tx_full and its reference dropped. A resent frame has the length
-	 * it had.
+	 * core keeps its; else the core's reference passes to the wire. Never fails: a frame that
+	 * can't be sent is counted as drop_tx_full and its reference dropped. A resent frame keeps
+	 * its length.
 	 */
 	void (*send)(void *user, void *frame, uint32_t length, bool keep);
-	/* How many more frames send() would take now without dropping; asked once a flush. */
+	/* Frames that send() would take now without dropping; asked once per flush. */
 	unsigned (*room)(void *user);
-	/* Calls roce_input() for what has arrived, up to a burst. Returns how many frames. */
+	/* Calls roce_input() for a burst of arrived frames; returns their number. */
 	unsigned (*receive)(void *user, struct roce_context *ctx, uint64_t now);
-	/* Gives queued frames to the port. */
+	/* Passes queued frames to the port. */
 	void (*flush)(void *user, uint64_t now);
 	/*
 	 * Prepares for sleep: time at which the wire itself wants to run again (UINT64_MAX: never)
@@ -89,7 +88,7 @@ struct roce_config {
 	uint64_t timeout_ns;	/* longest wait for an ACK before sending again [250 ms] */
 	uint8_t retry;		/* timeout * (retry + 1) without progress ends a QP [7: 2 s] */
 	uint8_t rnr_retry;	/* 7 = without limit [7] */
-	uint8_t rnr_timer; /* code 1 ... 31 of IBTA table 45 that we ask peers to wait [6: 80 us] */
+	uint8_t rnr_timer;	/* RNR wait for peers, code 1 ... 31 of IBTA table 45 [6: 80 us] */
 	/*
 	 * Memory of QPs, rings, tables; NULL: libc. get() returns zeroed memory aligned to 64, for
 	 * the engine of `context`; ROCE_ALL: for all of them.
@@ -115,7 +114,7 @@ void roce_device_destroy(struct roce_device *dev);
 struct roce_context *roce_context_create(struct roce_device *dev, unsigned id,
 					 const struct roce_wire *wire, void *wire_user);
 
-/* By how many bytes the headers of such a device are longer than those of IPv4 without a tag. */
+/* Bytes by which the headers of such a device are longer than those of IPv4 without a tag. */
 unsigned roce_front(const struct roce_config *config);
 
 static inline struct nic_device *
@@ -134,12 +133,12 @@ roce_nic_context(struct roce_context *ctx)
 
 /*
  * Takes one received frame (Ethernet header first, no FCS). The bytes are never changed, and not
- * looked at after the return. Returns ROCE_DONE, or the number of the engine that owns its QP: then
+ * read after the return. Returns ROCE_DONE, or the number of the engine that owns its QP: then
  * nothing has been done but counting rx_frames, and the caller hands the frame to that engine,
  * which calls roce_input_handed(); if it can't, it counts drop_handover_full of this context.
  */
 int roce_input(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
-/* The same for a frame whose IPv4 header's checksum the port has found right. */
+/* The same for a frame whose IPv4 header's checksum the port has verified. */
 int roce_input_checked(struct roce_context *ctx, const void *data, size_t length, uint64_t now);
 /* The same for a frame that came from another engine. */
 int roce_input_handed(struct roce_context *ctx, const void *data, size_t length, uint64_t now);

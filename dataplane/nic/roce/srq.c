@@ -41,6 +41,8 @@ roce_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 void
 roce_srq_free(struct roce_srq *srq)
 {
+	weir_assert(srq->users == 0);
+	weir_assert(srq->ctx->cq_reserved >= srq->depth);
 	list_remove(&srq->all);
 	srq->ctx->cq_reserved -= srq->depth;
 	roce_memory_put(srq->ctx->dev, srq, srq->bytes);
@@ -49,7 +51,8 @@ roce_srq_free(struct roce_srq *srq)
 void
 roce_srq_release(struct roce_srq *srq)
 {
-	if (--srq->users == 0 && srq->dying)
+	weir_assert(srq->users > 0);
+	if (--srq->users == 0 && srq->destroy_called)
 		roce_srq_free(srq);
 }
 
@@ -61,7 +64,7 @@ roce_srq_destroy(struct nic_srq *nsrq)
 	if (srq == NULL)
 		return;
 	roce_qp_reap(srq->ctx);
-	srq->dying = true; /* freed with the last QP that uses it */
+	srq->destroy_called = true; /* freed with the last QP that uses it */
 	if (srq->users == 0)
 		roce_srq_free(srq);
 }
@@ -73,6 +76,7 @@ roce_post_srq_recv(struct nic_srq *nsrq, const struct nic_recv_wr *wr, unsigned 
 	uint32_t room = srq->depth - (srq->posted - srq->freed);
 	unsigned i;
 
+	weir_assert(room <= srq->depth && srq->posted - srq->taken <= srq->depth);
 	for (i = 0; i < n && i < room; i++)
 		srq->ring[srq->posted++ & srq->mask] = wr[i];
 	return (int)i;

@@ -10,19 +10,19 @@ struct roce_context;
 
 struct roce_srq {
 	struct roce_context *ctx;
-	struct nic_recv_wr *ring; /* engine, all up to here */
+	struct nic_recv_wr *ring; /* engine, with the following */
 	uint32_t mask, depth;
 	uint32_t posted, taken, freed; /* freed: completions polled */
 	/* main */
 	struct list_node all;
 	uint32_t users;
-	bool dying;
+	bool destroy_called;
 	size_t bytes;
 };
 
 int roce_srq_create(struct nic_context *ctx, uint32_t depth, struct nic_srq **srq);
 void roce_srq_destroy(struct nic_srq *srq);
-void roce_srq_release(struct roce_srq *srq); /* main: one QP less uses it */
+void roce_srq_release(struct roce_srq *srq); /* main: a QP stops using it */
 void roce_srq_free(struct roce_srq *srq);
 int roce_post_srq_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
 

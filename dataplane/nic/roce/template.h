@@ -8,7 +8,7 @@
 struct roce_device;
 
 #define CACHE_LINE 64
-/* Headers up to the BTH: offset 0 is on a line of its own, what comes before lies before it. */
+/* Headers up to the BTH: offset 0 begins a cache line, longer headers lie before it. */
 #define ROCE_TEMPLATE (2 * CACHE_LINE)
 #define ROCE_TEMPLATE_AT CACHE_LINE
 
@@ -18,7 +18,7 @@ struct roce_device;
  */
 uint32_t roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
 			    uint8_t *template);
-/* They, with MAC and lengths, into a frame that will end at `end`. */
+/* Copies the template, with MAC and lengths, into a frame that will end at `end`. */
 void roce_template_use(const struct headers *h, const uint8_t *template, uint32_t ip_sum,
 		       uint64_t mac, uint8_t *frame, uint32_t end);
 

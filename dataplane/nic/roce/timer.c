@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One timer per QP: for the answer to what it sent, for the peer's receiver to be ready, for ARP.
- * A list of the QPs that wait, walked when the earliest deadline may have come.
+ * One timer per QP: for an ACK, for the peer's receiver to be ready, for ARP. Waiting QPs are in a
+ * list, which is walked when the earliest deadline may have come.
  */
 #include "timer.h"
 #include "arp.h"
@@ -14,6 +14,7 @@ roce_timer_start(struct roce_qp *qp, uint64_t deadline)
 {
 	struct roce_context *ctx = qp->ctx;
 
+	weir_assert(qp_state(qp) == NIC_QP_RTS);
 	qp->rq.deadline = deadline;
 	if (!list_linked(&qp->timer))
 		list_append(&ctx->timers, &qp->timer);
@@ -49,7 +50,7 @@ expired(struct roce_qp *qp, uint64_t now)
 	}
 	if (rq->retries < 32)
 		rq->retries++;
-	if (rq->retries >= 7) /* has the peer another MAC now? */
+	if (rq->retries >= 7) /* the peer may have another MAC now */
 		roce_arp_ask(qp->ctx, qp->neighbour, now);
 	roce_window_timeout(&rq->window, rq->next);
 	roce_requester_go_back(qp);

@@ -8,9 +8,9 @@
 struct roce_context;
 struct roce_qp;
 
-#define ROCE_TICK_NS 50000u   /* between two looks at the timers, at least */
+#define ROCE_TICK_NS 50000u   /* between two runs of the timers, at least */
 #define ROCE_TICK_QP_NS 2000u /* added to ROCE_TICK_NS per QP that waits */
-#define ROCE_PUT_OFF 64u      /* turns with frames in a row that may put a due look off */
+#define ROCE_DEFER_MAX 64u    /* consecutive turns with frames that may defer due timers */
 
 void roce_timer_start(struct roce_qp *qp, uint64_t deadline);
 void roce_timer_run(struct roce_context *ctx, uint64_t now);

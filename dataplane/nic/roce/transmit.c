@@ -5,6 +5,7 @@
 bool
 roce_frame_refill(struct roce_context *ctx)
 {
+	weir_assert(ctx->spare_count <= ROCE_SPARE);
 	ctx->spare_count += ctx->wire.alloc(ctx->wire_user, ctx->spare + ctx->spare_count,
 					    ROCE_SPARE - ctx->spare_count);
 	return ctx->spare_count != 0;
@@ -30,6 +31,7 @@ roce_frame_ethernet(const struct roce_device *dev, uint8_t *frame, const uint8_t
 void
 roce_frame_send(struct roce_context *ctx, void *frame, uint32_t length, bool keep)
 {
+	weir_assert(frame && length <= ROCE_FRAME_MAX(ctx->dev->config.mtu));
 	length += ctx->front;
 	roce_count(&ctx->counters.tx_frames, 1);
 	roce_count(&ctx->counters.tx_bytes, length);

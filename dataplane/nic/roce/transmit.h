@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Engine: frames from the wire, and frames given to it. Lengths in the core are where frames end:
- * they don't count what lies before offset 0.
+ * Engine: frames taken from the wire and sent on it. Lengths in the core are offsets of a frame's
+ * end: bytes before offset 0 don't count.
  */
 #ifndef WEIR_ROCE_TRANSMIT_H
 #define WEIR_ROCE_TRANSMIT_H

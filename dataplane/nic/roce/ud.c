@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datagrams: one frame each, to whomever the WR's address handle names. A WR is done when its frame
- * has left, or when nobody has said for long which MAC the address has: a datagram may be lost.
+ * Datagrams: one frame each, to the WR's address handle. A WR completes when its frame has left, or
+ * when the MAC of the address stays unknown for too long: a datagram may be lost.
  */
 #include "ud.h"
 #include "arp.h"
@@ -58,12 +58,12 @@ roce_ud_take(const struct roce_qp *qp, struct sq_entry *e, const struct nic_send
 {
 	const struct roce_ah *ah = (const struct roce_ah *)wr->ah;
 
-	if ((wr->opcode != NIC_SEND && wr->opcode != NIC_SEND_IMM) || e->length > qp->mtu ||
-	    ah == NULL || ah->dev != qp->ctx->dev || wr->remote_qpn > QPN_MASK)
+	if (!qp_orders_datagram_ok(wr) || e->length > qp->mtu || ah->dev != qp->ctx->dev ||
+	    wr->remote_qpn > QPN_MASK)
 		return -EINVAL;
 	e->ah = ah;
 	e->rkey = wr->remote_qpn;
-	/* the highest bit stands for the QP's own, as with other NICs */
+	/* the highest bit selects the QP's own, as with other NICs */
 	e->qkey = wr->qkey >> 31 ? qp->qkey : wr->qkey;
 	return 0;
 }
@@ -106,7 +106,7 @@ roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t no
 	struct roce_context *ctx = qp->ctx;
 	struct requester *rq = &qp->rq;
 
-	rq->starved = false;
+	rq->out_of_frames = false;
 	for (; rq->built != rq->posted; ++*sent) {
 		struct sq_entry *wr = &rq->sq[rq->built & rq->sq_mask];
 		void *frame;
@@ -126,7 +126,7 @@ roce_ud_transmit(struct roce_qp *qp, unsigned limit, unsigned *sent, uint64_t no
 			return false;
 		}
 		frame = roce_frame_take(ctx);
-		rq->starved = frame == NULL;
+		rq->out_of_frames = frame == NULL;
 		if (frame == NULL)
 			return false;
 		roce_frame_send(ctx, frame, build(qp, wr, roce_frame_data(ctx, frame)), false);
@@ -155,19 +155,6 @@ roce_ud_expired(struct roce_qp *qp, uint64_t now)
 
 /* ---- receiving ---- */
 
-/* What verbs programs find before the payload: the IP header, at the end of the place for a GRH,
- * which is as long as that of IPv6. */
-static void
-put_grh(const struct roce_qp *qp, uint8_t *to, const uint8_t *frame)
-{
-	if (qp->headers.six) {
-		memcpy(to, frame + IP6_AT, IP6_BYTES);
-		return;
-	}
-	memset(to, 0, NIC_GRH_BYTES - IP_BYTES);
-	memcpy(to + NIC_GRH_BYTES - IP_BYTES, frame + IP_AT, IP_BYTES);
-}
-
 enum drop
 roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p)
 {
@@ -176,6 +163,7 @@ roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p)
 	uint32_t n = NIC_GRH_BYTES + p->payload_length;
 	struct roce_srq *srq = qp->srq;
 	struct nic_recv_wr *wr;
+	uint8_t *to;
 
 	if (p->kind != PACKET_DATAGRAM || p->payload_length > qp->mtu)
 		return DROP_bad_request;
@@ -184,7 +172,7 @@ roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p)
 	if (srq == NULL || srq->taken == srq->posted)
 		return DROP_no_buffer;
 	wr = &srq->ring[srq->taken & srq->mask];
-	/* what doesn't fit is lost, like anything else that a stranger may send */
+	/* too long for the buffer: dropped, a stranger must not break the QP */
 	if (n > wr->sge.length)
 		return DROP_bad_request;
 	srq->taken++;
@@ -196,10 +184,17 @@ roce_ud_input(struct roce_qp *qp, const uint8_t *frame, struct packet *p)
 		roce_qp_fail(qp, qp->rq.posted, NIC_WC_WR_FLUSH_ERR);
 		return DROP_bad_request;
 	}
-	put_grh(qp, (uint8_t *)(uintptr_t)wr->sge.address, frame);
+	/* before the payload the IP header, at the end of the place for a GRH, where verbs programs
+	 * expect it; one of IPv6 fills that place */
+	to = (uint8_t *)(uintptr_t)wr->sge.address;
+	if (qp->headers.six) {
+		memcpy(to, frame + IP6_AT, IP6_BYTES);
+	} else {
+		memset(to, 0, NIC_GRH_BYTES - IP_BYTES);
+		memcpy(to + NIC_GRH_BYTES - IP_BYTES, frame + IP_AT, IP_BYTES);
+	}
 	if (p->payload_length != 0)
-		memcpy((uint8_t *)(uintptr_t)wr->sge.address + NIC_GRH_BYTES, p->payload,
-		       p->payload_length);
+		memcpy(to + NIC_GRH_BYTES, p->payload, p->payload_length);
 	qp->rs.received = n;
 	roce_qp_received(qp, wr, NIC_RECV, p)->wc.source_qpn = p->source_qpn;
 	return DROP_NONE;

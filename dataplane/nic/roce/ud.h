@@ -11,9 +11,9 @@
 struct neighbour;
 struct roce_device;
 
-#define ROCE_NEIGHBOUR_NS 4000000u /* datagrams: between looks whether the MAC is known */
+#define ROCE_NEIGHBOUR_NS 4000000u /* datagrams: between checks whether the MAC is known */
 
-/* Whom a datagram goes to. Main makes and frees it, engines read. */
+/* Destination of a datagram. Main makes and frees it, engines read. */
 struct roce_ah {
 	struct roce_device *dev;
 	struct list_node all;

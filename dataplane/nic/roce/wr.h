@@ -3,6 +3,7 @@
 #ifndef WEIR_ROCE_WR_H
 #define WEIR_ROCE_WR_H
 
+#include "nic/qp_orders.h"
 #include "roce.h"
 
 struct roce_ah;
@@ -11,7 +12,7 @@ struct roce_srq;
 
 #define ROCE_MESSAGE_MAX (1u << 31) /* IBTA volume 1, 9.4.3 */
 
-/* How a WR looks on the wire: opcodes of its packets; a MIDDLE follows the FIRST. */
+/* Opcodes of a WR's packets; a MIDDLE follows the FIRST. */
 struct wire_form {
 	uint8_t first, last, only;
 	bool has_imm;
@@ -40,11 +41,11 @@ struct sq_entry {
 			struct nic_sge sge[NIC_SGE_MAX];
 			uint64_t compare_add, swap;
 		};
-		uint8_t data[ROCE_MAX_INLINE]; /* NIC_INLINE */
+		uint8_t data[QP_INLINE_MAX]; /* NIC_INLINE */
 	};
 };
 
-/* A completion before it is polled, with what polling it gives back. */
+/* A completion before it is polled; polling frees its WR. */
 struct cq_entry {
 	struct nic_wc wc;
 	struct roce_qp *qp;   /* send: its rq.freed becomes sq_freed; NULL: gone */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Steers the frames of queue pairs to the queue of their engine, which saves the hand-over: the low
- * bits of a QPN name the engine. All of a port's rules or none; without them all goes on as it is.
+ * bits of a QPN name the engine. Either all rules of a port are made or none.
  */
 #include "flow.h"
 

@@ -15,8 +15,8 @@ struct ethdev_flow_config {
 };
 
 /*
- * Has the started port steer each QP's frames to the queue of its engine. False: it can't, and
- * nothing has changed. Rules end with the port.
+ * Makes the started port steer each QP's frames to the queue of its engine. False: the port can't,
+ * and nothing has changed. Rules end with the port.
  */
 bool ethdev_flow_create(uint16_t port, const struct ethdev_flow_config *config,
 			struct rte_flow *rules[ETHDEV_CONTEXTS_MAX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of the ethdev shell. */
+/* The ethdev shell inside. */
 #ifndef WEIR_ROCE_ETHDEV_PORT_H
 #define WEIR_ROCE_ETHDEV_PORT_H
 
@@ -26,7 +26,7 @@ struct ethdev_ring {
 	struct rte_mbuf *cells[ETHDEV_HAND];
 };
 
-/* All of one engine's; only `in` rings of others and the read-only port are shared. */
+/* One engine's; shared are the `in` rings of others and the read-only port. */
 struct ethdev_context {
 	struct ethdev_port *port;
 	struct roce_context *roce;
@@ -40,7 +40,7 @@ struct ethdev_context {
 	struct rte_mbuf *tx[ETHDEV_TX];
 	uint32_t tx_count;
 	uint64_t tx_stuck;   /* since when the port takes nothing, 0 = it does */
-	uint32_t tx_offered; /* of tx, the first so many: the port has been offered them */
+	uint32_t tx_offered; /* frames at the start of tx that the port has been offered */
 	struct ethdev_ring *rx_in[ETHDEV_CONTEXTS_MAX]; /* received by [i], for us; NULL: never */
 	struct ethdev_ring *tx_in[ETHDEV_CONTEXTS_MAX]; /* from [i], to send on our queue */
 	struct ethdev_ring *tx_to; /* into the owner of our transmit queue; NULL: own queue */
@@ -65,11 +65,11 @@ struct ethdev_port {
 	uint16_t front; /* roce_front() */
 	int numa_socket;
 	bool started, configured, link_was_up;
-	bool checked;	       /* the port looks at checksums of IPv4 headers */
-	bool steered;	       /* and has a rule for the QPs of each queue */
-	_Atomic bool captured; /* main sets, the capture's writer clears when it has let go */
+	bool checked;	       /* the port verifies checksums of IPv4 headers */
+	bool steered;	       /* the port has a rule for the QPs of each queue */
+	_Atomic bool captured; /* main sets, the capture's writer clears at its end */
 	_Atomic bool parked;   /* main sets while it restarts the port, engines leave it alone */
-	struct rte_mempool *pool[ETHDEV_CONTEXTS_MAX]; /* of each context; one a NUMA socket */
+	struct rte_mempool *pool[ETHDEV_CONTEXTS_MAX]; /* of each context; one per NUMA socket */
 	uint32_t frames;
 	size_t table_bytes;
 	struct roce_device *roce;
@@ -96,7 +96,7 @@ ethdev_ip_max(const struct ethdev_port *port, uint32_t mtu)
 	return ethdev_frame_max(port, mtu) - ethdev_ethernet(port);
 }
 
-/* mtu.c: what the port can carry. Sets port->mtu and *room, the bytes a buffer must hold. */
+/* mtu.c: sets port->mtu, and *room, the bytes that a buffer must hold. */
 int ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t size);
 
 /* Whether the kernel's interface of this index carries frames. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Path MTU and frame size of a port, and its kernel's interface. What ports say of themselves is
- * often wrong: memif, ring and null carry more than they say, af_packet drops or cuts what exceeds
- * its frame size and is always up. So the kernel's interface is asked where there is one, and the
- * port's own arguments.
+ * Path MTU and frame size of a port, and its kernel's interface. Ports often report wrong values:
+ * memif, ring and null carry more, af_packet drops or cuts frames above its frame size and is
+ * always up. So the kernel's interface is asked where there is one, and the port's own arguments.
  */
 #include "internal.h"
 
@@ -49,8 +48,7 @@ port_argument(const struct ethdev_port *port, const char *key, unsigned otherwis
 	return otherwise;
 }
 
-/* What the kernel says of its interface. 0 or -errno; the name is in ifr_name where there is one.
- */
+/* Asks the kernel about its interface: 0 or -errno; the name is in ifr_name where there is one. */
 static int
 ask_interface(unsigned index, unsigned long what, struct ifreq *request)
 {
@@ -65,16 +63,6 @@ ask_interface(unsigned index, unsigned long what, struct ifreq *request)
 	rc = ioctl(fd, what, request) ? -errno : 0;
 	close(fd);
 	return rc;
-}
-
-static uint32_t
-interface_mtu(unsigned index, char name[IF_NAMESIZE])
-{
-	struct ifreq request;
-	int rc = ask_interface(index, SIOCGIFMTU, &request);
-
-	memcpy(name, request.ifr_name, IF_NAMESIZE);
-	return rc ? 0 : (uint32_t)request.ifr_mtu;
 }
 
 bool
@@ -92,14 +80,17 @@ ethdev_interface_up(unsigned index)
 static uint32_t
 port_mtu(const struct ethdev_port *port, char interface[IF_NAMESIZE])
 {
-	uint32_t mtu = 0;
+	struct ifreq request;
 	uint16_t own;
+	int rc;
 
 	interface[0] = '\0';
-	if (port->info.if_index)
-		mtu = interface_mtu(port->info.if_index, interface);
-	if (mtu)
-		return mtu;
+	if (port->info.if_index) {
+		rc = ask_interface(port->info.if_index, SIOCGIFMTU, &request);
+		memcpy(interface, request.ifr_name, IF_NAMESIZE);
+		if (!rc && request.ifr_mtu)
+			return (uint32_t)request.ifr_mtu;
+	}
 	if (driver_is(port, "net_memif"))
 		return RTE_MIN(JUMBO,
 			       port_argument(port, "bsize", MEMIF_BUFFER) - ethdev_ethernet(port));
@@ -107,7 +98,7 @@ port_mtu(const struct ethdev_port *port, char interface[IF_NAMESIZE])
 		return JUMBO;
 	if (rte_eth_dev_get_mtu(port->id, &own))
 		own = RTE_ETHER_MTU;
-	/* a NIC: ethdev_open() sets it to what the wished path MTU needs */
+	/* a NIC: ethdev_open() raises its MTU for the wished path MTU */
 	if (port->config.mtu)
 		return RTE_MIN(port->info.max_mtu,
 			       RTE_MAX(own, ethdev_ip_max(port, port->config.mtu)));
@@ -123,24 +114,7 @@ largest_path_mtu(const struct ethdev_port *port, uint32_t mtu)
 	return 0;
 }
 
-static int
-check_af_packet(struct ethdev_port *port, char *error, size_t size)
-{
-	unsigned frame = port_argument(port, "framesz", AF_PACKET_FRAME), enough = AF_PACKET_FRAME;
-
-	if (ethdev_frame_max(port, port->mtu) + AF_PACKET_HEADER <= frame)
-		return 0;
-	while (enough < ethdev_frame_max(port, port->mtu) + AF_PACKET_HEADER)
-		enough *= 2;
-	return fail(error, size, -EMSGSIZE,
-		    "port %s carries frames of %u bytes, path MTU %u needs %u; add framesz=%u "
-		    "and blocksz=%u to its --vdev, or mtu=%u to --nic",
-		    port->name, frame - AF_PACKET_HEADER, port->mtu,
-		    ethdev_frame_max(port, port->mtu), enough, enough,
-		    largest_path_mtu(port, frame - AF_PACKET_HEADER - ethdev_ethernet(port)));
-}
-
-/* How a larger path MTU can be had. */
+/* The error names the remedy. */
 static int
 refuse_mtu(const struct ethdev_port *port, const char *interface, uint32_t mtu, uint16_t path,
 	   char *error, size_t size)
@@ -175,16 +149,27 @@ ethdev_choose_mtu(struct ethdev_port *port, uint32_t *room, char *error, size_t 
 		return refuse_mtu(port, interface, mtu, path, error, size);
 	port->mtu = wished ? wished : path;
 	*room = ethdev_frame_max(port, port->mtu) + ETHDEV_SHIFT;
+	/* less than memif's own buffers: with equal ones it allocates 32 for each burst, however
+	 * short */
 	if (driver_is(port, "net_memif"))
-		return 0; /* less than its own buffers: equal ones make it allocate 32 for each
-			     burst, however short */
+		return 0;
 	*room = RTE_MAX(*room, 2048u);
 	if (driver_is(port, "net_af_packet")) {
-		int rc = check_af_packet(port, error, size);
+		unsigned frame = port_argument(port, "framesz", AF_PACKET_FRAME);
+		unsigned most = ethdev_frame_max(port, port->mtu), enough = AF_PACKET_FRAME;
 
-		if (rc)
-			return rc;
-		*room = RTE_MAX(*room, port_argument(port, "framesz", AF_PACKET_FRAME));
+		while (enough < most + AF_PACKET_HEADER)
+			enough *= 2;
+		if (most + AF_PACKET_HEADER > frame)
+			return fail(error, size, -EMSGSIZE,
+				    "port %s carries frames of %u bytes, path MTU %u needs %u; "
+				    "add framesz=%u and blocksz=%u to its --vdev, or mtu=%u to "
+				    "--nic",
+				    port->name, frame - AF_PACKET_HEADER, port->mtu, most, enough,
+				    enough,
+				    largest_path_mtu(port, frame - AF_PACKET_HEADER -
+							       ethdev_ethernet(port)));
+		*room = RTE_MAX(*room, frame);
 	} else if (!driver_is(port, "net_ring") && !driver_is(port, "net_null")) {
 		*room = RTE_MAX(*room, RTE_MAX(mtu + 32, port->info.min_rx_bufsize));
 	}

@@ -69,13 +69,22 @@ core_close(void *user)
 	ethdev_close(user);
 }
 
-/* "; ports: a, b" or a hint how to get one. */
 static int
-no_such_port(const char *name, char *error, size_t size)
+find_port(struct ethdev_port *port, char *error, size_t size)
 {
-	char list[256] = "", one[RTE_ETH_NAME_MAX_LEN];
+	const char *name = port->config.port;
+	char list[256] = "", one[RTE_ETH_NAME_MAX_LEN], *end;
+	unsigned long number;
 	uint16_t id;
 
+	if (rte_eth_dev_get_port_by_name(name, &port->id) == 0)
+		return 0;
+	number = strtoul(name, &end, 10);
+	if (*name >= '0' && *name <= '9' && !*end && number < RTE_MAX_ETHPORTS &&
+	    rte_eth_dev_is_valid_port((uint16_t)number)) {
+		port->id = (uint16_t)number;
+		return 0;
+	}
 	RTE_ETH_FOREACH_DEV(id)
 	{
 		size_t used = strlen(list);
@@ -94,103 +103,36 @@ no_such_port(const char *name, char *error, size_t size)
 }
 
 static int
-find_port(struct ethdev_port *port, char *error, size_t size)
-{
-	const char *name = port->config.port;
-	char *end;
-	unsigned long number;
-
-	if (rte_eth_dev_get_port_by_name(name, &port->id) == 0)
-		return 0;
-	number = strtoul(name, &end, 10);
-	if (*name < '0' || *name > '9' || *end || number >= RTE_MAX_ETHPORTS ||
-	    !rte_eth_dev_is_valid_port((uint16_t)number))
-		return no_such_port(name, error, size);
-	port->id = (uint16_t)number;
-	return 0;
-}
-
-/*
- * Own address of the port; ports that have none get one made of the IP address, memif too: its own
- * is another one at each start, which peers would have to find out first.
- */
-static void
-choose_mac(struct ethdev_port *port)
-{
-	struct rte_ether_addr address;
-
-	if (strcmp(port->info.driver_name, "net_memif") &&
-	    rte_eth_macaddr_get(port->id, &address) == 0 && !rte_is_zero_ether_addr(&address)) {
-		memcpy(port->mac, address.addr_bytes, sizeof(port->mac));
-		return;
-	}
-	port->mac[0] = 0x02;
-	port->mac[1] = 0x00;
-	for (int i = 0; i < 4; i++)
-		port->mac[2 + i] = port->config.gid.raw[12 + i];
-}
-
-/*
- * Queues: one per engine if the port has so many. memif is the exception: how many rings there are
- * is settled with the peer later, and a ring that the peer does not have would swallow frames.
- */
-static void
-choose_queues(struct ethdev_port *port)
-{
-	unsigned wished = port->config.queues ? port->config.queues : port->config.contexts;
-
-	if (!port->config.queues && strcmp(port->info.driver_name, "net_memif") == 0)
-		wished = 1;
-	wished = RTE_MIN(wished, port->config.contexts);
-	port->rx_queues = (uint16_t)RTE_MIN(wished, port->info.max_rx_queues);
-	port->tx_queues = (uint16_t)RTE_MIN(wished, port->info.max_tx_queues);
-}
-
-/* Frames that contexts on this NUMA socket may have in use; any of them may wait in a transmit
- * queue. */
-static uint32_t
-frames_of(const struct ethdev_port *port, int numa_socket)
+make_pools(struct ethdev_port *port, uint32_t room, char *error, size_t size)
 {
 	uint32_t each =
 	    port->config.tx_frames + ETHDEV_TX + ETHDEV_HAND + ETHDEV_WARM + 2 * POOL_CACHE;
-	uint32_t frames = port->tx_queues * TX_DESCRIPTORS;
+	char name[RTE_MEMPOOL_NAMESIZE];
 
 	if (impair_wanted(&port->config.impair))
 		each += IMPAIR_HELD;
-	for (unsigned i = 0; i < port->config.contexts; i++)
-		if (port->config.numa_socket[i] == numa_socket)
-			frames += each + (i < port->rx_queues ? RX_DESCRIPTORS : 0);
-	return frames;
-}
-
-static struct rte_mempool *
-make_pool(struct ethdev_port *port, uint32_t frames, uint32_t room, int numa_socket)
-{
-	char name[RTE_MEMPOOL_NAMESIZE];
-	struct rte_mempool *pool;
-
-	snprintf(name, sizeof(name), "weir-frames-%u-%d", port->id, numa_socket);
-	pool = rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0, (uint16_t)room, numa_socket);
-	if (pool || numa_socket == SOCKET_ID_ANY)
-		return pool;
-	return rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0, (uint16_t)room, SOCKET_ID_ANY);
-}
-
-static int
-make_pools(struct ethdev_port *port, uint32_t room, char *error, size_t size)
-{
 	room += RTE_PKTMBUF_HEADROOM;
 	for (unsigned i = 0; i < port->config.contexts; i++) {
 		int numa_socket = port->config.numa_socket[i];
-		uint32_t frames = frames_of(port, numa_socket);
+		uint32_t frames = port->tx_queues * TX_DESCRIPTORS;
 
 		for (unsigned j = 0; j < i && !port->pool[i]; j++)
 			if (port->config.numa_socket[j] == numa_socket)
 				port->pool[i] = port->pool[j];
 		if (port->pool[i])
 			continue;
+		/* frames that contexts on this NUMA socket may have in use; any of them may wait in
+		 * a transmit queue */
+		for (unsigned j = 0; j < port->config.contexts; j++)
+			if (port->config.numa_socket[j] == numa_socket)
+				frames += each + (j < port->rx_queues ? RX_DESCRIPTORS : 0);
 		port->frames += frames;
-		port->pool[i] = make_pool(port, frames, room, numa_socket);
+		snprintf(name, sizeof(name), "weir-frames-%u-%d", port->id, numa_socket);
+		port->pool[i] = rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0, (uint16_t)room,
+							numa_socket);
+		if (!port->pool[i] && numa_socket != SOCKET_ID_ANY)
+			port->pool[i] = rte_pktmbuf_pool_create(name, frames, POOL_CACHE, 0,
+								(uint16_t)room, SOCKET_ID_ANY);
 		if (!port->pool[i])
 			return fail(
 			    error, size, -ENOMEM,
@@ -207,52 +149,25 @@ is_six(const struct ethdev_port *port)
 	return port->front > RTE_VLAN_HLEN;
 }
 
-static void
-free_pools(struct ethdev_port *port)
-{
-	for (unsigned i = 0; i < port->config.contexts; i++) {
-		struct rte_mempool *pool = port->pool[i];
-
-		for (unsigned j = i; pool && j < port->config.contexts; j++)
-			if (port->pool[j] == pool)
-				port->pool[j] = NULL;
-		rte_mempool_free(pool);
-	}
-}
-
-static void
-set_rss(struct ethdev_port *port, struct rte_eth_conf *conf)
-{
-	uint64_t types = port->info.flow_type_rss_offloads &
-			 (is_six(port) ? RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_UDP
-				       : RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
-
-	if (port->rx_queues < 2 || !types)
-		return;
-	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-	conf->rx_adv_conf.rss_conf.rss_hf = types;
-}
-
-/*
- * What a port may do for us. Tags are neither put in nor taken out by it: they are in the template
- * of each QP's headers as it is, and captures see them.
- */
-static uint64_t
-wished_offloads(const struct ethdev_port *port)
-{
-	return (is_six(port) ? 0 : RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) |
-	       (port->config.vlan ? RTE_ETH_RX_OFFLOAD_VLAN_FILTER : 0);
-}
-
 static int
 configure(struct ethdev_port *port)
 {
 	struct rte_eth_conf conf = {0};
 	uint16_t rx = RX_DESCRIPTORS, tx = TX_DESCRIPTORS;
+	uint64_t types = is_six(port) ? RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_UDP
+				      : RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP;
 	int rc;
 
-	set_rss(port, &conf);
-	conf.rxmode.offloads = wished_offloads(port) & port->info.rx_offload_capa;
+	types &= port->info.flow_type_rss_offloads;
+	if (port->rx_queues >= 2 && types) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = types;
+	}
+	/* The port neither adds nor removes tags: they are in the template of each QP's headers,
+	 * and captures see them. */
+	conf.rxmode.offloads = (is_six(port) ? 0 : RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) |
+			       (port->config.vlan ? RTE_ETH_RX_OFFLOAD_VLAN_FILTER : 0);
+	conf.rxmode.offloads &= port->info.rx_offload_capa;
 	port->checked = conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
 	conf.intr_conf.rxq = port->config.interrupts;
 	rc = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
@@ -277,7 +192,7 @@ is_memif_client(const struct ethdev_port *port)
 {
 	const struct rte_devargs *devargs = rte_dev_devargs(port->info.device);
 
-	/* client is what it is unless told otherwise */
+	/* client is the default role */
 	return strcmp(port->info.driver_name, "net_memif") == 0 && devargs &&
 	       (!devargs->args || !strstr(devargs->args, "role=server"));
 }
@@ -304,40 +219,15 @@ ethdev_restart(struct ethdev_port *port)
 	atomic_store(&port->parked, false);
 }
 
-/* Neighbour discovery asks a group that our address belongs to. */
-static void
-join_group(struct ethdev_port *port)
-{
-	const uint8_t *raw = port->config.gid.raw;
-	struct rte_ether_addr group = {{0x33, 0x33, 0xff, raw[13], raw[14], raw[15]}};
-
-	/* a port that can none of it has no filter either */
-	if (rte_eth_dev_set_mc_addr_list(port->id, &group, 1) &&
-	    rte_eth_allmulticast_enable(port->id))
-		rte_eth_promiscuous_enable(port->id);
-}
-
-/* What can be asked of a started port only. That it can't do this or that changes nothing. */
-static void
-enlist(struct ethdev_port *port)
+static int
+start(struct ethdev_port *port, char *error, size_t size)
 {
 	struct ethdev_flow_config flow = {.engines = port->config.contexts,
 					  .queues = port->rx_queues,
 					  .six = is_six(port),
 					  .vlan = port->config.vlan != 0};
-
-	if (is_six(port))
-		join_group(port);
-	if (port->config.vlan && (port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER))
-		rte_eth_dev_vlan_filter(port->id, port->config.vlan, 1);
-	port->steered = ethdev_flow_create(port->id, &flow, port->rules);
-	for (unsigned i = 0; i < port->config.contexts; i++)
-		port->context[i]->checked = port->checked;
-}
-
-static int
-start(struct ethdev_port *port, char *error, size_t size)
-{
+	const uint8_t *raw = port->config.gid.raw;
+	struct rte_ether_addr group = {{0x33, 0x33, 0xff, raw[13], raw[14], raw[15]}};
 	uint16_t mtu;
 	int rc = configure(port);
 
@@ -356,44 +246,29 @@ start(struct ethdev_port *port, char *error, size_t size)
 		return fail(error, size, rc, "port %s does not start: %s; see --log-level=8",
 			    port->name, rte_strerror(-rc));
 	port->started = true;
-	enlist(port);
+	/*
+	 * Requests that only a started port takes; all are optional. Neighbour discovery asks a
+	 * group that our address belongs to; a port without any of these calls has no filter.
+	 */
+	if (is_six(port) && rte_eth_dev_set_mc_addr_list(port->id, &group, 1) &&
+	    rte_eth_allmulticast_enable(port->id))
+		rte_eth_promiscuous_enable(port->id);
+	if (port->config.vlan && (port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER))
+		rte_eth_dev_vlan_filter(port->id, port->config.vlan, 1);
+	port->steered = ethdev_flow_create(port->id, &flow, port->rules);
+	for (unsigned i = 0; i < port->config.contexts; i++)
+		port->context[i]->checked = port->checked;
 	return 0;
-}
-
-static void *
-get(struct ethdev_port *port, unsigned context, size_t bytes)
-{
-	return core_memory_get(port, context, bytes);
 }
 
 static struct ethdev_ring *
 make_ring(struct ethdev_port *port, unsigned to)
 {
-	struct ethdev_ring *r = get(port, to, sizeof(*r));
+	struct ethdev_ring *r = core_memory_get(port, to, sizeof(*r));
 
 	if (r)
 		spsc_init(&r->ring, r->cells, ETHDEV_HAND);
 	return r;
-}
-
-/* Rings between contexts: from each receive queue's owner to all, to each transmit queue's owner.
- */
-static int
-make_rings(struct ethdev_port *port)
-{
-	for (unsigned to = 0; to < port->config.contexts; to++)
-		for (unsigned from = 0; from < port->rx_queues; from++)
-			if (from != to && !(port->context[to]->rx_in[from] = make_ring(port, to)))
-				return -ENOMEM;
-	for (unsigned from = port->tx_queues; from < port->config.contexts; from++) {
-		struct ethdev_context *owner = port->context[from % port->tx_queues];
-
-		owner->tx_in[from] = make_ring(port, owner->id);
-		if (!owner->tx_in[from])
-			return -ENOMEM;
-		port->context[from]->tx_to = owner->tx_in[from];
-	}
-	return 0;
 }
 
 /* Event fd of the context's receive queue; -1 where the port has no interrupts. */
@@ -407,7 +282,7 @@ open_interrupt(struct ethdev_port *port, uint16_t queue)
 	fd = epoll_create1(EPOLL_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	/* a port without them is nothing to complain about */
+	/* a port without them is no reason to log */
 	rte_log_set_level(log, RTE_LOG_CRIT);
 	rc = rte_eth_dev_rx_intr_ctl_q(port->id, queue, fd, RTE_INTR_EVENT_ADD, NULL);
 	rte_log_set_level(log, level);
@@ -418,28 +293,44 @@ open_interrupt(struct ethdev_port *port, uint16_t queue)
 	return fd;
 }
 
+/* Contexts, and rings between them: from each receive queue's owner to all, to each transmit
+ * queue's owner. */
 static int
-make_context(struct ethdev_port *port, unsigned id)
+make_contexts(struct ethdev_port *port)
 {
-	struct ethdev_context *c = get(port, id, sizeof(*c));
-	struct impair_frame *held;
+	for (unsigned id = 0; id < port->config.contexts; id++) {
+		struct ethdev_context *c = core_memory_get(port, id, sizeof(*c));
+		struct impair_frame *held;
 
-	if (!c)
-		return -ENOMEM;
-	port->context[id] = c;
-	c->port = port;
-	c->id = id;
-	c->frame_at = (uint16_t)(ETHDEV_FRAME_AT - port->front);
-	c->rx_queue = id < port->rx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
-	c->tx_queue = id < port->tx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
-	c->rx_fd = -1;
-	c->pool = port->pool[id];
-	if (impair_wanted(&port->config.impair)) {
-		held = get(port, id, IMPAIR_HELD * sizeof(*held));
+		if (!c)
+			return -ENOMEM;
+		port->context[id] = c;
+		c->port = port;
+		c->id = id;
+		c->frame_at = (uint16_t)(ETHDEV_FRAME_AT - port->front);
+		c->rx_queue = id < port->rx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
+		c->tx_queue = id < port->tx_queues ? (uint16_t)id : ETHDEV_NO_QUEUE;
+		c->rx_fd = -1;
+		c->pool = port->pool[id];
+		if (!impair_wanted(&port->config.impair))
+			continue;
+		held = core_memory_get(port, id, IMPAIR_HELD * sizeof(*held));
 		if (!held)
 			return -ENOMEM;
 		impair_init(&c->impair, &port->config.impair, id, held);
 		c->impaired = true;
+	}
+	for (unsigned to = 0; to < port->config.contexts; to++)
+		for (unsigned from = 0; from < port->rx_queues; from++)
+			if (from != to && !(port->context[to]->rx_in[from] = make_ring(port, to)))
+				return -ENOMEM;
+	for (unsigned from = port->tx_queues; from < port->config.contexts; from++) {
+		struct ethdev_context *owner = port->context[from % port->tx_queues];
+
+		owner->tx_in[from] = make_ring(port, owner->id);
+		if (!owner->tx_in[from])
+			return -ENOMEM;
+		port->context[from]->tx_to = owner->tx_in[from];
 	}
 	return 0;
 }
@@ -490,29 +381,14 @@ make_core(struct ethdev_port *port)
 	return 0;
 }
 
-static int
-make_contexts(struct ethdev_port *port, char *error, size_t size)
-{
-	int rc = 0;
-
-	for (unsigned i = 0; i < port->config.contexts && !rc; i++)
-		rc = make_context(port, i);
-	if (!rc)
-		rc = make_rings(port);
-	if (!rc)
-		rc = make_core(port);
-	if (rc)
-		return fail(error, size, rc,
-			    "no memory for the tables of port %s: %s; give more (-m MB, hugepages)",
-			    port->name, strerror(-rc));
-	return 0;
-}
-
 int
 ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *error, size_t size)
 {
 	struct ethdev_port *port = calloc(1, sizeof(*port));
+	unsigned queues = config->queues ? config->queues : config->contexts;
+	struct rte_ether_addr address;
 	uint32_t room;
+	bool memif;
 	int rc;
 
 	if (!port)
@@ -520,27 +396,55 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 	port->config = *config;
 	port->front =
 	    (uint16_t)roce_front(&(struct roce_config){.gid = config->gid, .vlan = config->vlan});
-	port->link_was_up = true; /* else that is the first event */
+	port->link_was_up = true; /* else the first event would say so */
 	rc = find_port(port, error, size);
 	if (rc)
 		goto err_close;
 	rte_eth_dev_get_name_by_port(port->id, port->name);
 	rc = rte_eth_dev_info_get(port->id, &port->info);
 	if (rc) {
-		fail(error, size, rc, "port %s tells nothing: %s; is it gone", port->name,
+		fail(error, size, rc, "port %s can't be queried: %s; is it gone", port->name,
 		     rte_strerror(-rc));
 		goto err_close;
 	}
 	port->numa_socket = rte_eth_dev_socket_id(port->id);
-	choose_mac(port);
-	choose_queues(port);
+	memif = strcmp(port->info.driver_name, "net_memif") == 0;
+	/*
+	 * Ports without an address get one made of the IP address; memif too, whose own changes at
+	 * each start, so that peers would have to ask for it first.
+	 */
+	if (!memif && rte_eth_macaddr_get(port->id, &address) == 0 &&
+	    !rte_is_zero_ether_addr(&address)) {
+		memcpy(port->mac, address.addr_bytes, sizeof(port->mac));
+	} else {
+		port->mac[0] = 0x02;
+		memcpy(port->mac + 2, config->gid.raw + 12, 4);
+	}
+	/*
+	 * One queue per engine if the port has enough. memif has one unless asked for more: the
+	 * peer decides later how many rings there are, and a ring that it lacks would swallow
+	 * frames.
+	 */
+	if (!config->queues && memif)
+		queues = 1;
+	queues = RTE_MIN(queues, config->contexts);
+	port->rx_queues = (uint16_t)RTE_MIN(queues, port->info.max_rx_queues);
+	port->tx_queues = (uint16_t)RTE_MIN(queues, port->info.max_tx_queues);
 	rc = ethdev_choose_mtu(port, &room, error, size);
 	if (!rc)
 		rc = make_pools(port, room, error, size);
+	if (rc)
+		goto err_close;
+	rc = make_contexts(port);
 	if (!rc)
-		rc = make_contexts(port, error, size);
-	if (!rc)
-		rc = start(port, error, size);
+		rc = make_core(port);
+	if (rc) {
+		fail(error, size, rc,
+		     "no memory for the tables of port %s: %s; give more (-m MB, hugepages)",
+		     port->name, strerror(-rc));
+		goto err_close;
+	}
+	rc = start(port, error, size);
 	if (rc)
 		goto err_close;
 	for (unsigned i = 0; i < config->contexts; i++)
@@ -551,20 +455,6 @@ ethdev_open(const struct ethdev_config *config, struct ethdev_port **out, char *
 err_close:
 	ethdev_close(port);
 	return rc;
-}
-
-static void
-free_context(struct ethdev_port *port, struct ethdev_context *c)
-{
-	for (unsigned i = 0; i < ETHDEV_CONTEXTS_MAX; i++) {
-		if (c->rx_in[i])
-			core_memory_put(port, c->rx_in[i], sizeof(*c->rx_in[i]));
-		if (c->tx_in[i])
-			core_memory_put(port, c->tx_in[i], sizeof(*c->tx_in[i]));
-	}
-	if (c->impaired)
-		core_memory_put(port, c->impair.held, IMPAIR_HELD * sizeof(*c->impair.held));
-	core_memory_put(port, c, sizeof(*c));
 }
 
 void
@@ -586,10 +476,26 @@ ethdev_close(struct ethdev_port *port)
 		rte_eth_dev_stop(port->id);
 	if (port->configured)
 		rte_eth_dev_close(port->id);
-	for (unsigned i = 0; i < port->config.contexts; i++)
-		if (port->context[i])
-			free_context(port, port->context[i]);
-	free_pools(port);
+	for (unsigned i = 0; i < port->config.contexts; i++) {
+		struct ethdev_context *c = port->context[i];
+		struct rte_mempool *pool = port->pool[i];
+
+		for (unsigned j = 0; c && j < ETHDEV_CONTEXTS_MAX; j++) {
+			if (c->rx_in[j])
+				core_memory_put(port, c->rx_in[j], sizeof(*c->rx_in[j]));
+			if (c->tx_in[j])
+				core_memory_put(port, c->tx_in[j], sizeof(*c->tx_in[j]));
+		}
+		if (c && c->impaired)
+			core_memory_put(port, c->impair.held,
+					IMPAIR_HELD * sizeof(*c->impair.held));
+		if (c)
+			core_memory_put(port, c, sizeof(*c));
+		for (unsigned j = i; pool && j < port->config.contexts; j++)
+			if (port->pool[j] == pool)
+				port->pool[j] = NULL;
+		rte_mempool_free(pool);
+	}
 	free(port);
 }
 

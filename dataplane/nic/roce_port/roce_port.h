@@ -22,7 +22,7 @@ struct ethdev_config {
 	uint16_t vlan; /* 0 = no tag */
 	uint8_t pcp;
 	uint16_t mtu;	 /* path MTU; 0 = largest that the port carries */
-	uint16_t queues; /* 0 = what suits the port */
+	uint16_t queues; /* 0 = chosen by the port's driver */
 	unsigned contexts;
 	int numa_socket[ETHDEV_CONTEXTS_MAX]; /* of each context's engine */
 	bool interrupts; /* engines sleep: use receive interrupts where the port has them */
@@ -33,7 +33,7 @@ struct ethdev_config {
 	/* Memory for tables of the core, zeroed, aligned to 64. */
 	void *(*memory_get)(void *user, size_t bytes, int numa_socket);
 	void (*memory_put)(void *user, void *memory, size_t bytes);
-	/* A context has something for another one, which may sleep. Called on an engine. */
+	/* A context has frames for another one, which may sleep. Called on an engine. */
 	void (*wake)(void *user, unsigned context);
 	void *user;
 };
@@ -46,7 +46,7 @@ struct ethdev_info {
 	uint8_t mac[6];
 	uint16_t mtu, rx_queues, tx_queues;
 	int numa_socket; /* -1 unknown */
-	char help[64];	 /* what the port does of our work; may be empty */
+	char help[64];	 /* work that the port does for us; may be empty */
 	uint32_t frames; /* in the pool */
 	size_t pool_bytes, table_bytes;
 };
@@ -61,9 +61,9 @@ int ethdev_open(const struct ethdev_config *config, struct ethdev_port **port, c
 void ethdev_close(struct ethdev_port *port);
 
 /*
- * A memif client asks its server once and never again: when there is no server yet, or it went,
- * somebody has to start the port anew. Whether this is due; then ethdev_park(), a quiet turn of all
- * engines, ethdev_restart(). Main lcore.
+ * A memif client asks its server only once: without a server, or after its end, the port must be
+ * restarted. True: that is due; then call ethdev_park(), wait for a quiet turn of all engines, call
+ * ethdev_restart(). Main lcore.
  */
 bool ethdev_wants_restart(const struct ethdev_port *port);
 void ethdev_park(struct ethdev_port *port);

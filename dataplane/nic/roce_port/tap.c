@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What a capture sees of a port: callbacks of its queues, called on the engines. A port that is not
- * captured has none.
- */
+/* Captures of a port: callbacks of its queues, called on the engines; without a capture none. */
 #include "internal.h"
 #include "base/fail.h"
 
@@ -61,7 +58,8 @@ on_receive(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, u
 	return n;
 }
 
-/* Called before the port takes them; what it leaves is offered again, but not seen twice. */
+/* Called before the port takes the frames; those that it leaves are offered again, but captured
+ * once. */
 static uint16_t
 on_send(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, void *user)
 {
@@ -74,15 +72,6 @@ on_send(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, void
 	return n;
 }
 
-static void
-remove_callbacks(struct ethdev_port *port, struct tap *tap)
-{
-	if (tap->receive)
-		rte_eth_remove_rx_callback(port->id, tap->context->rx_queue, tap->receive);
-	if (tap->send)
-		rte_eth_remove_tx_callback(port->id, tap->context->tx_queue, tap->send);
-}
-
 /* On the writer's thread. An engine may be within a callback until its turn ends. */
 static void
 detach(void *user)
@@ -91,8 +80,14 @@ detach(void *user)
 	struct ethdev_port *port = c->port;
 	uint64_t token;
 
-	for (unsigned i = 0; i < port->config.contexts; i++)
-		remove_callbacks(port, &c->tap[i]);
+	for (unsigned i = 0; i < port->config.contexts; i++) {
+		struct tap *tap = &c->tap[i];
+
+		if (tap->receive)
+			rte_eth_remove_rx_callback(port->id, tap->context->rx_queue, tap->receive);
+		if (tap->send)
+			rte_eth_remove_tx_callback(port->id, tap->context->tx_queue, tap->send);
+	}
 	token = rte_rcu_qsbr_start(c->quiet);
 	while (rte_rcu_qsbr_check(c->quiet, token, false) == 0)
 		usleep(50);

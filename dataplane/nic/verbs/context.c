@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One engine's part of a device: completion queues, their channel, SRQs, and how it goes to sleep.
- */
+/* One engine's part of a device: completion queues, their channel, SRQs, sleep. */
 #include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
-
-static int
-nonblocking(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? -errno : 0;
-}
 
 static int
 make_cq(struct vnic_context *ctx, struct vnic_cq *cq, uint32_t entries)
@@ -25,8 +16,7 @@ make_cq(struct vnic_context *ctx, struct vnic_cq *cq, uint32_t entries)
 	return 0;
 }
 
-/* The CQ that has room for the completions of one more QP, made if there is none; NULL and errno.
- */
+/* A CQ with room for the completions of one more QP, made if there is none; NULL and errno. */
 struct vnic_cq *
 vnic_send_cq(struct vnic_context *ctx, uint32_t entries)
 {
@@ -62,7 +52,7 @@ int
 vnic_context_create(struct vnic_device *dev, unsigned id)
 {
 	struct vnic_context *ctx = vnic_get(dev, sizeof(*ctx), dev->config.numa_socket[id]);
-	int rc;
+	int flags;
 
 	if (!ctx)
 		return -ENOMEM;
@@ -73,8 +63,10 @@ vnic_context_create(struct vnic_device *dev, unsigned id)
 	ctx->channel = ibv_create_comp_channel(dev->ctx);
 	if (!ctx->channel)
 		return errno ? -errno : -ENOMEM;
-	rc = nonblocking(ctx->channel->fd);
-	return rc ? rc : make_cq(ctx, &ctx->recv_cq, dev->config.recv_depth);
+	flags = fcntl(ctx->channel->fd, F_GETFL);
+	if (flags < 0 || fcntl(ctx->channel->fd, F_SETFL, flags | O_NONBLOCK))
+		return -errno;
+	return make_cq(ctx, &ctx->recv_cq, dev->config.recv_depth);
 }
 
 static void
@@ -94,7 +86,7 @@ free_cq(struct vnic_cq *cq)
 	ibv_destroy_cq(cq->cq);
 }
 
-/* The engine has stopped: its part of every QP's end is done here. */
+/* The engine has stopped: this is its part of every QP's end. */
 void
 vnic_context_destroy(struct vnic_context *ctx)
 {
@@ -126,58 +118,40 @@ vnic_context_destroy(struct vnic_context *ctx)
 
 /* ---- sleep ---- */
 
-/* Takes the channel's events; whether there were any. */
-static bool
-take_events(struct vnic_context *ctx)
-{
-	struct ibv_cq *cq;
-	void *user;
-	bool any = false;
-
-	while (!ibv_get_cq_event(ctx->channel, &cq, &user)) {
-		struct vnic_cq *owner = user;
-
-		any = true;
-		if (++owner->events == VNIC_EVENTS)
-			acknowledge(owner);
-	}
-	return any;
-}
-
-static void
-notify_all(struct vnic_context *ctx)
-{
-	/* partner: the release store in vnic_send_cq() */
-	uint32_t cqs = atomic_load_explicit(&ctx->send_cqs, memory_order_acquire);
-
-	ibv_req_notify_cq(ctx->recv_cq.cq, 0);
-	for (uint32_t i = 0; i < cqs; i++)
-		ibv_req_notify_cq(ctx->send_cq[i]->cq, 0);
-	ctx->armed_cqs = cqs;
-	ctx->armed = true;
-}
-
 /*
- * What came before the CQs were armed raises no event: once they are, the engine polls again, and
- * sleeps only if it is still so when it comes back here.
+ * Completions of before the CQs were armed raise no event: after arming the engine polls again, and
+ * sleeps only if nothing has changed when it comes back here.
  */
 uint64_t
 vnic_arm(struct nic_context *nctx, uint64_t now, int *fd)
 {
 	struct vnic_context *ctx = (struct vnic_context *)nctx;
 	uint64_t next = UINT64_MAX;
+	struct ibv_cq *cq;
+	uint32_t cqs;
+	void *user;
 
 	*fd = ctx->channel->fd;
-	if (take_events(ctx))
+	while (!ibv_get_cq_event(ctx->channel, &cq, &user)) {
+		struct vnic_cq *owner = user;
+
 		ctx->armed = false;
+		if (++owner->events == VNIC_EVENTS)
+			acknowledge(owner);
+	}
 	if (ctx->dirty || ctx->refused || atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		return now;
-	if (!ctx->armed ||
-	    ctx->armed_cqs != atomic_load_explicit(&ctx->send_cqs, memory_order_relaxed)) {
-		notify_all(ctx);
+	/* partner: the release store in vnic_send_cq() */
+	cqs = atomic_load_explicit(&ctx->send_cqs, memory_order_acquire);
+	if (!ctx->armed || ctx->armed_cqs != cqs) {
+		ibv_req_notify_cq(ctx->recv_cq.cq, 0);
+		for (uint32_t i = 0; i < cqs; i++)
+			ibv_req_notify_cq(ctx->send_cq[i]->cq, 0);
+		ctx->armed_cqs = cqs;
+		ctx->armed = true;
 		return now;
 	}
-	for (const struct vnic_qp *qp = ctx->dying; qp; qp = qp->next_dying)
+	for (const struct vnic_qp *qp = ctx->ending; qp; qp = qp->next_ending)
 		if (qp->deadline < next)
 			next = qp->deadline;
 	return next;
@@ -185,31 +159,13 @@ vnic_arm(struct nic_context *nctx, uint64_t now, int *fd)
 
 /* ---- SRQs ---- */
 
-static struct vnic_srq *
-allocate_srq(struct vnic_context *ctx, uint32_t depth)
-{
-	size_t bytes = sizeof(struct vnic_srq) +
-		       depth * (sizeof(uint64_t) + sizeof(struct ibv_sge) + sizeof(uint32_t));
-	struct vnic_srq *srq = vnic_get(ctx->dev, bytes, ctx->dev->config.numa_socket[ctx->id]);
-
-	if (!srq)
-		return NULL;
-	srq->ctx = ctx;
-	srq->depth = srq->free_count = depth;
-	srq->bytes = bytes;
-	srq->wr_id = (uint64_t *)(srq + 1);
-	srq->sge = (struct ibv_sge *)(srq->wr_id + depth);
-	srq->free_place = (uint32_t *)(srq->sge + depth);
-	for (uint32_t i = 0; i < depth; i++)
-		srq->free_place[i] = i;
-	return srq;
-}
-
 int
 vnic_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 {
 	struct vnic_context *ctx = (struct vnic_context *)nctx;
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = depth, .max_sge = 1}};
+	size_t bytes = sizeof(struct vnic_srq) +
+		       depth * (sizeof(uint64_t) + sizeof(struct ibv_sge) + sizeof(uint32_t));
 	struct vnic_srq *srq;
 	uint32_t index = 0;
 	int rc = 0;
@@ -220,10 +176,18 @@ vnic_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 		index++;
 	if (index == VNIC_SRQS || depth > ctx->dev->config.recv_depth - ctx->recv_reserved)
 		return -ENOSPC;
-	srq = allocate_srq(ctx, depth);
+	srq = vnic_get(ctx->dev, bytes, ctx->dev->config.numa_socket[ctx->id]);
 	if (!srq)
 		return -ENOMEM;
+	srq->ctx = ctx;
+	srq->depth = srq->free_count = depth;
+	srq->bytes = bytes;
 	srq->index = index;
+	srq->wr_id = (uint64_t *)(srq + 1);
+	srq->sge = (struct ibv_sge *)(srq->wr_id + depth);
+	srq->free_place = (uint32_t *)(srq->sge + depth);
+	for (uint32_t i = 0; i < depth; i++)
+		srq->free_place[i] = i;
 	srq->srq = ibv_create_srq(ctx->dev->pd, &init);
 	if (!srq->srq) {
 		rc = errno ? -errno : -ENOMEM;
@@ -231,6 +195,7 @@ vnic_srq_create(struct nic_context *nctx, uint32_t depth, struct nic_srq **out)
 		return rc;
 	}
 	ctx->recv_reserved += depth;
+	weir_assert(ctx->recv_reserved <= ctx->dev->config.recv_depth);
 	ctx->srq[index] = srq;
 	*out = (struct nic_srq *)srq;
 	return 0;
@@ -241,6 +206,7 @@ vnic_srq_free(struct vnic_srq *srq)
 {
 	struct vnic_context *ctx = srq->ctx;
 
+	weir_assert(srq->users == 0 && ctx->recv_reserved >= srq->depth);
 	ibv_destroy_srq(srq->srq);
 	ctx->recv_reserved -= srq->depth;
 	ctx->srq[srq->index] = NULL;
@@ -255,7 +221,7 @@ vnic_srq_destroy(struct nic_srq *nsrq)
 	if (!srq)
 		return;
 	vnic_qp_reap(srq->ctx);
-	srq->doomed = true;
+	srq->destroy_called = true;
 	if (!srq->users)
 		vnic_srq_free(srq);
 }

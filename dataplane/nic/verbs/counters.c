@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the NIC counts: the kernel shows it in files, for the whole port, so context 0 alone tells
- * it. Bytes are of payload that we posted or received where the NIC counts none.
+ * Counters of the NIC: the kernel shows them in files, for the whole port, so context 0 alone has
+ * them. Where the NIC counts no bytes, those are of the payload that we posted or received.
  */
 #include "internal.h"
 
@@ -13,7 +13,7 @@
 
 #define AT(field) offsetof(struct nic_counters, field)
 
-/* Of several for one counter the first that is there. */
+/* Of several files for one counter the first that exists counts. */
 static const struct {
 	const char *file;
 	uint16_t offset;
@@ -38,15 +38,6 @@ static const struct {
 };
 #define FILES (sizeof(files) / sizeof(files[0]))
 
-static bool
-has(const struct vnic_device *dev, uint16_t offset)
-{
-	for (unsigned i = 0; i < dev->counter_files; i++)
-		if (dev->counter[i].offset == offset)
-			return true;
-	return false;
-}
-
 void
 vnic_counters_open(struct vnic_device *dev)
 {
@@ -54,9 +45,12 @@ vnic_counters_open(struct vnic_device *dev)
 
 	_Static_assert(FILES <= VNIC_COUNTER_FILES, "a place for each file");
 	for (size_t i = 0; i < FILES; i++) {
+		unsigned known = 0;
 		int fd;
 
-		if (has(dev, files[i].offset))
+		while (known < dev->counter_files && dev->counter[known].offset != files[i].offset)
+			known++;
+		if (known < dev->counter_files)
 			continue;
 		snprintf(path, sizeof(path), "%s/ports/%u/%s", dev->ctx->device->ibdev_path,
 			 dev->port, files[i].file);
@@ -74,18 +68,6 @@ vnic_counters_close(struct vnic_device *dev)
 		close(dev->counter[--dev->counter_files].fd);
 }
 
-static uint64_t
-read_number(int fd)
-{
-	char text[32];
-	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	return strtoull(text, NULL, 10);
-}
-
 void
 vnic_counters(const struct nic_context *nctx, struct nic_counters *out)
 {
@@ -101,8 +83,11 @@ vnic_counters(const struct nic_context *nctx, struct nic_counters *out)
 		return;
 	for (unsigned i = 0; i < dev->counter_files; i++) {
 		const struct vnic_counter_file *f = &dev->counter[i];
+		char text[32];
+		ssize_t n = pread(f->fd, text, sizeof(text) - 1, 0);
 
-		to[f->offset / sizeof(uint64_t)] = f->factor * read_number(f->fd);
+		text[n > 0 ? n : 0] = '\0';
+		to[f->offset / sizeof(uint64_t)] = f->factor * strtoull(text, NULL, 10);
 	}
 	dropped = out->drop_duplicate + out->drop_out_of_order + out->drop_no_buffer;
 	out->rx_accepted = out->rx_frames > dropped ? out->rx_frames - dropped : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A verbs device: found, opened, checked; memory regions; what happens to it. */
+/* A verbs device: found, opened, checked; memory regions; its asynchronous events. */
 #include "internal.h"
 
 #include "base/log.h"
@@ -55,55 +55,43 @@ vnic_nic_context(struct vnic_device *dev, unsigned context)
 
 /* ---- finding ---- */
 
-static void
-list_names(struct ibv_device **list, int count, char *text, size_t size)
-{
-	size_t at = 0;
-
-	snprintf(text, size, "none");
-	for (int i = 0; i < count && at < size; i++)
-		at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "",
-				       ibv_get_device_name(list[i]));
-}
-
 static int
-open_device(struct vnic_device *dev, struct ibv_device *device, char *error, size_t size)
-{
-	errno = 0;
-	dev->ctx = ibv_open_device(device);
-	if (dev->ctx)
-		return 0;
-	if (access(NODES, F_OK))
-		return fail(error, size, -ENODEV,
-			    "verbs:%s: there is no %s; load ib_uverbs, or give the container "
-			    "--device=%s",
-			    dev->name, NODES, NODES);
-	if (errno == EACCES || errno == EPERM)
-		return fail(error, size, -EACCES,
-			    "verbs:%s: %s/%s can't be opened: %s; let this user read and "
-			    "write it",
-			    dev->name, NODES, device->dev_name, strerror(errno));
-	return fail(error, size, -ENODEV,
-		    "verbs:%s can't be opened: %s; install its provider (rdma-core, "
-		    "ibverbs-providers) and see ibv_devinfo",
-		    dev->name, strerror(errno ? errno : ENODEV));
-}
-
-static int
-find_device(struct vnic_device *dev, char *error, size_t size)
+open_device(struct vnic_device *dev, char *error, size_t size)
 {
 	struct ibv_device **list, *device = NULL;
+	char names[256] = "none";
 	int count = 0, rc;
-	char names[256];
+	size_t at = 0;
 
 	errno = 0;
 	list = ibv_get_device_list(&count);
-	for (int i = 0; list && i < count; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), dev->name))
+	for (int i = 0; list && i < count; i++) {
+		const char *name = ibv_get_device_name(list[i]);
+
+		if (!strcmp(name, dev->name))
 			device = list[i];
-	list_names(list, list ? count : 0, names, sizeof(names));
-	if (device)
-		rc = open_device(dev, device, error, size);
+		if (at < sizeof(names))
+			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+					       i ? ", " : "", name);
+	}
+	errno = 0;
+	dev->ctx = device ? ibv_open_device(device) : NULL;
+	if (dev->ctx)
+		rc = 0;
+	else if (device && access(NODES, F_OK))
+		rc = fail(error, size, -ENODEV,
+			  "verbs:%s: there is no %s; load ib_uverbs, or give the container "
+			  "--device=%s",
+			  dev->name, NODES, NODES);
+	else if (device && (errno == EACCES || errno == EPERM))
+		rc = fail(error, size, -EACCES,
+			  "verbs:%s: %s/%s can't be opened: %s; let this user read and write it",
+			  dev->name, NODES, device->dev_name, strerror(errno));
+	else if (device)
+		rc = fail(error, size, -ENODEV,
+			  "verbs:%s can't be opened: %s; install its provider (rdma-core, "
+			  "ibverbs-providers) and see ibv_devinfo",
+			  dev->name, strerror(errno ? errno : ENODEV));
 	else if (count == 0)
 		rc = fail(error, size, -ENODEV,
 			  "verbs:%s: there is no %s; load the NIC's driver and ib_uverbs, "
@@ -117,25 +105,16 @@ find_device(struct vnic_device *dev, char *error, size_t size)
 	return rc;
 }
 
-static const char *
-state_text(enum ibv_port_state state)
-{
-	switch (state) {
-	case IBV_PORT_DOWN:
-		return "down";
-	case IBV_PORT_INIT:
-		return "waiting for a subnet manager";
-	case IBV_PORT_ARMED:
-		return "armed, not active";
-	default:
-		return "not active";
-	}
-}
-
-/* The port that was asked for, or the first that is up. */
+/* The requested port, or the first that is up. */
 static int
 find_port(struct vnic_device *dev, struct ibv_port_attr *attr, char *error, size_t size)
 {
+	static const char *const states[] = {
+	    [IBV_PORT_DOWN] = "down",
+	    [IBV_PORT_INIT] = "waiting for a subnet manager",
+	    [IBV_PORT_ARMED] = "armed, not active",
+	};
+	const char *state = NULL;
 	uint8_t first = dev->config.port ? dev->config.port : 1;
 	uint8_t last = dev->config.port ? first : dev->attr.phys_port_cnt;
 
@@ -147,7 +126,7 @@ find_port(struct vnic_device *dev, struct ibv_port_attr *attr, char *error, size
 
 		if (rc)
 			return fail(error, size, -rc,
-				    "verbs:%s port %u tells nothing: %s; is it gone", dev->name,
+				    "verbs:%s port %u can't be queried: %s; is it gone", dev->name,
 				    port, strerror(rc));
 		if (attr->state == IBV_PORT_ACTIVE) {
 			dev->port = port;
@@ -155,25 +134,13 @@ find_port(struct vnic_device *dev, struct ibv_port_attr *attr, char *error, size
 			return 0;
 		}
 	}
+	if (attr->state < sizeof(states) / sizeof(states[0]))
+		state = states[attr->state];
 	return fail(error, size, -ENODEV, "verbs:%s port %u is %s; %s", dev->name, last,
-		    state_text(attr->state),
+		    state ? state : "not active",
 		    attr->link_layer == IBV_LINK_LAYER_ETHERNET
 			? "bring its interface up (ip link set INTERFACE up), see rdma link"
 			: "connect it, or start opensm");
-}
-
-static int
-choose_mtu(struct vnic_device *dev, const struct ibv_port_attr *attr, char *error, size_t size)
-{
-	unsigned active = vnic_mtu_bytes(attr->active_mtu);
-
-	dev->mtu = dev->config.mtu ? dev->config.mtu : (uint16_t)active;
-	if (dev->mtu <= active)
-		return 0;
-	return fail(error, size, -EMSGSIZE,
-		    "mtu=%u is more than the %u that verbs:%s port %u carries; give mtu=%u or "
-		    "raise the MTU of its interface",
-		    dev->mtu, active, dev->name, dev->port, active);
 }
 
 static int
@@ -210,7 +177,7 @@ explain_memlock(char *text, size_t size)
 		    (unsigned long long)limit.rlim_cur >> 10);
 }
 
-/* Whether memory can be registered at all: better known now than when the first link comes. */
+/* Whether memory can be registered at all: an error now, not at the first link. */
 static int
 probe_memory(struct vnic_device *dev, char *error, size_t size)
 {
@@ -239,60 +206,15 @@ probe_memory(struct vnic_device *dev, char *error, size_t size)
 	return rc;
 }
 
-static void
-read_numa_socket(struct vnic_device *dev)
-{
-	char path[512];
-	FILE *f;
-
-	dev->numa_socket = -1;
-	snprintf(path, sizeof(path), "%s/device/numa_node", dev->ctx->device->ibdev_path);
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (fscanf(f, "%d", &dev->numa_socket) != 1)
-		dev->numa_socket = -1;
-	fclose(f);
-}
-
-static int
-prepare(struct vnic_device *dev, char *error, size_t size)
-{
-	int flags, rc = ibv_query_device(dev->ctx, &dev->attr);
-
-	if (rc)
-		return fail(error, size, -rc, "verbs:%s tells nothing: %s; is it gone", dev->name,
-			    strerror(rc));
-	dev->pd = ibv_alloc_pd(dev->ctx);
-	flags = fcntl(dev->ctx->async_fd, F_GETFL);
-	if (!dev->pd || flags < 0 || fcntl(dev->ctx->async_fd, F_SETFL, flags | O_NONBLOCK))
-		return fail(error, size, -ENOMEM,
-			    "verbs:%s gives no protection domain: %s; end other users of it",
-			    dev->name, strerror(errno));
-	return 0;
-}
-
-static int
-make_contexts(struct vnic_device *dev, char *error, size_t size)
-{
-	for (unsigned i = 0; i < dev->config.contexts; i++) {
-		int rc = vnic_context_create(dev, i);
-
-		if (rc)
-			return fail(error, size, rc,
-				    "verbs:%s: no completion queue of %u entries: %s; lower "
-				    "--links or --recv-wrs, or give more memory",
-				    dev->name, dev->config.recv_depth, strerror(-rc));
-	}
-	return 0;
-}
-
 int
 vnic_open(const struct vnic_config *config, struct vnic_device **out, char *error, size_t size)
 {
 	struct vnic_device *dev = calloc(1, sizeof(*dev));
 	struct ibv_port_attr attr = {0};
-	int rc;
+	unsigned active;
+	char path[512];
+	int flags, rc;
+	FILE *f;
 
 	if (!dev)
 		return fail(error, size, -ENOMEM, "no memory for verbs:%s; free some",
@@ -300,30 +222,67 @@ vnic_open(const struct vnic_config *config, struct vnic_device **out, char *erro
 	dev->head.ops = &vnic_ops;
 	dev->config = *config;
 	snprintf(dev->name, sizeof(dev->name), "%s", config->device);
-	rc = find_device(dev, error, size);
-	if (!rc)
-		rc = prepare(dev, error, size);
-	if (!rc)
-		rc = check_abilities(dev, error, size);
+	rc = open_device(dev, error, size);
+	if (rc)
+		goto err_close;
+	rc = -ibv_query_device(dev->ctx, &dev->attr);
+	if (rc) {
+		fail(error, size, rc, "verbs:%s can't be queried: %s; is it gone", dev->name,
+		     strerror(-rc));
+		goto err_close;
+	}
+	dev->pd = ibv_alloc_pd(dev->ctx);
+	flags = fcntl(dev->ctx->async_fd, F_GETFL);
+	if (!dev->pd || flags < 0 || fcntl(dev->ctx->async_fd, F_SETFL, flags | O_NONBLOCK)) {
+		rc = fail(error, size, -ENOMEM,
+			  "verbs:%s gives no protection domain: %s; end other users of it",
+			  dev->name, strerror(errno));
+		goto err_close;
+	}
+	rc = check_abilities(dev, error, size);
 	if (!rc)
 		rc = find_port(dev, &attr, error, size);
-	if (!rc)
-		rc = choose_mtu(dev, &attr, error, size);
-	if (!rc)
-		rc = vnic_choose_gid(dev, &attr, error, size);
+	if (rc)
+		goto err_close;
+	active = vnic_mtu_bytes(attr.active_mtu);
+	dev->mtu = dev->config.mtu ? dev->config.mtu : (uint16_t)active;
+	if (dev->mtu > active) {
+		rc =
+		    fail(error, size, -EMSGSIZE,
+			 "mtu=%u is more than the %u that verbs:%s port %u carries; give mtu=%u or "
+			 "raise the MTU of its interface",
+			 dev->mtu, active, dev->name, dev->port, active);
+		goto err_close;
+	}
+	rc = vnic_choose_gid(dev, &attr, error, size);
 	if (!rc)
 		rc = probe_memory(dev, error, size);
-	if (!rc)
-		rc = make_contexts(dev, error, size);
-	if (rc) {
-		vnic_close(dev);
-		return rc;
+	for (unsigned i = 0; i < dev->config.contexts && !rc; i++) {
+		rc = vnic_context_create(dev, i);
+		if (rc)
+			fail(error, size, rc,
+			     "verbs:%s: no completion queue of %u entries: %s; lower --links or "
+			     "--recv-wrs, or give more memory",
+			     dev->name, dev->config.recv_depth, strerror(-rc));
 	}
-	read_numa_socket(dev);
+	if (rc)
+		goto err_close;
+	dev->numa_socket = -1;
+	snprintf(path, sizeof(path), "%s/device/numa_node", dev->ctx->device->ibdev_path);
+	f = fopen(path, "re");
+	if (f) {
+		if (fscanf(f, "%d", &dev->numa_socket) != 1)
+			dev->numa_socket = -1;
+		fclose(f);
+	}
 	vnic_counters_open(dev);
 	log_info("verbs:%s: %s, path MTU %u", dev->name, dev->chosen, dev->mtu);
 	*out = dev;
 	return 0;
+
+err_close:
+	vnic_close(dev);
+	return rc;
 }
 
 void
@@ -371,7 +330,7 @@ query(struct nic_device *ndev, struct nic_attr *attr)
 	attr->mtu = dev->mtu;
 	attr->max_qp = (uint32_t)a->max_qp;
 	attr->max_sge = a->max_sge < (int)NIC_SGE_MAX ? (uint32_t)a->max_sge : NIC_SGE_MAX;
-	attr->max_inline = VNIC_INLINE;
+	attr->max_inline = QP_INLINE_MAX;
 	attr->max_wr = (uint32_t)a->max_qp_wr;
 	attr->max_srq_wr = (uint32_t)a->max_srq_wr;
 	attr->max_rd_atomic = (uint32_t)a->max_qp_rd_atom;
@@ -402,9 +361,9 @@ mr_reg(struct nic_device *ndev, void *addr, size_t length, unsigned access, stru
 	if (!is) {
 		rc = errno ? -errno : -ENOMEM;
 		explain_memlock(why, sizeof(why));
-		if (rc == -ENOMEM && !dev->told_memlock)
+		if (rc == -ENOMEM && !dev->memlock_logged)
 			log_error("verbs:%s: %zu bytes not registered: %s", dev->name, length, why);
-		dev->told_memlock = rc == -ENOMEM;
+		dev->memlock_logged = rc == -ENOMEM;
 		return rc;
 	}
 	*mr = (struct nic_mr){.address = (uintptr_t)addr,
@@ -425,9 +384,9 @@ mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 	mr->lkey = mr->rkey = 0;
 }
 
-/* ---- what happens by itself ---- */
+/* ---- asynchronous events ---- */
 
-/* Whether the event is one of those that users hear of. */
+/* Whether the event is one that users of nic.h get. */
 static bool
 translate(struct vnic_device *dev, const struct ibv_async_event *from, struct nic_async_event *to)
 {
@@ -439,14 +398,14 @@ translate(struct vnic_device *dev, const struct ibv_async_event *from, struct ni
 	case IBV_EVENT_QP_ACCESS_ERR:
 		qp = from->element.qp->qp_context;
 		*to = (struct nic_async_event){NIC_EVENT_QP_FATAL, qp->user};
-		return !qp->doomed;
+		return !qp->destroy_called;
 	case IBV_EVENT_SQ_DRAINED:
 		qp = from->element.qp->qp_context;
 		*to = (struct nic_async_event){NIC_EVENT_SQ_DRAINED, qp->user};
-		return !qp->doomed;
+		return !qp->destroy_called;
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		qp = from->element.qp->qp_context;
-		/* partner: the acquire load in note_flushed() */
+		/* partner: the acquire load in vnic_poll() */
 		atomic_store_explicit(&qp->flushed, true, memory_order_release);
 		return false;
 	case IBV_EVENT_PORT_ACTIVE:
@@ -466,27 +425,21 @@ translate(struct vnic_device *dev, const struct ibv_async_event *from, struct ni
 	}
 }
 
-static void
-reap_all(struct vnic_device *dev)
-{
-	for (unsigned i = 0; i < dev->config.contexts; i++)
-		if (dev->context[i])
-			vnic_qp_reap(dev->context[i]);
-}
-
 static int
 async_event(struct nic_device *ndev, struct nic_async_event *event)
 {
 	struct vnic_device *dev = (struct vnic_device *)ndev;
 	struct ibv_async_event from;
-	bool told = false;
+	bool found = false;
 
-	while (!told && !ibv_get_async_event(dev->ctx, &from)) {
-		told = translate(dev, &from, event);
+	while (!found && !ibv_get_async_event(dev->ctx, &from)) {
+		found = translate(dev, &from, event);
 		ibv_ack_async_event(&from);
 	}
-	reap_all(dev);
-	return told ? 0 : -EAGAIN;
+	for (unsigned i = 0; i < dev->config.contexts; i++)
+		if (dev->context[i])
+			vnic_qp_reap(dev->context[i]);
+	return found ? 0 : -EAGAIN;
 }
 
 static void

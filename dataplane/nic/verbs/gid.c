@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which GID: the one that was asked for, or of those for RoCE v2 the first IPv4 address, else the
- * first IPv6 address, else the link-local one. A wrong index is the most frequent trouble of those
- * who use RDMA, so what was chosen is said, and what there is when it can't be.
+ * The GID: the requested one, or of those for RoCE v2 the first IPv4 address, else the first IPv6
+ * address, else the link-local one. A wrong index is the most frequent problem of RDMA users, so
+ * the choice is logged, and an error lists all GIDs.
  */
 #include "internal.h"
 
@@ -51,35 +51,7 @@ type_text(uint32_t type)
 	return "unknown";
 }
 
-static int
-read_gids(struct vnic_device *dev, struct gids *g)
-{
-	ssize_t n = ibv_query_gid_table(dev->ctx, g->entry, GIDS_MAX, 0);
-
-	g->count = 0;
-	if (n < 0)
-		return (int)n;
-	for (ssize_t i = 0; i < n; i++)
-		if (g->entry[i].port_num == dev->port)
-			g->entry[g->count++] = g->entry[i];
-	return 0;
-}
-
-/* "0 fe80::1 (RoCE v2), 1 10.0.0.1 (RoCE v2)" */
-static void
-list_gids(const struct gids *g, char *text, size_t size)
-{
-	char one[INET6_ADDRSTRLEN];
-	size_t at = 0;
-
-	snprintf(text, size, "none");
-	for (unsigned i = 0; i < g->count && at < size; i++)
-		at += (size_t)snprintf(
-		    text + at, size - at, "%s%u %s (%s)", i ? ", " : "", g->entry[i].gid_index,
-		    gid_text(&g->entry[i].gid, one, sizeof(one)), type_text(g->entry[i].gid_type));
-}
-
-/* The higher, the better; 0: of no use. */
+/* The highest is chosen; 0: unusable. */
 static unsigned
 merit(const struct vnic_device *dev, const struct ibv_gid_entry *e)
 {
@@ -99,27 +71,20 @@ merit(const struct vnic_device *dev, const struct ibv_gid_entry *e)
 	return e->gid.raw[0] == 0xfe && (e->gid.raw[1] & 0xc0) == 0x80 ? 1 : 2;
 }
 
-static void
-say_chosen(struct vnic_device *dev, const struct ibv_gid_entry *e, const struct gids *g,
-	   const struct ibv_port_attr *attr)
-{
-	char text[INET6_ADDRSTRLEN], lid[32] = "";
-
-	if (!dev->ethernet)
-		snprintf(lid, sizeof(lid), "LID %u, ", attr->lid);
-	snprintf(dev->chosen, sizeof(dev->chosen), "port %u, %sGID index %u of %u: %s (%s)",
-		 dev->port, lid, e->gid_index, g->count, gid_text(&e->gid, text, sizeof(text)),
-		 type_text(e->gid_type));
-}
-
 static int
 refuse_gid(const struct vnic_device *dev, const struct gids *g, char *error, size_t size)
 {
 	const struct vnic_config *c = &dev->config;
-	char all[256], text[INET6_ADDRSTRLEN];
+	char all[256] = "none", text[INET6_ADDRSTRLEN];
 	union ibv_gid gid;
+	size_t at = 0;
 
-	list_gids(g, all, sizeof(all));
+	/* "0 fe80::1 (RoCE v2), 1 10.0.0.1 (RoCE v2)" */
+	for (unsigned i = 0; i < g->count && at < sizeof(all); i++)
+		at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%u %s (%s)", i ? ", " : "",
+				       g->entry[i].gid_index,
+				       gid_text(&g->entry[i].gid, text, sizeof(text)),
+				       type_text(g->entry[i].gid_type));
 	memcpy(gid.raw, c->gid.raw, sizeof(gid.raw));
 	if (c->gid_index != VNIC_GID_ANY)
 		return fail(error, size, -ENODEV,
@@ -146,11 +111,17 @@ vnic_choose_gid(struct vnic_device *dev, const struct ibv_port_attr *attr, char 
 {
 	const struct ibv_gid_entry *best = NULL;
 	static struct gids g; /* main only */
-	int rc = read_gids(dev, &g);
+	ssize_t n = ibv_query_gid_table(dev->ctx, g.entry, GIDS_MAX, 0);
+	char text[INET6_ADDRSTRLEN], lid[32] = "";
 
-	if (rc)
-		return fail(error, size, rc, "verbs:%s tells no GIDs: %s; update rdma-core",
-			    dev->name, strerror(-rc));
+	if (n < 0)
+		return fail(error, size, (int)n,
+			    "the GIDs of verbs:%s can't be read: %s; update rdma-core", dev->name,
+			    strerror((int)-n));
+	g.count = 0;
+	for (ssize_t i = 0; i < n; i++)
+		if (g.entry[i].port_num == dev->port)
+			g.entry[g.count++] = g.entry[i];
 	for (unsigned i = 0; i < g.count; i++) {
 		const struct ibv_gid_entry *e = &g.entry[i];
 
@@ -166,6 +137,10 @@ vnic_choose_gid(struct vnic_device *dev, const struct ibv_port_attr *attr, char 
 			    dev->name, best->gid_index);
 	dev->gid_index = (int)best->gid_index;
 	memcpy(dev->gid.raw, best->gid.raw, sizeof(dev->gid.raw));
-	say_chosen(dev, best, &g, attr);
+	if (!dev->ethernet)
+		snprintf(lid, sizeof(lid), "LID %u, ", attr->lid);
+	snprintf(dev->chosen, sizeof(dev->chosen), "port %u, %sGID index %u of %u: %s (%s)",
+		 dev->port, lid, best->gid_index, g.count, gid_text(&best->gid, text, sizeof(text)),
+		 type_text(best->gid_type));
 	return 0;
 }

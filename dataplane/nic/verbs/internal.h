@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The verbs driver inside. Main runs the control verbs, an engine the data verbs of its context;
- * what both use says who writes it. libibverbs' own objects may be used by several threads.
+ * fields that both use name their writer. libibverbs' own objects may be used by several threads.
  *
- * The end of a QP: main takes it to ERR and orders its end (mailbox); the engine lets the NIC
- * finish what it had begun (the last receive of an SRQ may still complete), hands out all
- * completions, forgets the QP and gives it back (dead); main destroys it with its next control
- * verb. A QP that goes back to RESET takes the same way up to there: then the engine's books are as
- * at the beginning, and it is main's to bring up again.
+ * The end of a QP: main takes it to ERR and orders its end (mailbox); the engine waits for the
+ * NIC's last completions (the last receive of an SRQ may still come), hands them out, forgets the
+ * QP and returns it (dead); main destroys it with its next control verb. RESET takes the same way,
+ * but for the last step: the engine's fields are those of a new QP, and main brings it up again.
  */
 #ifndef WEIR_VERBS_INTERNAL_H
 #define WEIR_VERBS_INTERNAL_H
 
 #include "verbs.h"
 
+#include "ipc/invariant.h"
+#include "nic/qp_orders.h"
+
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 
-#define VNIC_INLINE 64u		 /* bytes that NIC_INLINE takes */
 #define VNIC_BATCH 256u		 /* WRs of a context between two flushes */
 #define VNIC_SEND_CQ 8192u	 /* entries of a send CQ, if the NIC has as many */
 #define VNIC_SEND_CQS 64u	 /* of a context */
 #define VNIC_SRQS 4u		 /* of a context */
-#define VNIC_LINGER_NS 20000000u /* in which a NIC flushes what it had begun */
+#define VNIC_LINGER_NS 20000000u /* for which a NIC may flush WRs that it had begun */
 #define VNIC_QPN_BITS 12u	 /* of a page of the QP table */
 #define VNIC_QPN_PAGE (1u << VNIC_QPN_BITS)
 #define VNIC_EVENTS 64u /* of a channel, acknowledged together */
 #define VNIC_COUNTER_FILES 16u
 
-#define VNIC_RECV                                                                                  \
-	(UINT64_C(1) << 63) /* in ibv wr_id: SRQ in bits 32 ..., place in the low ones             \
-			     */
+/* in ibv wr_id: a receive; SRQ in bits 32 ..., place in the low ones */
+#define VNIC_RECV (UINT64_C(1) << 63)
 
 #define VNIC_ORDER_RESET 0x1u
 #define VNIC_ORDER_DESTROY 0x2u
@@ -44,7 +44,7 @@ struct vnic_sent { /* a WR under way */
 struct vnic_batch { /* a WR between post_send() and flush() */
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[NIC_SGE_MAX];
-	uint8_t data[VNIC_INLINE];
+	uint8_t data[QP_INLINE_MAX];
 };
 
 struct vnic_cq {
@@ -59,11 +59,11 @@ struct vnic_srq {
 	struct ibv_srq *srq;
 	uint32_t depth, index;
 	uint32_t users;	      /* main: QPs */
-	bool doomed;	      /* main: goes with its last QP */
+	bool destroy_called;  /* main: goes with its last QP */
 	uint32_t free_count;  /* engine, with the following */
 	uint32_t *free_place; /* places that are free */
-	uint64_t *wr_id;      /* of each place, */
-	struct ibv_sge *sge;  /* and its memory */
+	uint64_t *wr_id;      /* of each place */
+	struct ibv_sge *sge;  /* memory of each place */
 	size_t bytes;
 };
 
@@ -75,28 +75,28 @@ struct vnic_qp {
 	uint8_t type;		 /* enum nic_qp_type */
 	_Atomic uint8_t state;	 /* enum nic_qp_state; main writes, the engine reads */
 	_Atomic bool flushed;	 /* main: the last receive has completed; the engine reads */
-	bool doomed;		 /* main: nic qp_destroy() was called */
+	bool destroy_called;	 /* main: nic qp_destroy() was called */
 	_Atomic uint32_t orders; /* VNIC_ORDER_*: main sets, the engine takes */
-	_Atomic bool resetting;	 /* main sets, the engine clears when its books are in order */
+	_Atomic bool resetting;	 /* main sets, the engine clears when its fields are as new */
 	struct vnic_srq *srq;	 /* main */
 	struct vnic_cq *cq;	 /* of its sends */
 	struct vnic_qp *next_all, **link_all; /* main */
-	struct vnic_qp *mail_next;	      /* of whoever has it: mailbox, dead */
+	struct vnic_qp *mail_next;	      /* in the mailbox, or in dead */
 	size_t bytes;
 
 	/* the engine's */
-	uint64_t posted, freed; /* WRs: taken, completed (or before one that has) */
-	uint64_t refused;	/* first that the NIC did not take; UINT64_MAX none */
-	uint64_t refused_told;	/* up to which of those poll() has said so */
+	uint64_t posted, freed;	 /* WRs: taken, completed (or before one that has) */
+	uint64_t refused;	 /* first that the NIC did not take; UINT64_MAX none */
+	uint64_t refused_polled; /* end of those that poll() has completed */
 	uint32_t depth, mask, unsignaled, signal_every;
 	bool broken, dirty;
-	bool dying, destroyed; /* in the context's list; because of qp_destroy() */
-	bool ready;	       /* may be forgotten when the CQs are empty */
+	bool ending, destroyed; /* in the context's list; because of qp_destroy() */
+	bool ready;		/* may be forgotten when the CQs are empty */
 	uint64_t deadline;
-	struct vnic_qp *next_dirty, *next_refused, *next_dying;
+	struct vnic_qp *next_dirty, *next_refused, *next_ending;
 	struct vnic_batch *first, *last; /* since the last flush */
 	struct vnic_sent *sent;
-	uint8_t *bounce; /* inline data, if the NIC takes none: a place a WR */
+	uint8_t *bounce; /* inline data, if the NIC takes none: a place per WR */
 	struct ibv_mr *bounce_mr;
 };
 
@@ -116,14 +116,14 @@ struct vnic_context {
 
 	/* main's */
 	struct vnic_qp *all;
-	struct vnic_srq *srq[VNIC_SRQS]; /* the engine reads those it was given */
+	struct vnic_srq *srq[VNIC_SRQS]; /* the engine reads those that it posts to */
 	uint32_t recv_reserved;
 
 	/* the engine's */
-	struct vnic_qp *dirty, *refused, *dying;
+	struct vnic_qp *dirty, *refused, *ending;
 	uint32_t batched;
-	bool armed;	    /* all CQs will raise an event, */
-	uint32_t armed_cqs; /* so many send CQs */
+	bool armed;	    /* all CQs will raise an event */
+	uint32_t armed_cqs; /* send CQs among them */
 	struct nic_counters counters;
 	struct vnic_batch batch[VNIC_BATCH];
 };
@@ -146,9 +146,9 @@ struct vnic_device {
 	uint16_t mtu;
 	int gid_index;
 	struct nic_gid gid;
-	char chosen[192]; /* in words */
+	char chosen[192]; /* port and GID, for people */
 	int numa_socket;
-	bool told_memlock; /* main: said once */
+	bool memlock_logged; /* main */
 	size_t table_bytes;
 	struct vnic_counter_file counter[VNIC_COUNTER_FILES];
 	unsigned counter_files;
@@ -161,7 +161,7 @@ void *vnic_get(struct vnic_device *dev, size_t bytes, int numa_socket);
 void vnic_put(struct vnic_device *dev, void *memory, size_t bytes);
 unsigned vnic_mtu_bytes(enum ibv_mtu mtu);
 
-/* gid.c: chooses dev->gid_index, and says so in dev->chosen. */
+/* gid.c: chooses dev->gid_index, and describes it in dev->chosen. */
 int vnic_choose_gid(struct vnic_device *dev, const struct ibv_port_attr *attr, char *error,
 		    size_t size);
 
@@ -186,7 +186,7 @@ void vnic_ah_destroy(struct nic_ah *ah);
 /* post.c */
 int vnic_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n);
 int vnic_post_srq_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n);
-/* The receive of this place once more, as it was posted. */
+/* Posts the receive of this place again. */
 void vnic_receive_again(struct vnic_srq *srq, uint32_t place);
 void vnic_flush(struct nic_context *ctx, uint64_t now);
 

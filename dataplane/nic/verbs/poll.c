@@ -33,31 +33,22 @@ status_of(unsigned status)
 	return NIC_WC_FATAL_ERR;
 }
 
-static struct vnic_qp *
-find_qp(struct vnic_context *ctx, uint32_t qpn)
+/* The entry of a QPN in the table; NULL: there is no page for it. */
+static _Atomic(struct vnic_qp *) *
+entry_of(struct vnic_context *ctx, uint32_t qpn)
 {
-	/* partner: the release stores in enter_qp() */
+	/* partner: the release store in vnic_qp_create() */
 	_Atomic(struct vnic_qp *) *page = atomic_load_explicit(
 	    &ctx->qps[qpn >> VNIC_QPN_BITS & (VNIC_QPN_PAGE - 1)], memory_order_acquire);
 
-	if (!page)
-		return NULL;
-	return atomic_load_explicit(&page[qpn & (VNIC_QPN_PAGE - 1)], memory_order_acquire);
-}
-
-static void
-forget_qp(struct vnic_qp *qp)
-{
-	uint32_t qpn = qp->head.qpn;
-	_Atomic(struct vnic_qp *) *page =
-	    atomic_load_explicit(&qp->ctx->qps[qpn >> VNIC_QPN_BITS], memory_order_relaxed);
-
-	atomic_store_explicit(&page[qpn & (VNIC_QPN_PAGE - 1)], NULL, memory_order_relaxed);
+	return page ? &page[qpn & (VNIC_QPN_PAGE - 1)] : NULL;
 }
 
 static void
 free_places(struct vnic_qp *qp, uint64_t up_to)
 {
+	weir_assert(qp->freed <= up_to && up_to <= qp->posted);
+	weir_assert(qp->cq->outstanding >= up_to - qp->freed);
 	qp->cq->outstanding -= (uint32_t)(up_to - qp->freed);
 	qp->freed = up_to;
 }
@@ -86,7 +77,7 @@ take_send(struct vnic_qp *qp, const struct ibv_wc *in, struct nic_wc *wc)
 	return 1;
 }
 
-/* A receive that failed counts too: its WR is used up. */
+/* A failed receive counts too: its WR is used up. */
 static unsigned
 take_receive(struct vnic_context *ctx, struct vnic_qp *qp, const struct ibv_wc *in,
 	     struct nic_wc *wc)
@@ -96,7 +87,7 @@ take_receive(struct vnic_context *ctx, struct vnic_qp *qp, const struct ibv_wc *
 
 	if (!srq || place >= srq->depth || srq->free_count == srq->depth)
 		return 0;
-	if (!qp) { /* gone, and its user with it: who posted the WR still counts on it */
+	if (!qp) { /* gone, and its user with it: the SRQ's user still counts on the WR */
 		vnic_receive_again(srq, place);
 		return 0;
 	}
@@ -136,7 +127,10 @@ poll_cq(struct vnic_context *ctx, struct ibv_cq *cq, struct nic_wc *wc, unsigned
 		want = (int)(n - count < NIC_POLL_MAX ? n - count : NIC_POLL_MAX);
 		got = ibv_poll_cq(cq, want, in);
 		for (int i = 0; i < got; i++) {
-			struct vnic_qp *qp = find_qp(ctx, in[i].qp_num);
+			_Atomic(struct vnic_qp *) *entry = entry_of(ctx, in[i].qp_num);
+			/* partner: the release store in vnic_qp_create() */
+			struct vnic_qp *qp =
+			    entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
 
 			if (in[i].wr_id & VNIC_RECV)
 				count += take_receive(ctx, qp, &in[i], &wc[count]);
@@ -149,8 +143,7 @@ poll_cq(struct vnic_context *ctx, struct ibv_cq *cq, struct nic_wc *wc, unsigned
 	return count;
 }
 
-/* WRs that the NIC refused: the first failed, the others are flushed. Those before are the NIC's.
- */
+/* Completes WRs that the NIC refused: the first failed, the others are flushed. */
 static unsigned
 take_refused(struct vnic_context *ctx, struct nic_wc *wc, unsigned n)
 {
@@ -158,9 +151,9 @@ take_refused(struct vnic_context *ctx, struct nic_wc *wc, unsigned n)
 	unsigned count = 0;
 
 	while ((qp = ctx->refused)) {
-		for (; qp->refused_told < qp->posted; qp->refused_told++) {
-			const struct vnic_sent *s = &qp->sent[qp->refused_told & qp->mask];
-			bool first = qp->refused_told == qp->refused;
+		for (; qp->refused_polled < qp->posted; qp->refused_polled++) {
+			const struct vnic_sent *s = &qp->sent[qp->refused_polled & qp->mask];
+			bool first = qp->refused_polled == qp->refused;
 
 			if (count == n)
 				return count;
@@ -190,73 +183,48 @@ take_orders(struct vnic_context *ctx, uint64_t now, bool *busy)
 		/* partner: the fetch-or in order() */
 		uint32_t orders = atomic_exchange_explicit(&qp->orders, 0, memory_order_acq_rel);
 
-		if (!qp->dying) {
-			qp->next_dying = ctx->dying;
-			ctx->dying = qp;
+		if (!qp->ending) {
+			qp->next_ending = ctx->ending;
+			ctx->ending = qp;
 		}
-		qp->broken = qp->dying = true;
+		qp->broken = qp->ending = true;
 		qp->destroyed |= (orders & VNIC_ORDER_DESTROY) != 0;
-		/* in RESET a NIC has nothing more to say */
+		/* in RESET a NIC reports nothing more */
 		qp->deadline = now + (qp->destroyed ? VNIC_LINGER_NS : 0);
 		qp = next;
 		*busy = true;
 	}
 }
 
-/* Before the CQs are polled: whose last completion is in them by now. */
-static void
-note_flushed(struct vnic_context *ctx, uint64_t now)
-{
-	for (struct vnic_qp *qp = ctx->dying; qp; qp = qp->next_dying)
-		/* partner: the release store in vnic_async_event() */
-		qp->ready =
-		    now >= qp->deadline || atomic_load_explicit(&qp->flushed, memory_order_acquire);
-}
-
-static void
-give_back(struct vnic_qp *qp)
-{
-	struct vnic_context *ctx = qp->ctx;
-	struct vnic_qp *head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
-
-	forget_qp(qp);
-	free_places(qp, qp->posted);
-	do {
-		qp->mail_next = head;
-		/* partner: the acquire exchange in vnic_qp_reap() */
-	} while (!atomic_compare_exchange_weak_explicit(&ctx->dead, &head, qp, memory_order_release,
-							memory_order_relaxed));
-}
-
-/* As if it had just been made; what came before in a CQ, and its places, are behind. */
-static void
-begin_anew(struct vnic_qp *qp)
-{
-	free_places(qp, qp->posted);
-	qp->refused = UINT64_MAX;
-	qp->broken = false;
-	qp->unsignaled = 0;
-	/* partner: the acquire load in vnic_qp_modify() */
-	atomic_store_explicit(&qp->resetting, false, memory_order_release);
-}
-
-/* The CQs are empty. */
+/* With all CQs empty: QPs without further completions end, or are as new after a RESET. */
 static void
 end_ready(struct vnic_context *ctx)
 {
-	struct vnic_qp **at = &ctx->dying, *qp;
+	struct vnic_qp **at = &ctx->ending, *qp, *head;
 
 	while ((qp = *at)) {
-		if (qp->ready && !qp->dirty) {
-			*at = qp->next_dying;
-			qp->dying = false;
-			if (qp->destroyed)
-				give_back(qp);
-			else
-				begin_anew(qp);
-		} else {
-			at = &qp->next_dying;
+		if (!qp->ready || qp->dirty) {
+			at = &qp->next_ending;
+			continue;
 		}
+		*at = qp->next_ending;
+		qp->ending = false;
+		free_places(qp, qp->posted);
+		if (!qp->destroyed) { /* completions and places of before are behind */
+			qp->refused = UINT64_MAX;
+			qp->broken = false;
+			qp->unsignaled = 0;
+			/* partner: the acquire load in vnic_qp_modify() */
+			atomic_store_explicit(&qp->resetting, false, memory_order_release);
+			continue;
+		}
+		atomic_store_explicit(entry_of(ctx, qp->head.qpn), NULL, memory_order_relaxed);
+		head = atomic_load_explicit(&ctx->dead, memory_order_relaxed);
+		do {
+			qp->mail_next = head;
+			/* partner: the acquire exchange in vnic_qp_reap() */
+		} while (!atomic_compare_exchange_weak_explicit(
+		    &ctx->dead, &head, qp, memory_order_release, memory_order_relaxed));
 	}
 }
 
@@ -269,8 +237,11 @@ vnic_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now,
 
 	if (atomic_load_explicit(&ctx->mailbox, memory_order_relaxed))
 		take_orders(ctx, now, busy);
-	if (ctx->dying)
-		note_flushed(ctx, now);
+	/* before the CQs are polled: QPs whose last completion is in them by now */
+	for (struct vnic_qp *qp = ctx->ending; qp; qp = qp->next_ending)
+		/* partner: the release store in async_event() */
+		qp->ready =
+		    now >= qp->deadline || atomic_load_explicit(&qp->flushed, memory_order_acquire);
 	if (ctx->refused)
 		count = take_refused(ctx, wc, n);
 	if (count < n)
@@ -280,7 +251,7 @@ vnic_poll(struct nic_context *nctx, struct nic_wc *wc, unsigned n, uint64_t now,
 	for (uint32_t i = 0; i < cqs && count < n; i++)
 		if (ctx->send_cq[i]->outstanding)
 			count += poll_cq(ctx, ctx->send_cq[i]->cq, wc + count, n - count, busy);
-	if (ctx->dying && count < n)
+	if (ctx->ending && count < n)
 		end_ready(ctx);
 	if (count)
 		*busy = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Posting: WRs are turned into libibverbs' and gathered per QP; flush() gives each QP's chain to
- * the NIC, one doorbell each. Of WRs whose completion nobody wants, one in signal_every is signaled
- * all the same: its completion frees the places of all before it.
+ * Posting: WRs become libibverbs' and are gathered per QP; flush() gives each QP's chain to the
+ * NIC, one doorbell each. Of unsignaled WRs one in signal_every is signaled all the same: its
+ * completion frees the places of all before it.
  */
 #include "internal.h"
 
@@ -21,44 +21,27 @@ static const uint8_t opcodes[] = {
     [NIC_SEND_INV] = IBV_WR_SEND_WITH_INV,
 };
 
-/* A WR's copy of inline data: for the time until flush(), or until completion if the NIC can't take
- * it into the WQE. */
-static int
-take_inline(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
-{
-	uint8_t *data = qp->bounce ? qp->bounce + (qp->posted & qp->mask) * VNIC_INLINE : b->data;
-	uint32_t length = 0;
-
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		if (wr->sge[i].length > VNIC_INLINE - length)
-			return -EINVAL;
-		memcpy(data + length, (const void *)(uintptr_t)wr->sge[i].address,
-		       wr->sge[i].length);
-		length += wr->sge[i].length;
-	}
-	b->sge[0] = (struct ibv_sge){(uintptr_t)data, length, 0};
-	b->wr.num_sge = length > 0;
-	if (qp->bounce)
-		b->sge[0].lkey = qp->bounce_mr->lkey;
-	else
-		b->wr.send_flags |= IBV_SEND_INLINE;
-	return 0;
-}
-
-/* Its memory is for what comes. */
-static bool
-brings_back(const struct nic_send_wr *wr)
-{
-	return wr->opcode == NIC_READ || wr->opcode == NIC_CMP_SWAP || wr->opcode == NIC_FETCH_ADD;
-}
-
+/* Inline data are copied: into the batch until flush(), or into memory of ours until completion if
+ * the NIC can't take them into the WQE. */
 static int
 take_memory(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 {
-	if (wr->sge_count > NIC_SGE_MAX)
-		return -EINVAL;
-	if (wr->flags & NIC_INLINE && !brings_back(wr))
-		return take_inline(qp, b, wr);
+	size_t at = (qp->posted & qp->mask) * QP_INLINE_MAX;
+	uint8_t *data = qp->bounce ? qp->bounce + at : b->data;
+	int length;
+
+	if (wr->flags & NIC_INLINE && !qp_orders_fetches(wr->opcode)) {
+		length = qp_orders_copy_inline(data, wr);
+		if (length < 0)
+			return length;
+		b->sge[0] = (struct ibv_sge){(uintptr_t)data, (uint32_t)length, 0};
+		b->wr.num_sge = length > 0;
+		if (qp->bounce)
+			b->sge[0].lkey = qp->bounce_mr->lkey;
+		else
+			b->wr.send_flags |= IBV_SEND_INLINE;
+		return 0;
+	}
 	b->wr.num_sge = wr->sge_count;
 	for (unsigned i = 0; i < wr->sge_count; i++)
 		b->sge[i] =
@@ -66,40 +49,12 @@ take_memory(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *
 	return 0;
 }
 
-/* What only some kinds of WR have. */
-static int
-take_target(const struct vnic_qp *qp, struct ibv_send_wr *to, const struct nic_send_wr *wr)
-{
-	if (qp->type == NIC_UD) {
-		if (wr->opcode > NIC_SEND_IMM || !wr->ah)
-			return -EINVAL;
-		to->wr.ud.ah = (struct ibv_ah *)wr->ah;
-		to->wr.ud.remote_qpn = wr->remote_qpn;
-		to->wr.ud.remote_qkey = wr->qkey;
-	} else if (wr->opcode == NIC_CMP_SWAP || wr->opcode == NIC_FETCH_ADD) {
-		to->wr.atomic.remote_addr = wr->remote_address;
-		to->wr.atomic.compare_add = wr->compare_add;
-		to->wr.atomic.swap = wr->swap;
-		to->wr.atomic.rkey = wr->rkey;
-		return wr->sge_count == 1 && wr->sge[0].length == 8 ? 0 : -EINVAL;
-	} else if (wr->opcode >= NIC_WRITE && wr->opcode <= NIC_READ) {
-		to->wr.rdma.remote_addr = wr->remote_address;
-		to->wr.rdma.rkey = wr->rkey;
-	}
-	if (wr->opcode == NIC_SEND_INV)
-		to->invalidate_rkey = wr->rkey;
-	else
-		to->imm_data = htobe32(wr->imm);
-	return 0;
-}
-
 static int
 take_wr(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 {
 	struct ibv_send_wr *to = &b->wr;
-	int rc;
 
-	if (wr->opcode > NIC_SEND_INV)
+	if (!qp_orders_wr_ok(wr))
 		return -EINVAL;
 	*to = (struct ibv_send_wr){
 	    .wr_id = qp->posted,
@@ -110,33 +65,40 @@ take_wr(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 		to->send_flags |= IBV_SEND_FENCE;
 	if (wr->flags & NIC_SOLICITED)
 		to->send_flags |= IBV_SEND_SOLICITED;
-	rc = take_target(qp, to, wr);
-	return rc ? rc : take_memory(qp, b, wr);
-}
-
-static void
-count_sent(struct vnic_context *ctx, const struct ibv_send_wr *wr)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < wr->num_sge; i++)
-		bytes += wr->sg_list[i].length;
-	if (wr->opcode != IBV_WR_RDMA_READ) {
-		vnic_count(&ctx->counters.tx_bytes, bytes);
-		return;
+	if (qp->type == NIC_UD) {
+		if (!qp_orders_datagram_ok(wr))
+			return -EINVAL;
+		to->wr.ud.ah = (struct ibv_ah *)wr->ah;
+		to->wr.ud.remote_qpn = wr->remote_qpn;
+		to->wr.ud.remote_qkey = wr->qkey;
+	} else if (wr->opcode == NIC_CMP_SWAP || wr->opcode == NIC_FETCH_ADD) {
+		if (wr->sge_count != 1 || wr->sge[0].length != 8)
+			return -EINVAL;
+		to->wr.atomic.remote_addr = wr->remote_address;
+		to->wr.atomic.compare_add = wr->compare_add;
+		to->wr.atomic.swap = wr->swap;
+		to->wr.atomic.rkey = wr->rkey;
+		return take_memory(qp, b, wr);
+	} else if (wr->opcode >= NIC_WRITE && wr->opcode <= NIC_READ) {
+		to->wr.rdma.remote_addr = wr->remote_address;
+		to->wr.rdma.rkey = wr->rkey;
 	}
-	/* completions of READs don't say how much they brought */
-	vnic_count(&ctx->counters.read_bytes, bytes);
-	vnic_count(&ctx->counters.rx_bytes, bytes);
+	if (wr->opcode == NIC_SEND_INV)
+		to->invalidate_rkey = wr->rkey;
+	else
+		to->imm_data = htobe32(wr->imm);
+	return take_memory(qp, b, wr);
 }
 
-/* The WR is taken: into the QP's chain, and its place remembers what it is. */
+/* The WR is taken: into the QP's chain, and its place remembers it. */
 static void
 enqueue(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 {
 	struct vnic_context *ctx = qp->ctx;
 	bool wanted = wr->flags & NIC_SIGNALED;
+	uint64_t bytes = 0;
 
+	weir_assert(ctx->batched < VNIC_BATCH && qp->posted - qp->freed < qp->depth);
 	if (wanted || ++qp->unsignaled >= qp->signal_every) {
 		b->wr.send_flags |= IBV_SEND_SIGNALED;
 		qp->unsignaled = 0;
@@ -155,7 +117,15 @@ enqueue(struct vnic_qp *qp, struct vnic_batch *b, const struct nic_send_wr *wr)
 	qp->posted++;
 	qp->cq->outstanding++;
 	ctx->batched++;
-	count_sent(ctx, &b->wr);
+	for (int i = 0; i < b->wr.num_sge; i++)
+		bytes += b->sge[i].length;
+	if (b->wr.opcode != IBV_WR_RDMA_READ) {
+		vnic_count(&ctx->counters.tx_bytes, bytes);
+		return;
+	}
+	/* completions of READs have no length */
+	vnic_count(&ctx->counters.read_bytes, bytes);
+	vnic_count(&ctx->counters.rx_bytes, bytes);
 }
 
 int
@@ -164,10 +134,9 @@ vnic_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	struct vnic_qp *qp = (struct vnic_qp *)nqp;
 	struct vnic_context *ctx = qp->ctx;
 	uint32_t room = qp->depth - (uint32_t)(qp->posted - qp->freed);
-	uint8_t state = vnic_qp_state(qp);
 	unsigned i;
 
-	if ((state != NIC_QP_RTS && state != NIC_QP_SQD) || qp->broken)
+	if (!qp_orders_may_send(vnic_qp_state(qp)) || qp->broken)
 		return -ENOTCONN;
 	if (room > VNIC_BATCH - ctx->batched)
 		room = VNIC_BATCH - ctx->batched;
@@ -186,18 +155,6 @@ vnic_post_send(struct nic_qp *nqp, const struct nic_send_wr *wr, unsigned n)
 	return (int)i;
 }
 
-/* What the NIC did not take completes with an error: poll() says so. */
-static void
-refuse(struct vnic_qp *qp, const struct ibv_send_wr *bad)
-{
-	qp->broken = true;
-	if (qp->refused != UINT64_MAX)
-		return;
-	qp->refused = qp->refused_told = bad ? bad->wr_id : qp->first->wr.wr_id;
-	qp->next_refused = qp->ctx->refused;
-	qp->ctx->refused = qp;
-}
-
 void
 vnic_flush(struct nic_context *nctx, uint64_t now)
 {
@@ -211,13 +168,20 @@ vnic_flush(struct nic_context *nctx, uint64_t now)
 		ctx->dirty = qp->next_dirty;
 		qp->dirty = false;
 		vnic_count(&ctx->counters.doorbells, 1);
-		if (ibv_post_send(qp->qp, &qp->first->wr, &bad))
-			refuse(qp, bad);
+		if (!ibv_post_send(qp->qp, &qp->first->wr, &bad))
+			continue;
+		/* WRs that the NIC did not take complete with an error in poll() */
+		qp->broken = true;
+		if (qp->refused != UINT64_MAX)
+			continue;
+		qp->refused = qp->refused_polled = bad ? bad->wr_id : qp->first->wr.wr_id;
+		qp->next_refused = ctx->refused;
+		ctx->refused = qp;
 	}
 	ctx->batched = 0;
 }
 
-/* Gives the chain to the NIC; how many it took. */
+/* Gives the chain to the NIC; returns the number that it took. */
 static unsigned
 give_receives(struct vnic_srq *srq, struct ibv_recv_wr *wr, unsigned n)
 {
@@ -270,6 +234,7 @@ vnic_post_srq_recv(struct nic_srq *nsrq, const struct nic_recv_wr *wr, unsigned 
 			out[i] = receive_at(srq, place, i + 1 < part ? &out[i + 1] : NULL);
 		}
 		taken = give_receives(srq, out, part);
+		weir_assert(taken <= part && taken <= srq->free_count);
 		srq->free_count -= taken;
 		done += taken;
 		if (taken < part)

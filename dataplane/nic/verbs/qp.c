@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs and address handles as the main thread sees them. */
+/* Queue pairs and address handles on the main thread. */
 #include "internal.h"
 
 #include <errno.h>
@@ -9,7 +9,6 @@
 #define RNR_TIMER 12u	    /* 0.64 ms */
 #define RD_ATOMIC_DEFAULT 16u
 #define HOP_LIMIT 64u
-#define PSN_MASK 0xffffffu
 
 static int
 last_error(void)
@@ -31,15 +30,15 @@ create(struct vnic_qp *qp, const struct nic_qp_init *init)
 		    .max_send_sge = NIC_SGE_MAX,
 		    .max_recv_wr = qp->srq ? 0 : 1,
 		    .max_recv_sge = qp->srq ? 0 : 1,
-		    .max_inline_data = VNIC_INLINE},
+		    .max_inline_data = QP_INLINE_MAX},
 	    .qp_type = init->type == NIC_RC ? IBV_QPT_RC : IBV_QPT_UD,
 	};
 	struct ibv_qp_init_attr bare = attr;
-	size_t bytes = (size_t)(qp->mask + 1) * VNIC_INLINE;
+	size_t bytes = (size_t)(qp->mask + 1) * QP_INLINE_MAX;
 
 	errno = 0;
 	qp->qp = ibv_create_qp(qp->ctx->dev->pd, &attr);
-	if (qp->qp && attr.cap.max_inline_data >= VNIC_INLINE)
+	if (qp->qp && attr.cap.max_inline_data >= QP_INLINE_MAX)
 		return 0;
 	if (qp->qp) {
 		ibv_destroy_qp(qp->qp);
@@ -47,7 +46,7 @@ create(struct vnic_qp *qp, const struct nic_qp_init *init)
 	} else if (errno != EINVAL && errno != ENOMEM && errno != EOPNOTSUPP) {
 		return last_error();
 	}
-	/* a NIC that takes less inline: copies in memory of ours instead */
+	/* the NIC takes less inline: copies in memory of ours instead */
 	qp->bounce = vnic_get(qp->ctx->dev, bytes, qp->ctx->dev->config.numa_socket[qp->ctx->id]);
 	if (!qp->bounce)
 		return -ENOMEM;
@@ -57,27 +56,6 @@ create(struct vnic_qp *qp, const struct nic_qp_init *init)
 	bare.cap.max_inline_data = 0;
 	qp->qp = ibv_create_qp(qp->ctx->dev->pd, &bare);
 	return qp->qp ? 0 : last_error();
-}
-
-/* From now on its completions find it. */
-static int
-enter_qp(struct vnic_qp *qp)
-{
-	struct vnic_context *ctx = qp->ctx;
-	uint32_t at = qp->head.qpn >> VNIC_QPN_BITS;
-	_Atomic(struct vnic_qp *) *page = atomic_load_explicit(&ctx->qps[at], memory_order_relaxed);
-
-	if (!page) {
-		page = vnic_get(ctx->dev, VNIC_QPN_PAGE * sizeof(*page),
-				ctx->dev->config.numa_socket[ctx->id]);
-		if (!page)
-			return -ENOMEM;
-		/* partner: the acquire load in find_qp() */
-		atomic_store_explicit(&ctx->qps[at], page, memory_order_release);
-	}
-	/* partner: the acquire load in find_qp() */
-	atomic_store_explicit(&page[qp->head.qpn & (VNIC_QPN_PAGE - 1)], qp, memory_order_release);
-	return 0;
 }
 
 static struct vnic_qp *
@@ -117,7 +95,9 @@ int
 vnic_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct nic_qp **out)
 {
 	struct vnic_context *ctx = (struct vnic_context *)nctx;
+	_Atomic(struct vnic_qp *) *page;
 	struct vnic_qp *qp;
+	uint32_t at;
 	int rc;
 
 	if (init->type != NIC_RC && init->type != NIC_UD)
@@ -130,23 +110,36 @@ vnic_qp_create(struct nic_context *nctx, const struct nic_qp_init *init, struct 
 		return -ENOMEM;
 	qp->cq = vnic_send_cq(ctx, init->send_wrs);
 	rc = qp->cq ? 0 : last_error();
-	if (!rc) {
-		qp->cq->reserved += qp->depth;
-		rc = create(qp, init);
+	if (rc)
+		goto err_free;
+	qp->cq->reserved += qp->depth;
+	rc = create(qp, init);
+	if (rc)
+		goto err_free;
+	qp->head = (struct nic_qp_head){.ops = &vnic_ops, .qpn = qp->qp->qp_num};
+	/* into the table: from now on completions find the QP */
+	at = qp->head.qpn >> VNIC_QPN_BITS;
+	page = atomic_load_explicit(&ctx->qps[at], memory_order_relaxed);
+	if (!page) {
+		page = vnic_get(ctx->dev, VNIC_QPN_PAGE * sizeof(*page),
+				ctx->dev->config.numa_socket[ctx->id]);
+		rc = -ENOMEM;
+		if (!page)
+			goto err_free;
+		/* partner: the acquire load in entry_of() */
+		atomic_store_explicit(&ctx->qps[at], page, memory_order_release);
 	}
-	if (!rc) {
-		qp->head = (struct nic_qp_head){.ops = &vnic_ops, .qpn = qp->qp->qp_num};
-		rc = enter_qp(qp);
-	}
-	if (rc) {
-		vnic_qp_free(qp);
-		return rc;
-	}
+	/* partner: the acquire load in poll_cq() */
+	atomic_store_explicit(&page[qp->head.qpn & (VNIC_QPN_PAGE - 1)], qp, memory_order_release);
 	*out = (struct nic_qp *)qp;
 	return 0;
+
+err_free:
+	vnic_qp_free(qp);
+	return rc;
 }
 
-/* Neither the engine nor the NIC uses it any more. */
+/* Neither the engine nor the NIC uses the QP any more. */
 void
 vnic_qp_free(struct vnic_qp *qp)
 {
@@ -156,13 +149,15 @@ vnic_qp_free(struct vnic_qp *qp)
 		ibv_destroy_qp(qp->qp);
 	if (qp->bounce_mr)
 		ibv_dereg_mr(qp->bounce_mr);
-	vnic_put(dev, qp->bounce, (size_t)(qp->mask + 1) * VNIC_INLINE);
+	vnic_put(dev, qp->bounce, (size_t)(qp->mask + 1) * QP_INLINE_MAX);
+	weir_assert(*qp->link_all == qp);
 	*qp->link_all = qp->next_all;
 	if (qp->next_all)
 		qp->next_all->link_all = qp->link_all;
+	weir_assert(!qp->cq || qp->cq->reserved <= qp->cq->entries);
 	if (qp->cq)
 		qp->cq->reserved -= qp->depth;
-	if (qp->srq && --qp->srq->users == 0 && qp->srq->doomed)
+	if (qp->srq && --qp->srq->users == 0 && qp->srq->destroy_called)
 		vnic_srq_free(qp->srq);
 	vnic_put(dev, qp, qp->bytes);
 }
@@ -170,7 +165,7 @@ vnic_qp_free(struct vnic_qp *qp)
 void
 vnic_qp_reap(struct vnic_context *ctx)
 {
-	/* partner: the release push in give_back() */
+	/* partner: the release push in end_ready() */
 	struct vnic_qp *qp = atomic_exchange_explicit(&ctx->dead, NULL, memory_order_acquire);
 
 	while (qp) {
@@ -187,7 +182,7 @@ order(struct vnic_qp *qp, uint32_t what)
 	struct vnic_context *ctx = qp->ctx;
 	struct vnic_qp *head;
 
-	/* partner: the exchange in take_orders(). Not empty: it is in the mailbox already */
+	/* partner: the exchange in take_orders(). Orders before it: the QP is in the mailbox */
 	if (atomic_fetch_or_explicit(&qp->orders, what, memory_order_acq_rel) != 0)
 		return;
 	head = atomic_load_explicit(&ctx->mailbox, memory_order_relaxed);
@@ -208,7 +203,7 @@ vnic_qp_destroy(struct nic_qp *nqp)
 	if (!qp)
 		return;
 	ctx = qp->ctx;
-	qp->doomed = true;
+	qp->destroy_called = true;
 	vnic_qp_modify(nqp, &error);
 	order(qp, VNIC_ORDER_DESTROY);
 	vnic_qp_reap(ctx);
@@ -224,30 +219,7 @@ access_flags(unsigned access)
 	       (access & NIC_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
 }
 
-static enum ibv_mtu
-mtu_code(unsigned bytes)
-{
-	enum ibv_mtu code = IBV_MTU_256;
-
-	while (code < IBV_MTU_4096 && vnic_mtu_bytes(code) < bytes)
-		code++;
-	return code;
-}
-
-/* 4.096 us << code is at least ns. */
-static uint8_t
-timeout_code(uint64_t ns)
-{
-	uint8_t code = 1;
-
-	if (!ns)
-		return TIMEOUT_DEFAULT;
-	while (code < 31 && (UINT64_C(4096) << code) < ns)
-		code++;
-	return code;
-}
-
-/* The way to a GID (RoCE, or another InfiniBand subnet) or LID. */
+/* Addresses a GID (RoCE, or another InfiniBand subnet) or a LID. */
 static int
 way_to(const struct vnic_device *dev, const struct nic_gid *gid, uint16_t lid, uint8_t class,
        struct ibv_ah_attr *ah)
@@ -281,18 +253,6 @@ rd_atomic(const struct vnic_device *dev, const struct nic_qp_attr *attr, int mos
 }
 
 static int
-to_init(struct vnic_qp *qp, struct ibv_qp_attr *to)
-{
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-
-	to->port_num = qp->ctx->dev->port;
-	if (qp->type == NIC_UD)
-		return mask | IBV_QP_QKEY;
-	to->qp_access_flags = access_flags(NIC_REMOTE_WRITE);
-	return mask | IBV_QP_ACCESS_FLAGS;
-}
-
-static int
 to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *to)
 {
 	const struct vnic_device *dev = qp->ctx->dev;
@@ -303,13 +263,12 @@ to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *t
 		to->qkey = attr->qkey;
 		return IBV_QP_STATE | IBV_QP_QKEY;
 	}
-	if (mtu < 256 || mtu > dev->mtu || (mtu & (mtu - 1)) || attr->remote_qpn > PSN_MASK ||
-	    attr->remote_psn > PSN_MASK)
-		return -EINVAL;
 	rc = way_to(dev, &attr->remote_gid, attr->remote_lid, attr->traffic_class, &to->ah_attr);
 	if (rc)
 		return rc;
-	to->path_mtu = mtu_code(mtu);
+	to->path_mtu = IBV_MTU_256;
+	while (to->path_mtu < IBV_MTU_4096 && vnic_mtu_bytes(to->path_mtu) < mtu)
+		to->path_mtu++;
 	to->dest_qp_num = attr->remote_qpn;
 	to->rq_psn = attr->remote_psn;
 	to->max_dest_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_rd_atom);
@@ -319,38 +278,39 @@ to_rtr(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *t
 	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS;
 }
 
-static int
-to_rts(struct vnic_qp *qp, const struct nic_qp_attr *attr, struct ibv_qp_attr *to)
-{
-	const struct vnic_device *dev = qp->ctx->dev;
-	const struct vnic_config *config = &dev->config;
-
-	if (attr->psn > PSN_MASK || attr->retry > 7 || attr->rnr_retry > 7)
-		return -EINVAL;
-	to->sq_psn = attr->psn;
-	if (qp->type == NIC_UD)
-		return IBV_QP_STATE | IBV_QP_SQ_PSN;
-	to->timeout = timeout_code(attr->timeout_ns ? attr->timeout_ns : config->timeout_ns);
-	to->retry_cnt = attr->retry ? attr->retry : config->retry ? config->retry : 7;
-	to->rnr_retry = attr->rnr_retry	    ? attr->rnr_retry
-			: config->rnr_retry ? config->rnr_retry
-					    : 7;
-	to->max_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_init_rd_atom);
-	return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-	       IBV_QP_MAX_QP_RD_ATOMIC;
-}
-
-/* What ibv_modify_qp() needs for a change that there is; -errno. */
+/* Fills *to and returns the mask of ibv_modify_qp() for a legal change; or -errno. */
 static int
 fill(struct vnic_qp *qp, const struct nic_qp_attr *attr, uint8_t from, struct ibv_qp_attr *to)
 {
+	const struct vnic_device *dev = qp->ctx->dev;
+	const struct vnic_config *config = &dev->config;
+	uint64_t timeout = attr->timeout_ns ? attr->timeout_ns : config->timeout_ns;
+
 	switch (attr->state) {
 	case NIC_QP_INIT:
-		return to_init(qp, to);
+		to->port_num = dev->port;
+		to->qp_access_flags = access_flags(NIC_REMOTE_WRITE);
+		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		       (qp->type == NIC_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	case NIC_QP_RTR:
 		return to_rtr(qp, attr, to);
 	case NIC_QP_RTS:
-		return from == NIC_QP_SQD ? IBV_QP_STATE : to_rts(qp, attr, to);
+		if (from == NIC_QP_SQD)
+			return IBV_QP_STATE;
+		to->sq_psn = attr->psn;
+		if (qp->type == NIC_UD)
+			return IBV_QP_STATE | IBV_QP_SQ_PSN;
+		/* 4.096 us << code is at least `timeout` */
+		to->timeout = timeout ? 1 : TIMEOUT_DEFAULT;
+		while (to->timeout < 31 && (UINT64_C(4096) << to->timeout) < timeout)
+			to->timeout++;
+		to->retry_cnt = attr->retry ? attr->retry : config->retry ? config->retry : 7;
+		to->rnr_retry = attr->rnr_retry	    ? attr->rnr_retry
+				: config->rnr_retry ? config->rnr_retry
+						    : 7;
+		to->max_rd_atomic = (uint8_t)rd_atomic(dev, attr, dev->attr.max_qp_init_rd_atom);
+		return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	case NIC_QP_SQD:
 		to->en_sqd_async_notify = 1;
 		return IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY;
@@ -369,21 +329,24 @@ vnic_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 	};
 	struct vnic_qp *qp = (struct vnic_qp *)nqp;
 	struct ibv_qp_attr to = {.qp_state = IBV_QPS_RESET};
+	/* too many READs and atomics are lowered to what the NIC can */
+	struct qp_limits limits = {.mtu = qp->ctx->dev->mtu, .rd_atomic = UINT8_MAX};
 	uint8_t from = vnic_qp_state(qp);
 	int mask, rc;
 
-	/* partner: the release store in begin_anew() */
+	/* partner: the release store in end_ready() */
 	if (atomic_load_explicit(&qp->resetting, memory_order_acquire))
 		return -EAGAIN;
-	if (!nic_qp_may(from, attr->state))
-		return -EINVAL;
+	rc = qp_orders_check((enum nic_qp_state)from, attr, &limits);
+	if (rc)
+		return rc;
 	if (from == NIC_QP_RESET && attr->state == NIC_QP_RESET)
 		return 0;
 	mask = fill(qp, attr, from, &to);
 	if (mask < 0)
 		return mask;
 	to.qp_state = states[attr->state];
-	/* from RESET the kernel allows nothing but INIT; such a QP is as dead as one in ERR */
+	/* from RESET the kernel allows only INIT; a QP in RESET does as little as one in ERR */
 	rc = from == NIC_QP_RESET && attr->state != NIC_QP_INIT ? 0
 								: ibv_modify_qp(qp->qp, &to, mask);
 	if (rc)
@@ -392,7 +355,7 @@ vnic_qp_modify(struct nic_qp *nqp, const struct nic_qp_attr *attr)
 		atomic_store_explicit(&qp->flushed, false, memory_order_relaxed);
 		atomic_store_explicit(&qp->resetting, true, memory_order_relaxed);
 	}
-	/* release; partner: vnic_qp_state() */
+	/* the only place where a state changes; release: partner is vnic_qp_state() */
 	atomic_store_explicit(&qp->state, (uint8_t)attr->state, memory_order_release);
 	if (attr->state == NIC_QP_RESET)
 		order(qp, VNIC_ORDER_RESET);

@@ -17,7 +17,7 @@ struct vnic_config {
 	const char *device;  /* as rdma-core names it: mlx5_0, rxe0 */
 	uint8_t port;	     /* 0 = the first that is up */
 	int gid_index;	     /* VNIC_GID_ANY: found by address family */
-	struct nic_gid gid;  /* of all zeros: any; else the GID that has to be found */
+	struct nic_gid gid;  /* all zeros: any; else the GID to use */
 	uint16_t mtu;	     /* path MTU; 0 = the port's */
 	uint64_t timeout_ns; /* 0 = 67 ms */
 	uint8_t retry;	     /* 0 = 7, as rnr_retry */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the port alone costs: ping-pong of frames of the length that a WRITE has, through the DPDK
+ * Cost of the port alone: ping-pong of frames of the length that a WRITE has, through the DPDK
  * port that the device is built on, without the NIC layer.
  */
 #include "nicperf.h"
@@ -15,8 +15,8 @@
 #define FRAMES 1023u
 #define BURST 32u
 #define WARM 1000u
-#define LOOK 1024u
-#define PATIENCE_NS 5000000000ull
+#define SOCKET_TURNS 1024u
+#define TIMEOUT_NS 5000000000ull
 #define WRITE_OVERHEAD (20u + 8u + 12u + 16u + 4u) /* IPv4, UDP, BTH, RETH, ICRC */
 
 static int
@@ -26,10 +26,10 @@ find(struct nicperf *np, uint16_t *port)
 
 	if (rte_eth_dev_get_port_by_name(name, port) == 0)
 		return 0;
-	return nicperf_fail(np, -EOPNOTSUPP, "'%s' is no DPDK port; leave bare out of -t", name);
+	return nicperf_fail(np, -EOPNOTSUPP, "'%s' is not a DPDK port; leave bare out of -t", name);
 }
 
-/* The next frame of ours, NULL: none now. All others are dropped: nobody polls meanwhile. */
+/* The next frame of ours, NULL: none now. Others are dropped: the NIC layer is not polled. */
 static struct rte_mbuf *
 take(uint16_t port)
 {
@@ -53,7 +53,7 @@ give(struct nicperf *np, uint16_t port, struct rte_mbuf *m)
 	uint64_t begin = clock_now(&np->clock);
 
 	while (rte_eth_tx_burst(port, 0, &m, 1) != 1)
-		if (clock_now(&np->clock) - begin > PATIENCE_NS) {
+		if (clock_now(&np->clock) - begin > TIMEOUT_NS) {
 			rte_pktmbuf_free(m);
 			return nicperf_fail(np, -EIO, "the port takes no frames; is the link up");
 		}
@@ -94,10 +94,10 @@ round_trips(struct nicperf *np, uint16_t port, struct rte_mempool *pool, struct 
 
 		if (i == WARM && !o->count)
 			end = start + (uint64_t)(o->duration * 1e9);
-		/* on a loopback port the same frame makes both ways */
+		/* on a loopback port the same frame goes both ways */
 		for (int way = loop ? 0 : 1; way < 2 && !rc; way++) {
 			while (!(m = take(port)))
-				if (clock_now(&np->clock) - start > PATIENCE_NS)
+				if (clock_now(&np->clock) - start > TIMEOUT_NS)
 					return nicperf_fail(np, -ETIMEDOUT,
 							    "no answer for 5 s; look at the other "
 							    "end");
@@ -136,14 +136,14 @@ nicperf_bare(struct nicperf *np, struct nicperf_result *r)
 	if (!pool)
 		return nicperf_fail(np, -ENOMEM, "no memory for frames; give more with -m MB");
 	rc = round_trips(np, port, pool, r);
-	/* frames that the port holds still are taken back with it */
+	/* a pool with frames that the port still holds is freed with the port */
 	if (rte_mempool_full(pool))
 		rte_mempool_free(pool);
 	return rc;
 }
 
 int
-nicperf_answer_bare(struct nicperf *np)
+nicperf_respond_bare(struct nicperf *np)
 {
 	uint16_t port;
 	int rc = find(np, &port);
@@ -153,7 +153,7 @@ nicperf_answer_bare(struct nicperf *np)
 
 		if (m)
 			rc = give(np, port, m);
-		else if (i % LOOK == 0 && nicperf_heard(np))
+		else if (i % SOCKET_TURNS == 0 && nicperf_readable(np))
 			break;
 	}
 	return rc;

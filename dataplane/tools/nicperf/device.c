@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device, its queue pairs and memory, and the turn that both ends make. */
+/* The device, its queue pairs and memory, and a turn of both ends. */
 #include "nicperf.h"
 
 #include "daemon/memory.h"
@@ -54,28 +54,13 @@ post_receives(struct nicperf *np, unsigned n)
 	return 0;
 }
 
-/* The driver may lack rights that it has no operations for. */
-static int
-register_memory(struct nicperf *np, struct nicperf_end *end)
-{
-	unsigned all = NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC;
-	const struct nic_ops *ops = NIC_OPS(np->dev);
-	int rc = ops->mr_reg(np->dev, end->in, 2 * end->bytes, all, &end->mr);
-
-	if (rc)
-		rc = ops->mr_reg(np->dev, end->in, 2 * end->bytes,
-				 NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &end->mr);
-	return rc ? nicperf_fail(np, rc,
-				 "%llu bytes can't be registered: %s; give smaller -s or -q",
-				 (unsigned long long)(2 * end->bytes), strerror(-rc))
-		  : 0;
-}
-
 static int
 make_end(struct nicperf *np, struct nicperf_end **out)
 {
+	unsigned all = NIC_LOCAL_WRITE | NIC_REMOTE_WRITE | NIC_REMOTE_READ | NIC_REMOTE_ATOMIC;
+	const struct nic_ops *ops = NIC_OPS(np->dev);
 	struct nicperf_end *end = calloc(1, sizeof(*end));
-	int rc = 0;
+	int rc;
 
 	if (!end)
 		return nicperf_fail(np, -ENOMEM, "no memory; free some");
@@ -88,7 +73,14 @@ make_end(struct nicperf *np, struct nicperf_end **out)
 				    "-m MB",
 				    (unsigned long long)(2 * end->bytes));
 	end->out = end->in + end->bytes;
-	rc = register_memory(np, end);
+	rc = ops->mr_reg(np->dev, end->in, 2 * end->bytes, all, &end->mr);
+	if (rc) /* the driver may lack operations, and then their rights */
+		rc = ops->mr_reg(np->dev, end->in, 2 * end->bytes,
+				 NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &end->mr);
+	if (rc)
+		return nicperf_fail(np, rc,
+				    "%llu bytes can't be registered: %s; give smaller -s or -q",
+				    (unsigned long long)(2 * end->bytes), strerror(-rc));
 	for (uint32_t i = 0; i < np->qps && !rc; i++) {
 		struct nic_qp_init init = {
 		    .type = NIC_RC, .send_wrs = np->depth, .srq = np->srq, .user = &end->flow[i]};
@@ -179,25 +171,20 @@ nicperf_open(struct nicperf *np)
 	return rc;
 }
 
-static void
-free_end(struct nicperf *np, struct nicperf_end *end)
-{
-	if (!end)
-		return;
-	for (uint32_t i = 0; i < np->qps; i++)
-		if (end->qp[i])
-			NIC_OPS(np->dev)->qp_destroy(end->qp[i]);
-	if (end->mr.length)
-		NIC_OPS(np->dev)->mr_dereg(np->dev, &end->mr);
-	memory_put(NULL, end->in, 2 * end->bytes);
-	free(end);
-}
-
 void
 nicperf_close(struct nicperf *np)
 {
-	for (unsigned i = 0; i < 2; i++)
-		free_end(np, np->end[i]);
+	for (unsigned e = 0; e < 2 && np->end[e]; e++) {
+		struct nicperf_end *end = np->end[e];
+
+		for (uint32_t i = 0; i < np->qps; i++)
+			if (end->qp[i])
+				NIC_OPS(np->dev)->qp_destroy(end->qp[i]);
+		if (end->mr.length)
+			NIC_OPS(np->dev)->mr_dereg(np->dev, &end->mr);
+		memory_put(NULL, end->in, 2 * end->bytes);
+		free(end);
+	}
 	if (np->srq)
 		NIC_OPS(np->dev)->srq_destroy(np->srq);
 	if (np->dev)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ping-pong of WRITEs: each end looks at the last byte in its memory and answers by a WRITE. */
+/* Ping-pong of WRITEs: each end polls the last byte in its memory and answers by a WRITE. */
 #include "nicperf.h"
 
 #include <errno.h>
@@ -7,20 +7,12 @@
 #include <string.h>
 
 #define WARM 1000u
-#define LOOK 1024u
-#define PATIENCE_NS 5000000000ull
+#define SOCKET_TURNS 1024u
+#define TIMEOUT_NS 5000000000ull
 
-static uint8_t
-arrived(const struct nicperf_end *end, uint32_t size)
-{
-	/* pairs with whoever writes it: the NIC, or the driver in this thread */
-	return atomic_load_explicit((_Atomic uint8_t *)(uintptr_t)(end->in + size - 1),
-				    memory_order_acquire);
-}
-
-/* Every so many WRITEs one is signaled. */
+/* One of this many WRITEs is signaled. */
 static uint64_t
-mark(const struct nicperf *np)
+signal_every(const struct nicperf *np)
 {
 	return np->depth / 2;
 }
@@ -34,7 +26,7 @@ send_byte(struct nicperf *np, struct nicperf_end *end, uint32_t size, uint8_t by
 	    .sge = {{f->local, size, end->mr.lkey}},
 	    .sge_count = 1,
 	    .opcode = NIC_WRITE,
-	    .flags = f->posted % mark(np) ? 0 : NIC_SIGNALED,
+	    .flags = f->posted % signal_every(np) ? 0 : NIC_SIGNALED,
 	    .remote_address = f->remote,
 	    .rkey = f->rkey,
 	};
@@ -46,7 +38,7 @@ send_byte(struct nicperf *np, struct nicperf_end *end, uint32_t size, uint8_t by
 	return 0;
 }
 
-/* The other queue pair always has two large WRITEs under way. */
+/* Keeps two large WRITEs of the second queue pair under way. */
 static int
 keep_streaming(struct nicperf *np)
 {
@@ -72,44 +64,32 @@ keep_streaming(struct nicperf *np)
 	return 0;
 }
 
-/* Until the byte lies in memory. -EPIPE: the other process has said something. */
+/* Waits until the byte lies in memory. -EPIPE: the other process has sent something. */
 static int
 await_byte(struct nicperf *np, const struct nicperf_end *end, uint32_t size, uint8_t byte,
 	   bool listening)
 {
+	_Atomic uint8_t *last = (_Atomic uint8_t *)(uintptr_t)(end->in + size - 1);
 	uint64_t begin = 0;
 	int rc;
 
-	for (uint32_t i = 1; arrived(end, size) != byte; i++) {
+	/* acquire: pairs with the writer, the NIC or the driver in this thread */
+	for (uint32_t i = 1; atomic_load_explicit(last, memory_order_acquire) != byte; i++) {
 		rc = nicperf_turn(np);
 		if (!rc && np->options->beside)
 			rc = keep_streaming(np);
 		if (rc)
 			return rc;
-		if (i % LOOK)
+		if (i % SOCKET_TURNS)
 			continue;
-		if (listening && nicperf_heard(np))
+		if (listening && nicperf_readable(np))
 			return -EPIPE;
 		begin = begin ? begin : clock_now(&np->clock);
-		if (!listening && clock_now(&np->clock) - begin > PATIENCE_NS)
+		if (!listening && clock_now(&np->clock) - begin > TIMEOUT_NS)
 			return nicperf_fail(np, -ETIMEDOUT,
 					    "no answer for 5 s; look at the other end");
 	}
 	return 0;
-}
-
-static int
-round_trip(struct nicperf *np, uint32_t size, uint8_t byte)
-{
-	struct nicperf_end *near = np->end[0], *far = np->end[1];
-	int rc = send_byte(np, near, size, byte);
-
-	if (!rc && far) {
-		rc = await_byte(np, far, size, byte, false);
-		if (!rc)
-			rc = send_byte(np, far, size, byte);
-	}
-	return rc ? rc : await_byte(np, near, size, byte, false);
 }
 
 static void
@@ -119,48 +99,33 @@ clear(struct nicperf *np)
 		memset(np->end[i]->in, 0, np->stride);
 }
 
-/* The other one's memory is clear: what we write there stays. */
+/* Waits for all posted WRITEs of a flow; `what` is the cause in the error. */
 static int
-await_clear(struct nicperf *np)
+complete(struct nicperf *np, struct nicperf_flow *f, const char *what)
 {
-	uint32_t test, size;
-
-	return np->socket < 0 ? 0 : nicperf_hear(np, &test, &size);
-}
-
-static int
-end_stream(struct nicperf *np)
-{
-	struct nicperf_flow *f = &np->end[0]->flow[1];
 	uint64_t begin = clock_now(&np->clock);
 	int rc = 0;
 
 	while (!rc && f->done < f->posted) {
 		rc = nicperf_turn(np);
-		if (!rc && clock_now(&np->clock) - begin > PATIENCE_NS)
-			rc = nicperf_fail(np, -ETIMEDOUT,
-					  "the stream does not end; look at the other end");
+		if (!rc && clock_now(&np->clock) - begin > TIMEOUT_NS)
+			rc = nicperf_fail(np, -ETIMEDOUT, "%s; look at the other end", what);
 	}
 	f->posted = f->done = 0;
 	return rc;
 }
 
-/* Unsignaled WRITEs of this run are taken back by the next signal: one more completes all. */
+/* Ends a run: further WRITEs up to a signaled one complete the unsignaled ones. */
 static int
-settle(struct nicperf *np, struct nicperf_end *end, uint32_t size)
+finish(struct nicperf *np, struct nicperf_end *end, uint32_t size)
 {
 	struct nicperf_flow *f = &end->flow[0];
-	uint64_t begin = clock_now(&np->clock);
 	int rc = 0;
 
-	while (!rc && f->posted % mark(np))
+	while (!rc && f->posted % signal_every(np))
 		rc = send_byte(np, end, size, 0);
-	while (!rc && f->done < f->posted) {
-		rc = nicperf_turn(np);
-		if (!rc && clock_now(&np->clock) - begin > PATIENCE_NS)
-			rc = nicperf_fail(np, -ETIMEDOUT,
-					  "no completion for 5 s; look at the other end");
-	}
+	if (!rc)
+		return complete(np, f, "no completion for 5 s");
 	f->posted = f->done = 0;
 	return rc;
 }
@@ -169,19 +134,28 @@ int
 nicperf_latency(struct nicperf *np, struct nicperf_result *r)
 {
 	const struct nicperf_options *o = np->options;
+	struct nicperf_end *ours = np->end[0], *other = np->end[1];
 	uint64_t begin = 0, end = UINT64_MAX, n = 0;
+	uint32_t test, size;
 	uint8_t byte = 0;
 	int rc = 0;
 
 	clear(np);
-	rc = await_clear(np);
+	if (np->socket >= 0) /* until the other end has cleared its memory: our WRITEs stay */
+		rc = nicperf_await_run(np, &test, &size);
 	for (uint64_t i = 0; !rc && (o->count ? n < o->count : n == 0 || begin < end); i++) {
 		uint64_t start = clock_now(&np->clock);
 
 		if (i == WARM && !o->count)
 			end = start + (uint64_t)(o->duration * 1e9);
 		byte = (uint8_t)(byte % 255 + 1); /* never 0 */
-		rc = round_trip(np, r->size, byte);
+		rc = send_byte(np, ours, r->size, byte);
+		if (!rc && other)
+			rc = await_byte(np, other, r->size, byte, false);
+		if (!rc && other)
+			rc = send_byte(np, other, r->size, byte);
+		if (!rc)
+			rc = await_byte(np, ours, r->size, byte, false);
 		begin = clock_now(&np->clock);
 		if (i < WARM)
 			continue;
@@ -191,23 +165,23 @@ nicperf_latency(struct nicperf *np, struct nicperf_result *r)
 	}
 	r->count = n;
 	if (!rc && o->beside)
-		rc = end_stream(np);
+		rc = complete(np, &ours->flow[1], "the stream does not end");
 	for (unsigned i = 0; i < 2 && !rc && np->end[i]; i++)
-		rc = settle(np, np->end[i], r->size);
+		rc = finish(np, np->end[i], r->size);
 	return rc;
 }
 
 int
-nicperf_answer_latency(struct nicperf *np, uint32_t size)
+nicperf_respond_latency(struct nicperf *np, uint32_t size)
 {
 	int rc;
 
 	clear(np);
-	rc = nicperf_tell(np, NICPERF_TESTS, 0);
+	rc = nicperf_send_run(np, NICPERF_TESTS, 0);
 	for (uint8_t byte = 1; !rc; byte = (uint8_t)(byte % 255 + 1)) {
 		rc = await_byte(np, np->end[0], size, byte, true);
 		if (!rc)
 			rc = send_byte(np, np->end[0], size, byte);
 	}
-	return rc == -EPIPE ? settle(np, np->end[0], size) : rc;
+	return rc == -EPIPE ? finish(np, np->end[0], size) : rc;
 }

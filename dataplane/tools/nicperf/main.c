@@ -13,47 +13,7 @@
 
 #include <rte_version.h>
 
-static cpu_set_t cpus; /* that we were given, before EAL bound us to one */
-
-/* The other end has WRITEs of its own to be acknowledged; then it stops polling, as we do. */
-static int
-end_run(struct nicperf *np)
-{
-	uint32_t test, size;
-	int rc = nicperf_tell(np, NICPERF_TESTS, 0);
-
-	if (rc || np->socket < 0)
-		return rc;
-	return nicperf_hear(np, &test, &size);
-}
-
-/* Said to the other process in the place of a size. */
-static uint32_t
-verify_rounds(const struct nicperf *np)
-{
-	uint64_t n = np->options->count ? np->options->count : NICPERF_VERIFY_ROUNDS;
-
-	return n > np->stride ? (uint32_t)np->stride : (uint32_t)n;
-}
-
-static int
-run(struct nicperf *np, struct nicperf_result *r)
-{
-	uint32_t rounds = verify_rounds(np);
-	int rc = nicperf_tell(np, r->test, r->test == NICPERF_VERIFY ? rounds : r->size);
-
-	if (rc)
-		return rc;
-	if (r->test == NICPERF_VERIFY)
-		rc = nicperf_verify(np, rounds, r);
-	else if (r->test == NICPERF_LAT)
-		rc = nicperf_latency(np, r);
-	else if (r->test == NICPERF_BARE)
-		rc = nicperf_bare(np, r);
-	else
-		rc = nicperf_stream(np, r);
-	return rc ? rc : end_run(np);
-}
+static cpu_set_t cpus; /* our affinity before EAL bound us to one CPU */
 
 static bool
 has_own_size(uint32_t test)
@@ -65,6 +25,8 @@ static int
 measure(struct nicperf *np, uint32_t test, uint32_t size)
 {
 	static struct nicperf_result r;
+	uint64_t n = np->options->count ? np->options->count : NICPERF_VERIFY_ROUNDS;
+	uint32_t rounds = n > np->stride ? (uint32_t)np->stride : (uint32_t)n;
 	int rc;
 
 	memset(&r, 0, sizeof(r));
@@ -76,7 +38,23 @@ measure(struct nicperf *np, uint32_t test, uint32_t size)
 		r.size = size;
 	if (np->options->calibrate)
 		r.before = calibrate(&cpus, -1);
-	rc = run(np, &r);
+	/* the other process gets the rounds in the place of a size */
+	rc = nicperf_send_run(np, test, test == NICPERF_VERIFY ? rounds : r.size);
+	if (rc)
+		return rc;
+	if (test == NICPERF_VERIFY)
+		rc = nicperf_verify(np, rounds, &r);
+	else if (test == NICPERF_LAT)
+		rc = nicperf_latency(np, &r);
+	else if (test == NICPERF_BARE)
+		rc = nicperf_bare(np, &r);
+	else
+		rc = nicperf_stream(np, &r);
+	if (!rc)
+		rc = nicperf_send_run(np, NICPERF_TESTS, 0);
+	/* the other end waits for ACKs of its own WRITEs, then stops polling, as we do */
+	if (!rc && np->socket >= 0)
+		rc = nicperf_await_run(np, &test, &size);
 	if (rc)
 		return rc;
 	if (np->options->calibrate)
@@ -102,53 +80,58 @@ ask(struct nicperf *np)
 	return rc;
 }
 
+/* Runs one by one, until the asking process is gone: that one prints why. */
 static int
-answer_run(struct nicperf *np, uint32_t test, uint32_t size)
+respond(struct nicperf *np)
 {
 	struct nicperf_result all = {0};
-
-	if (test == NICPERF_VERIFY)
-		return nicperf_verify(np, size, &all);
-	if (test == NICPERF_LAT)
-		return nicperf_answer_latency(np, size);
-	if (test == NICPERF_BARE)
-		return nicperf_answer_bare(np);
-	return 0; /* until it is told of the end: nicperf_hear() */
-}
-
-/* One run after the other, until the asking process has gone: it says why. */
-static int
-answer(struct nicperf *np)
-{
 	uint32_t test, size;
 	int rc = 0;
 
 	while (!rc) {
-		rc = nicperf_hear(np, &test, &size);
+		rc = nicperf_await_run(np, &test, &size);
+		if (!rc && test == NICPERF_VERIFY)
+			rc = nicperf_verify(np, size, &all);
+		else if (!rc && test == NICPERF_LAT)
+			rc = nicperf_respond_latency(np, size);
+		else if (!rc && test == NICPERF_BARE)
+			rc = nicperf_respond_bare(np);
+		/* other tests need only the device */
 		if (!rc)
-			rc = answer_run(np, test, size);
+			rc = nicperf_await_run(np, &test, &size);
 		if (!rc)
-			rc = nicperf_hear(np, &test, &size);
-		if (!rc)
-			rc = nicperf_tell(np, NICPERF_TESTS, 0);
+			rc = nicperf_send_run(np, NICPERF_TESTS, 0);
 	}
 	return rc == -EPIPE ? 0 : rc;
 }
 
-static int
-start(const struct nicperf_options *o, int eal_argc, char **argv)
+int
+main(int argc, char **argv)
 {
-	static struct nicperf np;
+	static struct nicperf_options o;
+	static struct nicperf np = {.options = &o, .socket = -1};
 	char instance[32];
-	int rc;
+	int dashes = tool_split(argc, argv), rc;
 
-	np.options = o;
-	np.socket = -1;
+	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, np.error, sizeof(np.error));
+	if (!rc && o.help) {
+		option_print_help(&nicperf_option_table, stdout);
+		return TOOL_OK;
+	}
+	if (!rc && o.version) {
+		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
+		return TOOL_OK;
+	}
+	if (rc) {
+		fprintf(stderr, "weir-nicperf: %s\n", np.error);
+		return TOOL_USAGE;
+	}
+	sched_getaffinity(0, sizeof(cpus), &cpus);
 	snprintf(instance, sizeof(instance), "nicperf-%d", (int)getpid());
-	rc = eal_setup(instance, eal_argc, argv, np.error, sizeof(np.error));
+	rc = eal_setup(instance, dashes ? dashes : 1, argv, np.error, sizeof(np.error));
 	if (rc)
 		goto out;
-	rc = nicperf_meet(&np);
+	rc = nicperf_agree(&np);
 	if (!rc)
 		rc = nicperf_open(&np);
 	if (rc == -ENODEV)
@@ -160,7 +143,7 @@ start(const struct nicperf_options *o, int eal_argc, char **argv)
 	for (unsigned i = 0; i < 2 && !rc && np.end[i]; i++)
 		rc = nicperf_connect(&np, np.end[i]);
 	if (!rc)
-		rc = o->listen ? answer(&np) : ask(&np);
+		rc = o.listen ? respond(&np) : ask(&np);
 	if (np.socket >= 0)
 		close(np.socket);
 	nicperf_close(&np);
@@ -169,28 +152,4 @@ out:
 	if (rc)
 		fprintf(stderr, "weir-nicperf: %s\n", np.error);
 	return tool_exit_code(rc);
-}
-
-int
-main(int argc, char **argv)
-{
-	static struct nicperf_options o;
-	char error[256];
-	int dashes = tool_split(argc, argv), rc;
-
-	rc = nicperf_options_parse(&o, argc - dashes, argv + dashes, error, sizeof(error));
-	if (!rc && o.help) {
-		option_print_help(&nicperf_option_table, stdout);
-		return TOOL_OK;
-	}
-	if (!rc && o.version) {
-		printf("weir-nicperf " WEIR_VERSION " (%s)\n", rte_version());
-		return TOOL_OK;
-	}
-	if (rc) {
-		fprintf(stderr, "weir-nicperf: %s\n", error);
-		return TOOL_USAGE;
-	}
-	sched_getaffinity(0, sizeof(cpus), &cpus);
-	return start(&o, dashes ? dashes : 1, argv);
 }

@@ -135,11 +135,19 @@ const struct option_table nicperf_option_table = {
 	"(--vdev=net_ring0).\n\n",
 };
 
-static int
-check(const struct nicperf_options *o, char *error, size_t size)
+int
+nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error, size_t size)
 {
 	const char *why = NULL;
 
+	argc--;
+	if (option_defaults(&nicperf_option_table, o, error, size))
+		return -EINVAL;
+	o->calibrate = true;
+	if (option_parse(&nicperf_option_table, o, &argc, argv + 1, error, size))
+		return -EINVAL;
+	if (o->help || o->version)
+		return 0;
 	if (!o->nic.port[0])
 		why = "no --nic; give roce:PORT,ip=ADDR/LEN or verbs:DEVICE";
 	else if (o->listen && o->connect)
@@ -153,16 +161,4 @@ check(const struct nicperf_options *o, char *error, size_t size)
 	if (why)
 		snprintf(error, size, "%s", why);
 	return why ? -EINVAL : 0;
-}
-
-int
-nicperf_options_parse(struct nicperf_options *o, int argc, char **argv, char *error, size_t size)
-{
-	argc--;
-	if (option_defaults(&nicperf_option_table, o, error, size))
-		return -EINVAL;
-	o->calibrate = true;
-	if (option_parse(&nicperf_option_table, o, &argc, argv + 1, error, size))
-		return -EINVAL;
-	return o->help || o->version ? 0 : check(o, error, size);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rates: as many operations as fit, until the time is over or the count is reached. */
+/* Rates: queues kept full until the time is over or the count is reached. */
 #define _GNU_SOURCE
 #include "nicperf.h"
 
@@ -14,17 +14,17 @@
 
 #define WARM_NS 50000000u
 #define PEAK_NS 5000000u
-#define PATIENCE_NS 5000000000ull /* without any completion the run has failed */
+#define TIMEOUT_NS 5000000000ull /* without any completion the run has failed */
 
 struct run {
 	struct nicperf *np;
 	struct nicperf_result *result;
-	uint64_t mark;	/* every so many WRs of a QP one is signaled */
+	uint64_t mark;	/* one of this many WRs of a QP is signaled */
 	uint64_t limit; /* of each QP; UINT64_MAX: none */
 	/* threads: all of the above is shared under the lock */
 	rte_spinlock_t lock;
 	_Atomic bool stop; /* main sets, threads read */
-	_Atomic int rc;	   /* who fails first writes */
+	_Atomic int rc;	   /* of the thread that failed */
 };
 
 static void
@@ -50,7 +50,7 @@ describe(const struct run *r, const struct nicperf_flow *f, struct nic_send_wr *
 		wr->compare_add = wr->swap = number;
 }
 
-/* Posts what there is room for, up to `until` in all. */
+/* Fills the queue, up to `until` WRs in all. */
 static int
 fill(struct run *r, struct nicperf_flow *f, uint64_t until)
 {
@@ -108,11 +108,11 @@ turn(struct run *r)
 	return rc ? rc : nicperf_turn(r->np);
 }
 
-/* Everything posted is done, and signaled: the next run begins from there. */
+/* Completes all posted WRs, the last one signaled: the next run starts with an empty queue. */
 static int
 drain(struct run *r)
 {
-	uint64_t end = clock_now(&r->np->clock) + PATIENCE_NS;
+	uint64_t end = clock_now(&r->np->clock) + TIMEOUT_NS;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < r->np->qps && !rc; i++) {
@@ -134,7 +134,7 @@ drain(struct run *r)
 	return rc;
 }
 
-/* Turns until the time `until`, or until all is done; best: rate in the best 5 ms. */
+/* Turns until `until`, or until all WRs are done; best: rate in the best 5 ms. */
 static int
 turns(struct run *r, uint64_t until, double *best)
 {
@@ -150,7 +150,7 @@ turns(struct run *r, uint64_t until, double *best)
 		now = clock_now(&r->np->clock);
 		if (n != before)
 			moved = now;
-		else if (now - moved > PATIENCE_NS)
+		else if (now - moved > TIMEOUT_NS)
 			rc = nicperf_fail(r->np, -ETIMEDOUT,
 					  "no completion for 5 s; look at the other end");
 		if (now - last >= PEAK_NS) {
@@ -236,7 +236,7 @@ nicperf_stream(struct nicperf *np, struct nicperf_result *result)
 	double warm = 0;
 	int rc;
 
-	/* a list must fit beside what no signal has taken back yet */
+	/* a list must fit beside WRs that no signaled one has completed yet */
 	r.mark = o->depth - o->list + 1 < o->depth / 4 ? o->depth - o->list + 1 : o->depth / 4;
 	rc = turns(&r, clock_now(&np->clock) + WARM_NS, &warm);
 	if (rc)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every operation in every size around the path MTU, each end asking in turn: each byte that comes
- * is looked at, and those around it. A step: who answers prepares its memory and says so, who asks
- * works on it and says so, who answers looks at it and says what it found. Both count the same
- * steps, so neither has to say which it is.
+ * Every operation in every size around the path MTU, each end as requester in turn; every received
+ * byte is checked, and those around it. A step: the responder prepares its memory, the requester
+ * works on it, the responder checks it; each sends a message when it is done. Both count the same
+ * steps, so messages do not name them.
  */
 #include "nicperf.h"
 
@@ -11,14 +11,14 @@
 #include <string.h>
 
 #define BURST 8u    /* WRITEs, READs, atomics under way together */
-#define SLOT 16384u /* of memory, each of them */
-#define GUARD 64u   /* bytes before and behind that stay as they are */
+#define SLOT 16384u /* bytes of memory of each */
+#define GUARD 64u   /* bytes before and behind that must not change */
 #define LARGE ((1u << 20) + 3)
 #define BACKGROUND 0xe5
 #define QKEY 0x11111111u
 #define TRIES 50u /* of a datagram */
-#define LOOK 16u
-#define PATIENCE_NS 20000000000ull
+#define SOCKET_TURNS 16u
+#define TIMEOUT_NS 20000000000ull
 #define DATAGRAM_NS 500000000ull /* after which it is lost */
 
 _Static_assert(NICPERF_VERIFY_STRIDE > LARGE + 2 * GUARD + 8, "");
@@ -49,11 +49,11 @@ struct step {
 	uint32_t size, seed;
 };
 
-enum said { READY, NOT_OFFERED, DONE, GOOD, LOST, FAILED };
+enum status { READY, NOT_OFFERED, DONE, GOOD, LOST, FAILED };
 
 struct word {
-	uint32_t said; /* enum said */
-	uint32_t rkey; /* to be invalidated */
+	uint32_t status; /* enum status */
+	uint32_t rkey;	 /* to be invalidated */
 };
 
 struct side {
@@ -66,9 +66,9 @@ struct side {
 struct verify {
 	struct nicperf *np;
 	struct side side[2];
-	struct side *asks, *answers; /* NULL: in the other process */
-	struct nic_mr doomed;	     /* its key is to be invalidated */
-	uint64_t receives;	     /* before the step */
+	struct side *requester, *responder; /* NULL: in the other process */
+	struct nic_mr doomed;		    /* its key is to be invalidated */
+	uint64_t receives;		    /* before the step */
 	struct nicperf_result *result;
 };
 
@@ -86,7 +86,7 @@ burst(const struct verify *v, const struct step *s)
 	return s->op->in_burst && s->size <= SLOT - 2 * GUARD - 8 ? most : 1;
 }
 
-/* Where in an area the data of operation i lie: at any address, but atomics and receives. */
+/* Offset of the data of operation i in an area: unaligned, except of atomics and receives. */
 static uint64_t
 place(const struct step *s, unsigned i)
 {
@@ -120,7 +120,7 @@ fail(struct verify *v, const struct step *s, const char *what, uint64_t number)
 			    s->op->name, s->size, s->seed, what, (unsigned long long)number);
 }
 
-/* A turn whose failure is this step's. */
+/* A turn whose failure names this step. */
 static int
 turn(struct verify *v, const struct step *s)
 {
@@ -134,10 +134,10 @@ turn(struct verify *v, const struct step *s)
 			    why);
 }
 
-/* What should have been filled with `seed` + i, and what is around it. */
+/* Checks data that were filled with `seed`, and the bytes around them. */
 static int
-look(struct verify *v, const struct step *s, const uint8_t *area, uint64_t at, uint64_t seed,
-     uint64_t before)
+check_bytes(struct verify *v, const struct step *s, const uint8_t *area, uint64_t at, uint64_t seed,
+	    uint64_t before)
 {
 	const uint8_t *data = area + at;
 
@@ -163,7 +163,7 @@ clear(const struct verify *v, const struct step *s, uint8_t *area)
 	memset(area, BACKGROUND, n > 1 ? n * SLOT : s->size + 2 * GUARD + 8 + NIC_GRH_BYTES);
 }
 
-/* ---- what an atomic does ---- */
+/* ---- expected results of atomics ---- */
 
 static uint64_t
 atomic_begin(const struct step *s)
@@ -185,13 +185,13 @@ atomic_next(const struct step *s, unsigned i, uint64_t now, struct nic_send_wr *
 	return i % 2 ? now : number;
 }
 
-/* ---- who asks ---- */
+/* ---- requester ---- */
 
 static void
 describe(const struct verify *v, const struct step *s, unsigned i, uint32_t rkey,
 	 struct nic_send_wr *wr)
 {
-	const struct side *side = v->asks;
+	const struct side *side = v->requester;
 	uint32_t length = is_atomic(s) ? 8 : s->size;
 	uint64_t at = (uintptr_t)side->end->out + place(s, i);
 	uint32_t half = s->seed & 2 && !is_atomic(s) && v->np->attr.max_sge > 1 ? length / 2 : 0;
@@ -217,48 +217,16 @@ describe(const struct verify *v, const struct step *s, unsigned i, uint32_t rkey
 }
 
 static int
-post(struct verify *v, const struct step *s, struct nicperf_flow *flow, struct nic_send_wr *wr)
+check_results(struct verify *v, const struct step *s)
 {
-	int rc;
-
-	wr->wr_id = ++flow->posted;
-	rc = nic_post_send(flow->qp, wr, 1);
-	if (rc != 1)
-		return nicperf_fail(v->np, -EIO,
-				    "%s of %u bytes can't be posted: %s; see the driver",
-				    s->op->name, s->size, rc < 0 ? strerror(-rc) : "queue full");
-	/* the driver has taken it along */
-	if (wr->flags & NIC_INLINE)
-		memset((void *)(uintptr_t)wr->sge[0].address, BACKGROUND, s->size);
-	return 0;
-}
-
-static int
-await_done(struct verify *v, const struct step *s, const struct nicperf_flow *flow)
-{
-	uint64_t begin = clock_now(&v->np->clock);
-	int rc = 0;
-
-	while (!rc && flow->done != flow->posted) {
-		rc = turn(v, s);
-		if (!rc && clock_now(&v->np->clock) - begin > PATIENCE_NS)
-			rc = fail(v, s, "no completion within s",
-				  (clock_now(&v->np->clock) - begin) / 1000000000u);
-	}
-	return rc;
-}
-
-static int
-look_at_results(struct verify *v, const struct step *s)
-{
-	const uint8_t *area = v->asks->end->out;
+	const uint8_t *area = v->requester->end->out;
 	uint64_t now = atomic_begin(s), old;
 	struct nic_send_wr wr;
 	int rc = 0;
 
 	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
 		if (s->op->opcode == NIC_READ)
-			rc = look(v, s, area, place(s, i), s->seed + i, GUARD);
+			rc = check_bytes(v, s, area, place(s, i), s->seed + i, GUARD);
 		if (!is_atomic(s))
 			continue;
 		memcpy(&old, area + place(s, i), sizeof(old));
@@ -272,32 +240,47 @@ look_at_results(struct verify *v, const struct step *s)
 static int
 ask(struct verify *v, const struct step *s, uint32_t rkey)
 {
-	struct nicperf_flow *flow = s->op->datagram ? &v->asks->ud : &v->asks->end->flow[0];
-	uint8_t *area = v->asks->end->out;
-	uint64_t now = atomic_begin(s);
+	struct nicperf_flow *flow =
+	    s->op->datagram ? &v->requester->ud : &v->requester->end->flow[0];
+	uint8_t *area = v->requester->end->out;
+	uint64_t now = atomic_begin(s), begin;
 	struct nic_send_wr wr;
-	int rc = 0;
+	int rc;
 
 	clear(v, s, area);
-	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
+	for (unsigned i = 0; i < burst(v, s); i++) {
 		if (s->op->opcode != NIC_READ && !is_atomic(s))
 			fill(area + place(s, i), s->size, s->seed + i);
 		describe(v, s, i, rkey, &wr);
 		if (is_atomic(s))
 			now = atomic_next(s, i, now, &wr);
-		rc = post(v, s, flow, &wr);
+		wr.wr_id = ++flow->posted;
+		rc = nic_post_send(flow->qp, &wr, 1);
+		if (rc != 1)
+			return nicperf_fail(
+			    v->np, -EIO, "%s of %u bytes can't be posted: %s; see the driver",
+			    s->op->name, s->size, rc < 0 ? strerror(-rc) : "queue full");
+		if (wr.flags & NIC_INLINE) /* the driver has a copy */
+			memset((void *)(uintptr_t)wr.sge[0].address, BACKGROUND, s->size);
 	}
-	if (!rc)
-		rc = await_done(v, s, flow);
-	return rc ? rc : look_at_results(v, s);
+	begin = clock_now(&v->np->clock);
+	while (flow->done != flow->posted) {
+		rc = turn(v, s);
+		if (rc)
+			return rc;
+		if (clock_now(&v->np->clock) - begin > TIMEOUT_NS)
+			return fail(v, s, "no completion within s",
+				    (clock_now(&v->np->clock) - begin) / 1000000000u);
+	}
+	return check_results(v, s);
 }
 
-/* ---- who answers ---- */
+/* ---- responder ---- */
 
-static enum said
+static enum status
 prepare(struct verify *v, const struct step *s, uint32_t *rkey)
 {
-	struct nicperf_end *end = v->answers->end;
+	struct nicperf_end *end = v->responder->end;
 	const struct nic_ops *ops = NIC_OPS(v->np->dev);
 	uint64_t word = atomic_begin(s);
 
@@ -316,11 +299,11 @@ prepare(struct verify *v, const struct step *s, uint32_t *rkey)
 	return READY;
 }
 
-/* -EAGAIN: a datagram that didn't come. */
+/* -EAGAIN: the datagram was lost. */
 static int
-look_at_receive(struct verify *v, const struct step *s)
+check_receive(struct verify *v, const struct step *s)
 {
-	uint64_t patience = s->op->datagram ? DATAGRAM_NS : PATIENCE_NS;
+	uint64_t patience = s->op->datagram ? DATAGRAM_NS : TIMEOUT_NS;
 	uint64_t begin = clock_now(&v->np->clock);
 	const struct nic_wc *wc = &v->np->received;
 	bool invalidates = s->op->opcode == NIC_SEND_INV, writes = s->op->opcode == NIC_WRITE_IMM;
@@ -353,20 +336,20 @@ look_at_receive(struct verify *v, const struct step *s)
 }
 
 static int
-look_at_memory(struct verify *v, const struct step *s)
+check_memory(struct verify *v, const struct step *s)
 {
-	const uint8_t *area = v->answers->end->in;
+	const uint8_t *area = v->responder->end->in;
 	uint64_t now = atomic_begin(s), is;
 	struct nic_send_wr wr;
 	int rc = 0;
 
 	if (s->op->receives && s->op->opcode != NIC_WRITE_IMM)
-		return look(v, s, area, s->op->datagram ? NIC_GRH_BYTES : 0, s->seed, 0);
+		return check_bytes(v, s, area, s->op->datagram ? NIC_GRH_BYTES : 0, s->seed, 0);
 	for (unsigned i = 0; i < burst(v, s) && !rc; i++) {
 		if (is_atomic(s))
 			now = atomic_next(s, i, now, &wr);
 		else
-			rc = look(v, s, area, place(s, i), s->seed + i, GUARD);
+			rc = check_bytes(v, s, area, place(s, i), s->seed + i, GUARD);
 	}
 	if (rc || !is_atomic(s))
 		return rc;
@@ -374,17 +357,9 @@ look_at_memory(struct verify *v, const struct step *s)
 	return is == now ? 0 : fail(v, s, "wrong last value after operation", burst(v, s) - 1);
 }
 
-static int
-answer(struct verify *v, const struct step *s)
-{
-	int rc = s->op->receives ? look_at_receive(v, s) : 0;
+/* ---- both ---- */
 
-	return rc ? rc : look_at_memory(v, s);
-}
-
-/* ---- together ---- */
-
-/* Who has `word` tells the other process, if there is one; both turn their NIC meanwhile. */
+/* Passes `word` to the other process, if there is one; both poll their NIC meanwhile. */
 static int
 agree(struct verify *v, bool ours, struct word *word)
 {
@@ -394,24 +369,23 @@ agree(struct verify *v, bool ours, struct word *word)
 		return 0;
 	if (ours)
 		return nicperf_send(v->np, word, sizeof(*word));
-	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(v->np)); i++)
+	for (uint32_t i = 1; !rc && (i % SOCKET_TURNS || !nicperf_readable(v->np)); i++)
 		rc = nicperf_turn(v->np);
 	if (!rc)
 		rc = nicperf_receive(v->np, word, sizeof(*word));
-	if (!rc && word->said == FAILED)
-		rc =
-		    nicperf_fail(v->np, -EIO, "the other process has failed; look at what it said");
+	if (!rc && word->status == FAILED)
+		rc = nicperf_fail(v->np, -EIO, "the other process has failed; look at its output");
 	return rc;
 }
 
-/* Tells the other one of a failure here; the failure. */
+/* The same; a failure here is passed on, and returned. */
 static int
 agree_on(struct verify *v, bool ours, struct word *word, int failure)
 {
 	int rc;
 
 	if (failure)
-		word->said = FAILED;
+		word->status = FAILED;
 	rc = failure && !ours ? 0 : agree(v, ours, word);
 	return failure ? failure : rc;
 }
@@ -423,29 +397,31 @@ try_step(struct verify *v, const struct step *s)
 	struct word ready = {0}, done = {DONE, 0}, found = {GOOD, 0};
 	int rc = 0;
 
-	if (v->answers)
-		ready.said = prepare(v, s, &ready.rkey);
-	rc = agree(v, v->answers, &ready);
-	if (!rc && ready.said == NOT_OFFERED) {
+	if (v->responder)
+		ready.status = prepare(v, s, &ready.rkey);
+	rc = agree(v, v->responder, &ready);
+	if (!rc && ready.status == NOT_OFFERED) {
 		v->result->not_offered++;
 		return 0;
 	}
-	if (!rc && v->asks)
+	if (!rc && v->requester)
 		rc = ask(v, s, ready.rkey);
-	rc = agree_on(v, v->asks, &done, rc);
-	if (!rc && v->answers) {
-		rc = answer(v, s);
+	rc = agree_on(v, v->requester, &done, rc);
+	if (!rc && v->responder) {
+		rc = s->op->receives ? check_receive(v, s) : 0;
+		if (!rc)
+			rc = check_memory(v, s);
 		if (rc == -EAGAIN) {
-			found.said = LOST;
+			found.status = LOST;
 			rc = 0;
 		}
 	}
-	rc = agree_on(v, v->answers, &found, rc);
+	rc = agree_on(v, v->responder, &found, rc);
 	if (v->doomed.length)
 		NIC_OPS(v->np->dev)->mr_dereg(v->np->dev, &v->doomed);
 	v->doomed.length = 0;
-	v->result->count += !rc && found.said == GOOD ? burst(v, s) : 0;
-	return rc ? rc : found.said == LOST ? -EAGAIN : 0;
+	v->result->count += !rc && found.status == GOOD ? burst(v, s) : 0;
+	return rc ? rc : found.status == LOST ? -EAGAIN : 0;
 }
 
 static int
@@ -484,25 +460,6 @@ run_sizes(struct verify *v, const struct op *op, uint32_t *seed)
 	return rc;
 }
 
-static int
-run_all(struct verify *v, uint32_t rounds)
-{
-	bool alone = v->np->socket < 0;
-	uint32_t seed = 0;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < (alone ? rounds : 2 * rounds) && !rc; i++) {
-		bool ask = alone || i % 2 == v->np->options->listen;
-
-		/* what is sent to this process comes to the last end that it has */
-		v->asks = ask ? &v->side[0] : NULL;
-		v->answers = alone ? &v->side[1] : ask ? NULL : &v->side[0];
-		for (unsigned o = 0; o < OPS && !rc; o++)
-			rc = run_sizes(v, &all_ops[o], &seed);
-	}
-	return rc;
-}
-
 /* ---- datagrams need queue pairs of their own ---- */
 
 static int
@@ -523,52 +480,48 @@ make_datagrams(struct verify *v, struct side *side)
 		  : 0;
 }
 
-static int
-exchange_datagrams(struct verify *v)
-{
-	struct word ours = {READY, nic_qpn(v->side[0].ud.qp)}, theirs = ours;
-	int rc;
-
-	if (v->np->socket < 0) {
-		v->side[1].ud_qpn = ours.rkey;
-		v->side[0].ud_qpn = nic_qpn(v->side[1].ud.qp);
-		return 0;
-	}
-	rc = nicperf_send(v->np, &ours, sizeof(ours));
-	if (!rc)
-		rc = agree(v, false, &theirs);
-	v->side[0].ud_qpn = theirs.rkey;
-	return rc;
-}
-
-static void
-free_datagrams(struct verify *v, struct side *side)
-{
-	if (side->ud.qp)
-		NIC_OPS(v->np->dev)->qp_destroy(side->ud.qp);
-	if (side->ah)
-		NIC_OPS(v->np->dev)->ah_destroy(side->ah);
-	if (side->end)
-		side->end->flow[0].posted = side->end->flow[0].done = 0;
-}
-
 int
 nicperf_verify(struct nicperf *np, uint32_t rounds, struct nicperf_result *r)
 {
 	struct verify v = {.np = np, .result = r};
+	struct side *side = v.side;
 	uint64_t begin = clock_now(&np->clock);
+	bool alone = np->socket < 0;
+	struct word ours = {READY, 0}, theirs = ours;
+	uint32_t seed = 0;
 	int rc = 0;
 
 	for (unsigned i = 0; i < 2 && np->end[i] && !rc; i++) {
 		v.side[i].end = np->end[i];
 		rc = make_datagrams(&v, &v.side[i]);
 	}
-	if (!rc)
-		rc = exchange_datagrams(&v);
-	if (!rc)
-		rc = run_all(&v, rounds);
-	for (unsigned i = 0; i < 2; i++)
-		free_datagrams(&v, &v.side[i]);
+	if (!rc && alone) {
+		side[1].ud_qpn = nic_qpn(side[0].ud.qp);
+		side[0].ud_qpn = nic_qpn(side[1].ud.qp);
+	} else if (!rc) {
+		ours.rkey = nic_qpn(side[0].ud.qp);
+		rc = nicperf_send(np, &ours, sizeof(ours));
+		if (!rc)
+			rc = agree(&v, false, &theirs);
+		side[0].ud_qpn = theirs.rkey;
+	}
+	for (uint32_t i = 0; i < (alone ? rounds : 2 * rounds) && !rc; i++) {
+		bool ask = alone || i % 2 == np->options->listen;
+
+		/* data for this process arrive at the last end that it has */
+		v.requester = ask ? &side[0] : NULL;
+		v.responder = alone ? &side[1] : ask ? NULL : &side[0];
+		for (unsigned o = 0; o < OPS && !rc; o++)
+			rc = run_sizes(&v, &all_ops[o], &seed);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		if (side[i].ud.qp)
+			NIC_OPS(np->dev)->qp_destroy(side[i].ud.qp);
+		if (side[i].ah)
+			NIC_OPS(np->dev)->ah_destroy(side[i].ah);
+		if (side[i].end)
+			side[i].end->flow[0].posted = side[i].end->flow[0].done = 0;
+	}
 	r->seconds = (double)(clock_now(&np->clock) - begin) / 1e9;
 	return rc;
 }

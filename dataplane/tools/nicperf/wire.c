@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What two processes say to each other over TCP: offers, then runs one by one. */
+/* The protocol of two processes over TCP: offers, then runs one by one. */
 #define _GNU_SOURCE
 #include "nicperf.h"
 
@@ -12,7 +12,7 @@
 
 #define MAGIC 0x77656e70u
 #define VERSION 2u
-#define LOOK 1024u /* turns between two looks at the socket, a system call */
+#define SOCKET_TURNS 1024u /* turns of the NIC per check of the socket, a system call */
 
 struct word {
 	uint32_t test, size;
@@ -23,7 +23,7 @@ nicperf_send(struct nicperf *np, const void *data, size_t n)
 {
 	if (send(np->socket, data, n, MSG_NOSIGNAL) == (ssize_t)n)
 		return 0;
-	return nicperf_fail(np, -EPIPE, "the other process is gone: %s; look at what it said",
+	return nicperf_fail(np, -EPIPE, "the other process is gone: %s; look at its output",
 			    strerror(errno));
 }
 
@@ -34,53 +34,41 @@ nicperf_receive(struct nicperf *np, void *data, size_t n)
 
 	if (got == (ssize_t)n)
 		return 0;
-	return nicperf_fail(np, -EPIPE, "the other process is gone; look at what it said");
-}
-
-static int
-await_caller(struct nicperf *np)
-{
-	int fd = tool_listen(np->options->port, np->error, sizeof(np->error));
-
-	if (fd < 0)
-		return fd;
-	np->socket = tool_accept(fd);
-	close(fd);
-	return np->socket < 0 ? nicperf_fail(np, np->socket, "nobody can call: %s; start it again",
-					     strerror(-np->socket))
-			      : 0;
-}
-
-static int
-hear_hello(struct nicperf *np)
-{
-	struct nicperf_hello h;
-	int rc = nicperf_receive(np, &h, sizeof(h));
-
-	if (rc)
-		return rc;
-	if (h.magic != MAGIC || h.version != VERSION || !h.qps || h.qps > NICPERF_QPS_MAX ||
-	    h.depth < NICPERF_DEPTH_MIN || h.depth > NICPERF_DEPTH_MAX || h.stride < 64 ||
-	    h.stride > NICPERF_SIZE_MAX || h.stride & (h.stride - 1))
-		return nicperf_fail(np, -EPROTO,
-				    "who calls is no weir-nicperf of this version; start the same "
-				    "one there");
-	np->qps = h.qps;
-	np->depth = h.depth;
-	np->stride = h.stride;
-	return 0;
+	return nicperf_fail(np, -EPIPE, "the other process is gone; look at its output");
 }
 
 int
-nicperf_meet(struct nicperf *np)
+nicperf_agree(struct nicperf *np)
 {
 	const struct nicperf_options *o = np->options;
 	struct nicperf_hello hello;
 	int rc;
 
 	if (o->listen) {
-		rc = await_caller(np);
-		return rc ? rc : hear_hello(np);
+		int fd = tool_listen(o->port, np->error, sizeof(np->error));
+
+		if (fd < 0)
+			return fd;
+		np->socket = tool_accept(fd);
+		close(fd);
+		if (np->socket < 0)
+			return nicperf_fail(np, np->socket,
+					    "no connection can be accepted: %s; start it again",
+					    strerror(-np->socket));
+		rc = nicperf_receive(np, &hello, sizeof(hello));
+		if (rc)
+			return rc;
+		if (hello.magic != MAGIC || hello.version != VERSION || !hello.qps ||
+		    hello.qps > NICPERF_QPS_MAX || hello.depth < NICPERF_DEPTH_MIN ||
+		    hello.depth > NICPERF_DEPTH_MAX || hello.stride < 64 ||
+		    hello.stride > NICPERF_SIZE_MAX || hello.stride & (hello.stride - 1))
+			return nicperf_fail(np, -EPROTO,
+					    "the caller is not a weir-nicperf of this version; "
+					    "start the same one there");
+		np->qps = hello.qps;
+		np->depth = hello.depth;
+		np->stride = hello.stride;
+		return 0;
 	}
 	np->qps = o->shared ? 1 : o->qps + (o->beside && o->qps == 1);
 	np->depth = o->depth;
@@ -118,7 +106,7 @@ nicperf_exchange(struct nicperf *np)
 }
 
 int
-nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size)
+nicperf_send_run(struct nicperf *np, uint32_t test, uint32_t size)
 {
 	struct word word = {test, size};
 
@@ -126,13 +114,13 @@ nicperf_tell(struct nicperf *np, uint32_t test, uint32_t size)
 }
 
 int
-nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
+nicperf_await_run(struct nicperf *np, uint32_t *test, uint32_t *size)
 {
 	struct word word;
 	int rc = 0;
 
 	/* the other one may be connecting: its NIC asks for our address */
-	for (uint32_t i = 1; !rc && (i % LOOK || !nicperf_heard(np)); i++)
+	for (uint32_t i = 1; !rc && (i % SOCKET_TURNS || !nicperf_readable(np)); i++)
 		rc = nicperf_turn(np);
 	if (!rc)
 		rc = nicperf_receive(np, &word, sizeof(word));
@@ -149,7 +137,7 @@ nicperf_hear(struct nicperf *np, uint32_t *test, uint32_t *size)
 }
 
 bool
-nicperf_heard(struct nicperf *np)
+nicperf_readable(struct nicperf *np)
 {
 	char byte;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Faults on purpose: which queue pairs they strike, and that what stands behind stays as it is. */
 #include "nic/inject/fault.h"
+#include "nic/qp_orders.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -37,7 +38,7 @@ qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp
 static int
 qp_modify(struct nic_qp *qp, const struct nic_qp_attr *attr)
 {
-	if (!nic_qp_may(qp->state, attr->state))
+	if (!qp_orders_allow(qp->state, attr->state))
 		return -EINVAL;
 	qp->state = attr->state;
 	return 0;

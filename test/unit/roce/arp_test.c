@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who answers to which address: ARP. */
+/* ARP: requests that are answered, MACs that are learnt. */
 #include "worlds/roce_pair.h"
 
 static void

@@ -151,7 +151,7 @@ sizes(uint16_t mtu, uint64_t seed, unsigned loss, unsigned dup, unsigned reorder
 		assert_int_equal(net_counters(&p->net->node[1]).drop_duplicate, 0);
 	}
 	assert_int_equal(p->a->ctx->held, 0);
-	assert_int_equal(((struct roce_qp *)p->qa)->rq.bare, 0);
+	assert_int_equal(((struct roce_qp *)p->qa)->rq.unframed, 0);
 	assert_int_equal(((struct roce_qp *)p->qa)->rq.special, 0);
 	assert_int_equal(((struct roce_qp *)p->qa)->rq.in_flight, 0);
 	pair_destroy(p);
@@ -368,7 +368,7 @@ refused(void **state)
 		expect(p, 1, 2, status);
 		expect(p, 2, 3, NIC_WC_WR_FLUSH_ERR);
 		expect(p, 3, 4, NIC_WC_WR_FLUSH_ERR);
-		assert_int_equal(((struct roce_qp *)p->qa)->rq.bare, 0);
+		assert_int_equal(((struct roce_qp *)p->qa)->rq.unframed, 0);
 		pair_destroy(p);
 	}
 }

@@ -58,7 +58,7 @@ every_length(void **state)
 
 	six = *state != NULL;
 	for (size_t n = six ? 60 : 40; n < LONGEST - 60; n += n < 700 ? 1 : 61) {
-		/* exactly so long, so that a sanitizer sees what is read behind the end */
+		/* of exactly this length, so that a sanitizer finds reads behind the end */
 		uint8_t *ip = (frame = realloc(frame, ETH_BYTES + n)) + ETH_BYTES;
 		uint32_t expected;
 

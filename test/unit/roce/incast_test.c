@@ -45,7 +45,7 @@ struct node {
 struct world {
 	struct node node[NODES];
 	uint64_t now, dropped, marked;
-	uint32_t random, loss; /* one frame in so many is lost by chance; 0: none */
+	uint32_t random, loss; /* one of this many frames is lost by chance; 0: none */
 	uint32_t queue, mark;  /* bytes */
 	struct frame *unused;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames that are lost by name: how soon that is noticed, and what it does to the window. What may
- * leave at once. */
+/* Chosen frames are lost: the time until that is noticed, and the window afterwards; frames that
+ * may leave at once. */
 #include "worlds/roce_net.h"
 
 #define BYTES 65536u

@@ -2,7 +2,7 @@
 /*
  * All operations at once, chosen by a seed, over a wire that loses, doubles and reorders: a model
  * knows every byte that may be read, the old value of every atomic, and what arrives in which
- * order. Queue pairs are drained and reset on the way. SEED=n runs that one, SEEDS=n so many.
+ * order. Queue pairs are drained and reset meanwhile. SEED=n runs that seed, SEEDS=n runs n seeds.
  */
 #include "worlds/roce_net.h"
 
@@ -204,7 +204,7 @@ make_op(struct world *w, struct side *s)
 	op->wr.sge[0] = (struct nic_sge){(uintptr_t)op->local, half, own->local_mr.lkey};
 	op->wr.sge[1] =
 	    (struct nic_sge){(uintptr_t)op->local + half, op->length - half, own->local_mr.lkey};
-	if (op->length <= ROCE_MAX_INLINE && op->wr.opcode != NIC_READ && !is_atomic(op) &&
+	if (op->length <= QP_INLINE_MAX && op->wr.opcode != NIC_READ && !is_atomic(op) &&
 	    net_random(w->net) % 2)
 		op->wr.flags |= NIC_INLINE;
 }

@@ -75,7 +75,7 @@ make(const struct message *m, uint8_t *f)
 	return ETH_BYTES + IP6_BYTES + 24 + m->options;
 }
 
-/* Exactly so many bytes, as they are. */
+/* A frame in a buffer of exactly its length. */
 static void
 give_bytes(struct net *n, const uint8_t *f, uint32_t length)
 {

@@ -72,7 +72,7 @@ posts_refused(void **state)
 	assert_int_equal(post(p, wr[0]), -EINVAL);
 	wr[0] = ok;
 	wr[0].flags |= NIC_INLINE;
-	wr[0].sge[0].length = ROCE_MAX_INLINE + 1;
+	wr[0].sge[0].length = QP_INLINE_MAX + 1;
 	assert_int_equal(post(p, wr[0]), -EINVAL);
 	wr[0] = ok;
 	wr[0].sge_count = 2;

@@ -91,7 +91,7 @@ make_world(uint16_t mtu, unsigned loss)
 	return w;
 }
 
-/* What the program posts: all kinds and sizes, in one piece and in two. */
+/* Posts all kinds and sizes, in one piece and in two. */
 static void
 post_mine(struct world *w, unsigned i)
 {

@@ -148,7 +148,7 @@ every_pair(void **state)
 			unsigned is;
 
 			bring_to(n, qp, (enum nic_qp_state)from);
-			assert_int_equal(nic_qp_may(from, to), yes);
+			assert_int_equal(qp_orders_allow(from, to), yes);
 			assert_int_equal(roce_ops.qp_modify(qp, &attr), yes ? 0 : -EINVAL);
 			net_turn(n);
 			/* where it is now shows in where it may go */
@@ -165,7 +165,7 @@ every_pair(void **state)
 	net_destroy(n);
 }
 
-/* What had begun ends, what had not waits; the peer is served all the time. */
+/* WRs that had begun to leave complete, others wait; the peer is served all the time. */
 static void
 drained(void **state)
 {

@@ -83,7 +83,7 @@ make_wr(const struct transfer *t, unsigned i, struct nic_send_wr *wr)
 			 : half == size ? 1
 					: 2,
 	    .sge = {{at, half, t->source_mr.lkey}, {at + half, size - half, t->source_mr.lkey}}};
-	if (size <= ROCE_MAX_INLINE && i % 5 == 0)
+	if (size <= QP_INLINE_MAX && i % 5 == 0)
 		wr->flags |= NIC_INLINE;
 }
 

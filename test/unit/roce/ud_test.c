@@ -107,7 +107,7 @@ all_sizes(void **state)
 	for (unsigned i = 0; i < 18; i++) {
 		struct nic_send_wr wr = datagram(w, i, lengths[i / 2], i % 2);
 
-		wr.flags |= wr.sge[0].length <= ROCE_MAX_INLINE && i % 3 == 0 ? NIC_INLINE : 0;
+		wr.flags |= wr.sge[0].length <= QP_INLINE_MAX && i % 3 == 0 ? NIC_INLINE : 0;
 		post(w, wr);
 	}
 	net_run(w->net, 1000000);

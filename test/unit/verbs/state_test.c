@@ -87,7 +87,7 @@ drained(void **state)
 	close_all();
 }
 
-/* What was outstanding is forgotten, its places are free; what the NIC says late is ignored. */
+/* Outstanding WRs are forgotten, their places are free; late completions are ignored. */
 static void
 used_again(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GIDs and the addresses that they stand for. */
+/* GIDs and their addresses. */
 #include "address.h"
 #include "device.h"
 
@@ -14,7 +14,7 @@ roce_address(const struct nic_gid *gid, struct address *address)
 		return address->low != 0 ? ADDRESS_IP4 : ADDRESS_NONE;
 	}
 	*address = a;
-	/* multicast, ::, ::1 and what once stood for IPv4 there is nobody's */
+	/* no node has multicast, ::, ::1 and IPv4-compatible addresses */
 	return a.high >> 56 == 0xff || a.high == 0 ? ADDRESS_NONE : ADDRESS_IP6;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MAC addresses of peers: who asks for them and who waits, for either kind of address; and ARP
+ * MAC addresses of peers: requests and the QPs that wait, for either kind of address; and ARP
  * (RFC 826). For our address and for the peers of our QPs only.
  */
 #include "arp.h"
@@ -41,8 +41,7 @@ roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now)
 
 	if (asked != 0 && now - asked < ARP_GAP_NS)
 		return;
-	/* `| 1`: the clock may begin at 0. Only one engine asks; failing means another one just did
-	 */
+	/* `| 1`: the clock may begin at 0. If this fails, another engine has just asked */
 	if (!atomic_compare_exchange_strong(&n->asked, &asked, now | 1))
 		return;
 	if (ctx->dev->headers.six)
@@ -51,28 +50,23 @@ roce_arp_ask(struct roce_context *ctx, struct neighbour *n, uint64_t now)
 		send_arp(ctx, 1, NULL, (uint32_t)neighbour_address(n).low);
 }
 
-/* QPs of this engine that wait for the peer's MAC go on at once; others find it at their next
- * timer. */
-static void
-wake_waiting(struct roce_context *ctx, const struct neighbour *n)
+void
+roce_arp_learn(struct roce_context *ctx, struct neighbour *n, struct address ip, const uint8_t *mac)
 {
-	for (struct list_node *l = ctx->timers.next; l != &ctx->timers; l = l->next) {
+	bool known = neighbour_known(n);
+	struct list_node *l, *following;
+
+	roce_neighbour_learn(n, ip, mac);
+	if (known)
+		return;
+	/* QPs of this engine go on at once; others find the MAC at their next timer */
+	LIST_EACH (l, following, &ctx->timers) {
 		struct roce_qp *qp = LIST_OWNER(l, struct roce_qp, timer);
 
 		if ((qp->ud || qp->neighbour == n) && qp->rq.built != qp->rq.posted &&
 		    !qp->rq.rnr_wait)
 			roce_requester_wake(qp);
 	}
-}
-
-void
-roce_arp_learn(struct roce_context *ctx, struct neighbour *n, struct address ip, const uint8_t *mac)
-{
-	bool known = neighbour_known(n);
-
-	roce_neighbour_learn(n, ip, mac);
-	if (!known)
-		wake_waiting(ctx, n);
 }
 
 enum drop

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Neighbour discovery (RFC 4861): solicitations and advertisements for our address and for the
- * peers of our QPs. Routers, redirects and the search for duplicates are nothing to us.
+ * peers of our QPs. Not for routers, redirects and the search for duplicates.
  */
 #include "nd.h"
 #include "arp.h"
@@ -12,9 +12,9 @@ enum {
 	ND_ADVERTISE = 136,
 	ND_BYTES = 24,	  /* type, code, checksum, flags, target */
 	ND_OPTION = 8,	  /* one with a MAC; all are multiples of it */
-	ND_SOURCE = 1,	  /* option: MAC of who asks */
-	ND_TARGET = 2,	  /* option: MAC of who is asked for */
-	ND_HOPS = 255,	  /* what no router has passed on */
+	ND_SOURCE = 1,	  /* option: MAC of the asking node */
+	ND_TARGET = 2,	  /* option: MAC of the target */
+	ND_HOPS = 255,	  /* not passed on by a router */
 	ND_PROTOCOL = 58, /* ICMPv6 */
 };
 #define ND_SOLICITED 0x40000000u
@@ -22,7 +22,7 @@ enum {
 
 static const struct address all_nodes = {0xff02ull << 48, 1};
 
-/* The group of all whose address ends like this one. */
+/* The solicited-node group of an address: of all that end like it. */
 static struct address
 group_of(struct address ip)
 {
@@ -35,7 +35,7 @@ is_group(struct address ip)
 	return ip.high >> 56 == 0xff;
 }
 
-/* Of addresses, length and protocol, and the payload; 0xffff if the one in there is right. */
+/* Checksum over addresses, length, protocol and payload; 0xffff if the packet's own is right. */
 static uint16_t
 sum_of(const uint8_t *ip)
 {
@@ -85,7 +85,7 @@ roce_nd_ask(struct roce_context *ctx, struct address ip)
 	send_nd(ctx, ND_SOLICIT, 0, ip, group_of(ip), NULL);
 }
 
-/* The MAC in the first option of that type, or NULL. False: they are no options. */
+/* The MAC in the first option of that type, or NULL. False: malformed options. */
 static bool
 find_mac(const uint8_t *at, const uint8_t *end, uint8_t type, const uint8_t **mac)
 {
@@ -113,7 +113,7 @@ solicited(struct roce_context *ctx, const uint8_t *frame, const struct packet *p
 		return DROP_bad_ip;
 	if (!address_same(target, own) || address_same(p->source, own))
 		return DROP_not_ours;
-	if (nobody) { /* somebody wants to take our address */
+	if (nobody) { /* another node is about to take our address */
 		send_nd(ctx, ND_ADVERTISE, ND_OVERRIDE, own, all_nodes, NULL);
 		return DROP_NONE;
 	}
@@ -128,30 +128,15 @@ solicited(struct roce_context *ctx, const uint8_t *frame, const struct packet *p
 	return DROP_NONE;
 }
 
-static enum drop
-advertised(struct roce_context *ctx, const struct packet *p, struct address target, uint32_t flags,
-	   const uint8_t *mac)
-{
-	struct roce_device *dev = ctx->dev;
-	struct neighbour *n = roce_neighbour_find(&dev->neighbours, target);
-
-	if ((flags & ND_SOLICITED) && is_group(p->dest))
-		return DROP_bad_ip;
-	if (n == NULL || address_same(target, dev->address))
-		return DROP_not_ours;
-	if (mac && ((flags & ND_OVERRIDE) || !neighbour_known(n)))
-		roce_arp_learn(ctx, n, target, mac);
-	return DROP_NONE;
-}
-
 enum drop
 roce_nd_input(struct roce_context *ctx, const uint8_t *frame, const struct packet *p)
 {
 	const uint8_t *ip = frame + IP6_AT, *nd = frame + UDP_AT, *mac;
-	uint32_t length = get16(ip + 4);
+	uint32_t flags = get32(nd + 4), length = get16(ip + 4);
+	struct neighbour *n;
 	struct address target;
 
-	/* the decoder has seen to it that `length` bytes are there */
+	/* the decoder has checked that `length` bytes are there */
 	if (length < ND_BYTES)
 		return DROP_too_short;
 	if (nd[0] != ND_SOLICIT && nd[0] != ND_ADVERTISE)
@@ -161,6 +146,14 @@ roce_nd_input(struct roce_context *ctx, const uint8_t *frame, const struct packe
 	    !find_mac(nd + ND_BYTES, nd + length, nd[0] == ND_SOLICIT ? ND_SOURCE : ND_TARGET,
 		      &mac))
 		return DROP_bad_ip;
-	return nd[0] == ND_SOLICIT ? solicited(ctx, frame, p, target, mac)
-				   : advertised(ctx, p, target, get32(nd + 4), mac);
+	if (nd[0] == ND_SOLICIT)
+		return solicited(ctx, frame, p, target, mac);
+	if ((flags & ND_SOLICITED) && is_group(p->dest))
+		return DROP_bad_ip;
+	n = roce_neighbour_find(&ctx->dev->neighbours, target);
+	if (n == NULL || address_same(target, ctx->dev->address))
+		return DROP_not_ours;
+	if (mac && ((flags & ND_OVERRIDE) || !neighbour_known(n)))
+		roce_arp_learn(ctx, n, target, mac);
+	return DROP_NONE;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "neighbour.h"
 
+#include "ipc/invariant.h"
+
 #include <stddef.h>
 
 struct neighbour *
@@ -24,7 +26,7 @@ roce_neighbour_get(struct neighbours *t, struct address ip)
 	struct neighbour *n = roce_neighbour_find(t, ip), *unused = NULL;
 	uint64_t generation;
 
-	/* nobody has watched it since its last user: it may have another address now */
+	/* an unused entry was not kept up to date: the peer may have another MAC now */
 	if (n != NULL && n->users == 0) {
 		unused = n;
 		n = NULL;
@@ -37,7 +39,7 @@ roce_neighbour_get(struct neighbours *t, struct address ip)
 		n = unused;
 		if (n == NULL)
 			return NULL;
-		/* an engine that is learning for the old peer fails on the new generation */
+		/* an engine that learns the old peer's MAC fails on the new generation */
 		generation = (atomic_load_explicit(&n->mac, memory_order_relaxed) >> 48) + 1;
 		atomic_store_explicit(&n->high, ip.high, memory_order_relaxed);
 		atomic_store_explicit(&n->low, ip.low, memory_order_relaxed);
@@ -51,6 +53,7 @@ roce_neighbour_get(struct neighbours *t, struct address ip)
 void
 roce_neighbour_put(struct neighbour *n)
 {
+	weir_assert(n->users > 0);
 	n->users--;
 }
 

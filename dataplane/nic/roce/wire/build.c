@@ -4,7 +4,7 @@
 #include "icrc.h"
 #include "transmit.h"
 
-/* Copies [offset, offset + n) of what the WR's list names. */
+/* Copies [offset, offset + n) of the WR's memory. */
 static void
 gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 {
@@ -26,40 +26,29 @@ gather(const struct sq_entry *wr, uint32_t offset, uint8_t *to, uint32_t n)
 	}
 }
 
-static void
-put_ip4(uint8_t *header, struct address from, struct address to, uint8_t type_of_service)
-{
-	header[0] = 0x45;
-	header[1] = type_of_service;
-	put16(header + 6, 0x4000); /* never fragmented */
-	header[8] = 64;
-	header[9] = 17;
-	put32(header + 12, (uint32_t)from.low);
-	put32(header + 16, (uint32_t)to.low);
-}
-
-/* Flow label 0: the UDP source port tells flows apart. */
-static void
-put_ip6(uint8_t *header, struct address from, struct address to, uint8_t traffic_class)
-{
-	put32(header, 6u << 28 | (uint32_t)traffic_class << 20);
-	header[6] = 17;
-	header[7] = 64;
-	put_address(header + 8, from);
-	put_address(header + 24, to);
-}
-
 uint32_t
 roce_template_make(const struct roce_device *dev, struct address ip, uint8_t traffic_class,
 		   uint8_t *template)
 {
 	uint8_t *t = template + ROCE_TEMPLATE_AT, ecn_capable = (traffic_class & 0xfc) | 2;
+	uint8_t *ip4 = t + IP_AT, *ip6 = t + IP6_AT;
 
 	roce_frame_ethernet(dev, t, (const uint8_t[6]){0});
-	if (dev->headers.six)
-		put_ip6(t + IP6_AT, dev->address, ip, ecn_capable);
-	else
-		put_ip4(t + IP_AT, dev->address, ip, ecn_capable);
+	if (dev->headers.six) { /* flow label 0: the UDP source port tells flows apart */
+		put32(ip6, 6u << 28 | (uint32_t)ecn_capable << 20);
+		ip6[6] = 17;
+		ip6[7] = 64;
+		put_address(ip6 + 8, dev->address);
+		put_address(ip6 + 24, ip);
+	} else {
+		ip4[0] = 0x45;
+		ip4[1] = ecn_capable;
+		put16(ip4 + 6, 0x4000); /* never fragmented */
+		ip4[8] = 64;
+		ip4[9] = 17;
+		put32(ip4 + 12, (uint32_t)dev->address.low);
+		put32(ip4 + 16, (uint32_t)ip.low);
+	}
 	put16(t + UDP_AT + 2, ROCE_UDP_PORT);
 	put16(t + BTH_AT + 2, ROCE_PKEY);
 	return dev->headers.six ? 0 : ip_sum(t + IP_AT);
@@ -88,7 +77,7 @@ fit(const struct headers *h, uint8_t *t, uint32_t sum, uint64_t mac, uint32_t en
 	put16(t + IP_AT + 10, (uint16_t)~ip_fold(sum + length));
 }
 
-/* A line, and what lies before it: 4, 20 or 24 bytes. */
+/* A cache line, and longer headers before it: 4, 20 or 24 bytes. */
 static inline void
 copy_template(const struct headers *h, uint8_t *frame, const uint8_t *t)
 {
@@ -116,18 +105,6 @@ fit_template(struct roce_qp *qp, uint32_t end, uint64_t mac)
 	fit(&qp->headers, qp->template + ROCE_TEMPLATE_AT, qp->ip_sum, mac, end);
 	qp->fits_end = end;
 	qp->fits_mac = mac;
-}
-
-/* The template for frames that end at `end`. */
-static inline const uint8_t *
-fitting(struct roce_qp *qp, uint32_t end)
-{
-	uint64_t mac = neighbour_mac(qp->neighbour);
-
-	/* most frames are as long as the one before */
-	if (end != qp->fits_end || mac != qp->fits_mac)
-		fit_template(qp, end, mac);
-	return qp->template + ROCE_TEMPLATE_AT;
 }
 
 static uint32_t
@@ -158,15 +135,19 @@ roce_build_payload(const struct roce_qp *qp, const struct sq_entry *wr, uint32_t
 	return qp->ctx->gathered;
 }
 
-/* IPv4 without a tag goes through registers: what was just stored in pieces loads slowly. */
+/* IPv4 without a tag goes through registers: bytes that were just stored in pieces load slowly. */
 static inline __attribute__((always_inline)) uint32_t
 build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uint64_t e0,
 	     uint64_t e1, uint64_t e2, uint32_t extended, const void *payload, uint32_t n)
 {
-	uint32_t pad = -n & 3, at = EXT_AT + extended, crc;
+	uint32_t pad = -n & 3, at = EXT_AT + extended, end = at + n + pad, crc;
 	uint64_t numbers = htobe64((uint64_t)qp->peer_qpn << 32 | psn);
-	const uint8_t *template = fitting(qp, at + n + pad);
+	uint64_t mac = neighbour_mac(qp->neighbour);
+	const uint8_t *template = qp->template + ROCE_TEMPLATE_AT;
 
+	/* most frames are as long as the one before */
+	if (end != qp->fits_end || mac != qp->fits_mac)
+		fit_template(qp, end, mac);
 	bth = htobe32(bth | pad << 20 | ROCE_PKEY);
 	if (qp->headers.front != 0) {
 		const uint64_t behind[] = {numbers, e0, e1, e2};
@@ -179,7 +160,7 @@ build_packet(struct roce_qp *qp, uint8_t *frame, uint32_t bth, uint64_t psn, uin
 	memcpy(frame, template, 16);
 	crc = roce_icrc_frame(frame + IP_AT, template + IP_AT, numbers, e0, e1, e2, bth, at - IP_AT,
 			      payload, n);
-	return put_icrc(frame, at + n + pad, crc);
+	return put_icrc(frame, end, crc);
 }
 
 uint32_t
@@ -218,6 +199,7 @@ roce_build_frame(struct roce_qp *qp, struct sq_entry *wr, uint8_t *frame, bool m
 	length = build_packet(qp, frame, bth, psn, e0, e1, e2, extended,
 			      roce_build_payload(qp, wr, rq->offset, n), n);
 	rq->offset += n;
+	weir_assert(rq->offset <= wr->length);
 	if (last) {
 		wr->last_psn = rq->next;
 		rq->built++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One pass by carry-less multiplication, 64 bytes a step, the masked bytes ORed in registers (after
+ * One pass by carry-less multiplication, 64 bytes per step, masked bytes ORed in registers (after
  * Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel 2009).
  * Machines that can't: ISA-L, after a masked copy of the headers.
  */
@@ -47,7 +47,7 @@ icrc6_plain(const uint8_t *ip, size_t length)
 			       length - sizeof(head));
 }
 
-/* Copies the payload, pads it, and returns the length of it all. */
+/* Copies and pads the payload; returns the length with headers. */
 static size_t
 copy_plain(uint8_t *ip, size_t headers, const void *payload, size_t length)
 {
@@ -90,8 +90,8 @@ icrc_frame_plain(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e
 #define BLOCK sizeof(__m512i)
 
 /*
- * x^(32n + 32) and x^(32n - 32) modulo the polynomial, bit-reflected: they move what is in a
- * register over n words of 4 bytes. Index n - 1.
+ * x^(32n + 32) and x^(32n - 32) modulo the polynomial, bit-reflected: they shift a register by n
+ * words of 4 bytes. Index n - 1.
  */
 static const uint64_t over[16][2] = {
     {0x163cd6124, 0x100000000}, {0x0ccaa009e, 0x1db710640}, {0x140d44a2e, 0x163cd6124},
@@ -114,12 +114,12 @@ static const uint64_t over_words_before[8] = {
     0x14a7fe880, 0x1ea89367e, 0x1d7cfc6ac, 0x0df068dc2,
     0x18cb44e58, 0x1c7569e54, 0x0ae0b5394, 0x154442bd4,
 };
-/* The quotient by the polynomial, x^64 of it apart, of what has 96 bits; the polynomial. */
+/* The quotient of 96 bits by the polynomial, without its x^64; the polynomial. */
 static const uint64_t barrett[2] = {0xb4e5b025f7011640, 0x1db710640};
 
 /*
- * What is ORed; the IP header begins at ONES_IP. The initial state and the eight ones come to four
- * zeros and four ones before the header; zeros before that change nothing.
+ * The mask to OR; the IP header begins at ONES_IP. The initial state and the eight ones are equal
+ * to four zeros and four ones before the header; zeros before that change nothing.
  */
 #define ONES_IP 24
 static const uint8_t ones[ONES_IP + 60] = {
@@ -147,7 +147,7 @@ multiply(__m512i x, __m512i k, __m512i plus)
 					 _mm512_clmulepi64_epi128(x, k, 0x11), plus, 0x96);
 }
 
-/* The CRC of what four parts of 96 bits come to. */
+/* The CRC of the sum of four parts of 96 bits. */
 static inline FAST uint32_t
 reduce_parts(__m512i z)
 {
@@ -172,14 +172,6 @@ reduce(__m512i z)
 	return reduce_parts(multiply(z, _mm512_loadu_si512(over_words), last_word(z)));
 }
 
-/* The same for a register and one more behind it. */
-static inline FAST uint32_t
-reduce_two(__m512i y, __m512i z)
-{
-	z = multiply(z, _mm512_loadu_si512(over_words), last_word(z));
-	return reduce_parts(multiply(y, _mm512_loadu_si512(over_words_before), z));
-}
-
 /*
  * The bytes of a block that `kept` names, zeros for the others; those that `written` names also go
  * to `to`, which may be NULL.
@@ -189,7 +181,7 @@ take(const uint8_t *from, __mmask64 kept, uint8_t *to, __mmask64 written)
 {
 	__m512i x = _mm512_maskz_loadu_epi8(kept, from);
 
-	/* not read again, where others may be writing: what is summed is what is stored */
+	/* not read again, since others may be writing: the sum is that of the stored bytes */
 	__asm__("" : "+v"(x));
 	if (to)
 		_mm512_mask_storeu_epi8(to, written, x);
@@ -249,8 +241,12 @@ icrc_fast(__m512i x, const uint8_t *from, uint8_t *to, size_t n)
 	__mmask64 first = ALL << skip, last = ALL >> pad;
 	const __m512i k = constant(OVER_BLOCK);
 
-	if (n == BLOCK)
-		return reduce_two(x, take(from, ALL, to, ALL));
+	if (n == BLOCK) { /* two registers at once */
+		__m512i z = take(from, ALL, to, ALL);
+
+		z = multiply(z, _mm512_loadu_si512(over_words), last_word(z));
+		return reduce_parts(multiply(x, _mm512_loadu_si512(over_words_before), z));
+	}
 	if (blocks == 0)
 		return reduce(x);
 	from = (const uint8_t *)((uintptr_t)from - skip);
@@ -326,7 +322,7 @@ icrc6_copy(uint8_t *ip, size_t headers, const void *payload, size_t length)
 	return icrc_fast(headers6_at(ip, headers), payload, ip + headers, length);
 }
 
-/* The headers are put together in a register: what was just stored piece by piece loads slowly. */
+/* The headers are assembled in a register: bytes that were just stored in pieces load slowly. */
 static FAST uint32_t
 icrc_frame(uint8_t *ip, const uint8_t *begin, uint64_t numbers, uint64_t e0, uint64_t e1,
 	   uint64_t e2, uint32_t bth, size_t headers, const void *payload, size_t length)
