@@ -26,7 +26,6 @@
 #include "sigbus.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <linux/membarrier.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -35,9 +34,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Parts of main's CPU time: 1/n. */
@@ -48,7 +45,6 @@
 #define EVENTS_A_RUN 64
 #define NS_A_MS 1000000u
 #define STOP_PATIENCE_NS BROKER_SECOND_NS
-#define ACCEPT_PAUSE_NS (BROKER_SECOND_NS / 10)
 
 static bool
 may_say(struct broker *b, enum log_level level, const char *kind, const char *who)
@@ -124,127 +120,6 @@ void
 broker_watch_remove(struct broker *b, struct broker_watch *w)
 {
 	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
-}
-
-static int
-socket_path(const struct broker *b, const char *name, struct sockaddr_un *a)
-{
-	int n = snprintf(a->sun_path, sizeof(a->sun_path), "%s/%s", b->config.run_dir, name);
-
-	a->sun_family = AF_UNIX;
-	return n > 0 && (size_t)n < sizeof(a->sun_path) ? 0 : -ENAMETOOLONG;
-}
-
-/* A socket that nobody answers on is left over from a data plane that died. */
-static int
-remove_stale(const struct sockaddr_un *a)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int taken;
-
-	if (fd < 0)
-		return -errno;
-	taken = !connect(fd, (const struct sockaddr *)a, sizeof(*a)) || errno == EAGAIN;
-	close(fd);
-	if (taken)
-		return -EADDRINUSE;
-	return unlink(a->sun_path) && errno != ENOENT ? -errno : 0;
-}
-
-static int
-open_to(int fd, const char *path, unsigned mode, const char *group)
-{
-	struct group *g = group ? getgrnam(group) : NULL;
-
-	if (g && chown(path, (uid_t)-1, g->gr_gid) && errno != EPERM)
-		return -errno;
-	return chmod(path, mode) || listen(fd, 128) ? -errno : 0;
-}
-
-/* It gets its name when it is ready: a program that comes back early is told -ENOENT, and tries
- * again; -EACCES it would take for the last word. */
-static int
-bind_socket(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
-{
-	struct sockaddr_un making = {.sun_family = AF_UNIX};
-	const char *name = strrchr(a->sun_path, '/');
-	mode_t mask;
-	int rc;
-
-	/* shorter than any name that it gets */
-	snprintf(making.sun_path, sizeof(making.sun_path), "%.*s/.new", (int)(name - a->sun_path),
-		 a->sun_path);
-	if (unlink(making.sun_path) && errno != ENOENT)
-		return -errno;
-	mask = umask(0177);
-	rc = bind(fd, (const struct sockaddr *)&making, sizeof(making)) ? -errno : 0;
-	umask(mask);
-	if (rc)
-		return rc;
-	rc = open_to(fd, making.sun_path, mode, group);
-	if (!rc && rename(making.sun_path, a->sun_path))
-		rc = -errno;
-	if (rc)
-		unlink(making.sun_path);
-	return rc;
-}
-
-int
-broker_listen(struct broker *b, const char *name, unsigned mode, const char *group)
-{
-	struct sockaddr_un a = {0};
-	int fd, rc = socket_path(b, name, &a);
-
-	if (!rc)
-		rc = remove_stale(&a);
-	if (rc) {
-		log_error("%s/%s: %s; %s", b->config.run_dir, name, strerror(-rc),
-			  rc == -EADDRINUSE ? "stop the data plane that has it, or choose another "
-					      "--instance"
-					    : "choose another run directory: WEIR_RUN_DIR");
-		return rc;
-	}
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	rc = fd < 0 ? -errno : bind_socket(fd, &a, mode, group);
-	if (rc) {
-		log_error("%s: %s; make its directory, or choose another: WEIR_RUN_DIR", a.sun_path,
-			  strerror(-rc));
-		if (fd >= 0)
-			close(fd);
-		return rc;
-	}
-	return fd;
-}
-
-int
-broker_accept(struct broker *b, struct broker_watch *w, uint64_t *paused_until)
-{
-	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-		/* it would be ready at once again */
-		broker_watch_remove(b, w);
-		*paused_until = broker_now(b) + ACCEPT_PAUSE_NS;
-	}
-	return fd;
-}
-
-uint64_t
-broker_accept_again(struct broker *b, struct broker_watch *w, uint64_t *paused_until, uint64_t now)
-{
-	if (*paused_until && *paused_until <= now)
-		*paused_until = broker_watch_add(b, w, EPOLLIN) ? now + ACCEPT_PAUSE_NS : 0;
-	return *paused_until ? *paused_until : UINT64_MAX;
-}
-
-void
-broker_unlisten(struct broker *b, const char *name, int fd)
-{
-	struct sockaddr_un a = {0};
-
-	close(fd);
-	if (!socket_path(b, name, &a))
-		unlink(a.sun_path);
 }
 
 /* A program punched a hole, and an engine or we fell into it. */
@@ -323,8 +198,8 @@ broker_create(const struct broker_config *config)
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
-	b->last_building = &b->building;
-	b->last_adopting = &b->adopting;
+	TAILQ_INIT(&b->building);
+	TAILQ_INIT(&b->adopting);
 	memcpy(b->most, config->most, sizeof(b->most));
 	users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));

@@ -21,10 +21,12 @@ struct rows_query {
 	void *user;
 };
 
+/* NULL: out of memory. */
 struct rows_query *rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q),
 			     void *user);
 /* Makes the next page. True: q->page is complete. False: call again after ready(). */
 bool rows_next(struct rows_query *q);
+/* q may be NULL. */
 void rows_close(struct rows_query *q);
 /* The engines have stopped: no answer comes any more. */
 void rows_abandon(struct rows_query *q);

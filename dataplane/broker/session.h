@@ -38,10 +38,10 @@ struct broker_session {
 	broker_reply_fn *reply;	   /* NULL from CLOSING on */
 	broker_reply_fn *farewell; /* session_leave(): called when no engine knows it any more */
 	void *user;
-	struct broker_session *next_building;
-	uint64_t cost_ns;    /* CPU time spent on making its arena and regions */
+	TAILQ_ENTRY(broker_session) building; /* in state BUILDING */
+	uint64_t cost_ns;		      /* CPU time spent on making its arena and regions */
 	bool charged;	     /* cost_ns is charged at once, not when it leaves soon */
-	bool in_line;	     /* other programs wait until its arena is made */
+	bool serial;	     /* queued programs wait until it is open */
 	uint64_t request_ns; /* CPU time for requests that the socket has not charged yet */
 	uint8_t slow_bells;  /* consecutive slow doorbells rung by main */
 	bool pending;	     /* a request waits for its reply */
@@ -92,8 +92,8 @@ void session_refusal(struct weir_session_msg *reply, int code, const char *forma
 
 /* Makes a piece of the arenas of programs that attach. Returns when to be called again. */
 uint64_t sessions_build(struct broker *b, uint64_t now);
-/* Sets whether other programs wait for the session, until it is open or gone. */
-void session_in_line(struct broker_session *s, bool in);
+/* Sets whether queued programs wait for the session, until it is open or gone. */
+void session_set_serial(struct broker_session *s, bool serial);
 
 /* ---- end ---- */
 

@@ -90,10 +90,10 @@ struct broker {
 	struct broker_command *commands; /* all commands */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
-	struct broker_session *building, **last_building; /* in the order of HELLO */
+	TAILQ_HEAD(broker_building, broker_session) building; /* in the order of HELLO */
 	uint64_t building_look; /* number of the last pass over that list */
-	uint64_t told_to_wait;	/* when they were last told to wait */
-	struct broker_region *adopting, **last_adopting; /* in the order of ADOPT */
+	uint64_t told_to_wait;	/* when their programs were last told to wait */
+	TAILQ_HEAD(broker_adopting, broker_region) adopting; /* in the order of ADOPT */
 	struct share_setting *share_settings;
 	struct broker_user *users;
 	/*
@@ -101,7 +101,7 @@ struct broker {
 	 * little lately, for each user without a session by uid, and for all requests.
 	 */
 	struct pace strangers, frugal, stranger[BROKER_STRANGER_PLACES], requests;
-	uint32_t line; /* sessions with in_line set */
+	uint32_t serial_sessions; /* sessions with `serial` set */
 	struct broker_release *releases;
 	uint64_t release_due;	    /* when releases are looked at next */
 	uint64_t used[USER_LIMITS]; /* by all users; most[]: 0 is no limit */

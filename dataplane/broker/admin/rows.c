@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What weirctl shows: records of every kind, a page at a time. */
+/* Records that weirctl shows, made page by page. */
 #include "arena.h"
 #include "command.h"
 #include "link.h"
@@ -40,17 +40,6 @@ node_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* Nodes that are no members any more, places where there is no service. */
-static bool
-is_hidden(const struct rows_query *q, const void *record)
-{
-	const struct weir_ctl_node *n = record;
-
-	if (q->rows == WEIR_ROWS_SERVICES)
-		return !*(const char *)record; /* it begins with its name */
-	return q->rows == WEIR_ROWS_NODES && n->state == WEIR_NODE_GONE;
-}
-
 static bool
 engine_row(const struct rows_query *q, uint32_t index, void *record)
 {
@@ -74,7 +63,7 @@ engine_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* How long the slowest of its message handlers has been at work, if for a second or more. */
+/* ms that the slowest message handler of the program has been at work; 0: less than a second. */
 static uint32_t
 handling_ms(const struct broker_session *s)
 {
@@ -133,22 +122,11 @@ qp_state(const struct broker_link *l, uint32_t k)
 	}
 }
 
-static const struct engine_link_record *
-link_record(const struct rows_query *q, const struct broker_link *l)
-{
-	const struct engine_link_record *r = q->links + l->engine * q->b->config.links;
-
-	for (uint32_t i = 0; i < q->link_count[l->engine]; i++)
-		if (r[i].link == l->id)
-			return &r[i];
-	return NULL;
-}
-
-/* Two a link: ring and bulk. */
+/* Two queue pairs per link: ring and bulk. */
 static bool
 qp_row(const struct rows_query *q, uint32_t index, void *record)
 {
-	const struct engine_link_record *e;
+	const struct engine_link_record *of_engine;
 	struct weir_row_qp *r = record;
 	const struct broker_link *l = q->b->links;
 	uint32_t k = index % 2, skip = index / 2;
@@ -164,32 +142,30 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 	r->peer_engine = l->peer_engine;
 	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
 	snprintf(r->state, sizeof(r->state), "%s", qp_state(l, k));
-	e = link_record(q, l);
-	if (e && k == 0) {
+	of_engine = q->links + l->engine * q->b->config.links;
+	for (uint32_t i = 0; i < q->link_count[l->engine] && k == 0; i++) {
+		const struct engine_link_record *e = &of_engine[i];
+
+		if (e->link != l->id)
+			continue;
 		r->frames_sent = e->frames_sent;
 		r->frames_received = e->frames_received;
 		r->ring_used = e->ring_used;
 		r->ring_lines = e->ring_lines;
+		break;
 	}
 	return true;
-}
-
-static void
-address_text(const struct nic_gid *gid, char *text, socklen_t room)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-	bool v4 = !memcmp(gid->raw, mapped, sizeof(mapped));
-
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid->raw + 12 : gid->raw, text, room);
 }
 
 static bool
 port_row(const struct rows_query *q, uint32_t index, void *record)
 {
+	static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const struct broker *b = q->b;
 	struct weir_row_port *r = record;
 	struct nic_counters c = {0};
 	struct nic_attr attr;
+	bool v4;
 
 	while (index < b->config.engines && !broker_engine(b, index)->dev)
 		index++;
@@ -200,7 +176,9 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 		attr = b->attr[index];
 	snprintf(r->name, sizeof(r->name), "%s", attr.name);
 	snprintf(r->driver, sizeof(r->driver), "%s", broker_ops(b, index)->driver);
-	address_text(&attr.gid, r->address, sizeof(r->address));
+	v4 = !memcmp(attr.gid.raw, v4_mapped, sizeof(v4_mapped));
+	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? attr.gid.raw + 12 : attr.gid.raw, r->address,
+		  sizeof(r->address));
 	r->engine = index;
 	r->link_up = attr.link_up;
 	r->link_changes = b->link_changes[index];
@@ -254,40 +232,32 @@ static const struct counter_def counter_defs[] = {
 #undef B
 };
 
-static uint64_t
-counter_value(const struct broker *b, const struct counter_def *d)
+static bool
+counter_row(const struct rows_query *q, uint32_t index, void *record)
 {
+	const struct counter_def *d = &counter_defs[index];
+	const struct broker *b = q->b;
+	struct weir_row_counter *r = record;
 	struct nic_counters nic;
-	uint64_t sum = 0;
+	const char *counters;
 
+	if (index >= sizeof(counter_defs) / sizeof(counter_defs[0]))
+		return false;
+	snprintf(r->name, sizeof(r->name), "%s.%s", d->group, d->name);
+	snprintf(r->help, sizeof(r->help), "%s", d->help);
 	if (d->group[0] == 'b')
-		return *(const uint64_t *)((const char *)&b->counters + d->at);
+		r->value = *(const uint64_t *)((const char *)&b->counters + d->at);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		const struct broker_engine *e = broker_engine(b, i);
 
 		if (d->group[0] == 'e') {
-			sum += counter(
-			    (const _Atomic uint64_t *)((const char *)engine_counters(e->engine) +
-						       d->at));
-		} else if (e->dev) {
+			counters = (const char *)engine_counters(e->engine);
+			r->value += counter((const _Atomic uint64_t *)(counters + d->at));
+		} else if (d->group[0] == 'n' && e->dev) {
 			broker_ops(b, i)->counters(e->nic, &nic);
-			sum += *(const uint64_t *)((const char *)&nic + d->at);
+			r->value += *(const uint64_t *)((const char *)&nic + d->at);
 		}
 	}
-	return sum;
-}
-
-static bool
-counter_row(const struct rows_query *q, uint32_t index, void *record)
-{
-	struct weir_row_counter *r = record;
-
-	if (index >= sizeof(counter_defs) / sizeof(counter_defs[0]))
-		return false;
-	snprintf(r->name, sizeof(r->name), "%s.%s", counter_defs[index].group,
-		 counter_defs[index].name);
-	snprintf(r->help, sizeof(r->help), "%s", counter_defs[index].help);
-	r->value = counter_value(q->b, &counter_defs[index]);
 	return true;
 }
 
@@ -303,7 +273,7 @@ service_fn(const struct rows_query *q, uint32_t index, void *record)
 	return service_row(q->b, index, record);
 }
 
-/* As wide as the field: there may be a million rows. */
+/* As wide as the field, since a million rows may be filled. */
 static const char conn_state_name[][sizeof(((struct weir_row_connection *)0)->state_name)] = {
     [CONN_FREE] = "free",	    [CONN_OPENING] = "opening",	  [CONN_OPEN] = "open",
     [CONN_FINISHING] = "finishing", [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
@@ -341,8 +311,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* Records from `from` on until the page is full; true if there are more. */
-static bool
+/* Fills the page with records from `from` on. */
+static void
 fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
 {
 	struct weir_ctl_msg *m = q->page;
@@ -356,14 +326,16 @@ fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
 	m->rows.record_bytes = bytes;
 	while (m->rows.count < room && row(q, *from, at)) {
 		++*from;
-		if (is_hidden(q, at))
+		/* no member any more; a slot without a service, whose record begins with a name */
+		if ((q->rows == WEIR_ROWS_NODES &&
+		     ((const struct weir_ctl_node *)at)->state == WEIR_NODE_GONE) ||
+		    (q->rows == WEIR_ROWS_SERVICES && !*at))
 			continue;
 		at += bytes;
 		m->rows.count++;
 	}
 	m->rows.more = m->rows.count == room;
 	m->length = (uint32_t)(ROWS_HEAD + m->rows.count * bytes);
-	return m->rows.more;
 }
 
 static void
@@ -402,14 +374,27 @@ ask_engine(struct rows_query *q)
 	command_submit(q->b, c);
 }
 
-static bool
-next_connections(struct rows_query *q)
+bool
+rows_next(struct rows_query *q)
 {
+	static row_fn *const fn[] = {
+	    [WEIR_ROWS_NODES] = node_row,	[WEIR_ROWS_ENGINES] = engine_row,
+	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
+	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
+	    [WEIR_ROWS_SETTINGS] = setting_fn,	[WEIR_ROWS_SERVICES] = service_fn,
+	};
+
 	uint32_t zero = 0;
 
-	if (!q->filled) {
+	if (q->rows == WEIR_ROWS_CONNECTIONS
+		? !q->filled
+		: q->rows == WEIR_ROWS_QPS && q->engine < q->b->config.engines) {
 		ask_engine(q);
 		return false;
+	}
+	if (q->rows != WEIR_ROWS_CONNECTIONS) {
+		fill_page(q, fn[q->rows], &q->from);
+		return true;
 	}
 	q->filled = false;
 	fill_page(q, conn_row, &zero);
@@ -422,47 +407,36 @@ next_connections(struct rows_query *q)
 	return true;
 }
 
-bool
-rows_next(struct rows_query *q)
-{
-	static row_fn *const fn[] = {
-	    [WEIR_ROWS_NODES] = node_row,	[WEIR_ROWS_ENGINES] = engine_row,
-	    [WEIR_ROWS_SESSIONS] = session_row, [WEIR_ROWS_QPS] = qp_row,
-	    [WEIR_ROWS_PORTS] = port_row,	[WEIR_ROWS_COUNTERS] = counter_row,
-	    [WEIR_ROWS_SETTINGS] = setting_fn,	[WEIR_ROWS_SERVICES] = service_fn,
-	};
-
-	if (q->rows == WEIR_ROWS_CONNECTIONS)
-		return next_connections(q);
-	if (q->rows == WEIR_ROWS_QPS && q->engine < q->b->config.engines) {
-		ask_engine(q);
-		return false;
-	}
-	fill_page(q, fn[q->rows], &q->from);
-	return true;
-}
-
 struct rows_query *
 rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), void *user)
 {
 	struct rows_query *q = broker_alloc(sizeof(*q));
+	bool made;
 
+	if (!q)
+		return NULL;
 	q->b = b;
 	q->rows = rows;
 	q->ready = ready;
 	q->user = user;
 	q->page = broker_alloc(WEIR_CTL_MAX);
+	made = q->page;
 	if (rows == WEIR_ROWS_CONNECTIONS) {
 		q->snapshot.conn_room =
 		    (uint32_t)((WEIR_CTL_MAX - ROWS_HEAD) / sizeof(struct weir_row_connection));
 		q->snapshot.conns =
 		    broker_alloc(q->snapshot.conn_room * sizeof(*q->snapshot.conns));
+		made &= q->snapshot.conns != NULL;
 	} else if (rows == WEIR_ROWS_QPS) {
 		q->snapshot.link_room = b->config.links;
 		q->links =
 		    broker_alloc((size_t)b->config.engines * b->config.links * sizeof(*q->links));
+		made &= q->links != NULL;
 	}
-	return q;
+	if (made)
+		return q;
+	rows_close(q);
+	return NULL;
 }
 
 void

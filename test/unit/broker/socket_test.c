@@ -4,6 +4,7 @@
 #include "worlds/broker_sockets.h"
 
 #include "broker/sigbus.h"
+#include "broker/unix_socket.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -84,21 +85,29 @@ test_permissions(void **state)
 	fake_close(f);
 }
 
+static void
+not_accepted(struct broker_watch *w, uint32_t events)
+{
+	(void)w;
+	(void)events;
+}
+
 /* A socket has its name when programs may connect, never before. */
 static void
 test_named_when_ready(void **state)
 {
 	struct fake *f = fake_open(&with_sockets);
 	_Alignas(struct inotify_event) char room[4096];
-	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC), fd;
+	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	struct unix_listener other = {.watch.ready = not_accepted, .b = f->b, .name = "other.sock"};
+	struct stat st;
 	bool named = false;
 	ssize_t n;
 
 	(void)state;
 	assert_true(watch >= 0);
 	assert_true(inotify_add_watch(watch, f->dir, IN_CREATE | IN_ATTRIB | IN_MOVED_TO) >= 0);
-	fd = broker_listen(f->b, "other.sock", 0660, NULL);
-	assert_true(fd >= 0);
+	assert_int_equal(unix_listen(&other, 0660, NULL), 0);
 	n = read(watch, room, sizeof(room));
 	for (ssize_t at = 0; at < n;) {
 		struct inotify_event e;
@@ -113,8 +122,8 @@ test_named_when_ready(void **state)
 	assert_true(named);
 	close(dial(f, "other.sock"));
 	snprintf(room, sizeof(room), "%s/other.sock", f->dir);
-	assert_int_equal(unlink(room), 0);
-	close(fd);
+	unix_listener_close(&other);
+	assert_int_equal(stat(room, &st), -1);
 	close(watch);
 	fake_close(f);
 }
