@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The broker: its making and ending, its turn, and what comes from engines and control. */
+/* The broker: creating and destroying it, its turn, events of engines and messages of control. */
 #define _GNU_SOURCE
 #include "arena.h"
 #include "capture_job.h"
@@ -23,6 +23,7 @@
 #include "watch.h"
 
 #include "base/log.h"
+#include "ipc/invariant.h"
 #include "sigbus.h"
 
 #include <errno.h>
@@ -42,36 +43,34 @@
 #define FRUGAL_SHARE 60u     /* for such users that have cost little lately */
 #define REQUESTS_SHARE 5u    /* for all requests of all programs */
 
-#define EVENTS_A_RUN 64
-#define NS_A_MS 1000000u
-#define STOP_PATIENCE_NS BROKER_SECOND_NS
+#define EVENTS_PER_RUN 64
+#define NS_PER_MS 1000000u
+#define STOP_PATIENCE_NS BROKER_SECOND_NS /* for programs to read their last messages */
 
-static bool
-may_say(struct broker *b, enum log_level level, const char *kind, const char *who)
+static void
+blame(struct broker *b, const char *kind_of_id, uint32_t id, const char *kind, enum log_level level,
+      const struct log_field *fields, size_t count, const char *format, va_list args)
 {
 	uint64_t now = broker_now(b);
+	char whose[32];
 
 	if (level > log_level())
-		return false;
-	if (log_budget_take(&b->blamed, kind, who, NULL, now / NS_A_MS))
-		return true;
-	if (!b->blamed_at)
+		return;
+	snprintf(whose, sizeof(whose), "%s %u", kind_of_id, id);
+	if (log_budget_take(&b->blamed, kind, whose, NULL, now / NS_PER_MS))
+		log_event_list(level, fields, count, format, args);
+	else if (!b->blamed_at)
 		b->blamed_at = now + BROKER_SECOND_NS;
-	return false;
 }
 
 void
 broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
 		  const struct log_field *fields, size_t count, const char *format, ...)
 {
-	char who[32];
 	va_list args;
 
-	snprintf(who, sizeof(who), "user %u", (unsigned)uid);
-	if (!may_say(b, level, kind, who))
-		return;
 	va_start(args, format);
-	log_event_list(level, fields, count, format, args);
+	blame(b, "user", uid, kind, level, fields, count, format, args);
 	va_end(args);
 }
 
@@ -79,24 +78,20 @@ void
 broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
 		  const struct log_field *fields, size_t count, const char *format, ...)
 {
-	char who[32];
 	va_list args;
 
-	snprintf(who, sizeof(who), "node %u", node);
-	if (!may_say(b, level, kind, who))
-		return;
 	va_start(args, format);
-	log_event_list(level, fields, count, format, args);
+	blame(b, "node", node, kind, level, fields, count, format, args);
 	va_end(args);
 }
 
-/* When to look again. */
+/* Logs how many lines were suppressed. Returns the next deadline. */
 static uint64_t
-tell_blamed(struct broker *b, uint64_t now)
+blamed_timers(struct broker *b, uint64_t now)
 {
 	if (b->blamed_at && now >= b->blamed_at)
 		b->blamed_at =
-		    log_budget_tell(&b->blamed, now / NS_A_MS) ? now + BROKER_SECOND_NS : 0;
+		    log_budget_tell(&b->blamed, now / NS_PER_MS) ? now + BROKER_SECOND_NS : 0;
 	return b->blamed_at ? b->blamed_at : UINT64_MAX;
 }
 
@@ -113,7 +108,7 @@ broker_watch_change(struct broker *b, struct broker_watch *w, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = w};
 
-	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, w->fd, &e); /* can't fail for one that was added */
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, w->fd, &e); /* cannot fail for one that was added */
 }
 
 void
@@ -122,7 +117,7 @@ broker_watch_remove(struct broker *b, struct broker_watch *w)
 	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 
-/* A program punched a hole, and an engine or we fell into it. */
+/* A program punched a hole into its memory, and an engine or main touched it. */
 static void
 fault_ready(struct broker_watch *w, uint32_t events)
 {
@@ -142,16 +137,22 @@ fault_ready(struct broker_watch *w, uint32_t events)
 	}
 }
 
+/* Asks the devices for their attributes, and opens descriptors and sockets. 0 or -errno. */
 static int
-open_descriptors(struct broker *b)
+start(struct broker *b)
 {
-	int rc;
+	int rc = 0;
 
+	for (uint32_t i = 0; i < b->config.engines && !rc; i++)
+		if (broker_engine(b, i)->dev)
+			rc = broker_ops(b, i)->query(broker_engine(b, i)->dev, &b->attr[i]);
+	if (rc)
+		return rc;
 	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	b->fault_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (b->epoll_fd < 0 || b->fault_fd < 0)
 		return -errno;
-	signal(SIGIO, SIG_IGN); /* somebody waits for a lease to end: memfd_release() */
+	signal(SIGIO, SIG_IGN); /* a process waits for a lease to end: memfd_release() */
 	b->fault_watch = (struct broker_watch){.fd = b->fault_fd, .ready = fault_ready};
 	rc = broker_watch_add(b, &b->fault_watch, EPOLLIN);
 	if (!rc)
@@ -165,19 +166,6 @@ open_descriptors(struct broker *b)
 			    strerror(-rc));
 	rc = session_socket_open(b);
 	return rc ? rc : control_socket_open(b);
-}
-
-static int
-query_devices(struct broker *b)
-{
-	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct nic_device *dev = b->config.engine[i].dev;
-		int rc = dev ? broker_ops(b, i)->query(dev, &b->attr[i]) : 0;
-
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 struct broker *
@@ -209,10 +197,8 @@ broker_create(const struct broker_config *config)
 	b->link_table =
 	    broker_alloc((size_t)config->engines * config->links * sizeof(*b->link_table) + 1);
 	b->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
-	node_tell_engines(b); /* not known yet, but a loop-back link needs a number */
-	rc = query_devices(b);
-	if (!rc)
-		rc = open_descriptors(b);
+	node_tell_engines(b); /* the id is not known yet, but a loop-back link needs a number */
+	rc = start(b);
 	if (rc) {
 		broker_destroy(b);
 		errno = -rc;
@@ -227,7 +213,7 @@ broker_destroy(struct broker *b)
 	if (!b)
 		return;
 	b->stopping = true;
-	b->flushing = true; /* the engines take nothing any more */
+	b->flushing = true; /* no command leaves any more: the engines have stopped */
 	session_socket_close(b);
 	control_socket_close(b);
 	capture_close_all(b);
@@ -268,82 +254,58 @@ broker_fd(const struct broker *b)
 	return b->epoll_fd;
 }
 
-static uint64_t
-earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t
-timers(struct broker *b, uint64_t now)
-{
-	uint64_t next = earlier(connect_timers(b, now), node_timers(b, now));
-
-	next = earlier(next, link_timers(b, now));
-	next = earlier(next, sessions_build(b, now));
-	next = earlier(next, regions_build(b, now));
-	next = earlier(next, release_timers(b, now));
-	next = earlier(next, services_timers(b, now));
-	next = earlier(next, session_socket_timers(b, now));
-	next = earlier(next, tell_blamed(b, now));
-	return earlier(next, control_socket_timers(b, now));
-}
-
 uint64_t
 broker_run(struct broker *b)
 {
+	static uint64_t (*const timers[])(struct broker * b, uint64_t now) = {
+	    connect_timers, node_timers,	  link_timers,	   sessions_build,
+	    regions_build,  release_timers,	  services_timers, session_socket_timers,
+	    blamed_timers,  control_socket_timers};
 	struct epoll_event e;
-	uint64_t now, next;
+	uint64_t now, next, due;
 
-	/* one at a time: what one does may free what the next would name */
-	for (int i = 0; i < EVENTS_A_RUN && epoll_wait(b->epoll_fd, &e, 1, 0) == 1; i++) {
+	/* one event at a time: handling it may free what the next one points to */
+	for (int i = 0; i < EVENTS_PER_RUN && epoll_wait(b->epoll_fd, &e, 1, 0) == 1; i++) {
 		struct broker_watch *w = e.data.ptr;
 
 		w->ready(w, e.events);
 	}
 	now = broker_now(b);
 	port_look(b, now);
-	next = earlier(timers(b, now), b->port_look);
+	next = b->port_look;
+	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++) {
+		due = timers[i](b, now);
+		if (due < next)
+			next = due;
+	}
 	broker_flush(b);
-	if (command_waiting(b)) /* a mailbox was full */
+	if (command_waiting(b)) /* an engine's mailbox is full */
 		return BROKER_SECOND_NS / 1000;
 	return next > now ? next - now : 0;
-}
-
-static void
-local_close_event(struct broker *b, const struct engine_event *event)
-{
-	struct broker_conn *c = conn_find(b, event->conn.vqpn);
-
-	if (c)
-		conn_tell_peer(b, c, event->conn.status);
-}
-
-static void
-closed_event(struct broker *b, uint32_t engine, uint32_t vqpn)
-{
-	struct broker_conn *c = conn_find(b, vqpn);
-
-	if (c)
-		conn_gone(b, c);
-	else
-		command_note_early(b, engine, vqpn);
 }
 
 void
 broker_event(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
 	struct broker_session *s;
+	struct broker_conn *c;
 
+	weir_assert(engine < b->config.engines);
 	switch (event->type) {
 	case ENGINE_EVENT_CONNECT:
 		connect_event(b, engine, event);
 		break;
 	case ENGINE_EVENT_CONN_CLOSED:
-		closed_event(b, engine, event->conn.vqpn);
+		c = conn_find(b, event->conn.vqpn);
+		if (c)
+			conn_gone(b, c);
+		else
+			command_note_early(b, engine, event->conn.vqpn);
 		break;
 	case ENGINE_EVENT_LOCAL_CLOSE:
-		local_close_event(b, event);
+		c = conn_find(b, event->conn.vqpn);
+		if (c)
+			conn_tell_peer(b, c, event->conn.status);
 		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		node_link_silent(b, engine, event);
@@ -370,38 +332,24 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 	broker_flush(b);
 }
 
-static void
-hello_input(struct broker *b, const struct weir_ctl_msg *m)
-{
-	if (m->hello.node < UINT16_MAX)
-		node_set_own(b, m->hello.node);
-	nodes_unheard(b);
-	control_welcome(b);
-}
-
-static void
-resync_input(struct broker *b, const struct weir_ctl_msg *m)
-{
-	struct broker_link *l =
-	    link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
-
-	if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
-		link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
-}
-
 void
 broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 {
+	struct broker_link *l;
+
 	switch (m->type) {
 	case WEIR_CTL_HELLO:
-		hello_input(b, m);
+		if (m->hello.node < UINT16_MAX)
+			node_set_own(b, m->hello.node);
+		nodes_unheard(b);
+		control_welcome(b);
 		break;
 	case WEIR_CTL_NODE:
 		node_input(b, &m->node);
 		break;
 	case WEIR_CTL_SYNCED:
 		if (!b->synced)
-			b->node_changes++; /* that the table is whole is news */
+			b->node_changes++; /* the table is complete: programs are told */
 		b->synced = true;
 		break;
 	case WEIR_CTL_SERVICES:
@@ -411,7 +359,9 @@ broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 		link_offer_input(b, &m->link);
 		break;
 	case WEIR_CTL_RESYNC:
-		resync_input(b, m);
+		l = link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
+		if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
+			link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
 		break;
 	default:
 		b->counters.control_bad++;
@@ -444,7 +394,7 @@ broker_stop(struct broker *b)
 	if (b->session_count && now < b->stop_deadline)
 		return false;
 	session_socket_close(b);
-	/* control and so the peers notice; engines let go of what still waits on links */
+	/* control, and so the peers, notice; engines release what still waits on links */
 	control_socket_close(b);
 	for (struct broker_link *l = b->links; l; l = l->next)
 		broker_link_fail(l, EHOSTDOWN);

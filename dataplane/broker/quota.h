@@ -17,8 +17,6 @@ struct share_setting {
 	struct rate rate;
 };
 
-/* Reads a decimal number of at most `max` that takes the whole text. */
-bool broker_parse_number(const char *text, uint32_t max, uint32_t *value);
 /* Sets the share of a new session, before engines know it. */
 void share_init(struct broker_session *s);
 /* A setting by weirctl: number of sessions changed, or -errno and a reason. */

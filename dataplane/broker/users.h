@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* * Users that may attach, and their limits, by options. Names are looked up here, at start, and
+/*
+ * Users that may attach, and their limits, by options. Names are looked up here, at start, and
  * never again. No DPDK.
  */
 #ifndef WEIR_USERS_H
@@ -54,17 +55,17 @@ int users_limit(struct users *u, const char *text, char *error, size_t size);
 /* A key of user_limit_name(), or rate. -ENOENT: no such key. -EINVAL: no such value. */
 int user_limits_set(struct user_limits *l, const char *key, const char *value);
 const char *user_limit_name(enum user_limit which);
-/* A size: K, M, G may follow; "none" is 0. 0 or -EINVAL. */
-int user_parse_size(const char *text, uint64_t *value);
+/* A number from 1 on, for USER_MEMORY K, M or G may follow; "none" is 0. 0 or -EINVAL. */
+int user_parse_limit(const char *text, enum user_limit which, uint64_t *value);
 /* Sets limit `which` of each user for whom no option sets it. */
 void users_default(struct users *u, enum user_limit which, uint64_t most);
 /* Root and our own user always may. */
 bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const gid_t *groups,
 		      size_t group_count);
 
-/* Describes the text that user_limits_set() takes. */
+/* Describes the keys and values that user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
 	"sessions=N, connections=N, services=N, regions=N, segments=N, memory=SIZE (K, M, G: "     \
-	"2^10, 2^20, 2^30) or rate=RATE, a value none is no limit"
+	"2^10, 2^20, 2^30) or rate=RATE; none: no limit"
 
 #endif

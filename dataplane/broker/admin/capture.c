@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Captures that clients of control.sock asked for: from CAPTURE until the file is whole. */
+/* Captures that clients of control.sock asked for: from CAPTURE until the file is complete. */
 #include "capture_job.h"
 #include "state.h"
 #include "watch.h"
@@ -12,10 +12,10 @@
 #include <sys/epoll.h>
 
 struct capture_job {
-	struct broker_watch watch; /* first: its end */
+	struct broker_watch watch; /* first; readable when the capture has ended */
 	struct broker *b;
 	struct capture *capture;
-	capture_told_fn *told; /* NULL: who asked has gone */
+	capture_told_fn *told; /* NULL: the client has gone */
 	void *user;
 	struct capture_job *next, **previous;
 };
@@ -90,7 +90,8 @@ capture_open(struct broker *b, const struct weir_ctl_msg *m, int fd, capture_tol
 	b->captures = j;
 	rc = broker_watch_add(b, &j->watch, EPOLLIN);
 	if (rc) {
-		snprintf(reason, size, "its end can't be watched: %s; try again", strerror(-rc));
+		snprintf(reason, size, "the end of the capture cannot be watched: %s; try again",
+			 strerror(-rc));
 		job_free(j);
 		return rc;
 	}

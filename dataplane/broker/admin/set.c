@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What operators do to a running data plane by weirctl: settings, draining, evicting. All of it is
- * main's and lasts until the data plane stops; control has no part in it.
+ * Changes by operators through weirctl: settings, draining, evictions. They are main's and last
+ * until the data plane stops; weir-control has no part in them.
  */
 #include "command.h"
 #include "conn.h"
@@ -16,16 +16,16 @@
 #include "state.h"
 #include "user.h"
 
-#include "base/log.h"
 #include "base/fail.h"
+#include "base/log.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- settings of the whole ---- */
+/* ---- settings of the data plane ---- */
 
-/* One that comes later is told as well. */
 void
 operate_tell_control(struct broker *b)
 {
@@ -44,8 +44,8 @@ set_level(struct broker *b, const char *value, char *reason, size_t size)
 	enum log_level level;
 
 	if (!log_level_parse(value, &level))
-		return fail(reason, size, -EINVAL,
-			    "'%s' is no level; give error, warning, info or debug", value);
+		return option_invalid("log.level", value, "error, warning, info or debug", reason,
+				      size);
 	log_set_level(level);
 	b->level_set = true;
 	operate_tell_control(b);
@@ -60,23 +60,24 @@ get_level(const struct broker *b, char *value, size_t size)
 }
 
 static int
-set_limit(uint32_t *limit, uint32_t most, const char *option, const char *value, char *reason,
-	  size_t size)
+set_limit(uint32_t *limit, uint32_t most, const char *key, const char *option, const char *value,
+	  char *reason, size_t size)
 {
-	uint32_t n;
+	uint64_t n;
 
-	if (!broker_parse_number(value, most, &n) || !n)
-		return fail(reason, size, -EINVAL, "'%s' is not good; give 1 to %u (%s)", value,
-			    most, option);
-	*limit = n;
+	if (option_number(value, false, 1, most, &n))
+		return fail(reason, size, -EINVAL,
+			    "invalid value '%s' for %s (expected 1 to %u: %s)", value, key, most,
+			    option);
+	*limit = (uint32_t)n;
 	return 1;
 }
 
 static int
 set_connections(struct broker *b, const char *value, char *reason, size_t size)
 {
-	return set_limit(&b->conn_limit, b->config.connections, "--max-connections", value, reason,
-			 size);
+	return set_limit(&b->conn_limit, b->config.connections, "limit.connections",
+			 "--max-connections", value, reason, size);
 }
 
 static void
@@ -88,8 +89,8 @@ get_connections(const struct broker *b, char *value, size_t size)
 static int
 set_sessions(struct broker *b, const char *value, char *reason, size_t size)
 {
-	return set_limit(&b->session_limit, b->config.sessions, "--max-sessions", value, reason,
-			 size);
+	return set_limit(&b->session_limit, b->config.sessions, "limit.sessions", "--max-sessions",
+			 value, reason, size);
 }
 
 static void
@@ -103,11 +104,9 @@ set_memory(struct broker *b, const char *value, char *reason, size_t size)
 {
 	uint64_t n;
 
-	if (user_parse_size(value, &n))
-		return fail(reason, size, -EINVAL,
-			    "invalid value '%s' for limit.memory (expected bytes, K, M or G may "
-			    "follow, or none)",
-			    value);
+	if (user_parse_limit(value, USER_MEMORY, &n))
+		return option_invalid("limit.memory", value, "bytes, K, M or G may follow, or none",
+				      reason, size);
 	b->most[USER_MEMORY] = n;
 	return 1;
 }
@@ -122,10 +121,10 @@ get_memory(const struct broker *b, char *value, size_t size)
 }
 
 static int
-set_switch(bool *is, const char *value, char *reason, size_t size)
+set_switch(bool *is, const char *key, const char *value, char *reason, size_t size)
 {
 	if (strcmp(value, "on") && strcmp(value, "off"))
-		return fail(reason, size, -EINVAL, "'%s' is not good; give on or off", value);
+		return option_invalid(key, value, "on or off", reason, size);
 	*is = !strcmp(value, "on");
 	return 1;
 }
@@ -133,7 +132,7 @@ set_switch(bool *is, const char *value, char *reason, size_t size)
 static int
 set_drain(struct broker *b, const char *value, char *reason, size_t size)
 {
-	int rc = set_switch(&b->draining, value, reason, size);
+	int rc = set_switch(&b->draining, "drain.self", value, reason, size);
 
 	services_changed(b);
 	return rc;
@@ -162,31 +161,25 @@ static const struct setting {
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-static int
-drain_node(struct broker *b, const char *id, const char *value, char *reason, size_t size)
-{
-	struct broker_node *n;
-	uint32_t number;
-
-	if (!broker_parse_number(id, UINT16_MAX - 1, &number))
-		return fail(reason, size, -EINVAL, "'%s' is no node; give drain.ID or drain.self",
-			    id);
-	n = node_find(b, number);
-	if (!n || n->is.self)
-		return fail(reason, size, -ESRCH, "%s; see weirctl show nodes",
-			    n ? "that is this node: drain.self" : "there is no such node");
-	return set_switch(&n->draining, value, reason, size);
-}
-
 int
 setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
+	struct broker_node *n;
+	uint64_t id;
+
 	for (size_t i = 0; i < SETTINGS; i++)
 		if (!strcmp(settings[i].key, key))
 			return settings[i].set(b, value, reason, size);
-	if (!strncmp(key, "drain.", 6))
-		return drain_node(b, key + 6, value, reason, size);
-	return share_set(b, key, value, reason, size);
+	if (strncmp(key, "drain.", 6))
+		return share_set(b, key, value, reason, size);
+	if (option_number(key + 6, false, 0, UINT16_MAX - 1, &id))
+		return option_invalid("a node to drain", key + 6, "drain.ID or drain.self", reason,
+				      size);
+	n = node_find(b, (uint32_t)id);
+	if (!n || n->is.self)
+		return fail(reason, size, -ESRCH, "%s; see weirctl show nodes",
+			    n ? "that is this node: drain.self" : "there is no such node");
+	return set_switch(&n->draining, key, value, reason, size);
 }
 
 bool
@@ -197,7 +190,7 @@ draining(struct broker *b, const struct broker_node *n)
 
 /* ---- rows ---- */
 
-/* Of a session or a program's name: `what` is 0 ... 2. */
+/* Setting `what`, 0 to 2, of a session or of programs by name. */
 static void
 share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what, uint32_t weight,
 		  const struct rate *rate, uint32_t conn_limit)
@@ -215,30 +208,10 @@ share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
 		snprintf(r->value, sizeof(r->value), "%u", what ? weight : conn_limit);
 }
 
-/* Those of programs by name, then those of users. */
-static bool
-named_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
-{
-	char prefix[WEIR_NAME_MAX + 16];
-
-	for (const struct share_setting *s = b->share_settings; s; s = s->next) {
-		bool has[3] = {s->conn_limit != 0, s->rated, s->weight != 0};
-
-		for (uint32_t what = 0; what < 3; what++) {
-			if (!has[what] || index-- != 0)
-				continue;
-			snprintf(prefix, sizeof(prefix), "program.%s", s->name);
-			share_setting_row(r, prefix, what, s->weight, &s->rate, s->conn_limit);
-			return true;
-		}
-	}
-	return user_setting_row(b, index, r);
-}
-
 bool
 setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 {
-	char prefix[32];
+	char prefix[WEIR_NAME_MAX + 16];
 
 	if (index < SETTINGS) {
 		snprintf(r->key, sizeof(r->key), "%s", settings[index].key);
@@ -267,7 +240,19 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 				  b->session[i]->conn_limit);
 		return true;
 	}
-	return named_row(b, index - 3 * b->session_count, r);
+	index -= 3 * b->session_count;
+	for (const struct share_setting *s = b->share_settings; s; s = s->next) {
+		bool has[3] = {s->conn_limit != 0, s->rated, s->weight != 0};
+
+		for (uint32_t what = 0; what < 3; what++) {
+			if (!has[what] || index-- != 0)
+				continue;
+			snprintf(prefix, sizeof(prefix), "program.%s", s->name);
+			share_setting_row(r, prefix, what, s->weight, &s->rate, s->conn_limit);
+			return true;
+		}
+	}
+	return user_setting_row(b, index, r);
 }
 
 /* ---- evict ---- */
@@ -275,7 +260,7 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 static void
 evicted(struct broker *b, struct broker_command *k)
 {
-	conn_command_done(b, k->context); /* -ENOENT: it has ended by itself meanwhile */
+	conn_command_done(b, k->context); /* -ENOENT: the connection had ended */
 }
 
 static int

@@ -7,14 +7,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Smallest number of receive and of send blocks: a bulk message or two. */
-#define BLOCKS_MIN 64u
-#define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena for each connection */
+#define BLOCKS_MIN 64u /* receive, and send, blocks per engine: one or two bulk messages */
+#define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena per connection */
 #define CONNECTIONS_MIN 64u
 #define RING_SLOTS_MIN 128u
 
-/* Descriptors take a sixteenth of an arena at most; of one that is smaller than usual, channels
- * take a quarter, as far as rings of 128 slots do. */
+/* Limits descriptors to 1/16 of an arena; in a small one, also channels to 1/4, but for rings of
+ * 128 slots. */
 static void
 shrink(struct weir_geometry *g, uint64_t bytes, bool small)
 {

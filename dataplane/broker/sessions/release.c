@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that programs have had: released piece by piece, so that nothing else waits for it, and
- * charged to its user until no program can reach it any more. A program may keep a descriptor or a
- * mapping for as long as it likes; then the memory is there, and counts.
+ * Memory that programs have had: released piece by piece, so that main works between them, and
+ * charged to its user until no program can reach it. A program may keep a descriptor or a mapping
+ * for as long as it likes; the memory exists, and counts, until then.
  */
 #include "memfd.h"
 #include "pace.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Between two looks whether a program has let go. */
+/* ns between two attempts while a program has the memory: the first, and the longest pause. */
 #define FIRST_NS 1000000u
 #define LAST_NS BROKER_SECOND_NS
 
@@ -22,7 +22,7 @@ struct broker_release {
 	struct memfd memory;
 	struct broker_user *owner;
 	uint64_t charged[USER_LIMITS];
-	uint64_t due, pause; /* a program had it */
+	uint64_t due, pause; /* ns: the next attempt, and the pause after it */
 };
 
 static void
@@ -55,7 +55,7 @@ release_memory(struct broker *b, struct memfd *memory, struct broker_user *owner
 		finish(&b->releases);
 }
 
-/* A piece of one that is due. */
+/* Releases a piece of the first memory that is due and that no program has. */
 uint64_t
 release_timers(struct broker *b, uint64_t now)
 {

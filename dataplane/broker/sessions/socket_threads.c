@@ -3,8 +3,8 @@
 #include "socket_threads.h"
 
 #include "base/monotonic.h"
+#include "ipc/invariant.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,16 +15,16 @@
 #include <unistd.h>
 
 #define THREADS_MAX 16u
-#define KICK SIGURG /* ignored by default, and nobody else's here */
+#define KICK SIGURG /* ignored by default, and not used otherwise */
 
 struct worker {
 	struct socket_threads *t;
 	pthread_t thread;
 	struct socket_job *job; /* under way */
-	uint64_t since;
+	uint64_t since;		/* ns: when it began */
 };
 
-/* All but event_fd under the lock. */
+/* All fields but event_fd are under the lock. */
 struct socket_threads {
 	pthread_mutex_t lock;
 	pthread_cond_t submitted;
@@ -37,7 +37,7 @@ struct socket_threads {
 };
 
 static bool
-user_waits(const struct socket_threads *t, uid_t uid)
+user_busy(const struct socket_threads *t, uid_t uid)
 {
 	for (unsigned i = 0; i < t->workers; i++)
 		if (t->worker[i].job && t->worker[i].job->uid == uid)
@@ -45,14 +45,14 @@ user_waits(const struct socket_threads *t, uid_t uid)
 	return false;
 }
 
-/* The first of a user who has none under way. */
+/* Takes the first job of a user that has none under way. */
 static struct socket_job *
 next_job(struct socket_threads *t)
 {
 	for (struct socket_job **at = &t->queue; *at; at = &(*at)->next) {
 		struct socket_job *job = *at;
 
-		if (user_waits(t, job->uid))
+		if (user_busy(t, job->uid))
 			continue;
 		*at = job->next;
 		if (!*at)
@@ -62,25 +62,17 @@ next_job(struct socket_threads *t)
 	return NULL;
 }
 
-static void
-run(struct socket_job *job)
-{
-	job->result =
-	    job->room ? recv(job->fd, job->room, job->size, MSG_DONTWAIT) : close(job->fd);
-	if (job->result < 0)
-		job->result = -errno;
-}
-
 static void *
 work(void *arg)
 {
 	struct worker *w = arg;
 	struct socket_threads *t = w->t;
+	struct socket_job *job;
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->ending) {
-		w->job = next_job(t);
-		if (!w->job) {
+		w->job = job = next_job(t);
+		if (!job) {
 			t->idle++;
 			pthread_cond_wait(&t->submitted, &t->lock);
 			t->idle--;
@@ -88,15 +80,18 @@ work(void *arg)
 		}
 		w->since = monotonic_ns();
 		pthread_mutex_unlock(&t->lock);
-		/* dropped descriptors are closed before this system call returns */
-		run(w->job);
+		/* dropped descriptors are closed before the system call returns */
+		job->result =
+		    job->room ? recv(job->fd, job->room, job->size, MSG_DONTWAIT) : close(job->fd);
+		if (job->result < 0)
+			job->result = -errno;
 		pthread_mutex_lock(&t->lock);
-		w->job->ns = monotonic_ns() - w->since;
-		w->job->next = t->done;
-		t->done = w->job;
+		job->ns = monotonic_ns() - w->since;
+		job->next = t->done;
+		t->done = job;
 		w->job = NULL;
 		t->under_way--;
-		/* another one of this user may go on */
+		/* another job of this user may begin */
 		pthread_cond_broadcast(&t->submitted);
 		eventfd_write(t->event_fd, 1);
 	}
@@ -105,7 +100,7 @@ work(void *arg)
 	return NULL;
 }
 
-/* Signals are main's but for the kick. */
+/* The new thread takes no signal but the kick and those of its own faults. */
 static void
 add_worker(struct socket_threads *t)
 {
@@ -159,7 +154,7 @@ void
 socket_threads_close(struct socket_threads *t)
 {
 	pthread_mutex_lock(&t->lock);
-	assert(!t->under_way);
+	weir_assert(!t->under_way);
 	t->ending = true;
 	pthread_cond_broadcast(&t->submitted);
 	pthread_mutex_unlock(&t->lock);
