@@ -174,6 +174,10 @@ broker_create(const struct broker_config *config)
 	struct broker *b = broker_alloc(sizeof(*b));
 	int rc;
 
+	if (!b) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	b->config = *config;
 	b->epoll_fd = b->fault_fd = -1;
 	b->node = BROKER_NODE_UNKNOWN;
@@ -189,7 +193,7 @@ broker_create(const struct broker_config *config)
 	TAILQ_INIT(&b->building);
 	TAILQ_INIT(&b->adopting);
 	memcpy(b->most, config->most, sizeof(b->most));
-	users_begin(b);
+	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
 	TAILQ_INIT(&b->node_news);
 	b->node_by_id = broker_alloc(BROKER_NODES * sizeof(*b->node_by_id));
@@ -197,8 +201,14 @@ broker_create(const struct broker_config *config)
 	b->link_table =
 	    broker_alloc((size_t)config->engines * config->links * sizeof(*b->link_table) + 1);
 	b->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
-	node_tell_engines(b); /* the id is not known yet, but a loop-back link needs a number */
-	rc = start(b);
+	if (!b->session || !b->conn || !b->node_by_id || !b->segment || !b->link_table)
+		rc = -ENOMEM;
+	if (!rc)
+		rc = command_begin(b);
+	if (!rc)
+		rc = nodes_begin(b);
+	if (!rc)
+		rc = start(b);
 	if (rc) {
 		broker_destroy(b);
 		errno = -rc;
@@ -217,7 +227,7 @@ broker_destroy(struct broker *b)
 	session_socket_close(b);
 	control_socket_close(b);
 	capture_close_all(b);
-	for (uint32_t i = 0; i < b->config.sessions; i++) {
+	for (uint32_t i = 0; b->session && i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
 		if (!s)
@@ -229,6 +239,7 @@ broker_destroy(struct broker *b)
 		broker_session_release(s);
 	}
 	command_free_all(b);
+	conns_settle(b);
 	local_free_all(b);
 	release_all(b);
 	link_free_all(b);
@@ -241,6 +252,7 @@ broker_destroy(struct broker *b)
 		close(b->fault_fd);
 	if (b->epoll_fd >= 0)
 		close(b->epoll_fd);
+	command_unreserve(b, b->reserve.needed);
 	free(b->link_table);
 	free(b->segment);
 	free(b->conn);

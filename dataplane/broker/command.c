@@ -6,21 +6,25 @@
 #include "rows.h"
 #include "state.h"
 
+#include "base/log_once.h"
+#include "base/monotonic.h"
+#include "ipc/invariant.h"
+
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define EARLY_MAX 65536u
+#define COMMON_COMMANDS 64u /* in the reserve, for steps that nobody can refuse */
 
 void *
 broker_alloc(size_t bytes)
 {
+	static struct log_memory said;
 	void *p = calloc(1, bytes);
 
-	if (!p) {
-		fputs("weir-dataplane: out of memory; free some or lower the limits\n", stderr);
-		abort();
-	}
+	if (!p)
+		log_limited(&said, monotonic_ms(), LOG_NO_FIELDS,
+			    "out of memory; free some or lower the limits");
 	return p;
 }
 
@@ -30,12 +34,12 @@ makes_conn(enum engine_command_type type)
 	return type == ENGINE_CONN_OPEN || type == ENGINE_CONN_ACCEPT || type == ENGINE_CONN_LOCAL;
 }
 
-struct broker_command *
-command_new(struct broker *b, uint32_t engine, enum engine_command_type type, command_done_fn *done,
-	    void *context)
+static struct broker_command *
+fill(struct broker *b, struct broker_command *c, uint32_t engine, enum engine_command_type type,
+     command_done_fn *done, void *context)
 {
-	struct broker_command *c = broker_alloc(sizeof(*c));
-
+	if (!c)
+		return NULL;
 	c->cmd.type = type;
 	c->cmd.owner = c;
 	c->engine = engine;
@@ -49,13 +53,104 @@ command_new(struct broker *b, uint32_t engine, enum engine_command_type type, co
 	return c;
 }
 
-static void
-command_free(struct broker_command *c)
+struct broker_command *
+command_new(struct broker *b, uint32_t engine, enum engine_command_type type, command_done_fn *done,
+	    void *context)
 {
+	return fill(b, broker_alloc(sizeof(struct broker_command)), engine, type, done, context);
+}
+
+struct broker_command *
+command_reserved(struct broker *b, uint32_t engine, enum engine_command_type type,
+		 command_done_fn *done, void *context)
+{
+	struct broker_command *c = b->reserve.first;
+
+	weir_assert(c);
+	b->reserve.first = c->next;
+	*c = (struct broker_command){.reserved = true};
+	return fill(b, c, engine, type, done, context);
+}
+
+struct broker_command *
+command_urgent(struct broker *b, uint32_t engine, enum engine_command_type type,
+	       command_done_fn *done, void *context)
+{
+	struct broker_command *c = command_new(b, engine, type, done, context);
+
+	if (c || !b->reserve.common)
+		return c;
+	b->reserve.common--;
+	c = command_reserved(b, engine, type, done, context);
+	c->common = true;
+	return c;
+}
+
+static void
+trim(struct broker_reserve *r)
+{
+	while (r->first && r->made > r->needed) {
+		struct broker_command *c = r->first;
+
+		r->first = c->next;
+		r->made--;
+		free(c);
+	}
+}
+
+int
+command_reserve(struct broker *b, uint32_t count)
+{
+	struct broker_reserve *r = &b->reserve;
+
+	while (r->made < r->needed + count) {
+		struct broker_command *c = broker_alloc(sizeof(*c));
+
+		if (!c) {
+			trim(r);
+			return -ENOMEM;
+		}
+		c->next = r->first;
+		r->first = c;
+		r->made++;
+	}
+	r->needed += count;
+	return 0;
+}
+
+void
+command_unreserve(struct broker *b, uint32_t count)
+{
+	weir_assert(b->reserve.needed >= count);
+	b->reserve.needed -= count;
+	trim(&b->reserve);
+}
+
+int
+command_begin(struct broker *b)
+{
+	int rc = command_reserve(b, COMMON_COMMANDS);
+
+	b->reserve.common = rc ? 0 : COMMON_COMMANDS;
+	return rc;
+}
+
+void
+command_drop(struct broker *b, struct broker_command *c)
+{
+	struct broker_reserve *r = &b->reserve;
+
 	*c->previous_all = c->next_all;
 	if (c->next_all)
 		c->next_all->previous_all = c->previous_all;
-	free(c);
+	if (!c->reserved) {
+		free(c);
+		return;
+	}
+	r->common += c->common;
+	c->next = r->first;
+	r->first = c;
+	trim(r);
 }
 
 void
@@ -63,13 +158,12 @@ command_free_all(struct broker *b)
 {
 	while (b->commands) {
 		struct broker_command *c = b->commands;
-		struct broker_conn *conn = c->about_conn ? c->context : NULL;
 
-		if (conn && --conn->commands == 0 && conn->gone)
-			free(conn);
+		if (c->about_conn)
+			conn_command_done(b, c->context);
 		if (c->cmd.type == ENGINE_SNAPSHOT)
 			rows_abandon(c->context);
-		command_free(c);
+		command_drop(b, c);
 	}
 	for (uint32_t i = 0; i < b->config.engines; i++)
 		free(b->mailbox[i].early);
@@ -135,6 +229,7 @@ broker_flush(struct broker *b)
 	nodes_publish(b);
 	while (any) {
 		any = false;
+		conns_settle(b);
 		for (uint32_t i = 0; i < b->config.engines; i++)
 			any |= flush_engine(b, i);
 	}
@@ -151,7 +246,7 @@ broker_completed(struct broker *b, uint32_t engine, struct engine_command *comma
 		c->done(b, c);
 	if (makes_conn(c->cmd.type) && --m->opening == 0)
 		m->early_count = 0;
-	command_free(c);
+	command_drop(b, c);
 	broker_flush(b);
 }
 

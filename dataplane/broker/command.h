@@ -17,8 +17,21 @@ struct broker_command {
 	command_done_fn *done; /* NULL: no function waits for the answer */
 	void *context;
 	bool about_conn; /* context is a broker_conn that counts this command */
+	bool reserved;	 /* came from the reserve */
+	bool common;	 /* and is one of the broker's own */
 	struct broker_command *next;
 	struct broker_command *next_all, **previous_all; /* in broker.commands */
+};
+
+/*
+ * Commands made in advance. An object reserves those that its end takes, so that it never lacks
+ * memory to end. Some more are for whoever lacks memory in a step that it can't refuse.
+ */
+struct broker_reserve {
+	struct broker_command *first;
+	uint32_t made;	 /* in the list and under way */
+	uint32_t needed; /* of all objects, and the common ones */
+	uint32_t common; /* common ones that are not under way */
 };
 
 /* Commands of one engine that wait for room in its mailbox, in order. */
@@ -29,8 +42,24 @@ struct broker_mailbox {
 	uint32_t early_count, early_room;
 };
 
+/* NULL: out of memory, logged. The caller refuses what it was asked for. */
 struct broker_command *command_new(struct broker *b, uint32_t engine, enum engine_command_type type,
 				   command_done_fn *done, void *context);
+/* Out of memory it takes a common one of the reserve. NULL: all of those are under way. */
+struct broker_command *command_urgent(struct broker *b, uint32_t engine,
+				      enum engine_command_type type, command_done_fn *done,
+				      void *context);
+/* One that the object has reserved: never NULL. */
+struct broker_command *command_reserved(struct broker *b, uint32_t engine,
+					enum engine_command_type type, command_done_fn *done,
+					void *context);
+/* Reserves `count` commands for an object, which has no more than that under way: 0 or -ENOMEM. */
+int command_reserve(struct broker *b, uint32_t count);
+void command_unreserve(struct broker *b, uint32_t count);
+/* Makes the common part of the reserve: 0 or -ENOMEM. */
+int command_begin(struct broker *b);
+/* Frees a command that is not under way. */
+void command_drop(struct broker *b, struct broker_command *c);
 /* Queues the command; it leaves at the next broker_flush(). */
 void command_submit(struct broker *b, struct broker_command *c);
 /* Gives waiting commands to the engines. Called at the end of every entry point. */

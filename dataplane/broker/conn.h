@@ -18,7 +18,7 @@ struct broker_conn {
 	uint32_t vqpn;	   /* 0 until the engine has the connection */
 	uint32_t listener; /* accepting end: its listener, else ENGINE_LISTENER_NONE */
 	uint32_t window;
-	uint16_t commands; /* commands under way that point here */
+	uint16_t commands; /* under way, and point here */
 	uint16_t channel;
 	uint8_t engine;
 	bool gone;	     /* the engine's entry is free */
@@ -40,18 +40,26 @@ struct broker_conn {
 
 static_assert(sizeof(struct broker_conn) <= 104, "idle connections are many");
 
-/* Takes a descriptor of the session. NULL: none is free. */
-struct broker_conn *broker_conn_new(struct broker_session *s, uint32_t channel);
+/* Takes a descriptor of the session. 0, -EMFILE (none is free) or -ENOMEM; then *conn is NULL. */
+int broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn **conn);
 /* The engine has made its entry. False: the entry is gone already. */
 bool conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn);
 struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
-/* The engine's entry is free, or was never made. */
+/* The engine's entry is free, or was never made. *c stays until conns_settle(). */
 void conn_gone(struct broker *b, struct broker_conn *c);
-/* A command whose context is the connection. */
+/*
+ * A command whose context is the connection. NULL: out of memory. The caller refuses a connection
+ * that the engine does not have yet; the session of another one is marked to be ended.
+ */
 struct broker_command *conn_command(struct broker *b, struct broker_conn *c,
 				    enum engine_command_type type, command_done_fn *done);
-/* The last call in `done` of a conn_command(): c may be freed. */
+/* Each `done` of a conn_command() calls this. */
 void conn_command_done(struct broker *b, struct broker_conn *c);
+/*
+ * Frees connections that are gone and ends sessions that lacked memory. Only broker_flush() calls
+ * it, when no function holds a connection.
+ */
+void conns_settle(struct broker *b);
 /* Tells the other end of a local connection that this end has ended. */
 void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);
 void conn_reply_connecting(struct broker_conn *c);

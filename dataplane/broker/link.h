@@ -28,21 +28,21 @@ struct broker_link {
 	struct broker_link *twin; /* loop: the other end */
 	bool leads;		  /* loop: the end that connects */
 	enum link_state state;
-	bool confirmed;	  /* the peer has accepted our offer: we may send */
-	bool open;	  /* connections may be made over it */
-	bool live;	  /* the engine has the link; from PAUSING to UP it is being repaired */
-	bool renew;	  /* PAUSING: the deadline may be extended */
-	bool hasty;	  /* PAUSING: new QPs are made at once */
-	uint32_t resumes; /* enum weir_resume: QPs of this attempt that are new */
-	uint32_t wider;	  /* PAUSING, ADDING: enum weir_resume of the repair that follows */
-	uint32_t born, peer_born;    /* attempts with which it first came up */
+	bool confirmed;	    /* the peer has accepted our offer: we may send */
+	bool open;	    /* connections may be made over it */
+	bool live;	    /* the engine has the link; from PAUSING to UP it is being repaired */
+	bool first_failure; /* PAUSING: of a link that was up, so the deadline may be extended */
+	bool rebuild_now;   /* PAUSING: new QPs are made at once */
+	uint32_t resumes;   /* enum weir_resume: QPs of this attempt that are new */
+	uint32_t resumes_next;	  /* PAUSING, ADDING: enum weir_resume of the repair that follows */
+	uint32_t born, peer_born; /* attempts with which it first came up */
 	uint64_t consumed, received; /* positions of our ring when the engine paused */
 	uint64_t resumed_at;
 	void *user[2];	       /* nic_qp_init.user of its QPs */
 	uint32_t id;	       /* in the engine's table */
 	uint32_t attempt;      /* of our QPs */
 	uint32_t peer_attempt; /* attempt of the peer that ours is connected to, or 0 */
-	uint32_t peer_burnt;   /* newest attempt of the peer that was ever accepted */
+	uint32_t peer_newest;  /* newest attempt of the peer that was ever accepted */
 	uint64_t peer_incarnation;
 	uint32_t fail_status; /* ADDING: status to fail with once the engine has the link, or 0 */
 	uint32_t quiet, quiet_round; /* engines that have not finished their turn */
@@ -71,6 +71,7 @@ struct broker_link *link_want(struct broker *b, uint32_t engine, struct broker_n
 struct broker_link *link_find(const struct broker *b, uint32_t engine, uint32_t node,
 			      uint32_t peer_engine);
 struct broker_link *link_by_id(const struct broker *b, uint32_t engine, uint32_t id);
+/* Finds or makes it. NULL: out of memory. */
 struct broker_link *link_make(struct broker *b, uint32_t engine, uint32_t node,
 			      uint32_t peer_engine);
 /* Makes QPs and memory. 0 or -errno, logged. Then link_offer_send() or link_take(). */

@@ -29,6 +29,8 @@ struct broker_node {
 };
 
 struct broker_node *node_find(const struct broker *b, uint32_t id);
+/* Makes the loop-back node and tells engines our id: 0 or -ENOMEM. */
+int nodes_begin(struct broker *b);
 /* The loop-back pseudo node. */
 struct broker_node *node_loop(struct broker *b);
 bool node_usable(const struct broker_node *n);

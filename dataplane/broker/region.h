@@ -8,6 +8,7 @@
 
 #include <sys/queue.h>
 
+struct broker_release;
 struct broker_session;
 
 enum region_state {
@@ -29,6 +30,7 @@ struct broker_region {
 	uint32_t waiting;	    /* engines that have not answered */
 	int result;		    /* first error of ADD */
 	struct engine_region *view; /* one per engine */
+	struct broker_release *release;
 };
 
 void adopt_request(struct broker_session *s, const struct weir_session_msg *m);

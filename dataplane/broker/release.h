@@ -9,14 +9,18 @@
 #include "broker.h"
 #include "memfd.h"
 
+struct broker_release;
 struct broker_user;
 
-/*
- * Takes over the memory: `bytes` of USER_MEMORY, and one of `also` if that is another limit, stay
- * charged until it is free; without memory, they are returned at once. *memory is empty then.
+/* What release_memory() will need, made together with the memory; else free() it. NULL: no memory.
  */
-void release_memory(struct broker *b, struct memfd *memory, struct broker_user *owner,
-		    uint64_t bytes, enum user_limit also);
+struct broker_release *release_new(void);
+/*
+ * Takes over r and the memory: `bytes` of USER_MEMORY, and one of `also` if that is another limit,
+ * stay charged until it is free; without memory, they are returned at once. *memory is empty then.
+ */
+void release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
+		    struct broker_user *owner, uint64_t bytes, enum user_limit also);
 /* Returns the next deadline. */
 uint64_t release_timers(struct broker *b, uint64_t now);
 /* Frees all of it at once, even if programs have it open. */

@@ -19,6 +19,7 @@ struct rows_query {
 	struct weir_ctl_msg *page;	     /* WEIR_CTL_MAX bytes */
 	void (*ready)(struct rows_query *q); /* called after rows_next() returned false */
 	void *user;
+	uint32_t reserved; /* commands */
 };
 
 /* NULL: out of memory. */

@@ -17,6 +17,7 @@
 #define SEGMENT_RING_SLOTS 512u
 #define SEGMENT_AREA_BYTES (1ull << 19)
 
+struct broker_release;
 struct broker_session;
 struct broker_user;
 
@@ -39,6 +40,7 @@ struct segment {
 	struct weir_bell bell[2]; /* by side */
 	struct weir_segment_geometry geometry;
 	struct segment_side side[2];
+	struct broker_release *release;
 	uint16_t free_count;
 	uint16_t free_index[SEGMENT_CONNECTIONS];
 	uint8_t users[SEGMENT_CONNECTIONS]; /* ends of connection i, 2 ... 0 */

@@ -12,6 +12,7 @@
 
 struct broker_conn;
 struct broker_region;
+struct broker_release;
 struct broker_user;
 
 enum session_state {
@@ -45,16 +46,19 @@ struct broker_session {
 	uint64_t request_ns; /* CPU time for requests that the socket has not charged yet */
 	uint8_t slow_bells;  /* consecutive slow doorbells rung by main */
 	bool pending;	     /* a request waits for its reply */
+	bool starved;	     /* a command for it lacked memory: conns_settle() ends it */
 	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
 	uint32_t commands;   /* all other commands under way that point here */
 	int result;	     /* first error of ADD */
 	struct arena arena;
-	uint64_t charged_bytes;	      /* charged to its owner for the arena and tables */
-	struct engine_session *view;  /* one per engine */
-	bool *view_owned;	      /* view i has registered its send_mr itself */
-	struct broker_region *region; /* config.regions of them; index i is region i + 1 */
-	uint64_t region_bytes;	      /* bytes of all regions that are not free */
-	struct broker_user *owner;    /* charged for memory and connections */
+	struct broker_release *release; /* for the arena */
+	uint32_t reserved;		/* commands */
+	uint64_t charged_bytes;		/* charged to its owner for the arena and tables */
+	struct engine_session *view;	/* one per engine */
+	bool *view_owned;		/* view i has registered its send_mr itself */
+	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
+	uint64_t region_bytes;		/* bytes of all regions that are not free */
+	struct broker_user *owner;	/* charged for memory and connections */
 	uint32_t weight;
 	uint32_t conn_limit;
 	struct rate rate;
@@ -71,6 +75,8 @@ struct broker_session {
 	struct broker_conn *conns;
 };
 
+#define SESSION_NO_MEMORY "the data plane is out of memory; free some, or lower its limits"
+
 #define SESSION_FIELDS(s)                                                                          \
 	(struct log_field[]){{"session", (s)->id, NULL},                                           \
 			     {"client_pid", (uint64_t)(s)->pid, NULL},                             \
@@ -84,6 +90,8 @@ void session_reply(struct broker_session *s, struct weir_session_msg *reply, con
 		   unsigned fd_count);
 void session_refuse(struct broker_session *s, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The data plane is out of memory. */
+void session_refuse_memory(struct broker_session *s);
 /* Writes the refusal that session_refuse() sends. */
 void session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

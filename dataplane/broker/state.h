@@ -88,6 +88,7 @@ struct broker {
 	uint64_t rnr_at[BROKER_ENGINES_MAX];	   /* when rnr_seen last grew */
 	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
 	struct broker_command *commands; /* all commands */
+	struct broker_reserve reserve;	 /* of commands */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
 	TAILQ_HEAD(broker_building, broker_session) building; /* in the order of HELLO */
@@ -109,6 +110,8 @@ struct broker {
 	struct user_limits user_others; /* of each user without settings of its own */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
+	struct broker_conn *conns_gone; /* no command names them: freed by conns_settle() */
+	bool starved;			/* a session has `starved` set */
 	struct service_table services;
 	struct weir_services services_public; /* names that the cluster knows */
 	uint64_t services_told;		      /* when control was last told */
@@ -135,7 +138,7 @@ struct broker {
 	struct broker_counters counters;
 };
 
-/* Aborts the process when memory is short. */
+/* Zeroed. NULL: out of memory, logged: what was asked for fails with ENOMEM. */
 void *broker_alloc(size_t bytes);
 
 static inline uint64_t

@@ -23,7 +23,7 @@ void user_attached(struct broker_user *u);
 void user_left_one(struct broker_user *u);
 /* NULL: the user has no open session, which makes it a stranger. */
 struct broker_user *user_find_attached(struct broker *b, uint32_t uid);
-void users_begin(struct broker *b);
+int users_begin(struct broker *b);
 void user_free_all(struct broker *b);
 
 /* ---- limits ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Captures that clients of control.sock asked for: from CAPTURE until the file is complete. */
 #include "capture_job.h"
+#include "session.h"
 #include "state.h"
 #include "watch.h"
 
@@ -71,11 +72,17 @@ capture_open(struct broker *b, const struct weir_ctl_msg *m, int fd, capture_tol
 		snprintf(reason, size, "no port here can be captured; add one with --nic roce:...");
 		return -EOPNOTSUPP;
 	}
+	j = broker_alloc(sizeof(*j));
+	if (!j) {
+		snprintf(reason, size, "%s", SESSION_NO_MEMORY);
+		return -ENOMEM;
+	}
 	rc = b->config.capture(b->config.user, m->capture.port, fd, m->capture.frames, &capture,
 			       reason, size);
-	if (rc)
+	if (rc) {
+		free(j);
 		return rc;
-	j = broker_alloc(sizeof(*j));
+	}
 	*j = (struct capture_job){
 	    .watch = {.fd = capture_fd(capture), .ready = job_over},
 	    .b = b,

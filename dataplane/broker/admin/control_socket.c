@@ -11,6 +11,7 @@
 #include "link.h"
 #include "public_services.h"
 #include "rows.h"
+#include "session.h"
 #include "set.h"
 #include "state.h"
 #include "unix_socket.h"
@@ -176,6 +177,13 @@ broker_control_send(struct broker *b, const struct weir_ctl_msg *m)
 		b->control_output(b->control_output_user, m);
 	else if (b->control_socket && b->control_socket->control)
 		send_or_keep(b->control_socket->control, m);
+}
+
+void
+control_restart(struct broker *b)
+{
+	if (b->control_socket && b->control_socket->control)
+		unix_client_end(&b->control_socket->control->socket);
 }
 
 static void
@@ -370,7 +378,7 @@ request(struct client *c, const struct weir_ctl_msg *m, int *fd)
 			if (c->q)
 				pump(c);
 			else
-				refuse(c, ENOMEM, "no memory for the rows; free some");
+				refuse(c, ENOMEM, SESSION_NO_MEMORY);
 			return;
 		case WEIR_CTL_CAPTURE:
 			capture_request(c, m, fd);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define SNAPSHOTS 2u /* commands of a query: the next is asked for within an answer */
 #define ROWS_HEAD offsetof(struct weir_ctl_msg, rows.records)
 
 /* Fills record `index` of a kind; false: there are no more. */
@@ -362,7 +363,8 @@ snapshot_done(struct broker *b, struct broker_command *c)
 static void
 ask_engine(struct rows_query *q)
 {
-	struct broker_command *c = command_new(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
+	struct broker_command *c =
+	    command_reserved(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
 
 	if (q->rows == WEIR_ROWS_QPS)
 		q->snapshot.links = q->links + q->engine * q->b->config.links;
@@ -433,8 +435,10 @@ rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), 
 		    broker_alloc((size_t)b->config.engines * b->config.links * sizeof(*q->links));
 		made &= q->links != NULL;
 	}
-	if (made)
+	if (made && !command_reserve(b, SNAPSHOTS)) {
+		q->reserved = SNAPSHOTS;
 		return q;
+	}
 	rows_close(q);
 	return NULL;
 }
@@ -455,6 +459,7 @@ rows_close(struct rows_query *q)
 		q->orphaned = true;
 		return;
 	}
+	command_unreserve(q->b, q->reserved);
 	free(q->snapshot.conns);
 	free(q->links);
 	free(q->page);

@@ -278,6 +278,8 @@ evict_conn(struct broker *b, struct broker_conn *c, char *reason, size_t size)
 		connect_give_up(b, c, ECONNABORTED);
 	} else {
 		k = conn_command(b, c, ENGINE_CONN_EVICT, evicted);
+		if (!k)
+			return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
 		k->cmd.conn.status = ECONNABORTED;
 		command_submit(b, k);
 	}

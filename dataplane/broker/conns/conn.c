@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the broker keeps of a connection from the moment it asks the engine for an entry until the
- * engine says that the entry is free: its descriptor, and for a local one its other end.
+ * The broker's record of a connection, from the command that asks the engine for an entry until the
+ * engine has freed that entry: its descriptor, and for a local one its other end. A connection
+ * that is gone is freed in conns_settle(), so that callers may still name it until their turn ends.
  */
 #include "command.h"
 #include "conn.h"
@@ -12,19 +13,26 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-struct broker_conn *
-broker_conn_new(struct broker_session *s, uint32_t channel)
+int
+broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn **conn)
 {
 	struct broker_conn *c;
 
+	*conn = NULL;
 	/* limits may be set below what is there */
 	if (!s->free_desc_count || s->conn_count >= s->conn_limit ||
 	    s->b->conn_count >= s->b->conn_limit || !user_take_conn(s))
-		return NULL;
+		return -EMFILE;
 	c = broker_alloc(sizeof(*c));
+	if (!c) {
+		user_give(s->owner, USER_CONNECTIONS, 1);
+		return -ENOMEM;
+	}
 	c->session = s;
 	c->channel = channel;
 	c->engine = s->channel[channel].engine;
@@ -37,7 +45,8 @@ broker_conn_new(struct broker_session *s, uint32_t channel)
 	s->conns = c;
 	s->conn_count++;
 	s->b->conn_count++;
-	return c;
+	*conn = c;
+	return 0;
 }
 
 struct broker_conn *
@@ -66,25 +75,17 @@ conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn)
 }
 
 static void
-unlink_conn(struct broker_conn *c)
+add_gone(struct broker *b, struct broker_conn *c)
 {
-	struct broker_session *s = c->session;
-
-	if (c->previous)
-		c->previous->next = c->next;
-	else
-		s->conns = c->next;
-	if (c->next)
-		c->next->previous = c->previous;
-	s->conn_count--;
-	user_give(s->owner, USER_CONNECTIONS, 1);
-	s->free_desc[s->free_desc_count++] = c->desc;
-	c->session = NULL;
+	c->next = b->conns_gone;
+	b->conns_gone = c;
 }
 
 void
 conn_gone(struct broker *b, struct broker_conn *c)
 {
+	struct broker_session *s = c->session;
+
 	if (c->gone)
 		return;
 	c->gone = true;
@@ -93,19 +94,37 @@ conn_gone(struct broker *b, struct broker_conn *c)
 	connect_forget(c);
 	conn_tell_peer(b, c, ECONNRESET);
 	local_line_give(b, c);
-	unlink_conn(c);
+
+	if (c->previous)
+		c->previous->next = c->next;
+	else
+		s->conns = c->next;
+	if (c->next)
+		c->next->previous = c->previous;
+	c->session = NULL;
+	weir_assert(s->conn_count && b->conn_count);
+	s->conn_count--;
 	b->conn_count--;
+	user_give(s->owner, USER_CONNECTIONS, 1);
+	s->free_desc[s->free_desc_count++] = c->desc;
 	if (!c->commands)
-		free(c);
+		add_gone(b, c);
 }
 
 struct broker_command *
 conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type type,
 	     command_done_fn *done)
 {
-	struct broker_command *k = command_new(b, c->engine, type, done, c);
-	struct engine_conn_command *e = &k->cmd.conn;
+	struct broker_command *k = c->vqpn ? command_urgent(b, c->engine, type, done, c)
+					   : command_new(b, c->engine, type, done, c);
+	struct engine_conn_command *e;
 
+	if (!k) {
+		if (c->vqpn && c->session)
+			b->starved = c->session->starved = true;
+		return NULL;
+	}
+	e = &k->cmd.conn;
 	k->about_conn = done != NULL;
 	if (done)
 		c->commands++;
@@ -129,9 +148,29 @@ conn_command(struct broker *b, struct broker_conn *c, enum engine_command_type t
 void
 conn_command_done(struct broker *b, struct broker_conn *c)
 {
-	(void)b;
+	weir_assert(c->commands);
 	if (--c->commands == 0 && c->gone)
+		add_gone(b, c);
+}
+
+void
+conns_settle(struct broker *b)
+{
+	struct broker_conn *c;
+
+	while (b->starved) {
+		b->starved = false; /* the end of one session may starve another */
+		for (uint32_t i = 0; i < b->config.sessions; i++)
+			if (b->session[i] && b->session[i]->starved) {
+				b->session[i]->starved = false;
+				session_end(b->session[i]);
+			}
+	}
+	while ((c = b->conns_gone)) {
+		weir_assert(c->gone && !c->commands && !c->peer && !c->waiting_for);
+		b->conns_gone = c->next;
 		free(c);
+	}
 }
 
 void

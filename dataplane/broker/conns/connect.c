@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections to and from peers: over a link, or waiting for one to come up. */
+/* Connections with peers: over a link, or waiting until one is up. */
 #include "arena.h"
 #include "command.h"
 #include "conn.h"
@@ -28,7 +28,7 @@ connect_listener(struct broker *b, const char *service)
 	accepted =
 	    atomic_load_explicit(&arena_head(&l->session->arena)->accepted[l->id % WEIR_LISTENERS],
 				 memory_order_relaxed);
-	/* a program that lies about it only shortens or lengthens its own queue */
+	/* a false number of the program shortens or lengthens its own queue only */
 	if ((int32_t)(l->created - accepted) >= (int64_t)l->backlog)
 		return NULL;
 	return l;
@@ -50,13 +50,14 @@ started(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *c = k->context;
 
-	/* the link went in the meantime; -ENOENT: the program closed it, CONN_CLOSED says the rest
-	 */
+	/* The link went in the meantime; -ENOENT: the program closed it, CONN_CLOSED follows. */
 	if (k->cmd.result && k->cmd.result != -ENOENT && !c->gone && !k->cmd.conn.status) {
 		struct broker_command *end = conn_command(b, c, ENGINE_CONN_START, NULL);
 
-		end->cmd.conn.status = EHOSTUNREACH;
-		command_submit(b, end);
+		if (end) {
+			end->cmd.conn.status = EHOSTUNREACH;
+			command_submit(b, end);
+		}
 	}
 	conn_command_done(b, c);
 }
@@ -68,6 +69,8 @@ start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t s
 
 	c->link = l ? l->id : ENGINE_LINK_NONE;
 	k = conn_command(b, c, ENGINE_CONN_START, started);
+	if (!k)
+		return;
 	k->cmd.conn.status = status;
 	if (l && c->datagram)
 		k->cmd.conn.status = (uint32_t)-datagrams_fill(b, l, &k->cmd.conn);
@@ -81,16 +84,10 @@ connect_give_up(struct broker *b, struct broker_conn *c, uint32_t status)
 	start(b, c, NULL, status);
 }
 
-static struct broker_node *
-node_of(struct broker *b, const struct broker_conn *c)
-{
-	return c->loop ? node_loop(b) : node_find(b, c->node);
-}
-
 static void
 start_or_wait(struct broker *b, struct broker_conn *c)
 {
-	struct broker_node *n = node_of(b, c);
+	struct broker_node *n = c->loop ? node_loop(b) : node_find(b, c->node);
 	int status = EHOSTUNREACH;
 	struct broker_link *l = n ? link_want(b, c->engine, n, &status) : NULL;
 
@@ -120,29 +117,18 @@ connect_forget(struct broker_conn *c)
 	c->waiting_for = NULL;
 }
 
-/* Empties the list of those that wait for n. */
-static struct broker_conn *
-detach(struct broker_node *n)
-{
-	struct broker_conn *first = n->waiting;
-
-	n->waiting = NULL;
-	n->waiting_last = &n->waiting;
-	for (struct broker_conn *c = first; c; c = c->next_waiting)
-		c->waiting_for = NULL;
-	return first;
-}
-
 void
 connect_kick(struct broker *b, struct broker_node *n)
 {
-	struct broker_conn *c = detach(n);
+	struct broker_conn *c;
+	uint32_t count = 0;
 
-	while (c) {
-		struct broker_conn *next = c->next_waiting;
-
+	for (c = n->waiting; c; c = c->next_waiting)
+		count++;
+	/* those that have to wait on are appended again */
+	while (count-- && (c = n->waiting)) {
+		connect_forget(c);
 		start_or_wait(b, c);
-		c = next;
 	}
 }
 
@@ -193,34 +179,27 @@ opened(struct broker *b, struct broker_command *k)
 	conn_command_done(b, c);
 }
 
-/* Nothing is made: the program asks again by a channel to that engine. */
-static void
-redirect(struct broker_session *s, uint32_t engine)
-{
-	struct weir_session_msg m = session_msg(WEIR_MSG_CONNECTING);
-
-	m.connecting.engine = engine;
-	session_reply(s, &m, NULL, 0);
-}
-
 static void
 remote_connect(struct broker_session *s, const struct weir_session_msg *m, struct broker_node *n,
 	       bool loop)
 {
 	struct broker *b = s->b;
 	uint32_t engine = s->channel[m->connect.channel].engine;
+	struct weir_session_msg other = session_msg(WEIR_MSG_CONNECTING);
 	struct broker_command *k;
 	struct broker_link *l;
 	struct broker_conn *c;
-	int status;
+	int status, rc;
 
 	if (!loop && n->is.state >= WEIR_NODE_DOWN) {
 		session_refuse(s, EHOSTDOWN, "node %u is down; connect again when it is up",
 			       n->is.id);
 		return;
 	}
-	if (!loop && node_engine(b, n, engine) != engine) {
-		redirect(s, node_engine(b, n, engine));
+	/* another engine reaches the node: the program asks again on a channel to that one */
+	other.connecting.engine = loop ? engine : node_engine(b, n, engine);
+	if (other.connecting.engine != engine) {
+		session_reply(s, &other, NULL, 0);
 		return;
 	}
 	l = link_want(b, engine, n, &status);
@@ -230,8 +209,12 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 			       engine, n->is.id, strerror(status));
 		return;
 	}
-	c = broker_conn_new(s, m->connect.channel);
-	if (!c) {
+	rc = broker_conn_new(s, m->connect.channel, &c);
+	if (rc == -ENOMEM) {
+		session_refuse_memory(s);
+		return;
+	}
+	if (rc) {
 		user_refuse_conn(s, s);
 		return;
 	}
@@ -241,11 +224,16 @@ remote_connect(struct broker_session *s, const struct weir_session_msg *m, struc
 	c->window = m->connect.window;
 	c->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
 	c->deadline = broker_now(b) + BROKER_CONNECT_TIMEOUT_NS;
-	/* with datagrams in two steps: what the link lacks for them is made in the second */
+	/* datagrams take two steps: the second makes the objects that the link lacks for them */
 	if (c->datagram)
 		l = NULL;
 	c->link = l ? l->id : ENGINE_LINK_NONE;
 	k = conn_command(b, c, ENGINE_CONN_OPEN, opened);
+	if (!k) {
+		conn_gone(b, c);
+		session_refuse_memory(s);
+		return;
+	}
 	memcpy(k->cmd.conn.service, m->connect.address.service, sizeof(k->cmd.conn.service));
 	command_submit(b, k);
 }
@@ -259,7 +247,8 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 	int rc;
 
 	if (m->connect.channel >= s->channel_count || m->connect.flags & ~WEIR_CONNECT_KNOWN) {
-		session_refuse(s, EINVAL, "no such channel, or an unknown flag; mend the program");
+		session_refuse(s, EINVAL,
+			       "no such channel, or an unknown flag; correct the program");
 		return;
 	}
 	if (m->connect.window && m->connect.window < WEIR_CONNECT_WINDOW_MIN) {
@@ -303,9 +292,11 @@ connect_request(struct broker_session *s, const struct weir_session_msg *m)
 static void
 reject(struct broker *b, uint32_t engine, const struct engine_conn_command *asked, uint32_t status)
 {
-	struct broker_command *k = command_new(b, engine, ENGINE_CONN_REJECT, NULL, NULL);
+	struct broker_command *k = command_urgent(b, engine, ENGINE_CONN_REJECT, NULL, NULL);
 
 	b->counters.connects_refused++;
+	if (!k)
+		return; /* the peer gives up by its own timeout */
 	k->cmd.conn = *asked;
 	k->cmd.conn.status = status;
 	command_submit(b, k);
@@ -348,19 +339,24 @@ connect_event(struct broker *b, uint32_t engine, const struct engine_event *even
 	l = connect_listener(b, asked->service);
 	if (asked->datagram)
 		rc = link ? datagrams_fill(b, link, &way) : -EHOSTDOWN;
-	if (l && !rc)
-		c = broker_conn_new(l->session, l->channel[engine]);
+	if (l && !rc && broker_conn_new(l->session, l->channel[engine], &c) == -ENOMEM)
+		rc = -ENOMEM;
 	if (!c) {
 		reject(b, engine, asked, rc ? (uint32_t)-rc : ECONNREFUSED);
 		return;
 	}
-	l->created++;
 	c->link = asked->link;
 	c->node = asked->peer_node;
 	c->listener = l->id;
 	c->window = asked->window;
 	c->datagram = asked->datagram;
 	k = conn_command(b, c, ENGINE_CONN_ACCEPT, accepted);
+	if (!k) {
+		conn_gone(b, c);
+		reject(b, engine, asked, ENOMEM);
+		return;
+	}
+	l->created++;
 	k->cmd.conn.to = asked->to;
 	k->cmd.conn.ah = way.ah;
 	k->cmd.conn.mtu = way.mtu;

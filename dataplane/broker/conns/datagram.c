@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What datagram connections need besides a link: a UD queue pair with buffers of its own for each
- * engine that has such connections, made with the first one, and an address handle for each link.
+ * Objects of datagram connections besides a link: a UD queue pair with buffers of its own per
+ * engine, made with the first such connection, and an address handle per link.
  */
 #include "command.h"
 #include "datagram.h"
@@ -12,7 +12,7 @@
 #include <sys/random.h>
 
 #define BYTES (2 * (size_t)ENGINE_DATAGRAMS * ENGINE_DATAGRAM_BYTES)
-#define QKEY_MASK 0x7fffffffu /* the highest bit would stand for the queue pair's own */
+#define QKEY_MASK 0x7fffffffu /* with the highest bit a sender would use its own QKEY */
 
 static int
 make_qp(struct broker *b, uint32_t engine)
@@ -31,6 +31,9 @@ make_qp(struct broker *b, uint32_t engine)
 	if (getrandom(&d->qkey, sizeof(d->qkey), 0) != (ssize_t)sizeof(d->qkey))
 		return -EIO;
 	d->qkey = attr.qkey = d->qkey & QKEY_MASK;
+	k = command_new(b, engine, ENGINE_DATAGRAM_ADD, NULL, NULL);
+	if (!k)
+		return -ENOMEM;
 	rc = ops->qp_create(e->nic, &init, &d->qp);
 	for (; !rc && attr.state <= NIC_QP_RTS; attr.state++)
 		rc = ops->qp_modify(d->qp, &attr);
@@ -38,9 +41,9 @@ make_qp(struct broker *b, uint32_t engine)
 		if (d->qp)
 			ops->qp_destroy(d->qp);
 		d->qp = NULL;
+		command_drop(b, k);
 		return rc;
 	}
-	k = command_new(b, engine, ENGINE_DATAGRAM_ADD, NULL, NULL);
 	k->cmd.datagram = *d;
 	command_submit(b, k);
 	return 0;
@@ -63,48 +66,40 @@ take_apart(struct broker *b, uint32_t engine)
 	*d = (struct engine_datagram_command){0};
 }
 
-/* The engine doesn't know of it before it is whole. */
-static int
-make(struct broker *b, uint32_t engine)
-{
-	const struct broker_engine *e = broker_engine(b, engine);
-	struct engine_datagram_command *d = &b->datagrams[engine];
-	const struct nic_ops *ops = broker_ops(b, engine);
-	int rc = 0;
-
-	if (d->memory && d->qp)
-		return 0;
-	if (d->memory)
-		return make_qp(b, engine); /* after an error that could not be mended at once */
-	d->memory = b->config.memory_get(b->config.user, BYTES, e->numa_socket);
-	if (!d->memory)
-		return -ENOMEM;
-	rc = ops->mr_reg(e->dev, d->memory, BYTES, NIC_LOCAL_WRITE, &d->mr);
-	if (!rc)
-		rc = ops->srq_create(e->nic, ENGINE_DATAGRAMS, &d->srq);
-	if (!rc)
-		rc = make_qp(b, engine);
-	if (rc == -EPROTONOSUPPORT)
-		rc = -EOPNOTSUPP;
-	if (rc) {
-		log_info("engine %u gets no queue pair for datagrams: %s; see what its port offers",
-			 engine, strerror(-rc));
-		take_apart(b, engine);
-	}
-	return rc;
-}
-
 int
 datagrams_fill(struct broker *b, struct broker_link *l, struct engine_conn_command *k)
 {
+	const struct broker_engine *e = broker_engine(b, l->engine);
+	const struct nic_ops *ops = broker_ops(b, l->engine);
+	struct engine_datagram_command *d = &b->datagrams[l->engine];
 	uint16_t mtu = b->attr[l->engine].mtu;
 	struct nic_ah_attr attr = {.lid = l->peer.lid};
-	int rc = make(b, l->engine);
+	int rc = 0;
 
+	if (!d->memory) {
+		/* the engine is told of it when it is complete */
+		d->memory = b->config.memory_get(b->config.user, BYTES, e->numa_socket);
+		if (!d->memory)
+			return -ENOMEM;
+		rc = ops->mr_reg(e->dev, d->memory, BYTES, NIC_LOCAL_WRITE, &d->mr);
+		if (!rc)
+			rc = ops->srq_create(e->nic, ENGINE_DATAGRAMS, &d->srq);
+		if (!rc)
+			rc = make_qp(b, l->engine);
+		if (rc == -EPROTONOSUPPORT)
+			rc = -EOPNOTSUPP;
+		if (rc) {
+			log_info("engine %u gets no queue pair for datagrams: %s; see what its "
+				 "port offers",
+				 l->engine, strerror(-rc));
+			take_apart(b, l->engine);
+		}
+	} else if (!d->qp) {
+		rc = make_qp(b, l->engine); /* it failed, and no new one could be made then */
+	}
 	memcpy(attr.gid.raw, l->peer.gid, sizeof(attr.gid.raw));
 	if (!rc && !l->ah)
-		rc = broker_ops(b, l->engine)
-			 ->ah_create(broker_engine(b, l->engine)->dev, &attr, &l->ah);
+		rc = ops->ah_create(e->dev, &attr, &l->ah);
 	if (rc)
 		return rc;
 	k->ah = l->ah;
@@ -124,17 +119,21 @@ datagrams_local_mtu(const struct broker *b, uint32_t engine)
 bool
 datagrams_qp_fatal(struct broker *b, const void *qp_user)
 {
+	struct broker_command *k;
+
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		if (!b->datagrams[i].qp ||
 		    engine_datagram_user(broker_engine(b, i)->engine) != qp_user)
 			continue;
-		command_submit(b, command_new(b, i, ENGINE_DATAGRAM_FAIL, NULL, NULL));
+		k = command_urgent(b, i, ENGINE_DATAGRAM_FAIL, NULL, NULL);
+		if (k)
+			command_submit(b, k);
 		return true;
 	}
 	return false;
 }
 
-/* The engine uses its queue pair no more: a new one, with the same buffers. */
+/* The engine no longer uses its queue pair: makes a new one with the same buffers. */
 void
 datagrams_error(struct broker *b, uint32_t engine, uint32_t qpn)
 {
@@ -149,7 +148,8 @@ datagrams_error(struct broker *b, uint32_t engine, uint32_t qpn)
 	d->qp = NULL;
 	rc = b->stopping ? 0 : make_qp(b, engine);
 	if (rc)
-		log_info("engine %u gets no new one: %s; it is tried again when it is needed",
+		log_info("engine %u gets no new queue pair for datagrams: %s; the next connection "
+			 "tries again",
 			 engine, strerror(-rc));
 }
 

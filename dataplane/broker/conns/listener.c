@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Public services: names that programs make known in the whole cluster. The truth about ours is
- * here; control is told all of them at each change, and tells those of each other node. So finding
- * one asks nobody, and goes on with what was known last when there is no control.
+ * Public services: names that programs make known in the whole cluster. The broker tells control
+ * all names of this node at each change, and control reports those of each other node. So a lookup
+ * asks no other process; without a control it uses the last reports.
  */
 #include "control_socket.h"
 #include "node.h"
@@ -11,16 +11,18 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define INTERVAL_NS (BROKER_SECOND_NS / 10) /* between two tellings: a program may flap */
+#define INTERVAL_NS (BROKER_SECOND_NS / 10) /* ns between two messages to control */
 
-/* What another node offers, in the order of names. */
+/* Services of another node, in the order of names. */
 struct broker_offers {
-	uint64_t incarnation; /* of the data plane that does */
+	uint64_t incarnation; /* of that node's data plane */
 	uint32_t count;
 	struct {
 		char name[WEIR_SERVICE_MAX];
@@ -28,7 +30,7 @@ struct broker_offers {
 	} at[];
 };
 
-/* ---- ours ---- */
+/* ---- of this node ---- */
 
 const struct weir_services *
 services_own(const struct broker *b)
@@ -69,15 +71,15 @@ services_timers(struct broker *b, uint64_t now)
 	return b->services_due;
 }
 
-/* ---- those of others ---- */
+/* ---- of other nodes ---- */
 
 static int
 compare(const void *name, const void *at)
 {
-	return strcmp(name, at); /* begins with its name */
+	return strcmp(name, at); /* an entry begins with its name */
 }
 
-/* NULL: it doesn't. */
+/* NULL: it does not offer the service. */
 static const uint64_t *
 offered_since(const struct broker_offers *o, const char *name)
 {
@@ -86,7 +88,7 @@ offered_since(const struct broker_offers *o, const char *name)
 	return at ? (const uint64_t *)(at + WEIR_SERVICE_MAX) : NULL;
 }
 
-/* Whether connections to it can be made, as far as we know. */
+/* Whether its services count: it seems able to take connections. */
 static bool
 offers(const struct broker_node *n)
 {
@@ -108,6 +110,10 @@ services_input(struct broker *b, const struct weir_ctl_msg *m)
 	old = n->offers;
 	if (s->count) {
 		o = broker_alloc(sizeof(*o) + s->count * sizeof(o->at[0]));
+		if (!o) {
+			control_restart(b);
+			return;
+		}
 		o->incarnation = m->services.incarnation;
 		o->count = s->count;
 	}
@@ -124,101 +130,73 @@ services_input(struct broker *b, const struct weir_ctl_msg *m)
 
 /* ---- finding ---- */
 
-static void
-add(struct broker *b, const struct broker_node *n, struct weir_session_msg *r)
+/* Adds a node that offers the service: index 0 is this one, i + 1 is node_list[i]. */
+static bool
+add_if_offered(struct broker *b, uint32_t index, const char *name, struct weir_session_msg *r)
 {
-	struct weir_found *f = &r->found.node[r->found.count++];
+	const struct broker_node *n = index ? b->node_list[index - 1] : NULL;
 	struct weir_address port;
+	struct weir_found *f;
 
+	if (n ? !offers(n) || !offered_since(n->offers, name)
+	      : !weir_services_has(services_own(b), name))
+		return false;
+	weir_assert(r->found.count < WEIR_FOUND_MAX);
+	f = &r->found.node[r->found.count++];
 	node_port(b, n, &port);
 	f->node = n ? n->is.id : b->node;
 	f->flags = n ? 0 : WEIR_FOUND_LOCAL;
 	f->kind = port.kind;
 	f->lid = port.id;
 	memcpy(f->ip, port.ip, sizeof(f->ip));
-}
-
-/* Place 0 is ours, i + 1 that of node_list[i]. */
-static bool
-add_if_offered(struct broker *b, uint32_t place, const char *name, struct weir_session_msg *r)
-{
-	const struct broker_node *n = place ? b->node_list[place - 1] : NULL;
-
-	if (n ? !offers(n) || !offered_since(n->offers, name)
-	      : !weir_services_has(services_own(b), name))
-		return false;
-	add(b, n, r);
 	return true;
-}
-
-static void
-find_all(struct broker *b, uint32_t from, const char *name, struct weir_session_msg *r)
-{
-	for (uint32_t i = from; i <= b->node_count; i++) {
-		if (r->found.count == WEIR_FOUND_MAX) {
-			r->found.next = i;
-			return;
-		}
-		add_if_offered(b, i, name, r);
-	}
-}
-
-/* The others begin behind the one that was first the last time. */
-static void
-find_best(struct broker *b, const char *name, struct weir_session_msg *r)
-{
-	bool moved = add_if_offered(b, 0, name, r);
-	uint32_t begin = b->service_turn;
-
-	for (uint32_t i = 0; i < b->node_count && r->found.count < WEIR_FOUND_MAX; i++) {
-		uint32_t at = (begin + i) % b->node_count;
-
-		if (!add_if_offered(b, at + 1, name, r) || moved)
-			continue;
-		b->service_turn = at + 1;
-		moved = true;
-	}
 }
 
 void
 find_request(struct broker_session *s, const struct weir_session_msg *m)
 {
+	struct broker *b = s->b;
 	struct weir_session_msg r = session_msg(WEIR_MSG_FOUND);
+	const char *name = m->find.service;
+	uint32_t begin = b->service_turn;
+	bool moved;
 
-	if (!weir_service_ok(m->find.service) || m->find.flags & ~WEIR_FIND_BEST) {
+	if (!weir_service_ok(name) || m->find.flags & ~WEIR_FIND_BEST) {
 		session_refuse(s, EINVAL,
 			       "not a service name, or an unknown flag; use letters, digits, '_', "
 			       "'-' and '.'");
 		return;
 	}
-	if (m->find.flags & WEIR_FIND_BEST)
-		find_best(s->b, m->find.service, &r);
-	else
-		find_all(s->b, m->find.from, m->find.service, &r);
+	if (!(m->find.flags & WEIR_FIND_BEST)) {
+		for (uint32_t i = m->find.from; i <= b->node_count && !r.found.next; i++)
+			if (r.found.count == WEIR_FOUND_MAX)
+				r.found.next = i;
+			else
+				add_if_offered(b, i, name, &r);
+		session_reply(s, &r, NULL, 0);
+		return;
+	}
+	/* this node first, then the others from behind the one that was first the last time */
+	moved = add_if_offered(b, 0, name, &r);
+	for (uint32_t i = 0; i < b->node_count && r.found.count < WEIR_FOUND_MAX; i++) {
+		uint32_t at = (begin + i) % b->node_count;
+
+		if (!add_if_offered(b, at + 1, name, &r) || moved)
+			continue;
+		b->service_turn = at + 1;
+		moved = true;
+	}
 	session_reply(s, &r, NULL, 0);
 }
 
 /* ---- weirctl ---- */
-
-static void
-own_row(const struct broker *b, const char *name, struct weir_row_service *r)
-{
-	const struct service_listener *l = service_find(&b->services, name);
-
-	r->node = b->node;
-	r->self = 1;
-	if (!l)
-		return;
-	r->session = l->session->id;
-	memcpy(r->program, l->session->name, sizeof(r->program));
-	r->age_ms = (broker_now(b) - l->since) / 1000000;
-}
 
 bool
 service_row(const struct broker *b, uint32_t index, struct weir_row_service *r)
 {
 	uint32_t place = index / WEIR_SERVICES_MAX, i = index % WEIR_SERVICES_MAX;
 	const struct broker_node *n = NULL;
+	const struct service_listener *l;
 	struct weir_address port;
 
 	if (place > b->node_count)
@@ -232,7 +210,14 @@ service_row(const struct broker *b, uint32_t index, struct weir_row_service *r)
 		r->node = n->is.id;
 		r->age_ms = (broker_now(b) - n->offers->at[i].since) / 1000000;
 	} else {
-		own_row(b, r->name, r);
+		r->node = b->node;
+		r->self = 1;
+		l = service_find(&b->services, r->name);
+		if (l) {
+			r->session = l->session->id;
+			memcpy(r->program, l->session->name, sizeof(r->program));
+			r->age_ms = (broker_now(b) - l->since) / 1000000;
+		}
 	}
 	node_port(b, n, &port);
 	if (port.kind == WEIR_ADDRESS_LID)

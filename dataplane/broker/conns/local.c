@@ -16,25 +16,10 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
-
-static struct segment *
-find_segment(const struct broker_session *s, uint32_t channel, const struct broker_session *t,
-	     uint32_t peer_channel)
-{
-	const struct segment_side *side;
-
-	LIST_FOREACH(side, &s->segments, in_session)
-	{
-		struct segment *g = side->segment;
-
-		if (side == &g->side[0] && side->channel == channel && g->side[1].session == t &&
-		    g->side[1].channel == peer_channel && segment_open_to_new(g))
-			return g;
-	}
-	return NULL;
-}
 
 static struct segment *
 segment_by_id(const struct broker *b, uint32_t id)
@@ -63,42 +48,34 @@ set_side(struct segment *g, unsigned i, struct broker_session *s, uint32_t chann
 	s->segment_count++;
 }
 
-/* Segments that programs of a user have with this session. */
-static uint32_t
-shared_with(const struct broker_session *t, const struct broker_user *u)
+/*
+ * Whether s may make another segment with t. The user of s may have as many with t as it leaves to
+ * others: half of the segments if it is alone, a third beside one other user. So the next user
+ * always finds room. The last quarter of what the user of t may have is not for other users.
+ */
+static bool
+leaves_room(const struct broker_session *s, const struct broker_session *t)
 {
+	uint64_t most = s->segment_count < t->segment_count ? t->segment_count : s->segment_count;
+	uint64_t left = most < BROKER_SESSION_SEGMENTS ? BROKER_SESSION_SEGMENTS - most : 0;
+	uint64_t of_user = s->owner == t->owner ? UINT64_MAX : user_left(t->owner, segment_bytes());
 	const struct segment_side *side;
-	uint32_t n = 0;
+	uint32_t shared = 0;
 
 	LIST_FOREACH(side, &t->segments, in_session)
 	{
 		const struct segment_side *other =
 		    &side->segment->side[side == &side->segment->side[0]];
 
-		n += other->session && other->session->owner == u;
+		shared += other->session && other->session->owner == s->owner;
 	}
-	return n;
+	return shared < (of_user < left ? of_user : left);
 }
 
 /*
- * A user may have as many segments with a session as are left to others: half of them if it is
- * alone, a third if there are two. So there is room for whoever comes, however many came before.
- * Of what the other's user may have, the last quarter isn't for strangers.
+ * Charges a segment to both users; the memory counts once in the sum of all users. 0, or -EDQUOT or
+ * -ENOSPC, with the user in *lacks and its limit in *what.
  */
-static bool
-leaves_room(const struct broker_session *s, const struct broker_session *t)
-{
-	uint64_t left = s->segment_count < t->segment_count ? t->segment_count : s->segment_count;
-	uint64_t of_user = UINT64_MAX;
-
-	left = left < BROKER_SESSION_SEGMENTS ? BROKER_SESSION_SEGMENTS - left : 0;
-	if (s->owner != t->owner)
-		of_user = user_left(t->owner, segment_bytes());
-	return shared_with(t, s->owner) < (of_user < left ? of_user : left);
-}
-
-/* Both users have it, whose memory it is is a matter between them. 0, or -EDQUOT or -ENOSPC, and in
- * *short_of which of them, and what it lacks. */
 static int
 charge(struct broker_user *u, struct broker_user *v, const struct broker_user **lacks,
        enum user_limit *what)
@@ -123,17 +100,27 @@ charge(struct broker_user *u, struct broker_user *v, const struct broker_user **
 	return rc;
 }
 
-/* NULL after a refusal. */
+/* The segment of these two threads, s on the connecting side. NULL after a refusal. */
 static struct segment *
-make_segment(struct broker *b, struct broker_session *s, uint32_t channel, struct broker_session *t,
-	     uint32_t peer_channel)
+find_or_make_segment(struct broker_session *s, uint32_t channel, struct broker_session *t,
+		     uint32_t peer_channel)
 {
+	struct broker *b = s->b;
 	uint32_t engine = t->channel[peer_channel].engine, i = 1;
+	const struct segment_side *side;
 	const struct broker_user *lacks;
 	enum user_limit what;
+	struct broker_release *release;
 	struct segment *g;
 	int rc;
 
+	LIST_FOREACH(side, &s->segments, in_session)
+	{
+		g = side->segment;
+		if (side == &g->side[0] && side->channel == channel && g->side[1].session == t &&
+		    g->side[1].channel == peer_channel && segment_open_to_new(g))
+			return g;
+	}
 	while (i < BROKER_SEGMENTS_MAX && b->segment[i])
 		i++;
 	if (i == BROKER_SEGMENTS_MAX || !leaves_room(s, t)) {
@@ -148,16 +135,20 @@ make_segment(struct broker *b, struct broker_session *s, uint32_t channel, struc
 		user_refuse(s, lacks, what, rc);
 		return NULL;
 	}
-	g = segment_open(broker_engine(b, engine)->numa_socket);
+	release = release_new();
+	g = release ? segment_open(broker_engine(b, engine)->numa_socket) : NULL;
 	if (!g) {
-		session_refuse(s, errno, "no shared memory for a local connection: %s; free some",
-			       strerror(errno));
+		rc = release ? errno : ENOMEM;
+		free(release);
+		session_refuse(s, rc, "no shared memory for a local connection: %s; free some",
+			       strerror(rc));
 		user_give(s->owner, USER_SEGMENTS, 1);
 		user_give(s->owner, USER_MEMORY, segment_bytes());
 		if (s->owner != t->owner)
 			user_share_out(t->owner, segment_bytes());
 		return NULL;
 	}
+	g->release = release;
 	g->id = i | (b->segment_generation++ & 0x7fffu) << 16;
 	b->segment[i] = g;
 	if (i >= b->segment_top)
@@ -169,12 +160,12 @@ make_segment(struct broker *b, struct broker_session *s, uint32_t channel, struc
 	return g;
 }
 
-/* One of two users lets go of it. */
+/* One of the two users no longer shares it; the last one stays charged. */
 static void
 charge_other(struct segment *g, unsigned i)
 {
 	if (!g->side[0].charged || !g->side[1].charged)
-		return; /* it is the last one */
+		return;
 	user_share_out(g->side[i].charged, segment_bytes());
 	g->side[i].charged = NULL;
 }
@@ -182,6 +173,7 @@ charge_other(struct segment *g, unsigned i)
 static void
 leave_side(struct segment_side *side)
 {
+	weir_assert(side->session && side->session->segment_count);
 	LIST_REMOVE(side, in_session);
 	side->session->segment_count--;
 	side->session = NULL;
@@ -196,10 +188,10 @@ segment_free(struct broker *b, struct segment *g)
 	for (unsigned i = 0; i < 2; i++)
 		if (g->side[i].session)
 			leave_side(&g->side[i]);
-	/* who connected pays for what a program keeps of it */
+	/* the connecting user pays for memory that a program still maps */
 	charge_other(g, 1);
 	owner = g->side[0].charged ? g->side[0].charged : g->side[1].charged;
-	release_memory(b, &memory, owner, segment_bytes(), USER_SEGMENTS);
+	release_memory(b, g->release, &memory, owner, segment_bytes(), USER_SEGMENTS);
 	b->segment[g->id % BROKER_SEGMENTS_MAX] = NULL;
 	segment_close(g);
 }
@@ -254,11 +246,13 @@ tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, command_do
 	struct broker_command *k = conn_command(b, c, ENGINE_CONN_LOCAL_OPENED, done);
 
 	c->opened = true;
+	if (!k)
+		return;
 	k->cmd.conn.status = status;
 	command_submit(b, k);
 }
 
-/* The connecting end stays without a peer: its program gets OPENED with an error. */
+/* The connecting end has no peer: its program gets OPENED with an error. */
 static void
 give_up(struct broker *b, struct broker_conn *x)
 {
@@ -267,8 +261,8 @@ give_up(struct broker *b, struct broker_conn *x)
 }
 
 /*
- * `told`: the other end's program may have known of the connection, have sent and closed before
- * this one hears that it is open.
+ * `told`: the other end's program knew of the connection. It may have sent and closed before this
+ * end hears that the connection is open.
  */
 void
 local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t status)
@@ -281,14 +275,16 @@ local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t st
 		give_up(b, c);
 		return;
 	}
-	if (!c->opened) /* a program can only close what it was told of */
+	if (!c->opened) /* a program can close only a connection that it knows */
 		tell_opened(b, c, 0, NULL);
 	k = conn_command(b, c, ENGINE_CONN_PEER_CLOSED, NULL);
+	if (!k)
+		return;
 	k->cmd.conn.status = status;
 	command_submit(b, k);
 }
 
-/* The accepting program knows it (or is gone): now the connecting one. */
+/* The accepting program knows the connection or is gone: tells the connecting one. */
 static void
 acceptor_told(struct broker *b, struct broker_command *k)
 {
@@ -299,24 +295,33 @@ acceptor_told(struct broker *b, struct broker_command *k)
 	conn_command_done(b, y);
 }
 
+/* The engine does not take the accepting end. */
+static void
+acceptor_refused(struct broker *b, struct broker_conn *y)
+{
+	struct broker_conn *x = y->peer;
+
+	y->peer = NULL;
+	connect_not_accepted(y);
+	if (x) {
+		x->peer = NULL;
+		give_up(b, x);
+	}
+	conn_gone(b, y);
+}
+
 static void
 acceptor_made(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *y = k->context, *x = y->peer;
 
 	if (k->cmd.result) {
-		y->peer = NULL;
-		connect_not_accepted(y);
-		if (x) {
-			x->peer = NULL;
-			give_up(b, x);
-		}
-		conn_gone(b, y);
+		acceptor_refused(b, y);
 	} else if (!x) {
 		if (conn_made(b, y, k->cmd.conn.vqpn))
 			local_peer_ended(b, y, false, ECONNRESET);
 	} else {
-		/* set first: CONNECTING tells it */
+		/* set first: CONNECTING has it */
 		y->vqpn = k->cmd.conn.vqpn;
 		conn_reply_connecting(x);
 		if (conn_made(b, y, y->vqpn)) /* else x has been told by conn_gone() */
@@ -329,6 +334,7 @@ static void
 connector_made(struct broker *b, struct broker_command *k)
 {
 	struct broker_conn *x = k->context, *y = x->peer;
+	struct broker_command *next;
 
 	if (k->cmd.result) {
 		x->peer = NULL;
@@ -344,65 +350,31 @@ connector_made(struct broker *b, struct broker_command *k)
 				       x->engine, strerror(-k->cmd.result));
 		conn_gone(b, x);
 	} else if (!conn_made(b, x, k->cmd.conn.vqpn)) {
-		; /* conn_gone() has let go of y */
+		; /* conn_gone() has told y */
 	} else if (!y) {
 		give_up(b, x);
 	} else {
-		command_submit(b, conn_command(b, y, ENGINE_CONN_LOCAL, acceptor_made));
+		next = conn_command(b, y, ENGINE_CONN_LOCAL, acceptor_made);
+		if (next)
+			command_submit(b, next);
+		else
+			acceptor_refused(b, y);
 	}
 	conn_command_done(b, x);
-}
-
-/* Both ends, joined and with a line in a segment; NULL after a refusal. */
-static struct broker_conn *
-make_ends(struct broker_session *s, uint32_t channel, struct service_listener *l)
-{
-	struct broker *b = s->b;
-	struct broker_session *t = l->session;
-	uint32_t peer_channel = l->channel[s->channel[channel].engine];
-	struct segment *g = find_segment(s, channel, t, peer_channel);
-	struct broker_conn *x, *y;
-	uint32_t index;
-	int rc;
-
-	if (!g)
-		g = make_segment(b, s, channel, t, peer_channel);
-	if (!g)
-		return NULL;
-	rc = segment_take(g, &index);
-	if (rc) {
-		session_refuse(s, -rc, "no shared memory for a local connection: %s; free some",
-			       strerror(-rc));
-		return NULL;
-	}
-	x = broker_conn_new(s, channel);
-	y = x ? broker_conn_new(t, peer_channel) : NULL;
-	if (!y) {
-		user_refuse_conn(s, t);
-		if (x)
-			conn_gone(b, x);
-		segment_give(g, index, 0);
-		segment_give(g, index, 1);
-		return NULL;
-	}
-	x->peer = y;
-	y->peer = x;
-	x->segment = y->segment = g;
-	x->conn_index = y->conn_index = index;
-	x->node = y->node = b->node;
-	y->listener = l->id;
-	l->created++;
-	return x;
 }
 
 void
 local_connect(struct broker_session *s, const struct weir_session_msg *m)
 {
+	struct broker *b = s->b;
 	const char *service = m->connect.address.service;
-	struct service_listener *l;
-	struct broker_conn *x;
+	uint32_t channel = m->connect.channel, peer_channel, index;
+	struct service_listener *l = connect_listener(b, service);
+	struct broker_conn *x, *y = NULL;
+	struct broker_command *k;
+	struct segment *g;
+	int rc;
 
-	l = connect_listener(s->b, service);
 	if (!l) {
 		session_refuse(s, ECONNREFUSED,
 			       "no program listens on %s, or its queue is full; start it, or raise "
@@ -410,40 +382,68 @@ local_connect(struct broker_session *s, const struct weir_session_msg *m)
 			       service);
 		return;
 	}
-	x = make_ends(s, m->connect.channel, l);
-	if (!x)
+	peer_channel = l->channel[s->channel[channel].engine];
+	g = find_or_make_segment(s, channel, l->session, peer_channel);
+	if (!g)
 		return;
-	s->b->counters.connects_local++;
-	x->window = x->peer->window = m->connect.window;
-	x->datagram = x->peer->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
-	command_submit(s->b, conn_command(s->b, x, ENGINE_CONN_LOCAL, connector_made));
+	rc = segment_take(g, &index);
+	if (rc) {
+		session_refuse(s, -rc, "no shared memory for a local connection: %s; free some",
+			       strerror(-rc));
+		return;
+	}
+	rc = broker_conn_new(s, channel, &x);
+	if (!rc)
+		rc = broker_conn_new(l->session, peer_channel, &y);
+	if (rc) {
+		if (rc == -ENOMEM)
+			session_refuse_memory(s);
+		else
+			user_refuse_conn(s, l->session);
+		if (x)
+			conn_gone(b, x);
+		segment_give(g, index, 0);
+		segment_give(g, index, 1);
+		return;
+	}
+	x->peer = y;
+	y->peer = x;
+	x->segment = y->segment = g;
+	x->conn_index = y->conn_index = index;
+	x->node = y->node = b->node;
+	x->window = y->window = m->connect.window;
+	x->datagram = y->datagram = m->connect.flags & WEIR_CONNECT_DATAGRAM;
+	y->listener = l->id;
+	l->created++;
+	k = conn_command(b, x, ENGINE_CONN_LOCAL, connector_made);
+	if (!k) {
+		session_refuse_memory(s);
+		conn_gone(b, x); /* and with it y */
+		return;
+	}
+	b->counters.connects_local++;
+	command_submit(b, k);
 }
 
-static void
-reply_segment(struct broker_session *s, struct segment *g, uint32_t side)
+void
+local_segment_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct weir_session_msg r = session_msg(WEIR_MSG_SEGMENT_MAP);
-	int fds[] = {g->memory.fd, g->bell[side].wait, g->bell[side].ring};
+	struct segment *g = segment_by_id(s->b, m->segment.segment);
+	uint32_t side = m->segment.side;
 
+	if (!g || side > 1 || g->side[side].session != s) {
+		session_refuse(s, ENOENT, "no segment %u of this session", m->segment.segment);
+		return;
+	}
 	r.segment_map.segment = g->id;
 	r.segment_map.side = side;
 	r.segment_map.flags =
 	    g->side[0].membarrier && g->side[1].membarrier ? WEIR_WELCOME_MEMBARRIER : 0;
 	r.segment_map.geometry = g->geometry;
 	g->side[side].fetched = true;
-	session_reply(s, &r, fds, 3);
+	session_reply(s, &r, (int[]){g->memory.fd, g->bell[side].wait, g->bell[side].ring}, 3);
 	drop_if_unused(s->b, g);
-}
-
-void
-local_segment_request(struct broker_session *s, const struct weir_session_msg *m)
-{
-	struct segment *g = segment_by_id(s->b, m->segment.segment);
-
-	if (!g || m->segment.side > 1 || g->side[m->segment.side].session != s)
-		session_refuse(s, ENOENT, "no segment %u of this session", m->segment.segment);
-	else
-		reply_segment(s, g, m->segment.side);
 }
 
 void
@@ -462,6 +462,6 @@ local_drop_request(struct broker_session *s, const struct weir_session_msg *m)
 		}
 		side->dropped = true;
 		drop_if_unused(s->b, g);
-	} /* else it has gone already */
+	} /* else it is gone */
 	session_reply(s, &r, NULL, 0);
 }

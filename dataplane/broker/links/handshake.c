@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Offers: how both ends of a link learn of each other's QPs and keys, through the controls. Offers
- * may cross, be repeated, come late or from a former life; the table is in docs/protocol.md.
- *   answered = 0: take mine up (or say again that you have); else: I have taken up that attempt.
- *   resumes: these QPs are new, but the link is the one that you know by born and peer_born.
+ * may cross, be repeated, come late or from a former incarnation; docs/protocol.md has the table.
+ *   answered = 0: connect to these QPs, or repeat that you have; else: connected to that attempt.
+ *   resumes: these QPs are new, but the link is the one known by born and peer_born.
  */
 #include "control_socket.h"
 #include "link.h"
@@ -67,7 +67,6 @@ link_offer_send(struct broker_link *l, uint32_t answered)
 	broker_control_send(l->b, &m);
 }
 
-/* What goes to a control that has just come: everything, as if it had never heard of it. */
 void
 link_resync(struct broker *b)
 {
@@ -88,11 +87,12 @@ power_of_two(uint32_t x)
 	return x && !(x & (x - 1));
 }
 
-/* What can be said of an offer by itself: NULL, or what is wrong. */
+/* What is wrong with an offer, by itself or for this node; NULL: nothing. */
 static const char *
-offer_form(const struct weir_link_offer *o)
+offer_fault(const struct broker *b, const struct broker_node *n, const struct weir_link_offer *o)
 {
 	static const uint8_t no_gid[16];
+	uint32_t engines = b->config.engines;
 
 	if (o->layout != LAYOUT)
 		return "another layout or byte order";
@@ -115,14 +115,6 @@ offer_form(const struct weir_link_offer *o)
 		return "bad number of receives";
 	if (!memcmp(o->gid, no_gid, sizeof(no_gid)) && !o->lid)
 		return "no GID and no LID";
-	return NULL;
-}
-
-static const char *
-offer_fits(const struct broker *b, const struct broker_node *n, const struct weir_link_offer *o)
-{
-	uint32_t engines = b->config.engines;
-
 	if (o->peer_node != b->node || !n || n->is.self)
 		return "not for this node, or from no member";
 	if (o->peer_engine >= engines || !broker_engine(b, o->peer_engine)->dev)
@@ -133,7 +125,7 @@ offer_fits(const struct broker *b, const struct broker_node *n, const struct wei
 	return NULL;
 }
 
-/* Notes which life of the node it comes from; false if from a former one, or meant for ours. */
+/* Notes the incarnation of the node. False: the offer is from a former one, or for one of ours. */
 static bool
 incarnation_fits(struct broker *b, struct broker_node *n, const struct weir_link_offer *o)
 {
@@ -160,7 +152,7 @@ fresh(const struct broker_link *l, const struct weir_link_offer *o)
 		return false;
 	if (o->answered)
 		return o->answered == l->attempt;
-	return o->attempt > l->peer_burnt;
+	return o->attempt > l->peer_newest;
 }
 
 /* The peer has taken up ours. */
@@ -186,16 +178,40 @@ same_life(const struct broker_link *l, const struct weir_link_offer *o)
 	return o->resumes && o->born == l->peer_born && o->peer_born == l->born;
 }
 
-/* Our QPs have failed and are new. */
 static void
-offer_to_repair(struct broker_link *l, const struct weir_link_offer *o)
+stale(struct broker_link *l)
 {
-	/* one that was joined with QPs of ours which failed may be joined again: the peer knows */
-	if (o->attempt <= l->peer_burnt && !joined(l, o)) {
-		l->b->counters.offers_stale++;
+	l->b->counters.offers_stale++;
+}
+
+/* Keeps an offer that the link can take once it is down or has new QPs. */
+static void
+save_and_fail(struct broker_link *l, const struct weir_link_offer *o)
+{
+	l->saved = *o;
+	broker_link_fail(l, ECONNRESET);
+}
+
+/* Our QPs are new: those of a new link, or those that replace failed ones. */
+static void
+offer_to_offered(struct broker_link *l, const struct weir_link_offer *o)
+{
+	if (!l->live) {
+		if (o->resumes && o->peer_born == l->attempt)
+			/* it took up this attempt, whose QPs failed since: it won't again */
+			save_and_fail(l, o);
+		else if (o->resumes)
+			link_offer_send(l, 0); /* it resumes a link that is gone here */
+		else if (fresh(l, o))
+			take(l, o);
+		else
+			stale(l);
+	} else if (o->attempt <= l->peer_newest && !joined(l, o)) {
+		/* an attempt joined by QPs of ours that failed may be joined again: the peer knows
+		 */
+		stale(l);
 	} else if (!same_life(l, o)) {
-		l->saved = *o;
-		broker_link_fail(l, ECONNRESET);
+		save_and_fail(l, o);
 	} else if (o->resumes > l->resumes) {
 		l->saved = *o;
 		link_repair(l, o->resumes);
@@ -204,25 +220,7 @@ offer_to_repair(struct broker_link *l, const struct weir_link_offer *o)
 	} else if (fresh(l, o)) {
 		take(l, o);
 	} else {
-		l->b->counters.offers_stale++;
-	}
-}
-
-static void
-offer_to_offered(struct broker_link *l, const struct weir_link_offer *o)
-{
-	if (l->live) {
-		offer_to_repair(l, o);
-	} else if (o->resumes && o->peer_born == l->attempt) {
-		/* it took up this very attempt, and its QPs failed since: it won't again */
-		l->saved = *o;
-		broker_link_fail(l, ECONNRESET);
-	} else if (o->resumes) {
-		link_offer_send(l, 0); /* a link that is gone here */
-	} else if (fresh(l, o)) {
-		take(l, o);
-	} else {
-		l->b->counters.offers_stale++;
+		stale(l);
 	}
 }
 
@@ -230,14 +228,13 @@ static void
 offer_to_live(struct broker_link *l, const struct weir_link_offer *o)
 {
 	if (o->attempt < l->peer_attempt) {
-		l->b->counters.offers_stale++;
-	} else if (o->attempt > l->peer_attempt) {
-		/* the peer's QPs are new ones: ours too, then this offer is looked at again */
+		stale(l);
+	} else if (o->attempt > l->peer_attempt && same_life(l, o)) {
+		/* the peer's QPs are new: with new ones here this offer is looked at again */
 		l->saved = *o;
-		if (same_life(l, o))
-			link_repair(l, o->resumes);
-		else
-			broker_link_fail(l, ECONNRESET);
+		link_repair(l, o->resumes);
+	} else if (o->attempt > l->peer_attempt) {
+		save_and_fail(l, o);
 	} else {
 		if (joined(l, o))
 			link_confirm(l);
@@ -246,32 +243,16 @@ offer_to_live(struct broker_link *l, const struct weir_link_offer *o)
 	}
 }
 
-static void
-offer_to_down(struct broker_link *l, const struct weir_link_offer *o)
-{
-	bool takeable = !o->answered && !o->joined && !o->resumes && o->attempt > l->peer_burnt;
-
-	/* an answer to QPs that are gone: a new offer tells the peer so */
-	if (link_start(l))
-		return;
-	if (takeable)
-		take(l, o);
-	else
-		link_offer_send(l, 0);
-}
-
 void
 link_offer_input(struct broker *b, const struct weir_link_offer *o)
 {
 	struct broker_node *n = node_find(b, o->node);
-	const char *wrong = offer_form(o);
+	const char *wrong;
 	struct broker_link *l;
 
 	if (n && !n->is.engines)
-		return; /* control has not said how many engines it has: the peer will say it again
-			 */
-	if (!wrong)
-		wrong = offer_fits(b, n, o);
+		return; /* control has not reported its engines yet: the peer repeats the offer */
+	wrong = offer_fault(b, n, o);
 	if (wrong) {
 		b->counters.offers_bad++;
 		broker_blame_node(b, o->node, "its offers", LOG_LEVEL_WARNING, NODE_FIELDS(o->node),
@@ -283,13 +264,20 @@ link_offer_input(struct broker *b, const struct weir_link_offer *o)
 		return;
 	}
 	l = link_make(b, o->peer_engine, o->node, o->engine);
+	if (!l)
+		return; /* the peer sends its offer again */
 	if (l->peer_incarnation != o->incarnation) {
 		l->peer_incarnation = o->incarnation;
-		l->peer_burnt = 0;
+		l->peer_newest = 0;
 	}
 	switch (l->state) {
 	case LINK_DOWN:
-		offer_to_down(l, o);
+		if (link_start(l))
+			break;
+		if (!o->answered && !o->joined && !o->resumes && o->attempt > l->peer_newest)
+			take(l, o);
+		else /* an answer to QPs that are gone: a new offer tells the peer so */
+			link_offer_send(l, 0);
 		break;
 	case LINK_OFFERED:
 		offer_to_offered(l, o);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Links: two QPs, a ring each way and credit lines between one of our engines and one of a peer's.
- * They come up by offers (handshake.c), and again so with new QPs when those failed
- * (repair.c). They go in one way: QPs to ERR, the engine gives the link back, QPs are
- * destroyed, every engine finishes its turns, memory is freed.
+ * They come up by offers (handshake.c), and with new QPs again after those failed (repair.c). They
+ * end in one way: QPs to ERR, the engine releases the link, QPs are destroyed, every engine
+ * finishes its turn twice, memory is freed. A link record itself stays until the broker ends, so
+ * any function may fail a link that its caller holds: it changes state only.
  */
 #include "command.h"
 #include "connect.h"
@@ -11,13 +12,15 @@
 #include "node.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #define SETUP_TIMEOUT_NS (2 * BROKER_CONNECT_TIMEOUT_NS)
 #define RESEND_NS (BROKER_SECOND_NS / 2)
-#define QUIET_ROUNDS 2u /* what was ordered in the first is done in the second */
+#define QUIET_ROUNDS 2u /* work begun before the first ends before the second does */
 
 struct broker_link *
 link_find(const struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
@@ -38,11 +41,23 @@ link_by_id(const struct broker *b, uint32_t engine, uint32_t id)
 	return b->link_table[engine * b->config.links + id];
 }
 
+/* Commands that a link has under way at most: LINK_GO, _PAUSE twice, _FAIL, two rounds of QUIET. */
+static uint32_t
+reserved(const struct broker *b)
+{
+	return 4 + 2 * b->config.engines;
+}
+
+/* NULL: out of memory. */
 static struct broker_link *
 link_new(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine)
 {
 	struct broker_link *l = broker_alloc(sizeof(*l));
 
+	if (!l || command_reserve(b, reserved(b))) {
+		free(l);
+		return NULL;
+	}
 	l->b = b;
 	l->engine = engine;
 	l->node = node;
@@ -61,7 +76,8 @@ link_make(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine
 	return l ? l : link_new(b, engine, node, peer_engine);
 }
 
-/* The connecting end of the link of an engine with itself; the other end is its twin. */
+/* The connecting end of the link of an engine with itself; the other end is its twin. NULL: no
+ * memory. */
 static struct broker_link *
 loop_link(struct broker *b, uint32_t engine)
 {
@@ -69,33 +85,22 @@ loop_link(struct broker *b, uint32_t engine)
 
 	while (l && !(l->twin && l->leads && l->engine == engine))
 		l = l->next;
-	if (!l) {
-		l = link_new(b, engine, 0, engine);
-		l->leads = true;
-		l->twin = link_new(b, engine, 0, engine);
-		l->twin->twin = l;
+	if (l)
+		return l;
+	l = link_new(b, engine, 0, engine);
+	if (!l)
+		return NULL;
+	l->twin = link_new(b, engine, 0, engine);
+	if (!l->twin) {
+		weir_assert(b->links == l);
+		b->links = l->next;
+		command_unreserve(b, reserved(b));
+		free(l);
+		return NULL;
 	}
+	l->leads = true;
+	l->twin->twin = l;
 	return l;
-}
-
-/* Ids go round, so that a late completion isn't taken for one of the next link. */
-static int
-take_id(struct broker_link *l)
-{
-	struct broker *b = l->b;
-	struct broker_link **table = b->link_table + l->engine * b->config.links;
-
-	for (uint32_t i = 0; i < b->config.links; i++) {
-		uint32_t id = (b->link_next[l->engine] + i) % b->config.links;
-
-		if (!table[id]) {
-			table[id] = l;
-			l->id = id;
-			b->link_next[l->engine] = id + 1;
-			return 0;
-		}
-	}
-	return -EMFILE;
 }
 
 static void
@@ -165,36 +170,32 @@ get_memory(struct broker_link *l, size_t bytes)
 				    broker_engine(b, l->engine)->numa_socket);
 }
 
-static int
-make_qp(struct broker_link *l, unsigned k)
-{
-	const struct broker_engine *e = broker_engine(l->b, l->engine);
-	const struct nic_ops *ops = broker_ops(l->b, l->engine);
-	struct nic_qp_init init = {
-	    .type = NIC_RC,
-	    .send_wrs = ENGINE_SEND_WRS,
-	    .srq = e->srq,
-	    .user = engine_link_user(e->engine, l->id, k),
-	};
-	struct nic_qp_attr attr = {.state = NIC_QP_INIT};
-	int rc = ops->qp_create(e->nic, &init, &l->qp[k]);
-
-	if (rc)
-		return rc;
-	l->user[k] = init.user;
-	if (getrandom(&l->psn[k], sizeof(l->psn[k]), 0) != (ssize_t)sizeof(l->psn[k]))
-		return -EIO;
-	l->psn[k] &= 0xffffff;
-	return ops->qp_modify(l->qp[k], &attr);
-}
-
 int
 link_make_qps(struct broker_link *l, unsigned first)
 {
+	const struct broker_engine *e = broker_engine(l->b, l->engine);
+	const struct nic_ops *ops = broker_ops(l->b, l->engine);
+	struct nic_qp_attr attr = {.state = NIC_QP_INIT};
 	int rc = 0;
 
-	for (unsigned k = first; k < 2 && !rc; k++)
-		rc = make_qp(l, k);
+	for (unsigned k = first; k < 2 && !rc; k++) {
+		struct nic_qp_init init = {
+		    .type = NIC_RC,
+		    .send_wrs = ENGINE_SEND_WRS,
+		    .srq = e->srq,
+		    .user = engine_link_user(e->engine, l->id, k),
+		};
+
+		rc = ops->qp_create(e->nic, &init, &l->qp[k]);
+		if (rc)
+			break;
+		l->user[k] = init.user;
+		if (getrandom(&l->psn[k], sizeof(l->psn[k]), 0) != (ssize_t)sizeof(l->psn[k]))
+			rc = -EIO;
+		l->psn[k] &= 0xffffff;
+		if (!rc)
+			rc = ops->qp_modify(l->qp[k], &attr);
+	}
 	if (rc)
 		link_destroy_qps(l, first);
 	return rc;
@@ -220,11 +221,21 @@ link_register(struct broker_link *l)
 static int
 build(struct broker_link *l)
 {
-	size_t ring = (size_t)l->b->config.peer_ring_lines * WEIR_SLOT_SIZE;
-	int rc = take_id(l);
+	struct broker *b = l->b;
+	size_t ring = (size_t)b->config.peer_ring_lines * WEIR_SLOT_SIZE;
+	struct broker_link **table = b->link_table + l->engine * b->config.links;
+	uint32_t links = b->config.links, id, i = 0;
+	int rc;
 
-	if (rc)
-		return rc;
+	/* ids go round, so that a late completion isn't taken for one of the next link */
+	do
+		id = (b->link_next[l->engine] + i) % links;
+	while (table[id] && ++i < links);
+	if (i == links)
+		return -EMFILE;
+	table[id] = l;
+	l->id = id;
+	b->link_next[l->engine] = id + 1;
 	l->memory_bytes = ring + 2 * sizeof(struct weir_credit_line);
 	l->memory = get_memory(l, l->memory_bytes);
 	rc = l->memory ? link_register(l) : -ENOMEM;
@@ -236,7 +247,7 @@ build(struct broker_link *l)
 	}
 	l->attempt++;
 	l->peer_attempt = l->born = l->peer_born = 0;
-	l->fail_status = l->resumes = l->wider = 0;
+	l->fail_status = l->resumes = l->resumes_next = 0;
 	l->confirmed = l->open = false;
 	link_enter(l, LINK_OFFERED);
 	l->deadline = broker_now(l->b) + SETUP_TIMEOUT_NS;
@@ -244,23 +255,10 @@ build(struct broker_link *l)
 	return 0;
 }
 
-static int
-start_loop(struct broker_link *l)
-{
-	struct weir_link_offer ours, twins;
-	int rc = build(l->twin);
-
-	if (rc)
-		return rc;
-	link_offer_fill(l, 0, &ours);
-	link_offer_fill(l->twin, 0, &twins);
-	rc = link_take(l, &twins);
-	return rc ? rc : link_take(l->twin, &ours);
-}
-
 int
 link_start(struct broker_link *l)
 {
+	struct weir_link_offer ours, other;
 	int rc = build(l);
 
 	if (rc) {
@@ -272,7 +270,14 @@ link_start(struct broker_link *l)
 	}
 	if (!l->twin)
 		return 0;
-	rc = start_loop(l);
+	rc = build(l->twin);
+	if (!rc) {
+		link_offer_fill(l, 0, &ours);
+		link_offer_fill(l->twin, 0, &other);
+		rc = link_take(l, &other);
+	}
+	if (!rc)
+		rc = link_take(l->twin, &ours);
 	if (rc)
 		broker_link_fail(l, (uint32_t)-rc);
 	return rc;
@@ -302,9 +307,12 @@ link_want(struct broker *b, uint32_t engine, struct broker_node *n, int *status)
 	} else if (n == b->loop || node_usable(n)) {
 		l = n == b->loop ? loop_link(b, engine)
 				 : link_make(b, engine, n->is.id, engine % n->is.engines);
-		if (l->open)
+		if (l && l->open)
 			return l;
-		if (l->state == LINK_DOWN) /* else those who wait are looked at when it changes */
+		if (!l)
+			rc = -ENOMEM;
+		else if (l->state ==
+			 LINK_DOWN) /* else those who wait are looked at when it changes */
 			rc = start_and_offer(l);
 		*status = -rc;
 	}
@@ -385,16 +393,23 @@ link_enter(struct broker_link *l, enum link_state to)
 	weir_enter(legal, l->state, to);
 }
 
-/* Two rounds through every engine: nobody uses QPs or memory any more. */
+/* After two rounds through every engine none uses QPs or memory of the link any more. */
 static void quiet_round(struct broker_link *l, uint32_t round);
 
 static void
-down(struct broker_link *l)
+quiet_done(struct broker *b, struct broker_command *c)
 {
-	struct broker *b = l->b;
-	struct weir_link_offer saved = l->saved;
+	struct broker_link *l = c->context;
 	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
+	struct weir_link_offer saved = l->saved;
 
+	weir_assert(l->quiet);
+	if (--l->quiet)
+		return;
+	if (l->quiet_round < QUIET_ROUNDS) {
+		quiet_round(l, l->quiet_round + 1);
+		return;
+	}
 	free_memory(l);
 	link_enter(l, LINK_DOWN);
 	l->saved.attempt = 0;
@@ -409,26 +424,12 @@ down(struct broker_link *l)
 }
 
 static void
-quiet_done(struct broker *b, struct broker_command *c)
-{
-	struct broker_link *l = c->context;
-
-	(void)b;
-	if (--l->quiet)
-		return;
-	if (l->quiet_round < QUIET_ROUNDS)
-		quiet_round(l, l->quiet_round + 1);
-	else
-		down(l);
-}
-
-static void
 quiet_round(struct broker_link *l, uint32_t round)
 {
 	l->quiet_round = round;
 	l->quiet = l->b->config.engines;
 	for (uint32_t i = 0; i < l->b->config.engines; i++)
-		command_submit(l->b, command_new(l->b, i, ENGINE_QUIET, quiet_done, l));
+		command_submit(l->b, command_reserved(l->b, i, ENGINE_QUIET, quiet_done, l));
 }
 
 static void
@@ -451,7 +452,8 @@ static void
 take_from_engine(struct broker_link *l, uint32_t status)
 {
 	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
-	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_FAIL, given_back, l);
+	struct broker_command *c =
+	    command_reserved(l->b, l->engine, ENGINE_LINK_FAIL, given_back, l);
 
 	for (unsigned k = 0; k < 2; k++)
 		if (l->qp[k])
@@ -499,7 +501,8 @@ usable(struct broker_link *l)
 
 	l->open = true;
 	if (l->resumes) {
-		struct broker_command *go = command_new(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
+		struct broker_command *go =
+		    command_reserved(b, l->engine, ENGINE_LINK_GO, NULL, NULL);
 
 		go->cmd.link.link = l->id;
 		command_submit(b, go);
@@ -528,38 +531,33 @@ link_confirm(struct broker_link *l)
 		usable(l);
 }
 
-static void
-not_taken(struct broker_link *l, int rc)
-{
-	broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
-			  LINK_FIELDS(l->engine, l->node), "engine %u takes no link to node %u: %s",
-			  l->engine, l->node, strerror(-rc));
-	if (l->twin)
-		broker_link_fail(l->twin, ECONNRESET);
-	if (l->live)
-		take_from_engine(l, ECONNRESET);
-	else
-		take_apart(l);
-}
-
 void
 link_engine_has_it(struct broker *b, struct broker_command *c)
 {
 	struct broker_link *l = c->context;
-	uint32_t wider = l->wider;
+	uint32_t next = l->resumes_next;
 
 	if (c->cmd.result) {
-		not_taken(l, c->cmd.result);
+		broker_blame_node(b, l->node, "its links", LOG_LEVEL_WARNING,
+				  LINK_FIELDS(l->engine, l->node),
+				  "engine %u takes no link to node %u: %s", l->engine, l->node,
+				  strerror(-c->cmd.result));
+		if (l->twin)
+			broker_link_fail(l->twin, ECONNRESET);
+		if (l->live)
+			take_from_engine(l, ECONNRESET);
+		else
+			take_apart(l);
 		return;
 	}
 	link_enter(l, LINK_UP);
 	l->live = true;
-	l->wider = 0;
+	l->resumes_next = 0;
 	l->resumed_at = broker_now(b);
 	if (l->fail_status) {
 		take_from_engine(l, l->fail_status);
-	} else if (wider) {
-		link_repair(l, wider);
+	} else if (next) {
+		link_repair(l, next);
 	} else if (l->twin) {
 		if (l->twin->state != LINK_UP)
 			return;
@@ -579,7 +577,7 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	int rc;
 
 	l->peer = *offer;
-	l->peer_attempt = l->peer_burnt = l->peer_born = offer->attempt;
+	l->peer_attempt = l->peer_newest = l->peer_born = offer->attempt;
 	l->born = l->attempt;
 	l->staging_bytes = (size_t)offer->ring_lines * WEIR_SLOT_SIZE;
 	l->staging = get_memory(l, l->staging_bytes);
@@ -600,20 +598,10 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 		return rc;
 	}
 	link_enter(l, LINK_ADDING);
-	c = command_new(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
+	c = command_reserved(l->b, l->engine, ENGINE_LINK_ADD, link_engine_has_it, l);
 	link_fill_command(l, &c->cmd.link);
 	command_submit(l->b, c);
 	return 0;
-}
-
-static void
-say_again(struct broker_link *l)
-{
-	/* with the silence of its control it means that the node is down; control forgets what was
-	 * offered before */
-	if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH && !l->twin)
-		node_tell_control(l, EHOSTDOWN);
-	link_offer_send(l, 0);
 }
 
 uint64_t
@@ -636,10 +624,16 @@ link_timers(struct broker *b, uint64_t now)
 		}
 		if (l->resend <= now) {
 			l->resend = now + RESEND_NS;
-			if (l->state == LINK_PAUSED)
+			if (l->state == LINK_PAUSED) {
 				link_rebuild(l);
-			else
-				say_again(l);
+			} else {
+				/* With the silence of its control this tells that the node is
+				 * down; control forgets what was offered before. */
+				if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH &&
+				    !l->twin)
+					node_tell_control(l, EHOSTDOWN);
+				link_offer_send(l, 0);
+			}
 		}
 		if (l->resend < next)
 			next = l->resend;
@@ -666,6 +660,7 @@ link_free_all(struct broker *b)
 		b->links = l->next;
 		link_destroy_qps(l, 0);
 		free_memory(l);
+		command_unreserve(b, reserved(b));
 		free(l);
 	}
 }

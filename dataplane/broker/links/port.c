@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ports: what their drivers report is asked for now and then. */
+/* Ports: polls what their drivers report. */
 #include "datagram.h"
 #include "link.h"
 #include "port.h"
 #include "state.h"
 
-#define LOOK_NS (BROKER_SECOND_NS / 10)
-#define LINK_PATIENCE_NS (5 * BROKER_SECOND_NS)
+#define LOOK_NS (BROKER_SECOND_NS / 10)		/* ns between two polls */
+#define LINK_PATIENCE_NS (5 * BROKER_SECOND_NS) /* ns that a port may take to come up at first */
 #define RECEIVES_QUIET_NS (10 * BROKER_SECOND_NS)
-#define EVENTS_A_LOOK 1024u /* a driver that reports without end */
+#define EVENTS_A_LOOK 1024u /* events per poll, of a driver that reports without end */
 
 static void
 tell_down(struct broker *b, uint32_t engine)
@@ -20,7 +20,7 @@ tell_down(struct broker *b, uint32_t engine)
 		  b->attr[engine].name);
 }
 
-/* Of a port that was never up the other end may not be there yet: that is said later. */
+/* The other end of a port that was never up may not be there yet: logged after a while. */
 static void
 link_changed(struct broker *b, uint32_t engine, bool up, uint64_t now)
 {
@@ -70,18 +70,10 @@ take_events(struct broker *b, uint32_t engine, uint64_t now)
 	}
 }
 
-/* Whether no engine before this one uses the same device. */
-static bool
-is_first(const struct broker *b, uint32_t engine)
-{
-	for (uint32_t i = 0; i < engine; i++)
-		if (broker_engine(b, i)->dev == broker_engine(b, engine)->dev)
-			return false;
-	return true;
-}
-
-/* Peers that keep to what they were granted always find a receive work request. Nothing is lost if
- * one doesn't: who finds none sends again. One line until it has been over for a while. */
+/*
+ * A peer that keeps to its grant always finds a receive work request. Another one finds none and
+ * sends again: nothing is lost. One line, until that has stopped for RECEIVES_QUIET_NS.
+ */
 static void
 look_at_receives(struct broker *b, uint32_t engine, uint64_t now)
 {
@@ -108,9 +100,13 @@ port_look(struct broker *b, uint64_t now)
 		return;
 	b->port_look = now + LOOK_NS;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
+		uint32_t first = 0; /* engine with this device */
+
 		if (!broker_engine(b, i)->dev)
 			continue;
-		if (is_first(b, i)) {
+		while (broker_engine(b, first)->dev != broker_engine(b, i)->dev)
+			first++;
+		if (first == i) {
 			take_events(b, i, now);
 			if (b->link_down_at[i] && now - b->link_down_at[i] >= LINK_PATIENCE_NS)
 				tell_down(b, i);

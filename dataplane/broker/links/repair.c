@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A QP error is not a lost node: the engine lets go of the QPs that failed, new ones are made and
- * offered like those of a new link, but the offer says which link goes on, and how far its ring has
- * been read. So whatever goes wrong with that, lost or late offers, the peer's own repair at the
- * same time, a control that restarts, is dealt with as in the set-up of a link. docs/protocol.md 2.
+ * A QP error is not a lost node: the engine releases the QPs that failed, and new ones are made and
+ * offered like those of a new link. The offer names the link that it resumes and says how far its
+ * ring has been read. Lost or late offers, a repair by the peer at the same time and a control that
+ * restarts are handled as in the set-up of a link: docs/protocol.md 2.
  */
 #include "command.h"
 #include "link.h"
@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-#define PATIENCE_NS (BROKER_SECOND_NS / 10) /* before another try after one that did not help */
+#define PATIENCE_NS (BROKER_SECOND_NS / 10) /* ns before another try after one that failed */
 
 static unsigned
 first_qp(const struct broker_link *l)
@@ -26,11 +26,11 @@ static void
 pause_link(struct broker_link *l, uint32_t resumes)
 {
 	struct nic_qp_attr attr = {.state = NIC_QP_ERR};
-	struct broker_command *c = command_new(l->b, l->engine, ENGINE_LINK_PAUSE, paused, l);
+	struct broker_command *c = command_reserved(l->b, l->engine, ENGINE_LINK_PAUSE, paused, l);
 
 	link_enter(l, LINK_PAUSING);
 	l->resumes = resumes;
-	l->wider = 0;
+	l->resumes_next = 0;
 	l->confirmed = false;
 	if (resumes == WEIR_RESUME_BOTH)
 		l->open = false;
@@ -51,18 +51,18 @@ repair_one(struct broker_link *l, uint32_t resumes)
 		if (!l->confirmed)
 			resumes = WEIR_RESUME_BOTH;
 		l->b->counters.links_broken++;
-		l->renew = l->hasty = true;
+		l->first_failure = l->rebuild_now = true;
 		pause_link(l, resumes);
 		break;
 	case LINK_ADDING:
 	case LINK_PAUSING:
-		if (resumes > l->wider && (l->state == LINK_ADDING || resumes > l->resumes))
-			l->wider = resumes;
+		if (resumes > l->resumes_next && (l->state == LINK_ADDING || resumes > l->resumes))
+			l->resumes_next = resumes;
 		break;
 	case LINK_PAUSED:
 	case LINK_OFFERED:
 		if (l->live && resumes > l->resumes) {
-			l->hasty = true;
+			l->rebuild_now = true;
 			pause_link(l, resumes);
 		}
 		break;
@@ -90,60 +90,40 @@ link_qp_fatal(struct broker *b, const void *qp_user)
 			}
 }
 
-/* 10 s count from the first failure since all that was sent before had got through. */
-static void
-set_deadline(struct broker_link *l, bool proven)
-{
-	uint64_t now = broker_now(l->b), patience = l->b->config.repair_timeout_ns;
-
-	if (l->renew && (proven || now - l->resumed_at >= patience))
-		l->deadline = now + patience;
-	else if (!proven)
-		l->hasty = false;
-	l->renew = false;
-}
-
-/* The engine has let go of the QPs. */
+/* The engine has released the QPs. */
 static void
 paused(struct broker *b, struct broker_command *c)
 {
 	struct broker_link *l = c->context;
 	const struct engine_link_command *k = &c->cmd.link;
+	uint64_t now = broker_now(b), patience = b->config.repair_timeout_ns;
 
 	if (l->state != LINK_PAUSING)
 		return;
-	if (l->wider) {
-		pause_link(l, l->wider);
+	if (l->resumes_next) {
+		pause_link(l, l->resumes_next);
 		return;
 	}
-	set_deadline(l, k->proven);
+	/* the deadline counts from the first failure since all that was sent before got through */
+	if (l->first_failure && (k->proven || now - l->resumed_at >= patience))
+		l->deadline = now + patience;
+	else if (!k->proven)
+		l->rebuild_now = false;
+	l->first_failure = false;
 	l->consumed = k->consumed;
 	l->received = k->received;
 	link_destroy_qps(l, first_qp(l));
 	link_enter(l, LINK_PAUSED);
-	l->resend = broker_now(b) + PATIENCE_NS;
-	if (l->hasty)
+	l->resend = now + PATIENCE_NS;
+	if (l->rebuild_now)
 		link_rebuild(l);
-}
-
-/* The two ends of a loop need no control. */
-static void
-join_loop(struct broker_link *l)
-{
-	struct weir_link_offer ours, twins;
-
-	if (l->twin->state != LINK_OFFERED || !l->twin->live || l->twin->resumes != l->resumes)
-		return;
-	link_offer_fill(l, 0, &ours);
-	link_offer_fill(l->twin, 0, &twins);
-	if (!link_take_again(l, &twins))
-		link_take_again(l->twin, &ours);
 }
 
 void
 link_rebuild(struct broker_link *l)
 {
-	struct weir_link_offer saved = l->saved;
+	struct weir_link_offer saved = l->saved, ours, other;
+	struct broker_link *twin = l->twin;
 	uint64_t now = broker_now(l->b);
 	uint32_t attempt;
 	int rc = 0;
@@ -168,10 +148,16 @@ link_rebuild(struct broker_link *l)
 	l->saved.attempt = 0;
 	link_enter(l, LINK_OFFERED);
 	l->resend = now + BROKER_SECOND_NS / 2;
-	if (l->twin)
-		join_loop(l);
-	else if (saved.attempt)
-		link_offer_input(l->b, &saved);
+	if (!twin) {
+		if (saved.attempt)
+			link_offer_input(l->b, &saved);
+	} else if (twin->state == LINK_OFFERED && twin->live && twin->resumes == l->resumes) {
+		/* the two ends of a loop need no control */
+		link_offer_fill(l, 0, &ours);
+		link_offer_fill(twin, 0, &other);
+		if (!link_take_again(l, &other))
+			link_take_again(twin, &ours);
+	}
 	if (l->state == LINK_OFFERED && l->attempt == attempt)
 		link_offer_send(l, 0);
 }
@@ -187,21 +173,21 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 		return -EPROTO;
 	}
 	l->peer = *offer;
-	l->peer_attempt = l->peer_burnt = offer->attempt;
+	l->peer_attempt = l->peer_newest = offer->attempt;
 	rc = link_connect_qps(l, offer, first_qp(l));
 	if (rc) {
-		broker_blame_node(l->b, l->node, "its links", LOG_LEVEL_WARNING,
-				  LINK_FIELDS(l->engine, l->node),
-				  "link of engine %u with node %u can't be repaired so: %s",
-				  l->engine, l->node, strerror(-rc));
-		l->hasty = false;
+		broker_blame_node(
+		    l->b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
+		    "link of engine %u with node %u can't be repaired by these queue pairs: %s",
+		    l->engine, l->node, strerror(-rc));
+		l->rebuild_now = false;
 		pause_link(l, l->resumes);
 		if (l->twin)
 			repair_one(l->twin, l->resumes);
 		return rc;
 	}
 	link_enter(l, LINK_ADDING);
-	c = command_new(l->b, l->engine, ENGINE_LINK_RESUME, link_engine_has_it, l);
+	c = command_reserved(l->b, l->engine, ENGINE_LINK_RESUME, link_engine_has_it, l);
 	link_fill_command(l, &c->cmd.link);
 	c->cmd.link.resumes = l->resumes;
 	c->cmd.link.consumed = offer->consumed;

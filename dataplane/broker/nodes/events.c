@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs are told of nodes. Changes are numbered and nodes stand in the order of their
- * latest one, so a program that says what it has seen is told the rest, however slow it is, and
- * nothing is kept for it: main only rings its doorbell.
+ * Events of nodes for programs. Changes are numbered, and nodes are listed in the order of their
+ * latest change. A program says up to which number it knows and gets the later ones, however slow
+ * it is; main stores nothing per program and only rings its doorbell.
  */
 #include "arena.h"
 #include "node.h"
@@ -20,7 +20,7 @@ node_news(struct broker *b, struct broker_node *n)
 	TAILQ_INSERT_TAIL(&b->node_news, n, in_news);
 }
 
-/* As the engine does, see engine/bell.c: slow ones end the session. */
+/* Slow doorbells end the session, as in the engine (engine/app/doorbell_ring.c). */
 static void
 ring(struct broker_session *s)
 {
@@ -54,21 +54,15 @@ nodes_publish(struct broker *b)
 	}
 }
 
-/* One that control calls up, and that nobody gets to, is down. */
-static uint8_t
-state_of(const struct broker_node *n)
-{
-	if (n->is.state == WEIR_NODE_UP && !n->told_up && !n->is.self)
-		return WEIR_NODE_DOWN;
-	return (uint8_t)n->is.state;
-}
-
 static void
 fill(const struct broker *b, const struct broker_node *n, struct weir_node_info *info)
 {
+	/* a node that control reports as up is down for programs until a link reaches it */
+	bool unreached = n->is.state == WEIR_NODE_UP && !n->told_up && !n->is.self;
+
 	*info = (struct weir_node_info){
 	    .id = (uint16_t)n->is.id,
-	    .state = state_of(n),
+	    .state = (uint8_t)(unreached ? WEIR_NODE_DOWN : n->is.state),
 	    .self = n->is.self != 0,
 	    .engines = n->is.self ? b->config.engines : n->is.engines,
 	    .incarnation = n->is.self ? b->config.incarnation : n->is.incarnation,
@@ -77,25 +71,12 @@ fill(const struct broker *b, const struct broker_node *n, struct weir_node_info 
 	memcpy(info->address, n->is.address, sizeof(info->address));
 }
 
-/* The first one that has changed after `since`. */
-static struct broker_node *
-first_after(struct broker *b, uint64_t since)
-{
-	struct broker_node *n;
-
-	if (!since)
-		return TAILQ_FIRST(&b->node_news);
-	TAILQ_FOREACH_REVERSE(n, &b->node_news, broker_news, in_news)
-	if (n->changed <= since)
-		return TAILQ_NEXT(n, in_news);
-	return TAILQ_FIRST(&b->node_news);
-}
-
 void
 nodes_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct weir_session_msg r = session_msg(WEIR_MSG_NODE_LIST);
-	struct broker_node *n = first_after(s->b, m->nodes.since);
+	struct broker *b = s->b;
+	struct broker_node *n;
 
 	if (m->nodes.channel != UINT32_MAX && m->nodes.channel >= s->channel_count) {
 		session_refuse(s, EINVAL, "no channel %u to watch nodes on", m->nodes.channel);
@@ -103,14 +84,19 @@ nodes_request(struct broker_session *s, const struct weir_session_msg *m)
 	}
 	if (m->nodes.channel != UINT32_MAX)
 		s->channel[m->nodes.channel].watches = m->nodes.watch;
+	/* the first node that has changed since */
+	n = m->nodes.since ? TAILQ_LAST(&b->node_news, broker_news) : NULL;
+	while (n && n->changed > m->nodes.since)
+		n = TAILQ_PREV(n, broker_news, in_news);
+	n = n ? TAILQ_NEXT(n, in_news) : TAILQ_FIRST(&b->node_news);
 	r.node_list.upto = m->nodes.since;
 	for (; n && r.node_list.count < WEIR_NODES_A_MSG; n = TAILQ_NEXT(n, in_news)) {
-		fill(s->b, n, &r.node_list.node[r.node_list.count++]);
+		fill(b, n, &r.node_list.node[r.node_list.count++]);
 		r.node_list.upto = n->changed;
 	}
 	r.node_list.more = n != NULL;
-	r.node_list.whole = !n && s->b->synced;
+	r.node_list.whole = !n && b->synced;
 	if (!n)
-		r.node_list.upto = s->b->node_changes;
+		r.node_list.upto = b->node_changes;
 	session_reply(s, &r, NULL, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Nodes: what control says of them, which address is whose, and what happens when one is lost. */
+/* Nodes: reports of control, their addresses, and the loss of a node. */
 #include "command.h"
 #include "connect.h"
 #include "control_socket.h"
@@ -8,10 +8,13 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#define FORGET_NS (60 * BROKER_SECOND_NS) /* as controls do */
+#define FORGET_NS                                                                                  \
+	(60 * BROKER_SECOND_NS) /* ns until an unreported node is forgotten, as in control */
 
 struct broker_node *
 node_find(const struct broker *b, uint32_t id)
@@ -24,36 +27,53 @@ node_new(uint32_t id)
 {
 	struct broker_node *n = broker_alloc(sizeof(*n));
 
-	n->is.id = id;
-	n->waiting_last = &n->waiting;
+	if (n) {
+		n->is.id = id;
+		n->waiting_last = &n->waiting;
+	}
 	return n;
 }
 
+/* NULL: out of memory. */
 static struct broker_node *
 node_add(struct broker *b, uint32_t id)
 {
-	struct broker_node *n = node_new(id);
+	struct broker_node *n;
 
 	if (b->node_count == b->node_room) {
 		uint32_t room = b->node_room ? b->node_room * 2 : 16;
 		struct broker_node **more = broker_alloc(room * sizeof(*more));
 
+		if (!more)
+			return NULL;
 		if (b->node_count)
 			memcpy(more, b->node_list, b->node_count * sizeof(*more));
 		free(b->node_list);
 		b->node_list = more;
 		b->node_room = room;
 	}
+	n = node_new(id);
+	if (!n)
+		return NULL;
+	weir_assert(!b->node_by_id[id]);
 	b->node_list[b->node_count++] = n;
 	b->node_by_id[id] = n;
 	return n;
 }
 
+int
+nodes_begin(struct broker *b)
+{
+	b->loop = node_new(0);
+	if (!b->loop)
+		return -ENOMEM;
+	node_tell_engines(b); /* not known yet, but a loop-back link needs a number */
+	return 0;
+}
+
 struct broker_node *
 node_loop(struct broker *b)
 {
-	if (!b->loop)
-		b->loop = node_new(0);
 	/* without a control the number is not known; it stays within this node */
 	b->loop->is.id = b->node == BROKER_NODE_UNKNOWN ? UINT16_MAX : b->node;
 	b->loop->is.state = WEIR_NODE_UP;
@@ -67,28 +87,19 @@ node_usable(const struct broker_node *n)
 	return n->is.engines && (n->is.state == WEIR_NODE_UP || n->is.state == WEIR_NODE_SUSPECT);
 }
 
-static bool
-own_address(const struct broker *b, const uint8_t gid[16])
-{
-	static const uint8_t mapped_loop[13] = {[10] = 0xff, 0xff, 127}, loop[16] = {[15] = 1};
-
-	if (!memcmp(gid, mapped_loop, sizeof(mapped_loop)) || !memcmp(gid, loop, sizeof(loop)))
-		return true;
-	for (uint32_t i = 0; i < b->config.engines; i++)
-		if (!memcmp(b->attr[i].gid.raw, gid, 16))
-			return true;
-	return false;
-}
-
 static int
 resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
 {
+	static const uint8_t mapped_loop[13] = {[10] = 0xff, 0xff, 127}, loop[16] = {[15] = 1};
 	struct broker_node *found = NULL;
 
 	*node = NULL;
-	if (own_address(b, gid))
+	if (!memcmp(gid, mapped_loop, sizeof(mapped_loop)) || !memcmp(gid, loop, sizeof(loop)))
 		return 0;
-	/* A host that has come back with another id: the one that lives. */
+	for (uint32_t i = 0; i < b->config.engines; i++)
+		if (!memcmp(b->attr[i].gid.raw, gid, 16))
+			return 0;
+	/* of a host that came back with another id, the node that is not down */
 	for (uint32_t i = 0; i < b->node_count; i++) {
 		struct broker_node *n = b->node_list[i];
 
@@ -102,7 +113,7 @@ resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
 	return found ? 0 : -EHOSTUNREACH;
 }
 
-/* Ports of ours, what control says, and what the links' offers have told. */
+/* By our ports, the reports of control, and the offers of links. */
 static int
 resolve_lid(struct broker *b, uint32_t lid, struct broker_node **node)
 {
@@ -178,10 +189,11 @@ set_port(struct weir_address *port, const uint8_t gid[16])
 	memcpy(port->ip, gid + 12, 4);
 }
 
-static void
-own_port(const struct broker *b, struct weir_address *port)
+void
+node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port)
 {
-	for (uint32_t i = 0; i < b->config.engines && !port->kind; i++) {
+	memset(port, 0, sizeof(*port));
+	for (uint32_t i = 0; !n && i < b->config.engines && !port->kind; i++) {
 		if (!broker_engine(b, i)->dev)
 			continue;
 		set_port(port, b->attr[i].gid.raw);
@@ -190,16 +202,8 @@ own_port(const struct broker *b, struct weir_address *port)
 			port->id = b->attr[i].lid;
 		}
 	}
-}
-
-void
-node_port(const struct broker *b, const struct broker_node *n, struct weir_address *port)
-{
-	memset(port, 0, sizeof(*port));
-	if (!n) {
-		own_port(b, port);
+	if (!n)
 		return;
-	}
 	if (n->is.lid[0]) {
 		port->kind = WEIR_ADDRESS_LID;
 		port->id = n->is.lid[0];
@@ -215,24 +219,17 @@ node_port(const struct broker *b, const struct broker_node *n, struct weir_addre
 			}
 }
 
-static bool
-reaches(const struct broker *b, uint32_t engine, const struct broker_node *n)
-{
-	const struct nic_attr *attr = &b->attr[engine];
-	bool found = !attr->prefix;
-
-	for (uint32_t k = 0; k < n->is.address_count && !found; k++)
-		found = same_network(attr, n->is.address[k]);
-	return found && broker_engine(b, engine)->dev;
-}
-
 uint32_t
 node_engine(const struct broker *b, const struct broker_node *n, uint32_t wish)
 {
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		uint32_t engine = (wish + i) % b->config.engines;
+		const struct nic_attr *attr = &b->attr[engine];
+		bool reached = !attr->prefix;
 
-		if (reaches(b, engine, n))
+		for (uint32_t k = 0; k < n->is.address_count && !reached; k++)
+			reached = same_network(attr, n->is.address[k]);
+		if (reached && broker_engine(b, engine)->dev)
 			return engine;
 	}
 	return wish;
@@ -242,8 +239,10 @@ static void
 tell_programs(struct broker *b, const struct broker_node *n, uint32_t status)
 {
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *k = command_new(b, i, ENGINE_NODE_EVENT, NULL, NULL);
+		struct broker_command *k = command_urgent(b, i, ENGINE_NODE_EVENT, NULL, NULL);
 
+		if (!k)
+			return; /* the links that end tell the programs, too */
 		k->cmd.conn.peer_node = (uint16_t)n->is.id;
 		k->cmd.conn.status = status;
 		command_submit(b, k);
@@ -284,15 +283,20 @@ void
 node_tell_engines(struct broker *b)
 {
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *k = command_new(b, i, ENGINE_SET_NODE, NULL, NULL);
+		struct broker_command *k = command_urgent(b, i, ENGINE_SET_NODE, NULL, NULL);
 
-		k->cmd.node.id = (uint16_t)b->node; /* unknown: 65535, which is nobody's */
+		if (!k) { /* it is given again with the next greeting */
+			b->node = BROKER_NODE_UNKNOWN;
+			control_restart(b);
+			return;
+		}
+		k->cmd.node.id = (uint16_t)b->node; /* unknown: 65535, the id of no node */
 		k->cmd.node.incarnation = b->config.incarnation;
 		command_submit(b, k);
 	}
 }
 
-/* Nobody has that id now: not shown, and without addresses. */
+/* No node has that id now: it is not shown, and has no addresses. */
 static void
 node_gone(struct broker *b, struct broker_node *n)
 {
@@ -323,24 +327,10 @@ node_set_own(struct broker *b, uint32_t id)
 	node_tell_engines(b);
 }
 
-/* A control that was restarted has not heard of it yet: what is known stays. */
-static void
-keep_known(struct weir_ctl_node *is, const struct weir_ctl_node *was)
-{
-	is->state = was->state;
-	if (!is->control[0])
-		memcpy(is->control, was->control, sizeof(is->control));
-	if (is->address_count || is->lid[0])
-		return;
-	is->address_count = was->address_count;
-	memcpy(is->address, was->address, sizeof(is->address));
-	memcpy(is->lid, was->lid, sizeof(is->lid));
-}
-
 /*
- * Takes over what is new in `is`; true if it is another life of the node's data plane. Incarnations
- * grow, and an offer may have told of a newer one already. Where a clock was set back they don't,
- * nor where another host has the id; then it was down between.
+ * Takes over a report; true if the node's data plane was restarted. Incarnations grow, and an offer
+ * may have brought a newer one already. They don't grow when a clock was set back or another host
+ * has the id; then the node was down in between.
  */
 static bool
 update(struct broker_node *n, const struct weir_ctl_node *is)
@@ -353,8 +343,17 @@ update(struct broker_node *n, const struct weir_ctl_node *is)
 		n->is.engines = was.engines;
 	if (is->incarnation < was.incarnation && !set_back)
 		n->is.incarnation = was.incarnation;
-	if (is->state == WEIR_NODE_JOINING && was.incarnation)
-		keep_known(&n->is, &was);
+	if (is->state == WEIR_NODE_JOINING && was.incarnation) {
+		/* a restarted control has not heard of the node yet: what is known stays */
+		n->is.state = was.state;
+		if (!is->control[0])
+			memcpy(n->is.control, was.control, sizeof(was.control));
+		if (!is->address_count && !is->lid[0]) {
+			n->is.address_count = was.address_count;
+			memcpy(n->is.address, was.address, sizeof(was.address));
+			memcpy(n->is.lid, was.lid, sizeof(was.lid));
+		}
+	}
 	return was.incarnation && n->is.incarnation != was.incarnation;
 }
 
@@ -368,6 +367,10 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 		node_set_own(b, is->id);
 	if (!n)
 		n = node_add(b, is->id);
+	if (!n) {
+		control_restart(b);
+		return;
+	}
 	was = n->is;
 	n->told = true;
 	if (is->state != WEIR_NODE_JOINING)
@@ -385,7 +388,7 @@ node_input(struct broker *b, const struct weir_ctl_node *is)
 	connect_kick(b, n);
 }
 
-/* ---- links on which nobody answers ---- */
+/* ---- links without an answer ---- */
 
 void
 node_tell_control(struct broker_link *l, uint32_t status)
@@ -401,7 +404,7 @@ node_tell_control(struct broker_link *l, uint32_t status)
 	broker_control_send(l->b, &m);
 }
 
-/* Together with the silence of its control it means that the node is down: control decides. */
+/* A silent link and a silent control mean that the node is down: control decides. */
 void
 node_link_silent(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
@@ -420,30 +423,25 @@ node_link_heard(struct broker *b, uint32_t engine, const struct engine_event *ev
 		link_confirm(l);
 }
 
-/* The peer broke the rules: its connections end, then it is set up anew. */
-static void
-end_link(struct broker *b, struct broker_link *l, uint32_t status)
-{
-	struct broker_node *n = l->twin ? NULL : node_find(b, l->node);
-
-	broker_blame_node(
-	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
-	    "link of engine %u with node %u ended: %s", l->engine, l->node, strerror((int)status));
-	if (n && !n->repair_until)
-		n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
-	broker_link_fail(l, ECONNRESET);
-}
-
 void
 node_link_error(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
 	struct broker_link *l = link_by_id(b, engine, event->conn.link);
 	uint32_t resumes = WEIR_RESUME_NOT;
+	struct broker_node *n;
 
 	if (!l || (!l->live && l->state != LINK_ADDING))
 		return;
 	if (event->conn.status == EPROTO && !event->wc_status) {
-		end_link(b, l, EPROTO);
+		/* the peer broke the rules: its connections end, then the link is set up anew */
+		n = l->twin ? NULL : node_find(b, l->node);
+		broker_blame_node(b, l->node, "its links", LOG_LEVEL_WARNING,
+				  LINK_FIELDS(l->engine, l->node),
+				  "link of engine %u with node %u ended: %s", l->engine, l->node,
+				  strerror(EPROTO));
+		if (n && !n->repair_until)
+			n->repair_until = broker_now(b) + b->config.repair_timeout_ns;
+		broker_link_fail(l, ECONNRESET);
 		return;
 	}
 	if (l->qp[0] && nic_qpn(l->qp[0]) == event->qpn)
@@ -451,7 +449,7 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 	else if (l->qp[1] && nic_qpn(l->qp[1]) == event->qpn)
 		resumes = WEIR_RESUME_BULK;
 	if (!resumes)
-		return; /* that one is gone already */
+		return; /* that queue pair is gone */
 	broker_blame_node(
 	    b, l->node, "its links", LOG_LEVEL_WARNING, LINK_FIELDS(l->engine, l->node),
 	    "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine, l->node,
@@ -462,7 +460,7 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 	link_repair(l, resumes);
 }
 
-/* ---- nodes that a new control has not heard of ---- */
+/* ---- nodes that a new control has not reported ---- */
 
 void
 nodes_unheard(struct broker *b)
@@ -473,24 +471,17 @@ nodes_unheard(struct broker *b)
 	}
 }
 
-static bool
-has_link(const struct broker *b, const struct broker_node *n)
-{
-	for (const struct broker_link *l = b->links; l; l = l->next)
-		if (l->node == n->is.id && !l->twin && l->live)
-			return true;
-	return false;
-}
-
 /*
- * It went while there was no control that could say so. A link would tell by itself. Of whom the
- * new one never speaks at all is no member.
+ * The new control has not reported the node in time: it left while there was no control. A node
+ * with a live link is left to that link. One that control never reports is not a member.
  */
 static void
 unheard(struct broker *b, struct broker_node *n)
 {
-	bool usable = node_usable(n), linked = has_link(b, n);
+	bool usable = node_usable(n), linked = false;
 
+	for (const struct broker_link *l = b->links; l && !linked; l = l->next)
+		linked = l->node == n->is.id && !l->twin && l->live;
 	n->unheard_until = 0;
 	if (n->is.self || n->is.state == WEIR_NODE_GONE)
 		return;

@@ -74,8 +74,10 @@ share_tell(struct broker_session *s)
 	if (s->state == SESSION_BUILDING) /* engines are told of the session later */
 		return;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c = command_new(b, i, ENGINE_SESSION_SHARE, told, s);
+		struct broker_command *c = command_urgent(b, i, ENGINE_SESSION_SHARE, told, s);
 
+		if (!c)
+			return; /* the engine sees the new values when it next serves the session */
 		c->cmd.session = &s->view[i];
 		s->commands++;
 		command_submit(b, c);
@@ -95,6 +97,8 @@ keep(struct broker *b, const char *name, const struct share_setting *to)
 		return -ENOSPC;
 	if (!set) {
 		set = broker_alloc(sizeof(*set));
+		if (!set)
+			return -ENOMEM;
 		snprintf(set->name, sizeof(set->name), "%s", name);
 		set->next = b->share_settings;
 		b->share_settings = set;
@@ -161,6 +165,8 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 	if (rc == -ENOSPC)
 		return fail(reason, size, -ENOSPC,
 			    "too many users have settings; restart the data plane");
+	if (rc == -ENOMEM)
+		return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
 	if (rc < 0)
 		return fail(reason, size, rc,
 			    "invalid value '%s' for %s (expected " USERS_LIMIT_WORDS ")", value,
@@ -216,6 +222,8 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 	else
 		to.conn_limit = (uint32_t)n; /* 0 beside a rate */
 	rc = apply(b, by_name ? name : NULL, (uint32_t)id, &to);
+	if (rc == -ENOMEM)
+		return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
 	if (rc == -ESRCH)
 		return fail(reason, size, -ESRCH,
 			    "there is no session %u; see weirctl show sessions", (unsigned)id);

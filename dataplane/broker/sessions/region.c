@@ -47,6 +47,13 @@ region_enter(struct broker_region *r, enum region_state to)
 	weir_enter(legal, r->state, to);
 }
 
+/* Commands of a region: REGION_REMOVE may follow within the last answer to REGION_ADD. */
+static uint32_t
+reserved(const struct broker *b)
+{
+	return b->config.engines + 1;
+}
+
 static void
 region_free(struct broker_session *s, struct broker_region *r)
 {
@@ -55,13 +62,14 @@ region_free(struct broker_session *s, struct broker_region *r)
 	weir_assert(r->state != REGION_FREE && s->region_bytes >= r->bytes);
 	if (r->state == REGION_BUILDING)
 		TAILQ_REMOVE(&b->adopting, r, building);
-	for (uint32_t i = 0; r->view && i < b->config.engines; i++)
+	for (uint32_t i = 0; i < b->config.engines; i++)
 		if (r->view[i].mr.length && first_on_device(b, i) == i)
 			broker_ops(b, i)->mr_dereg(broker_engine(b, i)->dev, &r->view[i].mr);
 	sigbus_guard_remove(r->guard);
 	free(r->view);
 	s->region_bytes -= r->bytes;
-	release_memory(b, &r->memory, s->owner, r->bytes, USER_REGIONS);
+	command_unreserve(b, reserved(b));
+	release_memory(b, r->release, &r->memory, s->owner, r->bytes, USER_REGIONS);
 	*r = (struct broker_region){.state = REGION_FREE};
 }
 
@@ -90,7 +98,7 @@ tell_engines(struct broker_session *s, struct broker_region *r, enum engine_comm
 {
 	r->waiting = s->b->config.engines;
 	for (uint32_t i = 0; i < s->b->config.engines; i++) {
-		struct broker_command *c = command_new(s->b, i, type, done, s);
+		struct broker_command *c = command_reserved(s->b, i, type, done, s);
 
 		c->cmd.region = r->view[i];
 		s->commands++;
@@ -249,6 +257,8 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 	uint32_t flags = m->adopt.flags & ~WEIR_ADOPT_HUGE, i = 0;
 	enum user_limit which = USER_REGIONS;
 	struct broker *b = s->b;
+	struct broker_release *release;
+	struct engine_region *view;
 	struct broker_region *r;
 	int rc;
 
@@ -288,17 +298,28 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 		user_refuse(s, s->owner, which, rc);
 		return;
 	}
+	view = broker_alloc(b->config.engines * sizeof(*view));
+	release = release_new();
+	if (!view || !release || command_reserve(b, reserved(b))) {
+		free(view);
+		free(release);
+		user_give(s->owner, USER_REGIONS, 1);
+		user_give(s->owner, USER_MEMORY, m->adopt.bytes);
+		session_refuse_memory(s);
+		return;
+	}
 	r = &s->region[i];
 	*r = (struct broker_region){.state = REGION_BUILDING,
 				    .session = s,
 				    .memory = {.fd = -1, .base = (void *)-1},
 				    .guard = -1,
 				    .bytes = m->adopt.bytes,
-				    .flags = flags};
-	r->view = broker_alloc(b->config.engines * sizeof(*r->view));
+				    .flags = flags,
+				    .view = view,
+				    .release = release};
 	s->region_bytes += r->bytes;
 	TAILQ_INSERT_TAIL(&b->adopting, r, building);
-	rc = r->view ? begin_memory(s, r, huge) : -ENOMEM;
+	rc = begin_memory(s, r, huge);
 	if (rc) {
 		region_free(s, r);
 		refuse_memory(s, rc);

@@ -36,12 +36,16 @@ finish(struct broker_release **at)
 	free(r);
 }
 
-void
-release_memory(struct broker *b, struct memfd *memory, struct broker_user *owner, uint64_t bytes,
-	       enum user_limit also)
+struct broker_release *
+release_new(void)
 {
-	struct broker_release *r = broker_alloc(sizeof(*r));
+	return broker_alloc(sizeof(struct broker_release));
+}
 
+void
+release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
+	       struct broker_user *owner, uint64_t bytes, enum user_limit also)
+{
 	r->memory = memfd_move(memory);
 	r->owner = owner;
 	r->charged[USER_MEMORY] = bytes;

@@ -117,14 +117,21 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
+	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
+	if (!c) {
+		session_refuse_memory(s);
+		return;
+	}
 	rc = open_doorbell(&bell, &program);
 	if (rc) {
+		command_drop(b, c);
 		session_refuse(s, -rc,
 			       "no descriptor for a doorbell; raise the data plane's limit");
 		return;
 	}
 	rc = b->config.doorbell_add(b->config.user, engine, id, bell);
 	if (rc) {
+		command_drop(b, c);
 		weir_bell_close(&bell);
 		close(program);
 		session_refuse(s, -rc, "engine %u takes no doorbell now; try again", engine);
@@ -133,7 +140,6 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 	s->channel[i] = (struct broker_channel){.engine = engine, .bell = bell};
 	s->channel_count++;
 	s->program_doorbell = program;
-	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
 	c->cmd.channel.session = s->id;
 	c->cmd.channel.channel = i;
 	c->cmd.channel.doorbell = id;
@@ -186,6 +192,12 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 		return;
 	}
 	l = broker_alloc(sizeof(*l));
+	if (!l) {
+		if (m->listen.flags)
+			user_give(s->owner, USER_SERVICES, 1);
+		session_refuse_memory(s);
+		return;
+	}
 	l->session = s;
 	l->public = m->listen.flags & WEIR_LISTEN_KNOWN;
 	l->id = i | (s->listener_generation[i]++ & 0x7fffffu) << 8;

@@ -83,6 +83,12 @@ session_refuse(struct broker_session *s, int code, const char *format, ...)
 }
 
 void
+session_refuse_memory(struct broker_session *s)
+{
+	session_refuse(s, ENOMEM, SESSION_NO_MEMORY);
+}
+
+void
 session_set_serial(struct broker_session *s, bool serial)
 {
 	s->b->serial_sessions += (uint32_t)serial - (uint32_t)s->serial;
@@ -137,7 +143,8 @@ session_free(struct broker_session *s)
 	}
 	regions_free(s);
 	memory = arena_take_memory(&s->arena);
-	release_memory(b, &memory, s->owner, s->charged_bytes, USER_MEMORY);
+	release_memory(b, s->release, &memory, s->owner, s->charged_bytes, USER_MEMORY);
+	command_unreserve(b, s->reserved);
 	b->session[s->id] = NULL;
 	b->session_count--;
 	free(s->view);
@@ -232,7 +239,8 @@ close_session(struct broker_session *s)
 	}
 	local_session_end(b, s);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c = command_new(b, i, ENGINE_SESSION_REMOVE, removed, s);
+		struct broker_command *c =
+		    command_reserved(b, i, ENGINE_SESSION_REMOVE, removed, s);
 
 		c->cmd.session = &s->view[i];
 		s->waiting++;
@@ -453,7 +461,7 @@ add_to_engines(struct broker_session *s)
 	session_enter(s, SESSION_ADDING);
 	s->waiting = b->config.engines;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct broker_command *c = command_new(b, i, ENGINE_SESSION_ADD, added, s);
+		struct broker_command *c = command_reserved(b, i, ENGINE_SESSION_ADD, added, s);
 
 		c->cmd.session = &s->view[i];
 		command_submit(b, c);
@@ -477,9 +485,9 @@ next_building(struct broker *b)
 	struct broker_session *next = NULL, *s;
 
 	b->building_look++;
-	TAILQ_FOREACH(s, &b->building, building)
-	if (user_first(s->owner, b->building_look) && (!next || s->cost_ns < next->cost_ns))
-		next = s;
+	for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building))
+		if (user_first(s->owner, b->building_look) && (!next || s->cost_ns < next->cost_ns))
+			next = s;
 	return next;
 }
 
@@ -515,8 +523,8 @@ sessions_build(struct broker *b, uint64_t now)
 	if (now - b->told_to_wait >= WAIT_NS) { /* libraries see that the data plane is alive */
 		b->told_to_wait = now;
 		m = session_msg(WEIR_MSG_WAIT);
-		TAILQ_FOREACH(s, &b->building, building)
-		s->reply(s->user, &m, NULL, 0);
+		for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building))
+			s->reply(s->user, &m, NULL, 0);
 	}
 	return TAILQ_EMPTY(&b->building) ? UINT64_MAX : now;
 }
@@ -546,14 +554,18 @@ session_new(struct broker *b)
 	s->view_owned = broker_alloc(c->engines * sizeof(*s->view_owned));
 	s->region = broker_alloc(c->regions * sizeof(*s->region));
 	s->channel = broker_alloc(c->channels * sizeof(*s->channel));
-	if (!s->view || !s->view_owned || !s->region || !s->channel) {
+	s->release = release_new();
+	if (!s->view || !s->view_owned || (!s->region && c->regions) || !s->channel ||
+	    !s->release || command_reserve(b, 2 * c->engines)) {
 		free(s->view);
 		free(s->view_owned);
 		free(s->region);
 		free(s->channel);
+		free(s->release);
 		free(s);
 		return NULL;
 	}
+	s->reserved = 2 * c->engines; /* SESSION_ADD and SESSION_REMOVE */
 	b->session_next = id + 1;
 	b->session[id] = s;
 	b->session_count++;
@@ -623,7 +635,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	if (!s) {
 		b->counters.sessions_refused++;
 		user_give(owner, USER_SESSIONS, 1);
-		refuse_memory(&no, -ENOMEM, "a session");
+		session_refusal(&no, ENOMEM, SESSION_NO_MEMORY);
 		reply(user, &no, NULL, 0);
 		return NULL;
 	}

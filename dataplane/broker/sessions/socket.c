@@ -116,7 +116,10 @@ job_submit(struct session_socket *ss, struct socket_job *job)
 	socket_threads_submit(ss->threads, job);
 }
 
-/* Closes an accepted socket; its threads do, if there may be descriptors of programs in it. */
+/*
+ * Closes an accepted socket; threads do, if there may be descriptors of programs in it. Out of
+ * memory, main closes it and may have to wait.
+ */
 static void
 socket_close(struct session_socket *ss, int fd, uid_t uid)
 {
@@ -423,27 +426,31 @@ accept_client(struct session_socket *ss, int fd, uint64_t now)
 	struct ucred peer = {0};
 	socklen_t length = sizeof(peer);
 	struct weir_session_msg no;
-	struct client *c;
+	struct client *c = NULL;
+	int code = EMFILE;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length)) {
 		socket_close(ss, fd, UINT32_MAX);
 		return;
 	}
-	if (!make_room(ss)) {
-		session_refusal(&no, EMFILE, "too many programs attach at once; try again");
+	if (make_room(ss)) {
+		code = ENOMEM;
+		c = broker_alloc(sizeof(*c));
+	}
+	if (!c) {
+		session_refusal(&no, code, "%s",
+				code == ENOMEM ? SESSION_NO_MEMORY
+					       : "too many programs attach at once; try again");
 		unix_send(fd, &no, no.length, NULL, 0);
 		socket_close(ss, fd, peer.uid);
 		return;
 	}
-	c = broker_alloc(sizeof(*c));
-	if (c) {
-		c->b = ss->b;
-		c->peer = peer;
-		c->since = now;
-		c->socket.watch = (struct broker_watch){.fd = fd, .ready = client_ready};
-		c->socket.deadline = now + HELLO_TIMEOUT_NS;
-	}
-	if (!c || unix_client_add(&ss->listener, &c->socket)) {
+	c->b = ss->b;
+	c->peer = peer;
+	c->since = now;
+	c->socket.watch = (struct broker_watch){.fd = fd, .ready = client_ready};
+	c->socket.deadline = now + HELLO_TIMEOUT_NS;
+	if (unix_client_add(&ss->listener, &c->socket)) {
 		socket_close(ss, fd, peer.uid);
 		free(c);
 		return;

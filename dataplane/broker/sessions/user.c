@@ -79,6 +79,7 @@ find(struct broker *b, uint32_t uid)
 	return found;
 }
 
+/* NULL: out of memory. */
 static struct broker_user *
 find_or_make(struct broker *b, uint32_t uid)
 {
@@ -87,6 +88,8 @@ find_or_make(struct broker *b, uint32_t uid)
 	if (u)
 		return u;
 	u = broker_alloc(sizeof(*u));
+	if (!u)
+		return NULL;
 	u->b = b;
 	u->uid = uid;
 	u->pace.share = u->requests.share = USER_SHARE;
@@ -97,21 +100,24 @@ find_or_make(struct broker *b, uint32_t uid)
 	return u;
 }
 
-void
+int
 users_begin(struct broker *b)
 {
 	const struct users *rules = b->config.users;
 
 	if (!rules)
-		return;
+		return 0;
 	b->user_others = rules->others;
 	for (unsigned i = 0; i < rules->limited_count; i++) {
 		struct broker_user *u = find_or_make(b, rules->limited[i].uid);
 
+		if (!u)
+			return -ENOMEM;
 		u->kept = true;
 		u->limits = rules->limited[i].limits;
 		store_rate(u);
 	}
+	return 0;
 }
 
 int
@@ -227,8 +233,13 @@ int
 user_begin(struct broker *b, uint32_t uid, struct broker_user **user, struct weir_session_msg *no)
 {
 	struct broker_user *u = find_or_make(b, uid);
-	int rc = user_take(u, USER_SESSIONS, 1);
+	int rc;
 
+	if (!u) {
+		session_refusal(no, ENOMEM, SESSION_NO_MEMORY);
+		return -ENOMEM;
+	}
+	rc = user_take(u, USER_SESSIONS, 1);
 	if (rc)
 		user_refusal(u, USER_SESSIONS, rc, no);
 	*user = u;
@@ -389,6 +400,8 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 		return rc;
 	}
 	u = find_or_make(b, uid);
+	if (!u)
+		return -ENOMEM;
 	for (const struct broker_user *k = b->users; k; k = k->next)
 		kept += k->kept;
 	if (!u->kept && kept >= USERS_KEPT_MAX)

@@ -77,6 +77,8 @@ qp_create(struct nic_context *ctx, const struct nic_qp_init *init, struct nic_qp
 	if (f->qp_fail)
 		return f->qp_fail;
 	q = calloc(1, sizeof(*q));
+	if (!q)
+		return -ENOMEM;
 	q->head.ops = ((struct nic_context_head *)ctx)->ops;
 	q->head.qpn = ++f->next_qpn;
 	q->f = f;

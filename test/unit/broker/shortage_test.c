@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Allocations of the broker fail, one after the other and from each one on, while a program
+ * attaches, connects, adopts memory and leaves. The program gets an error, another one works on.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "worlds/broker_fake.h"
+#include "broker/command.h"
+#include "broker/conn.h"
+#include "broker/link.h"
+#include "weir/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const struct fake_config two_engines = {.engines = 2, .node = 7};
+
+/* ---- the allocator: linked with --wrap=calloc ---- */
+
+static uint32_t fail_at;  /* calls until the first that fails; 0: none does */
+static bool fail_forever; /* those after it fail, too */
+static uint32_t failed;
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *
+__wrap_calloc(size_t count, size_t size)
+{
+	if (!fail_at || (fail_at > 1 && fail_at--))
+		return __real_calloc(count, size);
+	if (!fail_forever)
+		fail_at = 0;
+	failed++;
+	errno = ENOMEM;
+	return NULL;
+}
+
+static void
+arm(uint32_t at, bool forever)
+{
+	fail_at = at;
+	fail_forever = forever;
+	failed = 0;
+}
+
+static struct fake *
+open_fake(void)
+{
+	arm(0, false);
+	return fake_open(&two_engines);
+}
+
+/* ---- a program that takes each error as it comes ---- */
+
+static void
+settle(struct fake *f)
+{
+	if (f->hold)
+		fake_release(f);
+	fake_run(f);
+}
+
+/* True: it was done. False: out of memory, or the session is gone. */
+static bool
+ask(struct fake *f, struct fake_session *s, struct weir_session_msg *m)
+{
+	uint32_t replies = s->replies;
+
+	if (!s->s)
+		return false;
+	assert_int_equal(fake_request(f, s, m), 0);
+	settle(f);
+	if (s->ended)
+		return false;
+	assert_int_equal(s->replies, replies + 1);
+	if (s->reply.type != WEIR_MSG_REFUSED)
+		return true;
+	assert_int_equal(s->reply.refused.code, ENOMEM);
+	return false;
+}
+
+static bool
+attach(struct fake *f, struct fake_session *s)
+{
+	fake_attach_by(f, s, getuid(), "test");
+	settle(f);
+	assert_int_equal(s->replies, 1);
+	if (s->reply.type == WEIR_MSG_WELCOME)
+		return true;
+	assert_int_equal(s->reply.type, WEIR_MSG_REFUSED);
+	assert_int_equal(s->reply.refused.code, ENOMEM);
+	s->s = NULL;
+	return false;
+}
+
+static bool
+add_channels(struct fake *f, struct fake_session *s)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL, .add_channel.engine = i};
+
+		if (!ask(f, s, &m))
+			return false;
+	}
+	return true;
+}
+
+static bool
+listen_to(struct fake *f, struct fake_session *s, const char *service)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN, .listen.channel = {0, 1}};
+
+	m.listen.flags = WEIR_LISTEN_PUBLIC;
+	snprintf(m.listen.service, sizeof(m.listen.service), "%s", service);
+	return ask(f, s, &m);
+}
+
+static bool
+unlisten(struct fake *f, struct fake_session *s)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_UNLISTEN};
+
+	m.listening.listener = s->reply.listening.listener;
+	return ask(f, s, &m);
+}
+
+static bool
+connect_to(struct fake *f, struct fake_session *s, const char *service, uint32_t flags)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT, .connect.flags = flags};
+
+	m.connect.address = (struct weir_address){.kind = WEIR_ADDRESS_NODE, .id = 7};
+	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "%s", service);
+	return ask(f, s, &m);
+}
+
+static void
+adopt_and_disown(struct fake *f, struct fake_session *s)
+{
+	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
+
+	m.adopt.bytes = 65536;
+	m.adopt.flags = WEIR_ADOPT_SEND;
+	if (!ask(f, s, &m))
+		return;
+	m = (struct weir_session_msg){.type = WEIR_MSG_DISOWN};
+	m.region.region = s->reply.region.region;
+	ask(f, s, &m);
+	m = (struct weir_session_msg){.type = WEIR_MSG_ADOPT};
+	m.adopt.bytes = 65536; /* it leaves with this one */
+	m.adopt.flags = WEIR_ADOPT_RECV;
+	ask(f, s, &m);
+}
+
+/* A peer asks for a connection over the link with this node itself, and a node comes and goes. */
+static void
+hear_of_others(struct fake *f)
+{
+	struct engine_event e = {.type = ENGINE_EVENT_CONNECT, .conn.service = "other"};
+
+	e.conn.peer_node = 7;
+	fake_emit(f, 0, &e);
+	settle(f);
+	fake_node(f, 9, WEIR_NODE_UP, 100, 2);
+	settle(f);
+	fake_node(f, 9, WEIR_NODE_DOWN, 100, 2);
+	settle(f);
+}
+
+static void
+run_program(struct fake *f)
+{
+	struct fake_session s;
+
+	if (!attach(f, &s))
+		return;
+	if (add_channels(f, &s)) {
+		listen_to(f, &s, "own");
+		connect_to(f, &s, "other", 0); /* ends in the other program */
+		connect_to(f, &s, "other", WEIR_CONNECT_LOOP);
+		connect_to(f, &s, "other", WEIR_CONNECT_DATAGRAM | WEIR_CONNECT_LOOP);
+	}
+	adopt_and_disown(f, &s);
+	hear_of_others(f);
+	if (s.s)
+		broker_session_close(s.s);
+	settle(f);
+}
+
+static void
+begin_other(struct fake *f, struct fake_session *other)
+{
+	assert_true(attach(f, other));
+	assert_true(add_channels(f, other));
+	assert_true(listen_to(f, other, "other"));
+}
+
+/* The loop-back link ends with each round, so that each makes it anew. */
+static void
+end_links(struct fake *f)
+{
+	for (struct broker_link *l = f->b->links; l; l = l->next)
+		broker_link_fail(l, ECONNRESET);
+	broker_flush(f->b);
+	settle(f);
+}
+
+/* The other program closes its ends of connections and unmaps the segments. */
+static void
+close_ends(struct fake *f, struct fake_session *other)
+{
+	while (other->s->conns) {
+		struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED};
+
+		e.conn.vqpn = other->s->conns->vqpn;
+		broker_event(f->b, other->s->conns->engine, &e);
+	}
+	for (uint32_t i = 1; i < f->b->segment_top; i++) {
+		struct weir_session_msg m = {.type = WEIR_MSG_DROP_SEGMENT, .segment.side = 1};
+
+		if (!f->b->segment[i])
+			continue;
+		m.segment.segment = f->b->segment[i]->id;
+		assert_true(ask(f, other, &m));
+	}
+}
+
+static void
+fail_each(bool hold, bool forever)
+{
+	struct fake *f = open_fake();
+	struct fake_session other;
+	uint32_t n = 1;
+	unsigned fds;
+
+	f->hold = hold;
+	begin_other(f, &other);
+	fds = fake_open_fds();
+	do {
+		arm(n, forever);
+		run_program(f);
+		fail_at = 0;
+		if (!other.s) { /* no memory at all for what it had to be told */
+			assert_true(forever);
+			begin_other(f, &other);
+		}
+		assert_true(listen_to(f, &other, "more"));
+		assert_true(unlisten(f, &other));
+		close_ends(f, &other);
+		end_links(f);
+		f->now += 10 * BROKER_SECOND_NS; /* all memory is released */
+		settle(f);
+		assert_int_equal(f->b->session_count, 1);
+		assert_int_equal(fake_open_fds(), fds);
+		n++;
+	} while (failed);
+	assert_true(n > 25);
+	fake_close(f);
+}
+
+static void
+test_each_fails_once(void **state)
+{
+	(void)state;
+	fail_each(false, false);
+}
+
+static void
+test_each_fails_while_engines_are_slow(void **state)
+{
+	(void)state;
+	fail_each(true, false);
+}
+
+static void
+test_all_fail_from_each_on(void **state)
+{
+	(void)state;
+	fail_each(false, true);
+	fail_each(true, true);
+}
+
+static void
+test_broker_that_cannot_be_made(void **state)
+{
+	struct fake *f = open_fake();
+	struct broker *b = NULL;
+	uint32_t n = 1;
+
+	(void)state;
+	for (; !b; n++) {
+		arm(n, false);
+		b = broker_create(&f->config);
+		if (!b)
+			assert_int_equal(errno, ENOMEM);
+	}
+	fail_at = 0;
+	assert_true(n > 60);
+	broker_destroy(b);
+	fake_close(f);
+}
+
+/* The common part of the reserve is used up: a session that can't be told ends, and only that. */
+static void
+test_session_ends_without_commands(void **state)
+{
+	struct fake *f = open_fake();
+	struct fake_session from, to, other;
+
+	(void)state;
+	begin_other(f, &other);
+	assert_true(attach(f, &from) && add_channels(f, &from));
+	assert_true(attach(f, &to) && add_channels(f, &to) && listen_to(f, &to, "to"));
+	for (uint32_t i = 0; i < 70; i++)
+		assert_true(connect_to(f, &from, "to", 0));
+	f->hold = true;
+	arm(1, true);
+	for (struct broker_conn *c = to.s->conns; c; c = c->next) { /* 64 commands in all */
+		struct engine_event e = {.type = ENGINE_EVENT_LOCAL_CLOSE, .conn.vqpn = c->vqpn};
+
+		broker_event(f->b, c->engine, &e);
+	}
+	assert_true(from.ended);
+	assert_false(to.ended || other.ended);
+	broker_session_close(to.s);
+	fail_at = 0;
+	settle(f);
+	assert_int_equal(f->b->session_count, 1);
+	assert_true(listen_to(f, &other, "more"));
+	fake_close(f);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_each_fails_once),
+	    cmocka_unit_test(test_each_fails_while_engines_are_slow),
+	    cmocka_unit_test(test_all_fail_from_each_on),
+	    cmocka_unit_test(test_broker_that_cannot_be_made),
+	    cmocka_unit_test(test_session_ends_without_commands),
+	};
+
+	return cmocka_run_group_tests_name("broker_shortage", tests, NULL, NULL);
+}
