@@ -51,8 +51,8 @@ struct broker_session {
 	uint32_t commands;   /* all other commands under way that point here */
 	int result;	     /* first error of ADD */
 	struct arena arena;
-	struct broker_release *release; /* for the arena */
-	uint32_t reserved;		/* commands */
+	struct broker_release *release; /* takes the arena's memory at the end */
+	uint32_t reserved;		/* number of commands reserved for ADD and REMOVE */
 	uint64_t charged_bytes;		/* charged to its owner for the arena and tables */
 	struct engine_session *view;	/* one per engine */
 	bool *view_owned;		/* view i has registered its send_mr itself */
@@ -90,7 +90,7 @@ void session_reply(struct broker_session *s, struct weir_session_msg *reply, con
 		   unsigned fd_count);
 void session_refuse(struct broker_session *s, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The data plane is out of memory. */
+/* Refuses a request for lack of memory. */
 void session_refuse_memory(struct broker_session *s);
 /* Writes the refusal that session_refuse() sends. */
 void session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
@@ -108,8 +108,9 @@ void session_set_serial(struct broker_session *s, bool serial);
 /* Closes the session and tells its socket by a NULL reply. */
 void session_end(struct broker_session *s);
 /*
- * Closes the session of a program that lives. The socket is told last, when no engine writes into
- * the arena any more: the program finds there all messages that were acknowledged to peers.
+ * Closes the session of a living program when the broker stops. The socket is told last, when no
+ * engine writes into the arena any more: the program finds there every message that was
+ * acknowledged to peers.
  */
 void session_leave(struct broker_session *s);
 /* Ends the session of a program that broke the rules, and tells it why. */
@@ -123,7 +124,7 @@ void session_free(struct broker_session *s);
 /* Logs that peers have waited long for the session's receive memory. */
 void session_full(struct broker *b, uint32_t id);
 void session_unlisten(struct broker_session *s, uint32_t index);
-/* Writes our node id into all arenas. */
+/* Writes this node's id into all arenas. */
 void session_publish_node(struct broker *b);
 
 #endif

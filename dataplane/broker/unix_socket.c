@@ -166,6 +166,7 @@ unix_client_add(struct unix_listener *l, struct unix_client *c)
 {
 	int rc = broker_watch_add(l->b, &c->watch, EPOLLIN);
 
+	weir_assert(c->watch.fd >= 0 && c->watch.ready);
 	if (rc)
 		return rc;
 	c->listener = l;

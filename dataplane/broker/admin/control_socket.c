@@ -145,6 +145,7 @@ send_unsent(struct client *c)
 			return;
 		}
 		c->socket.deadline = broker_now(c->b) + PATIENCE_NS;
+		weir_assert(c->unsent_count);
 		c->unsent = u->next;
 		c->unsent_count--;
 		free(u);
@@ -220,7 +221,7 @@ control_welcome(struct broker *b)
 	own_hello(b, &m);
 	broker_control_send(b, &m);
 	services_tell(b);
-	operate_tell_control(b);
+	setting_tell_control(b);
 	link_resync(b);
 }
 
@@ -232,6 +233,7 @@ hello(struct client *c, const struct weir_ctl_msg *m)
 	ssize_t n;
 	char byte;
 
+	weir_assert(!c->role && cs->queries <= QUERIES_MAX);
 	if (m->type != WEIR_CTL_HELLO || m->hello.role == WEIR_ROLE_DATAPLANE) {
 		refuse(c, EPROTO, "not a greeting of weir-control or weirctl");
 		return;

@@ -13,6 +13,7 @@
 #include "state.h"
 
 #include "base/monotonic.h"
+#include "ipc/invariant.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -344,6 +345,7 @@ snapshot_done(struct broker *b, struct broker_command *c)
 {
 	struct rows_query *q = c->context;
 
+	weir_assert(q->busy);
 	q->busy = false;
 	if (c->cmd.result) {
 		q->snapshot.conn_count = q->snapshot.link_count = 0;
@@ -366,6 +368,7 @@ ask_engine(struct rows_query *q)
 	struct broker_command *c =
 	    command_reserved(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
 
+	weir_assert(!q->busy && q->engine < q->b->config.engines);
 	if (q->rows == WEIR_ROWS_QPS)
 		q->snapshot.links = q->links + q->engine * q->b->config.links;
 	q->snapshot.conn_from = q->from;

@@ -26,8 +26,35 @@
 
 /* ---- settings of the data plane ---- */
 
+enum setting_kind {
+	SETTING_DRAIN, /* bool: on or off */
+	SETTING_COUNT, /* uint32_t: 1 to the value of an option */
+	SETTING_SIZE,  /* uint64_t: bytes, 0 is none */
+	SETTING_LEVEL, /* of the log */
+};
+
+static const struct setting {
+	const char *key, *help;
+	enum setting_kind kind;
+	size_t at, most; /* offsets in struct broker: of the value and of its upper bound */
+	const char *option;
+} settings[] = {
+    {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
+     SETTING_DRAIN, offsetof(struct broker, draining)},
+    {"limit.connections", "connections of all programs, at most --max-connections", SETTING_COUNT,
+     offsetof(struct broker, conn_limit), offsetof(struct broker, config.connections),
+     "--max-connections"},
+    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", SETTING_SIZE,
+     offsetof(struct broker, most[USER_MEMORY])},
+    {"limit.sessions", "attached programs, at most --max-sessions", SETTING_COUNT,
+     offsetof(struct broker, session_limit), offsetof(struct broker, config.sessions),
+     "--max-sessions"},
+    {"log.level", "what data plane and control log: error, warning, info or debug", SETTING_LEVEL},
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
 void
-operate_tell_control(struct broker *b)
+setting_tell_control(struct broker *b)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_SET, .length = weir_ctl_length(WEIR_CTL_SET)};
 
@@ -36,88 +63,6 @@ operate_tell_control(struct broker *b)
 	snprintf(m.set.key, sizeof(m.set.key), "log.level");
 	snprintf(m.set.value, sizeof(m.set.value), "%s", log_level_name(log_level()));
 	broker_control_send(b, &m);
-}
-
-static int
-set_level(struct broker *b, const char *value, char *reason, size_t size)
-{
-	enum log_level level;
-
-	if (!log_level_parse(value, &level))
-		return option_invalid("log.level", value, "error, warning, info or debug", reason,
-				      size);
-	log_set_level(level);
-	b->level_set = true;
-	operate_tell_control(b);
-	return 1;
-}
-
-static void
-get_level(const struct broker *b, char *value, size_t size)
-{
-	(void)b;
-	snprintf(value, size, "%s", log_level_name(log_level()));
-}
-
-static int
-set_limit(uint32_t *limit, uint32_t most, const char *key, const char *option, const char *value,
-	  char *reason, size_t size)
-{
-	uint64_t n;
-
-	if (option_number(value, false, 1, most, &n))
-		return fail(reason, size, -EINVAL,
-			    "invalid value '%s' for %s (expected 1 to %u: %s)", value, key, most,
-			    option);
-	*limit = (uint32_t)n;
-	return 1;
-}
-
-static int
-set_connections(struct broker *b, const char *value, char *reason, size_t size)
-{
-	return set_limit(&b->conn_limit, b->config.connections, "limit.connections",
-			 "--max-connections", value, reason, size);
-}
-
-static void
-get_connections(const struct broker *b, char *value, size_t size)
-{
-	snprintf(value, size, "%u", b->conn_limit);
-}
-
-static int
-set_sessions(struct broker *b, const char *value, char *reason, size_t size)
-{
-	return set_limit(&b->session_limit, b->config.sessions, "limit.sessions", "--max-sessions",
-			 value, reason, size);
-}
-
-static void
-get_sessions(const struct broker *b, char *value, size_t size)
-{
-	snprintf(value, size, "%u", b->session_limit);
-}
-
-static int
-set_memory(struct broker *b, const char *value, char *reason, size_t size)
-{
-	uint64_t n;
-
-	if (user_parse_limit(value, USER_MEMORY, &n))
-		return option_invalid("limit.memory", value, "bytes, K, M or G may follow, or none",
-				      reason, size);
-	b->most[USER_MEMORY] = n;
-	return 1;
-}
-
-static void
-get_memory(const struct broker *b, char *value, size_t size)
-{
-	if (b->most[USER_MEMORY])
-		snprintf(value, size, "%llu", (unsigned long long)b->most[USER_MEMORY]);
-	else
-		snprintf(value, size, "none");
 }
 
 static int
@@ -130,56 +75,65 @@ set_switch(bool *is, const char *key, const char *value, char *reason, size_t si
 }
 
 static int
-set_drain(struct broker *b, const char *value, char *reason, size_t size)
+drain_node(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
-	int rc = set_switch(&b->draining, "drain.self", value, reason, size);
-
-	services_changed(b);
-	return rc;
-}
-
-static void
-get_drain(const struct broker *b, char *value, size_t size)
-{
-	snprintf(value, size, "%s", b->draining ? "on" : "off");
-}
-
-static const struct setting {
-	const char *key, *help;
-	int (*set)(struct broker *b, const char *value, char *reason, size_t size);
-	void (*get)(const struct broker *b, char *value, size_t size);
-} settings[] = {
-    {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
-     set_drain, get_drain},
-    {"limit.connections", "connections of all programs, at most --max-connections", set_connections,
-     get_connections},
-    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", set_memory,
-     get_memory},
-    {"limit.sessions", "attached programs, at most --max-sessions", set_sessions, get_sessions},
-    {"log.level", "what data plane and control log: error, warning, info or debug", set_level,
-     get_level},
-};
-#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
-
-int
-setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
-{
+	const char *id = key + strlen("drain.");
 	struct broker_node *n;
-	uint64_t id;
+	uint64_t number;
 
-	for (size_t i = 0; i < SETTINGS; i++)
-		if (!strcmp(settings[i].key, key))
-			return settings[i].set(b, value, reason, size);
-	if (strncmp(key, "drain.", 6))
-		return share_set(b, key, value, reason, size);
-	if (option_number(key + 6, false, 0, UINT16_MAX - 1, &id))
-		return option_invalid("a node to drain", key + 6, "drain.ID or drain.self", reason,
+	if (option_number(id, false, 0, UINT16_MAX - 1, &number))
+		return option_invalid("a node to drain", id, "drain.ID or drain.self", reason,
 				      size);
-	n = node_find(b, (uint32_t)id);
+	n = node_find(b, (uint32_t)number);
 	if (!n || n->is.self)
 		return fail(reason, size, -ESRCH, "%s; see weirctl show nodes",
 			    n ? "that is this node: drain.self" : "there is no such node");
 	return set_switch(&n->draining, key, value, reason, size);
+}
+
+int
+setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
+{
+	const struct setting *s = settings;
+	enum log_level level;
+	uint32_t most;
+	uint64_t n;
+	int rc = 1;
+
+	while (s < settings + SETTINGS && strcmp(s->key, key))
+		s++;
+	if (s == settings + SETTINGS)
+		return strncmp(key, "drain.", 6) ? share_set(b, key, value, reason, size)
+						 : drain_node(b, key, value, reason, size);
+	switch (s->kind) {
+	case SETTING_DRAIN:
+		rc = set_switch(&b->draining, key, value, reason, size);
+		services_changed(b);
+		break;
+	case SETTING_COUNT:
+		most = *(const uint32_t *)((const char *)b + s->most);
+		if (option_number(value, false, 1, most, &n))
+			return fail(reason, size, -EINVAL,
+				    "invalid value '%s' for %s (expected 1 to %u: %s)", value, key,
+				    most, s->option);
+		*(uint32_t *)((char *)b + s->at) = (uint32_t)n;
+		break;
+	case SETTING_SIZE:
+		if (user_parse_limit(value, USER_MEMORY, &n))
+			return option_invalid(key, value, "bytes, K, M or G may follow, or none",
+					      reason, size);
+		*(uint64_t *)((char *)b + s->at) = n;
+		break;
+	case SETTING_LEVEL:
+		if (!log_level_parse(value, &level))
+			return option_invalid(key, value, "error, warning, info or debug", reason,
+					      size);
+		log_set_level(level);
+		b->level_set = true;
+		setting_tell_control(b);
+		break;
+	}
+	return rc;
 }
 
 bool
@@ -214,9 +168,20 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 	char prefix[WEIR_NAME_MAX + 16];
 
 	if (index < SETTINGS) {
-		snprintf(r->key, sizeof(r->key), "%s", settings[index].key);
-		snprintf(r->help, sizeof(r->help), "%s", settings[index].help);
-		settings[index].get(b, r->value, sizeof(r->value));
+		const struct setting *s = &settings[index];
+		const void *at = (const char *)b + s->at;
+
+		snprintf(r->key, sizeof(r->key), "%s", s->key);
+		snprintf(r->help, sizeof(r->help), "%s", s->help);
+		if (s->kind == SETTING_COUNT)
+			snprintf(r->value, sizeof(r->value), "%u", *(const uint32_t *)at);
+		else if (s->kind == SETTING_SIZE)
+			user_limit_text(*(const uint64_t *)at, r->value, sizeof(r->value));
+		else
+			snprintf(r->value, sizeof(r->value), "%s",
+				 s->kind == SETTING_LEVEL ? log_level_name(log_level())
+				 : b->draining		  ? "on"
+							  : "off");
 		return true;
 	}
 	index -= SETTINGS;

@@ -138,6 +138,7 @@ memfd_go_on(struct memfd *m, size_t most)
 	size_t length = m->bytes - m->present;
 	int rc;
 
+	weir_assert(m->fd >= 0 && m->present <= m->bytes);
 	if (!length)
 		return 0; /* sealed before */
 	if (length > most)

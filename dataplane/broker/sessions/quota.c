@@ -12,6 +12,7 @@
 
 #include "base/fail.h"
 #include "base/options.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ share_init(struct broker_session *s)
 	const struct broker_config *c = &s->b->config;
 	const struct share_setting *set = find(s->b, s->name);
 
+	weir_assert(s->state == SESSION_BUILDING && s->owner);
 	s->weight = c->program_weight ? c->program_weight : ENGINE_WEIGHT;
 	s->rate = c->program_rate;
 	s->conn_limit = c->session_connections;
@@ -52,7 +54,7 @@ share_init(struct broker_session *s)
 		s->weight = set->weight;
 	if (set && set->rated)
 		s->rate = set->rate;
-	s->share.above = user_share(s->owner);
+	s->share.above = &s->owner->share;
 	store(s);
 }
 
@@ -62,6 +64,7 @@ told(struct broker *b, struct broker_command *c)
 	struct broker_session *s = c->context;
 
 	(void)b;
+	weir_assert(s->commands);
 	s->commands--;
 	broker_session_release(s);
 }

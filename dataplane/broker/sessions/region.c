@@ -96,6 +96,7 @@ static void
 tell_engines(struct broker_session *s, struct broker_region *r, enum engine_command_type type,
 	     command_done_fn *done)
 {
+	weir_assert(s->state == SESSION_OPEN && !r->waiting);
 	r->waiting = s->b->config.engines;
 	for (uint32_t i = 0; i < s->b->config.engines; i++) {
 		struct broker_command *c = command_reserved(s->b, i, type, done, s);
@@ -240,6 +241,7 @@ regions_build(struct broker *b, uint64_t now)
 	if (!r)
 		return UINT64_MAX;
 	s = r->session;
+	weir_assert(r->state == REGION_BUILDING);
 	start = pace_clock();
 	rc = s->state == SESSION_OPEN ? build(s, r) : -ECANCELED;
 	s->request_ns += (pace_clock() - start) * 4 / 3; /* and for its release */

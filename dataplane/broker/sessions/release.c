@@ -10,6 +10,8 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -46,6 +48,7 @@ void
 release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
 	       struct broker_user *owner, uint64_t bytes, enum user_limit also)
 {
+	weir_assert(r && owner && also < USER_LIMITS);
 	r->memory = memfd_move(memory);
 	r->owner = owner;
 	r->charged[USER_MEMORY] = bytes;

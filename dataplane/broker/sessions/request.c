@@ -117,6 +117,7 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
+	weir_assert(s->program_doorbell < 0 && i < b->config.channels);
 	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
 	if (!c) {
 		session_refuse_memory(s);

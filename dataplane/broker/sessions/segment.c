@@ -90,6 +90,7 @@ segment_take_memory(struct segment *g)
 static struct weir_segment_conn *
 conn_entry(const struct segment *g, uint32_t direction, uint32_t index)
 {
+	weir_assert(direction < 2 && index < SEGMENT_CONNECTIONS);
 	return (struct weir_segment_conn *)((uint8_t *)g->memory.base +
 					    weir_segment_conns_at(&g->geometry, direction)) +
 	       index;
@@ -103,6 +104,7 @@ segment_take(struct segment *g, uint32_t *index)
 	if (!g->free_count)
 		return -ENOSPC;
 	i = g->free_index[g->free_count - 1];
+	weir_assert(!g->users[i]);
 	for (uint32_t d = 0; d < 2; d++)
 		memset(conn_entry(g, d, i), 0, sizeof(struct weir_segment_conn));
 	if (sigbus_guard_hit(g->guard)) /* a hole, and no memory to fill it: no engine saw it */

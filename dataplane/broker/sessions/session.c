@@ -91,6 +91,7 @@ session_refuse_memory(struct broker_session *s)
 void
 session_set_serial(struct broker_session *s, bool serial)
 {
+	weir_assert(s->b->serial_sessions >= s->serial);
 	s->b->serial_sessions += (uint32_t)serial - (uint32_t)s->serial;
 	s->serial = serial;
 }
@@ -121,6 +122,7 @@ session_free(struct broker_session *s)
 	struct broker *b = s->b;
 	struct memfd memory;
 
+	weir_assert(s->state == SESSION_BUILDING || s->state == SESSION_CLOSING);
 	weir_assert(b->session[s->id] == s && !s->conns && !s->waiting && !s->commands);
 	session_set_serial(s, false);
 	if (s->farewell)
@@ -182,7 +184,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 {
 	struct service_listener *l = s->listener[index];
 
-	weir_assert(l && s->listener_count);
+	weir_assert(l && l->session == s && s->listener_count);
 	service_remove(&s->b->services, l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
@@ -338,6 +340,7 @@ welcome(struct broker_session *s)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
 
+	weir_assert(s->pending && !s->waiting);
 	session_enter(s, SESSION_OPEN);
 	session_set_serial(s, false);
 	user_attached(s->owner);
@@ -419,6 +422,7 @@ add_to_engines(struct broker_session *s)
 	uint64_t offset, bytes;
 	int rc;
 
+	weir_assert(s->state == SESSION_BUILDING && s->arena.guard >= 0);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		struct nic_device *dev = broker_engine(b, i)->dev;
 		struct engine_session *v = &s->view[i];
@@ -485,9 +489,13 @@ next_building(struct broker *b)
 	struct broker_session *next = NULL, *s;
 
 	b->building_look++;
-	for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building))
-		if (user_first(s->owner, b->building_look) && (!next || s->cost_ns < next->cost_ns))
+	for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building)) {
+		if (s->owner->look == b->building_look)
+			continue;
+		s->owner->look = b->building_look;
+		if (!next || s->cost_ns < next->cost_ns)
 			next = s;
+	}
 	return next;
 }
 

@@ -219,6 +219,7 @@ sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 	if (i < 0)
 		return i;
 	g = guard_at(i);
+	weir_assert(!atomic_load_explicit(&g->base, memory_order_relaxed) && length % page == 0);
 	if (i == free_first)
 		free_first = g->next_free;
 	atomic_store_explicit(&g->length, length, memory_order_relaxed);

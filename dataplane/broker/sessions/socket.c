@@ -112,6 +112,7 @@ add_session_cost(struct client *c)
 static void
 job_submit(struct session_socket *ss, struct socket_job *job)
 {
+	weir_assert(ss->threads);
 	ss->jobs++;
 	socket_threads_submit(ss->threads, job);
 }
@@ -153,6 +154,7 @@ client_close(struct client *c)
 {
 	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
 
+	weir_assert(!c->gone && (c->session || *unattached(c)));
 	add_session_cost(c);
 	if (u && broker_now(c->b) - c->since < SHORT_NS)
 		user_charge(u, c->cost_ns, false);
@@ -256,7 +258,7 @@ requests_due(struct client *c, uint64_t now)
 	c->session->request_ns = 0;
 	due = pace_due(&c->pace, burst / 2, now);
 	if (!due)
-		due = pace_due(user_requests(c->session->owner), burst, now);
+		due = pace_due(&c->session->owner->requests, burst, now);
 	all = pace_due(&c->b->requests, burst, now);
 	if (!due && all && pace_left(&c->pace, now) > REQUESTS_SMALL_NS)
 		due = all;
@@ -270,7 +272,7 @@ attach_due(struct client *c, uint64_t now)
 	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
 
 	if (u)
-		return pace_due(user_pace(u), user_burst(c->b), now);
+		return pace_due(&u->pace, user_burst(c->b), now);
 	return stranger_due(c->b, c->peer.uid, now);
 }
 
@@ -312,6 +314,7 @@ received(struct client *c, ssize_t n)
 	struct weir_session_msg no;
 	uint64_t begin;
 
+	weir_assert(!c->busy && !c->gone);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n > 0 && !c->session && c->socket.deadline != UINT64_MAX) {

@@ -175,7 +175,9 @@ socket_threads_fd(const struct socket_threads *t)
 void
 socket_threads_submit(struct socket_threads *t, struct socket_job *job)
 {
+	weir_assert(job->fd >= 0);
 	pthread_mutex_lock(&t->lock);
+	weir_assert(!t->ending);
 	job->next = NULL;
 	*t->last = job;
 	t->last = &job->next;

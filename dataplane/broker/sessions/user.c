@@ -24,21 +24,6 @@
 #define USER_BURSTS 4u	     /* bursts that a user with a session may cost at once */
 #define USERS_KEPT_MAX 1024u /* users with settings of their own */
 
-struct broker_user {
-	struct broker_user *next;
-	struct broker *b;
-	uint32_t uid;
-	bool kept; /* has settings of its own */
-	uint64_t used[USER_LIMITS];
-	struct user_limits limits;
-	uint64_t look;		   /* argument of the last user_first() */
-	uint32_t attached;	   /* sessions that are open */
-	uint64_t since;		   /* ns: when `attached` became 1 */
-	struct pace pace;	   /* main's CPU time for attaching and leaving */
-	struct pace requests;	   /* main's CPU time for requests */
-	struct engine_share share; /* above those of its sessions */
-};
-
 static void
 store_rate(struct broker_user *u)
 {
@@ -50,8 +35,8 @@ store_rate(struct broker_user *u)
 }
 
 /*
- * Finds a user, and frees all others without settings that use nothing any more. What a user sent
- * has to be paid for before, so that leaving and coming back gains nothing.
+ * Finds a user, and frees all others without settings that use nothing any more. Traffic has to be
+ * paid for before, so that leaving and coming back gains nothing.
  */
 static struct broker_user *
 find(struct broker *b, uint32_t uid)
@@ -287,6 +272,7 @@ user_attached(struct broker_user *u)
 {
 	uint64_t used = user_burst(u->b) - u->b->config.burst_ns, now = broker_now(u->b);
 
+	weir_assert(u->attached < u->used[USER_SESSIONS]);
 	if (u->attached++)
 		return;
 	u->since = now;
@@ -307,27 +293,6 @@ user_find_attached(struct broker *b, uint32_t uid)
 	struct broker_user *u = find(b, uid);
 
 	return u && u->attached ? u : NULL;
-}
-
-struct pace *
-user_pace(struct broker_user *u)
-{
-	return &u->pace;
-}
-
-struct pace *
-user_requests(struct broker_user *u)
-{
-	return &u->requests;
-}
-
-bool
-user_first(struct broker_user *u, uint64_t look)
-{
-	bool first = u->look != look;
-
-	u->look = look;
-	return first;
 }
 
 uint64_t
@@ -373,12 +338,6 @@ user_charge(struct broker_user *u, uint64_t ns, bool request)
 		pace_use(&u->requests, burst, ns);
 	else if (u->attached)
 		pace_use(&u->pace, user_burst(b), ns);
-}
-
-struct engine_share *
-user_share(struct broker_user *u)
-{
-	return &u->share;
 }
 
 int
@@ -439,10 +398,8 @@ limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct 
 		 *whose == '*' ? ", unless it is named" : "");
 	if (rate)
 		rate_text(&l->rate, r->value, sizeof(r->value));
-	else if (l->most[which])
-		snprintf(r->value, sizeof(r->value), "%llu", (unsigned long long)l->most[which]);
 	else
-		snprintf(r->value, sizeof(r->value), "none");
+		user_limit_text(l->most[which], r->value, sizeof(r->value));
 }
 
 bool

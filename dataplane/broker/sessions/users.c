@@ -27,6 +27,15 @@ user_parse_limit(const char *text, enum user_limit which, uint64_t *value)
 		   : 0;
 }
 
+void
+user_limit_text(uint64_t most, char *text, size_t size)
+{
+	if (most)
+		snprintf(text, size, "%llu", (unsigned long long)most);
+	else
+		snprintf(text, size, "none");
+}
+
 const char *
 user_limit_name(enum user_limit which)
 {
@@ -71,7 +80,7 @@ users_default(struct users *u, enum user_limit which, uint64_t most)
 	}
 }
 
-/* An id by name or number. */
+/* Finds the id of a user or group given by name or number. */
 static bool
 find_id(const char *name, bool group, uint32_t *id)
 {
