@@ -15,7 +15,8 @@ PROSE_CLEAN = [
     "README.md", "docs/architecture.md", "docs/coverage.md", "docs/memory.md", "docs/message.md",
     "docs/nics.md", "docs/operations.md", "docs/protocol.md", "docs/security.md",
     "docs/shared-memory.md", "docs/stream.md",
-    "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture", "lib/base",
+    "apps/examples", "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
+    "dataplane/daemon", "lib/base",
     "lib/include",
 ]
 COLUMNS = 100

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #define OUT_BYTES (1u << 20)
-#define TURN_FRAMES 4096u     /* between two looks at what may end it */
-#define NAP_NS 500000	      /* when nothing comes: a ring holds the frames of some ms */
-#define PIPE_PATIENCE_MS 1000 /* for who reads a pipe, when it shall end */
+#define TURN_FRAMES 4096u     /* taken between two looks at the reasons to end */
+#define NAP_NS 500000	      /* ns to sleep without frames: a ring holds the frames of some ms */
+#define PIPE_PATIENCE_MS 1000 /* ms for the reader of a pipe once the capture shall end */
 #define PIPE_LOOK_MS 50
 
 static_assert(sizeof(struct capture_frame) % 8 == 0, "records are aligned");
@@ -42,7 +42,7 @@ struct capture {
 	size_t out_bytes;
 	uint64_t out_frames;
 	uint64_t begin; /* ns since 1970 */
-	off_t offset;	/* of a file: where it ends well */
+	off_t offset;	/* of a file: the end of its last complete block */
 	struct capture_result result;
 };
 
@@ -136,7 +136,7 @@ begin_file(struct capture *c)
 	c->begin = real_time();
 	c->out_bytes += pcapng_section(room(c, PCAPNG_BLOCK_MAX), c->application);
 	c->out_bytes += pcapng_interface(room(c, PCAPNG_BLOCK_MAX), &interface);
-	flush(c); /* whoever reads it as it grows knows now what comes */
+	flush(c); /* a reader that follows the file needs these blocks first */
 }
 
 static void
@@ -180,43 +180,6 @@ oldest(struct capture *c)
 	return found;
 }
 
-static void
-copy_out(const struct capture_ring *r, uint64_t at, void *to, size_t n)
-{
-	size_t offset = at % CAPTURE_RING_BYTES, first = CAPTURE_RING_BYTES - offset;
-
-	first = first < n ? first : n;
-	memcpy(to, r->bytes + offset, first);
-	memcpy((uint8_t *)to + first, r->bytes, n - first);
-}
-
-static void
-take(struct capture *c, struct capture_ring *r)
-{
-	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
-	size_t offset = (tail + sizeof(struct capture_frame)) % CAPTURE_RING_BYTES;
-	size_t first = CAPTURE_RING_BYTES - offset;
-	struct pcapng_frame block;
-	struct capture_frame frame;
-	uint8_t *to;
-
-	copy_out(r, tail, &frame, sizeof(frame));
-	block = (struct pcapng_frame){
-	    .time = frame.time + c->config.epoch,
-	    .captured = frame.captured,
-	    .original = frame.original,
-	    .queue = frame.queue,
-	    .out = frame.out,
-	};
-	first = first < frame.captured ? first : frame.captured;
-	to = room(c, frame.captured + PCAPNG_FRAME_EXTRA);
-	c->out_bytes += pcapng_frame(to, &block, r->bytes + offset, first, r->bytes);
-	c->out_frames++;
-	/* pairs with the acquire in capture_put() */
-	atomic_store_explicit(&r->tail, tail + sizeof(frame) + ((frame.captured + 7ull) & ~7ull),
-			      memory_order_release);
-}
-
 static bool
 full(const struct capture *c)
 {
@@ -230,8 +193,35 @@ take_some(struct capture *c, unsigned most)
 	struct capture_ring *r;
 	unsigned n = 0;
 
-	for (; n < most && !full(c) && (r = oldest(c)); n++)
-		take(c, r);
+	for (; n < most && !full(c) && (r = oldest(c)); n++) {
+		uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+		size_t offset = tail % CAPTURE_RING_BYTES, first = CAPTURE_RING_BYTES - offset;
+		struct pcapng_frame block;
+		struct capture_frame frame;
+		uint8_t *to;
+
+		/* the head of a record may wrap, as may the bytes of the frame */
+		first = first < sizeof(frame) ? first : sizeof(frame);
+		memcpy(&frame, r->bytes + offset, first);
+		memcpy((uint8_t *)&frame + first, r->bytes, sizeof(frame) - first);
+		block = (struct pcapng_frame){
+		    .time = frame.time + c->config.epoch,
+		    .captured = frame.captured,
+		    .original = frame.original,
+		    .queue = frame.queue,
+		    .out = frame.out,
+		};
+		offset = (tail + sizeof(frame)) % CAPTURE_RING_BYTES;
+		first = CAPTURE_RING_BYTES - offset;
+		first = first < frame.captured ? first : frame.captured;
+		to = room(c, frame.captured + PCAPNG_FRAME_EXTRA);
+		c->out_bytes += pcapng_frame(to, &block, r->bytes + offset, first, r->bytes);
+		c->out_frames++;
+		/* pairs with the acquire in capture_put() */
+		atomic_store_explicit(&r->tail,
+				      tail + sizeof(frame) + ((frame.captured + 7ull) & ~7ull),
+				      memory_order_release);
+	}
 	return n;
 }
 
@@ -254,7 +244,7 @@ run(void *arg)
 	sigset_t all;
 	bool ended;
 
-	/* a file that is too large, or a pipe without reader, is an error, not the end of us */
+	/* SIGXFSZ and SIGPIPE: a full file or a pipe without a reader is an error of write() */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	begin_file(c);
@@ -266,40 +256,20 @@ run(void *arg)
 			flush(c);
 		nanosleep(&nap, NULL);
 	}
-	ended = full(c); /* by itself: what comes from now on is not missed */
+	ended = full(c); /* frames after the limit do not count as dropped */
 	dropped = dropped_until_now(c);
 	c->config.detach(c->config.user);
 	while (take_some(c, TURN_FRAMES))
-		; /* only counted, if the file takes no more */
+		; /* after an error these only count as dropped */
 	end_file(c, ended ? dropped : dropped_until_now(c));
 	/* pairs with the acquire in capture_result() */
 	atomic_store_explicit(&c->over, true, memory_order_release);
 	if (write(c->end_fd, &one, sizeof(one)) < 0)
-		abort(); /* an event fd takes its first */
+		abort(); /* the first write to an eventfd can't fail */
 	return NULL;
 }
 
 /* ---- main's side ---- */
-
-static int
-check_fd(const struct capture_config *config, bool *pipe, char *error, size_t size)
-{
-	struct stat st;
-	int flags = fcntl(config->fd, F_GETFL);
-
-	if (flags < 0 || fstat(config->fd, &st) ||
-	    (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))) {
-		snprintf(error, size, "what to write to is neither file nor pipe; name a file");
-		return -EINVAL;
-	}
-	if ((flags & O_ACCMODE) == O_RDONLY) {
-		snprintf(error, size,
-			 "what to write to is open for reading only; open it for writing");
-		return -EINVAL;
-	}
-	*pipe = S_ISFIFO(st.st_mode);
-	return 0;
-}
 
 static int
 make_rings(struct capture *c)
@@ -312,7 +282,7 @@ make_rings(struct capture *c)
 	c->ring = rings;
 	c->out = malloc(OUT_BYTES);
 	for (unsigned i = 0; i < c->config.rings; i++) {
-		/* touched now: an engine shall not do that */
+		/* populated now, so that no engine faults pages in */
 		void *bytes = mmap(NULL, CAPTURE_RING_BYTES, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
@@ -327,12 +297,22 @@ make_rings(struct capture *c)
 int
 capture_create(const struct capture_config *config, struct capture **out, char *error, size_t size)
 {
+	int flags = fcntl(config->fd, F_GETFL), rc;
 	struct capture *c;
+	struct stat st;
 	bool pipe;
-	int rc = check_fd(config, &pipe, error, size);
 
-	if (rc)
-		return rc;
+	if (flags < 0 || fstat(config->fd, &st) ||
+	    (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))) {
+		snprintf(error, size, "what to write to is neither file nor pipe; name a file");
+		return -EINVAL;
+	}
+	if ((flags & O_ACCMODE) == O_RDONLY) {
+		snprintf(error, size,
+			 "what to write to is open for reading only; open it for writing");
+		return -EINVAL;
+	}
+	pipe = S_ISFIFO(st.st_mode);
 	c = calloc(1, sizeof(*c));
 	if (c) {
 		c->config = *config;
@@ -350,8 +330,7 @@ capture_create(const struct capture_config *config, struct capture **out, char *
 		return rc;
 	}
 	if (!pipe)
-		c->offset = lseek(config->fd, 0,
-				  fcntl(config->fd, F_GETFL) & O_APPEND ? SEEK_END : SEEK_CUR);
+		c->offset = lseek(config->fd, 0, flags & O_APPEND ? SEEK_END : SEEK_CUR);
 	*out = c;
 	return 0;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A capture: copies of a port's frames on their way into a pcapng file. Engines put them into byte
- * rings, one an engine, and never wait: what finds no room is counted as dropped. A thread of the
- * capture's own takes them out and writes the file. No DPDK; the shell around a port
- * (nic/roce/ethdev_capture.c) sees the frames.
+ * rings, one per engine, and never wait: a frame without room is counted as dropped. The capture's
+ * own thread takes them out and writes the file. No DPDK; nic/roce_port/tap.c sees the frames.
  *
  * Life: create, let producers begin, start; then a limit, an error or capture_stop() ends it; when
- * capture_fd() is readable it is over and can be destroyed. Main lcore, but for capture_put().
+ * capture_fd() is readable it is over and can be destroyed. Main lcore, except capture_put().
  */
 #ifndef WEIR_CAPTURE_H
 #define WEIR_CAPTURE_H
@@ -94,7 +93,7 @@ capture_put(struct capture_ring *r, const struct capture_frame *frame, const voi
 	uint64_t bytes = sizeof(*frame) + ((frame->captured + 7ull) & ~7ull);
 
 	if (head + bytes - r->tail_seen > CAPTURE_RING_BYTES) {
-		/* pairs with the release in take() of capture.c */
+		/* pairs with the release in take_some() of capture.c */
 		r->tail_seen = atomic_load_explicit(&r->tail, memory_order_acquire);
 		if (head + bytes - r->tail_seen > CAPTURE_RING_BYTES) {
 			atomic_store_explicit(

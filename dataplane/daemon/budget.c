@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a data plane is made of and what it costs, printed once at start. */
+/* Parts of a data plane and the memory that they take, printed once at start. */
 #include "base/log.h"
 #include "machine_limits.h"
 #include "memory.h"
@@ -19,28 +19,12 @@ line(const char *pool, uint64_t count, uint64_t each, const char *when)
 	total += count * each;
 }
 
-/* The same, of what shared memory is used for: what there may be of it is less. */
+/* A part of the line above, not added to the total. */
 static void
 part_of_programs(const char *what, uint64_t count, uint64_t each)
 {
 	printf("    %-32s %8llu x %11llu   of that\n", what, (unsigned long long)count,
 	       (unsigned long long)each);
-}
-
-static void
-print_engine(const struct plane *p, unsigned i)
-{
-	const struct plane_engine *e = &p->engine[i];
-	struct plane_port_info info;
-
-	printf("engine %u: lcore %u, cpu %u, NUMA socket %d, ", i, e->lcore, e->cpu,
-	       e->numa_socket);
-	if (e->port < 0) {
-		printf("no port\n");
-		return;
-	}
-	plane_port_describe(&p->port[e->port], &info);
-	printf("port %s%s\n", info.name, e->loop->config.cpu_shared ? ", shares its cpu" : "");
 }
 
 static void
@@ -83,38 +67,42 @@ print_pools(const struct plane *p, uint64_t *fixed)
 	part_of_programs("segment of two threads", o->most[USER_SEGMENTS], segment_bytes());
 }
 
-static void
-print_users(const struct options *o)
-{
-	const struct user_limits *l = &o->users.others;
-
-	printf("limits, all users and each that has no own:\n");
-	for (enum user_limit i = 0; i < USER_LIMITS; i++)
-		if (o->most[i])
-			printf("  %-34s %24llu   %24llu\n", user_limit_name(i),
-			       (unsigned long long)o->most[i], (unsigned long long)l->most[i]);
-}
-
 void
 budget_print(const struct plane *p)
 {
+	const struct options *o = p->options;
 	struct rlimit files = {.rlim_max = RLIM_INFINITY};
+	struct plane_port_info info;
 	uint64_t fixed;
 	char text[256];
 
 	for (unsigned i = 0; i < p->ports; i++) {
-		struct plane_port_info info;
-
 		plane_port_describe(&p->port[i], &info);
 		printf("port %u: %s\n", i, info.text);
 	}
-	for (unsigned i = 0; i < p->engines; i++)
-		print_engine(p, i);
+	for (unsigned i = 0; i < p->engines; i++) {
+		const struct plane_engine *e = &p->engine[i];
+
+		printf("engine %u: lcore %u, cpu %u, NUMA socket %d, ", i, e->lcore, e->cpu,
+		       e->numa_socket);
+		if (e->port < 0) {
+			printf("no port\n");
+			continue;
+		}
+		plane_port_describe(&p->port[e->port], &info);
+		printf("port %s%s\n", info.name,
+		       e->loop->config.cpu_shared ? ", shares its cpu" : "");
+	}
 	total = 0;
 	print_pools(p, &fixed);
-	print_users(p->options);
+	printf("limits, all users and each that has no own:\n");
+	for (enum user_limit i = 0; i < USER_LIMITS; i++)
+		if (o->most[i])
+			printf("  %-34s %24llu   %24llu\n", user_limit_name(i),
+			       (unsigned long long)o->most[i],
+			       (unsigned long long)o->users.others.most[i]);
 	fflush(stdout);
 	getrlimit(RLIMIT_NOFILE, &files);
-	if (!limits_fit(p->options, fixed, machine_memory(""), files.rlim_max, text, sizeof(text)))
+	if (!limits_fit(o, fixed, machine_memory(""), files.rlim_max, text, sizeof(text)))
 		log_warning("%s", text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the engines were doing when the process crashed. Async-signal-safe. */
+/* State of the engines when the process crashes. Async-signal-safe. */
 #include "plane.h"
 
 #include "base/crash.h"
@@ -8,8 +8,8 @@
 
 static const struct plane *plane; /* main writes before the engines start and after they end */
 
-static const char *
-command_name(uint32_t type)
+static void
+say_engine(const struct plane_engine *e, unsigned id)
 {
 	static const char *const name[] = {
 #define X(type) [ENGINE_##type] = #type,
@@ -21,14 +21,8 @@ command_name(uint32_t type)
 				X(QUIET)
 #undef X
 	};
-
-	return type < sizeof(name) / sizeof(name[0]) && name[type] ? name[type] : "unknown";
-}
-
-static void
-say_engine(const struct plane_engine *e, unsigned id)
-{
 	const struct loop *l = e->loop;
+	uint32_t last = atomic_load_explicit(&l->stats.last_command, memory_order_relaxed);
 	struct crash_line line = {.length = 0};
 
 	crash_add(&line, "engine ");
@@ -47,7 +41,7 @@ say_engine(const struct plane_engine *e, unsigned id)
 	crash_add_number(&line, atomic_load_explicit(&l->stats.commands, memory_order_relaxed));
 	crash_add(&line, ", the last ");
 	crash_add(&line,
-		  command_name(atomic_load_explicit(&l->stats.last_command, memory_order_relaxed)));
+		  last < sizeof(name) / sizeof(name[0]) && name[last] ? name[last] : "unknown");
 	crash_write(&line);
 }
 

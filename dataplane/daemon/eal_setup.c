@@ -49,110 +49,92 @@ append(struct arguments *a, const char *argument)
 		a->argv[a->argc++] = (char *)argument;
 }
 
-/* Without a word about lcores: main and one engine, on two CPUs if we may use so many. */
-static void
-append_cores(struct arguments *a)
-{
-	int cpu[2] = {0, 0}, found = 0;
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
-			if (CPU_ISSET(i, &set))
-				cpu[found++] = i;
-	if (found == 1)
-		cpu[1] = cpu[0];
-	snprintf(a->cores, sizeof(a->cores), "--lcores=0@%d,1@%d", cpu[0], cpu[1]);
-	append(a, a->cores);
-}
-
-/* Ours first: of an option given twice EAL takes the last. */
+/* Ours first: EAL takes the last of an option that is given twice. */
 static void
 build(struct arguments *a, const char *instance, int argc, char **argv)
 {
 	bool no_huge = given(argc, argv, "--no-huge");
+	int cpu[2] = {0, 0}, found = 0;
+	cpu_set_t set;
 
 	append(a, PROGRAM);
 	append(a, "--log-level=*:error");
 	snprintf(a->prefix, sizeof(a->prefix), "--file-prefix=" PREFIX "%s", instance);
 	append(a, a->prefix);
 	if (!given(argc, argv, "-l") && !given(argc, argv, "-c") && !given(argc, argv, "-s") &&
-	    !given(argc, argv, "--lcores"))
-		append_cores(a);
+	    !given(argc, argv, "--lcores")) {
+		/* main and one engine, on two CPUs if we may use two */
+		if (sched_getaffinity(0, sizeof(set), &set) == 0)
+			for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
+				if (CPU_ISSET(i, &set))
+					cpu[found++] = i;
+		if (found == 1)
+			cpu[1] = cpu[0];
+		snprintf(a->cores, sizeof(a->cores), "--lcores=0@%d,1@%d", cpu[0], cpu[1]);
+		append(a, a->cores);
+	}
 	if (no_huge && !given(argc, argv, "-m")) {
 		append(a, "-m");
 		append(a, "512");
 	}
-	/* pages come back whatever kills us; zero-copy ports need the files */
+	/* the kernel frees the pages whatever kills us; zero-copy ports need the files */
 	if (!no_huge && !given(argc, argv, "--single-file-segments"))
 		append(a, "--huge-unlink=always");
-	/* EAL takes --in-memory for a promise about hugepages; without them it means: no files */
+	/* EAL allows --in-memory with hugepages only; without them it means: no files */
 	for (int i = 1; i < argc; i++)
 		append(a, no_huge && strcmp(argv[i], "--in-memory") == 0 ? "--no-shconf" : argv[i]);
 }
 
-/* ---- what EAL says goes into a file for the while; its complaint becomes our one line ---- */
+/* ---- output of EAL goes into a file while it starts; its error becomes our one line ---- */
 
-struct capture {
-	int file, out, err;
-};
-
-static void
-capture_start(struct capture *c)
+/* rte_eal_init(): 0 or -errno; in *text its output, the caller's to free, NULL if there is none. */
+static int
+init_quietly(struct arguments *a, char **text)
 {
-	fflush(stdout);
-	c->file = memfd_create("eal", MFD_CLOEXEC);
-	c->out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-	c->err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-	if (c->file < 0 || c->out < 0 || c->err < 0)
-		return;
-	dup2(c->file, STDOUT_FILENO);
-	dup2(c->file, STDERR_FILENO);
-}
-
-/* Gives the terminal back; the text is the caller's to free, NULL if there is none. */
-static char *
-capture_end(struct capture *c)
-{
-	off_t length = c->file >= 0 ? lseek(c->file, 0, SEEK_END) : 0;
-	char *text = length > 0 ? calloc(1, (size_t)length + 1) : NULL;
+	int file, out, err, rc;
+	off_t length;
 
 	fflush(stdout);
-	if (c->out >= 0)
-		dup2(c->out, STDOUT_FILENO);
-	if (c->err >= 0)
-		dup2(c->err, STDERR_FILENO);
-	if (text && pread(c->file, text, (size_t)length, 0) < 0)
-		text[0] = '\0';
-	close(c->file);
-	close(c->out);
-	close(c->err);
-	return text;
+	file = memfd_create("eal", MFD_CLOEXEC);
+	out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (file >= 0 && out >= 0 && err >= 0) {
+		dup2(file, STDOUT_FILENO);
+		dup2(file, STDERR_FILENO);
+	}
+	rc = rte_eal_init(a->argc, a->argv) < 0 ? (rte_errno ? -rte_errno : -EIO) : 0;
+	length = file >= 0 ? lseek(file, 0, SEEK_END) : 0;
+	*text = length > 0 ? calloc(1, (size_t)length + 1) : NULL;
+	fflush(stdout);
+	if (out >= 0)
+		dup2(out, STDOUT_FILENO);
+	if (err >= 0)
+		dup2(err, STDERR_FILENO);
+	if (*text && pread(file, *text, (size_t)length, 0) < 0)
+		(*text)[0] = '\0';
+	close(file);
+	close(out);
+	close(err);
+	return rc;
 }
 
-/* Lines that say nothing of the cause. */
-static bool
-says_little(const char *line)
-{
-	static const char *const little[] = {"EAL: FATAL: Invalid 'command line'",
-					     "EAL: Invalid 'command line'", "EAL: Detected",
-					     "EAL: Multi-process socket", "EAL: Selected IOVA"};
-
-	for (size_t i = 0; i < sizeof(little) / sizeof(little[0]); i++)
-		if (strncmp(line, little[i], strlen(little[i])) == 0)
-			return true;
-	return false;
-}
-
+/* The first line that names a cause. */
 static const char *
 find_cause(char *text)
 {
+	static const char *const vague[] = {"EAL: FATAL: Invalid 'command line'",
+					    "EAL: Invalid 'command line'", "EAL: Detected",
+					    "EAL: Multi-process socket", "EAL: Selected IOVA"};
+
 	for (char *line; (line = strsep(&text, "\n"));) {
 		char *option = strstr(line, "option '");
+		bool is_vague = false;
 
 		if (option)
 			return strncmp(line, PROGRAM ": ", 16) == 0 ? line + 16 : line;
-		if (says_little(line) || !strstr(line, ": ") || line[0] == ' ' || line[0] == '\t')
+		for (size_t i = 0; i < sizeof(vague) / sizeof(vague[0]); i++)
+			is_vague |= strncmp(line, vague[i], strlen(vague[i])) == 0;
+		if (is_vague || !strstr(line, ": ") || line[0] == ' ' || line[0] == '\t')
 			continue;
 		if (strncmp(line, "EAL: ", 5) == 0)
 			line += 5;
@@ -163,11 +145,10 @@ find_cause(char *text)
 	return "EAL does not start";
 }
 
-/* What a driver said when it could not make its port; "" if nothing. */
-static char grievance[160];
+static char driver_error[160]; /* of a driver that could not make its port; "": none */
 
 static void
-note_grievance(char *text)
+note_driver_error(char *text)
 {
 	for (char *line; (line = strsep(&text, "\n"));) {
 		char *at = strstr(line, "(): ");
@@ -179,9 +160,9 @@ note_grievance(char *text)
 		if (strncmp(at, "net_", 4) == 0 && strstr(at, ": ")) /* the port's name again */
 			at = strstr(at, ": ") + 2;
 		at[strcspn(at, ";")] = '\0';
-		snprintf(grievance, sizeof(grievance), "%s", at);
-		at = grievance + strlen(grievance);
-		while (at > grievance && (at[-1] == '.' || at[-1] == '!'))
+		snprintf(driver_error, sizeof(driver_error), "%s", at);
+		at = driver_error + strlen(driver_error);
+		while (at > driver_error && (at[-1] == '.' || at[-1] == '!'))
 			*--at = '\0';
 		return;
 	}
@@ -192,8 +173,8 @@ eal_explain(char *error, size_t size)
 {
 	size_t cause = strcspn(error, ";");
 
-	if (*grievance)
-		snprintf(error + cause, size - cause, ": %s; check its --vdev", grievance);
+	if (*driver_error)
+		snprintf(error + cause, size - cause, ": %s; check its --vdev", driver_error);
 }
 
 static int
@@ -233,7 +214,7 @@ complain(int rc, char *text, char *error, size_t size)
 	return rc;
 }
 
-/* A --file-prefix of the user's may be shared: only a directory with our name is removed. */
+/* Removes it only if it has our name: the user's --file-prefix may be shared. */
 static void
 remove_runtime_dir(const char *runtime_dir, const char *instance)
 {
@@ -253,14 +234,13 @@ remove_runtime_dir(const char *runtime_dir, const char *instance)
 	closedir(dir);
 	rmdir(path);
 	*slash = '\0';
-	rmdir(path); /* if no other process of DPDK is left */
+	rmdir(path); /* fails while another process of DPDK has files there */
 }
 
 int
 eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 {
 	struct arguments a = {0};
-	struct capture capture;
 	char *text;
 	int rc;
 
@@ -271,9 +251,7 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 	}
 	build(&a, instance, argc, argv);
 	rte_openlog_stream(stderr);
-	capture_start(&capture);
-	rc = rte_eal_init(a.argc, a.argv) < 0 ? (rte_errno ? -rte_errno : -EIO) : 0;
-	text = capture_end(&capture);
+	rc = init_quietly(&a, &text);
 	if (rc) {
 		rc = complain(rc, text, error, size);
 		if (rc != -EBUSY)
@@ -281,7 +259,7 @@ eal_setup(const char *instance, int argc, char **argv, char *error, size_t size)
 	} else if (text) {
 		if (given(argc, argv, "--log-level"))
 			fputs(text, stderr);
-		note_grievance(text);
+		note_driver_error(text);
 	}
 	free(text);
 	return rc;
@@ -293,8 +271,7 @@ eal_teardown(const char *instance)
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s", rte_eal_get_runtime_dir());
-	/* what it still listens to lies in memory that goes now; the thread ends with the process
-	 */
+	/* The thread listens to objects in memory that is freed now; it ends with the process. */
 	quiet_hold_interrupts();
 	rte_eal_cleanup();
 	remove_runtime_dir(path, instance);

@@ -11,7 +11,7 @@
  */
 int eal_setup(const char *instance, int argc, char **argv, char *error, size_t size);
 
-/* A port is missing: if its driver complained at start, that becomes the cause in `error`. */
+/* A port is missing: an error of its driver at start becomes the cause in `error`. */
 void eal_explain(char *error, size_t size);
 
 /* Ends EAL and removes the files that it leaves in its run directory. */

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each is a mapping, of the 65,530 that a process may have, and a guard (sigbus.h). */
+/* Each is one of the 65,530 mappings that a process may have, and a guard (sigbus.h). */
 #define REGIONS_MAX 32768u
 #define SEGMENTS_MAX 16384u
-#define SEGMENT_FILES 5u   /* memory, doorbells */
-#define OTHER_FILES 512u   /* EAL's, ports', links', control.sock's */
-#define SESSION_FILES 3u   /* socket, arena, a doorbell on its way; besides channels */
-#define LEAST_SEGMENTS 64u /* though there may be too few descriptors */
+#define SEGMENT_FILES 5u   /* open files per segment: memory, doorbells */
+#define OTHER_FILES 512u   /* open files of EAL, ports, links, control.sock */
+#define SESSION_FILES 3u   /* per session besides channels: socket, arena, a doorbell being sent */
+#define LEAST_SEGMENTS 64u /* even with too few open files */
 
 static uint64_t
 read_number(const char *path, const char *format)
@@ -27,35 +27,25 @@ read_number(const char *path, const char *format)
 	return n;
 }
 
-/* Of this process, below the root of version 2: "" if there is none. */
-static void
-control_group(const char *root, char *group, size_t size)
-{
-	char path[512], line[512];
-	FILE *f;
-
-	*group = 0;
-	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "0::/", 4)) {
-			line[strcspn(line, "\n")] = 0;
-			snprintf(group, size, "%s", line + 3);
-		}
-	if (f)
-		fclose(f);
-}
-
 uint64_t
 machine_memory(const char *root)
 {
-	char path[1024], group[512], *slash;
+	char path[1024], line[512], group[512] = "", *slash;
 	uint64_t all, limit;
+	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
 	all = read_number(path, "MemTotal: %llu kB") << 10;
-	control_group(root, group, sizeof(group));
-	/* the least of it and those above it */
+	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "0::/", 4)) { /* version 2 */
+			line[strcspn(line, "\n")] = 0;
+			snprintf(group, sizeof(group), "%s", line + 3);
+		}
+	if (f)
+		fclose(f);
+	/* the least of our control group and those above it */
 	while ((slash = strrchr(group, '/'))) {
 		snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s/memory.max", root,
 			 group[1] ? group : "");

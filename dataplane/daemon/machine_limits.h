@@ -18,7 +18,7 @@ uint64_t machine_memory(const char *root);
  */
 void limits_derive(struct options *o, uint64_t machine, uint64_t files);
 
-/* Whether it all fits, with so many bytes besides those of programs; else "cause; remedy". */
+/* Whether all limits fit, with `fixed` bytes besides programs' memory; else "cause; remedy". */
 bool limits_fit(const struct options *o, uint64_t fixed, uint64_t machine, uint64_t files,
 		char *text, size_t size);
 

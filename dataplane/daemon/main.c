@@ -22,8 +22,9 @@
 
 #include <rte_version.h>
 
-#define STOP_NS 1500000000ull /* for programs and peers to be told */
-#define RATE_NS 1000000000ull
+#define STOP_NS 1500000000ull	 /* ns in which programs and peers are told */
+#define STOP_LOOK_NS 10000000ull /* ns between two looks whether all are told */
+#define RATE_NS 999999999ull	 /* ns that main sleeps at most, rounded up to 1 s */
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_RESOURCE = 3 };
 
@@ -52,17 +53,6 @@ exit_code(int rc)
 	}
 }
 
-/* Index of `--`, argc if there is none. */
-static int
-find_dashes(int argc, char **argv)
-{
-	int i = 1;
-
-	while (i < argc && strcmp(argv[i], "--"))
-		i++;
-	return i;
-}
-
 /* --help and --version are ours wherever they stand. */
 static bool
 asks_before_dashes(int count, char **argv, const char *what)
@@ -73,22 +63,7 @@ asks_before_dashes(int count, char **argv, const char *what)
 	return false;
 }
 
-/* SIGTERM and SIGINT come by an fd, in no thread; doorbells of dead programs raise no SIGPIPE. */
-static int
-open_signals(void)
-{
-	sigset_t set;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-/* Programs cost descriptors: take as many as we may. */
-/* As many open files as are allowed. */
+/* Raises the limit of open files to what is allowed, since programs take many; returns it. */
 static uint64_t
 raise_limits(void)
 {
@@ -109,58 +84,40 @@ watch(int epoll_fd, int fd)
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
 }
 
-static bool
-signalled(int signal_fd)
-{
-	struct signalfd_siginfo info;
-
-	return read(signal_fd, &info, sizeof(info)) == sizeof(info);
-}
-
-static int
-wait_main(int epoll_fd, uint64_t ns)
-{
-	struct epoll_event events[4];
-	uint64_t ms = ns ? ns / 1000000 + 1 : 0; /* there is work already */
-
-	return epoll_wait(epoll_fd, events, 4, ms > 1000 ? 1000 : (int)ms);
-}
-
-/* An engine that hangs is worth a restart as main is. When to come again, from now on. */
 static uint64_t
-feed(struct plane *p, struct watchdog *w, uint64_t now)
+less(uint64_t a, uint64_t b)
 {
-	uint64_t due = watchdog_feed(w, now, now < w->due || plane_turning(p));
-
-	return due > now ? due - now : 0;
+	return a < b ? a : b;
 }
 
-/* Until a signal, then until all are told or the time is over. */
+/* Runs until a signal, then until programs and peers are told or STOP_NS are over. */
 static void
 run(struct plane *p, int epoll_fd, int signal_fd)
 {
-	uint64_t stop_at = 0, mend;
+	uint64_t stop_at = 0;
 	struct watchdog watchdog;
 
 	watchdog_open(&watchdog, clock_now(&p->clock));
 	for (;;) {
-		uint64_t next = broker_run(p->broker), now = clock_now(&p->clock);
-		uint64_t fed = feed(p, &watchdog, now);
+		uint64_t next = less(broker_run(p->broker), RATE_NS), now = clock_now(&p->clock);
+		struct signalfd_siginfo info;
+		struct epoll_event events[4];
+		/* an engine that hangs is worth a restart, as main is */
+		uint64_t feed_at =
+		    watchdog_feed(&watchdog, now, now < watchdog.due || plane_turning(p));
 
-		next = fed < next ? fed : next;
-		if (!stop_at && signalled(signal_fd)) {
+		next = less(next, feed_at > now ? feed_at - now : 0);
+		if (!stop_at && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
 			stop_at = now + STOP_NS;
 			notify("STOPPING=1");
 		}
 		if (stop_at && (broker_stop(p->broker) || now >= stop_at))
 			return;
-		if (stop_at && next > 10000000)
-			next = 10000000;
+		if (stop_at)
+			next = less(next, STOP_LOOK_NS);
 		plane_rate(p);
-		mend = plane_mend_ports(p);
-		if (mend < next)
-			next = mend;
-		wait_main(epoll_fd, next < RATE_NS ? next : RATE_NS);
+		next = less(next, plane_restart_ports(p));
+		epoll_wait(epoll_fd, events, 4, next ? (int)(next / 1000000 + 1) : 0);
 		plane_collect(p);
 	}
 }
@@ -224,10 +181,14 @@ int
 main(int argc, char **argv)
 {
 	static struct options o;
-	int dashes = find_dashes(argc, argv), ours = dashes < argc ? dashes + 1 : argc;
+	int dashes = 1, ours, rc;
 	char error[512];
-	int rc = options_parse(&o, argc - ours, argv + ours, error, sizeof(error));
+	sigset_t signals;
 
+	while (dashes < argc && strcmp(argv[dashes], "--"))
+		dashes++;
+	ours = dashes < argc ? dashes + 1 : argc;
+	rc = options_parse(&o, argc - ours, argv + ours, error, sizeof(error));
 	if ((!rc && o.help) || asks_before_dashes(dashes, argv, "--help") ||
 	    asks_before_dashes(dashes, argv, "-h")) {
 		option_print_help(&options_table, stdout);
@@ -252,8 +213,14 @@ main(int argc, char **argv)
 	log_set_format(o.log_format);
 	crash_install(plane_crash_state);
 	limits_derive(&o, machine_memory(""), raise_limits());
-	/* programs that are registered, too, then need no fence before they look at our sleep flags
-	 */
+	/* registered programs then need no fence before they read our sleep flags */
 	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
-	return start(&o, dashes, argv, open_signals());
+	/* SIGTERM and SIGINT come by an fd, in no thread; doorbells of dead programs raise no
+	 * SIGPIPE */
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	return start(&o, dashes, argv, signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
 }

@@ -8,11 +8,11 @@
 
 #include <stddef.h>
 
-/* Zeroed, aligned to 64; on another socket if the wished one (-1: any) has none. NULL: none at all.
+/*
+ * Zeroed, aligned to 64; from another socket if numa_socket (-1: any) has none. NULL: none is left.
+ * Callbacks of broker and ports, hence `user`, which is not used.
  */
-void *memory_get(size_t bytes, int numa_socket);
-void memory_put(void *memory, size_t bytes);
-/* Bytes given out now. */
-size_t memory_used(void);
+void *memory_get(void *user, size_t bytes, int numa_socket);
+void memory_put(void *user, void *memory, size_t bytes);
 
 #endif

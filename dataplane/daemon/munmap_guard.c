@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Quiet turns, and what memif's driver does on EAL's interrupt thread that needs them. When a peer
- * goes, it unmaps the rings that it shared with it, while an engine may be polling them: it clears
- * its flag "connected", but does not wait for those who looked at it before. So munmap() on that
- * thread waits for a quiet turn of all engines; from then on they see the flag. And when a client
- * is gone before it could be greeted, it closes the descriptor that EAL still watches, at which EAL
- * aborts; so sendmsg() on that thread does as if the peer was there: its hang-up comes as an event
- * next, and that is handled well. All other threads unmap and send as usual.
+ * Quiet turns, and two faults of memif's driver on EAL's interrupt thread that they cover.
+ * When a peer disconnects, the driver clears its flag "connected" and unmaps the shared rings at
+ * once, while an engine that read the flag before may be polling them. So munmap() on that thread
+ * waits for a quiet turn of all engines, which then see the flag.
+ * When a client disconnects before it is greeted, the driver closes the descriptor that EAL still
+ * watches, and EAL aborts. So sendmsg() on that thread reports success; the hang-up comes as the
+ * next event, and the driver handles that. All other threads unmap and send as usual.
  */
 #define _GNU_SOURCE
 #include "munmap_guard.h"
@@ -49,8 +49,8 @@ quiet_destroy(struct rte_rcu_qsbr *quiet)
 }
 
 /*
- * Main asks the interrupt thread to stand still, by an event of our own: not by an alarm, whose end
- * rte_eal_cleanup() waits for.
+ * Main stops the interrupt thread by an event of its own, not by an alarm, since
+ * rte_eal_cleanup() waits for the end of alarms.
  */
 static struct rte_intr_handle *call; /* main's */
 static _Atomic bool held, released;  /* the interrupt thread sets the first, main the second */
@@ -64,27 +64,10 @@ hold(void *unused)
 	if (read(rte_intr_fd_get(call), &count, sizeof(count)) < 0)
 		return;
 	atomic_store(&held, true);
-	/* ports are closed in a moment; a tool holds it as long as it measures */
+	/* closing ports takes moments; a tool holds the thread while it measures */
 	for (unsigned i = 0; !atomic_load(&released); i++)
 		usleep(i < 100 ? 100 : 20000);
 	atomic_store(&held, false);
-}
-
-static int
-open_call(void)
-{
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-
-	call = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
-	if (fd >= 0 && call && rte_intr_fd_set(call, fd) == 0 &&
-	    rte_intr_type_set(call, RTE_INTR_HANDLE_EXT) == 0 &&
-	    rte_intr_callback_register(call, hold, NULL) == 0)
-		return 0;
-	rte_intr_instance_free(call);
-	call = NULL;
-	if (fd >= 0)
-		close(fd);
-	return -1;
 }
 
 static void
@@ -98,9 +81,21 @@ void
 quiet_hold_interrupts(void)
 {
 	uint64_t one = 1;
+	int fd;
 
-	if (!call && open_call())
-		return;
+	if (!call) {
+		fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		call = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+		if (fd < 0 || !call || rte_intr_fd_set(call, fd) ||
+		    rte_intr_type_set(call, RTE_INTR_HANDLE_EXT) ||
+		    rte_intr_callback_register(call, hold, NULL)) {
+			rte_intr_instance_free(call);
+			call = NULL;
+			if (fd >= 0)
+				close(fd);
+			return;
+		}
+	}
 	atomic_store(&released, false);
 	if (write(rte_intr_fd_get(call), &one, sizeof(one)) == sizeof(one))
 		wait_until(&held, true);

@@ -3,20 +3,6 @@
 
 #include "memory.h"
 
-static void *
-get(void *user, size_t bytes, int numa_socket)
-{
-	(void)user;
-	return memory_get(bytes, numa_socket);
-}
-
-static void
-put(void *user, void *memory, size_t bytes)
-{
-	(void)user;
-	memory_put(memory, bytes);
-}
-
 struct ethdev_config
 nic_config_ethdev(const struct nic_spec *spec)
 {
@@ -33,8 +19,8 @@ nic_config_ethdev(const struct nic_spec *spec)
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
 	    .rd_atomic = spec->rd_atomic,
-	    .memory_get = get,
-	    .memory_put = put,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
 	};
 }
 
@@ -51,7 +37,7 @@ nic_config_verbs(const struct nic_spec *spec)
 	    .retry = spec->retry,
 	    .rnr_retry = spec->rnr,
 	    .rd_atomic = spec->rd_atomic,
-	    .memory_get = get,
-	    .memory_put = put,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
 	};
 }

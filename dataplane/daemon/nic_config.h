@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What --nic says, as the driver that it names is told it; memory is that of memory.h. Contexts,
- * depths, who is woken: the caller's.
+ * Configurations of drivers by the argument of --nic, with memory of memory.h. The caller adds
+ * contexts, depths and the function that wakes an engine.
  */
 #ifndef WEIR_NIC_CONFIG_H
 #define WEIR_NIC_CONFIG_H

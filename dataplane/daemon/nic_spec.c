@@ -13,7 +13,7 @@
 enum { ROCE = 1, VERBS = 2, BOTH = 3 };
 
 struct nic_key {
-	unsigned drivers; /* which know it */
+	unsigned drivers; /* that know the key */
 	struct option_spec spec;
 };
 
@@ -64,7 +64,7 @@ parse_address(struct nic_spec *spec, const char *value)
 	if (*end || prefix < 1 || prefix > (six ? 128 : 32))
 		return -EINVAL;
 	spec->prefix = (uint8_t)prefix;
-	if (six) { /* neither multicast nor in ::/64, where IPv4 and loopback are */
+	if (six) { /* multicast and ::/64 (IPv4, loopback) are refused */
 		static const uint8_t zero[8];
 
 		return inet_pton(AF_INET6, address, raw) == 1 && raw[0] != 0xff &&
@@ -112,23 +112,6 @@ parse_key(struct nic_spec *spec, const char *name, const char *value, char *erro
 	return fail(error, size, -EINVAL, "--nic: unknown key '%s'; see --help", name);
 }
 
-static int
-check_spec(const struct nic_spec *spec, char *error, size_t size)
-{
-	if (!spec->verbs && !spec->prefix)
-		return fail(error, size, -EINVAL, "--nic roce:%s has no address; add ip=ADDR/LEN",
-			    spec->port);
-	if (spec->pcp && !spec->vlan)
-		return fail(error, size, -EINVAL,
-			    "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID", spec->pcp);
-	if (spec->mtu & (spec->mtu - 1))
-		return fail(error, size, -EINVAL,
-			    "invalid value '%u' for mtu= of --nic (expected 256, 512, 1024, 2048 "
-			    "or 4096)",
-			    spec->mtu);
-	return 0;
-}
-
 int
 options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t size)
 {
@@ -161,5 +144,16 @@ options_parse_nic(struct nic_spec *spec, const char *text, char *error, size_t s
 			return -EINVAL;
 	}
 	spec->timeout_ns *= 1000; /* the key is in us */
-	return check_spec(spec, error, size);
+	if (!spec->verbs && !spec->prefix)
+		return fail(error, size, -EINVAL, "--nic roce:%s has no address; add ip=ADDR/LEN",
+			    spec->port);
+	if (spec->pcp && !spec->vlan)
+		return fail(error, size, -EINVAL,
+			    "--nic: pcp=%u is the priority in a VLAN tag; add vlan=ID", spec->pcp);
+	if (spec->mtu & (spec->mtu - 1))
+		return fail(error, size, -EINVAL,
+			    "invalid value '%u' for mtu= of --nic (expected 256, 512, 1024, 2048 "
+			    "or 4096)",
+			    spec->mtu);
+	return 0;
 }

@@ -7,30 +7,25 @@
 #include <errno.h>
 #include <string.h>
 
-#define RECV_WRS_MAX (8u << 20) /* of an engine: what its completion queue can take */
+#define RECV_WRS_MAX (8u << 20) /* of an engine: entries of its completion queue */
 
 #define AT(field) OPTION_FIELD(struct options, field)
-
-static bool
-name_is_good(const char *name)
-{
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				      "0123456789_-.";
-	size_t length = strlen(name);
-
-	return length > 0 && length < OPTIONS_NAME_MAX && name[0] != '.' && name[0] != '-' &&
-	       strspn(name, allowed) == length;
-}
 
 static int
 take_instance(void *into, const char *text, char *error, size_t size)
 {
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789_-.";
+	size_t length = strlen(text);
 	struct options *o = into;
 
 	(void)error;
 	(void)size;
 	o->instance = text;
-	return name_is_good(text) ? 0 : -EINVAL;
+	return length > 0 && length < OPTIONS_NAME_MAX && text[0] != '.' && text[0] != '-' &&
+		       strspn(text, allowed) == length
+		   ? 0
+		   : -EINVAL;
 }
 
 static int
@@ -207,9 +202,12 @@ options_know(const char *word)
 	       option_find(&options_table, word + 2, strcspn(word + 2, "="));
 }
 
-static int
-check_together(const struct options *o, char *error, size_t size)
+int
+options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
 {
+	if (option_defaults(&options_table, o, error, size) ||
+	    option_parse(&options_table, o, &argc, argv, error, size))
+		return -EINVAL;
 	if (o->ring_slots & (o->ring_slots - 1))
 		return fail(error, size, -EINVAL,
 			    "--ring-slots %llu is not a power of two; give %llu",
@@ -226,13 +224,4 @@ check_together(const struct options *o, char *error, size_t size)
 			    (unsigned long long)o->links, (unsigned long long)o->recv_wrs,
 			    (unsigned long long)(o->links * o->recv_wrs), RECV_WRS_MAX);
 	return 0;
-}
-
-int
-options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
-{
-	if (option_defaults(&options_table, o, error, size) ||
-	    option_parse(&options_table, o, &argc, argv, error, size))
-		return -EINVAL;
-	return check_together(o, error, size);
 }

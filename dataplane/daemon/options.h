@@ -31,17 +31,17 @@ struct nic_spec {
 	uint16_t vlan;		   /* ID in all frames; 0 = no tag */
 	uint8_t pcp;		   /* priority in the tag */
 	uint16_t mtu;		   /* path MTU in bytes; 0 = from the port */
-	uint16_t queues;	   /* 0 = what suits the port */
+	uint16_t queues;	   /* 0 = chosen by the port */
 	double loss, dup, reorder; /* percent of transmitted frames */
 	uint32_t delay_us;	   /* of each transmitted frame */
 	uint64_t seed;
-	uint32_t fault_ms;	       /* between two faults on purpose; 0 = none */
+	uint32_t fault_ms;	       /* ms between two faults on purpose; 0 = none */
 	uint64_t timeout_ns;	       /* longest wait for an ACK; 0 = the driver's default */
 	uint8_t retry, rnr, rd_atomic; /* 0 = the driver's default */
 };
 
 struct options {
-	bool help, version; /* asked for: nothing else was looked at */
+	bool help, version; /* asked for: nothing else was parsed */
 	const char *instance;
 	const char *run_dir; /* of all instances */
 	enum idle_mode idle;

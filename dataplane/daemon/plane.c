@@ -8,6 +8,8 @@
 #include "memory.h"
 #include "munmap_guard.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -22,9 +24,9 @@
 
 #define SESSION_PENDING 4096u
 #define REPAIR_TIMEOUT_NS 10000000000ull
-#define BURST_NS 500000000ull /* main's CPU time: to attach 50 times with 64 MiB of hugepages */
+#define BURST_NS 500000000ull /* ns of main's CPU: 50 attaches with 64 MiB of hugepages each */
 
-/* ---- what the broker, the engines and the ports ask of us ---- */
+/* ---- calls of the broker ---- */
 
 static int
 broker_command(void *user, uint32_t engine, struct engine_command *command)
@@ -48,20 +50,6 @@ broker_doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 	struct plane *p = user;
 
 	loop_doorbell_remove(p->engine[engine].loop, doorbell);
-}
-
-static void *
-broker_memory_get(void *user, size_t bytes, int numa_socket)
-{
-	(void)user;
-	return memory_get(bytes, numa_socket);
-}
-
-static void
-broker_memory_put(void *user, void *memory, size_t bytes)
-{
-	(void)user;
-	memory_put(memory, bytes);
 }
 
 static void
@@ -93,6 +81,7 @@ broker_engine_row(void *user, uint32_t engine, struct weir_row_engine *row)
 	const struct plane_engine *e = &p->engine[engine];
 	const struct loop_stats *s = &e->loop->stats;
 
+	weir_assert(engine < p->engines);
 	row->lcore = e->lcore;
 	row->cpu = e->cpu;
 	row->busy_cycles = get(&s->busy_cycles);
@@ -169,31 +158,6 @@ plane_arena(const struct plane *p, struct weir_geometry *g)
 	return arena_geometry(&limits, 0, g);
 }
 
-/* Better now than when the first program attaches. */
-static int
-check_arena(const struct plane *p, char *error, size_t size)
-{
-	struct weir_geometry g;
-
-	if (!plane_arena(p, &g))
-		return 0;
-	return fail(error, size, -EINVAL,
-		    "an arena of %llu bytes holds no session; give a larger --arena, or a smaller "
-		    "--session-connections, --channels or --ring-slots",
-		    (unsigned long long)p->options->arena);
-}
-
-static bool
-cpu_is_shared(const struct plane *p, unsigned engine)
-{
-	int cpu = only_cpu(p->engine[engine].lcore);
-
-	for (unsigned i = 0; i < p->engines; i++)
-		if (i != engine && cpu >= 0 && only_cpu(p->engine[i].lcore) == cpu)
-			return true;
-	return false;
-}
-
 static int
 make_loops(struct plane *p, char *error, size_t size)
 {
@@ -205,6 +169,7 @@ make_loops(struct plane *p, char *error, size_t size)
 			    strerror(errno));
 	p->quiet = quiet_create(p->engines);
 	for (unsigned i = 0; i < p->engines && p->quiet; i++) {
+		int cpu = only_cpu(p->engine[i].lcore);
 		struct loop_config config = {
 		    .id = i,
 		    .lcore = p->engine[i].lcore,
@@ -214,10 +179,12 @@ make_loops(struct plane *p, char *error, size_t size)
 		    .idle = o->idle,
 		    .spin_ns = o->idle_spin_us * 1000,
 		    .sleep_max_ns = o->idle_sleep_us * 1000,
-		    .cpu_shared = cpu_is_shared(p, i),
 		    .doorbells = (uint32_t)(o->max_sessions * o->channels),
 		};
 
+		for (unsigned k = 0; k < p->engines; k++)
+			config.cpu_shared |=
+			    k != i && cpu >= 0 && only_cpu(p->engine[k].lcore) == cpu;
 		p->engine[i].loop = loop_create(&config);
 		if (!p->engine[i].loop)
 			break;
@@ -234,29 +201,6 @@ plane_srq_depth(const struct plane *p)
 	return (uint32_t)(p->options->links * p->options->recv_wrs);
 }
 
-/* Where SENDs of peers arrive. */
-static int
-make_recv(struct plane *p, struct plane_engine *e)
-{
-	struct nic_device *dev = plane_port_device(&p->port[e->port]);
-	size_t bytes = (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES;
-
-	e->recv = memory_get(bytes, (int)e->numa_socket);
-	if (!e->recv)
-		return -ENOMEM;
-	return NIC_OPS(dev)->mr_reg(dev, e->recv, bytes, NIC_LOCAL_WRITE, &e->recv_mr);
-}
-
-static void
-free_recv(struct plane *p, struct plane_engine *e)
-{
-	struct nic_device *dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]);
-
-	if (e->recv_mr.length)
-		NIC_OPS(dev)->mr_dereg(dev, &e->recv_mr);
-	memory_put(e->recv, (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES);
-}
-
 static int
 make_engine(struct plane *p, unsigned id)
 {
@@ -264,12 +208,21 @@ make_engine(struct plane *p, unsigned id)
 	struct plane_engine *e = &p->engine[id];
 	struct nic_context *nic =
 	    e->port < 0 ? NULL : plane_port_context(&p->port[e->port], e->context);
+	size_t recv_bytes = (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES;
 	int rc;
 
+	weir_assert(e->loop && !e->engine);
+	e->config.nic = nic; /* for plane_close(), even after an error here */
 	if (nic) {
+		struct nic_device *dev = plane_port_device(&p->port[e->port]);
+
 		rc = NIC_OPS(nic)->srq_create(nic, plane_srq_depth(p), &e->srq);
-		if (!rc)
-			rc = make_recv(p, e);
+		if (rc)
+			return rc;
+		e->recv = memory_get(NULL, recv_bytes, (int)e->numa_socket);
+		if (!e->recv)
+			return -ENOMEM;
+		rc = NIC_OPS(dev)->mr_reg(dev, e->recv, recv_bytes, NIC_LOCAL_WRITE, &e->recv_mr);
 		if (rc)
 			return rc;
 	}
@@ -338,8 +291,8 @@ make_broker(struct plane *p, char *error, size_t size)
 	    .command = broker_command,
 	    .doorbell_add = broker_doorbell_add,
 	    .doorbell_remove = broker_doorbell_remove,
-	    .memory_get = broker_memory_get,
-	    .memory_put = broker_memory_put,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
 	    .wake = broker_wake,
 	    .engine_row = broker_engine_row,
 	    .now = broker_now,
@@ -369,28 +322,11 @@ make_broker(struct plane *p, char *error, size_t size)
 	return 0;
 }
 
-static void
-warn_remote(const struct plane *p)
-{
-	for (unsigned i = 0; i < p->engines; i++) {
-		const struct plane_engine *e = &p->engine[i];
-		struct plane_port_info info;
-
-		if (e->port < 0)
-			continue;
-		plane_port_describe(&p->port[e->port], &info);
-		if (info.numa_socket >= 0 && info.numa_socket != e->numa_socket)
-			log_warning(
-			    "engine %u on NUMA socket %d uses port %s on socket %d; choose an "
-			    "lcore near the port with -l",
-			    i, e->numa_socket, info.name, info.numa_socket);
-	}
-}
-
 int
 plane_open(struct plane *p, const struct options *options, const char *run_dir, char *error,
 	   size_t size)
 {
+	struct weir_geometry g;
 	int rc;
 
 	memset(p, 0, sizeof(*p));
@@ -400,8 +336,11 @@ plane_open(struct plane *p, const struct options *options, const char *run_dir, 
 	p->ports = options->nics;
 	clock_start(&p->clock);
 	rc = find_engines(p, error, size);
-	if (!rc)
-		rc = check_arena(p, error, size);
+	if (!rc && plane_arena(p, &g)) /* better now than when the first program attaches */
+		rc = fail(error, size, -EINVAL,
+			  "an arena of %llu bytes holds no session; give a larger --arena, or a "
+			  "smaller --session-connections, --channels or --ring-slots",
+			  (unsigned long long)options->arena);
 	if (!rc)
 		rc = make_loops(p, error, size);
 	for (unsigned i = 0; i < options->nics && !rc; i++)
@@ -416,7 +355,19 @@ plane_open(struct plane *p, const struct options *options, const char *run_dir, 
 		rc = make_broker(p, error, size);
 	if (rc)
 		return rc;
-	warn_remote(p);
+	for (unsigned i = 0; i < p->engines && !rc; i++) {
+		const struct plane_engine *e = &p->engine[i];
+		struct plane_port_info info;
+
+		if (e->port < 0)
+			continue;
+		plane_port_describe(&p->port[e->port], &info);
+		if (info.numa_socket >= 0 && info.numa_socket != e->numa_socket)
+			log_warning(
+			    "engine %u on NUMA socket %d uses port %s on socket %d; choose an "
+			    "lcore near the port with -l",
+			    i, e->numa_socket, info.name, info.numa_socket);
+	}
 	for (unsigned i = 0; i < p->engines && !rc; i++) {
 		rc = rte_eal_remote_launch(loop_run, p->engine[i].loop, p->engine[i].lcore);
 		p->engine[i].launched = !rc;
@@ -440,12 +391,16 @@ plane_close(struct plane *p)
 		broker_destroy(p->broker);
 	for (unsigned i = 0; i < p->engines; i++) {
 		struct plane_engine *e = &p->engine[i];
+		struct nic_device *dev;
 
 		if (e->engine)
 			engine_destroy(e->engine);
 		if (e->srq)
 			NIC_OPS(e->config.nic)->srq_destroy(e->srq);
-		free_recv(p, e);
+		dev = e->port < 0 ? NULL : plane_port_device(&p->port[e->port]);
+		if (e->recv_mr.length)
+			NIC_OPS(dev)->mr_dereg(dev, &e->recv_mr);
+		memory_put(NULL, e->recv, (size_t)plane_srq_depth(p) * ENGINE_RECV_BYTES);
 	}
 	quiet_hold_interrupts();
 	for (unsigned i = 0; i < p->ports; i++)
@@ -477,7 +432,7 @@ plane_collect(struct plane *p)
 	main_bell_clear(&p->bell);
 	for (unsigned i = 0; i < p->engines; i++) {
 		while ((command = loop_collect(p->engine[i].loop))) {
-			/* events that were raised before it was answered come first */
+			/* events that the engine raised before this answer come first */
 			collect_events(p, i);
 			broker_completed(p->broker, i, command);
 		}
@@ -493,7 +448,7 @@ plane_turning(struct plane *p)
 	for (unsigned i = 0; i < p->engines; i++) {
 		struct plane_engine *e = &p->engine[i];
 		const struct loop_stats *s = &e->loop->stats;
-		/* counted in every turn; no sleep lasts longer than a second */
+		/* every turn adds cycles, and no sleep lasts longer than 1 s */
 		uint64_t cycles = get(&s->busy_cycles) + get(&s->idle_cycles);
 
 		all &= cycles != e->cycles;

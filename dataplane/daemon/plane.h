@@ -14,7 +14,7 @@
 
 #define PLANE_ENGINES_MAX BROKER_ENGINES_MAX
 
-/* What an engine did in the last second. Main writes once a second, telemetry reads; relaxed. */
+/* Counters of an engine, per second. Main writes once per second, telemetry reads; relaxed. */
 struct plane_rates {
 	_Atomic uint64_t busy_cycles, idle_cycles, turns, sleeps, yields;
 	_Atomic uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
@@ -25,7 +25,7 @@ struct plane_engine {
 	struct engine_config config;
 	struct engine *engine;
 	struct nic_srq *srq;
-	uint8_t *recv; /* what its receive WRs name */
+	uint8_t *recv; /* buffers of its receive WRs */
 	struct nic_mr recv_mr;
 	unsigned lcore, cpu;
 	int numa_socket;
@@ -42,7 +42,7 @@ struct plane_port {
 	unsigned index;
 	struct ethdev_port *ethdev;
 	struct vnic_device *verbs;
-	struct nic_fault *fault; /* NULL: it fails by itself only */
+	struct nic_fault *fault; /* NULL: no faults on purpose */
 };
 
 struct plane {
@@ -55,8 +55,8 @@ struct plane {
 	struct plane_engine engine[PLANE_ENGINES_MAX];
 	struct plane_port port[OPTIONS_NICS];
 	struct broker *broker;
-	uint64_t rated;	 /* ns, last look at the counters */
-	uint64_t mended; /* ns, last look at the ports */
+	uint64_t rated;	     /* ns, last look at the counters */
+	uint64_t ports_seen; /* ns, last look at the ports */
 };
 
 /*
@@ -67,18 +67,18 @@ int plane_open(struct plane *p, const struct options *options, const char *run_d
 	       size_t size);
 /* Stops the engines and frees everything. */
 void plane_close(struct plane *p);
-/* Takes what the engines have for main to the broker. */
+/* Passes answers and events of the engines to the broker. */
 void plane_collect(struct plane *p);
-/* What the options make of an arena. 0, or -EINVAL: there is no room for what one must hold. */
+/* Geometry of an arena by the options. 0, or -EINVAL: it is too small for a session. */
 int plane_arena(const struct plane *p, struct weir_geometry *g);
-/* Starts ports again that can't do so themselves; ns until it wants to be called again. */
-uint64_t plane_mend_ports(struct plane *p);
-/* Whether every engine's thread has got on since the last call. */
+/* Restarts ports whose drivers do not; returns ns until the next call. */
+uint64_t plane_restart_ports(struct plane *p);
+/* Whether every engine's thread has finished a turn since the last call. */
 bool plane_turning(struct plane *p);
 /* Once a second: computes the rates. */
 void plane_rate(struct plane *p);
 
-/* Receive work requests of an engine: what all its links were granted. */
+/* Receive work requests of an engine: the sum that it grants to the peers of its links. */
 uint32_t plane_srq_depth(const struct plane *p);
 
 /* port.c */
@@ -103,7 +103,7 @@ int plane_capture(void *user, const char *name, int fd, uint64_t limit, struct c
 void plane_crash_state(void);
 void plane_crash_watch(const struct plane *p);
 
-/* budget.c: what was built and what it costs, on stdout. */
+/* budget.c: prints engines, ports and their memory on stdout. */
 void budget_print(const struct plane *p);
 
 /* telemetry.c: endpoints /weir/... on DPDK's telemetry socket, until telemetry_stop(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ports of a data plane: what differs between a DPDK port and a verbs device, in one place. */
+/* The ports of a data plane: the differences between DPDK ports and verbs devices. */
 #include "nic/inject/fault.h"
 #include "nic_config.h"
 #include "plane.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MEND_NS 200000000ull /* between two looks at a port that is down */
+#define RESTART_LOOK_NS 200000000ull /* ns between two looks at a port that is down */
 
 /* A context of a port is engine context * ports + port. */
 static void
@@ -24,18 +24,6 @@ port_wake(void *user, unsigned context)
 	loop_wake(p->engine[context * p->ports + port->index].loop);
 }
 
-/* What is registered with a device of which so many engines are: adopted memory, arenas (a part for
- * each engine, and what is sent), receive buffers, and of a link three, twice while it is repaired.
- */
-static uint32_t
-memory_regions(const struct plane *p, unsigned contexts)
-{
-	const struct options *o = p->options;
-
-	return (uint32_t)(o->most[USER_REGIONS] + o->max_sessions * (contexts + 1) +
-			  contexts * (6 * o->links + 2));
-}
-
 static int
 open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, size_t size)
 {
@@ -44,10 +32,12 @@ open_ethdev(struct plane *p, unsigned index, unsigned contexts, char *error, siz
 
 	config.contexts = contexts;
 	config.interrupts = o->idle == IDLE_ADAPTIVE;
-	/* a link being repaired has its old QPs beside the new ones for a while; so has the one for
-	   datagrams */
+	/* during a repair a link has its old QPs beside the new ones; so have datagrams */
 	config.max_qp = 4 * (uint32_t)o->links + 2;
-	config.max_mr = memory_regions(p, contexts);
+	/* adopted memory; arenas: a part per engine, and the send heap; per engine receive buffers
+	 * and datagrams; three of a link, twice while it is repaired */
+	config.max_mr = (uint32_t)(o->most[USER_REGIONS] + o->max_sessions * (contexts + 1) +
+				   contexts * (6 * o->links + 2));
 	config.cq_depth =
 	    4 * (uint32_t)o->links * ENGINE_SEND_WRS + plane_srq_depth(p) + 3 * ENGINE_DATAGRAMS;
 	config.tx_frames = (uint32_t)o->tx_frames;
@@ -70,38 +60,32 @@ open_verbs(struct plane *p, unsigned index, unsigned contexts, char *error, size
 	return vnic_open(&config, &p->port[index].verbs, error, size);
 }
 
-/* Its queue pairs are to fail now and then. */
-static int
-attach_fault(struct plane *p, unsigned index, unsigned contexts)
-{
-	struct nic_context *context[PLANE_ENGINES_MAX];
-	struct plane_port *port = &p->port[index];
-	struct nic_fault_config config = {
-	    .every_ns = p->options->nic[index].fault_ms * UINT64_C(1000000),
-	    .region = p->options->peer_ring,
-	    .now = monotonic_ns,
-	};
-
-	for (unsigned c = 0; c < contexts; c++)
-		context[c] = plane_port_context(port, c);
-	port->fault = nic_fault_attach(plane_port_device(port), context, contexts, &config);
-	return port->fault ? 0 : -ENOMEM;
-}
-
 int
 plane_port_open(struct plane *p, unsigned index, char *error, size_t size)
 {
 	unsigned nics = p->options->nics, contexts = (p->engines - index + nics - 1) / nics;
+	struct nic_context *context[PLANE_ENGINES_MAX];
+	struct plane_port *port = &p->port[index];
+	struct nic_fault_config fault = {
+	    .every_ns = p->options->nic[index].fault_ms * UINT64_C(1000000),
+	    .region = p->options->peer_ring,
+	    .now = monotonic_ns,
+	};
 	int rc;
 
-	p->port[index].plane = p;
-	p->port[index].index = index;
+	port->plane = p;
+	port->index = index;
 	rc = p->options->nic[index].verbs ? open_verbs(p, index, contexts, error, size)
 					  : open_ethdev(p, index, contexts, error, size);
-	if (!rc && p->options->nic[index].fault_ms)
-		rc = attach_fault(p, index, contexts);
 	if (rc)
 		return rc;
+	if (fault.every_ns) {
+		for (unsigned c = 0; c < contexts; c++)
+			context[c] = plane_port_context(port, c);
+		port->fault = nic_fault_attach(plane_port_device(port), context, contexts, &fault);
+		if (!port->fault)
+			return -ENOMEM;
+	}
 	for (unsigned c = 0; c < contexts; c++) {
 		p->engine[c * nics + index].port = (int)index;
 		p->engine[c * nics + index].context = c;
@@ -134,18 +118,6 @@ plane_port_context(const struct plane_port *port, unsigned context)
 }
 
 static void
-describe_verbs(const struct plane_port *port, struct plane_port_info *info)
-{
-	struct vnic_info is;
-
-	vnic_describe(port->verbs, &is);
-	snprintf(info->name, sizeof(info->name), "%s", is.name);
-	snprintf(info->text, sizeof(info->text), "%s, driver verbs, %s", is.name, is.text);
-	info->numa_socket = is.numa_socket;
-	info->table_bytes = is.table_bytes;
-}
-
-static void
 describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
 {
 	const struct nic_spec *spec = &port->plane->options->nic[port->index];
@@ -174,15 +146,22 @@ describe_ethdev(const struct plane_port *port, struct plane_port_info *info)
 void
 plane_port_describe(const struct plane_port *port, struct plane_port_info *info)
 {
+	struct vnic_info is;
+
 	memset(info, 0, sizeof(*info));
-	if (port->verbs)
-		describe_verbs(port, info);
-	else
+	if (!port->verbs) {
 		describe_ethdev(port, info);
+		return;
+	}
+	vnic_describe(port->verbs, &is);
+	snprintf(info->name, sizeof(info->name), "%s", is.name);
+	snprintf(info->text, sizeof(info->text), "%s, driver verbs, %s", is.name, is.text);
+	info->numa_socket = is.numa_socket;
+	info->table_bytes = is.table_bytes;
 }
 
 uint64_t
-plane_mend_ports(struct plane *p)
+plane_restart_ports(struct plane *p)
 {
 	uint64_t now = clock_now(&p->clock), next = UINT64_MAX;
 
@@ -191,17 +170,17 @@ plane_mend_ports(struct plane *p)
 
 		if (!port || !ethdev_wants_restart(port))
 			continue;
-		next = MEND_NS;
-		if (now - p->mended < MEND_NS)
+		next = RESTART_LOOK_NS;
+		if (now - p->ports_seen < RESTART_LOOK_NS)
 			continue;
 		ethdev_park(port);
 		rte_rcu_qsbr_synchronize(p->quiet, RTE_QSBR_THRID_INVALID);
-		/* memif's handshake may be under way there: it is no match for a restart */
+		/* a handshake of memif on that thread must not meet the restart */
 		quiet_hold_interrupts();
 		ethdev_restart(port);
 		quiet_release_interrupts();
 	}
-	if (now - p->mended >= MEND_NS)
-		p->mended = now;
+	if (now - p->ports_seen >= RESTART_LOOK_NS)
+		p->ports_seen = now;
 	return next;
 }

@@ -26,20 +26,6 @@
 static int nodes[ENGINES];
 static unsigned looked_at, wrong;
 
-static void *
-get(void *user, size_t bytes, int numa_socket)
-{
-	(void)user;
-	return memory_get(bytes, numa_socket);
-}
-
-static void
-put(void *user, void *memory, size_t bytes)
-{
-	(void)user;
-	memory_put(memory, bytes);
-}
-
 static void
 wake(void *user, unsigned context)
 {
@@ -106,8 +92,8 @@ open_ethdev(const struct nic_spec *spec, struct nic_device **dev, struct nic_con
 	    .max_qp = 64,
 	    .cq_depth = 8192,
 	    .tx_frames = 1024,
-	    .memory_get = get,
-	    .memory_put = put,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
 	    .wake = wake,
 	};
 	struct ethdev_port *port;
@@ -134,8 +120,8 @@ open_verbs(const struct nic_spec *spec, struct nic_device **dev, struct nic_cont
 	    .gid_index = spec->gid_index,
 	    .contexts = ENGINES,
 	    .recv_depth = RECEIVES,
-	    .memory_get = get,
-	    .memory_put = put,
+	    .memory_get = memory_get,
+	    .memory_put = memory_put,
 	};
 	struct vnic_device *device;
 	int rc;

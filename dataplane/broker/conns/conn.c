@@ -65,6 +65,7 @@ conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn)
 	/* the engine has used the entry again: the earlier one's CONN_CLOSED is on its way */
 	if (*at)
 		conn_gone(b, *at);
+	weir_assert(vqpn && !c->gone);
 	c->vqpn = vqpn;
 	*at = c;
 	if (command_closed_early(b, c->engine, vqpn)) {

@@ -14,6 +14,8 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -67,6 +69,7 @@ start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t s
 {
 	struct broker_command *k;
 
+	weir_assert(c->vqpn && !c->waiting_for);
 	c->link = l ? l->id : ENGINE_LINK_NONE;
 	k = conn_command(b, c, ENGINE_CONN_START, started);
 	if (!k)
@@ -109,8 +112,10 @@ connect_forget(struct broker_conn *c)
 
 	if (!n)
 		return;
-	for (at = &n->waiting; *at != c;)
+	for (at = &n->waiting; *at != c;) {
+		weir_assert(*at && (*at)->waiting_for == n);
 		at = &(*at)->next_waiting;
+	}
 	*at = c->next_waiting;
 	if (!*at)
 		n->waiting_last = at;
@@ -125,7 +130,7 @@ connect_kick(struct broker *b, struct broker_node *n)
 
 	for (c = n->waiting; c; c = c->next_waiting)
 		count++;
-	/* those that have to wait on are appended again */
+	/* connections that go on waiting are appended again */
 	while (count-- && (c = n->waiting)) {
 		connect_forget(c);
 		start_or_wait(b, c);

@@ -8,6 +8,8 @@
 #include "link.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <sys/random.h>
 
@@ -28,6 +30,7 @@ make_qp(struct broker *b, uint32_t engine)
 	struct broker_command *k;
 	int rc;
 
+	weir_assert(d->memory && d->srq && !d->qp);
 	if (getrandom(&d->qkey, sizeof(d->qkey), 0) != (ssize_t)sizeof(d->qkey))
 		return -EIO;
 	d->qkey = attr.qkey = d->qkey & QKEY_MASK;

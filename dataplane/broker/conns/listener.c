@@ -88,7 +88,7 @@ offered_since(const struct broker_offers *o, const char *name)
 	return at ? (const uint64_t *)(at + WEIR_SERVICE_MAX) : NULL;
 }
 
-/* Whether its services count: it seems able to take connections. */
+/* Whether its services count: connections to it seem possible. */
 static bool
 offers(const struct broker_node *n)
 {
@@ -176,7 +176,7 @@ find_request(struct broker_session *s, const struct weir_session_msg *m)
 		session_reply(s, &r, NULL, 0);
 		return;
 	}
-	/* this node first, then the others from behind the one that was first the last time */
+	/* this node, then the others in turns: they begin behind the first one of last time */
 	moved = add_if_offered(b, 0, name, &r);
 	for (uint32_t i = 0; i < b->node_count && r.found.count < WEIR_FOUND_MAX; i++) {
 		uint32_t at = (begin + i) % b->node_count;

@@ -185,6 +185,7 @@ segment_free(struct broker *b, struct segment *g)
 	struct memfd memory = segment_take_memory(g);
 	struct broker_user *owner;
 
+	weir_assert(!g->side[0].ends && !g->side[1].ends);
 	for (unsigned i = 0; i < 2; i++)
 		if (g->side[i].session)
 			leave_side(&g->side[i]);
@@ -269,7 +270,8 @@ local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t st
 {
 	struct broker_command *k;
 
-	if (c->session->state == SESSION_CLOSING) /* its engine forgets it anyway */
+	weir_assert(c->vqpn && c->session);
+	if (c->session->state == SESSION_CLOSING) /* the engine forgets the connection anyway */
 		return;
 	if (!c->opened && c->listener == ENGINE_LISTENER_NONE && !told) {
 		give_up(b, c);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Service names. */
+/* The table of service names and their listeners. */
 #include "service.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 
@@ -46,6 +48,7 @@ service_remove(struct service_table *t, struct service_listener *l)
 
 	while (*at && *at != l)
 		at = &(*at)->next;
+	weir_assert(*at);
 	if (*at)
 		*at = l->next;
 }

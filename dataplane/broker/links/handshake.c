@@ -87,7 +87,7 @@ power_of_two(uint32_t x)
 	return x && !(x & (x - 1));
 }
 
-/* What is wrong with an offer, by itself or for this node; NULL: nothing. */
+/* The fault of an offer, by itself or for this node; NULL: none. */
 static const char *
 offer_fault(const struct broker *b, const struct broker_node *n, const struct weir_link_offer *o)
 {
@@ -155,7 +155,7 @@ fresh(const struct broker_link *l, const struct weir_link_offer *o)
 	return o->attempt > l->peer_newest;
 }
 
-/* The peer has taken up ours. */
+/* The peer has connected its QPs to ours. */
 static bool
 joined(const struct broker_link *l, const struct weir_link_offer *o)
 {
@@ -184,7 +184,7 @@ stale(struct broker_link *l)
 	l->b->counters.offers_stale++;
 }
 
-/* Keeps an offer that the link can take once it is down or has new QPs. */
+/* Fails the link; the offer is handled again when the link is down. */
 static void
 save_and_fail(struct broker_link *l, const struct weir_link_offer *o)
 {
@@ -198,16 +198,16 @@ offer_to_offered(struct broker_link *l, const struct weir_link_offer *o)
 {
 	if (!l->live) {
 		if (o->resumes && o->peer_born == l->attempt)
-			/* it took up this attempt, whose QPs failed since: it won't again */
+			/* the peer joined this attempt, and its QPs failed since: it can't again */
 			save_and_fail(l, o);
 		else if (o->resumes)
-			link_offer_send(l, 0); /* it resumes a link that is gone here */
+			link_offer_send(l, 0); /* the link that it resumes is gone here */
 		else if (fresh(l, o))
 			take(l, o);
 		else
 			stale(l);
 	} else if (o->attempt <= l->peer_newest && !joined(l, o)) {
-		/* an attempt joined by QPs of ours that failed may be joined again: the peer knows
+		/* else: failed QPs of ours had joined this attempt, and the peer knows our new ones
 		 */
 		stale(l);
 	} else if (!same_life(l, o)) {

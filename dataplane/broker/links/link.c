@@ -76,8 +76,7 @@ link_make(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine
 	return l ? l : link_new(b, engine, node, peer_engine);
 }
 
-/* The connecting end of the link of an engine with itself; the other end is its twin. NULL: no
- * memory. */
+/* The connecting end of an engine's link with itself; `twin` is the other. NULL: out of memory. */
 static struct broker_link *
 loop_link(struct broker *b, uint32_t engine)
 {
@@ -179,6 +178,7 @@ link_make_qps(struct broker_link *l, unsigned first)
 	int rc = 0;
 
 	for (unsigned k = first; k < 2 && !rc; k++) {
+		weir_assert(!l->qp[k]);
 		struct nic_qp_init init = {
 		    .type = NIC_RC,
 		    .send_wrs = ENGINE_SEND_WRS,
@@ -201,7 +201,7 @@ link_make_qps(struct broker_link *l, unsigned first)
 	return rc;
 }
 
-/* Ring, credit lines and, once it is known, the staging. */
+/* Ring, credit lines and, once the peer's ring size is known, the staging. */
 int
 link_register(struct broker_link *l)
 {
@@ -384,7 +384,7 @@ link_enter(struct broker_link *l, enum link_state to)
 	    [LINK_ADDING] = 1u << LINK_UP | 1u << LINK_FAILING | 1u << LINK_QUIET,
 	    [LINK_UP] = 1u << LINK_PAUSING | 1u << LINK_FAILING,
 	    [LINK_PAUSING] =
-		1u << LINK_PAUSING /* more of it */ | 1u << LINK_PAUSED | 1u << LINK_FAILING,
+		1u << LINK_PAUSING /* with both QPs */ | 1u << LINK_PAUSED | 1u << LINK_FAILING,
 	    [LINK_PAUSED] = 1u << LINK_PAUSING | 1u << LINK_OFFERED | 1u << LINK_FAILING,
 	    [LINK_FAILING] = 1u << LINK_QUIET,
 	    [LINK_QUIET] = 1u << LINK_DOWN,
@@ -435,6 +435,7 @@ quiet_round(struct broker_link *l, uint32_t round)
 static void
 take_apart(struct broker_link *l)
 {
+	weir_assert(!l->quiet);
 	link_enter(l, LINK_QUIET);
 	l->confirmed = l->open = l->live = false;
 	link_destroy_qps(l, 0);
@@ -499,6 +500,7 @@ usable(struct broker_link *l)
 	struct broker *b = l->b;
 	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
 
+	weir_assert(l->state == LINK_UP && l->confirmed);
 	l->open = true;
 	if (l->resumes) {
 		struct broker_command *go =
@@ -576,6 +578,7 @@ link_take(struct broker_link *l, const struct weir_link_offer *offer)
 	struct broker_command *c;
 	int rc;
 
+	weir_assert(l->state == LINK_OFFERED && !l->live && !l->staging && !l->work);
 	l->peer = *offer;
 	l->peer_attempt = l->peer_newest = l->peer_born = offer->attempt;
 	l->born = l->attempt;

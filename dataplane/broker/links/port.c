@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ports: polls what their drivers report. */
+/* Ports: polls the events and counters of their drivers. */
 #include "datagram.h"
 #include "link.h"
 #include "port.h"

@@ -10,6 +10,8 @@
 #include "node.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 
 #define PATIENCE_NS (BROKER_SECOND_NS / 10) /* ns before another try after one that failed */
@@ -128,6 +130,7 @@ link_rebuild(struct broker_link *l)
 	uint32_t attempt;
 	int rc = 0;
 
+	weir_assert(l->state == LINK_PAUSED);
 	if (l->resumes == WEIR_RESUME_BOTH) {
 		link_deregister(l);
 		rc = link_register(l);
@@ -168,6 +171,7 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 	struct broker_command *c;
 	int rc;
 
+	weir_assert(l->state == LINK_OFFERED && l->live);
 	if (offer->ring_lines != l->peer.ring_lines || offer->recv_wrs != l->peer.recv_wrs) {
 		broker_link_fail(l, ECONNRESET);
 		return -EPROTO;

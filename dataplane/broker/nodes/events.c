@@ -9,6 +9,8 @@
 #include "session.h"
 #include "state.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 
 void
@@ -16,6 +18,7 @@ node_news(struct broker *b, struct broker_node *n)
 {
 	if (n->changed)
 		TAILQ_REMOVE(&b->node_news, n, in_news);
+	weir_assert(n != b->loop);
 	n->changed = ++b->node_changes;
 	TAILQ_INSERT_TAIL(&b->node_news, n, in_news);
 }

@@ -99,7 +99,7 @@ resolve_gid(struct broker *b, const uint8_t gid[16], struct broker_node **node)
 	for (uint32_t i = 0; i < b->config.engines; i++)
 		if (!memcmp(b->attr[i].gid.raw, gid, 16))
 			return 0;
-	/* of a host that came back with another id, the node that is not down */
+	/* of two nodes with one address (a host came back with another id) the one that is up */
 	for (uint32_t i = 0; i < b->node_count; i++) {
 		struct broker_node *n = b->node_list[i];
 
@@ -242,7 +242,7 @@ tell_programs(struct broker *b, const struct broker_node *n, uint32_t status)
 		struct broker_command *k = command_urgent(b, i, ENGINE_NODE_EVENT, NULL, NULL);
 
 		if (!k)
-			return; /* the links that end tell the programs, too */
+			return; /* programs learn of it by the end of their connections */
 		k->cmd.conn.peer_node = (uint16_t)n->is.id;
 		k->cmd.conn.status = status;
 		command_submit(b, k);
@@ -285,7 +285,7 @@ node_tell_engines(struct broker *b)
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		struct broker_command *k = command_urgent(b, i, ENGINE_SET_NODE, NULL, NULL);
 
-		if (!k) { /* it is given again with the next greeting */
+		if (!k) { /* control gives the id again when it connects again */
 			b->node = BROKER_NODE_UNKNOWN;
 			control_restart(b);
 			return;

@@ -81,7 +81,7 @@ make_end(struct nicperf *np, struct nicperf_end **out)
 		return nicperf_fail(np, -ENOMEM, "no memory; free some");
 	*out = end;
 	end->bytes = np->stride * np->qps;
-	end->in = memory_get(2 * end->bytes, np->attr.numa_socket);
+	end->in = memory_get(NULL, 2 * end->bytes, np->attr.numa_socket);
 	if (!end->in)
 		return nicperf_fail(np, -ENOMEM,
 				    "no memory for %llu bytes; give smaller -s or -q, or more with "
@@ -189,7 +189,7 @@ free_end(struct nicperf *np, struct nicperf_end *end)
 			NIC_OPS(np->dev)->qp_destroy(end->qp[i]);
 	if (end->mr.length)
 		NIC_OPS(np->dev)->mr_dereg(np->dev, &end->mr);
-	memory_put(end->in, 2 * end->bytes);
+	memory_put(NULL, end->in, 2 * end->bytes);
 	free(end);
 }
 

@@ -62,7 +62,7 @@ get_memory(struct peer *p)
 		p->slots = least;
 	if (p->slots < qps) /* each READ has one */
 		p->slots = qps;
-	p->slot = memory_get(memory_bytes(p), p->attr.numa_socket);
+	p->slot = memory_get(NULL, memory_bytes(p), p->attr.numa_socket);
 	if (!p->slot)
 		return peer_fail(p, -ENOMEM,
 				 "no memory for %llu bytes; give smaller sizes to -t, or more with "
@@ -126,7 +126,7 @@ peer_close(struct peer *p)
 		NIC_OPS(p->nic.dev)->srq_destroy(p->srq);
 	if (p->local.length)
 		NIC_OPS(p->nic.dev)->mr_dereg(p->nic.dev, &p->local);
-	memory_put(p->slot, memory_bytes(p));
+	memory_put(NULL, p->slot, memory_bytes(p));
 	if (p->nic.dev)
 		NIC_OPS(p->nic.dev)->close(p->nic.dev);
 }
