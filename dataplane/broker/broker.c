@@ -245,7 +245,7 @@ broker_destroy(struct broker *b)
 	link_free_all(b);
 	datagrams_free_all(b);
 	node_free_all(b);
-	share_free_all(b);
+	quota_free_all(b);
 	user_free_all(b);
 	sigbus_unwatch();
 	if (b->fault_fd >= 0)

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "broker.h"
+#include "quota.h"
 #include "segment.h"
 #include "service.h"
 
@@ -59,9 +60,7 @@ struct broker_session {
 	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
 	uint64_t region_bytes;		/* bytes of all regions that are not free */
 	struct broker_user *owner;	/* charged for memory and connections */
-	uint32_t weight;
-	uint32_t conn_limit;
-	struct rate rate;
+	struct quota quota;
 	struct engine_share share; /* weight and rate, as engines read them */
 	struct broker_channel *channel;
 	uint32_t channel_count;

@@ -24,7 +24,7 @@ struct capture_job;
 struct control_socket;
 struct segment;
 struct session_socket;
-struct share_setting;
+struct quota_setting;
 
 #define BROKER_STRANGER_PLACES 64u /* buckets of users without a session, by a hash of the uid */
 #define BROKER_SECOND_NS 1000000000ull
@@ -97,7 +97,7 @@ struct broker {
 	uint64_t building_look;				      /* number of passes over `building` */
 	uint64_t told_to_wait; /* when their programs were last told to wait */
 	TAILQ_HEAD(broker_adopting, broker_region) adopting; /* in the order of ADOPT */
-	struct share_setting *share_settings;
+	struct quota_setting *quota_settings;
 	struct broker_user *users;
 	/*
 	 * CPU time of main: of all users without a session (strangers), of strangers that have cost

@@ -102,7 +102,7 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 		r->handling_ms = handling_ms(s);
 		r->arena_bytes = s->arena.geometry.bytes;
 		memcpy(r->name, s->name, sizeof(r->name));
-		share_row(s, r);
+		quota_row(s, r);
 		return true;
 	}
 	return false;

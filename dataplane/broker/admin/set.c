@@ -146,8 +146,8 @@ draining(struct broker *b, const struct broker_node *n)
 
 /* Setting `what`, 0 to 2, of a session or of programs by name. */
 static void
-share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what, uint32_t weight,
-		  const struct rate *rate, uint32_t conn_limit)
+quota_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
+		  const struct quota *q)
 {
 	static const char *const name[] = {"connections", "rate", "weight"};
 	static const char *const help[] = {"that it may have at a time",
@@ -157,9 +157,9 @@ share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
 	snprintf(r->key, sizeof(r->key), "%s.%s", prefix, name[what]);
 	snprintf(r->help, sizeof(r->help), "%s", help[what]);
 	if (what == 1)
-		rate_text(rate, r->value, sizeof(r->value));
+		rate_text(&q->rate, r->value, sizeof(r->value));
 	else
-		snprintf(r->value, sizeof(r->value), "%u", what ? weight : conn_limit);
+		snprintf(r->value, sizeof(r->value), "%u", what ? q->weight : q->conn_limit);
 }
 
 bool
@@ -201,19 +201,18 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 		while (i < b->config.sessions && (!b->session[i] || skip-- != 0))
 			i++;
 		snprintf(prefix, sizeof(prefix), "session.%u", i);
-		share_setting_row(r, prefix, index % 3, b->session[i]->weight, &b->session[i]->rate,
-				  b->session[i]->conn_limit);
+		quota_setting_row(r, prefix, index % 3, &b->session[i]->quota);
 		return true;
 	}
 	index -= 3 * b->session_count;
-	for (const struct share_setting *s = b->share_settings; s; s = s->next) {
-		bool has[3] = {s->conn_limit != 0, s->rated, s->weight != 0};
+	for (const struct quota_setting *s = b->quota_settings; s; s = s->next) {
+		bool has[3] = {s->quota.conn_limit != 0, s->quota.rated, s->quota.weight != 0};
 
 		for (uint32_t what = 0; what < 3; what++) {
 			if (!has[what] || index-- != 0)
 				continue;
 			snprintf(prefix, sizeof(prefix), "program.%s", s->name);
-			share_setting_row(r, prefix, what, s->weight, &s->rate, s->conn_limit);
+			quota_setting_row(r, prefix, what, &s->quota);
 			return true;
 		}
 	}
@@ -228,35 +227,12 @@ evicted(struct broker *b, struct broker_command *k)
 	conn_command_done(b, k->context); /* -ENOENT: the connection had ended */
 }
 
-static int
-evict_conn(struct broker *b, struct broker_conn *c, char *reason, size_t size)
-{
-	struct broker_command *k;
-
-	if (c->segment && (!c->opened || (c->peer && !c->peer->opened)))
-		return fail(reason, size, -EBUSY, "it is being set up; try again");
-	b->counters.evicted++;
-	if (c->segment) {
-		conn_tell_peer(b, c, ECONNABORTED);
-		local_peer_ended(b, c, true, ECONNABORTED);
-	} else if (c->waiting_for) {
-		connect_give_up(b, c, ECONNABORTED);
-	} else {
-		k = conn_command(b, c, ENGINE_CONN_EVICT, evicted);
-		if (!k)
-			return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
-		k->cmd.conn.status = ECONNABORTED;
-		command_submit(b, k);
-	}
-	return 1;
-}
-
 int
 evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reason, size_t size)
 {
+	struct broker_command *k;
 	struct broker_session *s;
 	struct broker_conn *c;
-	int rc;
 
 	if (what == WEIR_EVICT_CONNECTION) {
 		c = conn_find(b, id);
@@ -264,10 +240,23 @@ evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reaso
 			return fail(reason, size, -ESRCH,
 				    "there is no connection 0x%x; see weirctl show connections",
 				    id);
-		rc = evict_conn(b, c, reason, size);
-		if (rc > 0)
-			log_info("connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
-		return rc;
+		if (c->segment && (!c->opened || (c->peer && !c->peer->opened)))
+			return fail(reason, size, -EBUSY, "it is being set up; try again");
+		if (c->segment) {
+			conn_tell_peer(b, c, ECONNABORTED);
+			local_peer_ended(b, c, true, ECONNABORTED);
+		} else if (c->waiting_for) {
+			connect_give_up(b, c, ECONNABORTED);
+		} else {
+			k = conn_command(b, c, ENGINE_CONN_EVICT, evicted);
+			if (!k)
+				return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
+			k->cmd.conn.status = ECONNABORTED;
+			command_submit(b, k);
+		}
+		b->counters.evicted++;
+		log_info("connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
+		return 1;
 	}
 	s = id < b->config.sessions ? b->session[id] : NULL;
 	if (!s || s->state == SESSION_CLOSING)

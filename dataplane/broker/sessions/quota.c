@@ -20,10 +20,10 @@
 
 #define NAMES_MAX 1024u /* programs with settings of their own */
 
-static struct share_setting *
+static struct quota_setting *
 find(const struct broker *b, const char *name)
 {
-	struct share_setting *s = b->share_settings;
+	struct quota_setting *s = b->quota_settings;
 
 	while (s && strcmp(s->name, name))
 		s = s->next;
@@ -31,29 +31,40 @@ find(const struct broker *b, const char *name)
 }
 
 static void
+merge(struct quota *into, const struct quota *set)
+{
+	if (set->conn_limit)
+		into->conn_limit = set->conn_limit;
+	if (set->weight)
+		into->weight = set->weight;
+	if (set->rated) {
+		into->rated = true;
+		into->rate = set->rate;
+	}
+}
+
+static void
 store(struct broker_session *s)
 {
-	atomic_store_explicit(&s->share.weight, s->weight, memory_order_relaxed);
-	atomic_store_explicit(&s->share.burst_ns, rate_burst_ns(&s->rate), memory_order_relaxed);
-	atomic_store_explicit(&s->share.rate, s->rate.bytes, memory_order_relaxed);
+	const struct quota *q = &s->quota;
+
+	atomic_store_explicit(&s->share.weight, q->weight, memory_order_relaxed);
+	atomic_store_explicit(&s->share.burst_ns, rate_burst_ns(&q->rate), memory_order_relaxed);
+	atomic_store_explicit(&s->share.rate, q->rate.bytes, memory_order_relaxed);
 }
 
 void
-share_init(struct broker_session *s)
+quota_init(struct broker_session *s)
 {
 	const struct broker_config *c = &s->b->config;
-	const struct share_setting *set = find(s->b, s->name);
+	const struct quota_setting *set = find(s->b, s->name);
 
 	weir_assert(s->state == SESSION_BUILDING && s->owner);
-	s->weight = c->program_weight ? c->program_weight : ENGINE_WEIGHT;
-	s->rate = c->program_rate;
-	s->conn_limit = c->session_connections;
-	if (set && set->conn_limit)
-		s->conn_limit = set->conn_limit;
-	if (set && set->weight)
-		s->weight = set->weight;
-	if (set && set->rated)
-		s->rate = set->rate;
+	s->quota = (struct quota){.weight = c->program_weight ? c->program_weight : ENGINE_WEIGHT,
+				  .conn_limit = c->session_connections,
+				  .rate = c->program_rate};
+	if (set)
+		merge(&s->quota, &set->quota);
 	s->share.above = &s->owner->share;
 	store(s);
 }
@@ -70,7 +81,7 @@ told(struct broker *b, struct broker_command *c)
 }
 
 void
-share_tell(struct broker_session *s)
+quota_tell_engines(struct broker_session *s)
 {
 	struct broker *b = s->b;
 
@@ -87,47 +98,31 @@ share_tell(struct broker_session *s)
 	}
 }
 
-/* Keeps a setting for programs of that name that attach later. 0 or -ENOSPC. */
-static int
-keep(struct broker *b, const char *name, const struct share_setting *to)
-{
-	struct share_setting *set = find(b, name);
-	uint32_t n = 0;
-
-	for (const struct share_setting *s = b->share_settings; s; s = s->next)
-		n++;
-	if (!set && n == NAMES_MAX)
-		return -ENOSPC;
-	if (!set) {
-		set = broker_alloc(sizeof(*set));
-		if (!set)
-			return -ENOMEM;
-		snprintf(set->name, sizeof(set->name), "%s", name);
-		set->next = b->share_settings;
-		b->share_settings = set;
-	}
-	if (to->conn_limit)
-		set->conn_limit = to->conn_limit;
-	if (to->weight)
-		set->weight = to->weight;
-	if (to->rated) {
-		set->rated = true;
-		set->rate = to->rate;
-	}
-	return 0;
-}
-
 /*
  * Applies a setting to all programs of a name, attached or later ones, or, name NULL, to a session.
  * Number of sessions changed, or -errno.
  */
 static int
-apply(struct broker *b, const char *name, uint32_t id, const struct share_setting *to)
+apply(struct broker *b, const char *name, uint32_t id, const struct quota *to)
 {
-	int n = name ? keep(b, name, to) : 0;
+	struct quota_setting *set = name ? find(b, name) : NULL;
+	uint32_t names = 0;
+	int n = 0;
 
-	if (n)
-		return n;
+	if (name && !set) {
+		for (set = b->quota_settings; set; set = set->next)
+			names++;
+		if (names == NAMES_MAX)
+			return -ENOSPC;
+		set = broker_alloc(sizeof(*set));
+		if (!set)
+			return -ENOMEM;
+		snprintf(set->name, sizeof(set->name), "%s", name);
+		set->next = b->quota_settings;
+		b->quota_settings = set;
+	}
+	if (set)
+		merge(&set->quota, to);
 	for (uint32_t i = 0; i < b->config.sessions; i++) {
 		struct broker_session *s = b->session[i];
 
@@ -135,15 +130,10 @@ apply(struct broker *b, const char *name, uint32_t id, const struct share_settin
 		    (name ? strcmp(s->name, name) != 0 : s->id != id))
 			continue;
 		n++;
-		if (to->conn_limit)
-			s->conn_limit = to->conn_limit;
-		if (to->weight)
-			s->weight = to->weight;
-		if (to->rated)
-			s->rate = to->rate;
+		merge(&s->quota, to);
 		if (to->weight || to->rated) { /* engines apply these */
 			store(s);
-			share_tell(s);
+			quota_tell_engines(s);
 		}
 	}
 	return n || name ? n : -ESRCH;
@@ -177,7 +167,7 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 	for (uint32_t i = 0; i < b->config.sessions; i++)
 		if (b->session[i] && b->session[i]->state != SESSION_CLOSING &&
 		    (uid == USER_OTHERS || b->session[i]->uid == uid))
-			share_tell(b->session[i]);
+			quota_tell_engines(b->session[i]);
 	return rc;
 }
 
@@ -189,7 +179,7 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 	const char *what = strrchr(key, '.'), *from = strchr(key, '.');
 	bool by_name = !strncmp(key, "program.", 8), rate, weight;
 	uint64_t id = 0, n = 0, most;
-	struct share_setting to = {0};
+	struct quota to = {0};
 	char name[WEIR_NAME_MAX];
 	int rc;
 
@@ -239,12 +229,12 @@ share_set(struct broker *b, const char *key, const char *value, char *reason, si
 }
 
 void
-share_free_all(struct broker *b)
+quota_free_all(struct broker *b)
 {
-	while (b->share_settings) {
-		struct share_setting *s = b->share_settings;
+	while (b->quota_settings) {
+		struct quota_setting *s = b->quota_settings;
 
-		b->share_settings = s->next;
+		b->quota_settings = s->next;
 		free(s);
 	}
 }
@@ -263,11 +253,11 @@ sum(const struct broker_session *s, size_t at)
 }
 
 void
-share_row(const struct broker_session *s, struct weir_row_session *r)
+quota_row(const struct broker_session *s, struct weir_row_session *r)
 {
-	r->weight = s->weight;
-	r->rate = s->rate.bytes;
-	r->burst = s->rate.burst;
+	r->weight = s->quota.weight;
+	r->rate = s->quota.rate.bytes;
+	r->burst = s->quota.rate.burst;
 	r->tx_messages = sum(s, offsetof(struct engine_session_counters, tx_messages));
 	r->tx_bytes = sum(s, offsetof(struct engine_session_counters, tx_bytes));
 	r->limited = sum(s, offsetof(struct engine_session_counters, limited));

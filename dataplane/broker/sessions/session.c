@@ -655,7 +655,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	name = hello->hello.name;
 	for (size_t i = 0; i < sizeof(s->name) - 1 && name[i]; i++)
 		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
-	share_init(s);
+	quota_init(s);
 	rc = begin_arena(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;

@@ -36,23 +36,17 @@ struct socket_threads {
 	struct worker worker[THREADS_MAX];
 };
 
-static bool
-user_busy(const struct socket_threads *t, uid_t uid)
-{
-	for (unsigned i = 0; i < t->workers; i++)
-		if (t->worker[i].job && t->worker[i].job->uid == uid)
-			return true;
-	return false;
-}
-
 /* Takes the first job of a user that has none under way. */
 static struct socket_job *
 next_job(struct socket_threads *t)
 {
 	for (struct socket_job **at = &t->queue; *at; at = &(*at)->next) {
 		struct socket_job *job = *at;
+		unsigned i = 0;
 
-		if (user_busy(t, job->uid))
+		while (i < t->workers && !(t->worker[i].job && t->worker[i].job->uid == job->uid))
+			i++;
+		if (i < t->workers)
 			continue;
 		*at = job->next;
 		if (!*at)

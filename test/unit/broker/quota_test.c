@@ -122,7 +122,7 @@ test_bad(void **state)
 		    !(strchr(reason, ';') || strstr(reason, "(expected ")))
 			fail_msg("%s %s: '%s'", bad[i].key, bad[i].value, reason);
 	}
-	assert_null(f->b->share_settings);
+	assert_null(f->b->quota_settings);
 	/* names without end */
 	for (unsigned i = 0; i < 1024; i++) {
 		char key[64];
