@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--list]: measures what a set promises and says
-# what of it holds. An unsteady run (the machine measured before and after differs by more than 20 %) is
-# repeated, at most 30 tries; no run is discarded for being slow. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
+# bench.sh SET [--runs N] [--json FILE] [--only NAME,...] [--list] [--install]: measures what a set promises
+# and prints which targets hold. --install: for the set peers, installs the other message layers from Debian.
+# An unsteady run (the machine measured before and after differs by more than 20 %) is repeated, at most 30
+# tries; no run is discarded for being slow. Exit: 0 all met, 1 some missed, 2 usage, 3 some not measured.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=scripts/deps.sh
 . scripts/deps.sh
 
 TRIES=30
-SETS=(foundation nics connections control hostile)
-usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list]"
-set_name="" runs=5 json="" only="" list=0
+SETS=(foundation nics connections control hostile peers)
+usage="bench.sh ${SETS[*]} [--runs N] [--json FILE] [--only NAME,...] [--list] [--install]"
+set_name="" runs=5 json="" only="" list=0 install=0
 
 wrong()
 {
@@ -21,14 +22,15 @@ wrong()
 
 while [ $# -gt 0 ]; do
 	case "$1" in
-	--runs) runs=${2:-}; [[ $runs =~ ^[1-9][0-9]?$ ]] || wrong "'$runs' is no number of runs (1 ... 99)"; shift ;;
+	--runs) runs=${2:-}; [[ $runs =~ ^[1-9][0-9]?$ ]] || wrong "invalid value '$runs' for --runs (expected 1 to 99)"; shift ;;
 	--json) json=${2:-}; [ -n "$json" ] || wrong "--json needs a file"; shift ;;
 	--only) only=,${2:-},; shift ;;
 	--list) list=1 ;;
+	--install) install=1 ;;
 	-h | --help) echo "$usage"; exit 0 ;;
 	-*) wrong "unknown option '$1'" ;;
 	*)
-		[[ -z $set_name && " ${SETS[*]} " == *" $1 "* ]] || wrong "no set '$1'"
+		[[ -z $set_name && " ${SETS[*]} " == *" $1 "* ]] || wrong "unknown set '$1'"
 		set_name=$1
 		;;
 	esac
@@ -53,6 +55,12 @@ weir_node_timeout="" # the usual one
 . scripts/bench_control.sh
 # shellcheck source=scripts/bench_hostile.sh
 . scripts/bench_hostile.sh
+# shellcheck source=scripts/bench_peers.sh
+. scripts/bench_peers.sh
+if [ "$install" = 1 ] && [ "$list" = 0 ]; then
+	mapfile -t missing < <(packages_missing "${PEER_PACKAGES[@]}")
+	[ "${#missing[@]}" = 0 ] || patiently fetch_and_install "${missing[@]}" || exit 3
+fi
 if [ "$list" = 0 ] && [ "$(id -u)" -eq 0 ]; then
 	scripts/setup_hugepages.sh --save >"$weir_tmp/hugepages"
 	undo "scripts/setup_hugepages.sh --restore '$weir_tmp/hugepages' >/dev/null"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# plot.sh FILE [DIR]: plots of what `bench.sh connections|control --json FILE` measured, as SVG in DIR (docs/performance).
+# plot.sh FILE [DIR]: plots of what `bench.sh connections|control|peers --json FILE` measured, as SVG in DIR (docs/performance).
 # Exit: 0, 2 usage, 3 gnuplot is missing.
 set -u -o pipefail
 file=${1:-} dir=${2:-$(dirname "$0")/../docs/performance}
 if [ -z "$file" ] || [ $# -gt 2 ] || ! jq -e type "$file" >/dev/null 2>&1; then
-	echo "plot.sh: no results to read; usage: plot.sh FILE [DIR], FILE of bench.sh connections or control --json" >&2
+	echo "plot.sh: no results to read; usage: plot.sh FILE [DIR], FILE of bench.sh connections, control or peers --json" >&2
 	exit 2
 fi
 command -v gnuplot >/dev/null || { echo "plot.sh: gnuplot is missing; run scripts/test.sh once as root" >&2; exit 3; }
@@ -21,6 +21,23 @@ series()
 	[ -s "$work/$1" ]
 }
 
+# draw NAME XLABEL YLABEL KEY LINES: an SVG of gnuplot's plot LINES.
+draw()
+{
+	gnuplot <<END && echo "$dir/$1.svg"
+set terminal svg size 560,320 font 'sans,12' background 'white'
+set output '$dir/$1.svg'
+set xlabel '$2'
+set ylabel '$3'
+set logscale x
+set yrange [0:*]
+set grid
+set key $4
+plot $5
+END
+	sed -i 's/[[:space:]]*$//' "$dir/$1.svg"
+}
+
 # plot NAME XLABEL YLABEL SERIES TITLE [SERIES TITLE ...]: what of the series there is.
 plot()
 {
@@ -32,20 +49,26 @@ plot()
 		shift 2
 	done
 	[ -n "$lines" ] || return 0
-	gnuplot <<END && echo "$dir/$name.svg"
-set terminal svg size 560,320 font 'sans,12' background 'white'
-set output '$dir/$name.svg'
-set xlabel '$x'
-set ylabel '$y'
-set logscale x
-set yrange [0:*]
-set grid
-set key bottom
-plot $lines
-END
-	sed -i 's/[[:space:]]*$//' "$dir/$name.svg"
+	draw "$name" "$x" "$y" bottom "$lines"
+}
+
+# plot_layers WHERE: throughput over the size of messages, a line per message layer.
+plot_layers()
+{
+	local layer lines=""
+
+	for layer in $(jq -r '[.[] | .layers // empty | keys[]] | unique[]' "$file"); do
+		jq -r --arg prefix "peers_$1_bw_" --arg layer "$layer" '{"4k": 4, "64k": 64, "1m": 1024, "16m": 16384} as $kib | .[]
+			| select(.name | startswith($prefix)) | select(.layers[$layer])
+			| "\($kib[.name | ltrimstr($prefix)]) \(.layers[$layer])"' "$file" | sort -n >"$work/$layer"
+		[ ! -s "$work/$layer" ] ||
+			lines+="${lines:+, }'$work/$layer' using 1:2 with linespoints linewidth $([ "$layer" = weir ] && echo 4 || echo 1.5) title '$layer'"
+	done
+	[ -z "$lines" ] || draw "peers_$1" 'KiB per message' "GB/s, $2" top "$lines"
 }
 
 plot reads connections 'GB/s, READs of 64 KiB' conn_read Weir conn_qps 'a queue pair each' conn_shared 'threads share one under a lock'
 plot alltoall nodes 'M/s of 64 B, all together' conn_alltoall Weir
 plot membership nodes 'seconds after a node died' ctl_suspect 'first suspicion' ctl_dead 'declared dead' ctl_know 'known to all'
+plot_layers host 'two programs of a host'
+plot_layers nodes 'two nodes'

@@ -4,6 +4,8 @@
 
 #include "munmap_guard.h"
 
+#include "ipc/invariant.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +47,7 @@ given(int argc, char **argv, const char *option)
 static void
 append(struct arguments *a, const char *argument)
 {
+	weir_assert(a->argc < ARGUMENTS_MAX - 1); /* eal_setup() has refused more */
 	if (a->argc < ARGUMENTS_MAX - 1)
 		a->argv[a->argc++] = (char *)argument;
 }

@@ -79,6 +79,17 @@ weir_segment_tell(struct weir_segment *seg)
 		weir_pipe_ring(&seg->pipe);
 }
 
+/*
+ * Room was freed that no receive call tells of: tells a peer that waits for room, and tells for a
+ * thread that has armed, since nothing else would before that thread sleeps.
+ */
+static void
+tell_freed(struct weir_segment *seg)
+{
+	if (seg->pipe.worker->armed || atomic_load_explicit(&seg->in->wanted, memory_order_relaxed))
+		weir_segment_tell(seg);
+}
+
 static int
 park_inline(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
 {
@@ -183,7 +194,11 @@ park(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
 int
 weir_segment_take_piece(struct weir_conn *c, const struct weir_head *h)
 {
-	return park(WEIR_SEGMENT_OF(c->pipe), c, h);
+	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
+	int rc = park(seg, c, h);
+
+	tell_freed(seg);
+	return rc;
 }
 
 bool
@@ -358,9 +373,11 @@ weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
 	}
 	if (seg->endings)
 		finish_endings(seg);
-	if (n)
+	if (n) {
 		seg->pipe.empty = 0;
-	else
+		tell_freed(seg);
+	} else {
 		weir_segment_idle(seg);
+	}
 	return n;
 }

@@ -181,6 +181,7 @@ conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status)
 
 	if (!p)
 		return;
+	weir_assert(p->peer == c);
 	c->peer = NULL;
 	p->peer = NULL;
 	if (p->gone)
@@ -200,6 +201,7 @@ conn_reply_connecting(struct broker_conn *c)
 
 	if (!c->session || c->replied)
 		return;
+	weir_assert(c->vqpn);
 	c->replied = true;
 	m.connecting.vqpn = c->vqpn;
 	m.connecting.desc = c->desc;

@@ -83,6 +83,7 @@ start(struct broker *b, struct broker_conn *c, struct broker_link *l, uint32_t s
 void
 connect_give_up(struct broker *b, struct broker_conn *c, uint32_t status)
 {
+	weir_assert(c->waiting_for);
 	connect_forget(c);
 	start(b, c, NULL, status);
 }

@@ -255,10 +255,10 @@ tell_opened(struct broker *b, struct broker_conn *c, uint32_t status, command_do
 
 /* The connecting end has no peer: its program gets OPENED with an error. */
 static void
-give_up(struct broker *b, struct broker_conn *x)
+give_up(struct broker *b, struct broker_conn *x, uint32_t status)
 {
 	conn_reply_connecting(x);
-	tell_opened(b, x, ECONNREFUSED, NULL);
+	tell_opened(b, x, status, NULL);
 }
 
 /*
@@ -274,7 +274,7 @@ local_peer_ended(struct broker *b, struct broker_conn *c, bool told, uint32_t st
 	if (c->session->state == SESSION_CLOSING) /* the engine forgets the connection anyway */
 		return;
 	if (!c->opened && c->listener == ENGINE_LISTENER_NONE && !told) {
-		give_up(b, c);
+		give_up(b, c, ECONNREFUSED);
 		return;
 	}
 	if (!c->opened) /* a program can close only a connection that it knows */
@@ -297,9 +297,9 @@ acceptor_told(struct broker *b, struct broker_command *k)
 	conn_command_done(b, y);
 }
 
-/* The engine does not take the accepting end. */
+/* There is no accepting end. */
 static void
-acceptor_refused(struct broker *b, struct broker_conn *y)
+acceptor_refused(struct broker *b, struct broker_conn *y, uint32_t status)
 {
 	struct broker_conn *x = y->peer;
 
@@ -307,7 +307,7 @@ acceptor_refused(struct broker *b, struct broker_conn *y)
 	connect_not_accepted(y);
 	if (x) {
 		x->peer = NULL;
-		give_up(b, x);
+		give_up(b, x, status);
 	}
 	conn_gone(b, y);
 }
@@ -318,7 +318,7 @@ acceptor_made(struct broker *b, struct broker_command *k)
 	struct broker_conn *y = k->context, *x = y->peer;
 
 	if (k->cmd.result) {
-		acceptor_refused(b, y);
+		acceptor_refused(b, y, ECONNREFUSED);
 	} else if (!x) {
 		if (conn_made(b, y, k->cmd.conn.vqpn))
 			local_peer_ended(b, y, false, ECONNRESET);
@@ -354,13 +354,13 @@ connector_made(struct broker *b, struct broker_command *k)
 	} else if (!conn_made(b, x, k->cmd.conn.vqpn)) {
 		; /* conn_gone() has told y */
 	} else if (!y) {
-		give_up(b, x);
+		give_up(b, x, ECONNREFUSED);
 	} else {
 		next = conn_command(b, y, ENGINE_CONN_LOCAL, acceptor_made);
 		if (next)
 			command_submit(b, next);
 		else
-			acceptor_refused(b, y);
+			acceptor_refused(b, y, ENOMEM);
 	}
 	conn_command_done(b, x);
 }

@@ -140,6 +140,7 @@ free_memory(struct broker_link *l)
 {
 	struct broker *b = l->b;
 
+	weir_assert(!l->qp[0] && !l->qp[1]);
 	link_deregister(l);
 	if (l->ah)
 		broker_ops(b, l->engine)->ah_destroy(l->ah);
@@ -426,6 +427,7 @@ quiet_done(struct broker *b, struct broker_command *c)
 static void
 quiet_round(struct broker_link *l, uint32_t round)
 {
+	weir_assert(l->state == LINK_QUIET);
 	l->quiet_round = round;
 	l->quiet = l->b->config.engines;
 	for (uint32_t i = 0; i < l->b->config.engines; i++)

@@ -262,6 +262,7 @@ node_up(struct broker *b, struct broker_node *n)
 void
 node_lost(struct broker *b, struct broker_node *n)
 {
+	weir_assert(n != b->loop);
 	n->repair_until = 0;
 	for (struct broker_link *l = b->links; l; l = l->next) {
 		if (l->node != n->is.id || l->twin)

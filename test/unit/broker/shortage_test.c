@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "worlds/broker_fake.h"
+#include "worlds/broker_sockets.h"
 #include "broker/command.h"
 #include "broker/conn.h"
 #include "broker/link.h"
@@ -90,7 +90,7 @@ ask(struct fake *f, struct fake_session *s, struct weir_session_msg *m)
 }
 
 static bool
-attach(struct fake *f, struct fake_session *s)
+try_attach(struct fake *f, struct fake_session *s)
 {
 	fake_attach_by(f, s, getuid(), "test");
 	settle(f);
@@ -182,7 +182,7 @@ run_program(struct fake *f)
 {
 	struct fake_session s;
 
-	if (!attach(f, &s))
+	if (!try_attach(f, &s))
 		return;
 	if (add_channels(f, &s)) {
 		listen_to(f, &s, "own");
@@ -200,7 +200,7 @@ run_program(struct fake *f)
 static void
 begin_other(struct fake *f, struct fake_session *other)
 {
-	assert_true(attach(f, other));
+	assert_true(try_attach(f, other));
 	assert_true(add_channels(f, other));
 	assert_true(listen_to(f, other, "other"));
 }
@@ -240,11 +240,13 @@ fail_each(bool hold, bool forever)
 {
 	struct fake *f = open_fake();
 	struct fake_session other;
+	uint64_t used[USER_LIMITS];
 	uint32_t n = 1;
 	unsigned fds;
 
 	f->hold = hold;
 	begin_other(f, &other);
+	memcpy(used, f->b->used, sizeof(used));
 	fds = fake_open_fds();
 	do {
 		arm(n, forever);
@@ -260,6 +262,7 @@ fail_each(bool hold, bool forever)
 		end_links(f);
 		f->now += 10 * BROKER_SECOND_NS; /* all memory is released */
 		settle(f);
+		assert_memory_equal(f->b->used, used, sizeof(used));
 		assert_int_equal(f->b->session_count, 1);
 		assert_int_equal(fake_open_fds(), fds);
 		n++;
@@ -319,8 +322,8 @@ test_session_ends_without_commands(void **state)
 
 	(void)state;
 	begin_other(f, &other);
-	assert_true(attach(f, &from) && add_channels(f, &from));
-	assert_true(attach(f, &to) && add_channels(f, &to) && listen_to(f, &to, "to"));
+	assert_true(try_attach(f, &from) && add_channels(f, &from));
+	assert_true(try_attach(f, &to) && add_channels(f, &to) && listen_to(f, &to, "to"));
 	for (uint32_t i = 0; i < 70; i++)
 		assert_true(connect_to(f, &from, "to", 0));
 	f->hold = true;
@@ -340,6 +343,105 @@ test_session_ends_without_commands(void **state)
 	fake_close(f);
 }
 
+/* Rows of a kind by control.sock, to the last page: 0, or the code of the refusal. */
+static int
+query(struct fake *f, int fd, uint32_t rows)
+{
+	struct weir_ctl_msg m = {.query.rows = rows};
+	union ctl in;
+
+	ctl_send(fd, &m, WEIR_CTL_QUERY);
+	do {
+		if (get(f, fd, &in, sizeof(in), NULL) <= 0)
+			return ECONNRESET;
+		if (in.m.type == WEIR_CTL_ERROR)
+			return in.m.error.code;
+		assert_int_equal(in.m.type, WEIR_CTL_ROWS);
+	} while (in.m.rows.more);
+	return 0;
+}
+
+/* By session.sock: welcome, or told ENOMEM. */
+static void
+knock(struct fake *f)
+{
+	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
+	struct weir_session_msg m = hello();
+
+	send(fd, &m, m.length, MSG_NOSIGNAL); /* refused already: it fails */
+	assert_true(get(f, fd, &m, sizeof(m), fds) > 0);
+	if (m.type == WEIR_MSG_WELCOME) {
+		close(fds[0]);
+	} else {
+		assert_int_equal(m.type, WEIR_MSG_REFUSED);
+		assert_int_equal(m.refused.code, ENOMEM);
+	}
+	close(fd);
+	fake_run(f);
+}
+
+/* A control is closed when its report is lost, and tells it again. */
+static void
+report(struct fake *f, uint32_t id)
+{
+	struct weir_ctl_msg m = {.hello = {.version = WEIR_CTL_VERSION, .node = 7}};
+	int fd = dial(f, "control.sock");
+	uint64_t changes;
+	union ctl in;
+
+	m.hello.role = WEIR_ROLE_CONTROL;
+	m.type = WEIR_CTL_HELLO;
+	m.length = weir_ctl_length(WEIR_CTL_HELLO);
+	send(fd, &m, m.length, MSG_NOSIGNAL);
+	fake_run(f);
+	m = (struct weir_ctl_msg){.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
+	m.node.id = id;
+	m.node.state = WEIR_NODE_UP;
+	m.node.engines = 1;
+	m.node.incarnation = 5;
+	changes = f->b->node_changes;
+	send(fd, &m, m.length, MSG_NOSIGNAL);
+	while (get(f, fd, &in, sizeof(in), NULL) > 0)
+		;
+	if (f->b->node_changes == changes)
+		assert_int_equal(get(f, fd, &in, sizeof(in), NULL), 0);
+	close(fd);
+	fake_run(f);
+}
+
+static void
+test_sockets(void **state)
+{
+	static const uint32_t rows[] = {WEIR_ROWS_SESSIONS, WEIR_ROWS_QPS, WEIR_ROWS_CONNECTIONS};
+	struct fake *f;
+	uint32_t n = 1;
+	unsigned fds;
+	union ctl in;
+
+	(void)state;
+	arm(0, false);
+	f = fake_open(&with_sockets);
+	fds = fake_open_fds();
+	do {
+		int fd = ctl_open(f, WEIR_ROLE_QUERY, &in), rc = 0;
+
+		arm(n, false);
+		for (unsigned i = 0; i < 3 && !rc; i++)
+			rc = query(f, fd, rows[i]);
+		assert_true(!rc || rc == ENOMEM);
+		knock(f);
+		report(f, 8 + n);
+		fail_at = 0;
+		close(fd);
+		settle(f);
+		assert_int_equal(f->b->session_count, 0);
+		assert_int_equal(fake_open_fds(), fds);
+		n++;
+	} while (failed);
+	assert_true(n > 20);
+	fake_close(f);
+}
+
 int
 main(void)
 {
@@ -349,6 +451,7 @@ main(void)
 	    cmocka_unit_test(test_all_fail_from_each_on),
 	    cmocka_unit_test(test_broker_that_cannot_be_made),
 	    cmocka_unit_test(test_session_ends_without_commands),
+	    cmocka_unit_test(test_sockets),
 	};
 
 	return cmocka_run_group_tests_name("broker_shortage", tests, NULL, NULL);

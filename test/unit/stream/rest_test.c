@@ -214,6 +214,74 @@ test_consumed_while_asleep(void **state)
 	pair_close(&p);
 }
 
+/*
+ * Between arming and sleeping a receiver takes pieces of a message: their room is told before it
+ * sleeps, since the sender may sleep already.
+ */
+static void
+test_pieces_while_asleep(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	const size_t length = 200000;
+	uint8_t *m = make_message(1, length), *in = malloc(length);
+	struct weir_wait wait;
+	struct weir_event e;
+	size_t n = 0;
+	int fd;
+
+	(void)state;
+	assert_int_equal(weir_send(p.c, m, length, 0), 0);
+	fd = sleep_now(p.a);
+	weir_wait_init(&wait, thread_of(p.b), 10000);
+	while (!wait.armed)
+		assert_int_equal(weir_wait_next(&wait), 0);
+	assert_int_equal(weir_recv(p.d, in, length, &n, 0), -EAGAIN);
+	assert_true(is_woken(fd));
+	weir_wait_end(&wait);
+	while (weir_recv(p.d, in, length, &n, 0))
+		weir_poll(p.a, &e, 1);
+	assert_int_equal(n, length);
+	check_message(in, 1, length);
+	free(in);
+	free(m);
+	pair_close(&p);
+}
+
+/*
+ * The same for messages of another connection, which fill the ring: the sender of the message that
+ * the receiver waits for may sleep until there are slots.
+ */
+static void
+test_parked_while_asleep(void **state)
+{
+	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
+	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
+	struct weir_wait wait;
+	struct weir_event e;
+	uint8_t in[8];
+	size_t n;
+	int fd;
+
+	(void)state;
+	assert_true(fill(c2, 8) > 0);
+	assert_int_equal(weir_send(p.c, "x", 1, 0), -EAGAIN);
+	fd = sleep_now(p.a);
+	weir_wait_init(&wait, thread_of(p.b), 10000);
+	while (!wait.armed)
+		assert_int_equal(weir_wait_next(&wait), 0);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);
+	assert_true(is_woken(fd));
+	weir_wait_end(&wait);
+	while (weir_poll(p.a, &e, 1) > 0)
+		;
+	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
+	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
+	drain(d2);
+	weir_close(c2);
+	weir_close(d2);
+	pair_close(&p);
+}
+
 /* A thread finds no room while the one that the event goes to sleeps already. */
 static void
 test_blocked_while_asleep(void **state)
@@ -264,6 +332,8 @@ main(void)
 	    cmocka_unit_test(test_behind_a_large_one),
 	    cmocka_unit_test(test_bell_for_two),
 	    cmocka_unit_test(test_consumed_while_asleep),
+	    cmocka_unit_test(test_pieces_while_asleep),
+	    cmocka_unit_test(test_parked_while_asleep),
 	    cmocka_unit_test(test_blocked_while_asleep),
 	    cmocka_unit_test(test_accepted_long_ago),
 	};
