@@ -125,21 +125,6 @@ room(struct capture *c, size_t bytes)
 }
 
 static void
-begin_file(struct capture *c)
-{
-	struct pcapng_interface interface = {
-	    .name = c->port, .description = c->driver, .snap = CAPTURE_SNAP};
-
-	if (!c->pipe && ftruncate(c->config.fd, c->offset))
-		c->result.status = -errno;
-	memcpy(interface.mac, c->config.mac, sizeof(interface.mac));
-	c->begin = real_time();
-	c->out_bytes += pcapng_section(room(c, PCAPNG_BLOCK_MAX), c->application);
-	c->out_bytes += pcapng_interface(room(c, PCAPNG_BLOCK_MAX), &interface);
-	flush(c); /* a reader that follows the file needs these blocks first */
-}
-
-static void
 end_file(struct capture *c, uint64_t dropped)
 {
 	struct pcapng_statistics s = {.start = c->begin, .time = real_time()};
@@ -240,6 +225,8 @@ run(void *arg)
 {
 	static const struct timespec nap = {.tv_nsec = NAP_NS};
 	struct capture *c = arg;
+	struct pcapng_interface interface = {
+	    .name = c->port, .description = c->driver, .snap = CAPTURE_SNAP};
 	uint64_t one = 1, dropped;
 	sigset_t all;
 	bool ended;
@@ -247,7 +234,13 @@ run(void *arg)
 	/* SIGXFSZ and SIGPIPE: a full file or a pipe without a reader is an error of write() */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	begin_file(c);
+	if (!c->pipe && ftruncate(c->config.fd, c->offset))
+		c->result.status = -errno;
+	memcpy(interface.mac, c->config.mac, sizeof(interface.mac));
+	c->begin = real_time();
+	c->out_bytes += pcapng_section(room(c, PCAPNG_BLOCK_MAX), c->application);
+	c->out_bytes += pcapng_interface(room(c, PCAPNG_BLOCK_MAX), &interface);
+	flush(c); /* a reader that follows the file needs these blocks first */
 	while (!full(c) && !c->result.status &&
 	       !atomic_load_explicit(&c->stop, memory_order_relaxed)) {
 		if (take_some(c, TURN_FRAMES) == TURN_FRAMES)

@@ -63,19 +63,6 @@ asks_before_dashes(int count, char **argv, const char *what)
 	return false;
 }
 
-/* Raises the limit of open files to what is allowed, since programs take many; returns it. */
-static uint64_t
-raise_limits(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return UINT64_MAX;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-	return limit.rlim_max;
-}
-
 static int
 watch(int epoll_fd, int fd)
 {
@@ -182,6 +169,7 @@ main(int argc, char **argv)
 {
 	static struct options o;
 	int dashes = 1, ours, rc;
+	struct rlimit files;
 	char error[512];
 	sigset_t signals;
 
@@ -212,7 +200,14 @@ main(int argc, char **argv)
 	log_set_level(o.log_level);
 	log_set_format(o.log_format);
 	crash_install(plane_crash_state);
-	limits_derive(&o, machine_memory(""), raise_limits());
+	/* programs take many open files: as many as are allowed */
+	if (getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_max = RLIM_INFINITY;
+	} else {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	limits_derive(&o, machine_memory(""), files.rlim_max);
 	/* registered programs then need no fence before they read our sleep flags */
 	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 	/* SIGTERM and SIGINT come by an fd, in no thread; doorbells of dead programs raise no
