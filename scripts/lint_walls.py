@@ -35,10 +35,10 @@ WALLS = {
          "dataplane/lcore dataplane/engine dataplane/broker dataplane/capture dataplane/nic dataplane/nic/inject "
          "dataplane/nic/roce_port dataplane/nic/verbs lib/base lib/ipc lib/include"),
     "dataplane/tools": (ANY, "dataplane/daemon dataplane/lcore dataplane/nic apps/perf lib/base lib/ipc"),
-    "control/membership": (ANY, "lib/ipc lib/include"),
+    "control/membership": (ANY, "lib/base lib/ipc lib/include"),
     "control/transport":
         ("conn.h listener.h message.h local_peer.h stream.h stream_bev.h stream_tls.h", "control/membership lib/base lib/ipc"),
-    "control/metrics": ("metrics.h", "control/transport lib/ipc"),
+    "control/metrics": ("metrics.h", "control/transport lib/base lib/ipc"),
     "control/cluster":
         ("control.h options.h", "control/membership control/transport control/metrics lib/base lib/ipc"),
     "control/etcd": ("etcd.h", "control/cluster control/membership lib/base lib/ipc"),

@@ -18,16 +18,6 @@
 #define PICTURES 4u
 #define PICTURE (1u << 20) /* bytes */
 
-/* Whole pages, as adopting wants; NULL when there is no memory. */
-static char *
-pages(size_t bytes)
-{
-	void *memory =
-	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return memory == MAP_FAILED ? NULL : memory;
-}
-
 /* Each message arrives in the piece that was posted for it, and the piece is posted again. */
 static int
 receive(struct weir_conn *c, char *memory)
@@ -97,12 +87,15 @@ send_pictures(struct weir *w, const struct weir_address *to, char *memory, unsig
 int
 main(int argc, char **argv)
 {
-	char *memory = pages((size_t)PICTURES * PICTURE);
+	/* whole pages, as adopting wants */
+	char *memory = mmap(NULL, (size_t)PICTURES * PICTURE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct weir_address to;
 	struct weir *w;
 	int rc;
 
-	if (!memory || (argc != 1 && (argc != 3 || weir_address_parse(argv[1], &to)))) {
+	if (memory == MAP_FAILED ||
+	    (argc != 1 && (argc != 3 || weir_address_parse(argv[1], &to)))) {
 		fprintf(stderr, "usage: adopted [ADDRESS COUNT]\n");
 		return 2;
 	}

@@ -11,22 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Until the sender has closed. */
-static void
-receive(struct weir_conn *c)
-{
-	uint64_t number, highest = 0, received = 0;
-	size_t length;
-
-	while (weir_recv(c, &number, sizeof(number), &length, -1) == 0) {
-		received++;
-		highest = number > highest ? number : highest;
-	}
-	printf("received %llu of %llu\n", (unsigned long long)received,
-	       (unsigned long long)highest);
-	fflush(stdout);
-}
-
 static int
 serve(struct weir *w)
 {
@@ -36,7 +20,17 @@ serve(struct weir *w)
 
 	/* the connecting end chose datagrams: the accepted connection has them too */
 	while (!rc && !(rc = weir_accept(listener, -1, &c))) {
-		receive(c);
+		uint64_t number, highest = 0, received = 0;
+		size_t length;
+
+		/* until the sender has closed */
+		while (weir_recv(c, &number, sizeof(number), &length, -1) == 0) {
+			received++;
+			highest = number > highest ? number : highest;
+		}
+		printf("received %llu of %llu\n", (unsigned long long)received,
+		       (unsigned long long)highest);
+		fflush(stdout);
 		weir_close(c);
 	}
 	return rc;

@@ -22,21 +22,6 @@ state_name(uint32_t state)
 	}
 }
 
-/* An event can report several changes at once, if this thread was slow. */
-static void
-print_change(const struct weir_event *e)
-{
-	printf("node %u:%s%s%s%s%s%s%s; now %s\n", (unsigned)e->cookie,
-	       e->change & WEIR_CHANGE_ADDED ? " added" : "",
-	       e->change & WEIR_CHANGE_UP ? " up" : "",
-	       e->change & WEIR_CHANGE_SUSPECT ? " suspect" : "",
-	       e->change & WEIR_CHANGE_DOWN ? " down" : "",
-	       e->change & WEIR_CHANGE_REMOVED ? " removed" : "",
-	       e->change & WEIR_CHANGE_RESTART ? " restarted" : "",
-	       e->change & WEIR_CHANGE_ADDRESS ? " address" : "", state_name(e->state));
-	fflush(stdout);
-}
-
 static int
 watch(struct weir *w)
 {
@@ -49,8 +34,18 @@ watch(struct weir *w)
 
 		if (n < 0)
 			rc = n;
-		else if (n && e.type == WEIR_EVENT_NODE)
-			print_change(&e);
+		if (n <= 0 || e.type != WEIR_EVENT_NODE)
+			continue;
+		/* an event can report several changes at once, if this thread was slow */
+		printf("node %u:%s%s%s%s%s%s%s; now %s\n", (unsigned)e.cookie,
+		       e.change & WEIR_CHANGE_ADDED ? " added" : "",
+		       e.change & WEIR_CHANGE_UP ? " up" : "",
+		       e.change & WEIR_CHANGE_SUSPECT ? " suspect" : "",
+		       e.change & WEIR_CHANGE_DOWN ? " down" : "",
+		       e.change & WEIR_CHANGE_REMOVED ? " removed" : "",
+		       e.change & WEIR_CHANGE_RESTART ? " restarted" : "",
+		       e.change & WEIR_CHANGE_ADDRESS ? " address" : "", state_name(e.state));
+		fflush(stdout);
 	}
 	return rc;
 }

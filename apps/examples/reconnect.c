@@ -14,25 +14,19 @@ struct client {
 };
 
 static void
-receive(struct client *client)
+handle(const struct weir_event *e, struct client *client)
 {
 	char answer[32];
 	size_t length;
 
-	while (client->c && weir_recv(client->c, answer, sizeof(answer), &length, 0) == 0)
-		printf("answer %.*s\n", (int)length, answer);
-}
-
-static void
-handle(const struct weir_event *e, struct client *client)
-{
 	switch (e->type) {
 	case WEIR_EVENT_OPENED:
 		client->c = e->conn; /* another handle each time */
 		printf("connected\n");
 		break;
 	case WEIR_EVENT_READABLE:
-		receive(client);
+		while (client->c && weir_recv(client->c, answer, sizeof(answer), &length, 0) == 0)
+			printf("answer %.*s\n", (int)length, answer);
 		break;
 	case WEIR_EVENT_LOST: /* the library connects again */
 	case WEIR_EVENT_CLOSED:
@@ -44,17 +38,6 @@ handle(const struct weir_event *e, struct client *client)
 	default:
 		break;
 	}
-}
-
-static void
-send_number(struct client *client)
-{
-	char text[32];
-	int n = snprintf(text, sizeof(text), "%u", ++client->number);
-
-	/* nothing is sent twice: what a lost connection had not completed may be missing */
-	if (client->c)
-		weir_send(client->c, text, (size_t)n, 0);
 }
 
 int
@@ -70,6 +53,7 @@ main(int argc, char **argv)
 	struct weir_event e;
 	struct weir_conn *c;
 	struct weir *w;
+	char text[32];
 	int n;
 
 	if (argc != 2 || weir_address_parse(argv[1], &to)) {
@@ -84,10 +68,15 @@ main(int argc, char **argv)
 	client.c = c;
 	printf("connected\n");
 	while ((n = weir_wait(w, &e, 1, 100)) >= 0) {
-		if (n)
+		if (n) {
 			handle(&e, &client);
-		else
-			send_number(&client);
+			continue;
+		}
+		/* nothing is sent twice: a number that a lost connection had not completed may be
+		 * missing */
+		n = snprintf(text, sizeof(text), "%u", ++client.number);
+		if (client.c)
+			weir_send(client.c, text, (size_t)n, 0);
 	}
 	fprintf(stderr, "reconnect: %s\n", weir_reason());
 	return 1;

@@ -4,19 +4,17 @@
 #include "driver.h"
 #include "ports.h"
 
-#include "ipc/dpctl.h"
+#include "ipc/ctl_client.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define CONNECT_MS 5000
 #define TOLD_EVERY 250u
+#define ANSWER_SECONDS 2.0 /* for an answer of the data plane */
 
 int
 perf_address_parse(const char *text, struct weir_address *address)
@@ -120,116 +118,49 @@ driver_close(struct driver *d)
 	d->flow_count = 0;
 }
 
-static int
-connect_control(const char *instance)
-{
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	struct timeval patience = {.tv_sec = 2};
-	const char *run = getenv("WEIR_RUN_DIR");
-	int n, fd, error;
-
-	n = snprintf(to.sun_path, sizeof(to.sun_path), "%s/%s/control.sock",
-		     run && *run ? run : "/run/weir", instance);
-	if (n < 0 || (size_t)n >= sizeof(to.sun_path))
-		return -ENAMETOOLONG;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) ||
-	    connect(fd, (struct sockaddr *)&to, sizeof(to))) {
-		error = errno;
-		close(fd);
-		return -error;
-	}
-	return fd;
-}
-
-/* Sends a message of fixed size. 0 or -errno. */
-static int
-say(int fd, struct weir_ctl_msg *m, uint32_t type)
-{
-	m->type = type;
-	m->length = weir_ctl_length(type);
-	if (send(fd, m, m->length, MSG_NOSIGNAL) != (ssize_t)m->length)
-		return errno ? -errno : -EIO;
-	return 0;
-}
-
-/* Receives a checked message of `type`. 0 or -errno. */
-static int
-hear(int fd, struct weir_ctl_msg *m, uint32_t type)
-{
-	ssize_t n = recv(fd, m, WEIR_CTL_MAX, 0);
-	int rc;
-
-	if (n <= 0)
-		return n ? -errno : -ECONNRESET;
-	rc = weir_ctl_check(m, (size_t)n);
-	if (rc)
-		return rc;
-	if (m->type == WEIR_CTL_ERROR)
-		return m->error.code > 0 ? -m->error.code : -EPROTO;
-	return m->type == type ? 0 : -EPROTO;
-}
-
-static int
-sum_rows(int fd, struct weir_ctl_msg *m, struct perf_ports *sum)
-{
-	const struct weir_row_port *row;
-	int rc;
-
-	do {
-		rc = hear(fd, m, WEIR_CTL_ROWS);
-		if (rc)
-			return rc;
-		if (m->rows.rows != WEIR_ROWS_PORTS || m->rows.record_bytes != sizeof(*row))
-			return -EPROTO;
-		row = (const struct weir_row_port *)m->rows.records;
-		for (uint32_t i = 0; i < m->rows.count; i++, row++) {
-			sum->tx_frames += row->tx_frames;
-			sum->rx_frames += row->rx_frames;
-			sum->tx_bytes += row->tx_bytes;
-			sum->rx_bytes += row->rx_bytes;
-		}
-	} while (m->rows.more);
-	return 0;
-}
-
 int
 perf_ports_read(const char *instance, struct perf_ports *ports, pid_t *pid)
 {
-	struct weir_ctl_msg *m = calloc(1, WEIR_CTL_MAX);
+	struct weir_ctl_client *c = calloc(1, sizeof(*c));
 	struct perf_ports sum = {0};
+	char path[128];
 	pid_t found = 0;
-	int fd, rc;
+	int rc;
 
-	if (!m)
+	if (!c)
 		return -ENOMEM;
-	fd = connect_control(instance);
-	if (fd < 0) {
-		free(m);
-		return fd;
-	}
-	m->hello.version = WEIR_CTL_VERSION;
-	m->hello.role = WEIR_ROLE_QUERY;
-	rc = say(fd, m, WEIR_CTL_HELLO);
+	rc = weir_ctl_path(instance, path, sizeof(path));
 	if (!rc)
-		rc = hear(fd, m, WEIR_CTL_HELLO);
-	if (!rc) {
-		found = (pid_t)m->hello.pid;
-		m->query.rows = WEIR_ROWS_PORTS;
-		rc = say(fd, m, WEIR_CTL_QUERY);
-	}
-	if (!rc)
-		rc = sum_rows(fd, m, &sum);
-	close(fd);
-	free(m);
-	if (rc)
+		rc = weir_ctl_connect(c, path, ANSWER_SECONDS);
+	if (rc) {
+		free(c);
 		return rc;
-	*ports = sum;
-	*pid = found;
-	return 0;
+	}
+	rc = weir_ctl_greet(c);
+	if (!rc) {
+		found = (pid_t)c->in.m.hello.pid;
+		rc = weir_ctl_ask(c, WEIR_ROWS_PORTS);
+	}
+	for (bool more = !rc; more; more = rc > 0) {
+		rc = weir_ctl_page(c);
+		for (uint32_t i = 0; rc >= 0 && i < c->in.m.rows.count; i++) {
+			const struct weir_row_port *row = weir_ctl_row(c, i);
+
+			sum.tx_frames += row->tx_frames;
+			sum.rx_frames += row->rx_frames;
+			sum.tx_bytes += row->tx_bytes;
+			sum.rx_bytes += row->rx_bytes;
+		}
+	}
+	if (rc == -EREMOTEIO)
+		rc = -c->in.m.error.code;
+	weir_ctl_close(c);
+	free(c);
+	if (!rc) {
+		*ports = sum;
+		*pid = found;
+	}
+	return rc;
 }
 
 struct perf_ports

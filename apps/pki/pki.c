@@ -58,22 +58,6 @@ job_free(struct job *j)
 // ---- certificates ----
 
 static bool
-set_serial(X509 *x)
-{
-	uint8_t bytes[SERIAL_BYTES];
-	BIGNUM *n;
-	bool ok;
-
-	if (RAND_bytes(bytes, sizeof(bytes)) != 1)
-		return false;
-	bytes[0] = (bytes[0] & 0x7f) | 0x40; // positive, and never short
-	n = BN_bin2bn(bytes, sizeof(bytes), NULL);
-	ok = n && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(x));
-	BN_free(n);
-	return ok;
-}
-
-static bool
 add_extension(X509 *x, X509 *issuer, int nid, const char *value)
 {
 	X509_EXTENSION *extension;
@@ -93,8 +77,17 @@ begin(const struct job *j, const char *name, X509 *issuer)
 {
 	X509 *x = X509_new();
 	X509_NAME *subject = x ? X509_get_subject_name(x) : NULL;
+	uint8_t serial[SERIAL_BYTES];
+	BIGNUM *n = NULL;
+	bool ok;
 
-	if (x && X509_set_version(x, X509_VERSION_3) == 1 && set_serial(x) &&
+	if (RAND_bytes(serial, sizeof(serial)) == 1) {
+		serial[0] = (serial[0] & 0x7f) | 0x40; // positive, and never short
+		n = BN_bin2bn(serial, sizeof(serial), NULL);
+	}
+	ok = x && n && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(x));
+	BN_free(n);
+	if (ok && X509_set_version(x, X509_VERSION_3) == 1 &&
 	    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)name,
 				       -1, -1, 0) == 1 &&
 	    X509_set_issuer_name(x, issuer ? X509_get_subject_name(issuer) : subject) == 1 &&
@@ -104,25 +97,6 @@ begin(const struct job *j, const char *name, X509 *issuer)
 		return x;
 	X509_free(x);
 	return NULL;
-}
-
-static int
-make_ca_certificate(struct job *j)
-{
-	char name[96], uri[96];
-	X509 *x;
-
-	snprintf(name, sizeof(name), "Weir CA of %s", j->cluster);
-	snprintf(uri, sizeof(uri), "URI:weir://%s", j->cluster);
-	j->key = EVP_EC_gen("P-256");
-	j->certificate = x = j->key ? begin(j, name, NULL) : NULL;
-	if (x && add_extension(x, x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
-	    add_extension(x, x, NID_key_usage, "critical,keyCertSign,cRLSign") &&
-	    add_extension(x, x, NID_subject_key_identifier, "hash") &&
-	    add_extension(x, x, NID_subject_alt_name, uri) &&
-	    X509_sign(x, j->key, EVP_sha256()) > 0)
-		return 0;
-	return fail_openssl(j, "a CA");
 }
 
 // "URI:weir://c/node/1,IP:10.0.0.1,DNS:host"
@@ -328,12 +302,25 @@ pki_make_ca(const char *dir, const struct pki_order *order, char *error, size_t 
 {
 	static const char *const names[] = {"ca.pem", "ca.key"};
 	struct job j = {.order = order, .error = error, .size = size};
+	char name[96], uri[96];
 	int status;
+	X509 *x;
 
 	snprintf(j.cluster, sizeof(j.cluster), "%s", order->cluster);
+	snprintf(name, sizeof(name), "Weir CA of %s", j.cluster);
+	snprintf(uri, sizeof(uri), "URI:weir://%s", j.cluster);
 	status = check_free(&j, dir, names, 2);
-	if (!status)
-		status = make_ca_certificate(&j);
+	if (!status) {
+		j.key = EVP_EC_gen("P-256");
+		j.certificate = x = j.key ? begin(&j, name, NULL) : NULL;
+		if (!x ||
+		    !add_extension(x, x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
+		    !add_extension(x, x, NID_key_usage, "critical,keyCertSign,cRLSign") ||
+		    !add_extension(x, x, NID_subject_key_identifier, "hash") ||
+		    !add_extension(x, x, NID_subject_alt_name, uri) ||
+		    X509_sign(x, j.key, EVP_sha256()) <= 0)
+			status = fail_openssl(&j, "a CA");
+	}
 	if (!status)
 		status = make_dir(&j, dir);
 	if (!status)

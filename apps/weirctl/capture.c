@@ -12,28 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-// The file, with the caller's rights; other users may not read frames. The data plane truncates it
-// when the capture begins, so not for a port that does not exist. Negative: an exit code.
-static int
-open_file(const char *file)
-{
-	int fd;
-
-	if (!strcmp(file, "-"))
-		fd = dup(STDOUT_FILENO);
-	else
-		fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	if (fd >= 0)
-		return fd;
-	return -weirctl_fail(WEIRCTL_RESOURCE, "cannot open %s: %s; name a file that you may write",
-			     file, strerror(errno));
-}
-
 // Until a signal, the end of the time, or news from the data plane. 0 or an exit code.
 static int
 await_end(struct query *q, int signals, double seconds)
 {
-	struct pollfd fds[2] = {{.fd = q->fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+	struct pollfd fds[2] = {{.fd = q->c.fd, .events = POLLIN},
+				{.fd = signals, .events = POLLIN}};
 	double end = weirctl_now() + seconds;
 
 	for (;;) {
@@ -55,22 +39,6 @@ await_end(struct query *q, int signals, double seconds)
 		if (n > 0 && fds[0].revents)
 			return 0;
 	}
-}
-
-// The last word is read already if the data plane ended it by itself.
-static int
-end_capture(struct query *q)
-{
-	struct weir_ctl_msg stop = {.type = WEIR_CTL_CAPTURE_STOP};
-	int status = query_send(q, &stop, -1);
-
-	if (!status)
-		status = query_receive(q, WEIR_CTL_CAPTURED);
-	if (!status && !q->in.m.captured.over) {
-		snprintf(q->reason, sizeof(q->reason), "data plane answered something else");
-		status = WEIRCTL_FAILED;
-	}
-	return status;
 }
 
 static int
@@ -100,55 +68,62 @@ report(const struct weirctl_options *o, const struct weir_ctl_msg *m)
 	    strerror(m->captured.code));
 }
 
-static int
-begin_capture(struct query *q, const char *port, uint64_t frames, int file)
-{
-	struct weir_ctl_msg ask = {.type = WEIR_CTL_CAPTURE};
-	int status;
-
-	snprintf(ask.capture.port, sizeof(ask.capture.port), "%s", port);
-	ask.capture.frames = frames;
-	status = query_send(q, &ask, file);
-	if (!status)
-		status = query_receive(q, WEIR_CTL_CAPTURED);
-	return status;
-}
-
 int
 capture(const struct weirctl_options *o, int argc, char **argv)
 {
-	const char *port = argv[0];
+	struct weir_ctl_msg begin = {.type = WEIR_CTL_CAPTURE, .capture.frames = o->packets};
+	struct weir_ctl_msg stop = {.type = WEIR_CTL_CAPTURE_STOP};
+	const char *port = argv[0], *name = argv[1];
 	static struct query q;
 	sigset_t before;
 	int signals, file, status;
 
 	(void)argc;
-	if (o->json && !strcmp(argv[1], "-"))
+	if (o->json && !strcmp(name, "-"))
 		return weirctl_fail(WEIRCTL_USAGE,
-				    "--json and the frames can't both go to stdout; name a file");
-	if (strlen(port) >= sizeof(q.in.m.capture.port))
-		return weirctl_fail(WEIRCTL_USAGE, "no port has the name '%s'; see show ports",
-				    port);
+				    "--json and frames cannot both go to stdout; name a file");
+	if (strlen(port) >= sizeof(begin.capture.port))
+		return weirctl_fail(WEIRCTL_USAGE, "unknown port '%s'; see show ports", port);
 	status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
-	file = open_file(argv[1]);
+	// With the caller's rights; other users may not read frames. The data plane truncates the
+	// file when the capture begins, so not for a port that does not exist.
+	if (!strcmp(name, "-"))
+		file = dup(STDOUT_FILENO);
+	else
+		file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (file < 0) {
-		query_close(&q);
-		return -file;
+		status = weirctl_fail(WEIRCTL_RESOURCE,
+				      "cannot open %s: %s; name a file that you may write", name,
+				      strerror(errno));
+		weir_ctl_close(&q.c);
+		return status;
 	}
 	signals = signals_open(&before);
-	status = begin_capture(&q, port, o->packets, file);
+	snprintf(begin.capture.port, sizeof(begin.capture.port), "%s", port);
+	status = query_send(&q, &begin, file);
+	if (!status)
+		status = query_receive(&q, WEIR_CTL_CAPTURED);
 	close(file);
 	if (!status) {
 		fprintf(stderr, "capturing %s; Ctrl-C ends it\n", port);
 		status = await_end(&q, signals, o->seconds);
 	}
 	if (!status)
-		status = end_capture(&q);
+		status = query_send(&q, &stop, -1);
+	// the last message is here already if the data plane ended the capture by itself
+	if (!status)
+		status = query_receive(&q, WEIR_CTL_CAPTURED);
+	if (!status && !q.c.in.m.captured.over) {
+		snprintf(q.reason, sizeof(q.reason),
+			 "data plane sent an unexpected answer; install weirctl and "
+			 "weir-dataplane from one release");
+		status = WEIRCTL_FAILED;
+	}
 	signals_close(signals, &before);
-	query_close(&q);
+	weir_ctl_close(&q.c);
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
-	return report(o, &q.in.m);
+	return report(o, &q.c.in.m);
 }

@@ -27,7 +27,7 @@ const struct weirctl_command weirctl_commands[] = {
      drain},
     {"evict",
      "vqpn.N|session.ID",
-     "ends a connection or a program's session; --reason TEXT is shown to the program",
+     "ends a connection or a program's session; the program gets --reason TEXT",
      1,
      1,
      {WORD_VICTIM},
@@ -64,7 +64,7 @@ const struct weirctl_command weirctl_commands[] = {
     {"top",
      "",
      "refreshes engines, programs and connections with their rates; q quits,\n"
-     "      space refreshes at once",
+     "      space refreshes now",
      0,
      0,
      {WORD_NONE},
@@ -72,7 +72,7 @@ const struct weirctl_command weirctl_commands[] = {
     {"wait",
      "up|node:ID|connections:K",
      "waits until the data plane answers and knows its node, the node is up, or at\n"
-     "      least K ends of connections are open (0: none is)",
+     "      least K ends of connections are open (0: until none is left)",
      1,
      1,
      {WORD_CONDITION},
@@ -126,7 +126,7 @@ static int
 show(const struct weirctl_options *o, int argc, char **argv)
 {
 	static struct query q;
-	uint32_t kind = rows_kind(argv[0]);
+	uint32_t kind = weir_kind_named(argv[0]);
 	struct rows rows;
 	json_t *array;
 	int status;
@@ -148,12 +148,11 @@ show(const struct weirctl_options *o, int argc, char **argv)
 		json_dumpf(array, stdout, JSON_INDENT(2));
 		putchar('\n');
 	} else {
-		table_print(kind, array);
+		table_print(weir_kind(kind)->fields, weir_kind(kind)->count, array);
 	}
 	json_decref(array);
 	if (fflush(stdout) || ferror(stdout))
-		return weirctl_fail(WEIRCTL_FAILED,
-				    "cannot write the answer; see where stdout goes");
+		return weirctl_fail(WEIRCTL_FAILED, "cannot write to stdout; check its target");
 	return WEIRCTL_OK;
 }
 
@@ -170,7 +169,7 @@ command_run(const struct weirctl_options *o, int argc, char **argv)
 	if (o->help)
 		return help(o, 1, argv);
 	if (!c->run)
-		return weirctl_fail(WEIRCTL_USAGE, "options stand behind %s; see help", c->name);
+		return weirctl_fail(WEIRCTL_USAGE, "give options after %s; see help", c->name);
 	if (argc - 1 < c->least || argc - 1 > c->most)
 		return weirctl_fail(WEIRCTL_USAGE, "give '%s%s%s'; see help %s", c->name,
 				    *c->usage ? " " : "", c->usage, c->name);
@@ -209,7 +208,7 @@ command_line(const struct weirctl_options *base, char *line)
 	while (argc < WEIRCTL_WORDS && (argv[argc] = next_word(&line, &bad)))
 		argc++;
 	if (bad)
-		return weirctl_fail(WEIRCTL_USAGE, "a quote has no end; close it");
+		return weirctl_fail(WEIRCTL_USAGE, "a quote is not closed; close it");
 	if (argc == WEIRCTL_WORDS)
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "a line has at most %d words; quote what belongs "

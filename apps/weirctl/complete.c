@@ -2,36 +2,29 @@
 /* Completion of words at the prompt. Names come from the data plane at that moment. */
 #include "weirctl.h"
 
+#include "base/vec.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LOOK_SECONDS 0.5 /* a data plane that is stopped holds the prompt no longer */
 
-// Names come from programs: what could steer the terminal, or would need quotes, isn't offered.
-static bool
-is_plain(const char *word)
-{
-	for (; *word; word++)
-		if (*word <= ' ' || *word > '~' || *word == '"' || *word == '\'')
-			return false;
-	return true;
-}
-
 static void
 offer(struct words *w, const char *text, const char *word)
 {
-	char **more;
-
-	if (strncmp(word, text, strlen(text)) || !is_plain(word))
+	if (strncmp(word, text, strlen(text)))
 		return;
+	// Names come from programs: what could steer the terminal, or would need quotes, isn't
+	// offered.
+	for (const char *at = word; *at; at++)
+		if (*at <= ' ' || *at > '~' || *at == '"' || *at == '\'')
+			return;
 	for (size_t i = 0; i < w->count; i++)
 		if (!strcmp(w->word[i], word))
 			return;
-	more = realloc(w->word, (w->count + 1) * sizeof(*more));
-	if (!more)
+	if (VEC_RESERVE(w->word, w->room, w->count + 1))
 		return;
-	w->word = more;
 	w->word[w->count] = strdup(word);
 	w->count += w->word[w->count] != NULL;
 }
@@ -43,160 +36,81 @@ offer_all(struct words *w, const char *text, const char *const *words)
 		offer(w, text, *words);
 }
 
-// Calls `each` for every record of a kind; none if the data plane doesn't answer.
+// Offers a field of each row of a kind, between two words; none if the data plane doesn't answer.
 static void
-look(const struct weirctl_options *o, uint32_t kind, struct words *w, const char *text,
-     void (*each)(const void *record, struct words *w, const char *text))
+offer_rows(const struct weirctl_options *o, uint32_t kind, const char *field, const char *before,
+	   const char *behind, struct words *w, const char *text)
 {
+	const struct weir_field *f = weir_field_named(weir_kind(kind), field, strlen(field));
 	static struct query q;
+	char word[2 * WEIR_VALUE_TEXT];
+	struct weir_value v;
 	struct rows rows;
 
 	if (query_once(&q, o->instance, LOOK_SECONDS, kind, &rows))
 		return;
-	for (uint32_t i = 0; i < rows.count; i++)
-		each(rows_at(&rows, i), w, text);
-	free(rows.records);
-}
-
-static void
-port_name(const void *record, struct words *w, const char *text)
-{
-	offer(w, text, ((const struct weir_row_port *)record)->name);
-}
-
-static void
-node_id(const void *record, struct words *w, const char *text)
-{
-	char word[16];
-
-	snprintf(word, sizeof(word), "%u", ((const struct weir_ctl_node *)record)->id);
-	offer(w, text, word);
-}
-
-static void
-node_condition(const void *record, struct words *w, const char *text)
-{
-	char word[24];
-
-	snprintf(word, sizeof(word), "node:%u", ((const struct weir_ctl_node *)record)->id);
-	offer(w, text, word);
-}
-
-static void
-session_victim(const void *record, struct words *w, const char *text)
-{
-	char word[32];
-
-	snprintf(word, sizeof(word), "session.%u",
-		 ((const struct weir_row_session *)record)->session);
-	offer(w, text, word);
-}
-
-static void
-conn_victim(const void *record, struct words *w, const char *text)
-{
-	char word[32];
-
-	snprintf(word, sizeof(word), "vqpn.0x%x",
-		 ((const struct weir_row_connection *)record)->vqpn);
-	offer(w, text, word);
-}
-
-static void
-setting_key(const void *record, struct words *w, const char *text)
-{
-	char key[ROWS_KEY];
-
-	offer(w, text, rows_key(record, key));
-}
-
-// Of a program that has no setting yet.
-static void
-program_keys(const void *record, struct words *w, const char *text)
-{
-	static const char *const what[] = {"weight", "rate", "connections"};
-	const struct weir_row_session *s = record;
-	char word[64];
-
-	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++) {
-		snprintf(word, sizeof(word), "program.%s.%s", s->name, what[i]);
+	for (uint32_t i = 0; i < rows.count; i++) {
+		weir_field_value(f, rows_at(&rows, i), &v);
+		if (v.type == VALUE_NUMBER)
+			snprintf(v.text, sizeof(v.text), f->unit == UNIT_HEX ? "0x%llx" : "%llu",
+				 (unsigned long long)v.number);
+		snprintf(word, sizeof(word), "%s%s%s", before, v.text, behind);
 		offer(w, text, word);
 	}
-}
-
-static void
-offer_values(const char *key, struct words *w, const char *text)
-{
-	static const char *const level[] = {"error", "warning", "info", "debug", NULL};
-	static const char *const state[] = {"on", "off", NULL};
-	static const char *const none[] = {"none", NULL};
-	const char *what = strrchr(key, '.');
-
-	if (!strcmp(key, "log.level"))
-		offer_all(w, text, level);
-	else if (!strncmp(key, "drain.", 6))
-		offer_all(w, text, state);
-	else if (!strncmp(key, "user.", 5) || (what && !strcmp(what, ".rate")))
-		offer_all(w, text, none);
-}
-
-static void
-offer_options(struct words *w, const char *text)
-{
-	char name[32];
-
-	for (size_t i = 0; i < weirctl_option_table.count; i++) {
-		snprintf(name, sizeof(name), "--%s", weirctl_option_table.specs[i].name);
-		offer(w, text, name);
-	}
-}
-
-static void
-offer_commands(struct words *w, const char *text)
-{
-	for (const struct weirctl_command *c = weirctl_commands; c->name; c++)
-		offer(w, text, c->name);
+	free(rows.records);
 }
 
 static void
 offer_word(const struct weirctl_options *o, enum weirctl_word kind, const char *before,
 	   const char *text, struct words *w)
 {
+	static const char *const level[] = {"error", "warning", "info", "debug", NULL};
+	static const char *const state[] = {"on", "off", NULL}, *const none[] = {"none", NULL};
+	static const char *const limit[] = {".weight", ".rate", ".connections"};
 	static const char *const condition[] = {"up", "connections:", NULL};
 	static const char *const self[] = {"self", NULL}, *const off[] = {"off", NULL};
+	const char *what = strrchr(before, '.');
 
 	switch (kind) {
 	case WORD_COMMAND:
-		offer_commands(w, text);
+		for (const struct weirctl_command *c = weirctl_commands; c->name; c++)
+			offer(w, text, c->name);
 		break;
 	case WORD_ROWS:
 		for (uint32_t i = WEIR_ROWS_NODES; i <= WEIR_ROWS_LAST; i++)
-			offer(w, text, rows_name(i));
+			offer(w, text, weir_kind(i)->name);
 		break;
 	case WORD_CONDITION:
 		offer_all(w, text, condition);
-		look(o, WEIR_ROWS_NODES, w, text, node_condition);
+		offer_rows(o, WEIR_ROWS_NODES, "id", "node:", "", w, text);
 		break;
 	case WORD_PORT:
-		look(o, WEIR_ROWS_PORTS, w, text, port_name);
+		offer_rows(o, WEIR_ROWS_PORTS, "name", "", "", w, text);
 		break;
 	case WORD_KEY:
-		look(o, WEIR_ROWS_SETTINGS, w, text, setting_key);
-		look(o, WEIR_ROWS_SESSIONS, w, text, program_keys);
+		offer_rows(o, WEIR_ROWS_SETTINGS, "key", "", "", w, text);
+		// of a program that has no setting yet
+		for (size_t i = 0; i < sizeof(limit) / sizeof(limit[0]); i++)
+			offer_rows(o, WEIR_ROWS_SESSIONS, "name", "program.", limit[i], w, text);
 		break;
 	case WORD_VALUE:
-		offer_values(before, w, text);
+		if (!strcmp(before, "log.level"))
+			offer_all(w, text, level);
+		else if (!strncmp(before, "drain.", 6))
+			offer_all(w, text, state);
+		else if (!strncmp(before, "user.", 5) || (what && !strcmp(what, ".rate")))
+			offer_all(w, text, none);
 		break;
 	case WORD_VICTIM:
-		look(o, WEIR_ROWS_SESSIONS, w, text, session_victim);
+		offer_rows(o, WEIR_ROWS_SESSIONS, "session", "session.", "", w, text);
 		if (!strncmp(text, "vqpn.", 5)) // there may be many
-			look(o, WEIR_ROWS_CONNECTIONS, w, text, conn_victim);
+			offer_rows(o, WEIR_ROWS_CONNECTIONS, "vqpn", "vqpn.", "", w, text);
 		else
 			offer(w, text, "vqpn.");
 		break;
 	case WORD_NODE:
 		offer_all(w, text, self);
-		look(o, WEIR_ROWS_NODES, w, text, node_id);
+		offer_rows(o, WEIR_ROWS_NODES, "id", "", "", w, text);
 		break;
 	case WORD_SWITCH:
 		offer_all(w, text, off);
@@ -218,10 +132,14 @@ complete(const struct weirctl_options *o, int argc, char **argv, const char *tex
 	 struct words *found)
 {
 	const struct weirctl_command *c = argc ? command_find(argv[0]) : NULL;
+	char name[32];
 
 	*found = (struct words){0};
 	if (!strncmp(text, "--", 2))
-		offer_options(found, text);
+		for (size_t i = 0; i < weirctl_option_table.count; i++) {
+			snprintf(name, sizeof(name), "--%s", weirctl_option_table.specs[i].name);
+			offer(found, text, name);
+		}
 	else if (!argc)
 		offer_word(o, WORD_COMMAND, "", text, found);
 	else if (c && argc <= 3)

@@ -51,43 +51,21 @@ matches(const char *text, int start, int end)
 
 // ---- history ----
 
-static const char *
-history_file(void)
-{
-	static char path[PATH_ROOM];
-	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-	int n;
-
-	if (state && *state == '/')
-		n = snprintf(path, sizeof(path), "%s/weirctl_history", state);
-	else if (home && *home == '/')
-		n = snprintf(path, sizeof(path), "%s/.weirctl_history", home);
-	else
-		return NULL;
-	return n > 0 && (size_t)n < sizeof(path) ? path : NULL;
-}
-
-// Only the user may read the history; the file is created if its folder exists.
-static void
-save_history(const char *file)
-{
-	mode_t mask = umask(077);
-
-	if (file)
-		write_history(file);
-	umask(mask);
-}
-
-// At once: Ctrl-C ends the prompt, too.
+// Adds a line and saves the history at once: Ctrl-C ends the prompt, too. Only the user may read
+// it; the file is created if its folder exists.
 static void
 remember(const char *file, const char *line)
 {
 	HIST_ENTRY *last = history_length ? history_get(history_base + history_length - 1) : NULL;
+	mode_t mask;
 
 	if (!line[strspn(line, " \t")] || (last && !strcmp(last->line, line)))
 		return;
 	add_history(line);
-	save_history(file);
+	mask = umask(077);
+	if (file)
+		write_history(file);
+	umask(mask);
 }
 
 // ---- lines ----
@@ -105,8 +83,16 @@ is_end(const char *line)
 static int
 by_terminal(const struct weirctl_options *o)
 {
-	const char *file = history_file();
-	char text[96], *line;
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *file = NULL;
+	char text[96], path[PATH_ROOM], *line;
+	int n = -1;
+
+	if (state && *state == '/')
+		n = snprintf(path, sizeof(path), "%s/weirctl_history", state);
+	else if (home && *home == '/')
+		n = snprintf(path, sizeof(path), "%s/.weirctl_history", home);
+	if (n > 0 && (size_t)n < sizeof(path))
+		file = path;
 
 	options = o;
 	rl_readline_name = "weirctl";
@@ -150,8 +136,7 @@ by_lines(const struct weirctl_options *o)
 	free(line);
 	if (!status && ferror(stdin))
 		return weirctl_fail(WEIRCTL_FAILED,
-				    "cannot read commands: %s; give one, or see "
-				    "where stdin comes from",
+				    "cannot read commands: %s; give one, or check stdin",
 				    strerror(errno));
 	return status;
 }

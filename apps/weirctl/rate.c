@@ -22,12 +22,48 @@ rates_sort(struct rows *conns)
 		qsort(conns->records, conns->count, conns->bytes, by_vqpn);
 }
 
-// Of a counter of ours that may have begun anew: then its whole value is new.
-static double
-rate(uint64_t before, uint64_t now, double seconds)
-{
-	return seconds > 0 ? (double)(now >= before ? now - before : now) / seconds : 0;
-}
+#define FIELD(as, column, ...)                                                                     \
+	{                                                                                          \
+		.name = as, .title = column, __VA_ARGS__                                           \
+	}
+#define TABLE(fields)                                                                              \
+	{                                                                                          \
+		fields, sizeof(fields) / sizeof((fields)[0])                                       \
+	}
+
+static const struct weir_field engine_fields[] = {
+    FIELD("engine", "ENGINE"),
+    FIELD("lcore", "LCORE"),
+    FIELD("cpu", "CPU"),
+    FIELD("busy_percent", "BUSY", .unit = UNIT_PERCENT),
+    FIELD("tx_messages_per_s", "TX msg/s", .unit = UNIT_COUNT),
+    FIELD("rx_messages_per_s", "RX msg/s", .unit = UNIT_COUNT),
+    FIELD("tx_bytes_per_s", "TX B/s", .unit = UNIT_COUNT),
+    FIELD("rx_bytes_per_s", "RX B/s", .unit = UNIT_COUNT),
+    FIELD("sleeps_per_s", "SLEEPS/s", .unit = UNIT_COUNT),
+};
+static const struct weir_field program_fields[] = {
+    FIELD("session", "SESSION"),
+    FIELD("name", "PROGRAM"),
+    FIELD("pid", "PID"),
+    FIELD("connections", "CONNECTIONS"),
+    FIELD("messages_per_s", "msg/s", .unit = UNIT_COUNT),
+    FIELD("tx_messages_per_s", "TO PEERS msg/s", .unit = UNIT_COUNT),
+    FIELD("tx_bytes_per_s", "TO PEERS B/s", .unit = UNIT_COUNT),
+    FIELD("limited_per_s", "LIMITED/s", .unit = UNIT_COUNT),
+};
+static const struct weir_field conn_fields[] = {
+    FIELD("vqpn", "VQPN", .unit = UNIT_HEX),
+    FIELD("peer", "PEER"),
+    FIELD("transport", "BY"),
+    FIELD("session", "SESSION"),
+    FIELD("name", "PROGRAM"),
+    FIELD("messages_per_s", "msg/s", .unit = UNIT_COUNT),
+    FIELD("sent_bytes_per_s", "SENT B/s", .unit = UNIT_COUNT),
+    FIELD("outstanding", "OUTSTANDING", .unit = UNIT_BYTES),
+};
+const struct table top_engines = TABLE(engine_fields), top_programs = TABLE(program_fields),
+		   top_connections = TABLE(conn_fields);
 
 static void
 put(json_t *o, const char *key, double value)
@@ -35,35 +71,55 @@ put(json_t *o, const char *key, double value)
 	json_object_set_new(o, key, json_integer((json_int_t)(value + 0.5)));
 }
 
-// ---- engines ----
-
-static json_t *
-engine_rates(const struct weir_row_engine *b, const struct weir_row_engine *n, double s)
+// Of a counter of ours that may have begun anew: then its whole value is new.
+static double
+rate(uint64_t before, uint64_t now, double seconds)
 {
-	double busy = rate(b->busy_cycles, n->busy_cycles, 1);
-	double all = busy + rate(b->idle_cycles, n->idle_cycles, 1);
-	json_t *o =
-	    json_pack("{s:i, s:i, s:i, s:f}", "engine", (int)n->engine, "lcore", (int)n->lcore,
-		      "cpu", (int)n->cpu, "busy_percent", all > 0 ? 100 * busy / all : 0.0);
+	return seconds > 0 ? (double)(now >= before ? now - before : now) / seconds : 0;
+}
 
-#define PUT(field) put(o, #field "_per_s", rate(b->field, n->field, s))
-	PUT(tx_messages);
-	PUT(rx_messages);
-	PUT(tx_bytes);
-	PUT(rx_bytes);
-	PUT(sleeps);
-#undef PUT
+// A row now and before as the columns of a table: NAME_per_s is the rate of the field NAME, another
+// name a field as it is now.
+static json_t *
+row_rates(const struct table *table, uint32_t kind, const void *before, const void *now,
+	  double seconds)
+{
+	const struct weir_kind *k = weir_kind(kind);
+	json_t *o = json_object();
+
+	for (uint32_t i = 0; i < table->count; i++) {
+		const char *name = table->fields[i].name;
+		size_t n = strlen(name);
+		bool per_s = n > 6 && !strcmp(name + n - 6, "_per_s");
+		const struct weir_field *f = weir_field_named(k, name, per_s ? n - 6 : n);
+
+		if (f && per_s)
+			put(o, name,
+			    rate(weir_field_number(f, before), weir_field_number(f, now), seconds));
+		else if (f)
+			json_object_set_new(o, name, rows_value(f, now));
+		else
+			put(o, name, 0); // by the caller
+	}
 	return o;
 }
+
+// ---- engines ----
 
 static bool
 engines(const struct sample *before, const struct sample *now, json_t *array)
 {
-	for (uint32_t i = 0; i < now->engines.count && i < before->engines.count; i++)
-		if (json_array_append_new(array, engine_rates(rows_at(&before->engines, i),
-							      rows_at(&now->engines, i),
-							      now->at - before->at)))
+	for (uint32_t i = 0; i < now->engines.count && i < before->engines.count; i++) {
+		const struct weir_row_engine *b = rows_at(&before->engines, i);
+		const struct weir_row_engine *n = rows_at(&now->engines, i);
+		double busy = rate(b->busy_cycles, n->busy_cycles, 1);
+		double all = busy + rate(b->idle_cycles, n->idle_cycles, 1);
+		json_t *o = row_rates(&top_engines, WEIR_ROWS_ENGINES, b, n, now->at - before->at);
+
+		json_object_set_new(o, "busy_percent", json_real(all > 0 ? 100 * busy / all : 0));
+		if (json_array_append_new(array, o))
 			return false;
+	}
 	return true;
 }
 
@@ -74,10 +130,18 @@ struct busy {
 	double messages, bytes;
 };
 
+// All messages sent, by whichever primitive.
 static uint64_t
 messages(const struct weir_row_connection *c)
 {
-	return c->by_ring + c->by_send + c->by_read + c->by_write + c->by_local;
+	const struct weir_kind *k = weir_kind(WEIR_ROWS_CONNECTIONS);
+	const struct weir_field *f = weir_field_named(k, "by_primitive", strlen("by_primitive"));
+	uint64_t n, sum = 0;
+	const char *name;
+
+	for (uint32_t i = 0; f->part(c, i, &name, &n); i++)
+		sum += n;
+	return sum;
 }
 
 static const struct weir_row_session *
@@ -92,23 +156,6 @@ session_of(const struct rows *sessions, uint32_t id)
 	return NULL;
 }
 
-static struct busy
-conn_rate(const struct sample *before, const struct sample *now,
-	  const struct weir_row_connection *c)
-{
-	static const struct weir_row_connection none;
-	const struct weir_row_connection *b = NULL;
-	double s = before->conns_at > 0 ? now->conns_at - before->conns_at : 0;
-
-	if (before->conns.count)
-		b = bsearch(c, before->conns.records, before->conns.count, before->conns.bytes,
-			    by_vqpn);
-	if (!b)
-		b = &none;
-	return (struct busy){c, rate(messages(b), messages(c), s),
-			     rate(b->returned + b->outstanding, c->returned + c->outstanding, s)};
-}
-
 static int
 busiest(const void *a, const void *b)
 {
@@ -119,56 +166,25 @@ busiest(const void *a, const void *b)
 	return by_vqpn(x->row, y->row);
 }
 
-static json_t *
-conn_json(const struct busy *c, const struct rows *sessions)
-{
-	const struct weir_row_session *s = session_of(sessions, c->row->session);
-	json_t *o = json_object();
-	char peer[16];
-
-	snprintf(peer, sizeof(peer), "node:%u", c->row->peer_node);
-	json_object_set_new(o, "vqpn", json_integer(c->row->vqpn));
-	json_object_set_new(o, "peer", json_string(c->row->local ? "local" : peer));
-	json_object_set_new(o, "transport",
-			    json_string(c->row->local	   ? "local"
-					: c->row->datagram ? "ud"
-							   : "rc"));
-	json_object_set_new(o, "session", json_integer(c->row->session));
-	json_object_set_new(o, "name", rows_text(s ? s->name : ""));
-	put(o, "messages_per_s", c->messages);
-	put(o, "sent_bytes_per_s", c->bytes);
-	put(o, "outstanding", (double)c->row->outstanding);
-	return o;
-}
-
 static bool
 conns(const struct busy *busy, const struct sample *now, json_t *array)
 {
 	for (uint32_t i = 0; i < now->conns.count && (busy[i].messages > 0 || busy[i].bytes > 0);
-	     i++)
-		if (json_array_append_new(array, conn_json(&busy[i], &now->sessions)))
+	     i++) {
+		const struct weir_row_connection *c = busy[i].row;
+		const struct weir_row_session *s = session_of(&now->sessions, c->session);
+		json_t *o = row_rates(&top_connections, WEIR_ROWS_CONNECTIONS, c, c, 1);
+
+		json_object_set_new(o, "name", rows_text(s ? s->name : ""));
+		put(o, "messages_per_s", busy[i].messages);
+		put(o, "sent_bytes_per_s", busy[i].bytes);
+		if (json_array_append_new(array, o))
 			return false;
+	}
 	return true;
 }
 
 // ---- programs ----
-
-static json_t *
-program_json(const struct weir_row_session *b, const struct weir_row_session *n, double messages,
-	     double s)
-{
-	json_t *o = json_object();
-
-	json_object_set_new(o, "session", json_integer(n->session));
-	json_object_set_new(o, "name", rows_text(n->name));
-	json_object_set_new(o, "pid", json_integer(n->pid));
-	json_object_set_new(o, "connections", json_integer(n->connections));
-	put(o, "messages_per_s", messages);
-	put(o, "tx_messages_per_s", rate(b->tx_messages, n->tx_messages, s));
-	put(o, "tx_bytes_per_s", rate(b->tx_bytes, n->tx_bytes, s));
-	put(o, "limited_per_s", rate(b->limited, n->limited, s));
-	return o;
-}
 
 struct program {
 	const struct weir_row_session *row;
@@ -204,10 +220,12 @@ programs(const struct sample *before, const struct sample *now, const struct bus
 		qsort(p, count, sizeof(*p), busiest_program);
 	for (uint32_t i = 0; ok && i < count; i++) {
 		const struct weir_row_session *b = session_of(&before->sessions, p[i].row->session);
+		json_t *o = row_rates(&top_programs, WEIR_ROWS_SESSIONS,
+				      b && b->pid == p[i].row->pid ? b : &none, p[i].row,
+				      now->at - before->at);
 
-		ok = !json_array_append_new(
-		    array, program_json(b && b->pid == p[i].row->pid ? b : &none, p[i].row,
-					p[i].messages, now->at - before->at));
+		put(o, "messages_per_s", p[i].messages);
+		ok = !json_array_append_new(array, o);
 	}
 	free(p);
 	return ok;
@@ -216,12 +234,23 @@ programs(const struct sample *before, const struct sample *now, const struct bus
 bool
 rates_make(const struct sample *before, const struct sample *now, struct rates *r)
 {
+	static const struct weir_row_connection none;
 	struct busy *busy = calloc(now->conns.count + 1, sizeof(*busy));
+	double s = before->conns_at > 0 ? now->conns_at - before->conns_at : 0;
 	bool ok;
 
 	*r = (struct rates){json_array(), json_array(), json_array()};
-	for (uint32_t i = 0; busy && i < now->conns.count; i++)
-		busy[i] = conn_rate(before, now, rows_at(&now->conns, i));
+	for (uint32_t i = 0; busy && i < now->conns.count; i++) {
+		const struct weir_row_connection *c = rows_at(&now->conns, i), *b = NULL;
+
+		if (before->conns.count)
+			b = bsearch(c, before->conns.records, before->conns.count,
+				    before->conns.bytes, by_vqpn);
+		b = b ? b : &none;
+		busy[i] = (struct busy){
+		    c, rate(messages(b), messages(c), s),
+		    rate(b->returned + b->outstanding, c->returned + c->outstanding, s)};
+	}
 	if (busy)
 		qsort(busy, now->conns.count, sizeof(*busy), busiest);
 	ok = busy && engines(before, now, r->engines) && programs(before, now, busy, r->programs) &&

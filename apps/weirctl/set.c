@@ -32,38 +32,29 @@ change(const char *instance, const char *key, const char *value, uint32_t *count
 	return status ? weirctl_fail(status, "%s", q.reason) : WEIRCTL_OK;
 }
 
-// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names.
-static int
-resolve_user(const char *key, char *out, size_t size)
-{
-	const char *what = strrchr(key, '.');
-	const struct passwd *p;
-	char name[64];
-
-	if (strncmp(key, "user.", 5) || what < key + 6 || key[5] == '*' ||
-	    (size_t)(what - key - 5) >= sizeof(name) || (key[5] >= '0' && key[5] <= '9')) {
-		snprintf(out, size, "%s", key);
-		return WEIRCTL_OK;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)(what - key - 5), key + 5);
-	p = getpwnam(name);
-	if (!p)
-		return weirctl_fail(WEIRCTL_USAGE,
-				    "there is no user '%s' on this host; see getent passwd", name);
-	snprintf(out, size, "user.%u%s", p->pw_uid, what);
-	return WEIRCTL_OK;
-}
-
 int
 set(const struct weirctl_options *o, int argc, char **argv)
 {
-	char named[512];
+	const char *key = argv[0], *what = strrchr(key, '.');
+	char named[512], user[64];
+	const struct passwd *p;
 	uint32_t count;
-	int status = resolve_user(argv[0], named, sizeof(named));
+	int status;
 
 	(void)argc;
-	if (!status)
-		status = change(o->instance, named, argv[1], &count);
+	snprintf(named, sizeof(named), "%s", key);
+	// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names
+	if (!strncmp(key, "user.", 5) && what >= key + 6 && key[5] != '*' &&
+	    (size_t)(what - key - 5) < sizeof(user) && (key[5] < '0' || key[5] > '9')) {
+		snprintf(user, sizeof(user), "%.*s", (int)(what - key - 5), key + 5);
+		p = getpwnam(user);
+		if (!p)
+			return weirctl_fail(WEIRCTL_USAGE,
+					    "there is no user '%s' on this host; see getent passwd",
+					    user);
+		snprintf(named, sizeof(named), "user.%u%s", p->pw_uid, what);
+	}
+	status = change(o->instance, named, argv[1], &count);
 	if (!status && o->json)
 		printf("{\"changed\": %u}\n", count);
 	else if (!status && !count)
@@ -138,20 +129,6 @@ count_left(const char *instance, long node, uint32_t *sessions, uint32_t *conns)
 	return 0;
 }
 
-static void
-say_left(const struct weirctl_options *o, long node, uint32_t sessions, uint32_t conns)
-{
-	if (o->json && node < 0)
-		printf("{\"programs\": %u, \"connections\": %u}\n", sessions, conns);
-	else if (o->json)
-		printf("{\"connections\": %u}\n", conns);
-	else if (node < 0)
-		printf("%u programs, %u ends of connections left\n", sessions, conns);
-	else
-		printf("%u connections left\n", conns);
-	fflush(stdout);
-}
-
 // Says how many are left whenever that changes, until none are.
 static int
 watch(const struct weirctl_options *o, long node, const char *name, int signals)
@@ -165,8 +142,17 @@ watch(const struct weirctl_options *o, long node, const char *name, int signals)
 
 		if (status)
 			return weirctl_fail(status, "%s", q.reason);
-		if (sessions != said[0] || conns != said[1])
-			say_left(o, node, sessions, conns);
+		if (sessions == said[0] && conns == said[1])
+			;
+		else if (o->json && node < 0)
+			printf("{\"programs\": %u, \"connections\": %u}\n", sessions, conns);
+		else if (o->json)
+			printf("{\"connections\": %u}\n", conns);
+		else if (node < 0)
+			printf("%u programs, %u ends of connections left\n", sessions, conns);
+		else
+			printf("%u connections left\n", conns);
+		fflush(stdout);
 		said[0] = sessions;
 		said[1] = conns;
 		if (!sessions && !conns)
@@ -182,24 +168,15 @@ watch(const struct weirctl_options *o, long node, const char *name, int signals)
 	}
 }
 
-static int
-watch_until_signal(const struct weirctl_options *o, long node, const char *name)
-{
-	sigset_t before;
-	int signals = signals_open(&before), status = watch(o, node, name, signals);
-
-	signals_close(signals, &before);
-	return status;
-}
-
 int
 drain(const struct weirctl_options *o, int argc, char **argv)
 {
 	const char *name = argv[0] + (strncmp(argv[0], "node:", 5) ? 0 : 5);
 	bool self = !strcmp(argv[0], "self"), off = argc == 2;
 	uint32_t id = 0, count;
+	sigset_t before;
 	char key[32];
-	int status;
+	int signals, status;
 
 	if (off && strcmp(argv[1], "off"))
 		return weirctl_fail(WEIRCTL_USAGE,
@@ -213,5 +190,10 @@ drain(const struct weirctl_options *o, int argc, char **argv)
 	status = change(o->instance, key, off ? "off" : "on", &count);
 	if (!status && off && o->json)
 		printf("{\"changed\": %u}\n", count);
-	return status || off ? status : watch_until_signal(o, self ? -1 : (long)id, argv[0]);
+	if (status || off)
+		return status;
+	signals = signals_open(&before);
+	status = watch(o, self ? -1 : (long)id, argv[0], signals);
+	signals_close(signals, &before);
+	return status;
 }

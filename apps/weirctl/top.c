@@ -80,44 +80,9 @@ look(struct history *h)
 
 // ---- the screen ----
 
-static void
-screen_open(struct screen *s, bool json)
-{
-	struct termios raw;
-
-	*s = (struct screen){.live = !json && isatty(STDOUT_FILENO)};
-	s->keys = s->live && !tcgetattr(STDIN_FILENO, &s->before);
-	if (!s->keys)
-		return;
-	raw = s->before;
-	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	fputs("\033[?7l\033[?25l", stdout); // long lines are cut; no cursor
-}
-
-static void
-screen_close(struct screen *s)
-{
-	if (!s->keys)
-		return;
-	tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
-	fputs("\033[?7h\033[?25h", stdout);
-	fflush(stdout);
-}
-
-static size_t
-screen_lines(const struct screen *s)
-{
-	struct winsize size;
-
-	if (!s->live)
-		return PIPED;
-	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row ? size.ws_row : LINES;
-}
-
 // Prints at most `most` rows; returns the number of lines left.
 static size_t
-print_some(uint32_t kind, json_t *array, size_t most, size_t lines)
+print_some(const struct table *table, json_t *array, size_t most, size_t lines)
 {
 	size_t room = lines > 2 ? lines - 2 : 0, count = json_array_size(array);
 
@@ -126,7 +91,7 @@ print_some(uint32_t kind, json_t *array, size_t most, size_t lines)
 		return 0;
 	while (json_array_size(array) > most)
 		json_array_remove(array, json_array_size(array) - 1);
-	table_print(kind, array);
+	table_print(table->fields, table->count, array);
 	if (count > most)
 		printf("... %zu more", count - most);
 	putchar('\n');
@@ -137,29 +102,21 @@ static void
 print_view(const struct weirctl_options *o, const struct screen *screen, const struct sample *s,
 	   const struct rates *r)
 {
-	size_t lines = screen_lines(screen), count = s->conns.count;
+	size_t lines = screen->live ? LINES : PIPED, count = s->conns.count;
+	struct winsize size;
 	time_t clock = time(NULL);
 	char at[16];
 
+	if (screen->live && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row)
+		lines = size.ws_row;
 	strftime(at, sizeof(at), "%H:%M:%S", localtime(&clock));
 	printf("%s%s  instance %s: %u programs, %zu ends of connections, %zu of them busy\n\n",
 	       screen->live ? "\033[H\033[J" : "", at, o->instance, s->sessions.count, count,
 	       json_array_size(r->conns));
 	lines = lines > 3 ? lines - 3 : 0;
-	lines = print_some(TABLE_TOP_ENGINES, r->engines, lines, lines);
-	lines = print_some(TABLE_TOP_PROGRAMS, r->programs, lines / 2, lines);
-	print_some(TABLE_TOP_CONNECTIONS, r->conns, lines, lines);
-}
-
-static void
-print_json(const struct rates *r)
-{
-	json_t *o = json_pack("{s:I, s:O, s:O, s:O}", "time", (json_int_t)time(NULL), "engines",
-			      r->engines, "programs", r->programs, "connections", r->conns);
-
-	json_dumpf(o, stdout, JSON_COMPACT);
-	putchar('\n');
-	json_decref(o);
+	lines = print_some(&top_engines, r->engines, lines, lines);
+	lines = print_some(&top_programs, r->programs, lines / 2, lines);
+	print_some(&top_connections, r->conns, lines, lines);
 }
 
 // ---- the command ----
@@ -197,45 +154,31 @@ view(const struct weirctl_options *o, const struct screen *screen, const struct 
 
 	if (!rates_make(&h->before, &h->now, &r))
 		return weirctl_fail(WEIRCTL_RESOURCE, "out of memory for the rates");
-	if (o->json)
-		print_json(&r);
-	else
+	if (o->json) {
+		json_t *object =
+		    json_pack("{s:I, s:O, s:O, s:O}", "time", (json_int_t)time(NULL), "engines",
+			      r.engines, "programs", r.programs, "connections", r.conns);
+
+		json_dumpf(object, stdout, JSON_COMPACT);
+		putchar('\n');
+		json_decref(object);
+	} else {
 		print_view(o, screen, &h->now, &r);
+	}
 	rates_free(&r);
 	if (fflush(stdout) || ferror(stdout))
-		return weirctl_fail(WEIRCTL_FAILED, "cannot write the view; see where stdout goes");
+		return weirctl_fail(WEIRCTL_FAILED, "cannot write to stdout; check its target");
 	return WEIRCTL_OK;
-}
-
-// A short first rest: rates need two looks.
-static int
-views(const struct weirctl_options *o, const struct screen *screen, int signals, struct history *h)
-{
-	double pause = o->interval < 1 ? o->interval : 1;
-	uint64_t seen = 0;
-
-	for (;;) {
-		double begin = weirctl_now();
-		int status = look(h);
-
-		if (status)
-			return weirctl_fail(status, "%s", q.reason);
-		if (h->before.at > 0) {
-			status = view(o, screen, h);
-			if (status || ++seen == o->count)
-				return status;
-			pause = o->interval;
-		}
-		if (rest(screen, signals, begin + pause))
-			return WEIRCTL_OK;
-	}
 }
 
 int
 top(const struct weirctl_options *o, int argc, char **argv)
 {
+	double pause = o->interval < 1 ? o->interval : 1; // short at first: rates need two looks
 	struct history h = {0};
-	struct screen screen;
+	struct screen screen = {0};
+	struct termios raw;
+	uint64_t seen = 0;
 	sigset_t before;
 	int signals, status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
 
@@ -244,11 +187,38 @@ top(const struct weirctl_options *o, int argc, char **argv)
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
 	signals = signals_open(&before);
-	screen_open(&screen, o->json);
-	status = views(o, &screen, signals, &h);
-	screen_close(&screen);
+	screen.live = !o->json && isatty(STDOUT_FILENO);
+	screen.keys = screen.live && !tcgetattr(STDIN_FILENO, &screen.before);
+	if (screen.keys) {
+		raw = screen.before;
+		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+		fputs("\033[?7l\033[?25l", stdout); // long lines are cut; no cursor
+	}
+	for (;;) {
+		double begin = weirctl_now();
+
+		status = look(&h);
+		if (status) {
+			weirctl_fail(status, "%s", q.reason);
+			break;
+		}
+		if (h.before.at > 0) {
+			status = view(o, &screen, &h);
+			if (status || ++seen == o->count)
+				break;
+			pause = o->interval;
+		}
+		if (rest(&screen, signals, begin + pause))
+			break;
+	}
+	if (screen.keys) {
+		tcsetattr(STDIN_FILENO, TCSANOW, &screen.before);
+		fputs("\033[?7h\033[?25h", stdout);
+		fflush(stdout);
+	}
 	signals_close(signals, &before);
-	query_close(&q);
+	weir_ctl_close(&q.c);
 	sample_free(&h.before);
 	sample_free(&h.now);
 	return status;

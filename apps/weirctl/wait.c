@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "weirctl.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,57 +15,23 @@ struct condition {
 };
 
 static bool
-parse_number(const char *text, uint32_t *number)
-{
-	char *end;
-	unsigned long value;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	*number = value;
-	return !errno && !*end && value < UINT32_MAX;
-}
-
-static bool
 parse_condition(const char *what, struct condition *c)
 {
-	*c = (struct condition){.kind = WEIR_ROWS_NODES};
-	if (!strcmp(what, "up")) {
-		c->own = true;
+	bool node = !strncmp(what, "node:", 5);
+	uint64_t n = 0;
+
+	*c = (struct condition){.kind = WEIR_ROWS_NODES, .own = !strcmp(what, "up")};
+	if (c->own)
 		return true;
-	}
-	if (!strncmp(what, "node:", 5))
-		return parse_number(what + 5, &c->number) && c->number < UINT16_MAX;
-	c->kind = WEIR_ROWS_CONNECTIONS;
-	return !strncmp(what, "connections:", 12) && parse_number(what + 12, &c->number);
-}
-
-static bool
-node_up(const struct condition *c, const struct rows *rows)
-{
-	for (uint32_t i = 0; i < rows->count; i++) {
-		const struct weir_ctl_node *node = rows_at(rows, i);
-
-		if (node->state == WEIR_NODE_UP && (c->own ? node->self : node->id == c->number))
-			return true;
-	}
-	return false;
-}
-
-// Ends of connections that carry data: those in state open, and local ones.
-static uint32_t
-open_connections(const struct rows *rows)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < rows->count; i++) {
-		const struct weir_row_connection *conn = rows_at(rows, i);
-
-		n += !strcmp(conn->state_name, "open") || !strcmp(conn->state_name, "local");
-	}
-	return n;
+	if (!node && strncmp(what, "connections:", 12))
+		return false;
+	if (!node)
+		c->kind = WEIR_ROWS_CONNECTIONS;
+	if (option_number(what + (node ? 5 : 12), false, 0, node ? UINT16_MAX - 1 : UINT32_MAX - 1,
+			  &n))
+		return false;
+	c->number = (uint32_t)n;
+	return true;
 }
 
 // 0 and *holds, or an exit code and q->reason.
@@ -75,19 +40,29 @@ check(struct query *q, const struct condition *c, bool *holds)
 {
 	struct rows rows;
 	int status = query_rows(q, c->kind, &rows);
+	uint32_t n = 0; // nodes that are up, or ends of connections that carry data
 
 	if (status)
 		return status;
+	for (uint32_t i = 0; i < rows.count; i++) {
+		const struct weir_ctl_node *node = rows_at(&rows, i);
+		const struct weir_row_connection *conn = rows_at(&rows, i);
+
+		if (c->kind == WEIR_ROWS_NODES)
+			n += node->state == WEIR_NODE_UP &&
+			     (c->own ? node->self : node->id == c->number);
+		else
+			n +=
+			    !strcmp(conn->state_name, "open") || !strcmp(conn->state_name, "local");
+	}
 	if (c->kind == WEIR_ROWS_NODES) {
-		*holds = node_up(c, &rows);
+		*holds = n > 0;
 		snprintf(q->reason, sizeof(q->reason),
 			 c->own
 			     ? "the data plane answers, but no weir-control has assigned its node"
 			     : "node %u is not up; see weirctl show nodes",
 			 c->number);
 	} else {
-		uint32_t n = open_connections(&rows);
-
 		*holds = c->number ? n >= c->number : rows.count == 0;
 		snprintf(q->reason, sizeof(q->reason), "%u of %u connections are open", n,
 			 c->number);
@@ -100,7 +75,7 @@ int
 wait_for(const struct weirctl_options *o, int argc, char **argv)
 {
 	static const struct timespec pause = {.tv_nsec = POLL_NS};
-	static struct query q = {.fd = -1};
+	static struct query q = {.c.fd = -1};
 	const char *instance = o->instance, *what = argv[0];
 	double seconds = o->timeout, end = weirctl_now() + seconds;
 	struct condition c;
@@ -118,23 +93,23 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 		int status = 0;
 
 		left = brief ? left : WEIRCTL_ANSWER_SECONDS;
-		if (q.fd < 0)
+		if (q.c.fd < 0)
 			status = query_open(&q, instance, left);
 		else
-			query_limit(&q, left);
+			weir_ctl_limit(&q.c, left);
 		if (!status)
 			status = check(&q, &c, &holds);
 		if (holds) {
-			query_close(&q);
+			weir_ctl_close(&q.c);
 			return WEIRCTL_OK;
 		}
 		// Not there yet is what we wait for; anything else won't get better.
 		if (status == WEIRCTL_USAGE || status == WEIRCTL_RESOURCE) {
-			query_close(&q);
+			weir_ctl_close(&q.c);
 			return weirctl_fail(status, "%s", q.reason);
 		}
 		if (status)
-			query_close(&q);
+			weir_ctl_close(&q.c);
 		// an answer that doesn't come in what is left says nothing of the data plane
 		if (!status || !brief || !q.late)
 			snprintf(seen, sizeof(seen), "%s", q.reason);
@@ -142,7 +117,7 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 			break;
 		nanosleep(&pause, NULL);
 	}
-	query_close(&q);
+	weir_ctl_close(&q.c);
 	return weirctl_fail(WEIRCTL_TIMEOUT, "'%s' does not hold after %g s: %s", what, seconds,
 			    *seen ? seen : q.reason);
 }

@@ -8,7 +8,8 @@
 
 #include "options.h"
 
-#include "ipc/dpctl.h"
+#include "ipc/ctl_client.h"
+#include "ipc/fields.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -22,13 +23,9 @@ enum { WEIRCTL_OK, WEIRCTL_FAILED, WEIRCTL_USAGE, WEIRCTL_RESOURCE, WEIRCTL_TIME
 
 /* A connection to control.sock. */
 struct query {
-	int fd;
+	struct weir_ctl_client c;
 	bool late;			 /* the last call waited for an answer in vain */
 	char reason[WEIRCTL_REASON_MAX]; /* why the last call failed: cause; remedy */
-	union {
-		struct weir_ctl_msg m;
-		uint8_t bytes[WEIR_CTL_MAX];
-	} in;
 };
 
 /* All records of one kind. */
@@ -36,6 +33,7 @@ struct rows {
 	uint32_t kind; /* enum weir_ctl_rows */
 	uint32_t count, bytes;
 	uint8_t *records;
+	size_t room; /* bytes that records has room for */
 };
 
 /* Kind of a word of a command, for completion. */
@@ -86,7 +84,7 @@ int prompt(const struct weirctl_options *o);
 /* ---- complete.c ---- */
 struct words {
 	char **word;
-	size_t count;
+	size_t count, room;
 };
 /* Finds completions of `text`, the word behind those in argv; sorted. */
 void complete(const struct weirctl_options *o, int argc, char **argv, const char *text,
@@ -100,9 +98,7 @@ int pki(int argc, char **argv);
 /* ---- query.c ---- */
 /* 0, or an exit code and q->reason. No call of q blocks longer than `seconds` for an answer. */
 int query_open(struct query *q, const char *instance, double seconds);
-void query_limit(struct query *q, double seconds);
-void query_close(struct query *q);
-/* A message of fixed size, with a descriptor or -1; one checked message of `type` into q->in. */
+/* A message, with a descriptor or -1; one checked message of `type` into q->c.in. */
 int query_send(struct query *q, struct weir_ctl_msg *m, int fd);
 int query_receive(struct query *q, uint32_t type);
 /* 0 and *rows (free rows->records), or an exit code and q->reason. */
@@ -125,22 +121,14 @@ int signals_open(sigset_t *before);
 void signals_close(int fd, const sigset_t *before);
 
 /* ---- rows.c ---- */
-/* Kind of a name such as "nodes", 0 if there is none; and the name of a kind. */
-uint32_t rows_kind(const char *name);
-const char *rows_name(uint32_t kind);
+#define ROWS_FIELDS 32 /* of a table */
 /* The records as an array of objects; NULL: out of memory. */
 json_t *rows_json(const struct rows *rows);
-/* A setting's key, with a user's name in the place of its number: what weirctl set takes, too. */
-#define ROWS_KEY 128
-const char *rows_key(const struct weir_row_setting *r, char text[ROWS_KEY]);
+json_t *rows_value(const struct weir_field *f, const void *row);
 /* Text of a program's as JSON, whatever its bytes. */
 json_t *rows_text(const char *text);
-
-/* ---- table.c ---- */
-/* Tables that no single kind of record makes. */
-enum { TABLE_TOP_ENGINES = WEIR_ROWS_LAST + 1, TABLE_TOP_PROGRAMS, TABLE_TOP_CONNECTIONS };
-/* Prints the array as an aligned table with units. */
-void table_print(uint32_t kind, const json_t *array);
+/* Prints the array as an aligned table of the fields that have a title. */
+void table_print(const struct weir_field *f, uint32_t count, const json_t *array);
 
 /* ---- rate.c ---- */
 /* The rows of a data plane at one time. */
@@ -149,7 +137,13 @@ struct sample {
 	    conns_at; /* s; conns_at: of the connections, which are not asked for each time */
 	struct rows engines, sessions, conns;
 };
-/* The rates between two samples, one array per table TABLE_TOP_*. */
+/* Tables that no single kind of record makes. */
+struct table {
+	const struct weir_field *fields;
+	uint32_t count;
+};
+extern const struct table top_engines, top_programs, top_connections;
+/* The rates between two samples, one array per table top_*. */
 struct rates {
 	json_t *engines, *programs, *conns;
 };

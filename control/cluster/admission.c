@@ -2,42 +2,20 @@
 /* Where other controls come in: a few strangers at a time, the oldest makes room for the newest. */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 /* A TLS handshake costs about 1 ms of CPU: strangers get at most a fifth of a CPU. Further
  * connections wait in the listener's backlog. */
-#define ACCEPTS_A_TICK (LISTENER_TICK_MS / 5)
-
-static void
-remember(struct control *c, struct conn *conn)
-{
-	struct conn **at = &c->strangers, *prev = NULL;
-
-	while (*at) {
-		prev = *at;
-		at = &prev->next;
-	}
-	*at = conn;
-	conn->prev = prev;
-	c->stranger_count++;
-}
-
-static bool
-is_stranger(const struct control *c, const struct conn *conn)
-{
-	return conn->prev || c->strangers == conn;
-}
+#define ACCEPTS_PER_TICK (LISTENER_TICK_MS / 5)
 
 void
-door_forget(struct control *c, struct conn *conn)
+admission_forget(struct control *c, struct conn *conn)
 {
-	if (!is_stranger(c, conn))
+	if (!conn->waiting.tqe_prev)
 		return;
-	if (conn->prev)
-		conn->prev->next = conn->next;
-	else
-		c->strangers = conn->next;
-	if (conn->next)
-		conn->next->prev = conn->prev;
-	conn->next = conn->prev = NULL;
+	weir_assert(c->stranger_count);
+	TAILQ_REMOVE(&c->strangers, conn, waiting);
+	conn->waiting.tqe_prev = NULL;
 	c->stranger_count--;
 }
 
@@ -49,34 +27,37 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 	struct conn *conn;
 
 	if (c->stranger_count == CONTROL_STRANGERS) {
-		conn = c->strangers;
-		door_forget(c, conn);
+		conn = TAILQ_FIRST(&c->strangers);
+		admission_forget(c, conn);
 		log_blamed(&c->blamed, "refused connections", conn->stranger, monotonic_ms(),
 			   (struct log_field[]){{"peer", 0, conn->from}, {"reason", 0, crowd}}, 2,
 			   "refused a connection from %s: %s", conn->stranger, crowd);
 		conn_close(conn, crowd);
 	}
 	conn = conn_accept(c->base, c->transport, fd, address, length, &member_handler, c);
-	if (conn)
-		remember(c, conn);
+	if (!conn)
+		return;
+	TAILQ_INSERT_TAIL(&c->strangers, conn, waiting);
+	c->stranger_count++;
 }
 
 int
-door_open(struct control *c, const struct sockaddr *address, socklen_t length)
+admission_open(struct control *c, const struct sockaddr *address, socklen_t length)
 {
 	const struct listener_config config = {
-	    .option = "--listen", .burst = ACCEPTS_A_TICK, .accepted = on_accept, .user = c};
+	    .option = "--listen", .burst = ACCEPTS_PER_TICK, .accepted = on_accept, .user = c};
 
+	TAILQ_INIT(&c->strangers);
 	return listener_open(c->base, address, length, &config, &c->listener);
 }
 
 void
-door_close(struct control *c)
+admission_close(struct control *c)
 {
-	while (c->strangers) {
-		struct conn *conn = c->strangers;
+	struct conn *conn;
 
-		door_forget(c, conn);
+	while ((conn = TAILQ_FIRST(&c->strangers))) {
+		admission_forget(c, conn);
 		conn_close(conn, NULL);
 	}
 	listener_close(c->listener);

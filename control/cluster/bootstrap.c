@@ -3,6 +3,8 @@
  */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,11 +13,12 @@
 #define SELDOM_MS 5000u /* when all is well: the other side of a long partition is there */
 
 int
-seed_add(struct control *c, const char *text)
+bootstrap_add(struct control *c, const char *text)
 {
 	struct seed *s = &c->seed[c->seed_count];
 	int status;
 
+	weir_assert(c->seed_count <= CONTROL_SEEDS);
 	if (c->seed_count == CONTROL_SEEDS) {
 		log_error("--join has more than %u addresses; give some that are mostly up",
 			  CONTROL_SEEDS);
@@ -30,7 +33,7 @@ seed_add(struct control *c, const char *text)
 }
 
 bool
-seed_is_self(const struct control *c)
+bootstrap_is_self(const struct control *c)
 {
 	for (uint32_t i = 0; i < c->seed_count; i++)
 		if (!strcmp(c->seed[i].text, c->self.control))
@@ -45,14 +48,14 @@ is_known(const struct control *c, const struct seed *s)
 		const struct member *m = c->members[i];
 
 		if (!strcmp(m->entry.control, s->text) &&
-		    (m->peer.status == SWIM_ALIVE || m->peer.status == SWIM_SUSPECT))
+		    (m->node.status == SWIM_ALIVE || m->node.status == SWIM_SUSPECT))
 			return true;
 	}
 	return !strcmp(s->text, c->self.control);
 }
 
 void
-seed_meet(struct control *c, const char *place)
+bootstrap_meet(struct control *c, const char *place)
 {
 	struct seed *s = &c->rival;
 
@@ -60,30 +63,22 @@ seed_meet(struct control *c, const char *place)
 		snprintf(s->text, sizeof(s->text), "%s", place);
 }
 
-// The one whose turn it is; NULL: nobody's yet.
-static struct seed *
-next_seed(struct control *c, uint64_t now)
-{
-	bool needed = swim_needs_seed(&c->swim);
-	struct seed *s;
-
-	if (!c->seed_count || now < c->seed_at)
-		return NULL;
-	s = &c->seed[c->seed_next++ % c->seed_count];
-	c->seed_at = now + (needed ? RETRY_MS / c->seed_count : SELDOM_MS);
-	return is_known(c, s) ? NULL : s;
-}
-
 void
-seed_tick(struct control *c, uint64_t now)
+bootstrap_tick(struct control *c, uint64_t now)
 {
-	struct seed *s;
+	struct seed *s = &c->rival;
 
 	if (!c->has_id || c->seed_conn)
 		return;
-	s = c->rival.length && now >= c->rival_at ? &c->rival : next_seed(c, now);
-	if (!s)
-		return;
+	if (!s->length || now < c->rival_at) {
+		if (!c->seed_count || now < c->seed_at)
+			return;
+		s = &c->seed[c->seed_next++ % c->seed_count];
+		c->seed_at =
+		    now + (swim_needs_seed(&c->swim) ? RETRY_MS / c->seed_count : SELDOM_MS);
+		if (is_known(c, s))
+			return;
+	}
 	c->seed_conn = conn_dial(c->base, c->transport, (struct sockaddr *)&s->address, s->length,
 				 &member_handler, c);
 	if (!c->seed_conn)
@@ -96,7 +91,7 @@ seed_tick(struct control *c, uint64_t now)
 }
 
 const char *
-seed_hello(struct conn *conn, const struct control_msg *in)
+bootstrap_hello(struct conn *conn, const struct control_msg *in)
 {
 	static char why[CONTROL_REASON_MAX];
 	struct control *c = conn->owner;
@@ -104,6 +99,7 @@ seed_hello(struct conn *conn, const struct control_msg *in)
 	struct member *m;
 	bool accepted;
 
+	weir_assert(conn == c->seed_conn);
 	r.info = &in->hello.info;
 	accepted = swim_hello(&c->swim, &r, monotonic_ms());
 	m = accepted ? member_get(c, r.id) : NULL;
@@ -124,7 +120,7 @@ seed_hello(struct conn *conn, const struct control_msg *in)
 }
 
 void
-seed_closed(struct conn *conn, const char *reason)
+bootstrap_closed(struct conn *conn, const char *reason)
 {
 	struct control *c = conn->owner;
 
@@ -136,7 +132,7 @@ seed_closed(struct conn *conn, const char *reason)
 }
 
 void
-seed_end(struct control *c)
+bootstrap_end(struct control *c)
 {
 	conn_close(c->seed_conn, NULL);
 	c->seed_conn = NULL;

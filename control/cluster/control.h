@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The running process: one event loop, one thread. control.c starts it; dispatch.c is what is due
- * from time to time; self_node.c is our own node: data plane, id, record; member.c is the table of
- * the others and what our data plane is told of them; service.c is which services they offer;
+ * The running process: one event loop, one thread. control.c starts it; tick.c is the work that is
+ * due from time to time; self_node.c is our own node: data plane, id, record; member.c is the table
+ * of the others and what our data plane is told of them; service.c is which services they offer;
  * member_conn.c speaks with their controls; admission.c lets them in; bootstrap.c looks for a
- * cluster to join.
+ * cluster to join; source.c lists the nodes of a peers file and the seeds of --join.
  */
 #ifndef WEIR_CONTROL_CONTROL_H
 #define WEIR_CONTROL_CONTROL_H
@@ -55,7 +55,7 @@ struct member {
 	bool listed;		 /* they are a source's */
 	bool reached;		 /* it has answered at its address */
 	bool stale;		 /* its connection is to be closed */
-	struct peer peer;
+	struct node_state node;
 	struct offers offers; /* of our data plane to it */
 	struct conn *conn;    /* NULL: none; dialled, or joined */
 	uint64_t conn_run;    /* of its control when the connection was made */
@@ -96,9 +96,9 @@ struct control {
 	struct event *signal[CONTROL_SIGNALS];
 	/* ourselves */
 	struct peer_entry self;
-	struct node_info info; /* that is spread */
-	bool has_id, told_id;  /* chosen; the data plane knows it for good */
-	uint16_t last_id;      /* auto: what to try first */
+	struct node_info info;	  /* that is spread */
+	bool has_id, id_reported; /* chosen; the data plane knows it for good */
+	uint16_t last_id;	  /* auto: what to try first */
 	bool last_id_known;
 	bool barred;		  /* the id that our data plane knows is somebody else's */
 	uint64_t begin_at;	  /* ms: not before */
@@ -121,9 +121,9 @@ struct control {
 	struct seed rival; /* is said to have our id: to be met; length 0: nobody */
 	uint64_t rival_at; /* ms: not before */
 	struct log_memory seed_trouble;
-	/* the door */
+	/* admission */
 	struct listener *listener;
-	struct conn *strangers; /* oldest first */
+	TAILQ_HEAD(, conn) strangers; /* oldest first */
 	uint32_t stranger_count;
 	/* lines that strangers and members cause */
 	struct log_budget blamed;
@@ -138,9 +138,9 @@ int control_run(const struct control_options *options, const struct peers *peers
 /* To be called before there is anything that has to be removed in the end. */
 void control_hold_signals(void);
 
-/* ---- dispatch.c ---- */
+/* ---- tick.c ---- */
 /* Does the work that is due; called every CONTROL_TICK_MS, or sooner. */
-void control_turn(struct control *c, uint64_t now);
+void control_tick(struct control *c, uint64_t now);
 
 /* ---- address.c ---- */
 /* Looks up HOST:PORT. -1, or an exit code after having said why not. */
@@ -154,23 +154,24 @@ void address_print(const struct sockaddr_storage *address, socklen_t length, cha
 		   size_t size);
 
 /* ---- self_node.c ---- */
-extern const struct dp_handler self_dp_handler;
+extern const struct dp_handler self_node_dp_handler;
 /* Takes an id if there is one to take; claims begin. False: out of memory. */
-bool self_begin(struct control *c, uint64_t now);
-void self_tick(struct control *c, uint64_t now);
+bool self_node_begin(struct control *c, uint64_t now);
+void self_node_tick(struct control *c, uint64_t now);
 /* Somebody else has our id, says the node at `by`: everything begins anew, from the event loop. */
-void self_beaten(struct control *c, const char *by);
-void self_end(struct control *c);
-void self_on_settled(evutil_socket_t fd, short what, void *user);
-void self_on_again(evutil_socket_t fd, short what, void *user);
+void self_node_beaten(struct control *c, const char *by);
+void self_node_end(struct control *c);
+void self_node_on_settled(evutil_socket_t fd, short what, void *user);
+void self_node_on_again(evutil_socket_t fd, short what, void *user);
 /* Our record for a Hello. */
-void self_record(const struct control *c, struct control_msg *hello);
+void self_node_record(const struct control *c, struct control_msg *hello);
 
 /* ---- admission.c ---- */
-int door_open(struct control *c, const struct sockaddr *address, socklen_t length);
-void door_close(struct control *c);
+/* 0 or -errno. */
+int admission_open(struct control *c, const struct sockaddr *address, socklen_t length);
+void admission_close(struct control *c);
 /* A stranger has become a member, or is about to be freed. */
-void door_forget(struct control *c, struct conn *conn);
+void admission_forget(struct control *c, struct conn *conn);
 
 /* ---- member.c ---- */
 extern const struct membership_events member_events;
@@ -184,12 +185,12 @@ void member_tick(struct member *m, uint64_t now);
 /* A source has told it: it is to be probed. 0 or -ENOMEM. */
 int member_list(struct member *m);
 /* Its record is another. */
-void member_changed(struct control *c, const struct swim_node *node);
+void member_changed(void *control, const struct swim_node *node);
 /* Membership knows it no longer; nobody does. */
-void member_unknown(struct control *c, uint16_t id);
+void member_unknown(void *control, const struct swim_node *node);
 void member_forgotten(struct control *c, uint16_t id);
 /* Tells our data plane what the node's state is. */
-void member_tell(struct member *m);
+void member_report(struct member *m);
 /* Our data plane's view changed: tells this node's control at once. */
 void member_view(struct member *m, const struct dp_view *view);
 /* Messages of our data plane for this node; an offer that came from it. */
@@ -203,9 +204,9 @@ void member_send_offers(struct member *m, uint64_t now);
 /* ---- service.c ---- */
 extern const struct registry_ops service_ops;
 /* Tells our data plane what this node offers, if that is known. */
-void service_tell(struct member *m);
+void service_report(struct member *m);
 /* The services offered by our data plane have changed. */
-void service_own(struct control *c);
+void service_own(void *control);
 /* A node's record is another. */
 void service_record(struct control *c, const struct swim_node *node);
 
@@ -213,7 +214,7 @@ void service_record(struct control *c, const struct swim_node *node);
 extern const struct conn_handler member_handler;
 /* Sends it, when there is a connection, which is made if need be. It may be lost. */
 void member_send(struct member *m, const struct control_msg *msg);
-void member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg);
+void member_send_swim(void *control, uint16_t to, const struct swim_msg *msg);
 /* Makes a connection if there is none, not too often. */
 void member_need(struct member *m, uint64_t now);
 void member_close(struct member *m, const char *why);
@@ -224,18 +225,18 @@ bool member_is_half_open(const struct member *m);
 
 /* ---- bootstrap.c ---- */
 /* -1, or an exit code. */
-int seed_add(struct control *c, const char *text);
-void seed_tick(struct control *c, uint64_t now);
+int bootstrap_add(struct control *c, const char *text);
+void bootstrap_tick(struct control *c, uint64_t now);
 /* A seed that we have dialled says who it is. NULL, or why its connection has to end. */
-const char *seed_hello(struct conn *conn, const struct control_msg *in);
-void seed_closed(struct conn *conn, const char *reason);
+const char *bootstrap_hello(struct conn *conn, const struct control_msg *in);
+void bootstrap_closed(struct conn *conn, const char *reason);
 /* Another node at this place is said to have our id: a Hello there tells whose it is. */
-void seed_meet(struct control *c, const char *place);
-void seed_end(struct control *c);
+void bootstrap_meet(struct control *c, const char *place);
+void bootstrap_end(struct control *c);
 /* Is our own address among them? Then a cluster may begin here. */
-bool seed_is_self(const struct control *c);
+bool bootstrap_is_self(const struct control *c);
 
-/* ---- source_file.c, source_join.c, source.c ---- */
+/* ---- source.c, etcd/source.c ---- */
 struct membership_source *source_file(const struct peers *peers, uint16_t own);
 struct membership_source *source_join(const char *seeds);
 /* -1 and *source, or an exit code; why has been said. `control` is filled in before its start(). */

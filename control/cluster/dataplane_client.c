@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dataplane_client.h"
 
+#include "ipc/ctl_client.h"
+
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #define QUICK_RETRIES 20 /* after its connection ended, then at DP_RETRY_MS */
 #define BURST 64	 /* messages taken before other sockets have their turn */
@@ -18,17 +17,16 @@
 
 struct queued {
 	struct queued *next;
-	uint32_t length;
-	struct weir_ctl_msg m; /* last: only `length` bytes of it are there */
+	struct weir_ctl_msg m; /* last: only m.length bytes of it are there */
 };
 
 struct dp {
 	struct event_base *base;
 	const struct dp_handler *handler;
 	void *user;
-	struct sockaddr_un path;
+	char path[128]; /* of control.sock */
 	struct weir_ctl_msg hello;
-	int fd;		 /* -1: not connected */
+	struct weir_ctl_client c;
 	bool complained; /* it said why it won't have us: the end of the connection is no death */
 	unsigned quick;	 /* connections that ended before HELLO, one after the other */
 	struct dp_view view;
@@ -38,10 +36,6 @@ struct dp {
 	struct queued *first, **last;
 	uint32_t queued;
 	struct log_memory trouble;
-	union {
-		struct weir_ctl_msg m;
-		uint8_t bytes[WEIR_CTL_MAX];
-	} in;
 };
 
 static void try_connect(struct dp *dp);
@@ -79,9 +73,7 @@ disconnect(struct dp *dp)
 	if (dp->writable)
 		event_free(dp->writable);
 	dp->readable = dp->writable = NULL;
-	if (dp->fd >= 0)
-		close(dp->fd);
-	dp->fd = -1;
+	weir_ctl_close(&dp->c);
 }
 
 // Left without its being dead: what we know of it stays as it is.
@@ -115,7 +107,7 @@ take_hello(struct dp *dp, const struct weir_ctl_msg *m)
 		log_once(&dp->trouble,
 			 "the process that listens on %s is not a data plane; "
 			 "start weir-dataplane for this instance",
-			 dp->path.sun_path);
+			 dp->path);
 		leave(dp);
 		return;
 	}
@@ -171,10 +163,8 @@ take_setting(const struct weir_ctl_msg *m)
 }
 
 static void
-take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
+take(struct dp *dp, const struct weir_ctl_msg *m, int status)
 {
-	int status = weir_ctl_check(m, length);
-
 	if (status == -EPROTO) {
 		log_once(&dp->trouble,
 			 "data plane speaks version %u of control.sock, we speak %u; "
@@ -188,7 +178,7 @@ take(struct dp *dp, const struct weir_ctl_msg *m, size_t length)
 		log_once(&dp->trouble,
 			 "data plane sent a malformed message of %zu bytes; "
 			 "install both from one release",
-			 length);
+			 dp->c.length);
 		leave(dp);
 		return;
 	}
@@ -224,16 +214,16 @@ on_readable(evutil_socket_t fd, short what, void *user)
 {
 	struct dp *dp = user;
 
-	for (int i = 0; i < BURST && dp->fd == fd; i++) {
-		ssize_t n = recv(fd, dp->in.bytes, sizeof(dp->in), MSG_DONTWAIT | MSG_TRUNC);
+	for (int i = 0; i < BURST && dp->c.fd == fd; i++) {
+		int rc = weir_ctl_receive(&dp->c);
 
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		if (rc == -EAGAIN)
 			return;
-		if (n <= 0) {
+		if (rc && rc != -EPROTO && rc != -EBADMSG) {
 			gone(dp);
 			return;
 		}
-		take(dp, &dp->in.m, n);
+		take(dp, &dp->c.in.m, rc);
 	}
 }
 
@@ -244,10 +234,10 @@ on_writable(evutil_socket_t fd, short what, void *user)
 
 	while (dp->first) {
 		struct queued *q = dp->first;
+		int rc = weir_ctl_send(&dp->c, &q->m, -1);
 
 		// Errors other than a full socket show on the reading side as its end.
-		if (send(dp->fd, &q->m, q->length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-		    (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)) {
+		if (rc == -EAGAIN || rc == -ENOBUFS) {
 			event_add(dp->writable, NULL);
 			return;
 		}
@@ -274,18 +264,17 @@ enqueue(struct dp *dp, struct weir_ctl_msg *m)
 		return;
 	}
 	memcpy(&q->m, m, m->length);
-	q->length = m->length;
 	q->next = NULL;
 	*dp->last = q;
 	dp->last = &q->next;
 	if (dp->queued++ == 0)
-		on_writable(dp->fd, EV_WRITE, dp);
+		on_writable(dp->c.fd, EV_WRITE, dp);
 }
 
 void
 dp_send(struct dp *dp, struct weir_ctl_msg *m)
 {
-	if (dp->fd >= 0 && dp->view.state == DP_UP)
+	if (dp->c.fd >= 0 && dp->view.state == DP_UP)
 		enqueue(dp, m);
 }
 
@@ -296,8 +285,7 @@ connect_failed(struct dp *dp, int error)
 	// Nobody listens, so nobody lives. Anything else says nothing about it.
 	if (error == ECONNREFUSED || error == ENOENT) {
 		if (dp->view.state == DP_UNKNOWN)
-			log_warning("no data plane behind %s yet; start weir-dataplane",
-				    dp->path.sun_path);
+			log_warning("no data plane behind %s yet; start weir-dataplane", dp->path);
 		if (dp->view.state == DP_UP)
 			log_event(
 			    LOG_LEVEL_WARNING, DP_FIELDS(dp->view.incarnation),
@@ -305,8 +293,7 @@ connect_failed(struct dp *dp, int error)
 			    (unsigned long long)dp->view.incarnation);
 		set_view(dp, DP_DOWN);
 	} else if (error != EAGAIN) {
-		log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path.sun_path,
-			 strerror(error),
+		log_once(&dp->trouble, "cannot connect to %s: %s; %s", dp->path, strerror(error),
 			 error == EACCES || error == EPERM
 			     ? "run as the data plane's user"
 			     : "trying again; raise the limits of weir-control");
@@ -316,17 +303,16 @@ connect_failed(struct dp *dp, int error)
 static void
 try_connect(struct dp *dp)
 {
-	dp->complained = false;
-	dp->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (dp->fd < 0 || connect(dp->fd, (struct sockaddr *)&dp->path, sizeof(dp->path))) {
-		int error = errno;
+	int rc = weir_ctl_connect(&dp->c, dp->path, 0);
 
+	dp->complained = false;
+	if (rc) {
 		disconnect(dp);
-		connect_failed(dp, error);
+		connect_failed(dp, -rc);
 		return;
 	}
-	dp->readable = event_new(dp->base, dp->fd, EV_READ | EV_PERSIST, on_readable, dp);
-	dp->writable = event_new(dp->base, dp->fd, EV_WRITE, on_writable, dp);
+	dp->readable = event_new(dp->base, dp->c.fd, EV_READ | EV_PERSIST, on_readable, dp);
+	dp->writable = event_new(dp->base, dp->c.fd, EV_WRITE, on_writable, dp);
 	if (!dp->readable || !dp->writable || event_add(dp->readable, NULL)) {
 		log_once(&dp->trouble, "out of memory");
 		leave(dp);
@@ -353,11 +339,10 @@ dp_create(struct event_base *base, const char *socket_path, const struct weir_ct
 	dp->handler = handler;
 	dp->user = user;
 	dp->hello = *hello;
-	dp->fd = -1;
+	dp->c.fd = -1;
 	dp->node = UINT32_MAX;
 	dp->last = &dp->first;
-	dp->path.sun_family = AF_UNIX;
-	snprintf(dp->path.sun_path, sizeof(dp->path.sun_path), "%s", socket_path);
+	snprintf(dp->path, sizeof(dp->path), "%s", socket_path);
 	dp->retry = evtimer_new(base, on_retry, dp);
 	if (!dp->retry) {
 		free(dp);

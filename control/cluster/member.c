@@ -2,6 +2,9 @@
 /* The other nodes: their table, what our data plane is told of them, offers for them. */
 #include "control.h"
 
+#include "base/vec.h"
+#include "ipc/invariant.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,18 +36,14 @@ member_find(const struct control *c, uint32_t id)
 struct member *
 member_get(struct control *c, uint16_t id)
 {
-	struct member *m = member_find(c, id), **more;
-	uint32_t at = place_of(c, id), room = c->member_room ? c->member_room * 2 : 16;
+	struct member *m = member_find(c, id);
+	uint32_t at = place_of(c, id);
 
+	weir_assert(c->member_count <= c->member_room);
 	if (m)
 		return m;
-	if (c->member_count == c->member_room) {
-		more = realloc(c->members, room * sizeof(*more));
-		if (!more)
-			return NULL;
-		c->members = more;
-		c->member_room = room;
-	}
+	if (VEC_RESERVE(c->members, c->member_room, c->member_count + 1))
+		return NULL;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return NULL;
@@ -56,11 +55,13 @@ member_get(struct control *c, uint16_t id)
 	snprintf(m->conn_lines.who, sizeof(m->conn_lines.who), "node %u", id);
 	m->backoff = MEMBER_RETRY_MIN;
 	m->linked_at = monotonic_ms();
-	peer_init(&m->peer, c->options->node_timeout, m->linked_at);
+	node_state_init(&m->node, c->options->node_timeout, m->linked_at);
 	memmove(c->members + at + 1, c->members + at,
 		(c->member_count - at) * sizeof(c->members[0]));
 	c->members[at] = m;
 	c->member_count++;
+	weir_assert(at == 0 || c->members[at - 1]->id < id);
+	weir_assert(at + 1 == c->member_count || c->members[at + 1]->id > id);
 	return m;
 }
 
@@ -68,6 +69,7 @@ static void
 member_free(struct member *m)
 {
 	member_close(m, NULL);
+	weir_assert(!m->conn && !m->pending_count);
 	offers_fini(&m->offers);
 	free(m);
 }
@@ -90,9 +92,10 @@ member_forgotten(struct control *c, uint16_t id)
 
 	if (at == c->member_count || c->members[at]->id != id)
 		return;
+	weir_assert(c->members[at]->control == c);
 	registry_forget(&c->registry, id);
 	out.node.id = id;
-	if (c->told_id)
+	if (c->id_reported)
 		dp_send(c->dp, &out);
 	member_free(c->members[at]);
 	c->member_count--;
@@ -103,56 +106,56 @@ member_forgotten(struct control *c, uint16_t id)
 // ---- what our data plane is told ----
 
 void
-member_tell(struct member *m)
+member_report(struct member *m)
 {
 	const struct peer_entry *e = &m->entry;
 	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE};
 
-	if (!m->control->told_id)
+	if (!m->control->id_reported)
 		return;
 	out.node.id = m->id;
-	out.node.state = m->peer.state;
-	out.node.incarnation = m->peer.dp.incarnation;
-	out.node.engines = m->peer.dp.engines;
+	out.node.state = m->node.state;
+	out.node.incarnation = m->node.dp.incarnation;
+	out.node.engines = m->node.dp.engines;
 	out.node.address_count = e->address_count;
 	memcpy(out.node.address, e->address, sizeof(out.node.address));
 	memcpy(out.node.lid, e->lid, sizeof(out.node.lid));
 	memcpy(out.node.control, e->control, sizeof(out.node.control));
 	// Incarnations grow, unless a clock was set back: of such a one it must have been down.
-	if (m->peer.state == WEIR_NODE_UP && m->told > m->peer.dp.incarnation) {
+	if (m->node.state == WEIR_NODE_UP && m->told > m->node.dp.incarnation) {
 		out.node.state = WEIR_NODE_DOWN;
 		dp_send(m->control->dp, &out);
 		out.node.state = WEIR_NODE_UP;
 	}
-	m->told = m->peer.dp.incarnation ? m->peer.dp.incarnation : m->told;
+	m->told = m->node.dp.incarnation ? m->node.dp.incarnation : m->told;
 	dp_send(m->control->dp, &out);
-	service_tell(m);
+	service_report(m);
 }
 
 static void
 announce(struct member *m, uint64_t now)
 {
-	const char *why = m->peer.dp.state == DP_DOWN ? "its data plane does not run"
+	const char *why = m->node.dp.state == DP_DOWN ? "its data plane does not run"
 						      : "neither its control nor its links answer";
 	struct log_field about[] = {
 	    {"node", m->id, NULL},
 	    {"peer", 0, m->entry.control},
-	    {"state", 0, weir_node_state_name(m->peer.state)},
-	    {"incarnation", m->peer.dp.incarnation, NULL},
+	    {"state", 0, weir_node_state_name(m->node.state)},
+	    {"incarnation", m->node.dp.incarnation, NULL},
 	    {"reason", 0, why}, // of DOWN
 	};
 
-	switch (m->peer.state) {
+	switch (m->node.state) {
 	case WEIR_NODE_UP:
 		log_metered(&m->state_lines, now, LOG_LEVEL_INFO, about, 4,
 			    "node %u is up (incarnation %llu, %u engines)", m->id,
-			    (unsigned long long)m->peer.dp.incarnation, m->peer.dp.engines);
+			    (unsigned long long)m->node.dp.incarnation, m->node.dp.engines);
 		break;
 	case WEIR_NODE_SUSPECT:
 		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 4,
 			    "node %u is suspect: its control has been silent for %u ms; traffic "
 			    "goes on",
-			    m->id, m->peer.timeout);
+			    m->id, m->node.timeout);
 		break;
 	case WEIR_NODE_DOWN:
 		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 5,
@@ -163,106 +166,91 @@ announce(struct member *m, uint64_t now)
 	}
 }
 
-static void
-send_offer(struct member *m, const struct weir_link_offer *link)
-{
-	struct control_msg out; // large: only what is said of it is set
-
-	out.type = CONTROL_LINK_OFFER;
-	out.link = *link;
-	member_send(m, &out);
-	if (m->offers.again) // is there anybody at the other end?
-		swim_probe(&m->control->swim, m->id);
-}
-
 void
 member_send_offers(struct member *m, uint64_t now)
 {
 	const struct weir_link_offer *link;
+	struct control_msg out; // large: only the members of an offer are set
 
-	if (!m->offers.count || m->peer.dp.state != DP_UP)
+	if (!m->offers.count || m->node.dp.state != DP_UP)
 		return;
 	if (!m->conn || !m->conn->joined) {
 		member_need(m, now);
 		return;
 	}
-	while ((link = offers_next(&m->offers, now)))
-		send_offer(m, link);
-}
-
-static void
-tell_doubt(struct member *m, const struct swim_node *node, uint64_t now)
-{
-	struct log_field about[] = {{"node", m->id, NULL}, {"teller", node->by, NULL}};
-
-	log_metered(&m->state_lines, now, LOG_LEVEL_WARNING, about, 2,
-		    "node %u: says node %u, it %s; its links live, so it is asked first", m->id,
-		    node->by,
-		    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
+	out.type = CONTROL_LINK_OFFER;
+	while ((link = offers_next(&m->offers, now))) {
+		out.link = *link;
+		member_send(m, &out);
+		if (m->offers.again) // is there anybody at the other end?
+			swim_probe(&m->control->swim, m->id);
+	}
 }
 
 // Feeds an event and does what follows from it.
 static void
-step_record(struct member *m, enum peer_event event, const struct swim_node *node)
+step_record(struct member *m, enum node_event event, const struct swim_node *node)
 {
 	uint64_t now = monotonic_ms();
 	const struct node_info *info = node ? node->is.info : NULL;
-	unsigned actions = peer_step(&m->peer, event, now, node ? node->is.status : SWIM_UNKNOWN,
-				     info ? &info->dp : NULL, node && node->by != m->id);
+	unsigned actions =
+	    node_state_step(&m->node, event, now, node ? node->is.status : SWIM_UNKNOWN,
+			    info ? &info->dp : NULL, node && node->by != m->id);
 
-	if (actions & PEER_DO_TELL) {
+	if (actions & NODE_DO_REPORT) {
 		announce(m, now);
-		member_tell(m);
-		if (m->peer.state == WEIR_NODE_DOWN)
+		member_report(m);
+		if (m->node.state == WEIR_NODE_DOWN)
 			offers_clear(&m->offers);
 	}
-	if (actions & PEER_DO_OFFERS) {
-		offers_restart(&m->offers, m->peer.dp.incarnation, now);
+	if (actions & NODE_DO_OFFERS) {
+		offers_restart(&m->offers, m->node.dp.incarnation, now);
 		member_send_offers(m, now);
 	}
-	if (actions & PEER_DO_PROBE)
+	if (actions & NODE_DO_PROBE)
 		swim_probe(&m->control->swim, m->id);
-	if (actions & PEER_DO_DOUBT) {
-		tell_doubt(m, node, now);
+	if (actions & NODE_DO_ASK) {
+		log_metered(&m->state_lines, now, LOG_LEVEL_WARNING,
+			    (struct log_field[]){{"node", m->id, NULL}, {"teller", node->by, NULL}},
+			    2, "node %u: says node %u, it %s; its links live, so it is asked first",
+			    m->id, node->by,
+			    node->is.status == SWIM_LEFT ? "has left" : "has lost its data plane");
 		swim_doubt(&m->control->swim, m->id);
 	}
-	if (actions & PEER_DO_CLOSE && m->conn)
+	if (actions & NODE_DO_CLOSE && m->conn)
 		m->stale = true;
 }
 
 static void
-step(struct member *m, enum peer_event event)
+step(struct member *m, enum node_event event)
 {
 	step_record(m, event, NULL);
 }
 
 // Membership has forgotten it. A link that lives is no silence: its node is kept as long.
 void
-member_unknown(struct control *c, uint16_t id)
+member_unknown(void *control, const struct swim_node *node)
 {
-	struct member *m = member_find(c, id);
+	struct control *c = control;
+	struct member *m = member_find(c, node->is.id);
 
-	if (!m || !m->peer.linked) {
-		member_forgotten(c, id);
+	if (!m || !m->node.linked) {
+		member_forgotten(c, node->is.id);
 		return;
 	}
-	registry_forget(&c->registry, id);
+	registry_forget(&c->registry, node->is.id);
 	m->linked_at = monotonic_ms();
-}
-
-// Our data plane alone has spoken of it, long ago, and no link with it lives.
-static bool
-is_past(const struct member *m, uint64_t now)
-{
-	return !m->listed && !m->conn && !m->peer.linked && !swim_find(&m->control->swim, m->id) &&
-	       now - m->linked_at >= swim_memory(m->control->options->node_timeout);
 }
 
 void
 member_tick(struct member *m, uint64_t now)
 {
-	if (is_past(m, now)) {
-		member_forgotten(m->control, m->id);
+	struct control *c = m->control;
+
+	// Our data plane alone has spoken of it, long ago, and no link with it lives.
+	if (!m->listed && !m->conn && !m->node.linked && !swim_find(&c->swim, m->id) &&
+	    now - m->linked_at >= swim_memory(c->options->node_timeout)) {
+		member_forgotten(c, m->id);
 		return;
 	}
 	log_cause_tell(&m->state_lines, now);
@@ -276,52 +264,44 @@ member_tick(struct member *m, uint64_t now)
 		member_close(m, NULL);
 		m->stale = false;
 	}
-	step(m, PEER_TICK);
-	if (m->peer.linked && !m->conn)
+	step(m, NODE_TICK);
+	if (m->node.linked && !m->conn)
 		member_need(m, now);
 	member_send_offers(m, now);
 }
 
 // ---- what membership says ----
 
-static void
-take_addresses(struct member *m, const struct node_info *info)
-{
-	struct peer_entry *e = &m->entry;
-
-	if (strcmp(e->control, info->control)) {
-		m->reached = false;
-		memcpy(e->control, info->control, sizeof(e->control));
-		if (!address_take(m->control, e->control, &m->address, &m->address_length))
-			m->address_length = 0;
-		m->retry_at = 0;
-		m->backoff = MEMBER_RETRY_MIN;
-	}
-	if (info->dp.state != DP_UP)
-		return;
-	e->address_count = info->dp.address_count;
-	memcpy(e->address, info->dp.address, sizeof(e->address));
-}
-
 void
-member_changed(struct control *c, const struct swim_node *node)
+member_changed(void *control, const struct swim_node *node)
 {
+	struct control *c = control;
 	const struct node_info *info = node->is.info;
 	struct member *m = node->is.id == c->self.id ? NULL : member_get(c, node->is.id);
 
 	if (!m || node->is.status == SWIM_UNKNOWN)
 		return;
-	if (!m->listed)
-		take_addresses(m, info);
+	if (!m->listed && strcmp(m->entry.control, info->control)) {
+		m->reached = false;
+		memcpy(m->entry.control, info->control, sizeof(m->entry.control));
+		if (!address_take(c, m->entry.control, &m->address, &m->address_length))
+			m->address_length = 0;
+		m->retry_at = 0;
+		m->backoff = MEMBER_RETRY_MIN;
+	}
+	if (!m->listed && info->dp.state == DP_UP) {
+		m->entry.address_count = info->dp.address_count;
+		memcpy(m->entry.address, info->dp.address, sizeof(m->entry.address));
+	}
 	if (m->run != node->is.run) {
 		m->run = node->is.run;
 		if (m->conn && m->conn->joined && m->conn_run != m->run)
 			m->stale = true;
 		// Its control is new: it knows nothing of what was offered.
-		offers_restart(&m->offers, m->peer.dp.incarnation, monotonic_ms());
+		offers_restart(&m->offers, m->node.dp.incarnation, monotonic_ms());
 	}
 	service_record(c, node);
-	step_record(m, PEER_RECORD, node);
+	step_record(m, NODE_RECORD, node);
 }
 
 int
@@ -377,7 +357,7 @@ on_known(void *user, const struct peer_entry *node)
 		return;
 	}
 	find_place(m);
-	member_tell(m);
+	member_report(m);
 }
 
 static void
@@ -397,7 +377,7 @@ on_seed(void *user, const char *address)
 	struct control *c = user;
 
 	if (c->failed < 0)
-		c->failed = seed_add(c, address);
+		c->failed = bootstrap_add(c, address);
 }
 
 static void
@@ -428,10 +408,10 @@ member_view(struct member *m, const struct dp_view *view)
 {
 	if (view->state != DP_UP) {
 		offers_clear(&m->offers);
-		step(m, PEER_UNLINKED);
+		step(m, NODE_UNLINKED);
 	}
 	if (m->conn)
-		swim_news(&m->control->swim, m->id);
+		swim_send_own(&m->control->swim, m->id);
 }
 
 void
@@ -443,7 +423,7 @@ member_offer(struct member *m, const struct weir_link_offer *link)
 	if (offers_put(&m->offers, link, now))
 		log_error("out of memory: a link offer for node %u is lost", m->id);
 	if (link->answered)
-		step(m, PEER_LINKED);
+		step(m, NODE_LINKED);
 	member_send_offers(m, now);
 }
 
@@ -465,8 +445,8 @@ member_link_down(struct member *m, const struct weir_ctl_msg *msg)
 {
 	m->linked_at = monotonic_ms();
 	offers_drop(&m->offers, msg->link_down.engine, msg->link_down.peer_engine);
-	step(m, PEER_LINK_DOWN);
-	if (m->peer.doubted) // no link contradicts it now
+	step(m, NODE_LINK_DOWN);
+	if (m->node.doubted) // no link contradicts it now
 		member_changed(m->control, swim_find(&m->control->swim, m->id));
 }
 
@@ -480,12 +460,12 @@ member_take_offer(struct member *m, const struct weir_link_offer *link)
 	if (link->node != m->id || link->peer_node != c->self.id)
 		return "a link offer that is not between us";
 	// Offers from or to a data plane that has died since.
-	if (link->incarnation != m->peer.dp.incarnation ||
+	if (link->incarnation != m->node.dp.incarnation ||
 	    (link->peer_incarnation && link->peer_incarnation != own->incarnation))
 		return NULL;
 	offers_answered(&m->offers, link);
 	if (link->answered)
-		step(m, PEER_LINKED);
+		step(m, NODE_LINKED);
 	out.link = *link;
 	dp_send(c->dp, &out);
 	return NULL;

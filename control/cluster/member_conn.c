@@ -2,6 +2,8 @@
 /* Connections to other nodes' controls: made when there is something to say, closed when unused. */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ member_close(struct member *m, const char *why)
 static void
 failed(struct member *m, uint64_t now)
 {
+	weir_assert(m->backoff >= MEMBER_RETRY_MIN && m->backoff <= MEMBER_RETRY_MAX);
 	m->conn = NULL;
 	drop_pending(m);
 	m->retry_at = now + m->backoff;
@@ -41,7 +44,7 @@ may_dial(struct member *m, uint64_t now)
 {
 	struct control *c = m->control;
 
-	if (m->listed || m->reached || m->peer.linked || m->offers.count)
+	if (m->listed || m->reached || m->node.linked || m->offers.count)
 		return true;
 	if (c->dial_at < now)
 		c->dial_at = now;
@@ -71,25 +74,15 @@ member_need(struct member *m, uint64_t now)
 	failed(m, now);
 }
 
-static void
-keep(struct member *m, const struct control_msg *msg)
-{
-	uint8_t buf[CONTROL_ENCODED_MAX];
-	size_t n = control_msg_encode(msg, buf, sizeof(buf));
-	struct pending *p = n ? malloc(sizeof(*p) + n) : NULL;
-
-	if (!p)
-		return;
-	p->length = n;
-	memcpy(p->data, buf, n);
-	m->pending[m->pending_count++] = p;
-}
-
 void
 member_send(struct member *m, const struct control_msg *msg)
 {
+	uint8_t data[CONTROL_ENCODED_MAX];
 	uint64_t now = monotonic_ms();
+	struct pending *p;
+	size_t length;
 
+	weir_assert(m->pending_count <= MEMBER_PENDING);
 	member_need(m, now);
 	if (!m->conn)
 		return;
@@ -98,13 +91,21 @@ member_send(struct member *m, const struct control_msg *msg)
 		conn_send(m->conn, msg);
 		return;
 	}
-	if (m->pending_count < MEMBER_PENDING)
-		keep(m, msg);
+	if (m->pending_count == MEMBER_PENDING)
+		return;
+	length = control_msg_encode(msg, data, sizeof(data));
+	p = length ? malloc(sizeof(*p) + length) : NULL;
+	if (!p)
+		return;
+	p->length = length;
+	memcpy(p->data, data, length);
+	m->pending[m->pending_count++] = p;
 }
 
 void
-member_send_swim(struct control *c, uint16_t to, const struct swim_msg *msg)
+member_send_swim(void *control, uint16_t to, const struct swim_msg *msg)
 {
+	struct control *c = control;
 	static struct control_msg out;
 	struct member *m = member_find(c, to);
 
@@ -126,49 +127,43 @@ member_is_half_open(const struct member *m)
 	       m->control->swim.clock - m->asked_at >= m->control->options->node_timeout;
 }
 
-// The longest unused one of those whose nodes have no links; NULL if there are few enough.
-static struct member *
-least_used(struct control *c)
-{
-	struct member *oldest = NULL;
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < c->member_count; i++) {
-		struct member *m = c->members[i];
-
-		if (!m->conn || !m->conn->joined)
-			continue;
-		count++;
-		if (!m->peer.linked && !m->offers.count &&
-		    (!oldest || m->used_at < oldest->used_at))
-			oldest = m;
-	}
-	return count > CONTROL_STREAMS ? oldest : NULL;
-}
-
 void
 member_make_room(struct control *c, uint64_t now)
 {
 	static const struct control_msg bye = {.type = CONTROL_BYE, .bye.idle = true};
-	struct member *m;
 
-	while ((m = least_used(c)) && now - m->used_at >= MEMBER_UNUSED) {
-		conn_send(m->conn, &bye);
-		member_close(m, NULL);
+	for (;;) {
+		struct member *oldest = NULL; // of those whose nodes have no links
+		uint32_t count = 0;
+
+		for (uint32_t i = 0; i < c->member_count; i++) {
+			struct member *m = c->members[i];
+
+			if (!m->conn || !m->conn->joined)
+				continue;
+			count++;
+			if (!m->node.linked && !m->offers.count &&
+			    (!oldest || m->used_at < oldest->used_at))
+				oldest = m;
+		}
+		if (count <= CONTROL_STREAMS || !oldest || now - oldest->used_at < MEMBER_UNUSED)
+			return;
+		conn_send(oldest->conn, &bye);
+		member_close(oldest, NULL);
 	}
 }
 
 // ---- handshake ----
 
 static void
-say_hello(struct conn *conn)
+send_hello(struct conn *conn)
 {
 	struct control *c = conn->owner;
 	struct control_msg out = {.type = CONTROL_HELLO};
 
 	out.hello.version = CONTROL_VERSION;
 	snprintf(out.hello.cluster, sizeof(out.hello.cluster), "%s", c->options->cluster);
-	self_record(c, &out);
+	self_node_record(c, &out);
 	conn_send(conn, &out);
 }
 
@@ -202,7 +197,7 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 	static char why[CONTROL_REASON_MAX];
 	const struct swim_record *r = &in->hello.record;
 	struct member *m = member_find(c, r->id);
-	struct peer_conn old = {0};
+	struct old_conn old = {0};
 
 	if (m && m->conn) {
 		old.joined = m->conn->joined;
@@ -221,7 +216,7 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 	else if (!m && c->source->closed)
 		snprintf(why, sizeof(why), "node %u is not in the %s of node %u", r->id,
 			 c->options->peers ? "peers file" : "list", c->self.id);
-	else if (m && m->conn && !peer_replaces(&old, c->self.id, r->id, m->peer.status)) {
+	else if (m && m->conn && !conn_replaces(&old, c->self.id, r->id, m->node.status)) {
 		conn->taken = old.joined && !old.same_life;
 		conn->surplus = !conn->taken;
 		// It doesn't know of that connection: is it still one?
@@ -237,21 +232,6 @@ admit(struct control *c, struct conn *conn, const struct control_msg *in)
 		return conn->member ? NULL : "out of memory";
 	}
 	return why;
-}
-
-static const char *
-answer(struct control *c, struct conn *conn, const struct control_msg *in)
-{
-	static char why[CONTROL_REASON_MAX];
-	struct member *m = conn->member;
-
-	if (in->hello.record.id != m->id) {
-		snprintf(why, sizeof(why), "node %u answers at %s; check %s", in->hello.record.id,
-			 m->entry.control,
-			 m->listed ? "the peers file" : "the process that listens there");
-		return why;
-	}
-	return is_known(conn, in) ? NULL : "its id belongs to another node";
 }
 
 static const char *
@@ -273,17 +253,28 @@ on_hello(struct conn *conn, const struct control_msg *in)
 	if (swim_is_absurd(&c->swim, &in->hello.record))
 		return "its clock is 139 years or more ahead of this host's; set the one that is "
 		       "wrong";
-	refused = !conn->dialled ? admit(c, conn, in)
-		  : conn->member ? answer(c, conn, in)
-				 : seed_hello(conn, in);
+	m = conn->member;
+	if (!conn->dialled) {
+		refused = admit(c, conn, in);
+	} else if (!m) {
+		refused = bootstrap_hello(conn, in);
+	} else if (in->hello.record.id == m->id) {
+		refused = is_known(conn, in) ? NULL : "its id belongs to another node";
+	} else {
+		snprintf(why, sizeof(why), "node %u answers at %s; check %s", in->hello.record.id,
+			 m->entry.control,
+			 m->listed ? "the peers file" : "the process that listens there");
+		refused = why;
+	}
 	if (refused)
 		return refused;
 	m = conn->member;
+	weir_assert(m && (!conn->dialled || m->conn == conn));
 	if (!conn->dialled) {
-		door_forget(c, conn);
+		admission_forget(c, conn);
 		conn_close(m->conn, "replaced by a newer connection");
 		m->conn = conn;
-		say_hello(conn);
+		send_hello(conn);
 	}
 	conn->joined = true;
 	m->stale = false;
@@ -343,13 +334,13 @@ on_closed(struct conn *conn, const char *reason)
 
 	// A node that claims its id learns from any member that the id is taken.
 	if (conn->dialled && conn->taken && c->has_id && !swim_is_settled(&c->swim))
-		self_beaten(c, conn->from);
+		self_node_beaten(c, conn->from);
 	if (conn == c->seed_conn) {
-		seed_closed(conn, reason);
+		bootstrap_closed(conn, reason);
 		return;
 	}
 	if (!m) {
-		door_forget(c, conn);
+		admission_forget(c, conn);
 		if (!conn->surplus)
 			log_blamed(
 			    &c->blamed, "refused connections", conn->stranger, now,
@@ -377,7 +368,7 @@ on_closed(struct conn *conn, const char *reason)
 }
 
 const struct conn_handler member_handler = {
-    .opened = say_hello,
+    .opened = send_hello,
     .hello = on_hello,
     .message = on_message,
     .closed = on_closed,

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node_state.h"
 
+#include "ipc/invariant.h"
+
 #include <string.h>
 
 void
-peer_init(struct peer *p, uint32_t timeout_ms, uint64_t now)
+node_state_init(struct node_state *p, uint32_t timeout_ms, uint64_t now)
 {
+	weir_assert(timeout_ms);
 	memset(p, 0, sizeof(*p));
 	p->timeout = timeout_ms;
 	p->silent_at = now + timeout_ms;
 }
 
 bool
-peer_replaces(const struct peer_conn *old, uint16_t own, uint16_t id, enum swim_status status)
+conn_replaces(const struct old_conn *old, uint16_t own, uint16_t id, enum swim_status status)
 {
 	bool lives = status == SWIM_ALIVE || status == SWIM_SUSPECT;
 
@@ -24,14 +27,21 @@ peer_replaces(const struct peer_conn *old, uint16_t own, uint16_t id, enum swim_
 }
 
 static unsigned
-enter(struct peer *p, enum weir_node_state state)
+enter(struct node_state *p, enum weir_node_state state)
 {
+	static const unsigned legal[] = {
+	    [WEIR_NODE_JOINING] = 1u << WEIR_NODE_UP | 1u << WEIR_NODE_DOWN,
+	    [WEIR_NODE_UP] = 1u << WEIR_NODE_SUSPECT | 1u << WEIR_NODE_DOWN,
+	    [WEIR_NODE_SUSPECT] = 1u << WEIR_NODE_UP | 1u << WEIR_NODE_DOWN,
+	    [WEIR_NODE_DOWN] = 1u << WEIR_NODE_UP,
+	};
+
 	if (p->state == state)
 		return 0;
-	p->state = state;
+	weir_enter(legal, p->state, state);
 	if (state == WEIR_NODE_DOWN)
 		p->linked = p->doubted = false;
-	return PEER_DO_TELL;
+	return NODE_DO_REPORT;
 }
 
 /*
@@ -39,7 +49,7 @@ enter(struct peer *p, enum weir_node_state state)
  * and where there is no link that could.
  */
 static unsigned
-judge(struct peer *p, uint64_t now)
+judge(struct node_state *p, uint64_t now)
 {
 	bool known = p->state == WEIR_NODE_UP || p->state == WEIR_NODE_SUSPECT;
 	unsigned actions = 0;
@@ -57,7 +67,7 @@ judge(struct peer *p, uint64_t now)
 
 // Its control lives and says this of its data plane.
 static unsigned
-take_view(struct peer *p, const struct dp_view *view)
+take_view(struct node_state *p, const struct dp_view *view)
 {
 	bool renewed = p->dp.incarnation != view->incarnation, again = p->dp.state != DP_UP;
 
@@ -74,38 +84,32 @@ take_view(struct peer *p, const struct dp_view *view)
 		p->linked = false;
 	p->dp = *view;
 	if (p->state != WEIR_NODE_UP)
-		return enter(p, WEIR_NODE_UP) | PEER_DO_OFFERS;
+		return enter(p, WEIR_NODE_UP) | NODE_DO_OFFERS;
 	// Whatever was offered before it came (again) may not have reached it.
-	return (renewed || again ? PEER_DO_OFFERS : 0) | (renewed ? PEER_DO_TELL : 0);
+	return (renewed || again ? NODE_DO_OFFERS : 0) | (renewed ? NODE_DO_REPORT : 0);
 }
 
-// Links that answer prove more than what others say.
-static bool
-links_deny(const struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view)
+static unsigned
+take_record(struct node_state *p, uint64_t now, enum swim_status status, const struct dp_view *view,
+	    bool hearsay)
 {
+	enum swim_status before = p->status;
 	bool gone = status == SWIM_LEFT ||
 		    (status == SWIM_ALIVE && view->state != DP_UNKNOWN &&
 		     (view->state == DP_DOWN ||
 		      (p->dp.incarnation && view->incarnation != p->dp.incarnation)));
-
-	return gone && p->linked && !(p->link_down_at && now - p->link_down_at <= p->timeout);
-}
-
-static unsigned
-take_record(struct peer *p, uint64_t now, enum swim_status status, const struct dp_view *view,
-	    bool hearsay)
-{
-	enum swim_status before = p->status;
+	bool answers = p->linked && !(p->link_down_at && now - p->link_down_at <= p->timeout);
 	unsigned doubt = 0;
 
 	p->status = status;
-	p->doubted = hearsay && links_deny(p, now, status, view);
+	// Links that answer prove more than hearsay.
+	p->doubted = hearsay && gone && answers;
 	if (p->doubted) {
 		if (status == SWIM_ALIVE) {
 			p->silent_at = 0;
-			return PEER_DO_DOUBT;
+			return NODE_DO_ASK;
 		}
-		doubt = PEER_DO_DOUBT;
+		doubt = NODE_DO_ASK;
 		status = SWIM_DEAD;
 	}
 	switch (status) {
@@ -121,31 +125,31 @@ take_record(struct peer *p, uint64_t now, enum swim_status status, const struct 
 			return 0;
 		p->silent_at = now;
 		p->dp.state = DP_UNKNOWN;
-		return judge(p, now) | (doubt ? doubt : PEER_DO_CLOSE);
+		return judge(p, now) | (doubt ? doubt : NODE_DO_CLOSE);
 	case SWIM_LEFT:
 		p->silent_at = now;
 		p->dp.state = DP_DOWN;
-		return enter(p, WEIR_NODE_DOWN) | PEER_DO_CLOSE;
+		return enter(p, WEIR_NODE_DOWN) | NODE_DO_CLOSE;
 	}
 	return 0;
 }
 
 unsigned
-peer_step(struct peer *p, enum peer_event event, uint64_t now, enum swim_status status,
-	  const struct dp_view *view, bool hearsay)
+node_state_step(struct node_state *p, enum node_event event, uint64_t now, enum swim_status status,
+		const struct dp_view *view, bool hearsay)
 {
 	switch (event) {
-	case PEER_TICK:
+	case NODE_TICK:
 		return judge(p, now);
-	case PEER_RECORD:
+	case NODE_RECORD:
 		return take_record(p, now, status, view, hearsay);
-	case PEER_LINKED:
+	case NODE_LINKED:
 		p->linked = true;
 		return 0;
-	case PEER_LINK_DOWN:
+	case NODE_LINK_DOWN:
 		p->link_down_at = now;
-		return judge(p, now) | PEER_DO_PROBE;
-	case PEER_UNLINKED:
+		return judge(p, now) | NODE_DO_PROBE;
+	case NODE_UNLINKED:
 		p->linked = false;
 		return 0;
 	}

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "offers.h"
 
+#include "base/vec.h"
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,6 +32,7 @@ find(struct offers *o, uint8_t engine, uint8_t peer_engine)
 static void
 drop(struct offers *o, struct offer *offer)
 {
+	weir_assert(offer >= o->list && offer < o->list + o->count);
 	*offer = o->list[--o->count];
 }
 
@@ -38,15 +42,8 @@ offers_put(struct offers *o, const struct weir_link_offer *link, uint64_t now)
 	struct offer *offer = find(o, link->engine, link->peer_engine);
 
 	if (!offer) {
-		if (o->count == o->room) {
-			uint32_t room = o->room ? o->room * 2 : 8;
-			struct offer *list = realloc(o->list, room * sizeof(*list));
-
-			if (!list)
-				return -ENOMEM;
-			o->list = list;
-			o->room = room;
-		}
+		if (VEC_RESERVE(o->list, o->room, o->count + 1))
+			return -ENOMEM;
 		offer = &o->list[o->count++];
 		*offer = (struct offer){0};
 	}
@@ -97,6 +94,7 @@ offers_next(struct offers *o, uint64_t now)
 		struct offer *offer = &o->list[i];
 		uint64_t wait = (uint64_t)OFFER_RETRY_MIN << (offer->sends < 5 ? offer->sends : 5);
 
+		weir_assert(offer->sends <= OFFER_SENDS);
 		if (now < offer->due || offer->sends == OFFER_SENDS)
 			continue;
 		// Taken up: what it says beyond that (`answered`) is sent once, not until it is

@@ -49,8 +49,6 @@ take_node(void *into, const char *text, char *error, size_t size)
 	struct control_options *o = into;
 	uint64_t id;
 
-	(void)error;
-	(void)size;
 	o->has_node = strcmp(text, "auto") != 0;
 	if (!o->has_node)
 		return 0;
@@ -67,8 +65,6 @@ take_join(void *into, const char *text, char *error, size_t size)
 	struct control_options *o = into;
 	uint16_t port;
 
-	(void)error;
-	(void)size;
 	for (const char *at = text;; at++) {
 		size_t n = strcspn(at, ",");
 
@@ -95,8 +91,6 @@ take_timeout(void *into, const char *text, char *error, size_t size)
 	char number[24];
 	uint64_t value;
 
-	(void)error;
-	(void)size;
 	if (digits >= sizeof(number) || (!seconds && text[digits] && strcmp(text + digits, "ms")))
 		return -EINVAL;
 	memcpy(number, text, digits);
@@ -180,12 +174,35 @@ const struct option_table control_option_table = {
 	"  weir-control --instance b --node 2 --listen 127.0.0.1:7472 --peers /etc/weir/peers\n",
 };
 
-// Where the list of nodes comes from: one of three.
-static int
-check_source(const struct control_options *o)
+int
+control_options_parse(int argc, char **argv, struct control_options *o)
 {
-	int sources = !!o->peers + !!o->join + !!o->etcd;
+	char error[512];
+	int sources;
 
+	argc--;
+	if (option_defaults(&control_option_table, o, error, sizeof(error)) ||
+	    option_parse(&control_option_table, o, &argc, argv + 1, error, sizeof(error)))
+		return usage_error("%s", error);
+	if (o->help) {
+		option_print_help(&control_option_table, stdout);
+		return EXIT_OK;
+	}
+	if (o->version) {
+		puts("weir-control " WEIR_VERSION);
+		return EXIT_OK;
+	}
+	if (!name_ok(o->instance, INSTANCE_MAX))
+		return invalid_name("--instance", o->instance,
+				    "up to 47 letters, digits, '_', '-', '.'");
+	if (!name_ok(o->cluster, CONTROL_CLUSTER_MAX))
+		return invalid_name("--cluster", o->cluster,
+				    "up to 31 letters, digits, '_', '-', '.'");
+	if (!o->node_given)
+		return usage_error("%s is missing; see --help", "--node");
+	if (!o->listen)
+		return usage_error("%s is missing; see --help", "--listen");
+	sources = !!o->peers + !!o->join + !!o->etcd;
 	if (!sources)
 		return usage_error("%s is missing; see --help", "--peers, --join or --etcd");
 	if (sources > 1)
@@ -200,40 +217,4 @@ check_source(const struct control_options *o)
 	if (!o->etcd && (o->etcd_user || o->etcd_tls))
 		return usage_error("%s is missing; see --help", "--etcd");
 	return -1;
-}
-
-static int
-check(const struct control_options *o)
-{
-	if (!name_ok(o->instance, INSTANCE_MAX))
-		return invalid_name("--instance", o->instance,
-				    "up to 47 letters, digits, '_', '-', '.'");
-	if (!name_ok(o->cluster, CONTROL_CLUSTER_MAX))
-		return invalid_name("--cluster", o->cluster,
-				    "up to 31 letters, digits, '_', '-', '.'");
-	if (!o->node_given)
-		return usage_error("%s is missing; see --help", "--node");
-	if (!o->listen)
-		return usage_error("%s is missing; see --help", "--listen");
-	return check_source(o);
-}
-
-int
-control_options_parse(int argc, char **argv, struct control_options *o)
-{
-	char error[512];
-
-	argc--;
-	if (option_defaults(&control_option_table, o, error, sizeof(error)) ||
-	    option_parse(&control_option_table, o, &argc, argv + 1, error, sizeof(error)))
-		return usage_error("%s", error);
-	if (o->help) {
-		option_print_help(&control_option_table, stdout);
-		return EXIT_OK;
-	}
-	if (o->version) {
-		puts("weir-control " WEIR_VERSION);
-		return EXIT_OK;
-	}
-	return check(o);
 }

@@ -2,6 +2,8 @@
 /* Our own node: its id, its data plane, what is spread of it. */
 #include "control.h"
 
+#include "ipc/invariant.h"
+
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <netinet/in.h>
@@ -28,25 +30,8 @@ random_bits(void)
 static void
 begin(struct control *c, uint64_t now)
 {
-	if (!c->has_id && !self_begin(c, now))
+	if (!c->has_id && !self_node_begin(c, now))
 		log_once(&c->id_trouble, "out of memory; trying again");
-}
-
-static void
-tell_self(struct control *c, const struct dp_view *view)
-{
-	struct weir_ctl_msg out = {.type = WEIR_CTL_NODE};
-
-	out.node.id = c->self.id;
-	out.node.self = 1;
-	out.node.state = WEIR_NODE_UP;
-	out.node.incarnation = view->incarnation;
-	out.node.engines = view->engines;
-	out.node.address_count = c->self.address_count;
-	memcpy(out.node.address, c->self.address, sizeof(out.node.address));
-	memcpy(out.node.lid, c->self.lid, sizeof(out.node.lid));
-	memcpy(out.node.control, c->self.control, sizeof(out.node.control));
-	dp_send(c->dp, &out);
 }
 
 static void
@@ -72,16 +57,26 @@ check_addresses(const struct control *c, const struct dp_view *view)
 }
 
 static void
-tell_all(struct control *c)
+report_all(struct control *c)
 {
 	const struct dp_view *view = dp_view(c->dp);
-	struct weir_ctl_msg synced = {.type = WEIR_CTL_SYNCED};
+	struct weir_ctl_msg self = {.type = WEIR_CTL_NODE}, synced = {.type = WEIR_CTL_SYNCED};
 
-	if (view->state != DP_UP || !c->told_id)
+	if (view->state != DP_UP || !c->id_reported)
 		return;
-	tell_self(c, view);
+	weir_assert(c->has_id);
+	self.node.id = c->self.id;
+	self.node.self = 1;
+	self.node.state = WEIR_NODE_UP;
+	self.node.incarnation = view->incarnation;
+	self.node.engines = view->engines;
+	self.node.address_count = c->self.address_count;
+	memcpy(self.node.address, c->self.address, sizeof(self.node.address));
+	memcpy(self.node.lid, c->self.lid, sizeof(self.node.lid));
+	memcpy(self.node.control, c->self.control, sizeof(self.node.control));
+	dp_send(c->dp, &self);
 	for (uint32_t i = 0; i < c->member_count; i++)
-		member_tell(c->members[i]);
+		member_report(c->members[i]);
 	dp_send(c->dp, &synced);
 }
 
@@ -91,14 +86,14 @@ spread(struct control *c)
 {
 	const struct dp_view *view = dp_view(c->dp);
 
-	if (!c->told_id)
+	if (!c->id_reported)
 		return;
 	c->info.dp = *view;
 	if (!c->options->peers && view->state == DP_UP) {
 		c->self.address_count = view->address_count;
 		memcpy(c->self.address, view->address, sizeof(c->self.address));
 	}
-	swim_tell(&c->swim, &c->info);
+	swim_set_info(&c->swim, &c->info);
 	c->source->publish(c->source, &c->self);
 	// Connected members learn of it at once, above all when the data plane is dead.
 	for (uint32_t i = 0; i < c->member_count; i++)
@@ -117,7 +112,7 @@ on_dp_changed(void *user, const struct dp_view *view)
 	if (!had_id)
 		return;
 	spread(c);
-	tell_all(c);
+	report_all(c);
 	if (view->state == DP_UP && c->options->peers)
 		check_addresses(c, view);
 }
@@ -147,37 +142,13 @@ on_dp_message(void *user, const struct weir_ctl_msg *m)
 		member_link_down(member, m);
 }
 
-static void
-on_dp_services(void *user)
-{
-	service_own(user);
-}
-
-const struct dp_handler self_dp_handler = {
+const struct dp_handler self_node_dp_handler = {
     .changed = on_dp_changed,
-    .services = on_dp_services,
+    .services = service_own,
     .message = on_dp_message,
 };
 
 // ---- membership ----
-
-static void
-on_send(void *user, uint16_t to, const struct swim_msg *m)
-{
-	member_send_swim(user, to, m);
-}
-
-static void
-on_changed(void *user, const struct swim_node *node)
-{
-	member_changed(user, node);
-}
-
-static void
-on_forgotten(void *user, const struct swim_node *node)
-{
-	member_unknown(user, node->is.id);
-}
 
 static bool
 on_same_place(void *user, const void *info, const void *other)
@@ -190,7 +161,7 @@ on_same_place(void *user, const void *info, const void *other)
 }
 
 static void
-say_id(const struct control *c)
+log_id(const struct control *c)
 {
 	if (!c->options->has_node)
 		log_event(LOG_LEVEL_INFO, LOG_NODE(c->self.id), "node id is %u", c->self.id);
@@ -201,7 +172,7 @@ on_settled(void *user)
 {
 	struct control *c = user;
 
-	say_id(c);
+	log_id(c);
 	log_forget(&c->id_trouble);
 	c->last_id = c->self.id;
 	c->last_id_known = true;
@@ -214,7 +185,7 @@ on_beaten(void *user, const struct swim_record *other)
 {
 	const struct node_info *info = other->info;
 
-	self_beaten(user, info->control);
+	self_node_beaten(user, info->control);
 }
 
 static void
@@ -222,7 +193,7 @@ on_rival(void *user, const struct swim_record *other)
 {
 	const struct node_info *info = other->info;
 
-	seed_meet(user, info->control);
+	bootstrap_meet(user, info->control);
 }
 
 static void
@@ -239,9 +210,9 @@ on_refused(void *user, uint16_t from, const struct swim_record *r, const char *w
 }
 
 static const struct swim_ops swim_ops = {
-    .send = on_send,
-    .changed = on_changed,
-    .forgotten = on_forgotten,
+    .send = member_send_swim,
+    .changed = member_changed,
+    .forgotten = member_unknown,
     .same_place = on_same_place,
     .settled = on_settled,
     .beaten = on_beaten,
@@ -250,7 +221,7 @@ static const struct swim_ops swim_ops = {
 };
 
 void
-self_beaten(struct control *c, const char *by)
+self_node_beaten(struct control *c, const char *by)
 {
 	log_once_about(&c->id_trouble, LOG_NODE_AT(c->self.id, by),
 		       "node id %u belongs to another node, says %s; %s", c->self.id, by,
@@ -260,40 +231,40 @@ self_beaten(struct control *c, const char *by)
 }
 
 void
-self_on_settled(evutil_socket_t fd, short what, void *user)
+self_node_on_settled(evutil_socket_t fd, short what, void *user)
 {
 	struct control *c = user;
 
 	if (!c->has_id || !swim_is_settled(&c->swim))
 		return;
-	c->told_id = true;
+	c->id_reported = true;
 	spread(c);
-	tell_all(c);
+	report_all(c);
 }
 
 void
-self_on_again(evutil_socket_t fd, short what, void *user)
+self_node_on_again(evutil_socket_t fd, short what, void *user)
 {
 	struct control *c = user;
 
 	if (!c->has_id)
 		return;
-	self_end(c);
+	self_node_end(c);
 	c->last_id_known = false;
 	c->barred = true;
 	c->begin_at = monotonic_ms() + (c->options->has_node ? AGAIN_MS : 0);
 }
 
 void
-self_end(struct control *c)
+self_node_end(struct control *c)
 {
-	seed_end(c);
+	bootstrap_end(c);
 	member_end_all(c);
 	if (c->has_id) {
 		swim_fini(&c->swim);
 		registry_fini(&c->registry);
 	}
-	c->has_id = c->told_id = false;
+	c->has_id = c->id_reported = false;
 }
 
 // Which id to try. False: not yet.
@@ -319,7 +290,7 @@ choose(struct control *c, uint64_t now)
 }
 
 bool
-self_begin(struct control *c, uint64_t now)
+self_node_begin(struct control *c, uint64_t now)
 {
 	struct timespec wall;
 	struct swim_config config = {
@@ -335,6 +306,7 @@ self_begin(struct control *c, uint64_t now)
 	    .user = c,
 	};
 
+	weir_assert(!c->has_id);
 	if (!choose(c, now))
 		return true;
 	clock_gettime(CLOCK_REALTIME, &wall);
@@ -351,18 +323,18 @@ self_begin(struct control *c, uint64_t now)
 	for (uint32_t i = 0; i < c->member_count; i++)
 		if (c->members[i]->listed && member_list(c->members[i]))
 			log_error("out of memory: node %u is left out", c->members[i]->id);
-	c->told_id = swim_is_settled(&c->swim);
-	if (c->told_id)
-		say_id(c); // etcd's gift
-	if (seed_is_self(c))
+	c->id_reported = swim_is_settled(&c->swim);
+	if (c->id_reported)
+		log_id(c); // etcd's gift
+	if (bootstrap_is_self(c))
 		swim_alone(&c->swim);
 	spread(c);
-	tell_all(c); // it may have waited for the id
+	report_all(c); // it may have waited for the id
 	return true;
 }
 
 void
-self_tick(struct control *c, uint64_t now)
+self_node_tick(struct control *c, uint64_t now)
 {
 	begin(c, now);
 	if (!c->has_id)
@@ -372,7 +344,7 @@ self_tick(struct control *c, uint64_t now)
 }
 
 void
-self_record(const struct control *c, struct control_msg *hello)
+self_node_record(const struct control *c, struct control_msg *hello)
 {
 	hello->hello.record = c->swim.self->is;
 	hello->hello.record.info = NULL;

@@ -5,37 +5,38 @@
 #include <string.h>
 
 void
-service_tell(struct member *m)
+service_report(struct member *m)
 {
 	struct control *c = m->control;
 	const struct weir_services *list = registry_list(&c->registry, m->id);
 	struct weir_ctl_msg out = {.type = WEIR_CTL_SERVICES};
 
-	if (!list || !c->told_id || m->peer.state == WEIR_NODE_JOINING ||
-	    m->peer.state >= WEIR_NODE_DOWN)
+	if (!list || !c->id_reported || m->node.state == WEIR_NODE_JOINING ||
+	    m->node.state >= WEIR_NODE_DOWN)
 		return;
 	out.services.node = m->id;
-	out.services.incarnation = m->peer.dp.incarnation;
+	out.services.incarnation = m->node.dp.incarnation;
 	out.services.names.count = list->count;
 	memcpy(out.services.names.name, list->name, list->count * sizeof(list->name[0]));
 	dp_send(c->dp, &out);
 }
 
 void
-service_own(struct control *c)
+service_own(void *control)
 {
+	struct control *c = control;
 	const struct dp_view *view = dp_view(c->dp);
 
 	if (!c->has_id)
 		return;
 	registry_own(&c->registry, dp_services(c->dp));
-	if (!c->told_id || c->info.dp.services == view->services)
+	if (!c->id_reported || c->info.dp.services == view->services)
 		return;
 	c->info.dp = *view;
-	swim_tell(&c->swim, &c->info);
+	swim_set_info(&c->swim, &c->info);
 	for (uint32_t i = 0; i < c->member_count; i++)
 		if (c->members[i]->conn)
-			swim_news(&c->swim, c->members[i]->id);
+			swim_send_own(&c->swim, c->members[i]->id);
 }
 
 void
@@ -79,7 +80,7 @@ on_changed(void *user, uint16_t node)
 	struct member *m = member_find(user, node);
 
 	if (m)
-		service_tell(m);
+		service_report(m);
 }
 
 static bool

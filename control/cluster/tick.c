@@ -2,12 +2,12 @@
 #include "control.h"
 
 void
-control_turn(struct control *c, uint64_t now)
+control_tick(struct control *c, uint64_t now)
 {
-	self_tick(c, now);
+	self_node_tick(c, now);
 	for (uint32_t i = c->member_count; i-- > 0;)
 		member_tick(c->members[i], now);
-	seed_tick(c, now);
+	bootstrap_tick(c, now);
 	if (now >= c->room_at) {
 		c->room_at = now + MEMBER_UNUSED;
 		member_make_room(c, now);

@@ -3,6 +3,7 @@
 #include "transport/local_peer.h"
 
 #include "base/log.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -16,66 +17,51 @@
 
 // ---- start, run, stop ----
 
-// Sends the text that `systemctl status` shows.
-static void
-tell_status(struct control *c)
-{
-	bool runs = dp_view(c->dp)->state == DP_UP;
-	char text[sizeof(c->status)];
-	uint32_t up = 0;
-
-	for (uint32_t i = 0; i < c->member_count; i++)
-		up += c->members[i]->peer.state == WEIR_NODE_UP;
-	if (c->told_id)
-		snprintf(text, sizeof(text),
-			 "STATUS=node %u of cluster '%s', %u of %u others are up%s", c->self.id,
-			 c->options->cluster, up, c->member_count, runs ? "" : "; no data plane");
-	else
-		snprintf(text, sizeof(text), "STATUS=no node id yet: %s",
-			 c->options->etcd ? "asks etcd"
-			 : c->has_id	  ? "looks for the cluster"
-					  : "waits for its data plane");
-	if (!strcmp(text, c->status))
-		return;
-	memcpy(c->status, text, sizeof(text));
-	notify(text);
-}
-
 static void
 on_tick(evutil_socket_t fd, short what, void *user)
 {
 	struct control *c = user;
 	uint64_t now = monotonic_ms();
+	char status[sizeof(c->status)];
+	uint32_t up = 0;
 
-	control_turn(c, now);
-	tell_status(c);
+	control_tick(c, now);
 	watchdog_feed(&c->watchdog, now * 1000000, true);
-}
-
-static void
-reload(struct control *c)
-{
-	char text[LOG_LINE_MAX];
-
-	if (!c->tls) {
-		log_warning("SIGHUP: without --tls there is nothing to read again");
-	} else if (stream_tls_reload(c->tls, text, sizeof(text))) {
-		log_error("certificates stay as they were: %s", text);
-	} else {
-		stream_tls_describe(c->tls, text, sizeof(text));
-		log_line("read again: %s", text);
-	}
+	// The text that `systemctl status` shows.
+	for (uint32_t i = 0; i < c->member_count; i++)
+		up += c->members[i]->node.state == WEIR_NODE_UP;
+	if (c->id_reported)
+		snprintf(status, sizeof(status),
+			 "STATUS=node %u of cluster '%s', %u of %u others are up%s", c->self.id,
+			 c->options->cluster, up, c->member_count,
+			 dp_view(c->dp)->state == DP_UP ? "" : "; no data plane");
+	else
+		snprintf(status, sizeof(status), "STATUS=no node id yet: %s",
+			 c->options->etcd ? "asks etcd"
+			 : c->has_id	  ? "looks for the cluster"
+					  : "waits for its data plane");
+	if (!strcmp(status, c->status))
+		return;
+	memcpy(c->status, status, sizeof(status));
+	notify(status);
 }
 
 static void
 on_signal(evutil_socket_t number, short what, void *user)
 {
 	struct control *c = user;
+	char text[LOG_LINE_MAX];
 
-	if (number == SIGHUP) {
-		reload(c);
-		return;
+	if (number == SIGHUP && !c->tls) {
+		log_warning("SIGHUP: without --tls there is nothing to read again");
+	} else if (number == SIGHUP && stream_tls_reload(c->tls, text, sizeof(text))) {
+		log_error("certificates stay as they were: %s", text);
+	} else if (number == SIGHUP) {
+		stream_tls_describe(c->tls, text, sizeof(text));
+		log_line("read again: %s", text);
 	}
+	if (number == SIGHUP)
+		return;
 	log_line("stopping on signal %d; the data plane goes on", (int)number);
 	notify("STOPPING=1");
 	event_base_loopbreak(c->base);
@@ -120,8 +106,8 @@ make_events(struct control *c)
 	c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
 	if (!c->tick || event_add(c->tick, &every))
 		return out_of_memory();
-	c->again = evtimer_new(c->base, self_on_again, c);
-	c->settled = evtimer_new(c->base, self_on_settled, c);
+	c->again = evtimer_new(c->base, self_node_on_again, c);
+	c->settled = evtimer_new(c->base, self_node_on_settled, c);
 	if (!c->again || !c->settled)
 		return out_of_memory();
 	for (int i = 0; i < CONTROL_SIGNALS; i++) {
@@ -131,20 +117,6 @@ make_events(struct control *c)
 	}
 	set_signals(SIG_UNBLOCK);
 	return -1;
-}
-
-static int
-listen_at(struct control *c, const struct sockaddr_storage *address, socklen_t length)
-{
-	const char *text = c->options->listen;
-	int status = door_open(c, (const struct sockaddr *)address, length);
-
-	if (!status)
-		return -1;
-	log_error("cannot listen on %s: %s; %s", text, strerror(-status),
-		  status == -EADDRINUSE ? "stop what listens there or choose another --listen"
-					: "choose another --listen");
-	return EXIT_RESOURCE;
 }
 
 // Returns -1 or an exit code.
@@ -188,39 +160,26 @@ is_anywhere(const char *place)
 	return !strncmp(place, "0.0.0.0:", 8) || !strncmp(place, "[::]:", 5);
 }
 
-// Others look for us where the file says; a name in it may be any address of ours.
-static void
-compare_places(const struct control *c)
+// The address that others are told: where we listen, or what the peers file says.
+static int
+name_self(struct control *c, const struct peer_entry *own)
 {
 	char here[WEIR_CTL_PEER_TEXT], there[WEIR_CTL_PEER_TEXT] = "";
 	struct sockaddr_storage address;
 	socklen_t length;
 
-	if (!listens_at(c, here))
-		return;
-	if (address_take(c, c->self.control, &address, &length))
-		address_print(&address, length, there, sizeof(there));
-	if (strcmp(strrchr(here, ':'), strrchr(c->self.control, ':')) ||
-	    (*there && !is_anywhere(here) && strcmp(here, there)))
-		log_warning("listens on %s, but others look for node %u at %s, as %s says; make "
-			    "--listen and the file agree",
-			    here, c->self.id, c->self.control, c->options->peers);
-}
-
-// The address that others are told: where we listen.
-static int
-name_self(struct control *c, const struct peers *peers)
-{
-	if (peers) {
-		const struct peer_entry *own = peers_find(peers, c->options->node);
-
-		if (!own) {
-			log_error("node %u is not in %s; add its line or check --node",
-				  c->options->node, c->options->peers);
-			return EXIT_USAGE;
-		}
+	if (own) {
 		c->self = *own;
-		compare_places(c);
+		// Others look for us where the file says; a name in it may be any address of ours.
+		if (!listens_at(c, here))
+			return -1;
+		if (address_take(c, own->control, &address, &length))
+			address_print(&address, length, there, sizeof(there));
+		if (strcmp(strrchr(here, ':'), strrchr(own->control, ':')) ||
+		    (*there && !is_anywhere(here) && strcmp(here, there)))
+			log_warning("listens on %s, but others look for node %u at %s, as %s says; "
+				    "make --listen and the file agree",
+				    here, own->id, own->control, c->options->peers);
 		return -1;
 	}
 	if (!listens_at(c, c->self.control))
@@ -239,11 +198,7 @@ name_self(struct control *c, const struct peers *peers)
 static int
 start_source(struct control *c)
 {
-	bool ok = true;
-
-	if (c->source->closed)
-		ok = self_begin(c, monotonic_ms());
-	if (!ok)
+	if (c->source->closed && !self_node_begin(c, monotonic_ms()))
 		return out_of_memory();
 	return c->source->start(c->source, c->base, &member_events, c) ? EXIT_RESOURCE : c->failed;
 }
@@ -278,55 +233,57 @@ serve_metrics(struct control *c, const char *socket_path)
 }
 
 static int
-make_source(struct control *c, const struct peers *peers)
-{
-	const struct control_options *o = c->options;
-
-	if (o->etcd)
-		return source_etcd(o, c->self.control, &c->source);
-	c->source = peers ? source_file(peers, o->node) : source_join(o->join);
-	return c->source ? -1 : out_of_memory();
-}
-
-static int
 start(struct control *c, const struct peers *peers, const char *socket_path)
 {
+	const struct control_options *o = c->options;
+	const struct peer_entry *own = peers ? peers_find(peers, o->node) : NULL;
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
 	struct sockaddr_storage address;
 	socklen_t length;
-	int status;
+	int status, error;
 
 	status = make_events(c);
-	if (status < 0)
-		status = make_source(c, peers);
+	if (status < 0 && o->etcd) {
+		status = source_etcd(o, c->self.control, &c->source);
+	} else if (status < 0) {
+		c->source = peers ? source_file(peers, o->node) : source_join(o->join);
+		status = c->source ? -1 : out_of_memory();
+	}
 	if (status >= 0)
 		return status;
-	if (peers && !peers_find(peers, c->options->node))
-		return name_self(c, peers);
+	if (peers && !own) {
+		log_error("node %u is not in %s; add its line or check --node", o->node, o->peers);
+		return EXIT_USAGE;
+	}
 	status = open_transport(c);
 	if (status < 0)
-		status =
-		    address_resolve(c, "--listen", c->options->listen, true, &address, &length);
+		status = address_resolve(c, "--listen", o->listen, true, &address, &length);
 	hello.hello.version = WEIR_CTL_VERSION;
 	hello.hello.role = WEIR_ROLE_CONTROL;
-	hello.hello.node = peers ? c->options->node : UINT32_MAX;
+	hello.hello.node = peers ? o->node : UINT32_MAX;
 	hello.hello.pid = getpid();
-	memcpy(hello.hello.cluster, c->options->cluster, strlen(c->options->cluster) + 1);
-	if (status < 0)
-		status = listen_at(c, &address, length);
+	memcpy(hello.hello.cluster, o->cluster, strlen(o->cluster) + 1);
+	error = status < 0 ? admission_open(c, (struct sockaddr *)&address, length) : 0;
+	if (error) {
+		log_error("cannot listen on %s: %s; %s", o->listen, strerror(-error),
+			  error == -EADDRINUSE ? "stop what listens there or choose another "
+						 "--listen"
+					       : "choose another --listen");
+		status = EXIT_RESOURCE;
+	}
 	if (status < 0)
 		status = serve_metrics(c, socket_path);
 	if (status < 0)
-		status = name_self(c, peers);
+		status = name_self(c, own);
 	// Addresses to ask at are looked at before anybody hears of us.
-	if (status < 0 && c->options->join)
+	if (status < 0 && o->join)
 		status = start_source(c);
 	if (status >= 0)
 		return status;
-	c->dp = dp_create(c->base, socket_path, &hello, &self_dp_handler, c);
+	c->dp = dp_create(c->base, socket_path, &hello, &self_node_dp_handler, c);
 	if (!c->dp)
 		return out_of_memory();
-	return c->options->join ? -1 : start_source(c);
+	return o->join ? -1 : start_source(c);
 }
 
 static void
@@ -338,11 +295,12 @@ stop(struct control *c)
 	c->stopping = true;
 	if (leave)
 		swim_leave(&c->swim);
-	self_end(c);
+	self_node_end(c);
+	weir_assert(!c->member_count && !c->seed_conn);
 	if (c->source)
 		c->source->stop(c->source, leave);
 	if (c->base)
-		door_close(c);
+		admission_close(c);
 	dp_destroy(c->dp);
 	metrics_close(c->metrics);
 	if (c->tick)

@@ -10,53 +10,37 @@
 #include <string.h>
 #include <sys/resource.h>
 
-// The file's text, NUL-terminated, or NULL and an exit code after having said why not.
-static char *
-read_file(const char *name, int *status)
+// Returns -1 or an exit code after having said why not.
+static int
+load_peers(const char *name, struct peers *peers)
 {
 	FILE *f = fopen(name, "re");
-	char *text = f ? malloc(PEERS_TEXT_MAX + 1) : NULL;
+	char *text = f ? malloc(PEERS_TEXT_MAX + 1) : NULL, error[256];
+	int status = EXIT_USAGE;
 	size_t n = 0;
 
-	*status = EXIT_USAGE;
 	if (text)
 		n = fread(text, 1, PEERS_TEXT_MAX + 1, f);
 	if (!f && errno == EACCES) {
-		*status = EXIT_RESOURCE;
+		status = EXIT_RESOURCE;
 		log_error("cannot read %s: %s; let this user read it", name, strerror(errno));
 	} else if (!text || ferror(f)) {
 		log_error("cannot read %s: %s; give the peers file with --peers", name,
 			  strerror(errno));
-		free(text);
-		text = NULL;
 	} else if (n > PEERS_TEXT_MAX || memchr(text, 0, n)) {
 		log_error("%s is not a peers file: it is %s; write one line per node", name,
 			  n > PEERS_TEXT_MAX ? "longer than 1 MiB" : "not text");
-		free(text);
-		text = NULL;
 	} else {
 		text[n] = 0;
+		status = peers_parse(text, peers, error, sizeof(error));
+		if (status)
+			log_error("%s:%s", name, error);
+		status = !status ? -1 : status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
 	}
+	free(text);
 	if (f)
 		fclose(f);
-	return text;
-}
-
-static int
-load_peers(const char *name, struct peers *peers)
-{
-	char error[256];
-	int status;
-	char *text = read_file(name, &status);
-
-	if (!text)
-		return status;
-	status = peers_parse(text, peers, error, sizeof(error));
-	free(text);
-	if (!status)
-		return -1;
-	log_error("%s:%s", name, error);
-	return status == -ENOMEM ? EXIT_RESOURCE : EXIT_USAGE;
+	return status;
 }
 
 static int
@@ -79,23 +63,12 @@ run(const struct control_options *options, const struct peers *peers)
 	return status;
 }
 
-// A connection per peer and a few strangers: as many descriptors as we may have.
-static void
-raise_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int
 main(int argc, char **argv)
 {
 	struct control_options options;
 	struct peers peers = {0};
+	struct rlimit limit;
 	int status;
 
 	log_open(NULL);
@@ -112,7 +85,11 @@ main(int argc, char **argv)
 		return status;
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stderr, NULL, _IOLBF, 0);
-	raise_limit();
+	// A connection per peer and a few strangers: as many descriptors as we may have.
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
 	status = run(&options, options.peers ? &peers : NULL);
 	peers_free(&peers);
 	return status;

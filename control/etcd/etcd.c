@@ -7,6 +7,7 @@
 #include "internal.h"
 
 #include "base/log.h"
+#include "ipc/invariant.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -143,6 +144,7 @@ fail(struct etcd *e, const char *error)
 	if (strstr(error, "compacted"))
 		e->listed = false;
 	drop_all(e);
+	weir_assert(e->url_now < e->url_count && e->retry_ms <= ETCD_RETRY_MAX);
 	e->url_now = (e->url_now + 1) % e->url_count;
 	etcd_set_retry(e, e->retry_ms / 2 + etcd_any(e->retry_ms / 2) + 1);
 	e->retry_ms = e->retry_ms * 2 < ETCD_RETRY_MAX ? e->retry_ms * 2 : ETCD_RETRY_MAX;
@@ -169,6 +171,7 @@ etcd_ask(struct etcd *e, const char *path, json_t *body,
 {
 	const struct etcd_reply reply = {.answer = answer, .over = step_over, .user = e};
 
+	weir_assert(!e->step);
 	e->step =
 	    etcd_post(e->http, e->url[e->url_now], path, body, e->token, ANSWER_SECONDS, &reply);
 	if (!e->step)
@@ -242,7 +245,6 @@ put_alive(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
 
-	(void)answer;
 	e->alive = true;
 }
 
@@ -256,23 +258,6 @@ put_told(void *user, const json_t *answer)
 	e->told = put && !e->changed;
 	if (!put)
 		e->claimed = e->alive = false;
-}
-
-/*
- * Only while the id is ours: another etcd in the place of the one that we know would look as if it
- * knew us, and whoever it doesn't know as if it had left.
- */
-static void
-tell(struct etcd *e, const char *lease)
-{
-	json_t *ours = json_pack("{s:s, s:s, s:o, s:s}", "target", "LEASE", "result", "EQUAL",
-				 "key", etcd_node_key(e, "alive", e->id), "lease", lease);
-	json_t *put = etcd_put(etcd_node_key(e, "node", e->id), etcd_bytes(e->value), 0);
-
-	e->changed = false;
-	etcd_ask(e, "/v3/kv/txn",
-		 json_pack("{s:[o], s:[{s:o}]}", "compare", ours, "success", "request_put", put),
-		 put_told);
 }
 
 static void
@@ -309,6 +294,7 @@ etcd_publish(struct membership_source *source, const struct peer_entry *self)
 static void
 gone(struct etcd *e, uint32_t id)
 {
+	weir_assert(id < ETCD_IDS);
 	e->known[id] = false;
 	e->events->gone(e->user, (uint16_t)id);
 }
@@ -366,33 +352,16 @@ take_kv(struct etcd *e, const json_t *kv)
 	known(e, id, value);
 }
 
-/*
- * Drops nodes that left without notice. Not by the list of an etcd that has forgotten us, and
- * maybe others, or that lacks our own entries: nodes missing from such a list need not be in a
- * later one, until they have been listed again.
- */
-static void
-drop_missing(struct etcd *e, uint64_t revision)
-{
-	bool forgot = e->renewed || revision < e->revision || !e->seen[e->id];
-
-	for (uint32_t id = 0; id < ETCD_IDS; id++) {
-		if (!e->known[id] || e->seen[id])
-			continue;
-		e->known[id] = false;
-		if (!forgot)
-			gone(e, id);
-	}
-}
-
 static void
 take_list(void *user, const json_t *answer)
 {
 	struct etcd *e = user;
 	const json_t *header = json_object_get(answer, "header"), *kv;
 	uint64_t revision = etcd_number(json_object_get(header, "revision"));
+	bool forgot;
 	size_t i;
 
+	weir_assert(e->id < ETCD_IDS);
 	memset(e->seen, 0, sizeof(e->seen));
 	json_array_foreach(json_object_get(answer, "kvs"), i, kv)
 	{
@@ -402,26 +371,23 @@ take_list(void *user, const json_t *answer)
 			e->seen[id] = true;
 		take_kv(e, kv);
 	}
-	drop_missing(e, revision);
+	/*
+	 * Drops nodes that left without notice. Not by the list of an etcd that has forgotten us,
+	 * and maybe others, or that lacks our own entries: nodes missing from such a list need not
+	 * be in a later one, until they have been listed again.
+	 */
+	forgot = e->renewed || revision < e->revision || !e->seen[e->id];
+	for (uint32_t id = 0; id < ETCD_IDS; id++) {
+		if (!e->known[id] || e->seen[id])
+			continue;
+		e->known[id] = false;
+		if (!forgot)
+			gone(e, id);
+	}
 	e->revision = revision;
 	e->renewed = false;
 	e->listed = revision > 0;
 	e->wrong = !e->listed;
-}
-
-static void
-take_event(struct etcd *e, const json_t *event)
-{
-	const char *type = json_string_value(json_object_get(event, "type"));
-	const json_t *kv = json_object_get(event, "kv");
-	uint32_t id = etcd_id_of_key(kv);
-
-	if (!type || strcmp(type, "DELETE"))
-		take_kv(e, kv);
-	else if (id == e->id)
-		e->claimed = e->told = false;
-	else if (id != ETCD_NODE_AUTO)
-		gone(e, id);
 }
 
 static void
@@ -439,7 +405,19 @@ watch_answer(void *user, const json_t *answer)
 		fail(e, "it has ended the watch");
 		return;
 	}
-	json_array_foreach(json_object_get(result, "events"), i, event) take_event(e, event);
+	json_array_foreach(json_object_get(result, "events"), i, event)
+	{
+		const char *type = json_string_value(json_object_get(event, "type"));
+		const json_t *kv = json_object_get(event, "kv");
+		uint32_t id = etcd_id_of_key(kv);
+
+		if (!type || strcmp(type, "DELETE"))
+			take_kv(e, kv);
+		else if (id == e->id)
+			e->claimed = e->told = false;
+		else if (id != ETCD_NODE_AUTO)
+			gone(e, id);
+	}
 	if (revision > e->revision)
 		e->revision = revision;
 	if (json_is_true(json_object_get(result, "created"))) {
@@ -478,6 +456,7 @@ start_watch(struct etcd *e)
 static void
 step(struct etcd *e)
 {
+	json_t *ours, *put;
 	char lease[24];
 
 	if (evtimer_pending(e->retry, NULL))
@@ -497,8 +476,17 @@ step(struct etcd *e)
 		    etcd_put(etcd_node_key(e, "alive", e->id), etcd_bytes(e->is.control), e->lease),
 		    put_alive);
 	} else if (!e->told && e->value[0]) {
+		// Only while the id is ours: another etcd in the place of the one that we know
+		// would seem to know us, and a node that it lacks would seem to have left.
 		snprintf(lease, sizeof(lease), "%llu", (unsigned long long)e->lease);
-		tell(e, lease);
+		ours = json_pack("{s:s, s:s, s:o, s:s}", "target", "LEASE", "result", "EQUAL",
+				 "key", etcd_node_key(e, "alive", e->id), "lease", lease);
+		put = etcd_put(etcd_node_key(e, "node", e->id), etcd_bytes(e->value), 0);
+		e->changed = false;
+		etcd_ask(
+		    e, "/v3/kv/txn",
+		    json_pack("{s:[o], s:[{s:o}]}", "compare", ours, "success", "request_put", put),
+		    put_told);
 	} else if (!e->listed) {
 		etcd_ask(e, "/v3/kv/range", range_of(e, "node"), take_list);
 	} else if (!e->watch) {
@@ -571,8 +559,7 @@ etcd_source_create(const struct etcd_options *o)
 
 	if (!e)
 		return NULL;
-	e->source = (struct membership_source){.name = "etcd",
-					       .closed = true,
+	e->source = (struct membership_source){.closed = true,
 					       .gives_ids = true,
 					       .start = etcd_start,
 					       .publish = etcd_publish,

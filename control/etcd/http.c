@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http.h"
 
+#include "base/vec.h"
+#include "ipc/invariant.h"
+
 #include <curl/curl.h>
 #include <event2/event.h>
 #include <openssl/evp.h>
@@ -32,11 +35,6 @@ struct etcd_http {
 	CURLM *multi;
 	struct event *timer;
 	LIST_HEAD(, etcd_request) requests;
-};
-
-/* A descriptor that libcurl waits for. */
-struct watch {
-	struct event *event;
 };
 
 // ---- base64, numbers ----
@@ -98,61 +96,54 @@ set_error(struct etcd_request *r, const char *text)
 	r->error[n] = 0;
 }
 
-// etcd says {"error":...} on its own, or as a stream's element.
-static const char *
-said_error(const json_t *answer)
-{
-	const json_t *e = json_object_get(answer, "error");
-
-	if (json_is_object(e))
-		e = json_object_get(e, "message");
-	return json_string_value(e);
-}
-
-// It is in each of etcd's answers.
-static bool
-has_header(const json_t *answer)
-{
-	const json_t *result = json_object_get(answer, "result");
-
-	return json_is_object(json_object_get(result ? result : answer, "header"));
-}
-
-// A value costs jansson far more than its bytes: 24 MiB of "[]," would take 1 GiB.
-static bool
-is_bloated(const char *text, size_t length)
-{
-	size_t cost = 0;
-
-	for (size_t i = 0; i < length && cost <= COST_MAX; i++)
-		cost += text[i] == '[' || text[i] == '{' ? 4 : text[i] == ',';
-	return cost > COST_MAX;
-}
-
 static void
 take_answer(struct etcd_request *r, const char *text, size_t length)
 {
-	bool bloated = is_bloated(text, length);
+	json_t *answer = NULL, *error, *result;
 	json_error_t where;
-	json_t *answer = bloated ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
-	const char *error = said_error(answer);
+	size_t cost = 0;
 
-	if (error)
-		set_error(r, error);
-	else if (!has_header(answer))
+	// A value costs jansson far more than its bytes: 24 MiB of "[]," would take 1 GiB.
+	for (size_t i = 0; i < length && cost <= COST_MAX; i++)
+		cost += text[i] == '[' || text[i] == '{' ? 4 : text[i] == ',';
+	if (cost <= COST_MAX)
+		answer = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+	// etcd says {"error":...} on its own, or as a stream's element.
+	error = json_object_get(answer, "error");
+	if (json_is_object(error))
+		error = json_object_get(error, "message");
+	result = json_object_get(answer, "result");
+	if (json_is_string(error))
+		set_error(r, json_string_value(error));
+	// Each of etcd's answers has a header.
+	else if (!json_is_object(json_object_get(result ? result : answer, "header")))
 		set_error(r, "the server that answers is not an etcd");
 	else if (!r->dropped)
 		r->reply.answer(r->reply.user, answer);
 	json_decref(answer);
 }
 
-// Whole lines are whole answers. The first `seen` bytes have no end of one.
-static void
-take_lines(struct etcd_request *r, size_t seen)
+static size_t
+on_data(char *data, size_t size, size_t n, void *user)
 {
-	size_t at = 0;
+	struct etcd_request *r = user;
+	size_t more = size * n, seen, at = 0;
 	char *end;
 
+	weir_assert(r->length <= ETCD_ANSWER_MAX);
+
+	if (more > ETCD_ANSWER_MAX - r->length) {
+		set_error(r, "an answer is longer than 24 MiB");
+		return 0;
+	}
+	if (VEC_RESERVE(r->got, r->room, r->length + more)) {
+		set_error(r, "out of memory");
+		return 0;
+	}
+	memcpy(r->got + r->length, data, more);
+	r->length += more;
+	// Whole lines are whole answers. The bytes from before hold no end of line.
+	seen = r->length - more;
 	while (!r->error[0] && !r->dropped && seen < r->length &&
 	       (end = memchr(r->got + seen, '\n', r->length - seen))) {
 		if (end > r->got + at)
@@ -161,32 +152,6 @@ take_lines(struct etcd_request *r, size_t seen)
 	}
 	memmove(r->got, r->got + at, r->length - at);
 	r->length -= at;
-}
-
-static size_t
-on_data(char *data, size_t size, size_t n, void *user)
-{
-	struct etcd_request *r = user;
-	size_t more = size * n, room = r->room ? r->room : 4096;
-	char *got = r->got;
-
-	if (more > ETCD_ANSWER_MAX - r->length) {
-		set_error(r, "an answer is longer than 24 MiB");
-		return 0;
-	}
-	while (room < r->length + more)
-		room *= 2;
-	if (room != r->room)
-		got = realloc(r->got, room);
-	if (!got) {
-		set_error(r, "out of memory");
-		return 0;
-	}
-	r->got = got;
-	r->room = room;
-	memcpy(r->got + r->length, data, more);
-	r->length += more;
-	take_lines(r, r->length - more);
 	return r->error[0] || r->dropped ? 0 : more; /* 0: libcurl ends it */
 }
 
@@ -263,31 +228,6 @@ finish_some(struct etcd_http *h)
 	}
 }
 
-static void
-set_options(struct etcd_request *r, const char *url, unsigned seconds)
-{
-	const struct etcd_access *access = r->http->access;
-
-	curl_easy_setopt(r->easy, CURLOPT_URL, url);
-	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
-	curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
-	curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->body);
-	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_data);
-	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
-	curl_easy_setopt(r->easy, CURLOPT_ERRORBUFFER, r->curl_error);
-	curl_easy_setopt(r->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(r->easy, CURLOPT_NOPROXY, "*");
-	curl_easy_setopt(r->easy, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-	curl_easy_setopt(r->easy, CURLOPT_TIMEOUT, (long)seconds);
-	if (access->ca)
-		curl_easy_setopt(r->easy, CURLOPT_CAINFO, access->ca);
-	if (access->certificate) {
-		curl_easy_setopt(r->easy, CURLOPT_SSLCERT, access->certificate);
-		curl_easy_setopt(r->easy, CURLOPT_SSLKEY, access->key);
-	}
-}
-
 // Takes the reference to `body`.
 static struct etcd_request *
 request_make(struct etcd_http *h, const char *url, const char *path, json_t *body,
@@ -314,7 +254,24 @@ request_make(struct etcd_http *h, const char *url, const char *path, json_t *bod
 		curl_slist_append(r->headers, text);
 	}
 	snprintf(text, sizeof(text), "%s%s", url, path);
-	set_options(r, text, seconds);
+	curl_easy_setopt(r->easy, CURLOPT_URL, text);
+	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
+	curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
+	curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->body);
+	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
+	curl_easy_setopt(r->easy, CURLOPT_ERRORBUFFER, r->curl_error);
+	curl_easy_setopt(r->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(r->easy, CURLOPT_NOPROXY, "*");
+	curl_easy_setopt(r->easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+	curl_easy_setopt(r->easy, CURLOPT_TIMEOUT, (long)seconds);
+	if (h->access->ca)
+		curl_easy_setopt(r->easy, CURLOPT_CAINFO, h->access->ca);
+	if (h->access->certificate) {
+		curl_easy_setopt(r->easy, CURLOPT_SSLCERT, h->access->certificate);
+		curl_easy_setopt(r->easy, CURLOPT_SSLKEY, h->access->key);
+	}
 	return r;
 }
 
@@ -387,31 +344,19 @@ static int
 want_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine)
 {
 	struct etcd_http *h = user;
-	struct watch *w = mine;
+	struct event *watch = mine; // of this descriptor so far
 	short events = (short)((what != CURL_POLL_OUT ? EV_READ : 0) |
 			       (what != CURL_POLL_IN ? EV_WRITE : 0) | EV_PERSIST);
 
-	if (w)
-		event_free(w->event);
-	if (what == CURL_POLL_REMOVE) {
-		curl_multi_assign(h->multi, fd, NULL);
-		free(w);
-		return 0;
+	if (watch)
+		event_free(watch);
+	watch = what == CURL_POLL_REMOVE ? NULL : event_new(h->base, fd, events, on_event, h);
+	if (watch && event_add(watch, NULL)) {
+		event_free(watch);
+		watch = NULL;
 	}
-	if (!w)
-		w = calloc(1, sizeof(*w));
-	if (!w)
-		return -1;
-	w->event = event_new(h->base, fd, events, on_event, h);
-	if (!w->event || event_add(w->event, NULL)) {
-		curl_multi_assign(h->multi, fd, NULL);
-		if (w->event)
-			event_free(w->event);
-		free(w);
-		return -1;
-	}
-	curl_multi_assign(h->multi, fd, w);
-	return 0;
+	curl_multi_assign(h->multi, fd, watch);
+	return watch || what == CURL_POLL_REMOVE ? 0 : -1;
 }
 
 struct etcd_http *

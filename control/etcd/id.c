@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include "ipc/invariant.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,7 @@ claimed(struct etcd *e, uint32_t id, bool renewed)
 {
 	bool news = e->id == ETCD_NODE_AUTO;
 
+	weir_assert(id <= ID_LAST);
 	e->id = id;
 	e->renewed |= renewed;
 	e->claimed = true;
@@ -82,21 +85,6 @@ claimed(struct etcd *e, uint32_t id, bool renewed)
 	log_forget(&e->taken);
 	if (news)
 		e->events->given(e->user, (uint16_t)id);
-}
-
-// Of an id that is another's: what may be done about it.
-static void
-id_is_taken(struct etcd *e, const json_t *answer, const char *whose)
-{
-	if (json_array_size(kvs_of(answer, 1)) == 0) {
-		e->owner = etcd_number(
-		    json_object_get(json_array_get(kvs_of(answer, 0), 0), "mod_revision"));
-		return;
-	}
-	log_once_about(&e->taken, LOG_NODE_AT(e->id, whose),
-		       "according to etcd node id %u belongs to %s; give each node its own --node",
-		       e->id, whose);
-	etcd_set_retry(e, e->is.lease * 500);
 }
 
 static void
@@ -114,8 +102,17 @@ take_claim(void *user, const json_t *answer)
 		return; /* gone meanwhile: once more */
 	else if (!strcmp(owner, e->is.control))
 		claimed(e, e->id, false); /* ours, of an earlier life */
-	else
-		id_is_taken(e, answer, owner);
+	else if (json_array_size(kvs_of(answer, 1)) == 0)
+		// Its owner is silent: it may be taken over while it stays as it is.
+		e->owner = etcd_number(
+		    json_object_get(json_array_get(kvs_of(answer, 0), 0), "mod_revision"));
+	else {
+		log_once_about(
+		    &e->taken, LOG_NODE_AT(e->id, owner),
+		    "according to etcd node id %u belongs to %s; give each node its own --node",
+		    e->id, owner);
+		etcd_set_retry(e, e->is.lease * 500);
+	}
 }
 
 static json_t *
@@ -145,23 +142,6 @@ claim(struct etcd *e, uint32_t id, json_t *conditions,
 			   "failure", "request_range", "key", etcd_node_key(e, "node", id),
 			   "request_range", "key", etcd_node_key(e, "alive", id)),
 		 answer);
-}
-
-static void
-claim_own(struct etcd *e)
-{
-	char revision[24];
-	json_t *conditions;
-
-	snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->owner);
-	if (e->owner) /* it has not been heard for its lease, and is still what it was */
-		conditions =
-		    json_pack("[o, {s:s, s:s, s:o, s:s}]", absent(etcd_node_key(e, "alive", e->id)),
-			      "target", "MOD", "result", "EQUAL", "key",
-			      etcd_node_key(e, "node", e->id), "mod_revision", revision);
-	else
-		conditions = json_pack("[o]", absent(etcd_node_key(e, "node", e->id)));
-	claim(e, e->id, conditions, take_claim);
 }
 
 /* ---- an id that etcd gives out: the one this address had, else one of the lowest free ones ----
@@ -252,11 +232,25 @@ take_try(void *user, const json_t *answer)
 		claimed(e, e->candidate, renewed);
 }
 
-static void
-find_id(struct etcd *e)
+void
+etcd_claim(struct etcd *e)
 {
-	char all[KEY_MAX];
+	char all[KEY_MAX], revision[24];
+	json_t *conditions;
 
+	if (e->id != ETCD_NODE_AUTO) {
+		snprintf(revision, sizeof(revision), "%llu", (unsigned long long)e->owner);
+		if (e->owner) /* it has not been heard for its lease, and is still what it was */
+			conditions = json_pack(
+			    "[o, {s:s, s:s, s:o, s:s}]", absent(etcd_node_key(e, "alive", e->id)),
+			    "target", "MOD", "result", "EQUAL", "key",
+			    etcd_node_key(e, "node", e->id), "mod_revision", revision);
+		else
+			conditions = json_pack("[o]", absent(etcd_node_key(e, "node", e->id)));
+		claim(e, e->id, conditions, take_claim);
+		return;
+	}
+	/* etcd gives it out: the one this address had, else one of the lowest free ones */
 	switch (e->look) {
 	case LOOK_OWN:
 		etcd_ask(e, "/v3/kv/range",
@@ -271,13 +265,4 @@ find_id(struct etcd *e)
 		claim(e, e->candidate,
 		      json_pack("[o]", absent(etcd_node_key(e, "node", e->candidate))), take_try);
 	}
-}
-
-void
-etcd_claim(struct etcd *e)
-{
-	if (e->id == ETCD_NODE_AUTO)
-		find_id(e);
-	else
-		claim_own(e);
 }

@@ -87,15 +87,6 @@ find_files(const char *dir)
 	return -1;
 }
 
-static bool
-is_loopback(const char *host)
-{
-	struct in_addr a;
-
-	return !strcmp(host, "localhost") || !strcmp(host, "::1") ||
-	       (inet_pton(AF_INET, host, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
-}
-
 static int
 check_url(const char *url, bool insecure)
 {
@@ -103,7 +94,9 @@ check_url(const char *url, bool insecure)
 			   : !strncmp(url, "http://", 7) ? url + 7
 							 : "";
 	char text[200], host[200];
+	struct in_addr a;
 	uint16_t port;
+	bool loopback;
 
 	snprintf(text, sizeof(text), "%s", rest);
 	for (size_t n = strlen(text); n && text[n - 1] == '/';)
@@ -114,7 +107,9 @@ check_url(const char *url, bool insecure)
 			  url);
 		return EXIT_USAGE;
 	}
-	if (rest == url + 7 && !insecure && !is_loopback(host)) {
+	loopback = !strcmp(host, "localhost") || !strcmp(host, "::1") ||
+		   (inet_pton(AF_INET, host, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
+	if (rest == url + 7 && !insecure && !loopback) {
 		log_error(
 		    "--etcd '%s' is neither TLS nor loopback; use https:// and --etcd-tls, or "
 		    "add --insecure if all between are trusted",

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peers_file.h"
 
+#include "base/vec.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -129,17 +131,6 @@ parse_control(struct parser *p, const char *at, size_t length, struct peer_entry
 }
 
 static bool
-parse_ip(const char *text, uint8_t ip[16])
-{
-	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-	if (inet_pton(AF_INET6, text, ip) == 1)
-		return true;
-	memcpy(ip, mapped, sizeof(mapped));
-	return inet_pton(AF_INET, text, ip + 12) == 1;
-}
-
-static bool
 address_taken(const struct peer_entry *entry, const uint8_t ip[16])
 {
 	for (uint32_t i = 0; i < entry->address_count; i++)
@@ -180,6 +171,7 @@ parse_lid(struct parser *p, const char *at, const char *text, struct peer_entry 
 static int
 parse_address(struct parser *p, const char *at, size_t length, struct peer_entry *entry)
 {
+	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 	char text[INET6_ADDRSTRLEN];
 	uint8_t ip[16];
 
@@ -192,7 +184,8 @@ parse_address(struct parser *p, const char *at, size_t length, struct peer_entry
 	text[length] = 0;
 	if (!strncmp(text, "lid:", 4))
 		return parse_lid(p, at, text + 4, entry);
-	if (!parse_ip(text, ip))
+	memcpy(ip, mapped, sizeof(mapped));
+	if (inet_pton(AF_INET, text, ip + 12) != 1 && inet_pton(AF_INET6, text, ip) != 1)
 		return fail(p, at, "'%s' is not an IPv4 or IPv6 address; write 10.0.0.1", text);
 	if (address_taken(entry, ip))
 		return fail(p, at, "'%s' is on this line already; give it once", text);
@@ -205,42 +198,6 @@ parse_address(struct parser *p, const char *at, size_t length, struct peer_entry
 	return 0;
 }
 
-static int
-parse_addresses(struct parser *p, const char *at, size_t length, struct peer_entry *entry)
-{
-	const char *end = at + length;
-
-	if (length == 0)
-		return fail(p, at, "NIC address is missing; write ID HOST:PORT NIC-ADDR");
-	for (;;) {
-		const char *comma = memchr(at, ',', end - at);
-		int status = parse_address(p, at, (comma ? comma : end) - at, entry);
-
-		if (status || !comma)
-			return status;
-		at = comma + 1;
-	}
-}
-
-static int
-add_entry(struct parser *p, const struct peer_entry *entry)
-{
-	if (p->peers->count == p->room) {
-		uint32_t room = p->room ? p->room * 2 : 16;
-		struct peer_entry *list = realloc(p->peers->list, room * sizeof(*list));
-
-		if (!list) {
-			snprintf(p->error, p->error_size, "%u:1: out of memory; shorten the file",
-				 p->line);
-			return -ENOMEM;
-		}
-		p->peers->list = list;
-		p->room = room;
-	}
-	p->peers->list[p->peers->count++] = *entry;
-	return 0;
-}
-
 // Parses the line at p->line_start.
 static int
 parse_line(struct parser *p)
@@ -248,6 +205,7 @@ parse_line(struct parser *p)
 	const char *at = skip_blank(p->line_start);
 	struct peer_entry entry = {.line = p->line};
 	size_t length = token_length(at);
+	const char *end;
 	int status;
 
 	if (*at == 0 || *at == '\n' || *at == '#')
@@ -262,14 +220,24 @@ parse_line(struct parser *p)
 		return status;
 	at = skip_blank(at + length);
 	length = token_length(at);
-	status = parse_addresses(p, at, length, &entry);
-	if (status)
-		return status;
-	at = skip_blank(at + length);
+	if (length == 0)
+		return fail(p, at, "NIC address is missing; write ID HOST:PORT NIC-ADDR");
+	for (end = at + length; at <= end; at += length + 1) {
+		length = strcspn(at, ", \t\r\n#");
+		status = parse_address(p, at, length, &entry);
+		if (status)
+			return status;
+	}
+	at = skip_blank(end);
 	if (*at && *at != '\n' && *at != '#')
 		return fail(p, at,
 			    "more than three fields; separate NIC addresses by commas alone");
-	return add_entry(p, &entry);
+	if (VEC_RESERVE(p->peers->list, p->room, p->peers->count + 1)) {
+		snprintf(p->error, p->error_size, "%u:1: out of memory; shorten the file", p->line);
+		return -ENOMEM;
+	}
+	p->peers->list[p->peers->count++] = entry;
+	return 0;
 }
 
 int

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "registry.h"
 
+#include "base/vec.h"
+#include "ipc/invariant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,29 +38,11 @@ find(const struct registry *r, uint16_t id)
 	return at < r->count && r->node[at].id == id ? &r->node[at] : NULL;
 }
 
-static struct registry_node *
-insert(struct registry *r, uint16_t id)
-{
-	uint32_t at = place_of(r, id), room = r->room ? r->room * 2 : 16;
-	struct registry_node *more;
-
-	if (r->count == r->room) {
-		more = realloc(r->node, room * sizeof(*more));
-		if (!more)
-			return NULL;
-		r->node = more;
-		r->room = room;
-	}
-	memmove(r->node + at + 1, r->node + at, (r->count - at) * sizeof(*r->node));
-	r->node[at] = (struct registry_node){.id = id};
-	r->count++;
-	return &r->node[at];
-}
-
 // The one place where a node's list, or the wish for it, changes.
 static void
 put(struct registry *r, struct registry_node *n, uint64_t wanted, struct weir_services *list)
 {
+	weir_assert(r->wanting >= !is_known(n));
 	r->wanting -= !is_known(n);
 	if (list != n->list)
 		free(n->list);
@@ -79,14 +64,18 @@ registry_own(struct registry *r, const struct weir_services *list)
 void
 registry_record(struct registry *r, uint16_t id, uint64_t digest, uint64_t now)
 {
+	uint32_t at = place_of(r, id);
 	struct registry_node *n = find(r, id);
 
 	if (n && n->wanted == digest)
 		return;
-	if (!n)
-		n = insert(r, id);
-	if (!n)
-		return;
+	if (!n) {
+		if (VEC_RESERVE(r->node, r->room, r->count + 1))
+			return;
+		n = r->node + at;
+		memmove(n + 1, n, (r->count++ - at) * sizeof(*n));
+		*n = (struct registry_node){.id = id};
+	}
 	put(r, n, digest, digest ? n->list : NULL);
 	if (is_known(n))
 		return;
@@ -101,6 +90,7 @@ registry_forget(struct registry *r, uint16_t id)
 
 	if (!n)
 		return;
+	weir_assert(r->wanting >= !is_known(n) && r->wanting <= r->count);
 	r->wanting -= !is_known(n);
 	free(n->list);
 	r->count--;

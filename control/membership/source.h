@@ -25,7 +25,6 @@ struct membership_events {
 };
 
 struct membership_source {
-	const char *name;
 	/* Only nodes that it has told are let in. If not, a node becomes known by being heard. */
 	bool closed;
 	/* It gives ids out: --node auto waits for given(). If not, nodes agree among themselves. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "swim_internal.h"
 
+#include "ipc/invariant.h"
+
 #include <string.h>
 
 #define PROBES_MAX 8u /* in a period */
@@ -18,6 +20,7 @@ static const char crowd[] = "too many nodes that have not spoken with this one";
 static void
 add_record(struct swim_msg *m, const struct swim_node *n)
 {
+	weir_assert(m->count < SWIM_RECORDS);
 	m->record[m->count++] = n->is;
 }
 
@@ -36,6 +39,7 @@ send_riding(struct swim *s, uint16_t to, struct swim_msg *m)
 	const struct swim_node *about = swim_find(s, to);
 	uint32_t riders = s->news_count < SWIM_RIDERS ? s->news_count : SWIM_RIDERS;
 
+	weir_assert(m->count == 0);
 	if (about && about->is.status > SWIM_ALIVE)
 		add_record(m, about);
 	// Each once: what was told goes behind the others, and would come again on this message.
@@ -84,6 +88,7 @@ raise_own(struct swim *s, uint64_t version)
 
 	if (s->out)
 		return;
+	weir_assert(version > r.version);
 	r.version = version;
 	r.status = SWIM_ALIVE;
 	swim_put(s, s->self, &r, r.id, true);
@@ -158,21 +163,13 @@ swim_is_settled(const struct swim *s)
 }
 
 void
-swim_tell(struct swim *s, const void *info)
+swim_set_info(struct swim *s, const void *info)
 {
 	memcpy(s->self->info, info, s->config.info_size);
 	raise_own(s, s->self->is.version + 1);
 }
 
 // ---- what others say ----
-
-// Another id at our place: ours before we had this one. Nobody else can say that it is gone.
-static bool
-own_past(const struct swim *s, const struct swim_record *r)
-{
-	return !s->config.closed && r->status < SWIM_DEAD && r->version < SWIM_VERSION_MAX &&
-	       s->config.ops->same_place(s->config.user, r->info, s->self->is.info);
-}
 
 // Makes the node that `from` tells, if there is room for one more of its.
 static struct swim_node *
@@ -181,6 +178,7 @@ introduce(struct swim *s, uint16_t from, const struct swim_record *r)
 	struct swim_node *introducer = swim_find(s, from), *n;
 	bool own = from == r->id || introducer == s->self;
 
+	weir_assert(own || introducer);
 	if (!own && (introducer->brought >= SWIM_BROUGHT || s->unproven >= SWIM_UNPROVEN)) {
 		s->crowded_at = s->clock;
 		s->config.ops->refused(s->config.user, from, r, crowd);
@@ -206,7 +204,10 @@ take_record(struct swim *s, uint16_t from, const struct swim_record *r, bool new
 		s->config.ops->refused(s->config.user, from, r, absurd);
 		return;
 	}
-	if (own_past(s, r)) {
+	// Another id at our place: ours before we had this one. Nobody else can say that it is
+	// gone.
+	if (!s->config.closed && r->status < SWIM_DEAD && r->version < SWIM_VERSION_MAX &&
+	    s->config.ops->same_place(s->config.user, r->info, s->self->is.info)) {
 		past = *r;
 		past.version++;
 		past.status = SWIM_LEFT;
@@ -243,6 +244,7 @@ advance(struct swim *s, uint64_t now)
 {
 	uint64_t passed = now - s->now;
 
+	weir_assert(now >= s->now);
 	s->now = now;
 	s->clock += passed < s->period / 2 ? passed : s->period / 2;
 }
@@ -291,24 +293,13 @@ swim_heard(struct swim *s, uint16_t id)
 static void
 answer_all(struct swim *s, struct swim_node *n)
 {
-	n->owed = n->told_at && s->clock - n->told_at < s->period;
-	if (n->owed) {
-		s->owed = true;
+	n->sync_due = n->sync_sent_at && s->clock - n->sync_sent_at < s->period;
+	if (n->sync_due) {
+		s->sync_due = true;
 		return;
 	}
-	n->told_at = s->clock;
+	n->sync_sent_at = s->clock;
 	send_all(s, n->is.id, false);
-}
-
-static void
-pay_owed(struct swim *s)
-{
-	if (!s->owed)
-		return;
-	s->owed = false;
-	for (uint32_t i = 0; i < s->count; i++)
-		if (s->node[i]->owed)
-			answer_all(s, s->node[i]);
 }
 
 static void
@@ -347,28 +338,14 @@ take_ack(struct swim *s, uint16_t from, const struct swim_msg *m)
 	}
 }
 
-// Tables that differ although nothing is on its way are told each other as a whole.
-static void
-compare(struct swim *s, uint16_t from, const struct swim_msg *m)
-{
-	uint32_t periods = s->news_count > NEWS_MANY ? SYNC_MANY : SYNC_FEW;
-	uint64_t wait = s->period * (s->news_count ? periods : SYNC_NONE);
-
-	// A table that had no room for all can't become like the others' by being told again.
-	if (s->crowded_at && s->clock - s->crowded_at < s->period * SYNC_FEW)
-		wait = s->period * SYNC_FEW;
-	if (m->digest == s->digest)
-		s->young = false;
-	else if (!s->synced_at || s->clock - s->synced_at >= wait)
-		send_all(s, from, true);
-}
-
 void
 swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now)
 {
 	bool news = m->type != SWIM_SYNC || m->want || !s->young;
 	struct swim_msg out = {.type = SWIM_ACK, .seq = m->seq, .target = s->self->is.id};
+	uint64_t wait;
 
+	weir_assert(m->count <= SWIM_RECORDS);
 	advance(s, now);
 	if (s->out || from == s->self->is.id || !swim_find(s, from))
 		return;
@@ -388,7 +365,17 @@ swim_input(struct swim *s, uint16_t from, const struct swim_msg *m, uint64_t now
 		answer_all(s, swim_find(s, from));
 	else if (m->type == SWIM_ACK) {
 		take_ack(s, from, m);
-		compare(s, from, m);
+		// Tables that differ although nothing is on its way are exchanged as a whole. A
+		// table that had no room for all stays different however often it is told again.
+		wait = s->period * (!s->news_count		? SYNC_NONE
+				    : s->news_count > NEWS_MANY ? SYNC_MANY
+								: SYNC_FEW);
+		if (s->crowded_at && s->clock - s->crowded_at < s->period * SYNC_FEW)
+			wait = s->period * SYNC_FEW;
+		if (m->digest == s->digest)
+			s->young = false;
+		else if (!s->synced_at || s->clock - s->synced_at >= wait)
+			send_all(s, from, true);
 	}
 }
 
@@ -453,50 +440,40 @@ swim_doubt(struct swim *s, uint16_t id)
 }
 
 static void
-ask_others(struct swim *s, struct swim_probe *p)
-{
-	p->asked = true;
-	for (uint32_t i = 0; i < SWIM_HELPERS; i++) {
-		struct swim_msg m = {.type = SWIM_ASK, .seq = p->seq, .target = p->id};
-		struct swim_node *helper = random_living(s, p->id);
-
-		if (helper)
-			send_riding(s, helper->is.id, &m);
-	}
-}
-
-static void
-accuse(struct swim *s, struct swim_node *n)
-{
-	uint64_t until;
-
-	swim_set_accused(s, n, true);
-	if (n->is.status == SWIM_ALIVE) {
-		swim_set_status(s, n, SWIM_SUSPECT);
-		return;
-	}
-	// Suspected by others before: now by us too, who will be told first if it is wrong.
-	until = swim_expiry(s, n);
-	if (until < n->expires)
-		swim_set_expiry(s, n, until);
-}
-
-static void
 judge_probes(struct swim *s)
 {
 	for (uint32_t i = 0; i < SWIM_PROBES; i++) {
 		struct swim_probe *p = &s->probe[i];
 		struct swim_node *n;
+		uint64_t until;
 
-		if (p->used && !p->asked && s->clock >= p->ask_at)
-			ask_others(s, p);
+		if (p->used && !p->asked && s->clock >= p->ask_at) {
+			p->asked = true;
+			for (uint32_t k = 0; k < SWIM_HELPERS; k++) {
+				struct swim_msg m = {
+				    .type = SWIM_ASK, .seq = p->seq, .target = p->id};
+				struct swim_node *helper = random_living(s, p->id);
+
+				if (helper)
+					send_riding(s, helper->is.id, &m);
+			}
+		}
 		if (!p->used || s->clock < p->until)
 			continue;
 		p->used = false;
 		s->failures++;
 		n = swim_find(s, p->id);
-		if (n && swim_lives(n) && !n->accused)
-			accuse(s, n);
+		if (!n || !swim_lives(n) || n->accused)
+			continue;
+		swim_set_accused(s, n, true);
+		if (n->is.status == SWIM_ALIVE) {
+			swim_set_status(s, n, SWIM_SUSPECT);
+			continue;
+		}
+		// Suspected by others before: now by us too, who will be told first if it is wrong.
+		until = swim_expiry(s, n);
+		if (until < n->expires)
+			swim_set_expiry(s, n, until);
 	}
 }
 
@@ -509,7 +486,7 @@ probe_next(struct swim *s)
 	for (uint32_t tried = 0; tried < others; tried++) {
 		struct swim_node *n;
 
-		if (s->turn >= others) {
+		if (s->next_probe >= others) {
 			for (uint32_t i = others; i > 1; i--) {
 				uint32_t other = swim_below(s, i);
 				uint16_t id = s->order[other];
@@ -517,9 +494,9 @@ probe_next(struct swim *s)
 				s->order[other] = s->order[i - 1];
 				s->order[i - 1] = id;
 			}
-			s->turn = 0;
+			s->next_probe = 0;
 		}
-		n = swim_find(s, s->order[s->turn++]);
+		n = swim_find(s, s->order[s->next_probe++]);
 		if (swim_lives(n)) {
 			swim_probe(s, n->is.id);
 			return;
@@ -579,18 +556,10 @@ walk(struct swim *s, bool period)
 			expire(s, s->node[i]);
 }
 
-static void
-claim(struct swim *s)
-{
-	uint64_t wait = s->period * (3 * swim_log2(s->alive + 1) + 4);
-
-	if (!swim_is_settled(s) && s->rooted_at && s->clock - s->rooted_at >= wait)
-		raise_own(s, s->config.version);
-}
-
 void
 swim_tick(struct swim *s, uint64_t now)
 {
+	uint64_t wait; // until a claim is ours
 	bool period;
 
 	advance(s, now);
@@ -603,8 +572,15 @@ swim_tick(struct swim *s, uint64_t now)
 	if (!period)
 		return;
 	s->period_at = s->clock + s->period;
-	claim(s);
-	pay_owed(s);
+	wait = s->period * (3 * swim_log2(s->alive + 1) + 4);
+	if (!swim_is_settled(s) && s->rooted_at && s->clock - s->rooted_at >= wait)
+		raise_own(s, s->config.version);
+	if (s->sync_due) {
+		s->sync_due = false;
+		for (uint32_t i = 0; i < s->count; i++)
+			if (s->node[i]->sync_due)
+				answer_all(s, s->node[i]);
+	}
 	// Nobody answers: more at once, or it takes as many periods as there are nodes.
 	for (uint32_t i = 0; i <= s->failures && i < PROBES_MAX; i++)
 		probe_next(s);
@@ -627,7 +603,7 @@ swim_alone(struct swim *s)
 }
 
 void
-swim_news(struct swim *s, uint16_t to)
+swim_send_own(struct swim *s, uint16_t to)
 {
 	struct swim_msg m = {.type = SWIM_NEWS};
 
@@ -655,6 +631,6 @@ swim_leave(struct swim *s)
 		struct swim_node *n = random_living(s, s->self->is.id);
 
 		if (n)
-			swim_news(s, n->is.id);
+			swim_send_own(s, n->is.id);
 	}
 }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #define SWIM_RECORDS 32u /* of one message */
 #define SWIM_RIDERS 12u	 /* records that ride on a probe or its answer */
@@ -62,9 +63,9 @@ struct swim_node {
 	bool proven;	       /* it has spoken with us, or a source has told it */
 	bool fixed;	       /* told by a source: not forgotten */
 	bool accused;	       /* we suspect it ourselves: probed each period */
-	bool owed;	       /* it asked for all soon after it was told all */
-	uint64_t told_at;      /* it was told all, as it had asked; 0: never */
-	struct swim_node *news_next, *news_prev;
+	bool sync_due;	       /* it asked for all soon after it was told all */
+	uint64_t sync_sent_at; /* it was told all, as it had asked; 0: never */
+	TAILQ_ENTRY(swim_node) news;
 	uint64_t info[];
 };
 
@@ -142,13 +143,13 @@ struct swim {
 	struct swim_node **node; /* all, by id */
 	uint16_t *id;		 /* theirs: to be searched without a look at the nodes */
 	uint32_t count, room;
-	uint16_t *order;  /* the others, in this round's order */
-	uint32_t turn;	  /* in `order` */
-	uint32_t alive;	  /* ALIVE and SUSPECT, ourselves included */
-	uint32_t accused; /* nodes that we suspect ourselves */
+	uint16_t *order;     /* the others, in this round's order */
+	uint32_t next_probe; /* in `order` */
+	uint32_t alive;	     /* ALIVE and SUSPECT, ourselves included */
+	uint32_t accused;    /* nodes that we suspect ourselves */
 	uint32_t unproven;
-	uint64_t digest; /* of ALIVE and SUSPECT */
-	struct swim_node *news_first, *news_last;
+	uint64_t digest;	      /* of ALIVE and SUSPECT */
+	TAILQ_HEAD(, swim_node) news; /* changes to be spread, the least told first */
 	uint32_t news_count;
 	struct swim_probe probe[SWIM_PROBES];
 	struct swim_relay relay[SWIM_RELAYS];
@@ -162,7 +163,7 @@ struct swim {
 	uint64_t walk_at;	       /* when the next one expires */
 	uint64_t synced_at, rooted_at; /* 0: never */
 	bool young;		       /* has not agreed with anybody yet */
-	bool owed;		       /* somebody is */
+	bool sync_due;		       /* to some node */
 	bool out;		       /* leaving, or beaten */
 };
 
@@ -193,9 +194,9 @@ void swim_probe(struct swim *s, uint16_t id);
 /* There is reason to doubt what is said of it, that it is dead, too: asks it. */
 void swim_doubt(struct swim *s, uint16_t id);
 /* Our own information has changed. */
-void swim_tell(struct swim *s, const void *info);
+void swim_set_info(struct swim *s, const void *info);
 /* Tells a node our record, at once. */
-void swim_news(struct swim *s, uint16_t to);
+void swim_send_own(struct swim *s, uint16_t to);
 /* Goodbye for good: told to a few at once. Nothing else is to be called but swim_fini(). */
 void swim_leave(struct swim *s);
 

@@ -2,6 +2,9 @@
 /* The table of nodes, the changes still to be spread, and the digest of the table. */
 #include "swim_internal.h"
 
+#include "base/vec.h"
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,7 @@ mix(uint64_t x)
 uint32_t
 swim_below(struct swim *s, uint32_t limit)
 {
+	weir_assert(limit);
 	s->rng += UINT64_C(0x9e3779b97f4a7c15);
 	return (uint32_t)(mix(s->rng) >> 32) % limit;
 }
@@ -83,40 +87,20 @@ swim_find(const struct swim *s, uint16_t id)
 	return at < s->count && s->id[at] == id ? s->node[at] : NULL;
 }
 
-static bool
-make_room(struct swim *s)
-{
-	uint32_t room = s->room ? s->room * 2 : 16;
-	struct swim_node **node;
-	uint16_t *order, *ids;
-
-	if (s->count < s->room)
-		return true;
-	node = realloc(s->node, room * sizeof(*node));
-	if (node)
-		s->node = node;
-	order = realloc(s->order, room * sizeof(*order));
-	if (order)
-		s->order = order;
-	ids = realloc(s->id, room * sizeof(*ids));
-	if (ids)
-		s->id = ids;
-	if (!node || !order || !ids)
-		return false;
-	s->room = room;
-	return true;
-}
-
 struct swim_node *
 swim_insert(struct swim *s, uint16_t id)
 {
 	struct swim_node *n = calloc(1, sizeof(*n) + s->config.info_size);
 	uint32_t at = place_of(s, id), others = s->count ? s->count - 1 : 0, to;
+	uint32_t nodes = s->room, orders = s->room, ids = s->room;
 
-	if (!n || !make_room(s)) {
+	weir_assert(at == s->count || s->id[at] != id);
+	if (!n || VEC_RESERVE(s->node, nodes, s->count + 1) ||
+	    VEC_RESERVE(s->order, orders, s->count + 1) || VEC_RESERVE(s->id, ids, s->count + 1)) {
 		free(n);
 		return NULL;
 	}
+	s->room = nodes;
 	memmove(s->node + at + 1, s->node + at, (s->count - at) * sizeof(*s->node));
 	memmove(s->id + at + 1, s->id + at, (s->count - at) * sizeof(*s->id));
 	s->node[at] = n;
@@ -127,7 +111,7 @@ swim_insert(struct swim *s, uint16_t id)
 	if (s->count++ == 0)
 		return n; // ourselves
 	// At random into what is left of the round.
-	to = s->turn + swim_below(s, others - s->turn + 1);
+	to = s->next_probe + swim_below(s, others - s->next_probe + 1);
 	s->order[others] = s->order[to];
 	s->order[to] = id;
 	return n;
@@ -136,11 +120,10 @@ swim_insert(struct swim *s, uint16_t id)
 static void
 unlink_news(struct swim *s, struct swim_node *n)
 {
-	if (!n->news_prev && s->news_first != n)
+	if (!n->news.tqe_prev)
 		return;
-	*(n->news_prev ? &n->news_prev->news_next : &s->news_first) = n->news_next;
-	*(n->news_next ? &n->news_next->news_prev : &s->news_last) = n->news_prev;
-	n->news_next = n->news_prev = NULL;
+	TAILQ_REMOVE(&s->news, n, news);
+	n->news.tqe_prev = NULL;
 	s->news_count--;
 }
 
@@ -149,9 +132,7 @@ swim_push_news(struct swim *s, struct swim_node *n)
 {
 	unlink_news(s, n);
 	n->spread = swim_log2(s->alive + 1) + 4;
-	n->news_next = s->news_first;
-	*(s->news_first ? &s->news_first->news_prev : &s->news_last) = n;
-	s->news_first = n;
+	TAILQ_INSERT_HEAD(&s->news, n, news);
 	s->news_count++;
 }
 
@@ -159,14 +140,13 @@ swim_push_news(struct swim *s, struct swim_node *n)
 struct swim_node *
 swim_next_news(struct swim *s)
 {
-	struct swim_node *n = s->news_first;
+	struct swim_node *n = TAILQ_FIRST(&s->news);
 
+	weir_assert(n && n->spread);
 	unlink_news(s, n);
 	if (--n->spread == 0)
 		return n;
-	n->news_prev = s->news_last;
-	*(s->news_last ? &s->news_last->news_next : &s->news_first) = n;
-	s->news_last = n;
+	TAILQ_INSERT_TAIL(&s->news, n, news);
 	s->news_count++;
 	return n;
 }
@@ -175,6 +155,7 @@ void
 swim_set_accused(struct swim *s, struct swim_node *n, bool accused)
 {
 	s->accused += accused - n->accused;
+	weir_assert(s->accused <= s->count);
 	n->accused = accused;
 }
 
@@ -194,6 +175,7 @@ swim_set_proven(struct swim *s, struct swim_node *n)
 
 	if (n->proven)
 		return;
+	weir_assert(s->unproven);
 	n->proven = true;
 	s->unproven--;
 	introducer = swim_find(s, n->introducer);
@@ -207,6 +189,7 @@ swim_erase(struct swim *s, struct swim_node *n)
 {
 	uint32_t at = place_of(s, n->is.id), i = 0, others = s->count - 1;
 
+	weir_assert(n != s->self && s->node[at] == n);
 	s->digest ^= digest_of(n);
 	s->alive -= swim_lives(n);
 	swim_set_accused(s, n, false);
@@ -214,10 +197,10 @@ swim_erase(struct swim *s, struct swim_node *n)
 	unlink_news(s, n);
 	while (s->order[i] != n->is.id)
 		i++;
-	// Nodes before `turn` have had their turn.
-	if (i < s->turn) {
-		s->order[i] = s->order[--s->turn];
-		i = s->turn;
+	// Nodes before `next_probe` were probed in this round.
+	if (i < s->next_probe) {
+		s->order[i] = s->order[--s->next_probe];
+		i = s->next_probe;
 	}
 	s->order[i] = s->order[others - 1];
 	s->count--;
@@ -276,6 +259,7 @@ swim_put(struct swim *s, struct swim_node *n, const struct swim_record *r, uint1
 	n->by = by;
 	s->digest ^= digest_of(n);
 	s->alive += swim_lives(n);
+	weir_assert(s->alive <= s->count);
 	swim_set_expiry(s, n, swim_expiry(s, n));
 	if (news)
 		swim_push_news(s, n);
@@ -305,6 +289,7 @@ swim_init(struct swim *s, const struct swim_config *config, const void *info, ui
 	};
 
 	memset(s, 0, sizeof(*s));
+	TAILQ_INIT(&s->news);
 	s->config = *config;
 	s->now = s->began = now;
 	s->clock = 1; // 0 is never

@@ -2,30 +2,27 @@
 /* Asks our data plane for its records, kind by kind, as weirctl does. */
 #include "metrics.h"
 
+#include "base/vec.h"
+#include "ipc/ctl_client.h"
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <event2/event.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #define PATIENCE_S 4
 #define RECORDS_MAX (16u << 20) /* bytes of one kind; more is no data plane of ours */
 
 struct metrics_ask {
-	int fd;
+	struct weir_ctl_client c;
 	struct event *readable, *over;
 	void (*done)(void *user, const struct metrics_rows *rows);
 	void *user;
 	bool greeted;
 	uint32_t at; /* in metrics_kind */
 	struct metrics_rows rows[METRICS_KINDS];
-	union {
-		struct weir_ctl_msg m;
-		uint8_t bytes[WEIR_CTL_MAX];
-	} in;
+	size_t room; /* bytes of rows[at].records */
 };
 
 void
@@ -37,8 +34,7 @@ metrics_ask_stop(struct metrics_ask *a)
 		event_free(a->readable);
 	if (a->over)
 		event_free(a->over);
-	if (a->fd >= 0)
-		close(a->fd);
+	weir_ctl_close(&a->c);
 	for (uint32_t i = 0; i < METRICS_KINDS; i++)
 		free(a->rows[i].records);
 	free(a);
@@ -51,67 +47,55 @@ finish(struct metrics_ask *a, bool well)
 	metrics_ask_stop(a);
 }
 
-static bool
-say(struct metrics_ask *a, struct weir_ctl_msg *m)
+static int
+ask(struct metrics_ask *a)
 {
-	m->length = weir_ctl_length(m->type);
-	return send(a->fd, m, m->length, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)m->length;
+	/* one small message at a time: there is always room for it */
+	return weir_ctl_ask(&a->c, metrics_kind[a->at]) ? -EIO : 0;
 }
 
-static bool
-ask_next(struct metrics_ask *a)
+/* Takes one message. 0, or an error: none is there yet (-EAGAIN), or it is not as expected. */
+static int
+take(struct metrics_ask *a)
 {
-	struct weir_ctl_msg m = {.type = WEIR_CTL_QUERY};
+	struct metrics_rows *to = &a->rows[a->at];
+	size_t bytes, have, more;
+	int rc;
 
-	m.query.rows = metrics_kind[a->at];
-	return say(a, &m);
-}
-
-static bool
-append(struct metrics_rows *to, const struct weir_ctl_msg *m)
-{
-	size_t bytes = m->rows.record_bytes, have = to->count * bytes;
-	size_t more = m->rows.count * bytes;
-	uint8_t *grown = have + more <= RECORDS_MAX ? realloc(to->records, have + more + 1) : NULL;
-
-	if (!grown)
-		return false;
-	memcpy(grown + have, m->rows.records, more);
-	to->records = grown;
-	to->count += m->rows.count;
-	return true;
-}
-
-/* False: the data plane says what it shouldn't. */
-static bool
-take(struct metrics_ask *a, const struct weir_ctl_msg *m)
-{
+	weir_assert(a->at < METRICS_KINDS);
 	if (!a->greeted) {
-		a->greeted = true;
-		return m->type == WEIR_CTL_HELLO && ask_next(a);
+		rc = weir_ctl_expect(&a->c, WEIR_CTL_HELLO);
+		a->greeted = !rc;
+		return rc ? rc : ask(a);
 	}
-	if (m->type != WEIR_CTL_ROWS || m->rows.rows != metrics_kind[a->at] ||
-	    !append(&a->rows[a->at], m))
-		return false;
-	if (m->rows.more)
-		return true;
-	a->at++;
-	return a->at == METRICS_KINDS || ask_next(a);
+	rc = weir_ctl_page(&a->c);
+	if (rc < 0)
+		return rc;
+	bytes = a->c.in.m.rows.record_bytes;
+	have = to->count * bytes;
+	more = a->c.in.m.rows.count * bytes;
+	if (have + more > RECORDS_MAX || VEC_RESERVE(to->records, a->room, have + more))
+		return -ENOMEM;
+	memcpy(to->records + have, a->c.in.m.rows.records, more);
+	to->count += a->c.in.m.rows.count;
+	if (rc > 0)
+		return 0;
+	a->room = 0;
+	return ++a->at < METRICS_KINDS ? ask(a) : 0;
 }
 
 static void
 on_readable(evutil_socket_t fd, short what, void *user)
 {
 	struct metrics_ask *a = user;
-	ssize_t n = recv(fd, a->in.bytes, sizeof(a->in), MSG_DONTWAIT | MSG_TRUNC);
+	int rc = take(a);
 
+	(void)fd;
 	(void)what;
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (rc == -EAGAIN)
 		return;
-	if (n <= 0 || weir_ctl_check(&a->in.m, (size_t)n) || !take(a, &a->in.m))
-		finish(a, false);
-	else if (a->at == METRICS_KINDS)
-		finish(a, true);
+	if (rc || a->at == METRICS_KINDS)
+		finish(a, !rc);
 }
 
 static void
@@ -120,23 +104,6 @@ on_time(evutil_socket_t fd, short what, void *user)
 	(void)fd;
 	(void)what;
 	finish(user, false);
-}
-
-static bool
-open_socket(struct metrics_ask *a, const char *path)
-{
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
-
-	snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
-	a->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (a->fd < 0 || connect(a->fd, (struct sockaddr *)&to, sizeof(to)))
-		return false;
-	hello.hello.version = WEIR_CTL_VERSION;
-	hello.hello.role = WEIR_ROLE_QUERY;
-	hello.hello.node = UINT32_MAX;
-	hello.hello.pid = (uint32_t)getpid();
-	return say(a, &hello);
 }
 
 struct metrics_ask *
@@ -152,9 +119,8 @@ metrics_ask(struct event_base *base, const char *socket_path,
 	}
 	a->done = done;
 	a->user = user;
-	a->fd = -1;
-	if (open_socket(a, socket_path)) {
-		a->readable = event_new(base, a->fd, EV_READ | EV_PERSIST, on_readable, a);
+	if (!weir_ctl_connect(&a->c, socket_path, 0) && !weir_ctl_hello(&a->c)) {
+		a->readable = event_new(base, a->c.fd, EV_READ | EV_PERSIST, on_readable, a);
 		a->over = evtimer_new(base, on_time, a);
 	}
 	if (!a->readable || !a->over || event_add(a->readable, NULL) ||

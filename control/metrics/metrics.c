@@ -2,6 +2,7 @@
 /* HTTP as far as a scraper speaks it: one request a connection. */
 #include "metrics.h"
 
+#include "ipc/invariant.h"
 #include "transport/listener.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ struct metrics {
 static void
 client_free(struct client *c)
 {
+	weir_assert(c->m->count && *c->previous == c);
 	*c->previous = c->next;
 	if (c->next)
 		c->next->previous = c->previous;
@@ -146,31 +148,27 @@ on_time(evutil_socket_t fd, short what, void *user)
 	client_free(user);
 }
 
-/* Closes a client that has sent nothing yet, the longest silent first. */
-static bool
-make_room(struct metrics *m)
-{
-	struct client *oldest = NULL;
-
-	if (m->count < CLIENTS)
-		return true;
-	for (struct client *c = m->clients; c; c = c->next)
-		if (!c->waits && !c->answered)
-			oldest = c;
-	if (oldest)
-		client_free(oldest);
-	return oldest != NULL;
-}
-
 static void
 on_accept(void *user, int fd, struct sockaddr *address, int length)
 {
 	static const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct metrics *m = user;
-	struct client *c = make_room(m) ? calloc(1, sizeof(*c)) : NULL;
+	struct client *c = NULL;
 
 	(void)address;
 	(void)length;
+	/* room is made by closing the client that has been silent for the longest time */
+	if (m->count >= CLIENTS) {
+		struct client *oldest = NULL;
+
+		for (c = m->clients; c; c = c->next)
+			if (!c->waits && !c->answered)
+				oldest = c;
+		if (oldest)
+			client_free(oldest);
+	}
+	if (m->count < CLIENTS)
+		c = calloc(1, sizeof(*c));
 	if (!c) {
 		evutil_closesocket(fd);
 		return;

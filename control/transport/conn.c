@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "conn.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/util.h>
@@ -10,19 +12,9 @@
 #include <string.h>
 
 static void
-name_address(struct conn *c, const struct sockaddr *address, socklen_t length)
-{
-	char host[56] = "?", port[8] = "?";
-
-	getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
-		    NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(c->stranger, sizeof(c->stranger), "%s", host);
-	snprintf(c->from, sizeof(c->from), "%s:%s", host, port);
-}
-
-static void
 conn_free(struct conn *c)
 {
+	weir_assert(!c->waiting.tqe_prev);
 	if (c->stream)
 		c->stream->transport->close(c->stream);
 	if (c->timer)
@@ -71,8 +63,6 @@ conn_send(struct conn *c, const struct control_msg *m)
 	uint8_t buf[CONTROL_ENCODED_MAX];
 	size_t n = control_msg_encode(m, buf, sizeof(buf));
 
-	if (m->type == CONTROL_HELLO)
-		c->said_hello = true;
 	conn_send_encoded(c, buf, n);
 }
 
@@ -151,14 +141,6 @@ conn_message(struct conn *c, const uint8_t *data, size_t length)
 	return why ? conn_refuse(c, why) : true;
 }
 
-static const char *
-not_a_message(const uint8_t *data, size_t length)
-{
-	if (length >= 2 && data[0] == 0x16 && data[1] == 3)
-		return "it speaks TLS, which is not spoken here; give --tls to both or to neither";
-	return "not a control message";
-}
-
 static bool
 on_input(void *user, const uint8_t *data, size_t length, size_t *taken)
 {
@@ -166,13 +148,15 @@ on_input(void *user, const uint8_t *data, size_t length, size_t *taken)
 	size_t at = 0, n;
 	int status;
 
-	for (;;) {
-		status = control_frame_next(data + at, length - at,
-					    c->joined ? CONTROL_FRAME_MAX : CONTROL_HELLO_MAX, &n);
+	while (
+	    (status = control_frame_next(data + at, length - at,
+					 c->joined ? CONTROL_FRAME_MAX : CONTROL_HELLO_MAX, &n))) {
+		if (status < 0 && length - at >= 2 && data[at] == 0x16 && data[at + 1] == 3)
+			return conn_refuse(c, "it speaks TLS, which is not spoken here; give --tls "
+					      "to both or to neither");
 		if (status < 0)
-			return conn_refuse(c, not_a_message(data + at, length - at));
-		if (status == 0)
-			break;
+			return conn_refuse(c, "not a control message");
+		weir_assert(at + CONTROL_PREFIX + n <= length);
 		if (!conn_message(c, data + at + CONTROL_PREFIX, n))
 			return false;
 		at += CONTROL_PREFIX + n;
@@ -199,6 +183,7 @@ conn_make(struct event_base *base, const struct sockaddr *address, socklen_t len
 {
 	static const struct timeval limit = {.tv_sec = CONN_HANDSHAKE_MS / 1000};
 	struct conn *c = calloc(1, sizeof(*c));
+	char host[56] = "?", port[8] = "?";
 
 	if (!c)
 		return NULL;
@@ -210,7 +195,10 @@ conn_make(struct event_base *base, const struct sockaddr *address, socklen_t len
 		errno = ENOMEM;
 		return NULL;
 	}
-	name_address(c, address, length);
+	getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(c->stranger, sizeof(c->stranger), "%s", host);
+	snprintf(c->from, sizeof(c->from), "%s:%s", host, port);
 	return c;
 }
 

@@ -10,6 +10,8 @@
 #include "message.h"
 #include "stream.h"
 
+#include <sys/queue.h>
+
 #define CONN_HANDSHAKE_MS 2000u
 #define CONN_FROM_MAX 72
 
@@ -36,13 +38,13 @@ struct conn {
 	const struct conn_handler *handler;
 	void *owner;  /* the handler's */
 	void *member; /* the handler's: which node; NULL until an accepted one is known */
-	struct conn *next, *prev; /* the handler's: accepted and not known yet, oldest first */
+	TAILQ_ENTRY(conn) waiting; /* the handler's: accepted and not known yet */
 	struct control_stream *stream;
 	struct event *timer; /* handshake; then only to end a connection that takes nothing */
 	bool dialled;
-	bool said_hello, joined; /* we have sent ours; both have */
-	bool taken; /* hello(): the other end's id is somebody else's; closed(): it says so of ours
-		     */
+	bool joined; /* both have sent their Hello */
+	bool taken;  /* hello(): the other end's id is somebody else's; closed(): it says so of ours
+		      */
 	bool surplus;		      /* the handler's: there is another one to the same node */
 	bool idle;		      /* closed(): the other end had no use for it */
 	char from[CONN_FROM_MAX];     /* the other end, for people */

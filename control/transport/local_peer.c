@@ -49,31 +49,7 @@ put_address(const struct sockaddr_storage *from, uint8_t *family, __be32 address
 	}
 }
 
-// 0, or -errno; -ENOENT: there is no such socket.
-static int
-exchange(const struct question *q, struct answer *a)
-{
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	ssize_t n = -1;
-	int status;
-
-	if (fd < 0)
-		return -errno;
-	// It is answered before send() returns.
-	if (send(fd, q, sizeof(*q), 0) == sizeof(*q))
-		n = recv(fd, a, sizeof(*a), MSG_DONTWAIT);
-	status = n < 0 ? -errno : 0;
-	close(fd);
-	if (status)
-		return status;
-	if (a->head.nlmsg_type == NLMSG_ERROR && n >= (ssize_t)NLMSG_LENGTH(sizeof(a->error)))
-		return a->error.error ? a->error.error : -EPROTO;
-	return a->head.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-		       n >= (ssize_t)NLMSG_LENGTH(sizeof(a->is))
-		   ? 0
-		   : -EPROTO;
-}
-
+// The socket's owner. 0, or -errno; -ENOENT: there is no such socket.
 static int
 find_owner(const struct sockaddr_storage *own, const struct sockaddr_storage *peer, uid_t *uid)
 {
@@ -85,14 +61,25 @@ find_owner(const struct sockaddr_storage *own, const struct sockaddr_storage *pe
 		    .idiag_states = ~0u,
 		    .id = {.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
 	};
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), status;
 	struct answer a;
-	int status;
+	ssize_t n = -1;
 
+	if (fd < 0)
+		return -errno;
 	put_address(own, &q.ask.sdiag_family, q.ask.id.idiag_dst, &q.ask.id.idiag_dport);
 	put_address(peer, &q.ask.sdiag_family, q.ask.id.idiag_src, &q.ask.id.idiag_sport);
-	status = exchange(&q, &a);
+	// It is answered before send() returns.
+	if (send(fd, &q, sizeof(q), 0) == sizeof(q))
+		n = recv(fd, &a, sizeof(a), MSG_DONTWAIT);
+	status = n < 0 ? -errno : 0;
+	close(fd);
 	if (status)
 		return status;
+	if (a.head.nlmsg_type == NLMSG_ERROR && n >= (ssize_t)NLMSG_LENGTH(sizeof(a.error)))
+		return a.error.error ? a.error.error : -EPROTO;
+	if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY || n < (ssize_t)NLMSG_LENGTH(sizeof(a.is)))
+		return -EPROTO;
 	if (!a.is.idiag_inode)
 		return -ENOENT;
 	*uid = a.is.idiag_uid;

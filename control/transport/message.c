@@ -38,76 +38,36 @@ copy_printable(char *to, size_t size, const char *from)
 }
 
 static bool
-decode_dp(const Weir__Control__DataPlane *pb, struct dp_view *dp)
-{
-	if (!pb || pb->state < WEIR__CONTROL__DATA_PLANE__STATE__UNKNOWN ||
-	    pb->state > WEIR__CONTROL__DATA_PLANE__STATE__DOWN || pb->engines > ENGINES_MAX ||
-	    pb->n_address > WEIR_CTL_ADDRESSES)
-		return false;
-	if (pb->state == WEIR__CONTROL__DATA_PLANE__STATE__UP && pb->incarnation == 0)
-		return false;
-	dp->state = (enum dp_state)pb->state;
-	dp->incarnation = pb->incarnation;
-	dp->engines = pb->engines;
-	dp->services = pb->services;
-	dp->address_count = pb->n_address;
-	for (size_t i = 0; i < pb->n_address; i++) {
-		if (pb->address[i].len != 16)
-			return false;
-		memcpy(dp->address[i], pb->address[i].data, 16);
-	}
-	return true;
-}
-
-static bool
 decode_record(const Weir__Control__Record *pb, struct swim_record *r, struct node_info *info)
 {
-	if (!pb || pb->id >= UINT16_MAX || pb->status < WEIR__CONTROL__RECORD__STATUS__ALIVE ||
+	const Weir__Control__DataPlane *dp = pb ? pb->data_plane : NULL;
+
+	if (!dp || pb->id >= UINT16_MAX || pb->status < WEIR__CONTROL__RECORD__STATUS__ALIVE ||
 	    pb->status > WEIR__CONTROL__RECORD__STATUS__LEFT || pb->run == 0 || pb->version == 0 ||
 	    pb->version > SWIM_VERSION_MAX || strlen(pb->control) >= sizeof(info->control))
+		return false;
+	if (dp->state < WEIR__CONTROL__DATA_PLANE__STATE__UNKNOWN ||
+	    dp->state > WEIR__CONTROL__DATA_PLANE__STATE__DOWN || dp->engines > ENGINES_MAX ||
+	    dp->n_address > WEIR_CTL_ADDRESSES)
+		return false;
+	if (dp->state == WEIR__CONTROL__DATA_PLANE__STATE__UP && dp->incarnation == 0)
 		return false;
 	r->id = pb->id;
 	r->status = (enum swim_status)pb->status;
 	r->run = pb->run;
 	r->version = pb->version;
 	copy_printable(info->control, sizeof(info->control), pb->control);
-	return decode_dp(pb->data_plane, &info->dp);
-}
-
-static bool
-decode_swim(const Weir__Control__Swim *pb, struct control_msg *m)
-{
-	struct swim_msg *out = &m->swim.msg;
-
-	if (pb->type < WEIR__CONTROL__SWIM__TYPE__PING ||
-	    pb->type > WEIR__CONTROL__SWIM__TYPE__NEWS || pb->target >= UINT16_MAX ||
-	    pb->n_record > SWIM_RECORDS)
-		return false;
-	out->type = (enum swim_msg_type)pb->type;
-	out->want = pb->want;
-	out->rooted = pb->rooted;
-	out->target = pb->target;
-	out->seq = pb->seq;
-	out->digest = pb->digest;
-	out->count = pb->n_record;
-	for (size_t i = 0; i < pb->n_record; i++)
-		if (!decode_record(pb->record[i], &out->record[i], &m->swim.info[i]))
+	info->dp.state = (enum dp_state)dp->state;
+	info->dp.incarnation = dp->incarnation;
+	info->dp.engines = dp->engines;
+	info->dp.services = dp->services;
+	info->dp.address_count = dp->n_address;
+	for (size_t i = 0; i < dp->n_address; i++) {
+		if (dp->address[i].len != 16)
 			return false;
+		memcpy(info->dp.address[i], dp->address[i].data, 16);
+	}
 	return true;
-}
-
-static bool
-decode_hello(const Weir__Control__Hello *pb, struct control_msg *m)
-{
-	m->hello.version = pb->version;
-	// The fields after the version may have another meaning in another version.
-	if (pb->version != CONTROL_VERSION)
-		return true;
-	if (strlen(pb->cluster) >= CONTROL_CLUSTER_MAX)
-		return false;
-	copy_printable(m->hello.cluster, sizeof(m->hello.cluster), pb->cluster);
-	return decode_record(pb->record, &m->hello.record, &m->hello.info) &&
-	       m->hello.record.status == SWIM_ALIVE;
 }
 
 static bool
@@ -158,75 +118,96 @@ decode_link(const Weir__Control__LinkOffer *pb, struct weir_link_offer *o)
 	return true;
 }
 
-static bool
-decode_resync(const Weir__Control__Resync *pb, struct control_resync *r)
-{
-	if (!link_ids_ok(pb->node, pb->peer_node, pb->engine, pb->peer_engine))
-		return false;
-	r->node = pb->node;
-	r->peer_node = pb->peer_node;
-	r->engine = pb->engine;
-	r->peer_engine = pb->peer_engine;
-	r->status = pb->status;
-	return true;
-}
-
-static bool
-decode_services(const Weir__Control__Services *pb, struct control_msg *m)
-{
-	struct weir_services *s = &m->services.names;
-
-	if (pb->node >= UINT16_MAX || pb->n_name > WEIR_SERVICES_MAX)
-		return false;
-	m->services.node = pb->node;
-	s->count = pb->n_name;
-	for (size_t i = 0; i < pb->n_name; i++) {
-		size_t n = strlen(pb->name[i]);
-
-		if (n >= WEIR_SERVICE_MAX)
-			return false;
-		memcpy(s->name[i], pb->name[i], n);
-	}
-	return weir_services_ok(s);
-}
-
-static bool
-decode_service_ask(const Weir__Control__ServiceAsk *pb, struct registry_ask *ask)
-{
-	if (pb->n_node > REGISTRY_ASKS || pb->n_node != pb->n_digest)
-		return false;
-	ask->count = pb->n_node;
-	for (size_t i = 0; i < pb->n_node; i++) {
-		if (pb->node[i] >= UINT16_MAX)
-			return false;
-		ask->of[i].node = pb->node[i];
-		ask->of[i].digest = pb->digest[i];
-	}
-	return true;
-}
-
+// Fills *m, which is zeroed, from the envelope. False: a field is out of bounds.
 static bool
 decode_body(const Weir__Control__Envelope *pb, struct control_msg *m)
 {
 	switch (pb->body_case) {
-	case WEIR__CONTROL__ENVELOPE__BODY_HELLO:
+	case WEIR__CONTROL__ENVELOPE__BODY_HELLO: {
+		const Weir__Control__Hello *hello = pb->hello;
+
 		m->type = CONTROL_HELLO;
-		return decode_hello(pb->hello, m);
+		m->hello.version = hello->version;
+		// The fields after the version may have another meaning in another version.
+		if (hello->version != CONTROL_VERSION)
+			return true;
+		if (strlen(hello->cluster) >= CONTROL_CLUSTER_MAX)
+			return false;
+		copy_printable(m->hello.cluster, sizeof(m->hello.cluster), hello->cluster);
+		return decode_record(hello->record, &m->hello.record, &m->hello.info) &&
+		       m->hello.record.status == SWIM_ALIVE;
+	}
 	case WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER:
 		m->type = CONTROL_LINK_OFFER;
 		return decode_link(pb->link_offer, &m->link);
-	case WEIR__CONTROL__ENVELOPE__BODY_RESYNC:
+	case WEIR__CONTROL__ENVELOPE__BODY_RESYNC: {
+		const Weir__Control__Resync *resync = pb->resync;
+
 		m->type = CONTROL_RESYNC;
-		return decode_resync(pb->resync, &m->resync);
-	case WEIR__CONTROL__ENVELOPE__BODY_SWIM:
+		if (!link_ids_ok(resync->node, resync->peer_node, resync->engine,
+				 resync->peer_engine))
+			return false;
+		m->resync.node = resync->node;
+		m->resync.peer_node = resync->peer_node;
+		m->resync.engine = resync->engine;
+		m->resync.peer_engine = resync->peer_engine;
+		m->resync.status = resync->status;
+		return true;
+	}
+	case WEIR__CONTROL__ENVELOPE__BODY_SWIM: {
+		const Weir__Control__Swim *swim = pb->swim;
+		struct swim_msg *out = &m->swim.msg;
+
 		m->type = CONTROL_SWIM;
-		return decode_swim(pb->swim, m);
-	case WEIR__CONTROL__ENVELOPE__BODY_SERVICES:
+		if (swim->type < WEIR__CONTROL__SWIM__TYPE__PING ||
+		    swim->type > WEIR__CONTROL__SWIM__TYPE__NEWS || swim->target >= UINT16_MAX ||
+		    swim->n_record > SWIM_RECORDS)
+			return false;
+		out->type = (enum swim_msg_type)swim->type;
+		out->want = swim->want;
+		out->rooted = swim->rooted;
+		out->target = swim->target;
+		out->seq = swim->seq;
+		out->digest = swim->digest;
+		out->count = swim->n_record;
+		for (size_t i = 0; i < swim->n_record; i++)
+			if (!decode_record(swim->record[i], &out->record[i], &m->swim.info[i]))
+				return false;
+		return true;
+	}
+	case WEIR__CONTROL__ENVELOPE__BODY_SERVICES: {
+		const Weir__Control__Services *services = pb->services;
+		struct weir_services *names = &m->services.names;
+
 		m->type = CONTROL_SERVICES;
-		return decode_services(pb->services, m);
-	case WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK:
+		if (services->node >= UINT16_MAX || services->n_name > WEIR_SERVICES_MAX)
+			return false;
+		m->services.node = services->node;
+		names->count = services->n_name;
+		for (size_t i = 0; i < services->n_name; i++) {
+			size_t n = strlen(services->name[i]);
+
+			if (n >= WEIR_SERVICE_MAX)
+				return false;
+			memcpy(names->name[i], services->name[i], n);
+		}
+		return weir_services_ok(names);
+	}
+	case WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK: {
+		const Weir__Control__ServiceAsk *ask = pb->service_ask;
+
 		m->type = CONTROL_SERVICE_ASK;
-		return decode_service_ask(pb->service_ask, &m->service_ask);
+		if (ask->n_node > REGISTRY_ASKS || ask->n_node != ask->n_digest)
+			return false;
+		m->service_ask.count = ask->n_node;
+		for (size_t i = 0; i < ask->n_node; i++) {
+			if (ask->node[i] >= UINT16_MAX)
+				return false;
+			m->service_ask.of[i].node = ask->node[i];
+			m->service_ask.of[i].digest = ask->digest[i];
+		}
+		return true;
+	}
 	case WEIR__CONTROL__ENVELOPE__BODY_BYE:
 		m->type = CONTROL_BYE;
 		m->bye.idle = pb->bye->idle;

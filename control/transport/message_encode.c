@@ -2,6 +2,7 @@
 /* Control messages into protobuf. Nothing is allocated: submessages lie on the stack. */
 #include "message.h"
 
+#include "ipc/invariant.h"
 #include "weir_control.pb-c.h"
 
 #include <string.h>
@@ -57,37 +58,6 @@ encode_record(struct parts *p, uint32_t at, const struct swim_record *r,
 }
 
 static void
-encode_hello(struct parts *p, const struct control_msg *m)
-{
-	weir__control__hello__init(&p->hello);
-	p->hello.version = m->hello.version;
-	p->hello.cluster = (char *)m->hello.cluster;
-	p->hello.record = encode_record(p, 0, &m->hello.record, &m->hello.info);
-	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HELLO;
-	p->envelope.hello = &p->hello;
-}
-
-static void
-encode_swim(struct parts *p, const struct control_msg *m)
-{
-	const struct swim_msg *in = &m->swim.msg;
-
-	weir__control__swim__init(&p->swim);
-	p->swim.type = (Weir__Control__Swim__Type)in->type;
-	p->swim.want = in->want;
-	p->swim.rooted = in->rooted;
-	p->swim.target = in->target;
-	p->swim.seq = in->seq;
-	p->swim.digest = in->digest;
-	p->swim.n_record = in->count;
-	p->swim.record = p->record;
-	for (uint32_t i = 0; i < in->count; i++)
-		p->record[i] = encode_record(p, i, &in->record[i], &m->swim.info[i]);
-	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SWIM;
-	p->envelope.swim = &p->swim;
-}
-
-static void
 encode_link(struct parts *p, const struct weir_link_offer *o)
 {
 	Weir__Control__LinkOffer *pb = &p->link;
@@ -123,97 +93,94 @@ encode_link(struct parts *p, const struct weir_link_offer *o)
 	pb->peer_born = o->peer_born;
 	pb->consumed = o->consumed;
 	pb->received = o->received;
-	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER;
-	p->envelope.link_offer = pb;
-}
-
-static void
-encode_resync(struct parts *p, const struct control_resync *r)
-{
-	weir__control__resync__init(&p->resync);
-	p->resync.node = r->node;
-	p->resync.peer_node = r->peer_node;
-	p->resync.engine = r->engine;
-	p->resync.peer_engine = r->peer_engine;
-	p->resync.status = r->status;
-	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_RESYNC;
-	p->envelope.resync = &p->resync;
-}
-
-static void
-encode_services(struct parts *p, const struct control_msg *m)
-{
-	weir__control__services__init(&p->services);
-	p->services.node = m->services.node;
-	p->services.n_name = m->services.names.count;
-	p->services.name = p->name;
-	for (uint32_t i = 0; i < m->services.names.count; i++)
-		p->name[i] = (char *)m->services.names.name[i];
-	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICES;
-	p->envelope.services = &p->services;
-}
-
-static void
-encode_service_ask(struct parts *p, const struct registry_ask *ask)
-{
-	weir__control__service_ask__init(&p->service_ask);
-	p->service_ask.n_node = p->service_ask.n_digest = ask->count;
-	p->service_ask.node = p->ask_node;
-	p->service_ask.digest = p->ask_digest;
-	for (uint32_t i = 0; i < ask->count; i++) {
-		p->ask_node[i] = ask->of[i].node;
-		p->ask_digest[i] = ask->of[i].digest;
-	}
-	p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK;
-	p->envelope.service_ask = &p->service_ask;
-}
-
-static void
-encode_body(struct parts *p, const struct control_msg *m)
-{
-	weir__control__envelope__init(&p->envelope);
-	switch (m->type) {
-	case CONTROL_HELLO:
-		encode_hello(p, m);
-		break;
-	case CONTROL_LINK_OFFER:
-		encode_link(p, &m->link);
-		break;
-	case CONTROL_RESYNC:
-		encode_resync(p, &m->resync);
-		break;
-	case CONTROL_SWIM:
-		encode_swim(p, m);
-		break;
-	case CONTROL_SERVICES:
-		encode_services(p, m);
-		break;
-	case CONTROL_SERVICE_ASK:
-		encode_service_ask(p, &m->service_ask);
-		break;
-	case CONTROL_BYE:
-		weir__control__bye__init(&p->bye);
-		p->bye.idle = m->bye.idle;
-		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_BYE;
-		p->envelope.bye = &p->bye;
-		break;
-	case CONTROL_ERROR:
-		weir__control__error__init(&p->error);
-		p->error.reason = (char *)m->error.reason;
-		p->error.taken = m->error.taken;
-		p->envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_ERROR;
-		p->envelope.error = &p->error;
-		break;
-	}
 }
 
 size_t
 control_msg_encode(const struct control_msg *m, uint8_t *buf, size_t room)
 {
+	const struct swim_msg *swim = &m->swim.msg;
 	struct parts p;
 	size_t n;
 
-	encode_body(&p, m);
+	weir__control__envelope__init(&p.envelope);
+	switch (m->type) {
+	case CONTROL_HELLO:
+		weir__control__hello__init(&p.hello);
+		p.hello.version = m->hello.version;
+		p.hello.cluster = (char *)m->hello.cluster;
+		p.hello.record = encode_record(&p, 0, &m->hello.record, &m->hello.info);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_HELLO;
+		p.envelope.hello = &p.hello;
+		break;
+	case CONTROL_LINK_OFFER:
+		encode_link(&p, &m->link);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_LINK_OFFER;
+		p.envelope.link_offer = &p.link;
+		break;
+	case CONTROL_RESYNC:
+		weir__control__resync__init(&p.resync);
+		p.resync.node = m->resync.node;
+		p.resync.peer_node = m->resync.peer_node;
+		p.resync.engine = m->resync.engine;
+		p.resync.peer_engine = m->resync.peer_engine;
+		p.resync.status = m->resync.status;
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_RESYNC;
+		p.envelope.resync = &p.resync;
+		break;
+	case CONTROL_SWIM:
+		weir_assert(swim->count <= SWIM_RECORDS);
+		weir__control__swim__init(&p.swim);
+		p.swim.type = (Weir__Control__Swim__Type)swim->type;
+		p.swim.want = swim->want;
+		p.swim.rooted = swim->rooted;
+		p.swim.target = swim->target;
+		p.swim.seq = swim->seq;
+		p.swim.digest = swim->digest;
+		p.swim.n_record = swim->count;
+		p.swim.record = p.record;
+		for (uint32_t i = 0; i < swim->count; i++)
+			p.record[i] = encode_record(&p, i, &swim->record[i], &m->swim.info[i]);
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SWIM;
+		p.envelope.swim = &p.swim;
+		break;
+	case CONTROL_SERVICES:
+		weir_assert(m->services.names.count <= WEIR_SERVICES_MAX);
+		weir__control__services__init(&p.services);
+		p.services.node = m->services.node;
+		p.services.n_name = m->services.names.count;
+		p.services.name = p.name;
+		for (uint32_t i = 0; i < m->services.names.count; i++)
+			p.name[i] = (char *)m->services.names.name[i];
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICES;
+		p.envelope.services = &p.services;
+		break;
+	case CONTROL_SERVICE_ASK:
+		weir_assert(m->service_ask.count <= REGISTRY_ASKS);
+		weir__control__service_ask__init(&p.service_ask);
+		p.service_ask.n_node = p.service_ask.n_digest = m->service_ask.count;
+		p.service_ask.node = p.ask_node;
+		p.service_ask.digest = p.ask_digest;
+		for (uint32_t i = 0; i < m->service_ask.count; i++) {
+			p.ask_node[i] = m->service_ask.of[i].node;
+			p.ask_digest[i] = m->service_ask.of[i].digest;
+		}
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_SERVICE_ASK;
+		p.envelope.service_ask = &p.service_ask;
+		break;
+	case CONTROL_BYE:
+		weir__control__bye__init(&p.bye);
+		p.bye.idle = m->bye.idle;
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_BYE;
+		p.envelope.bye = &p.bye;
+		break;
+	case CONTROL_ERROR:
+		weir__control__error__init(&p.error);
+		p.error.reason = (char *)m->error.reason;
+		p.error.taken = m->error.taken;
+		p.envelope.body_case = WEIR__CONTROL__ENVELOPE__BODY_ERROR;
+		p.envelope.error = &p.error;
+		break;
+	}
 	n = weir__control__envelope__get_packed_size(&p.envelope);
 	if (n == 0 || n > CONTROL_FRAME_MAX || n + CONTROL_PREFIX > room)
 		return 0;

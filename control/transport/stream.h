@@ -34,7 +34,6 @@ struct control_stream {
 };
 
 struct control_transport {
-	const char *name;
 	/* Begins to connect. 0 and *stream, or -errno. */
 	int (*dial)(const struct control_transport *self, struct event_base *base,
 		    const struct sockaddr *address, socklen_t length,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "stream_bev.h"
 
+#include "ipc/invariant.h"
 #include "message.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ bev_write(struct control_stream *stream, const void *data, size_t length)
 {
 	struct bev_stream *s = (struct bev_stream *)stream;
 
+	weir_assert(length <= INPUT_MAX);
 	if (evbuffer_get_length(bufferevent_get_output(s->bev)) + length > OUTPUT_MAX)
 		return -ENOBUFS;
 	return bufferevent_write(s->bev, data, length) ? -ENOMEM : 0;

@@ -110,7 +110,6 @@ tcp_vouch(struct control_stream *stream, const char *cluster, uint32_t node)
 }
 
 const struct control_transport control_tcp = {
-    .name = "tcp",
     .dial = tcp_dial,
     .adopt = tcp_adopt,
     .vouch = tcp_vouch,

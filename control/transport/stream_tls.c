@@ -25,7 +25,7 @@ struct tls_stream {
 	struct bev_stream bev; /* first */
 	SSL *ssl;	       /* the bufferevent's */
 	bool dialled;
-	char why[TLS_WORDS_MAX]; /* the other end's certificate is refused; else empty */
+	char why[TLS_ERROR_MAX]; /* the other end's certificate is refused; else empty */
 };
 
 static int
@@ -35,18 +35,27 @@ on_verify(int ok, X509_STORE_CTX *check)
 	struct tls_stream *t = SSL_get_app_data(ssl);
 
 	if (!ok && !t->why[0])
-		tls_words_of_verify(check, t->why);
+		tls_error_of_verify(check, t->why);
 	return ok;
 }
 
-// Why it ended. The other end's last word may still lie in the socket when writing failed.
+// Connected, or ended: then why. The other end's last word may still lie in the socket when writing
+// failed.
 static void
-tell_end(struct tls_stream *t, short what, int error)
+on_event(struct bufferevent *bev, short what, void *user)
 {
-	unsigned long tls_error = bufferevent_get_openssl_error(t->bev.bev);
+	int error = EVUTIL_SOCKET_ERROR();
+	struct tls_stream *t = user;
 	const struct control_stream *s = &t->bev.stream;
+	unsigned long tls_error;
 	char unread;
 
+	if (what & BEV_EVENT_CONNECTED) {
+		if (t->dialled)
+			s->handler->opened(s->user);
+		return;
+	}
+	tls_error = bufferevent_get_openssl_error(bev);
 	// An SSL_ERROR_*, which libevent tells where the socket failed, not TLS.
 	if (!ERR_SYSTEM_ERROR(tls_error) && !ERR_GET_LIB(tls_error))
 		tls_error = 0;
@@ -56,24 +65,12 @@ tell_end(struct tls_stream *t, short what, int error)
 			tls_error = ERR_get_error();
 	}
 	if (!t->why[0] && tls_error)
-		tls_words_of_error(t->ssl, tls_error, t->why);
+		tls_error_text(t->ssl, tls_error, t->why);
 	else if (!t->why[0])
 		snprintf(t->why, sizeof(t->why), "%s",
 			 (what & BEV_EVENT_ERROR) && error ? strerror(error) : "connection closed");
 	ERR_clear_error();
 	s->handler->closed(s->user, t->why);
-}
-
-static void
-on_event(struct bufferevent *bev, short what, void *user)
-{
-	struct tls_stream *t = user;
-	int error = EVUTIL_SOCKET_ERROR();
-
-	if (!(what & BEV_EVENT_CONNECTED))
-		tell_end(t, what, error);
-	else if (t->dialled)
-		t->bev.stream.handler->opened(t->bev.stream.user);
 }
 
 // Takes over the socket, also on failure.
@@ -160,7 +157,7 @@ tls_close(struct control_stream *stream)
 static const char *
 tls_vouch(struct control_stream *stream, const char *cluster, uint32_t node)
 {
-	static char why[TLS_WORDS_MAX];
+	static char why[TLS_ERROR_MAX];
 	const struct tls_stream *t = (struct tls_stream *)stream;
 	const X509 *certificate = SSL_get0_peer_certificate(t->ssl);
 	char name[TLS_NAME_MAX] = "nobody";
@@ -189,7 +186,6 @@ stream_tls_open(const char *dir, const char *cluster, uint32_t node, struct stre
 	t->cluster = cluster;
 	t->node = node;
 	t->transport = (struct control_transport){
-	    .name = "tls",
 	    .dial = tls_dial,
 	    .adopt = tls_adopt,
 	    .vouch = tls_vouch,

@@ -35,27 +35,12 @@ distance(const ASN1_TIME *time, char *text, size_t size)
 			 ago ? " ago" : "");
 }
 
-static void
-of_stranger(const X509 *certificate, char words[TLS_WORDS_MAX])
-{
-	char name[TLS_NAME_MAX] = "?", issuer[TLS_NAME_MAX] = "?";
-
-	if (certificate) {
-		tls_certificate_name(certificate, name);
-		tls_issuer_name(certificate, issuer);
-	}
-	snprintf(words, TLS_WORDS_MAX,
-		 "its certificate (%s, issued by %s) does not come from a CA in our ca.pem; use "
-		 "one CA for all nodes",
-		 name, issuer);
-}
-
 void
-tls_words_of_verify(X509_STORE_CTX *check, char words[TLS_WORDS_MAX])
+tls_error_of_verify(X509_STORE_CTX *check, char words[TLS_ERROR_MAX])
 {
 	X509 *certificate = X509_STORE_CTX_get_current_cert(check);
 	int error = X509_STORE_CTX_get_error(check);
-	char name[TLS_NAME_MAX] = "?", date[TLS_TIME_MAX], when[48];
+	char name[TLS_NAME_MAX] = "?", issuer[TLS_NAME_MAX] = "?", date[TLS_TIME_MAX], when[48];
 	const ASN1_TIME *time = NULL;
 
 	if (certificate) {
@@ -66,12 +51,12 @@ tls_words_of_verify(X509_STORE_CTX *check, char words[TLS_WORDS_MAX])
 		distance(time, when, sizeof(when));
 	}
 	if (time && error == X509_V_ERR_CERT_HAS_EXPIRED)
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "its certificate (%s) expired on %s, %s by this host's clock; issue a new "
 			 "one, or set the clock that is wrong",
 			 name, date, when);
 	else if (time && error == X509_V_ERR_CERT_NOT_YET_VALID)
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "its certificate (%s) is not valid before %s, %s by this host's clock; "
 			 "set the clock that is wrong",
 			 name, date, when);
@@ -79,17 +64,27 @@ tls_words_of_verify(X509_STORE_CTX *check, char words[TLS_WORDS_MAX])
 		 error == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT ||
 		 error == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN ||
 		 error == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT ||
-		 error == X509_V_ERR_CERT_SIGNATURE_FAILURE)
-		of_stranger(X509_STORE_CTX_get0_cert(check), words);
-	else
-		snprintf(words, TLS_WORDS_MAX,
+		 error == X509_V_ERR_CERT_SIGNATURE_FAILURE) {
+		// Of the other end itself, not of the CA whose certificate failed.
+		certificate = X509_STORE_CTX_get0_cert(check);
+		if (certificate) {
+			tls_certificate_name(certificate, name);
+			tls_issuer_name(certificate, issuer);
+		}
+		snprintf(words, TLS_ERROR_MAX,
+			 "its certificate (%s, issued by %s) does not come from a CA in our "
+			 "ca.pem; use one CA for all nodes",
+			 certificate ? name : "?", issuer);
+	} else {
+		snprintf(words, TLS_ERROR_MAX,
 			 "its certificate (%s) is not accepted: %s; issue a new one", name,
 			 X509_verify_cert_error_string(error));
+	}
 }
 
 // The other end says what it doesn't like about us.
 static void
-of_alert(const SSL *ssl, int alert, char words[TLS_WORDS_MAX])
+of_alert(const SSL *ssl, int alert, char words[TLS_ERROR_MAX])
 {
 	const X509 *own = SSL_get_certificate(ssl);
 	char issuer[TLS_NAME_MAX] = "?", from[TLS_TIME_MAX] = "?", until[TLS_TIME_MAX] = "?";
@@ -102,52 +97,52 @@ of_alert(const SSL *ssl, int alert, char words[TLS_WORDS_MAX])
 	switch (alert) {
 	case SSL_AD_CERTIFICATE_EXPIRED:
 	case SSL_AD_BAD_CERTIFICATE:
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "it does not accept our certificate, valid from %s to %s; issue a new "
 			 "one, or set the clock that is wrong; its log says more",
 			 from, until);
 		break;
 	case SSL_AD_UNKNOWN_CA:
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "its ca.pem does not know %s, which issued our certificate; use one CA "
 			 "for all nodes",
 			 issuer);
 		break;
 	case SSL_AD_PROTOCOL_VERSION:
-		snprintf(words, TLS_WORDS_MAX, "it speaks another version of TLS; 1.3 is needed");
+		snprintf(words, TLS_ERROR_MAX, "it speaks another version of TLS; 1.3 is needed");
 		break;
 	case SSL_AD_CERTIFICATE_REQUIRED:
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "it wants a certificate and got none; issue one with weirctl pki");
 		break;
 	default:
-		snprintf(words, TLS_WORDS_MAX, "it ended TLS: %s; its log says more",
+		snprintf(words, TLS_ERROR_MAX, "it ended TLS: %s; its log says more",
 			 SSL_alert_desc_string_long(alert));
 	}
 }
 
 void
-tls_words_of_error(const SSL *ssl, unsigned long error, char words[TLS_WORDS_MAX])
+tls_error_text(const SSL *ssl, unsigned long error, char words[TLS_ERROR_MAX])
 {
 	int reason = ERR_GET_REASON(error);
 	const char *text = ERR_reason_error_string(error);
 
 	if (ERR_SYSTEM_ERROR(error))
-		snprintf(words, TLS_WORDS_MAX, "%s", strerror(reason));
+		snprintf(words, TLS_ERROR_MAX, "%s", strerror(reason));
 	else if (ERR_GET_LIB(error) != ERR_LIB_SSL)
-		snprintf(words, TLS_WORDS_MAX, "TLS failed: %s", text ? text : "unknown error");
+		snprintf(words, TLS_ERROR_MAX, "TLS failed: %s", text ? text : "unknown error");
 	else if (reason > SSL_AD_REASON_OFFSET)
 		of_alert(ssl, reason - SSL_AD_REASON_OFFSET, words);
 	else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
 		 reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_BAD_RECORD_TYPE ||
 		 reason == SSL_R_RECORD_LENGTH_MISMATCH)
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "it does not speak TLS; give --tls to all nodes or to none");
 	else if (reason == SSL_R_UNSUPPORTED_PROTOCOL)
-		snprintf(words, TLS_WORDS_MAX, "it speaks no TLS 1.3, which is needed");
+		snprintf(words, TLS_ERROR_MAX, "it speaks no TLS 1.3, which is needed");
 	else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-		snprintf(words, TLS_WORDS_MAX,
+		snprintf(words, TLS_ERROR_MAX,
 			 "it shows no certificate; issue one with weirctl pki");
 	else
-		snprintf(words, TLS_WORDS_MAX, "TLS failed: %s", text ? text : "unknown error");
+		snprintf(words, TLS_ERROR_MAX, "TLS failed: %s", text ? text : "unknown error");
 }

@@ -54,65 +54,43 @@ copy_printable(const char *from, int length, char to[TLS_NAME_MAX])
 	to[n > 0 ? n : 0] = 0;
 }
 
-// The URIs of a certificate, one after the other: calls `found` until it returns true.
+// Finds a URI among the certificate's alternative names that is `exact`, or begins with `prefix`
+// (NULL: none does). Copies it to `name` if not NULL.
 static bool
-each_uri(const X509 *certificate, bool (*found)(const char *uri, int length, void *user),
-	 void *user)
+find_uri(const X509 *certificate, const char *exact, const char *prefix, char *name)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-	bool done = false;
+	bool found = false;
 
-	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !done; i++) {
-		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
+		const GENERAL_NAME *n = sk_GENERAL_NAME_value(names, i);
+		const char *uri;
+		size_t length;
 
-		if (name->type == GEN_URI)
-			done = found((const char *)ASN1_STRING_get0_data(name->d.ia5),
-				     ASN1_STRING_length(name->d.ia5), user);
+		if (n->type != GEN_URI)
+			continue;
+		uri = (const char *)ASN1_STRING_get0_data(n->d.ia5);
+		length = (size_t)ASN1_STRING_length(n->d.ia5);
+		found =
+		    (length == strlen(exact) && !memcmp(uri, exact, length)) ||
+		    (prefix && length >= strlen(prefix) && !memcmp(uri, prefix, strlen(prefix)));
+		if (found && name)
+			copy_printable(uri, (int)length, name);
 	}
 	GENERAL_NAMES_free(names);
-	return done;
-}
-
-struct wanted {
-	char any[TLS_NAME_MAX], own[TLS_NAME_MAX];
-};
-
-static bool
-is_wanted(const char *uri, int length, void *user)
-{
-	const struct wanted *w = user;
-
-	return ((size_t)length == strlen(w->any) && !memcmp(uri, w->any, length)) ||
-	       ((size_t)length == strlen(w->own) && !memcmp(uri, w->own, length));
-}
-
-static bool
-is_of_cluster(const char *uri, int length, void *user)
-{
-	const struct wanted *w = user;
-	size_t n = strlen(w->any);
-
-	return (size_t)length >= n && !memcmp(uri, w->any, n) &&
-	       ((size_t)length == n || uri[n] == '/');
+	return found;
 }
 
 bool
 tls_certificate_is(const X509 *certificate, const char *cluster, uint32_t node)
 {
-	struct wanted w;
+	char any[TLS_NAME_MAX], own[TLS_NAME_MAX], below[TLS_NAME_MAX];
 
-	snprintf(w.any, sizeof(w.any), "weir://%s", cluster);
-	snprintf(w.own, sizeof(w.own), "weir://%s/node/%u", cluster, node);
-	return each_uri(certificate, node == TLS_NODE_UNKNOWN ? is_of_cluster : is_wanted, &w);
-}
-
-static bool
-copy_weir(const char *uri, int length, void *user)
-{
-	if (length < 7 || memcmp(uri, "weir://", 7))
-		return false;
-	copy_printable(uri, length, user);
-	return true;
+	snprintf(any, sizeof(any), "weir://%s", cluster);
+	snprintf(own, sizeof(own), "weir://%s/node/%u", cluster, node);
+	snprintf(below, sizeof(below), "weir://%s/", cluster);
+	return find_uri(certificate, any, node == TLS_NODE_UNKNOWN ? below : NULL, NULL) ||
+	       (node != TLS_NODE_UNKNOWN && find_uri(certificate, own, NULL, NULL));
 }
 
 static void
@@ -128,7 +106,7 @@ copy_subject(const X509_NAME *subject, char name[TLS_NAME_MAX])
 void
 tls_certificate_name(const X509 *certificate, char name[TLS_NAME_MAX])
 {
-	if (!each_uri(certificate, copy_weir, name))
+	if (!find_uri(certificate, "weir://", "weir://", name))
 		copy_subject(X509_get_subject_name(certificate), name);
 }
 
@@ -187,25 +165,6 @@ load_key(const struct load *l)
 	return status;
 }
 
-static int
-load_certificates(const struct load *l)
-{
-	static const char *const names[] = {"ca.pem", "node.pem"};
-	char path[512];
-
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", l->dir, names[i]);
-		if (access(path, R_OK))
-			return fail(l, -errno, "cannot read %s: %s; see weirctl pki", path,
-				    strerror(errno));
-		if ((i ? SSL_CTX_use_certificate_chain_file(l->context, path)
-		       : SSL_CTX_load_verify_file(l->context, path)) != 1)
-			return fail(l, -EINVAL, "%s holds no certificate: %s; see weirctl pki",
-				    path, openssl_reason());
-	}
-	return 0;
-}
-
 // Would others believe us, if it weren't for the time?
 static int
 check_chain(const struct load *l, X509 *own)
@@ -234,60 +193,56 @@ check_chain(const struct load *l, X509 *own)
 	return status;
 }
 
-static int
-check_identity(const struct load *l, const char *cluster, uint32_t node)
-{
-	X509 *own = SSL_CTX_get0_certificate(l->context);
-	char name[TLS_NAME_MAX];
-
-	if (tls_certificate_is(own, cluster, node))
-		return check_chain(l, own);
-	tls_certificate_name(own, name);
-	if (node == TLS_NODE_UNKNOWN)
-		return fail(l, -EINVAL,
-			    "%s/node.pem is of %s, this is cluster '%s'; check --cluster and --tls",
-			    l->dir, name, cluster);
-	return fail(l, -EINVAL,
-		    "%s/node.pem is of %s, this is node %u of cluster '%s'; check --node, "
-		    "--cluster and --tls",
-		    l->dir, name, node, cluster);
-}
-
-// One version, no tickets: a connection is always made by certificates that are valid then.
-static SSL_CTX *
-new_context(void)
-{
-	SSL_CTX *context = SSL_CTX_new(TLS_method());
-
-	if (!context)
-		return NULL;
-	SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
-	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	SSL_CTX_set_num_tickets(context, 0);
-	SSL_CTX_set_verify_depth(context, CHAIN_DEPTH);
-	SSL_CTX_set_max_cert_list(context, CHAIN_BYTES);
-	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
-	// Messages have lengths and an end of their own: whoever cuts the stream gains nothing.
-	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
-	return context;
-}
-
 int
 tls_files_load(const char *dir, const char *cluster, uint32_t node, SSL_CTX **context, char *error,
 	       size_t size)
 {
+	static const char *const names[] = {"ca.pem", "node.pem"};
 	struct load l = {.dir = dir, .error = error, .size = size};
-	int status;
+	char path[512], name[TLS_NAME_MAX];
+	int status = 0;
+	X509 *own;
 
 	ERR_clear_error();
-	l.context = new_context();
+	l.context = SSL_CTX_new(TLS_method());
 	if (!l.context)
 		return fail(&l, -ENOMEM, "TLS cannot be set up: %s; free memory", openssl_reason());
-	status = load_certificates(&l);
+	// One version, no tickets: a connection is always made by certificates that are valid then.
+	SSL_CTX_set_min_proto_version(l.context, TLS1_3_VERSION);
+	SSL_CTX_set_session_cache_mode(l.context, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_num_tickets(l.context, 0);
+	SSL_CTX_set_verify_depth(l.context, CHAIN_DEPTH);
+	SSL_CTX_set_max_cert_list(l.context, CHAIN_BYTES);
+	SSL_CTX_set_mode(l.context, SSL_MODE_RELEASE_BUFFERS);
+	// Messages have lengths and an end of their own: whoever cuts the stream gains nothing.
+	SSL_CTX_set_options(l.context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+	for (int i = 0; i < 2 && !status; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		if (access(path, R_OK))
+			status = fail(&l, -errno, "cannot read %s: %s; see weirctl pki", path,
+				      strerror(errno));
+		else if ((i ? SSL_CTX_use_certificate_chain_file(l.context, path)
+			    : SSL_CTX_load_verify_file(l.context, path)) != 1)
+			status = fail(&l, -EINVAL, "%s holds no certificate: %s; see weirctl pki",
+				      path, openssl_reason());
+	}
 	if (!status)
 		status = load_key(&l);
-	if (!status)
-		status = check_identity(&l, cluster, node);
+	own = SSL_CTX_get0_certificate(l.context);
+	if (!status && tls_certificate_is(own, cluster, node)) {
+		status = check_chain(&l, own);
+	} else if (!status) {
+		tls_certificate_name(own, name);
+		status = node == TLS_NODE_UNKNOWN
+			     ? fail(&l, -EINVAL,
+				    "%s/node.pem is of %s, this is cluster '%s'; check --cluster "
+				    "and --tls",
+				    dir, name, cluster)
+			     : fail(&l, -EINVAL,
+				    "%s/node.pem is of %s, this is node %u of cluster '%s'; check "
+				    "--node, --cluster and --tls",
+				    dir, name, node, cluster);
+	}
 	if (status)
 		SSL_CTX_free(l.context);
 	else

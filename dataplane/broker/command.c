@@ -6,6 +6,7 @@
 #include "rows.h"
 #include "state.h"
 
+#include "base/vec.h"
 #include "base/log_once.h"
 #include "base/monotonic.h"
 #include "ipc/invariant.h"
@@ -258,15 +259,8 @@ command_note_early(struct broker *b, uint32_t engine, uint32_t vqpn)
 
 	if (!m->opening || m->early_count == EARLY_MAX)
 		return; /* not one of those: a connection of a session that has ended */
-	if (m->early_count == m->early_room) {
-		uint32_t room = m->early_room ? m->early_room * 2 : 16;
-		uint32_t *more = realloc(m->early, room * sizeof(*more));
-
-		if (!more)
-			return;
-		m->early = more;
-		m->early_room = room;
-	}
+	if (VEC_RESERVE(m->early, m->early_room, m->early_count + 1))
+		return;
 	m->early[m->early_count++] = vqpn;
 }
 

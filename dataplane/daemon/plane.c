@@ -84,12 +84,11 @@ broker_engine_row(void *user, uint32_t engine, struct weir_row_engine *row)
 	weir_assert(engine < p->engines);
 	row->lcore = e->lcore;
 	row->cpu = e->cpu;
-	row->busy_cycles = get(&s->busy_cycles);
-	row->idle_cycles = get(&s->idle_cycles);
 	row->tsc_hz = p->clock.hz;
-	row->turns = get(&s->turns);
-	row->sleeps = get(&s->sleeps);
-	row->yields = get(&s->yields);
+#define X(name) row->name = get(&s->name);
+	LOOP_COUNTERS(X)
+	X(turns)
+#undef X
 	row->tx_messages_per_s = get(&e->rates.tx_messages);
 	row->rx_messages_per_s = get(&e->rates.rx_messages);
 }
@@ -478,17 +477,13 @@ plane_rate(struct plane *p)
 		const struct loop_stats *s = &e->loop->stats;
 		const struct engine_counters *c = engine_counters(e->engine);
 
-#define RATE(from, name) rate_one(&e->rates.name, &e->totals.name, get(&(from)->name), ns)
-		RATE(s, busy_cycles);
-		RATE(s, idle_cycles);
-		RATE(s, turns);
-		RATE(s, sleeps);
-		RATE(s, yields);
-		RATE(c, tx_messages);
-		RATE(c, rx_messages);
-		RATE(c, tx_bytes);
-		RATE(c, rx_bytes);
-#undef RATE
+#define X(name) rate_one(&e->rates.name, &e->totals.name, get(&s->name), ns);
+		LOOP_COUNTERS(X)
+		X(turns)
+#undef X
+#define X(name) rate_one(&e->rates.name, &e->totals.name, get(&c->name), ns);
+		ENGINE_TRAFFIC(X)
+#undef X
 	}
 	p->rated = now;
 }

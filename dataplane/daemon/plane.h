@@ -16,8 +16,9 @@
 
 /* Counters of an engine, per second. Main writes once per second, telemetry reads; relaxed. */
 struct plane_rates {
-	_Atomic uint64_t busy_cycles, idle_cycles, turns, sleeps, yields;
-	_Atomic uint64_t tx_messages, rx_messages, tx_bytes, rx_bytes;
+#define X(name) _Atomic uint64_t name;
+	LOOP_COUNTERS(X) X(turns) ENGINE_TRAFFIC(X)
+#undef X
 };
 
 struct plane_engine {

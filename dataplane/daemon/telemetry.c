@@ -8,18 +8,18 @@
 #include "plane.h"
 
 #include "base/log.h"
+#include "ipc/ctl_client.h"
+#include "ipc/fields.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <rte_telemetry.h>
 
+#define ANSWER_SECONDS 1.0
 #define LIST_MAX 500u /* of RTE_TEL_MAX_ARRAY_ENTRIES; the answer stays below 16 KiB */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,320 +57,215 @@ engine_list(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-static void
-add_engine(struct rte_tel_data *d, const struct plane_engine *e)
+static int
+engine_stats(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct loop_stats *s = &e->loop->stats;
-	const struct engine_counters *c = engine_counters(e->engine);
+	const struct plane_engine *e;
+	const struct loop_stats *s;
+	const struct engine_counters *c;
+	uint32_t id;
 
+	if (!parse_id(params, &id))
+		return -EINVAL;
+	rte_tel_data_start_dict(d);
+	pthread_mutex_lock(&lock);
+	if (!plane || id >= plane->engines) {
+		pthread_mutex_unlock(&lock);
+		return -EINVAL;
+	}
+	e = &plane->engine[id];
+	s = &e->loop->stats;
+	c = engine_counters(e->engine);
 	rte_tel_data_add_dict_u64(d, "lcore", e->lcore);
 	rte_tel_data_add_dict_u64(d, "cpu", e->cpu);
 	rte_tel_data_add_dict_u64(d, "cpu_shared",
 				  atomic_load_explicit(&s->cpu_shared, memory_order_relaxed));
 	rte_tel_data_add_dict_u64(d, "tsc_hz", plane->clock.hz);
-#define ADD(name) rte_tel_data_add_dict_u64(d, #name, get(&s->name))
-	ADD(busy_cycles);
-	ADD(idle_cycles);
-	ADD(sleeps);
-	ADD(yields);
-#undef ADD
-#define ADD(name) rte_tel_data_add_dict_u64(d, #name "_per_s", get(&e->rates.name))
-	ADD(busy_cycles);
-	ADD(idle_cycles);
-	ADD(turns);
-	ADD(sleeps);
-	ADD(yields);
-	ADD(tx_messages);
-	ADD(rx_messages);
-	ADD(tx_bytes);
-	ADD(rx_bytes);
-#undef ADD
+#define X(name) rte_tel_data_add_dict_u64(d, #name, get(&s->name));
+	LOOP_COUNTERS(X)
+#undef X
+#define X(name) rte_tel_data_add_dict_u64(d, #name "_per_s", get(&e->rates.name));
+	LOOP_COUNTERS(X)
+	X(turns)
+	ENGINE_TRAFFIC(X)
+#undef X
 #define X(name, help) rte_tel_data_add_dict_u64(d, #name, get(&c->name));
 	ENGINE_COUNTERS(X)
 #undef X
-}
-
-static int
-engine_stats(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	uint32_t id;
-	int rc = -EINVAL;
-
-	if (!parse_id(params, &id))
-		return rc;
-	rte_tel_data_start_dict(d);
-	pthread_mutex_lock(&lock);
-	if (plane && id < plane->engines) {
-		add_engine(d, &plane->engine[id]);
-		rc = 0;
-	}
 	pthread_mutex_unlock(&lock);
-	return rc;
+	return 0;
 }
 
 /* ---- what control.sock knows ---- */
 
-struct packet {
-	union {
-		struct weir_ctl_msg m;
-		uint8_t bytes[WEIR_CTL_MAX];
-	};
-};
-
-static int
-exchange(int fd, struct packet *packet, uint32_t type, uint32_t answer)
-{
-	ssize_t n;
-
-	packet->m.type = type;
-	packet->m.length = weir_ctl_length(type);
-	if (send(fd, packet, packet->m.length, MSG_NOSIGNAL) != (ssize_t)packet->m.length)
-		return -EIO;
-	n = recv(fd, packet, sizeof(*packet), 0);
-	if (n <= 0 || weir_ctl_check(&packet->m, (size_t)n) || packet->m.type != answer)
-		return -EIO;
-	return 0;
-}
-
-static int
-open_query(struct packet *packet)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct timeval limit = {.tv_sec = 1};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), length = -1;
-
-	pthread_mutex_lock(&lock);
-	if (plane)
-		length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/control.sock",
-				  plane->run_dir);
-	pthread_mutex_unlock(&lock);
-	if (fd < 0 || length < 0 || length >= (int)sizeof(address.sun_path))
-		goto err;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	memset(packet, 0, sizeof(*packet));
-	packet->m.hello.version = WEIR_CTL_VERSION;
-	packet->m.hello.role = WEIR_ROLE_QUERY;
-	packet->m.hello.node = UINT32_MAX;
-	packet->m.hello.pid = (uint32_t)getpid();
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
-	    exchange(fd, packet, WEIR_CTL_HELLO, WEIR_CTL_HELLO))
-		goto err;
-	return fd;
-err:
-	if (fd >= 0)
-		close(fd);
-	return -EIO;
-}
-
-/* Calls each() with every record of a kind until it returns false. 0 or -errno. */
-static int
-for_rows(uint32_t kind, bool (*each)(void *user, const void *row), void *user)
-{
-	struct packet *packet = calloc(1, sizeof(*packet));
-	int fd = packet ? open_query(packet) : -ENOMEM, rc = fd < 0 ? fd : 0;
-	bool more = !rc, wanted = true;
-
-	if (!rc) {
-		packet->m.query.rows = kind;
-		rc = exchange(fd, packet, WEIR_CTL_QUERY, WEIR_CTL_ROWS);
-	}
-	while (!rc && more) {
-		const uint8_t *row = (const uint8_t *)packet->m.rows.records;
-		ssize_t n;
-
-		for (uint32_t i = 0; i < packet->m.rows.count && wanted; i++)
-			wanted = each(user, row + (size_t)i * packet->m.rows.record_bytes);
-		more = packet->m.rows.more && wanted;
-		if (!more)
-			break;
-		n = recv(fd, packet, sizeof(*packet), 0);
-		if (n <= 0 || weir_ctl_check(&packet->m, (size_t)n) ||
-		    packet->m.type != WEIR_CTL_ROWS)
-			rc = -EIO;
-	}
-	if (fd >= 0)
-		close(fd);
-	free(packet);
-	return rc;
-}
-
-struct list {
+/* One question of telemetry about the rows of a kind. */
+struct request {
 	struct rte_tel_data *d;
-	uint32_t from, count; /* numbers below `from` are left out */
-	uint32_t id;	      /* of the record that is wanted */
+	uint32_t kind;
+	uint32_t number; /* list: the first one, or the one that is wanted */
+	uint32_t count;	 /* of those listed */
 	bool found;
 };
 
-static bool
-list_number(struct list *l, uint32_t number)
+/* Adds the fields of a row to a dict. */
+static void
+add_row(struct rte_tel_data *d, const struct weir_kind *k, const void *row)
 {
-	if (number >= l->from) {
-		rte_tel_data_add_array_u64(l->d, number);
-		l->count++;
+	struct weir_value v;
+
+	for (uint32_t i = 0; i < k->count; i++) {
+		const struct weir_field *f = &k->fields[i];
+		const char *part;
+		char name[64];
+
+		if (f->hidden & HIDE_TELEMETRY)
+			continue;
+		for (uint32_t p = 0; f->part && f->part(row, p, &part, &v.number); p++) {
+			snprintf(name, sizeof(name), "%s%s", f->part_prefix, part);
+			rte_tel_data_add_dict_u64(d, name, v.number);
+		}
+		if (f->part)
+			continue;
+		weir_field_value(f, row, &v);
+		if (v.type == VALUE_TEXT)
+			rte_tel_data_add_dict_string(d, f->name, v.text);
+		else
+			rte_tel_data_add_dict_u64(d, f->name, v.number);
 	}
-	return l->count < LIST_MAX;
+}
+
+/* The first field of a kind is what its rows are listed by. False: no more rows are wanted. */
+static bool
+list_row(struct request *r, const void *row)
+{
+	uint32_t number = (uint32_t)weir_field_number(weir_kind(r->kind)->fields, row);
+
+	if (number >= r->number) {
+		rte_tel_data_add_array_u64(r->d, number);
+		r->count++;
+	}
+	return r->count < LIST_MAX;
+}
+
+static bool
+find_row(struct request *r, const void *row)
+{
+	const struct weir_kind *k = weir_kind(r->kind);
+
+	/* ports have no number: rows are counted */
+	if (r->kind == WEIR_ROWS_PORTS ? r->number--
+				       : weir_field_number(k->fields, row) != r->number)
+		return true;
+	r->found = true;
+	add_row(r->d, k, row);
+	return false;
+}
+
+static bool
+counter_row(struct request *r, const void *row)
+{
+	const struct weir_row_counter *c = row;
+	char name[sizeof(c->name)];
+
+	snprintf(name, sizeof(name), "%s", c->name);
+	for (char *at = name; (at = strchr(at, '.'));)
+		*at = '_'; /* DPDK takes no dot */
+	rte_tel_data_add_dict_u64(r->d, name, c->value);
+	return true;
+}
+
+/* Calls each() with every row of r->kind until it returns false. 0 or -errno. */
+static int
+for_rows(struct request *r, bool (*each)(struct request *r, const void *row))
+{
+	struct weir_ctl_client *c = calloc(1, sizeof(*c));
+	bool wanted = true;
+	char path[128] = "";
+	int rc;
+
+	if (!c)
+		return -ENOMEM;
+	pthread_mutex_lock(&lock);
+	if (plane)
+		snprintf(path, sizeof(path), "%s/control.sock", plane->run_dir);
+	pthread_mutex_unlock(&lock);
+	rc = weir_ctl_connect(c, path, ANSWER_SECONDS);
+	if (!rc)
+		rc = weir_ctl_greet(c);
+	if (!rc)
+		rc = weir_ctl_ask(c, r->kind);
+	for (bool more = !rc; more; more = rc > 0 && wanted) {
+		rc = weir_ctl_page(c);
+		for (uint32_t i = 0; rc >= 0 && wanted && i < c->in.m.rows.count; i++)
+			wanted = each(r, weir_ctl_row(c, i));
+	}
+	weir_ctl_close(c);
+	free(c);
+	return rc < 0 ? -EIO : 0;
 }
 
 /* ,FROM pages: numbers from there on. */
 static int
-list_rows(uint32_t kind, bool (*each)(void *user, const void *row), const char *params,
-	  struct rte_tel_data *d)
+list(uint32_t kind, const char *params, struct rte_tel_data *d)
 {
-	struct list l = {.d = d};
+	struct request r = {.d = d, .kind = kind};
 
-	if (params && *params && !parse_id(params, &l.from))
+	if (params && *params && !parse_id(params, &r.number))
 		return -EINVAL;
 	rte_tel_data_start_array(d, RTE_TEL_U64_VAL);
-	return for_rows(kind, each, &l);
+	return for_rows(&r, list_row);
 }
 
 static int
-find_row(uint32_t kind, bool (*each)(void *user, const void *row), const char *params,
-	 struct rte_tel_data *d)
+info(uint32_t kind, const char *params, struct rte_tel_data *d)
 {
-	struct list l = {.d = d};
+	struct request r = {.d = d, .kind = kind};
 	int rc;
 
-	if (!parse_id(params, &l.id))
+	if (!parse_id(params, &r.number))
 		return -EINVAL;
 	rte_tel_data_start_dict(d);
-	rc = for_rows(kind, each, &l);
-	return rc ? rc : l.found ? 0 : -ENOENT;
-}
-
-static bool
-session_number(void *user, const void *row)
-{
-	const struct weir_row_session *s = row;
-
-	return list_number(user, s->session);
+	rc = for_rows(&r, find_row);
+	return rc ? rc : r.found ? 0 : -ENOENT;
 }
 
 static int
 session_list(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return list_rows(WEIR_ROWS_SESSIONS, session_number, params, d);
-}
-
-static bool
-session_found(void *user, const void *row)
-{
-	const struct weir_row_session *s = row;
-	struct list *l = user;
-
-	if (s->session != l->id)
-		return true;
-	l->found = true;
-	rte_tel_data_add_dict_string(l->d, "name", s->name);
-#define ADD(name) rte_tel_data_add_dict_u64(l->d, #name, s->name)
-	ADD(pid);
-	ADD(uid);
-	ADD(channels);
-	ADD(connections);
-	ADD(listeners);
-	ADD(handling_ms);
-	ADD(arena_bytes);
-	ADD(weight);
-	ADD(rate);
-	ADD(burst);
-	ADD(tx_messages);
-	ADD(tx_bytes);
-	ADD(limited);
-#undef ADD
-	return false;
+	return list(WEIR_ROWS_SESSIONS, params, d);
 }
 
 static int
 session_info(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return find_row(WEIR_ROWS_SESSIONS, session_found, params, d);
-}
-
-static bool
-conn_number(void *user, const void *row)
-{
-	const struct weir_row_connection *c = row;
-
-	return list_number(user, c->vqpn);
+	return info(WEIR_ROWS_SESSIONS, params, d);
 }
 
 static int
 conn_list(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return list_rows(WEIR_ROWS_CONNECTIONS, conn_number, params, d);
-}
-
-static bool
-conn_found(void *user, const void *row)
-{
-	const struct weir_row_connection *c = row;
-	struct list *l = user;
-
-	if (c->vqpn != l->id)
-		return true;
-	l->found = true;
-	rte_tel_data_add_dict_string(l->d, "state", c->state_name);
-#define ADD(name) rte_tel_data_add_dict_u64(l->d, #name, c->name)
-	ADD(peer_vqpn);
-	ADD(peer_node);
-	ADD(session);
-	ADD(engine);
-	ADD(window);
-	ADD(local);
-	ADD(datagram);
-	ADD(dropped);
-	ADD(outstanding);
-	ADD(returned);
-	ADD(by_ring);
-	ADD(by_send);
-	ADD(by_read);
-	ADD(by_write);
-	ADD(by_local);
-#undef ADD
-	return false;
+	return list(WEIR_ROWS_CONNECTIONS, params, d);
 }
 
 static int
 conn_info(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return find_row(WEIR_ROWS_CONNECTIONS, conn_found, params, d);
-}
-
-static bool
-port_found(void *user, const void *row)
-{
-	const struct weir_row_port *r = row;
-	struct list *l = user;
-
-	if (l->id--)
-		return true;
-	l->found = true;
-	rte_tel_data_add_dict_string(l->d, "name", r->name);
-	rte_tel_data_add_dict_string(l->d, "driver", r->driver);
-	rte_tel_data_add_dict_string(l->d, "address", r->address);
-#define ADD(name) rte_tel_data_add_dict_u64(l->d, #name, r->name)
-	ADD(engine);
-	ADD(link_up);
-	ADD(link_changes);
-	ADD(mtu);
-	ADD(rx_frames);
-	ADD(tx_frames);
-	ADD(rx_bytes);
-	ADD(tx_bytes);
-#undef ADD
-	for (uint32_t i = 0; i < r->drop_count && i < WEIR_ROW_DROPS; i++) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "drop_%s", r->drops[i].name);
-		rte_tel_data_add_dict_u64(l->d, name, r->drops[i].count);
-	}
-	return false;
+	return info(WEIR_ROWS_CONNECTIONS, params, d);
 }
 
 static int
 port_stats(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return find_row(WEIR_ROWS_PORTS, port_found, params, d);
+	return info(WEIR_ROWS_PORTS, params, d);
+}
+
+static int
+counters(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct request r = {.d = d, .kind = WEIR_ROWS_COUNTERS};
+
+	rte_tel_data_start_dict(d);
+	return for_rows(&r, counter_row);
 }
 
 void
@@ -383,6 +278,7 @@ telemetry_start(const struct plane *p)
 	} endpoints[] = {
 	    {"/weir/conn/info", conn_info, "A connection. Parameter: vqpn"},
 	    {"/weir/conn/list", conn_list, "vQPNs of connections. Parameter: first one, optional"},
+	    {"/weir/counters", counters, "Sums of the counters of engines, NICs and the broker"},
 	    {"/weir/engine/list", engine_list, "Engines"},
 	    {"/weir/engine/stats", engine_stats, "Cycles, rates, counters. Parameter: engine"},
 	    {"/weir/port/stats", port_stats, "Frames, bytes, drops. Parameter: row, from 0"},

@@ -16,25 +16,26 @@ enum { FRAME_LINES = 512 }; /* lines per frame, without those for control lines 
 enum room { ROOM, ROOM_LATER, ROOM_FULL };
 
 /* Slow path of link_room(). */
-enum room link_find_room(struct engine *e, struct link *l, uint32_t lines);
+enum room link_find_room(struct engine *e, struct peer_link *l, uint32_t lines);
 /* Room for a message that must go into a frame of one kind: the open frame, or the next. */
-enum room link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way);
-struct weir_slot *link_put_line(struct link *l);
+enum room link_room_of_way(struct engine *e, struct peer_link *l, uint32_t lines, uint8_t way);
+struct weir_slot *link_put_line(struct peer_link *l);
 /* An inline message from memory in one piece. */
-void link_put_inline(struct link *l, struct head h, const uint8_t *from);
+void link_put_inline(struct peer_link *l, struct head h, const uint8_t *from);
 /* A message as a head and bare payload. */
-void link_put_place(struct link *l, struct head h, const uint8_t *from);
+void link_put_place(struct peer_link *l, struct head h, const uint8_t *from);
 /* Writes the head of the open frame, which leaves with the next replay. */
-void link_seal(struct engine *e, struct link *l);
+void link_seal(struct engine *e, struct peer_link *l);
 
 /* A frame of this length has arrived in the ring, by its immediate. False: malformed. */
-bool frame_receive(struct engine *e, struct link *l, uint32_t lines);
+bool frame_receive(struct engine *e, struct peer_link *l, uint32_t lines);
 /* A frame came by SEND. It has a place among the ring's lines, which stays unwritten. */
-bool frame_receive_sent(struct engine *e, struct link *l, const uint8_t *frame, uint32_t lines);
+bool frame_receive_sent(struct engine *e, struct peer_link *l, const uint8_t *frame,
+			uint32_t lines);
 
-/* Room for a message in the frame of this pass, which is opened if need be. */
+/* Room for a message in the frame of this turn, which is opened if need be. */
 static inline enum room
-link_room(struct engine *e, struct link *l, uint32_t lines)
+link_room(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	if (LIKELY(l->tx_pos + lines <= l->tx_limit))
 		return ROOM;
@@ -43,7 +44,7 @@ link_room(struct engine *e, struct link *l, uint32_t lines)
 
 /* Room for a message with these flags, which may need a frame of their kind. */
 static inline enum room
-link_room_for(struct engine *e, struct link *l, uint32_t lines, uint8_t flags)
+link_room_for(struct engine *e, struct peer_link *l, uint32_t lines, uint8_t flags)
 {
 	if (UNLIKELY(flags & (WEIR_SLOT_SEND | WEIR_SLOT_RING)))
 		return link_room_of_way(e, l, lines, flags);
@@ -52,7 +53,7 @@ link_room_for(struct engine *e, struct link *l, uint32_t lines, uint8_t flags)
 
 /* Counts messages of c that are put into the open frame. */
 static inline void
-link_count(const struct link *l, struct conn *c, uint32_t messages)
+link_count(const struct peer_link *l, struct conn *c, uint32_t messages)
 {
 	if (UNLIKELY(l->by_send))
 		c->by_send += messages;
@@ -60,7 +61,7 @@ link_count(const struct link *l, struct conn *c, uint32_t messages)
 
 /* Messages of c were put: they complete when the peer has consumed up to the current line. */
 static inline void
-link_sent(struct link *l, struct conn *c, uint32_t messages, bool notify)
+link_sent(struct peer_link *l, struct conn *c, uint32_t messages, bool notify)
 {
 	struct run *r = l->run;
 

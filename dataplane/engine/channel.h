@@ -11,15 +11,15 @@
 struct conn;
 
 enum {
-	DEAR = 16, /* slots that any slot but a message, and a look at a channel, counts as */
+	DEAR = 16, /* slots charged for a slot that is no message, and for a look at a channel */
 };
 
 struct channel {
 	struct session *session; /* NULL: doesn't exist */
 	struct weir_ring tx, rx, returns;
 	struct weir_channel_head *head;
-	uint32_t empty; /* passes without work */
-	bool clogged;	/* messages that arrive are spilled, behind earlier ones */
+	uint32_t empty; /* turns without work */
+	bool spilling;	/* messages that arrive are spilled, behind earlier ones */
 	bool blocked;	/* the first slot waits for an earlier message or for room in the engine */
 	bool bell_due;	/* published since the bell was last looked at */
 	bool fence;
@@ -30,10 +30,10 @@ struct channel {
 	uint32_t spill_first, spill_last; /* blocks */
 	uint32_t spill_from, spill_to;	  /* slots in those blocks */
 	uint32_t spill_count;
-	struct list_node telling; /* connections with events */
+	struct list_node events;  /* connections with events */
 	struct list_node polled;  /* in engine.hot or engine.cold */
 	struct list_node backlog; /* in engine.backlog */
-	struct list_node bell;	  /* in engine.bells */
+	struct list_node bell;	  /* in engine.doorbells */
 };
 
 void channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorbell,
@@ -49,14 +49,14 @@ bool channel_has_work(const struct channel *ch);
 bool channel_find_room(struct engine *e, struct channel *ch, uint32_t n);
 
 /* Rings the doorbells that are due. */
-void bells_ring(struct engine *e);
-/* When a doorbell that had to wait may be rung. */
-uint64_t bells_next(const struct engine *e);
+void doorbells_ring(struct engine *e);
+/* ns: when the next doorbell that waits may be rung. */
+uint64_t doorbells_next(const struct engine *e);
 
 /* ---- spilling ---- */
 
-/* Messages that arrive from now on are spilled, until backlogs_drain() has caught up. */
-void channel_clog(struct engine *e, struct channel *ch);
+/* Recomputes channel.spilling; backlogs_drain() looks at the channel while events or slots wait. */
+void channel_update_backlog(struct engine *e, struct channel *ch);
 /* Spills a message of n slots: its head, and the rest from a ring. */
 void spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *head,
 		 const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint32_t n);
@@ -73,7 +73,7 @@ channel_published(struct engine *e, struct channel *ch)
 	if (!ch->bell_due) {
 		session_active(e, ch->session);
 		ch->bell_due = true;
-		list_append_once(&e->bells, &ch->bell);
+		list_append_once(&e->doorbells, &ch->bell);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The invariants, for tests: what must hold after every turn, whatever programs and peers do. */
+/* The invariants that hold after every turn, whatever programs and peers do. For tests. */
 #include "channel.h"
 #include "conn.h"
 #include "link.h"
@@ -13,41 +13,15 @@
 
 struct sums { /* of one session */
 	uint64_t promised, pend_slots, blocks;
-	uint64_t in_regions, posted, lent;
+	uint64_t in_regions, posted, conns_memory_lent;
 };
-
-static const char *
-check_pending(const struct conn *c, struct sums *sums)
-{
-	uint64_t cost = 0;
-	uint32_t asked = 0;
-
-	for (const struct pend *p = c->pend_first; p; p = p->next) {
-		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
-
-		if (p->state == PEND_MESSAGE)
-			cost += weir_cost(p->slot.length);
-		else
-			asked += p->state != PEND_BULK;
-		sums->pend_slots += n;
-		sums->in_regions += p->region != 0;
-		while (--n) {
-			p = p->next;
-			if (!p)
-				return "a waiting message lacks its end";
-		}
-	}
-	if (cost != c->pend_cost)
-		return "cost of what waits is wrong";
-	if (asked != c->asked_count)
-		return "count of announced bulk messages is wrong";
-	return NULL;
-}
 
 static const char *
 check_conn(const struct conn *c, struct sums *sums)
 {
 	bool opening = c->state == CONN_OPENING; /* the service lies where sends are counted */
+	uint64_t cost = 0;
+	uint32_t asked = 0;
 
 	if (!opening && c->granted < c->spent)
 		return "spent more than was granted";
@@ -72,57 +46,50 @@ check_conn(const struct conn *c, struct sums *sums)
 		}
 	for (const struct pend *p = c->cold->post_first; p; p = p->next)
 		sums->posted++;
-	sums->lent += c->lent;
-	return check_pending(c, sums);
-}
+	sums->conns_memory_lent += c->memory_lent;
+	for (const struct pend *p = c->pend_first; p; p = p->next) {
+		uint32_t n = message_slots(p->slot.op, p->slot.length);
 
-/* Who has something that could leave takes part, and nobody else. */
-static const char *
-check_queues(const struct engine *e, const struct session *s)
-{
-	for (uint32_t i = 0; i < 2 * e->config.links; i++) {
-		const struct queue *q = &s->queues[i];
-
-		if (list_linked(&q->turn) == list_empty(&q->members))
-			return "a program takes part in a round with nothing to send, or not with "
-			       "something";
-		if (q->in_turn && list_empty(&q->members))
-			return "a turn is left over";
+		if (p->state == PEND_MESSAGE)
+			cost += weir_cost(p->slot.length);
+		else
+			asked += p->state != PEND_BULK;
+		sums->pend_slots += n;
+		sums->in_regions += p->region != 0;
+		while (--n) {
+			p = p->next;
+			if (!p)
+				return "a waiting message lacks its end";
+		}
 	}
-	return NULL;
+	if (cost != c->pend_cost)
+		return "cost of what waits is wrong";
+	return asked == c->asked_count ? NULL : "count of announced bulk messages is wrong";
 }
 
-/* Blocks of messages, and those of spill chains. Most are free, and there are many. */
-static void
-sum_runs(const struct session *s, uint32_t *out, uint32_t *chained)
+static const char *
+check_blocks(const struct session *s, uint64_t placed)
 {
 	static const uint32_t none[64];
-	uint32_t b = 0, end;
+	uint32_t out = 0, chained = 0, spilled = 0, b = 0, end;
 
+	/* blocks of messages, and those of spill chains; most of the many are free */
 	for (; b < s->blocks.count; b = end) {
 		end = b + 64 < s->blocks.count ? b + 64 : s->blocks.count;
 		if (!memcmp(&s->runs[b], none, (end - b) * sizeof(none[0])))
 			continue;
 		for (; b < end; b++)
 			if (s->runs[b] & RUN_CHAIN)
-				(*chained)++;
+				chained++;
 			else
-				*out += s->runs[b];
+				out += s->runs[b];
 	}
-}
-
-static const char *
-check_blocks(const struct session *s, uint64_t placed)
-{
-	uint32_t out = 0, chained = 0, spilled = 0, slots = 0;
-
-	sum_runs(s, &out, &chained);
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++) {
 		const struct channel *ch = &s->channels[i];
+		uint32_t slots = ch->spill_count + (ch->spill_count ? ch->spill_from : 0);
 
 		if (!ch->session)
 			continue;
-		slots = ch->spill_count + (ch->spill_count ? ch->spill_from : 0);
 		spilled += (slots + WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE - 1) /
 			   (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE);
 		if (!ch->spill_count != (ch->spill_last == WEIR_BLOCK_NONE))
@@ -140,7 +107,6 @@ check_session(const struct engine *e, const struct session *s)
 {
 	const struct list_node *node;
 	struct sums sums = {0};
-	const char *queues = check_queues(e, s);
 	uint64_t slack = 0, users = 0;
 
 	for (node = s->conns.next; node != &s->conns; node = node->next) {
@@ -153,8 +119,16 @@ check_session(const struct engine *e, const struct session *s)
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
 		if (s->channels[i].session)
 			slack += spill_slack(&s->channels[i]);
-	if (queues)
-		return queues;
+	/* programs that have something to send take part in rounds, and no others */
+	for (uint32_t i = 0; i < 2 * e->config.links; i++) {
+		const struct queue *q = &s->queues[i];
+
+		if (list_linked(&q->turn) == list_empty(&q->members))
+			return "a program takes part in a round with nothing to send, or not with "
+			       "something";
+		if (q->in_turn && list_empty(&q->members))
+			return "a turn is left over";
+	}
 	if (sums.promised != s->promised)
 		return "what is promised is not the sum over the connections";
 	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE)
@@ -165,13 +139,13 @@ check_session(const struct engine *e, const struct session *s)
 		return "posted memory is not that of the connections";
 	for (uint32_t i = 0; i < s->region_count; i++)
 		users += s->regions[i].users;
-	if (users != sums.in_regions || sums.lent != s->lent)
+	if (users != sums.in_regions || sums.conns_memory_lent != s->conns_memory_lent)
 		return "adopted memory is kept by other messages than those under way";
 	return check_blocks(s, sums.blocks);
 }
 
 static const char *
-check_link(const struct link *l)
+check_link(const struct peer_link *l)
 {
 	uint64_t flight = 0, runs = 0, end = l->credited;
 	const struct list_node *node;

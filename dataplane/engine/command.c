@@ -15,7 +15,6 @@
 
 #include <errno.h>
 
-/* It ends later than engine_execute(): main gets it from engine_done(). */
 void
 engine_complete(struct engine *e, struct engine_command *c, int result)
 {
@@ -38,38 +37,18 @@ engine_done(struct engine *e)
 	return c;
 }
 
-static struct link *
-find_link(struct engine *e, uint32_t id)
-{
-	/* one that is being repaired takes connections too: their lines wait */
-	if (id >= e->config.links || !e->links[id].up)
-		return NULL;
-	return &e->links[id];
-}
-
-/* Session that may still get connections, with that channel. */
-static struct session *
-find_session(struct engine *e, uint32_t id, uint32_t channel)
-{
-	struct session *s = session_find(e, id);
-
-	if (!s || s->remove || s->violated || channel >= s->shared->geometry.channels ||
-	    !s->channels[channel].session)
-		return NULL;
-	return s;
-}
-
 static struct conn *
 make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 {
-	struct session *s = find_session(e, k->session, k->channel);
+	struct session *s = session_find(e, k->session);
 	struct conn *c;
 
 	*result = -EBUSY;
 	if (k->datagram && !k->segment && e->datagrams.broken)
 		return NULL; /* until main has made another queue pair */
 	*result = -ENOENT;
-	if (!s)
+	if (!s || s->remove || s->violated || k->channel >= s->shared->geometry.channels ||
+	    !s->channels[k->channel].session)
 		return NULL;
 	*result = -EINVAL;
 	if (k->desc >= s->shared->geometry.connections)
@@ -83,169 +62,23 @@ make_conn(struct engine *e, struct engine_conn_command *k, int *result)
 	return c;
 }
 
+/* Attaches a connection to the link, ours with CONNECT or the peer's with ACCEPT due. */
 static void
-start(struct engine *e, struct conn *c, struct link *l, const struct engine_conn_command *k)
+attach(struct engine *e, struct conn *c, struct peer_link *l, const struct engine_conn_command *k,
+       unsigned line)
 {
 	c->peer_node = l->is.peer_node;
-	c->listener = ENGINE_LISTENER_NONE;
-	conn_attach(e, c, l);
+	conn_attach(c, l);
 	if (c->datagram) {
 		datagrams_join(l, k);
-		c->cold->way.mtu = k->mtu;
+		c->cold->dgram.mtu = k->mtu;
 	} else {
 		credit_first(e, c);
 	}
-	owe(e, c, OWE_CONNECT);
+	ctrl_line_due(e, c, line);
 }
 
-static int
-open_conn(struct engine *e, struct engine_conn_command *k)
-{
-	struct link *l = k->link == ENGINE_LINK_NONE ? NULL : find_link(e, k->link);
-	struct conn *c;
-	int result;
-
-	if (!l && k->link != ENGINE_LINK_NONE)
-		return -EHOSTDOWN;
-	c = make_conn(e, k, &result);
-	if (!c)
-		return result;
-	c->listener = ENGINE_LISTENER_NONE;
-	memcpy(c->service, k->service, sizeof(c->service));
-	if (l)
-		start(e, c, l, k);
-	return 0;
-}
-
-static int
-start_conn(struct engine *e, const struct engine_conn_command *k)
-{
-	struct conn *c = conn_find(e, k->vqpn);
-	struct link *l;
-
-	if (!c || c->state != CONN_OPENING || c->link || c->user_closed)
-		return -ENOENT;
-	if (k->status) {
-		conn_refused(e, c, k->status);
-		return 0;
-	}
-	l = find_link(e, k->link);
-	if (!l)
-		return -EHOSTDOWN;
-	start(e, c, l, k);
-	return 0;
-}
-
-static int
-accept_conn(struct engine *e, struct engine_conn_command *k)
-{
-	struct link *l = find_link(e, k->link);
-	struct conn *c;
-	int result;
-
-	if (!l)
-		return -EHOSTDOWN;
-	if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
-		return -EINVAL;
-	c = make_conn(e, k, &result);
-	if (!c)
-		return result;
-	c->peer_node = l->is.peer_node;
-	conn_attach(e, c, l);
-	if (c->datagram) {
-		datagrams_join(l, k);
-		owe(e, c, OWE_ACCEPT);
-		datagrams_open(e, c, k->peer_vqpn);
-		return 0;
-	}
-	credit_first(e, c);
-	owe(e, c, OWE_ACCEPT);
-	conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
-	return 0;
-}
-
-static int
-add_local(struct engine *e, struct engine_conn_command *k)
-{
-	int result;
-	struct conn *c = make_conn(e, k, &result);
-
-	if (!c)
-		return result;
-	conn_enter(c, CONN_LOCAL);
-	c->local = true;
-	c->peer_vqpn = k->peer_vqpn;
-	return 0;
-}
-
-static int
-local_opened(struct engine *e, const struct engine_conn_command *k)
-{
-	struct conn *c = conn_find(e, k->vqpn);
-
-	if (!c || c->state != CONN_LOCAL)
-		return -ENOENT;
-	c->peer_vqpn = k->peer_vqpn;
-	if (k->segment)
-		c->segment = k->segment;
-	if (k->status) {
-		c->local_told = true;
-		conn_refused(e, c, k->status);
-	} else {
-		tell(e, c, c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
-	}
-	return 0;
-}
-
-static int
-local_peer_closed(struct engine *e, const struct engine_conn_command *k)
-{
-	struct conn *c = conn_find(e, k->vqpn);
-
-	if (!c || c->state != CONN_LOCAL)
-		return -ENOENT;
-	conn_local_closed(e, c, k->status);
-	return 0;
-}
-
-/* -EAGAIN: its peer has not answered yet. */
-static int
-evict_conn(struct engine *e, const struct engine_conn_command *k)
-{
-	struct conn *c = conn_find(e, k->vqpn);
-
-	if (!c || c->local)
-		return -ENOENT;
-	if (c->state == CONN_OPENING)
-		return c->link ? -EAGAIN : -EBUSY;
-	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
-		return -ENOENT;
-	conn_abort(e, c, k->status, true);
-	return 0;
-}
-
-static int
-reject_conn(struct engine *e, const struct engine_conn_command *k)
-{
-	struct link *l = find_link(e, k->link);
-
-	if (!l)
-		return -EHOSTDOWN;
-	return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED) ? 0 : -EAGAIN;
-}
-
-static int
-change_share(struct engine *e, const struct engine_session *shared)
-{
-	struct session *s = session_find(e, shared->id);
-
-	if (!s || s->remove)
-		return -ENOENT;
-	share_apply(e, s);
-	return 0;
-}
-
-/* -EAGAIN: its receive memory is promised to peers to the last block, and asked back. */
+/* -EAGAIN: all receive memory is promised to peers; some is being reclaimed. */
 static int
 add_channel(struct engine *e, const struct engine_command *k)
 {
@@ -258,7 +91,7 @@ add_channel(struct engine *e, const struct engine_command *k)
 		return -EINVAL;
 	if (s->channels[k->channel.channel].session)
 		return -EBUSY;
-	/* the largest message that isn't bulk must still fit beside what channels keep */
+	/* the largest message that isn't bulk must still fit beside the reserve */
 	if (s->reserve + !s->adding + 2 > s->blocks.count)
 		return -ENOSPC;
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
@@ -267,9 +100,9 @@ add_channel(struct engine *e, const struct engine_command *k)
 	if (s->promised && s->promised + slack > (uint64_t)s->blocks.free * WEIR_BLOCK_SIZE) {
 		if (!s->adding)
 			s->reserve++;
-		if (!s->hungry)
-			s->hungry_at = e->now;
-		s->adding = s->hungry = true;
+		if (!s->lacks_memory)
+			s->lacks_memory_at = e->now;
+		s->adding = s->lacks_memory = true;
 		return -EAGAIN;
 	}
 	if (!s->adding)
@@ -279,68 +112,143 @@ add_channel(struct engine *e, const struct engine_command *k)
 	return 0;
 }
 
-static int
-node_event(struct engine *e, const struct engine_conn_command *k)
-{
-	e->node_events[e->node_event_end++ % NODE_EVENTS] =
-	    (struct node_event){k->peer_node, k->status};
-	nodes_tell(e);
-	return 0;
-}
-
 /* 0 or -errno; -EAGAIN: again next turn. */
 static int
-execute(struct engine *e, struct engine_command *c)
+execute(struct engine *e, struct engine_command *command)
 {
-	switch (c->type) {
+	struct engine_conn_command *k = &command->conn;
+	struct session *s;
+	struct conn *c;
+	struct peer_link *l;
+	int result;
+
+	switch (command->type) {
 	case ENGINE_SET_NODE:
-		e->node = c->node.id;
+		e->node = command->node.id;
 		return 0;
 	case ENGINE_SESSION_ADD:
-		return session_add(e, c->session);
-	case ENGINE_REGION_ADD:
-		return region_add(e, &c->region);
-	case ENGINE_REGION_REMOVE:
-		return region_remove(e, &c->region);
+		return session_add(e, command->session);
 	case ENGINE_SESSION_SHARE:
-		return change_share(e, c->session);
+		s = session_find(e, command->session->id);
+		if (!s || s->remove)
+			return -ENOENT;
+		share_apply(e, s);
+		return 0;
+	case ENGINE_REGION_ADD:
+		return region_add(e, &command->region);
+	case ENGINE_REGION_REMOVE:
+		return region_remove(e, &command->region);
 	case ENGINE_CHANNEL_ADD:
-		return add_channel(e, c);
+		return add_channel(e, command);
 	case ENGINE_CONN_OPEN:
-		return open_conn(e, &c->conn);
+		l = link_find(e, k->link);
+		if (!l && k->link != ENGINE_LINK_NONE)
+			return -EHOSTDOWN;
+		c = make_conn(e, k, &result);
+		if (!c)
+			return result;
+		c->listener = ENGINE_LISTENER_NONE;
+		memcpy(c->service, k->service, sizeof(c->service));
+		if (l)
+			attach(e, c, l, k, CTRL_CONNECT);
+		return 0;
 	case ENGINE_CONN_START:
-		return start_conn(e, &c->conn);
+		c = conn_find(e, k->vqpn);
+		if (!c || c->state != CONN_OPENING || c->link || c->user_closed)
+			return -ENOENT;
+		if (k->status) {
+			conn_refused(e, c, k->status);
+			return 0;
+		}
+		l = link_find(e, k->link);
+		if (!l)
+			return -EHOSTDOWN;
+		c->listener = ENGINE_LISTENER_NONE;
+		attach(e, c, l, k, CTRL_CONNECT);
+		return 0;
 	case ENGINE_CONN_ACCEPT:
-		return accept_conn(e, &c->conn);
+		l = link_find(e, k->link);
+		if (!l)
+			return -EHOSTDOWN;
+		if (!k->peer_vqpn || k->listener == ENGINE_LISTENER_NONE)
+			return -EINVAL;
+		c = make_conn(e, k, &result);
+		if (!c)
+			return result;
+		attach(e, c, l, k, CTRL_ACCEPT);
+		if (c->datagram)
+			datagrams_open(e, c, k->peer_vqpn);
+		else
+			conn_opened(e, c, k->peer_vqpn, k->granted, k->granted);
+		return 0;
 	case ENGINE_CONN_REJECT:
-		return reject_conn(e, &c->conn);
+		l = link_find(e, k->link);
+		if (!l)
+			return -EHOSTDOWN;
+		return reject_later(e, l, k->peer_vqpn, k->status ? k->status : ECONNREFUSED)
+			   ? 0
+			   : -EAGAIN;
 	case ENGINE_CONN_LOCAL:
-		return add_local(e, &c->conn);
+		c = make_conn(e, k, &result);
+		if (!c)
+			return result;
+		conn_enter(c, CONN_LOCAL);
+		c->local = true;
+		c->peer_vqpn = k->peer_vqpn;
+		return 0;
 	case ENGINE_CONN_LOCAL_OPENED:
-		return local_opened(e, &c->conn);
+		c = conn_find(e, k->vqpn);
+		if (!c || c->state != CONN_LOCAL)
+			return -ENOENT;
+		c->peer_vqpn = k->peer_vqpn;
+		if (k->segment)
+			c->segment = k->segment;
+		if (k->status) {
+			c->local_told = true;
+			conn_refused(e, c, k->status);
+		} else {
+			app_event(e, c,
+				  c->listener == ENGINE_LISTENER_NONE ? APP_OPENED : APP_ACCEPTED);
+		}
+		return 0;
 	case ENGINE_CONN_PEER_CLOSED:
-		return local_peer_closed(e, &c->conn);
+		c = conn_find(e, k->vqpn);
+		if (!c || c->state != CONN_LOCAL)
+			return -ENOENT;
+		conn_local_closed(e, c, k->status);
+		return 0;
 	case ENGINE_CONN_EVICT:
-		return evict_conn(e, &c->conn);
+		c = conn_find(e, k->vqpn);
+		if (!c || c->local)
+			return -ENOENT;
+		if (c->state == CONN_OPENING) /* with a link: until the peer has answered */
+			return c->link ? -EAGAIN : -EBUSY;
+		if (!conn_is_open(c))
+			return -ENOENT;
+		conn_abort(e, c, k->status, true);
+		return 0;
 	case ENGINE_LINK_ADD:
-		return link_add(e, &c->link);
+		return link_add(e, &command->link);
 	case ENGINE_LINK_PAUSE:
-		return link_pause(e, &c->link);
+		return link_pause(e, &command->link);
 	case ENGINE_LINK_RESUME:
-		return link_resume(e, &c->link);
+		return link_resume(e, &command->link);
 	case ENGINE_LINK_GO:
-		return link_go(e, &c->link);
+		return link_go(e, &command->link);
 	case ENGINE_LINK_FAIL:
-		return link_fail(e, &c->link);
+		return link_fail(e, &command->link);
 	case ENGINE_DATAGRAM_ADD:
-		return datagrams_add(e, &c->datagram);
+		return datagrams_add(e, &command->datagram);
 	case ENGINE_DATAGRAM_FAIL:
 		datagrams_break(e);
 		return 0;
 	case ENGINE_NODE_EVENT:
-		return node_event(e, &c->conn);
+		e->node_events[e->node_event_end++ % NODE_EVENTS] =
+		    (struct node_event){k->peer_node, k->status};
+		node_events_put(e);
+		return 0;
 	case ENGINE_SNAPSHOT:
-		engine_snapshot_fill(e, c->snapshot);
+		engine_snapshot_fill(e, command->snapshot);
 		return 0;
 	case ENGINE_QUIET:
 		return 0;
@@ -387,7 +295,6 @@ commands_retry(struct engine *e)
 	}
 }
 
-/* Those that wait for a session that ends. */
 void
 commands_abandon(struct engine *e, const struct session *s)
 {
@@ -395,9 +302,8 @@ commands_abandon(struct engine *e, const struct session *s)
 
 	while (*at) {
 		struct engine_command *c = *at;
-		bool its = c->type == ENGINE_CHANNEL_ADD && c->channel.session == s->shared->id;
 
-		if (!its) {
+		if (c->type != ENGINE_CHANNEL_ADD || c->channel.session != s->shared->id) {
 			at = &c->next;
 			continue;
 		}

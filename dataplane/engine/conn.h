@@ -9,7 +9,7 @@
 #include "session.h"
 #include "state.h"
 
-struct link;
+struct peer_link;
 struct pend;
 
 /*
@@ -22,19 +22,20 @@ struct conn_cold {
 	union {
 		struct rts rts[RTS_MAX];  /* announced by the peer */
 		struct {		  /* datagram: ours alone, zeroed when it begins */
-			uint64_t newest;  /* number that came last of all, 0 none */
-			uint64_t came;	  /* bit i: newest - i has come */
+			uint64_t newest;  /* largest number that has arrived, 0 none */
+			uint64_t came;	  /* bit i: newest - i has arrived */
 			uint64_t dropped; /* no room */
-			uint32_t qpn;	  /* our QP, as the peer was told */
+			uint32_t qpn;	  /* our QP, as the peer knows it */
 			uint16_t mtu;	  /* its largest message */
-		} way;
+		} dgram;
 	};
-	struct list_node writing;  /* in queue.members (BULK): has segments to post */
-	struct list_node fetching; /* in link.fetching */
-	struct list_node starving; /* in session.starving: waits for receive memory to grant */
-	struct list_node placing;  /* in session.placing: wants a place for a bulk message; in
-				 link.to_fetch: will */
-	struct list_node closing;  /* in engine.closing: main isn't told yet */
+	struct list_node writing;      /* in queue.members (BULK): has segments to post */
+	struct list_node reading;      /* in link.reading */
+	struct list_node awaits_grant; /* in session.awaits_grant: lacks memory for a grant */
+	/* in session.awaits_place: lacks a place for a bulk message; in link.to_read: will */
+	struct list_node awaits_place;
+	struct list_node settling;	     /* in engine.settling: may have come to its end */
+	struct list_node closing;	     /* in engine.closing: main isn't told yet */
 	struct pend *post_first, *post_last; /* memory that the program posted, by number */
 	uint64_t post_next;		     /* the next one has at least this number */
 	uint64_t unspent; /* if conn.rejoined: cost of bulk messages that go through the ring */
@@ -45,16 +46,15 @@ struct conn {
 	/* sending */
 	uint32_t vqpn; /* 0: entry unused */
 	uint16_t generation;
-	uint8_t state; /* enum engine_conn_state */
-	bool fast;     /* a message may go straight into the frame */
-	bool accepts;  /* messages of the peer are delivered */
-	bool in_turn;  /* got its quantum of this round */
-	uint8_t tell;  /* enum tell */
+	uint8_t state;	    /* enum engine_conn_state */
+	bool fast;	    /* a message may go straight into the frame */
+	bool accepts;	    /* messages of the peer are delivered */
+	bool in_turn;	    /* got its quantum of this round */
+	uint8_t events_due; /* enum app_event */
 	uint8_t asked_count, rts_count;
 	uint8_t percent;      /* of the window: consumed when credit is returned; 0: default */
 	bool user_closed : 1; /* the program closed it, or died */
 	bool abort : 1;	      /* ends with RESET, not FIN */
-	bool refuses : 1;     /* the peer broke the rules: no message of it is delivered any more */
 	bool reset_sent : 1;
 	bool sealed : 1;       /* `completed` is final */
 	bool closed_told : 1;  /* CLOSED is in the program's ring, or the program is gone */
@@ -66,13 +66,13 @@ struct conn {
 	bool local_told : 1;   /* main knows that our local end closed, or that the other did */
 	bool refused : 1;      /* never opened: OPENED says why */
 	bool forget : 1;       /* bulk_forget() waits for READs in flight */
-	bool lent : 1;	       /* the peer may still READ adopted memory of messages given up */
+	bool memory_lent : 1;  /* the peer may still READ adopted memory of messages given up */
 	bool datagram : 1; /* by the queue pair for datagrams: no window, no order, no repetition */
 	bool rejoined : 1; /* cold.unspent counts */
-	bool gone : 1;	   /* no object refers to it: main is told, then the entry is free */
+	bool ended : 1;	   /* no object refers to it: main is told, then the entry is free */
 	uint16_t peer_node;
 	uint32_t peer_vqpn;
-	struct link *link; /* NULL: none yet, local, or the link has failed */
+	struct peer_link *link; /* NULL: none yet, local, or the link has failed */
 	struct session *session;
 	uint64_t taken; /* messages taken from the program */
 	union {
@@ -96,8 +96,8 @@ struct conn {
 	uint32_t bulk_flight;	    /* WRITEs and READs in flight, or unknown until repair */
 	uint32_t deficit;	    /* lines, in its program's round */
 	uint32_t by_write, by_read; /* bulk messages sent and received */
-	uint32_t by_send;	    /* messages of frames that went, and came, by SEND */
-	uint32_t owed;		    /* enum owed */
+	uint32_t by_send;	    /* messages of frames sent and received by SEND */
+	uint32_t ctrl_lines;	    /* enum ctrl_line */
 	uint32_t status;	    /* errno of OPENED or CLOSED */
 
 	/* receiving */
@@ -105,7 +105,7 @@ struct conn {
 	uint64_t rx_granted, rx_delivered,
 	    rx_consumed; /* cost: granted to the peer, put into the session, taken by the program */
 	uint64_t rx_messages; /* delivered */
-	/* low bits: */
+	/* low bits of counts */
 	uint32_t rx_told;  /* rx_consumed when credit was last returned */
 	uint32_t rx_grown; /* rx_consumed when the window last changed with traffic */
 	uint32_t rx_seen;  /* rx_delivered when reclaim looked last */
@@ -116,13 +116,13 @@ struct conn {
 	/* set at opening */
 	uint32_t listener;
 	uint32_t segment, conn_index; /* local */
-	uint32_t was;		      /* vqpn, when gone */
+	uint32_t ended_vqpn;	      /* vqpn until it ended */
 
 	struct conn_cold *cold;
 	struct list_node of_session, of_link;
-	struct list_node active;  /* in queue.members (RING): the first that waits may leave */
-	struct list_node owing;	  /* in link.owing */
-	struct list_node telling; /* in channel.telling */
+	struct list_node active;   /* in queue.members (RING): the first that waits may leave */
+	struct list_node ctrl_due; /* in link.ctrl_due */
+	struct list_node events;   /* in channel.events */
 };
 
 /* One end of a connection, with its descriptor and main's entry, takes half a KiB. */
@@ -132,7 +132,7 @@ static_assert(sizeof(struct conn) <= 352, "idle connections are many: put it int
 void conn_refresh(struct conn *c);
 /* An entry for a connection of s, or NULL. */
 struct conn *conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k);
-void conn_attach(struct engine *e, struct conn *c, struct link *l);
+void conn_attach(struct conn *c, struct peer_link *l);
 
 /* Moves a connection; asserts that the pair of states is legal. */
 void conn_enter(struct conn *c, enum engine_conn_state to);
@@ -146,7 +146,8 @@ void conn_refused(struct engine *e, struct conn *c, uint32_t status);
 void conn_user_close(struct engine *e, struct conn *c, bool abort);
 /* Sends FIN once no message waits any more. */
 void conn_try_finish(struct engine *e, struct conn *c);
-/* Ends the connection from our side: the peer gets RESET, the program CLOSED with status. */
+/* Ends the connection from our side: the peer gets RESET, the program CLOSED with status. `refuse`:
+ * the peer's messages are no longer delivered. */
 void conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse);
 /* FIN or, with `seal`, RESET came: from now on the peer only acknowledges. */
 void conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal);
@@ -154,8 +155,10 @@ void conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool sea
 void conn_peer_acknowledged(struct engine *e, struct conn *c);
 void conn_link_failed(struct engine *e, struct conn *c, uint32_t status);
 void conn_local_closed(struct engine *e, struct conn *c, uint32_t status);
-/* After any step of the end: once no step is left, tells the program and frees the entry. */
-void conn_settle(struct engine *e, struct conn *c);
+/* Has the next turn look whether the connection has come to its end; callers keep using it. */
+void conn_settle_later(struct engine *e, struct conn *c);
+/* Ends the marked connections that have no step left: tells programs and main. Once per turn. */
+void conns_settle(struct engine *e);
 /* n more messages lie in the receiving session. */
 void conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify);
 
@@ -167,6 +170,13 @@ conn_find(struct engine *e, uint32_t vqpn)
 	if (UNLIKELY(i >= e->conns_fresh || e->conns[i].vqpn != vqpn || !vqpn))
 		return NULL;
 	return &e->conns[i];
+}
+
+/* Whether queued messages may leave, and control lines of both directions count. */
+static inline bool
+conn_is_open(const struct conn *c)
+{
+	return c->state == CONN_OPEN || c->state == CONN_FINISHING;
 }
 
 static inline uint32_t

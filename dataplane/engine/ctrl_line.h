@@ -6,39 +6,39 @@
 #include "engine.h"
 
 struct conn;
-struct link;
+struct peer_link;
 
 enum {
 	REJECTS = 4096, /* rejections of connection requests that wait for room in the ring */
 };
 
 /* Control lines that a connection owes its peer, in the order in which they are written. */
-enum owed {
-	OWE_CONNECT = 0x1,
-	OWE_ACCEPT = 0x2,
-	OWE_GRANT = 0x4,
-	OWE_RECLAIM = 0x8, /* no GRANT between this and its answer */
-	OWE_RECLAIMED = 0x10,
-	OWE_STALLED = 0x20,
-	OWE_RTS = 0x40,
-	OWE_CTS = 0x80,
-	OWE_FIN = 0x100,
-	OWE_RESET = 0x200,
-	OWE_FIN_ACK = 0x400,
+enum ctrl_line {
+	CTRL_CONNECT = 0x1,
+	CTRL_ACCEPT = 0x2,
+	CTRL_GRANT = 0x4,
+	CTRL_RECLAIM = 0x8, /* no GRANT between this and its answer */
+	CTRL_RECLAIMED = 0x10,
+	CTRL_STALLED = 0x20,
+	CTRL_RTS = 0x40,
+	CTRL_CTS = 0x80,
+	CTRL_FIN = 0x100,
+	CTRL_RESET = 0x200,
+	CTRL_FIN_ACK = 0x400,
 };
 
 struct reject {
-	struct link *link;
+	struct peer_link *link;
 	uint32_t peer_vqpn, status;
 };
 
-/* Marks the control lines `what` (enum owed) as due. */
-void owe(struct engine *e, struct conn *c, unsigned what);
+/* Marks the control lines `what` (enum ctrl_line) as due. */
+void ctrl_line_due(struct engine *e, struct conn *c, unsigned what);
 /* Writes the control lines that are due on this link, as far as the frame has room. */
-void control_send(struct engine *e, struct link *l);
-/* Returns the lines that it took, or -1: the peer broke the rules. */
-int control_receive(struct engine *e, struct link *l, const struct weir_slot *s);
+void ctrl_lines_send(struct engine *e, struct peer_link *l);
+/* Takes a control line. False: no peer of ours sends this. */
+bool ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s);
 /* Queues the rejection of a connection request. False: too many wait. */
-bool reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t status);
+bool reject_later(struct engine *e, struct peer_link *l, uint32_t peer_vqpn, uint32_t status);
 
 #endif

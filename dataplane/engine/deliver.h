@@ -8,7 +8,7 @@
 #include "slot_head.h"
 
 /* Puts a message at a place of the ring into a receive block. Returns the lines that it took. */
-int deliver_place(struct engine *e, struct conn *c, struct head h, const struct link *l,
+int deliver_place(struct engine *e, struct conn *c, struct head h, const struct peer_link *l,
 		  uint64_t pos);
 /* Delivers a bulk message that lies in its place already. */
 void deliver_bulk(struct engine *e, struct conn *c, const struct rts *r);

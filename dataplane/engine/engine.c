@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An engine: its memory, and its turn. */
+/* An engine: its memory and its turn. */
 #include "batch.h"
 #include "channel.h"
 #include "command.h"
@@ -19,7 +19,7 @@
 
 enum { AWAY_MOST_NS = 1000000 }; /* ns: largest delay of credit while others had the CPU */
 
-struct parts { /* offsets of what an engine allocates, in one piece */
+struct parts { /* offsets in the one piece of memory that an engine allocates */
 	size_t conns, cold, free_conns, sessions, links, rejects, connects, srq_free, bytes;
 };
 
@@ -31,7 +31,7 @@ lay_out(const struct engine_config *config)
 	p.conns = WEIR_ALIGN_UP(sizeof(struct engine), 64);
 	p.cold = p.conns + WEIR_ALIGN_UP(config->connections * sizeof(struct conn), 4096);
 	p.links = p.cold + WEIR_ALIGN_UP(config->connections * sizeof(struct conn_cold), 4096);
-	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct link), 64);
+	p.sessions = p.links + WEIR_ALIGN_UP(config->links * sizeof(struct peer_link), 64);
 	p.connects = p.sessions + WEIR_ALIGN_UP(config->sessions * sizeof(struct session), 64);
 	p.rejects = p.connects + WEIR_ALIGN_UP(CONNECTS * sizeof(struct engine_event), 64);
 	p.free_conns = p.rejects + WEIR_ALIGN_UP(REJECTS * sizeof(struct reject), 64);
@@ -58,7 +58,7 @@ engine_create(const struct engine_config *config)
 		errno = EINVAL;
 		return NULL;
 	}
-	/* untouched pages cost nothing: what is zero is not written */
+	/* untouched pages cost nothing: zeroes are not written again */
 	e = calloc(1, at.bytes);
 	if (!e)
 		return NULL;
@@ -66,7 +66,7 @@ engine_create(const struct engine_config *config)
 	e->config = *config;
 	e->conns = (struct conn *)(void *)(memory + at.conns);
 	e->cold_conns = (struct conn_cold *)(void *)(memory + at.cold);
-	e->links = (struct link *)(void *)(memory + at.links);
+	e->links = (struct peer_link *)(void *)(memory + at.links);
 	e->sessions = (struct session *)(void *)(memory + at.sessions);
 	e->connects = (struct engine_event *)(void *)(memory + at.connects);
 	e->rejects = (struct reject *)(void *)(memory + at.rejects);
@@ -76,8 +76,10 @@ engine_create(const struct engine_config *config)
 	list_init(&e->cold);
 	list_init(&e->busy);
 	list_init(&e->backlog);
-	list_init(&e->bells);
+	list_init(&e->doorbells);
 	list_init(&e->closing);
+	list_init(&e->settling);
+	list_init(&e->violators);
 	list_init(&e->removals);
 	list_init(&e->limited);
 	e->limited_at = UINT64_MAX;
@@ -135,47 +137,19 @@ refill_srq(struct engine *e)
 }
 
 static void
-take_send_completion(struct engine *e, struct link *l, unsigned index, const struct nic_wc *wc)
-{
-	if (wc->wr_id > l->sq_posted[index])
-		return;
-	while (index == 1 && l->sq_done[1] < wc->wr_id) {
-		l->sq_done[1]++;
-		bulk_done(e, l);
-	}
-	if (index == 0 && wc->wr_id > l->sq_done[0])
-		l->sq_done[0] = wc->wr_id;
-	if (UNLIKELY(l->proof) && index == 0 && wc->wr_id >= l->proof)
-		l->proof = 0;
-}
-
-/* False: it is no frame. */
-static bool
-take_frame(struct engine *e, struct link *l, const struct nic_wc *wc)
-{
-	uint32_t kind = WEIR_IMM_KIND(wc->imm), lines = WEIR_IMM_VALUE(wc->imm);
-
-	if (!wc->has_imm)
-		return false;
-	if (wc->opcode == NIC_RECV_IMM)
-		return kind == WEIR_IMM_FRAME && frame_receive(e, l, lines);
-	return kind == WEIR_IMM_SEND && wc->length == lines * WEIR_SLOT_SIZE &&
-	       wc->wr_id < e->config.srq_depth &&
-	       frame_receive_sent(e, l, recv_buffer(e, wc->wr_id), lines);
-}
-
-static void
 take_completion(struct engine *e, const struct nic_wc *wc)
 {
 	const struct link_qp *qp = wc->qp_user;
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
-	struct link *l = qp->link;
+	uint32_t kind = WEIR_IMM_KIND(wc->imm), lines = WEIR_IMM_VALUE(wc->imm);
+	struct peer_link *l = qp->link;
+	bool ok = false;
 
 	if (UNLIKELY(qp->index == DATAGRAM)) {
 		datagrams_completion(e, wc);
 		return;
 	}
-	/* one that failed is used up too */
+	/* a WR that failed is used up too */
 	if (received && e->srq_missing < e->config.srq_depth)
 		e->srq_free[e->srq_missing++] = (uint32_t)wc->wr_id;
 	if (!l || !l->up || (qp->index == RING ? l->broken : l->bulk_broken) ||
@@ -187,56 +161,82 @@ take_completion(struct engine *e, const struct nic_wc *wc)
 			bulk_failed(l, wc);
 		link_break(e, l, qp->index, wc->status == NIC_WC_RETRY_EXC_ERR ? ETIMEDOUT : EIO,
 			   wc->status);
-	} else if (!received) {
-		take_send_completion(e, l, qp->index, wc);
-	} else {
-		if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
-			link_heard(e, l);
-		l->wrs_seen++;
-		link_busy(e, l);
-		if (WEIR_IMM_KIND(wc->imm) == WEIR_IMM_CREDIT)
-			return; /* the line is looked at in every turn */
-		if (qp->index != RING || !take_frame(e, l, wc)) {
-			count(&e->counters.bad_frames, 1);
-			link_break(e, l, RING, EPROTO, 0);
+		return;
+	}
+	if (!received) {
+		if (wc->wr_id > l->sq_posted[qp->index])
+			return;
+		while (qp->index == BULK && l->sq_done[BULK] < wc->wr_id) {
+			l->sq_done[BULK]++;
+			bulk_done(e, l);
 		}
+		if (qp->index == RING && wc->wr_id > l->sq_done[RING])
+			l->sq_done[RING] = wc->wr_id;
+		if (UNLIKELY(l->proof) && qp->index == RING && wc->wr_id >= l->proof)
+			l->proof = 0;
+		return;
+	}
+	if (UNLIKELY(l->hold == WEIR_RESUME_BOTH) && qp->index == RING)
+		link_heard(e, l);
+	l->wrs_seen++;
+	link_busy(e, l);
+	if (kind == WEIR_IMM_CREDIT)
+		return; /* every turn reads the credit line */
+	if (qp->index == RING && wc->has_imm) {
+		if (wc->opcode == NIC_RECV_IMM)
+			ok = kind == WEIR_IMM_FRAME && frame_receive(e, l, lines);
+		else
+			ok = kind == WEIR_IMM_SEND && wc->length == lines * WEIR_SLOT_SIZE &&
+			     wc->wr_id < e->config.srq_depth &&
+			     frame_receive_sent(e, l, recv_buffer(e, wc->wr_id), lines);
+	}
+	if (UNLIKELY(!ok)) {
+		count(&e->counters.bad_frames, 1);
+		link_break(e, l, RING, EPROTO, 0);
 	}
 }
 
-/* What peers wrote into our credit lines before the completions that are polled next. */
-static void
-snap_credit(struct engine *e)
+/*
+ * Credit counts only after everything that arrived before it: a RESET in an earlier frame says
+ * which of the messages that it covers were refused. So the credit lines are read before the poll,
+ * and applied after it if it took all completions.
+ */
+static unsigned
+poll_nic(struct engine *e)
 {
+	struct nic_wc wc[NIC_POLL_MAX];
 	struct list_node *node, *following;
+	bool busy = false;
+	unsigned n, work;
 
+	if (UNLIKELY(e->srq_missing))
+		refill_srq(e); /* it is empty at first */
+	if (UNLIKELY(e->datagrams.missing_count))
+		datagrams_refill(e);
 	LIST_EACH (node, following, &e->busy) {
-		struct link *l = LIST_OWNER(node, struct link, busy);
+		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		const struct weir_credit_line *line = &l->is.credit[0];
 
 		l->snap_consumed = atomic_load_explicit(&line->consumed, memory_order_acquire);
 		l->snap_wrs = atomic_load_explicit(&line->wrs, memory_order_acquire);
 		l->snapped = true;
 	}
-}
-
-/*
- * Only once all that had arrived before is processed: a RESET in an earlier frame says which of the
- * messages that this credit covers were refused.
- */
-static unsigned
-apply_credit(struct engine *e, bool drained)
-{
-	struct list_node *node, *following;
-	unsigned work = 0;
-
+	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
+	for (unsigned i = 0; i < n; i++)
+		take_completion(e, &wc[i]);
+	if (e->srq_missing)
+		refill_srq(e);
+	work = n + busy;
 	LIST_EACH (node, following, &e->busy) {
-		struct link *l = LIST_OWNER(node, struct link, busy);
+		struct peer_link *l = LIST_OWNER(node, struct peer_link, busy);
 		uint64_t before = l->credited;
 
+		if (!e->srq_missing)
+			l->wrs_back = l->wrs_seen;
 		if (!l->snapped)
 			continue;
 		l->snapped = false;
-		if (!drained || !l->up || l->broken)
+		if (n == NIC_POLL_MAX || !l->up || l->broken)
 			continue;
 		if (!link_credit(e, l, l->snap_consumed, l->snap_wrs)) {
 			count(&e->counters.bad_frames, 1);
@@ -247,61 +247,7 @@ apply_credit(struct engine *e, bool drained)
 	return work;
 }
 
-static unsigned
-poll_nic(struct engine *e)
-{
-	struct nic_wc wc[NIC_POLL_MAX];
-	struct list_node *node, *following;
-	bool busy = false;
-	unsigned n;
-
-	if (UNLIKELY(e->srq_missing))
-		refill_srq(e); /* at first there is nothing in it */
-	if (UNLIKELY(e->datagrams.missing_count))
-		datagrams_refill(e);
-	snap_credit(e);
-	n = nic_poll(e->config.nic, wc, NIC_POLL_MAX, e->now, &busy);
-	for (unsigned i = 0; i < n; i++)
-		take_completion(e, &wc[i]);
-	if (e->srq_missing)
-		refill_srq(e);
-	if (!e->srq_missing)
-		LIST_EACH (node, following, &e->busy) {
-			struct link *l = LIST_OWNER(node, struct link, busy);
-
-			l->wrs_back = l->wrs_seen;
-		}
-	return n + busy + apply_credit(e, n < NIC_POLL_MAX);
-}
-
-static void
-send_links(struct engine *e)
-{
-	struct list_node *node, *following;
-
-	LIST_EACH (node, following, &e->busy)
-		link_send(e, LIST_OWNER(node, struct link, busy));
-}
-
 /* ---- the turn ---- */
-
-static void
-publish_counters(struct engine *e)
-{
-	count(&e->counters.tx_messages, e->tx_messages);
-	count(&e->counters.tx_bytes, e->tx_bytes);
-	count(&e->counters.rx_messages, e->rx_messages);
-	count(&e->counters.rx_bytes, e->rx_bytes);
-	e->tx_messages = e->tx_bytes = e->rx_messages = e->rx_bytes = 0;
-}
-
-static void
-housekeeping(struct engine *e)
-{
-	channels_housekeeping(e);
-	sessions_housekeeping(e);
-	nodes_tell(e);
-}
 
 bool
 engine_delivered(const struct engine *e)
@@ -310,9 +256,9 @@ engine_delivered(const struct engine *e)
 }
 
 uint32_t
-engine_gave(const struct engine *e)
+engine_active_channels(const struct engine *e)
 {
-	return e->gave;
+	return e->active_channels;
 }
 
 bool
@@ -336,39 +282,58 @@ engine_set_away(struct engine *e, uint64_t ns)
 unsigned
 engine_turn(struct engine *e, uint64_t now)
 {
+	struct list_node *node, *following;
 	unsigned work;
 
+	weir_assert(now >= e->now);
 	e->now = now;
 	e->turn++;
 	e->delivered = false;
+	/* before slots of programs: events about a connection have been told, and hold for it */
+	if (UNLIKELY(!list_empty(&e->violators)))
+		sessions_settle(e);
+	if (UNLIKELY(e->datagrams.ending))
+		datagrams_settle(e);
+	if (UNLIKELY(!list_empty(&e->settling)))
+		conns_settle(e);
 	work = channels_poll(e);
 	e->served = work != 0;
-	if (UNLIKELY(e->turn % HOUSEKEEPING == 0))
-		housekeeping(e); /* before lines and bells: what it causes leaves in this turn */
-	if (e->config.nic) {
+	if (UNLIKELY(e->turn % HOUSEKEEPING == 0)) {
+		/* before lines and doorbells: those it causes leave in this turn */
+		channels_housekeeping(e);
+		sessions_housekeeping(e);
+		node_events_put(e);
+	}
+	if (e->config.nic)
 		work += poll_nic(e);
-		if (!list_empty(&e->backlog))
-			backlogs_drain(e);
+	if (!list_empty(&e->backlog))
+		backlogs_drain(e);
+	if (e->config.nic) {
 		if (UNLIKELY(now >= e->limited_at))
 			shares_renew(e);
-		e->owed = false;
-		send_links(e);
+		e->ctrl_added = false;
+		LIST_EACH (node, following, &e->busy)
+			link_send(e, LIST_OWNER(node, struct peer_link, busy));
 		if (UNLIKELY(now >= e->keepalive_at))
 			links_keepalive(e);
 		NIC_OPS(e->config.nic)->flush(e->config.nic, now);
-	} else if (!list_empty(&e->backlog)) {
-		backlogs_drain(e);
 	}
-	bells_ring(e);
+	doorbells_ring(e);
 	if (e->waiting)
 		commands_retry(e);
 	if (!list_empty(&e->removals))
 		sessions_remove(e);
 	engine_emit_pending(e);
 	/* credit that one link's line brought may be owed on a link that has sent already */
-	work += e->owed;
-	if (work)
-		publish_counters(e);
+	work += e->ctrl_added;
+	work += !list_empty(&e->settling) || !list_empty(&e->violators) || e->datagrams.ending;
+	if (work) {
+		count(&e->counters.tx_messages, e->tx_messages);
+		count(&e->counters.tx_bytes, e->tx_bytes);
+		count(&e->counters.rx_messages, e->rx_messages);
+		count(&e->counters.rx_bytes, e->rx_bytes);
+		e->tx_messages = e->tx_bytes = e->rx_messages = e->rx_bytes = 0;
+	}
 	atomic_store_explicit(&e->counters.turns, e->turn, memory_order_relaxed);
 	return work;
 }

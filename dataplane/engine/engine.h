@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An engine: the messaging work of one lcore. It owns its connections, links, channels, receive
- * blocks and queue pairs; nobody else touches them. The main lcore talks to it by commands and gets
- * events back; in the sim both are called from one thread. No DPDK here: memory, time and wires
- * come in through parameters, so that the sim runs this very code.
+ * blocks and queue pairs; no other thread touches them. The main lcore sends it commands and gets
+ * events back; the simulator runs both in one thread. No DPDK here: memory, time and wires are
+ * parameters.
  *
  * Nothing in engine_turn() allocates, locks, logs or makes a system call, except doorbells in its
  * flush step (through engine_config.ring_doorbell).
@@ -15,27 +15,27 @@
 #include "ipc/wire.h"
 #include "nic/nic.h"
 
-#define ENGINE_WEIGHT 10u /* of a program that nobody gave another */
+#define ENGINE_WEIGHT 10u /* default weight of a program */
 #define ENGINE_WEIGHT_MAX 100u
 
 /*
- * What a program may take of the NICs: one for all engines. weight, rate and burst_ns: main writes,
- * engines read; paid: engines, compare and exchange. Each is a number by itself: relaxed.
+ * A program's share of the NICs, for all engines. weight, rate and burst_ns: main writes, engines
+ * read; paid: engines, compare and exchange. Each is a number by itself: relaxed.
  */
 struct engine_share {
-	_Atomic uint32_t weight;   /* 1 ... ENGINE_WEIGHT_MAX: of a link that others use too */
+	_Atomic uint32_t weight;   /* 1 ... ENGINE_WEIGHT_MAX: on links with several programs */
 	_Atomic uint64_t rate;	   /* payload bytes/s to peers, 0: no limit */
-	_Atomic uint64_t burst_ns; /* what was not used so long may be made up for */
-	_Atomic uint64_t paid;	   /* when all that has left is paid for, ns */
-	/* The user's, of all its programs: what leaves is paid for there too. NULL: none. Main sets
-	 * it before engines know the session. */
+	_Atomic uint64_t burst_ns; /* ns of unused rate that may be used later */
+	_Atomic uint64_t paid;	   /* ns: the bytes that have left are paid for up to then */
+	/* The share of the user, which all its programs pay for too. NULL: none. Main sets it
+	 * before engines know the session. */
 	struct engine_share *above;
 };
 
 /* Of one session, at the beginning of engine_session.work. Engine writes, main reads, relaxed. */
 struct engine_session_counters {
 	_Atomic uint64_t tx_messages, tx_bytes; /* taken from the program for peers; payload */
-	_Atomic uint64_t limited;		/* times that something waited for its rate */
+	_Atomic uint64_t limited;		/* times that messages waited for the rate */
 };
 
 /* One session as one engine sees it. Made by main, owned by main, read by the engine. */
@@ -44,11 +44,10 @@ struct engine_session {
 	uint8_t *base;		       /* data plane's mapping of the arena */
 	struct weir_geometry geometry; /* private copy: never re-read from shared memory */
 	/* On this engine's device; length 0 without a NIC. An arena is never remotely accessible as
-	 * a whole. */
-	struct nic_mr
-	    recv_mr; /* this engine's receive blocks: local and remote write (rkey goes into CTS) */
-	struct nic_mr send_mr; /* the send heap: local and remote read; the rkey is told to peers
-				  that may fetch messages of this session, and to no one else */
+	 * a whole. recv_mr: this engine's receive blocks, local and remote write; its rkey goes
+	 * into CTS. send_mr: the send heap, local and remote read; its rkey goes only to peers that
+	 * may read messages of this session. */
+	struct nic_mr recv_mr, send_mr;
 	_Atomic uint32_t violation; /* engine writes errno once: main closes the session */
 	struct engine_share *share; /* NULL: ENGINE_WEIGHT and no limit */
 	void *work; /* engine_session_bytes() of zeroed memory, aligned to 64; the engine's until
@@ -64,15 +63,14 @@ struct engine_region {
 	struct nic_mr mr; /* on this engine's device; length 0 without a NIC */
 };
 
-/* All that crosses from main to an engine. Command structs belong to main until `done` comes back.
- */
+/* Commands from main to an engine, which has the struct until it is done. */
 enum engine_command_type {
 	ENGINE_SET_NODE,       /* node: own node id and incarnation */
 	ENGINE_SESSION_ADD,    /* session */
-	ENGINE_SESSION_REMOVE, /* session: its connections are reset, its peers told; done when
-				  nothing refers to it */
+	ENGINE_SESSION_REMOVE, /* session: its connections end with RESET; done when nothing
+				  refers to it */
 	ENGINE_REGION_ADD,     /* region: messages may name it from now on */
-	ENGINE_REGION_REMOVE,  /* region: no more; done when no message under way names it */
+	ENGINE_REGION_REMOVE,  /* region: done when no message under way names it */
 	ENGINE_SESSION_SHARE,  /* session: main has changed its share */
 	ENGINE_CHANNEL_ADD,    /* channel */
 	ENGINE_CONN_OPEN,      /* conn: start connecting over a link; out: vqpn. Result as
@@ -93,12 +91,12 @@ enum engine_command_type {
 	ENGINE_CONN_EVICT,  /* conn: vqpn: a connection to a peer is aborted with status. -ENOENT:
 			       it ends already */
 	ENGINE_LINK_ADD,    /* link: QPs are in RTS; traffic may flow */
-	ENGINE_LINK_PAUSE,  /* link: main has moved QPs of it to ERR, which ones says link.resumes:
-			       the engine lets go of them; out: consumed, received, proven */
-	ENGINE_LINK_RESUME, /* link: those are new QPs in RTS: frames are taken; nothing leaves
-			       before LINK_GO, or a frame of the peer. Then what it lacks is written
-			       again. -EPROTO: it says what can't be */
-	ENGINE_LINK_GO,	    /* link: the peer has resumed as well: what was held back may leave */
+	ENGINE_LINK_PAUSE,  /* link: main has moved the QPs of link.resumes to ERR: the engine
+			       releases them; out: consumed, received, proven */
+	ENGINE_LINK_RESUME, /* link: new QPs in RTS: frames are taken; none leaves before LINK_GO,
+			       or a frame of the peer. Then frames that the peer lacks leave
+			       again. -EPROTO: impossible positions */
+	ENGINE_LINK_GO,	    /* link: the peer has resumed as well: frames may leave */
 	ENGINE_LINK_FAIL,   /* link: main has moved its QPs to ERR: its connections end with status;
 			       done when its QPs and memory are the main lcore's again */
 	ENGINE_DATAGRAM_ADD,  /* datagram: the queue pair for datagrams; after DATAGRAM_ERROR a new
@@ -127,7 +125,7 @@ struct engine_conn_command {
 	bool datagram; /* by the queue pair for datagrams; local ones differ in mtu only */
 	uint32_t peer_vqpn;
 	uint32_t window;	      /* wished, bytes; 0 = default */
-	uint32_t granted;	      /* CONN_ACCEPT: what the initiator granted */
+	uint32_t granted;	      /* CONN_ACCEPT: cost that the initiator granted */
 	uint32_t listener;	      /* ENGINE_LISTENER_NONE: our end initiated */
 	uint32_t segment, conn_index; /* local */
 	uint32_t status;	      /* errno */
@@ -161,8 +159,8 @@ struct engine_link_command {
 			     LINK_FAIL is done */
 	uint32_t status;  /* LINK_FAIL: errno for its connections */
 	uint32_t resumes; /* LINK_PAUSE, LINK_RESUME: enum weir_resume */
-	bool proven;	  /* out of LINK_PAUSE: what was written again after the last resume has got
-			     through */
+	bool proven;	  /* out of LINK_PAUSE: frames repeated after the last resume were
+			     acknowledged */
 	uint64_t consumed, received; /* out of LINK_PAUSE: ours; LINK_RESUME: the peer's */
 };
 
@@ -206,7 +204,7 @@ struct engine_command {
 	};
 };
 
-/* All that crosses from an engine to main without having been asked for. */
+/* Events: news from an engine that answer no command. */
 enum engine_event_type {
 	ENGINE_EVENT_CONNECT,	  /* a peer asks for a connection: main answers with CONN_ACCEPT or
 				     CONN_REJECT */
@@ -216,7 +214,7 @@ enum engine_event_type {
 	ENGINE_EVENT_LINK_ERROR,  /* link: a QP of it is in ERR, or the peer broke the rules
 				     (EPROTO); status = errno, wc_status, qpn */
 	ENGINE_EVENT_LINK_HEARD,  /* link: resumed, and held back: the peer has written, qpn */
-	ENGINE_EVENT_LINK_SILENT, /* link: nobody has answered for config.silence_ns; again and
+	ENGINE_EVENT_LINK_SILENT, /* link: no answer for config.silence_ns; again and
 				     again while it lasts */
 	ENGINE_EVENT_DATAGRAM_ERROR, /* the queue pair for datagrams has failed and none of its WRs
 					is outstanding; its connections have ended */
@@ -244,19 +242,16 @@ struct engine_config {
 	uint32_t regions;	  /* of adopted memory that one session may have */
 	uint32_t initial_grant;	  /* cost granted to a new connection, bytes (default 8 * 64) */
 	uint32_t window;	  /* default flow-control window (2 MiB) */
-	uint64_t silence_ns;	  /* node timeout: then main is told; 0: never */
+	uint64_t silence_ns;	  /* ns without an answer of a peer until LINK_SILENT; 0: never */
 	double threshold;	  /* share of the window at which credit is returned (0.6) */
 	struct nic_context *nic;
 	struct nic_srq *srq;
 	uint32_t srq_depth;
-	/* Where SENDs arrive: srq_depth times ENGINE_RECV_BYTES, and their region. Main's memory.
-	 */
+	/* buffers of SENDs: srq_depth times ENGINE_RECV_BYTES, and their region; main's memory */
 	uint8_t *recv;
 	struct nic_mr recv_mr;
-	/*
-	 * Rings the doorbell of a channel: must not block. Called in the flush step only. Returns
-	 * how long it took, ns, of CPU time if asked to.
-	 */
+	/* Rings the doorbell of a channel, without blocking; called in the flush step only. Returns
+	 * the ns that it took, of CPU time if `cpu_time`. */
 	uint64_t (*ring_doorbell)(void *user, uint32_t doorbell, bool cpu_time);
 	/* Puts an event into main's queue; false = full, the engine tries again next turn. */
 	bool (*emit)(void *user, const struct engine_event *event);
@@ -273,25 +268,24 @@ void engine_destroy(struct engine *e);
 size_t engine_memory(const struct engine_config *config);
 /* Bytes of engine_session.work for an arena of this geometry. Main lcore. */
 size_t engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g);
-/* Bytes of engine_link_command.work for a peer ring of so many lines: a power of two, at least 256
- * (link_add() refuses less). */
+/* Bytes of engine_link_command.work for a peer ring of this size: a power of two, at least 256. */
 size_t engine_link_bytes(uint32_t staging_lines);
 
 /*
- * One turn: channels, NIC, flush, and housekeeping every so many turns. `now`: monotonic ns.
- * Returns the amount of work done, 0 = idle. The loop counts cycles, not the engine.
+ * One turn: channels, NIC, flush, and at times housekeeping. `now`: monotonic ns. Returns the
+ * amount of work done, 0: idle. The loop counts cycles, not the engine.
  */
 unsigned engine_turn(struct engine *e, uint64_t now);
-/* Whether the last turn delivered messages that lie in slots: they are soon answered. */
+/* Whether the last turn delivered small messages: answers follow soon. */
 bool engine_delivered(const struct engine *e);
-/* Whether it took something from programs or told them something: they can go on. */
+/* Whether the last turn took slots from programs or gave them some. */
 bool engine_served(const struct engine *e);
-/* How many channels had something in the last turn. */
-uint32_t engine_gave(const struct engine *e);
-/* How busy this engine's thread is, 1/1000: peers are told. The engine's thread. */
+/* Channels that had slots in the last turn. */
+uint32_t engine_active_channels(const struct engine *e);
+/* Busy share of the engine's thread, 1/1000, which peers are told. The engine's thread. */
 void engine_set_load(struct engine *e, uint32_t load);
-/* How long others had the CPU when it last let them, ns: credit waits that much longer for a frame
- * that carries it, since the next ones may be made by then. The engine's thread. */
+/* ns for which other threads had the CPU last: credit waits that much longer for a frame that
+ * carries it, which programs may fill meanwhile. The engine's thread. */
 void engine_set_away(struct engine *e, uint64_t ns);
 
 /*
@@ -302,22 +296,22 @@ bool engine_execute(struct engine *e, struct engine_command *command);
 /* Next command that ended later, or NULL. */
 struct engine_command *engine_done(struct engine *e);
 
-/* What nic_qp_init.user must be for QP `index` (0 ring, 1 bulk) of link `link`. */
+/* nic_qp_init.user for QP `index` (0 ring, 1 bulk) of link `link`. */
 void *engine_link_user(struct engine *e, uint32_t link, unsigned index);
 
-/* The same for the queue pair for datagrams. */
+/* nic_qp_init.user for the queue pair for datagrams. */
 void *engine_datagram_user(struct engine *e);
 
 /*
- * Sleep: sets tx_sleeping of all channels, then says whether there is work after all (the caller
- * has put a fence or membarrier between: call prepare, fence, then check). wake() clears the flags.
- * Returns in prepare the absolute time of the next timer (UINT64_MAX: none).
+ * Before a sleep: engine_sleep_prepare() sets tx_sleeping of all channels and returns the time of
+ * the next timer, ns (UINT64_MAX: none); then the caller fences; then engine_sleep_check() returns
+ * whether there is work after all. engine_sleep_cancel() clears the flags.
  */
 uint64_t engine_sleep_prepare(struct engine *e, uint64_t now);
 bool engine_sleep_check(struct engine *e);
 void engine_sleep_cancel(struct engine *e);
 
-/* Debug and sim: NULL, or the text of an invariant that does not hold. O(everything). */
+/* For tests: NULL, or the invariant that does not hold. Looks at everything. */
 const char *engine_check(const struct engine *e);
 
 #define ENGINE_COUNTERS(X)                                                                         \
@@ -352,6 +346,9 @@ const char *engine_check(const struct engine *e);
 	X(datagrams_doubled, "datagrams that had come before, or came far too late")               \
 	X(datagrams_refused, "datagrams that no peer of a connection has sent")
 
+/* Those that the row of an engine has, too. */
+#define ENGINE_TRAFFIC(X) X(tx_messages) X(rx_messages) X(tx_bytes) X(rx_bytes)
+
 struct engine_counters {
 #define X(name, help) _Atomic uint64_t name;
 	ENGINE_COUNTERS(X)
@@ -369,7 +366,7 @@ enum engine_conn_state {
 	CONN_FINISHED,	/* FIN sent, the peer may still send or has not acknowledged */
 	CONN_PEER_GONE, /* peer's end is gone; program hasn't closed yet */
 	CONN_LOCAL,	/* both ends on this host: bytes go by segment */
-	CONN_DEAD,	/* RESET is leaving or has left: what arrives is refused until the peer
+	CONN_DEAD,	/* RESET is due or has left: messages are refused until the peer
 			   acknowledges */
 };
 

@@ -17,12 +17,12 @@ enum {
 };
 
 /* Events that a program will get about a connection. */
-enum tell {
-	TELL_OPENED = 0x1,
-	TELL_ACCEPTED = 0x2,
-	TELL_WRITABLE = 0x4,
-	TELL_DONE = 0x8,
-	TELL_CLOSED = 0x10,
+enum app_event {
+	APP_OPENED = 0x1,
+	APP_ACCEPTED = 0x2,
+	APP_WRITABLE = 0x4,
+	APP_DONE = 0x8,
+	APP_CLOSED = 0x10,
 };
 
 struct node_event {
@@ -30,16 +30,16 @@ struct node_event {
 	uint32_t status;
 };
 
-/* Puts the events `what` (enum tell) into the program's ring, now or when it has room. */
-void tell(struct engine *e, struct conn *c, unsigned what);
+/* Puts the events `what` (enum app_event) into the program's ring, now or when it has room. */
+void app_event(struct engine *e, struct conn *c, unsigned what);
 /* Drops the events that are due: no program reads them any more. */
-void tell_nobody(struct conn *c);
+void app_events_drop(struct conn *c);
 /* Puts the events that are due on this channel, as far as its ring has room. */
-void channel_tell(struct engine *e, struct channel *ch);
+void app_events_put(struct engine *e, struct channel *ch);
 /* False: the ring has no room. */
 bool channel_put_event(struct engine *e, struct channel *ch, const struct weir_slot *event);
 /* Puts changes of nodes into the rings of sessions that have not seen them. */
-void nodes_tell(struct engine *e);
+void node_events_put(struct engine *e);
 
 /* Gives main the events that are due, as far as its queue has room. */
 void engine_emit_pending(struct engine *e);

@@ -26,7 +26,7 @@ struct run {
 	struct conn *conn;
 };
 
-struct link {
+struct peer_link {
 	/* sending; positions are in lines since the link is up */
 	struct weir_slot *staging;
 	uint32_t mask;
@@ -52,20 +52,20 @@ struct link {
 	struct run *run;		 /* the last one of the open frame */
 	uint32_t run_first, run_end;
 	struct list_node active; /* struct queue: programs in deficit round robin */
-	struct list_node owing;
+	struct list_node ctrl_due;
 	/* the open frame */
 	uint32_t frame_number;
 	uint32_t frame_programs, frame_weight; /* programs that have, or wanted, room in it */
-	bool pressed;			       /* a program found no room left */
-	bool crowded;	       /* the last frame was too small for all: each program has its part */
+	bool overfull;			       /* a program found no room left */
+	bool split;	       /* the last frame was too small for all: each program has its part */
 	uint32_t last_weight;  /* frame_weight of the last frame */
 	struct list_node busy; /* in engine.busy */
 	uint64_t sq_posted[2], sq_done[2], sq_signaled[2];
 	struct nic_send_wr frame[2]; /* of the frame being posted */
 	uint32_t frame_wrs, frame_posted;
-	struct list_node writing;  /* struct queue: programs with bulk segments to write */
-	struct list_node fetching; /* connections that have segments to read */
-	struct list_node to_fetch; /* connections that get receive memory next, in placing order */
+	struct list_node writing; /* struct queue: programs with bulk segments to write */
+	struct list_node reading; /* connections that have segments to read */
+	struct list_node to_read; /* connections that get receive memory next, in placing order */
 	struct flight in_flight[BULK_FLIGHT];
 	uint32_t flight_first, flight_end;
 
@@ -90,7 +90,7 @@ struct link {
 	uint32_t asked;	    /* keepalives in a row without an answer */
 	bool silent;	    /* no answer for too long: main isn't told yet */
 	uint32_t peer_load; /* of its engine, 1/1000, as the last frame said */
-	bool fetches;	    /* large messages are read, not written, where either is allowed */
+	bool prefers_read;  /* large messages are read, not written, where either is allowed */
 
 	/* datagrams */
 	struct nic_ah *ah;
@@ -112,14 +112,14 @@ int link_add(struct engine *e, const struct engine_link_command *k);
 /* -EAGAIN: datagrams that name the address handle have not left yet. */
 int link_fail(struct engine *e, const struct engine_link_command *k);
 /* A QP of the link failed, or (RING) the peer broke the rules. */
-void link_break(struct engine *e, struct link *l, unsigned index, uint32_t error,
+void link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t error,
 		uint32_t wc_status);
-/* The sending half of a pass: posts at most one frame. */
-void link_send(struct engine *e, struct link *l);
+/* The sending half of a turn: posts at most one frame. */
+void link_send(struct engine *e, struct peer_link *l);
 /* The peer returns credit, by frame or by credit line. False: it may not return that. */
-bool link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs);
+bool link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs);
 /* Whether work could be done now that sleeping would leave undone. */
-bool link_is_pressing(const struct link *l);
+bool link_is_pressing(const struct peer_link *l);
 void links_keepalive(struct engine *e);
 bool links_need_keepalive(const struct engine *e);
 
@@ -130,17 +130,24 @@ int link_pause(struct engine *e, struct engine_link_command *k);
 int link_resume(struct engine *e, const struct engine_link_command *k);
 int link_go(struct engine *e, const struct engine_link_command *k);
 /* The peer writes into the ring: it has resumed. */
-void link_heard(struct engine *e, struct link *l);
+void link_heard(struct engine *e, struct peer_link *l);
 
 static inline struct weir_slot *
-link_at(const struct link *l, uint64_t pos)
+link_at(const struct peer_link *l, uint64_t pos)
 {
 	return &l->staging[pos & l->mask];
 }
 
-/* Has the link looked at in this pass. */
+/* The link, or NULL. One under repair takes connections too: their lines wait. */
+static inline struct peer_link *
+link_find(struct engine *e, uint32_t id)
+{
+	return id < e->config.links && e->links[id].up ? &e->links[id] : NULL;
+}
+
+/* Has link_send() look at the link in this turn. */
 static inline void
-link_busy(struct engine *e, struct link *l)
+link_busy(struct engine *e, struct peer_link *l)
 {
 	list_append_once(&e->busy, &l->busy);
 }

@@ -9,7 +9,7 @@
 #include "engine.h"
 
 struct conn;
-struct link;
+struct peer_link;
 struct pend;
 struct session;
 
@@ -42,8 +42,8 @@ struct rts {
 	uint8_t in_flight; /* of those READs */
 	uint8_t state;	   /* enum rts_state */
 	uint8_t ways;	   /* WEIR_RTS_* */
-	bool waited;	   /* there was no memory for it at first */
-	bool delivered;	   /* the peer isn't told yet */
+	bool waited;	   /* for receive memory */
+	bool delivered;	   /* FETCHED hasn't left yet */
 };
 
 /* A WRITE or READ in flight. */
@@ -71,25 +71,34 @@ bulk_has_place(const struct rts *r)
 
 /* WEIR_RTS_*: the ways in which the peer may get this message. */
 uint32_t bulk_ways(const struct pend *p);
+/* RTS has left. */
 void bulk_ask(struct conn *c, struct pend *p);
 /* Sends bulk messages that fit the window by now, and are not announced yet, through the ring. */
 void bulk_rejoin(struct conn *c);
+/* CTS came. False, here and below: the peer broke the rules. */
 bool bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts);
+/* FETCHED came: the peer has read the message, and delivered it if all before it were. */
 bool bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered);
-void bulk_post(struct engine *e, struct link *l);
-bool bulk_may_post(const struct link *l);
+/* Posts WRITEs and READs as far as there is room. */
+void bulk_post(struct engine *e, struct peer_link *l);
+bool bulk_may_post(const struct peer_link *l);
 /* Posts one WRITE or READ. False: the send queue has no room. */
-bool bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f);
-void bulk_done(struct engine *e, struct link *l);
-void bulk_failed(struct link *l, const struct nic_wc *wc);
-/* Repeats what was in flight when the link's second QP failed. */
-void bulk_resume(struct engine *e, struct link *l);
+bool bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, struct flight f);
+/* The oldest WRITE or READ in flight has succeeded. */
+void bulk_done(struct engine *e, struct peer_link *l);
+/* A WRITE or READ has failed. */
+void bulk_failed(struct peer_link *l, const struct nic_wc *wc);
+/* Repeats the WRITEs and READs in flight when the link's second QP failed. */
+void bulk_resume(struct engine *e, struct peer_link *l);
+/* Where to continue: at the oldest segment without acknowledgement; they are in order. */
 uint32_t bulk_rewound(uint32_t posted, uint32_t in_flight);
 void bulk_cancel(struct conn *c);
 
 /* ---- receiving end ---- */
 
+/* RTS came. */
 bool bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length);
+/* BULK came: the message lies in its place. */
 bool bulk_arrived(struct engine *e, struct conn *c, uint64_t number);
 /* Reserves receive memory for announced messages of the session that wait for it. */
 void bulk_place(struct engine *e, struct session *s);
@@ -99,11 +108,17 @@ void bulk_forget(struct engine *e, struct conn *c);
 
 /* ---- receiving end, READs ---- */
 
-bool fetch_is_better(const struct engine *e, struct link *l, const struct rts *r);
-void fetch_begin(struct engine *e, struct conn *c, struct rts *r);
-void fetch_next(struct engine *e, struct link *l);
-bool fetch_post(struct engine *e, struct link *l);
-void fetch_done(struct engine *e, struct conn *c, uint64_t number);
-bool fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number);
+/* Whether we READ the message, instead of letting the peer WRITE it. */
+bool rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rts *r);
+/* The message has a place: READs may leave. */
+void rndv_read_begin(struct engine *e, struct conn *c, struct rts *r);
+/* While no READ is left to post: finds places for the connections whose turn it is. */
+void rndv_read_next(struct engine *e, struct peer_link *l);
+/* Posts one READ. False: there was nothing to do. */
+bool rndv_read_post(struct engine *e, struct peer_link *l);
+/* The oldest READ in flight of this message has succeeded. */
+void rndv_read_done(struct engine *e, struct conn *c, uint64_t number);
+/* READs of unknown outcome will leave again. False: an earlier call has seen to that. */
+bool rndv_read_rewind(struct engine *e, struct peer_link *l, struct conn *c, uint64_t number);
 
 #endif

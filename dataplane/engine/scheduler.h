@@ -26,7 +26,7 @@ struct queue {
 	bool in_turn;	  /* has its quantum of this round */
 	uint8_t index;	  /* RING or BULK */
 	struct session *session;
-	struct link *link;
+	struct peer_link *link;
 };
 
 /* How a queue's turn ended. */
@@ -53,22 +53,22 @@ bool share_limits(const struct engine_share *share);
 /* Lets limited programs take part again once their rate allows it. */
 void shares_renew(struct engine *e);
 /* Lines that this program may put into the open frame straight from its channels. */
-uint32_t share_lines(struct link *l, struct session *s);
+uint32_t share_lines(struct peer_link *l, struct session *s);
 /* The program found no room in the open frame, or none of its part. */
-void share_pressed(struct link *l, struct session *s);
-void share_frame_closed(struct engine *e, struct link *l);
+void share_pressed(struct peer_link *l, struct session *s);
+void share_frame_closed(struct engine *e, struct peer_link *l);
 /* Gives a program its part of the next round of programs that compete. */
 void share_round(struct engine *e, struct session *s);
 
 static inline struct queue *
-queue_of(const struct session *s, const struct link *l, unsigned index)
+queue_of(const struct session *s, const struct peer_link *l, unsigned index)
 {
 	return &s->queues[2 * l->id + index];
 }
 
 /* Counts the program among those that use, or want, the open frame. */
 static inline void
-share_seen(struct link *l, struct queue *q)
+share_seen(struct peer_link *l, struct queue *q)
 {
 	if (q->frame == l->frame_number)
 		return;

@@ -11,7 +11,7 @@
 
 struct channel;
 struct conn;
-struct link;
+struct peer_link;
 struct session;
 
 enum {
@@ -49,16 +49,17 @@ bool pend_message(struct engine *e, struct conn *c, struct channel *ch, struct h
 /* Copies the payload of an inline message that waits. */
 void pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length);
 /* Drops all messages that wait. Memory of WRITEs in flight stays until they have ended. */
-void pend_drop(struct engine *e, struct conn *c);
-/* Completes the first message, which the peer has read and delivered, and those before it. */
+void pend_drop(struct conn *c);
+/* Completes the first message, a bulk message that the peer has read and delivered. */
 void pend_delivered(struct engine *e, struct conn *c);
 /* Whether only room in the ring keeps the first message that waits from leaving. */
 bool conn_ready(const struct conn *c);
 /* Gives a connection that is ready its part in the rounds of its program. */
 void conn_activate(struct engine *e, struct conn *c);
-/* After any change that concerns messages that wait: finds out what they wait for now. */
+/* After any change that concerns messages that wait: lets them leave, or asks for what they lack.
+ */
 void conn_advance(struct engine *e, struct conn *c);
 /* Sends messages that wait for this link, as far as the frame has room. */
-void pending_send(struct engine *e, struct link *l);
+void link_send_queued(struct engine *e, struct peer_link *l);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sleep: one half of the Dekker pair with programs (docs/shared-memory.md). Frames wake the engine
- * through the NIC's event fd; what neither bell nor frame announces is looked at after a while.
+ * through the NIC's event fd; timers cover changes that neither a doorbell nor a frame announces.
  */
 #include "channel.h"
 #include "link.h"
@@ -33,19 +33,16 @@ uint64_t
 engine_sleep_prepare(struct engine *e, uint64_t now)
 {
 	struct list_node *node, *following;
-	uint64_t next = bells_next(e);
+	uint64_t next = doorbells_next(e);
 
 	set_sleeping(&e->hot, 1);
 	set_sleeping(&e->cold, 1);
-	/* a program that makes room in its ring, or main in its queue, doesn't say so */
+	/* room in the ring of a program, or in main's queue, is not announced */
 	if (!list_empty(&e->backlog) || !list_empty(&e->closing) || !list_empty(&e->removals) ||
-	    e->waiting || e->news || e->connect_first != e->connect_end)
+	    e->waiting || e->main_events_due || e->connect_first != e->connect_end)
 		next = sooner(next, now + RETRY_NS);
-	LIST_EACH (node, following, &e->busy) {
-		(void)node; /* acknowledgements by credit line come without a completion */
+	if (!list_empty(&e->busy)) /* credit by credit line comes without a completion */
 		next = sooner(next, now + ACK_WAIT_NS);
-		break;
-	}
 	next = sooner(next, e->limited_at);
 	if (links_need_keepalive(e))
 		next = sooner(next, e->keepalive_at);
@@ -54,7 +51,7 @@ engine_sleep_prepare(struct engine *e, uint64_t now)
 			next = sooner(next, now + ACK_WAIT_NS);
 	for (uint32_t i = 0; i < e->config.sessions; i++)
 		if (e->sessions[i].shared &&
-		    (e->sessions[i].hungry || e->sessions[i].node_seen != e->node_event_end))
+		    (e->sessions[i].lacks_memory || e->sessions[i].node_seen != e->node_event_end))
 			next = sooner(next, now + RETRY_NS);
 	return next;
 }
@@ -78,7 +75,7 @@ engine_sleep_check(struct engine *e)
 	if (any_has_work(&e->hot) || any_has_work(&e->cold))
 		return true;
 	LIST_EACH (node, following, &e->busy)
-		if (link_is_pressing(LIST_OWNER(node, struct link, busy)))
+		if (link_is_pressing(LIST_OWNER(node, struct peer_link, busy)))
 			return true;
 	return e->done != NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots and lines out of memory that programs or peers may write at any time: each is copied once
- * and only the copy is checked and used.
+ * Slots and lines in memory that programs or peers may write at any time: each is copied once, and
+ * only the copy is checked and used.
  */
 #ifndef WEIR_ENGINE_SLOT_HEAD_H
 #define WEIR_ENGINE_SLOT_HEAD_H
@@ -47,6 +47,13 @@ line_load(struct weir_slot *to, const struct weir_slot *from)
 {
 	memcpy(to, from, sizeof(*to));
 	atomic_signal_fence(memory_order_seq_cst); /* the compiler may not read `from` again */
+}
+
+/* Slots that a message takes in a channel. */
+static inline uint32_t
+message_slots(uint8_t op, uint32_t length)
+{
+	return op == WEIR_OP_INLINE ? weir_slots_inline(length) : 1;
 }
 
 /* Lines that a message takes in a peer's ring. */

@@ -1,37 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What weirctl and telemetry are told about connections and links. */
+/* Records of connections and links, for weirctl and telemetry. */
 #include "command.h"
 #include "conn.h"
 #include "link.h"
 #include "state.h"
-
-static void
-fill_conn(const struct conn *c, struct engine_conn_record *r)
-{
-	bool opening = c->state == CONN_OPENING; /* nothing was sent: the service lies there */
-	uint64_t sent = opening ? 0 : c->sent;
-
-	*r = (struct engine_conn_record){
-	    .vqpn = c->vqpn,
-	    .peer_vqpn = c->peer_vqpn,
-	    .session = c->session->shared->id,
-	    .state = c->state,
-	    .window = c->datagram ? 0 : c->peer_window,
-	    .peer_node = c->peer_node,
-	    .local = c->local,
-	    .segment = c->segment,
-	    .conn_index = c->conn_index,
-	    .datagram = c->datagram,
-	    .dropped = c->datagram ? c->cold->way.dropped : 0,
-	    .outstanding = opening ? 0 : c->spent - c->returned,
-	    .returned = c->returned,
-	    .by_ring =
-		c->datagram ? 0 : sent + c->rx_messages - c->by_write - c->by_read - c->by_send,
-	    .by_send = c->datagram ? sent + c->rx_messages : c->by_send,
-	    .by_read = c->by_read,
-	    .by_write = c->by_write,
-	};
-}
 
 void
 engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
@@ -39,12 +11,37 @@ engine_snapshot_fill(const struct engine *e, struct engine_snapshot *s)
 	uint32_t i = s->conn_from;
 
 	s->conn_count = s->link_count = 0;
-	for (; i < e->conns_fresh && s->conn_count < s->conn_room; i++)
-		if (e->conns[i].vqpn)
-			fill_conn(&e->conns[i], &s->conns[s->conn_count++]);
+	for (; i < e->conns_fresh && s->conn_count < s->conn_room; i++) {
+		const struct conn *c = &e->conns[i];
+		bool opening = c->state == CONN_OPENING; /* the service lies where sends count */
+		uint64_t sent = opening ? 0 : c->sent;
+		uint64_t all = sent + c->rx_messages;
+
+		if (!c->vqpn)
+			continue;
+		s->conns[s->conn_count++] = (struct engine_conn_record){
+		    .vqpn = c->vqpn,
+		    .peer_vqpn = c->peer_vqpn,
+		    .session = c->session->shared->id,
+		    .state = c->state,
+		    .window = c->datagram ? 0 : c->peer_window,
+		    .peer_node = c->peer_node,
+		    .local = c->local,
+		    .segment = c->segment,
+		    .conn_index = c->conn_index,
+		    .datagram = c->datagram,
+		    .dropped = c->datagram ? c->cold->dgram.dropped : 0,
+		    .outstanding = opening ? 0 : c->spent - c->returned,
+		    .returned = c->returned,
+		    .by_ring = c->datagram ? 0 : all - c->by_write - c->by_read - c->by_send,
+		    .by_send = c->datagram ? all : c->by_send,
+		    .by_read = c->by_read,
+		    .by_write = c->by_write,
+		};
+	}
 	s->conn_next = i < e->conns_fresh ? i : UINT32_MAX;
 	for (i = 0; i < e->config.links && s->link_count < s->link_room; i++) {
-		const struct link *l = &e->links[i];
+		const struct peer_link *l = &e->links[i];
 
 		if (!l->up)
 			continue;

@@ -14,11 +14,12 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((noinline)) /* keeps rare code out of hot functions */
 
 struct channel;
 struct conn;
 struct conn_cold;
-struct link;
+struct peer_link;
 struct reject;
 struct session;
 
@@ -26,7 +27,7 @@ enum { HOUSEKEEPING = 256 }; /* turns between two housekeepings, a power of two 
 
 /* nic_qp_init.user of a QP: RING or BULK of a link, DATAGRAM of the engine. */
 struct link_qp {
-	struct link *link;
+	struct peer_link *link;
 	unsigned index;
 };
 
@@ -42,22 +43,24 @@ struct engine {
 	uint32_t *free_conns;	      /* stack */
 	uint32_t free_count, conns_fresh;
 	struct session *sessions; /* by id */
-	struct link *links;
+	struct peer_link *links;
 	struct list_node hot, cold; /* channels that had work lately; all others */
-	struct list_node busy, backlog, bells, closing, removals;
-	struct list_node limited; /* struct queue of programs that have used up their rate */
-	uint64_t limited_at;	  /* ns: the first of them may send again */
-	uint64_t crowded;	  /* last turn in which a link's frame is split among programs */
-	struct session *latest;	  /* sent or received last */
-	uint64_t rivals_until;	  /* ns: until then several sessions compete */
-	uint64_t round;		  /* number of the round of programs that compete */
-	int64_t cost;		  /* slots: cost of the messages taken from the channel */
-	bool held;		  /* a channel waits for its program's next round */
-	uint32_t gave;		  /* channels that had work in this turn */
-	bool served;		  /* programs sent or received in this turn */
+	struct list_node busy, backlog, doorbells, closing, removals;
+	struct list_node settling;  /* connections that conns_settle() looks at in the next turn */
+	struct list_node violators; /* sessions whose connections end in the next turn */
+	struct list_node limited;   /* struct queue of programs that have used up their rate */
+	uint64_t limited_at;	    /* ns: the first of them may send again */
+	uint64_t split_turn;	    /* last turn in which a link's frame is split among programs */
+	struct session *latest;	    /* sent or received last */
+	uint64_t rivals_until;	    /* ns: until then several sessions compete */
+	uint64_t round;		    /* number of the round of programs that compete */
+	int64_t cost;		    /* slots: cost of the messages taken from the channel */
+	bool held;		    /* a channel waits for its program's next round */
+	uint32_t active_channels;   /* channels that had work in this turn */
+	bool served;		    /* programs sent or received in this turn */
 	bool delivered;	      /* small messages were delivered in this turn: answers follow soon */
-	bool owed;	      /* a control line, since links sent last */
-	bool news;	      /* main must hear of a link's error or a session's violation */
+	bool ctrl_added;      /* a control line, since links sent last */
+	bool main_events_due; /* main must hear of a link's error or a session's violation */
 	uint32_t *srq_free;   /* stack of receive buffers that are not posted */
 	uint32_t srq_missing; /* entries of srq_free */
 	struct datagrams datagrams;

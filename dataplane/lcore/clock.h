@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Monotonic time from the TSC, in ns: a multiplication, no system call
- * and no division. One clock for main and engines.
+ * Monotonic time from the TSC, in ns: a multiplication, no system call and no division. Main and
+ * engines share one clock.
  */
 #ifndef WEIR_CLOCK_H
 #define WEIR_CLOCK_H
@@ -20,7 +20,7 @@ clock_start(struct clock *c)
 {
 	c->hz = rte_get_tsc_hz();
 	c->mult = (uint64_t)(((unsigned __int128)1000000000u << 32) / c->hz);
-	c->base = rte_rdtsc() - c->hz; /* no time is 0 */
+	c->base = rte_rdtsc() - c->hz; /* so no time is 0 */
 }
 
 static inline uint64_t

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define TOKENS 64u	 /* wakes in a row */
-#define TOKEN_NS 50000u	 /* and one more each so many ns */
-#define MUTE_NS 1000000u /* how long one that rings too often is ignored */
+enum {
+	TOKENS = 64,	   /* wakes in a row that a doorbell may cause */
+	TOKEN_NS = 50000,  /* ns until it may cause another */
+	MUTE_NS = 1000000, /* ns for which a doorbell that rings too often is ignored */
+};
 
 uint64_t
 loop_ring_doorbell(void *loop, uint32_t number, bool cpu_time)
@@ -18,29 +20,27 @@ loop_ring_doorbell(void *loop, uint32_t number, bool cpu_time)
 	return d ? weir_bell_ring_timed(&d->bell, cpu_time) : 0;
 }
 
-static void
-unlink_muted(struct loop *l, const struct doorbell *d)
-{
-	for (struct doorbell **at = &l->muted; *at; at = &(*at)->next_muted) {
-		if (*at == d) {
-			*at = d->next_muted;
-			return;
-		}
-	}
-}
-
 void
 doorbell_mail(struct loop *l, const struct mail *mail)
 {
 	struct doorbell *d = mail->about;
 
+	weir_assert(d->number < l->config.doorbells);
 	if (mail->kind == MAIL_DOORBELL_ADD) {
+		weir_assert(!l->doorbell[d->number]);
 		l->doorbell[d->number] = d;
 		return;
 	}
 	l->doorbell[d->number] = NULL;
-	if (d->muted_until)
-		unlink_muted(l, d);
+	if (d->muted_until) {
+		struct doorbell **at = &l->muted;
+
+		while (*at != d) {
+			weir_assert(*at);
+			at = &(*at)->next_muted;
+		}
+		*at = d->next_muted;
+	}
 }
 
 static void
@@ -48,13 +48,13 @@ set_events(struct loop *l, struct doorbell *d, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = d};
 
-	/* fails if main has taken it out already: then nothing comes from it any more */
+	/* fails if main has removed it already: it reports nothing any more */
 	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, d->bell.wait, &e))
 		return;
 }
 
-static bool
-take_token(struct doorbell *d, uint64_t now)
+void
+doorbell_rang(struct loop *l, struct doorbell *d, uint64_t now)
 {
 	uint64_t more = (now - d->refilled) / TOKEN_NS;
 
@@ -65,16 +65,11 @@ take_token(struct doorbell *d, uint64_t now)
 		d->tokens += (uint32_t)more;
 		d->refilled += more * TOKEN_NS;
 	}
-	if (d->tokens == 0)
-		return false;
-	d->tokens--;
-	return true;
-}
-
-void
-doorbell_rang(struct loop *l, struct doorbell *d, uint64_t now)
-{
-	if (take_token(d, now) || d->muted_until)
+	if (d->tokens) {
+		d->tokens--;
+		return;
+	}
+	if (d->muted_until)
 		return;
 	set_events(l, d, 0);
 	d->muted_until = now + MUTE_NS;
@@ -115,7 +110,7 @@ loop_doorbell_add(struct loop *l, uint32_t number, struct weir_bell bell)
 
 	if (number >= l->config.doorbells || l->known[number])
 		return -EINVAL;
-	/* leaving: an earlier holder of the number may be among them */
+	/* a doorbell that leaves may have the number still */
 	if (l->leaving || !mailbox_has_room(&l->mailbox))
 		return -EAGAIN;
 	d = calloc(1, sizeof(*d));

@@ -5,15 +5,12 @@
 #include "base/crash.h"
 #include "doorbell.h"
 #include "nap.h"
-#include "timeslice.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,30 +18,13 @@
 #include <rte_malloc.h>
 #include <rte_pause.h>
 
-#define HOUSEKEEPING 1024u	   /* turns, a power of two */
-#define USAGE_NS 40000000u	   /* looks for others on the CPU so often */
-#define USAGE_SWITCHES 4u	   /* so many switches in that time: there are others */
-#define SHARED_NS 500000000u	   /* believed for so long after the last sign */
-#define EMPTY_TURNS 20u		   /* at least, before a sleep */
-#define EXPECT_NS 16000u	   /* after work, what follows is waited for so long ... */
-#define ALONE_NS 1000u		   /* a yield that finds nobody takes less than half of this */
-#define LONELY 8u		   /* so many of them in a row: nobody is there ... */
-#define LONELY_TURNS 16u	   /* ... and is looked for in so many turns */
-#define OTHERS_NS 5000u		   /* ... if others gave the CPU back sooner than this */
-#define TURN_NS 30000u		   /* a stream lets others on the CPU run so often ... */
-#define TURN_MOST_NS 300000u	   /* ... or, where they take long, up to this, ... */
-#define TURN_PART 4u		   /* ... but for such a part of the time that they took */
-#define CROWD_NS 200000u	   /* they are many if they take this long */
-#define FEW_TURNS 4u		   /* with work since others had the CPU: no stream */
-#define FEW_WORK 4u		   /* in a turn: programs go on before we look again */
-#define CROWD 6u		   /* more channels than this after a yield: yield twice as often */
-#define PAIR 2u			   /* fewer: half as often */
-#define SLICE_SHIFT 3u		   /* at most 8 times as often */
-#define SLICE_NS 2000000u	   /* looked at so often */
-#define LOAD_NS 1000000u	   /* the load is measured so often ... */
-#define LOAD_SPAN_NS 8000000u	   /* ... and says what was in so long */
-#define SLEEP_ANY_NS 1000000000ull /* longest of all sleeps */
-#define EVENTS 32
+enum {
+	HOUSEKEEPING = 1024,	/* turns between two housekeepings, a power of two */
+	LOAD_NS = 1000000,	/* ns between two measurements of the load */
+	LOAD_SPAN_NS = 8000000, /* ns that the load averages */
+	SLEEP_NS = 1000000000,	/* ns; longest sleep */
+	EVENTS = 32,		/* taken from the epoll set at a time */
+};
 
 void
 main_bell_ring(struct main_bell *bell)
@@ -74,7 +54,7 @@ loop_emit(void *loop, const struct engine_event *event)
 
 	if (!mailbox_raise(&l->mailbox, event))
 		return false;
-	l->told_main = true;
+	l->ring_main = true;
 	return true;
 }
 
@@ -103,69 +83,23 @@ add(_Atomic uint64_t *counter, uint64_t n)
 static void
 give_back(struct loop *l, const struct mail *mail)
 {
-	mailbox_give_back(&l->mailbox, mail);
-	l->told_main = true;
+	bool given = mailbox_give_back(&l->mailbox, mail);
+
+	weir_assert(given); /* main reserved the place */
+	(void)given;
+	l->ring_main = true;
 }
 
-/* For who asks after a crash. */
-static void
-note_command(struct loop *l, const struct engine_command *command)
-{
-	atomic_store_explicit(&l->stats.last_command, command->type, memory_order_relaxed);
-	add(&l->stats.commands, 1);
-}
-
-static unsigned
-take_mails(struct loop *l)
-{
-	struct mail mail;
-	unsigned n = 0;
-
-	for (; mailbox_take(&l->mailbox, &mail); n++) {
-		if (mail.kind != MAIL_COMMAND) {
-			doorbell_mail(l, &mail);
-			give_back(l, &mail);
-			continue;
-		}
-		note_command(l, mail.about);
-		if (engine_execute(l->engine, mail.about))
-			give_back(l, &mail);
-	}
-	return n;
-}
-
-static unsigned
-give_back_done(struct loop *l)
-{
-	struct engine_command *command;
-	unsigned n = 0;
-
-	for (; (command = engine_done(l->engine)); n++)
-		give_back(l, &(struct mail){MAIL_COMMAND, command});
-	if (l->told_main) {
-		l->told_main = false;
-		main_bell_ring(l->config.bell);
-	}
-	return n;
-}
-
-/* Cycles since the last turn began go to what it was. */
-static void
-account(struct loop *l, uint64_t tsc)
-{
-	add(l->empty_turns ? &l->stats.idle_cycles : &l->stats.busy_cycles, tsc - l->turn_tsc);
-	l->turn_tsc = tsc;
-}
-
-/* What peers are told, 1/1000: the share of busy cycles, of late. */
+/* The share of busy cycles, 1/1000, which peers are told. */
 static void
 measure_load(struct loop *l, uint64_t now)
 {
 	uint64_t busy = atomic_load_explicit(&l->stats.busy_cycles, memory_order_relaxed);
 	uint64_t idle = atomic_load_explicit(&l->stats.idle_cycles, memory_order_relaxed);
 	uint64_t some = busy - l->load_busy, all = some + idle - l->load_idle;
-	uint64_t span = RTE_MIN(now - l->load_at, LOAD_SPAN_NS);
+	uint64_t span = RTE_MIN(now - l->load_at, (uint64_t)LOAD_SPAN_NS);
 
+	weir_assert(some <= all);
 	if (all)
 		l->load = (uint32_t)((l->load * (LOAD_SPAN_NS - span) + some * 1000 / all * span) /
 				     LOAD_SPAN_NS);
@@ -176,98 +110,22 @@ measure_load(struct loop *l, uint64_t now)
 }
 
 /*
- * Whether others want this CPU: then the thread is switched away from, and it may not spin between.
- * A sched_yield() that found nobody does not count as a switch, so alone we soon notice.
- */
-static void
-notice_sharing(struct loop *l, uint64_t now)
-{
-	struct rusage usage;
-
-	if (now - l->usage_checked < USAGE_NS || getrusage(RUSAGE_THREAD, &usage))
-		return;
-	if ((uint64_t)usage.ru_nivcsw - l->switches >= USAGE_SWITCHES)
-		l->shared_until = now + SHARED_NS;
-	l->switches = (uint64_t)usage.ru_nivcsw;
-	l->usage_checked = now;
-	l->shared = l->config.cpu_shared || now < l->shared_until;
-	atomic_store_explicit(&l->stats.cpu_shared, l->shared, memory_order_relaxed);
-}
-
-static void
-housekeeping(struct loop *l, uint64_t now)
-{
-	notice_sharing(l, now);
-	atomic_store_explicit(&l->stats.turns, l->turns, memory_order_relaxed);
-}
-
-/*
- * With many others on the CPU the caches are theirs when we come back: what is worth a turn is
- * more, and credit waits for a frame that may carry it.
- */
-static void
-set_away(struct loop *l, uint64_t ns)
-{
-	l->away = ns;
-	engine_set_away(l->engine, ns >= CROWD_NS ? ns : 0);
-}
-
-static uint64_t
-turn_ns(const struct loop *l)
-{
-	return RTE_MIN(RTE_MAX(l->away / TURN_PART, TURN_NS), TURN_MOST_NS);
-}
-
-static void
-yield(struct loop *l)
-{
-	uint64_t before = clock_now(l->config.clock), took;
-
-	sched_yield();
-	l->yield_end = clock_now(l->config.clock);
-	took = l->yield_end - before;
-	set_away(l, took);
-	l->others_idle = took < OTHERS_NS;
-	l->lonely = took < ALONE_NS ? RTE_MIN(l->lonely + 1, LONELY) : 0;
-	l->yielded = true;
-	l->busy_turns = 0;
-	add(&l->stats.yields, 1);
-}
-
-/* Everyone who publishes for us either sees `sleeping`, or we see what was published. */
-static void
-fence(void)
-{
-	/* registered producers have no fence of their own: this one is on their CPUs too */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0))
-		atomic_thread_fence(memory_order_seq_cst);
-}
-
-/* The nic's event fd is in the epoll set as long as it is the same. */
-static void
-watch_nic(struct loop *l, int fd)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &l->nic_fd};
-
-	if (fd == l->nic_fd)
-		return;
-	if (l->nic_fd >= 0)
-		epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->nic_fd, NULL);
-	if (fd >= 0 && epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e))
-		fd = -1;
-	l->nic_fd = fd;
-}
-
-/*
- * From now on whoever has something for us rings: sets the flags, and says whether there is work
- * after all. They stay set over sleeps without work, so only the first one costs the fence.
+ * Sets the sleep flags: from now on programs and main ring. Returns false if there is work after
+ * all. The flags stay set over sleeps without work, so only the first one costs the fence.
  */
 static bool
 doze(struct loop *l, uint64_t now)
 {
+	weir_assert(!l->dozing);
 	atomic_store_explicit(&l->sleeping, 1, memory_order_relaxed);
 	l->timer = engine_sleep_prepare(l->engine, now);
-	fence(); /* pairs with that in loop_wake(), and with a program's after publishing */
+	/*
+	 * Each producer either sees the flags, or this engine sees what it published: pairs with
+	 * the fence in loop_wake(), and with a program's after publishing. Registered producers
+	 * have no fence of their own: this one is on their CPUs too.
+	 */
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0))
+		atomic_thread_fence(memory_order_seq_cst);
 	l->dozing = true;
 	return !engine_sleep_check(l->engine) && spsc_empty(&l->mailbox.down) &&
 	       !atomic_load_explicit(&l->stop, memory_order_relaxed);
@@ -279,23 +137,6 @@ awake(struct loop *l)
 	l->dozing = false;
 	atomic_store_explicit(&l->sleeping, 0, memory_order_relaxed);
 	engine_sleep_cancel(l->engine);
-}
-
-/* Until when to sleep; `now` or earlier: not at all. */
-static uint64_t
-sleep_end(struct loop *l, uint64_t now)
-{
-	uint64_t end = RTE_MIN(l->timer, now + SLEEP_ANY_NS), next;
-	int fd = -1;
-
-	end = RTE_MIN(end, doorbell_unmute(l, now));
-	if (!l->nic)
-		return end;
-	next = NIC_OPS(l->nic)->arm(l->nic, now, &fd);
-	watch_nic(l, fd);
-	if (l->nic_fd < 0)
-		end = RTE_MIN(end, now + nap_ns(now - l->last_work, l->config.sleep_max_ns));
-	return RTE_MIN(end, next);
 }
 
 static void
@@ -326,13 +167,31 @@ sleep_until_event(struct loop *l, uint64_t now)
 {
 	uint64_t end;
 
-	set_away(l, 0);
+	idle_sleeps(&l->idle, l->engine);
 	if (!l->dozing && !doze(l, now)) {
 		awake(l);
-		l->empty_turns = 1; /* the fence is dear: not in every turn */
+		l->idle.empty_turns = 1; /* the fence is expensive: not in every turn */
 		return;
 	}
-	end = sleep_end(l, now);
+	end = RTE_MIN(RTE_MIN(l->timer, now + SLEEP_NS), doorbell_unmute(l, now));
+	if (l->nic) {
+		struct epoll_event e = {.events = EPOLLIN, .data.ptr = &l->nic_fd};
+		int fd = -1;
+		uint64_t next = NIC_OPS(l->nic)->arm(l->nic, now, &fd);
+
+		/* the port's event fd is in the epoll set as long as it is the same */
+		if (fd != l->nic_fd) {
+			if (l->nic_fd >= 0)
+				epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->nic_fd, NULL);
+			if (fd >= 0 && epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e))
+				fd = -1;
+			l->nic_fd = fd;
+		}
+		if (l->nic_fd < 0)
+			end = RTE_MIN(
+			    end, now + nap_ns(now - l->idle.last_work, l->config.sleep_max_ns));
+		end = RTE_MIN(end, next);
+	}
 	if (end > now) {
 		wait_for_events(l, end - now);
 		add(&l->stats.sleeps, 1);
@@ -341,65 +200,14 @@ sleep_until_event(struct loop *l, uint64_t now)
 	if (!atomic_load_explicit(&l->sleeping, memory_order_relaxed) ||
 	    clock_now(l->config.clock) >= l->timer)
 		awake(l);
-	notice_sharing(l, now);
+}
+
+static void
+housekeeping(struct loop *l, uint64_t now)
+{
+	atomic_store_explicit(&l->stats.cpu_shared, idle_detect_sharing(&l->idle, now),
+			      memory_order_relaxed);
 	atomic_store_explicit(&l->stats.turns, l->turns, memory_order_relaxed);
-}
-
-/*
- * Programs on this CPU have seen what came of the last work, and had nothing to do: what they wait
- * for comes from the wire, soon. A frame that finds the engine switched away waits for two
- * switches.
- */
-static bool
-expecting(const struct loop *l, uint64_t since)
-{
-	return l->yielded && l->others_idle && l->busy_turns < FEW_TURNS && since < EXPECT_NS;
-}
-
-/* The last yields found nobody: one now and then is enough. */
-static bool
-alone(const struct loop *l)
-{
-	return l->lonely == LONELY && l->empty_turns % LONELY_TURNS;
-}
-
-/* After a turn without work. */
-static void
-idle(struct loop *l, uint64_t now)
-{
-	uint64_t since = now - l->last_work;
-
-	if (l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns &&
-	    l->empty_turns >= EMPTY_TURNS)
-		sleep_until_event(l, now);
-	else if (l->shared ? !expecting(l, since) && !alone(l)
-			   : l->config.idle == IDLE_ADAPTIVE && since >= l->config.spin_ns / 2)
-		yield(l);
-	else
-		rte_pause();
-}
-
-/*
- * Many program threads on this CPU that wait by yields: each of them is run before the engine is
- * run again, and what they have given it in one round leaves in the next, and is answered in the
- * one after, so that each of them looks in vain every other time. Run more often than they are, the
- * engine hands on what some have given while others still work.
- */
-static void
-notice_programs(struct loop *l, uint64_t now)
-{
-	uint32_t n = engine_gave(l->engine);
-
-	if (!n || !l->slice_ns)
-		return;
-	l->programs = (15 * l->programs + 256 * n) / 16;
-	if (now - l->slice_at < SLICE_NS)
-		return;
-	l->slice_at = now;
-	if (l->programs > 256 * CROWD && l->slice_shift < SLICE_SHIFT)
-		slice_set(l->slice_ns >> ++l->slice_shift);
-	else if (l->programs < 256 * PAIR && l->slice_shift)
-		slice_set(l->slice_ns >> --l->slice_shift);
 }
 
 int
@@ -409,34 +217,61 @@ loop_run(void *loop)
 
 	crash_thread();
 	rte_rcu_qsbr_thread_online(l->config.quiet, l->config.id);
-	l->slice_ns = slice_now();
 	l->turn_tsc = rte_rdtsc();
-	l->last_work = clock_ns(l->config.clock, l->turn_tsc);
+	idle_start(&l->idle, clock_ns(l->config.clock, l->turn_tsc));
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		uint64_t tsc = rte_rdtsc(), now = clock_ns(l->config.clock, tsc);
-		unsigned work = take_mails(l);
+		struct engine_command *command;
+		struct mail mail;
+		unsigned work = 0;
 
-		account(l, tsc);
+		for (; mailbox_take(&l->mailbox, &mail); work++) {
+			if (mail.kind != MAIL_COMMAND) {
+				doorbell_mail(l, &mail);
+				give_back(l, &mail);
+				continue;
+			}
+			command = mail.about;
+			/* for the report of a crash */
+			atomic_store_explicit(&l->stats.last_command, command->type,
+					      memory_order_relaxed);
+			add(&l->stats.commands, 1);
+			if (engine_execute(l->engine, command))
+				give_back(l, &mail);
+		}
+
+		/* cycles since the last turn began: of work or not, as that turn was */
+		add(l->idle.empty_turns ? &l->stats.idle_cycles : &l->stats.busy_cycles,
+		    tsc - l->turn_tsc);
+		l->turn_tsc = tsc;
 		if (now - l->load_at >= LOAD_NS)
 			measure_load(l, now);
+
 		work += engine_turn(l->engine, now);
-		work += give_back_done(l);
-		if (work) {
-			if (l->dozing)
-				awake(l);
-			l->last_work = now;
-			l->empty_turns = 0;
-			if (!l->busy_turns++ && l->shared)
-				notice_programs(l, now);
-			if (engine_served(l->engine))
-				l->yielded = false;
-			if (l->shared && (now - l->yield_end >= turn_ns(l) ||
-					  (l->lonely < LONELY && work <= FEW_WORK &&
-					   engine_delivered(l->engine))))
-				yield(l);
-		} else {
-			l->empty_turns++;
-			idle(l, now);
+
+		for (; (command = engine_done(l->engine)); work++)
+			give_back(l, &(struct mail){MAIL_COMMAND, command});
+		if (l->ring_main) {
+			l->ring_main = false;
+			main_bell_ring(l->config.bell);
+		}
+		if (work && l->dozing)
+			awake(l);
+
+		switch (idle_next(&l->idle, l->engine, work, now)) {
+		case IDLE_RUN:
+			break;
+		case IDLE_PAUSE:
+			rte_pause();
+			break;
+		case IDLE_YIELD:
+			idle_yield(&l->idle, l->engine, l->config.clock);
+			add(&l->stats.yields, 1);
+			break;
+		case IDLE_SLEEP:
+			sleep_until_event(l, now);
+			housekeeping(l, now);
+			break;
 		}
 		if (++l->turns % HOUSEKEEPING == 0)
 			housekeeping(l, now);
@@ -450,22 +285,10 @@ loop_run(void *loop)
 
 /* ---- main's side ---- */
 
-static int
-open_events(struct loop *l)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
-
-	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (l->epoll_fd < 0 || l->wake_fd < 0 ||
-	    epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->wake_fd, &e))
-		return -errno;
-	return 0;
-}
-
 struct loop *
 loop_create(const struct loop_config *config)
 {
+	struct epoll_event wake = {.events = EPOLLIN, .data.ptr = NULL};
 	int socket = (int)rte_lcore_to_socket_id(config->lcore);
 	struct loop *l = rte_zmalloc_socket("loop", sizeof(*l), 64, socket);
 	int rc;
@@ -476,11 +299,15 @@ loop_create(const struct loop_config *config)
 	}
 	l->config = *config;
 	l->epoll_fd = l->wake_fd = l->nic_fd = -1;
-	l->shared = config->cpu_shared;
+	idle_init(&l->idle, config->idle, config->spin_ns, config->cpu_shared);
 	mailbox_init(&l->mailbox);
-	rc = open_events(l);
-	if (rc)
+	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->epoll_fd < 0 || l->wake_fd < 0 ||
+	    epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->wake_fd, &wake)) {
+		rc = -errno;
 		goto err_destroy;
+	}
 	rc = -ENOMEM;
 	l->doorbell = calloc(config->doorbells, sizeof(*l->doorbell));
 	l->known = calloc(config->doorbells, sizeof(*l->known));

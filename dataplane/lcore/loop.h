@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loop of one engine on its lcore: commands, clock, engine turn, idling, housekeeping. Main
- * makes it, starts it, and talks to it by its mailbox and by wakes.
+ * The loop of one engine on its lcore: commands, clock, engine turn, waiting, housekeeping. Main
+ * creates it, starts it, and talks to it by its mailbox and by wakes.
  */
 #ifndef WEIR_LOOP_H
 #define WEIR_LOOP_H
@@ -29,21 +29,25 @@ struct loop_config {
 	unsigned id, lcore; /* engine, EAL lcore */
 	const struct clock *clock;
 	struct main_bell *bell;
-	struct rte_rcu_qsbr *quiet; /* the engine is quiet once a turn; reader `id` */
+	struct rte_rcu_qsbr *quiet; /* the engine is quiescent once per turn; reader `id` */
 	enum idle_mode idle;
-	uint64_t spin_ns;      /* adaptive: without work for so long, sleep */
-	uint64_t sleep_max_ns; /* longest sleep while the port can't wake us */
+	uint64_t spin_ns;      /* adaptive: ns without work before a sleep */
+	uint64_t sleep_max_ns; /* longest sleep while the port can't wake the engine */
 	bool cpu_shared;       /* another engine is pinned to the same CPU */
 	uint32_t doorbells;    /* doorbell numbers are below this */
 };
 
-/* Engine writes, relaxed; anyone reads. Sleep counts as idle. */
+/* Engine writes, relaxed; anyone reads. Sleep counts as idle. The row of an engine has members of
+ * these names. */
+#define LOOP_COUNTERS(X) X(busy_cycles) X(idle_cycles) X(sleeps) X(yields)
 struct loop_stats {
-	_Alignas(64) _Atomic uint64_t busy_cycles;
-	_Atomic uint64_t idle_cycles, turns, sleeps, yields;
+#define X(name) _Atomic uint64_t name;
+	LOOP_COUNTERS(X)
+#undef X
+	_Atomic uint64_t turns;	   /* as the engine counts them */
 	_Atomic uint64_t commands; /* of main, taken */
 	_Atomic uint32_t last_command;
-	_Atomic uint32_t cpu_shared; /* found out or told */
+	_Atomic uint32_t cpu_shared; /* detected or told */
 };
 
 struct doorbell;
@@ -56,35 +60,24 @@ struct loop {
 	int epoll_fd, wake_fd;
 
 	/* the engine's */
-	_Alignas(64) uint64_t last_work; /* ns */
-	uint64_t empty_turns, turn_tsc, turns;
-	uint64_t load_at, load_busy, load_idle; /* when the load was measured; cycles then */
+	_Alignas(64) struct idle idle;
+	uint64_t turn_tsc, turns;
+	uint64_t load_at, load_busy, load_idle; /* ns, cycles: when the load was measured */
 	uint32_t load;				/* 1/1000 */
-	uint64_t timer;				/* while dozing: when the engine wants to run */
-	bool dozing; /* sleep flags are set: who has something for us rings */
-	uint64_t usage_checked, shared_until, switches; /* noticing that the CPU is shared */
-	bool shared, told_main;
-	uint32_t busy_turns;	    /* since the last yield */
-	bool yielded;		    /* since programs got or gave something */
-	uint32_t lonely;	    /* yields in a row that found nobody */
-	uint64_t slice_ns;	    /* the thread's own; 0: it can't be changed */
-	uint32_t slice_shift;	    /* it asked for so much less */
-	uint32_t programs;	    /* x 256: channels that have something after a yield, of late */
-	uint64_t slice_at;	    /* when the slice was changed last */
-	uint64_t yield_end;	    /* of the last one */
-	uint64_t away;		    /* so long it took, ns; 0: slept since */
-	bool others_idle;	    /* the last yield was short */
-	int nic_fd;		    /* in the epoll set, -1 none */
-	struct doorbell **doorbell; /* by number */
-	struct doorbell *muted;	    /* rang too often */
+	uint64_t timer;				/* ns; while dozing: the engine's next timer */
+	bool dozing;				/* sleep flags are set: producers ring */
+	bool ring_main;				/* main has answers or events to read */
+	int nic_fd;				/* in the epoll set; -1: none */
+	struct doorbell **doorbell;		/* by number */
+	struct doorbell *muted;			/* rang too often */
 
 	_Alignas(64) _Atomic uint32_t sleeping; /* engine sets, wakers and engine clear */
 	_Atomic uint32_t stop;			/* main sets */
-	struct loop_stats stats;
+	_Alignas(64) struct loop_stats stats;
 
 	/* main's */
 	_Alignas(64) struct doorbell **known; /* by number */
-	struct doorbell *leaving;	      /* removed, not yet told the engine */
+	struct doorbell *leaving;	      /* removed; the engine isn't told yet */
 	struct mailbox mailbox;
 };
 
@@ -105,7 +98,7 @@ bool loop_emit(void *loop, const struct engine_event *event);
 /* ---- main's side ---- */
 /* Hands a command to the engine. 0 or -EAGAIN. Call loop_wake() after the last one. */
 int loop_command(struct loop *l, struct engine_command *command);
-/* Next command that came back, NULL: none. Also finishes what doorbells have under way. */
+/* Next command that came back; NULL: none. Also continues the removal of doorbells. */
 struct engine_command *loop_collect(struct loop *l);
 /* See broker_config; the descriptors become ours on success. 0, -EAGAIN, -ENOMEM, -EINVAL. */
 int loop_doorbell_add(struct loop *l, uint32_t number, struct weir_bell bell);

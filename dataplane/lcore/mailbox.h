@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mailbox of an engine: what main tells it, what it hands back, and the events it raises. A
- * place for each answer is reserved when main posts, so the engine never waits to answer, and main
- * never waits at all. No DPDK.
+ * The mailbox of an engine: mails from main, the same mails back as answers, and events. Posting a
+ * mail reserves the place of its answer, so the engine never waits to answer, and main never waits
+ * at all. No DPDK.
  */
 #ifndef WEIR_MAILBOX_H
 #define WEIR_MAILBOX_H
@@ -28,7 +28,7 @@ struct mailbox {
 	struct spsc down;   /* mails from main to the engine */
 	struct spsc up;	    /* the same mails, back to main */
 	struct spsc events; /* struct engine_event from the engine to main */
-	uint32_t under_way; /* main's: posted and not yet collected */
+	uint32_t under_way; /* main's: mails posted and not yet collected */
 	struct mail down_cells[MAILBOX_MAILS], up_cells[MAILBOX_MAILS];
 	struct engine_event event_cells[MAILBOX_EVENTS];
 };
@@ -42,14 +42,14 @@ mailbox_init(struct mailbox *m)
 	m->under_way = 0;
 }
 
-/* Main: whether post() would take one. */
+/* Main: whether mailbox_post() would take a mail. */
 static inline bool
 mailbox_has_room(const struct mailbox *m)
 {
 	return m->under_way < MAILBOX_MAILS;
 }
 
-/* Main: false when as many are under way as there are places for answers. */
+/* Main: false while every place for an answer is reserved. */
 static inline bool
 mailbox_post(struct mailbox *m, const struct mail *mail)
 {
@@ -65,6 +65,7 @@ mailbox_collect(struct mailbox *m, struct mail *mail)
 {
 	if (!spsc_pop(&m->up, mail, sizeof(*mail)))
 		return false;
+	weir_assert(m->under_way > 0);
 	m->under_way--;
 	return true;
 }
@@ -83,14 +84,14 @@ mailbox_take(struct mailbox *m, struct mail *mail)
 	return spsc_pop(&m->down, mail, sizeof(*mail));
 }
 
-/* Engine: hands a mail back. Its place is reserved: false would be a bug. */
+/* Engine: hands a mail back. Its place is reserved: false is a bug. */
 static inline bool
 mailbox_give_back(struct mailbox *m, const struct mail *mail)
 {
 	return spsc_push(&m->up, mail, sizeof(*mail));
 }
 
-/* Engine: raises an event; false when main has not read the earlier ones. */
+/* Engine: raises an event; false while the earlier ones fill the ring. */
 static inline bool
 mailbox_raise(struct mailbox *m, const struct engine_event *event)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A ring from one thread to another: cells of equal size, a power of two of them. Neither side
- * waits. Used for the mailboxes between main and the engines and for frames between engines.
+ * A ring from one thread to another: a power of two of cells of equal size. Neither side waits.
+ * Used for the mailboxes between main and the engines, and for packets between engines.
  */
 #ifndef WEIR_SPSC_H
 #define WEIR_SPSC_H
@@ -16,9 +16,9 @@
 
 struct spsc {
 	_Alignas(64) _Atomic uint32_t head; /* producer writes, consumer reads */
-	uint32_t tail_seen;		    /* producer's: tail as last read */
+	uint32_t tail_seen;		    /* producer's copy of tail */
 	_Alignas(64) _Atomic uint32_t tail; /* consumer writes, producer reads */
-	uint32_t head_seen;		    /* consumer's: head as last read */
+	uint32_t head_seen;		    /* consumer's copy of head */
 	_Alignas(64) unsigned char *cells;  /* set at init, then constant */
 	uint32_t mask;
 };
@@ -33,7 +33,7 @@ spsc_init(struct spsc *r, void *cells, uint32_t count)
 	r->mask = count - 1;
 }
 
-/* Producer: free cells, at least. */
+/* Producer: free cells, a lower bound. */
 static inline uint32_t
 spsc_room(struct spsc *r)
 {

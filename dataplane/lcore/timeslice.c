@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* struct sched_attr of the kernel, whose header doesn't go with that of the C library. */
+/* struct sched_attr of the kernel, whose header conflicts with that of the C library. */
 struct attributes {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -34,6 +34,5 @@ slice_set(uint64_t ns)
 		return;
 	a.size = sizeof(a);
 	a.runtime = ns;
-	/* without it the engine is run as often as others */
 	syscall(SYS_sched_setattr, 0, &a, 0);
 }

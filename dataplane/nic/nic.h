@@ -198,17 +198,37 @@ struct nic_ah_attr {
 	X(tx_full, "port did not take the frame")                                                  \
 	X(no_neighbour, "no ARP answer yet")
 
+#define NIC_TRAFFIC(X)                                                                             \
+	X(rx_frames, "frames received")                                                            \
+	X(tx_frames, "frames sent")                                                                \
+	X(rx_bytes, "bytes of those received")                                                     \
+	X(tx_bytes, "bytes of those sent")
+
+#define NIC_COUNTERS(X)                                                                            \
+	NIC_TRAFFIC(X)                                                                             \
+	X(rx_accepted, "frames that did their work")                                               \
+	X(acks_sent, "acknowledgements sent")                                                      \
+	X(acks_received, "acknowledgements received")                                              \
+	X(naks_sent, "refusals sent")                                                              \
+	X(naks_received, "refusals received")                                                      \
+	X(rnr_sent, "receiver-not-ready sent")                                                     \
+	X(rnr_received, "receiver-not-ready received")                                             \
+	X(retransmits, "frames sent again")                                                        \
+	X(timeouts, "waits for an acknowledgement that ended")                                     \
+	X(handed_over, "frames handed to another engine")                                          \
+	X(impaired_dup, "frames doubled on purpose (dup=)")                                        \
+	X(impaired_reorder, "frames delayed on purpose (reorder=)")                                \
+	X(doorbells, "bursts given to the hardware")                                               \
+	X(read_bytes, "bytes brought by READs of ours")
+
 /*
  * Per device and context; single writer: the owning engine. Summed over the contexts of a device,
  * rx_frames = rx_accepted + drops up to handover_full; the last three drops are on transmit.
  */
 struct nic_counters {
-	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
-	uint64_t rx_accepted; /* frames that did their work: requests in sequence, ACKs, ARP */
-	uint64_t acks_sent, acks_received, naks_sent, naks_received, rnr_sent, rnr_received;
-	uint64_t retransmits, timeouts, handed_over, impaired_dup, impaired_reorder;
-	uint64_t doorbells;  /* bursts given to the hardware */
-	uint64_t read_bytes; /* brought by READs of ours */
+#define X(name, help) uint64_t name;
+	NIC_COUNTERS(X)
+#undef X
 #define X(name, help) uint64_t drop_##name;
 	NIC_DROP_REASONS(X)
 #undef X

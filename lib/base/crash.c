@@ -68,30 +68,17 @@ crash_write(const struct crash_line *l)
 		return; /* nowhere to say so */
 }
 
-static const char *
-name_of(int number)
-{
-	switch (number) {
-	case SIGSEGV:
-		return "SIGSEGV";
-	case SIGBUS:
-		return "SIGBUS";
-	case SIGILL:
-		return "SIGILL";
-	case SIGFPE:
-		return "SIGFPE";
-	case SIGABRT:
-		return "SIGABRT";
-	}
-	return "signal";
-}
-
 static void
 say_what(int number, const siginfo_t *info)
 {
 	struct crash_line l = {.length = 0};
 
-	crash_add(&l, name_of(number));
+	crash_add(&l, number == SIGSEGV	  ? "SIGSEGV"
+		      : number == SIGBUS  ? "SIGBUS"
+		      : number == SIGILL  ? "SIGILL"
+		      : number == SIGFPE  ? "SIGFPE"
+		      : number == SIGABRT ? "SIGABRT"
+					  : "signal");
 	if (info->si_code > 0) {
 		crash_add(&l, " at address ");
 		crash_add_hex(&l, (uintptr_t)info->si_addr);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "log.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,26 +29,19 @@ struct line {
 	size_t length;
 };
 
-/* systemd names the file that stderr is, if it is the journal: DEVICE:INODE. */
-static bool
-is_journal(void)
-{
-	const char *stream = getenv("JOURNAL_STREAM");
-	char is[48];
-	struct stat st;
-
-	if (!stream || fstat(STDERR_FILENO, &st))
-		return false;
-	snprintf(is, sizeof(is), "%llu:%llu", (unsigned long long)st.st_dev,
-		 (unsigned long long)st.st_ino);
-	return !strcmp(stream, is);
-}
-
 void
 log_open(const char *name)
 {
+	const char *stream = getenv("JOURNAL_STREAM");
+	char is[48] = "";
+	struct stat st;
+
+	/* systemd names the file that stderr is, if it is the journal: DEVICE:INODE */
+	if (!fstat(STDERR_FILENO, &st))
+		snprintf(is, sizeof(is), "%llu:%llu", (unsigned long long)st.st_dev,
+			 (unsigned long long)st.st_ino);
 	instance = name;
-	journal = is_journal();
+	journal = stream && *is && !strcmp(stream, is);
 }
 
 void
@@ -152,21 +147,6 @@ put_field(struct line *l, bool json, const struct log_field *f)
 }
 
 static void
-put_time(struct line *l)
-{
-	struct timespec now;
-	struct tm tm;
-	char text[40];
-	size_t n;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &tm);
-	n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text + n, sizeof(text) - n, ".%03dZ", (int)(now.tv_nsec / 1000000));
-	put_quoted(l, text);
-}
-
-static void
 structured(struct line *l, bool json, enum log_level level, const struct log_field *fields,
 	   size_t count, const char *text)
 {
@@ -177,8 +157,17 @@ structured(struct line *l, bool json, enum log_level level, const struct log_fie
 	    {"msg", 0, text},
 	};
 
+	struct timespec now;
+	struct tm tm;
+	char time[40];
+	size_t n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	n = strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(time + n, sizeof(time) - n, ".%03dZ", (int)(now.tv_nsec / 1000000));
 	put(l, json ? "{\"time\":" : "time=");
-	put_time(l);
+	put_quoted(l, time);
 	for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++)
 		put_field(l, json, &head[i]);
 	if (instance)
@@ -187,18 +176,6 @@ structured(struct line *l, bool json, enum log_level level, const struct log_fie
 		put_field(l, json, &fields[i]);
 	if (json)
 		put(l, "}");
-}
-
-/* Replaces characters that could end a line or control a terminal. */
-static void
-plain(struct line *l, char *text)
-{
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	put(l, program_invocation_short_name);
-	put(l, ": ");
-	put(l, text);
 }
 
 void
@@ -212,11 +189,19 @@ log_event_list(enum log_level level, const struct log_field *fields, size_t coun
 	if (level > log_level())
 		return;
 	vsnprintf(text, sizeof(text), format, args);
+	weir_assert(level >= LOG_LEVEL_ERROR && level <= LOG_LEVEL_DEBUG);
 	put(&l, log_prefix(level));
-	if (form == LOG_FORMAT_TEXT)
-		plain(&l, text);
-	else
+	if (form == LOG_FORMAT_TEXT) {
+		/* no character may end the line or control a terminal */
+		for (char *c = text; *c; c++)
+			if ((unsigned char)*c < ' ' || *c == 0x7f)
+				*c = '?';
+		put(&l, program_invocation_short_name);
+		put(&l, ": ");
+		put(&l, text);
+	} else {
 		structured(&l, form == LOG_FORMAT_JSON, level, fields, count, text);
+	}
 	l.text[l.length++] = '\n';
 	/* one write, so that lines of several processes on one terminal don't mix */
 	if (write(STDERR_FILENO, l.text, l.length) < 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
+#include "ipc/invariant.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@ log_cause_take(struct log_cause *c, uint64_t now_ms)
 {
 	if (c->full_at < now_ms)
 		c->full_at = now_ms;
+	weir_assert(c->full_at - now_ms <= LOG_BURST * (uint64_t)LOG_PACE_MS);
 	if (c->full_at - now_ms <= (LOG_BURST - 1) * (uint64_t)LOG_PACE_MS) {
 		c->full_at += LOG_PACE_MS;
 		return true;
@@ -40,16 +43,6 @@ log_cause_tell(struct log_cause *c, uint64_t now_ms)
 	log_event(LOG_LEVEL_WARNING, about, 3, "%llu line%s left out (%s, %s)",
 		  (unsigned long long)c->left_out, c->left_out == 1 ? "" : "s", c->kind, c->who);
 	c->left_out = 0;
-}
-
-static uint64_t
-hash(const char *text)
-{
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-	return h;
 }
 
 static bool
@@ -89,8 +82,10 @@ log_budget_take(struct log_budget *b, const char *kind, const char *who, const c
 		uint64_t now_ms)
 {
 	struct log_cause *c = find(b, kind, who, now_ms);
-	uint64_t h = line ? hash(line) : 0;
+	uint64_t h = line ? UINT64_C(0xcbf29ce484222325) : 0; /* FNV-1a */
 
+	for (const char *at = line; at && *at; at++)
+		h = (h ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
 	if (line && c->line == h && now_ms - c->line_at < LOG_SUMMARY_MS) {
 		leave_out(c, now_ms);
 		return false;

@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include "base/fail.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -98,34 +99,16 @@ find_word(const char *words, const char *text, uint64_t *index)
 	}
 }
 
-static void
-store_integer(const struct option_spec *spec, void *into, uint64_t n)
+static const char *
+expected(const struct option_spec *spec, char *buf, size_t size)
 {
-	void *field = (char *)into + spec->offset;
-
-	switch (spec->width) {
-	case 1:
-		*(uint8_t *)field = (uint8_t)n;
-		break;
-	case 2:
-		*(uint16_t *)field = (uint16_t)n;
-		break;
-	case 4:
-		*(uint32_t *)field = (uint32_t)n;
-		break;
-	default:
-		*(uint64_t *)field = n;
-	}
-}
-
-/* "poll, sleep or spin" */
-static void
-list_words(const char *words, char *buf, size_t size)
-{
+	const char *suffix = spec->type == OPTION_SIZE ? ", K, M or G may follow" : "";
+	const char *words = spec->type == OPTION_WORD ? spec->words : NULL;
 	size_t used = 0;
 
-	buf[0] = '\0';
-	while (used < size) {
+	if (spec->expected)
+		return spec->expected;
+	while (words && used < size) { /* "poll, sleep or spin" */
 		size_t n = strcspn(words, "|");
 		const char *next = words[n] ? words + n + 1 : NULL;
 
@@ -133,21 +116,10 @@ list_words(const char *words, char *buf, size_t size)
 					 !next		     ? ""
 					 : strchr(next, '|') ? ", "
 							     : " or ");
-		if (!next)
-			return;
 		words = next;
 	}
-}
-
-static const char *
-expected(const struct option_spec *spec, char *buf, size_t size)
-{
-	const char *suffix = spec->type == OPTION_SIZE ? ", K, M or G may follow" : "";
-
-	if (spec->expected)
-		return spec->expected;
 	if (spec->type == OPTION_WORD)
-		list_words(spec->words, buf, size);
+		;
 	else if (spec->type == OPTION_REAL)
 		snprintf(buf, size, "a number from %g to %g", spec->least, spec->most);
 	else if ((spec->type == OPTION_UNSIGNED || spec->type == OPTION_SIZE) &&
@@ -207,7 +179,19 @@ option_store(const struct option_spec *spec, void *into, const char *from, const
 	if (rc)
 		return option_invalid(from, text, expected(spec, buf, sizeof(buf)), error, size);
 	if (spec->type != OPTION_REAL && spec->type != OPTION_TEXT && spec->type != OPTION_CALL)
-		store_integer(spec, into, n);
+		switch (spec->width) {
+		case 1:
+			*(uint8_t *)field = (uint8_t)n;
+			break;
+		case 2:
+			*(uint16_t *)field = (uint16_t)n;
+			break;
+		case 4:
+			*(uint32_t *)field = (uint32_t)n;
+			break;
+		default:
+			*(uint64_t *)field = n;
+		}
 	if (spec->given)
 		*(bool *)((char *)into + spec->given) = true;
 	return 0;
@@ -226,6 +210,7 @@ print_name(const struct option_spec *spec, char *buf, size_t size)
 int
 option_defaults(const struct option_table *table, void *into, char *error, size_t size)
 {
+	weir_assert(table->size && table->count);
 	memset(into, 0, table->size);
 	for (size_t i = 0; i < table->count; i++) {
 		const struct option_spec *spec = &table->specs[i];
@@ -264,33 +249,6 @@ option_find(const struct option_table *table, const char *name, size_t length)
 	return NULL;
 }
 
-/* The only option whose name begins so. */
-static const struct option_spec *
-find_abbreviated(const struct option_table *table, const char *name, size_t length)
-{
-	const struct option_spec *found = NULL;
-
-	for (size_t i = 0; i < table->count; i++) {
-		const char *known = table->specs[i].name;
-
-		if (!known || strncmp(known, name, length))
-			continue;
-		if (found)
-			return NULL;
-		found = &table->specs[i];
-	}
-	return found;
-}
-
-static const struct option_spec *
-find_letter(const struct option_table *table, char letter)
-{
-	for (size_t i = 0; i < table->count; i++)
-		if (table->specs[i].letter == letter)
-			return &table->specs[i];
-	return NULL;
-}
-
 /* Letters to insert, delete or replace until both are the same (Levenshtein). */
 static unsigned
 distance(const char *a, size_t a_length, const char *b, size_t b_length)
@@ -319,30 +277,23 @@ distance(const char *a, size_t a_length, const char *b, size_t b_length)
 	return row[b_length];
 }
 
-static const char *
-nearest_name(const struct option_table *table, const char *name, size_t length)
+static int
+unknown(const struct option_table *table, const char *word, size_t length, char *error, size_t size)
 {
-	unsigned least = 2 + (unsigned)length / 6; /* more edits are another word */
+	const char *remedy = table->remedy ? table->remedy : "see --help";
+	unsigned least = 2 + (unsigned)(length - 2) / 6; /* more edits are another word */
 	const char *nearest = NULL;
 
-	for (size_t i = 0; i < table->count; i++) {
+	for (size_t i = 0; word[1] == '-' && i < table->count; i++) {
 		const char *known = table->specs[i].name;
-		unsigned d = known ? distance(name, length, known, strlen(known)) : NAME_MAX_BYTES;
+		unsigned d =
+		    known ? distance(word + 2, length - 2, known, strlen(known)) : NAME_MAX_BYTES;
 
 		if (d < least) {
 			least = d;
 			nearest = known;
 		}
 	}
-	return nearest;
-}
-
-static int
-unknown(const struct option_table *table, const char *word, size_t length, char *error, size_t size)
-{
-	const char *remedy = table->remedy ? table->remedy : "see --help";
-	const char *nearest = word[1] == '-' ? nearest_name(table, word + 2, length - 2) : NULL;
-
 	if (nearest)
 		return fail(error, size, -EINVAL, "unknown option '%.*s', the nearest is --%s; %s",
 			    (int)length, word, nearest, remedy);
@@ -385,12 +336,17 @@ static int
 take_long(const struct option_table *table, void *into, const char *word, struct words *left,
 	  char *error, size_t size)
 {
-	size_t length = strcspn(word, "=");
+	size_t length = strcspn(word, "="), found = 0;
 	const struct option_spec *spec = option_find(table, word + 2, length - 2);
 
-	if (!spec && !table->exact)
-		spec = find_abbreviated(table, word + 2, length - 2);
-	if (!spec)
+	if (!spec && !table->exact) /* the only one whose name begins so */
+		for (size_t i = 0; i < table->count; i++) {
+			const char *known = table->specs[i].name;
+
+			if (known && !strncmp(known, word + 2, length - 2) && !found++)
+				spec = &table->specs[i];
+		}
+	if (!spec || found > 1)
 		return unknown(table, word, length, error, size);
 	return take(spec, into, word[length] ? word + length + 1 : NULL, left, error, size);
 }
@@ -403,9 +359,12 @@ take_letters(const struct option_table *table, void *into, const char *word, str
 	int rc = 0;
 
 	for (const char *at = word + 1; *at && !rc; at++) {
-		const struct option_spec *spec = find_letter(table, *at);
+		const struct option_spec *spec = NULL;
 		char one[3] = {'-', *at, '\0'};
 
+		for (size_t i = 0; i < table->count && !spec; i++)
+			if (table->specs[i].letter == *at)
+				spec = &table->specs[i];
 		if (!spec)
 			return unknown(table, at == word + 1 ? word : one,
 				       at == word + 1 ? strlen(word) : 2, error, size);
@@ -462,42 +421,37 @@ print_wrapped(const char *text, size_t *column, FILE *to)
 	}
 }
 
-static void
-print_spec(const struct option_spec *spec, FILE *to)
-{
-	const char *argument = spec->argument ? spec->argument : spec->words;
-	char left[NAME_MAX_BYTES], note[160];
-	size_t column = 2 + HELP_LEFT;
-
-	if (spec->letter && spec->name)
-		snprintf(left, sizeof(left), "-%c, --%s", spec->letter, spec->name);
-	else
-		print_name(spec, left, sizeof(left));
-	fprintf(to, "  %s%s%s", left, argument ? " " : "", argument ? argument : "");
-	snprintf(note, sizeof(note), "%s%s%s", left, argument ? " " : "", argument ? argument : "");
-	if (strlen(note) > HELP_LEFT)
-		fprintf(to, "\n  %*s", HELP_LEFT, "");
-	else
-		fprintf(to, "%*s", (int)(HELP_LEFT - strlen(note)), "");
-	print_wrapped(spec->help, &column, to);
-	if (spec->initial) {
-		snprintf(note, sizeof(note), "[%s]", spec->initial);
-		print_wrapped(note, &column, to);
-	}
-	if (spec->env) {
-		snprintf(note, sizeof(note), "($%s)", spec->env);
-		print_wrapped(note, &column, to);
-	}
-	putc('\n', to);
-}
-
 void
 option_print_help(const struct option_table *table, FILE *to)
 {
 	if (table->head)
 		fputs(table->head, to);
-	for (size_t i = 0; i < table->count; i++)
-		print_spec(&table->specs[i], to);
+	for (size_t i = 0; i < table->count; i++) {
+		const struct option_spec *spec = &table->specs[i];
+		const char *argument = spec->argument ? spec->argument : spec->words;
+		char name[NAME_MAX_BYTES], note[160];
+		size_t column = 2 + HELP_LEFT;
+
+		if (spec->letter && spec->name)
+			snprintf(name, sizeof(name), "-%c, --%s", spec->letter, spec->name);
+		else
+			print_name(spec, name, sizeof(name));
+		snprintf(note, sizeof(note), "%s%s%s", name, argument ? " " : "",
+			 argument ? argument : "");
+		fprintf(to, "  %-*s", HELP_LEFT, note);
+		if (strlen(note) > HELP_LEFT)
+			fprintf(to, "\n  %*s", HELP_LEFT, "");
+		print_wrapped(spec->help, &column, to);
+		if (spec->initial) {
+			snprintf(note, sizeof(note), "[%s]", spec->initial);
+			print_wrapped(note, &column, to);
+		}
+		if (spec->env) {
+			snprintf(note, sizeof(note), "($%s)", spec->env);
+			print_wrapped(note, &column, to);
+		}
+		putc('\n', to);
+	}
 	if (table->tail)
 		fputs(table->tail, to);
 }

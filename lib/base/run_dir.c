@@ -41,29 +41,6 @@ make_dirs(const char *parent, const char *path)
 	return -EBUSY;
 }
 
-/* Whether the file that we have locked is still the one that has the name. */
-static bool
-is_current(int fd, const char *path)
-{
-	struct stat ours, named;
-
-	return fstat(fd, &ours) == 0 && stat(path, &named) == 0 && ours.st_ino == named.st_ino &&
-	       ours.st_dev == named.st_dev;
-}
-
-static int
-busy(const struct run_dir *r, const char *instance, int fd, char *error, size_t size)
-{
-	char pid[16] = "";
-	ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
-
-	pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
-	snprintf(error, size,
-		 "weir-%s of instance '%s' runs already%s%s; stop it, or give another --instance",
-		 r->daemon, instance, *pid ? " as pid " : "", pid);
-	return -EBUSY;
-}
-
 static int
 take(struct run_dir *r, const char *parent, const char *instance, const char *file, char *error,
      size_t size)
@@ -71,6 +48,8 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
 	for (int i = 0; i < 16; i++) {
 		/* before anything is made there, and what others may have made meanwhile */
 		int rc = path_check(r->path, PATH_OURS, error, size), fd;
+		struct stat ours, named;
+		char pid[16] = "";
 
 		if (!rc)
 			rc = make_dirs(parent, r->path);
@@ -85,11 +64,23 @@ take(struct run_dir *r, const char *parent, const char *instance, const char *fi
 		if (fd < 0)
 			return -errno;
 		if (flock(fd, LOCK_EX | LOCK_NB)) {
-			rc = errno == EWOULDBLOCK ? busy(r, instance, fd, error, size) : -errno;
+			rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+			if (rc == -EBUSY) {
+				ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+
+				pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
+				snprintf(error, size,
+					 "weir-%s of instance '%s' runs already%s%s; stop it, or "
+					 "give another --instance",
+					 r->daemon, instance, *pid ? " as pid " : "", pid);
+			}
 			close(fd);
 			return rc;
 		}
-		if (is_current(fd, file) && !fchmod(fd, 0600)) {
+		/* only if the file that we have locked is still the one that has the name */
+		if (fstat(fd, &ours) == 0 && stat(file, &named) == 0 &&
+		    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev &&
+		    !fchmod(fd, 0600)) {
 			r->pid_fd = fd;
 			return 0;
 		}

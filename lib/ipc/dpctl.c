@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages of control.sock: lengths and the one decoder. See dpctl.h. */
 #include "dpctl.h"
+#include "fields.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -52,27 +53,9 @@ weir_ctl_length(uint32_t type)
 uint32_t
 weir_ctl_record_bytes(uint32_t rows)
 {
-	switch (rows) {
-	case WEIR_ROWS_NODES:
-		return sizeof(struct weir_ctl_node);
-	case WEIR_ROWS_ENGINES:
-		return sizeof(struct weir_row_engine);
-	case WEIR_ROWS_SESSIONS:
-		return sizeof(struct weir_row_session);
-	case WEIR_ROWS_CONNECTIONS:
-		return sizeof(struct weir_row_connection);
-	case WEIR_ROWS_QPS:
-		return sizeof(struct weir_row_qp);
-	case WEIR_ROWS_PORTS:
-		return sizeof(struct weir_row_port);
-	case WEIR_ROWS_COUNTERS:
-		return sizeof(struct weir_row_counter);
-	case WEIR_ROWS_SETTINGS:
-		return sizeof(struct weir_row_setting);
-	case WEIR_ROWS_SERVICES:
-		return sizeof(struct weir_row_service);
-	}
-	return 0;
+	const struct weir_kind *k = weir_kind(rows);
+
+	return k ? k->bytes : 0;
 }
 
 uint32_t
@@ -91,13 +74,7 @@ weir_node_state_name(uint32_t state)
 	return state < sizeof(name) / sizeof(name[0]) ? name[state] : "unknown";
 }
 
-static bool
-ended(const char *text, size_t size)
-{
-	return memchr(text, 0, size) != NULL;
-}
-
-#define ENDED(array) ended(array, sizeof(array))
+#define ENDED(array) (memchr(array, 0, sizeof(array)) != NULL)
 
 static bool
 node_ok(const struct weir_ctl_node *n)
@@ -107,45 +84,24 @@ node_ok(const struct weir_ctl_node *n)
 }
 
 static bool
-port_ok(const struct weir_row_port *p)
+record_ok(uint32_t rows, const void *record)
 {
-	if (!ENDED(p->name) || !ENDED(p->driver) || !ENDED(p->address) ||
-	    p->drop_count > WEIR_ROW_DROPS)
+	const struct weir_kind *k = weir_kind(rows);
+	const struct weir_row_port *p = record;
+
+	for (uint32_t i = 0; i < k->count; i++)
+		if (k->fields[i].text &&
+		    !memchr((const char *)record + k->fields[i].offset, 0, k->fields[i].size))
+			return false;
+	if (rows == WEIR_ROWS_NODES)
+		return node_ok(record);
+	if (rows != WEIR_ROWS_PORTS)
+		return true;
+	if (p->drop_count > WEIR_ROW_DROPS)
 		return false;
 	for (uint32_t i = 0; i < p->drop_count; i++)
 		if (!ENDED(p->drops[i].name))
 			return false;
-	return true;
-}
-
-static bool
-record_ok(uint32_t rows, const void *record)
-{
-	const struct weir_row_session *session = record;
-	const struct weir_row_connection *conn = record;
-	const struct weir_row_qp *qp = record;
-	const struct weir_row_counter *counter = record;
-	const struct weir_row_setting *setting = record;
-	const struct weir_row_service *service = record;
-
-	switch (rows) {
-	case WEIR_ROWS_NODES:
-		return node_ok(record);
-	case WEIR_ROWS_SESSIONS:
-		return ENDED(session->name);
-	case WEIR_ROWS_CONNECTIONS:
-		return ENDED(conn->state_name);
-	case WEIR_ROWS_QPS:
-		return ENDED(qp->purpose) && ENDED(qp->state);
-	case WEIR_ROWS_PORTS:
-		return port_ok(record);
-	case WEIR_ROWS_COUNTERS:
-		return ENDED(counter->name) && ENDED(counter->help);
-	case WEIR_ROWS_SETTINGS:
-		return ENDED(setting->key) && ENDED(setting->value) && ENDED(setting->help);
-	case WEIR_ROWS_SERVICES:
-		return ENDED(service->name) && ENDED(service->port) && ENDED(service->program);
-	}
 	return true;
 }
 
@@ -167,16 +123,6 @@ rows_ok(const struct weir_ctl_msg *m, size_t length)
 }
 
 static bool
-services_ok(const struct weir_ctl_msg *m, size_t length)
-{
-	if (length < weir_ctl_length(WEIR_CTL_SERVICES) ||
-	    m->services.names.count > WEIR_SERVICES_MAX || length != weir_ctl_size(m))
-		return false;
-	return (m->services.node < UINT16_MAX || m->services.node == UINT32_MAX) &&
-	       weir_services_ok(&m->services.names);
-}
-
-static bool
 body_ok(const struct weir_ctl_msg *m)
 {
 	switch (m->type) {
@@ -190,6 +136,9 @@ body_ok(const struct weir_ctl_msg *m)
 		return m->link_down.node < UINT16_MAX && m->link_down.peer_node < UINT16_MAX;
 	case WEIR_CTL_NODE:
 		return node_ok(&m->node);
+	case WEIR_CTL_SERVICES:
+		return (m->services.node < UINT16_MAX || m->services.node == UINT32_MAX) &&
+		       weir_services_ok(&m->services.names);
 	case WEIR_CTL_QUERY:
 		return weir_ctl_record_bytes(m->query.rows) != 0;
 	case WEIR_CTL_ERROR:
@@ -218,9 +167,10 @@ weir_ctl_check(const struct weir_ctl_msg *m, size_t length)
 		return -EPROTO;
 	if (m->type == WEIR_CTL_ROWS)
 		return rows_ok(m, length) ? 0 : -EBADMSG;
-	if (m->type == WEIR_CTL_SERVICES)
-		return services_ok(m, length) ? 0 : -EBADMSG;
-	if (length != weir_ctl_length(m->type))
+	if (length < weir_ctl_length(m->type) ||
+	    (m->type == WEIR_CTL_SERVICES && m->services.names.count > WEIR_SERVICES_MAX))
+		return -EBADMSG;
+	if (length != weir_ctl_size(m))
 		return -EBADMSG;
 	return body_ok(m) ? 0 : -EBADMSG;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages on control.sock: between the data plane (which listens), weir-control and weirctl.
- * SOCK_SEQPACKET, one message a packet of at most WEIR_CTL_MAX bytes, host byte order.
- * weir_ctl_check() is the only decoder. The data plane keeps everything that control must know
- * after a restart and tells it after HELLO; so control holds no state that a crash can lose.
+ * SOCK_SEQPACKET, one message per packet of at most WEIR_CTL_MAX bytes, host byte order.
+ * weir_ctl_check() is the only decoder. The data plane keeps all that control must know after a
+ * restart and sends it after HELLO, so that a crash of control loses no state.
  */
 #ifndef WEIR_COMMON_DPCTL_H
 #define WEIR_COMMON_DPCTL_H
@@ -20,30 +20,30 @@
 #define WEIR_CTL_PEER_TEXT 64
 
 enum weir_ctl_type {
-	/* both ways */
-	WEIR_CTL_HELLO =
-	    1, /* first packet each way: the client's, then the data plane's answer (or ERROR) */
-	WEIR_CTL_LINK =
-	    2, /* weir_link_offer: from our engine (to control), from a peer (to data plane) */
-	/* public names: of our programs (to control), of a node (to data plane); all of them each
-	 * time */
+	/* both directions */
+	/* first packet of each direction: the client's, then the data plane's answer (or ERROR) */
+	WEIR_CTL_HELLO = 1,
+	/* weir_link_offer: from our engine (to control), from a peer (to the data plane) */
+	WEIR_CTL_LINK = 2,
+	/* public names, complete: of our programs (to control), of a node (to the data plane) */
 	WEIR_CTL_SERVICES = 3,
 	/* control -> data plane */
 	WEIR_CTL_NODE = 16,   /* a member, or a change of it */
-	WEIR_CTL_SYNCED = 17, /* all members have been told since HELLO */
+	WEIR_CTL_SYNCED = 17, /* all members have been sent since HELLO */
 	/* data plane -> control */
 	WEIR_CTL_LINK_DOWN =
-	    32, /* a link ended with an error: status; the peer did not answer on it */
-	/* The peer's data plane should offer this link again: control hands it to the peer's
-	 * control, which hands it as RESYNC to its data plane (node: who asks, peer_node: who
-	 * should offer). Not kept: ask again. */
+	    32, /* a link ended with an error: status; the peer stopped answering */
+	/* The peer's data plane should offer this link again: control passes the message to the
+	 * peer's control, and that to its data plane. `node` asks, `peer_node` should offer. No
+	 * control stores it: ask again. */
 	WEIR_CTL_RESYNC = 33,
 	/* weirctl -> data plane and the answers */
 	WEIR_CTL_QUERY = 48,
 	WEIR_CTL_ROWS = 49, /* count records of one kind; more follow if `more` */
 	WEIR_CTL_ERROR = 50,
-	/* weirctl -> data plane, with the descriptor of a file open for writing: frames of a port
-	 * go there as pcapng. CAPTURED answers: when it begins, and when the file is whole. */
+	/* weirctl -> data plane, with the descriptor of a file open for writing: the data plane
+	 * writes a port's frames there as pcapng. CAPTURED answers twice: when the capture begins,
+	 * and when the file is whole. */
 	WEIR_CTL_CAPTURE = 51,
 	WEIR_CTL_CAPTURE_STOP = 52, /* ends it; so does closing the connection */
 	WEIR_CTL_CAPTURED = 53,
@@ -56,8 +56,8 @@ enum weir_ctl_type {
 enum weir_ctl_role { WEIR_ROLE_DATAPLANE = 1, WEIR_ROLE_CONTROL = 2, WEIR_ROLE_QUERY = 3 };
 
 /*
- * What control says of a node is an enum weir_node_state. JOINING: this control has not heard of it
- * yet; changes nothing at a node that the data plane knows already (control was restarted).
+ * Control sends the state of a node as an enum weir_node_state. JOINING: this control has not heard
+ * from the node yet; the data plane keeps the state it knows (control was restarted).
  */
 
 enum weir_ctl_rows {
@@ -96,12 +96,12 @@ struct weir_row_engine {
 };
 struct weir_row_session {
 	uint32_t session, pid, uid, channels, connections, listeners;
-	uint32_t handling_ms; /* one of its message handlers for so long; 0: none for a second */
+	uint32_t handling_ms; /* its slowest message handler at work, ms; 0: less than a second */
 	uint32_t weight;
 	uint64_t arena_bytes;
 	uint64_t rate, burst;		/* payload bytes/s to peers, 0: no limit; bytes */
 	uint64_t tx_messages, tx_bytes; /* taken from it for peers */
-	uint64_t limited;		/* times that it waited for its rate */
+	uint64_t limited;		/* waits for its rate */
 	char name[32];
 };
 struct weir_row_connection {
@@ -111,7 +111,7 @@ struct weir_row_connection {
 	uint32_t state; /* enum engine_conn_state, text in state_name */
 	char state_name[16];
 	uint32_t datagram, reserved; /* 1: a datagram connection, not local */
-	uint64_t dropped;	     /* of its datagrams: came, and found no room */
+	uint64_t dropped;	     /* datagrams that arrived and found no room */
 	uint64_t outstanding, returned;
 	uint64_t by_ring, by_send, by_read, by_write, by_local;
 };
@@ -127,7 +127,7 @@ struct weir_row_port {
 	char driver[16];
 	char address[48];
 	uint32_t engine, link_up, mtu, drop_count;
-	uint64_t link_changes; /* of link_up that were noticed */
+	uint64_t link_changes; /* changes of link_up */
 	uint64_t rx_frames, tx_frames, rx_bytes, tx_bytes;
 	struct {
 		char name[20];
@@ -139,18 +139,18 @@ struct weir_row_counter {
 	char help[96];
 	uint64_t value;
 };
-/* A public name, once for each node that offers it. */
+/* A public name, one row per node that offers it. */
 struct weir_row_service {
 	char name[WEIR_SERVICE_MAX];
 	uint32_t node;	  /* UINT32_MAX: our own, not known yet */
-	uint32_t self;	  /* 1: offered by a program of ours */
-	uint32_t session; /* self: whose */
+	uint32_t self;	  /* 1: offered by a program of this host */
+	uint32_t session; /* self: the session that offers it */
 	uint32_t reserved;
-	uint64_t age_ms;  /* since it is known here */
+	uint64_t age_ms;  /* since this data plane knows it */
 	char port[48];	  /* address by which the node is reached; "" none */
 	char program[32]; /* self: name of the session */
 };
-/* What WEIR_CTL_SET takes. */
+/* A setting, which WEIR_CTL_SET changes. */
 struct weir_row_setting {
 	char key[96];
 	char value[64];
@@ -162,9 +162,8 @@ struct weir_ctl_msg {
 	uint32_t length; /* of this message, header included */
 	union {
 		struct {
-			uint32_t version; /* WEIR_CTL_VERSION */
-			uint32_t role;	  /* enum weir_ctl_role */
-			/* from control: who we are; from data plane: what it is */
+			uint32_t version;     /* WEIR_CTL_VERSION */
+			uint32_t role;	      /* enum weir_ctl_role */
 			uint32_t node;	      /* id; UINT32_MAX: not known yet (data plane) */
 			uint32_t engines;     /* data plane */
 			uint64_t incarnation; /* data plane: of this run, grows with each start */
@@ -177,8 +176,7 @@ struct weir_ctl_msg {
 		struct weir_ctl_node node;
 		struct weir_link_offer link;
 		struct {
-			uint32_t node; /* who offers them; UINT32_MAX: the data plane doesn't know
-					  who it is */
+			uint32_t node; /* that offers them; UINT32_MAX: own node, id not known */
 			uint64_t incarnation;	    /* of its data plane */
 			struct weir_services names; /* only `count` of them are there */
 		} services;
@@ -208,7 +206,7 @@ struct weir_ctl_msg {
 		} capture;
 		struct {
 			uint32_t over;		/* 0: begun, 1: the file is whole */
-			int32_t code;		/* 0, or positive errno of what ended it */
+			int32_t code;		/* 0, or positive errno that ended the capture */
 			uint64_t frames, bytes; /* in the file */
 			uint64_t dropped;
 		} captured;
@@ -216,7 +214,7 @@ struct weir_ctl_msg {
 			char key[96], value[64];
 		} set;
 		struct {
-			uint32_t count; /* of what was changed */
+			uint32_t count; /* objects changed */
 		} done;
 		struct {
 			uint32_t what; /* enum weir_ctl_evict */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What etcd answers, or who answers in its place: refusals, rubbish, too much, nothing any more. */
+/* Answers of etcd, or of a server in its place: refusals, rubbish, too much, none any more. */
 #include "etcd_nodes.h"
 #include "pki/pki.h"
 #include "port.h"

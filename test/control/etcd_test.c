@@ -160,8 +160,8 @@ test_ids_given(void **state)
 	until(nodes[1].gone[ids[0]]);
 }
 
-/* Whose id it is: who is heard within `lease` s. False: this process, or etcd, didn't run for so
- * long. */
+/* An id stays with a node that is heard within `lease` s. False: this process, or etcd, did not run
+ * for that time. */
 static bool
 keep_id(unsigned lease)
 {

@@ -9,9 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +21,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 char fake_dir[64], fake_peers[96];
-int fake_patience = 40000;
-struct fake_dp fake_dp[2];
-struct fake_control fake_control[2];
+int fake_patience = 40000, fake_count = 2;
+struct fake_dp fake_dp[FAKE_MAX];
+struct fake_control fake_control[FAKE_MAX];
+const char *fake_binary;
+void (*fake_told)(int i, const struct weir_ctl_msg *m);
 
 #define LISTENS " listens on "
 
-static const char *binary_path;
+// RUN/INSTANCE, or another file of it there. Static.
+static const char *
+path_of(const char *prefix, int i, const char *suffix)
+{
+	static char path[128];
+
+	if (i < 2)
+		snprintf(path, sizeof(path), "%s/%s%c%s", fake_dir, prefix, 'a' + i, suffix);
+	else
+		snprintf(path, sizeof(path), "%s/%sn%d%s", fake_dir, prefix, i, suffix);
+	return path;
+}
 
 // ---- data planes ----
 
@@ -173,6 +182,8 @@ take_services(struct fake_dp *dp, const struct weir_ctl_msg *m)
 static void
 take(struct fake_dp *dp, const struct weir_ctl_msg *m)
 {
+	if (fake_told)
+		fake_told((int)(dp - fake_dp), m);
 	switch (m->type) {
 	case WEIR_CTL_HELLO:
 		greet(dp, m);
@@ -249,16 +260,16 @@ fake_pump(int ms)
 	uint64_t end = now_ms() + ms;
 
 	do {
-		struct pollfd fds[4];
+		struct pollfd fds[2 * FAKE_MAX];
 		int left = end - now_ms();
 
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < fake_count; i++) {
 			fds[2 * i] = (struct pollfd){fake_dp[i].listener, POLLIN, 0};
 			fds[2 * i + 1] = (struct pollfd){fake_dp[i].conn, POLLIN, 0};
 		}
-		if (poll(fds, 4, left > 0 ? left : 0) <= 0)
+		if (poll(fds, 2 * fake_count, left > 0 ? left : 0) <= 0)
 			continue;
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < fake_count; i++) {
 			struct fake_dp *dp = &fake_dp[i];
 
 			if (fds[2 * i + 1].revents)
@@ -277,14 +288,12 @@ fake_dp_start(int i, uint64_t incarnation)
 	struct fake_dp *dp = &fake_dp[i];
 	struct sockaddr_un path = {.sun_family = AF_UNIX};
 	struct weir_services own = dp->own;
-	char folder[80];
 
-	snprintf(folder, sizeof(folder), "%s/%c", fake_dir, 'a' + i);
-	mkdir(folder, 0755);
+	mkdir(path_of("", i, ""), 0755);
 	memset(dp, 0, sizeof(*dp));
 	dp->own = own;
-	snprintf(dp->path, sizeof(dp->path), "%s/control.sock", folder);
-	memcpy(path.sun_path, dp->path, sizeof(dp->path));
+	snprintf(dp->path, sizeof(dp->path), "%s", path_of("", i, "/control.sock"));
+	memcpy(path.sun_path, dp->path, sizeof(path.sun_path));
 	unlink(dp->path);
 	dp->conn = -1;
 	dp->version = WEIR_CTL_VERSION;
@@ -310,13 +319,15 @@ fake_dp_die(int i)
 	fake_dp[i].incarnation = 0;
 }
 
-// ---- controls ----
-
-static void
-log_path(int i, char path[96])
+bool
+fake_sees(int i, unsigned id, enum weir_node_state what)
 {
-	snprintf(path, 96, "%s/log-%c", fake_dir, 'a' + i);
+	const struct weir_ctl_node *n = &fake_dp[i].node[id];
+
+	return fake_dp[i].nodes && n->id == id && n->state == (uint32_t)what;
 }
+
+// ---- controls ----
 
 static pid_t
 spawn(char *const argv[], const char *log)
@@ -340,8 +351,8 @@ spawn(char *const argv[], const char *log)
 void
 fake_control_start(int i)
 {
-	char instance[] = {'a' + i, 0}, node[] = {'1' + i, 0}, listen[32], metrics[32], log[96];
-	char *argv[] = {(char *)binary_path,
+	char instance[16], node[16], listen[32], metrics[32];
+	char *argv[] = {(char *)fake_binary,
 			"--instance",
 			instance,
 			"--node",
@@ -351,7 +362,7 @@ fake_control_start(int i)
 			"--peers",
 			fake_peers,
 			"--node-timeout",
-			"500ms",
+			(char *)(fake_control[i].timeout ? fake_control[i].timeout : "500ms"),
 			NULL,
 			NULL,
 			NULL,
@@ -374,10 +385,11 @@ fake_control_start(int i)
 		argv[argc++] = metrics;
 		snprintf(metrics, sizeof(metrics), "127.0.0.1:%u", fake_control[i].metrics);
 	}
-	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fake_control[i].port);
-	log_path(i, log);
+	snprintf(instance, sizeof(instance), "%s", strrchr(path_of("", i, ""), '/') + 1);
+	snprintf(node, sizeof(node), "%d", i + 1);
+	snprintf(listen, sizeof(listen), "%s:%u", fake_control[i].host, fake_control[i].port);
 	fake_control[i].listened = fake_log_count(i, LISTENS);
-	fake_control[i].pid = spawn(argv, log);
+	fake_control[i].pid = spawn(argv, path_of("log-", i, ""));
 	rounds_watch(i, fake_control[i].pid);
 }
 
@@ -463,19 +475,14 @@ const char *
 fake_log(int i)
 {
 	static char text[65536];
-	char log[96];
 
-	log_path(i, log);
-	return read_text(log, text, sizeof(text));
+	return read_text(path_of("log-", i, ""), text, sizeof(text));
 }
 
 void
 fake_log_clear(int i)
 {
-	char log[96];
-
-	log_path(i, log);
-	unlink(log);
+	unlink(path_of("log-", i, ""));
 }
 
 const char *
@@ -498,28 +505,53 @@ fake_log_count(int i, const char *text)
 	return n;
 }
 
+uint64_t
+fake_cpu_ms(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 // ---- all of it ----
 
 void
-fake_setup(const char *binary)
+fake_start_both(void)
 {
+	for (int i = 0; i < 2; i++) {
+		fake_dp_start(i, 100 + i);
+		fake_control_start(i);
+	}
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
+}
+
+int
+fake_setup(void **state)
+{
+	uint16_t port = fake_count > 2 ? port_take() : 0; // for all
 	FILE *f;
 
-	binary_path = binary;
 	snprintf(fake_dir, sizeof(fake_dir), "/tmp/weir-control-test-XXXXXX");
 	assert_non_null(mkdtemp(fake_dir));
 	setenv("WEIR_RUN_DIR", fake_dir, 1);
 	unsetenv("WEIR_INSTANCE");
 	snprintf(fake_peers, sizeof(fake_peers), "%s/peers", fake_dir);
 	f = fopen(fake_peers, "w");
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < fake_count; i++) {
+		struct fake_control *c = &fake_control[i];
+
 		fake_dp[i].conn = fake_dp[i].listener = -1;
 		fake_dp[i].own.count = 0;
-		fake_control[i].pid = 0;
-		fake_control[i].port = port_take();
-		fprintf(f, "%d 127.0.0.1:%u 10.0.0.%d\n", i + 1, fake_control[i].port, i + 1);
+		c->pid = 0;
+		c->port = port ? port : port_take();
+		snprintf(c->host, sizeof(c->host), port ? "127.9.%d.1" : "127.0.0.1", i);
+		fprintf(f, "%d %s:%u 10.0.0.%d\n", i + 1, c->host, c->port, i + 1);
 	}
 	fclose(f);
+	return 0;
 }
 
 // A control that has crashed says so, whatever else went wrong.
@@ -534,35 +566,51 @@ has_crashed(int i)
 	return true;
 }
 
-void
-fake_teardown(void)
+int
+fake_teardown(void **state)
 {
-	static const char *const own[] = {"log-a", "log-b", "log-run", "peers"};
-	int status[2] = {0, 0};
 	bool crashed = false;
 	char path[128];
+	int bad = 0;
 
-	for (int i = 0; i < 2; i++) {
+	// Many end at once; of two each tells the other.
+	for (int i = 0; fake_count > 2 && i < fake_count; i++)
+		if (fake_control[i].pid && fake_log_count(i, LISTENS) > fake_control[i].listened)
+			kill(fake_control[i].pid, SIGTERM);
+	for (int i = 0; i < fake_count; i++) {
+		int status = 0;
+
 		fake_dp_die(i);
 		unlink(fake_dp[i].path);
 		if (fake_control[i].pid) {
 			kill(fake_control[i].pid, SIGCONT);
-			status[i] = fake_control_stop(i);
+			status = fake_control_stop(i);
 		}
 		crashed |= has_crashed(i);
-		if (status[i])
-			print_error("control %d ended with %d:\n%s", i, status[i], fake_log(i));
+		bad += status != 0;
+		if (status)
+			print_error("control %d ended with %d:\n%s", i, status, fake_log(i));
 		// Only there if no control has run after the data plane.
-		snprintf(path, sizeof(path), "%s/%c", fake_dir, 'a' + i);
-		rmdir(path);
+		rmdir(path_of("", i, ""));
+		fake_log_clear(i);
 	}
-	for (int i = 0; i < 4; i++) {
-		snprintf(path, sizeof(path), "%s/%s", fake_dir, own[i]);
-		unlink(path);
-	}
+	snprintf(path, sizeof(path), "%s/log-run", fake_dir);
+	unlink(path);
+	unlink(fake_peers);
 	port_drop_all();
 	assert_int_equal(rmdir(fake_dir), 0);
-	assert_int_equal(status[0], 0);
-	assert_int_equal(status[1], 0);
+	assert_int_equal(bad, 0);
 	assert_false(crashed);
+	return 0;
+}
+
+int
+fake_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t count)
+{
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s PROGRAM-UNDER-TEST\n", argv[0]);
+		return 2;
+	}
+	fake_binary = argv[1];
+	return _cmocka_run_group_tests(name, tests, count, NULL, NULL);
 }

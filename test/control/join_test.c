@@ -3,9 +3,7 @@
 #include "fake.h"
 #include "rounds.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#define A 0
-#define B 1
-
-static const char *binary;
 static char at_a[32], at_both[64], at_b[32];
 static pid_t etcd;		/* 0: none */
 static char etcd_directory[32]; /* "": none */
@@ -26,7 +18,7 @@ static char etcd_directory[32]; /* "": none */
 static int
 setup(void **state)
 {
-	fake_setup(binary);
+	fake_setup(state);
 	snprintf(at_a, sizeof(at_a), "127.0.0.1:%u", fake_control[A].port);
 	snprintf(at_b, sizeof(at_b), "127.0.0.1:%u", fake_control[B].port);
 	snprintf(at_both, sizeof(at_both), "%s,%s", at_a, at_b);
@@ -55,7 +47,7 @@ teardown(void **state)
 {
 	end_etcd();
 	fake_control[A].etcd = NULL;
-	fake_teardown();
+	fake_teardown(state);
 	return 0;
 }
 
@@ -65,13 +57,6 @@ join(int i, const char *node, const char *seeds)
 	fake_control[i].node = node;
 	fake_control[i].join = seeds;
 	fake_control_start(i);
-}
-
-static bool
-sees(int dp, int id, enum weir_node_state what)
-{
-	return fake_dp[dp].nodes && fake_dp[dp].node[id].id == (uint32_t)id &&
-	       fake_dp[dp].node[id].state == what;
 }
 
 // The last that was told of a node, whatever its id.
@@ -94,7 +79,7 @@ join_both(void)
 {
 	join(A, "1", at_a);
 	join(B, "2", at_a);
-	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 }
 
 static void
@@ -120,7 +105,7 @@ test_seed_is_self(void **state)
 	snprintf(alias, sizeof(alias), "[::ffff:127.0.0.1]:%u", fake_control[A].port);
 	join(A, "1", alias);
 	join(B, "2", at_a);
-	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 	assert_int_equal(fake_log_count(A, "belongs to another node"), 0);
 	assert_in_range(fake_log_count(A, "it is this node itself"), 1, 2); // as either end
 }
@@ -134,7 +119,7 @@ test_seed_comes_later(void **state)
 	assert_int_equal(fake_dp[B].nodes, 0); // no cluster, no id
 	assert_in_range(fake_log_count(B, "no answer from"), 1, 3);
 	join(A, "1", at_a);
-	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 }
 
 // Both may begin: they find each other all the same, and one id is chosen twice by nobody.
@@ -180,7 +165,7 @@ test_id_taken(void **state)
 	fake_control_kill(A, SIGKILL);
 	AWAIT(fake_dp[B].synced && fake_dp[B].self == 1, LONG);
 	join(A, "3", at_both);
-	AWAIT(sees(B, 3, WEIR_NODE_UP) && sees(A, 1, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(B, 3, WEIR_NODE_UP) && fake_sees(A, 1, WEIR_NODE_UP), LONG);
 }
 
 static void
@@ -188,36 +173,36 @@ test_killed_and_back(void **state)
 {
 	join_both();
 	fake_control_kill(B, SIGKILL);
-	AWAIT(sees(A, 2, WEIR_NODE_DOWN), LONG); // no link could answer for it
+	AWAIT(fake_sees(A, 2, WEIR_NODE_DOWN), LONG); // no link could answer for it
 	fake_control_start(B);
-	AWAIT(sees(A, 2, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 	// The seed itself.
 	fake_control_kill(A, SIGKILL);
-	AWAIT(sees(B, 1, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_DOWN), LONG);
 	fake_control_start(A);
-	AWAIT(sees(B, 1, WEIR_NODE_UP) && sees(A, 2, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_UP) && fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
-// What the data plane says of its links comes before the control has an id.
+// The data plane reports its links before the control has an id.
 static void
 test_links_outlive_control(void **state)
 {
 	join(A, "1", at_both);
 	join(B, "2", at_both);
-	AWAIT(sees(A, 2, WEIR_NODE_UP) && sees(B, 1, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 	fake_dp[A].tell[0] = fake_offer(A, B, 1, 4).link;
 	fake_dp[A].tell_count = 1;
 	fake_dp[A].keeps_id = true;
 	fake_control_kill(A, SIGKILL);
 	fake_control_start(A);
-	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && sees(A, 2, WEIR_NODE_UP), LONG);
+	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && fake_sees(A, 2, WEIR_NODE_UP), LONG);
 	assert_int_equal(fake_log_count(A, "data plane sent a link message"), 0);
 	fake_control_kill(B, SIGKILL);
-	AWAIT(sees(A, 2, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(2000);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	fake_control_start(B);
-	AWAIT(sees(A, 2, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
 // Its data plane first, then its control: the others know at once.
@@ -226,20 +211,20 @@ test_leaves(void **state)
 {
 	join_both();
 	fake_dp_die(B);
-	AWAIT(sees(A, 2, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_DOWN), LONG);
 	assert_int_equal(fake_control_stop(B), 0);
 	fake_pump(1500);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
 	fake_dp_start(B, 300);
 	fake_control_start(B);
-	AWAIT(sees(A, 2, WEIR_NODE_UP) && fake_dp[A].node[2].incarnation == 300, LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_dp[A].node[2].incarnation == 300, LONG);
 }
 
 static void
 test_useless_address(void **state)
 {
-	char *argv[] = {(char *)binary, "--node", "1",	"--listen", "0.0.0.0:0",
-			"--insecure",	"--join", at_a, NULL};
+	char *argv[] = {(char *)fake_binary, "--node", "1",  "--listen", "0.0.0.0:0",
+			"--insecure",	     "--join", at_a, NULL};
 	char text[1024];
 
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 2);
@@ -311,10 +296,5 @@ main(int argc, char **argv)
 	    TEST(test_etcd_comes_last),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("control_join", tests, NULL, NULL);
+	return FAKE_MAIN("control_join", tests);
 }

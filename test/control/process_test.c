@@ -5,51 +5,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#define A 0
-#define B 1
-
-static const char *binary;
-
-static int
-setup(void **state)
-{
-	fake_setup(binary);
-	return 0;
-}
-
-static int
-teardown(void **state)
-{
-	fake_teardown();
-	return 0;
-}
-
-static bool
-sees(int dp, int node, enum weir_node_state what)
-{
-	return fake_dp[dp].nodes && fake_dp[dp].node[node + 1].state == what &&
-	       fake_dp[dp].node[node + 1].id == (uint32_t)node + 1;
-}
-
-static void
-start_both(void)
-{
-	for (int i = 0; i < 2; i++) {
-		fake_dp_start(i, 100 + i);
-		fake_control_start(i);
-	}
-	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
-}
 
 // It reaches the other data plane. Told meanwhile that the node is down, ours offers it again.
 static void
@@ -87,7 +47,7 @@ test_both_come_up(void **state)
 	static const uint8_t mapped[16] = {[10] = 0xff, 0xff, 10, 0, 0, 2};
 	struct fake_dp *a = &fake_dp[A];
 
-	start_both();
+	fake_start_both();
 	AWAIT(a->synced == 1 && fake_dp[B].synced == 1, LONG);
 	assert_int_equal(a->hello_node, 1);
 	assert_int_equal(a->nodes_before_synced, 2);
@@ -116,10 +76,10 @@ test_any_order(void **state)
 	fake_pump(300);
 	fake_dp_start(B, 101);
 	fake_control_start(A);
-	AWAIT(sees(B, A, WEIR_NODE_DOWN),
+	AWAIT(fake_sees(B, 1, WEIR_NODE_DOWN),
 	      LONG); // its control says that nobody is behind the socket
 	fake_dp_start(A, 100);
-	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 }
 
 static void
@@ -128,7 +88,7 @@ test_offers_until_answered(void **state)
 	struct weir_ctl_msg answer;
 	unsigned before;
 
-	start_both();
+	fake_start_both();
 	pass(A, B, fake_offer(A, B, 1, 0));
 	// Not answered: it comes again.
 	AWAIT(fake_dp[B].links >= 3, LONG);
@@ -163,7 +123,7 @@ test_offers_before_the_peer(void **state)
 	fake_control_start(B);
 	// Told that the node is down, the data plane has given that link up: the offer goes with
 	// it.
-	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_DOWN), LONG);
 	fake_dp_start(B, 101);
 	pass(A, B, fake_offer(A, B, 2, 0));
 	// Meant for a data plane that is not there any more: not handed on.
@@ -179,7 +139,7 @@ test_resync(void **state)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_RESYNC};
 
-	start_both();
+	fake_start_both();
 	m.link_down.node = 2;
 	m.link_down.peer_node = 1;
 	m.link_down.engine = 1;
@@ -192,7 +152,7 @@ test_resync(void **state)
 	}
 	assert_int_not_equal(fake_dp[A].resyncs, 0);
 	assert_int_equal(fake_dp[A].resync_node, 2);
-	// What isn't about us goes nowhere and hurts nobody.
+	// A message that isn't about us goes nowhere and does no harm.
 	m.link_down.status = ENOENT;
 	m.link_down.node = 3;
 	fake_dp_send(B, &m);
@@ -202,7 +162,7 @@ test_resync(void **state)
 	fake_pump(300);
 	assert_int_equal(fake_dp[A].resync_status, EIO);
 	assert_int_equal(fake_log_count(A, "a resync that is not between us"), 0);
-	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
 static void
@@ -210,18 +170,18 @@ test_data_plane_dies_and_returns(void **state)
 {
 	uint64_t died;
 
-	start_both();
+	fake_start_both();
 	died = now_ms();
 	fake_dp_die(A);
-	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_DOWN), LONG);
 	// At once, not after a timeout. (A quarter of a second for a busy machine.)
 	assert_true(now_ms() - died < 250);
 	assert_int_equal(fake_dp[B].node[1].incarnation, 100);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
 	fake_pump(500);
 	fake_dp_start(A, 200);
-	AWAIT(sees(B, A, WEIR_NODE_UP) && fake_dp[B].node[1].incarnation == 200, LONG);
-	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_UP) && fake_dp[B].node[1].incarnation == 200, LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 1);
 }
 
@@ -229,17 +189,17 @@ test_data_plane_dies_and_returns(void **state)
 static void
 test_clock_set_back(void **state)
 {
-	start_both();
+	fake_start_both();
 	fake_dp[B].incarnation = 50;
 	fake_dp_hang_up(B);
-	AWAIT(sees(A, B, WEIR_NODE_UP) && fake_dp[A].node[2].incarnation == 50, LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_dp[A].node[2].incarnation == 50, LONG);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 1);
 }
 
 static void
 test_data_plane_hangs_up(void **state)
 {
-	start_both();
+	fake_start_both();
 	// It had enough of a control that read nothing, say; it lives.
 	fake_dp_hang_up(A);
 	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced == 1, LONG);
@@ -253,22 +213,22 @@ test_control_killed_and_restarted(void **state)
 {
 	struct weir_ctl_msg link;
 
-	start_both();
+	fake_start_both();
 	link_both();
 	link = fake_offer(B, A, 3, 2);
 	fake_control_kill(B, SIGKILL);
-	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(2500);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	// The data plane tells its links to the new one, which passes them on.
 	fake_dp[B].tell[0] = link.link;
 	fake_dp[B].tell_count = 1;
 	fake_control_start(B);
-	AWAIT(sees(A, B, WEIR_NODE_UP) && fake_dp[A].link.attempt == 3, LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_dp[A].link.attempt == 3, LONG);
 	assert_memory_equal(&fake_dp[A].link, &link.link, sizeof(link.link));
 	assert_int_equal(fake_dp[A].node[2].incarnation, 101);
 	assert_int_equal(fake_dp[B].hellos, 2);
-	AWAIT(fake_dp[B].synced == 1 && sees(B, A, WEIR_NODE_UP), LONG);
+	AWAIT(fake_dp[B].synced == 1 && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 0);
 }
@@ -276,18 +236,18 @@ test_control_killed_and_restarted(void **state)
 static void
 test_control_stopped_and_continued(void **state)
 {
-	start_both();
+	fake_start_both();
 	link_both();
 	fake_control_kill(A, SIGSTOP);
-	AWAIT(sees(B, A, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(1000);
 	fake_control_kill(A, SIGCONT);
-	AWAIT(sees(B, A, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_UP), LONG);
 	fake_control_kill(B, SIGSTOP); // longer than a connection may be silent
-	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(6000);
 	fake_control_kill(B, SIGCONT);
-	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP) && fake_sees(B, 1, WEIR_NODE_UP), LONG);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_DOWN], 0);
 	assert_int_equal(fake_dp[A].hellos, 1);
@@ -297,38 +257,38 @@ test_control_stopped_and_continued(void **state)
 static void
 test_links_outlive_control(void **state)
 {
-	start_both();
+	fake_start_both();
 	link_both();
 	fake_dp[A].tell[0] = fake_offer(A, B, 1, 4).link;
 	fake_dp[A].tell_count = 1;
 	fake_control_kill(A, SIGKILL);
 	fake_control_start(A);
-	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && sees(A, B, WEIR_NODE_UP), LONG);
+	AWAIT(fake_dp[A].hellos == 2 && fake_dp[A].synced && fake_sees(A, 2, WEIR_NODE_UP), LONG);
 	fake_control_kill(B, SIGKILL);
-	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(2000);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	fake_control_start(B);
-	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
 // Nobody could answer for the node: silence of its control is all there is.
 static void
 test_silence_without_a_link(void **state)
 {
-	start_both();
+	fake_start_both();
 	fake_control_kill(B, SIGKILL);
-	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_DOWN), LONG);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 1);
 	fake_control_start(B);
-	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
 // Half the node timeout without a CPU is neither death nor suspicion.
 static void
 test_short_stop(void **state)
 {
-	start_both();
+	fake_start_both();
 	for (int i = 0; i < 5; i++) {
 		fake_control_kill(B, SIGSTOP);
 		fake_pump(250);
@@ -344,37 +304,37 @@ test_node_lost(void **state)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK_DOWN};
 
-	start_both();
+	fake_start_both();
 	m.link_down.node = 1;
 	m.link_down.peer_node = 2;
 	m.link_down.status = EIO;
 	// A link fails while control is heard: no reason to give the node up.
 	fake_dp_send(A, &m);
 	fake_pump(1000);
-	assert_true(sees(A, B, WEIR_NODE_UP));
+	assert_true(fake_sees(A, 2, WEIR_NODE_UP));
 	// The whole node falls silent, then a link fails.
 	link_both();
 	fake_control_kill(B, SIGSTOP);
-	AWAIT(sees(A, B, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_SUSPECT), LONG);
 	fake_pump(1000);
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_DOWN], 0);
 	fake_dp_send(A, &m);
-	AWAIT(sees(A, B, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_DOWN), LONG);
 	fake_control_kill(B, SIGCONT);
-	AWAIT(sees(A, B, WEIR_NODE_UP), LONG);
+	AWAIT(fake_sees(A, 2, WEIR_NODE_UP), LONG);
 }
 
 static void
 test_dead_behind_a_dead_control(void **state)
 {
-	start_both();
+	fake_start_both();
 	link_both(); // which nobody asks: silence alone is no death
 	fake_control_kill(A, SIGKILL);
 	fake_dp_die(A);
-	AWAIT(sees(B, A, WEIR_NODE_SUSPECT), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_SUSPECT), LONG);
 	// The new control finds nobody behind the socket and says so.
 	fake_control_start(A);
-	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_DOWN), LONG);
 }
 
 static void
@@ -422,7 +382,7 @@ test_stopped_while_it_starts(void **state)
 	char path[96];
 
 	snprintf(path, sizeof(path), "%s/a/control.pid", fake_dir);
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < 60; i++) {
 		uint64_t end = now_ms() + LONG;
 		pid_t pid;
 
@@ -460,8 +420,8 @@ static void
 test_one_per_instance(void **state)
 {
 	char text[512], expected[64], listen[32];
-	char *argv[] = {(char *)binary, "--instance", "a",	 "--node",   "1",
-			"--listen",	listen,	      "--peers", fake_peers, NULL};
+	char *argv[] = {(char *)fake_binary, "--instance", "a",	      "--node",	  "1",
+			"--listen",	     listen,	   "--peers", fake_peers, NULL};
 
 	fake_control_start(A);
 	AWAIT(fake_log_count(A, "listens on"), LONG);
@@ -541,7 +501,7 @@ test_usage(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		char *argv[11] = {(char *)binary}, text[4096];
+		char *argv[11] = {(char *)fake_binary}, text[4096];
 		int status;
 
 		for (int j = 0; j < 9 && bad[i].args[j]; j++)
@@ -558,7 +518,7 @@ test_usage(void **state)
 static void
 test_help(void **state)
 {
-	char *argv[] = {(char *)binary, "--help", NULL}, text[4096];
+	char *argv[] = {(char *)fake_binary, "--help", NULL}, text[4096];
 
 	assert_int_equal(fake_run(argv, text, sizeof(text)), 0);
 	assert_non_null(strstr(text, "--peers FILE"));
@@ -570,8 +530,8 @@ test_help(void **state)
 static void
 test_bad_peers_file(void **state)
 {
-	char *argv[] = {(char *)binary, "--node",  "1",	       "--listen",
-			"127.0.0.1:1",	"--peers", fake_peers, NULL};
+	char *argv[] = {(char *)fake_binary, "--node",	"1",	    "--listen",
+			"127.0.0.1:1",	     "--peers", fake_peers, NULL};
 	char text[512];
 	FILE *f = fopen(fake_peers, "w");
 
@@ -605,8 +565,8 @@ test_listens_elsewhere(void **state)
 static void
 test_metrics_port_taken(void **state)
 {
-	char *argv[] = {(char *)binary, "--node",   "1",	 "--listen",	"127.0.0.1:0",
-			"--peers",	fake_peers, "--metrics", "127.0.0.1:0", NULL};
+	char *argv[] = {(char *)fake_binary, "--node",	 "1",	      "--listen",    "127.0.0.1:0",
+			"--peers",	     fake_peers, "--metrics", "127.0.0.1:0", NULL};
 	char text[512], at[32];
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(a);
@@ -626,8 +586,8 @@ test_metrics_port_taken(void **state)
 int
 main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define TIMED(name) ROUNDS(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
+#define TIMED(name) ROUNDS(name, fake_setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 	    TIMED(test_both_come_up),
 	    TEST(test_any_order),
@@ -656,10 +616,5 @@ main(int argc, char **argv)
 	    TEST(test_metrics_port_taken),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("control_process", tests, NULL, NULL);
+	return FAKE_MAIN("control_process", tests);
 }

@@ -6,34 +6,24 @@
 #include "stranger.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#define A 0
-#define B 1
 #define ROGUE 9u /* its id */
 #define INVENTED 47000u
 #define DIALS_AT_ONCE 64 /* CONTROL_DIALS, CONTROL_DIAL_MS */
 #define DIAL_MS 50
 
-static const char *binary;
 static char at_b[32];
 
 // Node 1 (A) and 2 (B), without a list, are up.
 static int
 setup(void **state)
 {
-	fake_setup(binary);
+	fake_setup(state);
 	snprintf(at_b, sizeof(at_b), "127.0.0.1:%u", fake_control[B].port);
 	for (int i = 0; i < 2; i++) {
 		fake_dp_start(i, 100 + i);
@@ -45,23 +35,15 @@ setup(void **state)
 	return 0;
 }
 
-static int
-teardown(void **state)
-{
-	fake_teardown();
-	return 0;
-}
-
 // Connected with B, as a member.
 static struct stranger
 enter(void)
 {
 	struct stranger s = knock_as(B, NULL);
 	struct control_msg m = hello(ROGUE);
-	uint8_t data[CONTROL_ENCODED_MAX];
-	size_t n = control_msg_encode(&m, data, sizeof(data));
+	uint8_t data[4096];
 
-	say(s, data, n);
+	say_msg(s, &m);
 	AWAIT(recv(s.fd, data, sizeof(data), MSG_DONTWAIT) > 0, LONG);
 	return s;
 }
@@ -69,31 +51,11 @@ enter(void)
 static void
 tell(struct stranger s, const struct control_msg *m)
 {
-	uint8_t data[CONTROL_ENCODED_MAX], heard[4096];
-	size_t n = control_msg_encode(m, data, sizeof(data));
+	uint8_t heard[4096];
 
-	assert_int_not_equal(n, 0);
-	say(s, data, n);
+	say_msg(s, m);
 	while (recv(s.fd, heard, sizeof(heard), MSG_DONTWAIT) > 0)
 		;
-}
-
-static uint64_t
-cpu_ms(pid_t pid)
-{
-	unsigned long user = 0, kernel = 0;
-	char path[64];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (f) {
-		if (fscanf(f, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-			   &kernel) != 2)
-			user = kernel = 0;
-		fclose(f);
-	}
-	return (user + kernel) * 1000 / (unsigned long)sysconf(_SC_CLK_TCK);
 }
 
 // Where the invented nodes are said to be: dials that came in.
@@ -164,12 +126,12 @@ test_invented_nodes(void **state)
 			      "ignored statements of node 9 about others: too many nodes that have "
 			      "not spoken with this one")),
 	      LONG);
-	cpu = cpu_ms(fake_control[B].pid);
+	cpu = fake_cpu_ms(fake_control[B].pid);
 	for (passed = now_ms(); now_ms() - passed < 3000; n += dials(listener))
 		fake_pump(50);
 	passed = now_ms() - begin;
 	printf("control: %llu ms of CPU in 3 s, %u dials in %llu ms\n",
-	       (unsigned long long)(cpu_ms(fake_control[B].pid) - cpu), n,
+	       (unsigned long long)(fake_cpu_ms(fake_control[B].pid) - cpu), n,
 	       (unsigned long long)passed);
 	// A has heard of them from B, and dials too.
 	assert_in_range(n, 1, 2 * (DIALS_AT_ONCE + passed / DIAL_MS + 1));
@@ -227,16 +189,11 @@ test_lies_about_a_node(void **state)
 int
 main(int argc, char **argv)
 {
-#define TEST(name) ROUNDS(name, setup, teardown)
+#define TEST(name) ROUNDS(name, setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_invented_nodes),
 	    TEST(test_lies_about_a_node),
 	};
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("control_rogue", tests, NULL, NULL);
+	return FAKE_MAIN("control_rogue", tests);
 }

@@ -23,7 +23,7 @@
 
 void rounds_run(void **state);
 
-/* Process `i` (0, 1) of this round is to run from now on; pid 0: it isn't any more. */
+/* Process `i` of this round is to run from now on; pid 0: it isn't any more. Only 0 and 1 count. */
 void rounds_watch(int i, pid_t pid);
 /* Something is wrong that no starvation explains: no other round is tried. */
 void rounds_broken(void);

@@ -3,40 +3,11 @@
 #include "fake.h"
 #include "rounds.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#define A 0
-#define B 1
-
-static const char *binary;
-
-static int
-setup(void **state)
-{
-	fake_setup(binary);
-	return 0;
-}
-
-static int
-teardown(void **state)
-{
-	fake_teardown();
-	return 0;
-}
-
-static bool
-sees(int dp, int node, enum weir_node_state what)
-{
-	return fake_dp[dp].nodes && fake_dp[dp].node[node + 1].state == what;
-}
-
-// What a data plane offers from now on.
+// Services of a data plane from now on.
 static void
 offer(int dp, const char *a, const char *b)
 {
@@ -59,20 +30,10 @@ knows(int dp, int node)
 }
 
 static void
-start_both(void)
-{
-	for (int i = 0; i < 2; i++) {
-		fake_dp_start(i, 100 + i);
-		fake_control_start(i);
-	}
-	AWAIT(sees(A, B, WEIR_NODE_UP) && sees(B, A, WEIR_NODE_UP), LONG);
-}
-
-static void
 test_told_and_withdrawn(void **state)
 {
 	offer(A, "kv", NULL); // before anybody is there
-	start_both();
+	fake_start_both();
 	AWAIT(knows(B, A) && knows(A, B), LONG);
 	assert_true(weir_services_has(&fake_dp[B].offers[1], "kv"));
 	offer(A, "kv", "log");
@@ -94,7 +55,7 @@ test_quiet(void **state)
 	unsigned told;
 
 	offer(A, "kv", NULL);
-	start_both();
+	fake_start_both();
 	AWAIT(knows(B, A) && knows(A, B), LONG);
 	fake_pump(500);
 	told = fake_dp[B].offers_told;
@@ -108,7 +69,7 @@ static void
 test_control_restarted(void **state)
 {
 	offer(A, "kv", NULL);
-	start_both();
+	fake_start_both();
 	AWAIT(knows(B, A), LONG);
 	fake_control_kill(B, SIGKILL);
 	AWAIT(fake_dp[B].conn < 0, LONG); // all that it has told is heard
@@ -133,18 +94,18 @@ static void
 test_data_plane_restarted(void **state)
 {
 	offer(A, "kv", NULL);
-	start_both();
+	fake_start_both();
 	AWAIT(knows(B, A), LONG);
 	fake_dp_die(A);
-	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_DOWN), LONG);
 	fake_dp_start(A, 300);
-	AWAIT(sees(B, A, WEIR_NODE_UP) && knows(B, A), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_UP) && knows(B, A), LONG);
 	assert_int_equal(fake_dp[B].offered_by[1], 300);
 	fake_dp_die(A);
-	AWAIT(sees(B, A, WEIR_NODE_DOWN), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_DOWN), LONG);
 	offer(A, NULL, NULL);
 	fake_dp_start(A, 400);
-	AWAIT(sees(B, A, WEIR_NODE_UP) && knows(B, A), LONG);
+	AWAIT(fake_sees(B, 1, WEIR_NODE_UP) && knows(B, A), LONG);
 }
 
 // As many as there can be, with names as long as they can be.
@@ -153,7 +114,7 @@ test_full_list(void **state)
 {
 	char name[WEIR_SERVICE_MAX];
 
-	start_both();
+	fake_start_both();
 	for (uint32_t i = 0; i < WEIR_SERVICES_MAX; i++) {
 		snprintf(name, sizeof(name), "a-name-that-is-as-long-as-may%02u", i % 100);
 		weir_services_add(&fake_dp[A].own, name);
@@ -166,17 +127,12 @@ test_full_list(void **state)
 int
 main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_told_and_withdrawn), ROUNDS(test_quiet, setup, teardown),
+	    TEST(test_told_and_withdrawn), ROUNDS(test_quiet, fake_setup, fake_teardown),
 	    TEST(test_control_restarted),  TEST(test_data_plane_restarted),
 	    TEST(test_full_list),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("control_service", tests, NULL, NULL);
+	return FAKE_MAIN("control_service", tests);
 }

@@ -5,13 +5,10 @@
 #include "rounds.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <ftw.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +16,6 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define DAY 86400
 
@@ -166,6 +161,16 @@ void
 say(struct stranger s, const void *data, size_t length)
 {
 	assert_true(try_say(s, data, length));
+}
+
+void
+say_msg(struct stranger s, const struct control_msg *m)
+{
+	uint8_t data[CONTROL_ENCODED_MAX];
+	size_t n = control_msg_encode(m, data, sizeof(data));
+
+	assert_int_not_equal(n, 0);
+	say(s, data, n);
 }
 
 static ssize_t

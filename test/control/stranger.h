@@ -22,7 +22,7 @@ void make_certificates(void);
 void remove_certificates(void);
 /* CERTIFICATES/CA of cluster "default". */
 void make_ca(const char *ca);
-/* CERTIFICATES/CA/DIR, valid from and until so many seconds from now: its path, static. */
+/* CERTIFICATES/CA/DIR, valid between `from` and `until` (s from now): its path, static. */
 const char *issue(const char *ca, const char *dir, uint32_t node, long from, long until);
 /* Path of CERTIFICATES/NAME, static. */
 char *certificate_path(const char *name);
@@ -34,13 +34,14 @@ struct stranger knock_tls(int i, const char *dir);
 /* As the controls speak: `dir` NULL is plain. */
 struct stranger knock_as(int i, const char *dir);
 void say(struct stranger s, const void *data, size_t length);
+void say_msg(struct stranger s, const struct control_msg *m);
 /* The same, false if the other end takes nothing any more. */
 bool try_say(struct stranger s, const void *data, size_t length);
 /* All that comes until the other end closes; fails if it doesn't. Returns the Error's reason, or
  * "". The stranger is gone. */
 const char *reason(struct stranger s);
-/* What control i answers to `data` as all that a stranger says; once more if the stranger was too
- * slow. */
+/* The answer of control i to a stranger that says `data` and nothing else; asks again if the
+ * stranger was too slow. */
 const char *answer_to(int i, const char *dir, const void *data, size_t length);
 void leave(struct stranger s);
 struct control_msg hello(uint32_t node);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who knocks at the control port and doesn't belong there: refused, and nobody else notices. */
+/* Strangers at the control port are refused, and members do not notice them. */
 #define _GNU_SOURCE
 #include "port.h"
 #include "rounds.h"
@@ -9,21 +9,12 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#define A 0
-#define B 1
 
 #ifdef __SANITIZE_ADDRESS__
 #define MEMORY_KIB (1 << 20) /* what was freed is kept for a while */
@@ -31,14 +22,13 @@
 #define MEMORY_KIB 8192 /* that strangers, or a member, may have a control take */
 #endif
 
-static const char *binary;
 static const char *badge; /* certificates of any node; NULL: plain TCP */
 
 // Node 2 (B) is the one that is dialled; A and B are up while strangers try.
 static int
 setup(void **state)
 {
-	fake_setup(binary);
+	fake_setup(state);
 	fake_control[A].tls = badge ? certificate_path("1") : NULL;
 	fake_control[B].tls = badge ? certificate_path("2") : NULL;
 	fake_control[B].metrics = port_take();
@@ -53,7 +43,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	fake_teardown();
+	fake_teardown(state);
 	// Whatever happened: the two have not lost sight of each other.
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_SUSPECT], 0);
 	assert_int_equal(fake_dp[B].told[1][WEIR_NODE_SUSPECT], 0);
@@ -227,18 +217,6 @@ test_many_half_open(void **state)
 		close(fds[i]);
 }
 
-// Of the process, in ms.
-static uint64_t
-cpu_time(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	assert_int_equal(clock_gettime(clock, &t), 0);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static int
 ask_metrics(int i)
 {
@@ -269,7 +247,7 @@ test_out_of_descriptors(void **state)
 	few = before;
 	few.rlim_cur = 3;
 	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &few, NULL), 0);
-	cpu = cpu_time(pid);
+	cpu = fake_cpu_ms(pid);
 	fd[0] = knock(B);
 	fd[1] = ask_metrics(B);
 	for (uint64_t end = now_ms() + LONG; !said && now_ms() < end; fake_pump(10))
@@ -277,7 +255,7 @@ test_out_of_descriptors(void **state)
 		       fake_log_count(B, "cannot accept connections at --metrics: Too many open");
 	SURELY(said);
 	fake_pump(2000);
-	assert_in_range(cpu_time(pid) - cpu, 0, 1000);
+	assert_in_range(fake_cpu_ms(pid) - cpu, 0, 1000);
 	assert_int_equal(still_open(fd, 2), 2);
 	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &before, NULL), 0);
 	AWAIT(still_open(fd + 1, 1) == 0, LONG);
@@ -293,7 +271,6 @@ static struct stranger
 be_member(void)
 {
 	struct control_msg m = hello(1);
-	uint8_t data[CONTROL_ENCODED_MAX];
 	unsigned nodes = fake_dp[B].told[1][WEIR_NODE_UP];
 	struct stranger s;
 
@@ -301,12 +278,12 @@ be_member(void)
 	fake_pump(100);
 	s = knock_as(B, badge);
 	m.hello.info.dp.incarnation = 101 + nodes;
-	say(s, data, control_msg_encode(&m, data, sizeof(data)));
+	say_msg(s, &m);
 	AWAIT(fake_dp[B].node[1].incarnation == 101 + nodes, LONG);
 	return s;
 }
 
-// What teardown looks at, after A was away.
+// A returns; resets the counts that teardown looks at.
 static void
 come_back(void)
 {
@@ -403,7 +380,7 @@ test_restarted_peer_still_gets_in(void **state)
 	say(s, data, n);
 	AWAIT(fake_dp[B].links == 1, LONG);
 	assert_memory_equal(&fake_dp[B].link, &m.link, sizeof(m.link));
-	// What another life of A offered, or meant for another life of B, is nobody's business.
+	// Offers of another life of A, or for another life of B, are dropped.
 	offer.link.attempt = 2;
 	offer.link.incarnation = 99;
 	n = control_msg_encode(&offer, data, sizeof(data));
@@ -414,21 +391,15 @@ test_restarted_peer_still_gets_in(void **state)
 	offer.link = m.link;
 	offer.link.attempt = 4;
 	say(s, data, n);
-	n = control_msg_encode(&offer, data, sizeof(data));
-	say(s, data, n);
+	say_msg(s, &offer);
 	AWAIT(fake_dp[B].link.attempt == 4 || fake_dp[B].links > 1, LONG);
 	SURELY(fake_dp[B].link.attempt == 4 && fake_dp[B].links == 2);
 	offer.link.node = 3;
-	n = control_msg_encode(&offer, data, sizeof(data));
-	say(s, data, n);
+	say_msg(s, &offer);
 	fake_pump(300);
 	assert_int_equal(fake_dp[B].links, 2);
 	leave(s);
-	fake_control_start(A);
-	AWAIT(fake_log_count(A, "node 2 is up") == 2, LONG);
-	fake_dp[B].told[1][WEIR_NODE_SUSPECT] = 0;
-	fake_dp[B].told[1][WEIR_NODE_UP] = 1;
-	fake_dp[A].told[2][WEIR_NODE_SUSPECT] = 0;
+	come_back();
 }
 
 #define ANOTHER_USER 12345
@@ -503,11 +474,7 @@ test_another_user(void **state)
 	}
 	answer_in_its_place();
 	SURELY(fake_dp[B].node[1].incarnation == 100);
-	fake_control_start(A);
-	AWAIT(fake_log_count(A, "node 2 is up") == 2, LONG);
-	fake_dp[B].told[1][WEIR_NODE_SUSPECT] = 0;
-	fake_dp[B].told[1][WEIR_NODE_UP] = 1;
-	fake_dp[A].told[2][WEIR_NODE_SUSPECT] = 0;
+	come_back();
 }
 
 int
@@ -530,16 +497,11 @@ main(int argc, char **argv)
 
 	int failed;
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL [tls]\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
 	if (argc > 2) {
 		make_certificates();
 		badge = certificate_path("any");
 	}
-	failed = cmocka_run_group_tests_name("control_stranger", tests, NULL, NULL);
+	failed = FAKE_MAIN("control_stranger", tests);
 	if (argc > 2)
 		remove_certificates();
 	return failed;

@@ -4,25 +4,14 @@
 #include "rounds.h"
 #include "stranger.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#define A 0
-#define B 1
 #define HOUR 3600
 #define DAY (24 * HOUR)
-
-static const char *binary;
 
 // Node 1 (A) dials node 2 (B).
 static void
@@ -35,7 +24,7 @@ start(int i, const char *dir)
 static int
 setup(void **state)
 {
-	fake_setup(binary);
+	fake_setup(state);
 	make_certificates();
 	for (int i = 0; i < 2; i++)
 		fake_dp_start(i, 100 + i);
@@ -45,7 +34,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	fake_teardown();
+	fake_teardown(state);
 	remove_certificates();
 	return 0;
 }
@@ -121,7 +110,7 @@ test_foreign_certificate(void **state)
 	assert_int_equal(fake_dp[A].told[2][WEIR_NODE_UP], 0);
 }
 
-// What isn't the fault of TLS isn't said to be.
+// An error that is not TLS's is not reported as one.
 static void
 test_nobody_there(void **state)
 {
@@ -284,9 +273,9 @@ static void
 fails(int code, const char *node, const char *cluster, const char *said)
 {
 	char text[2048], *dir = certificate_path("1");
-	char *argv[] = {(char *)binary,	 "--instance",	   "x",	      "--node",	  (char *)node,
-			"--listen",	 "192.0.2.1:7471", "--peers", fake_peers, "--cluster",
-			(char *)cluster, "--tls",	   dir,	      NULL};
+	char *argv[] = {(char *)fake_binary, "--instance",     "x",	  "--node",   (char *)node,
+			"--listen",	     "192.0.2.1:7471", "--peers", fake_peers, "--cluster",
+			(char *)cluster,     "--tls",	       dir,	  NULL};
 	int status = fake_run(argv, text, sizeof(text));
 
 	if (status != code || !strstr(text, said))
@@ -351,7 +340,7 @@ test_etcd_password(void **state)
 		     {"secret\n", "is open to others (mode 0604); chmod 600 it", 0604, 3},
 		     {"secret\n", "is open to others (mode 0620); chmod 600 it", 0620, 3}};
 	char *argv[] = {
-	    (char *)binary,	  "--node",	 "1", "--listen",	 "127.0.0.1", "--etcd",
+	    (char *)fake_binary,  "--node",	 "1", "--listen",	 "127.0.0.1", "--etcd",
 	    "http://127.0.0.1:1", "--etcd-user", "u", "--etcd-password", fake_peers,  NULL};
 	char text[512];
 
@@ -375,7 +364,7 @@ test_etcd_key(void **state)
 {
 	static const char *const name[] = {"ca.pem", "node.pem", "node.key"};
 	char dir[96], path[3][128], text[512];
-	char *argv[] = {(char *)binary,	       "--node",     "1", "--listen", "127.0.0.1", "--etcd",
+	char *argv[] = {(char *)fake_binary,   "--node",     "1", "--listen", "127.0.0.1", "--etcd",
 			"https://localhost:1", "--etcd-tls", dir, NULL};
 
 	snprintf(dir, sizeof(dir), "%s/tls", fake_dir);
@@ -418,10 +407,5 @@ main(int argc, char **argv)
 	    TEST(test_etcd_key),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIR-CONTROL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("control_tls", tests, NULL, NULL);
+	return FAKE_MAIN("control_tls", tests);
 }

@@ -2,34 +2,15 @@
 /* weirctl against a data plane that is none: tables, JSON, waiting, errors. */
 #include "fake.h"
 
-#include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
-static const char *binary;
 static char text[1 << 20];
-
-static int
-setup(void **state)
-{
-	fake_setup(binary);
-	return 0;
-}
-
-static int
-teardown(void **state)
-{
-	fake_teardown();
-	return 0;
-}
 
 static void
 answer_with(const void *records, uint32_t count, uint32_t page)
@@ -43,7 +24,7 @@ answer_with(const void *records, uint32_t count, uint32_t page)
 static int
 weirctl(const char *words)
 {
-	char copy[128], *argv[12] = {(char *)binary, "--instance", "a"};
+	char copy[128], *argv[12] = {(char *)fake_binary, "--instance", "a"};
 	int n = 3;
 
 	snprintf(copy, sizeof(copy), "%s", words);
@@ -296,7 +277,7 @@ test_errors(void **state)
 	    {"top --count 0", 2, "invalid value '0' for --count (expected a number of views"},
 	    {"top --count 1", 1, "no data plane for instance 'a'"},
 	    {"set program.x.rate 1M", 1, "no data plane for instance 'a'"},
-	    {"--json capture net0 -", 2, "--json and the frames can't both go to stdout"},
+	    {"--json capture net0 -", 2, "--json and frames cannot both go to stdout"},
 	    {"capture net0 f --seconds 0", 2, "invalid value '0' for --seconds "},
 	    {"capture net0 f --packets 0", 2, "invalid value '0' for --packets "},
 	    {"capture net0 f --packets 1x", 2, "invalid value '1x' for --packets "},
@@ -323,7 +304,8 @@ static void
 test_silent_data_plane(void **state)
 {
 	uint64_t begin = now_ms();
-	char *argv[] = {(char *)binary, "--instance", "a", "wait", "up", "--timeout", "0.5", NULL};
+	char *argv[] = {(char *)fake_binary, "--instance", "a", "wait", "up",
+			"--timeout",	     "0.5",	   NULL};
 
 	fake_dp_start(0, 100);
 	fake_dp[0].version = 9;
@@ -335,7 +317,7 @@ test_silent_data_plane(void **state)
 static int
 pki(const char *dir, const char *words)
 {
-	char copy[128], *argv[12] = {(char *)binary, "pki", (char *)dir};
+	char copy[128], *argv[12] = {(char *)fake_binary, "pki", (char *)dir};
 	int n = 3;
 
 	snprintf(copy, sizeof(copy), "%s", words);
@@ -402,7 +384,7 @@ test_pki(void **state)
 int
 main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_nodes),
 	    TEST(test_pages),
@@ -414,10 +396,5 @@ main(int argc, char **argv)
 	    TEST(test_pki),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH-OF-WEIRCTL\n", argv[0]);
-		return 2;
-	}
-	binary = argv[1];
-	return cmocka_run_group_tests_name("weirctl", tests, NULL, NULL);
+	return FAKE_MAIN("weirctl", tests);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The connection of two controls (docs/protocol.md 6, control/member_conn.c, control/peer.c): either
+ * The connection of two controls (docs/protocol.md 6, control/cluster/member_conn.c, control/cluster/node_state.c): either
  * dials when it has none, both may at once; either is started anew, with or without its kernel
  * saying so; a connection goes dark and nobody is told. Messages of one connection arrive in order.
  * Timers are as long as it takes for what is on its way to arrive.
@@ -61,7 +61,7 @@ inline drop_own(n)
 	peer_life[n] = 0
 }
 
-/* peer_replaces(): the Hello of another run comes from the same place. */
+/* conn_replaces(): the Hello of another run comes from the same place. */
 #if defined(NEWEST_STAYS)
 #define stays(n, r) 0
 #else

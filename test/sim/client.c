@@ -79,7 +79,6 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 static void
 close_transport(void *user)
 {
-	(void)user;
 }
 
 void

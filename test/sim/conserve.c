@@ -14,14 +14,14 @@
 #include "engine/state.h"
 
 /* The other end of l, if it is of the same life. */
-static struct link *
-other_end(struct sim *s, const struct link *l)
+static struct peer_link *
+other_end(struct sim *s, const struct peer_link *l)
 {
 	struct sim_node *n = s->node[l->is.peer_node];
 	struct engine *e = n->engine[l->is.peer_engine].engine;
 
 	for (uint32_t i = 0; i < SIM_LINKS; i++) {
-		struct link *m = &e->links[i];
+		struct peer_link *m = &e->links[i];
 
 		if (m->up && !m->broken && (uintptr_t)m->is.ring == l->is.peer_ring_address &&
 		    (uintptr_t)l->is.ring == m->is.peer_ring_address)
@@ -32,7 +32,7 @@ other_end(struct sim *s, const struct link *l)
 
 /* From l to m: lines and receive WRs. */
 static const char *
-check_ring(const struct link *l, const struct link *m)
+check_ring(const struct peer_link *l, const struct peer_link *m)
 {
 	if (m->rx_pos > l->tx_posted || m->rx_told > m->rx_pos || l->credited > m->rx_told)
 		return "lines: returned <= consumed <= written does not hold between two nodes";
@@ -67,7 +67,7 @@ check_window(const struct conn *c, const struct conn *p)
 }
 
 static const char *
-check_conn(struct engine *there, const struct conn *c, const struct link *m)
+check_conn(struct engine *there, const struct conn *c, const struct peer_link *m)
 {
 	const struct conn *p = c->peer_vqpn ? conn_find(there, c->peer_vqpn) : NULL;
 	const char *wrong;
@@ -82,7 +82,8 @@ const char *
 sim_conserved(struct sim *s, const struct engine *e)
 {
 	for (uint32_t i = 0; i < SIM_LINKS; i++) {
-		struct link *l = &e->links[i], *m = l->up && !l->broken ? other_end(s, l) : NULL;
+		struct peer_link *l = &e->links[i],
+				 *m = l->up && !l->broken ? other_end(s, l) : NULL;
 		struct engine *there;
 		const struct list_node *node;
 		const char *wrong;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is seen by looking into engines: credits at both ends, stalls. */
+/* Checks inside engines: credits at both ends, stalls. */
 #ifndef WEIR_TEST_SIM_CONSERVE_H
 #define WEIR_TEST_SIM_CONSERVE_H
 

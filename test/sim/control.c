@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What control does, as far as brokers can tell: says who the members are, carries offers between
- * data planes (late, twice, never out of order), finds silent nodes suspect.
+ * Control as brokers see it: reports members, carries offers between data planes (late, twice,
+ * never out of order), finds silent nodes suspect.
  */
 #include "node.h"
 
@@ -41,16 +41,17 @@ mail(struct sim *s, uint64_t at, uint32_t to, const struct weir_ctl_msg *m)
 	sim_call(s, at, deliver, l);
 }
 
+static void
+drop_letter(struct sim *s, void *letter)
+{
+	free(letter);
+}
+
 /* Frees letters under way, at the end of a seed. */
 void
 sim_control_reset(struct sim *s)
 {
-	for (size_t i = 0; i < s->heap_count; i++) {
-		if (s->heap[i].actor || s->heap[i].run != deliver)
-			continue;
-		free(s->heap[i].arg);
-		s->heap[i].run = NULL;
-	}
+	sim_cancel(s, deliver, drop_letter);
 }
 
 static bool

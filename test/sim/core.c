@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Chance, virtual clock, event queue, trace and failure of the simulator. */
+/* Chance, events, trace and failure of the simulator. */
 #include "sim.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* splitmix64: Steele, Lea, Flood 2014. */
-uint64_t
-rng_next(struct rng *r)
-{
-	uint64_t z = r->state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
 
 uint32_t
 rng_below(struct rng *r, uint32_t n)
@@ -50,51 +39,6 @@ sim_hash(uint64_t a, uint64_t b, uint64_t c)
 	return rng_next(&r);
 }
 
-static bool
-event_before(const struct sim_event *a, const struct sim_event *b)
-{
-	return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
-static void
-heap_push(struct sim *s, struct sim_event ev)
-{
-	size_t i = s->heap_count++;
-
-	if (i == s->heap_room) {
-		s->heap_room = s->heap_room ? 2 * s->heap_room : 1024;
-		s->heap = realloc(s->heap, s->heap_room * sizeof(*s->heap));
-		if (!s->heap)
-			abort();
-	}
-	for (; i > 0 && event_before(&ev, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		s->heap[i] = s->heap[(i - 1) / 2];
-	s->heap[i] = ev;
-}
-
-static struct sim_event
-heap_pop(struct sim *s)
-{
-	struct sim_event top = s->heap[0];
-	struct sim_event last = s->heap[--s->heap_count];
-	size_t i = 0;
-
-	for (;;) {
-		size_t c = 2 * i + 1;
-
-		if (c >= s->heap_count)
-			break;
-		if (c + 1 < s->heap_count && event_before(&s->heap[c + 1], &s->heap[c]))
-			c++;
-		if (!event_before(&s->heap[c], &last))
-			break;
-		s->heap[i] = s->heap[c];
-		i = c;
-	}
-	s->heap[i] = last;
-	return top;
-}
-
 void
 sim_schedule(struct sim *s, struct sim_actor *actor, uint64_t at)
 {
@@ -103,7 +47,7 @@ sim_schedule(struct sim *s, struct sim_actor *actor, uint64_t at)
 	if (at >= actor->due)
 		return;
 	actor->due = at;
-	heap_push(s, (struct sim_event){at, rng_next(&s->rng), actor, NULL, NULL});
+	queue_push(&s->queue, (struct queued){at, rng_next(&s->rng), NULL, actor});
 }
 
 void
@@ -115,26 +59,46 @@ sim_unschedule(struct sim_actor *actor)
 void
 sim_call(struct sim *s, uint64_t at, void (*run)(struct sim *s, void *arg), void *arg)
 {
-	heap_push(s,
-		  (struct sim_event){at < s->now ? s->now : at, rng_next(&s->rng), NULL, run, arg});
+	queue_push(&s->queue,
+		   (struct queued){at < s->now ? s->now : at, rng_next(&s->rng), run, arg});
+}
+
+static void
+nothing(struct sim *s, void *arg)
+{
+}
+
+void
+sim_cancel(struct sim *s, void (*run)(struct sim *s, void *arg),
+	   void (*release)(struct sim *s, void *arg))
+{
+	for (size_t i = 0; i < s->queue.count; i++) {
+		struct queued *e = &s->queue.heap[i];
+
+		if (e->run != run)
+			continue;
+		release(s, e->subject);
+		e->run = nothing;
+	}
 }
 
 bool
 sim_step(struct sim *s)
 {
-	while (s->heap_count) {
-		struct sim_event ev = heap_pop(s);
+	struct sim_actor *actor;
+	struct queued ev;
 
+	while (queue_pop(&s->queue, SIM_NEVER, &ev)) {
+		actor = ev.run ? NULL : ev.subject;
 		/* an actor that was moved leaves a stale event behind */
-		if (ev.actor && ev.actor->due != ev.at)
+		if (actor && actor->due != ev.at)
 			continue;
-		s->now = ev.at;
 		s->steps++;
-		if (ev.actor) {
-			ev.actor->due = SIM_NEVER;
-			ev.actor->run(s, ev.actor->arg);
+		if (actor) {
+			actor->due = SIM_NEVER;
+			actor->run(s, actor->arg);
 		} else {
-			ev.run(s, ev.arg);
+			ev.run(s, ev.subject);
 		}
 		return true;
 	}

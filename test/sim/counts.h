@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a seed has been through, counted where it happens. A simulator that silently stops to
+ * Events of a seed, counted where they happen. A simulator that silently stops to
  * exercise something proves nothing any more, so the counts are demanded: some of every seed, the
  * others of a share of the seeds in a long range.
  */
@@ -68,7 +68,7 @@ struct sim_tally { /* of a range of seeds */
 #define SIM_SIZE_CLASSES 24u /* in oracle.c */
 #define SIM_LONG_RANGE 500u  /* seeds from which on the shares are demanded */
 
-/* What a seed lacks: NULL, or its line of the list above. */
+/* The line of the list above that a seed lacks, or NULL. */
 const char *sim_counts_lack(const struct sim_counts *c, uint64_t *have, uint64_t *least);
 void sim_tally_add(struct sim_tally *t, const struct sim_counts *c);
 void sim_tally_print(const struct sim_tally *t);

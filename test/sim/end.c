@@ -56,7 +56,6 @@ sim_end_failed(struct sim_program *p, struct sim_end *e, int status)
 		sim_fail(s, "connection %u end %u failed: %d", e->conn, e->side, status);
 	}
 	out_flow(p, e)->unsent = true;
-	in_flow(p, e)->receiver_done = true;
 	e->peer_done = true;
 	/* what was sent with WEIR_NOTIFY must still end: closed after that */
 	if (e->state == END_OPEN)
@@ -271,7 +270,6 @@ peer_ended(struct sim_program *p, struct sim_end *e)
 			 e->conn, !e->side, f->received, f->accepted);
 	e->peer_done = true;
 	e->blocked = false; /* the next send will say so */
-	f->receiver_done = true;
 	sim_progress(p->s);
 }
 
@@ -345,7 +343,6 @@ sim_end_close(struct sim_program *p, struct sim_end *e)
 	weir_close(e->c);
 	e->c = NULL;
 	e->state = END_CLOSED;
-	in->receiver_done = true;
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program does with one end of a connection. */
+/* One end of a connection, in the hands of its program. */
 #ifndef WEIR_TEST_SIM_END_H
 #define WEIR_TEST_SIM_END_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-sim: runs seeds, prints what failed and how to see it again. */
+#include "seeds.h"
 #include "sim.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,146 +64,93 @@ limit_cpu(time_t seconds)
 	setitimer(ITIMER_PROF, &t, NULL);
 }
 
-static void
-usage(FILE *to)
+struct arguments {
+	bool counts, help, given;
+	uint64_t from, to;
+	struct sim_options options;
+};
+
+static int
+take_seed(void *into, const char *text, char *error, size_t size)
 {
-	fprintf(to, "usage: test-sim --seed N | --from A --to B [options]\n"
-		    "  --without PART[,PART...]  leave parts out of every scenario:\n");
-#define X(name, help) fprintf(to, "      %-10s%s\n", #name, help);
-	SIM_PARTS(X)
-#undef X
-	fprintf(
-	    to,
-	    "  --only PART[,PART...]     leave all other parts out\n"
-	    "  --times N                 N times as many messages (1)\n"
-	    "  --check-every N           check the engines' invariants every N turns (1; 0 never)\n"
-	    "  --limit SECONDS           simulated time without progress that fails a seed (30)\n"
-	    "  --keep-going              go on after a failing seed\n"
-	    "  --counts                  print what the seeds have been through\n"
-	    "  --verbose                 print the scenario and what happens\n"
-	    "exit: 0 all passed, 1 a seed failed, 2 usage\n");
+	struct arguments *a = into;
+	int status = option_number(text, false, 0, UINT64_MAX, &a->from);
+
+	a->to = a->from;
+	return status;
 }
 
-static bool
-parse_parts(const char *text, uint32_t *bits)
+static int
+take_part(void *bits, const char *word)
 {
 	static const char *const names[] = {
 #define X(name, help) #name,
 	    SIM_PARTS(X)
 #undef X
 	};
-	char copy[256], *rest = copy, *t;
 
-	snprintf(copy, sizeof(copy), "%s", text);
-	while ((t = strsep(&rest, ","))) {
-		unsigned i = 0;
-
-		while (i < SIM_PART_COUNT && strcmp(t, names[i]) != 0)
-			i++;
-		if (i == SIM_PART_COUNT) {
-			fprintf(stderr, "test-sim: no part '%s'; see --help\n", t);
-			return false;
+	for (unsigned i = 0; i < SIM_PART_COUNT; i++)
+		if (!strcmp(word, names[i])) {
+			*(uint32_t *)bits |= 1u << i;
+			return 0;
 		}
-		*bits |= 1u << i;
-	}
-	return true;
+	return -EINVAL;
 }
 
-static bool
-parse_number(const char *text, uint64_t *value)
+static int
+take_without(void *into, const char *text, char *error, size_t size)
 {
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	if (errno || end == text || *end) {
-		fprintf(stderr, "test-sim: '%s' is not a number; give a decimal one\n", text);
-		return false;
-	}
-	return true;
+	return option_list(text, take_part, &((struct arguments *)into)->options.without);
 }
 
-struct arguments {
-	bool counts;
-	uint64_t from, to;
-	bool given;
-	struct sim_options options;
+static int
+take_only(void *into, const char *text, char *error, size_t size)
+{
+	uint32_t bits = 0;
+	int status = option_list(text, take_part, &bits);
+
+	((struct arguments *)into)->options.without |= ~bits;
+	return status;
+}
+
+#define AT(field) OPTION_FIELD(struct arguments, field)
+#define PARTS .expected = "parts of a scenario; see --help"
+
+static const struct option_spec specs[] = {
+    {"check-every", 0, OPTION_UNSIGNED, AT(options.check_every), "N", "1",
+     "turns between two checks of the engines' invariants; 0: never", .max = UINT32_MAX},
+    {"counts", 0, OPTION_FLAG, AT(counts), NULL, NULL, "print what the seeds have been through"},
+    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", NULL, "first seed", .max = UINT64_MAX,
+     .given = offsetof(struct arguments, given)},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"keep-going", 0, OPTION_FLAG, AT(options.keep_going), NULL, NULL,
+     "go on after a failing seed"},
+    {"limit", 0, OPTION_UNSIGNED, AT(options.limit), "SECONDS", "30",
+     "simulated time without progress that fails a seed", .max = UINT32_MAX},
+    {"only", 0, OPTION_CALL, 0, 0, "PART[,PART...]", NULL, "leave all other parts out",
+     .take = take_only, PARTS},
+    {"seed", 0, OPTION_CALL, 0, 0, "SEED", NULL, "the only seed", .take = take_seed,
+     .expected = "a number", .given = offsetof(struct arguments, given)},
+    {"times", 0, OPTION_UNSIGNED, AT(options.times), "N", "1", "N times as many messages", .min = 1,
+     .max = 100},
+    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed", .max = UINT64_MAX},
+    {"verbose", 0, OPTION_FLAG, AT(options.verbose), NULL, NULL,
+     "print the scenario and what happens"},
+    {"without", 0, OPTION_CALL, 0, 0, "PART[,PART...]", NULL, "leave parts out of every scenario",
+     .take = take_without, PARTS},
 };
 
-static bool
-parse_option(struct arguments *a, int c)
-{
-	uint64_t v = 0;
-	uint32_t bits = 0;
-
-	switch (c) {
-	case 's':
-		a->given = true;
-		return parse_number(optarg, &a->from) && parse_number(optarg, &a->to);
-	case 'f':
-		a->given = true;
-		return parse_number(optarg, &a->from);
-	case 't':
-		return parse_number(optarg, &a->to);
-	case 'w':
-		return parse_parts(optarg, &a->options.without);
-	case 'o':
-		if (!parse_parts(optarg, &bits))
-			return false;
-		a->options.without |= ~bits;
-		return true;
-	case 'c':
-		if (!parse_number(optarg, &v))
-			return false;
-		a->options.check_every = (uint32_t)v;
-		return true;
-	case 'l':
-		if (!parse_number(optarg, &v))
-			return false;
-		a->options.limit = v * SIM_S;
-		return true;
-	case 'm':
-		if (!parse_number(optarg, &v) || v < 1 || v > 100)
-			return false;
-		a->options.times = (uint32_t)v;
-		return true;
-	case 'k':
-		a->options.keep_going = true;
-		return true;
-	case 'C':
-		a->counts = true;
-		return true;
-	case 'v':
-		a->options.verbose = true;
-		return true;
-	}
-	return false;
-}
-
-static bool
-parse(int argc, char **argv, struct arguments *a)
-{
-	static const struct option longs[] = {
-	    {"seed", 1, NULL, 's'},    {"from", 1, NULL, 'f'},	  {"to", 1, NULL, 't'},
-	    {"without", 1, NULL, 'w'}, {"only", 1, NULL, 'o'},	  {"check-every", 1, NULL, 'c'},
-	    {"counts", 0, NULL, 'C'},  {"limit", 1, NULL, 'l'},	  {"keep-going", 0, NULL, 'k'},
-	    {"times", 1, NULL, 'm'},   {"verbose", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},
-	    {NULL, 0, NULL, 0},
-	};
-	int c;
-
-	a->options.check_every = a->options.times = 1;
-	a->options.limit = 30 * SIM_S;
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 'h') {
-			usage(stdout);
-			exit(0);
-		}
-		if (!parse_option(a, c))
-			return false;
-	}
-	return a->given && optind == argc && a->from <= a->to;
-}
+static const struct option_table table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct arguments),
+    .head = "usage: test-sim --seed N | --from A --to B [options]\n",
+    .tail = "parts:\n"
+#define X(name, help) "  " #name ": " help "\n"
+    SIM_PARTS(X)
+#undef X
+	"exit: 0 all passed, 1 a seed failed, 2 usage\n",
+};
 
 int
 main(int argc, char **argv)
@@ -214,10 +161,12 @@ main(int argc, char **argv)
 	struct timespec begin, end;
 	uint64_t failed = 0;
 
-	if (!parse(argc, argv, &a)) {
-		usage(stderr);
+	seeds_parse(&table, &a, &a.help, argc, argv);
+	if (!a.given || a.from > a.to) {
+		option_print_help(&table, stderr);
 		return 2;
 	}
+	a.options.limit *= SIM_S;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	catch_crashes();
 	sim.options = a.options;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test-membership: members joining, leaving, crashing, paused, cut off and healed, from seeds; and
- * what it costs from 16 to 1,024 of them. What must hold: no two nodes that are up have one id, all
+ * what it costs from 16 to 1,024 of them. It checks: no two nodes that are up have one id, all
  * agree within a bounded number of periods after the last change, also on who offers which
  * services, nobody who answers is declared dead, and the cost of a node doesn't grow with their
  * number.
  */
+#include "seeds.h"
 #include "swim_net.h"
 
 #include <stdio.h>
@@ -289,7 +290,7 @@ measure(uint32_t nodes, uint32_t clusters)
 	return f;
 }
 
-// What must not grow with the number of nodes, and what may grow with its logarithm.
+// Checks figures that must not grow with the number of nodes, and those of its logarithm.
 static void
 judge(const struct figures *few, const struct figures *many, double doublings)
 {
@@ -346,47 +347,48 @@ figures(uint32_t clusters, uint32_t most, bool json)
 		printf("]\n");
 }
 
-static int
-usage(void)
-{
-	fprintf(stderr,
-		"usage: test-membership [--from SEED] [--to SEED] [--nodes N]\n"
-		"       test-membership --figures [--json] [--clusters N] [--most NODES]\n");
-	return 2;
-}
+struct arguments {
+	bool figures, json, help;
+	uint32_t from, to, nodes, clusters, most;
+};
+
+#define AT(field) OPTION_FIELD(struct arguments, field)
+
+static const struct option_spec specs[] = {
+    {"clusters", 0, OPTION_UNSIGNED, AT(clusters), "N", "1", "of each size that is measured",
+     .min = 1, .max = UINT32_MAX},
+    {"figures", 0, OPTION_FLAG, AT(figures), NULL, NULL, "measure instead of running seeds"},
+    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT32_MAX},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "figures as JSON"},
+    {"most", 0, OPTION_UNSIGNED, AT(most), "NODES", "1024", "of the largest cluster measured",
+     .max = UINT32_MAX},
+    {"nodes", 0, OPTION_UNSIGNED, AT(nodes), "N", NULL, "of each seed; default: the seed says",
+     .max = UINT32_MAX},
+    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
+     .max = UINT32_MAX},
+};
+
+static const struct option_table table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct arguments),
+    .head = "usage: test-membership [--from SEED] [--to SEED] [--nodes N]\n"
+	    "       test-membership --figures [--json] [--clusters N] [--most NODES]\n",
+};
 
 int
 main(int argc, char **argv)
 {
-	uint32_t from = 1, to = 0, nodes = 0, clusters = 1, most = 1024;
-	bool table = false, json = false;
+	struct arguments a = {0};
 
-	for (int i = 1; i < argc; i++) {
-		const struct {
-			const char *name;
-			uint32_t *value;
-		} number[] = {{"--from", &from},
-			      {"--to", &to},
-			      {"--nodes", &nodes},
-			      {"--clusters", &clusters},
-			      {"--most", &most}};
-		bool known = false;
-
-		for (size_t k = 0; k < sizeof(number) / sizeof(number[0]) && i + 1 < argc; k++)
-			if (!known && !strcmp(argv[i], number[k].name)) {
-				*number[k].value = (uint32_t)strtoul(argv[++i], NULL, 10);
-				known = true;
-			}
-		table |= !strcmp(argv[i], "--figures");
-		json |= !strcmp(argv[i], "--json");
-		if (!known && strcmp(argv[i], "--figures") && strcmp(argv[i], "--json"))
-			return usage();
+	seeds_parse(&table, &a, &a.help, argc, argv);
+	if (a.figures) {
+		figures(a.clusters, a.most, a.json);
+		return failed;
 	}
-	if (table)
-		figures(clusters ? clusters : 1, most, json);
-	for (uint32_t seed = from; !table && seed <= (to ? to : from); seed++)
-		scenario(seed, nodes ? nodes : 4 + seed * 7 % 90);
-	if (!table)
-		printf("%s\n", failed ? "failed" : "all seeds pass");
+	for (uint32_t seed = a.from; seed <= (a.to ? a.to : a.from); seed++)
+		scenario(seed, a.nodes ? a.nodes : 4 + seed * 7 % 90);
+	printf("%s\n", failed ? "failed" : "all seeds pass");
 	return failed;
 }

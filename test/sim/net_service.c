@@ -72,7 +72,7 @@ net_offer(struct net *net, uint32_t place)
 	}
 	registry_own(&n->registry, list);
 	n->info.services = n->registry.digest;
-	swim_tell(&n->swim, &n->info);
+	swim_set_info(&n->swim, &n->info);
 }
 
 static bool

@@ -105,8 +105,6 @@ memory_get(void *user, size_t bytes, int numa_socket)
 {
 	void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 
-	(void)user;
-	(void)numa_socket;
 	if (p)
 		memset(p, 0, bytes);
 	return p;
@@ -115,8 +113,6 @@ memory_get(void *user, size_t bytes, int numa_socket)
 static void
 memory_put(void *user, void *memory, size_t bytes)
 {
-	(void)user;
-	(void)bytes;
 	free(memory);
 }
 
@@ -136,7 +132,7 @@ virtual_now(void *user)
 	return n->s->now;
 }
 
-/* Whose doorbell rang? */
+/* Finds the engine or program whose doorbell rang. */
 static void
 look_at_bells(struct sim_node *n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What must have arrived, and whether it did. */
+/* Expected messages, compared with those that arrived. */
 #include "oracle.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@ struct sim_oracle {
 static const uint32_t small[] = {0,   1,   8,	47,  48,  49,	64,   107, 108,
 				 109, 500, 947, 948, 949, 4096, 8191, 8192};
 #define SMALL (sizeof(small) / sizeof(small[0]))
-/* Larger ones are rare: each has its turn every so many messages. Segment of a WRITE, MTU. */
+/* Larger sizes come in turn, one per LARGE_EVERY messages. Segment of a WRITE, MTU. */
 #define LARGE 7u
 #define LARGE_EVERY 64u
 static_assert(SMALL + LARGE == SIM_SIZE_CLASSES, "counts.h demands them all");

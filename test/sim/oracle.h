@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs send and what must become of it. A flow is one direction of a connection: end 0
- * (who connected) sends on flow 0. Lengths and contents follow from seed, connection, flow and
- * number.
+ * Messages that programs send, and their expected fate. A flow is one direction of a connection:
+ * end 0 (who connected) sends on flow 0. Lengths and contents follow from seed, connection, flow
+ * and number.
  */
 #ifndef WEIR_TEST_SIM_ORACLE_H
 #define WEIR_TEST_SIM_ORACLE_H
@@ -21,7 +21,6 @@ struct sim_flow {
 	uint8_t *seen;	    /* datagram connections: bits of those received, which is in no order */
 	bool unsent;	    /* a send was refused: the connection has ended */
 	bool failed;	    /* a completion came with a status */
-	bool receiver_done; /* the receiver has seen the end, or has closed */
 	bool receiver_gone; /* died, or closed before it had everything */
 	bool sender_gone;
 };

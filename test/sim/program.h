@@ -30,7 +30,7 @@ struct sim_end {
 	bool readable, blocked, peer_done;
 	bool drains;	      /* waits for all completions before it closes */
 	bool lingers;	      /* end 1: closes after the peer has */
-	uint32_t receive_max; /* hasty: closes after so many */
+	uint32_t receive_max; /* hasty: messages after which it closes */
 };
 
 struct sim_held { /* a message on loan */
@@ -47,8 +47,8 @@ struct sim_thread {
 	struct sim_actor actor;
 	int fd; /* weir_fd() */
 	bool asleep;
-	bool drowsy;	/* has found nothing to do: sleeps next ... */
-	uint64_t alarm; /* ... until then */
+	bool drowsy;	/* has found nothing to do: sleeps next */
+	uint64_t alarm; /* end of that sleep */
 	uint64_t backoff;
 };
 

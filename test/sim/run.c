@@ -88,7 +88,7 @@ run_once(struct sim *s, uint64_t seed, uint32_t without, uint32_t times)
 	memset(s->program, 0, sizeof(s->program));
 	s->oracle = NULL;
 	sim_running = s;
-	s->heap_count = 0;
+	s->queue.count = 0;
 	s->now = s->progress_at = SIM_START;
 	s->steps = 0;
 	s->frames = s->damaged = 0;

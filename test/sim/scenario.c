@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a seed means. Every value of a scenario comes from the seed and nothing else. */
+/* The meaning of a seed. Every value of a scenario comes from the seed and nothing else. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -88,7 +88,7 @@ make_programs(struct sim_scenario *sc, struct rng *r, uint32_t without)
 	}
 }
 
-/* Who talks to whom, 500 messages and more in all. */
+/* Pairs of programs that talk, 500 messages and more in all. */
 static void
 make_conns(struct sim_scenario *sc, struct rng *r, uint32_t without, uint32_t times)
 {

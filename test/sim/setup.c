@@ -3,11 +3,12 @@
  * test-setup: whole controls set up connections with each other and links between their data
  * planes, in virtual time. Controls and data planes are killed and come back, hosts lose power and
  * pause, connections break at one end or go dark, the network is cut, messages are lost and
- * repeated; in two nodes each of these after each step of a set-up. What must hold: both ends of a
+ * repeated; in two nodes each of these after each step of a set-up. It checks: both ends of a
  * pair use one connection, unused ones beyond the limit are closed, none leaks; after trouble all
  * data planes know all nodes and what each offers, and links come up, both within a bounded time;
  * what a node costs doesn't grow with their number.
  */
+#include "seeds.h"
 #include "virtual_host.h"
 
 #include <stdio.h>
@@ -82,8 +83,8 @@ want_some(uint32_t pairs)
 	while (pairs--) {
 		struct host *h = some_host(), *other = some_host();
 
-		if (h != other && h->plane.incarnation && h->control.told_id &&
-		    other->control.told_id)
+		if (h != other && h->plane.incarnation && h->control.id_reported &&
+		    other->control.id_reported)
 			plane_want(h, other->control.self.id);
 	}
 }
@@ -270,7 +271,7 @@ inject(enum fault what)
 	}
 }
 
-// Returns false when the set-up was done before so many steps.
+// Returns false when the set-up took fewer than `steps` steps.
 static bool
 one_step(uint64_t seed, enum fault what, uint32_t steps, bool crossing, uint64_t lasts)
 {
@@ -550,48 +551,50 @@ figures(uint32_t most, bool json)
 	return !failed;
 }
 
-static int
-usage(void)
-{
-	fprintf(stderr, "usage: test-setup [--from SEED] [--to SEED] [--nodes N] [--trace]\n"
-			"       test-setup --figures [--json] [--most NODES]\n");
-	return 2;
-}
+struct arguments {
+	bool figures, json, trace, help;
+	uint32_t from, to, nodes, most;
+};
+
+#define AT(field) OPTION_FIELD(struct arguments, field)
+
+static const struct option_spec specs[] = {
+    {"figures", 0, OPTION_FLAG, AT(figures), NULL, NULL, "measure instead of running seeds"},
+    {"from", 0, OPTION_UNSIGNED, AT(from), "SEED", "1", "first seed", .max = UINT32_MAX},
+    {"help", 0, OPTION_STOP, AT(help), NULL, NULL, "this text"},
+    {"json", 0, OPTION_FLAG, AT(json), NULL, NULL, "figures as JSON"},
+    {"most", 0, OPTION_UNSIGNED, AT(most), "NODES", "256", "of the largest cluster measured",
+     .max = UINT32_MAX},
+    {"nodes", 0, OPTION_UNSIGNED, AT(nodes), "N", NULL, "of each seed; default: the seed says",
+     .max = UINT32_MAX},
+    {"to", 0, OPTION_UNSIGNED, AT(to), "SEED", NULL, "last seed; default: the first",
+     .max = UINT32_MAX},
+    {"trace", 0, OPTION_FLAG, AT(trace), NULL, NULL, "print what controls log"},
+};
+
+static const struct option_table table = {
+    .specs = specs,
+    .count = sizeof(specs) / sizeof(specs[0]),
+    .size = sizeof(struct arguments),
+    .head = "usage: test-setup [--from SEED] [--to SEED] [--nodes N] [--trace]\n"
+	    "       test-setup --figures [--json] [--most NODES]\n",
+};
 
 int
 main(int argc, char **argv)
 {
 	static void (*const part[])(uint64_t) = {phases, probing, half_open, restarts, only_links};
-	uint32_t from = 1, to = 0, nodes = 0, most = 256;
-	bool table = false, json = false;
+	struct arguments a = {0};
 
-	for (int i = 1; i < argc; i++) {
-		const struct {
-			const char *name;
-			uint32_t *value;
-		} number[] = {
-		    {"--from", &from}, {"--to", &to}, {"--nodes", &nodes}, {"--most", &most}};
-		bool known = false;
-
-		for (size_t k = 0; k < sizeof(number) / sizeof(number[0]) && i + 1 < argc; k++)
-			if (!known && !strcmp(argv[i], number[k].name)) {
-				*number[k].value = (uint32_t)strtoul(argv[++i], NULL, 10);
-				known = true;
-			}
-		table |= !strcmp(argv[i], "--figures");
-		json |= !strcmp(argv[i], "--json");
-		world.trace |= !strcmp(argv[i], "--trace");
-		if (!known && strcmp(argv[i], "--figures") && strcmp(argv[i], "--json") &&
-		    strcmp(argv[i], "--trace"))
-			return usage();
-	}
+	seeds_parse(&table, &a, &a.help, argc, argv);
+	world.trace = a.trace;
 	log_set_level(LOG_LEVEL_ERROR); // what doesn't go through lib/base/log_once.h
-	if (table) {
-		figures(most, json);
+	if (a.figures) {
+		figures(a.most, a.json);
 		return failed;
 	}
-	for (uint32_t seed = from; seed <= (to ? to : from) && !failed; seed++) {
-		scenario(seed, nodes ? nodes : nodes_of(seed));
+	for (uint32_t seed = a.from; seed <= (a.to ? a.to : a.from) && !failed; seed++) {
+		scenario(seed, a.nodes ? a.nodes : nodes_of(seed));
 		for (size_t i = 0; i < sizeof(part) / sizeof(part[0]) && !failed; i++)
 			part[i](seed);
 	}

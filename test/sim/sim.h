@@ -4,7 +4,8 @@
  * thread, under a virtual clock. All chance comes from the seed, so a run can be repeated.
  *
  *   scenario.c  what a seed means: sizes, impairments, who talks to whom, who dies
- *   core.c      clock, event queue, trace, failure
+ *   event_queue.c  clock, queue, chance: of all simulators
+ *   core.c      events, trace, failure
  *   wire.c      frames between nodes and what happens to them
  *   node.c      one node: main lcore, doorbells, memory
  *   engine.c    its engines: turns, sleep
@@ -21,6 +22,7 @@
 #define WEIR_TEST_SIM_H
 
 #include "counts.h"
+#include "event_queue.h"
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -39,10 +41,6 @@
 #define SIM_S UINT64_C(1000000000)
 
 /* ---- chance ---- */
-struct rng {
-	uint64_t state;
-};
-uint64_t rng_next(struct rng *r);
 /* 0 ... n - 1; n >= 1 */
 uint32_t rng_below(struct rng *r, uint32_t n);
 /* true in `permille` of 1000 cases */
@@ -156,18 +154,13 @@ struct sim_actor {
 	uint64_t due; /* SIM_NEVER: not scheduled */
 };
 
-struct sim_event { /* in the heap */
-	uint64_t at;
-	uint64_t order; /* random: events of one instant come in any order */
-	struct sim_actor *actor;
-	void (*run)(struct sim *s, void *arg); /* without an actor: runs once, always */
-	void *arg;
-};
+/* In the queue an event is an actor, or runs once and always. Its order is random: events of one
+ * instant come in any order. */
 
 struct sim_options {
 	uint32_t without;     /* bits of enum sim_part */
 	uint32_t times;	      /* as many messages */
-	uint32_t check_every; /* engine_check() every so many turns, 0 = never */
+	uint32_t check_every; /* turns between two engine_check(), 0 = never */
 	bool verbose, keep_going;
 	uint64_t limit; /* virtual ns without progress: stuck */
 };
@@ -182,11 +175,12 @@ struct sim {
 	uint64_t sizes;		  /* bits: border sizes that were received */
 	uint64_t frames, damaged; /* that went onto the wire; copies of them that were spoilt */
 	struct sim_options options;
-	uint64_t now;
+	union {
+		struct event_queue queue;
+		uint64_t now; /* the queue's */
+	};
 	uint64_t progress_at; /* when something last moved */
 	struct rng rng;
-	struct sim_event *heap;
-	size_t heap_count, heap_room;
 	struct sim_node *node[SIM_NODES_MAX];
 	struct sim_program *program[SIM_PROGRAMS_MAX];
 	struct sim_oracle *oracle;
@@ -202,6 +196,9 @@ void sim_schedule(struct sim *s, struct sim_actor *actor, uint64_t at);
 void sim_unschedule(struct sim_actor *actor);
 /* Calls run(s, arg) once at `at`. */
 void sim_call(struct sim *s, uint64_t at, void (*run)(struct sim *s, void *arg), void *arg);
+/* Drops all calls of `run`: what each was for goes to `release`. */
+void sim_cancel(struct sim *s, void (*run)(struct sim *s, void *arg),
+		void (*release)(struct sim *s, void *arg));
 /* Runs the next event; false when there is none. */
 bool sim_step(struct sim *s);
 /* Something moved: not stuck. */

@@ -23,7 +23,7 @@ enum event_kind {
 };
 
 struct net_event {
-	uint64_t at, order;
+	uint64_t at;
 	struct net_event *next;
 	enum event_kind kind;
 	bool seeking;
@@ -41,53 +41,15 @@ struct net_event {
 uint64_t
 net_random(struct net *net, uint64_t limit)
 {
-	uint64_t x = net->rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return (x ^ x >> 31) % limit;
+	return rng_next(&net->rng) % limit;
 }
 
 // ---- events ----
 
-static bool
-sooner(const struct net_event *a, const struct net_event *b)
-{
-	return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
 static void
 push(struct net *net, struct net_event *e)
 {
-	uint32_t i = net->heap_count++;
-
-	if (i == net->heap_room) {
-		net->heap_room = net->heap_room ? 2 * net->heap_room : 1024;
-		net->heap = realloc(net->heap, net->heap_room * sizeof(net->heap[0]));
-		if (!net->heap)
-			abort();
-	}
-	e->order = net->order++;
-	for (; i && sooner(e, net->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		net->heap[i] = net->heap[(i - 1) / 2];
-	net->heap[i] = e;
-}
-
-static struct net_event *
-pop(struct net *net)
-{
-	struct net_event *first = net->heap[0], *last = net->heap[--net->heap_count];
-	uint32_t i = 0, child;
-
-	for (; (child = 2 * i + 1) < net->heap_count; i = child) {
-		child +=
-		    child + 1 < net->heap_count && sooner(net->heap[child + 1], net->heap[child]);
-		if (!sooner(net->heap[child], last))
-			break;
-		net->heap[i] = net->heap[child];
-	}
-	net->heap[i] = last;
-	return first;
+	queue_push(&net->queue, (struct queued){e->at, net->queue.pushed, NULL, e});
 }
 
 static struct net_event *
@@ -261,7 +223,7 @@ beaten(void *user, const struct swim_record *other)
 	push(n->net, event(n->net, EVENT_AGAIN, n->place, 1));
 }
 
-// Who it is shows when they meet.
+// A hello at that place decides.
 static void
 rival(void *user, const struct swim_record *other)
 {
@@ -519,11 +481,12 @@ handle(struct net_node *n, struct net_event *e)
 void
 net_run(struct net *net, uint64_t until)
 {
-	while (net->heap_count && net->heap[0]->at <= until * MS) {
-		struct net_event *e = pop(net);
+	struct queued next;
+
+	while (queue_pop(&net->queue, until * MS, &next)) {
+		struct net_event *e = next.subject;
 		struct net_node *n = &net->node[e->to];
 
-		net->now = e->at;
 		if (n->running && n->paused && e->to_life == n->life) {
 			e->next = NULL;
 			*n->held_last = e;
@@ -541,7 +504,7 @@ net_run(struct net *net, uint64_t until)
 void
 net_init(struct net *net, uint64_t seed, uint32_t nodes)
 {
-	*net = (struct net){.rng = seed,
+	*net = (struct net){.rng.state = seed,
 			    .seed = seed,
 			    .nodes = nodes,
 			    .id_space = 65535,
@@ -572,9 +535,9 @@ net_fini(struct net *net)
 		}
 		free(net->node[i].met);
 	}
-	for (uint32_t i = 0; i < net->heap_count; i++)
-		free(net->heap[i]);
-	free(net->heap);
+	for (size_t i = 0; i < net->queue.count; i++)
+		free(net->queue.heap[i].subject);
+	queue_free(&net->queue);
 	free(net->node);
 }
 

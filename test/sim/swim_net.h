@@ -7,13 +7,15 @@
 #ifndef WEIR_TEST_SWIM_NET_H
 #define WEIR_TEST_SWIM_NET_H
 
+#include "event_queue.h"
+
 #include "membership/registry.h"
 #include "membership/swim.h"
 
 #define NET_TIMEOUT 1000u /* ms, the node timeout */
 #define NET_PERIOD (NET_TIMEOUT / 5)
 
-/* What is spread of a node. */
+/* Information that is spread about a node. */
 struct net_info {
 	uint64_t place_life; /* place << 32 | life */
 	uint64_t services;   /* digest */
@@ -42,17 +44,18 @@ struct net_node {
 };
 
 struct net {
-	uint64_t now; /* us */
-	uint64_t rng, seed;
+	union {
+		struct event_queue queue; /* of net_events */
+		uint64_t now;		  /* the queue's, us */
+	};
+	struct rng rng;
+	uint64_t seed;
 	uint32_t nodes;
 	struct net_node *node; /* by place */
-	struct net_event **heap;
-	uint32_t heap_count, heap_room;
-	uint64_t order;
-	uint32_t loss;	   /* of 10,000 messages */
-	uint32_t id_space; /* ids are chosen out of so many */
-	uint32_t seeds;	   /* the first places are seeds */
-	bool given_ids;	   /* place = id, all known from the start: as by a peers file */
+	uint32_t loss;	       /* of 10,000 messages */
+	uint32_t id_space;     /* number of ids to choose from */
+	uint32_t seeds;	       /* the first places are seeds */
+	bool given_ids;	       /* place = id, all known from the start: as by a peers file */
 	bool partitioned;
 	/* watching one node's death */
 	uint16_t watched;
@@ -75,7 +78,7 @@ void net_pause(struct net *net, uint32_t place);
 void net_resume(struct net *net, uint32_t place);
 /* Its programs offer something else from now on. */
 void net_offer(struct net *net, uint32_t place);
-/* So many of 100 on one side, the others on the other, until net->partitioned is false again. */
+/* `share` of 100 on one side, the others on the other, until net->partitioned is false again. */
 void net_part(struct net *net, uint32_t share);
 
 /* Do all who run know exactly those who run, within each side? Else says why not in `why`. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the code under test gets instead of the system's clock, chance, sleep and log (--wrap at
- * link time), so that a seed runs the same every time.
+ * Clock, chance, sleep and log for the code under test in place of the system's (--wrap at link
+ * time), so that a seed runs the same every time.
  */
 #include "node.h"
 
@@ -43,7 +43,6 @@ __wrap_getrandom(void *buf, size_t length, unsigned flags)
 	uint8_t *to = buf;
 	bool wraps = rng_chance(&sim_running->rng, 300);
 
-	(void)flags;
 	for (size_t i = 0; i < length; i++)
 		to[i] = wraps && i > 0 ? 0xff : (uint8_t)rng_next(&sim_running->rng);
 	return (ssize_t)length;
@@ -89,8 +88,6 @@ __wrap_madvise(void *at, size_t length, int advice)
 static void
 nothing(struct sim *s, void *arg)
 {
-	(void)s;
-	(void)arg;
 }
 
 /* A program that waits inside a call: everybody else goes on meanwhile. */
@@ -100,7 +97,6 @@ __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 	struct sim *s = sim_running;
 	uint64_t end = s->now + (uint64_t)wanted->tv_sec * SIM_S + (uint64_t)wanted->tv_nsec;
 
-	(void)left;
 	for (uint32_t i = 0; i < s->sc.nodes; i++) {
 		s->rang = true;
 		sim_node_listen(s->node[i]);

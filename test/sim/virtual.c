@@ -14,11 +14,7 @@ struct world world;
 uint64_t
 world_random(uint64_t limit)
 {
-	uint64_t x = world.rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return (x ^ x >> 31) % limit;
+	return rng_next(&world.rng) % limit;
 }
 
 // Mostly fast; one in a hundred waits for a CPU.
@@ -36,44 +32,10 @@ world_cut(const struct host *a, const struct host *b)
 
 // ---- tasks ----
 
-static bool
-sooner(const struct task *a, const struct task *b)
-{
-	return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
 static void
-push(struct task *t)
+push(struct task *t, uint64_t at)
 {
-	uint32_t i = world.heap_count++;
-
-	if (i == world.heap_room) {
-		world.heap_room = world.heap_room ? 2 * world.heap_room : 1024;
-		world.heap = realloc(world.heap, world.heap_room * sizeof(world.heap[0]));
-		if (!world.heap)
-			abort();
-	}
-	t->order = world.order++;
-	for (; i && sooner(t, world.heap[(i - 1) / 2]); i = (i - 1) / 2)
-		world.heap[i] = world.heap[(i - 1) / 2];
-	world.heap[i] = t;
-}
-
-static struct task *
-pop(void)
-{
-	struct task *first = world.heap[0], *last = world.heap[--world.heap_count];
-	uint32_t i = 0, child;
-
-	for (; (child = 2 * i + 1) < world.heap_count; i = child) {
-		child += child + 1 < world.heap_count &&
-			 sooner(world.heap[child + 1], world.heap[child]);
-		if (!sooner(world.heap[child], last))
-			break;
-		world.heap[i] = world.heap[child];
-	}
-	world.heap[i] = last;
-	return first;
+	queue_push(&world.queue, (struct queued){at, world.queue.pushed, NULL, t});
 }
 
 void
@@ -83,28 +45,24 @@ world_at(uint64_t at, struct host *host, task_fn run, void *arg, uint64_t tag)
 
 	if (!t)
 		abort();
-	*t = (struct task){.at = at,
-			   .host = host,
-			   .life = host ? host->life : 0,
-			   .tag = tag,
-			   .run = run,
-			   .arg = arg};
-	push(t);
+	*t = (struct task){
+	    .host = host, .life = host ? host->life : 0, .tag = tag, .run = run, .arg = arg};
+	push(t, at);
 }
 
-bool
-world_step(void)
+// Runs the next task that is due by `until`.
+static bool
+run_next(uint64_t until)
 {
+	struct queued next;
 	struct task *t;
 	struct host *h;
 	bool alive;
 
-	if (!world.heap_count)
+	if (!queue_pop(&world.queue, until, &next))
 		return false;
-	t = pop();
+	t = next.subject;
 	h = t->host;
-	if (t->at > world.now)
-		world.now = t->at;
 	alive = !h || (h->running && h->life == t->life);
 	if (h && alive && h->paused) {
 		t->next = NULL;
@@ -118,11 +76,17 @@ world_step(void)
 	return true;
 }
 
+bool
+world_step(void)
+{
+	return run_next(UINT64_MAX);
+}
+
 void
 world_run(uint64_t until)
 {
-	while (world.heap_count && world.heap[0]->at <= until)
-		world_step();
+	while (run_next(until))
+		;
 	world.now = until;
 }
 
@@ -133,8 +97,7 @@ world_resume(struct host *host)
 		struct task *t = host->kept;
 
 		host->kept = t->next;
-		t->at = world.now;
-		push(t);
+		push(t, world.now);
 	}
 	host->kept_last = &host->kept;
 }
@@ -142,15 +105,15 @@ world_resume(struct host *host)
 void
 world_free(void)
 {
-	while (world.heap_count) {
-		struct task *t = pop();
+	struct queued next;
+
+	while (queue_pop(&world.queue, UINT64_MAX, &next)) {
+		struct task *t = next.subject;
 
 		t->run(t->arg, t->tag, false);
 		free(t);
 	}
-	free(world.heap);
-	world.heap = NULL;
-	world.heap_room = 0;
+	queue_free(&world.queue);
 }
 
 // ---- libevent: timers ----

@@ -7,6 +7,8 @@
 #ifndef WEIR_TEST_VIRTUAL_H
 #define WEIR_TEST_VIRTUAL_H
 
+#include "event_queue.h"
+
 #include "cluster/control.h"
 
 #include <event2/event.h>
@@ -26,7 +28,6 @@ struct event_base {
 typedef void (*task_fn)(void *arg, uint64_t tag, bool alive);
 
 struct task {
-	uint64_t at, order;
 	struct host *host; /* whose control it is for; NULL: nobody's, it runs in any case */
 	uint64_t life, tag;
 	task_fn run;
@@ -67,10 +68,10 @@ struct end {
 	uint64_t peer_incarnation;
 	uint32_t attempt, peer_attempt, burnt;
 	struct weir_link_offer saved; /* attempt 0: none */
-	uint64_t deadline, resend, quiet_until, heard_at, down_at;
+	uint64_t deadline, resend, quiet_until, heard_at;
 };
 
-/* What a data plane was told of a node. */
+/* A node as a data plane was told of it. */
 struct known {
 	struct known *next; /* of those with the same remainder */
 	struct weir_ctl_node is;
@@ -108,11 +109,14 @@ struct host {
 };
 
 struct world {
-	uint64_t now, rng, seed, order;
+	union {
+		struct event_queue queue; /* of tasks */
+		uint64_t now;		  /* the queue's, us */
+	};
+	struct rng rng;
+	uint64_t seed;
 	uint32_t hosts;
 	struct host *host;
-	struct task **heap;
-	uint32_t heap_count, heap_room;
 	bool cut;	/* hosts of different sides */
 	uint32_t loss;	/* of 1,000 messages between controls */
 	uint32_t twice; /* the same */

@@ -22,7 +22,7 @@ on_turn(void *arg, uint64_t tag, bool alive)
 
 	if (!alive)
 		return;
-	control_turn(&h->control, monotonic_ms());
+	control_tick(&h->control, monotonic_ms());
 	world_at(world.now + CONTROL_TICK_MS * MS, h, on_turn, h, 0);
 }
 
@@ -44,19 +44,19 @@ host_start(struct host *h)
 	h->running = h->powered = true;
 	*c = (struct control){
 	    .options = &h->options, .transport = &virtual_tcp, .base = &h->base, .failed = -1};
-	c->again = evtimer_new(c->base, self_on_again, c);
-	c->settled = evtimer_new(c->base, self_on_settled, c);
+	c->again = evtimer_new(c->base, self_node_on_again, c);
+	c->settled = evtimer_new(c->base, self_node_on_settled, c);
 	c->source = listed.list ? source_file(&listed, h->options.node) : source_join(seeds);
 	if (address_resolve(c, "listen", h->listen, false, &address, &length) >= 0 ||
-	    door_open(c, (struct sockaddr *)&address, length))
+	    admission_open(c, (struct sockaddr *)&address, length))
 		abort();
 	if (listed.list)
 		c->self = *peers_find(&listed, h->options.node);
 	memcpy(c->self.control, h->listen, strlen(h->listen) + 1);
 	if (!listed.list && !start_source(c))
 		abort();
-	c->dp = h->dp = dp_create(c->base, NULL, &hello, &self_dp_handler, c);
-	if (listed.list && (!self_begin(c, monotonic_ms()) || !start_source(c)))
+	c->dp = h->dp = dp_create(c->base, NULL, &hello, &self_node_dp_handler, c);
+	if (listed.list && (!self_node_begin(c, monotonic_ms()) || !start_source(c)))
 		abort();
 	world_at(world.now + world_random(CONTROL_TICK_MS * MS), h, on_turn, h, 0);
 }
@@ -70,9 +70,9 @@ end_control(struct host *h, bool orderly)
 	c->stopping = orderly;
 	if (leave)
 		swim_leave(&c->swim);
-	self_end(c);
+	self_node_end(c);
 	c->source->stop(c->source, leave);
-	door_close(c);
+	admission_close(c);
 	dp_destroy(c->dp);
 	h->dp = NULL;
 	event_free(c->again);
@@ -142,7 +142,7 @@ void
 hosts_make(uint64_t seed, uint32_t hosts, bool with_list)
 {
 	world = (struct world){
-	    .rng = seed, .seed = seed, .hosts = hosts, .trace = world.trace, .now = SECOND};
+	    .rng.state = seed, .seed = seed, .hosts = hosts, .trace = world.trace, .now = SECOND};
 	world.host = calloc(hosts, sizeof(world.host[0]));
 	listed.list = with_list ? calloc(hosts, sizeof(listed.list[0])) : NULL;
 	listed.count = hosts;
@@ -242,7 +242,7 @@ host_sound(struct host *h, uint64_t bound, char *why, size_t size)
 		held++;
 		if (!pair_sound(h, m, bound, why, size))
 			return false;
-		unlinked += m->conn->joined && !m->peer.linked && !m->offers.count &&
+		unlinked += m->conn->joined && !m->node.linked && !m->offers.count &&
 			    now - m->used_at > 2 * MEMBER_UNUSED + 2 * CONTROL_TICK_MS;
 	}
 	if (h->plane.renamed)

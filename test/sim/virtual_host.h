@@ -22,9 +22,9 @@ struct member *host_member(struct host *h, const struct host *other);
 /* The end that it uses towards another; NULL: none. */
 struct sock *host_sock(struct host *h, const struct host *other);
 
-/* What holds at any time. `bound`: us until both ends of a pair use one connection. */
+/* Invariants of any time. `bound`: us until both ends of a pair use one connection. */
 bool hosts_sound(uint64_t bound, char *why, size_t size);
-/* What holds after a while without trouble: all know all, and are linked as programs want. */
+/* Invariants after a time without trouble: all know all, and are linked as programs want. */
 bool hosts_settled(char *why, size_t size);
 
 #endif

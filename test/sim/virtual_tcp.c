@@ -368,7 +368,6 @@ tcp_close(struct control_stream *stream)
 }
 
 const struct control_transport virtual_tcp = {
-    .name = "virtual",
     .dial = tcp_dial,
     .adopt = tcp_adopt,
     .write = tcp_write,

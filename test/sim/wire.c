@@ -248,7 +248,6 @@ transmit(struct sim_port *p, struct sim_frame *f, uint32_t length)
 static unsigned
 wire_alloc(void *user, void **frames, unsigned n)
 {
-	(void)user;
 	for (unsigned i = 0; i < n; i++)
 		frames[i] = frame_get();
 	return n;
@@ -305,7 +304,6 @@ wire_flush(void *user, uint64_t now)
 {
 	struct sim_port *p = user;
 
-	(void)now;
 	for (uint32_t i = 0; i < p->tx_count; i++)
 		transmit(p, p->tx[i].frame, p->tx[i].length);
 	p->tx_count = 0;
@@ -358,7 +356,6 @@ wire_arm(void *user, uint64_t now, int *fd)
 {
 	struct sim_port *p = user;
 
-	(void)now;
 	/* never polled: sim_engine_wake() stands for it */
 	*fd = p->event_fd ? 0 : -1;
 	if (p->full_until > p->s->now)
@@ -414,21 +411,20 @@ sim_port_fini(struct sim_port *p)
 	p->tx_count = 0;
 }
 
+static void
+drop_flight(struct sim *s, void *arg)
+{
+	struct flight *fl = arg;
+
+	frame_put(s, fl->frame);
+	fl->next = free_flights;
+	free_flights = fl;
+}
+
 void
 sim_wire_reset(struct sim *s)
 {
-	for (size_t i = 0; i < s->heap_count; i++) {
-		struct sim_event *ev = &s->heap[i];
-
-		if (ev->actor || ev->run != arrive)
-			continue;
-		struct flight *fl = ev->arg;
-
-		frame_put(s, fl->frame);
-		fl->next = free_flights;
-		free_flights = fl;
-		ev->run = NULL;
-	}
+	sim_cancel(s, arrive, drop_flight);
 	memset(last_arrival, 0, sizeof(last_arrival));
 	memset(arrived, 0, sizeof(arrived));
 }

@@ -61,6 +61,7 @@ ask /weir/session/list | jq -e '.[] | length == 1' >/dev/null || fail "telemetry
 ask "/weir/session/info,$(ask /weir/session/list | jq '.[][0]')" | jq -e '.[] | .name == "probe" and .pid > 0' >/dev/null || fail "telemetry of a session"
 ask /weir/port/stats,0 | jq -e '.[] | .rx_frames > 0 and .tx_bytes > 0' >/dev/null || fail "telemetry: $(ask /weir/port/stats,0)"
 ask /weir/engine/stats,7 | jq -e '.[] == null' >/dev/null || fail "telemetry of an engine that isn't there"
+ask /weir/counters | jq -e ".[] | .broker_sessions_opened > 0 and .engine_tx_messages >= 0 and .nic_rx_frames > 0" >/dev/null || fail "telemetry: $(ask /weir/counters)"
 
 # gone_without_trace SIGNAL: a stop gives everything back.
 gone_without_trace() {

@@ -59,7 +59,7 @@ says 1 'user 0.*or none|refuses: invalid value .x. for user.0.memory .expected' 
 says 4 'does not hold after 0.1 s' weirctl wait node:9 --timeout 0.1
 says 1 'no data plane for instance .absent. behind .*; start weir-dataplane' weirctl --instance absent show nodes
 says 1 'line 2: no data plane for instance' weirctl --instance absent < <(printf '# first\nshow nodes\n')
-says 1 'cannot write the answer; see where stdout goes' bash -c 'weirctl --json show counters >/dev/full'
+says 1 'cannot write to stdout; check its target' bash -c 'weirctl --json show counters >/dev/full'
 if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
 	chmod 711 "$weir_tmp" "$WEIR_RUN_DIR" "$WEIR_RUN_DIR/A"
 	says 3 'Permission denied; run as root' setpriv --reuid nobody --regid nogroup --clear-groups "$(command -v weirctl)" show nodes

@@ -58,10 +58,9 @@ engine_row(const struct rows_query *q, uint32_t index, void *record)
 	r->lcore = broker_engine(b, index)->lcore;
 	r->cpu = broker_engine(b, index)->cpu;
 	r->sessions = b->session_count;
-	r->tx_messages = counter(&c->tx_messages);
-	r->rx_messages = counter(&c->rx_messages);
-	r->tx_bytes = counter(&c->tx_bytes);
-	r->rx_bytes = counter(&c->rx_bytes);
+#define X(name) r->name = counter(&c->name);
+	ENGINE_TRAFFIC(X)
+#undef X
 	return true;
 }
 
@@ -185,10 +184,9 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 	r->link_up = attr.link_up;
 	r->link_changes = b->link_changes[index];
 	r->mtu = attr.mtu;
-	r->rx_frames = c.rx_frames;
-	r->tx_frames = c.tx_frames;
-	r->rx_bytes = c.rx_bytes;
-	r->tx_bytes = c.tx_bytes;
+#define X(name, help) r->name = c.name;
+	NIC_TRAFFIC(X)
+#undef X
 #define X(reason, help)                                                                            \
 	snprintf(r->drops[r->drop_count].name, sizeof(r->drops[0].name), "%s", #reason);           \
 	r->drops[r->drop_count++].count = c.drop_##reason;
@@ -196,26 +194,6 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 #undef X
 	return true;
 }
-
-#define NIC_COUNTERS(X)                                                                            \
-	X(rx_frames, "frames received")                                                            \
-	X(tx_frames, "frames sent")                                                                \
-	X(rx_bytes, "bytes of those received")                                                     \
-	X(tx_bytes, "bytes of those sent")                                                         \
-	X(rx_accepted, "frames that did their work")                                               \
-	X(acks_sent, "acknowledgements sent")                                                      \
-	X(acks_received, "acknowledgements received")                                              \
-	X(naks_sent, "refusals sent")                                                              \
-	X(naks_received, "refusals received")                                                      \
-	X(rnr_sent, "receiver-not-ready sent")                                                     \
-	X(rnr_received, "receiver-not-ready received")                                             \
-	X(retransmits, "frames sent again")                                                        \
-	X(timeouts, "waits for an acknowledgement that ended")                                     \
-	X(handed_over, "frames handed to another engine")                                          \
-	X(impaired_dup, "frames doubled on purpose (dup=)")                                        \
-	X(impaired_reorder, "frames delayed on purpose (reorder=)")                                \
-	X(doorbells, "bursts given to the hardware")                                               \
-	X(read_bytes, "bytes brought by READs of ours")
 
 struct counter_def {
 	const char *group, *name, *help;

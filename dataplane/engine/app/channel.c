@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots from programs. A program is never trusted: each head is copied once, the copy is checked
- * and used; what breaks the rules ends the session and nobody else's.
+ * Slots from programs. A program is never trusted: each head is copied once, and only the copy is
+ * checked and used. A slot that breaks the rules ends its own session and no other.
  */
 #include "batch.h"
 #include "channel.h"
@@ -19,11 +19,12 @@
 #include "state.h"
 
 enum {
-	CHANNEL_BUDGET = 128, /* slots of messages taken from one channel per pass */
-	COLD_CHANNELS = 8,    /* idle channels polled per pass */
-	COLD_AFTER = 1024,    /* empty passes after which a channel is idle */
+	CHANNEL_BUDGET = 128, /* slots of messages taken from one channel per turn */
+	COLD_CHANNELS = 8,    /* idle channels polled per turn */
+	COLD_AFTER = 1024,    /* turns without slots after which a channel is idle */
 };
 
+/* TAKEN_DEAR: the slot left nothing to send, and is charged as DEAR slots. */
 enum take { TAKEN, STAYS, TAKEN_DEAR };
 
 void
@@ -44,7 +45,7 @@ channel_init(struct engine *e, struct session *s, uint32_t index, uint32_t doorb
 		       &ch->head->rx_tail, true);
 	weir_ring_init(&ch->returns, at + sizeof(*ch->head) + 2 * ring_bytes, WEIR_RETURN_SLOTS,
 		       &ch->head->return_tail, false);
-	list_init(&ch->telling);
+	list_init(&ch->events);
 	ch->spill_first = ch->spill_last = WEIR_BLOCK_NONE;
 	list_append(&e->hot, &ch->polled);
 }
@@ -67,8 +68,8 @@ refuse(struct engine *e, struct channel *ch, const char *reason)
 	return STAYS;
 }
 
-/* Slots for connections that are gone are nobody's fault; for what never was the program's they
- * are. */
+/* A slot for a connection that has ended is legal; one for a vQPN that no engine gave out is not.
+ */
 static bool
 is_stale(struct engine *e, const struct conn *c, uint32_t vqpn)
 {
@@ -87,7 +88,7 @@ taken(struct engine *e, struct channel *ch, struct conn *c, uint32_t messages, u
 	weir_ring_pop(&ch->tx, slots);
 }
 
-/* Slots of the ring as they are, the head apart. */
+/* Copies slots of the ring unchanged, but for the head. */
 static inline void
 copy_slots(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct weir_ring *r,
 	   struct head h, uint32_t n)
@@ -100,15 +101,15 @@ copy_slots(struct weir_slot *staging, uint32_t mask, uint64_t at, const struct w
 	memcpy(to->data, weir_ring_at(r, r->pos)->data, WEIR_SLOT_HEAD_BYTES);
 }
 
-/* A message that can't go straight into the frame. */
+/* Takes a message that can't go straight into the open frame. */
 static enum take
 take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h, weir_place place)
 {
-	uint32_t slots = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+	uint32_t slots = message_slots(h.op, h.length);
 
 	if (c->state == CONN_LOCAL || c->user_closed)
 		return refuse(e, ch, "message on a local or closed connection");
-	if (c->datagram && h.length > c->cold->way.mtu)
+	if (c->datagram && h.length > c->cold->dgram.mtu)
 		return refuse(e, ch, "datagram too long");
 	if (c->datagram && c->state == CONN_OPEN && !c->pend_first && share_pays(e, c->session)) {
 		if (!datagram_send(e, c, &ch->tx, h, place)) {
@@ -127,31 +128,20 @@ take_slowly(struct engine *e, struct channel *ch, struct conn *c, struct head h,
 	return TAKEN;
 }
 
-/* One way only, and one that the message can go. */
-static bool
-ways_fit(struct head h)
-{
-	uint8_t way = h.flags & WEIR_SLOT_WAYS, bulk = WEIR_SLOT_READ | WEIR_SLOT_WRITE;
-
-	if (way & WEIR_SLOT_SEND && message_lines(h.length) >= WEIR_SEND_LINES)
-		return false;
-	return !(way & (way - 1)) && !(way & bulk) == !(h.flags & WEIR_SLOT_BULK);
-}
-
-/* Room in the frame, and in the program's part of it where others want some too. */
+/* Room in the frame, and in the program's part of it while several programs want room. */
 static inline enum room
-find_room(struct engine *e, struct link *l, struct session *s, uint32_t lines, uint8_t flags)
+find_room(struct engine *e, struct peer_link *l, struct session *s, uint32_t lines, uint8_t flags)
 {
 	enum room room;
 
-	if (UNLIKELY(l->crowded) && share_lines(l, s) < lines) {
+	if (UNLIKELY(l->split) && share_lines(l, s) < lines) {
 		share_pressed(l, s);
 		return ROOM_LATER;
 	}
 	room = link_room_for(e, l, lines, flags);
 	if (UNLIKELY(room == ROOM_LATER))
 		share_pressed(l, s);
-	else if (UNLIKELY(l->crowded) && room == ROOM)
+	else if (UNLIKELY(l->split) && room == ROOM)
 		queue_of(s, l, RING)->lines -= lines;
 	return room;
 }
@@ -160,7 +150,7 @@ static inline enum take
 take_inline(struct engine *e, struct channel *ch, struct conn *c, struct head h)
 {
 	uint32_t slots = weir_slots_inline(h.length), cost = slots * WEIR_SLOT_SIZE;
-	struct link *l = c->link;
+	struct peer_link *l = c->link;
 
 	if (UNLIKELY(h.length > WEIR_INLINE_MAX ||
 		     h.flags & (WEIR_SLOT_BULK | WEIR_SLOT_READ | WEIR_SLOT_WRITE)))
@@ -203,10 +193,16 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 		count(&e->counters.tx_adopted, 1);
 	if (h.length > WEIR_BLOCK_SIZE)
 		h.flags |= WEIR_SLOT_BULK;
-	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS && !ways_fit(h)))
-		return refuse(e, ch, "a way that can't take the message");
 	cost = weir_cost(h.length);
 	lines = message_lines(h.length);
+	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS)) {
+		uint8_t way = h.flags & WEIR_SLOT_WAYS;
+		bool bulk = way & (WEIR_SLOT_READ | WEIR_SLOT_WRITE);
+
+		if (way & (way - 1) || bulk != !!(h.flags & WEIR_SLOT_BULK) ||
+		    (way & WEIR_SLOT_SEND && lines >= WEIR_SEND_LINES))
+			return refuse(e, ch, "a way that can't take the message");
+	}
 	if (c->fast && !(h.flags & WEIR_SLOT_BULK) && c->granted - c->spent >= cost &&
 	    list_empty(&c->link->active)) {
 		enum room room = find_room(e, c->link, ch->session, lines, h.flags);
@@ -232,8 +228,8 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 }
 
 /*
- * The inline messages at the channel's head that are one connection's and go into the open frame;
- * how many. As in batch.c, what is known of the connection stays in registers.
+ * Takes the inline messages of one connection at the channel's head that go into the open frame.
+ * Returns their number. As in batch.c, the connection's fields stay in registers.
  */
 static unsigned
 take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
@@ -241,7 +237,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	struct conn *c = conn_find(e, h.vqpn);
 	uint32_t messages = 0, most, lines = 0, vqpn = h.vqpn, notify = 0;
 	struct weir_ring r = ch->tx;
-	struct link *l;
+	struct peer_link *l;
 	uint64_t bytes = 0, room;
 
 	if (!c || c->session != ch->session || !c->fast || !list_empty(&c->link->active) ||
@@ -251,7 +247,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	room = l->tx_limit - l->tx_pos;
 	if (room > (c->granted - c->spent) / WEIR_SLOT_SIZE)
 		room = (c->granted - c->spent) / WEIR_SLOT_SIZE;
-	if (UNLIKELY(l->crowded) && room > share_lines(l, ch->session))
+	if (UNLIKELY(l->split) && room > share_lines(l, ch->session))
 		room = share_lines(l, ch->session);
 	most = (uint32_t)(room < end - r.pos ? room : end - r.pos);
 	for (;;) {
@@ -279,7 +275,7 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 		return 0;
 	credit_spend(c, lines * WEIR_SLOT_SIZE);
 	l->tx_pos += lines;
-	if (UNLIKELY(l->crowded))
+	if (UNLIKELY(l->split))
 		queue_of(ch->session, l, RING)->lines -= lines;
 	link_count(l, c, messages);
 	link_sent(l, c, messages, notify);
@@ -287,52 +283,8 @@ take_run(struct engine *e, struct channel *ch, struct head h, uint64_t end)
 	return messages;
 }
 
-static inline enum take
-take_message(struct engine *e, struct channel *ch, const struct weir_slot *slot, struct head h)
-{
-	struct conn *c = conn_find(e, h.vqpn);
-
-	if (UNLIKELY(!c || c->session != ch->session)) {
-		if (!is_stale(e, c, h.vqpn) ||
-		    (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
-			return refuse(e, ch, "message on a connection that isn't the program's");
-		weir_ring_pop(&ch->tx, h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1);
-		count(&e->counters.stray, 1);
-		return TAKEN_DEAR;
-	}
-	if (UNLIKELY((uint16_t)c->taken != h.order)) {
-		ch->blocked = true; /* the earlier one is published in another channel */
-		return STAYS;
-	}
-	if (LIKELY(h.op == WEIR_OP_INLINE))
-		return take_inline(e, ch, c, h);
-	return take_place(e, ch, c, slot, h);
-}
-
-static bool
-take_release(struct engine *e, struct channel *ch, const struct weir_slot *copy)
-{
-	if (copy->length == 0 || copy->length > WEIR_SLOT_HEAD_BYTES / sizeof(weir_place))
-		return false;
-	for (uint32_t i = 0; i < copy->length; i++)
-		if (!session_release(e, ch->session, copy->place[i]))
-			return false;
-	session_feed(e, ch->session);
-	return true;
-}
-
-static const char *
-take_return(struct engine *e, struct conn *c, const struct weir_slot *copy)
-{
-	if (copy->op == WEIR_OP_POST)
-		return post_take(e, c, copy);
-	return credit_consumed(e, c, copy->value, copy->status)
-		   ? NULL
-		   : "consumed more than was delivered";
-}
-
-/* What gives memory and credit back: it waits for nothing, whatever the messages wait for. */
-static __attribute__((noinline)) unsigned
+/* Takes slots that return memory and credit: they wait for nothing, whatever messages wait for. */
+static COLD unsigned
 take_returns(struct engine *e, struct channel *ch)
 {
 	const struct weir_slot *slot;
@@ -345,15 +297,26 @@ take_returns(struct engine *e, struct channel *ch)
 
 		line_load(&copy, slot);
 		c = conn_find(e, copy.vqpn);
-		if (copy.op == WEIR_OP_RELEASE)
-			wrong =
-			    take_release(e, ch, &copy) ? NULL : "released a block that was not out";
-		else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST)
+		if (copy.op == WEIR_OP_RELEASE) {
+			bool ok =
+			    copy.length && copy.length <= WEIR_SLOT_HEAD_BYTES / sizeof(weir_place);
+
+			for (uint32_t i = 0; ok && i < copy.length; i++)
+				ok = session_release(ch->session, copy.place[i]);
+			if (ok)
+				session_memory_freed(e, ch->session);
+			else
+				wrong = "released a block that was not out";
+		} else if (copy.op != WEIR_OP_CONSUMED && copy.op != WEIR_OP_POST) {
 			wrong = "unknown op in a slot";
-		else if (c && c->session == ch->session)
-			wrong = take_return(e, c, &copy);
-		else if (!is_stale(e, c, copy.vqpn))
-			wrong = "op on a connection that isn't the program's";
+		} else if (!c || c->session != ch->session) {
+			if (!is_stale(e, c, copy.vqpn))
+				wrong = "op on a connection that isn't the program's";
+		} else if (copy.op == WEIR_OP_POST) {
+			wrong = post_take(e, c, &copy);
+		} else if (!credit_consumed(e, c, copy.value, copy.status)) {
+			wrong = "consumed more than was delivered";
+		}
 		if (wrong) {
 			refuse(e, ch, wrong);
 			break;
@@ -364,31 +327,7 @@ take_returns(struct engine *e, struct channel *ch)
 	return n;
 }
 
-static bool
-take_close(struct engine *e, struct channel *ch, struct conn *c)
-{
-	if (c->user_closed) {
-		refuse(e, ch, "connection closed twice");
-		return false;
-	}
-	conn_user_close(e, c, false);
-	return true;
-}
-
-/* Without a cost it is the ring's room that was missing: all before it is taken now. */
-static void
-take_want(struct engine *e, struct conn *c, uint32_t cost)
-{
-	if (!cost) {
-		tell(e, c, TELL_WRITABLE);
-		return;
-	}
-	c->wants = true;
-	c->wanted = cost;
-	credit_answer_want(e, c);
-}
-
-/* Ops other than messages. */
+/* Takes a slot that is not a message. */
 static enum take
 take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 {
@@ -410,54 +349,81 @@ take_control(struct engine *e, struct channel *ch, const struct weir_slot *slot)
 		return STAYS;
 	}
 	weir_ring_pop(&ch->tx, 1);
-	if (copy.op == WEIR_OP_WANT)
-		take_want(e, c, copy.length);
-	else if (!take_close(e, ch, c))
-		return STAYS;
+	if (copy.op == WEIR_OP_CLOSE) {
+		if (c->user_closed)
+			return refuse(e, ch, "connection closed twice");
+		conn_user_close(e, c, false);
+	} else if (copy.length) {
+		c->wants = true;
+		c->wanted = copy.length;
+		credit_answer_want(e, c);
+	} else { /* the program waited for room in its ring: all slots before are taken now */
+		app_event(e, c, APP_WRITABLE);
+	}
+	return TAKEN_DEAR;
+}
+
+/* A message for a connection that has ended, or never was the program's. */
+static COLD enum take
+take_stray(struct engine *e, struct channel *ch, const struct conn *c, struct head h)
+{
+	if (!is_stale(e, c, h.vqpn) || (h.op == WEIR_OP_INLINE && h.length > WEIR_INLINE_MAX))
+		return refuse(e, ch, "message on a connection that isn't the program's");
+	weir_ring_pop(&ch->tx, message_slots(h.op, h.length));
+	count(&e->counters.stray, 1);
 	return TAKEN_DEAR;
 }
 
 static inline unsigned
 channel_poll(struct engine *e, struct channel *ch)
 {
-	/* where frames are shared out, a program with one channel gets no less for that */
-	uint32_t most = e->turn <= e->crowded ? FRAME_LINES : CHANNEL_BUDGET;
+	/* where programs share frames, one with a single channel gets no less than others */
+	uint32_t most = e->turn <= e->split_turn ? FRAME_LINES : CHANNEL_BUDGET;
 	uint64_t end = ch->tx.pos + most;
 	unsigned n = 0, returns = 0;
 
-	if (UNLIKELY(ch->session->deaf))
+	if (UNLIKELY(ch->session->unpolled))
 		return 0;
 	if (UNLIKELY(weir_ring_peek(&ch->returns))) {
 		n = returns = take_returns(e, ch);
-		if (ch->session->deaf) /* for what was found there */
+		if (ch->session->unpolled) /* a return broke the rules */
 			return n;
 	}
 	ch->blocked = false;
 	while (ch->tx.pos < end) {
 		const struct weir_slot *slot = weir_ring_peek(&ch->tx);
-		unsigned run = 0;
+		struct conn *c;
 		enum take t;
 		struct head h;
 
 		if (!slot)
 			break;
 		h = head_load(slot);
-		if (n && h.op == WEIR_OP_INLINE) /* the first one opens the frame */
-			run = take_run(e, ch, h, end);
-		n += run;
-		if (run)
-			continue;
-		if (LIKELY(h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE))
-			t = take_message(e, ch, slot, h);
-		else
+		if (n && h.op == WEIR_OP_INLINE) { /* the first message opens the frame */
+			unsigned run = take_run(e, ch, h, end);
+
+			n += run;
+			if (run)
+				continue;
+		}
+		c = conn_find(e, h.vqpn);
+		if (UNLIKELY(h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE)) {
 			t = take_control(e, ch, slot);
+		} else if (UNLIKELY(!c || c->session != ch->session)) {
+			t = take_stray(e, ch, c, h);
+		} else if (UNLIKELY((uint16_t)c->taken != h.order)) {
+			ch->blocked = true; /* the earlier one is published in another channel */
+			t = STAYS;
+		} else if (LIKELY(h.op == WEIR_OP_INLINE)) {
+			t = take_inline(e, ch, c, h);
+		} else {
+			t = take_place(e, ch, c, slot, h);
+		}
+		if (t == STAYS)
+			break;
 		n++;
 		if (LIKELY(t == TAKEN))
 			continue;
-		if (t == STAYS) {
-			n--;
-			break;
-		}
 		end -= DEAR - 1;
 	}
 	e->cost = DEAR * returns + most - (int64_t)(end - ch->tx.pos);
@@ -467,8 +433,8 @@ channel_poll(struct engine *e, struct channel *ch)
 	return n;
 }
 
-/* The same where programs compete: its program's part of this round may be used up. */
-static __attribute__((noinline)) unsigned
+/* The same while programs compete: the program's part of this round may be used up. */
+static COLD unsigned
 channel_poll_fairly(struct engine *e, struct channel *ch)
 {
 	struct session *s = ch->session;
@@ -482,7 +448,7 @@ channel_poll_fairly(struct engine *e, struct channel *ch)
 	}
 	n = channel_poll(e, ch);
 	s->left -= (e->cost + DEAR) * ENGINE_WEIGHT;
-	if (n && s->left <= 0) { /* its others are first then */
+	if (n && s->left <= 0) { /* the program's other channels are first in the next round */
 		list_remove(&ch->polled);
 		list_append(&e->hot, &ch->polled);
 	}
@@ -502,28 +468,7 @@ poll_hot(struct engine *e, bool fairly)
 		following = node == last ? &e->hot : node->next;
 		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
 		n += some;
-		e->gave += some != 0;
-	}
-	return n;
-}
-
-static unsigned
-poll_cold(struct engine *e, bool fairly)
-{
-	struct list_node *node, *following, *last = e->cold.prev;
-	unsigned n = 0, left = COLD_CHANNELS;
-
-	for (node = e->cold.next; node != &e->cold && left; left--) {
-		struct channel *ch = LIST_OWNER(node, struct channel, polled);
-		unsigned some;
-
-		following = node == last ? &e->cold : node->next;
-		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
-		list_remove(node);
-		list_append(some ? &e->hot : &e->cold, node);
-		node = following;
-		n += some;
-		e->gave += some != 0;
+		e->active_channels += some != 0;
 	}
 	return n;
 }
@@ -532,25 +477,36 @@ unsigned
 channels_poll(struct engine *e)
 {
 	bool fairly = e->now < e->rivals_until;
-	struct list_node *first;
-	unsigned n;
+	struct list_node *node, *following, *last;
+	unsigned n, left = COLD_CHANNELS;
 
-	e->gave = 0;
+	e->active_channels = 0;
 	e->held = false;
 	e->round++;
 	n = poll_hot(e, fairly);
-	if (UNLIKELY(e->held && !n)) { /* nobody else has anything */
+	if (UNLIKELY(e->held && !n)) { /* no other program has slots */
 		e->round += FORGIVEN;
 		n = poll_hot(e, fairly);
 	} else if (!e->held && e->hot.next != e->hot.prev) {
-		first = e->hot.next; /* another one is first in the next pass */
-		list_remove(first);
-		list_append(&e->hot, first);
+		node = e->hot.next; /* another channel is first in the next turn */
+		list_remove(node);
+		list_append(&e->hot, node);
 	}
-	return n + poll_cold(e, fairly);
+	last = e->cold.prev;
+	for (node = e->cold.next; node != &e->cold && left; left--, node = following) {
+		struct channel *ch = LIST_OWNER(node, struct channel, polled);
+		unsigned some;
+
+		following = node == last ? &e->cold : node->next;
+		some = UNLIKELY(fairly) ? channel_poll_fairly(e, ch) : channel_poll(e, ch);
+		list_remove(node);
+		list_append(some ? &e->hot : &e->cold, node);
+		n += some;
+		e->active_channels += some != 0;
+	}
+	return n;
 }
 
-/* Its head waits for an earlier message of its connection. */
 bool
 channel_out_of_order(struct engine *e, const struct channel *ch)
 {
@@ -567,7 +523,7 @@ channel_out_of_order(struct engine *e, const struct channel *ch)
 	return c && c->session == ch->session && (uint16_t)c->taken != h.order;
 }
 
-/* All channels of s that have something wait for a message that is nowhere; asked once a turn. */
+/* Whether all channels of s with slots wait for a message that no channel has. Once per turn. */
 static bool
 waits_for_nothing(struct engine *e, struct session *s)
 {
@@ -576,7 +532,7 @@ waits_for_nothing(struct engine *e, struct session *s)
 	if (s->stuck_at == e->turn)
 		return false;
 	s->stuck_at = e->turn;
-	/* twice: what a channel waits for may have been published in one looked at before it */
+	/* twice: the message may have been published in a channel looked at before */
 	for (uint32_t k = 0; k < 2; k++)
 		for (uint32_t i = 0; i < channels; i++) {
 			const struct channel *ch = &s->channels[i];
@@ -598,7 +554,7 @@ channels_housekeeping(struct engine *e)
 	LIST_EACH (node, following, &e->hot) {
 		struct channel *ch = LIST_OWNER(node, struct channel, polled);
 
-		if (ch->blocked && !ch->session->deaf && channel_out_of_order(e, ch) &&
+		if (ch->blocked && !ch->session->unpolled && channel_out_of_order(e, ch) &&
 		    waits_for_nothing(e, ch->session)) {
 			refuse(e, ch, "messages out of order: one is missing");
 		} else if (ch->empty > COLD_AFTER && !ch->blocked) {
@@ -611,6 +567,6 @@ channels_housekeeping(struct engine *e)
 bool
 channel_has_work(const struct channel *ch)
 {
-	return !ch->session->deaf &&
+	return !ch->session->unpolled &&
 	       (weir_ring_peek(&ch->returns) || (!ch->blocked && weir_ring_peek(&ch->tx)));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Doorbells: a program that sleeps is woken after something was published for it. A program that
- * claims to sleep for ever costs no more than a bell every BELL_NS: what is too early is rung
- * later. A program whose bells take long, by the waiters that it has put there, is closed.
+ * Doorbells wake programs that sleep after slots were published for them. A program that claims to
+ * sleep for ever costs no more than one doorbell per BELL_NS: an early one is rung later. A program
+ * whose doorbells take long, because of the waiters that it has put there, is closed.
  */
 #include "channel.h"
 #include "base/list.h"
@@ -17,18 +17,21 @@ enum {
 	BELL_BURST = 4,	 /* doorbells of a channel that may be rung at once */
 };
 
-static bool
-too_early(const struct engine *e, const struct channel *ch)
+/* ns: when the doorbell may be rung. */
+static uint64_t
+due(const struct channel *ch)
 {
-	return ch->bell_at > e->now + (uint64_t)BELL_NS * (BELL_BURST - 1) ||
-	       ch->session->bells_at > e->now;
+	uint64_t burst = (uint64_t)BELL_NS * (BELL_BURST - 1);
+	uint64_t at = ch->bell_at > burst ? ch->bell_at - burst : 0;
+
+	return at > ch->session->bells_at ? at : ch->session->bells_at;
 }
 
 /*
- * A ring that takes long may have been preempted, so the session's next one is timed by CPU time.
- * That holds softirqs and, in a virtual machine, what the host took. So only rings that are slow
- * one after the other count: each puts the next off for longer, to 1/BELL_SHARE of the engine's
- * time, and WEIR_BELL_SPITE of them close the session. Whether it is to be closed.
+ * A slow ring may have been preempted, so the session's next one is timed by CPU time, which still
+ * includes softirqs and, in a virtual machine, the host's part. So only slow rings in a row count:
+ * each defers the next one for longer, to 1/BELL_SHARE of the engine's time, and WEIR_BELL_SPITE of
+ * them close the session. Returns whether it is to be closed.
  */
 static bool
 ring(struct engine *e, struct channel *ch)
@@ -46,27 +49,27 @@ ring(struct engine *e, struct channel *ch)
 }
 
 void
-bells_ring(struct engine *e)
+doorbells_ring(struct engine *e)
 {
 	struct list_node *node, *following;
 	struct session *slow = NULL;
 	bool fence = false;
 
-	if (list_empty(&e->bells))
+	if (list_empty(&e->doorbells))
 		return;
-	LIST_EACH (node, following, &e->bells)
+	LIST_EACH (node, following, &e->doorbells)
 		fence |= LIST_OWNER(node, struct channel, bell)->fence;
-	/* Fence P of docs/shared-memory.md; where the sleeper uses membarrier, its compiler half is
+	/* fence P of docs/shared-memory.md; if the sleeper uses membarrier, a compiler fence is
 	 * enough */
 	if (fence)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	LIST_EACH (node, following, &e->bells) {
+	LIST_EACH (node, following, &e->doorbells) {
 		struct channel *ch = LIST_OWNER(node, struct channel, bell);
 		bool asleep = atomic_load_explicit(&ch->head->rx_sleeping, memory_order_relaxed);
 
-		if (asleep && too_early(e, ch))
+		if (asleep && due(ch) > e->now)
 			continue;
 		list_remove(node);
 		ch->bell_due = false;
@@ -81,19 +84,15 @@ bells_ring(struct engine *e)
 		session_violate(e, slow, "its doorbell takes milliseconds to ring");
 }
 
-/* When a bell that was too early may be rung. */
 uint64_t
-bells_next(const struct engine *e)
+doorbells_next(const struct engine *e)
 {
 	const struct list_node *node;
 	uint64_t next = UINT64_MAX;
 
-	for (node = e->bells.next; node != &e->bells; node = node->next) {
-		const struct channel *ch = LIST_OWNER(node, const struct channel, bell);
-		uint64_t at = ch->bell_at - (uint64_t)BELL_NS * (BELL_BURST - 1);
+	for (node = e->doorbells.next; node != &e->doorbells; node = node->next) {
+		uint64_t at = due(LIST_OWNER(node, const struct channel, bell));
 
-		if (at < ch->session->bells_at)
-			at = ch->session->bells_at;
 		if (at < next)
 			next = at;
 	}

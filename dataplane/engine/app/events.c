@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events for programs: what happened to a connection is a bit of it until there is room in the
- * program's ring, so that no number of events needs memory. OPENED and ACCEPTED come before the
- * connection's messages, CLOSED after them.
+ * Events for programs: each is a bit of its connection until the program's ring has room, so that
+ * no number of events needs memory. OPENED and ACCEPTED come before the connection's messages,
+ * CLOSED after them.
  */
 #include "channel.h"
 #include "conn.h"
@@ -14,40 +14,39 @@
 #include <errno.h>
 
 void
-channel_clog(struct engine *e, struct channel *ch)
+channel_update_backlog(struct engine *e, struct channel *ch)
 {
-	ch->clogged = ch->opening || ch->spill_count;
-	if (ch->clogged || !list_empty(&ch->telling))
+	ch->spilling = ch->opening || ch->spill_count;
+	if (ch->spilling || !list_empty(&ch->events))
 		list_append_once(&e->backlog, &ch->backlog);
 }
 
 void
-tell(struct engine *e, struct conn *c, unsigned what)
+app_event(struct engine *e, struct conn *c, unsigned what)
 {
 	struct channel *ch = c->channel;
 
-	if (c->session->remove || c->session->violated) { /* nobody reads it */
-		if (what & TELL_CLOSED)
+	if (c->session->remove || c->session->violated) { /* no program reads it */
+		if (what & APP_CLOSED)
 			c->closed_told = true;
 		return;
 	}
-	c->tell |= what;
-	if (what & (TELL_OPENED | TELL_ACCEPTED))
+	c->events_due |= what;
+	if (what & (APP_OPENED | APP_ACCEPTED))
 		ch->opening++;
-	list_append_once(&ch->telling, &c->telling);
-	channel_clog(e, ch);
-	if (what & (TELL_OPENED | TELL_ACCEPTED))
-		channel_tell(e, ch);
+	list_append_once(&ch->events, &c->events);
+	channel_update_backlog(e, ch);
+	if (what & (APP_OPENED | APP_ACCEPTED))
+		app_events_put(e, ch);
 }
 
-/* Its session ends: nobody will read it. */
 void
-tell_nobody(struct conn *c)
+app_events_drop(struct conn *c)
 {
-	if (c->tell & (TELL_OPENED | TELL_ACCEPTED))
+	if (c->events_due & (APP_OPENED | APP_ACCEPTED))
 		c->channel->opening--;
-	c->tell = 0;
-	list_remove(&c->telling);
+	c->events_due = 0;
+	list_remove(&c->events);
 }
 
 bool
@@ -69,24 +68,24 @@ make_event(const struct conn *c, unsigned what)
 {
 	struct weir_slot s = {.vqpn = c->vqpn};
 
-	if (what == TELL_OPENED) {
+	if (what == APP_OPENED) {
 		s.op = WEIR_OP_OPENED;
 		s.value = c->segment;
 		s.extra = c->peer_node;
-		s.length = c->datagram ? c->cold->way.mtu : 0;
+		s.length = c->datagram ? c->cold->dgram.mtu : 0;
 		s.status = c->refused ? c->status : 0;
-	} else if (what == TELL_ACCEPTED) {
+	} else if (what == APP_ACCEPTED) {
 		s.op = WEIR_OP_ACCEPTED;
 		s.length = conn_desc_index(c);
 		s.accept = (struct weir_slot_accept){.listener = c->listener,
 						     .segment = c->segment,
 						     .peer_node = c->peer_node,
-						     .mtu = c->datagram ? c->cold->way.mtu : 0,
+						     .mtu = c->datagram ? c->cold->dgram.mtu : 0,
 						     .peer_vqpn = c->peer_vqpn,
 						     .conn_index = c->conn_index};
-	} else if (what == TELL_WRITABLE) {
+	} else if (what == APP_WRITABLE) {
 		s.op = WEIR_OP_WRITABLE;
-	} else if (what == TELL_DONE) {
+	} else if (what == APP_DONE) {
 		s.op = WEIR_OP_DONE;
 		s.value = c->completed;
 	} else {
@@ -98,75 +97,70 @@ make_event(const struct conn *c, unsigned what)
 	return s;
 }
 
-/* Events of one connection. False if the ring is full. */
-static bool
-tell_conn(struct engine *e, struct channel *ch, struct conn *c)
+void
+app_events_put(struct engine *e, struct channel *ch)
 {
-	static const unsigned order[] = {TELL_OPENED, TELL_ACCEPTED, TELL_WRITABLE, TELL_DONE,
-					 TELL_CLOSED};
+	static const unsigned order[] = {APP_OPENED, APP_ACCEPTED, APP_WRITABLE, APP_DONE,
+					 APP_CLOSED};
+	bool room = true;
 
-	for (unsigned i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-		unsigned what = order[i];
-		struct weir_slot event;
+	while (room && !list_empty(&ch->events)) {
+		struct conn *c = LIST_OWNER(ch->events.next, struct conn, events);
 
-		if (!(c->tell & what) || (what == TELL_CLOSED && c->spilled))
+		for (unsigned i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+			unsigned what = order[i];
+			struct weir_slot event;
+
+			if (!(c->events_due & what) || (what == APP_CLOSED && c->spilled))
+				continue;
+			event = make_event(c, what);
+			room = channel_put_event(e, ch, &event);
+			if (!room)
+				break;
+			c->events_due &= (uint8_t)~what;
+			if (what & (APP_OPENED | APP_ACCEPTED)) {
+				weir_assert(ch->opening > 0);
+				ch->opening--;
+			}
+			if (what == APP_OPENED && c->refused) /* the program is done with it */
+				c->user_closed = c->closed_told = true;
+			if (what == APP_CLOSED)
+				c->closed_told = true;
+		}
+		if (room) {
+			list_remove(&c->events);
+			conn_settle_later(e, c);
+		}
+	}
+	channel_update_backlog(e, ch);
+}
+
+void
+node_events_put(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->config.sessions; i++) {
+		struct session *s = &e->sessions[i];
+		struct channel *ch = s->channels, *end;
+
+		if (!s->shared || s->node_seen == e->node_event_end)
 			continue;
-		event = make_event(c, what);
-		if (!channel_put_event(e, ch, &event))
-			return false;
-		c->tell &= (uint8_t)~what;
-		if (what & (TELL_OPENED | TELL_ACCEPTED))
-			ch->opening--;
-		if (what == TELL_OPENED && c->refused)
-			c->user_closed = c->closed_told = true; /* the program is done with it */
-		if (what == TELL_CLOSED)
-			c->closed_told = true;
+		/* any channel of the session takes them */
+		end = ch + s->shared->geometry.channels;
+		while (ch < end && !ch->session)
+			ch++;
+		if (ch == end || s->violated || s->remove)
+			s->node_seen = e->node_event_end;
+		/* a slow program gets the latest ones */
+		if (e->node_event_end - s->node_seen > NODE_EVENTS)
+			s->node_seen = e->node_event_end - NODE_EVENTS;
+		for (; s->node_seen != e->node_event_end; s->node_seen++) {
+			const struct node_event *n = &e->node_events[s->node_seen % NODE_EVENTS];
+			struct weir_slot event = {.op = WEIR_OP_NODE};
+
+			event.value = n->node;
+			event.status = n->status;
+			if (!channel_put_event(e, ch, &event))
+				break;
+		}
 	}
-	list_remove(&c->telling);
-	return true;
-}
-
-void
-channel_tell(struct engine *e, struct channel *ch)
-{
-	while (!list_empty(&ch->telling)) {
-		struct conn *c = LIST_OWNER(ch->telling.next, struct conn, telling);
-
-		if (!tell_conn(e, ch, c))
-			break;
-		conn_settle(e, c);
-	}
-	channel_clog(e, ch);
-}
-
-/* Any channel of the session takes news of nodes; the latest ones, if it is slow. */
-static void
-node_tell(struct engine *e, struct session *s)
-{
-	const struct weir_geometry *g = &s->shared->geometry;
-	struct channel *ch = s->channels;
-
-	while (ch < s->channels + g->channels && !ch->session)
-		ch++;
-	if (ch == s->channels + g->channels || s->violated || s->remove)
-		s->node_seen = e->node_event_end;
-	if (e->node_event_end - s->node_seen > NODE_EVENTS)
-		s->node_seen = e->node_event_end - NODE_EVENTS;
-	for (; s->node_seen != e->node_event_end; s->node_seen++) {
-		const struct node_event *n = &e->node_events[s->node_seen % NODE_EVENTS];
-		struct weir_slot event = {.op = WEIR_OP_NODE};
-
-		event.value = n->node;
-		event.status = n->status;
-		if (!channel_put_event(e, ch, &event))
-			break;
-	}
-}
-
-void
-nodes_tell(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.sessions; i++)
-		if (e->sessions[i].shared && e->sessions[i].node_seen != e->node_event_end)
-			node_tell(e, &e->sessions[i]);
 }

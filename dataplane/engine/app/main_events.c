@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Events for the main lcore, whose queue may be full: they are kept where they happened until it
- * isn't. */
+/*
+ * Events for the main lcore. While its queue is full an event stays with the object that it is
+ * about.
+ */
 #include "conn.h"
 #include "datagram.h"
 #include "events.h"
@@ -18,32 +20,7 @@ emit(struct engine *e, const struct engine_event *event)
 	return e->config.emit(e->config.user, event);
 }
 
-static bool
-emit_connects(struct engine *e)
-{
-	for (; e->connect_first != e->connect_end; e->connect_first++) {
-		const struct engine_event *event = &e->connects[e->connect_first % CONNECTS];
-
-		if (event->conn.link != ENGINE_LINK_NONE && !emit(e, event))
-			return false;
-	}
-	return true;
-}
-
-static void
-release(struct engine *e, struct conn *c)
-{
-	struct session *s = c->session;
-
-	if (s->reclaim_next == &c->of_session)
-		s->reclaim_next = c->of_session.next;
-	list_remove(&c->of_session);
-	list_remove(&c->cold->closing);
-	list_remove(&c->telling);
-	conn_enter(c, CONN_FREE);
-	e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
-}
-
+/* False: main's queue is full. */
 static bool
 emit_closing(struct engine *e)
 {
@@ -51,10 +28,11 @@ emit_closing(struct engine *e)
 
 	LIST_EACH (node, following, &e->closing) {
 		struct conn *c = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, closing));
+		struct session *s = c->session;
 		struct engine_event event = {
 		    .type = ENGINE_EVENT_LOCAL_CLOSE,
-		    .conn = {.session = c->session->shared->id,
-			     .vqpn = c->gone ? c->was : c->vqpn,
+		    .conn = {.session = s->shared->id,
+			     .vqpn = c->ended ? c->ended_vqpn : c->vqpn,
 			     .desc = conn_desc_index(c),
 			     .peer_node = c->peer_node,
 			     .peer_vqpn = c->peer_vqpn,
@@ -69,110 +47,22 @@ emit_closing(struct engine *e)
 				return false;
 			c->local_told = true;
 		}
-		event.type = ENGINE_EVENT_CONN_CLOSED;
-		event.conn.status = c->status;
-		if (!c->gone)
-			list_remove(node);
-		else if (emit(e, &event))
-			release(e, c);
-		else
-			return false;
-	}
-	return true;
-}
-
-static bool
-emit_link_errors(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct link *l = &e->links[i];
-		struct engine_event event = {
-		    .type = ENGINE_EVENT_LINK_ERROR,
-		    .wc_status = l->error_wc,
-		    .qpn = l->error_qpn,
-		    .conn = {.link = i, .peer_node = l->is.peer_node, .status = l->error},
-		};
-
-		if (!l->up || !l->error)
-			continue;
-		if (!emit(e, &event))
-			return false;
-		l->error = 0;
-	}
-	return true;
-}
-
-static bool
-emit_heard(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct link *l = &e->links[i];
-		struct engine_event event = {
-		    .type = ENGINE_EVENT_LINK_HEARD,
-		    .qpn = l->qpn[RING],
-		    .conn = {.link = i, .peer_node = l->is.peer_node},
-		};
-
-		if (!l->up || !l->heard)
-			continue;
-		if (!emit(e, &event))
-			return false;
-		l->heard = false;
-	}
-	return true;
-}
-
-static bool
-emit_silence(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct link *l = &e->links[i];
-		struct engine_event event = {
-		    .type = ENGINE_EVENT_LINK_SILENT,
-		    .conn = {.link = i, .peer_node = l->is.peer_node, .status = EHOSTDOWN},
-		};
-
-		if (!l->up || !l->silent)
-			continue;
-		if (!emit(e, &event))
-			return false;
-		l->silent = false;
-	}
-	return true;
-}
-
-static bool
-emit_violations(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.sessions; i++) {
-		struct session *s = &e->sessions[i];
-		struct engine_event event = {
-		    .type = ENGINE_EVENT_VIOLATION,
-		    .conn = {.session = i, .status = EPROTO},
-		};
-
-		if (!s->shared || !s->tell_violation)
-			continue;
-		snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
-		if (!emit(e, &event))
-			return false;
-		s->tell_violation = false;
-	}
-	return true;
-}
-
-static bool
-emit_full(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->config.sessions; i++) {
-		struct session *s = &e->sessions[i];
-		struct engine_event event = {.type = ENGINE_EVENT_FULL, .conn = {.session = i}};
-
-		if (!s->shared || !s->tell_full)
-			continue;
-		if (!emit(e, &event))
-			return false;
-		s->tell_full = false;
+		if (c->ended) {
+			event.type = ENGINE_EVENT_CONN_CLOSED;
+			event.conn.status = c->status;
+			if (!emit(e, &event))
+				return false;
+			weir_assert(!c->link && !c->pend_first && !c->bulk_flight);
+			if (s->reclaim_next == &c->of_session)
+				s->reclaim_next = c->of_session.next;
+			list_remove(&c->of_session);
+			list_remove(&c->events);
+			weir_assert(!list_linked(&c->cold->settling));
+			conn_enter(c, CONN_FREE);
+			e->free_conns[e->free_count++] = (uint32_t)(c - e->conns);
+			weir_assert(e->free_count <= e->config.connections);
+		}
+		list_remove(node);
 	}
 	return true;
 }
@@ -180,11 +70,68 @@ emit_full(struct engine *e)
 void
 engine_emit_pending(struct engine *e)
 {
-	if (e->connect_first != e->connect_end && !emit_connects(e))
-		return;
+	for (; e->connect_first != e->connect_end; e->connect_first++) {
+		const struct engine_event *event = &e->connects[e->connect_first % CONNECTS];
+
+		if (event->conn.link != ENGINE_LINK_NONE && !emit(e, event))
+			return;
+	}
 	if (!list_empty(&e->closing) && !emit_closing(e))
 		return;
-	if (e->news && emit_link_errors(e) && emit_heard(e) && emit_silence(e) &&
-	    emit_violations(e) && datagrams_tell(e) && emit_full(e))
-		e->news = false;
+	if (LIKELY(!e->main_events_due))
+		return;
+	for (uint32_t i = 0; i < e->config.links; i++) {
+		struct peer_link *l = &e->links[i];
+		struct engine_event event = {.conn = {.link = i, .peer_node = l->is.peer_node}};
+
+		if (!l->up)
+			continue;
+		if (l->error) {
+			event.type = ENGINE_EVENT_LINK_ERROR;
+			event.wc_status = l->error_wc;
+			event.qpn = l->error_qpn;
+			event.conn.status = l->error;
+			if (!emit(e, &event))
+				return;
+			l->error = 0;
+		}
+		event.wc_status = event.conn.status = 0;
+		if (l->heard) {
+			event.type = ENGINE_EVENT_LINK_HEARD;
+			event.qpn = l->qpn[RING];
+			if (!emit(e, &event))
+				return;
+			l->heard = false;
+		}
+		if (l->silent) {
+			event.type = ENGINE_EVENT_LINK_SILENT;
+			event.qpn = 0;
+			event.conn.status = EHOSTDOWN;
+			if (!emit(e, &event))
+				return;
+			l->silent = false;
+		}
+	}
+	for (uint32_t i = 0; i < e->config.sessions; i++) {
+		struct session *s = &e->sessions[i];
+		struct engine_event event = {.conn = {.session = i}};
+
+		if (!s->shared)
+			continue;
+		if (s->full_due) {
+			event.type = ENGINE_EVENT_FULL;
+			if (!emit(e, &event))
+				return;
+			s->full_due = false;
+		}
+		if (s->violation_due) {
+			event.type = ENGINE_EVENT_VIOLATION;
+			event.conn.status = EPROTO;
+			snprintf(event.reason, sizeof(event.reason), "%s", s->reason);
+			if (!emit(e, &event))
+				return;
+			s->violation_due = false;
+		}
+	}
+	e->main_events_due = !datagrams_emit_broken(e);
 }

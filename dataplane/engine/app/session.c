@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions as an engine knows them: receive blocks, pool of waiting slots, channels. A session that
- * is removed first gives away what its program had published, then ends its connections, and is
- * done when no peer can name it any more.
+ * Sessions of an engine: receive blocks, pool of waiting slots, channels. The removal of a session
+ * first takes the slots that its program has published, then ends its connections, and is done when
+ * no peer can name it any more.
  */
 #include "channel.h"
 #include "command.h"
@@ -28,20 +28,20 @@ enum {
 #define PENDING_SHARE 4096u /* bytes of an arena for each slot that may wait in an engine */
 #define PENDING_MIN 256u
 
+/* First receive block of an engine: the blocks after the last engine's end there too. */
 static uint32_t
-first_block(const struct engine_config *config, const struct weir_geometry *g, uint32_t engine)
+first_block(const struct weir_geometry *g, uint32_t engine)
 {
-	(void)config;
 	return (uint32_t)((uint64_t)engine * g->recv_blocks / g->engines);
 }
 
 static uint32_t
 block_count(const struct engine_config *config, const struct weir_geometry *g)
 {
-	return first_block(config, g, config->id + 1) - first_block(config, g, config->id);
+	return first_block(g, config->id + 1) - first_block(g, config->id);
 }
 
-/* Slots of it that may wait here: fewer where the arena is small. */
+/* Slots that may wait in the engine: fewer if the arena is small. */
 static uint32_t
 pending_slots(const struct engine_config *config, const struct weir_geometry *g)
 {
@@ -86,7 +86,7 @@ session_find(struct engine *e, uint32_t id)
 	return &e->sessions[id];
 }
 
-/* Of sessions without one: nobody writes to it, since it has no rate. */
+/* For sessions without a share. No thread writes it, since it has no rate. */
 static struct engine_share ordinary = {.weight = ENGINE_WEIGHT};
 
 int
@@ -118,43 +118,50 @@ session_add(struct engine *e, struct engine_session *shared)
 	s->region_count = e->config.regions;
 	weir_blocks_init(&s->blocks, (uint64_t *)(void *)(work + at.map),
 			 block_count(&e->config, g));
-	s->recv_at = weir_arena_recv(g) +
-		     (uint64_t)first_block(&e->config, g, e->config.id) * WEIR_BLOCK_SIZE;
+	s->recv_at = weir_arena_recv(g) + (uint64_t)first_block(g, e->config.id) * WEIR_BLOCK_SIZE;
 	s->send_at = weir_arena_send(g);
 	s->send_end = weir_arena_end(g);
 	s->node_seen = e->node_event_end;
 	list_init(&s->conns);
-	list_init(&s->starving);
-	list_init(&s->placing);
+	list_init(&s->awaits_grant);
+	list_init(&s->awaits_place);
 	return 0;
 }
 
-/* The program broke the rules: it is not listened to any more, its peers are told. */
 void
 session_violate(struct engine *e, struct session *s, const char *reason)
 {
-	struct list_node *node, *following;
-
 	if (s->violated)
 		return;
-	s->violated = s->deaf = s->tell_violation = true;
+	s->violated = s->unpolled = s->violation_due = true;
 	s->reason = reason;
-	e->news = true;
+	e->main_events_due = true;
 	atomic_store_explicit(&s->shared->violation, EPROTO, memory_order_relaxed);
 	count(&e->counters.violations, 1);
-	LIST_EACH (node, following, &s->conns)
-		conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
+	list_append(&e->violators, &s->violator);
 }
 
-/* The program gives a block, or the run of a bulk message, back. */
+void
+sessions_settle(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	while (!list_empty(&e->violators)) {
+		struct session *s = LIST_OWNER(e->violators.next, struct session, violator);
+
+		list_remove(&s->violator);
+		LIST_EACH (node, following, &s->conns)
+			conn_abort(e, LIST_OWNER(node, struct conn, of_session), EPROTO, false);
+	}
+}
+
 bool
-session_release(struct engine *e, struct session *s, weir_place place)
+session_release(struct session *s, weir_place place)
 {
 	uint64_t offset = WEIR_PLACE_OFFSET(place) - s->recv_at;
 	uint64_t block = offset / WEIR_BLOCK_SIZE;
 	uint32_t run;
 
-	(void)e;
 	if (WEIR_PLACE_REGION(place) || WEIR_PLACE_OFFSET(place) < s->recv_at ||
 	    block >= s->blocks.count || offset % WEIR_BLOCK_SIZE)
 		return false;
@@ -182,16 +189,16 @@ session_remove(struct engine *e, struct engine_command *c)
 	s->draining = true;
 	s->deadline = e->now + REMOVE_NS;
 	LIST_EACH (node, following, &s->conns)
-		tell_nobody(LIST_OWNER(node, struct conn, of_session));
+		app_events_drop(LIST_OWNER(node, struct conn, of_session));
 	commands_abandon(e, s);
 	list_append(&e->removals, &s->removal);
 }
 
-/* Nothing is left in its channels that could still be sent. */
+/* Whether its channels hold nothing that can still be sent. */
 static bool
 is_drained(struct engine *e, const struct session *s)
 {
-	if (s->deaf || e->now >= s->deadline)
+	if (s->unpolled || e->now >= s->deadline)
 		return true;
 	for (uint32_t i = 0; i < s->shared->geometry.channels; i++) {
 		const struct channel *ch = &s->channels[i];
@@ -202,80 +209,48 @@ is_drained(struct engine *e, const struct session *s)
 	return true;
 }
 
-static void
-close_all(struct engine *e, struct session *s)
-{
-	struct list_node *node, *following;
-
-	s->draining = false;
-	s->deaf = true;
-	LIST_EACH (node, following, &s->conns) {
-		struct conn *c = LIST_OWNER(node, struct conn, of_session);
-
-		if (c->user_closed)
-			conn_settle(e, c);
-		else
-			conn_user_close(e, c, true);
-	}
-}
-
-/* What could not leave in time never will. */
-static void
-give_up(struct engine *e, struct session *s)
-{
-	struct list_node *node, *following;
-
-	s->deadline = UINT64_MAX;
-	LIST_EACH (node, following, &s->conns) {
-		struct conn *c = LIST_OWNER(node, struct conn, of_session);
-
-		if (c->state == CONN_FINISHING && c->pend_first)
-			conn_abort(e, c, ECONNRESET, false);
-	}
-}
-
-static void
-finish(struct engine *e, struct session *s)
-{
-	struct engine_command *c = s->remove;
-
-	for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
-		channel_fini(&s->channels[i]);
-	list_remove(&s->removal);
-	s->shared = NULL;
-	engine_complete(e, c, 0);
-}
-
 void
 sessions_remove(struct engine *e)
 {
-	struct list_node *node, *following;
+	struct list_node *node, *following, *conn, *next;
 
 	LIST_EACH (node, following, &e->removals) {
 		struct session *s = LIST_OWNER(node, struct session, removal);
 
-		if (s->draining && is_drained(e, s))
-			close_all(e, s);
-		if (!s->draining && e->now >= s->deadline)
-			give_up(e, s);
-		if (!s->draining && list_empty(&s->conns))
-			finish(e, s);
+		weir_assert(s->shared && s->remove);
+		if (s->draining) {
+			if (!is_drained(e, s))
+				continue;
+			s->draining = false;
+			s->unpolled = true;
+			LIST_EACH (conn, next, &s->conns) {
+				struct conn *c = LIST_OWNER(conn, struct conn, of_session);
+
+				if (c->user_closed)
+					conn_settle_later(e, c);
+				else
+					conn_user_close(e, c, true);
+			}
+		}
+		if (e->now >= s->deadline) { /* the messages that wait will never leave */
+			s->deadline = UINT64_MAX;
+			LIST_EACH (conn, next, &s->conns) {
+				struct conn *c = LIST_OWNER(conn, struct conn, of_session);
+
+				if (c->state == CONN_FINISHING && c->pend_first)
+					conn_abort(e, c, ECONNRESET, false);
+			}
+		}
+		if (list_empty(&s->conns)) {
+			weir_assert(!s->pool_used && !s->promised && !s->conns_memory_lent);
+			for (uint32_t i = 0; i < s->shared->geometry.channels; i++)
+				channel_fini(&s->channels[i]);
+			list_remove(&s->removal);
+			list_remove(&s->violator);
+			s->shared = NULL;
+			engine_complete(e, s->remove, 0);
+		}
 	}
-}
-
-/* Peers wait for its receive memory: that is said once, and again when it was free in between. */
-static void
-look_if_full(struct engine *e, struct session *s)
-{
-	uint64_t since = e->now - s->hungry_at;
-
-	if (s->full == s->hungry || since < (s->hungry ? FULL_NS : FULL_OVER_NS))
-		return;
-	s->full = s->hungry;
-	if (!s->full)
-		return;
-	count(&e->counters.receive_full, 1);
-	s->tell_full = e->news = true;
 }
 
 void
@@ -283,13 +258,23 @@ sessions_housekeeping(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->config.sessions; i++) {
 		struct session *s = &e->sessions[i];
+		uint64_t since = e->now - s->lacks_memory_at;
 
 		if (!s->shared)
 			continue;
-		look_if_full(e, s);
-		if (!s->hungry)
+		/* main is told once that peers wait for receive memory, and again only after it was
+		 * free for a while */
+		if (s->full != s->lacks_memory &&
+		    since >= (s->lacks_memory ? FULL_NS : FULL_OVER_NS)) {
+			s->full = s->lacks_memory;
+			if (s->full) {
+				count(&e->counters.receive_full, 1);
+				s->full_due = e->main_events_due = true;
+			}
+		}
+		if (!s->lacks_memory)
 			continue;
-		session_feed(e, s); /* deliveries have made room */
+		session_memory_freed(e, s); /* deliveries have made room */
 		credit_reclaim_some(e, s);
 	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bulk messages that the receiving engine fetches: as soon as there is a place for one it READs it
- * out of the sender's memory, and delivers it, if it is the next, before the sender hears of it.
- * The sender keeps it there until FETCHED.
+ * Bulk messages that the receiving engine READs out of the sender's memory as soon as it has a
+ * place for them. The next message in order is delivered before the sender hears of it. The sender
+ * keeps its memory until FETCHED.
  */
 #include "conn.h"
 #include "ctrl_line.h"
@@ -17,29 +17,29 @@
 #include <assert.h>
 
 /*
- * Who moves what may go either way: the sender, which needs no answer for it but acknowledgements,
- * unless its engine is clearly busier than ours. A message that had to wait for memory here is read
- * in any case: its place is used at once, while CTS would be on its way.
+ * A message that may go either way is written by the sender, which needs only acknowledgements for
+ * that, unless its engine is clearly busier than ours. A message that had to wait for memory here
+ * is read in any case: its place is used at once, and not only after CTS has travelled.
  */
 bool
-fetch_is_better(const struct engine *e, struct link *l, const struct rts *r)
+rndv_read_is_better(const struct engine *e, struct peer_link *l, const struct rts *r)
 {
 	if (r->ways != (WEIR_RTS_WRITE | WEIR_RTS_READ))
 		return r->ways == WEIR_RTS_READ;
 	if (r->waited)
 		return true;
-	l->fetches = l->peer_load > e->load + (l->fetches ? LOAD_WRITE : LOAD_READ);
-	return l->fetches;
+	l->prefers_read = l->peer_load > e->load + (l->prefers_read ? LOAD_WRITE : LOAD_READ);
+	return l->prefers_read;
 }
 
 static bool
 may_read(const struct conn *c)
 {
-	return c->accepts && (c->state == CONN_OPEN || c->state == CONN_FINISHING) &&
-	       !(c->owed & (OWE_FIN | OWE_RESET | OWE_FIN_ACK));
+	return c->accepts && conn_is_open(c) &&
+	       !(c->ctrl_lines & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK));
 }
 
-/* The oldest one that is not asked for to its end. */
+/* The oldest message that has segments to read, or NULL. */
 static struct rts *
 unread(struct conn *c)
 {
@@ -58,34 +58,33 @@ arrived(struct engine *e, struct conn *c, struct rts *r)
 	r->state = RTS_READ;
 	count(&e->counters.fetched, 1);
 	count(&e->counters.fetched_bytes, r->length);
-	owe(e, c, OWE_CTS);
+	ctrl_line_due(e, c, CTRL_CTS);
 	if (r->number != c->rx_messages)
 		return;
 	r->delivered = true;
 	deliver_bulk(e, c, r);
 }
 
-/* It has a place. */
 void
-fetch_begin(struct engine *e, struct conn *c, struct rts *r)
+rndv_read_begin(struct engine *e, struct conn *c, struct rts *r)
 {
 	r->state = RTS_READING;
-	list_append_once(&c->link->fetching, &c->cold->fetching);
+	list_append_once(&c->link->reading, &c->cold->reading);
 	link_busy(e, c->link);
 }
 
-/* The next segment of the connection whose turn it is; false: nothing was done. */
+/* READs the next segment of the connection whose turn it is. False: there was nothing to do. */
 bool
-fetch_post(struct engine *e, struct link *l)
+rndv_read_post(struct engine *e, struct peer_link *l)
 {
 	struct nic_send_wr wr = {.opcode = NIC_READ};
 	const struct session *s;
 	struct conn *c;
 	struct rts *r;
 
-	if (list_empty(&l->fetching))
+	if (list_empty(&l->reading))
 		return false;
-	c = conn_of_cold(e, LIST_OWNER(l->fetching.next, struct conn_cold, fetching));
+	c = conn_of_cold(e, LIST_OWNER(l->reading.next, struct conn_cold, reading));
 	r = may_read(c) ? unread(c) : NULL;
 	if (r && r->length) {
 		uint32_t left = r->length - r->posted;
@@ -103,24 +102,23 @@ fetch_post(struct engine *e, struct link *l)
 	} else if (r) {
 		arrived(e, c, r);
 	}
-	list_remove(&c->cold->fetching);
+	list_remove(&c->cold->reading);
 	if (r && unread(c))
-		list_append(&l->fetching, &c->cold->fetching);
+		list_append(&l->reading, &c->cold->reading);
 	return true;
 }
 
-/* Nothing more to post: a place for those whose turn it is. */
 void
-fetch_next(struct engine *e, struct link *l)
+rndv_read_next(struct engine *e, struct peer_link *l)
 {
-	while (list_empty(&l->fetching) && !list_empty(&l->to_fetch)) {
-		struct list_node *node = l->to_fetch.next;
+	while (list_empty(&l->reading) && !list_empty(&l->to_read)) {
+		struct list_node *node = l->to_read.next;
 		struct session *s =
-		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing))->session;
+		    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, awaits_place))->session;
 
 		list_remove(node);
-		session_hunger(e, s, &s->placing, node);
-		session_feed(e, s);
+		session_await_memory(e, s, &s->awaits_place, node);
+		session_memory_freed(e, s);
 	}
 }
 
@@ -133,11 +131,10 @@ find(struct conn *c, uint64_t number)
 	return NULL;
 }
 
-/* The oldest READ of it that was in flight has succeeded. */
 void
-fetch_done(struct engine *e, struct conn *c, uint64_t number)
+rndv_read_done(struct engine *e, struct conn *c, uint64_t number)
 {
-	struct rts *r = find(c, number); /* it stays as long as something is in flight */
+	struct rts *r = find(c, number); /* it stays as long as READs are in flight */
 
 	assert(r && r->in_flight);
 	r->in_flight--;
@@ -145,9 +142,8 @@ fetch_done(struct engine *e, struct conn *c, uint64_t number)
 		arrived(e, c, r);
 }
 
-/* The outcome of its READs is unknown. False: that is known already. */
 bool
-fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
+rndv_read_rewind(struct engine *e, struct peer_link *l, struct conn *c, uint64_t number)
 {
 	struct rts *r = find(c, number);
 
@@ -158,6 +154,6 @@ fetch_rewind(struct engine *e, struct link *l, struct conn *c, uint64_t number)
 	r->posted = bulk_rewound(r->posted, r->in_flight);
 	r->in_flight = 0;
 	if (may_read(c))
-		list_append_once(&l->fetching, &c->cold->fetching);
+		list_append_once(&l->reading, &c->cold->reading);
 	return true;
 }

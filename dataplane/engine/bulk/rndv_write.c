@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bulk messages, by rendezvous: RTS announces one, the receiver finds a run of blocks. Either it
- * answers CTS and the sender WRITEs the message there, or it READs it itself (rndv_read.c) and says
- * FETCHED; in segments, on the link's second QP. When all of it is there the sender says BULK in
- * the ring, unless the receiver has delivered it already. So messages are delivered in ring order
- * and none waits behind another connection's bytes.
+ * Bulk messages, by rendezvous: RTS announces one, the receiver finds a place. Either it answers
+ * CTS and the sender WRITEs the message there, or it READs it itself (rndv_read.c) and answers
+ * FETCHED; in segments, on the link's second QP. Then the sender puts BULK into the ring, unless
+ * the receiver has delivered the message already. So messages are delivered in ring order and none
+ * waits behind another connection's bytes.
  */
 #include "conn.h"
 #include "credit.h"
@@ -25,13 +25,13 @@ enum { WEIGHT_BYTES = 6554 }; /* bytes per unit of weight and round of a link */
 
 /* ---- sending ---- */
 
-/* The first one behind p that is to be announced. */
+/* The first message behind p that is not announced yet. */
 static struct pend *
 next_bulk(struct pend *p)
 {
 	for (p = p->next; p && p->state != PEND_BULK; p = p->next) {
 		/* continuations follow their head */
-		uint32_t n = p->slot.op == WEIR_OP_INLINE ? weir_slots_inline(p->slot.length) : 1;
+		uint32_t n = message_slots(p->slot.op, p->slot.length);
 
 		while (--n)
 			p = p->next;
@@ -39,7 +39,6 @@ next_bulk(struct pend *p)
 	return p;
 }
 
-/* RTS of p has left. */
 void
 bulk_ask(struct conn *c, struct pend *p)
 {
@@ -49,9 +48,9 @@ bulk_ask(struct conn *c, struct pend *p)
 }
 
 /*
- * What was sent as bulk because the window was too small for it, and isn't announced yet, goes by
- * the ring when the window no longer is: else all of a burst on a new connection would take a
- * rendezvous each.
+ * A message that became bulk because the window was too small for it, and isn't announced yet, goes
+ * by the ring once the window is large enough: else each message of a burst on a new connection
+ * would take a rendezvous.
  */
 void
 bulk_rejoin(struct conn *c)
@@ -100,7 +99,6 @@ bulk_answered(struct engine *e, struct conn *c, const struct weir_wire_cts *cts)
 	return true;
 }
 
-/* How p may be moved: as its program wants it, else either way. */
 uint32_t
 bulk_ways(const struct pend *p)
 {
@@ -109,10 +107,6 @@ bulk_ways(const struct pend *p)
 	return p->slot.flags & WEIR_SLOT_WRITE ? WEIR_RTS_WRITE : WEIR_RTS_WRITE | WEIR_RTS_READ;
 }
 
-/*
- * FETCHED: the peer has read it, and delivered it, if all before it were. False: the peer broke the
- * rules.
- */
 bool
 bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
 {
@@ -135,9 +129,8 @@ bulk_fetched(struct engine *e, struct conn *c, uint64_t number, bool delivered)
 	return false;
 }
 
-/* Posts a WRITE or READ; false if the queue has no room. */
 bool
-bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight f)
+bulk_put(struct engine *e, struct peer_link *l, struct nic_send_wr *wr, struct flight f)
 {
 	int n;
 
@@ -156,42 +149,19 @@ bulk_put(struct engine *e, struct link *l, struct nic_send_wr *wr, struct flight
 }
 
 static bool
-has_room(const struct link *l)
+has_room(const struct peer_link *l)
 {
 	return l->flight_end - l->flight_first < BULK_FLIGHT;
 }
 
 bool
-bulk_may_post(const struct link *l)
+bulk_may_post(const struct peer_link *l)
 {
 	return !l->bulk_broken && !l->hold && has_room(l) &&
-	       (!list_empty(&l->writing) || !list_empty(&l->fetching) || !list_empty(&l->to_fetch));
+	       (!list_empty(&l->writing) || !list_empty(&l->reading) || !list_empty(&l->to_read));
 }
 
-/* The next segment of p. False: the queue has no room. */
-static bool
-post_segment(struct engine *e, struct link *l, struct pend *p)
-{
-	const struct session *s = p->conn->session;
-	weir_place place = p->slot.place[0];
-	uint32_t left = p->slot.length - p->written;
-	uint32_t length = left < BULK_SEGMENT ? left : BULK_SEGMENT;
-	struct nic_send_wr wr = {
-	    .sge = {{(uintptr_t)place_memory(s, place) + p->written, length,
-		     place_mr(s, place)->lkey}},
-	    .opcode = NIC_WRITE,
-	    .remote_address = p->remote + p->written,
-	    .rkey = p->rkey,
-	};
-
-	if (!bulk_put(e, l, &wr, (struct flight){p->conn, p, p->number}))
-		return false;
-	p->written += length;
-	p->in_flight++;
-	return true;
-}
-
-/* Its oldest message that has segments to post, or NULL. */
+/* The oldest message that has segments to write, or NULL. */
 static struct pend *
 next_to_write(const struct conn *c)
 {
@@ -204,30 +174,42 @@ next_to_write(const struct conn *c)
 	return NULL;
 }
 
-/* A segment of one program, whose connections take turns. TURN_FULL: its turn goes on. */
+/* WRITEs a segment of one program, whose connections take turns. TURN_FULL: its turn goes on. */
 static enum turn
-write_queue(struct engine *e, struct link *l, struct queue *q, bool *posted)
+write_queue(struct engine *e, struct peer_link *l, struct queue *q, bool *posted)
 {
 	while (!list_empty(&q->members)) {
 		struct conn *c =
 		    conn_of_cold(e, LIST_OWNER(q->members.next, struct conn_cold, writing));
 		struct pend *p = next_to_write(c);
-		uint32_t before;
+		struct nic_send_wr wr = {.opcode = NIC_WRITE};
+		uint32_t length;
+		weir_place place;
 
 		if (!p) {
 			list_remove(&c->cold->writing);
 			continue;
 		}
-		before = p->written;
-		if (q->deficit < BULK_SEGMENT && q->deficit < p->slot.length - before)
+		length = p->slot.length - p->written;
+		if (length > BULK_SEGMENT)
+			length = BULK_SEGMENT;
+		if (q->deficit < length)
 			return TURN_SPENT;
 		if (!share_pays(e, q->session))
 			return TURN_LIMITED;
-		*posted = post_segment(e, l, p);
-		if (!*posted)
+		place = p->slot.place[0];
+		wr.sge[0] =
+		    (struct nic_sge){(uintptr_t)place_memory(q->session, place) + p->written,
+				     length, place_mr(q->session, place)->lkey};
+		wr.remote_address = p->remote + p->written;
+		wr.rkey = p->rkey;
+		if (!bulk_put(e, l, &wr, (struct flight){c, p, p->number}))
 			return TURN_FULL;
-		q->deficit -= p->written - before;
-		q->session->tokens -= p->written - before;
+		*posted = true;
+		p->written += length;
+		p->in_flight++;
+		q->deficit -= length;
+		q->session->tokens -= length;
 		list_remove(&c->cold->writing);
 		if (next_to_write(c))
 			list_append(&q->members, &c->cold->writing);
@@ -237,82 +219,72 @@ write_queue(struct engine *e, struct link *l, struct queue *q, bool *posted)
 	return TURN_IDLE;
 }
 
-/* The next segment of those whose turn it is; false: nothing was posted. */
-static bool
-write_next(struct engine *e, struct link *l)
-{
-	bool posted = false;
-
-	while (!posted && !list_empty(&l->writing) && has_room(l) && !l->bulk_broken) {
-		struct queue *q = LIST_OWNER(l->writing.next, struct queue, turn);
-		enum turn t;
-
-		queue_turn(q, WEIGHT_BYTES);
-		t = write_queue(e, l, q, &posted);
-		queue_turned(e, q, t);
-		if (t == TURN_FULL)
-			break;
-	}
-	return posted;
-}
-
+/* In turn: a segment to write, one to read. */
 void
-bulk_post(struct engine *e, struct link *l)
+bulk_post(struct engine *e, struct peer_link *l)
 {
-	bool some = true;
+	bool posted = true;
 
-	while (some && bulk_may_post(l)) {
-		some = write_next(e, l);
-		fetch_next(e, l);
-		some |= !l->bulk_broken && has_room(l) && fetch_post(e, l);
+	while (posted && bulk_may_post(l)) {
+		posted = false;
+		while (!posted && !list_empty(&l->writing) && has_room(l) && !l->bulk_broken) {
+			struct queue *q = LIST_OWNER(l->writing.next, struct queue, turn);
+			enum turn t;
+
+			queue_turn(q, WEIGHT_BYTES);
+			t = write_queue(e, l, q, &posted);
+			queue_turned(e, q, t);
+			if (t == TURN_FULL)
+				break;
+		}
+		rndv_read_next(e, l);
+		posted |= !l->bulk_broken && has_room(l) && rndv_read_post(e, l);
 	}
 }
 
-/* Nothing of c is in flight any more: what has waited for that. */
+/* No WRITE or READ of c is in flight any more: continues the steps that waited for that. */
 static void
 flight_over(struct engine *e, struct conn *c)
 {
-	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
-		pend_drop(e, c);
+	if (!conn_is_open(c))
+		pend_drop(c);
 	if (c->forget)
 		bulk_forget(e, c);
-	owe(e, c, 0); /* FIN, RESET and FIN_ACK */
-	conn_settle(e, c);
+	ctrl_line_due(e, c, 0); /* FIN, RESET and FIN_ACK */
+	conn_settle_later(e, c);
 }
 
 static void
 written(struct engine *e, struct conn *c, struct pend *p)
 {
 	p->in_flight--;
-	if ((c->state != CONN_OPEN && c->state != CONN_FINISHING) || p->in_flight ||
-	    p->written < p->slot.length)
+	if (!conn_is_open(c) || p->in_flight || p->written < p->slot.length)
 		return;
 	p->state = PEND_WRITTEN;
 	conn_advance(e, c);
 }
 
-/* The oldest one in flight has succeeded. */
 void
-bulk_done(struct engine *e, struct link *l)
+bulk_done(struct engine *e, struct peer_link *l)
 {
 	struct flight f = l->in_flight[l->flight_first++ % BULK_FLIGHT];
 
+	weir_assert(l->flight_end - l->flight_first < BULK_FLIGHT && f.conn->bulk_flight);
 	l->bulk_unproven = false;
 	f.conn->bulk_flight--;
 	if (f.pend)
 		written(e, f.conn, f.pend);
 	else
-		fetch_done(e, f.conn, f.number);
+		rndv_read_done(e, f.conn, f.number);
 	if (!f.conn->bulk_flight)
 		flight_over(e, f.conn);
 }
 
 /* ---- faults ---- */
 
-/* A WRITE failed. If the peer's NIC, or ours, said why, it would fail again: its connection ends.
- */
+/* If a NIC refused it, it would fail again: its connection ends. */
 void
-bulk_failed(struct link *l, const struct nic_wc *wc)
+bulk_failed(struct peer_link *l, const struct nic_wc *wc)
 {
 	uint64_t behind = wc->wr_id - l->sq_done[BULK] - 1;
 
@@ -323,49 +295,44 @@ bulk_failed(struct link *l, const struct nic_wc *wc)
 		l->in_flight[(l->flight_first + behind) % BULK_FLIGHT].conn->bulk_refused = true;
 }
 
-/* Where it goes on: at the oldest segment that nobody has acknowledged. They are in order. */
 uint32_t
 bulk_rewound(uint32_t posted, uint32_t in_flight)
 {
 	return ((posted + BULK_SEGMENT - 1) / BULK_SEGMENT - in_flight) * BULK_SEGMENT;
 }
 
-/* False: an older segment has rewound it. */
-static bool
-rewind_writes(struct engine *e, struct link *l, struct pend *p)
-{
-	if (!p->in_flight)
-		return false;
-	count(&e->counters.bulk_replayed, p->in_flight);
-	p->conn->bulk_flight -= p->in_flight;
-	p->written = bulk_rewound(p->written, p->in_flight);
-	p->in_flight = 0;
-	if (p->conn->state == CONN_OPEN || p->conn->state == CONN_FINISHING)
-		queue_join(e, queue_of(p->conn->session, l, BULK), &p->conn->cold->writing);
-	else
-		bulk_cancel(p->conn);
-	return true;
-}
-
 /*
- * The QP is a new one, and the old ones can't write any more. WRITEs and READs whose outcome is
- * unknown are made again: their place is promised until BULK, FIN_ACK or RESET, what is read stays
- * where it is until FETCHED, FIN_ACK or RESET, none of which has left while they were in flight,
- * and the same bytes twice are the same. Whatever else will once go by this QP, and must not be
- * repeated, ends with -EIO here.
+ * The QP is a new one, and the old ones can't write any more. WRITEs and READs of unknown outcome
+ * leave again: the place of a WRITE is promised until BULK, FIN_ACK or RESET, the source of a READ
+ * until FETCHED, FIN_ACK or RESET, and none of these has left while they were in flight. Repeating
+ * them changes nothing. Operations that must not be repeated end with -EIO here, once this QP
+ * carries any.
  */
 void
-bulk_resume(struct engine *e, struct link *l)
+bulk_resume(struct engine *e, struct peer_link *l)
 {
 	for (; l->flight_first != l->flight_end; l->flight_first++) {
 		struct flight f = l->in_flight[l->flight_first % BULK_FLIGHT];
+		struct pend *p = f.pend;
 		struct conn *c = f.conn;
 
-		if (f.pend ? !rewind_writes(e, l, f.pend) : !fetch_rewind(e, l, c, f.number))
+		if (!p && !rndv_read_rewind(e, l, c, f.number))
 			continue;
+		if (p) {
+			if (!p->in_flight) /* an older segment has rewound it */
+				continue;
+			count(&e->counters.bulk_replayed, p->in_flight);
+			c->bulk_flight -= p->in_flight;
+			p->written = bulk_rewound(p->written, p->in_flight);
+			p->in_flight = 0;
+			if (conn_is_open(c))
+				queue_join(e, queue_of(c->session, l, BULK), &c->cold->writing);
+			else
+				bulk_cancel(c);
+		}
 		if (c->bulk_refused && !c->bulk_flight)
 			conn_abort(e, c, ECONNRESET, false);
-		if (c->state == CONN_OPEN || c->state == CONN_FINISHING)
+		if (conn_is_open(c))
 			l->bulk_unproven = true;
 		if (!c->bulk_flight)
 			flight_over(e, c);
@@ -382,7 +349,7 @@ bulk_cancel(struct conn *c)
 
 /* ---- receiving ---- */
 
-/* Its slot may have to be spilled: into a block beyond those that channels begin with. */
+/* The message must fit the blocks beside the reserve, from which its slot may be spilled. */
 static bool
 refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 {
@@ -392,11 +359,10 @@ refuse_if_too_large(struct engine *e, struct conn *c, struct rts *r)
 	    post_find(c, r->number, r->length))
 		return false;
 	r->state = RTS_REFUSED;
-	owe(e, c, OWE_CTS);
+	ctrl_line_due(e, c, CTRL_CTS);
 	return true;
 }
 
-/* RTS. False: the peer broke the rules. */
 bool
 bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, uint32_t length)
 {
@@ -418,50 +384,21 @@ bulk_asked(struct engine *e, struct conn *c, const struct weir_wire_rts *rts, ui
 			  .ways = (uint8_t)rts->ways};
 	if (refuse_if_too_large(e, c, r))
 		return true;
-	session_hunger(e, s, &s->placing, &c->cold->placing);
-	session_feed(e, s);
+	session_await_memory(e, s, &s->awaits_place, &c->cold->awaits_place);
+	session_memory_freed(e, s);
 	r->waited = r->state == RTS_WAITING;
-	/* it came so for want of window; a program with a rate has its peers read nothing. What a
-	 * message before it waits for (STALLED) stays what is wanted. */
+	/* a message this small is bulk because the window was too small: let it grow, unless an
+	 * earlier message's want (STALLED) stands. Programs with a rate announce WRITE alone. */
 	if (length <= WEIR_BLOCK_SIZE && rts->ways & WEIR_RTS_WRITE && !c->rx_wanted &&
 	    session_affords(s, WEIR_SLOT_SIZE, 1))
 		credit_wanted(e, c, weir_cost(length));
 	return true;
 }
 
-/* Those that are delivered, but not told. */
-static uint32_t
-ahead(const struct conn *c)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < c->rts_count; i++)
-		n += c->cold->rts[i].delivered;
-	return n;
-}
-
 /*
- * Blocks that must stay free beyond the place of c's i-th: half of them unless it is the next to
- * be delivered. What comes between may have to wait for memory first, and must find some.
+ * Finds a place for the i-th message announced to c: posted memory, or a run of blocks that leaves
+ * `beside` others free. False: there is none now.
  */
-static uint32_t
-blocks_beside(const struct conn *c, uint32_t i)
-{
-	return c->cold->rts[i].number == c->rx_messages + i - ahead(c)
-		   ? 0
-		   : c->session->blocks.count / 2;
-}
-
-static void
-give_place(struct session *s, const struct rts *r)
-{
-	if (WEIR_PLACE_REGION(r->place))
-		region_drop(s, WEIR_PLACE_REGION(r->place));
-	else
-		weir_blocks_give(&s->blocks, place_block(s, r->place), bulk_blocks(r->length));
-}
-
-/* A place for the i-th of c: where its program wants it, or a run of blocks. False: none now. */
 static bool
 find_place(struct conn *c, uint32_t i, uint32_t beside)
 {
@@ -485,40 +422,46 @@ find_place(struct conn *c, uint32_t i, uint32_t beside)
 
 enum placing { PLACING_DONE, PLACING_PLACED, PLACING_LATER, PLACING_FULL, PLACING_IN_TURN };
 
-/* Finds a place for the first that has none. */
+/* Finds a place for the first message of c that has none. */
 static enum placing
 place_first(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
+	uint32_t delivered = 0;
 
+	for (uint32_t i = 0; i < c->rts_count; i++)
+		delivered += c->cold->rts[i].delivered;
 	for (uint32_t i = 0; c->accepts && i < c->rts_count; i++) {
 		struct rts *r = &c->cold->rts[i];
-		uint32_t beside = blocks_beside(c, i);
+		/* unless it is the next to be delivered, half of the blocks stay free: the messages
+		 * before it may have to wait for memory first, and must find some */
+		bool next = r->number == c->rx_messages + i - delivered;
+		uint32_t beside = next ? 0 : s->blocks.count / 2;
 		bool fetch;
 
 		if (r->state != RTS_WAITING)
 			continue;
-		if (refuse_if_too_large(e, c, r)) /* by now: channels were added */
+		if (refuse_if_too_large(e, c, r)) /* channels were added meanwhile */
 			return PLACING_PLACED;
-		fetch = fetch_is_better(e, c->link, r);
-		/* a place that nothing fills yet would only be cold by then */
-		if (fetch && !list_empty(&c->link->fetching))
+		fetch = rndv_read_is_better(e, c->link, r);
+		/* a place that waits to be filled would be out of the caches by then */
+		if (fetch && !list_empty(&c->link->reading))
 			return PLACING_IN_TURN;
 		if (!find_place(c, i, beside))
 			return beside ? PLACING_LATER : PLACING_FULL;
 		s->promised += WEIR_SLOT_SIZE; /* its slot may have to be spilled */
 		if (fetch) {
-			fetch_begin(e, c, r);
+			rndv_read_begin(e, c, r);
 		} else {
 			r->state = RTS_PLACED;
-			owe(e, c, OWE_CTS);
+			ctrl_line_due(e, c, CTRL_CTS);
 		}
 		return PLACING_PLACED;
 	}
 	return PLACING_DONE;
 }
 
-/* Places for those that wait, in turns, as far as the memory reaches. */
+/* The connections that wait take turns. */
 void
 bulk_place(struct engine *e, struct session *s)
 {
@@ -527,9 +470,9 @@ bulk_place(struct engine *e, struct session *s)
 
 	do {
 		any = false;
-		LIST_EACH (node, following, &s->placing) {
+		LIST_EACH (node, following, &s->awaits_place) {
 			struct conn *c =
-			    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, placing));
+			    conn_of_cold(e, LIST_OWNER(node, struct conn_cold, awaits_place));
 			enum placing p = place_first(e, c);
 
 			if (p == PLACING_FULL)
@@ -538,9 +481,9 @@ bulk_place(struct engine *e, struct session *s)
 				continue;
 			list_remove(node);
 			if (p == PLACING_IN_TURN)
-				list_append(&c->link->to_fetch, node);
-			if (p == PLACING_PLACED) { /* the others first */
-				list_append(&s->placing, node);
+				list_append(&c->link->to_read, node);
+			if (p == PLACING_PLACED) { /* the other connections first */
+				list_append(&s->awaits_place, node);
 				any = true;
 			}
 		}
@@ -554,7 +497,6 @@ bulk_remove(struct conn *c, uint32_t i)
 		(--c->rts_count - i) * sizeof(c->cold->rts[0]));
 }
 
-/* BULK: the message lies in its place. False: the peer broke the rules. */
 bool
 bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
 {
@@ -572,14 +514,13 @@ bulk_arrived(struct engine *e, struct conn *c, uint64_t number)
 	return false;
 }
 
-/* No bulk message of the peer will come: what was set aside is free, once no READ fills it. */
 void
 bulk_forget(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
 
-	list_remove(&c->cold->placing);
-	list_remove(&c->cold->fetching);
+	list_remove(&c->cold->awaits_place);
+	list_remove(&c->cold->reading);
 	c->forget = c->bulk_flight != 0;
 	if (c->forget)
 		return;
@@ -588,10 +529,14 @@ bulk_forget(struct engine *e, struct conn *c)
 
 		if (!bulk_has_place(r))
 			continue;
-		give_place(s, r);
+		if (WEIR_PLACE_REGION(r->place))
+			region_drop(s, WEIR_PLACE_REGION(r->place));
+		else
+			weir_blocks_give(&s->blocks, place_block(s, r->place),
+					 bulk_blocks(r->length));
 		s->promised -= WEIR_SLOT_SIZE;
 	}
 	c->rts_count = 0;
 	posts_forget(c, UINT64_MAX);
-	session_feed(e, s);
+	session_memory_freed(e, s);
 }

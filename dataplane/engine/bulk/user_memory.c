@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adopted memory: ranges of a program's own memory in which its messages may lie. A region that is
- * disowned takes no more of them, and is main's again when those under way have ended. Posts say
- * where messages to come shall be put: a wish, which costs nothing to forget, because what finds
- * none goes to the arena as usual.
+ * Adopted memory: ranges of a program's own memory in which its messages may lie. A disowned region
+ * takes no new messages, and is main's again when those under way have ended. Posts name the places
+ * of messages to come. They are hints: a message without one goes to the arena.
  */
 #include "conn.h"
 #include "base/list.h"
@@ -56,39 +55,31 @@ posts_forget(struct conn *c, uint64_t number)
 		unlink_post(c, &c->cold->post_first, NULL);
 }
 
-/* Those that name this region: of all connections. */
-static void
-forget_region(struct session *s, uint32_t number)
-{
-	struct list_node *node, *following;
-
-	LIST_EACH (node, following, &s->conns) {
-		struct conn *c = LIST_OWNER(node, struct conn, of_session);
-		struct pend **at = &c->cold->post_first, *before = NULL;
-
-		while (*at) {
-			if (WEIR_PLACE_REGION((*at)->slot.place[0]) == number) {
-				unlink_post(c, at, before);
-				continue;
-			}
-			before = *at;
-			at = &before->next;
-		}
-	}
-}
-
 int
 region_remove(struct engine *e, const struct engine_region *k)
 {
 	struct session *s = session_find(e, k->session);
 	struct region *r = s ? find(s, k->region) : NULL;
+	struct list_node *node, *following;
 
 	if (!r || !r->base) /* the session has ended meanwhile, and with it all messages */
 		return 0;
-	if (!r->leaving)
-		forget_region(s, k->region);
+	if (!r->leaving) /* forget the posts of all connections that name the region */
+		LIST_EACH (node, following, &s->conns) {
+			struct conn *c = LIST_OWNER(node, struct conn, of_session);
+			struct pend **at = &c->cold->post_first, *before = NULL;
+
+			while (*at) {
+				if (WEIR_PLACE_REGION((*at)->slot.place[0]) == k->region) {
+					unlink_post(c, at, before);
+					continue;
+				}
+				before = *at;
+				at = &before->next;
+			}
+		}
 	r->leaving = true;
-	if (r->users || s->lent)
+	if (r->users || s->conns_memory_lent)
 		return -EAGAIN;
 	*r = (struct region){0};
 	return 0;
@@ -109,6 +100,7 @@ region_at(const struct session *s, weir_place place, uint32_t length, uint32_t u
 void
 region_keep(struct session *s, uint16_t region)
 {
+	weir_assert(region && region <= s->region_count && s->regions[region - 1].base);
 	s->regions[region - 1].users++;
 }
 
@@ -122,25 +114,18 @@ region_drop(struct session *s, uint16_t region)
 void
 region_lend(struct conn *c)
 {
-	for (uint32_t i = 0; i < c->asked_count && !c->lent; i++)
+	for (uint32_t i = 0; i < c->asked_count && !c->memory_lent; i++)
 		if (c->cold->asked[i]->region && bulk_ways(c->cold->asked[i]) & WEIR_RTS_READ) {
-			c->lent = true;
-			c->session->lent++;
+			c->memory_lent = true;
+			c->session->conns_memory_lent++;
 		}
 }
 
 void
 region_lent_back(struct conn *c)
 {
-	c->session->lent -= c->lent;
-	c->lent = false;
-}
-
-/* A quarter of the slots that may wait in the engine: the others are for what is sent. */
-static bool
-has_room(const struct session *s)
-{
-	return s->posted < s->pool_size / 4 && s->pool_used < s->pool_size;
+	c->session->conns_memory_lent -= c->memory_lent;
+	c->memory_lent = false;
 }
 
 const char *
@@ -156,8 +141,10 @@ post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
 		return "posted memory for one message twice";
 	c->cold->post_next = number + 1;
 	posts_forget(c, c->rx_messages);
-	if (!c->accepts || c->user_closed || number < c->rx_messages || !has_room(s))
-		return NULL; /* it comes, or came, to the arena */
+	/* posts take a quarter of the pool: the rest is for messages that are sent */
+	if (!c->accepts || c->user_closed || number < c->rx_messages ||
+	    s->posted >= s->pool_size / 4 || s->pool_used >= s->pool_size)
+		return NULL; /* its message comes, or came, to the arena */
 	p = pend_take(s);
 	p->number = number;
 	p->slot.place[0] = slot->place[0];
@@ -168,8 +155,8 @@ post_take(struct engine *e, struct conn *c, const struct weir_slot *slot)
 		c->cold->post_first = p;
 	c->cold->post_last = p;
 	s->posted++;
-	if (list_linked(&c->cold->placing)) /* it may have waited for this */
-		session_feed(e, s);
+	if (list_linked(&c->cold->awaits_place)) /* the message may have waited for this place */
+		session_memory_freed(e, s);
 	return NULL;
 }
 

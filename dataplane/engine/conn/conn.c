@@ -2,9 +2,9 @@
 /*
  * Connections: the table and the states. docs/protocol.md has the table of transitions.
  *
- * The last word of an end is FIN (all it sent has been put into the ring) or RESET (what the peer
- * sent beyond a count is refused). It is answered by FIN_ACK, after which the other end says
- * nothing more; then the entry can be used again by another connection.
+ * The last line of an end is FIN (all its messages are in the ring) or RESET (the peer's messages
+ * beyond a count are refused). The other end answers FIN_ACK, its own last line; then another
+ * connection can use the entry.
  */
 #include "channel.h"
 #include "conn.h"
@@ -22,7 +22,6 @@
 
 #include <errno.h>
 
-/* The transitions of docs/protocol.md. */
 void
 conn_enter(struct conn *c, enum engine_conn_state to)
 {
@@ -41,15 +40,13 @@ conn_enter(struct conn *c, enum engine_conn_state to)
 	weir_enter(legal, c->state, to);
 }
 
-/* Whether messages may go straight into a frame. */
 void
 conn_refresh(struct conn *c)
 {
-	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->owed & OWE_ACCEPT) && c->link &&
-		  !c->datagram && !c->session->limited;
+	c->fast = c->state == CONN_OPEN && !c->pend_first && !(c->ctrl_lines & CTRL_ACCEPT) &&
+		  c->link && !c->datagram && !c->session->limited;
 }
 
-/* An entry for a connection of s, or NULL. */
 struct conn *
 conn_new(struct engine *e, struct session *s, const struct engine_conn_command *k)
 {
@@ -65,7 +62,7 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	generation = c->generation % 4095 + 1;
 	memset(c, 0, sizeof(*c));
 	c->cold = &e->cold_conns[c - e->conns];
-	if (c->cold->post_next) /* not touched otherwise */
+	if (c->cold->post_next) /* an idle connection leaves its cold entry untouched */
 		c->cold->post_next = 0;
 	c->generation = (uint16_t)generation;
 	c->vqpn = WEIR_VQPN(e->first_index + (uint32_t)(c - e->conns), generation);
@@ -82,8 +79,8 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 	c->conn_index = k->conn_index;
 	if (k->datagram) {
 		c->datagram = true;
-		memset(&c->cold->way, 0, sizeof(c->cold->way));
-		c->cold->way.mtu = k->mtu;
+		memset(&c->cold->dgram, 0, sizeof(c->cold->dgram));
+		c->cold->dgram.mtu = k->mtu;
 	}
 	list_append(&s->conns, &c->of_session);
 	atomic_store_explicit(&c->desc->granted, 0, memory_order_relaxed);
@@ -97,9 +94,9 @@ conn_new(struct engine *e, struct session *s, const struct engine_conn_command *
 }
 
 void
-conn_attach(struct engine *e, struct conn *c, struct link *l)
+conn_attach(struct conn *c, struct peer_link *l)
 {
-	(void)e;
+	weir_assert(!c->link);
 	c->link = l;
 	queue_of(c->session, l, RING)->link = queue_of(c->session, l, BULK)->link = l;
 	list_append(&l->conns, &c->of_link);
@@ -109,14 +106,14 @@ static void
 detach(struct conn *c)
 {
 	list_remove(&c->of_link);
-	list_remove(&c->owing);
-	list_remove(&c->cold->fetching);
+	list_remove(&c->ctrl_due);
+	list_remove(&c->cold->reading);
 	if (c->link) {
 		queue_leave(queue_of(c->session, c->link, RING), &c->active);
 		queue_leave(queue_of(c->session, c->link, BULK), &c->cold->writing);
 	}
 	c->link = NULL;
-	c->owed = 0;
+	c->ctrl_lines = 0;
 }
 
 static void
@@ -129,11 +126,10 @@ set_status(struct conn *c, uint32_t status)
 
 /* ---- opening ---- */
 
-/* ACCEPT came, or was queued by us. */
 void
 conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t granted, uint32_t window)
 {
-	memset(c->service, 0, sizeof(c->service)); /* what lies over it begins */
+	memset(c->service, 0, sizeof(c->service)); /* from now on it counts sends */
 	c->peer_vqpn = peer_vqpn;
 	c->accepts = true;
 	c->granted = granted;
@@ -144,12 +140,11 @@ conn_opened(struct engine *e, struct conn *c, uint32_t peer_vqpn, uint64_t grant
 		conn_enter(c, CONN_FINISHING);
 	} else {
 		conn_enter(c, CONN_OPEN);
-		tell(e, c, c->listener == ENGINE_LISTENER_NONE ? TELL_OPENED : TELL_ACCEPTED);
+		app_event(e, c, c->listener == ENGINE_LISTENER_NONE ? APP_OPENED : APP_ACCEPTED);
 	}
 	conn_advance(e, c);
 }
 
-/* A connection that never was: REJECT, or no way there. */
 void
 conn_refused(struct engine *e, struct conn *c, uint32_t status)
 {
@@ -159,16 +154,15 @@ conn_refused(struct engine *e, struct conn *c, uint32_t status)
 	c->sealed = c->refused = true;
 	set_status(c, status);
 	credit_withdraw(e, c);
-	pend_drop(e, c);
+	pend_drop(c);
 	if (c->user_closed)
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 	else
-		tell(e, c, TELL_OPENED);
+		app_event(e, c, APP_OPENED);
 }
 
 /* ---- closing ---- */
 
-/* Nothing waits any more: the last word can be said. */
 void
 conn_try_finish(struct engine *e, struct conn *c)
 {
@@ -176,9 +170,9 @@ conn_try_finish(struct engine *e, struct conn *c)
 		return;
 	if (c->abort) {
 		conn_enter(c, CONN_DEAD);
-		owe(e, c, OWE_RESET);
+		ctrl_line_due(e, c, CTRL_RESET);
 	} else {
-		owe(e, c, OWE_FIN);
+		ctrl_line_due(e, c, CTRL_FIN);
 	}
 }
 
@@ -188,10 +182,9 @@ close_local(struct engine *e, struct conn *c, uint32_t status)
 	conn_enter(c, CONN_PEER_GONE);
 	set_status(c, status);
 	list_append_once(&e->closing, &c->cold->closing);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
-/* The program closed it; `abort`: it died. */
 void
 conn_user_close(struct engine *e, struct conn *c, bool abort)
 {
@@ -214,7 +207,7 @@ conn_user_close(struct engine *e, struct conn *c, bool abort)
 		close_local(e, c, 0);
 		break;
 	default:
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 	}
 }
 
@@ -230,17 +223,16 @@ conn_abort(struct engine *e, struct conn *c, uint32_t status, bool refuse)
 {
 	if (refuse && c->accepts)
 		credit_withdraw(e, c);
-	if (c->state != CONN_OPEN && c->state != CONN_FINISHING)
+	if (!conn_is_open(c))
 		return;
 	conn_enter(c, CONN_DEAD);
 	set_status(c, status);
 	conn_refresh(c);
-	pend_drop(e, c);
-	c->owed &= OWE_ACCEPT;
-	owe(e, c, OWE_RESET);
+	pend_drop(c);
+	c->ctrl_lines &= CTRL_ACCEPT;
+	ctrl_line_due(e, c, CTRL_RESET);
 }
 
-/* FIN, or RESET (`seal`: what is complete is known): the peer only acknowledges from now on. */
 void
 conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 {
@@ -252,17 +244,16 @@ conn_peer_ended(struct engine *e, struct conn *c, uint32_t status, bool seal)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
-	pend_drop(e, c);
-	c->owed = 0;
+	pend_drop(c);
+	c->ctrl_lines = 0;
 	set_status(c, status);
-	owe(e, c, OWE_FIN_ACK);
+	ctrl_line_due(e, c, CTRL_FIN_ACK);
 	if (!waits && !c->reset_sent)
 		conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
-/* FIN_ACK: the peer says nothing more. */
 void
 conn_peer_acknowledged(struct engine *e, struct conn *c)
 {
@@ -270,7 +261,7 @@ conn_peer_acknowledged(struct engine *e, struct conn *c)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
 void
@@ -289,51 +280,63 @@ conn_link_failed(struct engine *e, struct conn *c, uint32_t status)
 	if (c->accepts)
 		credit_withdraw(e, c);
 	bulk_forget(e, c);
-	pend_drop(e, c);
+	pend_drop(c);
 	if (c->state != CONN_PEER_GONE)
-		/* what programs are told: the node is lost, or this connection is */
+		/* programs learn that the node is lost, or only this connection */
 		set_status(c, status == EHOSTDOWN ? EHOSTDOWN : ECONNRESET);
 	conn_enter(c, CONN_PEER_GONE);
 	conn_refresh(c);
-	conn_settle(e, c);
+	conn_settle_later(e, c);
 }
 
-/* n messages lie in the receiving session. */
 void
 conn_completed(struct engine *e, struct conn *c, uint32_t n, bool notify)
 {
 	c->landed += n;
 	if (!c->sealed) {
 		c->completed += n;
-		/* the program may use the memory of these again */
+		/* the program may reuse the memory of these */
 		atomic_store_explicit(&c->desc->completed, c->completed, memory_order_release);
 		e->served = true;
 		if (notify || UNLIKELY(c->done_at))
-			tell(e, c, TELL_DONE);
+			app_event(e, c, APP_DONE);
 		if (UNLIKELY(c->done_at) && c->completed >= c->done_at)
 			c->done_at = 0;
 	}
 	if (UNLIKELY(c->state != CONN_OPEN))
-		conn_settle(e, c);
+		conn_settle_later(e, c);
 }
 
-/* An end that has nothing more to come: CLOSED for the program, then the entry is free. */
 void
-conn_settle(struct engine *e, struct conn *c)
+conn_settle_later(struct engine *e, struct conn *c)
 {
-	if (c->state != CONN_PEER_GONE || c->gone)
-		return;
-	region_lent_back(c);
-	if (!c->closed_told && !(c->tell & (TELL_OPENED | TELL_CLOSED)) &&
-	    (c->sealed || c->landed == c->sent))
-		tell(e, c, TELL_CLOSED);
-	if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight || c->owed)
-		return;
-	if (c->link)
-		detach(c);
-	c->gone = true;
-	c->was = c->vqpn;
-	c->vqpn = 0;
-	atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
-	list_append_once(&e->closing, &c->cold->closing);
+	if (c->state == CONN_PEER_GONE && !c->ended)
+		list_append_once(&e->settling, &c->cold->settling);
+}
+
+void
+conns_settle(struct engine *e)
+{
+	struct list_node *node, *following;
+
+	LIST_EACH (node, following, &e->settling) {
+		struct conn *c = conn_of_cold(e, LIST_OWNER(node, struct conn_cold, settling));
+
+		weir_assert(c->state == CONN_PEER_GONE && !c->ended);
+		list_remove(node);
+		region_lent_back(c);
+		if (!c->closed_told && !(c->events_due & (APP_OPENED | APP_CLOSED)) &&
+		    (c->sealed || c->landed == c->sent))
+			app_event(e, c, APP_CLOSED);
+		if (!c->user_closed || !c->closed_told || c->landed != c->sent || c->bulk_flight ||
+		    c->ctrl_lines)
+			continue;
+		if (c->link)
+			detach(c);
+		c->ended = true;
+		c->ended_vqpn = c->vqpn;
+		c->vqpn = 0;
+		atomic_store_explicit(&c->desc->vqpn, 0, memory_order_relaxed);
+		list_append_once(&e->closing, &c->cold->closing);
+	}
 }

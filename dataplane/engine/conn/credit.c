@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flow-control window of connections: the one place where it is spent and the one where it is
- * returned, and at the receiving end what may be granted. What was granted and has not arrived yet
- * always fits the free receive blocks (docs/decisions.md 4), whatever the program does.
+ * The flow-control window of connections: returned at the sending end, granted at the receiving
+ * end. Grants that peers have not used yet always fit the free receive blocks (docs/decisions.md
+ * 4), whatever the program does.
  */
 #include "conn.h"
 #include "credit.h"
@@ -22,15 +22,13 @@ static void
 show(struct conn *c)
 {
 	uint64_t unspent = c->rejoined ? c->cold->unspent : 0;
-	/* what was handed back meanwhile may be what these waited for */
+	/* window handed back since may have been what those messages waited for */
 	uint64_t granted = c->granted > unspent ? c->granted - unspent : 0;
 
 	atomic_store_explicit(&c->desc->granted, granted, memory_order_relaxed);
 	atomic_store_explicit(&c->desc->window, c->peer_window, memory_order_relaxed);
 }
 
-/* A message for which the program spent nothing goes by the ring: it sees that much less granted.
- */
 void
 credit_unspent(struct conn *c, uint32_t cost)
 {
@@ -55,8 +53,8 @@ credit_return(struct engine *e, struct conn *c, uint64_t granted, uint64_t consu
 }
 
 /*
- * The peer asks for what isn't used: all, unless the first message that waits can leave with it.
- * What waits for memory of the peer, be it window or a place for a bulk message, must not hold any.
+ * Hands back all unused window, unless the first message that waits can leave with it: a message
+ * that waits for memory of the peer, window or a place for a bulk message, must not hold any.
  */
 void
 credit_hand_back(struct engine *e, struct conn *c)
@@ -64,7 +62,7 @@ credit_hand_back(struct engine *e, struct conn *c)
 	if (!conn_ready(c))
 		c->granted = c->spent;
 	show(c);
-	owe(e, c, OWE_RECLAIMED);
+	ctrl_line_due(e, c, CTRL_RECLAIMED);
 	credit_stalled(e, c);
 }
 
@@ -74,7 +72,6 @@ want_of(const struct conn *c)
 	return c->wanted < COST_MAX ? c->wanted : COST_MAX;
 }
 
-/* What the first message that waits, or the program, lacks of the window; 0: it isn't that. */
 uint32_t
 credit_missing(const struct conn *c)
 {
@@ -88,7 +85,6 @@ credit_missing(const struct conn *c)
 	return c->granted - c->spent < cost ? cost : 0;
 }
 
-/* WANT: once there is room beyond what waits already. */
 void
 credit_answer_want(struct engine *e, struct conn *c)
 {
@@ -96,25 +92,23 @@ credit_answer_want(struct engine *e, struct conn *c)
 		return;
 	if (c->granted - c->spent >= (uint64_t)c->pend_cost + want_of(c)) {
 		c->wants = false;
-		tell(e, c, TELL_WRITABLE);
+		app_event(e, c, APP_WRITABLE);
 	} else {
 		credit_stalled(e, c);
 	}
 }
 
-/* Tells the peer, once until it grants. */
 void
 credit_stalled(struct engine *e, struct conn *c)
 {
-	if (c->stall_told || c->owed & OWE_STALLED || !credit_missing(c))
+	if (c->stall_told || c->ctrl_lines & CTRL_STALLED || !credit_missing(c))
 		return;
 	count(&e->counters.window_stalls, 1);
-	owe(e, c, OWE_STALLED);
+	ctrl_line_due(e, c, CTRL_STALLED);
 }
 
 /* ---- receiving end ---- */
 
-/* Bytes of receive memory that may still be promised. */
 uint64_t
 session_spare(const struct session *s)
 {
@@ -130,14 +124,14 @@ session_affords(const struct session *s, uint64_t more, uint32_t n)
 	return session_spare(s) >= more + (uint64_t)n * WEIR_BLOCK_SIZE;
 }
 
-/* Consumed beyond what credit was last returned for. */
+/* Cost that the program consumed since credit was last returned. */
 static uint64_t
 unreturned(const struct conn *c)
 {
 	return (uint32_t)c->rx_consumed - c->rx_told;
 }
 
-/* So much of it is worth a return: the program's share of the window, or ours. */
+/* Unreturned cost that is worth a return: the program's percentage of the window, or ours. */
 static uint64_t
 returns_at(const struct engine *e, const struct conn *c)
 {
@@ -146,7 +140,7 @@ returns_at(const struct engine *e, const struct conn *c)
 	return (uint64_t)(share * c->rx_window);
 }
 
-/* The program says that it consumed when credit is to be returned. */
+/* Shows the program how much to consume before it reports to us. */
 static void
 show_due(const struct engine *e, const struct conn *c)
 {
@@ -155,8 +149,7 @@ show_due(const struct engine *e, const struct conn *c)
 			      memory_order_relaxed);
 }
 
-/* The grant of a new connection. */
-uint32_t
+void
 credit_first(struct engine *e, struct conn *c)
 {
 	uint64_t spare = session_spare(c->session);
@@ -169,10 +162,12 @@ credit_first(struct engine *e, struct conn *c)
 	c->session->promised += grant;
 	c->rx_granted = c->rx_window = grant;
 	show_due(e, c);
-	return grant;
 }
 
-/* Traffic doubles the window, up to the wished one; it halves while somebody is short of memory. */
+/*
+ * The window after the program consumed a part of it: doubled, up to the wished one, or halved
+ * while a connection of the session lacks receive memory.
+ */
 static uint32_t
 next_window(const struct engine *e, struct conn *c)
 {
@@ -181,7 +176,7 @@ next_window(const struct engine *e, struct conn *c)
 
 	if (used_up) {
 		c->rx_grown = (uint32_t)c->rx_consumed;
-		window = c->session->hungry ? window / 2 : window * 2;
+		window = c->session->lacks_memory ? window / 2 : window * 2;
 	}
 	if (window < c->rx_wanted)
 		window = c->rx_wanted;
@@ -189,52 +184,45 @@ next_window(const struct engine *e, struct conn *c)
 		window = e->config.initial_grant;
 	if (window > c->rx_window_max)
 		window = c->rx_window_max;
-	/* memory that isn't there makes no window larger */
+	/* without free memory the window doesn't grow */
 	if (window > c->rx_window && c->rx_window >= e->config.initial_grant &&
 	    c->rx_consumed + window > c->rx_granted + session_spare(c->session))
 		window = c->rx_window;
 	return window;
 }
 
-/* Whether credit should be returned now. */
-static bool
-is_due(const struct engine *e, const struct conn *c)
-{
-	uint64_t used = unreturned(c), left = c->rx_granted - c->rx_delivered;
-
-	if (c->rx_wanted > left)
-		return true;
-	/* below that a sender may hold a message that is larger than what it has left */
-	return used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window));
-}
-
-/* Grants what is due, as far as the memory reaches. */
+/* Grants the window that is due, as far as the memory reaches. */
 static void
 grant(struct engine *e, struct conn *c)
 {
 	struct session *s = c->session;
+	uint64_t used = unreturned(c), left = c->rx_granted - c->rx_delivered;
 	uint64_t target, due, more, spare;
-	bool starves;
+	bool starves, is_due;
 
 	weir_assert(c->rx_delivered <= c->rx_granted && c->rx_consumed <= c->rx_delivered);
 	if (c->datagram)
 		return;
 	if (c->reclaiming)
 		return; /* its answer comes back here */
-	if (!c->accepts || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || !is_due(e, c)) {
-		list_remove(&c->cold->starving);
+	/* with less than COST_MAX left a sender may hold a message that doesn't fit it */
+	is_due = c->rx_wanted > left ||
+		 (used && (used >= returns_at(e, c) || (left < COST_MAX && left < c->rx_window)));
+	if (!c->accepts || !conn_is_open(c) || !is_due) {
+		list_remove(&c->cold->awaits_grant);
 		return;
 	}
 	c->rx_window = next_window(e, c);
 	target = c->rx_consumed + c->rx_window;
-	/* up to half a window of what a program consumed is untold: that mustn't stall the peer */
+	/* a program may have consumed up to half a window unreported: that mustn't stall the peer
+	 */
 	if (target < c->rx_delivered + c->rx_wanted)
 		target += c->rx_window / 2;
 	spare = session_spare(s);
 	due = target > c->rx_granted ? target - c->rx_granted : 0;
 	more = due < spare ? due : spare;
 	more -= more % WEIR_SLOT_SIZE;
-	/* a part that isn't enough would help nobody and be missing elsewhere */
+	/* a part that isn't enough helps no message, and others would lack it */
 	if (c->rx_granted + more < c->rx_delivered + c->rx_wanted)
 		more = 0;
 	c->rx_granted += more;
@@ -242,41 +230,38 @@ grant(struct engine *e, struct conn *c)
 	weir_assert(s->promised + (uint64_t)s->reserve * WEIR_BLOCK_SIZE <=
 			(uint64_t)s->blocks.free * WEIR_BLOCK_SIZE ||
 		    !more);
-	/* for want of memory; where only the window is too small, CONSUMED comes back here */
+	/* for lack of memory; if only the window is too small, CONSUMED comes back here */
 	starves = c->rx_granted - c->rx_delivered < c->rx_wanted &&
 		  (due >= spare + WEIR_SLOT_SIZE ||
-		   session_spare(s) < c->rx_wanted); /* also if that kept the window small */
+		   session_spare(s) < c->rx_wanted); /* or lack of memory kept the window small */
 	if (c->rx_granted - c->rx_delivered >= c->rx_wanted)
 		c->rx_wanted = 0;
 	if (starves)
-		session_hunger(e, s, &s->starving, &c->cold->starving);
+		session_await_memory(e, s, &s->awaits_grant, &c->cold->awaits_grant);
 	else
-		list_remove(&c->cold->starving);
+		list_remove(&c->cold->awaits_grant);
 	if (!more)
 		return;
 	c->rx_told = (uint32_t)c->rx_consumed;
 	show_due(e, c);
-	owe(e, c, OWE_GRANT);
+	ctrl_line_due(e, c, CTRL_GRANT);
 }
 
-/* The program consumed; percent: its share of the window, 0 ours. False: more than was delivered.
- */
 bool
 credit_consumed(struct engine *e, struct conn *c, uint64_t consumed, uint32_t percent)
 {
 	if (consumed > c->rx_delivered)
 		return false;
 	c->percent = percent < 100 ? (uint8_t)percent : 100;
-	if (consumed > c->rx_consumed) { /* else another channel's was faster */
+	if (consumed > c->rx_consumed) { /* else a later report overtook in another channel */
 		c->rx_consumed = consumed;
 		grant(e, c);
-		session_feed(e,
-			     c->session); /* what is in the ring no longer isn't promised either */
+		session_memory_freed(
+		    e, c->session); /* the ring has room: fewer slots may be spilled */
 	}
 	return true;
 }
 
-/* The peer waits for so much. */
 void
 credit_wanted(struct engine *e, struct conn *c, uint32_t cost)
 {
@@ -297,17 +282,9 @@ credit_reclaimed(struct engine *e, struct conn *c, uint64_t granted)
 	c->reclaiming = false;
 	show_due(e, c);
 	grant(e, c);
-	session_feed(e, c->session);
+	session_memory_freed(e, c->session);
 }
 
-/* The first of those that wait gets what the others give up. */
-static bool
-is_next(const struct conn *c)
-{
-	return c->session->starving.next == &c->cold->starving;
-}
-
-/* Asks some idle senders for what they don't use. */
 void
 credit_reclaim_some(struct engine *e, struct session *s)
 {
@@ -321,17 +298,18 @@ credit_reclaim_some(struct engine *e, struct session *s)
 		}
 		c = LIST_OWNER(node, struct conn, of_session);
 		s->reclaim_next = node->next;
-		if (c->accepts && !c->reclaiming && !is_next(c) &&
+		/* the first connection that starves gets the window of the others */
+		if (c->accepts && !c->reclaiming &&
+		    s->awaits_grant.next != &c->cold->awaits_grant &&
 		    c->rx_seen == (uint32_t)c->rx_delivered && c->rx_granted > c->rx_delivered &&
-		    (c->state == CONN_OPEN || c->state == CONN_FINISHING)) {
+		    conn_is_open(c)) {
 			c->reclaiming = true;
-			owe(e, c, OWE_RECLAIM);
+			ctrl_line_due(e, c, CTRL_RECLAIM);
 		}
 		c->rx_seen = (uint32_t)c->rx_delivered;
 	}
 }
 
-/* Nothing of the peer will be delivered any more. */
 void
 credit_withdraw(struct engine *e, struct conn *c)
 {
@@ -341,35 +319,37 @@ credit_withdraw(struct engine *e, struct conn *c)
 	c->session->promised -= c->rx_granted - c->rx_delivered;
 	c->rx_granted = c->rx_delivered;
 	c->rx_wanted = 0;
-	list_remove(&c->cold->starving);
-	session_feed(e, c->session);
+	list_remove(&c->cold->awaits_grant);
+	session_memory_freed(e, c->session);
 }
 
-/* Somebody waits for receive memory. */
 void
-session_hunger(struct engine *e, struct session *s, struct list_node *l, struct list_node *node)
+session_await_memory(struct engine *e, struct session *s, struct list_node *l,
+		     struct list_node *node)
 {
+	weir_assert(l == &s->awaits_grant || l == &s->awaits_place);
 	list_append_once(l, node);
-	if (s->hungry)
+	if (s->lacks_memory)
 		return;
-	s->hungry = true;
-	s->hungry_at = e->now;
+	s->lacks_memory = true;
+	s->lacks_memory_at = e->now;
 }
 
 void
-session_feed(struct engine *e, struct session *s)
+session_memory_freed(struct engine *e, struct session *s)
 {
-	if (LIKELY(!s->hungry))
+	if (LIKELY(!s->lacks_memory))
 		return;
-	while (!list_empty(&s->starving)) {
-		struct list_node *first = s->starving.next;
+	while (!list_empty(&s->awaits_grant)) {
+		struct list_node *first = s->awaits_grant.next;
 
-		grant(e, conn_of_cold(e, LIST_OWNER(first, struct conn_cold, starving)));
-		if (s->starving.next == first)
+		grant(e, conn_of_cold(e, LIST_OWNER(first, struct conn_cold, awaits_grant)));
+		if (s->awaits_grant.next == first)
 			break;
 	}
 	bulk_place(e, s);
-	s->hungry = !list_empty(&s->starving) || !list_empty(&s->placing) || s->adding;
-	if (!s->hungry)
-		s->hungry_at = e->now;
+	s->lacks_memory =
+	    !list_empty(&s->awaits_grant) || !list_empty(&s->awaits_place) || s->adding;
+	if (!s->lacks_memory)
+		s->lacks_memory_at = e->now;
 }

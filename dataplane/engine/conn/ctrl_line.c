@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control lines between engines. What a connection owes its peer is a bit until there is room in
- * the ring, and the line is filled in when it is written, so that it says how things are then.
+ * Control lines between engines. A line that is due is a bit of its connection until the ring has
+ * room. It is filled in when it is written, from the state at that time.
  */
 #include "batch.h"
 #include "conn.h"
 #include "credit.h"
 #include "ctrl_line.h"
 #include "datagram.h"
+#include "deliver.h"
 #include "events.h"
 #include "link.h"
 #include "base/list.h"
@@ -23,21 +24,21 @@
 enum { CONTROL_LINES = 128 }; /* lines per frame for control lines, beyond FRAME_LINES */
 
 void
-owe(struct engine *e, struct conn *c, unsigned what)
+ctrl_line_due(struct engine *e, struct conn *c, unsigned what)
 {
-	/* an end's last word is FIN or RESET; after that it only acknowledges the other's */
+	/* after FIN or RESET an end only acknowledges the other's */
 	if (c->state == CONN_FINISHED || c->state == CONN_PEER_GONE || c->reset_sent)
-		what &= OWE_FIN_ACK;
-	c->owed |= what;
-	if (!c->link || !c->owed || !c->link->up)
+		what &= CTRL_FIN_ACK;
+	c->ctrl_lines |= what;
+	if (!c->link || !c->ctrl_lines || !c->link->up)
 		return;
-	list_append_once(&c->link->owing, &c->owing);
+	list_append_once(&c->link->ctrl_due, &c->ctrl_due);
 	link_busy(e, c->link);
-	e->owed = true;
+	e->ctrl_added = true;
 }
 
 bool
-reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t status)
+reject_later(struct engine *e, struct peer_link *l, uint32_t peer_vqpn, uint32_t status)
 {
 	if (e->reject_end - e->reject_first == REJECTS)
 		return false;
@@ -47,7 +48,7 @@ reject_later(struct engine *e, struct link *l, uint32_t peer_vqpn, uint32_t stat
 }
 
 static struct weir_slot *
-put(struct link *l, uint8_t op, uint32_t vqpn, uint32_t length)
+put(struct peer_link *l, uint8_t op, uint32_t vqpn, uint32_t length)
 {
 	struct weir_slot *s = link_put_line(l);
 	struct head h = {.op = op, .vqpn = vqpn, .length = length};
@@ -57,243 +58,192 @@ put(struct link *l, uint8_t op, uint32_t vqpn, uint32_t length)
 	return s;
 }
 
-static void
-put_connect(struct engine *e, struct link *l, struct conn *c)
-{
-	struct weir_wire_connect w = {.vqpn = c->vqpn,
-				      .window = c->rx_window_max,
-				      .granted = (uint32_t)c->rx_granted,
-				      .node = e->node};
-
-	struct weir_slot *s = put(l, WEIR_WIRE_CONNECT, 0, 0);
-
-	if (c->datagram) {
-		c->cold->way.qpn = e->datagrams.qpn;
-		w.datagram = (struct weir_wire_datagram){c->cold->way.qpn, e->datagrams.is.qkey};
-		s->flags = WEIR_SLOT_DATAGRAM;
-	}
-	memcpy(w.service, c->service, sizeof(w.service));
-	memcpy(s->data, &w, sizeof(w));
-}
-
-/* To one that asked for datagrams. */
-static void
-put_accept_datagrams(struct engine *e, struct link *l, struct conn *c)
-{
-	const struct weir_wire_datagram to = {e->datagrams.qpn, e->datagrams.is.qkey};
-	struct weir_slot *s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, 0);
-
-	c->cold->way.qpn = to.qpn;
-	s->flags = WEIR_SLOT_DATAGRAM;
-	memcpy(&s->value, &to, sizeof(to));
-	s->extra = c->vqpn;
-}
-
-static void
-put_rts(struct link *l, const struct conn *c, struct pend *p)
-{
-	struct weir_wire_rts w = {.number = p->number};
-
-	if (c->session->limited) /* peers read as fast as they like */
-		p->slot.flags = (uint8_t)((p->slot.flags & ~WEIR_SLOT_READ) | WEIR_SLOT_WRITE);
-	w.ways = bulk_ways(p);
-	if (w.ways & WEIR_RTS_READ) {
-		w.address = (uintptr_t)place_memory(c->session, p->slot.place[0]);
-		w.rkey = place_mr(c->session, p->slot.place[0])->rkey;
-	}
-	memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
-}
-
-/* What is said about a message that the peer announced. */
-static void
-put_answer(struct link *l, struct conn *c, uint32_t i)
+/* Writes RTS, CTS and FETCHED lines: several may be due. False: no room for all. */
+static bool
+send_bulk_lines(struct engine *e, struct peer_link *l, struct conn *c)
 {
 	const struct session *s = c->session;
-	struct rts *r = &c->cold->rts[i];
-	struct weir_wire_cts w = {.number = r->number};
 
-	if (r->state == RTS_READ) {
-		struct weir_slot *line = put(l, WEIR_WIRE_FETCHED, c->peer_vqpn, 0);
-
-		line->value = r->number;
-		line->extra = r->delivered;
-		r->state = RTS_FETCHED;
-		if (r->delivered)
-			bulk_remove(c, i);
-		return;
-	}
-	if (r->state == RTS_PLACED) {
-		w.address = (uintptr_t)place_memory(s, r->place);
-		w.rkey = place_mr(s, r->place)->rkey;
-		r->state = RTS_ANSWERED;
-	} else {
-		w.status = EMSGSIZE;
-		bulk_remove(c, i);
-	}
-	memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
-}
-
-/* RTS, and CTS or FETCHED: several may be due. False: no room for all. */
-static bool
-send_bulk_lines(struct engine *e, struct link *l, struct conn *c)
-{
-	while (c->owed & OWE_RTS && c->rts_next && c->asked_count < RTS_MAX) {
+	while (c->ctrl_lines & CTRL_RTS && c->rts_next && c->asked_count < RTS_MAX) {
 		struct pend *p = c->rts_next;
+		struct weir_wire_rts w = {.number = p->number};
 
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		put_rts(l, c, p);
+		if (s->limited) /* peers would read faster than the rate allows */
+			p->slot.flags =
+			    (uint8_t)((p->slot.flags & ~WEIR_SLOT_READ) | WEIR_SLOT_WRITE);
+		w.ways = bulk_ways(p);
+		if (w.ways & WEIR_RTS_READ) {
+			w.address = (uintptr_t)place_memory(s, p->slot.place[0]);
+			w.rkey = place_mr(s, p->slot.place[0])->rkey;
+		}
+		memcpy(put(l, WEIR_WIRE_RTS, c->peer_vqpn, p->slot.length)->data, &w, sizeof(w));
 		bulk_ask(c, p);
 	}
-	c->owed &= ~(unsigned)OWE_RTS;
-	for (uint32_t i = 0; c->owed & OWE_CTS && i < c->rts_count;) {
-		if (c->cold->rts[i].state != RTS_PLACED && c->cold->rts[i].state != RTS_REFUSED &&
-		    c->cold->rts[i].state != RTS_READ) {
+	c->ctrl_lines &= ~(unsigned)CTRL_RTS;
+	for (uint32_t i = 0; c->ctrl_lines & CTRL_CTS && i < c->rts_count;) {
+		struct rts *r = &c->cold->rts[i];
+		struct weir_wire_cts w = {.number = r->number};
+
+		if (r->state != RTS_PLACED && r->state != RTS_REFUSED && r->state != RTS_READ) {
 			i++;
 			continue;
 		}
 		if (link_room(e, l, 1) != ROOM)
 			return false;
-		put_answer(l, c, i);
+		if (r->state == RTS_READ) {
+			struct weir_slot *line = put(l, WEIR_WIRE_FETCHED, c->peer_vqpn, 0);
+
+			line->value = r->number;
+			line->extra = r->delivered;
+			r->state = RTS_FETCHED;
+			if (r->delivered)
+				bulk_remove(c, i);
+			continue;
+		}
+		if (r->state == RTS_PLACED) {
+			w.address = (uintptr_t)place_memory(s, r->place);
+			w.rkey = place_mr(s, r->place)->rkey;
+			r->state = RTS_ANSWERED;
+		} else {
+			w.status = EMSGSIZE;
+			bulk_remove(c, i);
+		}
+		memcpy(put(l, WEIR_WIRE_CTS, c->peer_vqpn, 0)->data, &w, sizeof(w));
 	}
-	c->owed &= ~(unsigned)OWE_CTS;
+	c->ctrl_lines &= ~(unsigned)CTRL_CTS;
 	return true;
 }
 
+/* Writes a line of one kind; the frame has room. */
 static void
-put_last_word(struct engine *e, struct link *l, struct conn *c, unsigned what)
+put_line(struct engine *e, struct peer_link *l, struct conn *c, unsigned what)
 {
-	struct weir_slot *s;
-
-	if (what == OWE_FIN) {
-		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
-		conn_enter(c, CONN_FINISHED);
-		c->owed &= OWE_FIN_ACK;
-	} else if (what == OWE_RESET) {
-		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
-		s->value = c->rx_messages;
-		s->status = ECONNRESET;
-		c->reset_sent = true;
-		c->owed &= OWE_FIN_ACK;
-		credit_withdraw(e, c);
-	} else {
-		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
-	}
-}
-
-static void
-put_line(struct engine *e, struct link *l, struct conn *c, unsigned what)
-{
+	const struct weir_wire_datagram datagrams = {e->datagrams.qpn, e->datagrams.is.qkey};
+	struct weir_wire_connect w;
 	struct weir_slot *s;
 
 	switch (what) {
-	case OWE_CONNECT:
-		put_connect(e, l, c);
-		break;
-	case OWE_ACCEPT:
+	case CTRL_CONNECT:
+		s = put(l, WEIR_WIRE_CONNECT, 0, 0);
+		w = (struct weir_wire_connect){.vqpn = c->vqpn,
+					       .window = c->rx_window_max,
+					       .granted = (uint32_t)c->rx_granted,
+					       .node = e->node};
 		if (c->datagram) {
-			put_accept_datagrams(e, l, c);
-			break;
+			c->cold->dgram.qpn = datagrams.qpn;
+			w.datagram = datagrams;
+			s->flags = WEIR_SLOT_DATAGRAM;
 		}
-		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->rx_window);
-		s->value = c->rx_granted;
-		s->extra = c->vqpn;
+		memcpy(w.service, c->service, sizeof(w.service));
+		memcpy(s->data, &w, sizeof(w));
 		break;
-	case OWE_GRANT:
+	case CTRL_ACCEPT:
+		s = put(l, WEIR_WIRE_ACCEPT, c->peer_vqpn, c->datagram ? 0 : c->rx_window);
+		s->extra = c->vqpn;
+		if (c->datagram) {
+			c->cold->dgram.qpn = datagrams.qpn;
+			s->flags = WEIR_SLOT_DATAGRAM;
+			memcpy(&s->value, &datagrams, sizeof(datagrams));
+		} else {
+			s->value = c->rx_granted;
+		}
+		break;
+	case CTRL_GRANT:
 		s = put(l, WEIR_WIRE_GRANT, c->peer_vqpn, c->rx_window);
 		s->value = c->rx_granted;
 		s->place[2] = c->rx_consumed;
 		break;
-	case OWE_RECLAIM:
+	case CTRL_RECLAIM:
 		put(l, WEIR_WIRE_RECLAIM, c->peer_vqpn, 0);
 		break;
-	case OWE_RECLAIMED:
+	case CTRL_RECLAIMED:
 		put(l, WEIR_WIRE_RECLAIMED, c->peer_vqpn, 0)->value = c->granted;
 		break;
-	case OWE_STALLED:
+	case CTRL_STALLED:
 		if (!credit_missing(c))
-			break; /* no longer */
+			break; /* GRANT has come meanwhile */
 		put(l, WEIR_WIRE_STALLED, c->peer_vqpn, 0)->value = credit_missing(c);
 		c->stall_told = true;
 		break;
+	case CTRL_FIN:
+		put(l, WEIR_WIRE_FIN, c->peer_vqpn, 0)->value = c->sent;
+		conn_enter(c, CONN_FINISHED);
+		c->ctrl_lines &= CTRL_FIN_ACK;
+		break;
+	case CTRL_RESET:
+		s = put(l, WEIR_WIRE_RESET, c->peer_vqpn, 0);
+		s->value = c->rx_messages;
+		s->status = ECONNRESET;
+		c->reset_sent = true;
+		c->ctrl_lines &= CTRL_FIN_ACK;
+		credit_withdraw(e, c);
+		break;
 	default:
-		put_last_word(e, l, c, what);
-	}
-}
-
-/* Lines of one connection, lowest bit first. False: no room for all. */
-static bool
-send_owed(struct engine *e, struct link *l, struct conn *c)
-{
-	while (c->owed) {
-		unsigned what = c->owed & (~c->owed + 1);
-
-		if (what & (OWE_RTS | OWE_CTS)) {
-			if (!send_bulk_lines(e, l, c))
-				return false;
-			continue;
-		}
-		/* what the peer is told with these: no WRITE or READ of ours is under way */
-		if (what & (OWE_FIN | OWE_RESET | OWE_FIN_ACK) && c->bulk_flight)
-			break;
-		if (link_room(e, l, 1) != ROOM)
-			return false;
-		c->owed &= ~what;
-		put_line(e, l, c, what);
-		if (what == OWE_ACCEPT) {
-			conn_refresh(c);
-			conn_advance(e, c);
-		}
-	}
-	list_remove(&c->owing);
-	conn_settle(e, c);
-	return true;
-}
-
-static void
-send_rejects(struct engine *e, struct link *l)
-{
-	for (uint32_t n = e->reject_end - e->reject_first; n; n--) {
-		struct reject r = e->rejects[e->reject_first++ % REJECTS];
-
-		if (r.link != l || !l->up) {
-			if (r.link->up)
-				e->rejects[e->reject_end++ % REJECTS] = r;
-			continue;
-		}
-		if (link_room(e, l, 1) != ROOM) {
-			e->rejects[e->reject_end++ % REJECTS] = r;
-			continue;
-		}
-		put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
+		weir_assert(what == CTRL_FIN_ACK);
+		put(l, WEIR_WIRE_FIN_ACK, c->peer_vqpn, 0);
 	}
 }
 
 void
-control_send(struct engine *e, struct link *l)
+ctrl_lines_send(struct engine *e, struct peer_link *l)
 {
-	l->frame_max = FRAME_LINES + CONTROL_LINES; /* messages can't crowd these out */
-	if (UNLIKELY(e->reject_first != e->reject_end))
-		send_rejects(e, l);
-	while (!list_empty(&l->owing))
-		if (!send_owed(e, l, LIST_OWNER(l->owing.next, struct conn, owing)))
-			break;
+	bool room = true;
+
+	l->frame_max = FRAME_LINES + CONTROL_LINES; /* lines that messages can't take */
+	for (uint32_t n = e->reject_end - e->reject_first; UNLIKELY(n); n--) {
+		struct reject r = e->rejects[e->reject_first++ % REJECTS];
+
+		if (r.link == l && l->up && link_room(e, l, 1) == ROOM)
+			put(l, WEIR_WIRE_REJECT, r.peer_vqpn, 0)->status = r.status;
+		else if (r.link->up)
+			e->rejects[e->reject_end++ % REJECTS] = r;
+	}
+	while (room && !list_empty(&l->ctrl_due)) {
+		struct conn *c = LIST_OWNER(l->ctrl_due.next, struct conn, ctrl_due);
+
+		while (room && c->ctrl_lines) {
+			unsigned what = c->ctrl_lines & (~c->ctrl_lines + 1); /* lowest bit first */
+
+			if (what & (CTRL_RTS | CTRL_CTS)) {
+				room = send_bulk_lines(e, l, c);
+				continue;
+			}
+			/* these say that no WRITE or READ of ours is under way */
+			if (what & (CTRL_FIN | CTRL_RESET | CTRL_FIN_ACK) && c->bulk_flight)
+				break;
+			room = link_room(e, l, 1) == ROOM;
+			if (!room)
+				break;
+			c->ctrl_lines &= ~what;
+			put_line(e, l, c, what);
+			if (what == CTRL_ACCEPT) {
+				conn_refresh(c);
+				conn_advance(e, c);
+			}
+		}
+		if (room) {
+			list_remove(&c->ctrl_due);
+			conn_settle_later(e, c);
+		}
+	}
 	l->frame_max = FRAME_LINES;
 }
 
-/* ---- receiving: 1 line taken, or -1: no peer of ours says this ---- */
+/* ---- receiving ---- */
 
-static int
-take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
+static bool
+take_connect(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
 	struct weir_wire_connect w;
 	struct engine_event *event;
 
 	memcpy(&w, s->data, sizeof(w));
 	if (s->vqpn || !w.vqpn || !memchr(w.service, 0, sizeof(w.service)))
-		return -1;
+		return false;
 	if (e->connect_end - e->connect_first == CONNECTS)
-		return reject_later(e, l, w.vqpn, ECONNREFUSED) ? 1 : -1;
+		return reject_later(e, l, w.vqpn, ECONNREFUSED);
 	event = &e->connects[e->connect_end++ % CONNECTS];
 	*event = (struct engine_event){
 	    .type = ENGINE_EVENT_CONNECT,
@@ -307,45 +257,94 @@ take_connect(struct engine *e, struct link *l, const struct weir_slot *s)
 		event->conn.granted = w.granted;
 	}
 	memcpy(event->conn.service, w.service, sizeof(w.service));
-	return 1;
+	return true;
 }
 
-static int
-take_answer(struct engine *e, struct conn *c, const struct weir_slot *s)
+/*
+ * Takes a line for a stream that has opened. Only open ends use lines of the window and of bulk
+ * messages; the others ignore them. False: the peer broke the rules of the connection.
+ */
+static bool
+take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
 {
-	if (c->state != CONN_OPENING)
-		return -1;
-	if (s->op == WEIR_WIRE_ACCEPT) {
-		if (!s->extra || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
-			return -1;
-		if (c->datagram) {
-			memcpy(&c->link->datagrams_to, &s->value, sizeof(c->link->datagrams_to));
-			datagrams_open(e, c, s->extra);
-			return 1;
-		}
-		conn_opened(e, c, s->extra, s->value, s->length);
-	} else {
-		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+	bool open = conn_is_open(c);
+	struct weir_wire_rts rts;
+	struct weir_wire_cts cts;
+
+	switch (s->op) {
+	case WEIR_WIRE_GRANT:
+		if (!open)
+			return true;
+		if (s->value < c->granted || s->place[2] > c->spent)
+			return false;
+		credit_return(e, c, s->value, s->place[2], s->length);
+		return true;
+	case WEIR_WIRE_RECLAIM:
+		if (open)
+			credit_hand_back(e, c);
+		return true;
+	case WEIR_WIRE_STALLED:
+		if (c->accepts)
+			credit_wanted(e, c,
+				      s->value < UINT32_MAX ? (uint32_t)s->value : UINT32_MAX);
+		return true;
+	case WEIR_WIRE_RECLAIMED:
+		if (!c->accepts)
+			return true;
+		if (!c->reclaiming || s->value > c->rx_granted || s->value < c->rx_delivered)
+			return false;
+		credit_reclaimed(e, c, s->value);
+		return true;
+	case WEIR_WIRE_RTS:
+		memcpy(&rts, s->data, sizeof(rts));
+		return !open || bulk_asked(e, c, &rts, s->length);
+	case WEIR_WIRE_CTS:
+		memcpy(&cts, s->data, sizeof(cts));
+		return !open || bulk_answered(e, c, &cts);
+	case WEIR_WIRE_FETCHED:
+		return !open || bulk_fetched(e, c, s->value, s->extra);
+	default:
+		weir_assert(s->op == WEIR_WIRE_BULK);
+		return !c->accepts || bulk_arrived(e, c, s->value);
 	}
-	return 1;
 }
 
-static int
-take_end(struct engine *e, struct conn *c, const struct weir_slot *s)
+bool
+ctrl_line_receive(struct engine *e, struct peer_link *l, const struct weir_slot *s)
 {
-	if (s->op == WEIR_WIRE_FIN_ACK) {
-		if (c->state != CONN_FINISHED && !(c->state == CONN_DEAD && c->reset_sent))
-			return -1;
-		conn_peer_acknowledged(e, c);
-	} else if (s->op == WEIR_WIRE_FIN) {
-		if (c->accepts && !c->datagram && s->value != c->rx_messages) {
-			count(&e->counters.bad_frames, 1);
-			conn_abort(e, c, EPROTO, true);
+	struct conn *c;
+
+	if (s->op == WEIR_WIRE_CONNECT)
+		return take_connect(e, l, s);
+	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_FETCHED)
+		return false;
+	c = conn_find(e, s->vqpn);
+	if (!c || c->link != l)
+		return false;
+	if ((c->state == CONN_OPENING) != (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT))
+		return false;
+	switch (s->op) {
+	case WEIR_WIRE_ACCEPT:
+		if (!s->extra || !(s->flags & WEIR_SLOT_DATAGRAM) != !c->datagram)
+			return false;
+		if (c->datagram) {
+			memcpy(&l->datagrams_to, &s->value, sizeof(l->datagrams_to));
+			datagrams_open(e, c, s->extra);
 		} else {
-			conn_peer_ended(e, c, 0, false);
+			conn_opened(e, c, s->extra, s->value, s->length);
 		}
-	} else {
-		/* what it has read may have been delivered before our BULK */
+		return true;
+	case WEIR_WIRE_REJECT:
+		conn_refused(e, c, s->status ? s->status : ECONNREFUSED);
+		return true;
+	case WEIR_WIRE_FIN:
+		if (c->accepts && !c->datagram && s->value != c->rx_messages)
+			peer_misbehaved(e, c);
+		else
+			conn_peer_ended(e, c, 0, false);
+		return true;
+	case WEIR_WIRE_RESET:
+		/* messages that it has read may have been delivered before our BULK */
 		if (!c->sealed && s->value <= c->sent + c->asked_count &&
 		    s->value >= c->completed) {
 			c->completed = s->value;
@@ -353,94 +352,15 @@ take_end(struct engine *e, struct conn *c, const struct weir_slot *s)
 					      memory_order_release);
 		}
 		conn_peer_ended(e, c, s->status ? s->status : ECONNRESET, true);
-	}
-	return 1;
-}
-
-static bool
-take_window(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	switch (s->op) {
-	case WEIR_WIRE_GRANT:
-		if (s->value < c->granted || s->place[2] > c->spent)
+		return true;
+	case WEIR_WIRE_FIN_ACK:
+		if (c->state != CONN_FINISHED && !(c->state == CONN_DEAD && c->reset_sent))
 			return false;
-		credit_return(e, c, s->value, s->place[2], s->length);
+		conn_peer_acknowledged(e, c);
 		return true;
-	case WEIR_WIRE_STALLED:
-		credit_wanted(e, c, s->value < UINT32_MAX ? (uint32_t)s->value : UINT32_MAX);
-		return true;
-	case WEIR_WIRE_RECLAIM:
-		credit_hand_back(e, c);
-		return true;
-	default: /* RECLAIMED */
-		if (!c->reclaiming || s->value > c->rx_granted || s->value < c->rx_delivered)
-			return false;
-		credit_reclaimed(e, c, s->value);
+	default:
+		if (c->datagram || !take_flow(e, c, s))
+			peer_misbehaved(e, c);
 		return true;
 	}
-}
-
-static bool
-take_bulk(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	struct weir_wire_rts rts;
-	struct weir_wire_cts cts;
-
-	if (s->op == WEIR_WIRE_RTS) {
-		memcpy(&rts, s->data, sizeof(rts));
-		return bulk_asked(e, c, &rts, s->length);
-	}
-	if (s->op == WEIR_WIRE_BULK)
-		return bulk_arrived(e, c, s->value);
-	if (s->op == WEIR_WIRE_FETCHED)
-		return bulk_fetched(e, c, s->value, s->extra);
-	memcpy(&cts, s->data, sizeof(cts));
-	return bulk_answered(e, c, &cts);
-}
-
-/* Lines between open ends; an end that has closed or died has no use for some of them. */
-static bool
-take_flow(struct engine *e, struct conn *c, const struct weir_slot *s)
-{
-	bool open = c->state == CONN_OPEN || c->state == CONN_FINISHING;
-
-	switch (s->op) {
-	case WEIR_WIRE_GRANT:
-	case WEIR_WIRE_RECLAIM:
-		return !open || take_window(e, c, s);
-	case WEIR_WIRE_STALLED:
-	case WEIR_WIRE_RECLAIMED:
-		return !c->accepts || take_window(e, c, s);
-	case WEIR_WIRE_RTS:
-	case WEIR_WIRE_CTS:
-	case WEIR_WIRE_FETCHED:
-		return !open || take_bulk(e, c, s);
-	default: /* BULK */
-		return !c->accepts || take_bulk(e, c, s);
-	}
-}
-
-int
-control_receive(struct engine *e, struct link *l, const struct weir_slot *s)
-{
-	struct conn *c;
-
-	if (s->op == WEIR_WIRE_CONNECT)
-		return take_connect(e, l, s);
-	if (s->op < WEIR_WIRE_CONNECT || s->op > WEIR_WIRE_FETCHED)
-		return -1;
-	c = conn_find(e, s->vqpn);
-	if (!c || c->link != l)
-		return -1;
-	if (s->op == WEIR_WIRE_ACCEPT || s->op == WEIR_WIRE_REJECT)
-		return take_answer(e, c, s);
-	if (c->state == CONN_OPENING)
-		return -1;
-	if (s->op >= WEIR_WIRE_FIN && s->op <= WEIR_WIRE_FIN_ACK)
-		return take_end(e, c, s);
-	if (c->datagram || !take_flow(e, c, s)) {
-		count(&e->counters.bad_frames, 1);
-		conn_abort(e, c, EPROTO, true);
-	}
-	return 1;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames of peers. A peer is believed no more than a program: each line's head is copied once and
- * checked; what isn't a frame breaks the link, what a connection may not do ends that connection.
+ * Batches (frames on the wire) of peers. A peer is trusted no more than a program: each line's head
+ * is copied once and checked. A malformed frame breaks the link; a line that its connection may not
+ * send ends that connection.
  */
 #include "batch.h"
 #include "channel.h"
@@ -12,7 +13,7 @@
 #include "slot_head.h"
 #include "state.h"
 
-/* Lines of the ring go into slots as they are; the head is stored last. */
+/* Copies lines of the ring into slots unchanged; the head is stored last. */
 static inline void
 copy_slots(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mask, uint64_t pos,
 	   struct head h, uint32_t n)
@@ -35,10 +36,10 @@ copy_slots(const struct weir_ring *r, const struct weir_slot *ring, uint32_t mas
 	atomic_store_explicit((_Atomic uint64_t *)(void *)to, a, memory_order_release);
 }
 
-/* Its program's ring is full, or older messages wait already. */
-static __attribute__((noinline)) void
-spill_inline(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos,
-	     uint32_t n)
+/* The program's ring is full, or older messages wait already. */
+static COLD void
+spill_inline(struct engine *e, struct conn *c, struct head h, const struct peer_link *l,
+	     uint64_t pos, uint32_t n)
 {
 	struct weir_slot head;
 
@@ -48,30 +49,13 @@ spill_inline(struct engine *e, struct conn *c, struct head h, const struct link 
 	spill_slots(e, c->channel, c, &head, l->rx, l->rx_mask, pos, n);
 }
 
-static inline void
-deliver_inline(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos,
-	       uint32_t n)
-{
-	struct channel *ch = c->channel;
-
-	if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
-		return;
-	if (LIKELY(!ch->clogged && channel_room(e, ch, n))) {
-		copy_slots(&ch->rx, l->rx, l->rx_mask, pos, h, n);
-		ch->rx.pos += n;
-		channel_published(e, ch);
-	} else {
-		spill_inline(e, c, h, l, pos, n);
-	}
-}
-
 /*
- * The inline messages from pos on that are one connection's, as far as nothing is special about
- * them; how many lines. What is known of the connection stays in registers meanwhile: each store
- * between those to slots waits, as they do, for lines that the program has, and few fit the queue.
+ * Delivers the ordinary inline messages of one connection from pos on. Returns their lines. The
+ * connection's fields stay in registers meanwhile: a store between those to slots would wait, as
+ * they do, for cache lines that the program holds, and the store queue is short.
  */
 static uint32_t
-take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
+take_run(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
 	const struct weir_slot *ring = l->rx;
 	struct head h = head_load(&ring[pos & l->rx_mask]);
@@ -81,7 +65,7 @@ take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 	struct weir_ring to;
 
 	if (h.op != WEIR_OP_INLINE || !c || c->link != l || c->state == CONN_OPENING ||
-	    !c->accepts || c->channel->clogged)
+	    !c->accepts || c->channel->spilling)
 		return 0;
 	to = c->channel->rx;
 	messages = c->rx_messages;
@@ -111,9 +95,9 @@ take_run(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 	return taken;
 }
 
-/* The message or control line at pos, of a frame that ends at `end`: its lines, or -1. */
+/* Takes the message or control line at pos, in a frame that ends at `end`: its lines, or -1. */
 static inline int
-take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
+take_line(struct engine *e, struct peer_link *l, uint64_t pos, uint64_t end)
 {
 	const struct weir_slot *line = &l->rx[pos & l->rx_mask];
 	struct head h = head_load(line);
@@ -129,7 +113,15 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 
 			if (UNLIKELY(h.length > WEIR_INLINE_MAX || n > end - pos))
 				return -1;
-			deliver_inline(e, c, h, l, pos, n);
+			if (UNLIKELY(!admit(e, c, h, n * WEIR_SLOT_SIZE)))
+				return (int)n;
+			if (LIKELY(!c->channel->spilling && channel_room(e, c->channel, n))) {
+				copy_slots(&c->channel->rx, l->rx, l->rx_mask, pos, h, n);
+				c->channel->rx.pos += n;
+				channel_published(e, c->channel);
+			} else {
+				spill_inline(e, c, h, l, pos, n);
+			}
 			return (int)n;
 		}
 		if (h.length <= WEIR_INLINE_MAX || h.length > WEIR_BLOCK_SIZE ||
@@ -138,12 +130,12 @@ take_line(struct engine *e, struct link *l, uint64_t pos, uint64_t end)
 		return deliver_place(e, c, h, l, pos);
 	}
 	line_load(&copy, line);
-	return control_receive(e, l, &copy);
+	return ctrl_line_receive(e, l, &copy) ? 1 : -1;
 }
 
 /* Takes the frame in l->rx apart, from line `at` there on. */
 static bool
-take_apart(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
+take_apart(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines)
 {
 	struct weir_frame_head head;
 	uint64_t pos = at, end = at + lines;
@@ -168,20 +160,18 @@ take_apart(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
 	}
 	l->rx_pos += lines;
 	link_busy(e, l);
-	/* after the lines: a RESET among them says what was not delivered */
+	/* after the lines: a RESET among them says which messages were not delivered */
 	return link_credit(e, l, head.consumed, head.wrs);
 }
 
-/* A frame of so many lines has arrived in the ring, as the immediate says. False: it is none. */
 bool
-frame_receive(struct engine *e, struct link *l, uint32_t lines)
+frame_receive(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	return take_apart(e, l, l->rx_pos, lines);
 }
 
-/* The same of one that was sent. It has its place among the ring's lines, which stays unwritten. */
 bool
-frame_receive_sent(struct engine *e, struct link *l, const uint8_t *frame, uint32_t lines)
+frame_receive_sent(struct engine *e, struct peer_link *l, const uint8_t *frame, uint32_t lines)
 {
 	bool ok;
 

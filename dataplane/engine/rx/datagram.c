@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datagram connections. One UD queue pair an engine serves all of them, in both directions: a
- * message is one datagram, complete when it is posted, and what finds no room is dropped and
- * counted. Connections are made and ended over links, as streams are; that is how both ends learn
- * each other's numbers, and how a peer's death is noticed.
+ * Datagram connections. One UD queue pair per engine serves all of them, in both directions. A
+ * message is one datagram, complete when it is posted; one that finds no room is dropped and
+ * counted. Connections are made and ended over links, as streams are: so both ends learn each
+ * other's numbers, and notice a peer's death.
  *
- * What comes is believed only if it came from the address and queue pair that the link's peer named
- * and says both ends' vqpns. A number on each, and which of the last 64 have come, keep what the
- * network doubles from being delivered twice.
+ * A datagram counts only if it came from the address and queue pair that the link's peer named, and
+ * names the vqpns of both ends. Datagrams are numbered, and a bit map of the last 64 numbers keeps
+ * those that the network doubles from being delivered twice.
  */
 #include "channel.h"
 #include "conn.h"
@@ -23,8 +23,8 @@
 
 #include <errno.h>
 
-#define WINDOW 64u	   /* numbers that are remembered */
-#define GRANT (1ull << 62) /* no flow control: more than a connection can ever send */
+#define WINDOW 64u	   /* numbers whose arrival is remembered */
+#define GRANT (1ull << 62) /* without flow control: more cost than a connection can ever send */
 
 void *
 engine_datagram_user(struct engine *e)
@@ -40,13 +40,15 @@ datagrams_add(struct engine *e, const struct engine_datagram_command *k)
 
 	if (!k->qp || !k->srq || !k->memory || (d->up && !d->broken) || d->done != d->posted)
 		return -EINVAL;
+	if (d->ending)
+		datagrams_settle(e);
 	if (!d->up)
 		for (uint32_t i = 0; i < ENGINE_DATAGRAMS; i++)
 			d->missing[d->missing_count++] = (uint16_t)i;
 	d->is = *k;
 	d->qpn = nic_qpn(k->qp);
 	d->up = true;
-	d->broken = d->tell_broken = false;
+	d->broken = d->broken_due = false;
 	return 0;
 }
 
@@ -57,30 +59,36 @@ datagrams_break(struct engine *e)
 
 	if (!d->up || d->broken)
 		return;
-	d->broken = d->tell_broken = e->news = true;
+	d->broken = d->ending = d->broken_due = e->main_events_due = true;
+}
+
+void
+datagrams_settle(struct engine *e)
+{
+	weir_assert(e->datagrams.broken);
+	e->datagrams.ending = false;
 	for (uint32_t i = 0; i < e->conns_fresh; i++)
 		if (e->conns[i].vqpn && e->conns[i].datagram && !e->conns[i].local)
 			conn_abort(e, &e->conns[i], ECONNRESET, true);
 }
 
-/* False: not yet, or main's queue is full. */
 bool
-datagrams_tell(struct engine *e)
+datagrams_emit_broken(struct engine *e)
 {
 	const struct engine_event event = {.type = ENGINE_EVENT_DATAGRAM_ERROR,
 					   .qpn = e->datagrams.qpn};
 	struct datagrams *d = &e->datagrams;
 
-	if (!d->tell_broken)
+	if (!d->broken_due)
 		return true;
-	if (d->done != d->posted || !e->config.emit(e->config.user, &event))
+	if (d->ending || d->done != d->posted || !e->config.emit(e->config.user, &event))
 		return false;
-	d->tell_broken = false;
+	d->broken_due = false;
 	return true;
 }
 
 void
-datagrams_join(struct link *l, const struct engine_conn_command *k)
+datagrams_join(struct peer_link *l, const struct engine_conn_command *k)
 {
 	if (k->ah)
 		l->ah = k->ah;
@@ -91,54 +99,15 @@ datagrams_join(struct link *l, const struct engine_conn_command *k)
 void
 datagrams_open(struct engine *e, struct conn *c, uint32_t peer_vqpn)
 {
-	/* the library says what it consumed when it is half of this */
+	/* the library reports consumed cost per half of this */
 	atomic_store_explicit(&c->desc->recv_window, c->rx_window_max, memory_order_relaxed);
 	conn_opened(e, c, peer_vqpn, GRANT, 1u << 30);
-	/* the queue pair that the peer was told of is gone */
-	if (c->cold->way.qpn && (e->datagrams.broken || c->cold->way.qpn != e->datagrams.qpn))
+	/* the queue pair that the peer knows is gone */
+	if (c->cold->dgram.qpn && (e->datagrams.broken || c->cold->dgram.qpn != e->datagrams.qpn))
 		conn_abort(e, c, ECONNRESET, true);
 }
 
 /* ---- sending ---- */
-
-static bool
-post(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
-{
-	struct datagrams *d = &e->datagrams;
-	struct link *l = c->link;
-	struct nic_send_wr wr = {
-	    .wr_id = d->posted + 1,
-	    .sge = {{(uintptr_t)from, length, d->is.mr.lkey}},
-	    .sge_count = 1,
-	    .opcode = NIC_SEND_IMM,
-	    .flags = NIC_SIGNALED,
-	    .imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0),
-	    .ah = l->ah,
-	    .remote_qpn = l->datagrams_to.qpn,
-	    .qkey = l->datagrams_to.qkey,
-	};
-	int n = nic_post_send(d->is.qp, &wr, 1);
-
-	if (n < 0)
-		datagrams_break(e);
-	if (n <= 0)
-		return false;
-	l->last_datagram = ++d->posted;
-	return true;
-}
-
-/* Copies the payload to where the NIC takes it. */
-static void
-gather(const struct conn *c, uint8_t *to, const struct weir_ring *r, struct head h,
-       weir_place place)
-{
-	if (h.op != WEIR_OP_INLINE)
-		memcpy(to, place_memory(c->session, place), h.length);
-	else if (r)
-		weir_ring_get_inline(r, to, h.length);
-	else
-		pend_get_inline(c->pend_first, to, h.length);
-}
 
 bool
 datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struct head h,
@@ -149,15 +118,41 @@ datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struc
 					 ENGINE_DATAGRAM_BYTES;
 	struct weir_datagram_head head = {
 	    .vqpn = c->peer_vqpn, .from = c->vqpn, .number = c->sent + 1};
+	struct peer_link *l = c->link;
+	struct nic_send_wr wr;
+	int n;
 
-	/* what can't be sent now is lost with its connection, or because that isn't accepted yet */
-	if (d->up && !d->broken && c->link && c->link->ah && !(c->owed & OWE_ACCEPT)) {
+	weir_assert(c->datagram);
+	/* a datagram that can't be sent now is lost: its connection ends, or isn't accepted yet */
+	if (d->up && !d->broken && l && l->ah && !(c->ctrl_lines & CTRL_ACCEPT)) {
+		weir_assert(d->posted - d->done <= ENGINE_DATAGRAMS);
 		if (d->posted - d->done == ENGINE_DATAGRAMS)
 			return false;
 		memcpy(at, &head, sizeof(head));
-		gather(c, at + sizeof(head), r, h, place);
-		if (!post(e, c, at, (uint32_t)sizeof(head) + h.length) && !d->broken)
+		if (h.op != WEIR_OP_INLINE)
+			memcpy(at + sizeof(head), place_memory(c->session, place), h.length);
+		else if (r)
+			weir_ring_get_inline(r, at + sizeof(head), h.length);
+		else
+			pend_get_inline(c->pend_first, at + sizeof(head), h.length);
+		wr = (struct nic_send_wr){
+		    .wr_id = d->posted + 1,
+		    .sge = {{(uintptr_t)at, (uint32_t)sizeof(head) + h.length, d->is.mr.lkey}},
+		    .sge_count = 1,
+		    .opcode = NIC_SEND_IMM,
+		    .flags = NIC_SIGNALED,
+		    .imm = WEIR_IMM(WEIR_IMM_DATAGRAM, 0),
+		    .ah = l->ah,
+		    .remote_qpn = l->datagrams_to.qpn,
+		    .qkey = l->datagrams_to.qkey,
+		};
+		n = nic_post_send(d->is.qp, &wr, 1);
+		if (!n)
 			return false;
+		if (n < 0)
+			datagrams_break(e);
+		else
+			l->last_datagram = ++d->posted;
 		count(&e->counters.datagrams_sent, 1);
 	}
 	c->sent++;
@@ -167,9 +162,9 @@ datagram_send(struct engine *e, struct conn *c, const struct weir_ring *r, struc
 
 /* ---- receiving ---- */
 
-/* Whether the datagram came from the link's peer: by the IP header, or the GRH, before it. */
+/* Whether the IP header, or GRH, before the datagram names the link's peer as its source. */
 static bool
-is_from(const struct link *l, const uint8_t *grh)
+is_from(const struct peer_link *l, const uint8_t *grh)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
 	const uint8_t *gid = l->is.peer_gid.raw;
@@ -181,106 +176,63 @@ is_from(const struct link *l, const uint8_t *grh)
 	return grh[0] >> 4 == 6 && !memcmp(grh + 8, gid, 16);
 }
 
-/* Notes that number n has come. False: it had, or is too old to know. */
+/* Notes the arrival of number n. False: it had arrived, or is too old to know. */
 static bool
 is_new(struct conn *c, uint64_t n)
 {
-	uint64_t ahead = n - c->cold->way.newest, behind = c->cold->way.newest - n;
+	uint64_t ahead = n - c->cold->dgram.newest, behind = c->cold->dgram.newest - n;
 
-	if (n > c->cold->way.newest) {
-		c->cold->way.came = ahead < WINDOW ? c->cold->way.came << ahead | 1 : 1;
-		c->cold->way.newest = n;
+	if (n > c->cold->dgram.newest) {
+		c->cold->dgram.came = ahead < WINDOW ? c->cold->dgram.came << ahead | 1 : 1;
+		c->cold->dgram.newest = n;
 		return true;
 	}
-	if (behind >= WINDOW || c->cold->way.came >> behind & 1)
+	if (behind >= WINDOW || c->cold->dgram.came >> behind & 1)
 		return false;
-	c->cold->way.came |= 1ull << behind;
+	c->cold->dgram.came |= 1ull << behind;
 	return true;
-}
-
-static bool
-has_room(struct engine *e, struct conn *c, uint32_t length, uint32_t cost)
-{
-	struct session *s = c->session;
-	bool slots = length <= WEIR_INLINE_MAX;
-
-	/* nor may one that isn't read take the memory that others wait for */
-	if (c->channel->clogged || s->hungry ||
-	    c->rx_delivered - c->rx_consumed + cost > c->rx_window_max)
-		return false;
-	return channel_room(e, c->channel, slots ? weir_slots_inline(length) : 1) &&
-	       (slots || session_affords(s, 0, 1));
-}
-
-static void
-put(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
-{
-	struct head h = {.op = WEIR_OP_INLINE,
-			 .order = (uint16_t)c->rx_messages,
-			 .vqpn = c->vqpn,
-			 .length = length};
-	struct session *s = c->session;
-	struct channel *ch = c->channel;
-	struct weir_slot *to = weir_ring_at(&ch->rx, ch->rx.pos);
-	uint32_t slots = 1, block;
-
-	if (length <= WEIR_INLINE_MAX) {
-		slots = weir_slots_inline(length);
-		weir_ring_put_inline(&ch->rx, from, length);
-	} else {
-		block = weir_blocks_take(&s->blocks);
-		s->runs[block] = 1;
-		memcpy(s->base + s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE, from, length);
-		h.op = WEIR_OP_PLACE;
-		to->place[0] = WEIR_PLACE(0, s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE);
-	}
-	weir_slot_head(to, h.op, 0, h.order, h.vqpn, h.length);
-	weir_ring_publish(&ch->rx, slots);
-	channel_published(e, ch);
-	e->delivered = true;
 }
 
 static void
 deliver(struct engine *e, struct conn *c, const uint8_t *from, uint32_t length)
 {
-	uint32_t cost = weir_cost(length);
+	uint32_t cost = weir_cost(length), n = 1, block;
+	struct session *s = c->session;
+	struct channel *ch = c->channel;
+	struct weir_slot *to = weir_ring_at(&ch->rx, ch->rx.pos);
+	bool is_inline = length <= WEIR_INLINE_MAX;
+	uint64_t offset;
 
-	if (!c->accepts || !has_room(e, c, length, cost)) {
-		c->cold->way.dropped++;
+	if (is_inline)
+		n = weir_slots_inline(length);
+	/* a connection that isn't read may not take the memory that others wait for */
+	if (!c->accepts || ch->spilling || s->lacks_memory ||
+	    c->rx_delivered - c->rx_consumed + cost > c->rx_window_max || !channel_room(e, ch, n) ||
+	    (!is_inline && !session_affords(s, 0, 1))) {
+		c->cold->dgram.dropped++;
 		count(&e->counters.datagrams_dropped, 1);
 		return;
 	}
-	put(e, c, from, length);
-	/* granted when it is here already */
+	if (is_inline) {
+		weir_ring_put_inline(&ch->rx, from, length);
+	} else {
+		block = weir_blocks_take(&s->blocks);
+		weir_assert(block != WEIR_BLOCK_NONE);
+		s->runs[block] = 1;
+		offset = s->recv_at + (uint64_t)block * WEIR_BLOCK_SIZE;
+		memcpy(s->base + offset, from, length);
+		to->place[0] = WEIR_PLACE(0, offset);
+	}
+	weir_slot_head(to, is_inline ? WEIR_OP_INLINE : WEIR_OP_PLACE, 0, (uint16_t)c->rx_messages,
+		       c->vqpn, length);
+	weir_ring_publish(&ch->rx, n);
+	channel_published(e, ch);
+	e->delivered = true;
+	/* granted only now that it is here */
 	c->rx_granted += cost;
-	c->session->promised += cost;
+	s->promised += cost;
 	admitted(e, c, 1, length, cost);
 	count(&e->counters.datagrams_received, 1);
-}
-
-static void
-receive(struct engine *e, const uint8_t *buffer, const struct nic_wc *wc)
-{
-	struct weir_datagram_head head;
-	struct conn *c = NULL;
-	uint32_t at = NIC_GRH_BYTES + sizeof(head);
-
-	if (wc->length >= at && wc->length <= ENGINE_DATAGRAM_BYTES && wc->has_imm &&
-	    wc->imm == WEIR_IMM(WEIR_IMM_DATAGRAM, 0)) {
-		memcpy(&head, buffer + NIC_GRH_BYTES, sizeof(head));
-		c = conn_find(e, head.vqpn);
-	}
-	/* one that overtakes its ACCEPT is lost */
-	if (!c || !c->datagram || !c->link || c->state == CONN_OPENING ||
-	    head.from != c->peer_vqpn || wc->source_qpn != c->link->datagrams_to.qpn ||
-	    !head.number || !is_from(c->link, buffer)) {
-		count(&e->counters.datagrams_refused, 1);
-		return;
-	}
-	if (is_new(c, head.number))
-		deliver(e, c, buffer + at, wc->length - at);
-	else
-		count(&e->counters.datagrams_doubled, 1);
 }
 
 void
@@ -288,20 +240,39 @@ datagrams_completion(struct engine *e, const struct nic_wc *wc)
 {
 	bool received = wc->opcode == NIC_RECV || wc->opcode == NIC_RECV_IMM;
 	struct datagrams *d = &e->datagrams;
-	uint32_t i = (uint32_t)wc->wr_id;
+	uint32_t i = (uint32_t)wc->wr_id, at = NIC_GRH_BYTES;
+	struct weir_datagram_head head;
+	const uint8_t *buffer;
+	struct conn *c = NULL;
 
-	if (received) {
-		if (i >= ENGINE_DATAGRAMS || d->missing_count == ENGINE_DATAGRAMS)
-			return;
-		if (wc->status == NIC_WC_SUCCESS && wc->qpn == d->qpn)
-			receive(e, d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES, wc);
-		d->missing[d->missing_count++] = (uint16_t)i;
+	if (!received) {
+		if (wc->qpn == d->qpn && wc->wr_id > d->done && wc->wr_id <= d->posted)
+			d->done = wc->wr_id;
+		if (wc->qpn == d->qpn && wc->status != NIC_WC_SUCCESS)
+			datagrams_break(e);
 		return;
 	}
-	if (wc->qpn == d->qpn && wc->wr_id > d->done && wc->wr_id <= d->posted)
-		d->done = wc->wr_id;
-	if (wc->qpn == d->qpn && wc->status != NIC_WC_SUCCESS)
-		datagrams_break(e);
+	if (i >= ENGINE_DATAGRAMS || d->missing_count == ENGINE_DATAGRAMS)
+		return;
+	d->missing[d->missing_count++] = (uint16_t)i;
+	if (wc->status != NIC_WC_SUCCESS || wc->qpn != d->qpn)
+		return;
+	buffer = d->is.memory + (size_t)i * ENGINE_DATAGRAM_BYTES;
+	if (wc->length >= at + sizeof(head) && wc->length <= ENGINE_DATAGRAM_BYTES && wc->has_imm &&
+	    wc->imm == WEIR_IMM(WEIR_IMM_DATAGRAM, 0)) {
+		memcpy(&head, buffer + at, sizeof(head));
+		at += sizeof(head);
+		c = conn_find(e, head.vqpn);
+	}
+	/* a datagram that overtakes its ACCEPT is lost */
+	if (!c || !c->datagram || !c->link || c->state == CONN_OPENING ||
+	    head.from != c->peer_vqpn || wc->source_qpn != c->link->datagrams_to.qpn ||
+	    !head.number || !is_from(c->link, buffer))
+		count(&e->counters.datagrams_refused, 1);
+	else if (is_new(c, head.number))
+		deliver(e, c, buffer + at, wc->length - at);
+	else
+		count(&e->counters.datagrams_doubled, 1);
 }
 
 void

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages of peers, put into their session's memory; inline ones are in batch.c. */
+/* Messages of peers, put into the memory of their session; batch.c puts the inline ones. */
 #include "channel.h"
 #include "conn.h"
 #include "deliver.h"
@@ -26,7 +26,6 @@ channel_find_room(struct engine *e, struct channel *ch, uint32_t n)
 	return weir_ring_room(&ch->rx) >= n;
 }
 
-/* The peer sent what it may not: nothing of it is believed any more. */
 bool
 peer_misbehaved(struct engine *e, struct conn *c)
 {
@@ -35,7 +34,7 @@ peer_misbehaved(struct engine *e, struct conn *c)
 	return false;
 }
 
-/* A slot that names a place: into the ring, or spilled. */
+/* Puts a slot that names a place into the ring, or spills it. */
 static void
 deliver_slot(struct engine *e, struct conn *c, struct head h, weir_place place)
 {
@@ -44,12 +43,13 @@ deliver_slot(struct engine *e, struct conn *c, struct head h, weir_place place)
 
 	head_store(&slot, 0, h);
 	slot.place[0] = place;
-	if (ch->clogged || !channel_put_event(e, ch, &slot))
+	if (ch->spilling || !channel_put_event(e, ch, &slot))
 		spill_slots(e, ch, c, &slot, NULL, 0, 0, 1);
 }
 
 int
-deliver_place(struct engine *e, struct conn *c, struct head h, const struct link *l, uint64_t pos)
+deliver_place(struct engine *e, struct conn *c, struct head h, const struct peer_link *l,
+	      uint64_t pos)
 {
 	uint32_t lines = message_lines(h.length), block, at, first;
 	struct session *s = c->session;
@@ -74,7 +74,6 @@ deliver_place(struct engine *e, struct conn *c, struct head h, const struct link
 	return (int)lines;
 }
 
-/* A bulk message that lies in its place already. */
 void
 deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 {
@@ -99,5 +98,5 @@ deliver_bulk(struct engine *e, struct conn *c, const struct rts *r)
 	e->rx_bytes += r->length;
 	deliver_slot(e, c, h, r->place);
 	posts_forget(c, c->rx_messages);
-	session_feed(e, s);
+	session_memory_freed(e, s);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages that find their program's ring full: their slots are packed into receive blocks, which
- * were promised for that, and replayed in order. So a slow program stalls its own connections only.
- * A program can write into its blocks: what is replayed is read as carefully as what it sends.
- * They are complete for their senders: where they wait is shown to the program, which takes them
+ * Spilling: slots that find their program's ring full are packed into receive blocks, which were
+ * promised for that, and replayed in order. So a slow program stalls its own connections only. A
+ * program can write into its blocks: replayed slots are read as carefully as those it sends. Their
+ * messages are complete for the senders: the program is shown where they wait, and takes them
  * itself if this data plane dies (lib/stream/salvage.c).
  */
 #include "channel.h"
@@ -27,7 +27,6 @@ spill_at(const struct session *s, uint32_t block, uint32_t slot)
 					    slot * WEIR_SLOT_SIZE);
 }
 
-/* Bytes of free blocks that this channel's next spills may take beyond their own size. */
 uint64_t
 spill_slack(const struct channel *ch)
 {
@@ -42,7 +41,7 @@ arena_block(const struct session *s, uint32_t block)
 	return s->recv_at / WEIR_BLOCK_SIZE + block;
 }
 
-/* After all that it is about. */
+/* Shows the program where its spilled slots are; called after they were stored. */
 static void
 show(struct channel *ch)
 {
@@ -80,7 +79,6 @@ next_place(struct channel *ch)
 	return spill_at(s, ch->spill_last, ch->spill_to++);
 }
 
-/* A message of n slots: its head, and the rest from a ring. */
 void
 spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct weir_slot *head,
 	    const struct weir_slot *ring, uint32_t mask, uint64_t pos, uint32_t n)
@@ -91,15 +89,17 @@ spill_slots(struct engine *e, struct channel *ch, struct conn *c, const struct w
 	show(ch);
 	c->spilled++;
 	count(&e->counters.spilled, n);
-	channel_clog(e, ch);
+	channel_update_backlog(e, ch);
 }
 
+/* Removes the first spilled slot. */
 static void
 step(struct channel *ch)
 {
 	struct session *s = ch->session;
 	uint32_t b = ch->spill_first;
 
+	weir_assert(ch->spill_count && b < s->blocks.count && s->runs[b] & RUN_CHAIN);
 	ch->spill_count--;
 	if (++ch->spill_from < SLOTS && ch->spill_count)
 		return;
@@ -111,30 +111,12 @@ step(struct channel *ch)
 	weir_blocks_give(&s->blocks, b, 1);
 }
 
-/* Copies the message of n slots at the spill's head to the ring, which has room. */
-static void
-replay(struct channel *ch, const struct weir_slot *head, uint32_t n)
-{
-	struct weir_ring *r = &ch->rx;
-	struct weir_slot *to = weir_ring_at(r, r->pos);
-
-	memcpy((char *)to + 4, (const char *)head + 4, WEIR_SLOT_SIZE - 4);
-	step(ch);
-	for (uint32_t i = 1; i < n; i++) {
-		to = weir_ring_at(r, r->pos + i);
-		memcpy((char *)to + 4,
-		       (char *)spill_at(ch->session, ch->spill_first, ch->spill_from) + 4,
-		       WEIR_SLOT_SIZE - 4);
-		weir_ring_continue(r, i);
-		step(ch);
-	}
-	weir_ring_publish(r, n);
-}
-
+/* Replays spilled messages as far as the ring has room. */
 static void
 spill_drain(struct engine *e, struct channel *ch)
 {
 	struct session *s = ch->session;
+	struct weir_ring *r = &ch->rx;
 	bool any = false;
 
 	while (ch->spill_count) {
@@ -152,22 +134,31 @@ spill_drain(struct engine *e, struct channel *ch)
 		}
 		if (!channel_room(e, ch, n))
 			break;
-		replay(ch, &head, n);
+		memcpy((char *)weir_ring_at(r, r->pos) + 4, (const char *)&head + 4,
+		       WEIR_SLOT_SIZE - 4);
+		step(ch);
+		for (uint32_t i = 1; i < n; i++) {
+			memcpy((char *)weir_ring_at(r, r->pos + i) + 4,
+			       (char *)spill_at(s, ch->spill_first, ch->spill_from) + 4,
+			       WEIR_SLOT_SIZE - 4);
+			weir_ring_continue(r, i);
+			step(ch);
+		}
+		weir_ring_publish(r, n);
 		show(ch);
 		any = true;
 		c = conn_find(e, head.vqpn);
 		if (!c || c->session != s || !c->spilled)
 			continue;
-		if (!--c->spilled && c->tell & TELL_CLOSED)
-			list_append_once(&c->channel->telling, &c->telling);
+		if (!--c->spilled && c->events_due & APP_CLOSED)
+			list_append_once(&c->channel->events, &c->events);
 	}
 	if (any) {
 		channel_published(e, ch);
-		session_feed(e, s);
+		session_memory_freed(e, s);
 	}
 }
 
-/* What waited for room in programs' rings. */
 void
 backlogs_drain(struct engine *e)
 {
@@ -180,12 +171,12 @@ backlogs_drain(struct engine *e)
 			list_remove(node);
 			continue;
 		}
-		channel_tell(e, ch);
+		app_events_put(e, ch);
 		spill_drain(e, ch);
 		if (!ch->spill_count)
-			channel_tell(e, ch); /* CLOSED may have waited for the last message */
-		ch->clogged = ch->opening || ch->spill_count;
-		if (!ch->clogged && list_empty(&ch->telling))
+			app_events_put(e, ch); /* CLOSED may have waited for the last message */
+		ch->spilling = ch->opening || ch->spill_count;
+		if (!ch->spilling && list_empty(&ch->events))
 			list_remove(node);
 	}
 }

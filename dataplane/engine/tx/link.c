@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links: frames are built where they will be sent from, in the staging that mirrors the peer's
- * ring, and leave as one WRITE_WITH_IMM a pass. Ring credit and receive WRs are spent in
- * close_frame() and returned in link_credit().
+ * The sending half of links. A batch (frame on the wire) is built in the staging that mirrors the
+ * peer's ring and leaves from there, as one WRITE_WITH_IMM per turn. Ring credit and receive WRs
+ * are spent in link_send() and returned in link_credit().
  */
 #include "batch.h"
 #include "conn.h"
@@ -33,39 +33,41 @@ engine_link_bytes(uint32_t staging_lines)
 /* ---- room ---- */
 
 static uint64_t
-wrs_left(const struct link *l)
+wrs_left(const struct peer_link *l)
 {
 	return l->is.peer_recv_wrs + l->wrs_credited - l->wrs_used;
 }
 
 static bool
-queue_has(const struct link *l, uint32_t n)
+queue_has(const struct peer_link *l, uint32_t n)
 {
 	return l->sq_posted[RING] - l->sq_done[RING] + n <= ENGINE_SEND_WRS;
 }
 
 static bool
-may_write(const struct link *l)
+may_write(const struct peer_link *l)
 {
 	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !l->replaying;
 }
 
-/* A frame may begin: one line more stays free for the head that says STALLED, and a receive WR, and
- * another for the credit that answers it; a place in the send queue for credit. */
+/*
+ * Whether a frame may begin. Kept free beyond it: a line for the head that says STALLED, a receive
+ * WR for that frame, another for the credit that answers it, and a send WR for our credit.
+ */
 static bool
-frame_may_open(const struct link *l)
+frame_may_open(const struct peer_link *l)
 {
 	return may_write(l) && !l->frame_wrs && queue_has(l, 3);
 }
 
 static uint32_t
-frame_most(const struct link *l)
+frame_most(const struct peer_link *l)
 {
 	return l->by_send ? WEIR_SEND_LINES : l->frame_max;
 }
 
 static void
-set_limit(struct link *l)
+set_limit(struct peer_link *l)
 {
 	uint64_t most = l->frame_at + frame_most(l), room = l->credited + l->mask;
 
@@ -73,7 +75,7 @@ set_limit(struct link *l)
 }
 
 static void
-open_frame(struct engine *e, struct link *l, uint32_t lines)
+open_frame(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	l->frame_at = l->tx_pos++;
 	l->run = NULL;
@@ -83,9 +85,8 @@ open_frame(struct engine *e, struct link *l, uint32_t lines)
 	link_busy(e, l);
 }
 
-/* The slow half of link_room(). */
 enum room
-link_find_room(struct engine *e, struct link *l, uint32_t lines)
+link_find_room(struct engine *e, struct peer_link *l, uint32_t lines)
 {
 	uint64_t end = l->tx_pos + lines + (l->tx_limit ? 0 : 1);
 
@@ -103,13 +104,12 @@ link_find_room(struct engine *e, struct link *l, uint32_t lines)
 	}
 	if (end > l->frame_at + frame_most(l))
 		return ROOM_LATER;
-	set_limit(l); /* credit has come since it was opened */
+	set_limit(l); /* credit has come since the frame was opened */
 	return ROOM;
 }
 
-/* A message that must go into a frame of one kind: the open one, or the next. */
 enum room
-link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way)
+link_room_of_way(struct engine *e, struct peer_link *l, uint32_t lines, uint8_t way)
 {
 	bool send = way & WEIR_SLOT_SEND;
 
@@ -125,14 +125,13 @@ link_room_of_way(struct engine *e, struct link *l, uint32_t lines, uint8_t way)
 /* ---- lines ---- */
 
 struct weir_slot *
-link_put_line(struct link *l)
+link_put_line(struct peer_link *l)
 {
 	return link_at(l, l->tx_pos++);
 }
 
-/* An inline message from memory in one piece. */
 void
-link_put_inline(struct link *l, struct head h, const uint8_t *from)
+link_put_inline(struct peer_link *l, struct head h, const uint8_t *from)
 {
 	uint32_t n = weir_slots_inline(h.length), left = h.length;
 	uint32_t part = left < WEIR_SLOT_HEAD_BYTES ? left : WEIR_SLOT_HEAD_BYTES;
@@ -153,9 +152,8 @@ link_put_inline(struct link *l, struct head h, const uint8_t *from)
 	}
 }
 
-/* A message as a head and bare payload. */
 void
-link_put_place(struct link *l, struct head h, const uint8_t *from)
+link_put_place(struct peer_link *l, struct head h, const uint8_t *from)
 {
 	uint32_t at = (uint32_t)((l->tx_pos + 1) & l->mask),
 		 first = (l->mask + 1 - at) * WEIR_SLOT_SIZE;
@@ -174,7 +172,7 @@ link_put_place(struct link *l, struct head h, const uint8_t *from)
 /* ---- posting ---- */
 
 static void
-finish_wr(struct link *l, struct nic_send_wr *wr)
+finish_wr(struct peer_link *l, struct nic_send_wr *wr)
 {
 	wr->wr_id = ++l->sq_posted[RING];
 	if (l->sq_posted[RING] - l->sq_signaled[RING] >= ENGINE_SEND_WRS / 4)
@@ -187,9 +185,9 @@ finish_wr(struct link *l, struct nic_send_wr *wr)
 		l->sq_signaled[RING] = l->sq_posted[RING];
 }
 
-/* False if some of the frame is left. */
+/* Posts the WRs of the frame. False: some are left. */
 static bool
-post_frame(struct engine *e, struct link *l)
+post_frame(struct engine *e, struct peer_link *l)
 {
 	int n;
 
@@ -209,7 +207,7 @@ post_frame(struct engine *e, struct link *l)
 }
 
 static void
-add_write(struct link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
+add_write(struct peer_link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
 {
 	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
 	uint64_t line = at & l->mask;
@@ -225,29 +223,8 @@ add_write(struct link *l, uint64_t at, uint32_t lines, uint32_t frame_lines)
 	finish_wr(l, wr);
 }
 
-/* The frame as it is, in one WR. */
 static void
-add_send(struct engine *e, struct link *l, uint64_t at, uint32_t lines)
-{
-	struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
-	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
-
-	if (first > lines)
-		first = lines;
-	*wr = (struct nic_send_wr){
-	    .sge = {{(uintptr_t)&l->staging[line], first * WEIR_SLOT_SIZE, l->is.staging_mr.lkey},
-		    {(uintptr_t)l->staging, (lines - first) * WEIR_SLOT_SIZE,
-		     l->is.staging_mr.lkey}},
-	    .sge_count = first < lines ? 2 : 1,
-	    .opcode = NIC_SEND_IMM,
-	    .imm = WEIR_IMM(WEIR_IMM_SEND, lines),
-	};
-	finish_wr(l, wr);
-	count(&e->counters.frames_by_send, 1);
-}
-
-static void
-credit_told(struct link *l)
+credit_told(struct peer_link *l)
 {
 	l->rx_told = l->rx_pos;
 	l->wrs_told = l->wrs_back;
@@ -255,14 +232,27 @@ credit_told(struct link *l)
 	l->peer_stalled = false;
 }
 
-/* The WRs of a frame that lies in the staging. */
+/* Fills the WRs of a frame in the staging: a SEND, or a WRITE, or two where the ring wraps. */
 static void
-add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines, bool send)
+add_frame(struct engine *e, struct peer_link *l, uint64_t at, uint32_t lines, bool send)
 {
-	uint32_t first = l->mask + 1 - (uint32_t)(at & l->mask);
+	uint32_t line = (uint32_t)(at & l->mask), first = l->mask + 1 - line;
 
+	weir_assert(lines && lines <= l->mask + 1 && !l->frame_posted);
 	if (send) {
-		add_send(e, l, at, lines);
+		struct nic_send_wr *wr = &l->frame[l->frame_wrs++];
+		uint32_t lkey = l->is.staging_mr.lkey;
+
+		first = first < lines ? first : lines;
+		*wr = (struct nic_send_wr){
+		    .sge = {{(uintptr_t)&l->staging[line], first * WEIR_SLOT_SIZE, lkey},
+			    {(uintptr_t)l->staging, (lines - first) * WEIR_SLOT_SIZE, lkey}},
+		    .sge_count = first < lines ? 2 : 1,
+		    .opcode = NIC_SEND_IMM,
+		    .imm = WEIR_IMM(WEIR_IMM_SEND, lines),
+		};
+		finish_wr(l, wr);
+		count(&e->counters.frames_by_send, 1);
 	} else {
 		if (lines > first)
 			add_write(l, at, first, 0);
@@ -276,7 +266,7 @@ add_frame(struct engine *e, struct link *l, uint64_t at, uint32_t lines, bool se
 }
 
 void
-link_seal(struct engine *e, struct link *l)
+link_seal(struct engine *e, struct peer_link *l)
 {
 	uint32_t lines = (uint32_t)(l->tx_pos - l->frame_at);
 	struct weir_frame_head head = {
@@ -296,22 +286,13 @@ link_seal(struct engine *e, struct link *l)
 	share_frame_closed(e, l);
 }
 
-static void
-close_frame(struct engine *e, struct link *l)
-{
-	link_seal(e, l);
-	add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at), l->by_send);
-	credit_told(l);
-	post_frame(e, l);
-}
-
 /*
- * What the peer had not consumed when the link broke leaves once more, as it was. The credit in
- * those heads is old: newer credit may cover messages that a RESET among them says were refused, so
- * it is told behind them. False: more is to come.
+ * Repeats the frames that the peer had not consumed when the link broke, unchanged. The credit in
+ * their heads is old: newer credit may cover messages that a RESET among them says were refused, so
+ * it leaves behind them. False: frames are left.
  */
 static bool
-replay(struct engine *e, struct link *l)
+replay(struct engine *e, struct peer_link *l)
 {
 	if (LIKELY(!l->replaying))
 		return true;
@@ -330,10 +311,12 @@ replay(struct engine *e, struct link *l)
 	return true;
 }
 
-/* Credit alone: a WRITE of our line to the peer's; it takes neither room nor, unless it has to wake
- * the peer, a receive WR. `flags`: NIC_SIGNALED if it is a question whether the peer is there. */
+/*
+ * Returns credit without a frame: a WRITE of our line to the peer's. It takes no room in the ring
+ * and, unless it wakes the peer, no receive WR. `flags`: NIC_SIGNALED to probe the peer.
+ */
 static void
-write_credit(struct engine *e, struct link *l, uint32_t flags)
+write_credit(struct engine *e, struct peer_link *l, uint32_t flags)
 {
 	struct weir_credit_line *line = &l->is.credit[1];
 	bool wake = l->peer_stalled && wrs_left(l) >= 1;
@@ -369,58 +352,51 @@ write_credit(struct engine *e, struct link *l, uint32_t flags)
 	credit_told(l);
 }
 
-static void
-return_credit(struct engine *e, struct link *l)
-{
-	uint64_t lines = l->rx_pos - l->rx_told, wrs = l->wrs_back - l->wrs_told;
-
-	if (!lines && !wrs && !l->peer_stalled)
-		return;
-	if (l->peer_stalled || lines > l->ring_mask / 4 || wrs * 4 >= l->is.recv_wrs ||
-	    e->now >= l->credit_due)
-		write_credit(e, l, 0);
-	else if (l->credit_due == UINT64_MAX)
-		l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
-}
-
-static bool
-has_unsent(const struct link *l)
-{
-	return l->frame_wrs || l->replaying || l->peer_stalled || !list_empty(&l->owing) ||
-	       !list_empty(&l->active) || !list_empty(&l->writing) || !list_empty(&l->fetching) ||
-	       !list_empty(&l->to_fetch);
-}
-
-/* The sending half of a pass: at most one frame. */
 void
-link_send(struct engine *e, struct link *l)
+link_send(struct engine *e, struct peer_link *l)
 {
+	uint64_t lines, wrs;
+
+	weir_assert(l->credited <= l->tx_posted && l->tx_posted <= l->tx_pos);
 	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH) {
 		list_remove(&l->busy);
 		return;
 	}
 	if (post_frame(e, l) && replay(e, l)) {
-		control_send(e, l);
-		pending_send(e, l);
-		/* nothing fits: the line that is kept free tells the peer */
+		ctrl_lines_send(e, l);
+		link_send_queued(e, l);
+		/* no message fits: the line that is kept free tells the peer */
 		if (l->stalled && !l->stall_told && !l->tx_limit && frame_may_open(l) &&
-		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1) {
+		    wrs_left(l) >= 2 && l->tx_pos < l->credited + l->mask + 1)
 			open_frame(e, l, 0);
+		if (l->tx_limit) {
+			link_seal(e, l);
+			add_frame(e, l, l->frame_at, (uint32_t)(l->tx_pos - l->frame_at),
+				  l->by_send);
+			credit_told(l);
+			post_frame(e, l);
 		}
-		if (l->tx_limit)
-			close_frame(e, l);
-		if (!l->frame_wrs && !l->broken)
-			return_credit(e, l);
+		lines = l->rx_pos - l->rx_told;
+		wrs = l->wrs_back - l->wrs_told;
+		if (!l->frame_wrs && !l->broken && (lines || wrs || l->peer_stalled)) {
+			if (l->peer_stalled || lines > l->ring_mask / 4 ||
+			    wrs * 4 >= l->is.recv_wrs || e->now >= l->credit_due)
+				write_credit(e, l, 0);
+			else if (l->credit_due == UINT64_MAX)
+				l->credit_due = e->now + CREDIT_DELAY_NS + e->away;
+		}
 	}
 	bulk_post(e, l);
-	if (!has_unsent(l) && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
+	/* nothing is left to send, to acknowledge or to return */
+	if (!l->frame_wrs && !l->replaying && !l->peer_stalled && list_empty(&l->ctrl_due) &&
+	    list_empty(&l->active) && list_empty(&l->writing) && list_empty(&l->reading) &&
+	    list_empty(&l->to_read) && l->credited == l->tx_posted && l->rx_pos == l->rx_told &&
 	    l->wrs_back == l->wrs_told)
 		list_remove(&l->busy);
 }
 
-/* What the peer gives back, by frame or by credit line. False: it can't be. */
 bool
-link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
+link_credit(struct engine *e, struct peer_link *l, uint64_t consumed, uint64_t wrs)
 {
 	if (consumed > l->tx_posted || wrs > l->wrs_used)
 		return false;
@@ -447,19 +423,20 @@ link_credit(struct engine *e, struct link *l, uint64_t consumed, uint64_t wrs)
 /* ---- life ---- */
 
 void
-link_break(struct engine *e, struct link *l, unsigned index, uint32_t error, uint32_t wc_status)
+link_break(struct engine *e, struct peer_link *l, unsigned index, uint32_t error,
+	   uint32_t wc_status)
 {
 	bool *broken = index == RING ? &l->broken : &l->bulk_broken;
 
 	if (l->broken || *broken)
 		return;
-	e->news = true;
+	e->main_events_due = true;
 	*broken = true;
 	l->error = error;
 	l->error_wc = wc_status;
 	l->error_qpn = l->qpn[index];
 	if (index == RING)
-		l->tx_limit = 0; /* what is in the open frame stays there, see link_seal() */
+		l->tx_limit = 0; /* the lines of the open frame stay, see link_seal() */
 }
 
 static bool
@@ -472,7 +449,7 @@ int
 link_add(struct engine *e, const struct engine_link_command *k)
 {
 	uint32_t frame_number;
-	struct link *l;
+	struct peer_link *l;
 
 	if (k->link >= e->config.links || !is_power(k->ring_lines, 256) ||
 	    !is_power(k->staging_lines, 256) || k->peer_recv_wrs < 4 || !k->work)
@@ -482,7 +459,7 @@ link_add(struct engine *e, const struct engine_link_command *k)
 		return -EBUSY;
 	frame_number = l->frame_number;
 	memset(l, 0, sizeof(*l));
-	l->frame_number = frame_number + 1; /* queues remember those of its earlier life */
+	l->frame_number = frame_number + 1; /* queues remember numbers of its earlier life */
 	l->id = k->link;
 	l->is = *k;
 	l->up = true;
@@ -495,10 +472,10 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	l->credit_due = UINT64_MAX;
 	l->frame_max = FRAME_LINES;
 	list_init(&l->active);
-	list_init(&l->owing);
+	list_init(&l->ctrl_due);
 	list_init(&l->writing);
-	list_init(&l->fetching);
-	list_init(&l->to_fetch);
+	list_init(&l->reading);
+	list_init(&l->to_read);
 	list_init(&l->conns);
 	for (unsigned i = 0; i < 2; i++) {
 		l->user[i] = (struct link_qp){l, i};
@@ -507,36 +484,31 @@ link_add(struct engine *e, const struct engine_link_command *k)
 	return 0;
 }
 
-static void
-end_link(struct engine *e, struct link *l, uint32_t status)
-{
-	struct list_node *node, *following;
-
-	l->up = false;
-	l->broken = l->bulk_broken = true;
-	l->heard = false;
-	l->error = 0;
-	list_remove(&l->busy);
-	LIST_EACH (node, following, &l->conns)
-		conn_link_failed(e, LIST_OWNER(node, struct conn, of_link), status);
-	for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
-		struct engine_event *event = &e->connects[i % CONNECTS];
-
-		if (event->conn.link == l->id)
-			event->conn.link = ENGINE_LINK_NONE; /* not told any more */
-	}
-}
-
-/* -EAGAIN: datagrams that name its address handle have not left yet. */
 int
 link_fail(struct engine *e, const struct engine_link_command *k)
 {
-	struct link *l = k->link < e->config.links ? &e->links[k->link] : NULL;
+	struct peer_link *l = k->link < e->config.links ? &e->links[k->link] : NULL;
+	struct list_node *node, *following;
 
 	if (!l || (!l->up && !l->failing))
 		return -ENOENT;
-	if (l->up)
-		end_link(e, l, k->status ? k->status : EHOSTDOWN);
+	if (l->up) {
+		l->up = false;
+		l->broken = l->bulk_broken = true;
+		l->heard = false;
+		l->error = 0;
+		list_remove(&l->busy);
+		LIST_EACH (node, following, &l->conns)
+			conn_link_failed(e, LIST_OWNER(node, struct conn, of_link),
+					 k->status ? k->status : EHOSTDOWN);
+		for (uint32_t i = e->connect_first; i != e->connect_end; i++) {
+			struct engine_event *event = &e->connects[i % CONNECTS];
+
+			if (event->conn.link == l->id)
+				event->conn.link = ENGINE_LINK_NONE; /* main isn't told any more */
+		}
+		weir_assert(list_empty(&l->conns) && list_empty(&l->ctrl_due));
+	}
 	l->failing = e->datagrams.done < l->last_datagram;
 	return l->failing ? -EAGAIN : 0;
 }
@@ -544,22 +516,22 @@ link_fail(struct engine *e, const struct engine_link_command *k)
 void *
 engine_link_user(struct engine *e, uint32_t link, unsigned index)
 {
-	struct link *l = &e->links[link];
+	struct peer_link *l = &e->links[link];
 
 	l->user[index] = (struct link_qp){l, index};
 	return &l->user[index];
 }
 
 static bool
-needs_keepalive(const struct link *l)
+needs_keepalive(const struct peer_link *l)
 {
 	return l->up && !l->broken && l->hold != WEIR_RESUME_BOTH && !list_empty(&l->conns);
 }
 
 /*
- * A peer that is gone is noticed although nothing is under way to it: a WRITE that changes nothing
- * asks. Main hears of a long silence before the QP gives up. It is none of the peer's while this
- * engine itself did not run: as often as it could have asked in half of that time it has asked.
+ * Probes idle peers by a WRITE that changes nothing, so that a dead one is noticed. Main hears of a
+ * long silence before the QP gives up. Silence counts only if this engine itself was running: it
+ * has probed at least half as often as it could have in that time.
  */
 void
 links_keepalive(struct engine *e)
@@ -568,7 +540,7 @@ links_keepalive(struct engine *e)
 
 	e->keepalive_at = e->now + KEEPALIVE_NS;
 	for (uint32_t i = 0; i < e->config.links; i++) {
-		struct link *l = &e->links[i];
+		struct peer_link *l = &e->links[i];
 
 		if (!needs_keepalive(l) || e->now - l->heard_at < KEEPALIVE_NS)
 			continue;
@@ -580,7 +552,7 @@ links_keepalive(struct engine *e)
 		l->silent = e->config.silence_ns && l->asked >= enough &&
 			    e->now - l->heard_at >= e->config.silence_ns;
 		l->asked++;
-		e->news |= l->silent;
+		e->main_events_due |= l->silent;
 	}
 }
 
@@ -593,19 +565,18 @@ links_need_keepalive(const struct engine *e)
 	return false;
 }
 
-/* Whether sleeping would leave undone what could be done now. */
 bool
-link_is_pressing(const struct link *l)
+link_is_pressing(const struct peer_link *l)
 {
 	if (!l->up || l->broken || l->hold == WEIR_RESUME_BOTH)
 		return false;
 	if (l->frame_wrs || l->replaying || l->peer_stalled || l->rx_pos != l->rx_told ||
 	    l->wrs_back != l->wrs_told)
 		return true;
-	/* frames bring credit too: what the line says may be old */
+	/* frames bring credit too: the line may be older */
 	if (atomic_load_explicit(&l->is.credit[0].consumed, memory_order_relaxed) > l->credited)
 		return true;
 	if (bulk_may_post(l))
 		return true;
-	return !l->stalled && (!list_empty(&l->owing) || !list_empty(&l->active));
+	return !l->stalled && (!list_empty(&l->ctrl_due) || !list_empty(&l->active));
 }

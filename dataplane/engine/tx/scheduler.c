@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose turn it is. Programs that wait for room on a link take turns by deficit round robin, and
- * within a program its connections do (send_queue.c, rndv_write.c); programs whose messages go
- * straight into frames each get their part of frames that are too small for all. Both by weight. So
- * do those whose channels have something at all: each slot is charged to its program, whatever
- * comes of it.
+ * Three turns, each by weight. Programs that wait for room on a link take turns by deficit round
+ * robin, and the connections of a program among each other (send_queue.c, rndv_write.c). Programs
+ * whose messages go straight into frames each get a part of a frame that is too small for all.
+ * Programs whose channels have slots get a part of the engine's time: each slot is charged to its
+ * program, whether or not a message leaves.
  *
- * A program's rate is a bucket that its engines share: engine_share.paid is the time at which what
- * has left is paid for. While that lies ahead nothing more leaves; when nothing left for a while it
- * counts as at most burst_ns ago. Above it may be another, which all programs of a user share.
+ * A program's rate is a bucket that its engines share: engine_share.paid is the time up to which
+ * the bytes that have left are paid for. While it lies in the future no more bytes leave; after a
+ * pause it counts as at most burst_ns ago. The bucket above, if any, is that of the user's
+ * programs.
  */
 #include "batch.h"
 #include "conn.h"
@@ -40,12 +41,11 @@ append(struct queue *q)
 	list_append(q->index == RING ? &q->link->active : &q->link->writing, &q->turn);
 }
 
-/* A connection has something for it. */
 void
 queue_join(struct engine *e, struct queue *q, struct list_node *node)
 {
 	list_append_once(&q->members, node);
-	if (list_linked(&q->turn)) /* or limited: it will be woken */
+	if (list_linked(&q->turn)) /* in the round, or limited until shares_renew() */
 		return;
 	append(q);
 	link_busy(e, q->link);
@@ -68,7 +68,6 @@ weight_of(const struct session *s)
 	return atomic_load_explicit(&s->share->weight, memory_order_relaxed);
 }
 
-/* Its turn begins, unless it goes on. */
 void
 queue_turn(struct queue *q, uint32_t quantum)
 {
@@ -77,14 +76,13 @@ queue_turn(struct queue *q, uint32_t quantum)
 	q->in_turn = true;
 }
 
-/* How its turn ended. */
 void
 queue_turned(struct engine *e, struct queue *q, enum turn t)
 {
 	if (t == TURN_FULL)
 		return;
 	list_remove(&q->turn);
-	if (t == TURN_LIMITED) { /* its turn goes on then */
+	if (t == TURN_LIMITED) { /* the turn continues once the rate allows it */
 		list_append(&e->limited, &q->turn);
 		return;
 	}
@@ -124,56 +122,37 @@ share_limits(const struct engine_share *share)
 	return false;
 }
 
-/* When this engine may take a part for the session: if it took the last one, others come first. */
+/* ns: when this engine may take a part of the program's rate, and of the user's. */
 static uint64_t
-part_due(const struct engine_share *share, uint64_t mine, uint64_t rate)
-{
-	uint64_t wait = time_of(chunk_of(rate), rate) / 4;
-	uint64_t burst = atomic_load_explicit(&share->burst_ns, memory_order_relaxed);
-	uint64_t paid = atomic_load_explicit(&share->paid, memory_order_relaxed);
-
-	if (paid != mine)
-		return paid;
-	return paid + (wait < burst / 2 ? wait : burst / 2);
-}
-
-/* ... from the program's and from the user's. */
-static uint64_t
-parts_due(const struct session *s)
+part_due(const struct session *s)
 {
 	const struct engine_share *share = s->share;
 	uint64_t due = 0;
 
 	for (unsigned i = 0; share; share = share->above, i++) {
-		uint64_t rate = rate_of(share);
-		uint64_t at = rate ? part_due(share, s->paid[i], rate) : 0;
+		uint64_t burst = atomic_load_explicit(&share->burst_ns, memory_order_relaxed);
+		uint64_t at = atomic_load_explicit(&share->paid, memory_order_relaxed);
+		uint64_t rate = rate_of(share), wait;
 
+		if (!rate)
+			continue;
+		if (at == s->paid[i]) { /* this engine took the last part: others come first */
+			wait = time_of(chunk_of(rate), rate) / 4;
+			at += wait < burst / 2 ? wait : burst / 2;
+		}
 		due = at > due ? at : due;
 	}
 	return due;
 }
 
-static void
-pay(struct engine_share *share, uint64_t now, uint64_t bytes, uint64_t rate, uint64_t *mine)
-{
-	uint64_t burst = atomic_load_explicit(&share->burst_ns, memory_order_relaxed);
-	uint64_t paid = atomic_load_explicit(&share->paid, memory_order_relaxed), next;
-
-	do
-		next = (paid + burst > now ? paid : now - burst) + time_of(bytes, rate);
-	while (!atomic_compare_exchange_weak_explicit(&share->paid, &paid, next,
-						      memory_order_relaxed, memory_order_relaxed));
-	*mine = next;
-}
-
 /*
- * Takes what an engine spends in a millisecond, and what was spent beyond the last part. Engines
- * that find the same part free each take one: it is paid for all the same.
+ * Takes the bytes of a millisecond, and those spent beyond the last part. Engines that find the
+ * same part free each take one: all of them are paid for.
  */
 static bool
 take_tokens(struct engine *e, struct session *s)
 {
-	uint64_t bytes = RATE_CHUNK, due = parts_due(s);
+	uint64_t bytes = RATE_CHUNK, due = part_due(s);
 	struct engine_share *share;
 
 	if (due > e->now) {
@@ -190,16 +169,23 @@ take_tokens(struct engine *e, struct session *s)
 	bytes += (uint64_t)(s->tokens < 0 ? -s->tokens : 0);
 	share = s->share;
 	for (unsigned i = 0; share; share = share->above, i++) {
-		uint64_t rate = rate_of(share);
+		uint64_t burst = atomic_load_explicit(&share->burst_ns, memory_order_relaxed);
+		uint64_t paid = atomic_load_explicit(&share->paid, memory_order_relaxed);
+		uint64_t rate = rate_of(share), cost, next;
 
-		if (rate)
-			pay(share, e->now, bytes, rate, &s->paid[i]);
+		if (!rate)
+			continue;
+		cost = time_of(bytes, rate);
+		do
+			next = (paid + burst > e->now ? paid : e->now - burst) + cost;
+		while (!atomic_compare_exchange_weak_explicit(
+		    &share->paid, &paid, next, memory_order_relaxed, memory_order_relaxed));
+		s->paid[i] = next;
 	}
 	s->tokens += (int64_t)bytes;
 	return true;
 }
 
-/* Whether something of this program may leave now; who sends it takes it off session.tokens. */
 bool
 share_pays(struct engine *e, struct session *s)
 {
@@ -212,7 +198,6 @@ share_pays(struct engine *e, struct session *s)
 	return false;
 }
 
-/* Main has changed it. */
 void
 share_apply(struct engine *e, struct session *s)
 {
@@ -221,19 +206,11 @@ share_apply(struct engine *e, struct session *s)
 	s->limited = share_limits(s->share);
 	s->tokens = 0;
 	if (!list_empty(&e->limited))
-		e->limited_at = e->now; /* who waits looks again */
+		e->limited_at = e->now; /* limited queues look again */
 	LIST_EACH (node, following, &s->conns)
 		conn_refresh(LIST_OWNER(node, struct conn, of_session));
 }
 
-/* When something of it may leave. */
-static uint64_t
-renewed_at(const struct session *s)
-{
-	return s->limited && s->tokens <= 0 ? parts_due(s) : 0;
-}
-
-/* Programs whose rate lets them go on take part in their links' rounds again. */
 void
 shares_renew(struct engine *e)
 {
@@ -242,7 +219,8 @@ shares_renew(struct engine *e)
 	e->limited_at = UINT64_MAX;
 	LIST_EACH (node, following, &e->limited) {
 		struct queue *q = LIST_OWNER(node, struct queue, turn);
-		uint64_t due = renewed_at(q->session);
+		const struct session *s = q->session;
+		uint64_t due = s->limited && s->tokens <= 0 ? part_due(s) : 0;
 
 		if (due > e->now) {
 			if (due < e->limited_at)
@@ -257,11 +235,10 @@ shares_renew(struct engine *e)
 
 /* ---- the engine's time ---- */
 
-/* What it took beyond its part is taken off the next ones. */
 void
 share_round(struct engine *e, struct session *s)
 {
-	uint64_t rounds = e->round - s->round;
+	uint64_t rounds = e->round - s->round; /* the debt of earlier ones is carried over */
 	int64_t income = (int64_t)FRAME_LINES * weight_of(s);
 
 	s->left += (int64_t)(rounds < FORGIVEN ? rounds : FORGIVEN) * income;
@@ -271,13 +248,13 @@ share_round(struct engine *e, struct session *s)
 
 /* ---- frames ---- */
 
-/* Its lines of a frame that can't hold what all have; what it lacked for a message is kept. */
 uint32_t
-share_lines(struct link *l, struct session *s)
+share_lines(struct peer_link *l, struct session *s)
 {
 	struct queue *q = queue_of(s, l, RING);
 
 	if (q->frame != l->frame_number) {
+		/* lines too few for a message are kept for the next frame */
 		uint32_t part = (FRAME_LINES - 1) * weight_of(s) / l->last_weight;
 
 		q->lines = (q->lines < MESSAGE_LINES ? q->lines : MESSAGE_LINES) + part + !part;
@@ -286,22 +263,21 @@ share_lines(struct link *l, struct session *s)
 	return q->lines;
 }
 
-/* It found no room in the open frame, or none of its part. */
 void
-share_pressed(struct link *l, struct session *s)
+share_pressed(struct peer_link *l, struct session *s)
 {
 	share_seen(l, queue_of(s, l, RING));
-	l->pressed = true;
+	l->overfull = true;
 }
 
 void
-share_frame_closed(struct engine *e, struct link *l)
+share_frame_closed(struct engine *e, struct peer_link *l)
 {
-	l->crowded = l->pressed && l->frame_programs > 1;
-	if (l->crowded)
-		e->crowded = e->turn + 1;
+	l->split = l->overfull && l->frame_programs > 1;
+	if (l->split)
+		e->split_turn = e->turn + 1;
 	l->last_weight = l->frame_weight;
-	l->pressed = false;
+	l->overfull = false;
 	l->frame_programs = l->frame_weight = 0;
 	l->frame_number++;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages that can't leave at once: beyond the window, behind a bulk message, or with the peer's
- * ring full, or the program's rate used up. They wait per connection in slots of their session's
- * pool; programs with connections whose first message could leave but for room in the ring take
- * turns, and their connections among each other (deficit round robin in lines).
+ * The send queue. Programs with connections whose first message lacks only room in the ring take
+ * turns, and the connections of a program among each other (deficit round robin in lines).
  */
 #include "batch.h"
 #include "channel.h"
@@ -52,22 +50,10 @@ pend_give(struct session *s, struct pend *p)
 	s->pool_used--;
 }
 
-static void
-append(struct conn *c, struct pend *p)
-{
-	weir_assert(!p->next && (!c->pend_first || c->pend_last));
-	if (c->pend_first)
-		c->pend_last->next = p;
-	else
-		c->pend_first = p;
-	c->pend_last = p;
-}
-
-/* Copies the message at the channel's position. False if the session has no room for it. */
 bool
 pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h, weir_place place)
 {
-	uint32_t n = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1;
+	uint32_t n = message_slots(h.op, h.length);
 	bool first = !c->pend_first;
 	struct session *s = c->session;
 	struct pend *p;
@@ -77,7 +63,12 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 	for (uint32_t i = 0; i < n; i++) {
 		p = pend_take(s);
 		memcpy(&p->slot, weir_ring_at(&ch->tx, ch->tx.pos + i), WEIR_SLOT_SIZE);
-		append(c, p);
+		weir_assert(!c->pend_first || c->pend_last);
+		if (c->pend_first)
+			c->pend_last->next = p;
+		else
+			c->pend_first = p;
+		c->pend_last = p;
 		if (i)
 			continue;
 		head_store(&p->slot, 0, h);
@@ -103,13 +94,12 @@ pend_message(struct engine *e, struct conn *c, struct channel *ch, struct head h
 	return true;
 }
 
-/* Its first message may leave, but for room in the ring. */
 bool
 conn_ready(const struct conn *c)
 {
 	const struct pend *p = c->pend_first;
 
-	if (!p || (c->state != CONN_OPEN && c->state != CONN_FINISHING) || c->owed & OWE_ACCEPT)
+	if (!p || !conn_is_open(c) || c->ctrl_lines & CTRL_ACCEPT)
 		return false;
 	if (p->state == PEND_MESSAGE)
 		return c->granted - c->spent >= weir_cost(p->slot.length);
@@ -123,7 +113,6 @@ conn_activate(struct engine *e, struct conn *c)
 		queue_join(e, queue_of(c->session, c->link, RING), &c->active);
 }
 
-/* Something has changed for what waits: finds out what it waits for now. */
 void
 conn_advance(struct engine *e, struct conn *c)
 {
@@ -133,12 +122,12 @@ conn_advance(struct engine *e, struct conn *c)
 		conn_try_finish(e, c);
 		return;
 	}
-	if (!c->link || (c->state != CONN_OPEN && c->state != CONN_FINISHING))
+	if (!c->link || !conn_is_open(c))
 		return;
 	if (c->rts_next)
 		bulk_rejoin(c);
 	if (c->rts_next && c->asked_count < RTS_MAX)
-		owe(e, c, OWE_RTS);
+		ctrl_line_due(e, c, CTRL_RTS);
 	if (conn_ready(c))
 		conn_activate(e, c);
 	else
@@ -152,21 +141,6 @@ unlink_first(struct session *s, struct conn *c)
 
 	c->pend_first = p->next;
 	pend_give(s, p);
-}
-
-static void
-put_inline(struct link *l, struct conn *c, struct head h)
-{
-	uint32_t n = weir_slots_inline(h.length);
-	struct pend *p = c->pend_first;
-	struct weir_slot *to = link_put_line(l);
-
-	head_store(to, 0, h);
-	memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
-	for (uint32_t i = 1; i < n; i++) {
-		unlink_first(c->session, c);
-		memcpy(link_put_line(l), &c->pend_first->slot, WEIR_SLOT_SIZE);
-	}
 }
 
 void
@@ -188,39 +162,30 @@ pend_get_inline(const struct pend *p, uint8_t *to, uint32_t length)
 	}
 }
 
-/* The first message, a datagram: needs no room but the NIC's. */
+/* Sends the first message. False: the frame, or the NIC's queue for datagrams, has no room. */
 static bool
-send_first_datagram(struct engine *e, struct conn *c)
-{
-	struct head h = head_load(&c->pend_first->slot);
-
-	if (!datagram_send(e, c, NULL, h, c->pend_first->slot.place[0]))
-		return false;
-	if (!c->pend_first)
-		return true; /* the queue pair failed, and with it the connection */
-	c->pend_cost -= weir_cost(h.length);
-	for (uint32_t n = h.op == WEIR_OP_INLINE ? weir_slots_inline(h.length) : 1; n; n--)
-		unlink_first(c->session, c);
-	return true;
-}
-
-/* Sends the first message. False: there is no room for it. */
-static bool
-send_first(struct engine *e, struct link *l, struct conn *c, uint32_t lines)
+send_first(struct engine *e, struct peer_link *l, struct conn *c, uint32_t lines)
 {
 	struct pend *p = c->pend_first;
 	struct head h = head_load(&p->slot);
 	bool notify = h.flags & WEIR_SLOT_NOTIFY;
+	uint32_t slots = message_slots(h.op, h.length);
+	struct weir_slot *to;
 
-	if (c->datagram)
-		return send_first_datagram(e, c);
+	if (c->datagram) {
+		if (!datagram_send(e, c, NULL, h, p->slot.place[0]))
+			return false;
+		c->pend_cost -= weir_cost(h.length);
+		while (slots--)
+			unlink_first(c->session, c);
+		return true;
+	}
 	if (link_room_for(e, l, lines, p->state == PEND_MESSAGE ? h.flags : 0) != ROOM)
 		return false;
 	h.flags = 0;
 	h.vqpn = c->peer_vqpn;
 	if (p->state == PEND_WRITTEN) {
-		struct weir_slot *to = link_put_line(l);
-
+		to = link_put_line(l);
 		memset(to, 0, sizeof(*to));
 		h.op = WEIR_WIRE_BULK;
 		head_store(to, 0, h);
@@ -233,20 +198,25 @@ send_first(struct engine *e, struct link *l, struct conn *c, uint32_t lines)
 		link_count(l, c, 1);
 		credit_spend(c, weir_cost(h.length));
 		c->pend_cost -= weir_cost(h.length);
-		if (h.op == WEIR_OP_INLINE)
-			put_inline(l, c, h);
-		else if (h.length <= WEIR_INLINE_MAX)
+		if (h.op == WEIR_OP_INLINE) {
+			to = link_put_line(l);
+			head_store(to, 0, h);
+			memcpy(to->data, p->slot.data, WEIR_SLOT_HEAD_BYTES);
+			while (--slots) {
+				unlink_first(c->session, c);
+				memcpy(link_put_line(l), &c->pend_first->slot, WEIR_SLOT_SIZE);
+			}
+		} else if (h.length <= WEIR_INLINE_MAX) {
 			link_put_inline(l, h, place_memory(c->session, p->slot.place[0]));
-		else
+		} else {
 			link_put_place(l, h, place_memory(c->session, p->slot.place[0]));
+		}
 	}
 	unlink_first(c->session, c);
 	link_sent(l, c, 1, notify);
 	return true;
 }
 
-/* The first message, which the peer has read, was delivered: it is complete with those before it.
- */
 void
 pend_delivered(struct engine *e, struct conn *c)
 {
@@ -257,26 +227,15 @@ pend_delivered(struct engine *e, struct conn *c)
 	c->by_read++;
 	c->sent++;
 	unlink_first(c->session, c);
-	/* credit for earlier ones may still be on its way: what is told counts them */
+	/* credit for earlier messages may still be on its way: DONE waits for them */
 	if (notify)
 		c->done_at = c->sent;
 	conn_completed(e, c, 1, false);
 }
 
-/* Lines and bytes of its first message. */
-static uint32_t
-first_lines(const struct conn *c, uint32_t *bytes)
-{
-	const struct pend *p = c->pend_first;
-
-	/* the WRITEs of a bulk message are paid */
-	*bytes = p->state == PEND_MESSAGE ? p->slot.length : 0;
-	return p->state == PEND_MESSAGE ? message_lines(p->slot.length) : 1;
-}
-
-/* The connections of one program. */
+/* Sends messages of one program, whose connections take turns. */
 static enum turn
-send_queue(struct engine *e, struct link *l, struct queue *q)
+send_queue(struct engine *e, struct peer_link *l, struct queue *q)
 {
 	while (!list_empty(&q->members)) {
 		struct conn *c = LIST_OWNER(q->members.next, struct conn, active);
@@ -285,7 +244,11 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 			c->deficit += QUANTUM;
 		c->in_turn = true;
 		while (conn_ready(c)) {
-			uint32_t bytes, lines = first_lines(c, &bytes);
+			const struct pend *p = c->pend_first;
+			/* of a bulk message only BULK is left: its WRITEs are paid */
+			bool bulk = p->state != PEND_MESSAGE;
+			uint32_t lines = bulk ? 1 : message_lines(p->slot.length);
+			uint32_t bytes = bulk ? 0 : p->slot.length;
 
 			if (lines > c->deficit)
 				break;
@@ -293,14 +256,10 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 				return TURN_SPENT;
 			if (bytes && !share_pays(e, q->session))
 				return TURN_LIMITED;
-			/* before it leaves: if that ends the connection, they are 0 */
+			if (!send_first(e, l, c, lines))
+				return TURN_FULL;
 			c->deficit -= lines;
 			q->deficit -= lines;
-			if (!send_first(e, l, c, lines)) {
-				c->deficit += lines;
-				q->deficit += lines;
-				return TURN_FULL;
-			}
 			q->session->tokens -= bytes;
 		}
 		list_remove(&c->active);
@@ -316,7 +275,7 @@ send_queue(struct engine *e, struct link *l, struct queue *q)
 }
 
 void
-pending_send(struct engine *e, struct link *l)
+link_send_queued(struct engine *e, struct peer_link *l)
 {
 	while (!list_empty(&l->active)) {
 		struct queue *q = LIST_OWNER(l->active.next, struct queue, turn);
@@ -330,9 +289,8 @@ pending_send(struct engine *e, struct link *l)
 	}
 }
 
-/* What waits will never leave. Memory of WRITEs in flight stays until they have ended. */
 void
-pend_drop(struct engine *e, struct conn *c)
+pend_drop(struct conn *c)
 {
 	bulk_cancel(c);
 	if (c->link)
@@ -345,5 +303,4 @@ pend_drop(struct engine *e, struct conn *c)
 	c->asked_count = 0;
 	c->pend_cost = 0;
 	c->rts_next = NULL;
-	(void)e;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Prometheus is given: names of programs can't break a line; a dead data plane is one. */
+/* Text for Prometheus: names of programs can't break a line; a dead data plane is one. */
 #include "metrics/metrics.h"
 
 #include <setjmp.h>
@@ -40,7 +40,6 @@ test_all(void **state)
 						   {2, (uint8_t *)counter}};
 	char *text = metrics_text(rows, "here");
 
-	(void)state;
 	assert_non_null(text);
 	has(text, "weir_up 1");
 	has(text, "weir_engine_busy_seconds_total{engine=\"0\"} 1.500000");
@@ -65,7 +64,6 @@ test_dead(void **state)
 {
 	char *text = metrics_text(NULL, "here");
 
-	(void)state;
 	has(text, "weir_up 0");
 	assert_null(strstr(text, "engine"));
 	free(text);
@@ -79,7 +77,6 @@ test_many(void **state)
 	struct weir_row_session *session = calloc(4096, sizeof(*session));
 	char *text, last[96];
 
-	(void)state;
 	for (uint32_t i = 0; i < 4096; i++) {
 		session[i].session = i;
 		snprintf(session[i].name, sizeof(session[i].name), "program-of-many-%u", i);

@@ -142,7 +142,7 @@ rides(uint16_t id)
 static void
 test_news_ride_once_a_message(void **state)
 {
-	swim_tell(&swim, &info);
+	swim_set_info(&swim, &info);
 	pass(10000);
 	assert_int_equal(rides(SELF), 5 + 4);
 	assert_int_equal(swim.news_count, 0);
@@ -173,7 +173,7 @@ sent_of(enum swim_msg_type type)
 	return n;
 }
 
-// Who asks for all without end gets it once a period, and nobody else has to wait.
+// A member that asks for all without end gets it once per period, and no other waits for it.
 static void
 test_sync_flood(void **state)
 {
@@ -197,7 +197,7 @@ test_sync_flood(void **state)
 	assert_int_equal(sent_of(SWIM_SYNC), 0);
 }
 
-// Who has us probe a third one without end gets that node a few messages, and not for ever.
+// A member that has us probe a third one without end causes few messages to it, for a limited time.
 static void
 test_ask_flood(void **state)
 {
@@ -313,7 +313,7 @@ test_no_rival_by_hearsay(void **state)
 	assert_false(swim.out);
 }
 
-// What one node tells of others is known by hearsay until they say it themselves.
+// Records that one node tells of others are hearsay until those say it themselves.
 static void
 test_first_hand(void **state)
 {
@@ -359,7 +359,7 @@ test_invented_nodes(void **state)
 	r = record(60000, SWIM_ALIVE, 1);
 	say(3, &r);
 	assert_non_null(known(60000));
-	// Who speaks with us is one of them no more, and makes room for one.
+	// A node that speaks with us is unproven no more, and makes room for another.
 	r = record(1000, SWIM_ALIVE, 1);
 	assert_true(swim_hello(&swim, &r, now));
 	assert_int_equal(swim_find(&swim, 2)->brought, SWIM_BROUGHT - 1);

@@ -45,7 +45,8 @@ test_close_after_data(void **state)
 	world_destroy(p.w);
 }
 
-/* Main ends it: this end's program hears ECONNABORTED, the peer's a reset; the next one works. */
+/* Main evicts it: this end's program gets ECONNABORTED, the peer's ECONNRESET; the next one works.
+ */
 static void
 test_evict(void **state)
 {
@@ -92,7 +93,7 @@ test_both_close_at_once(void **state)
 	world_destroy(p.w);
 }
 
-/* What the closing end still gets is delivered; what waits at the other end is not. */
+/* Messages that reach the closing end are delivered; those that wait at the other end are not. */
 static void
 test_close_while_peer_sends(void **state)
 {
@@ -158,7 +159,7 @@ test_main_is_slow(void **state)
 	world_destroy(p.w);
 }
 
-/* The program dies: what it had published arrives, then the peer is told; the count is exact. */
+/* The program dies: its published messages arrive, then the end; the count is exact. */
 static void
 test_sender_dies(void **state)
 {
@@ -180,7 +181,7 @@ test_sender_dies(void **state)
 	world_destroy(p.w);
 }
 
-/* The receiver dies with messages under way: complete is what lies in its memory, no more. */
+/* The receiver dies with messages under way: those in its memory are complete, no others. */
 static void
 test_receiver_dies(void **state)
 {
@@ -213,8 +214,8 @@ test_receiver_dies(void **state)
 }
 
 /*
- * What says how many messages a dead program got waits behind more frames than are polled at once,
- * the credit for the others is there already: it mustn't count before.
+ * The RESET with the count of messages that a dead program got waits behind more frames than one
+ * poll takes, and the credit for later messages is there already: it mustn't count before.
  */
 static void
 test_count_behind_a_queue(void **state)
@@ -256,7 +257,7 @@ static void
 test_close_under_bulk(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 2);
-	const struct link *l = &p.w->node[0].engine->links[1];
+	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
 	(void)state;
 	assert_true(pconn_send(p.a, 1 << 20, 0));
@@ -272,7 +273,7 @@ test_close_under_bulk(void **state)
 	world_destroy(p.w);
 }
 
-/* The peer doesn't take what a dead program left: it is given up in time. */
+/* The peer doesn't take the messages that a dead program left: they are given up in time. */
 static void
 test_dies_behind_a_stall(void **state)
 {
@@ -373,7 +374,7 @@ test_link_fails(void **state)
 	world_destroy(p.w);
 }
 
-/* Sessions end although their peers' node doesn't answer any more. */
+/* Sessions end although the node of their peers no longer answers. */
 static void
 test_dies_without_a_peer(void **state)
 {

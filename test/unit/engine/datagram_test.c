@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datagram connections of two engines: what arrives is whole, once and its connection's, whatever
- * the network does and whoever else sends; what can't be kept is dropped and counted; all ends.
+ * Datagram connections of two engines: a datagram arrives whole, once and on its connection,
+ * whatever the network does and other senders try; one without room is dropped and counted.
  */
 #include "engine/channel.h"
 #include "base/list.h"
@@ -89,7 +89,7 @@ test_bad_network(void **state)
 	world_destroy(p.w);
 }
 
-/* What comes beyond the window of numbers is taken for a double: it might be one. */
+/* A number below the window counts as a double: it might be one. */
 static void
 test_far_behind(void **state)
 {
@@ -427,8 +427,8 @@ test_full_queue(void **state)
 }
 
 /*
- * What exceeds the program's rate waits aside: its channel and the engine go on, and it leaves in
- * order when it may, by its own or because the limit goes.
+ * Datagrams beyond the program's rate wait: its channel and the engine go on, and they leave in
+ * order once the rate allows it, or the limit is removed.
  */
 static void
 test_limited(void **state)

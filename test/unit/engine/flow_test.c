@@ -77,7 +77,7 @@ test_slow_queue(void **state)
 	world_destroy(p.w);
 }
 
-/* Credit comes back when the threshold is consumed: not before, and not a telling later. */
+/* Credit returns once the threshold is consumed: not before, and not a report later. */
 static void
 returns_at(double threshold, uint32_t percent)
 {
@@ -119,8 +119,8 @@ test_returns_at_threshold(void **state)
 }
 
 /*
- * A program that sends a thousand messages before its first grant has come: only those that were
- * announced by then take the way of large ones.
+ * A program sends a thousand messages before its first grant has come: only those announced by then
+ * go by rendezvous.
  */
 static void
 test_burst_on_a_new_connection(void **state)
@@ -151,8 +151,8 @@ test_burst_on_a_new_connection(void **state)
 }
 
 /*
- * What a program finds that takes over when the data plane has died: the messages that are
- * complete, none besides those in its ring, in order.
+ * A program takes over when the data plane has died: it finds the complete messages, in order, and
+ * besides them only those in its ring.
  */
 static void
 check_shown(struct program *p, const struct pconn *from, const struct pconn *c)
@@ -419,7 +419,7 @@ test_reclaim(void **state)
 	world_destroy(p.w);
 }
 
-/* What an engine finds due by itself leaves in that turn: it may be about to sleep. */
+/* Lines that housekeeping makes due leave in that turn: the engine may be about to sleep. */
 static void
 test_reclaim_at_once(void **state)
 {
@@ -449,7 +449,7 @@ test_reclaim_at_once(void **state)
 	world_destroy(p.w);
 }
 
-/* What is granted needs memory behind it: a peer that waits for a grant gets it when there is. */
+/* Grants have memory behind them: a peer that waits for one gets it when memory is free. */
 static void
 test_grant_waits_for_memory(void **state)
 {
@@ -489,7 +489,7 @@ test_reclaim_meets_grant(void **state)
 		assert_true(pconn_send(p.a, 64, 0));
 		world_step(p.w);
 	}
-	assert_true(pconn_send(x, 60 * WEIR_BLOCK_SIZE, 0)); /* there isn't so much free */
+	assert_true(pconn_send(x, 60 * WEIR_BLOCK_SIZE, 0)); /* more than is free */
 	for (unsigned i = 0; i < 2000 && !c->reclaiming; i++)
 		world_step(p.w);
 	assert_true(c->reclaiming);
@@ -516,7 +516,7 @@ static void
 test_full_ring_is_told(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512}, 1);
-	const struct link *l = &p.w->node[0].engine->links[1];
+	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
 	(void)state;
 	stream(&p, p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receive memory: who waits for more of it doesn't hold any, so that what waits gets on. */
+/* Receive memory: a connection that waits for more holds none, so that the others go on. */
 #include "worlds/engine_world.h"
 
 #include "engine/channel.h"

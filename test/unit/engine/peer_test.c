@@ -11,7 +11,7 @@
 
 /* Writes a frame into a ring of node 1 as the link's peer would, with a head that may lie. */
 static void
-inject_into(struct link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
+inject_into(struct peer_link *l, struct fake_qp *qp, const struct weir_slot *lines, uint32_t n,
 	    const struct weir_frame_head *lie, uint32_t imm)
 {
 	struct weir_frame_head head = {.version = WEIR_WIRE_VERSION,
@@ -72,7 +72,7 @@ test_bad_heads(void **state)
 	(void)state;
 	world_run(p.w, 100);
 	for (unsigned kind = 0; kind < 9; kind++) {
-		struct link *l = &p.w->node[1].engine->links[1];
+		struct peer_link *l = &p.w->node[1].engine->links[1];
 		struct weir_frame_head h = {.version = WEIR_WIRE_VERSION,
 					    .lines = 1,
 					    .position = l->rx_pos,
@@ -254,7 +254,7 @@ test_bad_sends(void **state)
 
 	(void)state;
 	for (unsigned kind = 0; kind < 6; kind++) {
-		struct link *l = &p.w->node[1].engine->links[1];
+		struct peer_link *l = &p.w->node[1].engine->links[1];
 		uint32_t errors = p.w->node[1].link_errors;
 		struct {
 			struct weir_frame_head head;
@@ -297,7 +297,7 @@ test_bad_sends(void **state)
 	world_destroy(p.w);
 }
 
-/* What ends one connection: the link and the others stay. */
+/* Lines that end one connection: the link and the other connections stay. */
 static void
 test_bad_flow(void **state)
 {
@@ -373,7 +373,7 @@ test_bad_flow(void **state)
 	world_destroy(p.w);
 }
 
-/* A second peer of node 1, of which there is nothing but the link. */
+/* A second peer of node 1, which has only the link. */
 struct stranger {
 	struct nic_context nowhere;
 	struct fake_qp qp[2], end[2];
@@ -382,7 +382,7 @@ struct stranger {
 	_Alignas(64) uint8_t work[16384];
 };
 
-static struct link *
+static struct peer_link *
 add_stranger(struct world *w, struct stranger *s)
 {
 	struct engine *e = w->node[1].engine;
@@ -427,7 +427,7 @@ test_others_connections(void **state)
 		struct stranger *s = aligned_alloc(64, sizeof(*s));
 		struct pair p = pair_open();
 		struct weir_slot line = {.op = ops[i], .vqpn = p.b->vqpn};
-		struct link *l;
+		struct peer_link *l;
 
 		memset(s, 0, sizeof(*s));
 		l = add_stranger(p.w, s);

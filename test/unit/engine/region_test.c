@@ -98,7 +98,7 @@ test_recv_into(void **state)
 	pair_close(&p);
 }
 
-/* What is larger than all receive memory together still has a place that was posted. */
+/* A message larger than all receive memory together still fits posted memory. */
 static void
 test_beyond_the_arena(void **state)
 {
@@ -159,8 +159,8 @@ test_disown_under_way(void **state)
 }
 
 /*
- * The sender gives the connection up while the peer reads its message: what it read from is the
- * NIC's until the peer has said its last word.
+ * The sender gives the connection up while the peer reads its message: the NIC keeps that memory
+ * until the peer has sent its last line.
  */
 static void
 test_disown_lent(void **state)

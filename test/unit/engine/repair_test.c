@@ -170,13 +170,13 @@ test_streams(void **state)
 	}
 }
 
-/* The bulk QP is gone: what goes by the ring doesn't care. */
+/* The bulk QP is gone: messages of the ring go on. */
 static void
 test_bulk_alone(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
 	struct pconn *x, *y;
-	struct link *l;
+	struct peer_link *l;
 
 	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
@@ -234,14 +234,14 @@ test_held_back(void **state)
 }
 
 /*
- * Credit that came behind frames which were lost: until they have come again it says nothing, for
- * they may say that what it covers was refused.
+ * Credit that arrived behind lost frames doesn't count until they have arrived again: they may say
+ * that messages which it covers were refused.
  */
 static void
 test_credit_of_lost_frames(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
-	const struct link *l;
+	const struct peer_link *l;
 
 	(void)state;
 	for (unsigned i = 0; i < 10; i++)
@@ -267,7 +267,7 @@ test_credit_of_lost_frames(void **state)
 	pair_close(&p);
 }
 
-/* What the peer says is not believed. */
+/* Impossible positions of the peer are refused. */
 static void
 test_liar(void **state)
 {
@@ -308,7 +308,7 @@ test_refused(void **state)
 		struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
 		struct nic_wc wc = {.status = NIC_WC_REM_ACCESS_ERR};
 		struct pconn *x, *y;
-		struct link *l;
+		struct peer_link *l;
 
 		world_connect(p.pa, p.pb, &x, &y);
 		assert_true(pconn_send(p.a, 500000, way));
@@ -347,7 +347,7 @@ static void
 test_reset_waits(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
-	struct link *l;
+	struct peer_link *l;
 
 	(void)state;
 	assert_true(pconn_send(p.a, 500000, 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What programs get of a link: turns by weight, whatever they have, and rates. */
+/* Shares of a link: turns by weight, whatever programs send, and rates. */
 #include "worlds/engine_world.h"
 
 #include "engine/batch.h"
@@ -69,7 +69,7 @@ arrived(const struct load *l)
 	return n - l->before;
 }
 
-/* All push for so long; what arrived counts from the second half of the warm-up's end on. */
+/* All push for warm + steps turns; arrivals count from turn `warm` on. */
 static void
 run(struct world *w, struct load **loads, unsigned n, unsigned warm, unsigned steps)
 {
@@ -104,7 +104,7 @@ drain(struct world *w, struct load **loads, unsigned n)
 					 loads[k]->from[i]->sent);
 }
 
-/* a has `a_part` where b has `b_part`, within so many percent. */
+/* a has `a_part` where b has `b_part`, within `percent`. */
 static void
 in_ratio(uint64_t a, uint64_t a_part, uint64_t b, uint64_t b_part, unsigned percent)
 {
@@ -215,7 +215,7 @@ test_bulk_is_shared(void **state)
 	world_destroy(w);
 }
 
-/* A rate holds for every size; who has none does not notice. */
+/* A rate holds for every size; programs without one don't notice. */
 static void
 test_rate(void **state)
 {
@@ -267,7 +267,7 @@ test_rate_of_two_engines(void **state)
 	world_destroy(w);
 }
 
-/* What two programs of a user send together is held, and what one of them may alone, too. */
+/* The rate of a user holds for two programs together, and that of each program as well. */
 static void
 test_rate_of_a_user(void **state)
 {
@@ -299,7 +299,7 @@ test_rate_of_a_user(void **state)
 	world_destroy(w);
 }
 
-/* What was not used is made up for, as far as the burst goes. */
+/* Unused rate may be used later, up to the burst. */
 static void
 test_burst(void **state)
 {
@@ -344,7 +344,7 @@ test_rate_wakes(void **state)
 	world_destroy(w);
 }
 
-/* What waits for its rate when the link ends, or the program. */
+/* Messages wait for their rate while the link ends, or the program. */
 static void
 test_limited_ends(void **state)
 {
@@ -524,7 +524,7 @@ test_junk_by_weight(void **state)
 	world_destroy(w);
 }
 
-/* Who has the engine for himself is held by nobody, nor is who only has a quiet neighbour. */
+/* A program alone, or beside a quiet one, gets the whole engine. */
 static void
 test_nothing_is_wasted(void **state)
 {

@@ -68,7 +68,7 @@ set_loads(const struct pair *p, uint32_t a, uint32_t b)
 	engine_set_load(p->w->node[1].engine, b);
 }
 
-/* What is told goes as it is told, whatever its size, among others, both ways. */
+/* A message goes the way that its program names, whatever its size, among others, both ways. */
 static void
 test_told(void **state)
 {
@@ -325,7 +325,7 @@ test_places_in_turn(void **state)
 static void
 send_until_flight(struct pair *p)
 {
-	const struct link *l = &p->w->node[1].engine->links[1];
+	const struct peer_link *l = &p->w->node[1].engine->links[1];
 
 	for (unsigned i = 0; i < 3; i++)
 		assert_true(pconn_send(p->a, 1 << 20, READ));
@@ -358,13 +358,13 @@ test_done(void **state)
 	world_destroy(p.w);
 }
 
-/* What is being read is the reader's until it says so: its owner's memory stays that long. */
+/* Memory that the peer reads belongs to it until it answers. */
 static void
 test_owner_dies(void **state)
 {
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
-	const struct link *l = &p.w->node[1].engine->links[1];
+	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
 	p.w->net.delay_ns = 300000;
@@ -389,7 +389,7 @@ test_reader_dies(void **state)
 {
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
-	const struct link *l = &p.w->node[1].engine->links[1];
+	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
 	send_until_flight(&p);
@@ -411,7 +411,7 @@ test_reader_closes(void **state)
 {
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
-	const struct link *l = &p.w->node[1].engine->links[1];
+	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
 	(void)state;
 	send_until_flight(&p);

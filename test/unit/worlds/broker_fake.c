@@ -160,7 +160,6 @@ ah_destroy(struct nic_ah *ah)
 static void
 counters(const struct nic_context *ctx, struct nic_counters *out)
 {
-	(void)ctx;
 	*out = (struct nic_counters){.rx_frames = 7, .tx_frames = 9, .drop_bad_icrc = 3};
 }
 
@@ -197,28 +196,24 @@ static struct engine_counters no_counters;
 const struct engine_counters *
 engine_counters(const struct engine *e)
 {
-	(void)e;
 	return &no_counters;
 }
 
 void *
 engine_link_user(struct engine *e, uint32_t link, unsigned index)
 {
-	(void)e;
 	return (void *)(uintptr_t)(link * 2 + index + 1);
 }
 
 void *
 engine_datagram_user(struct engine *e)
 {
-	(void)e;
 	return (void *)(uintptr_t)UINT32_MAX;
 }
 
 size_t
 engine_session_bytes(const struct engine_config *config, const struct weir_geometry *g)
 {
-	(void)config;
 	return g->recv_blocks * 8ull;
 }
 
@@ -367,7 +362,6 @@ doorbell_add(void *user, uint32_t engine, uint32_t doorbell, struct weir_bell be
 {
 	struct fake *f = user;
 
-	(void)engine;
 	assert_true(doorbell < 4096 && f->doorbell[doorbell].wait == -1);
 	f->doorbell[doorbell] = bell;
 	f->live_doorbells++;
@@ -379,7 +373,6 @@ doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 {
 	struct fake *f = user;
 
-	(void)engine;
 	assert_true(doorbell < 4096 && f->doorbell[doorbell].wait >= 0);
 	weir_bell_close(&f->doorbell[doorbell]);
 	f->live_doorbells--;
@@ -388,7 +381,6 @@ doorbell_remove(void *user, uint32_t engine, uint32_t doorbell)
 static void *
 memory_get(void *user, size_t bytes, int numa_socket)
 {
-	(void)numa_socket;
 	((struct fake *)user)->live_memory += bytes;
 	void *memory = aligned_alloc(64, WEIR_ALIGN_UP(bytes, 64));
 

@@ -9,7 +9,6 @@
 #include "broker/session.h"
 #include "broker/state.h"
 
-#define FAKE_ENGINES_MAX 4u
 #define FAKE_COMMANDS 4096u
 #define FAKE_EVENTS 1024u
 #define FAKE_OUTPUT 1024u

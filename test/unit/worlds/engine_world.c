@@ -319,7 +319,6 @@ node_turn(struct world *w, struct node *n)
 void
 world_events(struct world *w)
 {
-	(void)w;
 	for (uint32_t i = 0; i < late_count; i++)
 		handle(late[i].n, &late[i].event);
 	late_count = 0;

@@ -30,7 +30,6 @@ on_link(uint16_t node, enum weir_link_event event, int status, void *user)
 {
 	struct side *s = user;
 
-	(void)node;
 	if (event == WEIR_LINK_LOST)
 		atomic_store(&s->status, status);
 	atomic_fetch_add(event == WEIR_LINK_CREATED ? &s->created : &s->lost, 1);
@@ -60,7 +59,6 @@ note(struct weir_messenger *m, const struct weir_message *message, void *user)
 	const uint32_t *v = message->data;
 	struct side *s = user;
 
-	(void)m;
 	if (message->length < 8 || v[0] >= 16 || v[1] != s->next[v[0]]++ ||
 	    !is_filled(message->data, v[1], message->length))
 		atomic_fetch_add(&s->wrong, 1);
@@ -70,7 +68,6 @@ note(struct weir_messenger *m, const struct weir_message *message, void *user)
 static void
 echo(struct weir_messenger *m, const struct weir_message *message, void *user)
 {
-	(void)user;
 	must(weir_message_respond(m, &message->reply, message->data, message->length));
 }
 

@@ -111,7 +111,6 @@ reopen(void *user, const char *instance, struct weir_transport *t)
 	struct fake *f = ((struct session *)user)->f;
 	bool down;
 
-	(void)instance;
 	pthread_mutex_lock(&f->lock);
 	down = f->down;
 	pthread_mutex_unlock(&f->lock);

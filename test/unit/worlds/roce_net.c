@@ -141,7 +141,6 @@ put_frame(struct net_frame *f)
 static void
 wire_drop(void *user, void *const *frames, unsigned n)
 {
-	(void)user;
 	for (unsigned i = 0; i < n; i++)
 		put_frame(frames[i]);
 }
@@ -254,8 +253,6 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 static void
 wire_flush(void *user, uint64_t now)
 {
-	(void)user;
-	(void)now;
 }
 
 static const struct roce_wire wire = {

@@ -136,7 +136,6 @@ ibv_get_device_name(struct ibv_device *d)
 struct ibv_context *
 ibv_open_device(struct ibv_device *d)
 {
-	(void)d;
 	fake.devices++;
 	return &context;
 }
@@ -152,7 +151,6 @@ ibv_close_device(struct ibv_context *c)
 int
 ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 {
-	(void)c;
 	*attr = fake.attr;
 	return 0;
 }
@@ -160,7 +158,6 @@ ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 int
 ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
-	(void)c;
 	memcpy(attr, &fake.port[port - 1], sizeof(fake.port[0]));
 	return 0;
 }
@@ -169,8 +166,6 @@ ssize_t
 _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max,
 		     uint32_t flags, size_t size)
 {
-	(void)c;
-	(void)flags;
 	for (unsigned i = 0; i < fake.gids && i < max; i++)
 		memcpy((char *)entries + i * size, &fake.gid[i], size);
 	return fake.gids;
@@ -201,7 +196,6 @@ ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, un
 {
 	struct ibv_mr *mr;
 
-	(void)iova;
 	if (fake.reg_mr_errno) {
 		errno = fake.reg_mr_errno;
 		return NULL;
@@ -256,7 +250,6 @@ ibv_create_cq(struct ibv_context *c, int entries, void *user, struct ibv_comp_ch
 {
 	struct fake_cq *cq;
 
-	(void)vector;
 	if (entries > fake.attr.max_cqe) {
 		errno = EINVAL;
 		return NULL;
@@ -290,8 +283,6 @@ fake_poll_cq(struct ibv_cq *icq, int n, struct ibv_wc *wc)
 static int
 fake_notify(struct ibv_cq *cq, int solicited)
 {
-	(void)cq;
-	(void)solicited;
 	fake.notified++;
 	return 0;
 }
@@ -299,7 +290,6 @@ fake_notify(struct ibv_cq *cq, int solicited)
 int
 ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **user)
 {
-	(void)channel;
 	if (!cq_event)
 		return -1;
 	*cq = cq_event;
@@ -312,7 +302,6 @@ ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **us
 void
 ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 {
-	(void)cq;
 	fake.events_unacked -= n;
 }
 
@@ -321,7 +310,6 @@ ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
 	struct ibv_srq *srq = calloc(1, sizeof(*srq));
 
-	(void)init;
 	srq->context = pd->context;
 	fake.srqs++;
 	return srq;
@@ -338,7 +326,6 @@ ibv_destroy_srq(struct ibv_srq *srq)
 static int
 fake_post_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	(void)srq;
 	for (; wr; wr = wr->next) {
 		if (fake.recvs == FAKE_POSTS) {
 			*bad = wr;
@@ -440,7 +427,6 @@ ibv_destroy_ah(struct ibv_ah *ah)
 int
 ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
-	(void)c;
 	if (async_tail == async_head)
 		return -1;
 	*event = async[async_tail++ % 8];
@@ -451,6 +437,5 @@ ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 void
 ibv_ack_async_event(struct ibv_async_event *event)
 {
-	(void)event;
 	fake.async_unacked--;
 }

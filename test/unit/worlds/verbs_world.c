@@ -14,8 +14,6 @@ memory_get(void *user, size_t bytes, int socket)
 {
 	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
 
-	(void)user;
-	(void)socket;
 	memory_held += bytes;
 	return memset(memory, 0, bytes);
 }
@@ -23,7 +21,6 @@ memory_get(void *user, size_t bytes, int socket)
 static void
 memory_put(void *user, void *memory, size_t bytes)
 {
-	(void)user;
 	memory_held -= bytes;
 	free(memory);
 }

@@ -12,13 +12,13 @@
 
 #define TIMEOUT 1000u
 
-static struct peer peer;
+static struct node_state peer;
 static uint64_t now;
 
 static unsigned
-step(enum peer_event event)
+step(enum node_event event)
 {
-	return peer_step(&peer, event, now, SWIM_UNKNOWN, NULL, false);
+	return node_state_step(&peer, event, now, SWIM_UNKNOWN, NULL, false);
 }
 
 static unsigned
@@ -26,7 +26,7 @@ record(enum swim_status status, enum dp_state state, uint64_t incarnation)
 {
 	struct dp_view dp = {.state = state, .incarnation = incarnation, .engines = 2};
 
-	return peer_step(&peer, PEER_RECORD, now, status, &dp, false);
+	return node_state_step(&peer, NODE_RECORD, now, status, &dp, false);
 }
 
 // Time passes in ticks, as it does in the process. Returns all that was ordered meanwhile.
@@ -37,7 +37,7 @@ pass(uint32_t ms)
 
 	for (uint64_t end = now + ms; now < end;) {
 		now += 50;
-		actions |= step(PEER_TICK);
+		actions |= step(NODE_TICK);
 	}
 	return actions;
 }
@@ -46,7 +46,7 @@ static void
 start(void)
 {
 	now = 1000000;
-	peer_init(&peer, TIMEOUT, now);
+	node_state_init(&peer, TIMEOUT, now);
 }
 
 // A peer that is up with this incarnation.
@@ -54,10 +54,10 @@ static void
 start_up(uint64_t incarnation, bool linked)
 {
 	start();
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, incarnation), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, incarnation), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	if (linked)
-		assert_int_equal(step(PEER_LINKED), 0);
+		assert_int_equal(step(NODE_LINKED), 0);
 }
 
 static void
@@ -66,7 +66,7 @@ test_silence_is_only_suspicion(void **state)
 	start_up(5, true);
 	assert_int_equal(record(SWIM_SUSPECT, DP_UP, 5), 0); // to be refuted, or else dead
 	assert_false(pass(TIMEOUT));
-	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), NODE_DO_REPORT | NODE_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
 	// Told once, and never down, however long.
 	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), 0);
@@ -78,13 +78,13 @@ static void
 test_silence_without_data_path_is_death(void **state)
 {
 	start_up(5, false);
-	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), NODE_DO_REPORT | NODE_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	assert_int_equal(pass(TIMEOUT / 4), PEER_DO_TELL);
+	assert_int_equal(pass(TIMEOUT / 4), NODE_DO_REPORT);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 	assert_int_equal(pass(10000), 0);
 	// The same data plane is heard of again: it was a partition.
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 }
 
@@ -93,7 +93,7 @@ test_heard_again(void **state)
 {
 	start_up(5, true);
 	record(SWIM_DEAD, DP_UP, 5);
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	// A refutation is no news of its data plane.
 	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), 0);
@@ -107,12 +107,12 @@ test_control_restarts(void **state)
 	assert_int_equal(record(SWIM_ALIVE, DP_UNKNOWN, 0), 0);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	// The same data plane: nothing to tell, but offers may have been lost.
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), NODE_DO_OFFERS);
 	// Late: its data plane may be dead for all it knows.
 	record(SWIM_DEAD, DP_UP, 5);
 	assert_int_equal(record(SWIM_ALIVE, DP_UNKNOWN, 0), 0);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 }
 
@@ -120,16 +120,16 @@ static void
 test_death_of_data_plane(void **state)
 {
 	start_up(5, true);
-	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 5), PEER_DO_TELL);
+	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 5), NODE_DO_REPORT);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 5), 0);
-	assert_false(pass(TIMEOUT * 2) & PEER_DO_TELL);
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 6), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_false(pass(TIMEOUT * 2) & NODE_DO_REPORT);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 6), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	assert_int_equal(peer.dp.incarnation, 6);
 	// It leaves: at once, whatever links say.
-	step(PEER_LINKED);
-	assert_int_equal(record(SWIM_LEFT, DP_DOWN, 6), PEER_DO_TELL | PEER_DO_CLOSE);
+	step(NODE_LINKED);
+	assert_int_equal(record(SWIM_LEFT, DP_DOWN, 6), NODE_DO_REPORT | NODE_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 }
 
@@ -138,7 +138,7 @@ hearsay(enum swim_status status, enum dp_state state, uint64_t incarnation)
 {
 	struct dp_view dp = {.state = state, .incarnation = incarnation, .engines = 2};
 
-	return peer_step(&peer, PEER_RECORD, now, status, &dp, true);
+	return node_state_step(&peer, NODE_RECORD, now, status, &dp, true);
 }
 
 // Others say that it has left: links that live say more, until they don't.
@@ -146,24 +146,24 @@ static void
 test_gone_by_hearsay(void **state)
 {
 	start_up(5, true);
-	assert_int_equal(hearsay(SWIM_LEFT, DP_DOWN, 5), PEER_DO_TELL | PEER_DO_DOUBT);
+	assert_int_equal(hearsay(SWIM_LEFT, DP_DOWN, 5), NODE_DO_REPORT | NODE_DO_ASK);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
 	assert_int_equal(pass(100000), 0);
 	// It refutes that.
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 5), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	// Or its links end.
 	hearsay(SWIM_LEFT, DP_DOWN, 5);
-	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_TELL | PEER_DO_PROBE);
+	assert_int_equal(step(NODE_LINK_DOWN), NODE_DO_REPORT | NODE_DO_PROBE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 	// Or it says so itself.
 	start_up(5, true);
 	hearsay(SWIM_LEFT, DP_DOWN, 5);
-	assert_int_equal(record(SWIM_LEFT, DP_DOWN, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(record(SWIM_LEFT, DP_DOWN, 5), NODE_DO_REPORT | NODE_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 	// Without links there is nothing that would say otherwise.
 	start_up(5, false);
-	assert_int_equal(hearsay(SWIM_LEFT, DP_DOWN, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(hearsay(SWIM_LEFT, DP_DOWN, 5), NODE_DO_REPORT | NODE_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 }
 
@@ -176,20 +176,20 @@ test_data_plane_by_hearsay(void **state)
 		uint64_t incarnation = restarted ? 6 : 5;
 
 		start_up(5, true);
-		assert_int_equal(hearsay(SWIM_ALIVE, said, incarnation), PEER_DO_DOUBT);
+		assert_int_equal(hearsay(SWIM_ALIVE, said, incarnation), NODE_DO_ASK);
 		assert_int_equal(pass(100000), 0);
 		assert_int_equal(peer.state, WEIR_NODE_UP);
 		assert_true(peer.linked);
 		assert_int_equal(peer.dp.incarnation, 5);
 		assert_true(peer.doubted);
 		// The node itself says so.
-		assert_true(record(SWIM_ALIVE, said, incarnation) & PEER_DO_TELL);
+		assert_true(record(SWIM_ALIVE, said, incarnation) & NODE_DO_REPORT);
 		assert_int_equal(peer.state, restarted ? WEIR_NODE_UP : WEIR_NODE_DOWN);
 		assert_false(peer.linked);
 		// Or a link does: then others are believed.
 		start_up(5, true);
-		step(PEER_LINK_DOWN);
-		assert_true(hearsay(SWIM_ALIVE, said, incarnation) & PEER_DO_TELL);
+		step(NODE_LINK_DOWN);
+		assert_true(hearsay(SWIM_ALIVE, said, incarnation) & NODE_DO_REPORT);
 		assert_false(peer.linked);
 	}
 }
@@ -198,13 +198,13 @@ static void
 test_new_incarnation_unseen_death(void **state)
 {
 	start_up(5, true);
-	assert_int_equal(record(SWIM_ALIVE, DP_UP, 6), PEER_DO_TELL | PEER_DO_OFFERS);
+	assert_int_equal(record(SWIM_ALIVE, DP_UP, 6), NODE_DO_REPORT | NODE_DO_OFFERS);
 	assert_int_equal(peer.state, WEIR_NODE_UP);
 	assert_int_equal(peer.dp.incarnation, 6);
 	assert_false(peer.linked); // the links went with the old one
 	// Our control is new, our data plane has told it of links before anybody was heard.
 	start();
-	step(PEER_LINKED);
+	step(NODE_LINKED);
 	record(SWIM_ALIVE, DP_UP, 6);
 	assert_true(peer.linked);
 }
@@ -214,19 +214,19 @@ test_link_down_and_silence_is_death(void **state)
 {
 	// A link that fails while control is heard says nothing, but is a reason to look.
 	start_up(5, true);
-	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_PROBE);
+	assert_int_equal(step(NODE_LINK_DOWN), NODE_DO_PROBE);
 	assert_false(pass(10 * TIMEOUT));
 	record(SWIM_DEAD, DP_UP, 5);
 	assert_int_equal(peer.state, WEIR_NODE_SUSPECT);
 	// Fails while its control is silent: dead.
-	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_TELL | PEER_DO_PROBE);
+	assert_int_equal(step(NODE_LINK_DOWN), NODE_DO_REPORT | NODE_DO_PROBE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 
 	// The link fails first, then the silence gets long enough.
 	start_up(5, true);
-	step(PEER_LINK_DOWN);
+	step(NODE_LINK_DOWN);
 	assert_false(pass(TIMEOUT / 2));
-	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), PEER_DO_TELL | PEER_DO_CLOSE);
+	assert_int_equal(record(SWIM_DEAD, DP_UP, 5), NODE_DO_REPORT | NODE_DO_CLOSE);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 }
 
@@ -235,9 +235,9 @@ test_link_down_of_a_node_not_heard(void **state)
 {
 	// Our control is new, our data plane had links to a node that died meanwhile.
 	start();
-	assert_int_equal(step(PEER_LINK_DOWN), PEER_DO_PROBE);
-	assert_false(pass(TIMEOUT - 50) & PEER_DO_TELL);
-	assert_true(pass(50) & PEER_DO_TELL);
+	assert_int_equal(step(NODE_LINK_DOWN), NODE_DO_PROBE);
+	assert_false(pass(TIMEOUT - 50) & NODE_DO_REPORT);
+	assert_true(pass(50) & NODE_DO_REPORT);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 	start();
 	assert_int_equal(pass(60000), 0);
@@ -248,7 +248,7 @@ static void
 test_at_first_sight(void **state)
 {
 	start();
-	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 0), PEER_DO_TELL);
+	assert_int_equal(record(SWIM_ALIVE, DP_DOWN, 0), NODE_DO_REPORT);
 	assert_int_equal(peer.state, WEIR_NODE_DOWN);
 	start();
 	assert_int_equal(record(SWIM_ALIVE, DP_UNKNOWN, 0), 0);
@@ -259,22 +259,22 @@ test_at_first_sight(void **state)
 static void
 test_which_connection_stays(void **state)
 {
-	struct peer_conn old = {.joined = false, .same_life = true};
+	struct old_conn old = {.joined = false, .same_life = true};
 
 	for (int joined = 0; joined < 2; joined++) {
 		old.joined = joined;
 		// 1 has dialled 2 and 2 has dialled 1: the one of 1 stays
-		assert_false(peer_replaces(&old, 1, 2, SWIM_ALIVE));
-		assert_true(peer_replaces(&old, 2, 1, SWIM_ALIVE));
+		assert_false(conn_replaces(&old, 1, 2, SWIM_ALIVE));
+		assert_true(conn_replaces(&old, 2, 1, SWIM_ALIVE));
 	}
 	// Another control of the same id, while the first one lives or may live; or doesn't.
-	old = (struct peer_conn){.joined = true, .same_life = false};
-	assert_false(peer_replaces(&old, 2, 1, SWIM_ALIVE));
-	assert_false(peer_replaces(&old, 2, 1, SWIM_SUSPECT));
-	assert_true(peer_replaces(&old, 1, 2, SWIM_DEAD));
+	old = (struct old_conn){.joined = true, .same_life = false};
+	assert_false(conn_replaces(&old, 2, 1, SWIM_ALIVE));
+	assert_false(conn_replaces(&old, 2, 1, SWIM_SUSPECT));
+	assert_true(conn_replaces(&old, 1, 2, SWIM_DEAD));
 	// At the same address it is a restarted one, whose end nobody has told us.
 	old.same_place = true;
-	assert_true(peer_replaces(&old, 1, 2, SWIM_ALIVE));
+	assert_true(conn_replaces(&old, 1, 2, SWIM_ALIVE));
 }
 
 // Whatever comes in whatever order: DOWN and UP have a cause, TELL means a change.
@@ -287,23 +287,23 @@ test_random_walk(void **state)
 	start();
 	for (int i = 0; i < 200000; i++) {
 		enum weir_node_state before = peer.state;
-		enum peer_event event = (seed >> 8) % 5;
+		enum node_event event = (seed >> 8) % 5;
 		enum swim_status status = SWIM_ALIVE + (seed >> 12) % 4;
 		struct dp_view dp = {.state = (seed >> 16) % 3,
 				     .incarnation = 1 + (seed >> 20) % 3};
 		unsigned actions;
 
 		now += (seed >> 24) % 200;
-		actions = peer_step(&peer, event, now, status, &dp, seed >> 30 & 1);
-		if (actions & PEER_DO_TELL)
+		actions = node_state_step(&peer, event, now, status, &dp, seed >> 30 & 1);
+		if (actions & NODE_DO_REPORT)
 			assert_true(peer.state != before ||
 				    peer.dp.incarnation != told_incarnation);
 		else
 			assert_int_equal(peer.state, before);
-		if (actions & PEER_DO_TELL)
+		if (actions & NODE_DO_REPORT)
 			told_incarnation = peer.dp.incarnation;
 		if (peer.state == WEIR_NODE_UP && before != WEIR_NODE_UP)
-			assert_true(event == PEER_RECORD && status == SWIM_ALIVE &&
+			assert_true(event == NODE_RECORD && status == SWIM_ALIVE &&
 				    peer.dp.state == DP_UP);
 		if (peer.state == WEIR_NODE_DOWN && before != WEIR_NODE_DOWN)
 			assert_true(peer.dp.state == DP_DOWN || peer.silent_at);
@@ -372,7 +372,7 @@ test_offer_until_answered(void **state)
 	offers_fini(&o);
 }
 
-// What is sent again without an answer to it: is the peer still there? Whoever repeats it.
+// An offer repeated without an answer asks whether the peer is there, whichever end repeats it.
 static void
 test_offer_again(void **state)
 {
@@ -419,7 +419,7 @@ test_offers_of_many_links(void **state)
 	assert_int_equal(o.count, 99);
 	offers_restart(&o, 7, now);
 	assert_int_equal(sends(&o, 0), 99);
-	// Those meant for a data plane that is gone go with it.
+	// Offers for a data plane that is gone are dropped with it.
 	offers_restart(&o, 8, now);
 	assert_int_equal(o.count, 50);
 	assert_int_equal(sends(&o, 0), 50);
@@ -450,5 +450,5 @@ main(void)
 	    cmocka_unit_test(test_offers_of_many_links),
 	};
 
-	return cmocka_run_group_tests_name("control_peer", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("control_node_state", tests, NULL, NULL);
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A growing array: a pointer, the elements it has room for, and the caller's number of elements. */
+#ifndef WEIR_BASE_VEC_H
+#define WEIR_BASE_VEC_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#define VEC_LEAST 8u /* elements of the first allocation */
+
+/*
+ * The array with room for `count` elements of `size` bytes, and *room; it may have moved. NULL: out
+ * of memory, more than `most` elements or a size that overflows, and the array is as it was. New
+ * elements are not cleared.
+ */
+static inline void *
+vec_grown(void *items, size_t *room, size_t most, size_t count, size_t size)
+{
+	size_t want = *room > most / 2 ? most : 2 * *room, bytes;
+
+	if (count <= *room && items)
+		return items;
+	want = want < VEC_LEAST ? VEC_LEAST : want;
+	want = want < count ? count : want;
+	if (want > most || __builtin_mul_overflow(want, size, &bytes))
+		return NULL;
+	items = realloc(items, bytes);
+	if (items)
+		*room = want;
+	return items;
+}
+
+/* Makes room for `count` elements in lvalues `items` and `room` (of any unsigned type). 0 or
+ * -ENOMEM. At least doubles the room, so that adding one at a time takes linear time. */
+#define VEC_RESERVE(items, room, count)                                                            \
+	__extension__({                                                                            \
+		size_t vec_room_ = (room);                                                         \
+		void *vec_new_ = vec_grown((items), &vec_room_, (__typeof__(room))-1, (count),     \
+					   sizeof(*(items)));                                      \
+		int vec_rc_ = -ENOMEM;                                                             \
+                                                                                                   \
+		if (vec_new_) {                                                                    \
+			(items) = vec_new_;                                                        \
+			(room) = (__typeof__(room))vec_room_;                                      \
+			vec_rc_ = 0;                                                               \
+		}                                                                                  \
+		vec_rc_;                                                                           \
+	})
+
+#endif

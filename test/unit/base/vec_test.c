@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A growing array: what is in it stays, and sizes that overflow are refused. */
+#include "base/vec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void
+test_grows(void **state)
+{
+	uint64_t *items = NULL;
+	uint32_t room = 0, moves = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 10000; i++) {
+		uint32_t before = room;
+
+		assert_int_equal(VEC_RESERVE(items, room, i + 1), 0);
+		assert_true(room > i);
+		moves += room != before;
+		items[i] = i;
+	}
+	assert_true(moves <= 12);
+	for (uint32_t i = 0; i < 10000; i++)
+		assert_int_equal(items[i], i);
+	assert_int_equal(VEC_RESERVE(items, room, 0), 0);
+	free(items);
+}
+
+static void
+test_refuses(void **state)
+{
+	uint8_t small_room = 0;
+	size_t room = 0;
+	uint32_t *items = NULL;
+	char *bytes = NULL;
+
+	(void)state;
+	assert_int_equal(VEC_RESERVE(items, room, 1), 0);
+	items[0] = 7;
+	assert_int_equal(VEC_RESERVE(items, room, SIZE_MAX / 2), -ENOMEM);
+	assert_int_equal(VEC_RESERVE(items, room, SIZE_MAX / sizeof(*items) + 2), -ENOMEM);
+	assert_int_equal(items[0], 7);
+	assert_int_equal(room, VEC_LEAST);
+	free(items);
+	/* as many as the type of the room can count */
+	assert_int_equal(VEC_RESERVE(bytes, small_room, 200), 0);
+	assert_int_equal(VEC_RESERVE(bytes, small_room, 255), 0);
+	assert_int_equal(small_room, 255);
+	assert_int_equal(VEC_RESERVE(bytes, small_room, 256), -ENOMEM);
+	free(bytes);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_grows),
+	    cmocka_unit_test(test_refuses),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
