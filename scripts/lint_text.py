@@ -14,11 +14,10 @@ SPDX = b"SPDX-License-Identifier: BSD-3-Clause"
 PROSE_CLEAN = [
     "README.md", "docs/architecture.md", "docs/coverage.md", "docs/memory.md",
     "docs/message.md", "docs/nics.md", "docs/operations.md", "docs/protocol.md",
-    "docs/security.md", "docs/shared-memory.md", "docs/stream.md", "apps/examples", "apps/pki",
-    "apps/weirctl", "control", "dataplane/broker", "dataplane/capture", "dataplane/daemon", "dataplane/engine",
-    "dataplane/lcore", "lib/base", "lib/include", "lib/ipc/ctl_client.c",
-    "lib/ipc/ctl_client.h", "lib/ipc/dpctl.c", "lib/ipc/dpctl.h", "lib/ipc/fields.c",
-    "lib/ipc/fields.h", "test/control", "test/sim", "test/unit/control", "test/unit/engine",
+    "docs/security.md", "docs/shared-memory.md", "docs/stream.md", "apps/examples", "apps/perf",
+    "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
+    "dataplane/daemon", "dataplane/engine", "dataplane/lcore", "lib/base", "lib/client",
+    "lib/include", "lib/ipc", "test/control", "test/sim", "test/unit/control", "test/unit/engine",
     "test/unit/lcore",
 ]
 COLUMNS = 100

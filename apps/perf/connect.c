@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The connections that a run is made on. */
+/* The connections of a run, and what the ports of the data plane counted. */
 #include "clock.h"
 #include "driver.h"
 #include "ports.h"
@@ -30,53 +30,16 @@ perf_address_parse(const char *text, struct weir_address *address)
 	return weir_address_parse(whole, address);
 }
 
-static int
-connect_weir(struct driver *d, const char *text, struct perf_flow *f)
-{
-	struct weir_connect_options options = {.flags = d->options->loop ? WEIR_LOOP : 0};
-	struct weir_address address;
-	struct weir_conn *conn;
-	int rc = perf_address_parse(text, &address);
-
-	if (!rc)
-		rc = weir_connect_with(d->weir, &address, &options, CONNECT_MS, &conn);
-	if (!rc)
-		perf_flow_conn(f, d->weir, conn);
-	return rc;
-}
-
-static int
-connect_socket(struct driver *d, const char *text, struct perf_flow *f)
-{
-	char whole[80];
-	int fd;
-
-	snprintf(whole, sizeof(whole), "%s%s", text, strrchr(text, ':') ? "" : PERF_TCP_PORT);
-	fd = perf_socket_connect(whole);
-	if (fd < 0)
-		return fd;
-	perf_flow_socket(f, fd);
-	return perf_idle_watch(&d->idle, fd, f);
-}
-
-/* How far it is, where that takes a while. */
-static void
-tell_connected(struct driver *d, uint32_t n, uint32_t all)
-{
-	if (d->team)
-		atomic_store_explicit(&d->team->member[d->number].live.connected, n,
-				      memory_order_relaxed);
-	if (d->progress && all > TOLD_EVERY && n % TOLD_EVERY == 0)
-		fprintf(stderr, "\r%u of %u connections \033[K", n, all);
-	if (d->progress && all > TOLD_EVERY && n == all)
-		fputs("\r\033[K", stderr);
-}
-
 int
 driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 {
+	struct weir_connect_options options = {.flags = d->options->loop ? WEIR_LOOP : 0};
 	uint32_t all = n * d->options->connections;
-	int rc = 0;
+	bool progress = d->progress && all > TOLD_EVERY;
+	struct weir_address address;
+	struct weir_conn *conn;
+	char text[80];
+	int fd, rc = 0;
 
 	d->flows = calloc(all, sizeof(*d->flows));
 	if (!d->flows || perf_queue_reserve(&d->ready, all))
@@ -90,15 +53,35 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 			return -ECANCELED;
 		perf_flow_init(f, &d->buffers);
 		d->flow_count = i + 1;
-		rc = d->weir ? connect_weir(d, addresses[i % n], f)
-			     : connect_socket(d, addresses[i % n], f);
+		if (d->weir) {
+			rc = perf_address_parse(addresses[i % n], &address);
+			if (!rc)
+				rc = weir_connect_with(d->weir, &address, &options, CONNECT_MS,
+						       &conn);
+			if (!rc)
+				perf_flow_conn(f, d->weir, conn);
+		} else {
+			snprintf(text, sizeof(text), "%s%s", addresses[i % n],
+				 strrchr(addresses[i % n], ':') ? "" : PERF_TCP_PORT);
+			rc = fd = perf_socket_connect(text);
+			if (fd >= 0) {
+				perf_flow_socket(f, fd);
+				rc = perf_idle_watch(&d->idle, fd, f);
+			}
+		}
 		f->queue = all > 1 ? &d->ready : NULL;
-		if (!rc && d->here) {
-			d->here->idle->accepts = true;
-			rc = server_step(d->here);
+		if (!rc && d->own_server) {
+			d->own_server->idle->accepts = true;
+			rc = server_step(d->own_server);
 			rc = rc > 0 ? 0 : rc;
 		}
-		tell_connected(d, i + 1, all);
+		if (d->team)
+			atomic_store_explicit(&d->team->member[d->number].live.connected, i + 1,
+					      memory_order_relaxed);
+		if (progress && (i + 1) % TOLD_EVERY == 0)
+			fprintf(stderr, "\r%u of %u connections \033[K", i + 1, all);
+		if (progress && i + 1 == all)
+			fputs("\r\033[K", stderr);
 	}
 	d->flow = d->flows;
 	return rc;

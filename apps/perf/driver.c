@@ -4,16 +4,19 @@
 #include "clock.h"
 #include "ports.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 256u /* waits between two looks at the clock */
-#define WARMUP_LAT 1000u
-#define WARMUP_MESSAGES 10000u
-#define WARMUP_BYTES (64u << 20)
-#define PROGRESS_NS (NS_PER_S / 4)
-#define LIVE_NS (NS_PER_S / 100)
+#define CLOCK_EVERY 256u	   /* waits between two readings of the clock */
+#define WARMUP_LAT 1000u	   /* round trips that are not measured */
+#define WARMUP_MESSAGES 10000u	   /* messages that are not measured, or fewer: */
+#define WARMUP_BYTES (64u << 20)   /* bytes that are not measured */
+#define PROGRESS_NS (NS_PER_S / 4) /* between two progress lines */
+#define LIVE_NS (NS_PER_S / 100)   /* between two updates of struct team_live */
+#define ARRIVE_SLEEP_US 200u	   /* between two looks at the other members */
 
 atomic_bool perf_stop;
 
@@ -38,16 +41,16 @@ driver_wait(struct driver *d)
 
 	if (f->blocked || d->flow_count > 1)
 		perf_idle_events(&d->idle, 0);
-	if (d->here) {
-		rc = server_step(d->here);
+	if (d->own_server) {
+		rc = server_step(d->own_server);
 		if (rc < 0)
 			return rc;
 	}
 	if (rc)
-		d->idle.empty = 0; /* both ends' work: no reason to look for others on the CPU */
+		d->idle.empty = 0; /* both ends had work: no probe whether the CPU is shared */
 	else if (!perf_queue_count(&d->ready) || d->options->rate)
 		perf_idle(&d->idle);
-	if (!d->idle.sleeping && !f->wait_ms && ++d->idles % LOOK_EVERY)
+	if (!d->idle.sleeping && !f->wait_ms && ++d->idles % CLOCK_EVERY)
 		return 0;
 	if (atomic_load_explicit(&perf_stop, memory_order_relaxed))
 		return -EINTR;
@@ -64,7 +67,7 @@ driver_wait(struct driver *d)
 	return 0;
 }
 
-/* What the one who started the team can see. */
+/* Updates the counters that the starter of the team reads. */
 static void
 publish(struct driver *d, uint64_t errors)
 {
@@ -101,9 +104,9 @@ driver_pick(struct driver *d)
 	d->flow = &d->flows[i % d->flow_count];
 }
 
-/* Sends a control message, however long that takes. */
+/* Sends a control message, waiting as needed. */
 static int
-tell(struct driver *d, struct perf_flow *f, struct perf_message *m, enum perf_kind kind)
+send_control(struct driver *d, struct perf_flow *f, struct perf_message *m, enum perf_kind kind)
 {
 	int rc;
 
@@ -116,46 +119,7 @@ tell(struct driver *d, struct perf_flow *f, struct perf_message *m, enum perf_ki
 	return rc;
 }
 
-static int
-await_ready(struct driver *d, struct perf_flow *f, struct perf_message *ready)
-{
-	int rc;
-
-	d->flow = f;
-	while ((rc = perf_flow_recv_control(f)) == -EAGAIN) {
-		rc = driver_wait(d);
-		if (rc)
-			return rc;
-	}
-	if (!rc)
-		rc = perf_message_read(ready, &f->control, f->control_length, PERF_READY);
-	if (!rc && ready->status)
-		rc = -(int)ready->status;
-	return rc;
-}
-
-/* With -b messages of the plan still arrive before the result does. */
-static int
-await_result(struct driver *d, struct perf_flow *f, struct perf_message *result)
-{
-	int rc;
-
-	d->flow = f;
-	for (;;) {
-		rc = perf_flow_recv(f);
-		if (rc == FLOW_CONTROL)
-			return perf_message_read(result, &f->control, f->control_length,
-						 PERF_RESULT);
-		if (rc == -EAGAIN)
-			rc = driver_wait(d);
-		else if (!rc)
-			d->received++;
-		if (rc)
-			return rc;
-	}
-}
-
-/* Of a number that all connections together have, the share of connection i. */
+/* The part of connection i in a number that all connections share. */
 static uint64_t
 share(const struct driver *d, uint64_t whole, uint32_t i)
 {
@@ -182,12 +146,12 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 	    .seed = o->seed + (uint64_t)d->number * d->flow_count + i,
 	    .flags = (o->both && test < PERF_READ && test != PERF_LAT ? PERF_BOTH : 0) |
 		     (o->verify ? PERF_VERIFY : 0) | (o->sleep ? PERF_SLEEP : 0) |
-		     (d->here ? PERF_HERE : 0) | (o->copy ? PERF_COPY : 0) |
-		     (o->adopt && test == PERF_BW ? PERF_ADOPT : 0) | (o->flags & PERF_WAYS) |
-		     (many ? PERF_MANY : 0) | (i || d->number ? PERF_UNSEEN : 0),
+		     (d->own_server ? PERF_HERE : 0) | (o->copy ? PERF_COPY : 0) |
+		     (o->adopt && test == PERF_BW ? PERF_ADOPT : 0) | (o->flags & PERF_TRANSFERS) |
+		     (many ? PERF_MANY : 0) | (i || d->number ? PERF_NO_PORTS : 0),
 	};
 
-	if (test == PERF_READ && !(m.flags & PERF_WAYS))
+	if (test == PERF_READ && !(m.flags & PERF_TRANSFERS))
 		m.flags |= WEIR_READ;
 	m.warmup = test == PERF_LAT ? WARMUP_LAT : WARMUP_BYTES / (size + 1);
 	if (m.warmup > WARMUP_MESSAGES)
@@ -195,44 +159,53 @@ driver_request(const struct driver *d, uint32_t test, uint32_t size, uint32_t i)
 	if (m.count && m.warmup > m.count / 10)
 		m.warmup = m.count / 10;
 	if (many)
-		m.warmup = 1; /* all begin and end together */
+		m.warmup = 1; /* all connections begin and end together */
 	return m;
 }
 
-/* Asks for the test on every connection. */
+/* Requests the test on every connection and awaits READY from each. */
 static int
-ask(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r)
+request_all(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r)
 {
 	struct perf_message m;
+	struct perf_flow *f;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
 		m = driver_request(d, test, size, i);
-		rc = tell(d, &d->flows[i], &m, PERF_REQUEST);
+		rc = send_control(d, &d->flows[i], &m, PERF_REQUEST);
 		d->moved_ns = now_ns();
 	}
 	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
-		rc = await_ready(d, &d->flows[i], &m);
+		d->flow = f = &d->flows[i];
+		while ((rc = perf_flow_recv_control(f)) == -EAGAIN) {
+			rc = driver_wait(d);
+			if (rc)
+				return rc;
+		}
+		if (!rc)
+			rc = perf_message_read(&m, &f->control, f->control_length, PERF_READY);
 		if (!rc && m.pid)
 			r->peer_pid = (pid_t)m.pid;
+		if (!rc && m.status)
+			rc = -(int)m.status;
 		if (rc)
 			break;
-		d->flows[i].talker = m.threads;
+		f->tx_client = m.threads;
 		m = driver_request(d, test, size, i);
-		rc = perf_flow_start(&d->flows[i], &m, true);
+		rc = perf_flow_start(f, &m, true);
 		d->moved_ns = now_ns();
 	}
 	d->flow = &d->flows[0];
 	return rc;
 }
 
-/* What both ends of a connection saw, added to what is known. */
+/* Adds what both ends of a connection counted; lost and doubled messages are errors. */
 static void
-conclude(const struct perf_flow *f, const struct perf_message *result, struct perf_result *r)
+add_counts(const struct perf_flow *f, const struct perf_message *result, struct perf_result *r)
 {
 	r->count += f->sent;
 	r->errors += f->errors + result->errors;
-	/* all that was sent has arrived, in both directions */
 	if (result->received != f->sent)
 		r->errors += result->received < f->sent ? f->sent - result->received : 1;
 	if (f->received != result->sent)
@@ -252,40 +225,42 @@ conclude(const struct perf_flow *f, const struct perf_message *result, struct pe
 	}
 }
 
-/* Ends the test on the connections from `first` to before `end`. */
+/* Ends the test on connections `first` to `end` - 1 and collects their results. */
 static int
 finish(struct driver *d, uint32_t first, uint32_t end, struct perf_result *r)
 {
 	struct perf_message m;
+	struct perf_flow *f;
 	int rc = 0;
 
 	for (uint32_t i = first; i < end && !rc; i++) {
 		m = (struct perf_message){0};
-		rc = tell(d, &d->flows[i], &m, PERF_END);
+		rc = send_control(d, &d->flows[i], &m, PERF_END);
 		d->moved_ns = now_ns();
 	}
 	for (uint32_t i = first; i < end && !rc; i++) {
-		rc = await_result(d, &d->flows[i], &m);
+		d->flow = f = &d->flows[i];
+		/* with -b, messages of the schedule still arrive before the result */
+		while ((rc = perf_flow_recv(f)) != FLOW_CONTROL) {
+			if (rc == -EAGAIN)
+				rc = driver_wait(d);
+			else if (!rc)
+				d->received++;
+			if (rc)
+				return rc;
+		}
+		rc = perf_message_read(&m, &f->control, f->control_length, PERF_RESULT);
 		if (!rc)
-			conclude(&d->flows[i], &m, r);
+			add_counts(f, &m, r);
 		d->moved_ns = now_ns();
 	}
 	return rc;
 }
 
-/* While others of the team aren't as far. */
-static int
-serve_meanwhile(void *arg)
-{
-	struct driver *d = arg;
-
-	return d->here ? server_step(d->here) : 0;
-}
-
 static int
 arrive(struct driver *d, enum team_phase phase)
 {
-	int rc = d->team ? team_arrive(d->team, phase, serve_meanwhile, d) : 0;
+	int rc = d->team ? team_arrive(d->team, phase, d->own_server) : 0;
 
 	d->moved_ns = now_ns();
 	return rc;
@@ -297,7 +272,7 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 	int rc;
 
 	*what = "asking the server";
-	rc = ask(d, test, size, r);
+	rc = request_all(d, test, size, r);
 	if (!rc)
 		rc = arrive(d, TEAM_READY);
 	if (rc)
@@ -305,16 +280,16 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 	*what = "the messages";
 	if (test == PERF_READ)
 		rc = driver_read(d, r);
-	else if (test >= PERF_CAST)
-		rc = driver_talk(d, r);
+	else if (test >= PERF_MESSAGES)
+		rc = driver_tx(d, r);
 	else if (test == PERF_LAT)
 		rc = driver_latency(d, r);
 	else
-		rc = d->flow_count > 1 ? driver_crowd(d, r) : driver_stream(d, r);
+		rc = d->flow_count > 1 ? driver_many(d, r) : driver_stream(d, r);
 	if (rc)
 		return rc;
 	*what = "the server's result";
-	/* the first connection is that for which the server reads its ports: last of all */
+	/* the server reads its ports when the first connection ends, so that one is last */
 	rc = finish(d, 1, d->flow_count, r);
 	if (!rc)
 		rc = arrive(d, TEAM_DONE);
@@ -324,7 +299,7 @@ run_test(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, 
 int
 driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r, const char **what)
 {
-	/* of a node with several programs one reads the ports */
+	/* one of a node's programs reads the ports */
 	bool reads = d->weir && (!d->number || d->options->alltoall);
 	struct perf_ports before, after;
 	int rc;
@@ -351,22 +326,22 @@ driver_run(struct driver *d, uint32_t test, uint32_t size, struct perf_result *r
 	return rc;
 }
 
-#define NAP_US 200u
-
 int
-team_arrive(struct team *t, enum team_phase phase, int (*step)(void *arg), void *arg)
+team_arrive(struct team *t, enum team_phase phase, struct server *server)
 {
 	int rc;
+
+	weir_assert(phase < TEAM_PHASES);
 
 	atomic_fetch_add(&t->arrived[phase], 1);
 	while (atomic_load(&t->arrived[phase]) < t->count) {
 		if (atomic_load(&t->failed) || atomic_load(&perf_stop))
 			return -ECANCELED;
-		rc = step ? step(arg) : 0;
+		rc = server ? server_step(server) : 0;
 		if (rc < 0)
 			return rc;
 		if (!rc)
-			usleep(NAP_US);
+			usleep(ARRIVE_SLEEP_US);
 	}
 	return 0;
 }

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "flow.h"
 
-#include "idle.h"
-#include "region.h"
-#include "schedule.h"
-#include "slots.h"
+#include "clock.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
 
 void
 perf_flow_init(struct perf_flow *f, struct perf_buffers *buffers)
@@ -55,7 +50,7 @@ perf_buffers_free(struct perf_buffers *b)
 	*b = (struct perf_buffers){0};
 }
 
-/* One of the two buffers is made at least so large. 0 or -ENOMEM. */
+/* Grows a buffer to at least `wanted` bytes; new bytes are `fill`. 0 or -ENOMEM. */
 static int
 grow(uint8_t **buf, size_t *size, size_t wanted, int fill)
 {
@@ -72,11 +67,11 @@ grow(uint8_t **buf, size_t *size, size_t wanted, int fill)
 	return 0;
 }
 
-/* The directions differ, so that an echo of our own message is not taken for the peer's. */
-static struct perf_plan
-plan_of(const struct perf_message *request, bool from_driver)
+/* The seeds of the directions differ, so that an echo fails the check. */
+static struct perf_schedule
+schedule_of(const struct perf_message *request, bool from_driver)
 {
-	return (struct perf_plan){
+	return (struct perf_schedule){
 	    .test = request->test,
 	    .size = request->test == PERF_READ && from_driver ? PERF_READ_REQUEST : request->size,
 	    .region = request->region,
@@ -86,22 +81,6 @@ plan_of(const struct perf_message *request, bool from_driver)
 	};
 }
 
-/* For messages of `size` bytes, 0: none. A slot is written when its message is complete. */
-static int
-adopt_slots(struct perf_flow *f, uint32_t size)
-{
-	int rc;
-
-	if (f->conn)
-		perf_slots_close(&f->slots, f->conn);
-	if (size <= FLOW_COPY_MAX)
-		return 0;
-	rc = perf_slots_open(&f->slots, f->weir, size, f->window);
-	if (!rc && (!f->window || f->window > f->slots.count))
-		f->window = f->slots.count;
-	return rc;
-}
-
 int
 perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool driver)
 {
@@ -109,49 +88,57 @@ perf_flow_start(struct perf_flow *f, const struct perf_message *request, bool dr
 	uint32_t largest;
 	int rc;
 
-	f->out = plan_of(request, driver);
-	f->in = plan_of(request, !driver);
+	f->out = schedule_of(request, driver);
+	f->in = schedule_of(request, !driver);
 	f->verify = request->flags & PERF_VERIFY;
 	f->copy = request->flags & PERF_COPY;
 	f->window = request->window;
-	rc = adopt_slots(f, driver && request->flags & PERF_ADOPT ? request->size : 0);
-	if (rc)
-		return rc;
-	f->way = driver && request->test == PERF_READ ? 0 : request->flags & PERF_WAYS;
+	if (f->conn)
+		perf_slots_close(&f->slots, f->conn);
+	if (driver && request->flags & PERF_ADOPT && request->size > FLOW_COPY_MAX) {
+		rc = perf_slots_open(&f->slots, f->weir, request->size, f->window);
+		if (rc)
+			return rc;
+		/* a buffer is written again only when its message is complete */
+		if (!f->window || f->window > f->slots.count)
+			f->window = f->slots.count;
+	}
+	f->transfer = driver && request->test == PERF_READ ? 0 : request->flags & PERF_TRANSFERS;
 	f->sent = f->received = f->completed = f->bytes = f->errors = f->prepared = 0;
 	f->failed = 0;
 	f->reads = driver && request->test == PERF_READ;
-	f->blocked = f->cut = false;
-	/* small messages of one size are sent at the least cost: it counts to what is measured */
-	f->plain = f->conn && !f->window && !f->verify && !f->way && !f->region &&
+	f->blocked = f->partial = false;
+	/* small messages of one size take the shortest path: its cost is part of the result */
+	f->plain = f->conn && !f->window && !f->verify && !f->transfer && !f->region &&
 		   f->out.test != PERF_MIX && f->out.size <= FLOW_COPY_MAX;
-	/* what takes longer would outlast the time that a waiting call stays awake */
+	/* larger round trips take longer than a waiting call spins */
 	f->wait_ms = f->out.test == PERF_LAT && f->out.size <= FLOW_COPY_MAX &&
 			     !(request->flags & (PERF_SLEEP | PERF_HERE | PERF_MANY))
 			 ? FLOW_WAIT_MS
 			 : 0;
-	largest = perf_plan_largest(&f->in);
+	largest = perf_schedule_largest(&f->in);
 	rc = grow(&f->buffers->in, &f->buffers->in_size, f->copy && largest > room ? largest : room,
 		  0);
 	if (rc)
 		return rc;
-	largest = perf_plan_largest(&f->out);
+	largest = perf_schedule_largest(&f->out);
 	return grow(&f->buffers->out, &f->buffers->out_size, largest ? largest : 1, 0x5a);
 }
 
-/* Writes the next message's contents; `from`: what they are apart from the stamps. */
+/* Writes the next message; `from` has its contents apart from the stamps. */
 static inline void
 write_contents(const struct perf_flow *f, void *buf, const void *from, uint32_t length)
 {
 	if (f->verify) {
-		perf_plan_fill(&f->out, f->sent, buf, length);
+		perf_schedule_fill(&f->out, f->sent, buf, length);
 		return;
 	}
 	if (buf != from)
 		memcpy(buf, from, length);
-	perf_plan_stamp(f->sent, buf, length);
+	perf_schedule_stamp(f->sent, buf, length);
 }
 
+/* Writes the next message into buffers->out, unless a refused call has left it there. */
 static inline void
 prepare(struct perf_flow *f, uint32_t length)
 {
@@ -164,65 +151,13 @@ prepare(struct perf_flow *f, uint32_t length)
 	b->prepared_by = f;
 }
 
-static int
-send_copy(struct perf_flow *f, uint32_t length, unsigned flags)
-{
-	prepare(f, length);
-	if (!flags)
-		return weir_send(f->conn, f->buffers->out, length, 0);
-	return weir_send_notify(f->conn, f->buffers->out, length, flags, f->sent + 1, 0);
-}
-
-static int
-send_in_place(struct perf_flow *f, uint32_t length, unsigned flags)
-{
-	void *buf;
-	int rc = weir_send_reserve(f->conn, length, 0, &buf);
-
-	if (rc)
-		return rc;
-	write_contents(f, buf, f->buffers->out, length);
-	rc = weir_send_commit(f->conn, buf, length, flags, f->sent + 1);
-	if (rc)
-		weir_send_abandon(f->conn, buf);
-	return rc;
-}
-
-/* Out of the memory that is read, at the place of this message: nobody writes there. */
-static int
-send_region(struct perf_flow *f, uint32_t length, unsigned flags)
-{
-	return weir_send_notify(f->conn, f->region + perf_plan_offset(&f->out, f->sent), length,
-				flags | WEIR_ZERO_COPY, f->sent + 1, 0);
-}
-
-/* Out of a buffer that was adopted: its last message is complete, as the window has seen to. */
-static int
-send_slot(struct perf_flow *f, uint32_t length, unsigned flags)
-{
-	uint8_t *buf = perf_slots_at(&f->slots, f->sent);
-
-	write_contents(f, buf, buf, length);
-	return weir_send_notify(f->conn, buf, length, flags | WEIR_ZERO_COPY, f->sent + 1, 0);
-}
-
-/* The kernel copies what it takes: the buffer is free at once. */
-static int
-send_socket(struct perf_flow *f, uint32_t length)
-{
-	int rc;
-
-	prepare(f, length);
-	rc = perf_socket_send(&f->socket, f->buffers->out, length);
-	f->cut = rc == -EAGAIN && perf_socket_halfway(&f->socket);
-	return rc;
-}
-
 static __attribute__((noinline)) int
 send_any(struct perf_flow *f)
 {
-	uint32_t length = perf_plan_size(&f->out, f->sent);
-	unsigned flags = f->way;
+	uint32_t length = perf_schedule_size(&f->out, f->sent);
+	unsigned flags = f->transfer;
+	const void *adopted;
+	void *buf;
 	int rc;
 
 	if (f->window && f->conn) {
@@ -231,20 +166,40 @@ send_any(struct perf_flow *f)
 		f->blocked = f->sent - f->completed >= f->window;
 		if (f->blocked)
 			return -EAGAIN;
-		/* twice in a window is often enough, the last of a window always */
+		/* ask for a completion twice per window, and for a window's last message */
 		if ((f->sent + 1) % (f->window > 1 ? f->window / 2 : 1) == 0)
 			flags |= WEIR_NOTIFY;
 	}
-	if (!f->conn)
-		rc = send_socket(f, length);
-	else if (f->slots.memory)
-		rc = send_slot(f, length, flags);
-	else if (f->region)
-		rc = send_region(f, length, flags);
-	else if (length <= FLOW_COPY_MAX || f->copy)
-		rc = send_copy(f, length, flags);
-	else
-		rc = send_in_place(f, length, flags);
+	if (!f->conn) {
+		/* the kernel copies, so the buffer is free after the call */
+		prepare(f, length);
+		rc = perf_socket_send(&f->socket, f->buffers->out, length);
+		f->partial = rc == -EAGAIN && perf_socket_halfway(&f->socket);
+	} else if (f->slots.memory || f->region) {
+		if (f->slots.memory) {
+			/* the window ensures that the buffer's last message is complete */
+			buf = perf_slots_at(&f->slots, f->sent);
+			write_contents(f, buf, buf, length);
+			adopted = buf;
+		} else {
+			adopted = f->region + perf_schedule_offset(&f->out, f->sent);
+		}
+		rc = weir_send_notify(f->conn, adopted, length, flags | WEIR_ZERO_COPY, f->sent + 1,
+				      0);
+	} else if (length <= FLOW_COPY_MAX || f->copy) {
+		prepare(f, length);
+		rc = flags
+			 ? weir_send_notify(f->conn, f->buffers->out, length, flags, f->sent + 1, 0)
+			 : weir_send(f->conn, f->buffers->out, length, 0);
+	} else {
+		rc = weir_send_reserve(f->conn, length, 0, &buf);
+		if (!rc) {
+			write_contents(f, buf, f->buffers->out, length);
+			rc = weir_send_commit(f->conn, buf, length, flags, f->sent + 1);
+			if (rc)
+				weir_send_abandon(f->conn, buf);
+		}
+	}
 	f->blocked = rc == -EAGAIN;
 	if (rc == 0)
 		f->sent++;
@@ -267,6 +222,19 @@ perf_flow_send(struct perf_flow *f)
 	return rc;
 }
 
+int
+perf_flow_send_burst(struct perf_flow *f, uint64_t until, int most)
+{
+	int n, rc = 0;
+
+	for (n = 0; n < most && f->sent < until; n++) {
+		rc = perf_flow_send(f);
+		if (rc)
+			break;
+	}
+	return rc && rc != -EAGAIN ? rc : n;
+}
+
 void
 perf_flow_event(struct perf_flow *f, const struct weir_event *event)
 {
@@ -280,53 +248,44 @@ perf_flow_event(struct perf_flow *f, const struct weir_event *event)
 		perf_queue_push(f->queue, f);
 }
 
-static inline bool
-is_right(const struct perf_flow *f, const void *data, size_t length)
-{
-	if (f->reads)
-		return perf_plan_read(&f->in, f->received, data, length, f->verify);
-	return f->verify ? perf_plan_check(&f->in, f->received, data, length)
-			 : perf_plan_stamped(f->received, data, length);
-}
-
-/* Takes up a message of the plan, or remembers a control message. */
+/* Counts a message of the schedule, or copies a control message to f->control. */
 static int
 arrived(struct perf_flow *f, const void *data, size_t length, uint32_t expected)
 {
-	if (length == expected) {
-		if (!is_right(f, data, length))
-			f->errors++;
-		f->received++;
-		f->bytes += length;
-		return 0;
+	bool right;
+
+	if (length != expected) {
+		if (length != perf_message_length(expected))
+			return -EPROTO;
+		memcpy(&f->control, data, sizeof(f->control));
+		f->control_length = length;
+		return FLOW_CONTROL;
 	}
-	if (length != perf_message_length(expected))
-		return -EPROTO;
-	memcpy(&f->control, data, sizeof(f->control));
-	f->control_length = length;
-	return FLOW_CONTROL;
-}
-
-static int
-recv_socket(struct perf_flow *f, uint32_t expected)
-{
-	const void *data;
-	size_t length;
-	int rc = perf_socket_recv(&f->socket, &data, &length);
-
-	return rc ? rc : arrived(f, data, length, expected);
+	if (f->reads)
+		right = perf_schedule_read(&f->in, f->received, data, length, f->verify);
+	else if (f->verify)
+		right = perf_schedule_check(&f->in, f->received, data, length);
+	else
+		right = perf_schedule_stamped(f->received, data, length);
+	f->errors += !right;
+	f->received++;
+	f->bytes += length;
+	return 0;
 }
 
 int
 perf_flow_recv(struct perf_flow *f)
 {
-	uint32_t expected = perf_plan_size(&f->in, f->received);
+	uint32_t expected = perf_schedule_size(&f->in, f->received);
 	struct weir_loan loan;
+	const void *data;
 	size_t length;
 	int rc;
 
-	if (!f->conn)
-		return recv_socket(f, expected);
+	if (!f->conn) {
+		rc = perf_socket_recv(&f->socket, &data, &length);
+		return rc ? rc : arrived(f, data, length, expected);
+	}
 	if (expected <= FLOW_COPY_MAX || f->copy) {
 		rc = weir_recv(f->conn, f->buffers->in, f->buffers->in_size, &length, f->wait_ms);
 		if (rc == -EMSGSIZE)
@@ -342,6 +301,26 @@ perf_flow_recv(struct perf_flow *f)
 }
 
 int
+perf_flow_recv_burst(struct perf_flow *f, int most, uint64_t warmup, uint64_t *warm_ns,
+		     bool *control)
+{
+	int n, rc = 0;
+
+	for (n = 0; n < most; n++) {
+		rc = perf_flow_recv(f);
+		if (rc)
+			break;
+		if (f->received == warmup)
+			*warm_ns = now_ns();
+	}
+	if (control)
+		*control = rc == FLOW_CONTROL;
+	else if (rc == FLOW_CONTROL)
+		return -EPROTO;
+	return rc < 0 && rc != -EAGAIN ? rc : n;
+}
+
+int
 perf_flow_send_control(struct perf_flow *f, struct perf_message *m, enum perf_kind kind)
 {
 	uint8_t buf[PERF_MESSAGE_MAX] = {0};
@@ -350,12 +329,12 @@ perf_flow_send_control(struct perf_flow *f, struct perf_message *m, enum perf_ki
 	int rc;
 
 	/* a message that has begun is ended first */
-	if (f->cut) {
+	if (f->partial) {
 		rc = perf_flow_send(f);
 		if (rc)
 			return rc;
 	}
-	length = running ? perf_message_length(perf_plan_size(&f->out, f->sent)) : sizeof(*m);
+	length = running ? perf_message_length(perf_schedule_size(&f->out, f->sent)) : sizeof(*m);
 	m->magic = PERF_MAGIC;
 	m->version = PERF_VERSION;
 	m->kind = kind;
@@ -385,169 +364,68 @@ perf_flow_recv_control(struct perf_flow *f)
 	return 0;
 }
 
-#define PAGE 4096u
-
-/* Whole pages, and a word more than the size: a last message may end within a word. */
-static uint64_t
-bytes_of(const struct perf_region *r)
-{
-	return (r->size + 8 + PAGE - 1) / PAGE * PAGE;
-}
-
-/* Memory beyond what the session may adopt is copied when it is sent. */
-static void
-adopt(struct perf_region *r, struct weir *weir)
-{
-	uint64_t all = bytes_of(r);
-
-	for (uint32_t i = 0; i < REGION_PIECES && r->adopted < all; i++) {
-		uint64_t left = all - r->adopted,
-			 length = left < REGION_PIECE ? left : REGION_PIECE;
-
-		if (weir_adopt(weir, r->memory + r->adopted, length, WEIR_ADOPT_SEND, &r->piece[i]))
-			break;
-		r->adopted += length;
-	}
-	if (r->adopted < all)
-		fprintf(stderr,
-			"weir-perf: %llu of %llu MiB to read are adopted, the others copied; start "
-			"weir-dataplane with a larger --adopt\n",
-			(unsigned long long)r->adopted >> 20, (unsigned long long)all >> 20);
-}
-
 int
-perf_region_open(struct perf_region *r, struct weir *weir)
+perf_queue_reserve(struct perf_queue *q, uint32_t n)
 {
-	uint64_t *word;
+	uint32_t room = 64, count = perf_queue_count(q);
+	struct perf_flow **ring;
 
-	if (r->memory)
+	if (q->ring && n <= q->mask + 1)
 		return 0;
-	word = mmap(NULL, bytes_of(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (word == MAP_FAILED)
+	while (room < n)
+		room *= 2;
+	ring = calloc(room, sizeof(struct perf_flow *));
+	if (!ring)
 		return -ENOMEM;
-	for (uint64_t k = 0; k < bytes_of(r) / 8; k++)
-		word[k] = perf_region_word(k);
-	r->memory = (uint8_t *)word;
-	adopt(r, weir);
+	for (uint32_t i = 0; i < count; i++)
+		ring[i] = q->ring[(q->tail + i) & q->mask];
+	free(q->ring);
+	*q = (struct perf_queue){.ring = ring, .mask = room - 1, .head = count};
 	return 0;
 }
 
 void
-perf_region_close(struct perf_region *r)
+perf_queue_free(struct perf_queue *q)
 {
-	int busy = 0;
-
-	for (uint32_t i = 0; i < REGION_PIECES && r->piece[i]; i++)
-		busy |= weir_disown(r->piece[i]);
-	/* what is still under way keeps its memory until the program detaches */
-	if (r->memory && !busy)
-		munmap(r->memory, bytes_of(r));
-	*r = (struct perf_region){.size = r->size};
-}
-
-#define FLUSH_MS 1000
-
-int
-perf_slots_open(struct perf_slots *s, struct weir *weir, uint32_t size, uint32_t most)
-{
-	uint64_t stride = (size + PAGE - 1) / PAGE * PAGE, count = SLOTS_BYTES / stride;
-	uint8_t *memory;
-	int rc;
-
-	most = most && most < SLOTS_MAX ? most : SLOTS_MAX;
-	count = count < most ? count : most;
-	count += !count;
-	memory =
-	    mmap(NULL, count * stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return -ENOMEM;
-	memset(memory, 0x5a, count * stride);
-	*s = (struct perf_slots){.memory = memory, .count = (uint32_t)count, .stride = stride};
-	rc = weir_adopt(weir, memory, count * stride, WEIR_ADOPT_SEND, &s->region);
-	if (rc) {
-		munmap(memory, count * stride);
-		*s = (struct perf_slots){0};
-	}
-	return rc;
+	free(q->ring);
+	*q = (struct perf_queue){0};
 }
 
 void
-perf_slots_close(struct perf_slots *s, struct weir_conn *conn)
+perf_queue_push(struct perf_queue *q, struct perf_flow *f)
 {
-	if (!s->memory)
+	if (f->queued)
 		return;
-	weir_flush(conn, FLUSH_MS);
-	/* what is under way even now keeps its memory until the program detaches */
-	if (weir_disown(s->region) == 0)
-		munmap(s->memory, s->count * s->stride);
-	*s = (struct perf_slots){0};
+	weir_assert(q->ring && perf_queue_count(q) <= q->mask);
+	f->queued = true;
+	q->ring[q->head++ & q->mask] = f;
 }
 
-static void
-weir_events(struct idle *idle, int timeout_ms)
+struct perf_flow *
+perf_queue_pop(struct perf_queue *q, uint64_t random)
 {
-	struct weir_event events[IDLE_EVENTS];
-	int n = timeout_ms ? weir_wait(idle->weir, events, IDLE_EVENTS, timeout_ms)
-			   : weir_poll(idle->weir, events, IDLE_EVENTS);
+	uint32_t count = perf_queue_count(q), at;
+	struct perf_flow *f;
 
-	/* how a connection ends, its next send or receive tells; and why there is nothing, accept
-	 */
-	if (n < 0)
-		idle->accepts = true;
-	for (int i = 0; i < n; i++) {
-		if (events[i].type == WEIR_EVENT_ACCEPT)
-			idle->accepts = true;
-		else if (events[i].user)
-			perf_flow_event(events[i].user, &events[i]);
-	}
-}
-
-static void
-socket_events(struct idle *idle, int timeout_ms)
-{
-	static const struct weir_event either = {.type = WEIR_EVENT_READABLE};
-	struct epoll_event events[IDLE_EVENTS];
-	int n = epoll_wait(idle->epoll, events, IDLE_EVENTS, timeout_ms);
-
-	for (int i = 0; i < n; i++) {
-		if (events[i].data.ptr)
-			perf_flow_event(events[i].data.ptr, &either);
-		else
-			idle->accepts = true;
-	}
+	if (!count)
+		return NULL;
+	at = (q->tail + (uint32_t)(random % count)) & q->mask;
+	f = q->ring[at];
+	weir_assert(f->queued);
+	q->ring[at] = q->ring[q->tail & q->mask];
+	q->tail++;
+	f->queued = false;
+	return f;
 }
 
 void
-perf_idle_events(struct idle *idle, int timeout_ms)
+perf_queue_remove(struct perf_queue *q, struct perf_flow *f)
 {
-	if (idle->epoll >= 0)
-		socket_events(idle, timeout_ms);
-	else
-		weir_events(idle, timeout_ms);
-}
-
-int
-perf_idle_watch(struct idle *idle, int fd, struct perf_flow *flow)
-{
-	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = flow};
-
-	if (idle->epoll < 0)
-		idle->epoll = epoll_create1(EPOLL_CLOEXEC);
-	return idle->epoll < 0 || epoll_ctl(idle->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
-}
-
-void
-perf_idle_yield(struct idle *idle)
-{
-	uint64_t before = now_ns();
-
-	sched_yield();
-	idle->empty = 0;
-	if (now_ns() - before > IDLE_OTHERS_NS) {
-		idle->shared = true;
-		idle->quick = 0;
-	} else if (idle->shared && ++idle->quick >= IDLE_ALONE) {
-		idle->shared = false;
-		idle->quick = 0;
+	for (uint32_t i = q->tail; f->queued && i != q->head; i++) {
+		if (q->ring[i & q->mask] != f)
+			continue;
+		q->ring[i & q->mask] = q->ring[q->tail & q->mask];
+		q->tail++;
+		f->queued = false;
 	}
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a thread does between two looks at its connections. Polling: one pause; but where it shares
- * its CPU with somebody who has work (an engine, the other program), it yields, because then
- * spinning keeps away the very one that it waits for. Whether it does is noticed, not told.
- * Sleeping: weir_wait().
+ * Waiting between two looks at the connections. Polling: one pause; on a CPU shared with an engine
+ * or the other program, a yield, as spinning would keep that thread from working. Long yields
+ * detect the shared CPU. Sleeping: weir_wait().
  */
 #ifndef WEIR_PERF_IDLE_H
 #define WEIR_PERF_IDLE_H
@@ -17,26 +16,26 @@
 
 struct perf_flow;
 
-#define IDLE_PROBE 512	    /* empty polls before a yield that finds out */
-#define IDLE_OTHERS_NS 1500 /* a yield that takes longer ran somebody else */
-#define IDLE_ALONE 256	    /* shorter yields in a row until the CPU counts as our own again */
-#define IDLE_SLEEP_MS 100   /* also how late a signal is seen */
-#define IDLE_EVENTS 64
+#define IDLE_PROBE 512	    /* empty polls before a yield that probes the CPU */
+#define IDLE_OTHERS_NS 1500 /* a longer yield ran another thread */
+#define IDLE_ALONE 256	    /* consecutive shorter yields until the CPU counts as dedicated */
+#define IDLE_SLEEP_MS 100   /* one sleep; also the delay until a signal is seen */
+#define IDLE_EVENTS 64	    /* per poll */
 
 struct idle {
-	struct weir *weir; /* or */
-	int epoll;	   /* where weir is NULL: of the sockets; -1: none */
-	bool accepts;	   /* an event said that a listener has a connection */
+	struct weir *weir; /* NULL: sockets */
+	int epoll;	   /* of the sockets; -1: none */
+	bool accepts;	   /* a listener has a connection */
 	bool sleeping;
-	int sleep_ms; /* at most so long at a time */
+	int sleep_ms; /* time limit of one sleep */
 	bool shared;
 	uint32_t empty; /* polls without work since the last yield */
-	uint32_t quick; /* short yields in a row */
+	uint32_t quick; /* consecutive short yields */
 };
 
-/* Takes up the events there are, or waits so long for some; see perf_flow_event(). */
+/* Handles pending events, or waits for some; see perf_flow_event(). */
 void perf_idle_events(struct idle *idle, int timeout_ms);
-/* Events of a socket are wanted: of a connection, or (NULL) of a listener. 0 or -errno. */
+/* Watches a socket: of a connection, or (NULL) a listener. 0 or -errno. */
 int perf_idle_watch(struct idle *idle, int fd, struct perf_flow *flow);
 void perf_idle_yield(struct idle *idle);
 

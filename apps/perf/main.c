@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weir-perf: what messages between programs cost. See docs/man/weir-perf.1. */
+/* weir-perf measures messages between programs. See docs/man/weir-perf.1. */
 #include "prompt.h"
 #include "run.h"
 
@@ -13,30 +13,6 @@ on_signal(int signal)
 {
 	(void)signal;
 	atomic_store(&perf_stop, true);
-}
-
-static void
-catch_signals(void)
-{
-	struct sigaction a = {.sa_handler = on_signal};
-
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-static int
-pin(int cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	if (sched_setaffinity(0, sizeof(one), &one) == 0)
-		return 0;
-	fprintf(stderr, "weir-perf: can't run on CPU %d: %s; choose one of this machine\n", cpu,
-		strerror(errno));
-	return EXIT_RESOURCE;
 }
 
 static int
@@ -55,26 +31,14 @@ serve(const struct perf_options *o)
 	return rc;
 }
 
-/* With the options understood: everything that others take part in. */
-static int
-run(struct perf_options *o, const cpu_set_t *allowed)
-{
-	if (o->interactive)
-		return perf_prompt(o);
-	if (!o->test_count)
-		return serve(o);
-	if (o->programs > 1 || o->alltoall || o->period_s > 0)
-		return team_run_all(o, allowed);
-	return run_alone(o, allowed);
-}
-
 int
 main(int argc, char **argv)
 {
+	struct sigaction stop = {.sa_handler = on_signal};
 	struct perf_options o;
 	struct weir_address address;
 	struct calibration c;
-	cpu_set_t allowed;
+	cpu_set_t allowed, pinned;
 	char reason[160];
 
 	switch (perf_options_parse(argc, argv, &o, reason, sizeof(reason))) {
@@ -98,14 +62,30 @@ main(int argc, char **argv)
 		    o.address);
 		return EXIT_USAGE;
 	}
-	catch_signals();
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	signal(SIGPIPE, SIG_IGN);
 	sched_getaffinity(0, sizeof(allowed), &allowed);
 	if (o.calibrate && !o.test_count) {
 		c = calibrate(&allowed, o.cpu);
 		perf_report_calibration(&o, &c, stdout);
 		return 0;
 	}
-	if (o.cpu >= 0 && pin(o.cpu))
-		return EXIT_RESOURCE;
-	return run(&o, &allowed);
+	if (o.cpu >= 0) {
+		CPU_ZERO(&pinned);
+		CPU_SET(o.cpu, &pinned);
+		if (sched_setaffinity(0, sizeof(pinned), &pinned)) {
+			fprintf(stderr,
+				"weir-perf: can't run on CPU %d: %s; choose one of this machine\n",
+				o.cpu, strerror(errno));
+			return EXIT_RESOURCE;
+		}
+	}
+	if (o.interactive)
+		return perf_prompt(&o);
+	if (!o.test_count)
+		return serve(&o);
+	if (o.programs > 1 || o.alltoall || o.period_s > 0)
+		return team_run_all(&o, &allowed);
+	return run_alone(&o, &allowed);
 }

@@ -78,13 +78,13 @@ histogram_mean(const struct histogram *h)
 }
 
 #define BATCHES 31u
-#define LINE_TURNS 1000u /* round trips a batch */
+#define LINE_TURNS 1000u /* round trips per batch */
 #define RING_SLOTS 256u
 #define RING_PUBLISH 32u
-#define RING_TURNS (1u << 17) /* slots a batch */
+#define RING_TURNS (1u << 17) /* slots per batch */
 #define CHAIN 4u
-#define CHAIN_TURNS 50u		 /* round trips a batch */
-#define BUDGET_NS (NS_PER_S / 4) /* a measurement on a busy machine has fewer batches */
+#define CHAIN_TURNS 50u		 /* round trips per batch */
+#define BUDGET_NS (NS_PER_S / 4) /* after this time no further batch of a measurement begins */
 
 struct slot {
 	_Alignas(64) uint64_t word[8];
@@ -94,7 +94,7 @@ struct slot {
 struct shared {
 	_Alignas(64) _Atomic uint64_t ask;    /* measuring side writes, other side reads */
 	_Alignas(64) _Atomic uint64_t answer; /* the other way round */
-	_Alignas(64) _Atomic uint64_t turn;   /* chain: whose number it is writes the next one */
+	_Alignas(64) _Atomic uint64_t turn;   /* chain: process n % CHAIN adds 1 to number n */
 	_Alignas(64) _Atomic uint64_t head;   /* producer writes, consumer reads */
 	_Alignas(64) _Atomic uint64_t tail;   /* consumer writes, producer reads */
 	_Alignas(64) _Atomic uint32_t ready;  /* both: how many have started */
@@ -129,33 +129,20 @@ median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-/* Waits for the other side to start; both sides. false: there is none. */
-static bool
-meet(struct shared *s)
-{
-	atomic_fetch_add(&s->ready, 1);
-	while (atomic_load(&s->ready) < 2) {
-		if (atomic_load(&s->stop))
-			return false;
-		sched_yield();
-	}
-	return true;
-}
-
 static bool
 stopped(struct shared *s)
 {
 	return atomic_load_explicit(&s->stop, memory_order_relaxed);
 }
 
-/* Whether another batch shall be measured. */
+/* Whether to measure another batch. */
 static bool
 go_on(const struct shared *s, uint64_t begin)
 {
 	return s->batches < BATCHES && (!s->batches || now_ns() - begin < BUDGET_NS);
 }
 
-/* A round trip is a line each way, as a message and its answer are. */
+/* A round trip moves a cache line each way, as a message and its answer do. */
 static void
 line_answer(struct shared *s)
 {
@@ -189,7 +176,7 @@ line_ask(struct shared *s)
 	atomic_store(&s->stop, true);
 }
 
-/* One word of each slot is written and read: what is measured is lines that move. */
+/* One word of each slot is written and read: the moving cache line is the cost. */
 static void
 ring_consume(struct shared *s)
 {
@@ -210,47 +197,41 @@ ring_consume(struct shared *s)
 		/* pairs with the acquire in ring_produce() */
 		atomic_store_explicit(&s->tail, pos, memory_order_release);
 	}
-	/* what was read counts: the compiler must not leave it out */
+	/* keeps the compiler from removing the reads */
 	atomic_store_explicit(&s->answer, sum, memory_order_relaxed);
-}
-
-static void
-ring_batch(struct shared *s, uint64_t pos, uint64_t *free_until)
-{
-	for (uint64_t end = pos + RING_TURNS; pos < end; pos += RING_PUBLISH) {
-		while (*free_until - pos < RING_PUBLISH) {
-			/* pairs with the release in ring_consume() */
-			*free_until =
-			    RING_SLOTS + atomic_load_explicit(&s->tail, memory_order_acquire);
-			if (*free_until - pos < RING_PUBLISH)
-				cpu_relax();
-		}
-		for (unsigned i = 0; i < RING_PUBLISH; i++)
-			s->ring[(pos + i) % RING_SLOTS].word[0] = pos + i;
-		/* pairs with the acquire in ring_consume() */
-		atomic_store_explicit(&s->head, pos + RING_PUBLISH, memory_order_release);
-	}
 }
 
 static void
 ring_produce(struct shared *s)
 {
-	uint64_t free_until = RING_SLOTS, start = now_ns();
+	uint64_t free_until = RING_SLOTS, pos = 0, start = now_ns();
 
 	while (go_on(s, start)) {
 		uint64_t begin = now_ns();
 
-		ring_batch(s, (uint64_t)s->batches * RING_TURNS, &free_until);
+		for (uint64_t end = pos + RING_TURNS; pos < end; pos += RING_PUBLISH) {
+			while (free_until - pos < RING_PUBLISH) {
+				/* pairs with the release in ring_consume() */
+				free_until = RING_SLOTS +
+					     atomic_load_explicit(&s->tail, memory_order_acquire);
+				if (free_until - pos < RING_PUBLISH)
+					cpu_relax();
+			}
+			for (unsigned i = 0; i < RING_PUBLISH; i++)
+				s->ring[(pos + i) % RING_SLOTS].word[0] = pos + i;
+			/* pairs with the acquire in ring_consume() */
+			atomic_store_explicit(&s->head, pos + RING_PUBLISH, memory_order_release);
+		}
 		s->batch[s->batches++] = RING_TURNS * 1e3 / (double)(now_ns() - begin);
 	}
 	atomic_store(&s->stop, true);
 }
 
-/* Waits, yielding, until the line holds number i; false: no more is measured. */
+/* Yields until the line holds number i. False: the measurement has ended. */
 static bool
 chain_await(struct shared *s, uint64_t i)
 {
-	/* pairs with the release of whoever has the number before */
+	/* pairs with the release of the process that has the number before */
 	while (atomic_load_explicit(&s->turn, memory_order_acquire) != i) {
 		if (stopped(s))
 			return false;
@@ -259,15 +240,7 @@ chain_await(struct shared *s, uint64_t i)
 	return true;
 }
 
-/* Process k of the chain passes the line on when it holds a number that is k modulo CHAIN. */
-static void
-chain_pass(struct shared *s, unsigned k)
-{
-	for (uint64_t i = k; chain_await(s, i); i += CHAIN)
-		atomic_store_explicit(&s->turn, i + 1, memory_order_release);
-}
-
-/* Process 0 is the one that measures. */
+/* Process 0 measures. */
 static void
 chain_measure(struct shared *s)
 {
@@ -296,14 +269,21 @@ static void *
 side_main(void *arg)
 {
 	struct side *side = arg;
+	struct shared *s = side->shared;
 
 	pin(side->cpu);
-	if (meet(side->shared))
-		side->work(side->shared);
+	/* both sides begin when both have started */
+	atomic_fetch_add(&s->ready, 1);
+	while (atomic_load(&s->ready) < 2) {
+		if (atomic_load(&s->stop))
+			return NULL;
+		sched_yield();
+	}
+	side->work(s);
 	return NULL;
 }
 
-/* Runs both sides on threads of their own; false if they can't be made. */
+/* Runs each side on its own thread. False: a thread could not be created. */
 static bool
 run_pair(struct shared *s, void (*measure)(struct shared *), void (*other)(struct shared *),
 	 const int cpus[2])
@@ -324,7 +304,7 @@ run_pair(struct shared *s, void (*measure)(struct shared *), void (*other)(struc
 	return true;
 }
 
-/* Processes on both CPUs in turn; all end with this one if it dies. */
+/* Processes on both CPUs alternately; all die with this one. */
 static bool
 run_chain(struct shared *s, const int cpus[2])
 {
@@ -343,8 +323,10 @@ run_chain(struct shared *s, const int cpus[2])
 				pin(cpus[n % 2]);
 				if (n == 0)
 					chain_measure(s);
-				else
-					chain_pass(s, n);
+				/* process n passes on each number that is n modulo CHAIN */
+				for (uint64_t i = n; n && chain_await(s, i); i += CHAIN)
+					atomic_store_explicit(&s->turn, i + 1,
+							      memory_order_release);
 			}
 			_exit(0);
 		}
@@ -359,29 +341,19 @@ run_chain(struct shared *s, const int cpus[2])
 	return ok;
 }
 
-/* CPU `cpu` (-1: any) and another one. */
-static bool
-choose_cpus(const cpu_set_t *allowed, int cpu, int cpus[2])
-{
-	int n = 0;
-
-	if (cpu >= 0)
-		cpus[n++] = cpu;
-	for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
-		if (i != cpu && CPU_ISSET(i, allowed))
-			cpus[n++] = i;
-	}
-	return n == 2;
-}
-
 struct calibration
 calibrate(const cpu_set_t *allowed, int cpu)
 {
 	struct calibration c = {0};
 	struct shared *s;
-	int cpus[2];
+	int cpus[2], n = 0;
 
-	if (!choose_cpus(allowed, cpu, cpus))
+	if (cpu >= 0)
+		cpus[n++] = cpu;
+	for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
+		if (i != cpu && CPU_ISSET(i, allowed))
+			cpus[n++] = i;
+	if (n < 2)
 		return c;
 	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (s == MAP_FAILED)

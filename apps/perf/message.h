@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the two weir-perf programs say to each other on the connection that they measure: the driver
- * asks (REQUEST), the server answers (READY), messages of the plan flow, the driver says END, the
- * server answers RESULT; then the next REQUEST. While messages flow, a control message is known by
- * its length, which is never that of the message expected there.
+ * Control messages of the two weir-perf programs, on the connection that they measure: the driver
+ * sends REQUEST, the server READY; messages of the schedule follow; the driver sends END, the
+ * server RESULT. During a run a control message is recognized by its length, which never equals
+ * that of the message expected at its position.
  */
 #ifndef WEIR_PERF_MESSAGE_H
 #define WEIR_PERF_MESSAGE_H
@@ -15,15 +15,17 @@
 
 enum perf_kind { PERF_REQUEST = 1, PERF_READY, PERF_END, PERF_RESULT };
 
-#define PERF_BOTH 0x1u	  /* the server sends too */
-#define PERF_VERIFY 0x2u  /* every byte is checked */
-#define PERF_SLEEP 0x4u	  /* the server sleeps when it waits */
-#define PERF_HERE 0x10u	  /* both ends are one thread: neither may wait inside a call */
-#define PERF_COPY 0x8u	  /* no loans, no reservations */
-#define PERF_WAYS 0xf00u  /* WEIR_RING ... WEIR_WRITE: how messages of the run go, both ways */
-#define PERF_ADOPT 0x80u  /* the driver sends out of adopted buffers */
-#define PERF_MANY 0x20u	  /* one of many connections: no call may wait for it alone */
-#define PERF_UNSEEN 0x40u /* the server's ports are read for another connection */
+#define PERF_BOTH 0x1u	 /* the server sends too */
+#define PERF_VERIFY 0x2u /* every byte is checked */
+#define PERF_SLEEP 0x4u	 /* the server sleeps when it waits */
+#define PERF_HERE 0x10u	 /* both ends are one thread: no call may wait */
+#define PERF_COPY 0x8u	 /* no loans, no reservations */
+#define PERF_TRANSFERS                                                                             \
+	0xf00u		    /* WEIR_RING ... WEIR_WRITE: how messages of the run go, both ways     \
+			     */
+#define PERF_ADOPT 0x80u    /* the driver sends out of adopted buffers */
+#define PERF_MANY 0x20u	    /* one of several connections: no call may wait for it alone */
+#define PERF_NO_PORTS 0x40u /* the server's ports are read for another connection */
 
 struct perf_ports {
 	uint64_t tx_frames, rx_frames, tx_bytes, rx_bytes;
@@ -39,21 +41,21 @@ struct perf_message {
 	uint32_t status; /* READY, RESULT: errno */
 	uint64_t count;	 /* REQUEST: messages, 0: until END */
 	uint64_t large;	 /* REQUEST */
-	uint64_t warmup; /* REQUEST: messages that aren't measured */
+	uint64_t warmup; /* REQUEST: messages that are not measured */
 	uint64_t seed;	 /* REQUEST */
-	uint64_t sent;	 /* messages sent by who says it */
+	uint64_t sent;	 /* messages sent by this end */
 	uint64_t received, bytes,
-	    errors;	   /* RESULT: what arrived, warm-up included, and what of it was wrong */
-	uint64_t measured; /* RESULT: messages after the warm-up */
-	uint64_t start_ns, last_ns; /* RESULT: when the first of them was there, and the last */
-	uint64_t region;	    /* REQUEST: bytes of the memory that is read */
-	uint32_t threads;	    /* REQUEST: that send; READY: their client's number */
+	    errors;		    /* RESULT: arrived, warm-up included, and wrong ones of them */
+	uint64_t measured;	    /* RESULT: messages after the warm-up */
+	uint64_t start_ns, last_ns; /* RESULT: arrival of the first and last of them */
+	uint64_t region;	    /* REQUEST: bytes of the memory to read */
+	uint32_t threads;	    /* REQUEST: sending threads; READY: client number */
 	uint32_t pid;		    /* READY: of the server's data plane, 0: unknown */
 	uint32_t ports_known;	    /* RESULT: 1 when `ports` is filled */
-	struct perf_ports ports;    /* RESULT: what the server's ports counted meanwhile */
+	struct perf_ports ports;    /* RESULT: counted by the server's ports during the run */
 };
 
-/* Length of a control message where a message of `expected` bytes could come. */
+/* Length of a control message at the position of a message of `expected` bytes. */
 static inline uint32_t
 perf_message_length(uint32_t expected)
 {
@@ -62,8 +64,7 @@ perf_message_length(uint32_t expected)
 
 #define PERF_MESSAGE_MAX (sizeof(struct perf_message) + 8)
 
-/* Checks a received message and copies it out. 0 or -EBADMSG (cut, of another version, nonsense).
- */
+/* Checks and copies a received message. 0 or -EBADMSG (truncated, other version, invalid). */
 int perf_message_read(struct perf_message *to, const void *buf, size_t length, enum perf_kind kind);
 
 #endif

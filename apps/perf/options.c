@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,87 +274,7 @@ const struct option_table perf_option_table = {
 	"ADDRESS: node:ID, IPv4, [IPv6] ..., with or without :SERVICE (perf); service:SERVICE\n",
 };
 
-enum options_result
-perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, size_t reason_size)
-{
-	argc--;
-	if (option_defaults(&perf_option_table, o, reason, reason_size))
-		return OPTIONS_WRONG;
-	o->cpu = -1;
-	if (option_parse(&perf_option_table, o, &argc, argv + 1, reason, reason_size))
-		return OPTIONS_WRONG;
-	if (o->help || o->version)
-		return o->help ? OPTIONS_HELP : OPTIONS_VERSION;
-	o->address = argc ? argv[1] : NULL;
-	return perf_options_settle(o, reason, reason_size);
-}
-
-/* Options that a prompt may change between runs, and flags that it turns on and off. */
-static const struct option_spec *
-find_changeable(const char *name)
-{
-	static const char *const may[] = {
-	    "bidirectional", "connections", "copy",   "count",	"duration", "flags", "large",
-	    "pick",	     "programs",    "rate",   "region", "seed",	    "size",  "stats-period",
-	    "test",	     "threads",	    "verify", "wait",	"window"};
-
-	for (size_t i = 0; i < sizeof(may) / sizeof(may[0]); i++)
-		if (strcmp(name, may[i]) == 0)
-			return option_find(&perf_option_table, name, strlen(name));
-	return NULL;
-}
-
-/* Lists no longer have their former values; 0 takes a count back. 0 or -EINVAL. */
-static int
-change(const struct option_spec *spec, struct perf_options *o, const char *value, char *reason,
-       size_t size)
-{
-	struct option_spec changed = *spec;
-
-	if (spec->type == OPTION_FLAG) {
-		changed.type = OPTION_WORD;
-		changed.words = "off|on";
-	}
-	if (spec->letter == 's')
-		o->size_count = 0;
-	if (spec->letter == 't')
-		o->test_count = 0;
-	if (spec->letter == 'n' || spec->letter == 'w')
-		changed.min = 0;
-	return option_store(&changed, o, spec->name, value, reason, size);
-}
-
-int
-perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
-		 size_t reason_size)
-{
-	const struct option_spec *spec = find_changeable(name);
-	struct perf_options changed = *o; /* none of those that may change keeps its text */
-
-	if (!spec)
-		perf_options_wrong(reason, reason_size, "'%s' can't be set; see help", name);
-	else if (change(spec, &changed, value, reason, reason_size) ||
-		 perf_options_settle(&changed, reason, reason_size) != OPTIONS_RUN)
-		spec = NULL;
-	else
-		*o = changed;
-	return spec ? 0 : -EINVAL;
-}
-
-/* What options mean together. */
-
-enum options_result
-perf_options_wrong(char *reason, size_t size, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(reason, size, format, args);
-	va_end(args);
-	return OPTIONS_WRONG;
-}
-
-/* The instances of the cluster that this program was started in. */
+/* The instances of the cluster in which this program was started. */
 static int
 find_cluster(struct perf_options *o)
 {
@@ -376,67 +295,41 @@ find_cluster(struct perf_options *o)
 	return o->cluster_count < 2 ? -EINVAL : 0;
 }
 
-/* What of many programs and connections can't go together. */
-static enum options_result
-settle_crowd(struct perf_options *o, char *reason, size_t size)
+/* The reason (a format) that rules out one test; NULL: none. Sets the defaults of PERF_MIX. */
+static const char *
+settle_test(struct perf_options *o, uint32_t test)
 {
-	uint64_t least = (uint64_t)o->connections * o->programs * o->threads;
+	bool fits = o->size_count || o->region >= 65536;
 
-	if (o->alltoall && (o->address || o->loop || o->tcp || o->programs > 1 || o->interactive))
-		return perf_options_wrong(
-		    reason, size,
-		    "--alltoall goes without an address, --loop, --transport, --programs "
-		    "and -i; leave them out");
-	if (o->alltoall && !o->cluster_count && find_cluster(o))
-		return perf_options_wrong(
-		    reason, size,
-		    "--alltoall finds no instances in WEIR_CLUSTER; run it by "
-		    "scripts/cluster.sh");
-	if (o->loop && !o->address && (o->programs > 1 || o->interactive || o->period_s > 0))
-		return perf_options_wrong(
-		    reason, size,
-		    "--loop without an address is one program alone; name a server on "
-		    "this node");
-	if (o->count && o->count < least && !o->alltoall)
-		return perf_options_wrong(
-		    reason, size,
-		    "-n is less than there are connections and threads; raise it to %llu",
-		    (unsigned long long)least);
-	if (o->tcp && (o->loop || o->flags))
-		return perf_options_wrong(reason, size,
-					  "--loop and --flags are Weir's; leave out --transport");
-	if (o->interactive && !o->duration_given)
-		o->duration_s = 86400;
-	return OPTIONS_RUN;
-}
-
-static enum options_result
-settle_mix(struct perf_options *o, char *reason, size_t size)
-{
-	if (!o->count)
-		o->count = 100000;
-	if (!o->large_given)
-		o->large = o->count / 10000;
-	if (o->large > o->count)
-		return perf_options_wrong(reason, size, "--large is more than -n; lower it");
-	return OPTIONS_RUN;
-}
-
-/* Each piece that is read lies in the memory, and is more than what asks for it. */
-static bool
-reads_fit(const struct perf_options *o)
-{
+	if (test == PERF_MIX) {
+		if (!o->count)
+			o->count = 100000;
+		if (!o->large_given)
+			o->large = o->count / 10000;
+		if (o->large > o->count)
+			return "--large is more than -n; lower it";
+	}
+	if (test >= PERF_READ && o->tcp)
+		return "-t %s is Weir's; leave out --transport";
+	if (o->adopt && (test != PERF_BW || o->tcp || o->copy))
+		return "--adopt is for -t bw, without --copy and --transport; leave it out";
+	/* each piece is larger than its request and lies within the memory */
 	for (uint32_t i = 0; i < o->size_count; i++)
-		if (o->sizes[i] <= PERF_READ_REQUEST || o->sizes[i] > o->region)
-			return false;
-	return o->size_count || o->region >= 65536;
+		fits &= o->sizes[i] > PERF_READ_REQUEST && o->sizes[i] <= o->region;
+	if (test == PERF_READ && !fits)
+		return "a size that -t %s can't have; give %u bytes to --region";
+	if (test >= PERF_MESSAGES && (o->loop || o->connections > 1))
+		return "-t %s makes its connections itself; leave out --loop and --connections";
+	return NULL;
 }
 
-/* What can't go together, and what follows from what was said. */
-enum options_result
-perf_options_settle(struct perf_options *o, char *reason, size_t size)
+/* Checks the options together and sets those that follow from others. */
+static enum options_result
+settle(struct perf_options *o, char *reason, size_t size)
 {
-	bool alone = !o->address && !o->loop && !o->alltoall;
+	bool serves = !o->address && !o->loop && !o->alltoall;
+	uint64_t least = (uint64_t)o->connections * o->programs * o->threads;
+	const char *wrong = NULL;
 
 	if (!o->instance || !*o->instance)
 		o->instance = getenv("WEIR_INSTANCE");
@@ -445,45 +338,100 @@ perf_options_settle(struct perf_options *o, char *reason, size_t size)
 	if (!o->service)
 		o->service = o->tcp ? PERF_TCP_SERVICE : PERF_SERVICE;
 	if (o->no_calibrate && o->calibrate)
-		return perf_options_wrong(reason, size,
-					  "--calibrate and --no-calibrate; choose one");
-	if (alone && (o->test_count || o->interactive))
-		return perf_options_wrong(
-		    reason, size,
-		    "%s without an address; name the server, as in node:2 or 10.0.0.2",
-		    o->test_count ? "-t" : "-i");
-	if (o->is_public && (!alone || o->tcp))
-		return perf_options_wrong(reason, size,
-					  "--public is for a server of Weir; leave it out");
+		wrong = "--calibrate and --no-calibrate; choose one";
+	else if (serves && o->test_count)
+		wrong = "-t without an address; name the server, as in node:2 or 10.0.0.2";
+	else if (serves && o->interactive)
+		wrong = "-i without an address; name the server, as in node:2 or 10.0.0.2";
+	else if (o->is_public && (!serves || o->tcp))
+		wrong = "--public is for a server of Weir; leave it out";
+	else if (!serves && !o->test_count && !o->interactive)
+		wrong = "no test; name one with -t, such as -t lat";
+	else if (o->loop && !o->address && o->sleep)
+		wrong = "--loop without an address polls; leave out --wait sleep";
 	if (o->interactive && !o->test_count)
 		o->tests[o->test_count++] = PERF_RATE;
-	if (!alone && !o->test_count)
-		return perf_options_wrong(reason, size,
-					  "no test; name one with -t, such as -t lat");
-	if (o->loop && !o->address && o->sleep)
-		return perf_options_wrong(
-		    reason, size, "--loop without an address polls; leave out --wait sleep");
-	for (uint32_t i = 0; i < o->test_count; i++) {
-		if (o->tests[i] == PERF_MIX && settle_mix(o, reason, size))
+	for (uint32_t i = 0; i < o->test_count && !wrong; i++) {
+		const char *format = settle_test(o, o->tests[i]);
+
+		if (format) {
+			snprintf(reason, size, format, perf_test_name(o->tests[i]),
+				 PERF_READ_REQUEST + 1);
 			return OPTIONS_WRONG;
-		if (o->tests[i] >= PERF_READ && o->tcp)
-			return perf_options_wrong(reason, size,
-						  "-t %s is Weir's; leave out --transport",
-						  perf_test_name(o->tests[i]));
-		if (o->adopt && (o->tests[i] != PERF_BW || o->tcp || o->copy))
-			return perf_options_wrong(reason, size,
-						  "--adopt is for -t bw, without --copy and "
-						  "--transport; leave it out");
-		if (o->tests[i] == PERF_READ && !reads_fit(o))
-			return perf_options_wrong(
-			    reason, size,
-			    "a size that -t read can't have; give %u bytes to --region",
-			    PERF_READ_REQUEST + 1);
-		if (o->tests[i] >= PERF_CAST && (o->loop || o->connections > 1))
-			return perf_options_wrong(reason, size,
-						  "-t %s makes its connections itself; leave out "
-						  "--loop and --connections",
-						  perf_test_name(o->tests[i]));
+		}
 	}
-	return settle_crowd(o, reason, size);
+	if (wrong)
+		;
+	else if (o->alltoall &&
+		 (o->address || o->loop || o->tcp || o->programs > 1 || o->interactive))
+		wrong = "--alltoall goes without an address, --loop, --transport, --programs and "
+			"-i; leave them out";
+	else if (o->alltoall && !o->cluster_count && find_cluster(o))
+		wrong = "--alltoall finds no instances in WEIR_CLUSTER; run it by "
+			"scripts/cluster.sh";
+	else if (o->loop && !o->address && (o->programs > 1 || o->interactive || o->period_s > 0))
+		wrong = "--loop without an address is one program alone; name a server on this "
+			"node";
+	else if (o->count && o->count < least && !o->alltoall)
+		wrong = "-n is less than there are connections and threads; raise it to %llu";
+	else if (o->tcp && (o->loop || o->flags))
+		wrong = "--loop and --flags are Weir's; leave out --transport";
+	if (wrong) {
+		snprintf(reason, size, wrong, (unsigned long long)least);
+		return OPTIONS_WRONG;
+	}
+	if (o->interactive && !o->duration_given)
+		o->duration_s = 86400;
+	return OPTIONS_RUN;
+}
+
+enum options_result
+perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason, size_t reason_size)
+{
+	argc--;
+	if (option_defaults(&perf_option_table, o, reason, reason_size))
+		return OPTIONS_WRONG;
+	o->cpu = -1;
+	if (option_parse(&perf_option_table, o, &argc, argv + 1, reason, reason_size))
+		return OPTIONS_WRONG;
+	if (o->help || o->version)
+		return o->help ? OPTIONS_HELP : OPTIONS_VERSION;
+	o->address = argc ? argv[1] : NULL;
+	return settle(o, reason, reason_size);
+}
+
+int
+perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
+		 size_t reason_size)
+{
+	static const char *const may[] = {
+	    "bidirectional", "connections", "copy",   "count",	"duration", "flags", "large",
+	    "pick",	     "programs",    "rate",   "region", "seed",	    "size",  "stats-period",
+	    "test",	     "threads",	    "verify", "wait",	"window"};
+	struct perf_options changed = *o; /* none of these options keeps a pointer to its text */
+	struct option_spec spec = {0};
+
+	for (size_t i = 0; i < sizeof(may) / sizeof(may[0]); i++)
+		if (strcmp(name, may[i]) == 0)
+			spec = *option_find(&perf_option_table, name, strlen(name));
+	if (!spec.name) {
+		snprintf(reason, reason_size, "'%s' can't be set; see help", name);
+		return -EINVAL;
+	}
+	/* a flag is turned on and off, a list replaces the former one, 0 takes a limit back */
+	if (spec.type == OPTION_FLAG) {
+		spec.type = OPTION_WORD;
+		spec.words = "off|on";
+	}
+	if (spec.letter == 's')
+		changed.size_count = 0;
+	if (spec.letter == 't')
+		changed.test_count = 0;
+	if (spec.letter == 'n' || spec.letter == 'w')
+		spec.min = 0;
+	if (option_store(&spec, &changed, spec.name, value, reason, reason_size) ||
+	    settle(&changed, reason, reason_size) != OPTIONS_RUN)
+		return -EINVAL;
+	*o = changed;
+	return 0;
 }

@@ -16,7 +16,7 @@ struct perf_options {
 	const char *instance; /* NULL: the default one */
 	const char *address;  /* NULL: serve, or --loop within this program, or --calibrate alone */
 	const char *service;  /* server */
-	bool is_public;	      /* the same: the whole cluster finds it */
+	bool is_public;	      /* server: the whole cluster finds it */
 	uint32_t tests[PERF_TESTS];
 	uint32_t test_count; /* 0: serve */
 	uint32_t sizes[OPTIONS_SIZES];
@@ -29,18 +29,18 @@ struct perf_options {
 	uint64_t seed;
 	uint32_t flags;	   /* WEIR_RC, an operation: of every message of a run */
 	int cpu;	   /* -1: not pinned */
-	uint32_t pause_ms; /* lat: rest before each round trip */
-	int patience_s;	   /* without any progress the run has failed */
+	uint32_t pause_ms; /* lat: sleep before each round trip */
+	int patience_s;	   /* seconds without progress after which a run fails */
 	bool both, sleep, verify, loop, calibrate, no_calibrate, copy;
-	bool adopt;	  /* bw: send out of buffers that were adopted */
+	bool adopt;	  /* bw: send out of adopted buffers */
 	bool tcp;	  /* sockets instead of Weir */
-	bool random;	  /* connections in any order, else in turn */
+	bool random;	  /* connections at random, else in turn */
 	bool interactive; /* a prompt */
 	bool duration_given, help, version;
 	uint32_t connections; /* of each program */
 	uint32_t programs, threads;
-	double rate;	 /* messages/s of all together, 0: as many as go */
-	double period_s; /* rates on stderr so often, 0: never */
+	double rate;	 /* messages/s of all connections, 0: no limit */
+	double period_s; /* seconds between two lines of rates, 0: none */
 	uint64_t region; /* read: bytes of memory at the server */
 	bool alltoall;	 /* one program on each of these instances */
 	const char *cluster[OPTIONS_NODES];
@@ -51,22 +51,17 @@ struct perf_options {
 enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_WRONG };
 
 /*
- * Reads the command line. OPTIONS_WRONG: `reason` says why in one line, cause and remedy. Strings
+ * Reads the command line. OPTIONS_WRONG: `reason` is one line, cause and remedy. Strings
  * point into argv.
  */
 enum options_result perf_options_parse(int argc, char **argv, struct perf_options *o, char *reason,
 				       size_t reason_size);
-/* What can't go together, and what follows from what was said. */
-enum options_result perf_options_settle(struct perf_options *o, char *reason, size_t size);
-/* Writes a reason; gives OPTIONS_WRONG. */
-__attribute__((format(printf, 3, 4))) enum options_result
-perf_options_wrong(char *reason, size_t size, const char *format, ...);
-/* Changes one option as the command line would have. 0, or -EINVAL and `reason` says why. */
+/* Changes one option, as on the command line. 0, or -EINVAL with `reason`. */
 int perf_options_set(struct perf_options *o, const char *name, const char *value, char *reason,
 		     size_t reason_size);
 extern const struct option_table perf_option_table;
 
-/* What --flags was given, in its words. */
+/* The value of --flags. */
 const char *perf_flags_text(const struct perf_options *o);
 
 #endif

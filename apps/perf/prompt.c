@@ -2,7 +2,6 @@
 #include "prompt.h"
 
 #include "clock.h"
-#include "line.h"
 #include "run.h"
 
 #include <errno.h>
@@ -16,8 +15,7 @@
 #include <editline/readline.h>
 #endif
 
-/* ---- lines from a terminal or a pipe ---- */
-
+/* Lines from a terminal, edited, or from a file or pipe. */
 #define LINE_MAX_BYTES 512
 
 static struct {
@@ -39,8 +37,8 @@ edited(char *line)
 }
 #endif
 
-void
-perf_line_open(const char *prompt, void (*on_line)(char *line))
+static void
+line_open(const char *prompt, void (*on_line)(char *line))
 {
 	memset(&input, 0, sizeof(input));
 	input.on_line = on_line;
@@ -72,10 +70,23 @@ give_line(void)
 }
 
 static void
-read_plain(bool readable)
+line_read(int timeout_ms)
 {
+	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+	bool readable;
 	ssize_t n;
 
+	/* a complete line needs no wait */
+	if (!input.terminal && (input.ended || memchr(input.text, '\n', input.length)))
+		timeout_ms = 0;
+	readable = poll(&in, 1, timeout_ms) > 0;
+#ifdef PERF_EDITLINE
+	if (input.terminal) {
+		if (readable)
+			rl_callback_read_char();
+		return;
+	}
+#endif
 	if (give_line())
 		return;
 	if (readable && !input.ended) {
@@ -90,28 +101,8 @@ read_plain(bool readable)
 		input.on_line(NULL);
 }
 
-void
-perf_line_read(int timeout_ms)
-{
-	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-	bool readable;
-
-	/* a line that is there already is not waited for */
-	if (!input.terminal && (input.ended || memchr(input.text, '\n', input.length)))
-		timeout_ms = 0;
-	readable = poll(&in, 1, timeout_ms) > 0;
-#ifdef PERF_EDITLINE
-	if (input.terminal) {
-		if (readable)
-			rl_callback_read_char();
-		return;
-	}
-#endif
-	read_plain(readable);
-}
-
-void
-perf_line_again(void)
+static void
+line_again(void)
 {
 #ifdef PERF_EDITLINE
 	if (input.terminal)
@@ -119,8 +110,8 @@ perf_line_again(void)
 #endif
 }
 
-void
-perf_line_close(void)
+static void
+line_close(void)
 {
 #ifdef PERF_EDITLINE
 	if (input.terminal)
@@ -128,25 +119,21 @@ perf_line_close(void)
 #endif
 }
 
-/* ---- commands ---- */
-
 #define PROMPT "weir-perf> "
-#define LOOK_MS 50
-#define WORDS 4
+#define LOOK_MS 50 /* between two looks at the run */
+#define WORDS 4	   /* of a command */
 
 struct prompt {
 	struct perf_options *options;
 	struct perf_info info;
 	struct team_run run;
 	struct team_rates rates;
-	struct team_sum past, cleared; /* of runs that ended; what `clear stats` took away */
-	uint64_t wait_until;	       /* `wait`: no command is read before; 0: none */
-	uint32_t test, size;	       /* of the next run: the first of each list */
+	struct team_sum past, cleared; /* ended runs; counters at the last `clear stats` */
+	uint64_t wait_until;	       /* `wait`: ns, no command is read before; 0: none */
 	int code;
 	bool quit;
 };
 
-/* Handlers return nothing: what goes wrong is said, and the prompt goes on. */
 static struct prompt *prompt;
 
 static void
@@ -199,23 +186,6 @@ show_stats(const struct prompt *p)
 }
 
 static void
-show_config(const struct prompt *p)
-{
-	const struct perf_options *o = p->options;
-
-	printf("%s: address %s, transport %s, flags %s\n", p->run.team ? "running" : "stopped",
-	       o->address ? o->address : "itself", o->tcp ? "tcp" : "weir", perf_flags_text(o));
-	printf("test %s, size %u, window %u, rate %.0f, count %llu, duration %g\n",
-	       perf_test_name(o->tests[0]), o->size_count ? o->sizes[0] : 0, o->window, o->rate,
-	       (unsigned long long)o->count, o->duration_s);
-	printf("connections %u, programs %u, threads %u, pick %s, wait %s, seed %llu\n",
-	       o->connections, o->programs, o->threads, o->random ? "random" : "turn",
-	       o->sleep ? "sleep" : "poll", (unsigned long long)o->seed);
-	printf("verify %s, copy %s, bidirectional %s, stats-period %g\n", o->verify ? "on" : "off",
-	       o->copy ? "on" : "off", o->both ? "on" : "off", o->period_s);
-}
-
-static void
 start(struct prompt *p)
 {
 	const struct perf_options *o = p->options;
@@ -232,38 +202,6 @@ start(struct prompt *p)
 	p->rates = (struct team_rates){.last_ns = now_ns()};
 }
 
-static void
-stop(struct prompt *p)
-{
-	if (p->run.team)
-		atomic_store(&p->run.team->stop, true);
-	else
-		puts("nothing runs");
-}
-
-static void
-set(struct prompt *p, const char *name, const char *value)
-{
-	char reason[160];
-
-	if (p->run.team)
-		puts("a run goes on; stop it first");
-	else if (perf_options_set(p->options, name, value, reason, sizeof(reason)))
-		puts(reason);
-}
-
-static void
-wait_for(struct prompt *p, const char *seconds)
-{
-	char *end;
-	double s = seconds ? strtod(seconds, &end) : 86400;
-
-	if (seconds && (end == seconds || *end || !(s >= 0) || s > 86400))
-		printf("invalid time '%s' (expected seconds)\n", seconds);
-	else if (p->run.team || seconds)
-		p->wait_until = now_ns() + (uint64_t)(s * 1e9);
-}
-
 static bool
 is(const char *const *word, const char *a, const char *b, const char *c)
 {
@@ -275,85 +213,99 @@ is(const char *const *word, const char *a, const char *b, const char *c)
 	return true;
 }
 
+/* A command, or NULL at the end of the input. */
 static void
-obey(struct prompt *p, char *line)
+on_line(char *line)
 {
 	const char *word[WORDS + 1] = {NULL};
-	char *rest = line;
+	struct prompt *p = prompt;
+	struct perf_options *o = p->options;
+	char reason[160], *rest = line, *end;
 	int n = 0;
+	double s;
 
+	if (!line) {
+		p->quit = true;
+		return;
+	}
 	while (n < WORDS && (word[n] = strsep(&rest, " \t\r\n")))
 		n += word[n][0] != '\0';
 	word[n] = NULL;
 	if (!n)
 		return;
-	if (is(word, "start", NULL, NULL))
+	if (is(word, "start", NULL, NULL)) {
 		start(p);
-	else if (is(word, "stop", NULL, NULL))
-		stop(p);
-	else if (is(word, "quit", NULL, NULL))
+	} else if (is(word, "stop", NULL, NULL) && !p->run.team) {
+		puts("nothing runs");
+	} else if (is(word, "stop", NULL, NULL)) {
+		atomic_store(&p->run.team->stop, true);
+	} else if (is(word, "quit", NULL, NULL)) {
 		p->quit = true;
-	else if (is(word, "help", NULL, NULL))
+	} else if (is(word, "help", NULL, NULL)) {
 		help();
-	else if (is(word, "show", "config", NULL))
-		show_config(p);
-	else if (is(word, "show", "stats", "all"))
+	} else if (is(word, "show", "config", NULL)) {
+		printf("%s: address %s, transport %s, flags %s\n",
+		       p->run.team ? "running" : "stopped", o->address ? o->address : "itself",
+		       o->tcp ? "tcp" : "weir", perf_flags_text(o));
+		printf("test %s, size %u, window %u, rate %.0f, count %llu, duration %g\n",
+		       perf_test_name(o->tests[0]), o->size_count ? o->sizes[0] : 0, o->window,
+		       o->rate, (unsigned long long)o->count, o->duration_s);
+		printf("connections %u, programs %u, threads %u, pick %s, wait %s, seed %llu\n",
+		       o->connections, o->programs, o->threads, o->random ? "random" : "turn",
+		       o->sleep ? "sleep" : "poll", (unsigned long long)o->seed);
+		printf("verify %s, copy %s, bidirectional %s, stats-period %g\n",
+		       o->verify ? "on" : "off", o->copy ? "on" : "off", o->both ? "on" : "off",
+		       o->period_s);
+	} else if (is(word, "show", "stats", "all")) {
 		show_stats(p);
-	else if (is(word, "clear", "stats", NULL))
+	} else if (is(word, "clear", "stats", NULL)) {
 		p->cleared = add(p->past, team_count(&p->run));
-	else if (n == 3 && strcmp(word[0], "set") == 0)
-		set(p, word[1], word[2]);
-	else if (n <= 2 && strcmp(word[0], "wait") == 0)
-		wait_for(p, word[1]);
-	else
+	} else if (n == 3 && strcmp(word[0], "set") == 0) {
+		if (p->run.team)
+			puts("a run goes on; stop it first");
+		else if (perf_options_set(o, word[1], word[2], reason, sizeof(reason)))
+			puts(reason);
+	} else if (n <= 2 && strcmp(word[0], "wait") == 0) {
+		s = word[1] ? strtod(word[1], &end) : 86400;
+		if (word[1] && (end == word[1] || *end || !(s >= 0) || s > 86400))
+			printf("invalid time '%s' (expected seconds)\n", word[1]);
+		else if (p->run.team || word[1])
+			p->wait_until = now_ns() + (uint64_t)(s * 1e9);
+	} else {
 		printf("unknown or incomplete command '%s'; see help\n", word[0]);
+	}
 	fflush(stdout);
 }
 
-static void
-on_line(char *line)
-{
-	if (line)
-		obey(prompt, line);
-	else
-		prompt->quit = true;
-}
-
-/* The members have ended: what came of it. */
-static void
-collect(struct prompt *p)
-{
-	static struct perf_result r;
-	char reason[TEAM_REASON];
-
-	p->past = add(p->past, team_count(&p->run));
-	p->code = team_collect(&p->run, &p->info, &r, reason, sizeof(reason));
-	if (p->code) {
-		fprintf(stderr, "weir-perf: %s\n", reason);
-	} else {
-		perf_report_begin(&p->info, stdout);
-		perf_report(&p->info, &r, stdout);
-		perf_report_end(&p->info, stdout);
-		p->code = r.errors ? EXIT_FAILED : 0;
-	}
-	p->wait_until = 0;
-	perf_line_again();
-}
-
+/* Watches the run: prints its result at the end, and rates meanwhile. */
 static void
 look(struct prompt *p)
 {
+	static struct perf_result r;
+	char reason[TEAM_REASON];
 	uint64_t now = now_ns();
 
-	if (p->run.team && !team_watch(&p->run))
-		collect(p);
+	if (p->run.team && !team_watch(&p->run)) {
+		p->past = add(p->past, team_count(&p->run));
+		p->code = team_collect(&p->run, &p->info, &r, reason, sizeof(reason));
+		if (p->code) {
+			fprintf(stderr, "weir-perf: %s\n", reason);
+		} else {
+			perf_report_begin(&p->info, stdout);
+			perf_report(&p->info, &r, stdout);
+			perf_report_end(&p->info, stdout);
+			p->code = r.errors ? EXIT_FAILED : 0;
+		}
+		p->wait_until = 0;
+		line_again();
+	}
 	if (p->wait_until && now >= p->wait_until)
 		p->wait_until = 0;
 	if (p->run.team && p->options->period_s > 0 &&
 	    (double)(now - p->rates.last_ns) >= p->options->period_s * 1e9) {
 		team_print_rates(&p->run, &p->rates, stdout);
 		fflush(stdout);
-		perf_line_again();
+		line_again();
 	}
 }
 
@@ -364,15 +316,15 @@ perf_prompt(struct perf_options *o)
 
 	p = (struct prompt){.options = o, .info = {.options = o, .node = -1, .peer = -1}};
 	prompt = &p;
-	perf_line_open(PROMPT, on_line);
+	line_open(PROMPT, on_line);
 	while (!p.quit && !atomic_load(&perf_stop)) {
 		if (p.wait_until)
 			usleep(LOOK_MS * 1000);
 		else
-			perf_line_read(LOOK_MS);
+			line_read(LOOK_MS);
 		look(&p);
 	}
-	perf_line_close();
+	line_close();
 	if (p.run.team)
 		atomic_store(&p.run.team->stop, true);
 	while (p.run.team) {

@@ -4,11 +4,13 @@
 
 #include <string.h>
 
-static unsigned printed; /* results so far, for the commas between them */
-/* Sums over them, for the last line of the table. */
-static uint64_t payload;
-static struct perf_ports counted;
-static pid_t counters[2]; /* data planes, 0: unknown */
+/* State of the report that is being printed. */
+static struct {
+	unsigned results; /* printed so far */
+	uint64_t payload; /* sums over the results, for the last line of the table */
+	struct perf_ports ports;
+	pid_t pids[2]; /* data planes that counted them, 0: unknown */
+} report;
 
 static void
 json_string(FILE *to, const char *text)
@@ -29,52 +31,35 @@ json_string(FILE *to, const char *text)
 	putc('"', to);
 }
 
+static void
+add_ports(struct perf_ports *to, const struct perf_ports *from)
+{
+	to->tx_frames += from->tx_frames;
+	to->rx_frames += from->rx_frames;
+	to->tx_bytes += from->tx_bytes;
+	to->rx_bytes += from->rx_bytes;
+}
+
 static const char *
 boolean(bool b)
 {
 	return b ? "true" : "false";
 }
 
-static void
-json_begin(const struct perf_info *info, FILE *to)
-{
-	const struct perf_options *o = info->options;
-
-	fputs("{\"test_info\":{\"program\":\"weir-perf\",\"version\":\"" WEIR_VERSION
-	      "\",\"instance\":",
-	      to);
-	json_string(to, o->instance ? o->instance : "default");
-	fputs(",\"address\":", to);
-	json_string(to, o->address);
-	fprintf(to, ",\"path\":\"%s\",\"node\":%d,\"peer\":%d,\"wait\":\"%s\",\"cpu\":%d,",
-		info->path, info->node, info->peer, o->sleep ? "sleep" : "poll", o->cpu);
-	fprintf(to, "\"seed\":%llu,\"window\":%u,\"both\":%s,\"verify\":%s,\"api\":\"%s\",",
-		(unsigned long long)o->seed, o->window, boolean(o->both), boolean(o->verify),
-		o->adopt  ? "adopted"
-		: o->copy ? "copy"
-			  : "zero-copy");
-	fprintf(to,
-		"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
-		"\"rate\":%.0f,\"flags\":\"%s\",",
-		o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads, o->rate,
-		perf_flags_text(o));
-	fputs("\"latency\":\"round trip\"},\"results\":[", to);
-}
+/* The columns of a latency: min, mean, p50, p99, p99.9 and max in us. */
+#define LATENCIES 6
 
 static void
-json_latency(const struct perf_result *r, FILE *to)
+latencies(const struct perf_result *r, double us[LATENCIES])
 {
 	const struct histogram *h = &r->latency;
 
-	if (!h->count) {
-		fputs("null", to);
-		return;
-	}
-	fprintf(to,
-		"{\"min\":%.3f,\"mean\":%.4f,\"p50\":%.3f,\"p99\":%.3f,\"p999\":%.3f,\"max\":%.3f}",
-		(double)h->min / 1e3, r->mean_us, (double)histogram_percentile(h, 0.5) / 1e3,
-		(double)histogram_percentile(h, 0.99) / 1e3,
-		(double)histogram_percentile(h, 0.999) / 1e3, (double)h->max / 1e3);
+	us[0] = (double)h->min / 1e3;
+	us[1] = r->mean_us;
+	us[2] = (double)histogram_percentile(h, 0.5) / 1e3;
+	us[3] = (double)histogram_percentile(h, 0.99) / 1e3;
+	us[4] = (double)histogram_percentile(h, 0.999) / 1e3;
+	us[5] = (double)h->max / 1e3;
 }
 
 static void
@@ -96,22 +81,6 @@ json_calibration(const struct calibration *before, const struct calibration *aft
 	    calibration_label(before, after));
 }
 
-/* The result as multiples of what the machine itself takes. */
-static void
-json_ratio(const struct perf_result *r, FILE *to)
-{
-	struct calibration c = calibration_mean(&r->before, &r->after);
-	double p50 = (double)histogram_percentile(&r->latency, 0.5);
-
-	if (!c.valid)
-		fputs("{}", to);
-	else if (r->latency.count)
-		fprintf(to, "{\"mean_line\":%.3f,\"p50_line\":%.3f,\"p50_chain4\":%.3f}",
-			r->mean_us * 1e3 / c.line_ns, p50 / c.line_ns, p50 / 1e3 / c.chain4_us);
-	else
-		fprintf(to, "{\"ring\":%.4f}", r->msgs_per_s / 1e6 / c.ring_mps);
-}
-
 static void
 json_ports(bool known, const struct perf_ports *p, FILE *to)
 {
@@ -127,23 +96,38 @@ json_ports(bool known, const struct perf_ports *p, FILE *to)
 static void
 json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 {
+	struct calibration c = calibration_mean(&r->before, &r->after);
+	double us[LATENCIES];
+
 	fprintf(to, "%s\n{\"test\":\"%s\",\"size\":%u,\"count\":%llu,\"duration_s\":%.6f,",
-		printed ? "," : "", perf_test_name(r->test), r->size, (unsigned long long)r->count,
-		r->duration_s);
+		report.results ? "," : "", perf_test_name(r->test), r->size,
+		(unsigned long long)r->count, r->duration_s);
 	fprintf(to, "\"msgs_per_s\":%.1f,\"bytes_per_s\":%.1f,", r->msgs_per_s, r->bytes_per_s);
 	if (info->options->both && r->test != PERF_LAT)
 		fprintf(to, "\"back_msgs_per_s\":%.1f,", r->back_msgs_per_s);
-	if (r->test == PERF_CALL)
+	if (r->test == PERF_REQUESTS)
 		fprintf(to, "\"timeouts\":%llu,", (unsigned long long)r->timeouts);
 	if (r->shares.count > 1)
 		fprintf(to, "\"shares\":{\"count\":%u,\"min\":%.1f,\"mean\":%.1f,\"max\":%.1f},",
 			r->shares.count, r->shares.min, r->shares.mean, r->shares.max);
-	fputs("\"lat_us\":", to);
-	json_latency(r, to);
+	latencies(r, us);
+	if (r->latency.count)
+		fprintf(to,
+			"\"lat_us\":{\"min\":%.3f,\"mean\":%.4f,\"p50\":%.3f,\"p99\":%.3f,"
+			"\"p999\":%.3f,\"max\":%.3f}",
+			us[0], us[1], us[2], us[3], us[4], us[5]);
+	else
+		fputs("\"lat_us\":null", to);
 	fputs(",\"calibration\":", to);
 	json_calibration(&r->before, &r->after, to);
-	fputs(",\"ratio\":", to);
-	json_ratio(r, to);
+	/* the result as multiples of the cost of the machine itself */
+	if (!c.valid)
+		fputs(",\"ratio\":{}", to);
+	else if (r->latency.count)
+		fprintf(to, ",\"ratio\":{\"mean_line\":%.3f,\"p50_line\":%.3f,\"p50_chain4\":%.3f}",
+			us[1] * 1e3 / c.line_ns, us[2] * 1e3 / c.line_ns, us[2] / c.chain4_us);
+	else
+		fprintf(to, ",\"ratio\":{\"ring\":%.4f}", r->msgs_per_s / 1e6 / c.ring_mps);
 	fprintf(to, ",\"errors\":%llu,\"verified\":%s,\"payload_bytes\":%llu,\"ports\":",
 		(unsigned long long)r->errors, boolean(info->options->verify && !r->errors),
 		(unsigned long long)r->payload);
@@ -159,73 +143,20 @@ json_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 }
 
 static void
-csv_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
-{
-	struct calibration c = calibration_mean(&r->before, &r->after);
-	const struct histogram *h = &r->latency;
-
-	fprintf(to, "%s,%u,%llu,%.6f,%.1f,%.1f,", perf_test_name(r->test), r->size,
-		(unsigned long long)r->count, r->duration_s, r->msgs_per_s, r->bytes_per_s);
-	if (h->count)
-		fprintf(to, "%.3f,%.4f,%.3f,%.3f,%.3f,%.3f,", (double)h->min / 1e3, r->mean_us,
-			(double)histogram_percentile(h, 0.5) / 1e3,
-			(double)histogram_percentile(h, 0.99) / 1e3,
-			(double)histogram_percentile(h, 0.999) / 1e3, (double)h->max / 1e3);
-	else
-		fputs(",,,,,,", to);
-	fprintf(to, "%.1f,%.1f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d\n", c.line_ns,
-		c.ring_mps, c.chain4_us, calibration_label(&r->before, &r->after),
-		(unsigned long long)r->errors, boolean(info->options->verify && !r->errors),
-		(unsigned long long)r->ports.tx_frames, (unsigned long long)r->ports.rx_frames,
-		(unsigned long long)r->ports.tx_bytes, (unsigned long long)r->ports.rx_bytes,
-		(unsigned long long)r->payload, (int)r->pid, (int)r->peer_pid);
-}
-
-static void
-table_begin(const struct perf_info *info, FILE *to)
-{
-	const struct perf_options *o = info->options;
-
-	fprintf(to, "weir-perf " WEIR_VERSION ": instance %s",
-		o->instance ? o->instance : "default");
-	if (info->node >= 0)
-		fprintf(to, " (node %d)", info->node);
-	fprintf(to, " to %s", o->alltoall ? "all others" : o->address ? o->address : "itself");
-	if (info->peer >= 0)
-		fprintf(to, " (node %d)", info->peer);
-	fprintf(to, ", %s, %s, %s%s\n", info->path, o->sleep ? "sleeping" : "polling",
-		o->tcp	   ? "sockets"
-		: o->copy  ? "copying"
-		: o->adopt ? "out of adopted memory"
-			   : "zero-copy above 948 B",
-		o->verify ? ", verified" : "");
-	if (o->connections > 1 || o->programs > 1 || o->alltoall)
-		fprintf(to, "%u %s, %u connections each%s\n",
-			o->alltoall ? o->cluster_count : o->programs,
-			o->alltoall ? "nodes" : "programs", o->connections,
-			o->alltoall ? " to each other one" : "");
-	fputs("latency in us is the round trip; M/s and MB/s are one direction, as received\n", to);
-	fprintf(to, "%-7s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test", "size",
-		"count", "M/s", "MB/s", "min", "mean", "p50", "p99", "p99.9", "max", "line ns",
-		"label");
-}
-
-static void
 table_result(const struct perf_info *info, const struct perf_result *r, FILE *to)
 {
 	struct calibration c = calibration_mean(&r->before, &r->after);
-	const struct histogram *h = &r->latency;
 	char size[16] = "mixed";
+	double us[LATENCIES];
 
+	latencies(r, us);
 	if (r->test != PERF_MIX)
 		snprintf(size, sizeof(size), "%u", r->size);
 	fprintf(to, "%-7s %9s %11llu %9.3f %9.1f ", perf_test_name(r->test), size,
 		(unsigned long long)r->count, r->msgs_per_s / 1e6, r->bytes_per_s / 1e6);
-	if (h->count)
-		fprintf(to, "%8.2f %8.2f %8.2f %8.2f %8.2f %8.2f ", (double)h->min / 1e3,
-			r->mean_us, (double)histogram_percentile(h, 0.5) / 1e3,
-			(double)histogram_percentile(h, 0.99) / 1e3,
-			(double)histogram_percentile(h, 0.999) / 1e3, (double)h->max / 1e3);
+	if (r->latency.count)
+		fprintf(to, "%8.2f %8.2f %8.2f %8.2f %8.2f %8.2f ", us[0], us[1], us[2], us[3],
+			us[4], us[5]);
 	else
 		fprintf(to, "%8s %8s %8s %8s %8s %8s ", "-", "-", "-", "-", "-", "-");
 	if (c.valid)
@@ -243,63 +174,118 @@ table_result(const struct perf_info *info, const struct perf_result *r, FILE *to
 		fprintf(to, "     of each of %u: %.4f, %.4f, %.4f M/s (least, mean, most)\n",
 			r->shares.count, r->shares.min / 1e6, r->shares.mean / 1e6,
 			r->shares.max / 1e6);
-	payload += r->payload;
+	report.payload += r->payload;
 	if (!r->ports_known)
 		return;
-	counted.tx_frames += r->ports.tx_frames;
-	counted.tx_bytes += r->ports.tx_bytes;
-	counters[0] = r->pid;
-	counters[1] = r->peer_pid;
-}
-
-/* Bytes that went through ports were counted there, or it was another path that was measured. */
-static void
-table_end(const struct perf_info *info, FILE *to)
-{
-	if (strcmp(info->path, "local") == 0 || !counters[0])
-		return;
-	fprintf(to,
-		"%llu bytes of payload left in %llu frames of %llu bytes, counted at the port by "
-		"the data "
-		"plane (pid %d",
-		(unsigned long long)payload, (unsigned long long)counted.tx_frames,
-		(unsigned long long)counted.tx_bytes, (int)counters[0]);
-	if (counters[1] && counters[1] != counters[0])
-		fprintf(to, "; the other one: pid %d", (int)counters[1]);
-	fputs(")\n", to);
+	add_ports(&report.ports, &r->ports);
+	report.pids[0] = r->pid;
+	report.pids[1] = r->peer_pid;
 }
 
 void
 perf_report_begin(const struct perf_info *info, FILE *to)
 {
-	printed = 0;
-	payload = 0;
-	counted = (struct perf_ports){0};
-	counters[0] = counters[1] = 0;
-	if (info->options->format == FORMAT_JSON)
-		json_begin(info, to);
-	else if (info->options->format == FORMAT_CSV)
-		fputs("test,size,count,duration_s,msgs_per_s,bytes_per_s,min_us,mean_us,p50_us,p99_"
-		      "us,p999_us,"
-		      "max_us,line_ns,ring_mps,chain4_us,label,errors,verified,tx_frames,rx_frames,"
-		      "tx_bytes,"
-		      "rx_bytes,payload_bytes,pid,peer_pid\n",
+	const struct perf_options *o = info->options;
+
+	memset(&report, 0, sizeof(report));
+	switch (o->format) {
+	case FORMAT_JSON:
+		fputs("{\"test_info\":{\"program\":\"weir-perf\",\"version\":\"" WEIR_VERSION
+		      "\",\"instance\":",
 		      to);
-	else
-		table_begin(info, to);
+		json_string(to, o->instance ? o->instance : "default");
+		fputs(",\"address\":", to);
+		json_string(to, o->address);
+		fprintf(to, ",\"path\":\"%s\",\"node\":%d,\"peer\":%d,\"wait\":\"%s\",\"cpu\":%d,",
+			info->path, info->node, info->peer, o->sleep ? "sleep" : "poll", o->cpu);
+		fprintf(to, "\"seed\":%llu,\"window\":%u,\"both\":%s,\"verify\":%s,\"api\":\"%s\",",
+			(unsigned long long)o->seed, o->window, boolean(o->both),
+			boolean(o->verify),
+			o->adopt  ? "adopted"
+			: o->copy ? "copy"
+				  : "zero-copy");
+		fprintf(to,
+			"\"transport\":\"%s\",\"connections\":%u,\"programs\":%u,\"threads\":%u,"
+			"\"rate\":%.0f,\"flags\":\"%s\",",
+			o->tcp ? "tcp" : "weir", o->connections, o->programs, o->threads, o->rate,
+			perf_flags_text(o));
+		fputs("\"latency\":\"round trip\"},\"results\":[", to);
+		break;
+	case FORMAT_CSV:
+		fputs("test,size,count,duration_s,msgs_per_s,bytes_per_s,min_us,mean_us,p50_us,"
+		      "p99_us,p999_us,max_us,line_ns,ring_mps,chain4_us,label,errors,verified,"
+		      "tx_frames,rx_frames,tx_bytes,rx_bytes,payload_bytes,pid,peer_pid\n",
+		      to);
+		break;
+	case FORMAT_TABLE:
+		fprintf(to, "weir-perf " WEIR_VERSION ": instance %s",
+			o->instance ? o->instance : "default");
+		if (info->node >= 0)
+			fprintf(to, " (node %d)", info->node);
+		fprintf(to, " to %s",
+			o->alltoall  ? "all others"
+			: o->address ? o->address
+				     : "itself");
+		if (info->peer >= 0)
+			fprintf(to, " (node %d)", info->peer);
+		fprintf(to, ", %s, %s, %s%s\n", info->path, o->sleep ? "sleeping" : "polling",
+			o->tcp	   ? "sockets"
+			: o->copy  ? "copying"
+			: o->adopt ? "out of adopted memory"
+				   : "zero-copy above 948 B",
+			o->verify ? ", verified" : "");
+		if (o->connections > 1 || o->programs > 1 || o->alltoall)
+			fprintf(to, "%u %s, %u connections each%s\n",
+				o->alltoall ? o->cluster_count : o->programs,
+				o->alltoall ? "nodes" : "programs", o->connections,
+				o->alltoall ? " to each other one" : "");
+		fputs("latency in us is the round trip; M/s and MB/s are one direction, as "
+		      "received\n",
+		      to);
+		fprintf(to, "%-7s %9s %11s %9s %9s %8s %8s %8s %8s %8s %8s %7s %s\n", "test",
+			"size", "count", "M/s", "MB/s", "min", "mean", "p50", "p99", "p99.9", "max",
+			"line ns", "label");
+		break;
+	}
 	fflush(to);
 }
 
 void
 perf_report(const struct perf_info *info, const struct perf_result *result, FILE *to)
 {
-	if (info->options->format == FORMAT_JSON)
+	struct calibration c = calibration_mean(&result->before, &result->after);
+	double us[LATENCIES];
+
+	switch (info->options->format) {
+	case FORMAT_JSON:
 		json_result(info, result, to);
-	else if (info->options->format == FORMAT_CSV)
-		csv_result(info, result, to);
-	else
+		break;
+	case FORMAT_TABLE:
 		table_result(info, result, to);
-	printed++;
+		break;
+	case FORMAT_CSV:
+		latencies(result, us);
+		fprintf(to, "%s,%u,%llu,%.6f,%.1f,%.1f,", perf_test_name(result->test),
+			result->size, (unsigned long long)result->count, result->duration_s,
+			result->msgs_per_s, result->bytes_per_s);
+		if (result->latency.count)
+			fprintf(to, "%.3f,%.4f,%.3f,%.3f,%.3f,%.3f,", us[0], us[1], us[2], us[3],
+				us[4], us[5]);
+		else
+			fputs(",,,,,,", to);
+		fprintf(to, "%.1f,%.1f,%.2f,%s,%llu,%s,%llu,%llu,%llu,%llu,%llu,%d,%d\n", c.line_ns,
+			c.ring_mps, c.chain4_us, calibration_label(&result->before, &result->after),
+			(unsigned long long)result->errors,
+			boolean(info->options->verify && !result->errors),
+			(unsigned long long)result->ports.tx_frames,
+			(unsigned long long)result->ports.rx_frames,
+			(unsigned long long)result->ports.tx_bytes,
+			(unsigned long long)result->ports.rx_bytes,
+			(unsigned long long)result->payload, (int)result->pid,
+			(int)result->peer_pid);
+		break;
+	}
+	report.results++;
 	fflush(to);
 }
 
@@ -308,8 +294,19 @@ perf_report_end(const struct perf_info *info, FILE *to)
 {
 	if (info->options->format == FORMAT_JSON)
 		fputs("\n]}\n", to);
-	else if (info->options->format == FORMAT_TABLE)
-		table_end(info, to);
+	/* bytes counted at the ports show that the payload took this path */
+	if (info->options->format == FORMAT_TABLE && strcmp(info->path, "local") != 0 &&
+	    report.pids[0]) {
+		fprintf(to,
+			"%llu bytes of payload left in %llu frames of %llu bytes, counted at the "
+			"port by the data plane (pid %d",
+			(unsigned long long)report.payload,
+			(unsigned long long)report.ports.tx_frames,
+			(unsigned long long)report.ports.tx_bytes, (int)report.pids[0]);
+		if (report.pids[1] && report.pids[1] != report.pids[0])
+			fprintf(to, "; the other one: pid %d", (int)report.pids[1]);
+		fputs(")\n", to);
+	}
 	fflush(to);
 }
 
@@ -355,15 +352,6 @@ perf_shares_add(struct perf_shares *s, double rate)
 	if (!s->count || rate > s->max)
 		s->max = rate;
 	s->mean += (rate - s->mean) / ++s->count;
-}
-
-static void
-add_ports(struct perf_ports *to, const struct perf_ports *from)
-{
-	to->tx_frames += from->tx_frames;
-	to->rx_frames += from->rx_frames;
-	to->tx_bytes += from->tx_bytes;
-	to->rx_bytes += from->rx_bytes;
 }
 
 void

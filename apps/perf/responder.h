@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The server's end of one connection, as steps that never wait: so a program can serve many, and be
- * both ends at once (--loop). States: asked nothing (RESTING), answering READY, RUNNING the plan,
- * awaiting messages that came other ways than the END (DRAINING), answering RESULT.
+ * The server's end of one connection, in steps that never wait. States: awaiting a request (IDLE),
+ * sending READY, RUNNING the schedule, awaiting messages that END has overtaken (DRAINING), sending
+ * RESULT.
  */
 #ifndef WEIR_PERF_RESPONDER_H
 #define WEIR_PERF_RESPONDER_H
@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 enum responder_state {
-	RESPONDER_RESTING,
+	RESPONDER_IDLE,
 	RESPONDER_READY,
 	RESPONDER_RUNNING,
 	RESPONDER_DRAINING,
@@ -26,11 +26,11 @@ struct responder {
 	struct perf_flow flow;
 	LIST_ENTRY(responder) next;
 	struct server *server; /* memory and messengers of all connections */
-	int heard;	       /* tests of the message model: number of the client, or -1 */
-	uint64_t due, due_ns;  /* DRAINING: messages, and how long it may take */
+	int rx_client;	       /* tests of the message model: client number, or -1 */
+	uint64_t due, due_ns;  /* DRAINING: number of messages; time limit */
 	enum responder_state state;
 	struct perf_message request;
-	struct perf_message reply; /* READY or RESULT, until it could be sent */
+	struct perf_message reply; /* READY or RESULT, until it is sent */
 	struct perf_ports before;
 	bool ports_known;
 	uint64_t start_ns, last_ns; /* of the measured messages */
@@ -38,7 +38,7 @@ struct responder {
 
 void responder_init(struct responder *r, struct server *server);
 void responder_fini(struct responder *r);
-/* Does what can be done now. How much that was (0: nothing), or -errno: the connection ended so. */
+/* Does all work possible now. Its amount (0: none), or -errno: the connection has ended. */
 int responder_step(struct responder *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a run found, and how it is printed. */
+/* The result of a run, and its report. */
 #ifndef WEIR_PERF_RESULT_H
 #define WEIR_PERF_RESULT_H
 
@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-/* Of the whole program run. */
+/* The same for all runs of the program. */
 struct perf_info {
 	const struct perf_options *options;
 	const char *path; /* remote, local, loop, tcp, cluster */
@@ -18,7 +18,7 @@ struct perf_info {
 	int node, peer; /* ids, negative: unknown */
 };
 
-/* Of the parts of a whole, messages a second: how evenly it was shared. */
+/* Messages/s of programs, nodes or threads: how evenly the load is shared. */
 struct perf_shares {
 	uint32_t count;
 	double min, mean, max;
@@ -28,26 +28,26 @@ struct perf_result {
 	uint32_t test; /* enum perf_test */
 	uint32_t size;
 	uint64_t count;	   /* messages (or round trips) sent, warm-up included */
-	double duration_s; /* of what was measured */
+	double duration_s; /* of the measured part */
 	double msgs_per_s, bytes_per_s;
 	double back_msgs_per_s; /* with -b: the other direction */
-	double mean_us;		/* lat: of batches without a clock inside; 0: from the histogram */
+	double mean_us;		/* lat: of blocks timed as a whole; 0: from the histogram */
 	struct calibration before, after;
 	uint64_t errors;
-	uint64_t timeouts;	     /* requests whose answer took too long, of the errors */
-	uint64_t received, measured; /* messages that arrived, and those after the warm-up */
-	uint64_t start_ns, last_ns;  /* when they did; 0: the driver's own time counts */
-	struct perf_shares shares;   /* of programs, nodes or threads; count 0: not shared */
+	uint64_t timeouts;	     /* requests without an answer in time, part of errors */
+	uint64_t received, measured; /* arrived, and arrived after the warm-up */
+	uint64_t start_ns, last_ns;  /* arrival of these; 0: duration_s is already set */
+	struct perf_shares shares;   /* count 0: not shared */
 	uint64_t payload;	     /* bytes that left this end */
 	bool ports_known, peer_ports_known;
-	struct perf_ports ports, peer_ports; /* here, and at the server */
+	struct perf_ports ports, peer_ports; /* of this end and of the server */
 	pid_t pid, peer_pid;		     /* data planes, 0: unknown */
 	struct histogram latency;	     /* ns; empty unless lat */
 };
 
-/* The rates, from what was measured between start_ns and last_ns. */
+/* Computes the rates from start_ns, last_ns and measured. */
 void perf_result_rate(struct perf_result *r);
-/* Adds a part, as which it counts among the shares. */
+/* Adds the result of a part, also as one of the shares. */
 void perf_result_add(struct perf_result *to, const struct perf_result *from);
 void perf_shares_add(struct perf_shares *s, double rate);
 

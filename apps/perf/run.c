@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NODE_MS 5000
-#define TURN_US 200
+#define NODE_MS 5000	/* how long the node id may be unknown */
+#define NODE_STEP_MS 10 /* between two looks at it */
+#define TURN_US 200	/* between two looks whether it is this program's turn to attach */
 
 int
 run_exit_code(int rc)
@@ -56,33 +57,7 @@ run_reason(const struct run *r, int rc, const char *doing, char *to, size_t size
 		snprintf(to, size, "%s", weir_reason());
 }
 
-static int
-await_node(struct weir *weir)
-{
-	int node;
-
-	for (int waited = 0; (node = weir_node(weir)) == -EAGAIN && waited < NODE_MS; waited += 10)
-		usleep(10000);
-	return node;
-}
-
-/* --loop alone: listens on a name of its own and connects to it through the port. */
-static int
-connect_itself(struct run *r)
-{
-	char address[64], service[WEIR_SERVICE_MAX];
-	const char *self = address;
-	int rc;
-
-	if (r->node < 0)
-		return r->node;
-	snprintf(service, sizeof(service), "perf-loop-%d", (int)getpid());
-	snprintf(address, sizeof(address), "node:%d:%s", r->node, service);
-	rc = server_listen(&r->here, service);
-	return rc ? rc : driver_connect(&r->driver, &self, 1);
-}
-
-/* --alltoall: listens for the others, and connects to each of them. */
+/* --alltoall: listens for the other nodes and connects to each of them. */
 static int
 connect_cluster(struct run *r, struct team *team, uint32_t number)
 {
@@ -95,14 +70,14 @@ connect_cluster(struct run *r, struct team *team, uint32_t number)
 		return r->node;
 	snprintf(service, sizeof(service), "perf-all-%d", (int)getppid());
 	snprintf(r->driver.service, sizeof(r->driver.service), "%s", service);
-	rc = server_listen(&r->here, service);
+	rc = server_listen(&r->own_server, service);
 	if (rc)
 		return rc;
 	atomic_store(&team->nodes[number], r->node);
-	rc = team_arrive(team, TEAM_ATTACHED, NULL, NULL);
+	rc = team_arrive(team, TEAM_ATTACHED, NULL);
 	if (rc)
 		return rc;
-	/* each begins with its successor, so that not all of them begin with the same one */
+	/* each node begins with its successor, so that not all begin with the same node */
 	for (uint32_t i = 1; i < team->count; i++, n++) {
 		snprintf(text[n], sizeof(text[n]), "node:%d:%s",
 			 (int)atomic_load(&team->nodes[(number + i) % team->count]), service);
@@ -111,71 +86,17 @@ connect_cluster(struct run *r, struct team *team, uint32_t number)
 	return driver_connect(&r->driver, others, n);
 }
 
-static void
-look_at_path(struct run *r)
-{
-	struct weir_address address;
-	uint16_t node;
-	int local;
-
-	if (!r->weir) {
-		r->path = "tcp";
-	} else if (r->driver.options->alltoall) {
-		r->path = "cluster";
-	} else if (weir_conn_peer(r->driver.flow->conn, &node, &local) == 0) {
-		r->peer = node;
-		r->path = local ? "local" : "remote";
-		if (r->driver.options->address &&
-		    perf_address_parse(r->driver.options->address, &address) == 0)
-			snprintf(r->driver.service, sizeof(r->driver.service), "%s",
-				 address.service);
-	}
-	if (r->driver.options->loop)
-		r->path = "loop";
-}
-
-static int
-connect_all(struct run *r, const struct perf_options *o, struct team *team, uint32_t number)
-{
-	int rc;
-
-	if (o->alltoall || (o->loop && !o->address)) {
-		server_init(&r->here, o, r->weir, &r->driver.idle);
-		r->serves = true;
-		r->driver.here = &r->here;
-	}
-	if (o->alltoall)
-		rc = connect_cluster(r, team, number);
-	else if (r->serves)
-		rc = connect_itself(r);
-	else
-		rc = driver_connect(&r->driver, &o->address, 1);
-	return o->loop && (rc == -EHOSTDOWN || rc == -ETIMEDOUT) ? -EXDEV : rc;
-}
-
-/* Programs of one node attach in turn: all at once, the last would wait longer than one may. */
-static int
-attach(struct run *r, const struct perf_options *o, struct team *team, uint32_t number)
-{
-	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
-	int rc;
-
-	while (team && !o->alltoall && atomic_load(&team->attached) < number) {
-		if (atomic_load(&team->failed) || atomic_load(&perf_stop))
-			return -ECANCELED;
-		usleep(TURN_US);
-	}
-	rc = weir_attach(&options, &r->weir);
-	if (team)
-		atomic_fetch_add(&team->attached, 1);
-	return rc;
-}
-
 int
 run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_t number,
 	 const char **what)
 {
-	int rc;
+	struct weir_options options = {.instance = o->instance, .name = "weir-perf"};
+	char self[64], service[WEIR_SERVICE_MAX];
+	const char *address = o->address;
+	bool serves = o->alltoall || (o->loop && !address);
+	struct weir_address parsed;
+	uint16_t peer;
+	int rc, local;
 
 	*r = (struct run){.node = -1, .peer = -1, .path = "unknown"};
 	r->driver = (struct driver){.options = o,
@@ -186,23 +107,65 @@ run_open(struct run *r, const struct perf_options *o, struct team *team, uint32_
 				    .progress = !team && isatty(STDERR_FILENO)};
 	*what = "attaching";
 	if (!o->tcp) {
-		rc = attach(r, o, team, number);
+		/* programs of a node attach in turn: all at once, the last would time out */
+		while (team && !o->alltoall && atomic_load(&team->attached) < number) {
+			if (atomic_load(&team->failed) || atomic_load(&perf_stop))
+				return -ECANCELED;
+			usleep(TURN_US);
+		}
+		rc = weir_attach(&options, &r->weir);
+		if (team)
+			atomic_fetch_add(&team->attached, 1);
 		if (rc)
 			return rc;
-		if (o->alltoall || (o->loop && !o->address))
-			r->node = await_node(r->weir);
-		else
-			r->node = weir_node(r->weir);
+		for (int waited = 0;
+		     (r->node = weir_node(r->weir)) == -EAGAIN && serves && waited < NODE_MS;
+		     waited += NODE_STEP_MS)
+			usleep(NODE_STEP_MS * 1000);
 	}
 	perf_idle_init(&r->driver.idle, r->weir, o->sleep);
 	if (o->rate > 0)
 		r->driver.idle.sleep_ms = 1;
 	r->driver.weir = r->weir;
 	*what = "connecting";
-	rc = connect_all(r, o, team, number);
-	if (!rc)
-		look_at_path(r);
-	return rc;
+	if (serves) {
+		r->serves = true;
+		server_init(&r->own_server, o, r->weir, &r->driver.idle);
+		r->driver.own_server = &r->own_server;
+	}
+	if (o->alltoall) {
+		rc = connect_cluster(r, team, number);
+	} else if (serves && r->node < 0) {
+		rc = r->node;
+	} else if (serves) {
+		/* --loop without an address: connects to a service of its own through the port */
+		snprintf(service, sizeof(service), "perf-loop-%d", (int)getpid());
+		snprintf(self, sizeof(self), "node:%d:%s", r->node, service);
+		address = self;
+		rc = server_listen(&r->own_server, service);
+		if (!rc)
+			rc = driver_connect(&r->driver, &address, 1);
+	} else {
+		rc = driver_connect(&r->driver, &address, 1);
+	}
+	if (o->loop && (rc == -EHOSTDOWN || rc == -ETIMEDOUT))
+		rc = -EXDEV;
+	if (rc)
+		return rc;
+	if (!r->weir) {
+		r->path = "tcp";
+	} else if (o->alltoall) {
+		r->path = "cluster";
+	} else if (weir_conn_peer(r->driver.flow->conn, &peer, &local) == 0) {
+		r->peer = peer;
+		r->path = local ? "local" : "remote";
+		if (o->address && perf_address_parse(o->address, &parsed) == 0)
+			snprintf(r->driver.service, sizeof(r->driver.service), "%s",
+				 parsed.service);
+	}
+	if (o->loop)
+		r->path = "loop";
+	return 0;
 }
 
 void
@@ -210,11 +173,11 @@ run_close(struct run *r)
 {
 	driver_close(&r->driver);
 	if (r->serves)
-		server_close(&r->here);
+		server_close(&r->own_server);
 	weir_detach(r->weir);
 }
 
-/* The payload must have gone through the ports, or it was not this path that was measured. */
+/* Warns and counts an error unless the payload went through the ports. */
 static void
 check_ports(const struct perf_info *info, struct perf_result *r)
 {
@@ -222,7 +185,7 @@ check_ports(const struct perf_info *info, struct perf_result *r)
 
 	if (strcmp(info->path, "local") == 0 || !r->ports_known)
 		return;
-	/* what a NIC gives to a peer that READs it may not count; the peer's does */
+	/* a NIC need not count what a peer's READ takes; the peer's NIC counts it */
 	if (counted < r->payload)
 		counted += r->test == PERF_READ ? 0 : r->peer_ports.rx_bytes;
 	if (counted >= r->payload)
@@ -272,7 +235,7 @@ run_all(const struct perf_info *info, const cpu_set_t *allowed,
 	return code;
 }
 
-/* Says on stderr why, and gives the exit code. */
+/* Prints the reason to stderr and returns the exit code. */
 static int
 failed(const struct run *r, int rc, const char *doing)
 {

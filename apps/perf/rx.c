@@ -17,10 +17,10 @@ struct lane {
 	_Alignas(64) _Atomic uint64_t received;
 	uint64_t errors, first_ns;
 	bool verify;
-	struct perf_plan plan;
+	struct perf_schedule schedule;
 };
 
-struct hearing {
+struct rx_client {
 	struct weir_messenger *messenger;
 	uint32_t threads;
 	bool request;
@@ -28,17 +28,17 @@ struct hearing {
 };
 
 int
-hear_service(const char *service, int number, char *to, size_t size)
+rx_service(const char *service, int number, char *to, size_t size)
 {
 	int n = snprintf(to, size, number < 0 ? "m-%s" : "m-%s-%d", service, number);
 
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-struct perf_plan
-hear_plan(const struct perf_message *request, uint32_t thread)
+struct perf_schedule
+rx_schedule(const struct perf_message *request, uint32_t thread)
 {
-	return (struct perf_plan){
+	return (struct perf_schedule){
 	    .test = request->test,
 	    .size = request->size,
 	    .seed = perf_mix(request->seed ^ perf_mix(thread + 1)),
@@ -50,99 +50,87 @@ handle(struct weir_messenger *m, const struct weir_message *message, void *user)
 {
 	struct lane *l = user;
 	uint64_t i = atomic_load_explicit(&l->received, memory_order_relaxed);
-	bool right = message->length == l->plan.size;
+	bool right = message->length == l->schedule.size;
 
 	if (!i)
 		l->first_ns = now_ns();
 	if (right)
-		right = l->verify ? perf_plan_check(&l->plan, i, message->data, message->length)
-				  : perf_plan_stamped(i, message->data, message->length);
+		right = l->verify
+			    ? perf_schedule_check(&l->schedule, i, message->data, message->length)
+			    : perf_schedule_stamped(i, message->data, message->length);
 	if (!right)
 		l->errors++;
 	if (message->flags & WEIR_MESSAGE_REQUEST &&
 	    weir_message_respond(m, &message->reply, message->data, message->length))
 		l->errors++;
-	/* pairs with the acquire in hear_count() */
+	/* pairs with the acquire in rx_count() */
 	atomic_store_explicit(&l->received, i + 1, memory_order_release);
 }
 
-static int
-open_messenger(struct weir_messenger **m, struct weir *weir, const char *service, int number)
-{
-	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
-	char name[WEIR_SERVICE_MAX];
-	int rc = *m ? 0 : hear_service(service, number, name, sizeof(name));
-
-	if (rc || *m)
-		return rc;
-	options.service = name;
-	options.lanes = WEIR_LANES_MAX;
-	return weir_messenger_open(weir, &options, m);
-}
-
-/* The first `n` types are no longer heard. */
+/* Unregisters the first `n` types of a client and frees it. */
 static void
-unregister(struct hearer *h, uint32_t number, uint32_t n)
+unregister(struct perf_rx *h, uint32_t number, uint32_t n)
 {
-	struct hearing *x = h->client[number];
+	struct rx_client *x = h->client[number];
 
 	for (uint32_t i = 0; i < n; i++)
-		weir_message_unregister(x->messenger, hear_type(x->request, number, i),
+		weir_message_unregister(x->messenger, rx_type(x->request, number, i),
 					UNREGISTER_MS);
 	free(x);
 	h->client[number] = NULL;
 }
 
-/* Handlers of the first client number that is free. */
-static int
-enter(struct hearer *h, struct weir_messenger *m, const struct perf_message *request, uint32_t n)
+int
+rx_open(struct perf_rx *h, struct weir *weir, const char *service,
+	const struct perf_message *request, uint32_t *number)
 {
+	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
 	struct weir_handler handler = {.handle = handle};
-	uint32_t threads = request->threads;
-	struct hearing *x;
+	bool all = request->flags & PERF_HERE;
+	struct weir_messenger **m;
+	char name[WEIR_SERVICE_MAX];
+	struct rx_client *x;
+	uint32_t n = 0;
 	int rc = 0;
 
-	x = aligned_alloc(_Alignof(struct lane), sizeof(*x) + threads * sizeof(x->lane[0]));
+	while (n < RX_CLIENTS && h->client[n])
+		n++;
+	if (n == RX_CLIENTS)
+		return -EBUSY;
+	*number = n;
+	m = all ? &h->all : &h->own[n];
+	if (!*m) {
+		rc = rx_service(service, all ? -1 : (int)n, name, sizeof(name));
+		options.service = name;
+		options.lanes = WEIR_LANES_MAX;
+		if (!rc)
+			rc = weir_messenger_open(weir, &options, m);
+	}
+	if (rc)
+		return rc;
+	x = aligned_alloc(_Alignof(struct lane),
+			  sizeof(*x) + request->threads * sizeof(x->lane[0]));
 	if (!x)
 		return -ENOMEM;
-	x->messenger = m;
-	x->threads = threads;
-	x->request = request->test == PERF_CALL;
+	x->messenger = *m;
+	x->threads = request->threads;
+	x->request = request->test == PERF_REQUESTS;
 	h->client[n] = x;
-	for (uint32_t i = 0; i < threads && !rc; i++) {
+	for (uint32_t i = 0; i < request->threads && !rc; i++) {
 		x->lane[i] = (struct lane){.verify = request->flags & PERF_VERIFY,
-					   .plan = hear_plan(request, i)};
+					   .schedule = rx_schedule(request, i)};
 		handler.user = &x->lane[i];
-		rc = weir_message_register(m, hear_type(x->request, n, i), &handler);
+		rc = weir_message_register(*m, rx_type(x->request, n, i), &handler);
 		if (rc)
 			unregister(h, n, i);
 	}
 	return rc;
 }
 
-int
-hear_open(struct hearer *h, struct weir *weir, const char *service,
-	  const struct perf_message *request, uint32_t *number)
-{
-	bool all = request->flags & PERF_HERE;
-	struct weir_messenger **m;
-	uint32_t n = 0;
-	int rc;
-
-	while (n < HEAR_CLIENTS && h->client[n])
-		n++;
-	if (n == HEAR_CLIENTS)
-		return -EBUSY;
-	m = all ? &h->all : &h->own[n];
-	rc = open_messenger(m, weir, service, all ? -1 : (int)n);
-	*number = n;
-	return rc ? rc : enter(h, *m, request, n);
-}
-
 uint64_t
-hear_count(const struct hearer *h, uint32_t number)
+rx_count(const struct perf_rx *h, uint32_t number)
 {
-	const struct hearing *x = h->client[number];
+	const struct rx_client *x = h->client[number];
 	uint64_t sum = 0;
 
 	/* pairs with the release in handle() */
@@ -152,9 +140,9 @@ hear_count(const struct hearer *h, uint32_t number)
 }
 
 void
-hear_close(struct hearer *h, uint32_t number, struct perf_message *result)
+rx_close(struct perf_rx *h, uint32_t number, struct perf_message *result)
 {
-	struct hearing *x = h->client[number];
+	struct rx_client *x = h->client[number];
 
 	result->last_ns = now_ns();
 	for (uint32_t i = 0; i < x->threads; i++) {
@@ -162,7 +150,7 @@ hear_close(struct hearer *h, uint32_t number, struct perf_message *result)
 		uint64_t n = atomic_load_explicit(&l->received, memory_order_acquire);
 
 		result->received += n;
-		result->bytes += n * l->plan.size;
+		result->bytes += n * l->schedule.size;
 		result->errors += l->errors;
 		/* the first of each begins the time */
 		result->measured += n ? n - 1 : 0;
@@ -173,13 +161,13 @@ hear_close(struct hearer *h, uint32_t number, struct perf_message *result)
 }
 
 void
-hear_fini(struct hearer *h)
+rx_fini(struct perf_rx *h)
 {
-	for (uint32_t i = 0; i < HEAR_CLIENTS; i++)
+	for (uint32_t i = 0; i < RX_CLIENTS; i++)
 		if (h->client[i])
 			unregister(h, i, h->client[i]->threads);
-	for (uint32_t i = 0; i < HEAR_CLIENTS; i++)
+	for (uint32_t i = 0; i < RX_CLIENTS; i++)
 		weir_messenger_close(h->own[i]);
 	weir_messenger_close(h->all);
-	*h = (struct hearer){0};
+	*h = (struct perf_rx){0};
 }

@@ -35,13 +35,13 @@ log_uniform(uint64_t r, unsigned first, unsigned last)
 }
 
 uint32_t
-perf_plan_mixed_size(const struct perf_plan *plan, uint64_t i)
+perf_schedule_mixed_size(const struct perf_schedule *schedule, uint64_t i)
 {
-	uint64_t r = perf_mix(plan->seed + (i + 1) * STEP);
-	uint64_t every = plan->large ? plan->count / plan->large : 0;
+	uint64_t r = perf_mix(schedule->seed + (i + 1) * STEP);
+	uint64_t every = schedule->large ? schedule->count / schedule->large : 0;
 	uint32_t size;
 
-	if (every && i % every == every - 1 && i / every < plan->large)
+	if (every && i % every == every - 1 && i / every < schedule->large)
 		return log_uniform(r, LARGE_FIRST_BIT, LARGE_LAST_BIT);
 	/* 0 is as likely as 1 */
 	size = log_uniform(r >> 1, 0, SMALL_LAST_BIT);
@@ -49,25 +49,25 @@ perf_plan_mixed_size(const struct perf_plan *plan, uint64_t i)
 }
 
 uint32_t
-perf_plan_largest(const struct perf_plan *plan)
+perf_schedule_largest(const struct perf_schedule *schedule)
 {
-	if (plan->test != PERF_MIX)
-		return plan->size;
-	return 1u << (plan->large ? LARGE_LAST_BIT : SMALL_LAST_BIT);
+	if (schedule->test != PERF_MIX)
+		return schedule->size;
+	return 1u << (schedule->large ? LARGE_LAST_BIT : SMALL_LAST_BIT);
 }
 
 /* Word k of the message is first + k * STEP; the last bytes are the first ones of the next word. */
 static uint64_t
-first_word(const struct perf_plan *plan, uint64_t i)
+first_word(const struct perf_schedule *schedule, uint64_t i)
 {
-	return perf_mix(plan->seed ^ perf_mix(i + STEP));
+	return perf_mix(schedule->seed ^ perf_mix(i + STEP));
 }
 
 void
-perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t length)
+perf_schedule_fill(const struct perf_schedule *schedule, uint64_t i, void *buf, size_t length)
 {
 	uint8_t *to = buf;
-	uint64_t word = first_word(plan, i);
+	uint64_t word = first_word(schedule, i);
 	size_t words = length / 8;
 
 	for (size_t k = 0; k < words; k++) {
@@ -81,10 +81,11 @@ perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t lengt
 }
 
 bool
-perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length)
+perf_schedule_check(const struct perf_schedule *schedule, uint64_t i, const void *buf,
+		    size_t length)
 {
 	const uint8_t *from = buf;
-	uint64_t word = first_word(plan, i), differ = 0;
+	uint64_t word = first_word(schedule, i), differ = 0;
 	size_t words = length / 8;
 
 	for (size_t k = 0; k < words; k++) {
@@ -98,18 +99,19 @@ perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_
 }
 
 uint64_t
-perf_plan_offset(const struct perf_plan *plan, uint64_t i)
+perf_schedule_offset(const struct perf_schedule *schedule, uint64_t i)
 {
-	uint64_t room = plan->region - plan->size;
+	uint64_t room = schedule->region - schedule->size;
 
 	/* 64 bytes apart, as anything that is read for itself is */
-	return perf_mix(plan->seed + (i + 1) * STEP) % (room / 64 + 1) * 64;
+	return perf_mix(schedule->seed + (i + 1) * STEP) % (room / 64 + 1) * 64;
 }
 
 bool
-perf_plan_read(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length, bool all)
+perf_schedule_read(const struct perf_schedule *schedule, uint64_t i, const void *buf, size_t length,
+		   bool all)
 {
-	uint64_t first = perf_plan_offset(plan, i) / 8, words = length / 8, differ = 0, w;
+	uint64_t first = perf_schedule_offset(schedule, i) / 8, words = length / 8, differ = 0, w;
 	const uint8_t *from = buf;
 
 	for (uint64_t k = 0; k < words; k += all || k == words - 1 ? 1 : words - 1) {
@@ -136,7 +138,7 @@ perf_message_read(struct perf_message *to, const void *buf, size_t length, enum 
 	if (kind == PERF_REQUEST && m.test == PERF_READ &&
 	    (m.region < m.size || m.region > 1ull << 40 || m.size <= PERF_READ_REQUEST))
 		return -EBADMSG;
-	if (kind == PERF_REQUEST && m.test >= PERF_CAST && (!m.threads || m.threads > 256))
+	if (kind == PERF_REQUEST && m.test >= PERF_MESSAGES && (!m.threads || m.threads > 256))
 		return -EBADMSG;
 	*to = m;
 	return 0;

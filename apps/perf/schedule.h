@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a run sends: the length and the contents of message number i, computed alike at both ends
- * from the seed, so that a message that is lost, doubled, cut, mixed up or out of place is seen.
+ * The messages of a run: both ends compute length and contents of message i from the seed, and so
+ * detect a message that is lost, doubled, truncated, corrupted or out of order.
  */
-#ifndef WEIR_PERF_PLAN_H
-#define WEIR_PERF_PLAN_H
+#ifndef WEIR_PERF_SCHEDULE_H
+#define WEIR_PERF_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#define PERF_READ_REQUEST 16u /* bytes of what asks for a READ */
+#define PERF_READ_REQUEST 16u /* bytes of a request for a READ */
 
 enum perf_test {
 	PERF_LAT,
@@ -19,18 +19,18 @@ enum perf_test {
 	PERF_RATE,
 	PERF_MIX,
 	PERF_READ,
-	PERF_CAST,
-	PERF_CALL,
+	PERF_MESSAGES,
+	PERF_REQUESTS,
 	PERF_TESTS
 };
 
-struct perf_plan {
+struct perf_schedule {
 	uint32_t test;	 /* enum perf_test */
-	uint32_t size;	 /* of every message; not for PERF_MIX */
+	uint32_t size;	 /* bytes of every message; not for PERF_MIX */
 	uint64_t count;	 /* messages, 0: until the end is announced */
-	uint64_t large;	 /* PERF_MIX: so many of them are 64 KiB ... 16 MiB */
+	uint64_t large;	 /* PERF_MIX: number of messages from 64 KiB to 16 MiB */
 	uint64_t seed;	 /* differs between the directions */
-	uint64_t region; /* PERF_READ, what comes back: bytes of the memory that it comes from */
+	uint64_t region; /* PERF_READ, answers: bytes of the memory that is read */
 };
 
 /* Mixes 64 bits well (the finalizer of splitmix64). */
@@ -44,36 +44,37 @@ perf_mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-uint32_t perf_plan_mixed_size(const struct perf_plan *plan, uint64_t i);
+uint32_t perf_schedule_mixed_size(const struct perf_schedule *schedule, uint64_t i);
 
 /* Length of message i. */
 static inline uint32_t
-perf_plan_size(const struct perf_plan *plan, uint64_t i)
+perf_schedule_size(const struct perf_schedule *schedule, uint64_t i)
 {
-	return plan->test == PERF_MIX ? perf_plan_mixed_size(plan, i) : plan->size;
+	return schedule->test == PERF_MIX ? perf_schedule_mixed_size(schedule, i) : schedule->size;
 }
 
-/* Largest length that the plan has. */
-uint32_t perf_plan_largest(const struct perf_plan *plan);
+/* Largest length of the schedule. */
+uint32_t perf_schedule_largest(const struct perf_schedule *schedule);
 
-/* Writes the contents of message i, and says whether they are those. */
-void perf_plan_fill(const struct perf_plan *plan, uint64_t i, void *buf, size_t length);
-bool perf_plan_check(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length);
+/* Writes and checks the contents of message i. */
+void perf_schedule_fill(const struct perf_schedule *schedule, uint64_t i, void *buf, size_t length);
+bool perf_schedule_check(const struct perf_schedule *schedule, uint64_t i, const void *buf,
+			 size_t length);
 
-/* PERF_READ: word k of the memory that is read, and where message i begins in it. */
+/* PERF_READ: word k of the memory, and the offset of message i in it. */
 static inline uint64_t
 perf_region_word(uint64_t k)
 {
 	return perf_mix(k + 1);
 }
-uint64_t perf_plan_offset(const struct perf_plan *plan, uint64_t i);
-/* Whether the contents are those of the memory there: all of them, or the first and last word. */
-bool perf_plan_read(const struct perf_plan *plan, uint64_t i, const void *buf, size_t length,
-		    bool all);
+uint64_t perf_schedule_offset(const struct perf_schedule *schedule, uint64_t i);
+/* Checks the contents of a piece of the memory: all words, or only the first and last. */
+bool perf_schedule_read(const struct perf_schedule *schedule, uint64_t i, const void *buf,
+			size_t length, bool all);
 
-/* The short form: only the number of the message, at both ends of it. */
+/* Stamps: only the number of the message, at its beginning and end. */
 static inline void
-perf_plan_stamp(uint64_t i, void *buf, size_t length)
+perf_schedule_stamp(uint64_t i, void *buf, size_t length)
 {
 	uint8_t *to = buf;
 
@@ -84,7 +85,7 @@ perf_plan_stamp(uint64_t i, void *buf, size_t length)
 }
 
 static inline bool
-perf_plan_stamped(uint64_t i, const void *buf, size_t length)
+perf_schedule_stamped(uint64_t i, const void *buf, size_t length)
 {
 	const uint8_t *from = buf;
 	uint64_t first, last;

@@ -3,15 +3,17 @@
 
 #include "driver.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define BACKLOG 4096
-#define BATCH 32	 /* connections a step looks at */
-#define LOOK_EVERY 64u	 /* busy steps between two looks for events */
-#define ALONE_EVERY 512u /* the same with one connection, which is looked at in any case */
+#define BATCH 32	  /* connections per step */
+#define EVENTS_EVERY 64u  /* busy steps between two polls for events */
+#define SINGLE_EVERY 512u /* the same with one connection, which every step handles */
 
 void
 server_init(struct server *s, const struct perf_options *o, struct weir *weir, struct idle *idle)
@@ -54,27 +56,11 @@ server_add(struct server *s, struct weir_conn *conn, int fd)
 	}
 	LIST_INSERT_HEAD(&s->all, r, next);
 	s->count++;
-	/* one connection was looked at without events, which may have been missed */
+	/* a single connection is stepped without events, which may have been missed */
 	if (s->count <= 2)
 		LIST_FOREACH(r, &s->all, next)
 	perf_queue_push(&s->ready, &r->flow);
 	return rc;
-}
-
-static void
-drop(struct server *s, struct responder *r, int why)
-{
-	if (why == -ENODEV)
-		s->failed = why;
-	if (why != -ESHUTDOWN && why != -ECONNRESET && why != -ENODEV)
-		fprintf(stderr, "weir-perf: a client's connection ended: %s; serving the others\n",
-			strerror(-why));
-	LIST_REMOVE(r, next);
-	s->count--;
-	responder_fini(r);
-	free(r);
-	if (s->count == 1)
-		perf_queue_push(&s->ready, &LIST_FIRST(&s->all)->flow);
 }
 
 static void
@@ -100,19 +86,16 @@ accept_all(struct server *s)
 		s->failed = rc;
 }
 
-/*
- * Whether this end polls: without a client's wish the CPU is left alone, and to the handler threads
- * where they do the work.
- */
+/* Whether the client wants this end to poll. Handler threads, where they work, get the CPU. */
 static bool
 polls(const struct responder *r)
 {
-	if (r->state == RESPONDER_RUNNING && r->heard >= 0)
+	if (r->state == RESPONDER_RUNNING && r->rx_client >= 0)
 		return false;
-	return r->state != RESPONDER_RESTING && !(r->request.flags & PERF_SLEEP);
+	return r->state != RESPONDER_IDLE && !(r->request.flags & PERF_SLEEP);
 }
 
-/* One connection's step; one that ended is done with. How much was done. */
+/* Steps a connection and frees it if it has ended. Returns the amount of work done. */
 static int
 step(struct server *s, struct responder *r)
 {
@@ -120,40 +103,43 @@ step(struct server *s, struct responder *r)
 
 	s->polling -= polls(r);
 	rc = responder_step(r);
-	if (rc < 0) {
-		drop(s, r, rc);
-		return 1;
+	if (rc >= 0) {
+		s->polling += polls(r);
+		if (rc)
+			perf_queue_push(&s->ready, &r->flow);
+		return rc;
 	}
-	s->polling += polls(r);
-	if (rc)
-		perf_queue_push(&s->ready, &r->flow);
-	return rc;
-}
-
-/* Those that events named, in turn. */
-static int
-step_ready(struct server *s)
-{
-	struct perf_flow *f;
-	int work = 0;
-
-	/* the flow is the responder's first member */
-	for (int n = 0; n < BATCH && (f = perf_queue_pop(&s->ready, 0)); n++)
-		work += step(s, (struct responder *)f);
-	return work;
+	if (rc == -ENODEV)
+		s->failed = rc;
+	else if (rc != -ESHUTDOWN && rc != -ECONNRESET)
+		fprintf(stderr, "weir-perf: a client's connection ended: %s; serving the others\n",
+			strerror(-rc));
+	weir_assert(s->count && s->polling < s->count);
+	LIST_REMOVE(r, next);
+	s->count--;
+	responder_fini(r);
+	free(r);
+	if (s->count == 1)
+		perf_queue_push(&s->ready, &LIST_FIRST(&s->all)->flow);
+	return 1;
 }
 
 int
 server_step(struct server *s)
 {
 	struct responder *only = s->count == 1 ? LIST_FIRST(&s->all) : NULL;
-	int work;
+	struct perf_flow *f;
+	int work = 0;
 
 	if (s->idle->accepts)
 		accept_all(s);
-	work = only ? step(s, only) : step_ready(s);
+	if (only)
+		work = step(s, only);
+	else /* the flow is the responder's first member */
+		for (int n = 0; n < BATCH && (f = perf_queue_pop(&s->ready, 0)); n++)
+			work += step(s, (struct responder *)f);
 	only = s->count == 1 ? LIST_FIRST(&s->all) : NULL;
-	if (++s->turns % (only ? ALONE_EVERY : LOOK_EVERY) == 0 ||
+	if (++s->turns % (only ? SINGLE_EVERY : EVENTS_EVERY) == 0 ||
 	    (!work && (!only || only->flow.blocked)))
 		perf_idle_events(s->idle, 0);
 	return s->failed ? s->failed : work;
@@ -175,7 +161,7 @@ server_close(struct server *s)
 		responder_fini(r);
 		free(r);
 	}
-	hear_fini(&s->hearer);
+	rx_fini(&s->rx);
 	weir_listener_close(s->listener);
 	if (s->socket >= 0)
 		close(s->socket);
@@ -184,31 +170,25 @@ server_close(struct server *s)
 	perf_queue_free(&s->ready);
 }
 
-static void
-announce(const struct perf_options *o, struct weir *weir)
-{
-	int node = weir ? weir_node(weir) : -1;
-
-	if (!weir)
-		printf("weir-perf: serving TCP on %s", o->service);
-	else
-		printf("weir-perf: serving '%s' on instance %s", o->service, o->instance);
-	printf(node >= 0 ? ", node %d\n" : "\n", node);
-	fflush(stdout);
-}
-
 int
 perf_serve(struct weir *weir, const struct perf_options *o)
 {
 	struct idle idle;
 	struct server s;
-	int rc;
+	int node, rc;
 
 	perf_idle_init(&idle, weir, true);
 	server_init(&s, o, weir, &idle);
 	rc = server_listen(&s, o->service);
-	if (!rc)
-		announce(o, weir);
+	if (!rc) {
+		node = weir ? weir_node(weir) : -1;
+		if (weir)
+			printf("weir-perf: serving '%s' on instance %s", o->service, o->instance);
+		else
+			printf("weir-perf: serving TCP on %s", o->service);
+		printf(node >= 0 ? ", node %d\n" : "\n", node);
+		fflush(stdout);
+	}
 	while (!rc && !atomic_load_explicit(&perf_stop, memory_order_relaxed)) {
 		rc = server_step(&s);
 		if (rc > 0) {

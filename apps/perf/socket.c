@@ -13,12 +13,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define HEAD sizeof(uint32_t)
-#define ROOM (256u << 10)
-#define AHEAD (64u << 10) /* read beyond a message that is not whole yet */
+#define HEAD sizeof(uint32_t) /* bytes of the length before a message */
+#define ROOM (256u << 10)     /* bytes of the receive buffer at first */
+#define AHEAD (64u << 10)     /* bytes read beyond an incomplete message */
 #define BACKLOG 1024
 
-/* Splits "ADDRESS:PORT", "[ADDRESS]:PORT" or "PORT", and looks it up without asking anybody. */
+/* Resolves "ADDRESS:PORT", "[ADDRESS]:PORT" or "PORT" without a name service. */
 static int
 resolve(const char *text, struct addrinfo **found)
 {
@@ -41,41 +41,39 @@ resolve(const char *text, struct addrinfo **found)
 	return getaddrinfo(host, colon ? colon + 1 : text, &hints, found) ? -EINVAL : 0;
 }
 
-int
-perf_socket_listen(const char *service)
+/* A socket that listens on or is connected to an address. The fd, or -errno. */
+static int
+open_socket(const char *text, bool listens)
 {
 	struct addrinfo *a;
-	int fd, on = 1, rc = resolve(service, &a);
+	int fd, on = 1, rc = resolve(text, &a);
+	bool ok;
 
 	if (rc)
 		return rc;
-	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-	    bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, BACKLOG)) {
-		rc = -errno;
-		if (fd >= 0)
-			close(fd);
-	}
+	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | (listens ? SOCK_NONBLOCK : 0), 0);
+	if (listens)
+		ok = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) &&
+		     !bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, BACKLOG);
+	else
+		ok = fd >= 0 && !connect(fd, a->ai_addr, a->ai_addrlen);
+	rc = ok ? fd : -errno;
+	if (!ok && fd >= 0)
+		close(fd);
 	freeaddrinfo(a);
-	return rc ? rc : fd;
+	return rc;
+}
+
+int
+perf_socket_listen(const char *service)
+{
+	return open_socket(service, true);
 }
 
 int
 perf_socket_connect(const char *address)
 {
-	struct addrinfo *a;
-	int fd, rc = resolve(address, &a);
-
-	if (rc)
-		return rc;
-	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, a->ai_addr, a->ai_addrlen)) {
-		rc = -errno;
-		if (fd >= 0)
-			close(fd);
-	}
-	freeaddrinfo(a);
-	return rc ? rc : fd;
+	return open_socket(address, false);
 }
 
 int
@@ -127,38 +125,14 @@ perf_socket_send(struct perf_socket *s, const void *buf, size_t length)
 	}
 }
 
-/* Makes room for `whole` bytes from start on. 0 or -ENOMEM. */
-static int
-make_room(struct perf_socket *s, size_t whole)
-{
-	size_t room = s->room ? s->room : ROOM;
-	uint8_t *in;
-
-	if (s->start && s->start + whole + AHEAD > s->room) {
-		memmove(s->in, s->in + s->start, s->end - s->start);
-		s->end -= s->start;
-		s->start = 0;
-	}
-	while (room < whole + AHEAD)
-		room *= 2;
-	if (room == s->room)
-		return 0;
-	in = realloc(s->in, room);
-	if (!in)
-		return -ENOMEM;
-	s->in = in;
-	s->room = room;
-	return 0;
-}
-
 int
 perf_socket_recv(struct perf_socket *s, const void **data, size_t *length)
 {
 	for (;;) {
-		size_t have = s->end - s->start, whole = HEAD;
+		size_t have = s->end - s->start, whole = HEAD, room = s->room ? s->room : ROOM;
 		uint32_t head;
+		uint8_t *in;
 		ssize_t n;
-		int rc;
 
 		if (have >= HEAD) {
 			memcpy(&head, s->in + s->start, HEAD);
@@ -172,11 +146,23 @@ perf_socket_recv(struct perf_socket *s, const void **data, size_t *length)
 			s->start += whole;
 			return 0;
 		}
+		/* make room for the whole message from `start` on */
 		if (!have)
 			s->start = s->end = 0;
-		rc = make_room(s, whole);
-		if (rc)
-			return rc;
+		if (s->start && s->start + whole + AHEAD > s->room) {
+			memmove(s->in, s->in + s->start, have);
+			s->end = have;
+			s->start = 0;
+		}
+		while (room < whole + AHEAD)
+			room *= 2;
+		if (room != s->room) {
+			in = realloc(s->in, room);
+			if (!in)
+				return -ENOMEM;
+			s->in = in;
+			s->room = room;
+		}
 		n = recv(s->fd, s->in + s->end, s->start + whole + AHEAD - s->end, MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EINTR || errno == EWOULDBLOCK ? -EAGAIN : -errno;

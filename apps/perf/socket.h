@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --transport tcp: messages over a TCP connection, each behind its length, so that the same tests
- * run over sockets. Nothing here waits: -EAGAIN means later.
+ * --transport tcp: messages over a TCP connection, each after its length. Nothing here waits:
+ * -EAGAIN means later.
  */
 #ifndef WEIR_PERF_SOCKET_H
 #define WEIR_PERF_SOCKET_H
@@ -16,8 +16,9 @@
 struct perf_socket {
 	int fd;
 	uint32_t head; /* length of the message that is being sent */
-	size_t given;  /* bytes of it that the kernel took, head included; 0: none is */
-	uint8_t *in;   /* what was received and not yet taken: [start, end) */
+	size_t given;  /* bytes of it that the kernel took, head included; 0: no message is being
+			  sent */
+	uint8_t *in;   /* received bytes not yet returned: [start, end) */
 	size_t room, start, end;
 };
 
@@ -29,7 +30,7 @@ int perf_socket_accept(int listener);
 
 void perf_socket_init(struct perf_socket *s, int fd);
 void perf_socket_fini(struct perf_socket *s);
-/* Sends a message; after -EAGAIN the same one must be tried again. 0, -EAGAIN, or how it ended. */
+/* Sends a message; after -EAGAIN repeat the same one. 0, -EAGAIN, or -errno. */
 int perf_socket_send(struct perf_socket *s, const void *buf, size_t length);
 /* Receives a message: *data is valid until the next call. 0, -EAGAIN, -ESHUTDOWN (end), -errno. */
 int perf_socket_recv(struct perf_socket *s, const void **data, size_t *length);

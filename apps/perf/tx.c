@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * message and request: threads that send by the message model, each in its own order to all nodes
- * in turn, while this one looks after the connections on which the test was asked for.
+ * message and request: threads send by the message model, each in its own order to all nodes in
+ * turn. The main thread serves the connections that control the test.
  */
 #include "driver.h"
 
@@ -15,127 +15,95 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SEND_MS 100
-#define LOOK_US 2000
-#define CLOCK_EVERY 64u
+#define SEND_MS 100		       /* how long one call may wait for room */
+#define LOOK_US 2000		       /* between two looks of the main thread at the threads */
+#define CLOCK_EVERY 64u		       /* messages between two readings of the clock */
+#define PACE_MAX_NS (100 * 1000000ull) /* one sleep of a thread that waits for --rate */
 #define NODES_MAX TEAM_MAX
 
-struct talk;
+struct tx_run;
 
-struct talker {
+struct tx_thread {
 	pthread_t thread;
-	struct talk *talk;
+	struct tx_run *run;
 	uint32_t number;
-	uint64_t to[NODES_MAX]; /* messages so far, by connection */
-	/* the thread writes, the one that started it reads */
+	uint64_t to[NODES_MAX]; /* messages sent, by connection */
+	/* the thread writes, the main thread reads */
 	_Alignas(64) _Atomic uint64_t sent;
 	_Atomic uint64_t received, errors, timeouts;
-	uint64_t ns; /* of its part of the run */
+	uint64_t ns; /* duration of its part of the run */
 	int rc;
 	struct histogram latency;
 	uint8_t *out, *in;
 };
 
-struct talk {
+struct tx_run {
 	struct driver *driver;
 	struct weir_messenger *messenger;
 	uint16_t node[NODES_MAX];
 	bool request;
 	uint32_t size, threads;
-	struct perf_message asked[NODES_MAX]; /* what each server was asked for */
+	struct perf_message asked[NODES_MAX]; /* the REQUEST to each server */
 	uint64_t count, start_ns, end_ns;     /* count: of all threads; 0: until end_ns */
 	atomic_bool stop;
 };
 
-/* Writes message i of a thread to a node. */
-static void
-write_message(struct talker *t, uint32_t node, uint64_t i)
-{
-	const struct talk *x = t->talk;
-	struct perf_plan plan;
-
-	if (!x->driver->options->verify) {
-		perf_plan_stamp(i, t->out, x->size);
-		return;
-	}
-	plan = hear_plan(&x->asked[node], t->number);
-	perf_plan_fill(&plan, i, t->out, x->size);
-}
-
-static int
-cast(struct talker *t, uint32_t node)
-{
-	struct talk *x = t->talk;
-
-	return weir_message_send(x->messenger, x->node[node],
-				 hear_type(false, x->driver->flows[node].talker, t->number), t->out,
-				 x->size, SEND_MS);
-}
-
-/* A request whose answer takes too long counts as wrong, and the thread goes on. */
-static int
-call(struct talker *t, uint32_t node)
-{
-	struct talk *x = t->talk;
-	uint64_t then = now_ns();
-	size_t length = 0;
-	int rc = weir_message_request(x->messenger, x->node[node],
-				      hear_type(true, x->driver->flows[node].talker, t->number),
-				      t->out, x->size, t->in, x->size, &length, -1);
-
-	if (rc == -ETIMEDOUT) {
-		atomic_fetch_add_explicit(&t->timeouts, 1, memory_order_relaxed);
-		return 0;
-	}
-	if (rc)
-		return rc;
-	histogram_record(&t->latency, now_ns() - then);
-	atomic_fetch_add_explicit(&t->received, 1, memory_order_relaxed);
-	if (length != x->size || memcmp(t->in, t->out, x->size) != 0)
-		atomic_fetch_add_explicit(&t->errors, 1, memory_order_relaxed);
-	return 0;
-}
-
-static bool
-is_over(const struct talker *t, uint64_t n)
-{
-	struct talk *x = t->talk;
-
-	if (atomic_load_explicit(&x->stop, memory_order_relaxed))
-		return true;
-	if (x->count)
-		return n >= x->count / x->threads + (t->number < x->count % x->threads);
-	return (n % CLOCK_EVERY == 0 || x->request) && now_ns() >= x->end_ns;
-}
-
-/* With --rate: waits until message n of this thread is due. */
-static void
-pace(const struct talk *x, uint64_t n)
-{
-	double rate = x->driver->options->rate / x->threads;
-	uint64_t due = x->start_ns + (uint64_t)((double)n / rate * 1e9), now = now_ns();
-
-	if (due > now)
-		usleep((useconds_t)((due - now) / 1000 < 100000 ? (due - now) / 1000 : 100000));
-}
-
 static void *
-talk_on(void *arg)
+send_all(void *arg)
 {
-	struct talker *t = arg;
-	struct talk *x = t->talk;
-	uint32_t nodes = x->driver->flow_count;
-	uint32_t node = t->number % nodes;
-	uint64_t n = 0, begin = now_ns();
+	struct tx_thread *t = arg;
+	struct tx_run *run = t->run;
+	struct driver *d = run->driver;
+	uint32_t nodes = d->flow_count, node = t->number % nodes;
+	uint64_t count = run->count / run->threads + (t->number < run->count % run->threads);
+	uint64_t n = 0, begin = now_ns(), now, due, then;
+	double rate = d->options->rate / run->threads;
+	struct perf_schedule schedule;
+	size_t length;
+	uint16_t type;
 	int rc = 0;
 
-	while (!is_over(t, n)) {
-		if (x->driver->options->rate > 0)
-			pace(x, n);
-		write_message(t, node, t->to[node]);
-		do
-			rc = x->request ? call(t, node) : cast(t, node);
-		while (rc == -EAGAIN && !atomic_load_explicit(&x->stop, memory_order_relaxed));
+	while (!atomic_load_explicit(&run->stop, memory_order_relaxed)) {
+		if (run->count ? n >= count
+			       : (n % CLOCK_EVERY == 0 || run->request) && now_ns() >= run->end_ns)
+			break;
+		if (rate > 0) {
+			due = run->start_ns + (uint64_t)((double)n / rate * 1e9);
+			now = now_ns();
+			if (due > now)
+				usleep((useconds_t)((due - now < PACE_MAX_NS ? due - now
+									     : PACE_MAX_NS) /
+						    1000));
+		}
+		if (d->options->verify) {
+			schedule = rx_schedule(&run->asked[node], t->number);
+			perf_schedule_fill(&schedule, t->to[node], t->out, run->size);
+		} else {
+			perf_schedule_stamp(t->to[node], t->out, run->size);
+		}
+		type = rx_type(run->request, d->flows[node].tx_client, t->number);
+		do {
+			if (!run->request) {
+				rc = weir_message_send(run->messenger, run->node[node], type,
+						       t->out, run->size, SEND_MS);
+				continue;
+			}
+			then = now_ns();
+			length = 0;
+			rc = weir_message_request(run->messenger, run->node[node], type, t->out,
+						  run->size, t->in, run->size, &length, -1);
+			if (!rc) {
+				histogram_record(&t->latency, now_ns() - then);
+				atomic_fetch_add_explicit(&t->received, 1, memory_order_relaxed);
+				if (length != run->size || memcmp(t->in, t->out, run->size) != 0)
+					atomic_fetch_add_explicit(&t->errors, 1,
+								  memory_order_relaxed);
+			} else if (rc == -ETIMEDOUT) {
+				/* counts as an error; the thread continues */
+				atomic_fetch_add_explicit(&t->timeouts, 1, memory_order_relaxed);
+				rc = 0;
+			}
+		} while (rc == -EAGAIN && !atomic_load_explicit(&run->stop, memory_order_relaxed));
 		if (rc)
 			break;
 		t->to[node]++;
@@ -145,23 +113,22 @@ talk_on(void *arg)
 	t->ns = now_ns() - begin;
 	t->rc = rc == -EAGAIN ? 0 : rc;
 	if (t->rc)
-		snprintf(t->talk->driver->reason, sizeof(t->talk->driver->reason), "%s",
-			 weir_reason());
+		snprintf(d->reason, sizeof(d->reason), "%s", weir_reason());
 	return NULL;
 }
 
-/* Looks after everything else until the threads have done their part. */
+/* Serves own_server, progress and time-outs until the threads have finished. */
 static int
-look_after(struct driver *d, struct talk *x, struct talker *t)
+look_after(struct driver *d, struct tx_run *run, struct tx_thread *t)
 {
 	uint64_t sent, received, now = now_ns();
 	int rc = 0;
 
 	do {
 		usleep(LOOK_US);
-		rc = d->here ? server_step(d->here) : 0;
+		rc = d->own_server ? server_step(d->own_server) : 0;
 		sent = received = 0;
-		for (uint32_t i = 0; i < x->threads; i++) {
+		for (uint32_t i = 0; i < run->threads; i++) {
 			sent += atomic_load_explicit(&t[i].sent, memory_order_relaxed);
 			received += atomic_load_explicit(&t[i].received, memory_order_relaxed);
 			if (t[i].rc)
@@ -178,137 +145,123 @@ look_after(struct driver *d, struct talk *x, struct talker *t)
 			rc = -ETIMEDOUT;
 		if (atomic_load(&perf_stop))
 			rc = -EINTR;
-	} while (rc >= 0 && !driver_stopped(d) && (x->count ? sent < x->count : now < x->end_ns));
+	} while (rc >= 0 && !driver_stopped(d) &&
+		 (run->count ? sent < run->count : now < run->end_ns));
 	return rc < 0 ? rc : 0;
 }
 
-/* What the threads found; each connection's plan has what went there. */
 static void
-sum_up(struct driver *d, struct talk *x, struct talker *t, struct perf_result *r)
+free_threads(const struct tx_run *run, struct tx_thread *t)
 {
-	for (uint32_t k = 0; k < d->flow_count; k++)
-		d->flows[k].sent = 0;
-	for (uint32_t i = 0; i < x->threads; i++) {
-		uint64_t sent = atomic_load(&t[i].sent);
-
-		for (uint32_t k = 0; k < d->flow_count; k++)
-			d->flows[k].sent += t[i].to[k];
-		r->errors += atomic_load(&t[i].errors) + atomic_load(&t[i].timeouts);
-		r->timeouts += atomic_load(&t[i].timeouts);
-		histogram_add(&r->latency, &t[i].latency);
-		if (x->threads > 1 && t[i].ns)
-			perf_shares_add(&r->shares, (double)sent * 1e9 / (double)t[i].ns);
-	}
-	r->mean_us = histogram_mean(&r->latency) / 1e3;
-}
-
-static int
-run_threads(struct driver *d, struct talk *x, struct talker *t)
-{
-	uint32_t started = 0;
-	int rc = 0, code;
-
-	x->start_ns = now_ns();
-	x->end_ns = x->start_ns + (uint64_t)(d->options->duration_s * 1e9);
-	d->moved_ns = x->start_ns;
-	while (started < x->threads && !rc) {
-		rc = -pthread_create(&t[started].thread, NULL, talk_on, &t[started]);
-		started += !rc;
-	}
-	if (!rc)
-		rc = look_after(d, x, t);
-	atomic_store(&x->stop, rc || !x->count || driver_stopped(d));
-	for (uint32_t i = 0; i < started; i++) {
-		code = -pthread_join(t[i].thread, NULL);
-		rc = rc ? rc : code ? code : t[i].rc;
-	}
-	return rc;
-}
-
-/* A thread's memory. 0 or -ENOMEM. */
-static int
-make_talkers(struct talk *x, struct talker **talkers)
-{
-	size_t size = x->size ? x->size : 1;
-	struct talker *t = aligned_alloc(_Alignof(struct talker), x->threads * sizeof(*t));
-
-	*talkers = t;
-	if (!t)
-		return -ENOMEM;
-	memset(t, 0, x->threads * sizeof(*t));
-	for (uint32_t i = 0; i < x->threads; i++) {
-		t[i].talk = x;
-		t[i].number = i;
-		t[i].out = malloc(size);
-		t[i].in = malloc(size);
-		histogram_clear(&t[i].latency);
-		if (!t[i].out || !t[i].in)
-			return -ENOMEM;
-		memset(t[i].out, 0x5a, size);
-	}
-	return 0;
-}
-
-static void
-free_talkers(struct talk *x, struct talker *t)
-{
-	for (uint32_t i = 0; t && i < x->threads; i++) {
+	for (uint32_t i = 0; t && i < run->threads; i++) {
 		free(t[i].out);
 		free(t[i].in);
 	}
 	free(t);
 }
 
-/* To alltoall's nodes its own server's messenger sends, else one that is opened for that. */
-static int
-open_messenger(struct driver *d, struct talk *x)
+/* The threads with their buffers. NULL: out of memory. */
+static struct tx_thread *
+make_threads(struct tx_run *run)
 {
-	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
-	char service[WEIR_SERVICE_MAX];
-	int rc, local;
+	size_t size = run->size ? run->size : 1;
+	struct tx_thread *t = aligned_alloc(_Alignof(struct tx_thread), run->threads * sizeof(*t));
+	bool ok = t;
 
-	for (uint32_t i = 0; i < d->flow_count; i++) {
-		rc = weir_conn_peer(d->flows[i].conn, &x->node[i], &local);
-		if (rc)
-			return rc;
+	if (t)
+		memset(t, 0, run->threads * sizeof(*t));
+	for (uint32_t i = 0; t && i < run->threads; i++) {
+		t[i].run = run;
+		t[i].number = i;
+		t[i].out = malloc(size);
+		t[i].in = malloc(size);
+		histogram_clear(&t[i].latency);
+		if (t[i].out && t[i].in)
+			memset(t[i].out, 0x5a, size);
+		else
+			ok = false;
 	}
-	if (d->here) {
-		x->messenger = d->here->hearer.all;
-		return 0;
+	if (ok)
+		return t;
+	free_threads(run, t);
+	return NULL;
+}
+
+/* Runs the threads to the end and adds their results: per connection in flows[].sent. */
+static int
+run_threads(struct driver *d, struct tx_run *run, struct tx_thread *t, struct perf_result *r)
+{
+	uint32_t started = 0;
+	int rc = 0, code;
+
+	run->start_ns = now_ns();
+	run->end_ns = run->start_ns + (uint64_t)(d->options->duration_s * 1e9);
+	d->moved_ns = run->start_ns;
+	while (started < run->threads && !rc) {
+		rc = -pthread_create(&t[started].thread, NULL, send_all, &t[started]);
+		started += !rc;
 	}
-	rc = hear_service(d->service, (int)d->flows[0].talker, service, sizeof(service));
+	if (!rc)
+		rc = look_after(d, run, t);
+	atomic_store(&run->stop, rc || !run->count || driver_stopped(d));
+	for (uint32_t i = 0; i < started; i++) {
+		code = -pthread_join(t[i].thread, NULL);
+		rc = rc ? rc : code ? code : t[i].rc;
+	}
 	if (rc)
 		return rc;
-	options.service = service;
-	options.flags = WEIR_MESSENGER_CLIENT;
-	options.lanes = WEIR_LANES_MAX;
-	return weir_messenger_open(d->weir, &options, &x->messenger);
+	for (uint32_t k = 0; k < d->flow_count; k++)
+		d->flows[k].sent = 0;
+	for (uint32_t i = 0; i < run->threads; i++) {
+		for (uint32_t k = 0; k < d->flow_count; k++)
+			d->flows[k].sent += t[i].to[k];
+		r->errors += atomic_load(&t[i].errors) + atomic_load(&t[i].timeouts);
+		r->timeouts += atomic_load(&t[i].timeouts);
+		histogram_add(&r->latency, &t[i].latency);
+		if (run->threads > 1 && t[i].ns)
+			perf_shares_add(&r->shares,
+					(double)atomic_load(&t[i].sent) * 1e9 / (double)t[i].ns);
+	}
+	r->mean_us = histogram_mean(&r->latency) / 1e3;
+	return 0;
 }
 
 int
-driver_talk(struct driver *d, struct perf_result *r)
+driver_tx(struct driver *d, struct perf_result *r)
 {
-	static struct talk x;
-	struct talker *t = NULL;
-	int rc;
+	static struct tx_run run;
+	struct weir_messenger_options options = WEIR_MESSENGER_OPTIONS;
+	char service[WEIR_SERVICE_MAX];
+	struct tx_thread *t = NULL;
+	int rc = 0, local;
 
-	memset(&x, 0, sizeof(x));
-	x.driver = d;
-	x.request = r->test == PERF_CALL;
-	x.size = r->size;
-	x.threads = d->options->threads;
-	x.count = d->options->count * (d->options->alltoall ? d->flow_count : 1);
-	for (uint32_t i = 0; i < d->flow_count; i++)
-		x.asked[i] = driver_request(d, r->test, r->size, i);
-	rc = open_messenger(d, &x);
-	if (!rc)
-		rc = make_talkers(&x, &t);
-	if (!rc)
-		rc = run_threads(d, &x, t);
-	if (!rc)
-		sum_up(d, &x, t, r);
-	free_talkers(&x, t);
-	if (!d->here)
-		weir_messenger_close(x.messenger);
+	memset(&run, 0, sizeof(run));
+	run.driver = d;
+	run.request = r->test == PERF_REQUESTS;
+	run.size = r->size;
+	run.threads = d->options->threads;
+	run.count = d->options->count * (d->options->alltoall ? d->flow_count : 1);
+	for (uint32_t i = 0; i < d->flow_count && !rc; i++) {
+		run.asked[i] = driver_request(d, r->test, r->size, i);
+		rc = weir_conn_peer(d->flows[i].conn, &run.node[i], &local);
+	}
+	if (d->own_server) {
+		/* --alltoall: the server's own messenger sends */
+		run.messenger = d->own_server->rx.all;
+	} else if (!rc) {
+		rc = rx_service(d->service, (int)d->flows[0].tx_client, service, sizeof(service));
+		options.service = service;
+		options.flags = WEIR_MESSENGER_CLIENT;
+		options.lanes = WEIR_LANES_MAX;
+		if (!rc)
+			rc = weir_messenger_open(d->weir, &options, &run.messenger);
+	}
+	if (!rc) {
+		t = make_threads(&run);
+		rc = t ? run_threads(d, &run, t, r) : -ENOMEM;
+		free_threads(&run, t);
+	}
+	if (!d->own_server)
+		weir_messenger_close(run.messenger);
 	return rc;
 }

@@ -239,7 +239,7 @@ broker_destroy(struct broker *b)
 		broker_session_release(s);
 	}
 	command_free_all(b);
-	conns_settle(b);
+	broker_conns_settle(b);
 	local_free_all(b);
 	release_all(b);
 	link_free_all(b);

@@ -230,7 +230,7 @@ broker_flush(struct broker *b)
 	nodes_publish(b);
 	while (any) {
 		any = false;
-		conns_settle(b);
+		broker_conns_settle(b);
 		for (uint32_t i = 0; i < b->config.engines; i++)
 			any |= flush_engine(b, i);
 	}

@@ -45,7 +45,7 @@ int broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_co
 /* The engine has made its entry. False: the entry is gone already. */
 bool conn_made(struct broker *b, struct broker_conn *c, uint32_t vqpn);
 struct broker_conn *conn_find(const struct broker *b, uint32_t vqpn);
-/* The engine's entry is free, or was never made. *c stays until conns_settle(). */
+/* The engine's entry is free, or was never made. *c stays until broker_conns_settle(). */
 void conn_gone(struct broker *b, struct broker_conn *c);
 /*
  * A command whose context is the connection. NULL: out of memory. The caller refuses a connection
@@ -59,7 +59,7 @@ void conn_command_done(struct broker *b, struct broker_conn *c);
  * Frees connections that are gone and ends sessions that lacked memory. Only broker_flush() calls
  * it, when no function holds a connection.
  */
-void conns_settle(struct broker *b);
+void broker_conns_settle(struct broker *b);
 /* Tells the other end of a local connection that this end has ended. */
 void conn_tell_peer(struct broker *b, struct broker_conn *c, uint32_t status);
 void conn_reply_connecting(struct broker_conn *c);

@@ -47,7 +47,7 @@ struct broker_session {
 	uint64_t request_ns; /* CPU time for requests that the socket has not charged yet */
 	uint8_t slow_bells;  /* consecutive slow doorbells rung by main */
 	bool pending;	     /* a request waits for its reply */
-	bool starved;	     /* a command for it lacked memory: conns_settle() ends it */
+	bool starved;	     /* a command for it lacked memory: broker_conns_settle() ends it */
 	uint32_t waiting;    /* engines that have not answered ADD or REMOVE */
 	uint32_t commands;   /* all other commands under way that point here */
 	int result;	     /* first error of ADD */

@@ -112,7 +112,7 @@ struct broker {
 	struct user_limits user_others; /* per user without settings */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
-	struct broker_conn *conns_gone; /* no command names them: freed by conns_settle() */
+	struct broker_conn *conns_gone; /* no command names them: freed by broker_conns_settle() */
 	bool starved;			/* a session has `starved` set */
 	struct service_table services;
 	struct weir_services services_public; /* names that the cluster knows */

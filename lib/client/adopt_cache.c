@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranges that are sent with WEIR_CACHED again and again are adopted on the fly. Adopting one and
- * giving it back costs what some copies of it cost, so it is adopted when it has been copied so
- * often: nobody pays more than twice what the better choice would have cost. The one that was not
- * sent for longest makes room. A range that the program has unmapped meanwhile is found out by
- * the kernel's word on its first and last page: those of a region are shared, new ones are not.
+ * Ranges sent repeatedly with WEIR_CACHED are adopted automatically. Adopting and disowning a range
+ * costs as much as some copies of it; a range is adopted after that number of copies, so that the
+ * cost is at most twice the optimum. The least recently sent range makes room. /proc/self/pagemap
+ * detects ranges that the program has unmapped: the first and last page of a region are shared
+ * pages, new ones are not.
  */
 #define _GNU_SOURCE
 #include "adopt_cache.h"
@@ -12,11 +12,13 @@
 #include "region.h"
 #include "session.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-#define REFUSED (-1000)	    /* so many sends until the next try after that was refused */
+#define REFUSED (-1000)	    /* `uses` after a refused adoption: delays the next attempt */
 #define SHARED (1ull << 61) /* in /proc/self/pagemap: a page of a file or shared */
 
 void
@@ -64,7 +66,7 @@ weir_cache_fini(struct weir *w)
 	pthread_mutex_destroy(&w->cache.lock);
 }
 
-/* The entry that was not used for longest and can be dropped, or NULL. `adopted`: one that is. */
+/* Frees the least recently used entry that can be dropped; NULL: none. `adopted`: only regions. */
 static struct weir_cached *
 make_room(struct weir_cache *h, bool adopted)
 {
@@ -86,45 +88,21 @@ make_room(struct weir_cache *h, bool adopted)
 	}
 }
 
-static void
-adopt(struct weir *w, struct weir_cached *e)
-{
-	int rc =
-	    weir_adopt(w, (void *)(uintptr_t)e->addr, e->length, WEIR_REGION_CACHED, &e->region);
-
-	if ((rc == -EMFILE || rc == -ENOSPC) && make_room(&w->cache, true))
-		rc = weir_adopt(w, (void *)(uintptr_t)e->addr, e->length, WEIR_REGION_CACHED,
-				&e->region);
-	if (rc)
-		e->uses = REFUSED;
-}
-
-/* What adoption costs, in copies: a request, and some passes over the pages (docs/performance.md).
- */
-static int
-copies_of(size_t length)
-{
-	return 8 + (int)((6u << 20) / length);
-}
-
-static struct weir_cached *
-find(struct weir_cache *h, const uint8_t *addr, size_t length)
-{
-	for (unsigned i = 0; i < WEIR_CACHE; i++)
-		if (h->entry[i].addr == addr && h->entry[i].length == length)
-			return &h->entry[i];
-	return NULL;
-}
-
-/* Under lock. */
+/* cache.lock held. */
 static struct weir_region *
 use(struct weir *w, const uint8_t *addr, size_t length)
 {
 	struct weir_cache *h = &w->cache;
-	struct weir_cached *e = find(h, addr, length);
+	/* the cost of adoption in copies: a request and passes over the pages (docs/performance.md)
+	 */
+	int copies = 8 + (int)((6u << 20) / length), rc;
+	struct weir_cached *e = NULL;
 
+	for (unsigned i = 0; i < WEIR_CACHE && !e; i++)
+		if (h->entry[i].addr == addr && h->entry[i].length == length)
+			e = &h->entry[i];
 	if (e && e->region && !is_ours(h, e) && drop(h, e))
-		return NULL; /* the program unmapped it under a message */
+		return NULL; /* the program unmapped it while a message was under way */
 	if (!e || !e->addr) {
 		e = make_room(h, false);
 		if (!e)
@@ -132,8 +110,15 @@ use(struct weir *w, const uint8_t *addr, size_t length)
 		*e = (struct weir_cached){.addr = addr, .length = length};
 	}
 	e->last = ++h->clock;
-	if (!e->region && ++e->uses == copies_of(length))
-		adopt(w, e);
+	if (!e->region && ++e->uses == copies) {
+		rc = weir_adopt(w, (void *)(uintptr_t)addr, length, WEIR_REGION_CACHED, &e->region);
+		if ((rc == -EMFILE || rc == -ENOSPC) && make_room(h, true))
+			rc = weir_adopt(w, (void *)(uintptr_t)addr, length, WEIR_REGION_CACHED,
+					&e->region);
+		if (rc)
+			e->uses = REFUSED;
+		weir_assert(rc || e->region);
+	}
 	return e->region ? weir_region_use(w, addr, length, WEIR_REGION_CACHED) : NULL;
 }
 
@@ -154,30 +139,24 @@ weir_cache_use(struct weir *w, const void *addr, size_t length)
 	return r;
 }
 
-static int
-uncache(struct weir_cache *h, const uint8_t *from, size_t length)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&h->lock);
-	for (unsigned i = 0; i < WEIR_CACHE; i++) {
-		struct weir_cached *e = &h->entry[i];
-
-		if (e->addr && e->addr < from + length && from < e->addr + e->length && drop(h, e))
-			rc = -EBUSY;
-	}
-	pthread_mutex_unlock(&h->lock);
-	return rc;
-}
-
 int
 weir_uncache(struct weir *w, void *addr, size_t length)
 {
+	const uint8_t *from = addr;
 	int rc = 0;
 
 	if (weir_state(w) == WEIR_FORKED)
 		return weir_gone(w);
-	for (w = weir_now(w); w; w = w->former)
-		rc = uncache(&w->cache, addr, length) ? -EBUSY : rc;
+	for (w = weir_now(w); w; w = w->former) {
+		pthread_mutex_lock(&w->cache.lock);
+		for (unsigned i = 0; i < WEIR_CACHE; i++) {
+			struct weir_cached *e = &w->cache.entry[i];
+
+			if (e->addr && e->addr < from + length && from < e->addr + e->length &&
+			    drop(&w->cache, e))
+				rc = -EBUSY;
+		}
+		pthread_mutex_unlock(&w->cache.lock);
+	}
 	return rc;
 }

@@ -2,15 +2,16 @@
 #include "biased_lock.h"
 #include "membarrier.h"
 
+#include "ipc/invariant.h"
+
 #include <sched.h>
 
-/* A lock that changes hands more often stays a mutex. */
-#define CLAIMS_MAX 16
+#define CLAIMS_MAX 16 /* changes of the owner after which a lock stays a mutex */
 
 __thread char weir_self;
 struct weir_bias_seat weir_bias_nobody;
 
-/* The caller's, or one that was nobody's. NULL: others have them all. */
+/* The caller's seat, or a free one. NULL: other threads have all seats. */
 static struct weir_bias_seat *
 own_seat(struct weir_bias *b)
 {
@@ -73,6 +74,7 @@ weir_bias_unlock_slow(struct weir_bias *b)
 {
 	struct weir_bias_seat *s = b->claims < CLAIMS_MAX ? own_seat(b) : NULL;
 
+	weir_assert(!b->held && b->claims <= CLAIMS_MAX);
 	if (s) {
 		b->claims++;
 		atomic_store_explicit(&b->owner, s, memory_order_relaxed);
@@ -83,7 +85,7 @@ weir_bias_unlock_slow(struct weir_bias *b)
 void
 weir_bias_unlock_passing(struct weir_bias *b)
 {
-	/* the claim that this visit took away is given back */
+	/* the ownership that this visit ended does not count */
 	if (b->claims && b->claims < CLAIMS_MAX)
 		b->claims--;
 	pthread_mutex_unlock(&b->mutex);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A lock that costs its usual owner no atomic operation: the owner says that it is inside and looks
- * whether it is still the owner. Who else wants in takes the mutex, ends the ownership, makes every
- * thread of the process run a fence (membarrier) and waits until the owner has left. After that the
- * mutex decides, until one thread is made owner again. Not recursive.
+ * A lock without atomic read-modify-write operations for its usual owner: the owner sets `inside`
+ * and checks that it is still the owner. Another thread takes the mutex, ends the ownership, makes
+ * every thread of the process execute a fence (membarrier) and waits until the owner has left.
+ * After that the mutex decides, until a thread becomes the owner again. Not recursive.
  */
 #ifndef WEIR_CLIENT_BIAS_H
 #define WEIR_CLIENT_BIAS_H
@@ -16,37 +16,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR_BIAS_OWNERS 3 /* threads that can be the owner of a lock, in its life */
+#define WEIR_BIAS_OWNERS 3 /* threads that can own a lock during its life */
 
 /*
- * One thread's for ever: a thread that was held up between its two looks at the owner stores into
- * its own when it goes on, long after another has become the owner.
+ * Belongs to one thread for the lock's life: a thread that was preempted between its two reads of
+ * the owner writes to its own seat later, when another thread may be the owner.
  */
 struct weir_bias_seat {
 	_Atomic(const char *) thread; /* its &weir_self; NULL: free. Written under the mutex */
-	_Atomic uint32_t inside;      /* written by this thread, read by who ends the ownership */
+	_Atomic uint32_t
+	    inside; /* written by this thread, read by the thread that ends the ownership */
 };
 
 struct weir_bias {
 	/* never NULL; weir_bias_nobody: the mutex decides. Written under the mutex */
 	_Atomic(struct weir_bias_seat *) owner;
-	struct weir_bias_seat *held; /* how the present holder came in; NULL: by the mutex */
+	struct weir_bias_seat *held; /* seat of the present holder; NULL: it holds the mutex */
 	struct weir_bias_seat seats[WEIR_BIAS_OWNERS];
-	uint8_t claims; /* how often a thread became the owner */
+	uint8_t claims; /* number of times that a thread became the owner */
 	pthread_mutex_t mutex;
 };
 
 extern struct weir_bias_seat weir_bias_nobody __attribute__((visibility("hidden")));
 
-/* Its address names the thread. */
+/* Its address identifies the thread. */
 extern __thread char weir_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* The calling thread becomes the owner where that is possible. 0 or -errno. */
+/* The calling thread becomes the owner if membarrier works. 0 or -errno. */
 int weir_bias_init(struct weir_bias *b);
 void weir_bias_fini(struct weir_bias *b);
 void weir_bias_lock_slow(struct weir_bias *b);
 void weir_bias_unlock_slow(struct weir_bias *b);
-/* As unlock after lock_slow, but nobody becomes the owner by it: for helpers that come by. */
+/* Unlocks after weir_bias_lock_slow() without becoming the owner: for occasional visits. */
 void weir_bias_unlock_passing(struct weir_bias *b);
 
 static inline bool
@@ -58,8 +59,8 @@ weir_bias_is_owner(struct weir_bias *b)
 }
 
 /*
- * The owner's way in alone; NULL: it is another's. After this weir_bias_leave() of what it returns
- * ends it, and nothing in between may look how the holder came in, unless that is put into `held`.
+ * The owner's fast path; NULL: the caller is not the owner. End it by weir_bias_leave() of the
+ * returned seat. Code in between must not read `held`, unless it stores the seat there.
  */
 static inline struct weir_bias_seat *
 weir_bias_enter(struct weir_bias *b)

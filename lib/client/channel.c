@@ -1,38 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Channels: made on first use, one for each engine that a thread talks to. Doorbells. */
+/* Channels: opened on first use, one per thread and engine. */
 #define _GNU_SOURCE
 #include "channel.h"
 #include "reason.h"
 #include "session.h"
 #include "thread.h"
+#include "wait.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-void
-weir_pipe_ring(struct weir_pipe *p)
-{
-	static const uint64_t one = 1;
-
-	if (p->local) {
-		if (p->slow_rings == WEIR_BELL_SPITE)
-			return; /* it has put too many waiters there, and is not woken any more */
-		if (weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SLOW_NS)
-			p->slow_rings++;
-		else
-			p->slow_rings = 0;
-	} else if (write(p->bell.ring, &one, sizeof(one)) <
-		   0) /* its counter: only we can fill it */
-		return;
-}
-
-static int
-reason_for(int rc)
-{
-	return weir_fail(rc, "no channel: %s; close some threads or raise the limit of open files",
-			 strerror(-rc));
-}
 
 static int
 open_channel(struct weir_thread *t, const struct weir_session_msg *r, struct weir_bell bell,
@@ -80,22 +59,19 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, struct wei
 	return 0;
 }
 
-/* A thread that listens has a channel to each engine: threads and programs connect over different
- * ones. */
-static struct weir_channel *
-any_channel(const struct weir_thread *t)
-{
-	return t->channel_to[t->engine] ? t->channel_to[t->engine] : SLIST_FIRST(&t->channels);
-}
-
 int
 weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **out)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_ADD_CHANNEL), r;
-	struct weir_channel *ch = engine == UINT32_MAX ? any_channel(t) : t->channel_to[engine];
 	int fds[WEIR_SESSION_FDS], rc;
+	struct weir_channel *ch;
 	struct weir_bell bell;
 
+	weir_assert(engine == UINT32_MAX || engine < WEIR_ENGINES_MAX);
+	/* a listening thread has a channel to each engine: its peers use different ones */
+	ch = t->channel_to[engine == UINT32_MAX ? t->engine : engine];
+	if (!ch && engine == UINT32_MAX)
+		ch = SLIST_FIRST(&t->channels);
 	if (ch) {
 		*out = ch;
 		return 0;
@@ -112,5 +88,8 @@ weir_channel_get(struct weir_thread *t, uint32_t engine, struct weir_channel **o
 		rc = open_channel(t, &r, bell, out);
 	if (rc)
 		weir_bell_close(&bell);
-	return rc ? reason_for(rc) : 0;
+	return rc ? weir_fail(rc,
+			      "no channel: %s; close some threads or raise the limit of open files",
+			      strerror(-rc))
+		  : 0;
 }

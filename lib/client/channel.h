@@ -10,8 +10,8 @@
 struct weir_conn;
 struct weir_thread;
 
-#define WEIR_RELEASES 6u /* places in a slot */
-/* Slots of a channel's tx ring that messages leave free for control. */
+#define WEIR_RELEASES 6u /* per slot */
+/* Slots of a channel's tx ring that messages leave free for control slots. */
 #define WEIR_CONTROL_RESERVE 8u
 
 struct weir_channel {
@@ -20,11 +20,11 @@ struct weir_channel {
 	SLIST_ENTRY(weir_channel) next;
 	uint32_t index, engine;
 	uint32_t release_count;
-	weir_place *release;		 /* receive places to give back; room for all there are */
-	TAILQ_HEAD(, weir_conn) control; /* connections with slots to be written */
-	TAILQ_HEAD(, weir_conn) dues;	 /* connections with consumption not told yet */
-	TAILQ_HEAD(, weir_conn) cramped; /* found no room in tx, and want to be told of it */
-	struct weir_conn *asking;	 /* one of those: its WANT is under way for all; or NULL */
+	weir_place *release;		 /* receive blocks to release; room for all blocks */
+	TAILQ_HEAD(, weir_conn) control; /* connections with control slots to send */
+	TAILQ_HEAD(, weir_conn) dues;	 /* connections with unreported consumption */
+	TAILQ_HEAD(, weir_conn) cramped; /* found no room in tx and wait for it */
+	struct weir_conn *asking; /* one of those: its WANT is under way for all of them; or NULL */
 };
 
 #define WEIR_CHANNEL_OF(p) ((struct weir_channel *)(p))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fork(): the child has none of the parent's sessions. Its copies of their sockets are closed at
- * once, or the data plane would not notice that the parent has died as long as the child lives; and
- * no lock of ours is left held by a thread that the child doesn't have, so that it may attach.
+ * fork(): the child has none of the parent's sessions. It closes its copies of the session sockets
+ * at once, because an open copy would hide the parent's death from the data plane. The child may
+ * attach: no lock of the library stays held by a thread that the child does not have.
  */
 #include "session.h"
 #include "thread.h"
@@ -10,12 +10,6 @@
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, weir) sessions;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void
-nothing(void *user)
-{
-	(void)user;
-}
 
 static void
 before(void)
@@ -38,8 +32,7 @@ in_child(void)
 
 	while ((w = LIST_FIRST(&sessions))) {
 		LIST_REMOVE(w, in_sessions);
-		w->transport.close(w->transport.user);
-		w->transport.close = nothing; /* its number may be another file's soon */
+		weir_transport_end(&w->transport);
 	}
 	in_parent();
 }

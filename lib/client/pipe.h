@@ -13,23 +13,23 @@ struct weir_thread;
 
 struct weir_pipe {
 	struct weir_ring rx, tx;
-	_Atomic uint32_t *tx_sleeping; /* other end writes: ring me */
+	_Atomic uint32_t *tx_sleeping; /* the other end writes: it needs a doorbell */
 	_Atomic uint32_t *rx_sleeping; /* we write */
-	struct weir_bell bell;	       /* of a channel: a socket to wait on, an eventfd to ring */
-	bool fence;	    /* a full fence is due between publishing and looking at tx_sleeping */
-	bool local;	    /* a segment */
-	uint8_t slow_rings; /* in a row took longer than WEIR_BELL_SLOW_NS */
-	bool untold;	    /* a segment: something was consumed since the peer was told last */
-	uint32_t empty;	    /* polls in a row that found nothing */
+	struct weir_bell bell;	       /* a channel rings an eventfd */
+	bool fence; /* a full fence between publishing and reading tx_sleeping is necessary */
+	bool local; /* a segment */
+	uint8_t slow_rings; /* consecutive rings longer than WEIR_BELL_SLOW_NS */
+	bool untold;	    /* a segment: consumption not reported to the peer yet */
+	uint32_t empty;	    /* consecutive polls that found nothing */
 	uint32_t burst;	    /* messages received since the last send */
-	uint32_t rung; /* messages of a program that rang since it last gave up its CPU for it */
-	uint64_t caught_up; /* position where the consumer last found nothing */
+	uint32_t rung; /* messages that rang since this thread last yielded its CPU to the peer */
+	uint64_t caught_up; /* position at which the consumer last found the ring empty */
 	struct weir_thread *worker;
 };
 
 void weir_pipe_ring(struct weir_pipe *p) __attribute__((cold));
 
-/* Messages were published: whether the other end has to be woken. */
+/* After publishing: whether the other end has to be woken. */
 static inline bool
 weir_pipe_asleep(const struct weir_pipe *p)
 {
@@ -51,7 +51,7 @@ weir_pipe_published(struct weir_pipe *p)
 		weir_pipe_ring(p);
 }
 
-/* Steps over n slots of a message; `order` and `flags` are its head's. */
+/* Consumes the n slots of a message; `order` and `flags` are of its head. */
 static inline void
 weir_pipe_pop(struct weir_pipe *p, uint16_t order, uint8_t flags, uint32_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public headers. Only their functions are visible outside the library. */
+/* The public headers. Only their functions are exported. */
 #ifndef WEIR_CLIENT_PUBLIC_H
 #define WEIR_CLIENT_PUBLIC_H
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why the last call of this thread failed, and how requests say so. */
+/* The reason of a thread's last failure, and requests to the data plane. */
 #include "reason.h"
 #include "session.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -29,9 +31,10 @@ weir_fail(int rc, const char *format, ...)
 void
 weir_evicted(struct weir *w, const struct weir_session_msg *said)
 {
+	weir_assert(said->type == WEIR_MSG_REFUSED);
 	if (atomic_load_explicit(&w->evicted, memory_order_relaxed))
 		return;
-	memcpy(w->last_word, said->refused.reason, sizeof(w->last_word));
+	memcpy(w->end_reason, said->refused.reason, sizeof(w->end_reason));
 	/* pairs with the acquire in weir_loss() */
 	atomic_store_explicit(&w->evicted, true, memory_order_release);
 }
@@ -50,7 +53,7 @@ weir_gone(const struct weir *w)
 		return weir_fail(-ENOTCONN, "this process was forked from the one that attached; "
 					    "attach again");
 	if (weir_loss(w) == -ECONNABORTED)
-		return weir_fail(-ECONNABORTED, "%s", w->last_word);
+		return weir_fail(-ECONNABORTED, "%s", w->end_reason);
 	return weir_fail(-ENODEV, "the data plane is gone; weir_reattach() when it is back");
 }
 
@@ -71,6 +74,7 @@ weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 {
 	int rc;
 
+	weir_assert(m->length && m->length == weir_session_length(m->type));
 	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++)
 		fds[i] = -1;
 	pthread_mutex_lock(&w->request_lock);

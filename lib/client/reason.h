@@ -16,11 +16,11 @@ int weir_fail(int rc, const char *format, ...) __attribute__((format(printf, 2, 
 /* Why a session is over: -ECONNABORTED, an operator has ended it; -ENODEV, the data plane is gone.
  */
 int weir_loss(const struct weir *w) __attribute__((cold));
-/* The same with its reason; -ENOTCONN in a forked child. */
+/* The same, and sets weir_reason(); -ENOTCONN in a forked child. */
 int weir_gone(const struct weir *w) __attribute__((cold));
-/* Keeps why an operator ends the session. request_lock held. */
+/* Records the reason for which an operator ends the session. request_lock held. */
 void weir_evicted(struct weir *w, const struct weir_session_msg *said) __attribute__((cold));
-/* What weir_wait_next() gives when the session of its worker is over. */
+/* Whether weir_wait_next() found that the session of its worker is over. */
 static inline bool
 weir_is_loss(int rc)
 {

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attaching again after the data plane has come back: another session takes the place of the one
- * that ended, under the same handle. Nothing moves from one to the other but what the library can
- * make anew: threads' objects by their first call, listeners (stream/listen.c), the table of nodes.
- * Memory of the former session stays mapped until nothing of it is used.
+ * Attaching again after a restart of the data plane: a new session replaces the ended one under the
+ * same handle. The library makes anew the threads' objects (at their first call), the listeners
+ * (stream/listen.c) and the table of nodes; nothing else moves to the new session. Memory of the
+ * former session stays mapped until nothing of it is used.
  */
 #include "reason.h"
 #include "session.h"
 #include "wait.h"
 
-#include <errno.h>
-#include <time.h>
+#include "ipc/invariant.h"
 
-#define FIRST_NS 5000000u /* between tries, doubled from one to the next ... */
-#define MOST_NS 250000000u
+#include <errno.h>
+
+/* ns between two attempts of weir_reattach(): doubled from the first to the largest */
+#define PAUSE_MIN_NS 5000000u
+#define PAUSE_MAX_NS 250000000u
 
 struct weir *
 weir_latest(struct weir *w)
 {
-	/* pairs with the release in renew() */
+	/* pairs with the release in attempt_locked() */
 	struct weir *latest = atomic_load_explicit(&w->first->latest, memory_order_acquire);
 
 	return latest ? latest : w->first;
 }
 
-/* One that is not ended by waiting. */
+/* An error that another attempt would return again. */
 static bool
 is_final(int rc)
 {
@@ -41,9 +43,9 @@ is_final(int rc)
 	return false;
 }
 
-/* renew_lock held. */
+/* One attempt. renew_lock held. */
 static int
-renew(struct weir *first)
+attempt_locked(struct weir *first)
 {
 	struct weir *former = weir_latest(first), *w;
 	struct weir_options o = {.instance = former->instance,
@@ -56,7 +58,7 @@ renew(struct weir *first)
 
 	if (weir_state(former) == WEIR_UP && former->watched && atomic_load(&former->hung_up))
 		return weir_fail(-ECONNREFUSED,
-				 "the data plane has just hung up, and the session isn't over yet; "
+				 "the data plane has just hung up and the session is not over yet; "
 				 "try again");
 	if (weir_state(former) != WEIR_DEAD)
 		return weir_state(former) == WEIR_UP ? 0 : weir_gone(former);
@@ -67,9 +69,10 @@ renew(struct weir *first)
 		return rc;
 	rc = weir_attach_with(&o, &transport, &w);
 	if (rc) {
-		transport.close(transport.user);
+		weir_transport_end(&transport);
 		return rc == -ENODEV ? -ECONNREFUSED : rc;
 	}
+	weir_assert(first == former->first && weir_state(former) == WEIR_DEAD);
 	w->first = first;
 	w->former = former;
 	/* pairs with the acquire in weir_latest() */
@@ -78,12 +81,12 @@ renew(struct weir *first)
 }
 
 static int
-try_renew(struct weir *first)
+attempt(struct weir *first)
 {
 	int rc;
 
 	pthread_mutex_lock(&first->renew_lock);
-	rc = renew(first);
+	rc = attempt_locked(first);
 	pthread_mutex_unlock(&first->renew_lock);
 	return rc;
 }
@@ -94,11 +97,11 @@ weir_renew(struct weir *w)
 	struct weir *first = w->first;
 	int rc;
 
-	if (weir_clock() < atomic_load_explicit(&first->renew_at, memory_order_relaxed) &&
+	if (weir_clock() < atomic_load_explicit(&first->reattach_at, memory_order_relaxed) &&
 	    weir_state(weir_now(first)) != WEIR_UP)
 		return -EAGAIN;
-	rc = try_renew(first);
-	atomic_store_explicit(&first->renew_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
+	rc = attempt(first);
+	atomic_store_explicit(&first->reattach_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
 			      memory_order_relaxed);
 	return rc && !is_final(rc) ? -EAGAIN : rc;
 }
@@ -106,23 +109,22 @@ weir_renew(struct weir *w)
 int
 weir_reattach(struct weir *w, int timeout_ms)
 {
-	uint64_t start = weir_clock(), pause = FIRST_NS, limit = (uint64_t)timeout_ms * 1000000u;
+	uint64_t start = weir_clock(), pause = PAUSE_MIN_NS,
+		 limit = (uint64_t)timeout_ms * 1000000u;
 	struct weir *s;
 	int rc;
 
 	if (weir_state(w) == WEIR_FORKED) /* locks are the parent's */
 		return weir_gone(w);
-	while ((rc = try_renew(w->first)) && !is_final(rc)) {
+	while ((rc = attempt(w->first)) && !is_final(rc)) {
 		uint64_t gone = weir_clock() - start;
-		struct timespec ts;
 
 		if (timeout_ms >= 0 && gone >= limit)
 			return rc;
 		if (timeout_ms >= 0 && pause > limit - gone)
 			pause = limit - gone;
-		ts = (struct timespec){.tv_nsec = (long)pause};
-		nanosleep(&ts, NULL);
-		pause = pause * 2 < MOST_NS ? pause * 2 : MOST_NS;
+		weir_sleep(pause);
+		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
 	if (rc || !weir_thread_get(weir_now(w)))
 		return rc ? rc

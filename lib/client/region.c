@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adopted memory: memory of the session in the place of ordinary memory. The contents are copied
- * into it elsewhere, then it is moved over the range in one system call, so that other threads find
- * either. Giving it back is the same the other way round.
+ * Adopted memory: memory of the session replaces ordinary memory. The contents are copied at
+ * another address, then one system call moves the copy over the range, so that other threads see
+ * either. Disowning does the same in the opposite direction.
  */
 #define _GNU_SOURCE
 #include "region.h"
 #include "reason.h"
 #include "session.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +17,6 @@
 #include <unistd.h>
 
 #define HUGE_PAGE (2ul << 20)
-
-/* ---- finding one ---- */
 
 struct weir_region *
 weir_region_use(struct weir *w, const void *addr, size_t length, unsigned flags)
@@ -42,83 +42,45 @@ weir_region_use(struct weir *w, const void *addr, size_t length, unsigned flags)
 void
 weir_region_drop(struct weir_region *r)
 {
-	/* pairs with the acquire in take_out(): what is done in it is done */
+	weir_assert(atomic_load_explicit(&r->users, memory_order_relaxed));
+	/* pairs with the acquire in end(): accesses to the region precede it */
 	atomic_fetch_sub_explicit(&r->users, 1, memory_order_release);
-}
-
-static bool
-overlaps(struct weir *w, const uint8_t *addr, size_t length)
-{
-	bool any = false;
-
-	pthread_mutex_lock(&w->region_lock);
-	for (uint32_t i = 0; i < WEIR_REGIONS_MAX; i++) {
-		const struct weir_region *r = w->region[i];
-
-		any |= r && addr < r->addr + r->bytes && r->addr < addr + length;
-	}
-	pthread_mutex_unlock(&w->region_lock);
-	return any;
 }
 
 static void
 put_in(struct weir_region *r)
 {
 	pthread_mutex_lock(&r->w->region_lock);
+	weir_assert(!r->w->region[r->index - 1]);
 	r->w->region[r->index - 1] = r;
 	atomic_fetch_add_explicit(&r->w->region_count, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&r->w->region_lock);
 }
 
-/* -EBUSY: something of it is under way. */
-static int
-take_out(struct weir_region *r)
-{
-	int rc = -EBUSY;
-
-	pthread_mutex_lock(&r->w->region_lock);
-	/* pairs with the release in weir_region_drop() */
-	if (!atomic_load_explicit(&r->users, memory_order_acquire)) {
-		r->w->region[r->index - 1] = NULL;
-		atomic_fetch_sub_explicit(&r->w->region_count, 1, memory_order_relaxed);
-		rc = 0;
-	}
-	pthread_mutex_unlock(&r->w->region_lock);
-	return rc;
-}
-
-/* ---- memory ---- */
-
-/* `from` takes the place of [addr, addr + length), whose contents it gets. */
-static int
-move_over(uint8_t *from, uint8_t *addr, size_t length)
-{
-	memcpy(from, addr, length);
-	if (mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, addr) == MAP_FAILED) {
-		int rc = -errno;
-
-		munmap(from, length);
-		return rc;
-	}
-	return 0;
-}
-
+/*
+ * Maps memory of `fd` (-1: ordinary memory) over [addr, addr + length) and keeps the contents. The
+ * copy is complete before the one system call that moves it.
+ */
 static int
 replace(int fd, uint8_t *addr, size_t length)
 {
 	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	void *from = mmap(NULL, length, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
+	int rc = 0;
 
 	if (from == MAP_FAILED)
 		return -errno;
 	if (fd >= 0)
 		madvise(from, length, MADV_DONTFORK);
-	return move_over(from, addr, length);
+	memcpy(from, addr, length);
+	if (mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, addr) == MAP_FAILED) {
+		rc = -errno;
+		munmap(from, length);
+	}
+	return rc;
 }
 
-/* ---- adopting ---- */
-
-/* Asks for memory, and puts it in the place of the program's. */
+/* Requests memory and puts it in the place of the program's. */
 static int
 adopt(struct weir_region *r)
 {
@@ -134,7 +96,7 @@ adopt(struct weir_region *r)
 		return rc;
 	r->index = answer.region.region;
 	if (fds[0] < 0 || r->index - 1 >= WEIR_REGIONS_MAX || answer.region.bytes != r->bytes)
-		rc = weir_fail(-EPROTO, "the data plane gave other memory than was asked for; "
+		rc = weir_fail(-EPROTO, "the data plane gave other memory than requested; "
 					"install one release of both");
 	if (!rc)
 		rc = replace(fds[0], r->addr, r->bytes);
@@ -153,14 +115,22 @@ adopt(struct weir_region *r)
 					 strerror(-rc));
 }
 
-/* Of this session, or of one before it. */
+/* Whether a part of the range belongs to a region of this session or a former one. */
 static bool
 adopted(struct weir *w, const uint8_t *addr, size_t length)
 {
-	for (; w; w = w->former)
-		if (overlaps(w, addr, length))
-			return true;
-	return false;
+	bool any = false;
+
+	for (; w; w = w->former) {
+		pthread_mutex_lock(&w->region_lock);
+		for (uint32_t i = 0; i < WEIR_REGIONS_MAX; i++) {
+			const struct weir_region *r = w->region[i];
+
+			any |= r && addr < r->addr + r->bytes && r->addr < addr + length;
+		}
+		pthread_mutex_unlock(&w->region_lock);
+	}
+	return any;
 }
 
 static int
@@ -213,26 +183,22 @@ weir_adopt(struct weir *w, void *addr, size_t length, unsigned flags, struct wei
 	return rc;
 }
 
-/* A region that was taken out. */
-static void
-give_back(struct weir_region *r)
-{
-	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
-	int fds[WEIR_SESSION_FDS];
-
-	m.region.region = r->index;
-	/* a data plane that is gone has nothing to give back */
-	if (weir_state(r->w) == WEIR_UP)
-		weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
-	free(r);
-}
-
-/* `keep`: its contents stay where they are, in ordinary memory. adopt_lock held. */
+/* Ends a region; `keep`: its contents stay at their address, in ordinary memory. adopt_lock held.
+ */
 static int
 end(struct weir_region *r, bool keep)
 {
-	int rc = take_out(r);
+	struct weir_session_msg m = weir_message(WEIR_MSG_DISOWN), answer;
+	int fds[WEIR_SESSION_FDS], rc = -EBUSY;
 
+	pthread_mutex_lock(&r->w->region_lock);
+	/* pairs with the release in weir_region_drop() */
+	if (!atomic_load_explicit(&r->users, memory_order_acquire)) {
+		r->w->region[r->index - 1] = NULL;
+		atomic_fetch_sub_explicit(&r->w->region_count, 1, memory_order_relaxed);
+		rc = 0;
+	}
+	pthread_mutex_unlock(&r->w->region_lock);
 	if (rc)
 		return weir_fail(rc, "messages of this memory are under way, or it is posted; "
 				     "flush or receive first");
@@ -242,7 +208,11 @@ end(struct weir_region *r, bool keep)
 		return weir_fail(rc, "no memory to give the contents back: %s; free some",
 				 strerror(-rc));
 	}
-	give_back(r);
+	m.region.region = r->index;
+	/* without a data plane the mapping is all there was */
+	if (weir_state(r->w) == WEIR_UP)
+		weir_request(r->w, &m, WEIR_MSG_OK, &answer, fds);
+	free(r);
 	return 0;
 }
 
@@ -280,7 +250,7 @@ weir_regions_fini(struct weir *w)
 
 		if (!r)
 			continue;
-		/* where there is no memory for it the program keeps what the session gave */
+		/* if there is no memory for the copy, the program keeps the session's memory */
 		replace(-1, r->addr, r->bytes);
 		free(r);
 	}

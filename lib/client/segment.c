@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Segments: the memory that a local peer's thread shares with ours, our end of it. Nothing the peer
- * writes is believed: cursors are private, its tails are only compared, its offsets checked.
+ * Segments: our end of memory shared with a thread of a local peer. The peer's writes are not
+ * trusted: cursors are private, its tails are only compared, its offsets checked.
  */
 #include "segment.h"
 #include "reason.h"
 #include "session.h"
 #include "thread.h"
+#include "wait.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SPANS_MIN 64u
-#define UNUSED_MAX 4u
+#define SPANS_MIN 64u /* of a new segment; a power of two */
+#define UNUSED_MAX 4u /* segments without users that a thread keeps */
 
 static bool
 geometry_ok(const struct weir_segment_geometry *g)
@@ -26,13 +29,33 @@ geometry_ok(const struct weir_segment_geometry *g)
 	       weir_segment_end(g) <= g->bytes;
 }
 
-static void
-lay_out(struct weir_segment *seg)
+static int
+map(struct weir_thread *t, const struct weir_session_msg *r, int memory, struct weir_bell bell,
+    struct weir_segment **mapped)
 {
-	const struct weir_segment_geometry *g = &seg->geometry;
-	uint32_t out = seg->side, in = 1 - seg->side;
-	uint8_t *b = seg->base;
+	struct weir_segment *seg = calloc(1, sizeof(*seg));
+	const struct weir_segment_geometry *g = &r->segment_map.geometry;
+	uint32_t out = r->segment_map.side, in = 1 - out;
+	int rc = -ENOMEM;
+	uint8_t *b;
+	void *base;
 
+	if (!seg)
+		return rc;
+	seg->id = r->segment_map.segment;
+	seg->side = r->segment_map.side;
+	seg->geometry = *g;
+	seg->spans = calloc(SPANS_MIN, sizeof(*seg->spans));
+	seg->span_room = SPANS_MIN;
+	if (!seg->spans)
+		goto err_seg;
+	base = mmap(NULL, g->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory, 0);
+	if (base == MAP_FAILED) {
+		rc = -errno;
+		goto err_spans;
+	}
+	madvise(base, g->bytes, MADV_DONTFORK);
+	seg->base = b = base;
 	seg->out = (struct weir_segment_side *)(b + weir_segment_side_at(g, out));
 	seg->in = (struct weir_segment_side *)(b + weir_segment_side_at(g, in));
 	seg->out_conns = (struct weir_segment_conn *)(b + weir_segment_conns_at(g, out));
@@ -46,34 +69,6 @@ lay_out(struct weir_segment *seg)
 		       &seg->in->tail, false);
 	seg->pipe.tx_sleeping = &seg->out->sleeping;
 	seg->pipe.rx_sleeping = &seg->in->sleeping;
-}
-
-static int
-map(struct weir_thread *t, const struct weir_session_msg *r, int memory, struct weir_bell bell,
-    struct weir_segment **out)
-{
-	struct weir_segment *seg = calloc(1, sizeof(*seg));
-	int rc = -ENOMEM;
-	void *base;
-
-	if (!seg)
-		return rc;
-	seg->id = r->segment_map.segment;
-	seg->side = r->segment_map.side;
-	seg->geometry = r->segment_map.geometry;
-	seg->spans = calloc(SPANS_MIN, sizeof(*seg->spans));
-	seg->span_room = SPANS_MIN;
-	if (!seg->spans)
-		goto err_seg;
-	base = mmap(NULL, seg->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-		    memory, 0);
-	if (base == MAP_FAILED) {
-		rc = -errno;
-		goto err_spans;
-	}
-	madvise(base, seg->geometry.bytes, MADV_DONTFORK);
-	seg->base = base;
-	lay_out(seg);
 	TAILQ_INIT(&seg->conns);
 	TAILQ_INIT(&seg->dues);
 	seg->pipe.local = true;
@@ -84,10 +79,10 @@ map(struct weir_thread *t, const struct weir_session_msg *r, int memory, struct 
 	if (rc)
 		goto err_map;
 	LIST_INSERT_HEAD(&t->segments, seg, next);
-	*out = seg;
+	*mapped = seg;
 	return 0;
 err_map:
-	munmap(base, seg->geometry.bytes);
+	munmap(base, g->bytes);
 err_spans:
 	free(seg->spans);
 err_seg:
@@ -107,8 +102,8 @@ weir_segment_free(struct weir_segment *seg)
 }
 
 /*
- * Segments that nothing uses go when the data plane says that nothing ever will. Some are kept: the
- * same threads often connect again.
+ * Frees unused segments if the data plane confirms that no connection will use them. UNUSED_MAX
+ * stay, since the same threads often connect again.
  */
 static void
 drop_unused(struct weir_thread *t)
@@ -172,19 +167,6 @@ weir_segment_get(struct weir_thread *t, uint32_t id, uint32_t side, struct weir_
 
 /* ---- the byte area we write ---- */
 
-static bool
-refresh(struct weir_segment *seg)
-{
-	/* pairs with the release in weir_segment_tell() */
-	uint64_t tail = atomic_load_explicit(&seg->out->area_tail, memory_order_acquire);
-	uint64_t limit = tail + seg->geometry.area_bytes;
-
-	if (tail > seg->out_pos || limit < seg->out_limit)
-		return false;
-	seg->out_limit = limit;
-	return true;
-}
-
 /* Bytes to skip before `need` fit in one piece beside what is reserved. */
 static uint64_t
 skip_for(const struct weir_segment *seg, uint64_t need, uint64_t *offset)
@@ -207,14 +189,21 @@ skip_for(const struct weir_segment *seg, uint64_t need, uint64_t *offset)
 	return skip;
 }
 
-/* Whether the next `bytes` are free. */
+/* Whether the next `bytes` are free: 0, -EAGAIN, or -EPROTO (the peer's tail is invalid). */
 static int
 area_free(struct weir_segment *seg, uint64_t bytes)
 {
+	uint64_t tail, limit;
+
+	weir_assert(seg->out_pos <= seg->out_limit);
 	if (bytes <= seg->out_limit - seg->out_pos)
 		return 0;
-	if (!refresh(seg))
+	/* pairs with the release in weir_segment_tell() */
+	tail = atomic_load_explicit(&seg->out->area_tail, memory_order_acquire);
+	limit = tail + seg->geometry.area_bytes;
+	if (tail > seg->out_pos || limit < seg->out_limit)
 		return -EPROTO;
+	seg->out_limit = limit;
 	return bytes <= seg->out_limit - seg->out_pos ? 0 : -EAGAIN;
 }
 
@@ -229,7 +218,7 @@ weir_area_room(struct weir_segment *seg, uint32_t bytes)
 {
 	uint64_t need = area_need(bytes), offset;
 
-	/* a tail that lies is found by who takes */
+	/* an invalid tail counts as room: weir_area_take() reports it */
 	return area_free(seg, skip_for(seg, need, &offset) + need) != -EAGAIN;
 }
 
@@ -269,6 +258,7 @@ weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *offs
 	uint64_t skip = (seg->reserved - seg->out_pos) & (seg->geometry.area_bytes - 1);
 	int rc = area_free(seg, skip + need);
 
+	weir_assert(seg->reserver);
 	if (rc)
 		return rc;
 	*offset = seg->reserved;
@@ -279,26 +269,12 @@ weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *offs
 
 /* ---- the byte area we read ---- */
 
-static int
-grow_spans(struct weir_segment *seg)
-{
-	uint32_t room = seg->span_room * 2;
-	struct weir_span *spans = calloc(room, sizeof(*spans));
-
-	if (!spans)
-		return -ENOMEM;
-	for (uint64_t i = seg->span_head; i != seg->span_tail; i++)
-		spans[i & (room - 1)] = seg->spans[i & (seg->span_room - 1)];
-	free(seg->spans);
-	seg->spans = spans;
-	seg->span_room = room;
-	return 0;
-}
-
 int
 weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span)
 {
 	uint64_t size = seg->geometry.area_bytes, skip, end;
+	uint32_t room = seg->span_room;
+	struct weir_span *spans;
 
 	if (offset % WEIR_SLOT_SIZE || offset >= size || !bytes || bytes > size - offset)
 		return -EPROTO;
@@ -306,8 +282,16 @@ weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uin
 	end = seg->in_pos + skip + WEIR_ALIGN_UP(bytes, WEIR_SLOT_SIZE);
 	if (end - seg->in_free > size)
 		return -EPROTO;
-	if (seg->span_tail - seg->span_head == seg->span_room && grow_spans(seg))
-		return -ENOMEM;
+	if (seg->span_tail - seg->span_head == room) {
+		spans = calloc(2ull * room, sizeof(*spans));
+		if (!spans)
+			return -ENOMEM;
+		for (uint64_t i = seg->span_head; i != seg->span_tail; i++)
+			spans[i & (2 * room - 1)] = seg->spans[i & (room - 1)];
+		free(seg->spans);
+		seg->spans = spans;
+		seg->span_room = 2 * room;
+	}
 	*span = seg->span_tail++;
 	seg->spans[*span & (seg->span_room - 1)] = (struct weir_span){.end = end};
 	seg->in_pos = end;
@@ -319,15 +303,16 @@ weir_area_free(struct weir_segment *seg, uint64_t span)
 {
 	uint32_t mask = seg->span_room - 1;
 
+	weir_assert(span - seg->span_head < seg->span_tail - seg->span_head);
 	seg->spans[span & mask].free = true;
 	seg->pipe.untold = true;
-	seg->pipe.empty = 0; /* told when nothing else comes */
+	seg->pipe.empty = 0; /* reported to the peer when nothing else arrives */
 	while (seg->span_head != seg->span_tail && seg->spans[seg->span_head & mask].free)
 		seg->in_free = seg->spans[seg->span_head++ & mask].end;
-	/* the sender must not run dry while we are busy */
+	/* the sender must not run out of room while this thread is busy */
 	if (seg->in_free - seg->in_told > seg->geometry.area_bytes / 8) {
 		seg->in_told = seg->in_free;
-		/* pairs with the acquire in refresh() */
+		/* pairs with the acquire in area_free() */
 		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
 	}
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The send heap: memory of the arena for payload that doesn't fit slots. Each thread keeps a few
- * single blocks to itself, so that a message commonly takes no lock.
+ * The send heap: memory of the arena for payload that does not fit in slots. Each thread caches a
+ * few single blocks, so that most messages take no lock.
  */
 #include "send_heap.h"
 #include "session.h"
 #include "thread.h"
+#include "wait.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ weir_heap_init(struct weir *w)
 		return -ENOMEM;
 	}
 	weir_blocks_init(&h->blocks, h->map, count);
-	/* what threads keep must not starve the others */
+	/* blocks in the threads' caches must not starve other threads */
 	h->cache_room = count / 64 < CACHE_MAX ? count / 64 : CACHE_MAX;
 	LIST_INIT(&h->starved);
 	return 0;
@@ -64,38 +67,11 @@ weir_heap_reserved(struct weir *w)
 	return any;
 }
 
-/* Under lock. */
-static void
-starve(struct weir_thread *t)
-{
-	struct weir_heap *h = &t->w->heap;
-
-	if (t->starved)
-		return;
-	t->starved = true;
-	LIST_INSERT_HEAD(&h->starved, t, in_starved);
-	atomic_fetch_add_explicit(&h->starving, 1, memory_order_relaxed);
-}
-
-static void
-refill(struct weir_thread *t)
-{
-	struct weir_heap *h = &t->w->heap;
-
-	while (t->cache_count < h->cache_room / 2) {
-		uint32_t b = weir_blocks_take(&h->blocks);
-
-		if (b == WEIR_BLOCK_NONE)
-			return;
-		t->cache[t->cache_count++] = b;
-	}
-}
-
 uint32_t
 weir_heap_take(struct weir_thread *t, uint32_t length)
 {
 	struct weir_heap *h = &t->w->heap;
-	uint32_t n = blocks_of(length), first;
+	uint32_t n = blocks_of(length), first, b;
 
 	if (n == 1 && t->cache_count) {
 		first = t->cache[--t->cache_count];
@@ -109,17 +85,25 @@ weir_heap_take(struct weir_thread *t, uint32_t length)
 			weir_blocks_give(&h->blocks, t->cache[--t->cache_count], 1);
 		first = weir_blocks_take_run(&h->blocks, n);
 	}
-	if (first == WEIR_BLOCK_NONE)
-		starve(t);
-	else if (n == 1)
-		refill(t);
+	if (first == WEIR_BLOCK_NONE && !t->starved) {
+		t->starved = true;
+		LIST_INSERT_HEAD(&h->starved, t, in_starved);
+		atomic_fetch_add_explicit(&h->starving, 1, memory_order_relaxed);
+	}
+	/* refill the thread's cache */ while (n == 1 && first != WEIR_BLOCK_NONE &&
+					       t->cache_count < h->cache_room / 2) {
+		b = weir_blocks_take(&h->blocks);
+		if (b == WEIR_BLOCK_NONE)
+			break;
+		t->cache[t->cache_count++] = b;
+	}
 	pthread_mutex_unlock(&h->lock);
 	if (first != WEIR_BLOCK_NONE)
 		h->run[first] = n;
 	return first;
 }
 
-/* Under lock: whoever waits may try again. */
+/* Wakes all threads that wait for blocks. heap.lock held. */
 static void
 feed(struct weir_heap *h)
 {
@@ -139,6 +123,7 @@ weir_heap_give(struct weir_thread *t, uint32_t first)
 	struct weir_heap *h = &t->w->heap;
 	uint32_t n = h->run[first];
 
+	weir_assert(first < t->w->geometry.send_blocks && n);
 	h->run[first] = 0;
 	if (n == 1 && t->cache_count < h->cache_room &&
 	    !atomic_load_explicit(&h->starving, memory_order_relaxed)) {

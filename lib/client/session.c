@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Attach and detach; the thread that notices the end of the data plane. */
+/* Attach and detach; the watcher thread, which notices the end of the data plane. */
 #define _GNU_SOURCE
 #include "session.h"
 #include "membarrier.h"
@@ -7,6 +7,7 @@
 #include "region.h"
 #include "wait.h"
 
+#include "ipc/invariant.h"
 #include "stream/progress.h"
 
 #include <errno.h>
@@ -19,10 +20,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHORES_MS 1
-#define LAST_WORDS_NS 60000000u
-
-/* ---- the watcher ---- */
+#define CHORES_MS 1		   /* between two passes of the watcher while work is left */
+#define LAST_MESSAGES_NS 60000000u /* how long local peers may still send after the end */
+#define LIFE_BYTES 4096u	   /* the page of struct weir_life */
 
 void
 weir_lost(struct weir *w)
@@ -31,8 +31,8 @@ weir_lost(struct weir *w)
 }
 
 /*
- * Chores: pushing messages that found no room, and seeing closed connections of ended threads off.
- * A thread that calls often does it itself.
+ * Chores: sends the rest of partial messages, and finishes closed connections of ended threads. A
+ * thread that calls often does this itself.
  */
 static void
 do_chores(struct weir_thread *t)
@@ -50,11 +50,12 @@ do_chores(struct weir_thread *t)
 }
 
 /*
- * A data plane that ends a session says why; a request that waits takes that for its answer. Such a
- * one ends at once, since the socket has hung up: that lock is not waited for for long.
+ * Receives the reason of a data plane that has ended the session. A pending request may take this
+ * message as its answer. Such a request ends at once, as the socket has hung up, so the wait for
+ * request_lock is short.
  */
 static void
-hear_last_word(struct weir *w)
+receive_end_reason(struct weir *w)
 {
 	union {
 		struct weir_session_msg m;
@@ -65,32 +66,12 @@ hear_last_word(struct weir *w)
 	pthread_mutex_lock(&w->request_lock);
 	do
 		n = recv(w->transport.fd, &in, sizeof(in), MSG_DONTWAIT);
-	while (n < 0 && errno == ECONNRESET); /* said once, if a request was not read any more */
-	/* what comes late for a request that gave up is another refusal */
+	while (n < 0 && errno == ECONNRESET); /* reported once, if a request was not read */
+	/* other refusals are late answers to a request that gave up */
 	if (n > 0 && !weir_session_check(&in.m, (size_t)n) && in.m.type == WEIR_MSG_REFUSED &&
 	    in.m.refused.code == ECONNABORTED)
 		weir_evicted(w, &in.m);
 	pthread_mutex_unlock(&w->request_lock);
-}
-
-/*
- * Connections end, and programs hear of it. Local peers hear of the data plane's end when we do, or
- * a little later: what they send until then is taken in.
- */
-static void
-see_off(struct weir *w)
-{
-	static const struct timespec nap = {.tv_nsec = 1000000};
-	uint64_t end = weir_clock() + LAST_WORDS_NS;
-
-	weir_threads_each(w, weir_thread_lost);
-	do {
-		w->chores = false;
-		w->late = weir_clock() >= end;
-		weir_threads_each(w, weir_thread_last);
-		if (w->chores)
-			nanosleep(&nap, NULL);
-	} while (w->chores && !atomic_load_explicit(&w->stop, memory_order_acquire));
 }
 
 static void *
@@ -101,14 +82,27 @@ watch(void *arg)
 	while (!atomic_load_explicit(&w->stop, memory_order_acquire)) {
 		struct pollfd fds[2] = {{.fd = w->transport.fd, .events = POLLRDHUP},
 					{.fd = w->watcher_fd, .events = POLLIN}};
-		uint64_t count;
+		uint64_t count, end;
 
 		if (poll(fds, 2, w->chores ? CHORES_MS : -1) < 0)
 			continue;
 		if (fds[0].revents) {
-			hear_last_word(w);
+			receive_end_reason(w);
 			weir_lost(w);
-			see_off(w);
+			/*
+			 * Connections end and programs get the events. Local peers notice the end
+			 * when we do or a little later: messages sent until then are received.
+			 */
+			end = weir_clock() + LAST_MESSAGES_NS;
+			weir_threads_each(w, weir_thread_lost);
+			do {
+				w->chores = false;
+				w->late = weir_clock() >= end;
+				weir_threads_each(w, weir_thread_last);
+				if (w->chores)
+					weir_sleep(CHORES_MS * 1000000u);
+			} while (w->chores &&
+				 !atomic_load_explicit(&w->stop, memory_order_acquire));
 			break;
 		}
 		if (fds[1].revents && read(w->watcher_fd, &count, sizeof(count)) < 0)
@@ -119,28 +113,10 @@ watch(void *arg)
 	return NULL;
 }
 
-static int
-start_watcher(struct weir *w)
-{
-	sigset_t all, before;
-	int rc;
-
-	w->watcher_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (w->watcher_fd < 0)
-		return -errno;
-	if (w->transport.fd < 0)
-		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	rc = -pthread_create(&w->watcher, NULL, watch, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	w->watched = !rc;
-	return rc;
-}
-
 void
 weir_watcher_end(struct weir *w)
 {
+	weir_assert(w->watcher_fd >= 0);
 	atomic_store_explicit(&w->stop, 1, memory_order_release);
 	weir_nudge(w->watcher_fd);
 	pthread_join(w->watcher, NULL);
@@ -148,37 +124,12 @@ weir_watcher_end(struct weir *w)
 	w->watcher_fd = -1;
 }
 
-/* ---- attach ---- */
-
-static int
-open_life(struct weir *w)
-{
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (page == MAP_FAILED)
-		return -errno;
-	w->life = page;
-	if (madvise(page, 4096, MADV_WIPEONFORK))
-		return -errno;
-	atomic_store(&w->life->state, WEIR_UP);
-	return 0;
-}
-
-static bool
-geometry_ok(const struct weir_geometry *g)
-{
-	return g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
-	       g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) && g->engines &&
-	       g->engines <= WEIR_ENGINES_MAX && g->channels && g->connections &&
-	       g->connections <= 1u << 20 && g->channels <= 1u << 16 &&
-	       weir_arena_end(g) <= g->bytes;
-}
-
-/* Sends HELLO, maps the arena of the answer. */
+/* Sends HELLO and maps the arena of the WELCOME. */
 static int
 say_hello(struct weir *w)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_HELLO), r;
+	const struct weir_geometry *g = &w->geometry;
 	void *arena;
 	int fds[WEIR_SESSION_FDS], rc;
 
@@ -196,7 +147,11 @@ say_hello(struct weir *w)
 	w->turn = r.welcome.session;
 	w->fence = !weir_barrier_registered() || !(r.welcome.flags & WEIR_WELCOME_MEMBARRIER);
 	rc = -EPROTO;
-	if (fds[0] >= 0 && geometry_ok(&w->geometry)) {
+	if (fds[0] >= 0 && g->version == WEIR_LAYOUT_VERSION && g->ring_slots >= 32 &&
+	    g->ring_slots <= 1u << 24 && !(g->ring_slots & (g->ring_slots - 1)) && g->engines &&
+	    g->engines <= WEIR_ENGINES_MAX && g->channels && g->connections &&
+	    g->connections <= 1u << 20 && g->channels <= 1u << 16 &&
+	    weir_arena_end(g) <= g->bytes) {
 		arena =
 		    mmap(NULL, w->geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 		rc = arena == MAP_FAILED ? -errno : 0;
@@ -220,7 +175,7 @@ static void
 free_session(struct weir *w)
 {
 	if (w->life)
-		weir_lost(w); /* nobody is asked any more */
+		weir_lost(w); /* no request is sent any more */
 	weir_cache_fini(w);
 	weir_regions_fini(w);
 	if (w->watcher_fd >= 0)
@@ -230,22 +185,10 @@ free_session(struct weir *w)
 	if (w->arena)
 		munmap(w->arena, w->arena_bytes);
 	if (w->life)
-		munmap(w->life, 4096);
+		munmap(w->life, LIFE_BYTES);
 	pthread_mutex_destroy(&w->request_lock);
 	pthread_mutex_destroy(&w->renew_lock);
 	free(w);
-}
-
-static void
-take_options(struct weir *w, const struct weir_options *o)
-{
-	const char *name = o && o->name ? o->name : program_invocation_short_name;
-
-	snprintf(w->name, sizeof(w->name), "%s", name);
-	snprintf(w->instance, sizeof(w->instance), "%s", o && o->instance ? o->instance : "");
-	w->arena_wish = o ? o->arena : 0;
-	w->polling = o && o->flags & WEIR_POLLING;
-	w->renews = o && o->flags & WEIR_REATTACH;
 }
 
 int
@@ -253,6 +196,8 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 		 struct weir **handle)
 {
 	struct weir *w = calloc(1, sizeof(*w));
+	sigset_t all, before;
+	void *page;
 	int rc;
 
 	if (!w)
@@ -260,7 +205,12 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	w->transport = *transport;
 	w->first = w;
 	w->watcher_fd = -1;
-	take_options(w, o);
+	snprintf(w->name, sizeof(w->name), "%s",
+		 o && o->name ? o->name : program_invocation_short_name);
+	snprintf(w->instance, sizeof(w->instance), "%s", o && o->instance ? o->instance : "");
+	w->arena_wish = o ? o->arena : 0;
+	w->polling = o && o->flags & WEIR_POLLING;
+	w->renews = o && o->flags & WEIR_REATTACH;
 	LIST_INIT(&w->threads);
 	pthread_mutex_init(&w->request_lock, NULL);
 	pthread_mutex_init(&w->renew_lock, NULL);
@@ -269,19 +219,32 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	weir_cache_init(w);
 	weir_fork_note(w);
 	weir_barrier_register();
-	rc = open_life(w);
+	page = mmap(NULL, LIFE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page != MAP_FAILED)
+		w->life = page;
+	rc = page == MAP_FAILED || madvise(page, LIFE_BYTES, MADV_WIPEONFORK) ? -errno : 0;
 	if (rc) {
 		weir_fail(rc,
 			  "no page that forked children don't inherit: %s; use Linux 4.14 or newer",
 			  strerror(-rc));
 		goto err;
 	}
+	atomic_store(&w->life->state, WEIR_UP);
 	rc = say_hello(w);
 	if (rc)
 		goto err;
 	rc = weir_heap_init(w);
-	if (!rc)
-		rc = start_watcher(w);
+	if (!rc) {
+		w->watcher_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		rc = w->watcher_fd < 0 ? -errno : 0;
+	}
+	if (!rc && w->transport.fd >= 0) {
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, &before);
+		rc = -pthread_create(&w->watcher, NULL, watch, w);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		w->watched = !rc;
+	}
 	if (rc) {
 		weir_fail(rc, "no session: %s; raise the limits of memory, threads and files",
 			  strerror(-rc));
@@ -313,19 +276,8 @@ weir_attach(const struct weir_options *o, struct weir **handle)
 		return rc;
 	rc = weir_attach_with(&resolved, &transport, handle);
 	if (rc)
-		transport.close(transport.user);
+		weir_transport_end(&transport);
 	return rc == -ENODEV ? -ECONNREFUSED : rc;
-}
-
-static void
-end_session(struct weir *w)
-{
-	if (w->watched)
-		weir_watcher_end(w);
-	weir_fork_forget(w);
-	w->transport.close(w->transport.user);
-	weir_threads_free(w);
-	free_session(w);
 }
 
 void
@@ -339,7 +291,7 @@ weir_detach(struct weir *w)
 		return;
 	w = weir_now(w);
 	if (weir_state(w) == WEIR_FORKED) { /* locks and memory are the parent's */
-		w->transport.close(w->transport.user);
+		weir_transport_end(&w->transport);
 		return;
 	}
 	weir_linger(w);
@@ -347,7 +299,12 @@ weir_detach(struct weir *w)
 		weir_request(w, &m, WEIR_MSG_OK, &r, fds);
 	for (; w; w = former) {
 		former = w->former;
-		end_session(w);
+		if (w->watched)
+			weir_watcher_end(w);
+		weir_fork_forget(w);
+		weir_transport_end(&w->transport);
+		weir_threads_free(w);
+		free_session(w);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A session with the data plane of this host, and the requests that it sends there. */
+/* A session with the data plane of this host, and its requests. */
 #ifndef WEIR_CLIENT_SESSION_H
 #define WEIR_CLIENT_SESSION_H
 
@@ -25,9 +25,9 @@ struct weir_life {
 };
 
 /*
- * A session. The program's handle is its first one. When the data plane has come back another takes
- * its place (reattach.c): calls on the handle go there, while connections, loans and memory of the
- * former stay with the former.
+ * A session. The program's handle is the first one. After a restart of the data plane a new session
+ * replaces it (reattach.c): calls on the handle go there, while connections, loans and memory stay
+ * with the former session.
  */
 struct weir {
 	struct weir_transport transport;
@@ -36,27 +36,29 @@ struct weir {
 	struct weir *former;	       /* the session before this one; NULL: none */
 	_Atomic(struct weir *) latest; /* of the handle: the present session, NULL: itself. Written
 					  under renew_lock, read by all */
-	_Atomic uint64_t renew_at;     /* of the handle: ns, when WEIR_REATTACH tries next */
-	pthread_mutex_t renew_lock;    /* of the handle: one thread at a time attaches again, or has
-					  a listener listen again */
-	char instance[108], name[WEIR_NAME_MAX]; /* with which it attached */
+	_Atomic uint64_t reattach_at;  /* of the handle: ns, next attempt of WEIR_REATTACH */
+	pthread_mutex_t renew_lock;    /* of the handle: one thread at a time attaches again or
+					  restores a listener */
+	char instance[108], name[WEIR_NAME_MAX]; /* given to weir_attach() */
 	uint64_t arena_wish;
 	uint8_t *arena;
-	uint64_t arena_bytes; /* mapped; all of it until it is shed */
-	bool shed;	      /* all but its head is gone. Under the lock of thread objects */
+	uint64_t arena_bytes; /* mapped bytes; fewer after `shed` */
+	bool shed;	      /* only the arena's head is left. Under the lock of thread objects */
 	struct weir_geometry geometry;
-	bool fence;    /* the data plane is not registered for membarrier, or we aren't */
+	bool fence;    /* the data plane or this process is not registered for membarrier */
 	bool polling;  /* WEIR_POLLING */
 	bool renews;   /* WEIR_REATTACH */
-	uint32_t node; /* own id that WELCOME told, UINT32_MAX unknown */
+	uint32_t node; /* own id in WELCOME, UINT32_MAX: unknown */
 	_Atomic uint32_t watchers; /* threads that watch nodes; all write and read */
-	uint32_t turn; /* threads made, from the session's number on; under the lock of threads */
+	uint32_t turn; /* number of threads created, plus the session's number; under the lock of
+			  thread objects */
 	pthread_mutex_t request_lock;
-	char last_word[WEIR_REASON_MAX]; /* why an operator ended this session. Written once, under
-					    request_lock, before `evicted`; all read after it */
-	_Atomic bool evicted;		 /* as above; the session ends, or has */
+	char end_reason[WEIR_REASON_MAX]; /* reason of an operator who ended this session. Written
+					    once, under request_lock, before `evicted`; all read
+					    after it */
+	_Atomic bool evicted;		  /* as above; the session ends or has ended */
 	_Atomic uint32_t
-	    handler_lines; /* of the arena's head, those in use; by threads of messengers */
+	    handler_lines; /* bits of the arena's head in use; by threads of messengers */
 	struct weir_heap heap;
 	pthread_mutex_t adopt_lock;		      /* one thread at a time adopts or disowns */
 	pthread_mutex_t region_lock;		      /* of the table */
@@ -67,34 +69,35 @@ struct weir {
 	/* watcher */
 	pthread_t watcher;
 	bool watched;
-	/* a request found that the data plane has hung up; the watcher is about to notice. Written
-	 * by any thread, read by weir_reattach() */
+	/* a request found that the data plane has hung up; the watcher will notice. Written by any
+	 * thread, read by weir_reattach() */
 	_Atomic bool hung_up;
-	int watcher_fd;	       /* eventfd: stop, or tails to push */
+	int watcher_fd;	       /* eventfd: stop, or partial messages to send */
 	_Atomic uint32_t stop; /* detach writes, watcher reads */
-	bool chores;	       /* the watcher's: something is left to do */
-	bool late;	       /* the watcher's: local peers had time enough for a last word */
-	uint32_t lingering;    /* detach's: ends that wait for CLOSED */
+	bool chores;	       /* the watcher's: work is left */
+	bool late;	    /* the watcher's: the time for last messages of local peers is over */
+	uint32_t lingering; /* detach's: connections that wait for CLOSED */
 	LIST_ENTRY(weir) in_sessions; /* fork.c's */
 };
 
 /* The data plane is gone. Any thread. */
 void weir_lost(struct weir *w);
-/* Ends the watcher thread, which runs. No lock held. */
+/* Ends the running watcher thread. No lock held. */
 void weir_watcher_end(struct weir *w);
 
-/* Asks; `want` is the reply expected. 0 or -errno with the reason set. Lock order: thread.h. */
+/* Sends a request; `want` is the expected reply. 0 or -errno with the reason set. Lock order:
+ * thread.h. */
 int weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 		 struct weir_session_msg *reply, int fds[WEIR_SESSION_FDS]);
-/* A message of this type, its length set, else zero. */
+/* A message with type and length set, else zero. */
 struct weir_session_msg weir_message(uint32_t type);
 
 struct weir *weir_latest(struct weir *w) __attribute__((cold));
-#define WEIR_RENEW_MS 50u /* between tries of WEIR_REATTACH */
-/* One try, if it is time to. 0: attached; -EAGAIN: not yet; or why it never will be. */
+#define WEIR_RENEW_MS 50u /* between two attempts of WEIR_REATTACH */
+/* One attempt, if it is due. 0: attached; -EAGAIN: not yet; else a final error. */
 int weir_renew(struct weir *w);
 
-/* Notes a session that a forked child must not use, and forgets it. */
+/* Adds and removes a session that a forked child must not use. */
 void weir_fork_note(struct weir *w);
 void weir_fork_forget(struct weir *w);
 
@@ -104,7 +107,7 @@ weir_state(const struct weir *w)
 	return atomic_load_explicit(&w->life->state, memory_order_relaxed);
 }
 
-/* The session that calls on a handle are for. */
+/* The present session of a handle. */
 static inline struct weir *
 weir_now(struct weir *w)
 {

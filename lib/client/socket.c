@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The session socket: one packet out, one packet and a few descriptors in. */
+/* The session socket: one packet out, one packet with descriptors in. */
 #define _GNU_SOURCE
 #include "reason.h"
 #include "transport.h"
@@ -15,8 +15,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define ANSWER_NS 5000000000ull
+#define ANSWER_NS 5000000000ull /* time limit of one answer */
 
+/* Waits for events of fd. 0, -ETIMEDOUT, -errno. */
 static int
 wait_for(int fd, short events, uint64_t deadline)
 {
@@ -32,57 +33,6 @@ wait_for(int fd, short events, uint64_t deadline)
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return -errno;
-	}
-}
-
-static int
-send_packet(int fd, const struct weir_session_msg *m, uint64_t deadline)
-{
-	for (;;) {
-		ssize_t n = send(fd, m, m->length, MSG_DONTWAIT | MSG_NOSIGNAL);
-		int rc;
-
-		if (n == (ssize_t)m->length)
-			return 0;
-		if (errno == EINTR)
-			continue;
-		if (errno == EPIPE || errno == ECONNRESET)
-			return 0; /* it has hung up: what it said before is there, or nothing */
-		if (errno != EAGAIN)
-			return -ENODEV;
-		rc = wait_for(fd, POLLOUT, deadline);
-		if (rc)
-			return rc;
-	}
-}
-
-static void
-take_fds(struct msghdr *msg, int fds[WEIR_SESSION_FDS])
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			if (i < WEIR_SESSION_FDS && fds[i] < 0)
-				fds[i] = fd;
-			else
-				close(fd);
-		}
-	}
-}
-
-static void
-drop_fds(int fds[WEIR_SESSION_FDS])
-{
-	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++) {
-		if (fds[i] >= 0)
-			close(fds[i]);
-		fds[i] = -1;
 	}
 }
 
@@ -105,16 +55,33 @@ receive_packet(int fd, struct weir_session_msg *m, int fds[WEIR_SESSION_FDS], ui
 		msg.msg_control = control.room;
 		msg.msg_controllen = sizeof(control.room);
 		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		/* ECONNRESET is said once, before what it said last */
+		/* ECONNRESET is reported once, before the last message */
 	} while (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNRESET));
 	if (n <= 0)
 		return -ENODEV;
-	take_fds(&msg, fds);
-	if (weir_session_check(m, (size_t)n)) {
-		drop_fds(fds);
-		return -EPROTO;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int received;
+
+			memcpy(&received, CMSG_DATA(c) + i * sizeof(received), sizeof(received));
+			if (i < WEIR_SESSION_FDS && fds[i] < 0)
+				fds[i] = received;
+			else
+				close(received);
+		}
 	}
-	return 0;
+	if (!weir_session_check(m, (size_t)n))
+		return 0;
+	for (unsigned i = 0; i < WEIR_SESSION_FDS; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
+	return -EPROTO;
 }
 
 static int
@@ -123,15 +90,22 @@ request(void *user, const struct weir_session_msg *m, struct weir_session_msg *r
 {
 	int fd = (int)(intptr_t)user;
 	uint64_t deadline = weir_clock() + ANSWER_NS;
-	int rc = send_packet(fd, m, deadline);
+	int rc = 0;
 
+	while (!rc && send(fd, m, m->length, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)m->length) {
+		if (errno == EINTR)
+			continue;
+		if (errno == EPIPE || errno == ECONNRESET)
+			break; /* hung up: a last message may still be there */
+		rc = errno == EAGAIN ? wait_for(fd, POLLOUT, deadline) : -ENODEV;
+	}
 	while (!rc) {
 		rc = receive_packet(fd, reply, fds, deadline);
 		if (rc || reply->type != WEIR_MSG_WAIT)
 			break;
-		deadline = weir_clock() + ANSWER_NS; /* it is at work */
+		deadline = weir_clock() + ANSWER_NS; /* the data plane is working on it */
 	}
-	/* an answer that comes later would be taken for the next one's */
+	/* a late answer would be taken for that to the next request */
 	if (rc == -ETIMEDOUT)
 		shutdown(fd, SHUT_RDWR);
 	return rc;
@@ -153,7 +127,8 @@ reopen(void *user, const char *instance, struct weir_transport *transport)
 int
 weir_socket_open(const char *instance, struct weir_transport *transport)
 {
-	const char *dir = secure_getenv("WEIR_RUN_DIR"); /* of a set-uid program it is anybody's */
+	const char *dir =
+	    secure_getenv("WEIR_RUN_DIR"); /* not set by the user of a set-uid program */
 	char why[192];
 	struct timeval patience = {.tv_sec = ANSWER_NS / 1000000000u};
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -174,9 +149,9 @@ weir_socket_open(const char *instance, struct weir_transport *transport)
 				 strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
-		rc = errno == EAGAIN ? -ETIMEDOUT : -errno; /* its queue stayed full */
+		rc = errno == EAGAIN ? -ETIMEDOUT : -errno; /* EAGAIN: its queue stayed full */
 		close(fd);
-		/* a socket that nobody listens on is what a data plane leaves that was killed */
+		/* a killed data plane leaves a socket on which no process listens */
 		if (rc == -ENOENT || rc == -ECONNREFUSED)
 			return weir_fail(-ENOENT, "no data plane at %s; start weir-dataplane",
 					 a.sun_path);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Thread objects: one for each OS thread that uses a session, found through thread-local storage.
- * It outlives its OS thread while connections hang on it; a new thread takes over one that nothing
- * hangs on any more, and its channels with it.
+ * Thread objects: one per OS thread that uses a session, found through thread-local storage. An
+ * object outlives its OS thread while it owns connections; after that a new thread adopts it with
+ * its channels.
  */
 #define _GNU_SOURCE
 #include "thread.h"
 #include "channel.h"
 #include "segment.h"
 #include "session.h"
+#include "wait.h"
 
+#include "ipc/invariant.h"
 #include "stream/progress.h"
 
 #include <errno.h>
@@ -44,7 +46,10 @@ release_memory(struct weir_thread *t)
 	free(t);
 }
 
-/* Objects of sessions that are gone are nobody's but ours. */
+/*
+ * Frees the calling thread's objects of detached sessions. `ending`: the OS thread ends; its other
+ * objects become orphans.
+ */
 static void
 drop_detached(bool ending)
 {
@@ -81,52 +86,12 @@ make_key(void)
 	pthread_key_create(&exit_key, thread_exits);
 }
 
-int
-weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
-
-	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell.wait, &e))
-		return -errno;
-	if (t->armed) { /* who sleeps here has not looked into it */
-		atomic_store_explicit(p->rx_sleeping, 1, memory_order_relaxed);
-		weir_thread_wake(t, NULL);
-	}
-	return 0;
-}
-
-void
-weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p)
-{
-	/* not left to close(): a forked child may have the descriptor too */
-	epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, p->bell.wait, NULL);
-}
-
 static int
 add_fd(int epoll, int fd, uint32_t events)
 {
 	struct epoll_event e = {.events = events};
 
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
-}
-
-static int
-open_fds(struct weir_thread *t)
-{
-	int rc;
-
-	t->rings_fd = epoll_create1(EPOLL_CLOEXEC);
-	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	t->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (t->rings_fd < 0 || t->epoll_fd < 0 || t->nudge_fd < 0)
-		return -errno;
-	t->fd_waiter.fd = t->nudge_fd;
-	rc = add_fd(t->epoll_fd, t->rings_fd, EPOLLIN);
-	if (!rc)
-		rc = add_fd(t->epoll_fd, t->nudge_fd, EPOLLIN);
-	if (!rc && t->w->transport.fd >= 0)
-		rc = add_fd(t->rings_fd, t->w->transport.fd, EPOLLRDHUP);
-	return rc;
 }
 
 static void
@@ -140,24 +105,7 @@ close_fds(struct weir_thread *t)
 	t->rings_fd = t->epoll_fd = t->nudge_fd = t->timer_fd = -1;
 }
 
-static void
-init_lists(struct weir_thread *t)
-{
-	SLIST_INIT(&t->channels);
-	LIST_INIT(&t->segments);
-	TAILQ_INIT(&t->ready);
-	TAILQ_INIT(&t->blocked);
-	TAILQ_INIT(&t->tails);
-	TAILQ_INIT(&t->accepts);
-	LIST_INIT(&t->listening);
-	LIST_INIT(&t->loans);
-	LIST_INIT(&t->waiters);
-	LIST_INIT(&t->foreign);
-	LIST_INIT(&t->agains);
-	TAILQ_INIT(&t->foreign_ready);
-}
-
-/* NULL and errno. */
+/* A new thread object; NULL and errno. threads_lock held. */
 static struct weir_thread *
 create(struct weir *w)
 {
@@ -171,7 +119,18 @@ create(struct weir *w)
 	t->life = w->life;
 	t->engine = w->turn++ % w->geometry.engines;
 	t->timer_fd = -1;
-	init_lists(t);
+	SLIST_INIT(&t->channels);
+	LIST_INIT(&t->segments);
+	TAILQ_INIT(&t->ready);
+	TAILQ_INIT(&t->blocked);
+	TAILQ_INIT(&t->tails);
+	TAILQ_INIT(&t->accepts);
+	LIST_INIT(&t->listening);
+	LIST_INIT(&t->loans);
+	LIST_INIT(&t->waiters);
+	LIST_INIT(&t->foreign);
+	LIST_INIT(&t->agains);
+	TAILQ_INIT(&t->foreign_ready);
 	pthread_mutex_init(&t->foreign_lock, NULL);
 	rc = weir_bias_init(&t->lock);
 	if (rc) {
@@ -179,7 +138,17 @@ create(struct weir *w)
 		errno = -rc;
 		return NULL;
 	}
-	rc = open_fds(t);
+	t->rings_fd = epoll_create1(EPOLL_CLOEXEC);
+	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	t->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->fd_waiter.fd = t->nudge_fd;
+	rc = t->rings_fd < 0 || t->epoll_fd < 0 || t->nudge_fd < 0 ? -errno : 0;
+	if (!rc)
+		rc = add_fd(t->epoll_fd, t->rings_fd, EPOLLIN);
+	if (!rc)
+		rc = add_fd(t->epoll_fd, t->nudge_fd, EPOLLIN);
+	if (!rc && w->transport.fd >= 0)
+		rc = add_fd(t->rings_fd, w->transport.fd, EPOLLRDHUP);
 	if (rc) {
 		close_fds(t);
 		release_memory(t);
@@ -188,27 +157,6 @@ create(struct weir *w)
 	}
 	atomic_store(&t->session, w);
 	return t;
-}
-
-/* Under threads_lock. */
-static struct weir_thread *
-adopt(struct weir *w)
-{
-	struct weir_thread *t;
-
-	LIST_FOREACH(t, &w->threads, in_session)
-	{
-		if (!t->orphan)
-			continue;
-		weir_lock(t);
-		weir_drive(t, NULL); /* sees off what it had closed */
-		weir_unlock(t);
-		if (atomic_load_explicit(&t->users, memory_order_relaxed))
-			continue;
-		t->orphan = false;
-		return t;
-	}
-	return NULL;
 }
 
 struct weir_thread *
@@ -220,8 +168,19 @@ weir_thread_new(struct weir *w)
 	pthread_setspecific(exit_key, &mine);
 	drop_detached(false);
 	pthread_mutex_lock(&threads_lock);
-	t = adopt(w);
-	if (!t) {
+	LIST_FOREACH(t, &w->threads, in_session)
+	{
+		if (!t->orphan)
+			continue;
+		weir_lock(t);
+		weir_drive(t, NULL); /* finish its closed connections */
+		weir_unlock(t);
+		if (atomic_load_explicit(&t->users, memory_order_relaxed))
+			continue;
+		t->orphan = false;
+		break;
+	}
+	if (!t) { /* no object of an ended thread can be adopted */
 		t = create(w);
 		if (t)
 			LIST_INSERT_HEAD(&w->threads, t, in_session);
@@ -230,22 +189,6 @@ weir_thread_new(struct weir *w)
 	if (t)
 		LIST_INSERT_HEAD(&mine, t, in_tls);
 	return t;
-}
-
-/* The thread's object for the session before, or an earlier one. */
-static struct weir_thread *
-former_of(const struct weir_thread *t)
-{
-	struct weir_thread *p;
-
-	LIST_FOREACH(p, &mine, in_tls)
-	{
-		struct weir *w = atomic_load_explicit(&p->session, memory_order_relaxed);
-
-		if (p != t && w && w->first == t->w->first)
-			return p;
-	}
-	return NULL;
 }
 
 void
@@ -259,32 +202,44 @@ weir_thread_forget_socket(struct weir_thread *t)
 	pthread_mutex_unlock(&w->request_lock);
 }
 
-/* What the thread sleeps on stays the same descriptor, which the program may have in its own set.
+/*
+ * The thread's first call on a session. If the thread has an object of a former session, the new
+ * one takes over its epoll descriptor, which the program may watch, and its events.
  */
-static void
-take_descriptor(struct weir_thread *t, struct weir_thread *p)
+static struct weir_thread *
+first_call(struct weir *w)
 {
-	struct weir_foreign *f;
-
-	LIST_FOREACH(f, &p->foreign, next)
-	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
-	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->rings_fd, NULL);
-	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->nudge_fd, NULL);
-	weir_thread_forget_socket(p);
-	if (add_fd(p->epoll_fd, t->rings_fd, EPOLLIN) || add_fd(p->epoll_fd, t->nudge_fd, EPOLLIN))
-		return; /* then there is another one: for want of kernel memory */
-	close(t->epoll_fd);
-	t->epoll_fd = p->epoll_fd;
-	p->epoll_fd = -1;
-}
-
-/* Its own objects of earlier sessions report to it as other threads' do. */
-static void
-take_formers(struct weir_thread *t, struct weir_thread *p)
-{
+	struct weir_thread *t = weir_thread_new(w), *former = NULL, *p;
 	struct weir_foreign *f, *next;
 
-	for (f = LIST_FIRST(&p->foreign); f; f = next) {
+	if (!t)
+		return NULL;
+	LIST_FOREACH(p, &mine, in_tls)
+	{
+		struct weir *s = atomic_load_explicit(&p->session, memory_order_relaxed);
+
+		if (p == t || !s || s->first != w->first)
+			continue;
+		former = p;
+		break;
+	}
+	if (!former)
+		return t;
+	weir_thread_rouse(former);
+	LIST_FOREACH(f, &former->foreign, next)
+	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
+	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->rings_fd, NULL);
+	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->nudge_fd, NULL);
+	weir_thread_forget_socket(former);
+	/* without kernel memory for this the new object keeps its own descriptor */
+	if (!add_fd(former->epoll_fd, t->rings_fd, EPOLLIN) &&
+	    !add_fd(former->epoll_fd, t->nudge_fd, EPOLLIN)) {
+		close(t->epoll_fd);
+		t->epoll_fd = former->epoll_fd;
+		former->epoll_fd = -1;
+	}
+	/* the thread's objects of earlier sessions report to t as foreign workers do */
+	for (f = LIST_FIRST(&former->foreign); f; f = next) {
 		next = LIST_NEXT(f, next);
 		if (!f->own)
 			continue;
@@ -292,28 +247,16 @@ take_formers(struct weir_thread *t, struct weir_thread *p)
 		f->waiter.fd = t->nudge_fd;
 		LIST_INSERT_HEAD(&t->foreign, f, next);
 		if (!atomic_load_explicit(&f->conns, memory_order_relaxed))
-			continue; /* about to be dropped */
+			continue; /* weir_thread_reap_foreign() will drop it */
 		add_fd(t->epoll_fd, f->worker->rings_fd, EPOLLIN);
 		t->formers++;
 	}
-	f = weir_thread_add_foreign(t, p);
-	if (!f)
-		return; /* what it had to report is lost for want of memory */
-	f->own = true;
-	t->formers++;
-}
-
-static struct weir_thread *
-first_call(struct weir *w)
-{
-	struct weir_thread *t = weir_thread_new(w), *p = t ? former_of(t) : NULL;
-
-	if (!p)
-		return t;
-	weir_thread_rouse(p);
-	take_descriptor(t, p);
-	take_formers(t, p);
-	weir_thread_follow(t, p);
+	f = weir_thread_add_foreign(t, former);
+	if (f) { /* without memory for it the former object's events are lost */
+		f->own = true;
+		t->formers++;
+	}
+	weir_thread_follow(t, former);
 	for (w = w->former; w; w = w->former)
 		weir_threads_shed(w);
 	return t;
@@ -365,68 +308,32 @@ free_pipes(struct weir_thread *t)
 	}
 }
 
-static void
-free_foreign(struct weir_thread *t)
-{
-	struct weir_foreign *f;
-
-	while ((f = LIST_FIRST(&t->foreign))) {
-		LIST_REMOVE(f, next);
-		free(f);
-	}
-}
-
-static bool
-is_unused(struct weir_thread *t)
-{
-	bool unused;
-
-	weir_bias_lock_slow(&t->lock);
-	unused = !atomic_load_explicit(&t->users, memory_order_relaxed) && LIST_EMPTY(&t->loans);
-	weir_bias_unlock_passing(&t->lock);
-	return unused;
-}
-
-static void
-nothing_left(void *user)
-{
-	(void)user;
-}
-
 /*
- * The arena but its head: a thread may have seen that the session is up, and read there only now.
- * False: it stays.
+ * Frees the memory of w, which nothing uses. The head of the arena stays: a thread that has seen
+ * the session up may read it only now. threads_lock held.
  */
-static bool
-shed_arena(struct weir *w)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t head = WEIR_ALIGN_UP(sizeof(struct weir_arena_head), page);
-
-	if (mmap(w->arena, head, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-		 -1, 0) == MAP_FAILED)
-		return false;
-	munmap(w->arena + head, w->arena_bytes - head);
-	w->arena_bytes = head;
-	return true;
-}
-
-/* Of w, which is unused, nothing is used again. Under threads_lock. */
 static void
 shed(struct weir *w)
 {
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t head = WEIR_ALIGN_UP(sizeof(struct weir_arena_head), page);
 	struct weir_thread *t;
 
+	weir_assert(weir_state(w) != WEIR_UP);
 	LIST_FOREACH(t, &w->threads, in_session)
 	{
 		weir_lock(t);
 		free_pipes(t);
 		weir_unlock(t);
 	}
-	w->shed = shed_arena(w);
+	w->shed = mmap(w->arena, head, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+	if (w->shed) {
+		munmap(w->arena + head, w->arena_bytes - head);
+		w->arena_bytes = head;
+	}
 	pthread_mutex_lock(&w->request_lock); /* a request may not have seen the end yet */
-	w->transport.close(w->transport.user);
-	w->transport.close = nothing_left;
+	weir_transport_end(&w->transport);
 	w->transport.fd = -1;
 	pthread_mutex_unlock(&w->request_lock);
 }
@@ -442,7 +349,12 @@ weir_threads_shed(struct weir *w)
 		return;
 	pthread_mutex_lock(&threads_lock);
 	LIST_FOREACH(t, &w->threads, in_session)
-	unused = unused && is_unused(t);
+	{
+		weir_bias_lock_slow(&t->lock);
+		unused = unused && !atomic_load_explicit(&t->users, memory_order_relaxed) &&
+			 LIST_EMPTY(&t->loans);
+		weir_bias_unlock_passing(&t->lock);
+	}
 	if (unused && !w->shed && !weir_heap_reserved(w)) {
 		shed(w);
 		watched = w->watched;
@@ -456,6 +368,7 @@ weir_threads_shed(struct weir *w)
 void
 weir_threads_free(struct weir *w)
 {
+	struct weir_foreign *f;
 	struct weir_thread *t;
 
 	pthread_mutex_lock(&threads_lock);
@@ -463,7 +376,10 @@ weir_threads_free(struct weir *w)
 	weir_thread_clear(t);
 	while ((t = LIST_FIRST(&w->threads))) {
 		LIST_REMOVE(t, in_session);
-		free_foreign(t);
+		while ((f = LIST_FIRST(&t->foreign))) {
+			LIST_REMOVE(f, next);
+			free(f);
+		}
 		free_pipes(t);
 		close_fds(t);
 		for (unsigned i = 0; i < sizeof(t->vqpn) / sizeof(t->vqpn[0]); i++)
@@ -491,6 +407,7 @@ weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *worker)
 			return f;
 		}
 	}
+	weir_assert(worker != t);
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
@@ -517,28 +434,9 @@ weir_thread_reap_foreign(struct weir_thread *t)
 		if (atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue;
 		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
-		if (f->own) /* nobody waits there any more */
+		if (f->own) /* no thread waits on its descriptors any more */
 			close_fds(f->worker);
 		LIST_REMOVE(f, next);
 		free(f);
 	}
-}
-
-void
-weir_nudge(int fd)
-{
-	uint64_t one = 1;
-
-	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
-
-void
-weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self)
-{
-	struct weir_waiter *waiter;
-
-	LIST_FOREACH(waiter, &t->waiters, next)
-	if (waiter != self)
-		weir_nudge(waiter->fd);
 }

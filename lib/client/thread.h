@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread object, or worker: what one thread of the program has of a session. It owns pipes
- * (channels and segments) and connections.
+ * A thread object, or worker: one thread's part of a session. It owns pipes (channels and segments)
+ * and connections.
  *
- * One lock per thread object protects everything that hangs on it: its pipes, its connections, its
- * lists. The thread itself pays nothing for it (biased_lock.h); another one that calls on a
- * connection of this thread takes it, and so sends, receives and makes progress in its place. A
- * connection never changes the thread object it hangs on, its `worker`.
+ * One lock per thread object protects its pipes, connections and lists. It costs its own thread
+ * nothing (biased_lock.h); another thread that calls on a connection takes the lock and sends,
+ * receives and makes progress in the owner's place. A connection keeps its worker for life.
  *
  * Order of locks: the lock of thread objects (thread.c), a worker, cache.lock, adopt_lock,
  * weir.request_lock, then the leaves (heap, region_lock, foreign_lock). Two workers are never
@@ -33,7 +32,8 @@ struct weir_pipe;
 struct weir_segment;
 struct weir_table;
 
-/* Sleeps, or is about to: is written to when another thread has moved something at this worker. */
+/* A thread that sleeps, or is about to; another thread that makes progress at the worker writes to
+ * `fd`. */
 struct weir_waiter {
 	LIST_ENTRY(weir_waiter) next;
 	int fd;
@@ -43,16 +43,17 @@ struct weir_waiter {
 struct weir_foreign {
 	LIST_ENTRY(weir_foreign) next;
 	struct weir_thread *worker;
-	bool own; /* the thread's own object, of an earlier session; goes with its last user */
-	_Atomic uint32_t conns; /* up: the thread; down: any; 0: the thread drops it */
+	bool own; /* the thread's own object of a former session; dropped with its last user */
+	_Atomic uint32_t
+	    conns; /* the thread adds, any thread subtracts; at 0 the thread drops it */
 	struct weir_waiter waiter;
 };
 
-/* Which of a worker's vQPNs are whose: pages by index, so that finding one is two loads. */
+/* Connections of a worker by vQPN: pages by index, so that a lookup is two loads. */
 #define WEIR_VQPN_PAGE 1024u
 struct weir_vqpn_entry {
-	uint32_t vqpn;		/* the latest life of this index that was ours */
-	struct weir_conn *conn; /* NULL: that life is over */
+	uint32_t vqpn;		/* the latest vQPN of this index that was ours */
+	struct weir_conn *conn; /* NULL: it has ended */
 };
 
 struct weir_node_event {
@@ -63,7 +64,7 @@ struct weir_node_event {
 #define WEIR_SPARE_CLASSES 3 /* sizes of spare memory for parked messages, see rx_queue.c */
 
 struct weir_thread {
-	struct weir_bias lock; /* protects all that follows, but what says otherwise */
+	struct weir_bias lock; /* protects all that follows, unless noted */
 	struct weir *w;
 	struct weir_life *life;
 	_Atomic(struct weir *)
@@ -73,39 +74,39 @@ struct weir_thread {
 	struct weir_channel *channel_to[WEIR_ENGINES_MAX];
 	uint32_t engine; /* for its connections, if it has a channel there */
 	struct weir_vqpn_entry *vqpn[(1u << 20) / WEIR_VQPN_PAGE];
-	_Atomic uint32_t
-	    users; /* connections and listeners that hang on this worker; read for adoption */
-	TAILQ_HEAD(, weir_conn) ready;	 /* have something to report, and report here */
-	TAILQ_HEAD(, weir_conn) blocked; /* were told -EAGAIN and want to be told when it is over */
-	TAILQ_HEAD(, weir_conn) tails;	 /* have pieces of a message to push into a segment */
+	_Atomic uint32_t users; /* connections and listeners of this worker; 0: it may be adopted */
+	TAILQ_HEAD(, weir_conn) ready;	 /* have events to report here */
+	TAILQ_HEAD(, weir_conn) blocked; /* returned -EAGAIN and report when they can continue */
+	TAILQ_HEAD(, weir_conn) tails;	 /* have the rest of a message to push into a segment */
 	TAILQ_HEAD(, weir_listener) accepts; /* listeners with connections to report */
 	LIST_HEAD(, weir_listener) listening;
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
-	/* connections that are made again. The thread's alone */
+	/* connections to reconnect; only the thread uses it */
 	LIST_HEAD(, weir_again) agains;
-	int timer_fd;			/* wakes it for the next try; -1: none yet */
-	uint64_t timer_at;		/* ns; 0: not set */
-	struct weir_table *table;	/* of nodes; NULL: never asked for. The thread's alone */
-	LIST_HEAD(, weir_parked) loans; /* that the program has not given back */
+	int timer_fd;		  /* wakes the thread for the next attempt; -1: none yet */
+	uint64_t timer_at;	  /* ns; 0: not set */
+	struct weir_table *table; /* of nodes; NULL: not requested yet. Only the thread uses it */
+	LIST_HEAD(, weir_parked) loans;		       /* not released by the program yet */
 	struct weir_parked *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */
 	uint32_t spare_count[WEIR_SPARE_CLASSES];
 	uint32_t cache[16]; /* free send blocks */
 	uint32_t cache_count;
-	uint32_t turns, turns_seen; /* calls that moved something, and what the watcher saw of it */
+	uint32_t turns,
+	    turns_seen; /* calls that made progress, and the value the watcher saw last */
 	/* sleep */
 	int rings_fd;	  /* epoll: doorbells and the session socket */
-	int nudge_fd;	  /* eventfd: other threads wake the thread; it alone reads */
+	int nudge_fd;	  /* eventfd: other threads wake the thread; only it reads */
 	int epoll_fd;	  /* epoll: rings_fd of this and of foreign workers, nudge_fd */
-	uint32_t armed;	  /* sleepers: > 0 means that the sleep flags are up */
-	uint32_t closing; /* connections that we have closed and that are not over */
-	bool unsettled;	  /* something could not be told for want of room: no long sleep */
+	uint32_t armed;	  /* number of waiters; the sleep flags are up while it is > 0 */
+	uint32_t closing; /* connections closed here that have not ended */
+	bool unsettled;	  /* a report found no room in a ring: no long sleep */
 	LIST_HEAD(, weir_waiter) waiters;
-	bool fd_armed; /* weir_arm() said 0; the owner's alone */
+	bool fd_armed; /* weir_arm() returned 0; only the owner uses it */
 	struct weir_waiter fd_waiter;
 	/* connections of other workers that report here */
-	LIST_HEAD(, weir_foreign) foreign; /* the thread's alone */
-	uint32_t formers;		   /* of them, those that are its own. The thread's alone */
+	LIST_HEAD(, weir_foreign) foreign; /* only the thread uses it */
+	uint32_t formers;		   /* those with `own` set; only the thread uses it */
 	pthread_mutex_t foreign_lock;
 	TAILQ_HEAD(, weir_conn) foreign_ready; /* under foreign_lock */
 	_Atomic uint32_t foreign_count;	       /* written under foreign_lock, read by the thread */
@@ -118,33 +119,24 @@ struct weir_thread {
 /* The lock of all thread objects. */
 void weir_threads_lock(void);
 void weir_threads_unlock(void);
-/* The calling thread's object for w, made if need be; NULL and errno. */
+/* The calling thread's object for w, created on the first call; NULL and errno. */
 struct weir_thread *weir_thread_get(struct weir *w);
-/* Frees w's thread objects; nobody is inside a call. */
+/* Frees w's thread objects; no thread is inside a call. */
 void weir_threads_free(struct weir *w);
-/* Gives back the memory of a session that another has followed, if nothing of it is used. No lock
- * held. */
+/* Frees the memory of a replaced session if nothing uses it. No lock held. */
 void weir_threads_shed(struct weir *w);
-/* The session's socket has hung up for ever, and was closed maybe: t sleeps on it no more. */
+/* The session socket has hung up and may be closed: t no longer sleeps on it. */
 void weir_thread_forget_socket(struct weir_thread *t);
 /* Calls f for each thread object of w. No lock held. */
 void weir_threads_each(struct weir *w, void (*f)(struct weir_thread *t));
-/* A pipe was made: its doorbell wakes this worker. 0 or -errno. */
-int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
-/* The pipe ends before its worker does: its doorbell wakes nobody any more. Worker locked. */
-void weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p);
 /* One more connection of `worker` reports to t, the caller's own. NULL and errno. */
 struct weir_foreign *weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *worker);
-/* Forgets workers of which none reports to t any more. */
+/* Drops foreign workers without a connection that reports to t. */
 void weir_thread_reap_foreign(struct weir_thread *t);
-/* Writes to a waiter's eventfd. */
-void weir_nudge(int fd);
-/* Wakes everybody who waits at this worker but `self`. */
-void weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self);
 
 /*
- * Tests: the calling thread becomes another one as far as w is concerned: makes a thread object, or
- * takes up one that it made before. Without it each OS thread has one object a session.
+ * For tests: creates another thread object for the calling thread, or switches to one that it has.
+ * Otherwise each OS thread has one object per session.
  */
 struct weir_thread *weir_thread_new(struct weir *w);
 void weir_thread_use(struct weir_thread *t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How calls wait: they poll, then yield the CPU between polls, then sleep. Two programs that spin
- * on one CPU cost each other whole time slices; a yield that takes long says that somebody else was
- * run, and from then on the thread polls only a few times before it yields.
+ * All blocking calls wait here: they spin, then yield the CPU between polls, then sleep. Two
+ * programs that spin on one CPU take whole time slices from each other. A long yield shows that the
+ * CPU is shared; from then on the thread yields after every poll until yields are short again.
  */
 #define _GNU_SOURCE
 #include "wait.h"
@@ -12,6 +12,7 @@
 #include "segment.h"
 #include "session.h"
 
+#include "ipc/invariant.h"
 #include "stream/progress.h"
 
 #include <errno.h>
@@ -21,16 +22,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLLS_ALONE 300u
-#define POLLS_AFTER_YIELD 32u
-#define LOOKS 16u
-#define YIELD_SHARED_NS 1000u /* an idle yield takes less than half of this */
-#define NAP_NS 1000000u
-#define AWAKE_NS 100000u /* a wake costs about half of this */
-#define AWAKE_YIELDS 16u /* ... and more than these, however long others had the CPU in between */
-#define AWAKE_SHARED_NS 2000000u /* ... but who has it for so long keeps it */
+#define NS_PER_S 1000000000u
+/* spin */
+#define POLLS_FIRST 300u      /* polls before the first yield */
+#define POLLS_AFTER_YIELD 32u /* polls between two yields */
+#define LOOKS 16u	      /* looks at the rings within one poll */
+/* yield */
+#define YIELD_SHARED_NS 1000u /* ns; a longer yield ran another thread. Idle: below 500 */
+#define SHARED_YIELDS 64u     /* consecutive short yields until the CPU counts as dedicated */
+#define AWAKE_NS 100000u      /* ns to poll and yield before sleeping; a wake costs half of it */
+#define AWAKE_YIELDS 16u      /* yields before sleeping, even if they took longer than AWAKE_NS */
+#define AWAKE_SHARED_NS 2000000u /* ns; on a shared CPU, sleep after this despite AWAKE_YIELDS */
+/* sleep */
+#define NAP_NS 1000000u /* ns; the longest sleep while no doorbell would end it */
 
-/* falls with each short yield, rises with a long one */
+/* short yields left until this thread's CPU counts as dedicated; 0: it does */
 static __thread uint8_t shared_cpu __attribute__((tls_model("initial-exec")));
 
 uint64_t
@@ -39,21 +45,7 @@ weir_clock(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t
-yield(uint64_t now)
-{
-	uint64_t after;
-
-	sched_yield();
-	after = weir_clock();
-	if (after - now > YIELD_SHARED_NS)
-		shared_cpu = 64;
-	else if (shared_cpu)
-		shared_cpu--;
-	return after;
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
 static void
@@ -85,9 +77,8 @@ weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 	weir_barrier_global();
 }
 
-/* Takes rung doorbells off rings_fd. Whether there were any. */
-static bool
-drain(struct weir_thread *t)
+void
+weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
 {
 	struct epoll_event e[16];
 	int n = epoll_wait(t->rings_fd, e, 16, 0);
@@ -99,16 +90,11 @@ drain(struct weir_thread *t)
 		weir_bell_drain(&((struct weir_pipe *)e[i].data.ptr)->bell);
 		rung = true;
 	}
-	return rung;
-}
-
-void
-weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter)
-{
 	LIST_REMOVE(waiter, next);
-	/* it rang for all who sleep here, and this one may not look */
-	if (drain(t))
+	/* the doorbell rang for all threads that sleep here, and this one may not look */
+	if (rung)
 		weir_thread_wake(t, NULL);
+	weir_assert(t->armed);
 	if (!--t->armed)
 		raise_flags(t, 0);
 }
@@ -149,36 +135,6 @@ weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter)
 	}
 }
 
-static void
-drain_nudge(struct weir_thread *self)
-{
-	uint64_t count;
-
-	while (read(self->nudge_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-}
-
-static int
-arm(struct weir_wait *wait)
-{
-	wait->self = weir_thread_get(wait->worker->w);
-	if (!wait->self)
-		return weir_fail(-errno, "cannot wait: %s; raise the limit of open files",
-				 strerror(errno));
-	drain_nudge(wait->self);
-	wait->waiter.fd = wait->self->nudge_fd;
-	if (wait->events) {
-		wait->nap = weir_thread_arm_all(wait->worker, &wait->waiter);
-	} else {
-		weir_lock(wait->worker);
-		weir_thread_arm(wait->worker, &wait->waiter);
-		wait->nap = wait->worker->unsettled;
-		weir_unlock(wait->worker);
-	}
-	wait->armed = true;
-	return 0;
-}
-
 void
 weir_wait_disarm(struct weir_wait *wait)
 {
@@ -192,90 +148,155 @@ weir_wait_disarm(struct weir_wait *wait)
 	wait->armed = false;
 }
 
-static void
-sleep_until(struct weir_wait *wait, uint64_t now)
-{
-	struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	uint64_t ns = wait->deadline - now;
-	struct timespec ts;
-
-	if ((wait->nap || wait->nap_always) && ns > NAP_NS)
-		ns = NAP_NS;
-	ts.tv_sec = (time_t)(ns / 1000000000u);
-	ts.tv_nsec = (long)(ns % 1000000000u);
-	fds[0].fd = wait->events ? wait->worker->epoll_fd : wait->worker->rings_fd;
-	fds[1].fd = wait->self->nudge_fd;
-	ppoll(fds, 2, &ts, NULL);
-}
-
-/* The first polls look at no clock. */
-static void
-start_clock(struct weir_wait *wait, uint64_t now)
-{
-	wait->start = now;
-	wait->deadline =
-	    wait->timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)wait->timeout_ms * 1000000u;
-}
-
-static void
-nap(struct weir_wait *wait, uint64_t now)
-{
-	uint64_t left = wait->deadline - now;
-	struct timespec ts = {.tv_nsec = (long)(left < wait->nap_ns ? left : wait->nap_ns)};
-
-	nanosleep(&ts, NULL);
-	wait->nap_ns = 0;
-	wait->yields = 0;
-	wait->start = weir_clock();
-}
-
-/* Polling still costs less than a sleep would. */
-static bool
-is_early(const struct weir_wait *wait, uint64_t now)
-{
-	uint64_t awake = now - wait->start;
-
-	return awake < AWAKE_NS || (wait->yields < AWAKE_YIELDS && awake < AWAKE_SHARED_NS);
-}
-
 int
 weir_wait_next(struct weir_wait *wait)
 {
+	struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	struct weir_thread *worker = wait->worker;
 	uint32_t limit = shared_cpu || wait->nap_ns ? 0
 			 : wait->start		    ? POLLS_AFTER_YIELD
-						    : POLLS_ALONE;
-	uint64_t now;
+						    : POLLS_FIRST;
+	uint64_t now, ns, count;
+	struct timespec ts;
 
-	if (weir_unlikely(weir_state(wait->worker->w) != WEIR_UP))
-		return weir_gone(wait->worker->w);
+	weir_assert(!wait->events || !wait->self || wait->self == worker);
+	if (weir_unlikely(weir_state(worker->w) != WEIR_UP))
+		return weir_gone(worker->w);
 	if (!wait->timeout_ms)
 		return -EAGAIN;
 	wait->looks = shared_cpu || wait->armed ? 0 : LOOKS;
+	/* spin; the first polls read no clock */
 	if (!wait->armed && wait->polls < limit) {
 		wait->polls++;
 		weir_pause();
 		return 0;
 	}
 	now = weir_clock();
-	if (!wait->start)
-		start_clock(wait, now);
+	if (!wait->start) {
+		wait->start = now;
+		wait->deadline =
+		    wait->timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)wait->timeout_ms * 1000000u;
+	}
 	if (now >= wait->deadline)
 		return weir_fail(-EAGAIN, "the time is over; wait longer, or look at the peer "
 					  "(weirctl show connections)");
-	if (wait->armed) {
-		sleep_until(wait, now);
-		weir_wait_disarm(wait);
-		wait->polls = 0;
-		return 0;
-	}
 	wait->polls = 0;
-	if (wait->nap_ns) {
-		nap(wait, now);
+	ns = wait->deadline - now;
+	if (wait->armed) { /* sleep until a doorbell, a nudge or the deadline */
+		if ((wait->nap || wait->nap_always) && ns > NAP_NS)
+			ns = NAP_NS;
+		ts = (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
+				       .tv_nsec = (long)(ns % NS_PER_S)};
+		fds[0].fd = wait->events ? worker->epoll_fd : worker->rings_fd;
+		fds[1].fd = wait->self->nudge_fd;
+		ppoll(fds, 2, &ts, NULL);
+		weir_wait_disarm(wait);
 		return 0;
 	}
-	now = yield(now);
-	wait->yields++;
-	if (wait->worker->w->polling || is_early(wait, now))
+	if (wait->nap_ns) {
+		weir_sleep(ns < wait->nap_ns ? ns : wait->nap_ns);
+		wait->nap_ns = 0;
+		wait->yields = 0;
+		wait->start = weir_clock();
 		return 0;
-	return arm(wait);
+	}
+	/* yield; a long yield means that the CPU is shared */
+	ns = now;
+	sched_yield();
+	now = weir_clock();
+	if (now - ns > YIELD_SHARED_NS)
+		shared_cpu = SHARED_YIELDS;
+	else if (shared_cpu)
+		shared_cpu--;
+	wait->yields++;
+	ns = now - wait->start;
+	if (worker->w->polling || ns < AWAKE_NS ||
+	    (wait->yields < AWAKE_YIELDS && ns < AWAKE_SHARED_NS))
+		return 0;
+	/* raise the sleep flags; the caller looks once more before it sleeps */
+	wait->self = weir_thread_get(worker->w);
+	if (!wait->self)
+		return weir_fail(-errno, "cannot wait: %s; raise the limit of open files",
+				 strerror(errno));
+	while (read(wait->self->nudge_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	wait->waiter.fd = wait->self->nudge_fd;
+	if (wait->events) {
+		wait->nap = weir_thread_arm_all(worker, &wait->waiter);
+	} else {
+		weir_lock(worker);
+		weir_thread_arm(worker, &wait->waiter);
+		wait->nap = worker->unsettled;
+		weir_unlock(worker);
+	}
+	wait->armed = true;
+	return 0;
+}
+
+void
+weir_sleep(uint64_t ns)
+{
+	struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+
+	nanosleep(&ts, NULL);
+}
+
+/* ---- waking ---- */
+
+void
+weir_pipe_ring(struct weir_pipe *p)
+{
+	static const uint64_t one = 1;
+
+	if (p->local) {
+		if (p->slow_rings == WEIR_BELL_SPITE)
+			return; /* the peer has attached too many waiters: it is not woken any more
+				 */
+		if (weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SLOW_NS)
+			p->slow_rings++;
+		else
+			p->slow_rings = 0;
+	} else if (write(p->bell.ring, &one, sizeof(one)) <
+		   0) /* an eventfd whose counter only we add to */
+		return;
+}
+
+int
+weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
+
+	if (epoll_ctl(t->rings_fd, EPOLL_CTL_ADD, p->bell.wait, &e))
+		return -errno;
+	if (t->armed) { /* threads that sleep here have not looked at this ring */
+		atomic_store_explicit(p->rx_sleeping, 1, memory_order_relaxed);
+		weir_thread_wake(t, NULL);
+	}
+	return 0;
+}
+
+void
+weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p)
+{
+	/* close() alone would not remove it: a forked child may hold the descriptor */
+	epoll_ctl(t->rings_fd, EPOLL_CTL_DEL, p->bell.wait, NULL);
+}
+
+void
+weir_nudge(int fd)
+{
+	uint64_t one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void
+weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self)
+{
+	struct weir_waiter *waiter;
+
+	LIST_FOREACH(waiter, &t->waiters, next)
+	if (waiter != self)
+		weir_nudge(waiter->fd);
 }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting: spin, yield, sleep. */
+/* Waiting, in all blocking calls: spin, yield, sleep. Waking other threads and programs. */
 #ifndef WEIR_CLIENT_WAIT_H
 #define WEIR_CLIENT_WAIT_H
 
 #include "thread.h"
 
 struct weir_wait {
-	struct weir_thread *worker; /* whose rings hold what is waited for */
+	struct weir_thread *worker; /* its rings bring the awaited slots */
 	struct weir_thread *self;   /* the caller's own; NULL until it sleeps */
-	bool events; /* for anything that self reports: worker is self, and foreign workers count */
+	bool events; /* wait for any event of self: worker is self, and foreign workers count */
 	int timeout_ms;
 	bool armed;	 /* sleep flags are up: one more look, then sleep */
-	bool nap;	 /* worker was unsettled */
+	bool nap;	 /* worker was unsettled: sleep NAP_NS at most */
 	uint32_t polls;	 /* since the last yield */
 	uint32_t yields; /* since the start */
-	uint32_t looks;	 /* a poll may look so often at its rings before it gives up */
-	bool nap_always; /* what is waited for rings no bell */
+	uint32_t looks;	 /* a poll may look at its rings this number of times */
+	bool nap_always; /* no doorbell rings for the awaited event: sleep NAP_NS at most */
 	uint32_t ends;	 /* naps since the data plane has gone */
-	uint32_t nap_ns; /* less than 1 s: sleep so long first, and raise no flags; 0: no */
-	uint64_t start, deadline; /* ns; 0: clock not looked at yet */
+	uint32_t nap_ns; /* below 1 s: length of a first sleep without sleep flags; 0: none */
+	uint64_t start, deadline; /* ns; 0: the clock was not read yet */
 	struct weir_waiter waiter;
 };
 
-/* Raises the sleep flags and looks nowhere: look again, then sleep. Worker locked. */
+/* Raises the sleep flags: the caller looks once more, then sleeps. Worker locked. */
 void weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter);
-/* Lowers them again and takes rung doorbells off. Worker locked. */
+/* Lowers the sleep flags and drains rung doorbells. Worker locked. */
 void weir_thread_disarm(struct weir_thread *t, struct weir_waiter *waiter);
 
 static inline void
@@ -34,12 +34,12 @@ weir_wait_init(struct weir_wait *wait, struct weir_thread *worker, int timeout_m
 }
 
 /*
- * After a look that found nothing: pauses, yields or sleeps. 0: look again; -EAGAIN: time is over
- * (or there was none); -ENODEV. No lock held.
+ * Call it after a look that found nothing: it pauses, yields or sleeps. 0: look again; -EAGAIN: the
+ * time is over, or was 0; -ENODEV, -ECONNABORTED, -ENOTCONN: weir_gone(). No lock held.
  */
 int weir_wait_next(struct weir_wait *wait);
 void weir_wait_disarm(struct weir_wait *wait);
-/* After success, or when giving up otherwise. */
+/* Ends a wait, successful or not. */
 static inline void
 weir_wait_end(struct weir_wait *wait)
 {
@@ -48,12 +48,24 @@ weir_wait_end(struct weir_wait *wait)
 }
 
 /*
- * Raises or lowers the flags of t and of the foreign workers that report to it. No lock held. True:
- * some worker is unsettled.
+ * Raise and lower the flags of t and of the foreign workers that report to it. No lock held.
+ * weir_thread_arm_all() returns whether any of them is unsettled.
  */
 bool weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter);
 void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);
+
+/* ns of CLOCK_MONOTONIC; a function that simulators replace */
 uint64_t weir_clock(void);
+void weir_sleep(uint64_t ns);
+
+/* Writes to a waiter's eventfd. */
+void weir_nudge(int fd);
+/* Wakes all threads that wait at this worker, except `self`. */
+void weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self);
+/* Has the doorbell of a new pipe wake this worker. 0 or -errno. */
+int weir_thread_add_bell(struct weir_thread *t, struct weir_pipe *p);
+/* The pipe ends before its worker: its doorbell wakes no thread any more. Worker locked. */
+void weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p);
 
 static inline void
 weir_pause(void)

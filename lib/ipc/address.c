@@ -12,7 +12,7 @@
 #define NODE_MAX 65534u
 #define LID_MAX 0xbfffu /* largest unicast LID, IBTA volume 1, 4.1.1 */
 
-/* Decimal digits alone, between min and max; steps over them. */
+/* Reads decimal digits with a value from min to max. */
 static bool
 parse_number(const char **text, uint32_t min, uint32_t max, uint32_t *value)
 {
@@ -31,7 +31,7 @@ parse_number(const char **text, uint32_t min, uint32_t max, uint32_t *value)
 	return true;
 }
 
-/* An IP address that ends at `end`; steps behind that character. */
+/* Reads an IP address up to and including the character `end`. */
 static bool
 parse_ip(const char **text, int family, char end, uint8_t ip[16])
 {
@@ -60,7 +60,7 @@ starts(const char **text, const char *prefix)
 	return true;
 }
 
-/* The part before ":SERVICE"; leaves *text at that colon. */
+/* Reads the part before ":SERVICE"; *text is then at that colon. */
 static bool
 parse_peer(const char **text, struct weir_address *a)
 {

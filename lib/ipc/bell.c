@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define QUEUE_FLAGS (O_NONBLOCK | O_CLOEXEC)
-#define DRAINED_AT_ONCE 32
+#define DRAIN_MAX 32 /* rings that one drain takes */
 
 bool
 weir_refuse_descriptors(int socket)
@@ -23,7 +23,7 @@ weir_refuse_descriptors(int socket)
 	return !setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
 
-/* The name is gone when this returns: others can't open the queue. */
+/* The name is removed again: no other process can open the queue. */
 static int
 queue_open(int *wait, int *ring)
 {
@@ -61,7 +61,7 @@ weir_bell_open_queues(struct weir_bell ends[2])
 	return rc;
 }
 
-/* No filter of one end's program runs when the other end rings. */
+/* Refuses descriptors and socket filters, which would run when the other end rings. */
 static bool
 tame(int socket)
 {
@@ -76,7 +76,7 @@ weir_bell_open(struct weir_bell ends[2])
 {
 	int pair[2];
 
-	/* datagrams: one end closed is not an event that wakes the other for ever */
+	/* datagrams: closing one end does not make the other readable for ever */
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	if (!tame(pair[0]) || !tame(pair[1])) {
@@ -110,7 +110,7 @@ weir_bell_close(struct weir_bell *end)
 void
 weir_bell_ring(const struct weir_bell *end)
 {
-	/* what is full has been rung already */
+	/* a full queue has been rung already */
 	if (end->queue)
 		(void)!mq_send(end->ring, "", 0, 0);
 	else
@@ -140,7 +140,7 @@ weir_bell_drain(const struct weir_bell *end)
 {
 	char byte;
 
-	for (int i = 0; i < DRAINED_AT_ONCE; i++)
+	for (int i = 0; i < DRAIN_MAX; i++)
 		if ((end->queue ? mq_receive(end->wait, &byte, 1, NULL)
 				: recv(end->wait, &byte, 1, MSG_DONTWAIT)) < 0)
 			return;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Doorbells between programs that don't trust each other. A ring must not leave descriptors with
- * the one it wakes, since closing them can block for long. Two ways:
- * - a pair of sockets that refuse descriptors (SO_PASSRIGHTS, Linux 6.16),
- * - before that a POSIX message queue of one message per direction. A queue carries bytes alone,
- * and each end has an open file of its own, so that nobody clears O_NONBLOCK for the other. The
- *   system allows few of them, which is why they are not used where sockets will do.
+ * Doorbells between programs that don't trust each other. A ring must not pass descriptors to the
+ * woken program, because closing them can block for a long time. A doorbell is
+ * - a pair of sockets that refuse descriptors (SO_PASSRIGHTS, Linux 6.16), or
+ * - on older kernels, a POSIX message queue of one message per direction. A queue carries only
+ *   bytes, and each end has an open file of its own, so that neither end can clear O_NONBLOCK for
+ *   the other. The system limits the number of queues, so sockets are preferred.
  */
 #ifndef WEIR_COMMON_BELL_H
 #define WEIR_COMMON_BELL_H
@@ -17,11 +17,11 @@
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-#define WEIR_BELL_SLOW_NS 1000000u /* a ring that takes longer is slow ... */
-#define WEIR_BELL_SPITE 8u	   /* ... and so many in a row, by CPU time, are an attack */
+#define WEIR_BELL_SLOW_NS 1000000u /* ns; a ring that takes longer is slow */
+#define WEIR_BELL_SPITE 8u	   /* consecutive rings, slow by CPU time, that are an attack */
 
 struct weir_bell {
-	int wait; /* readable when the other end rang */
+	int wait; /* readable after the other end has rung */
 	int ring;
 	bool queue; /* both are message queues */
 };
@@ -32,23 +32,23 @@ struct weir_bell {
  * (fs.mqueue.queues_max).
  */
 int weir_bell_open(struct weir_bell ends[2]);
-/* The second way, on any kernel. */
+/* The same with message queues, on any kernel. */
 int weir_bell_open_queues(struct weir_bell ends[2]);
-/* An end whose descriptors were received. */
+/* An end from received descriptors. */
 struct weir_bell weir_bell_of(int wait, int ring);
-/* Closes what is open of an end. */
+/* Closes the open descriptors of an end. */
 void weir_bell_close(struct weir_bell *end);
 /* Never blocks. The other end may see several rings as one. */
 void weir_bell_ring(const struct weir_bell *end);
 /*
- * The same, and how long it took, ns: a program can have a million waiters on its end, and who
- * rings walks through them. By the wall clock, of which others may have had a part, or, dearer, by
- * CPU time.
+ * Rings and returns the duration in ns: a program can attach a million waiters to its end, which
+ * the ringing thread has to wake. By the wall clock, which includes time of other threads, or by
+ * CPU time, which costs more to read.
  */
 uint64_t weir_bell_ring_timed(const struct weir_bell *end, bool cpu_time);
-/* Takes rings off, a bounded number: an end that rings without pause gets no more of our time. */
+/* Drains a bounded number of rings: endless ringing costs no more time. */
 void weir_bell_drain(const struct weir_bell *end);
-/* Has an AF_UNIX socket, and those that it will accept, refuse descriptors. False: old kernel. */
+/* Makes an AF_UNIX socket, and sockets it accepts, refuse descriptors. False: old kernel. */
 bool weir_refuse_descriptors(int socket);
 
 #endif

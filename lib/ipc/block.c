@@ -2,6 +2,8 @@
 /* Allocator of equal blocks over a bitmap. */
 #include "block.h"
 
+#include "invariant.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -19,7 +21,7 @@ weir_blocks_init(struct weir_blocks *b, uint64_t *map, uint32_t count)
 	b->hint = 0;
 }
 
-/* No word before hint has a free block. */
+/* No word before b->hint has a free block. */
 uint32_t
 weir_blocks_take(struct weir_blocks *b)
 {
@@ -31,6 +33,7 @@ weir_blocks_take(struct weir_blocks *b)
 
 		if (!open)
 			continue;
+		weir_assert(b->free);
 		bit = (uint32_t)__builtin_ctzll(open);
 		b->taken[b->hint] |= 1ull << bit;
 		b->free--;
@@ -58,6 +61,7 @@ last_before(const struct weir_blocks *b, uint32_t end, bool taken)
 static void
 mark(struct weir_blocks *b, uint32_t first, uint32_t n, bool taken)
 {
+	weir_assert(first <= b->count && n <= b->count - first);
 	while (n) {
 		uint32_t word = first / 64, bit = first % 64;
 		uint32_t here = 64 - bit < n ? 64 - bit : n;
@@ -112,6 +116,7 @@ weir_blocks_give(struct weir_blocks *b, uint32_t first, uint32_t n)
 	assert(weir_blocks_are_taken(b, first, n));
 	mark(b, first, n, false);
 	b->free += n;
+	weir_assert(b->free <= b->count);
 	if (first / 64 < b->hint)
 		b->hint = first / 64;
 }

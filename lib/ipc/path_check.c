@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINKS_MAX 8 /* that lead on to one another */
+#define LINKS_MAX 8 /* symbolic links followed one after another */
 
 struct walk {
 	enum path_check how;
@@ -19,12 +19,6 @@ struct walk {
 	char *error;
 	size_t size;
 };
-
-static bool
-is_ours(const struct stat *st)
-{
-	return st->st_uid == 0 || st->st_uid == geteuid();
-}
 
 static bool
 others_may_write(const struct stat *st)
@@ -48,14 +42,15 @@ refuse(const struct walk *w, const char *path, const struct stat *st, bool forei
 	return -EACCES;
 }
 
-/* `above`: the directory that it lies in. `last`: the end of the path. */
+/* Checks one component; `above`: its directory; `last`: the end of the path. 0 or -errno. */
 static int
 check_one(const struct walk *w, const char *path, const struct stat *above, const struct stat *st,
 	  bool last)
 {
-	bool crowd = above && others_may_write(above);
+	bool shared = above && others_may_write(above);
+	bool foreign = st->st_uid != 0 && st->st_uid != geteuid();
 
-	if (!is_ours(st) && (crowd || w->how == PATH_OURS))
+	if (foreign && (shared || w->how == PATH_OURS))
 		return refuse(w, path, st, true);
 	if (w->how == PATH_AS_GIVEN && last)
 		return 0;
@@ -63,14 +58,14 @@ check_one(const struct walk *w, const char *path, const struct stat *above, cons
 		return refuse(w, path, st, false);
 	if (w->how == PATH_OURS && last && !S_ISDIR(st->st_mode)) {
 		snprintf(w->error, w->size,
-			 "%s is no directory; remove it, or set $WEIR_RUN_DIR to another place",
+			 "%s is not a directory; remove it, or set $WEIR_RUN_DIR to another place",
 			 path);
 		return -ENOTDIR;
 	}
 	return 0;
 }
 
-/* Each directory in turn, from the root. */
+/* Checks each component from the root on; *end: the last one that exists. */
 static int
 check(struct walk *w, const char *path, struct stat *end)
 {
@@ -91,7 +86,7 @@ check(struct walk *w, const char *path, struct stat *end)
 		*end = st;
 		if (rc || !S_ISLNK(st.st_mode))
 			continue;
-		/* nobody else can change where it leads, and the same must hold there */
+		/* no other user can change the link; its target must pass the same check */
 		to = ++w->links > LINKS_MAX ? NULL : realpath(part, NULL);
 		rc = to ? check(w, to, end) : -ELOOP;
 		free(to);

@@ -2,6 +2,8 @@
 /* Names of services. */
 #include "services.h"
 
+#include "invariant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -44,12 +46,13 @@ weir_services_digest(const struct weir_services *s)
 	return h ? h : 1;
 }
 
-/* Where it is, or belongs. */
+/* The index at which the name is or belongs. */
 static uint32_t
 place_of(const struct weir_services *s, const char *name)
 {
 	uint32_t low = 0, high = s->count;
 
+	weir_assert(high <= WEIR_SERVICES_MAX);
 	while (low < high) {
 		uint32_t middle = (low + high) / 2;
 

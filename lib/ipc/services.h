@@ -11,20 +11,20 @@
 
 #define WEIR_SERVICES_MAX 64u /* public names of a node */
 
-/* In ascending order, each once. */
+/* Names in ascending order, without duplicates. */
 struct weir_services {
 	uint32_t count;
 	char name[WEIR_SERVICES_MAX][WEIR_SERVICE_MAX];
 };
 
-/* Whether it is a name, ended within WEIR_SERVICE_MAX bytes: letters, digits, '_', '-', '.'. */
+/* Whether `name` ends within WEIR_SERVICE_MAX bytes and has letters, digits, '_', '-', '.' only. */
 bool weir_service_ok(const char *name);
-/* Whether it is such a list: what others say of their names comes through here. */
+/* Checks a list received from another process. */
 bool weir_services_ok(const struct weir_services *s);
-/* Of the names alone: lists with the same ones have the same. 0: none. */
+/* Equal for lists with equal names. 0: no names. */
 uint64_t weir_services_digest(const struct weir_services *s);
 bool weir_services_has(const struct weir_services *s, const char *name);
-/* -ENOSPC: it is full; -EINVAL: not a name. Adding twice is no error. */
+/* 0 (also if it is there), -ENOSPC: the list is full, -EINVAL: not a name. */
 int weir_services_add(struct weir_services *s, const char *name);
 void weir_services_remove(struct weir_services *s, const char *name);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between a program and the data plane on session.sock (SOCK_SEQPACKET, one message a
- * packet, host byte order: same machine). A small closed set of request and reply; the program
- * asks, the data plane answers in order. Events never come here but on the channels.
- * weir_session_check() is the only decoder.
+ * Messages between a program and the data plane on session.sock (SOCK_SEQPACKET, one message per
+ * packet, host byte order: same machine). The program sends requests, the data plane answers in
+ * order; events use the channels. weir_session_check() is the only decoder.
  */
 #ifndef WEIR_COMMON_SESSION_MSG_H
 #define WEIR_COMMON_SESSION_MSG_H
@@ -29,18 +28,19 @@ enum weir_session_type {
 	WEIR_MSG_UNLISTEN = 4,	  /* answer OK */
 	WEIR_MSG_CONNECT = 5,	  /* answer CONNECTING; later WEIR_OP_OPENED on the channel */
 	WEIR_MSG_SEGMENT = 6, /* answer SEGMENT_MAP + memory, doorbell: fds to wait on, to ring */
-	WEIR_MSG_BYE = 8,     /* answer OK, then both close */
-	/*
-	 * We unmap our side of a segment. Answer OK: no connection of this side uses it and none
-	 * will ever join it; or REFUSED with EBUSY: one still does, or its end has not got through
-	 * yet: asked again later. So private cursors are never lost while the segment may be used
-	 * again.
-	 */
-	WEIR_MSG_DROP_SEGMENT = 9, /* body: segment */
-	WEIR_MSG_ADOPT = 10,	   /* memory for a region; answer REGION + fd of it, zeroed */
-	WEIR_MSG_DISOWN = 11,	   /* body: region; answer OK: no message names it any more */
-	WEIR_MSG_FIND = 12,	   /* nodes that offer a public service; answer FOUND */
-	WEIR_MSG_NODES = 22,	   /* nodes that have changed; answer NODE_LIST */
+	WEIR_MSG_BYE = 8,
+	/* answer OK, then both close */ /*
+					  * The program wants to unmap its side of a segment. Answer
+					  * OK: no connection of this side uses it or will ever join
+					  * it; or REFUSED with EBUSY: one does, or its end is not
+					  * complete: ask again later. So private cursors are never
+					  * lost while the segment may be used again.
+					  */
+	WEIR_MSG_DROP_SEGMENT = 9,	 /* body: segment */
+	WEIR_MSG_ADOPT = 10,  /* memory for a region; answer REGION + fd of zeroed memory */
+	WEIR_MSG_DISOWN = 11, /* body: region; answer OK: no message names it any more */
+	WEIR_MSG_FIND = 12,   /* nodes that offer a public service; answer FOUND */
+	WEIR_MSG_NODES = 22,  /* nodes that have changed; answer NODE_LIST */
 	/* replies */
 	WEIR_MSG_OK = 64,
 	WEIR_MSG_REFUSED = 65, /* code and reason; after HELLO the socket is closed too */
@@ -51,29 +51,29 @@ enum weir_session_type {
 	WEIR_MSG_SEGMENT_MAP = 70,
 	WEIR_MSG_REGION = 71,
 	WEIR_MSG_FOUND = 72,
-	WEIR_MSG_WAIT = 82, /* the answer takes time: this comes every second until it is there */
+	WEIR_MSG_WAIT = 82, /* sent every second until a slow answer is ready */
 	WEIR_MSG_NODE_LIST = 83,
 };
 
-#define WEIR_HELLO_MEMBARRIER 0x1u   /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
-#define WEIR_WELCOME_MEMBARRIER 0x1u /* so is the data plane: producers need no fence */
-#define WEIR_CONNECT_LOOP                                                                          \
-	0x1u /* to ourselves, but through the node's own port (weir-perf --loop) */
+#define WEIR_HELLO_MEMBARRIER 0x1u /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
+#define WEIR_WELCOME_MEMBARRIER                                                                    \
+	0x1u			    /* the data plane is registered too: producers need no fence   \
+				     */
+#define WEIR_CONNECT_LOOP 0x1u	    /* to this node, but through its own port (weir-perf --loop) */
 #define WEIR_CONNECT_DATAGRAM 0x20u /* as WEIR_UD */
-#define WEIR_CONNECT_WINDOW_MIN                                                                    \
-	(WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE) /* any message that isn't bulk                          \
-					    */
+/* bytes; fits any message that is not bulk */
+#define WEIR_CONNECT_WINDOW_MIN (WEIR_SLOT_SIZE + WEIR_BLOCK_SIZE)
 #define WEIR_CONNECT_KNOWN (WEIR_CONNECT_LOOP | WEIR_CONNECT_DATAGRAM)
 
 #define WEIR_LISTEN_KNOWN 0x1u /* WEIR_LISTEN_PUBLIC of weir/stream.h */
-/* FIND: those to connect to, best first: this node, then the others in turns. */
+/* FIND: nodes to connect to, best first: this node, then the others in round-robin order. */
 #define WEIR_FIND_BEST 0x1u
 #define WEIR_FOUND_MAX 16u
 #define WEIR_FOUND_LOCAL 0x1u /* WEIR_SERVICE_LOCAL of weir/stream.h */
 
-/* A node that offers it. */
+/* A node that offers the service. */
 struct weir_found {
-	uint32_t node;	/* UINT32_MAX: ours, which no control has told yet */
+	uint32_t node;	/* UINT32_MAX: this node, whose id is not known yet */
 	uint32_t flags; /* WEIR_FOUND_* */
 	uint32_t kind;	/* enum weir_address_kind of the port by which it is reached: IPV4, IPV6,
 			   LID, NONE */
@@ -93,18 +93,18 @@ struct weir_session_msg {
 			uint32_t magic;
 			uint32_t version_min, version_max; /* the library speaks these */
 			uint32_t flags;			   /* WEIR_HELLO_* */
-			uint64_t arena;		  /* bytes wished, 0 = the data plane's default */
-			char name[WEIR_NAME_MAX]; /* program, for people */
+			uint64_t arena; /* requested bytes, 0 = the data plane's default */
+			char name[WEIR_NAME_MAX]; /* of the program, for display */
 		} hello;
 		struct {
 			uint32_t version;
 			uint32_t flags; /* WEIR_WELCOME_* */
 			uint32_t session;
-			uint32_t node; /* own node id, UINT32_MAX while no control has told */
+			uint32_t node; /* own node id, UINT32_MAX: not known yet */
 			struct weir_geometry geometry;
 		} welcome;
 		struct {
-			uint32_t engine; /* wished engine, UINT32_MAX = the data plane chooses */
+			uint32_t engine; /* requested engine, UINT32_MAX = the data plane chooses */
 		} add_channel;
 		struct {
 			uint32_t channel; /* index in the arena */
@@ -130,36 +130,35 @@ struct weir_session_msg {
 		struct {
 			uint32_t channel;
 			uint32_t flags;	 /* WEIR_CONNECT_* */
-			uint32_t window; /* flow-control window wished, bytes; 0 = default */
+			uint32_t window; /* requested flow-control window, bytes; 0 = default */
 			struct weir_address address;
 		} connect;
 		struct {
-			uint32_t from;	/* 0, then what the last FOUND said */
+			uint32_t from;	/* 0, then `next` of the last FOUND */
 			uint32_t flags; /* WEIR_FIND_* */
 			char service[WEIR_SERVICE_MAX];
 		} find;
 		struct {
 			uint32_t count;
-			uint32_t next; /* ask again from here; 0: that was all */
+			uint32_t next; /* `from` of the next FIND; 0: the list is complete */
 			struct weir_found node[WEIR_FOUND_MAX];
 		} found;
 		struct {
-			uint32_t vqpn;	  /* of our end; 0: nothing was made, ask again by a channel
-					     to `engine`, whose port reaches the peer */
+			uint32_t vqpn;	  /* of our end; 0: not created, repeat the request with a
+					     channel to `engine`, whose port reaches the peer */
 			uint32_t desc;	  /* its descriptor in the arena */
 			uint32_t engine;  /* that owns it */
 			uint32_t segment; /* not 0: local; map it by SEGMENT */
 			uint32_t conn_index; /* local: the connection's line in the segment */
-			uint32_t peer_vqpn;  /* local: what goes into weir_slot.vqpn */
+			uint32_t peer_vqpn;  /* local: the value for weir_slot.vqpn */
 		} connecting;
 		struct {
 			uint32_t segment;
-			uint32_t side; /* 0: we made it (CONNECTING), 1: the peer did (ACCEPTED) */
+			uint32_t side; /* 0: our connect (CONNECTING), 1: the peer's (ACCEPTED) */
 		} segment;
 		struct {
 			uint32_t segment;
-			uint32_t side; /* ours, as asked for: 0 the connecting or pairing end, 1 the
-					  other */
+			uint32_t side;	/* as requested: 0 the connecting end, 1 the other */
 			uint32_t flags; /* WEIR_WELCOME_MEMBARRIER: both programs are registered */
 			uint32_t reserved;
 			struct weir_segment_geometry geometry;
@@ -171,19 +170,19 @@ struct weir_session_msg {
 		} adopt;
 		struct {
 			uint32_t region; /* 1 ... WEIR_REGIONS_MAX */
-			uint32_t page;	 /* bytes of a page of it */
+			uint32_t page;	 /* bytes of its pages */
 			uint64_t bytes;
 		} region; /* also DISOWN, by number */
 		struct {
-			uint64_t since;	  /* those with a later change than this; 0: all */
+			uint64_t since;	  /* nodes changed later than this; 0: all */
 			uint32_t channel; /* UINT32_MAX: none */
 			uint32_t watch;	  /* 1: its doorbell rings at each change from now on */
 		} nodes;
 		struct {
-			uint64_t upto; /* number of the last change that these include */
+			uint64_t upto; /* number of the last change included */
 			uint32_t count;
-			uint32_t more;	/* 1: there are later ones, ask again */
-			uint32_t whole; /* 1: control has told all nodes, and with these we have */
+			uint32_t more;	/* 1: later changes follow, ask again */
+			uint32_t whole; /* 1: with these the list of nodes is complete */
 			uint32_t reserved;
 			struct weir_node_info node[WEIR_NODES_A_MSG];
 		} node_list;

@@ -17,14 +17,14 @@
 #define WEIR_ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
 
 /*
- * Sizes from which the place of everything in an arena follows. Sent in WELCOME; the copy in the
- * arena's first line is for people with a debugger and is never read by the data plane.
+ * Sizes that determine the layout of an arena. Sent in WELCOME; the copy at the arena's start is
+ * for debuggers and never read by the data plane.
  */
 struct weir_geometry {
 	uint32_t magic;
 	uint32_t version;     /* WEIR_LAYOUT_VERSION */
 	uint32_t connections; /* connection descriptors */
-	uint32_t channels;    /* channels that can be made */
+	uint32_t channels;    /* maximum number of channels */
 	uint32_t ring_slots;  /* slots in each ring of a channel, a power of two */
 	uint32_t recv_blocks; /* receive blocks of WEIR_BLOCK_SIZE, all engines together */
 	uint32_t engines;     /* recv blocks [i*n/engines, (i+1)*n/engines) belong to engine i */
@@ -38,15 +38,15 @@ static_assert(sizeof(struct weir_geometry) == 64, "one line");
 
 #define WEIR_HANDLER_LINES 32u
 
-/* Of a thread that handles messages. */
+/* Of a thread that handles messages; one cache line. */
 struct weir_handler_line {
-	_Alignas(64) _Atomic uint64_t since; /* CLOCK_MONOTONIC, ns: began with what it has at hand;
-						0: nothing. Program writes, main reads */
+	_Alignas(64) _Atomic uint64_t since; /* CLOCK_MONOTONIC, ns: start of the message in hand;
+						0: none. Program writes, main reads */
 };
 
 /* First page of an arena. */
 struct weir_arena_head {
-	struct weir_geometry geometry; /* for people with a debugger */
+	struct weir_geometry geometry; /* for debuggers */
 	_Alignas(64) _Atomic uint32_t
 	    node; /* data plane (main) writes, program reads: own node id + 1, 0 = not known yet */
 	_Atomic uint64_t nodes; /* the same: number of the latest change of any node */
@@ -68,19 +68,23 @@ struct weir_conn_desc {
 	_Atomic uint32_t window;    /* most that the peer grants at a time now; a message that costs
 				       more goes bulk */
 	_Atomic uint32_t status;    /* 0 while usable, else errno */
-	_Atomic uint32_t recv_window; /* granted to the peer at a time now */
-	/*
-	 * CONSUMED is due when so much is, since opening, and whenever half of recv_window is. Not
-	 * more than was told last: the engine hasn't seen that yet, or has no wish (datagrams).
-	 */
+	_Atomic uint32_t recv_window;
+	/* granted to the peer at a time now */ /*
+						 * CONSUMED is due when this cost is consumed
+						 * since opening, and for each half of
+						 * recv_window. A value not above the last
+						 * CONSUMED asks for nothing: the engine has not
+						 * seen that one yet, or the connection carries
+						 * datagrams.
+						 */
 	_Atomic uint64_t recv_due;
 	uint32_t reserved[6];
 };
-static_assert(sizeof(struct weir_conn_desc) == 64, "one line a connection");
+static_assert(sizeof(struct weir_conn_desc) == 64, "one cache line per connection");
 
 /*
- * Head of a channel: one line per writer and purpose. Sleep flags: 1 = rings the doorbell on
- * publish, please (Dekker pair, docs/shared-memory.md).
+ * Head of a channel: one cache line per writer and purpose. Sleep flags: 1 = ring the doorbell
+ * after publishing (Dekker pair, docs/shared-memory.md).
  */
 struct weir_channel_head {
 	_Alignas(64) _Atomic uint64_t rx_tail; /* program writes, engine reads: consumer of rx */
@@ -89,7 +93,7 @@ struct weir_channel_head {
 	_Alignas(64) _Atomic uint32_t tx_sleeping; /* engine writes, program reads */
 	_Alignas(64) _Atomic uint64_t return_tail; /* engine writes, program reads: consumer of
 						      returns */
-	/* engine writes, program reads once the data plane is gone: WEIR_SPILL(), 0: none */
+	/* engine writes, program reads after the data plane is gone: WEIR_SPILL(), 0: none */
 	_Alignas(64) _Atomic uint64_t spilled;
 };
 static_assert(sizeof(struct weir_channel_head) == 384, "six lines");
@@ -97,15 +101,14 @@ static_assert(sizeof(struct weir_channel_head) == 384, "six lines");
 /*
  * Slots of messages that found the rx ring full wait in a chain of receive blocks. `block`, in
  * blocks from the arena's start, and `from`, a slot there, are the first; `seq` of a block's first
- * slot is the next block. What a message is part of is shown when it is whole, and no more when it
- * lies in the ring: for a moment it is in both.
+ * slot is the next block. The chain includes a message once it is complete, and until it lies in
+ * the ring: for a moment it is in both.
  */
 #define WEIR_SPILL(block, from, count)                                                             \
 	((uint64_t)(block) << 40 | (uint64_t)(from) << 32 | (uint32_t)(count))
 #define WEIR_SPILL_SLOTS (WEIR_BLOCK_SIZE / WEIR_SLOT_SIZE) /* of each block */
 
-/* Slots of a channel's third ring: what gives memory and credit back never waits behind a message.
- */
+/* Slots of a channel's third ring: releases of memory and credit never wait behind messages. */
 #define WEIR_RETURN_SLOTS 32u
 
 static inline uint64_t
@@ -169,36 +172,35 @@ struct weir_segment_geometry {
 };
 static_assert(sizeof(struct weir_segment_geometry) == 64, "one line");
 
-/* Of direction d. What doesn't say otherwise is written by its consumer, side 1-d, and read by its
- * producer, side d. */
+/* Of direction d. Unless noted, its consumer, side 1-d, writes and its producer, side d, reads. */
 struct weir_segment_side {
 	_Alignas(64) _Atomic uint64_t tail;	 /* slots consumed */
 	_Alignas(64) _Atomic uint64_t area_tail; /* byte area: everything before is free */
 	_Alignas(64) _Atomic uint32_t
 	    sleeping; /* 1: ring the doorbell on publish; or WEIR_SEGMENT_LEFT */
 	_Alignas(64) _Atomic uint32_t
-	    wanted; /* producer writes, consumer reads: ring me when a tail or `consumed` moves */
-	_Alignas(64) _Atomic uint32_t
-	    over; /* producer writes, consumer reads: it has lost its data plane, nothing follows */
+	    wanted; /* producer writes, consumer reads: ring when a tail or `consumed` moves */
+	_Alignas(64) _Atomic uint32_t over; /* producer writes, consumer reads: the producer has
+					       lost its data plane, nothing follows */
 };
 
-/* The consumer has lost its data plane and has looked there for the last time. */
+/* The consumer has lost its data plane and polls no more. */
 #define WEIR_SEGMENT_LEFT 2u
 
 /*
- * Line of connection i in direction d: written by its receiver, read by its sender; `received` by
- * main, for weirctl.
+ * Cache line of connection i in direction d: its receiver writes, its sender reads; main reads
+ * `received`, for weirctl.
  */
 struct weir_segment_conn {
 	_Alignas(64) _Atomic uint64_t consumed; /* weir_segment_cost() consumed since opening */
-	_Atomic uint64_t received;		/* messages, as of when `consumed` was told */
+	_Atomic uint64_t received; /* messages, up to date when `consumed` is written */
 };
 static_assert(sizeof(struct weir_segment_conn) == 64, "one line");
 
-/* A local connection's sender has at most so much unconsumed, or one message that is larger. */
+/* Bytes: unconsumed cost that a local sender may have, or one larger message. */
 #define WEIR_SEGMENT_WINDOW (2ull << 20)
 
-/* What a message costs of the window of a local connection. */
+/* Bytes of the window of a local connection that a message uses. */
 static inline uint64_t
 weir_segment_cost(uint32_t length)
 {

@@ -3,10 +3,9 @@
  * Slots: the 64-byte unit in which programs, engines and peers pass messages.
  *
  * A slot carries its own sequence number, so a consumer polls the slot itself: one cache-line
- * transfer a message, not two. The same images travel in three places: the channel between a
- * program thread and an engine, the segment between two local program threads, and (with another
- * sequence number) the ring between two engines.
- *
+ * transfer per message, not two. Slots are used in three places: the channel between a program
+ * thread and an engine, the segment between two local program threads, and (with another sequence
+ * number) the ring between two engines.
  * A message is one head slot and up to WEIR_INLINE_SLOTS - 1 continuation slots. The producer fills
  * the continuations first and publishes the head last with release; a consumer that acquired the
  * head sees the whole message. Continuations carry a sequence number too, so that payload left from
@@ -30,12 +29,13 @@
 #define WEIR_INLINE_SLOTS 16u
 /* Largest payload that travels in slots: 948 bytes. */
 #define WEIR_INLINE_MAX (WEIR_SLOT_HEAD_BYTES + (WEIR_INLINE_SLOTS - 1) * WEIR_SLOT_MORE_BYTES)
-/* One receive block; the largest payload that spends the flow-control window. Above: bulk. */
+/* One receive block; the largest payload that uses the flow-control window. Above: bulk. */
 #define WEIR_BLOCK_SIZE 8192u
 /* Largest message of a stream. */
 #define WEIR_MESSAGE_MAX (16u << 20)
 
-/* What a slot says. One space for all rings, so that a slot in the wrong ring is never misread. */
+/* Operation of a slot. One space for all rings, so that a slot in the wrong ring is never misread.
+ */
 enum weir_slot_op {
 	WEIR_OP_NONE = 0,
 	/* program -> engine, program -> local program, engine -> peer engine, engine -> program */
@@ -44,23 +44,22 @@ enum weir_slot_op {
 	/* program -> engine; CONSUMED, RELEASE and POST in the ring of returns, the others in tx */
 	WEIR_OP_CLOSE = 16,    /* no more sends on vqpn; queued data is still delivered */
 	WEIR_OP_CONSUMED = 17, /* value = bytes (weir_cost) consumed on vqpn since it opened */
-	WEIR_OP_RELEASE = 18,  /* place[0..count) = receive places given back; count in length */
-	WEIR_OP_WANT = 19, /* answer WRITABLE once all before it is taken and the window of vqpn has
-			    * room for cost `length` (0: whatever the window has) */
-	/* the message of vqpn with number place[1] may be put at place[0], which has room for
-	 * `length`: adopted memory. In the ring of returns */
+	WEIR_OP_RELEASE = 18,  /* place[0..count) = released receive places; count in length */
+	WEIR_OP_WANT = 19, /* answer WRITABLE when all slots before it are consumed and the window
+			    * of vqpn has room for cost `length` (0: any room) */
+	/* place[0] is adopted memory with room for `length` bytes: a buffer for the message of vqpn
+	 * with number place[1]. In the ring of returns */
 	WEIR_OP_POST = 21,
 	/* engine -> program */
 	/* our connect() ended: status, then value = segment id or 0, extra = the peer's node,
 	   length = largest message of a datagram connection or 0 */
 	WEIR_OP_OPENED = 32,
 	/* new connection on a listener: struct weir_slot_accept; length = its descriptor */
-	WEIR_OP_ACCEPTED = 33,
-	/*
-	 * Last event of a connection, once. The peer's side ended: status 0 = end of stream, else
-	 * errno. Or our own CLOSE is done: status 0 = all was delivered and the peer has been told,
-	 * else errno.
-	 */
+	WEIR_OP_ACCEPTED = 33, /*
+				* Last event of a connection, once. The peer's side ended: status 0
+				* = end of stream, else errno. Or our own CLOSE is complete: status
+				* 0 = all data is delivered and the peer has the FIN, else errno.
+				*/
 	WEIR_OP_CLOSED = 34,
 	WEIR_OP_DONE = 35,     /* value = messages of vqpn completed since it opened */
 	WEIR_OP_WRITABLE = 36, /* answer to WANT */
@@ -70,8 +69,9 @@ enum weir_slot_op {
 #define WEIR_SLOT_NOTIFY 0x01u	/* the sender wants WEIR_OP_DONE when this message is complete */
 #define WEIR_SLOT_RESTART 0x04u /* segment: the next head lies in the ring's first slot */
 #define WEIR_SLOT_BULK                                                                             \
-	0x02u /* does not spend the window: goes by rendezvous; set on delivery too */
-/* program -> engine: which way the program wants; one at most. READ and WRITE come with BULK. */
+	0x02u /* does not use the window: sent by rendezvous; set on delivery too                  \
+	       */
+/* program -> engine: the requested transfer, at most one. READ and WRITE come with BULK. */
 #define WEIR_SLOT_SEND 0x08u
 #define WEIR_SLOT_READ 0x10u
 #define WEIR_SLOT_WRITE 0x20u
@@ -81,9 +81,9 @@ enum weir_slot_op {
 #define WEIR_SLOT_DATAGRAM                                                                         \
 	0x40u /* engine ring: this CONNECT or ACCEPT makes a datagram connection */
 
-/* {region 16, offset 48}: the only form in which memory is named between processes. */
+/* {region 16, offset 48}: the only form of an address between processes. */
 typedef uint64_t weir_place;
-#define WEIR_REGIONS_MAX 256u /* 1 ... this: a program's own memory, adopted; 0 is the arena */
+#define WEIR_REGIONS_MAX 256u /* 1 to this: adopted memory of a program; 0: the arena */
 #define WEIR_REGION_BYTES_MAX (64ull << 20)
 #define WEIR_PLACE(region, offset) (((uint64_t)(region) << 48) | (uint64_t)(offset))
 #define WEIR_PLACE_REGION(p) ((uint16_t)((p) >> 48))
@@ -98,7 +98,7 @@ struct weir_slot_accept {
 	uint32_t conn_index; /* local: line of this connection in the segment */
 };
 
-/* One line. Written by the ring's producer, read by its consumer. */
+/* One cache line. Written by the ring's producer, read by its consumer. */
 struct weir_slot {
 	_Atomic uint32_t
 	    seq;	/* position + 1 of this slot; release by producer, acquire by consumer */
@@ -130,7 +130,7 @@ static_assert(sizeof(struct weir_slot) == WEIR_SLOT_SIZE, "a slot is one cache l
 static_assert(sizeof(struct weir_slot_more) == WEIR_SLOT_SIZE, "a slot is one cache line");
 static_assert(offsetof(struct weir_slot, data) == 16, "head of a slot is 16 bytes");
 
-/* Slots that an inline payload of `length` bytes takes, 1 ... WEIR_INLINE_SLOTS. */
+/* Slots of an inline payload of `length` bytes, 1 to WEIR_INLINE_SLOTS. */
 static inline uint32_t
 weir_slots_inline(uint32_t length)
 {
@@ -141,9 +141,8 @@ weir_slots_inline(uint32_t length)
 }
 
 /*
- * What a message costs of the flow-control window, in bytes: the one function that sender,
- * both engines and receiver use. Inline: its slots. Larger: its head slot and a receive block.
- * Not for bulk messages, which cost nothing of the window.
+ * Bytes of the flow-control window that a message uses, for sender, engines and receiver. Inline:
+ * its slots. Larger: its head slot and a receive block. Bulk messages use none of the window.
  */
 static inline uint32_t
 weir_cost(uint32_t length)
@@ -166,9 +165,9 @@ struct weir_ring {
 			   tail */
 	_Atomic uint64_t
 	    *tail;	/* in shared memory; written by the consumer, read by the producer */
-	uint64_t seen;	/* producer: newest tail known */
-	uint64_t told;	/* producer: tail as last read */
-	uint32_t turns; /* producer, paired: answers in a row that all before was consumed for */
+	uint64_t seen;	/* producer: newest known tail, from the tail or from answers */
+	uint64_t told;	/* producer: the tail read last */
+	uint32_t turns; /* producer, paired: consecutive answers that found everything consumed */
 };
 
 static inline void
@@ -191,18 +190,19 @@ weir_ring_at(const struct weir_ring *r, uint64_t pos)
 	return &r->slots[(pos - r->base) & r->mask];
 }
 
-/* Producer: everything before `tail` was consumed. */
+/* Producer: all slots before `tail`, a checked value, are consumed. */
 static inline void
 weir_ring_learn(struct weir_ring *r, uint64_t tail)
 {
+	weir_assert(tail <= r->pos);
 	r->seen = tail;
-	if (tail >= r->base) /* else what lies beyond the restart is in use still */
+	if (tail >= r->base) /* else the slots beyond the restart are still in use */
 		r->limit = tail + r->mask + 1;
 }
 
 /*
- * Producer: refreshes the limit from the consumer's tail. A tail that lies (behind what it said
- * before, or beyond what was written) is refused: returns false and changes nothing.
+ * Producer: refreshes the limit from the consumer's tail. False: the tail is invalid (below its
+ * former value, or beyond the written slots) and changes nothing.
  */
 static inline bool
 weir_ring_refresh(struct weir_ring *r)
@@ -213,7 +213,7 @@ weir_ring_refresh(struct weir_ring *r)
 	if (tail > r->pos || tail < r->told)
 		return false;
 	r->told = tail;
-	if (tail > r->seen) /* answers may have said more */
+	if (tail > r->seen) /* `order` of an answer may be newer */
 		weir_ring_learn(r, tail);
 	return true;
 }
@@ -225,7 +225,7 @@ weir_ring_room(const struct weir_ring *r)
 	return r->limit - r->pos;
 }
 
-/* Producer: marks the slot at pos + i as a continuation; its data must be in place. */
+/* Producer: marks the slot at pos + i as a continuation; its data must be written. */
 static inline void
 weir_ring_continue(const struct weir_ring *r, uint32_t i)
 {
@@ -234,7 +234,7 @@ weir_ring_continue(const struct weir_ring *r, uint32_t i)
 	atomic_store_explicit(&s->seq, (uint32_t)(r->pos + i + 1), memory_order_relaxed);
 }
 
-/* Producer: publishes the head at pos and steps over the n slots of its message. */
+/* Producer: publishes the head at pos and advances over the n slots of its message. */
 static inline void
 weir_ring_publish(struct weir_ring *r, uint32_t n)
 {
@@ -258,7 +258,7 @@ weir_ring_peek(const struct weir_ring *r)
 	return s;
 }
 
-/* Consumer: tells the producer that everything before pos is free. */
+/* Consumer: reports to the producer that all slots before pos are free. */
 static inline void
 weir_ring_publish_tail(struct weir_ring *r)
 {
@@ -267,7 +267,7 @@ weir_ring_publish_tail(struct weir_ring *r)
 	r->limit = r->pos;
 }
 
-/* Consumer: steps over n slots; publishes the tail every eighth of the ring. */
+/* Consumer: advances over n slots; publishes the tail every eighth of the ring. */
 static inline void
 weir_ring_pop(struct weir_ring *r, uint32_t n)
 {
@@ -278,15 +278,15 @@ weir_ring_pop(struct weir_ring *r, uint32_t n)
 }
 
 /*
- * Paired rings: two programs that answer each other, as in a segment. Each head says how far its
- * writer has read the other direction (`order`), so that neither looks at a tail. A conversation
- * goes back to the first slots whenever all was consumed, so that its lines stay in the innermost
- * caches of both cores: a round trip costs 0.85 instead of 1.45 times that of a bare line. After
- * such a restart the slots before the one that announced it are free; the others are when that one
- * is known to be consumed, which the consumer says at once.
+ * Paired rings: two programs that answer each other, as in a segment. Each head carries the
+ * position up to which its writer has read the other direction (`order`), so that neither reads a
+ * tail. A conversation restarts at the first slots whenever all slots are consumed, so that its
+ * cache lines stay in the innermost caches of both cores: a round trip costs 0.85 instead of 1.45
+ * times that of a bare cache line. After a restart the slots before the announcing one are free;
+ * the others become free when that one is consumed, which the consumer reports at once.
  */
 #define WEIR_RING_RESTART_AT 4u /* slots between restarts */
-#define WEIR_RING_TURNS 16u	/* so many answered messages are a conversation */
+#define WEIR_RING_TURNS 16u	/* consecutive answered messages before the ring restarts */
 
 /* Producer: as weir_ring_publish(); `s` is the slot at pos. */
 static inline void
@@ -312,7 +312,7 @@ weir_ring_publish_paired(struct weir_ring *r, struct weir_slot *s, uint32_t n)
 	}
 }
 
-/* Producer: the peer has read up to the position with these low bits. What can't be is ignored. */
+/* Producer: the peer has read up to the position with these low bits; ignored if invalid. */
 static inline void
 weir_ring_answered(struct weir_ring *r, uint16_t low)
 {
@@ -335,7 +335,7 @@ weir_ring_pop_paired(struct weir_ring *r, uint8_t flags, uint32_t n)
 	weir_ring_publish_tail(r);
 }
 
-/* N bytes, N known at compile time: two moves by way of registers. */
+/* Copies N bytes, a compile-time constant, through registers. */
 #define WEIR_SLOT_MOVE(N, to, from)                                                                \
 	do {                                                                                       \
 		uint8_t weir_move_[N];                                                             \
@@ -384,9 +384,9 @@ weir_slot_words(uint8_t *to, const uint8_t *from)
 }
 
 /*
- * The same into a slot. A program has written its message just before; a load wider than its stores
- * would wait until they have left the store queue, behind all stores to slots whose lines the
- * consumer still has.
+ * The same into a slot. A program has written its message just before: a load wider than its stores
+ * would wait until these have left the store queue, behind all stores to slots whose cache lines
+ * the consumer still holds.
  */
 static inline void
 weir_slot_fill(uint8_t *to, const uint8_t *from, uint32_t n)
@@ -404,7 +404,7 @@ weir_slot_fill(uint8_t *to, const uint8_t *from, uint32_t n)
 		weir_slot_words(to + n - 16, from + n - 16);
 }
 
-/* Producer: fills in a head but for what publishes it; as few stores as can be. */
+/* Producer: writes a head except seq and payload, in two stores. */
 static inline void
 weir_slot_head(struct weir_slot *s, uint8_t op, uint8_t flags, uint16_t order, uint32_t vqpn,
 	       uint32_t length)
@@ -421,7 +421,7 @@ weir_slot_head(struct weir_slot *s, uint8_t op, uint8_t flags, uint16_t order, u
 	memcpy(&s->vqpn, &whose, sizeof(whose));
 }
 
-/* Apart, so that a message of one slot needs few registers. `rest`: at least 1. */
+/* Not inlined, so that a message of one slot needs few registers. `rest`: at least 1. */
 static __attribute__((noinline, unused)) void
 weir_ring_put_more(const struct weir_ring *r, const uint8_t *from, uint32_t rest)
 {

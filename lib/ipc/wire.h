@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What data planes write into each other's rings. Everything is little-endian (both ends are x86-64
- * or arm64; the offer carries a layout version, and another byte order is refused there).
- *
+ * The format of rings between data planes. Everything is little-endian (both ends are x86-64 or
+ * arm64; the offer carries a layout version, which refuses another byte order).
  * The ring between two engines is an array of 64-byte lines in the receiver's memory. In one pass
  * the sender appends a frame: one weir_frame_head line, then messages and control lines. A frame
  * leaves as one WRITE_WITH_IMM (two WRITEs at the wrap, the last with the immediate). Nothing is
@@ -25,11 +24,11 @@
 enum weir_imm_kind {
 	WEIR_IMM_FRAME = 1,    /* value: lines of the frame, its head included */
 	WEIR_IMM_CREDIT = 2,   /* the credit line was written; wakes a sleeping engine */
-	WEIR_IMM_NOTIFY = 3,   /* one-sided operations, later */
-	WEIR_IMM_SEND = 4,     /* as FRAME; the frame is what was sent */
+	WEIR_IMM_NOTIFY = 3,   /* one-sided operations, not used yet */
+	WEIR_IMM_SEND = 4,     /* as FRAME; the SEND carries the frame */
 	WEIR_IMM_DATAGRAM = 5, /* on the queue pair for datagrams: struct weir_datagram_head */
 };
-/* A frame may come by SEND instead: of so many lines at most, what a receive WR has memory for. */
+/* Lines of the largest frame sent by SEND; the memory of a receive WR. */
 #define WEIR_SEND_LINES 32u
 #define WEIR_IMM(kind, value) (((uint32_t)(kind) << 24) | ((value)&0xffffffu))
 #define WEIR_IMM_KIND(imm) ((imm) >> 24)
@@ -45,7 +44,7 @@ struct weir_frame_head {
 	uint32_t lines;	   /* of the frame, this one included; same as the immediate */
 	uint64_t position; /* ring position of this line: lines written before it, ever */
 	uint64_t consumed; /* lines of the reverse ring consumed by the sender of this frame */
-	uint64_t wrs;	   /* receive WRs of the reverse direction given back, ever */
+	uint64_t wrs;	   /* receive WRs of the reverse direction released, ever */
 	uint32_t load;	   /* busy share of the sending engine, 1/1000 */
 	uint32_t reserved[7];
 };
@@ -59,7 +58,7 @@ struct weir_credit_line {
 };
 static_assert(sizeof(struct weir_credit_line) == 64, "one line");
 
-/* Control lines: op of struct weir_slot in an engine ring. vqpn is the receiver's unless said. */
+/* Control lines: op of struct weir_slot in an engine ring. vqpn is the receiver's unless noted. */
 enum weir_wire_op {
 	WEIR_WIRE_CONNECT = 64, /* struct weir_wire_connect; vqpn 0 */
 	WEIR_WIRE_ACCEPT = 65,	/* value: granted cost; extra: acceptor's vqpn; length: window. Flag
@@ -68,7 +67,7 @@ enum weir_wire_op {
 	WEIR_WIRE_FIN = 67,	/* end of stream, after the last message; value: messages sent */
 	WEIR_WIRE_RESET = 68, /* value: messages delivered; status: errno; later ones are refused */
 	WEIR_WIRE_FIN_ACK =
-	    69, /* answers FIN and RESET, last line of an end: the vqpn may be reused */
+	    69, /* answers FIN and RESET, the last line of an end: the vqpn may be reused */
 	WEIR_WIRE_GRANT =
 	    70, /* value: cost granted since opening; length: window; place[2]: cost consumed */
 	WEIR_WIRE_STALLED = 71,	  /* the connection has data and no window; value: cost wanted */
@@ -76,13 +75,13 @@ enum weir_wire_op {
 	WEIR_WIRE_RECLAIMED = 73, /* value: granted is this now (lowered) */
 	WEIR_WIRE_RTS = 74,	  /* bulk: length of the next bulk message; struct weir_wire_rts */
 	WEIR_WIRE_CTS = 75,	  /* bulk: struct weir_wire_cts; status ENOMEM/EMSGSIZE if never */
-	WEIR_WIRE_BULK =
-	    76, /* bulk message `value` lies whole in its place: deliver it here in order */
+	WEIR_WIRE_BULK = 76, /* bulk message `value` is complete in its buffer: deliver it at this
+				point of the order */
 	WEIR_WIRE_FETCHED =
-	    77, /* bulk: message `value` was read whole; extra 1: and delivered, else BULK is due */
+	    77, /* bulk: message `value` is read; extra 1: and delivered, else BULK follows */
 };
 
-/* Where an end takes datagrams. */
+/* The queue pair at which an end receives datagrams. */
 struct weir_wire_datagram {
 	uint32_t qpn, qkey;
 };
@@ -102,7 +101,7 @@ struct weir_wire_connect { /* in weir_slot.data */
 };
 static_assert(sizeof(struct weir_wire_connect) <= WEIR_SLOT_HEAD_BYTES, "fits a head");
 
-/* How an announced message may be moved: the receiver answers CTS, or reads it. */
+/* Transfers of an announced message: the receiver answers CTS (WRITE), or READs it. */
 #define WEIR_RTS_WRITE 0x1u
 #define WEIR_RTS_READ 0x2u
 
@@ -124,23 +123,23 @@ struct weir_wire_cts { /* in weir_slot.data */
 struct weir_datagram_head {
 	uint32_t vqpn;	 /* of the receiver */
 	uint32_t from;	 /* vqpn of the sender */
-	uint64_t number; /* of the message on its connection, from 1: what comes twice is noticed */
+	uint64_t number; /* of the message on its connection, from 1: duplicates are recognized */
 };
 
-/* vQPN: index 20 bits (which entry), generation 12 bits (which life of it; never 0). */
+/* vQPN: index of the entry, 20 bits; generation, 12 bits (changes with each reuse; never 0). */
 #define WEIR_VQPN_INDEX(v) ((v)&0xfffffu)
 #define WEIR_VQPN_GENERATION(v) ((v) >> 20)
 #define WEIR_VQPN(index, generation) (((uint32_t)(generation) << 20) | (index))
 
 /*
- * What one end of an engine pair tells the other through the control processes: enough to bring
- * both QPs to RTS and to write into each other's ring. The link of engines (A,i) and (B,j) is the
- * same link seen from both ends, so offers that cross are one link.
+ * The offer that an end of a link sends to the other through the control processes: it suffices to
+ * bring both QPs to RTS and to write into each other's ring. Offers of (A,i) to (B,j) and of (B,j)
+ * to (A,i) that cross are for the same link.
  */
 enum weir_resume {
 	WEIR_RESUME_NOT,  /* a new link */
-	WEIR_RESUME_BULK, /* goes on; the second QP is a new one */
-	WEIR_RESUME_BOTH, /* goes on from what was consumed; both QPs are new ones */
+	WEIR_RESUME_BULK, /* continues; the second QP is new */
+	WEIR_RESUME_BOTH, /* continues after the consumed lines; both QPs are new */
 };
 
 struct weir_link_offer {
@@ -148,12 +147,12 @@ struct weir_link_offer {
 	uint8_t engine, peer_engine; /* from, to */
 	uint16_t layout;	     /* WEIR_WIRE_VERSION | 0x100 on little-endian */
 	uint64_t incarnation;	     /* of the sending data plane */
-	uint64_t peer_incarnation;   /* of the data plane it is meant for; 0 = unknown */
+	uint64_t peer_incarnation;   /* of the receiving data plane; 0 = unknown */
 	uint32_t attempt;	     /* counts the sender's QPs for this link; newer wins */
-	uint32_t answered; /* attempt of the peer's offer that this end has taken up, 0 = none */
+	uint32_t answered; /* attempt of the peer's offer that this end has accepted, 0 = none */
 	uint8_t gid[16];
 	uint16_t lid;
-	uint16_t mtu;	 /* path MTU in bytes: 256 ... 4096; the smaller one counts */
+	uint16_t mtu;	 /* path MTU in bytes, 256 to 4096; the link uses the smaller one */
 	uint32_t qpn[2]; /* [0] ring and SEND, [1] bulk and one-sided */
 	uint32_t psn[2];
 	uint64_t ring_address;
@@ -162,12 +161,11 @@ struct weir_link_offer {
 	uint32_t ring_lines;
 	uint32_t recv_wrs; /* receive WRs granted at setup */
 	/* repair; docs/protocol.md 2 */
-	uint32_t joined;  /* attempt of the peer that these QPs are connected to, 0 none */
-	uint32_t resumes; /* enum weir_resume */
-	uint32_t born,
-	    peer_born;	   /* first attempts of the link that goes on: sender's, receiver's */
-	uint64_t consumed; /* lines of the sender's ring, ever */
-	uint64_t received; /* receive WRs of the sender used, ever */
+	uint32_t joined;	  /* attempt of the peer that these QPs are connected to, 0 none */
+	uint32_t resumes;	  /* enum weir_resume */
+	uint32_t born, peer_born; /* first attempts of the continued link: sender's, receiver's */
+	uint64_t consumed;	  /* lines of the sender's ring, ever */
+	uint64_t received;	  /* receive WRs of the sender used, ever */
 };
 
 #endif

@@ -9,6 +9,7 @@
 #include "sender.h"
 
 #include "client/thread.h"
+#include "client/wait.h"
 #include "stream/progress.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #include "model.h"
 
 #include "client/thread.h"
+#include "client/wait.h"
 
 #include <stdlib.h>
 

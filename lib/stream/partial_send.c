@@ -7,6 +7,7 @@
 #include "conn.h"
 
 #include "client/thread.h"
+#include "client/wait.h"
 
 #include <stdlib.h>
 

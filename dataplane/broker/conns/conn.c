@@ -2,7 +2,8 @@
 /*
  * The broker's record of a connection, from the command that asks the engine for an entry until the
  * engine has freed that entry: its descriptor, and for a local one its other end. A connection
- * that is gone is freed in conns_settle(), so that callers may still name it until their turn ends.
+ * that is gone is freed in broker_conns_settle(), so that callers may still name it until their
+ * turn ends.
  */
 #include "command.h"
 #include "conn.h"
@@ -155,7 +156,7 @@ conn_command_done(struct broker *b, struct broker_conn *c)
 }
 
 void
-conns_settle(struct broker *b)
+broker_conns_settle(struct broker *b)
 {
 	struct broker_conn *c;
 

@@ -62,33 +62,33 @@ test_histogram_percentiles(void **state)
 static void
 test_contents(void **state)
 {
-	struct perf_plan plan = {.test = PERF_BW, .size = 300, .seed = 7}, other = plan;
+	struct perf_schedule plan = {.test = PERF_BW, .size = 300, .seed = 7}, other = plan;
 	uint8_t buf[300];
 
 	other.seed = 8;
 	for (size_t length = 0; length <= sizeof(buf); length++) {
 		memset(buf, 0, sizeof(buf));
-		perf_plan_fill(&plan, 5, buf, length);
-		assert_true(perf_plan_check(&plan, 5, buf, length));
+		perf_schedule_fill(&plan, 5, buf, length);
+		assert_true(perf_schedule_check(&plan, 5, buf, length));
 		if (length < 8)
 			continue;
-		assert_false(perf_plan_check(&plan, 6, buf, length));
-		assert_false(perf_plan_check(&other, 5, buf, length));
+		assert_false(perf_schedule_check(&plan, 6, buf, length));
+		assert_false(perf_schedule_check(&other, 5, buf, length));
 		for (size_t i = 0; i < length; i += 7) {
 			buf[i] ^= 0x10;
-			assert_false(perf_plan_check(&plan, 5, buf, length));
+			assert_false(perf_schedule_check(&plan, 5, buf, length));
 			buf[i] ^= 0x10;
 		}
 	}
 	/* two pieces that changed places */
-	perf_plan_fill(&plan, 5, buf, sizeof(buf));
+	perf_schedule_fill(&plan, 5, buf, sizeof(buf));
 	for (size_t i = 0; i < 64; i++) {
 		uint8_t byte = buf[i];
 
 		buf[i] = buf[64 + i];
 		buf[64 + i] = byte;
 	}
-	assert_false(perf_plan_check(&plan, 5, buf, sizeof(buf)));
+	assert_false(perf_schedule_check(&plan, 5, buf, sizeof(buf)));
 }
 
 static void
@@ -97,24 +97,24 @@ test_stamps(void **state)
 	uint8_t buf[64] = {0};
 
 	for (size_t length = 0; length <= sizeof(buf); length++) {
-		perf_plan_stamp(77, buf, length);
-		assert_true(perf_plan_stamped(77, buf, length));
+		perf_schedule_stamp(77, buf, length);
+		assert_true(perf_schedule_stamped(77, buf, length));
 		if (length >= 8)
-			assert_false(perf_plan_stamped(78, buf, length));
+			assert_false(perf_schedule_stamped(78, buf, length));
 	}
 }
 
 static void
 test_mixed_sizes(void **state)
 {
-	struct perf_plan plan = {.test = PERF_MIX, .count = 100000, .large = 10, .seed = 3};
+	struct perf_schedule plan = {.test = PERF_MIX, .count = 100000, .large = 10, .seed = 3};
 	uint32_t of_bit[26] = {0}, large = 0, zero = 0;
 
 	for (uint64_t i = 0; i < plan.count; i++) {
-		uint32_t size = perf_plan_size(&plan, i);
+		uint32_t size = perf_schedule_size(&plan, i);
 
 		assert_true(size <= 16u << 20);
-		assert_int_equal(size, perf_plan_size(&plan, i));
+		assert_int_equal(size, perf_schedule_size(&plan, i));
 		assert_true(size <= 8192 || size >= 65536);
 		large += size >= 65536;
 		zero += size == 0;
@@ -125,9 +125,9 @@ test_mixed_sizes(void **state)
 	/* every doubling is as likely as the others */
 	for (unsigned bit = 2; bit <= 13; bit++)
 		assert_in_range(of_bit[bit], 6000, 8300);
-	assert_int_equal(perf_plan_largest(&plan), 16u << 20);
+	assert_int_equal(perf_schedule_largest(&plan), 16u << 20);
 	plan.large = 0;
-	assert_int_equal(perf_plan_largest(&plan), 8192);
+	assert_int_equal(perf_schedule_largest(&plan), 8192);
 }
 
 static char reason[160];
@@ -359,7 +359,7 @@ test_messages(void **state)
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), 0);
 	m.region--;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
-	m.test = PERF_CALL;
+	m.test = PERF_REQUESTS;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);
 	m.threads = 257;
 	assert_int_equal(perf_message_read(&out, &m, sizeof(m), PERF_REQUEST), -EBADMSG);

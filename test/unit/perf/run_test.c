@@ -256,30 +256,30 @@ weir_flush(struct weir_conn *c, int timeout_ms)
 }
 
 int
-hear_open(struct hearer *h, struct weir *weir, const char *service,
-	  const struct perf_message *request, uint32_t *number)
+rx_open(struct perf_rx *h, struct weir *weir, const char *service,
+	const struct perf_message *request, uint32_t *number)
 {
 	return -ENOTSUP;
 }
 
 uint64_t
-hear_count(const struct hearer *h, uint32_t number)
+rx_count(const struct perf_rx *h, uint32_t number)
 {
 	return 0;
 }
 
 void
-hear_close(struct hearer *h, uint32_t number, struct perf_message *result)
+rx_close(struct perf_rx *h, uint32_t number, struct perf_message *result)
 {
 }
 
 void
-hear_fini(struct hearer *h)
+rx_fini(struct perf_rx *h)
 {
 }
 
 int
-driver_talk(struct driver *d, struct perf_result *r)
+driver_tx(struct driver *d, struct perf_result *r)
 {
 	return -ENOTSUP;
 }
@@ -317,7 +317,7 @@ run_one(const struct perf_options *o, uint32_t test, uint32_t size, struct perf_
 			    .flows = flows,
 			    .flow = flows,
 			    .flow_count = pairs,
-			    .here = &s,
+			    .own_server = &s,
 			    .random = o->random};
 	assert_int_equal(perf_queue_reserve(&d.ready, pairs), 0);
 	perf_idle_init(&d.idle, weir, false);
@@ -396,7 +396,7 @@ test_several_connections(void **state)
 	wire = HONEST;
 	for (unsigned variant = 0; variant < 96; variant++) {
 		struct perf_options o = options(variant & 1 ? 0 : 999);
-		uint32_t test = variant % 2 ? PERF_RATE : variant % PERF_CAST;
+		uint32_t test = variant % 2 ? PERF_RATE : variant % PERF_MESSAGES;
 
 		o.connections = numbers[variant % 3];
 		o.both = variant & 2;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "threads.h"
+#include "programs.h"
 
 #include "clock.h"
 #include "run.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WATCH_US 10000u
+#define WATCH_US 10000u /* between two looks at the members */
 
 static size_t
 team_bytes(uint32_t count)
@@ -20,7 +22,7 @@ team_bytes(uint32_t count)
 	return sizeof(struct team) + count * sizeof(struct team_member);
 }
 
-/* What a member does with its life. */
+/* A member's whole run; its exit code. */
 static int
 member(struct team *t, struct perf_options *o, uint32_t number, uint32_t test, uint32_t size)
 {
@@ -36,8 +38,7 @@ member(struct team *t, struct perf_options *o, uint32_t number, uint32_t test, u
 		m->peer = r.peer;
 		snprintf(m->path, sizeof(m->path), "%s", r.path);
 		/* others may still need this one's server */
-		rc = team_arrive(t, TEAM_OVER, r.serves ? (int (*)(void *))server_step : NULL,
-				 &r.here);
+		rc = team_arrive(t, TEAM_OVER, r.serves ? &r.own_server : NULL);
 	}
 	m->rc = rc;
 	if (rc) {
@@ -46,23 +47,6 @@ member(struct team *t, struct perf_options *o, uint32_t number, uint32_t test, u
 	}
 	run_close(&r);
 	return run_exit_code(rc);
-}
-
-/* The options of one member: its share of what all have together, its instance. */
-static struct perf_options
-options_of(const struct perf_options *o, uint32_t number)
-{
-	struct perf_options mine = *o;
-
-	mine.rate = o->rate / o->programs;
-	if (o->alltoall) {
-		mine.instance = o->cluster[number];
-		mine.rate = o->rate / o->cluster_count;
-		return mine;
-	}
-	mine.count = o->count / o->programs + (number < o->count % o->programs);
-	mine.large = o->large / o->programs + (number < o->large % o->programs);
-	return mine;
 }
 
 int
@@ -92,11 +76,19 @@ team_start(struct team_run *t, const struct perf_options *o, uint32_t test, uint
 			t->left++;
 			continue;
 		}
-		/* nobody looks after a member whose starter is gone */
+		/* a member ends with its starter */
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		if (getppid() != parent)
 			_exit(EXIT_FAILED);
-		mine = options_of(o, i);
+		mine = *o;
+		if (o->alltoall) {
+			mine.instance = o->cluster[i];
+			mine.rate = o->rate / o->cluster_count;
+		} else {
+			mine.rate = o->rate / o->programs;
+			mine.count = o->count / o->programs + (i < o->count % o->programs);
+			mine.large = o->large / o->programs + (i < o->large % o->programs);
+		}
 		_exit(member(t->team, &mine, i, test, size));
 	}
 	return 0;
@@ -114,6 +106,7 @@ team_watch(struct team_run *t)
 	for (uint32_t i = 0; i < t->team->count; i++) {
 		if (t->pid[i] <= 0 || waitpid(t->pid[i], &status, WNOHANG) != t->pid[i])
 			continue;
+		weir_assert(t->left);
 		t->pid[i] = 0;
 		t->left--;
 		if (WIFSIGNALED(status)) {
@@ -126,33 +119,27 @@ team_watch(struct team_run *t)
 	return t->left;
 }
 
-/* The first reason that is not the consequence of another one. */
-static int
-why(const struct team *t, char *reason, size_t size)
-{
-	const struct team_member *worst = NULL;
-
-	for (uint32_t i = 0; i < t->count; i++) {
-		const struct team_member *m = &t->member[i];
-
-		if (m->rc && (!worst || (worst->rc == -ECANCELED && m->rc != -ECANCELED)))
-			worst = m;
-	}
-	if (!worst)
-		return 0;
-	snprintf(reason, size, "%s",
-		 worst->reason[0] ? worst->reason
-				  : "a program could not be started; lower --programs");
-	return run_exit_code(worst->rc);
-}
-
 int
 team_collect(struct team_run *t, struct perf_info *info, struct perf_result *sum, char *reason,
 	     size_t reason_size)
 {
+	const struct team_member *worst = NULL;
 	struct team *team = t->team;
-	int rc = why(team, reason, reason_size);
+	int rc = 0;
 
+	/* the first failure that is not the consequence of another one */
+	for (uint32_t i = 0; i < team->count; i++) {
+		const struct team_member *m = &team->member[i];
+
+		if (m->rc && (!worst || (worst->rc == -ECANCELED && m->rc != -ECANCELED)))
+			worst = m;
+	}
+	if (worst) {
+		rc = run_exit_code(worst->rc);
+		snprintf(reason, reason_size, "%s",
+			 worst->reason[0] ? worst->reason
+					  : "a program could not be started; lower --programs");
+	}
 	memset(sum, 0, sizeof(*sum));
 	histogram_clear(&sum->latency);
 	if (!rc) {

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several programs that make up one run: children that each attach by themselves (--programs), or
- * one on each node of a cluster (--alltoall). They share a page with the one that started them and
- * prints what came of it.
+ * A team: the programs of one run, children that attach separately (--programs, --alltoall). They
+ * share memory with the starter, which prints the result.
  */
-#ifndef WEIR_PERF_TEAM_H
-#define WEIR_PERF_TEAM_H
+#ifndef WEIR_PERF_PROGRAMS_H
+#define WEIR_PERF_PROGRAMS_H
 
 #include "result.h"
 
 #include <stdatomic.h>
 
+struct server;
+
 #define TEAM_MAX 256u
 #define TEAM_REASON 200
 
-/* What all members do before any of them goes on. */
+/* Phases that all members reach before any continues. */
 enum team_phase { TEAM_ATTACHED, TEAM_READY, TEAM_DONE, TEAM_OVER, TEAM_PHASES };
 
-/* One line a member: it writes, the one that started it reads. */
+/* One cache line per member: the member writes, the starter reads. */
 struct team_live {
 	_Alignas(64) _Atomic uint64_t sent;
 	_Atomic uint64_t received, bytes, errors, connected;
 };
 
 struct team_member {
-	struct team_live live;
-	/* what follows the member writes, and the starter reads once it has ended */
+	struct team_live
+	    live; /* the member writes these; the starter reads them when the member has ended */
 	int rc;
 	char reason[TEAM_REASON];
 	int node, peer;
@@ -35,30 +36,30 @@ struct team_member {
 
 struct team {
 	atomic_uint arrived[TEAM_PHASES]; /* members add; all read */
-	atomic_uint attached;		  /* members, one after another: so many have tried */
-	atomic_bool stop;		  /* starter: the run ends now, as if its time were over */
-	atomic_bool failed;		  /* a member or the starter: give up */
-	_Atomic int64_t nodes[TEAM_MAX];  /* each member its own node id; all read */
+	atomic_uint attached;		  /* number of members that have tried, in turn */
+	atomic_bool stop;		  /* starter writes: the run ends now, without an error */
+	atomic_bool failed;		  /* a member or the starter writes: abort */
+	_Atomic int64_t nodes[TEAM_MAX];  /* node ids: each member writes its own; all read */
 	uint32_t count;			  /* starter, before the members start */
 	struct team_member member[];
 };
 
-/* The starter's own. */
+/* A run as its starter sees it. */
 struct team_run {
 	struct team *team; /* NULL: none runs */
 	pid_t pid[TEAM_MAX];
-	uint32_t left; /* members that have not ended */
+	uint32_t left; /* members still running */
 };
 
-/* Starts a run of a test: as many members as the options say. 0 or -errno. */
+/* Starts the members for a test. 0 or -errno. */
 int team_start(struct team_run *t, const struct perf_options *o, uint32_t test, uint32_t size);
-/* Looks after the members, without waiting. Whether some are left. */
+/* Reaps ended members without waiting. Whether any still runs. */
 bool team_watch(struct team_run *t);
-/* What they found together, once none is left; the team is then gone. An exit code, and why it is
- * not 0 in `reason`. */
+/* Sums the results when all members have ended, and frees the team. The exit code, with `reason`.
+ */
 int team_collect(struct team_run *t, struct perf_info *info, struct perf_result *sum, char *reason,
 		 size_t reason_size);
-/* What all of them have counted up to now. */
+/* The sum of all members' counters. */
 struct team_sum {
 	uint64_t sent, received, errors, connected;
 };
@@ -73,7 +74,7 @@ struct team_rates {
 };
 void team_print_rates(const struct team_run *t, struct team_rates *r, FILE *to);
 
-/* Waits until all have come so far; `step` (may be NULL) is called meanwhile. 0, or -ECANCELED. */
-int team_arrive(struct team *t, enum team_phase phase, int (*step)(void *arg), void *arg);
+/* Waits until all members have reached a phase; steps `server` (may be NULL). 0 or -ECANCELED. */
+int team_arrive(struct team *t, enum team_phase phase, struct server *server);
 
 #endif
