@@ -15,11 +15,11 @@ PROSE_CLEAN = [
     "README.md", "docs/architecture.md", "docs/coverage.md", "docs/memory.md",
     "docs/message.md", "docs/nics.md", "docs/operations.md", "docs/protocol.md",
     "docs/security.md", "docs/shared-memory.md", "docs/stream.md", "apps/examples", "apps/perf",
-    "apps/pki", "apps/weirctl", "control", "dataplane/broker/conns", "dataplane/broker/links",
-    "dataplane/broker/nodes", "dataplane/capture", "dataplane/daemon", "dataplane/engine",
-    "dataplane/lcore", "dataplane/nic", "dataplane/tools", "lib/base", "lib/client",
-    "lib/include", "lib/ipc", "test/control", "test/sim", "test/unit/control",
-    "test/unit/engine", "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/verbs",
+    "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
+    "dataplane/daemon", "dataplane/engine", "dataplane/lcore", "dataplane/nic",
+    "dataplane/tools", "lib/base", "lib/client", "lib/include", "lib/ipc", "test/control",
+    "test/sim", "test/unit/control", "test/unit/engine", "test/unit/lcore", "test/unit/nic",
+    "test/unit/roce", "test/unit/verbs",
 ]
 COLUMNS = 100
 

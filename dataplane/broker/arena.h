@@ -9,40 +9,41 @@
 
 struct arena_limits {
 	uint32_t connections, channels, ring_slots, engines;
-	uint64_t bytes; /* default and largest */
+	uint64_t bytes; /* of the default arena, which is the largest */
 };
 
 struct arena {
 	struct memfd memory;
 	struct weir_geometry geometry; /* ours: never re-read from shared memory */
-	int guard;		       /* of sigbus.h; -1 until all pieces are made */
+	int guard;		       /* sigbus_guard_add(); -1 until all pieces are made */
 	int notify_fd;
 	int numa_socket[WEIR_ENGINES_MAX];
 };
 
 /*
- * Geometry of an arena of about `wish` bytes (0: the default; more than allowed is cut, less than
- * what works is raised). Half of it receives, the rest of it sends. 0, or -EINVAL if the limits
- * allow none.
+ * Computes the geometry of an arena of about `wish` bytes (0: the default), within the limits and
+ * not below the smallest that works. Half of it receives, the rest sends. 0, or -EINVAL if the
+ * limits allow no arena.
  */
 int arena_geometry(const struct arena_limits *limits, uint64_t wish, struct weir_geometry *g);
 
-/* The receive blocks of an engine: offset in the arena and bytes. */
+/* Computes the place of an engine's receive blocks: offset in the arena and bytes. */
 void arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *offset,
 		     uint64_t *bytes);
 
 /*
- * Makes the memory; numa_socket[i] is engine i's. notify_fd: eventfd written to when the program
- * punched a hole (arena_cut()), or -1. The head is there at once, the rest comes piece by piece.
- * 0 or -errno.
+ * Makes the head; the rest follows by arena_go_on(). numa_socket[i] is engine i's. notify_fd: an
+ * eventfd written to when the program punched a hole (arena_cut()), or -1. 0 or -errno.
  */
 int arena_begin(const struct weir_geometry *g, const int *numa_socket, int notify_fd,
 		struct arena *a);
 /* Makes the next piece. 1: more follow; 0: complete; or -errno (arena_take_memory() is due). */
 int arena_go_on(struct arena *a);
-/* After the program punched a hole: cuts it off the memory. Returns true once. */
+/* If the program punched a hole, replaces the memory, which it cannot reach then. Returns true
+ * once.
+ */
 bool arena_cut(struct arena *a);
-/* Takes the memory, unguarded, out of an arena that ends; the caller releases it. */
+/* Removes the guard and moves the memory out of an arena that ends; the caller releases it. */
 struct memfd arena_take_memory(struct arena *a);
 
 static inline uint8_t *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The broker: its making and ending, its turn, and what comes from engines and control. */
+/* The broker: creating and destroying it, its turn, events of engines and messages of control. */
 #define _GNU_SOURCE
 #include "arena.h"
 #include "capture_job.h"
@@ -23,10 +23,10 @@
 #include "watch.h"
 
 #include "base/log.h"
+#include "ipc/invariant.h"
 #include "sigbus.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <linux/membarrier.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -35,9 +35,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Parts of main's CPU time: 1/n. */
@@ -45,37 +43,34 @@
 #define FRUGAL_SHARE 60u     /* for such users that have cost little lately */
 #define REQUESTS_SHARE 5u    /* for all requests of all programs */
 
-#define EVENTS_A_RUN 64
-#define NS_A_MS 1000000u
-#define STOP_PATIENCE_NS BROKER_SECOND_NS
-#define ACCEPT_PAUSE_NS (BROKER_SECOND_NS / 10)
+#define EVENTS_PER_RUN 64
+#define NS_PER_MS 1000000u
+#define STOP_PATIENCE_NS BROKER_SECOND_NS /* for programs to read their last messages */
 
-static bool
-may_say(struct broker *b, enum log_level level, const char *kind, const char *who)
+static void
+blame(struct broker *b, const char *kind_of_id, uint32_t id, const char *kind, enum log_level level,
+      const struct log_field *fields, size_t count, const char *format, va_list args)
 {
 	uint64_t now = broker_now(b);
+	char whose[32];
 
 	if (level > log_level())
-		return false;
-	if (log_budget_take(&b->blamed, kind, who, NULL, now / NS_A_MS))
-		return true;
-	if (!b->blamed_at)
+		return;
+	snprintf(whose, sizeof(whose), "%s %u", kind_of_id, id);
+	if (log_budget_take(&b->blamed, kind, whose, NULL, now / NS_PER_MS))
+		log_event_list(level, fields, count, format, args);
+	else if (!b->blamed_at)
 		b->blamed_at = now + BROKER_SECOND_NS;
-	return false;
 }
 
 void
 broker_blame_user(struct broker *b, uid_t uid, const char *kind, enum log_level level,
 		  const struct log_field *fields, size_t count, const char *format, ...)
 {
-	char who[32];
 	va_list args;
 
-	snprintf(who, sizeof(who), "user %u", (unsigned)uid);
-	if (!may_say(b, level, kind, who))
-		return;
 	va_start(args, format);
-	log_event_list(level, fields, count, format, args);
+	blame(b, "user", uid, kind, level, fields, count, format, args);
 	va_end(args);
 }
 
@@ -83,24 +78,20 @@ void
 broker_blame_node(struct broker *b, uint32_t node, const char *kind, enum log_level level,
 		  const struct log_field *fields, size_t count, const char *format, ...)
 {
-	char who[32];
 	va_list args;
 
-	snprintf(who, sizeof(who), "node %u", node);
-	if (!may_say(b, level, kind, who))
-		return;
 	va_start(args, format);
-	log_event_list(level, fields, count, format, args);
+	blame(b, "node", node, kind, level, fields, count, format, args);
 	va_end(args);
 }
 
-/* When to look again. */
+/* Logs how many lines were suppressed. Returns the next deadline. */
 static uint64_t
-tell_blamed(struct broker *b, uint64_t now)
+blamed_timers(struct broker *b, uint64_t now)
 {
 	if (b->blamed_at && now >= b->blamed_at)
 		b->blamed_at =
-		    log_budget_tell(&b->blamed, now / NS_A_MS) ? now + BROKER_SECOND_NS : 0;
+		    log_budget_tell(&b->blamed, now / NS_PER_MS) ? now + BROKER_SECOND_NS : 0;
 	return b->blamed_at ? b->blamed_at : UINT64_MAX;
 }
 
@@ -117,7 +108,7 @@ broker_watch_change(struct broker *b, struct broker_watch *w, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = w};
 
-	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, w->fd, &e); /* can't fail for one that was added */
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, w->fd, &e); /* cannot fail for one that was added */
 }
 
 void
@@ -126,128 +117,7 @@ broker_watch_remove(struct broker *b, struct broker_watch *w)
 	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 
-static int
-socket_path(const struct broker *b, const char *name, struct sockaddr_un *a)
-{
-	int n = snprintf(a->sun_path, sizeof(a->sun_path), "%s/%s", b->config.run_dir, name);
-
-	a->sun_family = AF_UNIX;
-	return n > 0 && (size_t)n < sizeof(a->sun_path) ? 0 : -ENAMETOOLONG;
-}
-
-/* A socket that nobody answers on is left over from a data plane that died. */
-static int
-remove_stale(const struct sockaddr_un *a)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int taken;
-
-	if (fd < 0)
-		return -errno;
-	taken = !connect(fd, (const struct sockaddr *)a, sizeof(*a)) || errno == EAGAIN;
-	close(fd);
-	if (taken)
-		return -EADDRINUSE;
-	return unlink(a->sun_path) && errno != ENOENT ? -errno : 0;
-}
-
-static int
-open_to(int fd, const char *path, unsigned mode, const char *group)
-{
-	struct group *g = group ? getgrnam(group) : NULL;
-
-	if (g && chown(path, (uid_t)-1, g->gr_gid) && errno != EPERM)
-		return -errno;
-	return chmod(path, mode) || listen(fd, 128) ? -errno : 0;
-}
-
-/* It gets its name when it is ready: a program that comes back early is told -ENOENT, and tries
- * again; -EACCES it would take for the last word. */
-static int
-bind_socket(int fd, const struct sockaddr_un *a, unsigned mode, const char *group)
-{
-	struct sockaddr_un making = {.sun_family = AF_UNIX};
-	const char *name = strrchr(a->sun_path, '/');
-	mode_t mask;
-	int rc;
-
-	/* shorter than any name that it gets */
-	snprintf(making.sun_path, sizeof(making.sun_path), "%.*s/.new", (int)(name - a->sun_path),
-		 a->sun_path);
-	if (unlink(making.sun_path) && errno != ENOENT)
-		return -errno;
-	mask = umask(0177);
-	rc = bind(fd, (const struct sockaddr *)&making, sizeof(making)) ? -errno : 0;
-	umask(mask);
-	if (rc)
-		return rc;
-	rc = open_to(fd, making.sun_path, mode, group);
-	if (!rc && rename(making.sun_path, a->sun_path))
-		rc = -errno;
-	if (rc)
-		unlink(making.sun_path);
-	return rc;
-}
-
-int
-broker_listen(struct broker *b, const char *name, unsigned mode, const char *group)
-{
-	struct sockaddr_un a = {0};
-	int fd, rc = socket_path(b, name, &a);
-
-	if (!rc)
-		rc = remove_stale(&a);
-	if (rc) {
-		log_error("%s/%s: %s; %s", b->config.run_dir, name, strerror(-rc),
-			  rc == -EADDRINUSE ? "stop the data plane that has it, or choose another "
-					      "--instance"
-					    : "choose another run directory: WEIR_RUN_DIR");
-		return rc;
-	}
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	rc = fd < 0 ? -errno : bind_socket(fd, &a, mode, group);
-	if (rc) {
-		log_error("%s: %s; make its directory, or choose another: WEIR_RUN_DIR", a.sun_path,
-			  strerror(-rc));
-		if (fd >= 0)
-			close(fd);
-		return rc;
-	}
-	return fd;
-}
-
-int
-broker_accept(struct broker *b, struct broker_watch *w, uint64_t *paused_until)
-{
-	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-		/* it would be ready at once again */
-		broker_watch_remove(b, w);
-		*paused_until = broker_now(b) + ACCEPT_PAUSE_NS;
-	}
-	return fd;
-}
-
-uint64_t
-broker_accept_again(struct broker *b, struct broker_watch *w, uint64_t *paused_until, uint64_t now)
-{
-	if (*paused_until && *paused_until <= now)
-		*paused_until = broker_watch_add(b, w, EPOLLIN) ? now + ACCEPT_PAUSE_NS : 0;
-	return *paused_until ? *paused_until : UINT64_MAX;
-}
-
-void
-broker_unlisten(struct broker *b, const char *name, int fd)
-{
-	struct sockaddr_un a = {0};
-
-	close(fd);
-	if (!socket_path(b, name, &a))
-		unlink(a.sun_path);
-}
-
-/* A program punched a hole, and an engine or we fell into it. */
+/* A program punched a hole into its memory, and an engine or main touched it. */
 static void
 fault_ready(struct broker_watch *w, uint32_t events)
 {
@@ -267,16 +137,22 @@ fault_ready(struct broker_watch *w, uint32_t events)
 	}
 }
 
+/* Asks the devices for their attributes, and opens descriptors and sockets. 0 or -errno. */
 static int
-open_descriptors(struct broker *b)
+start(struct broker *b)
 {
-	int rc;
+	int rc = 0;
 
+	for (uint32_t i = 0; i < b->config.engines && !rc; i++)
+		if (broker_engine(b, i)->dev)
+			rc = broker_ops(b, i)->query(broker_engine(b, i)->dev, &b->attr[i]);
+	if (rc)
+		return rc;
 	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	b->fault_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (b->epoll_fd < 0 || b->fault_fd < 0)
 		return -errno;
-	signal(SIGIO, SIG_IGN); /* somebody waits for a lease to end: memfd_release() */
+	signal(SIGIO, SIG_IGN); /* a process waits for a lease to end: memfd_release() */
 	b->fault_watch = (struct broker_watch){.fd = b->fault_fd, .ready = fault_ready};
 	rc = broker_watch_add(b, &b->fault_watch, EPOLLIN);
 	if (!rc)
@@ -290,19 +166,6 @@ open_descriptors(struct broker *b)
 			    strerror(-rc));
 	rc = session_socket_open(b);
 	return rc ? rc : control_socket_open(b);
-}
-
-static int
-query_devices(struct broker *b)
-{
-	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct nic_device *dev = b->config.engine[i].dev;
-		int rc = dev ? broker_ops(b, i)->query(dev, &b->attr[i]) : 0;
-
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 struct broker *
@@ -327,8 +190,8 @@ broker_create(const struct broker_config *config)
 	b->session_limit = config->sessions;
 	b->conn_limit = config->connections;
 	b->session = broker_alloc(config->sessions * sizeof(*b->session));
-	b->last_building = &b->building;
-	b->last_adopting = &b->adopting;
+	TAILQ_INIT(&b->building);
+	TAILQ_INIT(&b->adopting);
 	memcpy(b->most, config->most, sizeof(b->most));
 	rc = users_begin(b);
 	b->conn = broker_alloc(BROKER_CONN_TABLE * sizeof(*b->conn));
@@ -345,9 +208,7 @@ broker_create(const struct broker_config *config)
 	if (!rc)
 		rc = nodes_begin(b);
 	if (!rc)
-		rc = query_devices(b);
-	if (!rc)
-		rc = open_descriptors(b);
+		rc = start(b);
 	if (rc) {
 		broker_destroy(b);
 		errno = -rc;
@@ -362,7 +223,7 @@ broker_destroy(struct broker *b)
 	if (!b)
 		return;
 	b->stopping = true;
-	b->flushing = true; /* the engines take nothing any more */
+	b->flushing = true; /* no command leaves any more: the engines have stopped */
 	session_socket_close(b);
 	control_socket_close(b);
 	capture_close_all(b);
@@ -384,7 +245,7 @@ broker_destroy(struct broker *b)
 	link_free_all(b);
 	datagrams_free_all(b);
 	node_free_all(b);
-	share_free_all(b);
+	quota_free_all(b);
 	user_free_all(b);
 	sigbus_unwatch();
 	if (b->fault_fd >= 0)
@@ -405,82 +266,58 @@ broker_fd(const struct broker *b)
 	return b->epoll_fd;
 }
 
-static uint64_t
-earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t
-timers(struct broker *b, uint64_t now)
-{
-	uint64_t next = earlier(connect_timers(b, now), node_timers(b, now));
-
-	next = earlier(next, link_timers(b, now));
-	next = earlier(next, sessions_build(b, now));
-	next = earlier(next, regions_build(b, now));
-	next = earlier(next, release_timers(b, now));
-	next = earlier(next, services_timers(b, now));
-	next = earlier(next, session_socket_timers(b, now));
-	next = earlier(next, tell_blamed(b, now));
-	return earlier(next, control_socket_timers(b, now));
-}
-
 uint64_t
 broker_run(struct broker *b)
 {
+	static uint64_t (*const timers[])(struct broker * b, uint64_t now) = {
+	    connect_timers, node_timers,	  link_timers,	   sessions_build,
+	    regions_build,  release_timers,	  services_timers, session_socket_timers,
+	    blamed_timers,  control_socket_timers};
 	struct epoll_event e;
-	uint64_t now, next;
+	uint64_t now, next, due;
 
-	/* one at a time: what one does may free what the next would name */
-	for (int i = 0; i < EVENTS_A_RUN && epoll_wait(b->epoll_fd, &e, 1, 0) == 1; i++) {
+	/* one event at a time: handling it may free what the next one points to */
+	for (int i = 0; i < EVENTS_PER_RUN && epoll_wait(b->epoll_fd, &e, 1, 0) == 1; i++) {
 		struct broker_watch *w = e.data.ptr;
 
 		w->ready(w, e.events);
 	}
 	now = broker_now(b);
 	port_look(b, now);
-	next = earlier(timers(b, now), b->port_look);
+	next = b->port_look;
+	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++) {
+		due = timers[i](b, now);
+		if (due < next)
+			next = due;
+	}
 	broker_flush(b);
-	if (command_waiting(b)) /* a mailbox was full */
+	if (command_waiting(b)) /* an engine's mailbox is full */
 		return BROKER_SECOND_NS / 1000;
 	return next > now ? next - now : 0;
-}
-
-static void
-local_close_event(struct broker *b, const struct engine_event *event)
-{
-	struct broker_conn *c = conn_find(b, event->conn.vqpn);
-
-	if (c)
-		conn_tell_peer(b, c, event->conn.status);
-}
-
-static void
-closed_event(struct broker *b, uint32_t engine, uint32_t vqpn)
-{
-	struct broker_conn *c = conn_find(b, vqpn);
-
-	if (c)
-		conn_gone(b, c);
-	else
-		command_note_early(b, engine, vqpn);
 }
 
 void
 broker_event(struct broker *b, uint32_t engine, const struct engine_event *event)
 {
 	struct broker_session *s;
+	struct broker_conn *c;
 
+	weir_assert(engine < b->config.engines);
 	switch (event->type) {
 	case ENGINE_EVENT_CONNECT:
 		connect_event(b, engine, event);
 		break;
 	case ENGINE_EVENT_CONN_CLOSED:
-		closed_event(b, engine, event->conn.vqpn);
+		c = conn_find(b, event->conn.vqpn);
+		if (c)
+			conn_gone(b, c);
+		else
+			command_note_early(b, engine, event->conn.vqpn);
 		break;
 	case ENGINE_EVENT_LOCAL_CLOSE:
-		local_close_event(b, event);
+		c = conn_find(b, event->conn.vqpn);
+		if (c)
+			conn_tell_peer(b, c, event->conn.status);
 		break;
 	case ENGINE_EVENT_LINK_SILENT:
 		node_link_silent(b, engine, event);
@@ -507,38 +344,24 @@ broker_event(struct broker *b, uint32_t engine, const struct engine_event *event
 	broker_flush(b);
 }
 
-static void
-hello_input(struct broker *b, const struct weir_ctl_msg *m)
-{
-	if (m->hello.node < UINT16_MAX)
-		node_set_own(b, m->hello.node);
-	nodes_unheard(b);
-	control_welcome(b);
-}
-
-static void
-resync_input(struct broker *b, const struct weir_ctl_msg *m)
-{
-	struct broker_link *l =
-	    link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
-
-	if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
-		link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
-}
-
 void
 broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 {
+	struct broker_link *l;
+
 	switch (m->type) {
 	case WEIR_CTL_HELLO:
-		hello_input(b, m);
+		if (m->hello.node < UINT16_MAX)
+			node_set_own(b, m->hello.node);
+		nodes_unheard(b);
+		control_welcome(b);
 		break;
 	case WEIR_CTL_NODE:
 		node_input(b, &m->node);
 		break;
 	case WEIR_CTL_SYNCED:
 		if (!b->synced)
-			b->node_changes++; /* that the table is whole is news */
+			b->node_changes++; /* the table is complete: programs are told */
 		b->synced = true;
 		break;
 	case WEIR_CTL_SERVICES:
@@ -548,7 +371,9 @@ broker_control_input(struct broker *b, const struct weir_ctl_msg *m)
 		link_offer_input(b, &m->link);
 		break;
 	case WEIR_CTL_RESYNC:
-		resync_input(b, m);
+		l = link_find(b, m->link_down.peer_engine, m->link_down.node, m->link_down.engine);
+		if (l && (l->state == LINK_OFFERED || l->state == LINK_UP))
+			link_offer_send(l, l->confirmed ? l->peer_attempt : 0);
 		break;
 	default:
 		b->counters.control_bad++;
@@ -581,7 +406,7 @@ broker_stop(struct broker *b)
 	if (b->session_count && now < b->stop_deadline)
 		return false;
 	session_socket_close(b);
-	/* control and so the peers notice; engines let go of what still waits on links */
+	/* control, and so the peers, notice; engines release what still waits on links */
 	control_socket_close(b);
 	for (struct broker_link *l = b->links; l; l = l->next)
 		broker_link_fail(l, EHOSTDOWN);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* * A limit on CPU time of main: a burst at once, and in the long run a share of the time. Main
- * commonly shares its CPU with engines or programs: without the limit, one program that attaches or
- * asks in a loop would take half of it from them.
+/*
+ * Limits CPU time of main: a burst at once, and in the long run a share of the time. Main commonly
+ * shares its CPU with engines or programs; without limits, a program that attaches or sends
+ * requests in a loop would take half of it.
  */
 #ifndef WEIR_PACE_H
 #define WEIR_PACE_H
+
+#include "ipc/invariant.h"
 
 #include <stdint.h>
 #include <time.h>
@@ -13,8 +16,8 @@
 #define PACE_LONGEST_NS 3000000000u /* ns: longest wait */
 
 struct pace {
-	uint64_t used_ns, seen; /* ns: when used_ns was last reduced */
-	uint32_t share;		/* 1/share of the time may be used; 0: PACE_SHARE */
+	uint64_t used_ns, seen; /* used time that counts; when it was last reduced */
+	uint32_t share;		/* 1/share of the time is allowed; 0: PACE_SHARE */
 };
 
 static inline uint32_t
@@ -23,7 +26,7 @@ pace_share(const struct pace *p)
 	return p->share ? p->share : PACE_SHARE;
 }
 
-/* CPU time of this thread. */
+/* CPU time of this thread, ns. */
 static inline uint64_t
 pace_clock(void)
 {
@@ -43,18 +46,19 @@ pace_use(struct pace *p, uint64_t burst_ns, uint64_t ns)
 		p->used_ns = burst_ns + PACE_LONGEST_NS / pace_share(p);
 }
 
-/* Time used that still counts, ns. */
+/* ns of used time that count at `now`. */
 static inline uint64_t
 pace_left(struct pace *p, uint64_t now)
 {
 	uint64_t drained = (now - p->seen) / pace_share(p);
 
+	weir_assert(now >= p->seen);
 	p->used_ns -= drained < p->used_ns ? drained : p->used_ns;
 	p->seen = now;
 	return p->used_ns;
 }
 
-/* When work may continue: 0, or a time after `now`. A burst of 0: no limit. */
+/* When work may continue: 0 for now, or a time after `now`. A burst of 0: no limit. */
 static inline uint64_t
 pace_due(struct pace *p, uint64_t burst_ns, uint64_t now)
 {

@@ -7,25 +7,27 @@
 
 struct broker_session;
 
-/* Settings of programs by name, in order; next is NULL in the last. */
-struct share_setting {
-	struct share_setting *next;
-	char name[WEIR_NAME_MAX];
-	uint32_t weight;     /* 0: by the options */
-	uint32_t conn_limit; /* 0: by the options */
-	bool rated;
+struct quota {
+	uint32_t weight;     /* 0: not set */
+	uint32_t conn_limit; /* 0: not set */
+	bool rated;	     /* rate is set */
 	struct rate rate;
 };
 
-/* Reads a decimal number of at most `max` that takes the whole text. */
-bool broker_parse_number(const char *text, uint32_t max, uint32_t *value);
-/* Sets the share of a new session, before engines know it. */
-void share_init(struct broker_session *s);
+/* A setting of programs by name; what is not set comes from the options. */
+struct quota_setting {
+	struct quota_setting *next;
+	char name[WEIR_NAME_MAX];
+	struct quota quota;
+};
+
+/* Sets the quota of a new session, before engines know it. */
+void quota_init(struct broker_session *s);
 /* A setting by weirctl: number of sessions changed, or -errno and a reason. */
 int share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size);
-void share_row(const struct broker_session *s, struct weir_row_session *r);
-void share_free_all(struct broker *b);
+void quota_row(const struct broker_session *s, struct weir_row_session *r);
+void quota_free_all(struct broker *b);
 /* Tells every engine that s->share, or the share of its user, has changed. */
-void share_tell(struct broker_session *s);
+void quota_tell_engines(struct broker_session *s);
 
 #endif

@@ -16,11 +16,11 @@ struct rate {
 	uint64_t burst; /* bytes that may exceed the rate at once */
 };
 
-/* Text to rate: 0 or -EINVAL. K, M and G are powers of ten. Without a burst it is 20 ms worth. */
+/* Parses a rate: 0 or -EINVAL. K, M and G are powers of ten. The default burst is 20 ms of it. */
 int rate_parse(const char *text, struct rate *r);
 /* Writes the rate as rate_parse() takes it. */
 void rate_text(const struct rate *r, char *text, size_t size);
-/* The burst as a time. */
+/* Time that the burst takes at the rate, ns. */
 uint64_t rate_burst_ns(const struct rate *r);
 
 /* Describes the text that rate_parse() takes. */

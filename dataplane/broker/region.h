@@ -6,6 +6,8 @@
 #include "broker.h"
 #include "memfd.h"
 
+#include <sys/queue.h>
+
 struct broker_release;
 struct broker_session;
 
@@ -20,7 +22,7 @@ enum region_state {
 struct broker_region {
 	enum region_state state;
 	struct broker_session *session;
-	struct broker_region *next_building;
+	TAILQ_ENTRY(broker_region) building; /* in state BUILDING */
 	struct memfd memory;
 	int guard; /* of sigbus.h */
 	uint64_t bytes;

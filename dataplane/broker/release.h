@@ -12,8 +12,8 @@
 struct broker_release;
 struct broker_user;
 
-/* What release_memory() will need, made together with the memory; else free() it. NULL: no memory.
- */
+/* A record for release_memory(), made together with the memory; free() it if unused. NULL: out of
+ * memory. */
 struct broker_release *release_new(void);
 /*
  * Takes over r and the memory: `bytes` of USER_MEMORY, and one of `also` if that is another limit,

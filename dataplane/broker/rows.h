@@ -8,7 +8,7 @@
 struct rows_query {
 	struct broker *b;
 	uint32_t rows;	 /* enum weir_ctl_rows */
-	uint32_t engine; /* asked next, or last */
+	uint32_t engine; /* asked next; connections: of the snapshot */
 	uint32_t from;	 /* next record; connections: next index in the engine's table */
 	bool busy;	 /* an engine fills the snapshot */
 	bool filled;	 /* the snapshot holds records that are not on a page yet */
@@ -19,7 +19,7 @@ struct rows_query {
 	struct weir_ctl_msg *page;	     /* WEIR_CTL_MAX bytes */
 	void (*ready)(struct rows_query *q); /* called after rows_next() returned false */
 	void *user;
-	uint32_t reserved; /* commands */
+	uint32_t reserved; /* number of commands */
 };
 
 /* NULL: out of memory. */
@@ -27,8 +27,9 @@ struct rows_query *rows_open(struct broker *b, uint32_t rows, void (*ready)(stru
 			     void *user);
 /* Makes the next page. True: q->page is complete. False: call again after ready(). */
 bool rows_next(struct rows_query *q);
+/* q may be NULL. */
 void rows_close(struct rows_query *q);
-/* The engines have stopped: no answer comes any more. */
+/* Closes a query whose engine has stopped and does not answer. */
 void rows_abandon(struct rows_query *q);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A segment: the memory between a thread of one program and a thread of another, or of the same
- * one. Side 0 connected, side 1 accepted. The data plane makes it and keeps it, so that
- * the survivor of a death can still fetch what was queued. Main thread.
+ * A segment: memory between a thread of one program and a thread of another, or of the same one.
+ * Side 0 connected, side 1 accepted. The data plane makes and keeps it, so that when one side dies
+ * the other can still fetch queued messages. Main thread.
  */
 #ifndef WEIR_SEGMENT_H
 #define WEIR_SEGMENT_H
@@ -24,7 +24,7 @@ struct broker_user;
 struct segment_side {
 	struct segment *segment;
 	LIST_ENTRY(segment_side) in_session;
-	struct broker_session *session; /* NULL: has ended */
+	struct broker_session *session; /* NULL: ended */
 	struct broker_user *charged;	/* its user, until the session ends, unless the other's */
 	uint32_t channel;
 	bool membarrier; /* its program is registered for it */
@@ -35,8 +35,8 @@ struct segment_side {
 
 struct segment {
 	uint32_t id;
-	struct memfd memory; /* stored to, never written: the programs can hold its inode locked */
-	int guard;	     /* of the mapping, see sigbus.h */
+	struct memfd memory;	  /* no write(): the programs can hold the lock of its inode */
+	int guard;		  /* of the mapping, see sigbus.h */
 	struct weir_bell bell[2]; /* by side */
 	struct weir_segment_geometry geometry;
 	struct segment_side side[2];

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "broker.h"
+#include "quota.h"
 #include "segment.h"
 #include "service.h"
 
@@ -39,10 +40,10 @@ struct broker_session {
 	broker_reply_fn *reply;	   /* NULL from CLOSING on */
 	broker_reply_fn *farewell; /* session_leave(): called when no engine knows it any more */
 	void *user;
-	struct broker_session *next_building;
-	uint64_t cost_ns;    /* CPU time spent on making its arena and regions */
+	TAILQ_ENTRY(broker_session) building; /* in state BUILDING */
+	uint64_t cost_ns;		      /* CPU time spent on making its arena and regions */
 	bool charged;	     /* cost_ns is charged at once, not when it leaves soon */
-	bool in_line;	     /* other programs wait until its arena is made */
+	bool serial;	     /* queued programs wait until it is open */
 	uint64_t request_ns; /* CPU time for requests that the socket has not charged yet */
 	uint8_t slow_bells;  /* consecutive slow doorbells rung by main */
 	bool pending;	     /* a request waits for its reply */
@@ -51,17 +52,15 @@ struct broker_session {
 	uint32_t commands;   /* all other commands under way that point here */
 	int result;	     /* first error of ADD */
 	struct arena arena;
-	struct broker_release *release; /* for the arena */
-	uint32_t reserved;		/* commands */
+	struct broker_release *release; /* takes the arena's memory at the end */
+	uint32_t reserved;		/* number of commands reserved for ADD and REMOVE */
 	uint64_t charged_bytes;		/* charged to its owner for the arena and tables */
 	struct engine_session *view;	/* one per engine */
 	bool *view_owned;		/* view i has registered its send_mr itself */
 	struct broker_region *region;	/* config.regions of them; index i is region i + 1 */
 	uint64_t region_bytes;		/* bytes of all regions that are not free */
 	struct broker_user *owner;	/* charged for memory and connections */
-	uint32_t weight;
-	uint32_t conn_limit;
-	struct rate rate;
+	struct quota quota;
 	struct engine_share share; /* weight and rate, as engines read them */
 	struct broker_channel *channel;
 	uint32_t channel_count;
@@ -90,7 +89,7 @@ void session_reply(struct broker_session *s, struct weir_session_msg *reply, con
 		   unsigned fd_count);
 void session_refuse(struct broker_session *s, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The data plane is out of memory. */
+/* Refuses a request for lack of memory. */
 void session_refuse_memory(struct broker_session *s);
 /* Writes the refusal that session_refuse() sends. */
 void session_refusal(struct weir_session_msg *reply, int code, const char *format, ...)
@@ -100,16 +99,17 @@ void session_refusal(struct weir_session_msg *reply, int code, const char *forma
 
 /* Makes a piece of the arenas of programs that attach. Returns when to be called again. */
 uint64_t sessions_build(struct broker *b, uint64_t now);
-/* Sets whether other programs wait for the session, until it is open or gone. */
-void session_in_line(struct broker_session *s, bool in);
+/* Sets whether queued programs wait for the session, until it is open or gone. */
+void session_set_serial(struct broker_session *s, bool serial);
 
 /* ---- end ---- */
 
 /* Closes the session and tells its socket by a NULL reply. */
 void session_end(struct broker_session *s);
 /*
- * Closes the session of a program that lives. The socket is told last, when no engine writes into
- * the arena any more: the program finds there all messages that were acknowledged to peers.
+ * Closes the session of a living program when the broker stops. The socket is told last, when no
+ * engine writes into the arena any more: the program finds there every message that was
+ * acknowledged to peers.
  */
 void session_leave(struct broker_session *s);
 /* Ends the session of a program that broke the rules, and tells it why. */
@@ -123,7 +123,7 @@ void session_free(struct broker_session *s);
 /* Logs that peers have waited long for the session's receive memory. */
 void session_full(struct broker *b, uint32_t id);
 void session_unlisten(struct broker_session *s, uint32_t index);
-/* Writes our node id into all arenas. */
+/* Writes this node's id into all arenas. */
 void session_publish_node(struct broker *b);
 
 #endif

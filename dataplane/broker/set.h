@@ -14,7 +14,7 @@ bool setting_row(const struct broker *b, uint32_t index, struct weir_row_setting
 /* weirctl evict: 1, or -errno and a reason. */
 int evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reason, size_t size);
 /* Sends weir-control, which has just connected, the log level that weirctl has set. */
-void operate_tell_control(struct broker *b);
+void setting_tell_control(struct broker *b);
 /* Whether connections to or from a node (NULL: of this host) are refused for now. */
 bool draining(struct broker *b, const struct broker_node *n);
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Guards memory that is shared with programs: sealed memory can't shrink, but a program can punch
- * holes. A page that is gone costs whoever touches it a fault, and zeroing a page or two MiB; where
- * none is free it costs SIGBUS. With sigbus_watch() a guarded range is registered with userfaultfd,
- * so that each such fault is a SIGBUS. The handler then tells the two apart. A page that is still
- * in the file, and only was unmapped, is mapped again: the kernel unmaps some under pressure, so
- * that counts only when it happens too often. A page that is gone was punched: the handler maps
- * private zeroes in its place and marks the range. The data plane goes on; the session is to be
- * ended.
+ * Guards memory that is shared with programs: sealed memory cannot shrink, but a program can punch
+ * holes. Touching a page that is gone costs a fault, and zeroing a page or 2 MiB; where none is
+ * free, it costs SIGBUS. With sigbus_watch(), guarded ranges are registered with userfaultfd, so
+ * that each such fault is a SIGBUS, and the handler tells two cases apart. A page that is still in
+ * the file and was only unmapped is mapped again: the kernel unmaps some under pressure, so this
+ * counts only when it happens too often. A page that is gone was punched: the handler maps private
+ * zeroes in its place and marks the range. The data plane goes on, and ends the session.
  */
 #ifndef WEIR_SIGBUS_H
 #define WEIR_SIGBUS_H
@@ -15,19 +14,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More than arenas, adopted ranges and segments can be (machine_limits.c). */
+/* More than arenas, adopted ranges and segments together (machine_limits.c). */
 #define SIGBUS_GUARDS 65536
 
 /* Installs the handler for the process. 0 or -errno. May be called again. */
 int sigbus_install(void);
 
 /*
- * Ranges that are guarded from now on are watched: a hole is noticed when it is touched, not only
- * where no page can fill it. 0, or -errno where the kernel or a sandbox doesn't allow it. May be
- * called again. Main thread.
+ * Watches ranges that are guarded from now on: every hole is noticed when it is touched, not only
+ * where no page can fill it. 0, or -errno where kernel or sandbox do not allow it. May be called
+ * again. Main thread.
  */
 int sigbus_watch(void);
-/* No range is watched any more. */
+/* Stops watching all ranges. */
 void sigbus_unwatch(void);
 
 /*
@@ -36,12 +35,12 @@ void sigbus_unwatch(void);
  */
 int sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd);
 
-/* Whether a fault in it has shown that the program punches holes. */
+/* Whether the handler has marked the range. */
 bool sigbus_guard_hit(int guard);
 
 /*
- * If so, puts private zeroes in the place of the whole range, which the program can't reach, and
- * forgets the hit: true once. Main thread.
+ * If the range is marked, maps private zeroes, which the program cannot reach, over all of it and
+ * removes the mark: true once. Main thread.
  */
 bool sigbus_guard_cut(int guard);
 

@@ -4,6 +4,7 @@
 #define WEIR_BROKER_STATE_H
 
 #include "base/log.h"
+#include "ipc/invariant.h"
 #include "broker.h"
 #include "command.h"
 #include "pace.h"
@@ -23,7 +24,7 @@ struct capture_job;
 struct control_socket;
 struct segment;
 struct session_socket;
-struct share_setting;
+struct quota_setting;
 
 #define BROKER_STRANGER_PLACES 64u /* buckets of users without a session, by a hash of the uid */
 #define BROKER_SECOND_NS 1000000000ull
@@ -77,13 +78,14 @@ struct broker {
 	uint64_t stop_deadline;
 	struct log_budget blamed; /* lines that programs and peers cause */
 	uint64_t blamed_at;	  /* when to log how many lines were suppressed; 0: none were */
-	uint32_t node;		  /* own id */
+	uint32_t node;		  /* id of this node */
 	bool synced;
-	/* as of the start; link_up: has been up since then */
+	/* as queried at the start; link_up: it was up since then */
 	struct nic_attr attr[BROKER_ENGINES_MAX];
-	uint64_t link_down_at[BROKER_ENGINES_MAX]; /* when it went down; 0: up, or logged */
-	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the link of the engine's port */
-	uint64_t port_look;			   /* when the ports are asked again */
+	uint64_t
+	    link_down_at[BROKER_ENGINES_MAX]; /* ns: when the link went down; 0: up, or logged */
+	uint64_t link_changes[BROKER_ENGINES_MAX]; /* of the engine's port */
+	uint64_t port_look;			   /* ns: when the ports are queried next */
 	uint64_t rnr_seen[BROKER_ENGINES_MAX];	   /* nic_counters.rnr_sent at the last look */
 	uint64_t rnr_at[BROKER_ENGINES_MAX];	   /* when rnr_seen last grew */
 	struct broker_mailbox mailbox[BROKER_ENGINES_MAX];
@@ -91,23 +93,23 @@ struct broker {
 	struct broker_reserve reserve;	 /* of commands */
 	struct broker_session **session;
 	uint32_t session_count, session_next;
-	struct broker_session *building, **last_building; /* in the order of HELLO */
-	uint64_t building_look; /* number of the last pass over that list */
-	uint64_t told_to_wait;	/* when they were last told to wait */
-	struct broker_region *adopting, **last_adopting; /* in the order of ADOPT */
-	struct share_setting *share_settings;
+	TAILQ_HEAD(broker_building, broker_session) building; /* in the order of HELLO */
+	uint64_t building_look;				      /* number of passes over `building` */
+	uint64_t told_to_wait; /* when their programs were last told to wait */
+	TAILQ_HEAD(broker_adopting, broker_region) adopting; /* in the order of ADOPT */
+	struct quota_setting *quota_settings;
 	struct broker_user *users;
 	/*
-	 * CPU time of main: for all users without a session, the part for those that have cost
-	 * little lately, for each user without a session by uid, and for all requests.
+	 * CPU time of main: of all users without a session (strangers), of strangers that have cost
+	 * little lately (frugal), of strangers by uid, and of all requests.
 	 */
 	struct pace strangers, frugal, stranger[BROKER_STRANGER_PLACES], requests;
-	uint32_t line; /* sessions with in_line set */
+	uint32_t serial_sessions; /* sessions with `serial` set */
 	struct broker_release *releases;
-	uint64_t release_due;	    /* when releases are looked at next */
-	uint64_t used[USER_LIMITS]; /* by all users; most[]: 0 is no limit */
-	uint64_t most[USER_LIMITS];
-	struct user_limits user_others; /* of each user without settings of its own */
+	uint64_t release_due;		/* when releases are looked at next */
+	uint64_t used[USER_LIMITS];	/* by all users */
+	uint64_t most[USER_LIMITS];	/* limits of `used`; 0: no limit */
+	struct user_limits user_others; /* per user without settings */
 	struct broker_conn **conn;	/* by vqpn index */
 	uint32_t conn_count;
 	struct broker_conn *conns_gone; /* no command names them: freed by broker_conns_settle() */
@@ -132,7 +134,7 @@ struct broker {
 	struct engine_datagram_command datagrams[BROKER_ENGINES_MAX]; /* memory NULL: not made */
 	struct session_socket *session_socket;
 	struct control_socket *control_socket;
-	struct capture_job *captures;
+	LIST_HEAD(broker_captures, capture_job) captures;
 	void (*control_output)(void *user, const struct weir_ctl_msg *m);
 	void *control_output_user;
 	struct broker_counters counters;
@@ -150,6 +152,7 @@ broker_now(const struct broker *b)
 static inline const struct broker_engine *
 broker_engine(const struct broker *b, uint32_t engine)
 {
+	weir_assert(engine < b->config.engines);
 	return &b->config.engine[engine];
 }
 

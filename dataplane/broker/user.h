@@ -7,10 +7,24 @@
 #include "pace.h"
 
 struct broker_session;
-struct broker_user;
 
 /* uid of the settings for all users without settings of their own */
 #define USER_OTHERS UINT32_MAX
+
+struct broker_user {
+	struct broker_user *next;
+	struct broker *b;
+	uint32_t uid;
+	bool kept; /* has settings of its own */
+	uint64_t used[USER_LIMITS];
+	struct user_limits limits;
+	uint64_t look; /* value of building_look when a session of the user was considered last */
+	uint32_t attached;	   /* sessions that are open */
+	uint64_t since;		   /* ns: when `attached` became 1 */
+	struct pace pace;	   /* main's CPU time for attaching and leaving */
+	struct pace requests;	   /* main's CPU time for requests */
+	struct engine_share share; /* above those of its sessions */
+};
 
 /* ---- life ---- */
 
@@ -49,7 +63,6 @@ void user_refuse(struct broker_session *s, const struct broker_user *u, enum use
 bool user_take_conn(struct broker_session *s);
 /* Refuses a connection to s, since s or t is at its limit. */
 void user_refuse_conn(struct broker_session *s, const struct broker_session *t);
-struct engine_share *user_share(struct broker_user *u);
 /* Sets KEY of user.UID.KEY. Returns the number of sessions of the user, or -errno. */
 int user_set(struct broker *b, uint32_t uid, const char *key, const char *value);
 /* Row `index` of the settings of users. False: no such row. */
@@ -57,14 +70,8 @@ bool user_setting_row(const struct broker *b, uint32_t index, struct weir_row_se
 
 /* ---- CPU time of main ---- */
 
-/* Time for programs that attach and leave. */
-struct pace *user_pace(struct broker_user *u);
-/* Time for requests. */
-struct pace *user_requests(struct broker_user *u);
-/* Burst of user_pace(), ns. */
+/* Burst of broker_user.pace, ns. */
 uint64_t user_burst(const struct broker *b);
-/* Whether this is the first call for the user in look number `look`. */
-bool user_first(struct broker_user *u, uint64_t look);
 /* Charges the time that main has worked for the user. */
 void user_charge(struct broker_user *u, uint64_t ns, bool request);
 /* When a user without a session may attach, 0: now. */

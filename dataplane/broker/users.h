@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* * Users that may attach, and their limits, by options. Names are looked up here, at start, and
+/*
+ * Users that may attach, and their limits, by options. Names are looked up here, at start, and
  * never again. No DPDK.
  */
 #ifndef WEIR_USERS_H
@@ -18,9 +19,9 @@
 /* Limits per user, in the order in which they are shown. */
 enum user_limit {
 	USER_CONNECTIONS, /* ends of connections on this host */
-	USER_MEMORY,	  /* bytes of arenas with tables, adopted memory, segments */
+	USER_MEMORY,	  /* bytes of arenas and their tables, adopted memory, segments */
 	USER_REGIONS,	  /* adopted ranges */
-	USER_SEGMENTS,	  /* shared memory between two threads of local programs */
+	USER_SEGMENTS,	  /* memory between two threads of local programs */
 	USER_SERVICES,	  /* public names, of the node's WEIR_SERVICES_MAX */
 	USER_SESSIONS,
 	USER_LIMITS
@@ -47,24 +48,29 @@ struct users {
 	struct user_limits others; /* for each user that is not named */
 };
 
-/* user:NAME or group:NAME; a number is an id. 0, or -EINVAL and a line in error. */
+/* Parses user:NAME or group:NAME; a number is an id. 0, or -EINVAL and a line in error. */
 int users_allow(struct users *u, const char *text, char *error, size_t size);
-/* USER:KEY=VALUE[,KEY=VALUE...], USER a name, a number, or * for all others. The same return. */
+/*
+ * Parses USER:KEY=VALUE[,KEY=VALUE...], USER a name, a number, or * for all others. 0, or -EINVAL
+ * and a line in error.
+ */
 int users_limit(struct users *u, const char *text, char *error, size_t size);
-/* A key of user_limit_name(), or rate. -ENOENT: no such key. -EINVAL: no such value. */
+/* Sets a limit by user_limit_name(), or rate. -ENOENT: unknown key. -EINVAL: invalid value. */
 int user_limits_set(struct user_limits *l, const char *key, const char *value);
 const char *user_limit_name(enum user_limit which);
-/* A size: K, M, G may follow; "none" is 0. 0 or -EINVAL. */
-int user_parse_size(const char *text, uint64_t *value);
+/* Parses 1 or more, for USER_MEMORY with K, M or G, or none, which is 0. 0 or -EINVAL. */
+int user_parse_limit(const char *text, enum user_limit which, uint64_t *value);
+/* Writes a limit as user_parse_limit() takes it. */
+void user_limit_text(uint64_t most, char *text, size_t size);
 /* Sets limit `which` of each user for whom no option sets it. */
 void users_default(struct users *u, enum user_limit which, uint64_t most);
-/* Root and our own user always may. */
+/* Whether a user may attach; root and the data plane's own user always may. */
 bool users_may_attach(const struct users *u, uint32_t uid, uint32_t gid, const gid_t *groups,
 		      size_t group_count);
 
-/* Describes the text that user_limits_set() takes. */
+/* Describes the keys and values that user_limits_set() takes. */
 #define USERS_LIMIT_WORDS                                                                          \
 	"sessions=N, connections=N, services=N, regions=N, segments=N, memory=SIZE (K, M, G: "     \
-	"2^10, 2^20, 2^30) or rate=RATE, a value none is no limit"
+	"2^10, 2^20, 2^30) or rate=RATE; none: no limit"
 
 #endif

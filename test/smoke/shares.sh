@@ -51,6 +51,6 @@ await faster || fail "it isn't faster without a rate: $(weirctl --instance A sho
 stop limited INT
 weirctl --instance A show sessions >/dev/null || fail "show sessions"
 weirctl --instance A set program.weir-perf.rate fast 2>"$weir_tmp/set.log" && fail "'fast' is a rate"
-grep -q "rate 'fast' is not good; give" "$weir_tmp/set.log" || fail "it says $(cat "$weir_tmp/set.log")"
+grep -q "invalid value 'fast' for program.weir-perf.rate (expected bytes/s" "$weir_tmp/set.log" || fail "it says $(cat "$weir_tmp/set.log")"
 weirctl --instance A set session.63.weight 5 2>/dev/null && fail "there is a session 63"
 exit 0

@@ -74,7 +74,7 @@ weirctl --instance A set "user.$one.sessions" 2 || fail "a limit can't be set"
 as $one $one 1048576 attach >/dev/null || fail "it can't attach with a higher limit"
 weirctl --instance A set user.root.rate 10M >"$weir_tmp/set.log" || fail "a user can't be named: $(cat "$weir_tmp/set.log")"
 says "there is no user 'no-such-user' on this host" weirctl --instance A set user.no-such-user.rate 10M
-says "sessions '0' is not good; give sessions=N" weirctl --instance A set "user.$one.sessions" 0
+says "invalid value '0' for user.$one.sessions (expected sessions=N" weirctl --instance A set "user.$one.sessions" 0
 weirctl --instance A --json show sessions | jq -e "any(.[]; .name == \"probe\" and .uid == $one and .user == \"$one\")" >/dev/null ||
 	fail "show sessions: $(weirctl --instance A --json show sessions)"
 

@@ -55,7 +55,7 @@ says 2 "'evict vqpn.N|session.ID'; see help evict" weirctl evict
 says 2 "cannot evict 'x'; give" weirctl --json evict x
 says 1 'refuses: there is no session 77; see' weirctl evict session.77
 says 1 'refuses: there is no such node; see' weirctl drain 77
-says 1 'user 0.*or none|refuses: memory .x. is not good; give' weirctl set user.0.memory x
+says 1 'user 0.*or none|refuses: invalid value .x. for user.0.memory .expected' weirctl set user.0.memory x
 says 4 'does not hold after 0.1 s' weirctl wait node:9 --timeout 0.1
 says 1 'no data plane for instance .absent. behind .*; start weir-dataplane' weirctl --instance absent show nodes
 says 1 'line 2: no data plane for instance' weirctl --instance absent < <(printf '# first\nshow nodes\n')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Captures that clients of control.sock asked for: from CAPTURE until the file is whole. */
+/* Captures that clients of control.sock asked for: from CAPTURE until the file is complete. */
 #include "capture_job.h"
 #include "session.h"
 #include "state.h"
@@ -13,12 +13,12 @@
 #include <sys/epoll.h>
 
 struct capture_job {
-	struct broker_watch watch; /* first: its end */
+	struct broker_watch watch; /* first; readable when the capture has ended */
 	struct broker *b;
 	struct capture *capture;
-	capture_told_fn *told; /* NULL: who asked has gone */
+	capture_told_fn *told; /* NULL: the client has gone */
 	void *user;
-	struct capture_job *next, **previous;
+	LIST_ENTRY(capture_job) entry;
 };
 
 static void
@@ -26,9 +26,7 @@ job_free(struct capture_job *j)
 {
 	broker_watch_remove(j->b, &j->watch);
 	capture_destroy(j->capture);
-	*j->previous = j->next;
-	if (j->next)
-		j->next->previous = j->previous;
+	LIST_REMOVE(j, entry);
 	free(j);
 }
 
@@ -89,15 +87,12 @@ capture_open(struct broker *b, const struct weir_ctl_msg *m, int fd, capture_tol
 	    .capture = capture,
 	    .told = told,
 	    .user = user,
-	    .next = b->captures,
-	    .previous = &b->captures,
 	};
-	if (j->next)
-		j->next->previous = &j->next;
-	b->captures = j;
+	LIST_INSERT_HEAD(&b->captures, j, entry);
 	rc = broker_watch_add(b, &j->watch, EPOLLIN);
 	if (rc) {
-		snprintf(reason, size, "its end can't be watched: %s; try again", strerror(-rc));
+		snprintf(reason, size, "the end of the capture cannot be watched: %s; try again",
+			 strerror(-rc));
 		job_free(j);
 		return rc;
 	}
@@ -122,8 +117,8 @@ capture_orphan(struct capture_job *j)
 void
 capture_close_all(struct broker *b)
 {
-	for (struct capture_job *j = b->captures; j; j = j->next)
+	for (struct capture_job *j = LIST_FIRST(&b->captures); j; j = LIST_NEXT(j, entry))
 		capture_stop(j->capture);
-	while (b->captures)
-		job_free(b->captures);
+	while (!LIST_EMPTY(&b->captures))
+		job_free(LIST_FIRST(&b->captures));
 }

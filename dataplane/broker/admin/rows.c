@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What weirctl shows: records of every kind, a page at a time. */
+/* Records that weirctl shows, made page by page. */
 #include "arena.h"
 #include "command.h"
 #include "link.h"
@@ -13,6 +13,7 @@
 #include "state.h"
 
 #include "base/monotonic.h"
+#include "ipc/invariant.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,17 +42,6 @@ node_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* Nodes that are no members any more, places where there is no service. */
-static bool
-is_hidden(const struct rows_query *q, const void *record)
-{
-	const struct weir_ctl_node *n = record;
-
-	if (q->rows == WEIR_ROWS_SERVICES)
-		return !*(const char *)record; /* it begins with its name */
-	return q->rows == WEIR_ROWS_NODES && n->state == WEIR_NODE_GONE;
-}
-
 static bool
 engine_row(const struct rows_query *q, uint32_t index, void *record)
 {
@@ -74,7 +64,7 @@ engine_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* How long the slowest of its message handlers has been at work, if for a second or more. */
+/* ms that the slowest message handler of the program has been at work; 0: less than a second. */
 static uint32_t
 handling_ms(const struct broker_session *s)
 {
@@ -111,7 +101,7 @@ session_row(const struct rows_query *q, uint32_t index, void *record)
 		r->handling_ms = handling_ms(s);
 		r->arena_bytes = s->arena.geometry.bytes;
 		memcpy(r->name, s->name, sizeof(r->name));
-		share_row(s, r);
+		quota_row(s, r);
 		return true;
 	}
 	return false;
@@ -133,22 +123,11 @@ qp_state(const struct broker_link *l, uint32_t k)
 	}
 }
 
-static const struct engine_link_record *
-link_record(const struct rows_query *q, const struct broker_link *l)
-{
-	const struct engine_link_record *r = q->links + l->engine * q->b->config.links;
-
-	for (uint32_t i = 0; i < q->link_count[l->engine]; i++)
-		if (r[i].link == l->id)
-			return &r[i];
-	return NULL;
-}
-
-/* Two a link: ring and bulk. */
+/* Two queue pairs per link: ring and bulk. */
 static bool
 qp_row(const struct rows_query *q, uint32_t index, void *record)
 {
-	const struct engine_link_record *e;
+	const struct engine_link_record *of_engine;
 	struct weir_row_qp *r = record;
 	const struct broker_link *l = q->b->links;
 	uint32_t k = index % 2, skip = index / 2;
@@ -164,32 +143,30 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 	r->peer_engine = l->peer_engine;
 	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
 	snprintf(r->state, sizeof(r->state), "%s", qp_state(l, k));
-	e = link_record(q, l);
-	if (e && k == 0) {
+	of_engine = q->links + l->engine * q->b->config.links;
+	for (uint32_t i = 0; i < q->link_count[l->engine] && k == 0; i++) {
+		const struct engine_link_record *e = &of_engine[i];
+
+		if (e->link != l->id)
+			continue;
 		r->frames_sent = e->frames_sent;
 		r->frames_received = e->frames_received;
 		r->ring_used = e->ring_used;
 		r->ring_lines = e->ring_lines;
+		break;
 	}
 	return true;
-}
-
-static void
-address_text(const struct nic_gid *gid, char *text, socklen_t room)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-	bool v4 = !memcmp(gid->raw, mapped, sizeof(mapped));
-
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid->raw + 12 : gid->raw, text, room);
 }
 
 static bool
 port_row(const struct rows_query *q, uint32_t index, void *record)
 {
+	static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const struct broker *b = q->b;
 	struct weir_row_port *r = record;
 	struct nic_counters c = {0};
 	struct nic_attr attr;
+	bool v4;
 
 	while (index < b->config.engines && !broker_engine(b, index)->dev)
 		index++;
@@ -200,7 +177,9 @@ port_row(const struct rows_query *q, uint32_t index, void *record)
 		attr = b->attr[index];
 	snprintf(r->name, sizeof(r->name), "%s", attr.name);
 	snprintf(r->driver, sizeof(r->driver), "%s", broker_ops(b, index)->driver);
-	address_text(&attr.gid, r->address, sizeof(r->address));
+	v4 = !memcmp(attr.gid.raw, v4_mapped, sizeof(v4_mapped));
+	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? attr.gid.raw + 12 : attr.gid.raw, r->address,
+		  sizeof(r->address));
 	r->engine = index;
 	r->link_up = attr.link_up;
 	r->link_changes = b->link_changes[index];
@@ -233,40 +212,32 @@ static const struct counter_def counter_defs[] = {
 #undef B
 };
 
-static uint64_t
-counter_value(const struct broker *b, const struct counter_def *d)
+static bool
+counter_row(const struct rows_query *q, uint32_t index, void *record)
 {
+	const struct counter_def *d = &counter_defs[index];
+	const struct broker *b = q->b;
+	struct weir_row_counter *r = record;
 	struct nic_counters nic;
-	uint64_t sum = 0;
+	const char *counters;
 
+	if (index >= sizeof(counter_defs) / sizeof(counter_defs[0]))
+		return false;
+	snprintf(r->name, sizeof(r->name), "%s.%s", d->group, d->name);
+	snprintf(r->help, sizeof(r->help), "%s", d->help);
 	if (d->group[0] == 'b')
-		return *(const uint64_t *)((const char *)&b->counters + d->at);
+		r->value = *(const uint64_t *)((const char *)&b->counters + d->at);
 	for (uint32_t i = 0; i < b->config.engines; i++) {
 		const struct broker_engine *e = broker_engine(b, i);
 
 		if (d->group[0] == 'e') {
-			sum += counter(
-			    (const _Atomic uint64_t *)((const char *)engine_counters(e->engine) +
-						       d->at));
-		} else if (e->dev) {
+			counters = (const char *)engine_counters(e->engine);
+			r->value += counter((const _Atomic uint64_t *)(counters + d->at));
+		} else if (d->group[0] == 'n' && e->dev) {
 			broker_ops(b, i)->counters(e->nic, &nic);
-			sum += *(const uint64_t *)((const char *)&nic + d->at);
+			r->value += *(const uint64_t *)((const char *)&nic + d->at);
 		}
 	}
-	return sum;
-}
-
-static bool
-counter_row(const struct rows_query *q, uint32_t index, void *record)
-{
-	struct weir_row_counter *r = record;
-
-	if (index >= sizeof(counter_defs) / sizeof(counter_defs[0]))
-		return false;
-	snprintf(r->name, sizeof(r->name), "%s.%s", counter_defs[index].group,
-		 counter_defs[index].name);
-	snprintf(r->help, sizeof(r->help), "%s", counter_defs[index].help);
-	r->value = counter_value(q->b, &counter_defs[index]);
 	return true;
 }
 
@@ -282,7 +253,7 @@ service_fn(const struct rows_query *q, uint32_t index, void *record)
 	return service_row(q->b, index, record);
 }
 
-/* As wide as the field: there may be a million rows. */
+/* As wide as the field, since a million rows may be filled. */
 static const char conn_state_name[][sizeof(((struct weir_row_connection *)0)->state_name)] = {
     [CONN_FREE] = "free",	    [CONN_OPENING] = "opening",	  [CONN_OPEN] = "open",
     [CONN_FINISHING] = "finishing", [CONN_FINISHED] = "finished", [CONN_PEER_GONE] = "peer-gone",
@@ -320,8 +291,8 @@ conn_row(const struct rows_query *q, uint32_t index, void *record)
 	return true;
 }
 
-/* Records from `from` on until the page is full; true if there are more. */
-static bool
+/* Fills the page with records from `from` on. */
+static void
 fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
 {
 	struct weir_ctl_msg *m = q->page;
@@ -335,14 +306,16 @@ fill_page(struct rows_query *q, row_fn *row, uint32_t *from)
 	m->rows.record_bytes = bytes;
 	while (m->rows.count < room && row(q, *from, at)) {
 		++*from;
-		if (is_hidden(q, at))
+		/* no member any more; a slot without a service, whose record begins with a name */
+		if ((q->rows == WEIR_ROWS_NODES &&
+		     ((const struct weir_ctl_node *)at)->state == WEIR_NODE_GONE) ||
+		    (q->rows == WEIR_ROWS_SERVICES && !*at))
 			continue;
 		at += bytes;
 		m->rows.count++;
 	}
 	m->rows.more = m->rows.count == room;
 	m->length = (uint32_t)(ROWS_HEAD + m->rows.count * bytes);
-	return m->rows.more;
 }
 
 static void
@@ -350,6 +323,7 @@ snapshot_done(struct broker *b, struct broker_command *c)
 {
 	struct rows_query *q = c->context;
 
+	weir_assert(q->busy);
 	q->busy = false;
 	if (c->cmd.result) {
 		q->snapshot.conn_count = q->snapshot.link_count = 0;
@@ -372,6 +346,7 @@ ask_engine(struct rows_query *q)
 	struct broker_command *c =
 	    command_reserved(q->b, q->engine, ENGINE_SNAPSHOT, snapshot_done, q);
 
+	weir_assert(!q->busy && q->engine < q->b->config.engines);
 	if (q->rows == WEIR_ROWS_QPS)
 		q->snapshot.links = q->links + q->engine * q->b->config.links;
 	q->snapshot.conn_from = q->from;
@@ -380,26 +355,6 @@ ask_engine(struct rows_query *q)
 	q->busy = true;
 	c->cmd.snapshot = &q->snapshot;
 	command_submit(q->b, c);
-}
-
-static bool
-next_connections(struct rows_query *q)
-{
-	uint32_t zero = 0;
-
-	if (!q->filled) {
-		ask_engine(q);
-		return false;
-	}
-	q->filled = false;
-	fill_page(q, conn_row, &zero);
-	q->from = q->snapshot.conn_next;
-	if (q->from == UINT32_MAX) {
-		q->from = 0;
-		q->engine++;
-	}
-	q->page->rows.more = q->engine < q->b->config.engines;
-	return true;
 }
 
 bool
@@ -412,13 +367,26 @@ rows_next(struct rows_query *q)
 	    [WEIR_ROWS_SETTINGS] = setting_fn,	[WEIR_ROWS_SERVICES] = service_fn,
 	};
 
-	if (q->rows == WEIR_ROWS_CONNECTIONS)
-		return next_connections(q);
-	if (q->rows == WEIR_ROWS_QPS && q->engine < q->b->config.engines) {
+	uint32_t zero = 0;
+
+	if (q->rows == WEIR_ROWS_CONNECTIONS
+		? !q->filled
+		: q->rows == WEIR_ROWS_QPS && q->engine < q->b->config.engines) {
 		ask_engine(q);
 		return false;
 	}
-	fill_page(q, fn[q->rows], &q->from);
+	if (q->rows != WEIR_ROWS_CONNECTIONS) {
+		fill_page(q, fn[q->rows], &q->from);
+		return true;
+	}
+	q->filled = false;
+	fill_page(q, conn_row, &zero);
+	q->from = q->snapshot.conn_next;
+	if (q->from == UINT32_MAX) {
+		q->from = 0;
+		q->engine++;
+	}
+	q->page->rows.more = q->engine < q->b->config.engines;
 	return true;
 }
 
@@ -426,7 +394,7 @@ struct rows_query *
 rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), void *user)
 {
 	struct rows_query *q = broker_alloc(sizeof(*q));
-	bool whole;
+	bool made;
 
 	if (!q)
 		return NULL;
@@ -435,20 +403,20 @@ rows_open(struct broker *b, uint32_t rows, void (*ready)(struct rows_query *q), 
 	q->ready = ready;
 	q->user = user;
 	q->page = broker_alloc(WEIR_CTL_MAX);
-	whole = q->page;
+	made = q->page;
 	if (rows == WEIR_ROWS_CONNECTIONS) {
 		q->snapshot.conn_room =
 		    (uint32_t)((WEIR_CTL_MAX - ROWS_HEAD) / sizeof(struct weir_row_connection));
 		q->snapshot.conns =
 		    broker_alloc(q->snapshot.conn_room * sizeof(*q->snapshot.conns));
-		whole = whole && q->snapshot.conns;
+		made &= q->snapshot.conns != NULL;
 	} else if (rows == WEIR_ROWS_QPS) {
 		q->snapshot.link_room = b->config.links;
 		q->links =
 		    broker_alloc((size_t)b->config.engines * b->config.links * sizeof(*q->links));
-		whole = whole && q->links;
+		made &= q->links != NULL;
 	}
-	if (whole && !command_reserve(b, SNAPSHOTS)) {
+	if (made && !command_reserve(b, SNAPSHOTS)) {
 		q->reserved = SNAPSHOTS;
 		return q;
 	}

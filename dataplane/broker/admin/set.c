@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What operators do to a running data plane by weirctl: settings, draining, evicting. All of it is
- * main's and lasts until the data plane stops; control has no part in it.
+ * Changes by operators through weirctl: settings, draining, evictions. They are main's and last
+ * until the data plane stops; weir-control has no part in them.
  */
 #include "command.h"
 #include "conn.h"
@@ -16,18 +16,45 @@
 #include "state.h"
 #include "user.h"
 
-#include "base/log.h"
 #include "base/fail.h"
+#include "base/log.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- settings of the whole ---- */
+/* ---- settings of the data plane ---- */
 
-/* One that comes later is told as well. */
+enum setting_kind {
+	SETTING_DRAIN, /* bool: on or off */
+	SETTING_COUNT, /* uint32_t: 1 to the value of an option */
+	SETTING_SIZE,  /* uint64_t: bytes, 0 is none */
+	SETTING_LEVEL, /* of the log */
+};
+
+static const struct setting {
+	const char *key, *help;
+	enum setting_kind kind;
+	size_t at, most; /* offsets in struct broker: of the value and of its upper bound */
+	const char *option;
+} settings[] = {
+    {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
+     SETTING_DRAIN, offsetof(struct broker, draining)},
+    {"limit.connections", "connections of all programs, at most --max-connections", SETTING_COUNT,
+     offsetof(struct broker, conn_limit), offsetof(struct broker, config.connections),
+     "--max-connections"},
+    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", SETTING_SIZE,
+     offsetof(struct broker, most[USER_MEMORY])},
+    {"limit.sessions", "attached programs, at most --max-sessions", SETTING_COUNT,
+     offsetof(struct broker, session_limit), offsetof(struct broker, config.sessions),
+     "--max-sessions"},
+    {"log.level", "what data plane and control log: error, warning, info or debug", SETTING_LEVEL},
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
 void
-operate_tell_control(struct broker *b)
+setting_tell_control(struct broker *b)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_SET, .length = weir_ctl_length(WEIR_CTL_SET)};
 
@@ -39,154 +66,74 @@ operate_tell_control(struct broker *b)
 }
 
 static int
-set_level(struct broker *b, const char *value, char *reason, size_t size)
-{
-	enum log_level level;
-
-	if (!log_level_parse(value, &level))
-		return fail(reason, size, -EINVAL,
-			    "'%s' is no level; give error, warning, info or debug", value);
-	log_set_level(level);
-	b->level_set = true;
-	operate_tell_control(b);
-	return 1;
-}
-
-static void
-get_level(const struct broker *b, char *value, size_t size)
-{
-	(void)b;
-	snprintf(value, size, "%s", log_level_name(log_level()));
-}
-
-static int
-set_limit(uint32_t *limit, uint32_t most, const char *option, const char *value, char *reason,
-	  size_t size)
-{
-	uint32_t n;
-
-	if (!broker_parse_number(value, most, &n) || !n)
-		return fail(reason, size, -EINVAL, "'%s' is not good; give 1 to %u (%s)", value,
-			    most, option);
-	*limit = n;
-	return 1;
-}
-
-static int
-set_connections(struct broker *b, const char *value, char *reason, size_t size)
-{
-	return set_limit(&b->conn_limit, b->config.connections, "--max-connections", value, reason,
-			 size);
-}
-
-static void
-get_connections(const struct broker *b, char *value, size_t size)
-{
-	snprintf(value, size, "%u", b->conn_limit);
-}
-
-static int
-set_sessions(struct broker *b, const char *value, char *reason, size_t size)
-{
-	return set_limit(&b->session_limit, b->config.sessions, "--max-sessions", value, reason,
-			 size);
-}
-
-static void
-get_sessions(const struct broker *b, char *value, size_t size)
-{
-	snprintf(value, size, "%u", b->session_limit);
-}
-
-static int
-set_memory(struct broker *b, const char *value, char *reason, size_t size)
-{
-	uint64_t n;
-
-	if (user_parse_size(value, &n))
-		return fail(reason, size, -EINVAL,
-			    "invalid value '%s' for limit.memory (expected bytes, K, M or G may "
-			    "follow, or none)",
-			    value);
-	b->most[USER_MEMORY] = n;
-	return 1;
-}
-
-static void
-get_memory(const struct broker *b, char *value, size_t size)
-{
-	if (b->most[USER_MEMORY])
-		snprintf(value, size, "%llu", (unsigned long long)b->most[USER_MEMORY]);
-	else
-		snprintf(value, size, "none");
-}
-
-static int
-set_switch(bool *is, const char *value, char *reason, size_t size)
+set_switch(bool *is, const char *key, const char *value, char *reason, size_t size)
 {
 	if (strcmp(value, "on") && strcmp(value, "off"))
-		return fail(reason, size, -EINVAL, "'%s' is not good; give on or off", value);
+		return option_invalid(key, value, "on or off", reason, size);
 	*is = !strcmp(value, "on");
 	return 1;
 }
 
 static int
-set_drain(struct broker *b, const char *value, char *reason, size_t size)
+drain_node(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
-	int rc = set_switch(&b->draining, value, reason, size);
-
-	services_changed(b);
-	return rc;
-}
-
-static void
-get_drain(const struct broker *b, char *value, size_t size)
-{
-	snprintf(value, size, "%s", b->draining ? "on" : "off");
-}
-
-static const struct setting {
-	const char *key, *help;
-	int (*set)(struct broker *b, const char *value, char *reason, size_t size);
-	void (*get)(const struct broker *b, char *value, size_t size);
-} settings[] = {
-    {"drain.self", "on: neither new programs nor new connections are taken (weirctl drain self)",
-     set_drain, get_drain},
-    {"limit.connections", "connections of all programs, at most --max-connections", set_connections,
-     get_connections},
-    {"limit.memory", "bytes of arenas, adopted memory and segments of all programs", set_memory,
-     get_memory},
-    {"limit.sessions", "attached programs, at most --max-sessions", set_sessions, get_sessions},
-    {"log.level", "what data plane and control log: error, warning, info or debug", set_level,
-     get_level},
-};
-#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
-
-static int
-drain_node(struct broker *b, const char *id, const char *value, char *reason, size_t size)
-{
+	const char *id = key + strlen("drain.");
 	struct broker_node *n;
-	uint32_t number;
+	uint64_t number;
 
-	if (!broker_parse_number(id, UINT16_MAX - 1, &number))
-		return fail(reason, size, -EINVAL, "'%s' is no node; give drain.ID or drain.self",
-			    id);
-	n = node_find(b, number);
+	if (option_number(id, false, 0, UINT16_MAX - 1, &number))
+		return option_invalid("a node to drain", id, "drain.ID or drain.self", reason,
+				      size);
+	n = node_find(b, (uint32_t)number);
 	if (!n || n->is.self)
 		return fail(reason, size, -ESRCH, "%s; see weirctl show nodes",
 			    n ? "that is this node: drain.self" : "there is no such node");
-	return set_switch(&n->draining, value, reason, size);
+	return set_switch(&n->draining, key, value, reason, size);
 }
 
 int
 setting_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
-	for (size_t i = 0; i < SETTINGS; i++)
-		if (!strcmp(settings[i].key, key))
-			return settings[i].set(b, value, reason, size);
-	if (!strncmp(key, "drain.", 6))
-		return drain_node(b, key + 6, value, reason, size);
-	return share_set(b, key, value, reason, size);
+	const struct setting *s = settings;
+	enum log_level level;
+	uint32_t most;
+	uint64_t n;
+	int rc = 1;
+
+	while (s < settings + SETTINGS && strcmp(s->key, key))
+		s++;
+	if (s == settings + SETTINGS)
+		return strncmp(key, "drain.", 6) ? share_set(b, key, value, reason, size)
+						 : drain_node(b, key, value, reason, size);
+	switch (s->kind) {
+	case SETTING_DRAIN:
+		rc = set_switch(&b->draining, key, value, reason, size);
+		services_changed(b);
+		break;
+	case SETTING_COUNT:
+		most = *(const uint32_t *)((const char *)b + s->most);
+		if (option_number(value, false, 1, most, &n))
+			return fail(reason, size, -EINVAL,
+				    "invalid value '%s' for %s (expected 1 to %u: %s)", value, key,
+				    most, s->option);
+		*(uint32_t *)((char *)b + s->at) = (uint32_t)n;
+		break;
+	case SETTING_SIZE:
+		if (user_parse_limit(value, USER_MEMORY, &n))
+			return option_invalid(key, value, "bytes, K, M or G may follow, or none",
+					      reason, size);
+		*(uint64_t *)((char *)b + s->at) = n;
+		break;
+	case SETTING_LEVEL:
+		if (!log_level_parse(value, &level))
+			return option_invalid(key, value, "error, warning, info or debug", reason,
+					      size);
+		log_set_level(level);
+		b->level_set = true;
+		setting_tell_control(b);
+		break;
+	}
+	return rc;
 }
 
 bool
@@ -197,10 +144,10 @@ draining(struct broker *b, const struct broker_node *n)
 
 /* ---- rows ---- */
 
-/* Of a session or a program's name: `what` is 0 ... 2. */
+/* Setting `what`, 0 to 2, of a session or of programs by name. */
 static void
-share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what, uint32_t weight,
-		  const struct rate *rate, uint32_t conn_limit)
+quota_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
+		  const struct quota *q)
 {
 	static const char *const name[] = {"connections", "rate", "weight"};
 	static const char *const help[] = {"that it may have at a time",
@@ -210,40 +157,31 @@ share_setting_row(struct weir_row_setting *r, const char *prefix, uint32_t what,
 	snprintf(r->key, sizeof(r->key), "%s.%s", prefix, name[what]);
 	snprintf(r->help, sizeof(r->help), "%s", help[what]);
 	if (what == 1)
-		rate_text(rate, r->value, sizeof(r->value));
+		rate_text(&q->rate, r->value, sizeof(r->value));
 	else
-		snprintf(r->value, sizeof(r->value), "%u", what ? weight : conn_limit);
-}
-
-/* Those of programs by name, then those of users. */
-static bool
-named_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
-{
-	char prefix[WEIR_NAME_MAX + 16];
-
-	for (const struct share_setting *s = b->share_settings; s; s = s->next) {
-		bool has[3] = {s->conn_limit != 0, s->rated, s->weight != 0};
-
-		for (uint32_t what = 0; what < 3; what++) {
-			if (!has[what] || index-- != 0)
-				continue;
-			snprintf(prefix, sizeof(prefix), "program.%s", s->name);
-			share_setting_row(r, prefix, what, s->weight, &s->rate, s->conn_limit);
-			return true;
-		}
-	}
-	return user_setting_row(b, index, r);
+		snprintf(r->value, sizeof(r->value), "%u", what ? q->weight : q->conn_limit);
 }
 
 bool
 setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 {
-	char prefix[32];
+	char prefix[WEIR_NAME_MAX + 16];
 
 	if (index < SETTINGS) {
-		snprintf(r->key, sizeof(r->key), "%s", settings[index].key);
-		snprintf(r->help, sizeof(r->help), "%s", settings[index].help);
-		settings[index].get(b, r->value, sizeof(r->value));
+		const struct setting *s = &settings[index];
+		const void *at = (const char *)b + s->at;
+
+		snprintf(r->key, sizeof(r->key), "%s", s->key);
+		snprintf(r->help, sizeof(r->help), "%s", s->help);
+		if (s->kind == SETTING_COUNT)
+			snprintf(r->value, sizeof(r->value), "%u", *(const uint32_t *)at);
+		else if (s->kind == SETTING_SIZE)
+			user_limit_text(*(const uint64_t *)at, r->value, sizeof(r->value));
+		else
+			snprintf(r->value, sizeof(r->value), "%s",
+				 s->kind == SETTING_LEVEL ? log_level_name(log_level())
+				 : b->draining		  ? "on"
+							  : "off");
 		return true;
 	}
 	index -= SETTINGS;
@@ -263,11 +201,22 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 		while (i < b->config.sessions && (!b->session[i] || skip-- != 0))
 			i++;
 		snprintf(prefix, sizeof(prefix), "session.%u", i);
-		share_setting_row(r, prefix, index % 3, b->session[i]->weight, &b->session[i]->rate,
-				  b->session[i]->conn_limit);
+		quota_setting_row(r, prefix, index % 3, &b->session[i]->quota);
 		return true;
 	}
-	return named_row(b, index - 3 * b->session_count, r);
+	index -= 3 * b->session_count;
+	for (const struct quota_setting *s = b->quota_settings; s; s = s->next) {
+		bool has[3] = {s->quota.conn_limit != 0, s->quota.rated, s->quota.weight != 0};
+
+		for (uint32_t what = 0; what < 3; what++) {
+			if (!has[what] || index-- != 0)
+				continue;
+			snprintf(prefix, sizeof(prefix), "program.%s", s->name);
+			quota_setting_row(r, prefix, what, &s->quota);
+			return true;
+		}
+	}
+	return user_setting_row(b, index, r);
 }
 
 /* ---- evict ---- */
@@ -275,38 +224,15 @@ setting_row(const struct broker *b, uint32_t index, struct weir_row_setting *r)
 static void
 evicted(struct broker *b, struct broker_command *k)
 {
-	conn_command_done(b, k->context); /* -ENOENT: it has ended by itself meanwhile */
-}
-
-static int
-evict_conn(struct broker *b, struct broker_conn *c, char *reason, size_t size)
-{
-	struct broker_command *k;
-
-	if (c->segment && (!c->opened || (c->peer && !c->peer->opened)))
-		return fail(reason, size, -EBUSY, "it is being set up; try again");
-	b->counters.evicted++;
-	if (c->segment) {
-		conn_tell_peer(b, c, ECONNABORTED);
-		local_peer_ended(b, c, true, ECONNABORTED);
-	} else if (c->waiting_for) {
-		connect_give_up(b, c, ECONNABORTED);
-	} else {
-		k = conn_command(b, c, ENGINE_CONN_EVICT, evicted);
-		if (!k)
-			return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
-		k->cmd.conn.status = ECONNABORTED;
-		command_submit(b, k);
-	}
-	return 1;
+	conn_command_done(b, k->context); /* -ENOENT: the connection had ended */
 }
 
 int
 evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reason, size_t size)
 {
+	struct broker_command *k;
 	struct broker_session *s;
 	struct broker_conn *c;
-	int rc;
 
 	if (what == WEIR_EVICT_CONNECTION) {
 		c = conn_find(b, id);
@@ -314,10 +240,23 @@ evict(struct broker *b, uint32_t what, uint32_t id, const char *why, char *reaso
 			return fail(reason, size, -ESRCH,
 				    "there is no connection 0x%x; see weirctl show connections",
 				    id);
-		rc = evict_conn(b, c, reason, size);
-		if (rc > 0)
-			log_info("connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
-		return rc;
+		if (c->segment && (!c->opened || (c->peer && !c->peer->opened)))
+			return fail(reason, size, -EBUSY, "it is being set up; try again");
+		if (c->segment) {
+			conn_tell_peer(b, c, ECONNABORTED);
+			local_peer_ended(b, c, true, ECONNABORTED);
+		} else if (c->waiting_for) {
+			connect_give_up(b, c, ECONNABORTED);
+		} else {
+			k = conn_command(b, c, ENGINE_CONN_EVICT, evicted);
+			if (!k)
+				return fail(reason, size, -ENOMEM, SESSION_NO_MEMORY);
+			k->cmd.conn.status = ECONNABORTED;
+			command_submit(b, k);
+		}
+		b->counters.evicted++;
+		log_info("connection 0x%x evicted%s%s", id, *why ? ": " : "", why);
+		return 1;
 	}
 	s = id < b->config.sessions ? b->session[id] : NULL;
 	if (!s || s->state == SESSION_CLOSING)

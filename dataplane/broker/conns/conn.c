@@ -26,7 +26,7 @@ broker_conn_new(struct broker_session *s, uint32_t channel, struct broker_conn *
 
 	*conn = NULL;
 	/* limits may be set below what is there */
-	if (!s->free_desc_count || s->conn_count >= s->conn_limit ||
+	if (!s->free_desc_count || s->conn_count >= s->quota.conn_limit ||
 	    s->b->conn_count >= s->b->conn_limit || !user_take_conn(s))
 		return -EMFILE;
 	c = broker_alloc(sizeof(*c));

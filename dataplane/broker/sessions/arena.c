@@ -3,18 +3,19 @@
 #include "arena.h"
 #include "sigbus.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* Smallest number of receive and of send blocks: a bulk message or two. */
-#define BLOCKS_MIN 64u
-#define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena for each connection */
+#define BLOCKS_MIN 64u /* receive blocks per engine, and send blocks: one or two bulk messages */
+#define DESC_SHARE (16 * sizeof(struct weir_conn_desc)) /* bytes of arena per connection */
 #define CONNECTIONS_MIN 64u
 #define RING_SLOTS_MIN 128u
 
-/* Descriptors take a sixteenth of an arena at most; of one that is smaller than usual, channels
- * take a quarter, as far as rings of 128 slots do. */
+/* Limits descriptors to 1/16 of an arena; in a small one, also channels to 1/4, but for rings of
+ * 128 slots. */
 static void
 shrink(struct weir_geometry *g, uint64_t bytes, bool small)
 {
@@ -70,6 +71,7 @@ arena_recv_part(const struct weir_geometry *g, uint32_t engine, uint64_t *offset
 	uint64_t from = (uint64_t)engine * g->recv_blocks / g->engines;
 	uint64_t to = (uint64_t)(engine + 1) * g->recv_blocks / g->engines;
 
+	weir_assert(engine < g->engines);
 	*offset = weir_arena_recv(g) + from * WEIR_BLOCK_SIZE;
 	*bytes = (to - from) * WEIR_BLOCK_SIZE;
 }
@@ -115,6 +117,7 @@ arena_go_on(struct arena *a)
 {
 	int rc = memfd_go_on(&a->memory, MEMFD_PIECE);
 
+	weir_assert(a->guard < 0);
 	if (rc < 0 && a->memory.page == MEMFD_HUGE_PAGE) {
 		memfd_close(&a->memory);
 		rc = begin(a, 0);

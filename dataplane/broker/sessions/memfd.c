@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "memfd.h"
 
+#include "ipc/invariant.h"
 #include "ipc/shm.h"
 #include "base/monotonic.h"
 
@@ -15,12 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LEASE_NS                                                                                   \
-	2000000000u /* a lease is relied on for so long: well below fs.lease-break-time            \
-		     */
-
-/* bytes that one system call populates: about 30 us, 300 us beside others that populate */
-#define CALL_BYTES (64ul << 10)
+#define LEASE_NS 2000000000u /* to rely on a lease: well below fs.lease-break-time */
+#define CALL_BYTES                                                                                 \
+	(64ul << 10) /* populated per call: 30 us, 300 us beside others that populate              \
+		      */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -47,31 +46,6 @@ huge_pages(const char *what)
 	return n;
 }
 
-/* Populating without enough pages would end in SIGBUS, so they are counted first. */
-static int
-huge_enough(size_t bytes)
-{
-	unsigned long reserved = huge_pages("resv"), nr = huge_pages("free");
-
-	return nr > reserved && (nr - reserved) * MEMFD_HUGE_PAGE >= bytes;
-}
-
-/* Preferred, not strict: a socket without memory must not raise SIGBUS. */
-static void
-bind_part(const struct memfd *m, const struct memfd_part *part)
-{
-	unsigned long mask[16] = {0}, node = (unsigned long)part->numa_socket;
-	size_t from = part->offset / m->page * m->page;
-	size_t to = (part->offset + part->length) / m->page * m->page;
-
-	if (part->numa_socket < 0 || node >= sizeof(mask) * 8 || to <= from)
-		return;
-	mask[node / (sizeof(long) * 8)] = 1ul << node % (sizeof(long) * 8);
-	/* a kernel without NUMA refuses; then there is nothing to choose */
-	syscall(SYS_mbind, (char *)m->base + from, to - from, MPOL_PREFERRED, mask,
-		sizeof(mask) * 8, 0);
-}
-
 static int
 populate(const struct memfd *m, size_t from, size_t length)
 {
@@ -83,14 +57,14 @@ populate(const struct memfd *m, size_t from, size_t length)
 			continue;
 		if (errno != EINVAL)
 			return errno == EFAULT ? -ENOMEM : -errno;
-		/* an older kernel: the pages at least exist */
+		/* a kernel without it: allocates the pages at least */
 		if (fallocate(m->fd, 0, (off_t)from, (off_t)length))
 			return -errno;
 	}
 	return 0;
 }
 
-/* Another description of the file; the kernel counts those that come from an open(). -errno. */
+/* Another description of the file, since leases count only those of open(). -errno. */
 static int
 open_again(int fd)
 {
@@ -103,49 +77,58 @@ open_again(int fd)
 }
 
 static int
-create(const char *name, size_t bytes, unsigned huge_flags)
-{
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
-	int rc = fd < 0 || ftruncate(fd, (off_t)bytes) ? -errno : open_again(fd);
-
-	if (fd >= 0)
-		close(fd);
-	return rc;
-}
-
-static int
 begin_on(const char *name, size_t bytes, unsigned huge_flags, const struct memfd_part *parts,
 	 unsigned part_count, struct memfd *m)
 {
 	size_t page = huge_flags ? MEMFD_HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE);
-	int rc;
+	int rc, made;
 
 	*m = (struct memfd){.fd = -1, .base = MAP_FAILED, .page = page};
 	m->bytes = (bytes + page - 1) / page * page;
-	m->fd = create(name, m->bytes, huge_flags);
+	made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
+	m->fd = made < 0 || ftruncate(made, (off_t)m->bytes) ? -errno : open_again(made);
+	if (made >= 0)
+		close(made);
 	if (m->fd < 0)
 		return m->fd;
 	m->base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
 	if (m->base != MAP_FAILED)
 		m->mapped = m->bytes;
-	if (m->base == MAP_FAILED || madvise(m->base, m->bytes, MADV_DONTFORK))
-		goto err;
-	for (unsigned i = 0; i < part_count; i++)
-		bind_part(m, &parts[i]);
+	if (m->base == MAP_FAILED || madvise(m->base, m->bytes, MADV_DONTFORK)) {
+		rc = -errno;
+		memfd_close(m);
+		return rc;
+	}
+	for (const struct memfd_part *p = parts; p < parts + part_count; p++) {
+		unsigned long mask[16] = {0}, node = (unsigned long)p->numa_socket;
+		size_t from = p->offset / page * page;
+		size_t to = (p->offset + p->length) / page * page;
+
+		if (p->numa_socket < 0 || node >= sizeof(mask) * 8 || to <= from)
+			continue;
+		mask[node / (sizeof(long) * 8)] = 1ul << node % (sizeof(long) * 8);
+		/* preferred, not strict: a socket without memory must not raise SIGBUS; a kernel
+		 * without NUMA refuses, and there is nothing to choose */
+		syscall(SYS_mbind, (char *)m->base + from, to - from, MPOL_PREFERRED, mask,
+			sizeof(mask) * 8, 0);
+	}
 	return 0;
-err:
-	rc = -errno;
-	memfd_close(m);
-	return rc;
 }
 
 int
 memfd_begin(const char *name, size_t bytes, int huge, const struct memfd_part *parts,
 	    unsigned part_count, struct memfd *m)
 {
-	if (huge && huge_enough(bytes) &&
-	    !begin_on(name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, parts, part_count, m))
-		return 0;
+	unsigned long reserved, left;
+
+	if (huge) { /* populating without enough pages would end in SIGBUS: they are counted first
+		     */
+		reserved = huge_pages("resv");
+		left = huge_pages("free");
+		if (left > reserved && (left - reserved) * MEMFD_HUGE_PAGE >= bytes &&
+		    !begin_on(name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, parts, part_count, m))
+			return 0;
+	}
 	return begin_on(name, bytes, 0, parts, part_count, m);
 }
 
@@ -155,8 +138,9 @@ memfd_go_on(struct memfd *m, size_t most)
 	size_t length = m->bytes - m->present;
 	int rc;
 
+	weir_assert(m->fd >= 0 && m->present <= m->bytes);
 	if (!length)
-		return 0; /* sealed already */
+		return 0; /* sealed before */
 	if (length > most)
 		length = WEIR_ALIGN_UP(most, m->page);
 	rc = populate(m, m->present, length);
@@ -185,9 +169,10 @@ memfd_open(const char *name, size_t bytes, int huge, const struct memfd_part *pa
 }
 
 /*
- * A write lease is given to who alone has the file open; mappings count, since they hold what was
- * opened. Until it is broken, fs.lease-break-time after somebody asks, an open() of others waits.
- * So no program can hold a lock of the inode, which the punching of holes takes.
+ * Takes a write lease, which only the last opener of a file gets; mappings count, since they hold
+ * the description they were made from. Until the lease is broken, fs.lease-break-time after another
+ * process wants to open the file, its open() waits. So no program can hold the inode's lock, which
+ * punching holes takes. 1, 0: closed, or -EBUSY.
  */
 static int
 lease(struct memfd *m)
@@ -195,7 +180,7 @@ lease(struct memfd *m)
 	int fd = m->apart ? m->fd : open_again(m->fd);
 
 	if (fd < 0)
-		return -EBUSY; /* out of descriptors: later */
+		return -EBUSY; /* out of descriptors: try again later */
 	if (!m->apart)
 		close(m->fd);
 	m->fd = fd;
@@ -206,11 +191,11 @@ lease(struct memfd *m)
 	}
 	if (errno == EAGAIN || errno == ENOMEM)
 		return -EBUSY;
-	memfd_close(m); /* no leases on such files: its last user frees it */
+	memfd_close(m); /* such files have no leases: the last program that has it frees it */
 	return 0;
 }
 
-/* The last `most` of *bytes, rounded up to pages: where they begin; *bytes goes there. */
+/* Cuts the last `most` bytes, rounded up to pages, off *bytes. Returns where they begin. */
 static size_t
 last(const struct memfd *m, size_t *bytes, size_t most, size_t *length)
 {
@@ -225,6 +210,7 @@ memfd_release(struct memfd *m, size_t most)
 {
 	size_t length, at;
 
+	weir_assert(m->present <= m->bytes && m->mapped <= m->bytes);
 	if (m->base != MAP_FAILED) {
 		at = last(m, &m->mapped, most, &length);
 		munmap((char *)m->base + at, length);
@@ -236,13 +222,13 @@ memfd_release(struct memfd *m, size_t most)
 		return lease(m);
 	if (m->present && monotonic_ns() - m->leased < LEASE_NS) {
 		at = last(m, &m->present, most, &length);
-		/* fails for want of memory at most: then close() frees it */
+		/* can only fail for lack of memory: then close() frees it */
 		if (fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 			      (off_t)length))
 			m->present = 0;
 		return 1;
 	}
-	if (m->present) { /* we got no CPU for long */
+	if (m->present) { /* main did not run: the lease is too old to rely on */
 		fcntl(m->fd, F_SETLEASE, F_UNLCK);
 		m->leased = 0;
 		return 1;

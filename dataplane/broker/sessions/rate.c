@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BURST_SHARE                                                                                \
-	50u		   /* of a second's bytes: an engine that others keep from its CPU         \
-			      for some ms loses nothing */
-#define BURST_USUAL 65536u /* at least: a segment of a bulk message */
+/* An engine that does not run for some ms loses nothing of a rate by the default burst. */
+#define BURST_SHARE 50u	 /* 1/50 of the bytes of a second */
+#define BURST_MIN 65536u /* bytes: a segment of a bulk message */
 #define SECOND_NS 1000000000u
 
-/* A number with K, M or G; *end is what follows. */
+/* Reads a number, K, M or G may follow; *end is the rest of the text. */
 static int
 parse_bytes(const char *text, const char **end, uint64_t *value)
 {
@@ -45,7 +44,7 @@ rate_parse(const char *text, struct rate *r)
 		return 0;
 	if (parse_bytes(text, &end, &r->bytes) || r->bytes < RATE_MIN || r->bytes > RATE_MAX)
 		return -EINVAL;
-	r->burst = r->bytes / BURST_SHARE > BURST_USUAL ? r->bytes / BURST_SHARE : BURST_USUAL;
+	r->burst = r->bytes / BURST_SHARE > BURST_MIN ? r->bytes / BURST_SHARE : BURST_MIN;
 	if (!*end)
 		return 0;
 	if (*end != ',' || parse_bytes(end + 1, &end, &r->burst) || *end ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adopted memory: regions that a program puts in the place of its own memory. Made and given back
- * as an arena is; removed when no engine has a message under way in it.
+ * Adopted memory: regions that replace memory of a program. They are made and released in pieces,
+ * as arenas are, and removed when no engine has a message under way in them.
  */
 #include "command.h"
 #include "memfd.h"
@@ -12,6 +12,7 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
 #include "sigbus.h"
 #include "weir/memory.h"
 
@@ -20,19 +21,6 @@
 
 #define FLAGS (WEIR_ADOPT_SEND | WEIR_ADOPT_RECV)
 #define PAGE 4096u
-
-/* What peers, and we for them, may do: no more than it was adopted for. */
-static unsigned
-access_of(uint32_t flags)
-{
-	unsigned access = 0;
-
-	if (flags & WEIR_ADOPT_SEND)
-		access |= NIC_REMOTE_READ;
-	if (flags & WEIR_ADOPT_RECV)
-		access |= NIC_LOCAL_WRITE | NIC_REMOTE_WRITE;
-	return access;
-}
 
 /* The first engine on the device of engine i. */
 static uint32_t
@@ -43,38 +31,6 @@ first_on_device(const struct broker *b, uint32_t i)
 	while (broker_engine(b, k)->dev != broker_engine(b, i)->dev)
 		k++;
 	return k;
-}
-
-/* Once a device. */
-static int
-register_views(struct broker_session *s, struct broker_region *r)
-{
-	struct broker *b = s->b;
-
-	for (uint32_t i = 0; i < b->config.engines; i++) {
-		struct engine_region *v = &r->view[i];
-		uint32_t first = first_on_device(b, i);
-		int rc;
-
-		v->session = s->id;
-		v->region = (uint32_t)(r - s->region) + 1;
-		v->base = r->memory.base;
-		v->bytes = r->memory.bytes;
-		v->flags = r->flags;
-		if (!broker_engine(b, i)->dev)
-			continue;
-		if (first < i) {
-			v->mr = r->view[first].mr;
-			continue;
-		}
-		rc = broker_ops(b, i)->mr_reg(broker_engine(b, i)->dev, v->base, v->bytes,
-					      access_of(r->flags), &v->mr);
-		if (rc) {
-			v->mr.length = 0;
-			return rc;
-		}
-	}
-	return 0;
 }
 
 static void
@@ -99,25 +55,13 @@ reserved(const struct broker *b)
 }
 
 static void
-leave_building(struct broker_region *r)
-{
-	struct broker *b = r->session->b;
-	struct broker_region **at = &b->adopting;
-
-	while (*at != r)
-		at = &(*at)->next_building;
-	*at = r->next_building;
-	if (!*at)
-		b->last_adopting = at;
-}
-
-static void
 region_free(struct broker_session *s, struct broker_region *r)
 {
 	struct broker *b = s->b;
 
+	weir_assert(r->state != REGION_FREE && s->region_bytes >= r->bytes);
 	if (r->state == REGION_BUILDING)
-		leave_building(r);
+		TAILQ_REMOVE(&b->adopting, r, building);
 	for (uint32_t i = 0; i < b->config.engines; i++)
 		if (r->view[i].mr.length && first_on_device(b, i) == i)
 			broker_ops(b, i)->mr_dereg(broker_engine(b, i)->dev, &r->view[i].mr);
@@ -147,11 +91,12 @@ regions_cut(struct broker_session *s)
 	return any;
 }
 
-/* Tells every engine; `done` is called for each. */
+/* Sends a command to every engine; `done` is called for each answer. */
 static void
 tell_engines(struct broker_session *s, struct broker_region *r, enum engine_command_type type,
 	     command_done_fn *done)
 {
+	weir_assert(s->state == SESSION_OPEN && !r->waiting);
 	r->waiting = s->b->config.engines;
 	for (uint32_t i = 0; i < s->b->config.engines; i++) {
 		struct broker_command *c = command_reserved(s->b, i, type, done, s);
@@ -169,6 +114,7 @@ removed(struct broker *b, struct broker_command *c)
 	struct broker_region *r = &s->region[c->cmd.region.region - 1];
 
 	(void)b;
+	weir_assert(r->state == REGION_LEAVING && r->waiting && s->commands);
 	s->commands--;
 	if (--r->waiting == 0)
 		region_free(s, r);
@@ -184,25 +130,13 @@ leave(struct broker_session *s, struct broker_region *r)
 }
 
 static void
-answer(struct broker_session *s, struct broker_region *r)
-{
-	struct weir_session_msg m = session_msg(WEIR_MSG_REGION);
-
-	region_enter(r, REGION_OPEN);
-	s->b->counters.regions++;
-	m.region.region = r->view[0].region;
-	m.region.page = (uint32_t)r->memory.page;
-	m.region.bytes = r->bytes;
-	session_reply(s, &m, &r->memory.fd, 1);
-}
-
-static void
 added(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 	struct broker_region *r = &s->region[c->cmd.region.region - 1];
+	struct weir_session_msg m = session_msg(WEIR_MSG_REGION);
 
-	(void)b;
+	weir_assert(r->state == REGION_ADDING && r->waiting && s->commands);
 	s->commands--;
 	if (c->cmd.result && !r->result)
 		r->result = c->cmd.result;
@@ -212,46 +146,23 @@ added(struct broker *b, struct broker_command *c)
 		broker_session_release(s);
 		return;
 	}
-	if (!r->result) {
-		answer(s, r);
+	if (r->result) {
+		session_refuse(s, -r->result, "an engine doesn't take the memory: %s; attach again",
+			       strerror(-r->result));
+		leave(s, r);
 		return;
 	}
-	session_refuse(s, -r->result, "an engine doesn't take the memory: %s; attach again",
-		       strerror(-r->result));
-	leave(s, r);
+	region_enter(r, REGION_OPEN);
+	b->counters.regions++;
+	m.region.region = r->view[0].region;
+	m.region.page = (uint32_t)r->memory.page;
+	m.region.bytes = r->bytes;
+	session_reply(s, &m, &r->memory.fd, 1);
 }
 
-/* Why it can't be, or NULL. */
-static const char *
-unacceptable(const struct broker_session *s, const struct weir_session_msg *m, int *code)
-{
-	const struct broker_config *c = &s->b->config;
-	uint32_t flags = m->adopt.flags & ~WEIR_ADOPT_HUGE;
-
-	*code = EINVAL;
-	if (!flags || flags & ~FLAGS)
-		return "memory is adopted for sending, receiving or both; say which";
-	if (!m->adopt.bytes || m->adopt.bytes % PAGE || m->adopt.bytes > WEIR_REGION_BYTES_MAX)
-		return "whole pages, 64 MiB at most, are adopted; align it, or adopt parts";
-	*code = ENOSPC;
-	if (m->adopt.bytes > c->region_bytes - s->region_bytes)
-		return "the session has adopted as much memory as it may; disown some, or raise "
-		       "--adopt";
-	return NULL;
-}
-
-static struct broker_region *
-free_region(struct broker_session *s)
-{
-	for (uint32_t i = 0; i < s->b->config.regions; i++)
-		if (s->region[i].state == REGION_FREE)
-			return &s->region[i];
-	return NULL;
-}
-
-/* Its memory lies near the engine that the program talks to first. */
+/* Makes the file, near the engine of the first channel of the program. */
 static int
-begin(struct broker_session *s, struct broker_region *r, bool huge)
+begin_memory(struct broker_session *s, struct broker_region *r, bool huge)
 {
 	uint32_t near = s->channel_count ? s->channel[0].engine : 0;
 	struct memfd_part part = {0, r->bytes, broker_engine(s->b, near)->numa_socket};
@@ -259,25 +170,52 @@ begin(struct broker_session *s, struct broker_region *r, bool huge)
 	return memfd_begin("weir-region", r->bytes, huge, &part, 1, &r->memory);
 }
 
-/* A piece of it. 1: there are more; 0: all is there, and engines are being told; or -errno. */
+/*
+ * Makes a piece of the memory. 1: more follow; 0: all is there, registered once per device, and
+ * engines are being told; or -errno.
+ */
 static int
 build(struct broker_session *s, struct broker_region *r)
 {
 	int rc = memfd_go_on(&r->memory, MEMFD_PIECE);
+	struct broker *b = s->b;
+	unsigned access = 0;
 
 	if (rc < 0 && r->memory.page == MEMFD_HUGE_PAGE) {
 		memfd_close(&r->memory);
-		rc = begin(s, r, false);
+		rc = begin_memory(s, r, false);
 		return rc ? rc : 1;
 	}
 	if (rc)
 		return rc;
-	r->guard =
-	    sigbus_guard_add(r->memory.base, r->memory.bytes, r->memory.page, s->b->fault_fd);
-	rc = r->guard < 0 ? r->guard : register_views(s, r);
-	if (rc)
-		return rc;
-	leave_building(r);
+	r->guard = sigbus_guard_add(r->memory.base, r->memory.bytes, r->memory.page, b->fault_fd);
+	if (r->guard < 0)
+		return r->guard;
+	/* peers, and engines for them, may do no more than the memory was adopted for */
+	if (r->flags & WEIR_ADOPT_SEND)
+		access |= NIC_REMOTE_READ;
+	if (r->flags & WEIR_ADOPT_RECV)
+		access |= NIC_LOCAL_WRITE | NIC_REMOTE_WRITE;
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct nic_device *dev = broker_engine(b, i)->dev;
+		struct engine_region *v = &r->view[i];
+		uint32_t first = first_on_device(b, i);
+
+		v->session = s->id;
+		v->region = (uint32_t)(r - s->region) + 1;
+		v->base = r->memory.base;
+		v->bytes = r->memory.bytes;
+		v->flags = r->flags;
+		if (dev && first < i)
+			v->mr = r->view[first].mr;
+		else if (dev)
+			rc = broker_ops(b, i)->mr_reg(dev, v->base, v->bytes, access, &v->mr);
+		if (rc) {
+			v->mr.length = 0;
+			return rc;
+		}
+	}
+	TAILQ_REMOVE(&b->adopting, r, building);
 	region_enter(r, REGION_ADDING);
 	tell_engines(s, r, ENGINE_REGION_ADD, added);
 	return 0;
@@ -295,7 +233,7 @@ refuse_memory(struct broker_session *s, int rc)
 uint64_t
 regions_build(struct broker *b, uint64_t now)
 {
-	struct broker_region *r = b->adopting;
+	struct broker_region *r = TAILQ_FIRST(&b->adopting);
 	struct broker_session *s;
 	uint64_t start;
 	int rc;
@@ -303,54 +241,65 @@ regions_build(struct broker *b, uint64_t now)
 	if (!r)
 		return UINT64_MAX;
 	s = r->session;
+	weir_assert(r->state == REGION_BUILDING);
 	start = pace_clock();
 	rc = s->state == SESSION_OPEN ? build(s, r) : -ECANCELED;
-	s->request_ns += (pace_clock() - start) * 4 / 3; /* with its release */
+	s->request_ns += (pace_clock() - start) * 4 / 3; /* and for its release */
 	if (rc < 0) {
 		region_free(s, r);
 		refuse_memory(s, rc);
 	}
-	return b->adopting ? now : UINT64_MAX;
-}
-
-/* Charges it. 0, or it was refused. */
-static int
-charge(struct broker_session *s, uint64_t bytes)
-{
-	enum user_limit which = USER_REGIONS;
-	int rc = user_take(s->owner, USER_REGIONS, 1);
-
-	if (!rc) {
-		which = USER_MEMORY;
-		rc = user_take(s->owner, USER_MEMORY, bytes);
-		if (rc)
-			user_give(s->owner, USER_REGIONS, 1);
-	}
-	if (rc)
-		user_refuse(s, s->owner, which, rc);
-	return rc;
+	return TAILQ_EMPTY(&b->adopting) ? UINT64_MAX : now;
 }
 
 void
 adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 {
-	struct broker_region *r = free_region(s);
-	struct broker *b = s->b;
 	bool huge = m->adopt.flags & WEIR_ADOPT_HUGE && m->adopt.bytes % MEMFD_HUGE_PAGE == 0;
-	int rc;
-	const char *why = unacceptable(s, m, &rc);
-	struct engine_region *view;
+	uint32_t flags = m->adopt.flags & ~WEIR_ADOPT_HUGE, i = 0;
+	enum user_limit which = USER_REGIONS;
+	struct broker *b = s->b;
 	struct broker_release *release;
+	struct engine_region *view;
+	struct broker_region *r;
+	int rc;
 
-	if (why || !r) {
-		session_refuse(s, why ? rc : EMFILE, "%s",
-			       why ? why
-				   : "all regions of the session are in use; disown some, or raise "
-				     "--regions");
+	if (!flags || flags & ~FLAGS) {
+		session_refuse(s, EINVAL,
+			       "memory is adopted for sending, receiving or both; say which");
 		return;
 	}
-	if (charge(s, m->adopt.bytes))
+	if (!m->adopt.bytes || m->adopt.bytes % PAGE || m->adopt.bytes > WEIR_REGION_BYTES_MAX) {
+		session_refuse(
+		    s, EINVAL,
+		    "whole pages, 64 MiB at most, are adopted; align it, or adopt parts");
 		return;
+	}
+	if (m->adopt.bytes > b->config.region_bytes - s->region_bytes) {
+		session_refuse(s, ENOSPC,
+			       "the session has adopted as much memory as it may; disown some, or "
+			       "raise --adopt");
+		return;
+	}
+	while (i < b->config.regions && s->region[i].state != REGION_FREE)
+		i++;
+	if (i == b->config.regions) {
+		session_refuse(s, EMFILE,
+			       "all regions of the session are in use; disown some, or raise "
+			       "--regions");
+		return;
+	}
+	rc = user_take(s->owner, USER_REGIONS, 1);
+	if (!rc) {
+		which = USER_MEMORY;
+		rc = user_take(s->owner, USER_MEMORY, m->adopt.bytes);
+		if (rc)
+			user_give(s->owner, USER_REGIONS, 1);
+	}
+	if (rc) {
+		user_refuse(s, s->owner, which, rc);
+		return;
+	}
 	view = broker_alloc(b->config.engines * sizeof(*view));
 	release = release_new();
 	if (!view || !release || command_reserve(b, reserved(b))) {
@@ -361,18 +310,18 @@ adopt_request(struct broker_session *s, const struct weir_session_msg *m)
 		session_refuse_memory(s);
 		return;
 	}
+	r = &s->region[i];
 	*r = (struct broker_region){.state = REGION_BUILDING,
 				    .session = s,
 				    .memory = {.fd = -1, .base = (void *)-1},
 				    .guard = -1,
 				    .bytes = m->adopt.bytes,
-				    .flags = m->adopt.flags & FLAGS,
+				    .flags = flags,
 				    .view = view,
 				    .release = release};
 	s->region_bytes += r->bytes;
-	*b->last_adopting = r;
-	b->last_adopting = &r->next_building;
-	rc = begin(s, r, huge);
+	TAILQ_INSERT_TAIL(&b->adopting, r, building);
+	rc = begin_memory(s, r, huge);
 	if (rc) {
 		region_free(s, r);
 		refuse_memory(s, rc);
@@ -390,7 +339,7 @@ disown_request(struct broker_session *s, const struct weir_session_msg *m)
 			       m->region.region);
 		return;
 	}
-	/* messages under way go on: what they name is no longer the program's memory */
+	/* messages under way go on, in memory that is no longer the program's */
 	leave(s, &s->region[i]);
 	session_reply(s, &ok, NULL, 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that programs have had: released piece by piece, so that nothing else waits for it, and
- * charged to its user until no program can reach it any more. A program may keep a descriptor or a
- * mapping for as long as it likes; then the memory is there, and counts.
+ * Memory that programs have had: released piece by piece, so that main works between them, and
+ * charged to its user until no program can reach it. A program may keep a descriptor or a mapping
+ * for as long as it likes; the memory exists, and counts, until then.
  */
 #include "memfd.h"
 #include "pace.h"
@@ -10,10 +10,12 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-/* Between two looks whether a program has let go. */
+/* ns between two attempts while a program has the memory: the first, and the longest pause. */
 #define FIRST_NS 1000000u
 #define LAST_NS BROKER_SECOND_NS
 
@@ -22,7 +24,7 @@ struct broker_release {
 	struct memfd memory;
 	struct broker_user *owner;
 	uint64_t charged[USER_LIMITS];
-	uint64_t due, pause; /* a program had it */
+	uint64_t due, pause; /* ns: the next attempt, and the pause after it */
 };
 
 static void
@@ -46,6 +48,7 @@ void
 release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
 	       struct broker_user *owner, uint64_t bytes, enum user_limit also)
 {
+	weir_assert(r && owner && also < USER_LIMITS);
 	r->memory = memfd_move(memory);
 	r->owner = owner;
 	r->charged[USER_MEMORY] = bytes;
@@ -59,7 +62,7 @@ release_memory(struct broker *b, struct broker_release *r, struct memfd *memory,
 		finish(&b->releases);
 }
 
-/* A piece of one that is due. */
+/* Releases a piece of the first memory that is due and that no program has. */
 uint64_t
 release_timers(struct broker *b, uint64_t now)
 {

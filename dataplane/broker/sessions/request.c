@@ -12,39 +12,13 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-static uint32_t
-least_used_engine(const struct broker_session *s)
-{
-	uint32_t count[BROKER_ENGINES_MAX] = {0}, best = 0;
-
-	for (uint32_t i = 0; i < s->channel_count; i++)
-		count[s->channel[i].engine]++;
-	/* programs start on different engines */
-	for (uint32_t i = 0, e; i < s->b->config.engines; i++) {
-		e = (s->id + i) % s->b->config.engines;
-		if (i == 0 || count[e] < count[best])
-			best = e;
-	}
-	return best;
-}
-
-/* It was the last one: a session has one request at a time. */
-static void
-channel_undo(struct broker_session *s)
-{
-	uint32_t i = --s->channel_count;
-
-	s->b->config.doorbell_remove(s->b->config.user, s->channel[i].engine,
-				     s->id * s->b->config.channels + i);
-	close(s->program_doorbell);
-	s->program_doorbell = -1;
-}
 
 static void
 channel_added(struct broker *b, struct broker_command *c)
@@ -52,15 +26,22 @@ channel_added(struct broker *b, struct broker_command *c)
 	struct broker_session *s = c->context;
 	struct weir_session_msg m = session_msg(WEIR_MSG_CHANNEL);
 	int fds[2] = {s->program_doorbell};
+	uint32_t i;
 
-	(void)b;
+	weir_assert(s->commands);
 	s->commands--;
 	if (s->state != SESSION_OPEN) {
 		broker_session_release(s);
 		return;
 	}
 	if (c->cmd.result) {
-		channel_undo(s);
+		/* it is the last channel: a session has one request at a time */
+		i = --s->channel_count;
+		weir_assert(i == c->cmd.channel.channel);
+		b->config.doorbell_remove(b->config.user, s->channel[i].engine,
+					  s->id * b->config.channels + i);
+		close(s->program_doorbell);
+		s->program_doorbell = -1;
 		session_refuse(s, -c->cmd.result,
 			       "engine %u has no room for another channel; attach with a larger "
 			       "arena",
@@ -76,9 +57,10 @@ channel_added(struct broker *b, struct broker_command *c)
 }
 
 /*
- * The engine's end of a doorbell and the socket that the program waits on. The engine's socket
- * receives nothing and its eventfd is never read, so nothing that a program passes along is closed
- * by an engine. No filter of the program runs when its socket is sent to. 0 or -errno.
+ * Makes the engine's end of a doorbell and the socket that the program waits on. The engine's
+ * socket receives nothing and its eventfd is never read, so an engine closes nothing that a program
+ * passes along. SO_LOCK_FILTER: sending to the program's socket runs no filter of the program. 0 or
+ * -errno.
  */
 static int
 open_doorbell(struct weir_bell *bell, int *program)
@@ -86,7 +68,7 @@ open_doorbell(struct weir_bell *bell, int *program)
 	int pair[2] = {-1, -1}, one = 1, rc;
 
 	*bell = (struct weir_bell){.wait = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .ring = -1};
-	/* datagrams: one end closed is not an event that wakes the other for ever */
+	/* datagrams: when one end is closed, the other is not readable for ever */
 	if (bell->wait >= 0 &&
 	    !socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) &&
 	    !shutdown(pair[0], SHUT_RD) &&
@@ -108,13 +90,22 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct broker *b = s->b;
 	uint32_t engine = m->add_channel.engine, i = s->channel_count;
+	uint32_t used[BROKER_ENGINES_MAX] = {0};
 	uint32_t id = s->id * b->config.channels + i;
 	struct broker_command *c;
 	struct weir_bell bell;
 	int program = -1, rc;
 
-	if (engine == UINT32_MAX)
-		engine = least_used_engine(s);
+	if (engine == UINT32_MAX) { /* the one with fewest channels; programs differ in the first */
+		for (uint32_t k = 0; k < i; k++)
+			used[s->channel[k].engine]++;
+		engine = s->id % b->config.engines;
+		for (uint32_t k = 1, e; k < b->config.engines; k++) {
+			e = (s->id + k) % b->config.engines;
+			if (used[e] < used[engine])
+				engine = e;
+		}
+	}
 	if (engine >= b->config.engines) {
 		session_refuse(s, EINVAL, "no engine %u; there are %u", engine, b->config.engines);
 		return;
@@ -126,6 +117,7 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 			       i);
 		return;
 	}
+	weir_assert(s->program_doorbell < 0 && i < b->config.channels);
 	c = command_new(b, engine, ENGINE_CHANNEL_ADD, channel_added, s);
 	if (!c) {
 		session_refuse_memory(s);
@@ -157,46 +149,36 @@ add_channel(struct broker_session *s, const struct weir_session_msg *m)
 	command_submit(b, c);
 }
 
-static bool
-channels_fit(const struct broker_session *s, const uint32_t *channel)
-{
-	for (uint32_t i = 0; i < s->b->config.engines; i++)
-		if (channel[i] >= s->channel_count || s->channel[channel[i]].engine != i)
-			return false;
-	return true;
-}
-
-/* Refused, if not. */
-static bool
-listen_acceptable(struct broker_session *s, const struct weir_session_msg *m)
-{
-	if (!weir_service_ok(m->listen.service) || m->listen.flags & ~WEIR_LISTEN_KNOWN)
-		session_refuse(s, EINVAL,
-			       "bad service name, or an unknown flag; use letters, digits, '_', "
-			       "'-' and '.'");
-	else if (!channels_fit(s, m->listen.channel))
-		session_refuse(s, EINVAL,
-			       "a listener needs a channel to each engine; add those first");
-	else if (m->listen.flags && s->b->services_public.count == WEIR_SERVICES_MAX)
-		session_refuse(s, ENOSPC,
-			       "this node offers %u public services already; close one, or listen "
-			       "without WEIR_LISTEN_PUBLIC",
-			       WEIR_SERVICES_MAX);
-	else
-		return true;
-	return false;
-}
-
 static void
 listen_request(struct broker_session *s, const struct weir_session_msg *m)
 {
 	struct weir_session_msg r = session_msg(WEIR_MSG_LISTENING);
 	struct service_listener *l;
-	uint32_t i = 0;
+	uint32_t i, channel;
 	int rc = 0;
 
-	if (!listen_acceptable(s, m))
+	if (!weir_service_ok(m->listen.service) || m->listen.flags & ~WEIR_LISTEN_KNOWN) {
+		session_refuse(s, EINVAL,
+			       "bad service name, or an unknown flag; use letters, digits, '_', "
+			       "'-' and '.'");
 		return;
+	}
+	for (i = 0; i < s->b->config.engines; i++) {
+		channel = m->listen.channel[i];
+		if (channel < s->channel_count && s->channel[channel].engine == i)
+			continue;
+		session_refuse(s, EINVAL,
+			       "a listener needs a channel to each engine; add those first");
+		return;
+	}
+	if (m->listen.flags && s->b->services_public.count == WEIR_SERVICES_MAX) {
+		session_refuse(s, ENOSPC,
+			       "this node offers %u public services already; close one, or listen "
+			       "without WEIR_LISTEN_PUBLIC",
+			       WEIR_SERVICES_MAX);
+		return;
+	}
+	i = 0;
 	while (i < WEIR_LISTENERS && s->listener[i])
 		i++;
 	if (i == WEIR_LISTENERS) {
@@ -239,38 +221,18 @@ listen_request(struct broker_session *s, const struct weir_session_msg *m)
 		weir_services_add(&s->b->services_public, l->service);
 		services_changed(s->b);
 	}
-	/* program's from the answer on */
+	/* the program's from the answer on */
 	atomic_store_explicit(&arena_head(&s->arena)->accepted[i], 0, memory_order_relaxed);
 	r.listening.listener = l->id;
-	session_reply(s, &r, NULL, 0);
-}
-
-static void
-unlisten_request(struct broker_session *s, const struct weir_session_msg *m)
-{
-	uint32_t i = m->listening.listener % WEIR_LISTENERS;
-	struct weir_session_msg r = session_msg(WEIR_MSG_OK);
-
-	if (!s->listener[i] || s->listener[i]->id != m->listening.listener) {
-		session_refuse(s, ENOENT, "no listener %u", m->listening.listener);
-		return;
-	}
-	session_unlisten(s, i);
-	session_reply(s, &r, NULL, 0);
-}
-
-static void
-bye(struct broker_session *s)
-{
-	struct weir_session_msg r = session_msg(WEIR_MSG_OK);
-
 	session_reply(s, &r, NULL, 0);
 }
 
 int
 broker_session_request(struct broker_session *s, const struct weir_session_msg *m, size_t length)
 {
+	struct weir_session_msg ok = session_msg(WEIR_MSG_OK);
 	struct broker *b = s->b;
+	uint32_t i;
 
 	if (weir_session_check(m, length)) {
 		b->counters.requests_bad++;
@@ -289,7 +251,13 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 		listen_request(s, m);
 		break;
 	case WEIR_MSG_UNLISTEN:
-		unlisten_request(s, m);
+		i = m->listening.listener % WEIR_LISTENERS;
+		if (s->listener[i] && s->listener[i]->id == m->listening.listener) {
+			session_unlisten(s, i);
+			session_reply(s, &ok, NULL, 0);
+		} else {
+			session_refuse(s, ENOENT, "no listener %u", m->listening.listener);
+		}
 		break;
 	case WEIR_MSG_CONNECT:
 		connect_request(s, m);
@@ -313,7 +281,7 @@ broker_session_request(struct broker_session *s, const struct weir_session_msg *
 		find_request(s, m);
 		break;
 	case WEIR_MSG_BYE:
-		bye(s);
+		session_reply(s, &ok, NULL, 0);
 		break;
 	default: /* HELLO again, or a reply */
 		s->pending = false;

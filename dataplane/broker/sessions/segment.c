@@ -5,7 +5,8 @@
 #include "memfd.h"
 #include "sigbus.h"
 
-#include <assert.h>
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -33,43 +34,33 @@ segment_bytes(void)
 	return g.bytes;
 }
 
-/* Ordinary pages: a hole that a program punches faults in again, on hugetlbfs it may not. */
-static int
-memory_open(struct segment *g, int numa_socket)
-{
-	struct memfd_part part = {.numa_socket = numa_socket};
-	int rc;
-
-	fill_geometry(&g->geometry);
-	part.length = g->geometry.bytes;
-	rc = memfd_open("weir-segment", g->geometry.bytes, 0, &part, 1, &g->memory);
-	if (rc)
-		return rc;
-	g->guard = sigbus_guard_add(g->memory.base, g->memory.bytes, g->memory.page, -1);
-	if (g->guard < 0)
-		return g->guard;
-	memcpy(g->memory.base, &g->geometry, sizeof(g->geometry));
-	return 0;
-}
-
 struct segment *
 segment_open(int numa_socket)
 {
 	struct segment *g = calloc(1, sizeof(*g));
+	struct memfd_part part = {.numa_socket = numa_socket};
 	int rc;
 
 	if (!g)
 		return NULL;
+	fill_geometry(&g->geometry);
+	part.length = g->geometry.bytes;
 	g->guard = -1;
 	g->memory = (struct memfd){.fd = -1, .base = MAP_FAILED};
 	rc = weir_bell_open(g->bell);
+	/* ordinary pages: the kernel refills a hole that a program punches; hugetlbfs may not */
 	if (!rc)
-		rc = memory_open(g, numa_socket);
+		rc = memfd_open("weir-segment", g->geometry.bytes, 0, &part, 1, &g->memory);
+	if (!rc) {
+		g->guard = sigbus_guard_add(g->memory.base, g->memory.bytes, g->memory.page, -1);
+		rc = g->guard < 0 ? g->guard : 0;
+	}
 	if (rc) {
 		segment_close(g);
 		errno = -rc;
 		return NULL;
 	}
+	memcpy(g->memory.base, &g->geometry, sizeof(g->geometry));
 	for (uint32_t i = 0; i < SEGMENT_CONNECTIONS; i++)
 		g->free_index[i] = (uint16_t)(SEGMENT_CONNECTIONS - 1 - i);
 	g->free_count = SEGMENT_CONNECTIONS;
@@ -97,8 +88,9 @@ segment_take_memory(struct segment *g)
 }
 
 static struct weir_segment_conn *
-line(const struct segment *g, uint32_t direction, uint32_t index)
+conn_entry(const struct segment *g, uint32_t direction, uint32_t index)
 {
+	weir_assert(direction < 2 && index < SEGMENT_CONNECTIONS);
 	return (struct weir_segment_conn *)((uint8_t *)g->memory.base +
 					    weir_segment_conns_at(&g->geometry, direction)) +
 	       index;
@@ -112,9 +104,10 @@ segment_take(struct segment *g, uint32_t *index)
 	if (!g->free_count)
 		return -ENOSPC;
 	i = g->free_index[g->free_count - 1];
+	weir_assert(!g->users[i]);
 	for (uint32_t d = 0; d < 2; d++)
-		memset(line(g, d, i), 0, sizeof(struct weir_segment_conn));
-	if (sigbus_guard_hit(g->guard)) /* a hole, and no memory to fill it: nobody else saw that */
+		memset(conn_entry(g, d, i), 0, sizeof(struct weir_segment_conn));
+	if (sigbus_guard_hit(g->guard)) /* a hole, and no memory to fill it: no engine saw it */
 		return -ENOMEM;
 	g->free_count--;
 	g->users[i] = 2;
@@ -130,14 +123,15 @@ segment_messages(const struct segment *g, uint32_t index)
 	uint64_t sum = 0;
 
 	for (uint32_t d = 0; d < 2 && index < SEGMENT_CONNECTIONS; d++)
-		sum += atomic_load_explicit(&line(g, d, index)->received, memory_order_relaxed);
+		sum +=
+		    atomic_load_explicit(&conn_entry(g, d, index)->received, memory_order_relaxed);
 	return sum;
 }
 
 void
 segment_give(struct segment *g, uint32_t index, uint32_t side)
 {
-	assert(g->users[index] && g->side[side].ends);
+	weir_assert(index < SEGMENT_CONNECTIONS && g->users[index] && g->side[side].ends);
 	g->side[side].ends--;
 	if (--g->users[index] == 0)
 		g->free_index[g->free_count++] = (uint16_t)index;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions: attach, replies, the end. A session ends in one way, whoever ends it: names and
- * segments go at once, local peers are told, every engine forgets it, and only then its memory
- * goes.
+ * Sessions: attaching, replies, ending. Every session ends in the same steps: its names and
+ * segments go at once, local peers are told, every engine removes it, and then its memory is freed.
  */
 #include "arena.h"
 #include "command.h"
@@ -21,13 +20,15 @@
 #include "state.h"
 #include "user.h"
 
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define WAIT_NS BROKER_SECOND_NS
+#define WAIT_NS BROKER_SECOND_NS /* between two WAIT messages to a program */
 #define SHARED_MEMORY "shared memory (free some, or reserve huge pages: scripts/setup_hugepages.sh)"
 
 struct weir_session_msg
@@ -88,10 +89,11 @@ session_refuse_memory(struct broker_session *s)
 }
 
 void
-session_in_line(struct broker_session *s, bool in)
+session_set_serial(struct broker_session *s, bool serial)
 {
-	s->b->line += (uint32_t)in - (uint32_t)s->in_line;
-	s->in_line = in;
+	weir_assert(s->b->serial_sessions >= s->serial);
+	s->b->serial_sessions += (uint32_t)serial - (uint32_t)s->serial;
+	s->serial = serial;
 }
 
 static size_t
@@ -100,7 +102,7 @@ work_bytes(const struct broker_session *s, uint32_t i)
 	return engine_session_bytes(broker_engine(s->b, i)->engine_config, &s->view[i].geometry);
 }
 
-/* Memory that a session takes: its arena, and the tables that main and the engines keep of it. */
+/* Bytes of the arena, and of the tables that main and the engines have of the session. */
 static uint64_t
 session_bytes(const struct broker_session *s, const struct weir_geometry *g)
 {
@@ -114,77 +116,33 @@ session_bytes(const struct broker_session *s, const struct weir_geometry *g)
 	return bytes;
 }
 
-/* Work memory of each engine; its receive blocks and the send heap as MRs of its device. */
-static int
-build_view(struct broker_session *s, uint32_t i)
-{
-	const struct weir_geometry *g = &s->arena.geometry;
-	struct nic_device *dev = broker_engine(s->b, i)->dev;
-	struct engine_session *v = &s->view[i];
-	uint8_t *base = arena_base(&s->arena);
-	uint64_t offset, bytes;
-	int rc;
-
-	v->id = s->id;
-	v->base = base;
-	v->geometry = *g;
-	v->share = &s->share;
-	v->work = s->b->config.memory_get(s->b->config.user, work_bytes(s, i),
-					  broker_engine(s->b, i)->numa_socket);
-	if (!v->work)
-		return -ENOMEM;
-	if (!dev)
-		return 0;
-	arena_recv_part(g, i, &offset, &bytes);
-	rc = broker_ops(s->b, i)->mr_reg(dev, base + offset, bytes,
-					 NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &v->recv_mr);
-	if (rc)
-		return rc;
-	for (uint32_t k = 0; k < i; k++)
-		if (broker_engine(s->b, k)->dev == dev) {
-			v->send_mr = s->view[k].send_mr;
-			return 0;
-		}
-	rc = broker_ops(s->b, i)->mr_reg(dev, base + weir_arena_send(g),
-					 (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE,
-					 NIC_REMOTE_READ, &v->send_mr);
-	s->view_owned[i] = !rc;
-	return rc;
-}
-
-static void
-deregister_views(struct broker_session *s)
-{
-	for (uint32_t i = 0; i < s->b->config.engines; i++) {
-		struct nic_device *dev = broker_engine(s->b, i)->dev;
-		struct engine_session *v = &s->view[i];
-
-		if (dev && v->recv_mr.length)
-			broker_ops(s->b, i)->mr_dereg(dev, &v->recv_mr);
-		if (dev && s->view_owned[i])
-			broker_ops(s->b, i)->mr_dereg(dev, &v->send_mr);
-	}
-}
-
 void
 session_free(struct broker_session *s)
 {
 	struct broker *b = s->b;
 	struct memfd memory;
 
-	session_in_line(s, false);
+	weir_assert(s->state == SESSION_BUILDING || s->state == SESSION_CLOSING);
+	weir_assert(b->session[s->id] == s && !s->conns && !s->waiting && !s->commands);
+	session_set_serial(s, false);
 	if (s->farewell)
 		s->farewell(s->user, NULL, NULL, 0);
-
 	for (uint32_t i = 0; i < s->channel_count; i++)
 		b->config.doorbell_remove(b->config.user, s->channel[i].engine,
 					  s->id * b->config.channels + i);
 	if (s->program_doorbell >= 0)
 		close(s->program_doorbell);
-	for (uint32_t i = 0; i < b->config.engines; i++)
-		if (s->view[i].work)
-			b->config.memory_put(b->config.user, s->view[i].work, work_bytes(s, i));
-	deregister_views(s);
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct nic_device *dev = broker_engine(b, i)->dev;
+		struct engine_session *v = &s->view[i];
+
+		if (v->work)
+			b->config.memory_put(b->config.user, v->work, work_bytes(s, i));
+		if (dev && v->recv_mr.length)
+			broker_ops(b, i)->mr_dereg(dev, &v->recv_mr);
+		if (dev && s->view_owned[i])
+			broker_ops(b, i)->mr_dereg(dev, &v->send_mr);
+	}
 	regions_free(s);
 	memory = arena_take_memory(&s->arena);
 	release_memory(b, s->release, &memory, s->owner, s->charged_bytes, USER_MEMORY);
@@ -216,6 +174,7 @@ removed(struct broker *b, struct broker_command *c)
 	struct broker_session *s = c->context;
 
 	(void)b;
+	weir_assert(s->state == SESSION_CLOSING && s->waiting);
 	s->waiting--;
 	broker_session_release(s);
 }
@@ -225,6 +184,7 @@ session_unlisten(struct broker_session *s, uint32_t index)
 {
 	struct service_listener *l = s->listener[index];
 
+	weir_assert(l && l->session == s && s->listener_count);
 	service_remove(&s->b->services, l);
 	if (l->public) {
 		weir_services_remove(&s->b->services_public, l->service);
@@ -250,18 +210,6 @@ session_enter(struct broker_session *s, enum session_state to)
 }
 
 static void
-leave_building(struct broker_session *s)
-{
-	struct broker_session **at = &s->b->building;
-
-	while (*at != s)
-		at = &(*at)->next_building;
-	*at = s->next_building;
-	if (!*at)
-		s->b->last_building = at;
-}
-
-static void
 close_session(struct broker_session *s)
 {
 	struct broker *b = s->b;
@@ -271,14 +219,14 @@ close_session(struct broker_session *s)
 	b->counters.sessions_closed++;
 	broker_blame_user(b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
 			  "session %u (pid %d, %s) ends", s->id, (int)s->pid, s->name);
-	if (s->state == SESSION_BUILDING) { /* nobody else knows it */
-		leave_building(s);
+	if (s->state == SESSION_BUILDING) { /* no engine knows it */
+		TAILQ_REMOVE(&b->building, s, building);
 		session_free(s);
 		return;
 	}
 	if (s->state == SESSION_OPEN)
 		user_left_one(s->owner);
-	session_in_line(s, false);
+	session_set_serial(s, false);
 	session_enter(s, SESSION_CLOSING);
 	s->reply = NULL;
 	s->pending = false;
@@ -287,8 +235,7 @@ close_session(struct broker_session *s)
 			session_unlisten(s, i);
 	for (struct broker_conn *c = s->conns; c; c = c->next) {
 		connect_forget(c);
-		/* an open one is ended by its engine: the program may have closed it properly
-		 * before */
+		/* the engine ends an open one: the program may have closed it before */
 		if (!c->opened || !c->peer || !c->peer->opened)
 			conn_tell_peer(b, c, ECONNRESET);
 	}
@@ -337,12 +284,12 @@ session_leave(struct broker_session *s)
 	s->farewell = reply;
 }
 
-/* Its last word, asked for or not: the library doesn't attach again by itself. */
+/* Sends the reason, whether a request waits or not: the library does not attach again by itself. */
 static void
-end_with(struct broker_session *s, struct weir_session_msg *last_word)
+end_with(struct broker_session *s, struct weir_session_msg *reason)
 {
 	if (s->reply)
-		s->reply(s->user, last_word, NULL, 0);
+		s->reply(s->user, reason, NULL, 0);
 	session_end(s);
 }
 
@@ -393,8 +340,9 @@ welcome(struct broker_session *s)
 {
 	struct weir_session_msg m = session_msg(WEIR_MSG_WELCOME);
 
+	weir_assert(s->pending && !s->waiting);
 	session_enter(s, SESSION_OPEN);
-	session_in_line(s, false);
+	session_set_serial(s, false);
 	user_attached(s->owner);
 	s->b->counters.sessions_opened++;
 	broker_blame_user(s->b, s->uid, "sessions", LOG_LEVEL_DEBUG, SESSION_FIELDS(s),
@@ -412,6 +360,7 @@ added(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 
+	weir_assert(s->waiting);
 	s->waiting--;
 	if (c->cmd.result && !s->result)
 		s->result = c->cmd.result;
@@ -431,9 +380,12 @@ added(struct broker *b, struct broker_command *c)
 	close_session(s);
 }
 
-/* The memory's head; the rest of it is made in pieces. */
+/*
+ * Charges the arena and makes its head; the rest is made in pieces. 0, or -errno and the kind of
+ * memory that is short, NULL: the user's limit.
+ */
 static int
-begin(struct broker_session *s, uint64_t wish, const char **what)
+begin_arena(struct broker_session *s, uint64_t wish, const char **what)
 {
 	const struct broker_config *c = &s->b->config;
 	struct arena_limits limits = {c->session_connections, c->channels, c->ring_slots,
@@ -457,24 +409,59 @@ begin(struct broker_session *s, uint64_t wish, const char **what)
 	return arena_begin(&g, numa, s->b->fault_fd, &s->arena);
 }
 
-/* Its memory is there: views of it for the engines, which then are told. */
+/*
+ * The arena is complete: gives each engine work memory, its receive blocks and the send heap as
+ * memory regions of its device, and tells it of the session.
+ */
 static int
-add(struct broker_session *s)
+add_to_engines(struct broker_session *s)
 {
-	uint32_t connections = s->arena.geometry.connections;
+	const struct weir_geometry *g = &s->arena.geometry;
+	uint8_t *base = arena_base(&s->arena);
 	struct broker *b = s->b;
-	int rc = 0;
+	uint64_t offset, bytes;
+	int rc;
 
-	for (uint32_t i = 0; i < b->config.engines && !rc; i++)
-		rc = build_view(s, i);
-	if (rc)
-		return rc;
-	s->free_desc = broker_alloc(connections * sizeof(*s->free_desc));
+	weir_assert(s->state == SESSION_BUILDING && s->arena.guard >= 0);
+	for (uint32_t i = 0; i < b->config.engines; i++) {
+		struct nic_device *dev = broker_engine(b, i)->dev;
+		struct engine_session *v = &s->view[i];
+		uint32_t k = 0;
+
+		v->id = s->id;
+		v->base = base;
+		v->geometry = *g;
+		v->share = &s->share;
+		v->work = b->config.memory_get(b->config.user, work_bytes(s, i),
+					       broker_engine(b, i)->numa_socket);
+		if (!v->work)
+			return -ENOMEM;
+		if (!dev)
+			continue;
+		arena_recv_part(g, i, &offset, &bytes);
+		rc = broker_ops(b, i)->mr_reg(dev, base + offset, bytes,
+					      NIC_LOCAL_WRITE | NIC_REMOTE_WRITE, &v->recv_mr);
+		if (rc)
+			return rc;
+		while (broker_engine(b, k)->dev != dev)
+			k++;
+		if (k < i) { /* the send heap is registered once per device */
+			v->send_mr = s->view[k].send_mr;
+			continue;
+		}
+		rc = broker_ops(b, i)->mr_reg(dev, base + weir_arena_send(g),
+					      (uint64_t)g->send_blocks * WEIR_BLOCK_SIZE,
+					      NIC_REMOTE_READ, &v->send_mr);
+		s->view_owned[i] = !rc;
+		if (rc)
+			return rc;
+	}
+	s->free_desc = broker_alloc(g->connections * sizeof(*s->free_desc));
 	if (!s->free_desc)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < connections; i++)
-		s->free_desc[i] = connections - 1 - i;
-	s->free_desc_count = connections;
+	for (uint32_t i = 0; i < g->connections; i++)
+		s->free_desc[i] = g->connections - 1 - i;
+	s->free_desc_count = g->connections;
 	session_enter(s, SESSION_ADDING);
 	s->waiting = b->config.engines;
 	for (uint32_t i = 0; i < b->config.engines; i++) {
@@ -492,32 +479,23 @@ refuse_memory(struct weir_session_msg *no, int rc, const char *what)
 	session_refusal(no, -rc, "no memory for %s: %s", what, strerror(-rc));
 }
 
-/* Those who wait know that something goes on. */
-static void
-tell_to_wait(struct broker *b, uint64_t now)
-{
-	struct weir_session_msg m = session_msg(WEIR_MSG_WAIT);
-
-	if (now - b->told_to_wait < WAIT_NS)
-		return;
-	b->told_to_wait = now;
-	for (struct broker_session *s = b->building; s; s = s->next_building)
-		s->reply(s->user, &m, NULL, 0);
-}
-
 /*
- * Of each user's first session the one that has cost least: nobody waits for all that another user
- * has begun, nor for a large arena.
+ * The session to work on: of the first session of each user, the one that has cost least. So no
+ * program waits for all sessions of another user, nor for a large arena.
  */
 static struct broker_session *
 next_building(struct broker *b)
 {
-	struct broker_session *next = NULL;
+	struct broker_session *next = NULL, *s;
 
 	b->building_look++;
-	for (struct broker_session *s = b->building; s; s = s->next_building)
-		if (user_first(s->owner, b->building_look) && (!next || s->cost_ns < next->cost_ns))
+	for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building)) {
+		if (s->owner->look == b->building_look)
+			continue;
+		s->owner->look = b->building_look;
+		if (!next || s->cost_ns < next->cost_ns)
 			next = s;
+	}
 	return next;
 }
 
@@ -526,7 +504,7 @@ sessions_build(struct broker *b, uint64_t now)
 {
 	struct broker_session *s = next_building(b);
 	const char *what = SHARED_MEMORY;
-	struct weir_session_msg no;
+	struct weir_session_msg m;
 	uint64_t begin, cost;
 	int rc;
 
@@ -535,10 +513,10 @@ sessions_build(struct broker *b, uint64_t now)
 	begin = pace_clock();
 	rc = arena_go_on(&s->arena);
 	if (rc <= 0)
-		leave_building(s);
+		TAILQ_REMOVE(&b->building, s, building);
 	if (!rc) {
 		what = "memory regions (raise the limit of locked memory or of regions)";
-		rc = add(s);
+		rc = add_to_engines(s);
 	}
 	cost = pace_clock() - begin;
 	s->cost_ns += cost;
@@ -546,38 +524,35 @@ sessions_build(struct broker *b, uint64_t now)
 		user_charge(s->owner, cost, false);
 	if (rc < 0) {
 		b->counters.sessions_refused++;
-		refuse_memory(&no, rc, what);
-		s->reply(s->user, &no, NULL, 0);
+		refuse_memory(&m, rc, what);
+		s->reply(s->user, &m, NULL, 0);
 		session_free(s);
 	}
-	tell_to_wait(b, now);
-	return b->building ? now : UINT64_MAX;
-}
-
-/* The slots go round, so that a doorbell's number isn't used again at once. */
-static uint32_t
-free_slot(struct broker *b)
-{
-	for (uint32_t i = 0; i < b->config.sessions; i++) {
-		uint32_t id = (b->session_next + i) % b->config.sessions;
-
-		if (!b->session[id]) {
-			b->session_next = id + 1;
-			return id;
-		}
+	if (now - b->told_to_wait >= WAIT_NS) { /* libraries see that the data plane is alive */
+		b->told_to_wait = now;
+		m = session_msg(WEIR_MSG_WAIT);
+		for (s = TAILQ_FIRST(&b->building); s; s = TAILQ_NEXT(s, building))
+			s->reply(s->user, &m, NULL, 0);
 	}
-	return UINT32_MAX;
+	return TAILQ_EMPTY(&b->building) ? UINT64_MAX : now;
 }
 
-/* NULL: out of memory. */
+/*
+ * A session in the next free slot: slots are used in turns, so that the number of a doorbell is not
+ * used again soon. NULL: out of memory.
+ */
 static struct broker_session *
-session_new(struct broker *b, uint32_t id)
+session_new(struct broker *b)
 {
 	const struct broker_config *c = &b->config;
 	struct broker_session *s = broker_alloc(sizeof(*s));
+	uint32_t id = b->session_next % c->sessions;
 
 	if (!s)
 		return NULL;
+	weir_assert(b->session_count < c->sessions);
+	while (b->session[id])
+		id = (id + 1) % c->sessions;
 	s->b = b;
 	s->id = id;
 	s->state = SESSION_BUILDING;
@@ -599,12 +574,13 @@ session_new(struct broker *b, uint32_t id)
 		return NULL;
 	}
 	s->reserved = 2 * c->engines; /* SESSION_ADD and SESSION_REMOVE */
+	b->session_next = id + 1;
 	b->session[id] = s;
 	b->session_count++;
 	return s;
 }
 
-/* Whether we can talk to it at all; else the answer that says why. */
+/* Whether the program may attach; else the refusal. */
 static bool
 hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t length,
 		 struct weir_session_msg *no)
@@ -648,14 +624,6 @@ hello_acceptable(struct broker *b, const struct weir_session_msg *m, size_t leng
 	return true;
 }
 
-/* For logs and tables: what could steer a terminal or end a line is left out. */
-static void
-take_name(struct broker_session *s, const char *name)
-{
-	for (size_t i = 0; i < sizeof(s->name) - 1 && name[i]; i++)
-		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
-}
-
 struct broker_session *
 broker_session_open(struct broker *b, const struct weir_session_msg *hello, size_t length,
 		    pid_t pid, uid_t uid, broker_reply_fn *reply, void *user)
@@ -663,7 +631,7 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	struct weir_session_msg no;
 	struct broker_session *s;
 	struct broker_user *owner;
-	const char *what;
+	const char *name, *what;
 	int rc;
 
 	if (!hello_acceptable(b, hello, length, &no) || user_begin(b, uid, &owner, &no)) {
@@ -671,10 +639,10 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 		reply(user, &no, NULL, 0);
 		return NULL;
 	}
-	s = session_new(b, free_slot(b));
+	s = session_new(b);
 	if (!s) {
-		user_give(owner, USER_SESSIONS, 1);
 		b->counters.sessions_refused++;
+		user_give(owner, USER_SESSIONS, 1);
 		session_refusal(&no, ENOMEM, SESSION_NO_MEMORY);
 		reply(user, &no, NULL, 0);
 		return NULL;
@@ -683,9 +651,12 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->uid = uid;
 	s->owner = owner;
 	s->membarrier = b->membarrier && hello->hello.flags & WEIR_HELLO_MEMBARRIER;
-	take_name(s, hello->hello.name);
-	share_init(s);
-	rc = begin(s, hello->hello.arena, &what);
+	/* for logs and tables: without bytes that could steer a terminal or end a line */
+	name = hello->hello.name;
+	for (size_t i = 0; i < sizeof(s->name) - 1 && name[i]; i++)
+		s->name[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+	quota_init(s);
+	rc = begin_arena(s, hello->hello.arena, &what);
 	if (rc) {
 		b->counters.sessions_refused++;
 		if (!what)
@@ -703,10 +674,9 @@ broker_session_open(struct broker *b, const struct weir_session_msg *hello, size
 	s->reply = reply;
 	s->user = user;
 	s->pending = true;
-	if (!b->building)
+	if (TAILQ_EMPTY(&b->building))
 		b->told_to_wait = broker_now(b);
-	*b->last_building = s;
-	b->last_building = &s->next_building;
+	TAILQ_INSERT_TAIL(&b->building, s, building);
 	return s;
 }
 

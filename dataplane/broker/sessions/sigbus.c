@@ -3,6 +3,7 @@
 #include "sigbus.h"
 
 #include "base/monotonic.h"
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REFILL_NS                                                                                  \
-	244140u	    /* a refill so often for ever is the kernel's business: 4096 a second,         \
-		     */
-#define REFILLS 64u /* and each page of the range, and so many more, at once */
+/* Refills beyond this rate are the program's doing: the kernel alone unmaps fewer pages. */
+#define REFILL_NS 244140u /* ns per refill: 4096 per second */
+#define REFILLS 64u	  /* at once, beside one per page of the range */
 #define NO_GUARD (-1)
 
 /* Written by main; read by the handler on any thread, which writes `hit` and `refills`. */
@@ -31,21 +31,21 @@ struct guard {
 	_Atomic int notify_fd;
 	_Atomic bool hit;
 	_Atomic uint64_t refills; /* theoretical arrival time of the next one, ns */
-	int next_free;		  /* main's */
+	int next_free;		  /* main's: number of the next free guard */
 };
 
-/* In chunks that are made when they are needed and stay where they are: the handler reads them. */
+/* In chunks, allocated when needed, never moved or freed, since the handler reads them. */
 #define CHUNK 1024
 static struct guard *_Atomic chunks[SIGBUS_GUARDS / CHUNK];
-static _Atomic int guards_used;	  /* none was ever in use from here on */
-static int free_first = NO_GUARD; /* of those below */
-static _Atomic int watch_fd = -1; /* userfaultfd */
-static struct sigaction others;	  /* whose business all other faults are */
+static _Atomic int guards_used;		 /* guards from this number on were never in use */
+static int free_first = NO_GUARD;	 /* list of free ones below */
+static _Atomic int watch_fd = -1;	 /* userfaultfd */
+static struct sigaction previous_action; /* for all other faults */
 
 static struct guard *
 guard_at(int i)
 {
-	/* pairs with the release in take_new() */
+	/* pairs with the release in new_guard() */
 	return &atomic_load_explicit(&chunks[i / CHUNK], memory_order_acquire)[i % CHUNK];
 }
 
@@ -65,7 +65,7 @@ guard_of(uintptr_t addr)
 	return NULL;
 }
 
-/* Private zeroes over [at, at + bytes). */
+/* Maps private zeroes over [at, at + bytes). */
 static bool
 put_zeroes(void *at, size_t bytes)
 {
@@ -78,7 +78,7 @@ put_zeroes(void *at, size_t bytes)
 }
 
 static void
-tell(struct guard *g)
+mark(struct guard *g)
 {
 	int fd = atomic_load_explicit(&g->notify_fd, memory_order_relaxed);
 	uint64_t one = 1;
@@ -89,46 +89,33 @@ tell(struct guard *g)
 		errno = 0;
 }
 
-/* More than the kernel takes away by itself. Two threads at once may count one refill: no matter.
+/*
+ * Makes the page (the whole huge page) that holds addr accessible: maps the one of the file, or
+ * zeroes where there is a hole. False: it could not.
  */
-static bool
-too_often(struct guard *g, size_t page)
-{
-	uint64_t pages = atomic_load_explicit(&g->length, memory_order_relaxed) / page;
-	uint64_t at = atomic_load_explicit(&g->refills, memory_order_relaxed);
-	uint64_t now = monotonic_ns();
-
-	at = (at > now ? at : now) + REFILL_NS;
-	atomic_store_explicit(&g->refills, at, memory_order_relaxed);
-	return at - now > (pages + REFILLS) * REFILL_NS;
-}
-
-/* The page is in the file, our page table lacked it: maps it. False: there is a hole. */
-static bool
-refill(uintptr_t at, size_t page)
-{
-	struct uffdio_continue c = {.range = {at, page}};
-	int fd = atomic_load_explicit(&watch_fd, memory_order_relaxed);
-
-	/* another thread was faster, or the mapping changes: the access is repeated */
-	return fd >= 0 && (!ioctl(fd, UFFDIO_CONTINUE, &c) || errno == EEXIST || errno == EAGAIN);
-}
-
-/* The page (the whole huge page) that holds addr is there again, or zeroes in its place. */
 static bool
 repair(struct guard *g, uintptr_t addr)
 {
 	size_t page = atomic_load_explicit(&g->page, memory_order_relaxed);
-	uintptr_t at = addr & ~(uintptr_t)(page - 1);
+	uint64_t pages = atomic_load_explicit(&g->length, memory_order_relaxed) / page;
+	struct uffdio_continue c = {.range = {addr & ~(uintptr_t)(page - 1), page}};
+	int fd = atomic_load_explicit(&watch_fd, memory_order_relaxed);
+	uint64_t at, now;
 
-	if (refill(at, page)) {
-		if (too_often(g, page))
-			tell(g);
+	/* EEXIST, EAGAIN: another thread was faster, or the mapping changes */
+	if (fd >= 0 && (!ioctl(fd, UFFDIO_CONTINUE, &c) || errno == EEXIST || errno == EAGAIN)) {
+		/* the page was only unmapped; of two threads at once one may be counted */
+		at = atomic_load_explicit(&g->refills, memory_order_relaxed);
+		now = monotonic_ns();
+		at = (at > now ? at : now) + REFILL_NS;
+		atomic_store_explicit(&g->refills, at, memory_order_relaxed);
+		if (at - now > (pages + REFILLS) * REFILL_NS)
+			mark(g);
 		return true;
 	}
-	if (!put_zeroes((void *)at, page))
+	if (!put_zeroes((void *)(uintptr_t)c.range.start, page))
 		return false;
-	tell(g);
+	mark(g);
 	return true;
 }
 
@@ -136,14 +123,14 @@ static void
 handle(int signal_number, siginfo_t *info, void *context)
 {
 	int saved = errno;
-	bool fault = info->si_code > 0; /* else sent by a process */
+	bool fault = info->si_code > 0; /* else a process sent the signal */
 	uintptr_t addr = (uintptr_t)info->si_addr;
 	struct guard *g = fault ? guard_of(addr) : NULL;
 
 	(void)context;
 	if (!g || !repair(g, addr)) {
-		/* not ours: who was here before, when the access is repeated or the signal again */
-		sigaction(signal_number, &others, NULL);
+		/* not ours: the access is repeated, or the signal raised, under that action */
+		sigaction(signal_number, &previous_action, NULL);
 		if (!fault)
 			raise(signal_number);
 	}
@@ -153,22 +140,20 @@ handle(int signal_number, siginfo_t *info, void *context)
 int
 sigbus_install(void)
 {
-	struct sigaction sa = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
-
-	struct sigaction now;
+	struct sigaction sa = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO}, now;
 
 	sigemptyset(&sa.sa_mask);
 	if (sigaction(SIGBUS, NULL, &now))
 		return -errno;
 	if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == handle)
 		return 0;
-	others = now;
+	previous_action = now;
 	return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
 }
 
-/* One that was never used. */
+/* A guard that was never used: its number, or -errno. */
 static int
-take_new(void)
+new_guard(void)
 {
 	int i = atomic_load_explicit(&guards_used, memory_order_relaxed);
 	struct guard *chunk;
@@ -181,7 +166,7 @@ take_new(void)
 			return -ENOMEM;
 		atomic_store_explicit(&chunks[i / CHUNK], chunk, memory_order_release);
 	}
-	/* pairs with the acquire in guard_of(): its base is 0 still */
+	/* pairs with the acquire in guard_of(): base is 0 still */
 	atomic_store_explicit(&guards_used, i + 1, memory_order_release);
 	return i;
 }
@@ -217,30 +202,24 @@ sigbus_unwatch(void)
 		close(fd);
 }
 
-/* Faults in it become ours from now on, those that the kernel would fill itself too. */
-static int
-watch(void *base, size_t length)
+int
+sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 {
 	struct uffdio_register r = {.range = {(uintptr_t)base, length},
 				    .mode =
 					UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR};
-	int fd = atomic_load_explicit(&watch_fd, memory_order_relaxed);
-
-	return fd >= 0 && ioctl(fd, UFFDIO_REGISTER, &r) ? -errno : 0;
-}
-
-int
-sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
-{
+	int i, fd = atomic_load_explicit(&watch_fd, memory_order_relaxed);
 	struct guard *g;
-	int i, rc = watch(base, length);
 
-	if (rc)
-		return rc;
-	i = free_first == NO_GUARD ? take_new() : free_first;
+	/* every fault in the range, even one that the kernel could fill, raises SIGBUS from now on
+	 */
+	if (fd >= 0 && ioctl(fd, UFFDIO_REGISTER, &r))
+		return -errno;
+	i = free_first == NO_GUARD ? new_guard() : free_first;
 	if (i < 0)
 		return i;
 	g = guard_at(i);
+	weir_assert(!atomic_load_explicit(&g->base, memory_order_relaxed) && length % page == 0);
 	if (i == free_first)
 		free_first = g->next_free;
 	atomic_store_explicit(&g->length, length, memory_order_relaxed);
@@ -256,7 +235,7 @@ sigbus_guard_add(void *base, size_t length, size_t page, int notify_fd)
 bool
 sigbus_guard_hit(int guard)
 {
-	/* pairs with the release in tell() */
+	/* pairs with the release in mark() */
 	return guard >= 0 && atomic_load_explicit(&guard_at(guard)->hit, memory_order_acquire);
 }
 
@@ -277,6 +256,7 @@ sigbus_guard_remove(int guard)
 {
 	if (guard < 0)
 		return;
+	weir_assert(guard < atomic_load_explicit(&guards_used, memory_order_relaxed));
 	atomic_store_explicit(&guard_at(guard)->base, 0, memory_order_release);
 	guard_at(guard)->next_free = free_first;
 	free_first = guard;

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * session.sock: programs come, say HELLO, ask and leave. A client that is slow, silent or sends
- * rubbish is closed; no client can make us wait. One that costs too much waits itself: requests are
- * paced by client, by user and in all; coming and soon leaving again by user. Users that have no
- * session are strangers, who share a twentieth of the time. Half of it is for the door, that is
- * accepting, refusing and closing; half for their sessions, which are made one at a time. Of that a
- * third is kept for those that have cost little lately.
+ * session.sock: programs attach by HELLO, send requests and leave. Main waits for no client: one
+ * that is slow, silent or malformed is closed. Clients wait for main's CPU time instead. Requests
+ * are paced per client, per user and in total; attaching and soon leaving again per user. Users
+ * without a session are strangers and share a twentieth of the time: half of it for admission, that
+ * is accepting, refusing and closing, and half for their sessions, which are made one at a time. A
+ * third of the latter is kept for strangers that have cost little lately.
  */
 #define _GNU_SOURCE
 #include "session.h"
 #include "session_socket.h"
 #include "state.h"
+#include "unix_socket.h"
 #include "user.h"
-#include "watch.h"
 #include "pace.h"
 #include "socket_threads.h"
+
+#include "ipc/invariant.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,79 +25,85 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DOOR_SHARE 40u /* 1/40 of main's CPU time for accepting, refusing and closing */
-
+#define ADMISSION_SHARE 40u	     /* 1/40 of main's CPU time */
+#define ADMISSION_BURST_NS 2000000u  /* CPU time */
+#define ADMISSION_PAUSE_NS 10000000u /* shortest: main is not woken for each connection */
+#define HELLO_ADMISSION_NS 200000u   /* most that a HELLO costs admission: its user pays the rest */
 #define HELLO_TIMEOUT_NS (5 * BROKER_SECOND_NS)
-#define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be told why not */
-#define STAND_NS (10 * BROKER_SECOND_NS) /* libraries give up before */
-#define SHORT_NS (10 * BROKER_SECOND_NS) /* who stays for so long pays nothing for having come */
-#define REQUEST_NS 20000u /* what a request costs beside its handling: main and an engine wake */
-#define DOOR_BURST_NS 2000000u
-#define HELLO_DOOR_NS                                                                              \
-	200000u /* what a HELLO costs the door at most: its user pays for the session */
-#define DOOR_PAUSE_NS 10000000u	   /* not accepting, at least: main isn't woken for each */
-#define REQUESTS_SMALL_NS 2000000u /* who has asked for no more need not wait for others */
-#define UIDS 64u	 /* by low bits; who shares a place by chance shares what it says */
-#define GROUPS_MAX 1024u /* of a user, that --allow looks at */
+#define STRANGERS_MAX 64u /* clients beyond the sessions: attaching, or to be refused */
+#define QUEUE_TIMEOUT_NS (10 * BROKER_SECOND_NS) /* for its turn; libraries give up before */
+#define SHORT_NS                                                                                   \
+	(10 * BROKER_SECOND_NS) /* a client that stays longer pays nothing for attaching           \
+				 */
+#define REQUEST_NS 20000u	/* cost of a request beside its handling: main and an engine wake */
+#define REQUESTS_SMALL_NS 2000000u /* a client whose requests cost no more waits for no other */
+#define UIDS 64u		   /* buckets of uids by their low bits */
+#define GROUPS_MAX 1024u	   /* groups of a user that --allow looks at */
 
 struct client {
-	struct broker_watch watch; /* first */
+	struct unix_client socket; /* first; its deadline is for HELLO and for the queue */
 	struct broker *b;
 	struct broker_session *session; /* NULL: has not said HELLO, or was closed */
 	struct ucred peer;
-	uint64_t deadline; /* for HELLO */
-	uint64_t since;	   /* that it came */
-	uint64_t cost_ns;  /* main's CPU time for it */
+	uint64_t since;	  /* when it connected */
+	uint64_t cost_ns; /* main's CPU time for it */
 	struct pace pace;
 	uint64_t held_until; /* not heard before; 0: it is heard */
-	bool stands;	     /* in line, to attach */
-	bool owes;	     /* there since its user has cost enough */
-	bool turn;	     /* that has come */
-	bool greeted;	     /* WELCOME was sent */
+	bool queued;	     /* waits to attach */
+	bool user_paced;     /* queued because its user has used up its CPU time */
+	bool admitted;	     /* its turn in the queue has come */
+	bool welcomed;	     /* WELCOME was sent */
 	bool ended;	     /* the broker has ended the session, or refused it */
-	bool over;	     /* closed when its socket is next looked at */
 	bool busy;	     /* `job` is with the threads */
-	bool gone;	     /* closed; stays until it is not busy */
+	bool gone;	     /* closed; freed when it is not busy */
 	struct socket_job job;
 	union {
 		struct weir_session_msg m;
-		char room[sizeof(struct weir_session_msg) + 1]; /* longer ones show */
+		char room[sizeof(struct weir_session_msg) + 1]; /* longer messages are noticed */
 	} in;
-	struct client *next, **previous;
 };
 
 struct session_socket {
-	struct broker_watch watch; /* first */
+	struct unix_listener listener; /* first */
 	struct broker *b;
-	struct client *clients;
-	uint32_t count;
 	struct broker_watch done; /* of `threads` */
-	struct socket_threads
-	    *threads;	       /* NULL: sockets refuse descriptors, main reads and closes */
-	uint32_t jobs;	       /* with them */
-	uint64_t paused_until; /* not accepting: out of descriptors, or too much came */
-	struct pace door;
-	uint64_t made_ns;      /* main's CPU time for sessions that HELLOs began: their users pay */
-	uint32_t standing;     /* clients */
-	uint32_t silent[UIDS]; /* clients without a session, by uid */
+	/* NULL: sockets refuse descriptors, main reads and closes */
+	struct socket_threads *threads;
+	uint32_t jobs; /* with the threads */
+	struct pace admission;
+	uint64_t made_ns; /* main's CPU time for sessions that HELLOs began: their users pay */
+	uint32_t queued;  /* clients */
+	uint32_t unattached[UIDS]; /* clients without a session, per bucket of uids */
 };
 
-static uint32_t
-place_of(const struct client *c)
+static struct client *
+next_client(struct client *c)
 {
-	return c->peer.uid % UIDS;
+	return (struct client *)LIST_NEXT(&c->socket, entry);
 }
 
-/* Nobody with a session answers for it. */
-static void
-door_use(struct session_socket *ss, uint64_t ns)
+static struct client *
+newest_client(struct session_socket *ss)
 {
-	pace_use(&ss->door, ss->b->config.burst_ns ? DOOR_BURST_NS : 0, ns);
+	return (struct client *)LIST_FIRST(&ss->listener.clients);
 }
 
-/* What its session has cost, unless that was paid for as it was made. */
+static uint32_t *
+unattached(struct client *c)
+{
+	return &c->b->session_socket->unattached[c->peer.uid % UIDS];
+}
+
+/* Charges work for clients without a session to all of them. */
 static void
-charge(struct client *c)
+admission_use(struct session_socket *ss, uint64_t ns)
+{
+	pace_use(&ss->admission, ss->b->config.burst_ns ? ADMISSION_BURST_NS : 0, ns);
+}
+
+/* Adds the cost of its session, unless its user has paid that already. */
+static void
+add_session_cost(struct client *c)
 {
 	if (c->session && !c->session->charged)
 		c->cost_ns += c->session->cost_ns;
@@ -104,22 +112,20 @@ charge(struct client *c)
 static void
 job_submit(struct session_socket *ss, struct socket_job *job)
 {
+	weir_assert(ss->threads);
 	ss->jobs++;
 	socket_threads_submit(ss->threads, job);
 }
 
-/* Each end of an accepted socket comes here. Main closes nothing that a program sent along. */
+/*
+ * Closes an accepted socket; threads do, if there may be descriptors of programs in it. Out of
+ * memory, main closes it and may have to wait.
+ */
 static void
 socket_close(struct session_socket *ss, int fd, uid_t uid)
 {
-	struct socket_job *job;
-
-	if (!ss->threads) {
-		close(fd);
-		return;
-	}
-	job = broker_alloc(sizeof(*job));
-	if (!job) { /* main may have to wait once for what the program sent along */
+	struct socket_job *job = ss->threads ? broker_alloc(sizeof(*job)) : NULL;
+	if (!job) {
 		close(fd);
 		return;
 	}
@@ -129,90 +135,68 @@ socket_close(struct session_socket *ss, int fd, uid_t uid)
 }
 
 static void
-stand(struct client *c, bool stands)
+set_queued(struct client *c, bool queued)
 {
-	c->b->session_socket->standing += (uint32_t)stands - (uint32_t)c->stands;
-	c->stands = stands;
+	c->b->session_socket->queued += (uint32_t)queued - (uint32_t)c->queued;
+	c->queued = queued;
+}
+
+static void
+client_free(struct client *c)
+{
+	weir_assert(c->gone && !c->busy);
+	socket_close(c->b->session_socket, c->socket.watch.fd, c->peer.uid);
+	free(c);
 }
 
 static void
 client_close(struct client *c)
 {
-	struct session_socket *ss = c->b->session_socket;
 	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
 
-	charge(c);
+	weir_assert(!c->gone && (c->session || *unattached(c)));
+	add_session_cost(c);
 	if (u && broker_now(c->b) - c->since < SHORT_NS)
 		user_charge(u, c->cost_ns, false);
 	if (c->session)
 		broker_session_close(c->session);
 	else
-		ss->silent[place_of(c)]--;
-	stand(c, false);
-	broker_watch_remove(c->b, &c->watch);
-	*c->previous = c->next;
-	if (c->next)
-		c->next->previous = c->previous;
-	ss->count--;
+		--*unattached(c);
+	set_queued(c, false);
+	unix_client_remove(&c->socket);
 	c->gone = true;
-	if (c->busy)
-		return;
-	socket_close(ss, c->watch.fd, c->peer.uid);
-	free(c);
+	if (!c->busy)
+		client_free(c);
 }
 
-/* Not closed at once: a caller may still be using it. */
 static void
-client_end(struct client *c)
+close_client(struct unix_client *c, bool expired)
 {
-	c->over = true;
-	shutdown(c->watch.fd, SHUT_RDWR);
-}
-
-static int
-send_message(int fd, const struct weir_session_msg *m, const int *fds, unsigned fd_count)
-{
-	union {
-		char room[CMSG_SPACE(WEIR_SESSION_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)m, .iov_len = m->length};
-	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *c;
-
-	if (fd_count) {
-		h.msg_control = control.room;
-		h.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-		c = CMSG_FIRSTHDR(&h);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
-	}
-	return sendmsg(fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	(void)expired;
+	client_close((struct client *)c);
 }
 
 static void
 on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsigned fd_count)
 {
 	struct client *c = user;
-	bool refused_hello = reply && reply->type == WEIR_MSG_REFUSED && !c->greeted;
+	bool refused_hello = reply && reply->type == WEIR_MSG_REFUSED && !c->welcomed;
 
-	if (reply && send_message(c->watch.fd, reply, fds, fd_count))
-		client_end(c); /* it doesn't read: its own loss */
+	if (reply && unix_send(c->socket.watch.fd, reply, reply->length, fds, fd_count))
+		unix_client_end(&c->socket); /* the program does not read */
 	if (reply && reply->type == WEIR_MSG_WELCOME)
-		c->greeted = true;
+		c->welcomed = true;
 	if (!reply || refused_hello) {
-		charge(c);
+		add_session_cost(c);
 		if (c->session)
-			c->b->session_socket->silent[place_of(c)]++;
+			++*unattached(c);
 		c->session = NULL;
 		c->ended = true;
-		client_end(c);
+		unix_client_end(&c->socket);
 	}
 }
 
-/* By all groups of the process that connected. */
+/* Applies --allow to the user and all groups of the process that connected. */
 static bool
 may_attach(const struct client *c)
 {
@@ -222,23 +206,10 @@ may_attach(const struct client *c)
 
 	if (!rules || !rules->allowed_count)
 		return true;
-	if (getsockopt(c->watch.fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length))
-		length = 0; /* more groups than we look at: its first one counts */
+	if (getsockopt(c->socket.watch.fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length))
+		length = 0; /* more than GROUPS_MAX: only the primary group counts */
 	return users_may_attach(rules, c->peer.uid, c->peer.gid, groups,
 				length / sizeof(groups[0]));
-}
-
-static void
-refuse_user(struct client *c)
-{
-	struct weir_session_msg no;
-
-	c->b->counters.sessions_refused++;
-	session_refusal(&no, EACCES,
-			"user %u may not attach; have weir-dataplane started with --allow user:%u, "
-			"or a group of that user",
-			(unsigned)c->peer.uid, (unsigned)c->peer.uid);
-	on_reply(c, &no, NULL, 0);
 }
 
 static void
@@ -250,23 +221,23 @@ hello(struct client *c, const struct weir_session_msg *m, size_t length)
 	struct broker_session *s =
 	    broker_session_open(c->b, m, length, c->peer.pid, c->peer.uid, on_reply, c);
 
-	stand(c, false);
-	c->deadline = UINT64_MAX;
-	if (c->ended) /* then s is gone already */
+	set_queued(c, false);
+	c->socket.deadline = UINT64_MAX;
+	if (c->ended) /* s is freed */
 		return;
 	c->session = s;
-	ss->silent[place_of(c)]--;
+	--*unattached(c);
 	cost = pace_clock() - begin;
-	ss->made_ns += cost > HELLO_DOOR_NS ? cost - HELLO_DOOR_NS : 0;
+	ss->made_ns += cost > HELLO_ADMISSION_NS ? cost - HELLO_ADMISSION_NS : 0;
 	s->cost_ns += cost;
-	if (!stranger && !c->turn)
+	if (!stranger && !c->admitted)
 		return;
 	s->charged = true;
-	session_in_line(s, true);
+	session_set_serial(s, true);
 	user_charge(s->owner, s->cost_ns, false);
 }
 
-/* Main has worked for its requests so long. */
+/* Charges ns of main's CPU time for requests. */
 static void
 pay(struct client *c, uint64_t ns)
 {
@@ -277,152 +248,96 @@ pay(struct client *c, uint64_t ns)
 	user_charge(c->session->owner, ns, true);
 }
 
-static void
-request(struct client *c, const struct weir_session_msg *m, size_t length)
-{
-	uint64_t begin = pace_clock();
-
-	if (c->b->stopping && c->session) /* the hang-up answers */
-		return;
-	if (!c->session || broker_session_request(c->session, m, length) || m->type == WEIR_MSG_BYE)
-		client_close(c);
-	else if (c->session)
-		pay(c, pace_clock() - begin + REQUEST_NS);
-}
-
-/* When the requests of a program are heard again; 0: now. */
+/* When requests of the client are read again; 0: now. */
 static uint64_t
 requests_due(struct client *c, uint64_t now)
 {
 	uint64_t burst = c->b->config.burst_ns, all, due;
 
-	pay(c, c->session->request_ns); /* what was made for it meanwhile */
+	pay(c, c->session->request_ns); /* regions made for it since */
 	c->session->request_ns = 0;
 	due = pace_due(&c->pace, burst / 2, now);
 	if (!due)
-		due = pace_due(user_requests(c->session->owner), burst, now);
+		due = pace_due(&c->session->owner->requests, burst, now);
 	all = pace_due(&c->b->requests, burst, now);
 	if (!due && all && pace_left(&c->pace, now) > REQUESTS_SMALL_NS)
 		due = all;
 	return due;
 }
 
-/* When it may attach. */
+/* When the client may attach; 0: now. */
 static uint64_t
 attach_due(struct client *c, uint64_t now)
 {
 	struct broker_user *u = user_find_attached(c->b, c->peer.uid);
 
 	if (u)
-		return pace_due(user_pace(u), user_burst(c->b), now);
+		return pace_due(&u->pace, user_burst(c->b), now);
 	return stranger_due(c->b, c->peer.uid, now);
 }
 
-/* Strangers attach one at a time, and so do those whose user has cost enough: each knows then what
- * the one before has cost. */
-static bool
-must_stand(struct client *c, uint64_t now)
-{
-	struct session_socket *ss = c->b->session_socket;
-
-	if (!c->b->config.burst_ns || c->turn)
-		return false;
-	c->owes = attach_due(c, now) && user_find_attached(c->b, c->peer.uid);
-	return c->owes || attach_due(c, now) ||
-	       (!user_find_attached(c->b, c->peer.uid) && (c->b->line || ss->standing));
-}
-
-/* Whether it, or its user, has cost enough for now: then only its end is noticed. */
+/*
+ * Whether the client has to wait, since it or its user has used up its CPU time: then main notices
+ * only its end. Strangers attach one at a time, and so do clients whose user has used up its time:
+ * the cost of each is known before the next one begins.
+ */
 static bool
 hold(struct client *c)
 {
-	uint64_t now = broker_now(c->b);
+	struct session_socket *ss = c->b->session_socket;
+	uint64_t now = broker_now(c->b), due;
+	bool stranger;
 
-	if (c->session)
+	if (c->session) {
 		c->held_until = requests_due(c, now);
-	else
-		stand(c, must_stand(c, now));
-	if (!c->held_until && !c->stands)
+	} else if (c->b->config.burst_ns && !c->admitted) {
+		stranger = !user_find_attached(c->b, c->peer.uid);
+		due = attach_due(c, now);
+		c->user_paced = due && !stranger;
+		set_queued(c, due || (stranger && (c->b->serial_sessions || ss->queued)));
+	} else {
+		set_queued(c, false);
+	}
+	if (!c->held_until && !c->queued)
 		return false;
-	if (c->deadline != UINT64_MAX)
-		c->deadline = now + STAND_NS;
-	broker_watch_change(c->b, &c->watch, 0);
+	if (c->socket.deadline != UINT64_MAX)
+		c->socket.deadline = now + QUEUE_TIMEOUT_NS;
+	broker_watch_change(c->b, &c->socket.watch, 0);
 	return true;
 }
 
-/* What a recv() gave. */
+/* Handles the result of receiving: n bytes in c->in, 0 at the end, or -errno. */
 static void
-take(struct client *c, ssize_t n)
+received(struct client *c, ssize_t n)
 {
-	bool greets = !c->session && c->deadline != UINT64_MAX;
+	const struct weir_session_msg *m = &c->in.m;
+	struct weir_session_msg no;
+	uint64_t begin;
 
+	weir_assert(!c->busy && !c->gone);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
-	if (n <= 0)
+	if (n > 0 && !c->session && c->socket.deadline != UINT64_MAX) {
+		if (may_attach(c)) {
+			hello(c, m, (size_t)n);
+			return;
+		}
+		c->b->counters.sessions_refused++;
+		session_refusal(&no, EACCES,
+				"user %u may not attach; have weir-dataplane started with --allow "
+				"user:%u, or a group of that user",
+				(unsigned)c->peer.uid, (unsigned)c->peer.uid);
+		on_reply(c, &no, NULL, 0);
+		return;
+	}
+	if (n > 0 && c->b->stopping && c->session) /* the end of the connection answers */
+		return;
+	begin = pace_clock();
+	if (n <= 0 || !c->session || broker_session_request(c->session, m, (size_t)n) ||
+	    m->type == WEIR_MSG_BYE)
 		client_close(c);
-	else if (greets && !may_attach(c))
-		refuse_user(c);
-	else if (greets)
-		hello(c, &c->in.m, (size_t)n);
-	else
-		request(c, &c->in.m, (size_t)n);
-}
-
-static void
-handle(struct client *c, uint32_t events)
-{
-	struct session_socket *ss = c->b->session_socket;
-	bool allowed;
-	ssize_t n;
-
-	if (events & (EPOLLHUP | EPOLLERR)) { /* whatever it said last, nobody waits for answers */
-		client_close(c);
-		return;
-	}
-	allowed = c->session || c->over || c->deadline == UINT64_MAX || may_attach(c);
-	if (!c->over && allowed && hold(c))
-		return;
-	if (c->over) {
-		client_close(c);
-		return;
-	}
-	memset(&c->in, 0, sizeof(c->in));
-	if (!ss->threads) {
-		n = recv(c->watch.fd, &c->in, sizeof(c->in), MSG_DONTWAIT);
-		take(c, n < 0 ? -errno : n);
-		return;
-	}
-	broker_watch_change(c->b, &c->watch, 0);
-	c->busy = true;
-	c->job = (struct socket_job){
-	    .fd = c->watch.fd, .uid = c->peer.uid, .room = &c->in, .size = sizeof(c->in)};
-	job_submit(ss, &c->job);
-}
-
-/* The time that descriptors took is that of the user who sent them. */
-static void
-job_done(struct session_socket *ss, struct socket_job *job)
-{
-	struct client *c = (struct client *)((char *)job - offsetof(struct client, job));
-	struct broker_user *u = user_find_attached(ss->b, job->uid);
-
-	ss->jobs--;
-	if (u)
-		user_charge(u, job->ns, job->room != NULL);
-	else
-		pace_use(&ss->b->strangers, ss->b->config.burst_ns, job->ns);
-	if (!job->room) {
-		free(job);
-		return;
-	}
-	c->busy = false;
-	if (c->gone) {
-		socket_close(ss, c->watch.fd, c->peer.uid);
-		free(c);
-		return;
-	}
-	broker_watch_change(c->b, &c->watch, EPOLLIN);
-	take(c, job->result);
+	else if (c->session)
+		pay(c, pace_clock() - begin + REQUEST_NS);
 }
 
 static void
@@ -433,8 +348,29 @@ jobs_done(struct broker_watch *w, uint32_t events)
 	struct socket_job *job;
 
 	(void)events;
-	while ((job = socket_threads_take(ss->threads)))
-		job_done(ss, job);
+	while ((job = socket_threads_take(ss->threads))) {
+		struct client *c = (struct client *)((char *)job - offsetof(struct client, job));
+		struct broker_user *u = user_find_attached(ss->b, job->uid);
+
+		weir_assert(ss->jobs);
+		ss->jobs--;
+		/* the user that sent descriptors pays for the time to close them */
+		if (u)
+			user_charge(u, job->ns, job->room != NULL);
+		else
+			pace_use(&ss->b->strangers, ss->b->config.burst_ns, job->ns);
+		if (!job->room) {
+			free(job);
+			continue;
+		}
+		c->busy = false;
+		if (c->gone) {
+			client_free(c);
+		} else {
+			broker_watch_change(c->b, &c->socket.watch, EPOLLIN);
+			received(c, job->result);
+		}
+	}
 }
 
 static void
@@ -443,55 +379,30 @@ client_ready(struct broker_watch *w, uint32_t events)
 	struct client *c = (struct client *)w;
 	struct session_socket *ss = c->b->session_socket;
 	uint64_t begin = pace_clock() - ss->made_ns;
-	bool asks = c->session;
+	bool attached = c->session, said_hello = attached || c->socket.deadline == UINT64_MAX;
 
-	handle(c, events);
-	if (!asks)
-		door_use(ss, pace_clock() - ss->made_ns - begin);
-}
-
-static void
-refuse(struct session_socket *ss, int fd, uid_t uid, int code, const char *reason)
-{
-	struct weir_session_msg m;
-
-	session_refusal(&m, code, "%s", reason);
-	send_message(fd, &m, NULL, 0);
-	socket_close(ss, fd, uid);
-}
-
-static void
-welcome(struct session_socket *ss, int fd, const struct ucred *peer)
-{
-	struct broker *b = ss->b;
-	struct client *c = broker_alloc(sizeof(*c));
-
-	if (!c) {
-		refuse(ss, fd, peer->uid, ENOMEM, SESSION_NO_MEMORY);
-		return;
+	if (events & (EPOLLHUP | EPOLLERR) || c->socket.over) {
+		/* requests that were not read need no answer any more */
+		client_close(c);
+	} else if ((!said_hello && !may_attach(c)) || !hold(c)) {
+		memset(&c->in, 0, sizeof(c->in));
+		if (ss->threads) {
+			broker_watch_change(c->b, w, 0);
+			c->busy = true;
+			c->job = (struct socket_job){
+			    .fd = w->fd, .uid = c->peer.uid, .room = &c->in, .size = sizeof(c->in)};
+			job_submit(ss, &c->job);
+		} else {
+			received(c, unix_receive(w->fd, &c->in, sizeof(c->in), NULL));
+		}
 	}
-	c->b = b;
-	c->peer = *peer;
-	c->watch = (struct broker_watch){.fd = fd, .ready = client_ready};
-	c->since = broker_now(b);
-	c->deadline = c->since + HELLO_TIMEOUT_NS;
-	if (broker_watch_add(b, &c->watch, EPOLLIN)) {
-		socket_close(ss, fd, peer->uid);
-		free(c);
-		return;
-	}
-	c->next = ss->clients;
-	c->previous = &ss->clients;
-	if (c->next)
-		c->next->previous = &c->next;
-	ss->clients = c;
-	ss->count++;
-	ss->silent[place_of(c)]++;
+	if (!attached)
+		admission_use(ss, pace_clock() - ss->made_ns - begin);
 }
 
 /*
- * Of the users that have most clients without a session one makes room: who has said nothing for
- * longest, since a greeting comes at once, and silence costs nothing.
+ * Closes a client if there are too many: of the users with most clients that have no session, the
+ * one that has been silent for longest, since a library says HELLO at once. False: there is none.
  */
 static bool
 make_room(struct session_socket *ss)
@@ -499,13 +410,13 @@ make_room(struct session_socket *ss)
 	struct client *oldest = NULL;
 	uint32_t most = 0;
 
-	if (ss->count < ss->b->config.sessions + STRANGERS_MAX)
+	if (ss->listener.count < ss->b->config.sessions + STRANGERS_MAX)
 		return true;
 	for (uint32_t i = 0; i < UIDS; i++)
-		most = ss->silent[i] > most ? ss->silent[i] : most;
-	for (struct client *c = ss->clients; c; c = c->next) /* newest first */
-		if (c->deadline != UINT64_MAX && ss->silent[place_of(c)] == most &&
-		    (!oldest || !c->stands || oldest->stands))
+		most = ss->unattached[i] > most ? ss->unattached[i] : most;
+	for (struct client *c = newest_client(ss); c; c = next_client(c))
+		if (c->socket.deadline != UINT64_MAX && *unattached(c) == most &&
+		    (!oldest || !c->queued || oldest->queued))
 			oldest = c;
 	if (oldest)
 		client_close(oldest);
@@ -513,17 +424,41 @@ make_room(struct session_socket *ss)
 }
 
 static void
-accept_one(struct session_socket *ss, int fd)
+accept_client(struct session_socket *ss, int fd, uint64_t now)
 {
 	struct ucred peer = {0};
 	socklen_t length = sizeof(peer);
+	struct weir_session_msg no;
+	struct client *c = NULL;
+	int code = EMFILE;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length)) {
 		socket_close(ss, fd, UINT32_MAX);
-	else if (make_room(ss))
-		welcome(ss, fd, &peer);
-	else
-		refuse(ss, fd, peer.uid, EMFILE, "too many programs attach at once; try again");
+		return;
+	}
+	if (make_room(ss)) {
+		code = ENOMEM;
+		c = broker_alloc(sizeof(*c));
+	}
+	if (!c) {
+		session_refusal(&no, code, "%s",
+				code == ENOMEM ? SESSION_NO_MEMORY
+					       : "too many programs attach at once; try again");
+		unix_send(fd, &no, no.length, NULL, 0);
+		socket_close(ss, fd, peer.uid);
+		return;
+	}
+	c->b = ss->b;
+	c->peer = peer;
+	c->since = now;
+	c->socket.watch = (struct broker_watch){.fd = fd, .ready = client_ready};
+	c->socket.deadline = now + HELLO_TIMEOUT_NS;
+	if (unix_client_add(&ss->listener, &c->socket)) {
+		socket_close(ss, fd, peer.uid);
+		free(c);
+		return;
+	}
+	++*unattached(c);
 }
 
 static void
@@ -531,80 +466,54 @@ accept_ready(struct broker_watch *w, uint32_t events)
 {
 	struct session_socket *ss = (struct session_socket *)w;
 	uint64_t begin = pace_clock(), now = broker_now(ss->b), due;
-	int fd = broker_accept(ss->b, w, &ss->paused_until);
+	int fd = unix_accept(&ss->listener);
 
 	(void)events;
 	if (fd < 0)
 		return;
-	accept_one(ss, fd);
-	door_use(ss, pace_clock() - begin);
-	due = ss->b->config.burst_ns ? pace_due(&ss->door, DOOR_BURST_NS, now) : 0;
-	if (!due)
-		return;
-	/* those who wait are in the kernel's queue, and don't know it */
-	broker_watch_remove(ss->b, w);
-	ss->paused_until = due > now + DOOR_PAUSE_NS ? due : now + DOOR_PAUSE_NS;
+	accept_client(ss, fd, now);
+	admission_use(ss, pace_clock() - begin);
+	due = ss->b->config.burst_ns ? pace_due(&ss->admission, ADMISSION_BURST_NS, now) : 0;
+	if (due)
+		unix_accept_pause(&ss->listener,
+				  due > now + ADMISSION_PAUSE_NS ? due : now + ADMISSION_PAUSE_NS);
 }
 
-/* One of those who stand in line is heard: of the user whose turn was longest ago the first that
- * may. */
+/*
+ * Admits a queued client: the first that may attach, of the user that has cost least lately.
+ * Returns when to be called again.
+ */
 static uint64_t
-next_turn(struct session_socket *ss, uint64_t now)
+admit_next(struct session_socket *ss, uint64_t now)
 {
 	struct client *first = NULL;
 	uint64_t due, soonest = UINT64_MAX;
 
-	if (!ss->standing || ss->b->line)
-		return UINT64_MAX;			       /* main runs when that has changed */
-	for (struct client *c = ss->clients; c; c = c->next) { /* newest first */
-		if (!c->stands)
+	if (!ss->queued || ss->b->serial_sessions)
+		return UINT64_MAX; /* main runs when that has changed */
+	for (struct client *c = newest_client(ss); c; c = next_client(c)) {
+		if (!c->queued)
 			continue;
-		if (c->turn)
-			return UINT64_MAX; /* it is being heard */
+		if (c->admitted)
+			return UINT64_MAX; /* main reads its HELLO next */
 		due = attach_due(c, now);
 		if (due && due < soonest)
 			soonest = due;
 		if (!due && (!first || stranger_cost(c->b, c->peer.uid, now) <=
 					   stranger_cost(c->b, first->peer.uid, now)))
 			first = c;
-		if (due || c->owes || !user_find_attached(ss->b, c->peer.uid))
+		if (due || c->user_paced || !user_find_attached(ss->b, c->peer.uid))
 			continue;
-		/* others of its user were first: it is no stranger any more */
-		stand(c, false);
-		broker_watch_change(ss->b, &c->watch, EPOLLIN);
+		/* its user has a session by now: it is no stranger any more */
+		set_queued(c, false);
+		broker_watch_change(ss->b, &c->socket.watch, EPOLLIN);
 		return now;
 	}
 	if (!first)
 		return soonest;
-	first->turn = true;
-	broker_watch_change(ss->b, &first->watch, EPOLLIN);
+	first->admitted = true;
+	broker_watch_change(ss->b, &first->socket.watch, EPOLLIN);
 	return now;
-}
-
-/* Where the kernel can't keep descriptors away, threads read and close. 0 or -errno. */
-static int
-keep_descriptors_away(struct session_socket *ss)
-{
-	if (!ss->b->config.socket_threads && weir_refuse_descriptors(ss->watch.fd))
-		return 0;
-	ss->threads = socket_threads_open();
-	if (!ss->threads)
-		return -errno;
-	ss->done = (struct broker_watch){.fd = socket_threads_fd(ss->threads), .ready = jobs_done};
-	return broker_watch_add(ss->b, &ss->done, EPOLLIN);
-}
-
-/* All clients have been closed: waits until their sockets are. */
-static void
-jobs_finish(struct session_socket *ss)
-{
-	struct pollfd done = {.fd = ss->done.fd, .events = POLLIN};
-
-	while (ss->jobs) {
-		poll(&done, 1, SOCKET_KICK_NS / 1000000);
-		jobs_done(&ss->done, 0);
-		socket_threads_kick(ss->threads);
-	}
 }
 
 int
@@ -612,28 +521,36 @@ session_socket_open(struct broker *b)
 {
 	struct session_socket *ss = broker_alloc(sizeof(*ss));
 	bool listed = b->config.users && b->config.users->allowed_count;
-	/* with a list of users it is that which decides */
-	int rc, fd = ss ? broker_listen(b, "session.sock", listed ? 0666 : 0660, "weir") : -ENOMEM;
+	int rc;
 
-	if (fd < 0) {
-		free(ss);
-		return fd;
-	}
+	if (!ss)
+		return -ENOMEM;
 	ss->b = b;
-	ss->door.share = DOOR_SHARE;
-	ss->watch = (struct broker_watch){.fd = fd, .ready = accept_ready};
-	rc = keep_descriptors_away(ss);
-	if (!rc)
-		rc = broker_watch_add(b, &ss->watch, EPOLLIN);
+	ss->admission.share = ADMISSION_SHARE;
+	ss->listener.watch.ready = accept_ready;
+	ss->listener.b = b;
+	ss->listener.name = "session.sock";
+	ss->listener.close = close_client;
+	/* with --allow, its list decides instead of the mode */
+	rc = unix_listen(&ss->listener, listed ? 0666 : 0660, "weir");
 	if (rc) {
-		if (ss->threads)
-			socket_threads_close(ss->threads);
-		close(fd);
 		free(ss);
 		return rc;
 	}
 	b->session_socket = ss;
-	return 0;
+	/* where the kernel cannot keep descriptors away, threads read and close */
+	if (!b->config.socket_threads && weir_refuse_descriptors(ss->listener.watch.fd))
+		return 0;
+	ss->threads = socket_threads_open();
+	rc = ss->threads ? 0 : -errno;
+	if (!rc) {
+		ss->done =
+		    (struct broker_watch){.fd = socket_threads_fd(ss->threads), .ready = jobs_done};
+		rc = broker_watch_add(b, &ss->done, EPOLLIN);
+	}
+	if (rc)
+		session_socket_close(b);
+	return rc;
 }
 
 void
@@ -643,15 +560,17 @@ session_socket_close(struct broker *b)
 
 	if (!ss)
 		return;
-	while (ss->clients)
-		client_close(ss->clients);
+	unix_listener_close(&ss->listener);
+	while (ss->jobs) { /* until the threads have closed all sockets */
+		poll(&(struct pollfd){.fd = ss->done.fd, .events = POLLIN}, 1,
+		     SOCKET_KICK_NS / 1000000);
+		jobs_done(&ss->done, 0);
+		socket_threads_kick(ss->threads);
+	}
 	if (ss->threads) {
-		jobs_finish(ss);
 		broker_watch_remove(b, &ss->done);
 		socket_threads_close(ss->threads);
 	}
-	broker_watch_remove(b, &ss->watch);
-	broker_unlisten(b, "session.sock", ss->watch.fd);
 	free(ss);
 	b->session_socket = NULL;
 }
@@ -660,28 +579,21 @@ uint64_t
 session_socket_timers(struct broker *b, uint64_t now)
 {
 	struct session_socket *ss = b->session_socket;
-	uint64_t next, turn;
+	uint64_t next, due;
 
 	if (!ss)
 		return UINT64_MAX;
-	next = broker_accept_again(b, &ss->watch, &ss->paused_until, now);
-	for (struct client *c = ss->clients, *after; c; c = after) {
-		after = c->next;
-		if (c->deadline <= now) {
-			client_close(c);
-			continue;
-		}
+	next = unix_listener_timers(&ss->listener, now);
+	for (struct client *c = newest_client(ss); c; c = next_client(c)) {
 		if (c->held_until && c->held_until <= now) {
 			c->held_until = 0;
-			broker_watch_change(b, &c->watch, EPOLLIN);
+			broker_watch_change(b, &c->socket.watch, EPOLLIN);
 		}
 		if (c->held_until && c->held_until < next)
 			next = c->held_until;
-		if (c->deadline < next)
-			next = c->deadline;
 	}
 	if (ss->threads && socket_threads_kick(ss->threads) && now + SOCKET_KICK_NS < next)
 		next = now + SOCKET_KICK_NS;
-	turn = next_turn(ss, now);
-	return turn < next ? turn : next;
+	due = admit_next(ss, now);
+	return due < next ? due : next;
 }

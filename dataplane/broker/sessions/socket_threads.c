@@ -3,8 +3,8 @@
 #include "socket_threads.h"
 
 #include "base/monotonic.h"
+#include "ipc/invariant.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,16 +15,16 @@
 #include <unistd.h>
 
 #define THREADS_MAX 16u
-#define KICK SIGURG /* ignored by default, and nobody else's here */
+#define KICK SIGURG /* ignored by default, and not used otherwise */
 
 struct worker {
 	struct socket_threads *t;
 	pthread_t thread;
 	struct socket_job *job; /* under way */
-	uint64_t since;
+	uint64_t since;		/* ns: when it began */
 };
 
-/* All but event_fd under the lock. */
+/* All fields but event_fd are under the lock. */
 struct socket_threads {
 	pthread_mutex_t lock;
 	pthread_cond_t submitted;
@@ -36,23 +36,17 @@ struct socket_threads {
 	struct worker worker[THREADS_MAX];
 };
 
-static bool
-user_waits(const struct socket_threads *t, uid_t uid)
-{
-	for (unsigned i = 0; i < t->workers; i++)
-		if (t->worker[i].job && t->worker[i].job->uid == uid)
-			return true;
-	return false;
-}
-
-/* The first of a user who has none under way. */
+/* Takes the first job of a user that has none under way. */
 static struct socket_job *
 next_job(struct socket_threads *t)
 {
 	for (struct socket_job **at = &t->queue; *at; at = &(*at)->next) {
 		struct socket_job *job = *at;
+		unsigned i = 0;
 
-		if (user_waits(t, job->uid))
+		while (i < t->workers && !(t->worker[i].job && t->worker[i].job->uid == job->uid))
+			i++;
+		if (i < t->workers)
 			continue;
 		*at = job->next;
 		if (!*at)
@@ -62,25 +56,17 @@ next_job(struct socket_threads *t)
 	return NULL;
 }
 
-static void
-run(struct socket_job *job)
-{
-	job->result =
-	    job->room ? recv(job->fd, job->room, job->size, MSG_DONTWAIT) : close(job->fd);
-	if (job->result < 0)
-		job->result = -errno;
-}
-
 static void *
 work(void *arg)
 {
 	struct worker *w = arg;
 	struct socket_threads *t = w->t;
+	struct socket_job *job;
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->ending) {
-		w->job = next_job(t);
-		if (!w->job) {
+		w->job = job = next_job(t);
+		if (!job) {
 			t->idle++;
 			pthread_cond_wait(&t->submitted, &t->lock);
 			t->idle--;
@@ -88,15 +74,18 @@ work(void *arg)
 		}
 		w->since = monotonic_ns();
 		pthread_mutex_unlock(&t->lock);
-		/* dropped descriptors are closed before this system call returns */
-		run(w->job);
+		/* dropped descriptors are closed before the system call returns */
+		job->result =
+		    job->room ? recv(job->fd, job->room, job->size, MSG_DONTWAIT) : close(job->fd);
+		if (job->result < 0)
+			job->result = -errno;
 		pthread_mutex_lock(&t->lock);
-		w->job->ns = monotonic_ns() - w->since;
-		w->job->next = t->done;
-		t->done = w->job;
+		job->ns = monotonic_ns() - w->since;
+		job->next = t->done;
+		t->done = job;
 		w->job = NULL;
 		t->under_way--;
-		/* another one of this user may go on */
+		/* another job of this user may begin */
 		pthread_cond_broadcast(&t->submitted);
 		eventfd_write(t->event_fd, 1);
 	}
@@ -105,7 +94,7 @@ work(void *arg)
 	return NULL;
 }
 
-/* Signals are main's but for the kick. */
+/* The new thread takes no signal but the kick and those of its own faults. */
 static void
 add_worker(struct socket_threads *t)
 {
@@ -159,7 +148,7 @@ void
 socket_threads_close(struct socket_threads *t)
 {
 	pthread_mutex_lock(&t->lock);
-	assert(!t->under_way);
+	weir_assert(!t->under_way);
 	t->ending = true;
 	pthread_cond_broadcast(&t->submitted);
 	pthread_mutex_unlock(&t->lock);
@@ -180,7 +169,9 @@ socket_threads_fd(const struct socket_threads *t)
 void
 socket_threads_submit(struct socket_threads *t, struct socket_job *job)
 {
+	weir_assert(job->fd >= 0);
 	pthread_mutex_lock(&t->lock);
+	weir_assert(!t->ending);
 	job->next = NULL;
 	*t->last = job;
 	t->last = &job->next;

@@ -1,42 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Users, and what their programs use together: sessions, memory, connections, public services, a
- * rate. Counted here, on main, by the credentials of the socket: it holds whether control lives or
- * not.
+ * Users, and the sessions, memory, connections, public services and rate that all their programs
+ * use together. Main counts by the credentials of the socket, whether weir-control lives or not.
  */
 #include "pace.h"
 #include "session.h"
 #include "state.h"
 #include "user.h"
 
-#include <assert.h>
+#include "ipc/invariant.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NEW_NS (10 * BROKER_SECOND_NS) /* for so long a user counts as a stranger, too */
-#define USER_SHARE 10u /* a tenth of the time for coming and going, and one for requests */
-/* Of a burst: what a stranger may have cost to be one that costs little (10 ms of 1/120 of the
- * time: some sessions per second), and what those may cost at once. */
+#define NEW_NS                                                                                     \
+	(10 * BROKER_SECOND_NS) /* since its first session, a user counts as a stranger too */
+#define USER_SHARE 10u /* 1/10 of the time for attaching and leaving, and 1/10 for requests */
+/* Parts of a burst: the most that a frugal stranger has cost (10 ms of 1/120 of the time: some
+ * sessions per second), and the burst of all frugal strangers. */
 #define LITTLE_PART 50u
 #define FRUGAL_PART 10u
-#define USER_BURSTS 4u	     /* who has a session may come and go for longer at once */
-#define USERS_KEPT_MAX 1024u /* with settings of their own */
-
-struct broker_user {
-	struct broker_user *next;
-	struct broker *b;
-	uint32_t uid;
-	bool kept; /* has settings of its own */
-	uint64_t used[USER_LIMITS];
-	struct user_limits limits;
-	uint64_t look;		   /* last of user_first() */
-	uint32_t attached;	   /* sessions that are open */
-	uint64_t since;		   /* that there is one */
-	struct pace pace;	   /* main's CPU time that its programs cost by coming and going */
-	struct pace requests;	   /* the same, by their requests */
-	struct engine_share share; /* above those of its sessions */
-};
+#define USER_BURSTS 4u	     /* bursts that a user with a session may cost at once */
+#define USERS_KEPT_MAX 1024u /* users with settings of their own */
 
 static void
 store_rate(struct broker_user *u)
@@ -48,34 +34,32 @@ store_rate(struct broker_user *u)
 	atomic_store_explicit(&share->rate, u->limits.rate.bytes, memory_order_relaxed);
 }
 
-/* Nothing of it is left; what it sent is paid for, so that leaving and coming back gains nothing.
+/*
+ * Finds a user, and frees all others without settings that use nothing any more. Traffic has to be
+ * paid for before, so that leaving and coming back gains nothing.
  */
-static bool
-forgettable(struct broker *b, struct broker_user *u)
-{
-	uint64_t used = pace_left(&u->pace, broker_now(b)) | pace_left(&u->requests, broker_now(b));
-
-	for (unsigned i = 0; i < USER_LIMITS; i++)
-		used |= u->used[i];
-	return !u->kept && !used &&
-	       atomic_load_explicit(&u->share.paid, memory_order_relaxed) <= broker_now(b);
-}
-
-/* Looks through all, and forgets those that may be forgotten. */
 static struct broker_user *
 find(struct broker *b, uint32_t uid)
 {
 	struct broker_user **at = &b->users, *u, *found = NULL;
+	uint64_t now = broker_now(b), used;
 
 	while ((u = *at)) {
 		if (u->uid == uid) {
 			found = u;
-		} else if (forgettable(b, u)) {
-			*at = u->next;
-			free(u);
+			at = &u->next;
 			continue;
 		}
-		at = &u->next;
+		used = pace_left(&u->pace, now) | pace_left(&u->requests, now);
+		for (unsigned i = 0; i < USER_LIMITS; i++)
+			used |= u->used[i];
+		if (!u->kept && !used &&
+		    atomic_load_explicit(&u->share.paid, memory_order_relaxed) <= now) {
+			*at = u->next;
+			free(u);
+		} else {
+			at = &u->next;
+		}
 	}
 	return found;
 }
@@ -127,7 +111,7 @@ user_take(struct broker_user *u, enum user_limit which, uint64_t n)
 	struct broker *b = u->b;
 	uint64_t most = u->limits.most[which], all = b->most[which];
 
-	/* limits may be set below what is there */
+	/* a limit may have been set below what is used */
 	if (most && (u->used[which] > most || n > most - u->used[which]))
 		return -EDQUOT;
 	if (all && (b->used[which] > all || n > all - b->used[which]))
@@ -140,7 +124,7 @@ user_take(struct broker_user *u, enum user_limit which, uint64_t n)
 void
 user_give(struct broker_user *u, enum user_limit which, uint64_t n)
 {
-	assert(u->used[which] >= n && u->b->used[which] >= n);
+	weir_assert(u->used[which] >= n && u->b->used[which] >= n);
 	u->used[which] -= n;
 	u->b->used[which] -= n;
 }
@@ -168,7 +152,7 @@ user_share_in(struct broker_user *u, uint64_t bytes)
 void
 user_share_out(struct broker_user *u, uint64_t bytes)
 {
-	assert(u->used[USER_MEMORY] >= bytes && u->used[USER_SEGMENTS]);
+	weir_assert(u->used[USER_MEMORY] >= bytes && u->used[USER_SEGMENTS]);
 	u->used[USER_MEMORY] -= bytes;
 	u->used[USER_SEGMENTS]--;
 }
@@ -184,7 +168,7 @@ user_left(const struct broker_user *u, uint64_t bytes)
 	return n < segments ? n : segments;
 }
 
-/* What the user, or all of them together, may do about a limit that they met. */
+/* Words of refusals: the unit, and remedies for the user and for all users. */
 static const struct {
 	const char *what, *remedy, *option;
 	unsigned shift;
@@ -230,7 +214,6 @@ user_refuse(struct broker_session *s, const struct broker_user *u, enum user_lim
 	session_reply(s, &no, NULL, 0);
 }
 
-/* A session of this user begins: 0, or -EDQUOT or the like and the refusal. */
 int
 user_begin(struct broker *b, uint32_t uid, struct broker_user **user, struct weir_session_msg *no)
 {
@@ -254,7 +237,6 @@ user_take_conn(struct broker_session *s)
 	return !user_take(s->owner, USER_CONNECTIONS, 1);
 }
 
-/* No connection for s, since it, or t, has none left. */
 void
 user_refuse_conn(struct broker_session *s, const struct broker_session *t)
 {
@@ -282,14 +264,15 @@ user_burst(const struct broker *b)
 }
 
 /*
- * A user whose first program has come begins with one of its bursts, and counts as a stranger, too,
- * for a while: whoever has many user ids gains nothing by each.
+ * A user whose first session is open begins with one burst, and counts as a stranger, too, for a
+ * while: many user ids gain nothing.
  */
 void
 user_attached(struct broker_user *u)
 {
 	uint64_t used = user_burst(u->b) - u->b->config.burst_ns, now = broker_now(u->b);
 
+	weir_assert(u->attached < u->used[USER_SESSIONS]);
 	if (u->attached++)
 		return;
 	u->since = now;
@@ -300,6 +283,7 @@ user_attached(struct broker_user *u)
 void
 user_left_one(struct broker_user *u)
 {
+	weir_assert(u->attached);
 	u->attached--;
 }
 
@@ -311,34 +295,13 @@ user_find_attached(struct broker *b, uint32_t uid)
 	return u && u->attached ? u : NULL;
 }
 
-struct pace *
-user_pace(struct broker_user *u)
-{
-	return &u->pace;
-}
-
-struct pace *
-user_requests(struct broker_user *u)
-{
-	return &u->requests;
-}
-
-bool
-user_first(struct broker_user *u, uint64_t look)
-{
-	bool first = u->look != look;
-
-	u->look = look;
-	return first;
-}
-
 uint64_t
 stranger_cost(struct broker *b, uid_t uid, uint64_t now)
 {
 	return pace_left(&b->stranger[uid % BROKER_STRANGER_PLACES], now);
 }
 
-/* What a stranger may still cost before it is one of those that cost much. */
+/* ns that a stranger may cost before it is no longer frugal. */
 static uint64_t
 little_left(struct broker *b, uid_t uid, uint64_t now)
 {
@@ -347,7 +310,6 @@ little_left(struct broker *b, uid_t uid, uint64_t now)
 	return cost < little ? little - cost : 0;
 }
 
-/* A part of the strangers' time is kept for users that have cost little lately. */
 uint64_t
 stranger_due(struct broker *b, uid_t uid, uint64_t now)
 {
@@ -359,49 +321,23 @@ stranger_due(struct broker *b, uid_t uid, uint64_t now)
 	return frugal < due ? frugal : due;
 }
 
-static void
-charge_stranger(struct broker *b, uid_t uid, uint64_t ns)
-{
-	uint64_t burst = b->config.burst_ns, little = little_left(b, uid, broker_now(b));
-
-	if (burst)
-		pace_use(&b->frugal, burst / FRUGAL_PART + 1, ns < little ? ns : little);
-	pace_use(&b->strangers, burst, ns);
-	pace_use(&b->stranger[uid % BROKER_STRANGER_PLACES], burst, ns);
-}
-
 void
 user_charge(struct broker_user *u, uint64_t ns, bool request)
 {
 	struct broker *b = u->b;
+	uint64_t burst = b->config.burst_ns, now = broker_now(b), little;
 
-	if (!u->attached || broker_now(b) - u->since < NEW_NS)
-		charge_stranger(b, u->uid, ns);
+	if (!u->attached || now - u->since < NEW_NS) {
+		little = little_left(b, u->uid, now);
+		if (burst)
+			pace_use(&b->frugal, burst / FRUGAL_PART + 1, ns < little ? ns : little);
+		pace_use(&b->strangers, burst, ns);
+		pace_use(&b->stranger[u->uid % BROKER_STRANGER_PLACES], burst, ns);
+	}
 	if (u->attached && request)
-		pace_use(&u->requests, b->config.burst_ns, ns);
+		pace_use(&u->requests, burst, ns);
 	else if (u->attached)
 		pace_use(&u->pace, user_burst(b), ns);
-}
-
-struct engine_share *
-user_share(struct broker_user *u)
-{
-	return &u->share;
-}
-
-static int
-set_others(struct broker *b, const char *key, const char *value)
-{
-	int rc = user_limits_set(&b->user_others, key, value);
-
-	for (struct broker_user *u = b->users; u && rc >= 0; u = u->next) {
-		if (u->kept)
-			continue;
-		u->limits = b->user_others;
-		store_rate(u);
-		rc += (int)u->used[USER_SESSIONS];
-	}
-	return rc;
 }
 
 int
@@ -411,8 +347,17 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 	uint32_t kept = 0;
 	int rc;
 
-	if (uid == USER_OTHERS)
-		return set_others(b, key, value);
+	if (uid == USER_OTHERS) {
+		rc = user_limits_set(&b->user_others, key, value);
+		for (u = b->users; u && rc >= 0; u = u->next) {
+			if (u->kept)
+				continue;
+			u->limits = b->user_others;
+			store_rate(u);
+			rc += (int)u->used[USER_SESSIONS];
+		}
+		return rc;
+	}
 	u = find_or_make(b, uid);
 	if (!u)
 		return -ENOMEM;
@@ -428,7 +373,7 @@ user_set(struct broker *b, uint32_t uid, const char *key, const char *value)
 	return (int)u->used[USER_SESSIONS];
 }
 
-/* `what` is below SETTINGS: the limits, and behind USER_MEMORY the rate: alphabetical. */
+/* Settings of a user in alphabetical order: the limits, with the rate after USER_MEMORY. */
 #define SETTINGS (USER_LIMITS + 1u)
 #define RATE_AT (USER_MEMORY + 1u)
 
@@ -453,10 +398,8 @@ limit_row(const char *whose, const struct user_limits *l, uint32_t what, struct 
 		 *whose == '*' ? ", unless it is named" : "");
 	if (rate)
 		rate_text(&l->rate, r->value, sizeof(r->value));
-	else if (l->most[which])
-		snprintf(r->value, sizeof(r->value), "%llu", (unsigned long long)l->most[which]);
 	else
-		snprintf(r->value, sizeof(r->value), "none");
+		user_limit_text(l->most[which], r->value, sizeof(r->value));
 }
 
 bool

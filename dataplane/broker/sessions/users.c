@@ -2,6 +2,7 @@
 #include "users.h"
 
 #include "base/fail.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -15,38 +16,24 @@
 #define MEMORY_MAX (1ull << 50)
 #define USER_NAME_MAX 64
 
-/* From 1 on, or none; with `suffixes` K, M, G may follow. */
-static int
-parse_number(const char *text, bool suffixes, uint64_t max, uint64_t *value)
+int
+user_parse_limit(const char *text, enum user_limit which, uint64_t *value)
 {
-	static const char letters[] = "KMG";
-	unsigned long long n;
-	const char *letter;
-	unsigned shift = 0;
-	char *end;
+	bool size = which == USER_MEMORY;
 
 	*value = 0;
-	if (!strcmp(text, "none"))
-		return 0;
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	letter = suffixes && *end ? strchr(letters, *end >= 'a' ? *end - 32 : *end) : NULL;
-	if (letter) {
-		shift = 10 * (unsigned)(letter - letters + 1);
-		end++;
-	}
-	if (errno || *end || !n || n > max >> shift)
-		return -EINVAL;
-	*value = n << shift;
-	return 0;
+	return strcmp(text, "none")
+		   ? option_number(text, size, 1, size ? MEMORY_MAX : COUNT_MAX, value)
+		   : 0;
 }
 
-int
-user_parse_size(const char *text, uint64_t *value)
+void
+user_limit_text(uint64_t most, char *text, size_t size)
 {
-	return parse_number(text, true, MEMORY_MAX, value);
+	if (most)
+		snprintf(text, size, "%llu", (unsigned long long)most);
+	else
+		snprintf(text, size, "none");
 }
 
 const char *
@@ -64,7 +51,6 @@ user_limits_set(struct user_limits *l, const char *key, const char *value)
 	enum user_limit i = 0;
 	struct rate rate;
 	uint64_t n;
-	int rc;
 
 	if (!strcmp(key, "rate")) {
 		if (rate_parse(value, &rate))
@@ -76,10 +62,8 @@ user_limits_set(struct user_limits *l, const char *key, const char *value)
 		i++;
 	if (i == USER_LIMITS)
 		return -ENOENT;
-	rc = i == USER_MEMORY ? user_parse_size(value, &n)
-			      : parse_number(value, false, COUNT_MAX, &n);
-	if (rc)
-		return rc;
+	if (user_parse_limit(value, i, &n))
+		return -EINVAL;
 	l->most[i] = n;
 	l->given |= 1u << i;
 	return 0;
@@ -96,18 +80,15 @@ users_default(struct users *u, enum user_limit which, uint64_t most)
 	}
 }
 
-/* An id by name or number. */
+/* Finds the id of a user or group given by name or number. */
 static bool
 find_id(const char *name, bool group, uint32_t *id)
 {
 	const struct group *g;
 	const struct passwd *p;
-	unsigned long n;
-	char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoul(name, &end, 10);
-	if (*name >= '0' && *name <= '9' && !*end && !errno && n < UINT32_MAX) {
+	if (!option_number(name, false, 0, UINT32_MAX - 1, &n)) {
 		*id = (uint32_t)n;
 		return true;
 	}
@@ -128,8 +109,7 @@ users_allow(struct users *u, const char *text, char *error, size_t size)
 	uint32_t id;
 
 	if (!group && strncmp(text, "user:", 5))
-		return fail(error, size, -EINVAL,
-			    "--allow '%s' is not good; give user:NAME or group:NAME", text);
+		return option_invalid("--allow", text, "user:NAME or group:NAME", error, size);
 	if (u->allowed_count == USERS_ALLOWED_MAX)
 		return fail(error, size, -EINVAL, "more than %u --allow; allow a group instead",
 			    USERS_ALLOWED_MAX);
@@ -143,47 +123,36 @@ users_allow(struct users *u, const char *text, char *error, size_t size)
 	return 0;
 }
 
-/* The limits of a user that the text names; NULL: refused. */
-static struct user_limits *
-named(struct users *u, const char *name, char *error, size_t size)
-{
-	uint32_t uid;
-
-	if (!strcmp(name, "*"))
-		return &u->others;
-	if (!find_id(name, false, &uid)) {
-		fail(error, size, -EINVAL,
-		     "--user-limit: there is no user '%s' on this host; see getent passwd", name);
-		return NULL;
-	}
-	for (unsigned i = 0; i < u->limited_count; i++)
-		if (u->limited[i].uid == uid)
-			return &u->limited[i].limits;
-	if (u->limited_count == USERS_LIMITED_MAX) {
-		fail(error, size, -EINVAL,
-		     "more than %u users with --user-limit; use * for the rest", USERS_LIMITED_MAX);
-		return NULL;
-	}
-	u->limited[u->limited_count].uid = uid;
-	return &u->limited[u->limited_count++].limits;
-}
-
 int
 users_limit(struct users *u, const char *text, char *error, size_t size)
 {
+	static const char expected[] =
+	    "USER:KEY=VALUE[,KEY=VALUE...], KEY=VALUE is " USERS_LIMIT_WORDS;
 	const char *colon = strchr(text, ':'), *at;
-	struct user_limits *l;
+	struct user_limits *l = &u->others;
 	char name[USER_NAME_MAX];
+	unsigned i = 0;
+	uint32_t uid;
 
 	if (!colon || colon == text || (size_t)(colon - text) >= sizeof(name) || !colon[1])
-		return fail(error, size, -EINVAL,
-			    "--user-limit '%s' is not good; give USER:KEY=VALUE[,...], KEY=VALUE "
-			    "is " USERS_LIMIT_WORDS,
-			    text);
+		return option_invalid("--user-limit", text, expected, error, size);
 	snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
-	l = named(u, name, error, size);
-	if (!l)
-		return -EINVAL;
+	if (strcmp(name, "*")) {
+		if (!find_id(name, false, &uid))
+			return fail(
+			    error, size, -EINVAL,
+			    "--user-limit: there is no user '%s' on this host; see getent passwd",
+			    name);
+		while (i < u->limited_count && u->limited[i].uid != uid)
+			i++;
+		if (i == USERS_LIMITED_MAX)
+			return fail(error, size, -EINVAL,
+				    "more than %u users with --user-limit; use * for the rest",
+				    USERS_LIMITED_MAX);
+		if (i == u->limited_count)
+			u->limited[u->limited_count++].uid = uid;
+		l = &u->limited[i].limits;
+	}
 	for (at = colon + 1; *at;) {
 		size_t length = strcspn(at, ",");
 		char pair[96], *value;
@@ -192,10 +161,10 @@ users_limit(struct users *u, const char *text, char *error, size_t size)
 		value = strchr(pair, '=');
 		if (value)
 			*value++ = 0;
-		if (!value || length >= sizeof(pair) || user_limits_set(l, pair, value))
-			return fail(error, size, -EINVAL,
-				    "--user-limit '%.*s' is not good; give " USERS_LIMIT_WORDS,
-				    (int)length, at);
+		if (!value || length >= sizeof(pair) || user_limits_set(l, pair, value)) {
+			snprintf(pair, sizeof(pair), "%.*s", (int)length, at);
+			return option_invalid("--user-limit", pair, USERS_LIMIT_WORDS, error, size);
+		}
 		at += length + (at[length] == ',');
 	}
 	return 0;

@@ -170,7 +170,7 @@ test_meanwhile(void **state)
 	assert_int_equal(f->count[ENGINE_SESSION_SHARE], 0); /* they don't know it */
 	session_publish_node(f->b);
 	fake_run(f);
-	assert_int_equal(g[0].s->weight, 7);
+	assert_int_equal(g[0].s->quota.weight, 7);
 	assert_int_equal(arena_head(&g[0].s->arena)->node, 8);
 	come(f, &g[1]);
 	while (!broker_stop(f->b))

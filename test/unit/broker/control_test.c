@@ -564,13 +564,13 @@ test_capture(void **state)
 	/* who asked goes: so does the capture */
 	ask_capture(fd, "net0", 0, file);
 	assert_int_equal(captured_message(f, fd, &in)->captured.over, 0);
-	assert_non_null(f->b->captures);
+	assert_non_null(LIST_FIRST(&f->b->captures));
 	close(fd);
-	for (int i = 0; f->b->captures && i < 10000; i++) {
+	for (int i = 0; LIST_FIRST(&f->b->captures) && i < 10000; i++) {
 		fake_run(f);
 		usleep(1000);
 	}
-	assert_null(f->b->captures);
+	assert_null(LIST_FIRST(&f->b->captures));
 	assert_int_equal(fake_open_fds(), fds);
 	close(file);
 	fake_close(f);
@@ -620,7 +620,7 @@ test_capture_refused(void **state)
 	assert_int_equal(captured_message(f, fd, &in)->type, WEIR_CTL_ERROR);
 	assert_int_equal(in.m.error.code, EBUSY);
 	close(fd);
-	for (int i = 0; f->b->captures && i < 10000; i++) {
+	for (int i = 0; LIST_FIRST(&f->b->captures) && i < 10000; i++) {
 		fake_run(f);
 		usleep(1000);
 	}

@@ -32,7 +32,7 @@ static void
 refused(int got, int code, const char *says)
 {
 	assert_int_equal(got, -code);
-	if (!strstr(reason, says) || !strchr(reason, ';'))
+	if (!strstr(reason, says) || !(strchr(reason, ';') || strstr(reason, "(expected ")))
 		fail_msg("it says '%s'", reason);
 }
 
@@ -75,7 +75,7 @@ test_settings(void **state)
 	assert_int_equal(log_level(), LOG_LEVEL_WARNING);
 	log_set_level(LOG_LEVEL_INFO);
 	refused(set(f, "log.colour", "red"), EINVAL, "no setting is called 'log.colour'");
-	refused(set(f, "drain.x", "on"), EINVAL, "no node");
+	refused(set(f, "drain.x", "on"), EINVAL, "'x' for a node to drain");
 	refused(set(f, "drain.9", "on"), ESRCH, "no such node");
 	fake_close(f);
 }
@@ -130,7 +130,8 @@ test_settings_of_programs(void **state)
 	assert_string_equal(value_of(f, key), "5");
 	snprintf(key, sizeof(key), "session.%u.rate", a.s->id);
 	assert_string_equal(value_of(f, key), "none");
-	refused(set(f, "program.two.connections", "0"), EINVAL, "no number of connections");
+	refused(set(f, "program.two.connections", "0"), EINVAL,
+		"invalid value '0' for program.two.connections (expected 1 to");
 	fake_close(f);
 }
 

@@ -345,7 +345,8 @@ test_rate_and_set(void **state)
 	fake_attach_by(f, &b, 2000, "y");
 	is_refused(&b, EDQUOT, "user 2000 has 1 sessions");
 	assert_int_equal(set(f, "user.1001.colour", "1"), -ENOENT);
-	assert_non_null(strstr(reason, "colour '1' is not good; give sessions=N"));
+	assert_non_null(
+	    strstr(reason, "invalid value '1' for user.1001.colour (expected sessions=N"));
 	assert_int_equal(set(f, "user.1001.memory", "0"), -EINVAL);
 	assert_int_equal(set(f, "user.bob.memory", "1M"), -EINVAL);
 	assert_int_equal(set(f, "user..memory", "1M"), -EINVAL);
@@ -478,12 +479,12 @@ test_bad_words(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(allow) / sizeof(allow[0]); i++) {
 		assert_int_equal(users_allow(&users, allow[i], reason, sizeof(reason)), -EINVAL);
-		assert_non_null(strchr(reason, ';'));
+		assert_true(strchr(reason, ';') || strstr(reason, "(expected "));
 	}
 	for (size_t i = 0; i < sizeof(limit) / sizeof(limit[0]); i++) {
 		if (users_limit(&users, limit[i], reason, sizeof(reason)) != -EINVAL)
 			fail_msg("'%s' is taken", limit[i]);
-		assert_non_null(strchr(reason, ';'));
+		assert_true(strchr(reason, ';') || strstr(reason, "(expected "));
 	}
 	assert_int_equal(users.allowed_count, 0);
 	for (unsigned i = 0; i < USERS_ALLOWED_MAX; i++)
