@@ -18,7 +18,7 @@ PROSE_CLEAN = [
     "apps/pki", "apps/weirctl", "control", "dataplane/broker/conns", "dataplane/broker/links",
     "dataplane/broker/nodes", "dataplane/capture", "dataplane/daemon", "dataplane/engine",
     "dataplane/lcore", "dataplane/nic", "dataplane/tools", "lib/base", "lib/client",
-    "lib/include", "lib/ipc", "test/control", "test/sim", "test/unit/control",
+    "lib/include", "lib/ipc", "lib/message", "lib/stream", "test/control", "test/sim", "test/unit/control",
     "test/unit/engine", "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/verbs",
 ]
 COLUMNS = 100
