@@ -17,9 +17,9 @@ PROSE_CLEAN = [
     "docs/security.md", "docs/shared-memory.md", "docs/stream.md", "apps/examples", "apps/perf",
     "apps/pki", "apps/weirctl", "control", "dataplane/broker", "dataplane/capture",
     "dataplane/daemon", "dataplane/engine", "dataplane/lcore", "dataplane/nic",
-    "dataplane/tools", "lib/base", "lib/client", "lib/include", "lib/ipc", "test/control",
-    "test/sim", "test/unit/control", "test/unit/engine", "test/unit/lcore", "test/unit/nic",
-    "test/unit/roce", "test/unit/verbs",
+    "dataplane/tools", "lib/base", "lib/client", "lib/include", "lib/ipc", "lib/message",
+    "lib/stream", "test/control", "test/sim", "test/unit/control", "test/unit/engine",
+    "test/unit/lcore", "test/unit/nic", "test/unit/roce", "test/unit/verbs",
 ]
 COLUMNS = 100
 

@@ -17,8 +17,8 @@ WALLS = {
     "lib/base": (ANY, "lib/ipc"),
     "lib/ipc": (ANY, "lib/include"),
     "lib/client": (ANY, "lib/include lib/ipc lib/stream"),
-    "lib/stream": (ANY, "lib/include lib/ipc lib/client"),
-    "lib/message": ("", "lib/include lib/ipc lib/client lib/stream"),
+    "lib/stream": (ANY, "lib/include lib/ipc lib/client lib/base"),
+    "lib/message": ("", "lib/include lib/ipc lib/client lib/stream lib/base"),
     "dataplane/capture": ("capture.h", ""),
     "dataplane/nic": ("nic.h qp_orders.h", "lib/ipc"),
     "dataplane/nic/inject": ("fault.h impair.h", "dataplane/nic lib/base lib/ipc"),
@@ -56,7 +56,6 @@ ROOTS = ["dataplane", "lib", "lib/include", "control", "apps", "apps/perf", "dat
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]*)', re.M)
 FILES_MAX = 20
 
-
 def sources():
     for top in ("lib", "dataplane", "control", "apps"):
         for folder, _, names in os.walk(top):
@@ -64,11 +63,9 @@ def sources():
                 if name.endswith((".c", ".h")):
                     yield os.path.join(folder, name)
 
-
 def wall_of(path):
     inside = [w for w in WALLS if path.startswith(w + "/")]
     return max(inside, key=len) if inside else None
-
 
 def target(path, name, known):
     """The file of ours that an include is of; None: not ours, or generated."""
@@ -77,7 +74,6 @@ def target(path, name, known):
         if found in known:
             return found
     return None
-
 
 def check_include(path, line, mark, name, known, arrows):
     at = f"{path}:{line}: includes {name};"
@@ -102,7 +98,6 @@ def check_include(path, line, mark, name, known, arrows):
         return f"{at} {wall} does not know {other}"
     return None
 
-
 def cycles(arrows):
     def walk(folder, way):
         for to in sorted(arrows.get(folder, ())):
@@ -119,7 +114,6 @@ def cycles(arrows):
                 seen.add(frozenset(ring))
                 yield f"{ring[0]}: includes itself by way of {', '.join(ring[1:])}"
 
-
 def check_files(known):
     counts = {}
     for path in known:
@@ -135,7 +129,6 @@ def check_files(known):
         if n > FILES_MAX:
             yield f"{folder}: {n} .c files; more than {FILES_MAX} need a further folder"
 
-
 def main():
     known, arrows, found = set(sources()), {}, []
     for path in sorted(p for p in known if wall_of(p)):
@@ -147,7 +140,6 @@ def main():
     found = [f for f in found if f] + list(check_files(known)) + list(cycles(arrows))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
-
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -478,42 +478,6 @@ weir_ring_put_inline(const struct weir_ring *r, const void *buf, uint32_t length
 /* The longest payload of two slots: copied without a call. */
 #define WEIR_INLINE_SMALL (WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES)
 
-/* As weir_ring_put_inline() for a payload of one slot, or of two: known when it is compiled. */
-static inline __attribute__((always_inline)) void
-weir_ring_put_small(const struct weir_ring *r, struct weir_slot *head, const void *buf,
-		    uint32_t length, uint32_t slots)
-{
-	struct weir_slot_more *m;
-	uint32_t seq = (uint32_t)(r->pos + 2);
-
-	if (slots == 1) {
-		weir_slot_fill(head->data, buf, length);
-		return;
-	}
-	m = (struct weir_slot_more *)weir_ring_at(r, r->pos + 1);
-	weir_slot_fill(m->data, (const uint8_t *)buf + WEIR_SLOT_HEAD_BYTES,
-		       length - WEIR_SLOT_HEAD_BYTES);
-	atomic_store_explicit(&m->seq, seq, memory_order_relaxed);
-	weir_slot_fill(head->data, buf, WEIR_SLOT_HEAD_BYTES);
-}
-
-/* As weir_ring_get_inline(), the same. */
-static inline __attribute__((always_inline)) void
-weir_ring_get_small(const struct weir_ring *r, const struct weir_slot *head, void *buf,
-		    uint32_t length, uint32_t slots)
-{
-	const struct weir_slot_more *m;
-
-	if (slots == 1) {
-		weir_slot_copy(buf, head->data, length);
-		return;
-	}
-	m = (const struct weir_slot_more *)weir_ring_at(r, r->pos + 1);
-	weir_slot_copy((uint8_t *)buf + WEIR_SLOT_HEAD_BYTES, m->data,
-		       length - WEIR_SLOT_HEAD_BYTES);
-	memcpy(buf, head->data, WEIR_SLOT_HEAD_BYTES);
-}
-
 /* Consumer: copies `length` (checked by the caller, <= WEIR_INLINE_MAX) bytes out of the slots. */
 static inline void
 weir_ring_get_inline(const struct weir_ring *r, void *buf, uint32_t length)

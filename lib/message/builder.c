@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages written in place: where they leave from, or in memory that is kept to be sent again. */
+/* Messages written in place: in the memory they are sent from, or in memory kept for resending. */
 #include "lane.h"
 #include "sender.h"
 
 #include "client/reason.h"
 #include "client/wait.h"
-#include "stream/progress.h"
+#include "stream/send.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* What weir_draft.internal holds. */
+/* Content of weir_draft.internal. */
 struct inside {
 	struct lane *lane; /* pinned; NULL: kept */
 	uint8_t *memory;   /* head and message */
@@ -26,45 +26,13 @@ inside(struct weir_draft *d)
 	return (struct inside *)d->internal;
 }
 
-static int
-not_a_draft(void)
-{
-	return weir_fail(-EINVAL, "not what weir_message_reserve() gave, or longer than that; "
-				  "reserve again");
-}
-
-static int
-reserve_kept(struct inside *in, size_t room)
-{
-	in->memory = malloc(HEADER_SHORT + room);
-	return in->memory
-		   ? 0
-		   : weir_fail(-ENOMEM, "no memory for a message of %zu bytes; free some", room);
-}
-
-static int
-reserve_in_place(struct sender *s, struct inside *in, size_t room, int timeout_ms)
-{
-	void *memory;
-	int rc = lane_pin(s, in->node, timeout_ms, &in->lane);
-
-	if (rc)
-		return rc;
-	rc = weir_send_reserve(in->lane->conn, HEADER_SHORT + room, timeout_ms, &memory);
-	if (rc) {
-		lane_unpin(in->lane);
-		return rc;
-	}
-	in->memory = memory;
-	return 0;
-}
-
 int
 weir_message_reserve(struct weir_messenger *m, uint16_t node, uint16_t type, size_t room,
 		     uint32_t flags, int timeout_ms, struct weir_draft *draft)
 {
 	struct inside in = {.node = node, .type = type};
 	struct sender *s;
+	void *memory;
 	int rc = 0;
 
 	if (flags & ~WEIR_DRAFT_KEEP)
@@ -76,35 +44,26 @@ weir_message_reserve(struct weir_messenger *m, uint16_t node, uint16_t type, siz
 	s = sender_get(m, &rc);
 	if (!s)
 		return rc;
-	rc = flags & WEIR_DRAFT_KEEP ? reserve_kept(&in, room)
-				     : reserve_in_place(s, &in, room, timeout_ms);
+	if (flags & WEIR_DRAFT_KEEP) {
+		memory = malloc(HEADER_SHORT + room);
+		if (!memory)
+			rc = weir_fail(-ENOMEM, "no memory for a message of %zu bytes; free some",
+				       room);
+	} else {
+		rc = lane_pin(s, node, timeout_ms, &in.lane);
+		if (!rc) {
+			rc = weir_send_reserve(in.lane->conn, HEADER_SHORT + room, timeout_ms,
+					       &memory);
+			if (rc)
+				lane_unpin(in.lane);
+		}
+	}
 	if (rc)
 		return rc == -EAGAIN ? rc : message_error(m, rc);
+	in.memory = memory;
 	*draft = (struct weir_draft){.data = in.memory + HEADER_SHORT, .room = room};
 	memcpy(draft->internal, &in, sizeof(in));
 	return 0;
-}
-
-static int
-commit_in_place(struct inside *in, size_t length, int timeout_ms)
-{
-	struct message_header h = {.kind = KIND_MESSAGE, .type = in->type};
-	struct weir_conn *c = in->lane->conn;
-	struct weir_wait wait;
-	int rc;
-
-	memcpy(in->memory, &h, HEADER_SHORT);
-	weir_wait_init(&wait, in->lane->worker, timeout_ms);
-	while ((rc = weir_send_commit(c, in->memory, HEADER_SHORT + length, 0, 0)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
-		if (rc)
-			break;
-		weir_lock(in->lane->worker);
-		weir_drive(in->lane->worker, NULL);
-		weir_unlock(in->lane->worker);
-	}
-	weir_wait_end(&wait);
-	return rc;
 }
 
 int
@@ -112,16 +71,30 @@ weir_message_commit(struct weir_messenger *m, struct weir_draft *draft, size_t l
 		    int timeout_ms)
 {
 	struct inside *in = inside(draft);
+	struct message_header h = {.kind = KIND_MESSAGE, .type = in->type};
+	struct weir_conn *c;
+	struct weir_wait wait;
 	int rc;
 
 	if (!in->memory || length > draft->room)
-		return not_a_draft();
+		return weir_fail(-EINVAL,
+				 "not what weir_message_reserve() gave, or longer than that; "
+				 "reserve again");
 	if (!in->lane) {
 		draft->length = length;
 		in->committed = 1;
 		return weir_message_resend(m, draft, in->node, timeout_ms);
 	}
-	rc = commit_in_place(in, length, timeout_ms);
+	c = in->lane->conn;
+	memcpy(in->memory, &h, HEADER_SHORT);
+	weir_wait_init(&wait, in->lane->worker, timeout_ms);
+	while ((rc = weir_send_commit(c, in->memory, HEADER_SHORT + length, 0, 0)) == -EAGAIN) {
+		rc = weir_wait_next(&wait);
+		if (rc)
+			break;
+		weir_send_progress(c);
+	}
+	weir_wait_end(&wait);
 	if (rc)
 		return rc == -EAGAIN ? rc : message_error(m, rc);
 	lane_unpin(in->lane);

@@ -2,9 +2,9 @@
 /*
  * Sending on a lane, waiting for room. Threads whose lanes an engine can't empty as fast as they
  * fill them take turns: if all of them polled, or slept and woke, for the little room that each
- * gets, they would keep the engine from making it. One that finds no room books a turn, sleeps
- * until then, and has the CPU to itself and the engine for that long. What it left in its ring
- * meanwhile is taken with everybody else's, so a turn that nobody uses costs next to nothing.
+ * gets, they would keep the engine from making it. A thread that finds no room books a turn, sleeps
+ * until then, and shares the CPU with the engine alone for TURN_NS. The engine takes the messages
+ * in its ring together with all others, so an unused turn costs almost nothing.
  */
 #include "lane.h"
 #include "sender.h"
@@ -16,10 +16,10 @@
 #include <errno.h>
 
 #define TURN_NS 250000u
-#define EARLY_NS 60000u	   /* a sleep ends so late */
-#define AHEAD_NS 20000000u /* who would have to wait longer waits as for anything else */
+#define EARLY_NS 60000u	   /* by which a sleep ends late */
+#define AHEAD_NS 20000000u /* a thread whose turn is further away waits without one */
 
-/* One try. Other threads' messages got room meanwhile, or this one's responses came. */
+/* One try, and another one if the first finds no room. */
 static int
 send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
 {
@@ -35,20 +35,7 @@ send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 	return rc;
 }
 
-/* It is the engine that has no time, not the other end. */
-static bool
-is_crowded(struct lane *lane, size_t length)
-{
-	const struct weir_conn *c = lane->conn;
-	bool crowded;
-
-	weir_lock(lane->worker);
-	crowded = c->pipe && !c->local && c->spent + weir_cost((uint32_t)length) <= c->granted;
-	weir_unlock(lane->worker);
-	return crowded;
-}
-
-/* How long to sleep until it is the sender's turn, in ns. */
+/* Books the sender's next turn. ns to sleep until then; 0: do not sleep. */
 static uint32_t
 turn_book(struct sender *s, _Atomic uint64_t *booked)
 {
@@ -67,25 +54,35 @@ turn_book(struct sender *s, _Atomic uint64_t *booked)
 	return turn - now > EARLY_NS ? (uint32_t)(turn - now - EARLY_NS) : 0;
 }
 
-static int
-send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
+int
+lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
 {
+	const struct weir_conn *c = lane->conn;
 	struct weir_wait wait;
-	int rc = send_once(lane, parts, n, length);
+	bool crowded;
+	int rc;
 
+	weir_assert(lane->pins);
+	lane_used(lane);
+	if (length > WEIR_INLINE_MAX)
+		return weir_send_parts(lane->conn, parts, n, length, timeout_ms);
+	rc = send_once(lane, parts, n, length);
 	if (rc != -EAGAIN || !timeout_ms)
 		return rc;
 	weir_wait_init(&wait, lane->worker, timeout_ms);
-	if (is_crowded(lane, length))
-		wait.nap_ns =
-		    turn_book(lane->sender, &lane->m->booked[lane->conn->channel->engine]);
+	weir_lock(lane->worker);
+	/* the window has room: the engine is busy, not the other end */
+	crowded = c->pipe && !c->local && c->spent + weir_cost((uint32_t)length) <= c->granted;
+	weir_unlock(lane->worker);
+	if (crowded)
+		wait.nap_ns = turn_book(lane->sender, &lane->m->booked[c->channel->engine]);
 	while (rc == -EAGAIN) {
 		bool slept = wait.nap_ns;
 
 		rc = weir_wait_next(&wait);
 		if (rc)
 			break;
-		if (slept) /* late, where the CPU is others' too: the turn is as long all the same
+		if (slept) /* a sleep on a shared CPU may end late: the turn is as long all the same
 			    */
 			atomic_store_explicit(&lane->sender->turn_end, weir_clock() + TURN_NS,
 					      memory_order_relaxed);
@@ -93,13 +90,4 @@ send_small(struct lane *lane, const struct iovec *parts, unsigned n, size_t leng
 	}
 	weir_wait_end(&wait);
 	return rc;
-}
-
-int
-lane_send(struct lane *lane, const struct iovec *parts, unsigned n, size_t length, int timeout_ms)
-{
-	lane_used(lane);
-	return length <= WEIR_INLINE_MAX
-		   ? send_small(lane, parts, n, length, timeout_ms)
-		   : weir_send_parts(lane->conn, parts, n, length, timeout_ms);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that go, and come, in pieces. */
+/* Messages in fragments. */
 #ifndef WEIR_MESSAGE_FRAGMENTS_H
 #define WEIR_MESSAGE_FRAGMENTS_H
 
@@ -11,30 +11,29 @@
 struct lane;
 struct handler_thread;
 
-/* A message that arrives in pieces. */
+/* A message that arrives in fragments. */
 struct assembly {
-	struct message_pieces pieces;
-	uint8_t *data; /* NULL: the pieces are dropped */
-	/* data is the library's: bytes allocated, and bytes of m->room_used that are its. 0:
-	 * place() gave it */
+	struct message_fragments fragments;
+	uint8_t *data; /* NULL: the fragments are dropped */
+	/* bytes allocated at data, and its part of m->room_used. 0: place() gave the memory */
 	uint64_t allocated, reserved;
-	uint64_t deadline; /* ns; later than this it gives its room to messages that wait */
-	bool revoked;	   /* it did: no more of it may arrive */
-	const struct weir_handler *handler; /* registered when the first piece came */
+	uint64_t deadline;		    /* ns; later, messages that wait get its memory */
+	bool revoked;			    /* they got it: no more fragments may arrive */
+	const struct weir_handler *handler; /* registered when the first fragment came */
 };
 
-/* Sends what is longer than WEIR_MESSAGE_WHOLE. */
-int pieces_send(struct lane *lane, const struct message_header *h, const struct iovec *iov,
-		unsigned n, uint64_t total, int timeout_ms);
-/* The handler thread has a piece in hand. 1: now it has the whole message; 0; -EAGAIN: it waits for
- * memory and has left the handler thread's hand; how its lane has to end. */
-int piece_take(struct handler_thread *k, const uint8_t *data, uint32_t length);
-/* Forgets what is under way; the program is told if it gave the memory. m->lock. */
+/* Sends a message longer than WEIR_MESSAGE_WHOLE. */
+int fragments_send(struct lane *lane, const struct message_header *whole, const struct iovec *iov,
+		   unsigned n, uint64_t total, int timeout_ms);
+/* Takes the fragment that k has in hand. 1: k has the whole message now; 0; -EAGAIN: the fragment
+ * waits for memory, k has nothing in hand; else the status with which the lane has to end. */
+int fragment_take(struct handler_thread *k, const uint8_t *data, uint32_t length);
+/* Frees the message under way; the program is told if it gave the memory. m->lock. */
 void assembly_drop(struct lane *lane);
-/* Ends one that is whole and was handled. */
+/* Frees a message that is whole and was handled. */
 void assembly_done(struct lane *lane);
 
-/* Messages that should be whole by now give their memory to those that wait for it. m->lock. */
-void assemblies_press(struct weir_messenger *m);
+/* Takes memory from messages past their deadline for those that wait. m->lock. */
+void assemblies_reclaim(struct weir_messenger *m);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handlers: registered by type, called by handler threads; the exclusive ones one at a time. */
+/* Handlers: registered by type, called by handler threads; exclusive ones one at a time. */
 #include "handle.h"
 #include "lane.h"
 #include "peer.h"
@@ -14,7 +14,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define ADMITTED_MAX 64u /* between looks at the rings */
+#define ADMITTED_MAX 64u /* messages between looks at the rings */
 
 /* ---- registration ---- */
 
@@ -33,7 +33,7 @@ weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir
 	pthread_mutex_lock(&m->leaf);
 	if (atomic_load_explicit(&m->handlers[type], memory_order_relaxed))
 		rc = -EEXIST;
-	else /* pairs with the acquire in dispatch() */
+	else /* pairs with the acquire in handler_hold() */
 		atomic_store_explicit(&m->handlers[type], n, memory_order_release);
 	pthread_mutex_unlock(&m->leaf);
 	if (!rc)
@@ -43,28 +43,18 @@ weir_message_register(struct weir_messenger *m, uint16_t type, const struct weir
 			 type & 0xff);
 }
 
-/* Whether a handler thread other than the caller runs the type's handler. */
-static bool
-is_running(const struct weir_messenger *m, uint16_t type)
-{
-	for (uint32_t i = 0; i < m->o.handler_threads; i++)
-		if (atomic_load_explicit(&m->pool[i].type, memory_order_acquire) == type + 1u &&
-		    !pthread_equal(m->pool[i].thread, pthread_self()))
-			return true;
-	return false;
-}
-
 int
 weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms)
 {
 	struct weir_wait wait;
 	struct handler *h;
+	bool running;
 	int rc = 0;
 
 	pthread_mutex_lock(&m->leaf);
 	h = atomic_load_explicit(&m->handlers[type], memory_order_relaxed);
 	atomic_store_explicit(&m->handlers[type], NULL, memory_order_relaxed);
-	if (h) { /* it may be about to be called */
+	if (h) { /* a thread may be about to call it */
 		h->retired = m->retired;
 		m->retired = h;
 	}
@@ -72,15 +62,23 @@ weir_message_unregister(struct weir_messenger *m, uint16_t type, int timeout_ms)
 	if (!h)
 		return weir_fail(-ENOENT, "type %u.%u has no handler; nothing is to be done",
 				 type >> 8, type & 0xff);
-	/* pairs with the fence in dispatch() */
+	/* pairs with the fence in handler_hold() */
 	if (m->fence)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		weir_barrier_threads();
 	weir_wait_init(&wait, m->pool[0].worker, timeout_ms);
 	wait.nap_always = true;
-	while (!rc && is_running(m, type))
-		rc = weir_wait_next(&wait);
+	do {
+		/* in another handler thread; pairs with the release in handler_release() */
+		running = false;
+		for (uint32_t i = 0; i < m->o.handler_threads; i++)
+			running |= atomic_load_explicit(&m->pool[i].type, memory_order_acquire) ==
+				       type + 1u &&
+				   !pthread_equal(m->pool[i].thread, pthread_self());
+		if (running)
+			rc = weir_wait_next(&wait);
+	} while (running && !rc);
 	weir_wait_end(&wait);
 	return rc;
 }
@@ -99,7 +97,7 @@ handlers_free(struct weir_messenger *m)
 	free(m->handlers);
 }
 
-/* ---- exclusive ones ---- */
+/* ---- messages that wait ---- */
 
 struct held *
 lane_held(struct lane *lane)
@@ -112,6 +110,7 @@ lane_held(struct lane *lane)
 void
 message_hold(struct handler_thread *k, struct held *e)
 {
+	weir_assert(k->lane && is_locked(&k->m->leaf));
 	*e = (struct held){.lane = k->lane,
 			   .life = k->life,
 			   .taken = k->taken,
@@ -132,6 +131,7 @@ message_resume(struct handler_thread *k, const struct held *e)
 {
 	bool ends;
 
+	weir_assert(!k->lane);
 	k->lane = e->lane;
 	k->life = e->life;
 	k->taken = e->taken;
@@ -139,60 +139,16 @@ message_resume(struct handler_thread *k, const struct held *e)
 	k->message = e->message;
 	weir_lock(k->lane->worker);
 	k->lane->running = k;
-	ends = k->lane->doomed;
+	ends = k->lane->closing;
 	weir_unlock(k->lane->worker);
 	return ends;
 }
 
-/* False: another has the turn; the message waits for it, and its lane for the message. */
-static bool
-exclusive_enter(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	struct held *e = lane_held(k->lane);
-	bool mine;
-
-	pthread_mutex_lock(&m->leaf);
-	while (m->exclusive_taken && !e) { /* no memory to put it by: the thread waits */
-		pthread_mutex_unlock(&m->leaf);
-		sched_yield();
-		pthread_mutex_lock(&m->leaf);
-	}
-	mine = !m->exclusive_taken;
-	if (mine) {
-		m->exclusive_taken = true;
-	} else {
-		message_hold(k, e);
-		TAILQ_INSERT_TAIL(&m->exclusive, e, next);
-	}
-	pthread_mutex_unlock(&m->leaf);
-	return mine;
-}
-
-/* The next one that waits comes into the handler thread's hand. False: none does. */
-static bool
-exclusive_next(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	struct held *e;
-
-	pthread_mutex_lock(&m->leaf);
-	e = TAILQ_FIRST(&m->exclusive);
-	if (e)
-		TAILQ_REMOVE(&m->exclusive, e, next);
-	else
-		m->exclusive_taken = false;
-	pthread_mutex_unlock(&m->leaf);
-	if (e)
-		message_resume(k, e);
-	return e;
-}
-
 /* ---- one message ---- */
 
-/* The lane's next message need not wait. */
-static void
-let_go(struct handler_thread *k)
+/* The lane's next message need not wait for this one. */
+static __attribute__((noinline)) void
+let_lane_go(struct handler_thread *k)
 {
 	struct lane *lane = k->lane;
 
@@ -207,8 +163,8 @@ let_go(struct handler_thread *k)
 static inline void
 call(struct handler_thread *k, const struct weir_handler *h)
 {
-	if (weir_unlikely(h->flags & WEIR_HANDLER_UNORDERED && k->header.kind != KIND_PIECE))
-		let_go(k);
+	if (weir_unlikely(h->flags & WEIR_HANDLER_UNORDERED && k->header.kind != KIND_FRAGMENT))
+		let_lane_go(k);
 	h->handle(k->m, &k->message, h->user);
 	count(&k->handled);
 }
@@ -221,76 +177,57 @@ unknown(struct handler_thread *k)
 		weir_message_refuse(k->m, &k->message.reply, ENOMSG);
 }
 
-/* As handler_hold(). */
-static inline const struct weir_handler *
-hold(struct handler_thread *k, uint16_t type)
-{
-	const struct handler *h;
-
-	atomic_store_explicit(&k->type, type + 1u, memory_order_relaxed);
-	/* pairs with the fence in weir_message_unregister() */
-	if (weir_unlikely(k->m->fence))
-		atomic_thread_fence(memory_order_seq_cst);
-	else
-		atomic_signal_fence(memory_order_seq_cst);
-	/* pairs with the release in weir_message_register() */
-	h = atomic_load_explicit(&k->m->handlers[type], memory_order_acquire);
-	return h ? &h->h : NULL;
-}
-
-static inline void
-release(struct handler_thread *k)
-{
-	/* pairs with the acquire in is_running() */
-	atomic_store_explicit(&k->type, 0, memory_order_release);
-}
-
-const struct weir_handler *
-handler_hold(struct handler_thread *k, uint16_t type)
-{
-	return hold(k, type);
-}
-
-void
-handler_release(struct handler_thread *k)
-{
-	release(k);
-}
-
-/* The handler of the message in hand; of one that came in pieces only who was asked for its memory.
- */
+/* The handler of the message in hand, held; of a reassembled one only if it gave the memory. */
 static const struct weir_handler *
 hold_whole(struct handler_thread *k)
 {
-	const struct weir_handler *h = hold(k, k->message.type);
+	const struct weir_handler *h = handler_hold(k, k->message.type);
 
-	return k->header.kind != KIND_PIECE || h == k->lane->in.handler ? h : NULL;
+	return k->header.kind != KIND_FRAGMENT || h == k->lane->in.handler ? h : NULL;
 }
 
-static void
-put_down(struct handler_thread *k)
-{
-	release(k);
-	if (k->header.kind == KIND_PIECE)
-		assembly_done(k->lane);
-	message_finish(k);
-}
-
+/* Handles the message in hand and then those that wait, or lets it wait if another has the turn. */
 static void
 dispatch_exclusive(struct handler_thread *k, const struct weir_handler *h)
 {
-	if (!exclusive_enter(k))
+	struct weir_messenger *m = k->m;
+	struct held *e = lane_held(k->lane);
+
+	pthread_mutex_lock(&m->leaf);
+	while (m->exclusive_taken && !e) { /* no memory to store it: the thread waits */
+		pthread_mutex_unlock(&m->leaf);
+		sched_yield();
+		pthread_mutex_lock(&m->leaf);
+	}
+	if (m->exclusive_taken) {
+		message_hold(k, e);
+		TAILQ_INSERT_TAIL(&m->exclusive, e, next);
+		pthread_mutex_unlock(&m->leaf);
 		return;
-	call(k, h);
-	put_down(k);
-	while (exclusive_next(k)) {
-		h = hold_whole(k);
+	}
+	m->exclusive_taken = true;
+	pthread_mutex_unlock(&m->leaf);
+	do {
 		if (h)
 			call(k, h);
 		else
 			unknown(k);
-		put_down(k);
-	}
+		handler_release(k);
+		if (k->header.kind == KIND_FRAGMENT)
+			assembly_done(k->lane);
+		message_finish(k);
+		pthread_mutex_lock(&m->leaf);
+		e = TAILQ_FIRST(&m->exclusive);
+		if (e)
+			TAILQ_REMOVE(&m->exclusive, e, next);
+		else
+			m->exclusive_taken = false;
+		pthread_mutex_unlock(&m->leaf);
+		if (e) {
+			message_resume(k, e);
+			h = hold_whole(k);
+		}
+	} while (e);
 }
 
 static inline void
@@ -302,23 +239,13 @@ dispatch_to(struct handler_thread *k, const struct weir_handler *h)
 		dispatch_exclusive(k, h);
 	else
 		call(k, h);
-	release(k);
+	handler_release(k);
 }
 
 static inline void
 dispatch(struct handler_thread *k)
 {
-	dispatch_to(k, hold(k, k->message.type));
-}
-
-static void
-dispatch_whole(struct handler_thread *k)
-{
-	struct lane *lane = k->lane;
-
-	dispatch_to(k, hold_whole(k));
-	if (k->lane == lane)
-		assembly_done(lane);
+	dispatch_to(k, handler_hold(k, k->message.type));
 }
 
 static void
@@ -338,14 +265,14 @@ hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 
 	pthread_mutex_lock(&m->lock);
 	if (!bad && lane->life == k->life && lane->conn) {
-		bad = lane->greeted;
+		bad = lane->hello_received;
 		memcpy(&more, data, sizeof(more));
-	}
-	if (!bad && lane->life == k->life && lane->conn) {
-		lane->greeted = true;
-		lane->key = more.key;
-		peer_hello(lane, k->header.id, k->header.status);
-		peer_lane_open(lane);
+		if (!bad) {
+			lane->hello_received = true;
+			lane->key = more.key;
+			peer_hello(lane, k->header.id, k->header.status);
+			peer_lane_open(lane);
+		}
 	}
 	pthread_mutex_unlock(&m->lock);
 	if (bad)
@@ -353,33 +280,27 @@ hello(struct handler_thread *k, const uint8_t *data, uint32_t length)
 }
 
 static void
-bye(struct handler_thread *k)
+take_fragment(struct handler_thread *k, const uint8_t *data, uint32_t length)
 {
-	struct weir_messenger *m = k->m;
+	struct lane *lane = k->lane;
+	int rc = fragment_take(k, data, length);
 
-	pthread_mutex_lock(&m->lock);
-	if (k->lane->life == k->life && k->lane->conn)
-		peer_bye_for(m, k->lane->peer, k->header.id);
-	pthread_mutex_unlock(&m->lock);
-}
-
-static void
-pieces(struct handler_thread *k, const uint8_t *data, uint32_t length)
-{
-	int rc = piece_take(k, data, length);
-
-	if (rc == 1)
-		dispatch_whole(k);
-	else if (rc == -EPROTO)
+	if (rc == 1) {
+		dispatch_to(k, hold_whole(k));
+		if (k->lane == lane)
+			assembly_done(lane);
+	} else if (rc == -EPROTO) {
 		malformed(k);
-	else if (rc && rc != -EAGAIN)
+	} else if (rc && rc != -EAGAIN) {
 		lane_ended(k->lane, k->life, rc);
+	}
 }
 
 /* Anything but a plain message that is whole. */
 static __attribute__((noinline)) void
 handle_other(struct handler_thread *k)
 {
+	struct weir_messenger *m = k->m;
 	struct message_header *h = &k->header;
 	uint32_t head = message_header_read(h, k->taken.data, k->taken.length);
 
@@ -394,14 +315,17 @@ handle_other(struct handler_thread *k)
 		    (struct weir_reply){{(uint64_t)(uintptr_t)k->lane, k->life, h->id}};
 		dispatch(k);
 		break;
-	case KIND_PIECE:
-		pieces(k, k->taken.data + head, k->taken.length - head);
+	case KIND_FRAGMENT:
+		take_fragment(k, k->taken.data + head, k->taken.length - head);
 		break;
 	case KIND_HELLO:
 		hello(k, k->taken.data + head, k->taken.length - head);
 		break;
 	case KIND_BYE:
-		bye(k);
+		pthread_mutex_lock(&m->lock);
+		if (k->lane->life == k->life && k->lane->conn)
+			peer_bye_for(m, k->lane->peer, k->header.id);
+		pthread_mutex_unlock(&m->lock);
 		break;
 	default:
 		malformed(k);
@@ -436,7 +360,8 @@ messages_admitted(struct handler_thread *k)
 	while (n < ADMITTED_MAX && (e = room_next(k->m))) {
 		n++;
 		if (!message_resume(k, e))
-			pieces(k, k->taken.data + HEADER_LONG, k->taken.length - HEADER_LONG);
+			take_fragment(k, k->taken.data + HEADER_LONG,
+				      k->taken.length - HEADER_LONG);
 		if (k->lane)
 			message_finish(k);
 	}
@@ -446,15 +371,15 @@ messages_admitted(struct handler_thread *k)
 void
 message_broken(struct handler_thread *k, uint16_t node, const struct assembly *a)
 {
-	uint16_t type = a->pieces.header.type;
-	const struct weir_handler *h = hold(k, type);
+	uint16_t type = a->fragments.header.type;
+	const struct weir_handler *h = handler_hold(k, type);
 	struct weir_message message = {.data = a->data,
-				       .length = a->pieces.total,
+				       .length = a->fragments.total,
 				       .node = node,
 				       .type = type,
 				       .flags = WEIR_MESSAGE_BROKEN};
 
 	if (h && h == a->handler)
 		h->handle(k->m, &message, h->user);
-	release(k);
+	handler_release(k);
 }

@@ -3,36 +3,53 @@
 #ifndef WEIR_MESSAGE_HANDLE_H
 #define WEIR_MESSAGE_HANDLE_H
 
-#include "public.h"
+#include "pool.h"
 
 #include <stdbool.h>
 
-struct assembly;
-struct held;
-struct lane;
-struct handler_thread;
-
 struct handler {
 	struct weir_handler h;
-	struct handler *retired; /* unregistered, kept until the messenger closes */
+	struct handler *retired; /* unregistered ones, kept until the messenger closes */
 };
 
-/* Deals with the message in the handler thread's hand. Nothing locked. */
+/* Handles the message that k has in hand. Nothing locked. */
 void message_handle(struct handler_thread *k);
-/* Puts it down. Worker not locked. */
+/* Releases it. Worker not locked. */
 void message_finish(struct handler_thread *k);
-/* Tells a handler that a message broke off. In the handler thread, or when that has ended. */
+/* Tells a handler that a message broke off. In the handler thread, or after its end. */
 void message_broken(struct handler_thread *k, uint16_t node, const struct assembly *a);
+
 /* The type's handler, which stays until handler_release(); NULL: there is none. */
-const struct weir_handler *handler_hold(struct handler_thread *k, uint16_t type);
-void handler_release(struct handler_thread *k);
-/* The message leaves the handler thread's hand to wait. m->leaf. */
+static inline const struct weir_handler *
+handler_hold(struct handler_thread *k, uint16_t type)
+{
+	const struct handler *h;
+
+	atomic_store_explicit(&k->type, type + 1u, memory_order_relaxed);
+	/* pairs with the fence in weir_message_unregister() */
+	if (weir_unlikely(k->m->fence))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	/* pairs with the release in weir_message_register() */
+	h = atomic_load_explicit(&k->m->handlers[type], memory_order_acquire);
+	return h ? &h->h : NULL;
+}
+
+static inline void
+handler_release(struct handler_thread *k)
+{
+	/* pairs with the acquire in weir_message_unregister() */
+	atomic_store_explicit(&k->type, 0, memory_order_release);
+}
+
+/* Moves the message in hand to *e, where it waits. m->leaf. */
 void message_hold(struct handler_thread *k, struct held *e);
-/* And comes into one's hand. True: its lane is about to close. */
+/* Moves a message that waited to k's hand. True: its lane is about to close. */
 bool message_resume(struct handler_thread *k, const struct held *e);
-/* The lane's place for one that waits; NULL: no memory. By who has `running`. */
+/* The lane's place for a message that waits; NULL: no memory. In the thread of lane->running. */
 struct held *lane_held(struct lane *lane);
-/* Goes on with those that waited for memory and have it. How many. */
+/* Handles messages that waited for memory and have it. How many. */
 unsigned messages_admitted(struct handler_thread *k);
 void handlers_free(struct weir_messenger *m);
 

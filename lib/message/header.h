@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What stands before each message of a lane: 8 bytes, 16 where an id is needed. Little-endian. */
+/* The head of each message on a lane: 8 bytes, 16 where an id is needed. Little-endian. */
 #ifndef WEIR_MESSAGE_HEADER_H
 #define WEIR_MESSAGE_HEADER_H
 
@@ -14,9 +14,9 @@ enum message_kind {
 	KIND_MESSAGE = 1,  /* head of 8 bytes */
 	KIND_REQUEST = 2,  /* id: the sender's, comes back with the response */
 	KIND_RESPONSE = 3, /* id; status: 0, or why there is no response */
-	/* part of a message too long for one; id: of the request, else 0; struct message_piece
+	/* part of a message too long for one; id: of the request, else 0; struct message_fragment
 	 * follows; flags: kind of the whole */
-	KIND_PIECE = 4,
+	KIND_FRAGMENT = 4,
 	/* first message each way; type: MESSAGE_VERSION; id: incarnation; status: receivers; out:
 	 * struct message_hello follows */
 	KIND_HELLO = 5,
@@ -27,7 +27,7 @@ enum message_kind {
 
 struct message_header {
 	uint8_t kind;  /* enum message_kind */
-	uint8_t flags; /* 0; PIECE: enum message_kind of the whole */
+	uint8_t flags; /* 0; FRAGMENT: enum message_kind of the whole */
 	uint16_t type;
 	uint32_t status;
 	uint64_t id; /* not in KIND_MESSAGE */
@@ -43,9 +43,9 @@ struct message_hello {
 	uint64_t key; /* random; only the program that the lane leads to can say BYE with it */
 };
 
-struct message_piece {
+struct message_fragment {
 	uint64_t total;	 /* bytes of the whole message */
-	uint64_t offset; /* of this piece in it; the pieces come in order */
+	uint64_t offset; /* of this fragment in it; the fragments come in order */
 };
 
 /* Reads the head of a message of `length` bytes: how long the head is, or 0: it is not one. */
@@ -61,7 +61,7 @@ message_header_read(struct message_header *h, const uint8_t *data, uint32_t leng
 	if (h->kind < KIND_MESSAGE || h->kind > KIND_BYE || length < HEADER_LONG)
 		return 0;
 	memcpy(&h->id, data + HEADER_SHORT, sizeof(h->id));
-	if (h->kind == KIND_PIECE)
+	if (h->kind == KIND_FRAGMENT)
 		return h->flags >= KIND_MESSAGE && h->flags <= KIND_RESPONSE && !h->status
 			   ? HEADER_LONG
 			   : 0;
@@ -81,9 +81,9 @@ message_header_plain(const uint8_t *data, uint32_t length, uint16_t *type)
 	return (head & ~0xffff0000ull) == KIND_MESSAGE;
 }
 
-/* Reads what follows the head of a piece of `length` bytes. False: that can't be. */
+/* Reads what follows the head of a fragment of `length` bytes. False: that can't be. */
 static inline bool
-message_piece_read(struct message_piece *p, const uint8_t *data, uint32_t length)
+message_fragment_read(struct message_fragment *p, const uint8_t *data, uint32_t length)
 {
 	if (length <= sizeof(*p))
 		return false;
@@ -92,24 +92,24 @@ message_piece_read(struct message_piece *p, const uint8_t *data, uint32_t length
 	       length - sizeof(*p) <= p->total - p->offset;
 }
 
-/* A message that arrives in pieces. */
-struct message_pieces {
-	struct message_header header; /* of the first piece; the others have the same */
+/* A message that arrives in fragments. */
+struct message_fragments {
+	struct message_header header; /* of the first fragment; the others have the same */
 	uint64_t total, got;	      /* bytes; total 0: no message is under way */
 };
 
-/* The first piece, whose offset is 0, begins a message of h->flags. */
+/* The first fragment, whose offset is 0, begins a message of h->flags. */
 static inline void
-message_pieces_begin(struct message_pieces *a, const struct message_header *h,
-		     const struct message_piece *p)
+message_fragments_begin(struct message_fragments *a, const struct message_header *h,
+			const struct message_fragment *p)
 {
-	*a = (struct message_pieces){.header = *h, .total = p->total};
+	*a = (struct message_fragments){.header = *h, .total = p->total};
 }
 
-/* Whether a piece is the next one of the message under way. */
+/* Whether a fragment is the next one of the message under way. */
 static inline bool
-message_pieces_next(const struct message_pieces *a, const struct message_header *h,
-		    const struct message_piece *p)
+message_fragments_next(const struct message_fragments *a, const struct message_header *h,
+		       const struct message_fragment *p)
 {
 	return a->total && p->total == a->total && p->offset == a->got &&
 	       !memcmp(h, &a->header, sizeof(*h));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Senders and their lanes: made by a thread's first message to a node, ended with either. */
+/* Senders and their lanes, made by a thread's first message to a node and ended with either. */
 #include "lane.h"
 #include "peer.h"
 #include "pool.h"
@@ -16,25 +16,13 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define WORD_NS 100000000u
+#define HELLO_NS 100000000u /* to wait for the HELLO of the first lane to a node */
 
 __thread struct sender_latest sender_last;
 
 /* ---- senders ---- */
 
-/* One that a thread which has ended left behind on the same worker. m->lock. */
-static struct sender *
-find_left(struct weir_messenger *m, const struct weir_thread *t)
-{
-	struct sender *s;
-
-	TAILQ_FOREACH(s, &m->senders, next)
-	if (s->worker == t)
-		return s;
-	return NULL;
-}
-
-/* Shares with whom fewest share. m->lock. */
+/* The sender that fewest threads share. m->lock. */
 static struct sender *
 find_shared(struct weir_messenger *m)
 {
@@ -50,19 +38,16 @@ find_shared(struct weir_messenger *m)
 static struct sender *
 sender_make(struct weir_messenger *m, int *rc)
 {
-	struct weir_thread *t = weir_thread_get(m->w);
+	struct weir_thread *t = weir_thread_own(m->w, rc);
 	struct weir_channel *ch;
 	struct sender *s;
 
-	if (!t) {
-		*rc = weir_fail(-errno,
-				"no resources for another thread: %s; raise the limit of "
-				"open files",
-				strerror(errno));
+	weir_assert(is_locked(&m->lock));
+	if (!t)
 		return NULL;
-	}
-	s = find_left(m, t);
-	if (s)
+	/* one that a thread which has ended left behind on the same worker */
+	TAILQ_FOREACH(s, &m->senders, next)
+	if (s->worker == t)
 		return s;
 	if (m->sender_count >= m->o.lanes && find_shared(m))
 		return find_shared(m);
@@ -87,11 +72,18 @@ sender_make(struct weir_messenger *m, int *rc)
 	return s;
 }
 
-static struct sender *
-sender_find(struct weir_messenger *m, int *rc)
+struct sender *
+sender_get(struct weir_messenger *m, int *rc)
 {
-	struct sender *s = pthread_getspecific(m->key);
+	struct sender *s = sender_latest(m);
 
+	if (s)
+		return s;
+	if (weir_state(m->w) != WEIR_UP) {
+		*rc = messenger_gone(m);
+		return NULL;
+	}
+	s = pthread_getspecific(m->key);
 	if (!s) {
 		pthread_mutex_lock(&m->lock);
 		s = sender_make(m, rc);
@@ -106,21 +98,7 @@ sender_find(struct weir_messenger *m, int *rc)
 	return s;
 }
 
-struct sender *
-sender_get(struct weir_messenger *m, int *rc)
-{
-	struct sender *s = sender_latest(m);
-
-	if (s)
-		return s;
-	if (weir_state(m->w) != WEIR_UP) {
-		*rc = messenger_gone(m);
-		return NULL;
-	}
-	return sender_find(m, rc);
-}
-
-/* The thread ends; its lanes do, unless others use them. */
+/* The thread ends, and its lanes do unless others use them. */
 void
 sender_leave(void *arg)
 {
@@ -130,6 +108,7 @@ sender_leave(void *arg)
 	if (weir_state(m->w) == WEIR_FORKED)
 		return;
 	pthread_mutex_lock(&m->lock);
+	weir_assert(s->users);
 	if (!--s->users) {
 		requests_cancel(s, UINT32_MAX);
 		for (uint32_t i = 0; i < NODES; i++) {
@@ -191,13 +170,13 @@ lane_take(struct weir_messenger *m, struct peer *p, struct weir_thread *worker, 
 	}
 	lane->peer = p;
 	lane->life++;
-	lane->greet = true;
+	lane->hello_due = true;
 	atomic_store_explicit(&lane->incarnation, 0, memory_order_relaxed);
-	lane->client = lane->greeted = lane->parted = lane->named = false;
+	lane->client = lane->hello_received = lane->bye_sent = lane->named = false;
 	lane->key = lane->made = 0;
-	atomic_store_explicit(&lane->spoilt, 0, memory_order_relaxed);
-	atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
-	atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
+	atomic_store_explicit(&lane->malformed, 0, memory_order_relaxed);
+	atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
+	atomic_store_explicit(&lane->bye_received, 0, memory_order_relaxed);
 	atomic_store_explicit(&lane->used, atomic_load_explicit(&m->epoch, memory_order_relaxed),
 			      memory_order_relaxed);
 	atomic_store_explicit(&lane->outstanding, 0, memory_order_relaxed);
@@ -215,18 +194,14 @@ lane_attach(struct lane *lane, struct weir_conn *c)
 	lane->conn = c;
 }
 
-static uint32_t
-lane_threads(const struct weir_messenger *m)
-{
-	return m->o.flags & WEIR_MESSENGER_CLIENT ? 0 : m->receivers;
-}
-
 static struct message_header
 hello_header(const struct weir_messenger *m)
 {
+	bool client = m->o.flags & WEIR_MESSENGER_CLIENT;
+
 	return (struct message_header){.kind = KIND_HELLO,
 				       .type = MESSAGE_VERSION,
-				       .status = lane_threads(m),
+				       .status = client ? 0 : m->receivers,
 				       .id = m->incarnation};
 }
 
@@ -236,7 +211,7 @@ no_memory(void)
 	return weir_fail(-ENOMEM, "no memory for a connection; free some");
 }
 
-/* Senders are spread over the peer's handler threads, each of which listens on a name. m->lock. */
+/* Connects to the peer's handler thread k, each of which listens on a name. m->lock. */
 static int
 start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 {
@@ -251,17 +226,6 @@ start(struct sender *s, struct peer *p, uint32_t k, struct weir_conn **c)
 	return weir_conn_start(s->worker, &a, &o, c);
 }
 
-/* What proves to say BYE for the lane. */
-static uint64_t
-random_key(void)
-{
-	uint64_t key = 0;
-
-	if (getrandom(&key, sizeof(key), 0) != sizeof(key))
-		key = 0; /* nobody can, then */
-	return key;
-}
-
 int
 lane_make(struct sender *s, struct peer *p, bool probe)
 {
@@ -270,6 +234,7 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 	struct weir_conn *c;
 	int rc;
 
+	weir_assert(is_locked(&s->m->lock));
 	weir_lock(s->worker);
 	if (!*page)
 		*page = calloc(NODE_PAGE, sizeof(**page));
@@ -291,7 +256,9 @@ lane_make(struct sender *s, struct peer *p, bool probe)
 	if (probe) {
 		p->probe = lane;
 	} else {
-		lane->key = random_key();
+		/* only the program that has the key can say BYE for the lane; 0: none can */
+		if (getrandom(&lane->key, sizeof(lane->key), 0) != sizeof(lane->key))
+			lane->key = 0;
 		(*page)[p->node % NODE_PAGE] = lane;
 		if (!k && !p->named)
 			p->named = weir_clock();
@@ -308,13 +275,14 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 	struct iovec part = {&h, HEADER_LONG};
 	struct lane *lane = SLIST_FIRST(&k->spares);
 
+	weir_assert(is_locked(&k->m->lock));
 	if (lane)
 		SLIST_REMOVE_HEAD(&k->spares, spare);
 	weir_lock(k->worker);
 	lane = lane_take(k->m, p, k->worker, NULL, lane);
 	if (lane) {
 		lane_attach(lane, c);
-		lane->greet = false;
+		lane->hello_due = false;
 		lane_say(lane, &part, 1, HEADER_LONG);
 		/* it may have ended, or have messages, already */
 		lane_resume(lane);
@@ -330,70 +298,55 @@ lane_accept(struct handler_thread *k, struct peer *p, struct weir_conn *c)
 
 /* ---- ending ---- */
 
-/* Nobody uses its connection any more: closes that. m->lock and worker. */
-static void
-lane_close(struct lane *lane)
-{
-	struct waiting *w;
-
-	weir_conn_close(lane->conn);
-	lane->conn = NULL;
-	lane->doomed = false;
-	while ((w = lane->first)) {
-		lane->first = w->next;
-		free(w);
-	}
-	lane->last = &lane->first;
-	assembly_drop(lane);
-}
-
-/* m->lock. */
-static void
-lane_put_by(struct lane *lane, int status)
-{
-	struct weir_messenger *m = lane->m;
-
-	TAILQ_REMOVE(&lane->peer->lanes, lane, in_peer);
-	peer_lane_gone(lane, status);
-	if (lane->sender)
-		SLIST_INSERT_HEAD(&lane->sender->spares, lane, spare);
-	else
-		for (uint32_t i = 0; i < m->o.handler_threads; i++)
-			if (m->pool[i].worker == lane->worker)
-				SLIST_INSERT_HEAD(&m->pool[i].spares, lane, spare);
-}
-
 void
 lane_end(struct lane *lane, int status)
 {
+	struct weir_messenger *m = lane->m;
+	struct sender *s = lane->sender;
+	struct waiting *w;
 	bool closed;
 
+	weir_assert(is_locked(&m->lock));
 	weir_lock(lane->worker);
 	if (!lane->conn) {
 		weir_unlock(lane->worker);
 		return;
 	}
-	if (lane->sender) {
+	if (s) {
 		struct lane **at =
-		    &lane->sender->page[lane->peer->node / NODE_PAGE][lane->peer->node % NODE_PAGE];
+		    &s->page[lane->peer->node / NODE_PAGE][lane->peer->node % NODE_PAGE];
 
 		if (*at == lane)
 			*at = NULL;
-		requests_end(lane, status ? message_error(lane->m, status) : -ECANCELED);
+		requests_end(lane, status ? message_error(m, status) : -ECANCELED);
 	}
-	/* who waits to send on it, or for its next message, sees that first */
-	lane->doomed = lane->pins || lane->running;
-	if (lane->doomed) {
+	/* threads that wait to send on it, or have a message of it in hand, see the end first */
+	lane->closing = lane->pins || lane->running;
+	if (lane->closing) {
 		weir_conn_ended(lane->conn, ECONNRESET);
 		room_forget(lane, lane->life);
 	} else {
-		lane_close(lane);
+		weir_conn_close(lane->conn);
+		lane->conn = NULL;
+		while ((w = lane->first)) {
+			lane->first = w->next;
+			free(w);
+		}
+		lane->last = &lane->first;
+		assembly_drop(lane);
 	}
 	closed = !lane->conn;
 	weir_thread_wake(lane->worker, NULL);
 	weir_unlock(lane->worker);
-	if (closed)
-		lane_put_by(lane, status);
+	if (!closed)
+		return;
+	TAILQ_REMOVE(&lane->peer->lanes, lane, in_peer);
+	peer_lane_gone(lane, status);
+	if (s)
+		SLIST_INSERT_HEAD(&s->spares, lane, spare);
+	for (uint32_t i = 0; !s && i < m->o.handler_threads; i++)
+		if (m->pool[i].worker == lane->worker)
+			SLIST_INSERT_HEAD(&m->pool[i].spares, lane, spare);
 }
 
 void
@@ -416,8 +369,9 @@ lane_unpin(struct lane *lane)
 	bool last;
 
 	weir_lock(lane->worker);
+	weir_assert(lane->pins);
 	lane->pins--;
-	last = lane->doomed && !lane->pins && !lane->running;
+	last = lane->closing && !lane->pins && !lane->running;
 	weir_unlock(lane->worker);
 	if (last)
 		lane_ended(lane, life, -ECONNRESET);
@@ -429,12 +383,12 @@ lane_pin_reply(struct lane *lane, uint64_t life)
 	int rc = -EHOSTUNREACH;
 
 	weir_lock(lane->worker);
-	if (lane->life == life && lane->conn && !lane->doomed) {
+	if (lane->life == life && lane->conn && !lane->closing) {
 		lane->pins++;
 		rc = 0;
 	}
 	weir_unlock(lane->worker);
-	return rc ? weir_fail(rc, "who asked has gone; nothing is to be done") : 0;
+	return rc ? weir_fail(rc, "the requester is gone; nothing is to be done") : 0;
 }
 
 int
@@ -454,11 +408,11 @@ lane_greet(struct lane *lane)
 		return c->state == CONN_ENDED ? c->end : -EPIPE;
 	rc = weir_send_now(c, parts, 2, HEADER_LONG + sizeof(hello));
 	if (!rc)
-		lane->greet = false;
+		lane->hello_due = false;
 	return rc;
 }
 
-/* One look. 0: pinned; -ENOENT: there is no lane; -EAGAIN; or how it ended. */
+/* 0: pinned; -ENOENT: there is no lane; -EAGAIN: not open yet; or how it ended. */
 static int
 pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 {
@@ -468,11 +422,11 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 
 	weir_lock(s->worker);
 	lane = sender_lane(s, node);
-	if (lane && lane->conn && !lane->doomed) {
-		*opened = lane->greet;
+	if (lane && lane->conn && !lane->closing) {
+		*opened = lane->hello_due;
 		life = lane->life;
 		rc = lane->conn->state == CONN_ENDED ? lane->conn->end
-		     : lane->greet		     ? lane_greet(lane)
+		     : lane->hello_due		     ? lane_greet(lane)
 						     : 0;
 		if (!rc)
 			lane->pins++;
@@ -484,19 +438,7 @@ pin(struct sender *s, uint16_t node, struct lane **out, bool *opened)
 	return rc;
 }
 
-/*
- * The peer says on how many names it listens when somebody connects to the first one. Threads that
- * begin to send at the same time wait for that a moment, so that they are spread over all. m->lock.
- */
-static bool
-waits_for_word(struct peer *p)
-{
-	if (p->said_by || !p->named || weir_clock() - p->named > WORD_NS)
-		return false;
-	peer_listen(p);
-	return !p->said_by;
-}
-
+/* Makes a lane to the node. 0, -EAGAIN: not now, or why not. */
 static int
 make(struct sender *s, uint16_t node)
 {
@@ -507,53 +449,48 @@ make(struct sender *s, uint16_t node)
 	pthread_mutex_lock(&m->lock);
 	p = peer_get(m, node);
 	rc = p ? peer_use(m, p, false) : no_memory();
-	if (!rc && !sender_lane(s, node))
-		rc = waits_for_word(p) ? -EAGAIN : lane_make(s, p, false);
+	if (!rc && !sender_lane(s, node)) {
+		/*
+		 * The peer tells whoever connects to its first name on how many it listens.
+		 * Threads that begin to send at the same time wait HELLO_NS for that, so that they
+		 * spread over all of them.
+		 */
+		if (!p->said_by && p->named && weir_clock() - p->named <= HELLO_NS) {
+			peer_listen(p);
+			rc = p->said_by ? 0 : -EAGAIN;
+		}
+		if (!rc)
+			rc = lane_make(s, p, false);
+	}
 	if (rc && p)
 		peer_unuse(m, p);
 	pthread_mutex_unlock(&m->lock);
 	return rc;
 }
 
-/* The peer has fewer handler threads than it said: its first one is there for sure. */
-static bool
-one_thread(struct sender *s, uint16_t node)
-{
-	struct peer *p;
-	bool more;
-
-	pthread_mutex_lock(&s->m->lock);
-	p = peer_get(s->m, node);
-	more = p && s->index % p->threads;
-	if (more)
-		p->threads = 1;
-	pthread_mutex_unlock(&s->m->lock);
-	return more;
-}
-
-static int
-not_opened(const struct weir_messenger *m, int rc)
-{
-	if (rc == -EHOSTUNREACH)
-		return weir_fail(rc, "no such node, or no way to it; see weirctl show nodes");
-	if (rc == -ECONNREFUSED)
-		return weir_fail(rc, "no messenger of that name is open on the node; start its "
-				     "program");
-	return message_error(m, rc);
-}
-
 int
 lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 {
+	struct weir_messenger *m = s->m;
 	struct weir_wait wait;
-	bool opened = false;
+	bool opened = false, retry;
+	struct peer *p;
 	int rc;
 
 	weir_wait_init(&wait, s->worker, timeout_ms);
 	for (;;) {
 		rc = pin(s, node, lane, &opened);
-		if (rc == -ECONNREFUSED && one_thread(s, node))
-			continue;
+		if (rc == -ECONNREFUSED) {
+			/* the peer has fewer handler threads than it said: one is certain */
+			pthread_mutex_lock(&m->lock);
+			p = peer_get(m, node);
+			retry = p && s->index % p->threads;
+			if (retry)
+				p->threads = 1;
+			pthread_mutex_unlock(&m->lock);
+			if (retry)
+				continue;
+		}
 		if (rc == -ENOENT) {
 			rc = make(s, node);
 			if (!rc)
@@ -568,9 +505,20 @@ lane_pin(struct sender *s, uint16_t node, int timeout_ms, struct lane **lane)
 	}
 	weir_wait_end(&wait);
 	if (!rc && opened) {
-		pthread_mutex_lock(&s->m->lock);
+		pthread_mutex_lock(&m->lock);
 		peer_lane_open(*lane);
-		pthread_mutex_unlock(&s->m->lock);
+		pthread_mutex_unlock(&m->lock);
 	}
-	return rc && rc != -EAGAIN ? not_opened(s->m, rc) : rc;
+	switch (rc) {
+	case 0:
+	case -EAGAIN:
+		return rc;
+	case -EHOSTUNREACH:
+		return weir_fail(rc, "no such node, or no way to it; see weirctl show nodes");
+	case -ECONNREFUSED:
+		return weir_fail(rc, "no messenger of that name is open on the node; start its "
+				     "program");
+	default:
+		return message_error(m, rc);
+	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messengers: opened, closed; what the program is told. */
+/* Messengers: opening, closing, events and counters. */
 #define _GNU_SOURCE
 #include "messenger.h"
 #include "handle.h"
@@ -10,6 +10,7 @@
 #include "room.h"
 #include "sender.h"
 
+#include "base/vec.h"
 #include "client/membarrier.h"
 #include "client/reason.h"
 #include "client/wait.h"
@@ -25,17 +26,11 @@ static _Atomic uint64_t serials = 1;
 
 /* ---- options ---- */
 
-static bool
-service_ok(const char *service)
-{
-	/* the other handler threads' names are longer by up to three characters */
-	return service && *service && strlen(service) <= WEIR_SERVICE_MAX - 5;
-}
-
 static int
 check(const struct weir_messenger_options *o)
 {
-	if (!service_ok(o->service))
+	/* the names of the other handler threads are up to three characters longer */
+	if (!o->service || !*o->service || strlen(o->service) > WEIR_SERVICE_MAX - 5)
 		return weir_fail(-EINVAL,
 				 "not a service name; give 1 to %u letters, digits, '_', "
 				 "'-', '.'",
@@ -77,52 +72,37 @@ check(const struct weir_messenger_options *o)
 /* ---- opening ---- */
 
 static void
-free_peers(struct weir_messenger *m)
+free_lanes(struct lane_spares *spares)
 {
-	for (uint32_t i = 0; i < NODES / NODE_PAGE; i++) {
-		for (uint32_t k = 0; m->peers[i] && k < NODE_PAGE; k++)
-			free(m->peers[i][k]);
-		free(m->peers[i]);
-	}
-}
-
-static void
-free_lane(struct lane *lane)
-{
-	free(lane->held);
-	free(lane);
-}
-
-static void
-free_senders(struct weir_messenger *m)
-{
-	struct sender *s;
 	struct lane *lane;
 
-	while ((s = TAILQ_FIRST(&m->senders))) {
-		TAILQ_REMOVE(&m->senders, s, next);
-		while ((lane = SLIST_FIRST(&s->spares))) {
-			SLIST_REMOVE_HEAD(&s->spares, spare);
-			free_lane(lane);
-		}
-		for (uint32_t i = 0; i < NODES / NODE_PAGE; i++)
-			free(s->page[i]);
-		free(s->slots);
-		free(s);
-	}
-	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		while ((lane = SLIST_FIRST(&m->pool[i].spares))) {
-			SLIST_REMOVE_HEAD(&m->pool[i].spares, spare);
-			free_lane(lane);
-		}
+	while ((lane = SLIST_FIRST(spares))) {
+		SLIST_REMOVE_HEAD(spares, spare);
+		free(lane->held);
+		free(lane);
 	}
 }
 
 static void
 messenger_free(struct weir_messenger *m)
 {
-	free_senders(m);
-	free_peers(m);
+	struct sender *s;
+
+	while ((s = TAILQ_FIRST(&m->senders))) {
+		TAILQ_REMOVE(&m->senders, s, next);
+		free_lanes(&s->spares);
+		for (uint32_t i = 0; i < NODES / NODE_PAGE; i++)
+			free(s->page[i]);
+		free(s->slots);
+		free(s);
+	}
+	for (uint32_t i = 0; i < m->o.handler_threads; i++)
+		free_lanes(&m->pool[i].spares);
+	for (uint32_t i = 0; i < NODES / NODE_PAGE; i++) {
+		for (uint32_t k = 0; m->peers[i] && k < NODE_PAGE; k++)
+			free(m->peers[i][k]);
+		free(m->peers[i]);
+	}
 	handlers_free(m);
 	free(m->pool);
 	free(m->events);
@@ -133,7 +113,7 @@ messenger_free(struct weir_messenger *m)
 	free(m);
 }
 
-/* A receiver that shares its CPU with an engine or another one only takes turns with it. */
+/* Receivers by default: one that shares its CPU with an engine or receiver gains nothing. */
 static uint32_t
 receivers(const struct weir_messenger_options *o)
 {
@@ -147,13 +127,6 @@ receivers(const struct weir_messenger_options *o)
 	if (cpus / 2 >= o->handler_threads)
 		return o->handler_threads;
 	return cpus < 2 ? 1 : cpus / 2;
-}
-
-/* One node has half of it: enough for the longest message. */
-static uint64_t
-room_for(uint64_t message_max)
-{
-	return message_max > UINT64_MAX / 2 ? UINT64_MAX : 2 * message_max;
 }
 
 static struct weir_messenger *
@@ -182,7 +155,10 @@ messenger_make(struct weir *w, const struct weir_messenger_options *o)
 	TAILQ_INIT(&m->exclusive);
 	TAILQ_INIT(&m->room_waiting);
 	TAILQ_INIT(&m->room_admitted);
-	m->room_max = o->assembly_max ? o->assembly_max : room_for(o->message_max);
+	/* one node has half of it: enough for the longest message */
+	m->room_max = o->message_max > UINT64_MAX / 2 ? UINT64_MAX : 2 * o->message_max;
+	if (o->assembly_max)
+		m->room_max = o->assembly_max;
 	m->handlers = calloc(TYPES, sizeof(m->handlers[0]));
 	m->pool = aligned_alloc(64, m->o.handler_threads * sizeof(*m->pool));
 	if (!m->handlers || !m->pool || pthread_key_create(&m->key, sender_leave)) {
@@ -238,6 +214,7 @@ messenger_await(struct weir_messenger *m)
 {
 	struct timespec ts;
 
+	weir_assert(is_locked(&m->lock));
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ts.tv_nsec += 20000000;
 	ts.tv_sec += ts.tv_nsec / 1000000000;
@@ -245,30 +222,15 @@ messenger_await(struct weir_messenger *m)
 	pthread_cond_timedwait(&m->changed, &m->lock, &ts);
 }
 
-/* What is left when the time, or the data plane, is over. m->lock. */
-static void
-end_all(struct weir_messenger *m)
-{
-	int status = weir_state(m->w) == WEIR_UP ? 0 : weir_loss(m->w);
-	struct peer *p, *next;
-	struct lane *lane, *next_lane;
-
-	for (p = TAILQ_FIRST(&m->open); p; p = next) {
-		next = TAILQ_NEXT(p, in_open);
-		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next_lane) {
-			next_lane = TAILQ_NEXT(lane, in_peer);
-			lane_end(lane, status);
-		}
-	}
-}
-
 void
 weir_messenger_close(struct weir_messenger *m)
 {
 	uint64_t end = weir_clock() + LEAVE_NS;
+	struct lane *lane, *next_lane;
+	struct peer *p, *next;
 	struct sender *s;
-	struct peer *p;
 	struct weir *w;
+	int status;
 
 	if (!m || weir_state(m->w) == WEIR_FORKED)
 		return;
@@ -283,37 +245,38 @@ weir_messenger_close(struct weir_messenger *m)
 	pthread_mutex_unlock(&m->lock);
 	pool_stop(m);
 	room_close(m);
+	/* lanes are left when the time, or the data plane, is over */
 	pthread_mutex_lock(&m->lock);
-	end_all(m);
+	status = weir_state(m->w) == WEIR_UP ? 0 : weir_loss(m->w);
+	for (p = TAILQ_FIRST(&m->open); p; p = next) {
+		next = TAILQ_NEXT(p, in_open);
+		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next_lane) {
+			next_lane = TAILQ_NEXT(lane, in_peer);
+			lane_end(lane, status);
+		}
+	}
 	pthread_mutex_unlock(&m->lock);
-	events_tell(m);
+	events_report(m);
 	w = m->w;
 	messenger_free(m);
 	if (weir_state(w) != WEIR_UP)
 		weir_threads_shed(w);
 }
 
-/* ---- telling ---- */
+/* ---- events and counters ---- */
 
 void
 event_add(struct weir_messenger *m, const struct event *e)
 {
-	uint32_t room = m->event_room ? m->event_room * 2 : 16;
-	struct event *grown;
-
-	if (m->event_count == m->event_room) {
-		grown = realloc(m->events, room * sizeof(*grown));
-		if (!grown)
-			return;
-		m->events = grown;
-		m->event_room = room;
-	}
+	weir_assert(is_locked(&m->lock));
+	if (VEC_RESERVE(m->events, m->event_room, m->event_count + 1))
+		return;
 	m->events[m->event_count++] = *e;
 	pool_call(m);
 }
 
 void
-events_tell(struct weir_messenger *m)
+events_report(struct weir_messenger *m)
 {
 	struct event *events;
 	uint32_t n;

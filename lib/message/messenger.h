@@ -5,10 +5,10 @@
  * program thread), incoming ones on that of a handler thread. Messages and requests go one way on a
  * lane, responses come back on it.
  *
- * Locks: m->lock, then a worker, then m->leaf. What one message touches is under its worker's lock
- * alone. A lane gets and loses its connection under both m->lock and its worker. Peers, lanes,
- * senders and handler threads stay where they are until the messenger closes, so that who lost
- * sight of one may look at it again.
+ * Locks: m->lock, then a worker, then m->leaf. A message touches only objects under its worker's
+ * lock. A lane gets and loses its connection under both m->lock and its worker. Peers, lanes,
+ * senders and handler threads are not freed before the messenger closes, so a thread that has
+ * released a lock may look at one again.
  */
 #ifndef WEIR_MESSAGE_MESSENGER_H
 #define WEIR_MESSAGE_MESSENGER_H
@@ -29,12 +29,14 @@ struct handler_thread;
 
 #define NODES 65536u
 #define NODE_PAGE 256u
-#define LEAVE_NS 10000000000ull /* a connection that closes is given so long */
-#define TICK_MS 100		/* housekeeping */
+#define LEAVE_NS 10000000000ull /* ns for a connection to close */
+#define TICK_MS 100		/* between rounds of housekeeping */
 #define MINIMUM_WINDOW (64u << 10)
 #define TYPES 65536u
 
-/* What the program is to be told. */
+SLIST_HEAD(lane_spares, lane);
+
+/* For the program. */
 struct event {
 	uint16_t node;
 	enum weir_link_event link; /* 0: a message broke off */
@@ -47,8 +49,8 @@ struct weir_messenger {
 	uint64_t serial; /* never given twice */
 	uint64_t incarnation;
 	uint32_t working;   /* handler threads in work(); lock */
-	bool begun;	    /* they may work: all of them have started. lock */
-	uint32_t receivers; /* handler threads that listen; others have as many as far as we know */
+	bool begun;	    /* all handler threads have started: they may work. lock */
+	uint32_t receivers; /* handler threads that listen */
 	struct weir_messenger_options o;
 	char service[WEIR_SERVICE_MAX];
 	_Atomic(struct handler *) *handlers; /* by type; written under leaf */
@@ -56,8 +58,8 @@ struct weir_messenger {
 	struct handler_thread *pool;
 	pthread_key_t key; /* a thread's sender */
 	_Atomic uint32_t stop;
-	bool fence; /* who unregisters can't make others run a fence */
-	/* lock writes; read by every message, so nothing else that is written lies beside it */
+	bool fence; /* handler_hold() needs a fence: there is no membarrier */
+	/* under lock; read by every message: on a cache line without other written fields */
 	_Alignas(64) _Atomic uint32_t epoch;
 	_Alignas(64) pthread_mutex_t lock;
 	struct peer **peers[NODES / NODE_PAGE];
@@ -69,30 +71,40 @@ struct weir_messenger {
 	struct event *events;
 	uint32_t event_count, event_room;
 	pthread_cond_t changed; /* a peer went DOWN */
-	/* ns: until then senders have turns, by engine. Who waits for room writes and reads */
+	/* ns: end of the last turn booked, by engine. Senders that wait for room write and read */
 	_Atomic uint64_t booked[WEIR_ENGINES_MAX];
 	pthread_mutex_t leaf;
 	/* leaf */
 	TAILQ_HEAD(, held) exclusive;
 	bool exclusive_taken;
-	/* bytes of messages in pieces that the library has memory for, or will; at most */
+	/* bytes reserved for messages in fragments; at most */
 	uint64_t room_used, room_max;
 	TAILQ_HEAD(, held) room_waiting, room_admitted;
-	uint64_t room_passes;	    /* over those that wait */
-	bool room_full;		    /* the last one ended before one that finds no room */
-	_Atomic uint32_t room_news; /* some are admitted */
+	uint64_t room_passes;	    /* over room_waiting */
+	bool room_full;		    /* the last pass ended at a message that finds no room */
+	_Atomic uint32_t room_news; /* room_admitted is not empty */
 };
 
-/* Why no call does anything any more: the session is over. */
+/* Sets the reason why calls fail: the session is over. */
 int messenger_gone(const struct weir_messenger *m) __attribute__((cold));
-/* What a call of the stream model means to who sends messages. */
+/* Turns an error of the stream model into one of the message model. */
 int message_error(const struct weir_messenger *m, int rc);
-/* To be told by the first handler thread. m->lock. */
+/* Adds an event that the first handler thread reports. m->lock. */
 void event_add(struct weir_messenger *m, const struct event *e);
-/* Tells the program. Nothing locked. */
-void events_tell(struct weir_messenger *m);
-/* Waits for a while, for peers to go DOWN. m->lock. */
+/* Reports events to the program. Nothing locked. */
+void events_report(struct weir_messenger *m);
+/* Waits up to 20 ms for a peer to go DOWN. m->lock. */
 void messenger_await(struct weir_messenger *m);
+
+/* For asserts: whether a thread holds the lock. */
+static inline bool
+is_locked(pthread_mutex_t *lock)
+{
+	if (pthread_mutex_trylock(lock))
+		return true;
+	pthread_mutex_unlock(lock);
+	return false;
+}
 
 static inline void
 count(_Atomic uint64_t *counter)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Logical connections: one a node, made of lanes both ways. The least recently used one makes room;
- * a connection closes in order, in steps that the first handler thread takes.
+ * Logical connections: one per node, made of lanes both ways. The least recently used one makes
+ * room; a connection closes in order, in steps that the first handler thread takes.
  */
 #include "peer.h"
 #include "lane.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define PROBE_NS 1000000000ull
+#define PROBE_NS 1000000000ull /* between probes of a peer */
 
 /* m->lock. */
 struct peer *
@@ -23,6 +23,7 @@ peer_get(struct weir_messenger *m, uint16_t node)
 {
 	struct peer ***page = &m->peers[node / NODE_PAGE], **at;
 
+	weir_assert(is_locked(&m->lock));
 	if (!*page)
 		*page = calloc(NODE_PAGE, sizeof(**page));
 	if (!*page)
@@ -44,6 +45,7 @@ tell(struct weir_messenger *m, struct peer *p, enum weir_link_event event, int s
 {
 	struct event e = {.node = p->node, .link = event, .status = status};
 
+	weir_assert(is_locked(&m->lock));
 	p->told = event == WEIR_LINK_CREATED;
 	if (p->told)
 		m->created++;
@@ -52,7 +54,7 @@ tell(struct weir_messenger *m, struct peer *p, enum weir_link_event event, int s
 	event_add(m, &e);
 }
 
-/* ---- which one goes ---- */
+/* ---- eviction ---- */
 
 static uint32_t
 outstanding(const struct peer *p)
@@ -81,7 +83,7 @@ used(const struct peer *p)
 	return latest;
 }
 
-/* Idle ones first, of these the one that was used least recently. */
+/* Closes an idle peer, or else a busy one; of these the least recently used. */
 static void
 evict(struct weir_messenger *m)
 {
@@ -95,7 +97,7 @@ evict(struct weir_messenger *m)
 		uint32_t at = used(p);
 
 		if (p->state != PEER_OPEN)
-			return; /* one is about to go */
+			return; /* one closes already */
 		if (best &&
 		    (busy > best_busy || (busy == best_busy && (int32_t)(at - best_used) >= 0)))
 			continue;
@@ -126,25 +128,26 @@ peer_enter(struct peer *p, enum peer_state to)
 int
 peer_use(struct weir_messenger *m, struct peer *p, bool must)
 {
+	weir_assert(is_locked(&m->lock));
 	if (p->state == PEER_OPEN)
 		return 0;
 	if (p->state != PEER_DOWN && !must)
 		return -EAGAIN;
-	if (p->state == PEER_BYE) /* to say good-bye on */
+	if (p->state == PEER_BYE) /* the new lane gets a BYE, too */
 		peer_enter(p, PEER_LEAVING);
 	if (p->state != PEER_DOWN)
 		return 0;
 	if (m->connected >= m->o.connections) {
 		evict(m);
 		if (!must)
-			return weir_fail(-EAGAIN, "as many nodes are connected as may be, and none "
-						  "has closed in time; allow more connections");
+			return weir_fail(-EAGAIN, "the limit of connected nodes is reached and "
+						  "none closed in time; raise `connections`");
 	}
 	m->connected++;
 	peer_enter(p, PEER_OPEN);
 	p->lost = 0;
 	TAILQ_INSERT_TAIL(&m->open, p, in_open);
-	/* what is used from now on was used later than what was used before */
+	/* lanes used from now on count as used later than all before */
 	p->used = atomic_fetch_add_explicit(&m->epoch, 1, memory_order_relaxed) + 1;
 	return 0;
 }
@@ -155,6 +158,7 @@ down(struct weir_messenger *m, struct peer *p)
 	if (p->state == PEER_DOWN)
 		return;
 	peer_enter(p, PEER_DOWN);
+	weir_assert(m->connected && TAILQ_EMPTY(&p->lanes));
 	p->lives++;
 	m->connected--;
 	TAILQ_REMOVE(&m->open, p, in_open);
@@ -172,6 +176,7 @@ down(struct weir_messenger *m, struct peer *p)
 void
 peer_unuse(struct weir_messenger *m, struct peer *p)
 {
+	weir_assert(is_locked(&m->lock));
 	if (p->state == PEER_OPEN && TAILQ_EMPTY(&p->lanes))
 		down(m, p);
 }
@@ -190,21 +195,6 @@ peer_lane_open(struct lane *lane)
 		tell(lane->m, p, WEIR_LINK_CREATED, 0);
 }
 
-/* Ends what claims to be of another program than the one that has the name. */
-static void
-end_others(struct peer *p)
-{
-	struct lane *lane, *next;
-
-	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
-		uint64_t its = atomic_load_explicit(&lane->incarnation, memory_order_relaxed);
-
-		next = TAILQ_NEXT(lane, in_peer);
-		if (its && its != p->incarnation)
-			lane_end(lane, -ECONNRESET);
-	}
-}
-
 void
 peer_lane_gone(struct lane *lane, int status)
 {
@@ -213,58 +203,60 @@ peer_lane_gone(struct lane *lane, int status)
 
 	if ((int32_t)(at - p->used) > 0)
 		p->used = at;
+	weir_assert(lane->sender || p->incoming);
 	p->incoming -= !lane->sender;
 	lane->open = false;
 	if (lane == p->probe)
 		p->probe = NULL;
-	/* in order: closed by us, or by its program */
+	/* 0, -ESHUTDOWN: closed in order, by us or by its program */
 	else if (status != -ESHUTDOWN && status && p->state == PEER_OPEN)
 		p->lost = status;
 	if (TAILQ_EMPTY(&p->lanes))
 		down(lane->m, p);
 	else if (p->probe && TAILQ_FIRST(&p->lanes) == TAILQ_LAST(&p->lanes, lane_list))
-		lane_end(p->probe, 0); /* nobody is left to be asked about */
+		lane_end(p->probe, 0); /* no other lane is left to ask about */
 	else if (p->stepping)
 		pool_call(lane->m);
 }
 
 /*
- * Whoever has the messenger's name over there is the peer, and nobody else: a HELLO that comes from
- * a program of the node is no more than a claim. Which one has the name says who answers when the
- * name is connected to.
+ * The program that listens on the messenger's name over there is the peer, and no other: a HELLO
+ * from a program of the node is no more than a claim. The program that answers when the name is
+ * connected to has it.
  */
-static void
-heard(struct lane *lane, uint64_t incarnation, uint32_t threads)
-{
-	struct weir_messenger *m = lane->m;
-	struct peer *p = lane->peer;
-	uint64_t before = p->incarnation;
-
-	p->said_by = lane->made;
-	p->threads = threads && threads <= WEIR_HANDLER_THREADS_MAX ? threads : 1;
-	p->incarnation = incarnation;
-	/* another program than before */
-	if (before && before != incarnation && p->told)
-		tell(m, p, WEIR_LINK_LOST, -ECONNRESET);
-	end_others(p);
-	if (!p->told)
-		tell(m, p, WEIR_LINK_CREATED, 0);
-}
-
 void
 peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 {
+	struct weir_messenger *m = lane->m;
 	struct peer *p = lane->peer;
+	uint64_t before = p->incarnation, its;
+	struct lane *other, *next;
 
 	/* several programs of a node may be clients, beside the one that listens */
 	lane->client = !threads && !lane->sender;
 	if (lane->client)
 		return;
 	atomic_store_explicit(&lane->incarnation, incarnation, memory_order_relaxed);
-	if (lane->named && lane->made > p->said_by)
-		heard(lane, incarnation, threads);
-	else if (!p->incarnation)
-		p->incarnation = incarnation;
+	if (!lane->named || lane->made <= p->said_by) {
+		if (!p->incarnation)
+			p->incarnation = incarnation;
+		return;
+	}
+	p->said_by = lane->made;
+	p->threads = threads && threads <= WEIR_HANDLER_THREADS_MAX ? threads : 1;
+	p->incarnation = incarnation;
+	/* another program than before */
+	if (before && before != incarnation && p->told)
+		tell(m, p, WEIR_LINK_LOST, -ECONNRESET);
+	/* lanes that claim to be of another program end */
+	for (other = TAILQ_FIRST(&p->lanes); other; other = next) {
+		next = TAILQ_NEXT(other, in_peer);
+		its = atomic_load_explicit(&other->incarnation, memory_order_relaxed);
+		if (its && its != p->incarnation)
+			lane_end(other, -ECONNRESET);
+	}
+	if (!p->told)
+		tell(m, p, WEIR_LINK_CREATED, 0);
 }
 
 /* ---- closing ---- */
@@ -272,6 +264,7 @@ peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads)
 void
 peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 {
+	weir_assert(is_locked(&m->lock));
 	if (p->state != PEER_OPEN)
 		return;
 	peer_enter(p, state);
@@ -283,40 +276,18 @@ peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state)
 }
 
 static void
-end_lanes(struct peer *p, bool incoming, int status)
+end_lanes(struct peer *p, bool incoming)
 {
 	struct lane *lane, *next;
 
 	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
 		next = TAILQ_NEXT(lane, in_peer);
 		if (incoming || lane->sender)
-			lane_end(lane, status);
+			lane_end(lane, 0);
 	}
 }
 
-struct lanes {
-	uint32_t ours, theirs, clients;
-};
-
-static struct lanes
-lanes_of(const struct peer *p)
-{
-	struct lanes n = {0};
-	const struct lane *lane;
-
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	{
-		if (lane->sender)
-			n.ours++;
-		else if (lane->client)
-			n.clients++;
-		else
-			n.theirs++;
-	}
-	return n;
-}
-
-/* False: not now. */
+/* Sends a BYE with this key. False: not now. */
 static bool
 put_bye(struct lane *lane, uint64_t key)
 {
@@ -324,120 +295,94 @@ put_bye(struct lane *lane, uint64_t key)
 	int rc = -EAGAIN;
 
 	weir_lock(lane->worker);
-	if (lane->conn && !lane->doomed && !lane->greet)
+	if (lane->conn && !lane->closing && !lane->hello_due)
 		rc = lane_put(lane, &bye);
 	weir_unlock(lane->worker);
 	return rc != -EAGAIN;
 }
 
-/* Says good-bye, for a lane that has the key, on any of ours. False: not now. */
-static bool
-say_bye_on_ours(struct peer *p, uint64_t key)
-{
-	struct lane *lane;
-
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->sender && lane != p->probe && put_bye(lane, key))
-		return true;
-	return false;
-}
-
-/* For each lane from there; on it, if nothing else leads there for sure. False: not all now. */
-static bool
-say_bye(struct peer *p)
-{
-	struct lane *lane;
-	bool all = true;
-
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	{
-		if (lane->sender || lane->parted)
-			continue;
-		lane->parted =
-		    lane->client || !lane->key ? put_bye(lane, 0) : say_bye_on_ours(p, lane->key);
-		all &= lane->parted;
-	}
-	return all;
-}
-
-/* None of our lanes leads there: the first handler thread makes one for the word. */
-static bool
-has_lane(struct weir_messenger *m, struct peer *p)
-{
-	struct lane *lane;
-
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->sender && lane != p->probe)
-		return true;
-	lane_make(m->pool[0].sender, p, false);
-	return false;
-}
-
-/* A lane that was made for the good-bye has nobody else who opens it. */
+/* No request is outstanding: says good-bye for each lane from there, then goes to BYE. */
 static void
-open_lanes(struct peer *p)
+step_leaving(struct weir_messenger *m, struct peer *p, bool theirs)
 {
-	struct lane *lane;
+	struct lane *lane, *by;
+	bool ours = false, all = true;
 
 	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	ours |= lane->sender && lane != p->probe;
+	if (theirs && !ours)
+		lane_make(m->pool[0].sender, p, false);
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
 	{
-		if (!lane->sender || lane == p->probe)
+		/* no thread opens a lane that was made for the good-bye */
+		if (!theirs || !ours || !lane->sender || lane == p->probe)
 			continue;
 		weir_lock(lane->worker);
-		if (lane->conn && lane->greet)
+		if (lane->conn && lane->hello_due)
 			lane_greet(lane);
 		weir_unlock(lane->worker);
 	}
-}
-
-static void
-step_leaving(struct weir_messenger *m, struct peer *p, const struct lanes *n)
-{
-	if (n->theirs && has_lane(m, p))
-		open_lanes(p);
-	if (say_bye(p))
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		if (lane->sender || lane->bye_sent)
+			continue;
+		/* on the lane itself if no lane of ours leads to its program for certain */
+		if (lane->client || !lane->key) {
+			lane->bye_sent = put_bye(lane, 0);
+		} else {
+			TAILQ_FOREACH(by, &p->lanes, in_peer)
+			if (by->sender && by != p->probe && put_bye(by, lane->key))
+				break;
+			lane->bye_sent = by;
+		}
+		all &= lane->bye_sent;
+	}
+	if (all)
 		peer_enter(p, PEER_BYE);
 }
 
-/* Clients of the node may go on when its own program has gone. */
-static void
-step_asked(struct weir_messenger *m, struct peer *p, const struct lanes *n, bool late)
-{
-	struct lane *lane, *next;
-
-	for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
-		next = TAILQ_NEXT(lane, in_peer);
-		if (lane->sender || (late && !lane->client))
-			lane_end(lane, 0);
-	}
-	if (p->state != PEER_ASKED || n->ours || n->theirs || !n->clients)
-		return;
-	peer_enter(p, PEER_OPEN);
-	p->stepping = false;
-	TAILQ_REMOVE(&m->stepping, p, in_stepping);
-}
-
-/* One step. The peer may be DOWN after it. */
+/* One step of closing. The peer may be DOWN after it. */
 static void
 step(struct weir_messenger *m, struct peer *p, uint64_t now)
 {
-	struct lanes n = lanes_of(p);
 	bool late = now >= p->deadline, waits = outstanding(p);
+	uint32_t ours = 0, theirs = 0, clients = 0;
+	struct lane *lane, *next;
 
-	if (p->state == PEER_ASKED) {
-		if (late || !waits)
-			step_asked(m, p, &n, late);
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		if (lane->sender)
+			ours++;
+		else if (lane->client)
+			clients++;
+		else
+			theirs++;
+	}
+	if (p->state == PEER_ASKED && (late || !waits)) {
+		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
+			next = TAILQ_NEXT(lane, in_peer);
+			if (lane->sender || (late && !lane->client))
+				lane_end(lane, 0);
+		}
+		/* clients of the node may go on when its own program has gone */
+		if (p->state != PEER_ASKED || ours || theirs || !clients)
+			return;
+		peer_enter(p, PEER_OPEN);
+		p->stepping = false;
+		TAILQ_REMOVE(&m->stepping, p, in_stepping);
 		return;
 	}
+	if (p->state == PEER_ASKED)
+		return;
 	if (late) {
 		p->leave_status = -ETIMEDOUT;
-		end_lanes(p, true, 0);
+		end_lanes(p, true);
 		return;
 	}
 	if (p->state == PEER_LEAVING && !waits)
-		step_leaving(m, p, &n);
+		step_leaving(m, p, theirs);
 	if (p->state == PEER_BYE && !p->incoming)
-		end_lanes(p, false, 0);
+		end_lanes(p, false);
 }
 
 bool
@@ -446,6 +391,7 @@ peers_step(struct weir_messenger *m)
 	uint64_t now = weir_clock();
 	struct peer *p, *next;
 
+	weir_assert(is_locked(&m->lock));
 	for (p = TAILQ_FIRST(&m->stepping); p; p = next) {
 		next = TAILQ_NEXT(p, in_stepping);
 		step(m, p, now);
@@ -453,54 +399,41 @@ peers_step(struct weir_messenger *m)
 	return !TAILQ_EMPTY(&m->stepping);
 }
 
-/* Whether it is said by the program that a lane of ours leads to: no other one knows the key. */
-static bool
-has_key(const struct peer *p, uint64_t key)
-{
-	const struct lane *lane;
-
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	if (lane->sender && key && lane->key == key)
-		return true;
-	return false;
-}
-
 void
 peer_bye_for(struct weir_messenger *m, struct peer *p, uint64_t key)
 {
-	if (has_key(p, key))
+	const struct lane *lane;
+
+	/* said by the program that a lane of ours leads to: no other knows the key */
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	if (lane->sender && key && lane->key == key) {
 		peer_bye(m, p);
+		return;
+	}
 }
 
 void
 peer_bye(struct weir_messenger *m, struct peer *p)
 {
-	/* who has said it too waits for our lanes as we wait for its */
+	/* both sides have said BYE: each waits for the other's lanes */
 	if (p->state == PEER_LEAVING || p->state == PEER_BYE)
-		end_lanes(p, false, 0);
+		end_lanes(p, false);
 	else
 		peer_leave(m, p, PEER_ASKED);
-}
-
-static struct peer *
-peer_known(struct weir_messenger *m, uint16_t node)
-{
-	struct peer **page = m->peers[node / NODE_PAGE];
-
-	return page ? page[node % NODE_PAGE] : NULL;
 }
 
 int
 weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 {
-	struct peer *p;
+	struct peer *p, **page;
 	uint32_t life;
 	int rc;
 
 	if (weir_state(m->w) != WEIR_UP)
 		return messenger_gone(m);
 	pthread_mutex_lock(&m->lock);
-	p = peer_known(m, node);
+	page = m->peers[node / NODE_PAGE];
+	p = page ? page[node % NODE_PAGE] : NULL;
 	if (!p || p->state == PEER_DOWN) {
 		pthread_mutex_unlock(&m->lock);
 		return weir_fail(-ENOTCONN, "node %u is not connected; nothing is to be closed",
@@ -508,7 +441,8 @@ weir_message_disconnect(struct weir_messenger *m, uint16_t node)
 	}
 	life = p->lives;
 	while (p->lives == life && weir_state(m->w) == WEIR_UP) {
-		/* what the other end asked for may end first, and leave clients connected */
+		/* the close that the other end asked for may end first, and leave clients connected
+		 */
 		peer_leave(m, p, PEER_LEAVING);
 		messenger_await(m);
 	}
@@ -539,30 +473,31 @@ weir_message_connect(struct weir_messenger *m, uint16_t node, int timeout_ms)
 	return rc;
 }
 
-/* ---- what nobody looks at ---- */
+/* ---- housekeeping ---- */
 
-/* What came on a lane of ours was taken in by a thread that didn't hold m->lock. */
+/* Acts on messages of a lane of ours that were taken in without m->lock. */
 static void
 look_lane(struct lane *lane)
 {
 	struct weir_messenger *m = lane->m;
-	uint32_t threads = atomic_load_explicit(&lane->hello, memory_order_acquire);
+	uint32_t threads = atomic_load_explicit(&lane->receivers, memory_order_acquire);
 	int status;
 
+	weir_assert(is_locked(&m->lock));
 	if (!lane->conn)
 		return;
 	if (threads) {
-		atomic_store_explicit(&lane->hello, 0, memory_order_relaxed);
+		atomic_store_explicit(&lane->receivers, 0, memory_order_relaxed);
 		peer_hello(lane, atomic_load_explicit(&lane->incarnation, memory_order_relaxed),
 			   threads - 1);
 		if (lane == lane->peer->probe)
 			lane_end(lane, 0);
 	}
-	if (atomic_load_explicit(&lane->asked, memory_order_acquire)) {
-		atomic_store_explicit(&lane->asked, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&lane->bye_received, memory_order_acquire)) {
+		atomic_store_explicit(&lane->bye_received, 0, memory_order_relaxed);
 		peer_bye(m, lane->peer);
 	}
-	if (atomic_load_explicit(&lane->spoilt, memory_order_acquire)) {
+	if (atomic_load_explicit(&lane->malformed, memory_order_acquire)) {
 		lane_end(lane, -EPROTO);
 		return;
 	}
@@ -584,17 +519,6 @@ look_sender(struct sender *s)
 	weir_bias_unlock_passing(&s->worker->lock);
 }
 
-/* Threads that don't look themselves. */
-static void
-look_senders(struct weir_messenger *m)
-{
-	struct sender *s;
-
-	TAILQ_FOREACH(s, &m->senders, next)
-	if (s->users)
-		look_sender(s);
-}
-
 void
 peer_listen(struct peer *p)
 {
@@ -609,29 +533,20 @@ peer_listen(struct peer *p)
 	look_lane(lane);
 }
 
-/* Whether lanes claim to be of different programs. */
-static bool
-is_doubtful(const struct peer *p)
-{
-	const struct lane *lane;
-
-	TAILQ_FOREACH(lane, &p->lanes, in_peer)
-	{
-		uint64_t its = atomic_load_explicit(&lane->incarnation, memory_order_relaxed);
-
-		if (its && p->incarnation && its != p->incarnation)
-			return true;
-	}
-	return false;
-}
-
-/* Asks who has the name, one lane at a time and one a second. */
+/* Asks which program has the name if lanes claim to be of different ones: one lane per PROBE_NS. */
 static void
 probe(struct weir_messenger *m, struct peer *p)
 {
-	uint64_t now = weir_clock();
+	uint64_t now = weir_clock(), its;
+	const struct lane *lane;
+	bool doubtful = false;
 
-	if (!is_doubtful(p) || p->probe || p->state != PEER_OPEN ||
+	TAILQ_FOREACH(lane, &p->lanes, in_peer)
+	{
+		its = atomic_load_explicit(&lane->incarnation, memory_order_relaxed);
+		doubtful |= its && p->incarnation && its != p->incarnation;
+	}
+	if (!doubtful || p->probe || p->state != PEER_OPEN ||
 	    (p->probed && now - p->probed < PROBE_NS) || weir_state(m->w) != WEIR_UP)
 		return;
 	p->probed = now;
@@ -643,11 +558,14 @@ peers_look(struct weir_messenger *m)
 {
 	struct peer *p, *next_peer;
 	struct lane *lane, *next;
+	struct sender *s;
 
 	pthread_mutex_lock(&m->lock);
 	atomic_fetch_add_explicit(&m->epoch, 1, memory_order_relaxed);
-	if (!TAILQ_EMPTY(&m->open))
-		look_senders(m);
+	/* for threads that are not inside a call */
+	TAILQ_FOREACH(s, &m->senders, next)
+	if (s->users && !TAILQ_EMPTY(&m->open))
+		look_sender(s);
 	for (p = TAILQ_FIRST(&m->open); p; p = next_peer) {
 		next_peer = TAILQ_NEXT(p, in_open);
 		for (lane = TAILQ_FIRST(&p->lanes); lane; lane = next) {
@@ -657,6 +575,6 @@ peers_look(struct weir_messenger *m)
 		}
 		probe(m, p);
 	}
-	assemblies_press(m);
+	assemblies_reclaim(m);
 	pthread_mutex_unlock(&m->lock);
 }

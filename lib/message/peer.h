@@ -12,9 +12,9 @@ struct lane;
 enum peer_state {
 	PEER_DOWN,    /* no lanes */
 	PEER_OPEN,    /* lanes, or about to have some */
-	PEER_LEAVING, /* we want to close: BYE goes when no request is outstanding */
+	PEER_LEAVING, /* we close: BYE is sent when no request is outstanding */
 	PEER_BYE,     /* BYE is sent: the other end closes its lanes */
-	PEER_ASKED,   /* BYE has come: our lanes close when no request is outstanding */
+	PEER_ASKED,   /* BYE was received: our lanes close when no request is outstanding */
 };
 
 /* m->lock */
@@ -23,27 +23,27 @@ struct peer {
 	uint8_t state; /* enum peer_state */
 	bool told;     /* the program was told CREATED */
 	bool evicted;
-	bool stepping;		 /* on m->stepping */
-	uint32_t threads;	 /* receivers over there, as its messenger said; else 1 */
-	uint32_t incoming, open; /* lanes: from there; that are open */
-	uint32_t used;		 /* as lanes', of those that are gone */
+	bool stepping;	   /* on m->stepping */
+	uint32_t threads;  /* receivers over there, as its messenger said; else 1 */
+	uint32_t incoming; /* lanes from there */
+	uint32_t used;	   /* as in lanes; of those that are gone */
 	/*
-	 * Of the messenger over there. Lanes that we made to its name say so; until one has, the
-	 * first lane from there is believed. When another one claims to be of another messenger,
-	 * the name is asked again, on a lane of its own.
+	 * Of the messenger over there, as the HELLO on our lanes to its name says; before one came,
+	 * as the first lane from there claims. When another lane claims to be of another messenger,
+	 * a probe asks the name again.
 	 */
 	uint64_t incarnation;
 	uint64_t made;	    /* counts our lanes */
-	uint64_t said_by;   /* `made` of the lane that said `incarnation`; 0: none has */
-	uint64_t named;	    /* ns when the first lane to the name was made; 0: none was */
-	struct lane *probe; /* asks; on no page of a sender. NULL: none does */
-	uint64_t probed;    /* ns when the last one was made */
+	uint64_t said_by;   /* `made` of the lane that said `incarnation`; 0: none yet */
+	uint64_t named;	    /* ns when the first lane to the name was made; 0: none yet */
+	struct lane *probe; /* a lane on no page of a sender; NULL: none */
+	uint64_t probed;    /* ns when the last probe was made */
 	uint64_t deadline;  /* of closing */
-	uint32_t lives;	    /* counts how often it went DOWN */
+	uint32_t lives;	    /* counts transitions to DOWN */
 	int leave_status;   /* how the last closing ended */
 	int lost;	    /* how its last lane ended */
 	/* m->leaf */
-	uint64_t room_used; /* of m->room_used */
+	uint64_t room_used; /* part of m->room_used */
 	uint64_t room_pass; /* m->room_passes when messages of it waited for its share; 0: never */
 	TAILQ_HEAD(lane_list, lane) lanes;
 	TAILQ_ENTRY(peer) in_open, in_stepping;
@@ -60,19 +60,17 @@ void peer_lane_open(struct lane *lane);
 void peer_lane_gone(struct lane *lane, int status);
 /* Begins to close. m->lock. */
 void peer_leave(struct weir_messenger *m, struct peer *p, enum peer_state state);
-/* What closes gets on. True: something still does. m->lock. */
+/* Advances closing peers. True while any is still closing. m->lock. */
 bool peers_step(struct weir_messenger *m);
-/* HELLO has come. m->lock. */
+/* HELLO was received. m->lock. */
 void peer_hello(struct lane *lane, uint64_t incarnation, uint32_t threads);
-/* BYE has come on a lane of ours. m->lock. */
+/* BYE was received on a lane of ours. m->lock. */
 void peer_bye(struct weir_messenger *m, struct peer *p);
-/* BYE has come on a lane from there, for the one of ours that has the key. m->lock. */
+/* BYE was received on a lane from there, for a lane of ours with the key. m->lock. */
 void peer_bye_for(struct weir_messenger *m, struct peer *p, uint64_t key);
-/* A lane to the peer's name is asked for its HELLO, which says how many receivers there are.
- * m->lock
- */
+/* Looks for the HELLO on a lane to the peer's name: the number of receivers. m->lock. */
 void peer_listen(struct peer *p);
-/* Lanes whose other end is gone, of threads that don't look. */
+/* Looks at all lanes for threads that are not inside a call. Nothing locked. */
 void peers_look(struct weir_messenger *m);
 
 #endif

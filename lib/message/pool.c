@@ -21,13 +21,14 @@
 #include <unistd.h>
 
 #define BATCH 64u
-#define STUCK_NS 1000000u /* in one batch for so long: others help */
-#define SHORT_RESTS 200	  /* ms in which a session that is over may leave something */
-#define GUARD_MS 4	  /* how often an idle handler thread looks after busy ones */
+#define STUCK_NS 1000000u /* in one batch: other handler threads help */
+#define SHORT_RESTS 200	  /* of 1 ms, while messages of a session that is over may remain */
+#define GUARD_MS 4	  /* between looks of an idle handler thread after busy ones */
 #define GUARD_NS 100000000u
 
 /* ---- the message in hand ---- */
 
+/* `helps`: t is another handler thread's worker. */
 static void
 worker_lock(struct weir_thread *t, bool helps)
 {
@@ -46,7 +47,7 @@ worker_unlock(struct weir_thread *t, bool helps)
 		weir_unlock(t);
 }
 
-/* Worker locked. True: its lane was kept for us only. */
+/* Releases the message in hand. Worker locked. True: only k kept its lane from closing. */
 static inline bool
 finish(struct handler_thread *k)
 {
@@ -60,7 +61,7 @@ finish(struct handler_thread *k)
 	lane->running = NULL;
 	if (weir_unlikely(c && (c->queue || c->pending)))
 		lane_resume(lane);
-	return weir_unlikely(lane->doomed && !lane->pins);
+	return weir_unlikely(lane->closing && !lane->pins);
 }
 
 static void
@@ -85,18 +86,18 @@ message_finish(struct handler_thread *k)
 	put_down(k, false);
 }
 
-/* What the last message cost has to be told. Worker locked by weir_bias_enter(). */
+/* Reports the cost of the last message. Worker locked by weir_bias_enter(). */
 static __attribute__((noinline, cold)) void
-tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
+report_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
 	c->worker->lock.held = seat;
 	weir_conn_consumed_slow(c);
 }
 
 /*
- * The common case: the lane's next message lies at the ring's head, small, and there is nothing
- * else to look at. The lane stays the handler thread's, so one visit to the worker puts the last
- * message down and takes this one. False: not so, nothing has changed.
+ * The common case: the lane's next message is small and lies at the ring's head, and nothing else
+ * needs attention. The lane stays the handler thread's, so one visit to the worker releases the
+ * last message and takes this one. False: nothing has changed.
  */
 static inline bool
 another(struct handler_thread *k, struct weir_thread *t)
@@ -113,7 +114,7 @@ another(struct handler_thread *k, struct weir_thread *t)
 		c = lane->conn;
 		got = weir_take_small(c, k->buffer, &k->taken);
 		if (got && weir_unlikely(weir_conn_note_consumed(c, cost)))
-			tell_consumed(c, seat);
+			report_consumed(c, seat);
 		if (got)
 			lane_used(lane);
 	}
@@ -121,7 +122,7 @@ another(struct handler_thread *k, struct weir_thread *t)
 	return got;
 }
 
-/* Puts the last message down and takes the next one. */
+/* Releases the last message and takes the next one. */
 static inline int
 next(struct handler_thread *k, struct weir_thread *t, bool helps)
 {
@@ -153,28 +154,7 @@ next(struct handler_thread *k, struct weir_thread *t, bool helps)
 	return rc;
 }
 
-/* ---- who looks after whom ---- */
-
-/* The handler thread was asleep and now is at work: another one shall notice if that takes long. */
-static void
-call_guard(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	struct handler_thread *other = NULL;
-
-	for (uint32_t i = 0; i < m->o.handler_threads; i++) {
-		uint32_t asleep = atomic_load_explicit(&m->pool[i].asleep, memory_order_relaxed);
-
-		if (&m->pool[i] == k)
-			continue;
-		if (asleep == 1)
-			return;
-		if (asleep == 2)
-			other = &m->pool[i];
-	}
-	if (other)
-		weir_nudge(other->worker->nudge_fd);
-}
+/* ---- handler threads look after each other ---- */
 
 static void
 set_since(struct handler_thread *k, uint64_t since)
@@ -187,14 +167,27 @@ set_since(struct handler_thread *k, uint64_t since)
 static void
 begin_batch(struct handler_thread *k)
 {
-	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed);
+	uint32_t asleep = atomic_load_explicit(&k->asleep, memory_order_relaxed), its;
+	struct handler_thread *all = k->m->pool, *other = NULL;
 
 	set_since(k, weir_clock());
 	if (weir_likely(!asleep))
 		return;
 	atomic_store_explicit(&k->asleep, 0, memory_order_relaxed);
-	if (asleep == 2)
-		call_guard(k);
+	if (asleep != 2)
+		return;
+	/* k slept until it was woken: another thread must notice if this batch takes long */
+	for (uint32_t i = 0; i < k->m->o.handler_threads; i++) {
+		its = atomic_load_explicit(&all[i].asleep, memory_order_relaxed);
+		if (&all[i] == k)
+			continue;
+		if (its == 1)
+			return;
+		if (its == 2)
+			other = &all[i];
+	}
+	if (other)
+		weir_nudge(other->worker->nudge_fd);
 }
 
 static unsigned
@@ -226,7 +219,7 @@ has_accepts(struct weir_thread *t)
 
 	weir_lock(t);
 	any = !TAILQ_EMPTY(&t->accepts);
-	t->node_count = 0; /* lost nodes are seen by their lanes */
+	t->node_count = 0; /* lanes notice lost nodes */
 	weir_unlock(t);
 	return any;
 }
@@ -237,7 +230,7 @@ accept_all(struct handler_thread *k)
 	struct weir_messenger *m = k->m;
 	struct weir_conn *c;
 
-	/* asked for more, one of a session that is over would listen in the next one */
+	/* weir_accept() of a session that is over would listen in the next one */
 	while (k->listener && has_accepts(k->worker) && !weir_accept(k->listener, 0, &c)) {
 		struct peer *p;
 
@@ -253,21 +246,7 @@ accept_all(struct handler_thread *k)
 	}
 }
 
-/* Messages that waited for memory. */
-static unsigned
-go_on(struct handler_thread *k)
-{
-	unsigned n;
-
-	if (weir_likely(!atomic_load_explicit(&k->m->room_news, memory_order_relaxed)))
-		return 0;
-	begin_batch(k);
-	n = messages_admitted(k);
-	set_since(k, 0);
-	return n;
-}
-
-/* Messages of handler threads that are in a handler for long. */
+/* Takes messages of handler threads that are stuck in a handler. How many. */
 static unsigned
 help(struct handler_thread *k)
 {
@@ -286,7 +265,7 @@ help(struct handler_thread *k)
 	return n;
 }
 
-/* How long an idle handler thread may sleep. */
+/* ms that an idle handler thread may sleep. */
 static uint64_t
 nap_ms(struct handler_thread *k, bool stepping)
 {
@@ -310,67 +289,42 @@ nap_ms(struct handler_thread *k, bool stepping)
 
 /* ---- the threads ---- */
 
-static bool
-housekeeping(struct handler_thread *k, uint64_t *due)
-{
-	struct weir_messenger *m = k->m;
-	bool stepping;
-
-	if (k->index)
-		return false;
-	events_tell(m);
-	pthread_mutex_lock(&m->lock);
-	stepping = peers_step(m);
-	pthread_mutex_unlock(&m->lock);
-	if (weir_clock() >= *due) {
-		peers_look(m);
-		*due = weir_clock() + TICK_MS * 1000000ull;
-	}
-	return stepping;
-}
-
-/*
- * The session is over. What it has left is handled, and what ends with it is told, until the
- * program closes the messenger.
- */
-static void
-rest(struct handler_thread *k, struct weir_wait *wait)
-{
-	struct pollfd p = {.fd = k->worker->nudge_fd, .events = POLLIN};
-	bool early = k->rests < SHORT_RESTS;
-	uint64_t count;
-	ssize_t n = 0;
-
-	weir_wait_end(wait);
-	k->rests += early;
-	if (poll(&p, 1, early ? 1 : TICK_MS) > 0)
-		n = read(p.fd, &count, sizeof(count));
-	(void)n;
-	weir_wait_init(wait, k->worker, TICK_MS);
-	wait->events = true;
-}
-
 static void
 work(struct handler_thread *k)
 {
+	struct pollfd called = {.fd = k->worker->nudge_fd, .events = POLLIN};
 	struct weir_messenger *m = k->m;
 	struct weir_wait wait;
-	uint64_t due = 0;
+	uint64_t due = 0, ms, count;
 	uint32_t turns = 0;
 
 	weir_wait_init(&wait, k->worker, TICK_MS);
 	wait.events = true;
 	while (!atomic_load_explicit(&m->stop, memory_order_acquire)) {
-		bool stepping = false;
+		unsigned n = pump(k, k->worker, false);
+		bool stepping = false, early;
 		int rc;
-		unsigned n = pump(k, k->worker, false) + go_on(k);
 
+		/* messages that waited for memory */
+		if (weir_unlikely(atomic_load_explicit(&m->room_news, memory_order_relaxed))) {
+			begin_batch(k);
+			n += messages_admitted(k);
+			set_since(k, 0);
+		}
 		if (has_accepts(k->worker))
 			accept_all(k);
 		if (!n)
 			n = help(k);
-		if (!n || ++turns % 256 == 0)
-			stepping = housekeeping(k, &due);
+		if (!k->index && (!n || ++turns % 256 == 0)) {
+			events_report(m);
+			pthread_mutex_lock(&m->lock);
+			stepping = peers_step(m);
+			pthread_mutex_unlock(&m->lock);
+			if (weir_clock() >= due) {
+				peers_look(m);
+				due = weir_clock() + TICK_MS * 1000000ull;
+			}
+		}
 		if (n) {
 			weir_wait_end(&wait);
 			weir_wait_init(&wait, k->worker, TICK_MS);
@@ -378,45 +332,28 @@ work(struct handler_thread *k)
 			continue;
 		}
 		if (wait.armed) {
-			uint64_t ms = nap_ms(k, stepping);
-
+			ms = nap_ms(k, stepping);
 			wait.deadline = weir_clock() + ms * 1000000u;
 			atomic_store_explicit(&k->asleep, ms == TICK_MS ? 2 : 1,
 					      memory_order_relaxed);
 		}
 		rc = weir_wait_next(&wait);
-		if (rc == -EAGAIN)
+		if (rc == -EAGAIN) {
 			wait.deadline = UINT64_MAX;
-		else if (rc)
-			rest(k, &wait);
+			continue;
+		}
+		if (!rc)
+			continue;
+		/* the session is over: handle its last messages and events until the close */
+		weir_wait_end(&wait);
+		early = k->rests < SHORT_RESTS;
+		k->rests += early;
+		if (poll(&called, 1, early ? 1 : TICK_MS) > 0)
+			(void)!read(called.fd, &count, sizeof(count));
+		weir_wait_init(&wait, k->worker, TICK_MS);
+		wait.events = true;
 	}
 	weir_wait_end(&wait);
-}
-
-/* A line of the arena's head for the thread. */
-static void
-take_line(struct handler_thread *k)
-{
-	struct weir *w = k->m->w;
-	uint32_t used = atomic_load(&w->handler_lines), i;
-
-	do {
-		for (i = 0; i < WEIR_HANDLER_LINES && used & 1u << i; i++)
-			;
-		if (i == WEIR_HANDLER_LINES)
-			return;
-	} while (!atomic_compare_exchange_weak(&w->handler_lines, &used, used | 1u << i));
-	k->line = &((struct weir_arena_head *)w->arena)->handler[i];
-}
-
-static void
-give_line(struct handler_thread *k)
-{
-	struct weir *w = k->m->w;
-	struct weir_arena_head *head = (struct weir_arena_head *)w->arena;
-
-	if (k->line)
-		atomic_fetch_and(&w->handler_lines, ~(1u << (k->line - head->handler)));
 }
 
 static int
@@ -427,25 +364,22 @@ open_thread(struct handler_thread *k)
 	char name[WEIR_SERVICE_MAX];
 	int rc = 0;
 
-	k->worker = weir_thread_get(m->w);
+	k->worker = weir_thread_own(m->w, &rc);
 	if (!k->worker)
-		return weir_fail(-errno,
-				 "no resources for a handler thread: %s; raise the limit "
-				 "of open files",
-				 strerror(errno));
+		return rc;
 	k->sender = sender_get(m, &rc);
 	if (!k->sender)
 		return rc;
 	if (m->o.flags & WEIR_MESSENGER_CLIENT || k->index >= m->receivers)
 		return 0;
 	snprintf(name, sizeof(name), k->index ? "%.27s.%u" : "%.27s", m->service, k->index);
-	/* the first one's name is the messenger's */
+	/* the first thread's name is the messenger's */
 	if (m->o.flags & WEIR_MESSENGER_PUBLIC && !k->index)
 		o.flags = WEIR_LISTEN_PUBLIC;
 	return weir_listen_with(m->w, name, &o, &k->listener);
 }
 
-/* A handler thread that helps looks at what belongs to others: none begins before all are there. */
+/* Reports the start. Handler threads look at each other: none begins before all are there. */
 static void
 started(struct handler_thread *k, int rc)
 {
@@ -463,31 +397,37 @@ started(struct handler_thread *k, int rc)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Nor does one go before all have stopped. */
-static void
-wait_for_all(struct weir_messenger *m)
-{
-	pthread_mutex_lock(&m->lock);
-	m->working--;
-	pthread_cond_broadcast(&m->changed);
-	while (m->working)
-		pthread_cond_wait(&m->changed, &m->lock);
-	pthread_mutex_unlock(&m->lock);
-}
-
 static void *
 run(void *arg)
 {
 	struct handler_thread *k = arg;
 	struct weir_messenger *m = k->m;
+	struct weir_arena_head *head = (struct weir_arena_head *)m->w->arena;
+	_Atomic uint32_t *lines = &m->w->handler_lines;
+	uint32_t used, i;
 	int rc = open_thread(k);
 
 	started(k, rc);
 	if (!rc) {
-		take_line(k);
+		/* a line of the arena's head for the thread */
+		used = atomic_load(lines);
+		do {
+			for (i = 0; i < WEIR_HANDLER_LINES && used & 1u << i; i++)
+				;
+		} while (i < WEIR_HANDLER_LINES &&
+			 !atomic_compare_exchange_weak(lines, &used, used | 1u << i));
+		if (i < WEIR_HANDLER_LINES)
+			k->line = &head->handler[i];
 		work(k);
-		give_line(k);
-		wait_for_all(m);
+		if (k->line)
+			atomic_fetch_and(lines, ~(1u << i));
+		/* none ends before all have stopped */
+		pthread_mutex_lock(&m->lock);
+		m->working--;
+		pthread_cond_broadcast(&m->changed);
+		while (m->working)
+			pthread_cond_wait(&m->changed, &m->lock);
+		pthread_mutex_unlock(&m->lock);
 	}
 	weir_listener_close(k->listener);
 	return NULL;
@@ -500,31 +440,10 @@ pool_call(struct weir_messenger *m)
 		weir_nudge(m->pool[0].worker->nudge_fd);
 }
 
-static int
-handler_thread_start(struct handler_thread *k)
-{
-	struct weir_messenger *m = k->m;
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	rc = -pthread_create(&k->thread, NULL, run, k);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc)
-		return weir_fail(rc, "no handler thread: %s; raise the limit of threads",
-				 strerror(-rc));
-	k->runs = true;
-	pthread_mutex_lock(&m->lock);
-	while (!k->started)
-		pthread_cond_wait(&m->changed, &m->lock);
-	pthread_mutex_unlock(&m->lock);
-	return k->status ? weir_fail(k->status, "%s", k->reason) : 0;
-}
-
 int
 pool_start(struct weir_messenger *m)
 {
+	sigset_t all, before;
 	int rc = 0;
 
 	/* the others look at all of them */
@@ -533,8 +452,27 @@ pool_start(struct weir_messenger *m)
 		m->pool[i].index = i;
 		atomic_store(&m->pool[i].asleep, 2);
 	}
-	for (uint32_t i = 0; i < m->o.handler_threads && !rc; i++)
-		rc = handler_thread_start(&m->pool[i]);
+	sigfillset(&all);
+	for (uint32_t i = 0; i < m->o.handler_threads && !rc; i++) {
+		struct handler_thread *k = &m->pool[i];
+
+		pthread_sigmask(SIG_BLOCK, &all, &before);
+		rc = -pthread_create(&k->thread, NULL, run, k);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		if (rc) {
+			weir_fail(rc, "no handler thread: %s; raise the limit of threads",
+				  strerror(-rc));
+			break;
+		}
+		k->runs = true;
+		pthread_mutex_lock(&m->lock);
+		while (!k->started)
+			pthread_cond_wait(&m->changed, &m->lock);
+		pthread_mutex_unlock(&m->lock);
+		rc = k->status;
+		if (rc)
+			weir_fail(rc, "%s", k->reason);
+	}
 	atomic_store_explicit(&m->stop, rc != 0, memory_order_relaxed);
 	pthread_mutex_lock(&m->lock);
 	m->begun = true;

@@ -21,14 +21,13 @@ struct handler_thread {
 	bool runs;	  /* has a thread */
 	bool started;	  /* m->lock: status is known */
 	int status;	  /* of its start */
-	char reason[256]; /* for that */
+	char reason[256]; /* of a failed start */
 	struct weir_thread *worker;
 	struct sender *sender;
 	struct weir_listener *listener;
-	struct weir_handler_line
-	    *line;		   /* where main sees how long it is at it; NULL: none is left */
-	SLIST_HEAD(, lane) spares; /* m->lock */
-	/* the message in hand: the handler thread's alone */
+	struct weir_handler_line *line; /* shows main how long it handles; NULL: none was free */
+	struct lane_spares spares;	/* m->lock */
+	/* the message in hand; the handler thread's alone */
 	struct lane *lane; /* NULL: none */
 	uint64_t life;
 	struct weir_taken taken;
@@ -37,16 +36,16 @@ struct handler_thread {
 	uint64_t guard_until;
 	uint32_t rests; /* since its session is over */
 	/* handler thread writes, others read */
-	_Alignas(64) _Atomic uint64_t since; /* ns: began with the messages at hand; 0: waits */
+	_Alignas(64) _Atomic uint64_t since; /* ns: began its batch of messages; 0: waits */
 	_Atomic uint32_t type;		     /* being handled, + 1; 0: none */
-	_Atomic uint32_t asleep;	     /* 2: until it is called; 1: for a moment */
+	_Atomic uint32_t asleep;	     /* 2: until woken; 1: up to GUARD_MS */
 	_Atomic uint64_t handled, unknown, malformed, oversized, taken_over;
 	_Alignas(64) uint8_t buffer[WEIR_INLINE_MAX + 12];
 };
 
 int pool_start(struct weir_messenger *m);
 void pool_stop(struct weir_messenger *m);
-/* Wakes the first handler thread: housekeeping has something to do. */
+/* Wakes the first handler thread for housekeeping. */
 void pool_call(struct weir_messenger *m);
 
 #endif

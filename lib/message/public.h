@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public header of the model. Only its functions are visible outside the library. */
+/* The public header of messages. Only its functions are visible outside the library. */
 #ifndef WEIR_MESSAGE_PUBLIC_H
 #define WEIR_MESSAGE_PUBLIC_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes in at a worker. A message at the head of a ring goes from there to its handler, unless
- * its lane has to wait: then it is put by, and reported again when the lane goes on.
+ * Messages that arrive at a worker. A message at the head of a ring goes from there to its handler,
+ * unless its lane has to wait: then it moves to the connection's queue, and the lane is reported
+ * again when it goes on.
  */
 #include "receive.h"
 #include "lane.h"
@@ -16,8 +17,7 @@
 
 #define RESPONSES_MAX 64u
 
-/* Something on a lane of ours: only responses, hello and what is short come this way. False: it is
- * malformed. Worker locked. */
+/* A message on a lane of ours: a response, HELLO or BYE. False: it is malformed. Worker locked. */
 static bool
 outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 {
@@ -28,7 +28,7 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 	case KIND_RESPONSE:
 		request_response(lane, &h, data + head, length - head);
 		return true;
-	case KIND_PIECE:
+	case KIND_FRAGMENT:
 		return request_piece(lane, &h, data + head, length - head);
 	case KIND_HELLO:
 		if (h.type != MESSAGE_VERSION || !h.id ||
@@ -36,11 +36,12 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 			return false;
 		atomic_store_explicit(&lane->incarnation, h.id, memory_order_relaxed);
 		/* pairs with the acquire in look_lane() */
-		atomic_store_explicit(&lane->hello, (h.status & 0xff) + 1, memory_order_release);
+		atomic_store_explicit(&lane->receivers, (h.status & 0xff) + 1,
+				      memory_order_release);
 		return true;
 	case KIND_BYE:
 		/* pairs with the acquire in look_lane() */
-		atomic_store_explicit(&lane->asked, 1, memory_order_release);
+		atomic_store_explicit(&lane->bye_received, 1, memory_order_release);
 		return true;
 	default:
 		return false;
@@ -50,7 +51,7 @@ outgoing(struct lane *lane, const uint8_t *data, uint32_t length)
 static inline bool
 takeable(const struct lane *lane, bool mine)
 {
-	return lane->sender || (!mine && !lane->running && !lane->first && !lane->doomed);
+	return lane->sender || (!mine && !lane->running && !lane->first && !lane->closing);
 }
 
 /* Takes c's next message. Worker locked. TAKE_*. */
@@ -77,13 +78,13 @@ take(struct weir_conn *c, uint8_t *buffer, struct take *out)
 		return TAKE_MOVED;
 	count(&lane->sender->malformed);
 	/* pairs with the acquire in look_lane() */
-	atomic_store_explicit(&lane->spoilt, 1, memory_order_release);
+	atomic_store_explicit(&lane->malformed, 1, memory_order_release);
 	weir_conn_ended(c, EPROTO);
 	out->status = -EPROTO;
 	return TAKE_ENDED;
 }
 
-/* The message at the ring's head, if it can be taken. */
+/* Takes the message at the ring's head if its lane need not wait. TAKE_*. */
 static inline int
 take_head(struct weir_thread *t, struct weir_pipe *p, uint8_t *buffer, bool mine, struct take *out)
 {
@@ -95,38 +96,16 @@ take_head(struct weir_thread *t, struct weir_pipe *p, uint8_t *buffer, bool mine
 	if (!s)
 		return TAKE_NOTHING;
 	h = weir_head_copy(s);
-	if (h.op != WEIR_OP_INLINE && h.op != WEIR_OP_PLACE)
-		return p->local || !weir_channel_step(WEIR_CHANNEL_OF(p)) ? TAKE_NOTHING
-									  : TAKE_MOVED;
-	c = weir_conn_find(t, h.vqpn, &stale);
-	if (c && c->lane && c->pipe == p && c->state == CONN_OPEN && takeable(lane_of(c), mine))
-		return take(c, buffer, out);
+	if (h.op == WEIR_OP_INLINE || h.op == WEIR_OP_PLACE) {
+		c = weir_conn_find(t, h.vqpn, &stale);
+		if (c && c->lane && c->pipe == p && c->state == CONN_OPEN &&
+		    takeable(lane_of(c), mine))
+			return take(c, buffer, out);
+	}
 	return p->local || !weir_channel_step(WEIR_CHANNEL_OF(p)) ? TAKE_NOTHING : TAKE_MOVED;
 }
 
-static inline int
-take_heads(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
-{
-	struct weir_channel *ch;
-	struct weir_segment *seg;
-	int rc;
-
-	SLIST_FOREACH(ch, &t->channels, next)
-	{
-		rc = take_head(t, &ch->pipe, buffer, mine, out);
-		if (rc)
-			return rc;
-	}
-	LIST_FOREACH(seg, &t->segments, next)
-	{
-		rc = seg->error ? TAKE_NOTHING : take_head(t, &seg->pipe, buffer, mine, out);
-		if (rc)
-			return rc;
-	}
-	return TAKE_NOTHING;
-}
-
-/* What is reported of a lane. Worker locked. */
+/* Acts on the pending events of a lane. Worker locked. TAKE_*. */
 static int
 reported(struct weir_conn *c, uint8_t *buffer, struct take *out)
 {
@@ -163,8 +142,7 @@ take_reported(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *ou
 
 	for (c = TAILQ_FIRST(&t->ready); c; c = next) {
 		next = TAILQ_NEXT(c, in_ready);
-		/* the program's own connections are reported to itself; who waits is reported again
-		 */
+		/* the program's own connections report to it; lanes that wait report again */
 		if (!c->lane || (mine && !lane_of(c)->sender))
 			continue;
 		if (!takeable(lane_of(c), mine) && !(c->pending & PENDING_WRITABLE)) {
@@ -197,19 +175,31 @@ int
 worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 {
 	bool reports = !TAILQ_EMPTY(&t->ready);
-	int rc = TAKE_NOTHING;
+	struct weir_channel *ch;
+	struct weir_segment *seg;
+	int rc = TAKE_NOTHING, got;
 
-	/* what was put by comes before what is in the rings now and then */
+	weir_assert(weir_worker_locked(t));
+	/* queued messages come before those in the rings now and then */
 	if (weir_unlikely(reports) && t->turns++ % 8 == 0)
 		rc = take_reported(t, buffer, mine, out);
-	if (!rc)
-		rc = take_heads(t, buffer, mine, out);
 	if (rc)
 		return rc;
+	SLIST_FOREACH(ch, &t->channels, next)
+	{
+		rc = take_head(t, &ch->pipe, buffer, mine, out);
+		if (rc)
+			return rc;
+	}
+	LIST_FOREACH(seg, &t->segments, next)
+	{
+		rc = seg->error ? TAKE_NOTHING : take_head(t, &seg->pipe, buffer, mine, out);
+		if (rc)
+			return rc;
+	}
 	rc = weir_drive(t, NULL) ? TAKE_MOVED : TAKE_NOTHING;
 	if (!TAILQ_EMPTY(&t->ready)) {
-		int got = take_reported(t, buffer, mine, out);
-
+		got = take_reported(t, buffer, mine, out);
 		rc = got ? got : rc;
 	}
 	return rc;
@@ -226,7 +216,8 @@ sender_take(struct sender *s, const struct weir_request *r)
 		int rc = worker_take(t, s->buffer, true, &take);
 
 		if (rc == TAKE_ENDED) {
-			/* who holds m->lock closes it: nothing waits for it any more */
+			/* a thread with m->lock closes the lane: no request waits for it any more
+			 */
 			requests_end(take.lane, message_error(s->m, take.status));
 			break;
 		}

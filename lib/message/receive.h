@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What lies on a worker: responses, and messages for handlers. */
+/* Responses, and messages for handlers, taken from the rings of a worker. */
 #ifndef WEIR_MESSAGE_RECEIVE_H
 #define WEIR_MESSAGE_RECEIVE_H
 
@@ -11,7 +11,7 @@ enum {
 	TAKE_NOTHING = 0,
 	TAKE_MESSAGE = 1, /* of an incoming lane */
 	TAKE_ENDED = 2,	  /* the lane's connection has ended: *life, *status */
-	TAKE_MOVED = 3,	  /* something else */
+	TAKE_MOVED = 3,	  /* another slot was taken */
 };
 struct take {
 	struct weir_taken taken;
@@ -21,8 +21,8 @@ struct take {
 };
 
 /*
- * Gets on with a worker, which is locked: takes in responses and finds the next message. `mine`:
- * only what concerns outgoing lanes; messages for handlers are put by.
+ * Makes progress on a worker, which is locked: takes in responses and finds the next message.
+ * `mine`: for outgoing lanes only; messages for handlers move to their queues.
  */
 int worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests: each has a slot in the table of its sender, named with a generation in the id that goes
- * with it. A response whose generation is not the slot's is for a request that has ended.
+ * Requests: each has a slot in the table of its sender. The request's id is slot and generation; a
+ * response whose generation is not the slot's is for a request that has ended.
  */
 #include "request.h"
 #include "lane.h"
 #include "sender.h"
 
+#include "base/vec.h"
 #include "client/reason.h"
 #include "client/wait.h"
 #include "stream/model.h"
@@ -14,13 +15,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SLOTS_MIN 16u
-#define SLOTS_MAX (1u << 20)
+#define SLOTS_MAX (1u << 20) /* per sender */
 #define ERRNO_MAX 4095u
 
 enum { STATE_NONE = 0, STATE_WAITING = 0x57414954, STATE_ENDED = 0x454e4445 };
 
-/* What weir_request.internal holds. */
+/* Content of weir_request.internal. */
 struct inside {
 	struct sender *sender;
 	void *buffer;
@@ -40,34 +40,23 @@ inside(struct weir_request *r)
 /* ---- slots; worker locked ---- */
 
 static int
-slots_grow(struct sender *s)
-{
-	uint32_t n = s->slot_count ? s->slot_count * 2 : SLOTS_MIN;
-	struct request_slot *slots;
-
-	if (n > SLOTS_MAX)
-		return weir_fail(-ENOSPC, "%u requests of a thread are outstanding; collect some",
-				 s->slot_count);
-	slots = realloc(s->slots, n * sizeof(*slots));
-	if (!slots)
-		return weir_fail(-ENOMEM, "no memory for another request; free some");
-	for (uint32_t i = s->slot_count; i < n; i++)
-		slots[i] =
-		    (struct request_slot){.generation = 1, .next = i + 1 < n ? i + 1 : UINT32_MAX};
-	s->slot_free = s->slot_count;
-	s->slots = slots;
-	s->slot_count = n;
-	return 0;
-}
-
-static int
 slot_take(struct sender *s, struct weir_request *r, struct lane *lane, uint64_t *id)
 {
+	uint32_t room = s->slot_count;
 	struct request_slot *slot;
-	int rc = s->slot_free == UINT32_MAX ? slots_grow(s) : 0;
 
-	if (rc)
-		return rc;
+	if (weir_unlikely(s->slot_free == UINT32_MAX)) {
+		if (room == SLOTS_MAX)
+			return weir_fail(
+			    -ENOSPC, "%u requests of a thread are outstanding; collect some", room);
+		if (VEC_RESERVE(s->slots, room, s->slot_count + 1))
+			return weir_fail(-ENOMEM, "no memory for another request; free some");
+		for (uint32_t i = s->slot_count; i < room; i++)
+			s->slots[i] = (struct request_slot){
+			    .generation = 1, .next = i + 1 < room ? i + 1 : UINT32_MAX};
+		s->slot_free = s->slot_count;
+		s->slot_count = room;
+	}
 	inside(r)->slot = s->slot_free;
 	slot = &s->slots[s->slot_free];
 	s->slot_free = slot->next;
@@ -86,6 +75,8 @@ request_end(struct sender *s, struct weir_request *r, int status, size_t length)
 	struct request_slot *slot = &s->slots[inside(r)->slot];
 	struct lane *lane = slot->lane;
 
+	weir_assert(inside(r)->slot < s->slot_count && slot->request == r);
+	weir_assert(atomic_load_explicit(&lane->outstanding, memory_order_relaxed));
 	slot->request = NULL;
 	slot->generation++;
 	slot->next = s->slot_free;
@@ -138,23 +129,24 @@ request_piece(struct lane *lane, const struct message_header *h, const uint8_t *
 {
 	struct sender *s = lane->sender;
 	struct weir_request *r = find(s, lane, h->id);
-	struct message_pieces *a = &lane->in.pieces;
-	struct message_piece piece;
+	struct message_fragments *a = &lane->in.fragments;
+	struct message_fragment fragment;
 	struct inside *in;
 
-	if (!message_piece_read(&piece, data, length) || h->flags != KIND_RESPONSE)
+	if (!message_fragment_read(&fragment, data, length) || h->flags != KIND_RESPONSE)
 		return false;
-	if (!piece.offset)
-		message_pieces_begin(a, h, &piece);
-	if (!message_pieces_next(a, h, &piece))
+	if (!fragment.offset)
+		message_fragments_begin(a, h, &fragment);
+	if (!message_fragments_next(a, h, &fragment))
 		return false;
-	length -= (uint32_t)sizeof(piece);
+	length -= (uint32_t)sizeof(fragment);
 	a->got += length;
 	if (r) {
 		in = inside(r);
-		if (piece.offset < in->size)
-			memcpy((uint8_t *)in->buffer + piece.offset, data + sizeof(piece),
-			       length < in->size - piece.offset ? length : in->size - piece.offset);
+		if (fragment.offset < in->size)
+			memcpy((uint8_t *)in->buffer + fragment.offset, data + sizeof(fragment),
+			       length < in->size - fragment.offset ? length
+								   : in->size - fragment.offset);
 	}
 	if (a->got < a->total)
 		return true;
@@ -171,6 +163,7 @@ requests_end(struct lane *lane, int status)
 {
 	struct sender *s = lane->sender;
 
+	weir_assert(s && weir_worker_locked(s->worker));
 	if (!atomic_load_explicit(&lane->outstanding, memory_order_relaxed))
 		return;
 	for (uint32_t i = 0; i < s->slot_count; i++)
@@ -215,36 +208,12 @@ weir_message_cancel(struct weir_messenger *m, uint16_t node)
 
 /* ---- sending ---- */
 
-static int
-send_pinned(struct sender *s, struct lane *lane, struct weir_request *r, uint16_t type,
-	    const struct iovec *part, int timeout_ms)
-{
-	struct message_header h = {.kind = KIND_REQUEST, .type = type};
-	struct iovec parts[2] = {{&h, HEADER_LONG}, *part};
-	int rc;
-
-	weir_lock(s->worker);
-	rc = slot_take(s, r, lane, &h.id);
-	weir_unlock(s->worker);
-	if (rc)
-		return rc;
-	rc = part->iov_len > WEIR_MESSAGE_WHOLE
-		 ? pieces_send(lane, &h, part, 1, part->iov_len, timeout_ms)
-		 : lane_send(lane, parts, 2, HEADER_LONG + part->iov_len, timeout_ms);
-	if (!rc)
-		return 0;
-	weir_lock(s->worker);
-	if (find(s, lane, h.id) == r)
-		request_end(s, r, rc, 0);
-	weir_unlock(s->worker);
-	return rc;
-}
-
 static __attribute__((noinline)) int
 start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, uint16_t type,
 	   const void *buf, size_t length, int timeout_ms)
 {
-	struct iovec part = {(void *)(uintptr_t)buf, length};
+	struct message_header h = {.kind = KIND_REQUEST, .type = type};
+	struct iovec parts[2] = {{&h, HEADER_LONG}, {(void *)(uintptr_t)buf, length}};
 	struct lane *lane;
 	int rc;
 
@@ -256,39 +225,31 @@ start_slow(struct weir_messenger *m, struct sender *s, struct weir_request *r, u
 	rc = lane_pin(s, r->node, timeout_ms, &lane);
 	if (rc)
 		return rc;
-	rc = send_pinned(s, lane, r, type, &part, timeout_ms);
+	weir_lock(s->worker);
+	rc = slot_take(s, r, lane, &h.id);
+	weir_unlock(s->worker);
+	if (!rc) {
+		rc = length > WEIR_MESSAGE_WHOLE
+			 ? fragments_send(lane, &h, parts + 1, 1, length, timeout_ms)
+			 : lane_send(lane, parts, 2, HEADER_LONG + length, timeout_ms);
+		if (rc) {
+			weir_lock(s->worker);
+			if (find(s, lane, h.id) == r)
+				request_end(s, r, rc, 0);
+			weir_unlock(s->worker);
+		}
+	}
 	lane_unpin(lane);
 	return rc ? message_error(m, rc) : 0;
-}
-
-/* Everything is ready for a small one. -EAGAIN: not so. Worker locked. */
-static int
-start_fast(struct sender *s, struct weir_request *r, uint16_t type, const void *buf,
-	   uint32_t length)
-{
-	struct lane *lane = sender_lane(s, r->node);
-	struct message_header h = {.kind = KIND_REQUEST, .type = type};
-	int rc;
-
-	if (weir_unlikely(!lane || lane->greet || s->slot_free == UINT32_MAX))
-		return -EAGAIN;
-	rc = slot_take(s, r, lane, &h.id);
-	if (rc)
-		return -EAGAIN;
-	rc = weir_send_headed(lane->conn, &h, buf, length);
-	if (weir_unlikely(rc)) {
-		request_end(s, r, rc, 0);
-		return rc;
-	}
-	lane_used(lane);
-	return 0;
 }
 
 int
 weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t node, uint16_t type,
 		   const void *buf, size_t length, void *response, size_t size, int send_timeout_ms)
 {
+	struct message_header h = {.kind = KIND_REQUEST, .type = type};
 	struct sender *s;
+	struct lane *lane;
 	int rc = -EAGAIN;
 
 	r->internal[0] = 0;
@@ -303,7 +264,16 @@ weir_request_start(struct weir_messenger *m, struct weir_request *r, uint16_t no
 	rc = -EAGAIN;
 	if (length <= WEIR_INLINE_SMALL - HEADER_LONG) {
 		weir_lock(s->worker);
-		rc = start_fast(s, r, type, buf, (uint32_t)length);
+		lane = sender_lane(s, node);
+		if (weir_likely(lane && !lane->hello_due && s->slot_free != UINT32_MAX))
+			rc = slot_take(s, r, lane, &h.id);
+		if (weir_likely(!rc)) {
+			rc = weir_send_headed(lane->conn, &h, buf, (uint32_t)length);
+			if (weir_likely(!rc))
+				lane_used(lane);
+			else
+				request_end(s, r, rc, 0);
+		}
 		if (rc)
 			atomic_store_explicit(&inside(r)->state, STATE_WAITING,
 					      memory_order_relaxed);
@@ -338,7 +308,7 @@ look(struct sender *s, const struct weir_request *r)
 	return done;
 }
 
-/* Waited long enough, or nothing will come any more. */
+/* Ends a request without a response. */
 static void
 give_up(struct sender *s, struct weir_request *r, int status)
 {

@@ -9,12 +9,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int
-keep(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
+int
+lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
 {
-	struct waiting *w = malloc(sizeof(*w) + length);
+	int rc = lane->first ? -EAGAIN : weir_send_now(lane->conn, parts, n, length);
+	struct waiting *w;
 	uint8_t *to;
 
+	if (rc != -EAGAIN)
+		return rc;
+	/* keep a copy until there is room */
+	w = malloc(sizeof(*w) + length);
 	if (!w)
 		return weir_fail(-ENOMEM, "no memory for a response of %zu bytes; free some",
 				 length);
@@ -29,16 +34,6 @@ keep(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
 	*lane->last = w;
 	lane->last = &w->next;
 	return 0;
-}
-
-int
-lane_say(struct lane *lane, const struct iovec *parts, unsigned n, size_t length)
-{
-	int rc = lane->first ? -EAGAIN : weir_send_now(lane->conn, parts, n, length);
-
-	if (rc == -EAGAIN)
-		rc = keep(lane, parts, n, length);
-	return rc;
 }
 
 int
@@ -66,53 +61,39 @@ lane_flush(struct lane *lane)
 	lane_resume(lane);
 }
 
-/* In pieces, one after another: whoever else responds on this lane comes before or after. */
-static int
-respond_pieces(struct lane *lane, struct message_header *h, const uint8_t *buf, size_t length)
-{
-	struct message_piece piece = {.total = length};
-	int rc = 0;
-
-	h->flags = h->kind;
-	h->kind = KIND_PIECE;
-	while (!rc && piece.offset < length) {
-		size_t bytes = length - piece.offset;
-		struct iovec parts[3] = {{h, HEADER_LONG}, {&piece, sizeof(piece)}, {0}};
-
-		if (bytes > WEIR_MESSAGE_WHOLE)
-			bytes = WEIR_MESSAGE_WHOLE;
-		parts[2] = (struct iovec){(void *)(uintptr_t)(buf + piece.offset), bytes};
-		rc = lane_say(lane, parts, 3, HEADER_LONG + sizeof(piece) + bytes);
-		piece.offset += bytes;
-	}
-	return rc;
-}
-
-static int
-respond(struct lane *lane, struct message_header *h, const void *buf, size_t length)
-{
-	struct iovec parts[2] = {{h, HEADER_LONG}, {(void *)(uintptr_t)buf, length}};
-
-	if (weir_likely(!lane->first && length <= WEIR_INLINE_SMALL - HEADER_LONG) &&
-	    !weir_send_headed(lane->conn, h, buf, (uint32_t)length))
-		return 0;
-	if (length > WEIR_MESSAGE_WHOLE)
-		return respond_pieces(lane, h, buf, length);
-	return lane_say(lane, parts, 2, HEADER_LONG + length);
-}
-
 static int
 respond_locked(const struct weir_reply *reply, struct message_header *h, const void *buf,
 	       size_t length)
 {
 	struct lane *lane = (struct lane *)(uintptr_t)reply->internal[0];
-	int rc;
+	struct iovec parts[3] = {{h, HEADER_LONG}, {(void *)(uintptr_t)buf, length}};
+	struct message_fragment fragment = {.total = length};
+	int rc = 0;
 
 	weir_lock(lane->worker);
-	if (lane->life != reply->internal[1] || !lane->conn || lane->doomed)
-		rc = weir_fail(-EHOSTUNREACH, "who asked has gone; nothing is to be done");
-	else
-		rc = respond(lane, h, buf, length);
+	if (lane->life != reply->internal[1] || !lane->conn || lane->closing) {
+		rc = weir_fail(-EHOSTUNREACH, "the requester is gone; nothing is to be done");
+	} else if (weir_likely(!lane->first && length <= WEIR_INLINE_SMALL - HEADER_LONG) &&
+		   !weir_send_headed(lane->conn, h, buf, (uint32_t)length)) {
+		rc = 0;
+	} else if (length <= WEIR_MESSAGE_WHOLE) {
+		rc = lane_say(lane, parts, 2, HEADER_LONG + length);
+	} else {
+		/* fragments under one lock: no other response on this lane comes between them */
+		h->flags = h->kind;
+		h->kind = KIND_FRAGMENT;
+		parts[1] = (struct iovec){&fragment, sizeof(fragment)};
+		while (!rc && fragment.offset < length) {
+			size_t bytes = length - fragment.offset;
+
+			if (bytes > WEIR_MESSAGE_WHOLE)
+				bytes = WEIR_MESSAGE_WHOLE;
+			parts[2] =
+			    (struct iovec){(uint8_t *)(uintptr_t)buf + fragment.offset, bytes};
+			rc = lane_say(lane, parts, 3, HEADER_LONG + sizeof(fragment) + bytes);
+			fragment.offset += bytes;
+		}
+	}
 	weir_unlock(lane->worker);
 	return rc;
 }

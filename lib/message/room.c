@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory for messages in pieces: reserved when the first piece is there, for the whole message, so
- * that each one that has begun can become whole. All have `assembly_max` together, those of one
- * node half of that. A message that finds no room waits, and its lane for it; the others go on.
+ * Memory for messages in fragments: reserved with the first fragment, for the whole message, so
+ * that each message that has begun can become whole. All together have `assembly_max`, those of one
+ * node half of that. A message that finds no room waits, and its lane with it; others go on.
  */
 #include "room.h"
 #include "handle.h"
@@ -24,21 +24,23 @@ share(const struct weir_messenger *m)
 static void
 reserve(struct lane *lane, uint64_t bytes)
 {
+	weir_assert(bytes <= lane->m->room_max - lane->m->room_used && !lane->in.reserved);
 	lane->m->room_used += bytes;
 	lane->peer->room_used += bytes;
 	lane->in.reserved = bytes;
 }
 
 /*
- * In the order of their coming: a small message doesn't overtake a large one that waits for room,
- * so the large one finds some in the end. Who waits for its own node's share holds up that node
- * alone. m->leaf.
+ * Admits messages in the order of arrival: a small one doesn't overtake a large one that waits for
+ * room, so the large one finds some in the end. A message that waits for its own node's share holds
+ * up that node alone. m->leaf.
  */
 static void
 admit(struct weir_messenger *m)
 {
 	struct held *e, *next;
 
+	weir_assert(is_locked(&m->leaf));
 	m->room_passes++;
 	m->room_full = false;
 	for (e = TAILQ_FIRST(&m->room_waiting); e && !m->room_full; e = next) {
@@ -64,6 +66,7 @@ take_admitted(struct weir_messenger *m)
 {
 	struct held *e = TAILQ_FIRST(&m->room_admitted);
 
+	weir_assert(is_locked(&m->leaf));
 	if (e)
 		TAILQ_REMOVE(&m->room_admitted, e, next);
 	if (TAILQ_EMPTY(&m->room_admitted))
@@ -100,9 +103,9 @@ room_take(struct handler_thread *k, uint64_t bytes)
 	admit(m);
 	pthread_mutex_unlock(&m->leaf);
 	weir_lock(lane->worker);
-	ends = lane->life == life && lane->doomed;
+	ends = lane->life == life && lane->closing;
 	weir_unlock(lane->worker);
-	if (ends) /* who ended it came before it waited */
+	if (ends) /* the lane ended before its message waited */
 		room_forget(lane, life);
 	return -EAGAIN;
 }
@@ -116,6 +119,7 @@ room_give(struct lane *lane)
 	if (!lane->in.reserved)
 		return;
 	pthread_mutex_lock(&m->leaf);
+	weir_assert(m->room_used >= lane->in.reserved);
 	m->room_used -= lane->in.reserved;
 	lane->peer->room_used -= lane->in.reserved;
 	lane->in.reserved = 0;
@@ -153,7 +157,7 @@ room_forget(struct lane *lane, uint64_t life)
 		TAILQ_REMOVE(&m->room_waiting, e, next);
 		TAILQ_INSERT_TAIL(&m->room_admitted, e, next);
 		atomic_store_explicit(&m->room_news, 1, memory_order_relaxed);
-		admit(m); /* it may have been in others' way */
+		admit(m); /* it may have held up others */
 	}
 	pthread_mutex_unlock(&m->leaf);
 	if (e)

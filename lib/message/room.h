@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory for messages that come in pieces, and messages that wait. */
+/* Memory for messages in fragments, and messages that wait. */
 #ifndef WEIR_MESSAGE_ROOM_H
 #define WEIR_MESSAGE_ROOM_H
 
@@ -15,7 +15,7 @@ struct peer;
 struct handler_thread;
 
 /*
- * A message that waits: for its turn at an exclusive handler, or for memory to be put together in.
+ * A message that waits: for its turn at an exclusive handler, or for memory to be reassembled in.
  * Its lane's `running` is set.
  */
 struct held {
@@ -29,18 +29,18 @@ struct held {
 	_Alignas(16) uint8_t small[WEIR_INLINE_MAX];
 };
 
-/* Reserves memory for the message in the handler thread's hand. 0; -EAGAIN: it waits for that and
- * has left the handler thread's hand; -EMSGSIZE. */
+/* Reserves memory for the message that k has in hand. 0; -EAGAIN: the message waits for it, k has
+ * nothing in hand; -EMSGSIZE. */
 int room_take(struct handler_thread *k, uint64_t bytes);
-/* Releases what the lane's message has. */
+/* Releases the memory reserved for the lane's message. */
 void room_give(struct lane *lane);
-/* One that waited has it. NULL: none. */
+/* A message that waited and has memory now. NULL: none. */
 struct held *room_next(struct weir_messenger *m);
-/* That of a lane which ends waits no longer. */
+/* The message of a lane which ends waits no longer. */
 void room_forget(struct lane *lane, uint64_t life);
 /* Whether a message waits for memory of the peer's. */
 bool room_wanted(struct weir_messenger *m, const struct peer *p);
-/* Puts down what waits. No handler thread runs. Nothing locked. */
+/* Releases waiting messages. No handler thread runs. Nothing locked. */
 void room_close(struct weir_messenger *m);
 
 #endif

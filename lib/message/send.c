@@ -10,40 +10,15 @@
 #include <errno.h>
 #include <sched.h>
 
-static int
-too_long(const struct weir_messenger *m, uint64_t length)
-{
-	return weir_fail(-EMSGSIZE,
-			 "a message of %llu bytes is longer than message_max, %llu; send less or "
-			 "raise that",
-			 (unsigned long long)length, (unsigned long long)m->o.message_max);
-}
-
-static int
-send_on(struct sender *s, uint16_t node, uint16_t type, const struct iovec *iov, unsigned n,
-	uint64_t length, int timeout_ms)
-{
-	struct message_header h = {.kind = KIND_MESSAGE, .type = type};
-	struct iovec parts[WEIR_MESSAGE_PARTS + 1] = {{&h, HEADER_SHORT}};
-	struct lane *lane;
-	int rc = lane_pin(s, node, timeout_ms, &lane);
-
-	if (rc)
-		return rc;
-	memcpy(parts + 1, iov, n * sizeof(*iov));
-	rc = length > WEIR_MESSAGE_WHOLE
-		 ? pieces_send(lane, &h, iov, n, length, timeout_ms)
-		 : lane_send(lane, parts, n + 1, HEADER_SHORT + length, timeout_ms);
-	lane_unpin(lane);
-	return rc ? message_error(s->m, rc) : 0;
-}
-
 int
 weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type, const struct iovec *iov,
 		   unsigned n, int timeout_ms)
 {
-	struct sender *s;
+	struct message_header h = {.kind = KIND_MESSAGE, .type = type};
+	struct iovec parts[WEIR_MESSAGE_PARTS + 1] = {{&h, HEADER_SHORT}};
 	uint64_t length = 0;
+	struct sender *s;
+	struct lane *lane;
 	int rc = 0;
 
 	if (n > WEIR_MESSAGE_PARTS)
@@ -51,9 +26,22 @@ weir_message_sendv(struct weir_messenger *m, uint16_t node, uint16_t type, const
 	for (unsigned i = 0; i < n; i++)
 		length += iov[i].iov_len;
 	if (length > m->o.message_max)
-		return too_long(m, length);
+		return weir_fail(-EMSGSIZE,
+				 "a message of %llu bytes is longer than message_max, %llu; send "
+				 "less or raise that",
+				 (unsigned long long)length, (unsigned long long)m->o.message_max);
 	s = sender_get(m, &rc);
-	return s ? send_on(s, node, type, iov, n, length, timeout_ms) : rc;
+	if (!s)
+		return rc;
+	rc = lane_pin(s, node, timeout_ms, &lane);
+	if (rc)
+		return rc;
+	memcpy(parts + 1, iov, n * sizeof(*iov));
+	rc = length > WEIR_MESSAGE_WHOLE
+		 ? fragments_send(lane, &h, iov, n, length, timeout_ms)
+		 : lane_send(lane, parts, n + 1, HEADER_SHORT + length, timeout_ms);
+	lane_unpin(lane);
+	return rc ? message_error(m, rc) : 0;
 }
 
 static __attribute__((noinline)) int
@@ -65,12 +53,12 @@ send_slow(struct weir_messenger *m, uint16_t node, uint16_t type, const void *bu
 	return weir_message_sendv(m, node, type, &part, 1, timeout_ms);
 }
 
-/* The other end sleeps. Rung and not heard: it waits for this very CPU, and each message rings
- * again. Leaves. */
+/* Wakes the other end and leaves. A doorbell without effect: the other end waits for this very CPU,
+ * and each message would ring again. */
 static __attribute__((noinline, cold)) int
 wake(struct weir_bias_seat *seat, struct weir_pipe *p)
 {
-	bool unheard = weir_put_ring(p);
+	bool unheard = weir_pipe_wake(p);
 
 	weir_bias_leave(seat);
 	if (unheard)
@@ -78,14 +66,14 @@ wake(struct weir_bias_seat *seat, struct weir_pipe *p)
 	return 0;
 }
 
-/* Leaves. `slots` is known when it is compiled. */
+/* Leaves. `slots` is a constant at compile time. */
 static inline __attribute__((always_inline)) int
 put(struct weir_bias_seat *seat, struct weir_conn *c, uint16_t type, const void *buf,
     uint32_t length, uint32_t slots)
 {
 	uint64_t head = KIND_MESSAGE | (uint64_t)type << 16;
 
-	if (weir_unlikely(weir_put_headed(c, &head, HEADER_SHORT, buf, length, slots)))
+	if (weir_unlikely(weir_small_put(c, &head, HEADER_SHORT, buf, length, slots, TO_EITHER)))
 		return wake(seat, c->pipe);
 	weir_bias_leave(seat);
 	return 0;
@@ -105,29 +93,34 @@ put_two_slots(struct weir_bias_seat *seat, struct weir_conn *c, uint16_t type, c
 	return put(seat, c, type, buf, length, 2);
 }
 
-/* The same where threads share a sender, each of them for a message: they wait for the lock. */
+/* The same where threads share a sender: each waits for the lock, per message. */
 static __attribute__((noinline)) int
 put_shared(struct sender *s, uint16_t node, uint16_t type, const void *buf, uint32_t length)
 {
 	uint64_t head = KIND_MESSAGE | (uint64_t)type << 16;
+	struct weir_conn *c;
 	struct lane *lane;
 	int rc = -EAGAIN;
+	bool asleep;
 
 	weir_lock(s->worker);
 	lane = sender_lane(s, node);
-	if (lane && !lane->greet && weir_put_ready(lane->conn)) {
+	if (lane && !lane->hello_due && weir_put_ready(lane->conn)) {
+		c = lane->conn;
 		lane_used(lane);
-		if (length <= WEIR_SLOT_HEAD_BYTES - HEADER_SHORT
-			? weir_put_headed(lane->conn, &head, HEADER_SHORT, buf, length, 1)
-			: weir_put_headed(lane->conn, &head, HEADER_SHORT, buf, length, 2))
-			weir_put_ring(lane->conn->pipe);
+		if (length <= WEIR_SLOT_HEAD_BYTES - HEADER_SHORT)
+			asleep = weir_small_put(c, &head, HEADER_SHORT, buf, length, 1, TO_EITHER);
+		else
+			asleep = weir_small_put(c, &head, HEADER_SHORT, buf, length, 2, TO_EITHER);
+		if (asleep)
+			weir_pipe_wake(c->pipe);
 		rc = 0;
 	}
 	weir_unlock(s->worker);
 	return rc;
 }
 
-/* As weir_send(): the common case calls nothing and keeps little in memory. */
+/* As weir_send(): a small message takes the short way. */
 int
 weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const void *buf,
 		  size_t length, int timeout_ms)
@@ -144,7 +137,7 @@ weir_message_send(struct weir_messenger *m, uint16_t node, uint16_t type, const 
 			   ? send_slow(m, node, type, buf, length, timeout_ms)
 			   : 0;
 	lane = sender_lane(s, node);
-	if (weir_unlikely(!lane || lane->greet || !weir_put_ready(lane->conn))) {
+	if (weir_unlikely(!lane || lane->hello_due || !weir_put_ready(lane->conn))) {
 		weir_bias_leave(seat);
 		return send_slow(m, node, type, buf, length, timeout_ms);
 	}

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What engines send: messages, and events of connections, listeners and nodes. */
+/* Slots from engines: messages, and events of connections, listeners and nodes. */
 #include "model.h"
 
+#include "base/vec.h"
 #include "client/thread.h"
 #include "client/wait.h"
 
 #include <stdlib.h>
 
-#define BUDGET 128u
+#define BUDGET 128u /* slots per call */
 
 /* NULL: not inside the arena. */
 static uint8_t *
@@ -28,25 +29,7 @@ weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t
 	return arena_data(c->worker->w, place, length);
 }
 
-/* Number of the message at the ring's head, of which the slot has the low bits. */
-static uint64_t
-number_of(const struct weir_conn *c, const struct weir_head *h)
-{
-	return c->received + (uint16_t)(h->order - (uint16_t)c->received);
-}
-
-/* Whether the message at the ring's head may be dropped, and ... */
-static bool
-head_ok(struct weir_channel *ch, const struct weir_head *h)
-{
-	weir_place place = weir_ring_at(&ch->pipe.rx, ch->pipe.rx.pos)->place[0];
-
-	if (h->op == WEIR_OP_INLINE)
-		return h->length <= WEIR_INLINE_MAX;
-	return WEIR_PLACE_REGION(place) || arena_data(ch->pipe.worker->w, place, h->length);
-}
-
-/* ... whether it can be c's. */
+/* Whether the message at the ring's head can be c's. */
 static bool
 message_ok(struct weir_conn *c, const struct weir_head *h)
 {
@@ -54,28 +37,29 @@ message_ok(struct weir_conn *c, const struct weir_head *h)
 
 	if (h->op == WEIR_OP_INLINE)
 		return h->length <= WEIR_INLINE_MAX;
-	return weir_place_data(c, number_of(c, h), weir_ring_at(r, r->pos)->place[0], h->length);
+	return weir_place_data(c, weir_message_number(c, h), weir_ring_at(r, r->pos)->place[0],
+			       h->length);
 }
 
-/* Takes a message out of the ring's head. False: no memory, it stays. */
+/* Moves the message at the ring's head to c's queue. False: no memory, it stays. */
 static bool
-park(struct weir_conn *c, const struct weir_head *h)
+enqueue(struct weir_conn *c, const struct weir_head *h)
 {
 	struct weir_ring *r = &c->pipe->rx;
 	weir_place place = weir_ring_at(r, r->pos)->place[0];
 	struct weir_parked *p;
 
 	if (h->op == WEIR_OP_INLINE) {
-		p = weir_park_inline(c, h);
+		p = weir_rx_message_inline(c, h);
 		if (!p)
 			return false;
 		weir_ring_pop(r, weir_slots_inline(h->length));
 	} else {
-		p = weir_parked_new(c->worker, 0);
+		p = weir_rx_message_new(c->worker, 0);
 		if (!p)
 			return false;
-		p->kind = WEIR_PLACE_REGION(place) ? PARKED_POSTED : PARKED_PLACE;
-		p->data = weir_place_data(c, number_of(c, h), place, h->length);
+		p->kind = WEIR_PLACE_REGION(place) ? RX_POSTED : RX_PLACE;
+		p->data = weir_place_data(c, weir_message_number(c, h), place, h->length);
 		p->length = h->length;
 		p->at = place;
 		p->pipe = c->pipe;
@@ -85,54 +69,50 @@ park(struct weir_conn *c, const struct weir_head *h)
 	p->vqpn = c->vqpn;
 	if (h->flags & WEIR_SLOT_BULK)
 		p->cost = 0;
-	weir_park_append(c, p);
+	weir_rx_queue_append(c, p);
 	return true;
 }
 
 int
-weir_channel_park(struct weir_conn *c, const struct weir_head *h)
+weir_channel_enqueue(struct weir_conn *c, const struct weir_head *h)
 {
 	if (!message_ok(c, h)) {
 		weir_ring_pop(&c->pipe->rx, 1);
 		return -EPROTO;
 	}
-	return park(c, h) ? 0 : -ENOMEM;
+	return enqueue(c, h) ? 0 : -ENOMEM;
 }
 
-/* A message for a connection that we have closed, or that has ended. */
-static void
-drop(struct weir_channel *ch, const struct weir_head *h)
-{
-	struct weir_ring *r = &ch->pipe.rx;
-
-	if (h->op == WEIR_OP_PLACE)
-		weir_control_release(ch, weir_ring_at(r, r->pos)->place[0]);
-	weir_ring_pop(r, h->op == WEIR_OP_PLACE ? 1 : weir_slots_inline(h->length));
-}
-
+/* False: the message stays. */
 static bool
 message(struct weir_channel *ch, const struct weir_head *h, struct weir_conn *want)
 {
+	struct weir_ring *r = &ch->pipe.rx;
+	weir_place place = weir_ring_at(r, r->pos)->place[0];
 	bool stale;
 	struct weir_conn *c = weir_conn_find(ch->pipe.worker, h->vqpn, &stale);
 
-	if (!head_ok(ch, h)) { /* the data plane is mistaken */
-		weir_ring_pop(&ch->pipe.rx, 1);
+	if (h->op == WEIR_OP_INLINE
+		? h->length > WEIR_INLINE_MAX
+		: !WEIR_PLACE_REGION(place) && !arena_data(ch->pipe.worker->w, place, h->length)) {
+		weir_ring_pop(r, 1); /* the data plane is mistaken */
 		return true;
 	}
-	/* ended: by a data plane that lives, was given up, and goes on with what was salvaged */
+	/* dropped if ended: a data plane that lives, was given up and sends recovered messages */
 	if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED || c->pipe != &ch->pipe) {
-		drop(ch, h);
+		if (h->op == WEIR_OP_PLACE)
+			weir_ctrl_release(ch, place);
+		weir_ring_pop(r, h->op == WEIR_OP_PLACE ? 1 : weir_slots_inline(h->length));
 		return true;
 	}
 	if (!message_ok(c, h)) {
-		weir_ring_pop(&ch->pipe.rx, 1);
+		weir_ring_pop(r, 1);
 		weir_conn_ended(c, EPROTO);
 		return true;
 	}
 	if (c == want && !c->queue)
 		return false;
-	return park(c, h);
+	return enqueue(c, h);
 }
 
 static void
@@ -149,7 +129,7 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 	if (!c) {
 		if (l)
 			weir_listener_took(l);
-		weir_control_refuse(ch, h->vqpn);
+		weir_ctrl_refuse(ch, h->vqpn);
 		return;
 	}
 	weir_conn_enter(c, CONN_OPEN);
@@ -174,115 +154,69 @@ accepted(struct weir_channel *ch, const struct weir_head *h, const struct weir_s
 }
 
 static void
-opened(struct weir_conn *c, uint32_t status, uint16_t node, uint32_t mtu)
-{
-	if (status) {
-		/* it never was: no CLOSE is owed, and no other end will come */
-		c->never_opened = c->state == CONN_OPENING;
-		weir_park_clear(c);  /* a local peer may have written all the same */
-		weir_conn_forget(c); /* its vQPN may be another's by now */
-		weir_conn_ended(c, status);
-		return;
-	}
-	if (c->state != CONN_OPENING)
-		return;
-	weir_conn_enter(c, CONN_OPEN);
-	c->send_error = 0;
-	c->peer_node = node;
-	c->mtu = (uint16_t)mtu;
-	if (c->posts && !c->local)
-		weir_control_post(c, CONTROL_POST);
-	if (weir_unlikely(c->again))
-		weir_again_opened(c);
-	weir_conn_report(c, PENDING_OPENED);
-}
-
-static void
-writable(struct weir_conn *c)
-{
-	c->wanting = false;
-	weir_control_answered(c);
-	if (c->blocked && !c->want_heap) {
-		c->blocked = false;
-		weir_conn_report(c, PENDING_WRITABLE);
-	}
-}
-
-static void
-node_event(struct weir_thread *t, uint16_t node, uint32_t status)
-{
-	uint32_t i = 0, room = t->node_room ? t->node_room * 2 : 16;
-	struct weir_node_event *grown;
-
-	/* who watches is told all of it */
-	if (atomic_load_explicit(&t->w->watchers, memory_order_relaxed))
-		return;
-	while (i < t->node_count && t->nodes[i].node != node)
-		i++;
-	if (i == t->node_room) {
-		grown = realloc(t->nodes, room * sizeof(*grown));
-		if (!grown)
-			return;
-		t->nodes = grown;
-		t->node_room = room;
-	}
-	if (i == t->node_count)
-		t->node_count++;
-	t->nodes[i] = (struct weir_node_event){node, -(int32_t)status};
-}
-
-static void
-closed(struct weir_conn *c, uint32_t status)
-{
-	if (c->local && c->state != CONN_CLOSING && c->state != CONN_ENDED)
-		weir_segment_finish(c, status);
-	else
-		weir_conn_ended(c, status);
-}
-
-static void
 event(struct weir_channel *ch, const struct weir_head *h, const struct weir_slot *s)
 {
+	struct weir_thread *t = ch->pipe.worker;
+	uint32_t status = s->status, i = 0;
 	bool stale;
-	struct weir_conn *c = weir_conn_find(ch->pipe.worker, h->vqpn, &stale);
+	struct weir_conn *c = weir_conn_find(t, h->vqpn, &stale);
 
 	switch (h->op) {
 	case WEIR_OP_ACCEPTED:
 		accepted(ch, h, &s->accept);
 		return;
 	case WEIR_OP_NODE:
-		node_event(ch->pipe.worker, (uint16_t)s->value, s->status);
+		/* threads that watch get every change */
+		if (atomic_load_explicit(&t->w->watchers, memory_order_relaxed))
+			return;
+		while (i < t->node_count && t->nodes[i].node != (uint16_t)s->value)
+			i++;
+		if (VEC_RESERVE(t->nodes, t->node_room, i + 1))
+			return;
+		if (i == t->node_count)
+			t->node_count++;
+		t->nodes[i] = (struct weir_node_event){(uint16_t)s->value, -(int32_t)status};
 		return;
 	}
 	if (!c)
 		return;
 	switch (h->op) {
 	case WEIR_OP_OPENED:
-		opened(c, s->status, (uint16_t)s->extra, h->length);
+		if (status) {
+			/* it never was open: no CLOSE is owed, and no other end will come */
+			c->never_opened = c->state == CONN_OPENING;
+			weir_rx_queue_clear(c); /* a local peer may have written already */
+			weir_conn_forget(c);	/* its vQPN may be another's by now */
+			weir_conn_ended(c, status);
+		} else if (c->state == CONN_OPENING) {
+			weir_conn_enter(c, CONN_OPEN);
+			c->send_error = 0;
+			c->peer_node = (uint16_t)s->extra;
+			c->mtu = (uint16_t)h->length;
+			if (c->posts && !c->local)
+				weir_ctrl_add(c, CTRL_POST);
+			if (weir_unlikely(c->reconnect_state))
+				weir_reconnect_opened(c);
+			weir_conn_report(c, PENDING_OPENED);
+		}
 		break;
 	case WEIR_OP_CLOSED:
-		closed(c, s->status);
+		if (c->local && c->state != CONN_CLOSING && c->state != CONN_ENDED)
+			weir_segment_finish(c, status);
+		else
+			weir_conn_ended(c, status);
 		break;
 	case WEIR_OP_DONE:
 		weir_conn_completed(c, s->value);
 		break;
 	case WEIR_OP_WRITABLE:
-		writable(c);
+		c->wanting = false;
+		weir_ctrl_want_answered(c);
+		if (c->blocked && !c->want_heap) {
+			c->blocked = false;
+			weir_conn_report(c, PENDING_WRITABLE);
+		}
 		break;
-	}
-}
-
-static void
-idle(struct weir_channel *ch)
-{
-	struct weir_ring *r = &ch->pipe.rx;
-
-	ch->pipe.empty++;
-	if (ch->pipe.empty == 1) {
-		if (r->pos != r->limit)
-			weir_ring_publish_tail(r);
-	} else if (ch->pipe.empty == 64) {
-		weir_control_settle(ch);
 	}
 }
 
@@ -314,20 +248,23 @@ weir_channel_step(struct weir_channel *ch)
 }
 
 unsigned
-weir_channel_drive(struct weir_channel *ch, struct weir_conn *want)
+weir_channel_progress(struct weir_channel *ch, struct weir_conn *want)
 {
+	struct weir_ring *r = &ch->pipe.rx;
 	unsigned n = 0;
 
+	weir_assert(weir_worker_locked(ch->pipe.worker));
 	while (n < BUDGET && one(ch, want))
 		n++;
-	if (n)
-		ch->pipe.empty = 0;
-	else
-		idle(ch);
+	ch->pipe.empty = n ? 0 : ch->pipe.empty + 1;
+	if (ch->pipe.empty == 1 && r->pos != r->limit)
+		weir_ring_publish_tail(r);
+	else if (ch->pipe.empty == 64)
+		weir_ctrl_report(ch);
 	if (!TAILQ_EMPTY(&ch->control))
-		weir_control_flush(ch);
+		weir_ctrl_flush(ch);
 	if (weir_unlikely(!TAILQ_EMPTY(&ch->cramped)))
-		weir_control_make_room(ch);
+		weir_ctrl_report_room(ch);
 	return n;
 }
 

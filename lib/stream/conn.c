@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections: made, found by vQPN, ended, freed; what they have to report. */
+/* Connections: made, found by vQPN, ended, freed; their reports to weir_poll(). */
 #include "conn.h"
 
 #include "client/channel.h"
@@ -35,22 +35,6 @@ entry(struct weir_thread *t, uint32_t vqpn)
 	return page ? &page[WEIR_VQPN_INDEX(vqpn) % WEIR_VQPN_PAGE] : NULL;
 }
 
-static int
-enter(struct weir_thread *t, uint32_t vqpn, struct weir_conn *c)
-{
-	struct weir_vqpn_entry **page = &t->vqpn[WEIR_VQPN_INDEX(vqpn) / WEIR_VQPN_PAGE], *e;
-
-	if (!*page)
-		*page = calloc(WEIR_VQPN_PAGE, sizeof(**page));
-	if (!*page)
-		return -ENOMEM;
-	e = entry(t, vqpn);
-	if (e->conn) /* two lives of one index at once: the data plane is mistaken */
-		return -EPROTO;
-	*e = (struct weir_vqpn_entry){vqpn, c};
-	return 0;
-}
-
 bool
 weir_conn_vqpn_taken(struct weir_thread *t, uint32_t vqpn)
 {
@@ -68,29 +52,23 @@ weir_conn_forget(struct weir_conn *c)
 		e->conn = NULL;
 }
 
-/*
- * A generation that is not later than the last one we had here is over. A later one is about to be
- * told: events and messages come by different rings.
- */
-static bool
-is_over(const struct weir_vqpn_entry *e, uint32_t vqpn)
-{
-	uint32_t ahead = (WEIR_VQPN_GENERATION(vqpn) - WEIR_VQPN_GENERATION(e->vqpn)) & 0xfff;
-
-	return e->vqpn && (ahead == 0 || ahead >= 0x800);
-}
-
 struct weir_conn *
 weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale)
 {
 	struct weir_vqpn_entry *e = entry(t, vqpn);
+	uint32_t ahead;
 
 	*stale = false;
 	if (!e)
 		return NULL;
 	if (weir_likely(e->vqpn == vqpn && e->conn))
 		return e->conn;
-	*stale = is_over(e, vqpn);
+	/*
+	 * A generation not later than the last one here is over. A later one is about to be
+	 * announced: events and messages come by different rings.
+	 */
+	ahead = (WEIR_VQPN_GENERATION(vqpn) - WEIR_VQPN_GENERATION(e->vqpn)) & 0xfff;
+	*stale = e->vqpn && (ahead == 0 || ahead >= 0x800);
 	return NULL;
 }
 
@@ -99,19 +77,23 @@ weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale)
 struct weir_conn *
 weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn, uint32_t desc)
 {
+	struct weir_vqpn_entry **page = &t->vqpn[WEIR_VQPN_INDEX(vqpn) / WEIR_VQPN_PAGE];
 	struct weir_conn *c;
 	uint64_t at = weir_arena_descs(&t->w->geometry) + (uint64_t)desc * sizeof(*c->desc);
 
+	weir_assert(weir_worker_locked(t));
 	if (desc >= t->w->geometry.connections)
+		return NULL;
+	if (!*page)
+		*page = calloc(WEIR_VQPN_PAGE, sizeof(**page));
+	/* two lives of one index at once: the data plane is mistaken */
+	if (!*page || entry(t, vqpn)->conn)
 		return NULL;
 	c = aligned_alloc(64, WEIR_ALIGN_UP(sizeof(*c), 64));
 	if (!c)
 		return NULL;
 	memset(c, 0, sizeof(*c));
-	if (enter(t, vqpn, c)) {
-		free(c);
-		return NULL;
-	}
+	*entry(t, vqpn) = (struct weir_vqpn_entry){vqpn, c};
 	c->worker = c->reporter = t;
 	c->life = t->life;
 	c->channel = ch;
@@ -129,6 +111,7 @@ join_segment(struct weir_conn *c, struct weir_segment *seg)
 {
 	if (c->conn_index >= seg->geometry.connections)
 		return;
+	weir_assert(c->local && !c->pipe);
 	seg->users++;
 	TAILQ_INSERT_TAIL(&seg->conns, c, in_segment);
 	c->pipe = &seg->pipe;
@@ -171,31 +154,9 @@ weir_conn_find_segment(struct weir_conn *c)
 		join_segment(c, seg);
 }
 
+/* Releases the memory of all messages before `upto`. */
 static void
-leave_lists(struct weir_conn *c)
-{
-	weir_conn_unready(c);
-	if (c->foreign)
-		atomic_fetch_sub_explicit(&c->foreign->conns, 1, memory_order_relaxed);
-	c->foreign = NULL;
-	if (c->on_blocked)
-		TAILQ_REMOVE(&c->worker->blocked, c, in_blocked);
-	if (c->cramped) /* only when all end: else it has ended, or was closed, before */
-		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
-	weir_control_answered(c);
-	if (c->control)
-		TAILQ_REMOVE(&c->channel->control, c, in_control);
-	if (c->due && c->pipe->local)
-		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->dues, c, in_dues);
-	else if (c->due)
-		TAILQ_REMOVE(&c->channel->dues, c, in_dues);
-	c->on_blocked = c->due = c->cramped = false;
-	c->control = 0;
-}
-
-/* The memory of all messages before `upto` may be used again. */
-static void
-give_memory(struct weir_conn *c, uint64_t upto)
+release_memory(struct weir_conn *c, uint64_t upto)
 {
 	struct weir_notes *b = &c->blocks;
 
@@ -209,26 +170,38 @@ give_memory(struct weir_conn *c, uint64_t upto)
 	}
 }
 
-static void
-free_notes(struct weir_conn *c)
-{
-	give_memory(c, UINT64_MAX);
-	free(c->blocks.ring);
-	free(c->cookies.ring);
-}
-
 void
 weir_conn_free(struct weir_conn *c)
 {
 	struct weir_thread *t = c->worker;
 
+	weir_assert(weir_worker_locked(c->worker));
+	weir_assert(t->closing >= (c->state == CONN_CLOSING && !c->never_opened));
 	t->closing -= c->state == CONN_CLOSING && !c->never_opened;
-	weir_again_forget(c);
-	weir_tail_drop(c);
-	leave_lists(c);
-	weir_park_clear(c);
+	weir_reconnect_forget(c);
+	weir_partial_drop(c);
+	weir_conn_unready(c);
+	if (c->foreign)
+		atomic_fetch_sub_explicit(&c->foreign->conns, 1, memory_order_relaxed);
+	c->foreign = NULL;
+	if (c->on_blocked)
+		TAILQ_REMOVE(&c->worker->blocked, c, in_blocked);
+	if (c->cramped) /* at detach only: else its end or close came first */
+		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
+	weir_ctrl_want_answered(c);
+	if (c->control)
+		TAILQ_REMOVE(&c->channel->control, c, in_control);
+	if (c->due && c->pipe->local)
+		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->dues, c, in_dues);
+	else if (c->due)
+		TAILQ_REMOVE(&c->channel->dues, c, in_dues);
+	c->on_blocked = c->due = c->cramped = false;
+	c->control = 0;
+	weir_rx_queue_clear(c);
 	weir_posts_free(c);
-	free_notes(c);
+	release_memory(c, UINT64_MAX);
+	free(c->blocks.ring);
+	free(c->cookies.ring);
 	free(c->assembly);
 	if (c->pipe && c->pipe->local) {
 		if (WEIR_SEGMENT_OF(c->pipe)->reserver == c)
@@ -242,82 +215,66 @@ weir_conn_free(struct weir_conn *c)
 	free(c);
 }
 
-/* CLOSED has come to one that we close: it goes, but not before our CLOSE has. */
-static void
-end_closing(struct weir_conn *c)
-{
-	c->end_held = true;
-	if (c->tail_kept) {
-		weir_tail_drop(c);
-		weir_control_post(c, CONTROL_CLOSE);
-	} else if (!(c->control & CONTROL_CLOSE)) {
-		weir_conn_free(c);
-	}
-}
-
 int
 weir_conn_failed(const struct weir_conn *c, int rc)
 {
-	switch (rc) {
-	case -ESHUTDOWN:
-		return weir_fail(rc, "end of the stream: the peer has closed it; connect again for "
-				     "more");
-	case -ECONNRESET:
-		return weir_fail(rc, "the peer has gone; connect again when it is back");
-	case -ENODEV:
-		return weir_fail(rc, "the data plane is gone; weir_reattach() when it is back, "
-				     "then connect again");
-	case -ECONNABORTED:
-		if (weir_loss(c->worker->w) == rc)
-			return weir_gone(c->worker->w);
-		return weir_fail(rc,
-				 "an operator has ended the connection (weirctl evict); connect "
-				 "again if you may");
-	case -EHOSTDOWN:
-		return weir_fail(rc, "the peer's node is down; connect again when it is up "
-				     "(weirctl wait node:ID)");
-	case -ENOMEM:
-		return weir_fail(rc, "no memory to take a message; free some");
-	case -EPIPE:
-		return weir_fail(rc, "the connection was closed here; connect again");
-	case -EPROTO:
-		return weir_fail(rc, "the other side spoilt the shared memory; close the "
-				     "connection");
-	case -EMSGSIZE:
-		return weir_fail(rc, "a message was larger than the peer's memory; let the peer "
-				     "attach with a larger arena");
-	default:
-		return weir_fail(rc, "the connection has ended: %s; connect again", strerror(-rc));
-	}
+	static const struct {
+		int rc;
+		const char *reason;
+	} known[] = {
+	    {-ESHUTDOWN, "end of the stream: the peer has closed it; connect again for more"},
+	    {-ECONNRESET, "the peer has gone; connect again when it is back"},
+	    {-ENODEV, "the data plane is gone; weir_reattach() when it is back, then connect "
+		      "again"},
+	    {-ECONNABORTED, "an operator has ended the connection (weirctl evict); connect again "
+			    "if you may"},
+	    {-EHOSTDOWN, "the peer's node is down; connect again when it is up (weirctl wait "
+			 "node:ID)"},
+	    {-ENOMEM, "no memory to take a message; free some"},
+	    {-EPIPE, "the connection was closed here; connect again"},
+	    {-EPROTO, "the other side spoilt the shared memory; close the connection"},
+	    {-EMSGSIZE, "a message was larger than the peer's memory; let the peer attach with a "
+			"larger arena"},
+	};
+
+	if (rc == -ECONNABORTED && weir_loss(c->worker->w) == rc)
+		return weir_gone(c->worker->w);
+	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].rc == rc)
+			return weir_fail(rc, "%s", known[i].reason);
+	return weir_fail(rc, "the connection has ended: %s; connect again", strerror(-rc));
 }
 
 void
 weir_conn_ended(struct weir_conn *c, uint32_t status)
 {
+	weir_assert(weir_worker_locked(c->worker));
 	if (c->state == CONN_CLOSING) {
-		end_closing(c);
+		/* CLOSED overtook our CLOSE: that is still written before c is freed */
+		c->end_held = true;
+		if (c->partial_queued) {
+			weir_partial_drop(c);
+			weir_ctrl_add(c, CTRL_CLOSE);
+		} else if (!(c->control & CTRL_CLOSE)) {
+			weir_conn_free(c);
+		}
 		return;
 	}
 	if (c->state == CONN_ENDED)
 		return;
-	/* completed before the end is final: what is not, was lost, or delivered without our
-	 * knowing */
-	if (c->local)
-		weir_conn_delivered(c);
-	else
-		weir_conn_completed(
-		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
+	/* a message that is not complete now was lost, or delivered without our knowing */
+	weir_conn_update_completed(c);
 	weir_conn_enter(c, CONN_ENDED);
 	c->end = status ? -(int)status : -ESHUTDOWN;
 	c->send_error = status ? -(int)status : -ECONNRESET;
 	c->wanting = false;
-	weir_tail_drop(c);
-	give_memory(c, UINT64_MAX);
-	/* whoever waits to send learns here that it can't: CLOSED comes after the last message */
+	weir_partial_drop(c);
+	release_memory(c, UINT64_MAX);
+	/* WRITABLE tells a blocked sender that it can't send: CLOSED follows the last message */
 	weir_conn_report(c, PENDING_CLOSED | (c->blocked ? PENDING_WRITABLE : 0) |
 				(c->cookies.head != c->cookies.tail ? PENDING_SENT : 0));
 	c->blocked = false;
-	weir_control_uncramp(c);
+	weir_ctrl_room_unneeded(c);
 }
 
 void
@@ -325,9 +282,10 @@ weir_conn_close(struct weir_conn *c)
 {
 	bool ended = c->state == CONN_ENDED || c->ending;
 
+	weir_assert(weir_worker_locked(c->worker));
 	weir_conn_bind_to(c, c->worker, NULL);
 	weir_conn_unready(c);
-	weir_park_clear(c);
+	weir_rx_queue_clear(c);
 	weir_posts_free(c);
 	c->cookies.head = c->cookies.tail;
 	weir_conn_enter(c, CONN_CLOSING);
@@ -338,10 +296,10 @@ weir_conn_close(struct weir_conn *c)
 		return;
 	}
 	c->worker->closing++;
-	weir_control_uncramp(c);
-	/* the rest of a message goes first; weir_tails_push() closes then */
-	if (!c->tail_kept)
-		weir_control_post(c, CONTROL_CLOSE);
+	weir_ctrl_room_unneeded(c);
+	/* the rest of a message goes first, then weir_partials_push() closes */
+	if (!c->partial_queued)
+		weir_ctrl_add(c, CTRL_CLOSE);
 }
 
 /* ---- completion ---- */
@@ -368,37 +326,43 @@ weir_notes_room(struct weir_notes *n)
 void
 weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value)
 {
+	weir_assert(n->tail - n->head < n->room);
 	n->ring[n->tail++ & (n->room - 1)] = (struct weir_note){number, value};
 }
 
 void
 weir_conn_completed(struct weir_conn *c, uint64_t upto)
 {
+	weir_assert(c->completed <= c->sent);
 	if (upto <= c->completed || upto > c->sent)
 		return;
 	c->completed = upto;
-	give_memory(c, upto);
+	release_memory(c, upto);
 	if (c->cookies.head != c->cookies.tail &&
 	    c->cookies.ring[c->cookies.head & (c->cookies.room - 1)].number < upto)
 		weir_conn_report(c, PENDING_SENT);
 }
 
 void
-weir_conn_delivered(struct weir_conn *c)
+weir_conn_update_completed(struct weir_conn *c)
 {
-	/* read behind the fence of weir_pipe_published(), which pairs with leave() of the peer */
-	if (c->pipe &&
-	    atomic_load_explicit(c->pipe->tx_sleeping, memory_order_relaxed) != WEIR_SEGMENT_LEFT)
-		weir_conn_completed(c, c->sent - c->tail_kept);
+	if (!c->local)
+		weir_conn_completed(
+		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
+	/* read behind the fence of weir_pipe_published(); pairs with weir_thread_last() there */
+	else if (c->pipe && atomic_load_explicit(c->pipe->tx_sleeping, memory_order_relaxed) !=
+				WEIR_SEGMENT_LEFT)
+		weir_conn_completed(c, c->sent - c->partial_queued);
 }
 
-/* ---- what there is to report ---- */
+/* ---- reports ---- */
 
 void
 weir_conn_report(struct weir_conn *c, uint8_t pending)
 {
 	struct weir_thread *r = c->reporter;
 
+	weir_assert(weir_worker_locked(c->worker));
 	c->pending |= pending;
 	if (c->queued || c->state == CONN_CLOSING || c->listener)
 		return;

@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside the stream model: connections, listeners, messages that were taken out of a ring before
- * anybody asked for them. All of it is protected by the lock of the connection's worker.
+ * Inside the stream model: connections, listeners, messages taken off a ring before the program
+ * asked for them. The lock of the connection's worker protects all of it.
  */
 #ifndef WEIR_STREAM_CONN_H
 #define WEIR_STREAM_CONN_H
 
 #include "client/segment.h"
 #include "client/session.h"
+#include "client/thread.h"
 
 #include <errno.h>
 
-/* A message in process memory, or still where it arrived. */
-enum weir_parked_kind {
-	PARKED_BYTES,  /* in `bytes` */
-	PARKED_BUFFER, /* in memory of its own */
-	PARKED_PLACE,  /* in a receive block of the arena */
-	PARKED_SPAN,   /* in the byte area of a segment */
-	PARKED_POSTED, /* in memory that the program posted */
+/* Where the data of a message lies. */
+enum weir_rx_kind {
+	RX_BYTES,  /* in `bytes` */
+	RX_BUFFER, /* in memory of its own */
+	RX_PLACE,  /* in a receive block of the arena */
+	RX_SPAN,   /* in the byte area of a segment */
+	RX_POSTED, /* in memory that the program posted */
 };
 
 struct weir_parked {
 	struct weir_parked *next;
 	uint8_t *data;
 	uint32_t length;
-	uint8_t kind;  /* enum weir_parked_kind */
-	uint8_t class; /* of spare memory it goes back to; WEIR_SPARE_CLASSES: none */
+	uint8_t kind;  /* enum weir_rx_kind */
+	uint8_t class; /* of spare memory; WEIR_SPARE_CLASSES: none */
 	uint32_t vqpn;
 	uint32_t cost;		/* still to be counted as consumed */
 	uint64_t at;		/* place, or span */
-	struct weir_pipe *pipe; /* PLACE, SPAN: where it came in */
+	struct weir_pipe *pipe; /* PLACE, SPAN: it arrived here */
 	struct weir_thread *worker;
-	LIST_ENTRY(weir_parked) in_loans; /* while the program has it */
+	LIST_ENTRY(weir_parked) in_loans; /* while the program holds it */
 	uint8_t bytes[];
 };
 
-/* A FIFO of what waits for messages to complete. */
+/* A FIFO of resources and cookies that wait for messages to complete. */
 struct weir_note {
 	uint64_t number; /* of the message */
 	uint64_t value;	 /* cookie, first block of the heap, or with NOTE_REGION a region */
@@ -51,7 +52,7 @@ enum weir_conn_state {
 	CONN_OPENING, /* connect() under way */
 	CONN_OPEN,
 	CONN_ENDED,   /* the other end is gone: `end` says how */
-	CONN_CLOSING, /* closed by us: stays until CLOSED has come */
+	CONN_CLOSING, /* closed here: stays until CLOSED has come */
 };
 
 #define PENDING_OPENED 0x1u
@@ -60,15 +61,15 @@ enum weir_conn_state {
 #define PENDING_SENT 0x8u
 #define PENDING_CLOSED 0x10u
 
-#define CONTROL_WANT 0x1u
-#define CONTROL_CONSUMED 0x2u
-#define CONTROL_CLOSE 0x4u
-#define CONTROL_POST 0x8u
-#define CONTROL_ROOM 0x10u
+#define CTRL_WANT 0x1u
+#define CTRL_CONSUMED 0x2u
+#define CTRL_CLOSE 0x4u
+#define CTRL_POST 0x8u
+#define CTRL_ROOM 0x10u
 
-#define WEIR_POSTS_MAX 64u /* of a connection */
+#define WEIR_POSTS_MAX 64u /* per connection */
 
-/* Memory for a message to come. */
+/* Posted memory for a message to come. */
 struct weir_post {
 	uint8_t *data;
 	size_t size;
@@ -76,51 +77,50 @@ struct weir_post {
 	struct weir_region *region; /* kept */
 };
 struct weir_posts {
-	uint64_t first, next; /* numbers of messages: for [first, next) there is memory */
-	uint64_t told;	      /* the engine knows of those before */
+	uint64_t first, next; /* messages with these numbers [first, next) have memory */
+	uint64_t announced;   /* the engine knows the posts of messages before this number */
 	struct weir_post post[WEIR_POSTS_MAX];
 };
 
 struct weir_lane;
 
 struct weir_conn {
-	/* what every message touches */
+	/* touched by every message */
 	struct weir_pipe *pipe; /* NULL: local, its segment is not mapped yet */
 	struct weir_thread *worker;
 	struct weir_life *life;
 	uint32_t vqpn;		 /* ours */
-	uint32_t send_vqpn;	 /* what goes into slots that we write */
+	uint32_t send_vqpn;	 /* in slots that we write */
 	int send_error;		 /* 0: may send; -EAGAIN: not open yet */
-	uint8_t way;		 /* WEIR_SLOT_* of messages that don't ask for another; 0: any */
+	uint8_t transfer;	 /* WEIR_SLOT_*: default of messages; 0: any */
 	uint32_t state;		 /* enum weir_conn_state */
-	uint64_t spent, granted; /* cost: of what we sent; that we may spend */
+	uint64_t spent, granted; /* cost of sent messages; cost that may be spent */
 	uint64_t sent;		 /* messages */
 	struct weir_parked *queue, **queue_end;
-	uint64_t consumed, returned; /* cost: of what was received; that the sender was told */
+	uint64_t consumed, returned; /* cost of received messages; as reported to the sender */
 	uint64_t received;	     /* messages that the program took */
-	uint32_t due_at;	     /* tell when so much is untold */
-	bool due;		     /* on the pipe's list of dues */
-	bool readable;		     /* reported, or about to be */
-	bool blocked;		     /* WRITABLE shall be reported */
+	uint32_t due_at;	     /* unreported cost at which a report is due */
+	bool due;		     /* on the pipe's list: has unreported cost */
+	bool readable;		     /* READABLE is reported, or about to be */
+	bool blocked;		     /* WRITABLE is to be reported */
 	bool wanting;		     /* a WANT is under way */
 	/* the rest */
-	bool local;	 /* its bytes go by a segment */
-	bool queued;	 /* on a list of ready ones */
-	bool on_blocked; /* on its worker's list */
-	bool cramped;	 /* on its channel's list */
-	bool want_heap;	 /* blocked for want of send blocks */
-	bool end_held;	 /* CLOSED has come: goes when our CLOSE is written */
-	uint8_t control; /* CONTROL_*: slots to be written */
-	uint8_t pending; /* PENDING_*: events to be reported */
-	bool
-	    never_opened; /* connect() failed, or the data plane is gone: nothing is to be closed */
-	bool ending; /* CLOSED has come, but not all that the segment holds could be taken in yet */
-	uint32_t end_status;  /* of that CLOSED */
-	int end;	      /* what recv says after the last message */
+	bool local;	     /* data goes by a segment */
+	bool queued;	     /* on a list of ready connections */
+	bool on_blocked;     /* on its worker's list */
+	bool cramped;	     /* on its channel's list: waits for room in tx */
+	bool want_heap;	     /* blocked for lack of send blocks */
+	bool end_held;	     /* CLOSED has come: freed when our CLOSE is written */
+	uint8_t control;     /* CTRL_*: slots to be written */
+	uint8_t pending;     /* PENDING_*: events to be reported */
+	bool never_opened;   /* connect() failed, or the data plane is gone: no CLOSE is owed */
+	bool ending;	     /* CLOSED has come, but messages in the segment are not all taken in */
+	uint32_t end_status; /* of that CLOSED */
+	int end;	     /* result of recv after the last message */
 	uint32_t want_length; /* of the message that was refused last */
 	uint32_t wanted;      /* cost in the WANT under way */
 	uint64_t completed;
-	struct weir_channel *channel; /* for control; of the data too if remote */
+	struct weir_channel *channel; /* for control slots; for data too if remote */
 	struct weir_conn_desc *desc;
 	struct weir_notes blocks, cookies;
 	struct weir_posts *posts;	       /* NULL: never any */
@@ -128,26 +128,25 @@ struct weir_conn {
 	uint32_t peer_vqpn;
 	uint16_t peer_node;
 	uint16_t mtu;			 /* datagram connection: its largest message; 0: a stream */
-	_Atomic uint64_t *peer_consumed; /* local: written by the peer, how far it is */
+	_Atomic uint64_t *peer_consumed; /* local: cost that the peer consumed; it writes */
 	struct weir_segment_conn *ours;	 /* local: the line that we write */
-	/* local: a message that came, or goes, in pieces */
+	/* local: a message that arrives in fragments */
 	uint8_t *assembly;
 	uint32_t assembly_length, assembled;
-	uint64_t parked_cost; /* local: of what lies in the queue */
-	uint64_t salvage; /* 1 more than the next message, of those that a dead data plane has left;
-			     0: not counted yet */
-	uint8_t *tail;
-	uint32_t tail_length, tail_at;
-	bool tail_lent;			/* tail is the memory of a caller who waits */
-	bool tail_kept;			/* there is a tail, on its worker's list */
-	struct weir_thread *reporter;	/* whose weir_poll() tells of it */
-	struct weir_foreign *foreign;	/* reporter's entry for our worker, if they differ */
-	struct weir_listener *listener; /* not accepted yet */
-	struct weir_again *again;	/* how it is made again; NULL: never */
-	bool trying;			/* it is a try, and not the program's yet */
-	struct weir_lane *lane; /* a connection of the message model; its own events are not told */
-	uint8_t threshold; /* percent of the window after which consumption is told; 0: as the data
-			      plane wishes */
+	uint64_t queue_cost;   /* local: of the messages in the queue */
+	uint64_t recover_next; /* number + 1 of the next message to recover; 0: not counted yet */
+	/* local: a message that is sent in fragments */
+	uint8_t *partial;
+	uint32_t partial_length, partial_sent;
+	bool partial_borrowed;		    /* in memory of a caller that waits */
+	bool partial_queued;		    /* there is a rest: on its worker's list */
+	struct weir_thread *reporter;	    /* its weir_poll() reports events */
+	struct weir_foreign *foreign;	    /* reporter's entry for our worker, if they differ */
+	struct weir_listener *listener;	    /* not accepted yet */
+	struct weir_again *reconnect_state; /* NULL: never reconnects */
+	bool is_attempt;	/* reconnecting: the program does not know this connection yet */
+	struct weir_lane *lane; /* of the message model, which takes its events; NULL: a stream's */
+	uint8_t threshold; /* percent of the window until a report; 0: the data plane's choice */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
 	in_control, in_dues, in_ready, in_blocked, in_cramped, in_tails, in_segment, in_accept;
@@ -155,16 +154,16 @@ struct weir_conn {
 
 struct weir_listener {
 	struct weir_thread *worker;
-	struct weir_listener *face; /* the program's handle: the first one, maybe this */
-	/* which one took this one's place after the data plane had gone; NULL: none. Written once,
-	 * under the handle's renew_lock, read by all */
-	_Atomic(struct weir_listener *) now;
-	int error; /* why none could. Worker */
-	bool left; /* does not count among its worker's users any more */
+	struct weir_listener *handle; /* the program's handle: the first one, maybe this */
+	/* the one in place of this after the data plane was lost; NULL: none. Written once, under
+	 * the handle's renew_lock, read by all */
+	_Atomic(struct weir_listener *) successor;
+	int error;     /* why no other could take its place. Worker */
+	bool replaced; /* does not count among its worker's users any more */
 	char service[WEIR_SERVICE_MAX];
 	uint32_t backlog, flags;
 	uint32_t id;
-	bool queued;		       /* on its worker's list of those with something to report */
+	bool queued;		       /* on its worker's list: ACCEPT is to be reported */
 	TAILQ_HEAD(, weir_conn) conns; /* not accepted yet */
 	TAILQ_ENTRY(weir_listener) in_accepts;
 	LIST_ENTRY(weir_listener) in_worker;
@@ -189,104 +188,119 @@ weir_head_copy(const struct weir_slot *s)
 	return h;
 }
 
+/* For asserts: whether a thread holds the worker's lock. */
+static inline bool
+weir_worker_locked(struct weir_thread *t)
+{
+	struct weir_bias_seat *s = atomic_load_explicit(&t->lock.owner, memory_order_relaxed);
+
+	if (atomic_load_explicit(&s->inside, memory_order_relaxed) ||
+	    pthread_mutex_trylock(&t->lock.mutex))
+		return true;
+	pthread_mutex_unlock(&t->lock.mutex);
+	return false;
+}
+
 static inline uint32_t
 weir_conn_life(const struct weir_conn *c)
 {
 	return atomic_load_explicit(&c->life->state, memory_order_relaxed);
 }
 
+/* Number of c's message whose slot has the low bits in `order`. */
+static inline uint64_t
+weir_message_number(const struct weir_conn *c, const struct weir_head *h)
+{
+	return c->received + (uint16_t)(h->order - (uint16_t)c->received);
+}
+
 /* Moves a connection; asserts that the pair of states is legal. */
 void weir_conn_enter(struct weir_conn *c, enum weir_conn_state to);
 
-/* ---- conn.c ---- */
+/* ---- conn.c; worker locked ---- */
 struct weir_conn *weir_conn_new(struct weir_thread *t, struct weir_channel *ch, uint32_t vqpn,
 				uint32_t desc);
-/* Its vQPN is not its own any more. */
+/* Takes c out of the table of vQPNs. */
 void weir_conn_forget(struct weir_conn *c);
-/* Another life of this vQPN has not ended here yet. */
+/* An earlier life of this vQPN has not ended here yet. */
 bool weir_conn_vqpn_taken(struct weir_thread *t, uint32_t vqpn);
 /* Takes it off all lists and frees it. */
 void weir_conn_free(struct weir_conn *c);
-/* Whose vQPN it is; NULL and *stale: it was ours and is over, or never will be. */
+/* The connection with this vQPN. NULL: none; *stale: it was ours and is over, or never will be. */
 struct weir_conn *weir_conn_find(struct weir_thread *t, uint32_t vqpn, bool *stale);
 /* Maps a local connection's segment. 0 or -errno. */
 int weir_conn_map(struct weir_conn *c);
-/* Joins it if it is mapped already. */
+/* Joins the segment if that is mapped already. */
 void weir_conn_find_segment(struct weir_conn *c);
 /* The other end is gone: status 0 or positive errno. */
 void weir_conn_ended(struct weir_conn *c, uint32_t status);
-/* Says in words how a connection ended; returns rc. */
+/* Sets the reason for the end of a connection; returns rc. */
 int weir_conn_failed(const struct weir_conn *c, int rc);
-/* Something to report. */
+/* Adds events, PENDING_*, to be reported. */
 void weir_conn_report(struct weir_conn *c, uint8_t pending);
-/* Reports to another thread from now on; `foreign`: that thread's entry for the worker, NULL: to
- * its worker. */
+/* Reports to `reporter` from now on; `foreign`: its entry for the worker, NULL: is the worker. */
 void weir_conn_bind_to(struct weir_conn *c, struct weir_thread *reporter,
 		       struct weir_foreign *foreign);
 /* No longer reports anything. */
 void weir_conn_unready(struct weir_conn *c);
 /* Messages before number `upto` are complete. */
 void weir_conn_completed(struct weir_conn *c, uint64_t upto);
-/* Of a local one: what lies in the segment is complete, if the peer still takes it in. */
-void weir_conn_delivered(struct weir_conn *c);
+/* Looks which messages are complete; local: all in the segment, if the peer still takes them. */
+void weir_conn_update_completed(struct weir_conn *c);
+/* Makes room for one note. 0 or -ENOMEM. */
 int weir_notes_room(struct weir_notes *n);
 void weir_notes_put(struct weir_notes *n, uint64_t number, uint64_t value);
-/* Closes; the program's handle is invalid from now on. Worker locked. */
+/* Closes; the program's handle is invalid from now on. */
 void weir_conn_close(struct weir_conn *c);
 
+/* ---- event.c ---- */
+/* The caller's own thread object for w. NULL: no resources, *rc and the reason are set. */
+struct weir_thread *weir_thread_own(struct weir *w, int *rc);
+
 /* ---- progress.c ---- */
-/* Calls f, which may free it, for each connection of a worker. Worker locked. */
+/* Calls f, which may free its argument, for each connection of a worker. Worker locked. */
 void weir_conns_each(struct weir_thread *t, void (*f)(struct weir_conn *c));
 
-/* ---- control.c ---- */
-/* Slots to the engine: written as soon as there is room. */
-void weir_control_post(struct weir_conn *c, uint8_t control);
-void weir_control_release(struct weir_channel *ch, weir_place place);
-/* Closes a connection that we cannot take. */
-void weir_control_refuse(struct weir_channel *ch, uint32_t vqpn);
-/* It found no room in its channel's ring: WRITABLE is reported when there is. */
-void weir_control_cramped(struct weir_conn *c);
-/* It needs none any more. */
-void weir_control_uncramp(struct weir_conn *c);
-/* The WANT of all that need room is answered, if it was this one's. */
-void weir_control_answered(struct weir_conn *c);
-/* Reports to those for which there is room. */
-void weir_control_make_room(struct weir_channel *ch);
-/* Writes what waits. */
-void weir_control_flush(struct weir_channel *ch);
-/* Tells the engine of all consumption and all places given back. */
-void weir_control_settle(struct weir_channel *ch);
+/* ---- ctrl_slots.c; worker locked ---- */
+/* Adds slots to the engine, CTRL_*: written as soon as there is room. */
+void weir_ctrl_add(struct weir_conn *c, uint8_t control);
+void weir_ctrl_release(struct weir_channel *ch, weir_place place);
+/* Closes a connection that cannot be taken. */
+void weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn);
+/* c found no room in its channel's ring: WRITABLE is reported when there is. */
+void weir_ctrl_need_room(struct weir_conn *c);
+/* c needs no room any more. */
+void weir_ctrl_room_unneeded(struct weir_conn *c);
+/* A WANT of c is answered: if it asked for all that need room, another may ask. */
+void weir_ctrl_want_answered(struct weir_conn *c);
+/* Reports WRITABLE to connections for which there is room now. */
+void weir_ctrl_report_room(struct weir_channel *ch);
+/* Writes waiting slots. */
+void weir_ctrl_flush(struct weir_channel *ch);
+/* Reports all consumption and all released places to the engine. */
+void weir_ctrl_report(struct weir_channel *ch);
 
 /* ---- rx_place.c ---- */
-/* The next POST that the engine doesn't know of; false: it knows all. */
+/* The next POST that the engine doesn't know of; false: none. */
 bool weir_posts_next(struct weir_conn *c, struct weir_slot *s);
-/* Where message `number` lies if the engine put it there: NULL unless that was posted for it. */
+/* Data of message `number` at `place`: NULL unless that memory was posted for it. */
 uint8_t *weir_posted(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
 void weir_posts_free(struct weir_conn *c);
 
-/* ---- channel_progress.c, segment_progress.c ---- */
-/*
- * Where message `number` of c lies, of which an engine says that it lies at `place`; NULL: that
- * can't be.
- */
+/* ---- channel_progress.c, segment_progress.c; worker locked ---- */
+/* Data of c's message `number`, at `place` as its engine says; NULL: that can't be. */
 uint8_t *weir_place_data(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length);
-/* Takes the message at the ring's head into the connection's queue. 0, -EPROTO, -ENOMEM. */
-int weir_channel_park(struct weir_conn *c, const struct weir_head *h);
-/* The data plane is gone: takes in what its engine kept beside the ring. Worker locked. */
-void weir_channel_salvage(struct weir_channel *ch);
-/* The data plane is gone: waits a moment until c has ended, with all that came. False: it has not.
- */
-bool weir_conn_await_end(struct weir_conn *c);
-unsigned weir_channel_drive(struct weir_channel *ch, struct weir_conn *want);
+/* Moves the message at the ring's head to the connection's queue. 0, -EPROTO, -ENOMEM. */
+int weir_channel_enqueue(struct weir_conn *c, const struct weir_head *h);
+unsigned weir_channel_progress(struct weir_channel *ch, struct weir_conn *want);
 /*
  * A reply may overtake the end of its vQPN's last life, which is in the ring by then: takes that
- * in, and not a slot more, because what comes after it may be about the new life.
+ * in, and no slot after it, because that may be about the new life.
  */
 void weir_channel_end_life(struct weir_channel *ch, uint32_t vqpn);
-unsigned weir_segment_drive(struct weir_segment *seg, struct weir_conn *want);
+unsigned weir_segment_progress(struct weir_segment *seg, struct weir_conn *want);
 
-/* Nothing has come: soon what was consumed is told, a pause in a conversation is not enough for
- * that. */
+/* Nothing has come: reports consumption soon, but not at each pause of a conversation. */
 static inline void
 weir_segment_idle(struct weir_segment *seg)
 {
@@ -294,26 +308,34 @@ weir_segment_idle(struct weir_segment *seg)
 		weir_segment_tell(seg);
 }
 
-/* CLOSED has come: takes in all that the peer wrote before; ends the connection when that is done.
- */
+/* CLOSED has come: ends the connection when all that the peer wrote before is taken in. */
 void weir_segment_finish(struct weir_conn *c, uint32_t status);
-/* A piece of a message at the ring's head, into the connection's memory. 0, -EPROTO, -ENOMEM. */
-int weir_segment_take_piece(struct weir_conn *c, const struct weir_head *h);
-/* Where a whole message at the ring's head lies. False: it is a piece only. */
+/*
+ * Takes the message or fragment at the ring's head: whole messages go to the connection's queue. 0,
+ * -EPROTO, -ENOMEM.
+ */
+int weir_segment_take_fragment(struct weir_conn *c, const struct weir_head *h);
+/* *offset: of the whole message at the ring's head in the area. False: it is a fragment only. */
 bool weir_segment_whole(struct weir_segment *seg, const struct weir_head *h, uint64_t *offset);
+/* The peer broke the rules: ends the segment's connections. */
 void weir_segment_spoil(struct weir_segment *seg);
-/* Pushes pieces of messages that wait for room. */
-unsigned weir_tails_push(struct weir_thread *t);
 
-/* ---- rx_queue.c ---- */
-struct weir_parked *weir_parked_new(struct weir_thread *t, uint32_t length);
-void weir_parked_free(struct weir_parked *p);
+/* ---- plane_lost.c ---- */
+/* The data plane is gone: waits until c has ended, with all that came. False: not in time. */
+bool weir_conn_await_end(struct weir_conn *c);
+
+/* ---- rx_queue.c; worker locked ---- */
+struct weir_parked *weir_rx_message_new(struct weir_thread *t, uint32_t length);
+void weir_rx_message_free(struct weir_parked *p);
 /* Copies an inline message at the pipe's head out of the ring. NULL: no memory, it stays. */
-struct weir_parked *weir_park_inline(struct weir_conn *c, const struct weir_head *h);
-void weir_park_append(struct weir_conn *c, struct weir_parked *p);
-/* Forgets all messages not received. */
-void weir_park_clear(struct weir_conn *c);
-/* `cost` was received: something is to be done about it. */
+struct weir_parked *weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h);
+void weir_rx_queue_append(struct weir_conn *c, struct weir_parked *p);
+/* Frees all messages not received. */
+void weir_rx_queue_clear(struct weir_conn *c);
+/* The program is done with a loan: frees it and counts it as consumed. c: its connection or NULL.
+ */
+void weir_loan_end(struct weir_parked *p, struct weir_conn *c);
+/* Consumption is to be reported, now or later. */
 void weir_conn_consumed_slow(struct weir_conn *c);
 
 /* `cost` was received. True: weir_conn_consumed_slow() has to follow. */
@@ -333,49 +355,52 @@ weir_conn_consumed(struct weir_conn *c, uint32_t cost)
 		weir_conn_consumed_slow(c);
 }
 
-/* ---- partial_send.c ---- */
-/* Pushes what fits of the message c->tail. 0: all is out; -EAGAIN, -EPROTO. */
-int weir_tail_push(struct weir_conn *c);
-/* The rest waits: `lent`: in memory of a caller who waits, else in ours. */
-void weir_tail_keep(struct weir_conn *c, uint8_t *data, bool lent);
-void weir_tail_drop(struct weir_conn *c);
+/* ---- partial_send.c; worker locked ---- */
+/* Pushes the part of c->partial that fits. 0: all is out; -EAGAIN, -EPROTO. */
+int weir_partial_push(struct weir_conn *c);
+/* The rest waits, in memory of a caller that waits (`lent`) or in ours. */
+void weir_partial_keep(struct weir_conn *c, uint8_t *data, bool lent);
+void weir_partial_drop(struct weir_conn *c);
+/* Pushes the partial messages of all connections of a worker. How many moved. */
+unsigned weir_partials_push(struct weir_thread *t);
 
 /* ---- send.c ---- */
-/* Whether a message of want_length could be sent now. */
+/* Whether a message of want_length could be sent now. Worker locked. */
 bool weir_send_possible(struct weir_conn *c);
 
 /* ---- reconnect.c ---- */
-/* It shall be made again. 0 or -errno. */
-int weir_again_wanted(struct weir_conn *c, const struct weir_address *address,
-		      const struct weir_connect_options *o);
-/* It is open: that is what shall be made again. */
-void weir_again_opened(struct weir_conn *c);
-/* It has ended with this status and the program is about to be told: is it made again, by t? */
-bool weir_again_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie);
-/* A try has something to report. True: nothing to the program, it may be gone. Worker locked. */
-bool weir_again_tried(struct weir_thread *t, struct weir_conn *c);
-/* Tries what is due. Fills in up to n events, of those that were given up. How many. */
-unsigned weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n);
-/* Wakes the thread so many ms from now, or earlier for its tries; UINT32_MAX: for these only. */
-void weir_again_timer(struct weir_thread *t, uint32_t ms);
-/* c goes. */
-void weir_again_forget(struct weir_conn *c);
-void weir_agains_follow(struct weir_thread *t, struct weir_thread *p);
-void weir_agains_free(struct weir_thread *t);
+/* c reconnects when it is lost. 0 or -errno. */
+int weir_reconnect_enable(struct weir_conn *c, const struct weir_address *address,
+			  const struct weir_connect_options *o);
+/* c is open: from now on it reconnects. */
+void weir_reconnect_opened(struct weir_conn *c);
+/* c has ended with this status, which is about to be reported. True: t reconnects; *cookie. */
+bool weir_reconnect_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie);
+/* A try has an event. True: not one for the program, c may be gone. Worker locked. */
+bool weir_reconnect_tried(struct weir_thread *t, struct weir_conn *c);
+/* Starts tries that are due. Fills in up to n events of those given up. How many. */
+unsigned weir_reconnect_step(struct weir_thread *t, struct weir_event *events, unsigned n);
+/* Wakes the thread in `ms`, or earlier for its tries; UINT32_MAX: for these only. */
+void weir_reconnect_timer(struct weir_thread *t, uint32_t ms);
+/* c is freed. */
+void weir_reconnect_forget(struct weir_conn *c);
+/* Moves the tries of p, of an earlier session, to t. */
+void weir_reconnects_follow(struct weir_thread *t, struct weir_thread *p);
+void weir_reconnects_free(struct weir_thread *t);
 
 /* ---- nodes.c ---- */
-/* Whether there is something to tell the thread of nodes. */
+/* Whether there are node events for the thread. */
 bool weir_nodes_any(struct weir_thread *t);
 /* Fills in up to n events. How many. */
 unsigned weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n);
-void weir_table_free(struct weir_thread *t);
-/* The table of p, an earlier session's, goes on as that of t. */
-void weir_table_follow(struct weir_thread *t, struct weir_thread *p);
+void weir_node_table_free(struct weir_thread *t);
+/* Moves the table of p, of an earlier session, to t. */
+void weir_node_table_follow(struct weir_thread *t, struct weir_thread *p);
 
 /* ---- listen.c ---- */
 /* A connection has left the listener's queue. */
 void weir_listener_took(struct weir_listener *l);
-/* Frees it with what waits in it; the data plane knows already, or is gone. Worker locked. */
+/* Frees it and its queue; the data plane knows already, or is gone. Worker locked. */
 void weir_listener_free(struct weir_listener *l);
 /* The listeners of p, and of the caller's objects before that, listen again, on t, its own. */
 void weir_listeners_follow(struct weir_thread *t, struct weir_thread *p);

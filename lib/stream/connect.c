@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connecting, closing, and what belongs to a connection as a whole. */
+/* Connecting, closing, and calls on a connection as a whole. */
 #include "model.h"
 #include "progress.h"
 #include "send.h"
@@ -8,57 +8,46 @@
 #include "client/reason.h"
 #include "client/wait.h"
 
-/* By any channel, or by one to the engine that the data plane names: only its port gets there. */
-static int
-ask(struct weir_thread *t, struct weir_session_msg *m, struct weir_session_msg *r,
-    struct weir_channel **ch)
-{
-	uint32_t engine = UINT32_MAX;
-	int fds[WEIR_SESSION_FDS], rc;
-
-	for (int asked = 0; asked < 2; asked++) {
-		rc = weir_channel_get(t, engine, ch);
-		if (rc)
-			return rc;
-		m->connect.channel = (*ch)->index;
-		rc = weir_request(t->w, m, WEIR_MSG_CONNECTING, r, fds);
-		if (rc || r->connecting.vqpn)
-			return rc;
-		engine = r->connecting.engine;
-		if (engine >= t->w->geometry.engines)
-			break;
-	}
-	return weir_fail(-EPROTO, "the data plane names no engine for this connection; install one "
-				  "release of both");
-}
-
-/* Worker locked: nobody else may see its events before it is in the table. */
+/* Worker locked: nobody else may see events of the connection before it is in the table. */
 int
 weir_conn_start(struct weir_thread *t, const struct weir_address *address,
 		const struct weir_connect_options *o, struct weir_conn **conn)
 {
-	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r;
+	struct weir_session_msg m = weir_message(WEIR_MSG_CONNECT), r = {0};
+	uint32_t engine = UINT32_MAX;
 	struct weir_channel *ch;
 	struct weir_conn *c;
-	int rc;
+	int fds[WEIR_SESSION_FDS], rc;
 
+	weir_assert(weir_worker_locked(t));
 	static_assert(WEIR_CONNECT_LOOP == WEIR_LOOP && WEIR_CONNECT_DATAGRAM == WEIR_UD,
 		      "the same bits");
 	static_assert(WEIR_CONNECT_WINDOW_MIN == WEIR_WINDOW_MIN, "the same limit");
 	m.connect.flags = o ? o->flags & WEIR_CONNECT_KNOWN : 0;
 	m.connect.window = o ? o->window : 0;
 	m.connect.address = *address;
-	rc = ask(t, &m, &r, &ch);
-	if (rc)
-		return rc;
+	/* by any channel first, then by one to the engine whose port reaches the peer */
+	for (int asked = 0; !r.connecting.vqpn; asked++) {
+		if (asked == 2 || (asked && engine >= t->w->geometry.engines))
+			return weir_fail(-EPROTO, "the data plane names no engine for this "
+						  "connection; install one release of both");
+		rc = weir_channel_get(t, engine, &ch);
+		if (rc)
+			return rc;
+		m.connect.channel = ch->index;
+		rc = weir_request(t->w, &m, WEIR_MSG_CONNECTING, &r, fds);
+		if (rc)
+			return rc;
+		engine = r.connecting.engine;
+	}
 	weir_channel_end_life(ch, r.connecting.vqpn);
 	c = weir_conn_new(t, ch, r.connecting.vqpn, r.connecting.desc);
 	if (!c) {
-		weir_control_refuse(ch, r.connecting.vqpn);
+		weir_ctrl_refuse(ch, r.connecting.vqpn);
 		return weir_fail(-ENOMEM, "no memory for a connection; free some");
 	}
 	c->state = CONN_OPENING;
-	c->way = o ? weir_way(o->flags) : 0;
+	c->transfer = o ? weir_transfer_flags(o->flags) : 0;
 	c->local = r.connecting.segment;
 	c->segment_id = r.connecting.segment;
 	c->conn_index = r.connecting.conn_index;
@@ -87,7 +76,7 @@ opened(struct weir_conn *c)
 		rc = 0;
 	else if (c->state == CONN_ENDED)
 		rc = c->never_opened ? c->end : 0;
-	/* told by the return value */
+	/* reported by the return value */
 	if (rc != -EAGAIN) {
 		c->pending &= (uint8_t)~PENDING_OPENED;
 		if (!c->pending)
@@ -97,13 +86,31 @@ opened(struct weir_conn *c)
 	return rc;
 }
 
+/* `named`: the address that the program gave, for reconnecting. */
 static int
-finish(struct weir_conn *c, int timeout_ms)
+connect_to(struct weir_thread *t, const struct weir_address *address,
+	   const struct weir_address *named, const struct weir_connect_options *o, int timeout_ms,
+	   struct weir_conn **conn)
 {
 	struct weir_wait wait;
+	struct weir_conn *c;
 	int rc;
 
-	weir_wait_init(&wait, c->worker, timeout_ms);
+	weir_lock(t);
+	rc = weir_conn_start(t, address, o, &c);
+	if (!rc && o && o->reconnect.on) {
+		rc = weir_reconnect_enable(c, named, o);
+		if (rc)
+			weir_conn_close(c);
+	}
+	weir_unlock(t);
+	if (rc)
+		return rc;
+	if (!timeout_ms) {
+		*conn = c;
+		return 0;
+	}
+	weir_wait_init(&wait, t, timeout_ms);
 	while ((rc = opened(c)) == -EAGAIN) {
 		rc = weir_wait_next(&wait);
 		if (rc)
@@ -111,40 +118,17 @@ finish(struct weir_conn *c, int timeout_ms)
 	}
 	weir_wait_end(&wait);
 	if (rc == -EAGAIN)
-		return weir_fail(-ETIMEDOUT,
-				 "the peer has not answered within %d ms; see weirctl show nodes, "
-				 "or wait longer",
-				 timeout_ms);
-	if (weir_is_loss(rc))
-		return weir_conn_failed(c, rc);
-	if (rc)
+		rc = weir_fail(-ETIMEDOUT,
+			       "the peer has not answered within %d ms; see weirctl show nodes, or "
+			       "wait longer",
+			       timeout_ms);
+	else if (weir_is_loss(rc))
+		weir_conn_failed(c, rc);
+	else if (rc)
 		weir_fail(rc, "the connection was refused: %s; %s", strerror(-rc),
 			  rc == -ECONNREFUSED
 			      ? "see that a program listens on that service over there"
 			      : "see that the node is up and reached (weirctl show nodes, qps)");
-	return rc;
-}
-
-/* `named`: what the program calls it, by which it is made again. */
-static int
-connect_to(struct weir_thread *t, const struct weir_address *address,
-	   const struct weir_address *named, const struct weir_connect_options *o, int timeout_ms,
-	   struct weir_conn **conn)
-{
-	struct weir_conn *c;
-	int rc;
-
-	weir_lock(t);
-	rc = weir_conn_start(t, address, o, &c);
-	if (!rc && o && o->reconnect.on) {
-		rc = weir_again_wanted(c, named, o);
-		if (rc)
-			weir_conn_close(c);
-	}
-	weir_unlock(t);
-	if (rc)
-		return rc;
-	rc = timeout_ms ? finish(c, timeout_ms) : 0;
 	if (rc) {
 		weir_lock(t);
 		weir_conn_close(c);
@@ -155,7 +139,7 @@ connect_to(struct weir_thread *t, const struct weir_address *address,
 	return 0;
 }
 
-/* Those that offer it one after the other, until one takes us. */
+/* Tries the nodes that offer the service one after the other, until one accepts. */
 static int
 connect_service(struct weir_thread *t, const struct weir_address *named,
 		const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
@@ -190,6 +174,7 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 		  const struct weir_connect_options *o, int timeout_ms, struct weir_conn **conn)
 {
 	struct weir_thread *t;
+	int rc;
 
 	if (!address || !conn)
 		return weir_fail(-EINVAL,
@@ -206,11 +191,9 @@ weir_connect_with(struct weir *w, const struct weir_address *address,
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
-	t = weir_thread_get(w);
+	t = weir_thread_own(w, &rc);
 	if (!t)
-		return weir_fail(
-		    -errno, "no resources for another thread: %s; raise the limit of open files",
-		    strerror(errno));
+		return rc;
 	if (address->kind == WEIR_ADDRESS_SERVICE)
 		return connect_service(t, address, o, timeout_ms, conn);
 	return connect_to(t, address, address, o, timeout_ms, conn);
@@ -243,7 +226,7 @@ weir_close(struct weir_conn *c)
 	t = c->worker;
 	weir_lock(t);
 	weir_conn_close(c);
-	weir_drive_leave(t);
+	weir_progress_leave(t);
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
 		weir_threads_shed(t->w);
@@ -259,8 +242,7 @@ weir_conn_bind(struct weir_conn *c)
 		return weir_gone(c->worker->w);
 	t = weir_thread_get(c->worker->w);
 	if (t)
-		weir_thread_rouse(
-		    t); /* a worker that was not armed with the others may join them */
+		weir_thread_rouse(t); /* c's worker may not be armed with the others */
 	if (t && t != c->worker)
 		f = weir_thread_add_foreign(t, c->worker);
 	if (!t || (t != c->worker && !f))

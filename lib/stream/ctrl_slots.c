@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library tells the engine besides messages: wishes, consumption, places given back,
- * close. Consumption and places have a ring of their own, in which nothing waits for a message; for
- * the rest messages leave some slots of theirs free. What finds no room waits in lists.
+ * Control slots: the library's requests and reports to the engine besides messages. Consumption,
+ * posts and released places have a ring of their own, in which nothing waits for a message; for the
+ * others messages leave some slots of tx free. A connection whose slots find no room waits on a
+ * list.
  */
 #include "conn.h"
 
 #include "client/channel.h"
 #include "client/thread.h"
 
-/* In tx, or in the ring of returns. */
+/* r: tx, or the ring of returns. False: no room. */
 static bool
 put(struct weir_channel *ch, struct weir_ring *r, const struct weir_slot *from)
 {
@@ -41,97 +42,92 @@ put_releases(struct weir_channel *ch)
 }
 
 void
-weir_control_release(struct weir_channel *ch, weir_place place)
+weir_ctrl_release(struct weir_channel *ch, weir_place place)
 {
-	/* the data plane would have to be mistaken to give out more places than there are */
+	weir_assert(weir_worker_locked(ch->pipe.worker));
+	/* more places than there are: the data plane is mistaken */
 	if (WEIR_PLACE_REGION(place) ||
 	    ch->release_count > ch->pipe.worker->w->geometry.recv_blocks)
 		return;
 	ch->release[ch->release_count++] = place;
-	ch->pipe.empty = 0; /* told when nothing else comes */
+	ch->pipe.empty = 0; /* reported when nothing else comes */
 	if (ch->release_count >= WEIR_RELEASES)
 		put_releases(ch);
 }
 
-static bool
-put_one(struct weir_channel *ch, struct weir_conn *c)
-{
-	struct weir_slot s = {.vqpn = c->vqpn};
-
-	if (c->control & CONTROL_POST) {
-		for (; weir_posts_next(c, &s); c->posts->told++)
-			if (!put(ch, &ch->returns, &s))
-				return false;
-		s = (struct weir_slot){.vqpn = c->vqpn};
-		c->control &= (uint8_t)~CONTROL_POST;
-	}
-	if (c->control & CONTROL_CONSUMED) {
-		/* places first: what is consumed may be granted again */
-		s.op = WEIR_OP_CONSUMED;
-		s.value = c->consumed;
-		s.status = c->threshold;
-		if (!put_releases(ch) || !put(ch, &ch->returns, &s))
-			return false;
-		c->returned = s.value;
-		c->control &= (uint8_t)~CONTROL_CONSUMED;
-	}
-	if (c->control & CONTROL_WANT) {
-		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
-		s.length = c->wanted;
-		if (!put(ch, &ch->pipe.tx, &s))
-			return false;
-		c->control &= (uint8_t)~CONTROL_WANT;
-	}
-	if (c->control & CONTROL_ROOM) {
-		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
-		if (!put(ch, &ch->pipe.tx, &s))
-			return false;
-		c->control &= (uint8_t)~CONTROL_ROOM;
-	}
-	if (c->control & CONTROL_CLOSE) {
-		s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_CLOSE};
-		s.order = c->local ? 0 : (uint16_t)c->sent; /* of messages by this way */
-		if (!put(ch, &ch->pipe.tx, &s))
-			return false;
-		c->control &= (uint8_t)~CONTROL_CLOSE;
-	}
-	return true;
-}
-
 void
-weir_control_flush(struct weir_channel *ch)
+weir_ctrl_flush(struct weir_channel *ch)
 {
+	struct weir_ring *tx = &ch->pipe.tx;
 	struct weir_conn *c;
 
 	while ((c = TAILQ_FIRST(&ch->control))) {
-		bool last = c->control & CONTROL_CLOSE && c->end_held;
+		bool last = c->control & CTRL_CLOSE && c->end_held;
+		struct weir_slot s = {.vqpn = c->vqpn};
 
-		if (!put_one(ch, c))
-			return;
+		weir_assert(c->control && c->channel == ch);
+		if (c->control & CTRL_POST) {
+			for (; weir_posts_next(c, &s); c->posts->announced++)
+				if (!put(ch, &ch->returns, &s))
+					return;
+			s = (struct weir_slot){.vqpn = c->vqpn};
+			c->control &= (uint8_t)~CTRL_POST;
+		}
+		if (c->control & CTRL_CONSUMED) {
+			s.op = WEIR_OP_CONSUMED;
+			s.value = c->consumed;
+			s.status = c->threshold;
+			/* places first: consumed bytes may be granted again */
+			if (!put_releases(ch) || !put(ch, &ch->returns, &s))
+				return;
+			c->returned = s.value;
+			c->control &= (uint8_t)~CTRL_CONSUMED;
+		}
+		if (c->control & CTRL_WANT) {
+			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
+			s.length = c->wanted;
+			if (!put(ch, tx, &s))
+				return;
+			c->control &= (uint8_t)~CTRL_WANT;
+		}
+		if (c->control & CTRL_ROOM) {
+			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_WANT};
+			if (!put(ch, tx, &s))
+				return;
+			c->control &= (uint8_t)~CTRL_ROOM;
+		}
+		if (c->control & CTRL_CLOSE) {
+			s = (struct weir_slot){.vqpn = c->vqpn, .op = WEIR_OP_CLOSE};
+			s.order = c->local ? 0 : (uint16_t)c->sent; /* messages by the channel */
+			if (!put(ch, tx, &s))
+				return;
+			c->control &= (uint8_t)~CTRL_CLOSE;
+		}
 		TAILQ_REMOVE(&ch->control, c, in_control);
-		/* its CLOSED has come already: nothing else will */
+		/* CLOSED has come already: nothing else will */
 		if (last)
 			weir_conn_free(c);
 	}
 }
 
 void
-weir_control_post(struct weir_conn *c, uint8_t control)
+weir_ctrl_add(struct weir_conn *c, uint8_t control)
 {
+	weir_assert(weir_worker_locked(c->worker));
 	if (!c->control)
 		TAILQ_INSERT_TAIL(&c->channel->control, c, in_control);
 	c->control |= control;
-	weir_control_flush(c->channel);
+	weir_ctrl_flush(c->channel);
 }
 
 /*
  * ---- room in the ring ----
- * It comes without a word, so who may sleep asks for one: the answer to a WANT says that all before
- * it is taken. One asks for all. If each did, thousands of WANTs would fill the ring as soon as
- * there is room, and no message would ever find any.
+ * The engine does not report room, so a connection that may sleep asks for it: the answer to a WANT
+ * says that all slots before it are taken. One connection asks for all. If each did, thousands of
+ * WANTs would fill the ring as soon as there is room, and no message would ever find any.
  */
 
-#define ROOM_AT_ONCE 32u
+#define ROOM_AT_ONCE 32u /* connections reported WRITABLE per call */
 
 static void
 ask_for_room(struct weir_channel *ch)
@@ -141,11 +137,11 @@ ask_for_room(struct weir_channel *ch)
 	if (!c || ch->asking)
 		return;
 	ch->asking = c;
-	weir_control_post(c, CONTROL_ROOM);
+	weir_ctrl_add(c, CTRL_ROOM);
 }
 
 void
-weir_control_cramped(struct weir_conn *c)
+weir_ctrl_need_room(struct weir_conn *c)
 {
 	if (!c->cramped)
 		TAILQ_INSERT_TAIL(&c->channel->cramped, c, in_cramped);
@@ -154,24 +150,24 @@ weir_control_cramped(struct weir_conn *c)
 }
 
 void
-weir_control_answered(struct weir_conn *c)
+weir_ctrl_want_answered(struct weir_conn *c)
 {
 	if (c->channel->asking == c)
 		c->channel->asking = NULL;
 }
 
 void
-weir_control_uncramp(struct weir_conn *c)
+weir_ctrl_room_unneeded(struct weir_conn *c)
 {
 	if (c->cramped)
 		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
 	c->cramped = false;
-	weir_control_answered(c);
+	weir_ctrl_want_answered(c);
 	ask_for_room(c->channel);
 }
 
 void
-weir_control_make_room(struct weir_channel *ch)
+weir_ctrl_report_room(struct weir_channel *ch)
 {
 	struct weir_ring *r = &ch->pipe.tx;
 	struct weir_conn *c;
@@ -193,21 +189,21 @@ weir_control_make_room(struct weir_channel *ch)
 }
 
 void
-weir_control_settle(struct weir_channel *ch)
+weir_ctrl_report(struct weir_channel *ch)
 {
 	struct weir_conn *c;
 
 	while ((c = TAILQ_FIRST(&ch->dues))) {
 		TAILQ_REMOVE(&ch->dues, c, in_dues);
 		c->due = false;
-		weir_control_post(c, CONTROL_CONSUMED);
+		weir_ctrl_add(c, CTRL_CONSUMED);
 	}
-	weir_control_flush(ch);
+	weir_ctrl_flush(ch);
 	put_releases(ch);
 }
 
 void
-weir_control_refuse(struct weir_channel *ch, uint32_t vqpn)
+weir_ctrl_refuse(struct weir_channel *ch, uint32_t vqpn)
 {
 	struct weir_slot s = {.op = WEIR_OP_CLOSE, .vqpn = vqpn};
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events: connections with something to report stand in a list, so that finding the next one takes
- * no scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program do
- * so.
+ * Events: connections with something to report are on a list, so that finding the next one takes no
+ * scan. weir_poll() reports, weir_wait() may sleep, weir_fd() and weir_arm() let the program sleep.
  */
 #include "conn.h"
 #include "progress.h"
@@ -17,7 +16,7 @@
 struct batch {
 	struct weir_event *at;
 	unsigned left;
-	struct weir_thread *t; /* whose; its objects of earlier sessions report here too */
+	struct weir_thread *t; /* the caller's own; its former objects report here too */
 };
 
 static bool
@@ -34,41 +33,7 @@ put(struct batch *b, uint32_t type, int32_t status, struct weir_conn *c, uint64_
 	return true;
 }
 
-/* One event for each message with a cookie that is complete, or never will be. */
-static bool
-put_sent(struct batch *b, struct weir_conn *c)
-{
-	struct weir_notes *n = &c->cookies;
-
-	while (n->head != n->tail) {
-		struct weir_note *note = &n->ring[n->head & (n->room - 1)];
-		bool done = note->number < c->completed;
-
-		if (!done && c->state != CONN_ENDED)
-			break;
-		if (!put(b, WEIR_EVENT_SENT, done ? 0 : c->send_error, c, note->value))
-			return false;
-		n->head++;
-	}
-	return true;
-}
-
-static bool
-put_end(struct batch *b, struct weir_conn *c)
-{
-	int status = c->end == -ESHUTDOWN ? 0 : c->end;
-	uint32_t type = WEIR_EVENT_CLOSED;
-	uint64_t cookie = 0;
-
-	if (!b->left)
-		return false;
-	if (c->again && weir_again_begin(b->t, c, status, &cookie))
-		type = WEIR_EVENT_LOST;
-	c->pending &= (uint8_t)~PENDING_CLOSED;
-	return put(b, type, status, c, cookie);
-}
-
-/* False: no room for all of it. */
+/* False: there is no room for all of its events. */
 static bool
 put_conn(struct batch *b, struct weir_conn *c)
 {
@@ -78,6 +43,10 @@ put_conn(struct batch *b, struct weir_conn *c)
 	} plain[] = {{PENDING_OPENED, WEIR_EVENT_OPENED},
 		     {PENDING_READABLE, WEIR_EVENT_READABLE},
 		     {PENDING_WRITABLE, WEIR_EVENT_WRITABLE}};
+	int status = c->end == -ESHUTDOWN ? 0 : c->end;
+	struct weir_notes *n = &c->cookies;
+	uint32_t type = WEIR_EVENT_CLOSED;
+	uint64_t cookie = 0;
 
 	for (unsigned i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
 		if (!(c->pending & plain[i].pending))
@@ -86,48 +55,49 @@ put_conn(struct batch *b, struct weir_conn *c)
 			return false;
 		c->pending &= (uint8_t)~plain[i].pending;
 	}
-	if (c->pending & PENDING_SENT) {
-		if (!put_sent(b, c))
+	/* one event per message with a cookie that is complete, or never will be */
+	while (c->pending & PENDING_SENT && n->head != n->tail) {
+		struct weir_note *note = &n->ring[n->head & (n->room - 1)];
+		bool done = note->number < c->completed;
+
+		if (!done && c->state != CONN_ENDED)
+			break;
+		if (!put(b, WEIR_EVENT_SENT, done ? 0 : c->send_error, c, note->value))
 			return false;
-		c->pending &= (uint8_t)~PENDING_SENT;
+		n->head++;
 	}
+	c->pending &= (uint8_t)~PENDING_SENT;
 	/* after the last message: recv reports again when it has taken that */
-	return !(c->pending & PENDING_CLOSED) || c->queue || put_end(b, c);
-}
-
-static void
-put_listeners(struct batch *b, struct weir_thread *t)
-{
-	struct weir_listener *l;
-
-	while (b->left && (l = TAILQ_FIRST(&t->accepts))) {
-		TAILQ_REMOVE(&t->accepts, l, in_accepts);
-		l->queued = false;
-		put(b, WEIR_EVENT_ACCEPT, 0, NULL, 0);
-		b->at[-1].listener = l->face;
-	}
-}
-
-static void
-put_nodes(struct batch *b, struct weir_thread *t)
-{
-	while (b->left && t->node_count) {
-		struct weir_node_event *n = &t->nodes[--t->node_count];
-
-		put(b, WEIR_EVENT_NODE, n->status, NULL, n->node);
-	}
+	if (!(c->pending & PENDING_CLOSED) || c->queue)
+		return true;
+	if (!b->left)
+		return false;
+	if (c->reconnect_state && weir_reconnect_begin(b->t, c, status, &cookie))
+		type = WEIR_EVENT_LOST;
+	c->pending &= (uint8_t)~PENDING_CLOSED;
+	return put(b, type, status, c, cookie);
 }
 
 /* Worker locked. */
 static void
 put_worker(struct batch *b, struct weir_thread *t)
 {
+	struct weir_listener *l;
 	struct weir_conn *c;
 
-	put_listeners(b, t);
-	put_nodes(b, t);
+	while (b->left && (l = TAILQ_FIRST(&t->accepts))) {
+		TAILQ_REMOVE(&t->accepts, l, in_accepts);
+		l->queued = false;
+		put(b, WEIR_EVENT_ACCEPT, 0, NULL, 0);
+		b->at[-1].listener = l->handle;
+	}
+	while (b->left && t->node_count) {
+		struct weir_node_event *n = &t->nodes[--t->node_count];
+
+		put(b, WEIR_EVENT_NODE, n->status, NULL, n->node);
+	}
 	while (b->left && (c = TAILQ_FIRST(&t->ready))) {
-		if (weir_unlikely(c->trying) && weir_again_tried(b->t, c))
+		if (weir_unlikely(c->is_attempt) && weir_reconnect_tried(b->t, c))
 			continue;
 		if (!put_conn(b, c))
 			return;
@@ -136,27 +106,20 @@ put_worker(struct batch *b, struct weir_thread *t)
 	}
 }
 
-static struct weir_conn *
-pop_foreign(struct weir_thread *t)
-{
-	struct weir_conn *c;
-
-	pthread_mutex_lock(&t->foreign_lock);
-	c = TAILQ_FIRST(&t->foreign_ready);
-	if (c) {
-		TAILQ_REMOVE(&t->foreign_ready, c, in_ready);
-		atomic_fetch_sub_explicit(&t->foreign_count, 1, memory_order_relaxed);
-	}
-	pthread_mutex_unlock(&t->foreign_lock);
-	return c;
-}
-
+/* Connections of other workers that report to t. */
 static void
 put_foreign(struct batch *b, struct weir_thread *t)
 {
 	while (b->left && atomic_load_explicit(&t->foreign_count, memory_order_relaxed)) {
-		struct weir_conn *c = pop_foreign(t);
+		struct weir_conn *c;
 
+		pthread_mutex_lock(&t->foreign_lock);
+		c = TAILQ_FIRST(&t->foreign_ready);
+		if (c) {
+			TAILQ_REMOVE(&t->foreign_ready, c, in_ready);
+			atomic_fetch_sub_explicit(&t->foreign_count, 1, memory_order_relaxed);
+		}
+		pthread_mutex_unlock(&t->foreign_lock);
 		if (!c)
 			return;
 		weir_lock(c->worker);
@@ -167,52 +130,29 @@ put_foreign(struct batch *b, struct weir_thread *t)
 	}
 }
 
-static void
-put_tries(struct batch *b, struct weir_thread *t)
-{
-	unsigned n = weir_again_step(t, b->at, b->left);
-
-	b->at += n;
-	b->left -= n;
-}
-
-static void
-put_changes(struct batch *b, struct weir_thread *t)
-{
-	unsigned n = weir_nodes_take(t, b->at, b->left);
-
-	b->at += n;
-	b->left -= n;
-}
-
-/* An object of an earlier session never has anything to report again. Worker locked. */
-static bool
-is_spent(const struct weir_thread *p)
-{
-	const struct weir_foreign *f;
-
-	LIST_FOREACH(f, &p->foreign, next)
-	if (!f->own && atomic_load_explicit(&f->conns, memory_order_relaxed))
-		return false;
-	return !atomic_load_explicit(&p->users, memory_order_relaxed) && TAILQ_EMPTY(&p->ready) &&
-	       TAILQ_EMPTY(&p->accepts);
-}
-
-/* What this thread's objects of earlier sessions have to report. */
+/* Events of this thread's objects of earlier sessions. */
 static void
 put_formers(struct batch *b, struct weir_thread *t)
 {
+	const struct weir_foreign *of_former;
 	struct weir_foreign *f;
 
 	LIST_FOREACH(f, &t->foreign, next)
 	{
 		struct weir_thread *p = f->worker;
+		bool spent = true;
 
 		if (!f->own || !atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue;
 		weir_lock(p);
 		put_worker(b, p);
-		if (is_spent(p)) {
+		LIST_FOREACH(of_former, &p->foreign, next)
+		if (!of_former->own &&
+		    atomic_load_explicit(&of_former->conns, memory_order_relaxed))
+			spent = false;
+		/* it never has anything to report again */
+		if (spent && !atomic_load_explicit(&p->users, memory_order_relaxed) &&
+		    TAILQ_EMPTY(&p->ready) && TAILQ_EMPTY(&p->accepts)) {
 			t->formers--;
 			atomic_store_explicit(&f->conns, 0, memory_order_relaxed);
 		}
@@ -221,22 +161,30 @@ put_formers(struct batch *b, struct weir_thread *t)
 	}
 }
 
+/* Collects up to n events of the caller's thread t and the workers that report to it. How many. */
 static unsigned
 collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
 	struct batch b = {events, n, t};
 	struct weir_foreign *f;
+	unsigned got;
 
 	if (weir_unlikely(t->formers))
 		put_formers(&b, t);
-	if (weir_unlikely(t->timer_at || !LIST_EMPTY(&t->agains)))
-		put_tries(&b, t);
+	if (weir_unlikely(t->timer_at || !LIST_EMPTY(&t->agains))) {
+		got = weir_reconnect_step(t, b.at, b.left);
+		b.at += got;
+		b.left -= got;
+	}
 	weir_lock(t);
 	weir_drive(t, NULL);
 	put_worker(&b, t);
 	weir_unlock(t);
-	if (weir_unlikely(t->table))
-		put_changes(&b, t);
+	if (weir_unlikely(t->table)) {
+		got = weir_nodes_take(t, b.at, b.left);
+		b.at += got;
+		b.left -= got;
+	}
 	LIST_FOREACH(f, &t->foreign, next)
 	{
 		weir_lock(f->worker);
@@ -271,26 +219,30 @@ weir_thread_rouse(struct weir_thread *t)
 	weir_nudge(t->nudge_fd);
 }
 
-/* The caller's own; NULL: *rc says why. */
-static struct weir_thread *
-own(struct weir *w, int *rc)
+struct weir_thread *
+weir_thread_own(struct weir *w, int *rc)
 {
-	struct weir_thread *t;
+	struct weir_thread *t = weir_thread_get(w);
 
-	w = weir_now(w);
-	if (weir_unlikely(weir_state(w) == WEIR_FORKED)) {
-		*rc = weir_gone(w);
-		return NULL;
-	}
-	t = weir_thread_get(w);
+	*rc = t ? 0 : -errno;
 	if (!t)
-		*rc = weir_fail(
-		    -errno, "no resources for another thread: %s; raise the limit of open files",
-		    strerror(errno));
+		weir_fail(*rc, "no resources for another thread: %s; raise the limit of open files",
+			  strerror(errno));
 	return t;
 }
 
-/* The same, awake. */
+/* The same for the session that w is attached to now. */
+static struct weir_thread *
+own(struct weir *w, int *rc)
+{
+	w = weir_now(w);
+	if (weir_likely(weir_state(w) != WEIR_FORKED))
+		return weir_thread_own(w, rc);
+	*rc = weir_gone(w);
+	return NULL;
+}
+
+/* The same, disarmed. */
 static struct weir_thread *
 enter(struct weir *w, int *rc)
 {
@@ -302,8 +254,8 @@ enter(struct weir *w, int *rc)
 }
 
 /*
- * The session is over. WEIR_REATTACH tries, if it is time to, unless an operator has ended it: that
- * is not undone unasked. 0; or why nothing is to be had.
+ * The session is over. With WEIR_REATTACH tries to attach again when due, unless an operator has
+ * ended the session. 0, or why the call fails.
  */
 static int
 come_back(struct weir_thread *t)
@@ -335,54 +287,30 @@ weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 	return 0;
 }
 
-/* Until events came: how many; -EAGAIN: the time is over; weir_loss(). */
-static int
-wait_once(struct weir_thread *t, struct weir_event *events, unsigned n, int timeout_ms)
-{
-	struct weir_wait wait;
-	unsigned got;
-	int rc;
-
-	weir_wait_init(&wait, t, timeout_ms);
-	wait.events = true;
-	do {
-		got = collect(t, events, n);
-		rc = got ? 0 : weir_wait_next(&wait);
-	} while (!got && !rc);
-	weir_wait_end(&wait);
-	return got ? (int)got : rc;
-}
-
-/* Sleeps until the next try. ms that are left; < 0: for ever. */
-static int
-sleep_on(uint64_t start, int timeout_ms)
-{
-	uint64_t ns = WEIR_RENEW_MS * 1000000u, gone;
-	struct timespec ts;
-	int left;
-
-	if (timeout_ms >= 0 && (uint64_t)timeout_ms < WEIR_RENEW_MS)
-		ns = (uint64_t)timeout_ms * 1000000u;
-	ts = (struct timespec){.tv_nsec = (long)ns};
-	nanosleep(&ts, NULL);
-	gone = (weir_clock() - start) / 1000000u;
-	left = gone < (uint64_t)timeout_ms ? timeout_ms - (int)gone : 0;
-	return timeout_ms < 0 ? timeout_ms : left;
-}
-
 int
 weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 {
-	uint64_t start = w->renews ? weir_clock() : 0;
+	uint64_t start = w->renews ? weir_clock() : 0, gone;
+	struct weir_wait wait;
 	int left = timeout_ms;
+	unsigned got;
 
 	for (;;) {
+		struct timespec nap = {.tv_nsec = WEIR_RENEW_MS * 1000000};
 		int rc = 0;
 		struct weir_thread *t = enter(w, &rc);
 
 		if (!t)
 			return rc;
-		rc = wait_once(t, events, n, left);
+		weir_wait_init(&wait, t, left);
+		wait.events = true;
+		do {
+			got = collect(t, events, n);
+			rc = got ? 0 : weir_wait_next(&wait);
+		} while (!got && !rc);
+		weir_wait_end(&wait);
+		if (got)
+			return (int)got;
 		if (rc != -ENODEV)
 			return rc == -EAGAIN ? 0 : rc;
 		rc = come_back(t);
@@ -392,7 +320,13 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 			continue;
 		if (!left)
 			return 0;
-		left = sleep_on(start, timeout_ms);
+		/* sleep until the next try to attach */
+		if (timeout_ms >= 0 && (uint64_t)timeout_ms < WEIR_RENEW_MS)
+			nap.tv_nsec = timeout_ms * 1000000L;
+		nanosleep(&nap, NULL);
+		gone = (weir_clock() - start) / 1000000u;
+		if (timeout_ms >= 0)
+			left = gone < (uint64_t)timeout_ms ? timeout_ms - (int)gone : 0;
 	}
 }
 
@@ -417,36 +351,12 @@ has_news(struct weir_thread *t)
 	return found;
 }
 
-/* Looks without taking anything. */
-static bool
-anything(struct weir_thread *t)
-{
-	struct weir_foreign *f;
-	bool found = has_news(t);
-
-	LIST_FOREACH(f, &t->foreign, next)
-	if (has_news(f->worker) && f->own)
-		found = true;
-	return found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed) ||
-	       (t->table && weir_nodes_any(t));
-}
-
-/* That the data plane has hung up is known, and no reason to wake for. */
-static void
-ignore_end(struct weir_thread *t)
-{
-	struct weir_foreign *f;
-
-	weir_thread_forget_socket(t);
-	LIST_FOREACH(f, &t->foreign, next)
-	epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
-}
-
 int
 weir_arm(struct weir *w)
 {
+	struct weir_foreign *f;
 	struct weir_thread *t;
-	bool unsettled;
+	bool unsettled, found;
 	int rc = 0;
 
 	t = enter(w, &rc);
@@ -456,13 +366,23 @@ weir_arm(struct weir *w)
 		rc = come_back(t);
 		if (rc || weir_state(weir_now(w)) == WEIR_UP)
 			return rc ? rc : -EAGAIN;
-		ignore_end(t);
-		weir_again_timer(t, WEIR_RENEW_MS);
+		/* a socket that has hung up, as is known, must not end each sleep */
+		weir_thread_forget_socket(t);
+		LIST_FOREACH(f, &t->foreign, next)
+		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
+		weir_reconnect_timer(t, WEIR_RENEW_MS);
 		return 0;
 	}
 	unsettled = weir_thread_arm_all(t, &t->fd_waiter);
 	t->fd_armed = true;
-	if (!anything(t) && !unsettled)
+	/* look once more now that the flags are up, without taking anything */
+	found = has_news(t);
+	LIST_FOREACH(f, &t->foreign, next)
+	if (has_news(f->worker) && f->own)
+		found = true;
+	found = found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed) ||
+		(t->table && weir_nodes_any(t));
+	if (!found && !unsettled)
 		return 0;
 	disarm(t);
 	return -EAGAIN;
@@ -471,13 +391,13 @@ weir_arm(struct weir *w)
 void
 weir_thread_follow(struct weir_thread *t, struct weir_thread *p)
 {
-	weir_table_follow(t, p);
+	weir_node_table_follow(t, p);
 	weir_listeners_follow(t, p);
-	weir_agains_follow(t, p);
+	weir_reconnects_follow(t, p);
 }
 
 void
 weir_thread_ended(struct weir_thread *t)
 {
-	weir_table_free(t); /* as long as one watches, others are told nothing of nodes */
+	weir_node_table_free(t); /* a thread that watches keeps node events from the others */
 }

@@ -10,64 +10,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A connection of a peer is accepted on the channel of the engine where it ends: one to each. */
-static int
-get_channels(struct weir_thread *t, struct weir_session_msg *m)
-{
-	for (uint32_t i = 0; i < t->w->geometry.engines; i++) {
-		struct weir_channel *ch;
-		int rc = weir_channel_get(t, i, &ch);
-
-		if (rc)
-			return rc;
-		m->listen.channel[i] = ch->index;
-	}
-	return 0;
-}
-
-/* Worker locked. */
-static int
-start(struct weir_thread *t, struct weir_listener *l)
-{
-	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
-	int fds[WEIR_SESSION_FDS], rc;
-
-	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
-	m.listen.backlog = l->backlog;
-	m.listen.flags = l->flags;
-	rc = get_channels(t, &m);
-	if (!rc)
-		rc = weir_request(t->w, &m, WEIR_MSG_LISTENING, &r, fds);
-	if (rc)
-		return rc;
-	l->id = r.listening.listener;
-	LIST_INSERT_HEAD(&t->listening, l, in_worker);
-	atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
-	return 0;
-}
-
 static int
 make(struct weir_thread *t, const char *service, const struct weir_listen_options *o,
      struct weir_listener **out)
 {
+	struct weir_session_msg m = weir_message(WEIR_MSG_LISTEN), r;
 	struct weir_listener *l = calloc(1, sizeof(*l));
-	int rc;
+	int fds[WEIR_SESSION_FDS], rc = 0;
 
 	if (!l)
 		return weir_fail(-ENOMEM, "no memory for a listener; free some");
 	l->worker = t;
-	l->face = l;
+	l->handle = l;
 	l->backlog = o->backlog;
 	l->flags = o->flags;
 	memcpy(l->service, service, sizeof(l->service));
 	TAILQ_INIT(&l->conns);
+	memcpy(m.listen.service, l->service, sizeof(m.listen.service));
+	m.listen.backlog = l->backlog;
+	m.listen.flags = l->flags;
 	weir_lock(t);
-	rc = start(t, l);
+	/* a connection is accepted on the channel of the engine where it ends: one per engine */
+	for (uint32_t i = 0; !rc && i < t->w->geometry.engines; i++) {
+		struct weir_channel *ch;
+
+		rc = weir_channel_get(t, i, &ch);
+		if (!rc)
+			m.listen.channel[i] = ch->index;
+	}
+	if (!rc)
+		rc = weir_request(t->w, &m, WEIR_MSG_LISTENING, &r, fds);
+	if (!rc) {
+		l->id = r.listening.listener;
+		LIST_INSERT_HEAD(&t->listening, l, in_worker);
+		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
+		*out = l;
+	}
 	weir_unlock(t);
 	if (rc)
 		free(l);
-	else
-		*out = l;
 	return rc;
 }
 
@@ -78,7 +59,7 @@ weir_listen_with(struct weir *w, const char *service, const struct weir_listen_o
 	static const struct weir_listen_options plain = {0};
 	char name[WEIR_SERVICE_MAX] = "";
 	struct weir_thread *t;
-	int n;
+	int n, rc;
 
 	w = weir_now(w);
 	if (weir_state(w) != WEIR_UP)
@@ -91,25 +72,18 @@ weir_listen_with(struct weir *w, const char *service, const struct weir_listen_o
 	static_assert(WEIR_LISTEN_KNOWN == WEIR_LISTEN_PUBLIC, "the same bit");
 	if (o && o->flags & ~WEIR_LISTEN_PUBLIC)
 		return weir_fail(-EINVAL, "unknown flag; only WEIR_LISTEN_PUBLIC is known");
-	t = weir_thread_get(w);
+	t = weir_thread_own(w, &rc);
 	if (!t)
-		return weir_fail(-errno,
-				 "no resources for a listener: %s; raise the limit of files",
-				 strerror(errno));
+		return rc;
 	return make(t, name, o ? o : &plain, listener);
 }
 
 /* ---- after a restart of the data plane ---- */
 
-static void
-report(struct weir_listener *l)
-{
-	if (!l->queued)
-		TAILQ_INSERT_TAIL(&l->worker->accepts, l, in_accepts);
-	l->queued = true;
-}
-
-/* renew_lock held. 0 or why nobody listens: weir_loss(), -ETIMEDOUT: this session is over, too. */
+/*
+ * Listens in place of l on t. renew_lock held. 0, or why nobody listens: weir_loss(), -ETIMEDOUT:
+ * this session is over, too.
+ */
 static int
 follow(struct weir_thread *t, struct weir_listener *l)
 {
@@ -117,36 +91,26 @@ follow(struct weir_thread *t, struct weir_listener *l)
 	struct weir_listener *n = NULL;
 	int rc;
 
-	if (atomic_load(&l->now) || l->error)
+	if (atomic_load(&l->successor) || l->error)
 		return l->error;
 	rc = make(t, l->service, &o, &n);
 	if (weir_is_loss(rc) || rc == -ETIMEDOUT)
-		return rc; /* the next one is asked */
+		return rc; /* the next session is asked */
 	weir_lock(l->worker);
 	l->error = rc;
 	if (rc) {
-		report(l); /* accept tells why */
+		/* weir_accept() tells why */
+		if (!l->queued)
+			TAILQ_INSERT_TAIL(&l->worker->accepts, l, in_accepts);
+		l->queued = true;
 	} else {
-		n->face = l->face;
-		l->left = true;
+		n->handle = l->handle;
+		l->replaced = true;
 		atomic_fetch_sub_explicit(&l->worker->users, 1, memory_order_relaxed);
-		atomic_store(&l->now, n);
+		atomic_store(&l->successor, n);
 	}
 	weir_unlock(l->worker);
 	return rc;
-}
-
-static struct weir_listener *
-next_to_follow(struct weir_thread *p)
-{
-	struct weir_listener *l;
-
-	weir_lock(p);
-	LIST_FOREACH(l, &p->listening, in_worker)
-	if (!atomic_load(&l->now) && !l->error)
-		break;
-	weir_unlock(p);
-	return l;
 }
 
 static void
@@ -154,9 +118,13 @@ follow_all(struct weir_thread *t, struct weir_thread *p)
 {
 	struct weir_listener *l;
 
-	while ((l = next_to_follow(p)))
-		if (follow(t, l) && !l->error)
-			return;
+	do {
+		weir_lock(p);
+		LIST_FOREACH(l, &p->listening, in_worker)
+		if (!atomic_load(&l->successor) && !l->error)
+			break;
+		weir_unlock(p);
+	} while (l && (!follow(t, l) || l->error));
 }
 
 void
@@ -167,36 +135,11 @@ weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
 
 	pthread_mutex_lock(lock);
 	follow_all(t, p);
-	/* of before that, if the data plane went again before they could */
+	/* and those of earlier sessions, if the data plane went again before they could */
 	LIST_FOREACH(f, &t->foreign, next)
 	if (f->own)
 		follow_all(t, f->worker);
 	pthread_mutex_unlock(lock);
-}
-
-/*
- * Which one listens now: one that took l's place, made now if the thread that listened hasn't been
- * here yet. NULL: none does, *rc says why.
- */
-static struct weir_listener *
-successor(struct weir_listener *l, int *rc)
-{
-	struct weir *w = weir_now(l->worker->w);
-	struct weir_thread *t;
-
-	*rc = weir_state(w) == WEIR_UP ? 0 : weir_gone(w);
-	t = *rc ? NULL : weir_thread_get(w);
-	if (!t)
-		return NULL;
-	pthread_mutex_lock(&w->first->renew_lock);
-	*rc = follow(t, l);
-	pthread_mutex_unlock(&w->first->renew_lock);
-	if (*rc && !weir_is_loss(*rc))
-		weir_fail(*rc,
-			  "nobody listens on %s any more, after the data plane was restarted: %s; "
-			  "listen again, or on another name",
-			  l->service, strerror(-*rc));
-	return atomic_load(&l->now);
 }
 
 int
@@ -213,7 +156,7 @@ weir_listener_took(struct weir_listener *l)
 	struct weir_arena_head *head = (struct weir_arena_head *)l->worker->w->arena;
 
 	/* the data plane counts from here how many wait */
-	if (!l->left)
+	if (!l->replaced)
 		atomic_fetch_add_explicit(&head->accepted[l->id % WEIR_LISTENERS], 1,
 					  memory_order_relaxed);
 }
@@ -251,36 +194,46 @@ try_accept(struct weir_listener *l, struct weir_conn **conn)
 	return rc;
 }
 
-static int
-accept_on(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
-{
-	struct weir_wait wait;
-	int rc;
-
-	weir_wait_init(&wait, l->worker, timeout_ms);
-	while ((rc = try_accept(l, conn)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
-		if (rc)
-			break;
-	}
-	weir_wait_end(&wait);
-	return rc;
-}
-
 int
 weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 {
+	struct weir_wait wait;
+	struct weir_thread *t;
+	struct weir *w;
 	int rc;
 
 	if (weir_state(l->worker->w) == WEIR_FORKED)
 		return weir_gone(l->worker->w);
-	/* of an earlier session: first what had come before that ended */
-	while (weir_is_loss(rc = accept_on(l, timeout_ms, conn))) {
-		l = successor(l, &rc);
+	for (;;) {
+		/* of an earlier session: first the connections that arrived before it ended */
+		weir_wait_init(&wait, l->worker, timeout_ms);
+		while ((rc = try_accept(l, conn)) == -EAGAIN) {
+			rc = weir_wait_next(&wait);
+			if (rc)
+				break;
+		}
+		weir_wait_end(&wait);
+		if (!weir_is_loss(rc))
+			return rc;
+		/* then the listener in its place, made now if its thread has not done so yet */
+		w = weir_now(l->worker->w);
+		if (weir_state(w) != WEIR_UP)
+			return weir_gone(w);
+		t = weir_thread_own(w, &rc);
+		if (!t)
+			return rc;
+		pthread_mutex_lock(&w->first->renew_lock);
+		rc = follow(t, l);
+		pthread_mutex_unlock(&w->first->renew_lock);
+		if (rc && !weir_is_loss(rc))
+			weir_fail(rc,
+				  "nobody listens on %s any more, after the data plane was "
+				  "restarted: %s; listen again, or on another name",
+				  l->service, strerror(-rc));
+		l = atomic_load(&l->successor);
 		if (!l)
-			break;
+			return rc;
 	}
-	return rc;
 }
 
 /* Worker locked. */
@@ -290,6 +243,7 @@ weir_listener_free(struct weir_listener *l)
 	struct weir_thread *t = l->worker;
 	struct weir_conn *c;
 
+	weir_assert(weir_worker_locked(l->worker));
 	while ((c = TAILQ_FIRST(&l->conns))) {
 		TAILQ_REMOVE(&l->conns, c, in_accept);
 		weir_listener_took(l);
@@ -299,36 +253,30 @@ weir_listener_free(struct weir_listener *l)
 	if (l->queued)
 		TAILQ_REMOVE(&t->accepts, l, in_accepts);
 	LIST_REMOVE(l, in_worker);
-	if (!l->left)
+	if (!l->replaced)
 		atomic_fetch_sub_explicit(&t->users, 1, memory_order_relaxed);
 	free(l);
-}
-
-static void
-close_one(struct weir_listener *l)
-{
-	struct weir_session_msg m = weir_message(WEIR_MSG_UNLISTEN), r;
-	struct weir_thread *t = l->worker;
-	int fds[WEIR_SESSION_FDS];
-
-	m.listening.listener = l->id;
-	weir_lock(t);
-	if (weir_state(t->w) == WEIR_UP)
-		weir_request(t->w, &m, WEIR_MSG_OK, &r, fds);
-	weir_drive(t, NULL);
-	weir_listener_free(l);
-	weir_unlock(t);
 }
 
 void
 weir_listener_close(struct weir_listener *l)
 {
+	struct weir_session_msg m = weir_message(WEIR_MSG_UNLISTEN), r;
 	struct weir_listener *now;
+	int fds[WEIR_SESSION_FDS];
 
 	if (!l || weir_state(l->worker->w) == WEIR_FORKED)
 		return;
 	for (; l; l = now) {
-		now = atomic_load(&l->now);
-		close_one(l);
+		struct weir_thread *t = l->worker;
+
+		now = atomic_load(&l->successor);
+		m.listening.listener = l->id;
+		weir_lock(t);
+		if (weir_state(t->w) == WEIR_UP)
+			weir_request(t->w, &m, WEIR_MSG_OK, &r, fds);
+		weir_drive(t, NULL);
+		weir_listener_free(l);
+		weir_unlock(t);
 	}
 }

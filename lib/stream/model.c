@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages from several places, and messages that are consumed later than they are received. */
+/* Messages gathered from several places, and messages consumed later than they are received. */
 #include "model.h"
 #include "send.h"
 
@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#define HEADED 16u /* bytes of a head with an id */
+#define HEAD_BYTES 16u /* of weir_send_headed() */
 
-/* The whole message in one place, which the caller frees. NULL: no memory. */
+/* Copies the message into memory that the caller frees. NULL: no memory. */
 static uint8_t *
 gather(struct weir_message_out *m)
 {
@@ -25,30 +25,7 @@ gather(struct weir_message_out *m)
 	return whole;
 }
 
-static int
-send_gathered(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
-{
-	uint8_t *whole = gather(m);
-	int rc = whole ? weir_send_large(c, m, timeout_ms) : -ENOMEM;
-
-	free(whole);
-	return rc;
-}
-
-/* In pieces, as far as there is room; the rest is the connection's from then on. Worker locked. */
-static int
-send_gathered_now(struct weir_conn *c, struct weir_message_out *m)
-{
-	uint8_t *whole = m->copy = gather(m);
-	int rc = whole ? weir_send_locked(c, m) : -ENOMEM;
-
-	if (!rc && c->tail_kept && c->tail_lent)
-		weir_tail_keep(c, whole, false);
-	else
-		free(whole);
-	return rc;
-}
-
+/* Copies an inline message to `small`. 0 or -EMSGSIZE. */
 static int
 prepare(struct weir_message_out *m, uint8_t *small, size_t length)
 {
@@ -68,35 +45,49 @@ prepare(struct weir_message_out *m, uint8_t *small, size_t length)
 int
 weir_send_now(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length)
 {
-	uint8_t small[WEIR_INLINE_MAX];
+	uint8_t small[WEIR_INLINE_MAX], *whole;
 	struct weir_message_out m = {.parts = parts, .part_count = n};
 	int rc = prepare(&m, small, length);
 
 	if (!rc)
 		rc = weir_send_locked(c, &m);
-	return rc == -ENOBUFS ? send_gathered_now(c, &m) : rc;
+	if (rc != -ENOBUFS)
+		return rc;
+	/* in fragments as far as there is room; the connection owns the rest from then on */
+	whole = m.copy = gather(&m);
+	rc = whole ? weir_send_locked(c, &m) : -ENOMEM;
+	if (!rc && c->partial_queued && c->partial_borrowed)
+		weir_partial_keep(c, whole, false);
+	else
+		free(whole);
+	return rc;
 }
 
 int
 weir_send_parts(struct weir_conn *c, const struct iovec *parts, unsigned n, size_t length,
 		int timeout_ms)
 {
-	uint8_t small[WEIR_INLINE_MAX];
+	uint8_t small[WEIR_INLINE_MAX], *whole;
 	struct weir_message_out m = {.parts = parts, .part_count = n};
 	int rc = prepare(&m, small, length);
 
 	if (!rc)
 		rc = weir_send_message(c, &m, timeout_ms);
-	/* a local message that must go in pieces is cut from one place */
-	return rc == -ENOBUFS ? send_gathered(c, &m, timeout_ms) : rc;
+	if (rc != -ENOBUFS)
+		return rc;
+	/* a local message that goes in fragments is cut from one place */
+	whole = gather(&m);
+	rc = whole ? weir_send_large(c, &m, timeout_ms) : -ENOMEM;
+	free(whole);
+	return rc;
 }
 
-/* ---- small ones with a head ---- */
+/* ---- small messages with a head ---- */
 
-#define RUNG_MAX 4u
+#define RUNG_MAX 4u /* doorbells that the other end may leave unanswered */
 
 bool
-weir_put_ring(struct weir_pipe *p)
+weir_pipe_wake(struct weir_pipe *p)
 {
 	weir_pipe_ring(p);
 	if (++p->rung < RUNG_MAX)
@@ -112,30 +103,26 @@ weir_send_headed(struct weir_conn *c, const void *head, const void *buf, uint32_
 
 	if (weir_unlikely(!weir_put_ready(c)))
 		return -EAGAIN;
-	if (length <= WEIR_SLOT_HEAD_BYTES - HEADED)
-		asleep = weir_put_headed(c, head, HEADED, buf, length, 1);
+	if (length <= WEIR_SLOT_HEAD_BYTES - HEAD_BYTES)
+		asleep = weir_small_put(c, head, HEAD_BYTES, buf, length, 1, TO_EITHER);
 	else
-		asleep = weir_put_headed(c, head, HEADED, buf, length, 2);
+		asleep = weir_small_put(c, head, HEAD_BYTES, buf, length, 2, TO_EITHER);
 	if (asleep)
-		weir_put_ring(c->pipe);
+		weir_pipe_wake(c->pipe);
 	return 0;
 }
 
-/* ---- what came ---- */
+/* ---- received messages ---- */
 
 void
 weir_taken_done(struct weir_conn *c, struct weir_taken *taken)
 {
-	struct weir_parked *p = taken->loan;
 	uint32_t cost = taken->cost;
 
-	if (p) {
-		cost = p->cost;
-		taken->loan = NULL;
-		LIST_REMOVE(p, in_loans);
-		weir_parked_free(p);
-	}
 	taken->cost = 0;
-	if (cost && c && c->state != CONN_CLOSING)
+	if (taken->loan)
+		weir_loan_end(taken->loan, c);
+	else if (cost && c && c->state != CONN_CLOSING)
 		weir_conn_consumed(c, cost);
+	taken->loan = NULL;
 }

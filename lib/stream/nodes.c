@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The nodes as a thread knows them: a copy of the data plane's table, brought up to date when that
- * has changed, and beside each node what the thread was told last. An event is the difference, so
- * that a thread which takes none for long needs no more memory than the table.
+ * The nodes as a thread knows them: a copy of the data plane's table, updated when that has
+ * changed, and for each node the state that was reported last. An event is the difference, so a
+ * thread that takes no events for a while needs no more memory than the table.
  */
 #include "conn.h"
 #include "progress.h"
@@ -20,20 +20,20 @@
 #define PAGE 256u
 
 struct known {
-	struct weir_node_info is, told; /* GONE: there is none */
-	bool news;			/* on the list */
-	uint32_t life;			/* of the table when it was last heard of */
-	TAILQ_ENTRY(known) in_news;
+	struct weir_node_info is, reported; /* state GONE: no such node */
+	bool changed;			    /* on the list */
+	uint32_t life;			    /* the table's when the node was last listed */
+	TAILQ_ENTRY(known) in_changed;
 };
 
 struct weir_table {
 	struct known **page[NODES / PAGE];
-	TAILQ_HEAD(, known) news; /* those that differ from what was told */
-	uint64_t seen;		  /* the data plane's changes up to here */
-	uint32_t life;		  /* counts data planes */
+	TAILQ_HEAD(, known) changed; /* may differ from what was reported */
+	uint64_t seen;		     /* number of the data plane's latest change known here */
+	uint32_t life;		     /* counts data planes */
 	bool watching;
-	bool stale; /* to be asked for, whatever the data plane says */
-	bool sweep; /* of an earlier data plane: some may be members no more */
+	bool stale; /* to be updated, whatever the data plane's number */
+	bool sweep; /* from an earlier data plane: some nodes may have been removed */
 };
 
 /* ---- the copy ---- */
@@ -44,51 +44,45 @@ find(const struct weir_table *k, uint16_t id)
 	return k->page[id / PAGE] ? k->page[id / PAGE][id % PAGE] : NULL;
 }
 
+/* The first node with an id of *i or more, NULL: none; *i: the id after it. */
 static struct known *
-get(struct weir_table *k, uint16_t id)
+following(const struct weir_table *k, uint32_t *i)
 {
-	struct known ***page = &k->page[id / PAGE], *n = find(k, id);
+	while (*i < NODES) {
+		struct known **page = k->page[*i / PAGE];
+		struct known *n = page ? page[*i % PAGE] : NULL;
 
-	if (n)
-		return n;
-	if (!*page)
-		*page = calloc(PAGE, sizeof(**page));
-	n = *page ? calloc(1, sizeof(*n)) : NULL;
-	if (!n)
-		return NULL;
-	n->is.state = n->told.state = WEIR_NODE_GONE;
-	n->is.id = id;
-	(*page)[id % PAGE] = n;
-	return n;
-}
-
-static void
-each(struct weir_table *k, void (*f)(struct weir_table *k, struct known *n))
-{
-	for (uint32_t i = 0; i < NODES; i++) {
-		if (!k->page[i / PAGE])
-			i += PAGE - 1;
-		else if (k->page[i / PAGE][i % PAGE])
-			f(k, k->page[i / PAGE][i % PAGE]);
+		*i += page ? 1 : PAGE;
+		if (n)
+			return n;
 	}
+	return NULL;
 }
 
 static void
 note(struct weir_table *k, struct known *n)
 {
-	if (!n->news)
-		TAILQ_INSERT_TAIL(&k->news, n, in_news);
-	n->news = true;
+	if (!n->changed)
+		TAILQ_INSERT_TAIL(&k->changed, n, in_changed);
+	n->changed = true;
 }
 
+/* Enters what the data plane says of a node. */
 static int
 take(struct weir_table *k, const struct weir_node_info *info)
 {
-	struct known *n = find(k, info->id);
+	struct known ***page = &k->page[info->id / PAGE], *n = find(k, info->id);
 
 	if (!n && info->state >= WEIR_NODE_GONE)
 		return 0;
-	n = get(k, info->id);
+	if (!*page)
+		*page = calloc(PAGE, sizeof(**page));
+	if (!n && *page) {
+		n = (*page)[info->id % PAGE] = calloc(1, sizeof(*n));
+		if (n)
+			n->reported =
+			    (struct weir_node_info){.state = WEIR_NODE_GONE, .id = info->id};
+	}
 	if (!n)
 		return weir_fail(-ENOMEM, "no memory for the table of nodes; free some");
 	n->is = *info;
@@ -101,23 +95,14 @@ take(struct weir_table *k, const struct weir_node_info *info)
 	return 0;
 }
 
-/* The present data plane has told all it knows, and not this one. */
-static void
-forget_old(struct weir_table *k, struct known *n)
-{
-	if (n->life == k->life || n->is.state == WEIR_NODE_GONE)
-		return;
-	n->is.state = WEIR_NODE_GONE;
-	note(k, n);
-}
-
-/* What has changed since the table was last brought up to date. */
+/* Fetches the changes since the table was last updated. */
 static int
 ask(struct weir_thread *t, struct weir_table *k)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_NODES), r;
-	struct weir_channel *ch;
 	int fds[WEIR_SESSION_FDS], rc = 0;
+	struct weir_channel *ch;
+	struct known *n;
 
 	m.nodes.channel = UINT32_MAX;
 	if (k->watching) {
@@ -140,9 +125,15 @@ ask(struct weir_thread *t, struct weir_table *k)
 		k->seen = r.node_list.upto;
 	} while (r.node_list.more && r.node_list.count);
 	k->stale = false;
-	if (k->sweep && r.node_list.whole) {
-		k->sweep = false;
-		each(k, forget_old);
+	if (!k->sweep || !r.node_list.whole)
+		return 0;
+	k->sweep = false;
+	/* nodes that this data plane has not listed are gone */
+	for (uint32_t i = 0; (n = following(k, &i));) {
+		if (n->life == k->life || n->is.state == WEIR_NODE_GONE)
+			continue;
+		n->is.state = WEIR_NODE_GONE;
+		note(k, n);
 	}
 	return 0;
 }
@@ -161,59 +152,56 @@ is_stale(struct weir_thread *t)
 /* ---- events ---- */
 
 static uint32_t
-state_change(uint8_t state)
-{
-	switch (state) {
-	case WEIR_NODE_UP:
-		return WEIR_CHANGE_UP;
-	case WEIR_NODE_SUSPECT:
-		return WEIR_CHANGE_SUSPECT;
-	case WEIR_NODE_DOWN:
-		return WEIR_CHANGE_DOWN;
-	}
-	return 0;
-}
-
-static bool
-same_addresses(const struct weir_node_info *a, const struct weir_node_info *b)
-{
-	return a->address_count == b->address_count &&
-	       !memcmp(a->address, b->address, a->address_count * sizeof(a->address[0]));
-}
-
-static uint32_t
 difference(const struct weir_node_info *was, const struct weir_node_info *is)
 {
+	static const uint32_t by_state[WEIR_NODE_GONE] = {[WEIR_NODE_UP] = WEIR_CHANGE_UP,
+							  [WEIR_NODE_SUSPECT] = WEIR_CHANGE_SUSPECT,
+							  [WEIR_NODE_DOWN] = WEIR_CHANGE_DOWN};
 	uint32_t change = 0;
 
 	if (is->state == WEIR_NODE_GONE)
 		return was->state == WEIR_NODE_GONE ? 0 : WEIR_CHANGE_REMOVED;
 	if (was->state == WEIR_NODE_GONE)
-		return WEIR_CHANGE_ADDED | state_change(is->state);
+		return WEIR_CHANGE_ADDED | by_state[is->state];
 	if (was->incarnation && was->incarnation != is->incarnation)
 		change |= WEIR_CHANGE_RESTART;
-	if (!same_addresses(was, is))
+	if (was->address_count != is->address_count ||
+	    memcmp(was->address, is->address, was->address_count * sizeof(was->address[0])))
 		change |= WEIR_CHANGE_ADDRESS;
 	if (was->state != is->state)
-		change |= state_change(is->state);
+		change |= by_state[is->state];
 	return change;
+}
+
+/* Takes the next node off the list of changed ones; its reported state is *was. NULL: none. */
+static struct known *
+next_changed(struct weir_table *k, struct weir_node_info *was)
+{
+	struct known *n = TAILQ_FIRST(&k->changed);
+
+	if (!n)
+		return NULL;
+	weir_assert(n->changed);
+	TAILQ_REMOVE(&k->changed, n, in_changed);
+	n->changed = false;
+	*was = n->reported;
+	n->reported = n->is;
+	return n;
 }
 
 unsigned
 weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
 	struct weir_table *k = t->table;
-	unsigned got = 0;
+	struct weir_node_info was;
 	struct known *node;
+	unsigned got = 0;
 
 	if (is_stale(t))
-		ask(t, k); /* what fails is tried again by the next call */
-	while (k->watching && got < n && (node = TAILQ_FIRST(&k->news))) {
-		uint32_t change = difference(&node->told, &node->is);
+		ask(t, k); /* after a failure the next call tries again */
+	while (k->watching && got < n && (node = next_changed(k, &was))) {
+		uint32_t change = difference(&was, &node->is);
 
-		TAILQ_REMOVE(&k->news, node, in_news);
-		node->news = false;
-		node->told = node->is;
 		if (!change)
 			continue;
 		events[got++] = (struct weir_event){
@@ -230,7 +218,7 @@ weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n)
 bool
 weir_nodes_any(struct weir_thread *t)
 {
-	return t->table->watching && (is_stale(t) || !TAILQ_EMPTY(&t->table->news));
+	return t->table->watching && (is_stale(t) || !TAILQ_EMPTY(&t->table->changed));
 }
 
 /* ---- calls ---- */
@@ -243,38 +231,16 @@ own(struct weir *w, int *rc)
 
 	w = weir_now(w);
 	*rc = weir_state(w) == WEIR_UP ? 0 : weir_gone(w);
-	if (*rc)
-		return NULL;
-	t = weir_thread_get(w);
-	if (t && !t->table) {
-		t->table = calloc(1, sizeof(*t->table));
-		if (t->table)
-			TAILQ_INIT(&t->table->news);
-	}
-	if (!t || !t->table) {
-		*rc = weir_fail(t ? -ENOMEM : -errno, "no resources for a table of nodes; raise "
-						      "the limits of memory and files");
+	t = *rc ? NULL : weir_thread_own(w, rc);
+	if (!t || t->table)
+		return t;
+	t->table = calloc(1, sizeof(*t->table));
+	if (!t->table) {
+		*rc = weir_fail(-ENOMEM, "no memory for a table of nodes; free some");
 		return NULL;
 	}
+	TAILQ_INIT(&t->table->changed);
 	return t;
-}
-
-/* The data plane rings no more. */
-static int
-stop(struct weir_thread *t)
-{
-	struct weir_session_msg m = weir_message(WEIR_MSG_NODES), r;
-	struct weir_channel *ch;
-	int fds[WEIR_SESSION_FDS], rc;
-
-	weir_lock(t);
-	rc = weir_channel_get(t, UINT32_MAX, &ch);
-	weir_unlock(t);
-	if (rc)
-		return rc;
-	m.nodes.since = UINT64_MAX;
-	m.nodes.channel = ch->index;
-	return weir_request(t->w, &m, WEIR_MSG_NODE_LIST, &r, fds);
 }
 
 static void
@@ -292,51 +258,54 @@ set_watching(struct weir_thread *t, bool on)
 int
 weir_nodes_watch(struct weir *w, int on)
 {
+	struct weir_session_msg m = weir_message(WEIR_MSG_NODES), r;
+	int fds[WEIR_SESSION_FDS], rc;
+	struct weir_channel *ch;
 	struct weir_thread *t;
-	int rc;
 
 	t = own(w, &rc);
 	if (!t || t->table->watching == !!on)
 		return rc;
-	if (!on) {
-		rc = stop(t);
-		if (!rc)
-			weir_table_free(t);
+	if (on) {
+		weir_thread_rouse(t);
+		set_watching(t, true);
+		rc = ask(t, t->table);
+		if (rc)
+			set_watching(t, false);
 		return rc;
 	}
-	weir_thread_rouse(t);
-	set_watching(t, true);
-	rc = ask(t, t->table);
+	/* the data plane stops ringing for nodes */
+	weir_lock(t);
+	rc = weir_channel_get(t, UINT32_MAX, &ch);
+	weir_unlock(t);
 	if (rc)
-		set_watching(t, false);
+		return rc;
+	m.nodes.since = UINT64_MAX;
+	m.nodes.channel = ch->index;
+	rc = weir_request(t->w, &m, WEIR_MSG_NODE_LIST, &r, fds);
+	if (!rc)
+		weir_node_table_free(t);
 	return rc;
 }
 
 int
 weir_nodes(struct weir *w, struct weir_node_info *list, unsigned n)
 {
+	struct weir_node_info was;
 	struct weir_thread *t;
-	struct weir_table *k;
 	struct known *node;
 	int rc, count = 0;
 
 	t = own(w, &rc);
 	if (!t)
 		return rc;
-	k = t->table;
-	rc = ask(t, k);
+	rc = ask(t, t->table);
 	if (rc)
 		return rc;
-	while ((node = TAILQ_FIRST(&k->news))) {
-		TAILQ_REMOVE(&k->news, node, in_news);
-		node->news = false;
-		node->told = node->is;
-	}
-	for (uint32_t i = 0; i < NODES; i++) {
-		node = find(k, (uint16_t)i);
-		if (!k->page[i / PAGE])
-			i += PAGE - 1;
-		if (!node || node->is.state == WEIR_NODE_GONE)
+	while (next_changed(t->table, &was))
+		;
+	for (uint32_t i = 0; (node = following(t->table, &i));) {
+		if (node->is.state == WEIR_NODE_GONE)
 			continue;
 		if ((unsigned)count < n)
 			list[count] = node->is;
@@ -365,22 +334,17 @@ weir_node_find(struct weir *w, uint16_t id, struct weir_node_info *info)
 	return 0;
 }
 
-static void
-free_node(struct weir_table *k, struct known *n)
-{
-	(void)k;
-	free(n);
-}
-
 void
-weir_table_free(struct weir_thread *t)
+weir_node_table_free(struct weir_thread *t)
 {
 	struct weir_table *k = t->table;
+	struct known *n;
 
 	if (!k)
 		return;
 	set_watching(t, false);
-	each(k, free_node);
+	for (uint32_t i = 0; (n = following(k, &i));)
+		free(n);
 	for (uint32_t i = 0; i < NODES / PAGE; i++)
 		free(k->page[i]);
 	free(k);
@@ -388,7 +352,7 @@ weir_table_free(struct weir_thread *t)
 }
 
 void
-weir_table_follow(struct weir_thread *t, struct weir_thread *p)
+weir_node_table_follow(struct weir_thread *t, struct weir_thread *p)
 {
 	struct weir_table *k = p->table;
 
@@ -403,7 +367,7 @@ weir_table_follow(struct weir_thread *t, struct weir_thread *p)
 		atomic_fetch_add_explicit(&t->w->watchers, 1, memory_order_relaxed);
 }
 
-/* ---- public services: the data plane knows which nodes offer one, nothing is kept here ---- */
+/* ---- public services: the data plane knows which nodes offer them; no copy here ---- */
 
 static int
 ask_service(struct weir *w, const char *service, uint32_t from, uint32_t flags,
@@ -436,16 +400,6 @@ weir_service_best(struct weir *w, const char *service, struct weir_found found[W
 	return (int)r.found.count;
 }
 
-static void
-fill(struct weir_service_entry *e, const struct weir_found *f, const char *service)
-{
-	*e = (struct weir_service_entry){.node = f->node, .flags = f->flags};
-	e->port.kind = f->kind;
-	e->port.id = f->lid;
-	memcpy(e->port.ip, f->ip, sizeof(f->ip));
-	memcpy(e->port.service, service, strlen(service));
-}
-
 int
 weir_service_find(struct weir *w, const char *service, struct weir_service_entry *list, unsigned n)
 {
@@ -461,9 +415,18 @@ weir_service_find(struct weir *w, const char *service, struct weir_service_entry
 		rc = ask_service(w, service, from, 0, &r);
 		if (rc)
 			return rc;
-		for (uint32_t i = 0; i < r.found.count; i++, count++)
-			if (count < n)
-				fill(&list[count], &r.found.node[i], service);
+		for (uint32_t i = 0; i < r.found.count; i++, count++) {
+			const struct weir_found *at = &r.found.node[i];
+
+			if (count >= n)
+				continue;
+			list[count] =
+			    (struct weir_service_entry){.node = at->node, .flags = at->flags};
+			list[count].port.kind = at->kind;
+			list[count].port.id = at->lid;
+			memcpy(list[count].port.ip, at->ip, sizeof(at->ip));
+			memcpy(list[count].port.service, service, strlen(service));
+		}
 	} while (r.found.next > from);
 	return (int)count;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the data plane, on a worker. What lies whole in its rings is taken in, then its
- * connections end with weir_loss(). A local peer may have written until it noticed the end itself:
- * it says so in the segment, and what it wrote before counts as delivered, so it is waited for. One
- * that doesn't in time is told that nothing is taken in any more.
+ * The end of the data plane, on a worker. Messages that lie whole in its rings, or that an engine
+ * kept in the session's memory for want of room in a ring, are taken in; then its connections end
+ * with weir_loss(). A local peer may have written until it noticed the end itself: it says so in
+ * the segment, and messages that it wrote before count as delivered, so this waits for it. A peer
+ * that does not say so in time is told that nothing is taken in any more.
  */
 #include "conn.h"
 #include "progress.h"
@@ -17,6 +18,126 @@
 
 #define AWAIT_NS 30000000u /* -ENODEV comes within 100 ms */
 
+/* ---- messages that an engine kept ---- */
+
+struct chain {
+	uint64_t block; /* from the arena's start */
+	uint32_t from, left;
+};
+
+/* NULL: the chain has ended, or leaves the receive memory. */
+static const struct weir_slot *
+next_slot(const struct weir *w, struct chain *at)
+{
+	uint64_t first = weir_arena_recv(&w->geometry) / WEIR_BLOCK_SIZE;
+	const struct weir_slot *block, *slot;
+
+	if (!at->left || at->block < first || at->block - first >= w->geometry.recv_blocks ||
+	    at->from >= WEIR_SPILL_SLOTS)
+		return NULL;
+	block = (const struct weir_slot *)(const void *)(w->arena + at->block * WEIR_BLOCK_SIZE);
+	slot = &block[at->from];
+	at->left--;
+	if (++at->from == WEIR_SPILL_SLOTS) {
+		at->from = 0;
+		at->block = atomic_load_explicit(&block->seq, memory_order_relaxed);
+	}
+	return slot;
+}
+
+/* The next message of the chain. NULL: no memory, or no whole message. */
+static struct weir_parked *
+next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
+{
+	struct weir_thread *t = ch->pipe.worker;
+	const struct weir_slot *slot = next_slot(t->w, at);
+	struct weir_parked *p;
+	const uint8_t *from;
+	uint32_t n = WEIR_SLOT_HEAD_BYTES, done = 0;
+
+	if (!slot)
+		return NULL;
+	*h = weir_head_copy(slot);
+	if (h->op != WEIR_OP_PLACE && (h->op != WEIR_OP_INLINE || h->length > WEIR_INLINE_MAX))
+		return NULL;
+	p = weir_rx_message_new(t, h->op == WEIR_OP_INLINE ? h->length : 0);
+	if (!p)
+		return NULL;
+	p->vqpn = h->vqpn;
+	p->length = h->length;
+	if (h->op == WEIR_OP_PLACE) {
+		p->at = slot->place[0];
+		return p;
+	}
+	for (from = slot->data;; from = ((const struct weir_slot_more *)(const void *)slot)->data) {
+		if (n > h->length - done)
+			n = h->length - done;
+		memcpy(p->data + done, from, n);
+		done += n;
+		if (done == h->length)
+			return p;
+		n = WEIR_SLOT_MORE_BYTES;
+		slot = next_slot(t->w, at);
+		if (!slot) {
+			weir_rx_message_free(p);
+			return NULL;
+		}
+	}
+}
+
+/* Appends the messages that a dead data plane kept to the queues of their connections. */
+static void
+recover(struct weir_channel *ch)
+{
+	struct weir_thread *t = ch->pipe.worker;
+	const struct weir_channel_head *head =
+	    (const void *)(t->w->arena + weir_arena_channel(&t->w->geometry, ch->index));
+	struct weir_parked *p;
+	struct weir_head h;
+	struct chain at;
+	uint64_t spilled;
+
+	/* a data plane that lives and has ended this session goes on for a while */
+	if (weir_loss(t->w) != -ENODEV)
+		return;
+	/* pairs with the release in show() in dataplane/engine/rx/spill.c */
+	spilled = atomic_load_explicit(&head->spilled, memory_order_acquire);
+	at = (struct chain){spilled >> 40, spilled >> 32 & 0xff, (uint32_t)spilled};
+	while ((p = next_message(ch, &at, &h))) {
+		bool stale;
+		struct weir_conn *c = weir_conn_find(t, h.vqpn, &stale);
+
+		if (!c || c->state == CONN_CLOSING || c->state == CONN_ENDED ||
+		    c->pipe != &ch->pipe) {
+			weir_rx_message_free(p);
+			continue;
+		}
+		if (!c->recover_next) {
+			c->recover_next = c->received + 1;
+			for (const struct weir_parked *q = c->queue; q; q = q->next)
+				c->recover_next++;
+		}
+		/* any other message than the next was in the ring, too, or follows a lost one */
+		if (h.order != (uint16_t)(c->recover_next - 1)) {
+			weir_rx_message_free(p);
+			continue;
+		}
+		if (h.op == WEIR_OP_PLACE) {
+			p->data = weir_place_data(c, weir_message_number(c, &h), p->at, h.length);
+			if (!p->data) {
+				weir_rx_message_free(p);
+				continue;
+			}
+			p->kind = WEIR_PLACE_REGION(p->at) ? RX_POSTED : RX_PLACE;
+			p->pipe = c->pipe;
+		}
+		weir_rx_queue_append(c, p);
+		c->recover_next++;
+	}
+}
+
+/* ---- the end of connections ---- */
+
 static bool
 is_open(const struct weir_conn *c)
 {
@@ -26,7 +147,7 @@ is_open(const struct weir_conn *c)
 static void
 end_one(struct weir_conn *c)
 {
-	c->never_opened = true; /* nobody is told of a close any more */
+	c->never_opened = true; /* no CLOSE is owed any more */
 	if (c->state == CONN_CLOSING) {
 		c->worker->closing--; /* counted when it was closed */
 		weir_conn_free(c);
@@ -53,9 +174,9 @@ weir_thread_lost(struct weir_thread *t)
 	weir_bias_lock_slow(&t->lock);
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
-		while (weir_channel_drive(ch, NULL))
+		while (weir_channel_progress(ch, NULL))
 			;
-		weir_channel_salvage(ch);
+		recover(ch);
 	}
 	weir_conns_each(t, end_one);
 	LIST_FOREACH(seg, &t->segments, next)
@@ -76,52 +197,39 @@ any_open(const struct weir_segment *seg)
 	return false;
 }
 
-static void
-end_segment(struct weir_segment *seg)
-{
-	struct weir_conn *c, *next;
-	uint32_t status = (uint32_t)-weir_loss(seg->pipe.worker->w);
-
-	for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
-		next = TAILQ_NEXT(c, in_segment);
-		if (is_open(c) && !c->ending)
-			weir_segment_finish(c, status);
-		if (is_open(c) && c->worker->w->late)
-			weir_conn_ended(c, status); /* for want of memory to take all in */
-	}
-}
-
-static void
-leave(struct weir_thread *t)
-{
-	struct weir_segment *seg;
-
-	LIST_FOREACH(seg, &t->segments, next)
-	{
-		seg->left = true;
-		atomic_store_explicit(seg->pipe.rx_sleeping, WEIR_SEGMENT_LEFT,
-				      memory_order_relaxed);
-	}
-	/* pairs with weir_pipe_published() of the peers: who has not seen it yet has published */
-	if (!LIST_EMPTY(&t->segments))
-		weir_barrier_global();
-}
-
 void
 weir_thread_last(struct weir_thread *t)
 {
+	uint32_t status = (uint32_t)-weir_loss(t->w);
+	struct weir_conn *c, *next;
 	struct weir_segment *seg;
 
 	weir_bias_lock_slow(&t->lock);
-	if (t->w->late)
-		leave(t);
+	if (t->w->late && !LIST_EMPTY(&t->segments)) {
+		LIST_FOREACH(seg, &t->segments, next)
+		{
+			seg->left = true;
+			atomic_store_explicit(seg->pipe.rx_sleeping, WEIR_SEGMENT_LEFT,
+					      memory_order_relaxed);
+		}
+		/* pairs with weir_pipe_published(): a peer that has not seen LEFT has published */
+		weir_barrier_global();
+	}
 	LIST_FOREACH(seg, &t->segments, next)
 	{
 		if (!any_open(seg))
 			continue;
 		/* pairs with the release in weir_thread_lost() of the peer */
-		if (t->w->late || atomic_load_explicit(&seg->in->over, memory_order_acquire))
-			end_segment(seg);
+		if (t->w->late || atomic_load_explicit(&seg->in->over, memory_order_acquire)) {
+			for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
+				next = TAILQ_NEXT(c, in_segment);
+				if (is_open(c) && !c->ending)
+					weir_segment_finish(c, status);
+				/* there may be no memory to take all in */
+				if (is_open(c) && t->w->late)
+					weir_conn_ended(c, status);
+			}
+		}
 		if (any_open(seg))
 			t->w->chores = true;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Progress of a worker: what every call does besides its own work. */
+/* Progress of a worker, made by each call besides its own work. */
 #include "progress.h"
 #include "conn.h"
 
@@ -12,8 +12,10 @@
 #define LINGER_NS 5000000000u
 #define UNBLOCK_MAX 8u
 
-/* Some of those that were told -EAGAIN: local ones find out by looking, others wait for send
- * blocks. All of them before a sleep: what was told before the flags were up rings no bell. */
+/*
+ * Reports WRITABLE to some connections that got -EAGAIN: local ones, and those that wait for send
+ * blocks. To all of them before a sleep: room that came before the flags were up rings no doorbell.
+ */
 static void
 unblock(struct weir_thread *t)
 {
@@ -23,6 +25,7 @@ unblock(struct weir_thread *t)
 		c = TAILQ_FIRST(&t->blocked);
 		if (!c || c == first)
 			return;
+		weir_assert(c->on_blocked && c->worker == t);
 		TAILQ_REMOVE(&t->blocked, c, in_blocked);
 		if (!weir_send_possible(c)) {
 			TAILQ_INSERT_TAIL(&t->blocked, c, in_blocked);
@@ -43,12 +46,13 @@ weir_drive(struct weir_thread *t, struct weir_conn *want)
 	struct weir_segment *seg;
 	unsigned n = 0;
 
+	weir_assert(weir_worker_locked(t));
 	SLIST_FOREACH(ch, &t->channels, next)
-	n += weir_channel_drive(ch, want);
+	n += weir_channel_progress(ch, want);
 	LIST_FOREACH(seg, &t->segments, next)
-	n += weir_segment_drive(seg, want);
+	n += weir_segment_progress(seg, want);
 	if (weir_unlikely(!TAILQ_EMPTY(&t->tails)))
-		n += weir_tails_push(t);
+		n += weir_partials_push(t);
 	if (weir_unlikely(!TAILQ_EMPTY(&t->blocked)))
 		unblock(t);
 	t->turns++;
@@ -58,7 +62,7 @@ weir_drive(struct weir_thread *t, struct weir_conn *want)
 }
 
 static void
-wish(struct weir_conn *c)
+want_room(struct weir_conn *c)
 {
 	if (c->pipe && c->pipe->local)
 		atomic_store_explicit(&WEIR_SEGMENT_OF(c->pipe)->out->wanted, 1,
@@ -72,10 +76,11 @@ weir_drive_settle(struct weir_thread *t)
 	struct weir_segment *seg;
 	struct weir_conn *c;
 
+	weir_assert(weir_worker_locked(t));
 	t->unsettled = false;
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
-		weir_control_settle(ch);
+		weir_ctrl_report(ch);
 		t->unsettled |= ch->release_count || !TAILQ_EMPTY(&ch->control);
 	}
 	LIST_FOREACH(seg, &t->segments, next)
@@ -84,13 +89,13 @@ weir_drive_settle(struct weir_thread *t)
 		t->unsettled |= seg->endings || seg->unknown_since;
 	}
 	TAILQ_FOREACH(c, &t->blocked, in_blocked)
-	wish(c);
+	want_room(c);
 	TAILQ_FOREACH(c, &t->tails, in_tails)
-	wish(c);
+	want_room(c);
 }
 
 void
-weir_drive_leave(struct weir_thread *t)
+weir_progress_leave(struct weir_thread *t)
 {
 	if (weir_likely(!t->armed))
 		return;
@@ -132,7 +137,7 @@ close_all(struct weir_thread *t)
 }
 
 static void
-linger_one(struct weir_thread *t)
+count_closing(struct weir_thread *t)
 {
 	weir_lock(t);
 	weir_drive(t, NULL);
@@ -151,7 +156,7 @@ weir_linger(struct weir *w)
 	weir_threads_each(w, close_all);
 	do {
 		w->lingering = 0;
-		weir_threads_each(w, linger_one);
+		weir_threads_each(w, count_closing);
 		if (w->lingering)
 			nanosleep(&nap, NULL);
 	} while (w->lingering && weir_state(w) == WEIR_UP && weir_clock() < end);
@@ -163,15 +168,15 @@ weir_thread_clear(struct weir_thread *t)
 	struct weir_listener *l;
 	struct weir_parked *p;
 
-	weir_table_free(t);
-	weir_agains_free(t);
+	weir_node_table_free(t);
+	weir_reconnects_free(t);
 	weir_lock(t);
 	while ((l = LIST_FIRST(&t->listening)))
 		weir_listener_free(l);
 	weir_conns_each(t, weir_conn_free);
 	while ((p = LIST_FIRST(&t->loans))) {
 		LIST_REMOVE(p, in_loans);
-		if (p->kind == PARKED_BUFFER)
+		if (p->kind == RX_BUFFER)
 			free(p->data);
 		free(p);
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections that the library makes again. The program is told that one was lost; from then on
- * only its address, its options and the program's pointer are left, on a list of the thread that
- * was told. That thread's weir_poll() tries; a try is a connection that nobody knows until it is
- * open.
+ * Reconnecting. The program gets WEIR_EVENT_LOST; from then on only the address, the options and
+ * the program's pointer are left of the connection, on a list of the thread that got the event.
+ * That thread's weir_poll() tries to connect; the program does not know the new connection before
+ * it is open.
  */
 #include "model.h"
 #include "service.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define MS 1000000u
-#define MOST_MS 1000u /* max_ms, if it was left 0 */
+#define MAX_MS 1000u /* default of max_ms */
 
 struct weir_again {
 	LIST_ENTRY(weir_again) next; /* while it is lost */
@@ -25,66 +25,67 @@ struct weir_again {
 	struct weir_connect_options o;
 	void *user;
 	uint64_t cookie;
-	struct weir_conn *trial; /* NULL: none is under way */
-	uint64_t due, until;	 /* ns */
-	uint64_t pause;		 /* ns: before the try after the next one */
-	int status;		 /* of the last try */
-	uint32_t turn;		 /* among the nodes that offer a service */
-	bool tried;		 /* since it was lost */
+	struct weir_conn *attempt; /* NULL: none is under way */
+	uint64_t due, until;	   /* ns */
+	uint64_t pause;		   /* ns between the next try and the one after it */
+	int status;		   /* of the last try */
+	uint32_t turn;		   /* among the nodes that offer a service */
+	bool tried;		   /* since it was lost */
 };
 
 static _Atomic uint64_t cookies = 1;
 
 int
-weir_again_wanted(struct weir_conn *c, const struct weir_address *address,
-		  const struct weir_connect_options *o)
+weir_reconnect_enable(struct weir_conn *c, const struct weir_address *address,
+		      const struct weir_connect_options *o)
 {
-	c->again = calloc(1, sizeof(*c->again));
-	if (!c->again)
+	c->reconnect_state = calloc(1, sizeof(*c->reconnect_state));
+	if (!c->reconnect_state)
 		return weir_fail(-ENOMEM, "no memory for a connection; free some");
-	c->again->address = *address;
-	c->again->o = *o;
+	c->reconnect_state->address = *address;
+	c->reconnect_state->o = *o;
 	if (!o->reconnect.max_ms)
-		c->again->o.reconnect.max_ms = MOST_MS;
+		c->reconnect_state->o.reconnect.max_ms = MAX_MS;
 	return 0;
 }
 
 void
-weir_again_forget(struct weir_conn *c)
+weir_reconnect_forget(struct weir_conn *c)
 {
-	if (c->trying)
-		c->again->trial = NULL;
+	if (c->is_attempt)
+		c->reconnect_state->attempt = NULL;
 	else
-		free(c->again);
-	c->again = NULL;
+		free(c->reconnect_state);
+	c->reconnect_state = NULL;
 }
 
-/* ---- when ---- */
+/* ---- timer ---- */
 
-static int
-add_timer(struct weir_thread *t)
+/* Without a timer a thread that sleeps tries late. */
+void
+weir_reconnect_timer(struct weir_thread *t, uint32_t ms)
 {
+	uint64_t then = weir_clock() + (uint64_t)ms * MS, at = UINT64_MAX;
 	struct epoll_event e = {.events = EPOLLIN};
-	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-
-	if (fd < 0)
-		return -errno;
-	if (epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
-		close(fd);
-		return -errno;
-	}
-	t->timer_fd = fd;
-	return 0;
-}
-
-/* Without one a thread that sleeps for long tries late. */
-static void
-set_timer(struct weir_thread *t, uint64_t at)
-{
 	struct itimerspec when = {0};
+	const struct weir_again *a;
 
-	if (t->timer_fd < 0 && add_timer(t))
-		return;
+	LIST_FOREACH(a, &t->agains, next)
+	if (!a->attempt && a->due < at)
+		at = a->due;
+	if (ms != UINT32_MAX && then < at)
+		at = then;
+	if (t->timer_fd < 0) {
+		int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+		if (fd < 0)
+			return;
+		if (epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+			close(fd);
+			return;
+		}
+		t->timer_fd = fd;
+	}
 	t->timer_at = at != UINT64_MAX ? at : 0;
 	if (at != UINT64_MAX) {
 		when.it_value.tv_sec = (time_t)(at / 1000000000u);
@@ -93,26 +94,7 @@ set_timer(struct weir_thread *t, uint64_t at)
 	timerfd_settime(t->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-static uint64_t
-next_due(const struct weir_thread *t)
-{
-	const struct weir_again *a;
-	uint64_t at = UINT64_MAX;
-
-	LIST_FOREACH(a, &t->agains, next)
-	if (!a->trial && a->due < at)
-		at = a->due;
-	return at;
-}
-
-void
-weir_again_timer(struct weir_thread *t, uint32_t ms)
-{
-	uint64_t at = next_due(t), then = weir_clock() + (uint64_t)ms * MS;
-
-	set_timer(t, ms != UINT32_MAX && then < at ? then : at);
-}
-
+/* Sets the time of the next try. */
 static void
 put_off(struct weir_again *a, uint64_t now)
 {
@@ -126,31 +108,23 @@ put_off(struct weir_again *a, uint64_t now)
 		a->pause = most > MS ? most : MS;
 }
 
-/* ---- what becomes of one ---- */
-
-static bool
-wanted(const struct weir_again *a, int status)
-{
-	switch (status) {
-	case -ENODEV:
-		return a->o.reconnect.on & WEIR_AGAIN_RESTART;
-	case -ECONNRESET:
-	case -EHOSTDOWN:
-	case -ETIMEDOUT:
-		return a->o.reconnect.on & WEIR_AGAIN_LOSS;
-	}
-	return false;
-}
+/* ---- tries ---- */
 
 bool
-weir_again_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie)
+weir_reconnect_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie)
 {
-	struct weir_again *a = c->again;
+	struct weir_again *a = c->reconnect_state;
 	uint64_t now = weir_clock();
+	uint32_t cause = 0;
 
-	if (!a->cookie || !wanted(a, status)) /* never open, or not so */
+	weir_assert(c->state == CONN_ENDED && !c->is_attempt);
+	if (status == -ENODEV)
+		cause = WEIR_AGAIN_RESTART;
+	else if (status == -ECONNRESET || status == -EHOSTDOWN || status == -ETIMEDOUT)
+		cause = WEIR_AGAIN_LOSS;
+	if (!a->cookie || !(a->o.reconnect.on & cause)) /* cookie 0: it never was open */
 		return false;
-	c->again = NULL;
+	c->reconnect_state = NULL;
 	a->user = c->user;
 	a->status = status;
 	a->turn = 0;
@@ -160,71 +134,65 @@ weir_again_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_
 	a->pause = (uint64_t)a->o.reconnect.first_ms * MS;
 	put_off(a, now);
 	LIST_INSERT_HEAD(&t->agains, a, next);
-	weir_again_timer(t, UINT32_MAX);
+	weir_reconnect_timer(t, UINT32_MAX);
 	*cookie = a->cookie;
 	return true;
 }
 
 void
-weir_again_opened(struct weir_conn *c)
+weir_reconnect_opened(struct weir_conn *c)
 {
-	c->again->cookie = atomic_fetch_add_explicit(&cookies, 1, memory_order_relaxed);
+	c->reconnect_state->cookie = atomic_fetch_add_explicit(&cookies, 1, memory_order_relaxed);
 }
 
 bool
-weir_again_tried(struct weir_thread *t, struct weir_conn *c)
+weir_reconnect_tried(struct weir_thread *t, struct weir_conn *c)
 {
-	struct weir_again *a = c->again;
+	struct weir_again *a = c->reconnect_state;
 
+	weir_assert(c->is_attempt && a->attempt == c);
 	if (c->pending & PENDING_OPENED || !(c->pending & PENDING_CLOSED)) {
 		LIST_REMOVE(a, next);
-		a->trial = NULL;
-		c->trying = false;
+		a->attempt = NULL;
+		c->is_attempt = false;
 		c->user = a->user;
 		return false;
 	}
 	a->status = c->end;
 	put_off(a, weir_clock());
-	weir_again_forget(c);
-	c->trying = false;
+	weir_reconnect_forget(c);
+	c->is_attempt = false;
 	weir_conn_close(c);
-	weir_again_timer(t, UINT32_MAX);
+	weir_reconnect_timer(t, UINT32_MAX);
 	return true;
-}
-
-/* A service that any node may offer: those that do in turn, the best one first. 0 or -errno. */
-static int
-resolve(struct weir_thread *t, struct weir_again *a, struct weir_address *to)
-{
-	struct weir_found found[WEIR_FOUND_MAX];
-	int count;
-
-	*to = a->address;
-	if (a->address.kind != WEIR_ADDRESS_SERVICE)
-		return 0;
-	count = weir_service_best(t->w, a->address.service, found);
-	if (count <= 0)
-		return count ? count : -ECONNREFUSED;
-	to->kind = WEIR_ADDRESS_NODE;
-	to->id = found[a->turn++ % (uint32_t)count].node;
-	return 0;
 }
 
 static void
 try_one(struct weir_thread *t, struct weir_again *a)
 {
-	struct weir_address to;
+	struct weir_found found[WEIR_FOUND_MAX];
+	struct weir_address to = a->address;
 	struct weir_conn *c;
-	int rc = weir_state(t->w) == WEIR_UP ? resolve(t, a, &to) : -ENODEV;
+	int rc = weir_state(t->w) == WEIR_UP ? 0 : -ENODEV, count;
 
 	a->tried = true;
+	/* the nodes that offer a public service take turns, the best one first */
+	if (!rc && to.kind == WEIR_ADDRESS_SERVICE) {
+		count = weir_service_best(t->w, to.service, found);
+		if (count > 0) {
+			to.kind = WEIR_ADDRESS_NODE;
+			to.id = found[a->turn++ % (uint32_t)count].node;
+		} else {
+			rc = count ? count : -ECONNREFUSED;
+		}
+	}
 	if (!rc) {
 		weir_lock(t);
 		rc = weir_conn_start(t, &to, &a->o, &c);
 		if (!rc) {
-			c->again = a;
-			c->trying = true;
-			a->trial = c;
+			c->reconnect_state = a;
+			c->is_attempt = true;
+			a->attempt = c;
 		}
 		weir_unlock(t);
 	}
@@ -235,7 +203,7 @@ try_one(struct weir_thread *t, struct weir_again *a)
 }
 
 unsigned
-weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n)
+weir_reconnect_step(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
 	uint64_t now = weir_clock();
 	struct weir_again *a, *next;
@@ -244,10 +212,10 @@ weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n)
 
 	for (a = LIST_FIRST(&t->agains); a; a = next) {
 		next = LIST_NEXT(a, next);
-		if (a->trial || a->due > now)
+		if (a->attempt || a->due > now)
 			continue;
 		any = true;
-		/* who calls too late has one all the same */
+		/* at least one try, however late the call */
 		if (now < a->until || !a->tried) {
 			try_one(t, a);
 		} else if (got < n) {
@@ -258,20 +226,20 @@ weir_again_step(struct weir_thread *t, struct weir_event *events, unsigned n)
 		}
 	}
 	if (any)
-		weir_again_timer(t, UINT32_MAX);
+		weir_reconnect_timer(t, UINT32_MAX);
 	return got;
 }
 
-/* Attached again: the tries begin. */
+/* The thread is attached again: the tries begin. */
 void
-weir_agains_follow(struct weir_thread *t, struct weir_thread *p)
+weir_reconnects_follow(struct weir_thread *t, struct weir_thread *p)
 {
 	struct weir_again *a;
 
 	while ((a = LIST_FIRST(&p->agains))) {
 		LIST_REMOVE(a, next);
 		LIST_INSERT_HEAD(&t->agains, a, next);
-		if (a->status == -ENODEV && !a->trial) {
+		if (a->status == -ENODEV && !a->attempt) {
 			a->pause = (uint64_t)a->o.reconnect.first_ms * MS;
 			put_off(a, weir_clock());
 		}
@@ -280,19 +248,19 @@ weir_agains_follow(struct weir_thread *t, struct weir_thread *p)
 		close(p->timer_fd);
 	p->timer_fd = -1;
 	if (!LIST_EMPTY(&t->agains))
-		weir_again_timer(t, UINT32_MAX);
+		weir_reconnect_timer(t, UINT32_MAX);
 }
 
 void
-weir_agains_free(struct weir_thread *t)
+weir_reconnects_free(struct weir_thread *t)
 {
 	struct weir_again *a;
 
 	while ((a = LIST_FIRST(&t->agains))) {
 		LIST_REMOVE(a, next);
-		if (a->trial) {
-			a->trial->again = NULL;
-			a->trial->trying = false;
+		if (a->attempt) {
+			a->attempt->reconnect_state = NULL;
+			a->attempt->is_attempt = false;
 		}
 		free(a);
 	}
@@ -312,15 +280,15 @@ weir_reconnect_cancel(struct weir *w, uint64_t cookie)
 	while (a && a->cookie != cookie)
 		a = LIST_NEXT(a, next);
 	if (!a)
-		return weir_fail(-ENOENT, "nothing is made again under this cookie by this thread; "
-					  "nothing is to be cancelled");
+		return weir_fail(-ENOENT, "this thread reconnects nothing under this cookie; give "
+					  "that of a WEIR_EVENT_LOST");
 	LIST_REMOVE(a, next);
-	if (a->trial) {
-		worker = a->trial->worker;
+	if (a->attempt) {
+		worker = a->attempt->worker;
 		weir_lock(worker);
-		a->trial->again = NULL;
-		a->trial->trying = false;
-		weir_conn_close(a->trial);
+		a->attempt->reconnect_state = NULL;
+		a->attempt->is_attempt = false;
+		weir_conn_close(a->attempt);
 		weir_unlock(worker);
 	}
 	free(a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receiving. A message at the head of the ring is copied straight to the caller; what lies before
- * it for other connections is parked with them.
+ * Receiving. A message at the head of the ring is copied straight to the caller; messages of other
+ * connections before it move to the queues of these.
  */
 #include "model.h"
 #include "progress.h"
@@ -11,10 +11,10 @@
 
 #include <time.h>
 
-#define STREAM_BURST 64u /* messages in a row that are a stream */
+#define STREAM_BURST 64u /* messages in a row that make a stream */
 #define STREAM_PAUSES 20u
 #define ROUNDS 16u
-#define ENDS_MAX 5000u /* naps; far more than the end takes */
+#define ENDS_MAX 5000u /* naps until waiting for the end of a connection is given up */
 
 enum next { NEXT_QUEUE, NEXT_RING };
 
@@ -25,34 +25,21 @@ is_mine(const struct weir_conn *c, const struct weir_head *h)
 	       c->state != CONN_ENDED;
 }
 
-/* Drives the rings of this connection always, others now and then. */
-static unsigned
-drive_for(struct weir_conn *c)
-{
-	struct weir_thread *t = c->worker;
-	struct weir_pipe *p = c->pipe;
-	unsigned n;
-
-	if (!p->local)
-		return weir_drive(t, c);
-	n = weir_segment_drive(WEIR_SEGMENT_OF(p), c);
-	if (n) {
-		if (weir_unlikely(!LIST_EMPTY(&t->waiters)))
-			weir_thread_wake(t, NULL);
-		return n;
-	}
-	if (weir_ring_peek(&c->channel->pipe.rx) || p->empty % 16 == 0)
-		return weir_drive(t, c);
-	return 0;
-}
-
+/* Makes progress on the connection's rings, on the worker's others now and then. As next(). */
 static int
 next_slow(struct weir_conn *c, struct weir_head *h)
 {
+	struct weir_thread *t = c->worker;
+
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		unsigned n = drive_for(c);
+		struct weir_pipe *p = c->pipe;
+		unsigned n = p->local ? weir_segment_progress(WEIR_SEGMENT_OF(p), c) : 0;
 		struct weir_slot *s;
 
+		if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
+			weir_thread_wake(t, NULL);
+		if (!n && (!p->local || weir_ring_peek(&c->channel->pipe.rx) || p->empty % 16 == 0))
+			n = weir_drive(t, c);
 		if (c->queue)
 			return NEXT_QUEUE;
 		s = weir_ring_peek(&c->pipe->rx);
@@ -84,7 +71,7 @@ next(struct weir_conn *c, struct weir_head *h)
 	} else if (p->local && (p->empty + 1) % 8 && !weir_ring_peek(&c->channel->pipe.rx) &&
 		   c->state != CONN_ENDED) {
 		p->empty++;
-		/* the second line of a message shall be on its way when the first is seen */
+		/* fetch the second line of a message before the first is seen */
 		__builtin_prefetch(weir_ring_at(&p->rx, p->rx.pos + 1));
 		return -EAGAIN;
 	}
@@ -114,21 +101,31 @@ too_small(uint32_t needs, size_t size, size_t *length)
 static inline __attribute__((always_inline)) int
 take_inline(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size, size_t *length)
 {
-	struct weir_pipe *p = c->pipe;
-	uint32_t slots;
-
 	if (weir_unlikely(h->length > WEIR_INLINE_MAX))
 		return spoilt(c);
 	if (weir_unlikely(h->length > size))
 		return too_small(h->length, size, length);
-	slots = weir_slots_inline(h->length);
-	weir_ring_get_inline(&p->rx, buf, h->length);
-	weir_pipe_pop(p, h->order, h->flags, slots);
-	p->burst++;
-	c->received++;
+	weir_ring_get_inline(&c->pipe->rx, buf, h->length);
 	*length = h->length;
-	weir_conn_consumed(c, h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE);
+	weir_conn_consumed(c, weir_slots_received(c, h, weir_slots_inline(h->length)));
 	return 0;
+}
+
+/*
+ * Offset of the whole message at the ring's head in the byte area. -EINTR: it was a fragment of one
+ * and is taken; else an error.
+ */
+static int
+whole_in_area(struct weir_conn *c, const struct weir_head *h, uint64_t *offset)
+{
+	int rc;
+
+	if (h->length <= WEIR_INLINE_MAX || h->length > WEIR_MESSAGE_MAX)
+		return spoilt(c);
+	if (weir_segment_whole(WEIR_SEGMENT_OF(c->pipe), h, offset))
+		return 0;
+	rc = weir_segment_take_fragment(c, h);
+	return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
 }
 
 static int
@@ -136,14 +133,10 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
 	uint64_t offset, span;
-	int rc;
+	int rc = whole_in_area(c, h, &offset);
 
-	if (h->length <= WEIR_INLINE_MAX || h->length > WEIR_MESSAGE_MAX)
-		return spoilt(c);
-	if (!weir_segment_whole(seg, h, &offset)) {
-		rc = weir_segment_take_piece(c, h);
-		return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
-	}
+	if (rc)
+		return rc;
 	if (h->length > size)
 		return too_small(h->length, size, length);
 	rc = weir_area_arrived(seg, offset, h->length, &span);
@@ -151,20 +144,18 @@ take_area(struct weir_conn *c, const struct weir_head *h, void *buf, size_t size
 		return rc == -EPROTO ? spoilt(c) : rc;
 	memcpy(buf, seg->in_area + offset, h->length);
 	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
-	c->pipe->burst++;
-	c->received++;
+	weir_slots_received(c, h, 1);
 	*length = h->length;
 	weir_conn_consumed(c, (uint32_t)weir_segment_cost(h->length));
 	return 0;
 }
 
-/* What was posted for a message is its place and the caller's buffer in one. */
+/* A message in posted memory lies in the caller's buffer already. */
 static void
 copy_out(uint8_t *buf, const uint8_t *from, uint32_t length)
 {
 	if (length && buf != from)
-		memmove(buf, from, length); /* a caller may give a part of what it posted */
+		memmove(buf, from, length); /* the buffer may be a part of the posted memory */
 }
 
 static int
@@ -182,7 +173,7 @@ take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t siz
 		return too_small(h->length, size, length);
 	copy_out(buf, from, h->length);
 	weir_ring_pop(r, 1);
-	weir_control_release(c->channel, place);
+	weir_ctrl_release(c->channel, place);
 	c->received++;
 	*length = h->length;
 	weir_conn_consumed(
@@ -193,10 +184,11 @@ take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t siz
 /* ---- from the queue ---- */
 
 static struct weir_parked *
-unpark(struct weir_conn *c)
+dequeue(struct weir_conn *c)
 {
 	struct weir_parked *p = c->queue;
 
+	weir_assert(p && c->queue_cost >= p->cost);
 	c->queue = p->next;
 	if (!c->queue) {
 		c->queue_end = &c->queue;
@@ -204,25 +196,8 @@ unpark(struct weir_conn *c)
 		if (c->state == CONN_ENDED && c->pending)
 			weir_conn_report(c, 0);
 	}
-	c->parked_cost -= p->cost;
+	c->queue_cost -= p->cost;
 	return p;
-}
-
-static int
-take_parked(struct weir_conn *c, void *buf, size_t size, size_t *length)
-{
-	struct weir_parked *p = c->queue;
-	uint32_t cost = p->cost;
-
-	if (p->length > size)
-		return too_small(p->length, size, length);
-	unpark(c);
-	copy_out(buf, p->data, p->length);
-	c->received++;
-	*length = p->length;
-	weir_parked_free(p);
-	weir_conn_consumed(c, cost);
-	return 0;
 }
 
 /* ---- calls ---- */
@@ -250,37 +225,35 @@ nothing(struct weir_conn *c, int rc)
 static inline int
 try_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 {
+	struct weir_parked *p;
 	struct weir_head h;
+	uint32_t cost;
 	int rc;
 
 	do {
 		rc = next(c, &h);
 		if (rc < 0)
 			return nothing(c, rc);
-		if (rc == NEXT_QUEUE)
-			return take_parked(c, buf, size, length);
+		if (rc == NEXT_QUEUE) {
+			if (c->queue->length > size)
+				return too_small(c->queue->length, size, length);
+			p = dequeue(c);
+			cost = p->cost;
+			copy_out(buf, p->data, p->length);
+			c->received++;
+			*length = p->length;
+			weir_rx_message_free(p);
+			weir_conn_consumed(c, cost);
+			return 0;
+		}
 		if (h.op == WEIR_OP_INLINE)
 			rc = take_inline(c, &h, buf, size, length);
 		else if (c->local)
 			rc = take_area(c, &h, buf, size, length);
 		else
 			rc = take_place(c, &h, buf, size, length);
-	} while (rc == -EINTR); /* a piece of a message */
+	} while (rc == -EINTR); /* a fragment of a message */
 	return rc;
-}
-
-/*
- * Waiting: a message that is on its way is seen at once. Not with a lock that others wait for.
- */
-static inline void
-look_out(const struct weir_conn *c, uint32_t looks)
-{
-	const struct weir_ring *r = &c->pipe->rx, *events = &c->channel->pipe.rx;
-
-	if (c->queue || !c->worker->lock.held)
-		return;
-	while (looks-- && !weir_ring_peek(r) && !weir_ring_peek(events))
-		weir_pause();
 }
 
 static int __attribute__((noinline))
@@ -294,28 +267,9 @@ locked_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 	return rc;
 }
 
-/* The common case: a small message that lies at the head of the ring. False: not so. */
-static inline bool
-take_small(struct weir_conn *c, void *buf, size_t size, size_t *length)
-{
-	const struct weir_slot *s;
-	struct weir_head h;
-
-	if (weir_unlikely(c->state != CONN_OPEN || c->queue))
-		return false;
-	s = weir_ring_peek(&c->pipe->rx);
-	if (!s)
-		return false;
-	h = weir_head_copy(s);
-	if (weir_unlikely(h.vqpn != c->vqpn || h.op != WEIR_OP_INLINE || h.length > size ||
-			  h.length > WEIR_INLINE_MAX))
-		return false;
-	return take_inline(c, &h, buf, size, length) == 0;
-}
-
 /*
- * As weir_wait_next(), but it does not give up when the data plane is gone: the connection ends
- * soon, and what comes until then is received.
+ * As weir_wait_next(), but goes on when the data plane is gone: the connection ends soon, and
+ * messages that arrive until then are received.
  */
 static int
 wait_next(struct weir_wait *wait)
@@ -332,18 +286,30 @@ wait_next(struct weir_wait *wait)
 static int __attribute__((noinline))
 recv_wait(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
+	struct weir_thread *t = c->worker;
 	struct weir_wait wait;
+	struct weir_head h;
 	int rc;
 
-	weir_wait_init(&wait, c->worker, timeout_ms);
+	weir_wait_init(&wait, t, timeout_ms);
 	do {
+		uint32_t looks;
+
 		rc = wait_next(&wait);
 		if (rc)
 			break;
-		weir_lock(c->worker);
-		look_out(c, wait.looks);
-		rc = take_small(c, buf, size, length) ? 0 : try_recv(c, buf, size, length);
-		weir_unlock(c->worker);
+		looks = wait.looks;
+		weir_lock(t);
+		/* spin for a message under way, but not with a lock that others wait for */
+		if (!c->queue && t->lock.held)
+			while (looks-- && !weir_ring_peek(&c->pipe->rx) &&
+			       !weir_ring_peek(&c->channel->pipe.rx))
+				weir_pause();
+		if (weir_small_peek(c, size < WEIR_INLINE_MAX ? size : WEIR_INLINE_MAX, &h))
+			rc = take_inline(c, &h, buf, size, length);
+		else
+			rc = try_recv(c, buf, size, length);
+		weir_unlock(t);
 	} while (rc == -EAGAIN);
 	weir_wait_end(&wait);
 	if (weir_is_loss(rc) && weir_conn_await_end(c))
@@ -362,15 +328,15 @@ recv_slow(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	if (weir_likely(rc != -EAGAIN))
 		return rc;
 	if (!timeout_ms && weir_conn_life(c) == WEIR_UP) {
-		weir_pause(); /* whoever polls polls again */
+		weir_pause(); /* the caller polls again */
 		return rc;
 	}
 	return recv_wait(c, buf, size, length, timeout_ms);
 }
 
-/* What was consumed has to be told. */
+/* Reports consumed bytes to the sender and leaves. */
 static __attribute__((noinline)) int
-tell_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
+report_consumed(struct weir_conn *c, struct weir_bias_seat *seat)
 {
 	c->worker->lock.held = seat;
 	weir_conn_consumed_slow(c);
@@ -382,21 +348,14 @@ static inline __attribute__((always_inline)) int
 recv_small(struct weir_conn *c, struct weir_bias_seat *seat, const struct weir_slot *s,
 	   struct weir_head h, void *buf, size_t *length, uint32_t slots)
 {
-	struct weir_pipe *p = c->pipe;
-
 	*length = h.length;
-	weir_ring_get_small(&p->rx, s, buf, h.length, slots);
-	weir_pipe_pop(p, h.order, h.flags, slots);
-	p->burst++;
-	c->received++;
-	if (weir_unlikely(
-		weir_conn_note_consumed(c, h.flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE)))
-		return tell_consumed(c, seat);
+	if (weir_unlikely(weir_conn_note_consumed(c, weir_small_take(c, s, &h, buf, slots))))
+		return report_consumed(c, seat);
 	weir_bias_leave(seat);
 	return 0;
 }
 
-/* The common case, a small message at the head of the ring: as weir_send(). */
+/* A small message at the head of the ring takes the short way: weir_small_take(). */
 int
 weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeout_ms)
 {
@@ -407,18 +366,12 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 	if (weir_unlikely(weir_conn_life(c) != WEIR_UP ||
 			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return recv_slow(c, buf, size, length, timeout_ms);
-	if (weir_likely(c->state == CONN_OPEN && !c->queue)) {
-		s = weir_ring_peek(&c->pipe->rx);
-		if (s) {
-			h = weir_head_copy(s);
-			if (weir_likely(h.vqpn == c->vqpn && h.op == WEIR_OP_INLINE &&
-					h.length <= size)) {
-				if (h.length <= WEIR_SLOT_HEAD_BYTES)
-					return recv_small(c, seat, s, h, buf, length, 1);
-				if (h.length <= WEIR_INLINE_SMALL)
-					return recv_small(c, seat, s, h, buf, length, 2);
-			}
-		}
+	s = weir_small_peek(c, size, &h);
+	if (s) {
+		if (h.length <= WEIR_SLOT_HEAD_BYTES)
+			return recv_small(c, seat, s, h, buf, length, 1);
+		if (h.length <= WEIR_INLINE_SMALL)
+			return recv_small(c, seat, s, h, buf, length, 2);
 	}
 	weir_bias_leave(seat);
 	return recv_slow(c, buf, size, length, timeout_ms);
@@ -426,32 +379,28 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 
 /* ---- loans ---- */
 
-/* A whole message in the byte area: lent where it lies. */
+/* Lends a whole message where it lies in the byte area. */
 static int
 lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **out)
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
 	struct weir_parked *p;
 	uint64_t offset;
-	int rc;
+	int rc = whole_in_area(c, h, &offset);
 
-	if (h->length <= WEIR_INLINE_MAX || h->length > WEIR_MESSAGE_MAX)
-		return spoilt(c);
-	if (!weir_segment_whole(seg, h, &offset)) {
-		rc = weir_segment_take_piece(c, h);
-		return rc == -EPROTO ? spoilt(c) : rc ? rc : -EINTR;
-	}
-	p = weir_parked_new(c->worker, 0);
+	if (rc)
+		return rc;
+	p = weir_rx_message_new(c->worker, 0);
 	if (!p)
 		return -ENOMEM;
 	rc = weir_area_arrived(seg, offset, h->length, &p->at);
 	if (rc) {
-		weir_parked_free(p);
+		weir_rx_message_free(p);
 		return rc == -EPROTO ? spoilt(c) : rc;
 	}
 	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	seg->users++;
-	p->kind = PARKED_SPAN;
+	p->kind = RX_SPAN;
 	p->data = seg->in_area + offset;
 	p->length = h->length;
 	p->pipe = c->pipe;
@@ -460,60 +409,26 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **o
 	return 0;
 }
 
-/* Anything else: as it would be parked. */
-static int
-lend_ring(struct weir_conn *c, const struct weir_head *h, struct weir_parked **out)
-{
-	int rc;
-
-	if (c->local && h->op == WEIR_OP_PLACE)
-		return lend_area(c, h, out);
-	if (c->local)
-		rc = h->length > WEIR_INLINE_MAX ? -EPROTO : weir_segment_take_piece(c, h);
-	else
-		rc = weir_channel_park(c, h);
-	if (rc == -EPROTO)
-		return spoilt(c);
-	if (rc)
-		return rc;
-	*out = unpark(c);
-	return 0;
-}
-
-/* Copied, so that the ring goes on; counted when the caller is done with it. */
-static int
-take_head(struct weir_conn *c, const struct weir_head *h, void *buf, struct weir_taken *taken)
-{
-	struct weir_pipe *p = c->pipe;
-	uint32_t slots = weir_slots_inline(h->length);
-
-	if (weir_unlikely(h->length > WEIR_INLINE_MAX))
-		return spoilt(c);
-	if (h->length > WEIR_SLOT_HEAD_BYTES && h->length <= WEIR_INLINE_SMALL)
-		weir_ring_get_small(&p->rx, weir_ring_at(&p->rx, p->rx.pos), buf, h->length, 2);
-	else
-		weir_ring_get_inline(&p->rx, buf, h->length);
-	weir_pipe_pop(p, h->order, h->flags, slots);
-	p->burst++;
-	c->received++;
-	*taken =
-	    (struct weir_taken){.data = buf,
-				.length = h->length,
-				.cost = h->flags & WEIR_SLOT_BULK ? 0 : slots * WEIR_SLOT_SIZE};
-	return 0;
-}
-
-/* Lends what next() found, or what comes behind it if that was no message. */
+/* Lends the message that next() found; takes fragments until a message is whole. */
 static int
 lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_parked **p)
 {
 	for (; found >= 0; found = next(c, h)) {
 		int rc = 0;
 
-		if (found == NEXT_QUEUE)
-			*p = unpark(c);
-		else
-			rc = lend_ring(c, h, p);
+		if (found == NEXT_RING && c->local && h->op == WEIR_OP_PLACE) {
+			rc = lend_area(c, h, p);
+		} else {
+			if (found == NEXT_RING && c->local)
+				rc = h->length > WEIR_INLINE_MAX ? -EPROTO
+								 : weir_segment_take_fragment(c, h);
+			else if (found == NEXT_RING)
+				rc = weir_channel_enqueue(c, h);
+			if (rc == -EPROTO)
+				rc = spoilt(c);
+			if (!rc)
+				*p = dequeue(c);
+		}
 		if (rc == -EINTR)
 			continue;
 		if (!rc) {
@@ -528,12 +443,25 @@ lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_parke
 int
 weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 {
+	struct weir_ring *r = &c->pipe->rx;
 	struct weir_parked *p = NULL;
 	struct weir_head h;
 	int rc = next(c, &h);
 
-	if (weir_likely(rc == NEXT_RING && h.op == WEIR_OP_INLINE))
-		return take_head(c, &h, buf, taken);
+	weir_assert(weir_worker_locked(c->worker));
+	if (weir_likely(rc == NEXT_RING && h.op == WEIR_OP_INLINE)) {
+		if (weir_unlikely(h.length > WEIR_INLINE_MAX))
+			return spoilt(c);
+		/* copied, so that the ring goes on; counted when the caller is done with it */
+		*taken = (struct weir_taken){.data = buf, .length = h.length};
+		if (h.length > WEIR_SLOT_HEAD_BYTES && h.length <= WEIR_INLINE_SMALL) {
+			taken->cost = weir_small_take(c, weir_ring_at(r, r->pos), &h, buf, 2);
+		} else {
+			weir_ring_get_inline(r, buf, h.length);
+			taken->cost = weir_slots_received(c, &h, weir_slots_inline(h.length));
+		}
+		return 0;
+	}
 	rc = lend_next(c, rc, &h, &p);
 	if (!rc)
 		*taken = (struct weir_taken){.data = p->data, .length = p->length, .loan = p};
@@ -541,31 +469,23 @@ weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 }
 
 static int
-try_loan(struct weir_conn *c, struct weir_loan *loan)
+locked_loan(struct weir_conn *c, struct weir_loan *loan)
 {
 	struct weir_parked *p = NULL;
 	struct weir_head h;
-	int rc = lend_next(c, next(c, &h), &h, &p);
-
-	if (rc)
-		return rc;
-	*loan =
-	    (struct weir_loan){.data = p->data, .length = p->length, .internal = {(uintptr_t)p}};
-	/* a place is consumed when it is given back */
-	if (p->kind != PARKED_PLACE) {
-		weir_conn_consumed(c, p->cost);
-		p->cost = 0;
-	}
-	return 0;
-}
-
-static int
-locked_loan(struct weir_conn *c, struct weir_loan *loan)
-{
 	int rc;
 
 	weir_lock(c->worker);
-	rc = try_loan(c, loan);
+	rc = lend_next(c, next(c, &h), &h, &p);
+	if (!rc) {
+		*loan = (struct weir_loan){
+		    .data = p->data, .length = p->length, .internal = {(uintptr_t)p}};
+		/* a receive block is consumed when it is released */
+		if (p->kind != RX_PLACE) {
+			weir_conn_consumed(c, p->cost);
+			p->cost = 0;
+		}
+	}
 	weir_unlock(c->worker);
 	return rc;
 }
@@ -595,8 +515,6 @@ weir_release(struct weir *w, struct weir_loan *loan)
 {
 	struct weir_parked *p = (struct weir_parked *)(uintptr_t)loan->internal[0];
 	struct weir_thread *t;
-	struct weir_conn *c;
-	uint32_t cost;
 	bool stale;
 
 	if (!p || weir_state(w) == WEIR_FORKED)
@@ -604,13 +522,8 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	*loan = (struct weir_loan){0};
 	t = p->worker;
 	weir_lock(t);
-	cost = p->cost;
-	c = weir_conn_find(t, p->vqpn, &stale);
-	LIST_REMOVE(p, in_loans);
-	weir_parked_free(p);
-	if (cost && c && c->state != CONN_CLOSING)
-		weir_conn_consumed(c, cost);
-	weir_drive_leave(t);
+	weir_loan_end(p, weir_conn_find(t, p->vqpn, &stale));
+	weir_progress_leave(t);
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
 		weir_threads_shed(t->w);

@@ -5,7 +5,7 @@
 #include "client/reason.h"
 #include "client/wait.h"
 
-/* Where a local peer will read it. -EBUSY: not possible now. */
+/* In the byte area, where a local peer reads it. -EBUSY: not possible now. */
 static int
 reserve_area(struct weir_conn *c, uint32_t length, void **buf)
 {
@@ -26,33 +26,17 @@ reserve_area(struct weir_conn *c, uint32_t length, void **buf)
 }
 
 static int
-reserve_heap(struct weir_conn *c, uint32_t length, void **buf)
-{
-	struct weir_thread *t = c->worker;
-	uint32_t first;
-
-	/* completions give memory back */
-	if (c->pipe && !c->pipe->local && weir_ring_peek(&c->pipe->rx))
-		weir_channel_drive(c->channel, NULL);
-	first = weir_heap_take(t, length);
-	if (first == WEIR_BLOCK_NONE) {
-		c->want_heap = true;
-		weir_send_blocked(c, length, false);
-		return -EAGAIN;
-	}
-	*buf = t->w->arena + weir_heap_offset(t->w, first);
-	return 0;
-}
-
-static int
 try_reserve(struct weir_conn *c, size_t length, void **buf)
 {
 	struct weir_thread *t = c->worker;
+	uint32_t first;
+	bool local;
 	int rc;
 
 	if (weir_state(t->w) != WEIR_UP)
 		return weir_gone(t->w);
 	weir_lock(t);
+	local = c->pipe && c->pipe->local;
 	if (c->send_error)
 		rc = weir_send_error(c);
 	else if (c->mtu && length > c->mtu)
@@ -60,9 +44,21 @@ try_reserve(struct weir_conn *c, size_t length, void **buf)
 		    weir_fail(-EMSGSIZE,
 			      "a datagram to this peer has at most %u bytes; reserve less", c->mtu);
 	else
-		rc = c->pipe && c->pipe->local ? reserve_area(c, (uint32_t)length, buf) : -EBUSY;
-	if (rc == -EBUSY)
-		rc = reserve_heap(c, (uint32_t)length, buf);
+		rc = local ? reserve_area(c, (uint32_t)length, buf) : -EBUSY;
+	if (rc == -EBUSY) {
+		/* in the send heap: completions release memory */
+		if (c->pipe && !local && weir_ring_peek(&c->pipe->rx))
+			weir_channel_progress(c->channel, NULL);
+		first = weir_heap_take(t, (uint32_t)length);
+		if (first != WEIR_BLOCK_NONE) {
+			*buf = t->w->arena + weir_heap_offset(t->w, first);
+			rc = 0;
+		} else {
+			c->want_heap = true;
+			weir_send_blocked(c, (uint32_t)length, false);
+			rc = -EAGAIN;
+		}
+	}
 	weir_unlock(t);
 	return rc;
 }
@@ -113,7 +109,7 @@ in_area(const struct weir_conn *c, const void *buf)
 	       buf == seg->out_area + seg->reserved;
 }
 
-/* How much may be committed of what was reserved; 0: it was not. */
+/* Bytes that were reserved at m->data, 0: none. Fills in m->in_place and m->block. */
 static uint64_t
 reserved_bytes(const struct weir_conn *c, struct weir_message_out *m)
 {
@@ -148,13 +144,13 @@ weir_send_commit(struct weir_conn *c, void *buf, size_t length, unsigned flags, 
 		return weir_fail(-EINVAL,
 				 "not what weir_send_reserve() gave, or longer than that; reserve "
 				 "again");
-	rc = weir_message_way(c, &m);
+	rc = weir_message_transfer(c, &m);
 	if (rc)
 		return rc;
 	if (!c->local)
 		return weir_send_message(c, &m, 0);
 	rc = weir_send_large(c, &m, 0);
-	if (!rc && (!m.in_place || length <= WEIR_INLINE_MAX)) /* it was copied */
+	if (!rc && (!m.in_place || length <= WEIR_INLINE_MAX)) /* the message was copied */
 		weir_send_abandon(c, buf);
 	return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receiving into memory that was posted beforehand. What is posted is numbered as the messages of
- * the connection are. The engine hears of it and puts large messages there; all others are copied
- * when they are received.
+ * Receiving into memory that was posted beforehand. Posts are numbered as the messages of the
+ * connection. The engine is told of them and puts large messages there; all others are copied when
+ * they are received.
  */
 #include "conn.h"
 
@@ -18,18 +18,19 @@ post_at(struct weir_posts *p, uint64_t number)
 	return &p->post[number % WEIR_POSTS_MAX];
 }
 
-/* Gives back what messages that were received have left unused. */
+/* Releases posts of messages that were received. */
 static void
 forget(struct weir_conn *c)
 {
 	struct weir_posts *p = c->posts;
 
+	weir_assert(p->next - p->first <= WEIR_POSTS_MAX);
 	for (; p->first < c->received && p->first < p->next; p->first++)
 		weir_region_drop(post_at(p, p->first)->region);
 	if (p->first < c->received)
 		p->first = p->next = c->received;
-	if (p->told < p->first)
-		p->told = p->first;
+	if (p->announced < p->first)
+		p->announced = p->first;
 }
 
 void
@@ -54,24 +55,23 @@ weir_posts_next(struct weir_conn *c, struct weir_slot *s)
 	if (!p)
 		return false;
 	forget(c);
-	if (p->told == p->next)
+	if (p->announced == p->next)
 		return false;
-	post = post_at(p, p->told);
+	post = post_at(p, p->announced);
 	*s =
 	    (struct weir_slot){.op = WEIR_OP_POST, .vqpn = c->vqpn, .length = (uint32_t)post->size};
 	s->place[0] = WEIR_PLACE(post->region->index, post->data - post->region->addr);
-	s->place[1] = p->told;
+	s->place[1] = p->announced;
 	return true;
 }
 
-/* Where the engine says that the message at the head lies: NULL unless it was posted for that. */
 uint8_t *
 weir_posted(struct weir_conn *c, uint64_t number, weir_place place, uint32_t length)
 {
 	struct weir_posts *p = c->posts;
 	const struct weir_post *post;
 
-	if (!p || number < p->first || number >= p->told)
+	if (!p || number < p->first || number >= p->announced)
 		return NULL;
 	post = post_at(p, number);
 	if (place != WEIR_PLACE(post->region->index, post->data - post->region->addr) ||
@@ -98,7 +98,7 @@ post(struct weir_conn *c, uint8_t *buf, size_t size, uint64_t cookie, struct wei
 				 WEIR_POSTS_MAX);
 	*post_at(p, p->next++) = (struct weir_post){buf, size, cookie, r};
 	if (!c->local && c->state == CONN_OPEN)
-		weir_control_post(c, CONTROL_POST);
+		weir_ctrl_add(c, CTRL_POST);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ weir_recv_into(struct weir_conn *c, void *buf, size_t size, uint64_t cookie)
 
 	if (weir_state(w) != WEIR_UP)
 		return weir_gone(w);
-	/* nothing longer comes */
+	/* no message is longer */
 	if (size > WEIR_STREAM_MESSAGE_MAX)
 		size = WEIR_STREAM_MESSAGE_MAX;
 	r = weir_region_use(w, buf, size, WEIR_ADOPT_RECV);
@@ -126,30 +126,6 @@ weir_recv_into(struct weir_conn *c, void *buf, size_t size, uint64_t cookie)
 	return rc;
 }
 
-/* The memory of the next message: 0, or -EINVAL. Worker locked. */
-static int
-next_post(struct weir_conn *c, struct weir_post *out)
-{
-	struct weir_posts *p = c->posts;
-
-	if (p)
-		forget(c);
-	if (!p || p->first == p->next)
-		return weir_fail(-EINVAL, "no memory is posted for the next message; call "
-					  "weir_recv_into(), or weir_recv()");
-	*out = *post_at(p, p->first);
-	return 0;
-}
-
-static void
-received(struct weir_conn *c)
-{
-	weir_lock(c->worker);
-	if (c->posts)
-		forget(c);
-	weir_unlock(c->worker);
-}
-
 int
 weir_recv_placed(struct weir_conn *c, struct weir_placed *placed, int timeout_ms)
 {
@@ -160,15 +136,23 @@ weir_recv_placed(struct weir_conn *c, struct weir_placed *placed, int timeout_ms
 	if (weir_conn_life(c) == WEIR_FORKED)
 		return weir_gone(c->worker->w);
 	weir_lock(c->worker);
-	rc = next_post(c, &post);
+	if (c->posts) {
+		forget(c);
+		if (c->posts->first != c->posts->next)
+			post = *post_at(c->posts, c->posts->first);
+	}
 	weir_unlock(c->worker);
-	if (rc)
-		return rc;
+	if (!post.region)
+		return weir_fail(-EINVAL, "no memory is posted for the next message; call "
+					  "weir_recv_into(), or weir_recv()");
 	rc = weir_recv(c, post.data, post.size, &placed->length, timeout_ms);
 	if (rc)
 		return rc;
 	placed->data = post.data;
 	placed->cookie = post.cookie;
-	received(c);
+	weir_lock(c->worker);
+	if (c->posts)
+		forget(c);
+	weir_unlock(c->worker);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages that were taken out of a ring before the program asked for them, and loans: the same
- * thing with the program holding it.
+ * Messages that were taken off a ring before the program asked for them, and loans: the same object
+ * held by the program.
  */
 #include "conn.h"
 
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* By size: of what waits few cache lines are touched. Many small ones may wait at a time. */
+/* Size classes, so that a waiting message touches few cache lines; small ones may be many. */
 static const struct {
 	uint32_t bytes, spares;
 } classes[WEIR_SPARE_CLASSES] = {{WEIR_SLOT_HEAD_BYTES, 2048},
@@ -18,7 +18,7 @@ static const struct {
 				 {WEIR_INLINE_MAX, 256}};
 
 struct weir_parked *
-weir_parked_new(struct weir_thread *t, uint32_t length)
+weir_rx_message_new(struct weir_thread *t, uint32_t length)
 {
 	struct weir_parked *p;
 	uint8_t k = 0;
@@ -34,24 +34,25 @@ weir_parked_new(struct weir_thread *t, uint32_t length)
 		if (!p)
 			return NULL;
 	}
-	*p = (struct weir_parked){.length = length, .class = k, .kind = PARKED_BYTES, .worker = t};
+	*p = (struct weir_parked){.length = length, .class = k, .kind = RX_BYTES, .worker = t};
 	p->data = p->bytes;
 	return p;
 }
 
 void
-weir_parked_free(struct weir_parked *p)
+weir_rx_message_free(struct weir_parked *p)
 {
 	struct weir_thread *t = p->worker;
 
+	weir_assert(weir_worker_locked(p->worker));
 	switch (p->kind) {
-	case PARKED_BUFFER:
+	case RX_BUFFER:
 		free(p->data);
 		break;
-	case PARKED_PLACE:
-		weir_control_release(WEIR_CHANNEL_OF(p->pipe), p->at);
+	case RX_PLACE:
+		weir_ctrl_release(WEIR_CHANNEL_OF(p->pipe), p->at);
 		break;
-	case PARKED_SPAN:
+	case RX_SPAN:
 		weir_area_free(WEIR_SEGMENT_OF(p->pipe), p->at);
 		WEIR_SEGMENT_OF(p->pipe)->users--;
 		break;
@@ -66,10 +67,21 @@ weir_parked_free(struct weir_parked *p)
 	t->spare_count[p->class]++;
 }
 
-struct weir_parked *
-weir_park_inline(struct weir_conn *c, const struct weir_head *h)
+void
+weir_loan_end(struct weir_parked *p, struct weir_conn *c)
 {
-	struct weir_parked *p = weir_parked_new(c->worker, h->length);
+	uint32_t cost = p->cost;
+
+	LIST_REMOVE(p, in_loans);
+	weir_rx_message_free(p);
+	if (cost && c && c->state != CONN_CLOSING)
+		weir_conn_consumed(c, cost);
+}
+
+struct weir_parked *
+weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h)
+{
+	struct weir_parked *p = weir_rx_message_new(c->worker, h->length);
 
 	if (!p)
 		return NULL;
@@ -80,12 +92,13 @@ weir_park_inline(struct weir_conn *c, const struct weir_head *h)
 }
 
 void
-weir_park_append(struct weir_conn *c, struct weir_parked *p)
+weir_rx_queue_append(struct weir_conn *c, struct weir_parked *p)
 {
+	weir_assert(c->queue ? !*c->queue_end : c->queue_end == &c->queue);
 	p->next = NULL;
 	*c->queue_end = p;
 	c->queue_end = &p->next;
-	c->parked_cost += p->cost;
+	c->queue_cost += p->cost;
 	if (!c->readable) {
 		c->readable = true;
 		weir_conn_report(c, PENDING_READABLE);
@@ -93,25 +106,15 @@ weir_park_append(struct weir_conn *c, struct weir_parked *p)
 }
 
 void
-weir_park_clear(struct weir_conn *c)
+weir_rx_queue_clear(struct weir_conn *c)
 {
 	struct weir_parked *p;
 
 	while ((p = c->queue)) {
 		c->queue = p->next;
-		weir_parked_free(p);
+		weir_rx_message_free(p);
 	}
 	c->queue_end = &c->queue;
-}
-
-/* What may be consumed before the engine wants to know. */
-static uint32_t
-due_after(const struct weir_conn *c)
-{
-	uint64_t due = atomic_load_explicit(&c->desc->recv_due, memory_order_relaxed);
-	uint32_t half = atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
-
-	return due > c->returned && due - c->returned < half ? (uint32_t)(due - c->returned) : half;
 }
 
 void
@@ -121,15 +124,23 @@ weir_conn_consumed_slow(struct weir_conn *c)
 
 	if (!c->pipe->local) {
 		if (!c->due && c->consumed != c->returned) {
+			/* the engine wants to know at recv_due, and at half the window */
+			uint64_t at =
+			    atomic_load_explicit(&c->desc->recv_due, memory_order_relaxed);
+			uint32_t half =
+			    atomic_load_explicit(&c->desc->recv_window, memory_order_relaxed) / 2;
+
 			c->due = true;
 			c->pipe->empty = 0;
-			c->due_at = due_after(c);
+			c->due_at = at > c->returned && at - c->returned < half
+					? (uint32_t)(at - c->returned)
+					: half;
 			TAILQ_INSERT_TAIL(&c->channel->dues, c, in_dues);
 		}
 		if (c->consumed - c->returned >= c->due_at && c->due_at) {
 			TAILQ_REMOVE(&c->channel->dues, c, in_dues);
 			c->due = false;
-			weir_control_post(c, CONTROL_CONSUMED);
+			weir_ctrl_add(c, CTRL_CONSUMED);
 		}
 		return;
 	}
@@ -137,11 +148,11 @@ weir_conn_consumed_slow(struct weir_conn *c)
 	seg->pipe.untold = true;
 	if (!c->due) {
 		c->due = true;
-		seg->pipe.empty = 0; /* told when nothing else comes */
+		seg->pipe.empty = 0; /* reported when nothing else comes */
 		TAILQ_INSERT_TAIL(&seg->dues, c, in_dues);
 	}
 	if (c->consumed - c->returned >= c->due_at ||
 	    weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)) ||
-	    c->worker->armed) /* another thread's work: who sleeps doesn't tell */
+	    c->worker->armed) /* the worker sleeps: it would report only when woken */
 		weir_segment_tell(seg);
 }

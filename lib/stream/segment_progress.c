@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What local peers send. The peer is not trusted: a slot's head is copied once, the copy checked,
+ * Messages of local peers. The peer is not trusted: a slot's head is copied once, the copy checked,
  * and a peer that breaks the rules spoils the segment for its own connections.
  */
 #include "conn.h"
@@ -10,17 +10,17 @@
 
 #include <stdlib.h>
 
-#define BUDGET 64u
-#define UNKNOWN_NS 1000000000u
+#define BUDGET 64u	       /* messages per call */
+#define UNKNOWN_NS 1000000000u /* for the event of a connection, while its messages wait */
 
-struct piece {
+struct fragment {
 	uint64_t offset, at, bytes; /* in the area; in the message */
 };
 
-static struct piece
-piece_copy(const struct weir_slot *s)
+static struct fragment
+fragment_copy(const struct weir_slot *s)
 {
-	struct piece p;
+	struct fragment p;
 
 	memcpy(&p, s->place, sizeof(p));
 	atomic_signal_fence(memory_order_seq_cst); /* never read again */
@@ -32,6 +32,7 @@ weir_segment_spoil(struct weir_segment *seg)
 {
 	struct weir_conn *c, *next;
 
+	weir_assert(weir_worker_locked(seg->pipe.worker));
 	if (seg->error)
 		return;
 	seg->error = -EPROTO;
@@ -39,9 +40,9 @@ weir_segment_spoil(struct weir_segment *seg)
 		next = TAILQ_NEXT(c, in_segment);
 		if (c->state != CONN_CLOSING) {
 			weir_conn_ended(c, EPROTO);
-		} else if (c->tail_kept) {
-			weir_tail_drop(c);
-			weir_control_post(c, CONTROL_CLOSE);
+		} else if (c->partial_queued) {
+			weir_partial_drop(c);
+			weir_ctrl_add(c, CTRL_CLOSE);
 		}
 	}
 }
@@ -52,6 +53,7 @@ weir_segment_tell(struct weir_segment *seg)
 	struct weir_ring *r = &seg->pipe.rx;
 	struct weir_conn *c;
 
+	weir_assert(weir_worker_locked(seg->pipe.worker));
 	if (!seg->pipe.untold)
 		return;
 	seg->pipe.untold = false;
@@ -60,7 +62,7 @@ weir_segment_tell(struct weir_segment *seg)
 		c->due = false;
 		c->returned = c->consumed;
 		atomic_store_explicit(&c->ours->received, c->received, memory_order_relaxed);
-		/* pairs with the acquire in refresh_window() */
+		/* pairs with the acquire in window_slow() of the peer */
 		atomic_store_explicit(&c->ours->consumed, c->consumed, memory_order_release);
 	}
 	if (r->pos != r->limit)
@@ -80,80 +82,52 @@ weir_segment_tell(struct weir_segment *seg)
 }
 
 /*
- * Room was freed that no receive call tells of: tells a peer that waits for room, and tells for a
- * thread that has armed, since nothing else would before that thread sleeps.
+ * Room was freed that no receive call reports: reports it to a peer that waits for room, and if the
+ * thread has armed, since nothing else would before it sleeps.
  */
 static void
-tell_freed(struct weir_segment *seg)
+report_freed(struct weir_segment *seg)
 {
 	if (seg->pipe.worker->armed || atomic_load_explicit(&seg->in->wanted, memory_order_relaxed))
 		weir_segment_tell(seg);
 }
 
+/* A whole message: copied, so that it does not keep others waiting for room in the area. */
 static int
-park_inline(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
+enqueue_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
+	      const struct fragment *fragment)
 {
-	struct weir_parked *p = weir_park_inline(c, h);
-
-	if (!p)
-		return -ENOMEM;
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length));
-	weir_park_append(c, p);
-	return 0;
-}
-
-/* One piece is the whole message: copied, so that it keeps no others waiting in the area. */
-static int
-park_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
-	   const struct piece *piece)
-{
-	struct weir_parked *p = weir_parked_new(c->worker, h->length);
+	struct weir_parked *p = weir_rx_message_new(c->worker, h->length);
 	uint64_t span;
 	int rc;
 
 	if (!p)
 		return -ENOMEM;
-	rc = weir_area_arrived(seg, piece->offset, piece->bytes, &span);
+	rc = weir_area_arrived(seg, fragment->offset, fragment->bytes, &span);
 	if (rc) {
-		weir_parked_free(p);
+		weir_rx_message_free(p);
 		return rc;
 	}
-	memcpy(p->bytes, seg->in_area + piece->offset, h->length);
+	memcpy(p->bytes, seg->in_area + fragment->offset, h->length);
 	weir_area_free(seg, span);
 	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
 	p->vqpn = c->vqpn;
 	p->cost = (uint32_t)weir_segment_cost(h->length);
-	weir_park_append(c, p);
+	weir_rx_queue_append(c, p);
 	return 0;
 }
 
-static int
-park_assembled(struct weir_conn *c)
-{
-	struct weir_parked *p = weir_parked_new(c->worker, 0);
-
-	if (!p)
-		return -ENOMEM;
-	p->kind = PARKED_BUFFER;
-	p->data = c->assembly;
-	p->length = c->assembly_length;
-	p->vqpn = c->vqpn;
-	p->cost = (uint32_t)weir_segment_cost(p->length);
-	c->assembly = NULL;
-	weir_park_append(c, p);
-	return 0;
-}
-
-/* The next piece of a message that came in several. */
+/* The next fragment of a message. */
 static int
 assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
-	 const struct piece *piece)
+	 const struct fragment *fragment)
 {
+	struct weir_parked *p;
 	uint64_t span;
 	int rc;
 
 	if (!c->assembly) {
-		if (piece->at)
+		if (fragment->at)
 			return -EPROTO;
 		c->assembly = malloc(h->length);
 		if (!c->assembly)
@@ -161,130 +135,125 @@ assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *
 		c->assembly_length = h->length;
 		c->assembled = 0;
 	}
-	if (h->length != c->assembly_length || piece->at != c->assembled ||
-	    piece->bytes > h->length - c->assembled)
+	weir_assert(c->assembled <= c->assembly_length);
+	if (h->length != c->assembly_length || fragment->at != c->assembled ||
+	    fragment->bytes > h->length - c->assembled)
 		return -EPROTO;
-	rc = weir_area_arrived(seg, piece->offset, piece->bytes, &span);
+	rc = weir_area_arrived(seg, fragment->offset, fragment->bytes, &span);
 	if (rc)
 		return rc;
-	memcpy(c->assembly + c->assembled, seg->in_area + piece->offset, piece->bytes);
+	memcpy(c->assembly + c->assembled, seg->in_area + fragment->offset, fragment->bytes);
 	weir_area_free(seg, span);
-	c->assembled += (uint32_t)piece->bytes;
+	c->assembled += (uint32_t)fragment->bytes;
 	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
-	return c->assembled == c->assembly_length ? park_assembled(c) : 0;
+	if (c->assembled != c->assembly_length)
+		return 0;
+	p = weir_rx_message_new(c->worker, 0);
+	if (!p)
+		return -ENOMEM;
+	p->kind = RX_BUFFER;
+	p->data = c->assembly;
+	p->length = c->assembly_length;
+	p->vqpn = c->vqpn;
+	p->cost = (uint32_t)weir_segment_cost(p->length);
+	c->assembly = NULL;
+	weir_rx_queue_append(c, p);
+	return 0;
 }
 
+/* Takes the message or fragment at the ring's head. 0, -EPROTO, -ENOMEM. */
 static int
-park(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
+enqueue(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
 {
-	struct weir_ring *r = &seg->pipe.rx;
-	struct piece piece;
+	struct weir_parked *p;
+	struct fragment fragment;
 
 	/* the peer keeps to the window, but for one message that is larger */
-	if (c->parked_cost > WEIR_SEGMENT_WINDOW)
+	if (c->queue_cost > WEIR_SEGMENT_WINDOW)
 		return -EPROTO;
-	if (h->op == WEIR_OP_INLINE)
-		return park_inline(seg, c, h);
-	piece = piece_copy(weir_ring_at(r, r->pos));
-	if (piece.bytes == h->length && !c->assembly)
-		return park_whole(seg, c, h, &piece);
-	return assemble(seg, c, h, &piece);
+	if (h->op == WEIR_OP_INLINE) {
+		p = weir_rx_message_inline(c, h);
+		if (!p)
+			return -ENOMEM;
+		weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length));
+		weir_rx_queue_append(c, p);
+		return 0;
+	}
+	fragment = fragment_copy(weir_ring_at(&seg->pipe.rx, seg->pipe.rx.pos));
+	if (fragment.bytes == h->length && !c->assembly)
+		return enqueue_whole(seg, c, h, &fragment);
+	return assemble(seg, c, h, &fragment);
 }
 
 int
-weir_segment_take_piece(struct weir_conn *c, const struct weir_head *h)
+weir_segment_take_fragment(struct weir_conn *c, const struct weir_head *h)
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
-	int rc = park(seg, c, h);
+	int rc = enqueue(seg, c, h);
 
-	tell_freed(seg);
+	report_freed(seg);
 	return rc;
 }
 
 bool
 weir_segment_whole(struct weir_segment *seg, const struct weir_head *h, uint64_t *offset)
 {
-	struct piece piece = piece_copy(weir_ring_at(&seg->pipe.rx, seg->pipe.rx.pos));
+	struct fragment fragment = fragment_copy(weir_ring_at(&seg->pipe.rx, seg->pipe.rx.pos));
 
-	*offset = piece.offset;
-	return piece.bytes == h->length;
-}
-
-/* A message for a connection that we have closed. */
-static int
-drop(struct weir_segment *seg, const struct weir_head *h)
-{
-	struct weir_ring *r = &seg->pipe.rx;
-	struct piece piece;
-	uint64_t span;
-	int rc;
-
-	if (h->op == WEIR_OP_INLINE) {
-		weir_pipe_pop(&seg->pipe, h->order, h->flags, weir_slots_inline(h->length));
-		return 0;
-	}
-	piece = piece_copy(weir_ring_at(r, r->pos));
-	rc = weir_area_arrived(seg, piece.offset, piece.bytes, &span);
-	if (rc)
-		return rc;
-	weir_area_free(seg, span);
-	weir_pipe_pop(&seg->pipe, h->order, h->flags, 1);
-	return 0;
-}
-
-static bool
-head_ok(const struct weir_head *h)
-{
-	if (h->op == WEIR_OP_INLINE)
-		return h->length <= WEIR_INLINE_MAX;
-	return h->op == WEIR_OP_PLACE && h->length > WEIR_INLINE_MAX &&
-	       h->length <= WEIR_MESSAGE_MAX;
-}
-
-static bool
-any_event(const struct weir_thread *t)
-{
-	const struct weir_channel *ch;
-
-	SLIST_FOREACH(ch, &t->channels, next)
-	if (weir_ring_peek(&ch->pipe.rx))
-		return true;
-	return false;
+	*offset = fragment.offset;
+	return fragment.bytes == h->length;
 }
 
 /*
- * The accepting program is told of a connection before its peer may send on it. So this waits for
- * what the channel has to say, but not for ever. Who was stopped for long has that still to read.
+ * Takes one message out of the ring. `hold`: large ones are reported first and left in place, so
+ * that recv copies them once. 0; 1: it stays for now; -EPROTO; -ENOMEM.
  */
-static int
-unknown(struct weir_segment *seg)
-{
-	uint64_t now = weir_clock();
-
-	if (!seg->unknown_since)
-		seg->unknown_since = now;
-	return now - seg->unknown_since > UNKNOWN_NS && !any_event(seg->pipe.worker) ? -EPROTO : 1;
-}
-
-/*
- * Takes one message out of the ring. `hold`: large ones are reported first and left where they are,
- * so that recv copies them once. 0; 1: it stays for now; -EPROTO; -ENOMEM.
- */
-static int
+static inline int
 one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want, bool hold)
 {
 	struct weir_ring *r = &seg->pipe.rx;
+	const struct weir_channel *ch;
+	uint64_t now, span;
 	struct weir_conn *c;
+	struct fragment fragment;
 	bool stale;
+	int rc;
 
-	if (!head_ok(h))
+	if (h->op == WEIR_OP_INLINE ? h->length > WEIR_INLINE_MAX
+				    : h->op != WEIR_OP_PLACE || h->length <= WEIR_INLINE_MAX ||
+					  h->length > WEIR_MESSAGE_MAX)
 		return -EPROTO;
 	c = weir_conn_find(seg->pipe.worker, h->vqpn, &stale);
-	if (!c)
-		return stale ? drop(seg, h) : unknown(seg);
-	seg->unknown_since = 0;
-	if (c->state == CONN_CLOSING)
-		return drop(seg, h);
+	if (!c && !stale) {
+		/*
+		 * The accepting program is told of a connection before its peer may send on it, so
+		 * this waits for events in the channels, but not without limit. A thread that was
+		 * stopped meanwhile has events to read.
+		 */
+		now = weir_clock();
+		if (!seg->unknown_since)
+			seg->unknown_since = now;
+		if (now - seg->unknown_since <= UNKNOWN_NS)
+			return 1;
+		SLIST_FOREACH(ch, &seg->pipe.worker->channels, next)
+		if (weir_ring_peek(&ch->pipe.rx))
+			return 1;
+		return -EPROTO;
+	}
+	if (c)
+		seg->unknown_since = 0;
+	if (!c || c->state == CONN_CLOSING) { /* was closed here: dropped */
+		if (h->op == WEIR_OP_PLACE) {
+			fragment = fragment_copy(weir_ring_at(r, r->pos));
+			rc = weir_area_arrived(seg, fragment.offset, fragment.bytes, &span);
+			if (rc)
+				return rc;
+			weir_area_free(seg, span);
+		}
+		weir_pipe_pop(&seg->pipe, h->order, h->flags,
+			      h->op == WEIR_OP_INLINE ? weir_slots_inline(h->length) : 1);
+		return 0;
+	}
 	if (!c->pipe)
 		weir_conn_find_segment(c);
 	if (c->pipe != &seg->pipe)
@@ -299,13 +268,15 @@ one(struct weir_segment *seg, const struct weir_head *h, struct weir_conn *want,
 		}
 		return 1;
 	}
-	return park(seg, c, h);
+	return enqueue(seg, c, h);
 }
 
-/* Takes in everything that was published before now. False: not all could be. */
-static bool
-drain(struct weir_segment *seg)
+/* Ends connections whose CLOSED has come, once all that was published before is taken in. */
+static void
+finish_endings(struct weir_segment *seg)
 {
+	struct weir_conn *c, *next;
+
 	for (uint32_t n = 0; n < seg->geometry.ring_slots && !seg->error; n++) {
 		struct weir_slot *s = weir_ring_peek(&seg->pipe.rx);
 		struct weir_head h;
@@ -318,23 +289,14 @@ drain(struct weir_segment *seg)
 		if (rc == -EPROTO)
 			weir_segment_spoil(seg);
 		else if (rc)
-			return false;
+			return;
 	}
-	return true;
-}
-
-static void
-finish_endings(struct weir_segment *seg)
-{
-	struct weir_conn *c, *next;
-
-	if (!drain(seg))
-		return;
 	for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
 		next = TAILQ_NEXT(c, in_segment);
 		if (!c->ending)
 			continue;
 		c->ending = false;
+		weir_assert(seg->endings);
 		seg->endings--;
 		weir_conn_ended(c, c->end_status);
 	}
@@ -345,17 +307,18 @@ weir_segment_finish(struct weir_conn *c, uint32_t status)
 {
 	c->ending = true;
 	c->end_status = status;
-	if (!c->pipe) /* not accepted yet: what lies there is fetched then */
+	if (!c->pipe) /* not accepted yet: weir_accept() maps the segment */
 		return;
 	WEIR_SEGMENT_OF(c->pipe)->endings++;
 	finish_endings(WEIR_SEGMENT_OF(c->pipe));
 }
 
 unsigned
-weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
+weir_segment_progress(struct weir_segment *seg, struct weir_conn *want)
 {
 	unsigned n = 0;
 
+	weir_assert(weir_worker_locked(seg->pipe.worker));
 	for (; n < BUDGET && !seg->error; n++) {
 		struct weir_slot *s = weir_ring_peek(&seg->pipe.rx);
 		struct weir_head h;
@@ -364,7 +327,7 @@ weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
 		if (!s)
 			break;
 		h = weir_head_copy(s);
-		/* who is about to sleep sees all that lies behind it, too */
+		/* a thread about to sleep sees all that lies behind it, too */
 		rc = one(seg, &h, want, !want && !seg->pipe.worker->armed);
 		if (rc == -EPROTO)
 			weir_segment_spoil(seg);
@@ -375,7 +338,7 @@ weir_segment_drive(struct weir_segment *seg, struct weir_conn *want)
 		finish_endings(seg);
 	if (n) {
 		seg->pipe.empty = 0;
-		tell_freed(seg);
+		report_freed(seg);
 	} else {
 		weir_segment_idle(seg);
 	}

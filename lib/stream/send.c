@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sending. Up to WEIR_INLINE_MAX bytes go straight from the caller's memory into slots. More goes
- * through the send heap to an engine, through the byte area to a local peer. Window, ring and
- * memory are looked at before anything is taken.
+ * Sending. Up to WEIR_INLINE_MAX bytes go straight from the caller's memory into slots. Longer
+ * messages go through the send heap to an engine, through the byte area to a local peer. Window,
+ * ring and memory are checked before anything is taken.
  */
 #include "send.h"
 #include "progress.h"
+#include "small.h"
 
 #include "client/channel.h"
 #include "client/reason.h"
@@ -14,24 +15,7 @@
 
 #include <stdlib.h>
 
-/* ---- what there is room for ---- */
-
-static int
-refresh_window(struct weir_conn *c)
-{
-	uint64_t consumed;
-
-	if (!c->pipe->local) {
-		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
-		return 0;
-	}
-	/* pairs with the release in weir_segment_tell() of the peer */
-	consumed = atomic_load_explicit(c->peer_consumed, memory_order_acquire);
-	if (consumed > c->spent || consumed + WEIR_SEGMENT_WINDOW < c->granted)
-		return -EPROTO;
-	c->granted = consumed + WEIR_SEGMENT_WINDOW;
-	return 0;
-}
+/* ---- window and room ---- */
 
 static inline bool
 fits_window(const struct weir_conn *c, uint64_t cost)
@@ -40,17 +24,23 @@ fits_window(const struct weir_conn *c, uint64_t cost)
 	return c->spent + cost <= c->granted;
 }
 
+/* Reads what the receiver grants now. 0, -EAGAIN, -EPROTO. */
 static int
 window_slow(struct weir_conn *c, uint64_t cost)
 {
-	int rc = refresh_window(c);
+	uint64_t consumed;
 
-	if (rc || fits_window(c, cost))
-		return rc;
+	if (!c->pipe->local) {
+		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
+		return fits_window(c, cost) ? 0 : -EAGAIN;
+	}
+	/* pairs with the release in weir_segment_tell() of the peer */
+	consumed = atomic_load_explicit(c->peer_consumed, memory_order_acquire);
+	if (consumed > c->spent || consumed + WEIR_SEGMENT_WINDOW < c->granted)
+		return -EPROTO;
+	c->granted = consumed + WEIR_SEGMENT_WINDOW;
 	/* one local message may be larger than the window, alone */
-	if (c->pipe->local && c->spent + WEIR_SEGMENT_WINDOW == c->granted)
-		return 0;
-	return -EAGAIN;
+	return fits_window(c, cost) || c->spent == consumed ? 0 : -EAGAIN;
 }
 
 static inline int
@@ -76,7 +66,7 @@ room_slow(struct weir_pipe *p, uint32_t n)
 	return weir_ring_room(&p->tx) >= n ? 0 : -EAGAIN;
 }
 
-/* Slots for n, and on a channel what control needs. */
+/* Room for n slots, and on a channel for control slots. 0, -EAGAIN, -EPROTO. */
 static inline int
 room(struct weir_pipe *p, uint32_t n)
 {
@@ -85,7 +75,7 @@ room(struct weir_pipe *p, uint32_t n)
 	return weir_likely(weir_ring_room(&p->tx) >= n) ? 0 : room_slow(p, n);
 }
 
-/* ---- ways of a message; 0, -EAGAIN, -EPROTO, -EMSGSIZE, -ENOMEM ---- */
+/* ---- the ways of a message; 0, -EAGAIN, -EPROTO, -EMSGSIZE, -ENOMEM ---- */
 
 static inline void
 put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, uint32_t length)
@@ -96,16 +86,7 @@ put_head(struct weir_conn *c, struct weir_slot *s, uint8_t op, uint8_t flags, ui
 		       length);
 }
 
-static inline void
-put_counted(struct weir_conn *c, uint64_t cost)
-{
-	c->spent += cost;
-	c->sent++;
-	if (c->pipe->burst)
-		c->pipe->burst = 0;
-}
-
-/* `s`: the head, at pos of the pipe's ring. */
+/* Publishes the message whose head is `s`, at pos of the pipe's ring. */
 static inline void
 put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost)
 {
@@ -115,7 +96,10 @@ put_done(struct weir_conn *c, struct weir_slot *s, uint32_t slots, uint64_t cost
 		weir_ring_publish_paired(&p->tx, s, slots);
 	else
 		weir_ring_publish(&p->tx, slots);
-	put_counted(c, cost);
+	c->spent += cost;
+	c->sent++;
+	if (p->burst)
+		p->burst = 0;
 	weir_pipe_published(p);
 }
 
@@ -132,7 +116,8 @@ put_inline(struct weir_conn *c, const struct weir_message_out *m)
 		return rc;
 	weir_ring_put_inline(&c->pipe->tx, m->data, m->length);
 	put_head(c, s, WEIR_OP_INLINE,
-		 (uint8_t)((m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0) | m->way), m->length);
+		 (uint8_t)((m->flags & WEIR_NOTIFY ? WEIR_SLOT_NOTIFY : 0) | m->transfer),
+		 m->length);
 	put_done(c, s, slots, slots * WEIR_SLOT_SIZE);
 	return 0;
 }
@@ -158,8 +143,8 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 	struct weir_thread *t = c->worker;
 	struct weir_slot *s = weir_ring_at(&c->pipe->tx, c->pipe->tx.pos);
 	uint32_t block = m->block, cost = weir_cost(m->length);
-	bool bulk = m->way
-			? m->way & WEIR_SLOT_BULK
+	bool bulk = m->transfer
+			? m->transfer & WEIR_SLOT_BULK
 			: m->length > WEIR_BLOCK_SIZE ||
 			      cost > atomic_load_explicit(&c->desc->window, memory_order_relaxed);
 	const struct weir_region *r = m->region;
@@ -186,7 +171,8 @@ put_place(struct weir_conn *c, struct weir_message_out *m)
 		weir_message_fill(t->w->arena + weir_heap_offset(t->w, block), m);
 	}
 	put_head(c, s, WEIR_OP_PLACE,
-		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0) | m->way), m->length);
+		 (uint8_t)(WEIR_SLOT_NOTIFY | (bulk ? WEIR_SLOT_BULK : 0) | m->transfer),
+		 m->length);
 	s->place[0] = r ? WEIR_PLACE(r->index, m->data - r->addr)
 			: WEIR_PLACE(0, weir_heap_offset(t->w, block));
 	weir_notes_put(&c->blocks, c->sent, r ? NOTE_REGION | (r->index - 1) : block);
@@ -222,9 +208,9 @@ put_area(struct weir_conn *c, const struct weir_message_out *m)
 	return 0;
 }
 
-/* Through the byte area in pieces; what finds no room is kept for later. */
+/* Through the byte area in fragments; those that find no room are sent later. */
 static int
-put_pieces(struct weir_conn *c, struct weir_message_out *m)
+put_fragments(struct weir_conn *c, struct weir_message_out *m)
 {
 	uint64_t cost = weir_segment_cost(m->length);
 	int rc = window(c, cost);
@@ -232,21 +218,21 @@ put_pieces(struct weir_conn *c, struct weir_message_out *m)
 	if (rc)
 		return rc;
 	c->sent++;
-	c->tail = (uint8_t *)m->data;
-	c->tail_length = m->length;
-	c->tail_at = 0;
-	rc = weir_tail_push(c);
-	if (!c->tail_at) {
+	c->partial = (uint8_t *)m->data;
+	c->partial_length = m->length;
+	c->partial_sent = 0;
+	rc = weir_partial_push(c);
+	if (!c->partial_sent) {
 		c->sent--;
-		c->tail = NULL;
+		c->partial = NULL;
 		return rc;
 	}
 	c->spent += cost;
 	c->pipe->burst = 0;
 	if (rc)
-		weir_tail_keep(c, c->tail, true);
+		weir_partial_keep(c, c->partial, true);
 	else
-		c->tail = NULL;
+		c->partial = NULL;
 	return rc == -EAGAIN ? 0 : rc;
 }
 
@@ -257,8 +243,8 @@ put_local(struct weir_conn *c, struct weir_message_out *m)
 	int rc;
 
 	c->want_heap = false;
-	m->way = 0;
-	if (c->tail_kept)
+	m->transfer = 0;
+	if (c->partial_queued)
 		return -EAGAIN;
 	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
 		return -ENOMEM;
@@ -267,12 +253,12 @@ put_local(struct weir_conn *c, struct weir_message_out *m)
 	else if (m->length <= weir_area_whole(WEIR_SEGMENT_OF(c->pipe)))
 		rc = put_area(c, m);
 	else
-		rc = m->copy ? put_pieces(c, m) : -ENOBUFS;
+		rc = m->copy ? put_fragments(c, m) : -ENOBUFS;
 	if (rc)
 		return rc;
 	if (m->flags & WEIR_NOTIFY) {
 		weir_notes_put(&c->cookies, number, m->cookie);
-		weir_conn_delivered(c);
+		weir_conn_update_completed(c);
 	}
 	return 0;
 }
@@ -284,23 +270,23 @@ put_remote(struct weir_conn *c, struct weir_message_out *m)
 	int rc;
 
 	c->want_heap = false;
-	/* completions give memory back: they must not pile up behind a program that only sends */
+	/* completions release memory: they must not pile up behind a program that only sends */
 	if (weir_ring_peek(&c->pipe->rx))
-		weir_channel_drive(c->channel, NULL);
+		weir_channel_progress(c->channel, NULL);
 	if (c->send_error)
 		return weir_send_error(c);
 	if (m->flags & WEIR_NOTIFY && weir_notes_room(&c->cookies))
 		return -ENOMEM;
-	rc = m->length <= WEIR_INLINE_MAX && !(m->way & WEIR_SLOT_BULK) ? put_inline(c, m)
-									: put_place(c, m);
-	if (rc == -EAGAIN && m->length <= WEIR_INLINE_MAX && !m->way &&
+	rc = m->length <= WEIR_INLINE_MAX && !(m->transfer & WEIR_SLOT_BULK) ? put_inline(c, m)
+									     : put_place(c, m);
+	if (rc == -EAGAIN && m->length <= WEIR_INLINE_MAX && !m->transfer &&
 	    !fits_window(c, weir_cost(m->length)) &&
 	    weir_cost(m->length) > atomic_load_explicit(&c->desc->window, memory_order_relaxed))
 		rc = put_place(c, m);
 	if (rc)
 		return rc;
 	if (weir_unlikely(m->block != WEIR_BLOCK_NONE))
-		weir_heap_give(c->worker, m->block); /* went inline after all */
+		weir_heap_give(c->worker, m->block); /* the message went inline after all */
 	if (m->flags & WEIR_NOTIFY)
 		weir_notes_put(&c->cookies, number, m->cookie);
 	return 0;
@@ -319,8 +305,8 @@ weir_send_possible(struct weir_conn *c)
 	if (c->want_heap)
 		return !atomic_load_explicit(&c->worker->starved, memory_order_relaxed);
 	if (!c->pipe->local)
-		return true; /* it got a block meanwhile; what it waits for now, the engine tells */
-	if (c->tail_kept)
+		return true; /* it has a block by now; the engine reports window and room */
+	if (c->partial_queued)
 		return false;
 	if (window(c, cost) == -EAGAIN)
 		return false;
@@ -334,13 +320,13 @@ weir_send_possible(struct weir_conn *c)
 	return weir_area_room(seg, (uint32_t)need);
 }
 
-/* Remembers that WRITABLE is wanted and says so to whom it concerns. */
 void
 weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 {
 	struct weir_thread *t = c->worker;
 	uint32_t cost;
 
+	weir_assert(weir_worker_locked(c->worker));
 	if (c->state != CONN_OPEN)
 		return;
 	c->want_length = length;
@@ -348,39 +334,24 @@ weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk)
 	if ((c->pipe->local || c->want_heap) && !c->on_blocked) {
 		TAILQ_INSERT_TAIL(&t->blocked, c, in_blocked);
 		c->on_blocked = true;
-		/* who sleeps here has told the peer of no wish: it does so now, and looks */
+		/* a sleeping thread has not asked the peer for a doorbell: wake it to do so */
 		if (t->armed)
 			weir_thread_wake(t, NULL);
 	}
 	if (c->pipe->local || c->want_heap)
 		return;
-	/* what goes by rendezvous needs a slot, no window */
+	/* a message that goes by rendezvous needs a slot, no window */
 	cost = bulk || length > WEIR_BLOCK_SIZE ? 0 : weir_cost(length);
 	if (fits_window(c, cost)) {
-		weir_control_cramped(c);
+		weir_ctrl_need_room(c);
 		return;
 	}
-	/* the answer to one under way comes early enough, unless that wants more than this needs */
+	/* the answer to a WANT under way comes early enough, unless that WANT asks for more */
 	if (c->wanting && c->wanted <= cost)
 		return;
 	c->wanting = true;
 	c->wanted = cost;
-	weir_control_post(c, CONTROL_WANT);
-}
-
-static int
-failed(struct weir_conn *c, const struct weir_message_out *m, int rc)
-{
-	if (rc == -EAGAIN)
-		weir_send_blocked(c, m->length, m->way & WEIR_SLOT_BULK);
-	if (rc == -ENOMEM)
-		return weir_fail(rc, "no memory to note a message; free some");
-	if (rc != -EPROTO)
-		return rc;
-	if (c->pipe->local)
-		weir_segment_spoil(WEIR_SEGMENT_OF(c->pipe));
-	return weir_fail(rc, "the %s spoilt the shared memory; close the connection",
-			 c->pipe->local ? "local peer" : "data plane");
+	weir_ctrl_add(c, CTRL_WANT);
 }
 
 int
@@ -389,30 +360,35 @@ weir_send_error(const struct weir_conn *c)
 	return c->send_error == -EAGAIN ? -EAGAIN : weir_conn_failed(c, c->send_error);
 }
 
-static __attribute__((cold, noinline)) int
-too_long(const struct weir_conn *c, uint32_t length)
-{
-	return weir_fail(
-	    -EMSGSIZE,
-	    "a datagram to this peer has at most %u bytes, not %u; send it in parts, or "
-	    "connect without WEIR_UD",
-	    c->mtu, length);
-}
-
 int
 weir_send_locked(struct weir_conn *c, struct weir_message_out *m)
 {
 	int rc;
 
+	weir_assert(weir_worker_locked(c->worker));
 	if (weir_unlikely(c->send_error))
 		rc = weir_send_error(c);
 	else if (weir_unlikely(c->mtu && m->length > c->mtu))
-		rc = too_long(c, m->length);
+		rc = weir_fail(-EMSGSIZE,
+			       "a datagram to this peer has at most %u bytes, not %u; send it in "
+			       "parts, or connect without WEIR_UD",
+			       c->mtu, m->length);
 	else if (c->pipe->local)
 		rc = put_local(c, m);
 	else
 		rc = put_remote(c, m);
-	return weir_unlikely(rc) ? failed(c, m, rc) : 0;
+	if (weir_likely(!rc))
+		return 0;
+	if (rc == -EAGAIN)
+		weir_send_blocked(c, m->length, m->transfer & WEIR_SLOT_BULK);
+	if (rc == -ENOMEM)
+		return weir_fail(rc, "no memory to note a message; free some");
+	if (rc != -EPROTO)
+		return rc;
+	if (c->pipe->local)
+		weir_segment_spoil(WEIR_SEGMENT_OF(c->pipe));
+	return weir_fail(rc, "the %s spoilt the shared memory; close the connection",
+			 c->pipe->local ? "local peer" : "data plane");
 }
 
 static inline int
@@ -438,7 +414,7 @@ weir_send_progress(struct weir_conn *c)
 	weir_unlock(c->worker);
 }
 
-/* The message is accepted; its rest goes out while there is time, and is copied when there is none.
+/* The message is accepted: sends the rest until the timeout, then copies the remainder for later.
  */
 static void
 push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wait)
@@ -448,8 +424,8 @@ push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wai
 		int rc;
 
 		weir_lock(c->worker);
-		weir_tails_push(c->worker);
-		kept = c->tail_kept && c->tail_lent;
+		weir_partials_push(c->worker);
+		kept = c->partial_queued && c->partial_borrowed;
 		weir_unlock(c->worker);
 		if (!kept)
 			return;
@@ -459,9 +435,10 @@ push_rest(struct weir_conn *c, struct weir_message_out *m, struct weir_wait *wai
 		weir_send_progress(c);
 	}
 	weir_lock(c->worker);
-	if (c->tail_kept && c->tail_lent) {
-		memcpy(m->copy + c->tail_at, m->data + c->tail_at, m->length - c->tail_at);
-		weir_tail_keep(c, m->copy, false);
+	if (c->partial_queued && c->partial_borrowed) {
+		memcpy(m->copy + c->partial_sent, m->data + c->partial_sent,
+		       m->length - c->partial_sent);
+		weir_partial_keep(c, m->copy, false);
 		m->copy = NULL;
 	}
 	weir_unlock(c->worker);
@@ -486,7 +463,7 @@ weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_m
 	return rc;
 }
 
-/* Kept apart: only messages that a segment may take in pieces need memory for their rest. */
+/* Apart: only messages that a segment may take in fragments need memory for their rest. */
 int
 weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 {
@@ -507,51 +484,42 @@ weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
 	return rc;
 }
 
-/* Out of the caller's memory, if that was adopted, and may be read until the message is complete.
- */
-static int
-send_from(struct weir_conn *c, struct weir_message_out *m, int timeout_ms)
-{
-	struct weir *w = c->worker->w;
-	int rc;
-
-	if (m->flags & (WEIR_ZERO_COPY | WEIR_CACHED) && m->length > WEIR_BLOCK_SIZE && !c->local &&
-	    weir_state(w) == WEIR_UP)
-		m->region = m->flags & WEIR_CACHED
-				? weir_cache_use(w, m->data, m->length)
-				: weir_region_use(w, m->data, m->length, WEIR_ADOPT_SEND);
-	rc = weir_send_large(c, m, timeout_ms);
-	if (m->region)
-		weir_region_drop(m->region);
-	return rc;
-}
-
 int
 weir_send_notify(struct weir_conn *c, const void *buf, size_t length, unsigned flags,
 		 uint64_t cookie, int timeout_ms)
 {
 	struct weir_message_out m = {.data = buf,
-				     .length = (uint32_t)length,
+				     .length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length,
 				     .flags = flags,
 				     .cookie = cookie,
 				     .block = WEIR_BLOCK_NONE};
+	struct weir *w = c->worker->w;
 	int rc;
 
-	m.length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
-	if (weir_unlikely(flags | c->way)) {
-		rc = weir_message_way(c, &m);
+	if (weir_unlikely(flags | c->transfer)) {
+		rc = weir_message_transfer(c, &m);
 		if (rc)
 			return rc;
 	}
-	if (length > WEIR_INLINE_MAX)
-		return send_from(c, &m, timeout_ms);
+	if (length > WEIR_INLINE_MAX) {
+		/* adopted memory may be read until the message is complete */
+		if (m.flags & (WEIR_ZERO_COPY | WEIR_CACHED) && m.length > WEIR_BLOCK_SIZE &&
+		    !c->local && weir_state(w) == WEIR_UP)
+			m.region = m.flags & WEIR_CACHED
+				       ? weir_cache_use(w, m.data, m.length)
+				       : weir_region_use(w, m.data, m.length, WEIR_ADOPT_SEND);
+		rc = weir_send_large(c, &m, timeout_ms);
+		if (m.region)
+			weir_region_drop(m.region);
+		return rc;
+	}
 	rc = try_send(c, &m);
 	if (weir_likely(rc != -EAGAIN) || !timeout_ms)
 		return rc;
 	return weir_send_message(c, &m, timeout_ms);
 }
 
-/* The peer sleeps: rings, and leaves. */
+/* Wakes the peer and leaves. */
 static __attribute__((cold, noinline)) int
 wake_peer(struct weir_conn *c, struct weir_bias_seat *seat)
 {
@@ -560,23 +528,12 @@ wake_peer(struct weir_conn *c, struct weir_bias_seat *seat)
 	return 0;
 }
 
-/* Everything is ready for it; leaves. `slots` and `local` are known when it is compiled. */
+/* Puts a message for which everything is ready, and leaves. `slots` and `to` are constants. */
 static inline __attribute__((always_inline)) int
 put_small(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length,
-	  uint32_t slots, bool local)
+	  uint32_t slots, enum weir_small_to to)
 {
-	struct weir_pipe *p = c->pipe;
-	struct weir_slot *s = weir_ring_at(&p->tx, p->tx.pos);
-
-	weir_ring_put_small(&p->tx, s, buf, length, slots);
-	weir_slot_head(s, WEIR_OP_INLINE, 0, (uint16_t)(local ? p->rx.pos : c->sent), c->send_vqpn,
-		       length);
-	if (local)
-		weir_ring_publish_paired(&p->tx, s, slots);
-	else
-		weir_ring_publish(&p->tx, slots);
-	put_counted(c, slots * WEIR_SLOT_SIZE);
-	if (weir_unlikely(weir_pipe_asleep(p)))
+	if (weir_unlikely(weir_small_put(c, NULL, 0, buf, length, slots, to)))
 		return wake_peer(c, seat);
 	weir_bias_leave(seat);
 	return 0;
@@ -586,32 +543,29 @@ static __attribute__((noinline)) int
 put_one_slot_local(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf,
 		   uint32_t length)
 {
-	return put_small(c, seat, buf, length, 1, true);
+	return put_small(c, seat, buf, length, 1, TO_LOCAL_PEER);
 }
 
 static __attribute__((noinline)) int
 put_two_slots_local(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf,
 		    uint32_t length)
 {
-	return put_small(c, seat, buf, length, 2, true);
+	return put_small(c, seat, buf, length, 2, TO_LOCAL_PEER);
 }
 
 static __attribute__((noinline)) int
 put_one_slot(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length)
 {
-	return put_small(c, seat, buf, length, 1, false);
+	return put_small(c, seat, buf, length, 1, TO_ENGINE);
 }
 
 static __attribute__((noinline)) int
 put_two_slots(struct weir_conn *c, struct weir_bias_seat *seat, const void *buf, uint32_t length)
 {
-	return put_small(c, seat, buf, length, 2, false);
+	return put_small(c, seat, buf, length, 2, TO_ENGINE);
 }
 
-/*
- * The common case, a small message that everything is ready for, calls nothing and keeps little in
- * memory: its stores wait for the slots' lines together, and the queue holds few.
- */
+/* A small message for which everything is ready takes the short way: weir_small_put(). */
 int
 weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 {
@@ -623,7 +577,7 @@ weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 			  !(seat = weir_bias_enter(&c->worker->lock))))
 		return weir_send_notify(c, buf, length, 0, 0, timeout_ms);
 	p = c->pipe;
-	if (weir_unlikely((c->send_error | c->way) || c->tail_kept ||
+	if (weir_unlikely((c->send_error | c->transfer) || c->partial_queued ||
 			  !fits_window(c, (1u + two) * WEIR_SLOT_SIZE) ||
 			  weir_ring_room(&p->tx) < 2 + WEIR_CONTROL_RESERVE)) {
 		weir_bias_leave(seat);
@@ -638,44 +592,36 @@ weir_send(struct weir_conn *c, const void *buf, size_t length, int timeout_ms)
 
 /* ---- waiting until everything sent so far is complete ---- */
 
-static int
-flushed(struct weir_conn *c, uint64_t upto)
-{
-	int rc = -EAGAIN;
-
-	weir_lock(c->worker);
-	weir_drive(c->worker, NULL);
-	if (c->state == CONN_OPEN && c->local)
-		weir_conn_delivered(c);
-	else if (c->state == CONN_OPEN)
-		weir_conn_completed(
-		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
-	if (c->completed >= upto)
-		rc = 0;
-	else if (c->state == CONN_ENDED)
-		rc = weir_send_error(c);
-	weir_unlock(c->worker);
-	return rc;
-}
-
 int
 weir_flush(struct weir_conn *c, int timeout_ms)
 {
+	struct weir_thread *t = c->worker;
 	struct weir_wait wait;
 	uint64_t upto;
-	int rc;
+	int rc = 0;
 
-	if (weir_state(c->worker->w) != WEIR_UP)
-		return weir_gone(c->worker->w);
-	weir_lock(c->worker);
+	if (weir_state(t->w) != WEIR_UP)
+		return weir_gone(t->w);
+	weir_lock(t);
 	upto = c->sent;
-	weir_unlock(c->worker);
-	weir_wait_init(&wait, c->worker, timeout_ms);
-	wait.nap_always = true; /* not every message rings when it is complete */
-	while ((rc = flushed(c, upto)) == -EAGAIN) {
-		rc = weir_wait_next(&wait);
-		if (rc)
+	weir_unlock(t);
+	weir_wait_init(&wait, t, timeout_ms);
+	wait.nap_always = true; /* completion need not ring the doorbell */
+	while (!rc) {
+		bool complete, ended;
+
+		weir_lock(t);
+		weir_drive(t, NULL);
+		if (c->state == CONN_OPEN)
+			weir_conn_update_completed(c);
+		complete = c->completed >= upto;
+		ended = c->state == CONN_ENDED;
+		if (!complete && ended)
+			rc = weir_send_error(c);
+		weir_unlock(t);
+		if (complete || ended)
 			break;
+		rc = weir_wait_next(&wait);
 	}
 	weir_wait_end(&wait);
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside sending: what send.c offers to zero-copy sends and to flush. */
+/* Inside sending: functions of send.c and transfer.c for zero-copy sends and other models. */
 #ifndef WEIR_STREAM_SEND_H
 #define WEIR_STREAM_SEND_H
 
@@ -7,7 +7,7 @@
 
 #include <sys/uio.h>
 
-/* What is sent, and how. */
+/* A message to be sent. */
 struct weir_message_out {
 	const uint8_t *data;
 	uint32_t length;
@@ -15,38 +15,37 @@ struct weir_message_out {
 	uint64_t cookie;
 	uint32_t block; /* data lies in this send block already, WEIR_BLOCK_NONE: it doesn't */
 	struct weir_region *region; /* data lies in this region, kept; taken: NULL */
-	bool in_place;		    /* data lies in what is reserved of the byte area */
-	const struct iovec
-	    *parts; /* what `data` would be lies in so many places; NULL: it doesn't */
+	bool in_place;		    /* data lies in the reserved part of the byte area */
+	const struct iovec *parts;  /* data lies in part_count places; NULL: at `data` */
 	uint32_t part_count;
-	uint8_t *copy; /* memory of `length` for what finds no room; taken: NULL */
-	uint8_t way;   /* WEIR_SLOT_* that say which one is asked for; 0: any */
+	uint8_t *copy;	  /* memory of `length` for the part that finds no room; taken: NULL */
+	uint8_t transfer; /* WEIR_SLOT_* of the operation asked for; 0: any */
 };
 
 /* ---- transfer.c ---- */
-/* Whether transport and operation in `flags` go together; `others`: what else may be there. */
+/* Checks transport and operation in `flags`; `others`: flags that may be there, too. */
 int weir_flags_check(unsigned flags, unsigned others);
 /* WEIR_SLOT_* for the operation in checked flags. */
-uint8_t weir_way(unsigned flags);
+uint8_t weir_transfer_flags(unsigned flags);
 /* Checks the flags of *m and fills in its way. 0, -EINVAL, -EMSGSIZE. */
-int weir_message_way(const struct weir_conn *c, struct weir_message_out *m);
+int weir_message_transfer(const struct weir_conn *c, struct weir_message_out *m);
 
 /* ---- send.c ---- */
 
-/* Copies what is sent to one place. */
+/* Copies the data of a message to one place. */
 void weir_message_fill(uint8_t *to, const struct weir_message_out *m);
 /* Sends without waiting. Worker locked. */
 int weir_send_locked(struct weir_conn *c, struct weir_message_out *m);
-/* Sends, waiting for room as long as it may. */
+/* Sends; waits for room until the timeout. */
 int weir_send_message(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
 /* The same for any length. */
 int weir_send_large(struct weir_conn *c, struct weir_message_out *m, int timeout_ms);
-/* Remembers that WRITABLE is wanted and says so to whom it concerns. `bulk`: it needs no window.
- * Worker locked. */
+/* WRITABLE is wanted for a message of `length`: asks the engine or the peer to report room. `bulk`:
+ * it needs no window. Worker locked. */
 void weir_send_blocked(struct weir_conn *c, uint32_t length, bool bulk);
-/* Why nothing can be sent, or -EAGAIN. */
+/* The reason why nothing can be sent, or -EAGAIN. */
 int weir_send_error(const struct weir_conn *c);
-/* Moves what waits on the rings, while a sender waits. */
+/* Makes progress on the worker while a sender waits. */
 void weir_send_progress(struct weir_conn *c);
 
 #endif

@@ -28,7 +28,7 @@ weir_flags_check(unsigned flags, unsigned others)
 }
 
 uint8_t
-weir_way(unsigned flags)
+weir_transfer_flags(unsigned flags)
 {
 	if (flags & WEIR_UD)
 		return 0;
@@ -42,34 +42,34 @@ weir_way(unsigned flags)
 }
 
 int
-weir_message_way(const struct weir_conn *c, struct weir_message_out *m)
+weir_message_transfer(const struct weir_conn *c, struct weir_message_out *m)
 {
 	int rc = weir_flags_check(m->flags, WEIR_NOTIFY | WEIR_ZERO_COPY | WEIR_CACHED);
 	uint32_t most = WEIR_STREAM_MESSAGE_MAX;
 
 	if (rc)
 		return rc;
-	/* what one that opens is, is known; what it takes isn't yet */
+	/* whether a connection is for datagrams is known once it is open */
 	if (c->state != CONN_OPENING &&
 	    (c->mtu ? m->flags & (WEIR_RC | (OPERATIONS & ~WEIR_SEND)) : m->flags & WEIR_UD))
 		return weir_fail(-EINVAL,
-				 "the connection is %s; transport and operation of a message can't "
-				 "be another's",
-				 c->mtu ? "for datagrams" : "no datagram connection");
+				 "the connection is for %s; give a message no transport or "
+				 "operation of the other kind",
+				 c->mtu ? "datagrams" : "a stream");
 	if (c->mtu)
-		return 0; /* there is one way only */
-	m->way = m->flags & OPERATIONS ? weir_way(m->flags) : c->way;
-	if (m->way & WEIR_SLOT_RING)
+		return 0; /* datagrams have one operation only */
+	m->transfer = m->flags & OPERATIONS ? weir_transfer_flags(m->flags) : c->transfer;
+	if (m->transfer & WEIR_SLOT_RING)
 		most = WEIR_RING_MAX;
-	if (m->way & WEIR_SLOT_SEND)
+	if (m->transfer & WEIR_SLOT_SEND)
 		most = WEIR_SEND_MAX;
 	if (m->length > most)
 		return weir_fail(-EMSGSIZE,
 				 "%s carries %u bytes at most; leave the operation out, or ask for "
 				 "WEIR_READ or WEIR_WRITE",
-				 m->way & WEIR_SLOT_SEND   ? "WEIR_SEND"
-				 : m->way & WEIR_SLOT_RING ? "WEIR_RING"
-							   : "a message",
+				 m->transfer & WEIR_SLOT_SEND	? "WEIR_SEND"
+				 : m->transfer & WEIR_SLOT_RING ? "WEIR_RING"
+								: "a message",
 				 most);
 	return 0;
 }

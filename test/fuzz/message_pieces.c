@@ -17,22 +17,22 @@ require(bool good)
 }
 
 static void
-piece(struct message_pieces *a, const struct message_header *h, const uint8_t *data,
+piece(struct message_fragments *a, const struct message_header *h, const uint8_t *data,
       uint32_t length)
 {
-	struct message_pieces before = *a;
-	struct message_piece p;
+	struct message_fragments before = *a;
+	struct message_fragment p;
 
-	if (!message_piece_read(&p, data, length)) {
-		*a = (struct message_pieces){0};
+	if (!message_fragment_read(&p, data, length)) {
+		*a = (struct message_fragments){0};
 		return;
 	}
 	length -= (uint32_t)sizeof(p);
 	if (!p.offset)
-		message_pieces_begin(a, h, &p);
-	if (!message_pieces_next(a, h, &p)) {
+		message_fragments_begin(a, h, &p);
+	if (!message_fragments_next(a, h, &p)) {
 		require(p.offset);
-		*a = (struct message_pieces){0};
+		*a = (struct message_fragments){0};
 		return;
 	}
 	require(a->total > WEIR_MESSAGE_WHOLE && length && a->got == p.offset &&
@@ -42,11 +42,11 @@ piece(struct message_pieces *a, const struct message_header *h, const uint8_t *d
 	require(h->flags >= KIND_MESSAGE && h->flags <= KIND_RESPONSE && !h->status);
 	a->got += length;
 	if (a->got == a->total)
-		*a = (struct message_pieces){0};
+		*a = (struct message_fragments){0};
 }
 
 static void
-message(struct message_pieces *a, const uint8_t *bytes, uint32_t length)
+message(struct message_fragments *a, const uint8_t *bytes, uint32_t length)
 {
 	/* exactly as long as the message, so that a read beyond it is seen */
 	uint8_t *data = malloc(length ? length : 1);
@@ -64,7 +64,7 @@ message(struct message_pieces *a, const uint8_t *bytes, uint32_t length)
 	require(head <= length && plain == (head && h.kind == KIND_MESSAGE));
 	require(!plain || (type == h.type && head == HEADER_SHORT));
 	require(!head || (h.kind >= KIND_MESSAGE && h.kind <= KIND_BYE));
-	if (head && h.kind == KIND_PIECE)
+	if (head && h.kind == KIND_FRAGMENT)
 		piece(a, &h, data + head, length - head);
 	free(data);
 }
@@ -72,7 +72,7 @@ message(struct message_pieces *a, const uint8_t *bytes, uint32_t length)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct message_pieces a = {0};
+	struct message_fragments a = {0};
 
 	while (size >= 2) {
 		size_t length = data[0] | (size_t)data[1] << 8;

@@ -16,7 +16,7 @@
 #define LANES 6u
 #define WAIT_MS 3000
 
-static uint8_t room[HEADER_LONG + sizeof(struct message_piece) + PIECE];
+static uint8_t room[HEADER_LONG + sizeof(struct message_fragment) + PIECE];
 
 /* Types that courier handles. */
 #define TYPE(n) ((uint16_t)(1u << 8 | (n)))
@@ -78,8 +78,8 @@ static int
 piece(struct weir_conn *c, uint8_t kind, uint16_t type, uint64_t id, uint64_t total,
       uint64_t offset, uint32_t bytes)
 {
-	struct message_header h = {.kind = KIND_PIECE, .flags = kind, .type = type, .id = id};
-	struct message_piece p = {.total = total, .offset = offset};
+	struct message_header h = {.kind = KIND_FRAGMENT, .flags = kind, .type = type, .id = id};
+	struct message_fragment p = {.total = total, .offset = offset};
 
 	memcpy(room, &h, HEADER_LONG);
 	memcpy(room + HEADER_LONG, &p, sizeof(p));

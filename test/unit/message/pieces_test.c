@@ -77,9 +77,9 @@ register_all(struct side *s)
 }
 
 static const struct message_header placed_piece = {
-    .kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_PLACED};
+    .kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_PLACED};
 static const struct message_header ours_piece = {
-    .kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_OURS};
+    .kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_OURS};
 
 /* A message whole, in pieces of a MiB. */
 static void
@@ -100,18 +100,20 @@ test_other_header(void **state)
 		struct message_header h;
 		uint64_t total, offset;
 	} second[] = {
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_OURS}, TOTAL, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_OTHER}, TOTAL, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_NOBODY}, TOTAL, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_REQUEST, .type = TYPE_PLACED}, TOTAL, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_RESPONSE, .type = TYPE_PLACED}, TOTAL, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_PLACED, .id = 1}, TOTAL, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_PLACED, .status = 1},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_OURS}, TOTAL, MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_OTHER}, TOTAL, MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_NOBODY}, TOTAL, MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_REQUEST, .type = TYPE_PLACED}, TOTAL, MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_RESPONSE, .type = TYPE_PLACED}, TOTAL, MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_PLACED, .id = 1},
 	     TOTAL,
 	     MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_PLACED}, TOTAL + 1, MIB},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_PLACED}, TOTAL, MIB + 1},
-	    {{.kind = KIND_PIECE, .flags = KIND_MESSAGE, .type = TYPE_PLACED}, TOTAL, TOTAL},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_PLACED, .status = 1},
+	     TOTAL,
+	     MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_PLACED}, TOTAL + 1, MIB},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_PLACED}, TOTAL, MIB + 1},
+	    {{.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE, .type = TYPE_PLACED}, TOTAL, TOTAL},
 	};
 	enum { N = sizeof(second) / sizeof(second[0]) };
 	struct weir_conn *c;
@@ -238,9 +240,9 @@ static void
 test_response(void **state)
 {
 	static const struct message_header wrong[] = {
-	    {.kind = KIND_PIECE, .flags = KIND_MESSAGE},
-	    {.kind = KIND_PIECE, .flags = KIND_RESPONSE, .type = 7},
-	    {.kind = KIND_PIECE, .flags = KIND_RESPONSE, .status = 7},
+	    {.kind = KIND_FRAGMENT, .flags = KIND_MESSAGE},
+	    {.kind = KIND_FRAGMENT, .flags = KIND_RESPONSE, .type = 7},
+	    {.kind = KIND_FRAGMENT, .flags = KIND_RESPONSE, .status = 7},
 	    {.kind = KIND_MESSAGE},
 	};
 	struct weir_messenger_options o = WEIR_MESSENGER_OPTIONS;
@@ -267,7 +269,7 @@ test_response(void **state)
 		while (asked->kind != KIND_REQUEST)
 			must(weir_recv(c, asked, sizeof(asked), &n, PATIENT));
 		h = (struct message_header){
-		    .kind = KIND_PIECE, .flags = KIND_RESPONSE, .id = asked->id};
+		    .kind = KIND_FRAGMENT, .flags = KIND_RESPONSE, .id = asked->id};
 		must(raw_piece(c, &h, TOTAL, 0, MIB));
 		if (i == sizeof(wrong) / sizeof(wrong[0])) {
 			send_rest(c, &h, TOTAL, MIB);
@@ -364,7 +366,7 @@ static void
 test_bound(void **state)
 {
 	static const struct message_header small = {.kind = KIND_MESSAGE, .type = TYPE_MUTE},
-					   asking = {.kind = KIND_PIECE,
+					   asking = {.kind = KIND_FRAGMENT,
 						     .flags = KIND_REQUEST,
 						     .type = TYPE_OURS,
 						     .id = 9};

@@ -91,7 +91,7 @@ test_options(void **state)
 			refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "operation");
 		}
 	}
-	refused(weir_send_notify(p.c, "x", 1, WEIR_UD, 0, 0), -EINVAL, "no datagram");
+	refused(weir_send_notify(p.c, "x", 1, WEIR_UD, 0, 0), -EINVAL, "for a stream");
 	refused(weir_send_notify(p.c, "x", 1, WEIR_UD | WEIR_RC, 0, 0), -EINVAL, "either");
 	assert_int_equal(weir_send_notify(p.c, "x", 1, WEIR_RC, 0, 0), 0);
 	o.flags = 0;

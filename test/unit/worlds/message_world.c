@@ -194,7 +194,7 @@ int
 raw_piece(struct weir_conn *c, const struct message_header *h, uint64_t total, uint64_t offset,
 	  uint32_t bytes)
 {
-	struct message_piece piece = {.total = total, .offset = offset};
+	struct message_fragment piece = {.total = total, .offset = offset};
 	uint8_t *m = calloc(1, HEADER_LONG + sizeof(piece) + bytes);
 	int rc;
 
