@@ -26,7 +26,6 @@ on_upper(struct weir_messenger *m, const struct weir_message *message, void *use
 	char out[256];
 	size_t n = message->length < sizeof(out) ? message->length : sizeof(out);
 
-	(void)user;
 	for (size_t i = 0; i < n; i++)
 		out[i] = in[i] >= 'a' && in[i] <= 'z' ? (char)(in[i] - 'a' + 'A') : in[i];
 	if (weir_message_respond(m, &message->reply, out, n))

@@ -70,7 +70,6 @@ on_reading(struct weir_messenger *m, const struct weir_message *message, void *u
 static void
 on_report(struct weir_messenger *m, const struct weir_message *message, void *user)
 {
-	(void)user;
 	printf("%llu readings, %llu refused, sum %g\n", (unsigned long long)readings,
 	       (unsigned long long)refused, sum);
 	fflush(stdout);

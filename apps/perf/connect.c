@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define CONNECT_MS 5000
-#define TOLD_EVERY 250u
+#define PROGRESS_EVERY 250u
 #define ANSWER_SECONDS 2.0 /* for an answer of the data plane */
 
 int
@@ -35,7 +35,7 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 {
 	struct weir_connect_options options = {.flags = d->options->loop ? WEIR_LOOP : 0};
 	uint32_t all = n * d->options->connections;
-	bool progress = d->progress && all > TOLD_EVERY;
+	bool progress = d->progress && all > PROGRESS_EVERY;
 	struct weir_address address;
 	struct weir_conn *conn;
 	char text[80];
@@ -78,7 +78,7 @@ driver_connect(struct driver *d, const char *const *addresses, uint32_t n)
 		if (d->team)
 			atomic_store_explicit(&d->team->member[d->number].live.connected, i + 1,
 					      memory_order_relaxed);
-		if (progress && (i + 1) % TOLD_EVERY == 0)
+		if (progress && (i + 1) % PROGRESS_EVERY == 0)
 			fprintf(stderr, "\r%u of %u connections \033[K", i + 1, all);
 		if (progress && i + 1 == all)
 			fputs("\r\033[K", stderr);

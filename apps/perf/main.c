@@ -11,7 +11,6 @@
 static void
 on_signal(int signal)
 {
-	(void)signal;
 	atomic_store(&perf_stop, true);
 }
 

@@ -31,8 +31,6 @@ take_size(void *into, const char *text)
 static int
 take_sizes(void *into, const char *text, char *error, size_t size)
 {
-	(void)error;
-	(void)size;
 	return option_list(text, take_size, into);
 }
 
@@ -53,8 +51,6 @@ take_test(void *into, const char *text)
 static int
 take_tests(void *into, const char *text, char *error, size_t size)
 {
-	(void)error;
-	(void)size;
 	return option_list(text, take_test, into);
 }
 
@@ -88,8 +84,6 @@ take_flags(void *into, const char *text, char *error, size_t size)
 	struct perf_options *o = into;
 	uint32_t operations;
 
-	(void)error;
-	(void)size;
 	o->flags = 0;
 	if (option_list(text, take_flag, o))
 		return -EINVAL;
@@ -118,8 +112,6 @@ take_rate(void *into, const char *text, char *error, size_t size)
 	char number[32];
 	double unit = 1;
 
-	(void)error;
-	(void)size;
 	if (n == 0 || n >= sizeof(number))
 		return -EINVAL;
 	memcpy(number, text, n + 1);
@@ -140,9 +132,6 @@ take_all(void *into, const char *text, char *error, size_t size)
 {
 	struct perf_options *o = into;
 
-	(void)text;
-	(void)error;
-	(void)size;
 	o->size_count = 0;
 	for (uint32_t bytes = 8; bytes <= WEIR_STREAM_MESSAGE_MAX; bytes *= 2)
 		o->sizes[o->size_count++] = bytes;
@@ -154,9 +143,6 @@ take_csv(void *into, const char *text, char *error, size_t size)
 {
 	struct perf_options *o = into;
 
-	(void)text;
-	(void)error;
-	(void)size;
 	o->format = FORMAT_CSV;
 	return 0;
 }
@@ -166,9 +152,6 @@ take_json(void *into, const char *text, char *error, size_t size)
 {
 	struct perf_options *o = into;
 
-	(void)text;
-	(void)error;
-	(void)size;
 	o->format = FORMAT_JSON;
 	return 0;
 }

@@ -78,7 +78,6 @@ capture(const struct weirctl_options *o, int argc, char **argv)
 	sigset_t before;
 	int signals, file, status;
 
-	(void)argc;
 	if (o->json && !strcmp(name, "-"))
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "--json and frames cannot both go to stdout; name a file");

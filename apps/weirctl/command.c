@@ -106,7 +106,6 @@ help(const struct weirctl_options *o, int argc, char **argv)
 {
 	const struct weirctl_command *c = argc ? command_find(argv[0]) : NULL;
 
-	(void)o;
 	if (argc && !c)
 		return unknown(argv[0]);
 	if (c) {
@@ -131,7 +130,6 @@ show(const struct weirctl_options *o, int argc, char **argv)
 	json_t *array;
 	int status;
 
-	(void)argc;
 	if (!kind)
 		return weirctl_fail(WEIRCTL_USAGE,
 				    "cannot show '%s'; give nodes, engines, sessions, "

@@ -24,7 +24,6 @@ static size_t next;
 static char *
 next_match(const char *text, int state)
 {
-	(void)text;
 	if (!state)
 		next = 0;
 	return next < found.count ? strdup(found.word[next++]) : NULL;
@@ -36,7 +35,6 @@ matches(const char *text, int start, int end)
 	char line[1024], *argv[WEIRCTL_WORDS], *at = line, *w;
 	int argc = 0;
 
-	(void)end;
 	rl_attempted_completion_over = 1;
 	snprintf(line, sizeof(line), "%.*s", start, rl_line_buffer);
 	while ((w = strsep(&at, " \t")) && argc < WEIRCTL_WORDS)

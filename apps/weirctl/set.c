@@ -41,7 +41,6 @@ set(const struct weirctl_options *o, int argc, char **argv)
 	uint32_t count;
 	int status;
 
-	(void)argc;
 	snprintf(named, sizeof(named), "%s", key);
 	// user.NAME.WHAT becomes user.UID.WHAT: the data plane never looks up names
 	if (!strncmp(key, "user.", 5) && what >= key + 6 && key[5] != '*' &&
@@ -84,7 +83,6 @@ evict(const struct weirctl_options *o, int argc, char **argv)
 	uint32_t count;
 	int status;
 
-	(void)argc;
 	if ((!conn && strncmp(argv[0], "session.", 8)) ||
 	    !parse_id(argv[0] + (conn ? 5 : 8), &m.evict.id))
 		return weirctl_fail(WEIRCTL_USAGE,

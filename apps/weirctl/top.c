@@ -182,8 +182,6 @@ top(const struct weirctl_options *o, int argc, char **argv)
 	sigset_t before;
 	int signals, status = query_open(&q, o->instance, WEIRCTL_ANSWER_SECONDS);
 
-	(void)argc;
-	(void)argv;
 	if (status)
 		return weirctl_fail(status, "%s", q.reason);
 	signals = signals_open(&before);

@@ -82,7 +82,6 @@ wait_for(const struct weirctl_options *o, int argc, char **argv)
 	char seen[sizeof(q.reason)] = ""; // by the last look that was done
 	bool holds = false;
 
-	(void)argc;
 	if (!parse_condition(what, &c))
 		return weirctl_fail(
 		    WEIRCTL_USAGE, "cannot wait for '%s'; give up, node:ID or connections:K", what);

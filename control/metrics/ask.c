@@ -90,8 +90,6 @@ on_readable(evutil_socket_t fd, short what, void *user)
 	struct metrics_ask *a = user;
 	int rc = take(a);
 
-	(void)fd;
-	(void)what;
 	if (rc == -EAGAIN)
 		return;
 	if (rc || a->at == METRICS_KINDS)
@@ -101,8 +99,6 @@ on_readable(evutil_socket_t fd, short what, void *user)
 static void
 on_time(evutil_socket_t fd, short what, void *user)
 {
-	(void)fd;
-	(void)what;
 	finish(user, false);
 }
 

@@ -127,7 +127,6 @@ on_written(struct bufferevent *stream, void *user)
 {
 	struct client *c = user;
 
-	(void)stream;
 	if (c->answered)
 		client_free(c);
 }
@@ -135,16 +134,12 @@ on_written(struct bufferevent *stream, void *user)
 static void
 on_end(struct bufferevent *stream, short what, void *user)
 {
-	(void)stream;
-	(void)what;
 	client_free(user);
 }
 
 static void
 on_time(evutil_socket_t fd, short what, void *user)
 {
-	(void)fd;
-	(void)what;
 	client_free(user);
 }
 
@@ -155,8 +150,6 @@ on_accept(void *user, int fd, struct sockaddr *address, int length)
 	struct metrics *m = user;
 	struct client *c = NULL;
 
-	(void)address;
-	(void)length;
 	/* room is made by closing the client that has been silent for the longest time */
 	if (m->count >= CLIENTS) {
 		struct client *oldest = NULL;

@@ -124,7 +124,6 @@ fault_ready(struct broker_watch *w, uint32_t events)
 	struct broker *b = (struct broker *)((char *)w - offsetof(struct broker, fault_watch));
 	uint64_t n;
 
-	(void)events;
 	if (read(w->fd, &n, sizeof(n)) < 0)
 		return;
 	for (uint32_t i = 0; i < b->config.sessions; i++) {

@@ -25,8 +25,8 @@ struct broker_link {
 	uint32_t engine;
 	uint32_t node; /* peer */
 	uint32_t peer_engine;
-	struct broker_link *twin; /* loop: the other end */
-	bool leads;		  /* loop: the end that connects */
+	struct broker_link *loop_end; /* loop: the other end */
+	bool leads;		      /* loop: the end that connects */
 	enum link_state state;
 	bool confirmed;	    /* the peer has accepted our offer: we may send */
 	bool open;	    /* connections may be made over it */

@@ -24,7 +24,7 @@ struct quota_setting {
 /* Sets the quota of a new session, before engines know it. */
 void quota_init(struct broker_session *s);
 /* A setting by weirctl: number of sessions changed, or -errno and a reason. */
-int share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size);
+int quota_set(struct broker *b, const char *key, const char *value, char *reason, size_t size);
 void quota_row(const struct broker_session *s, struct weir_row_session *r);
 void quota_free_all(struct broker *b);
 /* Tells every engine that s->share, or the share of its user, has changed. */

@@ -9,7 +9,6 @@ memory_get(void *user, size_t bytes, int numa_socket)
 {
 	void *memory = rte_zmalloc_socket("weir", bytes, 64, numa_socket);
 
-	(void)user;
 	if (!memory && numa_socket != SOCKET_ID_ANY)
 		memory = rte_zmalloc_socket("weir", bytes, 64, SOCKET_ID_ANY);
 	return memory;
@@ -18,7 +17,5 @@ memory_get(void *user, size_t bytes, int numa_socket)
 void
 memory_put(void *user, void *memory, size_t bytes)
 {
-	(void)user;
-	(void)bytes;
 	rte_free(memory);
 }

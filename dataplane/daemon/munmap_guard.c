@@ -60,7 +60,6 @@ hold(void *unused)
 {
 	uint64_t count;
 
-	(void)unused;
 	if (read(rte_intr_fd_get(call), &count, sizeof(count)) < 0)
 		return;
 	atomic_store(&held, true);

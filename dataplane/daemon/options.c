@@ -19,8 +19,6 @@ take_instance(void *into, const char *text, char *error, size_t size)
 	size_t length = strlen(text);
 	struct options *o = into;
 
-	(void)error;
-	(void)size;
 	o->instance = text;
 	return length > 0 && length < OPTIONS_NAME_MAX && text[0] != '.' && text[0] != '-' &&
 		       strspn(text, allowed) == length
@@ -33,8 +31,6 @@ take_run_dir(void *into, const char *text, char *error, size_t size)
 {
 	struct options *o = into;
 
-	(void)error;
-	(void)size;
 	o->run_dir = text;
 	return text[0] == '/' && strlen(text) <= 60 ? 0 : -EINVAL;
 }
@@ -44,8 +40,6 @@ take_program_rate(void *into, const char *text, char *error, size_t size)
 {
 	struct options *o = into;
 
-	(void)error;
-	(void)size;
 	return rate_parse(text, &o->program_rate);
 }
 

@@ -20,8 +20,6 @@
 static void
 wake(void *user, unsigned context)
 {
-	(void)user;
-	(void)context;
 }
 
 int

@@ -98,7 +98,6 @@ handle(int number, siginfo_t *info, void *context)
 	void *frame[FRAMES];
 	pid_t thread = (pid_t)syscall(SYS_gettid), first = 0;
 
-	(void)context;
 	if (!atomic_compare_exchange_strong(&crashed, &first, thread)) {
 		while (first != thread)
 			pause(); /* another thread is about to end us */

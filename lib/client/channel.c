@@ -35,8 +35,8 @@ open_channel(struct weir_thread *t, const struct weir_session_msg *r, struct wei
 	ch->index = r->channel.channel;
 	ch->engine = r->channel.engine;
 	TAILQ_INIT(&ch->control);
-	TAILQ_INIT(&ch->dues);
-	TAILQ_INIT(&ch->cramped);
+	TAILQ_INIT(&ch->to_report);
+	TAILQ_INIT(&ch->needs_room);
 	weir_ring_init(&ch->pipe.tx, slots, w->geometry.ring_slots, &head->tx_tail, true);
 	weir_ring_init(&ch->pipe.rx, slots + w->geometry.ring_slots, w->geometry.ring_slots,
 		       &head->rx_tail, false);

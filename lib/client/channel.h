@@ -20,10 +20,10 @@ struct weir_channel {
 	SLIST_ENTRY(weir_channel) next;
 	uint32_t index, engine;
 	uint32_t release_count;
-	weir_place *release;		 /* receive blocks to release; room for all blocks */
-	TAILQ_HEAD(, weir_conn) control; /* connections with control slots to send */
-	TAILQ_HEAD(, weir_conn) dues;	 /* connections with unreported consumption */
-	TAILQ_HEAD(, weir_conn) cramped; /* found no room in tx and wait for it */
+	weir_place *release;		    /* receive blocks to release; room for all blocks */
+	TAILQ_HEAD(, weir_conn) control;    /* connections with control slots to send */
+	TAILQ_HEAD(, weir_conn) to_report;  /* connections with unreported consumption */
+	TAILQ_HEAD(, weir_conn) needs_room; /* found no room in tx and wait for it */
 	struct weir_conn *asking; /* one of those: its WANT is under way for all of them; or NULL */
 };
 

@@ -43,7 +43,7 @@ is_final(int rc)
 	return false;
 }
 
-/* One attempt. renew_lock held. */
+/* One attempt. reattach_lock held. */
 static int
 attempt_locked(struct weir *first)
 {
@@ -52,7 +52,7 @@ attempt_locked(struct weir *first)
 				 .name = former->name,
 				 .arena = former->arena_wish,
 				 .flags = (former->polling ? WEIR_POLLING : 0) |
-					  (former->renews ? WEIR_REATTACH : 0)};
+					  (former->reattaches ? WEIR_REATTACH : 0)};
 	struct weir_transport transport;
 	int rc;
 
@@ -85,14 +85,14 @@ attempt(struct weir *first)
 {
 	int rc;
 
-	pthread_mutex_lock(&first->renew_lock);
+	pthread_mutex_lock(&first->reattach_lock);
 	rc = attempt_locked(first);
-	pthread_mutex_unlock(&first->renew_lock);
+	pthread_mutex_unlock(&first->reattach_lock);
 	return rc;
 }
 
 int
-weir_renew(struct weir *w)
+weir_reattach_attempt(struct weir *w)
 {
 	struct weir *first = w->first;
 	int rc;
@@ -101,7 +101,7 @@ weir_renew(struct weir *w)
 	    weir_state(weir_now(first)) != WEIR_UP)
 		return -EAGAIN;
 	rc = attempt(first);
-	atomic_store_explicit(&first->reattach_at, weir_clock() + WEIR_RENEW_MS * 1000000u,
+	atomic_store_explicit(&first->reattach_at, weir_clock() + WEIR_REATTACH_MS * 1000000u,
 			      memory_order_relaxed);
 	return rc && !is_final(rc) ? -EAGAIN : rc;
 }
@@ -133,6 +133,6 @@ weir_reattach(struct weir *w, int timeout_ms)
 				      "open files",
 				      strerror(errno));
 	for (s = weir_now(w)->former; s; s = s->former)
-		weir_threads_shed(s);
+		weir_threads_release(s);
 	return 0;
 }

@@ -70,7 +70,7 @@ map(struct weir_thread *t, const struct weir_session_msg *r, int memory, struct 
 	seg->pipe.tx_sleeping = &seg->out->sleeping;
 	seg->pipe.rx_sleeping = &seg->in->sleeping;
 	TAILQ_INIT(&seg->conns);
-	TAILQ_INIT(&seg->dues);
+	TAILQ_INIT(&seg->to_report);
 	seg->pipe.local = true;
 	seg->pipe.bell = bell;
 	seg->pipe.fence = !(r->segment_map.flags & WEIR_WELCOME_MEMBARRIER);
@@ -198,7 +198,7 @@ area_free(struct weir_segment *seg, uint64_t bytes)
 	weir_assert(seg->out_pos <= seg->out_limit);
 	if (bytes <= seg->out_limit - seg->out_pos)
 		return 0;
-	/* pairs with the release in weir_segment_tell() */
+	/* pairs with the release in weir_segment_report() */
 	tail = atomic_load_explicit(&seg->out->area_tail, memory_order_acquire);
 	limit = tail + seg->geometry.area_bytes;
 	if (tail > seg->out_pos || limit < seg->out_limit)
@@ -310,8 +310,8 @@ weir_area_free(struct weir_segment *seg, uint64_t span)
 	while (seg->span_head != seg->span_tail && seg->spans[seg->span_head & mask].free)
 		seg->in_free = seg->spans[seg->span_head++ & mask].end;
 	/* the sender must not run out of room while this thread is busy */
-	if (seg->in_free - seg->in_told > seg->geometry.area_bytes / 8) {
-		seg->in_told = seg->in_free;
+	if (seg->in_free - seg->in_reported > seg->geometry.area_bytes / 8) {
+		seg->in_reported = seg->in_free;
 		/* pairs with the acquire in area_free() */
 		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
 	}

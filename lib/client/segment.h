@@ -37,14 +37,14 @@ struct weir_segment {
 	struct weir_conn *reserver; /* NULL: none */
 	uint64_t reserved, reserved_bytes;
 	uint64_t in_pos, in_free,
-	    in_told; /* area read by us: end of arrived bytes; freed up to; reported up to */
+	    in_reported; /* area read by us: end of arrived bytes; freed up to; reported up to */
 	struct weir_span
 	    *spans;	    /* ring of the pieces between in_free and in_pos, in order of arrival */
 	uint32_t span_room; /* a power of two */
 	uint64_t span_head, span_tail;
 	uint64_t held; /* rx position + 1 of a message reported but left in the ring, 0: none */
 	TAILQ_HEAD(, weir_conn) conns;
-	TAILQ_HEAD(, weir_conn) dues;
+	TAILQ_HEAD(, weir_conn) to_report;
 };
 
 #define WEIR_SEGMENT_OF(p) ((struct weir_segment *)(p))
@@ -77,6 +77,6 @@ int weir_area_take_reserved(struct weir_segment *seg, uint32_t bytes, uint64_t *
 int weir_area_arrived(struct weir_segment *seg, uint64_t offset, uint64_t bytes, uint64_t *span);
 void weir_area_free(struct weir_segment *seg, uint64_t span);
 /* Reports consumption to the peer, and rings if the peer waits for it. */
-void weir_segment_tell(struct weir_segment *seg);
+void weir_segment_report(struct weir_segment *seg);
 
 #endif

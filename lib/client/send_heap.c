@@ -112,7 +112,7 @@ feed(struct weir_heap *h)
 	while ((t = LIST_FIRST(&h->starved))) {
 		LIST_REMOVE(t, in_starved);
 		t->starved = false;
-		weir_nudge(t->nudge_fd);
+		weir_wake_fd(t->wake_fd);
 	}
 	atomic_store_explicit(&h->starving, 0, memory_order_relaxed);
 }

@@ -42,7 +42,7 @@ do_chores(struct weir_thread *t)
 	weir_bias_lock_slow(&t->lock);
 	idle = t->turns == t->turns_seen;
 	if (idle && (!TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing)))
-		weir_drive(t, NULL);
+		weir_progress(t, NULL);
 	t->turns_seen = t->turns;
 	if (!TAILQ_EMPTY(&t->tails) || (t->orphan && t->closing))
 		t->w->chores = true;
@@ -94,11 +94,11 @@ watch(void *arg)
 			 * when we do or a little later: messages sent until then are received.
 			 */
 			end = weir_clock() + LAST_MESSAGES_NS;
-			weir_threads_each(w, weir_thread_lost);
+			weir_threads_each(w, weir_thread_plane_lost);
 			do {
 				w->chores = false;
 				w->late = weir_clock() >= end;
-				weir_threads_each(w, weir_thread_last);
+				weir_threads_each(w, weir_thread_end_segments);
 				if (w->chores)
 					weir_sleep(CHORES_MS * 1000000u);
 			} while (w->chores &&
@@ -118,7 +118,7 @@ weir_watcher_end(struct weir *w)
 {
 	weir_assert(w->watcher_fd >= 0);
 	atomic_store_explicit(&w->stop, 1, memory_order_release);
-	weir_nudge(w->watcher_fd);
+	weir_wake_fd(w->watcher_fd);
 	pthread_join(w->watcher, NULL);
 	close(w->watcher_fd);
 	w->watcher_fd = -1;
@@ -187,7 +187,7 @@ free_session(struct weir *w)
 	if (w->life)
 		munmap(w->life, LIFE_BYTES);
 	pthread_mutex_destroy(&w->request_lock);
-	pthread_mutex_destroy(&w->renew_lock);
+	pthread_mutex_destroy(&w->reattach_lock);
 	free(w);
 }
 
@@ -210,10 +210,10 @@ weir_attach_with(const struct weir_options *o, const struct weir_transport *tran
 	snprintf(w->instance, sizeof(w->instance), "%s", o && o->instance ? o->instance : "");
 	w->arena_wish = o ? o->arena : 0;
 	w->polling = o && o->flags & WEIR_POLLING;
-	w->renews = o && o->flags & WEIR_REATTACH;
+	w->reattaches = o && o->flags & WEIR_REATTACH;
 	LIST_INIT(&w->threads);
 	pthread_mutex_init(&w->request_lock, NULL);
-	pthread_mutex_init(&w->renew_lock, NULL);
+	pthread_mutex_init(&w->reattach_lock, NULL);
 	pthread_mutex_init(&w->adopt_lock, NULL);
 	pthread_mutex_init(&w->region_lock, NULL);
 	weir_cache_init(w);

@@ -35,20 +35,20 @@ struct weir {
 	struct weir *first;	       /* the handle */
 	struct weir *former;	       /* the session before this one; NULL: none */
 	_Atomic(struct weir *) latest; /* of the handle: the present session, NULL: itself. Written
-					  under renew_lock, read by all */
+					  under reattach_lock, read by all */
 	_Atomic uint64_t reattach_at;  /* of the handle: ns, next attempt of WEIR_REATTACH */
-	pthread_mutex_t renew_lock;    /* of the handle: one thread at a time attaches again or
-					  restores a listener */
+	pthread_mutex_t reattach_lock; /* of the handle: one thread at a time attaches again or
+				       restores a listener */
 	char instance[108], name[WEIR_NAME_MAX]; /* given to weir_attach() */
 	uint64_t arena_wish;
 	uint8_t *arena;
 	uint64_t arena_bytes; /* mapped bytes; fewer after `shed` */
 	bool shed;	      /* only the arena's head is left. Under the lock of thread objects */
 	struct weir_geometry geometry;
-	bool fence;    /* the data plane or this process is not registered for membarrier */
-	bool polling;  /* WEIR_POLLING */
-	bool renews;   /* WEIR_REATTACH */
-	uint32_t node; /* own id in WELCOME, UINT32_MAX: unknown */
+	bool fence;	 /* the data plane or this process is not registered for membarrier */
+	bool polling;	 /* WEIR_POLLING */
+	bool reattaches; /* WEIR_REATTACH */
+	uint32_t node;	 /* own id in WELCOME, UINT32_MAX: unknown */
 	_Atomic uint32_t watchers; /* threads that watch nodes; all write and read */
 	uint32_t turn; /* number of threads created, plus the session's number; under the lock of
 			  thread objects */
@@ -93,9 +93,9 @@ int weir_request(struct weir *w, struct weir_session_msg *m, uint32_t want,
 struct weir_session_msg weir_message(uint32_t type);
 
 struct weir *weir_latest(struct weir *w) __attribute__((cold));
-#define WEIR_RENEW_MS 50u /* between two attempts of WEIR_REATTACH */
+#define WEIR_REATTACH_MS 50u /* between two attempts of WEIR_REATTACH */
 /* One attempt, if it is due. 0: attached; -EAGAIN: not yet; else a final error. */
-int weir_renew(struct weir *w);
+int weir_reattach_attempt(struct weir *w);
 
 /* Adds and removes a session that a forked child must not use. */
 void weir_fork_note(struct weir *w);

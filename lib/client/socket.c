@@ -120,7 +120,6 @@ close_socket(void *user)
 static int
 reopen(void *user, const char *instance, struct weir_transport *transport)
 {
-	(void)user;
 	return weir_socket_open(instance, transport);
 }
 

@@ -68,7 +68,7 @@ drop_detached(bool ending)
 		weir_thread_ended(t);
 		t->orphan = true;
 		if (t->w->watched && weir_state(t->w) != WEIR_FORKED)
-			weir_nudge(t->w->watcher_fd);
+			weir_wake_fd(t->w->watcher_fd);
 	}
 	pthread_mutex_unlock(&threads_lock);
 }
@@ -76,7 +76,6 @@ drop_detached(bool ending)
 static void
 thread_exits(void *unused)
 {
-	(void)unused;
 	drop_detached(true);
 }
 
@@ -97,12 +96,12 @@ add_fd(int epoll, int fd, uint32_t events)
 static void
 close_fds(struct weir_thread *t)
 {
-	int fds[] = {t->rings_fd, t->epoll_fd, t->nudge_fd, t->timer_fd};
+	int fds[] = {t->rings_fd, t->epoll_fd, t->wake_fd, t->timer_fd};
 
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	t->rings_fd = t->epoll_fd = t->nudge_fd = t->timer_fd = -1;
+	t->rings_fd = t->epoll_fd = t->wake_fd = t->timer_fd = -1;
 }
 
 /* A new thread object; NULL and errno. threads_lock held. */
@@ -129,7 +128,7 @@ create(struct weir *w)
 	LIST_INIT(&t->loans);
 	LIST_INIT(&t->waiters);
 	LIST_INIT(&t->foreign);
-	LIST_INIT(&t->agains);
+	LIST_INIT(&t->lost_conns);
 	TAILQ_INIT(&t->foreign_ready);
 	pthread_mutex_init(&t->foreign_lock, NULL);
 	rc = weir_bias_init(&t->lock);
@@ -140,13 +139,13 @@ create(struct weir *w)
 	}
 	t->rings_fd = epoll_create1(EPOLL_CLOEXEC);
 	t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	t->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t->fd_waiter.fd = t->nudge_fd;
-	rc = t->rings_fd < 0 || t->epoll_fd < 0 || t->nudge_fd < 0 ? -errno : 0;
+	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->fd_waiter.fd = t->wake_fd;
+	rc = t->rings_fd < 0 || t->epoll_fd < 0 || t->wake_fd < 0 ? -errno : 0;
 	if (!rc)
 		rc = add_fd(t->epoll_fd, t->rings_fd, EPOLLIN);
 	if (!rc)
-		rc = add_fd(t->epoll_fd, t->nudge_fd, EPOLLIN);
+		rc = add_fd(t->epoll_fd, t->wake_fd, EPOLLIN);
 	if (!rc && w->transport.fd >= 0)
 		rc = add_fd(t->rings_fd, w->transport.fd, EPOLLRDHUP);
 	if (rc) {
@@ -173,7 +172,7 @@ weir_thread_new(struct weir *w)
 		if (!t->orphan)
 			continue;
 		weir_lock(t);
-		weir_drive(t, NULL); /* finish its closed connections */
+		weir_progress(t, NULL); /* finish its closed connections */
 		weir_unlock(t);
 		if (atomic_load_explicit(&t->users, memory_order_relaxed))
 			continue;
@@ -229,11 +228,11 @@ first_call(struct weir *w)
 	LIST_FOREACH(f, &former->foreign, next)
 	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
 	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->rings_fd, NULL);
-	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->nudge_fd, NULL);
+	epoll_ctl(former->epoll_fd, EPOLL_CTL_DEL, former->wake_fd, NULL);
 	weir_thread_forget_socket(former);
 	/* without kernel memory for this the new object keeps its own descriptor */
 	if (!add_fd(former->epoll_fd, t->rings_fd, EPOLLIN) &&
-	    !add_fd(former->epoll_fd, t->nudge_fd, EPOLLIN)) {
+	    !add_fd(former->epoll_fd, t->wake_fd, EPOLLIN)) {
 		close(t->epoll_fd);
 		t->epoll_fd = former->epoll_fd;
 		former->epoll_fd = -1;
@@ -244,21 +243,21 @@ first_call(struct weir *w)
 		if (!f->own)
 			continue;
 		LIST_REMOVE(f, next);
-		f->waiter.fd = t->nudge_fd;
+		f->waiter.fd = t->wake_fd;
 		LIST_INSERT_HEAD(&t->foreign, f, next);
 		if (!atomic_load_explicit(&f->conns, memory_order_relaxed))
 			continue; /* weir_thread_reap_foreign() will drop it */
 		add_fd(t->epoll_fd, f->worker->rings_fd, EPOLLIN);
-		t->formers++;
+		t->former_workers++;
 	}
 	f = weir_thread_add_foreign(t, former);
 	if (f) { /* without memory for it the former object's events are lost */
 		f->own = true;
-		t->formers++;
+		t->former_workers++;
 	}
 	weir_thread_follow(t, former);
 	for (w = w->former; w; w = w->former)
-		weir_threads_shed(w);
+		weir_threads_release(w);
 	return t;
 }
 
@@ -339,7 +338,7 @@ shed(struct weir *w)
 }
 
 void
-weir_threads_shed(struct weir *w)
+weir_threads_release(struct weir *w)
 {
 	struct weir_thread *t;
 	bool unused = weir_now(w->first) != w && !atomic_load(&w->handler_lines);
@@ -419,7 +418,7 @@ weir_thread_add_foreign(struct weir_thread *t, struct weir_thread *worker)
 	}
 	f->worker = worker;
 	atomic_init(&f->conns, 1);
-	f->waiter.fd = t->nudge_fd;
+	f->waiter.fd = t->wake_fd;
 	LIST_INSERT_HEAD(&t->foreign, f, next);
 	return f;
 }

@@ -22,15 +22,15 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-struct weir_again;
+struct weir_reconnect_state;
 struct weir_channel;
 struct weir_conn;
 struct weir_life;
 struct weir_listener;
-struct weir_parked;
+struct weir_rx_message;
 struct weir_pipe;
 struct weir_segment;
-struct weir_table;
+struct weir_node_table;
 
 /* A thread that sleeps, or is about to; another thread that makes progress at the worker writes to
  * `fd`. */
@@ -83,30 +83,31 @@ struct weir_thread {
 	struct weir_node_event *nodes;
 	uint32_t node_count, node_room;
 	/* connections to reconnect; only the thread uses it */
-	LIST_HEAD(, weir_again) agains;
-	int timer_fd;		  /* wakes the thread for the next attempt; -1: none yet */
-	uint64_t timer_at;	  /* ns; 0: not set */
-	struct weir_table *table; /* of nodes; NULL: not requested yet. Only the thread uses it */
-	LIST_HEAD(, weir_parked) loans;		       /* not released by the program yet */
-	struct weir_parked *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */
+	LIST_HEAD(, weir_reconnect_state) lost_conns;
+	int timer_fd;	   /* wakes the thread for the next attempt; -1: none yet */
+	uint64_t timer_at; /* ns; 0: not set */
+	struct weir_node_table
+	    *table; /* of nodes; NULL: not requested yet. Only the thread uses it */
+	LIST_HEAD(, weir_rx_message) loans;		   /* not released by the program yet */
+	struct weir_rx_message *spare[WEIR_SPARE_CLASSES]; /* parked messages for reuse, by class */
 	uint32_t spare_count[WEIR_SPARE_CLASSES];
 	uint32_t cache[16]; /* free send blocks */
 	uint32_t cache_count;
 	uint32_t turns,
 	    turns_seen; /* calls that made progress, and the value the watcher saw last */
 	/* sleep */
-	int rings_fd;	  /* epoll: doorbells and the session socket */
-	int nudge_fd;	  /* eventfd: other threads wake the thread; only it reads */
-	int epoll_fd;	  /* epoll: rings_fd of this and of foreign workers, nudge_fd */
-	uint32_t armed;	  /* number of waiters; the sleep flags are up while it is > 0 */
-	uint32_t closing; /* connections closed here that have not ended */
-	bool unsettled;	  /* a report found no room in a ring: no long sleep */
+	int rings_fd;	     /* epoll: doorbells and the session socket */
+	int wake_fd;	     /* eventfd: other threads wake the thread; only it reads */
+	int epoll_fd;	     /* epoll: rings_fd of this and of foreign workers, wake_fd */
+	uint32_t armed;	     /* number of waiters; the sleep flags are up while it is > 0 */
+	uint32_t closing;    /* connections closed here that have not ended */
+	bool report_pending; /* a report found no room in a ring: no long sleep */
 	LIST_HEAD(, weir_waiter) waiters;
 	bool fd_armed; /* weir_arm() returned 0; only the owner uses it */
 	struct weir_waiter fd_waiter;
 	/* connections of other workers that report here */
 	LIST_HEAD(, weir_foreign) foreign; /* only the thread uses it */
-	uint32_t formers;		   /* those with `own` set; only the thread uses it */
+	uint32_t former_workers;	   /* those with `own` set; only the thread uses it */
 	pthread_mutex_t foreign_lock;
 	TAILQ_HEAD(, weir_conn) foreign_ready; /* under foreign_lock */
 	_Atomic uint32_t foreign_count;	       /* written under foreign_lock, read by the thread */
@@ -124,7 +125,7 @@ struct weir_thread *weir_thread_get(struct weir *w);
 /* Frees w's thread objects; no thread is inside a call. */
 void weir_threads_free(struct weir *w);
 /* Frees the memory of a replaced session if nothing uses it. No lock held. */
-void weir_threads_shed(struct weir *w);
+void weir_threads_release(struct weir *w);
 /* The session socket has hung up and may be closed: t no longer sleeps on it. */
 void weir_thread_forget_socket(struct weir_thread *t);
 /* Calls f for each thread object of w. No lock held. */

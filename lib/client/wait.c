@@ -71,9 +71,9 @@ weir_thread_arm(struct weir_thread *t, struct weir_waiter *waiter)
 	LIST_INSERT_HEAD(&t->waiters, waiter, next);
 	if (!t->armed++)
 		raise_flags(t, 1);
-	weir_drive_settle(t);
+	weir_progress_finish(t);
 	/* pairs with weir_pipe_published() of local peers and the engine's doorbell step, and with
-	 * weir_segment_tell() of local peers */
+	 * weir_segment_report() of local peers */
 	weir_barrier_global();
 }
 
@@ -103,20 +103,20 @@ bool
 weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter)
 {
 	struct weir_foreign *f;
-	bool unsettled;
+	bool report_pending;
 
 	weir_lock(t);
 	weir_thread_arm(t, waiter);
-	unsettled = t->unsettled;
+	report_pending = t->report_pending;
 	weir_unlock(t);
 	LIST_FOREACH(f, &t->foreign, next)
 	{
 		weir_lock(f->worker);
 		weir_thread_arm(f->worker, &f->waiter);
-		unsettled |= f->worker->unsettled;
+		report_pending |= f->worker->report_pending;
 		weir_unlock(f->worker);
 	}
-	return unsettled;
+	return report_pending;
 }
 
 void
@@ -188,7 +188,7 @@ weir_wait_next(struct weir_wait *wait)
 		ts = (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
 				       .tv_nsec = (long)(ns % NS_PER_S)};
 		fds[0].fd = wait->events ? worker->epoll_fd : worker->rings_fd;
-		fds[1].fd = wait->self->nudge_fd;
+		fds[1].fd = wait->self->wake_fd;
 		ppoll(fds, 2, &ts, NULL);
 		weir_wait_disarm(wait);
 		return 0;
@@ -218,15 +218,15 @@ weir_wait_next(struct weir_wait *wait)
 	if (!wait->self)
 		return weir_fail(-errno, "cannot wait: %s; raise the limit of open files",
 				 strerror(errno));
-	while (read(wait->self->nudge_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+	while (read(wait->self->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
-	wait->waiter.fd = wait->self->nudge_fd;
+	wait->waiter.fd = wait->self->wake_fd;
 	if (wait->events) {
 		wait->nap = weir_thread_arm_all(worker, &wait->waiter);
 	} else {
 		weir_lock(worker);
 		weir_thread_arm(worker, &wait->waiter);
-		wait->nap = worker->unsettled;
+		wait->nap = worker->report_pending;
 		weir_unlock(worker);
 	}
 	wait->armed = true;
@@ -249,7 +249,7 @@ weir_pipe_ring(struct weir_pipe *p)
 	static const uint64_t one = 1;
 
 	if (p->local) {
-		if (p->slow_rings == WEIR_BELL_SPITE)
+		if (p->slow_rings == WEIR_BELL_SLOW_MAX)
 			return; /* the peer has attached too many waiters: it is not woken any more
 				 */
 		if (weir_bell_ring_timed(&p->bell, p->slow_rings) > WEIR_BELL_SLOW_NS)
@@ -283,7 +283,7 @@ weir_thread_remove_bell(struct weir_thread *t, struct weir_pipe *p)
 }
 
 void
-weir_nudge(int fd)
+weir_wake_fd(int fd)
 {
 	uint64_t one = 1;
 
@@ -298,5 +298,5 @@ weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self)
 
 	LIST_FOREACH(waiter, &t->waiters, next)
 	if (waiter != self)
-		weir_nudge(waiter->fd);
+		weir_wake_fd(waiter->fd);
 }

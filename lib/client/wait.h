@@ -11,7 +11,7 @@ struct weir_wait {
 	bool events; /* wait for any event of self: worker is self, and foreign workers count */
 	int timeout_ms;
 	bool armed;	 /* sleep flags are up: one more look, then sleep */
-	bool nap;	 /* worker was unsettled: sleep NAP_NS at most */
+	bool nap;	 /* worker was report_pending: sleep NAP_NS at most */
 	uint32_t polls;	 /* since the last yield */
 	uint32_t yields; /* since the start */
 	uint32_t looks;	 /* a poll may look at its rings this number of times */
@@ -49,7 +49,7 @@ weir_wait_end(struct weir_wait *wait)
 
 /*
  * Raise and lower the flags of t and of the foreign workers that report to it. No lock held.
- * weir_thread_arm_all() returns whether any of them is unsettled.
+ * weir_thread_arm_all() returns whether any of them is report_pending.
  */
 bool weir_thread_arm_all(struct weir_thread *t, struct weir_waiter *waiter);
 void weir_thread_disarm_all(struct weir_thread *t, struct weir_waiter *waiter);
@@ -59,7 +59,7 @@ uint64_t weir_clock(void);
 void weir_sleep(uint64_t ns);
 
 /* Writes to a waiter's eventfd. */
-void weir_nudge(int fd);
+void weir_wake_fd(int fd);
 /* Wakes all threads that wait at this worker, except `self`. */
 void weir_thread_wake(struct weir_thread *t, const struct weir_waiter *self);
 /* Has the doorbell of a new pipe wake this worker. 0 or -errno. */

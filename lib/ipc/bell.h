@@ -18,7 +18,7 @@
 #endif
 
 #define WEIR_BELL_SLOW_NS 1000000u /* ns; a ring that takes longer is slow */
-#define WEIR_BELL_SPITE 8u	   /* consecutive rings, slow by CPU time, that are an attack */
+#define WEIR_BELL_SLOW_MAX 8u	   /* consecutive rings, slow by CPU time, that are an attack */
 
 struct weir_bell {
 	int wait; /* readable after the other end has rung */

@@ -121,7 +121,6 @@ weir_channel_bytes(const struct weir_geometry *g)
 static inline uint64_t
 weir_arena_descs(const struct weir_geometry *g)
 {
-	(void)g;
 	return 4096;
 }
 
@@ -212,7 +211,6 @@ weir_segment_cost(uint32_t length)
 static inline uint64_t
 weir_segment_side_at(const struct weir_segment_geometry *g, uint32_t d)
 {
-	(void)g;
 	return 4096 + d * 4096ull;
 }
 

@@ -76,7 +76,7 @@ enum weir_slot_op {
 #define WEIR_SLOT_READ 0x10u
 #define WEIR_SLOT_WRITE 0x20u
 #define WEIR_SLOT_RING 0x80u
-#define WEIR_SLOT_WAYS (WEIR_SLOT_SEND | WEIR_SLOT_READ | WEIR_SLOT_WRITE | WEIR_SLOT_RING)
+#define WEIR_SLOT_TRANSFERS (WEIR_SLOT_SEND | WEIR_SLOT_READ | WEIR_SLOT_WRITE | WEIR_SLOT_RING)
 
 #define WEIR_SLOT_DATAGRAM                                                                         \
 	0x40u /* engine ring: this CONNECT or ACCEPT makes a datagram connection */

@@ -28,7 +28,7 @@ send_once(struct lane *lane, const struct iovec *parts, unsigned n, size_t lengt
 	weir_lock(lane->worker);
 	rc = weir_send_now(lane->conn, parts, n, length);
 	if (rc == -EAGAIN) {
-		weir_drive(lane->worker, NULL);
+		weir_progress(lane->worker, NULL);
 		rc = weir_send_now(lane->conn, parts, n, length);
 	}
 	weir_unlock(lane->worker);

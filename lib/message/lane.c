@@ -401,7 +401,7 @@ lane_greet(struct lane *lane)
 	int rc;
 
 	if (c->state == CONN_OPENING)
-		weir_drive(lane->worker, NULL);
+		weir_progress(lane->worker, NULL);
 	if (c->state == CONN_OPENING)
 		return -EAGAIN;
 	if (c->state != CONN_OPEN)

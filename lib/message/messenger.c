@@ -260,7 +260,7 @@ weir_messenger_close(struct weir_messenger *m)
 	w = m->w;
 	messenger_free(m);
 	if (weir_state(w) != WEIR_UP)
-		weir_threads_shed(w);
+		weir_threads_release(w);
 }
 
 /* ---- events and counters ---- */

@@ -187,7 +187,7 @@ begin_batch(struct handler_thread *k)
 			other = &all[i];
 	}
 	if (other)
-		weir_nudge(other->worker->nudge_fd);
+		weir_wake_fd(other->worker->wake_fd);
 }
 
 static unsigned
@@ -292,7 +292,7 @@ nap_ms(struct handler_thread *k, bool stepping)
 static void
 work(struct handler_thread *k)
 {
-	struct pollfd called = {.fd = k->worker->nudge_fd, .events = POLLIN};
+	struct pollfd called = {.fd = k->worker->wake_fd, .events = POLLIN};
 	struct weir_messenger *m = k->m;
 	struct weir_wait wait;
 	uint64_t due = 0, ms, count;
@@ -437,7 +437,7 @@ void
 pool_call(struct weir_messenger *m)
 {
 	if (m->pool[0].worker)
-		weir_nudge(m->pool[0].worker->nudge_fd);
+		weir_wake_fd(m->pool[0].worker->wake_fd);
 }
 
 int
@@ -487,7 +487,7 @@ pool_stop(struct weir_messenger *m)
 	atomic_store_explicit(&m->stop, 1, memory_order_release);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
 		if (m->pool[i].runs && m->pool[i].worker)
-			weir_nudge(m->pool[i].worker->nudge_fd);
+			weir_wake_fd(m->pool[i].worker->wake_fd);
 	for (uint32_t i = 0; i < m->o.handler_threads; i++)
 		if (m->pool[i].runs)
 			pthread_join(m->pool[i].thread, NULL);

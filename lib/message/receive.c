@@ -197,7 +197,7 @@ worker_take(struct weir_thread *t, uint8_t *buffer, bool mine, struct take *out)
 		if (rc)
 			return rc;
 	}
-	rc = weir_drive(t, NULL) ? TAKE_MOVED : TAKE_NOTHING;
+	rc = weir_progress(t, NULL) ? TAKE_MOVED : TAKE_NOTHING;
 	if (!TAILQ_EMPTY(&t->ready)) {
 		got = take_reported(t, buffer, mine, out);
 		rc = got ? got : rc;

@@ -47,7 +47,7 @@ enqueue(struct weir_conn *c, const struct weir_head *h)
 {
 	struct weir_ring *r = &c->pipe->rx;
 	weir_place place = weir_ring_at(r, r->pos)->place[0];
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 
 	if (h->op == WEIR_OP_INLINE) {
 		p = weir_rx_message_inline(c, h);
@@ -263,7 +263,7 @@ weir_channel_progress(struct weir_channel *ch, struct weir_conn *want)
 		weir_ctrl_report(ch);
 	if (!TAILQ_EMPTY(&ch->control))
 		weir_ctrl_flush(ch);
-	if (weir_unlikely(!TAILQ_EMPTY(&ch->cramped)))
+	if (weir_unlikely(!TAILQ_EMPTY(&ch->needs_room)))
 		weir_ctrl_report_room(ch);
 	return n;
 }

@@ -186,16 +186,16 @@ weir_conn_free(struct weir_conn *c)
 	c->foreign = NULL;
 	if (c->on_blocked)
 		TAILQ_REMOVE(&c->worker->blocked, c, in_blocked);
-	if (c->cramped) /* at detach only: else its end or close came first */
-		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
+	if (c->needs_room) /* at detach only: else its end or close came first */
+		TAILQ_REMOVE(&c->channel->needs_room, c, in_needs_room);
 	weir_ctrl_want_answered(c);
 	if (c->control)
 		TAILQ_REMOVE(&c->channel->control, c, in_control);
 	if (c->due && c->pipe->local)
-		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->dues, c, in_dues);
+		TAILQ_REMOVE(&WEIR_SEGMENT_OF(c->pipe)->to_report, c, in_to_report);
 	else if (c->due)
-		TAILQ_REMOVE(&c->channel->dues, c, in_dues);
-	c->on_blocked = c->due = c->cramped = false;
+		TAILQ_REMOVE(&c->channel->to_report, c, in_to_report);
+	c->on_blocked = c->due = c->needs_room = false;
 	c->control = 0;
 	weir_rx_queue_clear(c);
 	weir_posts_free(c);
@@ -349,7 +349,8 @@ weir_conn_update_completed(struct weir_conn *c)
 	if (!c->local)
 		weir_conn_completed(
 		    c, atomic_load_explicit(&c->desc->completed, memory_order_acquire));
-	/* read behind the fence of weir_pipe_published(); pairs with weir_thread_last() there */
+	/* read behind the fence of weir_pipe_published(); pairs with weir_thread_end_segments()
+	 * there */
 	else if (c->pipe && atomic_load_explicit(c->pipe->tx_sleeping, memory_order_relaxed) !=
 				WEIR_SEGMENT_LEFT)
 		weir_conn_completed(c, c->sent - c->partial_queued);

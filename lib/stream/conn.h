@@ -21,8 +21,8 @@ enum weir_rx_kind {
 	RX_POSTED, /* in memory that the program posted */
 };
 
-struct weir_parked {
-	struct weir_parked *next;
+struct weir_rx_message {
+	struct weir_rx_message *next;
 	uint8_t *data;
 	uint32_t length;
 	uint8_t kind;  /* enum weir_rx_kind */
@@ -32,7 +32,7 @@ struct weir_parked {
 	uint64_t at;		/* place, or span */
 	struct weir_pipe *pipe; /* PLACE, SPAN: it arrived here */
 	struct weir_thread *worker;
-	LIST_ENTRY(weir_parked) in_loans; /* while the program holds it */
+	LIST_ENTRY(weir_rx_message) in_loans; /* while the program holds it */
 	uint8_t bytes[];
 };
 
@@ -96,7 +96,7 @@ struct weir_conn {
 	uint32_t state;		 /* enum weir_conn_state */
 	uint64_t spent, granted; /* cost of sent messages; cost that may be spent */
 	uint64_t sent;		 /* messages */
-	struct weir_parked *queue, **queue_end;
+	struct weir_rx_message *queue, **queue_end;
 	uint64_t consumed, returned; /* cost of received messages; as reported to the sender */
 	uint64_t received;	     /* messages that the program took */
 	uint32_t due_at;	     /* unreported cost at which a report is due */
@@ -108,7 +108,7 @@ struct weir_conn {
 	bool local;	     /* data goes by a segment */
 	bool queued;	     /* on a list of ready connections */
 	bool on_blocked;     /* on its worker's list */
-	bool cramped;	     /* on its channel's list: waits for room in tx */
+	bool needs_room;     /* on its channel's list: waits for room in tx */
 	bool want_heap;	     /* blocked for lack of send blocks */
 	bool end_held;	     /* CLOSED has come: freed when our CLOSE is written */
 	uint8_t control;     /* CTRL_*: slots to be written */
@@ -138,25 +138,26 @@ struct weir_conn {
 	/* local: a message that is sent in fragments */
 	uint8_t *partial;
 	uint32_t partial_length, partial_sent;
-	bool partial_borrowed;		    /* in memory of a caller that waits */
-	bool partial_queued;		    /* there is a rest: on its worker's list */
-	struct weir_thread *reporter;	    /* its weir_poll() reports events */
-	struct weir_foreign *foreign;	    /* reporter's entry for our worker, if they differ */
-	struct weir_listener *listener;	    /* not accepted yet */
-	struct weir_again *reconnect_state; /* NULL: never reconnects */
+	bool partial_borrowed;		/* in memory of a caller that waits */
+	bool partial_queued;		/* there is a rest: on its worker's list */
+	struct weir_thread *reporter;	/* its weir_poll() reports events */
+	struct weir_foreign *foreign;	/* reporter's entry for our worker, if they differ */
+	struct weir_listener *listener; /* not accepted yet */
+	struct weir_reconnect_state *reconnect_state; /* NULL: never reconnects */
 	bool is_attempt;	/* reconnecting: the program does not know this connection yet */
 	struct weir_lane *lane; /* of the message model, which takes its events; NULL: a stream's */
 	uint8_t threshold; /* percent of the window until a report; 0: the data plane's choice */
 	void *user;
 	TAILQ_ENTRY(weir_conn)
-	in_control, in_dues, in_ready, in_blocked, in_cramped, in_tails, in_segment, in_accept;
+	in_control, in_to_report, in_ready, in_blocked, in_needs_room, in_tails, in_segment,
+	    in_accept;
 };
 
 struct weir_listener {
 	struct weir_thread *worker;
 	struct weir_listener *handle; /* the program's handle: the first one, maybe this */
 	/* the one in place of this after the data plane was lost; NULL: none. Written once, under
-	 * the handle's renew_lock, read by all */
+	 * the handle's reattach_lock, read by all */
 	_Atomic(struct weir_listener *) successor;
 	int error;     /* why no other could take its place. Worker */
 	bool replaced; /* does not count among its worker's users any more */
@@ -305,7 +306,7 @@ static inline void
 weir_segment_idle(struct weir_segment *seg)
 {
 	if (weir_unlikely(++seg->pipe.empty == 8))
-		weir_segment_tell(seg);
+		weir_segment_report(seg);
 }
 
 /* CLOSED has come: ends the connection when all that the peer wrote before is taken in. */
@@ -325,16 +326,16 @@ void weir_segment_spoil(struct weir_segment *seg);
 bool weir_conn_await_end(struct weir_conn *c);
 
 /* ---- rx_queue.c; worker locked ---- */
-struct weir_parked *weir_rx_message_new(struct weir_thread *t, uint32_t length);
-void weir_rx_message_free(struct weir_parked *p);
+struct weir_rx_message *weir_rx_message_new(struct weir_thread *t, uint32_t length);
+void weir_rx_message_free(struct weir_rx_message *p);
 /* Copies an inline message at the pipe's head out of the ring. NULL: no memory, it stays. */
-struct weir_parked *weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h);
-void weir_rx_queue_append(struct weir_conn *c, struct weir_parked *p);
+struct weir_rx_message *weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h);
+void weir_rx_queue_append(struct weir_conn *c, struct weir_rx_message *p);
 /* Frees all messages not received. */
 void weir_rx_queue_clear(struct weir_conn *c);
 /* The program is done with a loan: frees it and counts it as consumed. c: its connection or NULL.
  */
-void weir_loan_end(struct weir_parked *p, struct weir_conn *c);
+void weir_loan_end(struct weir_rx_message *p, struct weir_conn *c);
 /* Consumption is to be reported, now or later. */
 void weir_conn_consumed_slow(struct weir_conn *c);
 

@@ -71,7 +71,7 @@ opened(struct weir_conn *c)
 	int rc = -EAGAIN;
 
 	weir_lock(c->worker);
-	weir_drive(c->worker, NULL);
+	weir_progress(c->worker, NULL);
 	if (c->state == CONN_OPEN)
 		rc = 0;
 	else if (c->state == CONN_ENDED)
@@ -229,7 +229,7 @@ weir_close(struct weir_conn *c)
 	weir_progress_leave(t);
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
-		weir_threads_shed(t->w);
+		weir_threads_release(t->w);
 }
 
 int

@@ -132,7 +132,7 @@ weir_ctrl_add(struct weir_conn *c, uint8_t control)
 static void
 ask_for_room(struct weir_channel *ch)
 {
-	struct weir_conn *c = TAILQ_FIRST(&ch->cramped);
+	struct weir_conn *c = TAILQ_FIRST(&ch->needs_room);
 
 	if (!c || ch->asking)
 		return;
@@ -143,9 +143,9 @@ ask_for_room(struct weir_channel *ch)
 void
 weir_ctrl_need_room(struct weir_conn *c)
 {
-	if (!c->cramped)
-		TAILQ_INSERT_TAIL(&c->channel->cramped, c, in_cramped);
-	c->cramped = true;
+	if (!c->needs_room)
+		TAILQ_INSERT_TAIL(&c->channel->needs_room, c, in_needs_room);
+	c->needs_room = true;
 	ask_for_room(c->channel);
 }
 
@@ -159,9 +159,9 @@ weir_ctrl_want_answered(struct weir_conn *c)
 void
 weir_ctrl_room_unneeded(struct weir_conn *c)
 {
-	if (c->cramped)
-		TAILQ_REMOVE(&c->channel->cramped, c, in_cramped);
-	c->cramped = false;
+	if (c->needs_room)
+		TAILQ_REMOVE(&c->channel->needs_room, c, in_needs_room);
+	c->needs_room = false;
 	weir_ctrl_want_answered(c);
 	ask_for_room(c->channel);
 }
@@ -175,11 +175,11 @@ weir_ctrl_report_room(struct weir_channel *ch)
 	if (weir_ring_room(r) <= r->mask / 4 && !weir_ring_refresh(r))
 		return;
 	for (unsigned i = 0; i < ROOM_AT_ONCE && weir_ring_room(r) > r->mask / 4; i++) {
-		c = TAILQ_FIRST(&ch->cramped);
+		c = TAILQ_FIRST(&ch->needs_room);
 		if (!c)
 			return;
-		TAILQ_REMOVE(&ch->cramped, c, in_cramped);
-		c->cramped = false;
+		TAILQ_REMOVE(&ch->needs_room, c, in_needs_room);
+		c->needs_room = false;
 		if (c->blocked && !c->want_heap) {
 			c->blocked = false;
 			weir_conn_report(c, PENDING_WRITABLE);
@@ -193,8 +193,8 @@ weir_ctrl_report(struct weir_channel *ch)
 {
 	struct weir_conn *c;
 
-	while ((c = TAILQ_FIRST(&ch->dues))) {
-		TAILQ_REMOVE(&ch->dues, c, in_dues);
+	while ((c = TAILQ_FIRST(&ch->to_report))) {
+		TAILQ_REMOVE(&ch->to_report, c, in_to_report);
 		c->due = false;
 		weir_ctrl_add(c, CTRL_CONSUMED);
 	}

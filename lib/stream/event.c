@@ -153,7 +153,7 @@ put_formers(struct batch *b, struct weir_thread *t)
 		/* it never has anything to report again */
 		if (spent && !atomic_load_explicit(&p->users, memory_order_relaxed) &&
 		    TAILQ_EMPTY(&p->ready) && TAILQ_EMPTY(&p->accepts)) {
-			t->formers--;
+			t->former_workers--;
 			atomic_store_explicit(&f->conns, 0, memory_order_relaxed);
 		}
 		weir_unlock(p);
@@ -169,15 +169,15 @@ collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 	struct weir_foreign *f;
 	unsigned got;
 
-	if (weir_unlikely(t->formers))
+	if (weir_unlikely(t->former_workers))
 		put_formers(&b, t);
-	if (weir_unlikely(t->timer_at || !LIST_EMPTY(&t->agains))) {
+	if (weir_unlikely(t->timer_at || !LIST_EMPTY(&t->lost_conns))) {
 		got = weir_reconnect_step(t, b.at, b.left);
 		b.at += got;
 		b.left -= got;
 	}
 	weir_lock(t);
-	weir_drive(t, NULL);
+	weir_progress(t, NULL);
 	put_worker(&b, t);
 	weir_unlock(t);
 	if (weir_unlikely(t->table)) {
@@ -188,7 +188,7 @@ collect(struct weir_thread *t, struct weir_event *events, unsigned n)
 	LIST_FOREACH(f, &t->foreign, next)
 	{
 		weir_lock(f->worker);
-		weir_drive(f->worker, NULL);
+		weir_progress(f->worker, NULL);
 		weir_unlock(f->worker);
 	}
 	if (weir_unlikely(atomic_load_explicit(&t->foreign_count, memory_order_relaxed)))
@@ -204,7 +204,7 @@ disarm(struct weir_thread *t)
 	if (t->fd_armed) {
 		t->fd_armed = false;
 		weir_thread_disarm_all(t, &t->fd_waiter);
-		if (read(t->nudge_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		if (read(t->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 			return;
 	}
 	weir_thread_reap_foreign(t);
@@ -216,7 +216,7 @@ weir_thread_rouse(struct weir_thread *t)
 	if (!t->fd_armed)
 		return;
 	disarm(t);
-	weir_nudge(t->nudge_fd);
+	weir_wake_fd(t->wake_fd);
 }
 
 struct weir_thread *
@@ -262,9 +262,9 @@ come_back(struct weir_thread *t)
 {
 	int rc;
 
-	if (!t->w->renews || weir_loss(t->w) != -ENODEV)
+	if (!t->w->reattaches || weir_loss(t->w) != -ENODEV)
 		return weir_gone(t->w);
-	rc = weir_renew(t->w);
+	rc = weir_reattach_attempt(t->w);
 	return rc == -EAGAIN ? 0 : rc;
 }
 
@@ -290,13 +290,13 @@ weir_poll(struct weir *w, struct weir_event *events, unsigned n)
 int
 weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 {
-	uint64_t start = w->renews ? weir_clock() : 0, gone;
+	uint64_t start = w->reattaches ? weir_clock() : 0, gone;
 	struct weir_wait wait;
 	int left = timeout_ms;
 	unsigned got;
 
 	for (;;) {
-		struct timespec nap = {.tv_nsec = WEIR_RENEW_MS * 1000000};
+		struct timespec nap = {.tv_nsec = WEIR_REATTACH_MS * 1000000};
 		int rc = 0;
 		struct weir_thread *t = enter(w, &rc);
 
@@ -321,7 +321,7 @@ weir_wait(struct weir *w, struct weir_event *events, unsigned n, int timeout_ms)
 		if (!left)
 			return 0;
 		/* sleep until the next try to attach */
-		if (timeout_ms >= 0 && (uint64_t)timeout_ms < WEIR_RENEW_MS)
+		if (timeout_ms >= 0 && (uint64_t)timeout_ms < WEIR_REATTACH_MS)
 			nap.tv_nsec = timeout_ms * 1000000L;
 		nanosleep(&nap, NULL);
 		gone = (weir_clock() - start) / 1000000u;
@@ -345,7 +345,7 @@ has_news(struct weir_thread *t)
 	bool found;
 
 	weir_lock(t);
-	weir_drive(t, NULL);
+	weir_progress(t, NULL);
 	found = !TAILQ_EMPTY(&t->ready) || !TAILQ_EMPTY(&t->accepts) || t->node_count;
 	weir_unlock(t);
 	return found;
@@ -356,7 +356,7 @@ weir_arm(struct weir *w)
 {
 	struct weir_foreign *f;
 	struct weir_thread *t;
-	bool unsettled, found;
+	bool report_pending, found;
 	int rc = 0;
 
 	t = enter(w, &rc);
@@ -370,10 +370,10 @@ weir_arm(struct weir *w)
 		weir_thread_forget_socket(t);
 		LIST_FOREACH(f, &t->foreign, next)
 		epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->worker->rings_fd, NULL);
-		weir_reconnect_timer(t, WEIR_RENEW_MS);
+		weir_reconnect_timer(t, WEIR_REATTACH_MS);
 		return 0;
 	}
-	unsettled = weir_thread_arm_all(t, &t->fd_waiter);
+	report_pending = weir_thread_arm_all(t, &t->fd_waiter);
 	t->fd_armed = true;
 	/* look once more now that the flags are up, without taking anything */
 	found = has_news(t);
@@ -382,7 +382,7 @@ weir_arm(struct weir *w)
 		found = true;
 	found = found || atomic_load_explicit(&t->foreign_count, memory_order_relaxed) ||
 		(t->table && weir_nodes_any(t));
-	if (!found && !unsettled)
+	if (!found && !report_pending)
 		return 0;
 	disarm(t);
 	return -EAGAIN;

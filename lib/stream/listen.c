@@ -81,8 +81,8 @@ weir_listen_with(struct weir *w, const char *service, const struct weir_listen_o
 /* ---- after a restart of the data plane ---- */
 
 /*
- * Listens in place of l on t. renew_lock held. 0, or why nobody listens: weir_loss(), -ETIMEDOUT:
- * this session is over, too.
+ * Listens in place of l on t. reattach_lock held. 0, or why nobody listens: weir_loss(),
+ * -ETIMEDOUT: this session is over, too.
  */
 static int
 follow(struct weir_thread *t, struct weir_listener *l)
@@ -130,7 +130,7 @@ follow_all(struct weir_thread *t, struct weir_thread *p)
 void
 weir_listeners_follow(struct weir_thread *t, struct weir_thread *p)
 {
-	pthread_mutex_t *lock = &t->w->first->renew_lock;
+	pthread_mutex_t *lock = &t->w->first->reattach_lock;
 	struct weir_foreign *f;
 
 	pthread_mutex_lock(lock);
@@ -169,7 +169,7 @@ try_accept(struct weir_listener *l, struct weir_conn **conn)
 	int rc;
 
 	weir_lock(t);
-	weir_drive(t, NULL);
+	weir_progress(t, NULL);
 	c = TAILQ_FIRST(&l->conns);
 	if (!c) {
 		weir_unlock(t);
@@ -222,9 +222,9 @@ weir_accept(struct weir_listener *l, int timeout_ms, struct weir_conn **conn)
 		t = weir_thread_own(w, &rc);
 		if (!t)
 			return rc;
-		pthread_mutex_lock(&w->first->renew_lock);
+		pthread_mutex_lock(&w->first->reattach_lock);
 		rc = follow(t, l);
-		pthread_mutex_unlock(&w->first->renew_lock);
+		pthread_mutex_unlock(&w->first->reattach_lock);
 		if (rc && !weir_is_loss(rc))
 			weir_fail(rc,
 				  "nobody listens on %s any more, after the data plane was "
@@ -275,7 +275,7 @@ weir_listener_close(struct weir_listener *l)
 		weir_lock(t);
 		if (weir_state(t->w) == WEIR_UP)
 			weir_request(t->w, &m, WEIR_MSG_OK, &r, fds);
-		weir_drive(t, NULL);
+		weir_progress(t, NULL);
 		weir_listener_free(l);
 		weir_unlock(t);
 	}

@@ -16,8 +16,8 @@
 struct weir_taken {
 	const uint8_t *data;
 	uint32_t length;
-	uint32_t cost;		  /* in the caller's buffer: still to be counted */
-	struct weir_parked *loan; /* NULL: in the caller's buffer */
+	uint32_t cost;		      /* in the caller's buffer: still to be counted */
+	struct weir_rx_message *loan; /* NULL: in the caller's buffer */
 };
 
 /*

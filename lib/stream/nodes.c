@@ -26,7 +26,7 @@ struct known {
 	TAILQ_ENTRY(known) in_changed;
 };
 
-struct weir_table {
+struct weir_node_table {
 	struct known **page[NODES / PAGE];
 	TAILQ_HEAD(, known) changed; /* may differ from what was reported */
 	uint64_t seen;		     /* number of the data plane's latest change known here */
@@ -39,14 +39,14 @@ struct weir_table {
 /* ---- the copy ---- */
 
 static struct known *
-find(const struct weir_table *k, uint16_t id)
+find(const struct weir_node_table *k, uint16_t id)
 {
 	return k->page[id / PAGE] ? k->page[id / PAGE][id % PAGE] : NULL;
 }
 
 /* The first node with an id of *i or more, NULL: none; *i: the id after it. */
 static struct known *
-following(const struct weir_table *k, uint32_t *i)
+following(const struct weir_node_table *k, uint32_t *i)
 {
 	while (*i < NODES) {
 		struct known **page = k->page[*i / PAGE];
@@ -60,7 +60,7 @@ following(const struct weir_table *k, uint32_t *i)
 }
 
 static void
-note(struct weir_table *k, struct known *n)
+note(struct weir_node_table *k, struct known *n)
 {
 	if (!n->changed)
 		TAILQ_INSERT_TAIL(&k->changed, n, in_changed);
@@ -69,7 +69,7 @@ note(struct weir_table *k, struct known *n)
 
 /* Enters what the data plane says of a node. */
 static int
-take(struct weir_table *k, const struct weir_node_info *info)
+take(struct weir_node_table *k, const struct weir_node_info *info)
 {
 	struct known ***page = &k->page[info->id / PAGE], *n = find(k, info->id);
 
@@ -97,7 +97,7 @@ take(struct weir_table *k, const struct weir_node_info *info)
 
 /* Fetches the changes since the table was last updated. */
 static int
-ask(struct weir_thread *t, struct weir_table *k)
+ask(struct weir_thread *t, struct weir_node_table *k)
 {
 	struct weir_session_msg m = weir_message(WEIR_MSG_NODES), r;
 	int fds[WEIR_SESSION_FDS], rc = 0;
@@ -142,7 +142,7 @@ static bool
 is_stale(struct weir_thread *t)
 {
 	const struct weir_arena_head *head = (const struct weir_arena_head *)t->w->arena;
-	const struct weir_table *k = t->table;
+	const struct weir_node_table *k = t->table;
 
 	if (!k->watching || weir_state(t->w) != WEIR_UP)
 		return false;
@@ -175,7 +175,7 @@ difference(const struct weir_node_info *was, const struct weir_node_info *is)
 
 /* Takes the next node off the list of changed ones; its reported state is *was. NULL: none. */
 static struct known *
-next_changed(struct weir_table *k, struct weir_node_info *was)
+next_changed(struct weir_node_table *k, struct weir_node_info *was)
 {
 	struct known *n = TAILQ_FIRST(&k->changed);
 
@@ -192,7 +192,7 @@ next_changed(struct weir_table *k, struct weir_node_info *was)
 unsigned
 weir_nodes_take(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
-	struct weir_table *k = t->table;
+	struct weir_node_table *k = t->table;
 	struct weir_node_info was;
 	struct known *node;
 	unsigned got = 0;
@@ -337,7 +337,7 @@ weir_node_find(struct weir *w, uint16_t id, struct weir_node_info *info)
 void
 weir_node_table_free(struct weir_thread *t)
 {
-	struct weir_table *k = t->table;
+	struct weir_node_table *k = t->table;
 	struct known *n;
 
 	if (!k)
@@ -354,7 +354,7 @@ weir_node_table_free(struct weir_thread *t)
 void
 weir_node_table_follow(struct weir_thread *t, struct weir_thread *p)
 {
-	struct weir_table *k = p->table;
+	struct weir_node_table *k = p->table;
 
 	if (!k || t->table)
 		return;

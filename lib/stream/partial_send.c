@@ -57,7 +57,7 @@ weir_partial_keep(struct weir_conn *c, uint8_t *data, bool lent)
 	c->partial_borrowed = lent;
 	/* the caller pushes borrowed memory itself */
 	if (!lent && w->watched)
-		weir_nudge(w->watcher_fd);
+		weir_wake_fd(w->watcher_fd);
 	c->partial_queued = true;
 }
 

@@ -46,12 +46,12 @@ next_slot(const struct weir *w, struct chain *at)
 }
 
 /* The next message of the chain. NULL: no memory, or no whole message. */
-static struct weir_parked *
+static struct weir_rx_message *
 next_message(struct weir_channel *ch, struct chain *at, struct weir_head *h)
 {
 	struct weir_thread *t = ch->pipe.worker;
 	const struct weir_slot *slot = next_slot(t->w, at);
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	const uint8_t *from;
 	uint32_t n = WEIR_SLOT_HEAD_BYTES, done = 0;
 
@@ -92,7 +92,7 @@ recover(struct weir_channel *ch)
 	struct weir_thread *t = ch->pipe.worker;
 	const struct weir_channel_head *head =
 	    (const void *)(t->w->arena + weir_arena_channel(&t->w->geometry, ch->index));
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	struct weir_head h;
 	struct chain at;
 	uint64_t spilled;
@@ -114,7 +114,7 @@ recover(struct weir_channel *ch)
 		}
 		if (!c->recover_next) {
 			c->recover_next = c->received + 1;
-			for (const struct weir_parked *q = c->queue; q; q = q->next)
+			for (const struct weir_rx_message *q = c->queue; q; q = q->next)
 				c->recover_next++;
 		}
 		/* any other message than the next was in the ring, too, or follows a lost one */
@@ -166,7 +166,7 @@ end_one(struct weir_conn *c)
 }
 
 void
-weir_thread_lost(struct weir_thread *t)
+weir_thread_plane_lost(struct weir_thread *t)
 {
 	struct weir_channel *ch;
 	struct weir_segment *seg;
@@ -180,7 +180,7 @@ weir_thread_lost(struct weir_thread *t)
 	}
 	weir_conns_each(t, end_one);
 	LIST_FOREACH(seg, &t->segments, next)
-	/* pairs with the acquire in weir_thread_last() of the peer */
+	/* pairs with the acquire in weir_thread_end_segments() of the peer */
 	atomic_store_explicit(&seg->out->over, 1, memory_order_release);
 	weir_thread_wake(t, NULL);
 	weir_bias_unlock_passing(&t->lock);
@@ -198,7 +198,7 @@ any_open(const struct weir_segment *seg)
 }
 
 void
-weir_thread_last(struct weir_thread *t)
+weir_thread_end_segments(struct weir_thread *t)
 {
 	uint32_t status = (uint32_t)-weir_loss(t->w);
 	struct weir_conn *c, *next;
@@ -219,7 +219,7 @@ weir_thread_last(struct weir_thread *t)
 	{
 		if (!any_open(seg))
 			continue;
-		/* pairs with the release in weir_thread_lost() of the peer */
+		/* pairs with the release in weir_thread_plane_lost() of the peer */
 		if (t->w->late || atomic_load_explicit(&seg->in->over, memory_order_acquire)) {
 			for (c = TAILQ_FIRST(&seg->conns); c; c = next) {
 				next = TAILQ_NEXT(c, in_segment);

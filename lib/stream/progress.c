@@ -40,7 +40,7 @@ unblock(struct weir_thread *t)
 }
 
 unsigned
-weir_drive(struct weir_thread *t, struct weir_conn *want)
+weir_progress(struct weir_thread *t, struct weir_conn *want)
 {
 	struct weir_channel *ch;
 	struct weir_segment *seg;
@@ -70,23 +70,23 @@ want_room(struct weir_conn *c)
 }
 
 void
-weir_drive_settle(struct weir_thread *t)
+weir_progress_finish(struct weir_thread *t)
 {
 	struct weir_channel *ch;
 	struct weir_segment *seg;
 	struct weir_conn *c;
 
 	weir_assert(weir_worker_locked(t));
-	t->unsettled = false;
+	t->report_pending = false;
 	SLIST_FOREACH(ch, &t->channels, next)
 	{
 		weir_ctrl_report(ch);
-		t->unsettled |= ch->release_count || !TAILQ_EMPTY(&ch->control);
+		t->report_pending |= ch->release_count || !TAILQ_EMPTY(&ch->control);
 	}
 	LIST_FOREACH(seg, &t->segments, next)
 	{
-		weir_segment_tell(seg);
-		t->unsettled |= seg->endings || seg->unknown_since;
+		weir_segment_report(seg);
+		t->report_pending |= seg->endings || seg->unknown_since;
 	}
 	TAILQ_FOREACH(c, &t->blocked, in_blocked)
 	want_room(c);
@@ -99,8 +99,8 @@ weir_progress_leave(struct weir_thread *t)
 {
 	if (weir_likely(!t->armed))
 		return;
-	weir_drive_settle(t);
-	if (t->unsettled)
+	weir_progress_finish(t);
+	if (t->report_pending)
 		weir_thread_wake(t, NULL);
 }
 
@@ -132,7 +132,7 @@ close_all(struct weir_thread *t)
 {
 	weir_lock(t);
 	weir_conns_each(t, close_open);
-	weir_drive_settle(t);
+	weir_progress_finish(t);
 	weir_unlock(t);
 }
 
@@ -140,7 +140,7 @@ static void
 count_closing(struct weir_thread *t)
 {
 	weir_lock(t);
-	weir_drive(t, NULL);
+	weir_progress(t, NULL);
 	t->w->lingering += t->closing;
 	weir_unlock(t);
 }
@@ -166,7 +166,7 @@ void
 weir_thread_clear(struct weir_thread *t)
 {
 	struct weir_listener *l;
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 
 	weir_node_table_free(t);
 	weir_reconnects_free(t);

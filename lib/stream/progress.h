@@ -9,9 +9,9 @@ struct weir_conn;
 struct weir_thread;
 
 /* Takes slots from the worker's rings; how many. `want`: its next message stays in the ring. */
-unsigned weir_drive(struct weir_thread *t, struct weir_conn *want);
+unsigned weir_progress(struct weir_thread *t, struct weir_conn *want);
 /* Before sleep: reports all that others may wait for, asks for doorbells. Worker locked. */
-void weir_drive_settle(struct weir_thread *t);
+void weir_progress_finish(struct weir_thread *t);
 /* After a call that released something: reports it if the worker sleeps. Worker locked. */
 void weir_progress_leave(struct weir_thread *t);
 /* Frees connections and listeners of a worker at detach. */
@@ -21,9 +21,10 @@ void weir_thread_rouse(struct weir_thread *t);
 /* Waits until closed connections have delivered all, or for a while. */
 void weir_linger(struct weir *w);
 /* The data plane is gone: takes in all messages in the worker's rings and ends its connections. No
- * lock held. Local connections end in weir_thread_last(), which sets w->chores if one has not. */
-void weir_thread_lost(struct weir_thread *t);
-void weir_thread_last(struct weir_thread *t);
+ * lock held. Local connections end in weir_thread_end_segments(), which sets w->chores if one has
+ * not. */
+void weir_thread_plane_lost(struct weir_thread *t);
+void weir_thread_end_segments(struct weir_thread *t);
 /* t is the calling thread's object for the present session, p was it for an earlier one. */
 void weir_thread_follow(struct weir_thread *t, struct weir_thread *p);
 /* Its OS thread ends: frees its table of nodes. Under the lock of thread objects. */

@@ -19,8 +19,8 @@
 #define MS 1000000u
 #define MAX_MS 1000u /* default of max_ms */
 
-struct weir_again {
-	LIST_ENTRY(weir_again) next; /* while it is lost */
+struct weir_reconnect_state {
+	LIST_ENTRY(weir_reconnect_state) next; /* while it is lost */
 	struct weir_address address;
 	struct weir_connect_options o;
 	void *user;
@@ -68,9 +68,9 @@ weir_reconnect_timer(struct weir_thread *t, uint32_t ms)
 	uint64_t then = weir_clock() + (uint64_t)ms * MS, at = UINT64_MAX;
 	struct epoll_event e = {.events = EPOLLIN};
 	struct itimerspec when = {0};
-	const struct weir_again *a;
+	const struct weir_reconnect_state *a;
 
-	LIST_FOREACH(a, &t->agains, next)
+	LIST_FOREACH(a, &t->lost_conns, next)
 	if (!a->attempt && a->due < at)
 		at = a->due;
 	if (ms != UINT32_MAX && then < at)
@@ -96,7 +96,7 @@ weir_reconnect_timer(struct weir_thread *t, uint32_t ms)
 
 /* Sets the time of the next try. */
 static void
-put_off(struct weir_again *a, uint64_t now)
+put_off(struct weir_reconnect_state *a, uint64_t now)
 {
 	uint64_t most = (uint64_t)a->o.reconnect.max_ms * MS;
 
@@ -113,7 +113,7 @@ put_off(struct weir_again *a, uint64_t now)
 bool
 weir_reconnect_begin(struct weir_thread *t, struct weir_conn *c, int status, uint64_t *cookie)
 {
-	struct weir_again *a = c->reconnect_state;
+	struct weir_reconnect_state *a = c->reconnect_state;
 	uint64_t now = weir_clock();
 	uint32_t cause = 0;
 
@@ -133,7 +133,7 @@ weir_reconnect_begin(struct weir_thread *t, struct weir_conn *c, int status, uin
 	    a->o.reconnect.total_ms ? now + (uint64_t)a->o.reconnect.total_ms * MS : UINT64_MAX;
 	a->pause = (uint64_t)a->o.reconnect.first_ms * MS;
 	put_off(a, now);
-	LIST_INSERT_HEAD(&t->agains, a, next);
+	LIST_INSERT_HEAD(&t->lost_conns, a, next);
 	weir_reconnect_timer(t, UINT32_MAX);
 	*cookie = a->cookie;
 	return true;
@@ -148,7 +148,7 @@ weir_reconnect_opened(struct weir_conn *c)
 bool
 weir_reconnect_tried(struct weir_thread *t, struct weir_conn *c)
 {
-	struct weir_again *a = c->reconnect_state;
+	struct weir_reconnect_state *a = c->reconnect_state;
 
 	weir_assert(c->is_attempt && a->attempt == c);
 	if (c->pending & PENDING_OPENED || !(c->pending & PENDING_CLOSED)) {
@@ -168,7 +168,7 @@ weir_reconnect_tried(struct weir_thread *t, struct weir_conn *c)
 }
 
 static void
-try_one(struct weir_thread *t, struct weir_again *a)
+try_one(struct weir_thread *t, struct weir_reconnect_state *a)
 {
 	struct weir_found found[WEIR_FOUND_MAX];
 	struct weir_address to = a->address;
@@ -206,11 +206,11 @@ unsigned
 weir_reconnect_step(struct weir_thread *t, struct weir_event *events, unsigned n)
 {
 	uint64_t now = weir_clock();
-	struct weir_again *a, *next;
+	struct weir_reconnect_state *a, *next;
 	unsigned got = 0;
 	bool any = t->timer_at && now >= t->timer_at;
 
-	for (a = LIST_FIRST(&t->agains); a; a = next) {
+	for (a = LIST_FIRST(&t->lost_conns); a; a = next) {
 		next = LIST_NEXT(a, next);
 		if (a->attempt || a->due > now)
 			continue;
@@ -234,11 +234,11 @@ weir_reconnect_step(struct weir_thread *t, struct weir_event *events, unsigned n
 void
 weir_reconnects_follow(struct weir_thread *t, struct weir_thread *p)
 {
-	struct weir_again *a;
+	struct weir_reconnect_state *a;
 
-	while ((a = LIST_FIRST(&p->agains))) {
+	while ((a = LIST_FIRST(&p->lost_conns))) {
 		LIST_REMOVE(a, next);
-		LIST_INSERT_HEAD(&t->agains, a, next);
+		LIST_INSERT_HEAD(&t->lost_conns, a, next);
 		if (a->status == -ENODEV && !a->attempt) {
 			a->pause = (uint64_t)a->o.reconnect.first_ms * MS;
 			put_off(a, weir_clock());
@@ -247,16 +247,16 @@ weir_reconnects_follow(struct weir_thread *t, struct weir_thread *p)
 	if (p->timer_fd >= 0)
 		close(p->timer_fd);
 	p->timer_fd = -1;
-	if (!LIST_EMPTY(&t->agains))
+	if (!LIST_EMPTY(&t->lost_conns))
 		weir_reconnect_timer(t, UINT32_MAX);
 }
 
 void
 weir_reconnects_free(struct weir_thread *t)
 {
-	struct weir_again *a;
+	struct weir_reconnect_state *a;
 
-	while ((a = LIST_FIRST(&t->agains))) {
+	while ((a = LIST_FIRST(&t->lost_conns))) {
 		LIST_REMOVE(a, next);
 		if (a->attempt) {
 			a->attempt->reconnect_state = NULL;
@@ -270,13 +270,13 @@ int
 weir_reconnect_cancel(struct weir *w, uint64_t cookie)
 {
 	struct weir_thread *t, *worker;
-	struct weir_again *a;
+	struct weir_reconnect_state *a;
 
 	w = weir_now(w);
 	if (weir_state(w) == WEIR_FORKED)
 		return weir_gone(w);
 	t = weir_thread_get(w);
-	a = t ? LIST_FIRST(&t->agains) : NULL;
+	a = t ? LIST_FIRST(&t->lost_conns) : NULL;
 	while (a && a->cookie != cookie)
 		a = LIST_NEXT(a, next);
 	if (!a)

@@ -39,7 +39,7 @@ next_slow(struct weir_conn *c, struct weir_head *h)
 		if (n && weir_unlikely(!LIST_EMPTY(&t->waiters)))
 			weir_thread_wake(t, NULL);
 		if (!n && (!p->local || weir_ring_peek(&c->channel->pipe.rx) || p->empty % 16 == 0))
-			n = weir_drive(t, c);
+			n = weir_progress(t, c);
 		if (c->queue)
 			return NEXT_QUEUE;
 		s = weir_ring_peek(&c->pipe->rx);
@@ -183,10 +183,10 @@ take_place(struct weir_conn *c, const struct weir_head *h, void *buf, size_t siz
 
 /* ---- from the queue ---- */
 
-static struct weir_parked *
+static struct weir_rx_message *
 dequeue(struct weir_conn *c)
 {
-	struct weir_parked *p = c->queue;
+	struct weir_rx_message *p = c->queue;
 
 	weir_assert(p && c->queue_cost >= p->cost);
 	c->queue = p->next;
@@ -225,7 +225,7 @@ nothing(struct weir_conn *c, int rc)
 static inline int
 try_recv(struct weir_conn *c, void *buf, size_t size, size_t *length)
 {
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	struct weir_head h;
 	uint32_t cost;
 	int rc;
@@ -381,10 +381,10 @@ weir_recv(struct weir_conn *c, void *buf, size_t size, size_t *length, int timeo
 
 /* Lends a whole message where it lies in the byte area. */
 static int
-lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **out)
+lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_rx_message **out)
 {
 	struct weir_segment *seg = WEIR_SEGMENT_OF(c->pipe);
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	uint64_t offset;
 	int rc = whole_in_area(c, h, &offset);
 
@@ -411,7 +411,7 @@ lend_area(struct weir_conn *c, const struct weir_head *h, struct weir_parked **o
 
 /* Lends the message that next() found; takes fragments until a message is whole. */
 static int
-lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_parked **p)
+lend_next(struct weir_conn *c, int found, struct weir_head *h, struct weir_rx_message **p)
 {
 	for (; found >= 0; found = next(c, h)) {
 		int rc = 0;
@@ -444,7 +444,7 @@ int
 weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 {
 	struct weir_ring *r = &c->pipe->rx;
-	struct weir_parked *p = NULL;
+	struct weir_rx_message *p = NULL;
 	struct weir_head h;
 	int rc = next(c, &h);
 
@@ -471,7 +471,7 @@ weir_take(struct weir_conn *c, void *buf, struct weir_taken *taken)
 static int
 locked_loan(struct weir_conn *c, struct weir_loan *loan)
 {
-	struct weir_parked *p = NULL;
+	struct weir_rx_message *p = NULL;
 	struct weir_head h;
 	int rc;
 
@@ -513,7 +513,7 @@ weir_recv_loan(struct weir_conn *c, struct weir_loan *loan, int timeout_ms)
 void
 weir_release(struct weir *w, struct weir_loan *loan)
 {
-	struct weir_parked *p = (struct weir_parked *)(uintptr_t)loan->internal[0];
+	struct weir_rx_message *p = (struct weir_rx_message *)(uintptr_t)loan->internal[0];
 	struct weir_thread *t;
 	bool stale;
 
@@ -526,5 +526,5 @@ weir_release(struct weir *w, struct weir_loan *loan)
 	weir_progress_leave(t);
 	weir_unlock(t);
 	if (weir_unlikely(weir_state(t->w) != WEIR_UP))
-		weir_threads_shed(t->w);
+		weir_threads_release(t->w);
 }

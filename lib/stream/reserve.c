@@ -173,5 +173,5 @@ weir_send_abandon(struct weir_conn *c, void *buf)
 	}
 	weir_unlock(c->worker);
 	if (weir_unlikely(weir_state(w) != WEIR_UP))
-		weir_threads_shed(w);
+		weir_threads_release(w);
 }

@@ -17,10 +17,10 @@ static const struct {
 				 {WEIR_SLOT_HEAD_BYTES + WEIR_SLOT_MORE_BYTES, 2048},
 				 {WEIR_INLINE_MAX, 256}};
 
-struct weir_parked *
+struct weir_rx_message *
 weir_rx_message_new(struct weir_thread *t, uint32_t length)
 {
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	uint8_t k = 0;
 
 	while (k < WEIR_SPARE_CLASSES && length > classes[k].bytes)
@@ -34,13 +34,13 @@ weir_rx_message_new(struct weir_thread *t, uint32_t length)
 		if (!p)
 			return NULL;
 	}
-	*p = (struct weir_parked){.length = length, .class = k, .kind = RX_BYTES, .worker = t};
+	*p = (struct weir_rx_message){.length = length, .class = k, .kind = RX_BYTES, .worker = t};
 	p->data = p->bytes;
 	return p;
 }
 
 void
-weir_rx_message_free(struct weir_parked *p)
+weir_rx_message_free(struct weir_rx_message *p)
 {
 	struct weir_thread *t = p->worker;
 
@@ -68,7 +68,7 @@ weir_rx_message_free(struct weir_parked *p)
 }
 
 void
-weir_loan_end(struct weir_parked *p, struct weir_conn *c)
+weir_loan_end(struct weir_rx_message *p, struct weir_conn *c)
 {
 	uint32_t cost = p->cost;
 
@@ -78,10 +78,10 @@ weir_loan_end(struct weir_parked *p, struct weir_conn *c)
 		weir_conn_consumed(c, cost);
 }
 
-struct weir_parked *
+struct weir_rx_message *
 weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h)
 {
-	struct weir_parked *p = weir_rx_message_new(c->worker, h->length);
+	struct weir_rx_message *p = weir_rx_message_new(c->worker, h->length);
 
 	if (!p)
 		return NULL;
@@ -92,7 +92,7 @@ weir_rx_message_inline(struct weir_conn *c, const struct weir_head *h)
 }
 
 void
-weir_rx_queue_append(struct weir_conn *c, struct weir_parked *p)
+weir_rx_queue_append(struct weir_conn *c, struct weir_rx_message *p)
 {
 	weir_assert(c->queue ? !*c->queue_end : c->queue_end == &c->queue);
 	p->next = NULL;
@@ -108,7 +108,7 @@ weir_rx_queue_append(struct weir_conn *c, struct weir_parked *p)
 void
 weir_rx_queue_clear(struct weir_conn *c)
 {
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 
 	while ((p = c->queue)) {
 		c->queue = p->next;
@@ -135,10 +135,10 @@ weir_conn_consumed_slow(struct weir_conn *c)
 			c->due_at = at > c->returned && at - c->returned < half
 					? (uint32_t)(at - c->returned)
 					: half;
-			TAILQ_INSERT_TAIL(&c->channel->dues, c, in_dues);
+			TAILQ_INSERT_TAIL(&c->channel->to_report, c, in_to_report);
 		}
 		if (c->consumed - c->returned >= c->due_at && c->due_at) {
-			TAILQ_REMOVE(&c->channel->dues, c, in_dues);
+			TAILQ_REMOVE(&c->channel->to_report, c, in_to_report);
 			c->due = false;
 			weir_ctrl_add(c, CTRL_CONSUMED);
 		}
@@ -149,10 +149,10 @@ weir_conn_consumed_slow(struct weir_conn *c)
 	if (!c->due) {
 		c->due = true;
 		seg->pipe.empty = 0; /* reported when nothing else comes */
-		TAILQ_INSERT_TAIL(&seg->dues, c, in_dues);
+		TAILQ_INSERT_TAIL(&seg->to_report, c, in_to_report);
 	}
 	if (c->consumed - c->returned >= c->due_at ||
 	    weir_unlikely(atomic_load_explicit(&seg->in->wanted, memory_order_relaxed)) ||
 	    c->worker->armed) /* the worker sleeps: it would report only when woken */
-		weir_segment_tell(seg);
+		weir_segment_report(seg);
 }

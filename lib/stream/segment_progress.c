@@ -48,7 +48,7 @@ weir_segment_spoil(struct weir_segment *seg)
 }
 
 void
-weir_segment_tell(struct weir_segment *seg)
+weir_segment_report(struct weir_segment *seg)
 {
 	struct weir_ring *r = &seg->pipe.rx;
 	struct weir_conn *c;
@@ -57,8 +57,8 @@ weir_segment_tell(struct weir_segment *seg)
 	if (!seg->pipe.untold)
 		return;
 	seg->pipe.untold = false;
-	while ((c = TAILQ_FIRST(&seg->dues))) {
-		TAILQ_REMOVE(&seg->dues, c, in_dues);
+	while ((c = TAILQ_FIRST(&seg->to_report))) {
+		TAILQ_REMOVE(&seg->to_report, c, in_to_report);
 		c->due = false;
 		c->returned = c->consumed;
 		atomic_store_explicit(&c->ours->received, c->received, memory_order_relaxed);
@@ -67,8 +67,8 @@ weir_segment_tell(struct weir_segment *seg)
 	}
 	if (r->pos != r->limit)
 		weir_ring_publish_tail(r);
-	if (seg->in_told != seg->in_free) {
-		seg->in_told = seg->in_free;
+	if (seg->in_reported != seg->in_free) {
+		seg->in_reported = seg->in_free;
 		/* pairs with the acquire in refresh() of segment.c */
 		atomic_store_explicit(&seg->in->area_tail, seg->in_free, memory_order_release);
 	}
@@ -89,7 +89,7 @@ static void
 report_freed(struct weir_segment *seg)
 {
 	if (seg->pipe.worker->armed || atomic_load_explicit(&seg->in->wanted, memory_order_relaxed))
-		weir_segment_tell(seg);
+		weir_segment_report(seg);
 }
 
 /* A whole message: copied, so that it does not keep others waiting for room in the area. */
@@ -97,7 +97,7 @@ static int
 enqueue_whole(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
 	      const struct fragment *fragment)
 {
-	struct weir_parked *p = weir_rx_message_new(c->worker, h->length);
+	struct weir_rx_message *p = weir_rx_message_new(c->worker, h->length);
 	uint64_t span;
 	int rc;
 
@@ -122,7 +122,7 @@ static int
 assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h,
 	 const struct fragment *fragment)
 {
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	uint64_t span;
 	int rc;
 
@@ -165,7 +165,7 @@ assemble(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *
 static int
 enqueue(struct weir_segment *seg, struct weir_conn *c, const struct weir_head *h)
 {
-	struct weir_parked *p;
+	struct weir_rx_message *p;
 	struct fragment fragment;
 
 	/* the peer keeps to the window, but for one message that is larger */

@@ -34,7 +34,7 @@ window_slow(struct weir_conn *c, uint64_t cost)
 		c->granted = atomic_load_explicit(&c->desc->granted, memory_order_relaxed);
 		return fits_window(c, cost) ? 0 : -EAGAIN;
 	}
-	/* pairs with the release in weir_segment_tell() of the peer */
+	/* pairs with the release in weir_segment_report() of the peer */
 	consumed = atomic_load_explicit(c->peer_consumed, memory_order_acquire);
 	if (consumed > c->spent || consumed + WEIR_SEGMENT_WINDOW < c->granted)
 		return -EPROTO;
@@ -410,7 +410,7 @@ void
 weir_send_progress(struct weir_conn *c)
 {
 	weir_lock(c->worker);
-	weir_drive(c->worker, NULL);
+	weir_progress(c->worker, NULL);
 	weir_unlock(c->worker);
 }
 
@@ -611,7 +611,7 @@ weir_flush(struct weir_conn *c, int timeout_ms)
 		bool complete, ended;
 
 		weir_lock(t);
-		weir_drive(t, NULL);
+		weir_progress(t, NULL);
 		if (c->state == CONN_OPEN)
 			weir_conn_update_completed(c);
 		complete = c->completed >= upto;

@@ -54,8 +54,6 @@ copy_post_send(struct nic_qp *qp, const struct nic_send_wr *wr, unsigned n)
 static int
 copy_post_recv(struct nic_srq *srq, const struct nic_recv_wr *wr, unsigned n)
 {
-	(void)srq;
-	(void)wr;
 	return (int)n;
 }
 
@@ -64,8 +62,6 @@ copy_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now, bo
 {
 	unsigned i = 0;
 
-	(void)now;
-	(void)busy;
 	while (i < n && c->cq_first != c->cq_end)
 		wc[i++] = c->cq[c->cq_first++ % 64];
 	return i;
@@ -74,8 +70,6 @@ copy_poll(struct nic_context *c, struct nic_wc *wc, unsigned n, uint64_t now, bo
 static void
 copy_flush(struct nic_context *c, uint64_t now)
 {
-	(void)c;
-	(void)now;
 }
 
 static const struct nic_ops copy_ops = {
@@ -93,7 +87,6 @@ static bool was_asked;
 static bool
 on_emit(void *user, const struct engine_event *event)
 {
-	(void)user;
 	asked = *event;
 	was_asked = event->type == ENGINE_EVENT_CONNECT;
 	return true;
@@ -102,9 +95,6 @@ on_emit(void *user, const struct engine_event *event)
 static uint64_t
 on_bell(void *user, uint32_t doorbell, bool cpu_time)
 {
-	(void)user;
-	(void)doorbell;
-	(void)cpu_time;
 	return 0;
 }
 

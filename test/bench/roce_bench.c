@@ -58,7 +58,6 @@ wire_alloc(void *user, void **frames, unsigned n)
 {
 	unsigned i;
 
-	(void)user;
 	for (i = 0; i < n && unused_count; i++) {
 		struct frame *f = unused[--unused_count];
 
@@ -71,7 +70,6 @@ wire_alloc(void *user, void **frames, unsigned n)
 static void
 wire_drop(void *user, void *const *frames, unsigned n)
 {
-	(void)user;
 	while (n--)
 		put(*(struct frame *const *)(const void *)frames++);
 }
@@ -114,8 +112,6 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t time)
 static void
 wire_flush(void *user, uint64_t time)
 {
-	(void)user;
-	(void)time;
 }
 
 static const struct roce_wire wire = {

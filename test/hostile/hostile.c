@@ -126,7 +126,6 @@ tally(uint64_t n, const char *what, ...)
 static void
 on_term(int signal)
 {
-	(void)signal;
 	atomic_store(&books->stop, true);
 }
 

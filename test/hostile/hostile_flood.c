@@ -30,7 +30,6 @@ until(double more)
 void
 do_compute(struct victim *v)
 {
-	(void)v;
 	while (left() > 0)
 		for (unsigned i = 0; i < 100000; i++)
 			rng();
@@ -56,7 +55,6 @@ do_knock(struct victim *v)
 	double end = until(0.5);
 	unsigned n = 0;
 
-	(void)v;
 	do {
 		int fd = dial();
 

@@ -133,7 +133,6 @@ do_pieces(struct victim *v)
 	struct weir *w = join();
 	struct weir_conn *c;
 
-	(void)v;
 	for (unsigned i = 0; w && i < sizeof(lies) / sizeof(lies[0]); i++) {
 		c = lane(w);
 		if (!c)
@@ -157,7 +156,6 @@ do_impostor(struct victim *v)
 	double end = seconds() + (left() < 1 ? left() : 1);
 	struct weir_conn *c;
 
-	(void)v;
 	while (w && seconds() < end) {
 		c = lane(w);
 		if (!c)
@@ -184,7 +182,6 @@ do_begun(struct victim *v)
 	struct weir *w = join();
 	uint64_t got[LANES] = {0};
 
-	(void)v;
 	for (unsigned i = 0; w && i < LANES; i++) {
 		c[i] = lane(w);
 		if (c[i])

@@ -29,8 +29,6 @@ static unsigned looked_at, wrong;
 static void
 wake(void *user, unsigned context)
 {
-	(void)user;
-	(void)context;
 }
 
 /* Each page of this memory of the engine. */
@@ -56,8 +54,6 @@ look(unsigned engine, const char *what, const void *memory, size_t bytes)
 static void
 look_at_chunk(struct rte_mempool *pool, void *user, struct rte_mempool_memhdr *chunk, unsigned i)
 {
-	(void)pool;
-	(void)i;
 	look(*(unsigned *)user, "frames", chunk->addr, chunk->len);
 }
 

@@ -355,7 +355,7 @@ set_share(struct sim_node *n, uint32_t program, const char *what, const char *va
 	char key[64], reason[160];
 
 	snprintf(key, sizeof(key), "program.sim.%u.%s", program, what);
-	if (share_set(n->broker, key, value, reason, sizeof(reason)) < 0)
+	if (quota_set(n->broker, key, value, reason, sizeof(reason)) < 0)
 		sim_fail(n->s, "set %s %s: %s", key, value, reason);
 }
 

@@ -95,7 +95,6 @@ chaos_open(const char *path, int flags)
 static void
 on_term(int signal)
 {
-	(void)signal;
 	stopping = 1;
 }
 

@@ -85,7 +85,6 @@ on_echo(struct weir_messenger *messenger, const struct weir_message *message, vo
 {
 	int rc = weir_message_respond(messenger, &message->reply, message->data, message->length);
 
-	(void)user;
 	if (rc)
 		failed("respond", rc);
 }
@@ -95,7 +94,6 @@ on_report(struct weir_messenger *messenger, const struct weir_message *message, 
 {
 	struct report r = {.wrong = atomic_load(&wrong)};
 
-	(void)user;
 	for (unsigned i = 0; i < SENDERS; i++)
 		r.notes += atomic_load(&notes[i]);
 	if (message->length) /* begins anew */
@@ -109,7 +107,6 @@ static atomic_bool woken; /* on_wake() sets it, on_sleep() takes it */
 static void
 on_sleep(struct weir_messenger *messenger, const struct weir_message *message, void *user)
 {
-	(void)user;
 	while (!atomic_exchange(&woken, false))
 		usleep(1000);
 	weir_message_respond(messenger, &message->reply, "", 1);
@@ -118,7 +115,6 @@ on_sleep(struct weir_messenger *messenger, const struct weir_message *message, v
 static void
 on_wake(struct weir_messenger *messenger, const struct weir_message *message, void *user)
 {
-	(void)user;
 	atomic_store(&woken, true);
 	weir_message_respond(messenger, &message->reply, "", 1);
 }
@@ -170,7 +166,6 @@ on_placed(struct weir_messenger *messenger, const struct weir_message *message, 
 static void
 on_link(uint16_t node, enum weir_link_event event, int status, void *user)
 {
-	(void)user;
 	say("%s %u %d", event == WEIR_LINK_CREATED ? "created" : "lost", node, status);
 }
 

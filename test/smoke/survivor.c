@@ -207,7 +207,6 @@ send_all(const char *text, uint64_t who)
 static void
 on_term(int signal)
 {
-	(void)signal;
 	stopped = true;
 }
 

@@ -38,7 +38,6 @@ job_over(struct broker_watch *w, uint32_t events)
 				 .length = weir_ctl_length(WEIR_CTL_CAPTURED)};
 	struct capture_result result;
 
-	(void)events;
 	capture_result(j->capture, &result);
 	j->b->counters.captured_frames += result.frames;
 	j->b->counters.captured_dropped += result.dropped;

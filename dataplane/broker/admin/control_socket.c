@@ -453,7 +453,6 @@ accept_ready(struct broker_watch *w, uint32_t events)
 	int fd = unix_accept(&cs->listener), size = SEND_BUFFER;
 	struct client *c;
 
-	(void)events;
 	if (fd < 0)
 		return;
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))

@@ -138,7 +138,7 @@ qp_row(const struct rows_query *q, uint32_t index, void *record)
 		return false;
 	r->qpn = nic_qpn(l->qp[k]);
 	r->peer_qpn = l->peer_attempt ? l->peer.qpn[k] : 0;
-	r->peer_node = l->twin ? l->peer.node : l->node;
+	r->peer_node = l->loop_end ? l->peer.node : l->node;
 	r->engine = l->engine;
 	r->peer_engine = l->peer_engine;
 	snprintf(r->purpose, sizeof(r->purpose), "%s", k ? "bulk" : "ring");
@@ -333,7 +333,6 @@ snapshot_done(struct broker *b, struct broker_command *c)
 		q->link_count[q->engine++] = q->snapshot.link_count;
 	else
 		q->filled = true;
-	(void)b;
 	if (q->orphaned)
 		rows_close(q);
 	else

@@ -103,7 +103,7 @@ setting_set(struct broker *b, const char *key, const char *value, char *reason, 
 	while (s < settings + SETTINGS && strcmp(s->key, key))
 		s++;
 	if (s == settings + SETTINGS)
-		return strncmp(key, "drain.", 6) ? share_set(b, key, value, reason, size)
+		return strncmp(key, "drain.", 6) ? quota_set(b, key, value, reason, size)
 						 : drain_node(b, key, value, reason, size);
 	switch (s->kind) {
 	case SETTING_DRAIN:

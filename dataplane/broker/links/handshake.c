@@ -60,7 +60,7 @@ link_offer_send(struct broker_link *l, uint32_t answered)
 {
 	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
 
-	if (l->b->node == BROKER_NODE_UNKNOWN || l->twin)
+	if (l->b->node == BROKER_NODE_UNKNOWN || l->loop_end)
 		return;
 	link_offer_fill(l, answered, &m.link);
 	l->b->counters.offers_sent++;

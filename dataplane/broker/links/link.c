@@ -27,8 +27,8 @@ link_find(const struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_
 {
 	struct broker_link *l = b->links;
 
-	while (l &&
-	       (l->twin || l->engine != engine || l->node != node || l->peer_engine != peer_engine))
+	while (l && (l->loop_end || l->engine != engine || l->node != node ||
+		     l->peer_engine != peer_engine))
 		l = l->next;
 	return l;
 }
@@ -76,21 +76,22 @@ link_make(struct broker *b, uint32_t engine, uint32_t node, uint32_t peer_engine
 	return l ? l : link_new(b, engine, node, peer_engine);
 }
 
-/* The connecting end of an engine's link with itself; `twin` is the other. NULL: out of memory. */
+/* The connecting end of an engine's link with itself; `loop_end` is the other. NULL: out of memory.
+ */
 static struct broker_link *
 loop_link(struct broker *b, uint32_t engine)
 {
 	struct broker_link *l = b->links;
 
-	while (l && !(l->twin && l->leads && l->engine == engine))
+	while (l && !(l->loop_end && l->leads && l->engine == engine))
 		l = l->next;
 	if (l)
 		return l;
 	l = link_new(b, engine, 0, engine);
 	if (!l)
 		return NULL;
-	l->twin = link_new(b, engine, 0, engine);
-	if (!l->twin) {
+	l->loop_end = link_new(b, engine, 0, engine);
+	if (!l->loop_end) {
 		weir_assert(b->links == l);
 		b->links = l->next;
 		command_unreserve(b, reserved(b));
@@ -98,7 +99,7 @@ loop_link(struct broker *b, uint32_t engine)
 		return NULL;
 	}
 	l->leads = true;
-	l->twin->twin = l;
+	l->loop_end->loop_end = l;
 	return l;
 }
 
@@ -269,16 +270,16 @@ link_start(struct broker_link *l)
 		    l->node, strerror(-rc));
 		return rc;
 	}
-	if (!l->twin)
+	if (!l->loop_end)
 		return 0;
-	rc = build(l->twin);
+	rc = build(l->loop_end);
 	if (!rc) {
 		link_offer_fill(l, 0, &ours);
-		link_offer_fill(l->twin, 0, &other);
+		link_offer_fill(l->loop_end, 0, &other);
 		rc = link_take(l, &other);
 	}
 	if (!rc)
-		rc = link_take(l->twin, &ours);
+		rc = link_take(l->loop_end, &ours);
 	if (rc)
 		broker_link_fail(l, (uint32_t)-rc);
 	return rc;
@@ -401,7 +402,7 @@ static void
 quiet_done(struct broker *b, struct broker_command *c)
 {
 	struct broker_link *l = c->context;
-	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
+	struct broker_node *n = l->loop_end ? b->loop : node_find(b, l->node);
 	struct weir_link_offer saved = l->saved;
 
 	weir_assert(l->quiet);
@@ -414,11 +415,11 @@ quiet_done(struct broker *b, struct broker_command *c)
 	free_memory(l);
 	link_enter(l, LINK_DOWN);
 	l->saved.attempt = 0;
-	if (b->stopping || (l->twin && l->twin->state != LINK_DOWN))
+	if (b->stopping || (l->loop_end && l->loop_end->state != LINK_DOWN))
 		return;
 	if (saved.attempt)
 		link_offer_input(b, &saved);
-	if (l->state == LINK_DOWN && !l->twin && n && n->repair_until && node_usable(n))
+	if (l->state == LINK_DOWN && !l->loop_end && n && n->repair_until && node_usable(n))
 		start_and_offer(l);
 	if (n)
 		connect_kick(b, n);
@@ -447,7 +448,6 @@ take_apart(struct broker_link *l)
 static void
 given_back(struct broker *b, struct broker_command *c)
 {
-	(void)b;
 	take_apart(c->context);
 }
 
@@ -492,15 +492,15 @@ broker_link_fail(struct broker_link *l, uint32_t status)
 		return;
 	}
 	l->b->counters.links_failed++;
-	if (l->twin)
-		broker_link_fail(l->twin, status);
+	if (l->loop_end)
+		broker_link_fail(l->loop_end, status);
 }
 
 static void
 usable(struct broker_link *l)
 {
 	struct broker *b = l->b;
-	struct broker_node *n = l->twin ? b->loop : node_find(b, l->node);
+	struct broker_node *n = l->loop_end ? b->loop : node_find(b, l->node);
 
 	weir_assert(l->state == LINK_UP && l->confirmed);
 	l->open = true;
@@ -520,7 +520,7 @@ usable(struct broker_link *l)
 	if (!n)
 		return;
 	n->repair_until = 0;
-	if (!l->twin)
+	if (!l->loop_end)
 		node_up(b, n);
 	connect_kick(b, n);
 }
@@ -546,8 +546,8 @@ link_engine_has_it(struct broker *b, struct broker_command *c)
 				  LINK_FIELDS(l->engine, l->node),
 				  "engine %u takes no link to node %u: %s", l->engine, l->node,
 				  strerror(-c->cmd.result));
-		if (l->twin)
-			broker_link_fail(l->twin, ECONNRESET);
+		if (l->loop_end)
+			broker_link_fail(l->loop_end, ECONNRESET);
 		if (l->live)
 			take_from_engine(l, ECONNRESET);
 		else
@@ -562,10 +562,10 @@ link_engine_has_it(struct broker *b, struct broker_command *c)
 		take_from_engine(l, l->fail_status);
 	} else if (next) {
 		link_repair(l, next);
-	} else if (l->twin) {
-		if (l->twin->state != LINK_UP)
+	} else if (l->loop_end) {
+		if (l->loop_end->state != LINK_UP)
 			return;
-		link_confirm(l->twin);
+		link_confirm(l->loop_end);
 		link_confirm(l);
 	} else {
 		link_offer_send(l, l->peer_attempt);
@@ -618,7 +618,7 @@ link_timers(struct broker *b, uint64_t now)
 		bool waits = l->state == LINK_OFFERED || l->state == LINK_PAUSED ||
 			     (l->state == LINK_UP && !l->confirmed);
 
-		if (!waits || (l->twin && !l->live))
+		if (!waits || (l->loop_end && !l->live))
 			continue;
 		if (l->deadline <= now) {
 			if (l->resumes)
@@ -635,7 +635,7 @@ link_timers(struct broker *b, uint64_t now)
 				/* With the silence of its control this tells that the node is
 				 * down; control forgets what was offered before. */
 				if (l->state == LINK_OFFERED && l->resumes == WEIR_RESUME_BOTH &&
-				    !l->twin)
+				    !l->loop_end)
 					node_tell_control(l, EHOSTDOWN);
 				link_offer_send(l, 0);
 			}

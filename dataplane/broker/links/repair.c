@@ -77,8 +77,8 @@ void
 link_repair(struct broker_link *l, uint32_t resumes)
 {
 	repair_one(l, resumes);
-	if (l->twin)
-		repair_one(l->twin, resumes);
+	if (l->loop_end)
+		repair_one(l->loop_end, resumes);
 }
 
 void
@@ -125,7 +125,7 @@ void
 link_rebuild(struct broker_link *l)
 {
 	struct weir_link_offer saved = l->saved, ours, other;
-	struct broker_link *twin = l->twin;
+	struct broker_link *loop_end = l->loop_end;
 	uint64_t now = broker_now(l->b);
 	uint32_t attempt;
 	int rc = 0;
@@ -151,15 +151,16 @@ link_rebuild(struct broker_link *l)
 	l->saved.attempt = 0;
 	link_enter(l, LINK_OFFERED);
 	l->resend = now + BROKER_SECOND_NS / 2;
-	if (!twin) {
+	if (!loop_end) {
 		if (saved.attempt)
 			link_offer_input(l->b, &saved);
-	} else if (twin->state == LINK_OFFERED && twin->live && twin->resumes == l->resumes) {
+	} else if (loop_end->state == LINK_OFFERED && loop_end->live &&
+		   loop_end->resumes == l->resumes) {
 		/* the two ends of a loop need no control */
 		link_offer_fill(l, 0, &ours);
-		link_offer_fill(twin, 0, &other);
+		link_offer_fill(loop_end, 0, &other);
 		if (!link_take_again(l, &other))
-			link_take_again(twin, &ours);
+			link_take_again(loop_end, &ours);
 	}
 	if (l->state == LINK_OFFERED && l->attempt == attempt)
 		link_offer_send(l, 0);
@@ -186,8 +187,8 @@ link_take_again(struct broker_link *l, const struct weir_link_offer *offer)
 		    l->engine, l->node, strerror(-rc));
 		l->rebuild_now = false;
 		pause_link(l, l->resumes);
-		if (l->twin)
-			repair_one(l->twin, l->resumes);
+		if (l->loop_end)
+			repair_one(l->loop_end, l->resumes);
 		return rc;
 	}
 	link_enter(l, LINK_ADDING);
@@ -204,7 +205,7 @@ void
 link_give_up(struct broker_link *l)
 {
 	struct broker *b = l->b;
-	struct broker_node *n = l->twin ? NULL : node_find(b, l->node);
+	struct broker_node *n = l->loop_end ? NULL : node_find(b, l->node);
 	bool others = false;
 
 	broker_blame_node(
@@ -213,7 +214,7 @@ link_give_up(struct broker_link *l)
 	    "ports between",
 	    l->engine, l->node);
 	for (struct broker_link *o = b->links; o; o = o->next)
-		others |= o != l && !o->twin && o->node == l->node && o->open;
+		others |= o != l && !o->loop_end && o->node == l->node && o->open;
 	if (n && !others)
 		node_lost(b, n);
 	else

@@ -32,7 +32,7 @@ ring(struct broker_session *s)
 			continue;
 		if (weir_bell_ring_timed(&s->channel[i].bell, true) <= WEIR_BELL_SLOW_NS) {
 			s->slow_bells = 0;
-		} else if (++s->slow_bells >= WEIR_BELL_SPITE) {
+		} else if (++s->slow_bells >= WEIR_BELL_SLOW_MAX) {
 			session_spoil(s, "its doorbell takes milliseconds to ring");
 			return;
 		}

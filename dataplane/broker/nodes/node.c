@@ -133,7 +133,7 @@ resolve_lid(struct broker *b, uint32_t lid, struct broker_node **node)
 			}
 	}
 	for (const struct broker_link *l = b->links; l; l = l->next)
-		if (!l->twin && l->peer.lid == lid) {
+		if (!l->loop_end && l->peer.lid == lid) {
 			*node = node_find(b, l->node);
 			return *node ? 0 : -EHOSTUNREACH;
 		}
@@ -265,7 +265,7 @@ node_lost(struct broker *b, struct broker_node *n)
 	weir_assert(n != b->loop);
 	n->repair_until = 0;
 	for (struct broker_link *l = b->links; l; l = l->next) {
-		if (l->node != n->is.id || l->twin)
+		if (l->node != n->is.id || l->loop_end)
 			continue;
 		l->saved.attempt = 0;
 		broker_link_fail(l, EHOSTDOWN);
@@ -411,7 +411,7 @@ node_link_silent(struct broker *b, uint32_t engine, const struct engine_event *e
 {
 	struct broker_link *l = link_by_id(b, engine, event->conn.link);
 
-	if (l && l->live && !l->twin)
+	if (l && l->live && !l->loop_end)
 		node_tell_control(l, EHOSTDOWN);
 }
 
@@ -435,7 +435,7 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 		return;
 	if (event->conn.status == EPROTO && !event->wc_status) {
 		/* the peer broke the rules: its connections end, then the link is set up anew */
-		n = l->twin ? NULL : node_find(b, l->node);
+		n = l->loop_end ? NULL : node_find(b, l->node);
 		broker_blame_node(b, l->node, "its links", LOG_LEVEL_WARNING,
 				  LINK_FIELDS(l->engine, l->node),
 				  "link of engine %u with node %u ended: %s", l->engine, l->node,
@@ -456,7 +456,7 @@ node_link_error(struct broker *b, uint32_t engine, const struct engine_event *ev
 	    "link of engine %u with node %u broke: %s (%s); it is repaired", l->engine, l->node,
 	    event->wc_status ? nic_wc_status_name(event->wc_status) : "nothing can be sent",
 	    strerror((int)event->conn.status));
-	if (event->wc_status == NIC_WC_RETRY_EXC_ERR && !l->twin)
+	if (event->wc_status == NIC_WC_RETRY_EXC_ERR && !l->loop_end)
 		node_tell_control(l, EHOSTDOWN);
 	link_repair(l, resumes);
 }
@@ -482,7 +482,7 @@ unheard(struct broker *b, struct broker_node *n)
 	bool usable = node_usable(n), linked = false;
 
 	for (const struct broker_link *l = b->links; l && !linked; l = l->next)
-		linked = l->node == n->is.id && !l->twin && l->live;
+		linked = l->node == n->is.id && !l->loop_end && l->live;
 	n->unheard_until = 0;
 	if (n->is.self || n->is.state == WEIR_NODE_GONE)
 		return;

@@ -74,7 +74,6 @@ told(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 
-	(void)b;
 	weir_assert(s->commands);
 	s->commands--;
 	broker_session_release(s);
@@ -174,7 +173,7 @@ set_user(struct broker *b, const char *key, const char *value, char *reason, siz
 /* KEY is session.ID.WHAT or program.NAME.WHAT, WHAT weight, rate or connections; a name may have
  * dots. */
 int
-share_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
+quota_set(struct broker *b, const char *key, const char *value, char *reason, size_t size)
 {
 	const char *what = strrchr(key, '.'), *from = strchr(key, '.');
 	bool by_name = !strncmp(key, "program.", 8), rate, weight;

@@ -113,7 +113,6 @@ removed(struct broker *b, struct broker_command *c)
 	struct broker_session *s = c->context;
 	struct broker_region *r = &s->region[c->cmd.region.region - 1];
 
-	(void)b;
 	weir_assert(r->state == REGION_LEAVING && r->waiting && s->commands);
 	s->commands--;
 	if (--r->waiting == 0)

@@ -173,7 +173,6 @@ removed(struct broker *b, struct broker_command *c)
 {
 	struct broker_session *s = c->context;
 
-	(void)b;
 	weir_assert(s->state == SESSION_CLOSING && s->waiting);
 	s->waiting--;
 	broker_session_release(s);

@@ -127,7 +127,6 @@ handle(int signal_number, siginfo_t *info, void *context)
 	uintptr_t addr = (uintptr_t)info->si_addr;
 	struct guard *g = fault ? guard_of(addr) : NULL;
 
-	(void)context;
 	if (!g || !repair(g, addr)) {
 		/* not ours: the access is repeated, or the signal raised, under that action */
 		sigaction(signal_number, &previous_action, NULL);

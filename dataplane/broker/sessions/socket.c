@@ -172,7 +172,6 @@ client_close(struct client *c)
 static void
 close_client(struct unix_client *c, bool expired)
 {
-	(void)expired;
 	client_close((struct client *)c);
 }
 
@@ -347,7 +346,6 @@ jobs_done(struct broker_watch *w, uint32_t events)
 	    (struct session_socket *)((char *)w - offsetof(struct session_socket, done));
 	struct socket_job *job;
 
-	(void)events;
 	while ((job = socket_threads_take(ss->threads))) {
 		struct client *c = (struct client *)((char *)job - offsetof(struct client, job));
 		struct broker_user *u = user_find_attached(ss->b, job->uid);
@@ -468,7 +466,6 @@ accept_ready(struct broker_watch *w, uint32_t events)
 	uint64_t begin = pace_clock(), now = broker_now(ss->b), due;
 	int fd = unix_accept(&ss->listener);
 
-	(void)events;
 	if (fd < 0)
 		return;
 	accept_client(ss, fd, now);

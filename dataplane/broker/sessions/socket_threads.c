@@ -115,7 +115,6 @@ add_worker(struct socket_threads *t)
 static void
 on_kick(int signal)
 {
-	(void)signal;
 }
 
 struct socket_threads *

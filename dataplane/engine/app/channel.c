@@ -195,8 +195,8 @@ take_place(struct engine *e, struct channel *ch, struct conn *c, const struct we
 		h.flags |= WEIR_SLOT_BULK;
 	cost = weir_cost(h.length);
 	lines = message_lines(h.length);
-	if (UNLIKELY(h.flags & WEIR_SLOT_WAYS)) {
-		uint8_t way = h.flags & WEIR_SLOT_WAYS;
+	if (UNLIKELY(h.flags & WEIR_SLOT_TRANSFERS)) {
+		uint8_t way = h.flags & WEIR_SLOT_TRANSFERS;
 		bool bulk = way & (WEIR_SLOT_READ | WEIR_SLOT_WRITE);
 
 		if (way & (way - 1) || bulk != !!(h.flags & WEIR_SLOT_BULK) ||

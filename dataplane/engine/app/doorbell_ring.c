@@ -30,8 +30,8 @@ due(const struct channel *ch)
 /*
  * A slow ring may have been preempted, so the session's next one is timed by CPU time, which still
  * includes softirqs and, in a virtual machine, the host's part. So only slow rings in a row count:
- * each defers the next one for longer, to 1/BELL_SHARE of the engine's time, and WEIR_BELL_SPITE of
- * them close the session. Returns whether it is to be closed.
+ * each defers the next one for longer, to 1/BELL_SHARE of the engine's time, and WEIR_BELL_SLOW_MAX
+ * of them close the session. Returns whether it is to be closed.
  */
 static bool
 ring(struct engine *e, struct channel *ch)
@@ -45,7 +45,7 @@ ring(struct engine *e, struct channel *ch)
 	}
 	if (++s->slow_bells > 1)
 		s->bells_at = e->now + ns * (s->slow_bells < 5 ? 1u << s->slow_bells : BELL_SHARE);
-	return s->slow_bells >= WEIR_BELL_SPITE;
+	return s->slow_bells >= WEIR_BELL_SLOW_MAX;
 }
 
 void

@@ -58,7 +58,7 @@ bulk_rejoin(struct conn *c)
 	struct pend *p;
 
 	while ((p = c->rts_next) && p->slot.length <= WEIR_BLOCK_SIZE &&
-	       !(p->slot.flags & WEIR_SLOT_WAYS)) {
+	       !(p->slot.flags & WEIR_SLOT_TRANSFERS)) {
 		uint32_t cost = weir_cost(p->slot.length);
 
 		if (cost > c->peer_window)

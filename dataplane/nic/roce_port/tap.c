@@ -51,8 +51,6 @@ on_receive(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, u
 	const struct tap *tap = user;
 	uint64_t now = n ? clock_now(tap->clock) : 0;
 
-	(void)port;
-	(void)max;
 	for (uint16_t i = 0; i < n; i++)
 		put(tap, mbufs[i], now, queue, false);
 	return n;
@@ -66,7 +64,6 @@ on_send(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, void
 	const struct tap *tap = user;
 	uint64_t now = clock_now(tap->clock);
 
-	(void)port;
 	for (uint16_t i = (uint16_t)RTE_MIN(tap->context->tx_offered, n); i < n; i++)
 		put(tap, mbufs[i], now, queue, true);
 	return n;

@@ -250,7 +250,6 @@ wire_receive(void *user, struct roce_context *ctx, uint64_t now)
 	struct rte_mbuf *mbufs[ETHDEV_BURST], *m;
 	unsigned n = 0;
 
-	(void)ctx;
 	c->now = now;
 	if (c->armed) {
 		c->armed = false;

@@ -377,7 +377,6 @@ mr_reg(struct nic_device *ndev, void *addr, size_t length, unsigned access, stru
 static void
 mr_dereg(struct nic_device *dev, struct nic_mr *mr)
 {
-	(void)dev;
 	if (mr->driver)
 		ibv_dereg_mr(mr->driver);
 	mr->driver = NULL;

@@ -161,7 +161,6 @@ vnic_flush(struct nic_context *nctx, uint64_t now)
 	struct vnic_context *ctx = (struct vnic_context *)nctx;
 	struct vnic_qp *qp;
 
-	(void)now;
 	while ((qp = ctx->dirty)) {
 		struct ibv_send_wr *bad = NULL;
 

@@ -34,8 +34,6 @@ take_tests(void *options, const char *text, char *error, size_t size)
 {
 	struct nicperf_options *o = options;
 
-	(void)error;
-	(void)size;
 	o->test_count = 0;
 	return option_list(text, take_test, o);
 }
@@ -58,8 +56,6 @@ take_sizes(void *options, const char *text, char *error, size_t size)
 {
 	struct nicperf_options *o = options;
 
-	(void)error;
-	(void)size;
 	o->size_count = 0;
 	return option_list(text, take_size, o);
 }
@@ -77,9 +73,6 @@ take_no_calibrate(void *options, const char *text, char *error, size_t size)
 {
 	struct nicperf_options *o = options;
 
-	(void)text;
-	(void)error;
-	(void)size;
 	o->calibrate = false;
 	return 0;
 }

@@ -47,7 +47,6 @@ open_socket(int rank, int pipe, bool nodes)
 static void
 send_socket(unsigned slot, const void *buf, size_t size)
 {
-	(void)slot;
 	for (size_t done = 0; done < size;) {
 		ssize_t n = send(fd, (const char *)buf + done, size - done, MSG_NOSIGNAL);
 
@@ -60,7 +59,6 @@ send_socket(unsigned slot, const void *buf, size_t size)
 static void
 sent_socket(unsigned slot)
 {
-	(void)slot;
 }
 
 static void

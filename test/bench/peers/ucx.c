@@ -33,7 +33,6 @@ open_ucx(int rank, int pipe, bool nodes)
 	ucp_config_t *config;
 	size_t length;
 
-	(void)nodes;
 	check(ucp_config_read(NULL, NULL, &config), "ucp_config_read");
 	check(ucp_init(&params, config, &context), "ucp_init");
 	ucp_config_release(config);

@@ -44,7 +44,6 @@ open_weir(int rank, int pipe, bool nodes)
 static void
 send_weir(unsigned slot, const void *buf, size_t size)
 {
-	(void)slot;
 	if (weir_send(conn, buf, size, -1))
 		peer_die("weir_send", weir_reason());
 }
@@ -52,7 +51,6 @@ send_weir(unsigned slot, const void *buf, size_t size)
 static void
 sent_weir(unsigned slot)
 {
-	(void)slot;
 }
 
 static void

@@ -35,7 +35,6 @@ open_zmq(int rank, int pipe, bool nodes)
 static void
 send_zmq(unsigned slot, const void *buf, size_t size)
 {
-	(void)slot;
 	if (zmq_send(sock, buf, size, 0) != (int)size)
 		peer_die("zmq_send", zmq_strerror(zmq_errno()));
 }
@@ -43,7 +42,6 @@ send_zmq(unsigned slot, const void *buf, size_t size)
 static void
 sent_zmq(unsigned slot)
 {
-	(void)slot;
 }
 
 static void

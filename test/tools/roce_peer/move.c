@@ -115,7 +115,6 @@ make_piece(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic
 {
 	uint32_t at = (uint32_t)k * piece(p), rest = p->run.size - at;
 
-	(void)slot;
 	wr->opcode = NIC_READ;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)known(p, q) + at,
 				      rest < piece(p) ? rest : piece(p), p->local.lkey};
@@ -126,7 +125,6 @@ static void
 make_read(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
 	  uint8_t *slot)
 {
-	(void)k;
 	wr->opcode = NIC_READ;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)slot, p->run.size, p->local.lkey};
 	for (uint32_t i = 0; i < p->run.size; i++)
@@ -152,8 +150,6 @@ static void
 make_write(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
 	   uint8_t *slot)
 {
-	(void)q;
-	(void)slot;
 	wr->opcode = NIC_WRITE;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)p->out, p->run.size, p->local.lkey};
 	wr->remote_address += k % peer_places(p) * peer_step(p);
@@ -164,8 +160,6 @@ static void
 make_look(const struct peer *p, const struct peer_qp *q, uint64_t k, struct nic_send_wr *wr,
 	  uint8_t *slot)
 {
-	(void)k;
-	(void)slot;
 	wr->opcode = NIC_FETCH_ADD;
 	wr->sge[0] = (struct nic_sge){(uintptr_t)known(p, q), sizeof(uint64_t), p->local.lkey};
 }

@@ -190,8 +190,6 @@ take_mtu(void *options, const char *text, char *error, size_t size)
 	struct peer_options *o = options;
 	uint64_t n;
 
-	(void)error;
-	(void)size;
 	if (option_number(text, true, 256, 4096, &n) || (n & (n - 1)))
 		return -EINVAL;
 	o->mtu = (uint32_t)n;

@@ -33,7 +33,6 @@ static char error[512];
 int
 weirctl_fail(int code, const char *format, ...)
 {
-	(void)format;
 	return code;
 }
 

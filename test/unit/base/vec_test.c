@@ -14,7 +14,6 @@ test_grows(void **state)
 	uint64_t *items = NULL;
 	uint32_t room = 0, moves = 0;
 
-	(void)state;
 	for (uint32_t i = 0; i < 10000; i++) {
 		uint32_t before = room;
 
@@ -38,7 +37,6 @@ test_refuses(void **state)
 	uint32_t *items = NULL;
 	char *bytes = NULL;
 
-	(void)state;
 	assert_int_equal(VEC_RESERVE(items, room, 1), 0);
 	items[0] = 7;
 	assert_int_equal(VEC_RESERVE(items, room, SIZE_MAX / 2), -ENOMEM);

@@ -118,7 +118,6 @@ test_kinds(void **state)
 	};
 	struct fake *f = open_cluster();
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		int node = names(f, known[i].text);
 
@@ -136,7 +135,6 @@ test_malformed(void **state)
 	struct fake *f = open_cluster();
 	struct broker_node *n;
 
-	(void)state;
 	for (a.kind = 0; a.kind < 3; a.kind++) {
 		const uint32_t kinds[] = {WEIR_ADDRESS_NONE, WEIR_ADDRESS_LID + 1, UINT32_MAX};
 		struct weir_address bad = {.kind = kinds[a.kind], .service = "s"};
@@ -183,7 +181,6 @@ test_most_nodes(void **state)
 	struct broker_node *n;
 	char text[32];
 
-	(void)state;
 	for (uint32_t id = 0; id < 65535; id++) {
 		m.node.id = id;
 		m.node.self = id == OWN;
@@ -231,7 +228,6 @@ test_gone(void **state)
 	struct fake *f = open_cluster();
 	uint32_t shown = nodes_shown(f);
 
-	(void)state;
 	fake_node(f, FIRST, WEIR_NODE_DOWN, 1, 1);
 	tell(f, 77, (const char *const[4]){"::ffff:10.0.0.2"}, (uint16_t[4]){0});
 	assert_int_equal(names(f, "10.0.0.2:s"), 77);
@@ -256,7 +252,6 @@ test_control_restarted(void **state)
 	struct weir_ctl_msg m = {.type = WEIR_CTL_NODE, .length = weir_ctl_length(WEIR_CTL_NODE)};
 	struct fake *f = open_cluster();
 
-	(void)state;
 	m.node.id = FIRST;
 	m.node.state = WEIR_NODE_JOINING;
 	broker_control_input(f->b, &m);
@@ -280,7 +275,6 @@ test_other_control(void **state)
 	struct fake *f = open_cluster();
 	uint32_t shown = nodes_shown(f);
 
-	(void)state;
 	m.node.id = 50;
 	m.node.state = WEIR_NODE_JOINING; /* of a list, and never heard */
 	broker_control_input(f->b, &m);
@@ -322,7 +316,6 @@ test_reasons(void **state)
 	struct fake_config c = {.engines = 1, .node = UINT32_MAX};
 	struct fake *f = open_cluster();
 
-	(void)state;
 	refused(f, "10.0.0.4:s", EHOSTUNREACH, "no member of the cluster has this address");
 	refused(f, "lid:13:s", EHOSTUNREACH, "no member of the cluster has this address");
 	refused(f, "gid:[fe80::4]:s", EHOSTUNREACH, "no member of the cluster has this address");
@@ -343,7 +336,6 @@ test_lid_of_offer(void **state)
 {
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	n.f[0]->b->attr[0].lid = 101;
 	n.f[1]->b->attr[0].lid = 102;

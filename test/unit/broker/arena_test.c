@@ -46,7 +46,6 @@ test_default(void **state)
 	struct arena_limits limits = {10240, 64, 1024, 2, 64ull << 20};
 	struct weir_geometry g;
 
-	(void)state;
 	assert_int_equal(arena_geometry(&limits, 0, &g), 0);
 	check_geometry(&g);
 	assert_int_equal(g.bytes, 64 << 20);
@@ -62,7 +61,6 @@ test_wishes(void **state)
 	struct weir_geometry g;
 	unsigned made = 0;
 
-	(void)state;
 	for (unsigned e = 0; e < 5; e++)
 		for (unsigned s = 0; s < 4; s++)
 			for (unsigned w = 0; w < 8; w++)
@@ -85,7 +83,6 @@ test_too_small(void **state)
 	struct arena_limits limits = {1024, 64, 4096, 1, 16ull << 20}; /* channels alone: 32 MiB */
 	struct weir_geometry g;
 
-	(void)state;
 	assert_int_equal(arena_geometry(&limits, 0, &g), -EINVAL);
 }
 
@@ -101,7 +98,6 @@ test_open(void **state)
 	size_t piece;
 	int rc;
 
-	(void)state;
 	assert_int_equal(arena_geometry(&limits, 0, &g), 0);
 	assert_int_equal(arena_begin(&g, numa, -1, &a), 0);
 	assert_int_equal(arena_head(&a)->geometry.magic, WEIR_ARENA_MAGIC);
@@ -158,7 +154,6 @@ test_release(void **state)
 	int fd, path, rc;
 	void *map;
 
-	(void)state;
 	signal(SIGIO, SIG_IGN); /* as the broker does */
 	assert_int_equal(memfd_open("weir-test", bytes, 0, NULL, 0, &m), 0);
 	fd = dup(m.fd); /* as one that was sent */

@@ -29,8 +29,6 @@ on_reply(void *user, const struct weir_session_msg *reply, const int *fds, unsig
 {
 	struct guest *g = user;
 
-	(void)fds;
-	(void)fd_count;
 	if (!reply) {
 		g->ends++;
 		return;
@@ -78,7 +76,6 @@ test_in_turn(void **state)
 	struct guest g[3];
 	unsigned pieces;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		come(f, &g[i]);
 	pieces = (unsigned)(PIECES * MEMFD_HUGE_PAGE / MEMFD_PIECE);
@@ -113,7 +110,6 @@ test_turns_of_users(void **state)
 	struct guest many[4], one;
 	unsigned turns = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		come_as(f, &many[i], getuid());
 	come_as(f, &one, getuid() + 1);
@@ -133,7 +129,6 @@ test_turns_of_users(void **state)
 static void
 test_gone_before(void **state)
 {
-	(void)state;
 	for (unsigned who = 0; who < 3; who++) {
 		struct fake *f = fake_open(&config);
 		struct guest g[4];
@@ -164,9 +159,8 @@ test_meanwhile(void **state)
 	char reason[WEIR_REASON_MAX];
 	struct guest g[2];
 
-	(void)state;
 	come(f, &g[0]);
-	assert_int_equal(share_set(f->b, "program.guest.weight", "7", reason, sizeof(reason)), 1);
+	assert_int_equal(quota_set(f->b, "program.guest.weight", "7", reason, sizeof(reason)), 1);
 	assert_int_equal(f->count[ENGINE_SESSION_SHARE], 0); /* they don't know it */
 	session_publish_node(f->b);
 	fake_run(f);

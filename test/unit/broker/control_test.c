@@ -24,7 +24,6 @@ test_control(void **state)
 	struct weir_ctl_msg m = {0};
 	int fd, second;
 
-	(void)state;
 	c.node = UINT32_MAX;
 	f = fake_open(&c);
 	fd = ctl_open(f, WEIR_ROLE_CONTROL, &in);
@@ -86,7 +85,6 @@ test_bad_control(void **state)
 	uint8_t bytes[300];
 	int fd = dial(f, "control.sock");
 
-	(void)state;
 	m.length = weir_ctl_length(WEIR_CTL_HELLO);
 	m.hello.version = 99;
 	m.hello.role = WEIR_ROLE_CONTROL;
@@ -125,7 +123,6 @@ test_no_descriptors(void **state)
 	struct epoll_event e;
 	int fd[2];
 
-	(void)state;
 	getrlimit(RLIMIT_NOFILE, &before);
 	for (int i = 0; i < 2; i++)
 		fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -188,7 +185,6 @@ test_rows(void **state)
 	struct weir_row_qp qp;
 	struct weir_row_connection conn;
 
-	(void)state;
 	fake_node(f, 9, WEIR_NODE_UP, 5, 1);
 	assert_int_equal(query(f, fd, WEIR_ROWS_NODES, NULL, 0), 1);
 	assert_int_equal(query(f, fd, WEIR_ROWS_ENGINES, NULL, 0), 2);
@@ -233,7 +229,6 @@ test_set(void **state)
 	union ctl in;
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in), program = attach(f), control;
 
-	(void)state;
 	ctl_send(fd, &m, WEIR_CTL_SET);
 	assert_true(get(f, fd, &in, sizeof(in), NULL) > 0);
 	assert_int_equal(in.m.type, WEIR_CTL_DONE);
@@ -275,7 +270,6 @@ test_port_events(void **state)
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
 	struct weir_row_port port[2];
 
-	(void)state;
 	f->now += BROKER_SECOND_NS;
 	fake_run(f);
 	report(f, NIC_EVENT_QP_FATAL);
@@ -348,7 +342,6 @@ test_log_under_load(void **state)
 	bool later;
 	ssize_t n;
 
-	(void)state;
 	fake_attach_by(f, &a, 1000, "a");
 	fake_attach_by(f, &b, 1001, "b");
 	log = catch_log(&before);
@@ -383,7 +376,6 @@ test_link_down_at_start(void **state)
 	int before, log = catch_log(&before);
 	bool told[5], later, up, down;
 
-	(void)state;
 	report(f, NIC_EVENT_LINK_DOWN);
 	for (int i = 0; i < 5; i++)
 		told[i] = logged(f, log, "link is down");
@@ -412,7 +404,6 @@ test_slow_reader(void **state)
 	struct weir_ctl_msg m = {.query.rows = WEIR_ROWS_CONNECTIONS};
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in), other = ctl_open(f, WEIR_ROLE_QUERY, &in);
 
-	(void)state;
 	f->snapshot_conns = 60000; /* more than any socket holds */
 	ctl_send(fd, &m, WEIR_CTL_QUERY);
 	fake_run(f);
@@ -451,7 +442,6 @@ capture_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 static void
 capture_detach(void *user)
 {
-	(void)user;
 }
 
 static int
@@ -470,7 +460,6 @@ capture_hook(void *user, const char *port, int fd, uint64_t limit, struct captur
 	};
 	int rc;
 
-	(void)user;
 	if (strcmp(port, "net0")) {
 		snprintf(error, size, "no port '%s'; there is net0", port);
 		return -ENODEV;
@@ -534,7 +523,6 @@ test_capture(void **state)
 	unsigned fds;
 	union ctl in;
 
-	(void)state;
 	f->b->config.capture = capture_hook;
 	fds = fake_open_fds();
 	fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
@@ -598,7 +586,6 @@ test_capture_refused(void **state)
 	unsigned fds = fake_open_fds();
 	union ctl in;
 
-	(void)state;
 	expect_capture_error(f, "net0", file, EOPNOTSUPP);
 	f->b->config.capture = capture_hook;
 	expect_capture_error(f, "net0", -1, EBADF);
@@ -644,7 +631,6 @@ test_backlog_to_control(void **state)
 	int fd = ctl_open(f, WEIR_ROLE_CONTROL, &in);
 	struct weir_ctl_msg m = {.type = WEIR_CTL_LINK, .length = weir_ctl_length(WEIR_CTL_LINK)};
 
-	(void)state;
 	assert_true(get(f, fd, &in, sizeof(in), NULL) > 0); /* behind HELLO */
 	assert_int_equal(in.m.type, WEIR_CTL_SERVICES);
 	for (uint32_t i = 0; i < 20000; i++) {
@@ -673,7 +659,6 @@ test_stop_closes_sockets(void **state)
 	int program = attach(f), control = ctl_open(f, WEIR_ROLE_CONTROL, &in);
 	struct weir_session_msg r;
 
-	(void)state;
 	assert_true(get(f, control, &in, sizeof(in), NULL) > 0); /* behind HELLO */
 	while (!broker_stop(f->b))
 		fake_run(f);

@@ -14,7 +14,6 @@ test_many(void **state)
 	unsigned before = fake_open_fds();
 	union ctl in;
 
-	(void)state;
 	for (int i = 0; i < QUERIES; i++) {
 		query[i] = ctl_open(f, WEIR_ROLE_QUERY, &in);
 		assert_int_equal(in.m.type, WEIR_CTL_HELLO);
@@ -53,7 +52,6 @@ test_silent(void **state)
 	union ctl in;
 	int fds[60];
 
-	(void)state;
 	for (int i = 0; i < 60; i++)
 		fds[i] = dial(f, "control.sock");
 	for (int i = 0; i < 60; i++) {
@@ -91,7 +89,6 @@ test_descriptors(void **state)
 	union ctl in;
 	int fd = ctl_open(f, WEIR_ROLE_QUERY, &in);
 
-	(void)state;
 	m.length = (uint32_t)iov.iov_len;
 	before = fake_open_fds();
 	for (unsigned count = 1; count <= 8; count++) {

@@ -42,7 +42,6 @@ test_made_once(void **state)
 	struct engine_command *k;
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	ask(&n);
 	k = &n.f[0]->last[ENGINE_CONN_START];
@@ -99,7 +98,6 @@ test_accept(void **state)
 	struct engine_command *k;
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	asked(&n, 1);
 	k = &n.f[1]->last[ENGINE_CONN_ACCEPT];
@@ -119,7 +117,6 @@ test_not_offered(void **state)
 {
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	n.f[0]->qp_fail = -EPROTONOSUPPORT;
 	ask(&n);
@@ -148,7 +145,6 @@ test_failure(void **state)
 	struct net n;
 	uint32_t qpn;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	ask(&n);
 	qp = ud_qp(n.f[0]);
@@ -187,7 +183,6 @@ test_local(void **state)
 {
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 1, "echo", WEIR_CONNECT_DATAGRAM);
 	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING);
@@ -205,7 +200,6 @@ test_options(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	assert_int_equal(weir_address_parse("node:1:echo", &m.connect.address), 0);
 	m.connect.window = WEIR_CONNECT_WINDOW_MIN - 1;

@@ -129,7 +129,6 @@ try_all(const struct fake_config *config, bool refused)
 static void
 test_refused(void **state)
 {
-	(void)state;
 	if (kernel_refuses())
 		try_all(&plain, true);
 }
@@ -137,7 +136,6 @@ test_refused(void **state)
 static void
 test_threads(void **state)
 {
-	(void)state;
 	try_all(&threads, false);
 }
 
@@ -174,7 +172,6 @@ test_bells(void **state)
 	unsigned fds_before = fake_open_fds();
 	struct weir_bell bell[2];
 
-	(void)state;
 	assert_int_equal(weir_bell_open(bell), 0);
 	assert_int_equal(bell[0].queue, !kernel_refuses());
 	try_bell(bell);
@@ -242,7 +239,6 @@ test_locked_inode(void **state)
 	struct stuck s;
 	bool stuck;
 
-	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
 		m.add_channel.engine = i % 2;
 		ask(f, i < 2 ? l : c, m, fds);

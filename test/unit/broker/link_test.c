@@ -25,7 +25,6 @@ test_bring_up(void **state)
 	struct net n;
 	struct engine_command *c;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING); /* at once */
@@ -53,7 +52,6 @@ test_engine_pairs(void **state)
 	struct net n;
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
 
-	(void)state;
 	net_open(&n, 1, 3);
 	m.connect.address.kind = WEIR_ADDRESS_IPV4;
 	memcpy(m.connect.address.ip, (uint8_t[]){10, 0, 0, 1}, 4);
@@ -78,7 +76,6 @@ test_crossing(void **state)
 	struct net n;
 	struct weir_ctl_msg a, b;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
@@ -101,7 +98,6 @@ test_duplicates(void **state)
 	struct net n;
 	unsigned count = 0;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	while (n.f[0]->output_count + n.f[1]->output_count) {
@@ -122,7 +118,6 @@ test_duplicates(void **state)
 static void
 test_lost(void **state)
 {
-	(void)state;
 	for (unsigned lost = 0; lost < 3; lost++) {
 		struct net n;
 		unsigned count = 0;
@@ -151,7 +146,6 @@ test_nobody_answers(void **state)
 {
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	pass_time(&n, 4 * BROKER_SECOND_NS);
@@ -172,7 +166,6 @@ test_stale(void **state)
 	struct net n;
 	struct weir_ctl_msg first, m;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	first = n.f[0]->output[0];
@@ -207,7 +200,6 @@ test_burnt(void **state)
 	struct net n;
 	struct weir_ctl_msg first, m;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[1], &n.s[1], 1, "echo", 0);
 	first = n.f[1]->output[0];
@@ -248,7 +240,6 @@ link_error(struct net *n, unsigned i)
 static void
 test_error(void **state)
 {
-	(void)state;
 	for (unsigned which = 1; which < 4; which++) {
 		struct net n;
 
@@ -280,7 +271,6 @@ test_silent(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_LINK_SILENT};
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	n.f[0]->output_count = 0;
 	e.conn.link = the_link(&n, 0)->id;
@@ -300,7 +290,6 @@ test_not_repaired(void **state)
 {
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	link_error(&n, 0);
 	assert_int_equal(n.f[0]->output[0].type, WEIR_CTL_LINK); /* the next attempt */
@@ -329,7 +318,6 @@ test_node_down(void **state)
 {
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	fake_node(n.f[0], 3, WEIR_NODE_UP, 300, 1);
 	fake_connect(n.f[0], &n.s[0], 3, "echo", 0); /* waits */
@@ -354,7 +342,6 @@ test_node_down(void **state)
 static void
 test_restart(void **state)
 {
-	(void)state;
 	for (unsigned by_offer = 0; by_offer < 2; by_offer++) {
 		struct net n;
 
@@ -385,7 +372,6 @@ test_clock_set_back(void **state)
 {
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	fake_close(n.f[1]);
 	fake_node(n.f[0], 2, WEIR_NODE_UP, 150, 1); /* of the past */
@@ -410,7 +396,6 @@ test_resync(void **state)
 	struct net n;
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello.node = 1};
 
-	(void)state;
 	bring_up(&n);
 	broker_control_input(n.f[0]->b, &hello);
 	assert_int_equal(n.f[0]->output_count, 3);
@@ -439,7 +424,6 @@ test_unheard(void **state)
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello.node = 1};
 	struct net n;
 
-	(void)state;
 	bring_up(&n);
 	fake_node(n.f[0], 3, WEIR_NODE_UP, 300, 1);
 	fake_node(n.f[0], 4, WEIR_NODE_UP, 400, 1);
@@ -473,7 +457,6 @@ test_loop(void **state)
 	struct net n;
 	struct engine_event e = {.type = ENGINE_EVENT_CONNECT};
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 1, "echo", WEIR_CONNECT_LOOP);
 	assert_int_equal(n.s[0].reply.type, WEIR_MSG_CONNECTING);
@@ -512,7 +495,6 @@ test_accept_and_reject(void **state)
 	struct net n;
 	struct engine_event e = {.type = ENGINE_EVENT_CONNECT, .conn.peer_node = 1};
 
-	(void)state;
 	bring_up(&n);
 	e.conn.link = the_link(&n, 1)->id;
 	snprintf(e.conn.service, sizeof(e.conn.service), "nobody");
@@ -543,7 +525,6 @@ test_no_resources(void **state)
 {
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	n.f[0]->qp_fail = -ENOMEM;
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
@@ -566,7 +547,6 @@ test_quiet(void **state)
 	struct net n;
 	size_t memory;
 
-	(void)state;
 	bring_up(&n);
 	memory = n.f[0]->live_memory;
 	n.f[0]->hold = true;
@@ -607,7 +587,6 @@ test_garbage(void **state)
 	struct net n;
 	struct weir_ctl_msg good, m;
 
-	(void)state;
 	seed = 20240607;
 	net_open(&n, 2, 2);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
@@ -634,7 +613,6 @@ test_garbage(void **state)
 static void
 test_storm(void **state)
 {
-	(void)state;
 	for (unsigned s = 1; s <= 300; s++) {
 		struct net n;
 

@@ -15,7 +15,6 @@ test_close(void **state)
 	uint8_t *map;
 	struct segment *g;
 
-	(void)state;
 	pair_open(&p, 4);
 	fake_connect(p.f, &p.c, 7, "echo", 0);
 	c = p.c.reply;
@@ -82,7 +81,6 @@ connect_as_far_as(struct pair *p, unsigned steps)
 static void
 test_death_while_connecting(void **state)
 {
-	(void)state;
 	for (unsigned step = 0; step < 4; step++) {
 		struct pair p;
 
@@ -113,7 +111,6 @@ test_closed_before_opened(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_LOCAL_CLOSE};
 	struct pair p;
 
-	(void)state;
 	connect_as_far_as(&p, 2); /* both entries are made, the acceptor's is opened */
 	e.conn.vqpn = WEIR_VQPN(1, 1);
 	fake_emit(p.f, 0, &e);
@@ -133,7 +130,6 @@ test_closed_before_opened(void **state)
 static void
 test_connector_dies(void **state)
 {
-	(void)state;
 	for (unsigned step = 0; step < 4; step++) {
 		struct pair p;
 
@@ -156,7 +152,6 @@ test_death_tells_peer_and_keeps_segment(void **state)
 	struct weir_session_msg c;
 	uint32_t segment;
 
-	(void)state;
 	pair_open(&p, 4);
 	fake_connect(p.f, &p.c, 7, "echo", 0);
 	c = p.c.reply;
@@ -188,7 +183,6 @@ test_drop_segment(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED};
 	uint32_t segment;
 
-	(void)state;
 	pair_open(&p, 4);
 	fake_connect(p.f, &p.c, 7, "echo", 0);
 	c = p.c.reply;
@@ -222,7 +216,6 @@ test_closed_before_answer(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED, .conn.vqpn = WEIR_VQPN(5, 1)};
 	struct engine_command *k;
 
-	(void)state;
 	pair_open(&p, 4);
 	fake_connect(p.f, &p.c, 7, "echo", WEIR_CONNECT_LOOP); /* brings the loop link up */
 	fake_run(p.f);
@@ -249,7 +242,6 @@ test_many_lives(void **state)
 	struct pair p;
 	struct engine_event e = {.type = ENGINE_EVENT_CONN_CLOSED};
 
-	(void)state;
 	pair_open(&p, 10000);
 	for (unsigned i = 0; i < 5000; i++) {
 		fake_connect(p.f, &p.c, 7, "echo", 0);
@@ -273,7 +265,6 @@ test_answers_out_of_order(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 	struct engine_command *late;
 
-	(void)state;
 	fake_attach(f, &s);
 	f->hold = true;
 	assert_int_equal(fake_request(f, &s, &m), 0);
@@ -296,7 +287,6 @@ test_nothing_is_left(void **state)
 	unsigned fds = fake_open_fds();
 	struct pair p;
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		pair_open(&p, 4);
 		fake_connect(p.f, &p.c, 7, "echo", 0);
@@ -320,7 +310,6 @@ test_full_mailbox(void **state)
 	struct fake_session s;
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 
-	(void)state;
 	fake_attach(f, &s);
 	f->full = true;
 	m.add_channel.engine = 0;
@@ -346,7 +335,6 @@ test_stop(void **state)
 {
 	struct pair p;
 
-	(void)state;
 	pair_open(&p, 4);
 	fake_connect(p.f, &p.c, 7, "echo", WEIR_CONNECT_LOOP);
 	assert_int_equal(p.f->links, 2);

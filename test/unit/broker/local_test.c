@@ -10,7 +10,6 @@ test_channels(void **state)
 	struct fake_session s;
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 
-	(void)state;
 	fake_attach(f, &s);
 	m.add_channel.engine = 5;
 	assert_int_equal(fake_request(f, &s, &m), 0);
@@ -44,7 +43,6 @@ test_channel_refused_by_engine(void **state)
 	struct fake_session s;
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 
-	(void)state;
 	fake_attach(f, &s);
 	f->fail_type = ENGINE_CHANNEL_ADD;
 	f->fail_rc = -ENOSPC;
@@ -64,7 +62,6 @@ test_listen(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_LISTEN};
 	uint32_t listener;
 
-	(void)state;
 	pair_open(&p, 4);
 	listener = p.l.reply.listening.listener;
 	fake_listen(p.f, &p.c, "echo", 4);
@@ -101,7 +98,6 @@ test_all_listeners(void **state)
 	struct pair p;
 	char name[16];
 
-	(void)state;
 	pair_open(&p, 4);
 	for (unsigned i = 1; i < WEIR_LISTENERS; i++) {
 		snprintf(name, sizeof(name), "s%u", i);
@@ -121,7 +117,6 @@ test_connect(void **state)
 	struct engine_command *x, *y;
 	uint32_t segment, again;
 
-	(void)state;
 	pair_open(&p, 4);
 	p.f->hold = true;
 	fake_connect(p.f, &p.c, 7, "echo", 0);
@@ -160,7 +155,6 @@ test_own_addresses(void **state)
 	struct pair p;
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
 
-	(void)state;
 	pair_open(&p, 0);
 	snprintf(m.connect.address.service, sizeof(m.connect.address.service), "echo");
 	m.connect.address.kind = WEIR_ADDRESS_IPV4;
@@ -211,7 +205,6 @@ test_backlog(void **state)
 {
 	struct pair p;
 
-	(void)state;
 	pair_open(&p, 2);
 	fake_connect(p.f, &p.c, 7, "echo", 0);
 	fake_connect(p.f, &p.c, 7, "echo", 0);
@@ -243,7 +236,6 @@ test_connect_to_itself(void **state)
 {
 	struct pair p;
 
-	(void)state;
 	pair_open(&p, 4);
 	fake_connect(p.f, &p.l, 7, "echo", 0);
 	assert_int_equal(p.l.reply.type, WEIR_MSG_CONNECTING);
@@ -265,7 +257,6 @@ test_limits(void **state)
 	struct pair p;
 	unsigned made = 0;
 
-	(void)state;
 	pair_open(&p, 10000);
 	do
 		fake_connect(p.f, &p.c, 7, "echo", 0);
@@ -287,7 +278,6 @@ test_other_engine(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_CONNECT};
 	struct fake_session s;
 
-	(void)state;
 	fake_attach(f, &s);
 	fake_channels(f, &s);
 	fake_node(f, 9, WEIR_NODE_UP, 1, 2); /* 10.0.0.9 */

@@ -30,7 +30,6 @@ test_violation(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_VIOLATION, .reason = "tail that lies"};
 	struct weir_session_msg r;
 
-	(void)state;
 	fake_emit(f, 1, &e);
 	e.conn.session = 4000000;
 	fake_emit(f, 1, &e);
@@ -105,7 +104,6 @@ test_hole_of_one_that_ends(void **state)
 	_Atomic uint8_t *ours, *theirs;
 	struct broker_session *s;
 
-	(void)state;
 	fd = dial(f, "session.sock");
 	assert_int_equal(call(f, fd, m, fds).type, WEIR_MSG_WELCOME);
 	s = f->b->session[0];
@@ -182,7 +180,6 @@ test_vandals(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, in;
 	uint8_t bytes[sizeof(struct weir_session_msg) + 8];
 
-	(void)state;
 	for (m.add_channel.engine = 0; m.add_channel.engine < 2; m.add_channel.engine++) {
 		call(f, good, m, fds);
 		close(fds[0]);
@@ -244,7 +241,6 @@ test_asks_without_waiting(void **state)
 	int fd = attach(f);
 	struct weir_session_msg m = session_msg(WEIR_MSG_ADD_CHANNEL), r;
 
-	(void)state;
 	f->hold = true;
 	m.add_channel.engine = 0;
 	send(fd, &m, m.length, MSG_NOSIGNAL);
@@ -266,7 +262,6 @@ test_never_reads(void **state)
 	int fd = attach(f);
 	struct weir_session_msg m = session_msg(WEIR_MSG_UNLISTEN);
 
-	(void)state;
 	for (unsigned i = 0; i < 100000 && f->b->session_count; i++) {
 		send(fd, &m, m.length, MSG_NOSIGNAL);
 		fake_run(f);

@@ -47,7 +47,6 @@ test_since(void **state)
 	struct fake_session s = {0};
 	struct weir_session_msg r;
 
-	(void)state;
 	fake_attach(f, &s);
 	for (uint32_t i = 10; i < 20; i++)
 		fake_node(f, i, WEIR_NODE_UP, i, 1);
@@ -83,7 +82,6 @@ test_whole(void **state)
 	struct fake_session s = {0};
 	uint64_t before;
 
-	(void)state;
 	fake_attach(f, &s);
 	fake_node(f, 2, WEIR_NODE_UP, 1, 1);
 	before = published(&s);
@@ -105,7 +103,6 @@ test_bell(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL};
 	int pair[2][2];
 
-	(void)state;
 	fake_attach(f, &s);
 	fake_attach(f, &other);
 	for (uint32_t i = 0; i < 2; i++) {

@@ -80,7 +80,6 @@ test_bad_fields(void **state)
 	struct weir_ctl_msg m;
 	uint64_t bad = 0;
 
-	(void)state;
 	end_open(&n);
 #define BAD(field, value)                                                                          \
 	m = offer(1, 0);                                                                           \
@@ -134,7 +133,6 @@ test_waits_for_confirmation(void **state)
 	struct end n;
 	struct weir_ctl_msg m = offer(1, 0);
 
-	(void)state;
 	end_open(&n);
 	take(&n, &m);
 	assert_int_equal(the_link(&n)->state, LINK_UP);
@@ -158,7 +156,6 @@ test_ids_go_round(void **state)
 	struct end n;
 	uint32_t last = UINT32_MAX;
 
-	(void)state;
 	end_open(&n);
 	for (uint32_t attempt = 1; attempt < 6; attempt++) {
 		struct weir_ctl_msg m = offer(attempt, 0);
@@ -184,7 +181,6 @@ test_what_peers_may_write(void **state)
 	uint64_t arena, blocks = 0;
 	const struct broker_link *l;
 
-	(void)state;
 	end_open(&n);
 	take(&n, &m);
 	l = the_link(&n);

@@ -63,7 +63,6 @@ test_settings(void **state)
 	};
 	struct fake *f = fake_open(&two_engines);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		assert_non_null(value_of(f, all[i].key));
 		if (all[i].is)
@@ -99,7 +98,6 @@ test_level_of_control(void **state)
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO};
 	struct fake *f = fake_open(&two_engines);
 
-	(void)state;
 	hello.hello.node = 7;
 	broker_control_input(f->b, &hello);
 	assert_int_equal(levels_told(f, "info"), 0);
@@ -118,7 +116,6 @@ test_settings_of_programs(void **state)
 	struct fake_session a = {0}, b = {0};
 	char key[64];
 
-	(void)state;
 	fake_attach_as(f, &a, "one");
 	assert_int_equal(set(f, "program.two.rate", "10M,1M"), 0);
 	assert_int_equal(set(f, "program.two.connections", "5"), 0);
@@ -152,7 +149,6 @@ test_limits(void **state)
 	struct fake_session l = {0}, c = {0};
 	char key[64];
 
-	(void)state;
 	fake_attach(f, &l);
 	fake_attach(f, &c);
 	fake_channels(f, &l);
@@ -178,8 +174,6 @@ hear(void *user, const struct weir_session_msg *reply, const int *fds, unsigned 
 {
 	struct weir_session_msg *said = user;
 
-	(void)fds;
-	(void)fd_count;
 	*said = *reply;
 }
 
@@ -190,7 +184,6 @@ test_drain_self(void **state)
 	struct fake_session l = {0}, c = {0};
 	struct weir_session_msg hello = session_msg(WEIR_MSG_HELLO), said = {0};
 
-	(void)state;
 	fake_attach(f, &l);
 	fake_attach(f, &c);
 	fake_channels(f, &l);
@@ -218,7 +211,6 @@ test_drain_node(void **state)
 	struct fake_session c = {0};
 	struct engine_event e = {.type = ENGINE_EVENT_CONNECT};
 
-	(void)state;
 	fake_attach(f, &c);
 	fake_channels(f, &c);
 	fake_node(f, 9, WEIR_NODE_UP, 1, 2);
@@ -264,7 +256,6 @@ test_evict_session(void **state)
 	struct fake *f = fake_open(&two_engines);
 	struct fake_session a = {0}, b = {0};
 
-	(void)state;
 	fake_attach(f, &a);
 	fake_attach(f, &b);
 	refused(evicts(f, WEIR_EVICT_SESSION, 63, ""), ESRCH, "no session 63");
@@ -287,7 +278,6 @@ test_evict_local(void **state)
 	struct fake_session l = {0}, c = {0};
 	uint32_t before;
 
-	(void)state;
 	fake_attach(f, &l);
 	fake_attach(f, &c);
 	fake_channels(f, &l);
@@ -311,7 +301,6 @@ test_evict_remote(void **state)
 	struct fake *f = fake_open(&two_engines);
 	struct fake_session c = {0};
 
-	(void)state;
 	fake_attach(f, &c);
 	fake_channels(f, &c);
 	fake_node(f, 9, WEIR_NODE_UP, 1, 2);

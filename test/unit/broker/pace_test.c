@@ -30,7 +30,6 @@ test_paced_requests(void **state)
 	struct fake *f;
 	int fd, other;
 
-	(void)state;
 	config.burst_ns = 40000000; /* half of it of a program, at 20 us a request and more */
 	f = fake_open(&config);
 	fd = attach(f);
@@ -57,7 +56,6 @@ test_paced_user(void **state)
 	struct fake *f;
 	int fd[8];
 
-	(void)state;
 	config.burst_ns = 20000000;
 	f = fake_open(&config);
 	for (unsigned i = 0; i < 8; i++)
@@ -79,7 +77,6 @@ test_mass_start(void **state)
 	struct fake *f;
 	int fd[8], fds[WEIR_SESSION_FDS];
 
-	(void)state;
 	config.burst_ns = 10000; /* less than all of their memory costs */
 	f = fake_open(&config);
 	for (unsigned i = 0; i < 8; i++)
@@ -155,7 +152,6 @@ test_paced_strangers(void **state)
 	struct fake *f;
 	int fd, other;
 
-	(void)state;
 	if (geteuid())
 		skip();
 	config.burst_ns = 2;
@@ -187,7 +183,6 @@ test_paced_door(void **state)
 	struct fake *f;
 	int fd, late;
 
-	(void)state;
 	if (geteuid())
 		skip();
 	config.burst_ns = 500000000;
@@ -217,7 +212,6 @@ test_paced_attach(void **state)
 	int fd, fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct fake *f;
 
-	(void)state;
 	config.burst_ns = 2;
 	f = fake_open(&config);
 	/* a program that stays costs nothing, one that leaves soon does */

@@ -20,7 +20,7 @@ static char reason[160];
 static int
 set(struct fake *f, const char *key, const char *value)
 {
-	int n = share_set(f->b, key, value, reason, sizeof(reason));
+	int n = quota_set(f->b, key, value, reason, sizeof(reason));
 
 	broker_flush(f->b);
 	fake_run(f);
@@ -46,7 +46,6 @@ test_one_and_all(void **state)
 	struct fake_session a = {0}, b = {0}, c = {0};
 	char key[64];
 
-	(void)state;
 	fake_attach_as(f, &a, "v1.2 tool");
 	fake_attach_as(f, &b, "v1.2 tool");
 	is(&a, ENGINE_WEIGHT, 0, 0);
@@ -79,7 +78,6 @@ test_end_meanwhile(void **state)
 	struct fake *f = fake_open(&two_engines);
 	struct fake_session a = {0};
 
-	(void)state;
 	fake_attach_as(f, &a, "x");
 	f->hold = true;
 	assert_int_equal(set(f, "program.x.weight", "5"), 1);
@@ -115,7 +113,6 @@ test_bad(void **state)
 	};
 	struct fake *f = fake_open(&two_engines);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(set(f, bad[i].key, bad[i].value), -bad[i].code);
 		if (!strstr(reason, bad[i].says) ||

@@ -13,7 +13,6 @@ static struct rate r;
 static void
 test_good(void **state)
 {
-	(void)state;
 	assert_int_equal(rate_parse("none", &r), 0);
 	assert_int_equal(r.bytes, 0);
 	assert_int_equal(rate_burst_ns(&r), 0);
@@ -51,7 +50,6 @@ test_bad(void **state)
 	    "M",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_not_equal(rate_parse(bad[i], &r), 0);
 }

@@ -58,7 +58,6 @@ test_adopt(void **state)
 	struct weir_session_msg r;
 	uint32_t mrs;
 
-	(void)state;
 	fake_attach(f, &s);
 	mrs = f->live_mrs;
 	r = adopt(f, &s, 65536, WEIR_ADOPT_SEND);
@@ -90,7 +89,6 @@ test_limits(void **state)
 	struct fake *f = fake_open(&two_engines);
 	struct fake_session s;
 
-	(void)state;
 	fake_attach(f, &s);
 	expect_refused(adopt(f, &s, 65536, 0), EINVAL);
 	expect_refused(adopt(f, &s, 65536, 0x8 | WEIR_ADOPT_SEND), EINVAL);
@@ -119,7 +117,6 @@ test_disown_later(void **state)
 	struct fake_session s;
 	uint32_t mrs;
 
-	(void)state;
 	fake_attach(f, &s);
 	adopt(f, &s, BYTES, WEIR_ADOPT_SEND);
 	mrs = f->live_mrs;
@@ -147,7 +144,6 @@ test_not_added(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_ADOPT};
 	struct fake_session s;
 
-	(void)state;
 	fake_attach(f, &s);
 	f->fail_type = ENGINE_REGION_ADD;
 	f->fail_rc = -ENOENT;
@@ -175,7 +171,6 @@ test_hole(void **state)
 	_Atomic uint8_t *base;
 	int fd;
 
-	(void)state;
 	fake_attach(f, &s);
 	f->hold = true;
 	s.replies = 0;

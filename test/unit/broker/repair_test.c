@@ -64,7 +64,6 @@ assert_resumed(struct net *n, uint32_t times, uint32_t resumes)
 static void
 test_ring(void **state)
 {
-	(void)state;
 	for (unsigned which = 1; which < 4; which++) {
 		struct net n;
 		uint32_t rkey, qpn;
@@ -89,7 +88,6 @@ test_ring(void **state)
 static void
 test_bulk(void **state)
 {
-	(void)state;
 	for (unsigned which = 1; which < 4; which++) {
 		struct net n;
 		uint32_t rkey, qpn, bulk;
@@ -118,7 +116,6 @@ test_connect_meanwhile(void **state)
 {
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	qp_error(&n, 0, 0);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
@@ -134,7 +131,6 @@ test_connect_meanwhile(void **state)
 static void
 test_wider(void **state)
 {
-	(void)state;
 	for (unsigned order = 0; order < 4; order++) {
 		struct net n;
 
@@ -162,7 +158,6 @@ test_wider(void **state)
 static void
 test_during_steps(void **state)
 {
-	(void)state;
 	for (unsigned k = 0; k < 2; k++) {
 		struct net n;
 
@@ -191,7 +186,6 @@ test_during_steps(void **state)
 static void
 test_lost_offers(void **state)
 {
-	(void)state;
 	for (unsigned lost = 0; lost < 4; lost++)
 		for (unsigned k = 0; k < 2; k++) {
 			struct net n;
@@ -222,7 +216,6 @@ test_late_offers(void **state)
 	unsigned from[64], count = 0;
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	for (unsigned round = 0; round < 3; round++) {
@@ -258,7 +251,6 @@ test_peer_forgot(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_LINK_ERROR};
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	e.conn.link = the_link(&n, 1)->id;
 	e.conn.status = EPROTO;
@@ -282,7 +274,6 @@ test_never_came_up(void **state)
 	struct weir_ctl_msg offer;
 	struct net n;
 
-	(void)state;
 	net_open(&n, 1, 1);
 	fake_connect(n.f[0], &n.s[0], 2, "echo", 0);
 	offer = take_output(n.f[0], 0);
@@ -298,7 +289,6 @@ test_never_came_up(void **state)
 static void
 test_given_up(void **state)
 {
-	(void)state;
 	for (unsigned k = 0; k < 2; k++) {
 		unsigned silent = 0;
 		struct net n;
@@ -323,7 +313,6 @@ test_given_up(void **state)
 static void
 test_no_answer(void **state)
 {
-	(void)state;
 	for (unsigned k = 0; k < 2; k++) {
 		struct engine_event e = {.type = ENGINE_EVENT_LINK_ERROR,
 					 .wc_status = NIC_WC_RETRY_EXC_ERR};
@@ -358,7 +347,6 @@ test_no_progress(void **state)
 	struct net n;
 	unsigned tries = 0;
 
-	(void)state;
 	open_net(&n);
 	for (uint64_t t = 0; t < 12 * BROKER_SECOND_NS; t += BROKER_SECOND_NS / 10) {
 		if (the_link(&n, 0)->state == LINK_UP) {
@@ -384,7 +372,6 @@ test_progress(void **state)
 {
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	for (uint32_t i = 1; i <= 40; i++) {
 		qp_error(&n, i % 2, i % 3 == 0);
@@ -401,7 +388,6 @@ test_restart(void **state)
 {
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	qp_error(&n, 0, 0);
 	n.f[0]->output_count = 0;
@@ -421,7 +407,6 @@ test_restart(void **state)
 static void
 test_node_down(void **state)
 {
-	(void)state;
 	for (unsigned held = 0; held < 2; held++) {
 		struct net n;
 
@@ -446,7 +431,6 @@ test_control_restarts(void **state)
 	struct weir_ctl_msg hello = {.type = WEIR_CTL_HELLO, .hello = {.node = 1}};
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	qp_error(&n, 0, 0);
 	n.f[0]->output_count = 0;
@@ -462,7 +446,6 @@ test_control_restarts(void **state)
 static void
 test_fatal_event(void **state)
 {
-	(void)state;
 	for (unsigned k = 0; k < 2; k++) {
 		struct net n;
 		struct fake *f;
@@ -484,7 +467,6 @@ test_stale_error(void **state)
 	struct engine_event e = {.type = ENGINE_EVENT_LINK_ERROR, .wc_status = NIC_WC_WR_FLUSH_ERR};
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	e.qpn = nic_qpn(the_link(&n, 0)->qp[0]);
 	e.conn.link = the_link(&n, 0)->id;
@@ -503,7 +485,6 @@ test_no_memory(void **state)
 {
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	n.f[0]->qp_fail = -ENOMEM;
 	qp_error(&n, 0, 0);
@@ -522,7 +503,6 @@ test_liar(void **state)
 {
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	n.f[0]->fail_type = ENGINE_LINK_RESUME;
 	n.f[0]->fail_rc = -EPROTO;
@@ -544,7 +524,6 @@ test_heard(void **state)
 	struct weir_ctl_msg m;
 	struct net n;
 
-	(void)state;
 	open_net(&n);
 	qp_error(&n, 0, 0);
 	m = take_output(n.f[0], 0);
@@ -567,7 +546,6 @@ test_heard(void **state)
 static void
 test_loop(void **state)
 {
-	(void)state;
 	for (unsigned k = 0; k < 2; k++) {
 		struct engine_event e = {.type = ENGINE_EVENT_LINK_ERROR,
 					 .wc_status = NIC_WC_WR_FLUSH_ERR};
@@ -586,8 +564,9 @@ test_loop(void **state)
 		assert_int_equal(n.f[0]->count[ENGINE_LINK_RESUME], 2);
 		assert_int_equal(n.f[0]->count[ENGINE_LINK_GO], 2);
 		assert_int_equal(n.f[0]->count[ENGINE_LINK_FAIL], 0);
-		assert_true(l->open && l->twin->open);
-		assert_int_equal(((struct fake_qp *)l->qp[k])->remote_qpn, nic_qpn(l->twin->qp[k]));
+		assert_true(l->open && l->loop_end->open);
+		assert_int_equal(((struct fake_qp *)l->qp[k])->remote_qpn,
+				 nic_qpn(l->loop_end->qp[k]));
 		net_close(&n);
 	}
 }

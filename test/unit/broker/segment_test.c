@@ -77,7 +77,6 @@ test_charged(void **state)
 	uint64_t before;
 	uint32_t n, fit;
 
-	(void)state;
 	fit = (uint32_t)(((64 - 8) << 20) / segment_bytes());
 	for (unsigned round = 0; round < 2; round++) {
 		come(f, &l, BOB, 1); /* 4 MiB each, and tables */
@@ -106,7 +105,6 @@ test_both_users(void **state)
 	struct fake *f = open_with(&users, "1001:memory=6M");
 	struct fake_session a, l, c;
 
-	(void)state;
 	come(f, &l, EVE, 1);
 	fake_listen(f, &l, "s", 1000);
 	for (unsigned i = 1; i <= 3; i++) {
@@ -125,7 +123,7 @@ test_both_users(void **state)
 	come(f, &c, CAL, 2);
 	/* of 6 MiB 2 are free, of which 1.5 aren't for others */
 	assert_int_equal(connect_by(f, &c, 0), -EMFILE);
-	assert_int_equal(share_set(f->b, "user.1001.memory", "8M", reason, sizeof(reason)), 1);
+	assert_int_equal(quota_set(f->b, "user.1001.memory", "8M", reason, sizeof(reason)), 1);
 	assert_int_equal(connect_by(f, &c, 0), 0);
 	assert_int_equal(connect_by(f, &c, 1), -EMFILE);
 	assert_int_equal(f->b->used[USER_SEGMENTS], 1);
@@ -141,7 +139,6 @@ test_room_for_others(void **state)
 	struct fake_session l, bob[10], eve[8], cal;
 	uint32_t n = 0, m = 0;
 
-	(void)state;
 	come(f, &l, 1000, 1);
 	fake_listen(f, &l, "s", 10000);
 	for (unsigned i = 0; i < 10; i++) {
@@ -173,7 +170,6 @@ test_kept(void **state)
 	struct fake_session a, l;
 	int fd;
 
-	(void)state;
 	come(f, &l, EVE, 1);
 	fake_listen(f, &l, "s", 1000);
 	come(f, &a, BOB, 1);

@@ -274,21 +274,18 @@ fail_each(bool hold, bool forever)
 static void
 test_each_fails_once(void **state)
 {
-	(void)state;
 	fail_each(false, false);
 }
 
 static void
 test_each_fails_while_engines_are_slow(void **state)
 {
-	(void)state;
 	fail_each(true, false);
 }
 
 static void
 test_all_fail_from_each_on(void **state)
 {
-	(void)state;
 	fail_each(false, true);
 	fail_each(true, true);
 }
@@ -300,7 +297,6 @@ test_broker_that_cannot_be_made(void **state)
 	struct broker *b = NULL;
 	uint32_t n = 1;
 
-	(void)state;
 	for (; !b; n++) {
 		arm(n, false);
 		b = broker_create(&f->config);
@@ -320,7 +316,6 @@ test_session_ends_without_commands(void **state)
 	struct fake *f = open_fake();
 	struct fake_session from, to, other;
 
-	(void)state;
 	begin_other(f, &other);
 	assert_true(try_attach(f, &from) && add_channels(f, &from));
 	assert_true(try_attach(f, &to) && add_channels(f, &to) && listen_to(f, &to, "to"));
@@ -418,7 +413,6 @@ test_sockets(void **state)
 	unsigned fds;
 	union ctl in;
 
-	(void)state;
 	arm(0, false);
 	f = fake_open(&with_sockets);
 	fds = fake_open_fds();

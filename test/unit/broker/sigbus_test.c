@@ -70,7 +70,6 @@ test_repair(void **state)
 	struct victim v;
 	uint64_t n;
 
-	(void)state;
 	victim_open(&v);
 	assert_false(sigbus_guard_hit(v.guard));
 	assert_int_equal(ftruncate(v.fd, (off_t)(2 * v.page)), 0);
@@ -96,7 +95,6 @@ test_hole_in_memfd(void **state)
 	struct memfd m, thief = {.fd = -1, .base = MAP_FAILED};
 	int guard;
 
-	(void)state;
 	assert_int_equal(memfd_open("weir-test", 4 * MEMFD_HUGE_PAGE, 1, NULL, 0, &m), 0);
 	assert_int_equal(m.bytes, 4 * MEMFD_HUGE_PAGE);
 	assert_int_equal(fcntl(m.fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -288,7 +286,6 @@ fault_elsewhere(struct victim *v)
 static void
 be_killed(struct victim *v)
 {
-	(void)v;
 	kill(getpid(), SIGBUS);
 }
 
@@ -306,7 +303,6 @@ test_default_elsewhere(void **state)
 {
 	struct victim v;
 
-	(void)state;
 	victim_open(&v);
 	assert_int_equal(end_of_child(fault_elsewhere, &v), SIGBUS);
 	assert_int_equal(end_of_child(be_killed, &v), SIGBUS);
@@ -332,7 +328,6 @@ test_threads(void **state)
 	struct victim v;
 	pthread_t t[4];
 
-	(void)state;
 	victim_open(&v);
 	assert_int_equal(ftruncate(v.fd, 0), 0);
 	for (int i = 0; i < 4; i++)
@@ -350,7 +345,6 @@ test_table(void **state)
 	static bool seen[SIGBUS_GUARDS];
 	static uint8_t memory[2];
 
-	(void)state;
 	for (int i = 0; i < SIGBUS_GUARDS; i++) {
 		guard[i] = sigbus_guard_add(memory, 1, 1, -1);
 		assert_in_range(guard[i], 0, SIGBUS_GUARDS - 1);

@@ -22,7 +22,6 @@ test_attach(void **state)
 	struct weir_arena_head *head;
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(r.type, WEIR_MSG_WELCOME);
 	assert_int_equal(r.welcome.node, 7);
 	assert_int_equal(r.welcome.geometry.engines, 2);
@@ -54,7 +53,6 @@ test_name(void **state)
 	int fd = dial(f, "session.sock"), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 	struct weir_session_msg m = hello();
 
-	(void)state;
 	snprintf(m.hello.name, sizeof(m.hello.name), "a\x1b[31m\nb: \xff\x9b");
 	assert_int_equal(call(f, fd, m, fds).type, WEIR_MSG_WELCOME);
 	assert_string_equal(f->b->session[0]->name, "a?[31m?b: ??");
@@ -70,7 +68,6 @@ test_permissions(void **state)
 	char path[128];
 	struct stat st;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/session.sock", f->dir);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0660);
@@ -86,8 +83,6 @@ test_permissions(void **state)
 static void
 not_accepted(struct broker_watch *w, uint32_t events)
 {
-	(void)w;
-	(void)events;
 }
 
 /* A socket has its name when programs may connect, never before. */
@@ -102,7 +97,6 @@ test_named_when_ready(void **state)
 	bool named = false;
 	ssize_t n;
 
-	(void)state;
 	assert_true(watch >= 0);
 	assert_true(inotify_add_watch(watch, f->dir, IN_CREATE | IN_ATTRIB | IN_MOVED_TO) >= 0);
 	assert_int_equal(unix_listen(&other, 0660, NULL), 0);
@@ -134,7 +128,6 @@ test_version(void **state)
 	struct weir_session_msg m = hello(), r;
 	char ours[24];
 
-	(void)state;
 	snprintf(ours, sizeof(ours), "%u to %u", WEIR_SESSION_VERSION_MIN,
 		 WEIR_SESSION_VERSION_MAX);
 	m.hello.version_min = 7;
@@ -169,7 +162,6 @@ test_too_many(void **state)
 	int fd[3];
 	struct weir_session_msg r;
 
-	(void)state;
 	c.sessions = 2;
 	f = fake_open(&c);
 	fd[0] = attach(f);
@@ -193,7 +185,6 @@ test_silent(void **state)
 	int fd = dial(f, "session.sock"), program = attach(f), control = dial(f, "control.sock");
 	struct weir_session_msg r;
 
-	(void)state;
 	f->now += 4 * BROKER_SECOND_NS;
 	assert_int_equal(get(f, fd, &r, sizeof(r), NULL), -EAGAIN);
 	f->now += 2 * BROKER_SECOND_NS;
@@ -215,7 +206,6 @@ test_silent_crowd(void **state)
 	struct fake *f;
 	int fd[70], program, other;
 
-	(void)state;
 	c.sessions = 2;
 	f = fake_open(&c);
 	program = attach(f);
@@ -250,7 +240,6 @@ test_doorbell(void **state)
 	struct sock_fprog filter = {1, (struct sock_filter[]){{BPF_RET | BPF_K, 0, 0, 0}}};
 	int off = 0;
 
-	(void)state;
 	m.add_channel.engine = 1;
 	r = call(f, fd, m, fds);
 	assert_int_equal(r.type, WEIR_MSG_CHANNEL);
@@ -289,7 +278,6 @@ test_death(void **state)
 	struct weir_session_msg m = {.type = WEIR_MSG_ADD_CHANNEL}, r;
 	int l = attach(f), c = attach(f), fds[WEIR_SESSION_FDS] = {-1, -1, -1};
 
-	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
 		m.add_channel.engine = i % 2;
 		call(f, i < 2 ? l : c, m, fds);

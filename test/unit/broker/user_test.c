@@ -61,7 +61,7 @@ leave(struct fake *f, struct fake_session *s)
 static int
 set(struct fake *f, const char *key, const char *value)
 {
-	int n = share_set(f->b, key, value, reason, sizeof(reason));
+	int n = quota_set(f->b, key, value, reason, sizeof(reason));
 
 	broker_flush(f->b);
 	fake_run(f);
@@ -75,7 +75,6 @@ test_sessions(void **state)
 	struct fake *f = open_with(&users, "1001:sessions=2");
 	struct fake_session a, b, c, d;
 
-	(void)state;
 	fake_attach_by(f, &a, BOB, "a");
 	fake_attach_by(f, &b, BOB, "b");
 	fake_attach_by(f, &c, BOB, "c");
@@ -103,7 +102,6 @@ test_memory(void **state)
 	struct weir_session_msg m = session_msg(WEIR_MSG_ADOPT), gone;
 	struct fake_session a, b;
 
-	(void)state;
 	fake_attach_by(f, &a, BOB, "a"); /* 4 MiB, and its tables */
 	assert_true(f->b->used[USER_MEMORY] > 4 << 20);
 	assert_true(f->b->used[USER_MEMORY] < 4200 << 10);
@@ -152,7 +150,6 @@ test_regions(void **state)
 	struct weir_session_msg gone = session_msg(WEIR_MSG_DISOWN);
 	struct fake_session a, b, c;
 
-	(void)state;
 	two_and_one(f, &a, &b, &c);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(adopt(f, i ? &b : &a, 4096), 0);
@@ -182,7 +179,6 @@ test_kept(void **state)
 	void *map;
 	int fd;
 
-	(void)state;
 	fake_attach_by(f, &a, BOB, "a"); /* 4 MiB, and its tables */
 	snprintf(has, sizeof(has), "user 1001 has %llu KiB of memory, its limit is 6300",
 		 (unsigned long long)f->b->used[USER_MEMORY] >> 10);
@@ -223,7 +219,6 @@ test_connections(void **state)
 	struct fake *f = open_with(&users, "1001:connections=3");
 	struct fake_session a, b, c;
 
-	(void)state;
 	two_and_one(f, &a, &b, &c);
 	fake_channels(f, &a);
 	fake_channels(f, &b);
@@ -281,7 +276,6 @@ test_services(void **state)
 	struct fake_session a, b, c;
 	int first;
 
-	(void)state;
 	two_and_one(f, &a, &b, &c);
 	fake_channels(f, &a);
 	fake_channels(f, &b);
@@ -320,7 +314,6 @@ test_rate_and_set(void **state)
 	struct fake_session a, b, c;
 	uint32_t told;
 
-	(void)state;
 	two_and_one(f, &a, &b, &c);
 	assert_ptr_equal(a.s->share.above, b.s->share.above);
 	assert_ptr_not_equal(a.s->share.above, c.s->share.above);
@@ -374,7 +367,6 @@ test_shown(void **state)
 	struct fake *f;
 	struct fake_session a, b, c;
 
-	(void)state;
 	assert_int_equal(users_limit(&users, "*:sessions=16", reason, sizeof(reason)), 0);
 	f = open_with(&users, "1001:rate=100M,memory=4K");
 	assert_string_equal(shown(f, "user.1001.rate"), "100000000,2000000");
@@ -417,7 +409,6 @@ test_coming_back(void **state)
 	struct fake *f = open_with(&users, "*:rate=1M");
 	struct fake_session a;
 
-	(void)state;
 	fake_attach_by(f, &a, BOB, "a");
 	atomic_store(&a.s->share.above->paid, f->now + 1000);
 	leave(f, &a);
@@ -440,7 +431,6 @@ test_who_may(void **state)
 	static const gid_t groups[] = {7, 300};
 	struct users users = {0};
 
-	(void)state;
 	assert_true(users_may_attach(&users, BOB, BOB, NULL, 0));
 	assert_int_equal(users_allow(&users, "user:1001", reason, sizeof(reason)), 0);
 	assert_int_equal(users_allow(&users, "group:300", reason, sizeof(reason)), 0);
@@ -476,7 +466,6 @@ test_bad_words(void **state)
 					    "1001:sessions=1;memory=1M"};
 	struct users users = {0};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(allow) / sizeof(allow[0]); i++) {
 		assert_int_equal(users_allow(&users, allow[i], reason, sizeof(reason)), -EINVAL);
 		assert_true(strchr(reason, ';') || strstr(reason, "(expected "));

@@ -33,7 +33,6 @@ start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 static void
 detach(void *user)
 {
-	(void)user;
 	atomic_fetch_add(&detached, 1);
 }
 
@@ -244,7 +243,6 @@ test_lengths(void **state)
 	size_t size;
 	void *p;
 
-	(void)state;
 	assert_int_equal(capture_start(c), 0);
 	for (uint32_t length = 0; length < 200; length++, number++)
 		put(capture_ring(c, 0), number, length, number);
@@ -281,7 +279,6 @@ test_order(void **state)
 	size_t size;
 	void *p;
 
-	(void)state;
 	for (uint32_t ring = 0; ring < 3; ring++)
 		for (uint32_t i = ring; i < 3000; i += 3)
 			put(capture_ring(c, ring), i, 60, i);
@@ -308,7 +305,6 @@ test_limit(void **state)
 	struct capture_result result;
 	struct capture *c;
 
-	(void)state;
 	config.limit = 100;
 	c = begin(config);
 	for (uint32_t i = 0; i < 400; i++)
@@ -349,7 +345,6 @@ test_flood(void **state)
 	size_t size;
 	void *p;
 
-	(void)state;
 	assert_int_equal(capture_start(c), 0);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, produce, &producer[i]), 0);
@@ -382,7 +377,6 @@ test_drops(void **state)
 	struct capture *c = begin(config_for(fd, 1));
 	struct capture_result result;
 
-	(void)state;
 	for (uint32_t i = 0; i < 10000; i++)
 		put(capture_ring(c, 0), i, 1000, i);
 	assert_int_equal(capture_start(c), 0);
@@ -407,7 +401,6 @@ test_no_room(void **state)
 	size_t size;
 	void *p;
 
-	(void)state;
 	unlink(path);
 	for (uint32_t i = 0; i < 3000; i++)
 		put(capture_ring(c, 0), i, 1000, i);
@@ -437,7 +430,6 @@ test_pipe(void **state)
 	struct capture_result result;
 	struct capture *c;
 
-	(void)state;
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	c = begin(config_for(fds[1], 1));
 	for (uint32_t i = 0; i < 1000; i++)
@@ -466,7 +458,6 @@ test_old_contents(void **state)
 	struct capture *c;
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(pwrite(fd, old, sizeof(old), 0), sizeof(old));
 	c = begin(config_for(fd, 1));
 	assert_int_equal(fstat(fd, &st), 0);
@@ -493,7 +484,6 @@ test_refused(void **state)
 	struct capture_config config = config_for(-1, 1);
 	struct capture *c;
 
-	(void)state;
 	assert_int_equal(capture_create(&config, &c, reason, sizeof(reason)), -EINVAL);
 	config.fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	assert_int_equal(capture_create(&config, &c, reason, sizeof(reason)), -EINVAL);

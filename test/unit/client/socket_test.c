@@ -49,7 +49,6 @@ test_wait_is_no_answer(void **state)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_BYE, .length = 8}, r = {0};
 
-	(void)state;
 	for (unsigned waits = 0; waits < 4; waits++) {
 		struct weir_transport t;
 		int fds[WEIR_SESSION_FDS] = {-1, -1};
@@ -89,7 +88,6 @@ test_last_word(void **state)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_BYE, .length = 8}, r;
 
-	(void)state;
 	for (int unread = 0; unread < 2; unread++) {
 		struct weir_transport t;
 		int fds[WEIR_SESSION_FDS] = {-1, -1};
@@ -112,7 +110,6 @@ set_up(void **state)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 
-	(void)state;
 	snprintf(dir, sizeof(dir), "/tmp/weir-client-XXXXXX");
 	if (!mkdtemp(dir) || setenv("WEIR_RUN_DIR", dir, 1))
 		return -1;
@@ -129,7 +126,6 @@ tear_down(void **state)
 {
 	char path[96];
 
-	(void)state;
 	close(listener);
 	snprintf(path, sizeof(path), "%s/one/session.sock", dir);
 	unlink(path);

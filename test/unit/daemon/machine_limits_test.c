@@ -36,7 +36,6 @@ test_fits(void **state)
 {
 	const uint64_t machine[] = {GIB / 4, GIB, 24 * GIB, 4096 * GIB};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(machine) / sizeof(machine[0]); i++) {
 		derive(machine[i], 1 << 20, NULL, NULL);
 		assert_true(
@@ -56,7 +55,6 @@ test_fits(void **state)
 static void
 test_warned(void **state)
 {
-	(void)state;
 	derive(GIB, 1 << 20, "--memory", "1G");
 	assert_int_equal(o.most[USER_MEMORY], GIB);
 	assert_false(limits_fit(&o, GIB / 4, GIB, 1 << 20, text, sizeof(text)));
@@ -79,7 +77,6 @@ test_users(void **state)
 	char *argv[] = {"--user-limit", "1001:memory=64M,regions=none", "--user-limit",
 			"1002:sessions=1"};
 
-	(void)state;
 	assert_int_equal(options_parse(&o, 4, argv, text, sizeof(text)), 0);
 	limits_derive(&o, 16 * GIB, 1 << 20);
 	assert_int_equal(o.users.limited[0].limits.most[USER_MEMORY], 64 << 20);
@@ -113,9 +110,6 @@ write_to(const char *root, const char *name, const char *words)
 static int
 remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-	(void)st;
-	(void)type;
-	(void)at;
 	return remove(path);
 }
 
@@ -124,7 +118,6 @@ test_machine(void **state)
 {
 	char root[] = "/tmp/weir-limits-XXXXXX";
 
-	(void)state;
 	assert_non_null(mkdtemp(root));
 	assert_int_equal(machine_memory(root), 0);
 	write_to(root, "proc/meminfo", "MemFree:  1 kB\nMemTotal:    8388608 kB\n");

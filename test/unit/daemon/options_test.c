@@ -254,7 +254,6 @@ too_many_nics(void **state)
 static void
 knowing(void **state)
 {
-	(void)state;
 	assert_true(options_know("--instance"));
 	assert_true(options_know("--instance=A"));
 	assert_false(options_know("--instances"));
@@ -268,7 +267,6 @@ together(void **state)
 {
 	char *argv[] = {(char *)"--links", (char *)"4096", (char *)"--recv-wrs", (char *)"4096"};
 
-	(void)state;
 	assert_int_not_equal(options_parse(&o, 4, argv, error, sizeof(error)), 0);
 	assert_non_null(strstr(error, "; lower one"));
 	argv[3] = (char *)"2048";

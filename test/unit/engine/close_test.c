@@ -17,7 +17,6 @@ test_close_after_data(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 	uint32_t first = p.a->vqpn;
 
-	(void)state;
 	for (unsigned round = 0; round < 5; round++) {
 		pair_send(&p, p.a, 300, 40);
 		for (unsigned i = 0; i < 3; i++)
@@ -53,7 +52,6 @@ test_evict(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 	struct engine_command c = {.type = ENGINE_CONN_EVICT, .conn.status = ECONNABORTED};
 
-	(void)state;
 	pair_send(&p, p.b, 300, 10);
 	for (unsigned i = 0; i < 5; i++)
 		assert_true(pconn_send(p.a, 100000, 0));
@@ -80,7 +78,6 @@ test_both_close_at_once(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 3000}, 2);
 
-	(void)state;
 	pair_send(&p, p.a, 48, 3);
 	pair_send(&p, p.b, 48, 3);
 	world_run(p.w, 200);
@@ -99,7 +96,6 @@ test_close_while_peer_sends(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 5000}, 2);
 
-	(void)state;
 	pair_send(&p, p.b, 100, 3);
 	for (unsigned i = 0; i < 100; i++)
 		pconn_push(p.b, 0, 500, 0);
@@ -121,7 +117,6 @@ test_refused(void **state)
 	struct pair p = pair_open(NULL, 2);
 	struct pconn *c, *d;
 
-	(void)state;
 	p.w->node[1].refuse = true;
 	c = pconn_connect(p.pa, 0);
 	d = pconn_connect(p.pa, 0);
@@ -147,7 +142,6 @@ test_main_is_slow(void **state)
 	struct pair p = pair_open(NULL, 2);
 	struct pconn *c;
 
-	(void)state;
 	p.w->node[0].full = p.w->node[1].full = true;
 	c = pconn_connect(p.pa, 0);
 	pconn_close(p.a);
@@ -165,7 +159,6 @@ test_sender_dies(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000}, 2);
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(pconn_push(p.a, 0, 100, 0));
 	assert_true(pconn_send(p.a, 300000, 0));
@@ -225,7 +218,6 @@ test_count_behind_a_queue(void **state)
 	struct pair other = {.w = p.w, .pa = q, .pb = r};
 	struct pconn *x, *y;
 
-	(void)state;
 	world_connect(q, r, &x, &y);
 	pair_send(&other, y, 10, 4000);
 	world_run(p.w, 2000);
@@ -259,7 +251,6 @@ test_close_under_bulk(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 2);
 	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
-	(void)state;
 	assert_true(pconn_send(p.a, 1 << 20, 0));
 	while (p.w->node[1].engine->conns[0].cold->rts[0].state != RTS_ANSWERED)
 		world_step(p.w);
@@ -279,7 +270,6 @@ test_dies_behind_a_stall(void **state)
 {
 	struct pair p = pair_open(NULL, 2);
 
-	(void)state;
 	p.pb->stopped = true;
 	for (unsigned i = 0; i < 200; i++)
 		pconn_push(p.a, 0, 300, 0);
@@ -305,7 +295,6 @@ test_dies_under_bulk(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 2);
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(pconn_send(p.a, 1 << 20, 0));
 	while (!p.w->net.bytes || p.w->net.bytes < 500000)
@@ -329,7 +318,6 @@ test_link_fails(void **state)
 	uint64_t completed;
 	uint32_t receives;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
 	pair_send(&p, p.a, 100, 50);
 	for (unsigned i = 0; i < 50; i++)
@@ -380,7 +368,6 @@ test_dies_without_a_peer(void **state)
 {
 	struct pair p = pair_open(NULL, 2);
 
-	(void)state;
 	p.w->net.delay_ns = 1ull << 60;
 	pconn_push(p.a, 0, 100, 0);
 	program_die(p.pa);
@@ -403,7 +390,6 @@ test_local(void **state)
 	    .conn = {
 		.session = p.pa->id, .desc = 10, .listener = ENGINE_LISTENER_NONE, .segment = 77}};
 
-	(void)state;
 	assert_int_equal(program_command(p.pa, &k), 0);
 	*c = (struct pconn){.p = p.pa, .desc = 10, .used = true, .vqpn = k.conn.vqpn};
 	k.type = ENGINE_CONN_LOCAL_OPENED;
@@ -455,7 +441,6 @@ test_start_later(void **state)
 	    .type = ENGINE_CONN_OPEN,
 	    .conn = {.session = p.pa->id, .desc = 10, .link = ENGINE_LINK_NONE}};
 
-	(void)state;
 	for (unsigned round = 0; round < 3; round++) {
 		k.type = ENGINE_CONN_OPEN;
 		k.conn.link = ENGINE_LINK_NONE;
@@ -486,7 +471,6 @@ test_news_for_a_slow_program(void **state)
 	struct pair p = pair_open(&(struct world_options){.ring_slots = 16}, 2);
 	struct engine_command k = {.type = ENGINE_NODE_EVENT, .conn = {.peer_node = 3}};
 
-	(void)state;
 	p.pb->stopped = true;
 	for (unsigned i = 0; i < 30; i++)
 		pconn_push(p.a, 0, 100, 0), world_run(p.w, 50);
@@ -511,7 +495,6 @@ test_snapshot(void **state)
 	struct engine_snapshot s = {.conns = conns, .conn_room = 4, .links = links, .link_room = 4};
 	struct engine_command k = {.type = ENGINE_SNAPSHOT, .snapshot = &s};
 
-	(void)state;
 	pair_send(&p, p.a, 100, 10);
 	world_run(p.w, 100);
 	assert_int_equal(program_command(p.pa, &k), 0);

@@ -40,7 +40,6 @@ test_sizes(void **state)
 	static const uint32_t sizes[] = {8, 47, 48, 49, 108, 109, 947, 948, 949, 1500, WORLD_MTU};
 	struct pair p = datagram_open(NULL);
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		pair_send(&p, p.a, sizes[i], 10);
 		pair_send(&p, p.b, sizes[i], 10);
@@ -68,7 +67,6 @@ test_bad_network(void **state)
 	struct pair p = datagram_open(&(struct world_options){.delay_ns = 1500});
 	uint64_t got;
 
-	(void)state;
 	p.w->net.lose = 100;
 	p.w->net.twice = 300;
 	p.w->net.late = 300;
@@ -96,7 +94,6 @@ test_far_behind(void **state)
 	struct pair p = datagram_open(&(struct world_options){.delay_ns = 1000});
 	uint64_t got;
 
-	(void)state;
 	p.w->net.late = 1000; /* by up to 20 us: forty steps of 500 ns */
 	for (unsigned i = 0; i < 400; i++) {
 		assert_true(pconn_send(p.a, 100, 0));
@@ -148,7 +145,6 @@ test_strangers(void **state)
 	uint32_t qkey = p.w->node[1].datagrams.qkey, size = sizeof(struct forged), n = 0;
 	struct forged f;
 
-	(void)state;
 	fake_ud_init(stranger, p.w->node[0].nic, stranger, &p.w->node[0].ud_srq, 1);
 	pair_send(&p, p.a, 100, 3);
 #define FORGE(by, source, change, length, with_imm, key)                                           \
@@ -196,7 +192,6 @@ test_other_queue_pair(void **state)
 	struct fake_qp *stranger = calloc(1, sizeof(*stranger));
 	struct forged f = {p.b->vqpn, p.a->vqpn, 1, 0};
 
-	(void)state;
 	fake_ud_init(stranger, p.w->node[0].nic, engine_datagram_user(p.w->node[0].engine),
 		     &p.w->node[0].ud_srq, 1);
 	forge(&p, stranger, nic_gid_ipv4(0x0a000001), &f, sizeof(f), WEIR_IMM(WEIR_IMM_DATAGRAM, 0),
@@ -217,7 +212,6 @@ test_many_connections(void **state)
 	struct pair p = datagram_open(&(struct world_options){.delay_ns = 3000});
 	struct pconn *a[10], *b[10], *s, *t;
 
-	(void)state;
 	p.w->net.late = p.w->net.twice = 300;
 	world_connect(p.pa, p.pb, &s, &t); /* a stream beside them */
 	for (unsigned i = 0; i < 10; i++)
@@ -250,7 +244,6 @@ test_no_room(void **state)
 	struct pair p = datagram_open(&(struct world_options){.ring_slots = 64, .recv_blocks = 64});
 	struct pconn *s, *t;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &s, &t);
 	p.pb->stopped = true;
 	pair_send(&p, p.a, 200, 500);
@@ -276,7 +269,6 @@ test_hoarded(void **state)
 	    datagram_open(&(struct world_options){.recv_blocks = 64, .window = 64 << 10});
 	struct pconn *s, *t;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &s, &t);
 	p.b->keep_blocks = true;
 	pair_send(&p, p.a, 2000, 200);
@@ -293,7 +285,6 @@ test_too_long(void **state)
 {
 	struct pair p = datagram_open(NULL);
 
-	(void)state;
 	assert_true(pconn_push(p.a, 0, WORLD_MTU + 1, 0));
 	world_run(p.w, 50);
 	assert_true(p.pa->violated);
@@ -308,7 +299,6 @@ test_close(void **state)
 {
 	struct pair p = datagram_open(&(struct world_options){.delay_ns = 2000});
 
-	(void)state;
 	for (unsigned i = 0; i < 10; i++) {
 		pair_send(&p, p.a, 300, 20);
 		pconn_close(i % 2 ? p.a : p.b);
@@ -336,7 +326,6 @@ test_link_fails(void **state)
 	struct engine *e = p.w->node[0].engine;
 	struct engine_command *k = calloc(1, sizeof(*k));
 
-	(void)state;
 	p.w->node[0].ud.hold = true;
 	pair_send(&p, p.a, 300, 5);
 	p.w->node[0].qp[0].dead = p.w->node[0].qp[1].dead = true;
@@ -401,7 +390,6 @@ queue_pair_fails(bool told)
 static void
 test_queue_pair_fails(void **state)
 {
-	(void)state;
 	queue_pair_fails(false);
 	queue_pair_fails(true);
 }
@@ -412,7 +400,6 @@ test_full_queue(void **state)
 {
 	struct pair p = datagram_open(&(struct world_options){.ring_slots = 1024});
 
-	(void)state;
 	p.w->node[0].ud.hold = true;
 	for (unsigned i = 0; i < ENGINE_DATAGRAMS + 100; i++)
 		assert_true(pconn_push(p.a, 0, 40, 0));
@@ -438,7 +425,6 @@ test_limited(void **state)
 	struct engine *e = p.w->node[0].engine;
 	uint64_t limited;
 
-	(void)state;
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
 	assert_true(pconn_push(p.a, 0, 400, 0));
 	world_run(p.w, 100);
@@ -490,7 +476,6 @@ test_limited_fails(void **state)
 	struct pair p = datagram_open(NULL);
 	struct engine *e = p.w->node[0].engine;
 
-	(void)state;
 	program_share(p.pa, ENGINE_WEIGHT, 10000, 0);
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(pconn_push(p.a, 0, 1000, 0));
@@ -513,7 +498,6 @@ test_before_open(void **state)
 	struct pair p = datagram_open(NULL);
 	struct pconn *s, *t, *c;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &s, &t);
 	c = pconn_connect_datagram(p.pa);
 	assert_false(c->opened);

@@ -39,7 +39,6 @@ test_each_size(void **state)
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 1500, .recv_blocks = 4096}, 1);
 
-	(void)state;
 	for (unsigned i = 0; i < SIZES; i++) {
 		stream(&p, p.a, p.b, sizes[i], 0, 5);
 		stream(&p, p.b, p.a, sizes[i], 0, 3);
@@ -55,7 +54,6 @@ test_ring_wraps(void **state)
 	struct pair p = pair_open(
 	    &(struct world_options){.ring_lines = 256, .ring_slots = 64, .recv_wrs = 6}, 1);
 
-	(void)state;
 	for (uint32_t length = 0; length < 1200; length += 13)
 		stream(&p, p.a, p.b, length, 0, 20);
 	for (uint32_t length = 949; length <= 8192; length += 517)
@@ -70,7 +68,6 @@ test_slow_queue(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .delay_ns = 700}, 1);
 
-	(void)state;
 	p.w->node[0].nic->post_most = 1;
 	for (uint32_t length = 0; length < 9000; length += 401)
 		stream(&p, p.a, p.b, length, 0, 30);
@@ -109,7 +106,6 @@ returns_at(double threshold, uint32_t percent)
 static void
 test_returns_at_threshold(void **state)
 {
-	(void)state;
 	returns_at(0.3, 0);
 	returns_at(0.5, 0);
 	returns_at(0.6, 0);
@@ -132,7 +128,6 @@ test_burst_on_a_new_connection(void **state)
 	struct conn *c = conn_find(p.w->node[0].engine, p.a->vqpn);
 	uint64_t spent;
 
-	(void)state;
 	for (unsigned i = 0; i < 900; i++)
 		assert_true(pconn_send(p.a, 8192, 0));
 	world_run(p.w, 4000);
@@ -186,7 +181,6 @@ test_window_grows_and_stalls(void **state)
 	struct pair p = pair_open(NULL, 1);
 	uint64_t sent = 0, granted;
 
-	(void)state;
 	assert_int_equal(pconn_granted(p.a), 512);
 	stream(&p, p.a, p.b, 64, 0, 3000);
 	granted = pconn_granted(p.a) - p.a->spent;
@@ -223,7 +217,6 @@ test_window_grows_and_stalls(void **state)
 static void
 test_window_grows_at_any_size(void **state)
 {
-	(void)state;
 	for (unsigned i = 1; i < SIZES && sizes[i] <= WEIR_BLOCK_SIZE; i++) {
 		struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
 
@@ -249,7 +242,6 @@ test_window_grows_behind_stalls(void **state)
 {
 	struct pair p = pair_open(NULL, 1);
 
-	(void)state;
 	for (unsigned i = 0; i < 8000; i++) {
 		if (p.a->sent < p.b->received + 2)
 			pconn_send(p.a, 4096, 0);
@@ -269,7 +261,6 @@ test_beyond_the_window(void **state)
 	struct pair p = pair_open(NULL, 1);
 	struct weir_slot want = {.op = WEIR_OP_WANT, .vqpn = p.a->vqpn, .length = weir_cost(100)};
 
-	(void)state;
 	for (unsigned i = 0; i < 100; i++)
 		assert_true(pconn_push(p.a, 0, 100, 0));
 	program_slot(p.pa, p.a->channel, &want);
@@ -292,7 +283,6 @@ test_slow_program(void **state)
 	struct program *other = program_open(p.w, 1, 1);
 	struct pconn *x, *y;
 
-	(void)state;
 	world_connect(p.pa, other, &x, &y);
 	other->stopped = true;
 	for (unsigned i = 0; i < 200; i++) {
@@ -316,7 +306,6 @@ test_mixed_order(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .pending = 256}, 1);
 	uint32_t r = 1;
 
-	(void)state;
 	for (unsigned i = 0; i < 600; i++) {
 		r = r * 1103515245 + 12345;
 		for (unsigned k = 0; k < 50 && !pconn_send(p.a, sizes[(r >> 16) % SIZES],
@@ -340,7 +329,6 @@ test_bulk_waits_for_memory(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
 
-	(void)state;
 	p.b->keep_blocks = true;
 	for (unsigned i = 0; i < 12; i++)
 		assert_true(pconn_send(p.a, 160000, 0));
@@ -370,7 +358,6 @@ test_largest_bulk(void **state)
 {
 	bool arrived = false, refused = false;
 
-	(void)state;
 	for (uint32_t blocks = 28; blocks <= 32; blocks++) {
 		struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
 
@@ -394,7 +381,6 @@ test_channels_leave_memory(void **state)
 	struct program *p = program_open(w, 0, 2);
 	struct engine_command k = {.type = ENGINE_CHANNEL_ADD, .channel = {p->id, 2, 99, true}};
 
-	(void)state;
 	assert_int_equal(program_command(p, &k), -ENOSPC);
 	world_destroy(w);
 }
@@ -406,7 +392,6 @@ test_reclaim(void **state)
 	struct pair p = pair_open(&(struct world_options){.recv_blocks = 32}, 1);
 	struct pconn *x[8], *y[8];
 
-	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
 		stream(&p, x[i], y[i], 900, 0, 300);
@@ -429,7 +414,6 @@ test_reclaim_at_once(void **state)
 	unsigned asked = 0, i;
 	struct pconn *x, *y;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
 	stream(&p, x, y, 900, 0, 3000); /* its window is large now */
 	world_run(p.w, 2000);
@@ -456,7 +440,6 @@ test_grant_waits_for_memory(void **state)
 	struct pair p = pair_open(&(struct world_options){.recv_blocks = 16}, 1);
 	struct pconn *x, *y;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
 	p.b->keep_blocks = true;
 	assert_true(pconn_send(p.a, 14 * WEIR_BLOCK_SIZE, 0));
@@ -479,7 +462,6 @@ test_reclaim_meets_grant(void **state)
 	const struct conn *c = &p.w->node[1].engine->conns[0];
 	struct pconn *x, *y;
 
-	(void)state;
 	assert_int_equal(c->vqpn, p.b->vqpn);
 	world_connect(p.pa, p.pb, &x, &y);
 	stream(&p, p.a, p.b, 64, 0, 3000);
@@ -518,7 +500,6 @@ test_full_ring_is_told(void **state)
 	struct pair p = pair_open(&(struct world_options){.ring_lines = 256, .ring_slots = 512}, 1);
 	const struct peer_link *l = &p.w->node[0].engine->links[1];
 
-	(void)state;
 	stream(&p, p.a, p.b, 10, 0, 3000); /* the window is larger than the ring */
 	world_run(p.w, 200);
 	assert_int_equal(l->tx_pos, l->credited);
@@ -547,7 +528,6 @@ test_turns_are_equal(void **state)
 	unsigned left = 40;
 	uint64_t a, b;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
 	stream(&p, p.a, p.b, 900, 0, 2000);
 	stream(&p, x, y, 900, 0, 2000);
@@ -582,7 +562,6 @@ test_fairness(void **state)
 	struct pair p = {.w = w, .pa = program_open(w, 0, 2), .pb = program_open(w, 1, 1)};
 	struct pconn *x[4], *y[4];
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		world_connect(p.pa, p.pb, &x[i], &y[i]);
 		stream(&p, x[i], y[i], 800, 0, 300);
@@ -606,7 +585,6 @@ test_no_extra_frames(void **state)
 	struct pair p = pair_open(NULL, 1);
 	uint64_t before, credits;
 
-	(void)state;
 	stream(&p, p.a, p.b, 8, 0, 3000);
 	stream(&p, p.b, p.a, 8, 0, 3000);
 	world_run(p.w, 200);

@@ -203,7 +203,6 @@ test_after_close(void **state)
 {
 	struct pair p = pair_open();
 
-	(void)state;
 	pconn_push(p.a, 0, 10, 0);
 	pconn_close(p.a);
 	pconn_push(p.a, 0, 10, 0);
@@ -292,7 +291,6 @@ test_quota(void **state)
 	struct pair p = pair_open();
 	struct weir_slot s = {.op = WEIR_OP_RELEASE, .length = 1};
 
-	(void)state;
 	p.a->keep_blocks = true;
 	pconn_send(p.b, 30000, 0);
 	world_run(p.w, 100);
@@ -325,7 +323,6 @@ test_quota_is_exact(void **state)
 	struct pair p = pair_open();
 	const struct session *s = &p.w->node[0].engine->sessions[0];
 
-	(void)state;
 	p.pb->stopped = true;
 	for (unsigned i = 0; i < 2000; i++) {
 		while (weir_ring_refresh(&p.pa->tx[0]) && weir_ring_room(&p.pa->tx[0]) > 30 &&
@@ -348,7 +345,6 @@ test_order_across_channels(void **state)
 	struct pair p = pair_open();
 	unsigned sent = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 3000; i++) {
 		for (unsigned k = 0; k < 5; k++)
 			sent += pconn_push(p.a, (i * 7 + k * 3) / 4 % 2, i % 200, 0);
@@ -366,7 +362,6 @@ test_random_slots(void **state)
 {
 	uint32_t r = 777;
 
-	(void)state;
 	for (unsigned round = 0; round < 40; round++) {
 		struct pair p = pair_open();
 

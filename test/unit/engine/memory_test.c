@@ -24,7 +24,6 @@ test_bulk_behind_its_window(void **state)
 	struct world *w = world_create(&(struct world_options){.recv_blocks = 64});
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a, &b);
 	for (unsigned i = 0; i < 20000 && conn_of(b)->rx_window < 24 * WEIR_BLOCK_SIZE; i++) {
 		while (pconn_send(a, 64, 0))
@@ -51,7 +50,6 @@ test_pieces_too_small(void **state)
 	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
 	struct pconn *a[N], *b[N];
 
-	(void)state;
 	for (unsigned i = 0; i < N; i++)
 		world_connect(pa, pb, &a[i], &b[i]);
 	for (unsigned i = 0; i < N; i++)
@@ -71,7 +69,6 @@ test_places_out_of_turn(void **state)
 	struct pconn *a, *b;
 	struct conn *c;
 
-	(void)state;
 	world_connect(program_open(w, 0, 1), program_open(w, 1, 1), &a, &b);
 	c = conn_of(b);
 	assert_true(bulk_asked(w->node[1].engine, c, &rts, 40 * WEIR_BLOCK_SIZE));
@@ -92,7 +89,6 @@ test_returns_pass_messages(void **state)
 	struct program *p = program_open(w, 0, 1), *slow = program_open(w, 1, 1);
 	struct pconn *a, *b, *x, *y;
 
-	(void)state;
 	world_connect(p, slow, &a, &b);
 	world_connect(p, program_open(w, 1, 1), &x, &y);
 	slow->stopped = true;
@@ -126,7 +122,6 @@ test_full_is_told(void **state)
 	struct node *n = &w->node[1];
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(program_open(w, 0, 1), slow, &a, &b);
 	for (unsigned round = 1; round <= 3; round++) {
 		slow->stopped = true;

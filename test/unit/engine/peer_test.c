@@ -69,7 +69,6 @@ test_bad_heads(void **state)
 {
 	struct pair p = pair_open();
 
-	(void)state;
 	world_run(p.w, 100);
 	for (unsigned kind = 0; kind < 9; kind++) {
 		struct peer_link *l = &p.w->node[1].engine->links[1];
@@ -127,7 +126,6 @@ test_bad_lines(void **state)
 {
 	struct pair p = pair_open();
 
-	(void)state;
 	for (unsigned kind = 0; kind < 17; kind++) {
 		struct weir_slot s[2] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
 		struct weir_wire_connect w = {.vqpn = 9, .service = "x"};
@@ -222,7 +220,6 @@ test_announced_behind_a_stalled_one(void **state)
 	uint32_t most = weir_cost(WEIR_BLOCK_SIZE); /* of what isn't bulk */
 	struct weir_slot lines[2] = {{.op = WEIR_WIRE_STALLED, .vqpn = p.b->vqpn, .value = most}};
 
-	(void)state;
 	c->rx_window_max = most;
 	for (unsigned i = 0; i < 2000; i++) {
 		pconn_send(p.a, 900, 0);
@@ -252,7 +249,6 @@ test_bad_sends(void **state)
 {
 	struct pair p = pair_open();
 
-	(void)state;
 	for (unsigned kind = 0; kind < 6; kind++) {
 		struct peer_link *l = &p.w->node[1].engine->links[1];
 		uint32_t errors = p.w->node[1].link_errors;
@@ -303,7 +299,6 @@ test_bad_flow(void **state)
 {
 	struct pair p = pair_open();
 
-	(void)state;
 	for (unsigned kind = 0; kind < 14; kind++) {
 		struct weir_slot s[12] = {{.op = WEIR_OP_INLINE, .vqpn = p.b->vqpn, .length = 8}};
 		uint32_t n = 1;
@@ -422,7 +417,6 @@ test_others_connections(void **state)
 	static const uint8_t ops[] = {WEIR_OP_INLINE,	 WEIR_WIRE_FIN,	  WEIR_WIRE_RESET,
 				      WEIR_WIRE_FIN_ACK, WEIR_WIRE_GRANT, WEIR_WIRE_BULK};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(ops); i++) {
 		struct stranger *s = aligned_alloc(64, sizeof(*s));
 		struct pair p = pair_open();
@@ -455,7 +449,6 @@ test_random_lines(void **state)
 	struct pair p = pair_open();
 	uint32_t r = 12345;
 
-	(void)state;
 	for (unsigned round = 0; round < 2000; round++) {
 		struct weir_slot s[8];
 		uint32_t n = next_random(&r) % 9;

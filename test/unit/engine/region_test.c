@@ -48,7 +48,6 @@ test_send_from(void **state)
 	static const uint32_t lengths[] = {0, 1, 900, 8192, 8193, 65536, 65537, 1000000};
 	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 1500});
 
-	(void)state;
 	for (unsigned i = 0; i < 3 * COUNT; i++) {
 		pconn_push_from(p.a, WEIR_PLACE(1, 64 * i), lengths[i % COUNT], ways[i / COUNT]);
 		arrive(&p, i + 1);
@@ -69,7 +68,6 @@ test_recv_into(void **state)
 	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 1500});
 	uint32_t free_blocks = 1024;
 
-	(void)state;
 	for (unsigned i = 0; i < 12; i++)
 		pconn_post(p.b, WEIR_PLACE(2, i * 200000), i, 200000);
 	world_run(p.w, 5);
@@ -104,7 +102,6 @@ test_beyond_the_arena(void **state)
 {
 	struct pair p = pair_adopted(&(struct world_options){.recv_blocks = 32});
 
-	(void)state;
 	pconn_post(p.b, WEIR_PLACE(2, 4096), 0, 3000000);
 	world_run(p.w, 5);
 	pconn_push(p.a, 0, 3000000, WEIR_SLOT_BULK);
@@ -120,7 +117,6 @@ test_slow_consumer(void **state)
 {
 	struct pair p = pair_adopted(&(struct world_options){.recv_blocks = 40});
 
-	(void)state;
 	p.b->keep_blocks = true;
 	for (unsigned i = 0; i < 6; i++) {
 		if (i >= 2)
@@ -168,7 +164,6 @@ test_disown_lent(void **state)
 	struct pair p = pair_adopted(&(struct world_options){.delay_ns = 20000});
 	struct weir_slot rubbish = {.op = 200, .vqpn = p.a->vqpn};
 
-	(void)state;
 	pconn_push_from(p.a, WEIR_PLACE(1, 0), 1 << 20, WEIR_SLOT_READ);
 	while (p.w->net.reads < 4)
 		world_step(p.w);
@@ -189,7 +184,6 @@ test_disown_posted(void **state)
 {
 	struct pair p = pair_adopted(NULL);
 
-	(void)state;
 	program_adopt(p.pb, 1, 65536, WEIR_ADOPT_RECV);
 	pconn_post(p.b, WEIR_PLACE(2, 0), 0, 65536);
 	pconn_post(p.b, WEIR_PLACE(1, 0), 1, 65536);
@@ -244,7 +238,6 @@ test_peer_leaves(void **state)
 {
 	struct pair p = pair_adopted(NULL);
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++)
 		pconn_post(p.b, WEIR_PLACE(2, i * 10000), i, 10000);
 	world_run(p.w, 5);
@@ -268,7 +261,6 @@ test_too_many(void **state)
 {
 	struct pair p = pair_adopted(&(struct world_options){.pending = 64});
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++)
 		pconn_post(p.b, WEIR_PLACE(2, i * 10000), i, 10000);
 	world_run(p.w, 5);

@@ -144,7 +144,6 @@ send_any(struct pconn *c, unsigned i)
 static void
 test_streams(void **state)
 {
-	(void)state;
 	for (uint32_t resumes = WEIR_RESUME_BULK; resumes <= WEIR_RESUME_BOTH; resumes++) {
 		struct pair p =
 		    pair_open(&(struct world_options){.delay_ns = 3000, .ring_lines = 256});
@@ -178,7 +177,6 @@ test_bulk_alone(void **state)
 	struct pconn *x, *y;
 	struct peer_link *l;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
 	assert_true(pconn_send(p.a, 500000, 0));
 	l = &((struct engine *)p.w->node[0].engine)->links[1];
@@ -207,7 +205,6 @@ test_bulk_alone(void **state)
 static void
 test_held_back(void **state)
 {
-	(void)state;
 	for (unsigned heard = 0; heard < 2; heard++) {
 		struct pair p =
 		    pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
@@ -243,7 +240,6 @@ test_credit_of_lost_frames(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
 	const struct peer_link *l;
 
-	(void)state;
 	for (unsigned i = 0; i < 10; i++)
 		assert_true(pconn_send(p.a, 48, 0));
 	world_run(p.w, 1);
@@ -271,7 +267,6 @@ test_credit_of_lost_frames(void **state)
 static void
 test_liar(void **state)
 {
-	(void)state;
 	for (unsigned lie = 0; lie < 6; lie++) {
 		struct pair p =
 		    pair_open(&(struct world_options){.delay_ns = 2000, .initial_grant = 4096});
@@ -302,7 +297,6 @@ test_liar(void **state)
 static void
 test_refused(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) { /* whose WR is refused */
 		unsigned way = WEIR_SLOT_BULK | (i ? WEIR_SLOT_READ : WEIR_SLOT_WRITE);
 		struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
@@ -349,7 +343,6 @@ test_reset_waits(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 2000});
 	struct peer_link *l;
 
-	(void)state;
 	assert_true(pconn_send(p.a, 500000, 0));
 	l = &((struct engine *)p.w->node[0].engine)->links[1];
 	while (l->flight_end == l->flight_first)

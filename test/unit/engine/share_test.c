@@ -125,7 +125,6 @@ test_many_against_one(void **state)
 	struct load many = load_open(w, 0, to, 60, 3, 400), one = load_open(w, 0, to2, 1, 1, 400);
 	struct load *all[] = {&many, &one};
 
-	(void)state;
 	run(w, all, 2, 2000, 6000);
 	in_ratio(arrived(&many), 1, arrived(&one), 1, 5);
 	drain(w, all, 2);
@@ -142,7 +141,6 @@ test_large_against_small(void **state)
 	struct load large = load_open(w, 0, to, 8, 1, 8192), small = load_open(w, 0, to2, 4, 1, 48);
 	struct load *all[] = {&large, &small};
 
-	(void)state;
 	run(w, all, 2, 2000, 6000);
 	in_ratio(arrived(&large) / 8192 * 129, 1, arrived(&small) / 48, 1, 10);
 	drain(w, all, 2);
@@ -158,7 +156,6 @@ test_weights(void **state)
 	struct load a, b, c;
 	struct load *all[] = {&a, &b, &c};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		to[i] = program_open(w, 1, 1);
 	a = load_open(w, 0, to[0], 9, 1, 400);
@@ -186,7 +183,6 @@ test_frames_are_shared(void **state)
 	struct load many = load_open(w, 0, to, 45, 3, 48), one = load_open(w, 0, to2, 8, 1, 48);
 	struct load *all[] = {&many, &one};
 
-	(void)state;
 	run(w, all, 2, 600, 1500);
 	in_ratio(arrived(&many), 1, arrived(&one), 1, 10);
 	assert_true(arrived(&one) / 48 > 1500 * 200);
@@ -207,7 +203,6 @@ test_bulk_is_shared(void **state)
 	struct load one = load_open(w, 0, to2, 1, 1, 300000);
 	struct load *all[] = {&many, &one};
 
-	(void)state;
 	program_share(one.p, 2 * ENGINE_WEIGHT, 0, 0);
 	run(w, all, 2, 500, 3000);
 	in_ratio(arrived(&one), 2, arrived(&many), 1, 15);
@@ -221,7 +216,6 @@ test_rate(void **state)
 {
 	static const uint32_t sizes[] = {64, 8192, 200000};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		struct world *w =
 		    world_create(&(struct world_options){.delay_ns = 1000, .recv_blocks = 8192});
@@ -254,7 +248,6 @@ test_rate_of_two_engines(void **state)
 	struct load a = load_open(w, 0, to, 4, 1, 1000), b = load_open(w, 1, to2, 4, 1, 3000);
 	struct load *all[] = {&a, &b};
 
-	(void)state;
 	b.p->view.share = &a.p->share;
 	w->node[1].engine->sessions[b.p->id].share = &a.p->share;
 	program_share(a.p, ENGINE_WEIGHT, 400000000, 100000);
@@ -279,7 +272,6 @@ test_rate_of_a_user(void **state)
 	struct engine_share user = {.rate = 400000000, .burst_ns = 100000};
 	uint64_t of_user = 400000000ull * 20000 * STEP_NS / 1000000000;
 
-	(void)state;
 	a.p->share.above = b.p->share.above = &user;
 	program_share(a.p, ENGINE_WEIGHT, 0, 0);
 	program_share(b.p, ENGINE_WEIGHT, 0, 0);
@@ -308,7 +300,6 @@ test_burst(void **state)
 	struct load l = load_open(w, 0, to, 4, 1, 1000);
 	struct load *all[] = {&l};
 
-	(void)state;
 	run(w, all, 1, 0, 500); /* windows grow */
 	drain(w, all, 1);
 	program_share(l.p, ENGINE_WEIGHT, 1000000, 500000000);
@@ -327,7 +318,6 @@ test_rate_wakes(void **state)
 	struct load l = load_open(w, 0, to, 1, 1, 400);
 	struct engine *e = w->node[0].engine;
 
-	(void)state;
 	program_share(l.p, ENGINE_WEIGHT, 10000, 0);
 	assert_true(pconn_send(l.from[0], 400, 0));
 	world_run(w, 100);
@@ -353,7 +343,6 @@ test_limited_ends(void **state)
 	struct load a = load_open(w, 0, to, 4, 1, 4000), b = load_open(w, 0, to2, 2, 1, 100000);
 	struct load *all[] = {&a, &b};
 
-	(void)state;
 	program_share(a.p, ENGINE_WEIGHT, 1000, 1000);
 	program_share(b.p, ENGINE_WEIGHT, 1000, 1000);
 	run(w, all, 2, 0, 500);
@@ -379,7 +368,6 @@ test_stalled_consumer(void **state)
 	struct load *all[] = {&others, &one};
 	uint64_t alone;
 
-	(void)state;
 	one.conns = 1;
 	one.length = 8192;
 	world_connect(others.p, stalled, &one.from[0], &one.at[0]);
@@ -474,7 +462,6 @@ test_junk_beside_a_stream(void **state)
 	struct load *all[] = {&one};
 	uint64_t alone, start, spent;
 
-	(void)state;
 	run(w, all, 1, 600, 500);
 	alone = arrived(&one);
 	start = one.before + alone;
@@ -501,7 +488,6 @@ test_junk_by_weight(void **state)
 	struct junk a = junk_open(w, to, 32), b = junk_open(w, to, 2);
 	uint64_t of_a, of_b, least = UINT64_MAX, most = 0;
 
-	(void)state;
 	program_share(b.p, 3 * ENGINE_WEIGHT, 0, 0);
 	of_a = taken(w, a.p);
 	of_b = taken(w, b.p);
@@ -534,7 +520,6 @@ test_nothing_is_wasted(void **state)
 	struct junk junk = junk_open(w, to, 32);
 	uint64_t before;
 
-	(void)state;
 	program_share(junk.p, 1, 0, 0); /* the least: in debt for a long time */
 	for (unsigned i = 0; i < 1000; i++) {
 		junk_fill(&junk);
@@ -566,7 +551,6 @@ test_junk_beside_a_receiver(void **state)
 	struct load *all[] = {&from_there};
 	uint64_t spent;
 
-	(void)state;
 	run(w, all, 1, 0, 500); /* windows grow */
 	drain(w, all, 1);
 	to->stopped = true; /* it gives nothing back, either */

@@ -27,7 +27,6 @@ test_flags(void **state)
 	struct engine *e = w->node[0].engine;
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	world_run(w, 200);
 	assert_int_equal(atomic_load(&head_of(pa, 0)->tx_sleeping), 0);
@@ -53,7 +52,6 @@ test_credit_before_sleep(void **state)
 	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	world_run(w, 300);
 	pconn_send(a, 10, 0);
@@ -95,7 +93,6 @@ test_credit_waits(void **state)
 	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	/* until the window is so large that no grant, which brings credit too, is due for a while
 	 */
@@ -119,7 +116,6 @@ test_old_credit_line(void **state)
 	struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	pconn_send(a, 10, 0);
 	world_run(w, 300);
@@ -151,7 +147,6 @@ test_stalled_sender_wakes(void **state)
 	struct pconn *a, *b;
 	unsigned sleeps = 0;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	for (unsigned i = 0; i < 2000; i++) {
 		pconn_send(a, 8000, 0);
@@ -193,7 +188,6 @@ test_keepalive(void **state)
 	struct pconn *a, *b;
 	uint64_t writes;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	world_run(w, 200);
 	writes = w->net.writes;
@@ -215,7 +209,6 @@ test_silence(void **state)
 	struct pconn *a, *b;
 	unsigned ms;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	world_run(w, 200);
 	w->step_ns = 1000000;
@@ -252,7 +245,6 @@ test_bells(void **state)
 	struct pconn *a, *b;
 	uint64_t bells;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	for (unsigned i = 0; i < 1000; i++) {
 		pconn_send(a, 10, 0);
@@ -297,7 +289,6 @@ test_bells(void **state)
 static void
 test_slow_bells(void **state)
 {
-	(void)state;
 	for (unsigned guilty = 0; guilty < 2; guilty++) {
 		struct world *w = world_create(NULL);
 		struct program *pa = program_open(w, 0, 1), *pb = program_open(w, 1, 1);
@@ -315,7 +306,7 @@ test_slow_bells(void **state)
 		}
 		assert_true(w->now - began < 2 * pb->bell_cpu_ns || !guilty);
 		assert_int_equal(pb->bells, guilty ? 2 : 4);
-		for (unsigned rung = 2; guilty && rung < WEIR_BELL_SPITE; rung++) {
+		for (unsigned rung = 2; guilty && rung < WEIR_BELL_SLOW_MAX; rung++) {
 			assert_int_equal(atomic_load(&pb->view.violation), 0);
 			for (last = w->now; pb->bells == rung && w->now - last < 1000000000;
 			     world_step(w))
@@ -340,7 +331,6 @@ test_cold_channels(void **state)
 	struct engine *e = w->node[0].engine;
 	struct pconn *a, *b;
 
-	(void)state;
 	world_connect(pa, pb, &a, &b);
 	for (unsigned i = 0; i < 3; i++) {
 		world_run(w, 6000);
@@ -392,7 +382,6 @@ test_naps(void **state)
 	uint64_t last[2] = {0, 0}, now = 1000000000;
 	unsigned naps = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 16; i++) {
 		uint64_t sent = now;
 

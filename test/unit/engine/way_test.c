@@ -76,7 +76,6 @@ test_told(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 1500}, 1);
 	const unsigned n = sizeof(sizes) / sizeof(sizes[0]);
 
-	(void)state;
 	for (unsigned i = 0; i < n; i++) {
 		one(&p, sizes[i], READ);
 		one(&p, sizes[i], WRITE | WEIR_SLOT_NOTIFY);
@@ -112,7 +111,6 @@ test_sends(void **state)
 	struct pconn *x, *y;
 	uint32_t r = 1;
 
-	(void)state;
 	world_connect(p.pa, p.pb, &x, &y);
 	for (unsigned i = 0; i < 4000; i++) {
 		r = r * 1103515245 + 12345;
@@ -140,7 +138,6 @@ test_sends_at_once(void **state)
 {
 	struct pair p = pair_open(NULL, 1);
 
-	(void)state;
 	for (unsigned round = 0; round < 100; round++) {
 		for (unsigned i = 0; i < 4; i++) {
 			assert_true(pconn_send(p.a, 60 + i, WEIR_SLOT_SEND));
@@ -158,7 +155,6 @@ test_sends_at_once(void **state)
 static void
 test_read_is_early(void **state)
 {
-	(void)state;
 	for (unsigned read = 0; read < 2; read++) {
 		struct pair p = pair_open(&(struct world_options){.delay_ns = 10000}, 1);
 		uint64_t start = p.w->now, took;
@@ -184,7 +180,6 @@ test_size(void **state)
 {
 	struct pair p = pair_open(NULL, 1);
 
-	(void)state;
 	for (unsigned i = 0; i < 200; i++) /* the window grows */
 		one(&p, 8000, 0);
 	assert_ways(&p, record(&p, 0).by_ring, 0, record(&p, 0).by_write);
@@ -207,7 +202,6 @@ test_size(void **state)
 static void
 test_window_grows(void **state)
 {
-	(void)state;
 	for (unsigned limited = 0; limited < 2; limited++) {
 		struct pair p = pair_open(&(struct world_options){.initial_grant = 512}, 1);
 
@@ -246,7 +240,6 @@ test_load(void **state)
 	struct pair p = pair_open(NULL, 1);
 	uint64_t reads = 0, writes = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 		set_loads(&p, steps[i].sender, steps[i].receiver);
 		one(&p, 100000, 0);
@@ -269,7 +262,6 @@ test_memory(void **state)
 {
 	struct pair p = pair_open(&(struct world_options){.recv_blocks = 64}, 1);
 
-	(void)state;
 	set_loads(&p, 0, 1000);
 	one(&p, 100000, 0);
 	assert_ways(&p, 0, 0, 1);
@@ -301,7 +293,6 @@ test_places_in_turn(void **state)
 	struct pconn *a[16], *b[16];
 	uint32_t most = 0, before, got = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 16; i++)
 		world_connect(p.pa, p.pb, &a[i], &b[i]);
 	before = s->blocks.free;
@@ -340,7 +331,6 @@ test_done(void **state)
 	struct pair p =
 	    pair_open(&(struct world_options){.delay_ns = 10000, .initial_grant = 8192}, 1);
 
-	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t end = p.a->sent + 3;
 
@@ -366,7 +356,6 @@ test_owner_dies(void **state)
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
 	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
-	(void)state;
 	p.w->net.delay_ns = 300000;
 	send_until_flight(&p);
 	program_die(p.pa);
@@ -391,7 +380,6 @@ test_reader_dies(void **state)
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
 	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
-	(void)state;
 	send_until_flight(&p);
 	program_die(p.pb);
 	while (!p.pb->removed) {
@@ -413,7 +401,6 @@ test_reader_closes(void **state)
 	    pair_open(&(struct world_options){.delay_ns = 20000, .recv_blocks = 4096}, 1);
 	const struct peer_link *l = &p.w->node[1].engine->links[1];
 
-	(void)state;
 	send_until_flight(&p);
 	pconn_close(p.b);
 	while (!p.a->done)
@@ -436,7 +423,6 @@ test_count_of_reset(void **state)
 	struct pair p = pair_open(&(struct world_options){.delay_ns = 20000}, 1);
 	struct weir_slot bad = {.op = WEIR_OP_PLACE, .vqpn = 1};
 
-	(void)state;
 	assert_true(pconn_send(p.a, 20000, READ));
 	while (!p.b->received)
 		world_step(p.w);

@@ -71,7 +71,6 @@ static const char *const bad[] = {
 static void
 test_round_trip(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		struct weir_address a, b;
 		char text[WEIR_ADDRESS_TEXT_MAX];
@@ -91,7 +90,6 @@ test_fields(void **state)
 {
 	struct weir_address a;
 
-	(void)state;
 	assert_int_equal(weir_address_parse("10.1.2.3:kv", &a), 0);
 	assert_int_equal(a.kind, WEIR_ADDRESS_IPV4);
 	assert_memory_equal(a.ip, "\x0a\x01\x02\x03\0\0\0\0\0\0\0\0\0\0\0\0", 16);
@@ -113,7 +111,6 @@ test_refused(void **state)
 {
 	struct weir_address a, before;
 
-	(void)state;
 	memset(&before, 0x5a, sizeof(before));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		a = before;
@@ -130,7 +127,6 @@ test_format_refuses(void **state)
 	struct weir_address a;
 	char text[WEIR_ADDRESS_TEXT_MAX];
 
-	(void)state;
 	assert_int_equal(weir_address_parse("node:1:a", &a), 0);
 	a.kind = 17;
 	assert_int_equal(weir_address_format(&a, text, sizeof(text)), -EINVAL);

@@ -17,7 +17,6 @@ test_singles(void **state)
 	uint64_t map[5];
 	struct weir_blocks b;
 
-	(void)state;
 	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
 		uint32_t n = counts[c];
 
@@ -41,7 +40,6 @@ test_runs(void **state)
 	uint64_t map[5];
 	struct weir_blocks b;
 
-	(void)state;
 	weir_blocks_init(&b, map, ROOM);
 	assert_int_equal(weir_blocks_take_run(&b, 0), WEIR_BLOCK_NONE);
 	assert_int_equal(weir_blocks_take_run(&b, ROOM + 1), WEIR_BLOCK_NONE);
@@ -65,7 +63,6 @@ test_are_taken_bounds(void **state)
 	uint64_t map[5];
 	struct weir_blocks b;
 
-	(void)state;
 	weir_blocks_init(&b, map, ROOM);
 	assert_int_equal(weir_blocks_take_run(&b, 2), ROOM - 2);
 	assert_true(weir_blocks_are_taken(&b, ROOM - 2, 2));
@@ -86,7 +83,6 @@ test_random(void **state)
 	struct weir_blocks b;
 	uint32_t seed = 12345;
 
-	(void)state;
 	weir_blocks_init(&b, map, ROOM);
 	for (unsigned step = 0; step < 20000; step++) {
 		uint32_t r = seed = seed * 1664525 + 1013904223, n = 1 + (r >> 20) % 20, at;

@@ -41,7 +41,6 @@ static struct rte_tel_data answer;
 int
 rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help)
 {
-	(void)help;
 	command[commands].name = cmd;
 	command[commands++].callback = fn;
 	return 0;
@@ -50,7 +49,6 @@ rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help)
 int
 rte_tel_data_start_array(struct rte_tel_data *d, enum rte_tel_value_type type)
 {
-	(void)type;
 	d->count = 0;
 	return 0;
 }
@@ -137,7 +135,6 @@ serve(void *none)
 	static union ctl m;
 	int fd;
 
-	(void)none;
 	while ((fd = accept(listener, NULL, NULL)) >= 0) {
 		while (recv(fd, &m, sizeof(m), 0) > 0) {
 			if (m.m.type == WEIR_CTL_QUERY) {
@@ -241,7 +238,6 @@ test_members(void **state)
 #undef OTHER
 	};
 
-	(void)state;
 	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_LAST; kind++) {
 		const struct weir_kind *k = weir_kind(kind);
 		uint8_t *shown = calloc(1, k->bytes);
@@ -265,7 +261,6 @@ test_members(void **state)
 static void
 test_json(void **state)
 {
-	(void)state;
 	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_LAST; kind++) {
 		const struct weir_kind *k = weir_kind(kind);
 		struct rows rows = one_row(kind);
@@ -298,7 +293,6 @@ test_json(void **state)
 static void
 test_tables(void **state)
 {
-	(void)state;
 	for (uint32_t kind = WEIR_ROWS_NODES; kind <= WEIR_ROWS_LAST; kind++) {
 		const struct weir_kind *k = weir_kind(kind);
 		struct rows rows = one_row(kind);
@@ -345,7 +339,6 @@ test_metrics(void **state)
 	uint32_t families = 0;
 	char line[256], *text;
 
-	(void)state;
 	for (uint32_t i = 0; i < METRICS_KINDS; i++) {
 		const struct weir_kind *k = weir_kind(metrics_kind[i]);
 
@@ -419,7 +412,6 @@ test_telemetry(void **state)
 			{WEIR_ROWS_PORTS, "/weir/port/stats", NULL}};
 	char id[16];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(endpoint) / sizeof(endpoint[0]); i++) {
 		served = one_row(endpoint[i].kind);
 		snprintf(id, sizeof(id), "%u",
@@ -495,7 +487,6 @@ test_counters(void **state)
 	char name[128], line[192], *text;
 	json_t *array;
 
-	(void)state;
 	served = counter_rows(f);
 	assert_int_equal(served.count, COUNTERS);
 	row = (const void *)served.records;
@@ -534,7 +525,6 @@ test_counters(void **state)
 static void
 test_engine(void **state)
 {
-	(void)state;
 	assert_int_equal(ask("/weir/engine/list", NULL), 0);
 	assert_int_equal(answer.count, 1);
 	assert_int_equal(ask("/weir/engine/stats", "1"), -EINVAL);

@@ -75,7 +75,6 @@ test_every_length(void **state)
 {
 	struct both *b = make();
 
-	(void)state;
 	for (uint32_t length = 0; length <= WEIR_INLINE_MAX; length++) {
 		uint32_t n = weir_slots_inline(length);
 
@@ -101,7 +100,6 @@ test_full(void **state)
 {
 	struct both *b = make();
 
-	(void)state;
 	for (uint32_t lap = 0; lap < 10; lap++) {
 		for (uint32_t i = 0; i < SLOTS; i++)
 			put(b, i, 8);
@@ -124,7 +122,6 @@ test_tail_is_told(void **state)
 {
 	struct both *b = make();
 
-	(void)state;
 	for (uint32_t i = 0; i < SLOTS; i++)
 		put(b, i, 8);
 	for (uint32_t i = 0; i < SLOTS; i++) {
@@ -139,7 +136,6 @@ test_lying_tail(void **state)
 {
 	struct both *b = make();
 
-	(void)state;
 	for (uint32_t i = 0; i < 20; i++)
 		put(b, i, 8);
 	atomic_store(&b->tail, 10);
@@ -165,7 +161,6 @@ test_old_payload(void **state)
 	struct both *b = make();
 	uint32_t fake[WEIR_INLINE_MAX / 4];
 
-	(void)state;
 	for (uint32_t lap = 1; lap < 5; lap++) {
 		for (uint32_t i = 0; i < SLOTS / 4; i++) {
 			uint32_t length = WEIR_SLOT_HEAD_BYTES + 3 * WEIR_SLOT_MORE_BYTES;
@@ -219,7 +214,6 @@ test_two_threads(void **state)
 	struct both *b = make();
 	pthread_t t;
 
-	(void)state;
 	assert_int_equal(pthread_create(&t, NULL, produce, b), 0);
 	for (uint32_t i = 0; i < STRESS; i++) {
 		time_t since = time(NULL);
@@ -282,7 +276,6 @@ test_bias(void **state)
 	struct guarded g = {.rounds = 20000};
 	pthread_t t[3];
 
-	(void)state;
 	weir_barrier_register();
 	assert_int_equal(weir_bias_init(&g.lock), 0);
 	assert_int_equal(pthread_create(&t[0], NULL, come_by, &g), 0);
@@ -319,8 +312,6 @@ after_step(int signal, siginfo_t *info, void *context)
 	greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
 	struct timespec nap = {0, 1000};
 
-	(void)signal;
-	(void)info;
 	if (slow.over) {
 		*flags &= ~TRAP_FLAG;
 	} else if (slow.steps && --slow.steps == 0) {
@@ -335,7 +326,6 @@ after_step(int signal, siginfo_t *info, void *context)
 static void *
 walk(void *arg)
 {
-	(void)arg;
 	weir_bias_lock(&slow.g.lock);
 	weir_bias_unlock(&slow.g.lock); /* it is the owner now */
 	__asm__ __volatile__(
@@ -363,7 +353,6 @@ test_bias_held_up(void **state)
 	unsigned steps = 0;
 	pthread_t t;
 
-	(void)state;
 	slow.inside = 0;
 	weir_barrier_register();
 	assert_int_equal(sigaction(SIGTRAP, &now, &before), 0);
@@ -483,7 +472,6 @@ test_conversation(void **state)
 {
 	struct pair p = make_pair();
 
-	(void)state;
 	converse(&p, 100);
 	/* few lines again and again */
 	for (uint32_t i = 0; i < 100; i++) {
@@ -501,7 +489,6 @@ test_burst_after_restart(void **state)
 	struct pair p = make_pair();
 	uint32_t n = 0, full = 0;
 
-	(void)state;
 	for (uint32_t turns = 100; turns < 108; turns++) {
 		converse(&p, turns);
 		for (n = 0; pair_send(&p.end[0], 64); n++)
@@ -527,7 +514,6 @@ test_stream_does_not_restart(void **state)
 {
 	struct pair p = make_pair();
 
-	(void)state;
 	for (uint32_t i = 0; i < 1000; i++) {
 		assert_true(pair_send(&p.end[0], 64));
 		assert_true(pair_receive(&p.end[1]));
@@ -545,7 +531,6 @@ test_mixed_talk(void **state)
 	unsigned seed = 7;
 	uint32_t restarts = 0;
 
-	(void)state;
 	for (uint32_t round = 0; round < 3000; round++) {
 		uint64_t base = p.to_b->tx.base;
 
@@ -576,7 +561,6 @@ test_late_tail(void **state)
 {
 	struct pair p = make_pair();
 
-	(void)state;
 	converse(&p, 10);
 	weir_ring_publish_tail(p.end[1].rx);
 	converse(&p, 2);
@@ -594,7 +578,6 @@ test_lying_answer(void **state)
 	struct pair p = make_pair();
 	struct weir_ring before;
 
-	(void)state;
 	for (uint32_t i = 0; i < 10; i++)
 		assert_true(pair_send(&p.end[0], 8));
 	weir_ring_answered(p.end[0].tx, 4);

@@ -12,7 +12,6 @@ test_every_type(void **state)
 {
 	unsigned known = 0;
 
-	(void)state;
 	for (uint32_t type = 0; type < 300; type++) {
 		struct weir_session_msg m;
 		uint32_t length = weir_session_length(type);
@@ -45,7 +44,6 @@ test_short(void **state)
 {
 	struct weir_session_msg m;
 
-	(void)state;
 	memset(&m, 0, sizeof(m));
 	m.type = WEIR_MSG_OK;
 	m.length = 8;
@@ -70,7 +68,6 @@ test_strings(void **state)
 {
 	struct weir_session_msg m;
 
-	(void)state;
 	refuses_open_string(WEIR_MSG_HELLO, m.hello.name, sizeof(m.hello.name), &m);
 	refuses_open_string(WEIR_MSG_LISTEN, m.listen.service, sizeof(m.listen.service), &m);
 	refuses_open_string(WEIR_MSG_FIND, m.find.service, sizeof(m.find.service), &m);
@@ -85,7 +82,6 @@ test_found(void **state)
 {
 	struct weir_session_msg m = {.type = WEIR_MSG_FOUND};
 
-	(void)state;
 	m.length = weir_session_length(m.type);
 	m.found.count = WEIR_FOUND_MAX;
 	assert_int_equal(weir_session_check(&m, m.length), 0);

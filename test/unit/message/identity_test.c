@@ -22,7 +22,6 @@ test_hello(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	for (int both_ways = 0; both_ways < 2; both_ways++) {
 		open_both(&p, NULL, NULL);
 		register_keep(&p.b);
@@ -52,7 +51,6 @@ test_bye(void **unused)
 	enum peer_state state;
 	struct both p;
 
-	(void)unused;
 	open_both(&p, NULL, NULL);
 	ask(&p.b, A);
 	await(stats_of(&p.b).created == 1);
@@ -100,7 +98,6 @@ test_further_name(void **state)
 	pthread_t t[4];
 	struct both p;
 
-	(void)state;
 	o.receivers = 1;
 	open_both(&p, NULL, &o);
 	weir_messenger_close(p.b.m);
@@ -133,7 +130,6 @@ test_successor(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	c = raw_connect(p.a.w, B, 12345, 1);
 	await(p.b.created == 1);
@@ -158,7 +154,6 @@ test_many(void **state)
 	struct weir_listener *l;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	weir_messenger_close(p.a.m);
 	p.a.m = NULL;
@@ -196,7 +191,6 @@ test_malformed(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	c = raw_connect(p.a.w, B, 1, 0);
 	raw_hello(c, 2, 0);

@@ -9,7 +9,6 @@ place(struct weir_messenger *m, const struct weir_message *header, void *user)
 {
 	struct side *s = user;
 
-	(void)m;
 	if (header->length > 4u << 20)
 		return NULL;
 	atomic_fetch_add(&s->bytes, 1);
@@ -23,7 +22,6 @@ large(struct weir_messenger *m, const struct weir_message *message, void *user)
 	struct side *s = user;
 	const uint8_t *data = message->data;
 
-	(void)m;
 	for (size_t i = 0; i < message->length; i++)
 		if (data[i] != (uint8_t)(i * 7 + i / 65536))
 			atomic_fetch_add(&s->wrong, 1);
@@ -43,7 +41,6 @@ test_large(void **state)
 	struct iovec iov[4];
 	struct both p;
 
-	(void)state;
 	for (size_t i = 0; i < most; i++)
 		buf[i] = (uint8_t)(i * 7 + i / 65536);
 	open_both(&p, NULL, NULL);
@@ -84,7 +81,6 @@ broken(struct weir_messenger *m, const struct weir_message *message, void *user)
 {
 	struct side *s = user;
 
-	(void)m;
 	if (!(message->flags & WEIR_MESSAGE_BROKEN) || message->data != placed ||
 	    message->length != 3u << 20)
 		atomic_fetch_add(&s->wrong, 1);
@@ -101,7 +97,6 @@ test_broken(void **state)
 	struct fake_options little = message_plane;
 	struct both p;
 
-	(void)state;
 	little.send_blocks = 200;
 	open_both(&p, &little, NULL);
 	h.user = &p.b;
@@ -128,7 +123,6 @@ test_drafts(void **state)
 	int results[3];
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	for (uint32_t i = 0; i < 6; i++) {
 		must(weir_message_reserve(p.a.m, B, TYPE_NOTE, lengths[i] + 100, 0, PATIENT, &d));
@@ -167,7 +161,6 @@ test_responses_wait(void **state)
 	struct weir_request r[8];
 	struct both p;
 
-	(void)state;
 	little.send_blocks = 16;
 	open_both(&p, &little, NULL);
 	register_keep(&p.b);

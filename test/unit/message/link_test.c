@@ -9,7 +9,6 @@ test_death(void **state)
 	uint64_t in;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_keep(&p.b);
 	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));
@@ -37,7 +36,6 @@ test_data_plane(void **state)
 	struct both p;
 	int rc;
 
-	(void)state;
 	plane.watched = true;
 	open_both(&p, &plane, NULL);
 	register_keep(&p.b);
@@ -89,7 +87,6 @@ test_least_recent(void **state)
 	uint32_t buf[2] = {0, 0};
 	struct fake *f = fake_create(&message_plane);
 
-	(void)state;
 	o.handler_threads = 1;
 	for (int i = 0; i < 4; i++)
 		side[i].w = fake_attach(f);
@@ -130,7 +127,6 @@ test_restart(void **state)
 	uint32_t buf[2] = {0, 0};
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	must(weir_message_send(p.a.m, B, TYPE_NOTE, buf, 8, PATIENT));
 	await(p.b.notes == 1);
@@ -168,7 +164,6 @@ test_early(void **state)
 	pthread_t t;
 	void *rc;
 
-	(void)state;
 	o.handler_threads = 4;
 	o.receivers = 4;
 	slow.listen_ms = 10;
@@ -193,7 +188,6 @@ test_clients(void **state)
 	struct weir_request r;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_keep(&p.b);
 	o.flags = WEIR_MESSENGER_CLIENT;
@@ -235,7 +229,6 @@ test_graceful(void **state)
 	pthread_t t;
 	void *rc;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_keep(&p.b);
 	must(weir_request_start(p.a.m, &r, B, TYPE_KEEP, "x", 1, &in, 8, PATIENT));

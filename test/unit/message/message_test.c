@@ -9,7 +9,6 @@ test_messages(void **state)
 	uint32_t buf[60000 / 4 + 1];
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	for (uint32_t i = 0; i < 12 * 20; i++) {
 		fill(buf, 0, i, lengths[i % 12]);
@@ -33,7 +32,6 @@ test_run(void **state)
 	uint32_t buf[16];
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	for (uint32_t i = 0; i < 20000; i++) {
 		fill(buf, 0, i, 8 + i % 2 * 56);
@@ -53,7 +51,6 @@ test_requests(void **state)
 	struct both p;
 	size_t n;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	for (size_t i = 0; i < sizeof(out); i++)
 		out[i] = (uint8_t)(i * 13);
@@ -86,7 +83,6 @@ test_bad_input(void **state)
 	struct weir_draft d;
 	struct both p;
 
-	(void)state;
 	o.message_max = 2u << 20;
 	open_both(&p, NULL, &o);
 #define refused(field, value)                                                                      \
@@ -136,7 +132,6 @@ test_public(void **state)
 	struct weir_messenger *m;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, &o);
 	assert_int_equal(fake_listen_flags(p.f), 0);
 	o.service = "known";
@@ -159,7 +154,6 @@ test_stranger(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	must(weir_message_send(p.a.m, B, TYPE_NOTE, buf, 8, PATIENT));
 	must(weir_address_parse("node:11:weir.message", &address));
@@ -199,7 +193,6 @@ test_late(void **state)
 	uint64_t one = 1, two = 2, in[2] = {0};
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_keep(&p.b);
 	must(weir_request_start(p.a.m, &first, B, TYPE_KEEP, &one, 8, &in[0], 8, PATIENT));
@@ -244,7 +237,6 @@ test_cancel(void **state)
 	void *rc;
 	pthread_t t;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_keep(&p.b);
 	for (int i = 0; i < 4; i++)
@@ -283,7 +275,6 @@ test_uncollected(void **state)
 	pthread_t t;
 	void *rc;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	for (int i = 0; i < N; i++) {
 		memset(out, i, sizeof(out));

@@ -25,7 +25,6 @@ ground_place(struct weir_messenger *m, const struct weir_message *header, void *
 	uint8_t *data = malloc(header->length);
 	uint32_t n = atomic_load(&g->asked);
 
-	(void)m;
 	memset(data, 0xee, header->length);
 	atomic_store(&g->at[n % 64], data);
 	atomic_store(&g->asked, n + 1);
@@ -37,7 +36,6 @@ ground_handle(struct weir_messenger *m, const struct weir_message *message, void
 {
 	struct ground *g = user;
 
-	(void)m;
 	for (uint32_t i = 0; i < 64; i++) {
 		if (atomic_load(&g->at[i]) != message->data)
 			continue;
@@ -54,7 +52,6 @@ ours_handle(struct weir_messenger *m, const struct weir_message *message, void *
 {
 	struct side *s = user;
 
-	(void)m;
 	if (message->flags & WEIR_MESSAGE_BROKEN || message->length <= MIB)
 		atomic_fetch_add(&s->wrong, 1);
 	atomic_fetch_add(&s->bytes, 1);
@@ -119,7 +116,6 @@ test_other_header(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_all(&p.b);
 	for (unsigned i = 0; i < N; i++) {
@@ -158,7 +154,6 @@ test_small(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_all(&p.b);
 	for (unsigned i = 0; i < 2; i++) {
@@ -184,7 +179,6 @@ test_begun_again(void **state)
 	struct weir_conn *c;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_all(&p.b);
 	c = raw_connect(p.a.w, B, 1, 0);
@@ -209,7 +203,6 @@ test_unregistered(void **state)
 	uint8_t *data;
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_all(&p.b);
 	h.user = &p.b;
@@ -251,7 +244,6 @@ test_response(void **state)
 	uint8_t *in = malloc(TOTAL);
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	o.flags = WEIR_MESSENGER_CLIENT;
 	o.service = "raw";
@@ -341,7 +333,6 @@ test_announced(void **state)
 	uint64_t before;
 	struct both p;
 
-	(void)state;
 	o.assembly_max = 16ull << 30;
 	open_both(&p, NULL, &o);
 	register_all(&p.b);
@@ -377,7 +368,6 @@ test_bound(void **state)
 	struct both p;
 	size_t n;
 
-	(void)state;
 	o.assembly_max = 8 * MIB;
 	open_both(&p, NULL, &o);
 	w = fake_attach(p.f);
@@ -466,7 +456,6 @@ test_stalled(void **state)
 	struct weir *w;
 	struct both p;
 
-	(void)state;
 	o.assembly_max = 8 * MIB;
 	open_both(&p, NULL, &o);
 	w = fake_attach(p.f);
@@ -519,7 +508,6 @@ test_ended(void **state)
 	struct both p;
 	int rc;
 
-	(void)state;
 	o.assembly_max = 8 * MIB;
 	open_both(&p, NULL, &o);
 	w = fake_attach(p.f);

@@ -90,7 +90,6 @@ test_threads(void **state)
 				      more = WEIR_MESSENGER_OPTIONS;
 	struct fake_options few = message_plane;
 
-	(void)state;
 	many(NULL, NULL, 6);
 	shared.lanes = 3; /* handler threads have two of them */
 	many(&shared, NULL, 6);
@@ -110,7 +109,6 @@ test_consumed_late(void **state)
 	uint8_t buf[6000] = {0};
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_block(&p.b, 0);
 	must(weir_message_request(p.a.m, B, TYPE_ECHO, buf, 6000, buf, 6000, NULL, PATIENT));
@@ -130,7 +128,6 @@ test_blocked(void **state)
 	struct both p;
 	pthread_t t[6];
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_block(&p.b, 0);
 	must(weir_message_send(p.a.m, B, TYPE_BLOCK, "x", 1, PATIENT));
@@ -190,7 +187,6 @@ test_exclusive(void **state)
 	struct both p;
 	pthread_t t[4];
 
-	(void)state;
 	o.receivers = 2; /* both have lanes, whatever the CPUs */
 	open_both(&p, NULL, &o);
 	atomic_store(&inside_most, 0);
@@ -214,7 +210,6 @@ test_unordered(void **state)
 {
 	struct both p;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	register_block(&p.b, WEIR_HANDLER_UNORDERED);
 	must(weir_message_send(p.a.m, B, TYPE_BLOCK, "x", 1, PATIENT));
@@ -232,7 +227,6 @@ test_unregister(void **state)
 	struct both p;
 	pthread_t t;
 
-	(void)state;
 	open_both(&p, NULL, NULL);
 	h.user = &p.b;
 	job = (struct job){.s = &p.a, .node = B, .index = 1, .count = 5000};

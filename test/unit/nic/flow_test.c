@@ -64,7 +64,6 @@ rte_flow_validate(uint16_t port, const struct rte_flow_attr *attr,
 		  const struct rte_flow_item pattern[], const struct rte_flow_action actions[],
 		  struct rte_flow_error *error)
 {
-	(void)error;
 	assert_int_equal(port, PORT);
 	assert_true(attr->ingress && !attr->egress && !attr->transfer);
 	read_rule(pattern, actions);
@@ -90,7 +89,6 @@ rte_flow_create(uint16_t port, const struct rte_flow_attr *attr,
 int
 rte_flow_destroy(uint16_t port, struct rte_flow *rule, struct rte_flow_error *error)
 {
-	(void)error;
 	assert_int_equal(port, PORT);
 	live--;
 	free(rule);
@@ -115,7 +113,6 @@ queue_of(struct rte_flow **rules, unsigned queues, uint32_t qpn)
 static void
 to_its_engine(void **state)
 {
-	(void)state;
 	refused_from = 64;
 	for (unsigned engines = 2; engines <= 32; engines++)
 		for (uint16_t queues = 2; queues <= engines; queues++) {
@@ -149,7 +146,6 @@ all_or_none(void **state)
 	struct ethdev_flow_config c = {.engines = 4, .queues = 4};
 	struct rte_flow *rules[ETHDEV_CONTEXTS_MAX] = {NULL};
 
-	(void)state;
 	for (refused_from = 0; refused_from < 4; refused_from++)
 		for (int late = 0; late < 2; late++) {
 			refuse_late = late;

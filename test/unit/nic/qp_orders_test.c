@@ -27,7 +27,6 @@ every_pair(void **state)
 {
 	static const uint8_t next[STATES] = {0x23, 0x25, 0x29, 0x31, 0x29, 0x21};
 
-	(void)state;
 	for (unsigned from = 0; from <= STATES; from++) {
 		for (unsigned to = 0; to <= STATES; to++) {
 			bool yes = from < STATES && to < STATES && (next[from] >> to & 1) != 0;
@@ -45,7 +44,6 @@ every_pair(void **state)
 static void
 attributes(void **state)
 {
-	(void)state;
 	assert_int_equal(RTR(.mtu = 256), 0);
 	assert_int_equal(RTR(.mtu = 1024, .remote_qpn = QP_NUMBER_MAX), 0);
 	assert_int_equal(RTR(.mtu = 128), INVALID);
@@ -73,7 +71,6 @@ posts(void **state)
 	static const char may[STATES][3] = {"--", "--", "-r", "sr", "sr", "--"};
 	struct nic_ah *ah = (struct nic_ah *)(uintptr_t)8;
 
-	(void)state;
 	for (unsigned s = 0; s < STATES; s++) {
 		assert_int_equal(qp_orders_may_send((enum nic_qp_state)s), may[s][0] == 's');
 		assert_int_equal(qp_orders_may_receive((enum nic_qp_state)s), may[s][1] == 'r');
@@ -98,7 +95,6 @@ inline_data(void **state)
 	uint8_t from[QP_INLINE_MAX + 1], to[QP_INLINE_MAX + 1] = {0};
 	struct nic_send_wr wr = {.sge_count = 2, .sge = {{(uintptr_t)from, 40, 0}}};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(from); i++)
 		from[i] = (uint8_t)(i + 1);
 	wr.sge[1] = (struct nic_sge){(uintptr_t)from + 40, QP_INLINE_MAX - 40, 0};

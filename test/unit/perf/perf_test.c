@@ -313,7 +313,6 @@ test_wrong_names(void **state)
 	};
 	struct perf_options o;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_int_equal(parse(&o, wrong[i].line), OPTIONS_WRONG);
 		if (!strstr(reason, wrong[i].names))

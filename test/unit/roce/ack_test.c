@@ -64,7 +64,6 @@ see_order(struct net *n, const uint8_t *f, uint32_t length)
 	char *order = n->tap_user;
 	size_t seen = strlen(order);
 
-	(void)length;
 	if (get32(f + IP_AT + 12) == net_ip(1) && seen < 8)
 		order[seen] = f[BTH_AT] == RC_ACK ? 'a' : 'w';
 	return true;
@@ -78,7 +77,6 @@ ack_after_answer(void **state)
 	struct nic_send_wr wr = write_wr(p, 1, 10);
 	char order[9] = "";
 
-	(void)state;
 	warm_up(p);
 	p->net->step = 100;
 	p->net->tap = see_order;
@@ -107,7 +105,6 @@ acks_gathered(void **state)
 	struct pair *p = pair_create(NULL);
 	uint64_t before;
 
-	(void)state;
 	warm_up(p);
 	p->net->step = 100;
 	before = net_counters(&p->net->node[1]).acks_sent;

@@ -134,7 +134,6 @@ payload_changes(void **state)
 	uint8_t *ip = frame + 64;
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, scribble, payload), 0);
 	for (unsigned i = 0; i < 20000; i++) {
 		size_t n = i % 4 ? 4096 : i % 4096;

@@ -29,7 +29,6 @@ fate(struct net *n, const uint8_t *f, uint32_t length)
 	uint32_t psn = get32(f + BTH_AT + 8) & PSN_MASK;
 	unsigned *times = NULL;
 
-	(void)length;
 	if (get16(f + 12) != ETH_TYPE_IP)
 		return true;
 	if (get32(f + IP_AT + 12) == net_ip(1)) {
@@ -116,7 +115,6 @@ lost_again(void **state)
 {
 	static const enum nic_opcode opcodes[] = {NIC_WRITE, NIC_SEND};
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		struct pair *p = pair_create(NULL);
 
@@ -137,7 +135,6 @@ answer_lost(struct net *n, const uint8_t *f, uint32_t length)
 {
 	struct pair *p = n->tap_user;
 
-	(void)length;
 	if (get32(f + IP_AT + 12) != net_ip(1) || p->lost[0].times == 0 ||
 	    (get32(f + BTH_AT + 8) & PSN_MASK) != p->lost[0].psn)
 		return true;
@@ -150,7 +147,6 @@ answer_lost_again(void **state)
 {
 	struct pair *p = pair_create(NULL);
 
-	(void)state;
 	transfer(p, NIC_READ);
 	p->net->tap = answer_lost;
 	p->lost[0].psn = PSN + FRAMES + 20;
@@ -167,7 +163,6 @@ silence_is_short(void **state)
 {
 	struct pair *p = pair_create(NULL);
 
-	(void)state;
 	transfer(p, NIC_WRITE);
 	p->lost[0].psn = PSN + 2 * FRAMES - 1;
 	p->lost[0].times = 1;
@@ -187,7 +182,6 @@ late_acks(void **state)
 	struct pair *p = pair_create(NULL);
 	uint32_t size;
 
-	(void)state;
 	transfer(p, NIC_WRITE);
 	size = window(p)->size;
 	p->acks_lost = 3;
@@ -209,7 +203,6 @@ acks_unread(void **state)
 	struct nic_send_wr one = {.opcode = NIC_WRITE}, many = one;
 	unsigned turns = 0;
 
-	(void)state;
 	transfer(p, NIC_WRITE);
 	((struct roce_qp *)p->qb)->rq.window.size = 4 * BYTES;
 	many.sge_count = 1;
@@ -235,7 +228,6 @@ told_twice(void **state)
 	struct pair *p = pair_create(NULL);
 	uint64_t before;
 
-	(void)state;
 	transfer(p, NIC_WRITE);
 	before = sender(p).retransmits;
 	p->net->dup = 100;
@@ -259,7 +251,6 @@ long_way(void **state)
 				 .rkey = p->mr[1].rkey};
 	uint64_t before = 0;
 
-	(void)state;
 	transfer(p, NIC_WRITE); /* the way was short before */
 	p->net->step = 1000000;
 	for (unsigned i = 0; i < 20; i++) {
@@ -281,7 +272,6 @@ chance_or_queue(void **state)
 {
 	struct window w;
 
-	(void)state;
 	roce_window_init(&w, 4096, 4, 1u << 20);
 	w.size = 800000;
 	w.rtt = 12000;
@@ -328,7 +318,6 @@ stream_gives_way(void **state)
 	struct nic_qp *qa, *qb;
 	bool busy = false;
 
-	(void)state;
 	transfer(p, NIC_WRITE);
 	net_connect(p->a, p->b, PSN, &qa, &qb);
 	window(p)->size = window(p)->threshold = 16 * BYTES;

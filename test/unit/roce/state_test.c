@@ -351,8 +351,6 @@ counted_get(void *user, unsigned context, size_t bytes)
 static void
 counted_put(void *user, void *memory, size_t bytes)
 {
-	(void)user;
-	(void)bytes;
 	free(memory);
 }
 
@@ -366,7 +364,6 @@ memory_of_an_engine(void **state)
 	struct net *n;
 	struct nic_qp *qp;
 
-	(void)state;
 	n = net_create(1, 2, &config, 1);
 	assert_int_equal(count.of[0], 4); /* context, completions, queue pairs, SRQ */
 	assert_int_equal(count.of[1], 4);

@@ -101,7 +101,6 @@ test_restart(void **state)
 	struct pair p = open_pair(WEIR_AGAIN_RESTART, 0, NULL);
 	struct weir_event e;
 
-	(void)state;
 	for (int round = 0; round < 2; round++) {
 		assert_int_equal(weir_send_notify(p.c, "lost", 4, WEIR_NOTIFY, 9, 0), 0);
 		fake_kill(p.f);
@@ -131,7 +130,6 @@ test_peer_lost(void **state)
 	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
 	struct weir *dead = p.b;
 
-	(void)state;
 	fake_die(p.f, dead);
 	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET).conn, p.c);
 	weir_close(p.c);
@@ -160,7 +158,6 @@ test_others(void **state)
 {
 	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
 
-	(void)state;
 	weir_close(p.d);
 	p.d = NULL;
 	assert_ptr_equal(expect(&p, p.a, WEIR_EVENT_CLOSED, 0).conn, p.c);
@@ -198,7 +195,6 @@ gives_up(unsigned away_ms)
 static void
 test_gives_up(void **state)
 {
-	(void)state;
 	gives_up(0);
 	gives_up(70);
 }
@@ -209,7 +205,6 @@ test_cancel(void **state)
 	struct pair p = open_pair(WEIR_AGAIN_LOSS, 0, NULL);
 	struct weir_event e;
 
-	(void)state;
 	fake_die(p.f, p.b);
 	e = expect(&p, p.a, WEIR_EVENT_LOST, -ECONNRESET);
 	weir_listener_close(p.l);
@@ -268,7 +263,6 @@ test_wait(void **state)
 	struct weir_event e;
 	pthread_t t;
 
-	(void)state;
 	assert_int_equal(weir_wait(p.a, &e, 1, 5), 0);
 	pthread_create(&t, NULL, restart, &p);
 	assert_int_equal(weir_wait(p.a, &e, 1, PATIENT), 1);
@@ -293,7 +287,6 @@ test_arm(void **state)
 	pthread_t t;
 	int rc;
 
-	(void)state;
 	pthread_create(&t, NULL, restart, &p);
 	while (e.type != WEIR_EVENT_OPENED) {
 		rc = weir_poll(p.a, &e, 1);
@@ -324,7 +317,6 @@ test_evicted(void **state)
 {
 	static const uint32_t on = WEIR_AGAIN_RESTART | WEIR_AGAIN_LOSS;
 
-	(void)state;
 	for (int asked = 0; asked < 2; asked++) {
 		struct pair p = open_pair(on, 0, &self_made);
 		struct weir_listener *l;
@@ -342,7 +334,7 @@ test_evicted(void **state)
 			assert_non_null(strstr(weir_reason(), "too loud"));
 			assert_int_equal(weir_wait(p.a, &e, 1, -1), -ECONNABORTED);
 			assert_int_equal(weir_arm(p.a), -ECONNABORTED);
-			nap(WEIR_RENEW_MS);
+			nap(WEIR_REATTACH_MS);
 		}
 		assert_int_equal(weir_send(p.c, "x", 1, -1), -ECONNABORTED);
 		assert_non_null(strstr(weir_reason(), "too loud"));
@@ -462,7 +454,6 @@ test_crowd(void **state)
 	unsigned before = 0;
 	pthread_t t[5];
 
-	(void)state;
 	assert_int_equal(weir_address_parse(FAKE_REMOTE, &a.to), 0);
 	fake_run(f);
 	pthread_create(&t[0], NULL, server, &b);

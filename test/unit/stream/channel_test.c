@@ -53,7 +53,6 @@ test_too_long(void **state)
 	uint8_t *m = calloc(1, 65 * 8192);
 	void *buf;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, m, WEIR_STREAM_MESSAGE_MAX + 1ul, 0), -EMSGSIZE);
 	assert_int_equal(weir_send(p.c, m, 64 * 8192 + 1, 0), -EMSGSIZE);
 	assert_int_equal(weir_send_reserve(p.c, 64 * 8192 + 1, 0, &buf), -EMSGSIZE);
@@ -109,7 +108,6 @@ test_room_for_control(void **state)
 	const struct weir_ring *tx = &p.c->pipe->tx;
 	unsigned sent = 0;
 
-	(void)state;
 	fake_hold(p.f, true);
 	while (weir_send(p.c, "x", 1, 0) == 0)
 		sent++;
@@ -160,7 +158,6 @@ test_crowded_ring(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, &o, false);
 	struct member m[CROWD];
 
-	(void)state;
 	for (unsigned i = 0; i < CROWD; i++) {
 		m[i] = (struct member){.c = pair_connect(&p, FAKE_REMOTE), .ready = true};
 		m[i].d = pair_accept(&p);
@@ -189,7 +186,6 @@ test_asker_leaves(void **state)
 	struct pollfd fd = {.fd = weir_fd(p.a), .events = POLLIN};
 	struct weir_event e;
 
-	(void)state;
 	fake_hold(p.f, true);
 	while (weir_send(p.c, "x", 1, 0) == 0)
 		;
@@ -216,7 +212,6 @@ test_full(void **state)
 {
 	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
 
-	(void)state;
 	for (int round = 0; round < 3; round++) {
 		fill_and_drain(&p, 0);
 		fill_and_drain(&p, 64);
@@ -239,7 +234,6 @@ test_want_less(void **state)
 	struct weir_event e;
 	size_t n;
 
-	(void)state;
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(weir_send(p.c, m, 48, 0), 0);
 	assert_int_equal(weir_send(p.c, m, 400, 0), -EAGAIN);
@@ -268,7 +262,6 @@ test_narrow(void **state)
 	static const struct fake_options o = {.ring_slots = 32, .first = 64, .window = 128};
 	struct pair p = pair_open(FAKE_REMOTE, &o, false);
 
-	(void)state;
 	for (uint32_t i = 0; i < 500; i++)
 		pair_pass(&p, i % 2 ? p.c : p.d, i % 2 ? p.d : p.c, i, (i * 131) % 2000);
 	fill_and_drain(&p, 10);
@@ -284,7 +277,6 @@ test_completion(void **state)
 	struct weir_event e[4];
 	uint8_t *m = make_message(1, 5000);
 
-	(void)state;
 	fake_hold(p.f, true);
 	assert_int_equal(weir_send_notify(p.c, "a", 1, WEIR_NOTIFY, 100, 0), 0);
 	assert_int_equal(weir_send(p.c, "b", 1, 0), 0);
@@ -331,7 +323,6 @@ test_zero_copy(void **state)
 	void *buf;
 	size_t n;
 
-	(void)state;
 	for (uint32_t i = 0; i < 300; i++) {
 		size_t length = i % 2 ? 100 : 6000 + i * 20;
 		uint8_t *m = make_message(i, length);
@@ -364,7 +355,6 @@ test_loans(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, &o, false);
 	struct weir_loan loan[COUNT(lengths)];
 
-	(void)state;
 	for (int round = 0; round < 20; round++) {
 		for (size_t i = 0; i < COUNT(lengths); i++) {
 			uint8_t *m = make_message((uint32_t)i, lengths[i]);
@@ -394,7 +384,6 @@ test_close_with_data(void **state)
 	struct weir_event e[4];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, m, 7000, 0), 0);
 	assert_int_equal(weir_send(p.c, "end", 3, 0), 0);
 	weir_close(p.c);
@@ -429,7 +418,6 @@ test_reasons(void **state)
 	uint8_t in[8];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_connect(p.a, NULL, 0, NULL), -EINVAL);
 	assert_non_null(strstr(weir_reason(), "; see weir/stream.h"));
 	assert_int_equal(weir_recv(p.c, in, sizeof(in), &n, 1), -EAGAIN);
@@ -456,7 +444,6 @@ test_open_refused(void **state)
 	struct weir_event e[4];
 	struct weir_conn *c;
 
-	(void)state;
 	assert_int_equal(weir_address_parse("node:0:nobody", &address), 0);
 	assert_int_equal(weir_connect(p.a, &address, 0, &c), -ECONNREFUSED);
 	assert_string_equal(weir_reason(), "nobody listens; start it");
@@ -494,7 +481,6 @@ test_other_port(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, &o, false);
 	struct weir_conn *c, *d;
 
-	(void)state;
 	assert_int_equal(WEIR_CHANNEL_OF(p.c->pipe)->engine, 1);
 	assert_int_equal(channels(p.a), 2);
 	pair_pass(&p, p.c, p.d, 1, 60);
@@ -517,7 +503,6 @@ test_no_port(void **state)
 	static const struct fake_options o[] = {{.engines = 2, .reaches = 2},
 						{.engines = 2, .fickle = true}};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(o); i++) {
 		struct fake *f = fake_create(&o[i]);
 		struct weir *w = fake_attach(f);
@@ -544,7 +529,6 @@ test_open_late(void **state)
 	struct weir_conn *c, *d;
 	struct weir_event e[4];
 
-	(void)state;
 	assert_int_equal(weir_listen(b, "svc", 0, &l), 0);
 	assert_int_equal(weir_listen(a, "svc", 0, &l2), -EADDRINUSE);
 	assert_int_equal(weir_listen(a, "", 0, &l2), -EINVAL);
@@ -578,7 +562,6 @@ test_two_lives_in_ring(void **state)
 	struct weir_conn *first, *second, *d;
 	struct weir_event e[4];
 
-	(void)state;
 	assert_int_equal(weir_address_parse("node:1:nobody", &nobody), 0);
 	assert_int_equal(weir_address_parse(FAKE_REMOTE, &svc), 0);
 	assert_int_equal(weir_connect(p.a, &nobody, 0, &first), 0);
@@ -603,7 +586,6 @@ test_nodes(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
 	struct weir_event e[4];
 
-	(void)state;
 	fake_node_event(p.f, 7, 0);
 	fake_node_event(p.f, 9, 0);
 	fake_node_event(p.f, 7, EHOSTDOWN); /* the later one counts */
@@ -647,7 +629,6 @@ test_detach_during_detach(void **state)
 	size_t n;
 	char c;
 
-	(void)state;
 	naps.f = p.f;
 	naps.other = fake_attach(p.f);
 	fake_hold(p.f, true);

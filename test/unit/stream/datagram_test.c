@@ -20,7 +20,6 @@ test_too_long(void **state)
 	static const struct fake_options o = {.mtu = MTU, .first = 65536};
 	static uint8_t m[WEIR_STREAM_MESSAGE_MAX + 1];
 
-	(void)state;
 	for (int way = 0; way < 2; way++) {
 		struct pair p = pair_open(ways[way], &o, false);
 		void *buf;
@@ -57,7 +56,6 @@ test_streams(void **state)
 	struct weir_listener *l;
 	struct weir_conn *c;
 
-	(void)state;
 	assert_int_equal(weir_conn_mtu(p.c), WEIR_STREAM_MESSAGE_MAX);
 	pair_close(&p);
 	assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
@@ -78,7 +76,6 @@ test_options(void **state)
 	struct weir_address address;
 	struct weir_conn *c;
 
-	(void)state;
 	assert_int_equal(weir_address_parse(FAKE_LOCAL, &address), 0);
 	refused(weir_connect_with(p.a, &address, &o, 0, &c), -EINVAL, "flag");
 	o.flags = WEIR_UD | WEIR_RC;

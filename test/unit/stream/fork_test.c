@@ -14,7 +14,6 @@ static atomic_bool over;
 static void
 slowly(struct weir_thread *t)
 {
-	(void)t;
 	usleep(200);
 }
 
@@ -69,7 +68,6 @@ test_fork(void **state)
 	int fd = p.a->transport.fd, status;
 	pthread_t t;
 
-	(void)state;
 	assert_true(fd >= 0);
 	assert_int_equal(pthread_create(&t, NULL, hold_lock, p.a), 0);
 	for (int i = 0; i < 50; i++) {
@@ -97,7 +95,6 @@ test_after_detach(void **state)
 	int fd = p.a->transport.fd, other, status;
 	pid_t pid;
 
-	(void)state;
 	pair_close(&p);
 	other = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (other != fd)

@@ -130,7 +130,6 @@ hostile_peer(enum scribble what, bool by_poll)
 static void
 test_hostile_peer(void **state)
 {
-	(void)state;
 	for (enum scribble what = 0; what < SCRIBBLES; what++) {
 		hostile_peer(what, false);
 		if (what < TAIL_BACK)
@@ -144,7 +143,6 @@ test_scribble_at_random(void **state)
 {
 	uint32_t seed = 1;
 
-	(void)state;
 	for (int round = 0; round < 200; round++) {
 		struct pair p = pair_open(FAKE_LOCAL, NULL, false);
 		struct weir_segment_geometry g;

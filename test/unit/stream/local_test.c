@@ -40,7 +40,6 @@ test_flush(void **state)
 	size_t length = 40000; /* goes in pieces: the area has 64 KiB */
 	uint8_t *m = make_message(1, length);
 
-	(void)state;
 	assert_int_equal(weir_flush(p.c, 0), 0);
 	assert_int_equal(weir_send(p.c, m, 64, 0), 0);
 	assert_int_equal(weir_flush(p.c, 0), 0);
@@ -69,7 +68,6 @@ test_counted(void **state)
 	const struct weir_segment_conn *line = (const void *)(base + weir_segment_conns_at(&g, 0));
 	struct weir_event e;
 
-	(void)state;
 	for (uint32_t i = 0; i < 40; i++)
 		pair_pass(&p, p.c, p.d, i, i * 997);
 	for (unsigned i = 0; i < 20; i++)
@@ -83,7 +81,6 @@ test_too_long(void **state)
 {
 	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "", WEIR_STREAM_MESSAGE_MAX + 1ul, 0), -EMSGSIZE);
 	assert_int_equal(weir_send(p.c, "", 1ul << 32, 0), -EMSGSIZE);
 	assert_true(*weir_reason());
@@ -97,7 +94,6 @@ test_small_buffer(void **state)
 	static const size_t lengths[] = {1, 49, 948, 949, 8193, 100000};
 	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(lengths); i++) {
 		size_t length = lengths[i], n = 0;
 		uint8_t *m = make_message(1, length), *in = malloc(length);
@@ -154,7 +150,6 @@ test_full(void **state)
 {
 	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
 
-	(void)state;
 	for (int round = 0; round < 3; round++) {
 		fill_and_drain(&p, 0);
 		fill_and_drain(&p, 64);
@@ -178,7 +173,6 @@ test_slow_neighbour(void **state)
 	uint64_t bytes = 0;
 	size_t n;
 
-	(void)state;
 	assert_int_equal(fake_segments(p.f), 1);
 	/* much more than ring and area hold goes to the slow one, between messages to the other */
 	for (uint32_t i = 0; i < 20000; i++) {
@@ -215,7 +209,6 @@ test_events(void **state)
 	char buf[8];
 	size_t n;
 
-	(void)state;
 	weir_conn_set_user(p.d, &p);
 	assert_int_equal(weir_poll(p.b, e, 8), 0);
 	assert_int_equal(weir_send(p.c, "one", 3, 0), 0);
@@ -257,7 +250,6 @@ test_large_events(void **state)
 	struct weir_event e[4];
 	size_t n;
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(weir_send(p.c, m, 5000, 0), 0);
 		assert_int_equal(weir_send(c2, m, 5000, 0), 0);
@@ -288,7 +280,6 @@ test_close(void **state)
 	uint8_t *m = make_message(9, 3000), in[3000];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "last", 4, 0), 0);
 	assert_int_equal(weir_send(p.c, m, 3000, 0), 0);
 	weir_close(p.c);
@@ -323,7 +314,6 @@ test_close_with_a_rest(void **state)
 	int rc = -EAGAIN;
 	size_t n = 0;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, m, 1 << 20, 0), 0);
 	weir_close(p.c);
 	p.c = NULL;
@@ -351,7 +341,6 @@ test_peer_dies(void **state)
 	char buf[8];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "last", 4, 0), 0);
 	fake_die(p.f, p.a);
 	fake_turn(p.f);
@@ -378,7 +367,6 @@ test_late_accept(void **state)
 	char buf[8];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send(c2, "early", 5, 0), 0);
 	weir_close(c2);
 	fake_settle(p.f);
@@ -403,7 +391,6 @@ test_loans(void **state)
 	static const size_t lengths[] = {3000, 20, 0, 9000, 949, 30000};
 	struct weir_loan loan[COUNT(lengths)];
 
-	(void)state;
 	for (int round = 0; round < 50; round++) {
 		for (size_t i = 0; i < COUNT(lengths); i++) {
 			uint8_t *m = make_message((uint32_t)i, lengths[i]);
@@ -443,7 +430,6 @@ test_zero_copy(void **state)
 	void *buf;
 	size_t n;
 
-	(void)state;
 	for (uint32_t i = 0; i < 300; i++) {
 		size_t length = i % 2 ? 100 : 20000 + i;
 		uint8_t *m = make_message(i, length);
@@ -477,7 +463,6 @@ test_rest_of_pieces(void **state)
 	size_t n = 0;
 	int rc = -EAGAIN;
 
-	(void)state;
 	for (int i = 0; i < 100; i++) /* the receiver has been at rest for long */
 		assert_int_equal(weir_recv(p.d, in, length, &n, 0), -EAGAIN);
 	assert_int_equal(weir_send(p.c, m, length, 0), 0);
@@ -506,7 +491,6 @@ test_reservation_is_kept(void **state)
 	uint8_t in[40000];
 	size_t n;
 
-	(void)state;
 	for (uint32_t round = 0; round < 24; round++) {
 		size_t length = 2000 + 577 * round;
 		uint8_t *m = make_message(round, length);
@@ -556,7 +540,6 @@ test_data_plane_gone(void **state)
 	char buf[8];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "whole", 5, 0), 0);
 	weir_lost(p.a);
 	weir_lost(p.b);
@@ -591,7 +574,6 @@ test_fork(void **state)
 	void *b;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "parent", 6, 0), 0);
 	weir_address_parse(FAKE_LOCAL, &address);
 	child = fork();

@@ -39,7 +39,6 @@ test_contents(void **state)
 	uint8_t *m = pages();
 	struct weir_region *r = adopt(p.a, m + 8192, 65536, BOTH);
 
-	(void)state;
 	assert_int_equal(fake_regions(p.f, p.a), 1);
 	check_message(m, 99, BYTES);
 	m[8192] ^= 1;
@@ -65,7 +64,6 @@ test_refused(void **state)
 	uint8_t *m = pages();
 	struct weir_region *r, *more;
 
-	(void)state;
 	assert_int_equal(weir_adopt(p.a, m, 4096, 0, &r), -EINVAL);
 	assert_int_equal(weir_adopt(p.a, m, 4096, 4, &r), -EINVAL);
 	assert_int_equal(weir_adopt(p.a, m, 0, BOTH, &r), -EINVAL);
@@ -95,7 +93,6 @@ test_send(void **state)
 {
 	static const size_t lengths[] = {100, 8192, 8193, 300000};
 
-	(void)state;
 	for (unsigned way = 0; way < 2; way++) {
 		struct pair p = pair_open(ways[way], NULL, false);
 		uint8_t *m = pages(), *in = malloc(BYTES);
@@ -144,7 +141,6 @@ test_send_beyond_the_arena(void **state)
 	uint8_t *m = pages(), *in = malloc(BYTES);
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send_notify(p.c, m, 300000, WEIR_ZERO_COPY, 0, 0), -EMSGSIZE);
 	adopt(p.a, m, BYTES, WEIR_ADOPT_SEND);
 	assert_int_equal(weir_send_notify(p.c, m, 300000, WEIR_ZERO_COPY, 0, 0), 0);
@@ -164,7 +160,6 @@ test_ended(void **state)
 	struct weir_region *r = adopt(p.a, m, BYTES, BOTH);
 	struct weir_placed placed;
 
-	(void)state;
 	fake_hold(p.f, true);
 	assert_int_equal(weir_send_notify(p.c, m, 100000, WEIR_ZERO_COPY, 0, 0), 0);
 	assert_int_equal(weir_recv_into(p.c, m + 200000, 10000, 1), 0);
@@ -206,7 +201,6 @@ test_recv(void **state)
 	const struct fake_options room = {.first = 65536, .area_bytes = 1 << 19};
 	static const size_t lengths[] = {0, 48, 948, 949, 8192, 8193, 60000};
 
-	(void)state;
 	for (unsigned way = 0; way < 2; way++) {
 		struct pair p = pair_open(ways[way], &room, false);
 		uint8_t *m = pages(), *in = malloc(BYTES);
@@ -251,7 +245,6 @@ test_recv_otherwise(void **state)
 	struct weir_event e;
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_recv_into(p.d, m, 9000, 1), 0);
 	assert_int_equal(weir_recv_into(p.d, m + 10000, 50000, 2), 0);
 	assert_int_equal(weir_recv_into(p.d, m + 100000, 50000, 3), 0);
@@ -289,7 +282,6 @@ test_posts_refused(void **state)
 	uint8_t *m = pages();
 	struct weir_region *r = adopt(p.b, m, 65536, WEIR_ADOPT_RECV);
 
-	(void)state;
 	adopt(p.b, m + 65536, 65536, WEIR_ADOPT_SEND);
 	assert_int_equal(weir_recv_into(p.d, m + 65535, 2, 0), -EINVAL);
 	assert_int_equal(weir_recv_into(p.d, m + 70000, 2, 0), -EINVAL);
@@ -329,7 +321,6 @@ test_readers(void **state)
 	uint8_t *m = pages();
 	void *wrong;
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		struct weir_region *r;
 		pthread_t t;
@@ -354,7 +345,6 @@ test_fork(void **state)
 	int status;
 	pid_t pid = fork();
 
-	(void)state;
 	if (pid == 0)
 		_exit(weir_disown(r) == -ENOTCONN && weir_adopt(p.a, m, 4096, BOTH, &other) &&
 			      weir_recv_into(p.c, m, 1, 0) == -ENOTCONN &&
@@ -397,7 +387,6 @@ test_cache(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 
-	(void)state;
 	send_cached(&p, m, CACHED - 4096, COPIES + 2);
 	send_cached(&p, m, CACHED + 1, COPIES + 2);
 	send_cached(&p, m + 1, CACHED, COPIES + 2);
@@ -423,7 +412,6 @@ test_cache_makes_room(void **state)
 	uint8_t *m = pages(), *own = pages();
 	struct weir_region *r = adopt(p.a, own, 4096, BOTH);
 
-	(void)state;
 	send_cached(&p, m, CACHED, COPIES + 1);
 	send_cached(&p, m + CACHED, CACHED, COPIES + 1);
 	assert_int_equal(fake_regions(p.f, p.a), 3);
@@ -452,7 +440,6 @@ test_cache_stale(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, NULL, false);
 	uint8_t *m = pages();
 
-	(void)state;
 	send_cached(&p, m, CACHED, COPIES + 1);
 	assert_int_equal(fake_regions(p.f, p.a), 1);
 	assert_ptr_equal(

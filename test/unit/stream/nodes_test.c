@@ -49,7 +49,6 @@ test_changes(void **state)
 	struct fake *f = fake_create(NULL);
 	struct weir *w = fake_attach(f);
 
-	(void)state;
 	say(f, 3, WEIR_NODE_UP, 1);
 	expect_none(w); /* nobody has asked */
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
@@ -83,7 +82,6 @@ test_slow(void **state)
 	struct fake *f = fake_create(NULL);
 	struct weir *w = fake_attach(f);
 
-	(void)state;
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
 	say(f, 1, WEIR_NODE_UP, 1);
 	say(f, 2, WEIR_NODE_UP, 1);
@@ -109,7 +107,6 @@ test_list(void **state)
 	struct weir *w = fake_attach(f);
 	struct weir_node_info list[40], one;
 
-	(void)state;
 	assert_int_equal(weir_nodes(w, list, 40), 0);
 	for (uint16_t i = 30; i; i--)
 		say(f, i, i % 2 ? WEIR_NODE_UP : WEIR_NODE_DOWN, i);
@@ -147,7 +144,6 @@ test_quiet(void **state)
 	struct weir_conn *c;
 	uint32_t lists;
 
-	(void)state;
 	assert_int_equal(weir_address_parse("node:1:nobody", &a), 0);
 	assert_int_equal(weir_connect(w, &a, 0, &c), 0);
 	fake_settle(f);
@@ -196,7 +192,6 @@ test_watcher_ends(void **state)
 	struct weir_event e;
 	pthread_t t;
 
-	(void)state;
 	assert_int_equal(weir_listen(w, "svc", 0, &l), 0); /* has the first channel */
 	say(f, 3, WEIR_NODE_UP, 1);
 	pthread_create(&t, NULL, watch_and_end, w);
@@ -222,7 +217,6 @@ test_asleep(void **state)
 	struct weir *w = fake_attach(f);
 	struct pollfd p = {.events = POLLIN};
 
-	(void)state;
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
 	p.fd = weir_fd(w);
 	assert_int_equal(weir_arm(w), 0);

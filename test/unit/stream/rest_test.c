@@ -88,7 +88,6 @@ test_last_of_many(void **state)
 	struct weir_conn *c[20], *d[20], *other, *end;
 	struct weir_event e;
 
-	(void)state;
 	assert_int_equal(weir_listen(b, "other", 0, &l), 0);
 	assert_int_equal(weir_address_parse("node:0:other", &a), 0);
 	for (unsigned i = 0; i < 20; i++) {
@@ -133,7 +132,6 @@ test_behind_a_large_one(void **state)
 	struct weir_conn *c2 = pair_connect(&p, FAKE_LOCAL), *d2 = pair_accept(&p);
 	struct weir_event e;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
 	sleep_now(p.b);
 	assert_int_equal(weir_poll(p.b, &e, 1), 0);
@@ -158,7 +156,6 @@ test_bell_for_two(void **state)
 	struct weir_event e;
 	int fd = sleep_now(p.b);
 
-	(void)state;
 	two = become_another(p.b);
 	assert_ptr_not_equal(one, two);
 	weir_wait_init(&wait, one, 10000);
@@ -185,7 +182,6 @@ test_consumed_while_asleep(void **state)
 	size_t n;
 	int fd;
 
-	(void)state;
 	/* messages that need all of the area but for a little */
 	assert_int_equal(fill(p.c, 30000), 2);
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), 0);
@@ -229,7 +225,6 @@ test_pieces_while_asleep(void **state)
 	size_t n = 0;
 	int fd;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, m, length, 0), 0);
 	fd = sleep_now(p.a);
 	weir_wait_init(&wait, thread_of(p.b), 10000);
@@ -262,7 +257,6 @@ test_parked_while_asleep(void **state)
 	size_t n;
 	int fd;
 
-	(void)state;
 	assert_true(fill(c2, 8) > 0);
 	assert_int_equal(weir_send(p.c, "x", 1, 0), -EAGAIN);
 	fd = sleep_now(p.a);
@@ -291,7 +285,6 @@ test_blocked_while_asleep(void **state)
 	struct weir_event e;
 	int fd = sleep_now(p.a);
 
-	(void)state;
 	become_another(p.a);
 	assert_true(fill(p.c, 6000) > 0);
 	assert_true(is_woken(fd)); /* the peer may have consumed before it was asked to ring */
@@ -313,7 +306,6 @@ test_accepted_long_ago(void **state)
 	uint8_t in[8];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(weir_send(c2, "x", 1, 0), 0);
 	WEIR_SEGMENT_OF(p.d->pipe)->unknown_since = 1;
 	assert_int_equal(weir_recv(p.d, in, sizeof(in), &n, 0), -EAGAIN);

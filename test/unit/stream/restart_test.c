@@ -68,7 +68,6 @@ test_loss(void **state)
 	size_t n;
 	char buf[8];
 
-	(void)state;
 	for (uint64_t i = 0; i < 3; i++) {
 		assert_int_equal(weir_send_notify(p.c, "abc", 3, WEIR_NOTIFY, i, 0), 0);
 		if (i == 1)
@@ -136,7 +135,6 @@ loss_local(unsigned after_ms)
 static void
 test_loss_local(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 50 && !loss_local(0); i++)
 		;
 	for (int i = 0; i < 20 && loss_local(100); i++)
@@ -169,7 +167,6 @@ test_reattach(void **state)
 	int fd = weir_fd(p.b);
 	struct weir_event e;
 
-	(void)state;
 	assert_int_equal(weir_reattach(p.a, 0), 0); /* nothing was lost */
 	for (int round = 0; round < 3; round++) {
 		fake_kill(p.f);
@@ -208,7 +205,6 @@ test_memory(void **state)
 	unsigned before;
 	void *to;
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, m, 3000, 0), 0);
 	fake_settle(p.f);
 	assert_int_equal(weir_recv_loan(p.d, &loan, 0), 0);
@@ -244,7 +240,6 @@ test_late(void **state)
 	struct weir_thread *t = LIST_FIRST(&p.a->threads);
 	struct weir_channel *ch = NULL;
 
-	(void)state;
 	fake_kill(p.f);
 	back(&p);
 	weir_close(p.c);
@@ -269,7 +264,6 @@ test_name_taken(void **state)
 	struct weir_conn *c;
 	struct weir_event e;
 
-	(void)state;
 	fake_kill(p.f);
 	await_end(p.a);
 	await_end(p.b);
@@ -310,7 +304,6 @@ test_gone_again(void **state)
 	struct weir_conn *c;
 	pthread_t t;
 
-	(void)state;
 	for (int round = 0; round < 2; round++) {
 		fake_kill(p.f);
 		await_end(p.a);
@@ -341,7 +334,6 @@ test_sleepers(void **state)
 	struct pair p = pair_open(FAKE_REMOTE, &watched, false);
 	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
 
-	(void)state;
 	while (weir_arm(p.b) == -EAGAIN)
 		;
 	fake_kill(p.f);
@@ -376,7 +368,6 @@ test_nodes(void **state)
 	struct weir *w = fake_attach(f);
 	struct weir_event e;
 
-	(void)state;
 	assert_int_equal(weir_nodes_watch(w, 1), 0);
 	for (uint16_t i = 1; i <= 3; i++) {
 		say(f, i, 1);

@@ -136,7 +136,6 @@ test_it_lives(void **state)
 	uint8_t in[64];
 	size_t n;
 
-	(void)state;
 	put(&k, 0, 30);
 	show(&k, k.count);
 	fake_cut(k.p.f, k.p.b);
@@ -157,7 +156,6 @@ test_salvage(void **state)
 	uint8_t in[64];
 	size_t n;
 
-	(void)state;
 	pair_pass(&k.p, k.p.c, k.p.d, 90, 100);
 	send_one(&k, 91, 10);
 	send_one(&k, 0, sizes[0]);
@@ -181,7 +179,6 @@ test_order(void **state)
 	uint8_t in[64];
 	size_t n;
 
-	(void)state;
 	for (uint32_t i = 0; i < 3; i++)
 		send_one(&k, i, 20 + i);
 	for (uint32_t i = 0; i < 5; i++)
@@ -200,7 +197,6 @@ test_order(void **state)
 static void
 test_bad_chain(void **state)
 {
-	(void)state;
 	for (int fault = 0; fault < 6; fault++) {
 		struct chain k = open_chain();
 		uint8_t in[16384];

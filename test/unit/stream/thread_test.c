@@ -107,7 +107,6 @@ test_ping_pong(void **state)
 {
 	static const struct fake_options fences = {.fence = true};
 
-	(void)state;
 	ping_pong(FAKE_LOCAL, NULL, ROUNDS);
 	ping_pong(FAKE_LOCAL, &fences, ROUNDS / 4);
 	ping_pong(FAKE_REMOTE, NULL, ROUNDS / 4);
@@ -166,7 +165,6 @@ many_senders(const char *address)
 static void
 test_many_senders(void **state)
 {
-	(void)state;
 	many_senders(FAKE_LOCAL);
 	many_senders(FAKE_REMOTE);
 }
@@ -205,7 +203,6 @@ slow_receiver(const char *address, size_t length, uint32_t rounds)
 static void
 test_slow_receiver(void **state)
 {
-	(void)state;
 	slow_receiver(FAKE_LOCAL, 64, ROUNDS);
 	slow_receiver(FAKE_REMOTE, 64, ROUNDS);
 }
@@ -223,7 +220,6 @@ test_timeouts(void **state)
 	size_t n;
 	int rc;
 
-	(void)state;
 	before = now_ms();
 	assert_int_equal(weir_recv(p.d, buf, 8, &n, 30), -EAGAIN);
 	assert_int_equal(weir_accept(p.l, 30, &c), -EAGAIN);
@@ -265,7 +261,6 @@ test_receive_elsewhere(void **state)
 	size_t n;
 	char buf[64];
 
-	(void)state;
 	for (int i = 0; i < 20; i++) {
 		t = start(receive_later, &j);
 		nap(i % 4);
@@ -334,7 +329,6 @@ bound(const char *address)
 static void
 test_bind(void **state)
 {
-	(void)state;
 	bound(FAKE_LOCAL);
 	bound(FAKE_REMOTE);
 }
@@ -369,7 +363,6 @@ test_thread_ends(void **state)
 	struct job j = {.p = &p};
 	struct weir_conn *d;
 
-	(void)state;
 	fake_run(p.f);
 	for (int i = 0; i < 20; i++) { /* there are 8 channels */
 		pthread_t t = start(connect_and_close, &j);
@@ -401,7 +394,6 @@ test_fd(void **state)
 {
 	static const char *const ways[] = {FAKE_LOCAL, FAKE_REMOTE};
 
-	(void)state;
 	for (int way = 0; way < 2; way++) {
 		struct pair p = pair_open(ways[way], NULL, false);
 		struct job j = {.c = p.c, .delay_ms = 20};
@@ -440,7 +432,6 @@ test_fd_while_armed(void **state)
 	struct pollfd fd = {.fd = weir_fd(p.b), .events = POLLIN};
 	struct weir_event e;
 
-	(void)state;
 	while (weir_arm(p.b) == -EAGAIN)
 		while (weir_poll(p.b, &e, 1) > 0)
 			;
@@ -477,7 +468,6 @@ test_bind_while_armed(void **state)
 	struct pair p = pair_open(FAKE_LOCAL, NULL, false);
 	struct job j = {.p = &p, .c = p.d};
 
-	(void)state;
 	assert_int_equal(weir_send(p.c, "x", 1, 0), 0);
 	pthread_join(start(bind_while_armed, &j), NULL);
 	assert_int_equal(j.rc, 0);
@@ -569,7 +559,6 @@ cut_once(bool spinning)
 static void
 test_cut(void **state)
 {
-	(void)state;
 	for (int spinning = 0; spinning < 2; spinning++) {
 		uint64_t best = UINT64_MAX;
 
@@ -591,7 +580,6 @@ test_tail_is_pushed(void **state)
 	size_t length = 3 << 20, n;
 	uint8_t *m = make_message(5, length), *in = malloc(length);
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(weir_send(p.c, m, length, 0), 0);
 		if (i) { /* not even to say more than that */

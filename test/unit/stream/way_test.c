@@ -50,7 +50,6 @@ test_messages(void **state)
 	static const uint32_t sizes[SIZES] = {1, 48, 900, 8192, 20000};
 	struct pair p = pair_open(FAKE_REMOTE, &o, false);
 
-	(void)state;
 	for (unsigned k = 0; k < OPERATIONS; k++)
 		for (unsigned i = 0; i < SIZES; i++)
 			for (unsigned place = 0; place < 2; place++) {
@@ -72,7 +71,6 @@ test_connections(void **state)
 	struct weir_address address;
 	struct weir_event e;
 
-	(void)state;
 	for (unsigned k = 0; k < OPERATIONS; k++) {
 		struct weir_connect_options o = {.flags = operations[k].flag};
 		struct pair p = pair_open(FAKE_REMOTE, NULL, false);
@@ -116,7 +114,6 @@ test_contradictions(void **state)
 	size_t n;
 	void *buf;
 
-	(void)state;
 	assert_int_equal(weir_address_parse(FAKE_REMOTE, &address), 0);
 	assert_int_equal(weir_send_reserve(p.c, 10, 0, &buf), 0);
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -141,7 +138,6 @@ test_limits(void **state)
 	static const struct fake_options o = {.first = 32768};
 	static const char *const addresses[] = {FAKE_REMOTE, FAKE_LOCAL};
 
-	(void)state;
 	for (unsigned k = 0; k < 2; k++) {
 		struct pair p = pair_open(addresses[k], &o, false);
 		uint8_t *m = make_message(1, WEIR_RING_MAX + 1);

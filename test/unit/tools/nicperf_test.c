@@ -31,7 +31,6 @@ parse(const char *words)
 static void
 test_defaults(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(NIC), 0);
 	assert_string_equal(o.nic.port, "net_ring0");
 	assert_int_equal(o.test_count, 1);
@@ -48,7 +47,6 @@ test_defaults(void **state)
 static void
 test_values(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(NIC
 			       "-t lat,bare,cas -s 1,4k,16m -n 7 -q 12 --shared --depth 4 --list 4 "
 			       "--connect ::1 --port 99 --json --no-calibrate"),
@@ -112,7 +110,6 @@ test_bad(void **state)
 	    NIC "--fast",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		if (parse(bad[i]) != -EINVAL)
 			fail_msg("'%s' is taken", bad[i]);

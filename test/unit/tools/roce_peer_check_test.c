@@ -18,7 +18,6 @@ test_pattern(void **state)
 {
 	static uint8_t data[9000];
 
-	(void)state;
 	peer_fill(data, sizeof(data), 3);
 	assert_true(peer_filled(data, sizeof(data), 3));
 	assert_false(peer_filled(data, sizeof(data), 4));
@@ -31,7 +30,6 @@ test_pattern(void **state)
 static void
 test_written(void **state)
 {
-	(void)state;
 	prime("--listen", "write_bw:1000");
 	assert_int_equal(p.region_bytes, 4096);
 	assert_int_equal(peer_places(&p), 4);
@@ -64,7 +62,6 @@ add(unsigned at, uint64_t n)
 static void
 test_regions(void **state)
 {
-	(void)state;
 	prime("--listen", "write_bw:5000+q3");
 	assert_int_equal(p.region_bytes, 5056);
 	assert_int_equal(peer_region(&p, &p.qp[2]), 2 * 5056);
@@ -102,7 +99,6 @@ test_margins(void **state)
 {
 	static const int at[] = {-1, -4096, 5056, 5056 + 4095};
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		prime("--listen", "write_bw:5000");
 		assert_int_equal(p.region_bytes, 5056);
@@ -121,7 +117,6 @@ test_margins(void **state)
 static void
 test_atomics(void **state)
 {
-	(void)state;
 	prime("--listen", "atomic_bw");
 	add(0, 3);
 	add(64, 1);

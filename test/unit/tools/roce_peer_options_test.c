@@ -11,7 +11,6 @@
 static void
 test_options(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(NIC "--listen -t rc_pingpong,send_bw:1k,atomic_lat"), 0);
 	assert_int_equal(o.runs, 3);
 	assert_string_equal(o.run[1].test->name, "send_bw");
@@ -35,7 +34,6 @@ test_options(void **state)
 static void
 test_run_options(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(NIC "--listen -t send_bw:1k+b+q4,write_bw+a,read_bw+D3+reversed"),
 			 0);
 	assert_int_equal(o.run[0].size, 1024);
@@ -86,7 +84,6 @@ test_refused_options(void **state)
 	};
 	char words[128];
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		snprintf(words, sizeof(words), NIC "--listen -t send_bw,%s", rows[i].run);
 		assert_int_equal(parse(words), -EINVAL);
@@ -121,7 +118,6 @@ test_bad_options(void **state)
 	};
 	uint64_t n;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		if (parse(bad[i]) != -EINVAL)
 			fail_msg("accepted: %s", bad[i]);

@@ -86,7 +86,6 @@ we_said(uint64_t value, size_t n)
 static void
 test_line(void **state)
 {
-	(void)state;
 	begin("--listen", "rc_pingpong");
 	p.count = 0;
 	they_write(THEIR_LINE, 52);
@@ -114,7 +113,6 @@ test_line(void **state)
 static void
 test_many_lines(void **state)
 {
-	(void)state;
 	begin("--listen", "srq_pingpong");
 	p.count = 0;
 	for (unsigned i = 0; i < 256; i++)
@@ -135,7 +133,6 @@ test_bad_lines(void **state)
 					  "0000:000012:6b2c5a:00000000000000000000ffff0a00000x",
 					  "zzzz:000012:6b2c5a:" GID};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		begin("--listen", "rc_pingpong");
 		they_write(bad[i], 52);
@@ -192,7 +189,6 @@ we_greeted(unsigned n)
 static void
 test_write_bw(void **state)
 {
-	(void)state;
 	begin("--listen", "write_bw:1000");
 	they_begin("6.06", 8192, 128, "3");
 	they_greet(4);
@@ -224,7 +220,6 @@ test_write_bw(void **state)
 static void
 test_read_bw_client(void **state)
 {
-	(void)state;
 	begin("--connect h", "read_bw:1000");
 	they_begin("6.06", 4096, 64, "5");
 	they_greet(4);
@@ -245,7 +240,6 @@ test_read_bw_client(void **state)
 static void
 test_latency(void **state)
 {
-	(void)state;
 	begin("--listen", "read_lat");
 	they_begin("6.06", 4096, 64, "5");
 	they_greet(5);
@@ -339,7 +333,6 @@ static const struct order orders[] = {
 static void
 test_orders(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < 2 * sizeof(orders) / sizeof(orders[0]); i++) {
 		const struct order *order = &orders[i / 2];
 		unsigned first, size;
@@ -391,7 +384,6 @@ test_mismatches(void **state)
 	     "IPv6"},
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		begin("--listen", rows[i].run);
 		they_begin("6.06", 4096, 64, "5");
@@ -417,7 +409,6 @@ try_begin(const char *run, const char *version, uint32_t cycle, uint32_t line, c
 static void
 test_bad_perftest(void **state)
 {
-	(void)state;
 	assert_int_equal(try_begin("send_bw", "5.33", 4096, 64, "3", THEIR_ADDRESS), -EPROTO);
 	assert_int_equal(try_begin("send_bw", "", 4096, 64, "3", THEIR_ADDRESS), -EPROTO);
 	assert_int_equal(try_begin("send_bw", "6.06", 1u << 30, 64, "3", THEIR_ADDRESS), -EPROTO);

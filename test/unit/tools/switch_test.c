@@ -34,7 +34,6 @@ mac(unsigned n)
 static int
 setup(void **state)
 {
-	(void)state;
 	switch_table_init(&table, AGE);
 	return 0;
 }
@@ -42,7 +41,6 @@ setup(void **state)
 static void
 test_learns(void **state)
 {
-	(void)state;
 	/* nobody knows 2: to all; its answer goes to 1 alone, and then 1's to 2 */
 	assert_int_equal(switch_decide(&table, mac(2), mac(1), 10, 0), SWITCH_FLOOD);
 	assert_int_equal(switch_decide(&table, mac(1), mac(2), 20, 0), 10);
@@ -58,7 +56,6 @@ test_groups(void **state)
 	static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
 	static const uint8_t group[6] = {0x33, 0x33, 0, 0, 0, 1}, nobody[6];
 
-	(void)state;
 	assert_int_equal(switch_decide(&table, broadcast, mac(1), 1, 0), SWITCH_FLOOD);
 	assert_int_equal(switch_decide(&table, group, mac(1), 1, 0), SWITCH_FLOOD);
 	/* no station has such an address: neither learnt nor forwarded */
@@ -71,7 +68,6 @@ test_groups(void **state)
 static void
 test_moves(void **state)
 {
-	(void)state;
 	assert_int_equal(switch_table_learn(&table, switch_mac(mac(1)), 1, 0), SWITCH_NEW);
 	assert_int_equal(switch_table_learn(&table, switch_mac(mac(1)), 1, 0), SWITCH_KNOWN);
 	assert_int_equal(switch_table_learn(&table, switch_mac(mac(1)), 2, 0), SWITCH_MOVED);
@@ -83,7 +79,6 @@ test_moves(void **state)
 static void
 test_ages(void **state)
 {
-	(void)state;
 	switch_table_learn(&table, switch_mac(mac(1)), 1, 1000);
 	assert_int_equal(switch_table_find(&table, switch_mac(mac(1)), 1000 + AGE), 1);
 	assert_int_equal(switch_table_find(&table, switch_mac(mac(1)), 1001 + AGE), SWITCH_NOWHERE);
@@ -99,7 +94,6 @@ test_ages(void **state)
 static void
 test_forgets_a_port(void **state)
 {
-	(void)state;
 	for (unsigned i = 1; i <= 64; i++)
 		switch_table_learn(&table, switch_mac(mac(i)), i % 2, 0);
 	switch_table_forget(&table, 1);
@@ -114,7 +108,6 @@ test_crowded(void **state)
 {
 	unsigned known = 0;
 
-	(void)state;
 	switch_table_learn(&table, switch_mac(mac(0)), 7, 0);
 	for (unsigned i = 1; i < 100000; i++)
 		switch_table_learn(&table, switch_mac(mac(i)), 1, 0);
@@ -134,7 +127,6 @@ test_neighbours(void **state)
 {
 	uint8_t m[6] = {0x02, 0, 10, 88};
 
-	(void)state;
 	for (unsigned net = 0; net < 4; net++)
 		for (unsigned i = 0; i < 256; i++) {
 			m[4] = (uint8_t)net;
@@ -152,7 +144,6 @@ test_queue(void **state)
 	struct switch_queue q = {.frames = cells, .cells = 8, .limit = 5, .tail = UINT32_MAX - 2};
 	uintptr_t in = 0, out = 0;
 
-	(void)state;
 	q.head = q.tail;
 	assert_int_equal(switch_queue_first(&q, &first), 0);
 	for (unsigned round = 0; round < 100; round++) {
@@ -188,7 +179,6 @@ parse(const char *words)
 static void
 test_options(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(""), 0);
 	assert_int_equal(options.age, 300);
 	assert_int_equal(options.queue, 512);
@@ -212,7 +202,6 @@ test_bad_options(void **state)
 					  "--idle",    "--stats-period 0", "--fast",
 					  "more",      "--queue -1",	   "--age 99999999"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(parse(bad[i]), -EINVAL);
 		assert_true(strstr(reason, "; ") || strstr(reason, " (expected "));

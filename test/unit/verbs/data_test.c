@@ -14,7 +14,6 @@ one_doorbell_a_flush(void **state)
 {
 	struct nic_qp *a, *b;
 
-	(void)state;
 	open_roce();
 	a = make_qp(NIC_RC, 64, NULL, NULL);
 	b = make_qp(NIC_RC, 64, NULL, NULL);
@@ -47,7 +46,6 @@ opcodes(void **state)
 	struct nic_send_wr wr;
 	struct nic_qp *qp;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 64, NULL, NULL);
 	for (uint8_t op = NIC_SEND; op <= NIC_SEND_INV; op++) {
@@ -90,7 +88,6 @@ inline_data(void **state)
 	struct nic_send_wr wr = write_wr(1, NIC_INLINE);
 	struct nic_qp *qp;
 
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		static const uint8_t opcode[] = {NIC_WRITE, NIC_SEND_IMM, NIC_SEND_INV};
 		bool bare = i % 2;
@@ -124,7 +121,6 @@ selective_signaling(void **state)
 	struct nic_qp *qp;
 	int user;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 8, NULL, &user);
 	for (unsigned i = 0; i < 10; i++)
@@ -165,7 +161,6 @@ a_failure_flushes(void **state)
 	struct nic_wc wc[NIC_POLL_MAX];
 	struct nic_qp *qp;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 8, NULL, NULL);
 	for (unsigned i = 0; i < 3; i++)
@@ -195,7 +190,6 @@ the_nic_refuses(void **state)
 	struct nic_qp *qp;
 	int fd;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 16, NULL, NULL);
 	for (unsigned i = 0; i < 4; i++)
@@ -231,7 +225,6 @@ receives(void **state)
 	struct ibv_wc in;
 	struct ibv_qp *is;
 
-	(void)state;
 	open_roce();
 	assert_int_equal(ops()->srq_create(ctx, 65, &srq), -ENOSPC); /* than the CQ holds */
 	assert_int_equal(ops()->srq_create(ctx, 48, &srq), 0);
@@ -282,7 +275,6 @@ datagrams(void **state)
 	struct nic_ah *ah;
 	struct nic_qp *qp;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_UD, 8, NULL, NULL);
 	assert_int_equal(fake.modified_mask, IBV_QP_STATE | IBV_QP_SQ_PSN);
@@ -320,7 +312,6 @@ receive_of_a_qp_that_is_gone(void **state)
 	struct ibv_qp *is;
 	uint32_t stays_qpn;
 
-	(void)state;
 	open_roce();
 	assert_int_equal(ops()->srq_create(ctx, 8, &srq), 0);
 	stays = make_qp(NIC_RC, 8, srq, NULL);
@@ -371,7 +362,6 @@ the_end_of_a_qp(void **state)
 	struct ibv_qp *is;
 	int fd;
 
-	(void)state;
 	open_roce();
 	assert_int_equal(ops()->srq_create(ctx, 8, &srq), 0);
 	assert_int_equal(ops()->post_srq_recv(srq, &recv, 1), 1);
@@ -420,7 +410,6 @@ sleep_and_wake(void **state)
 	struct nic_qp *qp;
 	int fd;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 8, NULL, NULL);
 	post(qp, 1, 0);
@@ -450,7 +439,6 @@ events(void **state)
 	struct nic_qp *qp;
 	int user;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 8, NULL, &user);
 	post(qp, 1, 0);

@@ -48,7 +48,6 @@ gid_is_found(void **state)
 {
 	struct vnic_config c = defaults;
 
-	(void)state;
 	roce();
 	chosen(&c, 3); /* IPv4, RoCE v2 */
 	roce();
@@ -71,7 +70,6 @@ gid_is_refused(void **state)
 {
 	struct vnic_config c = defaults;
 
-	(void)state;
 	roce();
 	c.gid_index = 9;
 	refused(&c, -ENODEV, "3 10.0.0.1 (RoCE v2)");
@@ -92,7 +90,6 @@ opening_is_refused(void **state)
 {
 	struct vnic_config c = defaults;
 
-	(void)state;
 	roce();
 	c.device = "mlx5_0";
 	refused(&c, -ENODEV, "no RDMA device mlx5_0; name one of: fake0");
@@ -135,7 +132,6 @@ memory(void **state)
 	static uint8_t bytes[4096];
 	struct nic_mr mr;
 
-	(void)state;
 	open_roce();
 	assert_int_equal(
 	    ops()->mr_reg(vnic_nic_device(dev), bytes, sizeof(bytes),
@@ -177,7 +173,6 @@ way_by_gid(void **state)
 	struct nic_qp_attr attr = {.state = NIC_QP_RTR, .rnr_retry = 7};
 	struct nic_qp *qp;
 
-	(void)state;
 	open_roce();
 	qp = init_qp();
 	attr.remote_lid = 9;
@@ -222,7 +217,6 @@ way_by_lid(void **state)
 	struct nic_ah *ah;
 	struct nic_qp *qp;
 
-	(void)state;
 	infiniband();
 	assert_int_equal(open_with(&defaults), 0);
 	assert_int_equal(ops()->query(vnic_nic_device(dev), &is), 0);
@@ -254,7 +248,6 @@ kinds_of_qp(void **state)
 	struct nic_qp_init init = {.type = (enum nic_qp_type)2, .send_wrs = 8};
 	struct nic_qp *qp;
 
-	(void)state;
 	open_roce();
 	assert_int_equal(ops()->qp_create(ctx, &init, &qp), -EPROTONOSUPPORT); /* UC */
 	init = (struct nic_qp_init){.type = NIC_RC, .send_wrs = 5000};

@@ -35,7 +35,6 @@ every_pair(void **state)
 	struct nic_wc wc[NIC_POLL_MAX];
 	struct nic_qp *qp;
 
-	(void)state;
 	open_roce();
 	for (unsigned from = 0; from < STATES; from++) {
 		for (unsigned to = 0; to <= STATES; to++) {
@@ -66,7 +65,6 @@ drained(void **state)
 	struct nic_qp *qp;
 	int user;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 8, NULL, &user);
 	post(qp, 1, 0);
@@ -96,7 +94,6 @@ used_again(void **state)
 	struct nic_qp *qp;
 	int fd;
 
-	(void)state;
 	open_roce();
 	qp = make_qp(NIC_RC, 4, NULL, NULL);
 	for (unsigned life = 0; life < 3; life++) {
@@ -146,7 +143,6 @@ reset_and_destroyed(void **state)
 	struct nic_async_event event;
 	struct nic_wc wc[NIC_POLL_MAX];
 
-	(void)state;
 	open_roce();
 	for (unsigned heard = 0; heard < 2; heard++) {
 		struct nic_qp *qp = make_qp(NIC_RC, 4, NULL, NULL);

@@ -339,7 +339,7 @@ pconn_send(struct pconn *c, uint32_t length, unsigned flags)
 	bool bulk = flags & WEIR_SLOT_BULK;
 	uint64_t granted = pconn_granted(c);
 
-	if (!(flags & WEIR_SLOT_WAYS))
+	if (!(flags & WEIR_SLOT_TRANSFERS))
 		bulk |= length > WEIR_BLOCK_SIZE || weir_cost(length) > window;
 	if (!bulk && (granted < c->spent || granted - c->spent < weir_cost(length))) {
 		struct weir_slot want = {

@@ -249,7 +249,7 @@ deliver(struct fake *f, struct end *from, const struct weir_slot *s, struct weir
 	} else {
 		plane_require(!(s->flags & WEIR_SLOT_BULK), "an inline message marked as bulk");
 	}
-	f->way = s->flags & (WEIR_SLOT_WAYS | WEIR_SLOT_BULK);
+	f->way = s->flags & (WEIR_SLOT_TRANSFERS | WEIR_SLOT_BULK);
 	p = plane_packet(f, to, s->op);
 	p->slots = slots;
 	for (uint32_t i = 1; i < slots; i++)

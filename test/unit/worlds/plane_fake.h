@@ -73,7 +73,7 @@ uint32_t fake_recv_blocks_free(struct fake *f, struct weir *w);
 /* Regions of adopted memory that the session has. */
 uint32_t fake_regions(struct fake *f, struct weir *w);
 uint32_t fake_open_ends(struct fake *f);
-/* WEIR_SLOT_WAYS and WEIR_SLOT_BULK of the last remote message. */
+/* WEIR_SLOT_TRANSFERS and WEIR_SLOT_BULK of the last remote message. */
 uint8_t fake_way(const struct fake *f);
 /* Both mappings of the only segment. */
 uint8_t *fake_segment(struct fake *f, struct weir_segment_geometry *g);

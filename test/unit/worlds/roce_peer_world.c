@@ -33,8 +33,6 @@ peer_now(void)
 int
 peer_turn(struct peer *q, struct nic_wc *wc)
 {
-	(void)q;
-	(void)wc;
 	fail_msg("there is nothing to wait for");
 	return -EIO;
 }
@@ -42,38 +40,30 @@ peer_turn(struct peer *q, struct nic_wc *wc)
 int
 peer_turn_aside(struct peer *q)
 {
-	(void)q;
 	return 0;
 }
 
 int
 peer_turn_before(struct peer *q, bool first)
 {
-	(void)q;
-	(void)first;
 	return 0;
 }
 
 int
 peer_reuse(struct peer *q, const struct nic_wc *wc)
 {
-	(void)q;
-	(void)wc;
 	return 0;
 }
 
 int
 peer_send(struct peer *q, struct peer_qp *qp)
 {
-	(void)q;
-	(void)qp;
 	return 0;
 }
 
 int
 peer_linger(struct peer *q)
 {
-	(void)q;
 	lingered++;
 	return 0;
 }
@@ -81,7 +71,6 @@ peer_linger(struct peer *q)
 int
 peer_prepare(struct peer *q, unsigned access)
 {
-	(void)access;
 	q->qps = q->run.qps;
 	q->region_bytes = q->cycle > peer_step(q) ? q->cycle : peer_step(q);
 	peer_prime(q);
@@ -91,7 +80,6 @@ peer_prepare(struct peer *q, unsigned access)
 void
 peer_release(struct peer *q)
 {
-	(void)q;
 }
 
 void
@@ -109,8 +97,6 @@ peer_own_address(const struct peer *q, uint32_t i, struct peer_address *a)
 int
 peer_connect(struct peer *q, uint32_t i)
 {
-	(void)q;
-	(void)i;
 	connected++;
 	return 0;
 }
@@ -118,7 +104,6 @@ peer_connect(struct peer *q, uint32_t i)
 int
 peer_move(struct peer *q)
 {
-	(void)q;
 	moved++;
 	return 0;
 }
